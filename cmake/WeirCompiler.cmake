@@ -1,0 +1,61 @@
+# How everything is compiled: build type, language level, output folders, warnings, sanitizers, ccache.
+# Code is compiled for the plain architecture: Highway picks the instruction set at run time, so one file runs everywhere.
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Release, RelWithDebInfo or Debug" FORCE)
+endif()
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_CXX_SCAN_FOR_MODULES OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib")
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib")
+
+find_program(WEIR_CCACHE ccache)
+mark_as_advanced(WEIR_CCACHE)
+if(WEIR_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_C_COMPILER_LAUNCHER "${WEIR_CCACHE}")
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${WEIR_CCACHE}")
+endif()
+
+set(WEIR_WARNINGS -Wall -Wextra -Wpedantic)
+set(WEIR_LIBRARY_WARNINGS -Wshadow -Wconversion)
+
+if(WEIR_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "WEIR_FUZZ needs clang (libFuzzer); use `cmake --preset fuzz`")
+  endif()
+  if(NOT WEIR_SANITIZE)
+    set(WEIR_SANITIZE "address,undefined")
+  endif()
+endif()
+
+set(WEIR_SANITIZE_OPTIONS "")
+if(WEIR_SANITIZE)
+  string(REPLACE ";" "," weir_sanitizers "${WEIR_SANITIZE}")
+  set(WEIR_SANITIZE_OPTIONS "-fsanitize=${weir_sanitizers}" -fno-sanitize-recover=all -fno-omit-frame-pointer -g)
+endif()
+if(WEIR_FUZZ)
+  list(APPEND WEIR_SANITIZE_OPTIONS -fsanitize=fuzzer-no-link)
+endif()
+add_compile_options(${WEIR_SANITIZE_OPTIONS})
+add_link_options(${WEIR_SANITIZE_OPTIONS})
+
+# Clang leaves the sanitizer's runtime to the program, so its libraries have undefined symbols on purpose.
+set(WEIR_NO_UNDEFINED "LINKER:--no-undefined")
+if(WEIR_SANITIZE AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  set(WEIR_NO_UNDEFINED "")
+endif()
+
+# Options of every target of the project. No contraction of a * b + c: results must not depend on the compiler's taste; vector code asks for
+# fused operations by name. Sections let the linker drop what nothing uses.
+function(weir_compile_options target)
+  target_compile_options(${target} PRIVATE ${WEIR_WARNINGS} $<$<BOOL:${WEIR_WERROR}>:-Werror>
+                         -ffp-contract=off -ffunction-sections -fdata-sections)
+  target_link_options(${target} PRIVATE LINKER:--gc-sections)
+endfunction()

@@ -1,0 +1,21 @@
+# Dependencies. Required: Highway, PCRE2, threads. Samples and tests find theirs where they are used.
+# Device toolkits are optional; what is there is printed.
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
+pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+find_package(CUDAToolkit QUIET)
+find_package(Vulkan QUIET)
+
+function(weir_report name found version)
+  if(found)
+    message(STATUS "Weir: ${name} ${version}")
+  else()
+    message(STATUS "Weir: ${name} not found")
+  endif()
+endfunction()
+weir_report("Highway" "${HWY_FOUND}" "${HWY_VERSION}")
+weir_report("PCRE2" "${PCRE2_FOUND}" "${PCRE2_VERSION}")
+weir_report("CUDA Toolkit (optional, not used by this version)" "${CUDAToolkit_FOUND}" "${CUDAToolkit_VERSION}")
+weir_report("Vulkan (optional, not used by this version)" "${Vulkan_FOUND}" "${Vulkan_VERSION}")

@@ -1,0 +1,28 @@
+# The samples, one program per samples/0N_*.c, and the weir program from samples/cli. All of them use the public C API only.
+file(GLOB weir_samples CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/samples/[0-9]*.c")
+set(WEIR_SAMPLES "")  # names, for the tests that run them
+foreach(file IN LISTS weir_samples)
+  cmake_path(GET file STEM name)
+  list(APPEND WEIR_SAMPLES ${name})
+  add_executable(sample_${name} "${file}")
+  set_target_properties(sample_${name} PROPERTIES OUTPUT_NAME ${name})
+  target_link_libraries(sample_${name} PRIVATE weir::weir)
+  weir_compile_options(sample_${name})
+endforeach()
+
+find_package(CLI11 REQUIRED)
+find_package(nlohmann_json REQUIRED)
+
+# Everything but main() is an archive, so that tests/cli can link the parts that they test.
+file(GLOB weir_cli_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/samples/cli/*.cpp")
+set(weir_cli_main "${PROJECT_SOURCE_DIR}/samples/cli/main.cpp")
+list(REMOVE_ITEM weir_cli_sources "${weir_cli_main}")
+add_library(weir_cli_parts STATIC ${weir_cli_sources})
+target_include_directories(weir_cli_parts PUBLIC "${PROJECT_SOURCE_DIR}/samples/cli")
+target_link_libraries(weir_cli_parts PUBLIC weir::weir CLI11::CLI11 nlohmann_json::nlohmann_json Threads::Threads)
+weir_compile_options(weir_cli_parts)
+
+add_executable(weir_cli "${weir_cli_main}")
+set_target_properties(weir_cli PROPERTIES OUTPUT_NAME weir INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+target_link_libraries(weir_cli PRIVATE weir_cli_parts)
+weir_compile_options(weir_cli)

@@ -1,0 +1,12 @@
+# Reads WEIR_VERSION (major.minor.patch) from include/weir/base.h, the one place where the version is written.
+set(weir_base_h "${CMAKE_CURRENT_LIST_DIR}/../include/weir/base.h")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${weir_base_h}")
+set(WEIR_VERSION "")
+foreach(part MAJOR MINOR PATCH)
+  file(STRINGS "${weir_base_h}" line REGEX "^#define WEIR_VERSION_${part} [0-9]+")
+  if(NOT line MATCHES "WEIR_VERSION_${part} ([0-9]+)")
+    message(FATAL_ERROR "include/weir/base.h does not define WEIR_VERSION_${part}")
+  endif()
+  list(APPEND WEIR_VERSION "${CMAKE_MATCH_1}")
+endforeach()
+list(JOIN WEIR_VERSION "." WEIR_VERSION)

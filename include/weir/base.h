@@ -1,0 +1,119 @@
+/* Weir: status codes, version, last error and the few types that every other header uses.
+ *
+ * Conventions of the whole API (docs/architecture.md has the reasons):
+ *  - Handles are opaque. `_create` and `_open` take the out pointer last; `_destroy` and `_close` accept NULL.
+ *  - Option and info structs start with `struct_size`, set by the caller to sizeof of the struct it was compiled with
+ *    (the `_init` functions and `_INIT` macros do so). Fields beyond the caller's size take their defaults. A struct longer
+ *    than the library knows must be zero in its unknown tail, or the call fails with WEIR_ERR_UNSUPPORTED.
+ *  - 0 in a field means its default, unless the field says otherwise.
+ *  - After a failed call the state is as before it, unless its documentation says otherwise, and weir_last_error() names the cause.
+ *  - Thread words: `immutable` (any number of threads), `one thread at a time`, `any thread`. */
+#ifndef WEIR_BASE_H
+#define WEIR_BASE_H
+
+#include <stdint.h>
+
+#if defined(_WIN32)
+#if defined(WEIR_BUILDING)
+#define WEIR_API __declspec(dllexport)
+#else
+#define WEIR_API __declspec(dllimport)
+#endif
+#elif defined(__GNUC__)
+#define WEIR_API __attribute__((visibility("default")))
+#else
+#define WEIR_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define WEIR_VERSION_MAJOR 1 /**< Changes only when the ABI breaks. */
+#define WEIR_VERSION_MINOR 0 /**< Grows with additions. */
+#define WEIR_VERSION_PATCH 0 /**< Grows with fixes. */
+
+/** Result of a call: 0 is success, negative values are errors. Numbers are never reused. */
+typedef int32_t weir_status;
+
+enum {
+    WEIR_OK = 0,
+    WEIR_ERR_INVALID_ARG = -1,      /**< An argument is NULL, out of range or contradicts another. */
+    WEIR_ERR_OUT_OF_MEMORY = -2,    /**< An allocator (the hook or the system's) refused. */
+    WEIR_ERR_IO = -3,               /**< A file could not be opened, read or mapped. */
+    WEIR_ERR_FORMAT = -4,           /**< A file or a text breaks its format. */
+    WEIR_ERR_UNSUPPORTED = -5,      /**< Well-formed, but this build cannot do it. */
+    WEIR_ERR_NOT_FOUND = -6,        /**< No policy, option, key or token of that name. */
+    WEIR_ERR_CONTEXT_FULL = -7,     /**< The position limit of the session is reached. */
+    WEIR_ERR_BUDGET = -8,           /**< The KV budget is too small for what was asked; the message says what would do. */
+    WEIR_ERR_BUSY = -9,             /**< Another thread is inside this session. */
+    WEIR_ERR_CANCELLED = -10,       /**< Stopped by weir_session_cancel or by a callback. */
+    WEIR_ERR_STATE = -11,           /**< Not possible in the object's present state (no logits yet, for example). */
+    WEIR_ERR_BUFFER_TOO_SMALL = -12, /**< The caller's buffer is too small; the needed size was stored. */
+    WEIR_ERR_DEVICE_LOST = -13,     /**< The device failed; the session is unusable, destroy it. */
+    WEIR_ERR_INTERNAL = -14         /**< A defect of Weir; please report it with the message. */
+};
+
+/** A token id, 0 .. vocab_size - 1 of its model. Negative means "none". */
+typedef int32_t weir_token;
+
+/** A function of any type, as weir_get_experimental returns it; cast it to the documented type. */
+typedef void (*weir_function)(void);
+
+/** One `key`, `value` pair of text options.
+ *  @since 1.0 */
+typedef struct weir_key_value {
+    const char *key;   /**< NUL-terminated UTF-8. */
+    const char *value; /**< NUL-terminated UTF-8. */
+} weir_key_value;
+
+/** Version of the library that is loaded, (major << 16) | (minor << 8) | patch.
+ *
+ *  Compare it with the WEIR_VERSION_* macros of the headers that you compiled with.
+ *
+ *  @return the number, never an error
+ *  @threads any thread
+ *  @owner nothing is owned
+ *  @since 1.0 */
+WEIR_API uint32_t weir_version(void);
+
+/** Version of the library that is loaded, as text such as "1.0.0".
+ *
+ *  @return a static NUL-terminated string
+ *  @threads any thread
+ *  @owner the library; valid until it is unloaded
+ *  @since 1.0 */
+WEIR_API const char *weir_version_string(void);
+
+/** Name of a status, such as "WEIR_ERR_BUDGET".
+ *
+ *  @param status any value
+ *  @return a static string; "WEIR_ERR_UNKNOWN" for a number that this version does not know
+ *  @threads any thread
+ *  @owner the library; valid until it is unloaded
+ *  @since 1.0 */
+WEIR_API const char *weir_status_name(weir_status status);
+
+/** What went wrong in the last failed call of the calling thread.
+ *
+ *  The text names the tensor, key, option, file offset or byte count at fault. A call that succeeds leaves it as it was.
+ *
+ *  @return NUL-terminated UTF-8, at most 1023 bytes; "" when nothing has failed on this thread
+ *  @threads any thread; each has its own text
+ *  @owner the library; valid until the next failed call on the same thread
+ *  @since 1.0 */
+WEIR_API const char *weir_last_error(void);
+
+/** Find an experimental function by name. Such functions may change or vanish in any release.
+ *
+ *  @param name in, NUL-terminated
+ *  @return the function, or NULL when this build has none of that name (or @p name is NULL)
+ *  @threads any thread
+ *  @owner nothing is owned
+ *  @since 1.0 */
+WEIR_API weir_function weir_get_experimental(const char *name);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* WEIR_BASE_H */

@@ -1,0 +1,179 @@
+/* Weir: models. A model is an immutable view of a GGUF file that many sessions and threads share. */
+#ifndef WEIR_MODEL_H
+#define WEIR_MODEL_H
+
+#include "weir/runtime.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Weights, hyper-parameters and tokenizer of one GGUF file. Immutable. */
+typedef struct weir_model weir_model;
+
+/** Progress of a long call.
+ *  @since 1.0 */
+typedef struct weir_progress_info {
+    uint32_t struct_size; /**< sizeof this struct in the library's build. */
+    uint32_t reserved;    /**< 0. */
+    uint64_t done;        /**< Units done, 0..total: bytes in weir_model_open, tokens in weir_session_prefill. */
+    uint64_t total;       /**< Units in all. */
+} weir_progress_info;
+
+/** Receives progress. Any status but WEIR_OK stops the call with WEIR_ERR_CANCELLED. Called on the thread that made the call. */
+typedef weir_status (*weir_progress_fn)(void *user, const weir_progress_info *info);
+
+/** Bits of weir_model_options.flags. */
+enum {
+    WEIR_MODEL_VOCAB_ONLY = 1, /**< Load the tokenizer only; files without weights are accepted, sessions are refused. */
+    WEIR_MODEL_PREFETCH = 2    /**< Read the whole file in at once, so that the first tokens do not wait for the disk. */
+};
+
+/** Options of weir_model_open.
+ *  @since 1.0 */
+typedef struct weir_model_options {
+    uint32_t struct_size;      /**< sizeof this struct in the caller's build. Required. */
+    uint32_t flags;            /**< WEIR_MODEL_*. Default 0. */
+    weir_progress_fn progress; /**< Progress and cancel; NULL (default) for none. */
+    void *progress_user;       /**< Passed to progress. */
+} weir_model_options;
+
+/** Static initialiser of weir_model_options. */
+#define WEIR_MODEL_OPTIONS_INIT { (uint32_t)sizeof(weir_model_options), 0, 0, 0 }
+
+/** Facts about a model. Sizes are 0 for what a vocabulary-only file does not say.
+ *  @since 1.0 */
+typedef struct weir_model_info {
+    uint32_t struct_size;      /**< sizeof this struct in the caller's build. Required. */
+    uint32_t n_layers;         /**< Transformer layers. */
+    uint32_t n_heads;          /**< Query heads of a layer. */
+    uint32_t n_kv_heads;       /**< KV heads of a layer. */
+    uint32_t head_dim;         /**< Elements of a head. */
+    uint32_t d_model;          /**< Width of the residual stream. */
+    uint32_t d_ff;             /**< Inner width of the feed-forward part. */
+    uint32_t vocab_size;       /**< Tokens of the vocabulary. */
+    uint32_t context_tokens;   /**< Positions the model was trained for. */
+    uint32_t n_tensors;        /**< Tensors in the file. */
+    uint64_t n_params;         /**< Weights in all tensors. */
+    uint64_t weights_bytes;    /**< Bytes of all tensors in the file; they stay mapped, not copied. */
+    uint64_t file_bytes;       /**< Size of the file. */
+    uint64_t fingerprint;      /**< Hash of hyper-parameters, tensor table and vocabulary; the same for equal files. */
+    const char *architecture;  /**< "llama", "qwen2", "qwen3"; lives as long as the model. */
+    const char *name;          /**< general.name, or ""; lives as long as the model. */
+    const char *weight_type;   /**< Type of most weights, such as "q8_0"; static. */
+    const char *chat_template; /**< Recognised chat template family, such as "chatml", or "" when there is none; static. */
+    const char *tokenizer;     /**< Tokenizer kind and pre-tokenizer, such as "gpt2/llama-bpe"; lives as long as the model. */
+} weir_model_info;
+
+/** Static initialiser of weir_model_info. */
+#define WEIR_MODEL_INFO_INIT { (uint32_t)sizeof(weir_model_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/** One tensor of a model.
+ *  @since 1.0 */
+typedef struct weir_tensor_info {
+    uint32_t struct_size;  /**< sizeof this struct in the caller's build. Required. */
+    uint32_t n_dims;       /**< 1..4. */
+    uint64_t dims[4];      /**< Slowest axis first; unused ones are 1. */
+    uint64_t bytes;        /**< Size in the file. */
+    uint64_t file_offset;  /**< Where its bytes start in the file. */
+    const char *name;      /**< NUL-terminated; lives as long as the model. */
+    const char *type;      /**< Such as "q8_0"; static. */
+} weir_tensor_info;
+
+/** Static initialiser of weir_tensor_info. */
+#define WEIR_TENSOR_INFO_INIT { (uint32_t)sizeof(weir_tensor_info), 0, { 0, 0, 0, 0 }, 0, 0, 0, 0 }
+
+/** Fill @p options with the defaults of the library that is loaded.
+ *
+ *  @param options     out; its first @p struct_size bytes are written
+ *  @param struct_size sizeof(weir_model_options) in the caller's build
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG  NULL, or a size below 8; nothing written
+ *  @threads any thread
+ *  @owner the caller
+ *  @since 1.0 */
+WEIR_API weir_status weir_model_options_init(weir_model_options *options, uint32_t struct_size);
+
+/** Open a GGUF file (version 2 or 3): map it, check every number in it, build the tokenizer.
+ *
+ *  The weights stay in the file's pages; the file must not be changed or truncated while the model lives.
+ *
+ *  @param runtime in
+ *  @param path    in, NUL-terminated UTF-8
+ *  @param options in, NULL for all defaults
+ *  @param out     out, the handle; NULL after a failure
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG    NULL pointer, bad struct_size or flags
+ *          WEIR_ERR_IO             the file cannot be opened or mapped
+ *          WEIR_ERR_FORMAT         the file breaks the format; the message names key, tensor or offset
+ *          WEIR_ERR_UNSUPPORTED    architecture, tensor type, tokenizer or pre-tokenizer that this version does not have
+ *          WEIR_ERR_CANCELLED      the progress callback said so
+ *          WEIR_ERR_OUT_OF_MEMORY  an allocation was refused
+ *  @threads any thread
+ *  @owner the caller; weir_model_close. The model keeps @p runtime alive.
+ *  @since 1.0 */
+WEIR_API weir_status weir_model_open(weir_runtime *runtime, const char *path, const weir_model_options *options,
+                                     weir_model **out);
+
+/** Give up the caller's reference. Sessions keep the model alive until they are gone.
+ *
+ *  @param model in, NULL is allowed
+ *  @return nothing
+ *  @threads any thread, once per handle
+ *  @owner ends the caller's ownership
+ *  @since 1.0 */
+WEIR_API void weir_model_close(weir_model *model);
+
+/** Facts about the model.
+ *
+ *  @param model in
+ *  @param info  in/out, struct_size set by the caller
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG  NULL or a bad struct_size; nothing written
+ *  @threads immutable
+ *  @owner strings belong to the model
+ *  @since 1.0 */
+WEIR_API weir_status weir_model_get_info(const weir_model *model, weir_model_info *info);
+
+/** Describe tensor number @p index in file order.
+ *
+ *  @param model in
+ *  @param index 0 .. n_tensors - 1
+ *  @param info  in/out, struct_size set by the caller
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG  NULL, a bad struct_size or index; nothing written
+ *  @threads immutable
+ *  @owner strings belong to the model
+ *  @since 1.0 */
+WEIR_API weir_status weir_model_tensor_info(const weir_model *model, uint32_t index, weir_tensor_info *info);
+
+/** Number of metadata keys in the file.
+ *
+ *  @param model in
+ *  @return the count, 0 when @p model is NULL
+ *  @threads immutable
+ *  @owner nothing is owned
+ *  @since 1.0 */
+WEIR_API uint32_t weir_model_metadata_count(const weir_model *model);
+
+/** Metadata key and value number @p index, the value as text (arrays as "[type; count]").
+ *
+ *  @param model       in
+ *  @param index       0 .. weir_model_metadata_count - 1
+ *  @param key         out, NUL-terminated; lives as long as the model
+ *  @param value       out, [capacity] bytes, NUL-terminated UTF-8; may be NULL when @p capacity is 0
+ *  @param capacity    bytes at @p value
+ *  @param value_bytes out, length without the NUL; may be NULL
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG       NULL or an index out of range; nothing written
+ *          WEIR_ERR_BUFFER_TOO_SMALL  @p key and @p value_bytes are set, @p value is not
+ *  @threads immutable
+ *  @owner the key belongs to the model, the value to the caller
+ *  @since 1.0 */
+WEIR_API weir_status weir_model_metadata(const weir_model *model, uint32_t index, const char **key, char *value,
+                                         uint64_t capacity, uint64_t *value_bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* WEIR_MODEL_H */

@@ -1,0 +1,155 @@
+/* Weir: the runtime. It owns the worker threads, the backends and the hooks for memory and log lines. */
+#ifndef WEIR_RUNTIME_H
+#define WEIR_RUNTIME_H
+
+#include "weir/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Worker threads, backends and hooks. One per process is usual; several are independent of each other. */
+typedef struct weir_runtime weir_runtime;
+
+/** Kinds of memory that the allocator hooks are asked for. */
+enum {
+    WEIR_MEMORY_HOST = 0,  /**< Ordinary memory of the process. */
+    WEIR_MEMORY_DEVICE = 1 /**< Memory of an accelerator. This version asks for none. */
+};
+
+/** One request to an allocator hook.
+ *  @since 1.0 */
+typedef struct weir_alloc_info {
+    uint32_t struct_size; /**< sizeof this struct in the library's build. */
+    int32_t kind;         /**< WEIR_MEMORY_*. */
+    uint64_t bytes;       /**< Size, at least 1. */
+    uint64_t alignment;   /**< A power of two, at most 4096. */
+    void *ptr;            /**< NULL in alloc; in free the pointer that alloc gave. */
+} weir_alloc_info;
+
+/** Hook that allocates. Store the pointer in @p out and return WEIR_OK, or return any error to refuse. Called on any thread. */
+typedef weir_status (*weir_alloc_fn)(void *user, const weir_alloc_info *info, void **out);
+
+/** Hook that frees `info->ptr`; bytes, alignment and kind are those of the allocation. Its status is ignored. Called on any thread. */
+typedef weir_status (*weir_free_fn)(void *user, const weir_alloc_info *info);
+
+/** Severity of a log line. */
+enum { WEIR_LOG_ERROR = 0, WEIR_LOG_WARNING = 1, WEIR_LOG_INFO = 2, WEIR_LOG_DEBUG = 3 };
+
+/** One log line.
+ *  @since 1.0 */
+typedef struct weir_log_info {
+    uint32_t struct_size;   /**< sizeof this struct in the library's build. */
+    int32_t level;          /**< WEIR_LOG_*. */
+    const char *message;    /**< UTF-8, NUL-terminated, without a newline; valid during the call. */
+    uint64_t message_bytes; /**< Length of @ref message without the NUL. */
+} weir_log_info;
+
+/** Hook that receives log lines; its status is ignored. Called on the thread that made the API call. */
+typedef weir_status (*weir_log_fn)(void *user, const weir_log_info *info);
+
+/** Devices that a session can run on. */
+enum {
+    WEIR_DEVICE_AUTO = 0,   /**< The fastest backend that is present. */
+    WEIR_DEVICE_CPU = 1,    /**< This machine's processor cores. */
+    WEIR_DEVICE_CUDA = 2,   /**< An NVIDIA GPU. */
+    WEIR_DEVICE_VULKAN = 3  /**< Any GPU with Vulkan compute. */
+};
+
+/** Options of weir_runtime_create.
+ *  @since 1.0 */
+typedef struct weir_runtime_options {
+    uint32_t struct_size;   /**< sizeof this struct in the caller's build. Required. */
+    uint32_t n_threads;     /**< Threads that compute, the caller's included; 1..256. 0 (default): the cores this process may use. */
+    weir_alloc_fn alloc;    /**< Allocator hook; NULL (default) for the system's. Set both hooks or neither. */
+    weir_free_fn free;      /**< Its counterpart. */
+    void *alloc_user;       /**< Passed to both hooks. */
+    weir_log_fn log;        /**< Log hook; NULL (default) for none. */
+    void *log_user;         /**< Passed to the log hook. */
+    int32_t log_level;      /**< Most detailed WEIR_LOG_* level wanted. Default WEIR_LOG_ERROR. */
+    uint32_t reserved;      /**< 0. */
+} weir_runtime_options;
+
+/** Static initialiser of weir_runtime_options. */
+#define WEIR_RUNTIME_OPTIONS_INIT { (uint32_t)sizeof(weir_runtime_options), 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/** What a runtime holds, see weir_runtime_memory.
+ *  @since 1.0 */
+typedef struct weir_memory_counters {
+    uint32_t struct_size;  /**< sizeof this struct in the caller's build. Required. */
+    uint32_t reserved;     /**< 0. */
+    uint64_t bytes;        /**< Bytes now allocated through the host hooks. */
+    uint64_t peak_bytes;   /**< Highest value of bytes so far. */
+    uint64_t n_allocs;     /**< Allocations made so far. */
+    uint64_t n_frees;      /**< Frees made so far. */
+} weir_memory_counters;
+
+/** Static initialiser of weir_memory_counters. */
+#define WEIR_MEMORY_COUNTERS_INIT { (uint32_t)sizeof(weir_memory_counters), 0, 0, 0, 0, 0 }
+
+/** Fill @p options with the defaults of the library that is loaded.
+ *
+ *  @param options     out; its first @p struct_size bytes are written
+ *  @param struct_size sizeof(weir_runtime_options) in the caller's build
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG  NULL, or a size below 8; nothing written
+ *  @threads any thread
+ *  @owner the caller
+ *  @since 1.0 */
+WEIR_API weir_status weir_runtime_options_init(weir_runtime_options *options, uint32_t struct_size);
+
+/** Create a runtime: start its worker threads and look for backends.
+ *
+ *  @param options in, NULL for all defaults
+ *  @param out     out, the handle; NULL after a failure
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG    NULL @p out, a bad struct_size, n_threads above 256, one of the two hooks missing
+ *          WEIR_ERR_UNSUPPORTED    @p options has fields that this version does not know
+ *          WEIR_ERR_OUT_OF_MEMORY  memory or threads could not be had
+ *  @threads any thread
+ *  @owner the caller; weir_runtime_destroy
+ *  @since 1.0 */
+WEIR_API weir_status weir_runtime_create(const weir_runtime_options *options, weir_runtime **out);
+
+/** Give up the caller's reference. Models and sessions of the runtime keep it alive until they are gone.
+ *
+ *  @param runtime in, NULL is allowed
+ *  @return nothing
+ *  @threads any thread, once per handle
+ *  @owner ends the caller's ownership
+ *  @since 1.0 */
+WEIR_API void weir_runtime_destroy(weir_runtime *runtime);
+
+/** Host memory that the runtime and everything made from it have allocated. Mapped model files are not in it.
+ *
+ *  @param runtime  in
+ *  @param counters in/out, struct_size set by the caller
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG  NULL or a bad struct_size; nothing written
+ *  @threads any thread
+ *  @owner the caller owns @p counters
+ *  @since 1.0 */
+WEIR_API weir_status weir_runtime_memory(const weir_runtime *runtime, weir_memory_counters *counters);
+
+/** Number of threads that compute, the caller's included.
+ *
+ *  @param runtime in
+ *  @return 1..256, or 0 when @p runtime is NULL
+ *  @threads any thread
+ *  @owner nothing is owned
+ *  @since 1.0 */
+WEIR_API uint32_t weir_runtime_thread_count(const weir_runtime *runtime);
+
+/** Name of the CPU instruction set in use, such as "AVX3_DL" or "NEON".
+ *
+ *  @param runtime in
+ *  @return a static string; "" when @p runtime is NULL
+ *  @threads any thread
+ *  @owner the library; valid until it is unloaded
+ *  @since 1.0 */
+WEIR_API const char *weir_runtime_cpu_target(const weir_runtime *runtime);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* WEIR_RUNTIME_H */

@@ -1,0 +1,383 @@
+/* Weir: sessions. A session is one conversation: its KV memory under a fixed budget, its sparse policy, its sampler. */
+#ifndef WEIR_SESSION_H
+#define WEIR_SESSION_H
+
+#include "weir/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** One conversation. One thread at a time, except where a function says `any thread`. */
+typedef struct weir_session weir_session;
+
+/** Options of weir_plan and weir_session_create.
+ *  @since 1.0 */
+typedef struct weir_session_options {
+    uint32_t struct_size;                 /**< sizeof this struct in the caller's build. Required. */
+    uint32_t flags;                       /**< 0. */
+    int32_t device;                       /**< WEIR_DEVICE_*. Default WEIR_DEVICE_AUTO. */
+    uint32_t context_tokens;              /**< Most positions the conversation may reach. 0 (default): what the model was trained for. */
+    uint32_t batch_tokens;                /**< Tokens of one prefill chunk, 1..4096. Default 512, less when the context is smaller. */
+    uint32_t page_tokens;                 /**< Tokens of one KV page. Only 16 (default) exists. */
+    uint32_t budget_tokens;               /**< KV budget in tokens per (layer, kv head) stream. 0 (default): the whole context. */
+    uint32_t max_prompt_tokens;           /**< Longest prompt to plan for where a policy pins prompts beyond the budget
+                                               (raas, overflow=extend). Default 0. */
+    uint64_t budget_bytes;                /**< KV budget in bytes for all streams, instead of budget_tokens. 0 (default): not used. */
+    uint64_t spill_budget_bytes;          /**< Host memory for spilled pages. Only 0 (default) exists in this version. */
+    const char *policy;                   /**< "dense" (also NULL, default), "sink", "raas". Copied. */
+    const weir_key_value *policy_options; /**< [n_policy_options] options of the policy, docs/policies.md. Copied. */
+    uint32_t n_policy_options;            /**< Count of policy_options. */
+    uint32_t reserved;                    /**< 0. */
+} weir_session_options;
+
+/** Static initialiser of weir_session_options. */
+#define WEIR_SESSION_OPTIONS_INIT { (uint32_t)sizeof(weir_session_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/** The exact bytes of every pool of a session, known before anything is allocated.
+ *  @since 1.0 */
+typedef struct weir_plan_info {
+    uint32_t struct_size;        /**< sizeof this struct in the caller's build. Required. */
+    uint32_t context_tokens;     /**< Most positions. */
+    uint32_t budget_tokens;      /**< Tokens of one stream that fit: pages_per_stream * page_tokens. */
+    uint32_t page_tokens;        /**< Tokens of a page. */
+    uint32_t pages_per_stream;   /**< Pages a stream can hold. */
+    uint32_t n_streams;          /**< Layers times KV heads. */
+    uint64_t page_bytes;         /**< Bytes of one page. */
+    uint64_t weights_bytes;      /**< Weights, mapped from the file and shared by all sessions; not in total_bytes. */
+    uint64_t kv_bytes;           /**< Resident KV pages. */
+    uint64_t digest_bytes;       /**< Page digests. */
+    uint64_t table_bytes;        /**< Page tables, stamps, scores, free lists. */
+    uint64_t workspace_bytes;    /**< Activations, logits, attention partials. */
+    uint64_t sampler_bytes;      /**< Sampler and detokenizer state. */
+    uint64_t session_bytes;      /**< The session object itself. */
+    uint64_t staging_bytes;      /**< Pinned staging; 0 on the CPU. */
+    uint64_t spill_bytes;        /**< Spill store; 0 in this version. */
+    uint64_t library_bytes;      /**< What vendor libraries reserve; 0 on the CPU. */
+    uint64_t total_bytes;        /**< All of the session's own memory: the sum of the fields from kv_bytes to library_bytes. */
+} weir_plan_info;
+
+/** Static initialiser of weir_plan_info. */
+#define WEIR_PLAN_INFO_INIT { (uint32_t)sizeof(weir_plan_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/** Memory of a live session.
+ *  @since 1.0 */
+typedef struct weir_memory_info {
+    uint32_t struct_size;           /**< sizeof this struct in the caller's build. Required. */
+    uint32_t reserved;              /**< 0. */
+    uint64_t plan_bytes;            /**< weir_plan_info.total_bytes of this session. */
+    uint64_t bytes;                 /**< Allocated now. */
+    uint64_t peak_bytes;            /**< Highest value so far. */
+    uint64_t kv_budget_bytes;       /**< Size of the KV pool. */
+    uint64_t kv_bytes;              /**< Bytes of the pages that hold tokens now. */
+    uint64_t kv_peak_bytes;         /**< Highest value so far. */
+    uint64_t n_allocs;              /**< Allocations of this session. */
+    uint64_t allocs_while_decoding; /**< Allocations made after create; 0 is the promise. */
+} weir_memory_info;
+
+/** Static initialiser of weir_memory_info. */
+#define WEIR_MEMORY_INFO_INIT { (uint32_t)sizeof(weir_memory_info), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/** Counters of a session since its creation (weir_session_reset keeps them).
+ *  @since 1.0 */
+typedef struct weir_session_stats {
+    uint32_t struct_size;      /**< sizeof this struct in the caller's build. Required. */
+    uint32_t n_tokens;         /**< Positions now in the conversation. */
+    uint64_t n_prompt;         /**< Tokens that went through prefill. */
+    uint64_t n_decode;         /**< Tokens that went through step or generate. */
+    uint64_t pages_resident;   /**< Pages that hold tokens now, all streams. */
+    uint64_t pages_resident_max; /**< Highest value so far. */
+    uint64_t pages_evicted;    /**< Pages that left because of the budget. */
+    uint64_t pages_spilled;    /**< Of these, pages that were kept in host memory; 0 in this version. */
+    uint64_t pages_recalled;   /**< Pages that came back; 0 in this version. */
+    uint64_t pages_dropped;    /**< Pages that are gone for good. */
+    uint64_t prefill_ns;       /**< Time inside prefill. */
+    uint64_t decode_ns;        /**< Time inside step and generate, without the callback. */
+} weir_session_stats;
+
+/** Static initialiser of weir_session_stats. */
+#define WEIR_SESSION_STATS_INIT { (uint32_t)sizeof(weir_session_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/** How the next token is drawn. Applied in this order: repetition penalty, temperature, top-k, top-p, min-p.
+ *  @since 1.0 */
+typedef struct weir_sampling_options {
+    uint32_t struct_size;   /**< sizeof this struct in the caller's build. Required. */
+    uint32_t top_k;         /**< Keep the k most probable tokens; 0 (default): all. */
+    float temperature;      /**< 0 (default): greedy, the most probable token, the lowest id on a tie. At most 100. */
+    float top_p;            /**< Keep the smallest set with this probability; (0, 1]; 0 (default) means 1, off. */
+    float min_p;            /**< Drop tokens less probable than this fraction of the best; [0, 1). Default 0, off. */
+    float repeat_penalty;   /**< Divides positive logits (multiplies negative ones) of recent tokens; 0 (default) means 1, off. At most 100. */
+    uint32_t repeat_last_n; /**< Recent tokens that the penalty looks at, at most 4096; 0 (default): 64. */
+    uint32_t reserved;      /**< 0. */
+    uint64_t seed;          /**< Same seed, same options, same logits: same tokens. Default 0. */
+} weir_sampling_options;
+
+/** Static initialiser of weir_sampling_options. */
+#define WEIR_SAMPLING_OPTIONS_INIT { (uint32_t)sizeof(weir_sampling_options), 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/** Why weir_session_generate stopped. */
+enum {
+    WEIR_STOP_NONE = 0,     /**< It failed before the first token. */
+    WEIR_STOP_EOS = 1,      /**< The model ended its answer. */
+    WEIR_STOP_LENGTH = 2,   /**< max_tokens were generated. */
+    WEIR_STOP_CONTEXT = 3,  /**< The context is full. */
+    WEIR_STOP_CANCELLED = 4 /**< weir_session_cancel or the callback. */
+};
+
+/** One generated token, for the callback of weir_session_generate.
+ *  @since 1.0 */
+typedef struct weir_token_event {
+    uint32_t struct_size; /**< sizeof this struct in the library's build. */
+    weir_token token;     /**< The token. */
+    uint32_t index;       /**< 0 for the first token of this call. */
+    uint32_t n_tokens;    /**< Positions in the conversation before this token is appended. */
+    const char *text;     /**< Text that is now complete, whole UTF-8 sequences, NUL-terminated, perhaps empty; valid during the call. */
+    uint64_t text_bytes;  /**< Its length. */
+} weir_token_event;
+
+/** Receives each generated token. Any status but WEIR_OK stops the call with WEIR_ERR_CANCELLED after that token.
+ *  Called on the thread that called weir_session_generate; it may read stats and memory of the session, nothing else of it. */
+typedef weir_status (*weir_token_fn)(void *user, const weir_token_event *event);
+
+/** Bits of weir_generate_options.flags. */
+enum {
+    WEIR_GENERATE_SPECIAL_TEXT = 1, /**< Control tokens appear in the events' text. */
+    WEIR_GENERATE_IGNORE_EOS = 2    /**< Go on after tokens that end an answer. */
+};
+
+/** Options of weir_session_generate.
+ *  @since 1.0 */
+typedef struct weir_generate_options {
+    uint32_t struct_size;   /**< sizeof this struct in the caller's build. Required. */
+    uint32_t flags;         /**< WEIR_GENERATE_*. */
+    uint32_t max_tokens;    /**< Most tokens of this call; 0 (default): as many as the context holds. */
+    uint32_t reserved;      /**< 0. */
+    weir_token_fn on_token; /**< NULL (default): none. */
+    void *user;             /**< Passed to on_token. */
+} weir_generate_options;
+
+/** Static initialiser of weir_generate_options. */
+#define WEIR_GENERATE_OPTIONS_INIT { (uint32_t)sizeof(weir_generate_options), 0, 0, 0, 0, 0 }
+
+/** Result of weir_session_generate.
+ *  @since 1.0 */
+typedef struct weir_generate_result {
+    uint32_t struct_size;  /**< sizeof this struct in the caller's build. Required. */
+    int32_t stop;          /**< WEIR_STOP_*. */
+    uint32_t n_tokens;     /**< Tokens generated, without the one that ended the answer. */
+    weir_token last_token; /**< The token that ended the answer, or the last one; -1 when there was none. */
+} weir_generate_result;
+
+/** Static initialiser of weir_generate_result. */
+#define WEIR_GENERATE_RESULT_INIT { (uint32_t)sizeof(weir_generate_result), 0, 0, -1 }
+
+/** Fill @p options with the defaults of the library that is loaded.
+ *
+ *  @param options     out; its first @p struct_size bytes are written
+ *  @param struct_size sizeof(weir_session_options) in the caller's build
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG  NULL, or a size below 8; nothing written
+ *  @threads any thread
+ *  @owner the caller
+ *  @since 1.0 */
+WEIR_API weir_status weir_session_options_init(weir_session_options *options, uint32_t struct_size);
+
+/** Fill @p options with the defaults of the library that is loaded.
+ *
+ *  @param options     out; its first @p struct_size bytes are written
+ *  @param struct_size sizeof(weir_sampling_options) in the caller's build
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG  NULL, or a size below 8; nothing written
+ *  @threads any thread
+ *  @owner the caller
+ *  @since 1.0 */
+WEIR_API weir_status weir_sampling_options_init(weir_sampling_options *options, uint32_t struct_size);
+
+/** Fill @p options with the defaults of the library that is loaded.
+ *
+ *  @param options     out; its first @p struct_size bytes are written
+ *  @param struct_size sizeof(weir_generate_options) in the caller's build
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG  NULL, or a size below 8; nothing written
+ *  @threads any thread
+ *  @owner the caller
+ *  @since 1.0 */
+WEIR_API weir_status weir_generate_options_init(weir_generate_options *options, uint32_t struct_size);
+
+/** Tell the exact bytes that a session with these options takes. Allocates nothing from the hooks.
+ *
+ *  @param model   in
+ *  @param options in, NULL for all defaults
+ *  @param plan    in/out, struct_size set by the caller
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG  NULL, a bad struct_size, an option out of range or contradicting another
+ *          WEIR_ERR_NOT_FOUND    no such policy or policy option; the message lists the valid ones
+ *          WEIR_ERR_BUDGET       the budget is below what the policy needs; the message names the minimum
+ *          WEIR_ERR_UNSUPPORTED  a device or feature that this build lacks
+ *          WEIR_ERR_STATE        the model is vocabulary-only
+ *  @threads immutable
+ *  @owner the caller owns @p plan
+ *  @since 1.0 */
+WEIR_API weir_status weir_plan(const weir_model *model, const weir_session_options *options, weir_plan_info *plan);
+
+/** Create a session: take the bytes that weir_plan tells, all of them, or fail.
+ *
+ *  @param model   in
+ *  @param options in, NULL for all defaults
+ *  @param out     out, the handle; NULL after a failure
+ *  @return WEIR_OK, the errors of weir_plan, or
+ *          WEIR_ERR_OUT_OF_MEMORY  the message names the bytes; nothing stays allocated
+ *  @threads any thread
+ *  @owner the caller; weir_session_destroy. The session keeps @p model alive.
+ *  @since 1.0 */
+WEIR_API weir_status weir_session_create(weir_model *model, const weir_session_options *options, weir_session **out);
+
+/** Destroy a session. No other call may be inside it.
+ *
+ *  @param session in, NULL is allowed
+ *  @return nothing
+ *  @threads one thread at a time
+ *  @owner ends the caller's ownership
+ *  @since 1.0 */
+WEIR_API void weir_session_destroy(weir_session *session);
+
+/** Forget the conversation: all pages are free, position 0, the sampler's random state starts anew, a pending cancel is cleared.
+ *
+ *  @param session in/out
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG  NULL
+ *          WEIR_ERR_BUSY         another thread is inside the session; nothing changed
+ *  @threads one thread at a time
+ *  @owner nothing changes
+ *  @since 1.0 */
+WEIR_API weir_status weir_session_reset(weir_session *session);
+
+/** Append prompt tokens, many at a time, and compute the logits after the last.
+ *
+ *  Tokens fed here are prompt for the policy, in any turn of the conversation. Allocates nothing.
+ *
+ *  @param session       in/out
+ *  @param tokens        in, [n_tokens] ids in [0, vocab_size)
+ *  @param n_tokens      at least 1
+ *  @param progress      progress in tokens, and cancel; NULL for none
+ *  @param progress_user passed to @p progress
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG   NULL, no tokens, an id out of range; nothing changed
+ *          WEIR_ERR_CONTEXT_FULL  more tokens than the context has room for; nothing changed; the message says how many would fit
+ *          WEIR_ERR_BUDGET        more tokens than the policy can hold; nothing changed; the message says how many would fit
+ *          WEIR_ERR_UNSUPPORTED   the policy's overflow rule does not exist in this version; nothing changed
+ *          WEIR_ERR_BUSY          another thread is inside the session; nothing changed
+ *          WEIR_ERR_CANCELLED     n_tokens of the stats is as before, unless pages of this or an earlier call had to leave on the way
+ *                                 (policy sink, long prompts): then whole chunks stay, and the stats tell how many tokens
+ *  @threads one thread at a time
+ *  @owner the caller owns @p tokens
+ *  @since 1.0 */
+WEIR_API weir_status weir_session_prefill(weir_session *session, const weir_token *tokens, uint64_t n_tokens,
+                                          weir_progress_fn progress, void *progress_user);
+
+/** Append one token as a decode step and compute the logits after it. Allocates nothing.
+ *
+ *  @param session in/out
+ *  @param token   in, id in [0, vocab_size)
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG   NULL or an id out of range; nothing changed
+ *          WEIR_ERR_CONTEXT_FULL  the context is full; nothing changed
+ *          WEIR_ERR_BUSY          another thread is inside the session; nothing changed
+ *          WEIR_ERR_CANCELLED     nothing appended
+ *  @threads one thread at a time
+ *  @owner nothing changes
+ *  @since 1.0 */
+WEIR_API weir_status weir_session_step(weir_session *session, weir_token token);
+
+/** The logits after the last token.
+ *
+ *  @param session  in
+ *  @param logits   out, view of [vocab_size] f32, before softmax
+ *  @param n_logits out, vocab_size; may be NULL
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG  NULL
+ *          WEIR_ERR_STATE        nothing was prefilled yet
+ *          WEIR_ERR_BUSY         another thread is inside the session
+ *  @threads one thread at a time
+ *  @owner the view belongs to the session and is valid until its next prefill, step, generate, reset or destroy
+ *  @since 1.0 */
+WEIR_API weir_status weir_session_logits(weir_session *session, const float **logits, uint32_t *n_logits);
+
+/** Set how tokens are drawn, and restart the random state from the seed.
+ *
+ *  @param session in/out
+ *  @param options in, NULL for greedy
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG  NULL session, bad struct_size, a value out of its range; nothing changed
+ *          WEIR_ERR_BUSY         another thread is inside the session; nothing changed
+ *  @threads one thread at a time
+ *  @owner options are copied
+ *  @since 1.0 */
+WEIR_API weir_status weir_session_set_sampling(weir_session *session, const weir_sampling_options *options);
+
+/** Draw the next token from the logits; it is not appended. Allocates nothing.
+ *
+ *  @param session in/out, the random state moves on
+ *  @param token   out
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG  NULL
+ *          WEIR_ERR_STATE        no logits yet
+ *          WEIR_ERR_BUSY         another thread is inside the session
+ *  @threads one thread at a time
+ *  @owner nothing changes
+ *  @since 1.0 */
+WEIR_API weir_status weir_session_sample(weir_session *session, weir_token *token);
+
+/** Generate: draw a token, show it to the callback, append it, again and again until the answer ends. Allocates nothing.
+ *
+ *  The token that ends an answer is neither shown nor appended; WEIR_CHAT_CONTINUE renders it with the next turn.
+ *
+ *  @param session in/out
+ *  @param options in, NULL for all defaults
+ *  @param result  in/out, struct_size set by the caller; may be NULL. Written whatever the status, once the arguments are valid.
+ *  @return WEIR_OK                stopped by eos, length or a full context
+ *          WEIR_ERR_INVALID_ARG   NULL session, bad struct_size or flags; nothing changed
+ *          WEIR_ERR_STATE         nothing was prefilled yet; nothing changed
+ *          WEIR_ERR_BUSY          another thread is inside the session; nothing changed
+ *          WEIR_ERR_CANCELLED     the tokens shown so far stay
+ *  @threads one thread at a time
+ *  @owner the caller owns @p result
+ *  @since 1.0 */
+WEIR_API weir_status weir_session_generate(weir_session *session, const weir_generate_options *options,
+                                           weir_generate_result *result);
+
+/** Stop the call that is running in this session, or, when none is, the next one; it returns WEIR_ERR_CANCELLED.
+ *
+ *  @param session in, NULL is allowed
+ *  @return nothing
+ *  @threads any thread
+ *  @owner nothing changes
+ *  @since 1.0 */
+WEIR_API void weir_session_cancel(weir_session *session);
+
+/** Counters of the session.
+ *
+ *  @param session in
+ *  @param stats   in/out, struct_size set by the caller
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG  NULL or a bad struct_size; nothing written
+ *  @threads any thread; values may be of different moments while another thread decodes
+ *  @owner the caller owns @p stats
+ *  @since 1.0 */
+WEIR_API weir_status weir_session_get_stats(const weir_session *session, weir_session_stats *stats);
+
+/** Memory of the session.
+ *
+ *  @param session in
+ *  @param info    in/out, struct_size set by the caller
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG  NULL or a bad struct_size; nothing written
+ *  @threads any thread; values may be of different moments while another thread decodes
+ *  @owner the caller owns @p info
+ *  @since 1.0 */
+WEIR_API weir_status weir_session_memory(const weir_session *session, weir_memory_info *info);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* WEIR_SESSION_H */

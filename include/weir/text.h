@@ -1,0 +1,215 @@
+/* Weir: text in and out of a model: tokens, incremental detokenizing, chat rendering. */
+#ifndef WEIR_TEXT_H
+#define WEIR_TEXT_H
+
+#include "weir/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Bits of weir_tokenize flags. */
+enum {
+    WEIR_TOKENIZE_SPECIAL = 1, /**< Text such as "<|im_end|>" becomes the control token of that name. Off: it is plain text. */
+    WEIR_TOKENIZE_BOS_EOS = 2  /**< Add the begin/end tokens that the model's file asks for. */
+};
+
+/** Bits of weir_detokenize and weir_detokenizer_create flags. */
+enum {
+    WEIR_DETOKENIZE_SPECIAL = 1 /**< Control tokens appear as their text. Off: they vanish. */
+};
+
+/** Bits of weir_token_info.flags. */
+enum {
+    WEIR_TOKEN_CONTROL = 1,         /**< A control token such as BOS. */
+    WEIR_TOKEN_BYTE = 2,            /**< One raw byte (byte fallback). */
+    WEIR_TOKEN_USER_DEFINED = 4,    /**< Added by the model's makers, ordinary text. */
+    WEIR_TOKEN_UNKNOWN = 8,         /**< Stands for text that the vocabulary lacks. */
+    WEIR_TOKEN_END_OF_GENERATION = 16 /**< Ends an answer (EOS, end of turn). */
+};
+
+/** One token of a vocabulary.
+ *  @since 1.0 */
+typedef struct weir_token_info {
+    uint32_t struct_size; /**< sizeof this struct in the caller's build. Required. */
+    uint32_t flags;       /**< WEIR_TOKEN_*. */
+    const char *text;     /**< As stored in the file, UTF-8, NUL-terminated; lives as long as the model. */
+    uint64_t text_bytes;  /**< Length without the NUL. */
+    float score;          /**< Score of SentencePiece vocabularies, else 0. */
+    uint32_t reserved;    /**< 0. */
+} weir_token_info;
+
+/** Static initialiser of weir_token_info. */
+#define WEIR_TOKEN_INFO_INIT { (uint32_t)sizeof(weir_token_info), 0, 0, 0, 0, 0 }
+
+/** Tokens with a special meaning, -1 where the model has none.
+ *  @since 1.0 */
+typedef struct weir_special_tokens {
+    uint32_t struct_size; /**< sizeof this struct in the caller's build. Required. */
+    weir_token bos;       /**< Begin of text. */
+    weir_token eos;       /**< End of text or turn. */
+    weir_token eot;       /**< End of turn, when it differs from eos. */
+    weir_token unk;       /**< Unknown. */
+    weir_token pad;       /**< Padding. */
+    int32_t add_bos;      /**< 1 when WEIR_TOKENIZE_BOS_EOS adds bos, else 0. */
+    int32_t add_eos;      /**< 1 when WEIR_TOKENIZE_BOS_EOS adds eos, else 0. */
+} weir_special_tokens;
+
+/** Static initialiser of weir_special_tokens. */
+#define WEIR_SPECIAL_TOKENS_INIT { (uint32_t)sizeof(weir_special_tokens), -1, -1, -1, -1, -1, 0, 0 }
+
+/** Turns tokens into text piece by piece; never splits a UTF-8 sequence. */
+typedef struct weir_detokenizer weir_detokenizer;
+
+/** One message of a conversation.
+ *  @since 1.0 */
+typedef struct weir_chat_message {
+    const char *role;       /**< "system", "user" or "assistant", NUL-terminated. */
+    const char *content;    /**< UTF-8. */
+    uint64_t content_bytes; /**< Length of content. */
+} weir_chat_message;
+
+/** Bits of weir_chat_render flags. */
+enum {
+    WEIR_CHAT_ADD_ASSISTANT = 1, /**< End with the opening of an assistant turn, so that the model answers. */
+    WEIR_CHAT_CONTINUE = 2       /**< The session already holds a conversation that ends in an answer of the model without its end-of-turn
+                                      token: close that turn first, then render @p messages only. */
+};
+
+/** Turn text into tokens.
+ *
+ *  @param model    in
+ *  @param text     in, [text_bytes] UTF-8; bytes that are not valid UTF-8 are tokenized as bytes where the vocabulary can
+ *  @param text_bytes 0 .. 2^31 - 1
+ *  @param flags    WEIR_TOKENIZE_*
+ *  @param tokens   out, [capacity] ids; may be NULL when @p capacity is 0
+ *  @param capacity room at @p tokens
+ *  @param n_tokens out, number of ids of the whole text, also when they did not fit
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG       NULL pointer, unknown flag, text too long
+ *          WEIR_ERR_BUFFER_TOO_SMALL  @p n_tokens is set, @p tokens untouched
+ *          WEIR_ERR_FORMAT            the vocabulary has no token for a part of the text and no unknown token
+ *          WEIR_ERR_OUT_OF_MEMORY     an allocation was refused
+ *  @threads immutable
+ *  @owner the caller owns the buffers
+ *  @since 1.0 */
+WEIR_API weir_status weir_tokenize(const weir_model *model, const char *text, uint64_t text_bytes, uint32_t flags,
+                                   weir_token *tokens, uint64_t capacity, uint64_t *n_tokens);
+
+/** Turn tokens into the bytes they stand for.
+ *
+ *  Token by token the result can be cut inside a UTF-8 sequence; use a weir_detokenizer for streaming.
+ *
+ *  @param model      in
+ *  @param tokens     in, [n_tokens] ids in [0, vocab_size)
+ *  @param n_tokens   any number
+ *  @param flags      WEIR_DETOKENIZE_*
+ *  @param text       out, [capacity] bytes, no NUL is added; may be NULL when @p capacity is 0
+ *  @param capacity   room at @p text
+ *  @param text_bytes out, bytes of the whole text, also when it did not fit
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG       NULL pointer, unknown flag, id out of range
+ *          WEIR_ERR_BUFFER_TOO_SMALL  @p text_bytes is set
+ *  @threads immutable
+ *  @owner the caller owns the buffers
+ *  @since 1.0 */
+WEIR_API weir_status weir_detokenize(const weir_model *model, const weir_token *tokens, uint64_t n_tokens, uint32_t flags,
+                                     char *text, uint64_t capacity, uint64_t *text_bytes);
+
+/** Create a streaming detokenizer.
+ *
+ *  @param model in
+ *  @param flags WEIR_DETOKENIZE_*
+ *  @param out   out, the handle; NULL after a failure
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG    NULL pointer or unknown flag
+ *          WEIR_ERR_OUT_OF_MEMORY  an allocation was refused
+ *  @threads any thread
+ *  @owner the caller; weir_detokenizer_destroy. It keeps @p model alive.
+ *  @since 1.0 */
+WEIR_API weir_status weir_detokenizer_create(weir_model *model, uint32_t flags, weir_detokenizer **out);
+
+/** Feed one token and get the text that is now complete, always whole UTF-8 sequences, perhaps none. Allocates nothing.
+ *
+ *  A byte that can no longer become valid UTF-8 comes out as U+FFFD.
+ *
+ *  @param detokenizer in/out
+ *  @param token       in, id in [0, vocab_size)
+ *  @param text        out, view of the new text, NUL-terminated
+ *  @param text_bytes  out, its length
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG  NULL pointer or id out of range; nothing changed
+ *  @threads one thread at a time
+ *  @owner the view belongs to @p detokenizer and is valid until its next call
+ *  @since 1.0 */
+WEIR_API weir_status weir_detokenizer_push(weir_detokenizer *detokenizer, weir_token token, const char **text,
+                                           uint64_t *text_bytes);
+
+/** End the text: what is still incomplete comes out as U+FFFD, and the detokenizer starts anew.
+ *
+ *  @param detokenizer in/out
+ *  @param text        out, view, NUL-terminated
+ *  @param text_bytes  out, its length
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG  NULL pointer
+ *  @threads one thread at a time
+ *  @owner the view belongs to @p detokenizer and is valid until its next call
+ *  @since 1.0 */
+WEIR_API weir_status weir_detokenizer_flush(weir_detokenizer *detokenizer, const char **text, uint64_t *text_bytes);
+
+/** Destroy a detokenizer.
+ *
+ *  @param detokenizer in, NULL is allowed
+ *  @return nothing
+ *  @threads any thread, once
+ *  @owner ends the caller's ownership
+ *  @since 1.0 */
+WEIR_API void weir_detokenizer_destroy(weir_detokenizer *detokenizer);
+
+/** Describe one token.
+ *
+ *  @param model in
+ *  @param token id in [0, vocab_size)
+ *  @param info  in/out, struct_size set by the caller
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG  NULL, a bad struct_size, id out of range; nothing written
+ *  @threads immutable
+ *  @owner the text belongs to the model
+ *  @since 1.0 */
+WEIR_API weir_status weir_token_get_info(const weir_model *model, weir_token token, weir_token_info *info);
+
+/** The special tokens of a model.
+ *
+ *  @param model   in
+ *  @param special in/out, struct_size set by the caller
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG  NULL or a bad struct_size; nothing written
+ *  @threads immutable
+ *  @owner the caller owns @p special
+ *  @since 1.0 */
+WEIR_API weir_status weir_model_special_tokens(const weir_model *model, weir_special_tokens *special);
+
+/** Render a conversation with the chat template family of the model's file. Tokenize the result with WEIR_TOKENIZE_SPECIAL.
+ *
+ *  @param model      in
+ *  @param messages   in, [n_messages]
+ *  @param n_messages 0 .. 65535
+ *  @param flags      WEIR_CHAT_*
+ *  @param text       out, [capacity] bytes, no NUL is added; may be NULL when @p capacity is 0
+ *  @param capacity   room at @p text
+ *  @param text_bytes out, bytes of the whole text, also when it did not fit
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG       NULL pointer, unknown role or flag
+ *          WEIR_ERR_UNSUPPORTED       the file has no chat template, or one of no known family
+ *          WEIR_ERR_BUFFER_TOO_SMALL  @p text_bytes is set
+ *          WEIR_ERR_OUT_OF_MEMORY     an allocation was refused
+ *  @threads immutable
+ *  @owner the caller owns the buffers
+ *  @since 1.0 */
+WEIR_API weir_status weir_chat_render(const weir_model *model, const weir_chat_message *messages, uint64_t n_messages,
+                                      uint32_t flags, char *text, uint64_t capacity, uint64_t *text_bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* WEIR_TEXT_H */

@@ -1,0 +1,11 @@
+/* Weir: every public header. An embeddable runtime that lets a language model reason at length in a fixed memory footprint. */
+#ifndef WEIR_WEIR_H
+#define WEIR_WEIR_H
+
+#include "weir/base.h"
+#include "weir/model.h"
+#include "weir/runtime.h"
+#include "weir/session.h"
+#include "weir/text.h"
+
+#endif /* WEIR_WEIR_H */

@@ -1,0 +1,102 @@
+// What the opaque handles are, and what every shim does: check structs, catch exceptions.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <new>
+
+#include "core/log.h"
+#include "core/memory.h"
+#include "core/status.h"
+#include "core/thread_pool.h"
+#include "models/model.h"
+#include "runtime/session.h"
+#include "text/tokenizer.h"
+#include "weir/weir.h"
+
+struct weir_runtime {
+  weir_runtime(const weir::AllocatorHooks& hooks, const weir::Log& log_lines) : memory(hooks), pool(&memory), log(log_lines) {}
+  std::atomic<uint32_t> n_refs{1};
+  weir::HostMemory memory;
+  weir::ThreadPool pool;
+  weir::Log log;
+};
+
+struct weir_model {
+  explicit weir_model(weir_runtime* owner) : runtime(owner), model(&owner->memory) {}
+  std::atomic<uint32_t> n_refs{1};
+  weir_runtime* runtime;  // referenced
+  weir::Model model;
+};
+
+// The session itself; its owner() is the weir_model that it references. No members, so that the plan's session_bytes are the handle's size.
+struct weir_session final : weir::Session {
+  explicit weir_session(weir_model* owner) : Session(owner->runtime->memory, owner->runtime->pool, owner) {}
+};
+
+struct weir_detokenizer {
+  explicit weir_detokenizer(weir_model* owner) : model(owner) {}
+  weir_model* model;  // referenced
+  weir::Detokenizer text;
+};
+
+namespace weir::api {
+
+void retain(weir_runtime* runtime);
+void release(weir_runtime* runtime);
+void retain(weir_model* model);
+void release(weir_model* model);
+
+// Copies what the caller's struct has into `out`, whose other fields are zero. `in` may be null: all defaults.
+template <class T>
+Status read_struct(const T* in, const char* name, T& out) {
+  std::memset(&out, 0, sizeof(out));
+  out.struct_size = sizeof(T);
+  if (in == nullptr) return {};
+  const uint32_t size = in->struct_size;
+  if (size < 8) return fail(WEIR_ERR_INVALID_ARG, "%s: struct_size is %u; set it to sizeof the struct", name, size);
+  const auto* bytes = reinterpret_cast<const unsigned char*>(in);
+  for (uint32_t i = sizeof(T); i < size; ++i) {
+    if (bytes[i] != 0) {
+      return fail(WEIR_ERR_UNSUPPORTED, "%s: byte %u of %u is set, but this version knows only %zu bytes", name, i, size, sizeof(T));
+    }
+  }
+  std::memcpy(&out, in, std::min<size_t>(size, sizeof(T)));
+  out.struct_size = sizeof(T);
+  return {};
+}
+
+// Checks an info struct that the library fills.
+template <class T>
+Status check_out_struct(const T* out, const char* name) {
+  if (out == nullptr) return fail(WEIR_ERR_INVALID_ARG, "%s is NULL", name);
+  if (out->struct_size < 8) return fail(WEIR_ERR_INVALID_ARG, "%s: struct_size is %u; set it to sizeof the struct", name, out->struct_size);
+  return {};
+}
+
+// Fills as much of the caller's struct as it has room for; its struct_size stays.
+template <class T>
+void write_struct(const T& value, T* out) {
+  const uint32_t size = out->struct_size;
+  std::memcpy(out, &value, std::min<size_t>(size, sizeof(T)));
+  out->struct_size = size;
+}
+
+// The body of every shim: no exception leaves the library.
+template <class F>
+weir_status guard(F&& body) noexcept {
+  try {
+    return body().code();
+  } catch (const std::bad_alloc&) {
+    return fail(WEIR_ERR_OUT_OF_MEMORY, "an allocation was refused").code();
+  } catch (...) {
+    return fail(WEIR_ERR_INTERNAL, "an unexpected exception; please report it").code();
+  }
+}
+
+#define WEIR_API_REQUIRE(pointer) \
+  if ((pointer) == nullptr) return ::weir::fail(WEIR_ERR_INVALID_ARG, "%s: " #pointer " is NULL", __func__).code()
+
+}  // namespace weir::api

@@ -1,0 +1,158 @@
+// Plans and sessions.
+#include "weir/session.h"
+
+#include "api/handles.h"
+
+using namespace weir;
+
+namespace {
+
+template <class T>
+weir_status init(T* options, uint32_t struct_size, const char* function) {
+  if (options == nullptr || struct_size < 8) return fail(WEIR_ERR_INVALID_ARG, "%s: options is NULL or struct_size is %u", function, struct_size).code();
+  std::memset(options, 0, struct_size);
+  options->struct_size = struct_size;
+  return WEIR_OK;
+}
+
+Status create_session(weir_model* model, const weir_session_options& options, weir_session** out) {
+  HostMemory& memory = model->runtime->memory;
+  auto* session = make_in<weir_session>(memory, model);
+  const Status status = session->create(model->model, options);
+  if (!status.ok()) {
+    destroy_in(memory, session);
+    return status;
+  }
+  api::retain(model);
+  const weir_plan_info& plan = session->plan_info();
+  model->runtime->log.write(WEIR_LOG_INFO, "session: policy %s, %u tokens a stream, %llu bytes, %llu of them KV", options.policy == nullptr ? "dense" : options.policy,
+                            plan.budget_tokens, static_cast<unsigned long long>(plan.total_bytes), static_cast<unsigned long long>(plan.kv_bytes));
+  if (plan.context_tokens > model->model.config().context_tokens && options.context_tokens != 0) {
+    model->runtime->log.write(WEIR_LOG_WARNING, "session: a context of %u tokens, the model was trained for %u", plan.context_tokens,
+                              model->model.config().context_tokens);
+  }
+  *out = session;
+  return {};
+}
+
+}  // namespace
+
+weir_status weir_session_options_init(weir_session_options* options, uint32_t struct_size) { return init(options, struct_size, __func__); }
+weir_status weir_sampling_options_init(weir_sampling_options* options, uint32_t struct_size) { return init(options, struct_size, __func__); }
+weir_status weir_generate_options_init(weir_generate_options* options, uint32_t struct_size) { return init(options, struct_size, __func__); }
+
+weir_status weir_plan(const weir_model* model, const weir_session_options* options, weir_plan_info* plan) {
+  WEIR_API_REQUIRE(model);
+  return api::guard([&]() -> Status {
+    WEIR_TRY(api::check_out_struct(plan, "weir_plan_info"));
+    weir_session_options read;
+    WEIR_TRY(api::read_struct(options, "weir_session_options", read));
+    weir_plan_info value = WEIR_PLAN_INFO_INIT;
+    WEIR_TRY(Session::plan(model->model, read, model->runtime->pool.n_threads(), value));
+    api::write_struct(value, plan);
+    return {};
+  });
+}
+
+weir_status weir_session_create(weir_model* model, const weir_session_options* options, weir_session** out) {
+  WEIR_API_REQUIRE(out);
+  *out = nullptr;
+  WEIR_API_REQUIRE(model);
+  return api::guard([&]() -> Status {
+    weir_session_options read;
+    WEIR_TRY(api::read_struct(options, "weir_session_options", read));
+    return create_session(model, read, out);
+  });
+}
+
+void weir_session_destroy(weir_session* session) {
+  if (session == nullptr) return;
+  auto* model = static_cast<weir_model*>(session->owner());
+  destroy_in(model->runtime->memory, session);
+  api::release(model);
+}
+
+weir_status weir_session_reset(weir_session* session) {
+  WEIR_API_REQUIRE(session);
+  return api::guard([&] { return session->reset(); });
+}
+
+weir_status weir_session_prefill(weir_session* session, const weir_token* tokens, uint64_t n_tokens, weir_progress_fn progress, void* progress_user) {
+  WEIR_API_REQUIRE(session);
+  WEIR_API_REQUIRE(tokens);
+  if (n_tokens == 0) return fail(WEIR_ERR_INVALID_ARG, "weir_session_prefill: n_tokens is 0").code();
+  return api::guard([&] { return session->prefill(tokens, n_tokens, progress, progress_user); });
+}
+
+weir_status weir_session_step(weir_session* session, weir_token token) {
+  WEIR_API_REQUIRE(session);
+  return api::guard([&] { return session->step(token); });
+}
+
+weir_status weir_session_logits(weir_session* session, const float** logits, uint32_t* n_logits) {
+  WEIR_API_REQUIRE(session);
+  WEIR_API_REQUIRE(logits);
+  return api::guard([&]() -> Status {
+    uint32_t n = 0;
+    WEIR_TRY(session->logits(*logits, n));
+    if (n_logits != nullptr) *n_logits = n;
+    return {};
+  });
+}
+
+weir_status weir_session_set_sampling(weir_session* session, const weir_sampling_options* options) {
+  WEIR_API_REQUIRE(session);
+  return api::guard([&]() -> Status {
+    weir_sampling_options read;
+    WEIR_TRY(api::read_struct(options, "weir_sampling_options", read));
+    return session->set_sampling(read);
+  });
+}
+
+weir_status weir_session_sample(weir_session* session, weir_token* token) {
+  WEIR_API_REQUIRE(session);
+  WEIR_API_REQUIRE(token);
+  return api::guard([&] { return session->sample(*token); });
+}
+
+weir_status weir_session_generate(weir_session* session, const weir_generate_options* options, weir_generate_result* result) {
+  WEIR_API_REQUIRE(session);
+  return api::guard([&]() -> Status {
+    weir_generate_options read;
+    WEIR_TRY(api::read_struct(options, "weir_generate_options", read));
+    if ((read.flags & ~static_cast<uint32_t>(WEIR_GENERATE_SPECIAL_TEXT | WEIR_GENERATE_IGNORE_EOS)) != 0 || read.reserved != 0) {
+      return fail(WEIR_ERR_INVALID_ARG, "weir_generate_options: flags 0x%x are not known, or reserved is not 0", read.flags);
+    }
+    if (result != nullptr) WEIR_TRY(api::check_out_struct(result, "weir_generate_result"));
+    weir_generate_result value = WEIR_GENERATE_RESULT_INIT;
+    const Status status = session->generate(read, value);
+    if (result != nullptr) api::write_struct(value, result);
+    return status;
+  });
+}
+
+void weir_session_cancel(weir_session* session) {
+  if (session != nullptr) session->cancel();
+}
+
+weir_status weir_session_get_stats(const weir_session* session, weir_session_stats* stats) {
+  WEIR_API_REQUIRE(session);
+  return api::guard([&]() -> Status {
+    WEIR_TRY(api::check_out_struct(stats, "weir_session_stats"));
+    weir_session_stats value = WEIR_SESSION_STATS_INIT;
+    session->get_stats(value);
+    api::write_struct(value, stats);
+    return {};
+  });
+}
+
+weir_status weir_session_memory(const weir_session* session, weir_memory_info* info) {
+  WEIR_API_REQUIRE(session);
+  return api::guard([&]() -> Status {
+    WEIR_TRY(api::check_out_struct(info, "weir_memory_info"));
+    weir_memory_info value = WEIR_MEMORY_INFO_INIT;
+    session->get_memory(value);
+    api::write_struct(value, info);
+    return {};
+  });
+}

@@ -1,0 +1,117 @@
+// What one instruction set offers to the matrix products: tables of kernels, chosen once per call by Highway's dispatch. Everything here is
+// plain C++; the vector code is in weight_kernels-inl.h (per weight type) and act_kernels.cpp (activations and tiles).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "quant/weight_type.h"
+
+namespace weir::cpu {
+
+// Columns that share one scale of the quantised activations, and the step of the GEMM along columns. A whole super-block of the K types.
+inline constexpr size_t kGroup = 256;
+// Columns of the smallest quantised block; sums of activations are kept for each.
+inline constexpr size_t kSub = 32;
+inline constexpr size_t kSubs = kGroup / kSub;
+
+constexpr size_t n_groups(size_t n_cols) { return (n_cols + kGroup - 1) / kGroup; }
+
+// Activations of the GEMV: as they came, and in 16-bit integers: x = scale * q to within scale / 2. Arrays per token, one after another.
+struct Activations {
+  const float* x = nullptr;  // [n_tok, n_cols]
+  int16_t* q = nullptr;      // [n_tok, groups * kGroup], zero beyond n_cols
+  float* scale = nullptr;    // [n_tok, groups]
+  float* sum = nullptr;      // [n_tok, groups, kSubs] scale * (sum of 32 q); not filled unless asked for
+};
+
+// out[t * out_stride + r] = row r of the matrix times token t.
+struct GemvCall {
+  const uint8_t* rows;
+  size_t row_bytes;
+  size_t n_rows;
+  size_t n_cols;
+  size_t n_tok;
+  Activations act;
+  float* out;
+  size_t out_stride;
+};
+
+// Decoded weights of up to kTileRows rows in one group of columns. An integer weight is scale * q - min (the scale may be that of the
+// group, in element 0, or of each 32 columns; the weight type says).
+struct Tile {
+  int16_t* q;    // [kTileRows, kGroup]
+  float* scale;  // [kTileRows, kSubs]
+  float* min;    // [kTileRows, kSubs]
+  float* f;      // [kTileRows, kGroup]: instead, when the product is in f32
+};
+inline constexpr size_t kTileRows = 96;
+// Rows of a tile come in multiples of this; the kernels' register blocks of 6, 8 and 12 rows divide it.
+inline constexpr size_t kTileRowStep = 24;
+
+struct DecodeCall {
+  const uint8_t* rows;  // first row of the tile, first column
+  size_t row_bytes;
+  size_t n_rows;
+  size_t group;   // first column = group * kGroup
+  size_t n_cols;  // of the group
+};
+
+// C [tile rows, panel tokens] += tile * X of one panel and one group.
+struct MultiplyCall {
+  const Tile* tile;
+  size_t n_rows;         // a multiple of kTileRowStep
+  const std::byte* x;    // packed panel
+  size_t n_cols;         // of the group
+  size_t n_vectors;      // vectors of tokens in the panel
+  float* c;
+};
+using MultiplyFn = void (*)(const MultiplyCall&);
+
+// How a weight type's tile is to be multiplied.
+enum class TileKind : uint8_t {
+  kFloat,         // Tile::f
+  kSubScales,     // Tile::q with a scale for each 32 columns, no minimum
+  kGroupScale16,  // one scale, i32 sums of 16 products fit, no minimum
+  kGroupScale32,  // one scale, i32 sums of 32 products fit, minima
+  kGroupScale64,  // the same with 64 products
+};
+inline constexpr size_t kTileKinds = 5;
+
+struct WeightKernels {
+  TileKind kind;        // kFloat: the GEMV reads act.x; else act.q
+  bool uses_sums;       // the GEMV and the tile need the activations' sums
+  void (*gemv)(const GemvCall&);
+  void (*decode)(const DecodeCall&, Tile&);        // fills q, scale, min; null for kFloat
+  void (*decode_float)(const DecodeCall&, Tile&);  // fills f
+};
+
+// Activations, packed panels and everything else that does not depend on the weight type. A panel is `panel_vectors` vectors of tokens.
+struct ActKernels {
+  const char* target;
+  bool has_gemm;          // false: only the GEMV
+  bool integer_gemm;      // multiply integer tiles; else decode to f32
+  size_t vector_tokens;   // tokens in one vector
+  size_t panel_vectors;   // vectors of a full panel
+  // Fills q and scale, and sum if `sums`, of one token.
+  void (*quantize)(const float* x, size_t n_cols, bool sums, int16_t* q, float* scale, float* sum);
+  // Packs columns `group` of up to a panel of tokens; x is the panel's first token, rows of n_cols.
+  void (*pack)(const float* x, size_t n_tok, size_t n_vectors, size_t n_cols, size_t group, std::byte* out);
+  void (*pack_float)(const float* x, size_t n_tok, size_t n_vectors, size_t n_cols, size_t group, std::byte* out);
+  MultiplyFn multiply[kTileKinds];
+  // y[t * ld + r] (+)= c[r * stride + t] + bias[r].
+  void (*store)(const float* c, size_t stride, size_t n_rows, size_t n_tok, const float* bias, bool accumulate, float* y, size_t ld);
+  // gate[i] = silu(gate[i]) * up[i].
+  void (*glu)(float* gate, const float* up, size_t n);
+};
+
+const ActKernels& act_kernels();
+const WeightKernels& weight_kernels(WeightType type);
+
+// Bytes of one packed panel in one group, for `tokens` = vectors * vector_tokens.
+constexpr size_t packed_bytes(size_t tokens) {  // i16 [kGroup / 2, tokens, 2], f32 scale [tokens], f32 sum [kSubs, tokens]
+  return (tokens * (kGroup * sizeof(int16_t) + (1 + kSubs) * sizeof(float)) + 63) / 64 * 64;
+}
+constexpr size_t packed_float_bytes(size_t tokens) { return tokens * kGroup * sizeof(float); }
+
+}  // namespace weir::cpu

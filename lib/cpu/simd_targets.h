@@ -1,0 +1,7 @@
+// Which instruction sets vector code is compiled for; included before any Highway header. AVX3_DL is Highway's name for AVX-512 with VNNI
+// (Ice Lake and later). Left out: SSSE3, whose machines are gone, and the scalable SVE and RVV vectors, which the kernels' register blocking
+// cannot use; such machines run NEON or the plain fallback.
+#pragma once
+
+#define HWY_WANT_AVX3_DL
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)

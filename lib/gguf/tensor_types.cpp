@@ -1,0 +1,42 @@
+// Types that Weir computes with come from quants.inc; the others are listed here. Numbers that are missing (4, 5,
+// 31..33, 36..38) belonged to layouts that no file may use any more.
+#include "gguf/tensor_types.h"
+
+#include "quant/weight_type.h"
+
+namespace weir {
+namespace {
+
+struct OtherType {
+  uint32_t gguf_id;
+  TensorType type;
+};
+
+constexpr OtherType kOtherTypes[] = {
+    {3, {"q4_1", 32, 20}},     {6, {"q5_0", 32, 22}},      {7, {"q5_1", 32, 24}},      {9, {"q8_1", 32, 36}},
+    {10, {"q2_k", 256, 84}},   {11, {"q3_k", 256, 110}},   {15, {"q8_k", 256, 292}},   {16, {"iq2_xxs", 256, 66}},
+    {17, {"iq2_xs", 256, 74}}, {18, {"iq3_xxs", 256, 98}}, {19, {"iq1_s", 256, 50}},   {20, {"iq4_nl", 32, 18}},
+    {21, {"iq3_s", 256, 110}}, {22, {"iq2_s", 256, 82}},   {23, {"iq4_xs", 256, 136}}, {24, {"i8", 1, 1}},
+    {25, {"i16", 1, 2}},       {26, {"i32", 1, 4}},        {27, {"i64", 1, 8}},        {28, {"f64", 1, 8}},
+    {29, {"iq1_m", 256, 56}},  {34, {"tq1_0", 256, 54}},   {35, {"tq2_0", 256, 66}},   {39, {"mxfp4", 32, 17}},
+    {40, {"nvfp4", 64, 36}},   {41, {"q1_0", 128, 18}},    {42, {"q2_0", 64, 18}},
+};
+
+}  // namespace
+
+bool find_tensor_type(uint32_t gguf_id, TensorType& out) {
+  WeightType ours;
+  if (weight_type_from_gguf(gguf_id, ours)) {
+    const WeightTypeInfo& info = weight_type_info(ours);
+    out = {info.name, info.block_weights, info.block_bytes};
+    return true;
+  }
+  for (const OtherType& other : kOtherTypes) {
+    if (other.gguf_id != gguf_id) continue;
+    out = other.type;
+    return true;
+  }
+  return false;
+}
+
+}  // namespace weir

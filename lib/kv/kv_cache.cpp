@@ -1,0 +1,168 @@
+// Page tables and the slot pool.
+#include "kv/kv_cache.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "quant/half.h"
+
+namespace weir {
+
+void KvCache::lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena& tables) {
+  shape_ = shape;
+  const uint64_t rows = shape.n_slots();
+  pool_ = pages.take<uint16_t>(rows * page_elements());
+  digests_ = shape.digests ? digests.take<uint16_t>(rows * 2 * shape.head_dim) : nullptr;
+  slots_ = tables.take<uint32_t>(rows);
+  first_pos_ = tables.take<uint32_t>(rows);
+  len_ = tables.take<uint32_t>(rows);
+  flags_ = tables.take<uint32_t>(rows);
+  stamp_ = tables.take<uint32_t>(rows);
+  last_score_ = tables.take<float>(rows);
+  n_pages_ = tables.take<uint32_t>(shape.n_streams());
+  append_row_ = tables.take<uint32_t>(shape.n_streams());
+  free_ = tables.take<uint32_t>(rows);
+}
+
+void KvCache::reset() {
+  n_free_ = static_cast<uint32_t>(shape_.n_slots());
+  // The stack hands out low slots first, so that a short conversation touches few pages of the pool.
+  for (uint32_t i = 0; i < n_free_; ++i) free_[i] = n_free_ - 1 - i;
+  std::fill_n(n_pages_, shape_.n_streams(), 0u);
+  std::fill_n(append_row_, shape_.n_streams(), 0u);
+  n_tokens_ = 0;
+  n_reserved_ = 0;
+  n_tokens_published_.store(0, std::memory_order_relaxed);
+  pages_resident_.store(0, std::memory_order_relaxed);
+}
+
+KvView KvCache::view(uint32_t layer) const {
+  KvView v;
+  v.pool = pool_;
+  v.digests = digests_;
+  v.slots = slots_ + row_base(layer);
+  v.first_pos = first_pos_ + row_base(layer);
+  v.len = len_ + row_base(layer);
+  v.n_pages = n_pages_of(layer);
+  v.capacity = shape_.pages_per_stream;
+  v.n_kv_heads = shape_.n_kv_heads;
+  v.head_dim = shape_.head_dim;
+  return v;
+}
+
+StreamView KvCache::stream(uint32_t index) const {
+  const size_t i = at(index, 0);
+  return {slots_ + i, first_pos_ + i, len_ + i, flags_ + i, stamp_ + i, last_score_ + i, n_pages_[index], shape_.pages_per_stream};
+}
+
+uint32_t KvCache::pages_to_open(uint32_t n_tok) const {
+  const uint32_t have = (n_tokens_ + kPageTokens - 1) / kPageTokens;
+  const uint32_t want = (n_tokens_ + n_tok + kPageTokens - 1) / kPageTokens;
+  return want - have;
+}
+
+void KvCache::count_resident(int64_t change) {
+  const uint64_t now = pages_resident_.load(std::memory_order_relaxed) + static_cast<uint64_t>(change);
+  pages_resident_.store(now, std::memory_order_relaxed);
+  if (now > pages_resident_max_.load(std::memory_order_relaxed)) pages_resident_max_.store(now, std::memory_order_relaxed);
+}
+
+Status KvCache::reserve(uint32_t n_tok, uint32_t flags, uint32_t now) {
+  const uint32_t opens = pages_to_open(n_tok);
+  const uint32_t n_streams = shape_.n_streams();
+  for (uint32_t s = 0; s < n_streams; ++s) {
+    if (n_pages_[s] + opens > shape_.pages_per_stream) {
+      return fail(WEIR_ERR_INTERNAL, "stream %u has %u of %u pages and must open %u", s, n_pages_[s], shape_.pages_per_stream, opens);
+    }
+  }
+  n_reserved_ = n_tok;
+  const uint32_t in_page = n_tokens_ % kPageTokens;
+  for (uint32_t s = 0; s < n_streams; ++s) {
+    uint32_t left = n_tok;
+    append_row_[s] = in_page != 0 ? n_pages_[s] - 1 : n_pages_[s];
+    if (in_page != 0) {
+      const size_t open = at(s, n_pages_[s] - 1);
+      const uint32_t take = std::min(left, kPageTokens - in_page);
+      len_[open] += take;
+      if ((flags & kPagePrompt) != 0) flags_[open] |= flags;
+      left -= take;
+    }
+    for (uint32_t pos = n_tokens_ + (n_tok - left); left > 0; pos += kPageTokens) {
+      const size_t row = at(s, n_pages_[s]++);
+      const uint32_t take = std::min(left, kPageTokens);
+      slots_[row] = free_[--n_free_];
+      first_pos_[row] = pos;
+      len_[row] = take;
+      flags_[row] = flags;
+      stamp_[row] = now;
+      last_score_[row] = 0.0f;
+      left -= take;
+    }
+  }
+  count_resident(int64_t{opens} * n_streams);
+  return {};
+}
+
+void KvCache::commit() {
+  n_tokens_ += n_reserved_;
+  n_reserved_ = 0;
+  n_tokens_published_.store(n_tokens_, std::memory_order_relaxed);
+}
+
+void KvCache::truncate(uint32_t n_tokens) {
+  int64_t freed = 0;
+  for (uint32_t s = 0; s < shape_.n_streams(); ++s) {
+    while (n_pages_[s] > 0 && first_pos_[at(s, n_pages_[s] - 1)] >= n_tokens) {
+      free_[n_free_++] = slots_[at(s, --n_pages_[s])];
+      ++freed;
+    }
+    if (n_pages_[s] == 0) continue;
+    const uint32_t last = n_pages_[s] - 1;
+    const size_t row = at(s, last);
+    const uint32_t len = std::min(len_[row], n_tokens - first_pos_[row]);
+    if (len != len_[row]) {
+      len_[row] = len;
+      if (digests_ != nullptr) rebuild_digest(s, last);
+    }
+  }
+  n_tokens_ = n_tokens;
+  n_reserved_ = 0;
+  n_tokens_published_.store(n_tokens_, std::memory_order_relaxed);
+  count_resident(-freed);
+}
+
+void KvCache::evict(uint32_t stream, uint32_t row) {
+  const uint32_t n = --n_pages_[stream];
+  const size_t i = at(stream, row);
+  const size_t moved = (n - row) * sizeof(uint32_t);
+  free_[n_free_++] = slots_[i];
+  for (uint32_t* column : {slots_, first_pos_, len_, flags_, stamp_}) std::memmove(column + i, column + i + 1, moved);
+  std::memmove(last_score_ + i, last_score_ + i + 1, moved);
+  pages_evicted_.fetch_add(1, std::memory_order_relaxed);
+  count_resident(-1);
+}
+
+void KvCache::set_open_page_flags(uint32_t flags) {
+  for (uint32_t s = 0; s < shape_.n_streams(); ++s) {
+    if (n_pages_[s] != 0) flags_[at(s, n_pages_[s] - 1)] = flags;
+  }
+}
+
+void KvCache::rebuild_digest(uint32_t stream, uint32_t row) {
+  const size_t i = at(stream, row);
+  const uint32_t d = shape_.head_dim;
+  const uint16_t* keys = page_keys(slots_[i]);
+  uint16_t* digest = digests_ + size_t{slots_[i]} * 2 * d;
+  for (uint32_t c = 0; c < d; ++c) {
+    float high = bf16_to_f32(keys[c]), low = high;
+    for (uint32_t t = 1; t < len_[i]; ++t) {
+      const float key = bf16_to_f32(keys[size_t{t} * d + c]);
+      high = std::max(high, key);
+      low = std::min(low, key);
+    }
+    digest[c] = f32_to_bf16(high);
+    digest[d + c] = f32_to_bf16(low);
+  }
+}
+
+}  // namespace weir

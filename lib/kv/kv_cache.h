@@ -1,0 +1,112 @@
+// KV memory of one session: a unified pool of (layer, kv head) pages, page tables, digests and counters, all laid out in one arena.
+// It knows where tokens are and which pages are free; which page leaves is a policy's business. Nothing here allocates.
+//
+// A stream is the history of one (layer, kv head). Its table lists resident pages in ascending order of position. Every stream sees every token,
+// so pages begin at the same positions (multiples of 16) in all streams; which of them are still resident differs.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+
+#include "core/memory.h"
+#include "core/status.h"
+#include "ops/ops.h"
+
+namespace weir {
+
+struct KvShape {
+  uint32_t n_layers = 0, n_kv_heads = 0, head_dim = 0;
+  uint32_t pages_per_stream = 0;  // capacity of every table; the pool has n_streams times as many slots
+  bool digests = false;
+  uint32_t n_streams() const { return n_layers * n_kv_heads; }
+  uint64_t page_bytes() const { return uint64_t{2} * kPageTokens * head_dim * sizeof(uint16_t); }
+  uint64_t n_slots() const { return uint64_t{n_streams()} * pages_per_stream; }
+};
+
+// One stream's table, as policies see it. Rows are pages in ascending position; the last one is open (still filling, or just full).
+struct StreamView {
+  uint32_t* slots;      // [n_pages] slot in the pool
+  uint32_t* first_pos;  // [n_pages] position of the first token
+  uint32_t* len;        // [n_pages] tokens
+  uint32_t* flags;      // [n_pages] kPage*
+  uint32_t* stamp;      // [n_pages] last step that the page mattered, in tokens
+  float* last_score;    // [n_pages] its latest weight
+  uint32_t n_pages;
+  uint32_t capacity;
+};
+
+class KvCache {
+ public:
+  // Takes pages, digests and tables from three arenas; over measuring arenas only their sizes result.
+  void lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena& tables);
+  void reset();  // all pages free; also needed once after lay_out
+
+  const KvShape& shape() const { return shape_; }
+  uint32_t n_tokens() const { return n_tokens_; }
+  KvView view(uint32_t layer) const;
+  StreamView stream(uint32_t index) const;  // index = layer * n_kv_heads + kv head
+  const uint32_t* append_rows(uint32_t layer) const { return append_row_ + size_t{layer} * shape_.n_kv_heads; }
+  uint32_t* n_pages_of(uint32_t layer) const { return n_pages_ + size_t{layer} * shape_.n_kv_heads; }
+  // Metadata arrays of one layer, [n_kv_heads, capacity].
+  uint32_t* stamps(uint32_t layer) const { return stamp_ + row_base(layer); }
+  float* last_scores(uint32_t layer) const { return last_score_ + row_base(layer); }
+  const uint32_t* flags(uint32_t layer) const { return flags_ + row_base(layer); }
+
+  // Pages that a stream must open to take `n_tok` more tokens.
+  uint32_t pages_to_open(uint32_t n_tok) const;
+
+  // Opens pages for n_tok tokens in every stream; attention and appends see them at once, n_tokens() only after commit().
+  // The caller made room before: every stream has pages_to_open(n_tok) free rows. New pages get `flags`; with kPagePrompt among them an open page
+  // that takes some of the tokens gets them too. `now` is the stamp of pages opened.
+  Status reserve(uint32_t n_tok, uint32_t flags, uint32_t now);
+  void commit();
+  // Drops what was reserved and not committed.
+  void rollback() { truncate(n_tokens_); }
+  // Drops tokens from position n_tokens on, reserved ones too. Pages before it must not have been evicted since they were written.
+  void truncate(uint32_t n_tokens);
+
+  // Removes one page; its slot is free again.
+  void evict(uint32_t stream, uint32_t row);
+
+  // Flags of the open page (the same in all streams), 0 when there is none; setting them puts them back in every stream.
+  uint32_t open_page_flags() const { return n_pages_[0] == 0 ? 0 : flags_[at(0, n_pages_[0] - 1)]; }
+  void set_open_page_flags(uint32_t flags);
+
+  // Copies of one page's keys or values for tests and tools: pointer to [kPageTokens, head_dim] bf16.
+  const uint16_t* page_keys(uint32_t slot) const { return pool_ + slot * page_elements(); }
+  uint16_t* page_data(uint32_t slot) { return pool_ + slot * page_elements(); }
+  void rebuild_digest(uint32_t stream, uint32_t row);
+
+  // Counters, readable from any thread.
+  uint64_t pages_resident() const { return pages_resident_.load(std::memory_order_relaxed); }
+  uint64_t pages_resident_max() const { return pages_resident_max_.load(std::memory_order_relaxed); }
+  uint64_t pages_evicted() const { return pages_evicted_.load(std::memory_order_relaxed); }
+  uint32_t n_tokens_any_thread() const { return n_tokens_published_.load(std::memory_order_relaxed); }
+
+ private:
+  size_t row_base(uint32_t layer) const { return size_t{layer} * shape_.n_kv_heads * shape_.pages_per_stream; }
+  size_t at(uint32_t stream, uint32_t row) const { return size_t{stream} * shape_.pages_per_stream + row; }
+  size_t page_elements() const { return size_t{2} * kPageTokens * shape_.head_dim; }
+  void count_resident(int64_t change);
+
+  KvShape shape_;
+  uint16_t* pool_ = nullptr;      // [n_slots, 2, kPageTokens, head_dim] bf16
+  uint16_t* digests_ = nullptr;   // [n_slots, 2, head_dim] bf16, or null
+  uint32_t* slots_ = nullptr;     // this and the next five: [n_streams, pages_per_stream]
+  uint32_t* first_pos_ = nullptr;
+  uint32_t* len_ = nullptr;
+  uint32_t* flags_ = nullptr;
+  uint32_t* stamp_ = nullptr;
+  float* last_score_ = nullptr;
+  uint32_t* n_pages_ = nullptr;     // [n_streams]
+  uint32_t* append_row_ = nullptr;  // [n_streams] row that holds the first reserved token
+  uint32_t* free_ = nullptr;        // [n_slots] stack of free slots
+  uint32_t n_free_ = 0;
+  uint32_t n_tokens_ = 0;           // committed
+  uint32_t n_reserved_ = 0;
+  std::atomic<uint64_t> pages_resident_{0}, pages_resident_max_{0}, pages_evicted_{0};
+  std::atomic<uint32_t> n_tokens_published_{0};
+};
+
+}  // namespace weir

@@ -1,0 +1,51 @@
+// One pass of the decoder over a batch of tokens: a prefill chunk or one decode step. All buffers belong to the session; nothing is allocated.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "core/status.h"
+#include "kv/kv_cache.h"
+#include "models/model.h"
+#include "ops/ops.h"
+#include "policy/policy.h"
+
+namespace weir {
+
+// Activations, laid out once per session for `max_tok` rows.
+struct StepBuffers {
+  float* x = nullptr;             // [max_tok, d_model] residual stream
+  float* h = nullptr;             // [max_tok, d_model] normalised
+  float* q = nullptr;             // [max_tok, n_heads, head_dim]
+  float* q_sink = nullptr;        // the same, for sink pages; null unless the policy needs it
+  float* k = nullptr;             // [max_tok, n_kv_heads, head_dim]
+  float* v = nullptr;             // [max_tok, n_kv_heads, head_dim]
+  float* o = nullptr;             // [max_tok, n_heads, head_dim] attention output
+  float* g = nullptr;             // [max_tok, d_ff]
+  float* cos_sin = nullptr;       // [max_tok, rope_dim / 2, 2]
+  float* cos_sin_sink = nullptr;  // the same, for q_sink
+  float* page_mass = nullptr;     // [n_heads, pages_per_stream]; null unless the policy needs it
+  float* page_score = nullptr;    // the same shape
+  float* logits = nullptr;        // [vocab_size] after the last token
+};
+
+struct Step {
+  const Model* model = nullptr;
+  const Backend* backend = nullptr;
+  const Policy* policy = nullptr;
+  KvCache* kv = nullptr;
+  OpContext cx;
+  StepBuffers b;
+  const int32_t* tokens = nullptr;  // [n_tok]
+  uint32_t n_tok = 0;
+  bool is_decode = false;           // one token whose attention the policy observes
+  bool want_logits = false;
+  const std::atomic<bool>* cancel = nullptr;  // looked at between the layers of a prefill chunk; null: never
+};
+
+void lay_out_buffers(const ModelConfig& config, const RopeTable& rope, const PolicyNeeds& needs, uint32_t max_tok, Arena& arena, StepBuffers& b);
+
+// Runs the pass over pages that are already reserved; the caller commits or rolls back.
+Status run_decoder(Step& step);
+
+}  // namespace weir

@@ -1,0 +1,11 @@
+// Architecture "llama": Llama 2 and 3, Mistral, DeepSeek-R1-Distill-Llama and their relatives. The layer is lib/models/decoder.cpp's without extras.
+// Paper: Touvron et al., "Llama 2", arXiv:2307.09288, sec. 2.2.
+// GGUF converters permute the rows of q and k, so that elements 2i and 2i+1 of a head rotate together.
+#include "models/model.h"
+
+namespace weir {
+
+extern const Architecture kArch_llama;
+const Architecture kArch_llama = {"llama", RopeLayout::kAdjacent, false, false};
+
+}  // namespace weir

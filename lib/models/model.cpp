@@ -1,0 +1,213 @@
+// Opening a model: hyper-parameters with their ranges, then tokenizer, then weights; and the facts that the API tells.
+#include "models/model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+namespace weir {
+
+#define WEIR_ARCH(name) extern const Architecture kArch_##name;
+#include "models/models.inc"
+#undef WEIR_ARCH
+
+namespace {
+
+constexpr const Architecture* kArchitectures[] = {
+#define WEIR_ARCH(name) &kArch_##name,
+#include "models/models.inc"
+#undef WEIR_ARCH
+};
+
+constexpr char kArchitectureNames[] =
+#define WEIR_ARCH(name) " " #name
+#include "models/models.inc"
+#undef WEIR_ARCH
+    ;
+
+// Ranges far above every published model, low enough that sizes computed from them stay well inside 64 bits.
+constexpr uint32_t kMaxLayers = 1024;
+constexpr uint32_t kMaxHeads = 1024;
+constexpr uint32_t kMaxHeadDim = 1024;
+constexpr uint32_t kMaxWidth = 1u << 20;
+constexpr uint32_t kMaxContext = 1u << 30;
+
+struct Key {
+  char text[128];
+  Key(const char* prefix, const char* rest) { std::snprintf(text, sizeof(text), "%s.%s", prefix, rest); }
+  operator std::string_view() const { return text; }
+};
+
+Status get_ranged(const GgufFile& file, const Key& key, uint32_t low, uint32_t high, uint32_t& out) {
+  WEIR_TRY(file.get_u32(key, out));
+  if (out < low || out > high) return fail(WEIR_ERR_FORMAT, "%s: %u is not in %u..%u", key.text, out, low, high);
+  return {};
+}
+
+void copy_text(char* out, size_t capacity, std::string_view text) {
+  const size_t n = std::min(capacity - 1, text.size());
+  std::memcpy(out, text.data(), n);
+  out[n] = '\0';
+}
+
+// FNV-1a, 64 bits: a fingerprint against mix-ups, not against forgery.
+struct Hash {
+  uint64_t value = 0xcbf29ce484222325u;
+  void add(const void* data, size_t n) {
+    const auto* bytes = static_cast<const uint8_t*>(data);
+    for (size_t i = 0; i < n; ++i) value = (value ^ bytes[i]) * 0x100000001b3u;
+  }
+  template <class T>
+  void add(const T& number) {
+    add(&number, sizeof(number));
+  }
+};
+
+}  // namespace
+
+const Architecture* find_architecture(std::string_view name) {
+  for (const Architecture* arch : kArchitectures) {
+    if (name == arch->name) return arch;
+  }
+  return nullptr;
+}
+
+void NameTable::build(const GgufFile& file) {
+  n_keys_ = file.values().size();
+  size_t bytes = 0;
+  for (const GgufValue& value : file.values()) bytes += value.key.size() + 1;
+  for (const GgufTensor& tensor : file.tensors()) bytes += tensor.name.size() + 1;
+  text_.reserve(bytes);
+  at_.reserve(n_keys_ + file.tensors().size());
+  const auto add = [this](std::string_view name) {
+    at_.push_back(text_.size());
+    text_.append(name);
+    text_.push_back('\0');
+  };
+  for (const GgufValue& value : file.values()) add(value.key);
+  for (const GgufTensor& tensor : file.tensors()) add(tensor.name);
+}
+
+Status Model::open(const char* path, bool vocab_only, bool prefetch, weir_progress_fn progress, void* user) {
+  WEIR_TRY(file_.open(path));
+  names_.build(file_);
+  vocab_only_ = vocab_only;
+  std::string_view name;
+  WEIR_TRY(file_.get_string("general.name", name, ""));
+  copy_text(model_name_, sizeof(model_name_), name);
+  std::string_view arch;
+  WEIR_TRY(file_.get_string("general.architecture", arch));
+  copy_text(arch_name_, sizeof(arch_name_), arch);
+  if (!vocab_only) WEIR_TRY(read_config());
+  WEIR_TRY(tokenizer_.build(file_));
+  std::string_view chat;
+  WEIR_TRY(file_.get_string("tokenizer.chat_template", chat, ""));
+  chat_family_ = chat_family_of(chat);
+  if (!vocab_only) {
+    WEIR_TRY(read_weights());
+  } else {
+    config_.vocab_size = tokenizer_.vocab_size();
+  }
+  read_fingerprint();
+  if (progress != nullptr) {
+    const weir_progress_info info = {sizeof(weir_progress_info), 0, 0, file_.file_bytes()};
+    if (progress(user, &info) != WEIR_OK) return fail(WEIR_ERR_CANCELLED, "opening %s was cancelled by its progress callback", path);
+  }
+  if (prefetch) return file_.prefetch(progress, user);
+  if (progress != nullptr) {
+    const weir_progress_info info = {sizeof(weir_progress_info), 0, file_.file_bytes(), file_.file_bytes()};
+    if (progress(user, &info) != WEIR_OK) return fail(WEIR_ERR_CANCELLED, "opening %s was cancelled by its progress callback", path);
+  }
+  return {};
+}
+
+Status Model::read_config() {
+  ModelConfig& c = config_;
+  c.arch = find_architecture(arch_name_);
+  if (c.arch == nullptr) {
+    return fail(WEIR_ERR_UNSUPPORTED, "general.architecture: \"%s\" is not known; there are:%s", arch_name_, kArchitectureNames);
+  }
+  const char* prefix = c.arch->name;
+  WEIR_TRY(get_ranged(file_, Key(prefix, "block_count"), 1, kMaxLayers, c.n_layers));
+  WEIR_TRY(get_ranged(file_, Key(prefix, "embedding_length"), 1, kMaxWidth, c.d_model));
+  WEIR_TRY(get_ranged(file_, Key(prefix, "feed_forward_length"), 1, kMaxWidth, c.d_ff));
+  WEIR_TRY(get_ranged(file_, Key(prefix, "attention.head_count"), 1, kMaxHeads, c.n_heads));
+  WEIR_TRY(get_ranged(file_, Key(prefix, "context_length"), 1, kMaxContext, c.context_tokens));
+  const Key kv_key(prefix, "attention.head_count_kv");
+  WEIR_TRY(file_.get_u32(kv_key, c.n_kv_heads, c.n_heads));
+  if (c.n_kv_heads == 0 || c.n_kv_heads > c.n_heads || c.n_heads % c.n_kv_heads != 0) {
+    return fail(WEIR_ERR_FORMAT, "%s: %u does not divide the %u query heads", kv_key.text, c.n_kv_heads, c.n_heads);
+  }
+  const Key dim_key(prefix, "attention.key_length");
+  WEIR_TRY(file_.get_u32(dim_key, c.head_dim, c.d_model / c.n_heads));
+  if (c.head_dim < 8 || c.head_dim > kMaxHeadDim || c.head_dim % 8 != 0) {
+    return fail(WEIR_ERR_FORMAT, "%s: a head of %u elements; a multiple of 8 from 8 to %u is needed", dim_key.text, c.head_dim, kMaxHeadDim);
+  }
+  uint32_t value_dim = 0, n_experts = 0;
+  const Key value_key(prefix, "attention.value_length");
+  WEIR_TRY(file_.get_u32(value_key, value_dim, c.head_dim));
+  if (value_dim != c.head_dim) return fail(WEIR_ERR_UNSUPPORTED, "%s: %u differs from the key size %u", value_key.text, value_dim, c.head_dim);
+  const Key expert_key(prefix, "expert_count");
+  WEIR_TRY(file_.get_u32(expert_key, n_experts, 0));
+  if (n_experts != 0) return fail(WEIR_ERR_UNSUPPORTED, "%s: %u; mixture-of-experts models are not supported", expert_key.text, n_experts);
+  const Key eps_key(prefix, "attention.layer_norm_rms_epsilon");
+  WEIR_TRY(file_.get_f32(eps_key, c.norm_eps));
+  if (!(std::isfinite(c.norm_eps) && c.norm_eps >= 0.0f && c.norm_eps < 1.0f)) {
+    return fail(WEIR_ERR_FORMAT, "%s: %g is not in [0, 1)", eps_key.text, static_cast<double>(c.norm_eps));
+  }
+  c.attn_scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim));
+  return rope_.read(file_, prefix, c.head_dim, c.context_tokens);
+}
+
+void Model::read_fingerprint() {
+  Hash hash;
+  hash.add(arch_name_, std::strlen(arch_name_));
+  for (uint32_t number : {config_.n_layers, config_.n_heads, config_.n_kv_heads, config_.head_dim, config_.d_model, config_.d_ff, config_.vocab_size,
+                          config_.context_tokens}) {
+    hash.add(number);
+  }
+  hash.add(config_.norm_eps);
+  uint64_t bytes_of[256] = {};
+  for (const GgufTensor& tensor : file_.tensors()) {
+    hash.add(tensor.name.data(), tensor.name.size());
+    hash.add(tensor.type_id);
+    for (uint64_t dim : tensor.dims) hash.add(dim);
+    // The first bytes of every tensor tell two trainings of one shape apart.
+    hash.add(tensor.data, static_cast<size_t>(std::min<uint64_t>(tensor.bytes, 64)));
+    n_params_ += tensor.n_weights;
+    weights_bytes_ += tensor.bytes;
+    if (tensor.type_id < 256 && tensor.n_dims > 1) bytes_of[tensor.type_id] += tensor.bytes;
+  }
+  hash.add(tokenizer_.hash());
+  fingerprint_ = hash.value;
+  uint64_t most = 0;
+  for (const GgufTensor& tensor : file_.tensors()) {
+    if (tensor.type_id >= 256 || bytes_of[tensor.type_id] <= most) continue;
+    most = bytes_of[tensor.type_id];
+    main_type_ = tensor.type_name;
+  }
+}
+
+void Model::get_info(weir_model_info& info) const {
+  info.n_layers = config_.n_layers;
+  info.n_heads = config_.n_heads;
+  info.n_kv_heads = config_.n_kv_heads;
+  info.head_dim = config_.head_dim;
+  info.d_model = config_.d_model;
+  info.d_ff = config_.d_ff;
+  info.vocab_size = config_.vocab_size;
+  info.context_tokens = config_.context_tokens;
+  info.n_tensors = static_cast<uint32_t>(file_.tensors().size());
+  info.n_params = n_params_;
+  info.weights_bytes = weights_bytes_;
+  info.file_bytes = file_.file_bytes();
+  info.fingerprint = fingerprint_;
+  info.architecture = arch_name_;
+  info.name = model_name_;
+  info.weight_type = main_type_;
+  info.chat_template = chat_family_name(chat_family_);
+  info.tokenizer = tokenizer_.kind();
+}
+
+}  // namespace weir

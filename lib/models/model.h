@@ -1,0 +1,116 @@
+// A model: hyper-parameters, weights as views into the mapped file, tokenizer. Immutable once opened.
+// An architecture is one file here (its traits and tensor table) and one line in models.inc.
+#pragma once
+
+#include <cstdint>
+#include <memory_resource>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/memory.h"
+#include "core/status.h"
+#include "gguf/gguf.h"
+#include "models/rope.h"
+#include "ops/ops.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+#include "weir/model.h"
+
+namespace weir {
+
+// What differs between decoder-only architectures of the Llama family.
+struct Architecture {
+  const char* name;        // general.architecture and the prefix of its keys
+  RopeLayout rope_layout;  // of the weights as GGUF files hold them
+  bool qkv_bias;           // q, k and v have biases (required)
+  bool qk_norm;            // q and k are RMS-normalised head by head (required)
+};
+
+struct ModelConfig {
+  const Architecture* arch = nullptr;
+  uint32_t n_layers = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0;
+  uint32_t d_model = 0, d_ff = 0, vocab_size = 0;
+  uint32_t context_tokens = 0;  // trained
+  float norm_eps = 0.0f;
+  float attn_scale = 0.0f;
+};
+
+struct LayerWeights {
+  const float* attn_norm = nullptr;  // [d_model]
+  Weight wq, wk, wv;                 // [n_heads * head_dim, d_model], [n_kv_heads * head_dim, d_model] twice
+  const float* bq = nullptr;         // [n_heads * head_dim] or null; also the next two
+  const float* bk = nullptr;
+  const float* bv = nullptr;
+  const float* q_norm = nullptr;     // [head_dim] or null
+  const float* k_norm = nullptr;
+  Weight wo;                         // [d_model, n_heads * head_dim]
+  const float* ffn_norm = nullptr;   // [d_model]
+  Weight gate, up;                   // [d_ff, d_model]
+  Weight down;                       // [d_model, d_ff]
+};
+
+struct ModelWeights {
+  explicit ModelWeights(std::pmr::memory_resource* memory) : layers(memory) {}
+  Weight token_embd;             // [vocab_size, d_model]
+  const float* output_norm = nullptr;  // [d_model]
+  Weight output;                 // [vocab_size, d_model]; the embedding table when tied
+  std::pmr::vector<LayerWeights> layers;
+};
+
+// NUL-terminated copies of the file's keys and tensor names, for the C API.
+class NameTable {
+ public:
+  explicit NameTable(std::pmr::memory_resource* memory) : text_(memory), at_(memory) {}
+  void build(const GgufFile& file);
+  const char* key(uint32_t index) const { return text_.data() + at_[index]; }
+  const char* tensor(uint32_t index) const { return text_.data() + at_[n_keys_ + index]; }
+
+ private:
+  std::pmr::string text_;
+  std::pmr::vector<uint64_t> at_;  // start of each name in text_: keys, then tensors
+  size_t n_keys_ = 0;
+};
+
+class Model {
+ public:
+  explicit Model(std::pmr::memory_resource* memory) : file_(memory), names_(memory), tokenizer_(memory), weights_(memory), rope_(memory) {}
+
+  Status open(const char* path, bool vocab_only, bool prefetch, weir_progress_fn progress, void* user);
+
+  bool vocab_only() const { return vocab_only_; }
+  const ModelConfig& config() const { return config_; }
+  const ModelWeights& weights() const { return weights_; }
+  const RopeTable& rope() const { return rope_; }
+  const Tokenizer& tokenizer() const { return tokenizer_; }
+  const GgufFile& file() const { return file_; }
+  const NameTable& names() const { return names_; }
+  ChatFamily chat_family() const { return chat_family_; }
+  uint64_t weights_bytes() const { return weights_bytes_; }
+  void get_info(weir_model_info& info) const;
+
+ private:
+  Status read_config();
+  Status read_weights();
+  void read_fingerprint();
+
+  GgufFile file_;
+  NameTable names_;
+  Tokenizer tokenizer_;
+  ModelConfig config_;
+  ModelWeights weights_;
+  RopeTable rope_;
+  ChatFamily chat_family_ = ChatFamily::kNone;
+  bool vocab_only_ = false;
+  uint64_t weights_bytes_ = 0;
+  uint64_t n_params_ = 0;
+  uint64_t fingerprint_ = 0;
+  const char* main_type_ = "";
+  char arch_name_[64] = "";   // NUL-terminated copies for the C API
+  char model_name_[256] = "";
+};
+
+// The architecture called `name`, or null. Its key prefix and tensor table follow from it.
+const Architecture* find_architecture(std::string_view name);
+
+}  // namespace weir

@@ -1,0 +1,10 @@
+// Architecture "qwen3": dense Qwen 3. No biases; q and k are RMS-normalised head by head before the rotation.
+// Paper: Yang et al., "Qwen3 Technical Report", arXiv:2505.09388, sec. 2.
+#include "models/model.h"
+
+namespace weir {
+
+extern const Architecture kArch_qwen3;
+const Architecture kArch_qwen3 = {"qwen3", RopeLayout::kHalfSplit, false, true};
+
+}  // namespace weir

@@ -1,0 +1,117 @@
+// Frequencies of rotary position embedding.
+#include "models/rope.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <numbers>
+
+namespace weir {
+namespace {
+
+struct Scaling {
+  std::string_view type = "none";
+  float factor = 1.0f;
+  uint32_t original_tokens = 0;
+  float ext_factor = 1.0f, attn_factor = 1.0f;
+  float beta_fast = 32.0f, beta_slow = 1.0f;  // the paper's values for Llama models
+};
+
+// A key under the architecture's prefix, formatted on the stack.
+struct Key {
+  char text[128];
+  Key(std::string_view prefix, const char* rest) { std::snprintf(text, sizeof(text), "%.*s.%s", static_cast<int>(prefix.size()), prefix.data(), rest); }
+  operator std::string_view() const { return text; }
+};
+
+Status read_scaling(const GgufFile& file, std::string_view prefix, uint32_t trained_tokens, Scaling& s) {
+  float legacy = 0.0f;
+  WEIR_TRY(file.get_string(Key(prefix, "rope.scaling.type"), s.type, "none"));
+  WEIR_TRY(file.get_f32(Key(prefix, "rope.scaling.factor"), s.factor, 0.0f));
+  WEIR_TRY(file.get_f32(Key(prefix, "rope.scale_linear"), legacy, 0.0f));  // what files of 2023 call it
+  if (s.factor == 0.0f) s.factor = legacy;
+  if (s.factor == 0.0f) s.factor = 1.0f;
+  if (legacy != 0.0f && s.type == "none") s.type = "linear";
+  if (!(std::isfinite(s.factor) && s.factor > 0.0f)) {
+    return fail(WEIR_ERR_FORMAT, "%s: %g is not a positive number", Key(prefix, "rope.scaling.factor").text, static_cast<double>(s.factor));
+  }
+  WEIR_TRY(file.get_u32(Key(prefix, "rope.scaling.original_context_length"), s.original_tokens, trained_tokens));
+  WEIR_TRY(file.get_f32(Key(prefix, "rope.scaling.attn_factor"), s.attn_factor, 1.0f));
+  WEIR_TRY(file.get_f32(Key(prefix, "rope.scaling.yarn_ext_factor"), s.ext_factor, 1.0f));
+  WEIR_TRY(file.get_f32(Key(prefix, "rope.scaling.yarn_attn_factor"), s.attn_factor, s.attn_factor));
+  WEIR_TRY(file.get_f32(Key(prefix, "rope.scaling.yarn_beta_fast"), s.beta_fast, s.beta_fast));
+  WEIR_TRY(file.get_f32(Key(prefix, "rope.scaling.yarn_beta_slow"), s.beta_slow, s.beta_slow));
+  const float numbers[] = {s.attn_factor, s.ext_factor, s.beta_fast, s.beta_slow};
+  for (float number : numbers) {
+    if (!std::isfinite(number) || number < 0.0f) return fail(WEIR_ERR_FORMAT, "%.*s.rope.scaling.*: a value is negative or not finite", static_cast<int>(prefix.size()), prefix.data());
+  }
+  return {};
+}
+
+// Dimension index at which `turns` full turns fit into the original context (YaRN, sec. 3.2).
+double yarn_dim(double turns, double rope_dim, double base, double original_tokens) {
+  return rope_dim * std::log(original_tokens / (turns * 2.0 * std::numbers::pi)) / (2.0 * std::log(base));
+}
+
+}  // namespace
+
+Status RopeTable::read(const GgufFile& file, std::string_view prefix, uint32_t head_dim, uint32_t trained_tokens) {
+  uint32_t dim = 0;
+  float base = 0.0f;
+  Scaling s;
+  WEIR_TRY(file.get_u32(Key(prefix, "rope.dimension_count"), dim, head_dim));
+  WEIR_TRY(file.get_f32(Key(prefix, "rope.freq_base"), base, 10000.0f));
+  if (dim == 0 || dim % 2 != 0 || dim > head_dim) {
+    return fail(WEIR_ERR_FORMAT, "%s: %u is not an even number from 2 to the head size %u", Key(prefix, "rope.dimension_count").text, dim, head_dim);
+  }
+  if (!(std::isfinite(base) && base > 1.0f)) {
+    return fail(WEIR_ERR_FORMAT, "%s: %g is not a number above 1", Key(prefix, "rope.freq_base").text, static_cast<double>(base));
+  }
+  WEIR_TRY(read_scaling(file, prefix, trained_tokens, s));
+  const bool yarn = s.type == "yarn";
+  if (s.type != "none" && s.type != "linear" && !yarn) {
+    return fail(WEIR_ERR_UNSUPPORTED, "%s: frequency scaling \"%.*s\" is not known; there are none, linear and yarn", Key(prefix, "rope.scaling.type").text,
+                static_cast<int>(std::min<size_t>(s.type.size(), 64)), s.type.data());
+  }
+  const GgufTensor* factors = file.find_tensor("rope_freqs.weight");
+  if (factors != nullptr && (factors->type_id != 0 || factors->n_weights != dim / 2)) {
+    return fail(WEIR_ERR_FORMAT, "rope_freqs.weight: expected [%u] f32, file has [%llu] %s", dim / 2, static_cast<unsigned long long>(factors->n_weights),
+                factors->type_name);
+  }
+  if (yarn && s.original_tokens == 0) return fail(WEIR_ERR_FORMAT, "%s: 0", Key(prefix, "rope.scaling.original_context_length").text);
+
+  const double low = yarn ? std::max(0.0, std::floor(yarn_dim(s.beta_fast, dim, base, s.original_tokens))) : 0.0;
+  const double high = yarn ? std::min(dim - 1.0, std::ceil(yarn_dim(s.beta_slow, dim, base, s.original_tokens))) : 0.0;
+  angle_.resize(dim / 2);
+  for (uint32_t i = 0; i < dim / 2; ++i) {
+    double angle = std::pow(static_cast<double>(base), -2.0 * i / dim);
+    if (factors != nullptr) {
+      float factor = 1.0f;
+      __builtin_memcpy(&factor, factors->data + size_t{i} * sizeof(float), sizeof(float));
+      if (!std::isfinite(factor) || factor == 0.0f) return fail(WEIR_ERR_FORMAT, "rope_freqs.weight: element %u is %g", i, static_cast<double>(factor));
+      angle /= factor;
+    }
+    const double stretched = s.type == "none" ? angle : angle / s.factor;
+    if (yarn) {
+      // Fast dimensions keep their angle, slow ones are stretched, those between are mixed.
+      const double ramp = std::clamp((i - low) / std::max(0.001, high - low), 0.0, 1.0);
+      const double keep = (1.0 - ramp) * s.ext_factor;
+      angle_[i] = stretched * (1.0 - keep) + angle * keep;
+    } else {
+      angle_[i] = stretched;
+    }
+  }
+  magnitude_ = s.attn_factor;
+  if (yarn && s.ext_factor != 0.0f) magnitude_ *= 1.0 + 0.1 * std::log(s.factor);
+  return {};
+}
+
+void RopeTable::fill(uint64_t pos, float* cos_sin) const {
+  for (size_t i = 0; i < angle_.size(); ++i) {
+    const double angle = static_cast<double>(pos) * angle_[i];
+    cos_sin[2 * i] = static_cast<float>(std::cos(angle) * magnitude_);
+    cos_sin[2 * i + 1] = static_cast<float>(std::sin(angle) * magnitude_);
+  }
+}
+
+}  // namespace weir

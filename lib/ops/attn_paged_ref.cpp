@@ -1,0 +1,122 @@
+// Attention over the pages of a table, defined: one query row of one head at a time.
+// The listed pages are taken in units of kSplitPages. Each unit gives a partial result, normalised within the unit, and its lse; partials are
+// merged in ascending order (algorithms 1.6). A token that is not seen takes no part, and a row that sees nothing gives 0.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "ops/ops.h"
+#include "quant/half.h"
+
+namespace weir::ref {
+namespace {
+
+constexpr uint32_t kUnitTokens = kSplitPages * kPageTokens;
+
+// One query row of one head, and the pages it is to attend.
+struct Query {
+  const AttnPagedArgs& a;
+  uint32_t tok, head;
+  uint32_t kv_head;
+
+  size_t table() const { return size_t{kv_head} * a.kv.capacity; }
+  uint32_t n_listed() const { return a.select != nullptr ? a.n_select[kv_head] : a.kv.n_pages[kv_head]; }
+  uint32_t n_units() const { return (n_listed() + kSplitPages - 1) / kSplitPages; }
+  uint32_t row(uint32_t listed) const { return a.select != nullptr ? a.select[table() + listed] : listed; }
+  const uint16_t* keys(uint32_t row) const { return a.kv.pool + a.kv.slots[table() + row] * a.kv.page_elements(); }
+  bool sees(uint32_t token_pos) const {
+    const uint64_t t = uint64_t{a.pos} + tok;
+    if (token_pos > t) return false;
+    return a.window == 0 || token_pos < a.n_sink || uint64_t{token_pos} + a.window > t;
+  }
+};
+
+// weight[p * kPageTokens + j]: softmax within the unit of token j of its p-th page, 0 for tokens that are not seen. Returns the unit's lse.
+float unit_weights(const Query& q, uint32_t unit, float* weight) {
+  const AttnPagedArgs& a = q.a;
+  const size_t d = a.kv.head_dim;
+  const size_t q_at = (size_t{q.tok} * a.n_heads + q.head) * d;
+  const uint32_t first = unit * kSplitPages;
+  const uint32_t n = std::min(kSplitPages, q.n_listed() - first);
+  constexpr float kUnseen = -std::numeric_limits<float>::infinity();
+  std::fill(weight, weight + kUnitTokens, kUnseen);
+  float high = kUnseen;
+  for (uint32_t p = 0; p < n; ++p) {
+    const uint32_t row = q.row(first + p);
+    const float* query = (row < a.n_sink_pages && a.q_sink != nullptr ? a.q_sink : a.q) + q_at;
+    const uint16_t* keys = q.keys(row);
+    for (uint32_t j = 0; j < a.kv.len[q.table() + row]; ++j) {
+      if (!q.sees(a.kv.first_pos[q.table() + row] + j)) continue;
+      float dot = 0.0f;
+      for (size_t i = 0; i < d; ++i) dot += query[i] * bf16_to_f32(keys[j * d + i]);
+      weight[p * kPageTokens + j] = a.scale * dot;
+      high = std::max(high, a.scale * dot);
+    }
+  }
+  if (high == kUnseen) {
+    std::fill(weight, weight + kUnitTokens, 0.0f);
+    return kUnseen;
+  }
+  float sum = 0.0f;
+  for (uint32_t j = 0; j < kUnitTokens; ++j) {
+    weight[j] = weight[j] == kUnseen ? 0.0f : std::exp(weight[j] - high);
+    sum += weight[j];
+  }
+  for (uint32_t j = 0; j < kUnitTokens; ++j) weight[j] /= sum;
+  return high + std::log(sum);
+}
+
+// Element `i` of the unit's partial result.
+float unit_value(const Query& q, uint32_t unit, const float* weight, size_t i) {
+  const size_t d = q.a.kv.head_dim;
+  const uint32_t first = unit * kSplitPages;
+  const uint32_t n = std::min(kSplitPages, q.n_listed() - first);
+  float value = 0.0f;
+  for (uint32_t p = 0; p < n; ++p) {
+    const uint16_t* values = q.keys(q.row(first + p)) + kPageTokens * d;
+    for (uint32_t j = 0; j < kPageTokens; ++j) {
+      const float w = weight[p * kPageTokens + j];
+      if (w != 0.0f) value += w * bf16_to_f32(values[j * d + i]);
+    }
+  }
+  return value;
+}
+
+void attend_row(const Query& q) {
+  const AttnPagedArgs& a = q.a;
+  const size_t d = a.kv.head_dim;
+  float* out = a.out + (size_t{q.tok} * a.n_heads + q.head) * d;
+  float* mass = a.page_mass != nullptr && q.tok + 1 == a.n_tok ? a.page_mass + size_t{q.head} * a.kv.capacity : nullptr;
+  float weight[kUnitTokens];
+  std::fill(out, out + d, 0.0f);
+  if (mass != nullptr) std::fill(mass, mass + q.n_listed(), 0.0f);
+
+  float high = -std::numeric_limits<float>::infinity();
+  for (uint32_t unit = 0; unit < q.n_units(); ++unit) high = std::max(high, unit_weights(q, unit, weight));
+  if (high == -std::numeric_limits<float>::infinity()) return;
+
+  float total = 0.0f;
+  for (uint32_t unit = 0; unit < q.n_units(); ++unit) {
+    const float share = std::exp(unit_weights(q, unit, weight) - high);
+    total += share;
+    for (size_t i = 0; i < d; ++i) out[i] += share * unit_value(q, unit, weight, i);
+    const uint32_t first = unit * kSplitPages;
+    for (uint32_t p = 0; mass != nullptr && p < std::min(kSplitPages, q.n_listed() - first); ++p) {
+      for (uint32_t j = 0; j < kPageTokens; ++j) mass[first + p] += share * weight[p * kPageTokens + j];
+    }
+  }
+  for (size_t i = 0; i < d; ++i) out[i] /= total;
+  for (uint32_t p = 0; mass != nullptr && p < q.n_listed(); ++p) mass[p] /= total;
+}
+
+}  // namespace
+
+Status attn_paged(OpContext&, const AttnPagedArgs& a) {
+  const uint32_t group = a.n_heads / a.kv.n_kv_heads;
+  for (uint32_t tok = 0; tok < a.n_tok; ++tok) {
+    for (uint32_t head = 0; head < a.n_heads; ++head) attend_row({a, tok, head, head / group});
+  }
+  return {};
+}
+
+}  // namespace weir::ref

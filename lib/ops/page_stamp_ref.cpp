@@ -1,0 +1,65 @@
+// RaaS stamping, defined: a page's rank is the number of ranked pages that come before it.
+// Paper: Hu et al., "RaaS: Reasoning-Aware Attention Sparsity for Efficient LLM Reasoning", arXiv:2502.11147 (v1), sec. 3.2; algorithms 2.6.
+// Ranked are the unpinned sealed pages, or with rank_all every page. A weight that is not a number ranks last.
+#include <algorithm>
+#include <cmath>
+
+#include "ops/ops.h"
+
+namespace weir::ref {
+namespace {
+
+// W of one page: mean (kTopR) or maximum (kAlpha) over the heads of the group.
+float group_weight(const PageStampArgs& a, uint32_t kv_head, uint32_t row) {
+  const uint32_t group = a.n_heads / a.n_kv_heads;
+  const float* weight = a.weight + size_t{kv_head} * group * a.capacity + row;
+  float w = weight[0];
+  for (size_t g = 1; g < group; ++g) {
+    const float next = weight[g * a.capacity];
+    w = a.rule == StampRule::kAlpha ? std::max(w, next) : w + next;
+  }
+  return a.rule == StampRule::kAlpha ? w : w / static_cast<float>(group);
+}
+
+bool is_ranked(const PageStampArgs& a, const uint32_t* flags, uint32_t row, uint32_t n) {
+  return a.rank_all || (row + 1 < n && (flags[row] & kPagePinned) == 0);
+}
+
+// True when page x comes before page y: more weight, or the lower row of two equals.
+bool comes_before(const float* score, uint32_t x, uint32_t y) {
+  const float wx = std::isnan(score[x]) ? -INFINITY : score[x];
+  const float wy = std::isnan(score[y]) ? -INFINITY : score[y];
+  return wx > wy || (wx == wy && x < y);
+}
+
+}  // namespace
+
+Status page_stamp(OpContext&, const PageStampArgs& a) {
+  for (uint32_t kv_head = 0; kv_head < a.n_kv_heads; ++kv_head) {
+    const size_t table = size_t{kv_head} * a.capacity;
+    const uint32_t* flags = a.flags + table;
+    uint32_t* stamp = a.stamp + table;
+    float* score = a.last_score + table;
+    const uint32_t n = a.n_pages[kv_head];
+    uint32_t n_ranked = 0;
+    for (uint32_t row = 0; row < n; ++row) {
+      score[row] = group_weight(a, kv_head, row);
+      n_ranked += is_ranked(a, flags, row, n) ? 1u : 0u;
+    }
+    const auto n_best = static_cast<uint32_t>(std::ceil(a.r * static_cast<float>(n_ranked)));
+    for (uint32_t row = 0; row < n; ++row) {
+      bool hit = row + 1 == n;
+      if (a.rule == StampRule::kAlpha) {
+        hit = hit || score[row] > a.alpha;
+      } else if (is_ranked(a, flags, row, n)) {
+        uint32_t rank = 0;
+        for (uint32_t other = 0; other < n; ++other) rank += is_ranked(a, flags, other, n) && comes_before(score, other, row) ? 1u : 0u;
+        hit = hit || rank < n_best;
+      }
+      if (hit) stamp[row] = a.now;
+    }
+  }
+  return {};
+}
+
+}  // namespace weir::ref

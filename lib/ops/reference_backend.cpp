@@ -1,0 +1,22 @@
+// The table of the reference: every operation in plain C++ on the calling thread. Tests compare backends with it; it is never fast.
+#include "ops/ops.h"
+#include "weir/runtime.h"
+
+namespace weir {
+
+const Backend& reference_backend() {
+  static constexpr Backend kBackend = {
+      "reference",
+      WEIR_DEVICE_CPU,
+      {
+#define WEIR_OP(name, Args) ref::name,
+#include "ops/ops.inc"
+#undef WEIR_OP
+      },
+      [](const OpShapes&) -> uint64_t { return 0; },
+      []() { return "plain C++"; },
+  };
+  return kBackend;
+}
+
+}  // namespace weir

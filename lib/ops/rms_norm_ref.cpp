@@ -1,0 +1,22 @@
+// Root mean square normalisation, defined.
+// Paper: Zhang and Sennrich, "Root Mean Square Layer Normalization", arXiv:1910.07467, sec. 4.
+// The squares are exact in f64 and summed there, so that the order of a sum does not show in the f32 result.
+#include <cmath>
+
+#include "ops/ops.h"
+
+namespace weir::ref {
+
+Status rms_norm(OpContext&, const RmsNormArgs& a) {
+  for (size_t tok = 0; tok < a.n_tok; ++tok) {
+    const float* x = a.x + tok * a.n;
+    float* y = a.y + tok * a.n;
+    double sum = 0.0;
+    for (size_t i = 0; i < a.n; ++i) sum += double{x[i]} * double{x[i]};
+    const auto inverse = static_cast<float>(1.0 / std::sqrt(sum / a.n + double{a.eps}));
+    for (size_t i = 0; i < a.n; ++i) y[i] = x[i] * inverse * a.weight[i];
+  }
+  return {};
+}
+
+}  // namespace weir::ref

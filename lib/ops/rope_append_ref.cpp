@@ -1,0 +1,76 @@
+// Head norms, rotary embedding and appending to the KV pages, defined.
+// Paper: Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", arXiv:2104.09864, sec. 3.2.
+// What is stored is the bf16 rounding (nearest even) of the rotated f32 key; digests summarise what is stored.
+#include <cmath>
+
+#include "ops/ops.h"
+#include "quant/half.h"
+
+namespace weir::ref {
+namespace {
+
+void norm_head(float* x, const float* weight, float eps, size_t head_dim) {
+  double sum = 0.0;
+  for (size_t i = 0; i < head_dim; ++i) sum += double{x[i]} * double{x[i]};
+  const auto inverse = static_cast<float>(1.0 / std::sqrt(sum / static_cast<double>(head_dim) + double{eps}));
+  for (size_t i = 0; i < head_dim; ++i) x[i] = x[i] * inverse * weight[i];
+}
+
+// y = x rotated; y may be x. cos_sin: [rope_dim / 2, 2].
+void rotate_head(const float* x, float* y, const float* cos_sin, const RopeAppendArgs& a) {
+  const size_t half = a.rope_dim / 2;
+  for (size_t i = 0; i < half; ++i) {
+    const size_t first = a.layout == RopeLayout::kAdjacent ? 2 * i : i;
+    const size_t second = a.layout == RopeLayout::kAdjacent ? 2 * i + 1 : i + half;
+    const float cos = cos_sin[2 * i], sin = cos_sin[2 * i + 1];
+    const float x0 = x[first], x1 = x[second];
+    y[first] = x0 * cos - x1 * sin;
+    y[second] = x0 * sin + x1 * cos;
+  }
+  for (size_t i = a.rope_dim; i < a.kv.head_dim; ++i) y[i] = x[i];
+}
+
+void store_token(const RopeAppendArgs& a, uint32_t tok, uint32_t kv_head) {
+  const size_t d = a.kv.head_dim;
+  const size_t table = size_t{kv_head} * a.kv.capacity;
+  const uint32_t offset = a.pos + tok - a.kv.first_pos[table + a.append_row[kv_head]];
+  const size_t row = a.append_row[kv_head] + offset / kPageTokens;
+  const size_t in_page = offset % kPageTokens;
+  const size_t slot = a.kv.slots[table + row];
+  const size_t from = (size_t{tok} * a.kv.n_kv_heads + kv_head) * d;
+  uint16_t* keys = a.kv.pool + slot * a.kv.page_elements() + in_page * d;
+  uint16_t* values = keys + kPageTokens * d;
+  uint16_t* high = a.kv.digests == nullptr ? nullptr : a.kv.digests + slot * 2 * d;
+  for (size_t i = 0; i < d; ++i) {
+    keys[i] = f32_to_bf16(a.k[from + i]);
+    values[i] = f32_to_bf16(a.v[from + i]);
+    if (high == nullptr) continue;
+    uint16_t* low = high + d;
+    if (in_page == 0 || bf16_to_f32(keys[i]) > bf16_to_f32(high[i])) high[i] = keys[i];
+    if (in_page == 0 || bf16_to_f32(keys[i]) < bf16_to_f32(low[i])) low[i] = keys[i];
+  }
+}
+
+}  // namespace
+
+Status rope_append(OpContext&, const RopeAppendArgs& a) {
+  const size_t d = a.kv.head_dim;
+  for (uint32_t tok = 0; tok < a.n_tok; ++tok) {
+    const float* cos_sin = a.cos_sin + size_t{tok} * a.rope_dim;
+    for (uint32_t head = 0; head < a.n_heads; ++head) {
+      const size_t at = (size_t{tok} * a.n_heads + head) * d;
+      if (a.q_norm != nullptr) norm_head(a.q + at, a.q_norm, a.norm_eps, d);
+      if (a.q_sink != nullptr) rotate_head(a.q + at, a.q_sink + at, a.cos_sin_sink + size_t{tok} * a.rope_dim, a);
+      rotate_head(a.q + at, a.q + at, cos_sin, a);
+    }
+    for (uint32_t head = 0; head < a.kv.n_kv_heads; ++head) {
+      const size_t at = (size_t{tok} * a.kv.n_kv_heads + head) * d;
+      if (a.k_norm != nullptr) norm_head(a.k + at, a.k_norm, a.norm_eps, d);
+      rotate_head(a.k + at, a.k + at, cos_sin, a);
+      store_token(a, tok, head);
+    }
+  }
+  return {};
+}
+
+}  // namespace weir::ref

@@ -1,0 +1,34 @@
+// Dense attention: every token stays and is attended; the oracle for all other policies. A budget makes the session smaller, nothing is evicted.
+#include <new>
+
+#include "policy/options.h"
+#include "policy/policy.h"
+
+namespace weir {
+namespace {
+
+class DensePolicy final : public Policy {
+ public:
+  explicit DensePolicy(const PolicyNeeds& needs) { needs_ = needs; }
+  // The context was cut to what the pages hold, so a prompt that passes the context check fits.
+  Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }
+  uint32_t victim(const StreamView&, uint32_t, bool) const override { return kNone; }
+  bool can_take_back_prompt() const override { return true; }
+};
+
+}  // namespace
+
+Status make_dense(const PolicyConfig& config, PolicyStorage& storage, Policy*& out) {
+  OptionReader options("dense", config.options);
+  WEIR_TRY(options.finish());
+  PolicyNeeds needs;
+  needs.context_tokens = config.context_tokens != 0 ? config.context_tokens : config.trained_tokens;
+  needs.pages_per_stream = budget_pages(config, needs.context_tokens);
+  const uint64_t held = uint64_t{needs.pages_per_stream} * kPageTokens;
+  if (held < needs.context_tokens) needs.context_tokens = static_cast<uint32_t>(held);
+  static_assert(sizeof(DensePolicy) <= sizeof(PolicyStorage));
+  out = new (storage.bytes) DensePolicy(needs);
+  return {};
+}
+
+}  // namespace weir

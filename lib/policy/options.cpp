@@ -1,0 +1,99 @@
+// Text options of policies.
+#include "policy/options.h"
+
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+namespace weir {
+
+const char* OptionReader::find(const char* name) const {
+  for (const weir_key_value& option : options_) {
+    if (std::strcmp(option.key, name) == 0) return option.value;
+  }
+  return nullptr;
+}
+
+void OptionReader::know(const char* name) {
+  if (n_known_ < kMaxKnown) known_[n_known_++] = name;
+}
+
+Status OptionReader::get_u32(const char* name, uint32_t& value, uint32_t low, uint32_t high) {
+  know(name);
+  const char* text = find(name);
+  if (text == nullptr) return {};
+  uint32_t number = 0;
+  const char* end = text + std::strlen(text);
+  const auto result = std::from_chars(text, end, number);
+  if (result.ec != std::errc() || result.ptr != end || number < low || number > high) {
+    return fail(WEIR_ERR_INVALID_ARG, "policy %s: option %s=%.64s is not a whole number from %u to %u", policy_, name, text, low, high);
+  }
+  value = number;
+  return {};
+}
+
+Status OptionReader::get_f32(const char* name, float& value, float low, float high) {
+  know(name);
+  const char* text = find(name);
+  if (text == nullptr) return {};
+  float number = 0;
+  const char* end = text + std::strlen(text);
+  const auto result = std::from_chars(text, end, number);
+  if (result.ec != std::errc() || result.ptr != end || !(number >= low && number <= high)) {
+    return fail(WEIR_ERR_INVALID_ARG, "policy %s: option %s=%.64s is not a number from %g to %g", policy_, name, text, static_cast<double>(low),
+                static_cast<double>(high));
+  }
+  value = number;
+  return {};
+}
+
+Status OptionReader::get_bool(const char* name, bool& value) {
+  static constexpr const char* kWords[] = {"false", "true", "0", "1", "off", "on"};
+  uint32_t index = value ? 1 : 0;
+  WEIR_TRY(get_word(name, index, kWords));
+  value = index % 2 == 1;
+  return {};
+}
+
+Status OptionReader::get_word(const char* name, uint32_t& value, std::span<const char* const> words) {
+  know(name);
+  const char* text = find(name);
+  if (text == nullptr) return {};
+  char list[256] = "";
+  size_t used = 0;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (std::strcmp(words[i], text) == 0) {
+      value = static_cast<uint32_t>(i);
+      return {};
+    }
+    const int n = std::snprintf(list + used, sizeof(list) - used, " %s", words[i]);
+    if (n > 0 && static_cast<size_t>(n) < sizeof(list) - used) used += static_cast<size_t>(n);
+  }
+  return fail(WEIR_ERR_INVALID_ARG, "policy %s: option %s=%.64s is none of:%s", policy_, name, text, list);
+}
+
+Status OptionReader::finish() {
+  char list[512] = "";
+  size_t used = 0;
+  for (uint32_t i = 0; i < n_known_; ++i) {
+    const int n = std::snprintf(list + used, sizeof(list) - used, " %s", known_[i]);
+    if (n > 0 && static_cast<size_t>(n) < sizeof(list) - used) used += static_cast<size_t>(n);
+  }
+  for (size_t i = 0; i < options_.size(); ++i) {
+    bool known = false;
+    for (uint32_t k = 0; k < n_known_; ++k) known = known || std::strcmp(known_[k], options_[i].key) == 0;
+    if (!known) {
+      return fail(WEIR_ERR_NOT_FOUND, "policy %s has no option \"%.64s\"; %s%s", policy_, options_[i].key, n_known_ == 0 ? "it has none" : "it has:",
+                  list);
+    }
+    for (size_t j = 0; j < i; ++j) {
+      if (std::strcmp(options_[i].key, options_[j].key) == 0) {
+        return fail(WEIR_ERR_INVALID_ARG, "policy %s: option %s is given twice", policy_, options_[i].key);
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace weir

@@ -1,0 +1,204 @@
+// RaaS: every page carries the last step at which it mattered; when a stream is full the stalest page leaves. Prompt pages are pinned. All resident
+// pages are attended, so a step has no selection. Time and memory O(budget).
+// Paper: Hu et al., "RaaS: Reasoning-Aware Attention Sparsity for Efficient LLM Reasoning", arXiv:2502.11147 (v1), sec. 3; algorithms 2.6.
+// Differs from the paper: recent pages are protected, ties go by the last weight, stamps come from exact page masses by default, and every
+// (layer, kv head) stream decides for itself.
+#include <algorithm>
+#include <cmath>
+#include <new>
+
+#include "policy/options.h"
+#include "policy/policy.h"
+
+namespace weir {
+namespace {
+
+enum Overflow : uint32_t { kAuto, kError, kExtend, kHybrid, kCompress };
+constexpr const char* kOverflowWords[] = {"auto", "error", "extend", "hybrid", "compress"};
+
+struct RaasOptions {
+  uint32_t rule = 0;    // StampRule
+  float r = 0.5f;       // of the ranked pages, stamped each step; the paper's 50 %
+  float alpha = 1e-4f;  // the paper's threshold of its experiments
+  uint32_t exact_mass = 1;
+  uint32_t rank_all = 0;
+  uint32_t protect_recent = 0;  // pages
+  uint32_t overflow = kAuto;
+  uint32_t min_decode_pages = 4;  // the open page and three sealed ones
+  bool pin_prompt = true;
+};
+
+class RaasPolicy final : public Policy {
+ public:
+  RaasPolicy(const PolicyNeeds& needs, const RaasOptions& o, float scale)
+      : o_(o), attn_scale_(scale) {
+    needs_ = needs;
+  }
+
+  Status admit_prompt(const KvCache& kv, uint32_t n_tok) const override;
+  uint32_t victim(const StreamView& s, uint32_t pos, bool crowded) const override;
+  uint32_t chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const override;
+  uint32_t prompt_flags() const override { return o_.pin_prompt ? kPagePrompt | kPagePinned : kPagePrompt; }
+  bool can_take_back_prompt() const override { return o_.pin_prompt; }
+  Status observe(OpContext& cx, const OpTable& ops, KvCache& kv, const ObserveArgs& a) const override;
+  void prompt_end(KvCache& kv) const override;
+
+ private:
+  // True while the context can never need an eviction.
+  bool holds_all() const { return uint64_t{needs_.pages_per_stream} * kPageTokens >= needs_.context_tokens; }
+  void digest_weights(const KvCache& kv, uint32_t layer, uint32_t n_heads, float* score) const;
+
+  RaasOptions o_;
+  float attn_scale_;
+};
+
+// A pinned prompt may take all pages but min_decode_pages. Every stream pins the same positions, so the first one tells.
+Status RaasPolicy::admit_prompt(const KvCache& kv, uint32_t n_tok) const {
+  if (!o_.pin_prompt || holds_all()) return {};
+  const StreamView s = kv.stream(0);
+  uint32_t pinned = 0;
+  for (uint32_t row = 0; row < s.n_pages; ++row) pinned += (s.flags[row] & kPagePinned) != 0 ? 1u : 0u;
+  const uint32_t in_page = kv.n_tokens() % kPageTokens;
+  // An open page that takes the first tokens becomes a prompt page too.
+  const bool open_joins = in_page != 0 && (s.flags[s.n_pages - 1] & kPagePinned) == 0;
+  const uint32_t after = pinned + (open_joins ? 1u : 0u) + kv.pages_to_open(n_tok);
+  const uint32_t most = needs_.pages_per_stream - std::min(needs_.pages_per_stream, o_.min_decode_pages);
+  if (after <= most) return {};
+  const uint32_t free_pages = most - std::min(most, pinned + (open_joins ? 1u : 0u));
+  const uint64_t fits = uint64_t{free_pages} * kPageTokens + (in_page != 0 ? kPageTokens - in_page : 0u);
+  const uint64_t needed = (uint64_t{after} + o_.min_decode_pages) * kPageTokens;
+  if (o_.overflow == kExtend) {
+    return fail(WEIR_ERR_BUDGET, "policy raas: a prompt of %u tokens does not fit, %llu would; overflow=extend reserves what max_prompt_tokens says",
+                n_tok, static_cast<unsigned long long>(fits));
+  }
+  return fail(WEIR_ERR_BUDGET,
+              "policy raas: a prompt of %u tokens does not fit beside %u pages for decoding, %llu would; a budget of %llu tokens holds it, or overflow=extend%s",
+              n_tok, o_.min_decode_pages, static_cast<unsigned long long>(fits), static_cast<unsigned long long>(needed),
+              o_.overflow == kAuto ? " (overflow=auto means compress here, which this version does not have)" : "");
+}
+
+// A prompt that is not pinned must not push its own first pages out within one chunk.
+uint32_t RaasPolicy::chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const {
+  const uint32_t want = std::min(n_left, batch_tokens);
+  if (o_.pin_prompt || kv.stream(0).n_pages + kv.pages_to_open(want) <= needs_.pages_per_stream) return want;
+  const uint32_t pages = std::max(1u, needs_.pages_per_stream / 4);
+  return std::min(want, pages * kPageTokens - kv.n_tokens() % kPageTokens);
+}
+
+// The stalest unpinned page by (stamp, last score, age). The newest pages are protected: a page that was just sealed has not been used yet, while old
+// ones are re-stamped by every stray look (algorithms 2.6, "Fresh pages"). When few pages can leave, half of them are protected; the page that
+// was sealed last always is, unless it is alone.
+uint32_t RaasPolicy::victim(const StreamView& s, uint32_t, bool crowded) const {
+  if (!crowded) return kNone;
+  uint32_t n_free = 0;
+  for (uint32_t row = 0; row < s.n_pages; ++row) n_free += (s.flags[row] & kPagePinned) == 0 ? 1u : 0u;
+  if (n_free == 0) return kNone;
+  const uint32_t n_candidates = n_free - std::max(std::min(o_.protect_recent, n_free / 2), n_free > 1 ? 1u : 0u);
+  uint32_t best = kNone;
+  uint32_t seen = 0;
+  for (uint32_t row = 0; row < s.n_pages && seen < n_candidates; ++row) {
+    if ((s.flags[row] & kPagePinned) != 0) continue;
+    ++seen;
+    if (best == kNone || s.stamp[row] < s.stamp[best] || (s.stamp[row] == s.stamp[best] && s.last_score[row] < s.last_score[best])) best = row;
+  }
+  return best;
+}
+
+// Turns raw page scores into softmax(scale * score) over the stream's pages, head by head.
+void RaasPolicy::digest_weights(const KvCache& kv, uint32_t layer, uint32_t n_heads, float* score) const {
+  const KvView view = kv.view(layer);
+  const uint32_t group = n_heads / view.n_kv_heads;
+  for (uint32_t head = 0; head < n_heads; ++head) {
+    float* w = score + size_t{head} * view.capacity;
+    const uint32_t n = view.n_pages[head / group];
+    float high = -INFINITY;
+    for (uint32_t p = 0; p < n; ++p) high = std::max(high, attn_scale_ * w[p]);
+    float sum = 0.0f;
+    for (uint32_t p = 0; p < n; ++p) sum += w[p] = std::exp(attn_scale_ * w[p] - high);
+    for (uint32_t p = 0; p < n; ++p) w[p] /= sum;
+  }
+}
+
+Status RaasPolicy::observe(OpContext& cx, const OpTable& ops, KvCache& kv, const ObserveArgs& a) const {
+  if (holds_all()) return {};  // nothing will ever leave, so nobody will ask
+  const KvView view = kv.view(a.layer);
+  PageStampArgs stamp = {};
+  stamp.capacity = view.capacity;
+  stamp.n_kv_heads = view.n_kv_heads;
+  stamp.n_heads = a.n_heads;
+  stamp.weight = a.page_mass;
+  if (o_.exact_mass == 0) {
+    WEIR_TRY(ops.page_score_minmax(cx, {a.page_score, a.q, view, a.n_heads}));
+    digest_weights(kv, a.layer, a.n_heads, a.page_score);
+    stamp.weight = a.page_score;
+  }
+  stamp.stamp = kv.stamps(a.layer);
+  stamp.last_score = kv.last_scores(a.layer);
+  stamp.flags = kv.flags(a.layer);
+  stamp.n_pages = view.n_pages;
+  stamp.now = a.now;
+  stamp.rule = static_cast<StampRule>(o_.rule);
+  stamp.rank_all = o_.rank_all != 0;
+  stamp.r = o_.r;
+  stamp.alpha = o_.alpha;
+  return ops.page_stamp(cx, stamp);
+}
+
+void RaasPolicy::prompt_end(KvCache& kv) const {
+  for (uint32_t i = 0; i < kv.shape().n_streams(); ++i) {
+    const StreamView s = kv.stream(i);
+    for (uint32_t row = 0; row < s.n_pages; ++row) {
+      if ((s.flags[row] & kPagePrompt) != 0) s.stamp[row] = kv.n_tokens();
+    }
+  }
+}
+
+Status read_options(const PolicyConfig& config, RaasOptions& o) {
+  OptionReader options("raas", config.options);
+  static constexpr const char* kRules[] = {"top_r", "alpha"};
+  static constexpr const char* kSources[] = {"digest", "exact_mass"};
+  static constexpr const char* kScopes[] = {"evictable", "all"};
+  WEIR_TRY(options.get_word("stamp_rule", o.rule, kRules));
+  WEIR_TRY(options.get_f32("r", o.r, 0.0f, 1.0f));
+  WEIR_TRY(options.get_f32("alpha", o.alpha, 0.0f, 1.0f));
+  WEIR_TRY(options.get_word("stamp_source", o.exact_mass, kSources));
+  WEIR_TRY(options.get_word("rank_scope", o.rank_all, kScopes));
+  o.protect_recent = config.budget_tokens / kPageTokens / 4;
+  WEIR_TRY(options.get_u32("protect_recent", o.protect_recent, 0, 1u << 20));
+  WEIR_TRY(options.get_word("overflow", o.overflow, kOverflowWords));
+  WEIR_TRY(options.get_u32("min_decode_pages", o.min_decode_pages, 2, 1u << 20));
+  WEIR_TRY(options.get_bool("pin_prompt", o.pin_prompt));
+  return options.finish();
+}
+
+}  // namespace
+
+Status make_raas(const PolicyConfig& config, PolicyStorage& storage, Policy*& out) {
+  RaasOptions o;
+  WEIR_TRY(read_options(config, o));
+  if (o.overflow == kHybrid || o.overflow == kCompress) {
+    return fail(WEIR_ERR_UNSUPPORTED, "policy raas: overflow=%s does not exist in this version; there are auto, error and extend", kOverflowWords[o.overflow]);
+  }
+  PolicyNeeds needs;
+  needs.context_tokens = config.context_tokens != 0 ? config.context_tokens : config.trained_tokens;
+  const uint32_t budget = budget_pages(config, needs.context_tokens);
+  needs.pages_per_stream = budget;
+  if (o.overflow == kExtend && config.max_prompt_tokens != 0) {
+    const uint32_t whole = (needs.context_tokens - 1) / kPageTokens + 1;
+    const uint64_t extended = uint64_t{(config.max_prompt_tokens - 1) / kPageTokens + 1} + o.min_decode_pages;
+    needs.pages_per_stream = static_cast<uint32_t>(std::min<uint64_t>(whole, std::max<uint64_t>(budget, extended)));
+  }
+  const bool holds_all = uint64_t{needs.pages_per_stream} * kPageTokens >= needs.context_tokens;
+  const uint32_t least = o.pin_prompt ? o.min_decode_pages + 1 : o.min_decode_pages;  // pages; a pinned prompt takes one at least
+  if (!holds_all && needs.pages_per_stream < least) {
+    return fail(WEIR_ERR_BUDGET, "policy raas with min_decode_pages=%u needs a budget of at least %u tokens, not %u", o.min_decode_pages,
+                least * kPageTokens, config.budget_tokens);
+  }
+  needs.page_mass = o.exact_mass != 0 && !holds_all;
+  needs.digests = o.exact_mass == 0 && !holds_all;
+  static_assert(sizeof(RaasPolicy) <= sizeof(PolicyStorage));
+  out = new (storage.bytes) RaasPolicy(needs, o, config.attn_scale);
+  return {};
+}
+
+}  // namespace weir

@@ -1,0 +1,112 @@
+// StreamingLLM: the first tokens (attention sinks) and a recent window stay, the middle leaves. Constant memory for endless text.
+// Paper: Xiao et al., "Efficient Streaming Language Models with Attention Sinks", arXiv:2309.17453, sec. 3; algorithms 2.2.
+// Differs from the paper: whole pages of 16 tokens are kept, so up to 15 tokens more than asked for on either side are visible (exact_mask hides them),
+// and positions in the cache are made by rotating the query for the sink pages, not the keys (algorithms 1.9).
+#include <algorithm>
+#include <new>
+
+#include "policy/options.h"
+#include "policy/policy.h"
+
+namespace weir {
+namespace {
+
+// Without a trained limit (in-cache positions) a conversation may go on to here; leaves head-room in 32-bit positions.
+constexpr uint32_t kEndlessTokens = 1u << 30;
+
+struct SinkOptions {
+  uint32_t n_sink = 4;  // the paper's choice: one token is not enough, more than four gain nothing
+  uint32_t window = 0;  // 0: all that the budget holds
+  bool in_cache = true;
+  bool exact_mask = false;
+};
+
+class SinkPolicy final : public Policy {
+ public:
+  SinkPolicy(const PolicyNeeds& needs, const SinkOptions& o) : o_(o), sink_pages_((o.n_sink + kPageTokens - 1) / kPageTokens) { needs_ = needs; }
+
+  Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }  // any length: the middle leaves
+
+  // A chunk may not push out what its own first rows must still see: with a mask the whole window, without one three quarters of it.
+  uint32_t chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const override {
+    const uint32_t want = std::min(n_left, batch_tokens);
+    const uint32_t cap = kv.shape().pages_per_stream;
+    const uint32_t in_page = kv.n_tokens() % kPageTokens;
+    const StreamView s = kv.stream(0);
+    if (s.n_pages + kv.pages_to_open(want) <= cap) return want;
+    const uint32_t window_pages = cap - sink_pages_;
+    const uint32_t kept = o_.exact_mask ? (o_.window - 1 + kPageTokens - 1) / kPageTokens : window_pages - std::max(1u, window_pages / 4);
+    const uint32_t pages = std::max(1u, window_pages > kept ? window_pages - kept : 1u);
+    return std::min(want, pages * kPageTokens - in_page);
+  }
+
+  uint32_t victim(const StreamView& s, uint32_t pos, bool crowded) const override {
+    if (s.n_pages <= sink_pages_) return kNone;
+    const bool past_window = o_.window != 0 && s.n_pages > sink_pages_ + 1 &&
+                             uint64_t{s.first_pos[sink_pages_]} + s.len[sink_pages_] + o_.window <= uint64_t{pos} + 1;
+    return crowded || past_window ? sink_pages_ : kNone;
+  }
+
+  AttnScope attn_scope() const override {
+    AttnScope scope;
+    scope.n_sink_pages = o_.in_cache ? sink_pages_ : 0;
+    if (o_.exact_mask) {
+      scope.n_sink = o_.n_sink;
+      scope.window = o_.window;
+    }
+    return scope;
+  }
+
+  // Resident (or, with a mask, visible) tokens before this one: the sinks, then the window without a gap.
+  uint32_t in_cache_pos(const KvCache& kv, uint32_t pos) const override {
+    if (o_.exact_mask) return std::min<uint64_t>(pos, uint64_t{o_.n_sink} + o_.window - 1) & UINT32_MAX;
+    const StreamView s = kv.stream(0);
+    if (s.n_pages <= sink_pages_) return pos;
+    return pos - (s.first_pos[sink_pages_] - sink_pages_ * kPageTokens);
+  }
+
+ private:
+  SinkOptions o_;
+  uint32_t sink_pages_;
+};
+
+}  // namespace
+
+Status make_sink(const PolicyConfig& config, PolicyStorage& storage, Policy*& out) {
+  SinkOptions o;
+  OptionReader options("sink", config.options);
+  static constexpr const char* kPositions[] = {"abs", "incache"};
+  uint32_t mode = 1;
+  WEIR_TRY(options.get_u32("sinks", o.n_sink, 0, 1u << 20));
+  WEIR_TRY(options.get_u32("window", o.window, 1, 1u << 30));
+  WEIR_TRY(options.get_word("positions", mode, kPositions));
+  WEIR_TRY(options.get_bool("exact_mask", o.exact_mask));
+  WEIR_TRY(options.finish());
+  o.in_cache = mode == 1;
+
+  PolicyNeeds needs;
+  const bool endless = o.in_cache && config.context_tokens == 0 && config.budget_tokens != 0;
+  needs.context_tokens = config.context_tokens != 0 ? config.context_tokens : endless ? kEndlessTokens : config.trained_tokens;
+  needs.pages_per_stream = budget_pages(config, needs.context_tokens);
+  needs.sink_query = o.in_cache;
+  const uint32_t sink_pages = (o.n_sink + kPageTokens - 1) / kPageTokens;
+  const bool holds_all = uint64_t{needs.pages_per_stream} * kPageTokens >= needs.context_tokens;
+  // Beside the sinks: a page of window and the page being filled.
+  if (!holds_all && needs.pages_per_stream < sink_pages + 2) {
+    return fail(WEIR_ERR_BUDGET, "policy sink with sinks=%u needs a budget of at least %u tokens, not %u", o.n_sink, (sink_pages + 2) * kPageTokens,
+                config.budget_tokens);
+  }
+  const uint32_t window_pages = needs.pages_per_stream - std::min(needs.pages_per_stream, sink_pages);
+  // A window of w tokens ends inside the open page, so at worst it touches one page more than w / 16.
+  const uint32_t most = window_pages > 1 ? (window_pages - 1) * kPageTokens + 1 : needs.context_tokens;
+  if (o.window == 0 && o.exact_mask) o.window = holds_all ? needs.context_tokens : most;
+  if (!holds_all && o.window > most) {
+    return fail(WEIR_ERR_BUDGET, "policy sink with window=%u needs a budget of at least %u tokens, not %u", o.window,
+                (sink_pages + (o.window - 1 + kPageTokens - 1) / kPageTokens + 1) * kPageTokens, config.budget_tokens);
+  }
+  static_assert(sizeof(SinkPolicy) <= sizeof(PolicyStorage));
+  out = new (storage.bytes) SinkPolicy(needs, o);
+  return {};
+}
+
+}  // namespace weir

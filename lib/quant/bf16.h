@@ -1,0 +1,27 @@
+// BF16: the upper 16 bits of an IEEE 754 f32, little-endian, a "block" of one weight.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "quant/half.h"
+
+namespace weir {
+
+struct [[gnu::packed]] BlockBF16 {
+  static constexpr size_t kWeights = 1;
+  uint16_t bits;
+};
+static_assert(sizeof(BlockBF16) == 2);
+
+inline void decode(const BlockBF16& block, float* out) { *out = bf16_to_f32(block.bits); }
+
+inline void encode(const float* in, BlockBF16& block) { block.bits = f32_to_bf16(*in); }
+
+// Random bits to a weight, uniform in +-sqrt(3) * scale, whose standard deviation is `scale`.
+inline void make_random(BlockBF16& block, float scale) {
+  const float unit = (static_cast<float>(block.bits) - 32767.5f) * 0x1p-15f;
+  block.bits = f32_to_bf16(unit * 1.7320508f * scale);
+}
+
+}  // namespace weir

@@ -1,0 +1,18 @@
+// f32 weights to blocks, for types that have an encoder (f32, f16, bf16, q8_0, q4_0): what the benchmark's and the
+// tests' weights need. It is not a quantiser of models; files come with their weights encoded.
+#pragma once
+
+#include <cstddef>
+
+#include "quant/weight_type.h"
+
+namespace weir {
+
+// True when encode_weights can make blocks of `type`.
+bool can_encode(WeightType type);
+
+// Encodes `n` finite weights (a multiple of the type's block_weights) into `blocks`, n / block_weights * block_bytes
+// bytes. False, and nothing is written, when the type has no encoder.
+bool encode_weights(WeightType type, const float* weights, void* blocks, size_t n);
+
+}  // namespace weir

@@ -1,0 +1,27 @@
+// F16: little-endian IEEE 754 binary16, a "block" of one weight.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "quant/half.h"
+
+namespace weir {
+
+struct [[gnu::packed]] BlockF16 {
+  static constexpr size_t kWeights = 1;
+  uint16_t bits;
+};
+static_assert(sizeof(BlockF16) == 2);
+
+inline void decode(const BlockF16& block, float* out) { *out = f16_to_f32(block.bits); }
+
+inline void encode(const float* in, BlockF16& block) { block.bits = f32_to_f16(*in); }
+
+// Random bits to a weight, uniform in +-sqrt(3) * scale, whose standard deviation is `scale`.
+inline void make_random(BlockF16& block, float scale) {
+  const float unit = (static_cast<float>(block.bits) - 32767.5f) * 0x1p-15f;
+  block.bits = f32_to_f16(unit * 1.7320508f * scale);
+}
+
+}  // namespace weir

@@ -1,0 +1,27 @@
+// F32: plain little-endian IEEE 754 floats, a "block" of one weight. Norms and biases are of this type in nearly every
+// file.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+namespace weir {
+
+struct [[gnu::packed]] BlockF32 {
+  static constexpr size_t kWeights = 1;
+  float value;
+};
+static_assert(sizeof(BlockF32) == 4);
+
+inline void decode(const BlockF32& block, float* out) { *out = block.value; }
+
+inline void encode(const float* in, BlockF32& block) { block.value = *in; }
+
+// Random bits to a weight, uniform in +-sqrt(3) * scale, whose standard deviation is `scale`.
+inline void make_random(BlockF32& block, float scale) {
+  const auto bits = std::bit_cast<int32_t>(block);
+  block.value = static_cast<float>(bits) * 0x1p-31f * 1.7320508f * scale;
+}
+
+}  // namespace weir

@@ -1,0 +1,49 @@
+// Q6_K: 256 weights in sixteen sub-blocks of 16; a weight is (scale * sub-scale) * (q - 32), q in 0..63. 210 bytes,
+// 6.5625 bits a weight.
+//   byte    0..127  low[128], bits 0..3 of the quants, see below
+//   byte  128..191  high[64], bits 4..5 of the quants, see below
+//   byte  192..207  sub_scales[16], signed bytes
+//   byte  208..209  scale, f16
+// Each half h of 128 weights has low[64h ..] and high[32h ..]. Its four quarters k of 32 weights lie, for weight i of
+// the quarter, in low[64h + 32(k % 2) + i] (the low four bits for k < 2, else the high four) and in bits 2k..2k+1 of
+// high[32h + i]. The product has at most 11 + 7 + 5 significant bits, so it is exact in f32: every correct decoder
+// gives the same bits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "quant/half.h"
+
+namespace weir {
+
+struct [[gnu::packed]] BlockQ6_K {
+  static constexpr size_t kWeights = 256;
+  uint8_t low[128];
+  uint8_t high[64];
+  int8_t sub_scales[16];
+  uint16_t scale;
+};
+static_assert(sizeof(BlockQ6_K) == 210);
+static_assert(offsetof(BlockQ6_K, low) == 0 && offsetof(BlockQ6_K, high) == 128);
+static_assert(offsetof(BlockQ6_K, sub_scales) == 192 && offsetof(BlockQ6_K, scale) == 208);
+
+inline void decode(const BlockQ6_K& block, float* out) {
+  const float scale = f16_to_f32(block.scale);
+  for (size_t quarter = 0; quarter < 8; ++quarter) {  // of 32 weights; k is its number inside its half
+    const size_t half = quarter / 4, k = quarter % 4;
+    const uint8_t* low = block.low + 64 * half + 32 * (k % 2);
+    const uint8_t* high = block.high + 32 * half;
+    for (size_t i = 0; i < 32; ++i) {
+      const int quant = (low[i] >> (k / 2 * 4) & 15) | (high[i] >> (2 * k) & 3) << 4;
+      const float step = scale * static_cast<float>(block.sub_scales[2 * quarter + i / 16]);
+      out[32 * quarter + i] = step * static_cast<float>(quant - 32);
+    }
+  }
+}
+
+// Random bytes to a valid block: quants and signed sub-scales stay uniform; the standard deviation is then 1365.7
+// scales.
+inline void make_random(BlockQ6_K& block, float scale) { block.scale = f32_to_f16(scale / 1365.7f); }
+
+}  // namespace weir

@@ -1,0 +1,45 @@
+// Fills a session's KV memory with pseudo-random tokens, so that a benchmark reaches a depth without computing its way there. The policy's evictions
+// happen as in decoding, page by page; the values are noise of the size that normalised keys have.
+#include <algorithm>
+
+#include "quant/half.h"
+#include "runtime/session.h"
+
+namespace weir {
+
+Status Session::fill(uint32_t n_tokens) {
+  if (busy_.exchange(true)) return fail(WEIR_ERR_BUSY, "another thread is inside this session");
+  struct Leave {
+    std::atomic<bool>& busy;
+    ~Leave() { busy.store(false); }
+  } leave{busy_};
+  const uint32_t room = policy_->needs().context_tokens - kv_.n_tokens();
+  if (n_tokens > room) return weir::fail(WEIR_ERR_CONTEXT_FULL, "%u tokens do not fit, %u positions are free", n_tokens, room);
+  const uint32_t d = kv_.shape().head_dim;
+  uint64_t random = 1;
+  for (uint32_t done = 0; done < n_tokens;) {
+    const uint32_t n = std::min(n_tokens - done, kPageTokens - kv_.n_tokens() % kPageTokens);
+    make_room(n);
+    WEIR_TRY(kv_.reserve(n, 0, kv_.n_tokens() + n));
+    for (uint32_t s = 0; s < kv_.shape().n_streams(); ++s) {
+      const StreamView stream = kv_.stream(s);
+      const uint32_t row = stream.n_pages - 1;
+      uint16_t* page = kv_.page_data(stream.slots[row]);
+      for (uint32_t t = stream.len[row] - n; t < stream.len[row]; ++t) {
+        for (uint32_t i = 0; i < 2 * d; ++i) {
+          random = random * 6364136223846793005u + 1442695040888963407u;
+          const float value = static_cast<float>(static_cast<int64_t>(random) >> 40) * 0x1p-23f;  // [-1, 1)
+          const size_t half = i < d ? size_t{t} * d + i : size_t{kPageTokens} * d + size_t{t} * d + (i - d);
+          page[half] = f32_to_bf16(value);
+        }
+      }
+      if (kv_.shape().digests) kv_.rebuild_digest(s, row);
+    }
+    kv_.commit();
+    done += n;
+  }
+  has_logits_ = true;
+  return {};
+}
+
+}  // namespace weir

@@ -1,0 +1,148 @@
+// From options to bytes: the checks of session options and the layout of a session's memory. Planning and creating run the same layout function,
+// once over arenas that only measure and once over the block, so that the plan cannot differ from what is taken.
+#include <algorithm>
+
+#include "runtime/session.h"
+#include "runtime/session_pools.h"
+
+namespace weir {
+namespace {
+
+constexpr uint32_t kMaxBatch = 4096;
+constexpr uint32_t kDefaultBatch = 512;  // where the GEMM of 8B shapes stops gaining on two cores
+constexpr uint32_t kMaxTokens = 1u << 30;
+
+const char* const kDeviceNames[] = {"auto", "cpu", "cuda", "vulkan"};
+
+Status check_numbers(const weir_session_options& o) {
+  if (o.flags != 0) return fail(WEIR_ERR_UNSUPPORTED, "session options: flags 0x%x are not known", o.flags);
+  if (o.reserved != 0) return fail(WEIR_ERR_UNSUPPORTED, "session options: reserved is %u, not 0", o.reserved);
+  if (o.device < WEIR_DEVICE_AUTO || o.device > WEIR_DEVICE_VULKAN) return fail(WEIR_ERR_INVALID_ARG, "device: %d is not a WEIR_DEVICE_* value", o.device);
+  if (o.context_tokens > kMaxTokens) return fail(WEIR_ERR_INVALID_ARG, "context_tokens: %u is above %u", o.context_tokens, kMaxTokens);
+  if (o.batch_tokens > kMaxBatch) return fail(WEIR_ERR_INVALID_ARG, "batch_tokens: %u is above %u", o.batch_tokens, kMaxBatch);
+  if (o.page_tokens != 0 && o.page_tokens != kPageTokens) return fail(WEIR_ERR_UNSUPPORTED, "page_tokens: %u; only %u exists", o.page_tokens, kPageTokens);
+  if (o.budget_tokens > kMaxTokens) return fail(WEIR_ERR_INVALID_ARG, "budget_tokens: %u is above %u", o.budget_tokens, kMaxTokens);
+  if (o.max_prompt_tokens > kMaxTokens) return fail(WEIR_ERR_INVALID_ARG, "max_prompt_tokens: %u is above %u", o.max_prompt_tokens, kMaxTokens);
+  if (o.budget_tokens != 0 && o.budget_bytes != 0) return fail(WEIR_ERR_INVALID_ARG, "budget_tokens and budget_bytes are both set; give one");
+  if (o.spill_budget_bytes != 0) return fail(WEIR_ERR_UNSUPPORTED, "spill_budget_bytes: spilling does not exist in this version");
+  if (o.n_policy_options != 0 && o.policy_options == nullptr) return fail(WEIR_ERR_INVALID_ARG, "policy_options is NULL, n_policy_options is %u", o.n_policy_options);
+  for (uint32_t i = 0; i < o.n_policy_options; ++i) {
+    if (o.policy_options[i].key == nullptr || o.policy_options[i].value == nullptr) {
+      return fail(WEIR_ERR_INVALID_ARG, "policy_options[%u]: key or value is NULL", i);
+    }
+  }
+  return {};
+}
+
+// Tokens of one stream that the caller's budget holds, 0 when there is none. Bytes are for all streams together.
+Status budget_of(const weir_session_options& o, const ModelConfig& c, uint32_t& tokens) {
+  const uint64_t n_streams = uint64_t{c.n_layers} * c.n_kv_heads;
+  const uint64_t page_row = n_streams * 2 * kPageTokens * c.head_dim * sizeof(uint16_t);  // a page in every stream
+  tokens = o.budget_tokens;
+  if (o.budget_bytes != 0) {
+    const uint64_t pages = o.budget_bytes / page_row;
+    if (pages < 2) {
+      return fail(WEIR_ERR_BUDGET, "a budget of %llu bytes is below two pages of each of the %llu streams, %llu bytes", static_cast<unsigned long long>(o.budget_bytes),
+                  static_cast<unsigned long long>(n_streams), static_cast<unsigned long long>(2 * page_row));
+    }
+    tokens = static_cast<uint32_t>(std::min<uint64_t>(pages, kMaxTokens / kPageTokens) * kPageTokens);
+  }
+  if (tokens != 0 && tokens < 2 * kPageTokens) {
+    return fail(WEIR_ERR_BUDGET, "a budget of %u tokens is below two pages, %u tokens", tokens, 2 * kPageTokens);
+  }
+  return {};
+}
+
+}  // namespace
+
+Status Session::check(const Model& model, const weir_session_options& o, uint32_t n_threads, PolicyStorage& storage, Policy*& policy,
+                      SessionSetup& setup) {
+  if (model.vocab_only()) return fail(WEIR_ERR_STATE, "the model was opened with WEIR_MODEL_VOCAB_ONLY and has no weights");
+  WEIR_TRY(check_numbers(o));
+  if (o.device == WEIR_DEVICE_CUDA || o.device == WEIR_DEVICE_VULKAN) {
+    return fail(WEIR_ERR_UNSUPPORTED, "device %s: this build has no such backend", kDeviceNames[o.device]);
+  }
+  const ModelConfig& c = model.config();
+  PolicyConfig config;
+  config.n_layers = c.n_layers;
+  config.n_heads = c.n_heads;
+  config.n_kv_heads = c.n_kv_heads;
+  config.head_dim = c.head_dim;
+  config.context_tokens = o.context_tokens;
+  config.trained_tokens = c.context_tokens;
+  config.max_prompt_tokens = o.max_prompt_tokens;
+  config.attn_scale = c.attn_scale;
+  config.options = {o.policy_options, o.n_policy_options};
+  WEIR_TRY(budget_of(o, c, config.budget_tokens));
+  WEIR_TRY(make_policy(o.policy, config, storage, policy));
+
+  const PolicyNeeds& needs = policy->needs();
+  const uint32_t batch = o.batch_tokens == 0 ? kDefaultBatch : o.batch_tokens;
+  setup.model = &model;
+  setup.backend = &cpu_backend();
+  setup.n_threads = n_threads;
+  setup.max_tok = std::min(batch, needs.context_tokens);
+  setup.kv = {c.n_layers, c.n_kv_heads, c.head_dim, needs.pages_per_stream, needs.digests};
+  // Slots are numbered in 32 bits.
+  if (setup.kv.n_slots() >= UINT32_MAX) {
+    return fail(WEIR_ERR_INVALID_ARG, "%u tokens in each of %u streams are more pages than can be numbered; a smaller context or budget is needed",
+                needs.pages_per_stream * kPageTokens, setup.kv.n_streams());
+  }
+  OpShapes& shapes = setup.shapes;
+  shapes.n_threads = n_threads;
+  shapes.max_tok = setup.max_tok;
+  shapes.max_cols = std::max({c.d_model, c.d_ff, c.n_heads * c.head_dim});
+  shapes.max_rows = std::max({c.vocab_size, c.d_ff, c.n_heads * c.head_dim, c.d_model});
+  shapes.n_heads = c.n_heads;
+  shapes.n_kv_heads = c.n_kv_heads;
+  shapes.head_dim = c.head_dim;
+  shapes.max_pages = needs.pages_per_stream;
+#define WEIR_OP(op, Args) \
+  if (setup.backend->ops.op == nullptr) return fail(WEIR_ERR_UNSUPPORTED, "backend %s has no op " #op, setup.backend->name);
+#include "ops/ops.inc"
+#undef WEIR_OP
+  return {};
+}
+
+void lay_out_session(const SessionSetup& setup, const PolicyNeeds& needs, SessionPools& p, KvCache& kv, Step& step, Sampler& sampler) {
+  kv.lay_out(setup.kv, p.pages, p.digests, p.tables);
+  lay_out_buffers(setup.model->config(), setup.model->rope(), needs, setup.max_tok, p.workspace, step.b);
+  step.cx.scratch_bytes = setup.backend->scratch_bytes(setup.shapes);
+  step.cx.scratch = p.workspace.take<std::byte>(step.cx.scratch_bytes);
+  sampler.lay_out(setup.model->config().vocab_size, p.sampler);
+}
+
+void fill_plan(const SessionSetup& setup, const PolicyNeeds& needs, const SessionPools& p, weir_plan_info& plan) {
+  plan.struct_size = sizeof(plan);
+  plan.context_tokens = needs.context_tokens;
+  plan.page_tokens = kPageTokens;
+  plan.pages_per_stream = needs.pages_per_stream;
+  plan.budget_tokens = needs.pages_per_stream * kPageTokens;
+  plan.n_streams = setup.kv.n_streams();
+  plan.page_bytes = setup.kv.page_bytes();
+  plan.weights_bytes = setup.model->weights_bytes();
+  plan.kv_bytes = p.pages.used();
+  plan.digest_bytes = p.digests.used();
+  plan.table_bytes = p.tables.used();
+  plan.workspace_bytes = p.workspace.used();
+  plan.sampler_bytes = p.sampler.used();
+  plan.session_bytes = sizeof(Session);
+  plan.total_bytes = plan.kv_bytes + plan.digest_bytes + plan.table_bytes + plan.workspace_bytes + plan.sampler_bytes + plan.session_bytes;
+}
+
+Status Session::plan(const Model& model, const weir_session_options& options, uint32_t n_threads, weir_plan_info& plan) {
+  PolicyStorage storage;
+  Policy* policy = nullptr;
+  SessionSetup setup;
+  WEIR_TRY(check(model, options, n_threads, storage, policy, setup));
+  SessionPools pools;
+  KvCache kv;
+  Step step;
+  Sampler sampler;
+  lay_out_session(setup, policy->needs(), pools, kv, step, sampler);
+  fill_plan(setup, policy->needs(), pools, plan);
+  policy->~Policy();
+  return {};
+}
+
+}  // namespace weir

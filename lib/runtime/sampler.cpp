@@ -1,0 +1,125 @@
+// Token sampling.
+#include "runtime/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace weir {
+
+Status check_sampling(weir_sampling_options& o) {
+  if (!(o.temperature >= 0.0f && o.temperature <= 100.0f)) return fail(WEIR_ERR_INVALID_ARG, "temperature: %g is not in 0..100", static_cast<double>(o.temperature));
+  if (!(o.top_p >= 0.0f && o.top_p <= 1.0f)) return fail(WEIR_ERR_INVALID_ARG, "top_p: %g is not in 0..1", static_cast<double>(o.top_p));
+  if (!(o.min_p >= 0.0f && o.min_p < 1.0f)) return fail(WEIR_ERR_INVALID_ARG, "min_p: %g is not in [0, 1)", static_cast<double>(o.min_p));
+  if (!(o.repeat_penalty >= 0.0f && o.repeat_penalty <= 100.0f)) {
+    return fail(WEIR_ERR_INVALID_ARG, "repeat_penalty: %g is not in 0..100", static_cast<double>(o.repeat_penalty));
+  }
+  if (o.repeat_last_n > Sampler::kMaxRecent) return fail(WEIR_ERR_INVALID_ARG, "repeat_last_n: %u is above %u", o.repeat_last_n, Sampler::kMaxRecent);
+  if (o.top_p == 0.0f) o.top_p = 1.0f;
+  if (o.repeat_penalty == 0.0f) o.repeat_penalty = 1.0f;
+  if (o.repeat_last_n == 0) o.repeat_last_n = 64;
+  return {};
+}
+
+void Sampler::lay_out(uint32_t vocab_size, Arena& arena) {
+  vocab_size_ = vocab_size;
+  candidates_ = arena.take<Candidate>(vocab_size);
+  recent_ = arena.take<weir_token>(kMaxRecent);
+}
+
+void Sampler::set(const weir_sampling_options& options) {
+  options_ = options;
+  restart();
+}
+
+void Sampler::restart() {
+  random_ = options_.seed;
+  n_recent_ = 0;
+  recent_at_ = 0;
+}
+
+void Sampler::accept(weir_token token) {
+  recent_[recent_at_] = token;
+  recent_at_ = (recent_at_ + 1) % kMaxRecent;
+  n_recent_ = std::min(n_recent_ + 1, kMaxRecent);
+}
+
+// SplitMix64 (Steele, Lea, Flood 2014): one add and three mixes, the same numbers on every platform.
+double Sampler::next_uniform() {
+  uint64_t z = (random_ += 0x9e3779b97f4a7c15u);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return static_cast<double>((z ^ (z >> 31)) >> 11) * 0x1.0p-53;
+}
+
+Status Sampler::greedy(const float* logits, weir_token& token) const {
+  weir_token best = -1;
+  for (uint32_t i = 0; i < vocab_size_; ++i) {
+    if (std::isnan(logits[i])) continue;
+    if (best < 0 || logits[i] > logits[best]) best = static_cast<weir_token>(i);
+  }
+  if (best < 0) return fail(WEIR_ERR_INTERNAL, "none of the %u logits is a number", vocab_size_);
+  token = best;
+  return {};
+}
+
+void Sampler::penalise() {
+  const uint32_t n = std::min(n_recent_, options_.repeat_last_n);
+  for (uint32_t i = 0; i < n; ++i) {
+    const uint32_t at = (recent_at_ + kMaxRecent - 1 - i) % kMaxRecent;
+    bool seen = false;  // a token counts once, however often it came
+    for (uint32_t j = 0; j < i && !seen; ++j) seen = recent_[(recent_at_ + kMaxRecent - 1 - j) % kMaxRecent] == recent_[at];
+    if (seen) continue;
+    float& logit = candidates_[recent_[at]].logit;
+    logit = logit > 0.0f ? logit / options_.repeat_penalty : logit * options_.repeat_penalty;
+  }
+}
+
+// Leaves the wanted candidates in front, in descending order; returns how many there are.
+uint32_t Sampler::keep_top_k() {
+  const auto better = [](const Candidate& a, const Candidate& b) { return a.logit > b.logit || (a.logit == b.logit && a.token < b.token); };
+  const uint32_t k = options_.top_k == 0 ? vocab_size_ : std::min(options_.top_k, vocab_size_);
+  if (k < vocab_size_) std::nth_element(candidates_, candidates_ + k, candidates_ + vocab_size_, better);
+  std::sort(candidates_, candidates_ + k, better);
+  return k;
+}
+
+Status Sampler::sample(const float* logits, weir_token& token) {
+  if (options_.temperature == 0.0f && options_.repeat_penalty == 1.0f) return greedy(logits, token);
+  for (uint32_t i = 0; i < vocab_size_; ++i) candidates_[i] = {std::isnan(logits[i]) ? -INFINITY : logits[i], static_cast<weir_token>(i)};
+  if (options_.repeat_penalty != 1.0f) penalise();
+  uint32_t n = keep_top_k();
+  const float best = candidates_[0].logit;
+  if (best == -INFINITY) return fail(WEIR_ERR_INTERNAL, "none of the %u logits is a number", vocab_size_);
+  if (options_.temperature == 0.0f) {
+    token = candidates_[0].token;
+    return {};
+  }
+  // From here on `logit` holds the unnormalised probability.
+  double sum = 0.0;
+  for (uint32_t i = 0; i < n; ++i) {
+    const float p = best == INFINITY ? (candidates_[i].logit == INFINITY ? 1.0f : 0.0f) : std::exp((candidates_[i].logit - best) / options_.temperature);
+    candidates_[i].logit = p;
+    sum += p;
+  }
+  if (options_.top_p < 1.0f) {
+    const double target = sum * options_.top_p;
+    double kept = 0.0;
+    uint32_t i = 0;
+    while (i < n && kept < target) kept += candidates_[i++].logit;
+    n = std::max(i, 1u);
+    sum = kept;
+  }
+  if (options_.min_p > 0.0f) {
+    uint32_t i = 0;
+    sum = 0.0;
+    while (i < n && candidates_[i].logit >= options_.min_p * candidates_[0].logit) sum += candidates_[i++].logit;
+    n = std::max(i, 1u);
+  }
+  double at = next_uniform() * sum;
+  uint32_t chosen = 0;
+  while (chosen + 1 < n && at >= candidates_[chosen].logit) at -= candidates_[chosen++].logit;
+  token = candidates_[chosen].token;
+  return {};
+}
+
+}  // namespace weir

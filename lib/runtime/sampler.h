@@ -1,0 +1,47 @@
+// Draws tokens from logits: repetition penalty, temperature, top-k, top-p, min-p, in this order. Deterministic by seed; all memory is laid out once.
+#pragma once
+
+#include <cstdint>
+
+#include "core/memory.h"
+#include "core/status.h"
+#include "weir/session.h"
+
+namespace weir {
+
+// Checks ranges and fills defaults (0 top_p means 1, 0 repeat_penalty means 1, 0 repeat_last_n means 64).
+Status check_sampling(weir_sampling_options& options);
+
+class Sampler {
+ public:
+  static constexpr uint32_t kMaxRecent = 4096;
+
+  void lay_out(uint32_t vocab_size, Arena& arena);
+  // Greedy when `options` is all defaults. Restarts the random state; options were checked.
+  void set(const weir_sampling_options& options);
+  void restart();  // random state from the seed, nothing recent
+
+  // A token went into the conversation.
+  void accept(weir_token token);
+  // Draws from logits [vocab_size]. WEIR_ERR_INTERNAL when none of them is a number.
+  Status sample(const float* logits, weir_token& token);
+
+ private:
+  struct Candidate {
+    float logit;
+    weir_token token;
+  };
+  Status greedy(const float* logits, weir_token& token) const;
+  void penalise();
+  uint32_t keep_top_k();
+  double next_uniform();  // [0, 1)
+
+  weir_sampling_options options_ = WEIR_SAMPLING_OPTIONS_INIT;
+  uint32_t vocab_size_ = 0;
+  Candidate* candidates_ = nullptr;  // [vocab_size]
+  weir_token* recent_ = nullptr;     // [kMaxRecent] ring
+  uint32_t n_recent_ = 0, recent_at_ = 0;
+  uint64_t random_ = 0;
+};
+
+}  // namespace weir

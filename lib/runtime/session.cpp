@@ -1,0 +1,313 @@
+// Life of a session: create, prefill, step, generate. Every public entry takes the busy flag first, so two threads in one session are an error and
+// not a race. Pages are reserved before the decoder runs and committed after it, so a failure leaves the conversation as it was.
+#include "runtime/session.h"
+
+#include <algorithm>
+#include <chrono>
+#include <new>
+#include <utility>
+
+#include "runtime/session_pools.h"
+
+namespace weir {
+namespace {
+
+uint64_t now_ns() {
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
+}
+
+}  // namespace
+
+// Holds the session for one thread and counts what is allocated meanwhile.
+class Session::Entry {
+ public:
+  explicit Entry(Session& session) : session_(session), entered_(!session.busy_.exchange(true)), allocs_(HostMemory::thread_allocs()) {}
+  ~Entry() {
+    if (!entered_) return;
+    session_.late_allocs_.fetch_add(HostMemory::thread_allocs() - allocs_, std::memory_order_relaxed);
+    session_.busy_.store(false);
+  }
+  Entry(const Entry&) = delete;
+  Entry& operator=(const Entry&) = delete;
+  Status status() const { return entered_ ? Status() : fail(WEIR_ERR_BUSY, "another thread is inside this session"); }
+
+ private:
+  Session& session_;
+  bool entered_;
+  uint64_t allocs_;
+};
+
+Session::~Session() {
+  if (policy_ != nullptr) policy_->~Policy();
+  if (block_ != nullptr) memory_.deallocate(block_, block_bytes_, kCacheLine);
+}
+
+Status Session::create(const Model& model, const weir_session_options& options) {
+  SessionSetup setup;
+  WEIR_TRY(check(model, options, pool_.n_threads(), policy_storage_, policy_, setup));
+  SessionPools measured;
+  lay_out_session(setup, policy_->needs(), measured, kv_, step_, sampler_);
+  fill_plan(setup, policy_->needs(), measured, plan_);
+  block_bytes_ = plan_.total_bytes - plan_.session_bytes;
+  try {
+    block_ = memory_.allocate(block_bytes_, kCacheLine);
+  } catch (const std::bad_alloc&) {
+    return fail(WEIR_ERR_OUT_OF_MEMORY, "the session's %llu bytes (%llu of them KV pages) could not be allocated", static_cast<unsigned long long>(plan_.total_bytes),
+                static_cast<unsigned long long>(plan_.kv_bytes));
+  }
+  auto* at = static_cast<std::byte*>(block_);
+  SessionPools pools;
+  for (auto [pool, size] : {std::pair{&pools.pages, measured.pages.used()}, {&pools.digests, measured.digests.used()}, {&pools.tables, measured.tables.used()},
+                            {&pools.workspace, measured.workspace.used()}, {&pools.sampler, measured.sampler.used()}}) {
+    *pool = Arena(at, size);
+    at += size;
+  }
+  lay_out_session(setup, policy_->needs(), pools, kv_, step_, sampler_);
+  model_ = &model;
+  step_.model = &model;
+  step_.backend = setup.backend;
+  step_.policy = policy_;
+  step_.kv = &kv_;
+  step_.cx.pool = &pool_;
+  step_max_tok_ = setup.max_tok;
+  kv_.reset();
+  weir_sampling_options greedy = WEIR_SAMPLING_OPTIONS_INIT;
+  WEIR_TRY(check_sampling(greedy));
+  sampler_.set(greedy);
+  return {};
+}
+
+Status Session::reset() {
+  Entry entry(*this);
+  WEIR_TRY(entry.status());
+  kv_.reset();
+  sampler_.restart();
+  has_logits_ = false;
+  cancel_.store(false);
+  return {};
+}
+
+Status Session::check_token(weir_token token) const {
+  const uint32_t n = model_->config().vocab_size;
+  if (token < 0 || static_cast<uint32_t>(token) >= n) return fail(WEIR_ERR_INVALID_ARG, "token %d is not in 0..%u", token, n - 1);
+  return {};
+}
+
+// Lets the policy's victims go until every stream has rows for n_tok more tokens.
+void Session::make_room(uint32_t n_tok) {
+  const uint32_t opens = kv_.pages_to_open(n_tok);
+  if (opens == 0) return;
+  for (uint32_t s = 0; s < kv_.shape().n_streams(); ++s) {
+    for (;;) {
+      const StreamView stream = kv_.stream(s);
+      const uint32_t row = policy_->victim(stream, kv_.n_tokens(), stream.n_pages + opens > stream.capacity);
+      // A page that still takes tokens never leaves, whatever a policy says.
+      if (row == Policy::kNone || (row + 1 == stream.n_pages && stream.len[row] < kPageTokens)) break;
+      kv_.evict(s, row);
+    }
+  }
+}
+
+Status Session::run_chunk(const weir_token* tokens, uint32_t n_tok, bool last) {
+  make_room(n_tok);
+  WEIR_TRY(kv_.reserve(n_tok, policy_->prompt_flags(), kv_.n_tokens() + n_tok));
+  step_.tokens = tokens;
+  step_.n_tok = n_tok;
+  step_.is_decode = false;
+  step_.want_logits = last;
+  step_.cancel = &cancel_;
+  const ThreadPool::Lease lease(pool_);
+  const Status status = run_decoder(step_);
+  if (!status.ok()) {
+    kv_.rollback();
+    return status;
+  }
+  kv_.commit();
+  return {};
+}
+
+Status Session::run_prefill(const weir_token* tokens, uint32_t n_tokens, weir_progress_fn progress, void* user) {
+  for (uint32_t done = 0; done < n_tokens;) {
+    if (progress != nullptr) {
+      const weir_progress_info info = {sizeof(weir_progress_info), 0, done, n_tokens};
+      if (progress(user, &info) != WEIR_OK) return fail(WEIR_ERR_CANCELLED, "prefill was cancelled by its progress callback after %u of %u tokens", done, n_tokens);
+    }
+    if (cancel_.load()) return fail(WEIR_ERR_CANCELLED, "prefill was cancelled after %u of %u tokens", done, n_tokens);
+    const uint32_t n_tok = policy_->chunk_tokens(kv_, n_tokens - done, step_max_tok_);
+    WEIR_TRY(run_chunk(tokens + done, n_tok, done + n_tok == n_tokens));
+    done += n_tok;
+  }
+  return {};
+}
+
+Status Session::prefill(const weir_token* tokens, uint64_t n_tokens, weir_progress_fn progress, void* user) {
+  Entry entry(*this);
+  WEIR_TRY(entry.status());
+  const uint32_t before = kv_.n_tokens();
+  const uint64_t room = policy_->needs().context_tokens - before;
+  if (n_tokens > room) {
+    return fail(WEIR_ERR_CONTEXT_FULL, "a prompt of %llu tokens does not fit: %llu of %u positions are free", static_cast<unsigned long long>(n_tokens),
+                static_cast<unsigned long long>(room), policy_->needs().context_tokens);
+  }
+  for (uint64_t i = 0; i < n_tokens; ++i) WEIR_TRY(check_token(tokens[i]));
+  const auto n = static_cast<uint32_t>(n_tokens);
+  WEIR_TRY(policy_->admit_prompt(kv_, n));
+
+  const uint64_t started = now_ns();
+  const uint64_t evicted = kv_.pages_evicted();
+  const uint32_t open_flags = kv_.open_page_flags();
+  const Status status = run_prefill(tokens, n, progress, user);
+  uint32_t n_kept = kv_.n_tokens() - before;
+  if (!status.ok()) {
+    cancel_.store(false);
+    if (kv_.pages_evicted() == evicted || policy_->can_take_back_prompt()) {
+      kv_.truncate(before);
+      if (before % kPageTokens != 0) kv_.set_open_page_flags(open_flags);
+      n_kept = 0;
+    } else if (n_kept != 0) {
+      has_logits_ = false;  // those of a position that is no longer the last
+    }
+  } else {
+    policy_->prompt_end(kv_);
+    has_logits_ = true;
+  }
+  for (uint32_t i = 0; i < n_kept; ++i) sampler_.accept(tokens[i]);
+  n_prompt_.fetch_add(n_kept, std::memory_order_relaxed);
+  prefill_ns_.fetch_add(now_ns() - started, std::memory_order_relaxed);
+  return status;
+}
+
+Status Session::run_step(weir_token token) {
+  const uint64_t started = now_ns();
+  make_room(1);
+  WEIR_TRY(kv_.reserve(1, 0, kv_.n_tokens() + 1));
+  const int32_t id = token;
+  step_.tokens = &id;
+  step_.n_tok = 1;
+  step_.is_decode = true;
+  step_.want_logits = true;
+  step_.cancel = nullptr;  // a step is short, and its observations could not be taken back
+  const ThreadPool::Lease lease(pool_);
+  const Status status = run_decoder(step_);
+  if (!status.ok()) {
+    kv_.rollback();
+    return status;
+  }
+  kv_.commit();
+  sampler_.accept(token);
+  has_logits_ = true;
+  n_decode_.fetch_add(1, std::memory_order_relaxed);
+  decode_ns_.fetch_add(now_ns() - started, std::memory_order_relaxed);
+  return {};
+}
+
+Status Session::step(weir_token token) {
+  Entry entry(*this);
+  WEIR_TRY(entry.status());
+  WEIR_TRY(check_token(token));
+  if (kv_.n_tokens() >= policy_->needs().context_tokens) {
+    return fail(WEIR_ERR_CONTEXT_FULL, "all %u positions of the context are taken", policy_->needs().context_tokens);
+  }
+  if (take_cancel()) return fail(WEIR_ERR_CANCELLED, "the step was cancelled");
+  return run_step(token);
+}
+
+Status Session::logits(const float*& out, uint32_t& n) {
+  Entry entry(*this);
+  WEIR_TRY(entry.status());
+  if (!has_logits_) return fail(WEIR_ERR_STATE, "there are no logits before the first prefill or step");
+  out = step_.b.logits;
+  n = model_->config().vocab_size;
+  return {};
+}
+
+Status Session::set_sampling(const weir_sampling_options& options) {
+  Entry entry(*this);
+  WEIR_TRY(entry.status());
+  weir_sampling_options checked = options;
+  WEIR_TRY(check_sampling(checked));
+  sampler_.set(checked);
+  return {};
+}
+
+Status Session::sample(weir_token& token) {
+  Entry entry(*this);
+  WEIR_TRY(entry.status());
+  if (!has_logits_) return fail(WEIR_ERR_STATE, "there are no logits before the first prefill or step");
+  return sampler_.sample(step_.b.logits, token);
+}
+
+Status Session::generate(const weir_generate_options& options, weir_generate_result& result) {
+  result.stop = WEIR_STOP_NONE;
+  result.n_tokens = 0;
+  result.last_token = -1;
+  Entry entry(*this);
+  WEIR_TRY(entry.status());
+  if (!has_logits_) return fail(WEIR_ERR_STATE, "there are no logits before the first prefill or step");
+  return run_generate(options, result);
+}
+
+Status Session::run_generate(const weir_generate_options& options, weir_generate_result& result) {
+  const uint32_t limit = options.max_tokens == 0 ? UINT32_MAX : options.max_tokens;
+  const bool ignore_eos = (options.flags & WEIR_GENERATE_IGNORE_EOS) != 0;
+  detokenizer_.reset(&model_->tokenizer(), (options.flags & WEIR_GENERATE_SPECIAL_TEXT) != 0);
+  const auto show = [&](weir_token token, std::string_view text) -> weir_status {
+    if (options.on_token == nullptr) return WEIR_OK;
+    const weir_token_event event = {sizeof(weir_token_event), token, result.n_tokens, kv_.n_tokens(), text.data(), text.size()};
+    return options.on_token(options.user, &event);
+  };
+  result.stop = WEIR_STOP_LENGTH;
+  while (result.n_tokens < limit) {
+    if (take_cancel()) {
+      result.stop = WEIR_STOP_CANCELLED;
+      break;
+    }
+    if (kv_.n_tokens() >= policy_->needs().context_tokens) {
+      result.stop = WEIR_STOP_CONTEXT;
+      break;
+    }
+    weir_token token = -1;
+    WEIR_TRY(sampler_.sample(step_.b.logits, token));
+    result.last_token = token;
+    if (!ignore_eos && model_->tokenizer().is_end_of_generation(token)) {
+      result.stop = WEIR_STOP_EOS;
+      break;
+    }
+    const bool go_on = show(token, detokenizer_.push(token)) == WEIR_OK;
+    WEIR_TRY(run_step(token));
+    ++result.n_tokens;
+    if (!go_on) {
+      result.stop = WEIR_STOP_CANCELLED;
+      break;
+    }
+  }
+  const std::string_view rest = detokenizer_.flush();
+  if (!rest.empty()) (void)show(-1, rest);
+  if (result.stop == WEIR_STOP_CANCELLED) return fail(WEIR_ERR_CANCELLED, "generation was cancelled after %u tokens", result.n_tokens);
+  return {};
+}
+
+void Session::get_stats(weir_session_stats& s) const {
+  s.n_tokens = kv_.n_tokens_any_thread();
+  s.n_prompt = n_prompt_.load(std::memory_order_relaxed);
+  s.n_decode = n_decode_.load(std::memory_order_relaxed);
+  s.pages_resident = kv_.pages_resident();
+  s.pages_resident_max = kv_.pages_resident_max();
+  s.pages_evicted = kv_.pages_evicted();
+  s.pages_dropped = s.pages_evicted;  // no spilling yet: what leaves is gone
+  s.prefill_ns = prefill_ns_.load(std::memory_order_relaxed);
+  s.decode_ns = decode_ns_.load(std::memory_order_relaxed);
+}
+
+void Session::get_memory(weir_memory_info& m) const {
+  m.plan_bytes = plan_.total_bytes;
+  m.bytes = sizeof(Session) + memory_.bytes();
+  m.peak_bytes = sizeof(Session) + memory_.peak_bytes();
+  m.kv_budget_bytes = plan_.kv_bytes;
+  m.kv_bytes = kv_.pages_resident() * plan_.page_bytes;
+  m.kv_peak_bytes = kv_.pages_resident_max() * plan_.page_bytes;
+  m.n_allocs = 1 + memory_.n_allocs();
+  m.allocs_while_decoding = late_allocs_.load(std::memory_order_relaxed);
+}
+
+}  // namespace weir

@@ -1,0 +1,96 @@
+// A session: one conversation over a model, in memory that is planned to the byte and taken once. The API shims call this; it calls the decoder.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "core/memory.h"
+#include "core/status.h"
+#include "kv/kv_cache.h"
+#include "models/decoder.h"
+#include "models/model.h"
+#include "policy/policy.h"
+#include "runtime/sampler.h"
+#include "text/tokenizer.h"
+#include "weir/session.h"
+
+namespace weir {
+
+// What options mean for a model, after every check. Plan and session are both made from it.
+struct SessionSetup {
+  const Model* model = nullptr;
+  const Backend* backend = nullptr;
+  uint32_t n_threads = 1;
+  uint32_t max_tok = 0;  // rows of a prefill chunk
+  KvShape kv;
+  OpShapes shapes;
+};
+
+class Session {
+ public:
+  // Checks `options` (complete, of this build's size) and builds the policy in `storage`.
+  static Status check(const Model& model, const weir_session_options& options, uint32_t n_threads, PolicyStorage& storage, Policy*& policy,
+                      SessionSetup& setup);
+  // The exact bytes of every pool.
+  static Status plan(const Model& model, const weir_session_options& options, uint32_t n_threads, weir_plan_info& plan);
+
+  // `owner` is what the session keeps alive; it only stores the pointer.
+  Session(HostMemory& parent, ThreadPool& pool, void* owner) : memory_(parent.hooks(), &parent), pool_(pool), owner_(owner) {}
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+  Status create(const Model& model, const weir_session_options& options);
+
+  Status reset();
+  Status prefill(const weir_token* tokens, uint64_t n_tokens, weir_progress_fn progress, void* user);
+  Status step(weir_token token);
+  Status logits(const float*& out, uint32_t& n);
+  Status set_sampling(const weir_sampling_options& options);
+  Status sample(weir_token& token);
+  Status generate(const weir_generate_options& options, weir_generate_result& result);
+  // Fills the KV memory with n_tokens pseudo-random tokens, as if they had been decoded (benchmarks reach a depth at once).
+  Status fill(uint32_t n_tokens);
+
+  // Any thread.
+  void cancel() { cancel_.store(true); }
+  void get_stats(weir_session_stats& stats) const;
+  void get_memory(weir_memory_info& info) const;
+
+  void* owner() const { return owner_; }
+  const weir_plan_info& plan_info() const { return plan_; }
+  // Tests look at pages through this; one thread at a time.
+  const KvCache& kv() const { return kv_; }
+
+ private:
+  class Entry;  // one thread at a time, allocation counting
+
+  Status check_token(weir_token token) const;
+  void make_room(uint32_t n_tok);
+  Status run_prefill(const weir_token* tokens, uint32_t n_tokens, weir_progress_fn progress, void* user);
+  Status run_chunk(const weir_token* tokens, uint32_t n_tok, bool last);
+  Status run_step(weir_token token);
+  Status run_generate(const weir_generate_options& options, weir_generate_result& result);
+  bool take_cancel() { return cancel_.exchange(false); }
+
+  HostMemory memory_;
+  ThreadPool& pool_;
+  void* owner_;
+  const Model* model_ = nullptr;
+  weir_plan_info plan_ = WEIR_PLAN_INFO_INIT;
+  PolicyStorage policy_storage_;
+  Policy* policy_ = nullptr;
+  KvCache kv_;
+  Step step_;
+  uint32_t step_max_tok_ = 0;
+  Sampler sampler_;
+  Detokenizer detokenizer_;
+  void* block_ = nullptr;
+  uint64_t block_bytes_ = 0;
+  bool has_logits_ = false;
+
+  std::atomic<bool> busy_{false};
+  std::atomic<bool> cancel_{false};
+  std::atomic<uint64_t> n_prompt_{0}, n_decode_{0}, prefill_ns_{0}, decode_ns_{0}, late_allocs_{0};
+};
+
+}  // namespace weir

@@ -1,0 +1,68 @@
+// Text to tokens and back. Two kinds: byte-level BPE ("gpt2") with a named pre-tokenizer, and SentencePiece-style BPE ("llama").
+// Immutable after build; encode may be called from many threads at once.
+#pragma once
+
+#include <cstdint>
+#include <memory_resource>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/status.h"
+#include "gguf/gguf.h"
+#include "weir/text.h"
+
+namespace weir {
+
+struct TokenizerImpl;
+
+// Most bytes that one token of any vocabulary may have; build refuses longer ones, so that streaming needs no allocation.
+inline constexpr size_t kMaxTokenBytes = 1024;
+
+class Tokenizer {
+ public:
+  explicit Tokenizer(std::pmr::memory_resource* memory) : memory_(memory) {}
+  ~Tokenizer();
+  Tokenizer(const Tokenizer&) = delete;
+  Tokenizer& operator=(const Tokenizer&) = delete;
+
+  // Reads tokenizer.ggml.* of `file`, which must outlive this object. Unknown models and pre-tokenizers are WEIR_ERR_UNSUPPORTED naming them.
+  Status build(const GgufFile& file);
+
+  uint32_t vocab_size() const;
+  const char* kind() const;  // "gpt2/llama-bpe", "llama/default"
+  weir_special_tokens special() const;  // struct_size is that of this build
+  bool is_end_of_generation(weir_token token) const;
+  void token_info(weir_token token, weir_token_info& info) const;  // text is NUL-terminated; `token` in range
+  uint64_t hash() const;  // of token texts, types and merges; part of the model's fingerprint
+
+  // Appends the ids of `text` to `out` (allocating from out's resource). flags: WEIR_TOKENIZE_*.
+  Status encode(std::string_view text, uint32_t flags, std::pmr::vector<weir_token>& out) const;
+
+  // The bytes of one token, a view into the tokenizer, as they appear in running text. Control tokens give their text when `special`, else
+  // nothing. `first` tells that the token starts a text (SentencePiece drops one leading space there when the model adds one).
+  std::string_view decode(weir_token token, bool special, bool first) const;
+
+ private:
+  std::pmr::memory_resource* memory_;
+  TokenizerImpl* impl_ = nullptr;
+};
+
+// Streams bytes out as whole UTF-8 sequences; fixed size, never allocates.
+class Detokenizer {
+ public:
+  void reset(const Tokenizer* tokenizer, bool special);
+  // View of the text that is complete after `token`, NUL-terminated, valid until the next call.
+  std::string_view push(weir_token token);
+  std::string_view flush();
+
+ private:
+  const Tokenizer* tokenizer_ = nullptr;
+  bool special_ = false;
+  bool first_ = true;
+  uint32_t n_held_ = 0;                       // bytes of an incomplete sequence at the front of held_
+  char held_[4] = {};
+  char text_[3 * (kMaxTokenBytes + 4) + 1] = {};  // worst case: every byte becomes U+FFFD
+};
+
+}  // namespace weir

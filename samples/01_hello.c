@@ -1,0 +1,80 @@
+/* The shortest whole program: open a model, ask one question, print the answer.
+ *
+ *   01_hello MODEL.gguf [QUESTION]
+ *
+ * Every call that can fail returns a weir_status; weir_last_error() tells what went wrong in words. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <weir/weir.h>
+
+/* Ends the program when a call has failed. A real application would hand the text to its user instead. */
+static void check(weir_status status, const char *what) {
+    if (status == WEIR_OK) return;
+    fprintf(stderr, "%s: %s: %s\n", what, weir_status_name(status), weir_last_error());
+    exit(1);
+}
+
+/* The question as the model was trained to see it, in tokens. The caller frees them. */
+static weir_token *prompt_tokens(const weir_model *model, const char *question, uint64_t *n_tokens) {
+    weir_chat_message message = {"user", question, strlen(question)};
+    uint64_t n_bytes = 0;
+    char *text;
+    weir_token *tokens;
+
+    /* The first call only asks for the size, so "too small" is what we expect from it. */
+    weir_status status = weir_chat_render(model, &message, 1, WEIR_CHAT_ADD_ASSISTANT, NULL, 0, &n_bytes);
+    if (status != WEIR_ERR_BUFFER_TOO_SMALL) check(status, "render the question");
+    text = malloc(n_bytes);
+    tokens = malloc((n_bytes + 1) * sizeof *tokens); /* a token stands for at least one byte, but for one extra space at the start */
+    if (text == NULL || tokens == NULL) {
+        fprintf(stderr, "out of memory\n");
+        exit(1);
+    }
+    check(weir_chat_render(model, &message, 1, WEIR_CHAT_ADD_ASSISTANT, text, n_bytes, &n_bytes), "render the question");
+    check(weir_tokenize(model, text, n_bytes, WEIR_TOKENIZE_SPECIAL, tokens, n_bytes + 1, n_tokens), "tokenize the question");
+    free(text);
+    return tokens;
+}
+
+/* Called for every token of the answer. */
+static weir_status print_token(void *user, const weir_token_event *event) {
+    (void)user;
+    fwrite(event->text, 1, event->text_bytes, stdout);
+    fflush(stdout);
+    return WEIR_OK; /* anything else would stop the answer */
+}
+
+int main(int argc, char **argv) {
+    weir_runtime *runtime = NULL;
+    weir_model *model = NULL;
+    weir_session *session = NULL;
+    weir_generate_options generate = WEIR_GENERATE_OPTIONS_INIT;
+    const char *question = argc > 2 ? argv[2] : "Who are you?";
+    uint64_t n_tokens = 0;
+    weir_token *tokens;
+
+    if (argc < 2) {
+        fprintf(stderr, "usage: %s MODEL.gguf [QUESTION]\n", argv[0]);
+        return 2;
+    }
+    /* NULL options mean the defaults everywhere: all cores, greedy decoding, the model's whole context. */
+    check(weir_runtime_create(NULL, &runtime), "create a runtime");
+    check(weir_model_open(runtime, argv[1], NULL, &model), "open the model");
+    check(weir_session_create(model, NULL, &session), "create a session");
+
+    tokens = prompt_tokens(model, question, &n_tokens);
+    check(weir_session_prefill(session, tokens, n_tokens, NULL, NULL), "read the question");
+    free(tokens);
+
+    generate.max_tokens = 512;
+    generate.flags = WEIR_GENERATE_SPECIAL_TEXT; /* show marks such as <think> too */
+    generate.on_token = print_token;
+    check(weir_session_generate(session, &generate, NULL), "answer");
+    printf("\n");
+
+    weir_session_destroy(session);
+    weir_model_close(model);
+    weir_runtime_destroy(runtime);
+    return 0;
+}

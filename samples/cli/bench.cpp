@@ -1,0 +1,286 @@
+// weir bench: tokens and bytes a second of decode steps at chosen KV depths, against the memory bandwidth of this machine.
+// The bandwidth is measured between the steps of each depth, so that both see the same noise. A depth is reached by filling
+// the KV memory with random values (an experimental function of the library), not by computing it.
+// Steps are reported by their median; the bandwidth by its best pass, which makes the fraction a careful one.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+
+#include "bench_bandwidth.h"
+#include "bench_model.h"
+#include "commands.h"
+#include "conversation.h"
+#include "terminal.h"
+
+namespace weir_cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using BenchFill = weir_status (*)(weir_session*, uint32_t n_tokens);
+
+constexpr uint32_t kWarmUpSteps = 2;
+constexpr uint32_t kRounds = 4;  // the steps of a depth are cut into so many, with a bandwidth pass around each
+
+struct BenchFlags {
+  std::string model;
+  std::string shape;
+  std::string type = "q8_0";
+  std::string cache_dir;
+  std::string commit;
+  std::vector<uint32_t> depths = {0};
+  uint32_t n_steps = 32;
+  uint32_t prefill = 512;
+  bool json = false;
+  SessionFlags session;
+};
+
+struct Row {
+  uint32_t depth = 0;
+  double step_s = 0;        // median
+  uint64_t read_bytes = 0;  // of a step: weights and KV
+  uint64_t kv_bytes = 0;    // pages that hold tokens
+};
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// Every weight is read once a step, except the embedding: one row of it, or all when it is the output matrix too.
+uint64_t step_weight_bytes(const weir_model* model) {
+  uint64_t all = 0, embedding = 0, embedding_row = 0;
+  bool tied = true;
+  for (uint32_t i = 0; i < model_info(model).n_tensors; ++i) {
+    weir_tensor_info t = WEIR_TENSOR_INFO_INIT;
+    check(weir_model_tensor_info(model, i, &t), "cannot describe tensor " + std::to_string(i));
+    const std::string name = t.name;
+    if (name == "output.weight") tied = false;
+    if (name == "rope_freqs.weight") continue;
+    if (name == "token_embd.weight") {
+      embedding = t.bytes;
+      embedding_row = t.bytes / std::max<uint64_t>(t.dims[0], 1);
+    }
+    all += t.bytes;
+  }
+  return tied ? all : all - embedding + embedding_row;
+}
+
+class Bench {
+ public:
+  Bench(const BenchFlags& flags, const std::string& path)
+      : flags_(flags), runtime_(create_runtime(flags.session.threads)) {
+    const auto start = Clock::now();
+    model_ = open_model(runtime_.get(), path);
+    load_s_ = seconds_since(start);
+    info_ = model_info(model_.get());
+    weight_bytes_ = step_weight_bytes(model_.get());
+    fill_ = reinterpret_cast<BenchFill>(weir_get_experimental("weir_bench_fill"));
+    SessionOptions options(flags.session);
+    checked_plan(model_.get(), options.get());
+  }
+
+  void run() {
+    meter_.emplace(weir_runtime_thread_count(runtime_.get()));
+    for (uint32_t depth : flags_.depths) rows_.push_back(measure_depth(depth));
+    if (flags_.prefill > 0) measure_prefill();
+    progress_.clear();
+  }
+
+  void print_json() const {
+    nlohmann::ordered_json out = {{"device", device()},
+                                  {"cpu_target", weir_runtime_cpu_target(runtime_.get())},
+                                  {"threads", weir_runtime_thread_count(runtime_.get())},
+                                  {"shape", flags_.shape.empty() ? std::string(info_.name) : flags_.shape},
+                                  {"type", info_.weight_type},
+                                  {"policy", flags_.session.policy},
+                                  {"budget", flags_.session.budget},
+                                  {"read_gbps", read_gbps_}};
+    if (flags_.session.budget_bytes > 0) out["budget_bytes"] = flags_.session.budget_bytes;
+    auto& rows = out["rows"] = nlohmann::ordered_json::array();
+    for (const Row& r : rows_) {
+      rows.push_back({{"depth", r.depth},
+                      {"tok_per_s", 1 / r.step_s},
+                      {"gbps", gbps(r)},
+                      {"fraction_of_read", gbps(r) / read_gbps_},
+                      {"kv_bytes", r.kv_bytes}});
+    }
+    if (prefill_s_ > 0) {
+      const double rate = flags_.prefill / prefill_s_;
+      out["prefill"] = {
+          {"tokens", flags_.prefill}, {"tok_per_s", rate}, {"ratio_to_decode", rate * rows_.front().step_s}};
+    }
+    out["load_ms"] = load_s_ * 1e3;
+    out["version"] = weir_version_string();
+    if (!flags_.commit.empty()) out["commit"] = flags_.commit;
+    std::puts(dump_json(out).c_str());
+  }
+
+  void print_table() const {
+    std::printf("%s, %s, %s of weights read a step, policy %s\n",
+                info_.name[0] != '\0' ? info_.name : info_.architecture, info_.weight_type,
+                human_bytes(weight_bytes_).c_str(), flags_.session.policy.c_str());
+    std::printf("%s %s, %u threads, memory read %.1f GB/s, loaded in %.1f ms\n\n", device().c_str(),
+                weir_runtime_cpu_target(runtime_.get()), weir_runtime_thread_count(runtime_.get()), read_gbps_,
+                load_s_ * 1e3);
+    std::printf("%10s %10s %10s %10s %12s\n", "depth", "tok/s", "GB/s", "of read", "KV");
+    for (const Row& r : rows_) {
+      std::printf("%10s %10.2f %10.2f %8.1f %% %12s\n", grouped(r.depth).c_str(), 1 / r.step_s, gbps(r),
+                  100 * gbps(r) / read_gbps_, human_bytes(r.kv_bytes).c_str());
+    }
+    if (prefill_s_ > 0) {
+      const double rate = flags_.prefill / prefill_s_;
+      std::printf("\nprefill of %s tokens: %.1f tok/s, %.1f times decode\n", grouped(flags_.prefill).c_str(), rate,
+                  rate * rows_.front().step_s);
+    }
+  }
+
+ private:
+  static double gbps(const Row& row) { return static_cast<double>(row.read_bytes) / row.step_s / 1e9; }
+  // The CPU is what `auto` finds in this version.
+  std::string device() const { return flags_.session.device == "auto" ? "cpu" : flags_.session.device; }
+
+  weir_token random_token() {
+    random_ = random_ * 6364136223846793005u + 1442695040888963407u;
+    return static_cast<weir_token>((random_ >> 33) % std::max(info_.vocab_size, 1u));
+  }
+
+  void note(const std::string& text) {
+    progress_.update([&] { return text; });
+  }
+
+  void measure_bandwidth() { read_gbps_ = std::max(read_gbps_, meter_->best_gbps(2)); }
+
+  SessionPtr open_session(uint32_t n_tokens) {
+    SessionFlags flags = flags_.session;
+    if (flags.context == 0) flags.context = n_tokens;
+    SessionOptions options(flags);
+    const weir_plan_info plan = make_plan(model_.get(), options.get());
+    const uint64_t available = available_memory_bytes();
+    if (available > 0 && plan.total_bytes > available) {
+      throw std::runtime_error("a session of " + grouped(n_tokens) + " tokens takes " + human_bytes(plan.total_bytes) +
+                               ", " + human_bytes(available) + " of memory are free");
+    }
+    return create_session(model_.get(), options.get());
+  }
+
+  void step(weir_session* session) { check(weir_session_step(session, random_token()), "cannot decode"); }
+
+  Row measure_depth(uint32_t depth) {
+    const std::string what = "depth " + grouped(depth);
+    note(what);
+    const SessionPtr session = open_session(depth + flags_.n_steps + kWarmUpSteps);
+    if (depth > 0) {
+      if (fill_ == nullptr)
+        throw std::runtime_error("this library has no weir_bench_fill, so only depth 0 can be measured");
+      check(fill_(session.get(), depth), "cannot fill the KV memory to depth " + std::to_string(depth));
+    }
+    for (uint32_t i = 0; i < kWarmUpSteps; ++i) step(session.get());
+    std::vector<double> seconds;
+    uint64_t kv_bytes = 0;
+    measure_bandwidth();
+    for (uint32_t round = 0; round < kRounds; ++round) {
+      while (seconds.size() < static_cast<size_t>(flags_.n_steps) * (round + 1) / kRounds) {
+        note(what + ", step " + std::to_string(seconds.size() + 1) + " of " + std::to_string(flags_.n_steps));
+        const auto start = Clock::now();
+        step(session.get());
+        seconds.push_back(seconds_since(start));
+        kv_bytes += session_memory(session.get()).kv_bytes;
+      }
+      measure_bandwidth();
+    }
+    Row row;
+    row.depth = depth;
+    row.step_s = median(seconds);
+    row.kv_bytes = kv_bytes / seconds.size();
+    row.read_bytes = weight_bytes_ + row.kv_bytes;  // every policy of this version attends to all resident pages
+    return row;
+  }
+
+  void measure_prefill() {
+    std::vector<weir_token> tokens(flags_.prefill);
+    for (weir_token& token : tokens) token = random_token();
+    const SessionPtr session = open_session(flags_.prefill + 1);
+    const auto start = Clock::now();
+    prefill(session.get(), tokens, [&](uint64_t done, uint64_t total) {
+      note("prefill " + grouped(done) + " of " + grouped(total) + " tokens");
+      return true;
+    });
+    prefill_s_ = seconds_since(start);
+  }
+
+  const BenchFlags& flags_;
+  RuntimePtr runtime_;
+  ModelPtr model_;
+  weir_model_info info_ = WEIR_MODEL_INFO_INIT;
+  BenchFill fill_ = nullptr;
+  std::optional<BandwidthMeter> meter_;
+  ProgressLine progress_;
+  uint64_t weight_bytes_ = 0;  // read in a step
+  uint64_t random_ = 1;
+  double load_s_ = 0;
+  double prefill_s_ = 0;
+  double read_gbps_ = 0;
+  std::vector<Row> rows_;
+};
+
+std::string default_cache_dir() {
+  const char* tmp = std::getenv("TMPDIR");
+  return std::string(tmp != nullptr && *tmp != '\0' ? tmp : "/tmp") + "/weir-bench";
+}
+
+int run_bench(BenchFlags& flags) {
+  if (flags.model.empty() == flags.shape.empty()) throw UsageError("bench: expected either -m FILE or --shape NAME");
+  std::string path = flags.model;
+  if (path.empty()) {
+    if (flags.cache_dir.empty()) flags.cache_dir = default_cache_dir();
+    path = bench_model_file(model_shape(flags.shape), flags.type, flags.cache_dir);
+  }
+  Bench bench(flags, path);
+  bench.run();
+  if (flags.json)
+    bench.print_json();
+  else
+    bench.print_table();
+  return 0;
+}
+
+}  // namespace
+
+void add_bench(CLI::App& program, Action& action) {
+  auto flags = std::make_shared<BenchFlags>();
+  CLI::App* app = program.add_subcommand("bench", "Speed at chosen depths against this machine's memory bandwidth");
+  std::vector<std::string> shapes;
+  for (const ModelShape& shape : model_shapes()) shapes.emplace_back(shape.name);
+  add_model_flag(*app, flags->model);
+  app->add_option("--shape", flags->shape,
+                  "A model of this shape with random weights: 8b, 1b, 1.5b-qwen, 7b-qwen, tiny")
+      ->check(one_of(shapes))
+      ->type_name("NAME");
+  app->add_option("--type", flags->type, "Weight type of --shape; default q8_0")
+      ->check(one_of({"f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k"}))
+      ->type_name("TYPE");
+  app->add_option("--cache-dir", flags->cache_dir,
+                  "Where the files of --shape are kept; default $TMPDIR/weir-bench or /tmp/weir-bench")
+      ->type_name("FOLDER");
+  app->add_option("--depths", flags->depths, "Tokens in the KV memory before the steps; default 0")
+      ->delimiter(',')
+      ->type_name("N,N,...");
+  app->add_option("--n", flags->n_steps, "Decode steps per depth; default 32")
+      ->check(in_range(1, 100000))
+      ->type_name("N");
+  app->add_option("--prefill", flags->prefill, "Tokens of the prefill measurement; 0: none; default 512")
+      ->type_name("N");
+  app->add_option("--commit", flags->commit, "Text to put into the JSON result as it is")->type_name("TEXT");
+  app->add_flag("--json", flags->json, "One JSON line instead of a table");
+  add_session_flags(*app, flags->session);
+  app->callback([flags, &action] { action = [flags] { return run_bench(*flags); }; });
+}
+
+}  // namespace weir_cli

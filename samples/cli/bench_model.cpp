@@ -1,0 +1,211 @@
+// Random model files; see bench_model.h.
+#include "bench_model.h"
+
+#include <sys/statvfs.h>
+
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <stdexcept>
+
+#include "gguf_write.h"
+#include "options.h"
+#include "terminal.h"
+
+namespace weir_cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kPoolBytes =
+    16 << 20;  // of the stretch that is repeated; larger than what the writer asks for at once
+
+// xorshift64*: fast, and good enough for weights that nobody looks at.
+struct Random {
+  uint64_t state = 0x9e3779b97f4a7c15u;
+  uint64_t next() {
+    state ^= state >> 12;
+    state ^= state << 25;
+    state ^= state >> 27;
+    return state * 0x2545f4914f6cdd1du;
+  }
+};
+
+void put_u16(uint8_t* at, uint16_t bits) { std::memcpy(at, &bits, sizeof(bits)); }
+
+// Makes a block of random bytes a block of weights around 0.02 in size: scales are f16 bit patterns, the rest stays random.
+void make_sane(const std::string& type, uint8_t* block, Random& random) {
+  const auto sign = static_cast<uint16_t>((random.next() >> 48) & 0x8000);
+  const auto bits = static_cast<uint16_t>(random.next() >> 48);
+  if (type == "q8_0") put_u16(block, 0x0c6d);                              // 2.7e-4
+  if (type == "q4_0") put_u16(block, 0x1c67);                              // 4.3e-3
+  if (type == "q4_k") put_u16(block, 0x053e), put_u16(block + 2, 0x10ea);  // 8.0e-5 and 7.5 times it
+  if (type == "q5_k") put_u16(block, 0x0410), put_u16(block + 2, 0x13e0);  // 6.2e-5 and 15.5 times it
+  if (type == "q6_k") {
+    put_u16(block + 208, 0x0410);
+    for (int i = 192; i < 208; ++i) block[i] = static_cast<uint8_t>((block[i] & 31) - 16);
+  }
+  if (type == "f16") put_u16(block, static_cast<uint16_t>(sign | (8 << 10) | (bits & 0x7ff)));  // 2^-7 .. 2^-5
+  if (type == "bf16") put_u16(block, static_cast<uint16_t>(sign | (120 << 7) | (bits & 0xff)));
+  if (type == "f32") put_u16(block + 2, static_cast<uint16_t>(sign | (120 << 7) | (bits & 0xff)));
+}
+
+std::vector<uint8_t> random_blocks(const WeightType& type) {
+  Random random;
+  const uint64_t n_blocks = kPoolBytes / type.block_bytes;
+  std::vector<uint8_t> bytes(n_blocks * type.block_bytes);
+  for (size_t i = 0; i + 8 <= bytes.size(); i += 8) {
+    const uint64_t value = random.next();
+    std::memcpy(&bytes[i], &value, 8);
+  }
+  for (uint64_t b = 0; b < n_blocks; ++b) make_sane(type.name, &bytes[b * type.block_bytes], random);
+  return bytes;
+}
+
+// UTF-8 of the character that byte-level BPE writes for a byte: printable ones stand for themselves, others start at U+0100.
+std::string byte_text(int byte, int& n_others) {
+  const bool printable =
+      (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xac) || (byte >= 0xae && byte <= 0xff);
+  const int c = printable ? byte : 256 + n_others++;
+  if (c < 0x80) return std::string(1, static_cast<char>(c));
+  return {static_cast<char>(0xc0 | (c >> 6)), static_cast<char>(0x80 | (c & 0x3f))};
+}
+
+// 256 bytes, one merge, two control tokens, and fillers up to vocab_size: enough for any text.
+void add_tokenizer(GgufWriter& file, const ModelShape& shape) {
+  std::vector<std::string> tokens;
+  int n_others = 0;
+  for (int byte = 0; byte < 256; ++byte) tokens.push_back(byte_text(byte, n_others));
+  std::vector<int32_t> types(256, 1);  // normal
+  tokens.push_back("th");
+  types.push_back(1);
+  const auto end_of_text = static_cast<uint32_t>(tokens.size());
+  for (const char* name : {"<|endoftext|>", "<|im_end|>"}) {
+    tokens.push_back(name);
+    types.push_back(3);  // control
+  }
+  while (tokens.size() < shape.vocab_size) {
+    tokens.push_back("w" + std::to_string(tokens.size()));
+    types.push_back(1);
+  }
+  file.add_string("tokenizer.ggml.model", "gpt2");
+  file.add_string("tokenizer.ggml.pre", std::string(shape.architecture) == "llama" ? "llama-bpe" : "qwen2");
+  file.add_strings("tokenizer.ggml.tokens", tokens);
+  file.add_i32s("tokenizer.ggml.token_type", types);
+  file.add_strings("tokenizer.ggml.merges", {"t h"});
+  file.add_u32("tokenizer.ggml.bos_token_id", end_of_text);
+  file.add_u32("tokenizer.ggml.eos_token_id", end_of_text);
+  file.add_bool("tokenizer.ggml.add_bos_token", false);
+}
+
+void add_metadata(GgufWriter& file, const ModelShape& s) {
+  const std::string a = s.architecture;
+  file.add_string("general.architecture", a);
+  file.add_string("general.name", std::string("random ") + s.name);
+  file.add_u32(a + ".context_length", s.context_tokens);
+  file.add_u32(a + ".embedding_length", s.d_model);
+  file.add_u32(a + ".block_count", s.n_layers);
+  file.add_u32(a + ".feed_forward_length", s.d_ff);
+  file.add_u32(a + ".attention.head_count", s.n_heads);
+  file.add_u32(a + ".attention.head_count_kv", s.n_kv_heads);
+  file.add_u32(a + ".attention.key_length", s.head_dim);
+  file.add_u32(a + ".attention.value_length", s.head_dim);
+  file.add_u32(a + ".rope.dimension_count", s.head_dim);
+  file.add_f32(a + ".rope.freq_base", s.rope_base);
+  file.add_f32(a + ".attention.layer_norm_rms_epsilon", 1e-5f);
+  file.add_u32(a + ".vocab_size", s.vocab_size);
+}
+
+void add_tensors(GgufWriter& file, const ModelShape& s, const WeightType& type) {
+  const WeightType& f32 = weight_type("f32");
+  const uint64_t q_width = uint64_t{s.n_heads} * s.head_dim, kv_width = uint64_t{s.n_kv_heads} * s.head_dim;
+  file.add_tensor("token_embd.weight", {s.vocab_size, s.d_model}, type);
+  file.add_tensor("output_norm.weight", {s.d_model}, f32);
+  if (!s.tied) file.add_tensor("output.weight", {s.vocab_size, s.d_model}, type);
+  for (uint32_t i = 0; i < s.n_layers; ++i) {
+    const std::string layer = "blk." + std::to_string(i) + ".";
+    file.add_tensor(layer + "attn_norm.weight", {s.d_model}, f32);
+    file.add_tensor(layer + "attn_q.weight", {q_width, s.d_model}, type);
+    file.add_tensor(layer + "attn_k.weight", {kv_width, s.d_model}, type);
+    file.add_tensor(layer + "attn_v.weight", {kv_width, s.d_model}, type);
+    if (std::string(s.architecture) == "qwen2") {
+      file.add_tensor(layer + "attn_q.bias", {q_width}, f32);
+      file.add_tensor(layer + "attn_k.bias", {kv_width}, f32);
+      file.add_tensor(layer + "attn_v.bias", {kv_width}, f32);
+    }
+    file.add_tensor(layer + "attn_output.weight", {s.d_model, q_width}, type);
+    file.add_tensor(layer + "ffn_norm.weight", {s.d_model}, f32);
+    file.add_tensor(layer + "ffn_gate.weight", {s.d_ff, s.d_model}, type);
+    file.add_tensor(layer + "ffn_up.weight", {s.d_ff, s.d_model}, type);
+    file.add_tensor(layer + "ffn_down.weight", {s.d_model, s.d_ff}, type);
+  }
+}
+
+void check_disk(const std::string& folder, uint64_t bytes) {
+  struct statvfs disk {};
+  if (statvfs(folder.c_str(), &disk) != 0) return;  // then writing will tell
+  const uint64_t free_bytes = static_cast<uint64_t>(disk.f_bavail) * disk.f_frsize;
+  if (free_bytes < bytes + bytes / 20) {
+    throw std::runtime_error(folder + ": a model file of " + human_bytes(bytes) + " does not fit, " +
+                             human_bytes(free_bytes) + " are free; --cache-dir picks another folder");
+  }
+}
+
+void write_file(const GgufWriter& file, const WeightType& type, const std::string& path) {
+  const std::vector<uint8_t> pool = random_blocks(type);
+  const std::vector<float> ones(1 << 18, 1.0f);
+  ProgressLine line;
+  const auto source = [&](const GgufWriter::Tensor& tensor, uint64_t offset, uint64_t n_bytes) -> const uint8_t* {
+    // Vectors are f32 whatever the type: norms are 1, biases too (their value does not matter).
+    if (tensor.dims.size() == 1) return reinterpret_cast<const uint8_t*>(ones.data());
+    const uint64_t n_starts = (pool.size() - n_bytes) / type.block_bytes;  // the last one could reach past the end
+    const uint64_t block = offset / type.block_bytes * 7919 % n_starts;
+    return pool.data() + block * type.block_bytes + offset % type.block_bytes;
+  };
+  const auto progress = [&](uint64_t done, uint64_t total) {
+    line.update([&] { return "writing " + path + ": " + human_bytes(done) + " of " + human_bytes(total); });
+  };
+  file.write(path, source, progress);
+}
+
+}  // namespace
+
+const std::vector<ModelShape>& model_shapes() {
+  static const std::vector<ModelShape> kShapes = {
+      {"8b", "llama", 32, 4096, 32, 8, 128, 14336, 128256, 131072, false, 500000.0f},
+      {"1b", "llama", 16, 2048, 32, 8, 64, 8192, 128256, 131072, true, 500000.0f},
+      {"1.5b-qwen", "qwen2", 28, 1536, 12, 2, 128, 8960, 151936, 131072, true, 1000000.0f},
+      {"7b-qwen", "qwen2", 28, 3584, 28, 4, 128, 18944, 152064, 131072, false, 1000000.0f},
+      {"tiny", "llama", 8, 384, 6, 2, 64, 1024, 1664, 16384, true, 100000.0f},
+  };
+  return kShapes;
+}
+
+const ModelShape& model_shape(const std::string& name) {
+  std::string known;
+  for (const ModelShape& shape : model_shapes()) {
+    if (name == shape.name) return shape;
+    known += std::string(" ") + shape.name;
+  }
+  throw std::runtime_error("shape " + name + " is none of" + known);
+}
+
+std::string bench_model_file(const ModelShape& shape, const std::string& type_name, const std::string& cache_dir) {
+  const WeightType& type = weight_type(type_name);
+  GgufWriter file;
+  add_metadata(file, shape);
+  add_tokenizer(file, shape);
+  add_tensors(file, shape, type);
+  fs::create_directories(cache_dir);
+  const std::string path = (fs::path(cache_dir) / (std::string(shape.name) + "-" + type.name + ".gguf")).string();
+  const uint64_t bytes = file.file_bytes();
+  std::error_code error;
+  if (fs::file_size(path, error) == bytes && !error) return path;
+  check_disk(cache_dir, bytes);
+  const std::string unfinished = path + ".part";  // an interrupted run leaves no file that looks whole
+  write_file(file, type, unfinished);
+  fs::rename(unfinished, path);
+  return path;
+}
+
+}  // namespace weir_cli

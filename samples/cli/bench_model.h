@@ -1,0 +1,28 @@
+// Model files with the shapes of well-known models and random weights, for measuring speed without a download.
+// Speed does not depend on the values, so one stretch of random blocks is written again and again; the file and its pages are
+// as large as the real ones. Files are kept in a folder and used again.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace weir_cli {
+
+struct ModelShape {
+  const char* name;
+  const char* architecture;
+  uint32_t n_layers, d_model, n_heads, n_kv_heads, head_dim, d_ff, vocab_size, context_tokens;
+  bool tied;  // the embedding is the output matrix too
+  float rope_base;
+};
+
+const std::vector<ModelShape>& model_shapes();
+// Throws std::runtime_error listing the names.
+const ModelShape& model_shape(const std::string& name);
+
+// The path of the file in `cache_dir`, written first when it is not there. `type` is a weight type's name. Throws
+// std::runtime_error when the disk has no room for it or writing fails.
+std::string bench_model_file(const ModelShape& shape, const std::string& type, const std::string& cache_dir);
+
+}  // namespace weir_cli

@@ -1,0 +1,20 @@
+// The subcommands of the program. Each function adds one to the command line and sets `action` when the user chose it; the
+// action runs after the whole line was parsed and returns the exit status.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+namespace weir_cli {
+
+using Action = std::function<int()>;
+
+void add_run(CLI::App& program, Action& action);
+void add_chat(CLI::App& program, Action& action);
+void add_bench(CLI::App& program, Action& action);
+void add_plan(CLI::App& program, Action& action);
+void add_info(CLI::App& program, Action& action);
+void add_tokenize(CLI::App& program, Action& action);
+void add_demo(CLI::App& program, Action& action);
+
+}  // namespace weir_cli

@@ -1,0 +1,204 @@
+// Reading conversations and solving them; see conversation.h.
+#include "conversation.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <stdexcept>
+
+namespace weir_cli {
+namespace {
+
+using nlohmann::json;
+
+const std::string& string_field(const json& object, const char* key) {
+  const auto field = object.find(key);
+  if (field == object.end()) throw std::runtime_error(std::string("\"") + key + "\" is missing");
+  if (!field->is_string()) throw std::runtime_error(std::string("\"") + key + "\" is not a string");
+  return field->get_ref<const std::string&>();
+}
+
+std::vector<Message> parse_messages(const json& list) {
+  if (!list.is_array() || list.empty()) throw std::runtime_error("\"messages\" is not a list of messages");
+  std::vector<Message> messages;
+  for (const json& item : list) {
+    if (!item.is_object()) throw std::runtime_error("\"messages\" holds something that is not an object");
+    Message m{string_field(item, "role"), string_field(item, "content")};
+    if (m.role != "system" && m.role != "user" && m.role != "assistant") {
+      throw std::runtime_error("role \"" + m.role + "\" is not system, user or assistant");
+    }
+    messages.push_back(std::move(m));
+  }
+  if (messages.back().role != "user")
+    throw std::runtime_error("the last message is not a user's, so there is nothing to answer");
+  return messages;
+}
+
+const char* stop_name(int32_t stop) {
+  switch (stop) {
+    case WEIR_STOP_EOS:
+      return "eos";
+    case WEIR_STOP_LENGTH:
+      return "length";
+    case WEIR_STOP_CONTEXT:
+      return "context";
+    case WEIR_STOP_CANCELLED:
+      return "cancelled";
+    default:
+      return "error";
+  }
+}
+
+// Answers one turn; the text goes to `solution` as it comes, so that it is there even when a later call fails.
+void answer_turn(weir_session* session, const std::vector<weir_token>& prompt, const SolveOptions& options,
+                 const SolveHooks& hooks, Solution& solution) {
+  try {
+    prefill(session, prompt, hooks.on_prefill);
+  } catch (const Error& e) {
+    if (e.status() != WEIR_ERR_CANCELLED) throw;
+    solution.stop = "cancelled";
+    return;
+  }
+  std::string& text = solution.texts.emplace_back();
+  const auto on_token = [&](const weir_token_event& event) {
+    text.append(event.text, event.text_bytes);
+    return !hooks.on_token || hooks.on_token(event, session);
+  };
+  // Files may class <think> as a control token; what the model thinks is part of what it says.
+  solution.stop = stop_name(generate(session, options.max_tokens, WEIR_GENERATE_SPECIAL_TEXT, on_token).stop);
+}
+
+}  // namespace
+
+Conversation parse_conversation(const json& line, const std::string& system, bool raw) {
+  if (!line.is_object()) throw std::runtime_error("not a JSON object");
+  Conversation conversation;
+  conversation.id = line.value("id", json());
+  conversation.is_raw = raw;
+  const bool has_messages = line.contains("messages");
+  if (line.contains("prompt") == has_messages) throw std::runtime_error("expected either \"prompt\" or \"messages\"");
+  if (raw) {
+    if (has_messages) throw std::runtime_error("\"messages\" need the chat template; --raw takes \"prompt\"");
+    conversation.raw_text = string_field(line, "prompt");
+    return conversation;
+  }
+  if (has_messages)
+    conversation.messages = parse_messages(line.at("messages"));
+  else
+    conversation.messages = {{"user", string_field(line, "prompt")}};
+  if (!system.empty() && conversation.messages.front().role != "system") {
+    conversation.messages.insert(conversation.messages.begin(), {"system", system});
+  }
+  return conversation;
+}
+
+std::vector<std::vector<weir_token>> render_turns(const weir_model* model, const Conversation& conversation,
+                                                  bool add_bos) {
+  if (conversation.is_raw) {
+    std::vector<weir_token> tokens = tokenize(model, conversation.raw_text, WEIR_TOKENIZE_SPECIAL);
+    weir_special_tokens special = WEIR_SPECIAL_TOKENS_INIT;
+    check(weir_model_special_tokens(model, &special), "cannot read the special tokens");
+    if (add_bos && special.bos >= 0) tokens.insert(tokens.begin(), special.bos);
+    if (tokens.empty()) throw std::runtime_error("the prompt is empty");
+    return {tokens};
+  }
+  std::vector<std::vector<weir_token>> turns;
+  std::vector<Message> pending;
+  for (size_t i = 0; i < conversation.messages.size(); ++i) {
+    pending.push_back(conversation.messages[i]);
+    const bool is_last = i + 1 == conversation.messages.size();
+    if (pending.back().role != "user" || (!is_last && conversation.messages[i + 1].role == "assistant")) continue;
+    const uint32_t flags = WEIR_CHAT_ADD_ASSISTANT | (turns.empty() ? 0u : static_cast<uint32_t>(WEIR_CHAT_CONTINUE));
+    turns.push_back(tokenize(model, render_chat(model, pending, flags), WEIR_TOKENIZE_SPECIAL));
+    pending.clear();
+  }
+  return turns;
+}
+
+void require_chat_template(const weir_model* model, const std::string& path) {
+  if (model_info(model).chat_template[0] != '\0') return;
+  throw std::runtime_error(path + ": the file has no chat template; give the whole prompt with --raw");
+}
+
+uint32_t pinned_prompt_tokens(const std::vector<std::vector<weir_token>>& turns) {
+  constexpr size_t kPageTokens = 16;
+  size_t n = 0;
+  for (const auto& turn : turns) n += turn.size() + (n == 0 ? 0 : 2 * kPageTokens);
+  return static_cast<uint32_t>(std::min<size_t>(n, UINT32_MAX));
+}
+
+double Solution::tokens_per_second() const {
+  return stats.decode_ns == 0 ? 0 : static_cast<double>(stats.n_decode) * 1e9 / static_cast<double>(stats.decode_ns);
+}
+
+Solution solve(weir_model* model, const SolveOptions& options, const Conversation& conversation,
+               const SolveHooks& hooks) {
+  Solution solution;
+  solution.id = conversation.id;
+  solution.policy = options.session.policy;
+  SessionPtr session;
+  try {
+    const auto turns = render_turns(model, conversation, options.add_bos);
+    SessionOptions session_options(options.session);
+    if (options.session.extends_for_prompt() && options.session.max_prompt == 0) {
+      session_options.get().max_prompt_tokens = pinned_prompt_tokens(turns);
+    }
+    solution.plan = make_plan(model, session_options.get());
+    session = create_session(model, session_options.get());
+    const weir_sampling_options sampling = options.sampling.get();
+    check(weir_session_set_sampling(session.get(), &sampling), "cannot set the sampling");
+    for (const auto& turn : turns) {
+      answer_turn(session.get(), turn, options, hooks, solution);
+      if (solution.stop == "context" || solution.stop == "cancelled") break;
+    }
+    if (hooks.on_end) hooks.on_end(session.get());
+  } catch (const std::runtime_error& e) {
+    solution.stop = "error";
+    solution.error = e.what();
+  }
+  if (session) {
+    solution.memory = session_memory(session.get());
+    solution.stats = session_stats(session.get());
+  }
+  return solution;
+}
+
+std::string joined_texts(const Solution& solution) {
+  std::string all;
+  for (const std::string& text : solution.texts) {
+    if (&text != &solution.texts.front()) all += "\n";
+    all += text;
+  }
+  return all;
+}
+
+nlohmann::ordered_json to_json(const Solution& s) {
+  nlohmann::ordered_json out;
+  out["id"] = s.id;
+  if (!s.error.empty()) out["error"] = s.error;
+  out["text"] = joined_texts(s);
+  out["texts"] = s.texts;
+  out["n_prompt"] = s.stats.n_prompt;
+  out["n_decode"] = s.stats.n_decode;
+  out["stop"] = s.stop;
+  out["policy"] = s.policy;
+  out["budget_tokens"] = s.plan.budget_tokens;
+  out["memory"] = {{"plan_bytes", s.plan.total_bytes},
+                   {"kv_bytes", s.memory.kv_peak_bytes},
+                   {"peak_bytes", s.memory.peak_bytes},
+                   {"allocs_while_decoding", s.memory.allocs_while_decoding}};
+  out["pages"] = {{"resident_max", s.stats.pages_resident_max},
+                  {"evicted", s.stats.pages_evicted},
+                  {"spilled", s.stats.pages_spilled},
+                  {"recalled", s.stats.pages_recalled},
+                  {"dropped", s.stats.pages_dropped}};
+  out["time"] = {{"prefill_s", static_cast<double>(s.stats.prefill_ns) * 1e-9},
+                 {"decode_s", static_cast<double>(s.stats.decode_ns) * 1e-9},
+                 {"tok_per_s", s.tokens_per_second()}};
+  return out;
+}
+
+std::string dump_json(const nlohmann::ordered_json& json, int indent) {
+  return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+}  // namespace weir_cli

@@ -1,0 +1,76 @@
+// A conversation as the program is given it, and its solution: every turn answered in one fresh session, with what that cost.
+// A new session per conversation makes the plan, the peaks and the counters those of this conversation alone.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "options.h"
+#include "weir_cpp.h"
+
+namespace weir_cli {
+
+struct Conversation {
+  nlohmann::json id;              // as given, of any type
+  std::vector<Message> messages;  // used unless is_raw
+  std::string raw_text;           // the whole prompt as it is, without a chat template
+  bool is_raw = false;
+};
+
+// One line of a prompts file. `system` ("" for none) goes in front of messages that do not start with a system message.
+// Throws std::runtime_error saying what is wrong with the line.
+Conversation parse_conversation(const nlohmann::json& line, const std::string& system, bool raw);
+
+// What to feed before each answer, one entry per answer. A user message is answered by the model, unless an assistant message
+// follows it: that is history, taken as said. Throws Error, or std::runtime_error for messages in an impossible order.
+std::vector<std::vector<weir_token>> render_turns(const weir_model* model, const Conversation& conversation,
+                                                  bool add_bos);
+
+// A renderer of turns needs a chat template; throws std::runtime_error naming the file when it has none.
+void require_chat_template(const weir_model* model, const std::string& path);
+
+// Prompt tokens to plan for when the policy pins prompts: a later turn can start and end inside pages, which are pinned whole.
+uint32_t pinned_prompt_tokens(const std::vector<std::vector<weir_token>>& turns);
+
+struct SolveOptions {
+  SessionFlags session;
+  SamplingFlags sampling;
+  uint32_t max_tokens = 0;  // of each answer; 0: as many as the context holds
+  bool add_bos = false;
+};
+
+// How solve() shows what happens; each may be empty. Returning false cancels.
+struct SolveHooks {
+  PrefillFn on_prefill;
+  std::function<bool(const weir_token_event&, const weir_session*)> on_token;
+  std::function<void(const weir_session*)> on_end;  // after the last token, unless something failed
+};
+
+struct Solution {
+  nlohmann::json id;
+  std::vector<std::string> texts;  // one per answer
+  std::string stop = "error";      // "eos", "length", "context", "cancelled" or "error"
+  std::string error;               // set when stop is "error"
+  std::string policy;
+  weir_plan_info plan = WEIR_PLAN_INFO_INIT;
+  weir_memory_info memory = WEIR_MEMORY_INFO_INIT;
+  weir_session_stats stats = WEIR_SESSION_STATS_INIT;
+
+  double tokens_per_second() const;
+};
+
+// Never throws for what a model, a budget or a prompt can do wrong: that is Solution::error.
+Solution solve(weir_model* model, const SolveOptions& options, const Conversation& conversation,
+               const SolveHooks& hooks);
+
+// The answers of a conversation as one text, answers separated by a newline.
+std::string joined_texts(const Solution& solution);
+nlohmann::ordered_json to_json(const Solution& solution);
+
+// One line; text that is not UTF-8 (a broken input file's id) is replaced instead of refused.
+std::string dump_json(const nlohmann::ordered_json& json, int indent = -1);
+
+}  // namespace weir_cli

@@ -1,0 +1,170 @@
+// weir info: what is in a model file: facts, metadata, tensors. A file whose weights this version cannot use is still described.
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "commands.h"
+#include "conversation.h"
+#include "terminal.h"
+
+namespace weir_cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct InfoFlags {
+  std::string model;
+  bool json = false;
+};
+
+struct File {
+  RuntimePtr runtime;
+  ModelPtr model;
+  std::string note;  // why the weights cannot be used, or empty
+};
+
+File open_file(const std::string& path) {
+  File file;
+  file.runtime = create_runtime(1);
+  try {
+    file.model = open_model(file.runtime.get(), path);
+  } catch (const Error& e) {
+    if (e.status() != WEIR_ERR_UNSUPPORTED && e.status() != WEIR_ERR_FORMAT) throw;
+    const std::string why = e.what();
+    try {
+      file.model = open_model(file.runtime.get(), path, WEIR_MODEL_VOCAB_ONLY);
+    } catch (const Error&) {
+      throw std::runtime_error(why);  // the first message is the one that matters
+    }
+    file.note = why;
+  }
+  return file;
+}
+
+std::string dims_text(const weir_tensor_info& t) {
+  std::string text;
+  for (uint32_t d = 0; d < t.n_dims; ++d) text += (d == 0 ? "" : " x ") + std::to_string(t.dims[d]);
+  return text;
+}
+
+weir_tensor_info tensor_info(const weir_model* model, uint32_t index) {
+  weir_tensor_info t = WEIR_TENSOR_INFO_INIT;
+  check(weir_model_tensor_info(model, index, &t), "cannot describe tensor " + std::to_string(index));
+  return t;
+}
+
+std::pair<std::string, std::string> metadata(const weir_model* model, uint32_t index) {
+  const char* key = nullptr;
+  uint64_t n_bytes = 0;
+  std::string value(256, '\0');
+  weir_status status = weir_model_metadata(model, index, &key, value.data(), value.size(), &n_bytes);
+  if (status == WEIR_ERR_BUFFER_TOO_SMALL) {
+    value.resize(n_bytes + 1);
+    status = weir_model_metadata(model, index, &key, value.data(), value.size(), &n_bytes);
+  }
+  check(status, "cannot read metadata " + std::to_string(index));
+  value.resize(n_bytes);
+  return {key, value};
+}
+
+void print_json(const File& file, const weir_model_info& info) {
+  Json out = {{"architecture", info.architecture},
+              {"name", info.name},
+              {"weight_type", info.weight_type},
+              {"tokenizer", info.tokenizer},
+              {"chat_template", info.chat_template},
+              {"n_layers", info.n_layers},
+              {"n_heads", info.n_heads},
+              {"n_kv_heads", info.n_kv_heads},
+              {"head_dim", info.head_dim},
+              {"d_model", info.d_model},
+              {"d_ff", info.d_ff},
+              {"vocab_size", info.vocab_size},
+              {"context_tokens", info.context_tokens},
+              {"n_params", info.n_params},
+              {"weights_bytes", info.weights_bytes},
+              {"file_bytes", info.file_bytes},
+              {"fingerprint", format("%016llx", static_cast<unsigned long long>(info.fingerprint))}};
+  if (!file.note.empty()) out["note"] = file.note;
+  Json& values = out["metadata"] = Json::object();
+  for (uint32_t i = 0; i < weir_model_metadata_count(file.model.get()); ++i) {
+    const auto [key, value] = metadata(file.model.get(), i);
+    values[key] = value;
+  }
+  Json& tensors = out["tensors"] = Json::array();
+  for (uint32_t i = 0; i < info.n_tensors; ++i) {
+    const weir_tensor_info t = tensor_info(file.model.get(), i);
+    Json dims = Json::array();
+    for (uint32_t d = 0; d < t.n_dims; ++d) dims.push_back(t.dims[d]);
+    tensors.push_back(
+        {{"name", t.name}, {"type", t.type}, {"dims", dims}, {"bytes", t.bytes}, {"file_offset", t.file_offset}});
+  }
+  std::puts(dump_json(out).c_str());
+}
+
+void print_fact(const char* name, const std::string& value) {
+  if (!value.empty()) std::printf("%-14s %s\n", name, value.c_str());
+}
+
+// Metadata is shown on one line each; a template of a thousand characters is cut.
+std::string one_line(std::string value, int columns) {
+  std::string flat;
+  for (char c : value) flat += c == '\n' ? "\\n" : c == '\t' ? "\\t" : c == '\r' ? "\\r" : std::string(1, c);
+  return display_width(flat) <= columns ? flat : cut_to_width(flat, columns - 3) + "...";
+}
+
+void print_facts(const weir_model_info& i) {
+  print_fact("name", i.name);
+  print_fact("architecture", i.architecture);
+  if (i.n_layers > 0) {
+    print_fact("layers", format("%u, d_model %u, d_ff %u", i.n_layers, i.d_model, i.d_ff));
+    print_fact("heads", format("%u query, %u KV, head_dim %u", i.n_heads, i.n_kv_heads, i.head_dim));
+    print_fact("context", grouped(i.context_tokens) + " tokens");
+    print_fact("KV", human_bytes(4ull * i.n_layers * i.n_kv_heads * i.head_dim) + " a token");  // K and V of 2 bytes
+  }
+  print_fact("vocabulary", grouped(i.vocab_size) + " tokens, " + i.tokenizer);
+  print_fact("chat template", i.chat_template[0] != '\0' ? i.chat_template : "none");
+  if (i.n_params > 0)
+    print_fact("weights", grouped(i.n_params) + ", " + i.weight_type + ", " + human_bytes(i.weights_bytes));
+  print_fact("file", human_bytes(i.file_bytes));
+  print_fact("fingerprint", format("%016llx", static_cast<unsigned long long>(i.fingerprint)));
+}
+
+void print_tables(const File& file, const weir_model_info& info) {
+  print_facts(info);
+  if (!file.note.empty()) print_fact("note", file.note);
+  const uint32_t n_values = weir_model_metadata_count(file.model.get());
+  std::printf("\nmetadata (%u)\n", n_values);
+  for (uint32_t i = 0; i < n_values; ++i) {
+    const auto [key, value] = metadata(file.model.get(), i);
+    std::printf("  %-42s %s\n", key.c_str(), one_line(value, 60).c_str());
+  }
+  std::printf("\ntensors (%u)\n", info.n_tensors);
+  for (uint32_t i = 0; i < info.n_tensors; ++i) {
+    const weir_tensor_info t = tensor_info(file.model.get(), i);
+    std::printf("  %-34s %-5s %-16s %10s\n", t.name, t.type, dims_text(t).c_str(), human_bytes(t.bytes).c_str());
+  }
+}
+
+}  // namespace
+
+void add_info(CLI::App& program, Action& action) {
+  auto flags = std::make_shared<InfoFlags>();
+  CLI::App* app = program.add_subcommand("info", "What is in a model file");
+  add_model_flag(*app, flags->model)->required();
+  app->add_flag("--json", flags->json, "One JSON line, nothing shortened");
+  app->callback([flags, &action] {
+    action = [flags] {
+      const File file = open_file(flags->model);
+      const weir_model_info info = model_info(file.model.get());
+      if (flags->json)
+        print_json(file, info);
+      else
+        print_tables(file, info);
+      return 0;
+    };
+  });
+}
+
+}  // namespace weir_cli

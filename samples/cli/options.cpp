@@ -1,0 +1,198 @@
+// Shared flags; see options.h.
+#include "options.h"
+
+#include <cstdarg>
+#include <cstdio>
+
+namespace weir_cli {
+namespace {
+
+const std::vector<std::string> kDevices = {"auto", "cpu", "cuda", "vulkan"};  // in the order of WEIR_DEVICE_*
+
+std::pair<std::string, std::string> split_option(const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) throw UsageError("--opt " + text + ": expected key=value");
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+}  // namespace
+
+std::string SessionFlags::option(const std::string& key) const {
+  std::string value;
+  for (const std::string& text : policy_options) {
+    const auto [k, v] = split_option(text);
+    if (k == key) value = v;
+  }
+  return value;
+}
+
+bool SessionFlags::extends_for_prompt() const { return policy == "raas" && option("overflow") == "extend"; }
+
+SessionOptions::SessionOptions(const SessionFlags& flags) : policy_(flags.policy) {
+  for (const std::string& text : flags.policy_options) {
+    auto [key, value] = split_option(text);
+    keys_.push_back(std::move(key));
+    values_.push_back(std::move(value));
+  }
+  for (size_t i = 0; i < keys_.size(); ++i) pairs_.push_back({keys_[i].c_str(), values_[i].c_str()});
+  options_.device = device_number(flags.device);
+  options_.context_tokens = flags.context;
+  options_.batch_tokens = flags.batch;
+  options_.budget_tokens = flags.budget;
+  options_.budget_bytes = flags.budget_bytes;
+  options_.max_prompt_tokens = flags.max_prompt;
+  options_.policy = policy_.c_str();
+  options_.policy_options = pairs_.empty() ? nullptr : pairs_.data();
+  options_.n_policy_options = static_cast<uint32_t>(pairs_.size());
+}
+
+weir_sampling_options SamplingFlags::get() const {
+  weir_sampling_options options = WEIR_SAMPLING_OPTIONS_INIT;
+  options.temperature = temperature;
+  options.seed = seed;
+  options.top_k = top_k;
+  options.top_p = top_p;
+  options.min_p = min_p;
+  options.repeat_penalty = repeat_penalty;
+  return options;
+}
+
+CLI::Validator in_range(double low, double high) {
+  const auto check = [low, high](std::string& text) -> std::string {
+    double value = 0;
+    if (CLI::detail::lexical_cast(text, value) && value >= low && value <= high) return "";
+    return format("%s is not in %g to %g", text.c_str(), low, high);
+  };
+  return CLI::Validator(check, "");
+}
+
+CLI::Validator at_least_one() {
+  const auto check = [](std::string& text) -> std::string {
+    uint64_t value = 0;
+    return CLI::detail::lexical_cast(text, value) && value > 0 ? "" : text + " is not a number above 0";
+  };
+  return CLI::Validator(check, "");
+}
+
+CLI::Validator one_of(const std::vector<std::string>& names) {
+  const auto check = [names](std::string& text) -> std::string {
+    std::string known;
+    for (const std::string& name : names) {
+      if (name == text) return "";
+      known += " " + name;
+    }
+    return text + " is none of" + known;
+  };
+  return CLI::Validator(check, "");
+}
+
+CLI::Option* add_model_flag(CLI::App& app, std::string& path) {
+  return app.add_option("-m,--model", path, "Model file (GGUF)")->type_name("FILE");
+}
+
+void add_threads_flag(CLI::App& app, SessionFlags& flags) {
+  app.add_option("--threads", flags.threads, "Threads that compute; 0 (default): all cores")
+      ->check(in_range(0, 256))
+      ->type_name("N")
+      ->group("Machine");
+}
+
+void add_session_flags(CLI::App& app, SessionFlags& flags) {
+  app.add_option("--device", flags.device, "auto (default), cpu, cuda or vulkan")
+      ->check(one_of(kDevices))
+      ->type_name("NAME")
+      ->group("Machine");
+  add_threads_flag(app, flags);
+  app.add_option("--context", flags.context,
+                 "Most positions of a conversation; default: what the model was trained for")
+      ->type_name("TOKENS")
+      ->group("Memory");
+  app.add_option("--batch", flags.batch, "Tokens of one prefill chunk, up to 4096; default 512")
+      ->check(in_range(1, 4096))
+      ->type_name("TOKENS")
+      ->group("Memory");
+  app.add_option("--policy", flags.policy, "What stays in the KV memory: dense (default), sink, raas")
+      ->type_name("NAME")
+      ->group("Memory");
+  auto* budget = app.add_option("--budget", flags.budget, "KV budget in tokens per stream; default: the whole context");
+  budget->check(at_least_one())->type_name("TOKENS")->group("Memory");
+  app.add_option("--budget-bytes", flags.budget_bytes, "KV budget in bytes of all streams, such as 4194304 or 4MiB")
+      ->transform(CLI::AsSizeValue(false).description(""))
+      ->check(at_least_one())
+      ->excludes(budget)
+      ->type_name("N")
+      ->group("Memory");
+  app.add_option("--max-prompt", flags.max_prompt,
+                 "Longest prompt to plan for where a policy pins prompts beyond the budget")
+      ->type_name("TOKENS")
+      ->group("Memory");
+  app.add_option("--opt", flags.policy_options, "An option of the policy; may be given again")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE")
+      ->group("Memory");
+}
+
+void add_sampling_flags(CLI::App& app, SamplingFlags& flags) {
+  app.add_option("--temp", flags.temperature, "Temperature; 0 (default): the most probable token")
+      ->check(in_range(0.0, 100.0))
+      ->type_name("T")
+      ->group("Sampling");
+  app.add_option("--seed", flags.seed, "Seed of the random numbers; default 0")->type_name("S")->group("Sampling");
+  app.add_option("--top-k", flags.top_k, "Keep the K most probable tokens; 0 (default): all")
+      ->type_name("K")
+      ->group("Sampling");
+  app.add_option("--top-p", flags.top_p, "Keep the smallest set with probability P; default 1")
+      ->check(in_range(0.0, 1.0))
+      ->type_name("P")
+      ->group("Sampling");
+  app.add_option("--min-p", flags.min_p, "Drop tokens less probable than P times the best; default 0")
+      ->check(in_range(0.0, 0.999999))
+      ->type_name("P")
+      ->group("Sampling");
+  app.add_option("--repeat-penalty", flags.repeat_penalty, "Penalty on recent tokens; default 1, none")
+      ->check(in_range(0.0, 100.0))
+      ->type_name("R")
+      ->group("Sampling");
+}
+
+int32_t device_number(const std::string& name) {
+  for (size_t i = 0; i < kDevices.size(); ++i) {
+    if (kDevices[i] == name) return static_cast<int32_t>(i);
+  }
+  throw UsageError("--device " + name + ": expected auto, cpu, cuda or vulkan");
+}
+
+weir_plan_info checked_plan(const weir_model* model, const weir_session_options& options) {
+  try {
+    return make_plan(model, options);
+  } catch (const Error& e) {
+    if (e.status() == WEIR_ERR_NOT_FOUND || e.status() == WEIR_ERR_INVALID_ARG) throw UsageError(e.what());
+    throw;
+  }
+}
+
+std::string human_bytes(uint64_t bytes) {
+  if (bytes < 1024) return std::to_string(bytes) + " B";
+  static const char* const kUnits[] = {"KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes) / 1024;
+  size_t unit = 0;
+  for (; value >= 1023.95 && unit < 3; ++unit) value /= 1024;
+  return format("%.1f %s", value, kUnits[unit]);
+}
+
+std::string grouped(uint64_t number) {
+  std::string text = std::to_string(number);
+  for (size_t i = text.size(); i > 3; i -= 3) text.insert(i - 3, ",");
+  return text;
+}
+
+std::string format(const char* form, ...) {
+  char buffer[512];
+  va_list args;
+  va_start(args, form);
+  const int n = std::vsnprintf(buffer, sizeof(buffer), form, args);
+  va_end(args);
+  return n > 0 ? std::string(buffer, std::min(static_cast<size_t>(n), sizeof(buffer) - 1)) : std::string();
+}
+
+}  // namespace weir_cli

@@ -1,0 +1,89 @@
+// weir plan: the exact bytes of every pool of a session, before anything is allocated.
+#include <cstdio>
+#include <memory>
+
+#include "commands.h"
+#include "conversation.h"
+
+namespace weir_cli {
+namespace {
+
+struct PlanFlags {
+  std::string model;
+  bool json = false;
+  SessionFlags session;
+};
+
+void print_json(const weir_plan_info& p, const SessionFlags& flags) {
+  const nlohmann::ordered_json out = {
+      {"policy", flags.policy},
+      {"context_tokens", p.context_tokens},
+      {"budget_tokens", p.budget_tokens},
+      {"page_tokens", p.page_tokens},
+      {"pages_per_stream", p.pages_per_stream},
+      {"n_streams", p.n_streams},
+      {"page_bytes", p.page_bytes},
+      {"weights_bytes", p.weights_bytes},
+      {"kv_bytes", p.kv_bytes},
+      {"digest_bytes", p.digest_bytes},
+      {"table_bytes", p.table_bytes},
+      {"workspace_bytes", p.workspace_bytes},
+      {"sampler_bytes", p.sampler_bytes},
+      {"session_bytes", p.session_bytes},
+      {"staging_bytes", p.staging_bytes},
+      {"spill_bytes", p.spill_bytes},
+      {"library_bytes", p.library_bytes},
+      {"total_bytes", p.total_bytes},
+  };
+  std::puts(dump_json(out).c_str());
+}
+
+void print_row(const char* name, uint64_t bytes, const std::string& note) {
+  std::printf("%-12s %16s %12s%s%s\n", name, grouped(bytes).c_str(), human_bytes(bytes).c_str(),
+              note.empty() ? "" : "   ", note.c_str());
+}
+
+void print_table(const weir_plan_info& p, const SessionFlags& flags) {
+  std::printf("policy %s, context %s tokens, KV budget %s tokens a stream\n", flags.policy.c_str(),
+              grouped(p.context_tokens).c_str(), grouped(p.budget_tokens).c_str());
+  std::printf("%s streams x %s pages x %s bytes (%u tokens a page)\n\n", grouped(p.n_streams).c_str(),
+              grouped(p.pages_per_stream).c_str(), grouped(p.page_bytes).c_str(), p.page_tokens);
+  std::printf("%-12s %16s\n", "pool", "bytes");
+  print_row("KV pages", p.kv_bytes, "");
+  print_row("digests", p.digest_bytes, "");
+  print_row("tables", p.table_bytes, "page tables, stamps, scores");
+  print_row("workspace", p.workspace_bytes, "activations, logits");
+  print_row("sampler", p.sampler_bytes, "");
+  print_row("session", p.session_bytes, "");
+  print_row("staging", p.staging_bytes, "");
+  print_row("spill", p.spill_bytes, "");
+  print_row("libraries", p.library_bytes, "");
+  print_row("total", p.total_bytes, "allocated when the session is created");
+  print_row("weights", p.weights_bytes, "mapped from the file, shared by all sessions");
+}
+
+int run_plan(const PlanFlags& flags) {
+  SessionOptions options(flags.session);
+  const RuntimePtr runtime = create_runtime(flags.session.threads);
+  const ModelPtr model = open_model(runtime.get(), flags.model);
+  const weir_plan_info plan = checked_plan(model.get(), options.get());
+  if (flags.json)
+    print_json(plan, flags.session);
+  else
+    print_table(plan, flags.session);
+  return 0;
+}
+
+}  // namespace
+
+void add_plan(CLI::App& program, Action& action) {
+  auto flags = std::make_shared<PlanFlags>();
+  CLI::App* app =
+      program.add_subcommand("plan", "The exact memory of a session, pool by pool; allocates nothing of it");
+  add_model_flag(*app, flags->model)->required();
+  app->add_flag("--json", flags->json, "One JSON line instead of a table");
+  add_session_flags(*app, flags->session);
+  app->callback([flags, &action] { action = [flags] { return run_plan(*flags); }; });
+}
+
+}  // namespace weir_cli

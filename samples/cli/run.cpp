@@ -1,0 +1,200 @@
+// weir run: answers one prompt, or every line of a prompts file, each in a session of its own.
+// Text is streamed to stdout as it comes; with --json one line per conversation tells the text and what it cost.
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <memory>
+
+#include "commands.h"
+#include "conversation.h"
+#include "terminal.h"
+
+namespace weir_cli {
+namespace {
+
+struct RunFlags {
+  std::string model;
+  std::string prompt;
+  std::string prompts_file;
+  std::string system;
+  bool has_prompt = false;
+  bool raw = false;
+  bool json = false;
+  SolveOptions solve;
+};
+
+struct Line {
+  size_t number;  // 1-based
+  std::string text;
+};
+
+std::vector<Line> read_lines(const std::string& path) {
+  std::ifstream file;
+  if (path != "-") {
+    file.open(path);
+    if (!file) throw std::runtime_error("cannot open prompts file " + path);
+  }
+  std::istream& in = path == "-" ? std::cin : file;
+  std::vector<Line> lines;
+  std::string text;
+  for (size_t number = 1; std::getline(in, text); ++number) {
+    if (text.find_first_not_of(" \t\r") != std::string::npos) lines.push_back({number, text});
+  }
+  if (in.bad()) throw std::runtime_error("cannot read prompts file " + path);
+  return lines;
+}
+
+// Runs conversations one after the other and prints what comes of them.
+class Runner {
+ public:
+  explicit Runner(RunFlags& flags) : flags_(flags), runtime_(create_runtime(flags.solve.session.threads)) {
+    model_ = open_model(runtime_.get(), flags.model);
+    if (!flags.raw) require_chat_template(model_.get(), flags.model);
+    // Options that no prompt can make right are told before the first one is read.
+    SessionOptions options(flags.solve.session);
+    checked_plan(model_.get(), options.get());
+  }
+
+  Solution run(const Conversation& conversation, const std::string& progress_prefix) {
+    const bool stream = !flags_.json;
+    const bool show_progress = !(stream && stdout_is_terminal());  // streamed text is progress enough
+    const auto start = std::chrono::steady_clock::now();
+    SolveHooks hooks;
+    hooks.on_prefill = [&](uint64_t done, uint64_t total) {
+      if (done < total) {
+        progress_.update([&] {
+          return progress_prefix + "reading the prompt: " + grouped(done) + " of " + grouped(total) + " tokens";
+        });
+      }
+      return interrupt_count() == 0;
+    };
+    hooks.on_token = [&](const weir_token_event& event, const weir_session*) {
+      if (stream) {
+        if (!show_progress) progress_.clear();
+        if (event.index == 0) start_answer();
+        stream_text({event.text, static_cast<size_t>(event.text_bytes)});
+      }
+      if (show_progress) {
+        progress_.update([&] {
+          const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+          return progress_prefix + grouped(event.index + 1u) + " tokens, " +
+                 format("%.0f", event.index / elapsed.count()) + " a second";
+        });
+      }
+      return interrupt_count() == 0;
+    };
+    Solution solution = solve(model_.get(), flags_.solve, conversation, hooks);
+    progress_.clear();
+    if (stream) start_answer();  // ends the last line
+    return solution;
+  }
+
+ private:
+  // Each answer starts at the beginning of a line.
+  void start_answer() {
+    if (!at_line_start_) stream_text("\n");
+  }
+
+  void stream_text(std::string_view text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+    if (!text.empty()) at_line_start_ = text.back() == '\n';
+  }
+
+  RunFlags& flags_;
+  ProgressLine progress_;
+  bool at_line_start_ = true;
+  RuntimePtr runtime_;
+  ModelPtr model_;
+};
+
+int run_prompt(RunFlags& flags) {
+  Runner runner(flags);
+  nlohmann::json line = {{"id", nullptr}, {"prompt", flags.prompt}};
+  const Solution solution = runner.run(parse_conversation(line, flags.system, flags.raw), "");
+  if (flags.json) std::puts(dump_json(to_json(solution)).c_str());
+  if (!solution.error.empty()) throw std::runtime_error(solution.error);
+  if (solution.stop == "cancelled") throw std::runtime_error("cancelled");
+  if (!flags.json && stderr_is_terminal()) {
+    const Style style(true);
+    std::fprintf(stderr, "%s[%s + %s tokens, %.1f tok/s, %s, KV %s of %s]%s\n", style.dim,
+                 grouped(solution.stats.n_prompt).c_str(), grouped(solution.stats.n_decode).c_str(),
+                 solution.tokens_per_second(), solution.stop.c_str(),
+                 human_bytes(solution.memory.kv_peak_bytes).c_str(),
+                 human_bytes(solution.memory.kv_budget_bytes).c_str(), style.reset);
+  }
+  return 0;
+}
+
+// A line that cannot be run becomes a solution that says why.
+Solution run_line(Runner& runner, const RunFlags& flags, const Line& line, const std::string& progress_prefix) {
+  Solution failed;
+  failed.policy = flags.solve.session.policy;
+  try {
+    const nlohmann::json json = nlohmann::json::parse(line.text);
+    if (json.is_object()) failed.id = json.value("id", nlohmann::json(line.number));
+    Conversation conversation = parse_conversation(json, flags.system, flags.raw);
+    conversation.id = failed.id;
+    return runner.run(conversation, progress_prefix);
+  } catch (const nlohmann::json::exception& e) {
+    const std::string what = e.what();  // starts with "[json.exception.parse_error.101] "
+    failed.error = "not valid JSON: " + what.substr(what.find("] ") == std::string::npos ? 0 : what.find("] ") + 2);
+  } catch (const std::runtime_error& e) {
+    failed.error = e.what();
+  }
+  failed.error = flags.prompts_file + ":" + std::to_string(line.number) + ": " + failed.error;
+  return failed;
+}
+
+int run_file(RunFlags& flags) {
+  const std::vector<Line> lines = read_lines(flags.prompts_file);
+  Runner runner(flags);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const std::string position = "[" + std::to_string(i + 1) + "/" + std::to_string(lines.size()) + "] ";
+    const Solution solution = run_line(runner, flags, lines[i], position);
+    if (flags.json) {
+      std::puts(dump_json(to_json(solution)).c_str());
+      std::fflush(stdout);
+    } else if (!solution.error.empty()) {
+      std::fprintf(stderr, "weir: %s\n", solution.error.c_str());
+    }
+    if (solution.stop == "cancelled")
+      throw std::runtime_error("cancelled at line " + std::to_string(lines[i].number) + " of " + flags.prompts_file);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_run(CLI::App& program, Action& action) {
+  auto flags = std::make_shared<RunFlags>();
+  CLI::App* app = program.add_subcommand("run", "Answer a prompt, or every line of a prompts file");
+  add_model_flag(*app, flags->model)->required();
+  auto* prompt = app->add_option("-p,--prompt", flags->prompt, "The prompt")->type_name("TEXT");
+  auto* prompts = app->add_option("--prompts", flags->prompts_file,
+                                  "JSON lines {\"id\", \"prompt\"} or {\"id\", \"messages\"}; - reads stdin")
+                      ->type_name("FILE");
+  prompts->excludes(prompt);
+  app->add_option("--system", flags->system, "System message in front of conversations that have none")
+      ->type_name("TEXT");
+  app->add_flag("--raw", flags->raw,
+                "Use no chat template: the prompt is the text, special tokens such as <|im_start|> included");
+  app->add_flag("--bos", flags->solve.add_bos, "With --raw: start with the model's begin-of-text token");
+  app->add_option("-n", flags->solve.max_tokens, "Most tokens of an answer; 0 (default): as many as the context holds")
+      ->type_name("MAX");
+  app->add_flag("--json", flags->json, "One JSON line per conversation instead of the text");
+  add_sampling_flags(*app, flags->solve.sampling);
+  add_session_flags(*app, flags->solve.session);
+  app->callback([flags, prompt, prompts, &action] {
+    action = [flags, prompt, prompts] {
+      if (prompt->empty() && prompts->empty()) throw UsageError("run: expected -p TEXT or --prompts FILE");
+      if (flags->raw && !flags->system.empty())
+        throw UsageError("run: --system needs the chat template, --raw uses none");
+      catch_interrupts();
+      return prompts->empty() ? run_prompt(*flags) : run_file(*flags);
+    };
+  });
+}
+
+}  // namespace weir_cli

@@ -1,0 +1,51 @@
+// weir tokenize: the text on stdin as token ids on one line. Works with vocabulary-only files too.
+#include <cstdio>
+#include <memory>
+
+#include "commands.h"
+#include "options.h"
+
+namespace weir_cli {
+namespace {
+
+struct TokenizeFlags {
+  std::string model;
+  bool parse_special = false;
+  bool bos = false;
+};
+
+std::string read_stdin() {
+  std::string text;
+  char chunk[65536];
+  for (size_t n; (n = std::fread(chunk, 1, sizeof(chunk), stdin)) > 0;) text.append(chunk, n);
+  if (std::ferror(stdin)) throw std::runtime_error("cannot read standard input");
+  return text;
+}
+
+int run_tokenize(const TokenizeFlags& flags) {
+  const RuntimePtr runtime = create_runtime(1);
+  const ModelPtr model = open_model(runtime.get(), flags.model, WEIR_MODEL_VOCAB_ONLY);
+  const uint32_t how = (flags.parse_special ? static_cast<uint32_t>(WEIR_TOKENIZE_SPECIAL) : 0u) |
+                       (flags.bos ? static_cast<uint32_t>(WEIR_TOKENIZE_BOS_EOS) : 0u);
+  std::string line;
+  for (weir_token token : tokenize(model.get(), read_stdin(), how)) {
+    if (!line.empty()) line += ' ';
+    line += std::to_string(token);
+  }
+  std::puts(line.c_str());
+  return 0;
+}
+
+}  // namespace
+
+void add_tokenize(CLI::App& program, Action& action) {
+  auto flags = std::make_shared<TokenizeFlags>();
+  CLI::App* app = program.add_subcommand("tokenize", "Text from stdin to token ids on one line");
+  add_model_flag(*app, flags->model)->required();
+  app->add_flag("--parse-special", flags->parse_special,
+                "Text such as <|im_end|> becomes the special token of that name");
+  app->add_flag("--bos", flags->bos, "Add the begin and end tokens that the file asks for");
+  app->callback([flags, &action] { action = [flags] { return run_tokenize(*flags); }; });
+}
+
+}  // namespace weir_cli

@@ -1,0 +1,179 @@
+// A thin C++ skin over the C API for the program's own use: handles that close themselves, statuses as exceptions, the two-call
+// size queries wrapped up. It uses nothing but the public headers, so that it can serve an application as a model.
+// The library itself throws nothing; every exception here starts from a returned status.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weir/weir.h"
+
+namespace weir_cli {
+
+// A failed call of the library: what was tried, the library's own words, and the status by name.
+class Error : public std::runtime_error {
+ public:
+  Error(weir_status status, const std::string& what)
+      : std::runtime_error(what + ": " + weir_last_error() + " (" + weir_status_name(status) + ")"), status_(status) {}
+  weir_status status() const { return status_; }
+
+ private:
+  weir_status status_;
+};
+
+inline void check(weir_status status, const std::string& what) {
+  if (status != WEIR_OK) throw Error(status, what);
+}
+
+template <auto close>
+struct Closer {
+  template <class T>
+  void operator()(T* handle) const {
+    close(handle);
+  }
+};
+using RuntimePtr = std::unique_ptr<weir_runtime, Closer<weir_runtime_destroy>>;
+using ModelPtr = std::unique_ptr<weir_model, Closer<weir_model_close>>;
+using SessionPtr = std::unique_ptr<weir_session, Closer<weir_session_destroy>>;
+
+inline RuntimePtr create_runtime(uint32_t n_threads) {
+  weir_runtime_options options = WEIR_RUNTIME_OPTIONS_INIT;
+  options.n_threads = n_threads;
+  weir_runtime* runtime = nullptr;
+  check(weir_runtime_create(&options, &runtime), "cannot start the runtime");
+  return RuntimePtr(runtime);
+}
+
+// flags: WEIR_MODEL_*.
+inline ModelPtr open_model(weir_runtime* runtime, const std::string& path, uint32_t flags = 0) {
+  weir_model_options options = WEIR_MODEL_OPTIONS_INIT;
+  options.flags = flags;
+  weir_model* model = nullptr;
+  check(weir_model_open(runtime, path.c_str(), &options, &model), "cannot open model " + path);
+  return ModelPtr(model);
+}
+
+inline SessionPtr create_session(weir_model* model, const weir_session_options& options) {
+  weir_session* session = nullptr;
+  check(weir_session_create(model, &options, &session), "cannot create a session");
+  return SessionPtr(session);
+}
+
+inline weir_model_info model_info(const weir_model* model) {
+  weir_model_info info = WEIR_MODEL_INFO_INIT;
+  check(weir_model_get_info(model, &info), "cannot describe the model");
+  return info;
+}
+
+inline weir_plan_info make_plan(const weir_model* model, const weir_session_options& options) {
+  weir_plan_info plan = WEIR_PLAN_INFO_INIT;
+  check(weir_plan(model, &options, &plan), "cannot plan the session");
+  return plan;
+}
+
+inline weir_session_stats session_stats(const weir_session* session) {
+  weir_session_stats stats = WEIR_SESSION_STATS_INIT;
+  check(weir_session_get_stats(session, &stats), "cannot read the session's counters");
+  return stats;
+}
+
+inline weir_memory_info session_memory(const weir_session* session) {
+  weir_memory_info memory = WEIR_MEMORY_INFO_INIT;
+  check(weir_session_memory(session, &memory), "cannot read the session's memory");
+  return memory;
+}
+
+// flags: WEIR_TOKENIZE_*.
+inline std::vector<weir_token> tokenize(const weir_model* model, std::string_view text, uint32_t flags) {
+  std::vector<weir_token> tokens(text.size() / 3 + 16);
+  uint64_t n = 0;
+  weir_status status = weir_tokenize(model, text.data(), text.size(), flags, tokens.data(), tokens.size(), &n);
+  if (status == WEIR_ERR_BUFFER_TOO_SMALL) {
+    tokens.resize(n);
+    status = weir_tokenize(model, text.data(), text.size(), flags, tokens.data(), tokens.size(), &n);
+  }
+  check(status, "cannot tokenize the text");
+  tokens.resize(n);
+  return tokens;
+}
+
+struct Message {
+  std::string role;  // "system", "user" or "assistant"
+  std::string content;
+};
+
+// flags: WEIR_CHAT_*.
+inline std::string render_chat(const weir_model* model, const std::vector<Message>& messages, uint32_t flags) {
+  std::vector<weir_chat_message> views;
+  for (const Message& m : messages) views.push_back({m.role.c_str(), m.content.data(), m.content.size()});
+  uint64_t n_bytes = 0;
+  weir_status status = weir_chat_render(model, views.data(), views.size(), flags, nullptr, 0, &n_bytes);
+  if (status != WEIR_ERR_BUFFER_TOO_SMALL) check(status, "cannot render the conversation");
+  std::string text(n_bytes, '\0');
+  if (n_bytes > 0) {
+    check(weir_chat_render(model, views.data(), views.size(), flags, text.data(), text.size(), &n_bytes),
+          "cannot render the conversation");
+  }
+  return text;
+}
+
+// Returns false to stop.
+using TokenFn = std::function<bool(const weir_token_event&)>;
+using PrefillFn = std::function<bool(uint64_t done, uint64_t total)>;
+
+// An exception must not cross the C library, so it waits here until the call has returned.
+template <class Fn>
+struct Callback {
+  const Fn& fn;
+  std::exception_ptr thrown = nullptr;
+
+  template <class... Args>
+  weir_status call(Args&&... args) noexcept {
+    try {
+      return fn(args...) ? WEIR_OK : WEIR_ERR_CANCELLED;
+    } catch (...) {
+      thrown = std::current_exception();
+      return WEIR_ERR_CANCELLED;
+    }
+  }
+};
+
+inline void prefill(weir_session* session, const std::vector<weir_token>& tokens,
+                    const PrefillFn& on_progress = nullptr) {
+  Callback<PrefillFn> callback{on_progress};
+  const weir_progress_fn trampoline = [](void* user, const weir_progress_info* info) -> weir_status {
+    return static_cast<Callback<PrefillFn>*>(user)->call(info->done, info->total);
+  };
+  const weir_status status =
+      weir_session_prefill(session, tokens.data(), tokens.size(), on_progress ? trampoline : nullptr, &callback);
+  if (callback.thrown) std::rethrow_exception(callback.thrown);
+  check(status, "cannot read the prompt");
+}
+
+// max_tokens 0: as many as the context holds. flags: WEIR_GENERATE_*. A cancelled call is a normal result here.
+inline weir_generate_result generate(weir_session* session, uint32_t max_tokens, uint32_t flags,
+                                     const TokenFn& on_token) {
+  Callback<TokenFn> callback{on_token};
+  weir_generate_options options = WEIR_GENERATE_OPTIONS_INIT;
+  options.flags = flags;
+  options.max_tokens = max_tokens;
+  options.user = &callback;
+  if (on_token) {
+    options.on_token = [](void* user, const weir_token_event* event) -> weir_status {
+      return static_cast<Callback<TokenFn>*>(user)->call(*event);
+    };
+  }
+  weir_generate_result result = WEIR_GENERATE_RESULT_INIT;
+  const weir_status status = weir_session_generate(session, &options, &result);
+  if (callback.thrown) std::rethrow_exception(callback.thrown);
+  if (status != WEIR_ERR_CANCELLED) check(status, "cannot generate");
+  return result;
+}
+
+}  // namespace weir_cli

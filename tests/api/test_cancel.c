@@ -1,0 +1,172 @@
+/* api: cancel in every phase, from callbacks and from another thread; the state that each leaves. */
+#include <pthread.h>
+#include <time.h>
+
+#include "api_test.h"
+
+static weir_status stop_at_once(void *user, const weir_progress_info *info) {
+    (void)user;
+    (void)info;
+    return WEIR_ERR_CANCELLED;
+}
+
+static weir_status stop_at_half(void *user, const weir_progress_info *info) {
+    ++*(int *)user;
+    assert_true(info->done <= info->total);
+    return info->done * 2 >= info->total ? WEIR_ERR_CANCELLED : WEIR_OK;
+}
+
+static weir_status stop_after_five(void *user, const weir_token_event *event) {
+    (void)user;
+    return event->index == 4 ? WEIR_ERR_CANCELLED : WEIR_OK;
+}
+
+static uint32_t position(const weir_session *session) {
+    weir_session_stats stats = WEIR_SESSION_STATS_INIT;
+    assert_ok(weir_session_get_stats(session, &stats));
+    return stats.n_tokens;
+}
+
+static void cancel__open(void **state) {
+    const fixture *f = *state;
+    weir_model *model = NULL;
+    weir_memory_counters before = WEIR_MEMORY_COUNTERS_INIT, after = WEIR_MEMORY_COUNTERS_INIT;
+    weir_model_options options = WEIR_MODEL_OPTIONS_INIT;
+    int n_calls = 0;
+    assert_ok(weir_runtime_memory(f->runtime, &before));
+    options.progress = stop_at_once;
+    assert_error(weir_model_open(f->runtime, TINY_MODEL, &options, &model), WEIR_ERR_CANCELLED, "cancelled");
+    assert_null(model);
+    options.progress = stop_at_half;
+    options.progress_user = &n_calls;
+    options.flags = WEIR_MODEL_PREFETCH;
+    assert_error(weir_model_open(f->runtime, TINY_MODEL, &options, &model), WEIR_ERR_CANCELLED, "cancelled");
+    assert_null(model);
+    assert_true(n_calls >= 2);
+    assert_ok(weir_runtime_memory(f->runtime, &after));
+    assert_int_equal(before.bytes, after.bytes);
+}
+
+/* A cancelled prefill leaves the conversation as it was: the answer after it is that of a session that never saw the cancelled tokens. */
+static void cancel__prefill_changes_nothing(void **state) {
+    const fixture *f = *state;
+    static const char *const policies[] = {"dense", "raas"};
+    for (size_t p = 0; p < 2; ++p) {
+        weir_session *session = NULL, *other = NULL;
+        weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
+        weir_token tokens[400];
+        const float *want = NULL, *got = NULL;
+        int n_calls = 0;
+        weir_key_value source = {"stamp_source", "digest"};
+        options.policy = policies[p];
+        options.batch_tokens = 64;
+        options.budget_tokens = 1024;
+        if (p == 1) {
+            options.policy_options = &source;
+            options.n_policy_options = 1;
+        }
+        for (int i = 0; i < 400; ++i) tokens[i] = 7 + i * 3 % 900;
+        assert_ok(weir_session_create(f->model, &options, &session));
+        assert_ok(weir_session_create(f->model, &options, &other));
+        assert_ok(weir_session_prefill(session, tokens, 37, NULL, NULL));
+        assert_ok(weir_session_prefill(other, tokens, 37, NULL, NULL));
+        assert_ok(weir_session_step(session, 5));
+        assert_ok(weir_session_step(other, 5));
+        assert_error(weir_session_prefill(session, tokens, 400, stop_at_half, &n_calls), WEIR_ERR_CANCELLED, "cancelled");
+        assert_true(n_calls > 2);
+        assert_int_equal(position(session), 38);
+        weir_session_cancel(session); /* nothing runs: the next call is the one */
+        assert_error(weir_session_prefill(session, tokens, 5, NULL, NULL), WEIR_ERR_CANCELLED, "cancelled");
+        assert_int_equal(position(session), 38);
+        assert_ok(weir_session_prefill(session, tokens + 100, 30, NULL, NULL));
+        assert_ok(weir_session_prefill(other, tokens + 100, 30, NULL, NULL));
+        for (int i = 0; i < 40; ++i) {
+            assert_ok(weir_session_step(session, 9 + i));
+            assert_ok(weir_session_step(other, 9 + i));
+        }
+        assert_ok(weir_session_logits(session, &got, NULL));
+        assert_ok(weir_session_logits(other, &want, NULL));
+        assert_memory_equal(got, want, 1664 * sizeof(float));
+        weir_session_destroy(session);
+        weir_session_destroy(other);
+    }
+}
+
+/* The streaming policy cannot take back what pushed other pages out: whole chunks stay, and the session goes on. */
+static void cancel__prefill_of_sink_keeps_whole_chunks(void **state) {
+    const fixture *f = *state;
+    weir_session *session = NULL;
+    weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
+    weir_token tokens[1000];
+    const float *logits = NULL;
+    int n_calls = 0;
+    options.policy = "sink";
+    options.budget_tokens = 128;
+    for (int i = 0; i < 1000; ++i) tokens[i] = 7 + i % 900;
+    assert_ok(weir_session_create(f->model, &options, &session));
+    assert_error(weir_session_prefill(session, tokens, 1000, stop_at_half, &n_calls), WEIR_ERR_CANCELLED, "cancelled");
+    assert_true(position(session) >= 500 && position(session) < 1000);
+    assert_error(weir_session_logits(session, &logits, NULL), WEIR_ERR_STATE, "no logits");
+    assert_ok(weir_session_prefill(session, tokens + position(session), 1000 - position(session), NULL, NULL));
+    assert_int_equal(position(session), 1000);
+    weir_session_destroy(session);
+}
+
+static void cancel__generate_keeps_what_was_shown(void **state) {
+    const fixture *f = *state;
+    weir_session *session = NULL;
+    weir_generate_options options = WEIR_GENERATE_OPTIONS_INIT;
+    weir_generate_result result = WEIR_GENERATE_RESULT_INIT;
+    uint32_t before;
+    assert_ok(weir_session_create(f->model, NULL, &session));
+    prefill_text(f->model, session, RULE_PROMPT);
+    before = position(session);
+    options.on_token = stop_after_five;
+    assert_error(weir_session_generate(session, &options, &result), WEIR_ERR_CANCELLED, "after 5 tokens");
+    assert_int_equal(result.stop, WEIR_STOP_CANCELLED);
+    assert_int_equal(result.n_tokens, 5);
+    assert_int_equal(position(session), before + 5);
+    weir_session_cancel(session);
+    assert_error(weir_session_generate(session, &options, &result), WEIR_ERR_CANCELLED, "after 0 tokens");
+    weir_session_cancel(session);
+    assert_error(weir_session_step(session, 1), WEIR_ERR_CANCELLED, "step");
+    assert_int_equal(position(session), before + 5);
+    weir_session_cancel(session);
+    assert_ok(weir_session_reset(session)); /* clears a pending cancel */
+    prefill_text(f->model, session, RULE_PROMPT);
+    weir_session_destroy(session);
+}
+
+static void *cancel_later(void *session) {
+    const struct timespec wait = {0, 30000000};
+    nanosleep(&wait, NULL);
+    weir_session_cancel(session);
+    return NULL;
+}
+
+static void cancel__from_another_thread(void **state) {
+    const fixture *f = *state;
+    weir_session *session = NULL;
+    weir_generate_options options = WEIR_GENERATE_OPTIONS_INIT;
+    weir_generate_result result = WEIR_GENERATE_RESULT_INIT;
+    pthread_t thread;
+    assert_ok(weir_session_create(f->model, NULL, &session));
+    prefill_text(f->model, session, RULE_PROMPT);
+    options.flags = WEIR_GENERATE_IGNORE_EOS;
+    assert_int_equal(pthread_create(&thread, NULL, cancel_later, session), 0);
+    assert_error(weir_session_generate(session, &options, &result), WEIR_ERR_CANCELLED, "cancelled");
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(result.stop, WEIR_STOP_CANCELLED);
+    weir_session_destroy(session);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cancel__open),
+        cmocka_unit_test(cancel__prefill_changes_nothing),
+        cmocka_unit_test(cancel__prefill_of_sink_keeps_whole_chunks),
+        cmocka_unit_test(cancel__generate_keeps_what_was_shown),
+        cmocka_unit_test(cancel__from_another_thread),
+    };
+    return cmocka_run_group_tests_name("api_cancel", tests, open_fixture, close_fixture);
+}

@@ -1,0 +1,126 @@
+/* api: two sessions of one model in two threads, with queries and cancels from a third; the answers are those of one thread alone. */
+#include <pthread.h>
+
+#include "api_test.h"
+
+#define N_TOKENS 60
+
+typedef struct job {
+    const fixture *f;
+    weir_session *session;
+    weir_token tokens[N_TOKENS];
+    uint32_t n;
+} job;
+
+static weir_status keep(void *user, const weir_token_event *event) {
+    job *j = user;
+    if (event->token >= 0 && j->n < N_TOKENS) j->tokens[j->n++] = event->token;
+    return WEIR_OK;
+}
+
+/* Assertions of cmocka belong to the main thread; this one returns its status. */
+static void *run_job(void *user) {
+    job *j = user;
+    weir_generate_options options = WEIR_GENERATE_OPTIONS_INIT;
+    weir_token tokens[256];
+    uint64_t n = 0;
+    weir_status status = weir_tokenize(j->f->model, RULE_PROMPT, strlen(RULE_PROMPT), WEIR_TOKENIZE_SPECIAL, tokens, 256, &n);
+    options.flags = WEIR_GENERATE_IGNORE_EOS;
+    options.max_tokens = N_TOKENS;
+    options.on_token = keep;
+    options.user = j;
+    if (status == WEIR_OK) status = weir_session_prefill(j->session, tokens, n, NULL, NULL);
+    if (status == WEIR_OK) status = weir_session_generate(j->session, &options, NULL);
+    return status == WEIR_OK ? NULL : (void *)weir_status_name(status);
+}
+
+static weir_session *new_session(const fixture *f, const char *policy) {
+    weir_session *session = NULL;
+    weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
+    options.policy = policy;
+    options.budget_tokens = 128;
+    assert_ok(weir_session_create(f->model, &options, &session));
+    return session;
+}
+
+static void threads__two_sessions_at_once(void **state) {
+    const fixture *f = *state;
+    static job alone[2], together[2];
+    pthread_t threads[2];
+    static const char *const policies[] = {"raas", "sink"};
+    for (int i = 0; i < 2; ++i) {
+        alone[i].f = together[i].f = f;
+        alone[i].session = new_session(f, policies[i]);
+        together[i].session = new_session(f, policies[i]);
+        assert_null(run_job(&alone[i]));
+    }
+    for (int i = 0; i < 2; ++i) assert_int_equal(pthread_create(&threads[i], NULL, run_job, &together[i]), 0);
+    for (int i = 0; i < 2000; ++i) {
+        weir_session_stats stats = WEIR_SESSION_STATS_INIT;
+        weir_memory_info memory = WEIR_MEMORY_INFO_INIT;
+        weir_memory_counters counters = WEIR_MEMORY_COUNTERS_INIT;
+        assert_ok(weir_session_get_stats(together[i % 2].session, &stats));
+        assert_ok(weir_session_memory(together[i % 2].session, &memory));
+        assert_ok(weir_runtime_memory(f->runtime, &counters));
+    }
+    for (int i = 0; i < 2; ++i) {
+        void *error = NULL;
+        assert_int_equal(pthread_join(threads[i], &error), 0);
+        assert_null(error);
+        assert_int_equal(together[i].n, N_TOKENS);
+        assert_memory_equal(together[i].tokens, alone[i].tokens, sizeof(alone[i].tokens));
+        weir_session_destroy(alone[i].session);
+        weir_session_destroy(together[i].session);
+    }
+}
+
+static void threads__cancel_while_the_other_decodes(void **state) {
+    const fixture *f = *state;
+    static job jobs[2];
+    pthread_t threads[2];
+    for (int i = 0; i < 2; ++i) {
+        jobs[i].f = f;
+        jobs[i].session = new_session(f, "raas");
+        assert_int_equal(pthread_create(&threads[i], NULL, run_job, &jobs[i]), 0);
+    }
+    weir_session_cancel(jobs[0].session);
+    for (int i = 0; i < 2; ++i) {
+        void *error = NULL;
+        assert_int_equal(pthread_join(threads[i], &error), 0);
+        if (i == 0) {
+            assert_non_null(error);
+            assert_string_equal(error, "WEIR_ERR_CANCELLED");
+        } else {
+            assert_null(error);
+        }
+        weir_session_destroy(jobs[i].session);
+    }
+}
+
+/* A model may be opened and closed while another one of the same runtime decodes. */
+static void threads__open_beside_decoding(void **state) {
+    const fixture *f = *state;
+    static job decoding;
+    pthread_t thread;
+    void *error = NULL;
+    decoding.f = f;
+    decoding.session = new_session(f, "raas");
+    assert_int_equal(pthread_create(&thread, NULL, run_job, &decoding), 0);
+    for (int i = 0; i < 5; ++i) {
+        weir_model *model = NULL;
+        assert_ok(weir_model_open(f->runtime, TINY_MODEL, NULL, &model));
+        weir_model_close(model);
+    }
+    assert_int_equal(pthread_join(thread, &error), 0);
+    assert_null(error);
+    weir_session_destroy(decoding.session);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(threads__two_sessions_at_once),
+        cmocka_unit_test(threads__cancel_while_the_other_decodes),
+        cmocka_unit_test(threads__open_beside_decoding),
+    };
+    return cmocka_run_group_tests_name("api_threads", tests, open_fixture, close_fixture);
+}

@@ -1,0 +1,423 @@
+// cli: the weir program as a user runs it: flags, JSON, exit status, what goes to stdout and what to stderr.
+// Mirrors samples/cli/{main,options,conversation,run,chat,plan,info,tokenize,bench,demo}.cpp. It starts the built program and reads its output;
+// the model is the embedded tiny reasoner.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+// After the standard headers: cmocka makes `fail` a macro.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+extern "C" {
+#include <cmocka.h>
+}
+
+#include "samples/cli/problems.h"
+
+using nlohmann::json;
+using namespace weir_cli;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr char kModel[] = WEIR_SOURCE_DIR "/samples/models/weir-tiny-reasoner-q8_0.gguf";
+fs::path g_folder;  // of this run, for all files that it makes
+
+struct Output {
+  int status = -1;
+  std::string out, err;
+};
+
+std::string read_file(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::string write_file(const std::string& name, const std::string& text) {
+  std::ofstream(g_folder / name, std::ios::binary) << text;
+  return (g_folder / name).string();
+}
+
+std::string quoted(const std::string& text) {
+  std::string out = "'";
+  for (char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);
+  return out + "'";
+}
+
+// Runs the program with `arguments`, each taken as it is.
+Output weir(const std::vector<std::string>& arguments, const std::string& input = "") {
+  const std::string in = write_file("stdin", input), out = (g_folder / "stdout").string(),
+                    err = (g_folder / "stderr").string();
+  std::string command = quoted(WEIR_PROGRAM);
+  for (const std::string& argument : arguments) command += " " + quoted(argument);
+  command += " <" + quoted(in) + " >" + quoted(out) + " 2>" + quoted(err);
+  const int status = std::system(command.c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(out), read_file(err)};
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+size_t line_count(const std::string& text) { return static_cast<size_t>(std::count(text.begin(), text.end(), '\n')); }
+
+// Every failure leaves nothing on stdout and one line on stderr.
+void assert_fails(const Output& o, int status, const std::string& part) {
+  if (!contains(o.err, part)) print_error("expected \"%s\" in: %s", part.c_str(), o.err.c_str());
+  assert_true(contains(o.err, part));
+  assert_int_equal(o.status, status);
+  assert_int_equal(line_count(o.err), 1);
+  assert_string_equal(o.out.c_str(), "");
+}
+
+std::vector<json> json_lines(const Output& o) {
+  if (o.status != 0) print_error("%s", o.err.c_str());
+  assert_int_equal(o.status, 0);
+  std::vector<json> lines;
+  std::istringstream in(o.out);
+  for (std::string line; std::getline(in, line);) lines.push_back(json::parse(line));
+  return lines;
+}
+
+json one_json(const Output& o) {
+  const std::vector<json> lines = json_lines(o);
+  assert_int_equal(lines.size(), 1);
+  return lines.front();
+}
+
+std::set<std::string> keys(const json& object) {
+  std::set<std::string> names;
+  for (const auto& [key, value] : object.items()) names.insert(key);
+  return names;
+}
+
+Problem short_problem() {
+  ProblemOptions o;
+  o.steps = 8;
+  o.lag = 3;
+  o.seed = 5;
+  return make_problem(o);
+}
+
+void run__json_has_exactly_the_promised_keys(void**) {
+  const json r = one_json(weir({"run", "-m", kModel, "-p", short_problem().prompt, "--json"}));
+  const std::set<std::string> top = {"id",     "text",          "texts",  "n_prompt", "n_decode", "stop",
+                                     "policy", "budget_tokens", "memory", "pages",    "time"};
+  const std::set<std::string> memory = {"plan_bytes", "kv_bytes", "peak_bytes", "allocs_while_decoding"};
+  const std::set<std::string> pages = {"resident_max", "evicted", "spilled", "recalled", "dropped"};
+  const std::set<std::string> time = {"prefill_s", "decode_s", "tok_per_s"};
+  assert_true(keys(r) == top);
+  assert_true(keys(r["memory"]) == memory);
+  assert_true(keys(r["pages"]) == pages);
+  assert_true(keys(r["time"]) == time);
+  assert_int_equal(r["memory"]["allocs_while_decoding"].get<int>(), 0);
+  assert_int_equal(r["memory"]["plan_bytes"].get<uint64_t>(), r["memory"]["peak_bytes"].get<uint64_t>());
+  assert_string_equal(r["policy"].get<std::string>().c_str(), "dense");
+}
+
+void run__answers_with_its_thoughts_and_without_the_end_of_turn(void**) {
+  const Problem problem = short_problem();
+  const json r = one_json(weir({"run", "-m", kModel, "-p", problem.prompt, "--json"}));
+  assert_string_equal(r["text"].get<std::string>().c_str(), problem.answer.c_str());
+  assert_string_equal(r["stop"].get<std::string>().c_str(), "eos");
+  assert_true(r["texts"] == json::array({problem.answer}));
+}
+
+void run__text_goes_to_stdout_alone(void**) {
+  const Problem problem = short_problem();
+  const Output o = weir({"run", "-m", kModel, "-p", problem.prompt});
+  assert_int_equal(o.status, 0);
+  assert_string_equal(o.out.c_str(), (problem.answer + "\n").c_str());
+  assert_string_equal(o.err.c_str(), "");
+}
+
+void run__length_limit_stops(void**) {
+  const json r = one_json(weir({"run", "-m", kModel, "-p", short_problem().prompt, "-n", "7", "--json"}));
+  assert_int_equal(r["n_decode"].get<int>(), 7);
+  assert_string_equal(r["stop"].get<std::string>().c_str(), "length");
+}
+
+void run__context_limit_stops(void**) {
+  const json r = one_json(weir({"run", "-m", kModel, "-p", short_problem().prompt, "--context", "128", "--json"}));
+  assert_int_equal(r["n_prompt"].get<int>() + r["n_decode"].get<int>(), 128);
+  assert_string_equal(r["stop"].get<std::string>().c_str(), "context");
+}
+
+void run__raw_prompt_is_the_text_as_it_is(void**) {
+  const Problem problem = short_problem();
+  const std::string raw = "<|im_start|>user\n" + problem.prompt + "<|im_end|>\n<|im_start|>assistant\n";
+  const json r = one_json(weir({"run", "-m", kModel, "--raw", "-p", raw, "--json"}));
+  assert_string_equal(r["text"].get<std::string>().c_str(), problem.answer.c_str());
+  const json with_bos = one_json(weir({"run", "-m", kModel, "--raw", "--bos", "-p", raw, "-n", "1", "--json"}));
+  assert_int_equal(with_bos["n_prompt"].get<int>(), r["n_prompt"].get<int>() + 1);
+}
+
+void run__seed_decides_sampled_text(void**) {
+  const auto sampled = [](const char* seed) {
+    return one_json(
+               weir({"run", "-m", kModel, "-p", "Hello", "--temp", "3", "--seed", seed, "-n", "24", "--json"}))["text"]
+        .get<std::string>();
+  };
+  assert_string_equal(sampled("1").c_str(), sampled("1").c_str());
+  assert_string_not_equal(sampled("1").c_str(), sampled("2").c_str());
+}
+
+void run__budget_bounds_the_memory(void**) {
+  const std::vector<std::string> options = {"--policy", "raas", "--budget", "256"};
+  ProblemOptions o;
+  o.steps = 40;
+  o.lag = 3;
+  const Problem problem = make_problem(o);
+  std::vector<std::string> run = {"run", "-m", kModel, "-p", problem.prompt, "--json"},
+                           plan = {"plan", "-m", kModel, "--json"};
+  run.insert(run.end(), options.begin(), options.end());
+  plan.insert(plan.end(), options.begin(), options.end());
+  const json r = one_json(weir(run)), p = one_json(weir(plan));
+  assert_int_equal(r["budget_tokens"].get<int>(), 256);
+  assert_true(r["n_prompt"].get<int>() + r["n_decode"].get<int>() > 512);
+  assert_true(r["pages"]["evicted"].get<int>() > 0);
+  assert_int_equal(r["memory"]["plan_bytes"].get<uint64_t>(), p["total_bytes"].get<uint64_t>());
+  assert_int_equal(r["memory"]["kv_bytes"].get<uint64_t>(), p["kv_bytes"].get<uint64_t>());
+}
+
+void run__prompt_beyond_the_budget_says_what_fits_or_extends(void**) {
+  ProblemOptions o;
+  o.family = "passkey";
+  o.passkey_tokens = 400;
+  const Problem problem = make_problem(o);
+  const std::vector<std::string> run = {"run",      "-m",   kModel,     "-p", problem.prompt,
+                                        "--policy", "raas", "--budget", "128"};
+  const Output refused = weir(run);
+  assert_fails(refused, 1, "WEIR_ERR_BUDGET");
+  std::vector<std::string> extended = run;
+  extended.insert(extended.end(), {"--opt", "overflow=extend", "--json"});
+  const json r = one_json(weir(extended));
+  assert_true(answer_is_right(problem, r["text"].get<std::string>()));
+}
+
+void run__prompts_file_goes_on_after_bad_lines(void**) {
+  const Problem problem = short_problem();
+  const std::string good = json({{"id", "good"}, {"prompt", problem.prompt}}).dump();
+  const std::string path =
+      write_file("prompts.jsonl", good +
+                                      "\n{\"id\": 7, \"prompt\"\n\n{\"id\": 8}\n{\"id\": [9], \"messages\": "
+                                      "[{\"role\": \"king\", \"content\": \"\"}]}\n" +
+                                      "{\"id\": \"long\", \"messages\": [{\"role\": \"user\", \"content\": \"" +
+                                      std::string(4000, '7') + "\"}]}\n" + good + "\n");
+  const std::vector<json> r = json_lines(weir({"run", "-m", kModel, "--prompts", path, "--json", "--context", "1024"}));
+  assert_int_equal(r.size(), 6);
+  for (size_t i : {0u, 5u}) {
+    assert_string_equal(r[i]["id"].get<std::string>().c_str(), "good");
+    assert_string_equal(r[i]["text"].get<std::string>().c_str(), problem.answer.c_str());
+    assert_false(r[i].contains("error"));
+  }
+  assert_true(r[1]["id"].is_null());
+  assert_true(contains(r[1]["error"].get<std::string>(), "prompts.jsonl:2: not valid JSON"));
+  assert_int_equal(r[2]["id"].get<int>(), 8);
+  assert_true(contains(r[2]["error"].get<std::string>(), "prompts.jsonl:4:"));
+  assert_true(r[3]["id"] == json::array({9}));
+  assert_true(contains(r[3]["error"].get<std::string>(), "king"));
+  assert_string_equal(r[4]["stop"].get<std::string>().c_str(), "error");
+  assert_true(contains(r[4]["error"].get<std::string>(), "WEIR_ERR_CONTEXT_FULL"));
+}
+
+void run__user_turns_are_one_conversation(void**) {
+  const Problem problem = short_problem();
+  const FollowUp follow_up = make_follow_up(problem, 3);
+  const json turn1 = {{"role", "user"}, {"content", problem.prompt}},
+             turn2 = {{"role", "user"}, {"content", follow_up.question}};
+  const json said = {{"role", "assistant"}, {"content", problem.answer}};
+  const std::string path =
+      write_file("turns.jsonl", json({{"id", 1}, {"messages", {turn1, turn2}}}).dump() + "\n" +
+                                    json({{"id", 2}, {"messages", {turn1, said, turn2}}}).dump() + "\n");
+  const std::vector<json> r = json_lines(weir({"run", "-m", kModel, "--prompts", path, "--json"}));
+  assert_int_equal(r.size(), 2);
+  assert_int_equal(r[0]["texts"].size(), 2);
+  assert_string_equal(r[0]["texts"][0].get<std::string>().c_str(), problem.answer.c_str());
+  assert_true(follow_up_is_right(follow_up, r[0]["texts"][1].get<std::string>()));
+  // The same history, given instead of generated: the same tokens, so the same last answer.
+  assert_int_equal(r[1]["texts"].size(), 1);
+  assert_true(r[1]["texts"][0] == r[0]["texts"][1]);
+  assert_int_equal(r[0]["n_prompt"].get<int>() + r[0]["n_decode"].get<int>(),
+                   r[1]["n_prompt"].get<int>() + r[1]["n_decode"].get<int>());
+}
+
+void run__wrong_usage_is_status_2(void**) {
+  assert_fails(weir({}), 2, "subcommand");
+  assert_fails(weir({"fly"}), 2, "");
+  assert_fails(weir({"run", "-p", "Hello"}), 2, "--model");
+  assert_fails(weir({"run", "-m", kModel}), 2, "--prompts");
+  assert_fails(weir({"run", "-m", kModel, "-p", "a", "--prompts", "b"}), 2, "--prompts");
+  assert_fails(weir({"run", "-m", kModel, "-p", "a", "--wings"}), 2, "--wings");
+  assert_fails(weir({"run", "-m", kModel, "-p", "a", "--temp", "-1"}), 2, "--temp");
+  assert_fails(weir({"run", "-m", kModel, "-p", "a", "--budget", "many"}), 2, "--budget");
+  assert_fails(weir({"run", "-m", kModel, "-p", "a", "--budget", "512", "--budget-bytes", "4MiB"}), 2, "--budget");
+  assert_fails(weir({"run", "-m", kModel, "-p", "a", "--device", "abacus"}), 2, "--device");
+  assert_fails(weir({"run", "-m", kModel, "-p", "a", "--opt", "r"}), 2, "key=value");
+  assert_fails(weir({"run", "-m", kModel, "-p", "a", "--policy", "hoard"}), 2, "hoard");
+  assert_fails(weir({"run", "-m", kModel, "-p", "a", "--policy", "raas", "--opt", "colour=red"}), 2, "colour");
+  assert_fails(weir({"bench"}), 2, "--shape");
+  assert_fails(weir({"demo", "--steps", "100000"}), 2, "--steps");
+}
+
+void run__failures_are_status_1_and_name_the_thing(void**) {
+  assert_fails(weir({"run", "-m", "no/such.gguf", "-p", "a"}), 1, "no/such.gguf");
+  assert_fails(weir({"run", "-m", write_file("junk.gguf", "this is no model"), "-p", "a"}), 1, "junk.gguf");
+  assert_fails(weir({"run", "-m", kModel, "--prompts", "no/such.jsonl"}), 1, "no/such.jsonl");
+  assert_fails(weir({"run", "-m", kModel, "-p", "a", "--policy", "raas", "--budget", "16"}), 1, "WEIR_ERR_BUDGET");
+  assert_fails(weir({"run", "-m", kModel, "--raw", "-p", ""}), 1, "empty");
+}
+
+void help_and_version__are_status_0(void**) {
+  const Output help = weir({"run", "--help"}), version = weir({"--version"});
+  assert_int_equal(help.status, 0);
+  assert_true(contains(help.out, "--budget-bytes"));
+  assert_int_equal(version.status, 0);
+  assert_int_equal(version.out.rfind("weir ", 0), 0);
+}
+
+void plan__pools_add_up_and_budgets_agree(void**) {
+  const auto plan = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"plan", "-m", kModel, "--json", "--policy", "raas"});
+    return one_json(weir(more));
+  };
+  const json p = plan({"--budget", "1024"});
+  uint64_t sum = 0;
+  for (const char* pool : {"kv", "digest", "table", "workspace", "sampler", "session", "staging", "spill", "library"}) {
+    sum += p[std::string(pool) + "_bytes"].get<uint64_t>();
+  }
+  assert_int_equal(sum, p["total_bytes"].get<uint64_t>());
+  assert_int_equal(p["kv_bytes"].get<uint64_t>(), 4u << 20);  // 1024 tokens of 4096 bytes
+  assert_true(plan({"--budget-bytes", "4MiB"}) == p);
+  assert_true(plan({"--budget-bytes", "4194304"}) == p);
+  const Output table = weir({"plan", "-m", kModel});
+  assert_int_equal(table.status, 0);
+  assert_true(contains(table.out, "KV pages"));
+}
+
+void info__describes_the_file(void**) {
+  const json i = one_json(weir({"info", "-m", kModel, "--json"}));
+  assert_int_equal(i["n_layers"].get<int>(), 8);
+  assert_int_equal(i["vocab_size"].get<int>(), 1664);
+  assert_string_equal(i["weight_type"].get<std::string>().c_str(), "q8_0");
+  assert_int_equal(i["tensors"].size(), 74);  // 9 of each layer, the embedding, the last norm
+  assert_string_equal(i["metadata"]["general.architecture"].get<std::string>().c_str(), "llama");
+  const Output table = weir({"info", "-m", kModel});
+  assert_int_equal(table.status, 0);
+  assert_true(contains(table.out, "blk.7.ffn_down.weight"));
+}
+
+void tokenize__special_text_only_when_asked(void**) {
+  const Output plain = weir({"tokenize", "-m", kModel}, "<|im_end|>"),
+               special = weir({"tokenize", "-m", kModel, "--parse-special"}, "<|im_end|>");
+  assert_int_equal(plain.status, 0);
+  assert_int_equal(special.status, 0);
+  assert_false(contains(special.out, " "));  // one id
+  assert_true(contains(plain.out, " "));
+  assert_int_equal(line_count(plain.out), 1);
+  const Output nothing = weir({"tokenize", "-m", kModel}, "");
+  assert_string_equal(nothing.out.c_str(), "\n");
+}
+
+void chat__piped_keeps_history_and_writes_no_control_codes(void**) {
+  const Problem problem = short_problem();
+  const FollowUp follow_up = make_follow_up(problem, 3);
+  const Output o = weir({"chat", "-m", kModel},
+                        problem.prompt + "\n" + follow_up.question + "\n/stats\n/reset\nHello\n/exit\nnever read\n");
+  assert_int_equal(o.status, 0);
+  assert_string_equal(o.err.c_str(), "");
+  assert_int_equal(o.out.find('\x1b'), std::string::npos);
+  assert_int_equal(o.out.find(problem.answer + "\n"), 0);
+  assert_true(contains(o.out, follow_up.answer + "\n"));
+  assert_true(contains(o.out, "allocations while decoding"));
+  assert_true(contains(o.out, "Hello!"));
+}
+
+void chat__full_context_is_told_and_reset_helps(void**) {
+  const Output o = weir({"chat", "-m", kModel, "--context", "64"}, std::string(400, '7') + "\n/reset\nHello\n");
+  assert_int_equal(o.status, 1);
+  assert_true(contains(o.err, "WEIR_ERR_CONTEXT_FULL"));
+  assert_true(contains(o.out, "Hello!"));
+}
+
+void bench__random_model_gives_rows_and_needs_raw(void**) {
+  const std::string cache = (g_folder / "bench").string();
+  const std::vector<std::string> command = {"bench",    "--shape",  "tiny", "--cache-dir", cache,
+                                            "--depths", "0,100",    "--n",  "5",           "--prefill",
+                                            "32",       "--commit", "abc",  "--json"};
+  const json b = one_json(weir(command));
+  for (const char* key : {"device", "cpu_target", "threads", "shape", "type", "policy", "budget", "read_gbps", "rows",
+                          "prefill", "load_ms", "version"}) {
+    assert_true(b.contains(key));
+  }
+  assert_string_equal(b["commit"].get<std::string>().c_str(), "abc");
+  assert_int_equal(b["rows"].size(), 2);
+  assert_int_equal(b["rows"][1]["depth"].get<int>(), 100);
+  assert_true(b["rows"][1]["kv_bytes"].get<uint64_t>() >= 100u * 4096);
+  assert_true(b["rows"][0]["tok_per_s"].get<double>() > 0);
+  const auto written = fs::last_write_time(fs::path(cache) / "tiny-q8_0.gguf");
+  one_json(weir(command));
+  assert_true(fs::last_write_time(fs::path(cache) / "tiny-q8_0.gguf") == written);  // used again
+
+  const std::string model = (fs::path(cache) / "tiny-q8_0.gguf").string();
+  assert_fails(weir({"run", "-m", model, "-p", "Hello"}), 1, "--raw");
+  assert_int_equal(weir({"run", "-m", model, "--raw", "-p", "Hello", "-n", "3"}).status, 0);
+}
+
+void demo__solves_twice_and_compares(void**) {
+  const Output o = weir({"demo", "-m", kModel, "--steps", "60", "--budget", "768"});
+  assert_int_equal(o.status, 0);
+  assert_int_equal(o.out.find('\x1b'), std::string::npos);
+  assert_true(contains(o.out, "raas 768"));
+  assert_true(contains(o.out, "right"));
+}
+
+int make_folder(void**) {
+  g_folder = fs::temp_directory_path() / ("weir-test-" + std::to_string(getpid()));
+  return fs::create_directories(g_folder) ? 0 : -1;
+}
+
+int remove_folder(void**) {
+  fs::remove_all(g_folder);
+  return 0;
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(run__json_has_exactly_the_promised_keys),
+      cmocka_unit_test(run__answers_with_its_thoughts_and_without_the_end_of_turn),
+      cmocka_unit_test(run__text_goes_to_stdout_alone),
+      cmocka_unit_test(run__length_limit_stops),
+      cmocka_unit_test(run__context_limit_stops),
+      cmocka_unit_test(run__raw_prompt_is_the_text_as_it_is),
+      cmocka_unit_test(run__seed_decides_sampled_text),
+      cmocka_unit_test(run__budget_bounds_the_memory),
+      cmocka_unit_test(run__prompt_beyond_the_budget_says_what_fits_or_extends),
+      cmocka_unit_test(run__prompts_file_goes_on_after_bad_lines),
+      cmocka_unit_test(run__user_turns_are_one_conversation),
+      cmocka_unit_test(run__wrong_usage_is_status_2),
+      cmocka_unit_test(run__failures_are_status_1_and_name_the_thing),
+      cmocka_unit_test(help_and_version__are_status_0),
+      cmocka_unit_test(plan__pools_add_up_and_budgets_agree),
+      cmocka_unit_test(info__describes_the_file),
+      cmocka_unit_test(tokenize__special_text_only_when_asked),
+      cmocka_unit_test(chat__piped_keeps_history_and_writes_no_control_codes),
+      cmocka_unit_test(chat__full_context_is_told_and_reset_helps),
+      cmocka_unit_test(bench__random_model_gives_rows_and_needs_raw),
+      cmocka_unit_test(demo__solves_twice_and_compares),
+  };
+  return cmocka_run_group_tests_name("weir_program", tests, make_folder, remove_folder);
+}

@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""Checks the golden files of this folder against a second, independent implementation: float64 numpy on the GGUF file.
+
+By hand:  python3 check_golden.py [name ...]     Needs numpy and gguf, nothing else.
+
+It reads metadata and tensors from the file alone, as a runtime must: RoPE pairs are (2i, 2i+1) for `llama` and
+(i, i + head_dim / 2) for `qwen2` and `qwen3`, scaled RoPE comes from the rope.scaling keys or rope_freqs.weight. Slow
+and plain on purpose. Exit status 1 if a golden is further than TOLERANCE from it, or top-1 differs at any position.
+"""
+import struct
+import sys
+from pathlib import Path
+
+import gguf
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+TOLERANCE = 2e-5         # max |difference| / max |logit|: float32 noise of the golden
+TOLERANCE_BF16KV = 1e-3  # there, float32 noise can move a key or value to the neighbouring bf16 number
+
+
+def read_golden(path):
+    raw = path.read_bytes()
+    magic, version, n_tok, vocab = struct.unpack_from("<4sIII", raw)
+    assert (magic, version) == (b"WGLD", 1) and len(raw) == 16 + 4 * n_tok + 4 * n_tok * vocab, path.name
+    return np.frombuffer(raw, "<i4", n_tok, 16), np.frombuffer(raw, "<f4", offset=16 + 4 * n_tok).reshape(n_tok, vocab)
+
+
+class Model:
+    def __init__(self, path):
+        reader = gguf.GGUFReader(path)
+        self.keys = {k: f.contents() for k, f in reader.fields.items() if not k.startswith("GGUF.")}
+        self.w = {t.name: gguf.dequantize(t.data, t.tensor_type).astype(np.float64) for t in reader.tensors}
+        self.arch = self.keys["general.architecture"]
+        self.n_heads = self.key("attention.head_count")
+        self.n_kv_heads = self.key("attention.head_count_kv", self.n_heads)
+        self.head_dim = self.key("attention.key_length", self.key("embedding_length") // self.n_heads)
+        self.eps = self.key("attention.layer_norm_rms_epsilon")
+        assert self.key("rope.dimension_count", self.head_dim) == self.head_dim
+        assert self.w["token_embd.weight"].shape[0] == len(self.keys["tokenizer.ggml.tokens"])
+
+    def key(self, name, default=None):
+        value = self.keys.get(f"{self.arch}.{name}", default)
+        assert value is not None, name
+        return value
+
+    def rope_frequencies(self):
+        """(radians per position [head_dim / 2], factor on the rotated vectors)."""
+        half = self.head_dim // 2
+        base = self.key("rope.freq_base", 10000.0)
+        freq = base ** (-np.arange(half) / half) / self.w.get("rope_freqs.weight", np.ones(half))
+        kind, factor = self.key("rope.scaling.type", "none"), self.key("rope.scaling.factor", 1.0)
+        if kind == "linear":
+            return freq / factor, 1.0
+        if kind != "yarn":
+            return freq, 1.0
+        turns = self.key("rope.scaling.original_context_length") / (2 * np.pi)  # of pair 0 in the original context
+        index = half * np.log(turns / np.array([32.0, 1.0])) / np.log(base)     # pairs making 32 turns and 1 turn
+        low, high = max(np.floor(index[0]), 0), min(np.ceil(index[1]), self.head_dim - 1)
+        blend = np.clip((np.arange(half) - low) / max(high - low, 1e-3), 0, 1)
+        return freq * (1 - blend + blend / factor), 1 + 0.1 * np.log(factor)    # blend 0: as trained, 1: stretched
+
+    def rotate(self, x):
+        """x [n_tok, heads, head_dim], positions 0.."""
+        freq, magnitude = self.rope_frequencies()
+        angle = np.arange(len(x))[:, None, None] * freq
+        c, s = np.cos(angle) * magnitude, np.sin(angle) * magnitude
+        out = np.empty_like(x)
+        h = self.head_dim // 2
+        a, b = (np.s_[..., 0::2], np.s_[..., 1::2]) if self.arch == "llama" else (np.s_[..., :h], np.s_[..., h:])
+        out[a], out[b] = x[a] * c - x[b] * s, x[a] * s + x[b] * c
+        return out
+
+    def norm(self, x, name):
+        return x / np.sqrt((x * x).mean(-1, keepdims=True) + self.eps) * self.w[name]
+
+    def project(self, x, name):
+        y = x @ self.w[name + ".weight"].T + self.w.get(name + ".bias", 0.0)
+        return y.reshape(len(x), -1, self.head_dim)
+
+    def attention(self, x, b, store):
+        q, k, v = (self.project(x, b + n) for n in ("attn_q", "attn_k", "attn_v"))
+        if b + "attn_q_norm.weight" in self.w:
+            q, k = self.norm(q, b + "attn_q_norm.weight"), self.norm(k, b + "attn_k_norm.weight")
+        q, k, v = self.rotate(q), store(self.rotate(k)), store(v)
+        group = self.n_heads // self.n_kv_heads
+        out = np.empty_like(q)
+        for h in range(self.n_heads):
+            s = q[:, h] @ k[:, h // group].T / np.sqrt(self.head_dim)
+            s = np.where(np.tri(len(x), dtype=bool), s, -np.inf)
+            p = np.exp(s - s.max(1, keepdims=True))
+            out[:, h] = p / p.sum(1, keepdims=True) @ v[:, h // group]
+        return out.reshape(len(x), -1)
+
+    def logits(self, tokens, store):
+        w = self.w
+        x = w["token_embd.weight"][tokens]
+        for i in range(self.key("block_count")):
+            b = f"blk.{i}."
+            x = x + self.attention(self.norm(x, b + "attn_norm.weight"), b, store) @ w[b + "attn_output.weight"].T
+            h = self.norm(x, b + "ffn_norm.weight")
+            gate, up = h @ w[b + "ffn_gate.weight"].T, h @ w[b + "ffn_up.weight"].T
+            x = x + (gate / (1 + np.exp(-gate)) * up) @ w[b + "ffn_down.weight"].T
+        return self.norm(x, "output_norm.weight") @ w.get("output.weight", w["token_embd.weight"]).T
+
+
+def to_bf16(x):
+    """Rounds to the nearest bf16 number, ties to even; finite input."""
+    u = x.astype(np.float32).view(np.uint32)
+    return ((u + 0x7FFF + ((u >> 16) & 1)) & 0xFFFF0000).view(np.float32).astype(np.float64)
+
+
+def check(path, store, tolerance):
+    tokens, want = read_golden(path)
+    got = Model(HERE / (path.name.split(".")[0] + ".gguf")).logits(tokens, store)
+    worst = np.abs(got - want).max() / np.abs(want).max()
+    same = int((got.argmax(1) == want.argmax(1)).sum())
+    good = bool(worst <= tolerance and same == len(tokens))
+    print(f"{path.name}: {worst:.1e} of the largest logit, same top-1 {same}/{len(tokens)}{'' if good else '  FAILED'}")
+    return good
+
+
+def main():
+    good, seen = True, 0
+    for path in sorted(HERE.glob("*.golden")):
+        if len(sys.argv) > 1 and path.name.split(".")[0] not in sys.argv[1:]:
+            continue
+        seen += 1
+        bf16 = path.name.endswith(".bf16kv.golden")
+        good &= check(path, to_bf16 if bf16 else lambda x: x, TOLERANCE_BF16KV if bf16 else TOLERANCE)
+    return 0 if good and seen else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

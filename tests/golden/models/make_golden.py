@@ -1,0 +1,390 @@
+#!/usr/bin/env python3
+"""Makes the golden model files of this folder: <name>.gguf, <name>.golden and <name>.bf16kv.golden.
+
+Run by hand, never by a build or a test:  python3 make_golden.py [name ...]     (no name: all of them)
+Needs numpy, gguf, torch (CPU) and transformers; README.md lists the versions that made the committed files.
+
+For each row of MODELS it draws random weights, writes a complete GGUF file as the usual converters lay it out, reads
+that file back, gives the dequantised weights to the Hugging Face implementation of the architecture, and stores its
+float32 logits. Because the weights come out of the file, an implementation under test can differ from a golden only by
+the order of its arithmetic. What it does not do: quantise well. K-quant blocks are random bytes with sane scales.
+
+Every random number comes from a generator seeded with the model's name, and the token sequence is the best of SEEDS
+candidates: the one whose smallest distance between the best and the second-best logit is largest, so that top-1 can be
+compared at every position.
+"""
+import struct
+import sys
+import zlib
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+
+import gguf
+import numpy as np
+import torch
+import transformers
+from gguf import GGMLQuantizationType as T
+
+HERE = Path(__file__).resolve().parent
+N_TOK = 40       # two full pages of 16 tokens and a half-filled one
+SEEDS = 1024     # token sequences tried per model
+MIN_GAP = 1e-3   # smallest accepted (top1 - top2) / max |logit| of a position
+NORM_EPS = 1e-5
+
+FILE_TYPES = {T.F32: 0, T.F16: 1, T.BF16: 32, T.Q8_0: 7, T.Q4_0: 2, T.Q4_K: 15, T.Q5_K: 17, T.Q6_K: 18}
+
+# The 6-bit matrices of a Q4_K_M file: the output, and in the more important layers the value and down projections.
+Q4_K_M = {"attn_v": T.Q6_K, "ffn_down": T.Q6_K, "output": T.Q6_K}
+
+
+@dataclass
+class Model:
+    name: str
+    arch: str = "llama"
+    qtype: T = T.F16        # type of every matrix; norms and biases are always F32
+    d_model: int = 32
+    n_layers: int = 2
+    n_heads: int = 2
+    n_kv_heads: int = 1
+    head_dim: int = 64
+    d_ff: int = 64
+    tied: bool = True       # no output.weight: the embedding is used again
+    context: int = 512
+    rope_base: float = 10000.0
+    rope: dict | None = None           # Hugging Face rope parameters of a scaled RoPE, without the base
+    types: dict | None = None          # matrix stem -> type where it differs from qtype
+    omit: tuple = ()                   # optional keys left out, to exercise their defaults
+
+
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 32}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 256}
+BIG = {"d_model": 256, "n_layers": 1, "n_heads": 4, "d_ff": 256}  # K-quants need rows of a multiple of 256 weights
+
+MODELS = [
+    Model("llama_f32", qtype=T.F32, n_heads=4, n_kv_heads=2, tied=False),
+    Model("llama_f16", tied=False),
+    Model("llama_bf16", qtype=T.BF16, tied=False),
+    Model("llama_hd80", d_model=48, n_layers=1, n_heads=6, n_kv_heads=2, head_dim=80),
+    Model("llama_hd96", n_layers=1, n_kv_heads=2, head_dim=96, omit=("head_count_kv",)),
+    Model("llama_hd256", n_layers=1, head_dim=256),
+    Model("llama_mqa", n_layers=1, n_heads=4, omit=("freq_base",)),
+    Model("llama_linear", rope_base=100.0, rope={"rope_type": "linear", "factor": 4.0}),
+    Model("llama_llama3", rope_base=100.0, rope=LLAMA3, context=256),
+    Model("llama_yarn", rope_base=100.0, rope=YARN, context=1024),
+    Model("qwen2_f32", arch="qwen2", qtype=T.F32, n_layers=1, n_heads=7, rope_base=1e6),
+    Model("qwen2_q8_0", arch="qwen2", qtype=T.Q8_0, d_model=128, rope_base=1e6),
+    Model("qwen3_f32", arch="qwen3", qtype=T.F32, n_layers=1, n_heads=4, head_dim=128, tied=False, rope_base=1e6),
+    Model("qwen3_tied", arch="qwen3", qtype=T.BF16, head_dim=128, rope_base=1e6),
+    Model("llama_q8_0", qtype=T.Q8_0, d_model=128, n_layers=1),
+    Model("llama_q4_0", qtype=T.Q4_0, d_model=128, tied=False),
+    Model("llama_q4_k", qtype=T.Q4_K, **BIG),
+    Model("llama_q5_k", qtype=T.Q5_K, **BIG),
+    Model("llama_q6_k", qtype=T.Q6_K, **BIG),
+    Model("llama_q4_k_m_mix", qtype=T.Q4_K, types=Q4_K_M, tied=False, **BIG),
+]
+
+
+# ---- tokenizer -------------------------------------------------------------------------------------------------------
+
+MERGES = ["h e", "Ġ t", "i n", "e r", "Ġt he", "o n", "Ġ a", "r e", "a t", "in g", "l l", "Ġ w"]
+CONTROL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|pad|>"]
+
+
+def byte_tokens():
+    """The 256 byte symbols in vocabulary order: printable bytes stand for themselves, the others move to U+0100 on."""
+    shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    hidden = [b for b in range(256) if b not in shown]
+    return [chr(b) for b in shown] + [chr(0x100 + i) for i in range(len(hidden))]
+
+
+TOKENS = byte_tokens() + [m.replace(" ", "") for m in MERGES] + CONTROL
+VOCAB = len(TOKENS)
+
+
+def add_tokenizer(w):
+    w.add_tokenizer_model("gpt2")
+    w.add_tokenizer_pre("gpt-2")
+    w.add_token_list(TOKENS)
+    normal, control = int(gguf.TokenType.NORMAL), int(gguf.TokenType.CONTROL)
+    w.add_token_types([control if t in CONTROL else normal for t in TOKENS])
+    w.add_token_merges(MERGES)
+    w.add_bos_token_id(TOKENS.index("<|endoftext|>"))
+    w.add_eos_token_id(TOKENS.index("<|im_end|>"))
+    w.add_pad_token_id(TOKENS.index("<|pad|>"))
+    w.add_add_bos_token(False)
+
+
+# ---- weights ---------------------------------------------------------------------------------------------------------
+
+def k_quant_blocks(rng, shape, std, qtype):
+    """Random blocks whose dequantised values have about the wanted standard deviation. Returns u8 [rows, row bytes]."""
+    rows, cols = shape
+    weights, size = gguf.GGML_QUANT_SIZES[qtype]
+    blocks = rng.integers(0, 256, (rows * cols // weights, size), dtype=np.uint8)
+    jitter = rng.uniform(0.5, 1.5, (len(blocks), 1))
+    if qtype == T.Q6_K:  # one f16 scale at the end; the 16 inner scales are signed, so the mean is near zero
+        at, ratio = [208], [1.0]
+    else:                # f16 scale and f16 scale of the minimums; their ratio centres the values
+        at, ratio = [0, 2], [1.0, 7.5 if qtype == T.Q4_K else 15.5]
+
+    def put(scale):
+        for a, r in zip(at, ratio):
+            blocks[:, a:a + 2] = (scale * r * jitter).astype(np.float16).view(np.uint8)
+
+    put(1.0)
+    put(std / gguf.dequantize(blocks, qtype).std())
+    return blocks.reshape(rows, -1)
+
+
+def matrix(rng, shape, std, qtype):
+    """A random [rows, cols] matrix in the storage of qtype: f32 or f16 values, or bytes."""
+    if qtype in (T.Q4_K, T.Q5_K, T.Q6_K):
+        return k_quant_blocks(rng, shape, std, qtype)
+    x = (rng.standard_normal(shape) * std).astype(np.float32)
+    if qtype == T.F32:
+        return x
+    if qtype == T.F16:
+        return x.astype(np.float16)
+    return gguf.quantize(x, qtype)
+
+
+def draw_tensors(m):
+    """Yields (GGUF name, data, type). The deviations keep attention peaked and let no path dominate the logits."""
+    rng = np.random.default_rng(zlib.crc32(m.name.encode()))
+    d, q_rows, kv_rows = m.d_model, m.n_heads * m.head_dim, m.n_kv_heads * m.head_dim
+
+    def mat(name, rows, cols, std):
+        stem = name.split(".")[-1]
+        qtype = (m.types or {}).get(stem, m.qtype)
+        return name + ".weight", matrix(rng, (rows, cols), std, qtype), qtype
+
+    def vec(name, size, mean, std):
+        return name, (mean + std * rng.standard_normal(size)).astype(np.float32), T.F32
+
+    yield mat("token_embd", VOCAB, d, 2.0 / d**0.5 if m.tied else 1.0)
+    if m.rope and m.rope["rope_type"] == "llama3":
+        yield "rope_freqs.weight", llama3_factors(m), T.F32
+    for i in range(m.n_layers):
+        b = f"blk.{i}."
+        yield vec(b + "attn_norm.weight", d, 1.0, 0.2)
+        for stem, rows, std in ("attn_q", q_rows, 1.2), ("attn_k", kv_rows, 1.2), ("attn_v", kv_rows, 1.0):
+            yield mat(b + stem, rows, d, std / d**0.5)
+            if m.arch == "qwen2":
+                yield vec(b + stem + ".bias", rows, 0.0, 0.5)
+        if m.arch == "qwen3":
+            yield vec(b + "attn_q_norm.weight", m.head_dim, 1.2, 0.3)
+            yield vec(b + "attn_k_norm.weight", m.head_dim, 1.2, 0.3)
+        yield mat(b + "attn_output", d, q_rows, 3.0 / q_rows**0.5)
+        yield vec(b + "ffn_norm.weight", d, 1.0, 0.2)
+        yield mat(b + "ffn_gate", m.d_ff, d, 1.5 / d**0.5)
+        yield mat(b + "ffn_up", m.d_ff, d, 1.5 / d**0.5)
+        yield mat(b + "ffn_down", d, m.d_ff, 2.0 / m.d_ff**0.5)
+    yield vec("output_norm.weight", d, 1.0, 0.2)
+    if not m.tied:
+        yield mat("output", VOCAB, d, 3.0 / d**0.5)
+
+
+def llama3_factors(m):
+    """Divisors of the RoPE frequencies, f32 [head_dim / 2]: 1 for short waves, `factor` for long, a blend between."""
+    p = m.rope
+    wave = 2 * np.pi * m.rope_base ** (np.arange(0, m.head_dim, 2) / m.head_dim)
+    turns = p["original_max_position_embeddings"] / wave
+    blend = (turns - p["low_freq_factor"]) / (p["high_freq_factor"] - p["low_freq_factor"])
+    blend = np.clip(blend, 0.0, 1.0)
+    return (1.0 / ((1 - blend) / p["factor"] + blend)).astype(np.float32)
+
+
+# ---- GGUF ------------------------------------------------------------------------------------------------------------
+
+def write_gguf(m, path):
+    w = gguf.GGUFWriter(path, m.arch)
+    w.add_type("model")
+    w.add_name(m.name)
+    w.add_file_type(FILE_TYPES[m.qtype])
+    w.add_quantization_version(gguf.GGML_QUANT_VERSION)
+    w.add_context_length(m.context)
+    w.add_embedding_length(m.d_model)
+    w.add_block_count(m.n_layers)
+    w.add_feed_forward_length(m.d_ff)
+    w.add_head_count(m.n_heads)
+    if "head_count_kv" not in m.omit:
+        w.add_head_count_kv(m.n_kv_heads)
+    w.add_layer_norm_rms_eps(NORM_EPS)
+    if "freq_base" not in m.omit:
+        w.add_rope_freq_base(m.rope_base)
+    if m.arch == "llama":  # the converters write these two for this architecture only
+        w.add_vocab_size(VOCAB)
+        w.add_rope_dimension_count(m.head_dim)
+    if m.arch == "qwen3" or m.head_dim * m.n_heads != m.d_model:
+        w.add_key_length(m.head_dim)
+        w.add_value_length(m.head_dim)
+    if m.rope and m.rope["rope_type"] in ("linear", "yarn"):  # llama3 is carried by rope_freqs.weight alone
+        w.add_rope_scaling_type(gguf.RopeScalingType(m.rope["rope_type"]))
+        w.add_rope_scaling_factor(m.rope["factor"])
+    if m.rope and m.rope["rope_type"] == "yarn":
+        w.add_rope_scaling_orig_ctx_len(m.rope["original_max_position_embeddings"])
+    add_tokenizer(w)
+    for name, data, qtype in draw_tensors(m):
+        w.add_tensor(name, data, raw_dtype=qtype)
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+
+
+def read_tensors(path):
+    """GGUF tensor name -> dequantised f32 array, rows first."""
+    out = {}
+    for t in gguf.GGUFReader(path).tensors:
+        out[t.name] = np.array(gguf.dequantize(t.data, t.tensor_type), dtype=np.float32)
+        assert list(out[t.name].shape) == [int(n) for n in reversed(t.shape)], t.name
+        assert np.isfinite(out[t.name]).all(), t.name
+    return out
+
+
+# ---- Hugging Face ----------------------------------------------------------------------------------------------------
+
+HF_NAMES = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head",
+            "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
+            "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
+            "attn_output": "self_attn.o_proj", "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm",
+            "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
+
+
+def hf_name(name):
+    parts = name.split(".")
+    if parts[0] == "blk":
+        return f"model.layers.{parts[1]}.{HF_NAMES[parts[2]]}.{parts[3]}"
+    return f"{HF_NAMES[parts[0]]}.{parts[1]}"
+
+
+def to_half_split(rows, n_heads):
+    """Row order of q and k from adjacent RoPE pairs (llama files) to the half-split pairs of the Hugging Face code."""
+    pairs = rows.reshape(n_heads, -1, 2, *rows.shape[1:])  # [n_heads, head_dim / 2, 2, d_model]
+    return pairs.swapaxes(1, 2).reshape(rows.shape)
+
+
+def hf_model(m, tensors):
+    kinds = {"llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
+             "qwen2": (transformers.Qwen2Config, transformers.Qwen2ForCausalLM),
+             "qwen3": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM)}
+    config_type, model_type = kinds[m.arch]
+    config = config_type(
+        vocab_size=VOCAB, hidden_size=m.d_model, intermediate_size=m.d_ff, num_hidden_layers=m.n_layers,
+        num_attention_heads=m.n_heads, num_key_value_heads=m.n_kv_heads, head_dim=m.head_dim, rms_norm_eps=NORM_EPS,
+        max_position_embeddings=m.context, tie_word_embeddings=m.tied,
+        rope_parameters={"rope_theta": m.rope_base, **(m.rope or {"rope_type": "default"})},
+        bos_token_id=None, eos_token_id=None, attn_implementation="eager")
+    model = model_type(config).float().eval()
+    state = {}
+    for name, value in tensors.items():
+        if name == "rope_freqs.weight":
+            continue
+        if m.arch == "llama" and name.endswith("attn_q.weight"):
+            value = to_half_split(value, m.n_heads)
+        if m.arch == "llama" and name.endswith("attn_k.weight"):
+            value = to_half_split(value, m.n_kv_heads)
+        state[hf_name(name)] = torch.from_numpy(value.copy())
+    if m.tied:
+        state["lm_head.weight"] = state["model.embed_tokens.weight"]
+    model.load_state_dict(state, strict=True)
+    assert model.model.layers[0].self_attn.q_proj.out_features == m.n_heads * m.head_dim
+    if "rope_freqs.weight" in tensors:  # the file's divisors and the library's own formula must be the same thing
+        plain = m.rope_base ** (-np.arange(0, m.head_dim, 2) / m.head_dim)
+        np.testing.assert_allclose(plain / tensors["rope_freqs.weight"], model.model.rotary_emb.inv_freq, rtol=1e-5)
+    return model
+
+
+class Bf16Cache(transformers.DynamicCache):
+    """A KV cache that keeps bf16 (round to nearest even): what attention reads is what such a cache can hold."""
+
+    def update(self, keys, values, *args, **kwargs):
+        return super().update(keys.bfloat16().float(), values.bfloat16().float(), *args, **kwargs)
+
+
+def logits_of(model, tokens, cache=None):
+    with torch.no_grad():
+        out = model(input_ids=torch.tensor([tokens.tolist()]), past_key_values=cache, use_cache=cache is not None)
+    return out.logits[0].float().numpy()
+
+
+# ---- goldens ---------------------------------------------------------------------------------------------------------
+
+def smallest_gap(logits):
+    best = np.sort(logits, axis=1)[:, -2:]
+    return float(((best[:, 1] - best[:, 0]) / np.abs(logits).max(axis=1)).min())
+
+
+def best_tokens(m, model):
+    tries = []
+    for seed in range(SEEDS):
+        rng = np.random.default_rng([zlib.crc32(m.name.encode()), seed])
+        tokens = rng.integers(0, VOCAB, N_TOK, dtype=np.int32)
+        tries.append((smallest_gap(logits_of(model, tokens)), seed, tokens))
+    return max(tries, key=lambda t: t[:2])
+
+
+def write_golden(path, tokens, logits):
+    """magic WGLD, u32 version, u32 n_tok, u32 vocab_size, i32 tokens[n_tok], f32 logits[n_tok][vocab_size]."""
+    assert logits.shape == (N_TOK, VOCAB) and np.isfinite(logits).all()
+    head = b"WGLD" + struct.pack("<III", 1, *logits.shape)
+    path.write_bytes(head + tokens.astype("<i4").tobytes() + logits.astype("<f4").tobytes())
+
+
+def ablations(m, tensors):
+    """Yields (what, model, tensors) with one feature got wrong, to show that the golden would notice."""
+    if m.rope:
+        plain = {k: v for k, v in tensors.items() if k != "rope_freqs.weight"}
+        yield "no RoPE scaling", replace(m, rope=None), plain
+    if m.rope and m.rope["rope_type"] == "yarn":
+        yield "no YaRN magnitude", replace(m, rope={**m.rope, "attention_factor": 1.0}), tensors
+    if m.arch == "llama":
+        def halves(name, v):
+            n = {"attn_q": m.n_heads, "attn_k": m.n_kv_heads}.get(name.split(".")[-2])
+            return v if n is None else v.reshape(n, 2, -1, v.shape[1]).swapaxes(1, 2).reshape(v.shape)
+        yield "half-split RoPE", m, {k: halves(k, v) for k, v in tensors.items()}
+    for what, end in ("no bias", ".bias"), ("no q norm", "attn_q_norm.weight"), ("no k norm", "attn_k_norm.weight"):
+        hit = [k for k in tensors if k.endswith(end)]
+        if hit:
+            fill = 0.0 if end == ".bias" else 1.0
+            yield what, m, {k: np.full_like(v, fill) if k in hit else v for k, v in tensors.items()}
+    if m.n_kv_heads > 1:
+        def swap(name, v):
+            kv = name.split(".")[-2] in ("attn_k", "attn_v")
+            return np.roll(v, m.head_dim, axis=0) if kv else v
+        yield "KV heads moved by one", m, {k: swap(k, v) for k, v in tensors.items()}
+
+
+def make(m):
+    path = HERE / f"{m.name}.gguf"
+    write_gguf(m, path)
+    tensors = read_tensors(path)
+    model = hf_model(m, tensors)
+    gap, seed, tokens = best_tokens(m, model)
+    assert gap > MIN_GAP, f"{m.name}: smallest gap {gap:.2g}; raise SEEDS"
+    logits = logits_of(model, tokens)
+    write_golden(HERE / f"{m.name}.golden", tokens, logits)
+    top = np.abs(logits).max()
+    rounded = logits_of(model, tokens, Bf16Cache())
+    write_golden(HERE / f"{m.name}.bf16kv.golden", tokens, rounded)
+    worst = [(np.abs(logits_of(hf_model(m2, t2), tokens) - logits).max() / top, what)
+             for what, m2, t2 in ablations(m, tensors)]
+    note = "{1}: {0:.2g}".format(*min(worst)) if worst else "-"
+    same = int((rounded.argmax(1) == logits.argmax(1)).sum())
+    print(f"| {m.name} | {path.stat().st_size} | {seed} | {top:.1f} | {gap:.2g} | "
+          f"{np.abs(rounded - logits).max() / top:.1g} | {same} | {note} |", flush=True)
+
+
+def main():
+    torch.set_num_threads(1)
+    print(", ".join(f"{p} {version(p)}" for p in ("numpy", "gguf", "torch", "transformers")))
+    print("| name | bytes | seed | max logit | smallest gap | bf16 KV | same top-1 | nearest mistake |")
+    for m in MODELS:
+        if len(sys.argv) == 1 or m.name in sys.argv[1:]:
+            make(m)
+
+
+if __name__ == "__main__":
+    main()

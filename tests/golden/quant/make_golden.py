@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""Makes <type>.bin of this folder: blocks of every weight type and the f32 values the gguf package reads from them.
+
+By hand:  python3 make_golden.py     Needs numpy and gguf, nothing else.
+
+Block 0 of each file (blocks 0 to 7 of F16 and BF16) is worked out by hand in README.md; its values are computed here
+from the README's formulas and compared with the package before anything is written. Then come edge cases, then seeded
+random bytes. Scales are always finite: an infinite or NaN scale is a damaged file, and no result is promised for it.
+"""
+import struct
+from pathlib import Path
+
+import gguf
+import numpy as np
+from gguf import GGMLQuantizationType as T
+
+HERE = Path(__file__).resolve().parent
+SEED = 20240
+N_RANDOM = 6
+
+STAIRS = bytes(i | (15 - i) << 4 for i in range(16))  # F0 E1 D2 .. 0F: low nibbles count up, high nibbles count down
+SC = [1, 2, 3, 63, 17, 34, 51, 60]                    # Q4_K, Q5_K: 6-bit scale and minimum of the eight sub-blocks
+MIN = [0, 1, 33, 63, 22, 41, 60, 5]
+SC_PACKED = bytes.fromhex("4182c3ff 4081e13f 6192c35c")
+
+
+def f16(x):
+    return struct.pack("<e", x)
+
+
+# ---- the hand-computed blocks: (block bytes, values) -----------------------------------------------------------------
+
+def hand_f16():
+    words = [0x3C00, 0xC000, 0x3555, 0x7BFF, 0x0400, 0x0001, 0x83FF, 0x8000]
+    return struct.pack("<8H", *words), [1.0, -2.0, 1365 / 4096, 65504.0, 2.0**-14, 2.0**-24, -1023 * 2.0**-24, -0.0]
+
+
+def hand_bf16():
+    words = [0x3F80, 0xC000, 0x3EAB, 0x4049, 0x7F7F, 0x0080, 0x0001, 0x8000]
+    return struct.pack("<8H", *words), [1.0, -2.0, 171 / 512, 201 / 64, 255 * 2.0**120, 2.0**-126, 2.0**-133, -0.0]
+
+
+def hand_q8_0():
+    q = [8 * (i - 16) for i in range(32)]
+    return f16(-0.5) + struct.pack("<32b", *q), [-0.5 * v for v in q]
+
+
+def hand_q4_0():
+    return f16(0.5) + STAIRS, [0.5 * (i - 8) for i in range(16)] + [0.5 * (7 - i) for i in range(16)]
+
+
+def stair(j, i):
+    """4-bit quant of weight i (0..31) of sub-block j when the quants are STAIRS repeated."""
+    return 15 - i % 16 if j % 2 else i % 16
+
+
+def hand_q4_k():
+    values = [0.5 * SC[j] * stair(j, i) - 0.25 * MIN[j] for j in range(8) for i in range(32)]
+    return f16(0.5) + f16(0.25) + SC_PACKED + STAIRS * 8, values
+
+
+def hand_q5_k():
+    values = [0.5 * SC[j] * (stair(j, i) + 16 * ((i + j) % 2)) - 0.25 * MIN[j] for j in range(8) for i in range(32)]
+    return f16(0.5) + f16(0.25) + SC_PACKED + b"\xaa\x55" * 16 + STAIRS * 8, values
+
+
+def hand_q6_k():
+    scales = [-(s + 1) if s % 2 else s + 1 for s in range(16)]
+    values = []
+    for w in range(256):
+        quarter, step = w // 32 % 4, w % 16  # quarters 0 and 1 of a half sit in low nibbles, 2 and 3 in high ones
+        q = (15 - step if quarter >= 2 else step) + 16 * quarter - 32
+        values.append(0.25 * scales[w // 16] * q)
+    return STAIRS * 8 + b"\xe4" * 64 + struct.pack("<16b", *scales) + f16(0.25), values
+
+
+# ---- edge cases and random blocks ------------------------------------------------------------------------------------
+
+SCALES = [0x0000, 0x8000, 0x0001, 0x83FF, 0x7BFF, 0xBC00]  # 0, -0, subnormals, the largest finite, -1
+FILLS = [0xFF, 0x00, 0x7F, 0x80]                           # every quant (and inner scale) at an end of its range
+
+
+def set_scales(block, places, word):
+    for n, at in enumerate(places):
+        block[at:at + 2] = struct.pack("<H", word ^ (0x8000 if n else 0))  # the second scale gets the other sign
+    return block
+
+
+def block_type(places):
+    """Makes the edge and random blocks of a type whose f16 scales lie at these byte offsets."""
+    def make(rng, size):
+        for word in SCALES:
+            yield set_scales(bytearray(rng.bytes(size)), places, word)
+        for fill in FILLS:
+            yield set_scales(bytearray([fill]) * size, places, 0x2E66)
+        for _ in range(N_RANDOM):
+            block = bytearray(rng.bytes(size))
+            for at in places:
+                block[at + 1] = block[at + 1] & 0xBF  # exponent below 16: finite
+            yield block
+    return make
+
+
+def float_type(infinity):
+    """Edge and random values of a 16-bit float type: both infinities, the values next to 0 and 1, anything but NaN."""
+    def make(rng, size):
+        one = 0x3C00 if infinity == 0x7C00 else 0x3F80
+        for w in (0, infinity, infinity - 1, one - 1, one + 1, 2):
+            yield struct.pack("<H", w)
+            yield struct.pack("<H", w | 0x8000)
+        for w in rng.integers(0, 0x10000, 64):
+            if w & 0x7FFF <= infinity:
+                yield struct.pack("<H", int(w))
+    return make
+
+
+TYPES = {
+    T.F16: (hand_f16, float_type(0x7C00)), T.BF16: (hand_bf16, float_type(0x7F80)),
+    T.Q8_0: (hand_q8_0, block_type([0])), T.Q4_0: (hand_q4_0, block_type([0])),
+    T.Q4_K: (hand_q4_k, block_type([0, 2])), T.Q5_K: (hand_q5_k, block_type([0, 2])),
+    T.Q6_K: (hand_q6_k, block_type([208])),
+}
+
+
+def dequantize(raw, qtype, size):
+    return np.asarray(gguf.dequantize(np.frombuffer(raw, np.uint8).reshape(-1, size), qtype), dtype="<f4").ravel()
+
+
+def make(qtype, hand, others):
+    weights, size = gguf.GGML_QUANT_SIZES[qtype]
+    head, values = hand()
+    got = dequantize(head, qtype, size)
+    assert got.tobytes() == np.array(values, dtype="<f4").tobytes(), f"{qtype.name}: the hand-computed block is wrong"
+    rng = np.random.default_rng([SEED, int(qtype)])
+    raw = head + b"".join(bytes(b) for b in others(rng, size))
+    values = dequantize(raw, qtype, size)
+    assert not np.isnan(values).any() and len(raw) % size == 0
+    path = HERE / f"{qtype.name.lower()}.bin"
+    path.write_bytes(b"WQNT" + struct.pack("<IIII", 1, len(raw) // size, size, weights) + raw + values.tobytes())
+    print(f"{path.name}: {len(raw) // size} blocks of {size} bytes and {weights} weights, {path.stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    for kind, functions in TYPES.items():
+        make(kind, *functions)

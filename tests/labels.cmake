@@ -1,0 +1,6 @@
+# What differs from the defaults (label cmocka and the folder's name, 120 seconds). Labels with a meaning:
+#   threads  runs several threads; ./dev test --long repeats it under ThreadSanitizer
+#   slow     only ./dev test --long runs it
+# One line per test: weir_test_labels(<area>/<stem> LABELS <label>... TIMEOUT <seconds>)
+weir_test_labels(api/test_cancel LABELS threads)
+weir_test_labels(api/test_threads LABELS threads TIMEOUT 300)

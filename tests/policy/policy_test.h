@@ -1,0 +1,61 @@
+// What the policy tests share: a table that is not part of a cache, policies built from options, and a small simulator of one stream.
+#pragma once
+
+#include "tests/cmocka_cpp.h"
+
+#include <initializer_list>
+#include <vector>
+
+#include "core/memory.h"
+#include "core/thread_pool.h"
+#include "ops/ops.h"
+#include "policy/policy.h"
+
+namespace weir::test {
+
+struct Made {
+  PolicyStorage storage;
+  Policy* policy = nullptr;
+  Status status;
+  Made(const char* name, uint32_t budget, uint32_t context, std::initializer_list<weir_key_value> options) {
+    const std::vector<weir_key_value> list(options);
+    PolicyConfig config;
+    config.n_layers = 1;
+    config.n_heads = 1;
+    config.n_kv_heads = 1;
+    config.head_dim = 8;
+    config.context_tokens = context;
+    config.trained_tokens = 1024;
+    config.budget_tokens = budget;
+    config.options = list;
+    status = make_policy(name, config, storage, policy);
+  }
+  ~Made() {
+    if (policy != nullptr) policy->~Policy();
+  }
+};
+
+// One stream's table with room for `capacity` rows.
+struct Table {
+  std::vector<uint32_t> slots, first_pos, len, flags, stamp;
+  std::vector<float> score;
+  uint32_t n = 0;
+  explicit Table(uint32_t capacity) : slots(capacity), first_pos(capacity), len(capacity), flags(capacity), stamp(capacity), score(capacity) {}
+  StreamView view() { return {slots.data(), first_pos.data(), len.data(), flags.data(), stamp.data(), score.data(), n, static_cast<uint32_t>(slots.size())}; }
+  void append(uint32_t pos, uint32_t now, uint32_t page_flags = 0) {
+    first_pos[n] = pos;
+    len[n] = kPageTokens;
+    flags[n] = page_flags;
+    stamp[n] = now;
+    score[n] = 0.0f;
+    ++n;
+  }
+  void remove(uint32_t row) {
+    for (auto* column : {&slots, &first_pos, &len, &flags, &stamp}) column->erase(column->begin() + row), column->push_back(0);
+    score.erase(score.begin() + row);
+    score.push_back(0.0f);
+    --n;
+  }
+};
+
+}  // namespace weir::test

@@ -1,0 +1,138 @@
+// policy: StreamingLLM. Which pages are resident, in-cache positions (algorithms appendix C.3), chunks, and budgets.
+#include "tests/policy/policy_test.h"
+
+#include <cstring>
+
+namespace {
+
+using namespace weir;
+using namespace weir::test;
+
+// A cache of one stream with n_tok tokens appended under the policy, chunk by chunk as a session would.
+struct Stream {
+  std::vector<std::byte> memory[3];
+  KvCache kv;
+  const Policy& policy;
+  uint32_t longest_chunk = 0;
+  Stream(const Policy& p, uint32_t n_tok) : policy(p) {
+    const KvShape shape = {1, 1, 8, p.needs().pages_per_stream, false};
+    Arena m[3];
+    kv.lay_out(shape, m[0], m[1], m[2]);
+    for (int i = 0; i < 3; ++i) memory[i].resize(m[i].used());
+    Arena a[3] = {{memory[0].data(), memory[0].size()}, {memory[1].data(), memory[1].size()}, {memory[2].data(), memory[2].size()}};
+    kv.lay_out(shape, a[0], a[1], a[2]);
+    kv.reset();
+    append(n_tok);
+  }
+  void append(uint32_t n_tok) {
+    while (n_tok > 0) {
+      const uint32_t n = policy.chunk_tokens(kv, n_tok, 512);
+      assert_true(n >= 1 && n <= n_tok);
+      longest_chunk = std::max(longest_chunk, n);
+      const uint32_t opens = kv.pages_to_open(n);
+      for (;;) {
+        const StreamView v = kv.stream(0);
+        const uint32_t row = policy.victim(v, kv.n_tokens(), v.n_pages + opens > v.capacity);
+        if (row == Policy::kNone || opens == 0) break;
+        kv.evict(0, row);
+      }
+      assert_true(kv.reserve(n, 0, 0).ok());
+      kv.commit();
+      n_tok -= n;
+    }
+  }
+};
+
+// Residents are [0, sinks) and a suffix without a gap.
+void check_suffix(const KvCache& kv, uint32_t sink_pages) {
+  const StreamView v = kv.stream(0);
+  for (uint32_t row = 0; row < v.n_pages; ++row) {
+    if (row < sink_pages) assert_int_equal(v.first_pos[row], row * kPageTokens);
+    if (row > sink_pages) assert_int_equal(v.first_pos[row], v.first_pos[row - 1] + kPageTokens);
+  }
+  assert_int_equal(v.first_pos[v.n_pages - 1] + v.len[v.n_pages - 1], kv.n_tokens());
+}
+
+void sink__residents_are_sinks_and_a_suffix(void**) {
+  for (const char* sinks : {"0", "4", "16", "17"}) {
+    Made made("sink", 128, 0, {{"sinks", sinks}});
+    assert_true(made.status.ok());
+    const uint32_t sink_pages = std::strcmp(sinks, "0") == 0 ? 0 : std::strcmp(sinks, "17") == 0 ? 2 : 1;
+    for (uint32_t n_tok : {1u, 16u, 127u, 128u, 129u, 500u, 2000u}) {
+      Stream s(*made.policy, n_tok);
+      for (int i = 0; i < 40; ++i) {
+        check_suffix(s.kv, sink_pages);
+        s.append(1);
+      }
+      assert_true(s.kv.pages_resident_max() <= 8);
+    }
+  }
+}
+
+void sink__in_cache_position_of_appendix_c(void**) {
+  // ns=4, w=8 with an exact mask: the query at position 19 sits at 11 in the cache.
+  Made made("sink", 48, 0, {{"sinks", "4"}, {"window", "8"}, {"exact_mask", "true"}});
+  assert_true(made.status.ok());
+  Stream s(*made.policy, 19);
+  assert_int_equal(made.policy->in_cache_pos(s.kv, 19), 11);
+  assert_int_equal(made.policy->in_cache_pos(s.kv, 5), 5);
+  assert_int_equal(made.policy->attn_scope().window, 8);
+  assert_int_equal(made.policy->attn_scope().n_sink, 4);
+}
+
+void sink__in_cache_position_counts_resident_tokens(void**) {
+  Made made("sink", 128, 0, {});
+  Stream s(*made.policy, 100);
+  assert_int_equal(made.policy->in_cache_pos(s.kv, 100), 100);  // nothing has left
+  s.append(1000);
+  const StreamView v = s.kv.stream(0);
+  uint32_t resident = 0;
+  for (uint32_t row = 0; row < v.n_pages; ++row) resident += v.len[row];
+  assert_int_equal(made.policy->in_cache_pos(s.kv, s.kv.n_tokens() - 1), resident - 1);
+}
+
+void sink__window_drops_by_position(void**) {
+  Made made("sink", 256, 0, {{"window", "40"}});
+  Stream s(*made.policy, 200);
+  for (int i = 0; i < 100; ++i) {
+    s.append(1);
+    const StreamView v = s.kv.stream(0);
+    const uint32_t t = s.kv.n_tokens() - 1;
+    assert_true(v.first_pos[1] + 40 <= t + 1 || v.first_pos[1] == 0);  // the whole window is there
+    // Room is made when a page is opened: the prompt came in one chunk that fitted, from the next page on only the window is left.
+    if (t >= 208) assert_true(v.n_pages <= 1 + 4);
+  }
+}
+
+void sink__long_prompts_keep_the_window_while_chunking(void**) {
+  Made made("sink", 1024, 0, {});
+  Stream s(*made.policy, 5000);
+  assert_true(s.longest_chunk >= 256);
+  Made exact("sink", 1024, 0, {{"exact_mask", "true"}, {"window", "512"}});
+  Stream e(*exact.policy, 1024);
+  for (int i = 0; i < 30; ++i) {
+    const uint32_t first = e.kv.n_tokens();
+    e.append(exact.policy->chunk_tokens(e.kv, 512, 512));
+    assert_true(e.kv.stream(0).first_pos[1] + 511 <= first);  // the chunk's first row still sees all 512
+  }
+}
+
+void sink__budgets(void**) {
+  Made low("sink", 32, 0, {});
+  assert_int_equal(low.status.code(), WEIR_ERR_BUDGET);
+  Made wide("sink", 128, 0, {{"window", "200"}});
+  assert_int_equal(wide.status.code(), WEIR_ERR_BUDGET);
+  Made all("sink", 32, 32, {{"window", "20"}});
+  assert_true(all.status.ok());
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(sink__residents_are_sinks_and_a_suffix),     cmocka_unit_test(sink__in_cache_position_of_appendix_c),
+      cmocka_unit_test(sink__in_cache_position_counts_resident_tokens), cmocka_unit_test(sink__window_drops_by_position),
+      cmocka_unit_test(sink__long_prompts_keep_the_window_while_chunking), cmocka_unit_test(sink__budgets),
+  };
+  return cmocka_run_group_tests_name("policy_sink", tests, nullptr, nullptr);
+}
