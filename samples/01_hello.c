@@ -26,13 +26,14 @@ static weir_token *prompt_tokens(const weir_model *model, const char *question, 
     weir_status status = weir_chat_render(model, &message, 1, WEIR_CHAT_ADD_ASSISTANT, NULL, 0, &n_bytes);
     if (status != WEIR_ERR_BUFFER_TOO_SMALL) check(status, "render the question");
     text = malloc(n_bytes);
-    tokens = malloc((n_bytes + 1) * sizeof *tokens); /* a token stands for at least one byte, but for one extra space at the start */
+    /* A token stands for at least one byte, but some vocabularies put a space in front of the text. */
+    tokens = malloc((n_bytes + 1) * sizeof *tokens);
     if (text == NULL || tokens == NULL) {
         fprintf(stderr, "out of memory\n");
         exit(1);
     }
-    check(weir_chat_render(model, &message, 1, WEIR_CHAT_ADD_ASSISTANT, text, n_bytes, &n_bytes), "render the question");
-    check(weir_tokenize(model, text, n_bytes, WEIR_TOKENIZE_SPECIAL, tokens, n_bytes + 1, n_tokens), "tokenize the question");
+    check(weir_chat_render(model, &message, 1, WEIR_CHAT_ADD_ASSISTANT, text, n_bytes, &n_bytes), "render it");
+    check(weir_tokenize(model, text, n_bytes, WEIR_TOKENIZE_SPECIAL, tokens, n_bytes + 1, n_tokens), "tokenize it");
     free(text);
     return tokens;
 }

@@ -2,9 +2,9 @@
  *
  *   02_stream MODEL.gguf [MAX_TOKENS]
  *
- * The session keeps the history: the second turn feeds only the new message, which WEIR_CHAT_CONTINUE renders together with
- * the end of the answer before it. The callback stops an answer at MAX_TOKENS by returning a status that is not WEIR_OK;
- * weir_session_cancel does the same from any other thread. */
+ * The session keeps the history: the second turn feeds only the new message, which WEIR_CHAT_CONTINUE renders together
+ * with the end of the answer before it. The callback stops an answer at MAX_TOKENS by returning a status that is not
+ * WEIR_OK; weir_session_cancel does the same from any other thread. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +24,8 @@ static int failed(weir_status status, const char *what) {
     return 1;
 }
 
-/* The text of an event is always whole UTF-8 characters, perhaps none. The callback runs on the thread that called generate;
- * it should be quick, because the next token waits for it. */
+/* The text of an event is always whole UTF-8 characters, perhaps none. The callback runs on the thread that called
+ * generate; it should be quick, because the next token waits for it. */
 static weir_status on_token(void *user, const weir_token_event *event) {
     answer *a = user;
     fwrite(event->text, 1, event->text_bytes, stdout);
@@ -49,12 +49,15 @@ static int feed(const weir_model *model, weir_session *session, const char *ques
     static weir_token tokens[MAX_PROMPT_TOKENS];
     uint64_t n_bytes = 0, n_tokens = 0;
 
-    if (failed(weir_chat_render(model, &message, 1, flags, text, sizeof text, &n_bytes), "render")) return 1;
-    if (failed(weir_tokenize(model, text, n_bytes, WEIR_TOKENIZE_SPECIAL, tokens, MAX_PROMPT_TOKENS, &n_tokens), "tokenize")) return 1;
+    weir_status status = weir_chat_render(model, &message, 1, flags, text, sizeof text, &n_bytes);
+    if (failed(status, "render the question")) return 1;
+    status = weir_tokenize(model, text, n_bytes, WEIR_TOKENIZE_SPECIAL, tokens, MAX_PROMPT_TOKENS, &n_tokens);
+    if (failed(status, "tokenize the question")) return 1;
     return failed(weir_session_prefill(session, tokens, n_tokens, on_progress, NULL), "read the question");
 }
 
-static int ask(const weir_model *model, weir_session *session, const char *question, int is_first, uint32_t max_tokens) {
+static int ask(const weir_model *model, weir_session *session, const char *question, int is_first,
+               uint32_t max_tokens) {
     answer a = {0, 0};
     weir_generate_options options = WEIR_GENERATE_OPTIONS_INIT;
     weir_generate_result result = WEIR_GENERATE_RESULT_INIT;

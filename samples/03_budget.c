@@ -2,8 +2,8 @@
  *
  *   03_budget MODEL.gguf [BUDGET_TOKENS]
  *
- * Plans a session, checks the plan against what the application can spare, creates the session, lets the model think for far
- * longer than the budget holds, and compares the plan with what was really used. */
+ * Plans a session, checks the plan against what the application can spare, creates the session, lets the model think
+ * for far longer than the budget holds, and compares the plan with what was really used. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,9 +24,11 @@ static void write_problem(char *text, size_t capacity) {
     size_t n = (size_t)snprintf(text, capacity, "Start: ");
     int i;
     for (i = 0; i < N_START; i++) {
-        n += (size_t)snprintf(text + n, capacity - n, "x%d = %d%s", i, (37 * i + 11) % 100, i + 1 < N_START ? ", " : ". ");
+        const char *end = i + 1 < N_START ? ", " : ". ";
+        n += (size_t)snprintf(text + n, capacity - n, "x%d = %d%s", i, (37 * i + 11) % 100, end);
     }
-    snprintf(text + n, capacity - n, "Rule: x[n] = x[n-%d] + x[n-5]. Work modulo 100. Find x%d.", N_START, N_START + N_STEPS - 1);
+    snprintf(text + n, capacity - n, "Rule: x[n] = x[n-%d] + x[n-5]. Work modulo 100. Find x%d.", N_START,
+             N_START + N_STEPS - 1);
 }
 
 static void feed(const weir_model *model, weir_session *session, const char *question) {
@@ -82,7 +84,7 @@ int main(int argc, char **argv) {
     check(weir_runtime_create(NULL, &runtime), "runtime");
     check(weir_model_open(runtime, argv[1], NULL, &model), "model");
 
-    /* RaaS keeps the prompt and the pages that the reasoning still looks at; the stalest page makes room for the next one. */
+    /* RaaS keeps the prompt and the pages that the reasoning still looks at; the stalest page makes room. */
     options.policy = "raas";
     options.budget_tokens = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 1024;
 
@@ -106,8 +108,9 @@ int main(int argc, char **argv) {
 
     check(weir_session_get_stats(session, &stats), "stats");
     check(weir_session_memory(session, &memory), "memory");
-    printf("thought for %llu tokens; %llu pages left the KV memory, at most %llu were in it\n", (unsigned long long)stats.n_decode,
-           (unsigned long long)stats.pages_evicted, (unsigned long long)stats.pages_resident_max);
+    printf("thought for %llu tokens; %llu pages left the KV memory, at most %llu were in it\n",
+           (unsigned long long)stats.n_decode, (unsigned long long)stats.pages_evicted,
+           (unsigned long long)stats.pages_resident_max);
     printf("peak: %llu bytes; allocations while decoding: %llu\n", (unsigned long long)memory.peak_bytes,
            (unsigned long long)memory.allocs_while_decoding);
 

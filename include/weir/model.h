@@ -156,12 +156,12 @@ WEIR_API weir_status weir_model_tensor_info(const weir_model *model, uint32_t in
  *  @since 1.0 */
 WEIR_API uint32_t weir_model_metadata_count(const weir_model *model);
 
-/** Metadata key and value number @p index, the value as text (arrays as "[type; count]").
+/** Metadata key and value number @p index, the value as text (arrays as "[type; count]", strings with the bytes that the file has).
  *
  *  @param model       in
  *  @param index       0 .. weir_model_metadata_count - 1
  *  @param key         out, NUL-terminated; lives as long as the model
- *  @param value       out, [capacity] bytes, NUL-terminated UTF-8; may be NULL when @p capacity is 0
+ *  @param value       out, [capacity] bytes, NUL-terminated; may be NULL when @p capacity is 0
  *  @param capacity    bytes at @p value
  *  @param value_bytes out, length without the NUL; may be NULL
  *  @return WEIR_OK

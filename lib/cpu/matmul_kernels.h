@@ -88,7 +88,7 @@ struct WeightKernels {
 
 // Activations, packed panels and everything else that does not depend on the weight type. A panel is `panel_vectors` vectors of tokens.
 struct ActKernels {
-  const char* target;
+  int64_t target;         // HWY_* bit
   bool has_gemm;          // false: only the GEMV
   bool integer_gemm;      // multiply integer tiles; else decode to f32
   size_t vector_tokens;   // tokens in one vector
@@ -106,6 +106,9 @@ struct ActKernels {
 };
 
 const ActKernels& act_kernels();
+#define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes) const WeightKernels& weight_kernels_##Name();
+#include "quant/quants.inc"
+#undef WEIR_QUANT
 const WeightKernels& weight_kernels(WeightType type);
 
 // Bytes of one packed panel in one group, for `tokens` = vectors * vector_tokens.

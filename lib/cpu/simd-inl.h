@@ -1,10 +1,5 @@
-// Shared by the vector sources of this folder; included once per instruction set, after Highway.
-// WEIR_BEFORE_NAMESPACE() stands where Highway's own macro would: Highway's AVX3_DL target is chosen only on machines with AVX512-VNNI, but
-// its attribute string does not name that extension. WEIR_ATTR is the same for lambdas.
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-
+// Helpers of vector code, compiled once per instruction set: bf16 to f32 and back, sums in f64. Included after simd_targets.h by files that are
+// themselves included per target. All of them work on every target, the plain fallback included.
 #if defined(WEIR_CPU_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef WEIR_CPU_SIMD_INL_H_
 #undef WEIR_CPU_SIMD_INL_H_
@@ -12,69 +7,78 @@
 #define WEIR_CPU_SIMD_INL_H_
 #endif
 
-#undef WEIR_BEFORE_NAMESPACE
-#undef WEIR_ATTR
-#undef WEIR_VECTOR_KERNELS
-#if HWY_TARGET == HWY_AVX3_DL
-#define WEIR_BEFORE_NAMESPACE() HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni") static_assert(true, "")
-#define WEIR_ATTR __attribute__((target(HWY_TARGET_STR ",avx512vnni")))
-#else
-#define WEIR_BEFORE_NAMESPACE() HWY_BEFORE_NAMESPACE()
-#define WEIR_ATTR HWY_ATTR
+#include <cstddef>
+#include <cstdint>
+
+#include "hwy/highway.h"
+
+// True where vectors are real: kernels with register blocking are left out of the fallback targets, which use the reference instead.
+#ifndef WEIR_CPU_HAS_VECTORS
+#define WEIR_CPU_HAS_VECTORS (HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128)
 #endif
 
-// Where Highway has real vectors of a size known to the compiler. Elsewhere the plain loops of plain_kernels.h are used.
-#define WEIR_VECTOR_KERNELS (HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128 && !HWY_HAVE_SCALABLE)
-
-WEIR_BEFORE_NAMESPACE();
-#if WEIR_VECTOR_KERNELS
+HWY_BEFORE_NAMESPACE();
 namespace weir::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-template <class D>
-using Vec = hn::VFromD<D>;
+// Widens Lanes(df) bf16 numbers.
+template <class DF>
+HWY_INLINE hn::Vec<DF> load_bf16(DF df, const uint16_t* from) {
+  const hn::Rebind<uint16_t, DF> d16;
+  const hn::RebindToUnsigned<DF> du;
+  return hn::BitCast(df, hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(d16, from))));
+}
 
-// sum + a * b in pairs of neighbours, i16 times i16 to i32. On x86 lane i gets products 2i and 2i + 1; elsewhere the products land anywhere in
-// `sum` and `other`, whose lanes the caller adds up (add_other). Never saturates; the caller keeps the sums within 32 bits.
-template <class D32, class V16>
-HWY_INLINE Vec<D32> dot_pairs(D32 d32, V16 a, V16 b, Vec<D32> sum, Vec<D32>& other) {
-#if HWY_TARGET == HWY_AVX3_DL
-  (void)other;
-  if constexpr (hn::MaxLanes(d32) == 16) {
-    return Vec<D32>{_mm512_dpwssd_epi32(sum.raw, a.raw, b.raw)};
-  } else if constexpr (hn::MaxLanes(d32) == 8) {
-    return Vec<D32>{_mm256_dpwssd_epi32(sum.raw, a.raw, b.raw)};
-  } else {
-    return Vec<D32>{_mm_dpwssd_epi32(sum.raw, a.raw, b.raw)};
+// Rounds to bf16, nearest even, as quant/half.h does: the bits in the lower half of each lane.
+template <class DF>
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> round_bf16(DF df, hn::Vec<DF> v) {
+  const hn::RebindToUnsigned<DF> du;
+  const auto bits = hn::BitCast(du, v);
+  const auto upper = hn::ShiftRight<16>(bits);
+  const auto even = hn::And(upper, hn::Set(du, 1u));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(even, hn::Set(du, 0x7FFFu))));
+  const auto quiet_nan = hn::Or(upper, hn::Set(du, 0x40u));
+  return hn::IfThenElse(hn::RebindMask(du, hn::Ne(v, v)), quiet_nan, rounded);
+  (void)df;
+}
+
+template <class DF>
+HWY_INLINE void store_bf16(DF df, hn::Vec<DF> v, uint16_t* to) {
+  const hn::Rebind<uint16_t, DF> d16;
+  hn::StoreU(hn::TruncateTo(d16, round_bf16(df, v)), d16, to);
+}
+
+// Sum of squares of x[0..n) in f64.
+inline double sum_squares(const float* HWY_RESTRICT x, size_t n) {
+  const hn::ScalableTag<double> dd;
+  const hn::Rebind<float, decltype(dd)> df;
+  const size_t lanes = hn::Lanes(dd);
+  auto sum0 = hn::Zero(dd), sum1 = hn::Zero(dd), sum2 = hn::Zero(dd), sum3 = hn::Zero(dd);
+  size_t i = 0;
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    const auto x0 = hn::PromoteTo(dd, hn::LoadU(df, x + i)), x1 = hn::PromoteTo(dd, hn::LoadU(df, x + i + lanes));
+    const auto x2 = hn::PromoteTo(dd, hn::LoadU(df, x + i + 2 * lanes)), x3 = hn::PromoteTo(dd, hn::LoadU(df, x + i + 3 * lanes));
+    sum0 = hn::MulAdd(x0, x0, sum0);
+    sum1 = hn::MulAdd(x1, x1, sum1);
+    sum2 = hn::MulAdd(x2, x2, sum2);
+    sum3 = hn::MulAdd(x3, x3, sum3);
   }
-#else
-  return hn::ReorderWidenMulAccumulate(d32, a, b, sum, other);
-#endif
+  double tail = 0.0;
+  for (; i < n; ++i) tail += double{x[i]} * double{x[i]};
+  return hn::GetLane(hn::SumOfLanes(dd, hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3)))) + tail;
 }
 
-template <class V>
-HWY_INLINE V add_other(V sum, V other) {
-#if HWY_ARCH_X86
-  (void)other;
-  return sum;
-#else
-  return hn::Add(sum, other);
-#endif
-}
-
-// One f16 number as f32 in every lane of d.
-template <class D>
-HWY_INLINE Vec<D> broadcast_f16(D d, const uint8_t* p) {
-  const hn::CappedTag<float, 4> d4;
-  const hn::Rebind<hwy::float16_t, decltype(d4)> dh;
-  const hn::Repartition<uint16_t, hn::Rebind<uint16_t, decltype(d4)>> du;
-  uint16_t bits;
-  std::memcpy(&bits, p, sizeof bits);
-  return hn::Set(d, hn::GetLane(hn::PromoteTo(d4, hn::BitCast(dh, hn::Set(du, bits)))));
+// y = x * factor * weight, rounded after each product. y may be x.
+inline void scale_by(const float* x, float factor, const float* weight, float* y, size_t n) {
+  const hn::ScalableTag<float> df;
+  const size_t lanes = hn::Lanes(df);
+  const auto f = hn::Set(df, factor);
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) hn::StoreU(hn::Mul(hn::Mul(hn::LoadU(df, x + i), f), hn::LoadU(df, weight + i)), df, y + i);
+  for (; i < n; ++i) y[i] = x[i] * factor * weight[i];
 }
 
 }  // namespace weir::cpu::HWY_NAMESPACE
-#endif
 HWY_AFTER_NAMESPACE();
 
-#endif  // include guard per target
+#endif  // per target

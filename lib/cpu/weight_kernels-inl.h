@@ -12,7 +12,8 @@
 // One of plain numbers has kLayout = kFloats and kBytes; load(d, p): f32 vector; one(p): f32.
 #include "cpu/matmul_kernels.h"
 #include "cpu/plain_kernels.h"
-#include "cpu/simd-inl.h"
+#include "cpu/matmul_simd-inl.h"
+#include "hwy/cache_control.h"
 
 #if defined(WEIR_CPU_WEIGHT_KERNELS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef WEIR_CPU_WEIGHT_KERNELS_INL_H_
@@ -55,8 +56,8 @@ struct KHeader {
 
 HWY_INLINE void load_k_header(const uint8_t* p, KHeader& h) {
   const hn::CappedTag<float, 4> d4;
-  h.scale = hn::GetLane(broadcast_f16(d4, p));
-  const float min_scale = hn::GetLane(broadcast_f16(d4, p + 2));
+  h.scale = load_f16(p);
+  const float min_scale = load_f16(p + 2);
   uint32_t a, b, c;
   std::memcpy(&a, p + 4, sizeof a);
   std::memcpy(&b, p + 8, sizeof b);
@@ -102,57 +103,69 @@ struct RowSum<Dec> {
 };
 template <class Dec>
 using SumTag = typename RowSum<Dec>::DF;
+template <class Dec, size_t kTok>
+using RowSums = Vec<SumTag<Dec>>[kStreams][kTok];
 
-// out[0..7] = f16 scales of eight consecutive blocks, each block's first two bytes, times `factor`.
-template <class Dec>
-HWY_INLINE void load_scales(const uint8_t* p, float factor, float* HWY_RESTRICT out) {
+// scales[t][0..7] = the f16 scales of eight consecutive blocks, each block's first two bytes, times token t's scale.
+template <class Dec, size_t kTok>
+HWY_INLINE void load_scales(const uint8_t* p, const ActGroup* act, float (*HWY_RESTRICT scales)[kSubs]) {
   const hn::CappedTag<float, 4> d4;
   const hn::Rebind<hwy::float16_t, decltype(d4)> dh;
   const hn::CappedTag<uint64_t, 1> d64;
+  HWY_UNROLL(2)
   for (size_t half = 0; half < kSubs; half += 4) {
     uint64_t bits = 0;  // four numbers gathered in a register: cheaper than in memory, which would be read before it is written back
+    HWY_UNROLL(4)
     for (size_t i = 0; i < 4; ++i) {
       uint16_t h;
       std::memcpy(&h, p + (half + i) * Dec::kBlockBytes, sizeof h);
       bits |= uint64_t{h} << (16 * i);
     }
-    hn::Store(hn::Mul(hn::PromoteTo(d4, hn::BitCast(dh, hn::Set(d64, bits))), hn::Set(d4, factor)), d4, out + half);
+    const auto four = hn::PromoteTo(d4, hn::BitCast(dh, hn::Set(d64, bits)));
+    HWY_UNROLL(8)
+    for (size_t t = 0; t < kTok; ++t) hn::Store(hn::Mul(four, hn::Set(d4, act[t].scale)), d4, scales[t] + half);
   }
 }
 
-// acc[t] += block * activations of token t, for one block of 32 weights.
+// acc[r][t] += block b of row r * activations of token t.
 template <class Dec, size_t kTok>
-HWY_INLINE void dot_block(const uint8_t* p, size_t b, const ActGroup* act, const float (*scales)[kSubs], Vec<SumTag<Dec>>* acc) {
+HWY_INLINE void dot_block(const uint8_t* const* p, size_t b, const ActGroup* act, const float (*scales)[kTok][kSubs], RowSums<Dec, kTok>& acc) {
   const typename RowSum<Dec>::D d32;
   const SumTag<Dec> df;
-  Vec<decltype(d32)> sum[kTok], other[kTok];
-  HWY_UNROLL(8)
-  for (size_t t = 0; t < kTok; ++t) sum[t] = other[t] = hn::Zero(d32);
-  Dec::block(p, [&](auto w, size_t k) WEIR_ATTR {
-    const typename Dec::D16 d16;
+  HWY_UNROLL(4)
+  for (size_t r = 0; r < kStreams; ++r) {
+    Vec<decltype(d32)> sum[kTok], other[kTok];
     HWY_UNROLL(8)
-    for (size_t t = 0; t < kTok; ++t) sum[t] = dot_pairs(d32, w, hn::Load(d16, act[t].q + b * kSub + k), sum[t], other[t]);
-  });
-  HWY_UNROLL(8)
-  for (size_t t = 0; t < kTok; ++t) {
-    acc[t] = hn::MulAdd(hn::ConvertTo(df, add_other(sum[t], other[t])), hn::Set(df, scales[t][b]), acc[t]);
+    for (size_t t = 0; t < kTok; ++t) sum[t] = other[t] = hn::Zero(d32);
+    Dec::block(p[r] + b * Dec::kBlockBytes, [&](auto w, size_t k) WEIR_ATTR {
+      const typename Dec::D16 d16;
+      HWY_UNROLL(8)
+      for (size_t t = 0; t < kTok; ++t) sum[t] = dot_pairs(d32, w, hn::Load(d16, act[t].q + b * kSub + k), sum[t], other[t]);
+    });
+    HWY_UNROLL(8)
+    for (size_t t = 0; t < kTok; ++t) {
+      acc[r][t] = hn::MulAdd(hn::ConvertTo(df, hn::Add(sum[t], other[t])), hn::Set(df, scales[r][t][b]), acc[r][t]);
+    }
   }
 }
 
+// Rows are interleaved block by block: a row alone is a chain of dependent additions.
 template <class Dec, size_t kTok>
-HWY_INLINE void dot_group_blocks(const uint8_t* p, size_t n_cols, const ActGroup* act, Vec<SumTag<Dec>>* acc) {
-  HWY_ALIGN float scales[kTok][kSubs];
+HWY_INLINE void dot_group_blocks(const uint8_t* const* p, size_t n_cols, const ActGroup* act, RowSums<Dec, kTok>& acc) {
+  HWY_ALIGN float scales[kStreams][kTok][kSubs];
   if (HWY_LIKELY(n_cols == kGroup)) {
+    HWY_UNROLL(4)
+    for (size_t r = 0; r < kStreams; ++r) load_scales<Dec, kTok>(p[r], act, scales[r]);
+    keep_in_memory(scales);
     HWY_UNROLL(8)
-    for (size_t t = 0; t < kTok; ++t) load_scales<Dec>(p, act[t].scale, scales[t]);
-    HWY_UNROLL(8)
-    for (size_t b = 0; b < kSubs; ++b) dot_block<Dec, kTok>(p + b * Dec::kBlockBytes, b, act, scales, acc);
+    for (size_t b = 0; b < kSubs; ++b) dot_block<Dec, kTok>(p, b, act, scales, acc);
   } else {
-    const hn::CappedTag<float, 4> d4;
     for (size_t b = 0; b < n_cols / kSub; ++b) {
-      const float scale = hn::GetLane(broadcast_f16(d4, p + b * Dec::kBlockBytes));
-      for (size_t t = 0; t < kTok; ++t) scales[t][b] = scale * act[t].scale;
-      dot_block<Dec, kTok>(p + b * Dec::kBlockBytes, b, act, scales, acc);
+      for (size_t r = 0; r < kStreams; ++r) {
+        const float scale = load_f16(p[r] + b * Dec::kBlockBytes);
+        for (size_t t = 0; t < kTok; ++t) scales[r][t][b] = scale * act[t].scale;
+      }
+      dot_block<Dec, kTok>(p, b, act, scales, acc);
     }
   }
 }
@@ -185,11 +198,15 @@ HWY_INLINE void dot_group_super(const uint8_t* p, const ActGroup* act, Vec<SumTa
   static_assert(kUnitsPerFlush >= 1);
   typename Dec::Header h;
   Dec::header(p, h);
+  keep_in_memory(h.sub);
   Vec<decltype(d32)> sum[kTok], other[kTok];
   const auto dot = [&](auto w, size_t k) WEIR_ATTR {
     const typename Dec::D16 d16;
     HWY_UNROLL(8)
-    for (size_t t = 0; t < kTok; ++t) sum[t] = dot_pairs(d32, w, hn::Load(d16, act[t].q + k), sum[t], other[t]);
+    for (size_t t = 0; t < kTok; ++t) {
+      auto& half = HWY_ARCH_X86 && k / kSub % 2 != 0 ? other[t] : sum[t];  // two shorter chains of dependent additions
+      half = dot_pairs(d32, w, hn::Load(d16, act[t].q + k), half, other[t]);
+    }
   };
   const auto open = [&](size_t unit) WEIR_ATTR {
     if (unit % kUnitsPerFlush != 0) return;
@@ -198,7 +215,7 @@ HWY_INLINE void dot_group_super(const uint8_t* p, const ActGroup* act, Vec<SumTa
   const auto close = [&](size_t unit) WEIR_ATTR {
     if ((unit + 1) % kUnitsPerFlush != 0) return;
     for (size_t t = 0; t < kTok; ++t) {
-      acc[t] = hn::MulAdd(hn::ConvertTo(df, add_other(sum[t], other[t])), hn::Set(df, h.scale * act[t].scale), acc[t]);
+      acc[t] = hn::MulAdd(hn::ConvertTo(df, hn::Add(sum[t], other[t])), hn::Set(df, h.scale * act[t].scale), acc[t]);
     }
   };
   open(0), Dec::template unit<0>(p, h, dot), close(0);
@@ -227,10 +244,16 @@ HWY_INLINE void dot_group_floats(const uint8_t* p, size_t n_cols, const ActGroup
 }
 
 template <class Dec, size_t kTok>
-HWY_INLINE void dot_group(const uint8_t* p, size_t n_cols, const ActGroup* act, Vec<SumTag<Dec>>* acc) {
-  if constexpr (Dec::kLayout == Layout::kBlocks) dot_group_blocks<Dec, kTok>(p, n_cols, act, acc);
-  if constexpr (Dec::kLayout == Layout::kSuperBlocks) dot_group_super<Dec, kTok>(p, act, acc);
-  if constexpr (Dec::kLayout == Layout::kFloats) dot_group_floats<Dec, kTok>(p, n_cols, act, acc);
+HWY_INLINE void dot_group(const uint8_t* const* p, size_t n_cols, const ActGroup* act, RowSums<Dec, kTok>& acc) {
+  if constexpr (Dec::kLayout == Layout::kBlocks) {
+    dot_group_blocks<Dec, kTok>(p, n_cols, act, acc);
+  } else {
+    HWY_UNROLL(4)
+    for (size_t r = 0; r < kStreams; ++r) {
+      if constexpr (Dec::kLayout == Layout::kSuperBlocks) dot_group_super<Dec, kTok>(p[r], act, acc[r]);
+      if constexpr (Dec::kLayout == Layout::kFloats) dot_group_floats<Dec, kTok>(p[r], n_cols, act, acc[r]);
+    }
+  }
 }
 
 // kStreams rows of the matrix times kTok tokens from `tok` on.
@@ -238,7 +261,7 @@ template <class Dec, size_t kTok>
 HWY_NOINLINE void gemv_rows(const GemvCall& c, const size_t* rows, size_t tok) {
   const SumTag<Dec> df;
   const size_t groups = n_groups(c.n_cols);
-  Vec<decltype(df)> acc[kStreams][kTok];
+  RowSums<Dec, kTok> acc;
   const uint8_t* p[kStreams];
   HWY_UNROLL(4)
   for (size_t r = 0; r < kStreams; ++r) {
@@ -261,9 +284,10 @@ HWY_NOINLINE void gemv_rows(const GemvCall& c, const size_t* rows, size_t tok) {
     HWY_UNROLL(4)
     for (size_t r = 0; r < kStreams; ++r) {
       for (size_t i = 0; i < group_bytes<Dec>(); i += 64) hwy::Prefetch(p[r] + kPrefetchBytes + i);
-      dot_group<Dec, kTok>(p[r], n_cols, act, acc[r]);
-      p[r] += group_bytes<Dec>();
     }
+    dot_group<Dec, kTok>(p, n_cols, act, acc);
+    HWY_UNROLL(4)
+    for (size_t r = 0; r < kStreams; ++r) p[r] += group_bytes<Dec>();
   }
   HWY_UNROLL(4)
   for (size_t r = 0; r < kStreams; ++r) {
@@ -289,9 +313,8 @@ template <class Dec>
 HWY_INLINE void decode_group(const uint8_t* p, size_t n_cols, int16_t* HWY_RESTRICT q, float* HWY_RESTRICT scale, float* HWY_RESTRICT low) {
   const typename Dec::D16 d16;
   if constexpr (Dec::kLayout == Layout::kBlocks) {
-    const hn::CappedTag<float, 4> d4;
     for (size_t b = 0; b < n_cols / kSub; ++b) {
-      scale[b] = hn::GetLane(broadcast_f16(d4, p + b * Dec::kBlockBytes));
+      scale[b] = load_f16(p + b * Dec::kBlockBytes);
       Dec::block(p + b * Dec::kBlockBytes, [&](auto w, size_t k) WEIR_ATTR { hn::Store(w, d16, q + b * kSub + k); });
     }
   } else {

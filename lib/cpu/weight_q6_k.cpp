@@ -25,8 +25,7 @@ struct DecoderQ6_K {
   static HWY_INLINE void header(const uint8_t* p, Header& h) {
     const hn::CappedTag<int32_t, 16> d32;
     const hn::Rebind<int8_t, decltype(d32)> d8;
-    const hn::CappedTag<float, 4> d4;
-    h.scale = hn::GetLane(broadcast_f16(d4, p + offsetof(BlockQ6_K, scale)));
+    h.scale = load_f16(p + offsetof(BlockQ6_K, scale));
     const auto* sub = reinterpret_cast<const int8_t*>(p + offsetof(BlockQ6_K, sub_scales));
     for (size_t i = 0; i < 16; i += hn::MaxLanes(d32)) store_pairs(hn::PromoteTo(d32, hn::LoadU(d8, sub + i)), h.sub + i);
   }

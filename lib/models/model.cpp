@@ -91,6 +91,17 @@ void NameTable::build(const GgufFile& file) {
 
 Status Model::open(const char* path, bool vocab_only, bool prefetch, weir_progress_fn progress, void* user) {
   WEIR_TRY(file_.open(path));
+  const Status status = read(vocab_only);
+  if (!status.ok()) return fail(status.code(), "%s: %s", path, last_error_text());
+  const weir_progress_info parsed = {sizeof(weir_progress_info), 0, 0, file_.file_bytes()};
+  if (progress != nullptr && progress(user, &parsed) != WEIR_OK) return fail(WEIR_ERR_CANCELLED, "%s: opening was cancelled by its progress callback", path);
+  if (prefetch) return file_.prefetch(progress, user);
+  const weir_progress_info done = {sizeof(weir_progress_info), 0, file_.file_bytes(), file_.file_bytes()};
+  if (progress != nullptr && progress(user, &done) != WEIR_OK) return fail(WEIR_ERR_CANCELLED, "%s: opening was cancelled by its progress callback", path);
+  return {};
+}
+
+Status Model::read(bool vocab_only) {
   names_.build(file_);
   vocab_only_ = vocab_only;
   std::string_view name;
@@ -99,7 +110,7 @@ Status Model::open(const char* path, bool vocab_only, bool prefetch, weir_progre
   std::string_view arch;
   WEIR_TRY(file_.get_string("general.architecture", arch));
   copy_text(arch_name_, sizeof(arch_name_), arch);
-  if (!vocab_only) WEIR_TRY(read_config());
+  if (!vocab_only) WEIR_TRY(read_config(arch));
   WEIR_TRY(tokenizer_.build(file_));
   std::string_view chat;
   WEIR_TRY(file_.get_string("tokenizer.chat_template", chat, ""));
@@ -110,21 +121,12 @@ Status Model::open(const char* path, bool vocab_only, bool prefetch, weir_progre
     config_.vocab_size = tokenizer_.vocab_size();
   }
   read_fingerprint();
-  if (progress != nullptr) {
-    const weir_progress_info info = {sizeof(weir_progress_info), 0, 0, file_.file_bytes()};
-    if (progress(user, &info) != WEIR_OK) return fail(WEIR_ERR_CANCELLED, "opening %s was cancelled by its progress callback", path);
-  }
-  if (prefetch) return file_.prefetch(progress, user);
-  if (progress != nullptr) {
-    const weir_progress_info info = {sizeof(weir_progress_info), 0, file_.file_bytes(), file_.file_bytes()};
-    if (progress(user, &info) != WEIR_OK) return fail(WEIR_ERR_CANCELLED, "opening %s was cancelled by its progress callback", path);
-  }
   return {};
 }
 
-Status Model::read_config() {
+Status Model::read_config(std::string_view arch) {
   ModelConfig& c = config_;
-  c.arch = find_architecture(arch_name_);
+  c.arch = find_architecture(arch);
   if (c.arch == nullptr) {
     return fail(WEIR_ERR_UNSUPPORTED, "general.architecture: \"%s\" is not known; there are:%s", arch_name_, kArchitectureNames);
   }

@@ -90,7 +90,8 @@ class Model {
   void get_info(weir_model_info& info) const;
 
  private:
-  Status read_config();
+  Status read(bool vocab_only);
+  Status read_config(std::string_view arch);
   Status read_weights();
   void read_fingerprint();
 

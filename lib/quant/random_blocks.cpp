@@ -19,10 +19,14 @@ uint64_t next_bits(uint64_t& state) {
 }
 
 void fill_bytes(uint8_t* bytes, size_t n, uint64_t& state) {
-  for (size_t i = 0; i < n; i += 8) {
+  size_t i = 0;
+  for (; i + 8 <= n; i += 8) {
     const uint64_t bits = next_bits(state);
-    std::memcpy(bytes + i, &bits, n - i < 8 ? n - i : 8);
+    std::memcpy(bytes + i, &bits, 8);
   }
+  if (i == n) return;
+  const uint64_t bits = next_bits(state);
+  std::memcpy(bytes + i, &bits, n - i);
 }
 
 template <class Block>

@@ -1,5 +1,5 @@
-// Text to tokens and back. Two kinds: byte-level BPE ("gpt2") with a named pre-tokenizer, and SentencePiece-style BPE ("llama").
-// Immutable after build; encode may be called from many threads at once.
+// Text to tokens and back. Two kinds: byte-level BPE ("gpt2") with a named pre-tokenizer, and SentencePiece-style BPE
+// ("llama"). Immutable after build; encode may be called from many threads at once.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,8 @@ namespace weir {
 
 struct TokenizerImpl;
 
-// Most bytes that one token of any vocabulary may have; build refuses longer ones, so that streaming needs no allocation.
+// Most bytes that one token of any vocabulary may have; build refuses longer ones, so that streaming needs no
+// allocation.
 inline constexpr size_t kMaxTokenBytes = 1024;
 
 class Tokenizer {
@@ -26,11 +27,12 @@ class Tokenizer {
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  // Reads tokenizer.ggml.* of `file`, which must outlive this object. Unknown models and pre-tokenizers are WEIR_ERR_UNSUPPORTED naming them.
+  // Reads tokenizer.ggml.* of `file`, which must outlive this object. Unknown models and pre-tokenizers are
+  // WEIR_ERR_UNSUPPORTED naming them.
   Status build(const GgufFile& file);
 
   uint32_t vocab_size() const;
-  const char* kind() const;  // "gpt2/llama-bpe", "llama/default"
+  const char* kind() const;             // "gpt2/llama-bpe", "llama/default"
   weir_special_tokens special() const;  // struct_size is that of this build
   bool is_end_of_generation(weir_token token) const;
   void token_info(weir_token token, weir_token_info& info) const;  // text is NUL-terminated; `token` in range
@@ -39,28 +41,35 @@ class Tokenizer {
   // Appends the ids of `text` to `out` (allocating from out's resource). flags: WEIR_TOKENIZE_*.
   Status encode(std::string_view text, uint32_t flags, std::pmr::vector<weir_token>& out) const;
 
-  // The bytes of one token, a view into the tokenizer, as they appear in running text. Control tokens give their text when `special`, else
-  // nothing. `first` tells that the token starts a text (SentencePiece drops one leading space there when the model adds one).
+  // The bytes of one token, a view into the tokenizer, as they appear in running text. Control and unknown tokens give
+  // their text when `special`, else nothing. `first` tells that the token starts a text (SentencePiece drops one
+  // leading space there when the model adds one).
   std::string_view decode(weir_token token, bool special, bool first) const;
+  // Whether the token behind `token` starts a text, in the sense of decode: encode puts a space before text that
+  // follows a token which it matched as a whole, so decode takes it away there.
+  bool starts_text_after(weir_token token) const;
 
  private:
   std::pmr::memory_resource* memory_;
   TokenizerImpl* impl_ = nullptr;
 };
 
-// Streams bytes out as whole UTF-8 sequences; fixed size, never allocates.
+// Streams bytes out as whole UTF-8 sequences; fixed size, never allocates. Each maximal stretch of bytes that cannot be
+// part of a sequence becomes one U+FFFD, as usual.
 class Detokenizer {
  public:
-  void reset(const Tokenizer* tokenizer, bool special);
+  // `first`: the next token starts a text, in the sense of Tokenizer::decode.
+  void reset(const Tokenizer* tokenizer, bool special, bool first = true);
   // View of the text that is complete after `token`, NUL-terminated, valid until the next call.
   std::string_view push(weir_token token);
+  // What is still incomplete, as U+FFFD; the next push starts a text.
   std::string_view flush();
 
  private:
   const Tokenizer* tokenizer_ = nullptr;
   bool special_ = false;
   bool first_ = true;
-  uint32_t n_held_ = 0;                       // bytes of an incomplete sequence at the front of held_
+  uint32_t n_held_ = 0;  // bytes of an incomplete sequence at the front of held_, at most 3
   char held_[4] = {};
   char text_[3 * (kMaxTokenBytes + 4) + 1] = {};  // worst case: every byte becomes U+FFFD
 };

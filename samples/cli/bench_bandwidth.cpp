@@ -27,7 +27,8 @@ uint64_t pick_bytes() {
   return std::max<uint64_t>(bytes, 16ull << 20);
 }
 
-// 64 bytes at a time in four independent sums, so that no add waits for another; the compiler picks the machine's widest loads.
+// 64 bytes at a time in four independent sums, so that no add waits for another; the compiler picks the machine's
+// widest loads.
 using Wide = uint64_t __attribute__((vector_size(64), aligned(8), may_alias));
 constexpr uint64_t kWideWords = sizeof(Wide) / sizeof(uint64_t);
 

@@ -1,5 +1,5 @@
-// The read bandwidth of this machine's memory: threads that add up a buffer far larger than the caches.
-// It is the floor that a decode step is held against, so it is measured between the steps, with as many threads as they use.
+// The read bandwidth of this machine's memory: threads that add up a buffer far larger than the caches. It is the floor
+// that a decode step is held against, so it is measured between the steps, with as many threads as they use.
 #pragma once
 
 #include <atomic>

@@ -33,7 +33,8 @@ struct Random {
 
 void put_u16(uint8_t* at, uint16_t bits) { std::memcpy(at, &bits, sizeof(bits)); }
 
-// Makes a block of random bytes a block of weights around 0.02 in size: scales are f16 bit patterns, the rest stays random.
+// Makes a block of random bytes a block of weights around 0.02 in size: scales are f16 bit patterns, the rest stays
+// random.
 void make_sane(const std::string& type, uint8_t* block, Random& random) {
   const auto sign = static_cast<uint16_t>((random.next() >> 48) & 0x8000);
   const auto bits = static_cast<uint16_t>(random.next() >> 48);
@@ -62,7 +63,8 @@ std::vector<uint8_t> random_blocks(const WeightType& type) {
   return bytes;
 }
 
-// UTF-8 of the character that byte-level BPE writes for a byte: printable ones stand for themselves, others start at U+0100.
+// UTF-8 of the character that byte-level BPE writes for a byte: printable ones stand for themselves, others start at
+// U+0100.
 std::string byte_text(int byte, int& n_others) {
   const bool printable =
       (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xac) || (byte >= 0xae && byte <= 0xff);

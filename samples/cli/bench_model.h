@@ -1,5 +1,5 @@
-// Model files with the shapes of well-known models and random weights, for measuring speed without a download.
-// Speed does not depend on the values, so one stretch of random blocks is written again and again; the file and its pages are
+// Model files with the shapes of well-known models and random weights, for measuring speed without a download. Speed
+// does not depend on the values, so one stretch of random blocks is written again and again; the file and its pages are
 // as large as the real ones. Files are kept in a folder and used again.
 #pragma once
 

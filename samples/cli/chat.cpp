@@ -1,5 +1,5 @@
-// weir chat: a conversation in the terminal. The session keeps the history; a later turn feeds only what is new.
-// On a terminal the last row shows tokens, speed and KV memory while the answer streams above it; piped, it reads lines and
+// weir chat: a conversation in the terminal. The session keeps the history; a later turn feeds only what is new. On a
+// terminal the last row shows tokens, speed and KV memory while the answer streams above it; piped, it reads lines and
 // prints answers, nothing else. Ctrl-C stops the answer, not the program.
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-// The subcommands of the program. Each function adds one to the command line and sets `action` when the user chose it; the
-// action runs after the whole line was parsed and returns the exit status.
+// The subcommands of the program. Each function adds one to the command line and sets `action` when the user chose it;
+// the action runs after the whole line was parsed and returns the exit status.
 #pragma once
 
 #include <CLI/CLI.hpp>

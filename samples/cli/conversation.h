@@ -1,5 +1,5 @@
-// A conversation as the program is given it, and its solution: every turn answered in one fresh session, with what that cost.
-// A new session per conversation makes the plan, the peaks and the counters those of this conversation alone.
+// A conversation as the program is given it, and its solution: every turn answered in one fresh session, with what that
+// cost. A new session per conversation makes the plan, the peaks and the counters those of this conversation alone.
 #pragma once
 
 #include <functional>
@@ -24,15 +24,17 @@ struct Conversation {
 // Throws std::runtime_error saying what is wrong with the line.
 Conversation parse_conversation(const nlohmann::json& line, const std::string& system, bool raw);
 
-// What to feed before each answer, one entry per answer. A user message is answered by the model, unless an assistant message
-// follows it: that is history, taken as said. Throws Error, or std::runtime_error for messages in an impossible order.
+// What to feed before each answer, one entry per answer. A user message is answered by the model, unless an assistant
+// message follows it: that is history, taken as said. Throws Error, or std::runtime_error for messages in an impossible
+// order.
 std::vector<std::vector<weir_token>> render_turns(const weir_model* model, const Conversation& conversation,
                                                   bool add_bos);
 
 // A renderer of turns needs a chat template; throws std::runtime_error naming the file when it has none.
 void require_chat_template(const weir_model* model, const std::string& path);
 
-// Prompt tokens to plan for when the policy pins prompts: a later turn can start and end inside pages, which are pinned whole.
+// Prompt tokens to plan for when the policy pins prompts: a later turn can start and end inside pages, which are pinned
+// whole.
 uint32_t pinned_prompt_tokens(const std::vector<std::vector<weir_token>>& turns);
 
 struct SolveOptions {

@@ -1,6 +1,6 @@
-// weir demo: one long chain problem solved twice by the tiny reasoner, with the whole KV history and with a small budget.
-// The point to see: the answer and the speed stay, the memory does not grow. On a terminal the KV memory and the chain are
-// shown live; otherwise a line tells the progress every thousand tokens.
+// weir demo: one long chain problem solved twice by the tiny reasoner, with the whole KV history and with a small
+// budget. The point to see: the answer and the speed stay, the memory does not grow. On a terminal the KV memory and
+// the chain are shown live; otherwise a line tells the progress every thousand tokens.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -39,8 +39,8 @@ struct Run {
   int n_wrong_lines = 0;
 };
 
-// The model of the source tree: found from the folder one is in, from the program's own folder upwards (a build folder lies
-// inside the tree), or at the place that the build told. A model that lies next to the program is found too.
+// The model of the source tree: found from the folder one is in, from the program's own folder upwards (a build folder
+// lies inside the tree), or at the place that the build told. A model that lies next to the program is found too.
 std::string find_model() {
   const fs::path in_tree = fs::path("samples") / "models" / kModelName;
   std::vector<fs::path> places = {in_tree};
@@ -60,7 +60,7 @@ std::string find_model() {
 // Shows one solution as it grows.
 class View {
  public:
-  explicit View(std::string name) : name_(std::move(name)), live_(stdout_is_terminal()), style_(live_) {}
+  explicit View(std::string name) : name_(std::move(name)), live_(stdout_is_terminal()) {}
 
   void on_token(const weir_token_event& event, const weir_session* session) {
     for (char c : std::string_view(event.text, static_cast<size_t>(event.text_bytes))) {
@@ -107,7 +107,6 @@ class View {
 
   std::string name_;
   bool live_;
-  Style style_;
   LiveBlock block_;
   Throttle throttle_{10};
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();

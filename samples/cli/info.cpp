@@ -1,4 +1,5 @@
-// weir info: what is in a model file: facts, metadata, tensors. A file whose weights this version cannot use is still described.
+// weir info: what is in a model file: facts, metadata, tensors. A file whose weights this version cannot use is still
+// described.
 #include <cstdio>
 #include <map>
 #include <memory>

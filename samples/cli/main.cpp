@@ -1,5 +1,6 @@
-// The `weir` program: parses the command line and runs one subcommand. Everything it does, it does through the public C API.
-// Exit status: 0 done; 2 wrong usage; 1 anything else. Both failures leave one line on stderr that says what and where.
+// The `weir` program: parses the command line and runs one subcommand. Everything it does, it does through the public C
+// API. Exit status: 0 done; 2 wrong usage; 1 anything else. Both failures leave one line on stderr that says what and
+// where.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>

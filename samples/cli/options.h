@@ -1,5 +1,5 @@
-// Flags that several subcommands share, and how they become the option structs of the library.
-// Ranges that never depend on the model are checked here (wrong usage, exit status 2); the rest is the library's to judge.
+// Flags that several subcommands share, and how they become the option structs of the library. Ranges that never depend
+// on the model are checked here (wrong usage, exit status 2); the rest is the library's to judge.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -17,7 +17,8 @@ class UsageError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Everything that makes a session except the model. Its weir_session_options points into it, so it must outlive its use.
+// Everything that makes a session except the model. Its weir_session_options points into it, so it must outlive its
+// use.
 struct SessionFlags {
   std::string device = "auto";
   uint32_t threads = 0;  // of the runtime; 0: all cores

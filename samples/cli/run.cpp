@@ -18,7 +18,6 @@ struct RunFlags {
   std::string prompt;
   std::string prompts_file;
   std::string system;
-  bool has_prompt = false;
   bool raw = false;
   bool json = false;
   SolveOptions solve;

@@ -73,11 +73,12 @@ int char_width(uint32_t c) {
   return in(kZeroWidth, c) ? 0 : in(kWide, c) ? 2 : 1;
 }
 
-// Decodes the character at `i` and moves `i` past it. Text of the program is valid UTF-8; other bytes count as one column each.
+// Decodes the character at `i` and moves `i` past it. Text of the program is valid UTF-8; other bytes count as one
+// column each.
 uint32_t next_char(std::string_view text, size_t& i) {
   const auto lead = static_cast<unsigned char>(text[i++]);
   if (lead < 0x80) return lead;
-  const int n_more = lead >= 0xf0 ? 3 : lead >= 0xe0 ? 2 : lead >= 0xc0 ? 1 : 0;
+  const int n_more = lead >= 0xf8 ? 0 : lead >= 0xf0 ? 3 : lead >= 0xe0 ? 2 : lead >= 0xc0 ? 1 : 0;
   uint32_t c = n_more == 0 ? 0xfffd : lead & (0x3fu >> n_more);
   for (int k = 0; k < n_more && i < text.size() && (text[i] & 0xc0) == 0x80; ++k) {
     c = (c << 6) | (static_cast<unsigned char>(text[i++]) & 0x3fu);
@@ -171,7 +172,8 @@ void StatusRow::open() {
   size_ = terminal_size();
   if (size_.rows < 4) return;
   restore_when_ended(true);
-  // The newline makes room when the cursor is in the last row; setting the region moves the cursor, so it is saved around it.
+  // The newline makes room when the cursor is in the last row; setting the region moves the cursor, so it is saved
+  // around it.
   std::printf(
       "\n\x1b[A\x1b"
       "7\x1b[1;%dr\x1b"

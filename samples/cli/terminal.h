@@ -1,6 +1,7 @@
-// What the program does to a terminal: colours, a live line, the status row of a conversation, and Ctrl-C.
-// Nothing here writes a control code when the stream is not a terminal (or TERM=dumb), so that piped output stays plain text.
-// Widths are estimates from a small table of wide and zero-width characters; they serve to cut lines, never to place the cursor.
+// What the program does to a terminal: colours, a live line, the status row of a conversation, and Ctrl-C. Nothing here
+// writes a control code when the stream is not a terminal (or TERM=dumb), so that piped output stays plain text. Widths
+// are estimates from a small table of wide and zero-width characters; they serve to cut lines, never to place the
+// cursor.
 #pragma once
 
 #include <chrono>
@@ -67,9 +68,9 @@ class LiveBlock {
   int n_drawn_ = 0;
 };
 
-// The last row of the terminal, kept apart from the text above by a scroll region, so that streamed text never meets it.
-// Text that is streamed to stdout must be passed to `note_text`: the row is not redrawn while the cursor waits at the right
-// edge, because not every terminal restores that state.
+// The last row of the terminal, kept apart from the text above by a scroll region, so that streamed text never meets
+// it. Text that is streamed to stdout must be passed to `note_text`: the row is not redrawn while the cursor waits at
+// the right edge, because not every terminal restores that state.
 class StatusRow {
  public:
   explicit StatusRow(bool on) : on_(on) {}

@@ -1,6 +1,6 @@
-// A thin C++ skin over the C API for the program's own use: handles that close themselves, statuses as exceptions, the two-call
-// size queries wrapped up. It uses nothing but the public headers, so that it can serve an application as a model.
-// The library itself throws nothing; every exception here starts from a returned status.
+// A thin C++ skin over the C API for the program's own use: handles that close themselves, statuses as exceptions, the
+// two-call size queries wrapped up. It uses nothing but the public headers, so that it can serve an application as a
+// model. The library itself throws nothing; every exception here starts from a returned status.
 #pragma once
 
 #include <cstdint>

@@ -24,7 +24,7 @@ constants() {
 # Public types only, and nothing that depends on the machine: no paths, no architecture, no list of needed libraries.
 describe() {
     abidw --headers-dir "$source/include/weir" --drop-private-types --no-architecture --no-corpus-path --no-comp-dir-path --no-show-locs \
-        --no-elf-needed --type-id-style hash "$library" | sed "s| path='[^']*'||"
+        --no-elf-needed --exported-interfaces-only --type-id-style hash "$library" | sed "s| path='[^']*/lib/api/| path='lib/api/|"
 }
 
 describe >"$work/fresh.abi" || exit 1

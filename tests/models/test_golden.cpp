@@ -80,10 +80,11 @@ double worst_of(weir_runtime* runtime, const std::string& name, const Golden& g)
 
 void models_golden__logits_and_top_tokens(void** state) {
   auto* f = static_cast<fixture*>(*state);
-  // Weir keeps K and V in bf16. Against goldens that do so too only the order of f32 arithmetic differs; now and then it flips one rounding to
-  // bf16, which moves a logit by up to 1e-3 of the position's largest (in llama_q5_k, whose K and V are large; 3e-4 elsewhere). Against f32 goldens the rounding itself shows:
-  // 4e-2 in llama_q5_k, at most 1.7e-2 elsewhere.
-  constexpr double kSameRounding = 2e-3, kF32Golden = 5e-2;
+  // Weir keeps K and V in bf16. Against goldens that do so too only arithmetic differs. Float weights: the order of f32 sums, which now and then flips one
+  // rounding to bf16 and so moves a logit by up to 1e-3 of the position's largest. Quantised weights: activations are rounded to 16 bits as well, which
+  // flips some twenty of a model's five thousand K and V elements; 3e-3 was seen. Against f32 goldens the rounding of K and V itself shows: 4e-2 in
+  // llama_q5_k, whose K and V are large, at most 2e-2 elsewhere.
+  constexpr double kFloatWeights = 2e-3, kQuantWeights = 6e-3, kF32Golden = 5e-2;
   DIR* dir = opendir(WEIR_SOURCE_DIR "/tests/golden/models");
   assert_non_null(dir);
   int n_checked = 0;
@@ -94,7 +95,8 @@ void models_golden__logits_and_top_tokens(void** state) {
     const Golden g = read_golden(WEIR_SOURCE_DIR "/tests/golden/models/" + name);
     const double worst = worst_of(f->runtime, name, g);
     print_message("%-36s worst %.2e\n", name.c_str(), worst);
-    if (worst > (bf16 ? kSameRounding : kF32Golden)) fail_msg("%s: relative error %.3e", name.c_str(), worst);
+    const bool quantised = name.find("_q") != std::string::npos;
+    if (worst > (!bf16 ? kF32Golden : quantised ? kQuantWeights : kFloatWeights)) fail_msg("%s: relative error %.3e", name.c_str(), worst);
     ++n_checked;
   }
   closedir(dir);

@@ -13,15 +13,7 @@
 #include <vector>
 
 #include "quant/weight_type.h"
-
-// After the library's headers: cmocka makes a macro of the name "fail".
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-extern "C" {
-#include <cmocka.h>
-}
+#include "tests/cmocka_cpp.h"
 
 namespace weir_test {
 

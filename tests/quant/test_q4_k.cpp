@@ -8,7 +8,7 @@ using namespace weir;
 namespace {
 
 // Scales 1 2 3 63 21 42 16 48 and minimums 10 0 63 5 1 62 32 31, packed by hand. Byte 0: scale 0 = 000001 under the top
-// bits of scale 4 = 21 = 01 0101 gives 01 000001. Byte 8: the low bits of minimum 4 = 1 over those of scale 4, 0001 0101.
+// bits of scale 4 = 21 = 01 0101 gives 01 000001. Byte 8: the low bits of minimum 4, 0001, over those of scale 4, 0101.
 constexpr uint8_t kPacked[12] = {0x41, 0x82, 0x43, 0xFF, 0x0A, 0xC0, 0xBF, 0x45, 0x15, 0xEA, 0x00, 0xF0};
 constexpr int kScale[8] = {1, 2, 3, 63, 21, 42, 16, 48}, kMinimum[8] = {10, 0, 63, 5, 1, 62, 32, 31};
 

@@ -74,8 +74,8 @@ void encode__round_trips_within_the_type(void**) {
       error += std::pow(static_cast<double>(in[i] - out[i]), 2);
       power += std::pow(static_cast<double>(in[i]), 2);
     }
-    // Uniform rounding to steps of 1/8 of the largest weight gives 1/768 of its square, the weight at the clamped end more;
-    // the power of a cosine is half of that square. 8 bits and more stay far below.
+    // Uniform rounding to steps of 1/8 of the largest weight gives 1/768 of its square, the weight at the clamped end
+    // more; the power of a cosine is half of that square. 8 bits and more stay far below.
     const double bound = type == WeightType::kQ4_0 ? 6e-3 : 2e-5;
     if (error / power > bound) fail_msg("%s: error %g", info.name, error / power);
   });

@@ -8,6 +8,8 @@ By hand:  python3 make_bad.py     Only the standard library is needed; the same 
                                are wrong. Each differs in one thing from model/good_bpe.gguf or model/good_spm.gguf,
                                which must open; so nothing else can be the reason.
 
+It also writes tests/fuzz/corpus/gguf, a few sound files that fuzz_gguf starts from.
+
 A line of expected.txt is: file, status, a text that the message must contain (to the end of the line; - for none).
 """
 import struct
@@ -88,10 +90,12 @@ def headers():
     one = kv("a", U8, 1)
     yield "n_kv_one_too_many", FORMAT, "announces 2 metadata keys", header(0, 2) + one
     yield "n_kv_huge", FORMAT, f"announces {MAX64} metadata keys", header(0, MAX64) + one
-    yield "n_kv_times_size_wraps", FORMAT, "metadata keys", header(0, 2**64 // 14 + 1) + one
+    n = 2**64 // 14 + 1  # times the smallest entry is just above 2^64
+    yield "n_kv_times_size_wraps", FORMAT, f"announces {n} metadata keys", header(0, n) + one
     yield "n_tensors_one_too_many", FORMAT, "announces 2 tensors", header(2) + info("a", [1]) + bytes(32)
     yield "n_tensors_huge", FORMAT, f"announces {2**63} tensors", header(2**63) + info("a", [1])
-    yield "n_tensors_times_size_wraps", FORMAT, "tensors", header(2**64 // 33 + 1) + info("a", [1])
+    n = 2**64 // 33 + 1
+    yield "n_tensors_times_size_wraps", FORMAT, f"announces {n} tensors", header(n) + info("a", [1])
 
 
 def values():
@@ -305,11 +309,13 @@ def bad_tensors():
     for name in "token_embd", "output_norm", "blk.0.attn_norm", "blk.0.attn_k", "blk.0.ffn_down":
         yield f"tensor_missing_{name}", FORMAT, name + ".weight", changed(tensor=name + ".weight")
     for what, name, x in ("k_rows", "blk.0.attn_k", (T_Q4_0, [32, 32])), \
-            ("q_cols", "blk.0.attn_q", (T_Q4_0, [64, 32])), ("down_3d", "blk.0.ffn_down", (T_Q4_0, [32, 32, 1])), ("v_1d", "blk.0.attn_v", (T_Q4_0, [512])), \
+            ("q_cols", "blk.0.attn_q", (T_Q4_0, [64, 32])), \
+            ("down_3d", "blk.0.ffn_down", (T_Q4_0, [32, 32, 1])), ("v_1d", "blk.0.attn_v", (T_Q4_0, [512])), \
             ("norm_long", "blk.0.attn_norm", (T_F32, [64])), ("embd_rows", "token_embd", (T_Q4_0, [32, 15])), \
             ("norm_2d", "output_norm", (T_F32, [32, 1])), ("output_rows", "output", (T_Q4_0, [32, 17])):
         yield f"shape_{what}", FORMAT, name + ".weight", changed(tensor=name + ".weight", rows=x)
-    for what, name, x in ("matrix", "blk.0.attn_q.weight", (T_Q4_1, [32, 32])), ("norm", "output_norm.weight", (T_F16, [32])):
+    for what, name, x in ("matrix", "blk.0.attn_q.weight", (T_Q4_1, [32, 32])), \
+            ("norm", "output_norm.weight", (T_F16, [32])):
         yield f"type_of_{what}", UNSUPPORTED, name, changed(tensor=name, rows=x)
     for name in "blk.0.attn_sinks.weight", "blk.1.attn_norm.weight", "surprise.weight":
         yield f"tensor_extra_{name.split('.')[-2]}", UNSUPPORTED, name, changed(tensor=name, rows=(T_F32, [32]))
@@ -360,6 +366,27 @@ def good():
     yield "good_spm", OK, "-", changed(spm=True)
 
 
+def every_type(version, alignment):
+    """A container with each kind of value and some tensors, as small as can be: what a fuzzer likes to start from."""
+    scalars = {U8: 200, I8: -7, U16: 60000, I16: -300, U32: 1, I32: -7, F32: 0.5, BOOL: 1, U64: 2**40, I64: -1, F64: 0.5}
+    entries = [kv("general.alignment", U32, alignment)]
+    entries += [kv(f"s{kind}", kind, x) for kind, x in scalars.items()]
+    entries += [kv(f"a{kind}", ARR, (kind, [x] * 3)) for kind, x in scalars.items()]
+    entries += [kv("text", STR, "w\u00f6rds"), kv("list", ARR, (STR, ["one", "", "three"])), kv("none", ARR, (I32, []))]
+    table = info("t.a", [4], T_F32) + info("t.b", [32, 2], T_Q8_0, alignment) + info("t.c", [1, 1, 1, 2], T_F16)
+    data = pad(bytes(16), alignment) + bytes(2 * 34)
+    return pad(header(3, len(entries), version) + b"".join(entries) + table, alignment) + data
+
+
+def write_seeds(folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    seeds = {"bpe": changed(), "spm": changed(spm=True), "v2": every_type(2, 32), "v3": every_type(3, 8),
+             "wide": every_type(3, 256), "nothing": header(), "one_tensor": with_tensor(info("a", [4])),
+             "one_key": with_kv(kv("a", U8, 1))}
+    for name, data in seeds.items():
+        (folder / f"{name}.gguf").write_bytes(data)
+
+
 # ---- output ----------------------------------------------------------------------------------------------------------
 
 def write(folder, groups):
@@ -379,6 +406,7 @@ def write(folder, groups):
 def main():
     write(HERE, [headers, values, names, tensors, alignments])
     write(HERE / "model", [good, bad_shapes, bad_rope, bad_tensors, bad_tokenizer])
+    write_seeds(HERE.parents[1] / "fuzz" / "corpus" / "gguf")
 
 
 if __name__ == "__main__":

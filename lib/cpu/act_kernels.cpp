@@ -1,0 +1,334 @@
+// The kernels that do not depend on the weight type: quantising and packing of activations, products of decoded tiles with packed panels, and
+// what is done with the results.
+//
+// In the GEMM a vector's lanes are tokens: a panel holds, for each pair of columns, the pairs of all its tokens; weights are broadcast from the
+// tile, which therefore keeps the plain row order that the decoders produce. The integer product forms i32 sums of kChunk columns (16 to 64: as
+// many as cannot overflow), converts them, and adds them in f32.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/act_kernels.cpp"
+#include "cpu/simd_targets.h"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
+#include "cpu/matmul_kernels.h"
+#include "cpu/matmul_simd-inl.h"
+#include "hwy/contrib/math/math-inl.h"
+
+#include <cmath>
+
+WEIR_BEFORE_NAMESPACE();
+namespace weir::cpu::HWY_NAMESPACE {
+#if WEIR_VECTOR_KERNELS
+
+using DF = hn::ScalableTag<float>;
+using DI = hn::ScalableTag<int32_t>;
+inline constexpr size_t kLanes = hn::MaxLanes(DF());
+inline constexpr size_t kPanelVectors = 2;
+// Integer tiles pay where one instruction multiplies and adds pairs of i16; with separate ones the f32 product is about as fast.
+inline constexpr bool kIntegerGemm = HWY_TARGET == HWY_AVX3_DL;
+// Rows of a register block for one and two vectors of tokens: the most accumulators that leave room for the operands.
+inline constexpr bool kManyRegisters = HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON;
+inline constexpr size_t kFloatRows[kPanelVectors] = {kManyRegisters ? 12 : 8, kManyRegisters ? 12 : 6};
+inline constexpr size_t kIntegerRows[kPanelVectors] = {kManyRegisters ? 12 : 8, kManyRegisters ? 8 : 4};
+
+// ------------------------------------------------------------------------------------------------------------- activations
+
+// q = round(x / scale) for n columns, zero up to kGroup; scale = largest |x| / 32767. An infinity or a NaN makes the scale NaN.
+HWY_INLINE float quantize_group(const float* x, size_t n, int16_t* HWY_RESTRICT q) {
+  const DF df;
+  const hn::Rebind<int16_t, DF> d16;
+  auto largest = hn::Zero(df), poison = hn::Zero(df);
+  for (size_t k = 0; k < n; k += kLanes) {
+    const auto v = hn::LoadU(df, x + k);
+    largest = hn::Max(largest, hn::Abs(v));
+    poison = hn::MulAdd(v, hn::Zero(df), poison);
+  }
+  const float m = hn::GetLane(hn::MaxOfLanes(df, largest));
+  const auto inverse = hn::Set(df, m > 0 ? 32767.0f / m : 0.0f);
+  size_t k = 0;
+  for (; k < n; k += kLanes) hn::StoreU(hn::DemoteTo(d16, hn::NearestInt(hn::Mul(hn::LoadU(df, x + k), inverse))), d16, q + k);
+  for (; k < kGroup; k += kLanes) hn::StoreU(hn::Zero(d16), d16, q + k);
+  return m / 32767.0f + hn::GetLane(hn::SumOfLanes(df, poison));
+}
+
+// sum[i * stride] = scale * (q[32i] + ... + q[32i + 31]).
+HWY_INLINE void sum_group(const int16_t* q, float scale, float* sum, size_t stride) {
+  const hn::CappedTag<int16_t, kSub> d16;
+  const hn::RepartitionToWide<decltype(d16)> d32;
+  for (size_t i = 0; i < kSubs; ++i) {
+    auto s = hn::Zero(d32), other = hn::Zero(d32);
+    for (size_t k = 0; k < kSub; k += hn::MaxLanes(d16)) s = dot_pairs(d32, hn::LoadU(d16, q + i * kSub + k), hn::Set(d16, 1), s, other);
+    sum[i * stride] = scale * static_cast<float>(hn::GetLane(hn::SumOfLanes(d32, hn::Add(s, other))));
+  }
+}
+
+void quantize(const float* x, size_t n_cols, bool sums, int16_t* q, float* scale, float* sum) {
+  for (size_t g = 0; g < n_groups(n_cols); ++g) {
+    scale[g] = quantize_group(x + g * kGroup, HWY_MIN(kGroup, n_cols - g * kGroup), q + g * kGroup);
+    if (sums) sum_group(q + g * kGroup, scale[g], sum + g * kSubs, 1);
+  }
+}
+
+// out[i * out_stride + j] = in[j * in_stride + i] for a 4 x 4 block.
+template <class T>
+HWY_INLINE void transpose4(const T* in, size_t in_stride, T* out, size_t out_stride) {
+  const hn::CappedTag<T, 4> d;
+  const hn::Repartition<uint64_t, decltype(d)> d64;
+  const auto a = hn::LoadU(d, in), b = hn::LoadU(d, in + in_stride);
+  const auto e = hn::LoadU(d, in + 2 * in_stride), f = hn::LoadU(d, in + 3 * in_stride);
+  const auto ab0 = hn::BitCast(d64, hn::InterleaveLower(d, a, b)), ef0 = hn::BitCast(d64, hn::InterleaveLower(d, e, f));
+  const auto ab1 = hn::BitCast(d64, hn::InterleaveUpper(d, a, b)), ef1 = hn::BitCast(d64, hn::InterleaveUpper(d, e, f));
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, ab0, ef0)), d, out);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, ab0, ef0)), d, out + out_stride);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, ab1, ef1)), d, out + 2 * out_stride);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, ab1, ef1)), d, out + 3 * out_stride);
+}
+
+void pack(const float* x, size_t n_tok, size_t n_vectors, size_t n_cols, size_t group, std::byte* out) {
+  const size_t tokens = n_vectors * kLanes;
+  auto* pairs = reinterpret_cast<uint32_t*>(out);  // [kGroup / 2, tokens]
+  auto* scale = reinterpret_cast<float*>(out + kGroup * sizeof(int16_t) * tokens);
+  float* sum = scale + tokens;
+  const size_t n = HWY_MIN(kGroup, n_cols - group * kGroup);
+  for (size_t t = 0; t < tokens; t += 4) {
+    HWY_ALIGN uint32_t q[4][kGroup / 2] = {};
+    for (size_t i = 0; i < 4; ++i) {
+      auto* q16 = reinterpret_cast<int16_t*>(q[i]);
+      const bool is_token = t + i < n_tok;
+      scale[t + i] = is_token ? quantize_group(x + (t + i) * n_cols + group * kGroup, n, q16) : 0.0f;
+      sum_group(q16, scale[t + i], sum + t + i, tokens);
+    }
+    for (size_t k = 0; k < n / 2; k += 4) transpose4(q[0] + k, kGroup / 2, pairs + k * tokens + t, tokens);
+  }
+}
+
+void pack_float(const float* x, size_t n_tok, size_t n_vectors, size_t n_cols, size_t group, std::byte* out) {
+  const size_t tokens = n_vectors * kLanes;
+  auto* packed = reinterpret_cast<float*>(out);  // [kGroup, tokens]
+  const size_t n = HWY_MIN(kGroup, n_cols - group * kGroup);
+  const float* first = x + group * kGroup;
+  for (size_t t = 0; t < tokens; t += 4) {
+    size_t k = 0;
+    if (t + 4 <= n_tok) {
+      for (; k + 4 <= n; k += 4) transpose4(first + t * n_cols + k, n_cols, packed + k * tokens + t, tokens);
+    }
+    for (; k < n; ++k) {
+      for (size_t i = t; i < t + 4; ++i) packed[k * tokens + i] = i < n_tok ? first[i * n_cols + k] : 0.0f;
+    }
+  }
+}
+
+// --------------------------------------------------------------------------------------------------------------- products
+
+template <size_t kRows, size_t kVectors>
+HWY_INLINE void block_float(const MultiplyCall& c, size_t row) {
+  const DF df;
+  const auto* x = reinterpret_cast<const float*>(c.x);
+  const float* w = c.tile->f + row * kGroup;
+  float* out = c.c + row * kVectors * kLanes;
+  Vec<DF> acc[kRows][kVectors];
+  HWY_UNROLL(16)
+  for (size_t r = 0; r < kRows; ++r) {
+    HWY_UNROLL(2)
+    for (size_t v = 0; v < kVectors; ++v) acc[r][v] = hn::Load(df, out + (r * kVectors + v) * kLanes);
+  }
+  HWY_UNROLL(4)
+  for (size_t k = 0; k < c.n_cols; ++k) {
+    Vec<DF> xs[kVectors];
+    HWY_UNROLL(2)
+    for (size_t v = 0; v < kVectors; ++v) xs[v] = hn::Load(df, x + (k * kVectors + v) * kLanes);
+    HWY_UNROLL(16)
+    for (size_t r = 0; r < kRows; ++r) {
+      const auto weight = hn::Set(df, w[r * kGroup + k]);
+      HWY_UNROLL(2)
+      for (size_t v = 0; v < kVectors; ++v) acc[r][v] = hn::MulAdd(weight, xs[v], acc[r][v]);
+    }
+  }
+  HWY_UNROLL(16)
+  for (size_t r = 0; r < kRows; ++r) {
+    HWY_UNROLL(2)
+    for (size_t v = 0; v < kVectors; ++v) hn::Store(acc[r][v], df, out + (r * kVectors + v) * kLanes);
+  }
+}
+
+void multiply_float(const MultiplyCall& c) {
+  if (c.n_vectors == 2) {
+    for (size_t r = 0; r < c.n_rows; r += kFloatRows[1]) block_float<kFloatRows[1], 2>(c, r);
+  } else {
+    for (size_t r = 0; r < c.n_rows; r += kFloatRows[0]) block_float<kFloatRows[0], 1>(c, r);
+  }
+}
+
+#if HWY_ARCH_X86
+// i32 sums of kChunk columns for a block of rows and tokens.
+template <size_t kRows, size_t kVectors, size_t kChunk>
+HWY_INLINE void chunk_sums(const uint32_t* x, const int16_t* w, Vec<DI> (&sum)[kRows][kVectors]) {
+  const DI d32;
+  const hn::Repartition<int16_t, DI> d16;
+  Vec<DI> other;
+  HWY_UNROLL(16)
+  for (size_t r = 0; r < kRows; ++r) {
+    HWY_UNROLL(2)
+    for (size_t v = 0; v < kVectors; ++v) sum[r][v] = hn::Zero(d32);
+  }
+  HWY_UNROLL(16)
+  for (size_t k = 0; k < kChunk / 2; ++k) {
+    Vec<decltype(d16)> xs[kVectors];
+    HWY_UNROLL(2)
+    for (size_t v = 0; v < kVectors; ++v) {
+      xs[v] = hn::BitCast(d16, hn::Load(hn::RebindToUnsigned<DI>(), x + (k * kVectors + v) * kLanes));
+    }
+    HWY_UNROLL(16)
+    for (size_t r = 0; r < kRows; ++r) {
+      int32_t pair;
+      std::memcpy(&pair, w + r * kGroup + 2 * k, sizeof pair);
+      const auto weights = hn::BitCast(d16, hn::Set(d32, pair));
+      HWY_UNROLL(2)
+      for (size_t v = 0; v < kVectors; ++v) sum[r][v] = dot_pairs(d32, weights, xs[v], sum[r][v], other);
+    }
+  }
+}
+
+template <size_t kRows, size_t kVectors, TileKind kKind>
+HWY_INLINE void block_integer(const MultiplyCall& c, size_t row) {
+  constexpr bool kSubScales = kKind == TileKind::kSubScales;
+  constexpr bool kMinima = kKind == TileKind::kGroupScale32 || kKind == TileKind::kGroupScale64;
+  constexpr size_t kChunk = kKind == TileKind::kGroupScale16 ? 16 : kKind == TileKind::kGroupScale64 ? 64 : 32;
+  constexpr size_t kTokens = kVectors * kLanes;
+  const DF df;
+  const auto* x = reinterpret_cast<const uint32_t*>(c.x);
+  const auto* x_scale = reinterpret_cast<const float*>(c.x + kGroup * sizeof(int16_t) * kTokens);
+  const float* x_sum = x_scale + kTokens;
+  const int16_t* w = c.tile->q + row * kGroup;
+  const float* scale = c.tile->scale + row * kSubs;
+  const float* low = c.tile->min + row * kSubs;
+  float* out = c.c + row * kTokens;
+
+  Vec<DF> acc[kRows][kVectors];
+  HWY_UNROLL(16)
+  for (size_t r = 0; r < kRows; ++r) {
+    HWY_UNROLL(2)
+    for (size_t v = 0; v < kVectors; ++v) acc[r][v] = hn::Zero(df);
+  }
+  for (size_t k = 0; k < c.n_cols; k += kChunk) {
+    Vec<DI> sum[kRows][kVectors];
+    chunk_sums<kRows, kVectors, kChunk>(x + k / 2 * kTokens, w + k, sum);
+    HWY_UNROLL(16)
+    for (size_t r = 0; r < kRows; ++r) {
+      HWY_UNROLL(2)
+      for (size_t v = 0; v < kVectors; ++v) {
+        const auto f = hn::ConvertTo(df, sum[r][v]);
+        acc[r][v] = kSubScales ? hn::MulAdd(f, hn::Set(df, scale[r * kSubs + k / kSub]), acc[r][v]) : hn::Add(acc[r][v], f);
+      }
+    }
+  }
+  HWY_UNROLL(16)
+  for (size_t r = 0; r < kRows; ++r) {
+    HWY_UNROLL(2)
+    for (size_t v = 0; v < kVectors; ++v) {
+      auto xs = hn::Load(df, x_scale + v * kLanes);
+      if constexpr (!kSubScales) xs = hn::Mul(xs, hn::Set(df, scale[r * kSubs]));
+      auto total = hn::MulAdd(acc[r][v], xs, hn::Load(df, out + (r * kVectors + v) * kLanes));
+      if constexpr (kMinima) {
+        HWY_UNROLL(8)
+        for (size_t i = 0; i < kSubs; ++i) {
+          total = hn::NegMulAdd(hn::Set(df, low[r * kSubs + i]), hn::Load(df, x_sum + (i * kVectors + v) * kLanes), total);
+        }
+      }
+      hn::Store(total, df, out + (r * kVectors + v) * kLanes);
+    }
+  }
+}
+
+template <TileKind kKind>
+void multiply_integer(const MultiplyCall& c) {
+  if (c.n_vectors == 2) {
+    for (size_t r = 0; r < c.n_rows; r += kIntegerRows[1]) block_integer<kIntegerRows[1], 2, kKind>(c, r);
+  } else {
+    for (size_t r = 0; r < c.n_rows; r += kIntegerRows[0]) block_integer<kIntegerRows[0], 1, kKind>(c, r);
+  }
+}
+#endif  // HWY_ARCH_X86
+
+// ---------------------------------------------------------------------------------------------------------------- results
+
+void store(const float* c, size_t stride, size_t n_rows, size_t n_tok, const float* bias, bool accumulate, float* y, size_t ld) {
+  const hn::CappedTag<float, 4> d;
+  size_t r = 0;
+  for (; r + 4 <= n_rows; r += 4) {
+    size_t t = 0;
+    for (; t + 4 <= n_tok; t += 4) {
+      HWY_ALIGN float block[16];
+      transpose4(c + r * stride + t, stride, block, 4);
+      for (size_t i = 0; i < 4; ++i) {
+        float* out = y + (t + i) * ld + r;
+        auto v = hn::Load(d, block + 4 * i);
+        if (accumulate) v = hn::Add(v, hn::LoadU(d, out));
+        if (bias != nullptr) v = hn::Add(v, hn::LoadU(d, bias + r));
+        hn::StoreU(v, d, out);
+      }
+    }
+    for (; t < n_tok; ++t) {
+      for (size_t i = r; i < r + 4; ++i) y[t * ld + i] = (c[i * stride + t] + (accumulate ? y[t * ld + i] : 0.0f)) + (bias != nullptr ? bias[i] : 0.0f);
+    }
+  }
+  for (; r < n_rows; ++r) {
+    for (size_t t = 0; t < n_tok; ++t) y[t * ld + r] = (c[r * stride + t] + (accumulate ? y[t * ld + r] : 0.0f)) + (bias != nullptr ? bias[r] : 0.0f);
+  }
+}
+
+template <class V>
+HWY_INLINE V glu_one(V gate, V up) {
+  const hn::DFromV<V> d;
+  // Beyond 88 the exponential would overflow; there silu is below 1e-36 in magnitude either way.
+  const auto e = hn::Exp(d, hn::Min(hn::Neg(gate), hn::Set(d, 88.0f)));
+  return hn::Mul(hn::Div(gate, hn::Add(hn::Set(d, 1.0f), e)), up);
+}
+
+void glu(float* gate, const float* up, size_t n) {
+  const DF df;
+  size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) hn::StoreU(glu_one(hn::LoadU(df, gate + i), hn::LoadU(df, up + i)), df, gate + i);
+  if (i == n) return;
+  HWY_ALIGN float rest[2][kLanes] = {};
+  std::memcpy(rest[0], gate + i, (n - i) * sizeof(float));
+  std::memcpy(rest[1], up + i, (n - i) * sizeof(float));
+  hn::Store(glu_one(hn::Load(df, rest[0]), hn::Load(df, rest[1])), df, rest[0]);
+  std::memcpy(gate + i, rest[0], (n - i) * sizeof(float));
+}
+
+const ActKernels& kernels() {
+  static constexpr ActKernels table = {
+      HWY_TARGET, true, kIntegerGemm, kLanes, kPanelVectors, quantize, pack, pack_float,
+#if HWY_ARCH_X86
+      {multiply_float, multiply_integer<TileKind::kSubScales>, multiply_integer<TileKind::kGroupScale16>,
+       multiply_integer<TileKind::kGroupScale32>, multiply_integer<TileKind::kGroupScale64>},
+#else
+      {multiply_float, nullptr, nullptr, nullptr, nullptr},
+#endif
+      store, glu};
+  return table;
+}
+
+#else  // no vectors
+
+void quantize(const float*, size_t, bool, int16_t*, float*, float*) {}
+
+void glu(float* gate, const float* up, size_t n) {
+  for (size_t i = 0; i < n; ++i) gate[i] = gate[i] / (1.0f + std::exp(-gate[i])) * up[i];
+}
+
+const ActKernels& kernels() {
+  static constexpr ActKernels table = {HWY_TARGET, false, false, 1, 1, quantize, nullptr, nullptr, {}, nullptr, glu};
+  return table;
+}
+
+#endif
+}  // namespace weir::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace weir::cpu {
+HWY_EXPORT(kernels);
+const ActKernels& act_kernels() { return HWY_DYNAMIC_DISPATCH(kernels)(); }
+}  // namespace weir::cpu
+#endif

@@ -1,0 +1,11 @@
+// Attention over KV pages on the CPU; ops/ops.h has the contract.
+#pragma once
+
+#include "ops/ops.h"
+
+namespace weir::cpu {
+
+Status attn_paged(OpContext& cx, const AttnPagedArgs& a);
+uint64_t attn_scratch_bytes(const OpShapes& shapes);
+
+}  // namespace weir::cpu

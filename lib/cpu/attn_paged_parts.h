@@ -1,0 +1,124 @@
+// What the two paths of paged attention share: the list of pages, what of a page a query row sees, and how scratch memory is laid out.
+// Decode takes one query row and splits the pages among threads; prefill takes many rows and splits the rows.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/memory.h"
+#include "ops/ops.h"
+
+namespace weir::cpu {
+
+inline constexpr uint32_t kUnitTokens = kSplitPages * kPageTokens;
+
+// Rows of f32 vectors are padded to this many elements: two of the longest vectors (64 bytes).
+inline constexpr size_t kRowPad = 32;
+
+// Query rows (tokens times heads of a group) that prefill handles together: enough that converting a page to f32 is a few percent of the
+// work, few enough that logits of a unit (kPrefillRows * 2 KiB) stay in the second-level cache.
+inline constexpr uint32_t kPrefillRows = 128;
+
+// One listed page of a stream.
+struct ListedPage {
+  const uint16_t* keys;  // [kPageTokens, head_dim]; values follow
+  uint32_t first_pos;
+  uint32_t len;
+  bool takes_sink_query;
+};
+
+inline uint32_t n_listed(const AttnPagedArgs& a, uint32_t kv_head) { return a.select != nullptr ? a.n_select[kv_head] : a.kv.n_pages[kv_head]; }
+
+inline ListedPage listed_page(const AttnPagedArgs& a, uint32_t kv_head, uint32_t listed) {
+  const size_t table = size_t{kv_head} * a.kv.capacity;
+  const uint32_t row = a.select != nullptr ? a.select[table + listed] : listed;
+  const size_t at = table + row;
+  return {a.kv.pool + a.kv.slots[at] * a.kv.page_elements(), a.kv.first_pos[at], a.kv.len[at], a.q_sink != nullptr && row < a.n_sink_pages};
+}
+
+// Tokens of a page that a query row sees: [0, sink_end) and [begin, end), with sink_end <= begin <= end <= len.
+struct Seen {
+  uint32_t sink_end, begin, end;
+  bool none() const { return sink_end == 0 && begin == end; }
+  bool all() const { return sink_end == begin && end == kPageTokens; }
+};
+
+inline Seen seen_by(const AttnPagedArgs& a, const ListedPage& page, uint64_t row_pos) {
+  const uint64_t first = page.first_pos;
+  Seen s = {0, 0, 0};
+  if (row_pos >= first) s.end = static_cast<uint32_t>(std::min<uint64_t>(page.len, row_pos - first + 1));
+  if (a.window == 0 || row_pos < a.window) return s;
+  const uint64_t window_begin = row_pos - a.window + 1;
+  if (window_begin > first) s.begin = static_cast<uint32_t>(std::min<uint64_t>(s.end, window_begin - first));
+  if (a.n_sink > first) s.sink_end = static_cast<uint32_t>(std::min<uint64_t>(s.begin, a.n_sink - first));
+  return s;
+}
+
+// Elements of a head in scratch are permuted: of each two vectors' worth of elements first the even ones, then the odd ones. That is how
+// bf16 pairs fall apart when they are widened by a shift and a mask.
+struct DecodeScratch {
+  size_t d_pad;      // head_dim, padded
+  size_t max_units;  // units of the longest list
+  float* q;          // [2, n_heads, d_pad] query and sink query, permuted and scaled
+  float* part;       // [n_heads, max_units, d_pad] partial results, permuted
+  float* lse;        // [n_heads, max_units] of each unit
+  float* sum;        // [n_heads, max_units] sum of exp(logit - maximum) of each unit
+  float* weight;     // [n_threads, group, kUnitTokens] logits, then weights
+};
+
+inline DecodeScratch lay_out_decode(Arena& arena, uint64_t n_threads, uint64_t n_heads, uint64_t n_kv_heads, uint64_t head_dim, uint64_t max_pages) {
+  DecodeScratch s;
+  s.d_pad = align_up(head_dim, kRowPad);
+  s.max_units = (max_pages + kSplitPages - 1) / kSplitPages;
+  s.q = arena.take<float>(2 * n_heads * s.d_pad);
+  s.part = arena.take<float>(n_heads * s.max_units * s.d_pad);
+  s.lse = arena.take<float>(n_heads * s.max_units);
+  s.sum = arena.take<float>(n_heads * s.max_units);
+  s.weight = arena.take<float>(n_threads * (n_heads / n_kv_heads) * kUnitTokens);
+  return s;
+}
+
+// Of one thread. Matrices are cut into strips of kStrip columns (two vectors), strip after strip, as the inner kernel reads them. Query row
+// r = token * group + head of the group.
+struct PrefillScratch {
+  size_t d_pad;
+  float* q;        // [2, strips of rows, head_dim, kStrip] query and sink query, scaled
+  float* weight;   // [strips of rows, kUnitTokens, kStrip] logits, then weights
+  float* tile;     // keys [tokens, head_dim] or values [strips of d_pad, tokens, kStrip] of up to kTilePages
+  float* out;      // [rows, d_pad] not yet divided by sum
+  float* high;     // [rows] maximum of the logits so far
+  float* sum;      // [rows] of exp(logit - high)
+  float* shrink;   // [rows] factor for what was summed before the unit
+  int32_t* token;  // [rows] token of the row, from the first of the call
+};
+
+// Pages that are converted to f32 at a time: 16 KiB of values for one strip of columns, half of a first-level cache.
+inline constexpr uint32_t kTilePages = 8;
+
+inline uint32_t prefill_block_tokens(uint32_t group) { return std::max(1u, kPrefillRows / group); }
+
+inline PrefillScratch lay_out_prefill(Arena& arena, uint64_t n_tok, uint64_t group, uint64_t head_dim) {
+  const uint64_t tokens = std::min<uint64_t>(n_tok, prefill_block_tokens(static_cast<uint32_t>(group)));
+  const uint64_t rows = align_up(tokens * group, kRowPad);
+  PrefillScratch s;
+  s.d_pad = align_up(head_dim, kRowPad);
+  s.q = arena.take<float>(2 * rows * head_dim);
+  s.weight = arena.take<float>(rows * kUnitTokens);
+  s.tile = arena.take<float>(kTilePages * kPageTokens * s.d_pad);
+  s.out = arena.take<float>(rows * s.d_pad);
+  s.high = arena.take<float>(rows);
+  s.sum = arena.take<float>(rows);
+  s.shrink = arena.take<float>(rows);
+  s.token = arena.take<int32_t>(rows);
+  return s;
+}
+
+// The scratch of all threads fits cx.scratch; the caller has checked.
+void attn_decode(OpContext& cx, const AttnPagedArgs& a);
+void attn_prefill(OpContext& cx, const AttnPagedArgs& a);
+
+// False on an instruction set without vectors, where the reference does the work.
+bool attn_has_kernels();
+
+}  // namespace weir::cpu

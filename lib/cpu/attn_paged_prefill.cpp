@@ -1,0 +1,342 @@
+// Attention of many query rows. Work items are (kv head, block of query rows); an item walks the pages that any of its rows sees, unit by unit:
+// logits of all rows and tokens of the unit, softmax, weighted sum of values. Both products run on one register-blocked kernel over keys and
+// values that were widened to f32 once per tile. What was summed before is scaled down when a unit raises a row's maximum.
+//
+// Numerics: f32; a row's sums run over elements and tokens in order, whatever rows share its block. A token that a row does not see has weight 0,
+// and one that no row of the block sees is not read at all.
+// Paper: Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning", arXiv:2307.08691, sec. 3.1.
+#include <cstring>
+#include <limits>
+
+#include "cpu/attn_paged_parts.h"
+#include "cpu/simd_targets.h"
+#include "quant/half.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/attn_paged_prefill.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target.h:
+#include "cpu/simd-inl.h"
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace weir::cpu::HWY_NAMESPACE {
+
+#if WEIR_CPU_HAS_VECTORS
+
+using DF = hn::ScalableTag<float>;
+using V = hn::Vec<DF>;
+constexpr size_t kLanes = HWY_LANES(float);
+constexpr size_t kStrip = 2 * kLanes;
+// Rows of the register block: 2 * kBlockRows sums, as many as hide the latency of a multiply-add and leave registers for operands.
+constexpr size_t kBlockRows = HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON ? 8 : 4;
+constexpr float kUnseen = -std::numeric_limits<float>::infinity();
+constexpr size_t kTileTokens = kTilePages * kPageTokens;
+
+// c[m * c_row + n] (+)= sum over i < depth of a[m * a_row + i * a_step] * b[i * kStrip + n], for m < kBlockRows, n < kStrip.
+// Not inlined: among its callers' variables the compiler runs out of registers for the sums.
+template <bool kAdd>
+HWY_NOINLINE void multiply_block(const float* HWY_RESTRICT a, size_t a_row, size_t a_step, const float* HWY_RESTRICT b, size_t depth,
+                               float* HWY_RESTRICT c, size_t c_row) {
+  const DF df;
+  V sum0[kBlockRows], sum1[kBlockRows];
+  HWY_UNROLL(8)
+  for (size_t m = 0; m < kBlockRows; ++m) {
+    sum0[m] = kAdd ? hn::Load(df, c + m * c_row) : hn::Zero(df);
+    sum1[m] = kAdd ? hn::Load(df, c + m * c_row + kLanes) : hn::Zero(df);
+  }
+  for (size_t i = 0; i < depth; ++i) {
+    const V b0 = hn::Load(df, b + i * kStrip), b1 = hn::Load(df, b + i * kStrip + kLanes);
+    HWY_UNROLL(8)
+    for (size_t m = 0; m < kBlockRows; ++m) {
+      const V x = hn::Set(df, a[m * a_row + i * a_step]);
+      sum0[m] = hn::MulAdd(x, b0, sum0[m]);
+      sum1[m] = hn::MulAdd(x, b1, sum1[m]);
+    }
+  }
+  HWY_UNROLL(8)
+  for (size_t m = 0; m < kBlockRows; ++m) {
+    hn::Store(sum0[m], df, c + m * c_row);
+    hn::Store(sum1[m], df, c + m * c_row + kLanes);
+  }
+}
+
+// A page that some row of the block sees.
+struct BlockPage {
+  ListedPage page;
+  uint32_t listed;     // index in the list
+  uint32_t sink_end;   // tokens that some row sees: [0, sink_end) and [begin, end)
+  uint32_t begin, end;
+  bool masked;         // some row does not see all of it
+  bool reads(uint32_t token) const { return token < sink_end || (token >= begin && token < end); }
+};
+
+// One work item.
+struct Block {
+  const AttnPagedArgs& a;
+  const PrefillScratch& s;
+  uint32_t kv_head;
+  uint32_t begin, end;  // tokens of the call
+  uint32_t group;
+  uint32_t n_rows;      // (end - begin) * group
+  uint32_t n_strips;    // of rows
+  BlockPage pages[kSplitPages];
+  uint32_t n_pages;     // of the current unit
+};
+
+const float* query_row(const Block& b, const float* q, uint32_t row) {
+  const size_t tok = b.begin + row / b.group, head = b.kv_head * b.group + row % b.group;
+  return q + (tok * b.a.n_heads + head) * b.a.kv.head_dim;
+}
+
+void load_queries(const Block& b, const float* q, float* to) {
+  const size_t d = b.a.kv.head_dim;
+  for (uint32_t strip = 0; strip < b.n_strips; ++strip) {
+    float* strip_to = to + strip * d * kStrip;
+    for (uint32_t lane = 0; lane < kStrip; ++lane) {
+      const auto row = static_cast<uint32_t>(strip * kStrip + lane);
+      if (row < b.n_rows) {
+        const float* from = query_row(b, q, row);
+        for (size_t i = 0; i < d; ++i) strip_to[i * kStrip + lane] = from[i] * b.a.scale;
+      } else {
+        for (size_t i = 0; i < d; ++i) strip_to[i * kStrip + lane] = 0.0f;
+      }
+    }
+  }
+}
+
+void start_rows(const Block& b) {
+  const size_t n = b.n_strips * kStrip;
+  std::fill(b.s.out, b.s.out + n * b.s.d_pad, 0.0f);
+  std::fill(b.s.high, b.s.high + n, kUnseen);
+  std::fill(b.s.sum, b.s.sum + n, 0.0f);
+  for (uint32_t row = 0; row < n; ++row) b.s.token[row] = static_cast<int32_t>(HWY_MIN(b.begin + row / b.group, b.end - 1));
+}
+
+// Lists the pages of a unit that some row sees.
+void list_pages(Block& b, uint32_t first, uint32_t n) {
+  b.n_pages = 0;
+  for (uint32_t p = 0; p < n; ++p) {
+    BlockPage& out = b.pages[b.n_pages];
+    out.page = listed_page(b.a, b.kv_head, first + p);
+    out.listed = first + p;
+    // What a row sees moves up with its position: between them the first and the last row see everything that any row sees.
+    const Seen low = seen_by(b.a, out.page, uint64_t{b.a.pos} + b.begin), high = seen_by(b.a, out.page, uint64_t{b.a.pos} + b.end - 1);
+    out.sink_end = HWY_MAX(low.sink_end, high.sink_end);
+    out.begin = HWY_MIN(low.begin, high.begin);
+    out.end = high.end;
+    out.masked = low.end != kPageTokens || high.sink_end != high.begin;
+    if (out.sink_end > 0 || out.begin < out.end) ++b.n_pages;
+  }
+}
+
+void widen_row(const uint16_t* from, size_t d, float* to) {
+  const DF df;
+  size_t i = 0;
+  for (; i + kLanes <= d; i += kLanes) hn::StoreU(load_bf16(df, from + i), df, to + i);
+  for (; i < d; ++i) to[i] = bf16_to_f32(from[i]);
+}
+
+// Row `token` of the values in strips of columns; columns beyond d are 0.
+void widen_to_strips(const uint16_t* from, size_t d, size_t d_pad, float* tile, size_t token) {
+  const DF df;
+  float* to = tile + token * kStrip;
+  for (size_t i = 0; i < d_pad; i += kLanes) {
+    uint16_t rest[kLanes] = {};
+    const bool whole = i + kLanes <= d;
+    if (!whole && i < d) std::memcpy(rest, from + i, (d - i) * sizeof(uint16_t));
+    hn::Store(load_bf16(df, whole ? from + i : rest), df, to + i / kStrip * kTileTokens * kStrip + i % kStrip);
+  }
+}
+
+// -inf to logits of tokens that a row does not see.
+void mask_page(const Block& b, const BlockPage& page, float* logit) {
+  const DF df;
+  const hn::RebindToSigned<DF> di;
+  const auto& a = b.a;
+  const V unseen = hn::Set(df, kUnseen);
+  constexpr int64_t kFar = int64_t{1} << 30;  // beyond any distance that occurs
+  const auto window = hn::Set(di, static_cast<int32_t>(HWY_MIN(int64_t{a.window}, kFar)));
+  for (uint32_t t = 0; t < kPageTokens; ++t) {
+    const int64_t distance = int64_t{page.page.first_pos} + t - int64_t{a.pos};
+    const auto at = hn::Set(di, static_cast<int32_t>(HWY_MAX(HWY_MIN(distance, kFar), -kFar)));
+    const bool anchored = a.window == 0 || page.page.first_pos + t < a.n_sink;
+    for (size_t lane = 0; lane < kStrip; lane += kLanes) {
+      for (uint32_t strip = 0; strip < b.n_strips; ++strip) {
+        float* x = logit + (strip * kUnitTokens + t) * kStrip + lane;
+        const auto token = hn::Load(di, b.s.token + strip * kStrip + lane);
+        auto seen = hn::Gt(hn::Add(token, hn::Set(di, 1)), at);
+        if (!anchored) seen = hn::And(seen, hn::Gt(at, hn::Sub(token, window)));
+        const V logit_or_none = page.reads(t) ? hn::Load(df, x) : unseen;
+        hn::Store(hn::IfThenElse(hn::RebindMask(df, seen), logit_or_none, unseen), df, x);
+      }
+    }
+  }
+}
+
+void unit_logits(const Block& b) {
+  const size_t d = b.a.kv.head_dim;
+  for (uint32_t first = 0; first < b.n_pages; first += kTilePages) {
+    const uint32_t n = HWY_MIN(kTilePages, b.n_pages - first);
+    for (uint32_t i = 0; i < n * kPageTokens; ++i) {
+      const BlockPage& page = b.pages[first + i / kPageTokens];
+      const uint32_t t = i % kPageTokens;
+      if (page.reads(t)) {
+        widen_row(page.page.keys + t * d, d, b.s.tile + i * d);
+      } else {
+        std::fill(b.s.tile + i * d, b.s.tile + (i + 1) * d, 0.0f);
+      }
+    }
+    for (uint32_t strip = 0; strip < b.n_strips; ++strip) {
+      for (uint32_t i = 0; i < n * kPageTokens; i += kBlockRows) {
+        const bool sink = b.pages[first + i / kPageTokens].page.takes_sink_query;
+        const float* q = b.s.q + ((sink ? b.n_strips : 0u) + strip) * d * kStrip;
+        float* to = b.s.weight + (size_t{strip} * kUnitTokens + first * kPageTokens + i) * kStrip;
+        multiply_block<false>(b.s.tile + i * d, d, 1, q, d, to, kStrip);
+      }
+    }
+  }
+  for (uint32_t p = 0; p < b.n_pages; ++p) {
+    if (b.pages[p].masked) mask_page(b, b.pages[p], b.s.weight + p * kPageTokens * kStrip);
+  }
+}
+
+// Logits of the unit to weights relative to the maximum so far; lanes are rows.
+void unit_softmax(const Block& b) {
+  const DF df;
+  const size_t n = size_t{b.n_pages} * kPageTokens * kStrip;
+  for (size_t row = 0; row < b.n_strips * kStrip; row += kLanes) {
+    float* weight = b.s.weight + row / kStrip * kUnitTokens * kStrip + row % kStrip;
+    const V before = hn::Load(df, b.s.high + row);
+    V high = before;
+    for (size_t i = 0; i < n; i += kStrip) high = hn::Max(high, hn::Load(df, weight + i));
+    const V base = hn::IfThenElseZero(hn::Gt(high, hn::Set(df, kUnseen)), high);
+    const V shrink = hn::Exp(df, hn::Sub(before, base));
+    V sum = hn::Zero(df);
+    for (size_t i = 0; i < n; i += kStrip) {
+      const V w = hn::Exp(df, hn::Sub(hn::Load(df, weight + i), base));
+      hn::Store(w, df, weight + i);
+      sum = hn::Add(sum, w);
+    }
+    hn::Store(high, df, b.s.high + row);
+    hn::Store(shrink, df, b.s.shrink + row);
+    hn::Store(hn::MulAdd(hn::Load(df, b.s.sum + row), shrink, sum), df, b.s.sum + row);
+  }
+}
+
+void shrink_out(const Block& b) {
+  const DF df;
+  for (uint32_t row = 0; row < b.n_rows; ++row) {
+    if (b.s.shrink[row] == 1.0f) continue;
+    const V shrink = hn::Set(df, b.s.shrink[row]);
+    float* out = b.s.out + row * b.s.d_pad;
+    for (size_t i = 0; i < b.s.d_pad; i += kLanes) hn::Store(hn::Mul(hn::Load(df, out + i), shrink), df, out + i);
+  }
+}
+
+void unit_values(const Block& b) {
+  const size_t d = b.a.kv.head_dim, d_pad = b.s.d_pad;
+  for (uint32_t first = 0; first < b.n_pages; first += kTilePages) {
+    const uint32_t n_tokens = HWY_MIN(kTilePages, b.n_pages - first) * kPageTokens;
+    for (uint32_t i = 0; i < n_tokens; ++i) {
+      const BlockPage& page = b.pages[first + i / kPageTokens];
+      const uint32_t t = i % kPageTokens;
+      widen_to_strips(page.page.keys + (kPageTokens + t) * d, page.reads(t) ? d : 0, d_pad, b.s.tile, i);
+    }
+    for (size_t column = 0; column < d_pad; column += kStrip) {
+      const float* values = b.s.tile + column * kTileTokens;
+      for (uint32_t row = 0; row < b.n_rows; row += kBlockRows) {
+        const float* weight = b.s.weight + (row / kStrip * kUnitTokens + first * kPageTokens) * kStrip + row % kStrip;
+        multiply_block<true>(weight, 1, kStrip, values, n_tokens, b.s.out + row * d_pad + column, d_pad);
+      }
+    }
+  }
+}
+
+// Sums of the last token's weights over each page of the unit, relative to its maximum so far.
+void unit_masses(const Block& b) {
+  for (uint32_t g = 0; g < b.group; ++g) {
+    const size_t row = b.n_rows - b.group + g;
+    float* mass = b.a.page_mass + (size_t{b.kv_head} * b.group + g) * b.a.kv.capacity;
+    const float* weight = b.s.weight + row / kStrip * kUnitTokens * kStrip + row % kStrip;
+    for (uint32_t i = 0; b.n_pages > 0 && i < b.pages[0].listed; ++i) mass[i] *= b.s.shrink[row];
+    for (uint32_t p = 0; p < b.n_pages; ++p) {
+      float sum = 0.0f;
+      for (size_t t = 0; t < kPageTokens; ++t) sum += weight[(p * kPageTokens + t) * kStrip];
+      mass[b.pages[p].listed] = sum;
+    }
+  }
+}
+
+void finish_rows(const Block& b, bool masses) {
+  const size_t d = b.a.kv.head_dim;
+  for (uint32_t row = 0; row < b.n_rows; ++row) {
+    const float inverse = b.s.sum[row] > 0.0f ? 1.0f / b.s.sum[row] : 0.0f;
+    float* out = b.a.out + (query_row(b, b.a.q, row) - b.a.q);
+    for (size_t i = 0; i < d; ++i) out[i] = b.s.out[row * b.s.d_pad + i] * inverse;
+    if (!masses || row < b.n_rows - b.group) continue;
+    float* mass = b.a.page_mass + (size_t{b.kv_head} * b.group + row % b.group) * b.a.kv.capacity;
+    for (uint32_t p = 0; p < n_listed(b.a, b.kv_head); ++p) mass[p] *= inverse;
+  }
+}
+
+void prefill_block(const AttnPagedArgs& a, const PrefillScratch& s, uint32_t kv_head, uint32_t begin, uint32_t end) {
+  const uint32_t group = a.n_heads / a.kv.n_kv_heads;
+  const uint32_t n_rows = (end - begin) * group;
+  Block b = {a, s, kv_head, begin, end, group, n_rows, static_cast<uint32_t>((n_rows + kStrip - 1) / kStrip), {}, 0};
+  const bool masses = a.page_mass != nullptr && end == a.n_tok;
+  const uint32_t n_pages = n_listed(a, kv_head);
+  for (uint32_t g = 0; masses && g < group; ++g) {
+    float* mass = a.page_mass + (size_t{kv_head} * group + g) * a.kv.capacity;
+    std::fill(mass, mass + n_pages, 0.0f);
+  }
+  load_queries(b, a.q, s.q);
+  if (a.q_sink != nullptr) load_queries(b, a.q_sink, s.q + b.n_strips * kStrip * a.kv.head_dim);
+  start_rows(b);
+  for (uint32_t first = 0; first < n_pages; first += kSplitPages) {
+    list_pages(b, first, HWY_MIN(kSplitPages, n_pages - first));
+    if (b.n_pages == 0) continue;
+    unit_logits(b);
+    unit_softmax(b);
+    shrink_out(b);
+    unit_values(b);
+    if (masses) unit_masses(b);
+  }
+  finish_rows(b, masses);
+}
+
+#else
+
+void prefill_block(const AttnPagedArgs&, const PrefillScratch&, uint32_t, uint32_t, uint32_t) {}
+
+#endif
+
+}  // namespace weir::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace weir::cpu {
+namespace {
+
+HWY_EXPORT(prefill_block);
+
+}  // namespace
+
+void attn_prefill(OpContext& cx, const AttnPagedArgs& a) {
+  const auto attend = HWY_DYNAMIC_DISPATCH(prefill_block);
+  const uint32_t n_kv_heads = a.kv.n_kv_heads, group = a.n_heads / n_kv_heads;
+  const uint32_t block_tokens = prefill_block_tokens(group);
+  const uint32_t n_blocks = (a.n_tok - 1) / block_tokens + 1;
+  Arena measure;
+  lay_out_prefill(measure, a.n_tok, group, a.kv.head_dim);
+  cx.pool->parallel_for(size_t{n_blocks} * n_kv_heads, [&](size_t task, size_t worker) {
+    Arena arena(cx.scratch + worker * measure.used(), measure.used());
+    const PrefillScratch s = lay_out_prefill(arena, a.n_tok, group, a.kv.head_dim);
+    const uint32_t block = n_blocks - 1 - static_cast<uint32_t>(task / n_kv_heads);  // the last ones see most and go first
+    attend(a, s, static_cast<uint32_t>(task % n_kv_heads), block * block_tokens, std::min(a.n_tok, (block + 1) * block_tokens));
+  });
+}
+
+}  // namespace weir::cpu
+#endif  // HWY_ONCE

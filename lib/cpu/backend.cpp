@@ -1,0 +1,37 @@
+// The table of the CPU backend. Ops share one scratch block, each from its start: they run one after another.
+#include <algorithm>
+
+#include "cpu/attn_paged.h"
+#include "cpu/matmul.h"
+#include "cpu/page_score_minmax.h"
+#include "cpu/page_stamp.h"
+#include "cpu/rms_norm.h"
+#include "cpu/rope_append.h"
+#include "ops/ops.h"
+#include "weir/runtime.h"
+
+namespace weir {
+namespace {
+
+uint64_t scratch_bytes(const OpShapes& shapes) {
+  return std::max({cpu::matmul_scratch_bytes(shapes), cpu::attn_scratch_bytes(shapes), cpu::page_stamp_scratch_bytes(shapes)});
+}
+
+}  // namespace
+
+const Backend& cpu_backend() {
+  static constexpr Backend kBackend = {
+      "cpu",
+      WEIR_DEVICE_CPU,
+      {
+#define WEIR_OP(name, Args) cpu::name,
+#include "ops/ops.inc"
+#undef WEIR_OP
+      },
+      scratch_bytes,
+      cpu::matmul_target,
+  };
+  return kBackend;
+}
+
+}  // namespace weir

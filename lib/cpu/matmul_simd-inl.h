@@ -1,0 +1,86 @@
+// Shared by the vector sources of the matrix products; included once per instruction set, after foreach_target.h.
+// WEIR_BEFORE_NAMESPACE() stands where Highway's own macro would: Highway's AVX3_DL target is chosen only on machines with AVX512-VNNI, but
+// its attribute string does not name that extension. WEIR_ATTR is the same for lambdas.
+#if defined(WEIR_CPU_MATMUL_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef WEIR_CPU_MATMUL_SIMD_INL_H_
+#undef WEIR_CPU_MATMUL_SIMD_INL_H_
+#else
+#define WEIR_CPU_MATMUL_SIMD_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "hwy/highway.h"
+
+#undef WEIR_BEFORE_NAMESPACE
+#undef WEIR_ATTR
+#if HWY_TARGET == HWY_AVX3_DL
+#define WEIR_BEFORE_NAMESPACE() HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni") static_assert(true, "")
+#define WEIR_ATTR __attribute__((target(HWY_TARGET_STR ",avx512vnni")))
+#else
+#define WEIR_BEFORE_NAMESPACE() HWY_BEFORE_NAMESPACE()
+#define WEIR_ATTR HWY_ATTR
+#endif
+
+// Where Highway has real vectors of a size known to the compiler. Elsewhere the plain loops of plain_kernels.h are used.
+#undef WEIR_VECTOR_KERNELS
+#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128 && !HWY_HAVE_SCALABLE
+#define WEIR_VECTOR_KERNELS 1
+#else
+#define WEIR_VECTOR_KERNELS 0
+#endif
+
+WEIR_BEFORE_NAMESPACE();
+#if WEIR_VECTOR_KERNELS
+namespace weir::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class D>
+using Vec = hn::VFromD<D>;
+
+// sum + a * b in pairs of neighbours, i16 times i16 to i32. On x86 lane i gets products 2i and 2i + 1 and `other` is not used; elsewhere the
+// products land anywhere in `sum` and `other`, whose lanes the caller adds up. Never saturates; the caller keeps the sums within 32 bits.
+template <class D32, class V16>
+HWY_INLINE Vec<D32> dot_pairs(D32 d32, V16 a, V16 b, Vec<D32> sum, Vec<D32>& other) {
+#if HWY_TARGET == HWY_AVX3_DL
+  (void)other;
+  if constexpr (hn::MaxLanes(d32) == 16) {
+    return Vec<D32>{_mm512_dpwssd_epi32(sum.raw, a.raw, b.raw)};
+  } else if constexpr (hn::MaxLanes(d32) == 8) {
+    return Vec<D32>{_mm256_dpwssd_epi32(sum.raw, a.raw, b.raw)};
+  } else {
+    return Vec<D32>{_mm_dpwssd_epi32(sum.raw, a.raw, b.raw)};
+  }
+#else
+  return hn::ReorderWidenMulAccumulate(d32, a, b, sum, other);
+#endif
+}
+
+// Makes the compiler write `array` to memory and read it from there. Broadcasts from memory are free on x86; left alone, compilers keep such
+// small arrays in vector registers and spend two shuffles on each broadcast, more than all else that is done to a block of weights.
+template <class T>
+HWY_INLINE void keep_in_memory(T& array) {
+#if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
+  __asm__("" : "+m"(array));
+#else
+  (void)array;
+#endif
+}
+
+// One f16 number as f32.
+HWY_INLINE float load_f16(const uint8_t* p) {
+  const hn::CappedTag<float, 4> d;
+  const hn::Rebind<hwy::float16_t, decltype(d)> dh;
+  const hn::Rebind<uint16_t, decltype(d)> du;
+  uint16_t bits;
+  std::memcpy(&bits, p, sizeof bits);
+  return hn::GetLane(hn::PromoteTo(d, hn::BitCast(dh, hn::Set(du, bits))));
+}
+
+}  // namespace weir::cpu::HWY_NAMESPACE
+#endif
+HWY_AFTER_NAMESPACE();
+
+#endif  // per target

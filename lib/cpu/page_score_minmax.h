@@ -1,0 +1,10 @@
+// Quest's page bound on the CPU; ops/ops.h has the contract.
+#pragma once
+
+#include "ops/ops.h"
+
+namespace weir::cpu {
+
+Status page_score_minmax(OpContext& cx, const PageScoreArgs& a);
+
+}  // namespace weir::cpu

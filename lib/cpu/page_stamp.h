@@ -1,0 +1,11 @@
+// RaaS stamping on the CPU; ops/ops.h has the contract.
+#pragma once
+
+#include "ops/ops.h"
+
+namespace weir::cpu {
+
+Status page_stamp(OpContext& cx, const PageStampArgs& a);
+uint64_t page_stamp_scratch_bytes(const OpShapes& shapes);
+
+}  // namespace weir::cpu

@@ -1,0 +1,181 @@
+// Head norms, rotary embedding and appending to the KV pages, vectorised. Products and sums are rounded one by one, as the reference does, so
+// that what is stored is the same to the bit.
+// Paper: Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", arXiv:2104.09864, sec. 3.2.
+#include "cpu/rope_append.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "cpu/simd_targets.h"
+#include "quant/half.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/rope_append.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target.h:
+#include "cpu/simd-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace weir::cpu::HWY_NAMESPACE {
+
+void norm_head(float* x, const float* weight, float eps, size_t d) {
+  const auto inverse = static_cast<float>(1.0 / std::sqrt(sum_squares(x, d) / static_cast<double>(d) + double{eps}));
+  scale_by(x, inverse, weight, x, d);
+}
+
+// Pairs (2i, 2i+1).
+void rotate_adjacent(const float* x, float* y, const float* cos_sin, size_t rope_dim) {
+  const hn::ScalableTag<float> df;
+  const size_t lanes = hn::Lanes(df);
+  size_t i = 0;
+  for (; i + 2 * lanes <= rope_dim; i += 2 * lanes) {
+    hn::Vec<decltype(df)> x0, x1, cos, sin;
+    hn::LoadInterleaved2(df, x + i, x0, x1);
+    hn::LoadInterleaved2(df, cos_sin + i, cos, sin);
+    const auto y0 = hn::Sub(hn::Mul(x0, cos), hn::Mul(x1, sin));
+    const auto y1 = hn::Add(hn::Mul(x0, sin), hn::Mul(x1, cos));
+    hn::StoreInterleaved2(y0, y1, df, y + i);
+  }
+  for (; i < rope_dim; i += 2) {
+    const float x0 = x[i], x1 = x[i + 1];
+    y[i] = x0 * cos_sin[i] - x1 * cos_sin[i + 1];
+    y[i + 1] = x0 * cos_sin[i + 1] + x1 * cos_sin[i];
+  }
+}
+
+// Pairs (i, i + rope_dim/2).
+void rotate_half_split(const float* x, float* y, const float* cos_sin, size_t rope_dim) {
+  const hn::ScalableTag<float> df;
+  const size_t lanes = hn::Lanes(df), half = rope_dim / 2;
+  size_t i = 0;
+  for (; i + lanes <= half; i += lanes) {
+    const auto x0 = hn::LoadU(df, x + i), x1 = hn::LoadU(df, x + half + i);
+    hn::Vec<decltype(df)> cos, sin;
+    hn::LoadInterleaved2(df, cos_sin + 2 * i, cos, sin);
+    hn::StoreU(hn::Sub(hn::Mul(x0, cos), hn::Mul(x1, sin)), df, y + i);
+    hn::StoreU(hn::Add(hn::Mul(x0, sin), hn::Mul(x1, cos)), df, y + half + i);
+  }
+  for (; i < half; ++i) {
+    const float x0 = x[i], x1 = x[half + i], cos = cos_sin[2 * i], sin = cos_sin[2 * i + 1];
+    y[i] = x0 * cos - x1 * sin;
+    y[half + i] = x0 * sin + x1 * cos;
+  }
+}
+
+void rotate_head(const RopeAppendArgs& a, const float* x, float* y, const float* cos_sin) {
+  if (a.layout == RopeLayout::kAdjacent) {
+    rotate_adjacent(x, y, cos_sin, a.rope_dim);
+  } else {
+    rotate_half_split(x, y, cos_sin, a.rope_dim);
+  }
+  if (y != x) std::memcpy(y + a.rope_dim, x + a.rope_dim, (a.kv.head_dim - a.rope_dim) * sizeof(float));
+}
+
+void store_row(const float* from, uint16_t* to, size_t d) {
+  const hn::ScalableTag<float> df;
+  const size_t lanes = hn::Lanes(df);
+  size_t i = 0;
+  for (; i + lanes <= d; i += lanes) store_bf16(df, hn::LoadU(df, from + i), to + i);
+  for (; i < d; ++i) to[i] = f32_to_bf16(from[i]);
+}
+
+// Takes rows [begin, end) of a page's keys into its digest. Comparisons keep what is there on a tie, which matters for zeros of either sign.
+void update_digest(const uint16_t* keys, size_t begin, size_t end, uint16_t* high, uint16_t* low, size_t d) {
+  const hn::ScalableTag<float> df;
+  const size_t lanes = hn::Lanes(df);
+  const uint16_t* first_high = begin == 0 ? keys : high;
+  const uint16_t* first_low = begin == 0 ? keys : low;
+  size_t i = 0;
+  for (; i + lanes <= d; i += lanes) {
+    auto max = load_bf16(df, first_high + i), min = load_bf16(df, first_low + i);
+    for (size_t row = begin; row < end; ++row) {
+      const auto key = load_bf16(df, keys + row * d + i);
+      max = hn::IfThenElse(hn::Gt(key, max), key, max);
+      min = hn::IfThenElse(hn::Lt(key, min), key, min);
+    }
+    store_bf16(df, max, high + i);
+    store_bf16(df, min, low + i);
+  }
+  for (; i < d; ++i) {
+    uint16_t max = first_high[i], min = first_low[i];
+    for (size_t row = begin; row < end; ++row) {
+      const uint16_t key = keys[row * d + i];
+      if (bf16_to_f32(key) > bf16_to_f32(max)) max = key;
+      if (bf16_to_f32(key) < bf16_to_f32(min)) min = key;
+    }
+    high[i] = max;
+    low[i] = min;
+  }
+}
+
+// Everything of one KV head and tokens [begin, end): its query heads, its key and its value.
+void append_tokens(const RopeAppendArgs& a, uint32_t kv_head, uint32_t begin, uint32_t end) {
+  const size_t d = a.kv.head_dim;
+  const uint32_t group = a.n_heads / a.kv.n_kv_heads;
+  const size_t table = size_t{kv_head} * a.kv.capacity + a.append_row[kv_head];
+  const uint32_t offset = a.pos - a.kv.first_pos[table];  // of token 0 in its page
+  for (uint32_t tok = begin; tok < end; ++tok) {
+    const float* cos_sin = a.cos_sin + size_t{tok} * a.rope_dim;
+    for (uint32_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+      const size_t at = (size_t{tok} * a.n_heads + head) * d;
+      if (a.q_norm != nullptr) norm_head(a.q + at, a.q_norm, a.norm_eps, d);
+      if (a.q_sink != nullptr) rotate_head(a, a.q + at, a.q_sink + at, a.cos_sin_sink + size_t{tok} * a.rope_dim);
+      rotate_head(a, a.q + at, a.q + at, cos_sin);
+    }
+    const size_t at = (size_t{tok} * a.kv.n_kv_heads + kv_head) * d;
+    if (a.k_norm != nullptr) norm_head(a.k + at, a.k_norm, a.norm_eps, d);
+    rotate_head(a, a.k + at, a.k + at, cos_sin);
+
+    const size_t slot = a.kv.slots[table + (offset + tok) / kPageTokens];
+    const size_t in_page = (offset + tok) % kPageTokens;
+    uint16_t* keys = a.kv.pool + slot * a.kv.page_elements();
+    store_row(a.k + at, keys + in_page * d, d);
+    store_row(a.v + at, keys + (kPageTokens + in_page) * d, d);
+    const bool page_ends = in_page + 1 == kPageTokens || tok + 1 == end;
+    if (a.kv.digests == nullptr || !page_ends) continue;
+    const size_t page_begin = in_page - std::min<size_t>(in_page, tok - begin);
+    uint16_t* digest = a.kv.digests + slot * 2 * d;
+    update_digest(keys, page_begin, in_page + 1, digest, digest + d, d);
+  }
+}
+
+}  // namespace weir::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace weir::cpu {
+namespace {
+
+HWY_EXPORT(append_tokens);
+
+// Tokens of one task. A multiple of the page, and tasks begin with a page, so that no two of them touch one digest.
+constexpr uint32_t kTaskTokens = 4 * kPageTokens;
+// Elements below which sharing among threads costs more than it gains.
+constexpr size_t kSerialElements = 16384;
+
+}  // namespace
+
+Status rope_append(OpContext& cx, const RopeAppendArgs& a) {
+  const auto append = HWY_DYNAMIC_DISPATCH(append_tokens);
+  const uint32_t n_kv_heads = a.kv.n_kv_heads;
+  const size_t elements = size_t{a.n_tok} * (a.n_heads + 2 * n_kv_heads) * a.kv.head_dim;
+  if (elements <= kSerialElements) {
+    for (uint32_t kv_head = 0; kv_head < n_kv_heads; ++kv_head) append(a, kv_head, 0, a.n_tok);
+    return {};
+  }
+  const size_t n_blocks = (size_t{a.n_tok} + kPageTokens - 1 + kTaskTokens - 1) / kTaskTokens;  // for any place in the first page
+  cx.pool->parallel_for(n_blocks * n_kv_heads, [&](size_t task, size_t) {
+    const auto kv_head = static_cast<uint32_t>(task % n_kv_heads);
+    const auto block = static_cast<uint32_t>(task / n_kv_heads);
+    const uint32_t offset = a.pos - a.kv.first_pos[size_t{kv_head} * a.kv.capacity + a.append_row[kv_head]];
+    const uint32_t begin = block == 0 ? 0 : block * kTaskTokens - offset;
+    const uint32_t end = std::min(a.n_tok, (block + 1) * kTaskTokens - offset);
+    if (begin < end) append(a, kv_head, begin, end);
+  });
+  return {};
+}
+
+}  // namespace weir::cpu
+#endif  // HWY_ONCE

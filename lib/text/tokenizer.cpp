@@ -1,0 +1,225 @@
+// Building a tokenizer from a file, and text to tokens.
+#include "text/tokenizer.h"
+
+#include <atomic>
+#include <cstdio>
+#include <optional>
+
+#include "core/memory.h"
+#include "text/text_hash.h"
+#include "text/tokenizer_impl.h"
+#include "text/utf8.h"
+
+namespace weir {
+namespace {
+
+enum Whole : uint8_t { kWholeUnknown, kWholeYes, kWholeNo };
+
+// Tokens that were appended are taken back unless the call ends well, also when an allocation throws.
+class AppendGuard {
+ public:
+  explicit AppendGuard(std::pmr::vector<weir_token>& out) : out_(out), size_(out.size()) {}
+  ~AppendGuard() {
+    if (!kept_) out_.resize(size_);
+  }
+  AppendGuard(const AppendGuard&) = delete;
+  AppendGuard& operator=(const AppendGuard&) = delete;
+  void keep() { kept_ = true; }
+
+ private:
+  std::pmr::vector<weir_token>& out_;
+  size_t size_;
+  bool kept_ = false;
+};
+
+// Length of the white space at the front of `text`, as ASCII has it.
+size_t leading_space(std::string_view text) {
+  const size_t n = text.find_first_not_of(" \t\n\v\f\r");
+  return n == std::string_view::npos ? text.size() : n;
+}
+
+void hash_array(const GgufFile& file, std::string_view key, uint64_t& hash) {
+  const GgufValue* value = file.find(key);
+  if (value == nullptr) return;
+  hash = text_hash({reinterpret_cast<const char*>(value->data), value->data_bytes}, text_hash_mix(hash, value->count));
+}
+
+}  // namespace
+
+Tokenizer::~Tokenizer() { destroy_in(*memory_, impl_); }
+
+Status Tokenizer::build(const GgufFile& file) {
+  if (impl_ != nullptr) return fail(WEIR_ERR_STATE, "the tokenizer is built already");
+  struct Holder {  // gives the half-built object back on every way out but the last
+    std::pmr::memory_resource& memory;
+    TokenizerImpl* impl;
+    ~Holder() { destroy_in(memory, impl); }
+  } holder = {*memory_, make_in<TokenizerImpl>(*memory_, memory_)};
+  WEIR_TRY(holder.impl->read_model(file, memory_));
+  WEIR_TRY(holder.impl->read_special(file));
+  holder.impl->read_hash(file);
+  impl_ = holder.impl;
+  holder.impl = nullptr;
+  return {};
+}
+
+Status TokenizerImpl::read_model(const GgufFile& file, std::pmr::memory_resource* memory) {
+  std::string_view model, pre_name;
+  WEIR_TRY(file.get_string("tokenizer.ggml.model", model));
+  WEIR_TRY(file.get_string("tokenizer.ggml.pre", pre_name, ""));
+  is_spm = model == "llama";
+  if (!is_spm && model != "gpt2") {
+    return fail(WEIR_ERR_UNSUPPORTED, "tokenizer.ggml.model: this version does not know the tokenizer \"%.*s\"",
+                static_cast<int>(model.size() < 64 ? model.size() : 64), model.data());
+  }
+  if (!is_spm) WEIR_TRY(pre.build(pre_name, memory));
+  WEIR_TRY(vocab.read(file, is_spm ? TokenSpelling::kSentencePiece : TokenSpelling::kByteLevel));
+  added.build(vocab);
+  if (is_spm) {
+    spm.build(vocab);
+    WEIR_TRY(file.get_bool("tokenizer.ggml.add_space_prefix", space_prefix, true));
+  } else {
+    WEIR_TRY(merges.read(file, vocab, added));
+  }
+  whole.assign(vocab.size(), kWholeUnknown);
+  // The pre-tokenizer of a SentencePiece model has no effect; files say "default" there.
+  std::snprintf(kind, sizeof(kind), "%s/%s", is_spm ? "llama" : "gpt2", is_spm ? "default" : pre.name());
+  return {};
+}
+
+void TokenizerImpl::read_hash(const GgufFile& file) {
+  hash = kTextHashSeed;
+  hash_array(file, "tokenizer.ggml.tokens", hash);
+  hash_array(file, "tokenizer.ggml.token_type", hash);
+  hash_array(file, is_spm ? "tokenizer.ggml.scores" : "tokenizer.ggml.merges", hash);
+}
+
+uint32_t Tokenizer::vocab_size() const { return impl_->vocab.size(); }
+const char* Tokenizer::kind() const { return impl_->kind; }
+weir_special_tokens Tokenizer::special() const { return impl_->special; }
+uint64_t Tokenizer::hash() const { return impl_->hash; }
+
+bool Tokenizer::is_end_of_generation(weir_token token) const {
+  const auto i = static_cast<size_t>(token);
+  return i < impl_->token_flags.size() && (impl_->token_flags[i] & WEIR_TOKEN_END_OF_GENERATION) != 0;
+}
+
+void Tokenizer::token_info(weir_token token, weir_token_info& info) const {
+  const std::string_view text = impl_->vocab.text(token);
+  info.flags = impl_->token_flags[static_cast<size_t>(token)] & kTokenInfoMask;
+  info.text = text.data();
+  info.text_bytes = text.size();
+  info.score = impl_->vocab.score(token);
+  info.reserved = 0;
+}
+
+Status Tokenizer::encode(std::string_view text, uint32_t flags, std::pmr::vector<weir_token>& out) const {
+  const TokenizerImpl& t = *impl_;
+  std::pmr::memory_resource* memory = out.get_allocator().resource();
+  const bool ends = (flags & WEIR_TOKENIZE_BOS_EOS) != 0, special = (flags & WEIR_TOKENIZE_SPECIAL) != 0;
+  AppendGuard guard(out);
+  EncodeCall call(out, memory);
+  std::optional<PreSplitter> splitter;
+  if (!t.is_spm) splitter.emplace(t.pre, memory);
+  if (ends && t.special.add_bos != 0) out.push_back(t.special.bos);
+  bool prefix = t.space_prefix;
+  for (size_t at = 0; at < text.size();) {
+    AddedTokens::Match match = {-1, text.size(), text.size()};
+    const bool found = t.added.next(text, at, special, match);
+    const std::string_view plain = text.substr(at, match.begin - at);
+    if (!plain.empty()) WEIR_TRY(t.is_spm ? t.encode_spm(plain, prefix, call) : t.encode_bpe(plain, *splitter, call));
+    at = match.end;
+    if (!found) break;
+    out.push_back(match.token);
+    prefix = t.space_prefix;
+    if ((t.token_flags[static_cast<size_t>(match.token)] & kTokenRstrip) != 0) at += leading_space(text.substr(at));
+  }
+  if (ends && t.special.add_eos != 0) out.push_back(t.special.eos);
+  guard.keep();
+  return {};
+}
+
+Status TokenizerImpl::encode_bpe(std::string_view text, PreSplitter& splitter, EncodeCall& call) const {
+  struct Context {
+    const TokenizerImpl& t;
+    EncodeCall& call;
+  } context = {*this, call};
+  const auto encode = [](void* user, std::string_view piece) {
+    const auto& c = *static_cast<Context*>(user);
+    c.call.spelled.clear();
+    append_byte_level(piece, c.call.spelled);
+    return c.t.encode_piece(piece, c.call.spelled, c.call);
+  };
+  return splitter.split(text, encode, &context);
+}
+
+Status TokenizerImpl::encode_spm(std::string_view text, bool prefix, EncodeCall& call) const {
+  call.spelled.clear();
+  if (prefix) call.spelled.append(kSpaceMark);
+  for (const char c : text) {
+    if (c == ' ') {
+      call.spelled.append(kSpaceMark);
+    } else {
+      call.spelled.push_back(c);
+    }
+  }
+  for (std::string_view left = call.spelled; !left.empty();) {
+    const std::string_view word = left.substr(0, spm.word_bytes(left));
+    WEIR_TRY(encode_piece(word, word, call));
+    left.remove_prefix(word.size());
+  }
+  return {};
+}
+
+// Appends the tokens of a piece, given as what is merged and as the vocabulary spells it.
+Status TokenizerImpl::encode_piece(std::string_view piece, std::string_view spelled, EncodeCall& call) const {
+  const weir_token token = vocab.find(spelled);
+  if (token >= 0) {
+    const std::atomic_ref<uint8_t> cached(whole[static_cast<size_t>(token)]);
+    if ((pre.flags() & kPreWholeTokenFirst) != 0 || cached.load(std::memory_order_relaxed) == kWholeYes) {
+      call.out.push_back(token);
+      return {};
+    }
+  }
+  if (is_spm) {
+    spm.apply(piece, call.list);
+  } else {
+    merges.apply(piece, vocab, call.list);
+  }
+  if (token >= 0) {
+    const Whole answer = call.list.single() == token ? kWholeYes : kWholeNo;
+    std::atomic_ref<uint8_t>(whole[static_cast<size_t>(token)]).store(answer, std::memory_order_relaxed);
+  }
+  Status status;
+  call.list.for_each([&](const Symbol& symbol) {
+    if (symbol.token >= 0) {
+      call.out.push_back(symbol.token);
+    } else if (status.ok()) {
+      status = encode_bytes(piece.substr(symbol.begin, symbol.n_bytes), call);
+    }
+  });
+  return status;
+}
+
+// A stretch of text that is no token: its bytes, or the unknown token.
+Status TokenizerImpl::encode_bytes(std::string_view text, EncodeCall& call) const {
+  const size_t start = call.out.size();
+  for (const char c : text) {
+    const weir_token token = vocab.find_byte(static_cast<uint8_t>(c));
+    if (token >= 0) {
+      call.out.push_back(token);
+      continue;
+    }
+    if (special.unk < 0) {
+      return fail(WEIR_ERR_FORMAT,
+                  "the vocabulary has neither a token for the byte 0x%02X of the text nor an unknown token",
+                  static_cast<uint8_t>(c));
+    }
+    call.out.resize(start);  // one for the whole character
+    call.out.push_back(special.unk);
+    break;
+  }
+  return {};
+}
+
+}  // namespace weir

@@ -1,0 +1,66 @@
+// What a Tokenizer holds. Not for other folders.
+#pragma once
+
+#include <memory_resource>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/added_tokens.h"
+#include "text/bpe.h"
+#include "text/merge_list.h"
+#include "text/pre_tokenizer.h"
+#include "text/spm.h"
+#include "text/tokenizer.h"
+#include "text/vocab.h"
+
+namespace weir {
+
+// Bits of a token beyond WEIR_TOKEN_*.
+inline constexpr uint8_t kTokenRstrip = 0x20;  // white space after the token in the text belongs to it
+
+inline constexpr uint8_t kTokenInfoMask = 0x1F;
+static_assert((WEIR_TOKEN_CONTROL | WEIR_TOKEN_BYTE | WEIR_TOKEN_USER_DEFINED | WEIR_TOKEN_UNKNOWN |
+               WEIR_TOKEN_END_OF_GENERATION) == kTokenInfoMask);
+
+// One call of encode: its output and the memory that it uses again for every piece.
+struct EncodeCall {
+  EncodeCall(std::pmr::vector<weir_token>& tokens, std::pmr::memory_resource* memory)
+      : out(tokens), list(memory), spelled(memory) {}
+
+  std::pmr::vector<weir_token>& out;
+  MergeList list;
+  std::pmr::string spelled;
+};
+
+struct TokenizerImpl {
+  explicit TokenizerImpl(std::pmr::memory_resource* memory)
+      : vocab(memory), added(memory), merges(memory), token_flags(memory), whole(memory) {}
+
+  // Each reads its keys; in this order.
+  Status read_model(const GgufFile& file, std::pmr::memory_resource* memory);
+  Status read_special(const GgufFile& file);  // special_tokens.cpp
+  void read_hash(const GgufFile& file);
+
+  Status encode_bpe(std::string_view text, PreSplitter& splitter, EncodeCall& call) const;
+  Status encode_spm(std::string_view text, bool prefix, EncodeCall& call) const;
+  Status encode_piece(std::string_view piece, std::string_view spelled, EncodeCall& call) const;
+  Status encode_bytes(std::string_view text, EncodeCall& call) const;
+
+  bool is_spm = false;
+  bool space_prefix = false;  // a space is put before text at the start and after a token that was matched as a whole
+  Vocab vocab;
+  AddedTokens added;
+  PreTokenizer pre;  // byte-level BPE only, as is the next
+  BpeMerges merges;
+  SpmMerges spm;
+  std::pmr::vector<uint8_t> token_flags;  // WEIR_TOKEN_* and kToken*
+  // Whether merging the text of a token gives that token: 0 not known yet, 1 yes, 2 no. A cache filled by encode,
+  // through atomic_ref; all threads write the same answers.
+  mutable std::pmr::vector<uint8_t> whole;
+  weir_special_tokens special = WEIR_SPECIAL_TOKENS_INIT;
+  uint64_t hash = 0;
+  char kind[64] = "";
+};
+
+}  // namespace weir

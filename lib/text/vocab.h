@@ -1,0 +1,88 @@
+// The tokens of a file: texts, types, scores, the bytes that each stands for in running text, and look-up by text.
+// Built once, then read only. Everything lies in a few flat arrays; texts are copied so that they end with a NUL.
+#pragma once
+
+#include <cstdint>
+#include <memory_resource>
+#include <string_view>
+#include <vector>
+
+#include "core/status.h"
+#include "gguf/gguf.h"
+#include "weir/text.h"
+
+namespace weir {
+
+// As in tokenizer.ggml.token_type.
+enum class TokenType : uint8_t { kUndefined, kNormal, kUnknown, kControl, kUserDefined, kUnused, kByte };
+
+// How token texts become bytes.
+enum class TokenSpelling : uint8_t {
+  kByteLevel,      // one of 256 chosen characters per byte (GPT-2)
+  kSentencePiece,  // U+2581 for a space, <0xXX> for a byte
+};
+
+inline constexpr size_t kSpaceMarkBytes = 3;  // of U+2581
+inline constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
+
+class Vocab {
+ public:
+  explicit Vocab(std::pmr::memory_resource* memory)
+      : text_(memory),
+        text_at_(memory),
+        bytes_(memory),
+        bytes_at_(memory),
+        types_(memory),
+        scores_(memory),
+        slots_(memory) {}
+
+  // Reads tokens, types and (SentencePiece, where they are required) scores.
+  Status read(const GgufFile& file, TokenSpelling spelling);
+
+  uint32_t size() const { return static_cast<uint32_t>(types_.size()); }
+  TokenType type(weir_token token) const { return types_[static_cast<size_t>(token)]; }
+  float score(weir_token token) const { return scores_.empty() ? 0.0f : scores_[static_cast<size_t>(token)]; }
+  // As stored; a NUL follows.
+  std::string_view text(weir_token token) const { return view(text_, text_at_, token, 1); }
+  // What the token stands for.
+  std::string_view bytes(weir_token token) const { return view(bytes_, bytes_at_, token, 0); }
+
+  // The token that ordinary text may become, by its stored text; -1 when there is none. The first of equal texts wins.
+  // Control and unknown tokens are never found. Byte-level vocabularies leave out user-defined tokens too: their texts
+  // are not spelled byte by byte.
+  weir_token find(std::string_view text) const;
+  // The token of one raw byte, -1 when there is none.
+  weir_token find_byte(uint8_t byte) const { return byte_tokens_[byte]; }
+
+ private:
+  struct Slot {
+    uint32_t hash;
+    weir_token token;  // -1: free
+  };
+
+  static std::string_view view(const std::pmr::vector<char>& block, const std::pmr::vector<uint32_t>& at,
+                               weir_token token, uint32_t gap) {
+    const auto i = static_cast<size_t>(token);
+    return {block.data() + at[i], at[i + 1] - at[i] - gap};
+  }
+  Status read_texts(const GgufValue& tokens);
+  Status read_types(const GgufFile& file);
+  Status read_scores(const GgufFile& file);
+  void spell(TokenSpelling spelling);
+  void index(TokenSpelling spelling);
+  void find_bytes(TokenSpelling spelling);
+
+  std::pmr::vector<char> text_;
+  std::pmr::vector<uint32_t> text_at_;  // [size + 1]
+  std::pmr::vector<char> bytes_;
+  std::pmr::vector<uint32_t> bytes_at_;  // [size + 1]
+  std::pmr::vector<TokenType> types_;
+  std::pmr::vector<float> scores_;
+  std::pmr::vector<Slot> slots_;  // open addressing, a power of two
+  weir_token byte_tokens_[256] = {};
+};
+
+// Appends `bytes` in the spelling of byte-level vocabularies; at most twice as long.
+void append_byte_level(std::string_view bytes, std::pmr::string& out);
+
+}  // namespace weir

@@ -1,0 +1,138 @@
+// cli: random models of the bench. Mirrors samples/cli/bench_model.cpp, gguf_write.cpp and bench_bandwidth.cpp: the
+// files are read back by the library, which checks every number in them.
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+
+#include "samples/cli/bench_bandwidth.h"
+#include "samples/cli/bench_model.h"
+#include "samples/cli/gguf_write.h"
+#include "samples/cli/weir_cpp.h"
+
+// After the standard headers: cmocka makes `fail` a macro.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+extern "C" {
+#include <cmocka.h>
+}
+
+using namespace weir_cli;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string g_folder;
+
+template <class Fn>
+bool throws(const Fn& fn) {
+  try {
+    fn();
+  } catch (const std::runtime_error&) {
+    return true;
+  }
+  return false;
+}
+
+void decodes(weir_model* model) {
+  weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
+  options.context_tokens = 32;
+  const SessionPtr session = create_session(model, options);
+  prefill(session.get(), tokenize(model, "the path", 0));
+  assert_int_equal(generate(session.get(), 3, WEIR_GENERATE_IGNORE_EOS, nullptr).n_tokens, 3);
+  const float* logits = nullptr;
+  uint32_t n = 0;
+  assert_int_equal(weir_session_logits(session.get(), &logits, &n), WEIR_OK);
+  for (uint32_t i = 0; i < n; ++i) assert_true(logits[i] > -1e6f && logits[i] < 1e6f);  // neither infinite nor NaN
+}
+
+void bench_model__file_opens_and_decodes(void**) {
+  const RuntimePtr runtime = create_runtime(1);
+  for (const char* type : {"f32", "f16", "bf16", "q8_0", "q4_0"}) {
+    const std::string path = bench_model_file(model_shape("tiny"), type, g_folder);
+    const ModelPtr model = open_model(runtime.get(), path);
+    const weir_model_info info = model_info(model.get());
+    assert_string_equal(info.weight_type, type);
+    assert_int_equal(info.vocab_size, 1664);
+    assert_int_equal(info.n_tensors, 74);
+    decodes(model.get());
+  }
+}
+
+// A shape that the K types can have, small enough for a test.
+void bench_model__k_types_decode(void**) {
+  const RuntimePtr runtime = create_runtime(1);
+  const ModelShape shape = {"small-qwen", "qwen2", 2, 256, 4, 2, 64, 512, 512, 256, false, 10000.0f};
+  for (const char* type : {"q4_k", "q5_k", "q6_k"}) {
+    const ModelPtr model = open_model(runtime.get(), bench_model_file(shape, type, g_folder));
+    assert_string_equal(model_info(model.get()).weight_type, type);
+    decodes(model.get());
+  }
+  assert_true(
+      throws([] { bench_model_file(model_shape("tiny"), "q4_k", g_folder); }));  // rows of 384 are no whole blocks
+}
+
+void bench_model__whole_file_is_used_again_and_a_short_one_is_not(void**) {
+  const std::string path = bench_model_file(model_shape("tiny"), "q4_0", g_folder);
+  const uint64_t bytes = fs::file_size(path);
+  fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(1));
+  const auto written = fs::last_write_time(path);
+  bench_model_file(model_shape("tiny"), "q4_0", g_folder);
+  assert_true(fs::last_write_time(path) == written);
+  fs::resize_file(path, bytes / 2);
+  bench_model_file(model_shape("tiny"), "q4_0", g_folder);
+  assert_int_equal(fs::file_size(path), bytes);
+}
+
+void bench_model__unknown_names_are_errors(void**) {
+  assert_true(throws([] { model_shape("900b"); }));
+  assert_true(throws([] { weight_type("q3_7"); }));
+}
+
+void gguf_write__failure_leaves_no_file(void**) {
+  GgufWriter file;
+  file.add_string("general.architecture", "llama");
+  file.add_tensor("a", {2, 32}, weight_type("q8_0"));
+  const std::string path = g_folder + "/broken.gguf";
+  const auto source = [](const GgufWriter::Tensor&, uint64_t, uint64_t) -> const uint8_t* {
+    throw std::runtime_error("no bytes");
+  };
+  assert_true(throws([&] { file.write(path, source, [](uint64_t, uint64_t) {}); }));
+  assert_false(fs::exists(path));
+  assert_true(throws([&] { file.write(g_folder + "/no/such/folder.gguf", source, [](uint64_t, uint64_t) {}); }));
+}
+
+void bandwidth__passes_give_a_rate(void**) {
+  BandwidthMeter meter(2);
+  assert_true(meter.buffer_bytes() >= 16u << 20);
+  assert_true(meter.pass_gbps() > 0.01);
+  assert_true(meter.best_gbps(2) > 0.01);
+}
+
+int make_folder(void**) {
+  g_folder = (fs::temp_directory_path() / ("weir-bench-test-" + std::to_string(getpid()))).string();
+  return fs::create_directories(g_folder) ? 0 : -1;
+}
+
+int remove_folder(void**) {
+  fs::remove_all(g_folder);
+  return 0;
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(bench_model__file_opens_and_decodes),
+      cmocka_unit_test(bench_model__k_types_decode),
+      cmocka_unit_test(bench_model__whole_file_is_used_again_and_a_short_one_is_not),
+      cmocka_unit_test(bench_model__unknown_names_are_errors),
+      cmocka_unit_test(gguf_write__failure_leaves_no_file),
+      cmocka_unit_test(bandwidth__passes_give_a_rate),
+  };
+  return cmocka_run_group_tests_name("bench_model", tests, make_folder, remove_folder);
+}

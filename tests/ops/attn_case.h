@@ -1,0 +1,130 @@
+// One call of attn_paged with random contents, and the dense computation of the same in f64.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "tests/ops/paged_kv.h"
+
+namespace weir::test {
+
+struct AttnSpec {
+  KvShapeSpec kv;
+  uint32_t n_heads = 1;
+  uint32_t n_tok = 1;  // the last tokens of the stream
+  uint32_t window = 0, n_sink = 0;
+  uint32_t n_sink_pages = 0;    // > 0: with a sink query
+  uint32_t select_every = 0;    // > 0: rows 0, n, 2n, ... and the last ones that hold query rows
+  bool page_mass = false;
+  uint32_t n_threads = 2;
+};
+
+class AttnCase {
+ public:
+  AttnCase(const AttnSpec& s, uint64_t seed) : spec(s), kv(s.kv, seed) {
+    Random random(seed + 1);
+    const size_t n = size_t{s.n_tok} * s.n_heads * s.kv.head_dim;
+    q = random.normals(n);
+    q_sink = random.normals(n);
+    out.assign(n, NAN);
+    mass.assign(size_t{s.n_heads} * kv.capacity(), 0.0f);
+    select.assign(size_t{s.kv.n_kv_heads} * kv.capacity(), 0);
+    for (uint32_t head = 0; head < s.kv.n_kv_heads; ++head) n_select.push_back(choose_rows(head));
+    scale = 1.0f / std::sqrt(static_cast<float>(s.kv.head_dim));
+  }
+
+  AttnPagedArgs args() {
+    AttnPagedArgs a = {};
+    a.out = out.data();
+    a.q = q.data();
+    a.q_sink = spec.n_sink_pages > 0 ? q_sink.data() : nullptr;
+    a.kv = kv.view();
+    a.n_tok = spec.n_tok;
+    a.n_heads = spec.n_heads;
+    a.pos = kv.end_pos() - spec.n_tok;
+    a.scale = scale;
+    a.n_sink_pages = spec.n_sink_pages;
+    a.n_sink = spec.n_sink;
+    a.window = spec.window;
+    a.select = spec.select_every > 0 ? select.data() : nullptr;
+    a.n_select = spec.select_every > 0 ? n_select.data() : nullptr;
+    a.page_mass = spec.page_mass ? mass.data() : nullptr;
+    return a;
+  }
+  OpShapes shapes() const {
+    OpShapes s;
+    s.n_threads = spec.n_threads;
+    s.max_tok = spec.n_tok;
+    s.max_cols = spec.n_heads * spec.kv.head_dim;
+    s.max_rows = spec.n_heads * spec.kv.head_dim;
+    s.n_heads = spec.n_heads;
+    s.n_kv_heads = spec.kv.n_kv_heads;
+    s.head_dim = spec.kv.head_dim;
+    s.max_pages = kv.capacity();
+    return s;
+  }
+  void run(const Backend& backend) { run(backend, args()); }
+  void run(const Backend& backend, const AttnPagedArgs& a) {
+    Machine machine(backend, shapes());
+    machine.check(backend.ops.attn_paged(machine.cx(), a));
+  }
+
+  // The same in f64, over all tokens at once.
+  std::vector<float> dense() {
+    const AttnPagedArgs a = args();
+    const size_t d = spec.kv.head_dim;
+    std::vector<float> want(out.size());
+    for (uint32_t tok = 0; tok < spec.n_tok; ++tok) {
+      for (uint32_t head = 0; head < spec.n_heads; ++head) dense_row(a, tok, head, want.data() + (size_t{tok} * spec.n_heads + head) * d);
+    }
+    return want;
+  }
+
+  AttnSpec spec;
+  PagedKv kv;
+  std::vector<float> q, q_sink, out, mass;
+  std::vector<uint32_t> select, n_select;
+  float scale;
+
+ private:
+  uint32_t choose_rows(uint32_t head) {
+    uint32_t n = 0;
+    const uint32_t n_pages = kv.n_pages(head), open = std::min(n_pages, spec.n_tok / kPageTokens + 1);
+    for (uint32_t row = 0; row < n_pages; ++row) {
+      if (spec.select_every > 0 && (row % spec.select_every == head % spec.select_every || row + open >= n_pages)) select[kv.at(head, n++)] = row;
+    }
+    return n;
+  }
+
+  void dense_row(const AttnPagedArgs& a, uint32_t tok, uint32_t head, float* to) {
+    const size_t d = spec.kv.head_dim, q_at = (size_t{tok} * spec.n_heads + head) * d;
+    const uint32_t kv_head = head / (spec.n_heads / spec.kv.n_kv_heads);
+    const uint32_t t = a.pos + tok;
+    std::vector<double> logit;
+    std::vector<const uint16_t*> value;
+    for (uint32_t i = 0; i < (a.select != nullptr ? n_select[kv_head] : kv.n_pages(kv_head)); ++i) {
+      const uint32_t row = a.select != nullptr ? select[kv.at(kv_head, i)] : i;
+      for (uint32_t j = 0; j < kv.len(kv_head, row); ++j) {
+        const uint32_t pos = kv.first_pos(kv_head, row) + j;
+        if (pos > t || (a.window > 0 && pos >= a.n_sink && pos + a.window <= t)) continue;
+        const float* query = (a.q_sink != nullptr && row < a.n_sink_pages ? a.q_sink : a.q) + q_at;
+        double dot = 0.0;
+        for (size_t e = 0; e < d; ++e) dot += double{query[e]} * double{bf16_to_f32(kv.key(kv_head, row, j)[e])};
+        logit.push_back(dot * double{scale});
+        value.push_back(kv.value(kv_head, row, j));
+      }
+    }
+    double high = -std::numeric_limits<double>::infinity(), sum = 0.0;
+    for (double x : logit) high = std::max(high, x);
+    for (double x : logit) sum += std::exp(x - high);
+    for (size_t e = 0; e < d; ++e) {
+      double o = 0.0;
+      for (size_t j = 0; j < logit.size(); ++j) o += std::exp(logit[j] - high) / sum * double{bf16_to_f32(value[j][e])};
+      to[e] = static_cast<float>(o);
+    }
+  }
+};
+
+}  // namespace weir::test

@@ -1,0 +1,178 @@
+// The op harness: a case is declared once and runs on every backend, and there on every instruction set that this machine has; each result is
+// compared with the reference's. A case's bound and the reason for it stand in its row.
+//
+// Scratch memory is filled with NaN before each run and must end where the backend said, so that an op that reads what it did not write, or
+// writes beyond its share, is found. A new backend is one line in backends().
+#pragma once
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <memory_resource>
+#include <string>
+#include <vector>
+
+#include "cpu/simd_targets.h"
+
+#include "core/thread_pool.h"
+#include "hwy/targets.h"
+#include "ops/ops.h"
+#include "tests/ops/metrics.h"
+
+// After the library's headers: cmocka defines a macro `fail`.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+extern "C" {
+#include <cmocka.h>
+}
+
+namespace weir::test {
+
+// Seeded numbers (splitmix64): the same on every machine.
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+  uint64_t bits() {
+    uint64_t z = state_ += 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+  }
+  uint32_t below(uint32_t n) { return static_cast<uint32_t>(bits() % n); }
+  double uniform() { return static_cast<double>(bits() >> 11) * 0x1p-53; }
+  float normal() {
+    const double radius = std::sqrt(-2.0 * std::log(uniform() + 1e-300));
+    return static_cast<float>(radius * std::cos(6.283185307179586 * uniform()));
+  }
+  std::vector<float> normals(size_t n, float scale = 1.0f) {
+    std::vector<float> v(n);
+    for (float& x : v) x = scale * normal();
+    return v;
+  }
+
+ private:
+  uint64_t state_;
+};
+
+// What an op runs in: threads and scratch memory of exactly the size that the backend asks for.
+class Machine {
+ public:
+  Machine(const Backend& backend, const OpShapes& shapes) : pool_(std::pmr::new_delete_resource()), bytes_(backend.scratch_bytes(shapes)) {
+    assert_true(pool_.start(shapes.n_threads).ok());
+    block_.resize((bytes_ + kGuardBytes) / sizeof(Line) + 1);
+    std::memset(block_.data(), 0xFF, block_.size() * sizeof(Line));  // NaN as f32
+    cx_.pool = &pool_;
+    cx_.scratch = block_[0].bytes;
+    cx_.scratch_bytes = bytes_;
+  }
+  Machine(const Machine&) = delete;
+  Machine& operator=(const Machine&) = delete;
+  OpContext& cx() { return cx_; }
+
+  // The op succeeded and kept to its scratch memory.
+  void check(Status status) const {
+    assert_int_equal(status.code(), WEIR_OK);
+    for (size_t i = bytes_; i < bytes_ + kGuardBytes; ++i) {
+      if (cx_.scratch[i] != std::byte{0xFF}) fail_msg("scratch was written %zu bytes beyond its end", static_cast<size_t>(i - bytes_));
+    }
+  }
+
+ private:
+  static constexpr size_t kGuardBytes = 4096;
+  struct alignas(64) Line {
+    std::byte bytes[64];
+  };
+  ThreadPool pool_;
+  uint64_t bytes_;
+  std::vector<Line> block_;
+  OpContext cx_;
+};
+
+// Instruction sets that this machine runs and that vector code is compiled for, the plain fallback included.
+inline std::vector<int64_t> targets() {
+  std::vector<int64_t> list;
+  for (uint64_t left = static_cast<uint64_t>((hwy::SupportedTargets() | HWY_BASELINE_SCALAR) & HWY_TARGETS); left != 0; left &= left - 1) {
+    list.push_back(static_cast<int64_t>(left & (~left + 1)));
+  }
+  return list;
+}
+
+class TargetScope {
+ public:
+  explicit TargetScope(int64_t target) { hwy::SetSupportedTargetsForTest(target); }
+  ~TargetScope() { hwy::SetSupportedTargetsForTest(0); }
+  TargetScope(const TargetScope&) = delete;
+  TargetScope& operator=(const TargetScope&) = delete;
+};
+
+inline std::vector<const Backend*> backends() { return {&cpu_backend()}; }
+
+// An array that an op wrote.
+struct Output {
+  const char* name;
+  std::vector<float> values;
+};
+
+struct OpCase {
+  std::string name;  // <op>__<variant>
+  std::function<std::vector<Output>(const Backend&)> run;  // the same inputs whatever the backend
+  double max_nmse;     // of each output
+  const char* reason;  // why that much is allowed
+};
+
+// Any test that is to run on every backend and instruction set.
+struct BackendTest {
+  std::string name;
+  std::function<void(const Backend&)> run;
+};
+
+namespace internal {
+
+struct Job {
+  std::string name;
+  const Backend* backend;
+  int64_t target;
+  std::function<void(const Backend&)> run;
+};
+
+inline void run_job(void** state) {
+  const Job& job = *static_cast<const Job*>(*state);
+  const TargetScope scope(job.target);
+  job.run(*job.backend);
+}
+
+inline void compare_with_reference(const OpCase& c, const Backend& backend) {
+  const std::vector<Output> want = c.run(reference_backend()), got = c.run(backend);
+  assert_int_equal(got.size(), want.size());
+  bool ok = true;
+  for (size_t i = 0; i < got.size(); ++i) {
+    assert_int_equal(got[i].values.size(), want[i].values.size());
+    const std::string what = c.name + " (" + c.reason + "), " + got[i].name;
+    ok = close_enough(what.c_str(), got[i].values.data(), want[i].values.data(), got[i].values.size(), c.max_nmse) && ok;
+  }
+  assert_true(ok);
+}
+
+}  // namespace internal
+
+// Runs cases and tests on every backend and instruction set, and `plain` tests once, as one cmocka group.
+inline int run_group(const char* group, const std::vector<OpCase>& cases, const std::vector<BackendTest>& tests,
+                     const std::vector<CMUnitTest>& plain = {}) {
+  std::vector<internal::Job> jobs;
+  for (const Backend* backend : backends()) {
+    for (int64_t target : targets()) {
+      const std::string where = std::string("__") + backend->name + "_" + hwy::TargetName(target);
+      for (const OpCase& c : cases) {
+        jobs.push_back({c.name + where, backend, target, [&c](const Backend& b) { internal::compare_with_reference(c, b); }});
+      }
+      for (const BackendTest& t : tests) jobs.push_back({t.name + where, backend, target, t.run});
+    }
+  }
+  std::vector<CMUnitTest> list = plain;
+  for (internal::Job& job : jobs) list.push_back({job.name.c_str(), internal::run_job, nullptr, nullptr, &job});
+  return _cmocka_run_group_tests(group, list.data(), list.size(), nullptr, nullptr);
+}
+
+}  // namespace weir::test

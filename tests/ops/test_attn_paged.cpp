@@ -1,0 +1,103 @@
+// ops: attn_paged. Mirrors lib/ops/attn_paged_ref.cpp, lib/cpu/attn_paged*.cpp. Properties are in test_attn_paged_properties.cpp.
+#include "tests/ops/attn_case.h"
+
+namespace weir::test {
+namespace {
+
+std::vector<Output> run_spec(const Backend& backend, const AttnSpec& spec) {
+  AttnCase c(spec, 7);
+  c.run(backend);
+  return {{"out", c.out}, {"page_mass", c.mass}};
+}
+
+constexpr double kMaxNmse = 1e-11;
+constexpr const char* kReason = "f32 sums in another order and another exp: about 1e-6 of an element";
+
+std::vector<OpCase> cases() {
+  std::vector<OpCase> list;
+  const auto add = [&](const std::string& name, const AttnSpec& spec) {
+    list.push_back({"attn_paged__" + name, [spec](const Backend& b) { return run_spec(b, spec); }, kMaxNmse, kReason});
+  };
+  // Every head size and group on both paths: 1 row is decode, 20 rows are prefill.
+  for (uint32_t d : {8u, 40u, 64u, 72u, 80u, 96u, 128u, 256u}) {
+    for (uint32_t group : {1u, 2u, 3u, 4u, 7u, 8u}) {
+      for (uint32_t n_tok : {1u, 20u}) {
+        AttnSpec s;
+        s.kv = {.n_kv_heads = 2, .head_dim = d, .n_pages = 5, .last_len = 11};
+        s.n_heads = 2 * group;
+        s.n_tok = n_tok;
+        s.page_mass = true;
+        add((n_tok == 1 ? "decode_d" : "prefill_d") + std::to_string(d) + "_g" + std::to_string(group), s);
+      }
+    }
+  }
+  for (uint32_t n_tok : {1u, 2u, 37u}) {
+    const std::string path = n_tok == 1 ? "decode_" : n_tok == 2 ? "two_rows_" : "prefill_";
+    AttnSpec s;
+    s.kv = {.n_kv_heads = 2, .head_dim = 64, .n_pages = 70, .last_len = 5};
+    s.n_heads = 6;
+    s.n_tok = n_tok;
+    s.page_mass = true;
+    add(path + "three_units", s);
+    AttnSpec gaps = s;
+    gaps.kv.gaps = true;
+    add(path + "evicted_pages", gaps);
+    AttnSpec selected = s;
+    selected.select_every = 3;
+    add(path + "selected_pages", selected);
+    AttnSpec sink = s;
+    sink.n_sink_pages = 3;
+    add(path + "sink_query", sink);
+    AttnSpec window = sink;
+    window.window = 300;
+    window.n_sink = 21;
+    add(path + "window_and_sink_query", window);
+    AttnSpec narrow = s;
+    narrow.window = 3;
+    add(path + "window_of_three", narrow);
+    AttnSpec large = s;
+    large.kv.key_scale = 60.0f;  // logits in the hundreds: weights of 0 and 1
+    add(path + "large_logits", large);
+    AttnSpec wide = s;
+    wide.kv = {.n_kv_heads = 1, .head_dim = 32, .n_pages = 6, .last_len = 16};
+    wide.n_heads = 64;
+    add(path + "group_of_64", wide);
+    AttnSpec odd = s;
+    odd.kv = {.n_kv_heads = 2, .head_dim = 20, .n_pages = 6, .last_len = 1};
+    add(path + "head_dim_20", odd);
+  }
+  AttnSpec first;
+  first.kv = {.n_kv_heads = 1, .head_dim = 64, .n_pages = 1, .last_len = 1};
+  add("first_token", first);
+  AttnSpec prompt;
+  prompt.kv = {.n_kv_heads = 2, .head_dim = 64, .n_pages = 13, .last_len = 8};
+  prompt.n_heads = 6;
+  prompt.n_tok = 200;
+  add("whole_prompt_of_200", prompt);
+  prompt.n_threads = 1;
+  add("whole_prompt_one_thread", prompt);
+  return list;
+}
+
+void reference_equals_dense_computation(void**) {
+  for (uint32_t n_tok : {1u, 19u}) {
+    AttnSpec s;
+    s.kv = {.n_kv_heads = 2, .head_dim = 64, .n_pages = 40, .last_len = 9};
+    s.n_heads = 6;
+    s.n_tok = n_tok;
+    s.n_sink_pages = 1;
+    s.window = 200;
+    s.n_sink = 7;
+    AttnCase c(s, 3);
+    c.run(reference_backend());
+    assert_true(close_enough("reference", c.out.data(), c.dense().data(), c.out.size(), 1e-11));
+  }
+}
+
+}  // namespace
+}  // namespace weir::test
+
+int main() {
+  using namespace weir::test;
+  return run_group("ops/attn_paged", cases(), {}, {{"attn_paged__reference_equals_dense_computation", reference_equals_dense_computation, nullptr, nullptr, nullptr}});
+}
