@@ -3,8 +3,9 @@
  * Conventions of the whole API (docs/architecture.md has the reasons):
  *  - Handles are opaque. `_create` and `_open` take the out pointer last; `_destroy` and `_close` accept NULL.
  *  - Option and info structs start with `struct_size`, set by the caller to sizeof of the struct it was compiled with
- *    (the `_init` functions and `_INIT` macros do so). Fields beyond the caller's size take their defaults. A struct longer
- *    than the library knows must be zero in its unknown tail, or the call fails with WEIR_ERR_UNSUPPORTED.
+ *    (the `_init` functions and `_INIT` macros do so). Fields beyond the caller's size take their defaults. An options struct
+ *    longer than the library knows must be zero in its unknown tail, or the call fails with WEIR_ERR_UNSUPPORTED. Of a longer
+ *    info struct the unknown tail is left alone.
  *  - 0 in a field means its default, unless the field says otherwise.
  *  - After a failed call the state is as before it, unless its documentation says otherwise, and weir_last_error() names the cause.
  *  - Thread words: `immutable` (any number of threads), `one thread at a time`, `any thread`. */

@@ -57,11 +57,11 @@ typedef struct weir_model_info {
     uint64_t n_params;         /**< Weights in all tensors. */
     uint64_t weights_bytes;    /**< Bytes of all tensors in the file; they stay mapped, not copied. */
     uint64_t file_bytes;       /**< Size of the file. */
-    uint64_t fingerprint;      /**< Hash of hyper-parameters, tensor table and vocabulary; the same for equal files. */
+    uint64_t fingerprint;      /**< Hash of hyper-parameters, tensor table and vocabulary; 0 with WEIR_MODEL_VOCAB_ONLY. */
     const char *architecture;  /**< "llama", "qwen2", "qwen3"; lives as long as the model. */
     const char *name;          /**< general.name, or ""; lives as long as the model. */
     const char *weight_type;   /**< Type of most weights, such as "q8_0"; static. */
-    const char *chat_template; /**< Recognised chat template family, such as "chatml", or "" when there is none; static. */
+    const char *chat_template; /**< Chat template family, such as "chatml"; "" when there is none, "unknown" when it was not recognised; static. */
     const char *tokenizer;     /**< Tokenizer kind and pre-tokenizer, such as "gpt2/llama-bpe"; lives as long as the model. */
 } weir_model_info;
 

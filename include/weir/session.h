@@ -92,7 +92,7 @@ typedef struct weir_session_stats {
     uint64_t pages_recalled;   /**< Pages that came back; 0 in this version. */
     uint64_t pages_dropped;    /**< Pages that are gone for good. */
     uint64_t prefill_ns;       /**< Time inside prefill. */
-    uint64_t decode_ns;        /**< Time inside step and generate, without the callback. */
+    uint64_t decode_ns;        /**< Time of decode steps and of drawing tokens in generate, without the callback. */
 } weir_session_stats;
 
 /** Static initialiser of weir_session_stats. */
@@ -121,14 +121,15 @@ enum {
     WEIR_STOP_EOS = 1,      /**< The model ended its answer. */
     WEIR_STOP_LENGTH = 2,   /**< max_tokens were generated. */
     WEIR_STOP_CONTEXT = 3,  /**< The context is full. */
-    WEIR_STOP_CANCELLED = 4 /**< weir_session_cancel or the callback. */
+    WEIR_STOP_CANCELLED = 4, /**< weir_session_cancel or the callback. */
+    WEIR_STOP_ERROR = 5      /**< The call failed on the way; its status tells. */
 };
 
 /** One generated token, for the callback of weir_session_generate.
  *  @since 1.0 */
 typedef struct weir_token_event {
     uint32_t struct_size; /**< sizeof this struct in the library's build. */
-    weir_token token;     /**< The token. */
+    weir_token token;     /**< The token; -1 in a last event that only brings text which no token can complete any more. */
     uint32_t index;       /**< 0 for the first token of this call. */
     uint32_t n_tokens;    /**< Positions in the conversation before this token is appended. */
     const char *text;     /**< Text that is now complete, whole UTF-8 sequences, NUL-terminated, perhaps empty; valid during the call. */
@@ -267,8 +268,9 @@ WEIR_API weir_status weir_session_reset(weir_session *session);
  *          WEIR_ERR_BUDGET        more tokens than the policy can hold; nothing changed; the message says how many would fit
  *          WEIR_ERR_UNSUPPORTED   the policy's overflow rule does not exist in this version; nothing changed
  *          WEIR_ERR_BUSY          another thread is inside the session; nothing changed
- *          WEIR_ERR_CANCELLED     n_tokens of the stats is as before, unless pages of this or an earlier call had to leave on the way
- *                                 (policy sink, long prompts): then whole chunks stay, and the stats tell how many tokens
+ *          WEIR_ERR_CANCELLED     n_tokens of the stats is as before, unless policy sink had to drop pages for a long prompt: then whole
+ *                                 chunks stay, and n_tokens tells how many tokens. With raas, answers' pages that made room stay gone;
+ *                                 pages_evicted tells
  *  @threads one thread at a time
  *  @owner the caller owns @p tokens
  *  @since 1.0 */
@@ -303,7 +305,7 @@ WEIR_API weir_status weir_session_step(weir_session *session, weir_token token);
  *  @since 1.0 */
 WEIR_API weir_status weir_session_logits(weir_session *session, const float **logits, uint32_t *n_logits);
 
-/** Set how tokens are drawn, and restart the random state from the seed.
+/** Set how tokens are drawn, and restart the random state from the seed. What the repetition penalty looks at stays.
  *
  *  @param session in/out
  *  @param options in, NULL for greedy
@@ -322,6 +324,7 @@ WEIR_API weir_status weir_session_set_sampling(weir_session *session, const weir
  *  @return WEIR_OK
  *          WEIR_ERR_INVALID_ARG  NULL
  *          WEIR_ERR_STATE        no logits yet
+ *          WEIR_ERR_FORMAT       none of the logits is a number: the model's weights are broken
  *          WEIR_ERR_BUSY         another thread is inside the session
  *  @threads one thread at a time
  *  @owner nothing changes
@@ -340,13 +343,16 @@ WEIR_API weir_status weir_session_sample(weir_session *session, weir_token *toke
  *          WEIR_ERR_STATE         nothing was prefilled yet; nothing changed
  *          WEIR_ERR_BUSY          another thread is inside the session; nothing changed
  *          WEIR_ERR_CANCELLED     the tokens shown so far stay
+ *          WEIR_ERR_FORMAT        none of the logits is a number; the tokens shown so far stay
  *  @threads one thread at a time
  *  @owner the caller owns @p result
  *  @since 1.0 */
 WEIR_API weir_status weir_session_generate(weir_session *session, const weir_generate_options *options,
                                            weir_generate_result *result);
 
-/** Stop the call that is running in this session, or, when none is, the next one; it returns WEIR_ERR_CANCELLED.
+/** Stop the prefill, step or generate that is running in this session, or, when none is, the next one; it returns WEIR_ERR_CANCELLED.
+ *
+ *  A cancel that comes while a call does its last work may find nothing left to stop; it does not outlive that call.
  *
  *  @param session in, NULL is allowed
  *  @return nothing

@@ -42,12 +42,23 @@ struct weir_detokenizer {
   weir::Detokenizer text;
 };
 
+static_assert(sizeof(weir_session) == sizeof(weir::Session), "weir_plan_info.session_bytes is the handle's size");
+static_assert(sizeof(size_t) == 8, "sizes of sessions need 64 bits");
+
 namespace weir::api {
 
 void retain(weir_runtime* runtime);
 void release(weir_runtime* runtime);
 void retain(weir_model* model);
 void release(weir_model* model);
+
+// No struct of any version is longer; a size beyond it was never set.
+inline constexpr uint32_t kMaxStructSize = 4096;
+
+inline Status check_struct_size(uint32_t size, const char* name) {
+  if (size >= 8 && size <= kMaxStructSize) return {};
+  return fail(WEIR_ERR_INVALID_ARG, "%s: struct_size is %u; set it to sizeof the struct", name, size);
+}
 
 // Copies what the caller's struct has into `out`, whose other fields are zero. `in` may be null: all defaults.
 template <class T>
@@ -56,7 +67,7 @@ Status read_struct(const T* in, const char* name, T& out) {
   out.struct_size = sizeof(T);
   if (in == nullptr) return {};
   const uint32_t size = in->struct_size;
-  if (size < 8) return fail(WEIR_ERR_INVALID_ARG, "%s: struct_size is %u; set it to sizeof the struct", name, size);
+  WEIR_TRY(check_struct_size(size, name));
   const auto* bytes = reinterpret_cast<const unsigned char*>(in);
   for (uint32_t i = sizeof(T); i < size; ++i) {
     if (bytes[i] != 0) {
@@ -72,8 +83,7 @@ Status read_struct(const T* in, const char* name, T& out) {
 template <class T>
 Status check_out_struct(const T* out, const char* name) {
   if (out == nullptr) return fail(WEIR_ERR_INVALID_ARG, "%s is NULL", name);
-  if (out->struct_size < 8) return fail(WEIR_ERR_INVALID_ARG, "%s: struct_size is %u; set it to sizeof the struct", name, out->struct_size);
-  return {};
+  return check_struct_size(out->struct_size, name);
 }
 
 // Fills as much of the caller's struct as it has room for; its struct_size stays.
@@ -90,7 +100,7 @@ weir_status guard(F&& body) noexcept {
   try {
     return body().code();
   } catch (const std::bad_alloc&) {
-    return fail(WEIR_ERR_OUT_OF_MEMORY, "an allocation was refused").code();
+    return fail(WEIR_ERR_OUT_OF_MEMORY, "an allocation of %llu bytes was refused", static_cast<unsigned long long>(HostMemory::thread_refused_bytes())).code();
   } catch (...) {
     return fail(WEIR_ERR_INTERNAL, "an unexpected exception; please report it").code();
   }

@@ -1,6 +1,7 @@
 // Model handles: open, close, facts.
 #include "weir/model.h"
 
+#include <charconv>
 #include <cstdio>
 
 #include "api/handles.h"
@@ -59,13 +60,13 @@ uint64_t value_text(const GgufValue& v, char* out, uint64_t capacity) {
       float f = 0;
       const auto bits = static_cast<uint32_t>(v.raw);
       std::memcpy(&f, &bits, sizeof(f));
-      n = std::snprintf(number, sizeof(number), "%.9g", static_cast<double>(f));
+      n = static_cast<int>(std::to_chars(number, number + sizeof(number), f).ptr - number);  // whatever the host's locale
       break;
     }
     case GgufType::kF64: {
       double d = 0;
       std::memcpy(&d, &v.raw, sizeof(d));
-      n = std::snprintf(number, sizeof(number), "%.17g", d);
+      n = static_cast<int>(std::to_chars(number, number + sizeof(number), d).ptr - number);
       break;
     }
     case GgufType::kI8:

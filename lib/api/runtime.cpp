@@ -2,6 +2,7 @@
 #include "weir/runtime.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include "api/handles.h"
 
@@ -14,8 +15,9 @@ constexpr uint32_t kMaxThreads = 256;  // what the pool's gate word can count
 uint32_t usable_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  return std::clamp<uint32_t>(static_cast<uint32_t>(CPU_COUNT(&set)), 1, kMaxThreads);
+  // The call fails on machines with more cores than the set can name.
+  const long n = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : sysconf(_SC_NPROCESSORS_ONLN);
+  return static_cast<uint32_t>(std::clamp<long>(n, 1, kMaxThreads));
 }
 
 Status check_options(const weir_runtime_options& o) {

@@ -57,7 +57,7 @@ weir_status weir_detokenize(const weir_model* model, const weir_token* tokens, u
     const Tokenizer& tokenizer = model->model.tokenizer();
     uint64_t total = 0;
     for (uint64_t i = 0; i < n_tokens; ++i) {
-      const std::string_view piece = tokenizer.decode(tokens[i], (flags & WEIR_DETOKENIZE_SPECIAL) != 0, i == 0);
+      const std::string_view piece = tokenizer.decode(tokens[i], (flags & WEIR_DETOKENIZE_SPECIAL) != 0, i == 0 || tokenizer.starts_text_after(tokens[i - 1]));
       if (total + piece.size() <= capacity) std::copy(piece.begin(), piece.end(), text + total);
       total += piece.size();
     }

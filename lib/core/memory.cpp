@@ -8,10 +8,12 @@ namespace weir {
 namespace {
 
 thread_local uint64_t g_thread_allocs = 0;
+thread_local uint64_t g_thread_refused_bytes = 0;
 
 }  // namespace
 
 uint64_t HostMemory::thread_allocs() { return g_thread_allocs; }
+uint64_t HostMemory::thread_refused_bytes() { return g_thread_refused_bytes; }
 
 void HostMemory::count_alloc(uint64_t bytes) {
   const uint64_t now = bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
@@ -40,7 +42,10 @@ void* HostMemory::do_allocate(size_t bytes, size_t alignment) {
     const uint64_t padded = align_up(bytes, alignment);
     if (padded >= bytes) ptr = std::aligned_alloc(alignment, padded);
   }
-  if (ptr == nullptr) throw std::bad_alloc();
+  if (ptr == nullptr) {
+    g_thread_refused_bytes = bytes;
+    throw std::bad_alloc();
+  }
   count_alloc(bytes);
   ++g_thread_allocs;
   return ptr;

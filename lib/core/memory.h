@@ -38,6 +38,8 @@ class HostMemory final : public std::pmr::memory_resource {
   const AllocatorHooks& hooks() const { return hooks_; }
   // Allocations of any HostMemory by the calling thread; a difference tells whether a stretch of code allocated.
   static uint64_t thread_allocs();
+  // Size of the allocation that was refused last on the calling thread, for messages.
+  static uint64_t thread_refused_bytes();
 
  private:
   void* do_allocate(size_t bytes, size_t alignment) override;

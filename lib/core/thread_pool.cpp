@@ -2,10 +2,10 @@
 #include "core/thread_pool.h"
 
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 
 #if defined(__x86_64__) || defined(__i386__)
 #include <immintrin.h>
@@ -22,6 +22,8 @@ constexpr uint32_t kRegionStep = kOpen << 1;
 constexpr auto kSpinTime = std::chrono::microseconds(100);
 // A pause takes 10 to 140 cycles; asking the clock every 32 of them costs little.
 constexpr int kPausesPerClock = 32;
+// The last tasks of a region differ by microseconds at most; beyond, somebody else has the worker's core.
+constexpr int kSpinsBeforeYield = 2000;
 
 void cpu_pause() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -43,11 +45,19 @@ Status ThreadPool::start(uint32_t n_threads) {
   n_threads_ = n_threads;
   if (n_threads <= 1) return {};
   workers_ = static_cast<Worker*>(memory_->allocate((n_threads - 1) * sizeof(Worker), alignof(Worker)));
-  for (uint32_t i = 0; i + 1 < n_threads; ++i) {
+  // The host's signals are the host's threads' business: workers are born with all of them blocked.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  int error = 0;
+  for (uint32_t i = 0; i + 1 < n_threads && error == 0; ++i) {
     workers_[i] = {this, size_t{i} + 1, {}};
-    const int error = pthread_create(&workers_[i].thread, nullptr, worker_main, &workers_[i]);
-    if (error != 0) return fail(WEIR_ERR_OUT_OF_MEMORY, "thread %u of %u could not be started: %s", i + 1, n_threads, std::strerror(error));
-    ++n_started_;
+    error = pthread_create(&workers_[i].thread, nullptr, worker_main, &workers_[i]);
+    if (error == 0) ++n_started_;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (error != 0) {
+    return fail(WEIR_ERR_OUT_OF_MEMORY, "thread %u of %u could not be started: error %d", n_started_ + 1, n_threads, error);
   }
   return {};
 }
@@ -117,8 +127,9 @@ void ThreadPool::run(size_t n_tasks, TaskFn fn, void* context) {
   if (n_sleeping_.load() != 0) gate_.notify_all();
   take_tasks(0);
   uint32_t gate = gate_.fetch_and(~kOpen, std::memory_order_acq_rel) & ~kOpen;
-  while ((gate & kInsideMask) != 0) {
-    cpu_pause();
+  for (int spins = 0; (gate & kInsideMask) != 0; ++spins) {
+    // A worker that was descheduled inside must get its core back, should it be this one.
+    spins < kSpinsBeforeYield ? cpu_pause() : static_cast<void>(sched_yield());
     gate = gate_.load(std::memory_order_acquire);
   }
 }

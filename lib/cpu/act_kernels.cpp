@@ -11,9 +11,11 @@
 // After foreach_target.h.
 #include "cpu/matmul_kernels.h"
 #include "cpu/matmul_simd-inl.h"
+#include "hwy/cache_control.h"
 #include "hwy/contrib/math/math-inl.h"
 
 #include <cmath>
+#include <limits>
 
 WEIR_BEFORE_NAMESPACE();
 namespace weir::cpu::HWY_NAMESPACE {
@@ -35,36 +37,34 @@ inline constexpr size_t kIntegerRows[kPanelVectors] = {kManyRegisters ? 12 : 8, 
 // q = round(x / scale) for n columns, zero up to kGroup; scale = largest |x| / 32767. An infinity or a NaN makes the scale NaN.
 HWY_INLINE float quantize_group(const float* x, size_t n, int16_t* HWY_RESTRICT q) {
   const DF df;
+  const DI di;
   const hn::Rebind<int16_t, DF> d16;
-  auto largest = hn::Zero(df), poison = hn::Zero(df);
-  for (size_t k = 0; k < n; k += kLanes) {
-    const auto v = hn::LoadU(df, x + k);
-    largest = hn::Max(largest, hn::Abs(v));
-    poison = hn::MulAdd(v, hn::Zero(df), poison);
-  }
-  const float m = hn::GetLane(hn::MaxOfLanes(df, largest));
-  const auto inverse = hn::Set(df, m > 0 ? 32767.0f / m : 0.0f);
+  auto bits = hn::Zero(di);  // of |x|; as integers they are in the order of the numbers, NaN above all
+  for (size_t k = 0; k < n; k += kLanes) bits = hn::Max(bits, hn::BitCast(di, hn::Abs(hn::LoadU(df, x + k))));
+  const float m = hn::GetLane(hn::BitCast(df, hn::MaxOfLanes(di, bits)));
+  const bool finite = m <= std::numeric_limits<float>::max();
+  const auto inverse = hn::Set(df, finite && m > 0 ? 32767.0f / m : 0.0f);
   size_t k = 0;
   for (; k < n; k += kLanes) hn::StoreU(hn::DemoteTo(d16, hn::NearestInt(hn::Mul(hn::LoadU(df, x + k), inverse))), d16, q + k);
   for (; k < kGroup; k += kLanes) hn::StoreU(hn::Zero(d16), d16, q + k);
-  return m / 32767.0f + hn::GetLane(hn::SumOfLanes(df, poison));
+  return finite ? m / 32767.0f : std::numeric_limits<float>::quiet_NaN();
 }
 
-// sum[i * stride] = scale * (q[32i] + ... + q[32i + 31]).
-HWY_INLINE void sum_group(const int16_t* q, float scale, float* sum, size_t stride) {
+// sum[i] = scale * (q[32i] + ... + q[32i + 31]).
+HWY_INLINE void sum_group(const int16_t* q, float scale, float* sum) {
   const hn::CappedTag<int16_t, kSub> d16;
   const hn::RepartitionToWide<decltype(d16)> d32;
   for (size_t i = 0; i < kSubs; ++i) {
     auto s = hn::Zero(d32), other = hn::Zero(d32);
     for (size_t k = 0; k < kSub; k += hn::MaxLanes(d16)) s = dot_pairs(d32, hn::LoadU(d16, q + i * kSub + k), hn::Set(d16, 1), s, other);
-    sum[i * stride] = scale * static_cast<float>(hn::GetLane(hn::SumOfLanes(d32, hn::Add(s, other))));
+    sum[i] = scale * static_cast<float>(hn::GetLane(hn::SumOfLanes(d32, hn::Add(s, other))));
   }
 }
 
 void quantize(const float* x, size_t n_cols, bool sums, int16_t* q, float* scale, float* sum) {
   for (size_t g = 0; g < n_groups(n_cols); ++g) {
     scale[g] = quantize_group(x + g * kGroup, HWY_MIN(kGroup, n_cols - g * kGroup), q + g * kGroup);
-    if (sums) sum_group(q + g * kGroup, scale[g], sum + g * kSubs, 1);
+    if (sums) sum_group(q + g * kGroup, scale[g], sum + g * kSubs);
   }
 }
 
@@ -83,41 +83,72 @@ HWY_INLINE void transpose4(const T* in, size_t in_stride, T* out, size_t out_str
   hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, ab1, ef1)), d, out + 3 * out_stride);
 }
 
-void pack(const float* x, size_t n_tok, size_t n_vectors, size_t n_cols, size_t group, std::byte* out) {
-  const size_t tokens = n_vectors * kLanes;
-  auto* pairs = reinterpret_cast<uint32_t*>(out);  // [kGroup / 2, tokens]
-  auto* scale = reinterpret_cast<float*>(out + kGroup * sizeof(int16_t) * tokens);
-  float* sum = scale + tokens;
-  const size_t n = HWY_MIN(kGroup, n_cols - group * kGroup);
-  for (size_t t = 0; t < tokens; t += 4) {
-    HWY_ALIGN uint32_t q[4][kGroup / 2] = {};
-    for (size_t i = 0; i < 4; ++i) {
-      auto* q16 = reinterpret_cast<int16_t*>(q[i]);
-      const bool is_token = t + i < n_tok;
-      scale[t + i] = is_token ? quantize_group(x + (t + i) * n_cols + group * kGroup, n, q16) : 0.0f;
-      sum_group(q16, scale[t + i], sum + t + i, tokens);
+#if HWY_ARCH_X86
+// Sums of a packed group, tokens side by side as in the panel.
+HWY_INLINE void sum_packed(const uint32_t* pairs, const float* scale, size_t tokens, float* sum) {
+  const DF df;
+  const DI di;
+  const hn::RebindToUnsigned<DI> du;
+  const hn::Repartition<int16_t, DI> d16;
+  for (size_t i = 0; i < kSubs; ++i) {
+    for (size_t t = 0; t < tokens; t += kLanes) {
+      auto s = hn::Zero(di), other = s;
+      for (size_t k = i * kSub / 2; k < (i + 1) * kSub / 2; ++k) {
+        s = dot_pairs(di, hn::BitCast(d16, hn::Load(du, pairs + k * tokens + t)), hn::Set(d16, 1), s, other);
+      }
+      hn::Store(hn::Mul(hn::ConvertTo(df, s), hn::Load(df, scale + t)), df, sum + i * tokens + t);
     }
-    for (size_t k = 0; k < n / 2; k += 4) transpose4(q[0] + k, kGroup / 2, pairs + k * tokens + t, tokens);
   }
 }
 
-void pack_float(const float* x, size_t n_tok, size_t n_vectors, size_t n_cols, size_t group, std::byte* out) {
-  const size_t tokens = n_vectors * kLanes;
-  auto* packed = reinterpret_cast<float*>(out);  // [kGroup, tokens]
-  const size_t n = HWY_MIN(kGroup, n_cols - group * kGroup);
-  const float* first = x + group * kGroup;
+void pack(const PackCall& c) {
+  const size_t tokens = c.n_vectors * kLanes, bytes = packed_bytes(tokens);
   for (size_t t = 0; t < tokens; t += 4) {
-    size_t k = 0;
-    if (t + 4 <= n_tok) {
-      for (; k + 4 <= n; k += 4) transpose4(first + t * n_cols + k, n_cols, packed + k * tokens + t, tokens);
+    for (size_t g = c.first_group; g < c.end_group; ++g) {
+      auto* pairs = reinterpret_cast<uint32_t*>(c.out + g * bytes);  // [kGroup / 2, tokens]
+      auto* scale = reinterpret_cast<float*>(c.out + g * bytes + kGroup * sizeof(int16_t) * tokens);
+      const size_t n = HWY_MIN(kGroup, c.n_cols - g * kGroup);
+      HWY_ALIGN int16_t q[4][kGroup];
+      for (size_t i = 0; i < 4; ++i) {
+        const bool is_token = t + i < c.n_tok;
+        if (!is_token) std::memset(q[i], 0, sizeof q[i]);
+        scale[t + i] = is_token ? quantize_group(c.x + (t + i) * c.n_cols + g * kGroup, n, q[i]) : 0.0f;
+      }
+      const auto* in = reinterpret_cast<const uint32_t*>(q);
+      for (size_t k = 0; k < kGroup / 2; k += 4) transpose4(in + k, kGroup / 2, pairs + k * tokens + t, tokens);
+      if (t + 4 == tokens) sum_packed(pairs, scale, tokens, scale + tokens);
     }
-    for (; k < n; ++k) {
-      for (size_t i = t; i < t + 4; ++i) packed[k * tokens + i] = i < n_tok ? first[i * n_cols + k] : 0.0f;
+  }
+}
+#endif
+
+void pack_float(const PackCall& c) {
+  const size_t tokens = c.n_vectors * kLanes, bytes = packed_float_bytes(tokens);
+  for (size_t t = 0; t < tokens; t += 4) {
+    for (size_t g = c.first_group; g < c.end_group; ++g) {
+      auto* packed = reinterpret_cast<float*>(c.out + g * bytes);  // [kGroup, tokens]
+      const size_t n = HWY_MIN(kGroup, c.n_cols - g * kGroup);
+      const float* first = c.x + g * kGroup;
+      size_t k = 0;
+      if (t + 4 <= c.n_tok) {
+        for (; k + 4 <= n; k += 4) transpose4(first + t * c.n_cols + k, c.n_cols, packed + k * tokens + t, tokens);
+      }
+      for (; k < n; ++k) {
+        for (size_t i = t; i < t + 4; ++i) packed[k * tokens + i] = i < c.n_tok ? first[i * c.n_cols + k] : 0.0f;
+      }
     }
   }
 }
 
 // --------------------------------------------------------------------------------------------------------------- products
+
+// Asks for the encoded weights of the group that is decoded next, a few rows at a time: all at once would wait for memory.
+HWY_INLINE void prefetch_next(const MultiplyCall& c, size_t row, size_t n_rows) {
+  if (c.next_bytes == 0) return;
+  for (size_t r = row; r < HWY_MIN(row + n_rows, c.next_rows); ++r) {
+    for (size_t i = 0; i < c.next_bytes; i += 64) hwy::Prefetch(c.next + r * c.next_stride + i);
+  }
+}
 
 template <size_t kRows, size_t kVectors>
 HWY_INLINE void block_float(const MultiplyCall& c, size_t row) {
@@ -150,13 +181,16 @@ HWY_INLINE void block_float(const MultiplyCall& c, size_t row) {
   }
 }
 
-void multiply_float(const MultiplyCall& c) {
-  if (c.n_vectors == 2) {
-    for (size_t r = 0; r < c.n_rows; r += kFloatRows[1]) block_float<kFloatRows[1], 2>(c, r);
-  } else {
-    for (size_t r = 0; r < c.n_rows; r += kFloatRows[0]) block_float<kFloatRows[0], 1>(c, r);
+template <size_t kVectors>
+HWY_INLINE void rows_float(const MultiplyCall& c) {
+  constexpr size_t kRows = kFloatRows[kVectors - 1];
+  for (size_t r = 0; r < c.n_rows; r += kRows) {
+    prefetch_next(c, r, kRows);
+    block_float<kRows, kVectors>(c, r);
   }
 }
+
+void multiply_float(const MultiplyCall& c) { c.n_vectors == 2 ? rows_float<2>(c) : rows_float<1>(c); }
 
 #if HWY_ARCH_X86
 // i32 sums of kChunk columns for a block of rows and tokens.
@@ -239,13 +273,18 @@ HWY_INLINE void block_integer(const MultiplyCall& c, size_t row) {
   }
 }
 
+template <size_t kVectors, TileKind kKind>
+HWY_INLINE void rows_integer(const MultiplyCall& c) {
+  constexpr size_t kRows = kIntegerRows[kVectors - 1];
+  for (size_t r = 0; r < c.n_rows; r += kRows) {
+    prefetch_next(c, r, kRows);
+    block_integer<kRows, kVectors, kKind>(c, r);
+  }
+}
+
 template <TileKind kKind>
 void multiply_integer(const MultiplyCall& c) {
-  if (c.n_vectors == 2) {
-    for (size_t r = 0; r < c.n_rows; r += kIntegerRows[1]) block_integer<kIntegerRows[1], 2, kKind>(c, r);
-  } else {
-    for (size_t r = 0; r < c.n_rows; r += kIntegerRows[0]) block_integer<kIntegerRows[0], 1, kKind>(c, r);
-  }
+  c.n_vectors == 2 ? rows_integer<2, kKind>(c) : rows_integer<1, kKind>(c);
 }
 #endif  // HWY_ARCH_X86
 
@@ -298,12 +337,13 @@ void glu(float* gate, const float* up, size_t n) {
 
 const ActKernels& kernels() {
   static constexpr ActKernels table = {
-      HWY_TARGET, true, kIntegerGemm, kLanes, kPanelVectors, quantize, pack, pack_float,
+      HWY_TARGET, true, kIntegerGemm, kLanes, kPanelVectors, quantize,
 #if HWY_ARCH_X86
+      pack, pack_float,
       {multiply_float, multiply_integer<TileKind::kSubScales>, multiply_integer<TileKind::kGroupScale16>,
        multiply_integer<TileKind::kGroupScale32>, multiply_integer<TileKind::kGroupScale64>},
 #else
-      {multiply_float, nullptr, nullptr, nullptr, nullptr},
+      nullptr, pack_float, {multiply_float, nullptr, nullptr, nullptr, nullptr},
 #endif
       store, glu};
   return table;

@@ -15,6 +15,7 @@ struct GemmRun {
   bool mine[3];         // parts of this pass
   size_t first_tok, n_tok;
   size_t n_panels;
+  size_t pack_pieces;   // tasks that one panel is packed by
   size_t tile_rows;     // rows of a task; of each of the two matrices for a GLU
   size_t tasks_before[4];
   std::byte* packed;    // [n_panels][groups] of panel_bytes; the last panel may be narrower, its groups closer
@@ -30,19 +31,22 @@ size_t panel_vectors(const GemmRun& run, size_t panel) {
   return std::min(run.act->panel_vectors, (left + run.act->vector_tokens - 1) / run.act->vector_tokens);
 }
 
-std::byte* packed_group(const GemmRun& run, size_t panel, size_t group) {
-  const auto bytes = run.floats ? packed_float_bytes : packed_bytes;
-  const size_t groups = n_groups(run.product->n_cols);
-  return run.packed + panel * groups * bytes(panel_tokens(run)) + group * bytes(panel_vectors(run, panel) * run.act->vector_tokens);
+// Bytes of one group of a panel.
+size_t group_bytes(const GemmRun& run, size_t n_vectors) {
+  return (run.floats ? packed_float_bytes : packed_bytes)(n_vectors * run.act->vector_tokens);
+}
+
+std::byte* packed_panel(const GemmRun& run, size_t panel) {
+  return run.packed + panel * n_groups(run.product->n_cols) * group_bytes(run, run.act->panel_vectors);
 }
 
 void pack_task(const GemmRun& run, size_t task) {
-  const size_t groups = n_groups(run.product->n_cols), n_cols = run.product->n_cols;
-  const size_t panel = task / groups, group = task % groups;
+  const size_t n_cols = run.product->n_cols, groups = n_groups(n_cols);
+  const size_t panel = task / run.pack_pieces, piece = task % run.pack_pieces;
   const size_t tok = panel * panel_tokens(run);
-  const auto pack = run.floats ? run.act->pack_float : run.act->pack;
-  pack(run.product->x + (run.first_tok + tok) * n_cols, std::min(panel_tokens(run), run.n_tok - tok), panel_vectors(run, panel), n_cols, group,
-       packed_group(run, panel, group));
+  const PackCall call = {run.product->x + (run.first_tok + tok) * n_cols, std::min(panel_tokens(run), run.n_tok - tok), panel_vectors(run, panel),
+                         n_cols, groups * piece / run.pack_pieces, groups * (piece + 1) / run.pack_pieces, packed_panel(run, panel)};
+  run.floats ? run.act->pack_float(call) : run.act->pack(call);
 }
 
 // c [n_panels][padded rows][tokens of the panel] = rows [first, first + n_rows) of w times all tokens of the pass.
@@ -51,11 +55,15 @@ void multiply_rows(const GemmRun& run, const Weight& w, size_t first, size_t n_r
   const size_t groups = n_groups(w.n_cols), panel_stride = padded * panel_tokens(run);
   const MultiplyFn multiply = run.act->multiply[static_cast<size_t>(run.floats ? TileKind::kFloat : kernels.kind)];
   std::memset(c, 0, run.n_panels * panel_stride * sizeof(float));
+  const size_t encoded = w.row_bytes * std::min<size_t>(kGroup, w.n_cols) / std::max<size_t>(w.n_cols, 1);  // bytes of a group of a row
   for (size_t g = 0; g < groups; ++g) {
     const DecodeCall decode = {w.data + first * w.row_bytes, w.row_bytes, n_rows, g, std::min(kGroup, w.n_cols - g * kGroup)};
     run.floats ? kernels.decode_float(decode, tile) : kernels.decode(decode, tile);
     for (size_t i = 0; i < run.n_panels; ++i) {
-      multiply({&tile, padded, packed_group(run, i, g), decode.n_cols, panel_vectors(run, i), c + i * panel_stride});
+      const size_t n_vectors = panel_vectors(run, i);
+      const bool fetch = i == 0 && g + 1 < groups;
+      multiply({&tile, padded, packed_panel(run, i) + g * group_bytes(run, n_vectors), decode.n_cols, n_vectors, c + i * panel_stride,
+                decode.rows + (g + 1) * encoded, w.row_bytes, n_rows, fetch ? encoded : 0});
     }
   }
 }
@@ -114,7 +122,8 @@ void run_pass(OpContext& cx, GemmRun& run) {
   run.workers = cx.scratch + gemm_shared_bytes(n_groups(p.n_cols), p.n_tok);
   run.worker_bytes = gemm_worker_bytes(p.n_tok);
   cut(run, cx.pool->n_threads());
-  cx.pool->parallel_for(run.n_panels * n_groups(p.n_cols), [&](size_t task, size_t) { pack_task(run, task); });
+  run.pack_pieces = std::clamp(2 * cx.pool->n_threads() / run.n_panels, size_t{1}, n_groups(p.n_cols));
+  cx.pool->parallel_for(run.n_panels * run.pack_pieces, [&](size_t task, size_t) { pack_task(run, task); });
   cx.pool->parallel_for(run.tasks_before[p.glu ? 1 : p.n_parts], [&](size_t task, size_t worker) { tile_task(run, task, worker); });
 }
 

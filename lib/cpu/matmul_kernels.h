@@ -65,6 +65,9 @@ struct MultiplyCall {
   size_t n_cols;         // of the group
   size_t n_vectors;      // vectors of tokens in the panel
   float* c;
+  // Encoded weights that are needed next, to be fetched meanwhile: next_bytes (0: none) of each of next_rows rows.
+  const uint8_t* next;
+  size_t next_stride, next_rows, next_bytes;
 };
 using MultiplyFn = void (*)(const MultiplyCall&);
 
@@ -77,6 +80,16 @@ enum class TileKind : uint8_t {
   kGroupScale64,  // the same with 64 products
 };
 inline constexpr size_t kTileKinds = 5;
+
+// Packs groups [first_group, end_group) of up to a panel of tokens.
+struct PackCall {
+  const float* x;    // the panel's first token, rows of n_cols
+  size_t n_tok;
+  size_t n_vectors;  // vectors of tokens in the panel
+  size_t n_cols;
+  size_t first_group, end_group;
+  std::byte* out;    // group 0 of the panel
+};
 
 struct WeightKernels {
   TileKind kind;        // kFloat: the GEMV reads act.x; else act.q
@@ -95,9 +108,8 @@ struct ActKernels {
   size_t panel_vectors;   // vectors of a full panel
   // Fills q and scale, and sum if `sums`, of one token.
   void (*quantize)(const float* x, size_t n_cols, bool sums, int16_t* q, float* scale, float* sum);
-  // Packs columns `group` of up to a panel of tokens; x is the panel's first token, rows of n_cols.
-  void (*pack)(const float* x, size_t n_tok, size_t n_vectors, size_t n_cols, size_t group, std::byte* out);
-  void (*pack_float)(const float* x, size_t n_tok, size_t n_vectors, size_t n_cols, size_t group, std::byte* out);
+  void (*pack)(const PackCall&);
+  void (*pack_float)(const PackCall&);
   MultiplyFn multiply[kTileKinds];
   // y[t * ld + r] (+)= c[r * stride + t] + bias[r].
   void (*store)(const float* c, size_t stride, size_t n_rows, size_t n_tok, const float* bias, bool accumulate, float* y, size_t ld);

@@ -45,17 +45,10 @@ using Vec = hn::VFromD<D>;
 template <class D32, class V16>
 HWY_INLINE Vec<D32> dot_pairs(D32 d32, V16 a, V16 b, Vec<D32> sum, Vec<D32>& other) {
 #if HWY_TARGET == HWY_AVX3_DL
-  (void)other;
-  if constexpr (hn::MaxLanes(d32) == 16) {
-    return Vec<D32>{_mm512_dpwssd_epi32(sum.raw, a.raw, b.raw)};
-  } else if constexpr (hn::MaxLanes(d32) == 8) {
-    return Vec<D32>{_mm256_dpwssd_epi32(sum.raw, a.raw, b.raw)};
-  } else {
-    return Vec<D32>{_mm_dpwssd_epi32(sum.raw, a.raw, b.raw)};
-  }
-#else
-  return hn::ReorderWidenMulAccumulate(d32, a, b, sum, other);
+  // Whole vectors only: for shorter ones, compilers may choose the encoding of AVX-VNNI, which AVX512-VNNI machines need not have.
+  if constexpr (hn::MaxLanes(d32) == 16) return Vec<D32>{_mm512_dpwssd_epi32(sum.raw, a.raw, b.raw)};
 #endif
+  return hn::ReorderWidenMulAccumulate(d32, a, b, sum, other);
 }
 
 // Makes the compiler write `array` to memory and read it from there. Broadcasts from memory are free on x86; left alone, compilers keep such

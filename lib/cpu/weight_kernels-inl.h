@@ -5,9 +5,12 @@
 // result does not depend on the task it fell in, nor a token's result on the other tokens.
 //
 // A decoder of blocks of 32 weights with an f16 scale in front has kLayout = kBlocks and
-//   D16, kBlockBytes; block(p, f): f(i16 vector, index of its first weight) for all 32 weights.
+//   D16, kBlockBytes, kOffset; kAtOnce, 1 or 2 blocks; blocks<centred>(p, next, f): f(i16 vector, key) for all weights of a block, or of two,
+//   which lie at p and next; numbers(q, key) and store(v, q, key): the vector of activations that belongs to a key, and the inverse, from and to
+//   an array in the weights' order. Weights that are not centred are kOffset too large; the GEMV makes that good by the activations' sums.
+//   With kAtOnce = 2 the lower half of a sum's lanes belongs to the first block.
 // One of super-blocks of 256 weights has kLayout = kSuperBlocks and
-//   D16, kBlockBytes, kMinima, kKind; Header, filled by header(p, h): scale, and sub (and with kMinima low[8], the f32 minima);
+//   D16, kBlockBytes, kMinima, kKind; Header, filled by header(p, h): scale, sub; a KHeader if kMinima;
 //   unit<u>(p, h, f): f as above for weights 64u .. 64u+63 times their integer sub-scales. |q| * 16 * 32767 must be below 2^31.
 // One of plain numbers has kLayout = kFloats and kBytes; load(d, p): f32 vector; one(p): f32.
 #include "cpu/matmul_kernels.h"
@@ -49,39 +52,56 @@ HWY_INLINE void store_pairs(V v, uint32_t* out) {
 
 // What the K types with minima begin with: two f16 scales, then eight sub-scales and sub-minima in 12 bytes (quant/k_scales.h).
 struct KHeader {
-  float scale;
   HWY_ALIGN uint32_t sub[kSubs];  // sub-scales, as pairs of equal i16
-  HWY_ALIGN float low[kSubs];     // minima
+  float scale, min_scale;
+  uint8_t minima[kSubs];          // times min_scale
 };
 
 HWY_INLINE void load_k_header(const uint8_t* p, KHeader& h) {
-  const hn::CappedTag<float, 4> d4;
-  h.scale = load_f16(p);
-  const float min_scale = load_f16(p + 2);
+  const hn::CappedTag<float, 2> d2;
+  const hn::Rebind<hwy::float16_t, decltype(d2)> dh;
+  const hn::Repartition<uint8_t, decltype(dh)> dh8;
+  hn::StoreU(hn::PromoteTo(d2, hn::BitCast(dh, hn::LoadU(dh8, p))), d2, &h.scale);
   uint32_t a, b, c;
   std::memcpy(&a, p + 4, sizeof a);
   std::memcpy(&b, p + 8, sizeof b);
   std::memcpy(&c, p + 12, sizeof c);
-  // Four 6-bit numbers a word, in bytes: scales 0..3 and 4..7, minima 0..3 and 4..7.
-  const uint32_t scales[2] = {a & 0x3F3F3F3Fu, (c & 0x0F0F0F0Fu) | (a >> 2 & 0x30303030u)};
-  const uint32_t minima[2] = {b & 0x3F3F3F3Fu, (c >> 4 & 0x0F0F0F0Fu) | (b >> 2 & 0x30303030u)};
-  const hn::CappedTag<int32_t, 4> d32;
+  // Four 6-bit numbers a word, in bytes: scales 0..3 and 4..7, minima 0..3 and 4..7. Put together in registers, as memory is read in one piece.
+  const uint64_t scales = (a & 0x3F3F3F3Fu) | uint64_t{(c & 0x0F0F0F0Fu) | (a >> 2 & 0x30303030u)} << 32;
+  const uint64_t minima = (b & 0x3F3F3F3Fu) | uint64_t{(c >> 4 & 0x0F0F0F0Fu) | (b >> 2 & 0x30303030u)} << 32;
+  std::memcpy(h.minima, &minima, sizeof minima);
+  uint8_t sub[kSubs];
+  std::memcpy(sub, &scales, sizeof scales);
+  const hn::CappedTag<int32_t, kSubs> d32;
   const hn::Rebind<uint8_t, decltype(d32)> d8;
-  const hn::CappedTag<uint32_t, 1> d1;
-  HWY_UNROLL(2)
-  for (size_t half = 0; half < 2; ++half) {
-    store_pairs(hn::PromoteTo(d32, hn::BitCast(d8, hn::Set(d1, scales[half]))), h.sub + 4 * half);
-    const auto m = hn::ConvertTo(d4, hn::PromoteTo(d32, hn::BitCast(d8, hn::Set(d1, minima[half]))));
-    hn::Store(hn::Mul(m, hn::Set(d4, min_scale)), d4, h.low + 4 * half);
+  for (size_t i = 0; i < kSubs; i += hn::MaxLanes(d32)) {
+    const auto v = hn::PromoteTo(d32, hn::LoadU(d8, sub + i));
+    hn::StoreU(hn::BitCast(hn::RebindToUnsigned<decltype(d32)>(), hn::Or(v, hn::ShiftLeft<16>(v))), hn::RebindToUnsigned<decltype(d32)>(), h.sub + i);
   }
+}
+
+// minima[i .. i + lanes) * min_scale.
+template <class D>
+HWY_INLINE Vec<D> load_minima(D d, const KHeader& h, size_t i) {
+  const hn::Rebind<int32_t, D> d32;
+  const hn::Rebind<uint8_t, D> d8;
+  return hn::Mul(hn::ConvertTo(d, hn::PromoteTo(d32, hn::LoadU(d8, h.minima + i))), hn::Set(d, h.min_scale));
 }
 
 // Where one token's group of activations lies.
 struct ActGroup {
   const float* x;
   const int16_t* q;
-  const float* sum;  // [kSubs]
-  float scale;
+  const float* sum;    // [kSubs]
+  const float* scale;  // a pointer, so that it is broadcast from memory
+};
+
+// One group of each of kStreams rows. Four pointers that all move would do, but compilers gather such pointers in a vector and then spend their
+// time taking them out again.
+struct RowGroups {
+  const uint8_t* first[kStreams];
+  size_t offset;
+  HWY_INLINE const uint8_t* operator[](size_t r) const { return first[r] + offset; }
 };
 
 template <class Dec>
@@ -106,9 +126,29 @@ using SumTag = typename RowSum<Dec>::DF;
 template <class Dec, size_t kTok>
 using RowSums = Vec<SumTag<Dec>>[kStreams][kTok];
 
-// scales[t][0..7] = the f16 scales of eight consecutive blocks, each block's first two bytes, times token t's scale.
-template <class Dec, size_t kTok>
-HWY_INLINE void load_scales(const uint8_t* p, const ActGroup* act, float (*HWY_RESTRICT scales)[kSubs]) {
+// acc[t] -= sum over the eight sub-blocks of what all their weights have in excess times the sum of the activations; excess(d, i): that of
+// sub-blocks i, i + 1, ...
+template <class Dec, size_t kTok, class Excess>
+HWY_INLINE void subtract_excess(const Excess& excess, const ActGroup* act, Vec<SumTag<Dec>>* acc) {
+  const SumTag<Dec> df;
+  const hn::CappedTag<float, HWY_MIN(hn::MaxLanes(df), kSubs)> d;
+  for (size_t i = 0; i < kSubs; i += hn::MaxLanes(d)) {
+    const auto e = excess(d, i);
+    HWY_UNROLL(8)
+    for (size_t t = 0; t < kTok; ++t) {
+      const auto s = hn::LoadU(d, act[t].sum + i);
+      if constexpr (hn::MaxLanes(df) > kSubs) {
+        acc[t] = hn::NegMulAdd(hn::ZeroExtendVector(df, e), hn::ZeroExtendVector(df, s), acc[t]);
+      } else {
+        acc[t] = hn::NegMulAdd(e, s, acc[t]);
+      }
+    }
+  }
+}
+
+// out[0..7] = the f16 scales of eight consecutive blocks, each block's first two bytes.
+template <class Dec>
+HWY_INLINE void load_scales(const uint8_t* p, float* HWY_RESTRICT out) {
   const hn::CappedTag<float, 4> d4;
   const hn::Rebind<hwy::float16_t, decltype(d4)> dh;
   const hn::CappedTag<uint64_t, 1> d64;
@@ -121,70 +161,71 @@ HWY_INLINE void load_scales(const uint8_t* p, const ActGroup* act, float (*HWY_R
       std::memcpy(&h, p + (half + i) * Dec::kBlockBytes, sizeof h);
       bits |= uint64_t{h} << (16 * i);
     }
-    const auto four = hn::PromoteTo(d4, hn::BitCast(dh, hn::Set(d64, bits)));
-    HWY_UNROLL(8)
-    for (size_t t = 0; t < kTok; ++t) hn::Store(hn::Mul(four, hn::Set(d4, act[t].scale)), d4, scales[t] + half);
+    hn::Store(hn::PromoteTo(d4, hn::BitCast(dh, hn::Set(d64, bits))), d4, out + half);
   }
 }
 
-// acc[r][t] += block b of row r * activations of token t.
+// The scales of Dec::kAtOnce blocks from b on in the lanes that hold their sums.
+template <class Dec>
+HWY_INLINE Vec<SumTag<Dec>> block_scales(const float* scales, size_t b) {
+  const SumTag<Dec> df;
+  if constexpr (Dec::kAtOnce == 1) return hn::Set(df, scales[b]);
+  return hn::IfThenElse(hn::FirstN(df, hn::MaxLanes(df) / 2), hn::Set(df, scales[b]), hn::Set(df, scales[b + 1]));
+}
+
+// acc[r][t] += Dec::kAtOnce blocks from b on of row r * q of token t. Where there is no block b + 1, its scale is 0.
 template <class Dec, size_t kTok>
-HWY_INLINE void dot_block(const uint8_t* const* p, size_t b, const ActGroup* act, const float (*scales)[kTok][kSubs], RowSums<Dec, kTok>& acc) {
+HWY_INLINE void dot_blocks(const RowGroups& p, size_t b, size_t last, const ActGroup* act, const float (*scales)[kSubs],
+                           RowSums<Dec, kTok>& acc) {
   const typename RowSum<Dec>::D d32;
   const SumTag<Dec> df;
+  const size_t next = HWY_MIN(b + Dec::kAtOnce - 1, last);
   HWY_UNROLL(4)
   for (size_t r = 0; r < kStreams; ++r) {
     Vec<decltype(d32)> sum[kTok], other[kTok];
     HWY_UNROLL(8)
     for (size_t t = 0; t < kTok; ++t) sum[t] = other[t] = hn::Zero(d32);
-    Dec::block(p[r] + b * Dec::kBlockBytes, [&](auto w, size_t k) WEIR_ATTR {
-      const typename Dec::D16 d16;
+    Dec::template blocks<false>(p[r] + b * Dec::kBlockBytes, p[r] + next * Dec::kBlockBytes, [&](auto w, size_t key) WEIR_ATTR {
       HWY_UNROLL(8)
-      for (size_t t = 0; t < kTok; ++t) sum[t] = dot_pairs(d32, w, hn::Load(d16, act[t].q + b * kSub + k), sum[t], other[t]);
+      for (size_t t = 0; t < kTok; ++t) sum[t] = dot_pairs(d32, w, Dec::numbers(act[t].q + b * kSub, key), sum[t], other[t]);
     });
+    const auto scale = block_scales<Dec>(scales[r], b);
     HWY_UNROLL(8)
-    for (size_t t = 0; t < kTok; ++t) {
-      acc[r][t] = hn::MulAdd(hn::ConvertTo(df, hn::Add(sum[t], other[t])), hn::Set(df, scales[r][t][b]), acc[r][t]);
-    }
+    for (size_t t = 0; t < kTok; ++t) acc[r][t] = hn::MulAdd(hn::ConvertTo(df, hn::Add(sum[t], other[t])), scale, acc[r][t]);
   }
 }
 
 // Rows are interleaved block by block: a row alone is a chain of dependent additions.
 template <class Dec, size_t kTok>
-HWY_INLINE void dot_group_blocks(const uint8_t* const* p, size_t n_cols, const ActGroup* act, RowSums<Dec, kTok>& acc) {
-  HWY_ALIGN float scales[kStreams][kTok][kSubs];
+HWY_INLINE void dot_group_blocks(const RowGroups& p, size_t n_cols, const ActGroup* act, RowSums<Dec, kTok>& acc) {
+  const SumTag<Dec> df;
+  RowSums<Dec, kTok> group;  // in units of the activations' scale
+  HWY_UNROLL(4)
+  for (size_t r = 0; r < kStreams; ++r) {
+    HWY_UNROLL(8)
+    for (size_t t = 0; t < kTok; ++t) group[r][t] = hn::Zero(df);
+  }
+  HWY_ALIGN float scales[kStreams][kSubs];
   if (HWY_LIKELY(n_cols == kGroup)) {
     HWY_UNROLL(4)
-    for (size_t r = 0; r < kStreams; ++r) load_scales<Dec, kTok>(p[r], act, scales[r]);
+    for (size_t r = 0; r < kStreams; ++r) load_scales<Dec>(p[r], scales[r]);
     keep_in_memory(scales);
     HWY_UNROLL(8)
-    for (size_t b = 0; b < kSubs; ++b) dot_block<Dec, kTok>(p, b, act, scales, acc);
+    for (size_t b = 0; b < kSubs; b += Dec::kAtOnce) dot_blocks<Dec, kTok>(p, b, kSubs - 1, act, scales, group);
   } else {
-    for (size_t b = 0; b < n_cols / kSub; ++b) {
-      for (size_t r = 0; r < kStreams; ++r) {
-        const float scale = load_f16(p[r] + b * Dec::kBlockBytes);
-        for (size_t t = 0; t < kTok; ++t) scales[r][t][b] = scale * act[t].scale;
-      }
-      dot_block<Dec, kTok>(p, b, act, scales, acc);
+    const size_t n_blocks = n_cols / kSub;
+    for (size_t r = 0; r < kStreams; ++r) {
+      for (size_t b = 0; b < kSubs; ++b) scales[r][b] = b < n_blocks ? load_f16(p[r] + b * Dec::kBlockBytes) : 0.0f;
     }
+    for (size_t b = 0; b < n_blocks; b += Dec::kAtOnce) dot_blocks<Dec, kTok>(p, b, n_blocks - 1, act, scales, group);
   }
-}
-
-// acc[t] -= sum over the eight sub-blocks of their minimum times the sum of the activations.
-template <class Dec, size_t kTok>
-HWY_INLINE void subtract_minima(const float* low, const ActGroup* act, Vec<SumTag<Dec>>* acc) {
-  const SumTag<Dec> df;
-  const hn::CappedTag<float, HWY_MIN(hn::MaxLanes(df), kSubs)> d;
-  for (size_t i = 0; i < kSubs; i += hn::MaxLanes(d)) {
-    const auto m = hn::Load(d, low + i);
+  HWY_UNROLL(4)
+  for (size_t r = 0; r < kStreams; ++r) {
     HWY_UNROLL(8)
-    for (size_t t = 0; t < kTok; ++t) {
-      const auto s = hn::LoadU(d, act[t].sum + i);
-      if constexpr (hn::MaxLanes(df) > kSubs) {
-        acc[t] = hn::NegMulAdd(hn::ZeroExtendVector(df, m), hn::ZeroExtendVector(df, s), acc[t]);
-      } else {
-        acc[t] = hn::NegMulAdd(m, s, acc[t]);
-      }
+    for (size_t t = 0; t < kTok; ++t) acc[r][t] = hn::MulAdd(group[r][t], hn::Set(df, *act[t].scale), acc[r][t]);
+    if constexpr (Dec::kOffset != 0) {
+      const auto excess = [&](auto d, size_t i) WEIR_ATTR { return hn::Mul(hn::Load(d, scales[r] + i), hn::Set(d, float{Dec::kOffset})); };
+      subtract_excess<Dec, kTok>(excess, act, acc[r]);
     }
   }
 }
@@ -198,7 +239,7 @@ HWY_INLINE void dot_group_super(const uint8_t* p, const ActGroup* act, Vec<SumTa
   static_assert(kUnitsPerFlush >= 1);
   typename Dec::Header h;
   Dec::header(p, h);
-  keep_in_memory(h.sub);
+  keep_in_memory(h);
   Vec<decltype(d32)> sum[kTok], other[kTok];
   const auto dot = [&](auto w, size_t k) WEIR_ATTR {
     const typename Dec::D16 d16;
@@ -215,14 +256,14 @@ HWY_INLINE void dot_group_super(const uint8_t* p, const ActGroup* act, Vec<SumTa
   const auto close = [&](size_t unit) WEIR_ATTR {
     if ((unit + 1) % kUnitsPerFlush != 0) return;
     for (size_t t = 0; t < kTok; ++t) {
-      acc[t] = hn::MulAdd(hn::ConvertTo(df, hn::Add(sum[t], other[t])), hn::Set(df, h.scale * act[t].scale), acc[t]);
+      acc[t] = hn::MulAdd(hn::ConvertTo(df, hn::Add(sum[t], other[t])), hn::Mul(hn::Set(df, h.scale), hn::Set(df, *act[t].scale)), acc[t]);
     }
   };
   open(0), Dec::template unit<0>(p, h, dot), close(0);
   open(1), Dec::template unit<1>(p, h, dot), close(1);
   open(2), Dec::template unit<2>(p, h, dot), close(2);
   open(3), Dec::template unit<3>(p, h, dot), close(3);
-  if constexpr (Dec::kMinima) subtract_minima<Dec, kTok>(h.low, act, acc);
+  if constexpr (Dec::kMinima) subtract_excess<Dec, kTok>([&](auto d, size_t i) WEIR_ATTR { return load_minima(d, h, i); }, act, acc);
 }
 
 template <class Dec, size_t kTok>
@@ -244,7 +285,7 @@ HWY_INLINE void dot_group_floats(const uint8_t* p, size_t n_cols, const ActGroup
 }
 
 template <class Dec, size_t kTok>
-HWY_INLINE void dot_group(const uint8_t* const* p, size_t n_cols, const ActGroup* act, RowSums<Dec, kTok>& acc) {
+HWY_INLINE void dot_group(const RowGroups& p, size_t n_cols, const ActGroup* act, RowSums<Dec, kTok>& acc) {
   if constexpr (Dec::kLayout == Layout::kBlocks) {
     dot_group_blocks<Dec, kTok>(p, n_cols, act, acc);
   } else {
@@ -262,10 +303,10 @@ HWY_NOINLINE void gemv_rows(const GemvCall& c, const size_t* rows, size_t tok) {
   const SumTag<Dec> df;
   const size_t groups = n_groups(c.n_cols);
   RowSums<Dec, kTok> acc;
-  const uint8_t* p[kStreams];
+  const uint8_t* first[kStreams];
   HWY_UNROLL(4)
   for (size_t r = 0; r < kStreams; ++r) {
-    p[r] = c.rows + rows[r] * c.row_bytes;
+    first[r] = c.rows + rows[r] * c.row_bytes;
     HWY_UNROLL(8)
     for (size_t t = 0; t < kTok; ++t) acc[r][t] = hn::Zero(df);
   }
@@ -276,18 +317,17 @@ HWY_NOINLINE void gemv_rows(const GemvCall& c, const size_t* rows, size_t tok) {
     for (size_t t = 0; t < kTok; ++t) {
       const size_t at = (tok + t) * groups + g;
       if constexpr (Dec::kLayout == Layout::kFloats) {
-        act[t] = {c.act.x + (tok + t) * c.n_cols + g * kGroup, nullptr, nullptr, 0};
+        act[t] = {c.act.x + (tok + t) * c.n_cols + g * kGroup, nullptr, nullptr, nullptr};
       } else {
-        act[t] = {nullptr, c.act.q + at * kGroup, c.act.sum + at * kSubs, c.act.scale[at]};
+        act[t] = {nullptr, c.act.q + at * kGroup, c.act.sum + at * kSubs, c.act.scale + at};
       }
     }
+    const RowGroups p = {{first[0], first[1], first[2], first[3]}, g * group_bytes<Dec>()};
     HWY_UNROLL(4)
     for (size_t r = 0; r < kStreams; ++r) {
       for (size_t i = 0; i < group_bytes<Dec>(); i += 64) hwy::Prefetch(p[r] + kPrefetchBytes + i);
     }
     dot_group<Dec, kTok>(p, n_cols, act, acc);
-    HWY_UNROLL(4)
-    for (size_t r = 0; r < kStreams; ++r) p[r] += group_bytes<Dec>();
   }
   HWY_UNROLL(4)
   for (size_t r = 0; r < kStreams; ++r) {
@@ -311,13 +351,16 @@ void gemv(const GemvCall& c) {
 // One row's group into q[kGroup], scale[kSubs] and low[kSubs] of a tile.
 template <class Dec>
 HWY_INLINE void decode_group(const uint8_t* p, size_t n_cols, int16_t* HWY_RESTRICT q, float* HWY_RESTRICT scale, float* HWY_RESTRICT low) {
-  const typename Dec::D16 d16;
   if constexpr (Dec::kLayout == Layout::kBlocks) {
-    for (size_t b = 0; b < n_cols / kSub; ++b) {
-      scale[b] = load_f16(p + b * Dec::kBlockBytes);
-      Dec::block(p + b * Dec::kBlockBytes, [&](auto w, size_t k) WEIR_ATTR { hn::Store(w, d16, q + b * kSub + k); });
+    const size_t n_blocks = n_cols / kSub;
+    for (size_t b = 0; b < n_blocks; ++b) scale[b] = load_f16(p + b * Dec::kBlockBytes);
+    for (size_t b = 0; b < n_blocks; b += Dec::kAtOnce) {
+      const size_t next = HWY_MIN(b + Dec::kAtOnce - 1, n_blocks - 1);
+      Dec::template blocks<true>(p + b * Dec::kBlockBytes, p + next * Dec::kBlockBytes,
+                                 [&](auto w, size_t key) WEIR_ATTR { Dec::store(w, q + b * kSub, key); });
     }
   } else {
+    const typename Dec::D16 d16;
     typename Dec::Header h;
     Dec::header(p, h);
     const auto store = [&](auto w, size_t k) WEIR_ATTR { hn::Store(w, d16, q + k); };
@@ -326,7 +369,10 @@ HWY_INLINE void decode_group(const uint8_t* p, size_t n_cols, int16_t* HWY_RESTR
     Dec::template unit<2>(p, h, store);
     Dec::template unit<3>(p, h, store);
     scale[0] = h.scale;
-    if constexpr (Dec::kMinima) std::memcpy(low, h.low, sizeof h.low);
+    if constexpr (Dec::kMinima) {
+      const hn::CappedTag<float, kSubs> d;
+      for (size_t i = 0; i < kSubs; i += hn::MaxLanes(d)) hn::Store(load_minima(d, h, i), d, low + i);
+    }
   }
 }
 
@@ -334,7 +380,6 @@ template <class Dec>
 void decode(const DecodeCall& c, Tile& tile) {
   for (size_t r = 0; r < c.n_rows; ++r) {
     const uint8_t* p = c.rows + r * c.row_bytes + c.group * group_bytes<Dec>();
-    for (size_t i = 0; i < group_bytes<Dec>(); i += 64) hwy::Prefetch(p + group_bytes<Dec>() + i);  // the next group's tile
     decode_group<Dec>(p, c.n_cols, tile.q + r * kGroup, tile.scale + r * kSubs, tile.min + r * kSubs);
   }
 }
@@ -346,7 +391,6 @@ void decode_float(const DecodeCall& c, Tile& tile) {
   for (size_t r = 0; r < c.n_rows; ++r) {
     const uint8_t* p = c.rows + r * c.row_bytes + c.group * group_bytes<Dec>();
     float* f = tile.f + r * kGroup;
-    for (size_t i = 0; i < group_bytes<Dec>(); i += 64) hwy::Prefetch(p + group_bytes<Dec>() + i);
     if constexpr (Dec::kLayout == Layout::kFloats) {
       size_t k = 0;
       for (; k + kLanes <= c.n_cols; k += kLanes) hn::Store(Dec::load(df, p + k * Dec::kBytes), df, f + k);
@@ -369,7 +413,7 @@ constexpr WeightKernels make_weight_kernels() {
   if constexpr (Dec::kLayout == Layout::kFloats) {
     return {TileKind::kFloat, false, gemv<Dec>, nullptr, decode_float<Dec>};
   } else if constexpr (Dec::kLayout == Layout::kBlocks) {
-    return {TileKind::kSubScales, false, gemv<Dec>, decode<Dec>, decode_float<Dec>};
+    return {TileKind::kSubScales, Dec::kOffset != 0, gemv<Dec>, decode<Dec>, decode_float<Dec>};
   } else {
     return {Dec::kKind, Dec::kMinima, gemv<Dec>, decode<Dec>, decode_float<Dec>};
   }

@@ -14,16 +14,21 @@ namespace weir::cpu::HWY_NAMESPACE {
 struct DecoderQ8_0 {
   static constexpr Layout kLayout = Layout::kBlocks;
   static constexpr size_t kBlockBytes = sizeof(BlockQ8_0);
+  static constexpr int8_t kOffset = 0;
   using D16 = hn::CappedTag<int16_t, 32>;
 
-  template <class F>
-  static HWY_INLINE void block(const uint8_t* p, F&& f) {
+  static constexpr size_t kAtOnce = 1;
+
+  template <bool kCentred, class F>
+  static HWY_INLINE void blocks(const uint8_t* p, const uint8_t*, F&& f) {
     const D16 d16;
     const hn::Rebind<int8_t, D16> d8;
     const auto* q = reinterpret_cast<const int8_t*>(p + offsetof(BlockQ8_0, q));
     HWY_UNROLL(4)
     for (size_t k = 0; k < 32; k += hn::MaxLanes(d16)) f(hn::PromoteTo(d16, hn::LoadU(d8, q + k)), k);
   }
+  static HWY_INLINE Vec<D16> numbers(const int16_t* q, size_t key) { return hn::Load(D16(), q + key); }
+  static HWY_INLINE void store(Vec<D16> v, int16_t* q, size_t key) { hn::Store(v, D16(), q + key); }
 };
 
 #endif

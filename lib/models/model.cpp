@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "text/utf8.h"
+
 namespace weir {
 
 #define WEIR_ARCH(name) extern const Architecture kArch_##name;
@@ -45,9 +47,17 @@ Status get_ranged(const GgufFile& file, const Key& key, uint32_t low, uint32_t h
   return {};
 }
 
+// Copies text of the file as printable UTF-8: what is not becomes '?', and a cut falls between characters.
 void copy_text(char* out, size_t capacity, std::string_view text) {
-  const size_t n = std::min(capacity - 1, text.size());
-  std::memcpy(out, text.data(), n);
+  size_t n = 0;
+  while (!text.empty()) {
+    const Utf8Step step = utf8_step(text);
+    const bool good = step.kind == Utf8Kind::kComplete && static_cast<unsigned char>(text[0]) >= 0x20;
+    const std::string_view shown = good ? text.substr(0, step.n_bytes) : "?";
+    if (n + shown.size() >= capacity) break;
+    n += shown.copy(out + n, shown.size());
+    text.remove_prefix(std::max<size_t>(step.n_bytes, 1));
+  }
   out[n] = '\0';
 }
 
@@ -158,6 +168,10 @@ Status Model::read_config(std::string_view arch) {
   if (!(std::isfinite(c.norm_eps) && c.norm_eps >= 0.0f && c.norm_eps < 1.0f)) {
     return fail(WEIR_ERR_FORMAT, "%s: %g is not in [0, 1)", eps_key.text, static_cast<double>(c.norm_eps));
   }
+  uint32_t window = 0;
+  const Key window_key(prefix, "attention.sliding_window");
+  WEIR_TRY(file_.get_u32(window_key, window, 0));
+  if (window != 0 && window < c.context_tokens) return fail(WEIR_ERR_UNSUPPORTED, "%s: %u; sliding-window layers are not supported", window_key.text, window);
   c.attn_scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim));
   return rope_.read(file_, prefix, c.head_dim, c.context_tokens);
 }
@@ -172,6 +186,7 @@ void Model::read_fingerprint() {
   hash.add(config_.norm_eps);
   uint64_t bytes_of[256] = {};
   for (const GgufTensor& tensor : file_.tensors()) {
+    hash.add(tensor.name.size());
     hash.add(tensor.name.data(), tensor.name.size());
     hash.add(tensor.type_id);
     for (uint64_t dim : tensor.dims) hash.add(dim);
@@ -182,7 +197,9 @@ void Model::read_fingerprint() {
     if (tensor.type_id < 256 && tensor.n_dims > 1) bytes_of[tensor.type_id] += tensor.bytes;
   }
   hash.add(tokenizer_.hash());
-  fingerprint_ = hash.value;
+  hash.add(rope_.angles().data(), rope_.angles().size() * sizeof(double));
+  hash.add(rope_.magnitude());
+  fingerprint_ = vocab_only_ ? 0 : hash.value;
   uint64_t most = 0;
   for (const GgufTensor& tensor : file_.tensors()) {
     if (tensor.type_id >= 256 || bytes_of[tensor.type_id] <= most) continue;

@@ -10,7 +10,7 @@ namespace weir {
 namespace {
 
 struct Scaling {
-  std::string_view type = "none";
+  std::string_view type;
   float factor = 1.0f;
   uint32_t original_tokens = 0;
   float ext_factor = 1.0f, attn_factor = 1.0f;
@@ -26,12 +26,12 @@ struct Key {
 
 Status read_scaling(const GgufFile& file, std::string_view prefix, uint32_t trained_tokens, Scaling& s) {
   float legacy = 0.0f;
-  WEIR_TRY(file.get_string(Key(prefix, "rope.scaling.type"), s.type, "none"));
+  WEIR_TRY(file.get_string(Key(prefix, "rope.scaling.type"), s.type, ""));
   WEIR_TRY(file.get_f32(Key(prefix, "rope.scaling.factor"), s.factor, 0.0f));
   WEIR_TRY(file.get_f32(Key(prefix, "rope.scale_linear"), legacy, 0.0f));  // what files of 2023 call it
   if (s.factor == 0.0f) s.factor = legacy;
   if (s.factor == 0.0f) s.factor = 1.0f;
-  if (legacy != 0.0f && s.type == "none") s.type = "linear";
+  if (s.type.empty()) s.type = "linear";  // a factor without a type stretches linearly; without a factor that is none
   if (!(std::isfinite(s.factor) && s.factor > 0.0f)) {
     return fail(WEIR_ERR_FORMAT, "%s: %g is not a positive number", Key(prefix, "rope.scaling.factor").text, static_cast<double>(s.factor));
   }
@@ -102,7 +102,7 @@ Status RopeTable::read(const GgufFile& file, std::string_view prefix, uint32_t h
     }
   }
   magnitude_ = s.attn_factor;
-  if (yarn && s.ext_factor != 0.0f) magnitude_ *= 1.0 + 0.1 * std::log(s.factor);
+  if (yarn && s.ext_factor != 0.0f && s.factor > 1.0f) magnitude_ *= 1.0 + 0.1 * std::log(s.factor);
   return {};
 }
 

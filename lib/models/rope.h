@@ -21,6 +21,9 @@ class RopeTable {
   Status read(const GgufFile& file, std::string_view prefix, uint32_t head_dim, uint32_t trained_tokens);
 
   uint32_t rope_dim() const { return static_cast<uint32_t>(angle_.size()) * 2; }
+  // What tells this table from another, for fingerprints.
+  const std::pmr::vector<double>& angles() const { return angle_; }
+  double magnitude() const { return magnitude_; }
   // cos_sin: out [rope_dim / 2, 2]; angles in double, so that positions of 2^30 are still exact to 1e-7.
   void fill(uint64_t pos, float* cos_sin) const;
 

@@ -59,8 +59,8 @@ class Policy {
   virtual Status admit_prompt(const KvCache& kv, uint32_t n_tok) const = 0;
   // Tokens of the next prefill chunk, 1..n_left; `batch_tokens` is the workspace's limit.
   virtual uint32_t chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const;
-  // The row that must leave stream `s` before tokens from position `pos` on are appended, or kNone. Asked again until it says kNone.
-  // `crowded`: the stream lacks free rows.
+  // The row that must leave stream `s` before tokens from position `pos` on are appended, or kNone. Asked before every chunk and step and after a
+  // prompt, again until it says kNone. `crowded`: the stream lacks free rows.
   virtual uint32_t victim(const StreamView& s, uint32_t pos, bool crowded) const = 0;
   // Flags of pages that take prompt tokens.
   virtual uint32_t prompt_flags() const { return kPagePrompt; }
@@ -71,8 +71,8 @@ class Policy {
   virtual uint32_t in_cache_pos(const KvCache&, uint32_t pos) const { return pos; }
   // After the attention of one layer in a decode step.
   virtual Status observe(OpContext&, const OpTable&, KvCache&, const ObserveArgs&) const { return {}; }
-  // After the last chunk of a prompt.
-  virtual void prompt_end(KvCache&) const {}
+  // After the last chunk of a prompt whose first token is at position `first`.
+  virtual void prompt_end(KvCache&, [[maybe_unused]] uint32_t first) const {}
 
   static constexpr uint32_t kNone = UINT32_MAX;
 

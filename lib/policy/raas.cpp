@@ -41,7 +41,7 @@ class RaasPolicy final : public Policy {
   uint32_t prompt_flags() const override { return o_.pin_prompt ? kPagePrompt | kPagePinned : kPagePrompt; }
   bool can_take_back_prompt() const override { return o_.pin_prompt; }
   Status observe(OpContext& cx, const OpTable& ops, KvCache& kv, const ObserveArgs& a) const override;
-  void prompt_end(KvCache& kv) const override;
+  void prompt_end(KvCache& kv, uint32_t first) const override;
 
  private:
   // True while the context can never need an eviction.
@@ -61,11 +61,11 @@ Status RaasPolicy::admit_prompt(const KvCache& kv, uint32_t n_tok) const {
   const uint32_t in_page = kv.n_tokens() % kPageTokens;
   // An open page that takes the first tokens becomes a prompt page too.
   const bool open_joins = in_page != 0 && (s.flags[s.n_pages - 1] & kPagePinned) == 0;
-  const uint32_t after = pinned + (open_joins ? 1u : 0u) + kv.pages_to_open(n_tok);
+  const uint32_t base = pinned + (open_joins ? 1u : 0u);
+  const uint32_t after = base + kv.pages_to_open(n_tok);
   const uint32_t most = needs_.pages_per_stream - std::min(needs_.pages_per_stream, o_.min_decode_pages);
   if (after <= most) return {};
-  const uint32_t free_pages = most - std::min(most, pinned + (open_joins ? 1u : 0u));
-  const uint64_t fits = uint64_t{free_pages} * kPageTokens + (in_page != 0 ? kPageTokens - in_page : 0u);
+  const uint64_t fits = base > most ? 0 : uint64_t{most - base} * kPageTokens + (in_page != 0 ? kPageTokens - in_page : 0u);
   const uint64_t needed = (uint64_t{after} + o_.min_decode_pages) * kPageTokens;
   if (o_.overflow == kExtend) {
     return fail(WEIR_ERR_BUDGET, "policy raas: a prompt of %u tokens does not fit, %llu would; overflow=extend reserves what max_prompt_tokens says",
@@ -94,12 +94,14 @@ uint32_t RaasPolicy::victim(const StreamView& s, uint32_t, bool crowded) const {
   for (uint32_t row = 0; row < s.n_pages; ++row) n_free += (s.flags[row] & kPagePinned) == 0 ? 1u : 0u;
   if (n_free == 0) return kNone;
   const uint32_t n_candidates = n_free - std::max(std::min(o_.protect_recent, n_free / 2), n_free > 1 ? 1u : 0u);
+  // Not a number counts as the lowest score (algorithms 1.11).
+  const auto score = [&s](uint32_t row) { return std::isnan(s.last_score[row]) ? -INFINITY : s.last_score[row]; };
   uint32_t best = kNone;
   uint32_t seen = 0;
   for (uint32_t row = 0; row < s.n_pages && seen < n_candidates; ++row) {
     if ((s.flags[row] & kPagePinned) != 0) continue;
     ++seen;
-    if (best == kNone || s.stamp[row] < s.stamp[best] || (s.stamp[row] == s.stamp[best] && s.last_score[row] < s.last_score[best])) best = row;
+    if (best == kNone || s.stamp[row] < s.stamp[best] || (s.stamp[row] == s.stamp[best] && score(row) < score(best))) best = row;
   }
   return best;
 }
@@ -144,11 +146,11 @@ Status RaasPolicy::observe(OpContext& cx, const OpTable& ops, KvCache& kv, const
   return ops.page_stamp(cx, stamp);
 }
 
-void RaasPolicy::prompt_end(KvCache& kv) const {
+void RaasPolicy::prompt_end(KvCache& kv, uint32_t first) const {
   for (uint32_t i = 0; i < kv.shape().n_streams(); ++i) {
     const StreamView s = kv.stream(i);
     for (uint32_t row = 0; row < s.n_pages; ++row) {
-      if ((s.flags[row] & kPagePrompt) != 0) s.stamp[row] = kv.n_tokens();
+      if (s.first_pos[row] + s.len[row] > first) s.stamp[row] = kv.n_tokens();
     }
   }
 }

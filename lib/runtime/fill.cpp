@@ -38,6 +38,7 @@ Status Session::fill(uint32_t n_tokens) {
     kv_.commit();
     done += n;
   }
+  if (!has_logits_) std::fill_n(step_.b.logits, model_->config().vocab_size, 0.0f);
   has_logits_ = true;
   return {};
 }

@@ -7,6 +7,7 @@
 namespace weir {
 
 Status check_sampling(weir_sampling_options& o) {
+  if (o.reserved != 0) return fail(WEIR_ERR_UNSUPPORTED, "sampling options: reserved is %u, not 0", o.reserved);
   if (!(o.temperature >= 0.0f && o.temperature <= 100.0f)) return fail(WEIR_ERR_INVALID_ARG, "temperature: %g is not in 0..100", static_cast<double>(o.temperature));
   if (!(o.top_p >= 0.0f && o.top_p <= 1.0f)) return fail(WEIR_ERR_INVALID_ARG, "top_p: %g is not in 0..1", static_cast<double>(o.top_p));
   if (!(o.min_p >= 0.0f && o.min_p < 1.0f)) return fail(WEIR_ERR_INVALID_ARG, "min_p: %g is not in [0, 1)", static_cast<double>(o.min_p));
@@ -28,7 +29,7 @@ void Sampler::lay_out(uint32_t vocab_size, Arena& arena) {
 
 void Sampler::set(const weir_sampling_options& options) {
   options_ = options;
-  restart();
+  random_ = options.seed;
 }
 
 void Sampler::restart() {
@@ -57,20 +58,18 @@ Status Sampler::greedy(const float* logits, weir_token& token) const {
     if (std::isnan(logits[i])) continue;
     if (best < 0 || logits[i] > logits[best]) best = static_cast<weir_token>(i);
   }
-  if (best < 0) return fail(WEIR_ERR_INTERNAL, "none of the %u logits is a number", vocab_size_);
+  if (best < 0) return fail(WEIR_ERR_FORMAT, "none of the %u logits is a number; the weights of the model are broken", vocab_size_);
   token = best;
   return {};
 }
 
-void Sampler::penalise() {
+// A token counts once, however often it came: only a logit that is still the model's is changed.
+void Sampler::penalise(const float* logits) {
   const uint32_t n = std::min(n_recent_, options_.repeat_last_n);
   for (uint32_t i = 0; i < n; ++i) {
-    const uint32_t at = (recent_at_ + kMaxRecent - 1 - i) % kMaxRecent;
-    bool seen = false;  // a token counts once, however often it came
-    for (uint32_t j = 0; j < i && !seen; ++j) seen = recent_[(recent_at_ + kMaxRecent - 1 - j) % kMaxRecent] == recent_[at];
-    if (seen) continue;
-    float& logit = candidates_[recent_[at]].logit;
-    logit = logit > 0.0f ? logit / options_.repeat_penalty : logit * options_.repeat_penalty;
+    const weir_token token = recent_[(recent_at_ + kMaxRecent - 1 - i) % kMaxRecent];
+    float& logit = candidates_[token].logit;
+    if (logit == logits[token]) logit = logit > 0.0f ? logit / options_.repeat_penalty : logit * options_.repeat_penalty;
   }
 }
 
@@ -86,10 +85,10 @@ uint32_t Sampler::keep_top_k() {
 Status Sampler::sample(const float* logits, weir_token& token) {
   if (options_.temperature == 0.0f && options_.repeat_penalty == 1.0f) return greedy(logits, token);
   for (uint32_t i = 0; i < vocab_size_; ++i) candidates_[i] = {std::isnan(logits[i]) ? -INFINITY : logits[i], static_cast<weir_token>(i)};
-  if (options_.repeat_penalty != 1.0f) penalise();
+  if (options_.repeat_penalty != 1.0f) penalise(logits);
   uint32_t n = keep_top_k();
   const float best = candidates_[0].logit;
-  if (best == -INFINITY) return fail(WEIR_ERR_INTERNAL, "none of the %u logits is a number", vocab_size_);
+  if (best == -INFINITY) return fail(WEIR_ERR_FORMAT, "none of the %u logits is a number; the weights of the model are broken", vocab_size_);
   if (options_.temperature == 0.0f) {
     token = candidates_[0].token;
     return {};

@@ -17,13 +17,13 @@ class Sampler {
   static constexpr uint32_t kMaxRecent = 4096;
 
   void lay_out(uint32_t vocab_size, Arena& arena);
-  // Greedy when `options` is all defaults. Restarts the random state; options were checked.
+  // Greedy when `options` is all defaults. Restarts the random state and keeps what is recent; options were checked.
   void set(const weir_sampling_options& options);
   void restart();  // random state from the seed, nothing recent
 
   // A token went into the conversation.
   void accept(weir_token token);
-  // Draws from logits [vocab_size]. WEIR_ERR_INTERNAL when none of them is a number.
+  // Draws from logits [vocab_size]. WEIR_ERR_FORMAT when none of them is a number.
   Status sample(const float* logits, weir_token& token);
 
  private:
@@ -32,7 +32,7 @@ class Sampler {
     weir_token token;
   };
   Status greedy(const float* logits, weir_token& token) const;
-  void penalise();
+  void penalise(const float* logits);
   uint32_t keep_top_k();
   double next_uniform();  // [0, 1)
 

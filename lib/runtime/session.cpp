@@ -18,13 +18,19 @@ uint64_t now_ns() {
 
 }  // namespace
 
-// Holds the session for one thread and counts what is allocated meanwhile.
+// Holds the session for one thread and counts what is allocated meanwhile, what callbacks allocate for themselves excepted.
 class Session::Entry {
  public:
-  explicit Entry(Session& session) : session_(session), entered_(!session.busy_.exchange(true)), allocs_(HostMemory::thread_allocs()) {}
+  // kRun: a call that can be cancelled; a cancel that came while it ran does not outlive it.
+  enum Kind { kQuery, kRun };
+  explicit Entry(Session& session, Kind kind = kQuery)
+      : session_(session), kind_(kind), entered_(!session.busy_.exchange(true)), allocs_(HostMemory::thread_allocs()) {
+    if (entered_) session.callback_allocs_ = 0;
+  }
   ~Entry() {
     if (!entered_) return;
-    session_.late_allocs_.fetch_add(HostMemory::thread_allocs() - allocs_, std::memory_order_relaxed);
+    session_.late_allocs_.fetch_add(HostMemory::thread_allocs() - allocs_ - session_.callback_allocs_, std::memory_order_relaxed);
+    if (kind_ == kRun) session_.cancel_.store(false);
     session_.busy_.store(false);
   }
   Entry(const Entry&) = delete;
@@ -33,9 +39,19 @@ class Session::Entry {
 
  private:
   Session& session_;
+  Kind kind_;
   bool entered_;
   uint64_t allocs_;
 };
+
+// Runs a callback of the application and keeps its allocations and its time out of the session's counters.
+template <class F>
+weir_status Session::call_out(F&& callback) {
+  const uint64_t allocs = HostMemory::thread_allocs();
+  const weir_status status = callback();
+  callback_allocs_ += HostMemory::thread_allocs() - allocs;
+  return status;
+}
 
 Session::~Session() {
   if (policy_ != nullptr) policy_->~Policy();
@@ -70,6 +86,7 @@ Status Session::create(const Model& model, const weir_session_options& options) 
   step_.kv = &kv_;
   step_.cx.pool = &pool_;
   step_max_tok_ = setup.max_tok;
+  detokenizer_.reset(&model.tokenizer(), false, true);
   kv_.reset();
   weir_sampling_options greedy = WEIR_SAMPLING_OPTIONS_INIT;
   WEIR_TRY(check_sampling(greedy));
@@ -82,6 +99,7 @@ Status Session::reset() {
   WEIR_TRY(entry.status());
   kv_.reset();
   sampler_.restart();
+  detokenizer_.reset(&model_->tokenizer(), false, true);
   has_logits_ = false;
   cancel_.store(false);
   return {};
@@ -93,10 +111,9 @@ Status Session::check_token(weir_token token) const {
   return {};
 }
 
-// Lets the policy's victims go until every stream has rows for n_tok more tokens.
+// Lets the policy's victims go until every stream has rows for n_tok more tokens and no page has outlived the policy's window.
 void Session::make_room(uint32_t n_tok) {
   const uint32_t opens = kv_.pages_to_open(n_tok);
-  if (opens == 0) return;
   for (uint32_t s = 0; s < kv_.shape().n_streams(); ++s) {
     for (;;) {
       const StreamView stream = kv_.stream(s);
@@ -130,7 +147,9 @@ Status Session::run_prefill(const weir_token* tokens, uint32_t n_tokens, weir_pr
   for (uint32_t done = 0; done < n_tokens;) {
     if (progress != nullptr) {
       const weir_progress_info info = {sizeof(weir_progress_info), 0, done, n_tokens};
-      if (progress(user, &info) != WEIR_OK) return fail(WEIR_ERR_CANCELLED, "prefill was cancelled by its progress callback after %u of %u tokens", done, n_tokens);
+      if (call_out([&] { return progress(user, &info); }) != WEIR_OK) {
+        return fail(WEIR_ERR_CANCELLED, "prefill was cancelled by its progress callback after %u of %u tokens", done, n_tokens);
+      }
     }
     if (cancel_.load()) return fail(WEIR_ERR_CANCELLED, "prefill was cancelled after %u of %u tokens", done, n_tokens);
     const uint32_t n_tok = policy_->chunk_tokens(kv_, n_tokens - done, step_max_tok_);
@@ -141,7 +160,7 @@ Status Session::run_prefill(const weir_token* tokens, uint32_t n_tokens, weir_pr
 }
 
 Status Session::prefill(const weir_token* tokens, uint64_t n_tokens, weir_progress_fn progress, void* user) {
-  Entry entry(*this);
+  Entry entry(*this, Entry::kRun);
   WEIR_TRY(entry.status());
   const uint32_t before = kv_.n_tokens();
   const uint64_t room = policy_->needs().context_tokens - before;
@@ -159,7 +178,6 @@ Status Session::prefill(const weir_token* tokens, uint64_t n_tokens, weir_progre
   const Status status = run_prefill(tokens, n, progress, user);
   uint32_t n_kept = kv_.n_tokens() - before;
   if (!status.ok()) {
-    cancel_.store(false);
     if (kv_.pages_evicted() == evicted || policy_->can_take_back_prompt()) {
       kv_.truncate(before);
       if (before % kPageTokens != 0) kv_.set_open_page_flags(open_flags);
@@ -168,9 +186,11 @@ Status Session::prefill(const weir_token* tokens, uint64_t n_tokens, weir_progre
       has_logits_ = false;  // those of a position that is no longer the last
     }
   } else {
-    policy_->prompt_end(kv_);
+    policy_->prompt_end(kv_, before);
+    make_room(0);
     has_logits_ = true;
   }
+  if (n_kept != 0) detokenizer_.reset(&model_->tokenizer(), false, model_->tokenizer().starts_text_after(tokens[n_kept - 1]));
   for (uint32_t i = 0; i < n_kept; ++i) sampler_.accept(tokens[i]);
   n_prompt_.fetch_add(n_kept, std::memory_order_relaxed);
   prefill_ns_.fetch_add(now_ns() - started, std::memory_order_relaxed);
@@ -202,14 +222,16 @@ Status Session::run_step(weir_token token) {
 }
 
 Status Session::step(weir_token token) {
-  Entry entry(*this);
+  Entry entry(*this, Entry::kRun);
   WEIR_TRY(entry.status());
   WEIR_TRY(check_token(token));
   if (kv_.n_tokens() >= policy_->needs().context_tokens) {
     return fail(WEIR_ERR_CONTEXT_FULL, "all %u positions of the context are taken", policy_->needs().context_tokens);
   }
   if (take_cancel()) return fail(WEIR_ERR_CANCELLED, "the step was cancelled");
-  return run_step(token);
+  WEIR_TRY(run_step(token));
+  detokenizer_.reset(&model_->tokenizer(), false, model_->tokenizer().starts_text_after(token));
+  return {};
 }
 
 Status Session::logits(const float*& out, uint32_t& n) {
@@ -241,49 +263,56 @@ Status Session::generate(const weir_generate_options& options, weir_generate_res
   result.stop = WEIR_STOP_NONE;
   result.n_tokens = 0;
   result.last_token = -1;
-  Entry entry(*this);
+  Entry entry(*this, Entry::kRun);
   WEIR_TRY(entry.status());
   if (!has_logits_) return fail(WEIR_ERR_STATE, "there are no logits before the first prefill or step");
-  return run_generate(options, result);
+  const Status status = run_generate(options, result);
+  if (!status.ok() && status.code() != WEIR_ERR_CANCELLED) result.stop = WEIR_STOP_ERROR;
+  return status;
+}
+
+Status Session::draw(weir_token& token) {
+  const uint64_t started = now_ns();
+  const Status status = sampler_.sample(step_.b.logits, token);
+  decode_ns_.fetch_add(now_ns() - started, std::memory_order_relaxed);
+  return status;
 }
 
 Status Session::run_generate(const weir_generate_options& options, weir_generate_result& result) {
   const uint32_t limit = options.max_tokens == 0 ? UINT32_MAX : options.max_tokens;
   const bool ignore_eos = (options.flags & WEIR_GENERATE_IGNORE_EOS) != 0;
-  detokenizer_.reset(&model_->tokenizer(), (options.flags & WEIR_GENERATE_SPECIAL_TEXT) != 0);
+  detokenizer_.set_special((options.flags & WEIR_GENERATE_SPECIAL_TEXT) != 0);
   const auto show = [&](weir_token token, std::string_view text) -> weir_status {
     if (options.on_token == nullptr) return WEIR_OK;
     const weir_token_event event = {sizeof(weir_token_event), token, result.n_tokens, kv_.n_tokens(), text.data(), text.size()};
-    return options.on_token(options.user, &event);
+    return call_out([&] { return options.on_token(options.user, &event); });
   };
-  result.stop = WEIR_STOP_LENGTH;
-  while (result.n_tokens < limit) {
+  int32_t stop = WEIR_STOP_LENGTH;
+  while (result.n_tokens < limit && stop == WEIR_STOP_LENGTH) {
     if (take_cancel()) {
-      result.stop = WEIR_STOP_CANCELLED;
-      break;
-    }
-    if (kv_.n_tokens() >= policy_->needs().context_tokens) {
-      result.stop = WEIR_STOP_CONTEXT;
-      break;
-    }
-    weir_token token = -1;
-    WEIR_TRY(sampler_.sample(step_.b.logits, token));
-    result.last_token = token;
-    if (!ignore_eos && model_->tokenizer().is_end_of_generation(token)) {
-      result.stop = WEIR_STOP_EOS;
-      break;
-    }
-    const bool go_on = show(token, detokenizer_.push(token)) == WEIR_OK;
-    WEIR_TRY(run_step(token));
-    ++result.n_tokens;
-    if (!go_on) {
-      result.stop = WEIR_STOP_CANCELLED;
-      break;
+      stop = WEIR_STOP_CANCELLED;
+    } else if (kv_.n_tokens() >= policy_->needs().context_tokens) {
+      stop = WEIR_STOP_CONTEXT;
+    } else {
+      weir_token token = -1;
+      WEIR_TRY(draw(token));
+      result.last_token = token;
+      if (!ignore_eos && model_->tokenizer().is_end_of_generation(token)) {
+        stop = WEIR_STOP_EOS;
+      } else {
+        if (show(token, detokenizer_.push(token)) != WEIR_OK) stop = WEIR_STOP_CANCELLED;
+        WEIR_TRY(run_step(token));
+        ++result.n_tokens;
+      }
     }
   }
-  const std::string_view rest = detokenizer_.flush();
-  if (!rest.empty()) (void)show(-1, rest);
-  if (result.stop == WEIR_STOP_CANCELLED) return fail(WEIR_ERR_CANCELLED, "generation was cancelled after %u tokens", result.n_tokens);
+  result.stop = stop;
+  if (stop == WEIR_STOP_CANCELLED) return fail(WEIR_ERR_CANCELLED, "generation was cancelled after %u tokens", result.n_tokens);
+  // Nothing can complete a character that the answer left open. After STOP_LENGTH the next call can, so its bytes are kept.
+  if (stop != WEIR_STOP_LENGTH) {
+    const std::string_view rest = detokenizer_.flush();
+    if (!rest.empty()) (void)show(-1, rest);
+  }
   return {};
 }
 

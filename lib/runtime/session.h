@@ -70,6 +70,9 @@ class Session {
   Status run_chunk(const weir_token* tokens, uint32_t n_tok, bool last);
   Status run_step(weir_token token);
   Status run_generate(const weir_generate_options& options, weir_generate_result& result);
+  Status draw(weir_token& token);
+  template <class F>
+  weir_status call_out(F&& callback);
   bool take_cancel() { return cancel_.exchange(false); }
 
   HostMemory memory_;
@@ -87,6 +90,7 @@ class Session {
   void* block_ = nullptr;
   uint64_t block_bytes_ = 0;
   bool has_logits_ = false;
+  uint64_t callback_allocs_ = 0;  // of callbacks during the current call
 
   std::atomic<bool> busy_{false};
   std::atomic<bool> cancel_{false};

@@ -40,7 +40,7 @@ std::string_view Detokenizer::push(weir_token token) {
   first_ = tokenizer_->starts_text_after(token);
   char joined[sizeof(held_) + kMaxTokenBytes];
   std::memcpy(joined, held_, n_held_);
-  std::memcpy(joined + n_held_, bytes.data(), bytes.size());
+  bytes.copy(joined + n_held_, bytes.size());
   std::string_view left(joined, n_held_ + bytes.size());
   n_held_ = 0;
   size_t n = 0;

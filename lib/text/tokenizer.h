@@ -60,6 +60,8 @@ class Detokenizer {
  public:
   // `first`: the next token starts a text, in the sense of Tokenizer::decode.
   void reset(const Tokenizer* tokenizer, bool special, bool first = true);
+  // Whether control tokens appear from now on; what is held stays.
+  void set_special(bool special) { special_ = special; }
   // View of the text that is complete after `token`, NUL-terminated, valid until the next call.
   std::string_view push(weir_token token);
   // What is still incomplete, as U+FFFD; the next push starts a text.

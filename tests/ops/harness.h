@@ -143,8 +143,8 @@ inline void run_job(void** state) {
   job.run(*job.backend);
 }
 
-inline void compare_with_reference(const OpCase& c, const Backend& backend) {
-  const std::vector<Output> want = c.run(reference_backend()), got = c.run(backend);
+inline void compare_with_reference(const OpCase& c, const std::vector<Output>& want, const Backend& backend) {
+  const std::vector<Output> got = c.run(backend);
   assert_int_equal(got.size(), want.size());
   bool ok = true;
   for (size_t i = 0; i < got.size(); ++i) {
@@ -161,11 +161,16 @@ inline void compare_with_reference(const OpCase& c, const Backend& backend) {
 inline int run_group(const char* group, const std::vector<OpCase>& cases, const std::vector<BackendTest>& tests,
                      const std::vector<CMUnitTest>& plain = {}) {
   std::vector<internal::Job> jobs;
+  std::vector<std::vector<Output>> want(cases.size());  // filled when first asked for
+  const auto compare = [&](size_t i, const Backend& backend) {
+    if (want[i].empty()) want[i] = cases[i].run(reference_backend());
+    internal::compare_with_reference(cases[i], want[i], backend);
+  };
   for (const Backend* backend : backends()) {
     for (int64_t target : targets()) {
       const std::string where = std::string("__") + backend->name + "_" + hwy::TargetName(target);
-      for (const OpCase& c : cases) {
-        jobs.push_back({c.name + where, backend, target, [&c](const Backend& b) { internal::compare_with_reference(c, b); }});
+      for (size_t i = 0; i < cases.size(); ++i) {
+        jobs.push_back({cases[i].name + where, backend, target, [&compare, i](const Backend& b) { compare(i, b); }});
       }
       for (const BackendTest& t : tests) jobs.push_back({t.name + where, backend, target, t.run});
     }
