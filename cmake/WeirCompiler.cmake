@@ -1,7 +1,7 @@
 # How everything is compiled: build type, language level, output folders, warnings, sanitizers, ccache.
 # Code is compiled for the plain architecture: Highway picks the instruction set at run time, so one file runs everywhere.
 
-if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Release, RelWithDebInfo or Debug" FORCE)
 endif()
 set(CMAKE_C_STANDARD 11)

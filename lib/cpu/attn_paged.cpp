@@ -1,4 +1,5 @@
-// Paged attention: chooses the path and checks its scratch memory. Head sizes that are no multiple of 8 go to the reference.
+// Paged attention: chooses the path and checks its scratch memory. Head sizes that are no multiple of 8 go to the
+// reference.
 #include "cpu/attn_paged.h"
 
 #include <algorithm>
@@ -8,7 +9,8 @@
 namespace weir::cpu {
 namespace {
 
-uint64_t decode_bytes(uint64_t n_threads, uint64_t n_heads, uint64_t n_kv_heads, uint64_t head_dim, uint64_t max_pages) {
+uint64_t decode_bytes(uint64_t n_threads, uint64_t n_heads, uint64_t n_kv_heads, uint64_t head_dim,
+                      uint64_t max_pages) {
   Arena measure;
   lay_out_decode(measure, n_threads, n_heads, n_kv_heads, head_dim, max_pages);
   return measure.used();
@@ -36,8 +38,8 @@ Status attn_paged(OpContext& cx, const AttnPagedArgs& a) {
   const uint64_t needed = a.n_tok == 1 ? decode_bytes(n_threads, a.n_heads, a.kv.n_kv_heads, a.kv.head_dim, most)
                                        : prefill_bytes(n_threads, a.n_tok, a.n_heads / a.kv.n_kv_heads, a.kv.head_dim);
   if (needed > cx.scratch_bytes) {
-    return fail(WEIR_ERR_INTERNAL, "attn_paged: %llu bytes of scratch, %llu needed", static_cast<unsigned long long>(cx.scratch_bytes),
-                static_cast<unsigned long long>(needed));
+    return fail(WEIR_ERR_INTERNAL, "attn_paged: %llu bytes of scratch, %llu needed",
+                static_cast<unsigned long long>(cx.scratch_bytes), static_cast<unsigned long long>(needed));
   }
   if (a.n_tok == 1) {
     attn_decode(cx, a);

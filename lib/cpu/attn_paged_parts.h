@@ -1,5 +1,6 @@
-// What the two paths of paged attention share: the list of pages, what of a page a query row sees, and how scratch memory is laid out.
-// Decode takes one query row and splits the pages among threads; prefill takes many rows and splits the rows.
+// What the two paths of paged attention share: the list of pages, what of a page a query row sees, and how scratch
+// memory is laid out. Decode takes one query row and splits the pages among threads; prefill takes many rows and splits
+// the rows.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +17,8 @@ inline constexpr uint32_t kUnitTokens = kSplitPages * kPageTokens;
 // Rows of f32 vectors are padded to this many elements: two of the longest vectors (64 bytes).
 inline constexpr size_t kRowPad = 32;
 
-// Query rows (tokens times heads of a group) that prefill handles together: enough that converting a page to f32 is a few percent of the
-// work, few enough that logits of a unit (kPrefillRows * 2 KiB) stay in the second-level cache.
+// Query rows (tokens times heads of a group) that prefill handles together: enough that converting a page to f32 is a
+// few percent of the work, few enough that logits of a unit (kPrefillRows * 2 KiB) stay in the second-level cache.
 inline constexpr uint32_t kPrefillRows = 128;
 
 // One listed page of a stream.
@@ -25,16 +26,26 @@ struct ListedPage {
   const uint16_t* keys;  // [kPageTokens, head_dim]; values follow
   uint32_t first_pos;
   uint32_t len;
-  bool takes_sink_query;
+  uint32_t sink_tokens;  // its first tokens that take the sink query
 };
 
-inline uint32_t n_listed(const AttnPagedArgs& a, uint32_t kv_head) { return a.select != nullptr ? a.n_select[kv_head] : a.kv.n_pages[kv_head]; }
+// With a window, a sink page's tokens behind the sinks belong to the window and take the window's query.
+inline uint32_t sink_tokens_of(const AttnPagedArgs& a, uint32_t row, uint32_t first_pos) {
+  if (a.q_sink == nullptr || row >= a.n_sink_pages) return 0;
+  if (a.window == 0) return kPageTokens;
+  return a.n_sink > first_pos ? std::min(kPageTokens, a.n_sink - first_pos) : 0;
+}
+
+inline uint32_t n_listed(const AttnPagedArgs& a, uint32_t kv_head) {
+  return a.select != nullptr ? a.n_select[kv_head] : a.kv.n_pages[kv_head];
+}
 
 inline ListedPage listed_page(const AttnPagedArgs& a, uint32_t kv_head, uint32_t listed) {
   const size_t table = size_t{kv_head} * a.kv.capacity;
   const uint32_t row = a.select != nullptr ? a.select[table + listed] : listed;
   const size_t at = table + row;
-  return {a.kv.pool + a.kv.slots[at] * a.kv.page_elements(), a.kv.first_pos[at], a.kv.len[at], a.q_sink != nullptr && row < a.n_sink_pages};
+  return {a.kv.pool + a.kv.slots[at] * a.kv.page_elements(), a.kv.first_pos[at], a.kv.len[at],
+          sink_tokens_of(a, row, a.kv.first_pos[at])};
 }
 
 // Tokens of a page that a query row sees: [0, sink_end) and [begin, end), with sink_end <= begin <= end <= len.
@@ -55,8 +66,8 @@ inline Seen seen_by(const AttnPagedArgs& a, const ListedPage& page, uint64_t row
   return s;
 }
 
-// Elements of a head in scratch are permuted: of each two vectors' worth of elements first the even ones, then the odd ones. That is how
-// bf16 pairs fall apart when they are widened by a shift and a mask.
+// Elements of a head in scratch are permuted: of each two vectors' worth of elements first the even ones, then the odd
+// ones. That is how bf16 pairs fall apart when they are widened by a shift and a mask.
 struct DecodeScratch {
   size_t d_pad;      // head_dim, padded
   size_t max_units;  // units of the longest list
@@ -67,7 +78,8 @@ struct DecodeScratch {
   float* weight;     // [n_threads, group, kUnitTokens] logits, then weights
 };
 
-inline DecodeScratch lay_out_decode(Arena& arena, uint64_t n_threads, uint64_t n_heads, uint64_t n_kv_heads, uint64_t head_dim, uint64_t max_pages) {
+inline DecodeScratch lay_out_decode(Arena& arena, uint64_t n_threads, uint64_t n_heads, uint64_t n_kv_heads,
+                                    uint64_t head_dim, uint64_t max_pages) {
   DecodeScratch s;
   s.d_pad = align_up(head_dim, kRowPad);
   s.max_units = (max_pages + kSplitPages - 1) / kSplitPages;
@@ -79,8 +91,8 @@ inline DecodeScratch lay_out_decode(Arena& arena, uint64_t n_threads, uint64_t n
   return s;
 }
 
-// Of one thread. Matrices are cut into strips of kStrip columns (two vectors), strip after strip, as the inner kernel reads them. Query row
-// r = token * group + head of the group.
+// Of one thread. Matrices are cut into strips of kStrip columns (two vectors), strip after strip, as the inner kernel
+// reads them. Query row r = token * group + head of the group.
 struct PrefillScratch {
   size_t d_pad;
   float* q;        // [2, strips of rows, head_dim, kStrip] query and sink query, scaled

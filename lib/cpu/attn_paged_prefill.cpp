@@ -1,10 +1,12 @@
-// Attention of many query rows. Work items are (kv head, block of query rows); an item walks the pages that any of its rows sees, unit by unit:
-// logits of all rows and tokens of the unit, softmax, weighted sum of values. Both products run on one register-blocked kernel over keys and
-// values that were widened to f32 once per tile. What was summed before is scaled down when a unit raises a row's maximum.
+// Attention of many query rows. Work items are (kv head, block of query rows); an item walks the pages that any of its
+// rows sees, unit by unit: logits of all rows and tokens of the unit, softmax, weighted sum of values. Both products
+// run on one register-blocked kernel over keys and values that were widened to f32 once per tile. What was summed
+// before is scaled down when a unit raises a row's maximum.
 //
-// Numerics: f32; a row's sums run over elements and tokens in order, whatever rows share its block. A token that a row does not see has weight 0,
-// and one that no row of the block sees is not read at all.
-// Paper: Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning", arXiv:2307.08691, sec. 3.1.
+// Numerics: f32; a row's sums run over elements and tokens in order, whatever rows share its block. A token that a row
+// does not see has weight 0, and one that no row of the block sees is not read at all.
+// Paper: Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning", arXiv:2307.08691,
+// sec. 3.1.
 #include <cstring>
 #include <limits>
 
@@ -29,16 +31,17 @@ using DF = hn::ScalableTag<float>;
 using V = hn::Vec<DF>;
 constexpr size_t kLanes = HWY_LANES(float);
 constexpr size_t kStrip = 2 * kLanes;
-// Rows of the register block: 2 * kBlockRows sums, as many as hide the latency of a multiply-add and leave registers for operands.
+// Rows of the register block: 2 * kBlockRows sums, as many as hide the latency of a multiply-add and leave registers
+// for operands.
 constexpr size_t kBlockRows = HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON ? 8 : 4;
 constexpr float kUnseen = -std::numeric_limits<float>::infinity();
 constexpr size_t kTileTokens = kTilePages * kPageTokens;
 
-// c[m * c_row + n] (+)= sum over i < depth of a[m * a_row + i * a_step] * b[i * kStrip + n], for m < kBlockRows, n < kStrip.
-// Not inlined: among its callers' variables the compiler runs out of registers for the sums.
+// c[m * c_row + n] (+)= sum over i < depth of a[m * a_row + i * a_step] * b[i * kStrip + n], for m < kBlockRows, n <
+// kStrip. Not inlined: among its callers' variables the compiler runs out of registers for the sums.
 template <bool kAdd>
-HWY_NOINLINE void multiply_block(const float* HWY_RESTRICT a, size_t a_row, size_t a_step, const float* HWY_RESTRICT b, size_t depth,
-                               float* HWY_RESTRICT c, size_t c_row) {
+HWY_NOINLINE void multiply_block(const float* HWY_RESTRICT a, size_t a_row, size_t a_step, const float* HWY_RESTRICT b,
+                                 size_t depth, float* HWY_RESTRICT c, size_t c_row) {
   const DF df;
   V sum0[kBlockRows], sum1[kBlockRows];
   HWY_UNROLL(8)
@@ -65,10 +68,10 @@ HWY_NOINLINE void multiply_block(const float* HWY_RESTRICT a, size_t a_row, size
 // A page that some row of the block sees.
 struct BlockPage {
   ListedPage page;
-  uint32_t listed;     // index in the list
-  uint32_t sink_end;   // tokens that some row sees: [0, sink_end) and [begin, end)
+  uint32_t listed;    // index in the list
+  uint32_t sink_end;  // tokens that some row sees: [0, sink_end) and [begin, end)
   uint32_t begin, end;
-  bool masked;         // some row does not see all of it
+  bool masked;  // some row does not see all of it
   bool reads(uint32_t token) const { return token < sink_end || (token >= begin && token < end); }
 };
 
@@ -79,10 +82,10 @@ struct Block {
   uint32_t kv_head;
   uint32_t begin, end;  // tokens of the call
   uint32_t group;
-  uint32_t n_rows;      // (end - begin) * group
-  uint32_t n_strips;    // of rows
+  uint32_t n_rows;    // (end - begin) * group
+  uint32_t n_strips;  // of rows
   BlockPage pages[kSplitPages];
-  uint32_t n_pages;     // of the current unit
+  uint32_t n_pages;  // of the current unit
 };
 
 const float* query_row(const Block& b, const float* q, uint32_t row) {
@@ -111,7 +114,8 @@ void start_rows(const Block& b) {
   std::fill(b.s.out, b.s.out + n * b.s.d_pad, 0.0f);
   std::fill(b.s.high, b.s.high + n, kUnseen);
   std::fill(b.s.sum, b.s.sum + n, 0.0f);
-  for (uint32_t row = 0; row < n; ++row) b.s.token[row] = static_cast<int32_t>(HWY_MIN(b.begin + row / b.group, b.end - 1));
+  for (uint32_t row = 0; row < n; ++row)
+    b.s.token[row] = static_cast<int32_t>(HWY_MIN(b.begin + row / b.group, b.end - 1));
 }
 
 // Lists the pages of a unit that some row sees.
@@ -121,8 +125,10 @@ void list_pages(Block& b, uint32_t first, uint32_t n) {
     BlockPage& out = b.pages[b.n_pages];
     out.page = listed_page(b.a, b.kv_head, first + p);
     out.listed = first + p;
-    // What a row sees moves up with its position: between them the first and the last row see everything that any row sees.
-    const Seen low = seen_by(b.a, out.page, uint64_t{b.a.pos} + b.begin), high = seen_by(b.a, out.page, uint64_t{b.a.pos} + b.end - 1);
+    // What a row sees moves up with its position: between them the first and the last row see everything that any row
+    // sees.
+    const Seen low = seen_by(b.a, out.page, uint64_t{b.a.pos} + b.begin),
+               high = seen_by(b.a, out.page, uint64_t{b.a.pos} + b.end - 1);
     out.sink_end = HWY_MAX(low.sink_end, high.sink_end);
     out.begin = HWY_MIN(low.begin, high.begin);
     out.end = high.end;
@@ -190,10 +196,16 @@ void unit_logits(const Block& b) {
     }
     for (uint32_t strip = 0; strip < b.n_strips; ++strip) {
       for (uint32_t i = 0; i < n * kPageTokens; i += kBlockRows) {
-        const bool sink = b.pages[first + i / kPageTokens].page.takes_sink_query;
-        const float* q = b.s.q + ((sink ? b.n_strips : 0u) + strip) * d * kStrip;
+        const uint32_t sink_tokens = b.pages[first + i / kPageTokens].page.sink_tokens, t = i % kPageTokens;
+        const float* q = b.s.q + strip * d * kStrip;
+        const float* sink_q = q + b.n_strips * d * kStrip;
         float* to = b.s.weight + (size_t{strip} * kUnitTokens + first * kPageTokens + i) * kStrip;
-        multiply_block<false>(b.s.tile + i * d, d, 1, q, d, to, kStrip);
+        multiply_block<false>(b.s.tile + i * d, d, 1, sink_tokens >= t + kBlockRows ? sink_q : q, d, to, kStrip);
+        if (sink_tokens > t && sink_tokens < t + kBlockRows) {  // the sinks end inside this block of tokens
+          alignas(64) float sinks[kBlockRows * kStrip];
+          multiply_block<false>(b.s.tile + i * d, d, 1, sink_q, d, sinks, kStrip);
+          std::copy(sinks, sinks + (sink_tokens - t) * kStrip, to);
+        }
       }
     }
   }
@@ -333,8 +345,10 @@ void attn_prefill(OpContext& cx, const AttnPagedArgs& a) {
   cx.pool->parallel_for(size_t{n_blocks} * n_kv_heads, [&](size_t task, size_t worker) {
     Arena arena(cx.scratch + worker * measure.used(), measure.used());
     const PrefillScratch s = lay_out_prefill(arena, a.n_tok, group, a.kv.head_dim);
-    const uint32_t block = n_blocks - 1 - static_cast<uint32_t>(task / n_kv_heads);  // the last ones see most and go first
-    attend(a, s, static_cast<uint32_t>(task % n_kv_heads), block * block_tokens, std::min(a.n_tok, (block + 1) * block_tokens));
+    const uint32_t block =
+        n_blocks - 1 - static_cast<uint32_t>(task / n_kv_heads);  // the last ones see most and go first
+    attend(a, s, static_cast<uint32_t>(task % n_kv_heads), block * block_tokens,
+           std::min(a.n_tok, (block + 1) * block_tokens));
   });
 }
 

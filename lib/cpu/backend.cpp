@@ -14,7 +14,8 @@ namespace weir {
 namespace {
 
 uint64_t scratch_bytes(const OpShapes& shapes) {
-  return std::max({cpu::matmul_scratch_bytes(shapes), cpu::attn_scratch_bytes(shapes), cpu::page_stamp_scratch_bytes(shapes)});
+  return std::max(
+      {cpu::matmul_scratch_bytes(shapes), cpu::attn_scratch_bytes(shapes), cpu::page_stamp_scratch_bytes(shapes)});
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
-// Quest's bound of q.k over a page, vectorised over the elements of a head; up to four query heads share what is read of a digest.
-// Paper: Tang et al., "Quest: Query-Aware Sparsity for Efficient Long-Context LLM Inference", arXiv:2406.10774, sec. 3.2.
-// Sums are in f64 as in the reference: the order of a sum decides no ranking.
+// Quest's bound of q.k over a page, vectorised over the elements of a head; up to four query heads share what is read
+// of a digest. Sums are in f64 as in the reference: the order of a sum decides no ranking.
+// Paper: Tang et al., "Quest: Query-Aware Sparsity for Efficient Long-Context LLM Inference", arXiv:2406.10774,
+// sec. 3.2.
 #include "cpu/page_score_minmax.h"
 
 #include <algorithm>
@@ -20,7 +21,8 @@ namespace weir::cpu::HWY_NAMESPACE {
 
 // Bounds of kHeads query heads, rows of q, with one digest; score[h * stride].
 template <size_t kHeads>
-HWY_INLINE void score_page(const float* HWY_RESTRICT q, const uint16_t* HWY_RESTRICT high, size_t d, float* score, size_t stride) {
+HWY_INLINE void score_page(const float* HWY_RESTRICT q, const uint16_t* HWY_RESTRICT high, size_t d, float* score,
+                           size_t stride) {
   const hn::ScalableTag<double> dd;
   const hn::Rebind<float, decltype(dd)> df;
   const size_t lanes = hn::Lanes(dd);
@@ -40,7 +42,8 @@ HWY_INLINE void score_page(const float* HWY_RESTRICT q, const uint16_t* HWY_REST
   HWY_UNROLL(4)
   for (size_t h = 0; h < kHeads; ++h) {
     double tail = 0.0;
-    for (size_t j = i; j < d; ++j) tail += double{std::max(q[h * d + j] * bf16_to_f32(high[j]), q[h * d + j] * bf16_to_f32(low[j]))};
+    for (size_t j = i; j < d; ++j)
+      tail += double{std::max(q[h * d + j] * bf16_to_f32(high[j]), q[h * d + j] * bf16_to_f32(low[j]))};
     score[h * stride] = static_cast<float>(hn::GetLane(hn::SumOfLanes(dd, sum[h])) + tail);
   }
 }
@@ -53,7 +56,8 @@ void score_rows(const PageScoreArgs& a, uint32_t kv_head, uint32_t begin, uint32
   for (uint32_t row = begin; row < end; ++row) {
     const uint16_t* digest = a.kv.digests + size_t{slots[row]} * 2 * d;
     uint32_t head = kv_head * group, left = group;
-    for (; left >= 4; left -= 4, head += 4) score_page<4>(a.q + head * d, digest, d, a.score + head * stride + row, stride);
+    for (; left >= 4; left -= 4, head += 4)
+      score_page<4>(a.q + head * d, digest, d, a.score + head * stride + row, stride);
     if (left == 3) score_page<3>(a.q + head * d, digest, d, a.score + head * stride + row, stride);
     if (left == 2) score_page<2>(a.q + head * d, digest, d, a.score + head * stride + row, stride);
     if (left == 1) score_page<1>(a.q + head * d, digest, d, a.score + head * stride + row, stride);
@@ -69,7 +73,8 @@ namespace {
 
 HWY_EXPORT(score_rows);
 
-// Pages of one task, and digests (pages times KV heads) up to which the calling thread does all of it: some microseconds.
+// Pages of one task, and digests (pages times KV heads) up to which the calling thread does all of it: some
+// microseconds.
 constexpr uint32_t kTaskPages = 64;
 constexpr size_t kSerialPages = 128;
 

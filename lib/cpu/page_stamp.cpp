@@ -1,7 +1,8 @@
-// RaaS stamping in time linear in the pages: weights become integers of the same order, the threshold of the k best is found bit by bit, and
-// ties at the threshold go to the lowest rows. Plain loops that the compiler vectorises; streams are too small for threads until there are
-// thousands of pages.
-// Paper: Hu et al., "RaaS: Reasoning-Aware Attention Sparsity for Efficient LLM Reasoning", arXiv:2502.11147 (v1), sec. 3.2; algorithms 2.6.
+// RaaS stamping in time linear in the pages: weights become integers of the same order, the threshold of the k best is
+// found bit by bit, and ties at the threshold go to the lowest rows. Plain loops that the compiler vectorises; streams
+// are too small for threads until there are thousands of pages.
+// Paper: Hu et al., "RaaS: Reasoning-Aware Attention Sparsity for Efficient LLM Reasoning", arXiv:2502.11147 (v1),
+// sec. 3.2; algorithms 2.6.
 #include "cpu/page_stamp.h"
 
 #include <algorithm>
@@ -16,7 +17,8 @@ namespace {
 // Pages (of all KV heads) up to which the calling thread does all of it.
 constexpr size_t kSerialPages = 4096;
 
-// Order of the weights in integers. Zeros of both signs are equal; what is not a number counts as -inf. 0 is below every weight.
+// Order of the weights in integers. Zeros of both signs are equal; what is not a number counts as -inf. 0 is below
+// every weight.
 uint32_t order_key(float weight) {
   const auto bits = std::bit_cast<uint32_t>(std::isnan(weight) ? -INFINITY : weight + 0.0f);
   return (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;

@@ -1,5 +1,5 @@
-// Head norms, rotary embedding and appending to the KV pages, vectorised. Products and sums are rounded one by one, as the reference does, so
-// that what is stored is the same to the bit.
+// Head norms, rotary embedding and appending to the KV pages, vectorised. Products and sums are rounded one by one, as
+// the reference does, so that what is stored is the same to the bit.
 // Paper: Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", arXiv:2104.09864, sec. 3.2.
 #include "cpu/rope_append.h"
 
@@ -81,7 +81,8 @@ void store_row(const float* from, uint16_t* to, size_t d) {
   for (; i < d; ++i) to[i] = f32_to_bf16(from[i]);
 }
 
-// Takes rows [begin, end) of a page's keys into its digest. Comparisons keep what is there on a tie, which matters for zeros of either sign.
+// Takes rows [begin, end) of a page's keys into its digest. Comparisons keep what is there on a tie, which matters for
+// zeros of either sign.
 void update_digest(const uint16_t* keys, size_t begin, size_t end, uint16_t* high, uint16_t* low, size_t d) {
   const hn::ScalableTag<float> df;
   const size_t lanes = hn::Lanes(df);
@@ -165,7 +166,8 @@ Status rope_append(OpContext& cx, const RopeAppendArgs& a) {
     for (uint32_t kv_head = 0; kv_head < n_kv_heads; ++kv_head) append(a, kv_head, 0, a.n_tok);
     return {};
   }
-  const size_t n_blocks = (size_t{a.n_tok} + kPageTokens - 1 + kTaskTokens - 1) / kTaskTokens;  // for any place in the first page
+  const size_t n_blocks =
+      (size_t{a.n_tok} + kPageTokens - 1 + kTaskTokens - 1) / kTaskTokens;  // for any place in the first page
   cx.pool->parallel_for(n_blocks * n_kv_heads, [&](size_t task, size_t) {
     const auto kv_head = static_cast<uint32_t>(task % n_kv_heads);
     const auto block = static_cast<uint32_t>(task / n_kv_heads);

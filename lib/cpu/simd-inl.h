@@ -1,5 +1,6 @@
-// Helpers of vector code, compiled once per instruction set: bf16 to f32 and back, sums in f64. Included after simd_targets.h by files that are
-// themselves included per target. All of them work on every target, the plain fallback included.
+// Helpers of vector code, compiled once per instruction set: bf16 to f32 and back, sums in f64. Included after
+// simd_targets.h by files that are themselves included per target. All of them work on every target, the plain fallback
+// included.
 #if defined(WEIR_CPU_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef WEIR_CPU_SIMD_INL_H_
 #undef WEIR_CPU_SIMD_INL_H_
@@ -12,7 +13,8 @@
 
 #include "hwy/highway.h"
 
-// True where vectors are real: kernels with register blocking are left out of the fallback targets, which use the reference instead.
+// True where vectors are real: kernels with register blocking are left out of the fallback targets, which use the
+// reference instead.
 #ifndef WEIR_CPU_HAS_VECTORS
 #define WEIR_CPU_HAS_VECTORS (HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128)
 #endif
@@ -31,7 +33,7 @@ HWY_INLINE hn::Vec<DF> load_bf16(DF df, const uint16_t* from) {
 
 // Rounds to bf16, nearest even, as quant/half.h does: the bits in the lower half of each lane.
 template <class DF>
-HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> round_bf16(DF df, hn::Vec<DF> v) {
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> round_bf16(DF, hn::Vec<DF> v) {
   const hn::RebindToUnsigned<DF> du;
   const auto bits = hn::BitCast(du, v);
   const auto upper = hn::ShiftRight<16>(bits);
@@ -39,7 +41,6 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> round_bf16(DF df, hn::Vec<DF> v) {
   const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(even, hn::Set(du, 0x7FFFu))));
   const auto quiet_nan = hn::Or(upper, hn::Set(du, 0x40u));
   return hn::IfThenElse(hn::RebindMask(du, hn::Ne(v, v)), quiet_nan, rounded);
-  (void)df;
 }
 
 template <class DF>
@@ -57,7 +58,8 @@ inline double sum_squares(const float* HWY_RESTRICT x, size_t n) {
   size_t i = 0;
   for (; i + 4 * lanes <= n; i += 4 * lanes) {
     const auto x0 = hn::PromoteTo(dd, hn::LoadU(df, x + i)), x1 = hn::PromoteTo(dd, hn::LoadU(df, x + i + lanes));
-    const auto x2 = hn::PromoteTo(dd, hn::LoadU(df, x + i + 2 * lanes)), x3 = hn::PromoteTo(dd, hn::LoadU(df, x + i + 3 * lanes));
+    const auto x2 = hn::PromoteTo(dd, hn::LoadU(df, x + i + 2 * lanes)),
+               x3 = hn::PromoteTo(dd, hn::LoadU(df, x + i + 3 * lanes));
     sum0 = hn::MulAdd(x0, x0, sum0);
     sum1 = hn::MulAdd(x1, x1, sum1);
     sum2 = hn::MulAdd(x2, x2, sum2);
@@ -74,7 +76,8 @@ inline void scale_by(const float* x, float factor, const float* weight, float* y
   const size_t lanes = hn::Lanes(df);
   const auto f = hn::Set(df, factor);
   size_t i = 0;
-  for (; i + lanes <= n; i += lanes) hn::StoreU(hn::Mul(hn::Mul(hn::LoadU(df, x + i), f), hn::LoadU(df, weight + i)), df, y + i);
+  for (; i + lanes <= n; i += lanes)
+    hn::StoreU(hn::Mul(hn::Mul(hn::LoadU(df, x + i), f), hn::LoadU(df, weight + i)), df, y + i);
   for (; i < n; ++i) y[i] = x[i] * factor * weight[i];
 }
 

@@ -1,6 +1,7 @@
 // Attention over the pages of a table, defined: one query row of one head at a time.
-// The listed pages are taken in units of kSplitPages. Each unit gives a partial result, normalised within the unit, and its lse; partials are
-// merged in ascending order (algorithms 1.6). A token that is not seen takes no part, and a row that sees nothing gives 0.
+// The listed pages are taken in units of kSplitPages. Each unit gives a partial result, normalised within the unit, and
+// its lse; partials are merged in ascending order (algorithms 1.6). A token that is not seen takes no part, and a row
+// that sees nothing gives 0.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -31,7 +32,8 @@ struct Query {
   }
 };
 
-// weight[p * kPageTokens + j]: softmax within the unit of token j of its p-th page, 0 for tokens that are not seen. Returns the unit's lse.
+// weight[p * kPageTokens + j]: softmax within the unit of token j of its p-th page, 0 for tokens that are not seen.
+// Returns the unit's lse.
 float unit_weights(const Query& q, uint32_t unit, float* weight) {
   const AttnPagedArgs& a = q.a;
   const size_t d = a.kv.head_dim;
@@ -43,10 +45,11 @@ float unit_weights(const Query& q, uint32_t unit, float* weight) {
   float high = kUnseen;
   for (uint32_t p = 0; p < n; ++p) {
     const uint32_t row = q.row(first + p);
-    const float* query = (row < a.n_sink_pages && a.q_sink != nullptr ? a.q_sink : a.q) + q_at;
     const uint16_t* keys = q.keys(row);
     for (uint32_t j = 0; j < a.kv.len[q.table() + row]; ++j) {
       if (!q.sees(a.kv.first_pos[q.table() + row] + j)) continue;
+      const bool is_sink = row < a.n_sink_pages && (a.window == 0 || a.kv.first_pos[q.table() + row] + j < a.n_sink);
+      const float* query = (is_sink && a.q_sink != nullptr ? a.q_sink : a.q) + q_at;
       float dot = 0.0f;
       for (size_t i = 0; i < d; ++i) dot += query[i] * bf16_to_f32(keys[j * d + i]);
       weight[p * kPageTokens + j] = a.scale * dot;

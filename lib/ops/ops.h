@@ -117,7 +117,7 @@ struct RopeAppendArgs {
 struct AttnPagedArgs {
   float* out;                // out [n_tok, n_heads, head_dim]
   const float* q;            // [n_tok, n_heads, head_dim]
-  const float* q_sink;       // query for table rows < n_sink_pages; null: use q for all
+  const float* q_sink;       // query for table rows < n_sink_pages, with a window only for their tokens at positions < n_sink; null: use q for all
   KvView kv;
   uint32_t n_tok, n_heads;
   uint32_t pos;              // position of the first query row

@@ -1,6 +1,8 @@
 // Quest's bound of q.k over a page from the elementwise maximum and minimum of its keys, defined.
-// Paper: Tang et al., "Quest: Query-Aware Sparsity for Efficient Long-Context LLM Inference", arXiv:2406.10774, sec. 3.2.
-// Products are rounded to f32 and summed in f64, so that the order of the sum does not show and every backend ranks pages alike.
+// Products are rounded to f32 and summed in f64, so that the order of the sum does not show and every backend ranks
+// pages alike.
+// Paper: Tang et al., "Quest: Query-Aware Sparsity for Efficient Long-Context LLM Inference", arXiv:2406.10774,
+// sec. 3.2.
 #include <algorithm>
 
 #include "ops/ops.h"

@@ -1,6 +1,7 @@
 // RaaS stamping, defined: a page's rank is the number of ranked pages that come before it.
-// Paper: Hu et al., "RaaS: Reasoning-Aware Attention Sparsity for Efficient LLM Reasoning", arXiv:2502.11147 (v1), sec. 3.2; algorithms 2.6.
 // Ranked are the unpinned sealed pages, or with rank_all every page. A weight that is not a number ranks last.
+// Paper: Hu et al., "RaaS: Reasoning-Aware Attention Sparsity for Efficient LLM Reasoning", arXiv:2502.11147 (v1),
+// sec. 3.2; algorithms 2.6.
 #include <algorithm>
 #include <cmath>
 
@@ -53,7 +54,8 @@ Status page_stamp(OpContext&, const PageStampArgs& a) {
         hit = hit || score[row] > a.alpha;
       } else if (is_ranked(a, flags, row, n)) {
         uint32_t rank = 0;
-        for (uint32_t other = 0; other < n; ++other) rank += is_ranked(a, flags, other, n) && comes_before(score, other, row) ? 1u : 0u;
+        for (uint32_t other = 0; other < n; ++other)
+          rank += is_ranked(a, flags, other, n) && comes_before(score, other, row) ? 1u : 0u;
         hit = hit || rank < n_best;
       }
       if (hit) stamp[row] = a.now;

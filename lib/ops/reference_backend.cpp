@@ -1,4 +1,5 @@
-// The table of the reference: every operation in plain C++ on the calling thread. Tests compare backends with it; it is never fast.
+// The table of the reference: every operation in plain C++ on the calling thread. Tests compare backends with it; it is
+// never fast.
 #include "ops/ops.h"
 #include "weir/runtime.h"
 

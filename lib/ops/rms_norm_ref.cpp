@@ -1,6 +1,6 @@
 // Root mean square normalisation, defined.
-// Paper: Zhang and Sennrich, "Root Mean Square Layer Normalization", arXiv:1910.07467, sec. 4.
 // The squares are exact in f64 and summed there, so that the order of a sum does not show in the f32 result.
+// Paper: Zhang and Sennrich, "Root Mean Square Layer Normalization", arXiv:1910.07467, sec. 4.
 #include <cmath>
 
 #include "ops/ops.h"

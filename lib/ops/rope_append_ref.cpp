@@ -1,6 +1,6 @@
 // Head norms, rotary embedding and appending to the KV pages, defined.
-// Paper: Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", arXiv:2104.09864, sec. 3.2.
 // What is stored is the bf16 rounding (nearest even) of the rotated f32 key; digests summarise what is stored.
+// Paper: Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", arXiv:2104.09864, sec. 3.2.
 #include <cmath>
 
 #include "ops/ops.h"

@@ -170,7 +170,8 @@ class Chat {
       return interrupt_count() == 0;
     };
     const weir_generate_result result =
-        generate(session_.get(), flags_.max_tokens, WEIR_GENERATE_SPECIAL_TEXT, on_token);
+        generate(session_.get(), flags_.max_tokens != 0 ? flags_.max_tokens : answer_limit(model_.get()),
+                 WEIR_GENERATE_SPECIAL_TEXT, on_token);
     print_styled("", ends_line ? "" : "\n");
     if (interactive_) {
       if (result.stop == WEIR_STOP_CANCELLED) notice("stopped");
@@ -278,7 +279,7 @@ void add_chat(CLI::App& program, Action& action) {
   CLI::App* app = program.add_subcommand("chat", "A conversation in the terminal");
   add_model_flag(*app, flags->model)->required();
   app->add_option("--system", flags->system, "System message")->type_name("TEXT");
-  app->add_option("-n", flags->max_tokens, "Most tokens of an answer; 0 (default): as many as the context holds")
+  app->add_option("-n", flags->max_tokens, "Most tokens of an answer; default: what the model was trained for")
       ->type_name("MAX");
   add_sampling_flags(*app, flags->sampling);
   add_session_flags(*app, flags->session);

@@ -49,7 +49,7 @@ const char* stop_name(int32_t stop) {
 }
 
 // Answers one turn; the text goes to `solution` as it comes, so that it is there even when a later call fails.
-void answer_turn(weir_session* session, const std::vector<weir_token>& prompt, const SolveOptions& options,
+void answer_turn(weir_session* session, const std::vector<weir_token>& prompt, uint32_t max_tokens,
                  const SolveHooks& hooks, Solution& solution) {
   try {
     prefill(session, prompt, hooks.on_prefill);
@@ -64,7 +64,7 @@ void answer_turn(weir_session* session, const std::vector<weir_token>& prompt, c
     return !hooks.on_token || hooks.on_token(event, session);
   };
   // Files may class <think> as a control token; what the model thinks is part of what it says.
-  solution.stop = stop_name(generate(session, options.max_tokens, WEIR_GENERATE_SPECIAL_TEXT, on_token).stop);
+  solution.stop = stop_name(generate(session, max_tokens, WEIR_GENERATE_SPECIAL_TEXT, on_token).stop);
 }
 
 }  // namespace
@@ -126,6 +126,8 @@ uint32_t pinned_prompt_tokens(const std::vector<std::vector<weir_token>>& turns)
   return static_cast<uint32_t>(std::min<size_t>(n, UINT32_MAX));
 }
 
+uint32_t answer_limit(const weir_model* model) { return model_info(model).context_tokens; }
+
 double Solution::tokens_per_second() const {
   return stats.decode_ns == 0 ? 0 : static_cast<double>(stats.n_decode) * 1e9 / static_cast<double>(stats.decode_ns);
 }
@@ -146,8 +148,9 @@ Solution solve(weir_model* model, const SolveOptions& options, const Conversatio
     session = create_session(model, session_options.get());
     const weir_sampling_options sampling = options.sampling.get();
     check(weir_session_set_sampling(session.get(), &sampling), "cannot set the sampling");
+    const uint32_t max_tokens = options.max_tokens != 0 ? options.max_tokens : answer_limit(model);
     for (const auto& turn : turns) {
-      answer_turn(session.get(), turn, options, hooks, solution);
+      answer_turn(session.get(), turn, max_tokens, hooks, solution);
       if (solution.stop == "context" || solution.stop == "cancelled") break;
     }
     if (hooks.on_end) hooks.on_end(session.get());

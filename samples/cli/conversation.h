@@ -33,6 +33,10 @@ std::vector<std::vector<weir_token>> render_turns(const weir_model* model, const
 // A renderer of turns needs a chat template; throws std::runtime_error naming the file when it has none.
 void require_chat_template(const weir_model* model, const std::string& path);
 
+// Most tokens of an answer when the user gave no number: what the model was trained for. A policy may have no end of its
+// context, and a model that has lost its thread may never end its answer.
+uint32_t answer_limit(const weir_model* model);
+
 // Prompt tokens to plan for when the policy pins prompts: a later turn can start and end inside pages, which are pinned
 // whole.
 uint32_t pinned_prompt_tokens(const std::vector<std::vector<weir_token>>& turns);
@@ -40,7 +44,7 @@ uint32_t pinned_prompt_tokens(const std::vector<std::vector<weir_token>>& turns)
 struct SolveOptions {
   SessionFlags session;
   SamplingFlags sampling;
-  uint32_t max_tokens = 0;  // of each answer; 0: as many as the context holds
+  uint32_t max_tokens = 0;  // of each answer; 0: answer_limit()
   bool add_bos = false;
 };
 

@@ -180,7 +180,7 @@ void add_run(CLI::App& program, Action& action) {
   app->add_flag("--raw", flags->raw,
                 "Use no chat template: the prompt is the text, special tokens such as <|im_start|> included");
   app->add_flag("--bos", flags->solve.add_bos, "With --raw: start with the model's begin-of-text token");
-  app->add_option("-n", flags->solve.max_tokens, "Most tokens of an answer; 0 (default): as many as the context holds")
+  app->add_option("-n", flags->solve.max_tokens, "Most tokens of an answer; default: what the model was trained for")
       ->type_name("MAX");
   app->add_flag("--json", flags->json, "One JSON line per conversation instead of the text");
   add_sampling_flags(*app, flags->solve.sampling);

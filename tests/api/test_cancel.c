@@ -137,6 +137,29 @@ static void cancel__generate_keeps_what_was_shown(void **state) {
     weir_session_destroy(session);
 }
 
+static weir_status cancel_at_the_third(void *user, const weir_token_event *event) {
+    if (event->index == 2) weir_session_cancel(user);
+    return WEIR_OK;
+}
+
+/* A cancel that comes with the last token finds nothing to stop, and does not wait for the next call. */
+static void cancel__does_not_outlive_its_call(void **state) {
+    const fixture *f = *state;
+    weir_session *session = NULL;
+    weir_generate_options options = WEIR_GENERATE_OPTIONS_INIT;
+    weir_generate_result result = WEIR_GENERATE_RESULT_INIT;
+    assert_ok(weir_session_create(f->model, NULL, &session));
+    prefill_text(f->model, session, RULE_PROMPT);
+    options.max_tokens = 3;
+    options.on_token = cancel_at_the_third;
+    options.user = session;
+    assert_ok(weir_session_generate(session, &options, &result));
+    assert_int_equal(result.stop, WEIR_STOP_LENGTH);
+    prefill_text(f->model, session, "x");
+    assert_ok(weir_session_step(session, 1));
+    weir_session_destroy(session);
+}
+
 static void *cancel_later(void *session) {
     const struct timespec wait = {0, 30000000};
     nanosleep(&wait, NULL);
@@ -166,6 +189,7 @@ int main(void) {
         cmocka_unit_test(cancel__prefill_changes_nothing),
         cmocka_unit_test(cancel__prefill_of_sink_keeps_whole_chunks),
         cmocka_unit_test(cancel__generate_keeps_what_was_shown),
+        cmocka_unit_test(cancel__does_not_outlive_its_call),
         cmocka_unit_test(cancel__from_another_thread),
     };
     return cmocka_run_group_tests_name("api_cancel", tests, open_fixture, close_fixture);

@@ -316,6 +316,54 @@ static void session__prompt_longer_than_the_policy_holds(void **state) {
     weir_session_destroy(session);
 }
 
+/* The number that a refusal names is right: so many tokens are admitted, one more is not. */
+static void session__refusal_says_how_many_tokens_fit(void **state) {
+    const fixture *f = *state;
+    static const weir_token tokens[400];
+    for (uint32_t n_first = 16; n_first <= 40; n_first += 8) {
+        for (uint32_t n_steps = 0; n_steps <= 20; n_steps += 5) {
+            weir_session *session = new_session(f, "raas", 112);
+            unsigned fits = 0;
+            const char *at;
+            for (int round = 0; round < 2; ++round) {
+                assert_ok(weir_session_reset(session));
+                assert_ok(weir_session_prefill(session, tokens, n_first, NULL, NULL));
+                for (uint32_t i = 0; i < n_steps; ++i) assert_ok(weir_session_step(session, 3));
+                if (round == 0) {
+                    assert_int_equal(weir_session_prefill(session, tokens, 400, NULL, NULL), WEIR_ERR_BUDGET);
+                    at = strstr(weir_last_error(), "for decoding, ");
+                    assert_non_null(at);
+                    assert_int_equal(sscanf(at, "for decoding, %u would", &fits), 1);
+                } else {
+                    assert_error(weir_session_prefill(session, tokens, fits + 1, NULL, NULL), WEIR_ERR_BUDGET, "would");
+                    if (fits > 0) assert_ok(weir_session_prefill(session, tokens, fits, NULL, NULL));
+                }
+            }
+            weir_session_destroy(session);
+        }
+    }
+}
+
+/* Control over the whole text in slices of one token gives the same bytes as one call. */
+static void session__sliced_generation_gives_the_same_text(void **state) {
+    const fixture *f = *state;
+    static collected whole, sliced;
+    weir_generate_options options = WEIR_GENERATE_OPTIONS_INIT;
+    weir_session *session = new_session(f, NULL, 0);
+    prefill_text(f->model, session, RULE_PROMPT);
+    generate(session, &whole, 60, WEIR_STOP_LENGTH);
+    assert_ok(weir_session_reset(session));
+    prefill_text(f->model, session, RULE_PROMPT);
+    memset(&sliced, 0, sizeof(sliced));
+    options.flags = WEIR_GENERATE_SPECIAL_TEXT;
+    options.max_tokens = 1;
+    options.on_token = collect;
+    options.user = &sliced;
+    for (int i = 0; i < 60; ++i) assert_ok(weir_session_generate(session, &options, NULL));
+    assert_string_equal(sliced.text, whole.text);
+    weir_session_destroy(session);
+}
+
 static weir_status step_inside(void *user, const weir_token_event *event) {
     weir_session *session = user;
     (void)event;
@@ -377,6 +425,8 @@ int main(void) {
         cmocka_unit_test(session__bad_arguments_change_nothing),
         cmocka_unit_test(session__bad_options),
         cmocka_unit_test(session__prompt_longer_than_the_policy_holds),
+        cmocka_unit_test(session__refusal_says_how_many_tokens_fit),
+        cmocka_unit_test(session__sliced_generation_gives_the_same_text),
         cmocka_unit_test(session__second_entry_is_busy),
         cmocka_unit_test(session__sampling_is_deterministic_by_seed),
     };

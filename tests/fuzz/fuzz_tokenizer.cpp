@@ -1,6 +1,6 @@
-// Fuzzes lib/text/tokenizer: a GGUF file as a vocabulary, or any text through vocabularies of both kinds and every pre-tokenizer, checking that
-// decoding gives the text back and that the stream of it is valid UTF-8.
-// Input: "GGUF..." is a file. Else byte 0 chooses the vocabulary, byte 1 the flags, the rest is the text.
+// Fuzzes lib/text/tokenizer: a GGUF file as a vocabulary, or any text through vocabularies of both kinds and every
+// pre-tokenizer, checking that decoding gives the text back and that the stream of it is valid UTF-8. Input: "GGUF..."
+// is a file. Else byte 0 chooses the vocabulary, byte 1 the flags, the rest is the text.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -34,10 +34,12 @@ Bytes made_up(const char* pre) {
   VocabParts parts = byte_level_parts();
   parts.pre = pre;
   std::vector<std::string> known;
-  for (const uint8_t byte : std::string_view("  aabct\n\n\t's1200.,\xC3\xA9\xE3\x81\x82\xFF")) known.push_back(byte_letter(byte));
+  for (const uint8_t byte : std::string_view("  aabct\n\n\t's1200.,\xC3\xA9\xE3\x81\x82\xFF"))
+    known.push_back(byte_letter(byte));
   Random random(5);
   for (int i = 0; i < 400; ++i) {
-    const std::string &left = known[random.below(static_cast<uint32_t>(known.size()))], &right = known[random.below(static_cast<uint32_t>(known.size()))];
+    const std::string &left = known[random.below(static_cast<uint32_t>(known.size()))],
+                      &right = known[random.below(static_cast<uint32_t>(known.size()))];
     if (left.size() + right.size() > 24) continue;
     parts.merges.push_back(left + " " + right);
     known.push_back(left + right);
@@ -70,14 +72,16 @@ std::string stream(const Tokenizer& tokenizer, const Ids& ids) {
 
 // SentencePiece cannot tell U+2581 from a space.
 void without_space_marks(std::string& text) {
-  for (size_t at = text.find("\xE2\x96\x81"); at != std::string::npos; at = text.find("\xE2\x96\x81", at)) text.replace(at, 3, " ");
+  for (size_t at = text.find("\xE2\x96\x81"); at != std::string::npos; at = text.find("\xE2\x96\x81", at))
+    text.replace(at, 3, " ");
 }
 
 void run_text(const Opened& vocab, uint32_t flags, std::string text) {
   Ids ids, again;
   require(encode(*vocab, text, flags, ids).ok(), "any text has tokens");
   require(encode(*vocab, text, flags, again).ok() && again == ids, "a second encoding gives the same tokens");
-  for (const weir_token id : ids) require(id >= 0 && static_cast<uint32_t>(id) < vocab->vocab_size(), "tokens are in the vocabulary");
+  for (const weir_token id : ids)
+    require(id >= 0 && static_cast<uint32_t>(id) < vocab->vocab_size(), "tokens are in the vocabulary");
   if ((flags & WEIR_TOKENIZE_BOS_EOS) != 0) return;
   const std::string back = decode(*vocab, ids), streamed = stream(*vocab, ids);
   if (std::string_view(vocab->kind()).substr(0, 5) == "llama") without_space_marks(text);
@@ -110,7 +114,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size >= 4 && std::memcmp(data, "GGUF", 4) == 0) {
     run_file(data, size);
   } else if (size >= 2) {
-    run_text(vocabulary(data[0] % kVocabularies), data[1] & 3u, std::string(reinterpret_cast<const char*>(data + 2), size - 2));
+    run_text(vocabulary(data[0] % kVocabularies), data[1] & 3u,
+             std::string(reinterpret_cast<const char*>(data + 2), size - 2));
   }
   return 0;
 }

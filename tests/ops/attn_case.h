@@ -15,8 +15,8 @@ struct AttnSpec {
   uint32_t n_heads = 1;
   uint32_t n_tok = 1;  // the last tokens of the stream
   uint32_t window = 0, n_sink = 0;
-  uint32_t n_sink_pages = 0;    // > 0: with a sink query
-  uint32_t select_every = 0;    // > 0: rows 0, n, 2n, ... and the last ones that hold query rows
+  uint32_t n_sink_pages = 0;  // > 0: with a sink query
+  uint32_t select_every = 0;  // > 0: rows 0, n, 2n, ... and the last ones that hold query rows
   bool page_mass = false;
   uint32_t n_threads = 2;
 };
@@ -77,7 +77,8 @@ class AttnCase {
     const size_t d = spec.kv.head_dim;
     std::vector<float> want(out.size());
     for (uint32_t tok = 0; tok < spec.n_tok; ++tok) {
-      for (uint32_t head = 0; head < spec.n_heads; ++head) dense_row(a, tok, head, want.data() + (size_t{tok} * spec.n_heads + head) * d);
+      for (uint32_t head = 0; head < spec.n_heads; ++head)
+        dense_row(a, tok, head, want.data() + (size_t{tok} * spec.n_heads + head) * d);
     }
     return want;
   }
@@ -93,7 +94,8 @@ class AttnCase {
     uint32_t n = 0;
     const uint32_t n_pages = kv.n_pages(head), open = std::min(n_pages, spec.n_tok / kPageTokens + 1);
     for (uint32_t row = 0; row < n_pages; ++row) {
-      if (spec.select_every > 0 && (row % spec.select_every == head % spec.select_every || row + open >= n_pages)) select[kv.at(head, n++)] = row;
+      if (spec.select_every > 0 && (row % spec.select_every == head % spec.select_every || row + open >= n_pages))
+        select[kv.at(head, n++)] = row;
     }
     return n;
   }
@@ -109,7 +111,8 @@ class AttnCase {
       for (uint32_t j = 0; j < kv.len(kv_head, row); ++j) {
         const uint32_t pos = kv.first_pos(kv_head, row) + j;
         if (pos > t || (a.window > 0 && pos >= a.n_sink && pos + a.window <= t)) continue;
-        const float* query = (a.q_sink != nullptr && row < a.n_sink_pages ? a.q_sink : a.q) + q_at;
+        const bool is_sink = row < a.n_sink_pages && (a.window == 0 || pos < a.n_sink);
+        const float* query = (a.q_sink != nullptr && is_sink ? a.q_sink : a.q) + q_at;
         double dot = 0.0;
         for (size_t e = 0; e < d; ++e) dot += double{query[e]} * double{bf16_to_f32(kv.key(kv_head, row, j)[e])};
         logit.push_back(dot * double{scale});

@@ -1,8 +1,8 @@
-// The op harness: a case is declared once and runs on every backend, and there on every instruction set that this machine has; each result is
-// compared with the reference's. A case's bound and the reason for it stand in its row.
+// The op harness: a case is declared once and runs on every backend, and there on every instruction set that this
+// machine has; each result is compared with the reference's. A case's bound and the reason for it stand in its row.
 //
-// Scratch memory is filled with NaN before each run and must end where the backend said, so that an op that reads what it did not write, or
-// writes beyond its share, is found. A new backend is one line in backends().
+// Scratch memory is filled with NaN before each run and must end where the backend said, so that an op that reads what
+// it did not write, or writes beyond its share, is found. A new backend is one line in backends().
 #pragma once
 
 #include <cmath>
@@ -59,7 +59,8 @@ class Random {
 // What an op runs in: threads and scratch memory of exactly the size that the backend asks for.
 class Machine {
  public:
-  Machine(const Backend& backend, const OpShapes& shapes) : pool_(std::pmr::new_delete_resource()), bytes_(backend.scratch_bytes(shapes)) {
+  Machine(const Backend& backend, const OpShapes& shapes)
+      : pool_(std::pmr::new_delete_resource()), bytes_(backend.scratch_bytes(shapes)) {
     assert_true(pool_.start(shapes.n_threads).ok());
     block_.resize((bytes_ + kGuardBytes) / sizeof(Line) + 1);
     std::memset(block_.data(), 0xFF, block_.size() * sizeof(Line));  // NaN as f32
@@ -75,7 +76,8 @@ class Machine {
   void check(Status status) const {
     assert_int_equal(status.code(), WEIR_OK);
     for (size_t i = bytes_; i < bytes_ + kGuardBytes; ++i) {
-      if (cx_.scratch[i] != std::byte{0xFF}) fail_msg("scratch was written %zu bytes beyond its end", static_cast<size_t>(i - bytes_));
+      if (cx_.scratch[i] != std::byte{0xFF})
+        fail_msg("scratch was written %zu bytes beyond its end", static_cast<size_t>(i - bytes_));
     }
   }
 
@@ -93,7 +95,8 @@ class Machine {
 // Instruction sets that this machine runs and that vector code is compiled for, the plain fallback included.
 inline std::vector<int64_t> targets() {
   std::vector<int64_t> list;
-  for (uint64_t left = static_cast<uint64_t>((hwy::SupportedTargets() | HWY_BASELINE_SCALAR) & HWY_TARGETS); left != 0; left &= left - 1) {
+  for (uint64_t left = static_cast<uint64_t>((hwy::SupportedTargets() | HWY_BASELINE_SCALAR) & HWY_TARGETS); left != 0;
+       left &= left - 1) {
     list.push_back(static_cast<int64_t>(left & (~left + 1)));
   }
   return list;
@@ -116,10 +119,10 @@ struct Output {
 };
 
 struct OpCase {
-  std::string name;  // <op>__<variant>
+  std::string name;                                        // <op>__<variant>
   std::function<std::vector<Output>(const Backend&)> run;  // the same inputs whatever the backend
-  double max_nmse;     // of each output
-  const char* reason;  // why that much is allowed
+  double max_nmse;                                         // of each output
+  const char* reason;                                      // why that much is allowed
 };
 
 // Any test that is to run on every backend and instruction set.
@@ -150,7 +153,8 @@ inline void compare_with_reference(const OpCase& c, const std::vector<Output>& w
   for (size_t i = 0; i < got.size(); ++i) {
     assert_int_equal(got[i].values.size(), want[i].values.size());
     const std::string what = c.name + " (" + c.reason + "), " + got[i].name;
-    ok = close_enough(what.c_str(), got[i].values.data(), want[i].values.data(), got[i].values.size(), c.max_nmse) && ok;
+    ok =
+        close_enough(what.c_str(), got[i].values.data(), want[i].values.data(), got[i].values.size(), c.max_nmse) && ok;
   }
   assert_true(ok);
 }

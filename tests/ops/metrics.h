@@ -1,5 +1,6 @@
 // How far an op's result is from what it should be, defined once for all op tests.
-// NMSE = sum (got - want)^2 / sum want^2: free of scale, and not fooled by single elements near zero. 0 means equal bits (up to the sign of zero).
+// NMSE = sum (got - want)^2 / sum want^2: free of scale, and not fooled by single elements near zero. 0 means equal
+// bits (up to the sign of zero).
 #pragma once
 
 #include <cmath>
@@ -36,8 +37,8 @@ inline Difference difference(const float* got, const float* want, size_t n) {
 inline bool close_enough(const char* what, const float* got, const float* want, size_t n, double max_nmse) {
   const Difference d = difference(got, want, n);
   if (d.nmse <= max_nmse) return true;
-  std::fprintf(stderr, "%s: NMSE %.3g, bound %.3g; worst is element %zu of %zu: got %.9g, want %.9g\n", what, d.nmse, max_nmse, d.worst, n,
-               static_cast<double>(d.got), static_cast<double>(d.want));
+  std::fprintf(stderr, "%s: NMSE %.3g, bound %.3g; worst is element %zu of %zu: got %.9g, want %.9g\n", what, d.nmse,
+               max_nmse, d.worst, n, static_cast<double>(d.got), static_cast<double>(d.want));
   return false;
 }
 

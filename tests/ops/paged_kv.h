@@ -1,4 +1,5 @@
-// KV pages for op tests: random streams in shuffled slots, with whatever a page does not hold set to NaN, so that reading it shows.
+// KV pages for op tests: random streams in shuffled slots, with whatever a page does not hold set to NaN, so that
+// reading it shows.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +13,10 @@ namespace weir::test {
 
 struct KvShapeSpec {
   uint32_t n_kv_heads = 1, head_dim = 64;
-  uint32_t n_pages = 4;         // of every stream
-  uint32_t last_len = 16;       // tokens of the last page
-  bool gaps = false;            // every third page (but the first) was evicted
-  uint32_t spare_rows = 3;      // capacity beyond n_pages
+  uint32_t n_pages = 4;     // of every stream
+  uint32_t last_len = 16;   // tokens of the last page
+  bool gaps = false;        // every third page (but the first) was evicted
+  uint32_t spare_rows = 3;  // capacity beyond n_pages
   float key_scale = 1.0f;
 };
 
@@ -58,7 +59,9 @@ class PagedKv {
   uint32_t& first_pos(uint32_t head, uint32_t row) { return first_pos_[at(head, row)]; }
   uint32_t& len(uint32_t head, uint32_t row) { return len_[at(head, row)]; }
   uint32_t& n_pages(uint32_t head) { return n_pages_[head]; }
-  uint16_t* key(uint32_t head, uint32_t row, uint32_t token) { return &pool_[slot(head, row) * page_elements() + size_t{token} * spec_.head_dim]; }
+  uint16_t* key(uint32_t head, uint32_t row, uint32_t token) {
+    return &pool_[slot(head, row) * page_elements() + size_t{token} * spec_.head_dim];
+  }
   uint16_t* value(uint32_t head, uint32_t row, uint32_t token) { return key(head, row, kPageTokens + token); }
   std::vector<uint16_t>& pool() { return pool_; }
   std::vector<uint16_t>& digests() { return digests_; }
@@ -70,7 +73,8 @@ class PagedKv {
     Random random(seed);
     for (size_t i = slots_.size(); i > 1; --i) {
       const size_t j = random.below(static_cast<uint32_t>(i)), n = page_elements();
-      std::swap_ranges(pool_.begin() + static_cast<ptrdiff_t>(slots_[i - 1] * n), pool_.begin() + static_cast<ptrdiff_t>(slots_[i - 1] * n + n),
+      std::swap_ranges(pool_.begin() + static_cast<ptrdiff_t>(slots_[i - 1] * n),
+                       pool_.begin() + static_cast<ptrdiff_t>(slots_[i - 1] * n + n),
                        pool_.begin() + static_cast<ptrdiff_t>(slots_[j] * n));
       std::swap(slots_[i - 1], slots_[j]);
     }

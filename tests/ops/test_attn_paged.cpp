@@ -1,4 +1,5 @@
-// ops: attn_paged. Mirrors lib/ops/attn_paged_ref.cpp, lib/cpu/attn_paged*.cpp. Properties are in test_attn_paged_properties.cpp.
+// ops: attn_paged. Mirrors lib/ops/attn_paged_ref.cpp, lib/cpu/attn_paged*.cpp. Properties are in
+// test_attn_paged_properties.cpp.
 #include "tests/ops/attn_case.h"
 
 namespace weir::test {
@@ -99,5 +100,7 @@ void reference_equals_dense_computation(void**) {
 
 int main() {
   using namespace weir::test;
-  return run_group("ops/attn_paged", cases(), {}, {{"attn_paged__reference_equals_dense_computation", reference_equals_dense_computation, nullptr, nullptr, nullptr}});
+  return run_group("ops/attn_paged", cases(), {},
+                   {{"attn_paged__reference_equals_dense_computation", reference_equals_dense_computation, nullptr,
+                     nullptr, nullptr}});
 }

@@ -26,7 +26,8 @@ void assert_same_bits(const std::vector<float>& x, const std::vector<float>& y) 
   assert_memory_equal(x.data(), y.data(), x.size() * sizeof(float));
 }
 
-// Partials (1, ln 3) and (5, ln 1) give (2, ln 4); a third of lse -inf, whose memory is NaN, changes nothing (algorithms C.1).
+// Partials (1, ln 3) and (5, ln 1) give (2, ln 4); a third of lse -inf, whose memory is NaN, changes nothing
+// (algorithms C.1).
 void lse_merge_golden(const Backend& backend) {
   for (uint32_t n_tok : {1u, 2u}) {
     AttnSpec s;
@@ -273,8 +274,8 @@ std::vector<double> rotated(const std::vector<float>& x, double pos) {
   return y;
 }
 
-// Sink pages at 0..15 and six window pages. In-cache positions: however far the window has moved, the result is that of a context without the
-// gap, because the sink query is rotated to the in-cache position.
+// Sink pages at 0..15 and six window pages. In-cache positions: however far the window has moved, the result is that of
+// a context without the gap, because the sink query is rotated to the in-cache position.
 void sink_query_makes_distance_irrelevant(const Backend& backend) {
   std::vector<float> first;
   for (uint32_t shift : {0u, 16u, 16000u}) {
@@ -307,12 +308,15 @@ void sink_query_makes_distance_irrelevant(const Backend& backend) {
 
 int main() {
   using namespace weir::test;
-#define WEIR_PROPERTY(name) {"attn_paged__" #name, name}
-  return run_group("ops/attn_paged_properties", {},
-                   {WEIR_PROPERTY(lse_merge_golden), WEIR_PROPERTY(same_bits_wherever_pages_lie), WEIR_PROPERTY(same_bits_when_the_list_names_all_pages),
-                    WEIR_PROPERTY(same_bits_for_any_number_of_threads), WEIR_PROPERTY(order_of_pages_does_not_matter),
-                    WEIR_PROPERTY(partition_into_pages_does_not_matter), WEIR_PROPERTY(masses_sum_to_one), WEIR_PROPERTY(window_equals_dense_computation),
-                    WEIR_PROPERTY(prefill_row_equals_decode), WEIR_PROPERTY(unseen_tokens_leave_no_trace), WEIR_PROPERTY(rows_that_see_nothing_are_zero),
-                    WEIR_PROPERTY(sink_query_makes_distance_irrelevant)});
+#define WEIR_PROPERTY(name) \
+  { "attn_paged__" #name, name }
+  return run_group(
+      "ops/attn_paged_properties", {},
+      {WEIR_PROPERTY(lse_merge_golden), WEIR_PROPERTY(same_bits_wherever_pages_lie),
+       WEIR_PROPERTY(same_bits_when_the_list_names_all_pages), WEIR_PROPERTY(same_bits_for_any_number_of_threads),
+       WEIR_PROPERTY(order_of_pages_does_not_matter), WEIR_PROPERTY(partition_into_pages_does_not_matter),
+       WEIR_PROPERTY(masses_sum_to_one), WEIR_PROPERTY(window_equals_dense_computation),
+       WEIR_PROPERTY(prefill_row_equals_decode), WEIR_PROPERTY(unseen_tokens_leave_no_trace),
+       WEIR_PROPERTY(rows_that_see_nothing_are_zero), WEIR_PROPERTY(sink_query_makes_distance_irrelevant)});
 #undef WEIR_PROPERTY
 }

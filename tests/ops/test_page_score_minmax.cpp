@@ -25,7 +25,8 @@ void build_digests(PagedKv& kv, const KvShapeSpec& s) {
   }
 }
 
-std::vector<float> scores(const Backend& backend, PagedKv& kv, const KvShapeSpec& s, const std::vector<float>& q, uint32_t n_heads) {
+std::vector<float> scores(const Backend& backend, PagedKv& kv, const KvShapeSpec& s, const std::vector<float>& q,
+                          uint32_t n_heads) {
   std::vector<float> score(size_t{n_heads} * kv.capacity(), -1.0f);
   OpShapes shapes;
   shapes.n_threads = 3;
@@ -55,7 +56,8 @@ std::vector<OpCase> cases() {
   };
   for (uint32_t d : {8u, 20u, 64u, 80u, 96u, 128u, 256u}) {
     for (uint32_t group : {1u, 2u, 3u, 4u, 7u, 8u}) {
-      add("d" + std::to_string(d) + "_g" + std::to_string(group), {.n_kv_heads = 2, .head_dim = d, .n_pages = 5, .last_len = 3}, group);
+      add("d" + std::to_string(d) + "_g" + std::to_string(group),
+          {.n_kv_heads = 2, .head_dim = d, .n_pages = 5, .last_len = 3}, group);
     }
   }
   add("many_pages", {.n_kv_heads = 3, .head_dim = 64, .n_pages = 200, .last_len = 3}, 3);

@@ -20,8 +20,8 @@ struct Stamps {
 };
 
 // One stream's worth of arguments around vectors.
-Stamps run_op(const Backend& backend, const Spec& s, uint32_t capacity, const std::vector<float>& weight, const std::vector<uint32_t>& flags,
-              std::vector<uint32_t> stamp, uint32_t now) {
+Stamps run_op(const Backend& backend, const Spec& s, uint32_t capacity, const std::vector<float>& weight,
+              const std::vector<uint32_t>& flags, std::vector<uint32_t> stamp, uint32_t now) {
   std::vector<float> score(stamp.size(), -1.0f);
   const std::vector<uint32_t> n_pages(s.n_kv_heads, s.n_pages);
   PageStampArgs a = {};
@@ -53,7 +53,8 @@ std::vector<Output> run_spec(const Backend& backend, const Spec& s) {
   Random random(s.n_pages + s.n_values);
   std::vector<float> weight(size_t{s.n_kv_heads} * s.group * capacity);
   for (float& w : weight) {
-    w = s.n_values > 0 ? static_cast<float>(random.below(s.n_values)) / static_cast<float>(s.n_values) : static_cast<float>(random.uniform());
+    w = s.n_values > 0 ? static_cast<float>(random.below(s.n_values)) / static_cast<float>(s.n_values)
+                       : static_cast<float>(random.uniform());
     if (s.n_values > 0 && random.below(8) == 0) w = -0.0f;
     if (s.n_values == 2 && random.below(16) == 0) w = NAN;
   }
@@ -67,7 +68,8 @@ std::vector<Output> run_spec(const Backend& backend, const Spec& s) {
 std::vector<OpCase> cases() {
   std::vector<OpCase> list;
   const auto add = [&](const Spec& s) {
-    list.push_back({"page_stamp__" + s.name, [s](const Backend& b) { return run_spec(b, s); }, 0.0, "the same pages on every backend"});
+    list.push_back({"page_stamp__" + s.name, [s](const Backend& b) { return run_spec(b, s); }, 0.0,
+                    "the same pages on every backend"});
   };
   for (uint32_t n : {1u, 2u, 3u, 17u, 64u, 256u}) {
     for (float r : {0.0f, 0.2f, 0.5f, 1.0f}) {
@@ -84,10 +86,12 @@ std::vector<OpCase> cases() {
   return list;
 }
 
-// Tokens as pages of one, ALPHA with 0.10 (algorithms C.4, the steps before the first eviction). The newest always gets the stamp.
+// Tokens as pages of one, ALPHA with 0.10 (algorithms C.4, the steps before the first eviction). The newest always gets
+// the stamp.
 void alpha_trace_golden(const Backend& backend) {
   Spec s = {"", 1, 1, 0, StampRule::kAlpha, 0.0f, 0.10f, false, 0};
-  const std::vector<std::vector<float>> weights = {{1.0f}, {.7f, .3f}, {.5f, .2f, .3f}, {.4f, .05f, .25f, .3f}, {.3f, .2f, .05f, .15f, .3f}};
+  const std::vector<std::vector<float>> weights = {
+      {1.0f}, {.7f, .3f}, {.5f, .2f, .3f}, {.4f, .05f, .25f, .3f}, {.3f, .2f, .05f, .15f, .3f}};
   const std::vector<std::vector<uint32_t>> want = {{1}, {2, 2}, {3, 3, 3}, {4, 3, 4, 4}, {5, 5, 4, 5, 5}};
   std::vector<uint32_t> stamp;
   for (uint32_t t = 1; t <= 5; ++t) {
@@ -100,7 +104,8 @@ void alpha_trace_golden(const Backend& backend) {
   }
 }
 
-// Pages 0 (pinned), 1, 2, 3 and 4 (open), two heads. Means .4 .15 .15 .1 .2; ceil(.5 * 3) = 2 of pages 1..3 are the best: 1 and 2.
+// Pages 0 (pinned), 1, 2, 3 and 4 (open), two heads. Means .4 .15 .15 .1 .2; ceil(.5 * 3) = 2 of pages 1..3 are the
+// best: 1 and 2.
 void top_r_golden(const Backend& backend) {
   const Spec s = {"", 1, 2, 5, StampRule::kTopR, 0.5f, 0.0f, false, 0};
   const std::vector<float> weight = {.4f, .2f, .1f, .1f, .2f, .4f, .1f, .2f, .1f, .2f};
@@ -121,5 +126,7 @@ void top_r_golden(const Backend& backend) {
 
 int main() {
   using namespace weir::test;
-  return run_group("ops/page_stamp", cases(), {{"page_stamp__alpha_trace_golden", alpha_trace_golden}, {"page_stamp__top_r_golden", top_r_golden}});
+  return run_group(
+      "ops/page_stamp", cases(),
+      {{"page_stamp__alpha_trace_golden", alpha_trace_golden}, {"page_stamp__top_r_golden", top_r_golden}});
 }

@@ -7,18 +7,15 @@ namespace {
 struct Spec {
   const char* name;
   uint32_t n_tok, n;
-  float scale;    // of x
+  float scale;  // of x
   bool in_place;
 };
 
 constexpr Spec kSpecs[] = {
-    {"one_row", 1, 384, 1.0f, false},
-    {"in_place", 3, 384, 1.0f, true},
-    {"one_element", 2, 1, 1.0f, false},
-    {"odd_width", 5, 1037, 1.0f, false},
-    {"many_rows", 100, 512, 1.0f, true},
-    {"tiny_values", 2, 256, 1e-20f, false},  // eps decides
-    {"huge_values", 2, 256, 1e19f, false},   // squares beyond the range of f32
+    {"one_row", 1, 384, 1.0f, false},      {"in_place", 3, 384, 1.0f, true},
+    {"one_element", 2, 1, 1.0f, false},    {"odd_width", 5, 1037, 1.0f, false},
+    {"many_rows", 100, 512, 1.0f, true},   {"tiny_values", 2, 256, 1e-20f, false},  // eps decides
+    {"huge_values", 2, 256, 1e19f, false},                                          // squares beyond the range of f32
 };
 
 std::vector<Output> run_spec(const Backend& backend, const Spec& s) {
@@ -30,7 +27,8 @@ std::vector<Output> run_spec(const Backend& backend, const Spec& s) {
   shapes.max_tok = s.n_tok;
   shapes.max_cols = s.n;
   Machine machine(backend, shapes);
-  machine.check(backend.ops.rms_norm(machine.cx(), {s.in_place ? x.data() : y.data(), x.data(), weight.data(), s.n_tok, s.n, 1e-6f}));
+  machine.check(backend.ops.rms_norm(machine.cx(),
+                                     {s.in_place ? x.data() : y.data(), x.data(), weight.data(), s.n_tok, s.n, 1e-6f}));
   return {{"y", s.in_place ? x : y}};
 }
 

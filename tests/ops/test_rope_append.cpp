@@ -11,7 +11,7 @@ struct Spec {
   uint32_t n_heads, n_kv_heads, head_dim, rope_dim;
   RopeLayout layout;
   uint32_t n_tok;
-  uint32_t in_page;   // tokens that the first page already holds
+  uint32_t in_page;  // tokens that the first page already holds
   bool norm, sink, digests;
 };
 
@@ -32,7 +32,8 @@ std::vector<float> angles(uint32_t first_pos, uint32_t n_tok, uint32_t rope_dim)
 
 std::vector<float> widened(const std::vector<uint16_t>& v) {
   std::vector<float> out;
-  for (uint16_t x : v) out.push_back(x == PagedKv::kNan ? 12345.0f : bf16_to_f32(x));  // untouched: the same number on both sides
+  for (uint16_t x : v)
+    out.push_back(x == PagedKv::kNan ? 12345.0f : bf16_to_f32(x));  // untouched: the same number on both sides
   return out;
 }
 
@@ -70,7 +71,8 @@ std::vector<Output> run_spec(const Backend& backend, const Spec& s) {
   std::vector<float> k = random.normals(size_t{s.n_tok} * s.n_kv_heads * s.head_dim), v = random.normals(k.size());
   const std::vector<float> q_norm = random.normals(s.head_dim), k_norm = random.normals(s.head_dim);
   const uint32_t pos = 32 + s.in_page;
-  const std::vector<float> cos_sin = angles(pos, s.n_tok, s.rope_dim), cos_sin_sink = angles(pos / 2, s.n_tok, s.rope_dim);
+  const std::vector<float> cos_sin = angles(pos, s.n_tok, s.rope_dim),
+                           cos_sin_sink = angles(pos / 2, s.n_tok, s.rope_dim);
   RopeAppendArgs a = {};
   a.q = q.data();
   a.q_sink = s.sink ? q_sink.data() : nullptr;
@@ -148,15 +150,18 @@ double dot(const std::vector<float>& x, const std::vector<float>& y) {
   return sum;
 }
 
-// A key stored at p0 + i and a query rotated by t' + (p0 - p0') score as the key moved to p0' + i and a query at t' do (algorithms 1.9).
+// A key stored at p0 + i and a query rotated by t' + (p0 - p0') score as the key moved to p0' + i and a query at t' do
+// (algorithms 1.9).
 void rotation_shift_golden(const Backend& backend) {
   constexpr uint32_t d = 64;
   Random random(21);
   for (int round = 0; round < 20; ++round) {
     const std::vector<float> q = random.normals(d), k = random.normals(d);
-    const uint32_t stored = 1000 + random.below(1000), in_cache = random.below(900), query = in_cache + random.below(100);
+    const uint32_t stored = 1000 + random.below(1000), in_cache = random.below(900),
+                   query = in_cache + random.below(100);
     const uint32_t shift = stored - in_cache;
-    const double shifted = dot(rotated(backend, q, angles(query + shift, 1, d)), rotated(backend, k, angles(stored, 1, d)));
+    const double shifted =
+        dot(rotated(backend, q, angles(query + shift, 1, d)), rotated(backend, k, angles(stored, 1, d)));
     const double moved = dot(rotated(backend, q, angles(query, 1, d)), rotated(backend, k, angles(in_cache, 1, d)));
     assert_true(std::fabs(shifted - moved) < 2e-5);  // f32 rotations of vectors of length 8
   }
@@ -175,5 +180,6 @@ void quarter_turn_golden(const Backend& backend) {
 int main() {
   using namespace weir::test;
   return run_group("ops/rope_append", cases(),
-                   {{"rope_append__rotation_shift_golden", rotation_shift_golden}, {"rope_append__quarter_turn_golden", quarter_turn_golden}});
+                   {{"rope_append__rotation_shift_golden", rotation_shift_golden},
+                    {"rope_append__quarter_turn_golden", quarter_turn_golden}});
 }

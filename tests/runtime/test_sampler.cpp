@@ -93,6 +93,8 @@ void sampler__penalty_hits_recent_tokens_once(void**) {
   f.sampler.accept(0);  // twice the same: halved once, 4 -> 2
   assert_int_equal(f.draw({4, 3, -1}), 1);
   assert_int_equal(f.draw({4, 1.9f, -1}), 0);
+  f.sampler.set(o);  // other options later keep what is recent
+  assert_int_equal(f.draw({4, 3, -1}), 1);
   f.sampler.accept(2);
   f.sampler.accept(2);  // 0 is out of the last two
   assert_int_equal(f.draw({4, 3, -1}), 0);

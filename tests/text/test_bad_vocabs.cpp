@@ -1,4 +1,5 @@
-// text: vocabularies that must be refused, with the key and the index in the message; and every allocation failing in turn.
+// text: vocabularies that must be refused, with the key and the index in the message; and every allocation failing in
+// turn.
 #include <functional>
 #include <limits>
 #include <new>
@@ -40,16 +41,21 @@ void bad_vocabs__unknown_kinds(void**) {
 void bad_vocabs__missing_or_wrong_arrays(void**) {
   const auto base = [](const char* model) { return GgufWriter().add_string("tokenizer.ggml.model", model); };
   assert_refused(base("gpt2").build(), WEIR_ERR_FORMAT, {"tokenizer.ggml.tokens"});
-  assert_refused(base("gpt2").add_u32("tokenizer.ggml.tokens", 3).build(), WEIR_ERR_FORMAT, {"tokenizer.ggml.tokens", "array"});
-  assert_refused(base("gpt2").add_array("tokenizer.ggml.tokens", GgufType::kI32, std::vector<int32_t>{1}).build(), WEIR_ERR_FORMAT,
-                 {"tokenizer.ggml.tokens", "string"});
-  assert_refused(base("gpt2").add_strings("tokenizer.ggml.tokens", {}).build(), WEIR_ERR_FORMAT, {"tokenizer.ggml.tokens", "0 tokens"});
-  assert_refused(base("gpt2").add_strings("tokenizer.ggml.tokens", {"a"}).build(), WEIR_ERR_FORMAT, {"tokenizer.ggml.merges"});
-  assert_refused(base("llama").add_strings("tokenizer.ggml.tokens", {"a"}).build(), WEIR_ERR_FORMAT, {"tokenizer.ggml.scores"});
+  assert_refused(base("gpt2").add_u32("tokenizer.ggml.tokens", 3).build(), WEIR_ERR_FORMAT,
+                 {"tokenizer.ggml.tokens", "array"});
+  assert_refused(base("gpt2").add_array("tokenizer.ggml.tokens", GgufType::kI32, std::vector<int32_t>{1}).build(),
+                 WEIR_ERR_FORMAT, {"tokenizer.ggml.tokens", "string"});
+  assert_refused(base("gpt2").add_strings("tokenizer.ggml.tokens", {}).build(), WEIR_ERR_FORMAT,
+                 {"tokenizer.ggml.tokens", "0 tokens"});
+  assert_refused(base("gpt2").add_strings("tokenizer.ggml.tokens", {"a"}).build(), WEIR_ERR_FORMAT,
+                 {"tokenizer.ggml.merges"});
+  assert_refused(base("llama").add_strings("tokenizer.ggml.tokens", {"a"}).build(), WEIR_ERR_FORMAT,
+                 {"tokenizer.ggml.scores"});
   const auto with_a = base("gpt2").add_strings("tokenizer.ggml.tokens", {"a"}).add_strings("tokenizer.ggml.merges", {});
   assert_true(Opened(with_a.build()).status().ok());
-  assert_refused(GgufWriter(with_a).add_array("tokenizer.ggml.token_type", GgufType::kU32, std::vector<uint32_t>{1}).build(), WEIR_ERR_FORMAT,
-                 {"tokenizer.ggml.token_type", "i32"});
+  assert_refused(
+      GgufWriter(with_a).add_array("tokenizer.ggml.token_type", GgufType::kU32, std::vector<uint32_t>{1}).build(),
+      WEIR_ERR_FORMAT, {"tokenizer.ggml.token_type", "i32"});
 }
 
 void bad_vocabs__array_lengths(void**) {
@@ -147,8 +153,8 @@ class FailingMemory final : public std::pmr::memory_resource {
   int64_t left_, held_ = 0;
 };
 
-// Runs `work` with the first, second, ... allocation failing, until none fails. A failed one may be made up for (machine
-// code for an expression), but nothing may stay behind.
+// Runs `work` with the first, second, ... allocation failing, until none fails. A failed one may be made up for
+// (machine code for an expression), but nothing may stay behind.
 void fail_each_allocation(const std::function<void(FailingMemory&)>& work) {
   for (int64_t n = 0;; ++n) {
     FailingMemory memory(n);

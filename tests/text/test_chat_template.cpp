@@ -23,7 +23,8 @@ struct Message {
 };
 using Messages = std::vector<Message>;
 
-Status render(ChatFamily family, const Messages& messages, uint32_t flags, std::pmr::string& out, const char* bos = "<s>", const char* eos = "</s>") {
+Status render(ChatFamily family, const Messages& messages, uint32_t flags, std::pmr::string& out,
+              const char* bos = "<s>", const char* eos = "</s>") {
   std::vector<weir_chat_message> list;
   for (const Message& m : messages) list.push_back({m.role, m.content.data(), m.content.size()});
   return chat_render(family, list, flags, bos, eos, out);
@@ -36,8 +37,10 @@ std::string rendered(ChatFamily family, const Messages& messages, uint32_t flags
   return std::string(out);
 }
 
-const Messages kConversation = {
-    {"system", "Be brief."}, {"user", " What is 2 + 2?\n"}, {"assistant", "<think>\nEasy.\n</think>\n\n4"}, {"user", "Thanks"}};
+const Messages kConversation = {{"system", "Be brief."},
+                                {"user", " What is 2 + 2?\n"},
+                                {"assistant", "<think>\nEasy.\n</think>\n\n4"},
+                                {"user", "Thanks"}};
 const Messages kQuestion = {{"user", " What is 2 + 2?\n"}};
 
 struct Golden {
@@ -49,105 +52,149 @@ struct Golden {
 };
 
 #define CHATML_TURNS "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}"
-#define CHATML_LONG                                                                                                         \
-  "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n What is 2 + 2?\n<|im_end|>\n"                                \
-  "<|im_start|>assistant\n<think>\nEasy.\n</think>\n\n4<|im_end|>\n<|im_start|>user\nThanks<|im_end|>\n<|im_start|>assistant\n"
+#define CHATML_LONG                                                                          \
+  "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n What is 2 + 2?\n<|im_end|>\n" \
+  "<|im_start|>assistant\n<think>\nEasy.\n</"                                                \
+  "think>\n\n4<|im_end|>\n<|im_start|>user\nThanks<|im_end|>\n<|im_start|>assistant\n"
 #define CHATML_SHORT "<|im_start|>user\n What is 2 + 2?\n<|im_end|>\n<|im_start|>assistant\n"
 
 const Golden kGoldens[] = {
-    {"chatml", "{% for message in messages %}" CHATML_TURNS "{% endfor %}", CHATML_LONG, CHATML_SHORT, "<|im_end|>\n" CHATML_SHORT},
-    {"chatml", "{{ bos_token }}{% for message in messages %}" CHATML_TURNS "{% endfor %}", "<s>" CHATML_LONG, "<s>" CHATML_SHORT,
+    {"chatml", "{% for message in messages %}" CHATML_TURNS "{% endfor %}", CHATML_LONG, CHATML_SHORT,
      "<|im_end|>\n" CHATML_SHORT},
-    {"qwen2.5", "{{- '<|im_start|>system\\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\\n' }}" CHATML_TURNS,
+    {"chatml", "{{ bos_token }}{% for message in messages %}" CHATML_TURNS "{% endfor %}", "<s>" CHATML_LONG,
+     "<s>" CHATML_SHORT, "<|im_end|>\n" CHATML_SHORT},
+    {"qwen2.5",
+     "{{- '<|im_start|>system\\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\\n' "
+     "}}" CHATML_TURNS,
      CHATML_LONG,
-     "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\n" CHATML_SHORT,
+     "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful "
+     "assistant.<|im_end|>\n" CHATML_SHORT,
      "<|im_end|>\n" CHATML_SHORT},
     {"qwen2.5-math",
-     "{{- '<|im_start|>system\\nPlease reason step by step, and put your final answer within \\\\boxed{}.<|im_end|>\\n' }}" CHATML_TURNS, CHATML_LONG,
-     "<|im_start|>system\nPlease reason step by step, and put your final answer within \\boxed{}.<|im_end|>\n" CHATML_SHORT,
+     "{{- '<|im_start|>system\\nPlease reason step by step, and put your final answer within "
+     "\\\\boxed{}.<|im_end|>\\n' }}" CHATML_TURNS,
+     CHATML_LONG,
+     "<|im_start|>system\nPlease reason step by step, and put your final answer within "
+     "\\boxed{}.<|im_end|>\n" CHATML_SHORT,
      "<|im_end|>\n" CHATML_SHORT},
     {"qwen2", "{{ '<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n' }}" CHATML_TURNS, CHATML_LONG,
      "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n" CHATML_SHORT, "<|im_end|>\n" CHATML_SHORT},
     {"qwen1.5", "{{ '<|im_start|>system\nYou are a helpful assistant<|im_end|>\n' }}" CHATML_TURNS, CHATML_LONG,
      "<|im_start|>system\nYou are a helpful assistant<|im_end|>\n" CHATML_SHORT, "<|im_end|>\n" CHATML_SHORT},
-    {"smollm2", "{{ '<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n' }}" CHATML_TURNS,
-     CHATML_LONG, "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n" CHATML_SHORT,
+    {"smollm2",
+     "{{ '<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n' "
+     "}}" CHATML_TURNS,
+     CHATML_LONG,
+     "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging "
+     "Face<|im_end|>\n" CHATML_SHORT,
      "<|im_end|>\n" CHATML_SHORT},
     {"qwen3", "{%- set ns = namespace(last_query_index=0) %}{%- if '</think>' in message.content %}" CHATML_TURNS,
-     "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n What is 2 + 2?\n<|im_end|>\n<|im_start|>assistant\n4<|im_end|>\n"
+     "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n What is 2 + "
+     "2?\n<|im_end|>\n<|im_start|>assistant\n4<|im_end|>\n"
      "<|im_start|>user\nThanks<|im_end|>\n<|im_start|>assistant\n",
      CHATML_SHORT, "<|im_end|>\n" CHATML_SHORT},
     {"qwq", CHATML_TURNS "{{- '<|im_start|>assistant\\n<think>\\n' }}",
-     "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n What is 2 + 2?\n<|im_end|>\n<|im_start|>assistant\n4<|im_end|>\n"
+     "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n What is 2 + "
+     "2?\n<|im_end|>\n<|im_start|>assistant\n4<|im_end|>\n"
      "<|im_start|>user\nThanks<|im_end|>\n<|im_start|>assistant\n<think>\n",
      CHATML_SHORT "<think>\n", "<|im_end|>\n" CHATML_SHORT "<think>\n"},
-    {"llama3", "{{ bos_token + '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n' + message['content'] | trim + '<|eot_id|>' }}",
-     "<s><|start_header_id|>system<|end_header_id|>\n\nBe brief.<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nWhat is 2 + 2?<|eot_id|>"
+    {"llama3",
+     "{{ bos_token + '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n' + message['content'] | trim + "
+     "'<|eot_id|>' }}",
+     "<s><|start_header_id|>system<|end_header_id|>\n\nBe "
+     "brief.<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nWhat is 2 + 2?<|eot_id|>"
      "<|start_header_id|>assistant<|end_header_id|>\n\n<think>\nEasy.\n</think>\n\n4<|eot_id|>"
      "<|start_header_id|>user<|end_header_id|>\n\nThanks<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
-     "<s><|start_header_id|>user<|end_header_id|>\n\nWhat is 2 + 2?<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
-     "<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nWhat is 2 + 2?<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"},
+     "<s><|start_header_id|>user<|end_header_id|>\n\nWhat is 2 + "
+     "2?<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
+     "<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nWhat is 2 + "
+     "2?<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"},
     {"llama3.1",
      "{%- set date_string = \"26 Jul 2024\" %}{{- \"<|start_header_id|>system<|end_header_id|>\\n\\n\" }}"
-     "{{- \"Cutting Knowledge Date: December 2023\\n\" }}{{- \"Today Date: \" + date_string + \"\\n\\n\" }}{{- \"<|eot_id|>\" }}",
-     "<s><|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\nBe brief.<|eot_id|>"
+     "{{- \"Cutting Knowledge Date: December 2023\\n\" }}{{- \"Today Date: \" + date_string + \"\\n\\n\" }}{{- "
+     "\"<|eot_id|>\" }}",
+     "<s><|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\nToday Date: 26 Jul "
+     "2024\n\nBe brief.<|eot_id|>"
      "<|start_header_id|>user<|end_header_id|>\n\nWhat is 2 + 2?<|eot_id|>"
      "<|start_header_id|>assistant<|end_header_id|>\n\n<think>\nEasy.\n</think>\n\n4<|eot_id|>"
      "<|start_header_id|>user<|end_header_id|>\n\nThanks<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
-     "<s><|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n<|eot_id|>"
-     "<|start_header_id|>user<|end_header_id|>\n\nWhat is 2 + 2?<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
-     "<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nWhat is 2 + 2?<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"},
+     "<s><|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\nToday Date: 26 Jul "
+     "2024\n\n<|eot_id|>"
+     "<|start_header_id|>user<|end_header_id|>\n\nWhat is 2 + "
+     "2?<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
+     "<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nWhat is 2 + "
+     "2?<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"},
     {"llama2",
-     "{% set content = '<<SYS>>\\n' + system_message + '\\n<</SYS>>\\n\\n' %}{{ bos_token + '[INST] ' + content.strip() + ' [/INST]' }}"
+     "{% set content = '<<SYS>>\\n' + system_message + '\\n<</SYS>>\\n\\n' %}{{ bos_token + '[INST] ' + "
+     "content.strip() + ' [/INST]' }}"
      "{{ ' ' + content.strip() + ' ' + eos_token }}",
-     "<s>[INST] <<SYS>>\nBe brief.\n<</SYS>>\n\n What is 2 + 2? [/INST] <think>\nEasy.\n</think>\n\n4 </s><s>[INST] Thanks [/INST]",
+     "<s>[INST] <<SYS>>\nBe brief.\n<</SYS>>\n\n What is 2 + 2? [/INST] <think>\nEasy.\n</think>\n\n4 </s><s>[INST] "
+     "Thanks [/INST]",
      "<s>[INST] What is 2 + 2? [/INST]", " </s><s>[INST] What is 2 + 2? [/INST]"},
     {"mistral", "{{ bos_token }}{{ '[INST] ' + message['content'] + ' [/INST]' }}{{ message['content'] + eos_token}}",
-     "<s>[INST] Be brief.\n\n What is 2 + 2?\n [/INST]<think>\nEasy.\n</think>\n\n4</s>[INST] Thanks [/INST]", "<s>[INST]  What is 2 + 2?\n [/INST]",
-     "</s>[INST]  What is 2 + 2?\n [/INST]"},
-    {"mistral", "{{ bos_token }}{{ '[INST] ' + message['content'] + ' [/INST]' }}{{ message['content'] + eos_token + ' ' }}",
+     "<s>[INST] Be brief.\n\n What is 2 + 2?\n [/INST]<think>\nEasy.\n</think>\n\n4</s>[INST] Thanks [/INST]",
+     "<s>[INST]  What is 2 + 2?\n [/INST]", "</s>[INST]  What is 2 + 2?\n [/INST]"},
+    {"mistral",
+     "{{ bos_token }}{{ '[INST] ' + message['content'] + ' [/INST]' }}{{ message['content'] + eos_token + ' ' }}",
      "<s>[INST] Be brief.\n\n What is 2 + 2?\n [/INST]<think>\nEasy.\n</think>\n\n4</s> [INST] Thanks [/INST]",
      "<s>[INST]  What is 2 + 2?\n [/INST]", "</s> [INST]  What is 2 + 2?\n [/INST]"},
     {"mistral-v1", "{{- bos_token }}{{- ' [INST] ' + system_message + '\\n\\n' + message['content'] + ' [/INST]' }}",
      "<s> [INST] Be brief.\n\n What is 2 + 2?\n [/INST] <think>\nEasy.\n</think>\n\n4</s> [INST] Thanks [/INST]",
      "<s> [INST]  What is 2 + 2?\n [/INST]", "</s> [INST]  What is 2 + 2?\n [/INST]"},
     {"mistral-v3", "{{- \"[AVAILABLE_TOOLS] [\" }}{{- \"[INST] \" + message[\"content\"] + \"[/INST]\" }}",
-     "<s>[INST]  What is 2 + 2?\n[/INST] <think>\nEasy.\n</think>\n\n4</s>[INST] Be brief.\n\nThanks[/INST]", "<s>[INST]  What is 2 + 2?\n[/INST]",
-     "</s>[INST]  What is 2 + 2?\n[/INST]"},
-    {"mistral-v3-tekken", "{{- \"[AVAILABLE_TOOLS][\" }}{{- \"[INST]\" + message[\"content\"] + \"[/INST]\" }}",
-     "<s>[INST] What is 2 + 2?\n[/INST]<think>\nEasy.\n</think>\n\n4</s>[INST]Be brief.\n\nThanks[/INST]", "<s>[INST] What is 2 + 2?\n[/INST]",
-     "</s>[INST] What is 2 + 2?\n[/INST]"},
-    {"mistral-v7", "{{ '[SYSTEM_PROMPT] ' + message['content'] + '[/SYSTEM_PROMPT]' }}{{ '[INST] ' + message['content'] + '[/INST]' }}",
-     "<s>[SYSTEM_PROMPT] Be brief.[/SYSTEM_PROMPT][INST]  What is 2 + 2?\n[/INST] <think>\nEasy.\n</think>\n\n4</s>[INST] Thanks[/INST]",
+     "<s>[INST]  What is 2 + 2?\n[/INST] <think>\nEasy.\n</think>\n\n4</s>[INST] Be brief.\n\nThanks[/INST]",
      "<s>[INST]  What is 2 + 2?\n[/INST]", "</s>[INST]  What is 2 + 2?\n[/INST]"},
-    {"mistral-v7-tekken", "{{ '[SYSTEM_PROMPT]' + message['content'] + '[/SYSTEM_PROMPT]' }}{{ '[INST]' + message['content'] + '[/INST]' }}",
-     "<s>[SYSTEM_PROMPT]Be brief.[/SYSTEM_PROMPT][INST] What is 2 + 2?\n[/INST]<think>\nEasy.\n</think>\n\n4</s>[INST]Thanks[/INST]",
+    {"mistral-v3-tekken", "{{- \"[AVAILABLE_TOOLS][\" }}{{- \"[INST]\" + message[\"content\"] + \"[/INST]\" }}",
+     "<s>[INST] What is 2 + 2?\n[/INST]<think>\nEasy.\n</think>\n\n4</s>[INST]Be brief.\n\nThanks[/INST]",
+     "<s>[INST] What is 2 + 2?\n[/INST]", "</s>[INST] What is 2 + 2?\n[/INST]"},
+    {"mistral-v7",
+     "{{ '[SYSTEM_PROMPT] ' + message['content'] + '[/SYSTEM_PROMPT]' }}{{ '[INST] ' + message['content'] + '[/INST]' "
+     "}}",
+     "<s>[SYSTEM_PROMPT] Be brief.[/SYSTEM_PROMPT][INST]  What is 2 + 2?\n[/INST] "
+     "<think>\nEasy.\n</think>\n\n4</s>[INST] Thanks[/INST]",
+     "<s>[INST]  What is 2 + 2?\n[/INST]", "</s>[INST]  What is 2 + 2?\n[/INST]"},
+    {"mistral-v7-tekken",
+     "{{ '[SYSTEM_PROMPT]' + message['content'] + '[/SYSTEM_PROMPT]' }}{{ '[INST]' + message['content'] + '[/INST]' }}",
+     "<s>[SYSTEM_PROMPT]Be brief.[/SYSTEM_PROMPT][INST] What is 2 + "
+     "2?\n[/INST]<think>\nEasy.\n</think>\n\n4</s>[INST]Thanks[/INST]",
      "<s>[INST] What is 2 + 2?\n[/INST]", "</s>[INST] What is 2 + 2?\n[/INST]"},
     {"deepseek-r1", "{{'<｜User｜>' + message['content']}}{{'<｜Assistant｜>' + content + '<｜end▁of▁sentence｜>'}}",
      "<s>Be brief.<｜User｜> What is 2 + 2?\n<｜Assistant｜>\n\n4<｜end▁of▁sentence｜><｜User｜>Thanks<｜Assistant｜>",
-     "<s><｜User｜> What is 2 + 2?\n<｜Assistant｜>", "<｜end▁of▁sentence｜><｜User｜> What is 2 + 2?\n<｜Assistant｜>"},
+     "<s><｜User｜> What is 2 + 2?\n<｜Assistant｜>",
+     "<｜end▁of▁sentence｜><｜User｜> What is 2 + 2?\n<｜Assistant｜>"},
     {"deepseek-r1",
-     "{{'<｜User｜>' + message['content']}}{{'<｜Assistant｜>' + content + '<｜end▁of▁sentence｜>'}}{{'<｜Assistant｜><think>\\n'}}",
-     "<s>Be brief.<｜User｜> What is 2 + 2?\n<｜Assistant｜>\n\n4<｜end▁of▁sentence｜><｜User｜>Thanks<｜Assistant｜><think>\n",
-     "<s><｜User｜> What is 2 + 2?\n<｜Assistant｜><think>\n", "<｜end▁of▁sentence｜><｜User｜> What is 2 + 2?\n<｜Assistant｜><think>\n"},
+     "{{'<｜User｜>' + message['content']}}{{'<｜Assistant｜>' + content + "
+     "'<｜end▁of▁sentence｜>'}}{{'<｜Assistant｜><think>\\n'}}",
+     "<s>Be brief.<｜User｜> What is 2 + "
+     "2?\n<｜Assistant｜>\n\n4<｜end▁of▁sentence｜><｜User｜>Thanks<｜Assistant｜><think>\n",
+     "<s><｜User｜> What is 2 + 2?\n<｜Assistant｜><think>\n",
+     "<｜end▁of▁sentence｜><｜User｜> What is 2 + 2?\n<｜Assistant｜><think>\n"},
     {"deepseek-llm", "{{ 'User: ' + message['content'] + '\n\n' }}{{ 'Assistant: ' + message['content'] + eos_token }}",
-     "<s>Be brief.\n\nUser:  What is 2 + 2?\n\n\nAssistant: <think>\nEasy.\n</think>\n\n4</s>User: Thanks\n\nAssistant:",
+     "<s>Be brief.\n\nUser:  What is 2 + 2?\n\n\nAssistant: <think>\nEasy.\n</think>\n\n4</s>User: "
+     "Thanks\n\nAssistant:",
      "<s>User:  What is 2 + 2?\n\n\nAssistant:", "</s>User:  What is 2 + 2?\n\n\nAssistant:"},
     {"phi3", "{{'<|user|>\n' + message['content'] + '<|end|>\n'}}{{ '<|assistant|>\n' }}",
-     "<|system|>\nBe brief.<|end|>\n<|user|>\n What is 2 + 2?\n<|end|>\n<|assistant|>\n<think>\nEasy.\n</think>\n\n4<|end|>\n"
+     "<|system|>\nBe brief.<|end|>\n<|user|>\n What is 2 + "
+     "2?\n<|end|>\n<|assistant|>\n<think>\nEasy.\n</think>\n\n4<|end|>\n"
      "<|user|>\nThanks<|end|>\n<|assistant|>\n",
-     "<|user|>\n What is 2 + 2?\n<|end|>\n<|assistant|>\n", "<|end|>\n<|user|>\n What is 2 + 2?\n<|end|>\n<|assistant|>\n"},
+     "<|user|>\n What is 2 + 2?\n<|end|>\n<|assistant|>\n",
+     "<|end|>\n<|user|>\n What is 2 + 2?\n<|end|>\n<|assistant|>\n"},
     {"phi3", "{{ bos_token }}{{'<|user|>' + '\n' + message['content'] + '<|end|>' + '\n' + '<|assistant|>' + '\n'}}",
-     "<s><|system|>\nBe brief.<|end|>\n<|user|>\n What is 2 + 2?\n<|end|>\n<|assistant|>\n<think>\nEasy.\n</think>\n\n4<|end|>\n"
+     "<s><|system|>\nBe brief.<|end|>\n<|user|>\n What is 2 + "
+     "2?\n<|end|>\n<|assistant|>\n<think>\nEasy.\n</think>\n\n4<|end|>\n"
      "<|user|>\nThanks<|end|>\n<|assistant|>\n",
-     "<s><|user|>\n What is 2 + 2?\n<|end|>\n<|assistant|>\n", "<|end|>\n<|user|>\n What is 2 + 2?\n<|end|>\n<|assistant|>\n"},
+     "<s><|user|>\n What is 2 + 2?\n<|end|>\n<|assistant|>\n",
+     "<|end|>\n<|user|>\n What is 2 + 2?\n<|end|>\n<|assistant|>\n"},
     {"gemma", "{{ bos_token }}{{ '<start_of_turn>' + role + '\n' + message['content'] | trim + '<end_of_turn>\n' }}",
-     "<s><start_of_turn>user\nBe brief.\n\nWhat is 2 + 2?<end_of_turn>\n<start_of_turn>model\n<think>\nEasy.\n</think>\n\n4<end_of_turn>\n"
+     "<s><start_of_turn>user\nBe brief.\n\nWhat is 2 + "
+     "2?<end_of_turn>\n<start_of_turn>model\n<think>\nEasy.\n</think>\n\n4<end_of_turn>\n"
      "<start_of_turn>user\nThanks<end_of_turn>\n<start_of_turn>model\n",
      "<s><start_of_turn>user\nWhat is 2 + 2?<end_of_turn>\n<start_of_turn>model\n",
      "<end_of_turn>\n<start_of_turn>user\nWhat is 2 + 2?<end_of_turn>\n<start_of_turn>model\n"},
-    {"zephyr", "{{ '<|user|>\n' + message['content'] + eos_token }}\n{{ '<|assistant|>\n' + message['content'] + eos_token }}\n",
-     "<|system|>\nBe brief.</s>\n<|user|>\n What is 2 + 2?\n</s>\n<|assistant|>\n<think>\nEasy.\n</think>\n\n4</s>\n<|user|>\nThanks</s>\n"
+    {"zephyr",
+     "{{ '<|user|>\n' + message['content'] + eos_token }}\n{{ '<|assistant|>\n' + message['content'] + eos_token }}\n",
+     "<|system|>\nBe brief.</s>\n<|user|>\n What is 2 + "
+     "2?\n</s>\n<|assistant|>\n<think>\nEasy.\n</think>\n\n4</s>\n<|user|>\nThanks</s>\n"
      "<|assistant|>\n",
      "<|user|>\n What is 2 + 2?\n</s>\n<|assistant|>\n", "</s>\n<|user|>\n What is 2 + 2?\n</s>\n<|assistant|>\n"},
 };
@@ -185,10 +232,12 @@ void chat__every_family_has_a_golden(void**) {
 }
 
 void chat__no_answer_asked_for(void**) {
-  assert_string_equal(rendered(family_of("chatml"), kQuestion, 0).c_str(), "<|im_start|>user\n What is 2 + 2?\n<|im_end|>\n");
+  assert_string_equal(rendered(family_of("chatml"), kQuestion, 0).c_str(),
+                      "<|im_start|>user\n What is 2 + 2?\n<|im_end|>\n");
   assert_string_equal(rendered(family_of("chatml"), {}, 0).c_str(), "");
   assert_string_equal(rendered(family_of("chatml"), {}, WEIR_CHAT_CONTINUE).c_str(), "<|im_end|>\n");
-  assert_string_equal(rendered(family_of("gemma"), kQuestion, 0).c_str(), "<s><start_of_turn>user\nWhat is 2 + 2?<end_of_turn>\n");
+  assert_string_equal(rendered(family_of("gemma"), kQuestion, 0).c_str(),
+                      "<s><start_of_turn>user\nWhat is 2 + 2?<end_of_turn>\n");
   assert_string_equal(rendered(family_of("deepseek-r1"), kQuestion, 0).c_str(), "<s><｜User｜> What is 2 + 2?\n");
 }
 
@@ -202,10 +251,15 @@ void chat__qwen3_thoughts_behind_the_last_question(void**) {
 }
 
 void chat__trimming_is_pythons(void**) {
-  const Messages messages = {{"user", "\xC2\xA0\t\xE3\x80\x80\x1F a\xC2\xA0" "b \xE2\x80\xA8\n\xC2\x85"}};
-  assert_string_equal(rendered(family_of("gemma"), messages, 0).c_str(), "<s><start_of_turn>user\na\xC2\xA0" "b<end_of_turn>\n");
+  const Messages messages = {{"user",
+                              "\xC2\xA0\t\xE3\x80\x80\x1F a\xC2\xA0"
+                              "b \xE2\x80\xA8\n\xC2\x85"}};
+  assert_string_equal(rendered(family_of("gemma"), messages, 0).c_str(),
+                      "<s><start_of_turn>user\na\xC2\xA0"
+                      "b<end_of_turn>\n");
   const Messages broken = {{"user", " \x85\xA0 "}};  // bytes that are no characters stay
-  assert_string_equal(rendered(family_of("gemma"), broken, 0).c_str(), "<s><start_of_turn>user\n\x85\xA0<end_of_turn>\n");
+  assert_string_equal(rendered(family_of("gemma"), broken, 0).c_str(),
+                      "<s><start_of_turn>user\n\x85\xA0<end_of_turn>\n");
 }
 
 void chat__content_is_taken_by_length(void**) {
@@ -262,10 +316,13 @@ void chat__unknown_templates(void**) {
            "{{ '<|START_OF_TURN_TOKEN|><|USER_TOKEN|>' + content + '<|END_OF_TURN_TOKEN|>' }}",
            "[gMASK]<sop>{% for item in messages %}<|{{ item['role'] }}|>{% endfor %}<|assistant|>",
            "{{ '[INST] <<SYS>>' + system + '<</SYS>>' + text + '[/INST]' }}",
-           "{{ '<|user|>\n' + message['content'] + '\n' }}{{ '<|assistant|>\n' + message['content'] + eos_token + '\n' }}",
-           "{{'<｜User｜>' + message['content']}}{%- if not thinking %}{{'<｜Assistant｜></think><｜end▁of▁sentence｜>'}}{% endif %}",
+           "{{ '<|user|>\n' + message['content'] + '\n' }}{{ '<|assistant|>\n' + message['content'] + eos_token + '\n' "
+           "}}",
+           "{{'<｜User｜>' + message['content']}}{%- if not thinking "
+           "%}{{'<｜Assistant｜></think><｜end▁of▁sentence｜>'}}{% endif %}",
        }) {
-    if (chat_family_of(text) != ChatFamily::kUnknown) fail_msg("%s is taken for %s", text, chat_family_name(chat_family_of(text)));
+    if (chat_family_of(text) != ChatFamily::kUnknown)
+      fail_msg("%s is taken for %s", text, chat_family_name(chat_family_of(text)));
   }
 }
 

@@ -36,7 +36,8 @@ void detokenizer__cut_characters_come_whole(void**) {
   std::vector<std::string> pieces;
   const std::string text = "a\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80z";
   assert_string_equal(stream(*t, text, &pieces).c_str(), text.c_str());
-  const std::vector<std::string> wanted = {"a", "", "\xC3\xA9", "", "", "\xE2\x82\xAC", "", "", "", "\xF0\x9F\x98\x80", "z", ""};
+  const std::vector<std::string> wanted = {"a", "", "\xC3\xA9",         "",  "", "\xE2\x82\xAC", "",
+                                           "",  "", "\xF0\x9F\x98\x80", "z", ""};
   assert_true(pieces == wanted);
 }
 
@@ -46,12 +47,12 @@ void detokenizer__ill_formed_bytes_are_replaced(void**) {
       {"\x80", "\xEF\xBF\xBD"},
       {"a\xFFz", "a\xEF\xBF\xBDz"},
       {"\xC3z", "\xEF\xBF\xBDz"},
-      {"\xC3", "\xEF\xBF\xBD"},                                              // cut off at the end
-      {"\xF0\x9F\x98", "\xEF\xBF\xBD"},                                      // one for all that could have been one character
+      {"\xC3", "\xEF\xBF\xBD"},          // cut off at the end
+      {"\xF0\x9F\x98", "\xEF\xBF\xBD"},  // one for all that could have been one character
       {"\xF0\x9F\x98z", "\xEF\xBF\xBDz"},
-      {"\xE2\x82\xC3\xA9", "\xEF\xBF\xBD\xC3\xA9"},                          // a new character begins inside
-      {"\xC0\xAF", "\xEF\xBF\xBD\xEF\xBF\xBD"},                              // overlong
-      {"\xED\xA0\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},              // a surrogate
+      {"\xE2\x82\xC3\xA9", "\xEF\xBF\xBD\xC3\xA9"},                              // a new character begins inside
+      {"\xC0\xAF", "\xEF\xBF\xBD\xEF\xBF\xBD"},                                  // overlong
+      {"\xED\xA0\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},                  // a surrogate
       {"\xF4\x90\x80\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},  // beyond the last code point
       {"\xE1\x80\xE2\xF0\x91\x92\xF1\xBF\x41", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\x41"},
   };

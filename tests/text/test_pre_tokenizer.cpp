@@ -89,14 +89,20 @@ void pre_tokenizer__white_space(void**) {
   check({
       {"gpt-2", "a   b", {"a", "  ", " b"}},
       {"gpt-2", "a\n\nb  ", {"a", "\n", "\n", "b", "  "}},
-      {"gpt-2", "a\xC2\xA0\xC2\xA0" "b", {"a", "\xC2\xA0", "\xC2\xA0", "b"}},
+      {"gpt-2",
+       "a\xC2\xA0\xC2\xA0"
+       "b",
+       {"a", "\xC2\xA0", "\xC2\xA0", "b"}},
       {"llama-bpe", "a   b", {"a", "  ", " b"}},
       {"llama-bpe", "a  \n \nb  ", {"a", "  \n \n", "b", "  "}},
       {"llama-bpe", "a!\n\nb", {"a", "!\n\n", "b"}},
       {"deepseek-llm", "a\n b  ", {"a", "\n", " b", "  "}},
       {"deepseek-v3", "a  \nb", {"a", "  \n", "b"}},
       // U+180E is not white space.
-      {"gpt-2", "a\xE1\xA0\x8E" "b", {"a", "\xE1\xA0\x8E", "b"}},
+      {"gpt-2",
+       "a\xE1\xA0\x8E"
+       "b",
+       {"a", "\xE1\xA0\x8E", "b"}},
   });
 }
 
@@ -140,8 +146,9 @@ void pre_tokenizer__names(void**) {
   PreTokenizer pre;
   assert_true(pre.build("", std::pmr::get_default_resource()).ok());
   assert_string_equal(pre.name(), "default");
-  for (const char* name : {"gpt-2", "llama-bpe", "llama3", "llama-v3", "qwen2", "deepseek-llm", "deepseek-coder", "deepseek-r1-qwen", "falcon",
-                           "starcoder", "refact", "command-r", "mpt", "smollm", "default"}) {
+  for (const char* name :
+       {"gpt-2", "llama-bpe", "llama3", "llama-v3", "qwen2", "deepseek-llm", "deepseek-coder", "deepseek-r1-qwen",
+        "falcon", "starcoder", "refact", "command-r", "mpt", "smollm", "default"}) {
     PreTokenizer named;
     assert_true(named.build(name, std::pmr::get_default_resource()).ok());
     assert_string_equal(named.name(), name);

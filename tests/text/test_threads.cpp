@@ -1,4 +1,5 @@
-// text: one tokenizer, many threads. Pieces that are whole tokens are cached on first use, so the threads begin together.
+// text: one tokenizer, many threads. Pieces that are whole tokens are cached on first use, so the threads begin
+// together.
 #include <atomic>
 #include <thread>
 

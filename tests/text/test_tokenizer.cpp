@@ -1,4 +1,5 @@
-// text: Tokenizer on small vocabularies made in memory: merging, added tokens, begin and end, byte fallback, round trips.
+// text: Tokenizer on small vocabularies made in memory: merging, added tokens, begin and end, byte fallback, round
+// trips.
 #include "tests/text/text_test.h"
 
 #include <setjmp.h>
@@ -137,8 +138,8 @@ void spm__merges_by_score(void**) {
   const Opened t(spm_parts().file());
   assert_true(t.status().ok());
   assert_ids(*t, "", 0, {});
-  assert_ids(*t, "a", 0, {259});    // with the space that is put before the text
-  assert_ids(*t, "ab", 0, {260});   // _a scores best, then _ab
+  assert_ids(*t, "a", 0, {259});   // with the space that is put before the text
+  assert_ids(*t, "ab", 0, {260});  // _a scores best, then _ab
   assert_ids(*t, "bc", 0, {263, 262});
   assert_ids(*t, "abc", 0, {260, 266});
   assert_ids(*t, "a  a", 0, {259, 263, 259});
@@ -158,7 +159,8 @@ void spm__byte_fallback(void**) {
   const Opened t(spm_parts().file());
   assert_ids(*t, "\xC3\xA9", 0, {263, 267});
   assert_ids(*t, "\xC3\xA8\xFF", 0, {263, 3 + 0xC3, 3 + 0xA8, 3 + 0xFF});
-  assert_ids(*t, "<0x41>", 0, {263, 3 + '<', 3 + '0', 3 + 'x', 3 + '4', 3 + '1', 3 + '>'});  // text about a byte is no byte
+  assert_ids(*t, "<0x41>", 0,
+             {263, 3 + '<', 3 + '0', 3 + 'x', 3 + '4', 3 + '1', 3 + '>'});  // text about a byte is no byte
   assert_string_equal(decode(*t, {263, 3 + 0xC3, 3 + 0xA8}).c_str(), "\xC3\xA8");
 }
 
@@ -193,7 +195,8 @@ void spm__round_trip_of_any_bytes(void**) {
   Random random(2);
   for (int i = 0; i < 400; ++i) {
     std::string text = i % 2 == 0 ? random.bytes(random.below(60)) : random.text(random.below(30));
-    for (size_t at = text.find("\xE2\x96\x81"); at != std::string::npos; at = text.find("\xE2\x96\x81")) text.erase(at, 3);
+    for (size_t at = text.find("\xE2\x96\x81"); at != std::string::npos; at = text.find("\xE2\x96\x81"))
+      text.erase(at, 3);
     for (const Opened* t : {&small, &llama}) {
       const std::string back = decode(**t, encode(**t, text));
       assert_int_equal(back.size(), text.size());
@@ -226,7 +229,8 @@ void special__begin_and_end(void**) {
 
 void special__ends_of_generation(void**) {
   VocabParts parts = byte_level_parts();
-  const weir_token text_end = parts.add("<|endoftext|>", 3), turn = parts.add("<|eot_id|>", 3), named = parts.add("[stop]", 3);
+  const weir_token text_end = parts.add("<|endoftext|>", 3), turn = parts.add("<|eot_id|>", 3),
+                   named = parts.add("[stop]", 3);
   const weir_token looks_so = parts.add("<|end|>", 1);
   parts.more.add_u32("tokenizer.ggml.eot_token_id", static_cast<uint32_t>(named));
   parts.more.add_u32("tokenizer.ggml.padding_token_id", static_cast<uint32_t>(text_end));
@@ -234,7 +238,8 @@ void special__ends_of_generation(void**) {
   assert_int_equal(t->special().eot, named);
   assert_int_equal(t->special().pad, text_end);
   for (const weir_token id : {kImEnd, text_end, turn, named}) assert_true(t->is_end_of_generation(id));
-  for (const weir_token id : {kHello, kTool, looks_so, weir_token{-1}, weir_token{1 << 20}}) assert_false(t->is_end_of_generation(id));
+  for (const weir_token id : {kHello, kTool, looks_so, weir_token{-1}, weir_token{1 << 20}})
+    assert_false(t->is_end_of_generation(id));
 }
 
 void special__files_without_ids(void**) {
@@ -252,7 +257,9 @@ void special__files_without_ids(void**) {
 void special__old_files(void**) {
   VocabParts parts = byte_level_parts();
   GgufWriter w;
-  w.add_string("tokenizer.ggml.model", "gpt2").add_strings("tokenizer.ggml.tokens", parts.tokens).add_strings("tokenizer.ggml.merges", parts.merges);
+  w.add_string("tokenizer.ggml.model", "gpt2")
+      .add_strings("tokenizer.ggml.tokens", parts.tokens)
+      .add_strings("tokenizer.ggml.merges", parts.merges);
   const Opened t(w.build());
   assert_true(t.status().ok());
   assert_string_equal(t->kind(), "gpt2/default");

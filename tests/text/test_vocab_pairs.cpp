@@ -1,4 +1,5 @@
-// text: real vocabularies give exactly the token ids of the reference tokenizers, for every pair in tests/golden/vocabs.
+// text: real vocabularies give exactly the token ids of the reference tokenizers, for every pair in
+// tests/golden/vocabs.
 #include <filesystem>
 #include <sstream>
 
@@ -54,7 +55,8 @@ size_t check_pair(const std::string& path) {
     if (!std::getline(expected, line)) fail_msg("%s.out is too short", path.c_str());
     Ids ids;
     if (!encode(*vocab, text, 0, ids).ok()) fail_msg("%s: \"%s\": %s", path.c_str(), text.c_str(), last_error_text());
-    if (ids != ids_of_line(line)) fail_msg("%s: \"%s\"\n got%s\nwant%s", path.c_str(), text.c_str(), shown(ids).c_str(), line.c_str());
+    if (ids != ids_of_line(line))
+      fail_msg("%s: \"%s\"\n got%s\nwant%s", path.c_str(), text.c_str(), shown(ids).c_str(), line.c_str());
     assert_string_equal(decode(*vocab, ids).c_str(), text.c_str());
   }
   assert_true(!std::getline(expected, line));
@@ -101,11 +103,13 @@ void vocab_pairs__tokens_are_described(void**) {
   spm->token_info(259, info);
   assert_string_equal(info.text, "\xE2\x96\x81\xE2\x96\x81");
   assert_true(info.score < 0.0f || info.score == 0.0f);
-  assert_true(spm->special().add_bos == 1 && spm->special().bos == 1 && spm->special().eos == 2 && spm->special().unk == 0);
+  assert_true(spm->special().add_bos == 1 && spm->special().bos == 1 && spm->special().eos == 2 &&
+              spm->special().unk == 0);
   assert_true(gpt2->special().add_bos == 0 && gpt2->special().unk == -1);
   assert_int_equal(phi3->special().eos, 32000);
   assert_int_equal(phi3->special().eot, 32007);  // <|end|>
-  assert_true(phi3->is_end_of_generation(32007) && phi3->is_end_of_generation(32000) && !phi3->is_end_of_generation(32010));
+  assert_true(phi3->is_end_of_generation(32007) && phi3->is_end_of_generation(32000) &&
+              !phi3->is_end_of_generation(32010));
 }
 
 // Phi-3's markers take the white space behind them, the plain SentencePiece vocabulary's do not.

@@ -72,12 +72,14 @@ struct VocabParts {
   }
 };
 
-// 256 bytes; the words "hello" and " hello" by merges; one control and two user-defined tokens. Ids 0..255 are the bytes.
+// 256 bytes; the words "hello" and " hello" by merges; one control and two user-defined tokens. Ids 0..255 are the
+// bytes.
 inline VocabParts byte_level_parts() {
   VocabParts parts;
   for (int byte = 0; byte < 256; ++byte) parts.add(byte_letter(static_cast<uint8_t>(byte)));
   const std::string space = byte_letter(' ');
-  for (const std::string& merge : {std::string("l l"), std::string("h e"), std::string("he ll"), std::string("hell o"), space + " hello"}) {
+  for (const std::string& merge :
+       {std::string("l l"), std::string("h e"), std::string("he ll"), std::string("hell o"), space + " hello"}) {
     parts.merges.push_back(merge);
     std::string joined = merge;
     joined.erase(joined.find(' '), 1);
@@ -104,7 +106,11 @@ inline VocabParts spm_parts() {
     parts.add(text, 6);
   }
   float score = -1.0f;
-  for (const char* word : {"\xE2\x96\x81" "a", "\xE2\x96\x81" "ab", "ab", "bc", "\xE2\x96\x81", "a", "b", "c", "\xC3\xA9"}) {
+  for (const char* word : {"\xE2\x96\x81"
+                           "a",
+                           "\xE2\x96\x81"
+                           "ab",
+                           "ab", "bc", "\xE2\x96\x81", "a", "b", "c", "\xC3\xA9"}) {
     parts.add(word, 1, score);  // 259..267
     score -= 1.0f;
   }
@@ -175,10 +181,10 @@ class Random {
   }
   // Characters of many scripts, white space, digits, apostrophes, now and then any code point.
   std::string text(size_t n) {
-    static constexpr uint32_t kPools[][2] = {{'a', 'z'},       {'A', 'Z'},         {'0', '9'},         {' ', ' '},        {'\t', '\r'},
-                                             {'!', '/'},       {0xA0, 0xFF},       {0x300, 0x36F},     {0x400, 0x4FF},    {0x4E00, 0x4FFF},
-                                             {0x1F600, 0x1F64F}, {0x2000, 0x206F}, {0xAC00, 0xACFF}, {0x660, 0x669}, {0x20, 0xD7FF},
-                                             {0xE000, 0x10FFFF}, {'\'', '\''}};
+    static constexpr uint32_t kPools[][2] = {
+        {'a', 'z'},       {'A', 'Z'},     {'0', '9'},     {' ', ' '},         {'\t', '\r'},       {'!', '/'},
+        {0xA0, 0xFF},     {0x300, 0x36F}, {0x400, 0x4FF}, {0x4E00, 0x4FFF},   {0x1F600, 0x1F64F}, {0x2000, 0x206F},
+        {0xAC00, 0xACFF}, {0x660, 0x669}, {0x20, 0xD7FF}, {0xE000, 0x10FFFF}, {'\'', '\''}};
     std::string out;
     for (size_t i = 0; i < n; ++i) {
       const auto& pool = kPools[below(std::size(kPools))];

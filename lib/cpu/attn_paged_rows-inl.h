@@ -1,0 +1,221 @@
+// Inner loops of decode attention, compiled once per instruction set: logits of a page's tokens, softmax of a unit, sums
+// of a page's values. Up to four query heads share what is widened from bf16.
+#if defined(WEIR_CPU_ATTN_PAGED_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef WEIR_CPU_ATTN_PAGED_ROWS_INL_H_
+#undef WEIR_CPU_ATTN_PAGED_ROWS_INL_H_
+#else
+#define WEIR_CPU_ATTN_PAGED_ROWS_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "cpu/attn_paged_parts.h"
+#include "cpu/simd-inl.h"
+#include "hwy/cache_control.h"
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace weir::cpu::HWY_NAMESPACE {
+
+#if WEIR_CPU_HAS_VECTORS
+
+using DF = hn::ScalableTag<float>;
+using V = hn::Vec<DF>;
+constexpr size_t kLanes = HWY_LANES(float);
+constexpr size_t kBlock = 2 * kLanes;  // elements that become one vector of even and one of odd elements
+constexpr bool kManyRegisters = HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON;
+constexpr float kUnseen = -std::numeric_limits<float>::infinity();
+
+// A row of bf16 [d], read block by block; the last block may be partial.
+struct RowShape {
+  explicit RowShape(size_t head_dim)
+      : d(head_dim),
+        n_full(head_dim / kBlock),
+        tail(head_dim % kBlock != 0),
+        tail_mask(hn::FirstN(hn::RebindToUnsigned<DF>(), head_dim % kBlock / 2)) {}
+  size_t d;
+  size_t n_full;
+  bool tail;
+  hn::Mask<hn::RebindToUnsigned<DF>> tail_mask;
+};
+
+// Even and odd elements of a block. Where vectors have at most 4 lanes there is no partial block, so a masked load
+// reads nothing beyond it.
+template <bool kTail>
+HWY_INLINE void load_block(const RowShape& shape, const uint16_t* from, V& even, V& odd) {
+  const DF df;
+  const hn::RebindToUnsigned<DF> du;
+  const hn::Repartition<uint16_t, DF> d16;
+  hn::Vec<decltype(du)> pairs;
+  if constexpr (kTail) {
+    pairs = hn::MaskedLoad(shape.tail_mask, du, reinterpret_cast<const uint32_t*>(from));
+  } else {
+    pairs = hn::BitCast(du, hn::LoadU(d16, from));
+  }
+  even = hn::BitCast(df, hn::ShiftLeft<16>(pairs));
+  odd = hn::BitCast(df, hn::And(pairs, hn::Set(du, 0xFFFF0000u)));
+}
+
+// Lane i of the result is the sum of the lanes of v[i], for a power of two of vectors; each sum is pairwise, whatever
+// its place.
+template <size_t kCount>
+HWY_INLINE V sums_of(V* v) {
+  const DF df;
+  if constexpr (kCount > 1) {
+    HWY_UNROLL(8)
+    for (size_t i = 0; i < kCount / 2; ++i) {
+      v[i] = hn::Add(hn::ConcatEven(df, v[2 * i + 1], v[2 * i]), hn::ConcatOdd(df, v[2 * i + 1], v[2 * i]));
+    }
+    return sums_of<kCount / 2>(v);
+  } else {
+    return v[0];
+  }
+}
+
+// Tokens and heads whose products are summed at the same time: as many sums as registers allow, one per lane of the
+// final vector.
+template <size_t kHeads>
+struct LogitTile {
+  static constexpr size_t kSlots = kHeads == 3 ? 4 : kHeads;
+  static constexpr size_t kToks = HWY_MIN(kLanes / kSlots, size_t{8});
+  static constexpr size_t kSums = kSlots * kToks;
+};
+
+template <size_t kHeads, bool kTail>
+HWY_INLINE void add_products(const RowShape& shape, const float* q, size_t d_pad, const uint16_t* const* row,
+                             ptrdiff_t ahead, size_t block, V* sum) {
+  constexpr size_t kToks = LogitTile<kHeads>::kToks;
+  const DF df;
+  V even[kHeads], odd[kHeads];
+  HWY_UNROLL(4)
+  for (size_t h = 0; h < kHeads; ++h) {
+    even[h] = hn::Load(df, q + h * d_pad + block * kBlock);
+    odd[h] = hn::Load(df, q + h * d_pad + block * kBlock + kLanes);
+  }
+  HWY_UNROLL(8)
+  for (size_t t = 0; t < kToks; ++t) {
+    V key_even, key_odd;
+    load_block<kTail>(shape, row[t] + block * kBlock, key_even, key_odd);
+    hwy::Prefetch(row[t] + block * kBlock + ahead);
+    HWY_UNROLL(4)
+    for (size_t h = 0; h < kHeads; ++h) sum[h * kToks + t] = hn::MulAdd(key_even, even[h], sum[h * kToks + t]);
+    HWY_UNROLL(4)
+    for (size_t h = 0; h < kHeads; ++h) sum[h * kToks + t] = hn::MulAdd(key_odd, odd[h], sum[h * kToks + t]);
+  }
+}
+
+// logit[h * kUnitTokens + t] = q_h . k_t for tokens [begin, end) of a page. What lies `ahead` elements further is
+// needed next: pages are too short, and too far from each other, for the processor to notice by itself.
+template <size_t kHeads>
+HWY_NOINLINE void page_logits(const RowShape& shape, const float* q, size_t d_pad, const uint16_t* keys,
+                              ptrdiff_t ahead, uint32_t begin, uint32_t end, float* logit) {
+  constexpr size_t kToks = LogitTile<kHeads>::kToks, kSums = LogitTile<kHeads>::kSums;
+  const DF df;
+  for (size_t t = begin; t < end; t += kToks) {
+    const uint16_t* row[kToks];
+    HWY_UNROLL(8)
+    for (size_t i = 0; i < kToks; ++i)
+      row[i] = keys + HWY_MIN(t + i, size_t{end} - 1) * shape.d;  // beyond the end: computed and dropped
+    V sum[kSums];
+    HWY_UNROLL(16)
+    for (size_t i = 0; i < kSums; ++i) sum[i] = hn::Zero(df);
+    for (size_t b = 0; b < shape.n_full; ++b) add_products<kHeads, false>(shape, q, d_pad, row, ahead, b, sum);
+    if (shape.tail) add_products<kHeads, true>(shape, q, d_pad, row, ahead, shape.n_full, sum);
+    V sums = sums_of<kSums>(sum);
+    for (size_t n = kSums; n < kLanes; n *= 2)
+      sums = hn::Add(hn::ConcatEven(df, sums, sums), hn::ConcatOdd(df, sums, sums));
+    HWY_ALIGN float lane[kLanes];
+    hn::Store(sums, df, lane);
+    for (size_t h = 0; h < kHeads; ++h) {
+      float* to = logit + h * kUnitTokens + t;
+      if (t + kToks <= end) {
+        std::memcpy(to, lane + h * kToks, kToks * sizeof(float));
+      } else {
+        for (size_t i = 0; t + i < end; ++i) to[i] = lane[h * kToks + i];
+      }
+    }
+  }
+}
+
+template <size_t kHeads, size_t kBlocks, bool kTail>
+HWY_INLINE void add_values(const RowShape& shape, const float* weight, const uint16_t* values, ptrdiff_t ahead,
+                           uint32_t begin, uint32_t end, size_t block, float* out, size_t out_stride) {
+  const DF df;
+  V sum[kHeads * 2 * kBlocks];
+  HWY_UNROLL(16)
+  for (size_t i = 0; i < kHeads * 2 * kBlocks; ++i) {
+    sum[i] = hn::Load(df, out + i / (2 * kBlocks) * out_stride + block * kBlock + i % (2 * kBlocks) * kLanes);
+  }
+  for (size_t t = begin; t < end; ++t) {
+    V value[2 * kBlocks];
+    HWY_UNROLL(4)
+    for (size_t b = 0; b < kBlocks; ++b) {
+      const uint16_t* from = values + t * shape.d + (block + b) * kBlock;
+      load_block<kTail>(shape, from, value[2 * b], value[2 * b + 1]);
+      hwy::Prefetch(from + ahead);
+    }
+    HWY_UNROLL(4)
+    for (size_t h = 0; h < kHeads; ++h) {
+      const V w = hn::Set(df, weight[h * kUnitTokens + t]);
+      HWY_UNROLL(8)
+      for (size_t i = 0; i < 2 * kBlocks; ++i)
+        sum[h * 2 * kBlocks + i] = hn::MulAdd(w, value[i], sum[h * 2 * kBlocks + i]);
+    }
+  }
+  HWY_UNROLL(16)
+  for (size_t i = 0; i < kHeads * 2 * kBlocks; ++i) {
+    hn::Store(sum[i], df, out + i / (2 * kBlocks) * out_stride + block * kBlock + i % (2 * kBlocks) * kLanes);
+  }
+}
+
+// out_h += sum of weight[h * kUnitTokens + t] * v_t over tokens [begin, end) of a page.
+template <size_t kHeads>
+HWY_NOINLINE void page_values(const RowShape& shape, const float* weight, const uint16_t* values, ptrdiff_t ahead,
+                              uint32_t begin, uint32_t end, float* out, size_t out_stride) {
+  constexpr size_t kBlocks = (kManyRegisters ? 2 : 1) * (kHeads <= 2 ? 2 : 1);
+  size_t b = 0;
+  for (; b + kBlocks <= shape.n_full; b += kBlocks)
+    add_values<kHeads, kBlocks, false>(shape, weight, values, ahead, begin, end, b, out, out_stride);
+  for (; b < shape.n_full; ++b)
+    add_values<kHeads, 1, false>(shape, weight, values, ahead, begin, end, b, out, out_stride);
+  if (shape.tail) add_values<kHeads, 1, true>(shape, weight, values, ahead, begin, end, b, out, out_stride);
+}
+
+// Logits to weights relative to their maximum; page_sum[p] [kSplitPages] is the sum over page p. Returns maximum and
+// sum of all.
+HWY_INLINE void softmax_unit(float* weight, uint32_t n_pages, float* page_sum, float& high, float& sum) {
+  const DF df;
+  V top = hn::Set(df, kUnseen);
+  for (size_t i = 0; i < size_t{n_pages} * kPageTokens; i += kLanes) top = hn::Max(top, hn::Load(df, weight + i));
+  high = hn::GetLane(hn::MaxOfLanes(df, top));
+  const V base = hn::Set(df, high == kUnseen ? 0.0f : high);
+  V all = hn::Zero(df);
+  for (size_t first = 0; first < n_pages; first += kLanes) {
+    V of_page[kLanes];
+    for (size_t p = 0; p < kLanes; ++p) {
+      of_page[p] = hn::Zero(df);
+      if (first + p >= n_pages) continue;
+      float* w = weight + (first + p) * kPageTokens;
+      for (size_t i = 0; i < kPageTokens; i += kLanes) {
+        const V x = hn::Exp(df, hn::Sub(hn::Load(df, w + i), base));
+        hn::Store(x, df, w + i);
+        of_page[p] = hn::Add(of_page[p], x);
+      }
+    }
+    const V sums = sums_of<kLanes>(of_page);
+    hn::Store(sums, df, page_sum + first);
+    all = hn::Add(all, sums);
+  }
+  sum = hn::GetLane(hn::SumOfLanes(df, all));
+}
+
+#endif  // WEIR_CPU_HAS_VECTORS
+
+}  // namespace weir::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per target
