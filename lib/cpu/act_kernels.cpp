@@ -83,6 +83,17 @@ HWY_INLINE void transpose4(const T* in, size_t in_stride, T* out, size_t out_str
   hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, ab1, ef1)), d, out + 3 * out_stride);
 }
 
+// Calls f(t, g) for every four tokens from t on and every group g: `at_once` groups for all tokens, then the next ones. So few stay in the cache
+// nearest to the core while they are filled; more than one lets the memory system see longer runs of x.
+template <class F>
+HWY_INLINE void for_packed_groups(const PackCall& c, size_t at_once, size_t tokens, const F& f) {
+  for (size_t first = c.first_group; first < c.end_group; first += at_once) {
+    for (size_t t = 0; t < tokens; t += 4) {
+      for (size_t g = first; g < HWY_MIN(first + at_once, c.end_group); ++g) f(t, g);
+    }
+  }
+}
+
 #if HWY_ARCH_X86
 // Sums of a packed group, tokens side by side as in the panel.
 HWY_INLINE void sum_packed(const uint32_t* pairs, const float* scale, size_t tokens, float* sum) {
@@ -103,41 +114,37 @@ HWY_INLINE void sum_packed(const uint32_t* pairs, const float* scale, size_t tok
 
 void pack(const PackCall& c) {
   const size_t tokens = c.n_vectors * kLanes, bytes = packed_bytes(tokens);
-  for (size_t t = 0; t < tokens; t += 4) {
-    for (size_t g = c.first_group; g < c.end_group; ++g) {
-      auto* pairs = reinterpret_cast<uint32_t*>(c.out + g * bytes);  // [kGroup / 2, tokens]
-      auto* scale = reinterpret_cast<float*>(c.out + g * bytes + kGroup * sizeof(int16_t) * tokens);
-      const size_t n = HWY_MIN(kGroup, c.n_cols - g * kGroup);
-      HWY_ALIGN int16_t q[4][kGroup];
-      for (size_t i = 0; i < 4; ++i) {
-        const bool is_token = t + i < c.n_tok;
-        if (!is_token) std::memset(q[i], 0, sizeof q[i]);
-        scale[t + i] = is_token ? quantize_group(c.x + (t + i) * c.n_cols + g * kGroup, n, q[i]) : 0.0f;
-      }
-      const auto* in = reinterpret_cast<const uint32_t*>(q);
-      for (size_t k = 0; k < kGroup / 2; k += 4) transpose4(in + k, kGroup / 2, pairs + k * tokens + t, tokens);
-      if (t + 4 == tokens) sum_packed(pairs, scale, tokens, scale + tokens);
+  for_packed_groups(c, 2, tokens, [&](size_t t, size_t g) WEIR_ATTR {
+    auto* pairs = reinterpret_cast<uint32_t*>(c.out + g * bytes);  // [kGroup / 2, tokens]
+    auto* scale = reinterpret_cast<float*>(c.out + g * bytes + kGroup * sizeof(int16_t) * tokens);
+    const size_t n = HWY_MIN(kGroup, c.n_cols - g * kGroup);
+    HWY_ALIGN int16_t q[4][kGroup];
+    for (size_t i = 0; i < 4; ++i) {
+      const bool is_token = t + i < c.n_tok;
+      if (!is_token) std::memset(q[i], 0, sizeof q[i]);
+      scale[t + i] = is_token ? quantize_group(c.x + (t + i) * c.n_cols + g * kGroup, n, q[i]) : 0.0f;
     }
-  }
+    const auto* in = reinterpret_cast<const uint32_t*>(q);
+    for (size_t k = 0; k < kGroup / 2; k += 4) transpose4(in + k, kGroup / 2, pairs + k * tokens + t, tokens);
+    if (t + 4 == tokens) sum_packed(pairs, scale, tokens, scale + tokens);
+  });
 }
 #endif
 
 void pack_float(const PackCall& c) {
   const size_t tokens = c.n_vectors * kLanes, bytes = packed_float_bytes(tokens);
-  for (size_t t = 0; t < tokens; t += 4) {
-    for (size_t g = c.first_group; g < c.end_group; ++g) {
-      auto* packed = reinterpret_cast<float*>(c.out + g * bytes);  // [kGroup, tokens]
-      const size_t n = HWY_MIN(kGroup, c.n_cols - g * kGroup);
-      const float* first = c.x + g * kGroup;
-      size_t k = 0;
-      if (t + 4 <= c.n_tok) {
-        for (; k + 4 <= n; k += 4) transpose4(first + t * c.n_cols + k, c.n_cols, packed + k * tokens + t, tokens);
-      }
-      for (; k < n; ++k) {
-        for (size_t i = t; i < t + 4; ++i) packed[k * tokens + i] = i < c.n_tok ? first[i * c.n_cols + k] : 0.0f;
-      }
+  for_packed_groups(c, 1, tokens, [&](size_t t, size_t g) WEIR_ATTR {
+    auto* packed = reinterpret_cast<float*>(c.out + g * bytes);  // [kGroup, tokens]
+    const size_t n = HWY_MIN(kGroup, c.n_cols - g * kGroup);
+    const float* x = c.x + g * kGroup;
+    size_t k = 0;
+    if (t + 4 <= c.n_tok) {
+      for (; k + 4 <= n; k += 4) transpose4(x + t * c.n_cols + k, c.n_cols, packed + k * tokens + t, tokens);
     }
-  }
+    for (; k < n; ++k) {
+      for (size_t i = t; i < t + 4; ++i) packed[k * tokens + i] = i < c.n_tok ? x[i * c.n_cols + k] : 0.0f;
+    }
+  });
 }
 
 // --------------------------------------------------------------------------------------------------------------- products

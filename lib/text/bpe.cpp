@@ -38,8 +38,8 @@ class MergeResolver {
         is_sum(vocab_.text(guess), left, right)) {
       return last_ = guess;
     }
-    if (left.size() + right.size() > kMaxTokenBytes) return -1;
-    char text[kMaxTokenBytes];
+    if (left.size() + right.size() > kMaxTextBytes) return -1;
+    char text[kMaxTextBytes];
     left.copy(text, left.size());
     right.copy(text + left.size(), right.size());
     return last_ = part({text, left.size() + right.size()});

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <limits>
 #include <optional>
 
 #include "core/memory.h"
@@ -162,6 +163,9 @@ Status TokenizerImpl::encode_spm(std::string_view text, bool prefix, EncodeCall&
     } else {
       call.spelled.push_back(c);
     }
+  }
+  if (call.spelled.size() > std::numeric_limits<uint32_t>::max()) {
+    return fail(WEIR_ERR_INVALID_ARG, "a text of %zu bytes is too long", text.size());
   }
   for (std::string_view left = call.spelled; !left.empty();) {
     const std::string_view word = left.substr(0, spm.word_bytes(left));

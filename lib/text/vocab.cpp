@@ -76,6 +76,11 @@ int byte_of_text(std::string_view text) {
   return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
+Status too_long(uint64_t index, size_t n_bytes) {
+  return fail(WEIR_ERR_FORMAT, "%s[%llu]: a token of %zu bytes; the longest allowed has %zu", kTokensKey,
+              static_cast<unsigned long long>(index), n_bytes, kMaxTokenBytes);
+}
+
 Status wrong_count(const char* key, uint64_t n, uint64_t n_tokens) {
   return fail(WEIR_ERR_FORMAT, "%s: %llu elements for %llu tokens", key, static_cast<unsigned long long>(n),
               static_cast<unsigned long long>(n_tokens));
@@ -107,7 +112,7 @@ Status Vocab::read(const GgufFile& file, TokenSpelling spelling) {
   types_.assign(tokens->count, TokenType::kNormal);
   WEIR_TRY(read_types(file));
   if (spelling == TokenSpelling::kSentencePiece) WEIR_TRY(read_scores(file));
-  spell(spelling);
+  WEIR_TRY(spell(spelling));
   index(spelling);
   find_bytes(spelling);
   return {};
@@ -120,10 +125,7 @@ Status Vocab::read_texts(const GgufValue& tokens) {
   GgufStrings strings(tokens);
   for (uint64_t i = 0; strings.left() > 0; ++i) {
     const std::string_view text = strings.next();
-    if (text.size() > kMaxTokenBytes) {
-      return fail(WEIR_ERR_FORMAT, "%s[%llu]: a token of %zu bytes; the longest allowed has %zu", kTokensKey,
-                  static_cast<unsigned long long>(i), text.size(), kMaxTokenBytes);
-    }
+    if (text.size() > kMaxTextBytes) return too_long(i, text.size());
     text_at_.push_back(static_cast<uint32_t>(text_.size()));
     text_.insert(text_.end(), text.begin(), text.end());
     text_.push_back('\0');
@@ -159,7 +161,7 @@ Status Vocab::read_scores(const GgufFile& file) {
   return {};
 }
 
-void Vocab::spell(TokenSpelling spelling) {
+Status Vocab::spell(TokenSpelling spelling) {
   bytes_.resize(text_.size());  // decoded text is never longer
   bytes_at_.reserve(size() + 1);
   size_t end = 0;
@@ -178,9 +180,11 @@ void Vocab::spell(TokenSpelling spelling) {
     } else {
       n = raw ? stored.copy(out, stored.size()) : spell_spaces(stored, out);
     }
+    if (n > kMaxTokenBytes) return too_long(i, n);
     end += n;
   }
   bytes_at_.push_back(static_cast<uint32_t>(end));
+  return {};
 }
 
 void Vocab::index(TokenSpelling spelling) {

@@ -9,6 +9,7 @@
 
 #include "core/status.h"
 #include "gguf/gguf.h"
+#include "text/tokenizer.h"
 #include "weir/text.h"
 
 namespace weir {
@@ -22,6 +23,8 @@ enum class TokenSpelling : uint8_t {
   kSentencePiece,  // U+2581 for a space, <0xXX> for a byte
 };
 
+inline constexpr size_t kMaxTextBytes =
+    2 * kMaxTokenBytes;                       // as stored; byte-level spelling takes up to two bytes for one
 inline constexpr size_t kSpaceMarkBytes = 3;  // of U+2581
 inline constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
 
@@ -68,7 +71,7 @@ class Vocab {
   Status read_texts(const GgufValue& tokens);
   Status read_types(const GgufFile& file);
   Status read_scores(const GgufFile& file);
-  void spell(TokenSpelling spelling);
+  Status spell(TokenSpelling spelling);
   void index(TokenSpelling spelling);
   void find_bytes(TokenSpelling spelling);
 

@@ -23,6 +23,7 @@ constexpr int kLineTokens = 19;    // of a chain line, at most about
 constexpr int kFrameTokens = 700;  // prompt, answer, and some to spare
 constexpr uint32_t kReportTokens = 1000;
 constexpr int kChainLines = 3;  // of the live view
+constexpr uint32_t kCsvTokens = 100;  // between two rows of --csv
 
 struct DemoFlags {
   std::string model;
@@ -30,6 +31,7 @@ struct DemoFlags {
   int steps = 380;
   uint32_t budget = 1024;
   uint32_t threads = 0;
+  std::string csv;
 };
 
 struct Run {
@@ -60,7 +62,7 @@ std::string find_model() {
 // Shows one solution as it grows.
 class View {
  public:
-  explicit View(std::string name) : name_(std::move(name)), live_(stdout_is_terminal()) {}
+  View(std::string name, std::FILE* csv) : name_(std::move(name)), csv_(csv), live_(stdout_is_terminal()) {}
 
   void on_token(const weir_token_event& event, const weir_session* session) {
     for (char c : std::string_view(event.text, static_cast<size_t>(event.text_bytes))) {
@@ -72,6 +74,7 @@ class View {
       }
     }
     n_tokens_ = event.index + 1;
+    if (csv_ != nullptr && n_tokens_ % kCsvTokens == 0) write_row(session);
     if (live_) {
       if (throttle_.due()) draw(session);
     } else if (n_tokens_ % kReportTokens == 0) {
@@ -105,8 +108,19 @@ class View {
     block_.draw(block);
   }
 
+  // Where one stands: KV bytes in use, and the rate since the row before.
+  void write_row(const weir_session* session) {
+    const auto now = std::chrono::steady_clock::now();
+    const std::chrono::duration<double> elapsed = now - row_start_;
+    row_start_ = now;
+    std::fprintf(csv_, "%s,%u,%llu,%.1f\n", name_.c_str(), n_tokens_,
+                 static_cast<unsigned long long>(session_memory(session).kv_bytes), kCsvTokens / elapsed.count());
+  }
+
   std::string name_;
+  std::FILE* csv_;
   bool live_;
+  std::chrono::steady_clock::time_point row_start_ = std::chrono::steady_clock::now();
   LiveBlock block_;
   Throttle throttle_{10};
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
@@ -114,10 +128,11 @@ class View {
   std::vector<std::string> lines_ = std::vector<std::string>(kChainLines);
 };
 
-Run solve_once(weir_model* model, const Problem& problem, const std::string& name, const SolveOptions& options) {
+Run solve_once(weir_model* model, const Problem& problem, const std::string& name, const SolveOptions& options,
+               std::FILE* csv) {
   Conversation conversation;
   conversation.messages = {{"user", problem.prompt}};
-  View view(name);
+  View view(name, csv);
   SolveHooks hooks;
   hooks.on_token = [&](const weir_token_event& event, const weir_session* session) {
     view.on_token(event, session);
@@ -172,9 +187,13 @@ int run_demo(DemoFlags& flags) {
               human_bytes(info.file_bytes).c_str(), style.reset);
   std::printf("%s%s%s\n\n", style.dim, problem.prompt.c_str(), style.reset);
   std::fflush(stdout);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> csv(flags.csv.empty() ? nullptr : std::fopen(flags.csv.c_str(), "w"),
+                                                            std::fclose);
+  if (!flags.csv.empty() && csv == nullptr) throw std::runtime_error("cannot write " + flags.csv);
+  if (csv != nullptr) std::fprintf(csv.get(), "run,tokens,kv_bytes,tok_per_s\n");
   std::vector<Run> runs;
-  runs.push_back(solve_once(model.get(), problem, "dense", dense));
-  runs.push_back(solve_once(model.get(), problem, "raas " + std::to_string(flags.budget), bounded));
+  runs.push_back(solve_once(model.get(), problem, "dense", dense, csv.get()));
+  runs.push_back(solve_once(model.get(), problem, "raas " + std::to_string(flags.budget), bounded, csv.get()));
   print_table(runs);
   return 0;
 }
@@ -196,6 +215,7 @@ void add_demo(CLI::App& program, Action& action) {
   app->add_option("--threads", flags->threads, "Threads that compute; 0 (default): all cores")
       ->check(in_range(0, 256))
       ->type_name("N");
+  app->add_option("--csv", flags->csv, "Also write memory and speed every 100 tokens to this file")->type_name("FILE");
   app->callback([flags, &action] {
     action = [flags] {
       catch_interrupts();

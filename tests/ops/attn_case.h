@@ -121,10 +121,10 @@ class AttnCase {
     }
     double high = -std::numeric_limits<double>::infinity(), sum = 0.0;
     for (double x : logit) high = std::max(high, x);
-    for (double x : logit) sum += std::exp(x - high);
+    for (double& x : logit) sum += x = std::exp(x - high);  // logits become weights
     for (size_t e = 0; e < d; ++e) {
       double o = 0.0;
-      for (size_t j = 0; j < logit.size(); ++j) o += std::exp(logit[j] - high) / sum * double{bf16_to_f32(value[j][e])};
+      for (size_t j = 0; j < logit.size(); ++j) o += logit[j] / sum * double{bf16_to_f32(value[j][e])};
       to[e] = static_cast<float>(o);
     }
   }

@@ -75,9 +75,13 @@ void bad_vocabs__elements(void**) {
   assert_refused(parts.file(), WEIR_ERR_FORMAT, {"tokenizer.ggml.token_type[77]"});
   parts = byte_level_parts();
   parts.tokens[5] = std::string(kMaxTokenBytes, 'q');
+  parts.tokens[7].clear();
+  for (size_t i = 0; i < kMaxTokenBytes; ++i) parts.tokens[7] += byte_letter(' ');  // what a token stands for counts
   assert_true(Opened(parts.file()).status().ok());
   parts.tokens[5] += "q";
   assert_refused(parts.file(), WEIR_ERR_FORMAT, {"tokenizer.ggml.tokens[5]", "1025"});
+  parts.tokens[5] = std::string(100000, 'q');
+  assert_refused(parts.file(), WEIR_ERR_FORMAT, {"tokenizer.ggml.tokens[5]", "100000"});
   parts = spm_parts();
   parts.scores[260] = std::numeric_limits<float>::quiet_NaN();
   assert_refused(parts.file(), WEIR_ERR_FORMAT, {"tokenizer.ggml.scores[260]"});

@@ -1,0 +1,101 @@
+// ops: glu_matmul. Mirrors lib/ops/glu_matmul_ref.cpp, lib/cpu/matmul.cpp and what it calls.
+#include "tests/ops/matmul_case.h"
+
+namespace weir::test {
+namespace {
+
+struct Spec {
+  const char* name;
+  WeightType gate, up;
+  uint32_t n_rows, n_cols;
+  double max_nmse;
+  const char* reason;
+};
+
+constexpr double kIntegerNmse = 5e-9;
+constexpr char kIntegerReason[] = "inputs are rounded to 16 bits, in both factors";
+constexpr char kFloatReason[] = "sums in f32, in another order";
+
+constexpr Spec kSpecs[] = {
+    {"f32", WeightType::kF32, WeightType::kF32, 61, 77, 1e-12, kFloatReason},
+    {"bf16", WeightType::kBF16, WeightType::kBF16, 131, 300, 1e-12, kFloatReason},
+    {"q8_0", WeightType::kQ8_0, WeightType::kQ8_0, 131, 288, kIntegerNmse, kIntegerReason},
+    {"q4_0", WeightType::kQ4_0, WeightType::kQ4_0, 99, 352, kIntegerNmse, kIntegerReason},
+    {"q4_k", WeightType::kQ4_K, WeightType::kQ4_K, 131, 512, kIntegerNmse, kIntegerReason},
+    {"q4_k_and_q6_k", WeightType::kQ4_K, WeightType::kQ6_K, 61, 256, kIntegerNmse, kIntegerReason},
+    {"q5_k_and_f16", WeightType::kQ5_K, WeightType::kF16, 61, 256, kIntegerNmse, kIntegerReason},
+    {"f16_and_q8_0", WeightType::kF16, WeightType::kQ8_0, 61, 256, kIntegerNmse, kIntegerReason},
+};
+
+std::vector<float> run(const Backend& backend, const Weight& gate, const Weight& up, const std::vector<float>& x, uint32_t n_tok, uint32_t n_threads) {
+  std::vector<float> y(size_t{n_tok} * gate.n_rows, NAN);
+  Machine machine(backend, matmul_shapes(gate.n_cols, n_tok, n_threads));
+  machine.check(backend.ops.glu_matmul(machine.cx(), {y.data(), gate, up, x.data(), n_tok}));
+  return y;
+}
+
+std::vector<Output> run_spec(const Backend& backend, const Spec& s) {
+  const Matrix gate(s.gate, s.n_rows, s.n_cols, 1), up(s.up, s.n_rows, s.n_cols, 2);
+  std::vector<Output> outputs;
+  for (uint32_t n_tok : {1u, 2u, 5u, 8u, 9u, 17u, 64u}) {
+    outputs.push_back({"y", run(backend, gate.w(), up.w(), Random(n_tok).normals(size_t{n_tok} * s.n_cols, 2.0f), n_tok, 2)});
+  }
+  return outputs;
+}
+
+void does_not_depend_on_threads(const Backend& backend) {
+  for (const Spec& s : kSpecs) {
+    const Matrix gate(s.gate, s.n_rows, s.n_cols, 1), up(s.up, s.n_rows, s.n_cols, 2);
+    for (uint32_t n_tok : {1u, 7u, 40u}) {
+      const std::vector<float> x = Random(3).normals(size_t{n_tok} * s.n_cols);
+      const std::vector<float> one = run(backend, gate.w(), up.w(), x, n_tok, 1);
+      for (uint32_t n_threads : {2u, 3u}) {
+        const std::vector<float> more = run(backend, gate.w(), up.w(), x, n_tok, n_threads);
+        assert_memory_equal(more.data(), one.data(), one.size() * sizeof(float));
+      }
+    }
+  }
+}
+
+// silu over the whole range of its argument: gate and up are 1 x 1 matrices, so that y = silu(g x) * x.
+void silu_is_exact_everywhere(const Backend& backend) {
+  std::vector<float> x;
+  for (float f = -200.0f; f <= 200.0f; f += 0.37f) x.push_back(f);
+  for (float f : {0.0f, -0.0f, 1e-30f, -1e-30f, 1e-5f, 1e4f, -1e4f, -87.5f, -88.5f, -104.0f}) x.push_back(f);
+  const float one = 1.0f;
+  const Weight w = {reinterpret_cast<const uint8_t*>(&one), WeightType::kF32, 1, 1, 4};
+  const auto n = static_cast<uint32_t>(x.size());
+  const std::vector<float> y = run(backend, w, w, x, n, 1);
+  for (size_t i = 0; i < n; ++i) {
+    const double want = double{x[i]} / (1.0 + std::exp(-double{x[i]})) * double{x[i]};
+    if (!(std::fabs(double{y[i]} - want) <= 1e-6 * std::fabs(want) + 1e-30)) fail_msg("silu(%g): %.9g, not %.9g", double{x[i]}, double{y[i]}, want);
+  }
+}
+
+// Gate 0 gives 0, gate 1 gives 1 / (1 + 1/e) times up.
+void golden(const Backend& backend) {
+  const float gate[4] = {0, 0, 1, 0}, up[4] = {1, 1, 0, 2};
+  const Weight g = {reinterpret_cast<const uint8_t*>(gate), WeightType::kF32, 2, 2, 8}, u = {reinterpret_cast<const uint8_t*>(up), WeightType::kF32, 2, 2, 8};
+  const std::vector<float> y = run(backend, g, u, {1, 3}, 1, 1);
+  assert_true(y[0] == 0.0f);
+  assert_float_equal(y[1], 6 * 0.731058579f, 1e-5f);
+}
+
+std::vector<OpCase> cases() {
+  std::vector<OpCase> list;
+  for (const Spec& s : kSpecs) {
+    list.push_back({std::string("glu_matmul__") + s.name, [&s](const Backend& b) { return run_spec(b, s); }, s.max_nmse, s.reason});
+  }
+  return list;
+}
+
+}  // namespace
+}  // namespace weir::test
+
+int main() {
+  using namespace weir::test;
+  return run_group("ops/glu_matmul", cases(),
+                   {{"glu_matmul__golden", golden},
+                    {"glu_matmul__does_not_depend_on_threads", does_not_depend_on_threads},
+                    {"glu_matmul__silu_is_exact_everywhere", silu_is_exact_everywhere}});
+}

@@ -1,0 +1,270 @@
+// ops: matmul, embed. Mirrors lib/ops/matmul_ref.cpp, lib/ops/embed_ref.cpp, lib/cpu/matmul.cpp and what it calls.
+#include <algorithm>
+#include <limits>
+
+#include "quant/blocks.h"
+#include "tests/ops/matmul_case.h"
+
+namespace weir::test {
+namespace {
+
+struct TypeRow {
+  WeightType type;
+  std::vector<uint32_t> n_cols;
+  double max_nmse;   // of normally distributed inputs
+  double max_error;  // largest |got - want|; the root mean square of want is about 1
+  const char* reason;
+};
+
+// Inputs of 16 bits with one scale for 256 of them: rounding is +-2.8/32767/2 for a normal distribution, relative variance 6e-10.
+constexpr double kIntegerNmse = 3e-9;
+// The largest of 8000 results, whose standard deviation is 2.5e-5, and up to twice that in heavy rows: five of those.
+constexpr double kIntegerError = 2.5e-4;
+constexpr char kIntegerReason[] = "inputs are rounded to 16 bits";
+// Rounding of a running sum of some hundred terms: a few times 2^-24, squared.
+constexpr double kFloatNmse = 1e-12, kFloatError = 1e-5;
+constexpr char kFloatReason[] = "sums in f32, in another order";
+
+const TypeRow kTypes[] = {
+    {WeightType::kF32, {1, 7, 33, 300, 513}, kFloatNmse, kFloatError, kFloatReason},
+    {WeightType::kF16, {1, 7, 33, 300, 513}, kFloatNmse, kFloatError, kFloatReason},
+    {WeightType::kBF16, {1, 7, 33, 300, 513}, kFloatNmse, kFloatError, kFloatReason},
+    {WeightType::kQ8_0, {32, 288, 384, 608}, kIntegerNmse, kIntegerError, kIntegerReason},
+    {WeightType::kQ4_0, {32, 288, 384, 608}, kIntegerNmse, kIntegerError, kIntegerReason},
+    {WeightType::kQ4_K, {256, 768}, kIntegerNmse, kIntegerError, kIntegerReason},
+    {WeightType::kQ5_K, {256, 768}, kIntegerNmse, kIntegerError, kIntegerReason},
+    {WeightType::kQ6_K, {256, 768}, kIntegerNmse, kIntegerError, kIntegerReason},
+};
+
+constexpr uint32_t kTokens[] = {1, 2, 3, 5, 8, 9, 16, 17, 33, 64};
+constexpr uint32_t kHeights[] = {1, 3, 37, 131};
+
+void assert_close(const char* what, const std::vector<float>& got, const std::vector<float>& want, double max_nmse, double max_error) {
+  assert_true(close_enough(what, got.data(), want.data(), got.size(), max_nmse));
+  const Difference d = difference(got.data(), want.data(), got.size());
+  if (!(d.worst_abs <= max_error)) fail_msg("%s: element %zu is %.9g, not %.9g", what, d.worst, double{d.got}, double{d.want});
+}
+
+void assert_same(const char* what, const std::vector<float>& a, const std::vector<float>& b) {
+  assert_int_equal(a.size(), b.size());
+  if (std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) != 0) fail_msg("%s: not the same bits", what);
+}
+
+const char* describe(const TypeRow& row, uint32_t n_rows, uint32_t n_cols, uint32_t n_tok) {
+  static char text[128];
+  std::snprintf(text, sizeof text, "%s [%u, %u], %u tokens (%s)", weight_type_info(row.type).name, n_rows, n_cols, n_tok, row.reason);
+  return text;
+}
+
+void matches_reference(const Backend& backend, const TypeRow& row) {
+  for (uint32_t n_cols : row.n_cols) {
+    for (uint32_t n_rows : kHeights) {
+      const Matrix m(row.type, n_rows, n_cols, n_cols + n_rows);
+      for (uint32_t n_tok : kTokens) {
+        // A few results may all happen to be small, so the NMSE is asked of many only.
+        const double max_nmse = n_rows < 37 ? 1.0 : row.max_nmse;
+        const std::vector<float> x = Random(n_tok).normals(size_t{n_tok} * n_cols);
+        const std::vector<float> want = multiply(reference_backend(), m.w(), x, n_tok);
+        assert_close(describe(row, n_rows, n_cols, n_tok), multiply(backend, m.w(), x, n_tok), want, max_nmse, row.max_error);
+      }
+    }
+  }
+}
+
+// Neither the number of threads, nor the rows and tokens around it may change a result; tokens within the same way of computing, that is.
+void results_do_not_depend_on_company(const Backend& backend, const TypeRow& row) {
+  const uint32_t n_cols = row.n_cols.back(), n_rows = 131;
+  const Matrix m(row.type, n_rows, n_cols, 5);
+  for (uint32_t n_tok : {1u, 7u, 8u, 64u}) {
+    const std::vector<float> x = Random(9).normals(size_t{n_tok} * n_cols);
+    const std::vector<float> one = multiply(backend, m.w(), x, n_tok, 1);
+    assert_same("2 threads", multiply(backend, m.w(), x, n_tok, 2), one);
+    assert_same("3 threads", multiply(backend, m.w(), x, n_tok, 3), one);
+    for (uint32_t first : {0u, 1u, 40u, 130u}) {
+      const uint32_t n = std::min(n_rows - first, 5u);
+      const std::vector<float> part = multiply(backend, m.rows(first, n), x, n_tok);
+      for (uint32_t t = 0; t < n_tok; ++t) assert_memory_equal(&part[size_t{t} * n], &one[size_t{t} * n_rows + first], n * sizeof(float));
+    }
+    const uint32_t fewer = n_tok > 8 ? 9 : 1;
+    for (uint32_t t = 0; t + fewer <= n_tok; t += fewer) {
+      const std::vector<float> part(x.begin() + t * n_cols, x.begin() + (t + fewer) * n_cols);
+      assert_memory_equal(multiply(backend, m.w(), part, fewer).data(), &one[size_t{t} * n_rows], size_t{fewer} * n_rows * sizeof(float));
+    }
+  }
+}
+
+void accumulate_and_bias(const Backend& backend, const TypeRow& row) {
+  const uint32_t n_cols = row.n_cols.back(), n_rows = 37;
+  const Matrix m(row.type, n_rows, n_cols, 6);
+  const std::vector<float> bias = Random(1).normals(n_rows);
+  for (uint32_t n_tok : {1u, 6u, 19u}) {
+    const std::vector<float> x = Random(2).normals(size_t{n_tok} * n_cols), before = Random(3).normals(size_t{n_tok} * n_rows);
+    for (const float* b : {static_cast<const float*>(nullptr), bias.data()}) {
+      for (const std::vector<float>* old : {static_cast<const std::vector<float>*>(nullptr), &before}) {
+        assert_close("accumulate and bias", multiply(backend, m.w(), x, n_tok, 2, b, old), multiply(reference_backend(), m.w(), x, n_tok, 2, b, old),
+                     row.max_nmse, row.max_error);
+      }
+    }
+  }
+}
+
+// Parts of different heights and types, integer and float ones mixed.
+void parts(const Backend& backend) {
+  const Matrix q(WeightType::kQ4_K, 61, 512, 1), k(WeightType::kF16, 13, 512, 2), v(WeightType::kQ6_K, 29, 512, 3);
+  const std::vector<float> bias = Random(4).normals(13);
+  for (uint32_t n_tok : {1u, 4u, 40u}) {
+    const std::vector<float> x = Random(5).normals(size_t{n_tok} * 512);
+    std::vector<float> y[3] = {std::vector<float>(n_tok * 61, NAN), std::vector<float>(n_tok * 13, 1.5f), std::vector<float>(n_tok * 29, NAN)};
+    const std::vector<float> before = y[1];
+    Machine machine(backend, matmul_shapes(512, n_tok, 3));
+    machine.check(backend.ops.matmul(machine.cx(), {{{q.w(), nullptr, y[0].data(), false},
+                                                     {k.w(), bias.data(), y[1].data(), true},
+                                                     {v.w(), nullptr, y[2].data(), false}}, 3, x.data(), n_tok}));
+    assert_same("q", y[0], multiply(backend, q.w(), x, n_tok));
+    assert_same("k", y[1], multiply(backend, k.w(), x, n_tok, 2, bias.data(), &before));
+    assert_same("v", y[2], multiply(backend, v.w(), x, n_tok));
+  }
+}
+
+// More tokens than one pass over the weights takes.
+void many_tokens(const Backend& backend) {
+  for (WeightType type : {WeightType::kQ8_0, WeightType::kBF16}) {
+    const uint32_t n_tok = 1100, n_cols = 64, n_rows = 7;
+    const Matrix m(type, n_rows, n_cols, 7);
+    const std::vector<float> x = Random(8).normals(size_t{n_tok} * n_cols);
+    assert_close("many tokens", multiply(backend, m.w(), x, n_tok), multiply(reference_backend(), m.w(), x, n_tok), kIntegerNmse, 2 * kIntegerError);
+  }
+}
+
+// The largest blocks times the largest inputs, all of one sign: integer sums at the limit of their 32 bits.
+template <class Block>
+void fill(const Matrix& m, Block block) {
+  for (size_t at = 0; at < m.w().n_rows * m.w().row_bytes; at += sizeof block) std::memcpy(m.data() + at, &block, sizeof block);
+}
+
+void largest_sums(const Backend& backend) {
+  constexpr uint32_t kRows = 25, kCols = 512;
+  Matrix q8_0(WeightType::kQ8_0, kRows, kCols, 1), q4_0(WeightType::kQ4_0, kRows, kCols, 1), q4_k(WeightType::kQ4_K, kRows, kCols, 1),
+      q5_k(WeightType::kQ5_K, kRows, kCols, 1), q6_k(WeightType::kQ6_K, kRows, kCols, 1);
+  BlockQ8_0 b8;
+  std::memset(&b8, 0x80, sizeof b8), b8.scale = f32_to_f16(0.5f), fill(q8_0, b8);
+  BlockQ4_0 b4;
+  std::memset(&b4, 0, sizeof b4), b4.scale = f32_to_f16(-0.5f), fill(q4_0, b4);
+  BlockQ4_K k4;
+  std::memset(&k4, 0xFF, sizeof k4), k4.scale = f32_to_f16(0.5f), k4.min_scale = 0, fill(q4_k, k4);
+  BlockQ5_K k5;
+  std::memset(&k5, 0xFF, sizeof k5), k5.scale = f32_to_f16(0.5f), k5.min_scale = 0, fill(q5_k, k5);
+  BlockQ6_K k6;
+  std::memset(&k6, 0, sizeof k6), std::memset(k6.sub_scales, 0x80, sizeof k6.sub_scales), k6.scale = f32_to_f16(0.5f), fill(q6_k, k6);
+  for (const Matrix* m : {&q8_0, &q4_0, &q4_k, &q5_k, &q6_k}) {
+    for (uint32_t n_tok : {1u, 2u, 4u, 33u}) {
+      for (float sign : {1.0f, -1.0f}) {
+        const std::vector<float> x(size_t{n_tok} * kCols, sign * 3.0f);
+        const std::vector<float> want = multiply(reference_backend(), m->w(), x, n_tok);
+        assert_close(weight_type_info(m->w().type).name, multiply(backend, m->w(), x, n_tok), want, 1e-12, 1e-6 * double{std::fabs(want[0])});
+      }
+    }
+  }
+}
+
+// One input a thousand times larger than the others of its group: they lose bits, the results may not lose more than the bound.
+void outliers(const Backend& backend) {
+  for (const TypeRow& row : kTypes) {
+    const uint32_t n_cols = 768, n_rows = 131;
+    const Matrix m(row.type, n_rows, n_cols, 12);
+    for (uint32_t n_tok : {1u, 12u}) {
+      std::vector<float> x = Random(13).normals(size_t{n_tok} * n_cols);
+      for (size_t i = 77; i < x.size(); i += 256) x[i] = 1000.0f;
+      const std::vector<float> want = multiply(reference_backend(), m.w(), x, n_tok);
+      assert_close("outliers", multiply(backend, m.w(), x, n_tok), want, 4e-8, 0.2);  // twice 256 * (1 / 32767)^2 / 12: no input can do worse
+    }
+  }
+}
+
+void zeros_give_zeros(const Backend& backend) {
+  for (const TypeRow& row : kTypes) {
+    const uint32_t n_cols = row.n_cols.back();
+    const Matrix m(row.type, 37, n_cols, 14);
+    for (uint32_t n_tok : {1u, 12u}) {
+      const std::vector<float> y = multiply(backend, m.w(), std::vector<float>(size_t{n_tok} * n_cols), n_tok);
+      assert_true(std::all_of(y.begin(), y.end(), [](float f) { return f == 0.0f; }));
+    }
+  }
+}
+
+// A NaN or an infinity among the inputs must not turn into a plausible number; other tokens are not touched by it.
+void not_a_number_is_seen(const Backend& backend) {
+  for (const TypeRow& row : kTypes) {
+    const uint32_t n_cols = row.n_cols.back(), n_rows = 37;
+    const Matrix m(row.type, n_rows, n_cols, 15);
+    for (float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+      for (uint32_t n_tok : {2u, 12u}) {
+        std::vector<float> x = Random(16).normals(size_t{n_tok} * n_cols);
+        x[n_cols + n_cols / 2] = bad;
+        const std::vector<float> y = multiply(backend, m.w(), x, n_tok);
+        for (size_t i = 0; i < n_rows; ++i) {
+          if (!std::isfinite(y[i]) || std::isfinite(y[n_rows + i])) fail_msg("%s: row %zu", weight_type_info(row.type).name, i);
+        }
+      }
+    }
+  }
+}
+
+// [1 2; 3 4; 5 6] times (1, 10) and (2, 0).
+void golden(const Backend& backend) {
+  const float w[6] = {1, 2, 3, 4, 5, 6};
+  const Weight weight = {reinterpret_cast<const uint8_t*>(w), WeightType::kF32, 3, 2, 8};
+  assert_same("golden", multiply(backend, weight, {1, 10, 2, 0}, 2), {21, 43, 65, 2, 6, 10});
+}
+
+void too_little_scratch_is_an_error(const Backend& backend) {
+  const Matrix m(WeightType::kQ8_0, 8, 256, 1);
+  const std::vector<float> x(256);
+  std::vector<float> y(8);
+  Machine machine(backend, matmul_shapes(256, 1, 1));
+  OpContext cx = machine.cx();
+  cx.scratch_bytes = 64;
+  assert_int_equal(backend.ops.matmul(cx, {{{m.w(), nullptr, y.data(), false}}, 1, x.data(), 1}).code(), WEIR_ERR_INTERNAL);
+}
+
+void embed_decodes_rows(const Backend& backend) {
+  for (const TypeRow& row : kTypes) {
+    const uint32_t n_cols = row.n_cols.back();
+    const Matrix m(row.type, 50, n_cols, 17);
+    const int32_t tokens[] = {49, 0, 7, 7};
+    std::vector<float> got(4 * n_cols, NAN), want(4 * n_cols);
+    Machine machine(backend, matmul_shapes(n_cols, 4, 2));
+    machine.check(backend.ops.embed(machine.cx(), {got.data(), m.w(), tokens, 4}));
+    for (size_t t = 0; t < 4; ++t) {
+      weight_type_info(row.type).decode(m.data() + static_cast<size_t>(tokens[t]) * m.w().row_bytes, &want[t * n_cols], n_cols);
+    }
+    assert_same(weight_type_info(row.type).name, got, want);
+  }
+}
+
+std::vector<BackendTest> tests() {
+  std::vector<BackendTest> list = {{"matmul__golden", golden},
+                                   {"matmul__parts", parts},
+                                   {"matmul__many_tokens", many_tokens},
+                                   {"matmul__largest_sums", largest_sums},
+                                   {"matmul__outliers", outliers},
+                                   {"matmul__zeros_give_zeros", zeros_give_zeros},
+                                   {"matmul__not_a_number_is_seen", not_a_number_is_seen},
+                                   {"matmul__too_little_scratch_is_an_error", too_little_scratch_is_an_error},
+                                   {"embed__decodes_rows", embed_decodes_rows}};
+  for (const TypeRow& row : kTypes) {
+    const std::string type = weight_type_info(row.type).name;
+    list.push_back({"matmul__" + type + "_matches_reference", [&row](const Backend& b) { matches_reference(b, row); }});
+    list.push_back({"matmul__" + type + "_does_not_depend_on_company", [&row](const Backend& b) { results_do_not_depend_on_company(b, row); }});
+    list.push_back({"matmul__" + type + "_accumulate_and_bias", [&row](const Backend& b) { accumulate_and_bias(b, row); }});
+  }
+  return list;
+}
+
+}  // namespace
+}  // namespace weir::test
+
+int main() {
+  using namespace weir::test;
+  return run_group("ops/matmul", {}, tests());
+}
