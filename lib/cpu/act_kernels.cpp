@@ -149,10 +149,10 @@ void pack_float(const PackCall& c) {
 
 // --------------------------------------------------------------------------------------------------------------- products
 
-// Asks for the encoded weights of the group that is decoded next, a few rows at a time: all at once would wait for memory.
+// Asks for the encoded weights that are decoded next, a few rows at a time: all at once would wait for memory.
 HWY_INLINE void prefetch_next(const MultiplyCall& c, size_t row, size_t n_rows) {
   if (c.next_bytes == 0) return;
-  for (size_t r = row; r < HWY_MIN(row + n_rows, c.next_rows); ++r) {
+  for (size_t r = row + (c.next_first + c.next_every - row % c.next_every) % c.next_every; r < HWY_MIN(row + n_rows, c.next_rows); r += c.next_every) {
     for (size_t i = 0; i < c.next_bytes; i += 64) hwy::Prefetch(c.next + r * c.next_stride + i);
   }
 }
@@ -211,7 +211,7 @@ HWY_INLINE void chunk_sums(const uint32_t* x, const int16_t* w, Vec<DI> (&sum)[k
     HWY_UNROLL(2)
     for (size_t v = 0; v < kVectors; ++v) sum[r][v] = hn::Zero(d32);
   }
-  HWY_UNROLL(16)
+  HWY_UNROLL(32)  // whole: in a loop, compilers copy all the sums at its end
   for (size_t k = 0; k < kChunk / 2; ++k) {
     Vec<decltype(d16)> xs[kVectors];
     HWY_UNROLL(2)

@@ -49,22 +49,60 @@ void pack_task(const GemmRun& run, size_t task) {
   run.floats ? run.act->pack_float(call) : run.act->pack(call);
 }
 
-// c [n_panels][padded rows][tokens of the panel] = rows [first, first + n_rows) of w times all tokens of the pass.
-void multiply_rows(const GemmRun& run, const Weight& w, size_t first, size_t n_rows, size_t padded, Tile& tile, float* c) {
-  const WeightKernels& kernels = weight_kernels(w.type);
-  const size_t groups = n_groups(w.n_cols), panel_stride = padded * panel_tokens(run);
-  const MultiplyFn multiply = run.act->multiply[static_cast<size_t>(run.floats ? TileKind::kFloat : kernels.kind)];
-  std::memset(c, 0, run.n_panels * panel_stride * sizeof(float));
-  const size_t encoded = w.row_bytes * std::min<size_t>(kGroup, w.n_cols) / std::max<size_t>(w.n_cols, 1);  // bytes of a group of a row
-  for (size_t g = 0; g < groups; ++g) {
-    const DecodeCall decode = {w.data + first * w.row_bytes, w.row_bytes, n_rows, g, std::min(kGroup, w.n_cols - g * kGroup)};
-    run.floats ? kernels.decode_float(decode, tile) : kernels.decode(decode, tile);
-    for (size_t i = 0; i < run.n_panels; ++i) {
-      const size_t n_vectors = panel_vectors(run, i);
-      const bool fetch = i == 0 && g + 1 < groups;
-      multiply({&tile, padded, packed_panel(run, i) + g * group_bytes(run, n_vectors), decode.n_cols, n_vectors, c + i * panel_stride,
-                decode.rows + (g + 1) * encoded, w.row_bytes, n_rows, fetch ? encoded : 0});
+// The rows of a task: a run of rows of one matrix, or the same run of gate and up, one above the other in tile and sums.
+struct TaskRows {
+  const Weight* w[2];
+  size_t n_weights;
+  size_t first, n_rows;
+  size_t padded;  // n_rows in whole register blocks
+  size_t total() const { return n_weights * padded; }
+};
+
+Tile rows_from(const Tile& tile, size_t row) {
+  return {tile.q + row * kGroup, tile.scale + row * kSubs, tile.min + row * kSubs, tile.f + row * kGroup};
+}
+
+// Multiplies the decoded group g of weight i by every panel. Panels share the fetching of the next group's encoded weights.
+void multiply_group(const GemmRun& run, const TaskRows& rows, size_t i, size_t n_rows, size_t g, const Tile& tile, float* c) {
+  const Weight& w = *rows.w[i];
+  const TileKind kind = run.floats ? TileKind::kFloat : weight_kernels(w.type).kind;
+  const size_t groups = n_groups(w.n_cols), n_cols = std::min(kGroup, w.n_cols - g * kGroup);
+  const size_t encoded = w.row_bytes * kGroup / w.n_cols;  // of a group of a row
+  for (size_t panel = 0; panel < run.n_panels; ++panel) {
+    const size_t n_vectors = panel_vectors(run, panel), tokens = n_vectors * run.act->vector_tokens;
+    run.act->multiply[static_cast<size_t>(kind)](
+        {&tile, n_rows, packed_panel(run, panel) + g * group_bytes(run, n_vectors), n_cols, n_vectors,
+         c + panel * rows.total() * panel_tokens(run) + i * rows.padded * tokens, w.data + rows.first * w.row_bytes + (g + 1) * encoded, w.row_bytes,
+         rows.n_rows, g + 1 < groups ? encoded : 0, panel, run.n_panels});
+  }
+}
+
+// c [n_panels][rows.total()][tokens of the panel] = the task's rows times all tokens of the pass.
+void multiply_rows(const GemmRun& run, const TaskRows& rows, const Tile& tile, float* c) {
+  std::memset(c, 0, run.n_panels * rows.total() * panel_tokens(run) * sizeof(float));
+  const auto kind = [&](size_t i) { return weight_kernels(rows.w[i]->type).kind; };
+  const bool together = rows.n_weights == 1 || run.floats || kind(0) == kind(1);
+  for (size_t g = 0; g < n_groups(run.product->n_cols); ++g) {
+    for (size_t i = 0; i < rows.n_weights; ++i) {
+      const Weight& w = *rows.w[i];
+      Tile part = rows_from(tile, i * rows.padded);
+      const DecodeCall decode = {w.data + rows.first * w.row_bytes, w.row_bytes, rows.n_rows, g, std::min(kGroup, w.n_cols - g * kGroup)};
+      run.floats ? weight_kernels(w.type).decode_float(decode, part) : weight_kernels(w.type).decode(decode, part);
+      if (!together) multiply_group(run, rows, i, rows.padded, g, part, c);
     }
+    if (together) multiply_group(run, rows, 0, rows.total(), g, tile, c);
+  }
+}
+
+// Rows that only fill up a register block are zero.
+void clear_padding(const Tile& tile, const TaskRows& rows) {
+  for (size_t i = 0; i < rows.n_weights; ++i) {
+    const Tile rest = rows_from(tile, i * rows.padded + rows.n_rows);
+    const size_t n = rows.padded - rows.n_rows;
+    std::memset(rest.q, 0, n * kGroup * sizeof(int16_t));
+    std::memset(rest.f, 0, n * kGroup * sizeof(float));
+    std::memset(rest.scale, 0, n * kSubs * sizeof(float));
+    std::memset(rest.min, 0, n * kSubs * sizeof(float));
   }
 }
 
@@ -73,9 +111,9 @@ void tile_task(const GemmRun& run, size_t task, size_t worker) {
   size_t i = 0;
   while (task >= run.tasks_before[i + 1]) ++i;
   const ProductPart& part = p.part[i];
-  const size_t first = (task - run.tasks_before[i]) * run.tile_rows;
-  const size_t n_rows = std::min(run.tile_rows, part.w.n_rows - first);
-  const size_t padded = round_up(n_rows, kTileRowStep);
+  TaskRows rows = {{&part.w, &p.part[1].w}, p.glu ? size_t{2} : size_t{1}, (task - run.tasks_before[i]) * run.tile_rows, 0, 0};
+  rows.n_rows = std::min(run.tile_rows, part.w.n_rows - rows.first);
+  rows.padded = round_up(rows.n_rows, kTileRowStep);
 
   Carver carver(run.workers + worker * run.worker_bytes);
   Tile tile;
@@ -84,22 +122,14 @@ void tile_task(const GemmRun& run, size_t task, size_t worker) {
   tile.q = carver.take<int16_t>(kTileRows * kGroup);
   tile.f = carver.take<float>(kTileRows * kGroup);
   auto* c = carver.take<float>(0);
-  std::memset(tile.q + n_rows * kGroup, 0, (padded - n_rows) * kGroup * sizeof(int16_t));  // rows that only fill up a register block
-  std::memset(tile.f + n_rows * kGroup, 0, (padded - n_rows) * kGroup * sizeof(float));
-  std::memset(tile.scale + n_rows * kSubs, 0, (padded - n_rows) * kSubs * sizeof(float));
-  std::memset(tile.min + n_rows * kSubs, 0, (padded - n_rows) * kSubs * sizeof(float));
-  const size_t panel_stride = padded * panel_tokens(run);
-  multiply_rows(run, part.w, first, n_rows, padded, tile, c);
-  if (p.glu) {
-    float* up = c + run.n_panels * panel_stride;
-    multiply_rows(run, p.part[1].w, first, n_rows, padded, tile, up);
-    run.act->glu(c, up, run.n_panels * panel_stride);
-  }
+  clear_padding(tile, rows);
+  multiply_rows(run, rows, tile, c);
   for (size_t panel = 0; panel < run.n_panels; ++panel) {
-    const size_t tok = panel * panel_tokens(run);
-    run.act->store(c + panel * panel_stride, panel_vectors(run, panel) * run.act->vector_tokens, n_rows,
-                   std::min(panel_tokens(run), run.n_tok - tok), part.bias == nullptr ? nullptr : part.bias + first, part.accumulate,
-                   part.y + (run.first_tok + tok) * part.w.n_rows + first, part.w.n_rows);
+    const size_t tok = panel * panel_tokens(run), tokens = panel_vectors(run, panel) * run.act->vector_tokens;
+    float* sums = c + panel * rows.total() * panel_tokens(run);
+    if (p.glu) run.act->glu(sums, sums + rows.padded * tokens, rows.padded * tokens);
+    run.act->store(sums, tokens, rows.n_rows, std::min(panel_tokens(run), run.n_tok - tok), part.bias == nullptr ? nullptr : part.bias + rows.first,
+                   part.accumulate, part.y + (run.first_tok + tok) * part.w.n_rows + rows.first, part.w.n_rows);
   }
 }
 

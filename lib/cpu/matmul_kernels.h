@@ -65,9 +65,10 @@ struct MultiplyCall {
   size_t n_cols;         // of the group
   size_t n_vectors;      // vectors of tokens in the panel
   float* c;
-  // Encoded weights that are needed next, to be fetched meanwhile: next_bytes (0: none) of each of next_rows rows.
+  // To be fetched meanwhile: encoded weights that are decoded next, next_bytes (0: none) of every next_every-th row from next_first on, up to
+  // next_rows. The panels of a pass share the rows among them, so that none waits for memory.
   const uint8_t* next;
-  size_t next_stride, next_rows, next_bytes;
+  size_t next_stride, next_rows, next_bytes, next_first, next_every;
 };
 using MultiplyFn = void (*)(const MultiplyCall&);
 
