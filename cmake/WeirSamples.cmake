@@ -21,6 +21,12 @@ add_library(weir_cli_parts STATIC ${weir_cli_sources})
 target_include_directories(weir_cli_parts PUBLIC "${PROJECT_SOURCE_DIR}/samples/cli")
 target_link_libraries(weir_cli_parts PUBLIC weir::weir CLI11::CLI11 nlohmann_json::nlohmann_json Threads::Threads)
 weir_compile_options(weir_cli_parts)
+# Pictures of traces; without libpng they are SVG only.
+find_package(PNG)
+if(PNG_FOUND)
+  target_link_libraries(weir_cli_parts PUBLIC PNG::PNG)
+  target_compile_definitions(weir_cli_parts PUBLIC WEIR_HAVE_PNG)
+endif()
 
 add_executable(weir_cli "${weir_cli_main}")
 set_target_properties(weir_cli PROPERTIES OUTPUT_NAME weir INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")

@@ -11,21 +11,26 @@ extern "C" {
 /** One conversation. One thread at a time, except where a function says `any thread`. */
 typedef struct weir_session weir_session;
 
+/** Bits of weir_session_options.flags. */
+enum {
+    WEIR_SESSION_TRACE = 1 /**< Keep the attention masses of every step for the experimental weir_session_trace (weir/experimental.h); costs some
+                                speed and memory. */
+};
+
 /** Options of weir_plan and weir_session_create.
  *  @since 1.0 */
 typedef struct weir_session_options {
     uint32_t struct_size;                 /**< sizeof this struct in the caller's build. Required. */
-    uint32_t flags;                       /**< 0. */
+    uint32_t flags;                       /**< WEIR_SESSION_*. */
     int32_t device;                       /**< WEIR_DEVICE_*. Default WEIR_DEVICE_AUTO. */
     uint32_t context_tokens;              /**< Most positions the conversation may reach. 0 (default): what the model was trained for. */
     uint32_t batch_tokens;                /**< Tokens of one prefill chunk, 1..4096. Default 512, less when the context is smaller. */
     uint32_t page_tokens;                 /**< Tokens of one KV page. Only 16 (default) exists. */
     uint32_t budget_tokens;               /**< KV budget in tokens per (layer, kv head) stream. 0 (default): the whole context. */
-    uint32_t max_prompt_tokens;           /**< Longest prompt to plan for where a policy pins prompts beyond the budget
-                                               (raas, overflow=extend). Default 0. */
+    uint32_t max_prompt_tokens;           /**< Longest prompt to plan for where a policy keeps prompts beyond the budget. Default 0. */
     uint64_t budget_bytes;                /**< KV budget in bytes for all streams, instead of budget_tokens. 0 (default): not used. */
     uint64_t spill_budget_bytes;          /**< Host memory for spilled pages. Only 0 (default) exists in this version. */
-    const char *policy;                   /**< "dense" (also NULL, default), "sink", "raas". Copied. */
+    const char *policy;                   /**< "dense" (also NULL, default), "sink", "h2o", "tova", "quest", "raas", "hybrid". Copied. */
     const weir_key_value *policy_options; /**< [n_policy_options] options of the policy, docs/policies.md. Copied. */
     uint32_t n_policy_options;            /**< Count of policy_options. */
     uint32_t reserved;                    /**< 0. */
@@ -183,6 +188,21 @@ typedef struct weir_generate_result {
  *  @since 1.0 */
 WEIR_API weir_status weir_session_options_init(weir_session_options *options, uint32_t struct_size);
 
+/** Choose policy, budget and policy options by the name of a preset, docs/policies.md.
+ *
+ *  Sets policy, policy_options and n_policy_options; also budget_tokens, unless a budget is set already. Other fields stay.
+ *
+ *  @param name    in, such as "reason-fixed"
+ *  @param options in/out, struct_size set by the caller and large enough for n_policy_options
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG  NULL or a bad struct_size; nothing changed
+ *          WEIR_ERR_NOT_FOUND    no such preset; the message lists those there are; nothing changed
+ *          WEIR_ERR_UNSUPPORTED  the preset needs a method that this version lacks; nothing changed
+ *  @threads any thread
+ *  @owner the texts that the options then point to are static
+ *  @since 1.1 */
+WEIR_API weir_status weir_session_options_preset(const char *name, weir_session_options *options);
+
 /** Fill @p options with the defaults of the library that is loaded.
  *
  *  @param options     out; its first @p struct_size bytes are written
@@ -268,8 +288,8 @@ WEIR_API weir_status weir_session_reset(weir_session *session);
  *          WEIR_ERR_BUDGET        more tokens than the policy can hold; nothing changed; the message says how many would fit
  *          WEIR_ERR_UNSUPPORTED   the policy's overflow rule does not exist in this version; nothing changed
  *          WEIR_ERR_BUSY          another thread is inside the session; nothing changed
- *          WEIR_ERR_CANCELLED     n_tokens of the stats is as before, unless policy sink had to drop pages for a long prompt: then whole
- *                                 chunks stay, and n_tokens tells how many tokens. With raas, answers' pages that made room stay gone;
+ *          WEIR_ERR_CANCELLED     n_tokens of the stats is as before, unless the policy had to drop prompt pages for a long prompt: then
+ *                                 whole chunks stay, and n_tokens tells how many tokens. Answers' pages that made room stay gone;
  *                                 pages_evicted tells
  *  @threads one thread at a time
  *  @owner the caller owns @p tokens
@@ -349,6 +369,38 @@ WEIR_API weir_status weir_session_sample(weir_session *session, weir_token *toke
  *  @since 1.0 */
 WEIR_API weir_status weir_session_generate(weir_session *session, const weir_generate_options *options,
                                            weir_generate_result *result);
+
+/** Pin positions: the pages that hold any of [first, end) never leave, and every step attends them.
+ *
+ *  Pages have 16 tokens and are pinned whole. Where some streams have dropped a page already, it stays pinned in the others.
+ *
+ *  @param session in/out
+ *  @param first   first position
+ *  @param end     one past the last position
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG  NULL, an empty range, or positions that the conversation does not have; nothing changed
+ *          WEIR_ERR_NOT_FOUND    every such page has left
+ *          WEIR_ERR_BUDGET       too few pages would be left that can make room; nothing changed
+ *          WEIR_ERR_UNSUPPORTED  sink with positions=incache cannot keep pages between sinks and window; nothing changed
+ *          WEIR_ERR_BUSY         another thread is inside the session; nothing changed
+ *  @threads one thread at a time
+ *  @owner nothing changes
+ *  @since 1.1 */
+WEIR_API weir_status weir_session_pin(weir_session *session, uint32_t first, uint32_t end);
+
+/** Take pins back from all pages that hold any of [first, end): those of weir_session_pin, and those of prompts, so that old turns may leave.
+ *
+ *  @param session in/out
+ *  @param first   first position
+ *  @param end     one past the last position
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG  NULL, an empty range, or positions that the conversation does not have; nothing changed
+ *          WEIR_ERR_NOT_FOUND    every such page has left
+ *          WEIR_ERR_BUSY         another thread is inside the session; nothing changed
+ *  @threads one thread at a time
+ *  @owner nothing changes
+ *  @since 1.1 */
+WEIR_API weir_status weir_session_unpin(weir_session *session, uint32_t first, uint32_t end);
 
 /** Stop the prefill, step or generate that is running in this session, or, when none is, the next one; it returns WEIR_ERR_CANCELLED.
  *

@@ -4,14 +4,30 @@
 #include <cstring>
 
 #include "api/handles.h"
+#include "weir/experimental.h"
 
 namespace {
 
-// Experimental: weir_status weir_bench_fill(weir_session *session, uint32_t n_tokens). Fills the KV memory with pseudo-random tokens.
+// weir/experimental.h documents these.
 weir_status bench_fill(weir_session* session, uint32_t n_tokens) {
   WEIR_API_REQUIRE(session);
   return weir::api::guard([&] { return session->fill(n_tokens); });
 }
+
+weir_status session_trace(weir_session* session, weir_trace_fn fn, void* user) {
+  WEIR_API_REQUIRE(session);
+  return weir::api::guard([&] { return session->set_trace(fn, user); });
+}
+
+struct Experimental {
+  const char* name;
+  weir_function function;
+};
+
+const Experimental kExperimental[] = {
+    {"weir_bench_fill", reinterpret_cast<weir_function>(bench_fill)},
+    {"weir_session_trace", reinterpret_cast<weir_function>(session_trace)},
+};
 
 }  // namespace
 
@@ -52,6 +68,8 @@ const char* weir_status_name(weir_status status) {
 const char* weir_last_error(void) { return weir::last_error_text(); }
 
 weir_function weir_get_experimental(const char* name) {
-  if (name == nullptr || std::strcmp(name, "weir_bench_fill") != 0) return nullptr;
-  return reinterpret_cast<weir_function>(bench_fill);
+  for (const Experimental& entry : kExperimental) {
+    if (name != nullptr && std::strcmp(name, entry.name) == 0) return entry.function;
+  }
+  return nullptr;
 }

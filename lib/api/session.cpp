@@ -1,7 +1,10 @@
 // Plans and sessions.
 #include "weir/session.h"
 
+#include <cstddef>
+
 #include "api/handles.h"
+#include "policy/presets.h"
 
 using namespace weir;
 
@@ -40,6 +43,25 @@ Status create_session(weir_model* model, const weir_session_options& options, we
 weir_status weir_session_options_init(weir_session_options* options, uint32_t struct_size) { return init(options, struct_size, __func__); }
 weir_status weir_sampling_options_init(weir_sampling_options* options, uint32_t struct_size) { return init(options, struct_size, __func__); }
 weir_status weir_generate_options_init(weir_generate_options* options, uint32_t struct_size) { return init(options, struct_size, __func__); }
+
+weir_status weir_session_options_preset(const char* name, weir_session_options* options) {
+  WEIR_API_REQUIRE(name);
+  WEIR_API_REQUIRE(options);
+  return api::guard([&]() -> Status {
+    weir_session_options value;
+    WEIR_TRY(api::read_struct(options, "weir_session_options", value));
+    if (options->struct_size < offsetof(weir_session_options, reserved)) {
+      return fail(WEIR_ERR_INVALID_ARG, "weir_session_options: struct_size %u has no room for policy options", options->struct_size);
+    }
+    const Preset* preset = nullptr;
+    WEIR_TRY(find_preset(name, preset));
+    options->policy = preset->policy;
+    options->policy_options = preset->options.empty() ? nullptr : preset->options.data();
+    options->n_policy_options = static_cast<uint32_t>(preset->options.size());
+    if (value.budget_tokens == 0 && value.budget_bytes == 0) options->budget_tokens = preset->budget_tokens;
+    return {};
+  });
+}
 
 weir_status weir_plan(const weir_model* model, const weir_session_options* options, weir_plan_info* plan) {
   WEIR_API_REQUIRE(model);
@@ -129,6 +151,16 @@ weir_status weir_session_generate(weir_session* session, const weir_generate_opt
     if (result != nullptr) api::write_struct(value, result);
     return status;
   });
+}
+
+weir_status weir_session_pin(weir_session* session, uint32_t first, uint32_t end) {
+  WEIR_API_REQUIRE(session);
+  return api::guard([&] { return session->pin(first, end); });
+}
+
+weir_status weir_session_unpin(weir_session* session, uint32_t first, uint32_t end) {
+  WEIR_API_REQUIRE(session);
+  return api::guard([&] { return session->unpin(first, end); });
 }
 
 void weir_session_cancel(weir_session* session) {

@@ -31,9 +31,10 @@ uint64_t attn_scratch_bytes(const OpShapes& s) {
 }
 
 Status attn_paged(OpContext& cx, const AttnPagedArgs& a) {
-  if (a.kv.head_dim % 8 != 0 || !attn_has_kernels()) return ref::attn_paged(cx, a);
+  // Lists per head exist in decode steps only; a chunk with them is a test's.
+  if (a.kv.head_dim % 8 != 0 || !attn_has_kernels() || (a.list_per_head && a.n_tok > 1)) return ref::attn_paged(cx, a);
   uint32_t most = 0;
-  for (uint32_t kv_head = 0; kv_head < a.kv.n_kv_heads; ++kv_head) most = std::max(most, n_listed(a, kv_head));
+  for (uint32_t list = 0; list < n_lists(a); ++list) most = std::max(most, n_listed(a, list));
   const uint32_t n_threads = cx.pool->n_threads();
   const uint64_t needed = a.n_tok == 1 ? decode_bytes(n_threads, a.n_heads, a.kv.n_kv_heads, a.kv.head_dim, most)
                                        : prefill_bytes(n_threads, a.n_tok, a.n_heads / a.kv.n_kv_heads, a.kv.head_dim);

@@ -1,5 +1,5 @@
-// Attention of one query row. Work items are (kv head, unit of kSplitPages pages); all query heads of the group share
-// what is read. Bound by memory: each key and value is read once, widened from bf16 by a shift or a mask, and
+// Attention of one query row. Work items are (list, unit of kSplitPages pages); all query heads of a list, the group of
+// a KV head as a rule, share what is read. Bound by memory: each key and value is read once, widened from bf16 by a shift or a mask, and
 // multiplied in f32. The inner loops are in attn_paged_rows-inl.h.
 //
 // Numerics: f32. The sum of q.k runs over the vectors of a row and then pairwise over lanes; sums over tokens run in
@@ -36,16 +36,16 @@ HWY_INLINE void for_heads(uint32_t group, const F& f) {
   if (group - g == 1) f(std::integral_constant<size_t, 1>(), g);
 }
 
-void unit_logits(const AttnPagedArgs& a, const DecodeScratch& s, uint32_t kv_head, uint32_t first, uint32_t n,
+void unit_logits(const AttnPagedArgs& a, const DecodeScratch& s, uint32_t list, uint32_t first, uint32_t n,
                  float* weight) {
-  const uint32_t group = a.n_heads / a.kv.n_kv_heads;
+  const uint32_t group = heads_of_list(a);
   const RowShape shape(a.kv.head_dim);
-  const float* q = s.q + size_t{kv_head} * group * s.d_pad;
+  const float* q = s.q + size_t{list} * group * s.d_pad;
   for (uint32_t p = 0; p < n; ++p) {
-    const ListedPage page = listed_page(a, kv_head, first + p);
+    const ListedPage page = listed_page(a, list, first + p);
     // After the last page's keys come the first page's values.
-    const uint16_t* next = p + 1 < n ? listed_page(a, kv_head, first + p + 1).keys
-                                     : listed_page(a, kv_head, first).keys + kPageTokens * shape.d;
+    const uint16_t* next = p + 1 < n ? listed_page(a, list, first + p + 1).keys
+                                     : listed_page(a, list, first).keys + kPageTokens * shape.d;
     const Seen seen = seen_by(a, page, a.pos);
     const float* sink_q = q + a.n_heads * s.d_pad;
     const uint32_t edge =
@@ -70,17 +70,17 @@ void unit_logits(const AttnPagedArgs& a, const DecodeScratch& s, uint32_t kv_hea
   }
 }
 
-void unit_values(const AttnPagedArgs& a, const DecodeScratch& s, uint32_t kv_head, uint32_t unit, uint32_t n,
+void unit_values(const AttnPagedArgs& a, const DecodeScratch& s, uint32_t list, uint32_t unit, uint32_t n,
                  const float* weight) {
-  const uint32_t group = a.n_heads / a.kv.n_kv_heads;
+  const uint32_t group = heads_of_list(a);
   const RowShape shape(a.kv.head_dim);
   const size_t stride = s.max_units * s.d_pad;
-  float* part = s.part + (size_t{kv_head} * group * s.max_units + unit) * s.d_pad;
+  float* part = s.part + (size_t{list} * group * s.max_units + unit) * s.d_pad;
   for (uint32_t g = 0; g < group; ++g) std::fill(part + g * stride, part + g * stride + s.d_pad, 0.0f);
   for (uint32_t p = 0; p < n; ++p) {
-    const ListedPage page = listed_page(a, kv_head, unit * kSplitPages + p);
+    const ListedPage page = listed_page(a, list, unit * kSplitPages + p);
     const uint16_t* values = page.keys + kPageTokens * shape.d;
-    const uint16_t* next = p + 1 < n ? listed_page(a, kv_head, unit * kSplitPages + p + 1).keys : page.keys;
+    const uint16_t* next = p + 1 < n ? listed_page(a, list, unit * kSplitPages + p + 1).keys : page.keys;
     const Seen seen = seen_by(a, page, a.pos);
     const float* from = weight + p * kPageTokens;
     for_heads(group, [&](auto heads, uint32_t g) HWY_ATTR {
@@ -94,14 +94,14 @@ void unit_values(const AttnPagedArgs& a, const DecodeScratch& s, uint32_t kv_hea
   }
 }
 
-void decode_unit(const AttnPagedArgs& a, const DecodeScratch& s, uint32_t kv_head, uint32_t unit, size_t worker) {
-  const uint32_t group = a.n_heads / a.kv.n_kv_heads;
+void decode_unit(const AttnPagedArgs& a, const DecodeScratch& s, uint32_t list, uint32_t unit, size_t worker) {
+  const uint32_t group = heads_of_list(a);
   const uint32_t first = unit * kSplitPages;
-  const uint32_t n = HWY_MIN(kSplitPages, n_listed(a, kv_head) - first);
+  const uint32_t n = HWY_MIN(kSplitPages, n_listed(a, list) - first);
   float* weight = s.weight + worker * group * kUnitTokens;
-  unit_logits(a, s, kv_head, first, n, weight);
+  unit_logits(a, s, list, first, n, weight);
   for (uint32_t g = 0; g < group; ++g) {
-    const size_t head = size_t{kv_head} * group + g, at = head * s.max_units + unit;
+    const size_t head = size_t{list} * group + g, at = head * s.max_units + unit;
     HWY_ALIGN float page_sum[kSplitPages];
     float high, sum;
     softmax_unit(weight + g * kUnitTokens, n, page_sum, high, sum);
@@ -109,10 +109,10 @@ void decode_unit(const AttnPagedArgs& a, const DecodeScratch& s, uint32_t kv_hea
     s.sum[at] = sum;
     s.lse[at] = sum > 0.0f ? high + std::log(sum) : kUnseen;
   }
-  unit_values(a, s, kv_head, unit, n, weight);
+  unit_values(a, s, list, unit, n, weight);
   const DF df;
   for (uint32_t g = 0; g < group; ++g) {
-    const size_t at = (size_t{kv_head} * group + g) * s.max_units + unit;
+    const size_t at = (size_t{list} * group + g) * s.max_units + unit;
     if (s.sum[at] == 0.0f) continue;
     const V inverse = hn::Set(df, 1.0f / s.sum[at]);
     for (size_t i = 0; i < s.d_pad; i += kLanes)
@@ -144,7 +144,7 @@ void permute_queries(const AttnPagedArgs& a, const DecodeScratch& s) {
 void merge_units(const AttnPagedArgs& a, const DecodeScratch& s, uint32_t head) {
   const DF df;
   const size_t d = a.kv.head_dim;
-  const uint32_t listed = n_listed(a, head / (a.n_heads / a.kv.n_kv_heads));
+  const uint32_t listed = n_listed(a, head / heads_of_list(a));
   const size_t n_units = (size_t{listed} + kSplitPages - 1) / kSplitPages;
   const float* part = s.part + head * s.max_units * s.d_pad;
   float* share = s.lse + head * s.max_units;
@@ -152,6 +152,7 @@ void merge_units(const AttnPagedArgs& a, const DecodeScratch& s, uint32_t head) 
   float high = kUnseen, total = 0.0f;
   for (size_t u = 0; u < n_units; ++u) high = HWY_MAX(high, share[u]);
   for (size_t u = 0; u < n_units; ++u) total += share[u] = high == kUnseen ? 0.0f : std::exp(share[u] - high);
+  if (a.lse != nullptr) a.lse[head] = total > 0.0f ? high + std::log(total) : kUnseen;
   const V inverse = hn::Set(df, total > 0.0f ? 1.0f / total : 0.0f);
   for (size_t i = 0; i < d; i += kBlock) {
     V even = hn::Zero(df), odd = hn::Zero(df);
@@ -205,16 +206,16 @@ bool attn_has_kernels() { return HWY_DYNAMIC_DISPATCH(has_kernels)(); }
 void attn_decode(OpContext& cx, const AttnPagedArgs& a) {
   const auto unit = HWY_DYNAMIC_DISPATCH(decode_unit);
   const auto merge = HWY_DYNAMIC_DISPATCH(merge_units);
-  const uint32_t n_kv_heads = a.kv.n_kv_heads;
+  const uint32_t lists = n_lists(a);
   uint32_t most = 0;
-  for (uint32_t kv_head = 0; kv_head < n_kv_heads; ++kv_head) most = std::max(most, n_listed(a, kv_head));
+  for (uint32_t list = 0; list < lists; ++list) most = std::max(most, n_listed(a, list));
   Arena arena(cx.scratch, cx.scratch_bytes);
-  const DecodeScratch s = lay_out_decode(arena, cx.pool->n_threads(), a.n_heads, n_kv_heads, a.kv.head_dim, most);
+  const DecodeScratch s = lay_out_decode(arena, cx.pool->n_threads(), a.n_heads, a.kv.n_kv_heads, a.kv.head_dim, most);
   HWY_DYNAMIC_DISPATCH(permute_queries)(a, s);
-  cx.pool->parallel_for(s.max_units * n_kv_heads, [&](size_t task, size_t worker) {
-    const auto kv_head = static_cast<uint32_t>(task % n_kv_heads);
-    const auto u = static_cast<uint32_t>(task / n_kv_heads);
-    if (u * kSplitPages < n_listed(a, kv_head)) unit(a, s, kv_head, u, worker);
+  cx.pool->parallel_for(s.max_units * lists, [&](size_t task, size_t worker) {
+    const auto list = static_cast<uint32_t>(task % lists);
+    const auto u = static_cast<uint32_t>(task / lists);
+    if (u * kSplitPages < n_listed(a, list)) unit(a, s, list, u, worker);
   });
   if (a.n_heads * s.max_units * s.d_pad <= kSerialMerge) {
     for (uint32_t head = 0; head < a.n_heads; ++head) merge(a, s, head);

@@ -36,14 +36,21 @@ inline uint32_t sink_tokens_of(const AttnPagedArgs& a, uint32_t row, uint32_t fi
   return a.n_sink > first_pos ? std::min(kPageTokens, a.n_sink - first_pos) : 0;
 }
 
-inline uint32_t n_listed(const AttnPagedArgs& a, uint32_t kv_head) {
-  return a.select != nullptr ? a.n_select[kv_head] : a.kv.n_pages[kv_head];
+// The unit of work is a list of pages with the query heads that attend it: a KV head with its group, or, with
+// list_per_head, one query head.
+inline uint32_t n_lists(const AttnPagedArgs& a) { return a.list_per_head ? a.n_heads : a.kv.n_kv_heads; }
+inline uint32_t heads_of_list(const AttnPagedArgs& a) { return a.n_heads / n_lists(a); }
+inline uint32_t kv_head_of_list(const AttnPagedArgs& a, uint32_t list) {
+  return list / (n_lists(a) / a.kv.n_kv_heads);
 }
 
-inline ListedPage listed_page(const AttnPagedArgs& a, uint32_t kv_head, uint32_t listed) {
-  const size_t table = size_t{kv_head} * a.kv.capacity;
-  const uint32_t row = a.select != nullptr ? a.select[table + listed] : listed;
-  const size_t at = table + row;
+inline uint32_t n_listed(const AttnPagedArgs& a, uint32_t list) {
+  return a.select != nullptr ? a.n_select[list] : a.kv.n_pages[kv_head_of_list(a, list)];
+}
+
+inline ListedPage listed_page(const AttnPagedArgs& a, uint32_t list, uint32_t listed) {
+  const uint32_t row = a.select != nullptr ? a.select[size_t{list} * a.kv.capacity + listed] : listed;
+  const size_t at = size_t{kv_head_of_list(a, list)} * a.kv.capacity + row;
   return {a.kv.pool + a.kv.slots[at] * a.kv.page_elements(), a.kv.first_pos[at], a.kv.len[at],
           sink_tokens_of(a, row, a.kv.first_pos[at])};
 }

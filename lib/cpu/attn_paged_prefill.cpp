@@ -7,6 +7,7 @@
 // does not see has weight 0, and one that no row of the block sees is not read at all.
 // Paper: Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning", arXiv:2307.08691,
 // sec. 3.1.
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -287,6 +288,10 @@ void finish_rows(const Block& b, bool masses) {
     const float inverse = b.s.sum[row] > 0.0f ? 1.0f / b.s.sum[row] : 0.0f;
     float* out = b.a.out + (query_row(b, b.a.q, row) - b.a.q);
     for (size_t i = 0; i < d; ++i) out[i] = b.s.out[row * b.s.d_pad + i] * inverse;
+    if (b.a.lse != nullptr) {
+      const size_t head = size_t{b.kv_head} * b.group + row % b.group;
+      b.a.lse[(b.begin + row / b.group) * b.a.n_heads + head] = b.s.sum[row] > 0.0f ? b.s.high[row] + std::log(b.s.sum[row]) : kUnseen;
+    }
     if (!masses || row < b.n_rows - b.group) continue;
     float* mass = b.a.page_mass + (size_t{b.kv_head} * b.group + row % b.group) * b.a.kv.capacity;
     for (uint32_t p = 0; p < n_listed(b.a, b.kv_head); ++p) mass[p] *= inverse;

@@ -3,10 +3,14 @@
 
 #include "cpu/attn_paged.h"
 #include "cpu/matmul.h"
-#include "cpu/page_score_minmax.h"
+#include "cpu/page_accumulate.h"
+#include "cpu/page_digest.h"
+#include "cpu/page_score.h"
+#include "cpu/page_select.h"
 #include "cpu/page_stamp.h"
 #include "cpu/rms_norm.h"
 #include "cpu/rope_append.h"
+#include "cpu/token_mass.h"
 #include "ops/ops.h"
 #include "weir/runtime.h"
 
@@ -14,8 +18,9 @@ namespace weir {
 namespace {
 
 uint64_t scratch_bytes(const OpShapes& shapes) {
-  return std::max(
-      {cpu::matmul_scratch_bytes(shapes), cpu::attn_scratch_bytes(shapes), cpu::page_stamp_scratch_bytes(shapes)});
+  return std::max({cpu::matmul_scratch_bytes(shapes), cpu::attn_scratch_bytes(shapes),
+                   cpu::page_stamp_scratch_bytes(shapes), cpu::page_select_scratch_bytes(shapes),
+                   cpu::token_mass_scratch_bytes(shapes)});
 }
 
 }  // namespace

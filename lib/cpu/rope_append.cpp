@@ -135,7 +135,7 @@ void append_tokens(const RopeAppendArgs& a, uint32_t kv_head, uint32_t begin, ui
     store_row(a.k + at, keys + in_page * d, d);
     store_row(a.v + at, keys + (kPageTokens + in_page) * d, d);
     const bool page_ends = in_page + 1 == kPageTokens || tok + 1 == end;
-    if (a.kv.digests == nullptr || !page_ends) continue;
+    if (a.kv.digest != DigestKind::kMinMax || !page_ends) continue;
     const size_t page_begin = in_page - std::min<size_t>(in_page, tok - begin);
     uint16_t* digest = a.kv.digests + slot * 2 * d;
     update_digest(keys, page_begin, in_page + 1, digest, digest + d, d);

@@ -4,21 +4,20 @@
 #include <algorithm>
 #include <cstring>
 
-#include "quant/half.h"
-
 namespace weir {
 
 void KvCache::lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena& tables) {
   shape_ = shape;
   const uint64_t rows = shape.n_slots();
   pool_ = pages.take<uint16_t>(rows * page_elements());
-  digests_ = shape.digests ? digests.take<uint16_t>(rows * 2 * shape.head_dim) : nullptr;
+  digests_ = shape.digest != DigestKind::kNone ? digests.take<uint16_t>(rows * digest_elements(shape.digest, shape.head_dim)) : nullptr;
   slots_ = tables.take<uint32_t>(rows);
   first_pos_ = tables.take<uint32_t>(rows);
   len_ = tables.take<uint32_t>(rows);
   flags_ = tables.take<uint32_t>(rows);
   stamp_ = tables.take<uint32_t>(rows);
   last_score_ = tables.take<float>(rows);
+  prompt_score_ = shape.prompt_scores ? tables.take<float>(rows) : nullptr;
   n_pages_ = tables.take<uint32_t>(shape.n_streams());
   append_row_ = tables.take<uint32_t>(shape.n_streams());
   free_ = tables.take<uint32_t>(rows);
@@ -40,11 +39,12 @@ KvView KvCache::view(uint32_t layer) const {
   KvView v;
   v.pool = pool_;
   v.digests = digests_;
+  v.digest = shape_.digest;
   v.slots = slots_ + row_base(layer);
   v.first_pos = first_pos_ + row_base(layer);
   v.len = len_ + row_base(layer);
   v.n_pages = n_pages_of(layer);
-  v.capacity = shape_.pages_per_stream;
+  v.capacity = shape_.capacity(layer);
   v.n_kv_heads = shape_.n_kv_heads;
   v.head_dim = shape_.head_dim;
   return v;
@@ -52,7 +52,7 @@ KvView KvCache::view(uint32_t layer) const {
 
 StreamView KvCache::stream(uint32_t index) const {
   const size_t i = at(index, 0);
-  return {slots_ + i, first_pos_ + i, len_ + i, flags_ + i, stamp_ + i, last_score_ + i, n_pages_[index], shape_.pages_per_stream};
+  return {slots_ + i, first_pos_ + i, len_ + i, flags_ + i, stamp_ + i, last_score_ + i, prompt_score_ == nullptr ? nullptr : prompt_score_ + i, n_pages_[index], shape_.capacity(index / shape_.n_kv_heads)};
 }
 
 uint32_t KvCache::pages_to_open(uint32_t n_tok) const {
@@ -71,8 +71,9 @@ Status KvCache::reserve(uint32_t n_tok, uint32_t flags, uint32_t now) {
   const uint32_t opens = pages_to_open(n_tok);
   const uint32_t n_streams = shape_.n_streams();
   for (uint32_t s = 0; s < n_streams; ++s) {
-    if (n_pages_[s] + opens > shape_.pages_per_stream) {
-      return fail(WEIR_ERR_INTERNAL, "stream %u has %u of %u pages and must open %u", s, n_pages_[s], shape_.pages_per_stream, opens);
+    const uint32_t capacity = shape_.capacity(s / shape_.n_kv_heads);
+    if (n_pages_[s] + opens > capacity) {
+      return fail(WEIR_ERR_INTERNAL, "stream %u has %u of %u pages and must open %u", s, n_pages_[s], capacity, opens);
     }
   }
   n_reserved_ = n_tok;
@@ -96,6 +97,7 @@ Status KvCache::reserve(uint32_t n_tok, uint32_t flags, uint32_t now) {
       flags_[row] = flags;
       stamp_[row] = now;
       last_score_[row] = 0.0f;
+      if (prompt_score_ != nullptr) prompt_score_[row] = 0.0f;
       left -= take;
     }
   }
@@ -134,10 +136,12 @@ void KvCache::truncate(uint32_t n_tokens) {
 void KvCache::evict(uint32_t stream, uint32_t row) {
   const uint32_t n = --n_pages_[stream];
   const size_t i = at(stream, row);
+  if ((flags_[i] & kPagePrompt) != 0) ++prompt_pages_evicted_;
   const size_t moved = (n - row) * sizeof(uint32_t);
   free_[n_free_++] = slots_[i];
   for (uint32_t* column : {slots_, first_pos_, len_, flags_, stamp_}) std::memmove(column + i, column + i + 1, moved);
   std::memmove(last_score_ + i, last_score_ + i + 1, moved);
+  if (prompt_score_ != nullptr) std::memmove(prompt_score_ + i, prompt_score_ + i + 1, moved);
   pages_evicted_.fetch_add(1, std::memory_order_relaxed);
   count_resident(-1);
 }
@@ -148,21 +152,24 @@ void KvCache::set_open_page_flags(uint32_t flags) {
   }
 }
 
+uint64_t KvCache::set_flags(uint32_t first, uint32_t end, uint32_t set, uint32_t clear) {
+  uint64_t n = 0;
+  for (uint32_t s = 0; s < shape_.n_streams(); ++s) {
+    for (uint32_t row = 0; row < n_pages_[s]; ++row) {
+      const size_t i = at(s, row);
+      if (first_pos_[i] >= end || first_pos_[i] + len_[i] <= first) continue;
+      flags_[i] = (flags_[i] & ~clear) | set;
+      ++n;
+    }
+  }
+  return n;
+}
+
 void KvCache::rebuild_digest(uint32_t stream, uint32_t row) {
   const size_t i = at(stream, row);
-  const uint32_t d = shape_.head_dim;
-  const uint16_t* keys = page_keys(slots_[i]);
-  uint16_t* digest = digests_ + size_t{slots_[i]} * 2 * d;
-  for (uint32_t c = 0; c < d; ++c) {
-    float high = bf16_to_f32(keys[c]), low = high;
-    for (uint32_t t = 1; t < len_[i]; ++t) {
-      const float key = bf16_to_f32(keys[size_t{t} * d + c]);
-      high = std::max(high, key);
-      low = std::min(low, key);
-    }
-    digest[c] = f32_to_bf16(high);
-    digest[d + c] = f32_to_bf16(low);
-  }
+  if (shape_.digest != DigestKind::kMinMax && len_[i] < kPageTokens) return;
+  digest_page(shape_.digest, page_keys(slots_[i]), len_[i], shape_.head_dim,
+              digests_ + slots_[i] * digest_elements(shape_.digest, shape_.head_dim));
 }
 
 }  // namespace weir

@@ -5,6 +5,7 @@
 // so pages begin at the same positions (multiples of 16) in all streams; which of them are still resident differs.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <span>
@@ -17,11 +18,21 @@ namespace weir {
 
 struct KvShape {
   uint32_t n_layers = 0, n_kv_heads = 0, head_dim = 0;
-  uint32_t pages_per_stream = 0;  // capacity of every table; the pool has n_streams times as many slots
-  bool digests = false;
+  uint32_t pages_per_stream = 0;  // capacity of a stream's table
+  DigestKind digest = DigestKind::kNone;
+  uint32_t n_wide_layers = 0;  // the first layers may have tables of their own size
+  uint32_t wide_pages = 0;     // capacity there
+  bool prompt_scores = false;  // a second score per page, of a prompt policy
   uint32_t n_streams() const { return n_layers * n_kv_heads; }
   uint64_t page_bytes() const { return uint64_t{2} * kPageTokens * head_dim * sizeof(uint16_t); }
-  uint64_t n_slots() const { return uint64_t{n_streams()} * pages_per_stream; }
+  uint32_t capacity(uint32_t layer) const { return layer < n_wide_layers ? wide_pages : pages_per_stream; }
+  uint32_t max_capacity() const { return n_wide_layers != 0 ? std::max(wide_pages, pages_per_stream) : pages_per_stream; }
+  // Table rows of all layers before this one; the pool has as many slots as the tables have rows.
+  uint64_t rows_before(uint32_t layer) const {
+    const uint64_t wide = std::min(layer, n_wide_layers);
+    return n_kv_heads * (wide * wide_pages + (layer - wide) * pages_per_stream);
+  }
+  uint64_t n_slots() const { return rows_before(n_layers); }
 };
 
 // One stream's table, as policies see it. Rows are pages in ascending position; the last one is open (still filling, or just full).
@@ -32,6 +43,7 @@ struct StreamView {
   uint32_t* flags;      // [n_pages] kPage*
   uint32_t* stamp;      // [n_pages] last step that the page mattered, in tokens
   float* last_score;    // [n_pages] its latest weight
+  float* prompt_score;  // [n_pages] how much the end of the prompt looks at it; null without a prompt policy
   uint32_t n_pages;
   uint32_t capacity;
 };
@@ -73,38 +85,48 @@ class KvCache {
   uint32_t open_page_flags() const { return n_pages_[0] == 0 ? 0 : flags_[at(0, n_pages_[0] - 1)]; }
   void set_open_page_flags(uint32_t flags);
 
+  // Sets or takes back flags of the pages that hold any of the positions [first, end). Returns how many pages, in all streams.
+  uint64_t set_flags(uint32_t first, uint32_t end, uint32_t set, uint32_t clear);
+
   // Copies of one page's keys or values for tests and tools: pointer to [kPageTokens, head_dim] bf16.
   const uint16_t* page_keys(uint32_t slot) const { return pool_ + slot * page_elements(); }
   uint16_t* page_data(uint32_t slot) { return pool_ + slot * page_elements(); }
+  // The digest of a page from its keys; kinds that need whole pages leave a page that is not full without one.
   void rebuild_digest(uint32_t stream, uint32_t row);
 
   // Counters, readable from any thread.
   uint64_t pages_resident() const { return pages_resident_.load(std::memory_order_relaxed); }
   uint64_t pages_resident_max() const { return pages_resident_max_.load(std::memory_order_relaxed); }
+  uint64_t prompt_pages_evicted() const { return prompt_pages_evicted_; }  // of them, pages with kPagePrompt; the session's thread only
   uint64_t pages_evicted() const { return pages_evicted_.load(std::memory_order_relaxed); }
   uint32_t n_tokens_any_thread() const { return n_tokens_published_.load(std::memory_order_relaxed); }
 
  private:
-  size_t row_base(uint32_t layer) const { return size_t{layer} * shape_.n_kv_heads * shape_.pages_per_stream; }
-  size_t at(uint32_t stream, uint32_t row) const { return size_t{stream} * shape_.pages_per_stream + row; }
+  size_t row_base(uint32_t layer) const { return shape_.rows_before(layer); }
+  size_t at(uint32_t stream, uint32_t row) const {
+    const uint32_t layer = stream / shape_.n_kv_heads;
+    return row_base(layer) + size_t{stream % shape_.n_kv_heads} * shape_.capacity(layer) + row;
+  }
   size_t page_elements() const { return size_t{2} * kPageTokens * shape_.head_dim; }
   void count_resident(int64_t change);
 
   KvShape shape_;
   uint16_t* pool_ = nullptr;      // [n_slots, 2, kPageTokens, head_dim] bf16
-  uint16_t* digests_ = nullptr;   // [n_slots, 2, head_dim] bf16, or null
-  uint32_t* slots_ = nullptr;     // this and the next five: [n_streams, pages_per_stream]
+  uint16_t* digests_ = nullptr;   // [n_slots, digest_elements] bf16, or null
+  uint32_t* slots_ = nullptr;     // this and the next six: [n_streams, capacity of the stream's layer]
   uint32_t* first_pos_ = nullptr;
   uint32_t* len_ = nullptr;
   uint32_t* flags_ = nullptr;
   uint32_t* stamp_ = nullptr;
   float* last_score_ = nullptr;
+  float* prompt_score_ = nullptr;   // or null
   uint32_t* n_pages_ = nullptr;     // [n_streams]
   uint32_t* append_row_ = nullptr;  // [n_streams] row that holds the first reserved token
   uint32_t* free_ = nullptr;        // [n_slots] stack of free slots
   uint32_t n_free_ = 0;
   uint32_t n_tokens_ = 0;           // committed
   uint32_t n_reserved_ = 0;
+  uint64_t prompt_pages_evicted_ = 0;
   std::atomic<uint64_t> pages_resident_{0}, pages_resident_max_{0}, pages_evicted_{0};
   std::atomic<uint32_t> n_tokens_published_{0};
 };

@@ -24,9 +24,22 @@ struct StepBuffers {
   float* g = nullptr;             // [max_tok, d_ff]
   float* cos_sin = nullptr;       // [max_tok, rope_dim / 2, 2]
   float* cos_sin_sink = nullptr;  // the same, for q_sink
-  float* page_mass = nullptr;     // [n_heads, pages_per_stream]; null unless the policy needs it
-  float* page_score = nullptr;    // the same shape
+  float* page_mass = nullptr;     // [n_heads, most pages of a stream]; null unless policy or trace need it
+  float* page_score = nullptr;    // the same shape; null without digests
+  uint32_t* select = nullptr;     // [n_lists, most pages of a stream]; null unless the policy chooses pages
+  uint32_t* n_select = nullptr;   // [n_lists]
+  float* lse = nullptr;           // [max_tok, n_heads]; this and the next null unless the policy observes prompts
+  float* token_mass = nullptr;    // [n_kv_heads, most pages of a stream * kPageTokens]
   float* logits = nullptr;        // [vocab_size] after the last token
+};
+
+// Sees what a decode step did in each layer; see weir_trace_layer.
+class StepTrace {
+ public:
+  virtual Status layer(const KvCache& kv, uint32_t layer, uint32_t n_heads, bool list_per_head, const PageLists& lists, const float* page_mass) = 0;
+
+ protected:
+  ~StepTrace() = default;
 };
 
 struct Step {
@@ -40,10 +53,14 @@ struct Step {
   uint32_t n_tok = 0;
   bool is_decode = false;           // one token whose attention the policy observes
   bool want_logits = false;
+  uint32_t n_left = 0;              // prompt tokens that come after this chunk
+  StepTrace* trace = nullptr;       // of decode steps
   const std::atomic<bool>* cancel = nullptr;  // looked at between the layers of a prefill chunk; null: never
 };
 
-void lay_out_buffers(const ModelConfig& config, const RopeTable& rope, const PolicyNeeds& needs, uint32_t max_tok, Arena& arena, StepBuffers& b);
+// `max_pages`: most pages of a stream.
+void lay_out_buffers(const ModelConfig& config, const RopeTable& rope, const PolicyNeeds& needs, uint32_t max_tok, uint32_t max_pages, Arena& arena,
+                     StepBuffers& b);
 
 // Runs the pass over pages that are already reserved; the caller commits or rolls back.
 Status run_decoder(Step& step);

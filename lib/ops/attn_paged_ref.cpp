@@ -20,10 +20,11 @@ struct Query {
   uint32_t tok, head;
   uint32_t kv_head;
 
+  uint32_t list() const { return a.list_per_head ? head : kv_head; }
   size_t table() const { return size_t{kv_head} * a.kv.capacity; }
-  uint32_t n_listed() const { return a.select != nullptr ? a.n_select[kv_head] : a.kv.n_pages[kv_head]; }
+  uint32_t n_listed() const { return a.select != nullptr ? a.n_select[list()] : a.kv.n_pages[kv_head]; }
   uint32_t n_units() const { return (n_listed() + kSplitPages - 1) / kSplitPages; }
-  uint32_t row(uint32_t listed) const { return a.select != nullptr ? a.select[table() + listed] : listed; }
+  uint32_t row(uint32_t listed) const { return a.select != nullptr ? a.select[size_t{list()} * a.kv.capacity + listed] : listed; }
   const uint16_t* keys(uint32_t row) const { return a.kv.pool + a.kv.slots[table() + row] * a.kv.page_elements(); }
   bool sees(uint32_t token_pos) const {
     const uint64_t t = uint64_t{a.pos} + tok;
@@ -96,6 +97,8 @@ void attend_row(const Query& q) {
 
   float high = -std::numeric_limits<float>::infinity();
   for (uint32_t unit = 0; unit < q.n_units(); ++unit) high = std::max(high, unit_weights(q, unit, weight));
+  float* lse = a.lse != nullptr ? a.lse + size_t{q.tok} * a.n_heads + q.head : nullptr;
+  if (lse != nullptr) *lse = high;
   if (high == -std::numeric_limits<float>::infinity()) return;
 
   float total = 0.0f;
@@ -108,6 +111,7 @@ void attend_row(const Query& q) {
       for (uint32_t j = 0; j < kPageTokens; ++j) mass[first + p] += share * weight[p * kPageTokens + j];
     }
   }
+  if (lse != nullptr) *lse = high + std::log(total);
   for (size_t i = 0; i < d; ++i) out[i] /= total;
   for (uint32_t p = 0; mass != nullptr && p < q.n_listed(); ++p) mass[p] /= total;
 }

@@ -18,6 +18,33 @@ inline constexpr uint32_t kPageTokens = 16;
 // nor the policy changes the result.
 inline constexpr uint32_t kSplitPages = 32;
 
+// Fixed-size summaries of a page's keys, for estimating how strongly a query attends to the page (algorithms 1.7). Elements are bf16.
+enum class DigestKind : uint8_t {
+  kNone,
+  kMinMax,      // [2, d] maximum and minimum of every channel; the only kind that is kept current key by key
+  kCuboidMean,  // [2, d] c + r and c - r: c the middle of maximum and minimum, r the mean distance from it
+  kSphereMean,  // [d + 1] c and the mean distance of the keys from it; padded to an even count
+  kCentroid,    // [d] mean
+  kMeanStd,     // [2, d] mean and standard deviation
+};
+
+// Elements of one page's digest.
+inline size_t digest_elements(DigestKind kind, size_t head_dim) {
+  switch (kind) {
+    case DigestKind::kNone:
+      return 0;
+    case DigestKind::kSphereMean:
+      return head_dim + 2;
+    case DigestKind::kCentroid:
+      return head_dim;
+    default:
+      return 2 * head_dim;
+  }
+}
+
+// The digest of `len` keys [len, head_dim], any kind but kNone; out has digest_elements. Statistics are taken in f32, rounded to nearest once.
+void digest_page(DigestKind kind, const uint16_t* keys, uint32_t len, size_t head_dim, uint16_t* out);
+
 // A weight matrix [n_rows, n_cols] as it lies in the file: y = W x has n_rows outputs. A vector is one row.
 struct Weight {
   const uint8_t* data = nullptr;  // null: absent
@@ -30,7 +57,8 @@ struct Weight {
 // One layer's KV streams of one session. A stream's table has `capacity` rows, of which n_pages are in use, in ascending order of position.
 struct KvView {
   uint16_t* pool = nullptr;             // [n_slots, 2, kPageTokens, head_dim] bf16: K rows then V rows of a page
-  uint16_t* digests = nullptr;          // [n_slots, 2, head_dim] bf16: max then min of the page's keys; null when the policy needs none
+  uint16_t* digests = nullptr;          // [n_slots, digest_elements] bf16; null when the policy needs none
+  DigestKind digest = DigestKind::kNone;
   const uint32_t* slots = nullptr;      // [n_kv_heads, capacity] slot of each table row
   const uint32_t* first_pos = nullptr;  // [n_kv_heads, capacity] position of the row's first token
   const uint32_t* len = nullptr;        // [n_kv_heads, capacity] tokens in the page, tokens being appended included
@@ -39,6 +67,13 @@ struct KvView {
   uint32_t n_kv_heads = 0;
   uint32_t head_dim = 0;
   size_t page_elements() const { return size_t{2} * kPageTokens * head_dim; }
+  // Digest of a table row, and the keys [kPageTokens, head_dim] behind it.
+  uint16_t* digest_of(uint32_t kv_head, uint32_t row) const {
+    return digests + slots[size_t{kv_head} * capacity + row] * digest_elements(digest, head_dim);
+  }
+  const uint16_t* keys_of(uint32_t kv_head, uint32_t row) const {
+    return pool + slots[size_t{kv_head} * capacity + row] * page_elements();
+  }
 };
 
 struct OpContext {
@@ -91,8 +126,8 @@ struct GluMatmulArgs {
 // Which elements of a head rotate together: (2i, 2i+1), or (i, i + rope_dim/2).
 enum class RopeLayout : uint8_t { kAdjacent, kHalfSplit };
 
-// Optional per-head RMS norm of q and k, rotation of both, and storing of k and v (rounded to bf16, nearest even) in the pages; with digests,
-// max and min of the stored keys are updated (a page's first token initialises them).
+// Optional per-head RMS norm of q and k, rotation of both, and storing of k and v (rounded to bf16, nearest even) in the pages; with digests of
+// kind kMinMax, max and min of the stored keys are updated (a page's first token initialises them).
 struct RopeAppendArgs {
   float* q;                  // in/out [n_tok, n_heads, head_dim]: rotated with cos_sin
   float* q_sink;             // out, the same shape: q rotated with cos_sin_sink instead; null when not wanted
@@ -125,24 +160,89 @@ struct AttnPagedArgs {
   uint32_t n_sink_pages;     // table rows at the front that q_sink is for
   uint32_t n_sink;           // with window > 0: tokens at positions < n_sink stay visible
   uint32_t window;           // 0: no mask; else row at position t sees positions j with j < n_sink or j > t - window
-  const uint32_t* select;    // [n_kv_heads, capacity] table rows to attend, ascending; null: all rows in use
-  const uint32_t* n_select;  // [n_kv_heads]; null with select
+  const uint32_t* select;    // [n_lists, capacity] table rows to attend, ascending; null: all rows in use
+  const uint32_t* n_select;  // [n_lists]; null with select
+  bool list_per_head;        // n_lists is n_heads: every query head attends pages of its own; else n_kv_heads
   float* page_mass;          // out [n_heads, capacity]: of the LAST query row, the attention mass of each listed page, in list order; null: not wanted
+  float* lse;                // out [n_tok, n_heads]: log of the sum of exp(logit) of what the row sees; null: not wanted
 };
 
-// Quest's bound of q.k over each page: sum_i max(q_i * max_i, q_i * min_i), unscaled (algorithms 1.7). One query row.
+// Digests of the sealed pages among the `n_rows` table rows from first_row[kv_head] on, for kinds that need whole pages.
+struct PageDigestArgs {
+  KvView kv;
+  const uint32_t* first_row;  // [n_kv_heads]
+  uint32_t n_rows;            // rows beyond n_pages, and pages that are not full, are passed over
+};
+
+// Estimate of q.k over each page from its digest, unscaled (algorithms 1.7). One query row. kMinMax: Quest's bound sum_i max(q_i * max_i, q_i * min_i);
+// kCuboidMean: the same formula; kSphereMean: q.c + rho * |q|; kCentroid: q.mean; kMeanStd: q.mean + spread * sqrt(sum_i q_i^2 std_i^2).
+// The last row is scored only with kMinMax, or when its page is full; else it gets -inf.
 struct PageScoreArgs {
   float* score;    // out [n_heads, capacity], table rows in use
   const float* q;  // [n_heads, head_dim]
   KvView kv;
   uint32_t n_heads;
+  float spread;    // kMeanStd: standard deviations above the mean
+};
+
+// How the query heads of a group agree on pages (algorithms 1.8). Probabilities are compared by their logarithms: with the loose estimates of digests
+// most of them are below the smallest float.
+enum class AggMode : uint8_t { kSumProb, kMaxProb, kMeanRaw, kMaxRaw, kQHead, kMaxZ };
+
+// Top pages by estimate (algorithms 2.5, 2.7). Of a stream's pages, those with any of `candidate_flags` (0: all) compete for `budget` places; the others
+// are listed besides. Always listed, inside the budget when they compete: the last row (the open page), the first n_sink_pages rows, kPageKept.
+// Estimates of the last row are not read. Ties: the lower row. An estimate that is not a number counts as -inf.
+struct PageSelectArgs {
+  const float* score;     // [n_heads, capacity] unscaled estimates
+  float* group_score;     // out [n_kv_heads, capacity] score of the group (logarithms for kSumProb and kMaxProb), 0 for pages that do not compete and
+                            // for the last; kQHead: the mean of the estimates
+  uint32_t* select;       // out [n_lists, capacity] ascending rows; n_lists is n_heads for kQHead, else n_kv_heads
+  uint32_t* n_select;     // out [n_lists]
+  const uint32_t* flags;  // [n_kv_heads, capacity] kPage*
+  const uint32_t* n_pages;  // [n_kv_heads]
+  uint32_t capacity, n_heads, n_kv_heads;
+  float scale;            // of the logits, for the softmax of kSumProb and kMaxProb
+  AggMode agg;
+  uint32_t budget;        // pages, at least 1
+  uint32_t candidate_flags;
+  uint32_t n_sink_pages;
+};
+
+// What the weights of a step become (algorithms 2.3, 2.4).
+enum class AccumulateRule : uint8_t {
+  kSum,          // score += the sum over the group's heads
+  kLatestGroup,  // score = mean over the group's heads, divided by the page's tokens
+  kLatestLayer,  // score = mean over all heads of the layer, divided by the page's tokens; all streams of the layer must hold the same pages
+};
+
+struct PageAccumulateArgs {
+  const float* weight;      // [n_heads, capacity] attention mass of each row
+  float* score;             // in/out [n_kv_heads, capacity]
+  const uint32_t* len;      // [n_kv_heads, capacity] tokens of each page
+  const uint32_t* n_pages;  // [n_kv_heads]
+  uint32_t capacity, n_heads, n_kv_heads;
+  AccumulateRule rule;
+};
+
+// Attention weights of each token, summed over some query rows and the heads of a group: the observation window of prompt policies, and H2O's column
+// sums (algorithms 2.3, 2.11). A row at position t sees tokens up to t.
+struct TokenMassArgs {
+  float* mass;       // out [n_kv_heads, capacity * kPageTokens], tokens in use; not written beyond a page's len
+  const float* q;    // [n_rows, n_heads, head_dim]
+  const float* lse;  // [n_rows, n_heads], as attn_paged gave them
+  KvView kv;
+  uint32_t n_rows, n_heads;
+  uint32_t pos;      // position of the first query row
+  float scale;
 };
 
 // Flags of a page in its stream's table.
 enum : uint32_t {
   kPagePinned = 1,  // may never be evicted
   kPagePrompt = 2,  // holds at least one prompt token
+  kPageKept = 4,    // pinned by the application: may never be evicted, is always attended
 };
+inline constexpr uint32_t kPageStays = kPagePinned | kPageKept;
 
 enum class StampRule : uint8_t { kTopR, kAlpha };
 
@@ -150,7 +250,9 @@ enum class StampRule : uint8_t { kTopR, kAlpha };
 // of the ranked pages, or the pages with W > alpha, get stamp `now`. The last row (the open page) always gets it. last_score = W.
 // Ties: the lower row first.
 struct PageStampArgs {
-  const float* weight;     // [n_heads, capacity]; a probability over the stream's pages
+  const float* weight;     // [n_heads, capacity]; a probability over the stream's pages, by table row, or by place in `select`
+  const uint32_t* select;  // [n_kv_heads, capacity] rows that the weights are of, ascending; the others weigh 0; null: all rows
+  const uint32_t* n_select;  // [n_kv_heads]; null with select
   uint32_t* stamp;         // in/out [n_kv_heads, capacity]
   float* last_score;       // out [n_kv_heads, capacity]
   const uint32_t* flags;   // [n_kv_heads, capacity] kPage*

@@ -10,10 +10,10 @@
 namespace weir::ref {
 namespace {
 
-// W of one page: mean (kTopR) or maximum (kAlpha) over the heads of the group.
-float group_weight(const PageStampArgs& a, uint32_t kv_head, uint32_t row) {
+// W of the page at one place of the weights: mean (kTopR) or maximum (kAlpha) over the heads of the group.
+float group_weight(const PageStampArgs& a, uint32_t kv_head, uint32_t place) {
   const uint32_t group = a.n_heads / a.n_kv_heads;
-  const float* weight = a.weight + size_t{kv_head} * group * a.capacity + row;
+  const float* weight = a.weight + size_t{kv_head} * group * a.capacity + place;
   float w = weight[0];
   for (size_t g = 1; g < group; ++g) {
     const float next = weight[g * a.capacity];
@@ -23,7 +23,7 @@ float group_weight(const PageStampArgs& a, uint32_t kv_head, uint32_t row) {
 }
 
 bool is_ranked(const PageStampArgs& a, const uint32_t* flags, uint32_t row, uint32_t n) {
-  return a.rank_all || (row + 1 < n && (flags[row] & kPagePinned) == 0);
+  return a.rank_all || (row + 1 < n && (flags[row] & kPageStays) == 0);
 }
 
 // True when page x comes before page y: more weight, or the lower row of two equals.
@@ -43,8 +43,11 @@ Status page_stamp(OpContext&, const PageStampArgs& a) {
     float* score = a.last_score + table;
     const uint32_t n = a.n_pages[kv_head];
     uint32_t n_ranked = 0;
+    const uint32_t n_listed = a.select != nullptr ? a.n_select[kv_head] : n;
+    std::fill(score, score + n, 0.0f);
+    for (uint32_t place = 0; place < n_listed; ++place)
+      score[a.select != nullptr ? a.select[table + place] : place] = group_weight(a, kv_head, place);
     for (uint32_t row = 0; row < n; ++row) {
-      score[row] = group_weight(a, kv_head, row);
       n_ranked += is_ranked(a, flags, row, n) ? 1u : 0u;
     }
     const auto n_best = static_cast<uint32_t>(std::ceil(a.r * static_cast<float>(n_ranked)));

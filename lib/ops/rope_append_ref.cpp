@@ -1,5 +1,5 @@
 // Head norms, rotary embedding and appending to the KV pages, defined.
-// What is stored is the bf16 rounding (nearest even) of the rotated f32 key; digests summarise what is stored.
+// What is stored is the bf16 rounding (nearest even) of the rotated f32 key; kMinMax digests summarise what is stored.
 // Paper: Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", arXiv:2104.09864, sec. 3.2.
 #include <cmath>
 
@@ -40,7 +40,7 @@ void store_token(const RopeAppendArgs& a, uint32_t tok, uint32_t kv_head) {
   const size_t from = (size_t{tok} * a.kv.n_kv_heads + kv_head) * d;
   uint16_t* keys = a.kv.pool + slot * a.kv.page_elements() + in_page * d;
   uint16_t* values = keys + kPageTokens * d;
-  uint16_t* high = a.kv.digests == nullptr ? nullptr : a.kv.digests + slot * 2 * d;
+  uint16_t* high = a.kv.digest != DigestKind::kMinMax ? nullptr : a.kv.digests + slot * 2 * d;
   for (size_t i = 0; i < d; ++i) {
     keys[i] = f32_to_bf16(a.k[from + i]);
     values[i] = f32_to_bf16(a.v[from + i]);

@@ -12,7 +12,7 @@ class DensePolicy final : public Policy {
   explicit DensePolicy(const PolicyNeeds& needs) { needs_ = needs; }
   // The context was cut to what the pages hold, so a prompt that passes the context check fits.
   Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }
-  uint32_t victim(const StreamView&, uint32_t, bool) const override { return kNone; }
+  uint32_t victim(const StreamView&, const RoomArgs&) const override { return kNone; }
   bool can_take_back_prompt() const override { return true; }
 };
 
@@ -26,7 +26,7 @@ Status make_dense(const PolicyConfig& config, PolicyStorage& storage, Policy*& o
   needs.pages_per_stream = budget_pages(config, needs.context_tokens);
   const uint64_t held = uint64_t{needs.pages_per_stream} * kPageTokens;
   if (held < needs.context_tokens) needs.context_tokens = static_cast<uint32_t>(held);
-  static_assert(sizeof(DensePolicy) <= sizeof(PolicyStorage));
+  static_assert(sizeof(DensePolicy) <= sizeof(storage.bytes));
   out = new (storage.bytes) DensePolicy(needs);
   return {};
 }

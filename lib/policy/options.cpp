@@ -7,6 +7,26 @@
 #include <cstring>
 
 namespace weir {
+namespace {
+
+bool is_prompt_option(const char* key) {
+  const size_t n = std::strlen(kPromptOption);
+  return std::strncmp(key, kPromptOption, n) == 0 && (key[n] == '\0' || key[n] == '_');
+}
+
+}  // namespace
+
+Status refuse_prompt_options(std::span<const weir_key_value> options) {
+  for (const weir_key_value& option : options) {
+    if (is_prompt_option(option.key)) return fail(WEIR_ERR_INVALID_ARG, "option %.64s belongs to a prompt policy, and none was chosen with prompt=NAME", option.key);
+  }
+  return {};
+}
+
+Status OptionReader::contradicts(const char* name, const char* because) const {
+  if (!has(name)) return {};
+  return fail(WEIR_ERR_INVALID_ARG, "policy %s: option %s contradicts %s, with which it has no effect", policy_, name, because);
+}
 
 const char* OptionReader::find(const char* name) const {
   for (const weir_key_value& option : options_) {
@@ -81,6 +101,7 @@ Status OptionReader::finish() {
     if (n > 0 && static_cast<size_t>(n) < sizeof(list) - used) used += static_cast<size_t>(n);
   }
   for (size_t i = 0; i < options_.size(); ++i) {
+    if (is_prompt_option(options_[i].key) != (scope_ == kPromptPolicy)) continue;  // somebody else reads and checks it
     bool known = false;
     for (uint32_t k = 0; k < n_known_; ++k) known = known || std::strcmp(known_[k], options_[i].key) == 0;
     if (!known) {

@@ -9,9 +9,16 @@
 
 namespace weir {
 
+// "prompt" names a prompt policy, and options that begin with "prompt_" are its own; a policy's reader passes over both.
+inline constexpr const char* kPromptOption = "prompt";
+
+// Fails when options of a prompt policy are there although no prompt policy is.
+Status refuse_prompt_options(std::span<const weir_key_value> options);
+
 class OptionReader {
  public:
-  OptionReader(const char* policy, std::span<const weir_key_value> options) : policy_(policy), options_(options) {}
+  enum Scope { kPolicy, kPromptPolicy };
+  OptionReader(const char* policy, std::span<const weir_key_value> options, Scope scope = kPolicy) : policy_(policy), options_(options), scope_(scope) {}
 
   Status get_u32(const char* name, uint32_t& value, uint32_t low, uint32_t high);
   Status get_f32(const char* name, float& value, float low, float high);
@@ -19,6 +26,8 @@ class OptionReader {
   // `value` becomes the index in `words` of the option's text.
   Status get_word(const char* name, uint32_t& value, std::span<const char* const> words);
   bool has(const char* name) const { return find(name) != nullptr; }
+  // Fails when `name` was given although `because`, "stamp_rule=top_r" say, leaves it without effect.
+  Status contradicts(const char* name, const char* because) const;
 
   // Fails with WEIR_ERR_NOT_FOUND when an option was given that no getter knows, listing those that exist; duplicates are refused too.
   Status finish();
@@ -30,6 +39,7 @@ class OptionReader {
   static constexpr uint32_t kMaxKnown = 24;
   const char* policy_;
   std::span<const weir_key_value> options_;
+  Scope scope_;
   const char* known_[kMaxKnown] = {};
   uint32_t n_known_ = 0;
 };

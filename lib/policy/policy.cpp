@@ -4,11 +4,16 @@
 #include <algorithm>
 #include <cstring>
 
+#include "policy/options.h"
+
 namespace weir {
 
 #define WEIR_POLICY(name) Status make_##name(const PolicyConfig& config, PolicyStorage& storage, Policy*& out);
 #include "policy/policies.inc"
 #undef WEIR_POLICY
+#define WEIR_PROMPT_POLICY(name) Status make_##name(const PolicyConfig& config, PolicyStorage& storage, Policy& next, Policy*& out);
+#include "policy/prompt_policies.inc"
+#undef WEIR_PROMPT_POLICY
 
 namespace {
 
@@ -29,19 +34,81 @@ constexpr char kPolicyNames[] =
 #undef WEIR_POLICY
     ;
 
+struct PromptEntry {
+  const char* name;
+  Status (*make)(const PolicyConfig&, PolicyStorage&, Policy&, Policy*&);
+};
+
+constexpr PromptEntry kPromptPolicies[] = {
+#define WEIR_PROMPT_POLICY(name) {#name, make_##name},
+#include "policy/prompt_policies.inc"
+#undef WEIR_PROMPT_POLICY
+};
+
+constexpr char kPromptPolicyNames[] =
+#define WEIR_PROMPT_POLICY(name) " " #name
+#include "policy/prompt_policies.inc"
+#undef WEIR_PROMPT_POLICY
+    ;
+
+// Puts the prompt policy that is asked for, or that the policy itself asks for, before `out`.
+Status put_prompt_policy(const PolicyConfig& config, PolicyStorage& storage, Policy*& out) {
+  const char* name = nullptr;
+  for (const weir_key_value& option : config.options) {
+    if (std::strcmp(option.key, kPromptOption) == 0) name = option.value;
+  }
+  if (name == nullptr && !out->needs().prompt_policy) return refuse_prompt_options(config.options);
+  if (name == nullptr) return kPromptPolicies[0].make(config, storage, *out, out);
+  for (const PromptEntry& entry : kPromptPolicies) {
+    if (std::strcmp(entry.name, name) == 0) return entry.make(config, storage, *out, out);
+  }
+  return fail(WEIR_ERR_NOT_FOUND, "no prompt policy \"%.64s\"; there are:%s", name, kPromptPolicyNames);
+}
+
 }  // namespace
 
 uint32_t Policy::chunk_tokens(const KvCache&, uint32_t n_left, uint32_t batch_tokens) const { return std::min(n_left, batch_tokens); }
 
+Status Policy::admit_pin(const KvCache& kv, uint32_t first, uint32_t end) const {
+  constexpr uint32_t kFree = 2;  // the open page, and one that can make room for the next
+  for (uint32_t i = 0; i < kv.shape().n_streams(); ++i) {
+    const StreamView s = kv.stream(i);
+    if (uint64_t{s.capacity} * kPageTokens >= needs_.context_tokens) continue;  // nothing ever has to leave
+    uint32_t n_stay = 0;
+    for (uint32_t row = 0; row < s.n_pages; ++row) {
+      const bool touched = s.first_pos[row] < end && s.first_pos[row] + s.len[row] > first;
+      n_stay += touched || (s.flags[row] & kPageStays) != 0 ? 1u : 0u;
+    }
+    if (n_stay + kFree <= s.capacity) continue;
+    return fail(WEIR_ERR_BUDGET, "pinning positions %u..%u would leave %u of %u pages that can make room, %u are needed", first, end - 1,
+                s.capacity - std::min(s.capacity, n_stay), s.capacity, kFree);
+  }
+  return {};
+}
+
 uint32_t budget_pages(const PolicyConfig& config, uint32_t context_tokens) {
-  const uint32_t whole = (context_tokens - 1) / kPageTokens + 1;
+  const uint32_t whole = whole_pages(context_tokens);
   return config.budget_tokens == 0 ? whole : std::min(whole, config.budget_tokens / kPageTokens);
+}
+
+uint32_t chunk_that_fits(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) {
+  const uint32_t want = std::min(n_left, batch_tokens), capacity = kv.shape().pages_per_stream;
+  if (bounded_stream(kv).n_pages + kv.pages_to_open(want) <= capacity) return want;
+  const uint32_t pages = std::max(1u, capacity / 4);
+  return std::min(want, pages * kPageTokens - kv.n_tokens() % kPageTokens);
 }
 
 Status make_policy(const char* name, const PolicyConfig& config, PolicyStorage& storage, Policy*& out) {
   if (name == nullptr) name = "dense";
   for (const Entry& entry : kPolicies) {
-    if (std::strcmp(entry.name, name) == 0) return entry.make(config, storage, out);
+    if (std::strcmp(entry.name, name) != 0) continue;
+    WEIR_TRY(entry.make(config, storage, out));
+    const Status status = put_prompt_policy(config, storage, out);
+    if (!status.ok()) {
+      out->~Policy();
+      out = nullptr;
+    }
+    return status;
   }
   return fail(WEIR_ERR_NOT_FOUND, "no policy \"%.64s\"; there are:%s", name, kPolicyNames);
 }

@@ -1,7 +1,9 @@
 // What a sparse policy is: it declares its needs and answers which page leaves, which pages are attended and what was observed. It never owns a
-// cache: residency, accounting and rollback are lib/kv's. A new policy is one file here and one line in policies.inc.
+// cache: residency, accounting and rollback are lib/kv's. A new policy is one file here and one line in policies.inc; prompt policies, which
+// decide what of a prompt stays and can stand before any other, have prompt_policies.inc.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -28,9 +30,18 @@ struct PolicyConfig {
 struct PolicyNeeds {
   uint32_t context_tokens = 0;    // most positions
   uint32_t pages_per_stream = 0;  // table capacity
-  bool digests = false;           // MINMAX digest per page
+  uint32_t n_wide_layers = 0;     // the first layers, which hold wide_pages instead: layers that a policy leaves dense
+  uint32_t wide_pages = 0;
+  DigestKind digest = DigestKind::kNone;
   bool page_mass = false;         // exact page masses from attention
+  bool page_lists = false;        // select chooses pages; masses are then in list order
+  bool list_per_head = false;     // one list per query head instead of one per KV head
   bool sink_query = false;        // a second query, rotated to in-cache positions, for the first sink_pages rows
+  uint32_t prompt_rows = 0;       // last query rows of every prompt chunk whose attention observe_prompt looks at; kAllRows: all
+  bool prompt_scores = false;     // a score per page of a prompt policy's own
+  uint32_t prompt_pages = 0;      // most prompt pages of a stream that may stay; 0: no limit but the pages there are
+  bool prompt_policy = false;     // a prompt policy has to make prompts fit that many pages, whether one was asked for or not
+  static constexpr uint32_t kAllRows = UINT32_MAX;
 };
 
 // How attention is restricted in a step; see AttnPagedArgs.
@@ -40,14 +51,50 @@ struct AttnScope {
   uint32_t window = 0;
 };
 
-// Scratch of `observe`, [n_heads, pages_per_stream] each.
-struct ObserveArgs {
+// When a page is asked for.
+enum class Phase : uint8_t { kPrompt, kPromptEnd, kDecode };
+
+struct RoomArgs {
+  Phase phase = Phase::kDecode;
+  uint32_t pos = 0;      // position of the first token that will be appended
+  uint32_t opens = 0;    // pages that these tokens will open
+  bool crowded = false;  // the stream lacks free rows for them
+};
+
+// Pages to attend; see AttnPagedArgs. Null: all.
+struct PageLists {
+  const uint32_t* select = nullptr;
+  const uint32_t* n_select = nullptr;
+};
+
+struct SelectArgs {
   uint32_t layer;
   uint32_t n_heads;
   const float* q;      // [n_heads, head_dim] rotated query of the step
-  float* page_mass;    // exact masses, when asked for
-  float* page_score;   // free to use
-  uint32_t now;        // tokens, the current one included
+  float* page_score;   // scratch [n_heads, capacity of the layer]
+  uint32_t* select;    // room for the lists, [n_heads, capacity]
+  uint32_t* n_select;  // [n_heads]
+};
+
+struct ObserveArgs {
+  uint32_t layer;
+  uint32_t n_heads;
+  const float* q;          // [n_heads, head_dim] rotated query of the step
+  const float* page_mass;  // [n_heads, capacity] exact masses in list order, when asked for
+  float* page_score;       // scratch of the same shape, with a digest
+  PageLists lists;         // what select chose
+  uint32_t now;            // tokens, the current one included
+};
+
+struct ObservePromptArgs {
+  uint32_t layer;
+  uint32_t n_heads;
+  const float* q;     // [n_rows, n_heads, head_dim] rotated queries of the chunk's last rows
+  const float* lse;   // [n_rows, n_heads]
+  uint32_t n_rows;
+  uint32_t pos;       // position of the first of them
+  uint32_t n_left;    // prompt tokens that come after this chunk
+  float* token_mass;  // scratch [n_kv_heads, capacity * kPageTokens]
 };
 
 class Policy {
@@ -59,19 +106,25 @@ class Policy {
   virtual Status admit_prompt(const KvCache& kv, uint32_t n_tok) const = 0;
   // Tokens of the next prefill chunk, 1..n_left; `batch_tokens` is the workspace's limit.
   virtual uint32_t chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const;
-  // The row that must leave stream `s` before tokens from position `pos` on are appended, or kNone. Asked before every chunk and step and after a
-  // prompt, again until it says kNone. `crowded`: the stream lacks free rows.
-  virtual uint32_t victim(const StreamView& s, uint32_t pos, bool crowded) const = 0;
+  // The row that must leave stream `s` before tokens are appended, or kNone. Asked before every chunk and step and after a prompt, again until it
+  // says kNone.
+  virtual uint32_t victim(const StreamView& s, const RoomArgs& room) const = 0;
   // Flags of pages that take prompt tokens.
   virtual uint32_t prompt_flags() const { return kPagePrompt; }
-  // True when a prompt can be taken back although pages left during the call, because none of them was the prompt's own or needed by it.
+  // True when a prompt can be taken back although pages left during the call, as long as none of them was a prompt page.
   virtual bool can_take_back_prompt() const { return false; }
+  // Before the application's pin of the positions [first, end): does enough stay free?
+  virtual Status admit_pin(const KvCache& kv, uint32_t first, uint32_t end) const;
   virtual AttnScope attn_scope() const { return {}; }
   // In-cache position of the query at `pos` (only with needs().sink_query).
   virtual uint32_t in_cache_pos(const KvCache&, uint32_t pos) const { return pos; }
+  // Pages that a decode step attends in one layer; leaves `lists` alone when it is all of them.
+  virtual Status select(OpContext&, const OpTable&, KvCache&, const SelectArgs&, [[maybe_unused]] PageLists& lists) const { return {}; }
   // After the attention of one layer in a decode step.
   virtual Status observe(OpContext&, const OpTable&, KvCache&, const ObserveArgs&) const { return {}; }
-  // After the last chunk of a prompt whose first token is at position `first`.
+  // After the attention of one layer over a prompt chunk (only with needs().prompt_rows).
+  virtual Status observe_prompt(OpContext&, const OpTable&, KvCache&, const ObservePromptArgs&) const { return {}; }
+  // After the last chunk of a prompt whose first token is at position `first`, and after the evictions of Phase::kPromptEnd.
   virtual void prompt_end(KvCache&, [[maybe_unused]] uint32_t first) const {}
 
   static constexpr uint32_t kNone = UINT32_MAX;
@@ -80,16 +133,38 @@ class Policy {
   PolicyNeeds needs_;
 };
 
-// Room for any policy object, so that neither planning nor sessions allocate for one.
+// Room for any policy object and a prompt policy before it, so that neither planning nor sessions allocate for one.
 struct PolicyStorage {
   alignas(16) std::byte bytes[256];
+  alignas(16) std::byte prompt_bytes[256];
 };
 
-// Builds the policy `name` (null: dense) in `storage`. Errors: WEIR_ERR_NOT_FOUND listing the names or options there are,
-// WEIR_ERR_INVALID_ARG, WEIR_ERR_BUDGET naming the minimum, WEIR_ERR_UNSUPPORTED.
+// Builds the policy `name` (null: dense) in `storage`, behind the prompt policy that the option "prompt" names. Errors: WEIR_ERR_NOT_FOUND listing the
+// names or options there are, WEIR_ERR_INVALID_ARG, WEIR_ERR_BUDGET naming the minimum, WEIR_ERR_UNSUPPORTED.
 Status make_policy(const char* name, const PolicyConfig& config, PolicyStorage& storage, Policy*& out);
 
 // Pages of a budget: floor, at least two (algorithms 1.13), and not more than the context needs.
 uint32_t budget_pages(const PolicyConfig& config, uint32_t context_tokens);
+inline uint32_t whole_pages(uint32_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
+
+// A stream of the last layer: no policy leaves that one dense, so it stands for all layers under the budget.
+inline StreamView bounded_stream(const KvCache& kv) { return kv.stream(kv.shape().n_streams() - 1); }
+
+// Tokens of a prompt chunk for policies that drop prompt pages on the way: what fits without dropping, else a quarter of the pages, so that a chunk
+// neither pushes out its own first pages nor those that its rows need most.
+uint32_t chunk_that_fits(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens);
+
+// Scores compare with NaN as -inf (algorithms 1.11).
+inline float score_of(const StreamView& s, uint32_t row) { return std::isnan(s.last_score[row]) ? -INFINITY : s.last_score[row]; }
+
+// The row of the lowest value(row) among the unpinned rows before `end`, the older one of equals; the open page is never one of them.
+template <class F>
+uint32_t lowest_row(const StreamView& s, uint32_t end, const F& value) {
+  uint32_t best = Policy::kNone;
+  for (uint32_t row = 0; row < end && row + 1 < s.n_pages; ++row) {
+    if ((s.flags[row] & kPageStays) == 0 && (best == Policy::kNone || value(row) < value(best))) best = row;
+  }
+  return best;
+}
 
 }  // namespace weir

@@ -3,105 +3,66 @@
 // Paper: Hu et al., "RaaS: Reasoning-Aware Attention Sparsity for Efficient LLM Reasoning", arXiv:2502.11147 (v1), sec. 3; algorithms 2.6.
 // Differs from the paper: recent pages are protected, ties go by the last weight, stamps come from exact page masses by default, and every
 // (layer, kv head) stream decides for itself.
+#include "policy/raas.h"
+
 #include <algorithm>
 #include <cmath>
 #include <new>
 
-#include "policy/options.h"
-#include "policy/policy.h"
+#include "policy/selection.h"
 
 namespace weir {
-namespace {
 
-enum Overflow : uint32_t { kAuto, kError, kExtend, kHybrid, kCompress };
-constexpr const char* kOverflowWords[] = {"auto", "error", "extend", "hybrid", "compress"};
+uint32_t RaasPolicy::pinned_after(const KvCache& kv, uint32_t n_tok) {
+  // Every stream pins the same positions, so one tells.
+  const StreamView s = bounded_stream(kv);
+  uint32_t pinned = 0;
+  for (uint32_t row = 0; row < s.n_pages; ++row) pinned += (s.flags[row] & kPageStays) != 0 ? 1u : 0u;
+  // An open page that takes the first tokens becomes a prompt page too.
+  const bool open_joins = kv.n_tokens() % kPageTokens != 0 && (s.flags[s.n_pages - 1] & kPageStays) == 0;
+  return pinned + (open_joins ? 1u : 0u) + kv.pages_to_open(n_tok);
+}
 
-struct RaasOptions {
-  uint32_t rule = 0;    // StampRule
-  float r = 0.5f;       // of the ranked pages, stamped each step; the paper's 50 %
-  float alpha = 1e-4f;  // the paper's threshold of its experiments
-  uint32_t exact_mass = 1;
-  uint32_t rank_all = 0;
-  uint32_t protect_recent = 0;  // pages
-  uint32_t overflow = kAuto;
-  uint32_t min_decode_pages = 4;  // the open page and three sealed ones
-  bool pin_prompt = true;
-};
-
-class RaasPolicy final : public Policy {
- public:
-  RaasPolicy(const PolicyNeeds& needs, const RaasOptions& o, float scale)
-      : o_(o), attn_scale_(scale) {
-    needs_ = needs;
-  }
-
-  Status admit_prompt(const KvCache& kv, uint32_t n_tok) const override;
-  uint32_t victim(const StreamView& s, uint32_t pos, bool crowded) const override;
-  uint32_t chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const override;
-  uint32_t prompt_flags() const override { return o_.pin_prompt ? kPagePrompt | kPagePinned : kPagePrompt; }
-  bool can_take_back_prompt() const override { return o_.pin_prompt; }
-  Status observe(OpContext& cx, const OpTable& ops, KvCache& kv, const ObserveArgs& a) const override;
-  void prompt_end(KvCache& kv, uint32_t first) const override;
-
- private:
-  // True while the context can never need an eviction.
-  bool holds_all() const { return uint64_t{needs_.pages_per_stream} * kPageTokens >= needs_.context_tokens; }
-  void digest_weights(const KvCache& kv, uint32_t layer, uint32_t n_heads, float* score) const;
-
-  RaasOptions o_;
-  float attn_scale_;
-};
-
-// A pinned prompt may take all pages but min_decode_pages. Every stream pins the same positions, so the first one tells.
+// A pinned prompt may take all pages but min_decode_pages.
 Status RaasPolicy::admit_prompt(const KvCache& kv, uint32_t n_tok) const {
   if (!o_.pin_prompt || holds_all()) return {};
-  const StreamView s = kv.stream(0);
-  uint32_t pinned = 0;
-  for (uint32_t row = 0; row < s.n_pages; ++row) pinned += (s.flags[row] & kPagePinned) != 0 ? 1u : 0u;
-  const uint32_t in_page = kv.n_tokens() % kPageTokens;
-  // An open page that takes the first tokens becomes a prompt page too.
-  const bool open_joins = in_page != 0 && (s.flags[s.n_pages - 1] & kPagePinned) == 0;
-  const uint32_t base = pinned + (open_joins ? 1u : 0u);
-  const uint32_t after = base + kv.pages_to_open(n_tok);
+  const uint32_t after = pinned_after(kv, n_tok);
   const uint32_t most = needs_.pages_per_stream - std::min(needs_.pages_per_stream, o_.min_decode_pages);
   if (after <= most) return {};
+  const uint32_t base = after - kv.pages_to_open(n_tok), in_page = kv.n_tokens() % kPageTokens;
   const uint64_t fits = base > most ? 0 : uint64_t{most - base} * kPageTokens + (in_page != 0 ? kPageTokens - in_page : 0u);
   const uint64_t needed = (uint64_t{after} + o_.min_decode_pages) * kPageTokens;
-  if (o_.overflow == kExtend) {
+  if (o_.overflow == RaasOverflow::kExtend) {
     return fail(WEIR_ERR_BUDGET, "policy raas: a prompt of %u tokens does not fit, %llu would; overflow=extend reserves what max_prompt_tokens says",
                 n_tok, static_cast<unsigned long long>(fits));
   }
   return fail(WEIR_ERR_BUDGET,
-              "policy raas: a prompt of %u tokens does not fit beside %u pages for decoding, %llu would; a budget of %llu tokens holds it, or overflow=extend%s",
-              n_tok, o_.min_decode_pages, static_cast<unsigned long long>(fits), static_cast<unsigned long long>(needed),
-              o_.overflow == kAuto ? " (overflow=auto means compress here, which this version does not have)" : "");
+              "policy raas: a prompt of %u tokens does not fit beside %u pages for decoding, %llu would; a budget of %llu tokens holds it, or "
+              "overflow=compress, hybrid or extend",
+              n_tok, o_.min_decode_pages, static_cast<unsigned long long>(fits), static_cast<unsigned long long>(needed));
 }
 
 // A prompt that is not pinned must not push its own first pages out within one chunk.
 uint32_t RaasPolicy::chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const {
-  const uint32_t want = std::min(n_left, batch_tokens);
-  if (o_.pin_prompt || kv.stream(0).n_pages + kv.pages_to_open(want) <= needs_.pages_per_stream) return want;
-  const uint32_t pages = std::max(1u, needs_.pages_per_stream / 4);
-  return std::min(want, pages * kPageTokens - kv.n_tokens() % kPageTokens);
+  return o_.pin_prompt ? std::min(n_left, batch_tokens) : chunk_that_fits(kv, n_left, batch_tokens);
 }
 
 // The stalest unpinned page by (stamp, last score, age). The newest pages are protected: a page that was just sealed has not been used yet, while old
-// ones are re-stamped by every stray look (algorithms 2.6, "Fresh pages"). When few pages can leave, half of them are protected; the page that
-// was sealed last always is, unless it is alone.
-uint32_t RaasPolicy::victim(const StreamView& s, uint32_t, bool crowded) const {
-  if (!crowded) return kNone;
+// ones are re-stamped by every stray look (algorithms 2.6, "Fresh pages"). At most three quarters of the pages that could leave are protected; the page
+// that was sealed last always is, unless it is alone.
+uint32_t RaasPolicy::victim(const StreamView& s, const RoomArgs& room) const {
+  if (!is_full(s, room)) return kNone;
   uint32_t n_free = 0;
-  for (uint32_t row = 0; row < s.n_pages; ++row) n_free += (s.flags[row] & kPagePinned) == 0 ? 1u : 0u;
+  for (uint32_t row = 0; row < s.n_pages; ++row) n_free += (s.flags[row] & kPageStays) == 0 ? 1u : 0u;
   if (n_free == 0) return kNone;
-  const uint32_t n_candidates = n_free - std::max(std::min(o_.protect_recent, n_free / 2), n_free > 1 ? 1u : 0u);
-  // Not a number counts as the lowest score (algorithms 1.11).
-  const auto score = [&s](uint32_t row) { return std::isnan(s.last_score[row]) ? -INFINITY : s.last_score[row]; };
+  const uint32_t most = n_free - std::max(1u, n_free / 4);
+  const uint32_t n_candidates = n_free - std::max(std::min(o_.protect_recent, most), n_free > 1 ? 1u : 0u);
   uint32_t best = kNone;
   uint32_t seen = 0;
   for (uint32_t row = 0; row < s.n_pages && seen < n_candidates; ++row) {
-    if ((s.flags[row] & kPagePinned) != 0) continue;
+    if ((s.flags[row] & kPageStays) != 0) continue;
     ++seen;
-    if (best == kNone || s.stamp[row] < s.stamp[best] || (s.stamp[row] == s.stamp[best] && score(row) < score(best))) best = row;
+    if (best == kNone || s.stamp[row] < s.stamp[best] || (s.stamp[row] == s.stamp[best] && score_of(s, row) < score_of(s, best))) best = row;
   }
   return best;
 }
@@ -129,8 +90,11 @@ Status RaasPolicy::observe(OpContext& cx, const OpTable& ops, KvCache& kv, const
   stamp.n_kv_heads = view.n_kv_heads;
   stamp.n_heads = a.n_heads;
   stamp.weight = a.page_mass;
+  stamp.select = a.lists.select;
+  stamp.n_select = a.lists.n_select;
   if (o_.exact_mass == 0) {
-    WEIR_TRY(ops.page_score_minmax(cx, {a.page_score, a.q, view, a.n_heads}));
+    WEIR_TRY(ops.page_score(cx, {a.page_score, a.q, view, a.n_heads, o_.spread}));
+    stamp.select = stamp.n_select = nullptr;
     digest_weights(kv, a.layer, a.n_heads, a.page_score);
     stamp.weight = a.page_score;
   }
@@ -155,40 +119,53 @@ void RaasPolicy::prompt_end(KvCache& kv, uint32_t first) const {
   }
 }
 
-Status read_options(const PolicyConfig& config, RaasOptions& o) {
-  OptionReader options("raas", config.options);
+Status read_raas_options(OptionReader& options, RaasOptions& o) {
   static constexpr const char* kRules[] = {"top_r", "alpha"};
   static constexpr const char* kSources[] = {"digest", "exact_mass"};
   static constexpr const char* kScopes[] = {"evictable", "all"};
+  // r and alpha each choose their rule.
+  if (options.has("r") && !options.has("alpha")) o.rule = 0;
   WEIR_TRY(options.get_word("stamp_rule", o.rule, kRules));
   WEIR_TRY(options.get_f32("r", o.r, 0.0f, 1.0f));
   WEIR_TRY(options.get_f32("alpha", o.alpha, 0.0f, 1.0f));
+  WEIR_TRY(o.rule == 0 ? options.contradicts("alpha", "stamp_rule=top_r") : options.contradicts("r", "stamp_rule=alpha"));
+  if (options.has("digest")) o.exact_mass = 0;  // nothing else would read one
   WEIR_TRY(options.get_word("stamp_source", o.exact_mass, kSources));
   WEIR_TRY(options.get_word("rank_scope", o.rank_all, kScopes));
-  o.protect_recent = config.budget_tokens / kPageTokens / 4;
   WEIR_TRY(options.get_u32("protect_recent", o.protect_recent, 0, 1u << 20));
-  WEIR_TRY(options.get_word("overflow", o.overflow, kOverflowWords));
-  WEIR_TRY(options.get_u32("min_decode_pages", o.min_decode_pages, 2, 1u << 20));
+  return options.get_u32("min_decode_pages", o.min_decode_pages, 2, 1u << 20);
+}
+
+namespace {
+
+Status read_options(OptionReader& options, RaasOptions& o) {
+  static constexpr const char* kOverflowWords[] = {"auto", "error", "extend", "hybrid", "compress"};
+  WEIR_TRY(read_raas_options(options, o));
+  WEIR_TRY(read_digest(options, o.digest, o.spread));
+  if (o.exact_mass != 0) WEIR_TRY(options.contradicts("digest", "stamp_source=exact_mass"));
+  auto overflow = static_cast<uint32_t>(o.overflow);
+  WEIR_TRY(options.get_word("overflow", overflow, kOverflowWords));
+  o.overflow = static_cast<RaasOverflow>(overflow);
   WEIR_TRY(options.get_bool("pin_prompt", o.pin_prompt));
-  return options.finish();
+  return o.pin_prompt ? Status() : options.contradicts("overflow", "pin_prompt=false");
 }
 
 }  // namespace
 
 Status make_raas(const PolicyConfig& config, PolicyStorage& storage, Policy*& out) {
   RaasOptions o;
-  WEIR_TRY(read_options(config, o));
-  if (o.overflow == kHybrid || o.overflow == kCompress) {
-    return fail(WEIR_ERR_UNSUPPORTED, "policy raas: overflow=%s does not exist in this version; there are auto, error and extend", kOverflowWords[o.overflow]);
-  }
+  o.protect_recent = default_protect_recent(config.budget_tokens / kPageTokens);
+  OptionReader options("raas", config.options);
+  WEIR_TRY(read_options(options, o));
+  if (o.overflow == RaasOverflow::kHybrid) return make_raas_with_selection(config, options, o, storage, out);
+  WEIR_TRY(options.finish());
   PolicyNeeds needs;
   needs.context_tokens = config.context_tokens != 0 ? config.context_tokens : config.trained_tokens;
   const uint32_t budget = budget_pages(config, needs.context_tokens);
   needs.pages_per_stream = budget;
-  if (o.overflow == kExtend && config.max_prompt_tokens != 0) {
-    const uint32_t whole = (needs.context_tokens - 1) / kPageTokens + 1;
-    const uint64_t extended = uint64_t{(config.max_prompt_tokens - 1) / kPageTokens + 1} + o.min_decode_pages;
-    needs.pages_per_stream = static_cast<uint32_t>(std::min<uint64_t>(whole, std::max<uint64_t>(budget, extended)));
+  if (o.overflow == RaasOverflow::kExtend && config.max_prompt_tokens != 0) {
+    const uint64_t extended = uint64_t{whole_pages(config.max_prompt_tokens)} + o.min_decode_pages;
+    needs.pages_per_stream = static_cast<uint32_t>(std::min<uint64_t>(whole_pages(needs.context_tokens), std::max<uint64_t>(budget, extended)));
   }
   const bool holds_all = uint64_t{needs.pages_per_stream} * kPageTokens >= needs.context_tokens;
   const uint32_t least = o.pin_prompt ? o.min_decode_pages + 1 : o.min_decode_pages;  // pages; a pinned prompt takes one at least
@@ -197,8 +174,12 @@ Status make_raas(const PolicyConfig& config, PolicyStorage& storage, Policy*& ou
                 least * kPageTokens, config.budget_tokens);
   }
   needs.page_mass = o.exact_mass != 0 && !holds_all;
-  needs.digests = o.exact_mass == 0 && !holds_all;
-  static_assert(sizeof(RaasPolicy) <= sizeof(PolicyStorage));
+  needs.digest = o.exact_mass == 0 && !holds_all ? o.digest : DigestKind::kNone;
+  // Without a store for spilled pages, auto means compress (algorithms 2.6).
+  const bool compress = o.overflow == RaasOverflow::kAuto || o.overflow == RaasOverflow::kCompress;
+  needs.prompt_policy = compress && o.pin_prompt && !holds_all;
+  needs.prompt_pages = o.pin_prompt && !holds_all ? needs.pages_per_stream - o.min_decode_pages : 0;
+  static_assert(sizeof(RaasPolicy) <= sizeof(storage.bytes));
   out = new (storage.bytes) RaasPolicy(needs, o, config.attn_scale);
   return {};
 }

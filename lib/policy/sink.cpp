@@ -40,11 +40,18 @@ class SinkPolicy final : public Policy {
     return std::min(want, pages * kPageTokens - in_page);
   }
 
-  uint32_t victim(const StreamView& s, uint32_t pos, bool crowded) const override {
-    if (s.n_pages <= sink_pages_) return kNone;
-    const bool past_window = o_.window != 0 && s.n_pages > sink_pages_ + 1 &&
-                             uint64_t{s.first_pos[sink_pages_]} + s.len[sink_pages_] + o_.window <= uint64_t{pos} + 1;
-    return crowded || past_window ? sink_pages_ : kNone;
+  uint32_t victim(const StreamView& s, const RoomArgs& room) const override {
+    uint32_t row = sink_pages_;
+    while (row < s.n_pages && (s.flags[row] & kPageStays) != 0) ++row;
+    if (row >= s.n_pages) return kNone;
+    const bool past_window = o_.window != 0 && row + 1 < s.n_pages && uint64_t{s.first_pos[row]} + s.len[row] + o_.window <= uint64_t{room.pos} + 1;
+    return room.crowded || past_window ? row : kNone;
+  }
+
+  // Positions in the cache have room for two shifts, of the sinks and of the window; a page between them would need a third.
+  Status admit_pin(const KvCache& kv, uint32_t first, uint32_t end) const override {
+    if (o_.in_cache) return fail(WEIR_ERR_UNSUPPORTED, "policy sink cannot pin with positions=incache; positions=abs can");
+    return Policy::admit_pin(kv, first, end);
   }
 
   AttnScope attn_scope() const override {
@@ -93,7 +100,8 @@ Status make_sink(const PolicyConfig& config, PolicyStorage& storage, Policy*& ou
   const bool holds_all = uint64_t{needs.pages_per_stream} * kPageTokens >= needs.context_tokens;
   // Beside the sinks: a page of window and the page being filled.
   if (!holds_all && needs.pages_per_stream < sink_pages + 2) {
-    return fail(WEIR_ERR_BUDGET, "policy sink with sinks=%u needs a budget of at least %u tokens, not %u", o.n_sink, (sink_pages + 2) * kPageTokens,
+    const uint32_t window_pages = std::max(2u, o.window == 0 ? 2u : (o.window - 1 + kPageTokens - 1) / kPageTokens + 1);
+    return fail(WEIR_ERR_BUDGET, "policy sink with sinks=%u needs a budget of at least %u tokens, not %u", o.n_sink, (sink_pages + window_pages) * kPageTokens,
                 config.budget_tokens);
   }
   const uint32_t window_pages = needs.pages_per_stream - std::min(needs.pages_per_stream, sink_pages);
@@ -104,7 +112,7 @@ Status make_sink(const PolicyConfig& config, PolicyStorage& storage, Policy*& ou
     return fail(WEIR_ERR_BUDGET, "policy sink with window=%u needs a budget of at least %u tokens, not %u", o.window,
                 (sink_pages + (o.window - 1 + kPageTokens - 1) / kPageTokens + 1) * kPageTokens, config.budget_tokens);
   }
-  static_assert(sizeof(SinkPolicy) <= sizeof(PolicyStorage));
+  static_assert(sizeof(SinkPolicy) <= sizeof(storage.bytes));
   out = new (storage.bytes) SinkPolicy(needs, o);
   return {};
 }

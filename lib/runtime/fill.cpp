@@ -8,18 +8,15 @@
 namespace weir {
 
 Status Session::fill(uint32_t n_tokens) {
-  if (busy_.exchange(true)) return fail(WEIR_ERR_BUSY, "another thread is inside this session");
-  struct Leave {
-    std::atomic<bool>& busy;
-    ~Leave() { busy.store(false); }
-  } leave{busy_};
+  const Lock lock(*this);
+  WEIR_TRY(lock.status());
   const uint32_t room = policy_->needs().context_tokens - kv_.n_tokens();
-  if (n_tokens > room) return weir::fail(WEIR_ERR_CONTEXT_FULL, "%u tokens do not fit, %u positions are free", n_tokens, room);
+  if (n_tokens > room) return fail(WEIR_ERR_CONTEXT_FULL, "%u tokens do not fit, %u positions are free", n_tokens, room);
   const uint32_t d = kv_.shape().head_dim;
   uint64_t random = 1;
   for (uint32_t done = 0; done < n_tokens;) {
     const uint32_t n = std::min(n_tokens - done, kPageTokens - kv_.n_tokens() % kPageTokens);
-    make_room(n);
+    make_room(n, Phase::kDecode);
     WEIR_TRY(kv_.reserve(n, 0, kv_.n_tokens() + n));
     for (uint32_t s = 0; s < kv_.shape().n_streams(); ++s) {
       const StreamView stream = kv_.stream(s);
@@ -33,7 +30,7 @@ Status Session::fill(uint32_t n_tokens) {
           page[half] = f32_to_bf16(value);
         }
       }
-      if (kv_.shape().digests) kv_.rebuild_digest(s, row);
+      if (kv_.shape().digest != DigestKind::kNone) kv_.rebuild_digest(s, row);
     }
     kv_.commit();
     done += n;

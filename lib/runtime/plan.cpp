@@ -15,7 +15,7 @@ constexpr uint32_t kMaxTokens = 1u << 30;
 const char* const kDeviceNames[] = {"auto", "cpu", "cuda", "vulkan"};
 
 Status check_numbers(const weir_session_options& o) {
-  if (o.flags != 0) return fail(WEIR_ERR_UNSUPPORTED, "session options: flags 0x%x are not known", o.flags);
+  if ((o.flags & ~uint32_t{WEIR_SESSION_TRACE}) != 0) return fail(WEIR_ERR_UNSUPPORTED, "session options: flags 0x%x are not known", o.flags);
   if (o.reserved != 0) return fail(WEIR_ERR_UNSUPPORTED, "session options: reserved is %u, not 0", o.reserved);
   if (o.device < WEIR_DEVICE_AUTO || o.device > WEIR_DEVICE_VULKAN) return fail(WEIR_ERR_INVALID_ARG, "device: %d is not a WEIR_DEVICE_* value", o.device);
   if (o.context_tokens > kMaxTokens) return fail(WEIR_ERR_INVALID_ARG, "context_tokens: %u is above %u", o.context_tokens, kMaxTokens);
@@ -82,11 +82,12 @@ Status Session::check(const Model& model, const weir_session_options& o, uint32_
   setup.backend = &cpu_backend();
   setup.n_threads = n_threads;
   setup.max_tok = std::min(batch, needs.context_tokens);
-  setup.kv = {c.n_layers, c.n_kv_heads, c.head_dim, needs.pages_per_stream, needs.digests};
+  setup.kv = {c.n_layers, c.n_kv_heads, c.head_dim, needs.pages_per_stream, needs.digest, needs.n_wide_layers, needs.wide_pages, needs.prompt_scores};
+  setup.trace = (o.flags & WEIR_SESSION_TRACE) != 0;
   // Slots are numbered in 32 bits.
   if (setup.kv.n_slots() >= UINT32_MAX) {
     return fail(WEIR_ERR_INVALID_ARG, "%u tokens in each of %u streams are more pages than can be numbered; a smaller context or budget is needed",
-                needs.pages_per_stream * kPageTokens, setup.kv.n_streams());
+                setup.kv.max_capacity() * kPageTokens, setup.kv.n_streams());
   }
   OpShapes& shapes = setup.shapes;
   shapes.n_threads = n_threads;
@@ -96,7 +97,7 @@ Status Session::check(const Model& model, const weir_session_options& o, uint32_
   shapes.n_heads = c.n_heads;
   shapes.n_kv_heads = c.n_kv_heads;
   shapes.head_dim = c.head_dim;
-  shapes.max_pages = needs.pages_per_stream;
+  shapes.max_pages = setup.kv.max_capacity();
 #define WEIR_OP(op, Args) \
   if (setup.backend->ops.op == nullptr) return fail(WEIR_ERR_UNSUPPORTED, "backend %s has no op " #op, setup.backend->name);
 #include "ops/ops.inc"
@@ -106,7 +107,9 @@ Status Session::check(const Model& model, const weir_session_options& o, uint32_
 
 void lay_out_session(const SessionSetup& setup, const PolicyNeeds& needs, SessionPools& p, KvCache& kv, Step& step, Sampler& sampler) {
   kv.lay_out(setup.kv, p.pages, p.digests, p.tables);
-  lay_out_buffers(setup.model->config(), setup.model->rope(), needs, setup.max_tok, p.workspace, step.b);
+  PolicyNeeds wanted = needs;
+  wanted.page_mass = needs.page_mass || setup.trace;
+  lay_out_buffers(setup.model->config(), setup.model->rope(), wanted, setup.max_tok, setup.kv.max_capacity(), p.workspace, step.b);
   step.cx.scratch_bytes = setup.backend->scratch_bytes(setup.shapes);
   step.cx.scratch = p.workspace.take<std::byte>(step.cx.scratch_bytes);
   sampler.lay_out(setup.model->config().vocab_size, p.sampler);

@@ -86,6 +86,7 @@ Status Session::create(const Model& model, const weir_session_options& options) 
   step_.kv = &kv_;
   step_.cx.pool = &pool_;
   step_max_tok_ = setup.max_tok;
+  trace_.possible = setup.trace;
   detokenizer_.reset(&model.tokenizer(), false, true);
   kv_.reset();
   weir_sampling_options greedy = WEIR_SAMPLING_OPTIONS_INIT;
@@ -112,12 +113,13 @@ Status Session::check_token(weir_token token) const {
 }
 
 // Lets the policy's victims go until every stream has rows for n_tok more tokens and no page has outlived the policy's window.
-void Session::make_room(uint32_t n_tok) {
-  const uint32_t opens = kv_.pages_to_open(n_tok);
+void Session::make_room(uint32_t n_tok, Phase phase) {
+  RoomArgs room = {phase, kv_.n_tokens(), kv_.pages_to_open(n_tok), false};
   for (uint32_t s = 0; s < kv_.shape().n_streams(); ++s) {
     for (;;) {
       const StreamView stream = kv_.stream(s);
-      const uint32_t row = policy_->victim(stream, kv_.n_tokens(), stream.n_pages + opens > stream.capacity);
+      room.crowded = stream.n_pages + room.opens > stream.capacity;
+      const uint32_t row = policy_->victim(stream, room);
       // A page that still takes tokens never leaves, whatever a policy says.
       if (row == Policy::kNone || (row + 1 == stream.n_pages && stream.len[row] < kPageTokens)) break;
       kv_.evict(s, row);
@@ -125,13 +127,14 @@ void Session::make_room(uint32_t n_tok) {
   }
 }
 
-Status Session::run_chunk(const weir_token* tokens, uint32_t n_tok, bool last) {
-  make_room(n_tok);
+Status Session::run_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_left) {
+  make_room(n_tok, Phase::kPrompt);
   WEIR_TRY(kv_.reserve(n_tok, policy_->prompt_flags(), kv_.n_tokens() + n_tok));
   step_.tokens = tokens;
   step_.n_tok = n_tok;
   step_.is_decode = false;
-  step_.want_logits = last;
+  step_.want_logits = n_left == 0;
+  step_.n_left = n_left;
   step_.cancel = &cancel_;
   const ThreadPool::Lease lease(pool_);
   const Status status = run_decoder(step_);
@@ -153,7 +156,7 @@ Status Session::run_prefill(const weir_token* tokens, uint32_t n_tokens, weir_pr
     }
     if (cancel_.load()) return fail(WEIR_ERR_CANCELLED, "prefill was cancelled after %u of %u tokens", done, n_tokens);
     const uint32_t n_tok = policy_->chunk_tokens(kv_, n_tokens - done, step_max_tok_);
-    WEIR_TRY(run_chunk(tokens + done, n_tok, done + n_tok == n_tokens));
+    WEIR_TRY(run_chunk(tokens + done, n_tok, n_tokens - done - n_tok));
     done += n_tok;
   }
   return {};
@@ -173,12 +176,12 @@ Status Session::prefill(const weir_token* tokens, uint64_t n_tokens, weir_progre
   WEIR_TRY(policy_->admit_prompt(kv_, n));
 
   const uint64_t started = now_ns();
-  const uint64_t evicted = kv_.pages_evicted();
+  const uint64_t evicted = kv_.pages_evicted(), prompt_evicted = kv_.prompt_pages_evicted();
   const uint32_t open_flags = kv_.open_page_flags();
   const Status status = run_prefill(tokens, n, progress, user);
   uint32_t n_kept = kv_.n_tokens() - before;
   if (!status.ok()) {
-    if (kv_.pages_evicted() == evicted || policy_->can_take_back_prompt()) {
+    if (kv_.pages_evicted() == evicted || (policy_->can_take_back_prompt() && kv_.prompt_pages_evicted() == prompt_evicted)) {
       kv_.truncate(before);
       if (before % kPageTokens != 0) kv_.set_open_page_flags(open_flags);
       n_kept = 0;
@@ -186,8 +189,8 @@ Status Session::prefill(const weir_token* tokens, uint64_t n_tokens, weir_progre
       has_logits_ = false;  // those of a position that is no longer the last
     }
   } else {
+    make_room(0, Phase::kPromptEnd);
     policy_->prompt_end(kv_, before);
-    make_room(0);
     has_logits_ = true;
   }
   if (n_kept != 0) detokenizer_.reset(&model_->tokenizer(), false, model_->tokenizer().starts_text_after(tokens[n_kept - 1]));
@@ -199,13 +202,14 @@ Status Session::prefill(const weir_token* tokens, uint64_t n_tokens, weir_progre
 
 Status Session::run_step(weir_token token) {
   const uint64_t started = now_ns();
-  make_room(1);
+  make_room(1, Phase::kDecode);
   WEIR_TRY(kv_.reserve(1, 0, kv_.n_tokens() + 1));
   const int32_t id = token;
   step_.tokens = &id;
   step_.n_tok = 1;
   step_.is_decode = true;
   step_.want_logits = true;
+  step_.trace = trace_.fn != nullptr ? &trace_ : nullptr;
   step_.cancel = nullptr;  // a step is short, and its observations could not be taken back
   const ThreadPool::Lease lease(pool_);
   const Status status = run_decoder(step_);

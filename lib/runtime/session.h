@@ -12,6 +12,7 @@
 #include "policy/policy.h"
 #include "runtime/sampler.h"
 #include "text/tokenizer.h"
+#include "weir/experimental.h"
 #include "weir/session.h"
 
 namespace weir {
@@ -22,8 +23,19 @@ struct SessionSetup {
   const Backend* backend = nullptr;
   uint32_t n_threads = 1;
   uint32_t max_tok = 0;  // rows of a prefill chunk
+  bool trace = false;    // page masses of every step are kept for weir_session_trace
   KvShape kv;
   OpShapes shapes;
+};
+
+// Hands what a step did to the application.
+class Trace final : public StepTrace {
+ public:
+  Status layer(const KvCache& kv, uint32_t layer, uint32_t n_heads, bool list_per_head, const PageLists& lists, const float* page_mass) override;
+
+  weir_trace_fn fn = nullptr;
+  void* user = nullptr;
+  bool possible = false;  // the session was created for it
 };
 
 class Session {
@@ -51,6 +63,11 @@ class Session {
   // Fills the KV memory with n_tokens pseudo-random tokens, as if they had been decoded (benchmarks reach a depth at once).
   Status fill(uint32_t n_tokens);
 
+  // Positions [first, end): pages that hold any of them stay and are attended, or may leave again.
+  Status pin(uint32_t first, uint32_t end);
+  Status unpin(uint32_t first, uint32_t end);
+  Status set_trace(weir_trace_fn fn, void* user);
+
   // Any thread.
   void cancel() { cancel_.store(true); }
   void get_stats(weir_session_stats& stats) const;
@@ -63,11 +80,27 @@ class Session {
 
  private:
   class Entry;  // one thread at a time, allocation counting
+  // One thread at a time, without the counting.
+  class Lock {
+   public:
+    explicit Lock(Session& session) : session_(session), entered_(!session.busy_.exchange(true)) {}
+    ~Lock() {
+      if (entered_) session_.busy_.store(false);
+    }
+    Lock(const Lock&) = delete;
+    Lock& operator=(const Lock&) = delete;
+    Status status() const { return entered_ ? Status() : fail(WEIR_ERR_BUSY, "another thread is inside this session"); }
+
+   private:
+    Session& session_;
+    bool entered_;
+  };
+  Status check_range(uint32_t first, uint32_t end) const;
 
   Status check_token(weir_token token) const;
-  void make_room(uint32_t n_tok);
+  void make_room(uint32_t n_tok, Phase phase);
   Status run_prefill(const weir_token* tokens, uint32_t n_tokens, weir_progress_fn progress, void* user);
-  Status run_chunk(const weir_token* tokens, uint32_t n_tok, bool last);
+  Status run_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_left);
   Status run_step(weir_token token);
   Status run_generate(const weir_generate_options& options, weir_generate_result& result);
   Status draw(weir_token& token);
@@ -85,6 +118,7 @@ class Session {
   KvCache kv_;
   Step step_;
   uint32_t step_max_tok_ = 0;
+  Trace trace_;
   Sampler sampler_;
   Detokenizer detokenizer_;
   void* block_ = nullptr;

@@ -26,7 +26,27 @@ std::string SessionFlags::option(const std::string& key) const {
   return value;
 }
 
-bool SessionFlags::extends_for_prompt() const { return policy == "raas" && option("overflow") == "extend"; }
+bool SessionFlags::extends_for_prompt() const {
+  const std::string overflow = option("overflow");
+  return policy == "hybrid" || (policy == "raas" && (overflow == "extend" || overflow == "hybrid"));
+}
+
+void apply_preset(SessionFlags& flags, bool policy_given) {
+  if (flags.preset.empty()) return;
+  if (policy_given) throw UsageError("--preset and --policy both choose a policy; give one");
+  weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
+  options.budget_tokens = flags.budget;
+  options.budget_bytes = flags.budget_bytes;
+  if (weir_session_options_preset(flags.preset.c_str(), &options) != WEIR_OK) {
+    throw UsageError("--preset " + flags.preset + ": " + weir_last_error());
+  }
+  flags.policy = options.policy;
+  flags.budget = options.budget_tokens;
+  for (uint32_t i = 0; i < options.n_policy_options; ++i) {
+    const std::string key = options.policy_options[i].key;
+    if (flags.option(key).empty()) flags.policy_options.push_back(key + "=" + options.policy_options[i].value);
+  }
+}
 
 SessionOptions::SessionOptions(const SessionFlags& flags) : policy_(flags.policy) {
   for (const std::string& text : flags.policy_options) {
@@ -111,9 +131,14 @@ void add_session_flags(CLI::App& app, SessionFlags& flags) {
       ->check(in_range(1, 4096))
       ->type_name("TOKENS")
       ->group("Memory");
-  app.add_option("--policy", flags.policy, "What stays in the KV memory: dense (default), sink, raas")
+  auto* policy = app.add_option("--policy", flags.policy,
+                                "What stays in the KV memory: dense (default), sink, h2o, tova, quest, raas, hybrid");
+  policy->type_name("NAME")->group("Memory");
+  app.add_option("--preset", flags.preset,
+                 "Policy, budget and options by one name, such as reason-fixed, stream or longdoc")
       ->type_name("NAME")
       ->group("Memory");
+  app.parse_complete_callback([&flags, policy] { apply_preset(flags, policy->count() > 0); });
   auto* budget = app.add_option("--budget", flags.budget, "KV budget in tokens per stream; default: the whole context");
   budget->check(at_least_one())->type_name("TOKENS")->group("Memory");
   app.add_option("--budget-bytes", flags.budget_bytes, "KV budget in bytes of all streams, such as 4194304 or 4MiB")
@@ -123,7 +148,7 @@ void add_session_flags(CLI::App& app, SessionFlags& flags) {
       ->type_name("N")
       ->group("Memory");
   app.add_option("--max-prompt", flags.max_prompt,
-                 "Longest prompt to plan for where a policy pins prompts beyond the budget")
+                 "Longest prompt to plan for where a policy keeps prompts beyond the budget")
       ->type_name("TOKENS")
       ->group("Memory");
   app.add_option("--opt", flags.policy_options, "An option of the policy; may be given again")

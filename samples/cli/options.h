@@ -30,7 +30,9 @@ struct SessionFlags {
   uint32_t max_prompt = 0;                  // tokens to plan for where a policy pins prompts beyond the budget
   std::vector<std::string> policy_options;  // "key=value"
 
-  // True when the policy pins prompts beyond the budget, so that the session must be told the prompt's length.
+  std::string preset;                       // already applied to the fields above when a subcommand runs
+
+  // True when the policy keeps prompts beyond the budget, so that the session must be told the prompt's length.
   bool extends_for_prompt() const;
   std::string option(const std::string& key) const;  // "" when not given
 };
@@ -62,6 +64,9 @@ struct SamplingFlags {
 
   weir_sampling_options get() const;
 };
+
+// Sets policy, budget and options by the preset that flags name, if any; options and a budget that were given win over the preset's. Throws UsageError.
+void apply_preset(SessionFlags& flags, bool policy_given);
 
 // A check whose help text stays short. The range check of the parser would print both limits next to every flag.
 CLI::Validator in_range(double low, double high);

@@ -89,7 +89,9 @@ std::string chain_line(const std::vector<ChainStep>& steps, int index) {
 // Solves the chain and completes the problem: the end of the prompt, and the expected texts.
 void finish_chain(Problem& p) {
   solve(p.steps);
-  p.prompt += " Work modulo " + std::to_string(kModulus) + ". Find " + x(p.target);
+  p.prompt += " Work modulo " + std::to_string(kModulus) + ".";
+  p.question_at = p.prompt.size();
+  p.prompt += " Find " + x(p.target);
   p.final_answer = equation(p.target, p.steps[static_cast<size_t>(p.target)].value);
   if (p.early >= 0) {
     p.prompt += " and " + x(p.early);
@@ -215,6 +217,7 @@ Problem draw_passkey(Rng& rng, const ProblemOptions& o) {
   p.prompt += "\nThe pass key is " + p.passkey + ". Remember it. " + p.passkey + " is the pass key.\n";
   next = 0;
   p.prompt += filler_text(round, &next, filler_tokens - before);
+  p.question_at = p.prompt.size();
   p.prompt += "\nWhat is the pass key?";
   p.final_answer = "The pass key is " + p.passkey + ".";
   p.answer = p.final_answer;

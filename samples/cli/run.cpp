@@ -52,6 +52,9 @@ class Runner {
     if (!flags.raw) require_chat_template(model_.get(), flags.model);
     // Options that no prompt can make right are told before the first one is read.
     SessionOptions options(flags.solve.session);
+    if (flags.solve.session.extends_for_prompt() && options.get().max_prompt_tokens == 0) {
+      options.get().max_prompt_tokens = 1;  // each prompt plans for its own length
+    }
     checked_plan(model_.get(), options.get());
   }
 

@@ -7,6 +7,7 @@ import argparse
 import json
 import random
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 MODULUS = 100
 MAX_INDEX = 999  # every number up to this is one token
@@ -29,11 +30,19 @@ GREETINGS = [
 LINE_TOKENS, START_TOKENS, FACT_TOKENS, FRAME_TOKENS, TURN_TOKENS = 18, 6, 9, 70, 22
 
 
+class Line(NamedTuple):
+    """A line of an assistant's turn in a chain problem."""
+    text: str
+    value: int | None = None  # the index of the value that the line works out
+    needs: tuple = ()         # indices of the values without which the line cannot be written
+
+
 @dataclass
 class Problem:
     family: str
     turns: list                                # (role, text), the user first
     values: list = field(default_factory=list)  # of a chain: x0, x1, ...
+    lines: list = field(default_factory=list)   # of a chain: those of each assistant's turn; joined, they are its text
 
 
 def number(index, value):
@@ -42,8 +51,9 @@ def number(index, value):
 
 def chain(family, prompt, steps, first_line, target, early):
     """Solves a chain. steps: for each x, its value, or (left index, operator, right index)."""
-    values, lines = [], []
+    values, lines = [], [Line("<think>\n")]
     for i, step in enumerate(steps):
+        needs = ()
         if isinstance(step, int):
             values.append(step)
             line = number(i, step)
@@ -51,13 +61,15 @@ def chain(family, prompt, steps, first_line, target, early):
             left, op, right = step
             values.append(OPS[op](values[left], values[right]) % MODULUS)
             line = f"x{i} = x{left} {op} x{right} = {values[left]} {op} {values[right]} = {values[i]}"
+            needs = (left, right)
         if i >= first_line:
-            lines.append(line + ".\n")
+            lines.append(Line(line + ".\n", i, needs))
     asked = [target] if early is None else [target, early]
     question = f"{prompt} Work modulo {MODULUS}. Find " + " and ".join(f"x{i}" for i in asked) + "."
     final = ", ".join(number(i, values[i]) for i in asked) + "."
-    answer = "<think>\n" + "".join(lines) + "</think>\n" + final
-    return Problem(family, [("user", question), ("assistant", answer)], values)
+    lines += [Line("</think>\n"), Line(final, None, tuple(asked))]
+    answer = "".join(line.text for line in lines)
+    return Problem(family, [("user", question), ("assistant", answer)], values, [lines])
 
 
 def draw_early(rng, first, last, share):
@@ -136,7 +148,9 @@ def add_follow_ups(rng, problem, n):
     """Asks for values again, in the same conversation."""
     for _ in range(n):
         i = rng.randrange(len(problem.values))
-        problem.turns += [("user", f"What was x{i}?"), ("assistant", number(i, problem.values[i]) + ".")]
+        answer = number(i, problem.values[i]) + "."
+        problem.turns += [("user", f"What was x{i}?"), ("assistant", answer)]
+        problem.lines.append([Line(answer, None, (i,))])
 
 
 def document(rng, row_tokens):

@@ -63,7 +63,8 @@ class Layer(nn.Module):
         self.ffn_down = nn.Linear(c.d_ff, c.d_model, bias=False)
 
     def forward(self, x, table, cache=None, mask=None):
-        """x [B, T, d_model]. mask [B, 1, T, kv_len] says which keys each token sees; without it, all up to itself."""
+        """x [B, T, d_model]. mask [B, 1, T, kv_len], bool or added to the scores, says which keys each token sees;
+        without it, all up to itself."""
         def heads(y):
             return y.unflatten(-1, (-1, self.c.head_dim)).transpose(1, 2)
 
@@ -71,7 +72,10 @@ class Layer(nn.Module):
         q, k, v = rotate(heads(self.attn_q(h)), table), rotate(heads(self.attn_k(h)), table), heads(self.attn_v(h))
         if cache is not None:
             k, v = cache.append(self, k, v)
-        o = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None, enable_gqa=True)
+        grouped = mask is None and q.dtype == torch.bfloat16
+        if not grouped:  # CUDA's fast kernel for masks and for f32 has no grouped heads
+            k, v = (t.repeat_interleave(self.c.n_heads // self.c.n_kv_heads, 1) for t in (k, v))
+        o = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None, enable_gqa=grouped)
         x = x + self.attn_output(o.transpose(1, 2).flatten(2))
         h = self.ffn_norm(x)
         return x + self.ffn_down(F.silu(self.ffn_gate(h)) * self.ffn_up(h))
@@ -102,9 +106,9 @@ class Model(nn.Module):
     def logits(self, hidden):
         return F.linear(hidden, self.token_embd.weight)
 
-    def forward(self, ids, targets, weights):
+    def forward(self, ids, targets, weights, mask=None):
         """Cross entropy summed over the targets, each times its weight. ids, targets, weights: [B, T]."""
-        logits = self.logits(self.hidden(ids)).float()
+        logits = self.logits(self.hidden(ids, mask=mask)).float()
         loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
         return (loss * weights.flatten()).sum()
 

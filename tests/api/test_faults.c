@@ -100,7 +100,7 @@ static void faults__each_allocation_refused(void **state) {
 
 /* Prefill, decoding, eviction and sampling never reach the allocator. */
 static void faults__nothing_is_allocated_while_decoding(void **state) {
-    static const char *const policies[] = {"dense", "sink", "raas"};
+    static const char *const policies[] = {"dense", "sink", "h2o", "tova", "quest", "raas", "hybrid"};
     hooks h = {0, 0, 0, 0};
     weir_runtime_options options = with_hooks(&h);
     weir_runtime *runtime = NULL;
@@ -111,7 +111,7 @@ static void faults__nothing_is_allocated_while_decoding(void **state) {
     assert_ok(weir_runtime_create(&options, &runtime));
     assert_ok(weir_model_open(runtime, TINY_MODEL, NULL, &model));
     tokens = tokens_of(model, RULE_PROMPT, &n);
-    for (size_t p = 0; p < 3; ++p) {
+    for (size_t p = 0; p < sizeof(policies) / sizeof(policies[0]); ++p) {
         weir_session *session = NULL;
         weir_session_options session_options = WEIR_SESSION_OPTIONS_INIT;
         weir_sampling_options sampling = WEIR_SAMPLING_OPTIONS_INIT;

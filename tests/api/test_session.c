@@ -61,14 +61,18 @@ static void session__solves_a_problem(void **state) {
     weir_session_destroy(session);
 }
 
-/* Dense, sink (both position modes) and raas with a budget for the whole context give the same logits, bit for bit. */
+/* Every policy with a budget for the whole context gives the logits of dense, bit for bit (the golden degenerate matrix, first row). */
 static void session__full_budget_equals_dense(void **state) {
     const fixture *f = *state;
     static const struct {
         const char *policy;
         weir_key_value option;
     } rows[] = {{"sink", {"positions", "incache"}}, {"sink", {"positions", "abs"}}, {"sink", {"exact_mask", "true"}},
-                {"raas", {"stamp_source", "exact_mass"}}, {"raas", {"stamp_source", "digest"}}, {"raas", {"stamp_rule", "alpha"}}};
+                {"raas", {"stamp_source", "exact_mass"}}, {"raas", {"stamp_source", "digest"}}, {"raas", {"stamp_rule", "alpha"}},
+                {"raas", {"prompt", "snapkv"}}, {"h2o", {"score", "sum"}}, {"h2o", {"score", "norm_sum"}}, {"h2o", {"skip_layers", "0"}},
+                {"h2o", {"init", "window"}}, {"tova", {"scope", "layer"}}, {"tova", {"scope", "stream"}}, {"quest", {"digest", "minmax"}},
+                {"quest", {"digest", "mean_std"}}, {"quest", {"agg", "qhead"}}, {"quest", {"skip_layers", "0"}}, {"quest", {"prompt", "snapkv"}},
+                {"hybrid", {"rho", "0.5"}}, {"hybrid", {"stamp_source", "digest"}}, {"dense", {"prompt", "snapkv"}}};
     static float want[96][1664];
     uint64_t n;
     weir_token *tokens = tokens_of(f->model, RULE_PROMPT, &n);
@@ -122,13 +126,22 @@ static void session__reset_gives_the_same_answer(void **state) {
 
 static void session__pages_never_exceed_the_budget(void **state) {
     const fixture *f = *state;
-    static const char *const policies[] = {"sink", "raas"};
-    for (size_t p = 0; p < 2; ++p) {
+    static const char *const policies[] = {"sink", "raas", "reason-fixed", "h2o-fixed", "tova-fixed", "stream"};
+    for (size_t p = 0; p < sizeof(policies) / sizeof(policies[0]); ++p) {
         static collected out;
         weir_generate_options options = WEIR_GENERATE_OPTIONS_INIT;
         weir_session_stats stats = WEIR_SESSION_STATS_INIT;
         weir_memory_info memory = WEIR_MEMORY_INFO_INIT;
-        weir_session *session = new_session(f, policies[p], 160);
+        weir_session *session = NULL;
+        if (p < 2) {
+            session = new_session(f, policies[p], 160);
+        } else {
+            weir_session_options preset = WEIR_SESSION_OPTIONS_INIT;
+            preset.budget_tokens = 160;
+            assert_ok(weir_session_options_preset(policies[p], &preset));
+            assert_int_equal(preset.budget_tokens, 160);
+            assert_ok(weir_session_create(f->model, &preset, &session));
+        }
         prefill_text(f->model, session, RULE_PROMPT);
         options.flags = WEIR_GENERATE_IGNORE_EOS;
         options.max_tokens = 600;
@@ -237,7 +250,7 @@ static void session__bad_options(void **state) {
     weir_session_options o = WEIR_SESSION_OPTIONS_INIT;
     weir_key_value option = {"top_q", "1"};
     o.policy = "nosuch";
-    expect_refusal(f, &o, WEIR_ERR_NOT_FOUND, "dense sink raas");
+    expect_refusal(f, &o, WEIR_ERR_NOT_FOUND, "dense sink h2o tova quest raas hybrid");
     o.policy = "raas";
     o.policy_options = &option;
     o.n_policy_options = 1;
@@ -249,9 +262,7 @@ static void session__bad_options(void **state) {
     expect_refusal(f, &o, WEIR_ERR_INVALID_ARG, "r=0.5x");
     option.key = "overflow";
     option.value = "hybrid";
-    expect_refusal(f, &o, WEIR_ERR_UNSUPPORTED, "overflow=hybrid");
-    option.value = "compress";
-    expect_refusal(f, &o, WEIR_ERR_UNSUPPORTED, "overflow=compress");
+    expect_refusal(f, &o, WEIR_ERR_INVALID_ARG, "max_prompt_tokens must say");
     option.value = "sometimes";
     expect_refusal(f, &o, WEIR_ERR_INVALID_ARG, "is none of: auto error extend hybrid compress");
     o.policy_options = NULL;
@@ -282,7 +293,7 @@ static void session__bad_options(void **state) {
     o.batch_tokens = 5000;
     expect_refusal(f, &o, WEIR_ERR_INVALID_ARG, "batch_tokens");
     o.batch_tokens = 0;
-    o.flags = 1;
+    o.flags = 2;
     expect_refusal(f, &o, WEIR_ERR_UNSUPPORTED, "flags");
 }
 
@@ -293,7 +304,13 @@ static void session__prompt_longer_than_the_policy_holds(void **state) {
     weir_key_value extend = {"overflow", "extend"};
     weir_plan_info plan = WEIR_PLAN_INFO_INIT;
     weir_token tokens[300] = {0};
-    weir_session *session = new_session(f, "raas", 256);
+    weir_key_value refuse = {"overflow", "error"};
+    weir_session *session;
+    options.policy = "raas";
+    options.budget_tokens = 256;
+    options.policy_options = &refuse;
+    options.n_policy_options = 1;
+    assert_ok(weir_session_create(f->model, &options, &session));
     assert_error(weir_session_prefill(session, tokens, 300, NULL, NULL), WEIR_ERR_BUDGET, "192 would");
     assert_ok(weir_session_get_stats(session, &stats));
     assert_int_equal(stats.n_tokens, 0);
@@ -322,9 +339,16 @@ static void session__refusal_says_how_many_tokens_fit(void **state) {
     static const weir_token tokens[400];
     for (uint32_t n_first = 16; n_first <= 40; n_first += 8) {
         for (uint32_t n_steps = 0; n_steps <= 20; n_steps += 5) {
-            weir_session *session = new_session(f, "raas", 112);
+            weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
+            weir_key_value refuse = {"overflow", "error"};
+            weir_session *session = NULL;
             unsigned fits = 0;
             const char *at;
+            options.policy = "raas";
+            options.budget_tokens = 112;
+            options.policy_options = &refuse;
+            options.n_policy_options = 1;
+            assert_ok(weir_session_create(f->model, &options, &session));
             for (int round = 0; round < 2; ++round) {
                 assert_ok(weir_session_reset(session));
                 assert_ok(weir_session_prefill(session, tokens, n_first, NULL, NULL));

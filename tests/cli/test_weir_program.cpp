@@ -198,15 +198,26 @@ void run__budget_bounds_the_memory(void**) {
   assert_int_equal(r["memory"]["kv_bytes"].get<uint64_t>(), p["kv_bytes"].get<uint64_t>());
 }
 
-void run__prompt_beyond_the_budget_says_what_fits_or_extends(void**) {
+void run__prompt_beyond_the_budget_fits_or_says_what_would(void**) {
   ProblemOptions o;
   o.family = "passkey";
   o.passkey_tokens = 400;
   const Problem problem = make_problem(o);
   const std::vector<std::string> run = {"run",      "-m",   kModel,     "-p", problem.prompt,
                                         "--policy", "raas", "--budget", "128"};
-  const Output refused = weir(run);
-  assert_fails(refused, 1, "WEIR_ERR_BUDGET");
+  std::vector<std::string> refused = run;
+  refused.insert(refused.end(), {"--opt", "overflow=error"});
+  assert_fails(weir(refused), 1, "WEIR_ERR_BUDGET");
+  std::vector<std::string> compressed = run;  // the default: what the question looks at stays
+  compressed.push_back("--json");
+  const json c = one_json(weir(compressed));
+  assert_true(c["pages"]["evicted"].get<int>() > 0);
+  assert_int_equal(c["pages"]["resident_max"].get<int>(), 16 * 8);
+  for (const char* overflow : {"overflow=hybrid", "overflow=compress"}) {
+    std::vector<std::string> other = run;
+    other.insert(other.end(), {"--opt", overflow, "--json"});
+    one_json(weir(other));
+  }
   std::vector<std::string> extended = run;
   extended.insert(extended.end(), {"--opt", "overflow=extend", "--json"});
   const json r = one_json(weir(extended));
@@ -274,6 +285,9 @@ void run__wrong_usage_is_status_2(void**) {
   assert_fails(weir({"run", "-m", kModel, "-p", "a", "--opt", "r"}), 2, "key=value");
   assert_fails(weir({"run", "-m", kModel, "-p", "a", "--policy", "hoard"}), 2, "hoard");
   assert_fails(weir({"run", "-m", kModel, "-p", "a", "--policy", "raas", "--opt", "colour=red"}), 2, "colour");
+  assert_fails(weir({"run", "-m", kModel, "-p", "a", "--preset", "fast"}), 2, "reason-fixed");
+  assert_fails(weir({"run", "-m", kModel, "-p", "a", "--preset", "quality"}), 2, "psa");
+  assert_fails(weir({"run", "-m", kModel, "-p", "a", "--preset", "stream", "--policy", "raas"}), 2, "--preset");
   assert_fails(weir({"bench"}), 2, "--shape");
   assert_fails(weir({"demo", "--steps", "100000"}), 2, "--steps");
 }
@@ -412,7 +426,7 @@ int main() {
       cmocka_unit_test(run__raw_prompt_is_the_text_as_it_is),
       cmocka_unit_test(run__seed_decides_sampled_text),
       cmocka_unit_test(run__budget_bounds_the_memory),
-      cmocka_unit_test(run__prompt_beyond_the_budget_says_what_fits_or_extends),
+      cmocka_unit_test(run__prompt_beyond_the_budget_fits_or_says_what_would),
       cmocka_unit_test(run__prompts_file_goes_on_after_bad_lines),
       cmocka_unit_test(run__user_turns_are_one_conversation),
       cmocka_unit_test(run__wrong_usage_is_status_2),

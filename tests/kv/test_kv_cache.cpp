@@ -1,52 +1,14 @@
 // kv: reserve, commit, rollback, eviction and truncation of the page tables, with every slot accounted for.
-#include "tests/cmocka_cpp.h"
-
-#include <set>
-#include <vector>
-
-#include "kv/kv_cache.h"
-#include "quant/half.h"
+#include "tests/kv/cache_case.h"
 
 namespace {
 
 using namespace weir;
-
-struct Cache {
-  std::vector<std::byte> pages, digests, tables;
-  KvCache kv;
-  explicit Cache(const KvShape& shape) {
-    Arena m[3];
-    kv.lay_out(shape, m[0], m[1], m[2]);
-    pages.resize(m[0].used());
-    digests.resize(m[1].used());
-    tables.resize(m[2].used());
-    Arena a(pages.data(), pages.size()), b(digests.data(), digests.size()), c(tables.data(), tables.size());
-    kv.lay_out(shape, a, b, c);
-    kv.reset();
-  }
-};
-
-// No slot is in two tables, rows are ascending in position and pages as full as they must be.
-void check(const KvCache& kv) {
-  std::set<uint32_t> used;
-  uint64_t resident = 0;
-  for (uint32_t s = 0; s < kv.shape().n_streams(); ++s) {
-    const StreamView v = kv.stream(s);
-    assert_true(v.n_pages <= v.capacity);
-    for (uint32_t row = 0; row < v.n_pages; ++row) {
-      assert_true(used.insert(v.slots[row]).second);
-      assert_true(v.slots[row] < kv.shape().n_slots());
-      assert_int_equal(v.first_pos[row] % kPageTokens, 0);
-      assert_true(v.len[row] >= 1 && v.len[row] <= kPageTokens);
-      if (row > 0) assert_true(v.first_pos[row] > v.first_pos[row - 1] && v.len[row - 1] == kPageTokens);
-      ++resident;
-    }
-  }
-  assert_int_equal(resident, kv.pages_resident());
-}
+using weir::test::Cache;
+using weir::test::check;
 
 void kv_cache__append_fills_pages(void**) {
-  Cache c({2, 3, 8, 4, false});
+  Cache c({2, 3, 8, 4, DigestKind::kNone});
   assert_true(c.kv.reserve(20, kPagePrompt, 20).ok());
   assert_int_equal(c.kv.n_tokens(), 0);
   assert_int_equal(c.kv.append_rows(1)[2], 0);
@@ -69,7 +31,7 @@ void kv_cache__append_fills_pages(void**) {
 }
 
 void kv_cache__append_when_full_changes_nothing(void**) {
-  Cache c({1, 2, 8, 2, false});
+  Cache c({1, 2, 8, 2, DigestKind::kNone});
   assert_true(c.kv.reserve(32, 0, 32).ok());
   c.kv.commit();
   assert_int_equal(c.kv.reserve(1, 0, 33).code(), WEIR_ERR_INTERNAL);
@@ -81,7 +43,7 @@ void kv_cache__append_when_full_changes_nothing(void**) {
 void kv_cache__rollback_restores_tables(void**) {
   for (uint32_t before : {0u, 1u, 15u, 16u, 17u, 31u, 32u}) {
     for (uint32_t more : {1u, 2u, 15u, 16u, 17u, 33u}) {
-      Cache c({2, 1, 8, 8, true});
+      Cache c({2, 1, 8, 8, DigestKind::kMinMax});
       if (before != 0) {
         assert_true(c.kv.reserve(before, 0, before).ok());
         c.kv.commit();
@@ -100,7 +62,7 @@ void kv_cache__rollback_restores_tables(void**) {
 }
 
 void kv_cache__evict_frees_the_slot(void**) {
-  Cache c({1, 2, 8, 4, false});
+  Cache c({1, 2, 8, 4, DigestKind::kNone});
   assert_true(c.kv.reserve(64, 0, 64).ok());
   c.kv.commit();
   for (uint32_t s = 0; s < 2; ++s) c.kv.evict(s, 1 + s);
@@ -117,7 +79,7 @@ void kv_cache__evict_frees_the_slot(void**) {
 }
 
 void kv_cache__truncate_rebuilds_the_open_digest(void**) {
-  Cache c({1, 1, 8, 4, true});
+  Cache c({1, 1, 8, 4, DigestKind::kMinMax});
   assert_true(c.kv.reserve(16, 0, 16).ok());
   c.kv.commit();
   uint16_t* keys = c.kv.page_data(c.kv.stream(0).slots[0]);
@@ -133,7 +95,7 @@ void kv_cache__truncate_rebuilds_the_open_digest(void**) {
 }
 
 void kv_cache__arena_measures_what_it_takes(void**) {
-  const KvShape shape = {4, 2, 64, 100, true};
+  const KvShape shape = {4, 2, 64, 100, DigestKind::kMinMax};
   Arena m[3];
   KvCache kv;
   kv.lay_out(shape, m[0], m[1], m[2]);
@@ -145,9 +107,12 @@ void kv_cache__arena_measures_what_it_takes(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(kv_cache__append_fills_pages),          cmocka_unit_test(kv_cache__append_when_full_changes_nothing),
-      cmocka_unit_test(kv_cache__rollback_restores_tables),    cmocka_unit_test(kv_cache__evict_frees_the_slot),
-      cmocka_unit_test(kv_cache__truncate_rebuilds_the_open_digest), cmocka_unit_test(kv_cache__arena_measures_what_it_takes),
+      cmocka_unit_test(kv_cache__append_fills_pages),
+      cmocka_unit_test(kv_cache__append_when_full_changes_nothing),
+      cmocka_unit_test(kv_cache__rollback_restores_tables),
+      cmocka_unit_test(kv_cache__evict_frees_the_slot),
+      cmocka_unit_test(kv_cache__truncate_rebuilds_the_open_digest),
+      cmocka_unit_test(kv_cache__arena_measures_what_it_takes),
   };
   return cmocka_run_group_tests_name("kv_cache", tests, nullptr, nullptr);
 }

@@ -18,6 +18,8 @@ struct AttnSpec {
   uint32_t n_sink_pages = 0;  // > 0: with a sink query
   uint32_t select_every = 0;  // > 0: rows 0, n, 2n, ... and the last ones that hold query rows
   bool page_mass = false;
+  bool lse = false;
+  bool list_per_head = false;  // with select_every: the lists of the heads differ
   uint32_t n_threads = 2;
 };
 
@@ -30,8 +32,9 @@ class AttnCase {
     q_sink = random.normals(n);
     out.assign(n, NAN);
     mass.assign(size_t{s.n_heads} * kv.capacity(), 0.0f);
-    select.assign(size_t{s.kv.n_kv_heads} * kv.capacity(), 0);
-    for (uint32_t head = 0; head < s.kv.n_kv_heads; ++head) n_select.push_back(choose_rows(head));
+    lse.assign(size_t{s.n_tok} * s.n_heads, NAN);
+    select.assign(size_t{n_lists()} * kv.capacity(), 0);
+    for (uint32_t list = 0; list < n_lists(); ++list) n_select.push_back(choose_rows(list));
     scale = 1.0f / std::sqrt(static_cast<float>(s.kv.head_dim));
   }
 
@@ -50,9 +53,13 @@ class AttnCase {
     a.window = spec.window;
     a.select = spec.select_every > 0 ? select.data() : nullptr;
     a.n_select = spec.select_every > 0 ? n_select.data() : nullptr;
+    a.list_per_head = spec.list_per_head;
     a.page_mass = spec.page_mass ? mass.data() : nullptr;
+    a.lse = spec.lse ? lse.data() : nullptr;
     return a;
   }
+  uint32_t n_lists() const { return spec.list_per_head ? spec.n_heads : spec.kv.n_kv_heads; }
+  uint32_t kv_head_of_list(uint32_t list) const { return list / (n_lists() / spec.kv.n_kv_heads); }
   OpShapes shapes() const {
     OpShapes s;
     s.n_threads = spec.n_threads;
@@ -71,43 +78,45 @@ class AttnCase {
     machine.check(backend.ops.attn_paged(machine.cx(), a));
   }
 
-  // The same in f64, over all tokens at once.
-  std::vector<float> dense() {
+  // The same in f64, over all tokens at once; `dense_lse` gets the lse of every row and head.
+  std::vector<float> dense(std::vector<float>* dense_lse = nullptr) {
     const AttnPagedArgs a = args();
     const size_t d = spec.kv.head_dim;
     std::vector<float> want(out.size());
     for (uint32_t tok = 0; tok < spec.n_tok; ++tok) {
-      for (uint32_t head = 0; head < spec.n_heads; ++head)
-        dense_row(a, tok, head, want.data() + (size_t{tok} * spec.n_heads + head) * d);
+      for (uint32_t head = 0; head < spec.n_heads; ++head) {
+        const double row_lse = dense_row(a, tok, head, want.data() + (size_t{tok} * spec.n_heads + head) * d);
+        if (dense_lse != nullptr) dense_lse->push_back(static_cast<float>(row_lse));
+      }
     }
     return want;
   }
 
   AttnSpec spec;
   PagedKv kv;
-  std::vector<float> q, q_sink, out, mass;
+  std::vector<float> q, q_sink, out, mass, lse;
   std::vector<uint32_t> select, n_select;
   float scale;
 
  private:
-  uint32_t choose_rows(uint32_t head) {
+  uint32_t choose_rows(uint32_t list) {
     uint32_t n = 0;
-    const uint32_t n_pages = kv.n_pages(head), open = std::min(n_pages, spec.n_tok / kPageTokens + 1);
+    const uint32_t n_pages = kv.n_pages(kv_head_of_list(list)), open = std::min(n_pages, spec.n_tok / kPageTokens + 1);
     for (uint32_t row = 0; row < n_pages; ++row) {
-      if (spec.select_every > 0 && (row % spec.select_every == head % spec.select_every || row + open >= n_pages))
-        select[kv.at(head, n++)] = row;
+      if (spec.select_every > 0 && (row % spec.select_every == list % spec.select_every || row + open >= n_pages))
+        select[size_t{list} * kv.capacity() + n++] = row;
     }
     return n;
   }
 
-  void dense_row(const AttnPagedArgs& a, uint32_t tok, uint32_t head, float* to) {
+  double dense_row(const AttnPagedArgs& a, uint32_t tok, uint32_t head, float* to) {
     const size_t d = spec.kv.head_dim, q_at = (size_t{tok} * spec.n_heads + head) * d;
     const uint32_t kv_head = head / (spec.n_heads / spec.kv.n_kv_heads);
-    const uint32_t t = a.pos + tok;
+    const uint32_t t = a.pos + tok, list = spec.list_per_head ? head : kv_head;
     std::vector<double> logit;
     std::vector<const uint16_t*> value;
-    for (uint32_t i = 0; i < (a.select != nullptr ? n_select[kv_head] : kv.n_pages(kv_head)); ++i) {
-      const uint32_t row = a.select != nullptr ? select[kv.at(kv_head, i)] : i;
+    for (uint32_t i = 0; i < (a.select != nullptr ? n_select[list] : kv.n_pages(kv_head)); ++i) {
+      const uint32_t row = a.select != nullptr ? select[size_t{list} * kv.capacity() + i] : i;
       for (uint32_t j = 0; j < kv.len(kv_head, row); ++j) {
         const uint32_t pos = kv.first_pos(kv_head, row) + j;
         if (pos > t || (a.window > 0 && pos >= a.n_sink && pos + a.window <= t)) continue;
@@ -127,6 +136,7 @@ class AttnCase {
       for (size_t j = 0; j < logit.size(); ++j) o += logit[j] / sum * double{bf16_to_f32(value[j][e])};
       to[e] = static_cast<float>(o);
     }
+    return high + std::log(sum);
   }
 };
 

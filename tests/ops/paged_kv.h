@@ -18,6 +18,7 @@ struct KvShapeSpec {
   bool gaps = false;        // every third page (but the first) was evicted
   uint32_t spare_rows = 3;  // capacity beyond n_pages
   float key_scale = 1.0f;
+  DigestKind digest = DigestKind::kMinMax;
 };
 
 class PagedKv {
@@ -34,7 +35,7 @@ class PagedKv {
     len_.assign(n_rows, 0);
     n_pages_.assign(spec.n_kv_heads, spec.n_pages);
     pool_.assign(n_rows * page_elements(), kNan);
-    digests_.assign(n_rows * 2 * spec.head_dim, kNan);
+    digests_.assign(n_rows * digest_elements(spec.digest, spec.head_dim), kNan);
     for (uint32_t head = 0; head < spec.n_kv_heads; ++head) {
       for (uint32_t row = 0; row < spec.n_pages; ++row) fill_page(random, head, row);
     }
@@ -44,6 +45,7 @@ class PagedKv {
     KvView v;
     v.pool = pool_.data();
     v.digests = digests_.data();
+    v.digest = spec_.digest;
     v.slots = slots_.data();
     v.first_pos = first_pos_.data();
     v.len = len_.data();

@@ -8,7 +8,9 @@ namespace {
 std::vector<Output> run_spec(const Backend& backend, const AttnSpec& spec) {
   AttnCase c(spec, 7);
   c.run(backend);
-  return {{"out", c.out}, {"page_mass", c.mass}};
+  std::vector<Output> outputs = {{"out", c.out}, {"page_mass", c.mass}};
+  if (spec.lse) outputs.push_back({"lse", c.lse});
+  return outputs;
 }
 
 constexpr double kMaxNmse = 1e-11;
@@ -28,6 +30,7 @@ std::vector<OpCase> cases() {
         s.n_heads = 2 * group;
         s.n_tok = n_tok;
         s.page_mass = true;
+        s.lse = true;
         add((n_tok == 1 ? "decode_d" : "prefill_d") + std::to_string(d) + "_g" + std::to_string(group), s);
       }
     }
@@ -39,6 +42,7 @@ std::vector<OpCase> cases() {
     s.n_heads = 6;
     s.n_tok = n_tok;
     s.page_mass = true;
+    s.lse = true;
     add(path + "three_units", s);
     AttnSpec gaps = s;
     gaps.kv.gaps = true;
@@ -46,6 +50,9 @@ std::vector<OpCase> cases() {
     AttnSpec selected = s;
     selected.select_every = 3;
     add(path + "selected_pages", selected);
+    AttnSpec per_head = selected;
+    per_head.list_per_head = true;
+    add(path + "pages_per_head", per_head);
     AttnSpec sink = s;
     sink.n_sink_pages = 3;
     add(path + "sink_query", sink);
@@ -69,7 +76,20 @@ std::vector<OpCase> cases() {
   }
   AttnSpec first;
   first.kv = {.n_kv_heads = 1, .head_dim = 64, .n_pages = 1, .last_len = 1};
+  first.lse = true;
   add("first_token", first);
+  for (uint32_t d : {8u, 20u, 64u, 80u, 96u, 128u, 256u}) {
+    for (uint32_t group : {1u, 2u, 3u, 4u, 7u, 8u}) {
+      AttnSpec s;
+      s.kv = {.n_kv_heads = 2, .head_dim = d, .n_pages = 37, .last_len = 11, .gaps = true};
+      s.n_heads = 2 * group;
+      s.select_every = 4;
+      s.list_per_head = true;
+      s.page_mass = true;
+      s.lse = true;
+      add("pages_per_head_d" + std::to_string(d) + "_g" + std::to_string(group), s);
+    }
+  }
   AttnSpec prompt;
   prompt.kv = {.n_kv_heads = 2, .head_dim = 64, .n_pages = 13, .last_len = 8};
   prompt.n_heads = 6;
@@ -89,9 +109,17 @@ void reference_equals_dense_computation(void**) {
     s.n_sink_pages = 1;
     s.window = 200;
     s.n_sink = 7;
-    AttnCase c(s, 3);
-    c.run(reference_backend());
-    assert_true(close_enough("reference", c.out.data(), c.dense().data(), c.out.size(), 1e-11));
+    s.lse = true;
+    for (bool list_per_head : {false, true}) {
+      s.select_every = list_per_head ? 2 : 0;
+      s.list_per_head = list_per_head;
+      AttnCase c(s, 3);
+      c.run(reference_backend());
+      std::vector<float> lse;
+      const std::vector<float> out = c.dense(&lse);
+      assert_true(close_enough("reference", c.out.data(), out.data(), out.size(), 1e-11));
+      assert_true(close_enough("lse of the reference", c.lse.data(), lse.data(), lse.size(), 1e-12));
+    }
   }
 }
 

@@ -34,6 +34,7 @@ void lse_merge_golden(const Backend& backend) {
     s.kv = {.n_kv_heads = 1, .head_dim = 8, .n_pages = 2 * kSplitPages + 6};
     s.n_tok = n_tok;
     s.page_mass = true;
+    s.lse = true;
     AttnCase c(s, 1);
     for (uint32_t row = 0; row < s.kv.n_pages; ++row) {
       for (uint32_t t = 0; t < kPageTokens; ++t) {
@@ -49,6 +50,7 @@ void lse_merge_golden(const Backend& backend) {
     a.pos = (kSplitPages + 1) * kPageTokens - n_tok;
     c.run(backend, a);
     for (float o : c.out) assert_float_equal(o, 2.0f, 1e-6f);
+    for (float lse : c.lse) assert_float_equal(lse, std::log(4.0f), 1e-6f);
     for (uint32_t row = 0; row < s.kv.n_pages; ++row) {
       assert_float_equal(c.mass[row], row == 0 ? 0.75f : row == kSplitPages ? 0.25f : 0.0f, 1e-6f);
     }

@@ -11,7 +11,8 @@ struct Spec {
   StampRule rule;
   float r, alpha;
   bool rank_all;
-  uint32_t n_values;  // > 0: weights take only so many values, so that there are ties
+  uint32_t n_values;    // > 0: weights take only so many values, so that there are ties
+  bool listed = false;  // weights are of some rows only
 };
 
 struct Stamps {
@@ -19,13 +20,22 @@ struct Stamps {
   std::vector<float> score;
 };
 
+// Rows that weights are of; none: all.
+struct Lists {
+  std::vector<uint32_t> select, n_select;
+};
+
 // One stream's worth of arguments around vectors.
 Stamps run_op(const Backend& backend, const Spec& s, uint32_t capacity, const std::vector<float>& weight,
-              const std::vector<uint32_t>& flags, std::vector<uint32_t> stamp, uint32_t now) {
+              const std::vector<uint32_t>& flags, std::vector<uint32_t> stamp, uint32_t now, const Lists& lists = {}) {
   std::vector<float> score(stamp.size(), -1.0f);
   const std::vector<uint32_t> n_pages(s.n_kv_heads, s.n_pages);
   PageStampArgs a = {};
   a.weight = weight.data();
+  if (!lists.select.empty()) {
+    a.select = lists.select.data();
+    a.n_select = lists.n_select.data();
+  }
   a.stamp = stamp.data();
   a.last_score = score.data();
   a.flags = flags.data();
@@ -60,8 +70,18 @@ std::vector<Output> run_spec(const Backend& backend, const Spec& s) {
   }
   std::vector<uint32_t> flags(size_t{s.n_kv_heads} * capacity), stamp(flags.size());
   for (uint32_t& f : flags) f = random.below(4) == 0 ? kPagePinned | kPagePrompt : 0;
+  for (uint32_t& f : flags) f |= random.below(16) == 0 ? uint32_t{kPageKept} : 0u;
   for (uint32_t& x : stamp) x = random.below(50);
-  const Stamps got = run_op(backend, s, capacity, weight, flags, stamp, 77);
+  Lists lists;
+  for (uint32_t head = 0; s.listed && head < s.n_kv_heads; ++head) {
+    lists.n_select.push_back(0);
+    lists.select.resize(size_t{head + 1} * capacity, UINT32_MAX);
+    for (uint32_t row = 0; row < s.n_pages; ++row) {
+      if (random.below(3) != 0 || row + 1 == s.n_pages)
+        lists.select[size_t{head} * capacity + lists.n_select[head]++] = row;
+    }
+  }
+  const Stamps got = run_op(backend, s, capacity, weight, flags, stamp, 77, lists);
   return {{"stamp", std::vector<float>(got.stamp.begin(), got.stamp.end())}, {"last_score", got.score}};
 }
 
@@ -78,8 +98,11 @@ std::vector<OpCase> cases() {
       add({"top_all_" + tail, 2, 4, n, StampRule::kTopR, r, 0.0f, true, 0});
       add({"top_ties_" + tail, 2, 1, n, StampRule::kTopR, r, 0.0f, false, 3});
       add({"top_nan_" + tail, 2, 1, n, StampRule::kTopR, r, 0.0f, true, 2});
+      add({"top_listed_" + tail, 2, 3, n, StampRule::kTopR, r, 0.0f, false, 0, true});
+      add({"top_all_listed_" + tail, 3, 1, n, StampRule::kTopR, r, 0.0f, true, 3, true});
     }
     add({"alpha_" + std::to_string(n) + "_pages", 2, 3, n, StampRule::kAlpha, 0.0f, 0.8f, false, 0});
+    add({"alpha_listed_" + std::to_string(n) + "_pages", 2, 3, n, StampRule::kAlpha, 0.0f, 0.8f, false, 0, true});
     add({"alpha_ties_" + std::to_string(n) + "_pages", 2, 3, n, StampRule::kAlpha, 0.0f, 0.5f, false, 4});
   }
   add({"shared_among_threads", 4, 2, 1100, StampRule::kTopR, 0.5f, 0.0f, false, 0});
@@ -121,12 +144,54 @@ void top_r_golden(const Backend& backend) {
   assert_memory_equal(ranked.stamp.data(), want_all, sizeof(want_all));
 }
 
+// Weights of rows 1, 3, 4 and 6 of seven, two heads; the other rows weigh 0 and are ranked like any. Row 3 is kept by
+// the application: it is not ranked, as if it were pinned.
+void listed_rows_golden(const Backend& backend) {
+  const Spec s = {"", 1, 2, 7, StampRule::kTopR, 0.4f, 0.0f, false, 0};
+  const std::vector<float> weight = {.1f, .5f, .3f, .1f, NAN, NAN, NAN, .3f, .3f, .3f, .1f, NAN, NAN, NAN};
+  const Lists lists = {{1, 3, 4, 6, UINT32_MAX, UINT32_MAX, UINT32_MAX}, {4}};
+  const std::vector<uint32_t> flags = {0, 0, 0, kPageKept, 0, 0, 0};
+  const std::vector<float> want_score = {0, .2f, 0, .4f, .3f, 0, .1f};
+  // ceil(.4 * 5) = 2 of rows 0, 1, 2, 4, 5: 4 and 1. The open page besides.
+  const Stamps got = run_op(backend, s, 7, weight, flags, std::vector<uint32_t>(7, 1), 9, lists);
+  const std::vector<uint32_t> want = {1, 9, 1, 1, 9, 1, 9};
+  assert_true(got.stamp == want);
+  for (size_t row = 0; row < 7; ++row) assert_float_equal(got.score[row], want_score[row], 1e-7f);
+  Spec three = s;  // ceil(.6 * 5): of the rows that weigh nothing the lowest
+  three.r = 0.6f;
+  const std::vector<uint32_t> want_three = {9, 9, 1, 1, 9, 1, 9};
+  assert_true(run_op(backend, three, 7, weight, flags, std::vector<uint32_t>(7, 1), 9, lists).stamp == want_three);
+  Spec alpha = s;  // the maximum over heads, kept or not; rows without weight never
+  alpha.rule = StampRule::kAlpha;
+  alpha.alpha = 0.29f;
+  const std::vector<uint32_t> want_alpha = {1, 9, 1, 9, 9, 1, 9};
+  assert_true(run_op(backend, alpha, 7, weight, flags, std::vector<uint32_t>(7, 1), 9, lists).stamp == want_alpha);
+}
+
+// A list of all rows is no list.
+void list_of_all_rows_is_no_list(const Backend& backend) {
+  for (StampRule rule : {StampRule::kTopR, StampRule::kAlpha}) {
+    const Spec s = {"", 2, 2, 20, rule, 0.3f, 0.7f, false, 0};
+    Random random(14);
+    std::vector<float> weight(size_t{4} * 20);
+    for (float& w : weight) w = static_cast<float>(random.uniform());
+    Lists all = {std::vector<uint32_t>(40), {20, 20}};
+    for (uint32_t i = 0; i < 40; ++i) all.select[i] = i % 20;
+    const std::vector<uint32_t> flags(40, 0), stamp(40, 3);
+    const Stamps listed = run_op(backend, s, 20, weight, flags, stamp, 8, all);
+    const Stamps plain = run_op(backend, s, 20, weight, flags, stamp, 8);
+    assert_true(listed.stamp == plain.stamp && listed.score == plain.score);
+  }
+}
+
 }  // namespace
 }  // namespace weir::test
 
 int main() {
   using namespace weir::test;
-  return run_group(
-      "ops/page_stamp", cases(),
-      {{"page_stamp__alpha_trace_golden", alpha_trace_golden}, {"page_stamp__top_r_golden", top_r_golden}});
+  return run_group("ops/page_stamp", cases(),
+                   {{"page_stamp__alpha_trace_golden", alpha_trace_golden},
+                    {"page_stamp__top_r_golden", top_r_golden},
+                    {"page_stamp__listed_rows_golden", listed_rows_golden},
+                    {"page_stamp__list_of_all_rows_is_no_list", list_of_all_rows_is_no_list}});
 }

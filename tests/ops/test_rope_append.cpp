@@ -89,7 +89,7 @@ std::vector<Output> run_spec(const Backend& backend, const Spec& s) {
   a.n_heads = s.n_heads;
   a.pos = pos;
   a.kv = kv.view();
-  if (!s.digests) a.kv.digests = nullptr;
+  if (!s.digests) a.kv.digest = DigestKind::kNone;
   a.append_row = append_row.data();
   Machine machine(backend, shapes_of(s, kv.capacity()));
   machine.check(backend.ops.rope_append(machine.cx(), a));

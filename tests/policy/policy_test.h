@@ -35,13 +35,15 @@ struct Made {
   }
 };
 
+inline RoomArgs room(uint32_t pos, bool crowded) { return {Phase::kDecode, pos, 1, crowded}; }
+
 // One stream's table with room for `capacity` rows.
 struct Table {
   std::vector<uint32_t> slots, first_pos, len, flags, stamp;
   std::vector<float> score;
   uint32_t n = 0;
   explicit Table(uint32_t capacity) : slots(capacity), first_pos(capacity), len(capacity), flags(capacity), stamp(capacity), score(capacity) {}
-  StreamView view() { return {slots.data(), first_pos.data(), len.data(), flags.data(), stamp.data(), score.data(), n, static_cast<uint32_t>(slots.size())}; }
+  StreamView view() { return {slots.data(), first_pos.data(), len.data(), flags.data(), stamp.data(), score.data(), nullptr, n, static_cast<uint32_t>(slots.size())}; }
   void append(uint32_t pos, uint32_t now, uint32_t page_flags = 0) {
     first_pos[n] = pos;
     len[n] = kPageTokens;

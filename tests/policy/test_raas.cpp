@@ -46,7 +46,7 @@ void raas__token_trace_of_appendix_c(void**) {
   OpContext cx;
   cx.pool = &pool;
   for (uint32_t now = 1; now <= 8; ++now) {
-    const uint32_t row = made.policy->victim(t.view(), now, t.n == 5);
+    const uint32_t row = made.policy->victim(t.view(), room(now, t.n == 5));
     if (steps[now - 1].evicted == 0) {
       assert_int_equal(row, Policy::kNone);
     } else {
@@ -72,7 +72,7 @@ std::vector<uint32_t> simulate(std::initializer_list<weir_key_value> options, ui
   cx.pool = &pool;
   for (uint32_t i = 0; i < n_prompt; ++i) t.append(i, n_prompt, kPagePinned | kPagePrompt);
   for (uint32_t now = n_prompt + 1; now < n_prompt + n_steps; ++now) {
-    const uint32_t row = made.policy->victim(t.view(), now, t.n == b);
+    const uint32_t row = made.policy->victim(t.view(), room(now, t.n == b));
     if (t.n == b) {
       assert_true(row != Policy::kNone && row + 1 < t.n);           // never the page that was sealed last
       assert_int_equal(t.flags[row] & kPagePinned, 0);              // never a pinned one
@@ -122,7 +122,7 @@ void raas__milestone_stays_while_used(void**) {
   uint32_t gone_at = 0;
   for (uint32_t now = 1; now < used_until + 4 * b && gone_at == 0; ++now) {
     if (t.n == b) {
-      const uint32_t row = made.policy->victim(t.view(), now, true);
+      const uint32_t row = made.policy->victim(t.view(), room(now, true));
       if (t.first_pos[row] == milestone) gone_at = now;
       t.remove(row);
     }
@@ -141,12 +141,12 @@ void raas__recent_pages_are_protected(void**) {
   Made made("raas", 16 * kPageTokens, 1u << 20, {{"protect_recent", "4"}});
   Table t(16);
   for (uint32_t i = 0; i < 16; ++i) t.append(i * kPageTokens, i >= 10 ? 1 : 100);  // the newest have the oldest stamps
-  assert_int_equal(made.policy->victim(t.view(), 256, true), 10);
-  assert_int_equal(made.policy->victim(t.view(), 256, false), Policy::kNone);
-  for (uint32_t i = 0; i < 13; ++i) t.flags[i] = kPagePinned;  // three pages can leave: half of them, one, is protected
-  assert_int_equal(made.policy->victim(t.view(), 256, true), 13);
+  assert_int_equal(made.policy->victim(t.view(), room(256, true)), 10);
+  assert_int_equal(made.policy->victim(t.view(), room(256, false)), Policy::kNone);
+  for (uint32_t i = 0; i < 13; ++i) t.flags[i] = kPagePinned;  // three pages can leave: at least one of them is not protected
+  assert_int_equal(made.policy->victim(t.view(), room(256, true)), 13);
   for (uint32_t i = 13; i < 16; ++i) t.flags[i] = kPagePinned;
-  assert_int_equal(made.policy->victim(t.view(), 256, true), Policy::kNone);
+  assert_int_equal(made.policy->victim(t.view(), room(256, true)), Policy::kNone);
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ struct Stream {
   uint32_t longest_chunk = 0;
   uint32_t window_begin = 0;  // oldest token behind the first page while the latest chunk was attended
   Stream(const Policy& p, uint32_t n_tok) : policy(p) {
-    const KvShape shape = {1, 1, 8, p.needs().pages_per_stream, false};
+    const KvShape shape = {1, 1, 8, p.needs().pages_per_stream, DigestKind::kNone};
     Arena m[3];
     kv.lay_out(shape, m[0], m[1], m[2]);
     for (int i = 0; i < 3; ++i) memory[i].resize(m[i].used());
@@ -33,7 +33,7 @@ struct Stream {
       const uint32_t opens = kv.pages_to_open(n);
       for (;;) {
         const StreamView v = kv.stream(0);
-        const uint32_t row = policy.victim(v, kv.n_tokens(), v.n_pages + opens > v.capacity);
+        const uint32_t row = policy.victim(v, {Phase::kDecode, kv.n_tokens(), opens, v.n_pages + opens > v.capacity});
         if (row == Policy::kNone) break;
         kv.evict(0, row);
       }
@@ -42,7 +42,7 @@ struct Stream {
       kv.commit();
       n_tok -= n;
     }
-    for (uint32_t row; (row = policy.victim(kv.stream(0), kv.n_tokens(), false)) != Policy::kNone;) kv.evict(0, row);
+    for (uint32_t row; (row = policy.victim(kv.stream(0), {Phase::kPromptEnd, kv.n_tokens(), 0, false})) != Policy::kNone;) kv.evict(0, row);
   }
 };
 

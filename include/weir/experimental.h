@@ -1,0 +1,47 @@
+/* Weir: what may change. Functions that weir_get_experimental finds by name, and their types. Not part of the stable ABI: a later release may change
+ * or drop any of them, so an application checks for NULL and for struct_size. */
+#ifndef WEIR_EXPERIMENTAL_H
+#define WEIR_EXPERIMENTAL_H
+
+#include "weir/session.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** What one decode step did in one layer. Every array belongs to the library and is valid during the call. A stream is the history of one KV head;
+ *  its table lists the resident pages in ascending position.
+ *  @since 1.1 */
+typedef struct weir_trace_layer {
+    uint32_t struct_size;      /**< sizeof this struct in the library's build. */
+    uint32_t layer;            /**< 0 .. layers - 1, ascending within a step. */
+    uint32_t n_tokens;         /**< Positions, the step's token included. */
+    uint32_t n_heads;          /**< Query heads. */
+    uint32_t n_kv_heads;       /**< Streams of the layer. */
+    uint32_t n_lists;          /**< n_kv_heads, or n_heads when every query head attends pages of its own. */
+    uint32_t capacity;         /**< Row stride of the arrays below. */
+    uint32_t reserved;         /**< 0. */
+    const uint32_t *n_pages;   /**< [n_kv_heads] resident pages. */
+    const uint32_t *first_pos; /**< [n_kv_heads, capacity] position of a page's first token. */
+    const uint32_t *flags;     /**< [n_kv_heads, capacity] 1: never leaves; 2: holds prompt tokens; 4: pinned by the application. */
+    const uint32_t *stamp;     /**< [n_kv_heads, capacity] last step at which the page mattered, in tokens; 0 without such a policy. */
+    const float *score;        /**< [n_kv_heads, capacity] the policy's latest score of the page. */
+    const uint32_t *n_listed;  /**< [n_lists] pages that were attended. */
+    const uint32_t *listed;    /**< [n_lists, capacity] their table rows, ascending; NULL: all resident pages. */
+    const float *mass;         /**< [n_heads, capacity] exact attention mass of each attended page, in list order. */
+} weir_trace_layer;
+
+/** Receives every layer of every decode step, after the step's attention in that layer. Any status but WEIR_OK makes the step fail with
+ *  WEIR_ERR_CANCELLED. Called on the thread that decodes; it may not call into the session. */
+typedef weir_status (*weir_trace_fn)(void *user, const weir_trace_layer *layer);
+
+/** "weir_session_trace": begins or (with NULL) ends tracing of a session that was created with WEIR_SESSION_TRACE; WEIR_ERR_STATE without. */
+typedef weir_status (*weir_session_trace_fn)(weir_session *session, weir_trace_fn fn, void *user);
+
+/** "weir_bench_fill": fills the KV memory with pseudo-random tokens as if they had been decoded, so that a benchmark reaches a depth at once. */
+typedef weir_status (*weir_bench_fill_fn)(weir_session *session, uint32_t n_tokens);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* WEIR_EXPERIMENTAL_H */

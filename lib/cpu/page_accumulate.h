@@ -1,0 +1,10 @@
+// Scores of pages from masses on the CPU; ops/ops.h has the contract.
+#pragma once
+
+#include "ops/ops.h"
+
+namespace weir::cpu {
+
+Status page_accumulate(OpContext& cx, const PageAccumulateArgs& a);
+
+}  // namespace weir::cpu

@@ -1,0 +1,95 @@
+// Attention weights of tokens over many query rows. Work items are (kv head, page): the page's keys are widened and
+// turned so that tokens lie in lanes, and every query row costs one multiply-add per element and vector of tokens, and
+// one exp.
+// Papers: Li et al., "SnapKV", arXiv:2404.14469, sec. 4; Zhang et al., "H2O", arXiv:2306.14048.
+#include "cpu/token_mass.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/memory.h"
+#include "cpu/simd_targets.h"
+#include "quant/half.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/token_mass.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target.h:
+#include "cpu/simd-inl.h"
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace weir::cpu::HWY_NAMESPACE {
+
+// Adds the weights of one query row to mass[kPageTokens]; `turned` is [head_dim, kPageTokens]. Tokens from n_seen on
+// are not seen.
+void add_row(const float* HWY_RESTRICT q, const float* HWY_RESTRICT turned, size_t d, float scale, float lse,
+             uint32_t n_seen, float* HWY_RESTRICT mass) {
+  const hn::CappedTag<float, kPageTokens> df;
+  const size_t lanes = hn::Lanes(df);
+  for (size_t t = 0; t < kPageTokens; t += lanes) {
+    auto even = hn::Zero(df), odd = hn::Zero(df);
+    size_t i = 0;
+    for (; i + 2 <= d; i += 2) {
+      even = hn::MulAdd(hn::Set(df, q[i]), hn::Load(df, turned + i * kPageTokens + t), even);
+      odd = hn::MulAdd(hn::Set(df, q[i + 1]), hn::Load(df, turned + (i + 1) * kPageTokens + t), odd);
+    }
+    if (i < d) even = hn::MulAdd(hn::Set(df, q[i]), hn::Load(df, turned + i * kPageTokens + t), even);
+    const auto logit = hn::Mul(hn::Add(even, odd), hn::Set(df, scale));
+    const auto weight = hn::Exp(df, hn::Sub(logit, hn::Set(df, lse)));
+    const auto seen = hn::FirstN(df, n_seen > t ? n_seen - t : 0);
+    hn::Store(hn::Add(hn::Load(df, mass + t), hn::IfThenElseZero(seen, weight)), df, mass + t);
+  }
+}
+
+void page_mass_of(const TokenMassArgs& a, uint32_t kv_head, uint32_t page, float* turned) {
+  const size_t d = a.kv.head_dim, at = size_t{kv_head} * a.kv.capacity + page;
+  const uint32_t len = a.kv.len[at], first = a.kv.first_pos[at], group = a.n_heads / a.kv.n_kv_heads;
+  const uint16_t* keys = a.kv.keys_of(kv_head, page);
+  for (uint32_t t = 0; t < kPageTokens; ++t) {
+    for (size_t i = 0; i < d; ++i) turned[i * kPageTokens + t] = t < len ? bf16_to_f32(keys[t * d + i]) : 0.0f;
+  }
+  HWY_ALIGN float mass[kPageTokens] = {};
+  for (uint32_t r = first > a.pos ? first - a.pos : 0; r < a.n_rows; ++r) {
+    const uint32_t n_seen = std::min(len, a.pos + r - first + 1);
+    for (uint32_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+      const size_t row = size_t{r} * a.n_heads + head;
+      add_row(a.q + row * d, turned, d, a.scale, a.lse[row], n_seen, mass);
+    }
+  }
+  std::copy(mass, mass + len, a.mass + at * kPageTokens);
+}
+
+}  // namespace weir::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace weir::cpu {
+namespace {
+
+HWY_EXPORT(page_mass_of);
+
+uint64_t turned_bytes(uint32_t head_dim) {
+  return align_up(uint64_t{head_dim} * kPageTokens * sizeof(float), kCacheLine);
+}
+
+}  // namespace
+
+uint64_t token_mass_scratch_bytes(const OpShapes& shapes) { return shapes.n_threads * turned_bytes(shapes.head_dim); }
+
+Status token_mass(OpContext& cx, const TokenMassArgs& a) {
+  const auto masses = HWY_DYNAMIC_DISPATCH(page_mass_of);
+  uint32_t most = 0;
+  for (uint32_t kv_head = 0; kv_head < a.kv.n_kv_heads; ++kv_head) most = std::max(most, a.kv.n_pages[kv_head]);
+  cx.pool->parallel_for(size_t{most} * a.kv.n_kv_heads, [&](size_t task, size_t worker) {
+    const auto kv_head = static_cast<uint32_t>(task % a.kv.n_kv_heads);
+    const auto page = static_cast<uint32_t>(task / a.kv.n_kv_heads);
+    if (page >= a.kv.n_pages[kv_head]) return;
+    masses(a, kv_head, page, reinterpret_cast<float*>(cx.scratch + worker * turned_bytes(a.kv.head_dim)));
+  });
+  return {};
+}
+
+}  // namespace weir::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,11 @@
+// Attention weights of tokens over many query rows on the CPU; ops/ops.h has the contract.
+#pragma once
+
+#include "ops/ops.h"
+
+namespace weir::cpu {
+
+Status token_mass(OpContext& cx, const TokenMassArgs& a);
+uint64_t token_mass_scratch_bytes(const OpShapes& shapes);
+
+}  // namespace weir::cpu

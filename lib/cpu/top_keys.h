@@ -1,0 +1,41 @@
+// The k best of many scores in time linear in their number: scores become integers of the same order, the threshold is found bit by bit, and ties at
+// it go to the lowest rows. Plain loops that the compiler vectorises.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+namespace weir::cpu {
+
+// Order of scores in integers. Zeros of both signs are equal; what is not a number counts as -inf. 0 is below every score.
+inline uint32_t order_key(float score) {
+  const auto bits = std::bit_cast<uint32_t>(std::isnan(score) ? -INFINITY : score + 0.0f);
+  return (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
+}
+
+inline uint32_t count_at_least(const uint32_t* key, uint32_t n, uint32_t threshold) {
+  uint32_t count = 0;
+  for (uint32_t row = 0; row < n; ++row) count += key[row] >= threshold ? 1u : 0u;
+  return count;
+}
+
+// Calls pick(row), rows ascending, for the n_best > 0 highest keys; at least so many are not 0.
+template <class F>
+void for_best(const uint32_t* key, uint32_t n, uint32_t n_best, const F& pick) {
+  uint32_t threshold = 0;  // the largest that n_best keys reach
+  for (uint32_t bit = 0x80000000u; bit != 0; bit >>= 1) {
+    const uint32_t count = count_at_least(key, n, threshold | bit);
+    if (count >= n_best) threshold |= bit;
+    if (count == n_best) break;
+  }
+  uint32_t n_ties = n_best;
+  for (uint32_t row = 0; row < n; ++row) n_ties -= key[row] > threshold ? 1u : 0u;
+  for (uint32_t row = 0; row < n; ++row) {
+    const bool tie = key[row] == threshold && n_ties > 0;
+    n_ties -= tie ? 1u : 0u;
+    if (tie || key[row] > threshold) pick(row);
+  }
+}
+
+}  // namespace weir::cpu

@@ -1,0 +1,27 @@
+// How the masses of a step become scores of pages, defined.
+// Papers: Zhang et al., "H2O", arXiv:2306.14048, sec. 4 (kSum); Oren et al., "Transformers are Multi-State RNNs",
+// arXiv:2401.06104, sec. 4 (kLatestLayer; kLatestGroup is the same for one group).
+#include "ops/ops.h"
+
+namespace weir::ref {
+
+Status page_accumulate(OpContext&, const PageAccumulateArgs& a) {
+  const uint32_t group = a.n_heads / a.n_kv_heads;
+  const bool layer = a.rule == AccumulateRule::kLatestLayer;
+  for (uint32_t kv_head = 0; kv_head < a.n_kv_heads; ++kv_head) {
+    const uint32_t first = layer ? 0 : kv_head * group, n_heads = layer ? a.n_heads : group;
+    for (uint32_t row = 0; row < a.n_pages[kv_head]; ++row) {
+      const size_t at = size_t{kv_head} * a.capacity + row;
+      float sum = 0.0f;
+      for (uint32_t head = first; head < first + n_heads; ++head) sum += a.weight[size_t{head} * a.capacity + row];
+      if (a.rule == AccumulateRule::kSum) {
+        a.score[at] += sum;
+      } else {
+        a.score[at] = sum / static_cast<float>(n_heads) / static_cast<float>(a.len[at]);
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace weir::ref

@@ -1,0 +1,106 @@
+// Digests of pages, defined: what each kind keeps of the keys as they are stored.
+// Papers: Tang et al., "Quest", arXiv:2406.10774, sec. 3.2 (kMinMax); Chen et al., "ArkVale", NeurIPS 2024, sec. 5.2
+// (cuboid, sphere, centroid). kMeanStd is our own: the first two moments of every channel.
+#include <algorithm>
+#include <cmath>
+
+#include "ops/ops.h"
+#include "quant/half.h"
+
+namespace weir {
+namespace {
+
+// Statistics of one channel of a page.
+struct Channel {
+  float high, low, mean, mean_square;
+  float middle() const { return (high + low) / 2.0f; }
+};
+
+Channel channel_of(const uint16_t* keys, uint32_t len, size_t d, size_t i) {
+  Channel c = {bf16_to_f32(keys[i]), bf16_to_f32(keys[i]), 0.0f, 0.0f};
+  for (uint32_t t = 0; t < len; ++t) {
+    const float key = bf16_to_f32(keys[t * d + i]);
+    c.high = std::max(c.high, key);
+    c.low = std::min(c.low, key);
+    c.mean += key;
+  }
+  c.mean /= static_cast<float>(len);
+  for (uint32_t t = 0; t < len; ++t) {
+    const float away = bf16_to_f32(keys[t * d + i]) - c.mean;
+    c.mean_square += away * away;
+  }
+  c.mean_square /= static_cast<float>(len);
+  return c;
+}
+
+float mean_distance(const uint16_t* keys, uint32_t len, size_t d, size_t i, float from) {
+  float sum = 0.0f;
+  for (uint32_t t = 0; t < len; ++t) sum += std::fabs(bf16_to_f32(keys[t * d + i]) - from);
+  return sum / static_cast<float>(len);
+}
+
+// Mean distance of the keys from the centre, which is out[0..d) as it is stored.
+float mean_radius(const uint16_t* keys, uint32_t len, size_t d, const uint16_t* centre) {
+  float sum = 0.0f;
+  for (uint32_t t = 0; t < len; ++t) {
+    float square = 0.0f;
+    for (size_t i = 0; i < d; ++i) {
+      const float away = bf16_to_f32(keys[t * d + i]) - bf16_to_f32(centre[i]);
+      square += away * away;
+    }
+    sum += std::sqrt(square);
+  }
+  return sum / static_cast<float>(len);
+}
+
+}  // namespace
+
+void digest_page(DigestKind kind, const uint16_t* keys, uint32_t len, size_t d, uint16_t* out) {
+  for (size_t i = 0; i < d; ++i) {
+    const Channel c = channel_of(keys, len, d, i);
+    switch (kind) {
+      case DigestKind::kNone:
+        return;
+      case DigestKind::kMinMax:
+        out[i] = f32_to_bf16(c.high);
+        out[d + i] = f32_to_bf16(c.low);
+        break;
+      case DigestKind::kCuboidMean: {
+        const float r = mean_distance(keys, len, d, i, c.middle());
+        out[i] = f32_to_bf16(c.middle() + r);
+        out[d + i] = f32_to_bf16(c.middle() - r);
+        break;
+      }
+      case DigestKind::kSphereMean:
+        out[i] = f32_to_bf16(c.middle());
+        break;
+      case DigestKind::kCentroid:
+        out[i] = f32_to_bf16(c.mean);
+        break;
+      case DigestKind::kMeanStd:
+        out[i] = f32_to_bf16(c.mean);
+        out[d + i] = f32_to_bf16(std::sqrt(c.mean_square));
+        break;
+    }
+  }
+  if (kind != DigestKind::kSphereMean) return;
+  out[d] = f32_to_bf16(mean_radius(keys, len, d, out));
+  out[d + 1] = 0;
+}
+
+namespace ref {
+
+Status page_digest(OpContext&, const PageDigestArgs& a) {
+  for (uint32_t kv_head = 0; kv_head < a.kv.n_kv_heads; ++kv_head) {
+    const uint32_t first = a.first_row[kv_head];
+    const uint32_t end = std::min(a.kv.n_pages[kv_head], first + a.n_rows);
+    for (uint32_t row = first; row < end; ++row) {
+      if (a.kv.len[size_t{kv_head} * a.kv.capacity + row] < kPageTokens) continue;
+      digest_page(a.kv.digest, a.kv.keys_of(kv_head, row), kPageTokens, a.kv.head_dim, a.kv.digest_of(kv_head, row));
+    }
+  }
+  return {};
+}
+
+}  // namespace ref
+}  // namespace weir

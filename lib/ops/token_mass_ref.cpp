@@ -1,0 +1,35 @@
+// Attention weights of tokens summed over query rows, defined: exp(logit - lse of the row), for the tokens it sees.
+// Papers: Li et al., "SnapKV", arXiv:2404.14469, sec. 4 (observation window); Zhang et al., "H2O", arXiv:2306.14048.
+#include <cmath>
+
+#include "ops/ops.h"
+#include "quant/half.h"
+
+namespace weir::ref {
+
+Status token_mass(OpContext&, const TokenMassArgs& a) {
+  const size_t d = a.kv.head_dim;
+  const uint32_t group = a.n_heads / a.kv.n_kv_heads;
+  for (uint32_t kv_head = 0; kv_head < a.kv.n_kv_heads; ++kv_head) {
+    for (uint32_t page = 0; page < a.kv.n_pages[kv_head]; ++page) {
+      const size_t at = size_t{kv_head} * a.kv.capacity + page;
+      for (uint32_t j = 0; j < a.kv.len[at]; ++j) {
+        const uint16_t* key = a.kv.keys_of(kv_head, page) + j * d;
+        float mass = 0.0f;
+        for (uint32_t r = 0; r < a.n_rows; ++r) {
+          if (a.kv.first_pos[at] + j > a.pos + r) continue;
+          for (uint32_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+            const float* q = a.q + (size_t{r} * a.n_heads + head) * d;
+            float dot = 0.0f;
+            for (size_t i = 0; i < d; ++i) dot += q[i] * bf16_to_f32(key[i]);
+            mass += std::exp(a.scale * dot - a.lse[size_t{r} * a.n_heads + head]);
+          }
+        }
+        a.mass[at * kPageTokens + j] = mass;
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace weir::ref

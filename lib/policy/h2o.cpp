@@ -1,0 +1,131 @@
+// H2O: the pages with the largest attention summed over all steps stay, and a recent window; the rest leaves for good. Time and memory O(budget).
+// Paper: Zhang et al., "H2O: Heavy-Hitter Oracle for Efficient Generative Inference", arXiv:2306.14048, sec. 4; algorithms 2.3.
+// Differs from the paper: pages instead of tokens (tests/policy/token_reference.h has the token form), budgets in tokens and not as shares of the
+// prompt, evictions are real, and a prompt beyond the budget is read in chunks with evictions between them, so that the budget always holds.
+#include <algorithm>
+#include <new>
+
+#include "policy/options.h"
+#include "policy/policy.h"
+
+namespace weir {
+namespace {
+
+// What the prompt leaves in the accumulators.
+enum Init : uint32_t { kExact, kWindow, kZero };
+
+struct H2oOptions {
+  uint32_t recent = 0;        // tokens of the window; default half of the budget
+  uint32_t normalise = 0;     // 1: a page's sum is divided by the steps that observed it
+  uint32_t init = kExact;     // column sums of the whole prompt, the paper's rule
+  uint32_t init_rows = 8;     // kWindow: last prompt queries that count; OpenVINO GenAI's choice
+  uint32_t skip_layers = 2;   // dense layers, as in the Quest paper's comparison
+};
+
+class H2oPolicy final : public Policy {
+ public:
+  H2oPolicy(const PolicyNeeds& needs, const H2oOptions& o, float scale) : o_(o), attn_scale_(scale) { needs_ = needs; }
+
+  Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }  // any length: the lightest pages leave on the way
+  // A chunk that drops pages opens no more than lie outside the window.
+  uint32_t chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const override {
+    const uint32_t fits = chunk_that_fits(kv, n_left, batch_tokens), capacity = kv.shape().pages_per_stream;
+    if (bounded_stream(kv).n_pages + kv.pages_to_open(fits) <= capacity) return fits;
+    const uint32_t window = whole_pages(o_.recent) + 1;  // pages that it can touch
+    const uint32_t pages = capacity > window ? capacity - window : 1;
+    return std::min(fits, pages * kPageTokens - kv.n_tokens() % kPageTokens);
+  }
+  bool can_take_back_prompt() const override { return true; }
+
+  // The lightest page outside the window; when pins leave none there, the lightest of all.
+  uint32_t victim(const StreamView& s, const RoomArgs& room) const override {
+    if (!room.crowded) return kNone;
+    const auto weight = [&](uint32_t row) {
+      const uint32_t steps = room.pos + 1 > s.stamp[row] ? room.pos + 1 - s.stamp[row] : 1;
+      return o_.normalise != 0 ? score_of(s, row) / static_cast<float>(steps) : score_of(s, row);
+    };
+    uint32_t end = s.n_pages;
+    while (end > 0 && uint64_t{s.first_pos[end - 1]} + s.len[end - 1] + o_.recent > room.pos) --end;
+    const uint32_t row = lowest_row(s, end, weight);
+    return row != kNone ? row : lowest_row(s, s.n_pages, weight);
+  }
+
+  Status observe(OpContext& cx, const OpTable& ops, KvCache& kv, const ObserveArgs& a) const override {
+    if (!needs_.page_mass || a.layer < o_.skip_layers) return {};
+    const KvView view = kv.view(a.layer);
+    return ops.page_accumulate(cx, {a.page_mass, kv.last_scores(a.layer), view.len, view.n_pages, view.capacity, a.n_heads, view.n_kv_heads,
+                                    AccumulateRule::kSum});
+  }
+
+  Status observe_prompt(OpContext& cx, const OpTable& ops, KvCache& kv, const ObservePromptArgs& a) const override {
+    if (a.layer < o_.skip_layers) return {};
+    const KvView view = kv.view(a.layer);
+    WEIR_TRY(ops.token_mass(cx, {a.token_mass, a.q, a.lse, view, a.n_rows, a.n_heads, a.pos, attn_scale_}));
+    float* score = kv.last_scores(a.layer);
+    for (uint32_t kv_head = 0; kv_head < view.n_kv_heads; ++kv_head) {
+      for (uint32_t row = 0; row < view.n_pages[kv_head]; ++row) {
+        const size_t at = size_t{kv_head} * view.capacity + row;
+        float sum = o_.init == kExact ? score[at] : 0.0f;
+        for (uint32_t j = 0; j < view.len[at]; ++j) sum += a.token_mass[at * kPageTokens + j];
+        score[at] = sum;
+        kv.stamps(a.layer)[at] = (o_.init == kExact ? view.first_pos[at] : a.pos) + 1;
+      }
+    }
+    return {};
+  }
+
+  // Stamps are the first step whose attention the score holds, for the division by steps: that of the first token where the page was opened, and after
+  // prompts that are not looked at, as many steps later.
+  void prompt_end(KvCache& kv, uint32_t first) const override {
+    for (uint32_t i = 0; i < kv.shape().n_streams(); ++i) {
+      const StreamView s = kv.stream(i);
+      for (uint32_t row = 0; row < s.n_pages; ++row) {
+        if (o_.init != kZero) continue;
+        s.stamp[row] = s.first_pos[row] >= first ? kv.n_tokens() + 1 : s.stamp[row] + (kv.n_tokens() - first);
+      }
+    }
+  }
+
+ private:
+  H2oOptions o_;
+  float attn_scale_;
+};
+
+Status read_options(const PolicyConfig& config, H2oOptions& o) {
+  static constexpr const char* kScores[] = {"sum", "norm_sum"};
+  static constexpr const char* kInits[] = {"exact", "window", "zero"};
+  OptionReader options("h2o", config.options);
+  o.recent = config.budget_tokens / 2;
+  if (o.skip_layers >= config.n_layers) o.skip_layers = 0;
+  WEIR_TRY(options.get_u32("recent", o.recent, 0, 1u << 30));
+  WEIR_TRY(options.get_word("score", o.normalise, kScores));
+  WEIR_TRY(options.get_word("init", o.init, kInits));
+  WEIR_TRY(options.get_u32("init_rows", o.init_rows, 1, 4096));
+  if (o.init != kWindow) WEIR_TRY(options.contradicts("init_rows", "any init but window"));
+  WEIR_TRY(options.get_u32("skip_layers", o.skip_layers, 0, config.n_layers - 1));
+  return options.finish();
+}
+
+}  // namespace
+
+Status make_h2o(const PolicyConfig& config, PolicyStorage& storage, Policy*& out) {
+  H2oOptions o;
+  WEIR_TRY(read_options(config, o));
+  PolicyNeeds needs;
+  needs.context_tokens = config.context_tokens != 0 ? config.context_tokens : config.trained_tokens;
+  needs.pages_per_stream = budget_pages(config, needs.context_tokens);
+  needs.n_wide_layers = o.skip_layers;
+  needs.wide_pages = whole_pages(needs.context_tokens);
+  const bool holds_all = uint64_t{needs.pages_per_stream} * kPageTokens >= needs.context_tokens;
+  if (!holds_all && uint64_t{o.recent} + 2 * kPageTokens > uint64_t{needs.pages_per_stream} * kPageTokens) {
+    return fail(WEIR_ERR_BUDGET, "policy h2o with recent=%u needs a budget of at least %u tokens, not %u", o.recent,
+                (whole_pages(o.recent) + 2) * kPageTokens, config.budget_tokens);
+  }
+  needs.page_mass = !holds_all;
+  needs.prompt_rows = holds_all || o.init == kZero ? 0 : o.init == kWindow ? o.init_rows : PolicyNeeds::kAllRows;
+  static_assert(sizeof(H2oPolicy) <= sizeof(storage.bytes));
+  out = new (storage.bytes) H2oPolicy(needs, o, config.attn_scale);
+  return {};
+}
+
+}  // namespace weir

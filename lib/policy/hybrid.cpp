@@ -1,0 +1,112 @@
+// Hybrid: the prompt stays whole and a step attends its best pages; of the decoded text, milestones stay within a budget of their own. For long prompts
+// and long answers. Time O(prompt / 16 + budget), memory O(prompt + budget), constant in the decoded length.
+// Source: algorithms 2.7; Hu et al., arXiv:2502.11147, recommend the combination for long prompts without saying how.
+#include <algorithm>
+#include <new>
+
+#include "policy/raas.h"
+#include "policy/selection.h"
+
+namespace weir {
+namespace {
+
+struct Split {
+  uint32_t prompt = 0;      // prompt pages attended in a step
+  uint32_t decode = 0;      // decode pages resident
+  uint32_t all = 0;         // both
+  bool when_needed = false; // keep and attend the whole prompt while it leaves min_decode_pages
+};
+
+class HybridPolicy final : public RaasPolicy {
+ public:
+  HybridPolicy(const PolicyNeeds& needs, const RaasOptions& raas, const SelectionOptions& selection, const Split& split, uint32_t prompt_capacity, float scale)
+      : RaasPolicy(needs, raas, scale), selection_(selection), split_(split), prompt_capacity_(prompt_capacity) {}
+
+  Status admit_prompt(const KvCache& kv, uint32_t n_tok) const override {
+    const uint32_t after = pinned_after(kv, n_tok);
+    if (after <= prompt_capacity_) return {};
+    const uint32_t base = after - kv.pages_to_open(n_tok), in_page = kv.n_tokens() % kPageTokens;
+    const uint64_t fits = base > prompt_capacity_ ? 0 : uint64_t{prompt_capacity_ - base} * kPageTokens + (in_page != 0 ? kPageTokens - in_page : 0u);
+    return fail(WEIR_ERR_BUDGET, "a prompt of %u tokens does not fit, %llu would; the session keeps prompts of max_prompt_tokens in all", n_tok,
+                static_cast<unsigned long long>(fits));
+  }
+
+  Status select(OpContext& cx, const OpTable& ops, KvCache& kv, const SelectArgs& a, PageLists& lists) const override {
+    const uint32_t n_prompt = prompt_pages(kv.stream(a.layer * kv.shape().n_kv_heads));
+    if (a.layer < selection_.skip_layers || n_prompt <= split_.prompt || keeps_all(n_prompt)) return {};
+    return select_pages(cx, ops, kv, a, selection_, attn_scale_, split_.prompt, kPagePrompt, lists);
+  }
+
+ private:
+  static uint32_t prompt_pages(const StreamView& s) {
+    return static_cast<uint32_t>(std::count_if(s.flags, s.flags + s.n_pages, [](uint32_t flags) { return (flags & kPagePrompt) != 0; }));
+  }
+  bool keeps_all(uint32_t n_prompt) const { return split_.when_needed && n_prompt + o_.min_decode_pages <= split_.all; }
+
+  // Decode pages have a budget of their own, however much of the prompt's room is taken.
+  bool is_full(const StreamView& s, const RoomArgs& room) const override {
+    if (room.phase != Phase::kDecode) return room.crowded;
+    const uint32_t n_prompt = prompt_pages(s);
+    const uint32_t capacity = keeps_all(n_prompt) ? split_.all - n_prompt : split_.decode;
+    return room.crowded || s.n_pages - n_prompt + room.opens > capacity;
+  }
+
+  SelectionOptions selection_;
+  Split split_;
+  uint32_t prompt_capacity_;  // pages
+};
+
+Status make(const PolicyConfig& config, OptionReader& options, const RaasOptions& raas, bool when_needed, PolicyStorage& storage, Policy*& out) {
+  SelectionOptions selection;
+  selection.digest = raas.exact_mass != 0 ? selection.digest : raas.digest;
+  selection.sink_pages = 1;  // the first four positions
+  float rho = 0.5f;          // the prompt's part of the budget
+  WEIR_TRY(read_selection(options, config.n_layers, selection));
+  WEIR_TRY(options.get_f32("rho", rho, 0.0f, 1.0f));
+  WEIR_TRY(options.finish());
+  if (selection.agg == AggMode::kQHead) return fail(WEIR_ERR_INVALID_ARG, "option agg=qhead: this policy stamps pages by one list per stream; the other modes make one");
+  PolicyNeeds needs;
+  needs.context_tokens = config.context_tokens != 0 ? config.context_tokens : config.trained_tokens;
+  const uint32_t whole = whole_pages(needs.context_tokens);
+  Split split;
+  split.all = budget_pages(config, needs.context_tokens);
+  split.prompt = std::max(selection.sink_pages + 1, static_cast<uint32_t>(rho * static_cast<float>(split.all)));
+  split.decode = split.all - std::min(split.all, split.prompt);
+  split.when_needed = when_needed;
+  if (split.all < whole && split.decode < raas.min_decode_pages) {
+    return fail(WEIR_ERR_BUDGET, "a budget of %u tokens with rho=%g leaves %u decode pages, %u are needed; give more tokens or a smaller rho", config.budget_tokens,
+                static_cast<double>(rho), split.decode, raas.min_decode_pages);
+  }
+  if (split.all >= whole) split.decode = split.prompt = whole;
+  const uint32_t prompt = config.max_prompt_tokens != 0 ? std::min(whole, whole_pages(config.max_prompt_tokens)) : whole;
+  needs.pages_per_stream = static_cast<uint32_t>(std::min<uint64_t>(whole, std::max<uint64_t>(uint64_t{prompt} + split.decode, when_needed ? split.all : 0)));
+  if (split.all < whole) {
+    needs.prompt_pages = prompt;
+    needs.page_mass = raas.exact_mass != 0;
+    needs.digest = selection.digest;
+    needs.page_lists = true;
+  }
+  static_assert(sizeof(HybridPolicy) <= sizeof(storage.bytes));
+  out = new (storage.bytes) HybridPolicy(needs, raas, selection, split, prompt, config.attn_scale);
+  return {};
+}
+
+}  // namespace
+
+Status make_raas_with_selection(const PolicyConfig& config, OptionReader& options, const RaasOptions& o, PolicyStorage& storage, Policy*& out) {
+  if (config.max_prompt_tokens == 0) {
+    return fail(WEIR_ERR_INVALID_ARG, "overflow=hybrid keeps prompts beyond the budget; max_prompt_tokens must say how long they may be");
+  }
+  return make(config, options, o, true, storage, out);
+}
+
+Status make_hybrid(const PolicyConfig& config, PolicyStorage& storage, Policy*& out) {
+  RaasOptions o;
+  o.protect_recent = default_protect_recent(config.budget_tokens / kPageTokens / 2);  // the decode part with the default rho
+  OptionReader options("hybrid", config.options);
+  WEIR_TRY(read_raas_options(options, o));
+  if (options.has("digest") && !options.has("stamp_source")) o.exact_mass = 1;  // here the digest is the selection's
+  return make(config, options, o, false, storage, out);
+}
+
+}  // namespace weir

@@ -1,0 +1,64 @@
+// Quest: every page stays, and a step attends the pages whose keys can match its query best. Time O(length / 16 + budget), memory O(length).
+// Paper: Tang et al., "Quest: Query-Aware Sparsity for Efficient Long-Context LLM Inference", arXiv:2406.10774, sec. 3; algorithms 2.5.
+// Differs from the paper: the open page is always attended, inside the budget (as in its runtime); the heads of a group share one list (agg=qhead
+// gives each its own); the default digest is the one that docs/papers.md measured best, digest=minmax is the paper's.
+#include <algorithm>
+#include <new>
+
+#include "policy/selection.h"
+
+namespace weir {
+namespace {
+
+class QuestPolicy final : public Policy {
+ public:
+  QuestPolicy(const PolicyNeeds& needs, const SelectionOptions& o, uint32_t budget, float scale) : o_(o), budget_(budget), attn_scale_(scale) {
+    needs_ = needs;
+  }
+
+  Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }  // the context check is enough
+  uint32_t victim(const StreamView&, const RoomArgs&) const override { return kNone; }
+  bool can_take_back_prompt() const override { return true; }
+
+  Status select(OpContext& cx, const OpTable& ops, KvCache& kv, const SelectArgs& a, PageLists& lists) const override {
+    const KvView view = kv.view(a.layer);
+    // Streams of a layer differ only when a prompt policy dropped pages, of equal number each.
+    const uint32_t most = *std::max_element(view.n_pages, view.n_pages + view.n_kv_heads);
+    if (a.layer < o_.skip_layers || most <= budget_) return {};
+    return select_pages(cx, ops, kv, a, o_, attn_scale_, budget_, 0, lists);
+  }
+
+ private:
+  SelectionOptions o_;
+  uint32_t budget_;  // pages attended
+  float attn_scale_;
+};
+
+}  // namespace
+
+Status make_quest(const PolicyConfig& config, PolicyStorage& storage, Policy*& out) {
+  SelectionOptions o;
+  uint32_t min_pages = 2;  // the paper's evaluation used 3
+  OptionReader options("quest", config.options);
+  WEIR_TRY(read_selection(options, config.n_layers, o));
+  WEIR_TRY(options.get_u32("min_pages", min_pages, 2, 1u << 20));
+  WEIR_TRY(options.finish());
+  PolicyNeeds needs;
+  needs.context_tokens = config.context_tokens != 0 ? config.context_tokens : config.trained_tokens;
+  needs.pages_per_stream = whole_pages(needs.context_tokens);
+  const uint32_t budget = std::max(min_pages, budget_pages(config, needs.context_tokens));
+  if (o.sink_pages + 2 > budget) {
+    return fail(WEIR_ERR_BUDGET, "policy quest with sink_pages=%u needs a budget of at least %u tokens, not %u", o.sink_pages,
+                (o.sink_pages + 2) * kPageTokens, config.budget_tokens);
+  }
+  if (budget < needs.pages_per_stream) {
+    needs.digest = o.digest;
+    needs.page_lists = true;
+    needs.list_per_head = o.agg == AggMode::kQHead;
+  }
+  static_assert(sizeof(QuestPolicy) <= sizeof(storage.bytes));
+  out = new (storage.bytes) QuestPolicy(needs, o, budget, config.attn_scale);
+  return {};
+}
+
+}  // namespace weir

@@ -1,0 +1,53 @@
+// Scoring and choosing pages by digest.
+#include "policy/selection.h"
+
+namespace weir {
+
+Status read_digest(OptionReader& options, DigestKind& digest, float& spread) {
+  static constexpr const char* kWords[] = {"minmax", "cuboid_mean", "sphere_mean", "centroid", "mean_std"};
+  static constexpr DigestKind kKinds[] = {DigestKind::kMinMax, DigestKind::kCuboidMean, DigestKind::kSphereMean, DigestKind::kCentroid, DigestKind::kMeanStd};
+  if (options.has("spread")) digest = DigestKind::kMeanStd;  // the only kind that has one
+  uint32_t index = 0;
+  while (kKinds[index] != digest) ++index;
+  WEIR_TRY(options.get_word("digest", index, kWords));
+  digest = kKinds[index];
+  WEIR_TRY(options.get_f32("spread", spread, 0.0f, 100.0f));
+  return digest == DigestKind::kMeanStd ? Status() : options.contradicts("spread", "a digest other than mean_std");
+}
+
+Status read_selection(OptionReader& options, uint32_t n_layers, SelectionOptions& o) {
+  static constexpr const char* kWords[] = {"sum_prob", "max_prob", "mean_raw", "max_raw", "qhead", "max_z"};  // in the order of AggMode
+  WEIR_TRY(read_digest(options, o.digest, o.spread));
+  auto agg = static_cast<uint32_t>(o.agg);
+  WEIR_TRY(options.get_word("agg", agg, kWords));
+  o.agg = static_cast<AggMode>(agg);
+  if (o.skip_layers >= n_layers) o.skip_layers = 0;  // the default is made for models with more layers than that
+  WEIR_TRY(options.get_u32("skip_layers", o.skip_layers, 0, n_layers - 1));
+  return options.get_u32("sink_pages", o.sink_pages, 0, 1u << 20);
+}
+
+Status select_pages(OpContext& cx, const OpTable& ops, KvCache& kv, const SelectArgs& a, const SelectionOptions& o, float scale, uint32_t budget,
+                    uint32_t candidate_flags, PageLists& lists) {
+  const KvView view = kv.view(a.layer);
+  WEIR_TRY(ops.page_score(cx, {a.page_score, a.q, view, a.n_heads, o.spread}));
+  PageSelectArgs select = {};
+  select.score = a.page_score;
+  select.group_score = kv.last_scores(a.layer);
+  select.select = a.select;
+  select.n_select = a.n_select;
+  select.flags = kv.flags(a.layer);
+  select.n_pages = view.n_pages;
+  select.capacity = view.capacity;
+  select.n_heads = a.n_heads;
+  select.n_kv_heads = view.n_kv_heads;
+  select.scale = scale;
+  select.agg = o.agg;
+  select.budget = budget;
+  select.candidate_flags = candidate_flags;
+  select.n_sink_pages = o.sink_pages;
+  WEIR_TRY(ops.page_select(cx, select));
+  lists = {a.select, a.n_select};
+  return {};
+}
+
+}  // namespace weir

@@ -1,0 +1,199 @@
+// SnapKV: of a prompt, the pages stay that its last queries attend to. A prompt policy: it stands before any other, decides what of a prompt is kept,
+// and leaves decoding to the policy behind it.
+// Paper: Li et al., "SnapKV: LLM Knows What You are Looking for Before Generation", arXiv:2404.14469, sec. 4; algorithms 2.11.
+// Differs from the paper: whole pages by the best of their tokens; one choice per KV head, by the mean of its query heads; and a prompt beyond the
+// budget is read in chunks, each compressed by its own last queries, so that the budget holds at every moment. A prompt that fits the budget in one
+// chunk is compressed exactly as in the paper. Average pooling counts what lies outside, and what already left, as 0.
+#include <algorithm>
+#include <new>
+
+#include "policy/options.h"
+#include "policy/policy.h"
+
+namespace weir {
+namespace {
+
+struct SnapKvOptions {
+  uint32_t pages = 0;    // of a stream's prompt that stay
+  uint32_t window = 64;  // last queries that look, whose tokens stay; kvpress and KVCache-Factory use 64
+  uint32_t kernel = 5;   // tokens that a score is averaged over
+};
+
+class SnapKvPolicy final : public Policy {
+ public:
+  SnapKvPolicy(Policy& next, const PolicyNeeds& needs, const SnapKvOptions& o, float scale) : next_(next), o_(o), attn_scale_(scale) { needs_ = needs; }
+  ~SnapKvPolicy() override { next_.~Policy(); }
+  SnapKvPolicy(const SnapKvPolicy&) = delete;
+  SnapKvPolicy& operator=(const SnapKvPolicy&) = delete;
+
+  Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }  // any length is made to fit
+  bool can_take_back_prompt() const override { return next_.can_take_back_prompt(); }
+  Status admit_pin(const KvCache& kv, uint32_t first, uint32_t end) const override { return next_.admit_pin(kv, first, end); }
+  AttnScope attn_scope() const override { return next_.attn_scope(); }
+  uint32_t in_cache_pos(const KvCache& kv, uint32_t pos) const override { return next_.in_cache_pos(kv, pos); }
+  // Pinned only when it is known what stays.
+  uint32_t prompt_flags() const override { return next_.prompt_flags() & ~kPagePinned; }
+  Status select(OpContext& cx, const OpTable& ops, KvCache& kv, const SelectArgs& a, PageLists& lists) const override {
+    return next_.select(cx, ops, kv, a, lists);
+  }
+  Status observe(OpContext& cx, const OpTable& ops, KvCache& kv, const ObserveArgs& a) const override { return next_.observe(cx, ops, kv, a); }
+
+  uint32_t chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const override;
+  uint32_t victim(const StreamView& s, const RoomArgs& room) const override;
+  Status observe_prompt(OpContext& cx, const OpTable& ops, KvCache& kv, const ObservePromptArgs& a) const override;
+  void prompt_end(KvCache& kv, uint32_t first) const override;
+
+ private:
+  uint32_t window_pages() const { return whole_pages(o_.window); }
+  // First row that holds tokens of the window, the last ones before `end`. A window as long as what stays gives up its oldest page when it begins inside it.
+  uint32_t window_row(const StreamView& s, uint32_t end) const {
+    uint32_t row = s.n_pages;
+    while (row > 0 && uint64_t{s.first_pos[row - 1]} + s.len[row - 1] + o_.window > end && s.n_pages - row < o_.pages) --row;
+    return row;
+  }
+  static uint32_t prompt_pages(const StreamView& s);
+  void score_stream(const StreamView& s, const float* mass, uint32_t window_begin, float rows) const;
+
+  Policy& next_;
+  SnapKvOptions o_;
+  float attn_scale_;
+};
+
+uint32_t SnapKvPolicy::prompt_pages(const StreamView& s) {
+  return static_cast<uint32_t>(std::count_if(s.flags, s.flags + s.n_pages, [](uint32_t flags) { return (flags & kPagePrompt) != 0; }));
+}
+
+// What fits; when pages must leave, a chunk that leaves those of the window alone. The last chunk has all rows of the window if the prompt has.
+uint32_t SnapKvPolicy::chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const {
+  uint32_t want = std::min(n_left, batch_tokens);
+  const uint32_t capacity = kv.shape().pages_per_stream;
+  if (bounded_stream(kv).n_pages + kv.pages_to_open(want) > capacity) {
+    const uint32_t free = capacity > window_pages() + 1 ? capacity - window_pages() - 1 : 1;
+    want = std::min(want, std::max(1u, free / 2) * kPageTokens - kv.n_tokens() % kPageTokens);
+  }
+  const uint32_t rest = n_left - want;
+  return rest > 0 && rest < o_.window && n_left > o_.window && n_left - o_.window <= want ? n_left - o_.window : want;
+}
+
+// The prompt page outside the window that the window looks at least. Pages of answers leave by the rule of the policy behind, unless the prompt has
+// more than its part.
+uint32_t SnapKvPolicy::victim(const StreamView& s, const RoomArgs& room) const {
+  if (room.phase == Phase::kDecode) return next_.victim(s, room);
+  const bool above = prompt_pages(s) > o_.pages;
+  if (room.phase == Phase::kPromptEnd ? !above : !room.crowded) return kNone;
+  if (!above) {
+    const uint32_t row = next_.victim(s, room);
+    if (row != kNone && (s.flags[row] & kPagePrompt) == 0) return row;
+  }
+  uint32_t best = kNone;
+  for (uint32_t row = 0; row < window_row(s, room.pos); ++row) {
+    // Pages pinned as an earlier prompt compete again; what the application pinned does not.
+    if ((s.flags[row] & kPageKept) != 0 || (s.flags[row] & kPagePrompt) == 0) continue;
+    if (best == kNone || s.prompt_score[row] < s.prompt_score[best]) best = row;
+  }
+  return best != kNone ? best : next_.victim(s, room);
+}
+
+// Scores of a stream's pages: the best of its tokens' pooled weights. Tokens from window_begin on take no part.
+void SnapKvPolicy::score_stream(const StreamView& s, const float* mass, uint32_t window_begin, float rows) const {
+  const auto reach = static_cast<int64_t>(o_.kernel / 2);
+  for (uint32_t row = 0; row < s.n_pages; ++row) {
+    float best = 0.0f;
+    for (uint32_t j = 0; j < s.len[row]; ++j) {
+      const int64_t pos = int64_t{s.first_pos[row]} + j;
+      if (pos >= window_begin) break;
+      float sum = 0.0f;
+      for (int64_t at = pos - reach; at <= pos + reach; ++at) {
+        // A neighbour lies in this page or in the one beside it, if that is still there.
+        const int64_t page = at < int64_t{s.first_pos[row]} ? int64_t{row} - 1 : at >= int64_t{s.first_pos[row]} + kPageTokens ? int64_t{row} + 1 : int64_t{row};
+        if (at < 0 || at >= window_begin || page < 0 || page >= s.n_pages) continue;
+        const int64_t in_page = at - s.first_pos[page];
+        if (in_page >= 0 && in_page < s.len[page]) sum += mass[page * kPageTokens + in_page];
+      }
+      best = std::max(best, sum / static_cast<float>(o_.kernel) / rows);
+    }
+    s.prompt_score[row] = best;
+  }
+}
+
+Status SnapKvPolicy::observe_prompt(OpContext& cx, const OpTable& ops, KvCache& kv, const ObservePromptArgs& a) const {
+  if (next_.needs().prompt_rows != 0) {
+    // The policy behind may look at more or fewer rows than were asked for together; it gets its own number.
+    ObservePromptArgs b = a;
+    const uint32_t skipped = a.n_rows - std::min(a.n_rows, next_.needs().prompt_rows);
+    b.q += size_t{skipped} * a.n_heads * kv.shape().head_dim;
+    b.lse += size_t{skipped} * a.n_heads;
+    b.n_rows -= skipped;
+    b.pos += skipped;
+    WEIR_TRY(next_.observe_prompt(cx, ops, kv, b));
+  }
+  const StreamView any = kv.stream(a.layer * kv.shape().n_kv_heads);
+  if (any.n_pages + whole_pages(a.n_left) <= o_.pages) return {};
+  const KvView view = kv.view(a.layer);
+  const uint32_t skipped = a.n_rows - std::min(a.n_rows, o_.window);
+  const uint32_t n_rows = a.n_rows - skipped, pos = a.pos + skipped;
+  const size_t first = size_t{skipped} * a.n_heads;
+  WEIR_TRY(ops.token_mass(cx, {a.token_mass, a.q + first * view.head_dim, a.lse + first, view, n_rows, a.n_heads, pos, attn_scale_}));
+  for (uint32_t kv_head = 0; kv_head < view.n_kv_heads; ++kv_head) {
+    const float* mass = a.token_mass + size_t{kv_head} * view.capacity * kPageTokens;
+    score_stream(kv.stream(a.layer * view.n_kv_heads + kv_head), mass, pos, static_cast<float>(n_rows * (a.n_heads / view.n_kv_heads)));
+  }
+  return {};
+}
+
+// What is left of the prompt gets the flags that the policy behind gives prompts.
+void SnapKvPolicy::prompt_end(KvCache& kv, uint32_t first) const {
+  for (uint32_t i = 0; i < kv.shape().n_streams(); ++i) {
+    const StreamView s = kv.stream(i);
+    for (uint32_t row = 0; row < s.n_pages; ++row) {
+      if ((s.flags[row] & kPagePrompt) != 0) s.flags[row] |= next_.prompt_flags();
+    }
+  }
+  next_.prompt_end(kv, first);
+}
+
+}  // namespace
+
+Status make_snapkv(const PolicyConfig& config, PolicyStorage& storage, Policy& next, Policy*& out) {
+  SnapKvOptions o;
+  PolicyNeeds needs = next.needs();
+  uint32_t budget = 0;  // tokens
+  OptionReader options("snapkv", config.options, OptionReader::kPromptPolicy);
+  uint32_t name = 0;
+  static constexpr const char* kName[] = {"snapkv"};
+  WEIR_TRY(options.get_word(kPromptOption, name, kName));
+  WEIR_TRY(options.get_u32("prompt_budget", budget, 2 * kPageTokens, 1u << 30));
+  WEIR_TRY(options.get_u32("prompt_window", o.window, 1, 4096));
+  WEIR_TRY(options.get_u32("prompt_kernel", o.kernel, 1, 255));
+  WEIR_TRY(options.finish());
+  if (o.kernel % 2 == 0) return fail(WEIR_ERR_INVALID_ARG, "option prompt_kernel=%u is not odd", o.kernel);
+  constexpr uint32_t kDecodePages = 4;  // the open page and three sealed ones
+  const bool holds_all = uint64_t{needs.pages_per_stream} * kPageTokens >= needs.context_tokens;
+  // What the policy behind allows; without a rule of its own, all but two pages, which must be free for the answer.
+  const uint32_t most = needs.prompt_pages != 0 ? needs.prompt_pages : holds_all ? needs.pages_per_stream : needs.pages_per_stream - 2;
+  if (budget != 0) {
+    o.pages = budget / kPageTokens;
+  } else if (needs.prompt_policy) {
+    o.pages = most;
+  } else if (config.budget_tokens / kPageTokens > kDecodePages) {
+    o.pages = std::min(most, config.budget_tokens / kPageTokens - kDecodePages);
+  } else {
+    return fail(WEIR_ERR_BUDGET, "prompt=snapkv needs prompt_budget, or a budget of at least %u tokens", (kDecodePages + 1) * kPageTokens);
+  }
+  if (o.pages > most) {
+    return fail(WEIR_ERR_BUDGET, "option prompt_budget=%u leaves no room for decoding in a budget of %u tokens; %u is the most", budget, config.budget_tokens,
+                most * kPageTokens);
+  }
+  // The window's tokens stay, so it may take half of what stays.
+  if (!options.has("prompt_window")) o.window = std::min(o.window, std::max(1u, o.pages * kPageTokens / 2));
+  if (o.window > o.pages * kPageTokens) {
+    return fail(WEIR_ERR_INVALID_ARG, "option prompt_window=%u is more than the %u prompt tokens that stay", o.window, o.pages * kPageTokens);
+  }
+  needs.prompt_rows = std::max(needs.prompt_rows, o.window);
+  needs.prompt_scores = true;
+  static_assert(sizeof(SnapKvPolicy) <= sizeof(storage.prompt_bytes));
+  out = new (storage.prompt_bytes) SnapKvPolicy(next, needs, o, config.attn_scale);
+  return {};
+}
+
+}  // namespace weir

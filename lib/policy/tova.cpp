@@ -1,0 +1,95 @@
+// TOVA: when room is needed, the page that the current query looks at least leaves for good; there is no history. Time and memory O(budget).
+// Paper: Oren et al., "Transformers are Multi-State RNNs", arXiv:2401.06104, sec. 4; algorithms 2.4.
+// Differs from the paper: pages instead of tokens, by their mean weight (tests/policy/token_reference.h has the token form); the open page stays; a
+// prompt beyond the budget is read in chunks with evictions between them; scope=stream lets every (layer, kv head) decide for itself.
+#include <algorithm>
+#include <new>
+
+#include "policy/options.h"
+#include "policy/policy.h"
+
+namespace weir {
+namespace {
+
+struct TovaOptions {
+  uint32_t stream = 0;       // 0: all streams of a layer drop the same pages, as in the paper
+  uint32_t skip_layers = 2;  // dense layers, as in the Quest paper's comparison
+};
+
+class TovaPolicy final : public Policy {
+ public:
+  TovaPolicy(const PolicyNeeds& needs, const TovaOptions& o, float scale) : o_(o), attn_scale_(scale) { needs_ = needs; }
+
+  Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }  // any length: pages leave on the way
+  uint32_t chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const override { return chunk_that_fits(kv, n_left, batch_tokens); }
+  bool can_take_back_prompt() const override { return true; }
+
+  uint32_t victim(const StreamView& s, const RoomArgs& room) const override {
+    return room.crowded ? lowest_row(s, s.n_pages, [&](uint32_t row) { return score_of(s, row); }) : kNone;
+  }
+
+  Status observe(OpContext& cx, const OpTable& ops, KvCache& kv, const ObserveArgs& a) const override {
+    if (!needs_.page_mass || a.layer < o_.skip_layers) return {};
+    const KvView view = kv.view(a.layer);
+    return ops.page_accumulate(cx, {a.page_mass, kv.last_scores(a.layer), view.len, view.n_pages, view.capacity, a.n_heads, view.n_kv_heads, rule()});
+  }
+
+  // The last prompt query decides (one row is asked for).
+  Status observe_prompt(OpContext& cx, const OpTable& ops, KvCache& kv, const ObservePromptArgs& a) const override {
+    if (a.layer < o_.skip_layers) return {};
+    const KvView view = kv.view(a.layer);
+    WEIR_TRY(ops.token_mass(cx, {a.token_mass, a.q, a.lse, view, a.n_rows, a.n_heads, a.pos, attn_scale_}));
+    float* score = kv.last_scores(a.layer);
+    for (uint32_t kv_head = 0; kv_head < view.n_kv_heads; ++kv_head) {
+      for (uint32_t row = 0; row < view.n_pages[kv_head]; ++row) {
+        const uint32_t first = o_.stream != 0 ? kv_head : 0, end = o_.stream != 0 ? kv_head + 1 : view.n_kv_heads;
+        score[size_t{kv_head} * view.capacity + row] = mean_mass(view, a.token_mass, first, end, row, a.n_heads / view.n_kv_heads);
+      }
+    }
+    return {};
+  }
+
+ private:
+  AccumulateRule rule() const { return o_.stream != 0 ? AccumulateRule::kLatestGroup : AccumulateRule::kLatestLayer; }
+
+  // Mean weight of a page's tokens over the query heads of the KV heads [first, end).
+  static float mean_mass(const KvView& view, const float* token_mass, uint32_t first, uint32_t end, uint32_t row, uint32_t group) {
+    float sum = 0.0f;
+    const uint32_t len = view.len[size_t{first} * view.capacity + row];
+    for (uint32_t kv_head = first; kv_head < end; ++kv_head) {
+      for (uint32_t j = 0; j < len; ++j) sum += token_mass[(size_t{kv_head} * view.capacity + row) * kPageTokens + j];
+    }
+    return sum / static_cast<float>((end - first) * group * len);
+  }
+
+  TovaOptions o_;
+  float attn_scale_;
+};
+
+}  // namespace
+
+Status make_tova(const PolicyConfig& config, PolicyStorage& storage, Policy*& out) {
+  TovaOptions o;
+  static constexpr const char* kScopes[] = {"layer", "stream"};
+  OptionReader options("tova", config.options);
+  if (o.skip_layers >= config.n_layers) o.skip_layers = 0;
+  // Prompt policies drop pages per KV head; one choice for a whole layer needs the same pages in all its streams.
+  if (options.has(kPromptOption) && config.n_kv_heads > 1) o.stream = 1;
+  WEIR_TRY(options.get_word("scope", o.stream, kScopes));
+  if (o.stream == 0 && config.n_kv_heads > 1) WEIR_TRY(options.contradicts(kPromptOption, "scope=layer"));
+  WEIR_TRY(options.get_u32("skip_layers", o.skip_layers, 0, config.n_layers - 1));
+  WEIR_TRY(options.finish());
+  PolicyNeeds needs;
+  needs.context_tokens = config.context_tokens != 0 ? config.context_tokens : config.trained_tokens;
+  needs.pages_per_stream = budget_pages(config, needs.context_tokens);
+  needs.n_wide_layers = o.skip_layers;
+  needs.wide_pages = whole_pages(needs.context_tokens);
+  const bool holds_all = uint64_t{needs.pages_per_stream} * kPageTokens >= needs.context_tokens;
+  needs.page_mass = !holds_all;
+  needs.prompt_rows = holds_all ? 0 : 1;
+  static_assert(sizeof(TovaPolicy) <= sizeof(storage.bytes));
+  out = new (storage.bytes) TovaPolicy(needs, o, config.attn_scale);
+  return {};
+}
+
+}  // namespace weir

@@ -1,0 +1,59 @@
+// What an application may do with pages: pin ranges of the conversation, and look at what steps do with them.
+#include "runtime/session.h"
+
+namespace weir {
+
+Status Trace::layer(const KvCache& kv, uint32_t layer, uint32_t n_heads, bool list_per_head, const PageLists& lists, const float* page_mass) {
+  const KvView view = kv.view(layer);
+  weir_trace_layer info = {};
+  info.struct_size = sizeof(info);
+  info.layer = layer;
+  info.n_tokens = kv.n_tokens() + 1;  // the step's token is not committed yet
+  info.n_heads = n_heads;
+  info.n_kv_heads = view.n_kv_heads;
+  info.n_lists = list_per_head && lists.select != nullptr ? n_heads : view.n_kv_heads;
+  info.capacity = view.capacity;
+  info.n_pages = view.n_pages;
+  info.first_pos = view.first_pos;
+  info.flags = kv.flags(layer);
+  info.stamp = kv.stamps(layer);
+  info.score = kv.last_scores(layer);
+  info.n_listed = lists.select != nullptr ? lists.n_select : view.n_pages;
+  info.listed = lists.select;
+  info.mass = page_mass;
+  if (fn(user, &info) != WEIR_OK) return fail(WEIR_ERR_CANCELLED, "the trace callback stopped the step in layer %u", layer);
+  return {};
+}
+
+Status Session::check_range(uint32_t first, uint32_t end) const {
+  if (first < end && end <= kv_.n_tokens()) return {};
+  return fail(WEIR_ERR_INVALID_ARG, "positions %u..%u are not a range of the conversation's %u", first, end, kv_.n_tokens());
+}
+
+Status Session::pin(uint32_t first, uint32_t end) {
+  const Lock lock(*this);
+  WEIR_TRY(lock.status());
+  WEIR_TRY(check_range(first, end));
+  WEIR_TRY(policy_->admit_pin(kv_, first, end));
+  if (kv_.set_flags(first, end, kPageKept, 0) == 0) return fail(WEIR_ERR_NOT_FOUND, "every page of the positions %u..%u has left", first, end - 1);
+  return {};
+}
+
+Status Session::unpin(uint32_t first, uint32_t end) {
+  const Lock lock(*this);
+  WEIR_TRY(lock.status());
+  WEIR_TRY(check_range(first, end));
+  if (kv_.set_flags(first, end, 0, kPageStays) == 0) return fail(WEIR_ERR_NOT_FOUND, "every page of the positions %u..%u has left", first, end - 1);
+  return {};
+}
+
+Status Session::set_trace(weir_trace_fn fn, void* user) {
+  const Lock lock(*this);
+  WEIR_TRY(lock.status());
+  if (!trace_.possible) return fail(WEIR_ERR_STATE, "the session was created without WEIR_SESSION_TRACE");
+  trace_.fn = fn;
+  trace_.user = user;
+  return {};
+}
+
+}  // namespace weir

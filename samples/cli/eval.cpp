@@ -1,0 +1,294 @@
+// weir eval: how often answers are right, and what they cost, by policy and budget. Everything that is known of a run
+// is in the results file; tables and plots are made from it alone, so they can be made again later.
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "commands.h"
+#include "conversation.h"
+#include "eval_forced.h"
+#include "eval_plots.h"
+#include "eval_results.h"
+#include "eval_run.h"
+#include "eval_settings.h"
+#include "eval_table.h"
+#include "eval_trace_command.h"
+#include "eval_work.h"
+#include "terminal.h"
+
+namespace weir_cli {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+struct EvalFlags {
+  std::string model;
+  std::vector<std::string> policies = {"dense", "sink", "raas"};
+  EvalSettings settings;
+  uint32_t threads = 0;
+  std::string out = "eval";
+  bool plot_only = false;
+  bool forced = false;
+  TraceFlags trace;
+};
+
+// What differs between the two modes that fill a results file.
+struct Mode {
+  std::string name;  // in the header
+  std::string file;  // stem of results, and of the CSV
+  std::string csv;
+};
+const Mode kAccuracy = {"accuracy", "results.jsonl", "table.csv"};
+const Mode kForced = {"forced", "forced.jsonl", "forced.csv"};
+
+// Wrong names and options are told before the first run. The largest budget and a long context are the least likely to
+// be refused for their size; what is refused all the same is a result of its own.
+void check_policies(const weir_model* model, const EvalSettings& settings) {
+  constexpr size_t kPrompt = 64, kAnswer = 4096;
+  for (const PolicyEntry& policy : settings.policies) {
+    const uint32_t budget = policy.is_dense() || settings.budgets.empty() ? 0 : settings.budgets.back();
+    const SessionFlags flags = point_session(policy, budget, kPrompt, kAnswer);
+    SessionOptions options(flags);
+    try {
+      make_plan(model, options.get());
+    } catch (const Error& e) {
+      if (e.status() == WEIR_ERR_NOT_FOUND || e.status() == WEIR_ERR_INVALID_ARG) {
+        throw UsageError("--policies " + policy.spec() + ": " + e.what());
+      }
+      if (e.status() != WEIR_ERR_BUDGET && e.status() != WEIR_ERR_UNSUPPORTED) throw;
+    }
+  }
+}
+
+std::vector<std::string> labels_of(const EvalSettings& settings) {
+  std::vector<std::string> labels;
+  for (const PolicyEntry& policy : settings.policies) labels.push_back(policy.label);
+  return labels;
+}
+
+// A label that meant something else in the runs that are there would mix two policies in one line.
+void check_specs(const ResultsFile& results, const EvalSettings& settings, const std::string& path) {
+  for (const ordered_json& line : results.lines()) {
+    for (const PolicyEntry& policy : settings.policies) {
+      const std::string spec = line.value("spec", "");
+      if (line.at("policy") != policy.label || spec == policy.spec()) continue;
+      throw std::runtime_error(path + ": policy \"" + policy.label + "\" was " + spec + " there, this command has " +
+                               policy.spec() + "; choose another label or another --out");
+    }
+  }
+}
+
+void write_out(const fs::path& path, const std::string& text) { write_text_file(path.string(), text); }
+
+void show_accuracy(const Summary& summary, const std::vector<ordered_json>& lines, const fs::path& out) {
+  const Measure accuracy = {"Right answers, %", "right", 100, 1};
+  const Measure length = {"Tokens of the answer", "n_decode", 1, 0};
+  std::string text = table_text(summary, accuracy);
+  const std::string smallest = smallest_budgets_text(summary);
+  if (!smallest.empty()) text += "\n" + smallest;
+  std::fputs(text.c_str(), stdout);
+  write_out(out / kAccuracy.csv,
+            table_csv(summary,
+                      {"wrong_lines", "n_prompt", "n_decode", "n_expected", "kv_peak_bytes", "plan_bytes",
+                       "pages_evicted", "prefill_s", "decode_s", "allocs_while_decoding"},
+                      true));
+  write_out(out / "accuracy.svg",
+            budget_plot_svg(summary, {"Right answers against the budget", "right answers, %", accuracy, true}));
+  write_out(out / "length.svg", budget_plot_svg(summary, {"Length of the answer against the budget",
+                                                          "tokens of the answer", length, false}));
+  write_out(out / "memory.svg", memory_plot_svg(summary, lines));
+}
+
+void show_forced(const Summary& summary, const fs::path& out) {
+  const Measure agreement = {"Most probable token as with the whole history, %", "agreement", 100, 2};
+  const Measure kl = {"KL divergence from the whole history, nats per token", "kl", 1, 4};
+  const Measure recall = {"Recall of the true top pages, %", "recall", 100, 1};
+  std::fputs(
+      (table_text(summary, agreement) + "\n" + table_text(summary, kl) + "\n" + table_text(summary, recall)).c_str(),
+      stdout);
+  write_out(out / kForced.csv, table_csv(summary, {"agreement", "kl", "recall", "n_positions"}, false));
+  write_out(out / "agreement.svg", budget_plot_svg(summary, {"Top-1 agreement with the whole history",
+                                                             "same most probable token, %", agreement, true}));
+  write_out(out / "kl.svg",
+            budget_plot_svg(summary, {"KL divergence from the whole history", "nats per token", kl, false}));
+  write_out(out / "recall.svg", budget_plot_svg(summary, {"Recall of the true top pages", "recall, %", recall, true}));
+}
+
+// The table of what the file holds; with `settings`, only of the points that were asked for.
+void show(const Mode& mode, std::vector<ordered_json> lines, const EvalSettings* settings, const fs::path& out) {
+  if (lines.empty()) throw std::runtime_error((out / mode.file).string() + ": holds no runs");
+  const Summary summary = settings != nullptr ? summarize(lines, settings->families, labels_of(*settings))
+                                              : summarize(lines, problem_families(), {});
+  if (mode.name == kForced.name) {
+    show_forced(summary, out);
+  } else {
+    show_accuracy(summary, lines, out);
+  }
+}
+
+std::string point_id(const EvalSettings& settings, const EvalPoint& point) {
+  return eval_problem(settings, point.family, point.problem).id;
+}
+
+std::string point_key(const EvalSettings& settings, const EvalPoint& point) {
+  return run_key(point_id(settings, point), settings.policies[point.policy].label, point.budget);
+}
+
+void run_accuracy(const EvalFlags& flags, const std::vector<EvalPoint>& points, ResultsFile& results) {
+  run_units(flags.model, flags.threads, points.size(), [&](weir_model* model, size_t unit) {
+    results.append(to_json(run_point(model, flags.settings, points[unit])));
+  });
+}
+
+void run_forced(const EvalFlags& flags, const std::vector<EvalPoint>& points, ResultsFile& results) {
+  const std::vector<std::vector<EvalPoint>> groups = forced_groups(points);
+  run_units(flags.model, flags.threads, groups.size(), [&](weir_model* model, size_t unit) {
+    for (const ForcedRecord& record : run_forced_group(model, flags.settings, groups[unit])) {
+      results.append(to_json(record));
+    }
+  });
+}
+
+// The lines of the points, in their order.
+std::vector<ordered_json> asked_for(const ResultsFile& results, const EvalSettings& settings) {
+  std::map<std::string, const ordered_json*> by_key;
+  for (const ordered_json& line : results.lines()) by_key[run_key(line)] = &line;
+  std::vector<ordered_json> lines;
+  for (const EvalPoint& point : eval_points(settings)) {
+    const auto line = by_key.find(point_key(settings, point));
+    if (line != by_key.end()) lines.push_back(*line->second);
+  }
+  return lines;
+}
+
+void prepare(EvalFlags& flags) {
+  EvalSettings& s = flags.settings;
+  for (const std::string& text : flags.policies) s.policies.push_back(parse_policy_entry(text));
+  std::sort(s.budgets.begin(), s.budgets.end());
+  s.budgets.erase(std::unique(s.budgets.begin(), s.budgets.end()), s.budgets.end());
+  check_settings(s);
+}
+
+// Checks the model and the policies, and returns the file's size.
+uint64_t check_model(const EvalFlags& flags) {
+  const RuntimePtr runtime = create_runtime(1);
+  const ModelPtr model = open_model(runtime.get(), flags.model);
+  require_chat_template(model.get(), flags.model);
+  check_policies(model.get(), flags.settings);
+  return model_info(model.get()).file_bytes;
+}
+
+int run_eval(EvalFlags& flags) {
+  const Mode& mode = flags.forced ? kForced : kAccuracy;
+  const fs::path out = flags.out;
+  if (flags.plot_only) {
+    show(mode, read_results((out / mode.file).string(), mode.name), nullptr, out);
+    return 0;
+  }
+  if (!flags.trace.draw.empty()) return draw_trace_command(flags.trace);
+  if (flags.model.empty()) throw UsageError("eval: --model is required");
+  prepare(flags);
+  const uint64_t model_bytes = check_model(flags);
+  if (!flags.trace.file.empty()) return record_trace_command(flags.trace, flags.model, flags.settings);
+
+  fs::create_directories(out);
+  const std::string path = (out / mode.file).string();
+  ResultsFile results(path, results_header(flags.settings, mode.name, flags.model, model_bytes));
+  check_specs(results, flags.settings, path);
+  std::vector<EvalPoint> points = eval_points(flags.settings);
+  points.erase(std::remove_if(points.begin(), points.end(),
+                              [&](const EvalPoint& point) { return results.has(point_key(flags.settings, point)); }),
+               points.end());
+  catch_interrupts();
+  (flags.forced ? run_forced : run_accuracy)(flags, points, results);
+  show(mode, asked_for(results, flags.settings), &flags.settings, out);
+  return 0;
+}
+
+void add_problem_flags(CLI::App& app, EvalSettings& s) {
+  app.add_option("--families", s.families, "Problem families: rule, base, facts, hubs, passkey, early; default all")
+      ->delimiter(',')
+      ->type_name("NAMES")
+      ->group("Problems");
+  app.add_option("-n", s.n_problems, "Problems of each family; default 50")
+      ->check(in_range(1, 999999))
+      ->type_name("N")
+      ->group("Problems");
+  app.add_option("--seed", s.seed, "Which problems; default 1")->type_name("S")->group("Problems");
+  app.add_option("--steps", s.steps, "Chain lines; default 60 for base, otherwise 40")
+      ->check(in_range(2, 990))
+      ->type_name("N")
+      ->group("Problems");
+  app.add_option("--lag", s.lag, "The larger lag of rule and early, default 12; the lag of base, default drawn")
+      ->check(in_range(1, 40))
+      ->type_name("N")
+      ->group("Problems");
+  app.add_option("--every", s.every, "Distance of the milestones of base; default drawn")
+      ->check(in_range(2, 500))
+      ->type_name("M")
+      ->group("Problems");
+  app.add_option("--passkey-tokens", s.passkey_tokens, "Length of pass key prompts; default 1000")
+      ->check(in_range(100, 1000000))
+      ->type_name("N")
+      ->group("Problems");
+  app.add_flag("--question-as-decode", s.question_as_decode,
+               "Feed the question token by token as if decoded, after everything before it was prefilled")
+      ->group("Problems");
+  app.add_option("--max-factor", s.max_factor, "Longest answer, in lengths of the right one; default 1.5")
+      ->check(in_range(0.1, 100))
+      ->type_name("F")
+      ->group("Problems");
+}
+
+void add_trace_flags(CLI::App& app, TraceFlags& trace) {
+  auto* record =
+      app.add_option("--trace", trace.file, "Record what one run attends to this file, and draw it")->type_name("FILE");
+  auto* draw = app.add_option("--draw", trace.draw, "Draw a recording: FILE.svg and FILE.png")->type_name("FILE");
+  for (const char* other : {"--draw", "--forced", "--plot-only"}) record->excludes(app.get_option(other));
+  draw->excludes(app.get_option("--forced"))->excludes(app.get_option("--plot-only"));
+  record->group("Trace");
+  draw->group("Trace");
+  app.add_option("--layer", trace.layer, "Layer to draw; default the middle one")
+      ->check(in_range(0, 65535))
+      ->type_name("L")
+      ->group("Trace");
+  app.add_option("--head", trace.head, "Query head to draw; default 0")
+      ->check(in_range(0, 65535))
+      ->type_name("H")
+      ->group("Trace");
+}
+
+}  // namespace
+
+void add_eval(CLI::App& program, Action& action) {
+  auto flags = std::make_shared<EvalFlags>();
+  flags->settings.families = {"base", "hubs", "rule", "facts", "early", "passkey"};
+  flags->settings.budgets = {64, 128, 256, 512, 1024, 2048};
+  CLI::App* app = program.add_subcommand("eval", "Right answers and their cost by policy and budget; tables and plots");
+  add_model_flag(*app, flags->model);
+  app->add_option("--policies", flags->policies,
+                  "Entries name[:key=value[+key=value...]][@label]; default dense,sink,raas")
+      ->delimiter(',')
+      ->type_name("LIST");
+  app->add_option("--budgets", flags->settings.budgets,
+                  "KV budgets in tokens per stream; default 64,128,256,512,1024,2048")
+      ->delimiter(',')
+      ->check(at_least_one())
+      ->type_name("LIST");
+  app->add_option("--threads", flags->threads, "Problems that run at a time; 0 (default): one per core")
+      ->check(in_range(0, 256))
+      ->type_name("N");
+  app->add_option("--out", flags->out,
+                  "Folder of results, tables and plots; runs that are in it are not repeated; default eval")
+      ->type_name("DIR");
+  app->add_flag("--plot-only", flags->plot_only, "Only tables and plots, of all runs in the folder");
+  app->add_flag("--forced", flags->forced,
+                "Instead of answers: agreement, KL divergence and page recall over the right answer's tokens");
+  add_problem_flags(*app, flags->settings);
+  add_trace_flags(*app, flags->trace);
+  app->callback([flags, &action] { action = [flags] { return run_eval(*flags); }; });
+}
+
+}  // namespace weir_cli

@@ -1,0 +1,168 @@
+// The pictures of an evaluation; see eval_plots.h.
+#include "eval_plots.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "options.h"
+#include "plot.h"
+
+namespace weir_cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr int kLengthBins = 10;  // more would show the noise of single runs
+
+double value_of(const Cell* cell, const Measure& measure) {
+  if (cell == nullptr) return kNaN;
+  return measure.scale * (measure.field == "right" ? cell->accuracy() : cell->mean(measure.field));
+}
+
+std::vector<double> budget_ticks(const Summary& summary) {
+  return std::vector<double>(summary.budgets.begin(), summary.budgets.end());
+}
+
+PlotLine policy_line(const Summary& summary, const std::string& family, size_t policy, const Measure& measure) {
+  PlotLine line;
+  line.label = summary.labels[policy];
+  line.style = static_cast<int>(policy);
+  if (summary.is_whole(family, line.label)) {
+    const double y = value_of(summary.find(family, line.label, 0), measure);
+    line.is_dashed = true;
+    line.has_markers = false;
+    const std::vector<double> ticks = budget_ticks(summary);
+    line.points = {{ticks.empty() ? 1 : ticks.front(), y}, {ticks.empty() ? 2 : ticks.back(), y}};
+    return line;
+  }
+  for (uint32_t budget : summary.budgets) {
+    line.points.emplace_back(budget, value_of(summary.find(family, line.label, budget), measure));
+  }
+  return line;
+}
+
+struct Sample {
+  double n_decode, kv_bytes, decode_s;
+};
+
+// Means of samples whose lengths are near each other: at most kLengthBins groups of equal width.
+std::vector<Sample> binned(const std::vector<Sample>& samples) {
+  double low = INFINITY, high = -INFINITY;
+  for (const Sample& s : samples) {
+    low = std::min(low, s.n_decode);
+    high = std::max(high, s.n_decode);
+  }
+  std::map<int, std::pair<Sample, int>> bins;
+  for (const Sample& s : samples) {
+    const int bin =
+        high > low ? std::min(kLengthBins - 1, static_cast<int>((s.n_decode - low) / (high - low) * kLengthBins)) : 0;
+    auto& [sum, n] = bins.try_emplace(bin, Sample{0, 0, 0}, 0).first->second;
+    sum = {sum.n_decode + s.n_decode, sum.kv_bytes + s.kv_bytes, sum.decode_s + s.decode_s};
+    ++n;
+  }
+  std::vector<Sample> means;
+  for (const auto& [bin, group] : bins) {
+    const auto& [sum, n] = group;
+    means.push_back({sum.n_decode / n, sum.kv_bytes / n, sum.decode_s / n});
+  }
+  return means;
+}
+
+using Samples = std::map<std::pair<std::string, uint32_t>, std::vector<Sample>>;
+
+Samples samples_of(const std::vector<ordered_json>& lines) {
+  Samples samples;
+  for (const ordered_json& line : lines) {
+    if (line.at("refused").get<bool>()) continue;
+    samples[{line.at("policy"), line.at("budget").get<uint32_t>()}].push_back(
+        {line.value("n_decode", 0.0), line.value("kv_peak_bytes", 0.0), line.value("decode_s", 0.0)});
+  }
+  return samples;
+}
+
+// More labels than fit beside a panel would hide each other: then only those of the smallest and the largest budget
+// stay, and none when these are still too many; the legend tells the policies.
+void thin_labels(const Summary& summary, PlotPanel& panel) {
+  constexpr size_t kMostLabels = 18;
+  if (panel.lines.size() <= kMostLabels) return;
+  const bool ends_fit = 2 * summary.labels.size() <= kMostLabels;
+  for (PlotLine& line : panel.lines) {
+    const auto ends_with = [&](uint32_t budget) { return line.label.ends_with(" " + std::to_string(budget)); };
+    const bool is_end = ends_with(summary.budgets.front()) || ends_with(summary.budgets.back()) || line.opacity == 1;
+    if (!ends_fit || !is_end) line.label.clear();
+  }
+}
+
+// Two lines, of memory and of time, for one policy and budget.
+void add_sample_lines(const Summary& summary, const Samples& samples, size_t policy, uint32_t budget, PlotPanel& memory,
+                      PlotPanel& time) {
+  const auto found = samples.find({summary.labels[policy], budget});
+  if (found == samples.end()) return;
+  PlotLine line;
+  line.style = static_cast<int>(policy);
+  line.label = summary.labels[policy] + (budget == 0 ? "" : " " + std::to_string(budget));
+  const size_t rank = static_cast<size_t>(std::lower_bound(summary.budgets.begin(), summary.budgets.end(), budget) -
+                                          summary.budgets.begin());
+  // Small budgets are the fainter ones.
+  const double n = static_cast<double>(std::max<size_t>(summary.budgets.size(), 1));
+  line.opacity = budget == 0 ? 1 : 0.35 + 0.65 * static_cast<double>(rank + 1) / n;
+  PlotLine time_line = line;
+  for (const Sample& s : binned(found->second)) {
+    line.points.emplace_back(s.n_decode, s.kv_bytes / 1048576);
+    time_line.points.emplace_back(s.n_decode, s.decode_s);
+  }
+  memory.lines.push_back(std::move(line));
+  time.lines.push_back(std::move(time_line));
+}
+
+}  // namespace
+
+std::string budget_plot_svg(const Summary& summary, const BudgetPlot& plot) {
+  PlotFigure figure;
+  figure.title = plot.title;
+  figure.legend = summary.labels;
+  for (const std::string& family : summary.families) {
+    PlotPanel panel;
+    panel.title = family;
+    panel.x.label = "budget, tokens per stream";
+    panel.x.is_log2 = true;
+    panel.x.ticks = budget_ticks(summary);
+    panel.y.label = plot.y_label;
+    if (plot.is_share) {
+      panel.y.has_range = true;
+      panel.y.high = 100;
+    }
+    for (size_t i = 0; i < summary.labels.size(); ++i) {
+      panel.lines.push_back(policy_line(summary, family, i, plot.measure));
+    }
+    figure.panels.push_back(std::move(panel));
+  }
+  return plot_svg(figure);
+}
+
+std::string memory_plot_svg(const Summary& summary, const std::vector<ordered_json>& lines) {
+  const Samples samples = samples_of(lines);
+  PlotFigure figure;
+  figure.title = "Memory and time against the length of the answer";
+  figure.legend = summary.labels;
+  figure.n_columns = 2;
+  PlotPanel memory, time;
+  memory.title = "KV memory";
+  memory.y.label = "highest KV memory, MiB";
+  time.title = "decode time";
+  time.y.label = "decode time, seconds";
+  memory.x.label = time.x.label = "tokens of the answer";
+  for (size_t i = 0; i < summary.labels.size(); ++i) {
+    add_sample_lines(summary, samples, i, 0, memory, time);
+    for (uint32_t budget : summary.budgets) add_sample_lines(summary, samples, i, budget, memory, time);
+  }
+  thin_labels(summary, memory);
+  thin_labels(summary, time);
+  figure.panels = {std::move(memory), std::move(time)};
+  return plot_svg(figure);
+}
+
+}  // namespace weir_cli

@@ -1,0 +1,23 @@
+// The pictures of an evaluation, in the form of the papers: one panel per family, one line per policy.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "eval_table.h"
+
+namespace weir_cli {
+
+// A mean or share against the budget. A policy without a budget is a dashed level line.
+struct BudgetPlot {
+  std::string title, y_label;
+  Measure measure;
+  bool is_share = false;  // the axis ends at 0 and 100
+};
+std::string budget_plot_svg(const Summary& summary, const BudgetPlot& plot);
+
+// KV memory and decode time of the runs against the length of their answers; one line per policy and budget.
+std::string memory_plot_svg(const Summary& summary, const std::vector<nlohmann::ordered_json>& lines);
+
+}  // namespace weir_cli

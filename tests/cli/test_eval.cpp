@@ -1,0 +1,348 @@
+// cli: weir eval as a user runs it. Mirrors samples/cli/eval*.cpp. It starts the built program on small problems of the
+// embedded tiny reasoner and reads the files that it makes.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+// After the standard headers: cmocka makes `fail` a macro.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+extern "C" {
+#include <cmocka.h>
+}
+
+#include "samples/cli/eval_trace.h"
+#include "samples/cli/png_write.h"
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr char kModel[] = WEIR_SOURCE_DIR "/samples/models/weir-tiny-reasoner-q8_0.gguf";
+fs::path g_folder;  // of this run, for all files that it makes
+
+struct Output {
+  int status = -1;
+  std::string out, err;
+};
+
+std::string read_file(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+void write_file(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
+
+// Runs weir eval; no argument holds a quote.
+Output eval(const std::vector<std::string>& arguments) {
+  const std::string out = (g_folder / "stdout").string(), err = (g_folder / "stderr").string();
+  std::string command = "'" WEIR_PROGRAM "' eval";
+  for (const std::string& argument : arguments) command += " '" + argument + "'";
+  command += " </dev/null >'" + out + "' 2>'" + err + "'";
+  const int status = std::system(command.c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(out), read_file(err)};
+}
+
+// Two problems, two policies, two budgets: dense runs once a problem, so 2 x (1 + 2) runs.
+std::vector<std::string> small(const fs::path& out, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> arguments = {"-m", kModel,    "--families", "base",  "-n",         "2",         "--steps",
+                                        "6",  "--every", "5",          "--out", out.string(), "--threads", "2"};
+  const auto is_given = [&](const char* flag) { return std::find(more.begin(), more.end(), flag) != more.end(); };
+  if (!is_given("--policies")) arguments.insert(arguments.end(), {"--policies", "dense,raas:r=0.2@mine"});
+  if (!is_given("--budgets")) arguments.insert(arguments.end(), {"--budgets", "128,1024"});
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+void assert_works(const Output& o) {
+  if (o.status != 0) print_error("%s", o.err.c_str());
+  assert_int_equal(o.status, 0);
+}
+
+void assert_fails(const Output& o, int status, const std::vector<std::string>& parts) {
+  for (const std::string& part : parts) {
+    if (!contains(o.err, part)) print_error("expected \"%s\" in: %s", part.c_str(), o.err.c_str());
+    assert_true(contains(o.err, part));
+  }
+  assert_int_equal(o.status, status);
+  assert_string_equal(o.out.c_str(), "");
+}
+
+std::vector<std::string> lines_of(const fs::path& path) {
+  std::istringstream in(read_file(path));
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+std::set<std::string> names_in(const fs::path& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename().string());
+  return names;
+}
+
+// Whether every element is closed in order, attributes are quoted, and one element holds all the rest.
+bool is_well_formed(const std::string& xml) {
+  std::vector<std::string> open;
+  int n_roots = 0;
+  for (size_t at = xml.find('<'); at != std::string::npos; at = xml.find('<', at)) {
+    const size_t end = xml.find('>', at);
+    if (end == std::string::npos) return false;
+    const std::string tag = xml.substr(at + 1, end - at - 1);
+    at = end;
+    if (tag.empty() || contains(tag, "<") || std::count(tag.begin(), tag.end(), '"') % 2 != 0) return false;
+    const std::string name = tag.substr(0, tag.find_first_of(" /", 1));
+    if (tag[0] == '/') {
+      if (open.empty() || open.back() != tag.substr(1)) return false;
+      open.pop_back();
+    } else {
+      n_roots += open.empty() ? 1 : 0;
+      if (tag.back() != '/') open.push_back(name);
+    }
+  }
+  return open.empty() && n_roots == 1;
+}
+
+void assert_svg(const fs::path& path) {
+  const std::string svg = read_file(path);
+  assert_true(contains(svg, "<svg xmlns=\"http://www.w3.org/2000/svg\""));
+  assert_false(contains(svg, "nan"));
+  assert_true(is_well_formed(svg));
+}
+
+void eval__two_problems_give_exactly_these_files(void**) {
+  const fs::path out = g_folder / "small";
+  const Output o = eval(small(out));
+  assert_works(o);
+  assert_true(names_in(out) ==
+              (std::set<std::string>{"results.jsonl", "table.csv", "accuracy.svg", "length.svg", "memory.svg"}));
+  for (const char* name : {"accuracy.svg", "length.svg", "memory.svg"}) assert_svg(out / name);
+
+  const std::vector<std::string> lines = lines_of(out / "results.jsonl");
+  assert_int_equal(lines.size(), 7);
+  const json header = json::parse(lines[0]);
+  assert_int_equal(header["model_bytes"].get<uint64_t>(), fs::file_size(kModel));
+  assert_string_equal(header["model"].get<std::string>().c_str(), "weir-tiny-reasoner-q8_0.gguf");
+  for (size_t i = 1; i < lines.size(); ++i) {
+    const json run = json::parse(lines[i]);
+    assert_false(run["refused"].get<bool>());
+    assert_true(run["n_decode"].get<int>() > 0);
+    assert_true(run["kv_peak_bytes"].get<uint64_t>() > 0);
+    assert_int_equal(run["allocs_while_decoding"].get<int>(), 0);
+    if (run["policy"] == "dense" || run["budget"] == 1024) {  // the budget holds everything
+      assert_true(run["right"].get<bool>());
+      assert_true(run["whole_text"].get<bool>());
+      assert_int_equal(run["wrong_lines"].get<int>(), 0);
+      assert_true(run["n_decode"] == run["n_expected"]);
+    }
+  }
+  const std::vector<std::string> csv = lines_of(out / "table.csv");
+  assert_int_equal(csv.size(), 4);
+  assert_true(csv[0].starts_with("family,policy,budget,n,refused,right,accuracy,whole_text,"));
+  assert_true(csv[1].starts_with("base,dense,0,2,0,2,1,2,"));
+  assert_true(csv[3].starts_with("base,mine,1024,2,0,2,1,2,"));
+  assert_true(contains(o.out, "base, n=2"));
+  assert_true(contains(o.out, "Smallest budget within 2 points of the whole history\nbase (dense 100.0%)\n  mine"));
+}
+
+void eval__runs_that_are_there_are_not_repeated(void**) {
+  const fs::path out = g_folder / "resume";
+  assert_works(eval(small(out)));
+  // A changed line that stays shows that its run was not made again; a torn one is dropped and made again.
+  std::vector<std::string> lines = lines_of(out / "results.jsonl");
+  json changed = json::parse(lines[1]);
+  changed["wrong_lines"] = 777;
+  std::string text = lines[0] + "\n" + changed.dump() + "\n";
+  for (size_t i = 2; i + 1 < lines.size(); ++i) text += lines[i] + "\n";
+  write_file(out / "results.jsonl", text + lines.back().substr(0, lines.back().size() / 2));
+  const Output o = eval(small(out));
+  assert_works(o);
+  assert_true(contains(o.err, "1 of 1  100%"));
+  const std::vector<std::string> after = lines_of(out / "results.jsonl");
+  assert_int_equal(after.size(), 7);
+  assert_string_equal(after[1].c_str(), changed.dump().c_str());
+  assert_true(json::parse(after.back())["id"] == json::parse(lines.back())["id"]);
+
+  const Output again = eval(small(out));
+  assert_works(again);
+  assert_string_equal(again.err.c_str(), "");
+  assert_string_equal(again.out.c_str(), o.out.c_str());
+  const Output drawn = eval({"--plot-only", "--out", out.string()});
+  assert_works(drawn);
+  assert_string_equal(drawn.out.c_str(), o.out.c_str());
+}
+
+void eval__other_header_or_options_are_errors_that_name_them(void**) {
+  const fs::path out = g_folder / "header";
+  assert_works(eval(small(out)));
+  const std::string before = read_file(out / "results.jsonl");
+  assert_fails(eval(small(out, {"--seed", "2"})), 1, {"results.jsonl", "seed 1", "has 2"});
+  assert_fails(eval(small(out, {"--question-as-decode"})), 1, {"question_as_decode false", "has true"});
+  assert_fails(eval(small(out, {"--policies", "dense,raas:r=0.4@mine"})), 1, {"\"mine\"", "raas:r=0.2", "raas:r=0.4"});
+  assert_string_equal(read_file(out / "results.jsonl").c_str(), before.c_str());
+  write_file(out / "results.jsonl", "{\"no\":\"header\"}\n");
+  assert_fails(eval(small(out)), 1, {"not a results file"});
+  write_file(out / "results.jsonl", before + "{\"id\":3}\n");
+  assert_fails(eval(small(out)), 1, {"results.jsonl:8: a run needs"});
+  assert_fails(eval({"--plot-only", "--out", (g_folder / "nowhere").string()}), 1, {"nowhere"});
+}
+
+void eval__unknown_names_are_wrong_usage_and_listed(void**) {
+  const fs::path out = g_folder / "usage";
+  assert_fails(eval({"-m", kModel, "--families", "bass", "--out", out.string()}), 2,
+               {"\"bass\"", "rule, base, facts, hubs, passkey, early"});
+  assert_fails(eval(small(out, {"--policies", "dense,ras"})), 2, {"ras", "dense", "sink", "raas"});
+  assert_fails(eval(small(out, {"--policies", "raas:rr=1"})), 2, {"raas:rr=1"});
+  assert_fails(eval(small(out, {"--policies", "raas:r"})), 2, {"\"r\" is not key=value"});
+  assert_fails(eval(small(out, {"--policies", "raas,raas"})), 2, {"label \"raas\""});
+  assert_fails(eval({"--families", "base"}), 2, {"--model is required"});
+  assert_false(fs::exists(out));
+}
+
+void eval__refused_runs_are_not_wrong_ones(void**) {
+  const fs::path out = g_folder / "refused";
+  // Prompts are pinned, and these do not fit.
+  const Output o = eval({"-m", kModel, "--families", "passkey", "--passkey-tokens", "300", "-n", "2", "--policies",
+                         "raas:overflow=error@pinned", "--budgets", "128", "--out", out.string()});
+  assert_works(o);
+  for (const std::string& line : {lines_of(out / "results.jsonl")[1], lines_of(out / "results.jsonl")[2]}) {
+    const json run = json::parse(line);
+    assert_true(run["refused"].get<bool>());
+    assert_true(contains(run["message"], "WEIR_ERR_BUDGET"));
+    assert_false(run.contains("right"));
+  }
+  assert_true(contains(o.out, "-  128: 2 of 2"));
+  assert_string_equal(lines_of(out / "table.csv")[1].substr(0, 27).c_str(), "passkey,pinned,128,2,2,0,,0");
+}
+
+void eval__question_can_be_decoded(void**) {
+  const fs::path out = g_folder / "question";
+  const Output o = eval(small(out, {"--policies", "dense", "--question-as-decode"}));
+  assert_works(o);
+  const json run = json::parse(lines_of(out / "results.jsonl")[1]);
+  const uint64_t n_question = run["n_question"].get<uint64_t>();
+  assert_true(n_question >= 4 && n_question < run["n_prompt"].get<uint64_t>());
+  assert_true(run["right"].get<bool>());  // where a token is fed makes no difference to the whole history
+}
+
+void eval__forced_is_exact_when_the_budget_holds_everything(void**) {
+  const fs::path out = g_folder / "forced";
+  assert_works(eval(small(out, {"--forced", "--policies", "dense,sink,raas", "--budgets", "64,1024"})));
+  assert_true(names_in(out) ==
+              (std::set<std::string>{"forced.jsonl", "forced.csv", "agreement.svg", "kl.svg", "recall.svg"}));
+  for (const char* name : {"agreement.svg", "kl.svg", "recall.svg"}) assert_svg(out / name);
+  int n_exact = 0, n_lossy = 0;
+  const std::vector<std::string> lines = lines_of(out / "forced.jsonl");
+  for (size_t i = 1; i < lines.size(); ++i) {
+    const json run = json::parse(lines[i]);
+    if (run["refused"].get<bool>()) continue;
+    if (run["budget"] == 64) {
+      ++n_lossy;
+      assert_true(run["kl"].get<double>() > 0.01);
+      assert_true(run["recall"].is_null() || run["recall"].get<double>() < 1);
+    } else {
+      ++n_exact;
+      assert_true(run["agreement"] == 1.0);
+      assert_true(run["kl"] == 0.0);
+      assert_true(run["recall"].is_null() ? !weir_cli::can_trace() : run["recall"] == 1.0);
+    }
+  }
+  assert_int_equal(n_exact, 6);
+  assert_true(n_lossy >= 2);
+}
+
+uint32_t big_endian(const std::string& bytes, size_t at) {
+  uint32_t value = 0;
+  for (size_t i = 0; i < 4; ++i) value = value << 8 | static_cast<unsigned char>(bytes.at(at + i));
+  return value;
+}
+
+void eval__trace_is_recorded_and_drawn(void**) {
+  const std::string path = (g_folder / "run.trace").string();
+  const std::vector<std::string> record = {"-m", kModel,  "--trace", path,         "--families", "rule",      "--steps",
+                                           "12", "--lag", "3",       "--policies", "sink",       "--budgets", "96"};
+  const Output o = eval(record);
+  if (!weir_cli::can_trace()) {
+    assert_fails(o, 1, {"no weir_session_trace"});
+    return;
+  }
+  assert_works(o);
+  uint32_t n_steps = 0, n_victims = 0, n_pages = 0;
+  double least = 2, most = 0;  // sum of the masses of a head
+  const auto on_block = [&](const weir_cli::TraceHeader& header, const weir_cli::TraceBlock& block) {
+    n_steps = std::max(n_steps, block.step + 1);
+    n_pages = std::max(n_pages, (block.n_tokens + header.page_tokens - 1) / header.page_tokens);
+    for (const auto& stream : block.streams) n_victims += static_cast<uint32_t>(stream.victims.size());
+    for (const auto& mass : block.mass) {
+      double sum = 0;
+      for (float m : mass) sum += m;
+      least = std::min(least, sum);
+      most = std::max(most, sum);
+    }
+  };
+  const weir_cli::TraceHeader header = weir_cli::read_trace(path, on_block);
+  assert_int_equal(header.page_tokens, 16);
+  assert_true(n_steps > 100 && n_victims > 0);
+  assert_true(least > 0.99 && most < 1.01);
+  assert_svg(path + ".svg");
+  assert_true(fs::file_size(path + ".svg") < 1500000);
+  if (weir_cli::can_write_png()) {
+    const std::string png = read_file(path + ".png");
+    assert_true(png.starts_with("\x89PNG\r\n\x1a\n"));
+    const uint32_t width = big_endian(png, 16), height = big_endian(png, 20);
+    assert_true(width >= n_steps && width % n_steps == 0);
+    assert_true(height >= n_pages && height % n_pages == 0);
+  } else {
+    assert_true(contains(o.err, "no libpng"));
+    assert_false(fs::exists(path + ".png"));
+  }
+  const std::string svg = read_file(path + ".svg");
+  assert_works(eval({"--draw", path, "--layer", "0", "--head", "1"}));
+  assert_true(read_file(path + ".svg") != svg);
+  assert_fails(eval({"--draw", path, "--layer", "99"}), 1, {"run.trace", "layers"});
+  assert_fails(eval({"--draw", kModel}), 1, {"not a recording"});
+  assert_fails(eval({"-m", kModel, "--trace", path, "--policies", "dense"}), 2, {"--trace records one run"});
+}
+
+int make_folder(void**) {
+  g_folder = fs::temp_directory_path() / ("weir-eval-test-" + std::to_string(getpid()));
+  return fs::create_directories(g_folder) ? 0 : -1;
+}
+
+int remove_folder(void**) {
+  fs::remove_all(g_folder);
+  return 0;
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(eval__two_problems_give_exactly_these_files),
+      cmocka_unit_test(eval__runs_that_are_there_are_not_repeated),
+      cmocka_unit_test(eval__other_header_or_options_are_errors_that_name_them),
+      cmocka_unit_test(eval__unknown_names_are_wrong_usage_and_listed),
+      cmocka_unit_test(eval__refused_runs_are_not_wrong_ones),
+      cmocka_unit_test(eval__question_can_be_decoded),
+      cmocka_unit_test(eval__forced_is_exact_when_the_budget_holds_everything),
+      cmocka_unit_test(eval__trace_is_recorded_and_drawn),
+  };
+  return cmocka_run_group_tests_name("eval", tests, make_folder, remove_folder);
+}

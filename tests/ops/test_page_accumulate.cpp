@@ -1,0 +1,129 @@
+// ops: page_accumulate. Mirrors lib/ops/page_accumulate_ref.cpp, lib/cpu/page_accumulate.cpp.
+#include "tests/ops/harness.h"
+
+namespace weir::test {
+namespace {
+
+constexpr AccumulateRule kRules[] = {AccumulateRule::kSum, AccumulateRule::kLatestGroup, AccumulateRule::kLatestLayer};
+constexpr const char* kRuleNames[] = {"sum", "latest_group", "latest_layer"};
+
+struct Case {
+  AccumulateRule rule;
+  uint32_t n_kv_heads, group, capacity;
+  std::vector<uint32_t> n_pages, len;
+  std::vector<float> weight, score;
+
+  uint32_t n_heads() const { return n_kv_heads * group; }
+  void run(const Backend& backend) {
+    OpShapes shapes;
+    shapes.n_threads = 2;
+    shapes.n_heads = n_heads();
+    shapes.n_kv_heads = n_kv_heads;
+    shapes.max_pages = capacity;
+    Machine machine(backend, shapes);
+    machine.check(backend.ops.page_accumulate(machine.cx(), {weight.data(), score.data(), len.data(), n_pages.data(),
+                                                             capacity, n_heads(), n_kv_heads, rule}));
+  }
+};
+
+// Streams differ in length unless the rule wants them alike; rows beyond the table have NaN weights.
+Case random_case(AccumulateRule rule, uint32_t group, uint32_t n_pages) {
+  Case c = {rule, 3, group, n_pages + 4, {}, {}, {}, {}};
+  Random random(n_pages + group);
+  for (uint32_t i = 0; i < 3; ++i)
+    c.n_pages.push_back(rule == AccumulateRule::kLatestLayer ? n_pages : n_pages - std::min(i, n_pages));
+  for (uint32_t head = 0; head < c.n_heads(); ++head) {
+    for (uint32_t row = 0; row < c.capacity; ++row)
+      c.weight.push_back(row < c.n_pages[head / group] ? static_cast<float>(random.uniform()) : NAN);
+  }
+  for (uint32_t i = 0; i < 3 * c.capacity; ++i) {
+    c.score.push_back(random.normal());
+    c.len.push_back(1 + random.below(kPageTokens));
+  }
+  return c;
+}
+
+std::vector<OpCase> cases() {
+  std::vector<OpCase> list;
+  for (size_t rule = 0; rule < 3; ++rule) {
+    for (uint32_t group : {1u, 2u, 3u, 4u, 7u, 8u}) {
+      for (uint32_t n_pages : {1u, 2u, 17u, 300u}) {
+        const auto run = [=](const Backend& backend) -> std::vector<Output> {
+          Case c = random_case(kRules[rule], group, n_pages);
+          c.run(backend);
+          c.run(backend);
+          return {{"score", c.score}};
+        };
+        list.push_back({std::string("page_accumulate__") + kRuleNames[rule] + "_g" + std::to_string(group) + "_" +
+                            std::to_string(n_pages) + "_pages",
+                        run, 0.0, "the same sums in the same order"});
+      }
+    }
+  }
+  return list;
+}
+
+// Two streams of two heads and two pages, of 16 and 4 tokens.
+Case small_case(AccumulateRule rule) {
+  return {rule,
+          2,
+          2,
+          3,
+          {2, 2},
+          {16, 4, 0, 16, 4, 0},
+          {0.5f, 0.5f, NAN, 0.25f, 0.75f, NAN, 1.0f, 0.0f, NAN, 0.125f, 0.875f, NAN},
+          {10.0f, 20.0f, -7.0f, 30.0f, 40.0f, -7.0f}};
+}
+
+void assert_scores(const Case& c, const std::vector<float>& want) {
+  for (size_t i = 0; i < want.size(); ++i) assert_float_equal(c.score[i], want[i], 1e-7f);
+}
+
+void rules_golden(const Backend& backend) {
+  Case sum = small_case(AccumulateRule::kSum);
+  sum.run(backend);
+  assert_scores(sum, {10.75f, 21.25f, -7.0f, 31.125f, 40.875f, -7.0f});
+  sum.run(backend);  // what was summed stays
+  assert_scores(sum, {11.5f, 22.5f, -7.0f, 32.25f, 41.75f, -7.0f});
+  Case group = small_case(AccumulateRule::kLatestGroup);
+  group.run(backend);
+  group.run(backend);  // what was there goes
+  assert_scores(group, {0.375f / 16, 0.625f / 4, -7.0f, 0.5625f / 16, 0.4375f / 4, -7.0f});
+  Case layer = small_case(AccumulateRule::kLatestLayer);
+  layer.run(backend);
+  const float first = 1.875f / 4 / 16, second = 2.125f / 4 / 4;
+  assert_scores(layer, {first, second, -7.0f, first, second, -7.0f});
+}
+
+// With one stream a layer is its group; scores times tokens sum to 1 over the pages when the weights do.
+void one_stream_layer_is_its_group(const Backend& backend) {
+  for (uint32_t group : {1u, 3u, 8u}) {
+    constexpr uint32_t n = 9;
+    Case c = {AccumulateRule::kLatestGroup, 1, group, n, {n}, {}, {}, std::vector<float>(n, 5.0f)};
+    Random random(group);
+    for (uint32_t row = 0; row < n; ++row) c.len.push_back(1 + random.below(kPageTokens));
+    for (uint32_t head = 0; head < group; ++head) {
+      double sum = 0.0;
+      for (uint32_t row = 0; row < n; ++row) sum += double{c.weight.emplace_back(static_cast<float>(random.uniform()))};
+      for (uint32_t row = 0; row < n; ++row) c.weight[head * n + row] /= static_cast<float>(sum);
+    }
+    Case layer = c;
+    layer.rule = AccumulateRule::kLatestLayer;
+    c.run(backend);
+    layer.run(backend);
+    assert_memory_equal(c.score.data(), layer.score.data(), n * sizeof(float));
+    double mass = 0.0;
+    for (uint32_t row = 0; row < n; ++row) mass += double{c.score[row]} * c.len[row];
+    assert_true(std::fabs(mass - 1.0) < 1e-6);
+  }
+}
+
+}  // namespace
+}  // namespace weir::test
+
+int main() {
+  using namespace weir::test;
+  return run_group("ops/page_accumulate", cases(),
+                   {{"page_accumulate__rules_golden", rules_golden},
+                    {"page_accumulate__one_stream_layer_is_its_group", one_stream_layer_is_its_group}});
+}

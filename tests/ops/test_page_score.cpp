@@ -1,0 +1,168 @@
+// ops: page_score. Mirrors lib/ops/page_score_ref.cpp, lib/cpu/page_score.cpp.
+#include "tests/ops/digest_case.h"
+
+namespace weir::test {
+namespace {
+
+std::vector<Output> run_spec(const Backend& backend, const KvShapeSpec& s, uint32_t group) {
+  PagedKv kv(s, 3);
+  build_digests(kv);
+  kv.n_pages(0) = s.n_pages - 1;  // streams of different lengths; the last page of the first is full
+  Random random(4);
+  const std::vector<float> q = random.normals(size_t{s.n_kv_heads} * group * s.head_dim);
+  return {{"score", page_scores(backend, kv, q, 1.5f)}};
+}
+
+std::vector<OpCase> cases() {
+  std::vector<OpCase> list;
+  const auto add = [&](const std::string& name, const KvShapeSpec& s, uint32_t group) {
+    list.push_back({"page_score__" + name, [s, group](const Backend& b) { return run_spec(b, s, group); }, 1e-12,
+                    "sums in f32, one per lane, against f64"});
+  };
+  for (DigestKind kind : kAllDigests) {
+    const std::string name = digest_name(kind);
+    for (uint32_t d : {8u, 20u, 64u, 80u, 96u, 128u, 256u}) {
+      for (uint32_t group : {1u, 2u, 3u, 4u, 7u, 8u}) {
+        add(name + "_d" + std::to_string(d) + "_g" + std::to_string(group),
+            {.n_kv_heads = 2, .head_dim = d, .n_pages = 5, .last_len = 3, .digest = kind}, group);
+      }
+    }
+    add(name + "_many_pages",
+        {.n_kv_heads = 3, .head_dim = 64, .n_pages = 200, .last_len = 3, .gaps = true, .digest = kind}, 3);
+  }
+  return list;
+}
+
+// The bound holds for every page length, group and head size; equality when the page has one key.
+void bound_is_never_below_the_maximum(const Backend& backend) {
+  uint64_t seed = 100;
+  for (uint32_t d : {8u, 20u, 64u, 80u, 96u, 128u, 256u}) {
+    for (uint32_t group : {1u, 3u, 4u, 7u, 8u}) {
+      PagedKv kv({.n_kv_heads = 1, .head_dim = d, .n_pages = 16}, ++seed);
+      for (uint32_t row = 0; row < 16; ++row) kv.len(0, row) = row + 1;
+      build_digests(kv);
+      Random random(++seed);
+      const std::vector<float> q = random.normals(size_t{group} * d);
+      const std::vector<float> score = page_scores(backend, kv, q);
+      for (uint32_t g = 0; g < group; ++g) {
+        for (uint32_t row = 0; row < 16; ++row) {
+          ExactDot best = {-INFINITY, 0.0};
+          for (uint32_t t = 0; t <= row; ++t) {
+            const ExactDot dot = exact_dot(&q[g * d], kv.key(0, row, t), d);
+            best = {std::max(best.value, dot.value), std::max(best.size, dot.size)};
+          }
+          const double bound = double{score[g * kv.capacity() + row]}, rounding = 1e-6 * best.size;
+          assert_true(bound >= best.value - rounding);
+          if (row == 0) assert_true(std::fabs(bound - best.value) <= rounding);
+        }
+      }
+    }
+  }
+}
+
+// The open page has a digest in use only with kMinMax. A full last page has one of every kind.
+void open_page_scores_with_minmax_only(const Backend& backend) {
+  for (DigestKind kind : kAllDigests) {
+    for (uint32_t last_len : {1u, 15u, 16u}) {
+      const KvShapeSpec s = {.n_kv_heads = 2, .head_dim = 64, .n_pages = 3, .last_len = last_len, .digest = kind};
+      PagedKv kv(s, 6);
+      build_digests(kv);
+      Random random(7);
+      const std::vector<float> score = page_scores(backend, kv, random.normals(size_t{6} * 64));
+      for (uint32_t head = 0; head < 6; ++head) {
+        for (uint32_t row = 0; row < kv.capacity(); ++row) {
+          const float x = score[head * kv.capacity() + row];
+          const bool scored = row < 2 || last_len == 16 || kind == DigestKind::kMinMax;
+          if (row >= 3) {
+            assert_true(x == -1.0f);
+          } else {
+            assert_true(scored ? std::isfinite(x) && x != -1.0f : x == -INFINITY);
+          }
+        }
+      }
+    }
+  }
+}
+
+// The keys of row 0; row 1 is the open page.
+float score_of(const Backend& backend, DigestKind kind, const std::vector<std::vector<float>>& keys,
+               const std::vector<float>& q, float spread = 1.0f) {
+  const auto d = static_cast<uint32_t>(q.size());
+  PagedKv kv({.n_kv_heads = 1, .head_dim = d, .n_pages = 2, .last_len = 1, .digest = kind}, 1);
+  kv.len(0, 0) = static_cast<uint32_t>(keys.size());
+  for (uint32_t t = 0; t < keys.size(); ++t) set_key(kv, 0, t, keys[t]);
+  build_digests(kv);
+  return page_scores(backend, kv, q, spread)[0];
+}
+
+// Keys (1,-2), (3,0), (2,-1) and q = (1,-1) (algorithms C.2): the maximum is 3, the bound 5, the mean cuboid's estimate
+// 13/3. Then keys whose statistics test_page_digest names, and q = (3,4), of length 5. What is not a whole number is
+// stored in bf16, to 2^-9 of itself.
+void estimates_golden(const Backend& backend) {
+  const std::vector<std::vector<float>> three = {{1, -2}, {3, 0}, {2, -1}};
+  assert_float_equal(score_of(backend, DigestKind::kMinMax, three, {1, -1}), 5.0f, 0.0f);
+  assert_float_equal(score_of(backend, DigestKind::kCuboidMean, three, {1, -1}), 13.0f / 3, 0.01f);
+  assert_float_equal(score_of(backend, DigestKind::kCentroid, three, {1, -1}), 3.0f, 0.0f);
+  assert_float_equal(score_of(backend, DigestKind::kSphereMean, three, {1, -1}), 3.0f + 4.0f / 3, 0.01f);
+  assert_float_equal(score_of(backend, DigestKind::kMeanStd, three, {1, -1}), 3.0f + 2.0f / std::sqrt(3.0f), 0.01f);
+  const std::vector<std::vector<float>> four = {{0, 3}, {0, -3}, {0, 3}, {8, -3}};
+  assert_float_equal(score_of(backend, DigestKind::kMinMax, four, {3, 4}), 36.0f, 0.0f);
+  assert_float_equal(score_of(backend, DigestKind::kSphereMean, four, {3, 4}), 12.0f + 5.0f * 5.0f, 1e-5f);
+  assert_float_equal(score_of(backend, DigestKind::kCentroid, four, {3, 4}), 6.0f, 0.0f);
+  const float deviation = std::sqrt(9.0f * 12.0f + 16.0f * 9.0f);
+  for (float spread : {0.0f, 1.0f, 2.0f})
+    assert_float_equal(score_of(backend, DigestKind::kMeanStd, four, {3, 4}, spread), 6.0f + spread * deviation, 0.05f);
+}
+
+// Every key of a page has one outlier channel, and a channel takes outliers of both signs (algorithms 5.2 f). The true
+// maximum is one outlier; the bound adds up all of them and beats a page of keys that really align with the query. The
+// mean distance is not taken in.
+void outlier_channels_mislead_minmax_only(const Backend& backend) {
+  for (uint32_t d : {8u, 64u, 80u}) {
+    Random random(d);
+    std::vector<float> q(d);
+    for (float& x : q) x = random.below(2) == 0 ? 1.0f : -1.0f;
+    std::vector<std::vector<float>> outliers(16, std::vector<float>(d)), aligned(16, std::vector<float>(d));
+    for (uint32_t t = 0; t < 16; ++t) {
+      outliers[t][(t / 2) * (d / 8)] = t % 2 == 0 ? 20.0f : -20.0f;
+      for (uint32_t i = 0; i < d; ++i) aligned[t][i] = 48.0f / static_cast<float>(d) * q[i];
+    }
+    const float real = score_of(backend, DigestKind::kCuboidMean, aligned, q);
+    assert_float_equal(real, 48.0f, 0.2f);
+    assert_float_equal(score_of(backend, DigestKind::kMinMax, aligned, q), real, 0.2f);
+    assert_float_equal(score_of(backend, DigestKind::kMinMax, outliers, q), 8 * 20.0f, 0.0f);
+    assert_float_equal(score_of(backend, DigestKind::kCuboidMean, outliers, q), 20.0f, 0.0f);
+  }
+}
+
+// A page of one token: the bound is the product itself, of every sign.
+void page_of_one_token_is_its_key(const Backend& backend) {
+  for (uint32_t d : {8u, 20u, 64u, 128u}) {
+    PagedKv kv({.n_kv_heads = 1, .head_dim = d, .n_pages = 50, .last_len = 1}, d);
+    for (uint32_t row = 0; row < 50; ++row) kv.len(0, row) = 1;
+    build_digests(kv);
+    Random random(8);
+    const std::vector<float> q = random.normals(size_t{2} * d);
+    const std::vector<float> score = page_scores(backend, kv, q);
+    for (uint32_t g = 0; g < 2; ++g) {
+      for (uint32_t row = 0; row < 50; ++row) {
+        const ExactDot dot = exact_dot(&q[g * d], kv.key(0, row, 0), d);
+        assert_true(std::fabs(double{score[g * kv.capacity() + row]} - dot.value) <= 1e-6 * dot.size);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weir::test
+
+int main() {
+  using namespace weir::test;
+#define WEIR_PROPERTY(name) \
+  { "page_score__" #name, name }
+  return run_group("ops/page_score", cases(),
+                   {WEIR_PROPERTY(bound_is_never_below_the_maximum), WEIR_PROPERTY(open_page_scores_with_minmax_only),
+                    WEIR_PROPERTY(estimates_golden), WEIR_PROPERTY(outlier_channels_mislead_minmax_only),
+                    WEIR_PROPERTY(page_of_one_token_is_its_key)});
+#undef WEIR_PROPERTY
+}

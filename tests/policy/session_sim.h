@@ -1,0 +1,400 @@
+// A session without a model: random queries, keys and values per position and layer, a real cache, a real policy and
+// the ops of a backend, called in the order of lib/runtime/session.cpp and lib/models/decoder.cpp. Tests look at
+// tables, lists and attention outputs after every pass. The inputs depend on (position, layer) alone, so that two
+// policies, backends or chunk sizes see the same conversation.
+#pragma once
+
+#include "tests/cmocka_cpp.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <memory_resource>
+#include <vector>
+
+#include "core/thread_pool.h"
+#include "kv/kv_cache.h"
+#include "ops/ops.h"
+#include "policy/policy.h"
+#include "quant/half.h"
+
+namespace weir::test {
+
+// Seeded numbers (splitmix64): the same on every machine.
+class Numbers {
+ public:
+  explicit Numbers(uint64_t seed) : state_(seed) {}
+  uint64_t bits() {
+    uint64_t z = state_ += 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+  }
+  uint32_t below(uint32_t n) { return static_cast<uint32_t>(bits() % n); }
+  // Nearly normal, mean 0 and variance 1: four uniform numbers added.
+  float normal() {
+    const uint64_t b = bits();
+    const auto sum = static_cast<float>((b & 0xFFFF) + (b >> 16 & 0xFFFF) + (b >> 32 & 0xFFFF) + (b >> 48));
+    return (sum / 65535.0f - 2.0f) * 1.7320508f;
+  }
+
+ private:
+  uint64_t state_;
+};
+
+struct SimShape {
+  uint32_t n_layers = 3, n_kv_heads = 2, group = 4, head_dim = 64;
+  uint32_t batch = 512;  // most tokens of a prompt chunk
+  bool rotate = true;    // positions are rotated into queries and keys; planted directions want them as they are
+  uint32_t n_heads() const { return n_kv_heads * group; }
+  float scale() const { return 1.0f / std::sqrt(static_cast<float>(head_dim)); }
+};
+
+// What a model would project, for every position and layer, before rotation.
+class Inputs {
+ public:
+  Inputs(const SimShape& s, uint32_t n_tok, uint64_t seed) : shape(s), n_tokens(n_tok) {
+    for (uint32_t layer = 0; layer < s.n_layers; ++layer) {
+      Numbers numbers(seed * 1000 + layer);
+      q_.emplace_back(size_t{n_tok} * s.n_heads() * s.head_dim);
+      k_.emplace_back(size_t{n_tok} * s.n_kv_heads * s.head_dim);
+      v_.emplace_back(size_t{n_tok} * s.n_kv_heads * s.head_dim);
+      for (auto* part : {&q_.back(), &k_.back(), &v_.back()}) {
+        for (float& x : *part) x = numbers.normal();
+      }
+    }
+  }
+  float* q(uint32_t layer, uint32_t pos) { return &q_[layer][size_t{pos} * shape.n_heads() * shape.head_dim]; }
+  float* k(uint32_t layer, uint32_t pos) { return &k_[layer][size_t{pos} * shape.n_kv_heads * shape.head_dim]; }
+  float* v(uint32_t layer, uint32_t pos) { return &v_[layer][size_t{pos} * shape.n_kv_heads * shape.head_dim]; }
+  const float* q(uint32_t layer, uint32_t pos) const { return const_cast<Inputs*>(this)->q(layer, pos); }
+  const float* k(uint32_t layer, uint32_t pos) const { return const_cast<Inputs*>(this)->k(layer, pos); }
+  const float* v(uint32_t layer, uint32_t pos) const { return const_cast<Inputs*>(this)->v(layer, pos); }
+
+  SimShape shape;
+  uint32_t n_tokens;
+
+ private:
+  std::vector<std::vector<float>> q_, k_, v_;  // [n_layers][n_tokens, heads, head_dim]
+};
+
+// cos and sin of one position, [head_dim / 2, 2].
+inline void fill_rotation(const SimShape& s, uint32_t pos, float* cos_sin) {
+  for (uint32_t i = 0; i < s.head_dim / 2; ++i) {
+    const double angle = s.rotate ? pos * std::pow(10000.0, -2.0 * i / s.head_dim) : 0.0;
+    cos_sin[2 * i] = static_cast<float>(std::cos(angle));
+    cos_sin[2 * i + 1] = static_cast<float>(std::sin(angle));
+  }
+}
+
+struct PolicySpec {
+  const char* name = "dense";
+  uint32_t budget = 0, context = 0, max_prompt = 0;
+  std::vector<weir_key_value> options;
+};
+
+class Sim {
+ public:
+  Sim(const Backend& b, const Inputs& in, const PolicySpec& spec) : backend(b), inputs(in), shape(in.shape) {
+    PolicyConfig config;
+    config.n_layers = shape.n_layers;
+    config.n_heads = shape.n_heads();
+    config.n_kv_heads = shape.n_kv_heads;
+    config.head_dim = shape.head_dim;
+    config.context_tokens = spec.context;
+    config.trained_tokens = 1u << 14;
+    config.budget_tokens = spec.budget;
+    config.max_prompt_tokens = spec.max_prompt;
+    config.attn_scale = shape.scale();
+    config.options = spec.options;
+    if (!make_policy(spec.name, config, storage_, policy_).ok())
+      fail_msg("policy %s: %s", spec.name, last_error_text());
+    lay_out();
+  }
+  ~Sim() { policy_->~Policy(); }
+  Sim(const Sim&) = delete;
+  Sim& operator=(const Sim&) = delete;
+
+  const Policy& policy() const { return *policy_; }
+  const PolicyNeeds& needs() const { return policy_->needs(); }
+  uint32_t n_tokens() const { return kv.n_tokens(); }
+
+  void prefill(uint32_t n_tok) {
+    if (!policy_->admit_prompt(kv, n_tok).ok()) fail_msg("a prompt of %u tokens: %s", n_tok, last_error_text());
+    const uint32_t before = kv.n_tokens();
+    for (uint32_t done = 0; done < n_tok;) {
+      const uint32_t n = policy_->chunk_tokens(kv, n_tok - done, shape.batch);
+      assert_true(n >= 1 && n <= n_tok - done && n <= shape.batch);
+      done += n;
+      make_room(n, Phase::kPrompt);
+      check(kv.reserve(n, policy_->prompt_flags(), kv.n_tokens() + n));
+      run(n, false, n_tok - done);
+      kv.commit();
+    }
+    make_room(0, Phase::kPromptEnd);
+    policy_->prompt_end(kv, before);
+  }
+  void step() {
+    make_room(1, Phase::kDecode);
+    check(kv.reserve(1, 0, kv.n_tokens() + 1));
+    run(1, true, 0);
+    kv.commit();
+  }
+  void steps(uint32_t n) {
+    for (uint32_t i = 0; i < n; ++i) step();
+  }
+  void pin(uint32_t first, uint32_t end) {
+    if (!policy_->admit_pin(kv, first, end).ok()) fail_msg("pin: %s", last_error_text());
+    assert_true(kv.set_flags(first, end, kPageKept, 0) > 0);
+  }
+
+  // First positions of a stream's resident pages.
+  std::vector<uint32_t> pages(uint32_t stream) const {
+    const StreamView s = kv.stream(stream);
+    return std::vector<uint32_t>(s.first_pos, s.first_pos + s.n_pages);
+  }
+  std::vector<std::vector<uint32_t>> all_pages() const {
+    std::vector<std::vector<uint32_t>> all;
+    for (uint32_t s = 0; s < kv.shape().n_streams(); ++s) all.push_back(pages(s));
+    return all;
+  }
+  // Row of the page that begins at `pos`, kNone when it has left.
+  uint32_t row_of(uint32_t stream, uint32_t pos) const {
+    const StreamView s = kv.stream(stream);
+    for (uint32_t row = 0; row < s.n_pages; ++row) {
+      if (s.first_pos[row] == pos) return row;
+    }
+    return Policy::kNone;
+  }
+  // Rows that the latest step attended for a head: its list, or all.
+  std::vector<uint32_t> attended(uint32_t layer, uint32_t head) const {
+    const uint32_t kv_head = head / shape.group;
+    const Listed& l = listed_[layer];
+    if (l.n.empty()) {
+      std::vector<uint32_t> all(kv.stream(layer * shape.n_kv_heads + kv_head).n_pages);
+      for (uint32_t row = 0; row < all.size(); ++row) all[row] = row;
+      return all;
+    }
+    const uint32_t list = l.n.size() == shape.n_heads() ? head : kv_head;
+    const auto first = l.rows.begin() + static_cast<ptrdiff_t>(size_t{list} * kv.shape().capacity(layer));
+    return std::vector<uint32_t>(first, first + l.n[list]);
+  }
+  bool selects(uint32_t layer) const { return !listed_[layer].n.empty(); }
+  // The latest pass: rotated queries [n_tok, n_heads, head_dim], masses [n_heads, capacity].
+  const std::vector<float>& q(uint32_t layer) const { return last_q_[layer]; }
+  const std::vector<float>& mass(uint32_t layer) const { return last_mass_[layer]; }
+
+  const Backend& backend;
+  const Inputs& inputs;
+  const SimShape shape;
+  KvCache kv;
+  // Attention outputs of all positions, [n_layers][positions, n_heads, head_dim].
+  std::vector<std::vector<float>> out;
+  uint32_t n_evicted = 0;
+  // Before a page leaves; after the attention of a layer in a decode step, its observation included.
+  std::function<void(uint32_t stream, const StreamView&, uint32_t row, const RoomArgs&)> on_evict;
+  std::function<void(uint32_t layer)> on_layer;
+
+ private:
+  struct alignas(64) Line {
+    std::byte bytes[64];
+  };
+  struct Listed {
+    std::vector<uint32_t> rows, n;
+  };
+
+  static void check(Status status) {
+    if (!status.ok()) fail_msg("%s", last_error_text());
+  }
+  // Bytes of 0xFF are NaN in f32 and bf16: what is read before it is written shows.
+  static std::byte* take(std::vector<Line>& lines, uint64_t bytes) {
+    lines.resize(bytes / sizeof(Line) + 1);
+    std::memset(lines.data(), 0xFF, lines.size() * sizeof(Line));
+    return lines[0].bytes;
+  }
+
+  void lay_out() {
+    const PolicyNeeds& n = needs();
+    const KvShape kv_shape = {shape.n_layers, shape.n_kv_heads, shape.head_dim, n.pages_per_stream,
+                              n.digest,       n.n_wide_layers,  n.wide_pages,     n.prompt_scores};
+    Arena measured[3], arenas[3];
+    kv.lay_out(kv_shape, measured[0], measured[1], measured[2]);
+    for (int i = 0; i < 3; ++i) arenas[i] = Arena(take(memory_[i], measured[i].used()), measured[i].used());
+    kv.lay_out(kv_shape, arenas[0], arenas[1], arenas[2]);
+    kv.reset();
+    const uint32_t pages = kv_shape.max_capacity(), n_heads = shape.n_heads();
+    OpShapes shapes;
+    shapes.max_tok = shape.batch;
+    shapes.max_cols = shapes.max_rows = n_heads * shape.head_dim;
+    shapes.n_heads = n_heads;
+    shapes.n_kv_heads = shape.n_kv_heads;
+    shapes.head_dim = shape.head_dim;
+    shapes.max_pages = pages;
+    check(pool_.start(1));
+    cx_.pool = &pool_;
+    cx_.scratch_bytes = backend.scratch_bytes(shapes);
+    cx_.scratch = take(scratch_, cx_.scratch_bytes);
+    const uint32_t n_lists = !n.page_lists ? 0 : n.list_per_head ? n_heads : shape.n_kv_heads;
+    if (n.page_mass) mass_.assign(size_t{n_heads} * pages, NAN);
+    if (n.digest != DigestKind::kNone) score_.assign(size_t{n_heads} * pages, NAN);
+    select_.assign(size_t{n_lists} * pages, UINT32_MAX);
+    n_select_.assign(n_lists, UINT32_MAX);
+    if (n.prompt_rows != 0) token_mass_.assign(size_t{shape.n_kv_heads} * pages * kPageTokens, NAN);
+    out.resize(shape.n_layers);
+    last_q_.resize(shape.n_layers);
+    last_mass_.resize(shape.n_layers);
+    listed_.resize(shape.n_layers);
+  }
+
+  void make_room(uint32_t n_tok, Phase phase) {
+    RoomArgs room = {phase, kv.n_tokens(), kv.pages_to_open(n_tok), false};
+    for (uint32_t s = 0; s < kv.shape().n_streams(); ++s) {
+      for (;;) {
+        const StreamView stream = kv.stream(s);
+        room.crowded = stream.n_pages + room.opens > stream.capacity;
+        const uint32_t row = policy_->victim(stream, room);
+        if (row == Policy::kNone || (row + 1 == stream.n_pages && stream.len[row] < kPageTokens)) break;
+        assert_true(row < stream.n_pages);
+        if (on_evict) on_evict(s, stream, row, room);
+        kv.evict(s, row);
+        ++n_evicted;
+      }
+    }
+  }
+
+  static float* data(std::vector<float>& v) { return v.empty() ? nullptr : v.data(); }
+
+  void run(uint32_t n_tok, bool is_decode, uint32_t n_left) {
+    const uint32_t pos = kv.n_tokens();
+    assert_true(pos + n_tok <= inputs.n_tokens);
+    cos_sin_.resize(size_t{n_tok} * shape.head_dim);
+    cos_sin_sink_.resize(cos_sin_.size());
+    for (uint32_t i = 0; i < n_tok; ++i) {
+      fill_rotation(shape, pos + i, &cos_sin_[size_t{i} * shape.head_dim]);
+      const uint32_t sink_pos = needs().sink_query ? policy_->in_cache_pos(kv, pos + i) : pos + i;
+      fill_rotation(shape, sink_pos, &cos_sin_sink_[size_t{i} * shape.head_dim]);
+    }
+    for (uint32_t layer = 0; layer < shape.n_layers; ++layer) run_layer(layer, n_tok, is_decode, n_left);
+  }
+
+  void run_layer(uint32_t layer, uint32_t n_tok, bool is_decode, uint32_t n_left) {
+    const uint32_t pos = kv.n_tokens();
+    const size_t n_q = size_t{n_tok} * shape.n_heads() * shape.head_dim,
+                 n_kv = size_t{n_tok} * shape.n_kv_heads * shape.head_dim;
+    q_.assign(inputs.q(layer, pos), inputs.q(layer, pos) + n_q);
+    k_.assign(inputs.k(layer, pos), inputs.k(layer, pos) + n_kv);
+    if (needs().sink_query) q_sink_.assign(n_q, NAN);
+    RopeAppendArgs append = {};
+    append.q = q_.data();
+    append.q_sink = data(q_sink_);
+    append.k = k_.data();
+    append.v = inputs.v(layer, pos);
+    append.cos_sin = cos_sin_.data();
+    append.cos_sin_sink = cos_sin_sink_.data();
+    append.rope_dim = shape.head_dim;
+    append.layout = RopeLayout::kHalfSplit;
+    append.n_tok = n_tok;
+    append.n_heads = shape.n_heads();
+    append.pos = pos;
+    append.kv = kv.view(layer);
+    append.append_row = kv.append_rows(layer);
+    check(backend.ops.rope_append(cx_, append));
+    digest_pages(layer, n_tok);
+    is_decode ? attend_step(layer) : attend_chunk(layer, n_tok, n_left);
+    last_q_[layer] = q_;
+  }
+
+  void digest_pages(uint32_t layer, uint32_t n_tok) {
+    const KvView view = kv.view(layer);
+    const uint32_t before = kv.n_tokens(), after = before + n_tok;
+    if (view.digest == DigestKind::kNone || view.digest == DigestKind::kMinMax) return;
+    if (before / kPageTokens == after / kPageTokens) return;
+    check(backend.ops.page_digest(cx_, {view, kv.append_rows(layer), whole_pages(after) - before / kPageTokens}));
+  }
+
+  AttnPagedArgs attn_args(uint32_t layer, uint32_t n_tok, const PageLists& lists) {
+    const AttnScope scope = policy_->attn_scope();
+    const size_t at = out[layer].size();
+    out[layer].resize(at + q_.size(), NAN);
+    AttnPagedArgs a = {};
+    a.out = out[layer].data() + at;
+    a.q = q_.data();
+    a.q_sink = data(q_sink_);
+    a.kv = kv.view(layer);
+    a.n_tok = n_tok;
+    a.n_heads = shape.n_heads();
+    a.pos = kv.n_tokens();
+    a.scale = shape.scale();
+    a.n_sink_pages = scope.n_sink_pages;
+    a.n_sink = scope.n_sink;
+    a.window = scope.window;
+    a.select = lists.select;
+    a.n_select = lists.n_select;
+    a.list_per_head = lists.select != nullptr && needs().list_per_head;
+    return a;
+  }
+
+  void attend_step(uint32_t layer) {
+    const uint32_t n_heads = shape.n_heads();
+    PageLists lists;
+    if (!select_.empty()) {
+      check(policy_->select(cx_, backend.ops, kv,
+                            {layer, n_heads, q_.data(), data(score_), select_.data(), n_select_.data()}, lists));
+    }
+    listed_[layer] = {};
+    if (lists.select != nullptr) listed_[layer] = {select_, n_select_};
+    AttnPagedArgs a = attn_args(layer, 1, lists);
+    a.page_mass = data(mass_);
+    check(backend.ops.attn_paged(cx_, a));
+    last_mass_[layer] = mass_;
+    check(policy_->observe(cx_, backend.ops, kv,
+                           {layer, n_heads, q_.data(), data(mass_), data(score_), lists, kv.n_tokens() + 1}));
+    if (on_layer) on_layer(layer);
+  }
+
+  void attend_chunk(uint32_t layer, uint32_t n_tok, uint32_t n_left) {
+    const uint32_t n_heads = shape.n_heads();
+    AttnPagedArgs a = attn_args(layer, n_tok, {});
+    if (needs().prompt_rows != 0) lse_.assign(size_t{n_tok} * n_heads, NAN);
+    a.lse = data(lse_);
+    check(backend.ops.attn_paged(cx_, a));
+    if (a.lse == nullptr) return;
+    const uint32_t n_rows = std::min(n_tok, needs().prompt_rows), first = n_tok - n_rows;
+    check(policy_->observe_prompt(
+        cx_, backend.ops, kv,
+        {layer, n_heads, q_.data() + size_t{first} * n_heads * shape.head_dim, lse_.data() + size_t{first} * n_heads,
+         n_rows, kv.n_tokens() + first, n_left, token_mass_.data()}));
+  }
+
+  PolicyStorage storage_;
+  Policy* policy_ = nullptr;
+  ThreadPool pool_{std::pmr::new_delete_resource()};
+  OpContext cx_;
+  std::vector<Line> memory_[3], scratch_;
+  std::vector<float> q_, q_sink_, k_, cos_sin_, cos_sin_sink_, mass_, score_, lse_, token_mass_;
+  std::vector<uint32_t> select_, n_select_;
+  std::vector<Listed> listed_;
+  std::vector<std::vector<float>> last_q_, last_mass_;
+};
+
+// Equal to the last bit, and written at all.
+inline void assert_same_outputs(const Sim& a, const Sim& b, const char* what) {
+  for (uint32_t layer = 0; layer < a.shape.n_layers; ++layer) {
+    const auto &x = a.out[layer], &y = b.out[layer];
+    assert_int_equal(x.size(), y.size());
+    for (size_t i = 0; i < x.size(); ++i) {
+      if (std::isnan(x[i]) || std::memcmp(&x[i], &y[i], sizeof(float)) != 0) {
+        fail_msg("%s on %s, layer %u, element %zu: %.9g and %.9g", what, a.backend.name, layer, i, double{x[i]},
+                 double{y[i]});
+      }
+    }
+  }
+}
+
+inline const Backend* const kBackends[] = {&reference_backend(), &cpu_backend()};
+
+// Prompt lengths around the borders of pages.
+inline constexpr uint32_t kRaggedPrompts[] = {1, 15, 16, 17, 31, 32, 33, 100};
+
+}  // namespace weir::test

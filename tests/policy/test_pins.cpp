@@ -1,0 +1,165 @@
+// policy: pages pinned by the application (kPageKept). No policy drops one, policies that choose pages always list it,
+// and pins that would leave no room are refused.
+#include "tests/policy/session_sim.h"
+
+namespace {
+
+using namespace weir;
+using namespace weir::test;
+
+const PolicySpec kPolicies[] = {
+    {"dense", 0, 1024, 0, {}},
+    {"sink", 160, 1024, 0, {{"positions", "abs"}}},
+    {"sink", 160, 1024, 0, {{"positions", "abs"}, {"window", "64"}}},
+    {"h2o", 160, 1024, 0, {{"skip_layers", "0"}, {"recent", "48"}}},
+    {"h2o", 160, 1024, 0, {{"skip_layers", "1"}, {"score", "norm_sum"}, {"init", "zero"}}},
+    {"tova", 160, 1024, 0, {{"skip_layers", "0"}}},
+    {"tova", 160, 1024, 0, {{"skip_layers", "0"}, {"scope", "stream"}}},
+    {"quest", 80, 1024, 0, {{"skip_layers", "0"}}},
+    {"quest", 80, 1024, 0, {{"skip_layers", "0"}, {"agg", "qhead"}}},
+    {"raas", 160, 1024, 0, {{"overflow", "error"}}},
+    {"raas", 160, 1024, 0, {{"overflow", "error"}, {"stamp_source", "digest"}, {"r", "0"}}},
+    {"raas", 160, 1024, 0, {{"pin_prompt", "false"}}},
+    {"hybrid", 160, 1024, 256, {{"skip_layers", "0"}, {"rho", "0.3"}}},
+    {"h2o", 160, 1024, 0, {{"skip_layers", "0"}, {"prompt", "snapkv"}, {"prompt_budget", "96"}}},
+    {"raas", 160, 1024, 0, {{"prompt", "snapkv"}, {"prompt_budget", "96"}}},
+};
+
+void check_pinned(const Sim& sim, std::initializer_list<uint32_t> pages) {
+  for (uint32_t s = 0; s < sim.kv.shape().n_streams(); ++s) {
+    for (uint32_t pos : pages) {
+      const uint32_t row = sim.row_of(s, pos);
+      if (row == Policy::kNone) fail_msg("%u tokens: stream %u has lost page %u", sim.n_tokens(), s, pos);
+      const uint32_t layer = s / sim.shape.n_kv_heads, kv_head = s % sim.shape.n_kv_heads;
+      for (uint32_t g = 0; g < sim.shape.group; ++g) {
+        const std::vector<uint32_t> list = sim.attended(layer, kv_head * sim.shape.group + g);
+        if (!std::binary_search(list.begin(), list.end(), row))
+          fail_msg("%u tokens: stream %u does not attend page %u", sim.n_tokens(), s, pos);
+      }
+    }
+  }
+}
+
+void pins__stay_and_are_attended(void**) {
+  const SimShape shape = {2, 2, 3, 64, 96, true};
+  const Inputs inputs(shape, 420, 81);
+  for (const Backend* backend : kBackends) {
+    for (const PolicySpec& spec : kPolicies) {
+      for (uint32_t n_prompt : {33u, 80u}) {
+        if (backend == &reference_backend() && n_prompt != 33) continue;
+        Sim sim(*backend, inputs, spec);
+        sim.on_evict = [](uint32_t, const StreamView& v, uint32_t row, const RoomArgs&) {
+          assert_int_equal(v.flags[row] & kPageKept, 0);
+        };
+        sim.prefill(n_prompt);
+        sim.pin(17, 18);  // of the prompt
+        sim.steps(120 - n_prompt);
+        sim.pin(95, 98);  // two pages of the answer
+        for (uint32_t i = 0; i < 200; ++i) {
+          sim.step();
+          check_pinned(sim, {16, 80, 96});
+        }
+      }
+    }
+  }
+}
+
+// They outlive later prompts too, also those that a prompt policy compresses.
+void pins__stay_through_later_prompts(void**) {
+  const SimShape shape = {2, 2, 3, 64, 64, true};
+  const Inputs inputs(shape, 520, 82);
+  for (const PolicySpec& spec : kPolicies) {
+    const bool holds_prompts = std::strcmp(spec.name, "raas") == 0 && spec.options[0].key[0] == 'o';
+    Sim sim(cpu_backend(), inputs, spec);
+    sim.prefill(20);
+    sim.steps(40);
+    sim.pin(30, 34);
+    sim.steps(20);
+    sim.prefill(holds_prompts ? 30 : 150);
+    sim.step();
+    check_pinned(sim, {16, 32});
+    sim.steps(150);
+    check_pinned(sim, {16, 32});
+  }
+}
+
+// The choice of a step has the same size: pinned pages take places, they do not add any.
+void pins__are_inside_the_budget(void**) {
+  const SimShape shape = {2, 2, 3, 64, 512, true};
+  const Inputs inputs(shape, 420, 83);
+  Sim quest(cpu_backend(), inputs, {"quest", 96, 1024, 0, {{"skip_layers", "0"}}});
+  Sim hybrid(cpu_backend(), inputs, {"hybrid", 192, 1024, 256, {{"skip_layers", "0"}}});
+  for (Sim* sim : {&quest, &hybrid}) {
+    sim->prefill(200);
+    sim->pin(64, 96);
+    sim->steps(100);
+    check_pinned(*sim, {64, 80});
+  }
+  for (uint32_t head : {0u, 3u}) {
+    assert_int_equal(quest.attended(1, head).size(), 6);
+    assert_int_equal(hybrid.attended(1, head).size(), 6 + 6);
+  }
+}
+
+// More pins than a step may choose: all of them and the open page are attended.
+void pins__beyond_the_choice_are_all_attended(void**) {
+  const Inputs inputs({2, 2, 3, 64, 512, true}, 420, 84);
+  Sim sim(cpu_backend(), inputs, {"quest", 64, 1024, 0, {{"skip_layers", "0"}}});
+  sim.prefill(200);
+  sim.pin(32, 128);
+  sim.steps(20);
+  check_pinned(sim, {32, 48, 64, 80, 96, 112});
+  assert_int_equal(sim.attended(0, 0).size(), 7);
+}
+
+void pins__that_leave_no_room_are_refused(void**) {
+  const Inputs inputs({2, 2, 3, 64, 512, true}, 420, 85);
+  for (const char* name : {"h2o", "tova", "raas"}) {
+    Sim sim(cpu_backend(), inputs, {name, 160, 1024, 0, {}});
+    sim.prefill(30);
+    sim.steps(130);
+    assert_int_equal(sim.policy().admit_pin(sim.kv, 0, 160).code(), WEIR_ERR_BUDGET);
+    assert_non_null(std::strstr(last_error_text(), "0..159"));
+    assert_true(sim.policy().admit_pin(sim.kv, 64, 96).ok());
+  }
+  Sim sink(cpu_backend(), inputs, {"sink", 160, 1024, 0, {{"positions", "incache"}}});
+  sink.prefill(30);
+  assert_int_equal(sink.policy().admit_pin(sink.kv, 0, 16).code(), WEIR_ERR_UNSUPPORTED);
+  assert_non_null(std::strstr(last_error_text(), "positions=abs"));
+}
+
+// As many pins as are admitted, then a long answer: there is room to the end.
+void pins__the_most_that_is_admitted_works(void**) {
+  const Inputs inputs({2, 2, 3, 64, 512, true}, 420, 86);
+  for (const PolicySpec& spec : kPolicies) {
+    Sim sim(cpu_backend(), inputs, spec);
+    sim.prefill(30);
+    sim.steps(130);
+    std::vector<uint32_t> pinned;
+    for (uint32_t page = 0; page < 9; ++page) {
+      if (sim.row_of(0, page * kPageTokens) == Policy::kNone || sim.row_of(3, page * kPageTokens) == Policy::kNone)
+        continue;
+      if (!sim.policy().admit_pin(sim.kv, page * kPageTokens, (page + 1) * kPageTokens).ok()) continue;
+      sim.pin(page * kPageTokens, (page + 1) * kPageTokens);
+      pinned.push_back(page * kPageTokens);
+    }
+    sim.steps(200);
+    for (uint32_t pos : pinned) {
+      assert_true(sim.row_of(0, pos) != Policy::kNone && sim.row_of(3, pos) != Policy::kNone);
+    }
+  }
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(pins__stay_and_are_attended),
+      cmocka_unit_test(pins__stay_through_later_prompts),
+      cmocka_unit_test(pins__are_inside_the_budget),
+      cmocka_unit_test(pins__beyond_the_choice_are_all_attended),
+      cmocka_unit_test(pins__that_leave_no_room_are_refused),
+      cmocka_unit_test(pins__the_most_that_is_admitted_works),
+  };
+  return cmocka_run_group_tests_name("policy_pins", tests, nullptr, nullptr);
+}

@@ -1,0 +1,375 @@
+// policy: options, budgets and presets. Every bad value has its status and a message that names the option; a budget
+// that is too small is answered with one that works; presets make policies.
+#include "tests/cmocka_cpp.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "policy/policy.h"
+#include "policy/presets.h"
+
+namespace {
+
+using namespace weir;
+
+using Options = std::vector<weir_key_value>;
+
+struct Spec {
+  const char* name;
+  uint32_t budget, context, max_prompt;
+  Options options;
+};
+
+// Builds the policy for a model of four layers and throws it away.
+Status try_policy(const Spec& s) {
+  PolicyConfig config;
+  config.n_layers = 4;
+  config.n_heads = 8;
+  config.n_kv_heads = 2;
+  config.head_dim = 64;
+  config.context_tokens = s.context;
+  config.trained_tokens = 4096;
+  config.budget_tokens = s.budget;
+  config.max_prompt_tokens = s.max_prompt;
+  config.attn_scale = 0.125f;
+  config.options = s.options;
+  PolicyStorage storage;
+  Policy* policy = nullptr;
+  const Status status = make_policy(s.name, config, storage, policy);
+  if (status.ok()) policy->~Policy();
+  return status;
+}
+
+std::string text_of(const Spec& s) {
+  std::string text = s.name;
+  for (const weir_key_value& option : s.options) text += std::string(" ") + option.key + "=" + option.value;
+  return text;
+}
+
+// Fails with `code` and a message that has all of `words` in it.
+void expect_refusal(const Spec& s, weir_status code, const std::vector<const char*>& words) {
+  const Status status = try_policy(s);
+  if (status.code() != code)
+    fail_msg("%s: status %d, not %d (%s)", text_of(s).c_str(), status.code(), code, last_error_text());
+  for (const char* word : words) {
+    if (std::strstr(last_error_text(), word) == nullptr)
+      fail_msg("%s: \"%s\" does not say \"%s\"", text_of(s).c_str(), last_error_text(), word);
+  }
+}
+
+void expect_policy(const Spec& s) {
+  if (!try_policy(s).ok()) fail_msg("%s: %s", text_of(s).c_str(), last_error_text());
+}
+
+// One option alone that is no number, no word or out of range: WEIR_ERR_INVALID_ARG naming policy, option and value.
+void options__bad_values(void**) {
+  const struct {
+    const char *policy, *key;
+    std::vector<const char*> values;
+  } rows[] = {
+      {"sink", "sinks", {"-1", "four", "1048577", "", "4 ", "0x4", "4.0"}},
+      {"sink", "window", {"0", "1073741825", "99999999999999"}},
+      {"sink", "positions", {"relative", "", "ABS"}},
+      {"sink", "exact_mask", {"yes", "2", "TRUE"}},
+      {"h2o", "recent", {"-1", "half", "1073741825"}},
+      {"h2o", "score", {"mean", ""}},
+      {"h2o", "init", {"none", "Exact"}},
+      {"h2o", "init_rows", {"0", "4097"}},
+      {"h2o", "skip_layers", {"4", "-1"}},
+      {"tova", "scope", {"head", ""}},
+      {"tova", "skip_layers", {"4", "all"}},
+      {"quest", "digest", {"max", "none"}},
+      {"quest", "spread", {"-0.5", "101", "nan", "inf", "one", "1,5"}},
+      {"quest", "agg", {"sum", "QHEAD"}},
+      {"quest", "skip_layers", {"4"}},
+      {"quest", "sink_pages", {"-1", "1048577"}},
+      {"quest", "min_pages", {"0", "1"}},
+      {"raas", "stamp_rule", {"top", ""}},
+      {"raas", "r", {"-0.1", "1.01", "nan", "half"}},
+      {"raas", "stamp_source", {"mass"}},
+      {"raas", "rank_scope", {"none"}},
+      {"raas", "protect_recent", {"-1", "1048577"}},
+      {"raas", "min_decode_pages", {"1", "0", "1048577"}},
+      {"raas", "overflow", {"spill", ""}},
+      {"raas", "pin_prompt", {"maybe"}},
+      {"hybrid", "rho", {"-0.1", "1.1", "nan"}},
+      {"hybrid", "agg", {"qhead", "first"}},
+      {"hybrid", "r", {"2"}},
+      {"hybrid", "skip_layers", {"4"}},
+      {"hybrid", "digest", {"median"}},
+  };
+  for (const auto& row : rows) {
+    for (const char* value : row.values) {
+      expect_refusal({row.policy, 512, 4096, 0, {{row.key, value}}}, WEIR_ERR_INVALID_ARG,
+                     {(std::string(row.key) + "=" + value).c_str()});
+    }
+  }
+  // With a rule that reads it.
+  for (const char* value : {"-0.1", "1.5", "nan", "tiny"}) {
+    expect_refusal({"raas", 512, 4096, 0, {{"stamp_rule", "alpha"}, {"alpha", value}}}, WEIR_ERR_INVALID_ARG,
+                   {"policy raas", "alpha", value});
+  }
+}
+
+// The ends of every range are inside.
+void options__limits_are_allowed(void**) {
+  for (const Spec& s : {
+           Spec{"sink", 512, 4096, 0, {{"sinks", "0"}, {"window", "1"}, {"exact_mask", "on"}}},
+           Spec{"h2o", 512, 4096, 0, {{"recent", "0"}, {"init", "window"}, {"init_rows", "1"}, {"skip_layers", "3"}}},
+           Spec{"h2o", 512, 4096, 0, {{"recent", "480"}, {"init", "window"}, {"init_rows", "4096"}}},
+           Spec{"tova", 512, 4096, 0, {{"skip_layers", "3"}}},
+           Spec{"quest", 512, 4096, 0, {{"spread", "0"}, {"sink_pages", "30"}, {"min_pages", "2"}}},
+           Spec{"quest", 512, 4096, 0, {{"spread", "100"}}},
+           Spec{"raas", 512, 4096, 0, {{"r", "0"}, {"protect_recent", "0"}, {"min_decode_pages", "2"}}},
+           Spec{"raas", 512, 4096, 0, {{"r", "1"}, {"min_decode_pages", "31"}}},
+           Spec{"raas", 512, 4096, 0, {{"stamp_rule", "alpha"}, {"alpha", "0"}, {"pin_prompt", "off"}}},
+           Spec{"raas", 512, 4096, 0, {{"stamp_rule", "alpha"}, {"alpha", "1"}}},
+           Spec{"hybrid", 512, 4096, 0, {{"rho", "0"}}},
+           Spec{"dense",
+                0,
+                4096,
+                0,
+                {{"prompt", "snapkv"}, {"prompt_budget", "32"}, {"prompt_window", "32"}, {"prompt_kernel", "255"}}},
+       }) {
+    expect_policy(s);
+  }
+}
+
+void options__contradictions(void**) {
+  const weir_status bad = WEIR_ERR_INVALID_ARG;
+  for (const char* name : {"raas", "hybrid"}) {
+    const std::string policy = std::string("policy ") + name;
+    expect_refusal({name, 512, 4096, 0, {{"alpha", "0.1"}, {"r", "0.1"}}}, bad, {policy.c_str(), "option r ", "stamp_rule=alpha"});
+    expect_refusal({name, 512, 4096, 0, {{"alpha", "0.1"}, {"stamp_rule", "top_r"}}}, bad,
+                   {policy.c_str(), "alpha", "stamp_rule=top_r"});
+    expect_refusal({name, 512, 4096, 0, {{"r", "0.1"}, {"stamp_rule", "alpha"}}}, bad,
+                   {policy.c_str(), "option r ", "stamp_rule=alpha"});
+  }
+  expect_refusal({"raas", 512, 4096, 0, {{"digest", "minmax"}, {"stamp_source", "exact_mass"}}}, bad,
+                 {"policy raas", "digest", "stamp_source=exact_mass"});
+  expect_refusal({"raas", 512, 4096, 0, {{"digest", "minmax"}, {"spread", "2"}}}, bad, {"policy raas", "spread", "mean_std"});
+  expect_refusal({"raas", 512, 4096, 0, {{"overflow", "error"}, {"pin_prompt", "false"}}}, bad,
+                 {"policy raas", "overflow", "pin_prompt=false"});
+  expect_refusal({"raas", 512, 4096, 0, {{"overflow", "hybrid"}}}, bad, {"overflow=hybrid", "max_prompt_tokens"});
+  for (const char* name : {"quest", "hybrid"}) {
+    for (const char* digest : {"minmax", "cuboid_mean", "sphere_mean", "centroid"}) {
+      expect_refusal({name, 512, 4096, 0, {{"digest", digest}, {"spread", "2"}}}, bad, {name, "spread", "mean_std"});
+    }
+    expect_policy({name, 512, 4096, 0, {{"digest", "mean_std"}, {"spread", "2"}}});
+  }
+  for (const char* init : {"exact", "zero"}) {
+    expect_refusal({"h2o", 512, 4096, 0, {{"init", init}, {"init_rows", "8"}}}, bad,
+                   {"policy h2o", "init_rows", "window"});
+  }
+  expect_refusal({"hybrid", 512, 4096, 0, {{"agg", "qhead"}}}, bad, {"agg=qhead"});
+}
+
+// Names that do not exist are answered with those that do.
+void options__unknown_names(void**) {
+  expect_refusal({"lru", 512, 4096, 0, {}}, WEIR_ERR_NOT_FOUND,
+                 {"lru", "dense", "sink", "h2o", "tova", "quest", "raas", "hybrid"});
+  expect_refusal({"", 512, 4096, 0, {}}, WEIR_ERR_NOT_FOUND, {"dense"});
+  expect_refusal({"dense", 512, 4096, 0, {{"window", "4"}}}, WEIR_ERR_NOT_FOUND,
+                 {"policy dense", "window", "it has none"});
+  const struct {
+    const char* policy;
+    std::vector<const char*> words;
+  } rows[] = {
+      {"sink", {"sinks", "window", "positions", "exact_mask"}},
+      {"h2o", {"recent", "score", "init", "init_rows", "skip_layers"}},
+      {"tova", {"scope", "skip_layers"}},
+      {"quest", {"digest", "spread", "agg", "skip_layers", "sink_pages", "min_pages"}},
+      {"raas",
+       {"stamp_rule", "r", "alpha", "stamp_source", "rank_scope", "protect_recent", "min_decode_pages", "overflow",
+        "pin_prompt"}},
+      {"hybrid", {"stamp_rule", "rho", "digest", "agg", "skip_layers", "sink_pages"}},
+  };
+  for (const auto& row : rows) {
+    std::vector<const char*> words = row.words;
+    words.push_back("\"budget\"");
+    words.push_back(row.policy);
+    expect_refusal({row.policy, 512, 4096, 0, {{"budget", "4"}}}, WEIR_ERR_NOT_FOUND, words);
+  }
+  // Options of a selection belong to raas only when it may become one.
+  expect_refusal({"raas", 512, 4096, 256, {{"rho", "0.5"}}}, WEIR_ERR_NOT_FOUND, {"rho"});
+  expect_policy({"raas", 512, 4096, 256, {{"rho", "0.5"}, {"overflow", "hybrid"}}});
+}
+
+void options__given_twice(void**) {
+  expect_refusal({"raas", 512, 4096, 0, {{"r", "0.5"}, {"r", "0.5"}}}, WEIR_ERR_INVALID_ARG,
+                 {"policy raas", "option r ", "twice"});
+  expect_refusal({"sink", 512, 4096, 0, {{"sinks", "4"}, {"window", "16"}, {"sinks", "8"}}}, WEIR_ERR_INVALID_ARG,
+                 {"sinks", "twice"});
+  expect_refusal({"dense", 512, 4096, 0, {{"prompt", "snapkv"}, {"prompt", "snapkv"}}}, WEIR_ERR_INVALID_ARG,
+                 {"prompt", "twice"});
+  expect_refusal({"dense", 512, 4096, 0, {{"prompt", "snapkv"}, {"prompt_kernel", "5"}, {"prompt_kernel", "5"}}},
+                 WEIR_ERR_INVALID_ARG, {"prompt_kernel", "twice"});
+}
+
+void options__prompt_policies(void**) {
+  const weir_status bad = WEIR_ERR_INVALID_ARG;
+  for (const char* name : {"dense", "sink", "h2o", "tova", "quest", "hybrid"}) {
+    expect_refusal({name, 512, 4096, 0, {{"prompt", "pyramid"}}}, WEIR_ERR_NOT_FOUND, {"pyramid", "snapkv"});
+    expect_refusal({name, 512, 4096, 0, {{"prompt_window", "16"}}}, bad, {"prompt_window", "prompt=NAME"});
+  }
+  // raas chooses one itself, unless told what else to do with a prompt that is too long.
+  expect_policy({"raas", 512, 4096, 0, {{"prompt_window", "16"}}});
+  expect_refusal({"raas", 512, 4096, 0, {{"overflow", "error"}, {"prompt_window", "16"}}}, bad,
+                 {"prompt_window", "prompt=NAME"});
+  expect_refusal({"raas", 512, 4096, 0, {{"prompt", ""}}}, WEIR_ERR_NOT_FOUND, {"snapkv"});
+  const auto snapkv = [](const char* key, const char* value) {
+    return Spec{"quest", 512, 4096, 0, {{"prompt", "snapkv"}, {key, value}}};
+  };
+  for (const char* value : {"0", "31", "-1", "much"})
+    expect_refusal(snapkv("prompt_budget", value), bad, {"snapkv", "prompt_budget", value});
+  for (const char* value : {"0", "4097", "all"})
+    expect_refusal(snapkv("prompt_window", value), bad, {"snapkv", "prompt_window", value});
+  for (const char* value : {"0", "257", "five"})
+    expect_refusal(snapkv("prompt_kernel", value), bad, {"snapkv", "prompt_kernel", value});
+  for (const char* value : {"2", "254"})
+    expect_refusal(snapkv("prompt_kernel", value), bad, {"prompt_kernel", value, "odd"});
+  expect_refusal(snapkv("prompt_windows", "3"), WEIR_ERR_NOT_FOUND,
+                 {"snapkv", "prompt_windows", "prompt_budget", "prompt_window", "prompt_kernel"});
+  expect_refusal({"quest", 512, 4096, 0, {{"prompt", "snapkv"}, {"prompt_budget", "64"}, {"prompt_window", "65"}}}, bad,
+                 {"prompt_window=65", "64"});
+}
+
+// The number after `word` in the last message.
+uint32_t number_after(const char* word) {
+  const char* at = std::strstr(last_error_text(), word);
+  if (at == nullptr) fail_msg("\"%s\" does not say \"%s\"", last_error_text(), word);
+  return static_cast<uint32_t>(std::strtoul(at + std::strlen(word), nullptr, 10));
+}
+
+// A budget that is too small is answered with the smallest that works.
+void budgets__the_minimum_that_is_named_works(void**) {
+  const Spec rows[] = {
+      {"sink", 32, 4096, 0, {}},
+      {"sink", 32, 4096, 0, {{"sinks", "17"}}},
+      {"sink", 48, 4096, 0, {{"window", "200"}}},
+      {"sink", 48, 4096, 0, {{"window", "193"}, {"sinks", "40"}, {"exact_mask", "true"}}},
+      {"h2o", 64, 4096, 0, {{"recent", "100"}}},
+      {"h2o", 64, 4096, 0, {{"recent", "96"}}},
+      {"quest", 64, 4096, 0, {{"sink_pages", "10"}}},
+      {"raas", 32, 4096, 0, {}},
+      {"raas", 64, 4096, 0, {{"min_decode_pages", "9"}, {"overflow", "error"}}},
+      {"raas", 48, 4096, 0, {{"pin_prompt", "false"}}},
+      {"dense", 64, 4096, 0, {{"prompt", "snapkv"}}},
+  };
+  for (const Spec& row : rows) {
+    expect_refusal(row, WEIR_ERR_BUDGET, {row.name[0] == 'd' ? "snapkv" : row.name});
+    Spec enough = row;
+    enough.budget = number_after("at least ");
+    assert_true(enough.budget > row.budget);
+    expect_policy(enough);
+    enough.budget -= 1;
+    expect_refusal(enough, WEIR_ERR_BUDGET, {});
+  }
+}
+
+void budgets__of_the_hybrid(void**) {
+  expect_refusal({"hybrid", 64, 4096, 0, {}}, WEIR_ERR_BUDGET, {"64", "rho=0.5", "4 are needed"});
+  expect_refusal({"hybrid", 512, 4096, 0, {{"rho", "1"}}}, WEIR_ERR_BUDGET, {"512", "rho=1", "smaller rho"});
+  expect_refusal({"hybrid", 512, 4096, 0, {{"min_decode_pages", "20"}}}, WEIR_ERR_BUDGET,
+                 {"16 decode pages", "20 are needed"});
+  expect_policy({"hybrid", 128, 4096, 0, {}});
+  expect_policy({"hybrid", 512, 512, 0, {{"rho", "1"}}});  // the context fits: nothing ever leaves
+}
+
+// Prompt tokens that stay may not take the room for decoding; the most that works is named.
+void budgets__of_prompts(void**) {
+  for (const Spec& row :
+       {Spec{"h2o", 256, 4096, 0, {{"recent", "32"}, {"prompt", "snapkv"}, {"prompt_budget", "256"}}},
+        Spec{"tova", 256, 4096, 0, {{"scope", "stream"}, {"prompt", "snapkv"}, {"prompt_budget", "4096"}}},
+        Spec{"raas", 256, 4096, 0, {{"min_decode_pages", "6"}, {"prompt", "snapkv"}, {"prompt_budget", "176"}}}}) {
+    expect_refusal(row, WEIR_ERR_BUDGET, {"prompt_budget", "256"});
+    const std::string most = std::to_string(number_after("; "));
+    Spec works = row;
+    works.options.back().value = most.c_str();
+    expect_policy(works);
+    const std::string above = std::to_string(std::stoul(most) + 16);
+    works.options.back().value = above.c_str();
+    expect_refusal(works, WEIR_ERR_BUDGET, {most.c_str()});
+  }
+}
+
+// A pinned prompt leaves raas min_decode_pages, whoever made it fit.
+void budgets__pinned_prompts_leave_room_to_decode(void**) {
+  for (const char* overflow : {"compress", "error"}) {
+    Spec spec = {"raas", 256, 4096, 0, {{"overflow", overflow}, {"prompt", "snapkv"}, {"prompt_budget", "208"}}};
+    expect_refusal(spec, WEIR_ERR_BUDGET, {"prompt_budget"});
+    spec.options.back().value = "192";
+    expect_policy(spec);
+  }
+}
+
+struct Named {
+  const char* name;
+  const char* missing;  // null: there is one
+};
+
+constexpr Named kPresets[] = {
+#define WEIR_PRESET(name, ...) {name, nullptr},
+#define WEIR_PRESET_LATER(name, missing) {name, missing},
+#include "policy/presets.inc"
+#undef WEIR_PRESET
+#undef WEIR_PRESET_LATER
+};
+
+void presets__each_makes_a_policy(void**) {
+  uint32_t n_here = 0, n_later = 0;
+  for (const Named& named : kPresets) {
+    const Preset* preset = nullptr;
+    const Status status = find_preset(named.name, preset);
+    if (named.missing != nullptr) {
+      assert_int_equal(status.code(), WEIR_ERR_UNSUPPORTED);
+      assert_null(preset);
+      for (const char* word : {named.name, named.missing, "reason-fixed"})
+        assert_non_null(std::strstr(last_error_text(), word));
+      ++n_later;
+      continue;
+    }
+    assert_true(status.ok());
+    assert_string_equal(preset->name, named.name);
+    expect_policy(
+        {preset->policy, preset->budget_tokens, 4096, 2048, Options(preset->options.begin(), preset->options.end())});
+    ++n_here;
+  }
+  assert_true(n_here > 0 && n_later > 0);
+}
+
+void presets__unknown_names_are_answered_with_the_list(void**) {
+  for (const char* name : {"fast", "", "Exact"}) {
+    const Preset* preset = nullptr;
+    assert_int_equal(find_preset(name, preset).code(), WEIR_ERR_NOT_FOUND);
+    assert_null(preset);
+    assert_non_null(std::strstr(last_error_text(), (std::string("\"") + name + "\"").c_str()));
+    for (const Named& named : kPresets) {
+      // Those of later versions are not offered.
+      assert_int_equal(std::strstr(last_error_text(), (std::string(" ") + named.name).c_str()) != nullptr,
+                       named.missing == nullptr);
+    }
+  }
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(options__bad_values),
+      cmocka_unit_test(options__limits_are_allowed),
+      cmocka_unit_test(options__contradictions),
+      cmocka_unit_test(options__unknown_names),
+      cmocka_unit_test(options__given_twice),
+      cmocka_unit_test(options__prompt_policies),
+      cmocka_unit_test(budgets__the_minimum_that_is_named_works),
+      cmocka_unit_test(budgets__of_the_hybrid),
+      cmocka_unit_test(budgets__of_prompts),
+      cmocka_unit_test(budgets__pinned_prompts_leave_room_to_decode),
+      cmocka_unit_test(presets__each_makes_a_policy),
+      cmocka_unit_test(presets__unknown_names_are_answered_with_the_list),
+  };
+  return cmocka_run_group_tests_name("policy_options", tests, nullptr, nullptr);
+}
