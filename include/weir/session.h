@@ -98,10 +98,11 @@ typedef struct weir_session_stats {
     uint64_t pages_dropped;    /**< Pages that are gone for good. */
     uint64_t prefill_ns;       /**< Time inside prefill. */
     uint64_t decode_ns;        /**< Time of decode steps and of drawing tokens in generate, without the callback. */
+    uint64_t pages_attended;   /**< Pages that the latest decode step attended, all streams; a page counts for each list that has it. @since 1.1 */
 } weir_session_stats;
 
 /** Static initialiser of weir_session_stats. */
-#define WEIR_SESSION_STATS_INIT { (uint32_t)sizeof(weir_session_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define WEIR_SESSION_STATS_INIT { (uint32_t)sizeof(weir_session_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** How the next token is drawn. Applied in this order: repetition penalty, temperature, top-k, top-p, min-p.
  *  @since 1.0 */

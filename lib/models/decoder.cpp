@@ -66,7 +66,10 @@ Status attend_step(Step& s, uint32_t layer) {
   const uint32_t n_heads = s.model->config().n_heads;
   PageLists lists;
   if (s.b.select != nullptr) WEIR_TRY(s.policy->select(s.cx, ops, *s.kv, {layer, n_heads, s.b.q, s.b.page_score, s.b.select, s.b.n_select}, lists));
-  WEIR_TRY(ops.attn_paged(s.cx, attn_args(s, layer, lists)));
+  const AttnPagedArgs attn = attn_args(s, layer, lists);
+  WEIR_TRY(ops.attn_paged(s.cx, attn));
+  const uint32_t* n_listed = lists.select != nullptr ? lists.n_select : attn.kv.n_pages;
+  for (uint32_t i = 0; i < (attn.list_per_head ? n_heads : attn.kv.n_kv_heads); ++i) s.pages_attended += n_listed[i];
   WEIR_TRY(s.policy->observe(s.cx, ops, *s.kv, {layer, n_heads, s.b.q, s.b.page_mass, s.b.page_score, lists, s.kv->n_tokens() + s.n_tok}));
   if (s.trace == nullptr) return {};
   return s.trace->layer(*s.kv, layer, n_heads, s.policy->needs().list_per_head, lists, s.b.page_mass);
@@ -141,6 +144,7 @@ Status run_decoder(Step& s) {
   const ModelConfig& c = s.model->config();
   const ModelWeights& w = s.model->weights();
   fill_rope(s);
+  s.pages_attended = 0;
   WEIR_TRY(ops.embed(s.cx, {s.b.x, w.token_embd, s.tokens, s.n_tok}));
   for (uint32_t layer = 0; layer < c.n_layers; ++layer) {
     if (s.cancel != nullptr && s.cancel->load(std::memory_order_relaxed)) return fail(WEIR_ERR_CANCELLED, "cancelled in layer %u", layer);

@@ -55,6 +55,7 @@ struct Step {
   bool want_logits = false;
   uint32_t n_left = 0;              // prompt tokens that come after this chunk
   StepTrace* trace = nullptr;       // of decode steps
+  uint64_t pages_attended = 0;      // out, of a decode step
   const std::atomic<bool>* cancel = nullptr;  // looked at between the layers of a prefill chunk; null: never
 };
 

@@ -221,6 +221,7 @@ Status Session::run_step(weir_token token) {
   sampler_.accept(token);
   has_logits_ = true;
   n_decode_.fetch_add(1, std::memory_order_relaxed);
+  pages_attended_.store(step_.pages_attended, std::memory_order_relaxed);
   decode_ns_.fetch_add(now_ns() - started, std::memory_order_relaxed);
   return {};
 }
@@ -330,6 +331,7 @@ void Session::get_stats(weir_session_stats& s) const {
   s.pages_dropped = s.pages_evicted;  // no spilling yet: what leaves is gone
   s.prefill_ns = prefill_ns_.load(std::memory_order_relaxed);
   s.decode_ns = decode_ns_.load(std::memory_order_relaxed);
+  s.pages_attended = pages_attended_.load(std::memory_order_relaxed);
 }
 
 void Session::get_memory(weir_memory_info& m) const {

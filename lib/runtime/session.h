@@ -128,7 +128,7 @@ class Session {
 
   std::atomic<bool> busy_{false};
   std::atomic<bool> cancel_{false};
-  std::atomic<uint64_t> n_prompt_{0}, n_decode_{0}, prefill_ns_{0}, decode_ns_{0}, late_allocs_{0};
+  std::atomic<uint64_t> n_prompt_{0}, n_decode_{0}, prefill_ns_{0}, decode_ns_{0}, late_allocs_{0}, pages_attended_{0};
 };
 
 }  // namespace weir

@@ -161,7 +161,7 @@ class Bench {
     SessionFlags flags = flags_.session;
     if (flags.context == 0) flags.context = n_tokens;
     SessionOptions options(flags);
-    const weir_plan_info plan = make_plan(model_.get(), options.get());
+    const weir_plan_info plan = session_plan_ = make_plan(model_.get(), options.get());
     const uint64_t available = available_memory_bytes();
     if (available > 0 && plan.total_bytes > available) {
       throw std::runtime_error("a session of " + grouped(n_tokens) + " tokens takes " + human_bytes(plan.total_bytes) +
@@ -183,7 +183,7 @@ class Bench {
     }
     for (uint32_t i = 0; i < kWarmUpSteps; ++i) step(session.get());
     std::vector<double> seconds;
-    uint64_t kv_bytes = 0;
+    uint64_t kv_bytes = 0, attended_bytes = 0;
     measure_bandwidth();
     for (uint32_t round = 0; round < kRounds; ++round) {
       while (seconds.size() < static_cast<size_t>(flags_.n_steps) * (round + 1) / kRounds) {
@@ -192,6 +192,7 @@ class Bench {
         step(session.get());
         seconds.push_back(seconds_since(start));
         kv_bytes += session_memory(session.get()).kv_bytes;
+        attended_bytes += attended(session_plan_, session_stats(session.get()));
       }
       measure_bandwidth();
     }
@@ -199,8 +200,15 @@ class Bench {
     row.depth = depth;
     row.step_s = median(seconds);
     row.kv_bytes = kv_bytes / seconds.size();
-    row.read_bytes = weight_bytes_ + row.kv_bytes;  // every policy of this version attends to all resident pages
+    row.read_bytes = weight_bytes_ + attended_bytes / seconds.size();
     return row;
+  }
+
+  // Bytes of pages that the latest step attended, and of the digests when it chose among them.
+  static uint64_t attended(const weir_plan_info& plan, const weir_session_stats& stats) {
+    const uint64_t digest_bytes = plan.kv_bytes == 0 ? 0 : plan.digest_bytes * plan.page_bytes / plan.kv_bytes;  // of a page
+    const uint64_t pages = stats.pages_attended * plan.page_bytes;
+    return stats.pages_attended < stats.pages_resident ? pages + stats.pages_resident * digest_bytes : pages;
   }
 
   void measure_prefill() {
@@ -219,6 +227,7 @@ class Bench {
   RuntimePtr runtime_;
   ModelPtr model_;
   weir_model_info info_ = WEIR_MODEL_INFO_INIT;
+  weir_plan_info session_plan_ = WEIR_PLAN_INFO_INIT;  // of the latest session
   BenchFill fill_ = nullptr;
   std::optional<BandwidthMeter> meter_;
   ProgressLine progress_;

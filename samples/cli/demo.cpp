@@ -32,7 +32,6 @@ struct DemoFlags {
   uint32_t budget = 1024;
   uint32_t threads = 0;
   std::string csv;
-  std::string r = "0.2";  // on problems of this length the best of those measured in docs/papers.md
 };
 
 struct Run {
@@ -182,7 +181,6 @@ int run_demo(DemoFlags& flags) {
   SolveOptions bounded = dense;
   bounded.session.policy = "raas";
   bounded.session.budget = flags.budget;
-  bounded.session.policy_options = {"r=" + flags.r};
 
   const Style style(stdout_is_terminal());
   std::printf("%sOne problem of %d steps, solved twice by %s (%s)%s\n", style.bold, flags.steps, info.name,
@@ -195,7 +193,7 @@ int run_demo(DemoFlags& flags) {
   if (csv != nullptr) std::fprintf(csv.get(), "run,tokens,kv_bytes,tok_per_s\n");
   std::vector<Run> runs;
   runs.push_back(solve_once(model.get(), problem, "dense", dense, csv.get()));
-  runs.push_back(solve_once(model.get(), problem, "raas " + std::to_string(flags.budget) + " r=" + flags.r, bounded, csv.get()));
+  runs.push_back(solve_once(model.get(), problem, "raas " + std::to_string(flags.budget), bounded, csv.get()));
   print_table(runs);
   return 0;
 }
@@ -217,7 +215,6 @@ void add_demo(CLI::App& program, Action& action) {
   app->add_option("--threads", flags->threads, "Threads that compute; 0 (default): all cores")
       ->check(in_range(0, 256))
       ->type_name("N");
-  app->add_option("--r", flags->r, "Part of the pages that raas stamps each step; default 0.2")->type_name("R");
   app->add_option("--csv", flags->csv, "Also write memory and speed every 100 tokens to this file")->type_name("FILE");
   app->callback([flags, &action] {
     action = [flags] {

@@ -25,7 +25,7 @@ using nlohmann::ordered_json;
 
 struct EvalFlags {
   std::string model;
-  std::vector<std::string> policies = {"dense", "sink", "raas"};
+  std::vector<std::string> policies = {"dense", "sink", "h2o", "tova", "quest", "raas", "hybrid"};
   EvalSettings settings;
   uint32_t threads = 0;
   std::string out = "eval";
