@@ -11,7 +11,7 @@ enum class RaasOverflow : uint32_t { kAuto, kError, kExtend, kHybrid, kCompress 
 struct RaasOptions {
   uint32_t rule = 1;    // StampRule: kAlpha
   float r = 0.5f;       // kTopR: of the ranked pages, stamped each step; the paper's 50 %
-  float alpha = 0.7f;   // of the exact mass: a page that one head reads from, and nothing less (docs/papers.md has the measurements)
+  float alpha = 0.9f;   // of the exact mass: a page that one head reads from, and nothing less (docs/papers.md has the measurements)
   uint32_t exact_mass = 1;
   DigestKind digest = DigestKind::kMinMax;  // the paper's, for stamps from digests
   float spread = 1.0f;                      // for kMeanStd

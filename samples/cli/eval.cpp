@@ -269,7 +269,7 @@ void add_eval(CLI::App& program, Action& action) {
   CLI::App* app = program.add_subcommand("eval", "Right answers and their cost by policy and budget; tables and plots");
   add_model_flag(*app, flags->model);
   app->add_option("--policies", flags->policies,
-                  "Entries name[:key=value[+key=value...]][@label]; default dense,sink,raas")
+                  "Entries name[:key=value[+key=value...]][@label]; default: every policy")
       ->delimiter(',')
       ->type_name("LIST");
   app->add_option("--budgets", flags->settings.budgets,
