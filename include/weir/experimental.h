@@ -11,7 +11,7 @@ extern "C" {
 
 /** What one decode step did in one layer. Every array belongs to the library and is valid during the call. A stream is the history of one KV head;
  *  its table lists the resident pages in ascending position.
- *  @since 1.1 */
+ *  @since 1.0 */
 typedef struct weir_trace_layer {
     uint32_t struct_size;      /**< sizeof this struct in the library's build. */
     uint32_t layer;            /**< 0 .. layers - 1, ascending within a step. */
@@ -32,7 +32,8 @@ typedef struct weir_trace_layer {
 } weir_trace_layer;
 
 /** Receives every layer of every decode step, after the step's attention in that layer. Any status but WEIR_OK makes the step fail with
- *  WEIR_ERR_CANCELLED. Called on the thread that decodes; it may not call into the session. */
+ *  WEIR_ERR_CANCELLED; the token is not appended then, and layers before this one have observed it. Called on the thread that decodes, its time counts
+ *  as decoding; it may not call into the session. */
 typedef weir_status (*weir_trace_fn)(void *user, const weir_trace_layer *layer);
 
 /** "weir_session_trace": begins or (with NULL) ends tracing of a session that was created with WEIR_SESSION_TRACE; WEIR_ERR_STATE without. */

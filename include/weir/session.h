@@ -28,7 +28,9 @@ typedef struct weir_session_options {
     uint32_t page_tokens;                 /**< Tokens of one KV page. Only 16 (default) exists. */
     uint32_t budget_tokens;               /**< KV budget in tokens per (layer, kv head) stream. 0 (default): the whole context. */
     uint32_t max_prompt_tokens;           /**< Longest prompt to plan for where a policy keeps prompts beyond the budget. Default 0. */
-    uint64_t budget_bytes;                /**< KV budget in bytes for all streams, instead of budget_tokens. 0 (default): not used. */
+    uint64_t budget_bytes;                /**< KV budget in bytes for all streams, instead of budget_tokens: so many tokens per stream. A policy that
+                                               keeps more than its budget (quest, hybrid, dense layers of h2o and tova) takes more, as the plan
+                                               tells. 0 (default): not used. */
     uint64_t spill_budget_bytes;          /**< Host memory for spilled pages. Only 0 (default) exists in this version. */
     const char *policy;                   /**< "dense" (also NULL, default), "sink", "h2o", "tova", "quest", "raas", "hybrid". Copied. */
     const weir_key_value *policy_options; /**< [n_policy_options] options of the policy, docs/policies.md. Copied. */
@@ -46,7 +48,7 @@ typedef struct weir_plan_info {
     uint32_t context_tokens;     /**< Most positions. */
     uint32_t budget_tokens;      /**< Tokens of one stream that fit: pages_per_stream * page_tokens. */
     uint32_t page_tokens;        /**< Tokens of a page. */
-    uint32_t pages_per_stream;   /**< Pages a stream can hold. */
+    uint32_t pages_per_stream;   /**< Pages a stream can hold; streams of layers that a policy leaves dense hold the context. */
     uint32_t n_streams;          /**< Layers times KV heads. */
     uint64_t page_bytes;         /**< Bytes of one page. */
     uint64_t weights_bytes;      /**< Weights, mapped from the file and shared by all sessions; not in total_bytes. */
@@ -98,7 +100,7 @@ typedef struct weir_session_stats {
     uint64_t pages_dropped;    /**< Pages that are gone for good. */
     uint64_t prefill_ns;       /**< Time inside prefill. */
     uint64_t decode_ns;        /**< Time of decode steps and of drawing tokens in generate, without the callback. */
-    uint64_t pages_attended;   /**< Pages that the latest decode step attended, all streams; a page counts for each list that has it. @since 1.1 */
+    uint64_t pages_attended;   /**< Pages that the latest decode step attended, all streams; a page counts for each list that has it. @since 1.0 */
 } weir_session_stats;
 
 /** Static initialiser of weir_session_stats. */
@@ -201,7 +203,7 @@ WEIR_API weir_status weir_session_options_init(weir_session_options *options, ui
  *          WEIR_ERR_UNSUPPORTED  the preset needs a method that this version lacks; nothing changed
  *  @threads any thread
  *  @owner the texts that the options then point to are static
- *  @since 1.1 */
+ *  @since 1.0 */
 WEIR_API weir_status weir_session_options_preset(const char *name, weir_session_options *options);
 
 /** Fill @p options with the defaults of the library that is loaded.
@@ -287,11 +289,10 @@ WEIR_API weir_status weir_session_reset(weir_session *session);
  *          WEIR_ERR_INVALID_ARG   NULL, no tokens, an id out of range; nothing changed
  *          WEIR_ERR_CONTEXT_FULL  more tokens than the context has room for; nothing changed; the message says how many would fit
  *          WEIR_ERR_BUDGET        more tokens than the policy can hold; nothing changed; the message says how many would fit
- *          WEIR_ERR_UNSUPPORTED   the policy's overflow rule does not exist in this version; nothing changed
  *          WEIR_ERR_BUSY          another thread is inside the session; nothing changed
  *          WEIR_ERR_CANCELLED     n_tokens of the stats is as before, unless the policy had to drop prompt pages for a long prompt: then
  *                                 whole chunks stay, and n_tokens tells how many tokens. Answers' pages that made room stay gone;
- *                                 pages_evicted tells
+ *                                 pages_evicted tells. What h2o and tova observed of the cancelled tokens stays in their scores
  *  @threads one thread at a time
  *  @owner the caller owns @p tokens
  *  @since 1.0 */
@@ -386,7 +387,7 @@ WEIR_API weir_status weir_session_generate(weir_session *session, const weir_gen
  *          WEIR_ERR_BUSY         another thread is inside the session; nothing changed
  *  @threads one thread at a time
  *  @owner nothing changes
- *  @since 1.1 */
+ *  @since 1.0 */
 WEIR_API weir_status weir_session_pin(weir_session *session, uint32_t first, uint32_t end);
 
 /** Take pins back from all pages that hold any of [first, end): those of weir_session_pin, and those of prompts, so that old turns may leave.
@@ -400,7 +401,7 @@ WEIR_API weir_status weir_session_pin(weir_session *session, uint32_t first, uin
  *          WEIR_ERR_BUSY         another thread is inside the session; nothing changed
  *  @threads one thread at a time
  *  @owner nothing changes
- *  @since 1.1 */
+ *  @since 1.0 */
 WEIR_API weir_status weir_session_unpin(weir_session *session, uint32_t first, uint32_t end);
 
 /** Stop the prefill, step or generate that is running in this session, or, when none is, the next one; it returns WEIR_ERR_CANCELLED.

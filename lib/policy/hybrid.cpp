@@ -31,6 +31,23 @@ class HybridPolicy final : public RaasPolicy {
                 static_cast<unsigned long long>(fits));
   }
 
+  Status admit_pin(const KvCache& kv, uint32_t first, uint32_t end) const override {
+    constexpr uint32_t kFree = 2;  // the open page, and one that can make room for the next
+    for (uint32_t i = 0; !holds_all() && i < kv.shape().n_streams(); ++i) {
+      const StreamView s = kv.stream(i);
+      uint32_t n_kept = 0;
+      for (uint32_t row = 0; row < s.n_pages; ++row) {
+        const bool touched = s.first_pos[row] < end && s.first_pos[row] + s.len[row] > first;
+        n_kept += (s.flags[row] & kPagePrompt) == 0 && (touched || (s.flags[row] & kPageStays) != 0) ? 1u : 0u;
+      }
+      if (n_kept + kFree > split_.decode) {
+        return fail(WEIR_ERR_BUDGET, "pinning positions %u..%u would leave %u of %u decode pages that can make room, %u are needed", first, end - 1,
+                    split_.decode - std::min(split_.decode, n_kept), split_.decode, kFree);
+      }
+    }
+    return {};
+  }
+
   Status select(OpContext& cx, const OpTable& ops, KvCache& kv, const SelectArgs& a, PageLists& lists) const override {
     const uint32_t n_prompt = prompt_pages(kv.stream(a.layer * kv.shape().n_kv_heads));
     if (a.layer < selection_.skip_layers || n_prompt <= split_.prompt || keeps_all(n_prompt)) return {};
@@ -42,6 +59,11 @@ class HybridPolicy final : public RaasPolicy {
     return static_cast<uint32_t>(std::count_if(s.flags, s.flags + s.n_pages, [](uint32_t flags) { return (flags & kPagePrompt) != 0; }));
   }
   bool keeps_all(uint32_t n_prompt) const { return split_.when_needed && n_prompt + o_.min_decode_pages <= split_.all; }
+
+  bool holds_all() const override { return split_.decode >= whole_pages(needs_.context_tokens); }
+
+  // Prompt pages that were unpinned leave only for room; a full decode part is no reason.
+  uint32_t staying_flags(const RoomArgs& room) const override { return room.crowded ? kPageStays : kPageStays | kPagePrompt; }
 
   // Decode pages have a budget of their own, however much of the prompt's room is taken.
   bool is_full(const StreamView& s, const RoomArgs& room) const override {
@@ -78,7 +100,8 @@ Status make(const PolicyConfig& config, OptionReader& options, const RaasOptions
                 static_cast<double>(rho), split.decode, raas.min_decode_pages);
   }
   if (split.all >= whole) split.decode = split.prompt = whole;
-  const uint32_t prompt = config.max_prompt_tokens != 0 ? std::min(whole, whole_pages(config.max_prompt_tokens)) : whole;
+  uint32_t prompt = config.max_prompt_tokens != 0 ? std::min(whole, whole_pages(config.max_prompt_tokens)) : whole;
+  if (when_needed) prompt = std::max(prompt, split.all - std::min(split.all, raas.min_decode_pages));  // those fit anyway
   needs.pages_per_stream = static_cast<uint32_t>(std::min<uint64_t>(whole, std::max<uint64_t>(uint64_t{prompt} + split.decode, when_needed ? split.all : 0)));
   if (split.all < whole) {
     needs.prompt_pages = prompt;

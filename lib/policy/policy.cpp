@@ -77,7 +77,7 @@ Status Policy::admit_pin(const KvCache& kv, uint32_t first, uint32_t end) const 
     uint32_t n_stay = 0;
     for (uint32_t row = 0; row < s.n_pages; ++row) {
       const bool touched = s.first_pos[row] < end && s.first_pos[row] + s.len[row] > first;
-      n_stay += touched || (s.flags[row] & kPageStays) != 0 ? 1u : 0u;
+      n_stay += touched || row < n_front_rows() || (s.flags[row] & kPageStays) != 0 ? 1u : 0u;
     }
     if (n_stay + kFree <= s.capacity) continue;
     return fail(WEIR_ERR_BUDGET, "pinning positions %u..%u would leave %u of %u pages that can make room, %u are needed", first, end - 1,
@@ -89,6 +89,14 @@ Status Policy::admit_pin(const KvCache& kv, uint32_t first, uint32_t end) const 
 uint32_t budget_pages(const PolicyConfig& config, uint32_t context_tokens) {
   const uint32_t whole = whole_pages(context_tokens);
   return config.budget_tokens == 0 ? whole : std::min(whole, config.budget_tokens / kPageTokens);
+}
+
+uint32_t room_of(const StreamView& s, uint32_t n_front_rows) {
+  uint32_t n_stay = 0;
+  for (uint32_t row = 0; row < s.n_pages; ++row) {
+    n_stay += row < n_front_rows || (s.flags[row] & kPageStays) != 0 || is_filling(s, row) ? 1u : 0u;
+  }
+  return s.capacity - std::min(s.capacity, n_stay);
 }
 
 uint32_t chunk_that_fits(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) {

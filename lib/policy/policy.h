@@ -113,6 +113,8 @@ class Policy {
   virtual uint32_t prompt_flags() const { return kPagePrompt; }
   // True when a prompt can be taken back although pages left during the call, as long as none of them was a prompt page.
   virtual bool can_take_back_prompt() const { return false; }
+  // Rows at the front that never leave, whatever their flags.
+  virtual uint32_t n_front_rows() const { return 0; }
   // Before the application's pin of the positions [first, end): does enough stay free?
   virtual Status admit_pin(const KvCache& kv, uint32_t first, uint32_t end) const;
   virtual AttnScope attn_scope() const { return {}; }
@@ -149,6 +151,12 @@ inline uint32_t whole_pages(uint32_t tokens) { return (tokens + kPageTokens - 1)
 
 // A stream of the last layer: no policy leaves that one dense, so it stands for all layers under the budget.
 inline StreamView bounded_stream(const KvCache& kv) { return kv.stream(kv.shape().n_streams() - 1); }
+
+// An open page that still takes tokens; it never leaves.
+inline bool is_filling(const StreamView& s, uint32_t row) { return row + 1 == s.n_pages && s.len[row] < kPageTokens; }
+
+// Pages that a stream can open at once if everything that may leave does.
+uint32_t room_of(const StreamView& s, uint32_t n_front_rows);
 
 // Tokens of a prompt chunk for policies that drop prompt pages on the way: what fits without dropping, else a quarter of the pages, so that a chunk
 // neither pushes out its own first pages nor those that its rows need most.

@@ -1,8 +1,8 @@
 // RaaS: every page carries the last step at which it mattered; when a stream is full the stalest page leaves. Prompt pages are pinned. All resident
 // pages are attended, so a step has no selection. Time and memory O(budget).
 // Paper: Hu et al., "RaaS: Reasoning-Aware Attention Sparsity for Efficient LLM Reasoning", arXiv:2502.11147 (v1), sec. 3; algorithms 2.6.
-// Differs from the paper: recent pages are protected, ties go by the last weight, stamps come from exact page masses by default, and every
-// (layer, kv head) stream decides for itself.
+// Differs from the paper: recent pages are protected, ties go by the last weight, stamps come from exact page masses and a high threshold by default
+// (docs/papers.md has the measurements), and every (layer, kv head) stream decides for itself.
 #include "policy/raas.h"
 
 #include <algorithm>
@@ -14,13 +14,17 @@
 namespace weir {
 
 uint32_t RaasPolicy::pinned_after(const KvCache& kv, uint32_t n_tok) {
-  // Every stream pins the same positions, so one tells.
-  const StreamView s = bounded_stream(kv);
-  uint32_t pinned = 0;
-  for (uint32_t row = 0; row < s.n_pages; ++row) pinned += (s.flags[row] & kPageStays) != 0 ? 1u : 0u;
-  // An open page that takes the first tokens becomes a prompt page too.
-  const bool open_joins = kv.n_tokens() % kPageTokens != 0 && (s.flags[s.n_pages - 1] & kPageStays) == 0;
-  return pinned + (open_joins ? 1u : 0u) + kv.pages_to_open(n_tok);
+  // Prompts are pinned alike in all streams, but what the application pins may have left some of them.
+  uint32_t most = 0;
+  for (uint32_t i = 0; i < kv.shape().n_streams(); ++i) {
+    const StreamView s = kv.stream(i);
+    uint32_t pinned = 0;
+    for (uint32_t row = 0; row < s.n_pages; ++row) pinned += (s.flags[row] & kPageStays) != 0 ? 1u : 0u;
+    // An open page that takes the first tokens becomes a prompt page too.
+    const bool open_joins = kv.n_tokens() % kPageTokens != 0 && (s.flags[s.n_pages - 1] & kPageStays) == 0;
+    most = std::max(most, pinned + (open_joins ? 1u : 0u));
+  }
+  return most + kv.pages_to_open(n_tok);
 }
 
 // A pinned prompt may take all pages but min_decode_pages.
@@ -52,16 +56,18 @@ uint32_t RaasPolicy::chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t b
 // that was sealed last always is, unless it is alone.
 uint32_t RaasPolicy::victim(const StreamView& s, const RoomArgs& room) const {
   if (!is_full(s, room)) return kNone;
+  const uint32_t stays = staying_flags(room);
   uint32_t n_free = 0;
-  for (uint32_t row = 0; row < s.n_pages; ++row) n_free += (s.flags[row] & kPageStays) == 0 ? 1u : 0u;
+  for (uint32_t row = 0; row < s.n_pages; ++row) n_free += (s.flags[row] & stays) == 0 ? 1u : 0u;
   if (n_free == 0) return kNone;
   const uint32_t most = n_free - std::max(1u, n_free / 4);
   const uint32_t n_candidates = n_free - std::max(std::min(o_.protect_recent, most), n_free > 1 ? 1u : 0u);
   uint32_t best = kNone;
   uint32_t seen = 0;
   for (uint32_t row = 0; row < s.n_pages && seen < n_candidates; ++row) {
-    if ((s.flags[row] & kPageStays) != 0) continue;
+    if ((s.flags[row] & stays) != 0) continue;
     ++seen;
+    if (is_filling(s, row)) continue;
     if (best == kNone || s.stamp[row] < s.stamp[best] || (s.stamp[row] == s.stamp[best] && score_of(s, row) < score_of(s, best))) best = row;
   }
   return best;

@@ -44,8 +44,10 @@ class RaasPolicy : public Policy {
  protected:
   // True when a page must leave before the next tokens come.
   virtual bool is_full(const StreamView&, const RoomArgs& room) const { return room.crowded; }
+  // Pages with any of these flags do not leave now.
+  virtual uint32_t staying_flags(const RoomArgs&) const { return kPageStays; }
   // True while the context can never need an eviction.
-  bool holds_all() const { return uint64_t{needs_.pages_per_stream} * kPageTokens >= needs_.context_tokens; }
+  virtual bool holds_all() const { return uint64_t{needs_.pages_per_stream} * kPageTokens >= needs_.context_tokens; }
   // Pages of a stream that will be pinned after a prompt of n_tok more tokens, those already pinned included.
   static uint32_t pinned_after(const KvCache& kv, uint32_t n_tok);
 

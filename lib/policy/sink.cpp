@@ -48,6 +48,8 @@ class SinkPolicy final : public Policy {
     return room.crowded || past_window ? row : kNone;
   }
 
+  uint32_t n_front_rows() const override { return sink_pages_; }
+
   // Positions in the cache have room for two shifts, of the sinks and of the window; a page between them would need a third.
   Status admit_pin(const KvCache& kv, uint32_t first, uint32_t end) const override {
     if (o_.in_cache) return fail(WEIR_ERR_UNSUPPORTED, "policy sink cannot pin with positions=incache; positions=abs can");

@@ -13,6 +13,9 @@
 namespace weir {
 namespace {
 
+// Pages of a stream that must be able to make room for an answer: the open page, and one before it.
+constexpr uint32_t kFreePages = 2;
+
 struct SnapKvOptions {
   uint32_t pages = 0;    // of a stream's prompt that stay
   uint32_t window = 64;  // last queries that look, whose tokens stay; kvpress and KVCache-Factory use 64
@@ -26,7 +29,8 @@ class SnapKvPolicy final : public Policy {
   SnapKvPolicy(const SnapKvPolicy&) = delete;
   SnapKvPolicy& operator=(const SnapKvPolicy&) = delete;
 
-  Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }  // any length is made to fit
+  Status admit_prompt(const KvCache& kv, uint32_t n_tok) const override;
+  uint32_t n_front_rows() const override { return next_.n_front_rows(); }
   bool can_take_back_prompt() const override { return next_.can_take_back_prompt(); }
   Status admit_pin(const KvCache& kv, uint32_t first, uint32_t end) const override { return next_.admit_pin(kv, first, end); }
   AttnScope attn_scope() const override { return next_.attn_scope(); }
@@ -52,6 +56,8 @@ class SnapKvPolicy final : public Policy {
     return row;
   }
   static uint32_t prompt_pages(const StreamView& s);
+  // Prompt pages of a stream that stay: what the application pinned of answers takes its room from them.
+  uint32_t limit(const StreamView& s) const;
   void score_stream(const StreamView& s, const float* mass, uint32_t window_begin, float rows) const;
 
   Policy& next_;
@@ -63,7 +69,25 @@ uint32_t SnapKvPolicy::prompt_pages(const StreamView& s) {
   return static_cast<uint32_t>(std::count_if(s.flags, s.flags + s.n_pages, [](uint32_t flags) { return (flags & kPagePrompt) != 0; }));
 }
 
-// What fits; when pages must leave, a chunk that leaves those of the window alone. The last chunk has all rows of the window if the prompt has.
+uint32_t SnapKvPolicy::limit(const StreamView& s) const {
+  const auto kept = static_cast<uint32_t>(
+      std::count_if(s.flags, s.flags + s.n_pages, [](uint32_t flags) { return (flags & kPageKept) != 0 && (flags & kPagePrompt) == 0; }));
+  return std::min(o_.pages, s.capacity - std::min(s.capacity, kept + kFreePages));
+}
+
+// Any length is made to fit, if what the application pinned leaves room for the window.
+Status SnapKvPolicy::admit_prompt(const KvCache& kv, uint32_t) const {
+  for (uint32_t i = 0; i < kv.shape().n_streams(); ++i) {
+    const StreamView s = kv.stream(i);
+    const auto kept = static_cast<uint32_t>(std::count_if(s.flags, s.flags + s.n_pages, [](uint32_t flags) { return (flags & kPageKept) != 0; }));
+    if (kept == 0 || kept + n_front_rows() + window_pages() + 1 + kFreePages <= s.capacity) continue;
+    return fail(WEIR_ERR_BUDGET, "%u of %u pages are pinned; a prompt needs %u beside them", kept, s.capacity, window_pages() + 1 + kFreePages);
+  }
+  return {};
+}
+
+// What fits; when pages must leave, a chunk that leaves those of the window alone. The last chunk has all rows of the window, if the
+// prompt has them and half of the free pages hold them.
 uint32_t SnapKvPolicy::chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const {
   uint32_t want = std::min(n_left, batch_tokens);
   const uint32_t capacity = kv.shape().pages_per_stream;
@@ -79,19 +103,19 @@ uint32_t SnapKvPolicy::chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t
 // more than its part.
 uint32_t SnapKvPolicy::victim(const StreamView& s, const RoomArgs& room) const {
   if (room.phase == Phase::kDecode) return next_.victim(s, room);
-  const bool above = prompt_pages(s) > o_.pages;
+  const bool above = prompt_pages(s) > limit(s);
   if (room.phase == Phase::kPromptEnd ? !above : !room.crowded) return kNone;
   if (!above) {
     const uint32_t row = next_.victim(s, room);
-    if (row != kNone && (s.flags[row] & kPagePrompt) == 0) return row;
+    if (row != kNone && !is_filling(s, row) && (s.flags[row] & kPagePrompt) == 0) return row;
   }
   uint32_t best = kNone;
-  for (uint32_t row = 0; row < window_row(s, room.pos); ++row) {
+  for (uint32_t row = n_front_rows(); row < window_row(s, room.pos); ++row) {
     // Pages pinned as an earlier prompt compete again; what the application pinned does not.
     if ((s.flags[row] & kPageKept) != 0 || (s.flags[row] & kPagePrompt) == 0) continue;
     if (best == kNone || s.prompt_score[row] < s.prompt_score[best]) best = row;
   }
-  return best != kNone ? best : next_.victim(s, room);
+  return best != kNone || room.phase == Phase::kPromptEnd ? best : next_.victim(s, room);
 }
 
 // Scores of a stream's pages: the best of its tokens' pooled weights. Tokens from window_begin on take no part.
@@ -104,7 +128,7 @@ void SnapKvPolicy::score_stream(const StreamView& s, const float* mass, uint32_t
       if (pos >= window_begin) break;
       float sum = 0.0f;
       for (int64_t at = pos - reach; at <= pos + reach; ++at) {
-        // A neighbour lies in this page or in the one beside it, if that is still there.
+        // A neighbour lies in this page or in the one beside it (the kernel reaches no further), if that is still there.
         const int64_t page = at < int64_t{s.first_pos[row]} ? int64_t{row} - 1 : at >= int64_t{s.first_pos[row]} + kPageTokens ? int64_t{row} + 1 : int64_t{row};
         if (at < 0 || at >= window_begin || page < 0 || page >= s.n_pages) continue;
         const int64_t in_page = at - s.first_pos[page];
@@ -128,7 +152,8 @@ Status SnapKvPolicy::observe_prompt(OpContext& cx, const OpTable& ops, KvCache& 
     WEIR_TRY(next_.observe_prompt(cx, ops, kv, b));
   }
   const StreamView any = kv.stream(a.layer * kv.shape().n_kv_heads);
-  if (any.n_pages + whole_pages(a.n_left) <= o_.pages) return {};
+  // The last chunk is looked at even if all fits: a later prompt may need the room.
+  if (a.n_left > 0 && any.n_pages + whole_pages(a.n_left) <= o_.pages) return {};
   const KvView view = kv.view(a.layer);
   const uint32_t skipped = a.n_rows - std::min(a.n_rows, o_.window);
   const uint32_t n_rows = a.n_rows - skipped, pos = a.pos + skipped;
@@ -164,13 +189,16 @@ Status make_snapkv(const PolicyConfig& config, PolicyStorage& storage, Policy& n
   WEIR_TRY(options.get_word(kPromptOption, name, kName));
   WEIR_TRY(options.get_u32("prompt_budget", budget, 2 * kPageTokens, 1u << 30));
   WEIR_TRY(options.get_u32("prompt_window", o.window, 1, 4096));
-  WEIR_TRY(options.get_u32("prompt_kernel", o.kernel, 1, 255));
+  WEIR_TRY(options.get_u32("prompt_kernel", o.kernel, 1, 2 * kPageTokens + 1));
   WEIR_TRY(options.finish());
   if (o.kernel % 2 == 0) return fail(WEIR_ERR_INVALID_ARG, "option prompt_kernel=%u is not odd", o.kernel);
   constexpr uint32_t kDecodePages = 4;  // the open page and three sealed ones
   const bool holds_all = uint64_t{needs.pages_per_stream} * kPageTokens >= needs.context_tokens;
+  if (needs.sink_query) {
+    return fail(WEIR_ERR_UNSUPPORTED, "prompt=snapkv keeps pages between sinks and window, for which positions=incache has no room; positions=abs has");
+  }
   // What the policy behind allows; without a rule of its own, all but two pages, which must be free for the answer.
-  const uint32_t most = needs.prompt_pages != 0 ? needs.prompt_pages : holds_all ? needs.pages_per_stream : needs.pages_per_stream - 2;
+  const uint32_t most = needs.prompt_pages != 0 ? needs.prompt_pages : holds_all ? needs.pages_per_stream : needs.pages_per_stream - kFreePages;
   if (budget != 0) {
     o.pages = budget / kPageTokens;
   } else if (needs.prompt_policy) {

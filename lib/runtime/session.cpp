@@ -121,7 +121,7 @@ void Session::make_room(uint32_t n_tok, Phase phase) {
       room.crowded = stream.n_pages + room.opens > stream.capacity;
       const uint32_t row = policy_->victim(stream, room);
       // A page that still takes tokens never leaves, whatever a policy says.
-      if (row == Policy::kNone || (row + 1 == stream.n_pages && stream.len[row] < kPageTokens)) break;
+      if (row == Policy::kNone || is_filling(stream, row)) break;
       kv_.evict(s, row);
     }
   }
@@ -146,6 +146,12 @@ Status Session::run_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_l
   return {};
 }
 
+uint32_t Session::room_pages() const {
+  uint32_t room = UINT32_MAX;
+  for (uint32_t s = 0; s < kv_.shape().n_streams(); ++s) room = std::min(room, room_of(kv_.stream(s), policy_->n_front_rows()));
+  return room;
+}
+
 Status Session::run_prefill(const weir_token* tokens, uint32_t n_tokens, weir_progress_fn progress, void* user) {
   for (uint32_t done = 0; done < n_tokens;) {
     if (progress != nullptr) {
@@ -155,7 +161,10 @@ Status Session::run_prefill(const weir_token* tokens, uint32_t n_tokens, weir_pr
       }
     }
     if (cancel_.load()) return fail(WEIR_ERR_CANCELLED, "prefill was cancelled after %u of %u tokens", done, n_tokens);
-    const uint32_t n_tok = policy_->chunk_tokens(kv_, n_tokens - done, step_max_tok_);
+    // However large a chunk the policy wants, pages that stay must leave room for it.
+    const uint64_t fits = uint64_t{room_pages()} * kPageTokens + (kPageTokens - kv_.n_tokens() % kPageTokens) % kPageTokens;
+    if (fits == 0) return fail(WEIR_ERR_BUDGET, "prefill stopped after %u of %u tokens: pinned pages leave no room", done, n_tokens);
+    const auto n_tok = static_cast<uint32_t>(std::min<uint64_t>(fits, policy_->chunk_tokens(kv_, n_tokens - done, step_max_tok_)));
     WEIR_TRY(run_chunk(tokens + done, n_tok, n_tokens - done - n_tok));
     done += n_tok;
   }
@@ -174,6 +183,10 @@ Status Session::prefill(const weir_token* tokens, uint64_t n_tokens, weir_progre
   for (uint64_t i = 0; i < n_tokens; ++i) WEIR_TRY(check_token(tokens[i]));
   const auto n = static_cast<uint32_t>(n_tokens);
   WEIR_TRY(policy_->admit_prompt(kv_, n));
+  if (kv_.pages_to_open(n) > 0 && room_pages() == 0) {
+    return fail(WEIR_ERR_BUDGET, "a prompt of %u tokens does not fit, %u would: pinned pages leave no room; weir_session_unpin lets some leave", n,
+                (kPageTokens - before % kPageTokens) % kPageTokens);
+  }
 
   const uint64_t started = now_ns();
   const uint64_t evicted = kv_.pages_evicted(), prompt_evicted = kv_.prompt_pages_evicted();
@@ -272,7 +285,7 @@ Status Session::generate(const weir_generate_options& options, weir_generate_res
   WEIR_TRY(entry.status());
   if (!has_logits_) return fail(WEIR_ERR_STATE, "there are no logits before the first prefill or step");
   const Status status = run_generate(options, result);
-  if (!status.ok() && status.code() != WEIR_ERR_CANCELLED) result.stop = WEIR_STOP_ERROR;
+  if (!status.ok()) result.stop = status.code() == WEIR_ERR_CANCELLED ? WEIR_STOP_CANCELLED : WEIR_STOP_ERROR;
   return status;
 }
 

@@ -99,6 +99,8 @@ class Session {
 
   Status check_token(weir_token token) const;
   void make_room(uint32_t n_tok, Phase phase);
+  // Pages that every stream can open at once if all leaves that may.
+  uint32_t room_pages() const;
   Status run_prefill(const weir_token* tokens, uint32_t n_tokens, weir_progress_fn progress, void* user);
   Status run_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_left);
   Status run_step(weir_token token);

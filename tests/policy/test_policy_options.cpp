@@ -131,7 +131,7 @@ void options__limits_are_allowed(void**) {
                 0,
                 4096,
                 0,
-                {{"prompt", "snapkv"}, {"prompt_budget", "32"}, {"prompt_window", "32"}, {"prompt_kernel", "255"}}},
+                {{"prompt", "snapkv"}, {"prompt_budget", "32"}, {"prompt_window", "32"}, {"prompt_kernel", "33"}}},
        }) {
     expect_policy(s);
   }
@@ -228,7 +228,7 @@ void options__prompt_policies(void**) {
     expect_refusal(snapkv("prompt_window", value), bad, {"snapkv", "prompt_window", value});
   for (const char* value : {"0", "257", "five"})
     expect_refusal(snapkv("prompt_kernel", value), bad, {"snapkv", "prompt_kernel", value});
-  for (const char* value : {"2", "254"})
+  for (const char* value : {"2", "32"})
     expect_refusal(snapkv("prompt_kernel", value), bad, {"prompt_kernel", value, "odd"});
   expect_refusal(snapkv("prompt_windows", "3"), WEIR_ERR_NOT_FOUND,
                  {"snapkv", "prompt_windows", "prompt_budget", "prompt_window", "prompt_kernel"});
