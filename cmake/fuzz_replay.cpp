@@ -16,7 +16,8 @@ namespace {
 using Bytes = std::vector<uint8_t>;
 
 constexpr int kCopiesPerSeed = 400;
-constexpr auto kTimePerSeed = std::chrono::milliseconds(1500);  // large seeds get fewer copies, so that the test stays short
+constexpr auto kTimePerSeed =
+    std::chrono::milliseconds(1500);  // large seeds get fewer copies, so that the test stays short
 
 // xorshift64*: the copies must be the same on every machine.
 uint64_t next_random(uint64_t& state) {
@@ -39,9 +40,15 @@ void change(Bytes& bytes, uint64_t& state) {
   const size_t range = next_random(state) % 2 == 0 ? std::min<size_t>(bytes.size(), 256) : bytes.size();
   const size_t at = next_random(state) % range;
   switch (next_random(state) % 4) {
-    case 0: bytes[at] ^= static_cast<uint8_t>(1u << (next_random(state) % 8)); break;
-    case 1: bytes[at] = kEdges[next_random(state) % std::size(kEdges)]; break;
-    case 2: bytes.resize(at); break;
+    case 0:
+      bytes[at] ^= static_cast<uint8_t>(1u << (next_random(state) % 8));
+      break;
+    case 1:
+      bytes[at] = kEdges[next_random(state) % std::size(kEdges)];
+      break;
+    case 2:
+      bytes.resize(at);
+      break;
     default: {
       const size_t n = std::min<size_t>(8, bytes.size() - at);
       const uint8_t value = kEdges[next_random(state) % std::size(kEdges)];

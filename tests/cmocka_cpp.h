@@ -2,18 +2,18 @@
 #pragma once
 
 extern "C" {
+#include <cmocka.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
 }
 
 #undef fail
 #undef fail_msg
-#define fail_msg(...)               \
-  do {                              \
+#define fail_msg(...)                   \
+  do {                                  \
     print_error("ERROR: " __VA_ARGS__); \
-    print_error("\n");              \
-    _fail(__FILE__, __LINE__);      \
+    print_error("\n");                  \
+    _fail(__FILE__, __LINE__);          \
   } while (0)

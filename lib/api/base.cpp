@@ -36,7 +36,8 @@ uint32_t weir_version(void) { return (WEIR_VERSION_MAJOR << 16) | (WEIR_VERSION_
 #define WEIR_INTERNAL_TEXT2(x) #x
 #define WEIR_INTERNAL_TEXT(x) WEIR_INTERNAL_TEXT2(x)
 const char* weir_version_string(void) {
-  return WEIR_INTERNAL_TEXT(WEIR_VERSION_MAJOR) "." WEIR_INTERNAL_TEXT(WEIR_VERSION_MINOR) "." WEIR_INTERNAL_TEXT(WEIR_VERSION_PATCH);
+  return WEIR_INTERNAL_TEXT(WEIR_VERSION_MAJOR) "." WEIR_INTERNAL_TEXT(WEIR_VERSION_MINOR) "." WEIR_INTERNAL_TEXT(
+      WEIR_VERSION_PATCH);
 }
 
 const char* weir_status_name(weir_status status) {

@@ -17,7 +17,8 @@
 #include "weir/weir.h"
 
 struct weir_runtime {
-  weir_runtime(const weir::AllocatorHooks& hooks, const weir::Log& log_lines) : memory(hooks), pool(&memory), log(log_lines) {}
+  weir_runtime(const weir::AllocatorHooks& hooks, const weir::Log& log_lines)
+      : memory(hooks), pool(&memory), log(log_lines) {}
   std::atomic<uint32_t> n_refs{1};
   weir::HostMemory memory;
   weir::ThreadPool pool;
@@ -71,7 +72,8 @@ Status read_struct(const T* in, const char* name, T& out) {
   const auto* bytes = reinterpret_cast<const unsigned char*>(in);
   for (uint32_t i = sizeof(T); i < size; ++i) {
     if (bytes[i] != 0) {
-      return fail(WEIR_ERR_UNSUPPORTED, "%s: byte %u of %u is set, but this version knows only %zu bytes", name, i, size, sizeof(T));
+      return fail(WEIR_ERR_UNSUPPORTED, "%s: byte %u of %u is set, but this version knows only %zu bytes", name, i,
+                  size, sizeof(T));
     }
   }
   std::memcpy(&out, in, std::min<size_t>(size, sizeof(T)));
@@ -100,7 +102,9 @@ weir_status guard(F&& body) noexcept {
   try {
     return body().code();
   } catch (const std::bad_alloc&) {
-    return fail(WEIR_ERR_OUT_OF_MEMORY, "an allocation of %llu bytes was refused", static_cast<unsigned long long>(HostMemory::thread_refused_bytes())).code();
+    return fail(WEIR_ERR_OUT_OF_MEMORY, "an allocation of %llu bytes was refused",
+                static_cast<unsigned long long>(HostMemory::thread_refused_bytes()))
+        .code();
   } catch (...) {
     return fail(WEIR_ERR_INTERNAL, "an unexpected exception; please report it").code();
   }

@@ -25,7 +25,8 @@ Status open(weir_runtime* runtime, const char* path, const weir_model_options& o
   }
   auto* handle = make_in<weir_model>(runtime->memory, runtime);
   try {
-    const Status status = handle->model.open(path, (o.flags & WEIR_MODEL_VOCAB_ONLY) != 0, (o.flags & WEIR_MODEL_PREFETCH) != 0, o.progress, o.progress_user);
+    const Status status = handle->model.open(path, (o.flags & WEIR_MODEL_VOCAB_ONLY) != 0,
+                                             (o.flags & WEIR_MODEL_PREFETCH) != 0, o.progress, o.progress_user);
     if (!status.ok()) {
       destroy_in(runtime->memory, handle);
       return status;
@@ -36,7 +37,8 @@ Status open(weir_runtime* runtime, const char* path, const weir_model_options& o
   }
   retain(runtime);
   const ModelConfig& c = handle->model.config();
-  runtime->log.write(WEIR_LOG_INFO, "opened %s: %u layers, %u heads, %u KV heads, vocabulary %u", path, c.n_layers, c.n_heads, c.n_kv_heads, c.vocab_size);
+  runtime->log.write(WEIR_LOG_INFO, "opened %s: %u layers, %u heads, %u KV heads, vocabulary %u", path, c.n_layers,
+                     c.n_heads, c.n_kv_heads, c.vocab_size);
   *out = handle;
   return {};
 }
@@ -51,7 +53,8 @@ uint64_t value_text(const GgufValue& v, char* out, uint64_t capacity) {
       text = v.text;
       break;
     case GgufType::kArray:
-      n = std::snprintf(number, sizeof(number), "[%s; %llu]", gguf_type_name(v.element_type), static_cast<unsigned long long>(v.count));
+      n = std::snprintf(number, sizeof(number), "[%s; %llu]", gguf_type_name(v.element_type),
+                        static_cast<unsigned long long>(v.count));
       break;
     case GgufType::kBool:
       n = std::snprintf(number, sizeof(number), "%s", v.raw != 0 ? "true" : "false");
@@ -60,7 +63,8 @@ uint64_t value_text(const GgufValue& v, char* out, uint64_t capacity) {
       float f = 0;
       const auto bits = static_cast<uint32_t>(v.raw);
       std::memcpy(&f, &bits, sizeof(f));
-      n = static_cast<int>(std::to_chars(number, number + sizeof(number), f).ptr - number);  // whatever the host's locale
+      n = static_cast<int>(std::to_chars(number, number + sizeof(number), f).ptr -
+                           number);  // whatever the host's locale
       break;
     }
     case GgufType::kF64: {
@@ -93,13 +97,15 @@ using namespace weir;
 
 weir_status weir_model_options_init(weir_model_options* options, uint32_t struct_size) {
   WEIR_API_REQUIRE(options);
-  if (struct_size < 8) return fail(WEIR_ERR_INVALID_ARG, "weir_model_options_init: struct_size is %u", struct_size).code();
+  if (struct_size < 8)
+    return fail(WEIR_ERR_INVALID_ARG, "weir_model_options_init: struct_size is %u", struct_size).code();
   std::memset(options, 0, struct_size);
   options->struct_size = struct_size;
   return WEIR_OK;
 }
 
-weir_status weir_model_open(weir_runtime* runtime, const char* path, const weir_model_options* options, weir_model** out) {
+weir_status weir_model_open(weir_runtime* runtime, const char* path, const weir_model_options* options,
+                            weir_model** out) {
   WEIR_API_REQUIRE(out);
   *out = nullptr;
   WEIR_API_REQUIRE(runtime);
@@ -131,7 +137,8 @@ weir_status weir_model_tensor_info(const weir_model* model, uint32_t index, weir
   return api::guard([&]() -> Status {
     WEIR_TRY(api::check_out_struct(info, "weir_tensor_info"));
     const auto tensors = model->model.file().tensors();
-    if (index >= tensors.size()) return fail(WEIR_ERR_INVALID_ARG, "tensor %u of %zu does not exist", index, tensors.size());
+    if (index >= tensors.size())
+      return fail(WEIR_ERR_INVALID_ARG, "tensor %u of %zu does not exist", index, tensors.size());
     const GgufTensor& tensor = tensors[index];
     weir_tensor_info value = WEIR_TENSOR_INFO_INIT;
     value.n_dims = tensor.n_dims;
@@ -145,20 +152,26 @@ weir_status weir_model_tensor_info(const weir_model* model, uint32_t index, weir
   });
 }
 
-uint32_t weir_model_metadata_count(const weir_model* model) { return model == nullptr ? 0 : static_cast<uint32_t>(model->model.file().values().size()); }
+uint32_t weir_model_metadata_count(const weir_model* model) {
+  return model == nullptr ? 0 : static_cast<uint32_t>(model->model.file().values().size());
+}
 
-weir_status weir_model_metadata(const weir_model* model, uint32_t index, const char** key, char* value, uint64_t capacity, uint64_t* value_bytes) {
+weir_status weir_model_metadata(const weir_model* model, uint32_t index, const char** key, char* value,
+                                uint64_t capacity, uint64_t* value_bytes) {
   WEIR_API_REQUIRE(model);
   WEIR_API_REQUIRE(key);
-  if (value == nullptr && capacity != 0) return fail(WEIR_ERR_INVALID_ARG, "weir_model_metadata: value is NULL, capacity is not 0").code();
+  if (value == nullptr && capacity != 0)
+    return fail(WEIR_ERR_INVALID_ARG, "weir_model_metadata: value is NULL, capacity is not 0").code();
   return api::guard([&]() -> Status {
     const auto values = model->model.file().values();
-    if (index >= values.size()) return fail(WEIR_ERR_INVALID_ARG, "metadata key %u of %zu does not exist", index, values.size());
+    if (index >= values.size())
+      return fail(WEIR_ERR_INVALID_ARG, "metadata key %u of %zu does not exist", index, values.size());
     const uint64_t n = api::value_text(values[index], value, capacity);
     *key = model->model.names().key(index);
     if (value_bytes != nullptr) *value_bytes = n;
     if (n >= capacity) {
-      return fail(WEIR_ERR_BUFFER_TOO_SMALL, "%s: the value needs %llu bytes with its NUL", *key, static_cast<unsigned long long>(n) + 1);
+      return fail(WEIR_ERR_BUFFER_TOO_SMALL, "%s: the value needs %llu bytes with its NUL", *key,
+                  static_cast<unsigned long long>(n) + 1);
     }
     return {};
   });

@@ -21,9 +21,12 @@ uint32_t usable_cores() {
 }
 
 Status check_options(const weir_runtime_options& o) {
-  if (o.n_threads > kMaxThreads) return fail(WEIR_ERR_INVALID_ARG, "n_threads: %u is above %u", o.n_threads, kMaxThreads);
-  if ((o.alloc == nullptr) != (o.free == nullptr)) return fail(WEIR_ERR_INVALID_ARG, "alloc and free: set both hooks or neither");
-  if (o.log_level < WEIR_LOG_ERROR || o.log_level > WEIR_LOG_DEBUG) return fail(WEIR_ERR_INVALID_ARG, "log_level: %d is not a WEIR_LOG_* value", o.log_level);
+  if (o.n_threads > kMaxThreads)
+    return fail(WEIR_ERR_INVALID_ARG, "n_threads: %u is above %u", o.n_threads, kMaxThreads);
+  if ((o.alloc == nullptr) != (o.free == nullptr))
+    return fail(WEIR_ERR_INVALID_ARG, "alloc and free: set both hooks or neither");
+  if (o.log_level < WEIR_LOG_ERROR || o.log_level > WEIR_LOG_DEBUG)
+    return fail(WEIR_ERR_INVALID_ARG, "log_level: %d is not a WEIR_LOG_* value", o.log_level);
   if (o.reserved != 0) return fail(WEIR_ERR_UNSUPPORTED, "runtime options: reserved is %u, not 0", o.reserved);
   return {};
 }
@@ -51,7 +54,8 @@ Status create(const weir_runtime_options& o, weir_runtime** out) {
     destroy(runtime);
     throw;
   }
-  runtime->log.write(WEIR_LOG_INFO, "weir %s: %u threads, %s", weir_version_string(), runtime->pool.n_threads(), cpu_backend().target());
+  runtime->log.write(WEIR_LOG_INFO, "weir %s: %u threads, %s", weir_version_string(), runtime->pool.n_threads(),
+                     cpu_backend().target());
   *out = runtime;
   return {};
 }
@@ -70,7 +74,8 @@ using namespace weir;
 
 weir_status weir_runtime_options_init(weir_runtime_options* options, uint32_t struct_size) {
   WEIR_API_REQUIRE(options);
-  if (struct_size < 8) return fail(WEIR_ERR_INVALID_ARG, "weir_runtime_options_init: struct_size is %u", struct_size).code();
+  if (struct_size < 8)
+    return fail(WEIR_ERR_INVALID_ARG, "weir_runtime_options_init: struct_size is %u", struct_size).code();
   std::memset(options, 0, struct_size);
   options->struct_size = struct_size;
   return WEIR_OK;
@@ -104,6 +109,10 @@ weir_status weir_runtime_memory(const weir_runtime* runtime, weir_memory_counter
   });
 }
 
-uint32_t weir_runtime_thread_count(const weir_runtime* runtime) { return runtime == nullptr ? 0 : runtime->pool.n_threads(); }
+uint32_t weir_runtime_thread_count(const weir_runtime* runtime) {
+  return runtime == nullptr ? 0 : runtime->pool.n_threads();
+}
 
-const char* weir_runtime_cpu_target(const weir_runtime* runtime) { return runtime == nullptr ? "" : cpu_backend().target(); }
+const char* weir_runtime_cpu_target(const weir_runtime* runtime) {
+  return runtime == nullptr ? "" : cpu_backend().target();
+}

@@ -12,7 +12,8 @@ namespace {
 
 template <class T>
 weir_status init(T* options, uint32_t struct_size, const char* function) {
-  if (options == nullptr || struct_size < 8) return fail(WEIR_ERR_INVALID_ARG, "%s: options is NULL or struct_size is %u", function, struct_size).code();
+  if (options == nullptr || struct_size < 8)
+    return fail(WEIR_ERR_INVALID_ARG, "%s: options is NULL or struct_size is %u", function, struct_size).code();
   std::memset(options, 0, struct_size);
   options->struct_size = struct_size;
   return WEIR_OK;
@@ -28,11 +29,13 @@ Status create_session(weir_model* model, const weir_session_options& options, we
   }
   api::retain(model);
   const weir_plan_info& plan = session->plan_info();
-  model->runtime->log.write(WEIR_LOG_INFO, "session: policy %s, %u tokens a stream, %llu bytes, %llu of them KV", options.policy == nullptr ? "dense" : options.policy,
-                            plan.budget_tokens, static_cast<unsigned long long>(plan.total_bytes), static_cast<unsigned long long>(plan.kv_bytes));
+  model->runtime->log.write(WEIR_LOG_INFO, "session: policy %s, %u tokens a stream, %llu bytes, %llu of them KV",
+                            options.policy == nullptr ? "dense" : options.policy, plan.budget_tokens,
+                            static_cast<unsigned long long>(plan.total_bytes),
+                            static_cast<unsigned long long>(plan.kv_bytes));
   if (plan.context_tokens > model->model.config().context_tokens && options.context_tokens != 0) {
-    model->runtime->log.write(WEIR_LOG_WARNING, "session: a context of %u tokens, the model was trained for %u", plan.context_tokens,
-                              model->model.config().context_tokens);
+    model->runtime->log.write(WEIR_LOG_WARNING, "session: a context of %u tokens, the model was trained for %u",
+                              plan.context_tokens, model->model.config().context_tokens);
   }
   *out = session;
   return {};
@@ -40,9 +43,15 @@ Status create_session(weir_model* model, const weir_session_options& options, we
 
 }  // namespace
 
-weir_status weir_session_options_init(weir_session_options* options, uint32_t struct_size) { return init(options, struct_size, __func__); }
-weir_status weir_sampling_options_init(weir_sampling_options* options, uint32_t struct_size) { return init(options, struct_size, __func__); }
-weir_status weir_generate_options_init(weir_generate_options* options, uint32_t struct_size) { return init(options, struct_size, __func__); }
+weir_status weir_session_options_init(weir_session_options* options, uint32_t struct_size) {
+  return init(options, struct_size, __func__);
+}
+weir_status weir_sampling_options_init(weir_sampling_options* options, uint32_t struct_size) {
+  return init(options, struct_size, __func__);
+}
+weir_status weir_generate_options_init(weir_generate_options* options, uint32_t struct_size) {
+  return init(options, struct_size, __func__);
+}
 
 weir_status weir_session_options_preset(const char* name, weir_session_options* options) {
   WEIR_API_REQUIRE(name);
@@ -51,7 +60,8 @@ weir_status weir_session_options_preset(const char* name, weir_session_options* 
     weir_session_options value;
     WEIR_TRY(api::read_struct(options, "weir_session_options", value));
     if (options->struct_size < offsetof(weir_session_options, reserved)) {
-      return fail(WEIR_ERR_INVALID_ARG, "weir_session_options: struct_size %u has no room for policy options", options->struct_size);
+      return fail(WEIR_ERR_INVALID_ARG, "weir_session_options: struct_size %u has no room for policy options",
+                  options->struct_size);
     }
     const Preset* preset = nullptr;
     WEIR_TRY(find_preset(name, preset));
@@ -99,7 +109,8 @@ weir_status weir_session_reset(weir_session* session) {
   return api::guard([&] { return session->reset(); });
 }
 
-weir_status weir_session_prefill(weir_session* session, const weir_token* tokens, uint64_t n_tokens, weir_progress_fn progress, void* progress_user) {
+weir_status weir_session_prefill(weir_session* session, const weir_token* tokens, uint64_t n_tokens,
+                                 weir_progress_fn progress, void* progress_user) {
   WEIR_API_REQUIRE(session);
   WEIR_API_REQUIRE(tokens);
   if (n_tokens == 0) return fail(WEIR_ERR_INVALID_ARG, "weir_session_prefill: n_tokens is 0").code();
@@ -137,13 +148,16 @@ weir_status weir_session_sample(weir_session* session, weir_token* token) {
   return api::guard([&] { return session->sample(*token); });
 }
 
-weir_status weir_session_generate(weir_session* session, const weir_generate_options* options, weir_generate_result* result) {
+weir_status weir_session_generate(weir_session* session, const weir_generate_options* options,
+                                  weir_generate_result* result) {
   WEIR_API_REQUIRE(session);
   return api::guard([&]() -> Status {
     weir_generate_options read;
     WEIR_TRY(api::read_struct(options, "weir_generate_options", read));
-    if ((read.flags & ~static_cast<uint32_t>(WEIR_GENERATE_SPECIAL_TEXT | WEIR_GENERATE_IGNORE_EOS)) != 0 || read.reserved != 0) {
-      return fail(WEIR_ERR_INVALID_ARG, "weir_generate_options: flags 0x%x are not known, or reserved is not 0", read.flags);
+    if ((read.flags & ~static_cast<uint32_t>(WEIR_GENERATE_SPECIAL_TEXT | WEIR_GENERATE_IGNORE_EOS)) != 0 ||
+        read.reserved != 0) {
+      return fail(WEIR_ERR_INVALID_ARG, "weir_generate_options: flags 0x%x are not known, or reserved is not 0",
+                  read.flags);
     }
     if (result != nullptr) WEIR_TRY(api::check_out_struct(result, "weir_generate_result"));
     weir_generate_result value = WEIR_GENERATE_RESULT_INIT;

@@ -11,30 +11,38 @@ using namespace weir;
 
 namespace {
 
-weir_status bad_flags(const char* function, uint32_t flags) { return fail(WEIR_ERR_INVALID_ARG, "%s: flags 0x%x are not known", function, flags).code(); }
+weir_status bad_flags(const char* function, uint32_t flags) {
+  return fail(WEIR_ERR_INVALID_ARG, "%s: flags 0x%x are not known", function, flags).code();
+}
 
 weir_status too_small(const char* what, uint64_t needed, uint64_t capacity) {
-  return fail(WEIR_ERR_BUFFER_TOO_SMALL, "%llu %s are needed, the buffer holds %llu", static_cast<unsigned long long>(needed), what,
-              static_cast<unsigned long long>(capacity))
+  return fail(WEIR_ERR_BUFFER_TOO_SMALL, "%llu %s are needed, the buffer holds %llu",
+              static_cast<unsigned long long>(needed), what, static_cast<unsigned long long>(capacity))
       .code();
 }
 
 Status check_token(const weir_model* model, weir_token token) {
   const uint32_t n = model->model.tokenizer().vocab_size();
-  if (token < 0 || static_cast<uint32_t>(token) >= n) return fail(WEIR_ERR_INVALID_ARG, "token %d is not in 0..%u", token, n - 1);
+  if (token < 0 || static_cast<uint32_t>(token) >= n)
+    return fail(WEIR_ERR_INVALID_ARG, "token %d is not in 0..%u", token, n - 1);
   return {};
 }
 
 }  // namespace
 
-weir_status weir_tokenize(const weir_model* model, const char* text, uint64_t text_bytes, uint32_t flags, weir_token* tokens, uint64_t capacity,
-                          uint64_t* n_tokens) {
+weir_status weir_tokenize(const weir_model* model, const char* text, uint64_t text_bytes, uint32_t flags,
+                          weir_token* tokens, uint64_t capacity, uint64_t* n_tokens) {
   WEIR_API_REQUIRE(model);
   WEIR_API_REQUIRE(n_tokens);
   if (text == nullptr && text_bytes != 0) return fail(WEIR_ERR_INVALID_ARG, "weir_tokenize: text is NULL").code();
-  if (tokens == nullptr && capacity != 0) return fail(WEIR_ERR_INVALID_ARG, "weir_tokenize: tokens is NULL, capacity is not 0").code();
-  if ((flags & ~static_cast<uint32_t>(WEIR_TOKENIZE_SPECIAL | WEIR_TOKENIZE_BOS_EOS)) != 0) return bad_flags("weir_tokenize", flags);
-  if (text_bytes > INT32_MAX) return fail(WEIR_ERR_INVALID_ARG, "weir_tokenize: a text of %llu bytes is too long", static_cast<unsigned long long>(text_bytes)).code();
+  if (tokens == nullptr && capacity != 0)
+    return fail(WEIR_ERR_INVALID_ARG, "weir_tokenize: tokens is NULL, capacity is not 0").code();
+  if ((flags & ~static_cast<uint32_t>(WEIR_TOKENIZE_SPECIAL | WEIR_TOKENIZE_BOS_EOS)) != 0)
+    return bad_flags("weir_tokenize", flags);
+  if (text_bytes > INT32_MAX)
+    return fail(WEIR_ERR_INVALID_ARG, "weir_tokenize: a text of %llu bytes is too long",
+                static_cast<unsigned long long>(text_bytes))
+        .code();
   return api::guard([&]() -> Status {
     std::pmr::vector<weir_token> ids(&model->runtime->memory);
     WEIR_TRY(model->model.tokenizer().encode({text, text_bytes}, flags, ids));
@@ -45,19 +53,21 @@ weir_status weir_tokenize(const weir_model* model, const char* text, uint64_t te
   });
 }
 
-weir_status weir_detokenize(const weir_model* model, const weir_token* tokens, uint64_t n_tokens, uint32_t flags, char* text, uint64_t capacity,
-                            uint64_t* text_bytes) {
+weir_status weir_detokenize(const weir_model* model, const weir_token* tokens, uint64_t n_tokens, uint32_t flags,
+                            char* text, uint64_t capacity, uint64_t* text_bytes) {
   WEIR_API_REQUIRE(model);
   WEIR_API_REQUIRE(text_bytes);
   if (tokens == nullptr && n_tokens != 0) return fail(WEIR_ERR_INVALID_ARG, "weir_detokenize: tokens is NULL").code();
-  if (text == nullptr && capacity != 0) return fail(WEIR_ERR_INVALID_ARG, "weir_detokenize: text is NULL, capacity is not 0").code();
+  if (text == nullptr && capacity != 0)
+    return fail(WEIR_ERR_INVALID_ARG, "weir_detokenize: text is NULL, capacity is not 0").code();
   if ((flags & ~static_cast<uint32_t>(WEIR_DETOKENIZE_SPECIAL)) != 0) return bad_flags("weir_detokenize", flags);
   return api::guard([&]() -> Status {
     for (uint64_t i = 0; i < n_tokens; ++i) WEIR_TRY(check_token(model, tokens[i]));
     const Tokenizer& tokenizer = model->model.tokenizer();
     uint64_t total = 0;
     for (uint64_t i = 0; i < n_tokens; ++i) {
-      const std::string_view piece = tokenizer.decode(tokens[i], (flags & WEIR_DETOKENIZE_SPECIAL) != 0, i == 0 || tokenizer.starts_text_after(tokens[i - 1]));
+      const std::string_view piece = tokenizer.decode(tokens[i], (flags & WEIR_DETOKENIZE_SPECIAL) != 0,
+                                                      i == 0 || tokenizer.starts_text_after(tokens[i - 1]));
       if (total + piece.size() <= capacity) std::copy(piece.begin(), piece.end(), text + total);
       total += piece.size();
     }
@@ -70,7 +80,8 @@ weir_status weir_detokenizer_create(weir_model* model, uint32_t flags, weir_deto
   WEIR_API_REQUIRE(out);
   *out = nullptr;
   WEIR_API_REQUIRE(model);
-  if ((flags & ~static_cast<uint32_t>(WEIR_DETOKENIZE_SPECIAL)) != 0) return bad_flags("weir_detokenizer_create", flags);
+  if ((flags & ~static_cast<uint32_t>(WEIR_DETOKENIZE_SPECIAL)) != 0)
+    return bad_flags("weir_detokenizer_create", flags);
   return api::guard([&]() -> Status {
     auto* handle = make_in<weir_detokenizer>(model->runtime->memory, model);
     handle->text.reset(&model->model.tokenizer(), (flags & WEIR_DETOKENIZE_SPECIAL) != 0);
@@ -80,7 +91,8 @@ weir_status weir_detokenizer_create(weir_model* model, uint32_t flags, weir_deto
   });
 }
 
-weir_status weir_detokenizer_push(weir_detokenizer* detokenizer, weir_token token, const char** text, uint64_t* text_bytes) {
+weir_status weir_detokenizer_push(weir_detokenizer* detokenizer, weir_token token, const char** text,
+                                  uint64_t* text_bytes) {
   WEIR_API_REQUIRE(detokenizer);
   WEIR_API_REQUIRE(text);
   WEIR_API_REQUIRE(text_bytes);
@@ -131,18 +143,25 @@ weir_status weir_model_special_tokens(const weir_model* model, weir_special_toke
   });
 }
 
-weir_status weir_chat_render(const weir_model* model, const weir_chat_message* messages, uint64_t n_messages, uint32_t flags, char* text,
-                             uint64_t capacity, uint64_t* text_bytes) {
+weir_status weir_chat_render(const weir_model* model, const weir_chat_message* messages, uint64_t n_messages,
+                             uint32_t flags, char* text, uint64_t capacity, uint64_t* text_bytes) {
   WEIR_API_REQUIRE(model);
   WEIR_API_REQUIRE(text_bytes);
-  if (messages == nullptr && n_messages != 0) return fail(WEIR_ERR_INVALID_ARG, "weir_chat_render: messages is NULL").code();
-  if (text == nullptr && capacity != 0) return fail(WEIR_ERR_INVALID_ARG, "weir_chat_render: text is NULL, capacity is not 0").code();
-  if ((flags & ~static_cast<uint32_t>(WEIR_CHAT_ADD_ASSISTANT | WEIR_CHAT_CONTINUE)) != 0) return bad_flags("weir_chat_render", flags);
-  if (n_messages > UINT16_MAX) return fail(WEIR_ERR_INVALID_ARG, "weir_chat_render: %llu messages are too many", static_cast<unsigned long long>(n_messages)).code();
+  if (messages == nullptr && n_messages != 0)
+    return fail(WEIR_ERR_INVALID_ARG, "weir_chat_render: messages is NULL").code();
+  if (text == nullptr && capacity != 0)
+    return fail(WEIR_ERR_INVALID_ARG, "weir_chat_render: text is NULL, capacity is not 0").code();
+  if ((flags & ~static_cast<uint32_t>(WEIR_CHAT_ADD_ASSISTANT | WEIR_CHAT_CONTINUE)) != 0)
+    return bad_flags("weir_chat_render", flags);
+  if (n_messages > UINT16_MAX)
+    return fail(WEIR_ERR_INVALID_ARG, "weir_chat_render: %llu messages are too many",
+                static_cast<unsigned long long>(n_messages))
+        .code();
   return api::guard([&]() -> Status {
     for (uint64_t i = 0; i < n_messages; ++i) {
       if (messages[i].role == nullptr || (messages[i].content == nullptr && messages[i].content_bytes != 0)) {
-        return fail(WEIR_ERR_INVALID_ARG, "weir_chat_render: messages[%llu] has a NULL role or content", static_cast<unsigned long long>(i));
+        return fail(WEIR_ERR_INVALID_ARG, "weir_chat_render: messages[%llu] has a NULL role or content",
+                    static_cast<unsigned long long>(i));
       }
     }
     const Tokenizer& tokenizer = model->model.tokenizer();
@@ -154,7 +173,8 @@ weir_status weir_chat_render(const weir_model* model, const weir_chat_message* m
       return std::string_view(info.text, info.text_bytes);
     };
     std::pmr::string rendered(&model->runtime->memory);
-    WEIR_TRY(chat_render(model->model.chat_family(), {messages, n_messages}, flags, text_of(special.bos), text_of(special.eos), rendered));
+    WEIR_TRY(chat_render(model->model.chat_family(), {messages, n_messages}, flags, text_of(special.bos),
+                         text_of(special.eos), rendered));
     *text_bytes = rendered.size();
     if (rendered.size() > capacity) return Status(too_small("bytes", rendered.size(), capacity));
     std::copy(rendered.begin(), rendered.end(), text);

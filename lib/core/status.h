@@ -26,8 +26,8 @@ const char* last_error_text();
 }  // namespace weir
 
 // Returns from the calling function when `expr` is not ok.
-#define WEIR_TRY(expr)                             \
-  do {                                             \
-    ::weir::Status weir_try_status_ = (expr);      \
+#define WEIR_TRY(expr)                                   \
+  do {                                                   \
+    ::weir::Status weir_try_status_ = (expr);            \
     if (!weir_try_status_.ok()) return weir_try_status_; \
   } while (0)

@@ -14,7 +14,7 @@
 namespace weir {
 namespace {
 
-constexpr uint32_t kOpen = 1u << 8;         // below it: workers inside, at most 255
+constexpr uint32_t kOpen = 1u << 8;  // below it: workers inside, at most 255
 constexpr uint32_t kInsideMask = kOpen - 1;
 constexpr uint32_t kRegionStep = kOpen << 1;
 
@@ -57,7 +57,8 @@ Status ThreadPool::start(uint32_t n_threads) {
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (error != 0) {
-    return fail(WEIR_ERR_OUT_OF_MEMORY, "thread %u of %u could not be started: error %d", n_started_ + 1, n_threads, error);
+    return fail(WEIR_ERR_OUT_OF_MEMORY, "thread %u of %u could not be started: error %d", n_started_ + 1, n_threads,
+                error);
   }
   return {};
 }

@@ -34,7 +34,8 @@ class ThreadPool {
   template <class F>
   void parallel_for(size_t n_tasks, F&& f) {
     using Body = std::remove_reference_t<F>;
-    run(n_tasks, [](void* body, size_t task, size_t worker) { (*static_cast<Body*>(body))(task, worker); },
+    run(
+        n_tasks, [](void* body, size_t task, size_t worker) { (*static_cast<Body*>(body))(task, worker); },
         const_cast<void*>(static_cast<const void*>(&f)));
   }
 

@@ -45,7 +45,8 @@ HWY_INLINE float quantize_group(const float* x, size_t n, int16_t* HWY_RESTRICT 
   const bool finite = m <= std::numeric_limits<float>::max();
   const auto inverse = hn::Set(df, finite && m > 0 ? 32767.0f / m : 0.0f);
   size_t k = 0;
-  for (; k < n; k += kLanes) hn::StoreU(hn::DemoteTo(d16, hn::NearestInt(hn::Mul(hn::LoadU(df, x + k), inverse))), d16, q + k);
+  for (; k < n; k += kLanes)
+    hn::StoreU(hn::DemoteTo(d16, hn::NearestInt(hn::Mul(hn::LoadU(df, x + k), inverse))), d16, q + k);
   for (; k < kGroup; k += kLanes) hn::StoreU(hn::Zero(d16), d16, q + k);
   return finite ? m / 32767.0f : std::numeric_limits<float>::quiet_NaN();
 }
@@ -56,7 +57,8 @@ HWY_INLINE void sum_group(const int16_t* q, float scale, float* sum) {
   const hn::RepartitionToWide<decltype(d16)> d32;
   for (size_t i = 0; i < kSubs; ++i) {
     auto s = hn::Zero(d32), other = hn::Zero(d32);
-    for (size_t k = 0; k < kSub; k += hn::MaxLanes(d16)) s = dot_pairs(d32, hn::LoadU(d16, q + i * kSub + k), hn::Set(d16, 1), s, other);
+    for (size_t k = 0; k < kSub; k += hn::MaxLanes(d16))
+      s = dot_pairs(d32, hn::LoadU(d16, q + i * kSub + k), hn::Set(d16, 1), s, other);
     sum[i] = scale * static_cast<float>(hn::GetLane(hn::SumOfLanes(d32, hn::Add(s, other))));
   }
 }
@@ -152,7 +154,8 @@ void pack_float(const PackCall& c) {
 // Asks for the encoded weights that are decoded next, a few rows at a time: all at once would wait for memory.
 HWY_INLINE void prefetch_next(const MultiplyCall& c, size_t row, size_t n_rows) {
   if (c.next_bytes == 0) return;
-  for (size_t r = row + (c.next_first + c.next_every - row % c.next_every) % c.next_every; r < HWY_MIN(row + n_rows, c.next_rows); r += c.next_every) {
+  for (size_t r = row + (c.next_first + c.next_every - row % c.next_every) % c.next_every;
+       r < HWY_MIN(row + n_rows, c.next_rows); r += c.next_every) {
     for (size_t i = 0; i < c.next_bytes; i += 64) hwy::Prefetch(c.next + r * c.next_stride + i);
   }
 }
@@ -258,7 +261,8 @@ HWY_INLINE void block_integer(const MultiplyCall& c, size_t row) {
       HWY_UNROLL(2)
       for (size_t v = 0; v < kVectors; ++v) {
         const auto f = hn::ConvertTo(df, sum[r][v]);
-        acc[r][v] = kSubScales ? hn::MulAdd(f, hn::Set(df, scale[r * kSubs + k / kSub]), acc[r][v]) : hn::Add(acc[r][v], f);
+        acc[r][v] =
+            kSubScales ? hn::MulAdd(f, hn::Set(df, scale[r * kSubs + k / kSub]), acc[r][v]) : hn::Add(acc[r][v], f);
       }
     }
   }
@@ -272,7 +276,8 @@ HWY_INLINE void block_integer(const MultiplyCall& c, size_t row) {
       if constexpr (kMinima) {
         HWY_UNROLL(8)
         for (size_t i = 0; i < kSubs; ++i) {
-          total = hn::NegMulAdd(hn::Set(df, low[r * kSubs + i]), hn::Load(df, x_sum + (i * kVectors + v) * kLanes), total);
+          total =
+              hn::NegMulAdd(hn::Set(df, low[r * kSubs + i]), hn::Load(df, x_sum + (i * kVectors + v) * kLanes), total);
         }
       }
       hn::Store(total, df, out + (r * kVectors + v) * kLanes);
@@ -297,7 +302,8 @@ void multiply_integer(const MultiplyCall& c) {
 
 // ---------------------------------------------------------------------------------------------------------------- results
 
-void store(const float* c, size_t stride, size_t n_rows, size_t n_tok, const float* bias, bool accumulate, float* y, size_t ld) {
+void store(const float* c, size_t stride, size_t n_rows, size_t n_tok, const float* bias, bool accumulate, float* y,
+           size_t ld) {
   const hn::CappedTag<float, 4> d;
   size_t r = 0;
   for (; r + 4 <= n_rows; r += 4) {
@@ -314,11 +320,13 @@ void store(const float* c, size_t stride, size_t n_rows, size_t n_tok, const flo
       }
     }
     for (; t < n_tok; ++t) {
-      for (size_t i = r; i < r + 4; ++i) y[t * ld + i] = (c[i * stride + t] + (accumulate ? y[t * ld + i] : 0.0f)) + (bias != nullptr ? bias[i] : 0.0f);
+      for (size_t i = r; i < r + 4; ++i)
+        y[t * ld + i] = (c[i * stride + t] + (accumulate ? y[t * ld + i] : 0.0f)) + (bias != nullptr ? bias[i] : 0.0f);
     }
   }
   for (; r < n_rows; ++r) {
-    for (size_t t = 0; t < n_tok; ++t) y[t * ld + r] = (c[r * stride + t] + (accumulate ? y[t * ld + r] : 0.0f)) + (bias != nullptr ? bias[r] : 0.0f);
+    for (size_t t = 0; t < n_tok; ++t)
+      y[t * ld + r] = (c[r * stride + t] + (accumulate ? y[t * ld + r] : 0.0f)) + (bias != nullptr ? bias[r] : 0.0f);
   }
 }
 
@@ -333,7 +341,8 @@ HWY_INLINE V glu_one(V gate, V up) {
 void glu(float* gate, const float* up, size_t n) {
   const DF df;
   size_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) hn::StoreU(glu_one(hn::LoadU(df, gate + i), hn::LoadU(df, up + i)), df, gate + i);
+  for (; i + kLanes <= n; i += kLanes)
+    hn::StoreU(glu_one(hn::LoadU(df, gate + i), hn::LoadU(df, up + i)), df, gate + i);
   if (i == n) return;
   HWY_ALIGN float rest[2][kLanes] = {};
   std::memcpy(rest[0], gate + i, (n - i) * sizeof(float));
@@ -344,15 +353,25 @@ void glu(float* gate, const float* up, size_t n) {
 
 const ActKernels& kernels() {
   static constexpr ActKernels table = {
-      HWY_TARGET, true, kIntegerGemm, kLanes, kPanelVectors, quantize,
+    HWY_TARGET,
+    true,
+    kIntegerGemm,
+    kLanes,
+    kPanelVectors,
+    quantize,
 #if HWY_ARCH_X86
-      pack, pack_float,
-      {multiply_float, multiply_integer<TileKind::kSubScales>, multiply_integer<TileKind::kGroupScale16>,
-       multiply_integer<TileKind::kGroupScale32>, multiply_integer<TileKind::kGroupScale64>},
+    pack,
+    pack_float,
+    {multiply_float, multiply_integer<TileKind::kSubScales>, multiply_integer<TileKind::kGroupScale16>,
+     multiply_integer<TileKind::kGroupScale32>, multiply_integer<TileKind::kGroupScale64>},
 #else
-      nullptr, pack_float, {multiply_float, nullptr, nullptr, nullptr, nullptr},
+    nullptr,
+    pack_float,
+    {multiply_float, nullptr, nullptr, nullptr, nullptr},
 #endif
-      store, glu};
+    store,
+    glu
+  };
   return table;
 }
 

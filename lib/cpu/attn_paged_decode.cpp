@@ -44,8 +44,8 @@ void unit_logits(const AttnPagedArgs& a, const DecodeScratch& s, uint32_t list, 
   for (uint32_t p = 0; p < n; ++p) {
     const ListedPage page = listed_page(a, list, first + p);
     // After the last page's keys come the first page's values.
-    const uint16_t* next = p + 1 < n ? listed_page(a, list, first + p + 1).keys
-                                     : listed_page(a, list, first).keys + kPageTokens * shape.d;
+    const uint16_t* next =
+        p + 1 < n ? listed_page(a, list, first + p + 1).keys : listed_page(a, list, first).keys + kPageTokens * shape.d;
     const Seen seen = seen_by(a, page, a.pos);
     const float* sink_q = q + a.n_heads * s.d_pad;
     const uint32_t edge =

@@ -40,9 +40,7 @@ inline uint32_t sink_tokens_of(const AttnPagedArgs& a, uint32_t row, uint32_t fi
 // list_per_head, one query head.
 inline uint32_t n_lists(const AttnPagedArgs& a) { return a.list_per_head ? a.n_heads : a.kv.n_kv_heads; }
 inline uint32_t heads_of_list(const AttnPagedArgs& a) { return a.n_heads / n_lists(a); }
-inline uint32_t kv_head_of_list(const AttnPagedArgs& a, uint32_t list) {
-  return list / (n_lists(a) / a.kv.n_kv_heads);
-}
+inline uint32_t kv_head_of_list(const AttnPagedArgs& a, uint32_t list) { return list / (n_lists(a) / a.kv.n_kv_heads); }
 
 inline uint32_t n_listed(const AttnPagedArgs& a, uint32_t list) {
   return a.select != nullptr ? a.n_select[list] : a.kv.n_pages[kv_head_of_list(a, list)];

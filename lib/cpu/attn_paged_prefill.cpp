@@ -290,7 +290,8 @@ void finish_rows(const Block& b, bool masses) {
     for (size_t i = 0; i < d; ++i) out[i] = b.s.out[row * b.s.d_pad + i] * inverse;
     if (b.a.lse != nullptr) {
       const size_t head = size_t{b.kv_head} * b.group + row % b.group;
-      b.a.lse[(b.begin + row / b.group) * b.a.n_heads + head] = b.s.sum[row] > 0.0f ? b.s.high[row] + std::log(b.s.sum[row]) : kUnseen;
+      b.a.lse[(b.begin + row / b.group) * b.a.n_heads + head] =
+          b.s.sum[row] > 0.0f ? b.s.high[row] + std::log(b.s.sum[row]) : kUnseen;
     }
     if (!masses || row < b.n_rows - b.group) continue;
     float* mass = b.a.page_mass + (size_t{b.kv_head} * b.group + row % b.group) * b.a.kv.capacity;

@@ -11,14 +11,14 @@ namespace {
 struct GemmRun {
   const Product* product;
   const ActKernels* act;
-  bool floats;          // this pass does the parts whose tiles are f32
-  bool mine[3];         // parts of this pass
+  bool floats;   // this pass does the parts whose tiles are f32
+  bool mine[3];  // parts of this pass
   size_t first_tok, n_tok;
   size_t n_panels;
-  size_t pack_pieces;   // tasks that one panel is packed by
-  size_t tile_rows;     // rows of a task; of each of the two matrices for a GLU
+  size_t pack_pieces;  // tasks that one panel is packed by
+  size_t tile_rows;    // rows of a task; of each of the two matrices for a GLU
   size_t tasks_before[4];
-  std::byte* packed;    // [n_panels][groups] of panel_bytes; the last panel may be narrower, its groups closer
+  std::byte* packed;  // [n_panels][groups] of panel_bytes; the last panel may be narrower, its groups closer
   std::byte* workers;
   size_t worker_bytes;
 };
@@ -44,8 +44,13 @@ void pack_task(const GemmRun& run, size_t task) {
   const size_t n_cols = run.product->n_cols, groups = n_groups(n_cols);
   const size_t panel = task / run.pack_pieces, piece = task % run.pack_pieces;
   const size_t tok = panel * panel_tokens(run);
-  const PackCall call = {run.product->x + (run.first_tok + tok) * n_cols, std::min(panel_tokens(run), run.n_tok - tok), panel_vectors(run, panel),
-                         n_cols, groups * piece / run.pack_pieces, groups * (piece + 1) / run.pack_pieces, packed_panel(run, panel)};
+  const PackCall call = {run.product->x + (run.first_tok + tok) * n_cols,
+                         std::min(panel_tokens(run), run.n_tok - tok),
+                         panel_vectors(run, panel),
+                         n_cols,
+                         groups * piece / run.pack_pieces,
+                         groups * (piece + 1) / run.pack_pieces,
+                         packed_panel(run, panel)};
   run.floats ? run.act->pack_float(call) : run.act->pack(call);
 }
 
@@ -63,7 +68,8 @@ Tile rows_from(const Tile& tile, size_t row) {
 }
 
 // Multiplies the decoded group g of weight i by every panel. Panels share the fetching of the next group's encoded weights.
-void multiply_group(const GemmRun& run, const TaskRows& rows, size_t i, size_t n_rows, size_t g, const Tile& tile, float* c) {
+void multiply_group(const GemmRun& run, const TaskRows& rows, size_t i, size_t n_rows, size_t g, const Tile& tile,
+                    float* c) {
   const Weight& w = *rows.w[i];
   const TileKind kind = run.floats ? TileKind::kFloat : weight_kernels(w.type).kind;
   const size_t groups = n_groups(w.n_cols), n_cols = std::min(kGroup, w.n_cols - g * kGroup);
@@ -72,8 +78,9 @@ void multiply_group(const GemmRun& run, const TaskRows& rows, size_t i, size_t n
     const size_t n_vectors = panel_vectors(run, panel), tokens = n_vectors * run.act->vector_tokens;
     run.act->multiply[static_cast<size_t>(kind)](
         {&tile, n_rows, packed_panel(run, panel) + g * group_bytes(run, n_vectors), n_cols, n_vectors,
-         c + panel * rows.total() * panel_tokens(run) + i * rows.padded * tokens, w.data + rows.first * w.row_bytes + (g + 1) * encoded, w.row_bytes,
-         rows.n_rows, g + 1 < groups ? encoded : 0, panel, run.n_panels});
+         c + panel * rows.total() * panel_tokens(run) + i * rows.padded * tokens,
+         w.data + rows.first * w.row_bytes + (g + 1) * encoded, w.row_bytes, rows.n_rows, g + 1 < groups ? encoded : 0,
+         panel, run.n_panels});
   }
 }
 
@@ -86,7 +93,8 @@ void multiply_rows(const GemmRun& run, const TaskRows& rows, const Tile& tile, f
     for (size_t i = 0; i < rows.n_weights; ++i) {
       const Weight& w = *rows.w[i];
       Tile part = rows_from(tile, i * rows.padded);
-      const DecodeCall decode = {w.data + rows.first * w.row_bytes, w.row_bytes, rows.n_rows, g, std::min(kGroup, w.n_cols - g * kGroup)};
+      const DecodeCall decode = {w.data + rows.first * w.row_bytes, w.row_bytes, rows.n_rows, g,
+                                 std::min(kGroup, w.n_cols - g * kGroup)};
       run.floats ? weight_kernels(w.type).decode_float(decode, part) : weight_kernels(w.type).decode(decode, part);
       if (!together) multiply_group(run, rows, i, rows.padded, g, part, c);
     }
@@ -111,7 +119,8 @@ void tile_task(const GemmRun& run, size_t task, size_t worker) {
   size_t i = 0;
   while (task >= run.tasks_before[i + 1]) ++i;
   const ProductPart& part = p.part[i];
-  TaskRows rows = {{&part.w, &p.part[1].w}, p.glu ? size_t{2} : size_t{1}, (task - run.tasks_before[i]) * run.tile_rows, 0, 0};
+  TaskRows rows = {
+      {&part.w, &p.part[1].w}, p.glu ? size_t{2} : size_t{1}, (task - run.tasks_before[i]) * run.tile_rows, 0, 0};
   rows.n_rows = std::min(run.tile_rows, part.w.n_rows - rows.first);
   rows.padded = round_up(rows.n_rows, kTileRowStep);
 
@@ -128,8 +137,9 @@ void tile_task(const GemmRun& run, size_t task, size_t worker) {
     const size_t tok = panel * panel_tokens(run), tokens = panel_vectors(run, panel) * run.act->vector_tokens;
     float* sums = c + panel * rows.total() * panel_tokens(run);
     if (p.glu) run.act->glu(sums, sums + rows.padded * tokens, rows.padded * tokens);
-    run.act->store(sums, tokens, rows.n_rows, std::min(panel_tokens(run), run.n_tok - tok), part.bias == nullptr ? nullptr : part.bias + rows.first,
-                   part.accumulate, part.y + (run.first_tok + tok) * part.w.n_rows + rows.first, part.w.n_rows);
+    run.act->store(sums, tokens, rows.n_rows, std::min(panel_tokens(run), run.n_tok - tok),
+                   part.bias == nullptr ? nullptr : part.bias + rows.first, part.accumulate,
+                   part.y + (run.first_tok + tok) * part.w.n_rows + rows.first, part.w.n_rows);
   }
 }
 
@@ -139,7 +149,8 @@ void cut(GemmRun& run, size_t n_threads) {
   const size_t n_lists = p.glu ? 1 : p.n_parts;
   for (run.tile_rows = p.glu ? kTileRows / 2 : kTileRows;; run.tile_rows /= 2) {
     for (size_t i = 0; i < n_lists; ++i) {
-      run.tasks_before[i + 1] = run.tasks_before[i] + (run.mine[i] ? (p.part[i].w.n_rows + run.tile_rows - 1) / run.tile_rows : 0);
+      run.tasks_before[i + 1] =
+          run.tasks_before[i] + (run.mine[i] ? (p.part[i].w.n_rows + run.tile_rows - 1) / run.tile_rows : 0);
     }
     if (run.tile_rows == kTileRowStep || run.tasks_before[n_lists] >= 4 * n_threads) return;
   }
@@ -154,12 +165,15 @@ void run_pass(OpContext& cx, GemmRun& run) {
   cut(run, cx.pool->n_threads());
   run.pack_pieces = std::clamp(2 * cx.pool->n_threads() / run.n_panels, size_t{1}, n_groups(p.n_cols));
   cx.pool->parallel_for(run.n_panels * run.pack_pieces, [&](size_t task, size_t) { pack_task(run, task); });
-  cx.pool->parallel_for(run.tasks_before[p.glu ? 1 : p.n_parts], [&](size_t task, size_t worker) { tile_task(run, task, worker); });
+  cx.pool->parallel_for(run.tasks_before[p.glu ? 1 : p.n_parts],
+                        [&](size_t task, size_t worker) { tile_task(run, task, worker); });
 }
 
 // A GLU with one matrix of each kind is done in f32 as a whole.
 bool needs_floats(const ActKernels& act, const Product& p, size_t i) {
-  const auto is_float = [&](size_t part) { return !act.integer_gemm || weight_kernels(p.part[part].w.type).kind == TileKind::kFloat; };
+  const auto is_float = [&](size_t part) {
+    return !act.integer_gemm || weight_kernels(p.part[part].w.type).kind == TileKind::kFloat;
+  };
   return p.glu ? is_float(0) || is_float(1) : is_float(i);
 }
 

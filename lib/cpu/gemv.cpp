@@ -32,7 +32,8 @@ void quantize(GemvRun& run, size_t n_cols, size_t n_tok) {
   const size_t groups = n_groups(n_cols);
   const Activations& a = run.activations;
   for (size_t t = 0; t < n_tok; ++t) {
-    run.act->quantize(a.x + t * n_cols, n_cols, sums, a.q + t * groups * kGroup, a.scale + t * groups, a.sum + t * groups * kSubs);
+    run.act->quantize(a.x + t * n_cols, n_cols, sums, a.q + t * groups * kGroup, a.scale + t * groups,
+                      a.sum + t * groups * kSubs);
   }
 }
 
@@ -44,13 +45,16 @@ void cut(GemvRun& run, size_t n_threads) {
   const size_t bytes = std::clamp(total / (n_threads * kTasksPerThread), kTaskBytesMin, kTaskBytes);
   for (size_t i = 0; i < n_lists; ++i) {
     const size_t row_bytes = p.part[i].w.row_bytes + (p.glu ? p.part[1].w.row_bytes : 0);
-    run.rows_per_task[i] = std::min(round_up(std::max<size_t>(bytes / std::max<size_t>(row_bytes, 1), 1), 4), kGemvRows);
-    run.tasks_before[i + 1] = run.tasks_before[i] + (p.part[i].w.n_rows + run.rows_per_task[i] - 1) / run.rows_per_task[i];
+    run.rows_per_task[i] =
+        std::min(round_up(std::max<size_t>(bytes / std::max<size_t>(row_bytes, 1), 1), 4), kGemvRows);
+    run.tasks_before[i + 1] =
+        run.tasks_before[i] + (p.part[i].w.n_rows + run.rows_per_task[i] - 1) / run.rows_per_task[i];
   }
 }
 
 void multiply(const GemvRun& run, const Weight& w, size_t first, size_t n_rows, size_t n_tok, float* out) {
-  const GemvCall call = {w.data + first * w.row_bytes, w.row_bytes, n_rows, w.n_cols, n_tok, run.activations, out, n_rows};
+  const GemvCall call = {
+      w.data + first * w.row_bytes, w.row_bytes, n_rows, w.n_cols, n_tok, run.activations, out, n_rows};
   weight_kernels(w.type).gemv(call);
 }
 

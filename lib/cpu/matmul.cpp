@@ -42,8 +42,8 @@ Status check_scratch(const OpContext& cx, const char* op, size_t n_cols, size_t 
   shapes.max_cols = static_cast<uint32_t>(n_cols);
   const uint64_t needed = matmul_scratch_bytes(shapes);
   if (needed <= cx.scratch_bytes) return {};
-  return fail(WEIR_ERR_INTERNAL, "%s of %zu tokens and %zu columns needs %llu bytes of scratch, got %llu", op, n_tok, n_cols,
-              static_cast<unsigned long long>(needed), static_cast<unsigned long long>(cx.scratch_bytes));
+  return fail(WEIR_ERR_INTERNAL, "%s of %zu tokens and %zu columns needs %llu bytes of scratch, got %llu", op, n_tok,
+              n_cols, static_cast<unsigned long long>(needed), static_cast<unsigned long long>(cx.scratch_bytes));
 }
 
 // GEMM only where the instruction set has one.
@@ -56,7 +56,8 @@ Status matmul(OpContext& cx, const MatmulArgs& a) {
   const size_t n_cols = a.part[0].w.n_cols;
   WEIR_TRY(check_scratch(cx, "matmul", n_cols, a.n_tok));
   Product product{a.x, n_cols, a.n_tok, a.n_parts, {}, false};
-  for (uint32_t i = 0; i < a.n_parts; ++i) product.part[i] = {a.part[i].w, a.part[i].bias, a.part[i].y, a.part[i].accumulate};
+  for (uint32_t i = 0; i < a.n_parts; ++i)
+    product.part[i] = {a.part[i].w, a.part[i].bias, a.part[i].y, a.part[i].accumulate};
   use_gemv(a.n_tok) ? run_gemv(cx, product) : run_gemm(cx, product);
   return {};
 }
@@ -75,7 +76,8 @@ Status glu_matmul(OpContext& cx, const GluMatmulArgs& a) {
 Status embed(OpContext& cx, const EmbedArgs& a) {
   const WeightTypeInfo& info = weight_type_info(a.table.type);
   cx.pool->parallel_for(a.n_tok, [&](size_t t, size_t) {
-    info.decode(a.table.data + static_cast<size_t>(a.tokens[t]) * a.table.row_bytes, a.x + t * a.table.n_cols, a.table.n_cols);
+    info.decode(a.table.data + static_cast<size_t>(a.tokens[t]) * a.table.row_bytes, a.x + t * a.table.n_cols,
+                a.table.n_cols);
   });
   return {};
 }

@@ -60,10 +60,10 @@ struct DecodeCall {
 // C [tile rows, panel tokens] += tile * X of one panel and one group.
 struct MultiplyCall {
   const Tile* tile;
-  size_t n_rows;         // a multiple of kTileRowStep
-  const std::byte* x;    // packed panel
-  size_t n_cols;         // of the group
-  size_t n_vectors;      // vectors of tokens in the panel
+  size_t n_rows;       // a multiple of kTileRowStep
+  const std::byte* x;  // packed panel
+  size_t n_cols;       // of the group
+  size_t n_vectors;    // vectors of tokens in the panel
   float* c;
   // To be fetched meanwhile: encoded weights that are decoded next, next_bytes (0: none) of every next_every-th row from next_first on, up to
   // next_rows. The panels of a pass share the rows among them, so that none waits for memory.
@@ -84,17 +84,17 @@ inline constexpr size_t kTileKinds = 5;
 
 // Packs groups [first_group, end_group) of up to a panel of tokens.
 struct PackCall {
-  const float* x;    // the panel's first token, rows of n_cols
+  const float* x;  // the panel's first token, rows of n_cols
   size_t n_tok;
   size_t n_vectors;  // vectors of tokens in the panel
   size_t n_cols;
   size_t first_group, end_group;
-  std::byte* out;    // group 0 of the panel
+  std::byte* out;  // group 0 of the panel
 };
 
 struct WeightKernels {
-  TileKind kind;        // kFloat: the GEMV reads act.x; else act.q
-  bool uses_sums;       // the GEMV and the tile need the activations' sums
+  TileKind kind;   // kFloat: the GEMV reads act.x; else act.q
+  bool uses_sums;  // the GEMV and the tile need the activations' sums
   void (*gemv)(const GemvCall&);
   void (*decode)(const DecodeCall&, Tile&);        // fills q, scale, min; null for kFloat
   void (*decode_float)(const DecodeCall&, Tile&);  // fills f
@@ -102,18 +102,19 @@ struct WeightKernels {
 
 // Activations, packed panels and everything else that does not depend on the weight type. A panel is `panel_vectors` vectors of tokens.
 struct ActKernels {
-  int64_t target;         // HWY_* bit
-  bool has_gemm;          // false: only the GEMV
-  bool integer_gemm;      // multiply integer tiles; else decode to f32
-  size_t vector_tokens;   // tokens in one vector
-  size_t panel_vectors;   // vectors of a full panel
+  int64_t target;        // HWY_* bit
+  bool has_gemm;         // false: only the GEMV
+  bool integer_gemm;     // multiply integer tiles; else decode to f32
+  size_t vector_tokens;  // tokens in one vector
+  size_t panel_vectors;  // vectors of a full panel
   // Fills q and scale, and sum if `sums`, of one token.
   void (*quantize)(const float* x, size_t n_cols, bool sums, int16_t* q, float* scale, float* sum);
   void (*pack)(const PackCall&);
   void (*pack_float)(const PackCall&);
   MultiplyFn multiply[kTileKinds];
   // y[t * ld + r] (+)= c[r * stride + t] + bias[r].
-  void (*store)(const float* c, size_t stride, size_t n_rows, size_t n_tok, const float* bias, bool accumulate, float* y, size_t ld);
+  void (*store)(const float* c, size_t stride, size_t n_rows, size_t n_tok, const float* bias, bool accumulate,
+                float* y, size_t ld);
   // gate[i] = silu(gate[i]) * up[i].
   void (*glu)(float* gate, const float* up, size_t n);
 };
@@ -125,7 +126,8 @@ const ActKernels& act_kernels();
 const WeightKernels& weight_kernels(WeightType type);
 
 // Bytes of one packed panel in one group, for `tokens` = vectors * vector_tokens.
-constexpr size_t packed_bytes(size_t tokens) {  // i16 [kGroup / 2, tokens, 2], f32 scale [tokens], f32 sum [kSubs, tokens]
+constexpr size_t packed_bytes(
+    size_t tokens) {  // i16 [kGroup / 2, tokens, 2], f32 scale [tokens], f32 sum [kSubs, tokens]
   return (tokens * (kGroup * sizeof(int16_t) + (1 + kSubs) * sizeof(float)) + 63) / 64 * 64;
 }
 constexpr size_t packed_float_bytes(size_t tokens) { return tokens * kGroup * sizeof(float); }

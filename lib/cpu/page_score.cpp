@@ -51,8 +51,7 @@ HWY_INLINE void score_page(const float* HWY_RESTRICT q, const uint16_t* HWY_REST
   for (; i + lanes <= d; i += lanes) {
     const V a = load_bf16(df, digest + i), b = load_bf16(df, second + i);
     HWY_UNROLL(4)
-    for (size_t h = 0; h < kHeads; ++h)
-      add_terms<kForm>(hn::LoadU(df, q + h * d + i), a, b, sum[h], square[h]);
+    for (size_t h = 0; h < kHeads; ++h) add_terms<kForm>(hn::LoadU(df, q + h * d + i), a, b, sum[h], square[h]);
   }
   HWY_UNROLL(4)
   for (size_t h = 0; h < kHeads; ++h) {

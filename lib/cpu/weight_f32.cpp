@@ -6,7 +6,6 @@
 // After foreach_target.h.
 #include "cpu/weight_kernels-inl.h"
 
-
 WEIR_BEFORE_NAMESPACE();
 namespace weir::cpu::HWY_NAMESPACE {
 #if WEIR_VECTOR_KERNELS

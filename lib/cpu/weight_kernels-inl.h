@@ -14,8 +14,8 @@
 //   unit<u>(p, h, f): f as above for weights 64u .. 64u+63 times their integer sub-scales. |q| * 16 * 32767 must be below 2^31.
 // One of plain numbers has kLayout = kFloats and kBytes; load(d, p): f32 vector; one(p): f32.
 #include "cpu/matmul_kernels.h"
-#include "cpu/plain_kernels.h"
 #include "cpu/matmul_simd-inl.h"
+#include "cpu/plain_kernels.h"
 #include "hwy/cache_control.h"
 
 #if defined(WEIR_CPU_WEIGHT_KERNELS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -54,7 +54,7 @@ HWY_INLINE void store_pairs(V v, uint32_t* out) {
 struct KHeader {
   HWY_ALIGN uint32_t sub[kSubs];  // sub-scales, as pairs of equal i16
   float scale, min_scale;
-  uint8_t minima[kSubs];          // times min_scale
+  uint8_t minima[kSubs];  // times min_scale
 };
 
 HWY_INLINE void load_k_header(const uint8_t* p, KHeader& h) {
@@ -76,7 +76,8 @@ HWY_INLINE void load_k_header(const uint8_t* p, KHeader& h) {
   const hn::Rebind<uint8_t, decltype(d32)> d8;
   for (size_t i = 0; i < kSubs; i += hn::MaxLanes(d32)) {
     const auto v = hn::PromoteTo(d32, hn::LoadU(d8, sub + i));
-    hn::StoreU(hn::BitCast(hn::RebindToUnsigned<decltype(d32)>(), hn::Or(v, hn::ShiftLeft<16>(v))), hn::RebindToUnsigned<decltype(d32)>(), h.sub + i);
+    hn::StoreU(hn::BitCast(hn::RebindToUnsigned<decltype(d32)>(), hn::Or(v, hn::ShiftLeft<16>(v))),
+               hn::RebindToUnsigned<decltype(d32)>(), h.sub + i);
   }
 }
 
@@ -117,8 +118,7 @@ struct RowSum {
   using DF = hn::Rebind<float, D>;
 };
 template <class Dec>
-  requires(Dec::kLayout == Layout::kFloats)
-struct RowSum<Dec> {
+requires(Dec::kLayout == Layout::kFloats) struct RowSum<Dec> {
   using DF = hn::ScalableTag<float>;
 };
 template <class Dec>
@@ -154,7 +154,8 @@ HWY_INLINE void load_scales(const uint8_t* p, float* HWY_RESTRICT out) {
   const hn::CappedTag<uint64_t, 1> d64;
   HWY_UNROLL(2)
   for (size_t half = 0; half < kSubs; half += 4) {
-    uint64_t bits = 0;  // four numbers gathered in a register: cheaper than in memory, which would be read before it is written back
+    uint64_t bits =
+        0;  // four numbers gathered in a register: cheaper than in memory, which would be read before it is written back
     HWY_UNROLL(4)
     for (size_t i = 0; i < 4; ++i) {
       uint16_t h;
@@ -185,13 +186,16 @@ HWY_INLINE void dot_blocks(const RowGroups& p, size_t b, size_t last, const ActG
     Vec<decltype(d32)> sum[kTok], other[kTok];
     HWY_UNROLL(8)
     for (size_t t = 0; t < kTok; ++t) sum[t] = other[t] = hn::Zero(d32);
-    Dec::template blocks<false>(p[r] + b * Dec::kBlockBytes, p[r] + next * Dec::kBlockBytes, [&](auto w, size_t key) WEIR_ATTR {
-      HWY_UNROLL(8)
-      for (size_t t = 0; t < kTok; ++t) sum[t] = dot_pairs(d32, w, Dec::numbers(act[t].q + b * kSub, key), sum[t], other[t]);
-    });
+    Dec::template blocks<false>(
+        p[r] + b * Dec::kBlockBytes, p[r] + next * Dec::kBlockBytes, [&](auto w, size_t key) WEIR_ATTR {
+          HWY_UNROLL(8)
+          for (size_t t = 0; t < kTok; ++t)
+            sum[t] = dot_pairs(d32, w, Dec::numbers(act[t].q + b * kSub, key), sum[t], other[t]);
+        });
     const auto scale = block_scales<Dec>(scales[r], b);
     HWY_UNROLL(8)
-    for (size_t t = 0; t < kTok; ++t) acc[r][t] = hn::MulAdd(hn::ConvertTo(df, hn::Add(sum[t], other[t])), scale, acc[r][t]);
+    for (size_t t = 0; t < kTok; ++t)
+      acc[r][t] = hn::MulAdd(hn::ConvertTo(df, hn::Add(sum[t], other[t])), scale, acc[r][t]);
   }
 }
 
@@ -224,7 +228,9 @@ HWY_INLINE void dot_group_blocks(const RowGroups& p, size_t n_cols, const ActGro
     HWY_UNROLL(8)
     for (size_t t = 0; t < kTok; ++t) acc[r][t] = hn::MulAdd(group[r][t], hn::Set(df, *act[t].scale), acc[r][t]);
     if constexpr (Dec::kOffset != 0) {
-      const auto excess = [&](auto d, size_t i) WEIR_ATTR { return hn::Mul(hn::Load(d, scales[r] + i), hn::Set(d, float{Dec::kOffset})); };
+      const auto excess = [&](auto d, size_t i) WEIR_ATTR {
+        return hn::Mul(hn::Load(d, scales[r] + i), hn::Set(d, float{Dec::kOffset}));
+      };
       subtract_excess<Dec, kTok>(excess, act, acc[r]);
     }
   }
@@ -256,14 +262,16 @@ HWY_INLINE void dot_group_super(const uint8_t* p, const ActGroup* act, Vec<SumTa
   const auto close = [&](size_t unit) WEIR_ATTR {
     if ((unit + 1) % kUnitsPerFlush != 0) return;
     for (size_t t = 0; t < kTok; ++t) {
-      acc[t] = hn::MulAdd(hn::ConvertTo(df, hn::Add(sum[t], other[t])), hn::Mul(hn::Set(df, h.scale), hn::Set(df, *act[t].scale)), acc[t]);
+      acc[t] = hn::MulAdd(hn::ConvertTo(df, hn::Add(sum[t], other[t])),
+                          hn::Mul(hn::Set(df, h.scale), hn::Set(df, *act[t].scale)), acc[t]);
     }
   };
   open(0), Dec::template unit<0>(p, h, dot), close(0);
   open(1), Dec::template unit<1>(p, h, dot), close(1);
   open(2), Dec::template unit<2>(p, h, dot), close(2);
   open(3), Dec::template unit<3>(p, h, dot), close(3);
-  if constexpr (Dec::kMinima) subtract_excess<Dec, kTok>([&](auto d, size_t i) WEIR_ATTR { return load_minima(d, h, i); }, act, acc);
+  if constexpr (Dec::kMinima)
+    subtract_excess<Dec, kTok>([&](auto d, size_t i) WEIR_ATTR { return load_minima(d, h, i); }, act, acc);
 }
 
 template <class Dec, size_t kTok>
@@ -331,7 +339,8 @@ HWY_NOINLINE void gemv_rows(const GemvCall& c, const size_t* rows, size_t tok) {
   }
   HWY_UNROLL(4)
   for (size_t r = 0; r < kStreams; ++r) {
-    for (size_t t = 0; t < kTok; ++t) c.out[(tok + t) * c.out_stride + rows[r]] = hn::GetLane(hn::SumOfLanes(df, acc[r][t]));
+    for (size_t t = 0; t < kTok; ++t)
+      c.out[(tok + t) * c.out_stride + rows[r]] = hn::GetLane(hn::SumOfLanes(df, acc[r][t]));
   }
 }
 
@@ -340,7 +349,8 @@ void gemv(const GemvCall& c) {
   const size_t apart = (c.n_rows + kStreams - 1) / kStreams;
   for (size_t i = 0; i < apart; ++i) {
     size_t rows[kStreams];
-    for (size_t r = 0; r < kStreams; ++r) rows[r] = HWY_MIN(i + r * apart, c.n_rows - 1);  // at the end some rows are computed twice
+    for (size_t r = 0; r < kStreams; ++r)
+      rows[r] = HWY_MIN(i + r * apart, c.n_rows - 1);  // at the end some rows are computed twice
     size_t tok = 0;
     for (; tok + 4 <= c.n_tok; tok += 4) gemv_rows<Dec, 4>(c, rows, tok);
     if (tok + 2 <= c.n_tok) gemv_rows<Dec, 2>(c, rows, tok), tok += 2;
@@ -350,7 +360,8 @@ void gemv(const GemvCall& c) {
 
 // One row's group into q[kGroup], scale[kSubs] and low[kSubs] of a tile.
 template <class Dec>
-HWY_INLINE void decode_group(const uint8_t* p, size_t n_cols, int16_t* HWY_RESTRICT q, float* HWY_RESTRICT scale, float* HWY_RESTRICT low) {
+HWY_INLINE void decode_group(const uint8_t* p, size_t n_cols, int16_t* HWY_RESTRICT q, float* HWY_RESTRICT scale,
+                             float* HWY_RESTRICT low) {
   if constexpr (Dec::kLayout == Layout::kBlocks) {
     const size_t n_blocks = n_cols / kSub;
     for (size_t b = 0; b < n_blocks; ++b) scale[b] = load_f16(p + b * Dec::kBlockBytes);
@@ -401,7 +412,8 @@ void decode_float(const DecodeCall& c, Tile& tile) {
       decode_group<Dec>(p, c.n_cols, q, scale, low);
       for (size_t k = 0; k < c.n_cols; k += kLanes) {
         const float s = Dec::kLayout == Layout::kBlocks ? scale[k / kSub] : scale[0];
-        const auto i32 = hn::PromoteTo(hn::Rebind<int32_t, decltype(df)>(), hn::Load(hn::Rebind<int16_t, decltype(df)>(), q + k));
+        const auto i32 =
+            hn::PromoteTo(hn::Rebind<int32_t, decltype(df)>(), hn::Load(hn::Rebind<int16_t, decltype(df)>(), q + k));
         hn::Store(hn::MulSub(hn::ConvertTo(df, i32), hn::Set(df, s), hn::Set(df, low[k / kSub])), df, f + k);
       }
     }

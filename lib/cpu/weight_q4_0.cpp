@@ -30,7 +30,8 @@ struct DecoderQ4_0 {
   }
   static HWY_INLINE Vec<D16> load_bytes(const uint8_t* p, const uint8_t* next) {
     const hn::Rebind<uint8_t, D16> d8;
-    return hn::PromoteTo(D16(), hn::Combine(d8, hn::LoadU(hn::Half<decltype(d8)>(), next), hn::LoadU(hn::Half<decltype(d8)>(), p)));
+    return hn::PromoteTo(
+        D16(), hn::Combine(d8, hn::LoadU(hn::Half<decltype(d8)>(), next), hn::LoadU(hn::Half<decltype(d8)>(), p)));
   }
 #else
   using D16 = hn::CappedTag<int16_t, 16>;

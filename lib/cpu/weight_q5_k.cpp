@@ -34,7 +34,8 @@ struct DecoderQ5_K {
       const auto bytes = hn::PromoteTo(d16, hn::LoadU(d8, q + k));
       // Bit 4 of every sub-block s is bit s of `high`; kept as bit s + 4 so that all shifts are to the right.
       const auto bits = hn::ShiftLeft<4>(hn::PromoteTo(d16, hn::LoadU(d8, high + k)));
-      const auto even_bit = hn::And(hn::ShiftRight<2 * kUnit>(bits), bit4), odd_bit = hn::And(hn::ShiftRight<2 * kUnit + 1>(bits), bit4);
+      const auto even_bit = hn::And(hn::ShiftRight<2 * kUnit>(bits), bit4),
+                 odd_bit = hn::And(hn::ShiftRight<2 * kUnit + 1>(bits), bit4);
       f(hn::Mul(hn::Or(hn::And(bytes, low_bits), even_bit), even), 64 * kUnit + k);
       f(hn::Mul(hn::Or(hn::ShiftRight<4>(bytes), odd_bit), odd), 64 * kUnit + 32 + k);
     }

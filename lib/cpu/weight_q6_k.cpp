@@ -27,7 +27,8 @@ struct DecoderQ6_K {
     const hn::Rebind<int8_t, decltype(d32)> d8;
     h.scale = load_f16(p + offsetof(BlockQ6_K, scale));
     const auto* sub = reinterpret_cast<const int8_t*>(p + offsetof(BlockQ6_K, sub_scales));
-    for (size_t i = 0; i < 16; i += hn::MaxLanes(d32)) store_pairs(hn::PromoteTo(d32, hn::LoadU(d8, sub + i)), h.sub + i);
+    for (size_t i = 0; i < 16; i += hn::MaxLanes(d32))
+      store_pairs(hn::PromoteTo(d32, hn::LoadU(d8, sub + i)), h.sub + i);
   }
 
   // Sub-scales of the D16 lanes from weight k of a quarter on, 16 lanes each.
@@ -55,7 +56,8 @@ struct DecoderQ6_K {
         const auto bytes = hn::PromoteTo(d16, hn::LoadU(d8, low + 32 * quarter + k));
         // The quarter's two bits are bits 2 * (2 * kHighNibble + quarter) and the next; moved to bits 4 and 5.
         const auto bits = hn::ShiftLeft<4>(hn::PromoteTo(d16, hn::LoadU(d8, high + k)));
-        const auto top = quarter == 0 ? hn::ShiftRight<4 * kHighNibble>(bits) : hn::ShiftRight<4 * kHighNibble + 2>(bits);
+        const auto top =
+            quarter == 0 ? hn::ShiftRight<4 * kHighNibble>(bits) : hn::ShiftRight<4 * kHighNibble + 2>(bits);
         const auto bottom = kHighNibble != 0 ? hn::ShiftRight<4>(bytes) : hn::And(bytes, four_bits);
         const auto q = hn::Sub(hn::Or(bottom, hn::And(top, high_bits)), centre);
         const size_t sub = 8 * kHalf + 4 * kHighNibble + 2 * quarter;

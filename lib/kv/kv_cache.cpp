@@ -10,7 +10,9 @@ void KvCache::lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena&
   shape_ = shape;
   const uint64_t rows = shape.n_slots();
   pool_ = pages.take<uint16_t>(rows * page_elements());
-  digests_ = shape.digest != DigestKind::kNone ? digests.take<uint16_t>(rows * digest_elements(shape.digest, shape.head_dim)) : nullptr;
+  digests_ = shape.digest != DigestKind::kNone
+                 ? digests.take<uint16_t>(rows * digest_elements(shape.digest, shape.head_dim))
+                 : nullptr;
   slots_ = tables.take<uint32_t>(rows);
   first_pos_ = tables.take<uint32_t>(rows);
   len_ = tables.take<uint32_t>(rows);
@@ -52,7 +54,15 @@ KvView KvCache::view(uint32_t layer) const {
 
 StreamView KvCache::stream(uint32_t index) const {
   const size_t i = at(index, 0);
-  return {slots_ + i, first_pos_ + i, len_ + i, flags_ + i, stamp_ + i, last_score_ + i, prompt_score_ == nullptr ? nullptr : prompt_score_ + i, n_pages_[index], shape_.capacity(index / shape_.n_kv_heads)};
+  return {slots_ + i,
+          first_pos_ + i,
+          len_ + i,
+          flags_ + i,
+          stamp_ + i,
+          last_score_ + i,
+          prompt_score_ == nullptr ? nullptr : prompt_score_ + i,
+          n_pages_[index],
+          shape_.capacity(index / shape_.n_kv_heads)};
 }
 
 uint32_t KvCache::pages_to_open(uint32_t n_tok) const {
@@ -64,7 +74,8 @@ uint32_t KvCache::pages_to_open(uint32_t n_tok) const {
 void KvCache::count_resident(int64_t change) {
   const uint64_t now = pages_resident_.load(std::memory_order_relaxed) + static_cast<uint64_t>(change);
   pages_resident_.store(now, std::memory_order_relaxed);
-  if (now > pages_resident_max_.load(std::memory_order_relaxed)) pages_resident_max_.store(now, std::memory_order_relaxed);
+  if (now > pages_resident_max_.load(std::memory_order_relaxed))
+    pages_resident_max_.store(now, std::memory_order_relaxed);
 }
 
 Status KvCache::reserve(uint32_t n_tok, uint32_t flags, uint32_t now) {

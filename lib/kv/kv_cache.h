@@ -26,7 +26,9 @@ struct KvShape {
   uint32_t n_streams() const { return n_layers * n_kv_heads; }
   uint64_t page_bytes() const { return uint64_t{2} * kPageTokens * head_dim * sizeof(uint16_t); }
   uint32_t capacity(uint32_t layer) const { return layer < n_wide_layers ? wide_pages : pages_per_stream; }
-  uint32_t max_capacity() const { return n_wide_layers != 0 ? std::max(wide_pages, pages_per_stream) : pages_per_stream; }
+  uint32_t max_capacity() const {
+    return n_wide_layers != 0 ? std::max(wide_pages, pages_per_stream) : pages_per_stream;
+  }
   // Table rows of all layers before this one; the pool has as many slots as the tables have rows.
   uint64_t rows_before(uint32_t layer) const {
     const uint64_t wide = std::min(layer, n_wide_layers);
@@ -97,7 +99,9 @@ class KvCache {
   // Counters, readable from any thread.
   uint64_t pages_resident() const { return pages_resident_.load(std::memory_order_relaxed); }
   uint64_t pages_resident_max() const { return pages_resident_max_.load(std::memory_order_relaxed); }
-  uint64_t prompt_pages_evicted() const { return prompt_pages_evicted_; }  // of them, pages with kPagePrompt; the session's thread only
+  uint64_t prompt_pages_evicted() const {
+    return prompt_pages_evicted_;
+  }  // of them, pages with kPagePrompt; the session's thread only
   uint64_t pages_evicted() const { return pages_evicted_.load(std::memory_order_relaxed); }
   uint32_t n_tokens_any_thread() const { return n_tokens_published_.load(std::memory_order_relaxed); }
 
@@ -111,9 +115,9 @@ class KvCache {
   void count_resident(int64_t change);
 
   KvShape shape_;
-  uint16_t* pool_ = nullptr;      // [n_slots, 2, kPageTokens, head_dim] bf16
-  uint16_t* digests_ = nullptr;   // [n_slots, digest_elements] bf16, or null
-  uint32_t* slots_ = nullptr;     // this and the next six: [n_streams, capacity of the stream's layer]
+  uint16_t* pool_ = nullptr;     // [n_slots, 2, kPageTokens, head_dim] bf16
+  uint16_t* digests_ = nullptr;  // [n_slots, digest_elements] bf16, or null
+  uint32_t* slots_ = nullptr;    // this and the next six: [n_streams, capacity of the stream's layer]
   uint32_t* first_pos_ = nullptr;
   uint32_t* len_ = nullptr;
   uint32_t* flags_ = nullptr;
@@ -124,7 +128,7 @@ class KvCache {
   uint32_t* append_row_ = nullptr;  // [n_streams] row that holds the first reserved token
   uint32_t* free_ = nullptr;        // [n_slots] stack of free slots
   uint32_t n_free_ = 0;
-  uint32_t n_tokens_ = 0;           // committed
+  uint32_t n_tokens_ = 0;  // committed
   uint32_t n_reserved_ = 0;
   uint64_t prompt_pages_evicted_ = 0;
   std::atomic<uint64_t> pages_resident_{0}, pages_resident_max_{0}, pages_evicted_{0};

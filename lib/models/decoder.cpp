@@ -56,7 +56,8 @@ AttnPagedArgs attn_args(const Step& s, uint32_t layer, const PageLists& lists) {
 Status digest_pages(Step& s, uint32_t layer) {
   const KvView kv = s.kv->view(layer);
   const uint32_t before = s.kv->n_tokens(), after = before + s.n_tok;
-  if (kv.digest == DigestKind::kNone || kv.digest == DigestKind::kMinMax || before / kPageTokens == after / kPageTokens) return {};
+  if (kv.digest == DigestKind::kNone || kv.digest == DigestKind::kMinMax || before / kPageTokens == after / kPageTokens)
+    return {};
   return s.backend->ops.page_digest(s.cx, {kv, s.kv->append_rows(layer), whole_pages(after) - before / kPageTokens});
 }
 
@@ -65,12 +66,15 @@ Status attend_step(Step& s, uint32_t layer) {
   const OpTable& ops = s.backend->ops;
   const uint32_t n_heads = s.model->config().n_heads;
   PageLists lists;
-  if (s.b.select != nullptr) WEIR_TRY(s.policy->select(s.cx, ops, *s.kv, {layer, n_heads, s.b.q, s.b.page_score, s.b.select, s.b.n_select}, lists));
+  if (s.b.select != nullptr)
+    WEIR_TRY(
+        s.policy->select(s.cx, ops, *s.kv, {layer, n_heads, s.b.q, s.b.page_score, s.b.select, s.b.n_select}, lists));
   const AttnPagedArgs attn = attn_args(s, layer, lists);
   WEIR_TRY(ops.attn_paged(s.cx, attn));
   const uint32_t* n_listed = lists.select != nullptr ? lists.n_select : attn.kv.n_pages;
   for (uint32_t i = 0; i < (attn.list_per_head ? n_heads : attn.kv.n_kv_heads); ++i) s.pages_attended += n_listed[i];
-  WEIR_TRY(s.policy->observe(s.cx, ops, *s.kv, {layer, n_heads, s.b.q, s.b.page_mass, s.b.page_score, lists, s.kv->n_tokens() + s.n_tok}));
+  WEIR_TRY(s.policy->observe(
+      s.cx, ops, *s.kv, {layer, n_heads, s.b.q, s.b.page_mass, s.b.page_score, lists, s.kv->n_tokens() + s.n_tok}));
   if (s.trace == nullptr) return {};
   return s.trace->layer(*s.kv, layer, n_heads, s.policy->needs().list_per_head, lists, s.b.page_mass);
 }
@@ -81,9 +85,10 @@ Status attend_chunk(Step& s, uint32_t layer) {
   WEIR_TRY(s.backend->ops.attn_paged(s.cx, attn_args(s, layer, {})));
   if (s.b.lse == nullptr) return {};
   const uint32_t n_rows = std::min(s.n_tok, s.policy->needs().prompt_rows), first = s.n_tok - n_rows;
-  return s.policy->observe_prompt(s.cx, s.backend->ops, *s.kv,
-                                  {layer, c.n_heads, s.b.q + size_t{first} * c.n_heads * c.head_dim, s.b.lse + size_t{first} * c.n_heads, n_rows,
-                                   s.kv->n_tokens() + first, s.n_left, s.b.token_mass});
+  return s.policy->observe_prompt(
+      s.cx, s.backend->ops, *s.kv,
+      {layer, c.n_heads, s.b.q + size_t{first} * c.n_heads * c.head_dim, s.b.lse + size_t{first} * c.n_heads, n_rows,
+       s.kv->n_tokens() + first, s.n_left, s.b.token_mass});
 }
 
 // One decoder layer; x [n_tok, d_model] is updated in place.
@@ -93,7 +98,8 @@ Status run_layer(Step& s, uint32_t layer) {
   const LayerWeights& w = s.model->weights().layers[layer];
   const StepBuffers& b = s.b;
   WEIR_TRY(ops.rms_norm(s.cx, {b.h, b.x, w.attn_norm, s.n_tok, c.d_model, c.norm_eps}));
-  WEIR_TRY(ops.matmul(s.cx, {{{w.wq, w.bq, b.q, false}, {w.wk, w.bk, b.k, false}, {w.wv, w.bv, b.v, false}}, 3, b.h, s.n_tok}));
+  WEIR_TRY(ops.matmul(
+      s.cx, {{{w.wq, w.bq, b.q, false}, {w.wk, w.bk, b.k, false}, {w.wv, w.bv, b.v, false}}, 3, b.h, s.n_tok}));
   WEIR_TRY(ops.rope_append(s.cx, rope_append_args(s, w, layer)));
   WEIR_TRY(digest_pages(s, layer));
   WEIR_TRY(s.is_decode ? attend_step(s, layer) : attend_chunk(s, layer));
@@ -115,8 +121,8 @@ void fill_rope(Step& s) {
 
 }  // namespace
 
-void lay_out_buffers(const ModelConfig& c, const RopeTable& rope, const PolicyNeeds& needs, uint32_t max_tok, uint32_t max_pages, Arena& arena,
-                     StepBuffers& b) {
+void lay_out_buffers(const ModelConfig& c, const RopeTable& rope, const PolicyNeeds& needs, uint32_t max_tok,
+                     uint32_t max_pages, Arena& arena, StepBuffers& b) {
   const uint64_t n = max_tok;
   const uint64_t masses = uint64_t{c.n_heads} * max_pages;
   const uint32_t n_lists = !needs.page_lists ? 0 : needs.list_per_head ? c.n_heads : c.n_kv_heads;
@@ -147,7 +153,8 @@ Status run_decoder(Step& s) {
   s.pages_attended = 0;
   WEIR_TRY(ops.embed(s.cx, {s.b.x, w.token_embd, s.tokens, s.n_tok}));
   for (uint32_t layer = 0; layer < c.n_layers; ++layer) {
-    if (s.cancel != nullptr && s.cancel->load(std::memory_order_relaxed)) return fail(WEIR_ERR_CANCELLED, "cancelled in layer %u", layer);
+    if (s.cancel != nullptr && s.cancel->load(std::memory_order_relaxed))
+      return fail(WEIR_ERR_CANCELLED, "cancelled in layer %u", layer);
     WEIR_TRY(run_layer(s, layer));
   }
   if (!s.want_logits) return {};

@@ -36,7 +36,8 @@ struct StepBuffers {
 // Sees what a decode step did in each layer; see weir_trace_layer.
 class StepTrace {
  public:
-  virtual Status layer(const KvCache& kv, uint32_t layer, uint32_t n_heads, bool list_per_head, const PageLists& lists, const float* page_mass) = 0;
+  virtual Status layer(const KvCache& kv, uint32_t layer, uint32_t n_heads, bool list_per_head, const PageLists& lists,
+                       const float* page_mass) = 0;
 
  protected:
   ~StepTrace() = default;
@@ -51,17 +52,17 @@ struct Step {
   StepBuffers b;
   const int32_t* tokens = nullptr;  // [n_tok]
   uint32_t n_tok = 0;
-  bool is_decode = false;           // one token whose attention the policy observes
+  bool is_decode = false;  // one token whose attention the policy observes
   bool want_logits = false;
-  uint32_t n_left = 0;              // prompt tokens that come after this chunk
-  StepTrace* trace = nullptr;       // of decode steps
-  uint64_t pages_attended = 0;      // out, of a decode step
+  uint32_t n_left = 0;                        // prompt tokens that come after this chunk
+  StepTrace* trace = nullptr;                 // of decode steps
+  uint64_t pages_attended = 0;                // out, of a decode step
   const std::atomic<bool>* cancel = nullptr;  // looked at between the layers of a prefill chunk; null: never
 };
 
 // `max_pages`: most pages of a stream.
-void lay_out_buffers(const ModelConfig& config, const RopeTable& rope, const PolicyNeeds& needs, uint32_t max_tok, uint32_t max_pages, Arena& arena,
-                     StepBuffers& b);
+void lay_out_buffers(const ModelConfig& config, const RopeTable& rope, const PolicyNeeds& needs, uint32_t max_tok,
+                     uint32_t max_pages, Arena& arena, StepBuffers& b);
 
 // Runs the pass over pages that are already reserved; the caller commits or rolls back.
 Status run_decoder(Step& step);

@@ -104,10 +104,12 @@ Status Model::open(const char* path, bool vocab_only, bool prefetch, weir_progre
   const Status status = read(vocab_only);
   if (!status.ok()) return fail(status.code(), "%s: %s", path, last_error_text());
   const weir_progress_info parsed = {sizeof(weir_progress_info), 0, 0, file_.file_bytes()};
-  if (progress != nullptr && progress(user, &parsed) != WEIR_OK) return fail(WEIR_ERR_CANCELLED, "%s: opening was cancelled by its progress callback", path);
+  if (progress != nullptr && progress(user, &parsed) != WEIR_OK)
+    return fail(WEIR_ERR_CANCELLED, "%s: opening was cancelled by its progress callback", path);
   if (prefetch) return file_.prefetch(progress, user);
   const weir_progress_info done = {sizeof(weir_progress_info), 0, file_.file_bytes(), file_.file_bytes()};
-  if (progress != nullptr && progress(user, &done) != WEIR_OK) return fail(WEIR_ERR_CANCELLED, "%s: opening was cancelled by its progress callback", path);
+  if (progress != nullptr && progress(user, &done) != WEIR_OK)
+    return fail(WEIR_ERR_CANCELLED, "%s: opening was cancelled by its progress callback", path);
   return {};
 }
 
@@ -138,7 +140,8 @@ Status Model::read_config(std::string_view arch) {
   ModelConfig& c = config_;
   c.arch = find_architecture(arch);
   if (c.arch == nullptr) {
-    return fail(WEIR_ERR_UNSUPPORTED, "general.architecture: \"%s\" is not known; there are:%s", arch_name_, kArchitectureNames);
+    return fail(WEIR_ERR_UNSUPPORTED, "general.architecture: \"%s\" is not known; there are:%s", arch_name_,
+                kArchitectureNames);
   }
   const char* prefix = c.arch->name;
   WEIR_TRY(get_ranged(file_, Key(prefix, "block_count"), 1, kMaxLayers, c.n_layers));
@@ -154,15 +157,19 @@ Status Model::read_config(std::string_view arch) {
   const Key dim_key(prefix, "attention.key_length");
   WEIR_TRY(file_.get_u32(dim_key, c.head_dim, c.d_model / c.n_heads));
   if (c.head_dim < 8 || c.head_dim > kMaxHeadDim || c.head_dim % 8 != 0) {
-    return fail(WEIR_ERR_FORMAT, "%s: a head of %u elements; a multiple of 8 from 8 to %u is needed", dim_key.text, c.head_dim, kMaxHeadDim);
+    return fail(WEIR_ERR_FORMAT, "%s: a head of %u elements; a multiple of 8 from 8 to %u is needed", dim_key.text,
+                c.head_dim, kMaxHeadDim);
   }
   uint32_t value_dim = 0, n_experts = 0;
   const Key value_key(prefix, "attention.value_length");
   WEIR_TRY(file_.get_u32(value_key, value_dim, c.head_dim));
-  if (value_dim != c.head_dim) return fail(WEIR_ERR_UNSUPPORTED, "%s: %u differs from the key size %u", value_key.text, value_dim, c.head_dim);
+  if (value_dim != c.head_dim)
+    return fail(WEIR_ERR_UNSUPPORTED, "%s: %u differs from the key size %u", value_key.text, value_dim, c.head_dim);
   const Key expert_key(prefix, "expert_count");
   WEIR_TRY(file_.get_u32(expert_key, n_experts, 0));
-  if (n_experts != 0) return fail(WEIR_ERR_UNSUPPORTED, "%s: %u; mixture-of-experts models are not supported", expert_key.text, n_experts);
+  if (n_experts != 0)
+    return fail(WEIR_ERR_UNSUPPORTED, "%s: %u; mixture-of-experts models are not supported", expert_key.text,
+                n_experts);
   const Key eps_key(prefix, "attention.layer_norm_rms_epsilon");
   WEIR_TRY(file_.get_f32(eps_key, c.norm_eps));
   if (!(std::isfinite(c.norm_eps) && c.norm_eps >= 0.0f && c.norm_eps < 1.0f)) {
@@ -171,7 +178,8 @@ Status Model::read_config(std::string_view arch) {
   uint32_t window = 0;
   const Key window_key(prefix, "attention.sliding_window");
   WEIR_TRY(file_.get_u32(window_key, window, 0));
-  if (window != 0 && window < c.context_tokens) return fail(WEIR_ERR_UNSUPPORTED, "%s: %u; sliding-window layers are not supported", window_key.text, window);
+  if (window != 0 && window < c.context_tokens)
+    return fail(WEIR_ERR_UNSUPPORTED, "%s: %u; sliding-window layers are not supported", window_key.text, window);
   c.attn_scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim));
   return rope_.read(file_, prefix, c.head_dim, c.context_tokens);
 }
@@ -179,8 +187,8 @@ Status Model::read_config(std::string_view arch) {
 void Model::read_fingerprint() {
   Hash hash;
   hash.add(arch_name_, std::strlen(arch_name_));
-  for (uint32_t number : {config_.n_layers, config_.n_heads, config_.n_kv_heads, config_.head_dim, config_.d_model, config_.d_ff, config_.vocab_size,
-                          config_.context_tokens}) {
+  for (uint32_t number : {config_.n_layers, config_.n_heads, config_.n_kv_heads, config_.head_dim, config_.d_model,
+                          config_.d_ff, config_.vocab_size, config_.context_tokens}) {
     hash.add(number);
   }
   hash.add(config_.norm_eps);

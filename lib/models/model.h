@@ -42,19 +42,19 @@ struct LayerWeights {
   const float* bq = nullptr;         // [n_heads * head_dim] or null; also the next two
   const float* bk = nullptr;
   const float* bv = nullptr;
-  const float* q_norm = nullptr;     // [head_dim] or null
+  const float* q_norm = nullptr;  // [head_dim] or null
   const float* k_norm = nullptr;
-  Weight wo;                         // [d_model, n_heads * head_dim]
-  const float* ffn_norm = nullptr;   // [d_model]
-  Weight gate, up;                   // [d_ff, d_model]
-  Weight down;                       // [d_model, d_ff]
+  Weight wo;                        // [d_model, n_heads * head_dim]
+  const float* ffn_norm = nullptr;  // [d_model]
+  Weight gate, up;                  // [d_ff, d_model]
+  Weight down;                      // [d_model, d_ff]
 };
 
 struct ModelWeights {
   explicit ModelWeights(std::pmr::memory_resource* memory) : layers(memory) {}
-  Weight token_embd;             // [vocab_size, d_model]
+  Weight token_embd;                   // [vocab_size, d_model]
   const float* output_norm = nullptr;  // [d_model]
-  Weight output;                 // [vocab_size, d_model]; the embedding table when tied
+  Weight output;                       // [vocab_size, d_model]; the embedding table when tied
   std::pmr::vector<LayerWeights> layers;
 };
 
@@ -74,7 +74,8 @@ class NameTable {
 
 class Model {
  public:
-  explicit Model(std::pmr::memory_resource* memory) : file_(memory), names_(memory), tokenizer_(memory), weights_(memory), rope_(memory) {}
+  explicit Model(std::pmr::memory_resource* memory)
+      : file_(memory), names_(memory), tokenizer_(memory), weights_(memory), rope_(memory) {}
 
   Status open(const char* path, bool vocab_only, bool prefetch, weir_progress_fn progress, void* user);
 
@@ -107,7 +108,7 @@ class Model {
   uint64_t n_params_ = 0;
   uint64_t fingerprint_ = 0;
   const char* main_type_ = "";
-  char arch_name_[64] = "";   // NUL-terminated copies for the C API
+  char arch_name_[64] = "";  // NUL-terminated copies for the C API
   char model_name_[256] = "";
 };
 

@@ -20,7 +20,9 @@ struct Scaling {
 // A key under the architecture's prefix, formatted on the stack.
 struct Key {
   char text[128];
-  Key(std::string_view prefix, const char* rest) { std::snprintf(text, sizeof(text), "%.*s.%s", static_cast<int>(prefix.size()), prefix.data(), rest); }
+  Key(std::string_view prefix, const char* rest) {
+    std::snprintf(text, sizeof(text), "%.*s.%s", static_cast<int>(prefix.size()), prefix.data(), rest);
+  }
   operator std::string_view() const { return text; }
 };
 
@@ -33,7 +35,8 @@ Status read_scaling(const GgufFile& file, std::string_view prefix, uint32_t trai
   if (s.factor == 0.0f) s.factor = 1.0f;
   if (s.type.empty()) s.type = "linear";  // a factor without a type stretches linearly; without a factor that is none
   if (!(std::isfinite(s.factor) && s.factor > 0.0f)) {
-    return fail(WEIR_ERR_FORMAT, "%s: %g is not a positive number", Key(prefix, "rope.scaling.factor").text, static_cast<double>(s.factor));
+    return fail(WEIR_ERR_FORMAT, "%s: %g is not a positive number", Key(prefix, "rope.scaling.factor").text,
+                static_cast<double>(s.factor));
   }
   WEIR_TRY(file.get_u32(Key(prefix, "rope.scaling.original_context_length"), s.original_tokens, trained_tokens));
   WEIR_TRY(file.get_f32(Key(prefix, "rope.scaling.attn_factor"), s.attn_factor, 1.0f));
@@ -43,7 +46,9 @@ Status read_scaling(const GgufFile& file, std::string_view prefix, uint32_t trai
   WEIR_TRY(file.get_f32(Key(prefix, "rope.scaling.yarn_beta_slow"), s.beta_slow, s.beta_slow));
   const float numbers[] = {s.attn_factor, s.ext_factor, s.beta_fast, s.beta_slow};
   for (float number : numbers) {
-    if (!std::isfinite(number) || number < 0.0f) return fail(WEIR_ERR_FORMAT, "%.*s.rope.scaling.*: a value is negative or not finite", static_cast<int>(prefix.size()), prefix.data());
+    if (!std::isfinite(number) || number < 0.0f)
+      return fail(WEIR_ERR_FORMAT, "%.*s.rope.scaling.*: a value is negative or not finite",
+                  static_cast<int>(prefix.size()), prefix.data());
   }
   return {};
 }
@@ -62,23 +67,27 @@ Status RopeTable::read(const GgufFile& file, std::string_view prefix, uint32_t h
   WEIR_TRY(file.get_u32(Key(prefix, "rope.dimension_count"), dim, head_dim));
   WEIR_TRY(file.get_f32(Key(prefix, "rope.freq_base"), base, 10000.0f));
   if (dim == 0 || dim % 2 != 0 || dim > head_dim) {
-    return fail(WEIR_ERR_FORMAT, "%s: %u is not an even number from 2 to the head size %u", Key(prefix, "rope.dimension_count").text, dim, head_dim);
+    return fail(WEIR_ERR_FORMAT, "%s: %u is not an even number from 2 to the head size %u",
+                Key(prefix, "rope.dimension_count").text, dim, head_dim);
   }
   if (!(std::isfinite(base) && base > 1.0f)) {
-    return fail(WEIR_ERR_FORMAT, "%s: %g is not a number above 1", Key(prefix, "rope.freq_base").text, static_cast<double>(base));
+    return fail(WEIR_ERR_FORMAT, "%s: %g is not a number above 1", Key(prefix, "rope.freq_base").text,
+                static_cast<double>(base));
   }
   WEIR_TRY(read_scaling(file, prefix, trained_tokens, s));
   const bool yarn = s.type == "yarn";
   if (s.type != "none" && s.type != "linear" && !yarn) {
-    return fail(WEIR_ERR_UNSUPPORTED, "%s: frequency scaling \"%.*s\" is not known; there are none, linear and yarn", Key(prefix, "rope.scaling.type").text,
-                static_cast<int>(std::min<size_t>(s.type.size(), 64)), s.type.data());
+    return fail(WEIR_ERR_UNSUPPORTED, "%s: frequency scaling \"%.*s\" is not known; there are none, linear and yarn",
+                Key(prefix, "rope.scaling.type").text, static_cast<int>(std::min<size_t>(s.type.size(), 64)),
+                s.type.data());
   }
   const GgufTensor* factors = file.find_tensor("rope_freqs.weight");
   if (factors != nullptr && (factors->type_id != 0 || factors->n_weights != dim / 2)) {
-    return fail(WEIR_ERR_FORMAT, "rope_freqs.weight: expected [%u] f32, file has [%llu] %s", dim / 2, static_cast<unsigned long long>(factors->n_weights),
-                factors->type_name);
+    return fail(WEIR_ERR_FORMAT, "rope_freqs.weight: expected [%u] f32, file has [%llu] %s", dim / 2,
+                static_cast<unsigned long long>(factors->n_weights), factors->type_name);
   }
-  if (yarn && s.original_tokens == 0) return fail(WEIR_ERR_FORMAT, "%s: 0", Key(prefix, "rope.scaling.original_context_length").text);
+  if (yarn && s.original_tokens == 0)
+    return fail(WEIR_ERR_FORMAT, "%s: 0", Key(prefix, "rope.scaling.original_context_length").text);
 
   const double low = yarn ? std::max(0.0, std::floor(yarn_dim(s.beta_fast, dim, base, s.original_tokens))) : 0.0;
   const double high = yarn ? std::min(dim - 1.0, std::ceil(yarn_dim(s.beta_slow, dim, base, s.original_tokens))) : 0.0;
@@ -88,7 +97,8 @@ Status RopeTable::read(const GgufFile& file, std::string_view prefix, uint32_t h
     if (factors != nullptr) {
       float factor = 1.0f;
       __builtin_memcpy(&factor, factors->data + size_t{i} * sizeof(float), sizeof(float));
-      if (!std::isfinite(factor) || factor == 0.0f) return fail(WEIR_ERR_FORMAT, "rope_freqs.weight: element %u is %g", i, static_cast<double>(factor));
+      if (!std::isfinite(factor) || factor == 0.0f)
+        return fail(WEIR_ERR_FORMAT, "rope_freqs.weight: element %u is %g", i, static_cast<double>(factor));
       angle /= factor;
     }
     const double stretched = s.type == "none" ? angle : angle / s.factor;

@@ -44,7 +44,8 @@ class TensorReader {
       return fail(WEIR_ERR_UNSUPPORTED, "%s: expected f32, file has %s", name_, tensor->type_name);
     }
     if (reinterpret_cast<uintptr_t>(tensor->data) % alignof(float) != 0) {
-      return fail(WEIR_ERR_FORMAT, "%s: offset %llu is not aligned for f32", name_, static_cast<unsigned long long>(tensor->file_offset));
+      return fail(WEIR_ERR_FORMAT, "%s: offset %llu is not aligned for f32", name_,
+                  static_cast<unsigned long long>(tensor->file_offset));
     }
     out = reinterpret_cast<const float*>(tensor->data);
     return {};
@@ -98,22 +99,27 @@ Status read_layer(TensorReader& in, const ModelConfig& c, LayerWeights& w) {
 
 // Names the first tensor that lies inside the layers or at the top and belongs to none of the places above.
 Status report_unused(const GgufFile& file, const ModelConfig& c) {
-  static constexpr const char* kLayerNames[] = {"attn_norm.weight", "attn_q.weight", "attn_k.weight", "attn_v.weight", "attn_q.bias", "attn_k.bias",
-                                                "attn_v.bias", "attn_output.weight", "ffn_norm.weight", "ffn_gate.weight", "ffn_up.weight",
-                                                "ffn_down.weight"};
+  static constexpr const char* kLayerNames[] = {"attn_norm.weight", "attn_q.weight",      "attn_k.weight",
+                                                "attn_v.weight",    "attn_q.bias",        "attn_k.bias",
+                                                "attn_v.bias",      "attn_output.weight", "ffn_norm.weight",
+                                                "ffn_gate.weight",  "ffn_up.weight",      "ffn_down.weight"};
   for (const GgufTensor& tensor : file.tensors()) {
-    bool used = tensor.name == "token_embd.weight" || tensor.name == "output_norm.weight" || tensor.name == "output.weight" ||
-                tensor.name == "rope_freqs.weight";
+    bool used = tensor.name == "token_embd.weight" || tensor.name == "output_norm.weight" ||
+                tensor.name == "output.weight" || tensor.name == "rope_freqs.weight";
     unsigned layer = 0;
     int at = 0;
     char name[128];
     std::snprintf(name, sizeof(name), "%.*s", static_cast<int>(tensor.name.size()), tensor.name.data());
     if (!used && std::sscanf(name, "blk.%9u.%n", &layer, &at) == 1 && at > 0 && layer < c.n_layers) {
       for (const char* known : kLayerNames) used = used || tensor.name.substr(static_cast<size_t>(at)) == known;
-      if (c.arch->qk_norm) used = used || std::string_view(name + at) == "attn_q_norm.weight" || std::string_view(name + at) == "attn_k_norm.weight";
+      if (c.arch->qk_norm)
+        used = used || std::string_view(name + at) == "attn_q_norm.weight" ||
+               std::string_view(name + at) == "attn_k_norm.weight";
     }
     if (!used) {
-      return fail(WEIR_ERR_UNSUPPORTED, "%s: architecture %s has no use for this tensor, so the answers would be wrong without it", name, c.arch->name);
+      return fail(WEIR_ERR_UNSUPPORTED,
+                  "%s: architecture %s has no use for this tensor, so the answers would be wrong without it", name,
+                  c.arch->name);
     }
   }
   return fail(WEIR_ERR_INTERNAL, "the count of used tensors is wrong");
@@ -132,8 +138,8 @@ Status Model::read_weights() {
   if (weights_.output.data == nullptr) weights_.output = weights_.token_embd;  // tied
   // Each layer has at least nine tensors, so a block_count that the file cannot hold is found before anything of its size is allocated.
   if (uint64_t{config_.n_layers} * 9 > file_.tensors().size()) {
-    return fail(WEIR_ERR_FORMAT, "%s.block_count: %u layers, but the file has only %zu tensors", config_.arch->name, config_.n_layers,
-                file_.tensors().size());
+    return fail(WEIR_ERR_FORMAT, "%s.block_count: %u layers, but the file has only %zu tensors", config_.arch->name,
+                config_.n_layers, file_.tensors().size());
   }
   weights_.layers.resize(config_.n_layers);
   for (uint32_t i = 0; i < config_.n_layers; ++i) {

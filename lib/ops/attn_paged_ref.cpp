@@ -24,7 +24,9 @@ struct Query {
   size_t table() const { return size_t{kv_head} * a.kv.capacity; }
   uint32_t n_listed() const { return a.select != nullptr ? a.n_select[list()] : a.kv.n_pages[kv_head]; }
   uint32_t n_units() const { return (n_listed() + kSplitPages - 1) / kSplitPages; }
-  uint32_t row(uint32_t listed) const { return a.select != nullptr ? a.select[size_t{list()} * a.kv.capacity + listed] : listed; }
+  uint32_t row(uint32_t listed) const {
+    return a.select != nullptr ? a.select[size_t{list()} * a.kv.capacity + listed] : listed;
+  }
   const uint16_t* keys(uint32_t row) const { return a.kv.pool + a.kv.slots[table() + row] * a.kv.page_elements(); }
   bool sees(uint32_t token_pos) const {
     const uint64_t t = uint64_t{a.pos} + tok;

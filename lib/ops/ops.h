@@ -56,8 +56,8 @@ struct Weight {
 
 // One layer's KV streams of one session. A stream's table has `capacity` rows, of which n_pages are in use, in ascending order of position.
 struct KvView {
-  uint16_t* pool = nullptr;             // [n_slots, 2, kPageTokens, head_dim] bf16: K rows then V rows of a page
-  uint16_t* digests = nullptr;          // [n_slots, digest_elements] bf16; null when the policy needs none
+  uint16_t* pool = nullptr;     // [n_slots, 2, kPageTokens, head_dim] bf16: K rows then V rows of a page
+  uint16_t* digests = nullptr;  // [n_slots, digest_elements] bf16; null when the policy needs none
   DigestKind digest = DigestKind::kNone;
   const uint32_t* slots = nullptr;      // [n_kv_heads, capacity] slot of each table row
   const uint32_t* first_pos = nullptr;  // [n_kv_heads, capacity] position of the row's first token
@@ -84,8 +84,8 @@ struct OpContext {
 
 // x[i] = row tokens[i] of the embedding table, decoded.
 struct EmbedArgs {
-  float* x;             // out [n_tok, n_cols]
-  Weight table;         // [vocab_size, d_model]
+  float* x;               // out [n_tok, n_cols]
+  Weight table;           // [vocab_size, d_model]
   const int32_t* tokens;  // [n_tok]
   uint32_t n_tok;
 };
@@ -101,9 +101,9 @@ struct RmsNormArgs {
 
 // One output of a matmul: y = W x (+ bias), or y += W x (+ bias).
 struct MatmulPart {
-  Weight w;             // [n_rows, n_cols]
-  const float* bias;    // [n_rows] or null
-  float* y;             // [n_tok, n_rows], row-major
+  Weight w;           // [n_rows, n_cols]
+  const float* bias;  // [n_rows] or null
+  float* y;           // [n_tok, n_rows], row-major
   bool accumulate;
 };
 
@@ -111,15 +111,15 @@ struct MatmulPart {
 struct MatmulArgs {
   MatmulPart part[3];
   uint32_t n_parts;
-  const float* x;       // [n_tok, n_cols], shared by the parts; no y may overlap it
+  const float* x;  // [n_tok, n_cols], shared by the parts; no y may overlap it
   uint32_t n_tok;
 };
 
 // y = silu(Wg x) * (Wu x).
 struct GluMatmulArgs {
-  float* y;             // out [n_tok, n_rows]
-  Weight gate, up;      // [n_rows, n_cols], both of one type or of two
-  const float* x;       // [n_tok, n_cols]
+  float* y;         // out [n_tok, n_rows]
+  Weight gate, up;  // [n_rows, n_cols], both of one type or of two
+  const float* x;   // [n_tok, n_cols]
   uint32_t n_tok;
 };
 
@@ -129,30 +129,32 @@ enum class RopeLayout : uint8_t { kAdjacent, kHalfSplit };
 // Optional per-head RMS norm of q and k, rotation of both, and storing of k and v (rounded to bf16, nearest even) in the pages; with digests of
 // kind kMinMax, max and min of the stored keys are updated (a page's first token initialises them).
 struct RopeAppendArgs {
-  float* q;                  // in/out [n_tok, n_heads, head_dim]: rotated with cos_sin
-  float* q_sink;             // out, the same shape: q rotated with cos_sin_sink instead; null when not wanted
-  float* k;                  // in/out [n_tok, n_kv_heads, head_dim]: rotated
-  const float* v;            // [n_tok, n_kv_heads, head_dim]
-  const float* q_norm;       // [head_dim] or null
-  const float* k_norm;       // [head_dim] or null
+  float* q;             // in/out [n_tok, n_heads, head_dim]: rotated with cos_sin
+  float* q_sink;        // out, the same shape: q rotated with cos_sin_sink instead; null when not wanted
+  float* k;             // in/out [n_tok, n_kv_heads, head_dim]: rotated
+  const float* v;       // [n_tok, n_kv_heads, head_dim]
+  const float* q_norm;  // [head_dim] or null
+  const float* k_norm;  // [head_dim] or null
   float norm_eps;
-  const float* cos_sin;      // [n_tok, rope_dim / 2, 2]
-  const float* cos_sin_sink; // the same shape, or null
-  uint32_t rope_dim;         // even, <= head_dim; elements beyond it pass through
+  const float* cos_sin;       // [n_tok, rope_dim / 2, 2]
+  const float* cos_sin_sink;  // the same shape, or null
+  uint32_t rope_dim;          // even, <= head_dim; elements beyond it pass through
   RopeLayout layout;
   uint32_t n_tok, n_heads;
-  uint32_t pos;              // position of the first of the n_tok tokens
+  uint32_t pos;  // position of the first of the n_tok tokens
   KvView kv;
-  const uint32_t* append_row;  // [n_kv_heads] table row that holds position `pos`; later tokens follow in this and the next rows
+  const uint32_t*
+      append_row;  // [n_kv_heads] table row that holds position `pos`; later tokens follow in this and the next rows
 };
 
 // Attention of n_tok query rows (positions pos, pos+1, ...) over pages: causal, grouped query heads, softmax in f32.
 // Per KV head the pages are taken in units of kSplitPages listed pages (in list order); each unit gives a partial (o, lse), merged in ascending order
 // (algorithms 1.6). The reference defines exactly this order.
 struct AttnPagedArgs {
-  float* out;                // out [n_tok, n_heads, head_dim]
-  const float* q;            // [n_tok, n_heads, head_dim]
-  const float* q_sink;       // query for table rows < n_sink_pages, with a window only for their tokens at positions < n_sink; null: use q for all
+  float* out;      // out [n_tok, n_heads, head_dim]
+  const float* q;  // [n_tok, n_heads, head_dim]
+  const float*
+      q_sink;  // query for table rows < n_sink_pages, with a window only for their tokens at positions < n_sink; null: use q for all
   KvView kv;
   uint32_t n_tok, n_heads;
   uint32_t pos;              // position of the first query row
@@ -163,8 +165,9 @@ struct AttnPagedArgs {
   const uint32_t* select;    // [n_lists, capacity] table rows to attend, ascending; null: all rows in use
   const uint32_t* n_select;  // [n_lists]; null with select
   bool list_per_head;        // n_lists is n_heads: every query head attends pages of its own; else n_kv_heads
-  float* page_mass;          // out [n_heads, capacity]: of the LAST query row, the attention mass of each listed page, in list order; null: not wanted
-  float* lse;                // out [n_tok, n_heads]: log of the sum of exp(logit) of what the row sees; null: not wanted
+  float*
+      page_mass;  // out [n_heads, capacity]: of the LAST query row, the attention mass of each listed page, in list order; null: not wanted
+  float* lse;     // out [n_tok, n_heads]: log of the sum of exp(logit) of what the row sees; null: not wanted
 };
 
 // Digests of the sealed pages among the `n_rows` table rows from first_row[kv_head] on, for kinds that need whole pages.
@@ -182,7 +185,7 @@ struct PageScoreArgs {
   const float* q;  // [n_heads, head_dim]
   KvView kv;
   uint32_t n_heads;
-  float spread;    // kMeanStd: standard deviations above the mean
+  float spread;  // kMeanStd: standard deviations above the mean
 };
 
 // How the query heads of a group agree on pages (algorithms 1.8). Probabilities are compared by their logarithms: with the loose estimates of digests
@@ -193,17 +196,18 @@ enum class AggMode : uint8_t { kSumProb, kMaxProb, kMeanRaw, kMaxRaw, kQHead, kM
 // are listed besides. Always listed, inside the budget when they compete: the last row (the open page), the first n_sink_pages rows, kPageKept.
 // Estimates of the last row are not read. Ties: the lower row. An estimate that is not a number counts as -inf.
 struct PageSelectArgs {
-  const float* score;     // [n_heads, capacity] unscaled estimates
-  float* group_score;     // out [n_kv_heads, capacity] score of the group (logarithms for kSumProb and kMaxProb), 0 for pages that do not compete and
-                            // for the last; kQHead: the mean of the estimates
-  uint32_t* select;       // out [n_lists, capacity] ascending rows; n_lists is n_heads for kQHead, else n_kv_heads
-  uint32_t* n_select;     // out [n_lists]
-  const uint32_t* flags;  // [n_kv_heads, capacity] kPage*
+  const float* score;  // [n_heads, capacity] unscaled estimates
+  float*
+      group_score;  // out [n_kv_heads, capacity] score of the group (logarithms for kSumProb and kMaxProb), 0 for pages that do not compete and
+                    // for the last; kQHead: the mean of the estimates
+  uint32_t* select;         // out [n_lists, capacity] ascending rows; n_lists is n_heads for kQHead, else n_kv_heads
+  uint32_t* n_select;       // out [n_lists]
+  const uint32_t* flags;    // [n_kv_heads, capacity] kPage*
   const uint32_t* n_pages;  // [n_kv_heads]
   uint32_t capacity, n_heads, n_kv_heads;
-  float scale;            // of the logits, for the softmax of kSumProb and kMaxProb
+  float scale;  // of the logits, for the softmax of kSumProb and kMaxProb
   AggMode agg;
-  uint32_t budget;        // pages, at least 1
+  uint32_t budget;  // pages, at least 1
   uint32_t candidate_flags;
   uint32_t n_sink_pages;
 };
@@ -232,7 +236,7 @@ struct TokenMassArgs {
   const float* lse;  // [n_rows, n_heads], as attn_paged gave them
   KvView kv;
   uint32_t n_rows, n_heads;
-  uint32_t pos;      // position of the first query row
+  uint32_t pos;  // position of the first query row
   float scale;
 };
 
@@ -250,24 +254,26 @@ enum class StampRule : uint8_t { kTopR, kAlpha };
 // of the ranked pages, or the pages with W > alpha, get stamp `now`. The last row (the open page) always gets it. last_score = W.
 // Ties: the lower row first.
 struct PageStampArgs {
-  const float* weight;     // [n_heads, capacity]; a probability over the stream's pages, by table row, or by place in `select`
-  const uint32_t* select;  // [n_kv_heads, capacity] rows that the weights are of, ascending; the others weigh 0; null: all rows
+  const float*
+      weight;  // [n_heads, capacity]; a probability over the stream's pages, by table row, or by place in `select`
+  const uint32_t*
+      select;  // [n_kv_heads, capacity] rows that the weights are of, ascending; the others weigh 0; null: all rows
   const uint32_t* n_select;  // [n_kv_heads]; null with select
-  uint32_t* stamp;         // in/out [n_kv_heads, capacity]
-  float* last_score;       // out [n_kv_heads, capacity]
-  const uint32_t* flags;   // [n_kv_heads, capacity] kPage*
-  const uint32_t* n_pages; // [n_kv_heads]
+  uint32_t* stamp;           // in/out [n_kv_heads, capacity]
+  float* last_score;         // out [n_kv_heads, capacity]
+  const uint32_t* flags;     // [n_kv_heads, capacity] kPage*
+  const uint32_t* n_pages;   // [n_kv_heads]
   uint32_t capacity, n_heads, n_kv_heads;
   uint32_t now;
   StampRule rule;
-  bool rank_all;           // rank pinned pages too (rank_scope ALL)
+  bool rank_all;  // rank pinned pages too (rank_scope ALL)
   float r, alpha;
 };
 
-#define WEIR_OP(name, Args)                                 \
-  using name##_fn = Status (*)(OpContext&, const Args&);    \
-  namespace ref {                                           \
-  Status name(OpContext& cx, const Args& a);                \
+#define WEIR_OP(name, Args)                              \
+  using name##_fn = Status (*)(OpContext&, const Args&); \
+  namespace ref {                                        \
+  Status name(OpContext& cx, const Args& a);             \
   }
 #include "ops/ops.inc"
 #undef WEIR_OP
@@ -281,19 +287,19 @@ struct OpTable {
 // Largest sizes that a session will ask of its ops.
 struct OpShapes {
   uint32_t n_threads = 1;
-  uint32_t max_tok = 1;      // rows of one call
-  uint32_t max_cols = 0;     // longest matmul input: max(d_model, d_ff, n_heads * head_dim)
-  uint32_t max_rows = 0;     // most outputs of a matmul: max(vocab_size, d_ff, ...)
+  uint32_t max_tok = 1;   // rows of one call
+  uint32_t max_cols = 0;  // longest matmul input: max(d_model, d_ff, n_heads * head_dim)
+  uint32_t max_rows = 0;  // most outputs of a matmul: max(vocab_size, d_ff, ...)
   uint32_t n_heads = 0, n_kv_heads = 0, head_dim = 0;
-  uint32_t max_pages = 0;    // most pages of a stream
+  uint32_t max_pages = 0;  // most pages of a stream
 };
 
 struct Backend {
-  const char* name;                                // "cpu", "reference"
-  int32_t device;                                  // WEIR_DEVICE_*
+  const char* name;  // "cpu", "reference"
+  int32_t device;    // WEIR_DEVICE_*
   OpTable ops;
   uint64_t (*scratch_bytes)(const OpShapes& shapes);
-  const char* (*target)();                         // instruction set or device, static text
+  const char* (*target)();  // instruction set or device, static text
 };
 
 const Backend& reference_backend();

@@ -49,9 +49,8 @@ Status page_score(OpContext&, const PageScoreArgs& a) {
       const bool has_digest = row + 1 < n || a.kv.digest == DigestKind::kMinMax ||
                               a.kv.len[size_t{kv_head} * a.kv.capacity + row] == kPageTokens;
       a.score[size_t{head} * a.kv.capacity + row] =
-          has_digest
-              ? static_cast<float>(estimate(a, a.q + size_t{head} * a.kv.head_dim, a.kv.digest_of(kv_head, row)))
-              : -INFINITY;
+          has_digest ? static_cast<float>(estimate(a, a.q + size_t{head} * a.kv.head_dim, a.kv.digest_of(kv_head, row)))
+                     : -INFINITY;
     }
   }
   return {};

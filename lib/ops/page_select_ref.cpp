@@ -18,9 +18,7 @@ struct Stream {
   uint32_t flags(uint32_t row) const { return a.flags[size_t{kv_head} * a.capacity + row]; }
   const float* score(uint32_t g) const { return a.score + (size_t{kv_head} * group() + g) * a.capacity; }
   bool competes(uint32_t row) const { return a.candidate_flags == 0 || (flags(row) & a.candidate_flags) != 0; }
-  bool forced(uint32_t row) const {
-    return row + 1 == n() || row < a.n_sink_pages || (flags(row) & kPageKept) != 0;
-  }
+  bool forced(uint32_t row) const { return row + 1 == n() || row < a.n_sink_pages || (flags(row) & kPageKept) != 0; }
   // Estimates of the last row are not read, and take no part in the softmax.
   bool scored(uint32_t row) const { return row + 1 < n() && competes(row); }
 };

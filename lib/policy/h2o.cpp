@@ -15,18 +15,20 @@ namespace {
 enum Init : uint32_t { kExact, kWindow, kZero };
 
 struct H2oOptions {
-  uint32_t recent = 0;        // tokens of the window; default half of the budget
-  uint32_t normalise = 0;     // 1: a page's sum is divided by the steps that observed it
-  uint32_t init = kExact;     // column sums of the whole prompt, the paper's rule
-  uint32_t init_rows = 8;     // kWindow: last prompt queries that count; OpenVINO GenAI's choice
-  uint32_t skip_layers = 2;   // dense layers, as in the Quest paper's comparison
+  uint32_t recent = 0;       // tokens of the window; default half of the budget
+  uint32_t normalise = 0;    // 1: a page's sum is divided by the steps that observed it
+  uint32_t init = kExact;    // column sums of the whole prompt, the paper's rule
+  uint32_t init_rows = 8;    // kWindow: last prompt queries that count; OpenVINO GenAI's choice
+  uint32_t skip_layers = 2;  // dense layers, as in the Quest paper's comparison
 };
 
 class H2oPolicy final : public Policy {
  public:
   H2oPolicy(const PolicyNeeds& needs, const H2oOptions& o, float scale) : o_(o), attn_scale_(scale) { needs_ = needs; }
 
-  Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }  // any length: the lightest pages leave on the way
+  Status admit_prompt(const KvCache&, uint32_t) const override {
+    return {};
+  }  // any length: the lightest pages leave on the way
   // A chunk that drops pages opens no more than lie outside the window.
   uint32_t chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const override {
     const uint32_t fits = chunk_that_fits(kv, n_left, batch_tokens), capacity = kv.shape().pages_per_stream;
@@ -53,8 +55,8 @@ class H2oPolicy final : public Policy {
   Status observe(OpContext& cx, const OpTable& ops, KvCache& kv, const ObserveArgs& a) const override {
     if (!needs_.page_mass || a.layer < o_.skip_layers) return {};
     const KvView view = kv.view(a.layer);
-    return ops.page_accumulate(cx, {a.page_mass, kv.last_scores(a.layer), view.len, view.n_pages, view.capacity, a.n_heads, view.n_kv_heads,
-                                    AccumulateRule::kSum});
+    return ops.page_accumulate(cx, {a.page_mass, kv.last_scores(a.layer), view.len, view.n_pages, view.capacity,
+                                    a.n_heads, view.n_kv_heads, AccumulateRule::kSum});
   }
 
   Status observe_prompt(OpContext& cx, const OpTable& ops, KvCache& kv, const ObservePromptArgs& a) const override {

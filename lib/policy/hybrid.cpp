@@ -11,24 +11,28 @@ namespace weir {
 namespace {
 
 struct Split {
-  uint32_t prompt = 0;      // prompt pages attended in a step
-  uint32_t decode = 0;      // decode pages resident
-  uint32_t all = 0;         // both
-  bool when_needed = false; // keep and attend the whole prompt while it leaves min_decode_pages
+  uint32_t prompt = 0;       // prompt pages attended in a step
+  uint32_t decode = 0;       // decode pages resident
+  uint32_t all = 0;          // both
+  bool when_needed = false;  // keep and attend the whole prompt while it leaves min_decode_pages
 };
 
 class HybridPolicy final : public RaasPolicy {
  public:
-  HybridPolicy(const PolicyNeeds& needs, const RaasOptions& raas, const SelectionOptions& selection, const Split& split, uint32_t prompt_capacity, float scale)
+  HybridPolicy(const PolicyNeeds& needs, const RaasOptions& raas, const SelectionOptions& selection, const Split& split,
+               uint32_t prompt_capacity, float scale)
       : RaasPolicy(needs, raas, scale), selection_(selection), split_(split), prompt_capacity_(prompt_capacity) {}
 
   Status admit_prompt(const KvCache& kv, uint32_t n_tok) const override {
     const uint32_t after = pinned_after(kv, n_tok);
     if (after <= prompt_capacity_) return {};
     const uint32_t base = after - kv.pages_to_open(n_tok), in_page = kv.n_tokens() % kPageTokens;
-    const uint64_t fits = base > prompt_capacity_ ? 0 : uint64_t{prompt_capacity_ - base} * kPageTokens + (in_page != 0 ? kPageTokens - in_page : 0u);
-    return fail(WEIR_ERR_BUDGET, "a prompt of %u tokens does not fit, %llu would; the session keeps prompts of max_prompt_tokens in all", n_tok,
-                static_cast<unsigned long long>(fits));
+    const uint64_t fits = base > prompt_capacity_ ? 0
+                                                  : uint64_t{prompt_capacity_ - base} * kPageTokens +
+                                                        (in_page != 0 ? kPageTokens - in_page : 0u);
+    return fail(WEIR_ERR_BUDGET,
+                "a prompt of %u tokens does not fit, %llu would; the session keeps prompts of max_prompt_tokens in all",
+                n_tok, static_cast<unsigned long long>(fits));
   }
 
   Status admit_pin(const KvCache& kv, uint32_t first, uint32_t end) const override {
@@ -41,8 +45,9 @@ class HybridPolicy final : public RaasPolicy {
         n_kept += (s.flags[row] & kPagePrompt) == 0 && (touched || (s.flags[row] & kPageStays) != 0) ? 1u : 0u;
       }
       if (n_kept + kFree > split_.decode) {
-        return fail(WEIR_ERR_BUDGET, "pinning positions %u..%u would leave %u of %u decode pages that can make room, %u are needed", first, end - 1,
-                    split_.decode - std::min(split_.decode, n_kept), split_.decode, kFree);
+        return fail(WEIR_ERR_BUDGET,
+                    "pinning positions %u..%u would leave %u of %u decode pages that can make room, %u are needed",
+                    first, end - 1, split_.decode - std::min(split_.decode, n_kept), split_.decode, kFree);
       }
     }
     return {};
@@ -56,14 +61,17 @@ class HybridPolicy final : public RaasPolicy {
 
  private:
   static uint32_t prompt_pages(const StreamView& s) {
-    return static_cast<uint32_t>(std::count_if(s.flags, s.flags + s.n_pages, [](uint32_t flags) { return (flags & kPagePrompt) != 0; }));
+    return static_cast<uint32_t>(
+        std::count_if(s.flags, s.flags + s.n_pages, [](uint32_t flags) { return (flags & kPagePrompt) != 0; }));
   }
   bool keeps_all(uint32_t n_prompt) const { return split_.when_needed && n_prompt + o_.min_decode_pages <= split_.all; }
 
   bool holds_all() const override { return split_.decode >= whole_pages(needs_.context_tokens); }
 
   // Prompt pages that were unpinned leave only for room; a full decode part is no reason.
-  uint32_t staying_flags(const RoomArgs& room) const override { return room.crowded ? kPageStays : kPageStays | kPagePrompt; }
+  uint32_t staying_flags(const RoomArgs& room) const override {
+    return room.crowded ? kPageStays : kPageStays | kPagePrompt;
+  }
 
   // Decode pages have a budget of their own, however much of the prompt's room is taken.
   bool is_full(const StreamView& s, const RoomArgs& room) const override {
@@ -78,7 +86,8 @@ class HybridPolicy final : public RaasPolicy {
   uint32_t prompt_capacity_;  // pages
 };
 
-Status make(const PolicyConfig& config, OptionReader& options, const RaasOptions& raas, bool when_needed, PolicyStorage& storage, Policy*& out) {
+Status make(const PolicyConfig& config, OptionReader& options, const RaasOptions& raas, bool when_needed,
+            PolicyStorage& storage, Policy*& out) {
   SelectionOptions selection;
   selection.digest = raas.exact_mass != 0 ? selection.digest : raas.digest;
   selection.sink_pages = 1;  // the first four positions
@@ -86,7 +95,9 @@ Status make(const PolicyConfig& config, OptionReader& options, const RaasOptions
   WEIR_TRY(read_selection(options, config.n_layers, selection));
   WEIR_TRY(options.get_f32("rho", rho, 0.0f, 1.0f));
   WEIR_TRY(options.finish());
-  if (selection.agg == AggMode::kQHead) return fail(WEIR_ERR_INVALID_ARG, "option agg=qhead: this policy stamps pages by one list per stream; the other modes make one");
+  if (selection.agg == AggMode::kQHead)
+    return fail(WEIR_ERR_INVALID_ARG,
+                "option agg=qhead: this policy stamps pages by one list per stream; the other modes make one");
   PolicyNeeds needs;
   needs.context_tokens = config.context_tokens != 0 ? config.context_tokens : config.trained_tokens;
   const uint32_t whole = whole_pages(needs.context_tokens);
@@ -96,13 +107,17 @@ Status make(const PolicyConfig& config, OptionReader& options, const RaasOptions
   split.decode = split.all - std::min(split.all, split.prompt);
   split.when_needed = when_needed;
   if (split.all < whole && split.decode < raas.min_decode_pages) {
-    return fail(WEIR_ERR_BUDGET, "a budget of %u tokens with rho=%g leaves %u decode pages, %u are needed; give more tokens or a smaller rho", config.budget_tokens,
-                static_cast<double>(rho), split.decode, raas.min_decode_pages);
+    return fail(
+        WEIR_ERR_BUDGET,
+        "a budget of %u tokens with rho=%g leaves %u decode pages, %u are needed; give more tokens or a smaller rho",
+        config.budget_tokens, static_cast<double>(rho), split.decode, raas.min_decode_pages);
   }
   if (split.all >= whole) split.decode = split.prompt = whole;
   uint32_t prompt = config.max_prompt_tokens != 0 ? std::min(whole, whole_pages(config.max_prompt_tokens)) : whole;
-  if (when_needed) prompt = std::max(prompt, split.all - std::min(split.all, raas.min_decode_pages));  // those fit anyway
-  needs.pages_per_stream = static_cast<uint32_t>(std::min<uint64_t>(whole, std::max<uint64_t>(uint64_t{prompt} + split.decode, when_needed ? split.all : 0)));
+  if (when_needed)
+    prompt = std::max(prompt, split.all - std::min(split.all, raas.min_decode_pages));  // those fit anyway
+  needs.pages_per_stream = static_cast<uint32_t>(
+      std::min<uint64_t>(whole, std::max<uint64_t>(uint64_t{prompt} + split.decode, when_needed ? split.all : 0)));
   if (split.all < whole) {
     needs.prompt_pages = prompt;
     needs.page_mass = raas.exact_mass != 0;
@@ -116,16 +131,19 @@ Status make(const PolicyConfig& config, OptionReader& options, const RaasOptions
 
 }  // namespace
 
-Status make_raas_with_selection(const PolicyConfig& config, OptionReader& options, const RaasOptions& o, PolicyStorage& storage, Policy*& out) {
+Status make_raas_with_selection(const PolicyConfig& config, OptionReader& options, const RaasOptions& o,
+                                PolicyStorage& storage, Policy*& out) {
   if (config.max_prompt_tokens == 0) {
-    return fail(WEIR_ERR_INVALID_ARG, "overflow=hybrid keeps prompts beyond the budget; max_prompt_tokens must say how long they may be");
+    return fail(WEIR_ERR_INVALID_ARG,
+                "overflow=hybrid keeps prompts beyond the budget; max_prompt_tokens must say how long they may be");
   }
   return make(config, options, o, true, storage, out);
 }
 
 Status make_hybrid(const PolicyConfig& config, PolicyStorage& storage, Policy*& out) {
   RaasOptions o;
-  o.protect_recent = default_protect_recent(config.budget_tokens / kPageTokens / 2);  // the decode part with the default rho
+  o.protect_recent =
+      default_protect_recent(config.budget_tokens / kPageTokens / 2);  // the decode part with the default rho
   OptionReader options("hybrid", config.options);
   WEIR_TRY(read_raas_options(options, o));
   if (options.has("digest") && !options.has("stamp_source")) o.exact_mass = 1;  // here the digest is the selection's

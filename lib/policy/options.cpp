@@ -18,14 +18,17 @@ bool is_prompt_option(const char* key) {
 
 Status refuse_prompt_options(std::span<const weir_key_value> options) {
   for (const weir_key_value& option : options) {
-    if (is_prompt_option(option.key)) return fail(WEIR_ERR_INVALID_ARG, "option %.64s belongs to a prompt policy, and none was chosen with prompt=NAME", option.key);
+    if (is_prompt_option(option.key))
+      return fail(WEIR_ERR_INVALID_ARG, "option %.64s belongs to a prompt policy, and none was chosen with prompt=NAME",
+                  option.key);
   }
   return {};
 }
 
 Status OptionReader::contradicts(const char* name, const char* because) const {
   if (!has(name)) return {};
-  return fail(WEIR_ERR_INVALID_ARG, "policy %s: option %s contradicts %s, with which it has no effect", policy_, name, because);
+  return fail(WEIR_ERR_INVALID_ARG, "policy %s: option %s contradicts %s, with which it has no effect", policy_, name,
+              because);
 }
 
 const char* OptionReader::find(const char* name) const {
@@ -47,7 +50,8 @@ Status OptionReader::get_u32(const char* name, uint32_t& value, uint32_t low, ui
   const char* end = text + std::strlen(text);
   const auto result = std::from_chars(text, end, number);
   if (result.ec != std::errc() || result.ptr != end || number < low || number > high) {
-    return fail(WEIR_ERR_INVALID_ARG, "policy %s: option %s=%.64s is not a whole number from %u to %u", policy_, name, text, low, high);
+    return fail(WEIR_ERR_INVALID_ARG, "policy %s: option %s=%.64s is not a whole number from %u to %u", policy_, name,
+                text, low, high);
   }
   value = number;
   return {};
@@ -61,8 +65,8 @@ Status OptionReader::get_f32(const char* name, float& value, float low, float hi
   const char* end = text + std::strlen(text);
   const auto result = std::from_chars(text, end, number);
   if (result.ec != std::errc() || result.ptr != end || !(number >= low && number <= high)) {
-    return fail(WEIR_ERR_INVALID_ARG, "policy %s: option %s=%.64s is not a number from %g to %g", policy_, name, text, static_cast<double>(low),
-                static_cast<double>(high));
+    return fail(WEIR_ERR_INVALID_ARG, "policy %s: option %s=%.64s is not a number from %g to %g", policy_, name, text,
+                static_cast<double>(low), static_cast<double>(high));
   }
   value = number;
   return {};
@@ -105,8 +109,8 @@ Status OptionReader::finish() {
     bool known = false;
     for (uint32_t k = 0; k < n_known_; ++k) known = known || std::strcmp(known_[k], options_[i].key) == 0;
     if (!known) {
-      return fail(WEIR_ERR_NOT_FOUND, "policy %s has no option \"%.64s\"; %s%s", policy_, options_[i].key, n_known_ == 0 ? "it has none" : "it has:",
-                  list);
+      return fail(WEIR_ERR_NOT_FOUND, "policy %s has no option \"%.64s\"; %s%s", policy_, options_[i].key,
+                  n_known_ == 0 ? "it has none" : "it has:", list);
     }
     for (size_t j = 0; j < i; ++j) {
       if (std::strcmp(options_[i].key, options_[j].key) == 0) {

@@ -18,7 +18,8 @@ Status refuse_prompt_options(std::span<const weir_key_value> options);
 class OptionReader {
  public:
   enum Scope { kPolicy, kPromptPolicy };
-  OptionReader(const char* policy, std::span<const weir_key_value> options, Scope scope = kPolicy) : policy_(policy), options_(options), scope_(scope) {}
+  OptionReader(const char* policy, std::span<const weir_key_value> options, Scope scope = kPolicy)
+      : policy_(policy), options_(options), scope_(scope) {}
 
   Status get_u32(const char* name, uint32_t& value, uint32_t low, uint32_t high);
   Status get_f32(const char* name, float& value, float low, float high);

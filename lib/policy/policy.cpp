@@ -11,7 +11,8 @@ namespace weir {
 #define WEIR_POLICY(name) Status make_##name(const PolicyConfig& config, PolicyStorage& storage, Policy*& out);
 #include "policy/policies.inc"
 #undef WEIR_POLICY
-#define WEIR_PROMPT_POLICY(name) Status make_##name(const PolicyConfig& config, PolicyStorage& storage, Policy& next, Policy*& out);
+#define WEIR_PROMPT_POLICY(name) \
+  Status make_##name(const PolicyConfig& config, PolicyStorage& storage, Policy& next, Policy*& out);
 #include "policy/prompt_policies.inc"
 #undef WEIR_PROMPT_POLICY
 
@@ -67,7 +68,9 @@ Status put_prompt_policy(const PolicyConfig& config, PolicyStorage& storage, Pol
 
 }  // namespace
 
-uint32_t Policy::chunk_tokens(const KvCache&, uint32_t n_left, uint32_t batch_tokens) const { return std::min(n_left, batch_tokens); }
+uint32_t Policy::chunk_tokens(const KvCache&, uint32_t n_left, uint32_t batch_tokens) const {
+  return std::min(n_left, batch_tokens);
+}
 
 Status Policy::admit_pin(const KvCache& kv, uint32_t first, uint32_t end) const {
   constexpr uint32_t kFree = 2;  // the open page, and one that can make room for the next
@@ -80,7 +83,8 @@ Status Policy::admit_pin(const KvCache& kv, uint32_t first, uint32_t end) const 
       n_stay += touched || row < n_front_rows() || (s.flags[row] & kPageStays) != 0 ? 1u : 0u;
     }
     if (n_stay + kFree <= s.capacity) continue;
-    return fail(WEIR_ERR_BUDGET, "pinning positions %u..%u would leave %u of %u pages that can make room, %u are needed", first, end - 1,
+    return fail(WEIR_ERR_BUDGET,
+                "pinning positions %u..%u would leave %u of %u pages that can make room, %u are needed", first, end - 1,
                 s.capacity - std::min(s.capacity, n_stay), s.capacity, kFree);
   }
   return {};

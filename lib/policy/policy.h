@@ -18,9 +18,9 @@ namespace weir {
 // What a policy is configured from. Numbers are checked: context_tokens >= 1, budget_tokens 0 or >= 2 pages.
 struct PolicyConfig {
   uint32_t n_layers = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0;
-  uint32_t context_tokens = 0;     // wanted by the caller, 0 when he said nothing
-  uint32_t trained_tokens = 0;     // of the model
-  uint32_t budget_tokens = 0;      // per stream; 0: none, the whole context
+  uint32_t context_tokens = 0;  // wanted by the caller, 0 when he said nothing
+  uint32_t trained_tokens = 0;  // of the model
+  uint32_t budget_tokens = 0;   // per stream; 0: none, the whole context
   uint32_t max_prompt_tokens = 0;
   float attn_scale = 1.0f;
   std::span<const weir_key_value> options;
@@ -33,14 +33,16 @@ struct PolicyNeeds {
   uint32_t n_wide_layers = 0;     // the first layers, which hold wide_pages instead: layers that a policy leaves dense
   uint32_t wide_pages = 0;
   DigestKind digest = DigestKind::kNone;
-  bool page_mass = false;         // exact page masses from attention
-  bool page_lists = false;        // select chooses pages; masses are then in list order
-  bool list_per_head = false;     // one list per query head instead of one per KV head
-  bool sink_query = false;        // a second query, rotated to in-cache positions, for the first sink_pages rows
-  uint32_t prompt_rows = 0;       // last query rows of every prompt chunk whose attention observe_prompt looks at; kAllRows: all
-  bool prompt_scores = false;     // a score per page of a prompt policy's own
-  uint32_t prompt_pages = 0;      // most prompt pages of a stream that may stay; 0: no limit but the pages there are
-  bool prompt_policy = false;     // a prompt policy has to make prompts fit that many pages, whether one was asked for or not
+  bool page_mass = false;      // exact page masses from attention
+  bool page_lists = false;     // select chooses pages; masses are then in list order
+  bool list_per_head = false;  // one list per query head instead of one per KV head
+  bool sink_query = false;     // a second query, rotated to in-cache positions, for the first sink_pages rows
+  uint32_t prompt_rows =
+      0;  // last query rows of every prompt chunk whose attention observe_prompt looks at; kAllRows: all
+  bool prompt_scores = false;  // a score per page of a prompt policy's own
+  uint32_t prompt_pages = 0;   // most prompt pages of a stream that may stay; 0: no limit but the pages there are
+  bool prompt_policy =
+      false;  // a prompt policy has to make prompts fit that many pages, whether one was asked for or not
   static constexpr uint32_t kAllRows = UINT32_MAX;
 };
 
@@ -89,8 +91,8 @@ struct ObserveArgs {
 struct ObservePromptArgs {
   uint32_t layer;
   uint32_t n_heads;
-  const float* q;     // [n_rows, n_heads, head_dim] rotated queries of the chunk's last rows
-  const float* lse;   // [n_rows, n_heads]
+  const float* q;    // [n_rows, n_heads, head_dim] rotated queries of the chunk's last rows
+  const float* lse;  // [n_rows, n_heads]
   uint32_t n_rows;
   uint32_t pos;       // position of the first of them
   uint32_t n_left;    // prompt tokens that come after this chunk
@@ -121,7 +123,10 @@ class Policy {
   // In-cache position of the query at `pos` (only with needs().sink_query).
   virtual uint32_t in_cache_pos(const KvCache&, uint32_t pos) const { return pos; }
   // Pages that a decode step attends in one layer; leaves `lists` alone when it is all of them.
-  virtual Status select(OpContext&, const OpTable&, KvCache&, const SelectArgs&, [[maybe_unused]] PageLists& lists) const { return {}; }
+  virtual Status select(OpContext&, const OpTable&, KvCache&, const SelectArgs&,
+                        [[maybe_unused]] PageLists& lists) const {
+    return {};
+  }
   // After the attention of one layer in a decode step.
   virtual Status observe(OpContext&, const OpTable&, KvCache&, const ObserveArgs&) const { return {}; }
   // After the attention of one layer over a prompt chunk (only with needs().prompt_rows).
@@ -163,7 +168,9 @@ uint32_t room_of(const StreamView& s, uint32_t n_front_rows);
 uint32_t chunk_that_fits(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens);
 
 // Scores compare with NaN as -inf (algorithms 1.11).
-inline float score_of(const StreamView& s, uint32_t row) { return std::isnan(s.last_score[row]) ? -INFINITY : s.last_score[row]; }
+inline float score_of(const StreamView& s, uint32_t row) {
+  return std::isnan(s.last_score[row]) ? -INFINITY : s.last_score[row];
+}
 
 // The row of the lowest value(row) among the unpinned rows before `end`, the older one of equals; the open page is never one of them.
 template <class F>

@@ -8,10 +8,10 @@ namespace weir {
 namespace {
 
 // The pairs of a preset in static memory; an empty list is allowed.
-#define WEIR_PRESET(name, policy, budget, ...)                                                    \
-  []() -> Preset {                                                                                \
-    static constexpr weir_key_value kPairs[] = {__VA_ARGS__ __VA_OPT__(, ) { nullptr, nullptr }}; \
-    return {name, policy, budget, nullptr, std::span(kPairs, std::size(kPairs) - 1)};             \
+#define WEIR_PRESET(name, policy, budget, ...)                                                 \
+  []() -> Preset {                                                                             \
+    static constexpr weir_key_value kPairs[] = {__VA_ARGS__ __VA_OPT__(, ){nullptr, nullptr}}; \
+    return {name, policy, budget, nullptr, std::span(kPairs, std::size(kPairs) - 1)};          \
   }(),
 #define WEIR_PRESET_LATER(name, missing) Preset{name, nullptr, 0, missing, {}},
 
@@ -38,7 +38,9 @@ constexpr char kNames[] =
 Status find_preset(const char* name, const Preset*& out) {
   for (const Preset& preset : presets()) {
     if (std::strcmp(preset.name, name) != 0) continue;
-    if (preset.policy == nullptr) return fail(WEIR_ERR_UNSUPPORTED, "preset %s needs %s, which this version does not have; there are:%s", name, preset.missing, kNames);
+    if (preset.policy == nullptr)
+      return fail(WEIR_ERR_UNSUPPORTED, "preset %s needs %s, which this version does not have; there are:%s", name,
+                  preset.missing, kNames);
     out = &preset;
     return {};
   }

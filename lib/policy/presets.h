@@ -11,9 +11,9 @@ namespace weir {
 
 struct Preset {
   const char* name;
-  const char* policy;      // null: not in this version
-  uint32_t budget_tokens;  // 0: none
-  const char* missing;     // what a preset that is not in this version lacks
+  const char* policy;                       // null: not in this version
+  uint32_t budget_tokens;                   // 0: none
+  const char* missing;                      // what a preset that is not in this version lacks
   std::span<const weir_key_value> options;  // static
 };
 

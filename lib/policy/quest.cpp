@@ -12,7 +12,8 @@ namespace {
 
 class QuestPolicy final : public Policy {
  public:
-  QuestPolicy(const PolicyNeeds& needs, const SelectionOptions& o, uint32_t budget, float scale) : o_(o), budget_(budget), attn_scale_(scale) {
+  QuestPolicy(const PolicyNeeds& needs, const SelectionOptions& o, uint32_t budget, float scale)
+      : o_(o), budget_(budget), attn_scale_(scale) {
     needs_ = needs;
   }
 
@@ -48,8 +49,8 @@ Status make_quest(const PolicyConfig& config, PolicyStorage& storage, Policy*& o
   needs.pages_per_stream = whole_pages(needs.context_tokens);
   const uint32_t budget = std::max(min_pages, budget_pages(config, needs.context_tokens));
   if (o.sink_pages + 2 > budget) {
-    return fail(WEIR_ERR_BUDGET, "policy quest with sink_pages=%u needs a budget of at least %u tokens, not %u", o.sink_pages,
-                (o.sink_pages + 2) * kPageTokens, config.budget_tokens);
+    return fail(WEIR_ERR_BUDGET, "policy quest with sink_pages=%u needs a budget of at least %u tokens, not %u",
+                o.sink_pages, (o.sink_pages + 2) * kPageTokens, config.budget_tokens);
   }
   if (budget < needs.pages_per_stream) {
     needs.digest = o.digest;

@@ -34,16 +34,21 @@ Status RaasPolicy::admit_prompt(const KvCache& kv, uint32_t n_tok) const {
   const uint32_t most = needs_.pages_per_stream - std::min(needs_.pages_per_stream, o_.min_decode_pages);
   if (after <= most) return {};
   const uint32_t base = after - kv.pages_to_open(n_tok), in_page = kv.n_tokens() % kPageTokens;
-  const uint64_t fits = base > most ? 0 : uint64_t{most - base} * kPageTokens + (in_page != 0 ? kPageTokens - in_page : 0u);
+  const uint64_t fits =
+      base > most ? 0 : uint64_t{most - base} * kPageTokens + (in_page != 0 ? kPageTokens - in_page : 0u);
   const uint64_t needed = (uint64_t{after} + o_.min_decode_pages) * kPageTokens;
   if (o_.overflow == RaasOverflow::kExtend) {
-    return fail(WEIR_ERR_BUDGET, "policy raas: a prompt of %u tokens does not fit, %llu would; overflow=extend reserves what max_prompt_tokens says",
+    return fail(WEIR_ERR_BUDGET,
+                "policy raas: a prompt of %u tokens does not fit, %llu would; overflow=extend reserves what "
+                "max_prompt_tokens says",
                 n_tok, static_cast<unsigned long long>(fits));
   }
   return fail(WEIR_ERR_BUDGET,
-              "policy raas: a prompt of %u tokens does not fit beside %u pages for decoding, %llu would; a budget of %llu tokens holds it, or "
+              "policy raas: a prompt of %u tokens does not fit beside %u pages for decoding, %llu would; a budget of "
+              "%llu tokens holds it, or "
               "overflow=compress, hybrid or extend",
-              n_tok, o_.min_decode_pages, static_cast<unsigned long long>(fits), static_cast<unsigned long long>(needed));
+              n_tok, o_.min_decode_pages, static_cast<unsigned long long>(fits),
+              static_cast<unsigned long long>(needed));
 }
 
 // A prompt that is not pinned must not push its own first pages out within one chunk.
@@ -68,7 +73,9 @@ uint32_t RaasPolicy::victim(const StreamView& s, const RoomArgs& room) const {
     if ((s.flags[row] & stays) != 0) continue;
     ++seen;
     if (is_filling(s, row)) continue;
-    if (best == kNone || s.stamp[row] < s.stamp[best] || (s.stamp[row] == s.stamp[best] && score_of(s, row) < score_of(s, best))) best = row;
+    if (best == kNone || s.stamp[row] < s.stamp[best] ||
+        (s.stamp[row] == s.stamp[best] && score_of(s, row) < score_of(s, best)))
+      best = row;
   }
   return best;
 }
@@ -134,7 +141,8 @@ Status read_raas_options(OptionReader& options, RaasOptions& o) {
   WEIR_TRY(options.get_word("stamp_rule", o.rule, kRules));
   WEIR_TRY(options.get_f32("r", o.r, 0.0f, 1.0f));
   WEIR_TRY(options.get_f32("alpha", o.alpha, 0.0f, 1.0f));
-  WEIR_TRY(o.rule == 0 ? options.contradicts("alpha", "stamp_rule=top_r") : options.contradicts("r", "stamp_rule=alpha"));
+  WEIR_TRY(o.rule == 0 ? options.contradicts("alpha", "stamp_rule=top_r")
+                       : options.contradicts("r", "stamp_rule=alpha"));
   if (options.has("digest")) o.exact_mass = 0;  // nothing else would read one
   WEIR_TRY(options.get_word("stamp_source", o.exact_mass, kSources));
   WEIR_TRY(options.get_word("rank_scope", o.rank_all, kScopes));
@@ -171,13 +179,15 @@ Status make_raas(const PolicyConfig& config, PolicyStorage& storage, Policy*& ou
   needs.pages_per_stream = budget;
   if (o.overflow == RaasOverflow::kExtend && config.max_prompt_tokens != 0) {
     const uint64_t extended = uint64_t{whole_pages(config.max_prompt_tokens)} + o.min_decode_pages;
-    needs.pages_per_stream = static_cast<uint32_t>(std::min<uint64_t>(whole_pages(needs.context_tokens), std::max<uint64_t>(budget, extended)));
+    needs.pages_per_stream = static_cast<uint32_t>(
+        std::min<uint64_t>(whole_pages(needs.context_tokens), std::max<uint64_t>(budget, extended)));
   }
   const bool holds_all = uint64_t{needs.pages_per_stream} * kPageTokens >= needs.context_tokens;
-  const uint32_t least = o.pin_prompt ? o.min_decode_pages + 1 : o.min_decode_pages;  // pages; a pinned prompt takes one at least
+  const uint32_t least =
+      o.pin_prompt ? o.min_decode_pages + 1 : o.min_decode_pages;  // pages; a pinned prompt takes one at least
   if (!holds_all && needs.pages_per_stream < least) {
-    return fail(WEIR_ERR_BUDGET, "policy raas with min_decode_pages=%u needs a budget of at least %u tokens, not %u", o.min_decode_pages,
-                least * kPageTokens, config.budget_tokens);
+    return fail(WEIR_ERR_BUDGET, "policy raas with min_decode_pages=%u needs a budget of at least %u tokens, not %u",
+                o.min_decode_pages, least * kPageTokens, config.budget_tokens);
   }
   needs.page_mass = o.exact_mass != 0 && !holds_all;
   needs.digest = o.exact_mass == 0 && !holds_all ? o.digest : DigestKind::kNone;

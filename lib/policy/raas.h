@@ -9,9 +9,10 @@ namespace weir {
 enum class RaasOverflow : uint32_t { kAuto, kError, kExtend, kHybrid, kCompress };
 
 struct RaasOptions {
-  uint32_t rule = 1;    // StampRule: kAlpha
-  float r = 0.5f;       // kTopR: of the ranked pages, stamped each step; the paper's 50 %
-  float alpha = 0.9f;   // of the exact mass: a page that one head reads from, and nothing less (docs/papers.md has the measurements)
+  uint32_t rule = 1;  // StampRule: kAlpha
+  float r = 0.5f;     // kTopR: of the ranked pages, stamped each step; the paper's 50 %
+  float alpha =
+      0.9f;  // of the exact mass: a page that one head reads from, and nothing less (docs/papers.md has the measurements)
   uint32_t exact_mass = 1;
   DigestKind digest = DigestKind::kMinMax;  // the paper's, for stamps from digests
   float spread = 1.0f;                      // for kMeanStd
@@ -31,7 +32,9 @@ Status read_raas_options(OptionReader& options, RaasOptions& o);
 
 class RaasPolicy : public Policy {
  public:
-  RaasPolicy(const PolicyNeeds& needs, const RaasOptions& o, float scale) : o_(o), attn_scale_(scale) { needs_ = needs; }
+  RaasPolicy(const PolicyNeeds& needs, const RaasOptions& o, float scale) : o_(o), attn_scale_(scale) {
+    needs_ = needs;
+  }
 
   Status admit_prompt(const KvCache& kv, uint32_t n_tok) const override;
   uint32_t victim(const StreamView& s, const RoomArgs& room) const override;
@@ -60,6 +63,7 @@ class RaasPolicy : public Policy {
 
 // The same with a selection among the prompt's pages once the prompt is too long to be kept beside min_decode_pages (hybrid.cpp). Reads the options
 // of the selection; needs config.max_prompt_tokens.
-Status make_raas_with_selection(const PolicyConfig& config, OptionReader& options, const RaasOptions& o, PolicyStorage& storage, Policy*& out);
+Status make_raas_with_selection(const PolicyConfig& config, OptionReader& options, const RaasOptions& o,
+                                PolicyStorage& storage, Policy*& out);
 
 }  // namespace weir

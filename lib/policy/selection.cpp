@@ -5,7 +5,8 @@ namespace weir {
 
 Status read_digest(OptionReader& options, DigestKind& digest, float& spread) {
   static constexpr const char* kWords[] = {"minmax", "cuboid_mean", "sphere_mean", "centroid", "mean_std"};
-  static constexpr DigestKind kKinds[] = {DigestKind::kMinMax, DigestKind::kCuboidMean, DigestKind::kSphereMean, DigestKind::kCentroid, DigestKind::kMeanStd};
+  static constexpr DigestKind kKinds[] = {DigestKind::kMinMax, DigestKind::kCuboidMean, DigestKind::kSphereMean,
+                                          DigestKind::kCentroid, DigestKind::kMeanStd};
   if (options.has("spread")) digest = DigestKind::kMeanStd;  // the only kind that has one
   uint32_t index = 0;
   while (kKinds[index] != digest) ++index;
@@ -16,7 +17,8 @@ Status read_digest(OptionReader& options, DigestKind& digest, float& spread) {
 }
 
 Status read_selection(OptionReader& options, uint32_t n_layers, SelectionOptions& o) {
-  static constexpr const char* kWords[] = {"sum_prob", "max_prob", "mean_raw", "max_raw", "qhead", "max_z"};  // in the order of AggMode
+  static constexpr const char* kWords[] = {"sum_prob", "max_prob", "mean_raw",
+                                           "max_raw",  "qhead",    "max_z"};  // in the order of AggMode
   WEIR_TRY(read_digest(options, o.digest, o.spread));
   auto agg = static_cast<uint32_t>(o.agg);
   WEIR_TRY(options.get_word("agg", agg, kWords));
@@ -26,8 +28,8 @@ Status read_selection(OptionReader& options, uint32_t n_layers, SelectionOptions
   return options.get_u32("sink_pages", o.sink_pages, 0, 1u << 20);
 }
 
-Status select_pages(OpContext& cx, const OpTable& ops, KvCache& kv, const SelectArgs& a, const SelectionOptions& o, float scale, uint32_t budget,
-                    uint32_t candidate_flags, PageLists& lists) {
+Status select_pages(OpContext& cx, const OpTable& ops, KvCache& kv, const SelectArgs& a, const SelectionOptions& o,
+                    float scale, uint32_t budget, uint32_t candidate_flags, PageLists& lists) {
   const KvView view = kv.view(a.layer);
   WEIR_TRY(ops.page_score(cx, {a.page_score, a.q, view, a.n_heads, o.spread}));
   PageSelectArgs select = {};

@@ -8,7 +8,7 @@ namespace weir {
 
 struct SelectionOptions {
   DigestKind digest = DigestKind::kMinMax;  // docs/papers.md has the comparison
-  float spread = 1.0f;  // kMeanStd: standard deviations above the mean
+  float spread = 1.0f;                      // kMeanStd: standard deviations above the mean
   AggMode agg = AggMode::kMaxZ;
   uint32_t skip_layers = 2;  // the first layers attend everything: they are hardly sparse (Quest, sec. 3.1)
   uint32_t sink_pages = 0;   // first pages that are always attended
@@ -20,7 +20,7 @@ Status read_digest(OptionReader& options, DigestKind& digest, float& spread);
 Status read_selection(OptionReader& options, uint32_t n_layers, SelectionOptions& o);
 
 // Lists for one layer: of the pages with `candidate_flags` (0: all) the `budget` best, and all others; `scale` of the logits.
-Status select_pages(OpContext& cx, const OpTable& ops, KvCache& kv, const SelectArgs& a, const SelectionOptions& o, float scale, uint32_t budget,
-                    uint32_t candidate_flags, PageLists& lists);
+Status select_pages(OpContext& cx, const OpTable& ops, KvCache& kv, const SelectArgs& a, const SelectionOptions& o,
+                    float scale, uint32_t budget, uint32_t candidate_flags, PageLists& lists);
 
 }  // namespace weir

@@ -23,7 +23,10 @@ struct SinkOptions {
 
 class SinkPolicy final : public Policy {
  public:
-  SinkPolicy(const PolicyNeeds& needs, const SinkOptions& o) : o_(o), sink_pages_((o.n_sink + kPageTokens - 1) / kPageTokens) { needs_ = needs; }
+  SinkPolicy(const PolicyNeeds& needs, const SinkOptions& o)
+      : o_(o), sink_pages_((o.n_sink + kPageTokens - 1) / kPageTokens) {
+    needs_ = needs;
+  }
 
   Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }  // any length: the middle leaves
 
@@ -35,7 +38,8 @@ class SinkPolicy final : public Policy {
     const StreamView s = kv.stream(0);
     if (s.n_pages + kv.pages_to_open(want) <= cap) return want;
     const uint32_t window_pages = cap - sink_pages_;
-    const uint32_t kept = o_.exact_mask ? (o_.window - 1 + kPageTokens - 1) / kPageTokens : window_pages - std::max(1u, window_pages / 4);
+    const uint32_t kept =
+        o_.exact_mask ? (o_.window - 1 + kPageTokens - 1) / kPageTokens : window_pages - std::max(1u, window_pages / 4);
     const uint32_t pages = std::max(1u, window_pages > kept ? window_pages - kept : 1u);
     return std::min(want, pages * kPageTokens - in_page);
   }
@@ -44,7 +48,8 @@ class SinkPolicy final : public Policy {
     uint32_t row = sink_pages_;
     while (row < s.n_pages && (s.flags[row] & kPageStays) != 0) ++row;
     if (row >= s.n_pages) return kNone;
-    const bool past_window = o_.window != 0 && row + 1 < s.n_pages && uint64_t{s.first_pos[row]} + s.len[row] + o_.window <= uint64_t{room.pos} + 1;
+    const bool past_window = o_.window != 0 && row + 1 < s.n_pages &&
+                             uint64_t{s.first_pos[row]} + s.len[row] + o_.window <= uint64_t{room.pos} + 1;
     return room.crowded || past_window ? row : kNone;
   }
 
@@ -52,7 +57,8 @@ class SinkPolicy final : public Policy {
 
   // Positions in the cache have room for two shifts, of the sinks and of the window; a page between them would need a third.
   Status admit_pin(const KvCache& kv, uint32_t first, uint32_t end) const override {
-    if (o_.in_cache) return fail(WEIR_ERR_UNSUPPORTED, "policy sink cannot pin with positions=incache; positions=abs can");
+    if (o_.in_cache)
+      return fail(WEIR_ERR_UNSUPPORTED, "policy sink cannot pin with positions=incache; positions=abs can");
     return Policy::admit_pin(kv, first, end);
   }
 
@@ -95,7 +101,9 @@ Status make_sink(const PolicyConfig& config, PolicyStorage& storage, Policy*& ou
 
   PolicyNeeds needs;
   const bool endless = o.in_cache && config.context_tokens == 0 && config.budget_tokens != 0;
-  needs.context_tokens = config.context_tokens != 0 ? config.context_tokens : endless ? kEndlessTokens : config.trained_tokens;
+  needs.context_tokens = config.context_tokens != 0 ? config.context_tokens
+                         : endless                  ? kEndlessTokens
+                                                    : config.trained_tokens;
   needs.pages_per_stream = budget_pages(config, needs.context_tokens);
   needs.sink_query = o.in_cache;
   const uint32_t sink_pages = (o.n_sink + kPageTokens - 1) / kPageTokens;
@@ -103,8 +111,8 @@ Status make_sink(const PolicyConfig& config, PolicyStorage& storage, Policy*& ou
   // Beside the sinks: a page of window and the page being filled.
   if (!holds_all && needs.pages_per_stream < sink_pages + 2) {
     const uint32_t window_pages = std::max(2u, o.window == 0 ? 2u : (o.window - 1 + kPageTokens - 1) / kPageTokens + 1);
-    return fail(WEIR_ERR_BUDGET, "policy sink with sinks=%u needs a budget of at least %u tokens, not %u", o.n_sink, (sink_pages + window_pages) * kPageTokens,
-                config.budget_tokens);
+    return fail(WEIR_ERR_BUDGET, "policy sink with sinks=%u needs a budget of at least %u tokens, not %u", o.n_sink,
+                (sink_pages + window_pages) * kPageTokens, config.budget_tokens);
   }
   const uint32_t window_pages = needs.pages_per_stream - std::min(needs.pages_per_stream, sink_pages);
   // A window of w tokens ends inside the open page, so at worst it touches one page more than w / 16.

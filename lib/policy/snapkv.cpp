@@ -24,7 +24,10 @@ struct SnapKvOptions {
 
 class SnapKvPolicy final : public Policy {
  public:
-  SnapKvPolicy(Policy& next, const PolicyNeeds& needs, const SnapKvOptions& o, float scale) : next_(next), o_(o), attn_scale_(scale) { needs_ = needs; }
+  SnapKvPolicy(Policy& next, const PolicyNeeds& needs, const SnapKvOptions& o, float scale)
+      : next_(next), o_(o), attn_scale_(scale) {
+    needs_ = needs;
+  }
   ~SnapKvPolicy() override { next_.~Policy(); }
   SnapKvPolicy(const SnapKvPolicy&) = delete;
   SnapKvPolicy& operator=(const SnapKvPolicy&) = delete;
@@ -32,7 +35,9 @@ class SnapKvPolicy final : public Policy {
   Status admit_prompt(const KvCache& kv, uint32_t n_tok) const override;
   uint32_t n_front_rows() const override { return next_.n_front_rows(); }
   bool can_take_back_prompt() const override { return next_.can_take_back_prompt(); }
-  Status admit_pin(const KvCache& kv, uint32_t first, uint32_t end) const override { return next_.admit_pin(kv, first, end); }
+  Status admit_pin(const KvCache& kv, uint32_t first, uint32_t end) const override {
+    return next_.admit_pin(kv, first, end);
+  }
   AttnScope attn_scope() const override { return next_.attn_scope(); }
   uint32_t in_cache_pos(const KvCache& kv, uint32_t pos) const override { return next_.in_cache_pos(kv, pos); }
   // Pinned only when it is known what stays.
@@ -40,7 +45,9 @@ class SnapKvPolicy final : public Policy {
   Status select(OpContext& cx, const OpTable& ops, KvCache& kv, const SelectArgs& a, PageLists& lists) const override {
     return next_.select(cx, ops, kv, a, lists);
   }
-  Status observe(OpContext& cx, const OpTable& ops, KvCache& kv, const ObserveArgs& a) const override { return next_.observe(cx, ops, kv, a); }
+  Status observe(OpContext& cx, const OpTable& ops, KvCache& kv, const ObserveArgs& a) const override {
+    return next_.observe(cx, ops, kv, a);
+  }
 
   uint32_t chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const override;
   uint32_t victim(const StreamView& s, const RoomArgs& room) const override;
@@ -52,7 +59,8 @@ class SnapKvPolicy final : public Policy {
   // First row that holds tokens of the window, the last ones before `end`. A window as long as what stays gives up its oldest page when it begins inside it.
   uint32_t window_row(const StreamView& s, uint32_t end) const {
     uint32_t row = s.n_pages;
-    while (row > 0 && uint64_t{s.first_pos[row - 1]} + s.len[row - 1] + o_.window > end && s.n_pages - row < o_.pages) --row;
+    while (row > 0 && uint64_t{s.first_pos[row - 1]} + s.len[row - 1] + o_.window > end && s.n_pages - row < o_.pages)
+      --row;
     return row;
   }
   static uint32_t prompt_pages(const StreamView& s);
@@ -66,12 +74,14 @@ class SnapKvPolicy final : public Policy {
 };
 
 uint32_t SnapKvPolicy::prompt_pages(const StreamView& s) {
-  return static_cast<uint32_t>(std::count_if(s.flags, s.flags + s.n_pages, [](uint32_t flags) { return (flags & kPagePrompt) != 0; }));
+  return static_cast<uint32_t>(
+      std::count_if(s.flags, s.flags + s.n_pages, [](uint32_t flags) { return (flags & kPagePrompt) != 0; }));
 }
 
 uint32_t SnapKvPolicy::limit(const StreamView& s) const {
-  const auto kept = static_cast<uint32_t>(
-      std::count_if(s.flags, s.flags + s.n_pages, [](uint32_t flags) { return (flags & kPageKept) != 0 && (flags & kPagePrompt) == 0; }));
+  const auto kept = static_cast<uint32_t>(std::count_if(s.flags, s.flags + s.n_pages, [](uint32_t flags) {
+    return (flags & kPageKept) != 0 && (flags & kPagePrompt) == 0;
+  }));
   return std::min(o_.pages, s.capacity - std::min(s.capacity, kept + kFreePages));
 }
 
@@ -79,9 +89,11 @@ uint32_t SnapKvPolicy::limit(const StreamView& s) const {
 Status SnapKvPolicy::admit_prompt(const KvCache& kv, uint32_t) const {
   for (uint32_t i = 0; i < kv.shape().n_streams(); ++i) {
     const StreamView s = kv.stream(i);
-    const auto kept = static_cast<uint32_t>(std::count_if(s.flags, s.flags + s.n_pages, [](uint32_t flags) { return (flags & kPageKept) != 0; }));
+    const auto kept = static_cast<uint32_t>(
+        std::count_if(s.flags, s.flags + s.n_pages, [](uint32_t flags) { return (flags & kPageKept) != 0; }));
     if (kept == 0 || kept + n_front_rows() + window_pages() + 1 + kFreePages <= s.capacity) continue;
-    return fail(WEIR_ERR_BUDGET, "%u of %u pages are pinned; a prompt needs %u beside them", kept, s.capacity, window_pages() + 1 + kFreePages);
+    return fail(WEIR_ERR_BUDGET, "%u of %u pages are pinned; a prompt needs %u beside them", kept, s.capacity,
+                window_pages() + 1 + kFreePages);
   }
   return {};
 }
@@ -129,7 +141,9 @@ void SnapKvPolicy::score_stream(const StreamView& s, const float* mass, uint32_t
       float sum = 0.0f;
       for (int64_t at = pos - reach; at <= pos + reach; ++at) {
         // A neighbour lies in this page or in the one beside it (the kernel reaches no further), if that is still there.
-        const int64_t page = at < int64_t{s.first_pos[row]} ? int64_t{row} - 1 : at >= int64_t{s.first_pos[row]} + kPageTokens ? int64_t{row} + 1 : int64_t{row};
+        const int64_t page = at < int64_t{s.first_pos[row]}                  ? int64_t{row} - 1
+                             : at >= int64_t{s.first_pos[row]} + kPageTokens ? int64_t{row} + 1
+                                                                             : int64_t{row};
         if (at < 0 || at >= window_begin || page < 0 || page >= s.n_pages) continue;
         const int64_t in_page = at - s.first_pos[page];
         if (in_page >= 0 && in_page < s.len[page]) sum += mass[page * kPageTokens + in_page];
@@ -158,10 +172,12 @@ Status SnapKvPolicy::observe_prompt(OpContext& cx, const OpTable& ops, KvCache& 
   const uint32_t skipped = a.n_rows - std::min(a.n_rows, o_.window);
   const uint32_t n_rows = a.n_rows - skipped, pos = a.pos + skipped;
   const size_t first = size_t{skipped} * a.n_heads;
-  WEIR_TRY(ops.token_mass(cx, {a.token_mass, a.q + first * view.head_dim, a.lse + first, view, n_rows, a.n_heads, pos, attn_scale_}));
+  WEIR_TRY(ops.token_mass(
+      cx, {a.token_mass, a.q + first * view.head_dim, a.lse + first, view, n_rows, a.n_heads, pos, attn_scale_}));
   for (uint32_t kv_head = 0; kv_head < view.n_kv_heads; ++kv_head) {
     const float* mass = a.token_mass + size_t{kv_head} * view.capacity * kPageTokens;
-    score_stream(kv.stream(a.layer * view.n_kv_heads + kv_head), mass, pos, static_cast<float>(n_rows * (a.n_heads / view.n_kv_heads)));
+    score_stream(kv.stream(a.layer * view.n_kv_heads + kv_head), mass, pos,
+                 static_cast<float>(n_rows * (a.n_heads / view.n_kv_heads)));
   }
   return {};
 }
@@ -195,10 +211,14 @@ Status make_snapkv(const PolicyConfig& config, PolicyStorage& storage, Policy& n
   constexpr uint32_t kDecodePages = 4;  // the open page and three sealed ones
   const bool holds_all = uint64_t{needs.pages_per_stream} * kPageTokens >= needs.context_tokens;
   if (needs.sink_query) {
-    return fail(WEIR_ERR_UNSUPPORTED, "prompt=snapkv keeps pages between sinks and window, for which positions=incache has no room; positions=abs has");
+    return fail(WEIR_ERR_UNSUPPORTED,
+                "prompt=snapkv keeps pages between sinks and window, for which positions=incache has no room; "
+                "positions=abs has");
   }
   // What the policy behind allows; without a rule of its own, all but two pages, which must be free for the answer.
-  const uint32_t most = needs.prompt_pages != 0 ? needs.prompt_pages : holds_all ? needs.pages_per_stream : needs.pages_per_stream - kFreePages;
+  const uint32_t most = needs.prompt_pages != 0 ? needs.prompt_pages
+                        : holds_all             ? needs.pages_per_stream
+                                                : needs.pages_per_stream - kFreePages;
   if (budget != 0) {
     o.pages = budget / kPageTokens;
   } else if (needs.prompt_policy) {
@@ -206,16 +226,19 @@ Status make_snapkv(const PolicyConfig& config, PolicyStorage& storage, Policy& n
   } else if (config.budget_tokens / kPageTokens > kDecodePages) {
     o.pages = std::min(most, config.budget_tokens / kPageTokens - kDecodePages);
   } else {
-    return fail(WEIR_ERR_BUDGET, "prompt=snapkv needs prompt_budget, or a budget of at least %u tokens", (kDecodePages + 1) * kPageTokens);
+    return fail(WEIR_ERR_BUDGET, "prompt=snapkv needs prompt_budget, or a budget of at least %u tokens",
+                (kDecodePages + 1) * kPageTokens);
   }
   if (o.pages > most) {
-    return fail(WEIR_ERR_BUDGET, "option prompt_budget=%u leaves no room for decoding in a budget of %u tokens; %u is the most", budget, config.budget_tokens,
-                most * kPageTokens);
+    return fail(WEIR_ERR_BUDGET,
+                "option prompt_budget=%u leaves no room for decoding in a budget of %u tokens; %u is the most", budget,
+                config.budget_tokens, most * kPageTokens);
   }
   // The window's tokens stay, so it may take half of what stays.
   if (!options.has("prompt_window")) o.window = std::min(o.window, std::max(1u, o.pages * kPageTokens / 2));
   if (o.window > o.pages * kPageTokens) {
-    return fail(WEIR_ERR_INVALID_ARG, "option prompt_window=%u is more than the %u prompt tokens that stay", o.window, o.pages * kPageTokens);
+    return fail(WEIR_ERR_INVALID_ARG, "option prompt_window=%u is more than the %u prompt tokens that stay", o.window,
+                o.pages * kPageTokens);
   }
   needs.prompt_rows = std::max(needs.prompt_rows, o.window);
   needs.prompt_scores = true;

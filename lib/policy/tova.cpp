@@ -18,10 +18,14 @@ struct TovaOptions {
 
 class TovaPolicy final : public Policy {
  public:
-  TovaPolicy(const PolicyNeeds& needs, const TovaOptions& o, float scale) : o_(o), attn_scale_(scale) { needs_ = needs; }
+  TovaPolicy(const PolicyNeeds& needs, const TovaOptions& o, float scale) : o_(o), attn_scale_(scale) {
+    needs_ = needs;
+  }
 
   Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }  // any length: pages leave on the way
-  uint32_t chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const override { return chunk_that_fits(kv, n_left, batch_tokens); }
+  uint32_t chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const override {
+    return chunk_that_fits(kv, n_left, batch_tokens);
+  }
   bool can_take_back_prompt() const override { return true; }
 
   uint32_t victim(const StreamView& s, const RoomArgs& room) const override {
@@ -31,7 +35,8 @@ class TovaPolicy final : public Policy {
   Status observe(OpContext& cx, const OpTable& ops, KvCache& kv, const ObserveArgs& a) const override {
     if (!needs_.page_mass || a.layer < o_.skip_layers) return {};
     const KvView view = kv.view(a.layer);
-    return ops.page_accumulate(cx, {a.page_mass, kv.last_scores(a.layer), view.len, view.n_pages, view.capacity, a.n_heads, view.n_kv_heads, rule()});
+    return ops.page_accumulate(cx, {a.page_mass, kv.last_scores(a.layer), view.len, view.n_pages, view.capacity,
+                                    a.n_heads, view.n_kv_heads, rule()});
   }
 
   // The last prompt query decides (one row is asked for).
@@ -43,7 +48,8 @@ class TovaPolicy final : public Policy {
     for (uint32_t kv_head = 0; kv_head < view.n_kv_heads; ++kv_head) {
       for (uint32_t row = 0; row < view.n_pages[kv_head]; ++row) {
         const uint32_t first = o_.stream != 0 ? kv_head : 0, end = o_.stream != 0 ? kv_head + 1 : view.n_kv_heads;
-        score[size_t{kv_head} * view.capacity + row] = mean_mass(view, a.token_mass, first, end, row, a.n_heads / view.n_kv_heads);
+        score[size_t{kv_head} * view.capacity + row] =
+            mean_mass(view, a.token_mass, first, end, row, a.n_heads / view.n_kv_heads);
       }
     }
     return {};
@@ -53,7 +59,8 @@ class TovaPolicy final : public Policy {
   AccumulateRule rule() const { return o_.stream != 0 ? AccumulateRule::kLatestGroup : AccumulateRule::kLatestLayer; }
 
   // Mean weight of a page's tokens over the query heads of the KV heads [first, end).
-  static float mean_mass(const KvView& view, const float* token_mass, uint32_t first, uint32_t end, uint32_t row, uint32_t group) {
+  static float mean_mass(const KvView& view, const float* token_mass, uint32_t first, uint32_t end, uint32_t row,
+                         uint32_t group) {
     float sum = 0.0f;
     const uint32_t len = view.len[size_t{first} * view.capacity + row];
     for (uint32_t kv_head = first; kv_head < end; ++kv_head) {

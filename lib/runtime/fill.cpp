@@ -11,7 +11,8 @@ Status Session::fill(uint32_t n_tokens) {
   const Lock lock(*this);
   WEIR_TRY(lock.status());
   const uint32_t room = policy_->needs().context_tokens - kv_.n_tokens();
-  if (n_tokens > room) return fail(WEIR_ERR_CONTEXT_FULL, "%u tokens do not fit, %u positions are free", n_tokens, room);
+  if (n_tokens > room)
+    return fail(WEIR_ERR_CONTEXT_FULL, "%u tokens do not fit, %u positions are free", n_tokens, room);
   const uint32_t d = kv_.shape().head_dim;
   uint64_t random = 1;
   for (uint32_t done = 0; done < n_tokens;) {

@@ -3,7 +3,8 @@
 
 namespace weir {
 
-Status Trace::layer(const KvCache& kv, uint32_t layer, uint32_t n_heads, bool list_per_head, const PageLists& lists, const float* page_mass) {
+Status Trace::layer(const KvCache& kv, uint32_t layer, uint32_t n_heads, bool list_per_head, const PageLists& lists,
+                    const float* page_mass) {
   const KvView view = kv.view(layer);
   weir_trace_layer info = {};
   info.struct_size = sizeof(info);
@@ -21,13 +22,15 @@ Status Trace::layer(const KvCache& kv, uint32_t layer, uint32_t n_heads, bool li
   info.n_listed = lists.select != nullptr ? lists.n_select : view.n_pages;
   info.listed = lists.select;
   info.mass = page_mass;
-  if (fn(user, &info) != WEIR_OK) return fail(WEIR_ERR_CANCELLED, "the trace callback stopped the step in layer %u", layer);
+  if (fn(user, &info) != WEIR_OK)
+    return fail(WEIR_ERR_CANCELLED, "the trace callback stopped the step in layer %u", layer);
   return {};
 }
 
 Status Session::check_range(uint32_t first, uint32_t end) const {
   if (first < end && end <= kv_.n_tokens()) return {};
-  return fail(WEIR_ERR_INVALID_ARG, "positions %u..%u are not a range of the conversation's %u", first, end, kv_.n_tokens());
+  return fail(WEIR_ERR_INVALID_ARG, "positions %u..%u are not a range of the conversation's %u", first, end,
+              kv_.n_tokens());
 }
 
 Status Session::pin(uint32_t first, uint32_t end) {
@@ -35,7 +38,8 @@ Status Session::pin(uint32_t first, uint32_t end) {
   WEIR_TRY(lock.status());
   WEIR_TRY(check_range(first, end));
   WEIR_TRY(policy_->admit_pin(kv_, first, end));
-  if (kv_.set_flags(first, end, kPageKept, 0) == 0) return fail(WEIR_ERR_NOT_FOUND, "every page of the positions %u..%u has left", first, end - 1);
+  if (kv_.set_flags(first, end, kPageKept, 0) == 0)
+    return fail(WEIR_ERR_NOT_FOUND, "every page of the positions %u..%u has left", first, end - 1);
   return {};
 }
 
@@ -43,7 +47,8 @@ Status Session::unpin(uint32_t first, uint32_t end) {
   const Lock lock(*this);
   WEIR_TRY(lock.status());
   WEIR_TRY(check_range(first, end));
-  if (kv_.set_flags(first, end, 0, kPageStays) == 0) return fail(WEIR_ERR_NOT_FOUND, "every page of the positions %u..%u has left", first, end - 1);
+  if (kv_.set_flags(first, end, 0, kPageStays) == 0)
+    return fail(WEIR_ERR_NOT_FOUND, "every page of the positions %u..%u has left", first, end - 1);
   return {};
 }
 

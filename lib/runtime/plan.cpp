@@ -15,17 +15,27 @@ constexpr uint32_t kMaxTokens = 1u << 30;
 const char* const kDeviceNames[] = {"auto", "cpu", "cuda", "vulkan"};
 
 Status check_numbers(const weir_session_options& o) {
-  if ((o.flags & ~uint32_t{WEIR_SESSION_TRACE}) != 0) return fail(WEIR_ERR_UNSUPPORTED, "session options: flags 0x%x are not known", o.flags);
+  if ((o.flags & ~uint32_t{WEIR_SESSION_TRACE}) != 0)
+    return fail(WEIR_ERR_UNSUPPORTED, "session options: flags 0x%x are not known", o.flags);
   if (o.reserved != 0) return fail(WEIR_ERR_UNSUPPORTED, "session options: reserved is %u, not 0", o.reserved);
-  if (o.device < WEIR_DEVICE_AUTO || o.device > WEIR_DEVICE_VULKAN) return fail(WEIR_ERR_INVALID_ARG, "device: %d is not a WEIR_DEVICE_* value", o.device);
-  if (o.context_tokens > kMaxTokens) return fail(WEIR_ERR_INVALID_ARG, "context_tokens: %u is above %u", o.context_tokens, kMaxTokens);
-  if (o.batch_tokens > kMaxBatch) return fail(WEIR_ERR_INVALID_ARG, "batch_tokens: %u is above %u", o.batch_tokens, kMaxBatch);
-  if (o.page_tokens != 0 && o.page_tokens != kPageTokens) return fail(WEIR_ERR_UNSUPPORTED, "page_tokens: %u; only %u exists", o.page_tokens, kPageTokens);
-  if (o.budget_tokens > kMaxTokens) return fail(WEIR_ERR_INVALID_ARG, "budget_tokens: %u is above %u", o.budget_tokens, kMaxTokens);
-  if (o.max_prompt_tokens > kMaxTokens) return fail(WEIR_ERR_INVALID_ARG, "max_prompt_tokens: %u is above %u", o.max_prompt_tokens, kMaxTokens);
-  if (o.budget_tokens != 0 && o.budget_bytes != 0) return fail(WEIR_ERR_INVALID_ARG, "budget_tokens and budget_bytes are both set; give one");
-  if (o.spill_budget_bytes != 0) return fail(WEIR_ERR_UNSUPPORTED, "spill_budget_bytes: spilling does not exist in this version");
-  if (o.n_policy_options != 0 && o.policy_options == nullptr) return fail(WEIR_ERR_INVALID_ARG, "policy_options is NULL, n_policy_options is %u", o.n_policy_options);
+  if (o.device < WEIR_DEVICE_AUTO || o.device > WEIR_DEVICE_VULKAN)
+    return fail(WEIR_ERR_INVALID_ARG, "device: %d is not a WEIR_DEVICE_* value", o.device);
+  if (o.context_tokens > kMaxTokens)
+    return fail(WEIR_ERR_INVALID_ARG, "context_tokens: %u is above %u", o.context_tokens, kMaxTokens);
+  if (o.batch_tokens > kMaxBatch)
+    return fail(WEIR_ERR_INVALID_ARG, "batch_tokens: %u is above %u", o.batch_tokens, kMaxBatch);
+  if (o.page_tokens != 0 && o.page_tokens != kPageTokens)
+    return fail(WEIR_ERR_UNSUPPORTED, "page_tokens: %u; only %u exists", o.page_tokens, kPageTokens);
+  if (o.budget_tokens > kMaxTokens)
+    return fail(WEIR_ERR_INVALID_ARG, "budget_tokens: %u is above %u", o.budget_tokens, kMaxTokens);
+  if (o.max_prompt_tokens > kMaxTokens)
+    return fail(WEIR_ERR_INVALID_ARG, "max_prompt_tokens: %u is above %u", o.max_prompt_tokens, kMaxTokens);
+  if (o.budget_tokens != 0 && o.budget_bytes != 0)
+    return fail(WEIR_ERR_INVALID_ARG, "budget_tokens and budget_bytes are both set; give one");
+  if (o.spill_budget_bytes != 0)
+    return fail(WEIR_ERR_UNSUPPORTED, "spill_budget_bytes: spilling does not exist in this version");
+  if (o.n_policy_options != 0 && o.policy_options == nullptr)
+    return fail(WEIR_ERR_INVALID_ARG, "policy_options is NULL, n_policy_options is %u", o.n_policy_options);
   for (uint32_t i = 0; i < o.n_policy_options; ++i) {
     if (o.policy_options[i].key == nullptr || o.policy_options[i].value == nullptr) {
       return fail(WEIR_ERR_INVALID_ARG, "policy_options[%u]: key or value is NULL", i);
@@ -42,8 +52,9 @@ Status budget_of(const weir_session_options& o, const ModelConfig& c, uint32_t& 
   if (o.budget_bytes != 0) {
     const uint64_t pages = o.budget_bytes / page_row;
     if (pages < 2) {
-      return fail(WEIR_ERR_BUDGET, "a budget of %llu bytes is below two pages of each of the %llu streams, %llu bytes", static_cast<unsigned long long>(o.budget_bytes),
-                  static_cast<unsigned long long>(n_streams), static_cast<unsigned long long>(2 * page_row));
+      return fail(WEIR_ERR_BUDGET, "a budget of %llu bytes is below two pages of each of the %llu streams, %llu bytes",
+                  static_cast<unsigned long long>(o.budget_bytes), static_cast<unsigned long long>(n_streams),
+                  static_cast<unsigned long long>(2 * page_row));
     }
     tokens = static_cast<uint32_t>(std::min<uint64_t>(pages, kMaxTokens / kPageTokens) * kPageTokens);
   }
@@ -55,9 +66,10 @@ Status budget_of(const weir_session_options& o, const ModelConfig& c, uint32_t& 
 
 }  // namespace
 
-Status Session::check(const Model& model, const weir_session_options& o, uint32_t n_threads, PolicyStorage& storage, Policy*& policy,
-                      SessionSetup& setup) {
-  if (model.vocab_only()) return fail(WEIR_ERR_STATE, "the model was opened with WEIR_MODEL_VOCAB_ONLY and has no weights");
+Status Session::check(const Model& model, const weir_session_options& o, uint32_t n_threads, PolicyStorage& storage,
+                      Policy*& policy, SessionSetup& setup) {
+  if (model.vocab_only())
+    return fail(WEIR_ERR_STATE, "the model was opened with WEIR_MODEL_VOCAB_ONLY and has no weights");
   WEIR_TRY(check_numbers(o));
   if (o.device == WEIR_DEVICE_CUDA || o.device == WEIR_DEVICE_VULKAN) {
     return fail(WEIR_ERR_UNSUPPORTED, "device %s: this build has no such backend", kDeviceNames[o.device]);
@@ -82,12 +94,15 @@ Status Session::check(const Model& model, const weir_session_options& o, uint32_
   setup.backend = &cpu_backend();
   setup.n_threads = n_threads;
   setup.max_tok = std::min(batch, needs.context_tokens);
-  setup.kv = {c.n_layers, c.n_kv_heads, c.head_dim, needs.pages_per_stream, needs.digest, needs.n_wide_layers, needs.wide_pages, needs.prompt_scores};
+  setup.kv = {c.n_layers,   c.n_kv_heads,        c.head_dim,       needs.pages_per_stream,
+              needs.digest, needs.n_wide_layers, needs.wide_pages, needs.prompt_scores};
   setup.trace = (o.flags & WEIR_SESSION_TRACE) != 0;
   // Slots are numbered in 32 bits.
   if (setup.kv.n_slots() >= UINT32_MAX) {
-    return fail(WEIR_ERR_INVALID_ARG, "%u tokens in each of %u streams are more pages than can be numbered; a smaller context or budget is needed",
-                setup.kv.max_capacity() * kPageTokens, setup.kv.n_streams());
+    return fail(
+        WEIR_ERR_INVALID_ARG,
+        "%u tokens in each of %u streams are more pages than can be numbered; a smaller context or budget is needed",
+        setup.kv.max_capacity() * kPageTokens, setup.kv.n_streams());
   }
   OpShapes& shapes = setup.shapes;
   shapes.n_threads = n_threads;
@@ -98,18 +113,21 @@ Status Session::check(const Model& model, const weir_session_options& o, uint32_
   shapes.n_kv_heads = c.n_kv_heads;
   shapes.head_dim = c.head_dim;
   shapes.max_pages = setup.kv.max_capacity();
-#define WEIR_OP(op, Args) \
-  if (setup.backend->ops.op == nullptr) return fail(WEIR_ERR_UNSUPPORTED, "backend %s has no op " #op, setup.backend->name);
+#define WEIR_OP(op, Args)               \
+  if (setup.backend->ops.op == nullptr) \
+    return fail(WEIR_ERR_UNSUPPORTED, "backend %s has no op " #op, setup.backend->name);
 #include "ops/ops.inc"
 #undef WEIR_OP
   return {};
 }
 
-void lay_out_session(const SessionSetup& setup, const PolicyNeeds& needs, SessionPools& p, KvCache& kv, Step& step, Sampler& sampler) {
+void lay_out_session(const SessionSetup& setup, const PolicyNeeds& needs, SessionPools& p, KvCache& kv, Step& step,
+                     Sampler& sampler) {
   kv.lay_out(setup.kv, p.pages, p.digests, p.tables);
   PolicyNeeds wanted = needs;
   wanted.page_mass = needs.page_mass || setup.trace;
-  lay_out_buffers(setup.model->config(), setup.model->rope(), wanted, setup.max_tok, setup.kv.max_capacity(), p.workspace, step.b);
+  lay_out_buffers(setup.model->config(), setup.model->rope(), wanted, setup.max_tok, setup.kv.max_capacity(),
+                  p.workspace, step.b);
   step.cx.scratch_bytes = setup.backend->scratch_bytes(setup.shapes);
   step.cx.scratch = p.workspace.take<std::byte>(step.cx.scratch_bytes);
   sampler.lay_out(setup.model->config().vocab_size, p.sampler);
@@ -130,10 +148,12 @@ void fill_plan(const SessionSetup& setup, const PolicyNeeds& needs, const Sessio
   plan.workspace_bytes = p.workspace.used();
   plan.sampler_bytes = p.sampler.used();
   plan.session_bytes = sizeof(Session);
-  plan.total_bytes = plan.kv_bytes + plan.digest_bytes + plan.table_bytes + plan.workspace_bytes + plan.sampler_bytes + plan.session_bytes;
+  plan.total_bytes = plan.kv_bytes + plan.digest_bytes + plan.table_bytes + plan.workspace_bytes + plan.sampler_bytes +
+                     plan.session_bytes;
 }
 
-Status Session::plan(const Model& model, const weir_session_options& options, uint32_t n_threads, weir_plan_info& plan) {
+Status Session::plan(const Model& model, const weir_session_options& options, uint32_t n_threads,
+                     weir_plan_info& plan) {
   PolicyStorage storage;
   Policy* policy = nullptr;
   SessionSetup setup;

@@ -8,13 +8,17 @@ namespace weir {
 
 Status check_sampling(weir_sampling_options& o) {
   if (o.reserved != 0) return fail(WEIR_ERR_UNSUPPORTED, "sampling options: reserved is %u, not 0", o.reserved);
-  if (!(o.temperature >= 0.0f && o.temperature <= 100.0f)) return fail(WEIR_ERR_INVALID_ARG, "temperature: %g is not in 0..100", static_cast<double>(o.temperature));
-  if (!(o.top_p >= 0.0f && o.top_p <= 1.0f)) return fail(WEIR_ERR_INVALID_ARG, "top_p: %g is not in 0..1", static_cast<double>(o.top_p));
-  if (!(o.min_p >= 0.0f && o.min_p < 1.0f)) return fail(WEIR_ERR_INVALID_ARG, "min_p: %g is not in [0, 1)", static_cast<double>(o.min_p));
+  if (!(o.temperature >= 0.0f && o.temperature <= 100.0f))
+    return fail(WEIR_ERR_INVALID_ARG, "temperature: %g is not in 0..100", static_cast<double>(o.temperature));
+  if (!(o.top_p >= 0.0f && o.top_p <= 1.0f))
+    return fail(WEIR_ERR_INVALID_ARG, "top_p: %g is not in 0..1", static_cast<double>(o.top_p));
+  if (!(o.min_p >= 0.0f && o.min_p < 1.0f))
+    return fail(WEIR_ERR_INVALID_ARG, "min_p: %g is not in [0, 1)", static_cast<double>(o.min_p));
   if (!(o.repeat_penalty >= 0.0f && o.repeat_penalty <= 100.0f)) {
     return fail(WEIR_ERR_INVALID_ARG, "repeat_penalty: %g is not in 0..100", static_cast<double>(o.repeat_penalty));
   }
-  if (o.repeat_last_n > Sampler::kMaxRecent) return fail(WEIR_ERR_INVALID_ARG, "repeat_last_n: %u is above %u", o.repeat_last_n, Sampler::kMaxRecent);
+  if (o.repeat_last_n > Sampler::kMaxRecent)
+    return fail(WEIR_ERR_INVALID_ARG, "repeat_last_n: %u is above %u", o.repeat_last_n, Sampler::kMaxRecent);
   if (o.top_p == 0.0f) o.top_p = 1.0f;
   if (o.repeat_penalty == 0.0f) o.repeat_penalty = 1.0f;
   if (o.repeat_last_n == 0) o.repeat_last_n = 64;
@@ -58,7 +62,8 @@ Status Sampler::greedy(const float* logits, weir_token& token) const {
     if (std::isnan(logits[i])) continue;
     if (best < 0 || logits[i] > logits[best]) best = static_cast<weir_token>(i);
   }
-  if (best < 0) return fail(WEIR_ERR_FORMAT, "none of the %u logits is a number; the weights of the model are broken", vocab_size_);
+  if (best < 0)
+    return fail(WEIR_ERR_FORMAT, "none of the %u logits is a number; the weights of the model are broken", vocab_size_);
   token = best;
   return {};
 }
@@ -69,13 +74,16 @@ void Sampler::penalise(const float* logits) {
   for (uint32_t i = 0; i < n; ++i) {
     const weir_token token = recent_[(recent_at_ + kMaxRecent - 1 - i) % kMaxRecent];
     float& logit = candidates_[token].logit;
-    if (logit == logits[token]) logit = logit > 0.0f ? logit / options_.repeat_penalty : logit * options_.repeat_penalty;
+    if (logit == logits[token])
+      logit = logit > 0.0f ? logit / options_.repeat_penalty : logit * options_.repeat_penalty;
   }
 }
 
 // Leaves the wanted candidates in front, in descending order; returns how many there are.
 uint32_t Sampler::keep_top_k() {
-  const auto better = [](const Candidate& a, const Candidate& b) { return a.logit > b.logit || (a.logit == b.logit && a.token < b.token); };
+  const auto better = [](const Candidate& a, const Candidate& b) {
+    return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
+  };
   const uint32_t k = options_.top_k == 0 ? vocab_size_ : std::min(options_.top_k, vocab_size_);
   if (k < vocab_size_) std::nth_element(candidates_, candidates_ + k, candidates_ + vocab_size_, better);
   std::sort(candidates_, candidates_ + k, better);
@@ -84,11 +92,13 @@ uint32_t Sampler::keep_top_k() {
 
 Status Sampler::sample(const float* logits, weir_token& token) {
   if (options_.temperature == 0.0f && options_.repeat_penalty == 1.0f) return greedy(logits, token);
-  for (uint32_t i = 0; i < vocab_size_; ++i) candidates_[i] = {std::isnan(logits[i]) ? -INFINITY : logits[i], static_cast<weir_token>(i)};
+  for (uint32_t i = 0; i < vocab_size_; ++i)
+    candidates_[i] = {std::isnan(logits[i]) ? -INFINITY : logits[i], static_cast<weir_token>(i)};
   if (options_.repeat_penalty != 1.0f) penalise(logits);
   uint32_t n = keep_top_k();
   const float best = candidates_[0].logit;
-  if (best == -INFINITY) return fail(WEIR_ERR_FORMAT, "none of the %u logits is a number; the weights of the model are broken", vocab_size_);
+  if (best == -INFINITY)
+    return fail(WEIR_ERR_FORMAT, "none of the %u logits is a number; the weights of the model are broken", vocab_size_);
   if (options_.temperature == 0.0f) {
     token = candidates_[0].token;
     return {};
@@ -96,7 +106,8 @@ Status Sampler::sample(const float* logits, weir_token& token) {
   // From here on `logit` holds the unnormalised probability.
   double sum = 0.0;
   for (uint32_t i = 0; i < n; ++i) {
-    const float p = best == INFINITY ? (candidates_[i].logit == INFINITY ? 1.0f : 0.0f) : std::exp((candidates_[i].logit - best) / options_.temperature);
+    const float p = best == INFINITY ? (candidates_[i].logit == INFINITY ? 1.0f : 0.0f)
+                                     : std::exp((candidates_[i].logit - best) / options_.temperature);
     candidates_[i].logit = p;
     sum += p;
   }

@@ -13,7 +13,9 @@ namespace weir {
 namespace {
 
 uint64_t now_ns() {
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+          .count());
 }
 
 }  // namespace
@@ -29,7 +31,8 @@ class Session::Entry {
   }
   ~Entry() {
     if (!entered_) return;
-    session_.late_allocs_.fetch_add(HostMemory::thread_allocs() - allocs_ - session_.callback_allocs_, std::memory_order_relaxed);
+    session_.late_allocs_.fetch_add(HostMemory::thread_allocs() - allocs_ - session_.callback_allocs_,
+                                    std::memory_order_relaxed);
     if (kind_ == kRun) session_.cancel_.store(false);
     session_.busy_.store(false);
   }
@@ -68,13 +71,16 @@ Status Session::create(const Model& model, const weir_session_options& options) 
   try {
     block_ = memory_.allocate(block_bytes_, kCacheLine);
   } catch (const std::bad_alloc&) {
-    return fail(WEIR_ERR_OUT_OF_MEMORY, "the session's %llu bytes (%llu of them KV pages) could not be allocated", static_cast<unsigned long long>(plan_.total_bytes),
-                static_cast<unsigned long long>(plan_.kv_bytes));
+    return fail(WEIR_ERR_OUT_OF_MEMORY, "the session's %llu bytes (%llu of them KV pages) could not be allocated",
+                static_cast<unsigned long long>(plan_.total_bytes), static_cast<unsigned long long>(plan_.kv_bytes));
   }
   auto* at = static_cast<std::byte*>(block_);
   SessionPools pools;
-  for (auto [pool, size] : {std::pair{&pools.pages, measured.pages.used()}, {&pools.digests, measured.digests.used()}, {&pools.tables, measured.tables.used()},
-                            {&pools.workspace, measured.workspace.used()}, {&pools.sampler, measured.sampler.used()}}) {
+  for (auto [pool, size] : {std::pair{&pools.pages, measured.pages.used()},
+                            {&pools.digests, measured.digests.used()},
+                            {&pools.tables, measured.tables.used()},
+                            {&pools.workspace, measured.workspace.used()},
+                            {&pools.sampler, measured.sampler.used()}}) {
     *pool = Arena(at, size);
     at += size;
   }
@@ -108,7 +114,8 @@ Status Session::reset() {
 
 Status Session::check_token(weir_token token) const {
   const uint32_t n = model_->config().vocab_size;
-  if (token < 0 || static_cast<uint32_t>(token) >= n) return fail(WEIR_ERR_INVALID_ARG, "token %d is not in 0..%u", token, n - 1);
+  if (token < 0 || static_cast<uint32_t>(token) >= n)
+    return fail(WEIR_ERR_INVALID_ARG, "token %d is not in 0..%u", token, n - 1);
   return {};
 }
 
@@ -148,7 +155,8 @@ Status Session::run_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_l
 
 uint32_t Session::room_pages() const {
   uint32_t room = UINT32_MAX;
-  for (uint32_t s = 0; s < kv_.shape().n_streams(); ++s) room = std::min(room, room_of(kv_.stream(s), policy_->n_front_rows()));
+  for (uint32_t s = 0; s < kv_.shape().n_streams(); ++s)
+    room = std::min(room, room_of(kv_.stream(s), policy_->n_front_rows()));
   return room;
 }
 
@@ -157,14 +165,18 @@ Status Session::run_prefill(const weir_token* tokens, uint32_t n_tokens, weir_pr
     if (progress != nullptr) {
       const weir_progress_info info = {sizeof(weir_progress_info), 0, done, n_tokens};
       if (call_out([&] { return progress(user, &info); }) != WEIR_OK) {
-        return fail(WEIR_ERR_CANCELLED, "prefill was cancelled by its progress callback after %u of %u tokens", done, n_tokens);
+        return fail(WEIR_ERR_CANCELLED, "prefill was cancelled by its progress callback after %u of %u tokens", done,
+                    n_tokens);
       }
     }
     if (cancel_.load()) return fail(WEIR_ERR_CANCELLED, "prefill was cancelled after %u of %u tokens", done, n_tokens);
     // However large a chunk the policy wants, pages that stay must leave room for it.
-    const uint64_t fits = uint64_t{room_pages()} * kPageTokens + (kPageTokens - kv_.n_tokens() % kPageTokens) % kPageTokens;
-    if (fits == 0) return fail(WEIR_ERR_BUDGET, "prefill stopped after %u of %u tokens: pinned pages leave no room", done, n_tokens);
-    const auto n_tok = static_cast<uint32_t>(std::min<uint64_t>(fits, policy_->chunk_tokens(kv_, n_tokens - done, step_max_tok_)));
+    const uint64_t fits =
+        uint64_t{room_pages()} * kPageTokens + (kPageTokens - kv_.n_tokens() % kPageTokens) % kPageTokens;
+    if (fits == 0)
+      return fail(WEIR_ERR_BUDGET, "prefill stopped after %u of %u tokens: pinned pages leave no room", done, n_tokens);
+    const auto n_tok =
+        static_cast<uint32_t>(std::min<uint64_t>(fits, policy_->chunk_tokens(kv_, n_tokens - done, step_max_tok_)));
     WEIR_TRY(run_chunk(tokens + done, n_tok, n_tokens - done - n_tok));
     done += n_tok;
   }
@@ -177,15 +189,18 @@ Status Session::prefill(const weir_token* tokens, uint64_t n_tokens, weir_progre
   const uint32_t before = kv_.n_tokens();
   const uint64_t room = policy_->needs().context_tokens - before;
   if (n_tokens > room) {
-    return fail(WEIR_ERR_CONTEXT_FULL, "a prompt of %llu tokens does not fit: %llu of %u positions are free", static_cast<unsigned long long>(n_tokens),
-                static_cast<unsigned long long>(room), policy_->needs().context_tokens);
+    return fail(WEIR_ERR_CONTEXT_FULL, "a prompt of %llu tokens does not fit: %llu of %u positions are free",
+                static_cast<unsigned long long>(n_tokens), static_cast<unsigned long long>(room),
+                policy_->needs().context_tokens);
   }
   for (uint64_t i = 0; i < n_tokens; ++i) WEIR_TRY(check_token(tokens[i]));
   const auto n = static_cast<uint32_t>(n_tokens);
   WEIR_TRY(policy_->admit_prompt(kv_, n));
   if (kv_.pages_to_open(n) > 0 && room_pages() == 0) {
-    return fail(WEIR_ERR_BUDGET, "a prompt of %u tokens does not fit, %u would: pinned pages leave no room; weir_session_unpin lets some leave", n,
-                (kPageTokens - before % kPageTokens) % kPageTokens);
+    return fail(
+        WEIR_ERR_BUDGET,
+        "a prompt of %u tokens does not fit, %u would: pinned pages leave no room; weir_session_unpin lets some leave",
+        n, (kPageTokens - before % kPageTokens) % kPageTokens);
   }
 
   const uint64_t started = now_ns();
@@ -194,7 +209,8 @@ Status Session::prefill(const weir_token* tokens, uint64_t n_tokens, weir_progre
   const Status status = run_prefill(tokens, n, progress, user);
   uint32_t n_kept = kv_.n_tokens() - before;
   if (!status.ok()) {
-    if (kv_.pages_evicted() == evicted || (policy_->can_take_back_prompt() && kv_.prompt_pages_evicted() == prompt_evicted)) {
+    if (kv_.pages_evicted() == evicted ||
+        (policy_->can_take_back_prompt() && kv_.prompt_pages_evicted() == prompt_evicted)) {
       kv_.truncate(before);
       if (before % kPageTokens != 0) kv_.set_open_page_flags(open_flags);
       n_kept = 0;
@@ -206,7 +222,8 @@ Status Session::prefill(const weir_token* tokens, uint64_t n_tokens, weir_progre
     policy_->prompt_end(kv_, before);
     has_logits_ = true;
   }
-  if (n_kept != 0) detokenizer_.reset(&model_->tokenizer(), false, model_->tokenizer().starts_text_after(tokens[n_kept - 1]));
+  if (n_kept != 0)
+    detokenizer_.reset(&model_->tokenizer(), false, model_->tokenizer().starts_text_after(tokens[n_kept - 1]));
   for (uint32_t i = 0; i < n_kept; ++i) sampler_.accept(tokens[i]);
   n_prompt_.fetch_add(n_kept, std::memory_order_relaxed);
   prefill_ns_.fetch_add(now_ns() - started, std::memory_order_relaxed);
@@ -302,7 +319,8 @@ Status Session::run_generate(const weir_generate_options& options, weir_generate
   detokenizer_.set_special((options.flags & WEIR_GENERATE_SPECIAL_TEXT) != 0);
   const auto show = [&](weir_token token, std::string_view text) -> weir_status {
     if (options.on_token == nullptr) return WEIR_OK;
-    const weir_token_event event = {sizeof(weir_token_event), token, result.n_tokens, kv_.n_tokens(), text.data(), text.size()};
+    const weir_token_event event = {sizeof(weir_token_event), token,       result.n_tokens,
+                                    kv_.n_tokens(),           text.data(), text.size()};
     return call_out([&] { return options.on_token(options.user, &event); });
   };
   int32_t stop = WEIR_STOP_LENGTH;
@@ -325,7 +343,8 @@ Status Session::run_generate(const weir_generate_options& options, weir_generate
     }
   }
   result.stop = stop;
-  if (stop == WEIR_STOP_CANCELLED) return fail(WEIR_ERR_CANCELLED, "generation was cancelled after %u tokens", result.n_tokens);
+  if (stop == WEIR_STOP_CANCELLED)
+    return fail(WEIR_ERR_CANCELLED, "generation was cancelled after %u tokens", result.n_tokens);
   // Nothing can complete a character that the answer left open. After STOP_LENGTH the next call can, so its bytes are kept.
   if (stop != WEIR_STOP_LENGTH) {
     const std::string_view rest = detokenizer_.flush();

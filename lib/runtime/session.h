@@ -31,7 +31,8 @@ struct SessionSetup {
 // Hands what a step did to the application.
 class Trace final : public StepTrace {
  public:
-  Status layer(const KvCache& kv, uint32_t layer, uint32_t n_heads, bool list_per_head, const PageLists& lists, const float* page_mass) override;
+  Status layer(const KvCache& kv, uint32_t layer, uint32_t n_heads, bool list_per_head, const PageLists& lists,
+               const float* page_mass) override;
 
   weir_trace_fn fn = nullptr;
   void* user = nullptr;
@@ -41,13 +42,14 @@ class Trace final : public StepTrace {
 class Session {
  public:
   // Checks `options` (complete, of this build's size) and builds the policy in `storage`.
-  static Status check(const Model& model, const weir_session_options& options, uint32_t n_threads, PolicyStorage& storage, Policy*& policy,
-                      SessionSetup& setup);
+  static Status check(const Model& model, const weir_session_options& options, uint32_t n_threads,
+                      PolicyStorage& storage, Policy*& policy, SessionSetup& setup);
   // The exact bytes of every pool.
   static Status plan(const Model& model, const weir_session_options& options, uint32_t n_threads, weir_plan_info& plan);
 
   // `owner` is what the session keeps alive; it only stores the pointer.
-  Session(HostMemory& parent, ThreadPool& pool, void* owner) : memory_(parent.hooks(), &parent), pool_(pool), owner_(owner) {}
+  Session(HostMemory& parent, ThreadPool& pool, void* owner)
+      : memory_(parent.hooks(), &parent), pool_(pool), owner_(owner) {}
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;

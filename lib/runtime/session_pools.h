@@ -11,7 +11,8 @@ struct SessionPools {
 };
 
 // Takes everything from the pools; over measuring arenas only the sizes result.
-void lay_out_session(const SessionSetup& setup, const PolicyNeeds& needs, SessionPools& pools, KvCache& kv, Step& step, Sampler& sampler);
+void lay_out_session(const SessionSetup& setup, const PolicyNeeds& needs, SessionPools& pools, KvCache& kv, Step& step,
+                     Sampler& sampler);
 void fill_plan(const SessionSetup& setup, const PolicyNeeds& needs, const SessionPools& pools, weir_plan_info& plan);
 
 }  // namespace weir

@@ -206,7 +206,8 @@ class Bench {
 
   // Bytes of pages that the latest step attended, and of the digests when it chose among them.
   static uint64_t attended(const weir_plan_info& plan, const weir_session_stats& stats) {
-    const uint64_t digest_bytes = plan.kv_bytes == 0 ? 0 : plan.digest_bytes * plan.page_bytes / plan.kv_bytes;  // of a page
+    const uint64_t digest_bytes =
+        plan.kv_bytes == 0 ? 0 : plan.digest_bytes * plan.page_bytes / plan.kv_bytes;  // of a page
     const uint64_t pages = stats.pages_attended * plan.page_bytes;
     return stats.pages_attended < stats.pages_resident ? pages + stats.pages_resident * digest_bytes : pages;
   }

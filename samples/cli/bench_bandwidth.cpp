@@ -44,7 +44,8 @@ WEIR_INTERNAL_WIDEST uint64_t sum(const uint64_t* words, uint64_t n_words) {
   const Wide* wide = reinterpret_cast<const Wide*>(words);
   Wide a{}, b{}, c{}, d{};
   for (uint64_t i = 0; i + 4 <= n_words / kWideWords; i += 4) {
-    for (uint64_t line = 0; line < 4; ++line) __builtin_prefetch(words + i * kWideWords + kAheadWords + line * kWideWords);
+    for (uint64_t line = 0; line < 4; ++line)
+      __builtin_prefetch(words + i * kWideWords + kAheadWords + line * kWideWords);
     a += wide[i];
     b += wide[i + 1];
     c += wide[i + 2];

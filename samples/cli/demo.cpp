@@ -22,7 +22,7 @@ constexpr int kLag = 12;
 constexpr int kLineTokens = 19;    // of a chain line, at most about
 constexpr int kFrameTokens = 700;  // prompt, answer, and some to spare
 constexpr uint32_t kReportTokens = 1000;
-constexpr int kChainLines = 3;  // of the live view
+constexpr int kChainLines = 3;        // of the live view
 constexpr uint32_t kCsvTokens = 100;  // between two rows of --csv
 
 struct DemoFlags {
@@ -187,8 +187,8 @@ int run_demo(DemoFlags& flags) {
               human_bytes(info.file_bytes).c_str(), style.reset);
   std::printf("%s%s%s\n\n", style.dim, problem.prompt.c_str(), style.reset);
   std::fflush(stdout);
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> csv(flags.csv.empty() ? nullptr : std::fopen(flags.csv.c_str(), "w"),
-                                                            std::fclose);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> csv(
+      flags.csv.empty() ? nullptr : std::fopen(flags.csv.c_str(), "w"), std::fclose);
   if (!flags.csv.empty() && csv == nullptr) throw std::runtime_error("cannot write " + flags.csv);
   if (csv != nullptr) std::fprintf(csv.get(), "run,tokens,kv_bytes,tok_per_s\n");
   std::vector<Run> runs;

@@ -45,11 +45,11 @@ struct ChainStep {
 };
 
 struct Problem {
-  std::string id;            // made of the options, without spaces: "rule-s120-l12-seed7"
-  std::string family;        // as in ProblemOptions
-  std::string prompt;        // the user turn
-  size_t question_at = 0;    // byte of `prompt` where its question starts; what is before it does not tell what is asked
-  std::string answer;        // the whole expected assistant turn, think block included, without the end-of-turn token
+  std::string id;          // made of the options, without spaces: "rule-s120-l12-seed7"
+  std::string family;      // as in ProblemOptions
+  std::string prompt;      // the user turn
+  size_t question_at = 0;  // byte of `prompt` where its question starts; what is before it does not tell what is asked
+  std::string answer;      // the whole expected assistant turn, think block included, without the end-of-turn token
   std::string final_answer;  // what comes after </think>: "x13 = 14." or "The pass key is 86834."
 
   // Chains only; steps is empty for a pass key.

@@ -57,8 +57,10 @@ Model make_model(const Shape& shape, WeightType type) {
       const size_t row_bytes = weight_row_bytes(type, cols[i]);
       w[i] = {at, type, rows[i], cols[i], row_bytes};
       const size_t distinct = std::min<size_t>(rows[i], 64);
-      for (size_t r = 0; r < distinct; ++r) fill_random_blocks(type, at + r * row_bytes, cols[i], r + 100 * static_cast<size_t>(i), 0.02f);
-      for (size_t r = distinct; r < rows[i]; ++r) std::memcpy(at + r * row_bytes, at + r % distinct * row_bytes, row_bytes);
+      for (size_t r = 0; r < distinct; ++r)
+        fill_random_blocks(type, at + r * row_bytes, cols[i], r + 100 * static_cast<size_t>(i), 0.02f);
+      for (size_t r = distinct; r < rows[i]; ++r)
+        std::memcpy(at + r * row_bytes, at + r % distinct * row_bytes, row_bytes);
       at += rows[i] * row_bytes;
       m.weights_per_token += double{1} * rows[i] * cols[i];
     }
@@ -74,11 +76,13 @@ struct Bench {
   std::vector<std::byte> scratch;
   OpContext cx;
 
-  Bench(const Shape& s, uint32_t n_tok, uint32_t n_threads) : x(size_t{n_tok} * s.d_model), y(x.size()), g(size_t{n_tok} * s.d_ff) {
+  Bench(const Shape& s, uint32_t n_tok, uint32_t n_threads)
+      : x(size_t{n_tok} * s.d_model), y(x.size()), g(size_t{n_tok} * s.d_ff) {
     if (!pool.start(n_threads).ok()) std::abort();
     kv[0].resize(size_t{n_tok} * s.kv_rows), kv[1].resize(kv[0].size());
     uint32_t seed = 1;
-    for (float& f : x) seed = seed * 1664525u + 1013904223u, f = static_cast<float>(static_cast<int32_t>(seed)) * 4e-10f;
+    for (float& f : x)
+      seed = seed * 1664525u + 1013904223u, f = static_cast<float>(static_cast<int32_t>(seed)) * 4e-10f;
     OpShapes shapes;
     shapes.n_threads = n_threads, shapes.max_tok = n_tok, shapes.max_cols = std::max(s.d_ff, s.d_model);
     scratch.resize(cpu::matmul_scratch_bytes(shapes) + 64);
@@ -88,11 +92,16 @@ struct Bench {
 
   void step(const Model& m, uint32_t n_tok) {
     for (const Layer& l : m.layers) {
-      MatmulArgs qkv = {{{l.q, nullptr, y.data(), false}, {l.k, nullptr, kv[0].data(), false}, {l.v, nullptr, kv[1].data(), false}}, 3, x.data(), n_tok};
+      MatmulArgs qkv = {
+          {{l.q, nullptr, y.data(), false}, {l.k, nullptr, kv[0].data(), false}, {l.v, nullptr, kv[1].data(), false}},
+          3,
+          x.data(),
+          n_tok};
       MatmulArgs o = {{{l.o, nullptr, y.data(), true}}, 1, x.data(), n_tok};
       GluMatmulArgs glu = {g.data(), l.gate, l.up, x.data(), n_tok};
       MatmulArgs down = {{{l.down, nullptr, y.data(), false}}, 1, g.data(), n_tok};
-      if (!cpu::matmul(cx, qkv).ok() || !cpu::matmul(cx, o).ok() || !cpu::glu_matmul(cx, glu).ok() || !cpu::matmul(cx, down).ok()) {
+      if (!cpu::matmul(cx, qkv).ok() || !cpu::matmul(cx, o).ok() || !cpu::glu_matmul(cx, glu).ok() ||
+          !cpu::matmul(cx, down).ok()) {
         std::fprintf(stderr, "%s\n", last_error_text());
         std::exit(1);
       }
@@ -161,8 +170,9 @@ int main(int argc, char** argv) {
           bench.step(m, n_tok);
           best = std::min(best, now() - start);
         }
-        std::printf("%-5s threads %u tokens %4u: %7.2f GB/s (read %.1f) %7.1f GMAC/s %9.1f us/token/layer\n", name, n_threads, n_tok,
-                    static_cast<double>(m.bytes) / best * 1e-9, read, m.weights_per_token * n_tok / best * 1e-9,
+        std::printf("%-5s threads %u tokens %4u: %7.2f GB/s (read %.1f) %7.1f GMAC/s %9.1f us/token/layer\n", name,
+                    n_threads, n_tok, static_cast<double>(m.bytes) / best * 1e-9, read,
+                    m.weights_per_token * n_tok / best * 1e-9,
                     best * 1e6 / n_tok / static_cast<double>(m.layers.size()));
         std::fflush(stdout);
       }

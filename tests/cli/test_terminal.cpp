@@ -29,7 +29,7 @@ void terminal__cut_never_splits_a_character(void**) {
   assert_string_equal(cut_to_width("abcdef", 3).c_str(), "abc");
   assert_string_equal(cut_to_width("abc", 80).c_str(), "abc");
   assert_string_equal(cut_to_width("a\xe6\xbc\xa2\xe5\xad\x97", 4).c_str(),
-                      "a\xe6\xbc\xa2");  // half of the last would stick out
+                      "a\xe6\xbc\xa2");                             // half of the last would stick out
   assert_string_equal(cut_to_width("\x80xy", 2).c_str(), "\x80x");  // a stray byte counts as a column
   assert_string_equal(cut_to_width("anything", 0).c_str(), "");
 }

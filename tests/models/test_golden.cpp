@@ -21,7 +21,10 @@ Golden read_golden(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   char magic[4] = {};
   uint32_t version = 0;
-  in.read(magic, 4).read(reinterpret_cast<char*>(&version), 4).read(reinterpret_cast<char*>(&g.n_tok), 4).read(reinterpret_cast<char*>(&g.vocab), 4);
+  in.read(magic, 4)
+      .read(reinterpret_cast<char*>(&version), 4)
+      .read(reinterpret_cast<char*>(&g.n_tok), 4)
+      .read(reinterpret_cast<char*>(&g.vocab), 4);
   assert_memory_equal(magic, "WGLD", 4);
   assert_int_equal(version, 1);
   g.tokens.resize(g.n_tok);
@@ -52,7 +55,8 @@ double worst_of(weir_runtime* runtime, const std::string& name, const Golden& g)
   weir_model* model = nullptr;
   weir_session* session = nullptr;
   const std::string file = name.substr(0, name.find('.'));
-  assert_ok(weir_model_open(runtime, (std::string(WEIR_SOURCE_DIR "/tests/golden/models/") + file + ".gguf").c_str(), nullptr, &model));
+  assert_ok(weir_model_open(runtime, (std::string(WEIR_SOURCE_DIR "/tests/golden/models/") + file + ".gguf").c_str(),
+                            nullptr, &model));
   assert_ok(weir_session_create(model, nullptr, &session));
   double worst = 0;
   const float* logits = nullptr;
@@ -96,7 +100,8 @@ void models_golden__logits_and_top_tokens(void** state) {
     const double worst = worst_of(f->runtime, name, g);
     print_message("%-36s worst %.2e\n", name.c_str(), worst);
     const bool quantised = name.find("_q") != std::string::npos;
-    if (worst > (!bf16 ? kF32Golden : quantised ? kQuantWeights : kFloatWeights)) fail_msg("%s: relative error %.3e", name.c_str(), worst);
+    if (worst > (!bf16 ? kF32Golden : quantised ? kQuantWeights : kFloatWeights))
+      fail_msg("%s: relative error %.3e", name.c_str(), worst);
     ++n_checked;
   }
   closedir(dir);

@@ -40,15 +40,19 @@ class GuardedBytes {
 
 class Matrix {
  public:
-  Matrix(WeightType type, uint32_t n_rows, uint32_t n_cols, uint64_t seed) : row_bytes_(weight_row_bytes(type, n_cols)), bytes_(n_rows * row_bytes_) {
+  Matrix(WeightType type, uint32_t n_rows, uint32_t n_cols, uint64_t seed)
+      : row_bytes_(weight_row_bytes(type, n_cols)), bytes_(n_rows * row_bytes_) {
     w_ = {bytes_.data(), type, n_rows, n_cols, row_bytes_};
     const float scale = 1.0f / std::sqrt(static_cast<float>(n_cols));
-    for (uint32_t r = 0; r < n_rows; ++r) fill_random_blocks(type, bytes_.data() + r * row_bytes_, n_cols, seed * 1000003 + r, scale);
+    for (uint32_t r = 0; r < n_rows; ++r)
+      fill_random_blocks(type, bytes_.data() + r * row_bytes_, n_cols, seed * 1000003 + r, scale);
   }
   const Weight& w() const { return w_; }
   uint8_t* data() const { return bytes_.data(); }
   // Rows [first, first + n) as a matrix of their own.
-  Weight rows(uint32_t first, uint32_t n) const { return {w_.data + first * row_bytes_, w_.type, n, w_.n_cols, row_bytes_}; }
+  Weight rows(uint32_t first, uint32_t n) const {
+    return {w_.data + first * row_bytes_, w_.type, n, w_.n_cols, row_bytes_};
+  }
 
  private:
   size_t row_bytes_;
@@ -65,8 +69,9 @@ inline OpShapes matmul_shapes(uint32_t n_cols, uint32_t n_tok, uint32_t n_thread
 }
 
 // y of one matrix. `y` holds what is there before when accumulating.
-inline std::vector<float> multiply(const Backend& backend, const Weight& w, const std::vector<float>& x, uint32_t n_tok, uint32_t n_threads = 2,
-                                   const float* bias = nullptr, const std::vector<float>* before = nullptr) {
+inline std::vector<float> multiply(const Backend& backend, const Weight& w, const std::vector<float>& x, uint32_t n_tok,
+                                   uint32_t n_threads = 2, const float* bias = nullptr,
+                                   const std::vector<float>* before = nullptr) {
   Machine machine(backend, matmul_shapes(w.n_cols, n_tok, n_threads));
   std::vector<float> y = before != nullptr ? *before : std::vector<float>(size_t{n_tok} * w.n_rows, NAN);
   machine.check(backend.ops.matmul(machine.cx(), {{{w, bias, y.data(), before != nullptr}}, 1, x.data(), n_tok}));

@@ -9,8 +9,8 @@
 
 namespace weir::test {
 
-constexpr AggMode kAllModes[] = {AggMode::kSumProb, AggMode::kMaxProb, AggMode::kMeanRaw, AggMode::kMaxRaw,
-                                 AggMode::kMaxZ, AggMode::kQHead};
+constexpr AggMode kAllModes[] = {AggMode::kSumProb, AggMode::kMaxProb, AggMode::kMeanRaw,
+                                 AggMode::kMaxRaw,  AggMode::kMaxZ,    AggMode::kQHead};
 
 inline std::string mode_name(AggMode mode) {
   const char* const names[] = {"sum_prob", "max_prob", "mean_raw", "max_raw", "qhead", "max_z"};

@@ -27,7 +27,8 @@ constexpr Spec kSpecs[] = {
     {"f16_and_q8_0", WeightType::kF16, WeightType::kQ8_0, 61, 256, kIntegerNmse, kIntegerReason},
 };
 
-std::vector<float> run(const Backend& backend, const Weight& gate, const Weight& up, const std::vector<float>& x, uint32_t n_tok, uint32_t n_threads) {
+std::vector<float> run(const Backend& backend, const Weight& gate, const Weight& up, const std::vector<float>& x,
+                       uint32_t n_tok, uint32_t n_threads) {
   std::vector<float> y(size_t{n_tok} * gate.n_rows, NAN);
   Machine machine(backend, matmul_shapes(gate.n_cols, n_tok, n_threads));
   machine.check(backend.ops.glu_matmul(machine.cx(), {y.data(), gate, up, x.data(), n_tok}));
@@ -38,7 +39,8 @@ std::vector<Output> run_spec(const Backend& backend, const Spec& s) {
   const Matrix gate(s.gate, s.n_rows, s.n_cols, 1), up(s.up, s.n_rows, s.n_cols, 2);
   std::vector<Output> outputs;
   for (uint32_t n_tok : {1u, 2u, 5u, 8u, 9u, 17u, 64u}) {
-    outputs.push_back({"y", run(backend, gate.w(), up.w(), Random(n_tok).normals(size_t{n_tok} * s.n_cols, 2.0f), n_tok, 2)});
+    outputs.push_back(
+        {"y", run(backend, gate.w(), up.w(), Random(n_tok).normals(size_t{n_tok} * s.n_cols, 2.0f), n_tok, 2)});
   }
   return outputs;
 }
@@ -68,14 +70,16 @@ void silu_is_exact_everywhere(const Backend& backend) {
   const std::vector<float> y = run(backend, w, w, x, n, 1);
   for (size_t i = 0; i < n; ++i) {
     const double want = double{x[i]} / (1.0 + std::exp(-double{x[i]})) * double{x[i]};
-    if (!(std::fabs(double{y[i]} - want) <= 1e-6 * std::fabs(want) + 1e-30)) fail_msg("silu(%g): %.9g, not %.9g", double{x[i]}, double{y[i]}, want);
+    if (!(std::fabs(double{y[i]} - want) <= 1e-6 * std::fabs(want) + 1e-30))
+      fail_msg("silu(%g): %.9g, not %.9g", double{x[i]}, double{y[i]}, want);
   }
 }
 
 // Gate 0 gives 0, gate 1 gives 1 / (1 + 1/e) times up.
 void golden(const Backend& backend) {
   const float gate[4] = {0, 0, 1, 0}, up[4] = {1, 1, 0, 2};
-  const Weight g = {reinterpret_cast<const uint8_t*>(gate), WeightType::kF32, 2, 2, 8}, u = {reinterpret_cast<const uint8_t*>(up), WeightType::kF32, 2, 2, 8};
+  const Weight g = {reinterpret_cast<const uint8_t*>(gate), WeightType::kF32, 2, 2, 8},
+               u = {reinterpret_cast<const uint8_t*>(up), WeightType::kF32, 2, 2, 8};
   const std::vector<float> y = run(backend, g, u, {1, 3}, 1, 1);
   assert_true(y[0] == 0.0f);
   assert_float_equal(y[1], 6 * 0.731058579f, 1e-5f);
@@ -84,7 +88,8 @@ void golden(const Backend& backend) {
 std::vector<OpCase> cases() {
   std::vector<OpCase> list;
   for (const Spec& s : kSpecs) {
-    list.push_back({std::string("glu_matmul__") + s.name, [&s](const Backend& b) { return run_spec(b, s); }, s.max_nmse, s.reason});
+    list.push_back({std::string("glu_matmul__") + s.name, [&s](const Backend& b) { return run_spec(b, s); }, s.max_nmse,
+                    s.reason});
   }
   return list;
 }

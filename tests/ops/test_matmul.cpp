@@ -39,10 +39,12 @@ const TypeRow kTypes[] = {
 constexpr uint32_t kTokens[] = {1, 2, 3, 5, 8, 9, 16, 17, 33, 64};
 constexpr uint32_t kHeights[] = {1, 3, 37, 131};
 
-void assert_close(const char* what, const std::vector<float>& got, const std::vector<float>& want, double max_nmse, double max_error) {
+void assert_close(const char* what, const std::vector<float>& got, const std::vector<float>& want, double max_nmse,
+                  double max_error) {
   assert_true(close_enough(what, got.data(), want.data(), got.size(), max_nmse));
   const Difference d = difference(got.data(), want.data(), got.size());
-  if (!(d.worst_abs <= max_error)) fail_msg("%s: element %zu is %.9g, not %.9g", what, d.worst, double{d.got}, double{d.want});
+  if (!(d.worst_abs <= max_error))
+    fail_msg("%s: element %zu is %.9g, not %.9g", what, d.worst, double{d.got}, double{d.want});
 }
 
 void assert_same(const char* what, const std::vector<float>& a, const std::vector<float>& b) {
@@ -52,7 +54,8 @@ void assert_same(const char* what, const std::vector<float>& a, const std::vecto
 
 const char* describe(const TypeRow& row, uint32_t n_rows, uint32_t n_cols, uint32_t n_tok) {
   static char text[128];
-  std::snprintf(text, sizeof text, "%s [%u, %u], %u tokens (%s)", weight_type_info(row.type).name, n_rows, n_cols, n_tok, row.reason);
+  std::snprintf(text, sizeof text, "%s [%u, %u], %u tokens (%s)", weight_type_info(row.type).name, n_rows, n_cols,
+                n_tok, row.reason);
   return text;
 }
 
@@ -65,7 +68,8 @@ void matches_reference(const Backend& backend, const TypeRow& row) {
         const double max_nmse = n_rows < 37 ? 1.0 : row.max_nmse;
         const std::vector<float> x = Random(n_tok).normals(size_t{n_tok} * n_cols);
         const std::vector<float> want = multiply(reference_backend(), m.w(), x, n_tok);
-        assert_close(describe(row, n_rows, n_cols, n_tok), multiply(backend, m.w(), x, n_tok), want, max_nmse, row.max_error);
+        assert_close(describe(row, n_rows, n_cols, n_tok), multiply(backend, m.w(), x, n_tok), want, max_nmse,
+                     row.max_error);
       }
     }
   }
@@ -83,12 +87,14 @@ void results_do_not_depend_on_company(const Backend& backend, const TypeRow& row
     for (uint32_t first : {0u, 1u, 40u, 130u}) {
       const uint32_t n = std::min(n_rows - first, 5u);
       const std::vector<float> part = multiply(backend, m.rows(first, n), x, n_tok);
-      for (uint32_t t = 0; t < n_tok; ++t) assert_memory_equal(&part[size_t{t} * n], &one[size_t{t} * n_rows + first], n * sizeof(float));
+      for (uint32_t t = 0; t < n_tok; ++t)
+        assert_memory_equal(&part[size_t{t} * n], &one[size_t{t} * n_rows + first], n * sizeof(float));
     }
     const uint32_t fewer = n_tok > 8 ? 9 : 1;
     for (uint32_t t = 0; t + fewer <= n_tok; t += fewer) {
       const std::vector<float> part(x.begin() + t * n_cols, x.begin() + (t + fewer) * n_cols);
-      assert_memory_equal(multiply(backend, m.w(), part, fewer).data(), &one[size_t{t} * n_rows], size_t{fewer} * n_rows * sizeof(float));
+      assert_memory_equal(multiply(backend, m.w(), part, fewer).data(), &one[size_t{t} * n_rows],
+                          size_t{fewer} * n_rows * sizeof(float));
     }
   }
 }
@@ -98,11 +104,12 @@ void accumulate_and_bias(const Backend& backend, const TypeRow& row) {
   const Matrix m(row.type, n_rows, n_cols, 6);
   const std::vector<float> bias = Random(1).normals(n_rows);
   for (uint32_t n_tok : {1u, 6u, 19u}) {
-    const std::vector<float> x = Random(2).normals(size_t{n_tok} * n_cols), before = Random(3).normals(size_t{n_tok} * n_rows);
+    const std::vector<float> x = Random(2).normals(size_t{n_tok} * n_cols),
+                             before = Random(3).normals(size_t{n_tok} * n_rows);
     for (const float* b : {static_cast<const float*>(nullptr), bias.data()}) {
       for (const std::vector<float>* old : {static_cast<const std::vector<float>*>(nullptr), &before}) {
-        assert_close("accumulate and bias", multiply(backend, m.w(), x, n_tok, 2, b, old), multiply(reference_backend(), m.w(), x, n_tok, 2, b, old),
-                     row.max_nmse, row.max_error);
+        assert_close("accumulate and bias", multiply(backend, m.w(), x, n_tok, 2, b, old),
+                     multiply(reference_backend(), m.w(), x, n_tok, 2, b, old), row.max_nmse, row.max_error);
       }
     }
   }
@@ -114,12 +121,16 @@ void parts(const Backend& backend) {
   const std::vector<float> bias = Random(4).normals(13);
   for (uint32_t n_tok : {1u, 4u, 40u}) {
     const std::vector<float> x = Random(5).normals(size_t{n_tok} * 512);
-    std::vector<float> y[3] = {std::vector<float>(n_tok * 61, NAN), std::vector<float>(n_tok * 13, 1.5f), std::vector<float>(n_tok * 29, NAN)};
+    std::vector<float> y[3] = {std::vector<float>(n_tok * 61, NAN), std::vector<float>(n_tok * 13, 1.5f),
+                               std::vector<float>(n_tok * 29, NAN)};
     const std::vector<float> before = y[1];
     Machine machine(backend, matmul_shapes(512, n_tok, 3));
     machine.check(backend.ops.matmul(machine.cx(), {{{q.w(), nullptr, y[0].data(), false},
                                                      {k.w(), bias.data(), y[1].data(), true},
-                                                     {v.w(), nullptr, y[2].data(), false}}, 3, x.data(), n_tok}));
+                                                     {v.w(), nullptr, y[2].data(), false}},
+                                                    3,
+                                                    x.data(),
+                                                    n_tok}));
     assert_same("q", y[0], multiply(backend, q.w(), x, n_tok));
     assert_same("k", y[1], multiply(backend, k.w(), x, n_tok, 2, bias.data(), &before));
     assert_same("v", y[2], multiply(backend, v.w(), x, n_tok));
@@ -132,20 +143,23 @@ void many_tokens(const Backend& backend) {
     const uint32_t n_tok = 1100, n_cols = 64, n_rows = 7;
     const Matrix m(type, n_rows, n_cols, 7);
     const std::vector<float> x = Random(8).normals(size_t{n_tok} * n_cols);
-    assert_close("many tokens", multiply(backend, m.w(), x, n_tok), multiply(reference_backend(), m.w(), x, n_tok), kIntegerNmse, 2 * kIntegerError);
+    assert_close("many tokens", multiply(backend, m.w(), x, n_tok), multiply(reference_backend(), m.w(), x, n_tok),
+                 kIntegerNmse, 2 * kIntegerError);
   }
 }
 
 // The largest blocks times the largest inputs, all of one sign: integer sums at the limit of their 32 bits.
 template <class Block>
 void fill(const Matrix& m, Block block) {
-  for (size_t at = 0; at < m.w().n_rows * m.w().row_bytes; at += sizeof block) std::memcpy(m.data() + at, &block, sizeof block);
+  for (size_t at = 0; at < m.w().n_rows * m.w().row_bytes; at += sizeof block)
+    std::memcpy(m.data() + at, &block, sizeof block);
 }
 
 void largest_sums(const Backend& backend) {
   constexpr uint32_t kRows = 25, kCols = 512;
-  Matrix q8_0(WeightType::kQ8_0, kRows, kCols, 1), q4_0(WeightType::kQ4_0, kRows, kCols, 1), q4_k(WeightType::kQ4_K, kRows, kCols, 1),
-      q5_k(WeightType::kQ5_K, kRows, kCols, 1), q6_k(WeightType::kQ6_K, kRows, kCols, 1);
+  Matrix q8_0(WeightType::kQ8_0, kRows, kCols, 1), q4_0(WeightType::kQ4_0, kRows, kCols, 1),
+      q4_k(WeightType::kQ4_K, kRows, kCols, 1), q5_k(WeightType::kQ5_K, kRows, kCols, 1),
+      q6_k(WeightType::kQ6_K, kRows, kCols, 1);
   BlockQ8_0 b8;
   std::memset(&b8, 0x80, sizeof b8), b8.scale = f32_to_f16(0.5f), fill(q8_0, b8);
   BlockQ4_0 b4;
@@ -155,13 +169,15 @@ void largest_sums(const Backend& backend) {
   BlockQ5_K k5;
   std::memset(&k5, 0xFF, sizeof k5), k5.scale = f32_to_f16(0.5f), k5.min_scale = 0, fill(q5_k, k5);
   BlockQ6_K k6;
-  std::memset(&k6, 0, sizeof k6), std::memset(k6.sub_scales, 0x80, sizeof k6.sub_scales), k6.scale = f32_to_f16(0.5f), fill(q6_k, k6);
+  std::memset(&k6, 0, sizeof k6), std::memset(k6.sub_scales, 0x80, sizeof k6.sub_scales), k6.scale = f32_to_f16(0.5f),
+                                                                                          fill(q6_k, k6);
   for (const Matrix* m : {&q8_0, &q4_0, &q4_k, &q5_k, &q6_k}) {
     for (uint32_t n_tok : {1u, 2u, 4u, 33u}) {
       for (float sign : {1.0f, -1.0f}) {
         const std::vector<float> x(size_t{n_tok} * kCols, sign * 3.0f);
         const std::vector<float> want = multiply(reference_backend(), m->w(), x, n_tok);
-        assert_close(weight_type_info(m->w().type).name, multiply(backend, m->w(), x, n_tok), want, 1e-12, 1e-6 * double{std::fabs(want[0])});
+        assert_close(weight_type_info(m->w().type).name, multiply(backend, m->w(), x, n_tok), want, 1e-12,
+                     1e-6 * double{std::fabs(want[0])});
       }
     }
   }
@@ -176,7 +192,8 @@ void outliers(const Backend& backend) {
       std::vector<float> x = Random(13).normals(size_t{n_tok} * n_cols);
       for (size_t i = 77; i < x.size(); i += 256) x[i] = 1000.0f;
       const std::vector<float> want = multiply(reference_backend(), m.w(), x, n_tok);
-      assert_close("outliers", multiply(backend, m.w(), x, n_tok), want, 4e-8, 0.2);  // twice 256 * (1 / 32767)^2 / 12: no input can do worse
+      assert_close("outliers", multiply(backend, m.w(), x, n_tok), want, 4e-8,
+                   0.2);  // twice 256 * (1 / 32767)^2 / 12: no input can do worse
     }
   }
 }
@@ -203,7 +220,8 @@ void not_a_number_is_seen(const Backend& backend) {
         x[n_cols + n_cols / 2] = bad;
         const std::vector<float> y = multiply(backend, m.w(), x, n_tok);
         for (size_t i = 0; i < n_rows; ++i) {
-          if (!std::isfinite(y[i]) || std::isfinite(y[n_rows + i])) fail_msg("%s: row %zu", weight_type_info(row.type).name, i);
+          if (!std::isfinite(y[i]) || std::isfinite(y[n_rows + i]))
+            fail_msg("%s: row %zu", weight_type_info(row.type).name, i);
         }
       }
     }
@@ -224,7 +242,8 @@ void too_little_scratch_is_an_error(const Backend& backend) {
   Machine machine(backend, matmul_shapes(256, 1, 1));
   OpContext cx = machine.cx();
   cx.scratch_bytes = 64;
-  assert_int_equal(backend.ops.matmul(cx, {{{m.w(), nullptr, y.data(), false}}, 1, x.data(), 1}).code(), WEIR_ERR_INTERNAL);
+  assert_int_equal(backend.ops.matmul(cx, {{{m.w(), nullptr, y.data(), false}}, 1, x.data(), 1}).code(),
+                   WEIR_ERR_INTERNAL);
 }
 
 void embed_decodes_rows(const Backend& backend) {
@@ -236,7 +255,8 @@ void embed_decodes_rows(const Backend& backend) {
     Machine machine(backend, matmul_shapes(n_cols, 4, 2));
     machine.check(backend.ops.embed(machine.cx(), {got.data(), m.w(), tokens, 4}));
     for (size_t t = 0; t < 4; ++t) {
-      weight_type_info(row.type).decode(m.data() + static_cast<size_t>(tokens[t]) * m.w().row_bytes, &want[t * n_cols], n_cols);
+      weight_type_info(row.type).decode(m.data() + static_cast<size_t>(tokens[t]) * m.w().row_bytes, &want[t * n_cols],
+                                        n_cols);
     }
     assert_same(weight_type_info(row.type).name, got, want);
   }
@@ -255,8 +275,10 @@ std::vector<BackendTest> tests() {
   for (const TypeRow& row : kTypes) {
     const std::string type = weight_type_info(row.type).name;
     list.push_back({"matmul__" + type + "_matches_reference", [&row](const Backend& b) { matches_reference(b, row); }});
-    list.push_back({"matmul__" + type + "_does_not_depend_on_company", [&row](const Backend& b) { results_do_not_depend_on_company(b, row); }});
-    list.push_back({"matmul__" + type + "_accumulate_and_bias", [&row](const Backend& b) { accumulate_and_bias(b, row); }});
+    list.push_back({"matmul__" + type + "_does_not_depend_on_company",
+                    [&row](const Backend& b) { results_do_not_depend_on_company(b, row); }});
+    list.push_back(
+        {"matmul__" + type + "_accumulate_and_bias", [&row](const Backend& b) { accumulate_and_bias(b, row); }});
   }
   return list;
 }

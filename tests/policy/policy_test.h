@@ -42,8 +42,19 @@ struct Table {
   std::vector<uint32_t> slots, first_pos, len, flags, stamp;
   std::vector<float> score;
   uint32_t n = 0;
-  explicit Table(uint32_t capacity) : slots(capacity), first_pos(capacity), len(capacity), flags(capacity), stamp(capacity), score(capacity) {}
-  StreamView view() { return {slots.data(), first_pos.data(), len.data(), flags.data(), stamp.data(), score.data(), nullptr, n, static_cast<uint32_t>(slots.size())}; }
+  explicit Table(uint32_t capacity)
+      : slots(capacity), first_pos(capacity), len(capacity), flags(capacity), stamp(capacity), score(capacity) {}
+  StreamView view() {
+    return {slots.data(),
+            first_pos.data(),
+            len.data(),
+            flags.data(),
+            stamp.data(),
+            score.data(),
+            nullptr,
+            n,
+            static_cast<uint32_t>(slots.size())};
+  }
   void append(uint32_t pos, uint32_t now, uint32_t page_flags = 0) {
     first_pos[n] = pos;
     len[n] = kPageTokens;
@@ -53,7 +64,8 @@ struct Table {
     ++n;
   }
   void remove(uint32_t row) {
-    for (auto* column : {&slots, &first_pos, &len, &flags, &stamp}) column->erase(column->begin() + row), column->push_back(0);
+    for (auto* column : {&slots, &first_pos, &len, &flags, &stamp})
+      column->erase(column->begin() + row), column->push_back(0);
     score.erase(score.begin() + row);
     score.push_back(0.0f);
     --n;

@@ -217,7 +217,7 @@ class Sim {
   void lay_out() {
     const PolicyNeeds& n = needs();
     const KvShape kv_shape = {shape.n_layers, shape.n_kv_heads, shape.head_dim, n.pages_per_stream,
-                              n.digest,       n.n_wide_layers,  n.wide_pages,     n.prompt_scores};
+                              n.digest,       n.n_wide_layers,  n.wide_pages,   n.prompt_scores};
     Arena measured[3], arenas[3];
     kv.lay_out(kv_shape, measured[0], measured[1], measured[2]);
     for (int i = 0; i < 3; ++i) arenas[i] = Arena(take(memory_[i], measured[i].used()), measured[i].used());

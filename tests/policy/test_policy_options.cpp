@@ -141,7 +141,8 @@ void options__contradictions(void**) {
   const weir_status bad = WEIR_ERR_INVALID_ARG;
   for (const char* name : {"raas", "hybrid"}) {
     const std::string policy = std::string("policy ") + name;
-    expect_refusal({name, 512, 4096, 0, {{"alpha", "0.1"}, {"r", "0.1"}}}, bad, {policy.c_str(), "option r ", "stamp_rule=alpha"});
+    expect_refusal({name, 512, 4096, 0, {{"alpha", "0.1"}, {"r", "0.1"}}}, bad,
+                   {policy.c_str(), "option r ", "stamp_rule=alpha"});
     expect_refusal({name, 512, 4096, 0, {{"alpha", "0.1"}, {"stamp_rule", "top_r"}}}, bad,
                    {policy.c_str(), "alpha", "stamp_rule=top_r"});
     expect_refusal({name, 512, 4096, 0, {{"r", "0.1"}, {"stamp_rule", "alpha"}}}, bad,
@@ -149,7 +150,8 @@ void options__contradictions(void**) {
   }
   expect_refusal({"raas", 512, 4096, 0, {{"digest", "minmax"}, {"stamp_source", "exact_mass"}}}, bad,
                  {"policy raas", "digest", "stamp_source=exact_mass"});
-  expect_refusal({"raas", 512, 4096, 0, {{"digest", "minmax"}, {"spread", "2"}}}, bad, {"policy raas", "spread", "mean_std"});
+  expect_refusal({"raas", 512, 4096, 0, {{"digest", "minmax"}, {"spread", "2"}}}, bad,
+                 {"policy raas", "spread", "mean_std"});
   expect_refusal({"raas", 512, 4096, 0, {{"overflow", "error"}, {"pin_prompt", "false"}}}, bad,
                  {"policy raas", "overflow", "pin_prompt=false"});
   expect_refusal({"raas", 512, 4096, 0, {{"overflow", "hybrid"}}}, bad, {"overflow=hybrid", "max_prompt_tokens"});

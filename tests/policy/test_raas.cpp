@@ -27,7 +27,8 @@ PageStampArgs stamp_args(Table& t, const float* weight, uint32_t now, StampRule 
 
 // A page here is one token of the trace. The trace ranks the newest token like any other; its weight is above alpha in every step.
 void raas__token_trace_of_appendix_c(void**) {
-  Made made("raas", 5 * kPageTokens, 1024, {{"stamp_rule", "alpha"}, {"alpha", "0.1"}, {"protect_recent", "0"}, {"min_decode_pages", "2"}});
+  Made made("raas", 5 * kPageTokens, 1024,
+            {{"stamp_rule", "alpha"}, {"alpha", "0.1"}, {"protect_recent", "0"}, {"min_decode_pages", "2"}});
   assert_true(made.status.ok());
   const struct {
     uint32_t evicted;  // position, 0: none
@@ -55,14 +56,15 @@ void raas__token_trace_of_appendix_c(void**) {
     }
     t.append(now, now);
     if (steps[now - 1].weights.empty()) break;
-    assert_true(ref::page_stamp(cx, stamp_args(t, steps[now - 1].weights.data(), now, StampRule::kAlpha, 0, 0.1f)).ok());
+    assert_true(
+        ref::page_stamp(cx, stamp_args(t, steps[now - 1].weights.data(), now, StampRule::kAlpha, 0, 0.1f)).ok());
     for (uint32_t i = 0; i < t.n; ++i) assert_int_equal(t.stamp[i], steps[now - 1].stamps[i]);
   }
 }
 
 // Random weights, one page a step. Returns the positions resident at the end.
-std::vector<uint32_t> simulate(std::initializer_list<weir_key_value> options, uint32_t b, StampRule rule, float r, float alpha, uint32_t n_prompt, uint32_t seed,
-                               uint32_t n_steps) {
+std::vector<uint32_t> simulate(std::initializer_list<weir_key_value> options, uint32_t b, StampRule rule, float r,
+                               float alpha, uint32_t n_prompt, uint32_t seed, uint32_t n_steps) {
   Made made("raas", b * kPageTokens, 1u << 20, options);
   assert_true(made.status.ok());
   std::mt19937 random(seed);
@@ -74,8 +76,8 @@ std::vector<uint32_t> simulate(std::initializer_list<weir_key_value> options, ui
   for (uint32_t now = n_prompt + 1; now < n_prompt + n_steps; ++now) {
     const uint32_t row = made.policy->victim(t.view(), room(now, t.n == b));
     if (t.n == b) {
-      assert_true(row != Policy::kNone && row + 1 < t.n);           // never the page that was sealed last
-      assert_int_equal(t.flags[row] & kPagePinned, 0);              // never a pinned one
+      assert_true(row != Policy::kNone && row + 1 < t.n);  // never the page that was sealed last
+      assert_int_equal(t.flags[row] & kPagePinned, 0);     // never a pinned one
       t.remove(row);
     } else {
       assert_int_equal(row, Policy::kNone);
@@ -143,7 +145,8 @@ void raas__recent_pages_are_protected(void**) {
   for (uint32_t i = 0; i < 16; ++i) t.append(i * kPageTokens, i >= 10 ? 1 : 100);  // the newest have the oldest stamps
   assert_int_equal(made.policy->victim(t.view(), room(256, true)), 10);
   assert_int_equal(made.policy->victim(t.view(), room(256, false)), Policy::kNone);
-  for (uint32_t i = 0; i < 13; ++i) t.flags[i] = kPagePinned;  // three pages can leave: at least one of them is not protected
+  for (uint32_t i = 0; i < 13; ++i)
+    t.flags[i] = kPagePinned;  // three pages can leave: at least one of them is not protected
   assert_int_equal(made.policy->victim(t.view(), room(256, true)), 13);
   for (uint32_t i = 13; i < 16; ++i) t.flags[i] = kPagePinned;
   assert_int_equal(made.policy->victim(t.view(), room(256, true)), Policy::kNone);
@@ -153,7 +156,7 @@ void raas__recent_pages_are_protected(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(raas__token_trace_of_appendix_c), cmocka_unit_test(raas__no_stamps_is_fifo),
+      cmocka_unit_test(raas__token_trace_of_appendix_c),      cmocka_unit_test(raas__no_stamps_is_fifo),
       cmocka_unit_test(raas__invariants_over_random_weights), cmocka_unit_test(raas__milestone_stays_while_used),
       cmocka_unit_test(raas__recent_pages_are_protected),
   };

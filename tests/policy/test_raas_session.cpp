@@ -165,7 +165,8 @@ void raas_session__rank_scope(void**) {
   for (uint32_t page = 0; page < 4; ++page) plant_keys(inputs, page, 0, 4.0f);
   plant_queries(inputs, 0, 400, 0, 1.0f);
   for (const char* scope : {"all", "evictable"}) {
-    Sim sim(cpu_backend(), inputs, {"raas", 128, 4096, 0, {{"stamp_rule", "top_r"}, {"rank_scope", scope}, {"protect_recent", "0"}}});
+    Sim sim(cpu_backend(), inputs,
+            {"raas", 128, 4096, 0, {{"stamp_rule", "top_r"}, {"rank_scope", scope}, {"protect_recent", "0"}}});
     Sim queue(cpu_backend(), inputs, {"raas", 128, 4096, 0, {{"r", "0"}}});
     bool differs = false;
     for (Sim* s : {&sim, &queue}) s->prefill(64);

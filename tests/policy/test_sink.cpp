@@ -20,7 +20,9 @@ struct Stream {
     Arena m[3];
     kv.lay_out(shape, m[0], m[1], m[2]);
     for (int i = 0; i < 3; ++i) memory[i].resize(m[i].used());
-    Arena a[3] = {{memory[0].data(), memory[0].size()}, {memory[1].data(), memory[1].size()}, {memory[2].data(), memory[2].size()}};
+    Arena a[3] = {{memory[0].data(), memory[0].size()},
+                  {memory[1].data(), memory[1].size()},
+                  {memory[2].data(), memory[2].size()}};
     kv.lay_out(shape, a[0], a[1], a[2]);
     kv.reset();
     append(n_tok);
@@ -42,7 +44,9 @@ struct Stream {
       kv.commit();
       n_tok -= n;
     }
-    for (uint32_t row; (row = policy.victim(kv.stream(0), {Phase::kPromptEnd, kv.n_tokens(), 0, false})) != Policy::kNone;) kv.evict(0, row);
+    for (uint32_t row;
+         (row = policy.victim(kv.stream(0), {Phase::kPromptEnd, kv.n_tokens(), 0, false})) != Policy::kNone;)
+      kv.evict(0, row);
   }
 };
 
@@ -131,9 +135,12 @@ void sink__budgets(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(sink__residents_are_sinks_and_a_suffix),     cmocka_unit_test(sink__in_cache_position_of_appendix_c),
-      cmocka_unit_test(sink__in_cache_position_counts_resident_tokens), cmocka_unit_test(sink__window_drops_by_position),
-      cmocka_unit_test(sink__long_prompts_keep_the_window_while_chunking), cmocka_unit_test(sink__budgets),
+      cmocka_unit_test(sink__residents_are_sinks_and_a_suffix),
+      cmocka_unit_test(sink__in_cache_position_of_appendix_c),
+      cmocka_unit_test(sink__in_cache_position_counts_resident_tokens),
+      cmocka_unit_test(sink__window_drops_by_position),
+      cmocka_unit_test(sink__long_prompts_keep_the_window_while_chunking),
+      cmocka_unit_test(sink__budgets),
   };
   return cmocka_run_group_tests_name("policy_sink", tests, nullptr, nullptr);
 }

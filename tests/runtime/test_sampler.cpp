@@ -118,9 +118,12 @@ void sampler__seed_and_restart(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(sampler__greedy_takes_the_lowest_id_on_a_tie), cmocka_unit_test(sampler__no_number_is_an_error),
-      cmocka_unit_test(sampler__frequencies_follow_probabilities),    cmocka_unit_test(sampler__temperature_sharpens),
-      cmocka_unit_test(sampler__cuts_keep_what_they_say),             cmocka_unit_test(sampler__penalty_hits_recent_tokens_once),
+      cmocka_unit_test(sampler__greedy_takes_the_lowest_id_on_a_tie),
+      cmocka_unit_test(sampler__no_number_is_an_error),
+      cmocka_unit_test(sampler__frequencies_follow_probabilities),
+      cmocka_unit_test(sampler__temperature_sharpens),
+      cmocka_unit_test(sampler__cuts_keep_what_they_say),
+      cmocka_unit_test(sampler__penalty_hits_recent_tokens_once),
       cmocka_unit_test(sampler__seed_and_restart),
   };
   return cmocka_run_group_tests_name("runtime_sampler", tests, nullptr, nullptr);
