@@ -2,11 +2,13 @@
 #pragma once
 
 extern "C" {
-#include <cmocka.h>
+// cmocka.h needs these before it, whatever order a formatter would like.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include <cmocka.h>
 }
 
 #undef fail
