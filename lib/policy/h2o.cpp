@@ -26,9 +26,8 @@ class H2oPolicy final : public Policy {
  public:
   H2oPolicy(const PolicyNeeds& needs, const H2oOptions& o, float scale) : o_(o), attn_scale_(scale) { needs_ = needs; }
 
-  Status admit_prompt(const KvCache&, uint32_t) const override {
-    return {};
-  }  // any length: the lightest pages leave on the way
+  // Any length: the lightest pages leave on the way.
+  Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }
   // A chunk that drops pages opens no more than lie outside the window.
   uint32_t chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const override {
     const uint32_t fits = chunk_that_fits(kv, n_left, batch_tokens), capacity = kv.shape().pages_per_stream;
