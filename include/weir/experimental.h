@@ -42,6 +42,24 @@ typedef weir_status (*weir_session_trace_fn)(weir_session *session, weir_trace_f
 /** "weir_bench_fill": fills the KV memory with pseudo-random tokens as if they had been decoded, so that a benchmark reaches a depth at once. */
 typedef weir_status (*weir_bench_fill_fn)(weir_session *session, uint32_t n_tokens);
 
+/** What a runtime's device is, and how fast its memory copies; see weir_bench_device_fn.
+ *  @since 1.0 */
+typedef struct weir_bench_device {
+    uint32_t struct_size;   /**< sizeof this struct in the library's build. */
+    int32_t device;         /**< WEIR_DEVICE_*. */
+    char name[192];         /**< Name, architecture and driver. */
+    double copy_gbps;       /**< Copy from device memory to device memory, bytes read and written, in units of 10^9 a second; the best of a few. */
+    uint64_t free_bytes;    /**< Free device memory at the call. */
+    uint64_t library_bytes; /**< Device memory in use that is not the runtime's: the driver's context, and other processes. */
+} weir_bench_device;
+
+/** "weir_bench_device": measures. @p device is WEIR_DEVICE_CUDA; takes and frees 2 GiB of device memory. */
+typedef weir_status (*weir_bench_device_fn)(weir_runtime *runtime, int32_t device, weir_bench_device *out);
+
+/** "weir_bench_profile": seconds of the parts of one decode step on a device, all layers: [0] matrix products, [1] page scoring, [2] page selection,
+ *  [3] attention. What a part alone takes; the step's sum may be less, as parts overlap. The token and a few more are appended. */
+typedef weir_status (*weir_bench_profile_fn)(weir_session *session, weir_token token, double seconds[5]);
+
 #ifdef __cplusplus
 }
 #endif

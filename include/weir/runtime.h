@@ -14,7 +14,7 @@ typedef struct weir_runtime weir_runtime;
 /** Kinds of memory that the allocator hooks are asked for. */
 enum {
     WEIR_MEMORY_HOST = 0,  /**< Ordinary memory of the process. */
-    WEIR_MEMORY_DEVICE = 1 /**< Memory of an accelerator. This version asks for none. */
+    WEIR_MEMORY_DEVICE = 1 /**< Memory of an accelerator, of the device hooks only; a device pointer. */
 };
 
 /** One request to an allocator hook.
@@ -68,10 +68,16 @@ typedef struct weir_runtime_options {
     void *log_user;         /**< Passed to the log hook. */
     int32_t log_level;      /**< Most detailed WEIR_LOG_* level wanted. Default WEIR_LOG_ERROR. */
     uint32_t reserved;      /**< 0. */
+    const char *backend_dir; /**< Folder of the backend modules (libweir_cuda.so). NULL (default): that of the library itself. Copied; shorter
+                                  than 1024 bytes. @since 1.0 */
+    weir_alloc_fn device_alloc; /**< Hook for device memory (WEIR_MEMORY_DEVICE, aligned to 256); NULL (default): the backend's own. Set both
+                                     hooks or neither. @since 1.0 */
+    weir_free_fn device_free;   /**< Its counterpart. @since 1.0 */
+    void *device_alloc_user;    /**< Passed to both device hooks. @since 1.0 */
 } weir_runtime_options;
 
 /** Static initialiser of weir_runtime_options. */
-#define WEIR_RUNTIME_OPTIONS_INIT { (uint32_t)sizeof(weir_runtime_options), 0, 0, 0, 0, 0, 0, 0, 0 }
+#define WEIR_RUNTIME_OPTIONS_INIT { (uint32_t)sizeof(weir_runtime_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** What a runtime holds, see weir_runtime_memory.
  *  @since 1.0 */
@@ -82,10 +88,14 @@ typedef struct weir_memory_counters {
     uint64_t peak_bytes;   /**< Highest value of bytes so far. */
     uint64_t n_allocs;     /**< Allocations made so far. */
     uint64_t n_frees;      /**< Frees made so far. */
+    uint64_t device_bytes;      /**< Device memory now allocated: weights and sessions. @since 1.0 */
+    uint64_t device_peak_bytes; /**< Highest value of device_bytes so far. @since 1.0 */
+    uint64_t n_device_allocs;   /**< Allocations of device memory made so far. @since 1.0 */
+    uint64_t n_device_frees;    /**< Frees of device memory made so far. @since 1.0 */
 } weir_memory_counters;
 
 /** Static initialiser of weir_memory_counters. */
-#define WEIR_MEMORY_COUNTERS_INIT { (uint32_t)sizeof(weir_memory_counters), 0, 0, 0, 0, 0 }
+#define WEIR_MEMORY_COUNTERS_INIT { (uint32_t)sizeof(weir_memory_counters), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** Fill @p options with the defaults of the library that is loaded.
  *

@@ -62,10 +62,14 @@ typedef struct weir_plan_info {
     uint64_t spill_bytes;        /**< Spill store; 0 in this version. */
     uint64_t library_bytes;      /**< What vendor libraries reserve; 0 on the CPU. */
     uint64_t total_bytes;        /**< All of the session's own memory: the sum of the fields from kv_bytes to library_bytes. */
+    uint64_t device_bytes;       /**< Of total_bytes, memory of the device: pages, digests, tables and workspace; 0 on the CPU. @since 1.0 */
+    uint64_t device_weights_bytes; /**< Device memory of the weights, shared by all sessions of the model there; not in total_bytes. @since 1.0 */
+    int32_t device;              /**< WEIR_DEVICE_* that the session will run on. @since 1.0 */
+    uint32_t reserved;           /**< 0. */
 } weir_plan_info;
 
 /** Static initialiser of weir_plan_info. */
-#define WEIR_PLAN_INFO_INIT { (uint32_t)sizeof(weir_plan_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define WEIR_PLAN_INFO_INIT { (uint32_t)sizeof(weir_plan_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** Memory of a live session.
  *  @since 1.0 */
@@ -79,11 +83,12 @@ typedef struct weir_memory_info {
     uint64_t kv_bytes;              /**< Bytes of the pages that hold tokens now. */
     uint64_t kv_peak_bytes;         /**< Highest value so far. */
     uint64_t n_allocs;              /**< Allocations of this session. */
-    uint64_t allocs_while_decoding; /**< Allocations made after create; 0 is the promise. */
+    uint64_t allocs_while_decoding; /**< Allocations made after create, of the device too; 0 is the promise. */
+    uint64_t device_bytes;          /**< Of bytes, memory of the device. @since 1.0 */
 } weir_memory_info;
 
 /** Static initialiser of weir_memory_info. */
-#define WEIR_MEMORY_INFO_INIT { (uint32_t)sizeof(weir_memory_info), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define WEIR_MEMORY_INFO_INIT { (uint32_t)sizeof(weir_memory_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** Counters of a session since its creation (weir_session_reset keeps them).
  *  @since 1.0 */

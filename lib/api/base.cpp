@@ -19,12 +19,30 @@ weir_status session_trace(weir_session* session, weir_trace_fn fn, void* user) {
   return weir::api::guard([&] { return session->set_trace(fn, user); });
 }
 
+weir_status bench_device(weir_runtime* runtime, int32_t device, weir_bench_device* out) {
+  WEIR_API_REQUIRE(runtime);
+  WEIR_API_REQUIRE(out);
+  return weir::api::guard([&] {
+    return device == WEIR_DEVICE_CUDA
+               ? runtime->devices.measure(*out)
+               : weir::fail(WEIR_ERR_UNSUPPORTED, "weir_bench_device: device %d cannot be measured", device);
+  });
+}
+
+weir_status bench_profile(weir_session* session, weir_token token, double* seconds) {
+  WEIR_API_REQUIRE(session);
+  WEIR_API_REQUIRE(seconds);
+  return weir::api::guard([&] { return session->profile_step(token, seconds); });
+}
+
 struct Experimental {
   const char* name;
   weir_function function;
 };
 
 const Experimental kExperimental[] = {
+    {"weir_bench_device", reinterpret_cast<weir_function>(bench_device)},
+    {"weir_bench_profile", reinterpret_cast<weir_function>(bench_profile)},
     {"weir_bench_fill", reinterpret_cast<weir_function>(bench_fill)},
     {"weir_session_trace", reinterpret_cast<weir_function>(session_trace)},
 };

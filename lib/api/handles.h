@@ -23,18 +23,22 @@ struct weir_runtime {
   weir::HostMemory memory;
   weir::ThreadPool pool;
   weir::Log log;
+  weir::DeviceHost devices;
 };
 
 struct weir_model {
-  explicit weir_model(weir_runtime* owner) : runtime(owner), model(&owner->memory) {}
+  explicit weir_model(weir_runtime* owner)
+      : runtime(owner), model(&owner->memory), device_weights(&owner->memory) {}
   std::atomic<uint32_t> n_refs{1};
   weir_runtime* runtime;  // referenced
   weir::Model model;
+  weir::DeviceWeights device_weights;
 };
 
 // The session itself; its owner() is the weir_model that it references. No members, so that the plan's session_bytes are the handle's size.
 struct weir_session final : weir::Session {
-  explicit weir_session(weir_model* owner) : Session(owner->runtime->memory, owner->runtime->pool, owner) {}
+  explicit weir_session(weir_model* owner)
+      : Session(owner->runtime->memory, owner->runtime->pool, owner->runtime->devices, owner->device_weights, owner) {}
 };
 
 struct weir_detokenizer {

@@ -25,6 +25,8 @@ Status check_options(const weir_runtime_options& o) {
     return fail(WEIR_ERR_INVALID_ARG, "n_threads: %u is above %u", o.n_threads, kMaxThreads);
   if ((o.alloc == nullptr) != (o.free == nullptr))
     return fail(WEIR_ERR_INVALID_ARG, "alloc and free: set both hooks or neither");
+  if ((o.device_alloc == nullptr) != (o.device_free == nullptr))
+    return fail(WEIR_ERR_INVALID_ARG, "device_alloc and device_free: set both hooks or neither");
   if (o.log_level < WEIR_LOG_ERROR || o.log_level > WEIR_LOG_DEBUG)
     return fail(WEIR_ERR_INVALID_ARG, "log_level: %d is not a WEIR_LOG_* value", o.log_level);
   if (o.reserved != 0) return fail(WEIR_ERR_UNSUPPORTED, "runtime options: reserved is %u, not 0", o.reserved);
@@ -45,7 +47,9 @@ Status create(const weir_runtime_options& o, weir_runtime** out) {
   HostMemory bootstrap(hooks);
   auto* runtime = make_in<weir_runtime>(bootstrap, hooks, Log(o.log, o.log_user, o.log_level));
   try {
-    const Status status = runtime->pool.start(o.n_threads == 0 ? usable_cores() : o.n_threads);
+    runtime->devices.set_hooks({o.device_alloc, o.device_free, o.device_alloc_user});
+    Status status = runtime->devices.set_folder(o.backend_dir);
+    if (status.ok()) status = runtime->pool.start(o.n_threads == 0 ? usable_cores() : o.n_threads);
     if (!status.ok()) {
       destroy(runtime);
       return status;
@@ -104,6 +108,10 @@ weir_status weir_runtime_memory(const weir_runtime* runtime, weir_memory_counter
     value.peak_bytes = runtime->memory.peak_bytes();
     value.n_allocs = runtime->memory.n_allocs();
     value.n_frees = runtime->memory.n_frees();
+    value.device_bytes = runtime->devices.bytes();
+    value.device_peak_bytes = runtime->devices.peak_bytes();
+    value.n_device_allocs = runtime->devices.n_allocs();
+    value.n_device_frees = runtime->devices.n_frees();
     api::write_struct(value, counters);
     return {};
   });

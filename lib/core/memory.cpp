@@ -13,6 +13,7 @@ thread_local uint64_t g_thread_refused_bytes = 0;
 }  // namespace
 
 uint64_t HostMemory::thread_allocs() { return g_thread_allocs; }
+void HostMemory::note_thread_alloc() { ++g_thread_allocs; }
 uint64_t HostMemory::thread_refused_bytes() { return g_thread_refused_bytes; }
 
 void HostMemory::count_alloc(uint64_t bytes) {

@@ -38,6 +38,8 @@ class HostMemory final : public std::pmr::memory_resource {
   const AllocatorHooks& hooks() const { return hooks_; }
   // Allocations of any HostMemory by the calling thread; a difference tells whether a stretch of code allocated.
   static uint64_t thread_allocs();
+  // Counts an allocation that went another way (device memory).
+  static void note_thread_alloc();
   // Size of the allocation that was refused last on the calling thread, for messages.
   static uint64_t thread_refused_bytes();
 

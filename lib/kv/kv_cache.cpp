@@ -65,6 +65,27 @@ StreamView KvCache::stream(uint32_t index) const {
           shape_.capacity(index / shape_.n_kv_heads)};
 }
 
+KvTables KvCache::tables() const {
+  return {slots_,     first_pos_,  len_,           flags_,            stamp_,
+          last_score_, prompt_score_, n_pages_,    append_row_,       free_,
+          shape_.n_layers, shape_.n_kv_heads, shape_.n_wide_layers, shape_.wide_pages, shape_.pages_per_stream};
+}
+
+KvCounters KvCache::counters() const {
+  return {n_tokens_, n_free_, pages_resident(), pages_resident_max(), pages_evicted(), prompt_pages_evicted_};
+}
+
+void KvCache::set_counters(const KvCounters& c) {
+  n_tokens_ = c.n_tokens;
+  n_reserved_ = 0;
+  n_free_ = c.n_free;
+  prompt_pages_evicted_ = c.prompt_pages_evicted;
+  n_tokens_published_.store(c.n_tokens, std::memory_order_relaxed);
+  pages_resident_.store(c.pages_resident, std::memory_order_relaxed);
+  pages_resident_max_.store(c.pages_resident_max, std::memory_order_relaxed);
+  pages_evicted_.store(c.pages_evicted, std::memory_order_relaxed);
+}
+
 uint32_t KvCache::pages_to_open(uint32_t n_tok) const {
   const uint32_t have = (n_tokens_ + kPageTokens - 1) / kPageTokens;
   const uint32_t want = (n_tokens_ + n_tok + kPageTokens - 1) / kPageTokens;
@@ -135,7 +156,7 @@ void KvCache::truncate(uint32_t n_tokens) {
     const uint32_t len = std::min(len_[row], n_tokens - first_pos_[row]);
     if (len != len_[row]) {
       len_[row] = len;
-      if (digests_ != nullptr) rebuild_digest(s, last);
+      if (digests_ != nullptr && !pages_elsewhere_) rebuild_digest(s, last);
     }
   }
   n_tokens_ = n_tokens;

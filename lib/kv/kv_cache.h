@@ -50,11 +50,39 @@ struct StreamView {
   uint32_t capacity;
 };
 
+// The tables of all streams, as kernels of a device work on them: rows of a stream lie together, streams in order.
+struct KvTables {
+  uint32_t* slots;
+  uint32_t* first_pos;
+  uint32_t* len;
+  uint32_t* flags;
+  uint32_t* stamp;
+  float* last_score;
+  float* prompt_score;   // or null
+  uint32_t* n_pages;     // [n_streams]
+  uint32_t* append_row;  // [n_streams]
+  uint32_t* free_slots;  // [n_slots] stack, the top at n_free - 1
+  uint32_t n_layers, n_kv_heads;
+  uint32_t n_wide_layers, wide_pages, pages_per_stream;
+};
+
+// What changes when pages come and go, besides the tables.
+struct KvCounters {
+  uint32_t n_tokens, n_free;
+  uint64_t pages_resident, pages_resident_max, pages_evicted, prompt_pages_evicted;
+};
+
 class KvCache {
  public:
   // Takes pages, digests and tables from three arenas; over measuring arenas only their sizes result.
   void lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena& tables);
   void reset();  // all pages free; also needed once after lay_out
+
+  // Pages and digests are in a device's memory: nothing here may read or write them.
+  void set_pages_elsewhere() { pages_elsewhere_ = true; }
+  KvTables tables() const;
+  KvCounters counters() const;
+  void set_counters(const KvCounters& counters);  // after a device changed the tables
 
   const KvShape& shape() const { return shape_; }
   uint32_t n_tokens() const { return n_tokens_; }
@@ -115,6 +143,7 @@ class KvCache {
   void count_resident(int64_t change);
 
   KvShape shape_;
+  bool pages_elsewhere_ = false;
   uint16_t* pool_ = nullptr;     // [n_slots, 2, kPageTokens, head_dim] bf16
   uint16_t* digests_ = nullptr;  // [n_slots, digest_elements] bf16, or null
   uint32_t* slots_ = nullptr;    // this and the next six: [n_streams, capacity of the stream's layer]

@@ -29,7 +29,7 @@ enum class DigestKind : uint8_t {
 };
 
 // Elements of one page's digest.
-inline size_t digest_elements(DigestKind kind, size_t head_dim) {
+constexpr size_t digest_elements(DigestKind kind, size_t head_dim) {
   switch (kind) {
     case DigestKind::kNone:
       return 0;
@@ -66,12 +66,12 @@ struct KvView {
   uint32_t capacity = 0;
   uint32_t n_kv_heads = 0;
   uint32_t head_dim = 0;
-  size_t page_elements() const { return size_t{2} * kPageTokens * head_dim; }
+  constexpr size_t page_elements() const { return size_t{2} * kPageTokens * head_dim; }
   // Digest of a table row, and the keys [kPageTokens, head_dim] behind it.
-  uint16_t* digest_of(uint32_t kv_head, uint32_t row) const {
+  constexpr uint16_t* digest_of(uint32_t kv_head, uint32_t row) const {
     return digests + slots[size_t{kv_head} * capacity + row] * digest_elements(digest, head_dim);
   }
-  const uint16_t* keys_of(uint32_t kv_head, uint32_t row) const {
+  constexpr const uint16_t* keys_of(uint32_t kv_head, uint32_t row) const {
     return pool + slots[size_t{kv_head} * capacity + row] * page_elements();
   }
 };
@@ -80,6 +80,7 @@ struct OpContext {
   ThreadPool* pool = nullptr;
   std::byte* scratch = nullptr;  // the backend's, of at least scratch_bytes(shapes) bytes, 64-byte aligned
   uint64_t scratch_bytes = 0;
+  void* stream = nullptr;  // of a device backend: the queue that its ops are put into
 };
 
 // x[i] = row tokens[i] of the embedding table, decoded.

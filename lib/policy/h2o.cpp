@@ -58,6 +58,17 @@ class H2oPolicy final : public Policy {
                                     a.n_heads, view.n_kv_heads, AccumulateRule::kSum});
   }
 
+  StepRules step_rules() const override {
+    StepRules rules;
+    rules.victim = VictimRule::kLightest;
+    rules.recent_tokens = o_.recent;
+    rules.per_step = o_.normalise != 0;
+    rules.observe = needs_.page_mass ? StepRules::Observe::kAccumulate : StepRules::Observe::kNone;
+    rules.observe_from_layer = o_.skip_layers;
+    rules.accumulate = AccumulateRule::kSum;
+    return rules;
+  }
+
   Status observe_prompt(OpContext& cx, const OpTable& ops, KvCache& kv, const ObservePromptArgs& a) const override {
     if (a.layer < o_.skip_layers) return {};
     const KvView view = kv.view(a.layer);

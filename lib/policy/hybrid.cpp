@@ -59,6 +59,18 @@ class HybridPolicy final : public RaasPolicy {
     return select_pages(cx, ops, kv, a, selection_, attn_scale_, split_.prompt, kPagePrompt, lists);
   }
 
+  StepRules step_rules() const override {
+    StepRules rules = RaasPolicy::step_rules();
+    rules.decode_pages = split_.decode;
+    if (split_.when_needed && split_.all >= o_.min_decode_pages) {
+      rules.all_pages = split_.all;
+      rules.keep_prompt_pages = split_.all - o_.min_decode_pages;
+    }
+    set_selection(rules, selection_, needs_.page_lists, split_.prompt, kPagePrompt);
+    rules.select_above_pages = std::max(split_.prompt, rules.keep_prompt_pages);
+    return rules;
+  }
+
  private:
   static uint32_t prompt_pages(const StreamView& s) {
     return static_cast<uint32_t>(

@@ -11,6 +11,7 @@
 #include "core/status.h"
 #include "kv/kv_cache.h"
 #include "ops/ops.h"
+#include "ops/step_rules.h"
 #include "weir/base.h"
 
 namespace weir {
@@ -131,6 +132,8 @@ class Policy {
   virtual Status observe(OpContext&, const OpTable&, KvCache&, const ObserveArgs&) const { return {}; }
   // After the attention of one layer over a prompt chunk (only with needs().prompt_rows).
   virtual Status observe_prompt(OpContext&, const OpTable&, KvCache&, const ObservePromptArgs&) const { return {}; }
+  // What victim, select and observe do in a decode step, for devices that keep the tables themselves.
+  virtual StepRules step_rules() const { return {}; }
   // After the last chunk of a prompt whose first token is at position `first`, and after the evictions of Phase::kPromptEnd.
   virtual void prompt_end(KvCache&, [[maybe_unused]] uint32_t first) const {}
 

@@ -29,6 +29,12 @@ class QuestPolicy final : public Policy {
     return select_pages(cx, ops, kv, a, o_, attn_scale_, budget_, 0, lists);
   }
 
+  StepRules step_rules() const override {
+    StepRules rules;
+    set_selection(rules, o_, needs_.page_lists, budget_, 0);
+    return rules;
+  }
+
  private:
   SelectionOptions o_;
   uint32_t budget_;  // pages attended

@@ -123,6 +123,21 @@ Status RaasPolicy::observe(OpContext& cx, const OpTable& ops, KvCache& kv, const
   return ops.page_stamp(cx, stamp);
 }
 
+StepRules RaasPolicy::step_rules() const {
+  StepRules rules;
+  rules.victim = VictimRule::kStalest;
+  rules.protect_recent = o_.protect_recent;
+  rules.observe = holds_all()          ? StepRules::Observe::kNone
+                  : o_.exact_mass != 0 ? StepRules::Observe::kStampMass
+                                       : StepRules::Observe::kStampDigest;
+  rules.stamp_rule = static_cast<StampRule>(o_.rule);
+  rules.rank_all = o_.rank_all != 0;
+  rules.r = o_.r;
+  rules.alpha = o_.alpha;
+  rules.stamp_spread = o_.spread;
+  return rules;
+}
+
 void RaasPolicy::prompt_end(KvCache& kv, uint32_t first) const {
   for (uint32_t i = 0; i < kv.shape().n_streams(); ++i) {
     const StreamView s = kv.stream(i);

@@ -43,6 +43,7 @@ class RaasPolicy : public Policy {
   bool can_take_back_prompt() const override { return o_.pin_prompt; }
   Status observe(OpContext& cx, const OpTable& ops, KvCache& kv, const ObserveArgs& a) const override;
   void prompt_end(KvCache& kv, uint32_t first) const override;
+  StepRules step_rules() const override;
 
  protected:
   // True when a page must leave before the next tokens come.

@@ -28,6 +28,18 @@ Status read_selection(OptionReader& options, uint32_t n_layers, SelectionOptions
   return options.get_u32("sink_pages", o.sink_pages, 0, 1u << 20);
 }
 
+void set_selection(StepRules& rules, const SelectionOptions& o, bool selects, uint32_t budget,
+                   uint32_t candidate_flags) {
+  rules.selects = selects;
+  rules.agg = o.agg;
+  rules.spread = o.spread;
+  rules.select_budget = budget;
+  rules.candidate_flags = candidate_flags;
+  rules.sink_pages = o.sink_pages;
+  rules.select_from_layer = o.skip_layers;
+  rules.select_above_pages = budget;
+}
+
 Status select_pages(OpContext& cx, const OpTable& ops, KvCache& kv, const SelectArgs& a, const SelectionOptions& o,
                     float scale, uint32_t budget, uint32_t candidate_flags, PageLists& lists) {
   const KvView view = kv.view(a.layer);

@@ -19,6 +19,10 @@ Status read_digest(OptionReader& options, DigestKind& digest, float& spread);
 // All of SelectionOptions. `n_layers` is the model's.
 Status read_selection(OptionReader& options, uint32_t n_layers, SelectionOptions& o);
 
+// The same as rules: nothing is selected unless `selects`.
+void set_selection(StepRules& rules, const SelectionOptions& o, bool selects, uint32_t budget,
+                   uint32_t candidate_flags);
+
 // Lists for one layer: of the pages with `candidate_flags` (0: all) the `budget` best, and all others; `scale` of the logits.
 Status select_pages(OpContext& cx, const OpTable& ops, KvCache& kv, const SelectArgs& a, const SelectionOptions& o,
                     float scale, uint32_t budget, uint32_t candidate_flags, PageLists& lists);

@@ -72,6 +72,21 @@ class SinkPolicy final : public Policy {
     return scope;
   }
 
+  StepRules step_rules() const override {
+    const AttnScope scope = attn_scope();
+    StepRules rules;
+    rules.victim = VictimRule::kWindow;
+    rules.front_rows = sink_pages_;
+    rules.window_tokens = o_.window;
+    rules.in_cache_pos = o_.in_cache;
+    // Zero (no sinks, a window of one token) has no rows that the position is for.
+    rules.in_cache_limit = o_.exact_mask ? o_.n_sink + o_.window - 1 : 0;
+    rules.n_sink_pages = scope.n_sink_pages;
+    rules.n_sink = scope.n_sink;
+    rules.window = scope.window;
+    return rules;
+  }
+
   // Resident (or, with a mask, visible) tokens before this one: the sinks, then the window without a gap.
   uint32_t in_cache_pos(const KvCache& kv, uint32_t pos) const override {
     if (o_.exact_mask) return std::min<uint64_t>(pos, uint64_t{o_.n_sink} + o_.window - 1) & UINT32_MAX;

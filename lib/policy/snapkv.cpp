@@ -40,6 +40,7 @@ class SnapKvPolicy final : public Policy {
   }
   AttnScope attn_scope() const override { return next_.attn_scope(); }
   uint32_t in_cache_pos(const KvCache& kv, uint32_t pos) const override { return next_.in_cache_pos(kv, pos); }
+  StepRules step_rules() const override { return next_.step_rules(); }
   // Pinned only when it is known what stays.
   uint32_t prompt_flags() const override { return next_.prompt_flags() & ~kPagePinned; }
   Status select(OpContext& cx, const OpTable& ops, KvCache& kv, const SelectArgs& a, PageLists& lists) const override {

@@ -39,6 +39,15 @@ class TovaPolicy final : public Policy {
                                     a.n_heads, view.n_kv_heads, rule()});
   }
 
+  StepRules step_rules() const override {
+    StepRules rules;
+    rules.victim = VictimRule::kLightest;  // without a recent window
+    rules.observe = needs_.page_mass ? StepRules::Observe::kAccumulate : StepRules::Observe::kNone;
+    rules.observe_from_layer = o_.skip_layers;
+    rules.accumulate = rule();
+    return rules;
+  }
+
   // The last prompt query decides (one row is asked for).
   Status observe_prompt(OpContext& cx, const OpTable& ops, KvCache& kv, const ObservePromptArgs& a) const override {
     if (a.layer < o_.skip_layers) return {};

@@ -10,6 +10,8 @@ namespace weir {
 Status Session::fill(uint32_t n_tokens) {
   const Lock lock(*this);
   WEIR_TRY(lock.status());
+  WEIR_TRY(host_tables());
+  device_is_behind_ = true;
   const uint32_t room = policy_->needs().context_tokens - kv_.n_tokens();
   if (n_tokens > room)
     return fail(WEIR_ERR_CONTEXT_FULL, "%u tokens do not fit, %u positions are free", n_tokens, room);
@@ -19,7 +21,7 @@ Status Session::fill(uint32_t n_tokens) {
     const uint32_t n = std::min(n_tokens - done, kPageTokens - kv_.n_tokens() % kPageTokens);
     make_room(n, Phase::kDecode);
     WEIR_TRY(kv_.reserve(n, 0, kv_.n_tokens() + n));
-    for (uint32_t s = 0; s < kv_.shape().n_streams(); ++s) {
+    for (uint32_t s = 0; device_ == nullptr && s < kv_.shape().n_streams(); ++s) {
       const StreamView stream = kv_.stream(s);
       const uint32_t row = stream.n_pages - 1;
       uint16_t* page = kv_.page_data(stream.slots[row]);
@@ -36,6 +38,7 @@ Status Session::fill(uint32_t n_tokens) {
     kv_.commit();
     done += n;
   }
+  if (device_ != nullptr) return fill_on_device();
   if (!has_logits_) std::fill_n(step_.b.logits, model_->config().vocab_size, 0.0f);
   has_logits_ = true;
   return {};

@@ -37,6 +37,8 @@ Status Session::pin(uint32_t first, uint32_t end) {
   const Lock lock(*this);
   WEIR_TRY(lock.status());
   WEIR_TRY(check_range(first, end));
+  WEIR_TRY(host_tables());
+  device_is_behind_ = true;
   WEIR_TRY(policy_->admit_pin(kv_, first, end));
   if (kv_.set_flags(first, end, kPageKept, 0) == 0)
     return fail(WEIR_ERR_NOT_FOUND, "every page of the positions %u..%u has left", first, end - 1);
@@ -47,6 +49,8 @@ Status Session::unpin(uint32_t first, uint32_t end) {
   const Lock lock(*this);
   WEIR_TRY(lock.status());
   WEIR_TRY(check_range(first, end));
+  WEIR_TRY(host_tables());
+  device_is_behind_ = true;
   if (kv_.set_flags(first, end, 0, kPageStays) == 0)
     return fail(WEIR_ERR_NOT_FOUND, "every page of the positions %u..%u has left", first, end - 1);
   return {};

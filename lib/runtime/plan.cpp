@@ -1,6 +1,7 @@
 // From options to bytes: the checks of session options and the layout of a session's memory. Planning and creating run the same layout function,
 // once over arenas that only measure and once over the block, so that the plan cannot differ from what is taken.
 #include <algorithm>
+#include <cstdio>
 
 #include "runtime/session.h"
 #include "runtime/session_pools.h"
@@ -64,16 +65,37 @@ Status budget_of(const weir_session_options& o, const ModelConfig& c, uint32_t& 
   return {};
 }
 
+// The backend that the options ask for; WEIR_DEVICE_AUTO takes a device that is there and can run this session, else the processor.
+Status find_backend(const weir_session_options& o, const ModelConfig& c, const PolicyNeeds& needs, DeviceHost& devices, SessionSetup& setup) {
+  setup.backend = &cpu_backend();
+  setup.module = nullptr;
+  if (o.device == WEIR_DEVICE_CPU) return {};
+  const auto find = [&]() -> Status {
+    const DeviceModule* module = nullptr;
+    WEIR_TRY(devices.cuda(module));
+    if ((o.flags & WEIR_SESSION_TRACE) != 0)
+      return fail(WEIR_ERR_UNSUPPORTED, "WEIR_SESSION_TRACE: only the processor's steps can be traced");
+    WEIR_TRY(from_module(*module, module->check_session(c, needs, setup.rules)));
+    setup.module = module;
+    setup.backend = module->backend;
+    return {};
+  };
+  const Status status = find();
+  if (status.ok() || o.device == WEIR_DEVICE_AUTO) return {};
+  char why[512];
+  std::snprintf(why, sizeof(why), "%s", last_error_text());
+  return fail(status.code(), "device %s: %s", kDeviceNames[o.device], why);
+}
+
 }  // namespace
 
-Status Session::check(const Model& model, const weir_session_options& o, uint32_t n_threads, PolicyStorage& storage,
-                      Policy*& policy, SessionSetup& setup) {
+Status Session::check(const Model& model, const weir_session_options& o, uint32_t n_threads, DeviceHost& devices,
+                      PolicyStorage& storage, Policy*& policy, SessionSetup& setup) {
   if (model.vocab_only())
     return fail(WEIR_ERR_STATE, "the model was opened with WEIR_MODEL_VOCAB_ONLY and has no weights");
   WEIR_TRY(check_numbers(o));
-  if (o.device == WEIR_DEVICE_CUDA || o.device == WEIR_DEVICE_VULKAN) {
+  if (o.device == WEIR_DEVICE_VULKAN)
     return fail(WEIR_ERR_UNSUPPORTED, "device %s: this build has no such backend", kDeviceNames[o.device]);
-  }
   const ModelConfig& c = model.config();
   PolicyConfig config;
   config.n_layers = c.n_layers;
@@ -91,7 +113,8 @@ Status Session::check(const Model& model, const weir_session_options& o, uint32_
   const PolicyNeeds& needs = policy->needs();
   const uint32_t batch = o.batch_tokens == 0 ? kDefaultBatch : o.batch_tokens;
   setup.model = &model;
-  setup.backend = &cpu_backend();
+  setup.rules = policy->step_rules();
+  WEIR_TRY(find_backend(o, c, needs, devices, setup));
   setup.n_threads = n_threads;
   setup.max_tok = std::min(batch, needs.context_tokens);
   setup.kv = {c.n_layers,   c.n_kv_heads,        c.head_dim,       needs.pages_per_stream,
@@ -133,6 +156,28 @@ void lay_out_session(const SessionSetup& setup, const PolicyNeeds& needs, Sessio
   sampler.lay_out(setup.model->config().vocab_size, p.sampler);
 }
 
+void lay_out_staging(const SessionSetup& setup, const PolicyNeeds& needs, uint64_t table_bytes, SessionPools& p, DeviceBuffers& device,
+                     DeviceStaging& staging) {
+  const ModelConfig& c = setup.model->config();
+  const uint64_t rope_dim = setup.model->rope().rope_dim();
+  device.table_bytes = table_bytes;
+  device.state = p.workspace.take<StepState>(1);
+  device.tokens = p.workspace.take<int32_t>(setup.max_tok);
+  device.angles = p.workspace.take<double>(rope_dim / 2);
+  device.counters = p.workspace.take<uint32_t>(DeviceBuffers::kCounters);
+  device.module = p.workspace.take<std::byte>(setup.module->session_device_bytes(setup.shapes));
+
+  staging.tables = p.staging.take<std::byte>(table_bytes);
+  staging.state = p.staging.take<StepState>(1);
+  staging.tokens = p.staging.take<int32_t>(setup.max_tok);
+  staging.cos_sin = p.staging.take<float>(setup.max_tok * rope_dim);
+  staging.cos_sin_sink = needs.sink_query ? p.staging.take<float>(setup.max_tok * rope_dim) : nullptr;
+  staging.angles = p.staging.take<double>(rope_dim / 2);
+  staging.token_mass =
+      needs.prompt_rows != 0 ? p.staging.take<float>(uint64_t{c.n_kv_heads} * setup.kv.max_capacity() * kPageTokens) : nullptr;
+  staging.logits = p.staging.take<float>(c.vocab_size);
+}
+
 void fill_plan(const SessionSetup& setup, const PolicyNeeds& needs, const SessionPools& p, weir_plan_info& plan) {
   plan.struct_size = sizeof(plan);
   plan.context_tokens = needs.context_tokens;
@@ -148,21 +193,33 @@ void fill_plan(const SessionSetup& setup, const PolicyNeeds& needs, const Sessio
   plan.workspace_bytes = p.workspace.used();
   plan.sampler_bytes = p.sampler.used();
   plan.session_bytes = sizeof(Session);
+  if (setup.module != nullptr) {
+    plan.session_bytes += setup.module->session_bytes;
+    plan.staging_bytes = align_up(p.staging.used(), kStagingAlignment);
+    plan.device = WEIR_DEVICE_CUDA;
+    plan.device_bytes = plan.kv_bytes + plan.digest_bytes + plan.table_bytes + plan.workspace_bytes;
+    plan.device_weights_bytes = DeviceWeights::bytes_of(*setup.model);
+  } else {
+    plan.device = WEIR_DEVICE_CPU;
+  }
   plan.total_bytes = plan.kv_bytes + plan.digest_bytes + plan.table_bytes + plan.workspace_bytes + plan.sampler_bytes +
-                     plan.session_bytes;
+                     plan.session_bytes + plan.staging_bytes;
 }
 
-Status Session::plan(const Model& model, const weir_session_options& options, uint32_t n_threads,
+Status Session::plan(const Model& model, const weir_session_options& options, uint32_t n_threads, DeviceHost& devices,
                      weir_plan_info& plan) {
   PolicyStorage storage;
   Policy* policy = nullptr;
   SessionSetup setup;
-  WEIR_TRY(check(model, options, n_threads, storage, policy, setup));
+  WEIR_TRY(check(model, options, n_threads, devices, storage, policy, setup));
   SessionPools pools;
   KvCache kv;
   Step step;
   Sampler sampler;
   lay_out_session(setup, policy->needs(), pools, kv, step, sampler);
+  DeviceBuffers device;
+  DeviceStaging staging;
+  if (setup.module != nullptr) lay_out_staging(setup, policy->needs(), pools.tables.used(), pools, device, staging);
   fill_plan(setup, policy->needs(), pools, plan);
   policy->~Policy();
   return {};

@@ -21,6 +21,8 @@ class Sampler {
   void set(const weir_sampling_options& options);
   void restart();  // random state from the seed, nothing recent
 
+  // The largest logit as it is: what a device may find by itself.
+  bool is_greedy() const { return options_.temperature == 0.0f && options_.repeat_penalty == 1.0f; }
   // A token went into the conversation.
   void accept(weir_token token);
   // Draws from logits [vocab_size]. WEIR_ERR_FORMAT when none of them is a number.

@@ -57,13 +57,20 @@ weir_status Session::call_out(F&& callback) {
 }
 
 Session::~Session() {
+  if (device_ != nullptr) device_->~DeviceSession();
+  if (staging_pinned_) (void)module_->unpin(block_);
+  if (device_block_ != nullptr) devices_.release(*module_, device_block_, device_bytes_);
   if (policy_ != nullptr) policy_->~Policy();
-  if (block_ != nullptr) memory_.deallocate(block_, block_bytes_, kCacheLine);
+  if (block_ != nullptr) memory_.deallocate(block_, block_bytes_, block_alignment());
 }
 
 Status Session::create(const Model& model, const weir_session_options& options) {
   SessionSetup setup;
-  WEIR_TRY(check(model, options, pool_.n_threads(), policy_storage_, policy_, setup));
+  WEIR_TRY(check(model, options, pool_.n_threads(), devices_, policy_storage_, policy_, setup));
+  if (setup.module != nullptr) {
+    WEIR_TRY(create_on_device(setup));
+    return begin(setup);
+  }
   SessionPools measured;
   lay_out_session(setup, policy_->needs(), measured, kv_, step_, sampler_);
   fill_plan(setup, policy_->needs(), measured, plan_);
@@ -85,6 +92,12 @@ Status Session::create(const Model& model, const weir_session_options& options) 
     at += size;
   }
   lay_out_session(setup, policy_->needs(), pools, kv_, step_, sampler_);
+  return begin(setup);
+}
+
+// What is the same on all devices, once the memory is there.
+Status Session::begin(const SessionSetup& setup) {
+  const Model& model = *setup.model;
   model_ = &model;
   step_.model = &model;
   step_.backend = setup.backend;
@@ -105,6 +118,8 @@ Status Session::reset() {
   Entry entry(*this);
   WEIR_TRY(entry.status());
   kv_.reset();
+  host_is_behind_ = false;
+  device_is_behind_ = true;
   sampler_.restart();
   detokenizer_.reset(&model_->tokenizer(), false, true);
   has_logits_ = false;
@@ -135,6 +150,7 @@ void Session::make_room(uint32_t n_tok, Phase phase) {
 }
 
 Status Session::run_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_left) {
+  if (device_ != nullptr) return run_device_chunk(tokens, n_tok, n_left);
   make_room(n_tok, Phase::kPrompt);
   WEIR_TRY(kv_.reserve(n_tok, policy_->prompt_flags(), kv_.n_tokens() + n_tok));
   step_.tokens = tokens;
@@ -194,6 +210,7 @@ Status Session::prefill(const weir_token* tokens, uint64_t n_tokens, weir_progre
                 policy_->needs().context_tokens);
   }
   for (uint64_t i = 0; i < n_tokens; ++i) WEIR_TRY(check_token(tokens[i]));
+  WEIR_TRY(host_tables());
   const auto n = static_cast<uint32_t>(n_tokens);
   WEIR_TRY(policy_->admit_prompt(kv_, n));
   if (kv_.pages_to_open(n) > 0 && room_pages() == 0) {
@@ -214,6 +231,7 @@ Status Session::prefill(const weir_token* tokens, uint64_t n_tokens, weir_progre
       kv_.truncate(before);
       if (before % kPageTokens != 0) kv_.set_open_page_flags(open_flags);
       n_kept = 0;
+      redo_digests();
     } else if (n_kept != 0) {
       has_logits_ = false;  // those of a position that is no longer the last
     }
@@ -222,6 +240,7 @@ Status Session::prefill(const weir_token* tokens, uint64_t n_tokens, weir_progre
     policy_->prompt_end(kv_, before);
     has_logits_ = true;
   }
+  device_is_behind_ = true;
   if (n_kept != 0)
     detokenizer_.reset(&model_->tokenizer(), false, model_->tokenizer().starts_text_after(tokens[n_kept - 1]));
   for (uint32_t i = 0; i < n_kept; ++i) sampler_.accept(tokens[i]);
@@ -232,6 +251,11 @@ Status Session::prefill(const weir_token* tokens, uint64_t n_tokens, weir_progre
 
 Status Session::run_step(weir_token token) {
   const uint64_t started = now_ns();
+  if (device_ != nullptr) {
+    WEIR_TRY(run_device_step(token));
+    count_step(token, started);
+    return {};
+  }
   make_room(1, Phase::kDecode);
   WEIR_TRY(kv_.reserve(1, 0, kv_.n_tokens() + 1));
   const int32_t id = token;
@@ -248,12 +272,16 @@ Status Session::run_step(weir_token token) {
     return status;
   }
   kv_.commit();
+  count_step(token, started);
+  return {};
+}
+
+void Session::count_step(weir_token token, uint64_t started) {
   sampler_.accept(token);
   has_logits_ = true;
   n_decode_.fetch_add(1, std::memory_order_relaxed);
   pages_attended_.store(step_.pages_attended, std::memory_order_relaxed);
   decode_ns_.fetch_add(now_ns() - started, std::memory_order_relaxed);
-  return {};
 }
 
 Status Session::step(weir_token token) {
@@ -273,6 +301,7 @@ Status Session::logits(const float*& out, uint32_t& n) {
   Entry entry(*this);
   WEIR_TRY(entry.status());
   if (!has_logits_) return fail(WEIR_ERR_STATE, "there are no logits before the first prefill or step");
+  WEIR_TRY(current_logits());
   out = step_.b.logits;
   n = model_->config().vocab_size;
   return {};
@@ -291,6 +320,15 @@ Status Session::sample(weir_token& token) {
   Entry entry(*this);
   WEIR_TRY(entry.status());
   if (!has_logits_) return fail(WEIR_ERR_STATE, "there are no logits before the first prefill or step");
+  return sample_logits(token);
+}
+
+Status Session::sample_logits(weir_token& token) {
+  if (greedy_from_device_ && sampler_.is_greedy() && staging_.state->next_token >= 0) {
+    token = staging_.state->next_token;
+    return {};
+  }
+  WEIR_TRY(current_logits());
   return sampler_.sample(step_.b.logits, token);
 }
 
@@ -308,7 +346,7 @@ Status Session::generate(const weir_generate_options& options, weir_generate_res
 
 Status Session::draw(weir_token& token) {
   const uint64_t started = now_ns();
-  const Status status = sampler_.sample(step_.b.logits, token);
+  const Status status = sample_logits(token);
   decode_ns_.fetch_add(now_ns() - started, std::memory_order_relaxed);
   return status;
 }
@@ -368,12 +406,13 @@ void Session::get_stats(weir_session_stats& s) const {
 
 void Session::get_memory(weir_memory_info& m) const {
   m.plan_bytes = plan_.total_bytes;
-  m.bytes = sizeof(Session) + memory_.bytes();
-  m.peak_bytes = sizeof(Session) + memory_.peak_bytes();
+  m.device_bytes = device_bytes_;
+  m.bytes = sizeof(Session) + memory_.bytes() + device_bytes_;
+  m.peak_bytes = sizeof(Session) + memory_.peak_bytes() + device_bytes_;
   m.kv_budget_bytes = plan_.kv_bytes;
   m.kv_bytes = kv_.pages_resident() * plan_.page_bytes;
   m.kv_peak_bytes = kv_.pages_resident_max() * plan_.page_bytes;
-  m.n_allocs = 1 + memory_.n_allocs();
+  m.n_allocs = 1 + memory_.n_allocs() + (device_bytes_ != 0 ? 1 : 0);
   m.allocs_while_decoding = late_allocs_.load(std::memory_order_relaxed);
 }
 

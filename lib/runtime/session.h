@@ -10,6 +10,7 @@
 #include "models/decoder.h"
 #include "models/model.h"
 #include "policy/policy.h"
+#include "runtime/device_host.h"
 #include "runtime/sampler.h"
 #include "text/tokenizer.h"
 #include "weir/experimental.h"
@@ -21,12 +22,17 @@ namespace weir {
 struct SessionSetup {
   const Model* model = nullptr;
   const Backend* backend = nullptr;
+  const DeviceModule* module = nullptr;  // of a device backend; null: the processor
+  StepRules rules;                       // what its kernels do for the policy
   uint32_t n_threads = 1;
   uint32_t max_tok = 0;  // rows of a prefill chunk
   bool trace = false;    // page masses of every step are kept for weir_session_trace
   KvShape kv;
   OpShapes shapes;
 };
+
+// Of memory that devices copy from and to.
+inline constexpr uint64_t kStagingAlignment = 4096;
 
 // Hands what a step did to the application.
 class Trace final : public StepTrace {
@@ -42,14 +48,19 @@ class Trace final : public StepTrace {
 class Session {
  public:
   // Checks `options` (complete, of this build's size) and builds the policy in `storage`.
-  static Status check(const Model& model, const weir_session_options& options, uint32_t n_threads,
+  static Status check(const Model& model, const weir_session_options& options, uint32_t n_threads, DeviceHost& devices,
                       PolicyStorage& storage, Policy*& policy, SessionSetup& setup);
   // The exact bytes of every pool.
-  static Status plan(const Model& model, const weir_session_options& options, uint32_t n_threads, weir_plan_info& plan);
+  static Status plan(const Model& model, const weir_session_options& options, uint32_t n_threads, DeviceHost& devices,
+                     weir_plan_info& plan);
 
   // `owner` is what the session keeps alive; it only stores the pointer.
-  Session(HostMemory& parent, ThreadPool& pool, void* owner)
-      : memory_(parent.hooks(), &parent), pool_(pool), owner_(owner) {}
+  Session(HostMemory& parent, ThreadPool& pool, DeviceHost& devices, DeviceWeights& device_weights, void* owner)
+      : memory_(parent.hooks(), &parent),
+        pool_(pool),
+        devices_(devices),
+        device_weights_(device_weights),
+        owner_(owner) {}
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -77,8 +88,13 @@ class Session {
 
   void* owner() const { return owner_; }
   const weir_plan_info& plan_info() const { return plan_; }
-  // Tests look at pages through this; one thread at a time.
+  const Backend* backend() const { return step_.backend; }
+  // Tests look at pages through this; one thread at a time. After a step on a device, host_tables() first.
   const KvCache& kv() const { return kv_; }
+  // Makes the host's page tables current after steps that a device did alone.
+  Status host_tables();
+  // Seconds of the parts of one decode step (kPart*), for benchmarks; the step counts. WEIR_ERR_UNSUPPORTED on the CPU.
+  Status profile_step(weir_token token, double* seconds);
 
  private:
   class Entry;  // one thread at a time, allocation counting
@@ -108,12 +124,29 @@ class Session {
   Status run_step(weir_token token);
   Status run_generate(const weir_generate_options& options, weir_generate_result& result);
   Status draw(weir_token& token);
+  Status sample_logits(weir_token& token);
+  void count_step(weir_token token, uint64_t started);
+  Status begin(const SessionSetup& setup);
+  // Sessions on a device pin their staging memory, whole operating-system pages of it.
+  size_t block_alignment() const { return module_ != nullptr ? kStagingAlignment : kCacheLine; }
+
+  // The same on a device (device_run.cpp).
+  class Observer;
+  Status create_on_device(const SessionSetup& setup);
+  Status run_device_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_left);
+  Status run_device_step(weir_token token);
+  Status fill_on_device();
+  Status device_tables();  // makes the device's page tables current
+  void redo_digests();     // after tokens were taken back
+  Status current_logits();  // to step_.b.logits
   template <class F>
   weir_status call_out(F&& callback);
   bool take_cancel() { return cancel_.exchange(false); }
 
   HostMemory memory_;
   ThreadPool& pool_;
+  DeviceHost& devices_;
+  DeviceWeights& device_weights_;
   void* owner_;
   const Model* model_ = nullptr;
   weir_plan_info plan_ = WEIR_PLAN_INFO_INIT;
@@ -128,6 +161,18 @@ class Session {
   void* block_ = nullptr;
   uint64_t block_bytes_ = 0;
   bool has_logits_ = false;
+
+  // On a device: kv_ has the host's tables, device_kv_ the device's; one of the two may be behind.
+  const DeviceModule* module_ = nullptr;
+  DeviceSession* device_ = nullptr;
+  KvCache device_kv_;
+  DeviceStaging staging_;
+  void* device_block_ = nullptr;
+  uint64_t device_bytes_ = 0;
+  bool staging_pinned_ = false;
+  bool host_is_behind_ = false, device_is_behind_ = false;
+  bool logits_on_device_ = false;   // the staging memory has not got the latest
+  bool greedy_from_device_ = false; // next_token of the state belongs to the latest logits
   uint64_t callback_allocs_ = 0;  // of callbacks during the current call
 
   std::atomic<bool> busy_{false};

@@ -7,12 +7,16 @@
 namespace weir {
 
 struct SessionPools {
-  Arena pages, digests, tables, workspace, sampler;
+  Arena pages, digests, tables, workspace, sampler;  // on a device all but the last are there
+  Arena staging;                                     // host memory that a device copies from and to
 };
 
 // Takes everything from the pools; over measuring arenas only the sizes result.
 void lay_out_session(const SessionSetup& setup, const PolicyNeeds& needs, SessionPools& pools, KvCache& kv, Step& step,
                      Sampler& sampler);
+// The device's part of it: what lay_out_session does not know.
+void lay_out_staging(const SessionSetup& setup, const PolicyNeeds& needs, uint64_t table_bytes, SessionPools& pools, DeviceBuffers& device,
+                     DeviceStaging& staging);
 void fill_plan(const SessionSetup& setup, const PolicyNeeds& needs, const SessionPools& pools, weir_plan_info& plan);
 
 }  // namespace weir

@@ -1,7 +1,8 @@
 // weir bench: tokens and bytes a second of decode steps at chosen KV depths, against the memory bandwidth of this
 // machine. The bandwidth is measured between the steps of each depth, so that both see the same noise. A depth is
 // reached by filling the KV memory with random values (an experimental function of the library), not by computing it.
-// Steps are reported by their median; the bandwidth by its best pass, which makes the fraction a careful one.
+// Steps are reported by their median; the bandwidth by its best pass, which makes the fraction a careful one. On a GPU the
+// yardstick is a copy within its memory, and the parts of a step are measured by themselves.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -15,6 +16,7 @@
 #include "commands.h"
 #include "conversation.h"
 #include "terminal.h"
+#include "weir/experimental.h"
 
 namespace weir_cli {
 namespace {
@@ -23,6 +25,8 @@ using Clock = std::chrono::steady_clock;
 using BenchFill = weir_status (*)(weir_session*, uint32_t n_tokens);
 
 constexpr uint32_t kWarmUpSteps = 2;
+constexpr uint32_t kProfileTokens = 32;  // positions that measuring the parts may take
+constexpr const char* kPartNames[] = {"products", "scoring", "selection", "attention", "other"};
 constexpr uint32_t kRounds = 4;  // the steps of a depth are cut into so many, with a bandwidth pass around each
 
 struct BenchFlags {
@@ -43,6 +47,7 @@ struct Row {
   double step_s = 0;        // median
   uint64_t read_bytes = 0;  // of a step: weights and KV
   uint64_t kv_bytes = 0;    // pages that hold tokens
+  double part_s[5] = {};    // on a GPU: products, scoring, selection, attention, the rest
 };
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -84,10 +89,11 @@ class Bench {
     fill_ = reinterpret_cast<BenchFill>(weir_get_experimental("weir_bench_fill"));
     SessionOptions options(flags.session);
     checked_plan(model_.get(), options.get());
+    on_gpu_ = make_plan(model_.get(), options.get()).device == WEIR_DEVICE_CUDA;
   }
 
   void run() {
-    meter_.emplace(weir_runtime_thread_count(runtime_.get()));
+    if (!on_gpu_) meter_.emplace(weir_runtime_thread_count(runtime_.get()));
     for (uint32_t depth : flags_.depths) rows_.push_back(measure_depth(depth));
     if (flags_.prefill > 0) measure_prefill();
     progress_.clear();
@@ -101,15 +107,24 @@ class Bench {
                                   {"type", info_.weight_type},
                                   {"policy", flags_.session.policy},
                                   {"budget", flags_.session.budget},
-                                  {"read_gbps", read_gbps_}};
+                                  {on_gpu_ ? "copy_gbps" : "read_gbps", read_gbps_}};
+    if (on_gpu_) {
+      out["gpu"] = gpu_.name;
+      out["device_bytes"] = session_plan_.device_bytes;
+      out["device_weights_bytes"] = session_plan_.device_weights_bytes;
+      out["driver_bytes"] = gpu_.library_bytes;
+    }
     if (flags_.session.budget_bytes > 0) out["budget_bytes"] = flags_.session.budget_bytes;
     auto& rows = out["rows"] = nlohmann::ordered_json::array();
     for (const Row& r : rows_) {
       rows.push_back({{"depth", r.depth},
                       {"tok_per_s", 1 / r.step_s},
                       {"gbps", gbps(r)},
-                      {"fraction_of_read", gbps(r) / read_gbps_},
+                      {on_gpu_ ? "fraction_of_copy" : "fraction_of_read", gbps(r) / read_gbps_},
                       {"kv_bytes", r.kv_bytes}});
+      if (!on_gpu_) continue;
+      auto& parts = rows.back()["part_us"] = nlohmann::ordered_json::object();
+      for (size_t i = 0; i < 5; ++i) parts[kPartNames[i]] = r.part_s[i] * 1e6;
     }
     if (prefill_s_ > 0) {
       const double rate = flags_.prefill / prefill_s_;
@@ -126,13 +141,21 @@ class Bench {
     std::printf("%s, %s, %s of weights read a step, policy %s\n",
                 info_.name[0] != '\0' ? info_.name : info_.architecture, info_.weight_type,
                 human_bytes(weight_bytes_).c_str(), flags_.session.policy.c_str());
-    std::printf("%s %s, %u threads, memory read %.1f GB/s, loaded in %.1f ms\n\n", device().c_str(),
-                weir_runtime_cpu_target(runtime_.get()), weir_runtime_thread_count(runtime_.get()), read_gbps_,
-                load_s_ * 1e3);
-    std::printf("%10s %10s %10s %10s %12s\n", "depth", "tok/s", "GB/s", "of read", "KV");
+    if (on_gpu_) {
+      std::printf("%s, memory copy %.1f GB/s, loaded in %.1f ms\n\n", gpu_.name, read_gbps_, load_s_ * 1e3);
+    } else {
+      std::printf("%s %s, %u threads, memory read %.1f GB/s, loaded in %.1f ms\n\n", device().c_str(),
+                  weir_runtime_cpu_target(runtime_.get()), weir_runtime_thread_count(runtime_.get()), read_gbps_,
+                  load_s_ * 1e3);
+    }
+    std::printf("%10s %10s %10s %10s %12s", "depth", "tok/s", "GB/s", on_gpu_ ? "of copy" : "of read", "KV");
+    for (size_t i = 0; on_gpu_ && i < 5; ++i) std::printf(" %10s", kPartNames[i]);
+    std::printf("%s\n", on_gpu_ ? "  (us)" : "");
     for (const Row& r : rows_) {
-      std::printf("%10s %10.2f %10.2f %8.1f %% %12s\n", grouped(r.depth).c_str(), 1 / r.step_s, gbps(r),
+      std::printf("%10s %10.2f %10.2f %8.1f %% %12s", grouped(r.depth).c_str(), 1 / r.step_s, gbps(r),
                   100 * gbps(r) / read_gbps_, human_bytes(r.kv_bytes).c_str());
+      for (size_t i = 0; on_gpu_ && i < 5; ++i) std::printf(" %10.1f", r.part_s[i] * 1e6);
+      std::printf("\n");
     }
     if (prefill_s_ > 0) {
       const double rate = flags_.prefill / prefill_s_;
@@ -143,8 +166,7 @@ class Bench {
 
  private:
   static double gbps(const Row& row) { return static_cast<double>(row.read_bytes) / row.step_s / 1e9; }
-  // The CPU is what `auto` finds in this version.
-  std::string device() const { return flags_.session.device == "auto" ? "cpu" : flags_.session.device; }
+  std::string device() const { return on_gpu_ ? "cuda" : "cpu"; }
 
   weir_token random_token() {
     random_ = random_ * 6364136223846793005u + 1442695040888963407u;
@@ -155,7 +177,22 @@ class Bench {
     progress_.update([&] { return text; });
   }
 
-  void measure_bandwidth() { read_gbps_ = std::max(read_gbps_, meter_->best_gbps(2)); }
+  void measure_bandwidth() {
+    if (on_gpu_) {
+      const auto measure = reinterpret_cast<weir_bench_device_fn>(weir_get_experimental("weir_bench_device"));
+      if (measure == nullptr) throw std::runtime_error("this library has no weir_bench_device");
+      check(measure(runtime_.get(), WEIR_DEVICE_CUDA, &gpu_), "cannot measure the device");
+    }
+    read_gbps_ = std::max(read_gbps_, on_gpu_ ? gpu_.copy_gbps : meter_->best_gbps(2));
+  }
+
+  // What the parts of a step take by themselves; the rest is what the whole step takes beyond them.
+  void measure_parts(weir_session* session, Row& row) {
+    const auto profile = reinterpret_cast<weir_bench_profile_fn>(weir_get_experimental("weir_bench_profile"));
+    if (profile == nullptr) throw std::runtime_error("this library has no weir_bench_profile");
+    check(profile(session, random_token(), row.part_s), "cannot measure the parts of a step");
+    row.part_s[4] = std::max(0.0, row.step_s - row.part_s[0] - row.part_s[1] - row.part_s[2] - row.part_s[3]);
+  }
 
   SessionPtr open_session(uint32_t n_tokens) {
     SessionFlags flags = flags_.session;
@@ -163,7 +200,7 @@ class Bench {
     SessionOptions options(flags);
     const weir_plan_info plan = session_plan_ = make_plan(model_.get(), options.get());
     const uint64_t available = available_memory_bytes();
-    if (available > 0 && plan.total_bytes > available) {
+    if (available > 0 && plan.total_bytes - plan.device_bytes > available) {
       throw std::runtime_error("a session of " + grouped(n_tokens) + " tokens takes " + human_bytes(plan.total_bytes) +
                                ", " + human_bytes(available) + " of memory are free");
     }
@@ -175,7 +212,7 @@ class Bench {
   Row measure_depth(uint32_t depth) {
     const std::string what = "depth " + grouped(depth);
     note(what);
-    const SessionPtr session = open_session(depth + flags_.n_steps + kWarmUpSteps);
+    const SessionPtr session = open_session(depth + flags_.n_steps + kWarmUpSteps + (on_gpu_ ? kProfileTokens : 0));
     if (depth > 0) {
       if (fill_ == nullptr)
         throw std::runtime_error("this library has no weir_bench_fill, so only depth 0 can be measured");
@@ -201,6 +238,7 @@ class Bench {
     row.step_s = median(seconds);
     row.kv_bytes = kv_bytes / seconds.size();
     row.read_bytes = weight_bytes_ + attended_bytes / seconds.size();
+    if (on_gpu_) measure_parts(session.get(), row);
     return row;
   }
 
@@ -216,12 +254,17 @@ class Bench {
     std::vector<weir_token> tokens(flags_.prefill);
     for (weir_token& token : tokens) token = random_token();
     const SessionPtr session = open_session(flags_.prefill + 1);
-    const auto start = Clock::now();
-    prefill(session.get(), tokens, [&](uint64_t done, uint64_t total) {
-      note("prefill " + grouped(done) + " of " + grouped(total) + " tokens");
-      return true;
-    });
-    prefill_s_ = seconds_since(start);
+    // A GPU loads its kernels when they are first used.
+    for (int left = on_gpu_ ? 3 : 1; left > 0; --left) {
+      check(weir_session_reset(session.get()), "cannot begin anew");
+      const auto start = Clock::now();
+      prefill(session.get(), tokens, [&](uint64_t done, uint64_t total) {
+        note("prefill " + grouped(done) + " of " + grouped(total) + " tokens");
+        return true;
+      });
+      const double seconds = seconds_since(start);
+      prefill_s_ = prefill_s_ > 0 ? std::min(prefill_s_, seconds) : seconds;
+    }
   }
 
   const BenchFlags& flags_;
@@ -232,6 +275,8 @@ class Bench {
   BenchFill fill_ = nullptr;
   std::optional<BandwidthMeter> meter_;
   ProgressLine progress_;
+  bool on_gpu_ = false;
+  weir_bench_device gpu_ = {};
   uint64_t weight_bytes_ = 0;  // read in a step
   uint64_t random_ = 1;
   double load_s_ = 0;

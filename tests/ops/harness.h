@@ -3,9 +3,13 @@
 //
 // Scratch memory is filled with NaN before each run and must end where the backend said, so that an op that reads what
 // it did not write, or writes beyond its share, is found. A new backend is one line in backends().
+// Environment: WEIR_TEST_BACKEND=<name> runs one backend alone, which must be there; WEIR_TEST_FILTER=<pattern with *>
+// runs the tests of these names.
 #pragma once
 
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory_resource>
@@ -18,6 +22,8 @@
 #include "hwy/targets.h"
 #include "ops/ops.h"
 #include "tests/ops/metrics.h"
+#include "tests/ops/staged_backend.h"
+#include "weir/runtime.h"
 
 // After the library's headers: cmocka defines a macro `fail`.
 #include <setjmp.h>
@@ -110,7 +116,23 @@ class TargetScope {
   TargetScope& operator=(const TargetScope&) = delete;
 };
 
-inline std::vector<const Backend*> backends() { return {&cpu_backend()}; }
+inline std::vector<const Backend*> backends() {
+  std::vector<const Backend*> list = {&cpu_backend()};
+  if (const Backend* gpu = staged_backend(); gpu != nullptr) list.push_back(gpu);
+  if (const char* only = std::getenv("WEIR_TEST_BACKEND"); only != nullptr) {
+    std::erase_if(list, [&](const Backend* b) { return std::strcmp(b->name, only) != 0; });
+    if (list.empty()) {
+      std::fprintf(stderr, "WEIR_TEST_BACKEND=%s: there is no such backend here\n", only);
+      std::exit(1);
+    }
+  }
+  return list;
+}
+
+// Instruction sets that a backend is run on. A device has none of its own: one entry that changes nothing.
+inline std::vector<int64_t> targets_of(const Backend& backend) {
+  return backend.device == WEIR_DEVICE_CPU ? targets() : std::vector<int64_t>{0};
+}
 
 // An array that an op wrote.
 struct Output {
@@ -142,8 +164,19 @@ struct Job {
 
 inline void run_job(void** state) {
   const Job& job = *static_cast<const Job*>(*state);
-  const TargetScope scope(job.target);
-  job.run(*job.backend);
+  const StagedCalls before = staged_calls();
+  {
+    const TargetScope scope(job.target);
+    job.run(*job.backend);
+  }
+  const StagedCalls after = staged_calls();
+  const uint64_t n_unsupported = after.unsupported - before.unsupported;
+  if (n_unsupported == 0) return;
+  const uint64_t n_run = after.on_device - before.on_device;
+  std::printf("%s: %llu of %llu calls are not supported by %s\n", job.name.c_str(),
+              static_cast<unsigned long long>(n_unsupported), static_cast<unsigned long long>(n_unsupported + n_run),
+              job.backend->name);
+  if (n_run == 0) skip();  // the reference was compared with itself
 }
 
 inline void compare_with_reference(const OpCase& c, const std::vector<Output>& want, const Backend& backend) {
@@ -171,8 +204,9 @@ inline int run_group(const char* group, const std::vector<OpCase>& cases, const 
     internal::compare_with_reference(cases[i], want[i], backend);
   };
   for (const Backend* backend : backends()) {
-    for (int64_t target : targets()) {
-      const std::string where = std::string("__") + backend->name + "_" + hwy::TargetName(target);
+    for (int64_t target : targets_of(*backend)) {
+      const std::string set = target == 0 ? std::string() : std::string("_") + hwy::TargetName(target);
+      const std::string where = std::string("__") + backend->name + set;
       for (size_t i = 0; i < cases.size(); ++i) {
         jobs.push_back({cases[i].name + where, backend, target, [&compare, i](const Backend& b) { compare(i, b); }});
       }
@@ -181,7 +215,10 @@ inline int run_group(const char* group, const std::vector<OpCase>& cases, const 
   }
   std::vector<CMUnitTest> list = plain;
   for (internal::Job& job : jobs) list.push_back({job.name.c_str(), internal::run_job, nullptr, nullptr, &job});
-  return _cmocka_run_group_tests(group, list.data(), list.size(), nullptr, nullptr);
+  const char* filter = std::getenv("WEIR_TEST_FILTER");
+  if (filter != nullptr) cmocka_set_test_filter(filter);
+  const int n_failed = _cmocka_run_group_tests(group, list.data(), list.size(), nullptr, nullptr);
+  return report_staged_calls(group) || filter != nullptr ? n_failed : n_failed + 1;
 }
 
 }  // namespace weir::test

@@ -1,0 +1,49 @@
+# The CUDA backend: libweir_cuda.so, a module that libweir.so loads at run time. It is built when nvcc is found (WEIR_CUDA=OFF leaves it out); neither
+# the toolkit nor a GPU is needed to run the rest. cudart is linked statically, so that the driver is all that a machine needs.
+option(WEIR_CUDA "Build the CUDA backend when nvcc is there" ON)
+set(WEIR_CUDA_ARCH "" CACHE STRING "CUDA architectures as CMake writes them, such as 90-real; empty: one for development (90-real), `all` for a release")
+set(WEIR_HAVE_CUDA OFF)
+if(NOT WEIR_CUDA OR WEIR_SANITIZE OR WEIR_FUZZ)
+  return()
+endif()
+
+include(CheckLanguage)
+if(NOT CMAKE_CUDA_COMPILER)
+  find_program(weir_nvcc nvcc HINTS /usr/local/cuda/bin /opt/cuda/bin ENV CUDA_HOME PATH_SUFFIXES bin)
+  mark_as_advanced(weir_nvcc)
+  if(NOT weir_nvcc)
+    message(STATUS "Weir: CUDA backend left out, no nvcc")
+    return()
+  endif()
+  set(CMAKE_CUDA_COMPILER "${weir_nvcc}")
+endif()
+# Every architecture that desktops and servers still have, and PTX of the last one for those to come. 90a and the like are not used.
+if(WEIR_CUDA_ARCH STREQUAL "all")
+  set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 89-real 90-real 100-real 120)
+elseif(WEIR_CUDA_ARCH)
+  set(CMAKE_CUDA_ARCHITECTURES "${WEIR_CUDA_ARCH}")
+else()
+  set(CMAKE_CUDA_ARCHITECTURES 90-real)
+endif()
+set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+enable_language(CUDA)
+# CMake 3.25 does not know that nvcc has C++20.
+foreach(extension IN ITEMS STANDARD EXTENSION)
+  if(NOT CMAKE_CUDA20_${extension}_COMPILE_OPTION)
+    set(CMAKE_CUDA20_${extension}_COMPILE_OPTION "-std=c++20")
+  endif()
+endforeach()
+set(WEIR_HAVE_CUDA ON)
+message(STATUS "Weir: CUDA backend ${CMAKE_CUDA_COMPILER_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}")
+
+file(GLOB weir_cuda_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/lib/cuda/*.cu" "${PROJECT_SOURCE_DIR}/lib/cuda/*.cpp")
+add_library(weir_cuda MODULE ${weir_cuda_sources})
+# What the module shares with the library (statuses, tables) it has a copy of; nothing but its entry point is visible.
+target_link_libraries(weir_cuda PRIVATE weir_core CUDA::cudart_static)
+target_link_options(weir_cuda PRIVATE "LINKER:--exclude-libs,ALL" "LINKER:--gc-sections" ${WEIR_NO_UNDEFINED})
+set_target_properties(weir_cuda PROPERTIES PREFIX "lib" OUTPUT_NAME weir_cuda CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden
+                      VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON)
+target_compile_options(weir_cuda PRIVATE
+  $<$<COMPILE_LANGUAGE:CXX>:${WEIR_WARNINGS} ${WEIR_LIBRARY_WARNINGS}>
+  # No fast-math: scores decide which pages are kept. Contraction stays on, as GPUs expect.
+  "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-lineinfo;-Xcompiler=-Wall,-Wextra;--diag-suppress=186>")

@@ -1,0 +1,489 @@
+// Decode attention over pages. Method: Dao et al., "Flash-Decoding" (splits and their merge), algorithms 1.6.
+//
+// A block takes a run of a stream's listed pages for all query heads of the group, its warps page after page. Heads are the rows of a tensor-core
+// product: rows 0..7 hold the query's leading bf16 part and rows 8..15 what rounding left, so that one product gives both parts and the sum has 16
+// bits of the query; the same for the weights that multiply the values. Keys and values go from memory straight to the registers that the product
+// reads them from: which channel stands in which column is free as long as both operands agree.
+//
+// The last block of a stream to finish merges the splits in ascending order and turns the pages' masses into probabilities. The split of n pages
+// depends on n alone, so that a budget that holds everything gives the bits of dense attention.
+#include "cuda/attn_decode.cuh"
+
+#include "cuda/cuda_ops.h"
+#include "cuda/device.cuh"
+#include "cuda/mma.cuh"
+
+namespace weir::cuda {
+namespace {
+
+constexpr uint32_t kThreads = 256;
+constexpr uint32_t kWarps = kThreads / kWarp;
+constexpr uint32_t kHeads = 8;      // query heads of a block
+constexpr uint32_t kPagesRound = 8; // pages of a split are a multiple of the warps
+constexpr float kLog2E = 1.44269504f, kLn2 = 0.69314718f;
+constexpr float kUnseen = -INFINITY;
+
+struct KernelArgs {
+  AttnDecodeArgs op;
+  uint32_t n_lists;     // blockIdx.x: heads_per_list query heads each
+  uint32_t heads_per_list;
+  uint32_t lists_per_merge;  // lists that one counter and one merge serve
+  uint32_t n_splits;
+  float* partial;       // [n_lists, n_splits, heads_per_list, head_dim]
+  float* partial_ml;    // [n_lists, n_splits, heads_per_list, 2] maximum and sum, of exponents to base 2
+};
+
+// What a block works on.
+struct Job {
+  uint32_t list, first_head, kv_head, select_list;
+  size_t table;       // of the stream
+  uint32_t n;         // pages listed
+  uint32_t per_split, n_active;
+  uint32_t pos;       // of the query
+};
+
+__device__ Job find_job(const KernelArgs& k) {
+  const AttnPagedArgs& a = k.op.attn;
+  Job job;
+  job.list = blockIdx.x;
+  job.first_head = job.list * k.heads_per_list;
+  job.kv_head = job.first_head / (a.n_heads / a.kv.n_kv_heads);
+  job.select_list = a.list_per_head ? job.first_head : job.kv_head;
+  job.table = size_t{job.kv_head} * a.kv.capacity;
+  job.n = a.select != nullptr ? a.n_select[job.select_list] : a.kv.n_pages[job.kv_head];
+  const uint32_t even = (job.n + k.n_splits - 1) / k.n_splits;
+  job.per_split = max(kPagesRound, (even + kPagesRound - 1) / kPagesRound * kPagesRound);
+  job.n_active = max(1u, (job.n + job.per_split - 1) / job.per_split);
+  job.pos = k.op.n_tokens != nullptr ? *k.op.n_tokens : a.pos;
+  return job;
+}
+
+template <uint32_t kDim>
+struct Shared {
+  float q[kHeads + 1][kDim];  // rotated; the last row is the key when one is appended
+  float q_sink[kHeads][kDim];
+  float o[kWarps][kHeads][kDim];
+  float m[kWarps][kHeads], l[kWarps][kHeads];
+  float weight[kMaxSplits][kHeads];
+  float lse2[kHeads];  // log2 of the sum of exp2
+  bool last;
+};
+
+// Norm and rotation of one head, by one warp: in to out (and to out_sink, rotated otherwise).
+template <uint32_t kDim>
+__device__ void rotate(const RopeAppendArgs& r, const float* in, const float* norm, float* out, float* out_sink) {
+  const uint32_t lane = threadIdx.x % kWarp, half = r.rope_dim / 2;
+  float inverse = 1.0f;
+  if (norm != nullptr) {
+    float sum = 0.0f;
+    for (uint32_t i = lane; i < kDim; i += kWarp) sum += in[i] * in[i];
+    inverse = rsqrtf(warp_sum(sum) / static_cast<float>(kDim) + r.norm_eps);
+  }
+  const auto value = [&](uint32_t i) { return norm != nullptr ? in[i] * inverse * norm[i] : in[i]; };
+  for (uint32_t i = lane; i < half; i += kWarp) {
+    const uint32_t first = r.layout == RopeLayout::kAdjacent ? 2 * i : i;
+    const uint32_t second = r.layout == RopeLayout::kAdjacent ? 2 * i + 1 : i + half;
+    const float x = value(first), y = value(second);
+    const float cos = r.cos_sin[2 * i], sin = r.cos_sin[2 * i + 1];
+    out[first] = x * cos - y * sin;
+    out[second] = x * sin + y * cos;
+    if (out_sink == nullptr) continue;
+    const float cos_sink = r.cos_sin_sink[2 * i], sin_sink = r.cos_sin_sink[2 * i + 1];
+    out_sink[first] = x * cos_sink - y * sin_sink;
+    out_sink[second] = x * sin_sink + y * cos_sink;
+  }
+  for (uint32_t i = r.rope_dim + lane; i < kDim; i += kWarp) {
+    out[i] = value(i);
+    if (out_sink != nullptr) out_sink[i] = out[i];
+  }
+}
+
+// The queries of the block's heads to shared memory, and the step's key and value to the open page where it belongs to the block.
+template <uint32_t kDim>
+__device__ void read_query(const KernelArgs& k, const Job& job, bool owns_last_page, Shared<kDim>& s) {
+  const AttnPagedArgs& a = k.op.attn;
+  const uint32_t warp = threadIdx.x / kWarp;
+  const bool sink = a.q_sink != nullptr || (k.op.append && k.op.rope.cos_sin_sink != nullptr);
+  if (!k.op.append) {
+    for (uint32_t i = threadIdx.x; i < k.heads_per_list * kDim; i += kThreads) {
+      s.q[i / kDim][i % kDim] = a.q[size_t{job.first_head} * kDim + i];
+      if (sink) s.q_sink[i / kDim][i % kDim] = a.q_sink[size_t{job.first_head} * kDim + i];
+    }
+    return;
+  }
+  const RopeAppendArgs& r = k.op.rope;
+  if (warp < k.heads_per_list)
+    rotate<kDim>(r, r.q + size_t{job.first_head + warp} * kDim, r.q_norm, s.q[warp], sink ? s.q_sink[warp] : nullptr);
+  if (!owns_last_page || warp != kWarps - 1) return;
+  const size_t row = job.table + r.append_row[job.kv_head];
+  uint16_t* keys = a.kv.pool + a.kv.slots[row] * a.kv.page_elements() + size_t{job.pos - a.kv.first_pos[row]} * kDim;
+  rotate<kDim>(r, r.k + size_t{job.kv_head} * kDim, r.k_norm, s.q[kHeads], nullptr);
+  __syncwarp();
+  for (uint32_t i = threadIdx.x % kWarp; i < kDim; i += kWarp) {
+    keys[i] = float_to_bf16(s.q[kHeads][i]);
+    keys[kPageTokens * kDim + i] = float_to_bf16(r.v[size_t{job.kv_head} * kDim + i]);
+  }
+}
+
+// Registers of the query as the product's first operand: step `i` multiplies the channels that load_keys gives to it.
+template <uint32_t kDim>
+__device__ void query_fragment(const float (*q)[kDim], uint32_t n_heads, uint32_t i, uint32_t (&out)[4]) {
+  const uint32_t lane = threadIdx.x % kWarp, head = lane / 4;
+  const float4 x = head < n_heads ? *reinterpret_cast<const float4*>(&q[head][i / 2 * 32 + lane % 4 * 8 + i % 2 * 4])
+                                  : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  out[0] = split_bf16(x.x, x.y, out[1]);
+  out[2] = split_bf16(x.z, x.w, out[3]);
+}
+
+template <uint32_t kDim>
+struct PageKeys {
+  uint4 part[2][kDim / 32];  // tokens 8t + lane / 4, channels 32 g + 8 (lane % 4) ...
+};
+template <uint32_t kDim>
+struct PageValues {
+  uint4 part[kDim / 64][4];  // tokens 2c, 2c + 1, 2c + 8, 2c + 9 for c = lane % 4, channels 64 p + 8 (lane / 4) ...
+};
+
+// Plain loads: the open page was written by this very kernel.
+__device__ inline uint4 load16(const uint16_t* p) { return *reinterpret_cast<const uint4*>(p); }
+
+template <uint32_t kDim>
+__device__ void load_keys(const uint16_t* page, uint32_t len, PageKeys<kDim>& out) {
+  const uint32_t lane = threadIdx.x % kWarp;
+#pragma unroll
+  for (uint32_t t = 0; t < 2; ++t) {
+    const uint32_t token = t * 8 + lane / 4;
+#pragma unroll
+    for (uint32_t g = 0; g < kDim / 32; ++g)
+      out.part[t][g] = token < len ? load16(page + token * kDim + g * 32 + lane % 4 * 8) : make_uint4(0, 0, 0, 0);
+  }
+}
+
+// What a page does not hold may be anything, NaN too: it must be 0 to vanish in the product.
+template <uint32_t kDim>
+__device__ void load_values(const uint16_t* page, uint32_t len, PageValues<kDim>& out) {
+  const uint32_t lane = threadIdx.x % kWarp;
+  const uint16_t* values = page + kPageTokens * kDim;
+#pragma unroll
+  for (uint32_t p = 0; p < kDim / 64; ++p) {
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) {
+      const uint32_t token = lane % 4 * 2 + i % 2 + i / 2 * 8;
+      out.part[p][i] = token < len ? load16(values + token * kDim + p * 64 + lane / 4 * 8) : make_uint4(0, 0, 0, 0);
+    }
+  }
+}
+
+__device__ inline uint32_t word_of(const uint4& v, uint32_t i) { return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w; }
+
+// Dots of a page's tokens: out[t][e] is token 8t + 2 (lane % 4) + e of head lane / 4.
+template <uint32_t kDim, class F>
+__device__ void page_dots(const PageKeys<kDim>& keys, const F& fragment, float (&out)[2][2]) {
+  float c[2][4] = {};
+#pragma unroll
+  for (uint32_t i = 0; i < kDim / 16; ++i) {
+    uint32_t a[4];
+    fragment(i, a);
+#pragma unroll
+    for (uint32_t t = 0; t < 2; ++t)
+      mma_bf16(c[t], a, word_of(keys.part[t][i / 2], i % 2 * 2), word_of(keys.part[t][i / 2], i % 2 * 2 + 1));
+  }
+#pragma unroll
+  for (uint32_t t = 0; t < 2; ++t) {
+    out[t][0] = c[t][0] + c[t][2];
+    out[t][1] = c[t][1] + c[t][3];
+  }
+}
+
+// acc += weights * values. acc[8 p + j] holds, for head lane / 4 and rest 8 rows on, the channels 64 p + 16 (lane % 4) + j and 8 more.
+template <uint32_t kDim>
+__device__ void add_values(const PageValues<kDim>& v, const float (&weight)[2][2], float (&acc)[kDim / 8][4]) {
+  uint32_t a[4];
+  a[0] = split_bf16(weight[0][0], weight[0][1], a[1]);
+  a[2] = split_bf16(weight[1][0], weight[1][1], a[3]);
+#pragma unroll
+  for (uint32_t p = 0; p < kDim / 64; ++p) {
+#pragma unroll
+    for (uint32_t j = 0; j < 8; ++j) {
+      const uint32_t pick = j % 2 == 0 ? 0x5410u : 0x7632u;
+      const uint32_t b0 = __byte_perm(word_of(v.part[p][0], j / 2), word_of(v.part[p][1], j / 2), pick);
+      const uint32_t b1 = __byte_perm(word_of(v.part[p][2], j / 2), word_of(v.part[p][3], j / 2), pick);
+      mma_bf16(acc[p * 8 + j], a, b0, b1);
+    }
+  }
+}
+
+// Running softmax of a warp: maximum (base 2) and sum of the head lane / 4.
+struct Running {
+  float m = kUnseen, l = 0.0f;
+};
+
+// One row of the table as the warp's lanes hold it ahead.
+struct PageInfo {
+  uint32_t row, slot, first_pos, len;
+};
+
+__device__ PageInfo read_info(const AttnPagedArgs& a, const Job& job, uint32_t listed) {
+  PageInfo info = {};
+  info.row = a.select != nullptr ? a.select[size_t{job.select_list} * a.kv.capacity + listed] : listed;
+  const size_t at = job.table + info.row;
+  info.slot = a.kv.slots[at];
+  info.first_pos = a.kv.first_pos[at];
+  info.len = a.kv.len[at];
+  if (info.first_pos + info.len > job.pos + 1) info.len = job.pos + 1 > info.first_pos ? job.pos + 1 - info.first_pos : 0;
+  return info;
+}
+
+__device__ PageInfo shuffle_info(const PageInfo& info, uint32_t lane) {
+  return {__shfl_sync(kAllLanes, info.row, lane), __shfl_sync(kAllLanes, info.slot, lane), __shfl_sync(kAllLanes, info.first_pos, lane),
+          __shfl_sync(kAllLanes, info.len, lane)};
+}
+
+// Base-2 logits of a page, kUnseen where a token is not seen.
+template <uint32_t kDim, class F>
+__device__ void page_logits(const KernelArgs& k, const Job& job, const PageInfo& page, const PageKeys<kDim>& keys, const F& fragment,
+                            const Shared<kDim>& s, float (&logit)[2][2]) {
+  const AttnPagedArgs& a = k.op.attn;
+  const float scale = a.scale * kLog2E;
+  const uint32_t c = threadIdx.x % 4;
+  const bool sink = page.row < a.n_sink_pages && (a.q_sink != nullptr || (k.op.append && k.op.rope.cos_sin_sink != nullptr));
+  page_dots<kDim>(keys, fragment, logit);
+  float sink_logit[2][2] = {};
+  if (sink)
+    page_dots<kDim>(keys, [&](uint32_t i, uint32_t(&out)[4]) { query_fragment<kDim>(s.q_sink, k.heads_per_list, i, out); }, sink_logit);
+#pragma unroll
+  for (uint32_t t = 0; t < 2; ++t) {
+#pragma unroll
+    for (uint32_t e = 0; e < 2; ++e) {
+      const uint32_t token = t * 8 + c * 2 + e, pos = page.first_pos + token;
+      if (sink && (a.window == 0 || pos < a.n_sink)) logit[t][e] = sink_logit[t][e];
+      const bool seen = token < page.len && (a.window == 0 || pos < a.n_sink || uint64_t{pos} + a.window > job.pos);
+      logit[t][e] = seen ? logit[t][e] * scale : kUnseen;
+    }
+  }
+}
+
+// One page into the running softmax: logits become weights; returns the page's mass as a logarithm to base 2.
+template <uint32_t kDim>
+__device__ float fold_page(float (&logit)[2][2], Running& run, float (&acc)[kDim / 8][4]) {
+  float high = fmaxf(fmaxf(logit[0][0], logit[0][1]), fmaxf(logit[1][0], logit[1][1]));
+  high = fmaxf(high, __shfl_xor_sync(kAllLanes, high, 1));
+  high = fmaxf(high, __shfl_xor_sync(kAllLanes, high, 2));
+  const float m = fmaxf(run.m, high);
+  if (__any_sync(kAllLanes, m != run.m)) {
+    const float shrink = m == kUnseen ? 1.0f : exp2f(run.m - m);
+    run.l *= shrink;
+#pragma unroll
+    for (uint32_t i = 0; i < kDim / 8; ++i) {
+#pragma unroll
+      for (uint32_t j = 0; j < 4; ++j) acc[i][j] *= shrink;
+    }
+    run.m = m;
+  }
+  float sum = 0.0f;
+#pragma unroll
+  for (uint32_t t = 0; t < 2; ++t) {
+#pragma unroll
+    for (uint32_t e = 0; e < 2; ++e) {
+      logit[t][e] = logit[t][e] == kUnseen ? 0.0f : exp2f(logit[t][e] - m);
+      sum += logit[t][e];
+    }
+  }
+  sum += __shfl_xor_sync(kAllLanes, sum, 1);
+  sum += __shfl_xor_sync(kAllLanes, sum, 2);
+  run.l += sum;
+  return sum > 0.0f ? m + log2f(sum) : kUnseen;
+}
+
+// The pages of this block's split, warp by warp.
+template <uint32_t kDim>
+__device__ void attend_split(const KernelArgs& k, const Job& job, Shared<kDim>& s) {
+  const AttnPagedArgs& a = k.op.attn;
+  const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, head = lane / 4;
+  uint32_t q[kDim / 16][4];
+#pragma unroll
+  for (uint32_t i = 0; i < kDim / 16; ++i) query_fragment<kDim>(s.q, k.heads_per_list, i, q[i]);
+  const auto fragment = [&](uint32_t i, uint32_t(&out)[4]) {
+#pragma unroll
+    for (uint32_t j = 0; j < 4; ++j) out[j] = q[i][j];
+  };
+  Running run;
+  float acc[kDim / 8][4] = {};
+  const uint32_t begin = blockIdx.y * job.per_split + warp, end = min(job.n, (blockIdx.y + 1) * job.per_split);
+  const uint32_t count = begin < end ? (end - begin + kWarps - 1) / kWarps : 0;
+  PageInfo ahead = {};
+  PageInfo page = {};
+  PageKeys<kDim> keys;
+  PageValues<kDim> values;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (i % kWarp == 0) {
+      // The next 32 pages of this warp, one a lane.
+      if (i + lane < count) ahead = read_info(a, job, begin + (i + lane) * kWarps);
+      if (i == 0) {
+        page = shuffle_info(ahead, 0);
+        load_keys<kDim>(a.kv.pool + page.slot * a.kv.page_elements(), page.len, keys);
+      }
+    }
+    if (i > 0 && i % kWarp == 0) {
+      page = shuffle_info(ahead, 0);
+      load_keys<kDim>(a.kv.pool + page.slot * a.kv.page_elements(), page.len, keys);
+    }
+    load_values<kDim>(a.kv.pool + page.slot * a.kv.page_elements(), page.len, values);
+    float weight[2][2];
+    page_logits<kDim>(k, job, page, keys, fragment, s, weight);
+    const bool more = i + 1 < count && (i + 1) % kWarp != 0;
+    const PageInfo next = shuffle_info(ahead, (i + 1) % kWarp);
+    if (more) load_keys<kDim>(a.kv.pool + next.slot * a.kv.page_elements(), next.len, keys);
+    const float mass = fold_page<kDim>(weight, run, acc);
+    if (a.page_mass != nullptr && lane % 4 == 0 && head < k.heads_per_list)
+      a.page_mass[size_t{job.first_head + head} * a.kv.capacity + begin + i * kWarps] = mass;
+    add_values<kDim>(values, weight, acc);
+    if (more) page = next;
+  }
+  if (lane % 4 == 0) {
+    s.m[warp][head] = run.m;
+    s.l[warp][head] = run.l;
+  }
+  if (head >= k.heads_per_list) return;
+#pragma unroll
+  for (uint32_t i = 0; i < kDim / 8; ++i) {
+    float* out = &s.o[warp][head][i / 8 * 64 + lane % 4 * 16 + i % 8];
+    out[0] = acc[i][0] + acc[i][2];
+    out[8] = acc[i][1] + acc[i][3];
+  }
+}
+
+// Weights that bring parts with maxima m and sums l to one scale; part i of head h at [i * stride + h]. Returns log2 of the whole sum.
+template <class M, class L, class W>
+__device__ float merge_weights(uint32_t n, const M& m, const L& l, const W& store) {
+  float high = kUnseen;
+  for (uint32_t i = 0; i < n; ++i) high = fmaxf(high, m(i));
+  float sum = 0.0f;
+  for (uint32_t i = 0; i < n; ++i) sum += high == kUnseen ? 0.0f : l(i) * exp2f(m(i) - high);
+  for (uint32_t i = 0; i < n; ++i) store(i, high == kUnseen ? 0.0f : exp2f(m(i) - high) / sum);
+  return high == kUnseen ? kUnseen : high + log2f(sum);
+}
+
+// Output, lse and page masses of one list whose splits are all there.
+template <uint32_t kDim>
+__device__ void finish_list(const KernelArgs& k, const Job& job, uint32_t list, Shared<kDim>& s) {
+  const AttnPagedArgs& a = k.op.attn;
+  const uint32_t heads = k.heads_per_list, first_head = list * heads;
+  const float* ml = k.partial_ml + size_t{list} * k.n_splits * heads * 2;
+  const float* partial = k.partial + size_t{list} * k.n_splits * heads * kDim;
+  __syncthreads();
+  if (threadIdx.x < heads) {
+    const uint32_t h = threadIdx.x;
+    s.lse2[h] = merge_weights(
+        job.n_active, [&](uint32_t i) { return __ldcg(ml + (i * heads + h) * 2); }, [&](uint32_t i) { return __ldcg(ml + (i * heads + h) * 2 + 1); },
+        [&](uint32_t i, float w) { s.weight[i][h] = w; });
+    if (a.lse != nullptr) a.lse[first_head + h] = s.lse2[h] * kLn2;
+  }
+  __syncthreads();
+  for (uint32_t i = threadIdx.x; i < heads * kDim; i += kThreads) {
+    float sum = 0.0f;
+#pragma unroll 8
+    for (uint32_t split = 0; split < job.n_active; ++split) {
+      // A part without tokens may hold anything.
+      const float w = s.weight[split][i / kDim];
+      sum += w != 0.0f ? w * __ldcg(partial + size_t{split} * heads * kDim + i) : 0.0f;
+    }
+    a.out[size_t{first_head} * kDim + i] = sum;
+  }
+  for (uint32_t h = 0; a.page_mass != nullptr && h < heads; ++h) {
+    float* mass = a.page_mass + size_t{first_head + h} * a.kv.capacity;
+    for (uint32_t i = threadIdx.x; i < job.n; i += kThreads) {
+      const float m = __ldcg(mass + i);
+      mass[i] = m == kUnseen ? 0.0f : exp2f(m - s.lse2[h]);
+    }
+  }
+}
+
+template <uint32_t kDim>
+__global__ void __launch_bounds__(kThreads, 1) attn_decode_kernel(const __grid_constant__ KernelArgs k) {
+  __shared__ Shared<kDim> s;
+  start_next();
+  wait_for_previous();
+  const Job job = find_job(k);
+  if (blockIdx.y >= job.n_active) return;
+  read_query<kDim>(k, job, blockIdx.y + 1 == job.n_active, s);
+  __syncthreads();
+  attend_split<kDim>(k, job, s);
+  __syncthreads();
+
+  // The warps of this block become one part.
+  const uint32_t heads = k.heads_per_list;
+  if (threadIdx.x < heads) {
+    const uint32_t h = threadIdx.x;
+    float high = kUnseen, sum = 0.0f;
+    for (uint32_t w = 0; w < kWarps; ++w) high = fmaxf(high, s.m[w][h]);
+    for (uint32_t w = 0; w < kWarps; ++w) {
+      const float share = high == kUnseen ? 0.0f : exp2f(s.m[w][h] - high);
+      sum += share * s.l[w][h];
+      s.weight[w][h] = share;
+    }
+    float* ml = k.partial_ml + (size_t{job.list} * k.n_splits + blockIdx.y) * heads * 2 + h * 2;
+    __stcg(ml, high);
+    __stcg(ml + 1, sum);
+  }
+  __syncthreads();
+  float* partial = k.partial + (size_t{job.list} * k.n_splits + blockIdx.y) * heads * kDim;
+  for (uint32_t i = threadIdx.x; i < heads * kDim; i += kThreads) {
+    float sum = 0.0f;
+#pragma unroll
+    for (uint32_t w = 0; w < kWarps; ++w) sum += s.weight[w][i / kDim] * s.o[w][i / kDim][i % kDim];
+    __stcg(partial + i, sum);
+  }
+  __threadfence();
+  __syncthreads();
+  const uint32_t merge = job.list / k.lists_per_merge;
+  if (threadIdx.x == 0) s.last = atomicAdd(k.op.counters + merge, 1u) + 1 == job.n_active * k.lists_per_merge;
+  __syncthreads();
+  if (!s.last) return;
+  __threadfence();
+  for (uint32_t i = 0; i < k.lists_per_merge; ++i) finish_list<kDim>(k, job, merge * k.lists_per_merge + i, s);
+  if (threadIdx.x == 0) {
+    k.op.counters[merge] = 0;
+    if (k.op.pages_attended != nullptr) atomicAdd(k.op.pages_attended, static_cast<unsigned long long>(job.n));
+  }
+}
+
+// Query heads of a list: a whole group where it fits, else its largest divisor.
+uint32_t heads_per_list(const AttnPagedArgs& a) {
+  const uint32_t group = a.n_heads / a.kv.n_kv_heads;
+  if (a.list_per_head) return 1;
+  uint32_t heads = group < kHeads ? group : kHeads;
+  while (group % heads != 0) --heads;
+  return heads;
+}
+
+// Twice as many blocks as multiprocessors where all splits have work: enough to even out their speeds.
+uint32_t splits_of(uint32_t n_lists) {
+  const uint32_t splits = 2 * device().n_processors / n_lists;
+  return splits < 1 ? 1 : splits > kMaxSplits ? kMaxSplits : splits;
+}
+
+}  // namespace
+
+uint64_t attn_decode_scratch_bytes(const OpShapes& shapes) {
+  // Lists times heads of a list are the heads; their splits are at most kMaxSplits.
+  return uint64_t{shapes.n_heads} * kMaxSplits * (shapes.head_dim + 2) * sizeof(float);
+}
+
+Status attn_decode(OpContext& cx, const AttnDecodeArgs& a) {
+  KernelArgs k = {};
+  k.op = a;
+  k.heads_per_list = heads_per_list(a.attn);
+  k.n_lists = a.attn.n_heads / k.heads_per_list;
+  k.lists_per_merge = a.attn.list_per_head ? 1 : a.attn.n_heads / a.attn.kv.n_kv_heads / k.heads_per_list;
+  k.n_splits = splits_of(k.n_lists);
+  k.partial = reinterpret_cast<float*>(a.scratch);
+  k.partial_ml = k.partial + size_t{a.attn.n_heads} * k.n_splits * a.attn.kv.head_dim;
+  const dim3 grid(k.n_lists, k.n_splits);
+  const auto kernel = a.attn.kv.head_dim == 64 ? attn_decode_kernel<64> : attn_decode_kernel<128>;
+  if (!attn_decode_has(a.attn.kv.head_dim))
+    return fail(WEIR_ERR_UNSUPPORTED, "attention on this device has no kernel for heads of %u, only of 64 and 128", a.attn.kv.head_dim);
+  return launch("attn_decode", kernel, grid, dim3(kThreads), 0, stream_of(cx), a.overlap, k);
+}
+
+}  // namespace weir::cuda

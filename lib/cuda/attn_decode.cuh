@@ -1,0 +1,35 @@
+// Attention of one query row over KV pages, the decode step's: rotation of the query, appending of the new key and value, split over pages, merge,
+// page masses and the policy's observation in one launch.
+#pragma once
+
+#include "core/status.h"
+#include "ops/ops.h"
+#include "ops/step_rules.h"
+
+namespace weir::cuda {
+
+// Splits of a stream's pages at most; partial results have room for so many.
+inline constexpr uint32_t kMaxSplits = 128;
+
+struct AttnDecodeArgs {
+  AttnPagedArgs attn;  // n_tok is 1; pos is not read: every token in the pages is before the query or is its own
+  // With append: attn.q and k, v are what the projections gave; the kernel does what rope_append does, but leaves q and k as they are.
+  bool append = false;
+  RopeAppendArgs rope;
+  const uint32_t* pos = nullptr;      // device: position of the query, read where a window or an append needs it
+  const uint32_t* n_tokens = nullptr;
+  std::byte* scratch = nullptr;       // attn_decode_scratch_bytes
+  uint32_t* counters = nullptr;       // [n_kv_heads] zero before and after
+  unsigned long long* pages_attended = nullptr;  // += the pages listed; null: not wanted
+  bool overlap = false;
+};
+
+Status attn_decode(OpContext& cx, const AttnDecodeArgs& a);
+
+// Zero-initialised counters take the first kDecodeCounters * 4 bytes.
+uint64_t attn_decode_scratch_bytes(const OpShapes& shapes);
+
+// Head sizes that the kernel is made for.
+inline bool attn_decode_has(uint32_t head_dim) { return head_dim == 64 || head_dim == 128; }
+
+}  // namespace weir::cuda

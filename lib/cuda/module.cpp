@@ -1,0 +1,242 @@
+// The module's entry point: finding a device, moving memory, and the table that the library gets.
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "cuda/attn_decode.cuh"
+#include "cuda/cuda_ops.h"
+#include "cuda/device.cuh"
+#include "cuda/gemv.cuh"
+#include "cuda/session.h"
+#include "cuda/weights.h"
+#include "runtime/device_module.h"
+#include "weir/runtime.h"
+
+namespace weir::cuda {
+
+Status cuda_status(cudaError_t error, const char* what);
+Status check_kernels();
+
+namespace {
+
+Device g_device;
+char g_target[192] = "";
+cudaStream_t g_stream = nullptr;
+
+// Errors that end the context: everything after them fails too, until the process makes a new one.
+bool is_fatal(cudaError_t error) {
+  switch (error) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorAssert:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorLaunchFailure:
+    case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+    case cudaErrorDevicesUnavailable:
+    case cudaErrorContextIsDestroyed:
+    case cudaErrorDeviceUninitialized:
+    case cudaErrorUnknown:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+const Device& device() { return g_device; }
+
+Status cuda_status(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return {};
+  (void)cudaGetLastError();  // the next call starts clean, if the error lets it
+  const weir_status code = is_fatal(error)                        ? WEIR_ERR_DEVICE_LOST
+                           : error == cudaErrorMemoryAllocation   ? WEIR_ERR_OUT_OF_MEMORY
+                           : error == cudaErrorNotSupported       ? WEIR_ERR_UNSUPPORTED
+                                                                  : WEIR_ERR_INTERNAL;
+  return fail(code, "CUDA, %s: %s (%s)", what, cudaGetErrorString(error), cudaGetErrorName(error));
+}
+
+#define WEIR_CUDA_CHECK(call, what)                                            \
+  do {                                                                         \
+    const cudaError_t weir_cuda_error_ = (call);                               \
+    if (weir_cuda_error_ != cudaSuccess) return cuda_status(weir_cuda_error_, what); \
+  } while (0)
+
+namespace {
+
+Status open() {
+  if (g_stream != nullptr) return {};
+  int driver = 0, count = 0;
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
+    (void)cudaGetLastError();
+    return fail(WEIR_ERR_UNSUPPORTED, "CUDA: there is no NVIDIA driver");
+  }
+  const cudaError_t counted = cudaGetDeviceCount(&count);
+  if (counted == cudaErrorInsufficientDriver) {
+    (void)cudaGetLastError();
+    return fail(WEIR_ERR_UNSUPPORTED, "CUDA: the driver knows CUDA %d.%d, %d.%d is needed", driver / 1000, driver % 1000 / 10,
+                CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+  }
+  if (counted != cudaSuccess || count == 0) {
+    (void)cudaGetLastError();
+    return fail(WEIR_ERR_UNSUPPORTED, "CUDA: there is no device (%s)", cudaGetErrorName(counted));
+  }
+  cudaDeviceProp properties;
+  WEIR_CUDA_CHECK(cudaGetDeviceProperties(&properties, 0), "reading device 0");
+  g_device.n_processors = static_cast<uint32_t>(properties.multiProcessorCount);
+  g_device.shared_bytes = properties.sharedMemPerBlockOptin;
+  g_device.arch = properties.major * 10 + properties.minor;
+  const Status kernels = check_kernels();
+  if (!kernels.ok()) {
+    return fail(WEIR_ERR_UNSUPPORTED, "CUDA: %s has compute capability %d.%d, which this build has no kernels for", properties.name,
+                properties.major, properties.minor);
+  }
+  std::snprintf(g_target, sizeof(g_target), "%.100s, sm_%d, CUDA %d.%d", properties.name, g_device.arch, driver / 1000, driver % 1000 / 10);
+  WEIR_CUDA_CHECK(cudaStreamCreateWithFlags(&g_stream, cudaStreamNonBlocking), "creating a stream");
+  return {};
+}
+
+Status info(DeviceInfo& out) {
+  cudaDeviceProp properties;
+  WEIR_CUDA_CHECK(cudaGetDeviceProperties(&properties, 0), "reading device 0");
+  size_t free_bytes = 0, total = 0;
+  WEIR_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total), "asking for free memory");
+  int driver = 0;
+  WEIR_CUDA_CHECK(cudaDriverGetVersion(&driver), "asking for the driver's version");
+  std::snprintf(out.name, sizeof(out.name), "%.127s", properties.name);
+  out.total_bytes = total;
+  out.free_bytes = free_bytes;
+  out.n_processors = g_device.n_processors;
+  out.arch = g_device.arch;
+  out.driver = driver;
+  return {};
+}
+
+Status allocate(uint64_t bytes, void** out) {
+  WEIR_CUDA_CHECK(cudaMalloc(out, bytes), "allocating device memory");
+  return {};
+}
+
+Status release(void* device) {
+  WEIR_CUDA_CHECK(cudaFree(device), "freeing device memory");
+  return {};
+}
+
+Status pin(void* host, uint64_t bytes) {
+  WEIR_CUDA_CHECK(cudaHostRegister(host, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable), "pinning host memory");
+  return {};
+}
+
+Status unpin(void* host) {
+  WEIR_CUDA_CHECK(cudaHostUnregister(host), "unpinning host memory");
+  return {};
+}
+
+Status copy_in(void* to, const void* from, uint64_t bytes) {
+  WEIR_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, g_stream), "copying to the device");
+  WEIR_CUDA_CHECK(cudaStreamSynchronize(g_stream), "copying to the device");
+  return {};
+}
+
+Status copy_out(void* to, const void* from, uint64_t bytes) {
+  WEIR_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, g_stream), "copying from the device");
+  WEIR_CUDA_CHECK(cudaStreamSynchronize(g_stream), "copying from the device");
+  return {};
+}
+
+Status fill(void* to, uint8_t value, uint64_t bytes) {
+  WEIR_CUDA_CHECK(cudaMemsetAsync(to, value, bytes, g_stream), "filling device memory");
+  WEIR_CUDA_CHECK(cudaStreamSynchronize(g_stream), "filling device memory");
+  return {};
+}
+
+Status copy_rate(void* from, void* to, uint64_t bytes, double* rate) {
+  cudaEvent_t start = nullptr, stop = nullptr;
+  WEIR_CUDA_CHECK(cudaEventCreate(&start), "creating an event");
+  if (const cudaError_t error = cudaEventCreate(&stop); error != cudaSuccess) {
+    (void)cudaEventDestroy(start);
+    return cuda_status(error, "creating an event");
+  }
+  float best_ms = 0.0f;
+  cudaError_t error = cudaSuccess;
+  for (uint32_t i = 0; i < 8 && error == cudaSuccess; ++i) {
+    float ms = 0.0f;
+    error = cudaEventRecord(start, g_stream);
+    if (error == cudaSuccess) error = cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, g_stream);
+    if (error == cudaSuccess) error = cudaEventRecord(stop, g_stream);
+    if (error == cudaSuccess) error = cudaEventSynchronize(stop);
+    if (error == cudaSuccess) error = cudaEventElapsedTime(&ms, start, stop);
+    if (i > 0 && (best_ms == 0.0f || ms < best_ms)) best_ms = ms;
+  }
+  (void)cudaEventDestroy(start);
+  (void)cudaEventDestroy(stop);
+  if (error != cudaSuccess) return cuda_status(error, "measuring a copy");
+  *rate = best_ms > 0.0f ? 2.0 * static_cast<double>(bytes) / (best_ms * 1e-3) : 0.0;
+  return {};
+}
+
+void* stream() { return g_stream; }
+
+Status check_matrix(const Weight& w) {
+  WEIR_TRY(check_weight(w));
+  if (w.n_cols <= gemv_max_cols(w.type)) return {};
+  return fail(WEIR_ERR_UNSUPPORTED, "a matrix of %u columns: at most %u fit into this device's shared memory", w.n_cols,
+              gemv_max_cols(w.type));
+}
+
+Status check_session(const ModelConfig& c, const PolicyNeeds&, const StepRules&) {
+  if (!attn_decode_has(c.head_dim))
+    return fail(WEIR_ERR_UNSUPPORTED, "CUDA: heads of %u elements; there are kernels for 64 and 128", c.head_dim);
+  if (c.d_model % 32 != 0 || c.d_ff % 32 != 0 || c.vocab_size % 8 != 0) {
+    return fail(WEIR_ERR_UNSUPPORTED, "CUDA: sizes %u, %u and %u tokens; multiples of 32, 32 and 8 are needed", c.d_model, c.d_ff,
+                c.vocab_size);
+  }
+  if (c.n_kv_heads > DeviceBuffers::kCounters / 2) return fail(WEIR_ERR_UNSUPPORTED, "CUDA: %u KV heads", c.n_kv_heads);
+  return {};
+}
+
+uint64_t scratch_bytes(const OpShapes& shapes) {
+  return std::max({matmul_scratch_bytes(shapes), attn_scratch_bytes(shapes), page_select_scratch_bytes(shapes), uint64_t{256}});
+}
+
+const char* target() { return g_target; }
+
+constexpr Backend kBackend = {
+    "cuda",
+    WEIR_DEVICE_CUDA,
+    {
+#define WEIR_OP(name, Args) cuda::name,
+#include "ops/ops.inc"
+#undef WEIR_OP
+    },
+    scratch_bytes,
+    target,
+};
+
+constexpr DeviceModule kModule = {
+    kDeviceInterface, static_cast<uint32_t>(session_bytes()),
+    &kBackend,        open,
+    info,             last_error_text,
+    allocate,         release,
+    pin,              unpin,
+    copy_in,          copy_out,
+    fill,             stream,
+    copy_rate,        check_matrix,
+    repack,           planes,
+    check_session,    session_device_bytes,
+    create_session,
+};
+
+}  // namespace
+}  // namespace weir::cuda
+
+extern "C" __attribute__((visibility("default"))) const weir::DeviceModule* weir_device_module(uint32_t version) {
+  return version == weir::kDeviceInterface ? &weir::cuda::kModule : nullptr;
+}

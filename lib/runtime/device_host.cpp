@@ -1,0 +1,129 @@
+// Loading of backend modules, and device memory.
+#include "runtime/device_host.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <new>
+
+#include "runtime/device_module.h"
+
+namespace weir {
+namespace {
+
+// The folder of the file that this code was loaded from, with its slash; empty when it cannot be told.
+void own_folder(char* out, size_t size) {
+  Dl_info info = {};
+  out[0] = '\0';
+  if (dladdr(reinterpret_cast<const void*>(&load_device_module), &info) == 0 || info.dli_fname == nullptr) return;
+  const char* slash = std::strrchr(info.dli_fname, '/');
+  if (slash == nullptr) return;
+  const auto n = static_cast<size_t>(slash - info.dli_fname) + 1;
+  if (n >= size) return;
+  std::memcpy(out, info.dli_fname, n);
+  out[n] = '\0';
+}
+
+}  // namespace
+
+Status from_module(const DeviceModule& module, Status status) {
+  return status.ok() ? status : fail(status.code(), "%s", module.last_error());
+}
+
+Status load_device_module(const char* folder, const char* name, const DeviceModule*& out) {
+  char base[kMaxPathBytes], path[kMaxPathBytes + 64];
+  if (folder != nullptr && folder[0] != '\0') {
+    std::snprintf(base, sizeof(base), "%s/", folder);
+  } else {
+    own_folder(base, sizeof(base));
+  }
+  std::snprintf(path, sizeof(path), "%slib%s.so", base, name);
+  // The dynamic linker counts, and gives the same module again.
+  void* handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) return fail(WEIR_ERR_UNSUPPORTED, "no backend module: %.512s", dlerror());
+  const auto get = reinterpret_cast<device_module_fn>(dlsym(handle, kDeviceModuleSymbol));
+  const DeviceModule* module = get == nullptr ? nullptr : get(kDeviceInterface);
+  if (module == nullptr || module->interface != kDeviceInterface) {
+    dlclose(handle);
+    return fail(WEIR_ERR_UNSUPPORTED, "%s is not a backend module of this build", path);
+  }
+  const Status opened = from_module(*module, module->open());
+  if (!opened.ok()) return opened;  // it stays loaded: drivers do not like to be unloaded
+  out = module;
+  return {};
+}
+
+Status DeviceHost::set_folder(const char* folder) {
+  if (folder == nullptr) return {};
+  const size_t n = std::strlen(folder);
+  if (n >= kMaxPathBytes) return fail(WEIR_ERR_INVALID_ARG, "backend_dir: %zu bytes, at most %zu", n, kMaxPathBytes - 1);
+  std::memcpy(folder_, folder, n + 1);
+  return {};
+}
+
+Status DeviceHost::cuda(const DeviceModule*& out) { return load_device_module(folder_, "weir_cuda", out); }
+
+Status DeviceHost::allocate(const DeviceModule& module, uint64_t bytes, const char* pool, void** out) {
+  *out = nullptr;
+  Status status;
+  if (hooks_.alloc != nullptr) {
+    const weir_alloc_info info = {sizeof(weir_alloc_info), WEIR_MEMORY_DEVICE, bytes, 256, nullptr};
+    if (hooks_.alloc(hooks_.user, &info, out) != WEIR_OK || *out == nullptr) status = Status(WEIR_ERR_OUT_OF_MEMORY);
+  } else {
+    status = from_module(module, module.allocate(bytes, out));
+  }
+  if (status.code() == WEIR_ERR_OUT_OF_MEMORY) {
+    return fail(WEIR_ERR_OUT_OF_MEMORY, "%llu bytes of device memory for %s could not be allocated",
+                static_cast<unsigned long long>(bytes), pool);
+  }
+  WEIR_TRY(status);
+  const uint64_t now = bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  uint64_t peak = peak_bytes_.load(std::memory_order_relaxed);
+  while (now > peak && !peak_bytes_.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
+  }
+  n_allocs_.fetch_add(1, std::memory_order_relaxed);
+  HostMemory::note_thread_alloc();
+  return {};
+}
+
+void DeviceHost::release(const DeviceModule& module, void* device, uint64_t bytes) {
+  if (device == nullptr) return;
+  if (hooks_.free != nullptr) {
+    const weir_alloc_info info = {sizeof(weir_alloc_info), WEIR_MEMORY_DEVICE, bytes, 256, device};
+    (void)hooks_.free(hooks_.user, &info);
+  } else {
+    (void)module.release(device);  // after a lost device there is nothing to do about it
+  }
+  bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+  n_frees_.fetch_add(1, std::memory_order_relaxed);
+}
+
+Status DeviceHost::measure(weir_bench_device& out) {
+  constexpr uint64_t kBytes = uint64_t{1} << 30;  // far beyond any cache
+  const DeviceModule* module = nullptr;
+  WEIR_TRY(cuda(module));
+  DeviceInfo info = {};
+  WEIR_TRY(from_module(*module, module->info(info)));
+  out = {};
+  out.struct_size = sizeof(out);
+  out.device = module->backend->device;
+  std::snprintf(out.name, sizeof(out.name), "%s", module->backend->target());
+  out.free_bytes = info.free_bytes;
+  out.library_bytes = info.total_bytes - info.free_bytes - std::min(info.total_bytes - info.free_bytes, bytes());
+  void* from = nullptr;
+  void* to = nullptr;
+  double rate = 0.0;
+  Status status = allocate(*module, kBytes, "a measurement", &from);
+  if (status.ok()) status = allocate(*module, kBytes, "a measurement", &to);
+  // Not zeros: those can be faster than data.
+  if (status.ok()) status = from_module(*module, module->fill(from, 0x5A, kBytes));
+  if (status.ok()) status = from_module(*module, module->copy_rate(from, to, kBytes, &rate));
+  release(*module, from, kBytes);
+  release(*module, to, kBytes);
+  out.copy_gbps = rate / 1e9;
+  return status;
+}
+
+}  // namespace weir

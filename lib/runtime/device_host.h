@@ -1,0 +1,73 @@
+// A runtime's devices: the backend modules that it found, and their memory, which goes through the application's hooks and is counted.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+
+#include "core/memory.h"
+#include "core/status.h"
+#include "runtime/device_module.h"
+#include "weir/experimental.h"
+
+namespace weir {
+
+inline constexpr size_t kMaxPathBytes = 1024;
+
+class DeviceHost {
+ public:
+  // `hooks` may be empty: then the module allocates.
+  void set_hooks(const AllocatorHooks& hooks) { hooks_ = hooks; }
+  // Where modules lie; null: beside the library. Copied.
+  Status set_folder(const char* folder);
+
+  // The CUDA backend, opened when first asked for. The error says what is missing, every time.
+  Status cuda(const DeviceModule*& out);
+
+  // Device memory; `pool` names it in messages.
+  Status allocate(const DeviceModule& module, uint64_t bytes, const char* pool, void** out);
+  void release(const DeviceModule& module, void* device, uint64_t bytes);
+  // Name and speed of the CUDA device, for benchmarks.
+  Status measure(weir_bench_device& out);
+  uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
+  uint64_t peak_bytes() const { return peak_bytes_.load(std::memory_order_relaxed); }
+  uint64_t n_allocs() const { return n_allocs_.load(std::memory_order_relaxed); }
+  uint64_t n_frees() const { return n_frees_.load(std::memory_order_relaxed); }
+
+ private:
+  AllocatorHooks hooks_;
+  char folder_[kMaxPathBytes] = "";
+  std::atomic<uint64_t> bytes_{0}, peak_bytes_{0}, n_allocs_{0}, n_frees_{0};
+};
+
+// A model's weights in device memory, shared by its sessions there: uploaded by the first of them, freed with the model.
+class DeviceWeights {
+ public:
+  explicit DeviceWeights(std::pmr::memory_resource* memory) : weights_(memory) {}
+  ~DeviceWeights() { clear(); }
+  DeviceWeights(const DeviceWeights&) = delete;
+  DeviceWeights& operator=(const DeviceWeights&) = delete;
+
+  // Uploads what is not there yet. Any thread.
+  Status ensure(DeviceHost& host, const DeviceModule& module, const Model& model, HostMemory& memory, ThreadPool& pool);
+  const ModelWeights& weights() const { return weights_; }
+  // Device bytes that ensure() takes for a model.
+  static uint64_t bytes_of(const Model& model);
+
+ private:
+  Status upload(const Model& model, HostMemory& memory, ThreadPool& pool);
+  Status upload_matrix(const Weight& weight, HostMemory& memory, ThreadPool& pool, Weight& out);
+  Status upload_vector(const float* values, uint64_t n, const float*& out);
+  void clear();
+
+  std::mutex mutex_;
+  DeviceHost* host_ = nullptr;
+  const DeviceModule* module_ = nullptr;
+  void* block_ = nullptr;
+  uint64_t bytes_ = 0;
+  uint64_t used_ = 0;
+  bool ready_ = false;
+  ModelWeights weights_;
+};
+
+}  // namespace weir

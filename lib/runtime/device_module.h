@@ -1,0 +1,167 @@
+// The contract between the library and a device backend, which is a shared library of its own, loaded at run time (libweir_cuda.so). Both come from
+// one build; the version is checked. Sessions stay the library's: it checks options, lays out memory and asks policies; the module copies, computes
+// and runs decode steps by the rules that the policy stated.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "core/memory.h"
+#include "core/status.h"
+#include "kv/kv_cache.h"
+#include "models/decoder.h"
+#include "models/model.h"
+#include "ops/ops.h"
+#include "ops/step_rules.h"
+
+namespace weir {
+
+// Moves with every change of this header.
+inline constexpr uint32_t kDeviceInterface = 1;
+
+// What a decode step knows of itself, in device memory; the host has a copy of it after every step.
+struct StepState {
+  int32_t token;       // input of the step
+  int32_t next_token;  // the largest logit's, the lowest id on a tie; -1: none is a number
+  uint32_t n_tokens;   // committed
+  uint32_t n_free;     // free slots, the length of the stack
+  uint64_t pages_evicted;
+  uint64_t prompt_pages_evicted;
+  uint64_t pages_resident;
+  uint64_t pages_resident_max;
+  uint64_t pages_attended;  // of the step
+};
+
+// Host memory that the device copies from and to at full speed; planned and taken with the session.
+struct DeviceStaging {
+  std::byte* tables = nullptr;    // the host's page tables, [table_bytes]: what the policy code of the library works on
+  StepState* state = nullptr;     // the step's
+  int32_t* tokens = nullptr;      // [max_tok] of a prompt chunk
+  float* cos_sin = nullptr;       // [max_tok, rope_dim] of a prompt chunk
+  float* cos_sin_sink = nullptr;  // the same, or null
+  double* angles = nullptr;       // [rope_dim / 2]
+  float* token_mass = nullptr;    // [n_kv_heads, most pages * kPageTokens] for prompt policies, or null
+  float* logits = nullptr;        // [vocab_size]
+};
+
+// The device's counterpart, besides pages, digests, tables and StepBuffers.
+struct DeviceBuffers {
+  std::byte* tables = nullptr;
+  uint64_t table_bytes = 0;
+  StepState* state = nullptr;
+  int32_t* tokens = nullptr;
+  double* angles = nullptr;
+  uint32_t* counters = nullptr;  // [kCounters] of work that is done, zero between kernels
+  std::byte* module = nullptr;   // what the module itself asked for
+  static constexpr uint32_t kCounters = 4096;
+};
+
+struct DeviceSessionArgs {
+  const ModelConfig* config = nullptr;
+  const ModelWeights* weights = nullptr;  // pointers into device memory
+  const RopeTable* rope = nullptr;
+  const PolicyNeeds* needs = nullptr;
+  StepRules rules;
+  const KvCache* kv = nullptr;  // laid out over device memory: for its pointers
+  StepBuffers b;
+  OpContext cx;
+  DeviceBuffers device;
+  DeviceStaging host;
+  uint32_t max_tok = 0;
+};
+
+// Called after a layer's attention over a prompt chunk; it may ask for DeviceSession::token_mass.
+class ChunkObserver {
+ public:
+  virtual Status observe(uint32_t layer) = 0;
+
+ protected:
+  ~ChunkObserver() = default;
+};
+
+struct DeviceChunk {
+  uint32_t pos = 0, n_tok = 0;
+  bool want_logits = false;
+  ChunkObserver* observer = nullptr;  // null: nobody looks
+  const std::atomic<bool>* cancel = nullptr;
+};
+
+// A session's half on the device. One thread at a time. After a failure with WEIR_ERR_DEVICE_LOST every call gives that again.
+class DeviceSession {
+ public:
+  virtual ~DeviceSession() = default;
+  // Page tables and state, host to device and back; both wait.
+  virtual Status put_tables() = 0;
+  virtual Status get_tables() = 0;
+  // A prompt chunk over reserved pages; tokens and rotations lie in the staging memory. Waits.
+  virtual Status run_chunk(const DeviceChunk& chunk) = 0;
+  // The op of that name during a chunk: q and lse are device memory (StepBuffers), `mass` is host memory of a.kv's shape. Waits.
+  virtual Status token_mass(uint32_t layer, const TokenMassArgs& a) = 0;
+  // One whole decode step: room, reservation, forward pass, commit, greedy token. Waits; the staging state is fresh then.
+  virtual Status step(int32_t token) = 0;
+  // Logits of the last token to the staging memory. Waits.
+  virtual Status get_logits() = 0;
+  // Fills the pages of every stream with noise and makes their digests (benchmarks). Waits.
+  virtual Status fill_noise(uint64_t seed) = 0;
+  // Digests of the last pages anew, after tokens were taken back. Waits.
+  virtual Status rebuild_last_digests() = 0;
+  // Time of the parts of one decode step, run kernel by kernel: seconds by kPart*. For benchmarks; the step counts.
+  virtual Status profile_step(int32_t token, double* seconds) = 0;
+};
+
+enum : uint32_t { kPartGemv, kPartScore, kPartSelect, kPartAttention, kPartOther, kParts };
+
+struct DeviceInfo {
+  char name[128];  // of the device
+  uint64_t total_bytes;
+  uint64_t free_bytes;
+  uint32_t n_processors;
+  int32_t arch;    // 90 for compute capability 9.0
+  int32_t driver;  // newest CUDA that the driver knows, 13000 for 13.0
+};
+
+struct DeviceModule {
+  uint32_t interface;          // kDeviceInterface
+  uint32_t session_bytes;      // host memory that a DeviceSession object takes
+  const Backend* backend;      // ops over device memory
+  // Finds the driver and a device. WEIR_ERR_UNSUPPORTED says what is missing.
+  Status (*open)();
+  Status (*info)(DeviceInfo& info);
+  const char* (*last_error)();
+  // Raw device memory; the caller counts. WEIR_ERR_OUT_OF_MEMORY when there is none.
+  Status (*allocate)(uint64_t bytes, void** out);
+  Status (*release)(void* device);
+  // Lets the device copy from and to host memory directly.
+  Status (*pin)(void* host, uint64_t bytes);
+  Status (*unpin)(void* host);
+  Status (*copy_in)(void* device, const void* host, uint64_t bytes);   // waits
+  Status (*copy_out)(void* host, const void* device, uint64_t bytes);  // waits for everything before
+  Status (*fill)(void* device, uint8_t value, uint64_t bytes);         // waits
+  void* (*stream)();  // the module's queue for ops outside sessions
+  // Bytes per second of a copy from device memory to device memory, bytes read and written counted, over `bytes` bytes.
+  Status (*copy_rate)(void* from, void* to, uint64_t bytes, double* rate);
+  // Whether the device's kernels can compute with this matrix; the message says why not.
+  Status (*check_weight)(const Weight& weight);
+  // Rows [first_row, end_row) of a matrix from the file's layout to the device's, which takes the same number of bytes. `out` is the whole matrix.
+  void (*repack)(const Weight& host, uint32_t first_row, uint32_t end_row, uint8_t* out);
+  // The planes that a matrix of this type consists of there, one after another: bytes of 256 weights in each. Returns how many, at most 4.
+  uint32_t (*planes)(WeightType type, uint32_t bytes[4]);
+  // Whether the kernels can run this model and these rules; the message says why not.
+  Status (*check_session)(const ModelConfig& config, const PolicyNeeds& needs, const StepRules& rules);
+  uint64_t (*session_device_bytes)(const OpShapes& shapes);  // DeviceBuffers::module
+  // Builds the session in `place` (session_bytes, 64-byte aligned); the caller calls its destructor.
+  Status (*create_session)(void* place, const DeviceSessionArgs& args, DeviceSession*& out);
+};
+
+// The one function that a module exports; null when the version is another.
+using device_module_fn = const DeviceModule* (*)(uint32_t interface_version);
+inline constexpr char kDeviceModuleSymbol[] = "weir_device_module";
+
+// Opens lib<name>.so in `folder` (null: the folder that the library itself lies in) and its device, once per process and name; a module stays loaded.
+// WEIR_ERR_UNSUPPORTED: there is none, it is of another build, or it finds no driver or device.
+Status load_device_module(const char* folder, const char* name, const DeviceModule*& out);
+
+// A module's failure as one of the library's own, whose thread has the message then.
+Status from_module(const DeviceModule& module, Status status);
+
+}  // namespace weir

@@ -1,0 +1,225 @@
+// Sessions on a device: where their memory lies, and how the page tables travel. Around prompts the host's tables are the ones that policies work on;
+// decode steps change the device's alone, and the host fetches them when somebody asks.
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "runtime/session.h"
+#include "runtime/session_pools.h"
+
+namespace weir {
+namespace {
+
+// The op table that policies see around a prompt chunk: token_mass runs on the device, and nothing else is asked for.
+struct TokenMassBridge {
+  OpContext cx;  // its stream is this bridge
+  const DeviceModule* module;
+  DeviceSession* device;
+  uint32_t layer;
+};
+
+Status token_mass_on_device(OpContext& cx, const TokenMassArgs& a) {
+  const auto& bridge = *static_cast<TokenMassBridge*>(cx.stream);
+  return from_module(*bridge.module, bridge.device->token_mass(bridge.layer, a));
+}
+
+}  // namespace
+
+// Shows the policy what a layer's attention over a chunk was.
+class Session::Observer final : public ChunkObserver {
+ public:
+  Observer(Session& session, uint32_t n_tok, uint32_t n_left) : s_(session), n_tok_(n_tok), n_left_(n_left) {}
+
+  Status observe(uint32_t layer) override {
+    const ModelConfig& c = s_.model_->config();
+    const uint32_t n_rows = std::min(n_tok_, s_.policy_->needs().prompt_rows), first = n_tok_ - n_rows;
+    TokenMassBridge bridge = {{}, s_.module_, s_.device_, layer};
+    bridge.cx.stream = &bridge;
+    OpTable ops = {};
+    ops.token_mass = token_mass_on_device;
+    failed_ = s_.policy_->observe_prompt(
+        bridge.cx, ops, s_.kv_,
+        {layer, c.n_heads, s_.step_.b.q + size_t{first} * c.n_heads * c.head_dim, s_.step_.b.lse + size_t{first} * c.n_heads, n_rows,
+         s_.kv_.n_tokens() + first, n_left_, s_.staging_.token_mass});
+    return failed_;
+  }
+  // Not ok when the chunk failed because of the policy: the message is the library's own then.
+  Status failed() const { return failed_; }
+
+ private:
+  Session& s_;
+  uint32_t n_tok_, n_left_;
+  Status failed_;
+};
+
+Status Session::create_on_device(const SessionSetup& setup) {
+  const PolicyNeeds& needs = policy_->needs();
+  SessionPools measured;
+  DeviceBuffers buffers;
+  lay_out_session(setup, needs, measured, device_kv_, step_, sampler_);
+  const uint64_t table_bytes = measured.tables.used();
+  lay_out_staging(setup, needs, table_bytes, measured, buffers, staging_);
+  fill_plan(setup, needs, measured, plan_);
+  module_ = setup.module;
+
+  WEIR_TRY(device_weights_.ensure(devices_, *module_, *setup.model, memory_, pool_));
+  WEIR_TRY(devices_.allocate(*module_, plan_.device_bytes, "the session's KV pages, tables and workspace", &device_block_));
+  device_bytes_ = plan_.device_bytes;
+  block_bytes_ = plan_.staging_bytes + plan_.sampler_bytes + module_->session_bytes;
+  try {
+    block_ = memory_.allocate(block_bytes_, kStagingAlignment);
+  } catch (const std::bad_alloc&) {
+    return fail(WEIR_ERR_OUT_OF_MEMORY, "the session's %llu bytes of host memory for staging could not be allocated",
+                static_cast<unsigned long long>(block_bytes_));
+  }
+  WEIR_TRY(from_module(*module_, module_->pin(block_, plan_.staging_bytes)));
+  staging_pinned_ = true;
+
+  auto* at = static_cast<std::byte*>(device_block_);
+  SessionPools pools;
+  for (auto [pool, size] : {std::pair{&pools.pages, measured.pages.used()},
+                            {&pools.digests, measured.digests.used()},
+                            {&pools.tables, table_bytes},
+                            {&pools.workspace, measured.workspace.used()}}) {
+    *pool = Arena(at, size);
+    if (pool == &pools.tables) buffers.tables = at;
+    at += size;
+  }
+  auto* host = static_cast<std::byte*>(block_);
+  pools.staging = Arena(host, plan_.staging_bytes);
+  pools.sampler = Arena(host + plan_.staging_bytes, plan_.sampler_bytes);
+  lay_out_session(setup, needs, pools, device_kv_, step_, sampler_);
+  std::byte* tables = buffers.tables;
+  lay_out_staging(setup, needs, table_bytes, pools, buffers, staging_);
+  buffers.tables = tables;
+  Arena elsewhere, host_tables(staging_.tables, table_bytes);
+  kv_.lay_out(setup.kv, elsewhere, elsewhere, host_tables);
+  kv_.set_pages_elsewhere();
+  std::memset(staging_.state, 0, sizeof(StepState));
+
+  DeviceSessionArgs args;
+  args.config = &setup.model->config();
+  args.weights = &device_weights_.weights();
+  args.rope = &setup.model->rope();
+  args.needs = &needs;
+  args.rules = setup.rules;
+  args.kv = &device_kv_;
+  args.b = step_.b;
+  args.cx = step_.cx;
+  args.device = buffers;
+  args.host = staging_;
+  args.max_tok = setup.max_tok;
+  WEIR_TRY(from_module(*module_, module_->create_session(host + plan_.staging_bytes + plan_.sampler_bytes, args, device_)));
+  step_.b.logits = staging_.logits;
+  device_is_behind_ = true;
+  return {};
+}
+
+Status Session::device_tables() {
+  if (!device_is_behind_) return {};
+  const KvCounters c = kv_.counters();
+  StepState& state = *staging_.state;
+  state.n_tokens = c.n_tokens;
+  state.n_free = c.n_free;
+  state.pages_resident = c.pages_resident;
+  state.pages_resident_max = c.pages_resident_max;
+  state.pages_evicted = c.pages_evicted;
+  state.prompt_pages_evicted = c.prompt_pages_evicted;
+  WEIR_TRY(from_module(*module_, device_->put_tables()));
+  device_is_behind_ = false;
+  return {};
+}
+
+Status Session::host_tables() {
+  if (!host_is_behind_) return {};
+  WEIR_TRY(from_module(*module_, device_->get_tables()));
+  host_is_behind_ = false;
+  return {};
+}
+
+Status Session::run_device_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_left) {
+  make_room(n_tok, Phase::kPrompt);
+  WEIR_TRY(kv_.reserve(n_tok, policy_->prompt_flags(), kv_.n_tokens() + n_tok));
+  const RopeTable& rope = model_->rope();
+  const uint32_t pos = kv_.n_tokens();
+  for (uint32_t i = 0; i < n_tok; ++i) {
+    staging_.tokens[i] = tokens[i];
+    rope.fill(pos + i, staging_.cos_sin + size_t{i} * rope.rope_dim());
+    if (staging_.cos_sin_sink != nullptr)
+      rope.fill(policy_->in_cache_pos(kv_, pos + i), staging_.cos_sin_sink + size_t{i} * rope.rope_dim());
+  }
+  Observer observer(*this, n_tok, n_left);
+  DeviceChunk chunk;
+  chunk.pos = pos;
+  chunk.n_tok = n_tok;
+  chunk.want_logits = n_left == 0;
+  chunk.observer = step_.b.lse != nullptr ? &observer : nullptr;
+  chunk.cancel = &cancel_;
+  device_is_behind_ = true;
+  Status status = device_tables();
+  if (status.ok()) {
+    status = device_->run_chunk(chunk);
+    if (observer.failed().ok()) status = from_module(*module_, status);
+  }
+  device_is_behind_ = true;
+  if (!status.ok()) {
+    kv_.rollback();
+    return status;
+  }
+  kv_.commit();
+  if (chunk.want_logits) logits_on_device_ = greedy_from_device_ = true;
+  return {};
+}
+
+Status Session::run_device_step(weir_token token) {
+  WEIR_TRY(device_tables());
+  host_is_behind_ = true;
+  WEIR_TRY(from_module(*module_, device_->step(token)));
+  const StepState& s = *staging_.state;
+  kv_.set_counters({s.n_tokens, s.n_free, s.pages_resident, s.pages_resident_max, s.pages_evicted, s.prompt_pages_evicted});
+  step_.pages_attended = s.pages_attended;
+  logits_on_device_ = greedy_from_device_ = true;
+  return {};
+}
+
+Status Session::current_logits() {
+  if (!logits_on_device_) return {};
+  WEIR_TRY(from_module(*module_, device_->get_logits()));
+  logits_on_device_ = false;
+  return {};
+}
+
+void Session::redo_digests() {
+  if (device_ == nullptr) return;
+  // When this fails the device is lost, and the next call says so.
+  if (device_tables().ok()) (void)device_->rebuild_last_digests();
+}
+
+Status Session::fill_on_device() {
+  WEIR_TRY(device_tables());
+  WEIR_TRY(from_module(*module_, device_->fill_noise(1)));
+  if (!has_logits_) {
+    std::fill_n(step_.b.logits, model_->config().vocab_size, 0.0f);
+    logits_on_device_ = greedy_from_device_ = false;
+  }
+  has_logits_ = true;
+  return {};
+}
+
+Status Session::profile_step(weir_token token, double* seconds) {
+  const Lock lock(*this);
+  WEIR_TRY(lock.status());
+  WEIR_TRY(check_token(token));
+  if (device_ == nullptr) return fail(WEIR_ERR_UNSUPPORTED, "the parts of a step are measured on devices only");
+  if (kv_.n_tokens() + kPageTokens > policy_->needs().context_tokens)
+    return fail(WEIR_ERR_CONTEXT_FULL, "measuring takes a few of the %u positions, none is free", policy_->needs().context_tokens);
+  WEIR_TRY(device_tables());
+  host_is_behind_ = true;
+  WEIR_TRY(from_module(*module_, device_->profile_step(token, seconds)));
+  const StepState& s = *staging_.state;
+  kv_.set_counters({s.n_tokens, s.n_free, s.pages_resident, s.pages_resident_max, s.pages_evicted, s.prompt_pages_evicted});
+  return {};
+}
+
+}  // namespace weir

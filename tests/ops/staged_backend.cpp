@@ -1,0 +1,477 @@
+// The staged backend; see staged_backend.h. A call's arrays lie in one block of device memory, with a guard behind each,
+// and travel in one copy; afterwards guards and inputs must be as they were. With the environment variable
+// WEIR_STAGE_SEPARATE every array is an allocation of its own and of exactly its size, for memory checkers.
+#include "tests/ops/staged_backend.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "runtime/device_module.h"
+
+namespace weir::test {
+namespace {
+
+constexpr size_t kAlignment = 256;           // of device allocations, which kernels may rely on
+constexpr size_t kGuardBytes = 256;          // behind each array
+constexpr size_t kScratchGuardBytes = 4096;  // behind scratch memory, which is written in long strides
+constexpr uint8_t kFill = 0xFF;              // NaN as a float, no valid row or slot as an index
+
+enum : size_t {
+#define WEIR_OP(name, Args) kOp_##name,
+#include "ops/ops.inc"
+#undef WEIR_OP
+  kOpCount
+};
+
+constexpr const char* kOpNames[] = {
+#define WEIR_OP(name, Args) #name,
+#include "ops/ops.inc"
+#undef WEIR_OP
+};
+
+// Device memory that grows and is kept for the next call.
+struct Block {
+  void* data = nullptr;
+  uint64_t bytes = 0;
+};
+
+struct State {
+  const DeviceModule* module = nullptr;
+  bool separate = false;
+  Backend backend = {};
+  Block arrays, scratch;
+  StagedCalls calls[kOpCount];
+};
+
+State& state() {
+  static State s;
+  return s;
+}
+
+Status complain(const char* what) {
+  std::fprintf(stderr, "cuda: %s\n", what);
+  return fail(WEIR_ERR_INTERNAL, "%s", what);
+}
+
+// What the module answered, with its message printed: the tests see the number only.
+Status checked(Status status, const char* what) {
+  if (!status.ok()) std::fprintf(stderr, "cuda: %s: %s\n", what, state().module->last_error());
+  return status;
+}
+
+Status grow(Block& block, uint64_t bytes) {
+  if (block.bytes >= bytes) return {};
+  if (block.data != nullptr) WEIR_TRY(checked(state().module->release(block.data), "release"));
+  block = {};
+  const uint64_t rounded = (bytes * 2 + kAlignment) / kAlignment * kAlignment;
+  WEIR_TRY(checked(state().module->allocate(rounded, &block.data), "allocate"));
+  block.bytes = rounded;
+  return {};
+}
+
+// The arrays of one call.
+class Staging {
+ public:
+  Staging() = default;
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+  ~Staging() {
+    if (!state().separate) return;
+    for (const Item& item : items_) {
+      if (item.device != nullptr) (void)state().module->release(item.device);
+    }
+  }
+
+  template <class T>
+  void in(const char* name, T*& field, size_t n) {
+    add(name, field, n, false);
+  }
+  // Also of arrays that are only written: they begin with what the host has, so that what is not written shows.
+  template <class T>
+  void out(const char* name, T*& field, size_t n) {
+    add(name, field, n, true);
+  }
+
+  // A matrix in the device's layout.
+  void weight(const char* name, Weight& w) {
+    if (w.data == nullptr) return;
+    const DeviceModule& module = *state().module;
+    const Status status = module.check_weight(w);
+    if (!status.ok()) {
+      if (status_.ok()) status_ = status;
+      return;
+    }
+    Item item = {name, nullptr, w.n_rows * w.row_bytes, false, 0, nullptr, {}};
+    item.packed.assign(item.bytes, kFill);
+    module.repack(w, 0, w.n_rows, item.packed.data());
+    fields_.push_back({&w.data, items_.size()});
+    items_.push_back(std::move(item));
+  }
+
+  // Copies everything in; then the fields point to device memory.
+  Status upload() {
+    WEIR_TRY(status_);
+    WEIR_TRY(state().separate ? upload_separate() : upload_block());
+    for (const Field& f : fields_) std::memcpy(f.address, &items_[f.item].device, sizeof(void*));
+    return {};
+  }
+
+  Status download() {
+    if (!state().separate)
+      WEIR_TRY(checked(state().module->copy_out(image_.data(), state().arrays.data, image_.size()), "copy back"));
+    for (Item& item : items_) {
+      if (state().separate && item.bytes > 0) {
+        item.packed.resize(item.bytes);
+        WEIR_TRY(checked(state().module->copy_out(item.packed.data(), item.device, item.bytes), item.name));
+      }
+      const uint8_t* got = state().separate ? item.packed.data() : image_.data() + item.offset;
+      WEIR_TRY(take(item, got));
+    }
+    return {};
+  }
+
+ private:
+  struct Item {
+    const char* name;
+    void* host;  // null: packed
+    size_t bytes;
+    bool written;
+    size_t offset;
+    void* device;
+    std::vector<uint8_t> packed;
+    const void* content() const { return host != nullptr ? host : packed.data(); }
+  };
+  struct Field {
+    void* address;  // of a pointer in the arguments
+    size_t item;
+  };
+
+  template <class T>
+  void add(const char* name, T*& field, size_t n, bool written) {
+    if (field == nullptr) return;
+    void* host = const_cast<void*>(static_cast<const void*>(field));
+    const size_t bytes = n * sizeof(T);
+    // In-place ops name an array twice.
+    size_t i = 0;
+    while (i < items_.size() && items_[i].host != host) ++i;
+    if (i == items_.size()) items_.push_back({name, host, bytes, written, 0, nullptr, {}});
+    items_[i].bytes = std::max(items_[i].bytes, bytes);
+    items_[i].written = items_[i].written || written;
+    fields_.push_back({&field, i});
+  }
+
+  Status upload_block() {
+    size_t end = 0;
+    for (Item& item : items_) {
+      item.offset = end;
+      end = (end + item.bytes + kGuardBytes + kAlignment - 1) / kAlignment * kAlignment;
+    }
+    image_.assign(end, kFill);
+    for (const Item& item : items_) {
+      if (item.bytes > 0) std::memcpy(image_.data() + item.offset, item.content(), item.bytes);
+    }
+    WEIR_TRY(grow(state().arrays, end));
+    for (Item& item : items_) item.device = static_cast<uint8_t*>(state().arrays.data) + item.offset;
+    return checked(state().module->copy_in(state().arrays.data, image_.data(), end), "copy to the device");
+  }
+
+  Status upload_separate() {
+    for (Item& item : items_) {
+      WEIR_TRY(checked(state().module->allocate(std::max<uint64_t>(item.bytes, 1), &item.device), item.name));
+      if (item.bytes > 0)
+        WEIR_TRY(checked(state().module->copy_in(item.device, item.content(), item.bytes), item.name));
+    }
+    return {};
+  }
+
+  // What came back of one array. Inputs must be as they were; packed matrices are compared in the block only, where their original still is.
+  Status take(const Item& item, const uint8_t* got) {
+    if (item.written) {
+      if (item.bytes > 0) std::memcpy(item.host, got, item.bytes);
+    } else if (item.bytes > 0 && (item.host != nullptr || !state().separate) &&
+               std::memcmp(item.content(), got, item.bytes) != 0) {
+      return complain((std::string("an op wrote its input ") + item.name).c_str());
+    }
+    if (state().separate) return {};
+    for (size_t i = 0; i < kGuardBytes; ++i) {
+      if (got[item.bytes + i] != kFill)
+        return complain((std::string("an op wrote behind the end of ") + item.name).c_str());
+    }
+    return {};
+  }
+
+  std::vector<Item> items_;
+  std::vector<Field> fields_;
+  std::vector<uint8_t> image_;
+  Status status_;  // of the weights
+};
+
+// Scratch memory of exactly the size that the caller has, full of NaN.
+class Scratch {
+ public:
+  Scratch() = default;
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  ~Scratch() {
+    if (own_ != nullptr) (void)state().module->release(own_);
+  }
+  Status prepare(uint64_t bytes) {
+    bytes_ = bytes;
+    guard_ = state().separate ? 0 : kScratchGuardBytes;
+    if (state().separate) {
+      WEIR_TRY(checked(state().module->allocate(std::max<uint64_t>(bytes, 1), &own_), "scratch"));
+    } else {
+      WEIR_TRY(grow(state().scratch, bytes + guard_));
+    }
+    return bytes + guard_ == 0 ? Status() : checked(state().module->fill(data(), kFill, bytes + guard_), "scratch");
+  }
+  std::byte* data() const { return static_cast<std::byte*>(own_ != nullptr ? own_ : state().scratch.data); }
+  Status check() const {
+    std::vector<uint8_t> guard(guard_);
+    if (guard_ > 0) WEIR_TRY(checked(state().module->copy_out(guard.data(), data() + bytes_, guard_), "scratch"));
+    const bool whole = std::all_of(guard.begin(), guard.end(), [](uint8_t x) { return x == kFill; });
+    return whole ? Status() : complain("an op wrote behind the end of its scratch memory");
+  }
+
+ private:
+  void* own_ = nullptr;
+  uint64_t bytes_ = 0;
+  size_t guard_ = 0;
+};
+
+// --- the arrays of each op, as ops.h states their shapes ---------------------------------------------------------------
+
+void stage_kv(Staging& s, KvView& kv, bool writes_pages, bool writes_digests) {
+  const size_t n_rows = size_t{kv.n_kv_heads} * kv.capacity;
+  size_t n_slots = 0;  // slots in use; a table's other rows may hold anything
+  for (size_t head = 0; head < kv.n_kv_heads; ++head) {
+    for (size_t row = 0; row < std::min(kv.n_pages[head], kv.capacity); ++row)
+      n_slots = std::max<size_t>(n_slots, kv.slots[head * kv.capacity + row] + size_t{1});
+  }
+  const size_t n_digests = n_slots * digest_elements(kv.digest, kv.head_dim);
+  writes_pages ? s.out("kv.pool", kv.pool, n_slots * kv.page_elements())
+               : s.in("kv.pool", kv.pool, n_slots * kv.page_elements());
+  writes_digests ? s.out("kv.digests", kv.digests, n_digests) : s.in("kv.digests", kv.digests, n_digests);
+  s.in("kv.slots", kv.slots, n_rows);
+  s.in("kv.first_pos", kv.first_pos, n_rows);
+  s.in("kv.len", kv.len, n_rows);
+  s.in("kv.n_pages", kv.n_pages, kv.n_kv_heads);
+}
+
+void stage(Staging& s, EmbedArgs& a) {
+  s.out("x", a.x, size_t{a.n_tok} * a.table.n_cols);
+  s.weight("table", a.table);
+  s.in("tokens", a.tokens, a.n_tok);
+}
+
+void stage(Staging& s, RmsNormArgs& a) {
+  s.out("y", a.y, size_t{a.n_tok} * a.n);
+  s.in("x", a.x, size_t{a.n_tok} * a.n);
+  s.in("weight", a.weight, a.n);
+}
+
+void stage(Staging& s, MatmulArgs& a) {
+  const size_t n_cols = a.part[0].w.n_cols;
+  for (uint32_t i = 0; i < a.n_parts; ++i) {
+    const uint32_t n_rows = a.part[i].w.n_rows;
+    s.weight("w", a.part[i].w);
+    s.in("bias", a.part[i].bias, n_rows);
+    s.out("y", a.part[i].y, size_t{a.n_tok} * n_rows);
+  }
+  s.in("x", a.x, a.n_tok * n_cols);
+}
+
+void stage(Staging& s, GluMatmulArgs& a) {
+  s.out("y", a.y, size_t{a.n_tok} * a.gate.n_rows);
+  s.in("x", a.x, size_t{a.n_tok} * a.gate.n_cols);
+  s.weight("gate", a.gate);
+  s.weight("up", a.up);
+}
+
+void stage(Staging& s, RopeAppendArgs& a) {
+  const size_t d = a.kv.head_dim, n_q = size_t{a.n_tok} * a.n_heads * d, n_k = size_t{a.n_tok} * a.kv.n_kv_heads * d;
+  s.out("q", a.q, n_q);
+  s.out("q_sink", a.q_sink, n_q);
+  s.out("k", a.k, n_k);
+  s.in("v", a.v, n_k);
+  s.in("q_norm", a.q_norm, d);
+  s.in("k_norm", a.k_norm, d);
+  s.in("cos_sin", a.cos_sin, size_t{a.n_tok} * a.rope_dim);
+  s.in("cos_sin_sink", a.cos_sin_sink, size_t{a.n_tok} * a.rope_dim);
+  s.in("append_row", a.append_row, a.kv.n_kv_heads);
+  stage_kv(s, a.kv, true, a.kv.digest == DigestKind::kMinMax);
+}
+
+void stage(Staging& s, AttnPagedArgs& a) {
+  const size_t n = size_t{a.n_tok} * a.n_heads * a.kv.head_dim;
+  const size_t n_lists = a.list_per_head ? a.n_heads : a.kv.n_kv_heads;
+  s.out("out", a.out, n);
+  s.in("q", a.q, n);
+  s.in("q_sink", a.q_sink, n);
+  s.in("select", a.select, n_lists * a.kv.capacity);
+  s.in("n_select", a.n_select, n_lists);
+  s.out("page_mass", a.page_mass, size_t{a.n_heads} * a.kv.capacity);
+  s.out("lse", a.lse, size_t{a.n_tok} * a.n_heads);
+  stage_kv(s, a.kv, false, false);
+}
+
+void stage(Staging& s, PageDigestArgs& a) {
+  s.in("first_row", a.first_row, a.kv.n_kv_heads);
+  stage_kv(s, a.kv, false, true);
+}
+
+void stage(Staging& s, PageScoreArgs& a) {
+  s.out("score", a.score, size_t{a.n_heads} * a.kv.capacity);
+  s.in("q", a.q, size_t{a.n_heads} * a.kv.head_dim);
+  stage_kv(s, a.kv, false, false);
+}
+
+void stage(Staging& s, PageSelectArgs& a) {
+  const size_t n_rows = size_t{a.n_kv_heads} * a.capacity;
+  const size_t n_lists = a.agg == AggMode::kQHead ? a.n_heads : a.n_kv_heads;
+  s.in("score", a.score, size_t{a.n_heads} * a.capacity);
+  s.out("group_score", a.group_score, n_rows);
+  s.out("select", a.select, n_lists * a.capacity);
+  s.out("n_select", a.n_select, n_lists);
+  s.in("flags", a.flags, n_rows);
+  s.in("n_pages", a.n_pages, a.n_kv_heads);
+}
+
+void stage(Staging& s, PageAccumulateArgs& a) {
+  const size_t n_rows = size_t{a.n_kv_heads} * a.capacity;
+  s.in("weight", a.weight, size_t{a.n_heads} * a.capacity);
+  s.out("score", a.score, n_rows);
+  s.in("len", a.len, n_rows);
+  s.in("n_pages", a.n_pages, a.n_kv_heads);
+}
+
+void stage(Staging& s, TokenMassArgs& a) {
+  s.out("mass", a.mass, size_t{a.kv.n_kv_heads} * a.kv.capacity * kPageTokens);
+  s.in("q", a.q, size_t{a.n_rows} * a.n_heads * a.kv.head_dim);
+  s.in("lse", a.lse, size_t{a.n_rows} * a.n_heads);
+  stage_kv(s, a.kv, false, false);
+}
+
+void stage(Staging& s, PageStampArgs& a) {
+  const size_t n_rows = size_t{a.n_kv_heads} * a.capacity;
+  s.in("weight", a.weight, size_t{a.n_heads} * a.capacity);
+  s.in("select", a.select, n_rows);
+  s.in("n_select", a.n_select, a.n_kv_heads);
+  s.out("stamp", a.stamp, n_rows);
+  s.out("last_score", a.last_score, n_rows);
+  s.in("flags", a.flags, n_rows);
+  s.in("n_pages", a.n_pages, a.n_kv_heads);
+}
+
+// --- the table ---------------------------------------------------------------------------------------------------------
+
+template <class Args>
+Status run_on_device(const char* name, Status (*op)(OpContext&, const Args&), const OpContext& host_cx, Args a) {
+  if (op == nullptr) return fail(WEIR_ERR_UNSUPPORTED, "%s is not in the table", name);
+  Staging staging;
+  stage(staging, a);
+  WEIR_TRY(staging.upload());
+  Scratch scratch;
+  WEIR_TRY(scratch.prepare(host_cx.scratch_bytes));
+  OpContext cx = host_cx;
+  cx.scratch = scratch.data();
+  cx.stream = state().module->stream();
+  const Status status = op(cx, a);
+  if (status.code() == WEIR_ERR_UNSUPPORTED) return status;
+  WEIR_TRY(checked(status, name));
+  WEIR_TRY(staging.download());
+  return scratch.check();
+}
+
+template <class Args>
+Status run_staged(size_t op, Status (*device_op)(OpContext&, const Args&), Status (*reference)(OpContext&, const Args&),
+                  OpContext& cx, const Args& a) {
+  const Status status = run_on_device(kOpNames[op], device_op, cx, a);
+  StagedCalls& calls = state().calls[op];
+  if (status.code() != WEIR_ERR_UNSUPPORTED) {
+    ++calls.on_device;
+    return status;
+  }
+  ++calls.unsupported;
+  return reference(cx, a);
+}
+
+#define WEIR_OP(name, Args)                                                                   \
+  Status staged_##name(OpContext& cx, const Args& a) {                                        \
+    return run_staged<Args>(kOp_##name, state().module->backend->ops.name, ref::name, cx, a); \
+  }
+#include "ops/ops.inc"
+#undef WEIR_OP
+
+// The folder lib/ with the module beside one of the folders above the program: build/tests/<area>/ and bin/<area>/ have it two levels up.
+std::string module_folder() {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+  for (int level = 0; level < 3 && folder.has_relative_path(); ++level, folder = folder.parent_path()) {
+    if (fs::exists(folder / "lib" / "libweir_cuda.so", error)) return (folder / "lib").string();
+  }
+  return {};
+}
+
+const Backend* open_staged_backend() {
+  const std::string folder = module_folder();
+  if (folder.empty()) return nullptr;
+  State& s = state();
+  Status status = load_device_module(folder.c_str(), "weir_cuda", s.module);
+  if (status.ok()) status = s.module->open();
+  if (!status.ok()) {
+    std::printf("no tests on a GPU: %s\n", s.module != nullptr ? s.module->last_error() : last_error_text());
+    s.module = nullptr;
+    return nullptr;
+  }
+  s.separate = std::getenv("WEIR_STAGE_SEPARATE") != nullptr;
+  s.backend = *s.module->backend;
+  s.backend.name = "cuda";
+#define WEIR_OP(name, Args) s.backend.ops.name = staged_##name;
+#include "ops/ops.inc"
+#undef WEIR_OP
+  std::printf("tests on a GPU: %s\n", s.backend.target());
+  return &s.backend;
+}
+
+}  // namespace
+
+const Backend* staged_backend() {
+  static const Backend* const backend = open_staged_backend();
+  return backend;
+}
+
+StagedCalls staged_calls() {
+  StagedCalls sum;
+  for (const StagedCalls& calls : state().calls) {
+    sum.on_device += calls.on_device;
+    sum.unsupported += calls.unsupported;
+  }
+  return sum;
+}
+
+bool report_staged_calls(const char* group) {
+  bool covered = true;
+  for (size_t op = 0; op < kOpCount; ++op) {
+    const StagedCalls& calls = state().calls[op];
+    if (calls.on_device + calls.unsupported == 0) continue;
+    std::printf("on cuda: %s: %llu calls, %llu unsupported\n", kOpNames[op],
+                static_cast<unsigned long long>(calls.on_device + calls.unsupported),
+                static_cast<unsigned long long>(calls.unsupported));
+    const bool is_subject = std::string(group).rfind(std::string("ops/") + kOpNames[op], 0) == 0;
+    if (!is_subject || calls.on_device > 0) continue;
+    std::fprintf(stderr, "cuda: %s never ran on the device\n", kOpNames[op]);
+    covered = false;
+  }
+  return covered;
+}
+
+}  // namespace weir::test
