@@ -16,10 +16,10 @@
 namespace weir::cuda {
 namespace {
 
-constexpr uint32_t kThreads = 256;
+constexpr uint32_t kThreads = 128;
 constexpr uint32_t kWarps = kThreads / kWarp;
-constexpr uint32_t kHeads = 8;      // query heads of a block
-constexpr uint32_t kPagesRound = 8; // pages of a split are a multiple of the warps
+constexpr uint32_t kBlocks = 2;  // a multiprocessor has registers for so many
+constexpr uint32_t kHeads = 8;   // query heads of a block
 constexpr float kLog2E = 1.44269504f, kLn2 = 0.69314718f;
 constexpr float kUnseen = -INFINITY;
 
@@ -52,7 +52,7 @@ __device__ Job find_job(const KernelArgs& k) {
   job.table = size_t{job.kv_head} * a.kv.capacity;
   job.n = a.select != nullptr ? a.n_select[job.select_list] : a.kv.n_pages[job.kv_head];
   const uint32_t even = (job.n + k.n_splits - 1) / k.n_splits;
-  job.per_split = max(kPagesRound, (even + kPagesRound - 1) / kPagesRound * kPagesRound);
+  job.per_split = max(kWarps, (even + kWarps - 1) / kWarps * kWarps);  // as many pages for each warp
   job.n_active = max(1u, (job.n + job.per_split - 1) / job.per_split);
   job.pos = k.op.n_tokens != nullptr ? *k.op.n_tokens : a.pos;
   return job;
@@ -116,7 +116,7 @@ __device__ void read_query(const KernelArgs& k, const Job& job, bool owns_last_p
     rotate<kDim>(r, r.q + size_t{job.first_head + warp} * kDim, r.q_norm, s.q[warp], sink ? s.q_sink[warp] : nullptr);
   if (!owns_last_page || warp != kWarps - 1) return;
   const size_t row = job.table + r.append_row[job.kv_head];
-  uint16_t* keys = a.kv.pool + a.kv.slots[row] * a.kv.page_elements() + size_t{job.pos - a.kv.first_pos[row]} * kDim;
+  uint16_t* keys = a.kv.pool + size_t{a.kv.slots[row]} * (2 * kPageTokens * kDim) + size_t{job.pos - a.kv.first_pos[row]} * kDim;
   rotate<kDim>(r, r.k + size_t{job.kv_head} * kDim, r.k_norm, s.q[kHeads], nullptr);
   __syncwarp();
   for (uint32_t i = threadIdx.x % kWarp; i < kDim; i += kWarp) {
@@ -295,9 +295,41 @@ __device__ float fold_page(float (&logit)[2][2], Running& run, float (&acc)[kDim
   return sum > 0.0f ? m + log2f(sum) : kUnseen;
 }
 
-// The pages of this block's split, warp by warp.
+// What a warp has of its pages before it can use it.
 template <uint32_t kDim>
-__device__ void attend_split(const KernelArgs& k, const Job& job, Shared<kDim>& s) {
+struct Ahead {
+  PageInfo infos;  // of the warp's next 32 pages, one a lane
+  PageInfo page;   // the first of them
+  PageKeys<kDim> keys;
+  PageValues<kDim> values;
+};
+
+// Pages of this warp: `first`, and every kWarps-th after it.
+struct Run {
+  uint32_t first, count;
+};
+__device__ Run pages_of_warp(const Job& job) {
+  const uint32_t begin = blockIdx.y * job.per_split + threadIdx.x / kWarp, end = min(job.n, (blockIdx.y + 1) * job.per_split);
+  return {begin, begin < end ? (end - begin + kWarps - 1) / kWarps : 0};
+}
+
+template <uint32_t kDim>
+__device__ const uint16_t* page_of(const AttnPagedArgs& a, const PageInfo& page) {
+  return a.kv.pool + size_t{page.slot} * (2 * kPageTokens * kDim);
+}
+
+// Table rows from page `i` of the warp on, and the first page's keys.
+template <uint32_t kDim>
+__device__ void read_ahead(const AttnPagedArgs& a, const Job& job, const Run& run, uint32_t i, Ahead<kDim>& ahead) {
+  const uint32_t lane = threadIdx.x % kWarp;
+  if (i + lane < run.count) ahead.infos = read_info(a, job, run.first + (i + lane) * kWarps);
+  ahead.page = shuffle_info(ahead.infos, 0);
+  load_keys<kDim>(page_of<kDim>(a, ahead.page), ahead.page.len, ahead.keys);
+}
+
+// The pages of this block's split, warp by warp. With `loaded` the first page is there already.
+template <uint32_t kDim>
+__device__ void attend_split(const KernelArgs& k, const Job& job, const Run& run, bool loaded, Ahead<kDim>& ahead, Shared<kDim>& s) {
   const AttnPagedArgs& a = k.op.attn;
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, head = lane / 4;
   uint32_t q[kDim / 16][4];
@@ -307,42 +339,26 @@ __device__ void attend_split(const KernelArgs& k, const Job& job, Shared<kDim>& 
 #pragma unroll
     for (uint32_t j = 0; j < 4; ++j) out[j] = q[i][j];
   };
-  Running run;
+  Running sum;
   float acc[kDim / 8][4] = {};
-  const uint32_t begin = blockIdx.y * job.per_split + warp, end = min(job.n, (blockIdx.y + 1) * job.per_split);
-  const uint32_t count = begin < end ? (end - begin + kWarps - 1) / kWarps : 0;
-  PageInfo ahead = {};
-  PageInfo page = {};
-  PageKeys<kDim> keys;
-  PageValues<kDim> values;
-  for (uint32_t i = 0; i < count; ++i) {
-    if (i % kWarp == 0) {
-      // The next 32 pages of this warp, one a lane.
-      if (i + lane < count) ahead = read_info(a, job, begin + (i + lane) * kWarps);
-      if (i == 0) {
-        page = shuffle_info(ahead, 0);
-        load_keys<kDim>(a.kv.pool + page.slot * a.kv.page_elements(), page.len, keys);
-      }
-    }
-    if (i > 0 && i % kWarp == 0) {
-      page = shuffle_info(ahead, 0);
-      load_keys<kDim>(a.kv.pool + page.slot * a.kv.page_elements(), page.len, keys);
-    }
-    load_values<kDim>(a.kv.pool + page.slot * a.kv.page_elements(), page.len, values);
+  for (uint32_t i = 0; i < run.count; ++i) {
+    const bool here = loaded && i == 0;
+    if (i % kWarp == 0 && !here) read_ahead<kDim>(a, job, run, i, ahead);
+    if (!here) load_values<kDim>(page_of<kDim>(a, ahead.page), ahead.page.len, ahead.values);
     float weight[2][2];
-    page_logits<kDim>(k, job, page, keys, fragment, s, weight);
-    const bool more = i + 1 < count && (i + 1) % kWarp != 0;
-    const PageInfo next = shuffle_info(ahead, (i + 1) % kWarp);
-    if (more) load_keys<kDim>(a.kv.pool + next.slot * a.kv.page_elements(), next.len, keys);
-    const float mass = fold_page<kDim>(weight, run, acc);
+    page_logits<kDim>(k, job, ahead.page, ahead.keys, fragment, s, weight);
+    const bool more = i + 1 < run.count && (i + 1) % kWarp != 0;
+    const PageInfo next = shuffle_info(ahead.infos, (i + 1) % kWarp);
+    if (more) load_keys<kDim>(page_of<kDim>(a, next), next.len, ahead.keys);
+    const float mass = fold_page<kDim>(weight, sum, acc);
     if (a.page_mass != nullptr && lane % 4 == 0 && head < k.heads_per_list)
-      a.page_mass[size_t{job.first_head + head} * a.kv.capacity + begin + i * kWarps] = mass;
-    add_values<kDim>(values, weight, acc);
-    if (more) page = next;
+      a.page_mass[size_t{job.first_head + head} * a.kv.capacity + run.first + i * kWarps] = mass;
+    add_values<kDim>(ahead.values, weight, acc);
+    if (more) ahead.page = next;
   }
   if (lane % 4 == 0) {
-    s.m[warp][head] = run.m;
-    s.l[warp][head] = run.l;
+    s.m[warp][head] = sum.m;
+    s.l[warp][head] = sum.l;
   }
   if (head >= k.heads_per_list) return;
 #pragma unroll
@@ -353,15 +369,32 @@ __device__ void attend_split(const KernelArgs& k, const Job& job, Shared<kDim>& 
   }
 }
 
-// Weights that bring parts with maxima m and sums l to one scale; part i of head h at [i * stride + h]. Returns log2 of the whole sum.
-template <class M, class L, class W>
-__device__ float merge_weights(uint32_t n, const M& m, const L& l, const W& store) {
+// Weights that bring the parts of one head with maxima and sums `ml` [n, stride] to one scale, by one warp. Returns log2 of the whole sum.
+__device__ float merge_weights(uint32_t n, const float* ml, uint32_t stride, float (*weight)[kHeads], uint32_t head) {
+  const uint32_t lane = threadIdx.x % kWarp;
+  constexpr uint32_t kEach = kMaxSplits / kWarp;
+  float m[kEach], l[kEach];
   float high = kUnseen;
-  for (uint32_t i = 0; i < n; ++i) high = fmaxf(high, m(i));
+#pragma unroll
+  for (uint32_t j = 0; j < kEach; ++j) {
+    const uint32_t i = j * kWarp + lane;
+    m[j] = i < n ? __ldcg(ml + i * stride) : kUnseen;
+    l[j] = i < n ? __ldcg(ml + i * stride + 1) : 0.0f;
+    high = fmaxf(high, m[j]);
+  }
+  high = warp_max(high);
   float sum = 0.0f;
-  for (uint32_t i = 0; i < n; ++i) sum += high == kUnseen ? 0.0f : l(i) * exp2f(m(i) - high);
-  for (uint32_t i = 0; i < n; ++i) store(i, high == kUnseen ? 0.0f : exp2f(m(i) - high) / sum);
-  return high == kUnseen ? kUnseen : high + log2f(sum);
+#pragma unroll
+  for (uint32_t j = 0; j < kEach; ++j) {
+    m[j] = m[j] == kUnseen ? 0.0f : exp2f(m[j] - high);
+    sum += l[j] * m[j];
+  }
+  sum = warp_sum(sum);
+#pragma unroll
+  for (uint32_t j = 0; j < kEach; ++j) {
+    if (j * kWarp + lane < n) weight[j * kWarp + lane][head] = sum > 0.0f ? m[j] / sum : 0.0f;
+  }
+  return sum > 0.0f ? high + log2f(sum) : kUnseen;
 }
 
 // Output, lse and page masses of one list whose splits are all there.
@@ -372,23 +405,23 @@ __device__ void finish_list(const KernelArgs& k, const Job& job, uint32_t list, 
   const float* ml = k.partial_ml + size_t{list} * k.n_splits * heads * 2;
   const float* partial = k.partial + size_t{list} * k.n_splits * heads * kDim;
   __syncthreads();
-  if (threadIdx.x < heads) {
-    const uint32_t h = threadIdx.x;
-    s.lse2[h] = merge_weights(
-        job.n_active, [&](uint32_t i) { return __ldcg(ml + (i * heads + h) * 2); }, [&](uint32_t i) { return __ldcg(ml + (i * heads + h) * 2 + 1); },
-        [&](uint32_t i, float w) { s.weight[i][h] = w; });
-    if (a.lse != nullptr) a.lse[first_head + h] = s.lse2[h] * kLn2;
+  for (uint32_t h = threadIdx.x / kWarp; h < heads; h += kWarps) {
+    const float lse2 = merge_weights(job.n_active, ml + h * 2, heads * 2, s.weight, h);
+    if (threadIdx.x % kWarp != 0) continue;
+    s.lse2[h] = lse2;
+    if (a.lse != nullptr) a.lse[first_head + h] = lse2 * kLn2;
   }
   __syncthreads();
-  for (uint32_t i = threadIdx.x; i < heads * kDim; i += kThreads) {
-    float sum = 0.0f;
+  for (uint32_t i = threadIdx.x * 4; i < heads * kDim; i += kThreads * 4) {
+    float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 #pragma unroll 8
     for (uint32_t split = 0; split < job.n_active; ++split) {
-      // A part without tokens may hold anything.
+      // A part without tokens is zeros.
       const float w = s.weight[split][i / kDim];
-      sum += w != 0.0f ? w * __ldcg(partial + size_t{split} * heads * kDim + i) : 0.0f;
+      const float4 v = __ldcg(reinterpret_cast<const float4*>(partial + size_t{split} * heads * kDim + i));
+      sum.x += w * v.x, sum.y += w * v.y, sum.z += w * v.z, sum.w += w * v.w;
     }
-    a.out[size_t{first_head} * kDim + i] = sum;
+    *reinterpret_cast<float4*>(a.out + size_t{first_head} * kDim + i) = sum;
   }
   for (uint32_t h = 0; a.page_mass != nullptr && h < heads; ++h) {
     float* mass = a.page_mass + size_t{first_head + h} * a.kv.capacity;
@@ -400,15 +433,26 @@ __device__ void finish_list(const KernelArgs& k, const Job& job, uint32_t list, 
 }
 
 template <uint32_t kDim>
-__global__ void __launch_bounds__(kThreads, 1) attn_decode_kernel(const __grid_constant__ KernelArgs k) {
+__global__ void __launch_bounds__(kThreads, kBlocks) attn_decode_kernel(const __grid_constant__ KernelArgs k) {
   __shared__ Shared<kDim> s;
-  start_next();
-  wait_for_previous();
+  // Page tables and all pages but the open one were written before the previous kernel began (a product, which lets this one start when it begins
+  // itself): with lists of a selection they are not, and without append the previous kernel is another.
+  const bool early = k.op.append && k.op.attn.select == nullptr;
+  if (!early) wait_for_previous();
   const Job job = find_job(k);
   if (blockIdx.y >= job.n_active) return;
+  const Run run = pages_of_warp(job);
+  Ahead<kDim> ahead = {};
+  const bool loaded = early && run.count > 0 && run.first + 1 != job.n;  // not the page that is appended to
+  if (loaded) {
+    read_ahead<kDim>(k.op.attn, job, run, 0, ahead);
+    load_values<kDim>(page_of<kDim>(k.op.attn, ahead.page), ahead.page.len, ahead.values);
+  }
+  if (early) wait_for_previous();
+  start_next();
   read_query<kDim>(k, job, blockIdx.y + 1 == job.n_active, s);
   __syncthreads();
-  attend_split<kDim>(k, job, s);
+  attend_split<kDim>(k, job, run, loaded, ahead, s);
   __syncthreads();
 
   // The warps of this block become one part.
@@ -457,9 +501,9 @@ uint32_t heads_per_list(const AttnPagedArgs& a) {
   return heads;
 }
 
-// Twice as many blocks as multiprocessors where all splits have work: enough to even out their speeds.
+// As many blocks as fit at once where all splits have work: they are equal, so a second round would leave most of the device idle.
 uint32_t splits_of(uint32_t n_lists) {
-  const uint32_t splits = 2 * device().n_processors / n_lists;
+  const uint32_t splits = kBlocks * device().n_processors / n_lists;
   return splits < 1 ? 1 : splits > kMaxSplits ? kMaxSplits : splits;
 }
 

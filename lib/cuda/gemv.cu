@@ -12,7 +12,10 @@
 namespace weir::cuda {
 namespace {
 
-constexpr uint32_t kThreads = 512;
+#ifndef WEIR_GEMV_THREADS
+#define WEIR_GEMV_THREADS 512
+#endif
+constexpr uint32_t kThreads = WEIR_GEMV_THREADS;
 constexpr uint32_t kWarps = kThreads / kWarp;
 
 // One launch: up to three matrices of one type.
@@ -134,7 +137,6 @@ __global__ void __launch_bounds__(kThreads, 1) gemv_kernel(const __grid_constant
   constexpr uint32_t kMatrices = kGlu ? 2 : 1;
   extern __shared__ __align__(16) std::byte shared[];
   __shared__ float sums[kWarps];
-  start_next();
   const uint32_t lane = threadIdx.x % kWarp, n_units = a.n_cols / F::kUnit;
   const uint32_t n_rows = a.end_row[2], stride = gridDim.x * kWarps;
   const uint32_t n_stretches = (n_units + kWarp * kUnroll - 1) / (kWarp * kUnroll);
@@ -158,6 +160,8 @@ __global__ void __launch_bounds__(kThreads, 1) gemv_kernel(const __grid_constant
   Stretch<F, kUnroll, kMatrices> now;
   if (row < n_rows) load(row, 0, now);
   wait_for_previous();
+  // Only now: the next kernel may then rely on everything before this one (attention reads page tables ahead).
+  start_next();
   const float norm_scale = input_scale(a, sums);
   const auto input = [&] {
     if constexpr (F::kInteger) {

@@ -1,7 +1,7 @@
 // What comes before the layers of a decode step: pages leave by the policy's rules, every stream gets a place for the token, and its rotation is
-// computed. The same as Session::make_room, KvCache::evict, KvCache::reserve and RopeTable::fill. Launch: one block; the stack of free slots is shared by
-// all streams. A warp has a stream while pages leave, a thread when places are given. Numerics: tables and counters exact; angles in f64.
-// Assumes: every stream has, or can make, room for a page (the host checks prompts and pins before). Slots are taken in the order of streams.
+// computed. The same as Session::make_room, KvCache::evict, KvCache::reserve and RopeTable::fill. Launch: one block. A warp has a stream while pages leave,
+// a thread when places are given. Numerics: tables and counters exact; angles in f64.
+// Assumes: every stream has, or can make, room for a page (the host checks prompts and pins before).
 #include "cuda/cuda_ops.h"
 #include "cuda/victim.cuh"
 
@@ -11,7 +11,7 @@ namespace {
 constexpr uint32_t kBlock = 1024;
 
 struct Shared {
-  uint32_t n_free, n_evicted, n_prompt_evicted;
+  uint32_t n_evicted, n_prompt_evicted;
 };
 
 // As KvCache::at(stream, 0) and its capacity.
@@ -34,7 +34,8 @@ __device__ DeviceStream stream_at(const StepTables& t, uint32_t stream) {
           t.last_score + i,
           t.prompt_score == nullptr ? nullptr : t.prompt_score + i,
           t.n_pages[stream],
-          capacity};
+          capacity,
+          i};
 }
 
 // Moves the rows behind `row` down by one. By one warp.
@@ -67,7 +68,7 @@ __device__ void make_room(const StepBeginArgs& a, uint32_t stream, const Room& r
     const uint32_t row = victim_of(a.rules, s, room);
     if (row == kNoRow) break;
     if (lane == 0) {
-      a.tables.free_slots[atomicAdd(&shared.n_free, 1u)] = s.slots[row];
+      a.tables.free_slots[s.first + s.capacity - s.n_pages] = s.slots[row];
       atomicAdd(&shared.n_evicted, 1u);
       if ((s.flags[row] & kPagePrompt) != 0) atomicAdd(&shared.n_prompt_evicted, 1u);
     }
@@ -86,7 +87,7 @@ __device__ bool pages_may_leave(const StepRules& rules, const Room& room) {
 }
 
 // A place for one token. By one thread.
-__device__ void reserve(const StepTables& t, uint32_t stream, const Room& room, uint32_t n_free) {
+__device__ void reserve(const StepTables& t, uint32_t stream, const Room& room) {
   uint32_t capacity = 0;
   const size_t first = rows_before(t, stream, capacity);
   const uint32_t n = t.n_pages[stream];
@@ -96,7 +97,7 @@ __device__ void reserve(const StepTables& t, uint32_t stream, const Room& room, 
     return;
   }
   const size_t row = first + n;
-  t.slots[row] = t.free_slots[n_free - 1 - stream];
+  t.slots[row] = t.free_slots[first + capacity - 1 - n];
   t.first_pos[row] = room.pos;
   t.len[row] = 1;
   t.flags[row] = 0;
@@ -133,17 +134,16 @@ __global__ void __launch_bounds__(kBlock, 1) step_begin_kernel(const StepBeginAr
   const uint32_t n_streams = t.n_layers * t.n_kv_heads;
   const uint32_t pos = a.state->n_tokens;
   const Room room = {pos, pos % kPageTokens == 0 ? 1u : 0u};
-  if (threadIdx.x == 0) shared = {a.state->n_free, 0, 0};
+  if (threadIdx.x == 0) shared = {0, 0};
   fill_rotation(a, pos, a.cos_sin);
   __syncthreads();
   if (pages_may_leave(a.rules, room)) {
     for (uint32_t s = threadIdx.x / kWarp; s < n_streams; s += kBlock / kWarp) make_room(a, s, room, shared);
     __syncthreads();
   }
-  for (uint32_t s = threadIdx.x; s < n_streams; s += kBlock) reserve(t, s, room, shared.n_free);
+  for (uint32_t s = threadIdx.x; s < n_streams; s += kBlock) reserve(t, s, room);
   if (threadIdx.x == 0) {
     const uint64_t resident = a.state->pages_resident - shared.n_evicted + room.opens * n_streams;
-    a.state->n_free = shared.n_free - room.opens * n_streams;
     a.state->pages_evicted += shared.n_evicted;
     a.state->prompt_pages_evicted += shared.n_prompt_evicted;
     a.state->pages_resident = resident;

@@ -21,6 +21,7 @@ struct DeviceStream {
   float* prompt_score;  // or null
   uint32_t n_pages;
   uint32_t capacity;
+  size_t first;  // of its rows among all
 
   // An open page that still takes tokens; it never leaves.
   __device__ bool is_filling(uint32_t row) const { return row + 1 == n_pages && len[row] < kPageTokens; }

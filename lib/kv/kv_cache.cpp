@@ -26,9 +26,13 @@ void KvCache::lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena&
 }
 
 void KvCache::reset() {
-  n_free_ = static_cast<uint32_t>(shape_.n_slots());
-  // The stack hands out low slots first, so that a short conversation touches few pages of the pool.
-  for (uint32_t i = 0; i < n_free_; ++i) free_[i] = n_free_ - 1 - i;
+  // A stream's slots lie together, and the lowest goes first: a GPU that attends a stream then reads few of the large pages that its memory is
+  // mapped by, and a short conversation touches little of the pool.
+  for (uint32_t s = 0; s < shape_.n_streams(); ++s) {
+    const uint32_t capacity = shape_.capacity(s / shape_.n_kv_heads);
+    const size_t first = at(s, 0);
+    for (uint32_t i = 0; i < capacity; ++i) free_[first + i] = static_cast<uint32_t>(first) + capacity - 1 - i;
+  }
   std::fill_n(n_pages_, shape_.n_streams(), 0u);
   std::fill_n(append_row_, shape_.n_streams(), 0u);
   n_tokens_ = 0;
@@ -72,13 +76,12 @@ KvTables KvCache::tables() const {
 }
 
 KvCounters KvCache::counters() const {
-  return {n_tokens_, n_free_, pages_resident(), pages_resident_max(), pages_evicted(), prompt_pages_evicted_};
+  return {n_tokens_, pages_resident(), pages_resident_max(), pages_evicted(), prompt_pages_evicted_};
 }
 
 void KvCache::set_counters(const KvCounters& c) {
   n_tokens_ = c.n_tokens;
   n_reserved_ = 0;
-  n_free_ = c.n_free;
   prompt_pages_evicted_ = c.prompt_pages_evicted;
   n_tokens_published_.store(c.n_tokens, std::memory_order_relaxed);
   pages_resident_.store(c.pages_resident, std::memory_order_relaxed);
@@ -121,9 +124,10 @@ Status KvCache::reserve(uint32_t n_tok, uint32_t flags, uint32_t now) {
       left -= take;
     }
     for (uint32_t pos = n_tokens_ + (n_tok - left); left > 0; pos += kPageTokens) {
+      const uint32_t slot = free_[top_free(s)];
       const size_t row = at(s, n_pages_[s]++);
       const uint32_t take = std::min(left, kPageTokens);
-      slots_[row] = free_[--n_free_];
+      slots_[row] = slot;
       first_pos_[row] = pos;
       len_[row] = take;
       flags_[row] = flags;
@@ -147,7 +151,8 @@ void KvCache::truncate(uint32_t n_tokens) {
   int64_t freed = 0;
   for (uint32_t s = 0; s < shape_.n_streams(); ++s) {
     while (n_pages_[s] > 0 && first_pos_[at(s, n_pages_[s] - 1)] >= n_tokens) {
-      free_[n_free_++] = slots_[at(s, --n_pages_[s])];
+      const uint32_t slot = slots_[at(s, --n_pages_[s])];
+      free_[top_free(s)] = slot;
       ++freed;
     }
     if (n_pages_[s] == 0) continue;
@@ -170,7 +175,7 @@ void KvCache::evict(uint32_t stream, uint32_t row) {
   const size_t i = at(stream, row);
   if ((flags_[i] & kPagePrompt) != 0) ++prompt_pages_evicted_;
   const size_t moved = (n - row) * sizeof(uint32_t);
-  free_[n_free_++] = slots_[i];
+  free_[top_free(stream)] = slots_[i];
   for (uint32_t* column : {slots_, first_pos_, len_, flags_, stamp_}) std::memmove(column + i, column + i + 1, moved);
   std::memmove(last_score_ + i, last_score_ + i + 1, moved);
   if (prompt_score_ != nullptr) std::memmove(prompt_score_ + i, prompt_score_ + i + 1, moved);

@@ -61,14 +61,14 @@ struct KvTables {
   float* prompt_score;   // or null
   uint32_t* n_pages;     // [n_streams]
   uint32_t* append_row;  // [n_streams]
-  uint32_t* free_slots;  // [n_slots] stack, the top at n_free - 1
+  uint32_t* free_slots;  // [n_slots] a stack per stream: of its rows' places the first capacity - n_pages, the last of them on top
   uint32_t n_layers, n_kv_heads;
   uint32_t n_wide_layers, wide_pages, pages_per_stream;
 };
 
 // What changes when pages come and go, besides the tables.
 struct KvCounters {
-  uint32_t n_tokens, n_free;
+  uint32_t n_tokens;
   uint64_t pages_resident, pages_resident_max, pages_evicted, prompt_pages_evicted;
 };
 
@@ -139,6 +139,10 @@ class KvCache {
     const uint32_t layer = stream / shape_.n_kv_heads;
     return row_base(layer) + size_t{stream % shape_.n_kv_heads} * shape_.capacity(layer) + row;
   }
+  // Where a stream's stack of free slots has its top; it has one whenever the table has a free row.
+  size_t top_free(uint32_t stream) const {
+    return at(stream, shape_.capacity(stream / shape_.n_kv_heads) - 1 - n_pages_[stream]);
+  }
   size_t page_elements() const { return size_t{2} * kPageTokens * shape_.head_dim; }
   void count_resident(int64_t change);
 
@@ -155,8 +159,7 @@ class KvCache {
   float* prompt_score_ = nullptr;   // or null
   uint32_t* n_pages_ = nullptr;     // [n_streams]
   uint32_t* append_row_ = nullptr;  // [n_streams] row that holds the first reserved token
-  uint32_t* free_ = nullptr;        // [n_slots] stack of free slots
-  uint32_t n_free_ = 0;
+  uint32_t* free_ = nullptr;        // [n_slots] a stack of free slots per stream; see KvTables
   uint32_t n_tokens_ = 0;  // committed
   uint32_t n_reserved_ = 0;
   uint64_t prompt_pages_evicted_ = 0;

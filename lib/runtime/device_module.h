@@ -24,7 +24,7 @@ struct StepState {
   int32_t token;       // input of the step
   int32_t next_token;  // the largest logit's, the lowest id on a tie; -1: none is a number
   uint32_t n_tokens;   // committed
-  uint32_t n_free;     // free slots, the length of the stack
+  uint32_t reserved;
   uint64_t pages_evicted;
   uint64_t prompt_pages_evicted;
   uint64_t pages_resident;

@@ -121,7 +121,6 @@ Status Session::device_tables() {
   const KvCounters c = kv_.counters();
   StepState& state = *staging_.state;
   state.n_tokens = c.n_tokens;
-  state.n_free = c.n_free;
   state.pages_resident = c.pages_resident;
   state.pages_resident_max = c.pages_resident_max;
   state.pages_evicted = c.pages_evicted;
@@ -177,7 +176,7 @@ Status Session::run_device_step(weir_token token) {
   host_is_behind_ = true;
   WEIR_TRY(from_module(*module_, device_->step(token)));
   const StepState& s = *staging_.state;
-  kv_.set_counters({s.n_tokens, s.n_free, s.pages_resident, s.pages_resident_max, s.pages_evicted, s.prompt_pages_evicted});
+  kv_.set_counters({s.n_tokens, s.pages_resident, s.pages_resident_max, s.pages_evicted, s.prompt_pages_evicted});
   step_.pages_attended = s.pages_attended;
   logits_on_device_ = greedy_from_device_ = true;
   return {};
@@ -218,7 +217,7 @@ Status Session::profile_step(weir_token token, double* seconds) {
   host_is_behind_ = true;
   WEIR_TRY(from_module(*module_, device_->profile_step(token, seconds)));
   const StepState& s = *staging_.state;
-  kv_.set_counters({s.n_tokens, s.n_free, s.pages_resident, s.pages_resident_max, s.pages_evicted, s.prompt_pages_evicted});
+  kv_.set_counters({s.n_tokens, s.pages_resident, s.pages_resident_max, s.pages_evicted, s.prompt_pages_evicted});
   return {};
 }
 

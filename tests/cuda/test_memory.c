@@ -1,0 +1,212 @@
+/* cuda: plans are exact on a device too, nothing is allocated while decoding, and everything is given back. */
+#include "cuda_test.h"
+
+#include "weir/experimental.h"
+
+static const variant variants[] = {
+    {"dense", {{0, 0}}, 0},
+    {"sink", {{0, 0}}, 0},
+    {"h2o", {{"skip_layers", "0"}}, 1},
+    {"tova", {{0, 0}}, 0},
+    {"quest", {{0, 0}}, 0},
+    {"raas", {{0, 0}}, 0},
+    {"raas", {{"stamp_source", "digest"}, {"prompt", "snapkv"}}, 2},
+    {"hybrid", {{0, 0}}, 0},
+};
+#define N_VARIANTS (sizeof(variants) / sizeof(variants[0]))
+
+typedef struct hooks {
+    uint64_t n_allocs, n_live, bytes_live;
+} hooks;
+
+static weir_status hook_alloc(void *user, const weir_alloc_info *info, void **out) {
+    hooks *h = user;
+    void *ptr = NULL;
+    assert_int_equal(info->kind, WEIR_MEMORY_HOST);
+    if (posix_memalign(&ptr, info->alignment < sizeof(void *) ? sizeof(void *) : info->alignment, info->bytes) != 0) return WEIR_ERR_OUT_OF_MEMORY;
+    memset(ptr, 0xcd, info->bytes);
+    ++h->n_allocs;
+    ++h->n_live;
+    h->bytes_live += info->bytes;
+    *out = ptr;
+    return WEIR_OK;
+}
+
+static weir_status hook_free(void *user, const weir_alloc_info *info) {
+    hooks *h = user;
+    --h->n_live;
+    h->bytes_live -= info->bytes;
+    free(info->ptr);
+    return WEIR_OK;
+}
+
+static void open_with_hooks(fixture *f, hooks *h) {
+    weir_runtime_options options = gpu_runtime_options();
+    memset(h, 0, sizeof(*h));
+    options.alloc = hook_alloc;
+    options.free = hook_free;
+    options.alloc_user = h;
+    assert_ok(weir_runtime_create(&options, &f->runtime));
+    assert_ok(weir_model_open(f->runtime, TINY_MODEL, NULL, &f->model));
+}
+
+static weir_memory_counters counters_of(const fixture *f) {
+    weir_memory_counters counters = WEIR_MEMORY_COUNTERS_INIT;
+    assert_ok(weir_runtime_memory(f->runtime, &counters));
+    return counters;
+}
+
+/* What the plan says is what the session takes, of the host and of the device, at any time of its life. */
+static void memory__plan_is_exact(void **state) {
+    hooks h;
+    fixture f;
+    weir_memory_counters counters;
+    (void)state;
+    NEED_GPU();
+    open_with_hooks(&f, &h);
+    for (size_t i = 0; i < N_VARIANTS; ++i) {
+        const weir_session_options options = options_of(&variants[i], WEIR_DEVICE_CUDA, i == 0 ? 0 : 256, 2048);
+        weir_plan_info plan = WEIR_PLAN_INFO_INIT;
+        weir_memory_info memory = WEIR_MEMORY_INFO_INIT;
+        weir_session *session = NULL;
+        uint64_t bytes;
+        assert_ok(weir_plan(f.model, &options, &plan));
+        assert_int_equal(plan.device, WEIR_DEVICE_CUDA);
+        assert_int_equal(plan.device_bytes, plan.kv_bytes + plan.digest_bytes + plan.table_bytes + plan.workspace_bytes);
+        assert_int_equal(plan.total_bytes, plan.device_bytes + plan.sampler_bytes + plan.session_bytes + plan.staging_bytes);
+        assert_true(plan.device_weights_bytes > 0);
+        bytes = h.bytes_live;
+        assert_ok(weir_session_create(f.model, &options, &session));
+        /* The first session brings the weights, whose table is the model's. */
+        if (i > 0) assert_int_equal(h.bytes_live - bytes, plan.total_bytes - plan.device_bytes);
+        counters = counters_of(&f);
+        assert_int_equal(counters.device_bytes, plan.device_bytes + plan.device_weights_bytes);
+        prefill_text(f.model, session, RULE_PROMPT);
+        for (int step = 0; step < 300; ++step) assert_ok(weir_session_step(session, 100 + step));
+        assert_ok(weir_session_memory(session, &memory));
+        assert_int_equal(memory.plan_bytes, plan.total_bytes);
+        assert_int_equal(memory.bytes, plan.total_bytes);
+        assert_int_equal(memory.peak_bytes, plan.total_bytes);
+        assert_int_equal(memory.device_bytes, plan.device_bytes);
+        assert_int_equal(memory.kv_budget_bytes, plan.kv_bytes);
+        assert_true(memory.kv_peak_bytes <= plan.kv_bytes);
+        assert_int_equal(memory.allocs_while_decoding, 0);
+        weir_session_destroy(session);
+        counters = counters_of(&f);
+        assert_int_equal(counters.device_bytes, plan.device_weights_bytes);
+        if (i > 0) assert_int_equal(h.bytes_live, bytes);
+    }
+    counters = counters_of(&f);
+    assert_int_equal(counters.n_device_allocs, N_VARIANTS + 1);
+    assert_int_equal(counters.n_device_frees, N_VARIANTS);
+    weir_model_close(f.model);
+    counters = counters_of(&f);
+    assert_int_equal(counters.device_bytes, 0);
+    assert_int_equal(counters.n_device_frees, counters.n_device_allocs);
+    weir_runtime_destroy(f.runtime);
+    assert_int_equal(h.n_live, 0);
+    assert_int_equal(h.bytes_live, 0);
+}
+
+/* Two sessions share the weights. */
+static void memory__weights_are_there_once(void **state) {
+    fixture f;
+    weir_session *sessions[2] = {NULL, NULL};
+    const weir_session_options options = options_of(&variants[1], WEIR_DEVICE_CUDA, 256, 2048);
+    weir_plan_info plan = WEIR_PLAN_INFO_INIT;
+    weir_memory_counters counters;
+    (void)state;
+    NEED_GPU();
+    open_gpu_fixture(&f);
+    assert_ok(weir_plan(f.model, &options, &plan));
+    for (int i = 0; i < 2; ++i) assert_ok(weir_session_create(f.model, &options, &sessions[i]));
+    counters = counters_of(&f);
+    assert_int_equal(counters.device_bytes, 2 * plan.device_bytes + plan.device_weights_bytes);
+    weir_session_destroy(sessions[0]);
+    assert_ok(weir_session_prefill(sessions[1], (const weir_token[]){1, 2, 3}, 3, NULL, NULL));
+    /* The session keeps the model alive, and with it the weights. */
+    weir_model_close(f.model);
+    counters = counters_of(&f);
+    assert_int_equal(counters.device_bytes, plan.device_bytes + plan.device_weights_bytes);
+    assert_ok(weir_session_step(sessions[1], 4));
+    weir_session_destroy(sessions[1]);
+    counters = counters_of(&f);
+    assert_int_equal(counters.device_bytes, 0);
+    weir_runtime_destroy(f.runtime);
+}
+
+static void memory__nothing_is_allocated_in_5000_steps(void **state) {
+    hooks h;
+    fixture f;
+    (void)state;
+    NEED_GPU();
+    open_with_hooks(&f, &h);
+    for (size_t i = 0; i < N_VARIANTS; ++i) {
+        const weir_session_options options = options_of(&variants[i], WEIR_DEVICE_CUDA, i == 0 ? 0 : 256, 6000);
+        weir_generate_options generate = WEIR_GENERATE_OPTIONS_INIT;
+        weir_generate_result result = WEIR_GENERATE_RESULT_INIT;
+        weir_memory_info memory = WEIR_MEMORY_INFO_INIT;
+        weir_memory_counters before, after;
+        weir_session *session = NULL;
+        assert_ok(weir_session_create(f.model, &options, &session));
+        before = counters_of(&f);
+        prefill_text(f.model, session, RULE_PROMPT);
+        generate.flags = WEIR_GENERATE_IGNORE_EOS;
+        generate.max_tokens = 5000;
+        assert_ok(weir_session_generate(session, &generate, &result));
+        assert_int_equal(result.n_tokens, 5000);
+        after = counters_of(&f);
+        assert_int_equal(after.n_allocs, before.n_allocs);
+        assert_int_equal(after.n_device_allocs, before.n_device_allocs);
+        assert_ok(weir_session_memory(session, &memory));
+        assert_int_equal(memory.allocs_while_decoding, 0);
+        assert_int_equal(memory.peak_bytes, memory.plan_bytes);
+        weir_session_destroy(session);
+    }
+    weir_model_close(f.model);
+    weir_runtime_destroy(f.runtime);
+    assert_int_equal(h.n_live, 0);
+}
+
+/* Neither our counters nor what the driver keeps for us grows. */
+static void memory__sessions_come_and_go(void **state) {
+    fixture f;
+    weir_memory_counters before = {0}, after;
+    weir_bench_device driver[2];
+    weir_bench_device_fn measure;
+    (void)state;
+    NEED_GPU();
+    measure = (weir_bench_device_fn)weir_get_experimental("weir_bench_device");
+    assert_non_null(measure);
+    open_gpu_fixture(&f);
+    for (int i = 0; i < 20; ++i) {
+        const weir_session_options options = options_of(&variants[(size_t)i % N_VARIANTS], WEIR_DEVICE_CUDA, 256, 2048);
+        weir_session *session = NULL;
+        assert_ok(weir_session_create(f.model, &options, &session));
+        prefill_text(f.model, session, RULE_PROMPT);
+        for (int step = 0; step < 20; ++step) assert_ok(weir_session_step(session, 100 + step));
+        weir_session_destroy(session);
+        if (i == 7) { /* every policy has been there */
+            before = counters_of(&f);
+            assert_ok(measure(f.runtime, WEIR_DEVICE_CUDA, &driver[0]));
+        }
+    }
+    after = counters_of(&f);
+    assert_int_equal(after.device_bytes, before.device_bytes);
+    assert_int_equal(after.bytes, before.bytes);
+    assert_ok(measure(f.runtime, WEIR_DEVICE_CUDA, &driver[1]));
+    print_message("the driver's memory: %.1f MiB after 8 sessions, %.1f MiB after 20\n", (double)driver[0].library_bytes / 1048576.0,
+                  (double)driver[1].library_bytes / 1048576.0);
+    weir_model_close(f.model);
+    weir_runtime_destroy(f.runtime);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory__plan_is_exact),
+        cmocka_unit_test(memory__weights_are_there_once),
+        cmocka_unit_test(memory__nothing_is_allocated_in_5000_steps),
+        cmocka_unit_test(memory__sessions_come_and_go),
+    };
+    return cmocka_run_group_tests_name("cuda_memory", tests, NULL, NULL);
+}
