@@ -4,4 +4,5 @@
 # One line per test: weir_test_labels(<area>/<stem> LABELS <label>... TIMEOUT <seconds>)
 weir_test_labels(api/test_cancel LABELS threads)
 weir_test_labels(api/test_threads LABELS threads TIMEOUT 300)
+weir_test_labels(cuda/test_equality TIMEOUT 300)
 weir_test_labels(text/test_threads LABELS threads)

@@ -5,8 +5,9 @@
 // bits of the query; the same for the weights that multiply the values. Keys and values go from memory straight to the registers that the product
 // reads them from: which channel stands in which column is free as long as both operands agree.
 //
-// The last block of a stream to finish merges the splits in ascending order and turns the pages' masses into probabilities. The split of n pages
-// depends on n alone, so that a budget that holds everything gives the bits of dense attention.
+// Parts are merged in ascending order: the warps of a block in shared memory, the blocks of a stream by the last of them to finish. (Clusters of blocks
+// that read each other's shared memory were measured slower: docs/papers.md.) The split of n pages depends on n alone, so that a budget that holds
+// everything gives the bits of dense attention.
 #include "cuda/attn_decode.cuh"
 
 #include "cuda/cuda_ops.h"
@@ -116,12 +117,18 @@ __device__ void read_query(const KernelArgs& k, const Job& job, bool owns_last_p
     rotate<kDim>(r, r.q + size_t{job.first_head + warp} * kDim, r.q_norm, s.q[warp], sink ? s.q_sink[warp] : nullptr);
   if (!owns_last_page || warp != kWarps - 1) return;
   const size_t row = job.table + r.append_row[job.kv_head];
-  uint16_t* keys = a.kv.pool + size_t{a.kv.slots[row]} * (2 * kPageTokens * kDim) + size_t{job.pos - a.kv.first_pos[row]} * kDim;
+  const uint32_t slot = a.kv.slots[row], in_page = job.pos - a.kv.first_pos[row];
+  uint16_t* keys = a.kv.pool + size_t{slot} * (2 * kPageTokens * kDim) + size_t{in_page} * kDim;
+  uint16_t* digest = a.kv.digest == DigestKind::kMinMax ? a.kv.digests + size_t{slot} * 2 * kDim : nullptr;
   rotate<kDim>(r, r.k + size_t{job.kv_head} * kDim, r.k_norm, s.q[kHeads], nullptr);
   __syncwarp();
   for (uint32_t i = threadIdx.x % kWarp; i < kDim; i += kWarp) {
-    keys[i] = float_to_bf16(s.q[kHeads][i]);
+    const uint16_t key = float_to_bf16(s.q[kHeads][i]);
+    keys[i] = key;
     keys[kPageTokens * kDim + i] = float_to_bf16(r.v[size_t{job.kv_head} * kDim + i]);
+    if (digest == nullptr) continue;
+    if (in_page == 0 || bf16_to_float(key) > bf16_to_float(digest[i])) digest[i] = key;
+    if (in_page == 0 || bf16_to_float(key) < bf16_to_float(digest[kDim + i])) digest[kDim + i] = key;
   }
 }
 
@@ -397,16 +404,35 @@ __device__ float merge_weights(uint32_t n, const float* ml, uint32_t stride, flo
   return sum > 0.0f ? high + log2f(sum) : kUnseen;
 }
 
-// Output, lse and page masses of one list whose splits are all there.
+// Masses of the listed pages [begin, end) from their logarithms, and the stamps that follow from them.
+__device__ void finish_pages(const KernelArgs& k, const Job& job, uint32_t list, uint32_t begin, uint32_t end, const float* lse2) {
+  const AttnPagedArgs& a = k.op.attn;
+  if (a.page_mass == nullptr) return;
+  float* mass = a.page_mass + size_t{list * k.heads_per_list} * a.kv.capacity;
+  for (uint32_t i = begin + threadIdx.x; i < end; i += kThreads) {
+    float most = 0.0f;
+    for (uint32_t h = 0; h < k.heads_per_list; ++h) {
+      float* place = mass + size_t{h} * a.kv.capacity + i;
+      const float m = __ldcg(place), value = m == kUnseen ? 0.0f : exp2f(m - lse2[h]);
+      *place = value;
+      most = h == 0 ? value : fmaxf(most, value);
+    }
+    if (!k.op.stamps) continue;
+    k.op.stamp.last_score[job.table + i] = most;
+    if (most > k.op.stamp.alpha || i + 1 == job.n) k.op.stamp.stamp[job.table + i] = job.pos + 1;
+  }
+}
+
+// Output, lse and page masses of one list from its `n_parts` parts in memory.
 template <uint32_t kDim>
-__device__ void finish_list(const KernelArgs& k, const Job& job, uint32_t list, Shared<kDim>& s) {
+__device__ void finish_list(const KernelArgs& k, const Job& job, uint32_t list, uint32_t n_parts, Shared<kDim>& s) {
   const AttnPagedArgs& a = k.op.attn;
   const uint32_t heads = k.heads_per_list, first_head = list * heads;
   const float* ml = k.partial_ml + size_t{list} * k.n_splits * heads * 2;
   const float* partial = k.partial + size_t{list} * k.n_splits * heads * kDim;
   __syncthreads();
   for (uint32_t h = threadIdx.x / kWarp; h < heads; h += kWarps) {
-    const float lse2 = merge_weights(job.n_active, ml + h * 2, heads * 2, s.weight, h);
+    const float lse2 = merge_weights(n_parts, ml + h * 2, heads * 2, s.weight, h);
     if (threadIdx.x % kWarp != 0) continue;
     s.lse2[h] = lse2;
     if (a.lse != nullptr) a.lse[first_head + h] = lse2 * kLn2;
@@ -415,20 +441,38 @@ __device__ void finish_list(const KernelArgs& k, const Job& job, uint32_t list, 
   for (uint32_t i = threadIdx.x * 4; i < heads * kDim; i += kThreads * 4) {
     float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 #pragma unroll 8
-    for (uint32_t split = 0; split < job.n_active; ++split) {
+    for (uint32_t part = 0; part < n_parts; ++part) {
       // A part without tokens is zeros.
-      const float w = s.weight[split][i / kDim];
-      const float4 v = __ldcg(reinterpret_cast<const float4*>(partial + size_t{split} * heads * kDim + i));
+      const float w = s.weight[part][i / kDim];
+      const float4 v = __ldcg(reinterpret_cast<const float4*>(partial + size_t{part} * heads * kDim + i));
       sum.x += w * v.x, sum.y += w * v.y, sum.z += w * v.z, sum.w += w * v.w;
     }
     *reinterpret_cast<float4*>(a.out + size_t{first_head} * kDim + i) = sum;
   }
-  for (uint32_t h = 0; a.page_mass != nullptr && h < heads; ++h) {
-    float* mass = a.page_mass + size_t{first_head + h} * a.kv.capacity;
-    for (uint32_t i = threadIdx.x; i < job.n; i += kThreads) {
-      const float m = __ldcg(mass + i);
-      mass[i] = m == kUnseen ? 0.0f : exp2f(m - s.lse2[h]);
+  finish_pages(k, job, list, 0, job.n, s.lse2);
+}
+
+// The warps' parts become the block's: s.o[0], s.m[0], s.l[0].
+template <uint32_t kDim>
+__device__ void merge_warps(uint32_t heads, Shared<kDim>& s) {
+  if (threadIdx.x < heads) {
+    const uint32_t h = threadIdx.x;
+    float high = kUnseen, sum = 0.0f;
+    for (uint32_t w = 0; w < kWarps; ++w) high = fmaxf(high, s.m[w][h]);
+    for (uint32_t w = 0; w < kWarps; ++w) {
+      const float share = high == kUnseen ? 0.0f : exp2f(s.m[w][h] - high);
+      sum += share * s.l[w][h];
+      s.weight[w][h] = share;
     }
+    s.m[0][h] = high;
+    s.l[0][h] = sum;
+  }
+  __syncthreads();
+  for (uint32_t i = threadIdx.x; i < heads * kDim; i += kThreads) {
+    float sum = 0.0f;
+#pragma unroll
+    for (uint32_t w = 0; w < kWarps; ++w) sum += s.weight[w][i / kDim] * s.o[w][i / kDim][i % kDim];
+    s.o[0][i / kDim][i % kDim] = sum;
   }
 }
 
@@ -454,38 +498,23 @@ __global__ void __launch_bounds__(kThreads, kBlocks) attn_decode_kernel(const __
   __syncthreads();
   attend_split<kDim>(k, job, run, loaded, ahead, s);
   __syncthreads();
-
-  // The warps of this block become one part.
-  const uint32_t heads = k.heads_per_list;
-  if (threadIdx.x < heads) {
-    const uint32_t h = threadIdx.x;
-    float high = kUnseen, sum = 0.0f;
-    for (uint32_t w = 0; w < kWarps; ++w) high = fmaxf(high, s.m[w][h]);
-    for (uint32_t w = 0; w < kWarps; ++w) {
-      const float share = high == kUnseen ? 0.0f : exp2f(s.m[w][h] - high);
-      sum += share * s.l[w][h];
-      s.weight[w][h] = share;
-    }
-    float* ml = k.partial_ml + (size_t{job.list} * k.n_splits + blockIdx.y) * heads * 2 + h * 2;
-    __stcg(ml, high);
-    __stcg(ml + 1, sum);
-  }
+  const uint32_t heads = k.heads_per_list, merge = job.list / k.lists_per_merge;
+  merge_warps<kDim>(heads, s);
   __syncthreads();
   float* partial = k.partial + (size_t{job.list} * k.n_splits + blockIdx.y) * heads * kDim;
-  for (uint32_t i = threadIdx.x; i < heads * kDim; i += kThreads) {
-    float sum = 0.0f;
-#pragma unroll
-    for (uint32_t w = 0; w < kWarps; ++w) sum += s.weight[w][i / kDim] * s.o[w][i / kDim][i % kDim];
-    __stcg(partial + i, sum);
+  for (uint32_t i = threadIdx.x; i < heads * kDim; i += kThreads) __stcg(partial + i, s.o[0][i / kDim][i % kDim]);
+  if (threadIdx.x < heads) {
+    float* ml = k.partial_ml + (size_t{job.list} * k.n_splits + blockIdx.y) * heads * 2 + threadIdx.x * 2;
+    __stcg(ml, s.m[0][threadIdx.x]);
+    __stcg(ml + 1, s.l[0][threadIdx.x]);
   }
   __threadfence();
   __syncthreads();
-  const uint32_t merge = job.list / k.lists_per_merge;
   if (threadIdx.x == 0) s.last = atomicAdd(k.op.counters + merge, 1u) + 1 == job.n_active * k.lists_per_merge;
   __syncthreads();
   if (!s.last) return;
   __threadfence();
-  for (uint32_t i = 0; i < k.lists_per_merge; ++i) finish_list<kDim>(k, job, merge * k.lists_per_merge + i, s);
+  for (uint32_t i = 0; i < k.lists_per_merge; ++i) finish_list<kDim>(k, job, merge * k.lists_per_merge + i, job.n_active, s);
   if (threadIdx.x == 0) {
     k.op.counters[merge] = 0;
     if (k.op.pages_attended != nullptr) atomicAdd(k.op.pages_attended, static_cast<unsigned long long>(job.n));
@@ -514,7 +543,13 @@ uint64_t attn_decode_scratch_bytes(const OpShapes& shapes) {
   return uint64_t{shapes.n_heads} * kMaxSplits * (shapes.head_dim + 2) * sizeof(float);
 }
 
+bool attn_decode_can_stamp(const AttnPagedArgs& a) {
+  return a.select == nullptr && a.page_mass != nullptr && heads_per_list(a) == a.n_heads / a.kv.n_kv_heads;
+}
+
 Status attn_decode(OpContext& cx, const AttnDecodeArgs& a) {
+  if (!attn_decode_has(a.attn.kv.head_dim))
+    return fail(WEIR_ERR_UNSUPPORTED, "attention on this device has no kernel for heads of %u, only of 64 and 128", a.attn.kv.head_dim);
   KernelArgs k = {};
   k.op = a;
   k.heads_per_list = heads_per_list(a.attn);
@@ -523,11 +558,8 @@ Status attn_decode(OpContext& cx, const AttnDecodeArgs& a) {
   k.n_splits = splits_of(k.n_lists);
   k.partial = reinterpret_cast<float*>(a.scratch);
   k.partial_ml = k.partial + size_t{a.attn.n_heads} * k.n_splits * a.attn.kv.head_dim;
-  const dim3 grid(k.n_lists, k.n_splits);
   const auto kernel = a.attn.kv.head_dim == 64 ? attn_decode_kernel<64> : attn_decode_kernel<128>;
-  if (!attn_decode_has(a.attn.kv.head_dim))
-    return fail(WEIR_ERR_UNSUPPORTED, "attention on this device has no kernel for heads of %u, only of 64 and 128", a.attn.kv.head_dim);
-  return launch("attn_decode", kernel, grid, dim3(kThreads), 0, stream_of(cx), a.overlap, k);
+  return launch("attn_decode", kernel, dim3(k.n_lists, k.n_splits), dim3(kThreads), 0, stream_of(cx), a.overlap, k);
 }
 
 }  // namespace weir::cuda

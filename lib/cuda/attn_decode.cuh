@@ -13,7 +13,8 @@ inline constexpr uint32_t kMaxSplits = 128;
 
 struct AttnDecodeArgs {
   AttnPagedArgs attn;  // n_tok is 1; pos is not read: every token in the pages is before the query or is its own
-  // With append: attn.q and k, v are what the projections gave; the kernel does what rope_append does, but leaves q and k as they are.
+  // With append: attn.q and k, v are what the projections gave; the kernel does what rope_append does, kMinMax digests too, but leaves q and k as they
+  // are.
   bool append = false;
   RopeAppendArgs rope;
   const uint32_t* pos = nullptr;      // device: position of the query, read where a window or an append needs it
@@ -21,13 +22,18 @@ struct AttnDecodeArgs {
   std::byte* scratch = nullptr;       // attn_decode_scratch_bytes
   uint32_t* counters = nullptr;       // [n_kv_heads] zero before and after
   unsigned long long* pages_attended = nullptr;  // += the pages listed; null: not wanted
+  // With stamps: what page_stamp would do afterwards, for the rule kAlpha, without lists, with page_mass; `now` is *n_tokens + 1. Else the op is needed.
+  bool stamps = false;
+  PageStampArgs stamp;
   bool overlap = false;
 };
 
 Status attn_decode(OpContext& cx, const AttnDecodeArgs& a);
 
-// Zero-initialised counters take the first kDecodeCounters * 4 bytes.
 uint64_t attn_decode_scratch_bytes(const OpShapes& shapes);
+
+// Whether `stamps` can be set for this call: all query heads of a KV head are in one block.
+bool attn_decode_can_stamp(const AttnPagedArgs& a);
 
 // Head sizes that the kernel is made for.
 inline bool attn_decode_has(uint32_t head_dim) { return head_dim == 64 || head_dim == 128; }

@@ -13,8 +13,8 @@ namespace weir::cuda {
 #undef WEIR_OP
 
 // Bytes of OpContext::scratch (device memory) that the named ops need for sessions of these shapes.
-uint64_t matmul_scratch_bytes(const OpShapes& shapes);      // gemm.cu
-uint64_t attn_scratch_bytes(const OpShapes& shapes);        // attn_decode.cu and attn_prefill.cu
+uint64_t matmul_scratch_bytes(const OpShapes& shapes);  // gemm.cu
+uint64_t attn_scratch_bytes(const OpShapes& shapes);    // attn_decode.cu and attn_prefill.cu
 uint64_t page_select_scratch_bytes(const OpShapes& shapes);
 
 using StepTables = KvTables;
@@ -30,6 +30,7 @@ struct StepBeginArgs {
   uint32_t rope_dim;
   float* cos_sin;
   float* cos_sin_sink;  // null unless the rules have in_cache_pos
+  uint32_t* counter;    // zero before and after
 };
 Status step_begin(OpContext& cx, const StepBeginArgs& a);
 

@@ -12,12 +12,8 @@
 namespace weir::cuda {
 namespace {
 
-#ifndef WEIR_GEMV_THREADS
-#define WEIR_GEMV_THREADS 512
-#endif
-constexpr uint32_t kThreads = WEIR_GEMV_THREADS;
+constexpr uint32_t kThreads = 512;
 constexpr uint32_t kWarps = kThreads / kWarp;
-
 // One launch: up to three matrices of one type.
 struct GemvKernelArgs {
   const uint8_t* data[3];
@@ -31,42 +27,22 @@ struct GemvKernelArgs {
   float eps;
 };
 
-__device__ float block_sum(float x, float* shared) {
-  x = warp_sum(x);
-  if (threadIdx.x % kWarp == 0) shared[threadIdx.x / kWarp] = x;
-  __syncthreads();
-  float sum = 0.0f;
-#pragma unroll
-  for (uint32_t i = 0; i < kWarps; ++i) sum += shared[i];
-  __syncthreads();
-  return sum;
-}
-
-// 1 / rms of x, or 1 without a norm.
-__device__ float input_scale(const GemvKernelArgs& a, float* shared) {
-  if (a.norm == nullptr) return 1.0f;
-  float sum = 0.0f;
-  for (uint32_t i = threadIdx.x * 4; i < a.n_cols; i += kThreads * 4) {
-    const float4 v = *reinterpret_cast<const float4*>(a.x + i);
-    sum += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
-  }
-  return rsqrtf(block_sum(sum, shared) / static_cast<float>(a.n_cols) + a.eps);
-}
-
-__device__ void read_input(const GemvKernelArgs& a, float scale, uint32_t at, float* v) {
+// Eight inputs, times the norm's weights; `square` += their squares before that. The norm's scale is one number for all of them: it multiplies the
+// outputs, so that nothing has to wait for it.
+__device__ void read_input(const GemvKernelArgs& a, uint32_t at, float* v, float& square) {
 #pragma unroll
   for (uint32_t i = 0; i < 8; i += 4) {
     const float4 x = *reinterpret_cast<const float4*>(a.x + at + i);
-    v[i] = x.x * scale, v[i + 1] = x.y * scale, v[i + 2] = x.z * scale, v[i + 3] = x.w * scale;
-    if (a.norm != nullptr) {
-      const float4 w = *reinterpret_cast<const float4*>(a.norm + at + i);
-      v[i] *= w.x, v[i + 1] *= w.y, v[i + 2] *= w.z, v[i + 3] *= w.w;
-    }
+    v[i] = x.x, v[i + 1] = x.y, v[i + 2] = x.z, v[i + 3] = x.w;
+    if (a.norm == nullptr) continue;
+    const float4 w = __ldg(reinterpret_cast<const float4*>(a.norm + at + i));
+    square += x.x * x.x + x.y * x.y + x.z * x.z + x.w * x.w;
+    v[i] *= w.x, v[i + 1] *= w.y, v[i + 2] *= w.z, v[i + 3] *= w.w;
   }
 }
 
 // Quantises the input into shared memory: four neighbouring lanes share a block of 32. An infinity or a NaN makes the scale NaN, as on the CPU.
-__device__ Act quantize_input(const GemvKernelArgs& a, std::byte* shared, float norm_scale) {
+__device__ Act quantize_input(const GemvKernelArgs& a, std::byte* shared, float& square) {
   const uint32_t n_blocks = a.n_cols / 32;
   auto* hi = reinterpret_cast<int4*>(shared);
   auto* lo = hi + 2 * n_blocks;
@@ -75,7 +51,7 @@ __device__ Act quantize_input(const GemvKernelArgs& a, std::byte* shared, float 
   for (uint32_t first = 0; first < a.n_cols; first += kThreads * 8) {
     const uint32_t at = first + threadIdx.x * 8;
     float v[8] = {};
-    if (at < a.n_cols) read_input(a, norm_scale, at, v);
+    if (at < a.n_cols) read_input(a, at, v, square);
     uint32_t bits = 0;  // of the largest magnitude; as integers they are in the order of the numbers, NaN above all
 #pragma unroll
     for (uint32_t i = 0; i < 8; ++i) bits = max(bits, __float_as_uint(v[i]) & 0x7FFFFFFFu);
@@ -110,12 +86,12 @@ __device__ Act quantize_input(const GemvKernelArgs& a, std::byte* shared, float 
 }
 
 template <uint32_t kUnit>
-__device__ const float4* store_input(const GemvKernelArgs& a, std::byte* shared, float norm_scale) {
+__device__ const float4* store_input(const GemvKernelArgs& a, std::byte* shared, float& square) {
   auto* out = reinterpret_cast<float4*>(shared);
   const uint32_t n_units = a.n_cols / kUnit;
   for (uint32_t at = threadIdx.x * 8; at < a.n_cols; at += kThreads * 8) {
     float v[8];
-    read_input(a, norm_scale, at, v);
+    read_input(a, at, v, square);
 #pragma unroll
     for (uint32_t i = 0; i < 8; i += 4) {
       const uint32_t quad = (at + i) / 4;
@@ -123,6 +99,39 @@ __device__ const float4* store_input(const GemvKernelArgs& a, std::byte* shared,
     }
   }
   return out;
+}
+
+// What the outputs are multiplied by, from each thread's sum of squares; the input in shared memory is ready after it.
+__device__ float norm_scale(const GemvKernelArgs& a, float square, float* sums) {
+  square = warp_sum(square);
+  if (threadIdx.x % kWarp == 0) sums[threadIdx.x / kWarp] = square;
+  __syncthreads();
+  if (a.norm == nullptr) return 1.0f;
+  float sum = 0.0f;
+#pragma unroll
+  for (uint32_t i = 0; i < kWarps; ++i) sum += sums[i];
+  return rsqrtf(sum / static_cast<float>(a.n_cols) + a.eps);
+}
+
+// The end of a row: the lanes' sums become its output, and are 0 again.
+template <bool kGlu>
+__device__ void store_row(const GemvKernelArgs& a, uint32_t row, float* total, float scale) {
+#pragma unroll
+  for (uint32_t m = 0; m < (kGlu ? 2 : 1); ++m) total[m] = warp_sum(total[m]) * scale;
+  if (threadIdx.x % kWarp == 0) {
+    if constexpr (kGlu) {
+      a.y[0][row] = total[0] / (1.0f + __expf(-total[0])) * total[1];
+    } else {
+      const uint32_t part = row < a.end_row[0] ? 0 : row < a.end_row[1] ? 1 : 2;
+      const uint32_t at = row - (part == 0 ? 0 : a.end_row[part - 1]);
+      float y = total[0];
+      if (a.bias[part] != nullptr) y += a.bias[part][at];
+      if (a.accumulate[part]) y += a.y[part][at];
+      a.y[part][at] = y;
+    }
+  }
+#pragma unroll
+  for (uint32_t m = 0; m < (kGlu ? 2 : 1); ++m) total[m] = 0.0f;
 }
 
 // What one warp reads at a time: kUnroll units a lane of one row, of each of kMatrices matrices.
@@ -162,15 +171,15 @@ __global__ void __launch_bounds__(kThreads, 1) gemv_kernel(const __grid_constant
   wait_for_previous();
   // Only now: the next kernel may then rely on everything before this one (attention reads page tables ahead).
   start_next();
-  const float norm_scale = input_scale(a, sums);
+  float square = 0.0f;
   const auto input = [&] {
     if constexpr (F::kInteger) {
-      return quantize_input(a, shared, norm_scale);
+      return quantize_input(a, shared, square);
     } else {
-      return store_input<F::kUnit>(a, shared, norm_scale);
+      return store_input<F::kUnit>(a, shared, square);
     }
   }();
-  __syncthreads();
+  const float scale = norm_scale(a, square, sums);
 
   float total[kMatrices] = {};
   while (row < n_rows) {
@@ -191,24 +200,7 @@ __global__ void __launch_bounds__(kThreads, 1) gemv_kernel(const __grid_constant
         }
       }
     }
-    if (last) {
-#pragma unroll
-      for (uint32_t m = 0; m < kMatrices; ++m) total[m] = warp_sum(total[m]);
-      if (lane == 0) {
-        if constexpr (kGlu) {
-          a.y[0][row] = total[0] / (1.0f + __expf(-total[0])) * total[1];
-        } else {
-          const uint32_t part = row < a.end_row[0] ? 0 : row < a.end_row[1] ? 1 : 2;
-          const uint32_t at = row - (part == 0 ? 0 : a.end_row[part - 1]);
-          float y = total[0];
-          if (a.bias[part] != nullptr) y += a.bias[part][at];
-          if (a.accumulate[part]) y += a.y[part][at];
-          a.y[part][at] = y;
-        }
-      }
-#pragma unroll
-      for (uint32_t m = 0; m < kMatrices; ++m) total[m] = 0.0f;
-    }
+    if (last) store_row<kGlu>(a, row, total, scale);
     now = next;
     row = next_row;
     stretch = next_stretch;
@@ -220,10 +212,7 @@ size_t shared_bytes(uint32_t n_cols) {
   return Format<T>::kInteger ? act_bytes(n_cols) : size_t{n_cols} * sizeof(float);
 }
 
-template <WeightType T, uint32_t kUnroll, bool kGlu>
-Status launch_gemv(OpContext& cx, const GemvKernelArgs& k, bool overlap) {
-  const auto kernel = gemv_kernel<Format<T>, kUnroll, kGlu>;
-  const size_t bytes = shared_bytes<T>(k.n_cols);
+Status launch_gemv(OpContext& cx, void (*kernel)(GemvKernelArgs), size_t bytes, const GemvKernelArgs& k, bool overlap) {
   if (bytes > 48 * 1024) {
     WEIR_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
                   "shared memory of gemv");
@@ -238,9 +227,10 @@ template <WeightType T, bool kGlu>
 Status pick_unroll(OpContext& cx, const GemvKernelArgs& k, bool overlap) {
   const uint32_t n_units = k.n_cols / Format<T>::kUnit;
   constexpr uint32_t kMost = kGlu ? 2 : 4;
-  if (n_units <= kWarp) return launch_gemv<T, 1, kGlu>(cx, k, overlap);
-  if (n_units <= 2 * kWarp) return launch_gemv<T, 2, kGlu>(cx, k, overlap);
-  return launch_gemv<T, kMost, kGlu>(cx, k, overlap);
+  const size_t bytes = shared_bytes<T>(k.n_cols);
+  if (n_units <= kWarp) return launch_gemv(cx, gemv_kernel<Format<T>, 1, kGlu>, bytes, k, overlap);
+  if (n_units <= 2 * kWarp) return launch_gemv(cx, gemv_kernel<Format<T>, 2, kGlu>, bytes, k, overlap);
+  return launch_gemv(cx, gemv_kernel<Format<T>, kMost, kGlu>, bytes, k, overlap);
 }
 
 Status pick_type(OpContext& cx, WeightType type, bool glu, const GemvKernelArgs& k, bool overlap) {

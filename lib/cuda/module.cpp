@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <mutex>
 
 #include "cuda/attn_decode.cuh"
 #include "cuda/cuda_ops.h"
@@ -56,22 +57,26 @@ const Device& device() { return g_device; }
 Status cuda_status(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return {};
   (void)cudaGetLastError();  // the next call starts clean, if the error lets it
-  const weir_status code = is_fatal(error)                        ? WEIR_ERR_DEVICE_LOST
-                           : error == cudaErrorMemoryAllocation   ? WEIR_ERR_OUT_OF_MEMORY
-                           : error == cudaErrorNotSupported       ? WEIR_ERR_UNSUPPORTED
-                                                                  : WEIR_ERR_INTERNAL;
+  const weir_status code = is_fatal(error)                      ? WEIR_ERR_DEVICE_LOST
+                           : error == cudaErrorMemoryAllocation ? WEIR_ERR_OUT_OF_MEMORY
+                           : error == cudaErrorNotSupported     ? WEIR_ERR_UNSUPPORTED
+                                                                : WEIR_ERR_INTERNAL;
   return fail(code, "CUDA, %s: %s (%s)", what, cudaGetErrorString(error), cudaGetErrorName(error));
 }
 
-#define WEIR_CUDA_CHECK(call, what)                                            \
-  do {                                                                         \
-    const cudaError_t weir_cuda_error_ = (call);                               \
+#define WEIR_CUDA_CHECK(call, what)                                                  \
+  do {                                                                               \
+    const cudaError_t weir_cuda_error_ = (call);                                     \
     if (weir_cuda_error_ != cudaSuccess) return cuda_status(weir_cuda_error_, what); \
   } while (0)
 
 namespace {
 
+// Two runtimes may look for a device at the same time.
+std::mutex g_open_mutex;
+
 Status open() {
+  const std::lock_guard lock(g_open_mutex);
   if (g_stream != nullptr) return {};
   int driver = 0, count = 0;
   if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
@@ -81,8 +86,8 @@ Status open() {
   const cudaError_t counted = cudaGetDeviceCount(&count);
   if (counted == cudaErrorInsufficientDriver) {
     (void)cudaGetLastError();
-    return fail(WEIR_ERR_UNSUPPORTED, "CUDA: the driver knows CUDA %d.%d, %d.%d is needed", driver / 1000, driver % 1000 / 10,
-                CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    return fail(WEIR_ERR_UNSUPPORTED, "CUDA: the driver knows CUDA %d.%d, %d.%d is needed", driver / 1000,
+                driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
   }
   if (counted != cudaSuccess || count == 0) {
     (void)cudaGetLastError();
@@ -95,10 +100,11 @@ Status open() {
   g_device.arch = properties.major * 10 + properties.minor;
   const Status kernels = check_kernels();
   if (!kernels.ok()) {
-    return fail(WEIR_ERR_UNSUPPORTED, "CUDA: %s has compute capability %d.%d, which this build has no kernels for", properties.name,
-                properties.major, properties.minor);
+    return fail(WEIR_ERR_UNSUPPORTED, "CUDA: %s has compute capability %d.%d, which this build has no kernels for",
+                properties.name, properties.major, properties.minor);
   }
-  std::snprintf(g_target, sizeof(g_target), "%.100s, sm_%d, CUDA %d.%d", properties.name, g_device.arch, driver / 1000, driver % 1000 / 10);
+  std::snprintf(g_target, sizeof(g_target), "%.100s, sm_%d, CUDA %d.%d", properties.name, g_device.arch, driver / 1000,
+                driver % 1000 / 10);
   WEIR_CUDA_CHECK(cudaStreamCreateWithFlags(&g_stream, cudaStreamNonBlocking), "creating a stream");
   return {};
 }
@@ -130,7 +136,8 @@ Status release(void* device) {
 }
 
 Status pin(void* host, uint64_t bytes) {
-  WEIR_CUDA_CHECK(cudaHostRegister(host, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable), "pinning host memory");
+  WEIR_CUDA_CHECK(cudaHostRegister(host, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable),
+                  "pinning host memory");
   return {};
 }
 
@@ -195,15 +202,16 @@ Status check_session(const ModelConfig& c, const PolicyNeeds&, const StepRules&)
   if (!attn_decode_has(c.head_dim))
     return fail(WEIR_ERR_UNSUPPORTED, "CUDA: heads of %u elements; there are kernels for 64 and 128", c.head_dim);
   if (c.d_model % 32 != 0 || c.d_ff % 32 != 0 || c.vocab_size % 8 != 0) {
-    return fail(WEIR_ERR_UNSUPPORTED, "CUDA: sizes %u, %u and %u tokens; multiples of 32, 32 and 8 are needed", c.d_model, c.d_ff,
-                c.vocab_size);
+    return fail(WEIR_ERR_UNSUPPORTED, "CUDA: sizes %u, %u and %u tokens; multiples of 32, 32 and 8 are needed",
+                c.d_model, c.d_ff, c.vocab_size);
   }
   if (c.n_kv_heads > DeviceBuffers::kCounters / 2) return fail(WEIR_ERR_UNSUPPORTED, "CUDA: %u KV heads", c.n_kv_heads);
   return {};
 }
 
 uint64_t scratch_bytes(const OpShapes& shapes) {
-  return std::max({matmul_scratch_bytes(shapes), attn_scratch_bytes(shapes), page_select_scratch_bytes(shapes), uint64_t{256}});
+  return std::max(
+      {matmul_scratch_bytes(shapes), attn_scratch_bytes(shapes), page_select_scratch_bytes(shapes), uint64_t{256}});
 }
 
 const char* target() { return g_target; }
@@ -221,16 +229,26 @@ constexpr Backend kBackend = {
 };
 
 constexpr DeviceModule kModule = {
-    kDeviceInterface, static_cast<uint32_t>(session_bytes()),
-    &kBackend,        open,
-    info,             last_error_text,
-    allocate,         release,
-    pin,              unpin,
-    copy_in,          copy_out,
-    fill,             stream,
-    copy_rate,        check_matrix,
-    repack,           planes,
-    check_session,    session_device_bytes,
+    kDeviceInterface,
+    static_cast<uint32_t>(session_bytes()),
+    &kBackend,
+    open,
+    info,
+    last_error_text,
+    allocate,
+    release,
+    pin,
+    unpin,
+    copy_in,
+    copy_out,
+    fill,
+    stream,
+    copy_rate,
+    check_matrix,
+    repack,
+    planes,
+    check_session,
+    session_device_bytes,
     create_session,
 };
 

@@ -1,10 +1,12 @@
 // Computes: estimates of q.k over pages from their digests. Launch: (KV heads, parts of the capacity); blocks go over the rows in use. Numerics: sums in
-// f32, where the reference has f64. Traffic: each digest once for up to kMostHeads heads of the group; a step is bound by these bytes.
+// f32, where the reference has f64. Traffic: each digest once for up to kMostHeads heads of the group, in page_score_step once for all; a step is
+// bound by these bytes.
 // Papers: as lib/ops/page_score_ref.cpp.
 #include <algorithm>
 
 #include "cuda/common.cuh"
-#include "cuda/cuda_ops.h"
+#include "cuda/mma.cuh"
+#include "cuda/page_score.cuh"
 #include "cuda/team_sum.cuh"
 
 namespace weir::cuda {
@@ -16,6 +18,12 @@ constexpr uint32_t kBlocksWanted =
     792;  // six blocks for each of 132 SMs, so that loads of one hide the latency of another
 constexpr uint32_t kLaneChannels = 8;  // one 16-byte load
 constexpr uint32_t kInFlight = 2;      // rows that a team of lanes loads before it computes
+
+constexpr uint32_t kStepBlock = 256;
+constexpr uint32_t kStepBlocks = 264;  // of page_score_step: two for each of 132 SMs
+constexpr uint32_t kTileRows = 16;     // of a warp; 2048 pages of 8 KV heads are in flight at once
+constexpr uint32_t kTilePad = 32;      // elements; rows of the query then begin in other banks
+constexpr uint32_t kStepRows = 4;      // of a team of lanes
 
 // The estimates by what they sum: kMinMax and kCuboidMean have one formula.
 enum class Form : uint8_t { kBound, kMean, kMeanStd, kSphere };
@@ -71,8 +79,8 @@ __global__ void __launch_bounds__(kBlock) page_score_team(const PageScoreArgs a)
   constexpr uint32_t kLanes = kDim / kLaneChannels, kTeams = kBlock / kLanes;
   constexpr bool kTwo = kForm != Form::kMean;  // halves
   constexpr size_t kVectors = (kTwo ? 2 : 1) * kLanes;
-  start_next();
   wait_for_previous();
+  start_next();
   const Rows rows(a, blockIdx.x);
   const uint32_t lane = threadIdx.x % kLanes, team = threadIdx.x / kLanes, group = a.n_heads / a.kv.n_kv_heads;
   const auto* digests = reinterpret_cast<const uint4*>(a.kv.digests);
@@ -121,13 +129,220 @@ __global__ void __launch_bounds__(kBlock) page_score_team(const PageScoreArgs a)
   }
 }
 
+// Calls store(head, channel, x) for the query heads of a KV head, normed and rotated, head counting from its first. A warp has a head.
+template <uint32_t kDim, class Store>
+__device__ inline void rotate_queries(const PageScoreArgs& a, const RopeAppendArgs& rope, uint32_t kv_head,
+                                      const Store& store) {
+  constexpr uint32_t kPairs = kDim / 2 / kWarp;  // of a lane
+  const uint32_t lane = threadIdx.x % kWarp, group = a.n_heads / a.kv.n_kv_heads, half = rope.rope_dim / 2;
+  // The pair's places and its rotation: those that rotate first, then what passes through.
+  uint32_t first[kPairs], second[kPairs];
+  float cosine[kPairs], sine[kPairs], first_norm[kPairs], second_norm[kPairs];
+#pragma unroll
+  for (uint32_t i = 0; i < kPairs; ++i) {
+    const uint32_t pair = i * kWarp + lane;
+    const bool turns = pair < half, adjacent = !turns || rope.layout == RopeLayout::kAdjacent;
+    first[i] = adjacent ? 2 * pair : pair;
+    second[i] = adjacent ? 2 * pair + 1 : pair + half;
+    cosine[i] = turns ? rope.cos_sin[2 * pair] : 1.0f;
+    sine[i] = turns ? rope.cos_sin[2 * pair + 1] : 0.0f;
+    first_norm[i] = rope.q_norm != nullptr ? rope.q_norm[first[i]] : 1.0f;
+    second_norm[i] = rope.q_norm != nullptr ? rope.q_norm[second[i]] : 1.0f;
+  }
+  wait_for_previous();
+  start_next();
+  for (uint32_t head = threadIdx.x / kWarp; head < group; head += kStepBlock / kWarp) {
+    const float* from = a.q + size_t{kv_head * group + head} * kDim;
+    float x[kPairs], y[kPairs], square = 0.0f;
+#pragma unroll
+    for (uint32_t i = 0; i < kPairs; ++i) x[i] = from[first[i]], y[i] = from[second[i]];
+    if (rope.q_norm != nullptr) {
+#pragma unroll
+      for (uint32_t i = 0; i < kPairs; ++i) square = fmaf(x[i], x[i], fmaf(y[i], y[i], square));
+      const float inverse = 1.0f / sqrtf(warp_sum(square) / kDim + rope.norm_eps);
+#pragma unroll
+      for (uint32_t i = 0; i < kPairs; ++i) x[i] *= inverse * first_norm[i], y[i] *= inverse * second_norm[i];
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < kPairs; ++i) {
+      store(head, first[i], x[i] * cosine[i] - y[i] * sine[i]);
+      store(head, second[i], x[i] * sine[i] + y[i] * cosine[i]);
+    }
+  }
+}
+
+// kBound and kMean of a decode step as a product on tensor cores: [heads, halves of a digest] by [halves, rows], of the query what is positive with the
+// first half and what is negative with the second. A query's f32 are three bf16, a row of the product each, so nothing of them is lost: rows 4s + g are
+// part s of head g, the last four nothing. A warp has 16 rows of the table at a time, whose digests are on their way before the query is there.
+template <Form kForm, uint32_t kDim>
+__global__ void __launch_bounds__(kStepBlock, 2) page_score_step_tiles(const PageScoreStepArgs args) {
+  constexpr uint32_t kChannels = (kForm == Form::kBound ? 2 : 1) * kDim, kStride = kChannels + kTilePad;
+  constexpr uint32_t kLaneVectors = kChannels / kLaneChannels / 4, kWarps = kStepBlock / kWarp;
+  extern __shared__ uint4 tiles[];
+  auto* parts = reinterpret_cast<uint16_t*>(tiles);  // [heads / 4, 16, kStride]
+  const PageScoreArgs& a = args.op;
+  const uint32_t lane = threadIdx.x % kWarp, kv_head = blockIdx.x, group = a.n_heads / a.kv.n_kv_heads;
+  const uint32_t n = a.kv.n_pages[kv_head], stride = gridDim.y * kWarps * kTileRows;
+  const uint32_t* slots = a.kv.slots + size_t{kv_head} * a.kv.capacity;
+  const auto* digests = reinterpret_cast<const uint4*>(a.kv.digests);
+  if (blockIdx.y * kTileRows >= n) {
+    wait_for_previous();
+    return;
+  }
+  uint4 digest[2][kLaneVectors];
+  const auto load = [&](uint32_t first) {
+    uint32_t slot[2];
+#pragma unroll
+    for (uint32_t i = 0; i < 2; ++i) {
+      const uint32_t row = first + 8 * i + lane / 4;
+      slot[i] = row + 1 < n ? slots[row] : 0;
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < 2; ++i) {
+      const bool is_read = first + 8 * i + lane / 4 + 1 < n;
+      const uint4* from = digests + size_t{slot[i]} * (kChannels / kLaneChannels) + lane % 4;
+#pragma unroll
+      for (uint32_t v = 0; v < kLaneVectors; ++v) digest[i][v] = is_read ? from[4 * v] : uint4{};
+    }
+  };
+  uint32_t first = (threadIdx.x / kWarp * gridDim.y + blockIdx.y) * kTileRows;
+  load(first);
+  rotate_queries<kDim>(a, args.rope, kv_head, [&](uint32_t head, uint32_t channel, float x) {
+    uint16_t* to = parts + (head / 4 * kTileRows + head % 4) * kStride + channel;
+#pragma unroll
+    for (uint32_t half = 0; half < kChannels / kDim; ++half) {
+      float rest = kForm != Form::kBound ? x : half == 0 ? fmaxf(x, 0.0f) : fminf(x, 0.0f);
+#pragma unroll
+      for (uint32_t part = 0; part < 3; ++part) {
+        const uint16_t rounded = float_to_bf16(rest);
+        to[4 * part * kStride + half * kDim] = rounded;
+        rest -= bf16_to_float(rounded);
+      }
+    }
+  });
+  __syncthreads();
+  for (; first < n;) {
+    for (uint32_t first_head = 0; first_head < group; first_head += 4) {
+      // Sums of even and odd steps apart, so that a product does not wait for the one before.
+      float sum[2][2][4] = {};
+      const uint4* low = tiles + (first_head * 4 + lane / 4) * (kStride / kLaneChannels) + lane % 4;
+#pragma unroll
+      for (uint32_t v = 0; v < kLaneVectors; ++v) {
+        const uint4 q0 = low[4 * v], q8 = low[4 * v + 8 * (kStride / kLaneChannels)];
+        const uint32_t even[4] = {q0.x, q8.x, q0.y, q8.y}, odd[4] = {q0.z, q8.z, q0.w, q8.w};
+#pragma unroll
+        for (uint32_t i = 0; i < 2; ++i) {
+          mma_bf16(sum[i][0], even, digest[i][v].x, digest[i][v].y);
+          mma_bf16(sum[i][1], odd, digest[i][v].z, digest[i][v].w);
+        }
+      }
+#pragma unroll
+      for (uint32_t i = 0; i < 2; ++i) {
+#pragma unroll
+        for (uint32_t column = 0; column < 2; ++column) {
+          const float high = sum[i][0][column] + sum[i][1][column],
+                      least = sum[i][0][column + 2] + sum[i][1][column + 2];
+          const float score = high + (__shfl_down_sync(kAllLanes, high, 16) + least);
+          const uint32_t head = first_head + lane / 4, row = first + 8 * i + lane % 4 * 2 + column;
+          if (lane < 16 && head < group && row < n)
+            a.score[size_t{kv_head * group + head} * a.kv.capacity + row] = row + 1 < n ? score : -INFINITY;
+        }
+      }
+    }
+    first += stride;
+    if (first < n) load(first);
+  }
+}
+
+// kMeanStd of a decode step: as page_score_team. Rows are dealt out so that few pages are spread over all blocks and many are read at once.
+template <uint32_t kDim, uint32_t kHeads>
+__global__ void __launch_bounds__(kStepBlock, 2) page_score_step_team(const PageScoreStepArgs args) {
+  constexpr uint32_t kLanes = kDim / kLaneChannels, kTeams = kStepBlock / kLanes;
+  constexpr size_t kVectors = 2 * kLanes;
+  // Sums that are made in one go: as many as a team has lanes, so that every lane ends with one.
+  constexpr uint32_t kJoint = kLanes / kHeads < kStepRows ? kLanes / kHeads : kStepRows;
+  extern __shared__ float queries[];
+  const PageScoreArgs& a = args.op;
+  const uint32_t lane = threadIdx.x % kLanes, kv_head = blockIdx.x, group = a.n_heads / a.kv.n_kv_heads;
+  const uint32_t n = a.kv.n_pages[kv_head], stride = gridDim.y * kTeams, first_row = blockIdx.y * kTeams;
+  const uint32_t* slots = a.kv.slots + size_t{kv_head} * a.kv.capacity;
+  const auto* digests = reinterpret_cast<const uint4*>(a.kv.digests);
+  if (first_row >= n) {
+    wait_for_previous();
+    return;
+  }
+  uint4 half[kStepRows][2];
+  const auto load = [&](uint32_t row) {
+    uint32_t slot[kStepRows];
+#pragma unroll
+    for (uint32_t i = 0; i < kStepRows; ++i) slot[i] = row + i * stride < n ? slots[row + i * stride] : 0;
+#pragma unroll
+    for (uint32_t i = 0; i < kStepRows; ++i) {
+      const uint4* digest = digests + slot[i] * kVectors + lane;
+      const bool is_row = row + i * stride < n;
+      half[i][0] = is_row ? digest[0] : uint4{};
+      half[i][1] = is_row ? digest[kLanes] : uint4{};
+    }
+  };
+  uint32_t row = first_row + threadIdx.x / kLanes;
+  load(row);
+  rotate_queries<kDim>(a, args.rope, kv_head,
+                       [&](uint32_t head, uint32_t channel, float x) { queries[head * kDim + channel] = x; });
+  __syncthreads();
+  // All lanes of a warp stay in the loop: the exchange needs them.
+  for (uint32_t base = first_row;;) {
+    for (uint32_t first_head = 0; first_head < group; first_head += kHeads) {
+      float by_mean[kHeads][kLaneChannels], by_variance[kHeads][kLaneChannels];
+#pragma unroll
+      for (uint32_t g = 0; g < kHeads; ++g) {
+        const auto* from = reinterpret_cast<const float4*>(queries + min(first_head + g, group - 1) * kDim) + lane * 2;
+#pragma unroll
+        for (uint32_t i = 0; i < 2; ++i) {
+          const float4 v = from[i];
+          const float q[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+          for (uint32_t c = 0; c < 4; ++c) {
+            by_mean[g][4 * i + c] = q[c];
+            by_variance[g][4 * i + c] = q[c] * q[c];
+          }
+        }
+      }
+#pragma unroll
+      for (uint32_t i = 0; i < kStepRows; i += kJoint) {
+        if (base + i * stride >= n) continue;
+        float sum[kJoint * kHeads] = {}, square[kJoint * kHeads] = {};
+#pragma unroll
+        for (uint32_t j = 0; j < kJoint; ++j) {
+#pragma unroll
+          for (uint32_t c = 0; c < kLaneChannels; ++c) {
+            const float mean = low_or_high(half[i + j][0], c), deviation = low_or_high(half[i + j][1], c);
+#pragma unroll
+            for (uint32_t g = 0; g < kHeads; ++g) {
+              sum[j * kHeads + g] = fmaf(by_mean[g][c], mean, sum[j * kHeads + g]);
+              square[j * kHeads + g] = fmaf(by_variance[g][c], deviation * deviation, square[j * kHeads + g]);
+            }
+          }
+        }
+        const float score = team_sum<kLanes>(sum, lane) + a.spread * sqrtf(team_sum<kLanes>(square, lane));
+        const uint32_t head = first_head + lane % kHeads, to = row + (i + lane / kHeads) * stride;
+        if (lane < kJoint * kHeads && head < group && to < n)
+          a.score[size_t{kv_head * group + head} * a.kv.capacity + to] = to + 1 < n ? score : -INFINITY;
+      }
+    }
+    base += kStepRows * stride;
+    row += kStepRows * stride;
+    if (base >= n) break;
+    load(row);
+  }
+}
+
 // Any even head size and every kind: a warp has a row; queries of up to kMostHeads heads are in shared memory, [kMostHeads, head_dim], and their norms.
 template <Form kForm>
 __global__ void __launch_bounds__(kBlock) page_score_warp(const PageScoreArgs a) {
   extern __shared__ float q[];
   __shared__ float norm[kMostHeads];
-  start_next();
   wait_for_previous();
+  start_next();
   const Rows rows(a, blockIdx.x);
   const uint32_t d = a.kv.head_dim, group = a.n_heads / a.kv.n_kv_heads;
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, n_warps = kBlock / kWarp;
@@ -208,6 +423,39 @@ Status launch_form(OpContext& cx, const PageScoreArgs& a) {
                 stream_of(cx), true, a);
 }
 
+// Blocks of one KV head in a decode step, for `block_rows` rows each.
+uint32_t step_parts(const PageScoreArgs& a, uint32_t block_rows) {
+  return std::clamp((a.kv.capacity + block_rows - 1) / block_rows, 1u, std::max(1u, kStepBlocks / a.kv.n_kv_heads));
+}
+
+template <Form kForm, uint32_t kDim>
+Status launch_step_tiles(OpContext& cx, const PageScoreStepArgs& a) {
+  const dim3 grid(a.op.kv.n_kv_heads, step_parts(a.op, kStepBlock / kWarp * kTileRows));
+  const uint32_t channels = (kForm == Form::kBound ? 2 : 1) * kDim, group = a.op.n_heads / a.op.kv.n_kv_heads;
+  const size_t query_bytes = size_t{(group + 3) / 4} * kTileRows * (channels + kTilePad) * sizeof(uint16_t);
+  return launch("page_score_step", page_score_step_tiles<kForm, kDim>, grid, kStepBlock, query_bytes, stream_of(cx),
+                true, a);
+}
+
+template <uint32_t kDim, uint32_t kHeads>
+Status launch_step_team(OpContext& cx, const PageScoreStepArgs& a) {
+  const dim3 grid(a.op.kv.n_kv_heads, step_parts(a.op, kStepBlock / (kDim / kLaneChannels)));
+  const size_t query_bytes = size_t{a.op.n_heads / a.op.kv.n_kv_heads} * kDim * sizeof(float);
+  return launch("page_score_step", page_score_step_team<kDim, kHeads>, grid, kStepBlock, query_bytes, stream_of(cx),
+                true, a);
+}
+
+template <uint32_t kDim>
+Status launch_step(OpContext& cx, const PageScoreStepArgs& a) {
+  const uint32_t group = a.op.n_heads / a.op.kv.n_kv_heads;
+  const Form form = form_of(a.op.kv.digest);
+  if (form == Form::kBound) return launch_step_tiles<Form::kBound, kDim>(cx, a);
+  if (form == Form::kMean) return launch_step_tiles<Form::kMean, kDim>(cx, a);
+  if (group == 1) return launch_step_team<kDim, 1>(cx, a);
+  if (group == 2) return launch_step_team<kDim, 2>(cx, a);
+  return launch_step_team<kDim, 4>(cx, a);
+}
+
 }  // namespace
 
 Status page_score(OpContext& cx, const PageScoreArgs& a) {
@@ -221,6 +469,12 @@ Status page_score(OpContext& cx, const PageScoreArgs& a) {
     default:
       return launch_form<Form::kBound>(cx, a);
   }
+}
+
+Status page_score_step(OpContext& cx, const PageScoreStepArgs& a) {
+  if (!has_page_score_step(a.op.kv.digest, a.op.kv.head_dim, a.op.n_heads / a.op.kv.n_kv_heads))
+    return fail(WEIR_ERR_INTERNAL, "page_score_step: not for digests, heads or groups of this kind");
+  return a.op.kv.head_dim == 64 ? launch_step<64>(cx, a) : launch_step<128>(cx, a);
 }
 
 }  // namespace weir::cuda

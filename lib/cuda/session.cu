@@ -11,13 +11,14 @@
 #include "cuda/common.cuh"
 #include "cuda/cuda_ops.h"
 #include "cuda/gemv.cuh"
+#include "cuda/page_score.cuh"
 #include "cuda/step.cuh"
 
 namespace weir::cuda {
 namespace {
 
 // Where the shared counters lie.
-constexpr uint32_t kEndCounter = DeviceBuffers::kCounters - 4, kBestKey = DeviceBuffers::kCounters - 2;
+constexpr uint32_t kBeginCounter = DeviceBuffers::kCounters - 6, kEndCounter = DeviceBuffers::kCounters - 4, kBestKey = DeviceBuffers::kCounters - 2;
 
 // Parts of a step to record, for measurements.
 constexpr uint32_t part_bit(uint32_t part) { return 1u << part; }
@@ -53,6 +54,7 @@ class CudaSession final : public DeviceSession {
   Status enqueue_layer(uint32_t layer, bool selects, uint32_t parts);
   Status enqueue_attention(uint32_t layer, bool selects, uint32_t parts);
   Status enqueue_observation(uint32_t layer, const PageLists& lists);
+  PageStampArgs stamp_args(uint32_t layer, const PageLists& lists) const;
   // Whether selection can change anything: pages that compete are at most those that the tokens fill, or those of the prompt.
   bool selects_now() const {
     const uint32_t pages = a_.rules.candidate_flags != 0 ? n_prompt_pages_ : (a_.host.state->n_tokens + kPageTokens) / kPageTokens;
@@ -234,6 +236,7 @@ Status CudaSession::chunk_layer(const DeviceChunk& chunk, uint32_t layer) {
     WEIR_TRY(page_digest(a_.cx, {kv, a_.kv->append_rows(layer), n / kPageTokens + 2}));
   AttnPagedArgs attn = attn_args(layer, n, chunk.pos);
   attn.lse = b.lse;
+  if (!chunk.sink_moved) attn.q_sink = nullptr;  // the same query: one pass, and dense attention's bits
   WEIR_TRY(attn_prefill(a_.cx, attn));
   if (chunk.observer != nullptr) WEIR_TRY(chunk.observer->observe(layer));
   WEIR_TRY(matmul(a_.cx, {{{w.wo, nullptr, b.x, true}, {}, {}}, 1, b.o, n}));
@@ -283,6 +286,26 @@ Status CudaSession::run_chunk(const DeviceChunk& chunk) {
 
 // --------------------------------------------------------------------------------------------------------------- decode steps
 
+PageStampArgs CudaSession::stamp_args(uint32_t layer, const PageLists& lists) const {
+  const KvView kv = a_.kv->view(layer);
+  PageStampArgs stamp = {};
+  stamp.weight = a_.b.page_mass;
+  stamp.select = lists.select;
+  stamp.n_select = lists.n_select;
+  stamp.stamp = a_.kv->stamps(layer);
+  stamp.last_score = a_.kv->last_scores(layer);
+  stamp.flags = a_.kv->flags(layer);
+  stamp.n_pages = kv.n_pages;
+  stamp.capacity = kv.capacity;
+  stamp.n_heads = a_.config->n_heads;
+  stamp.n_kv_heads = kv.n_kv_heads;
+  stamp.rule = a_.rules.stamp_rule;
+  stamp.rank_all = a_.rules.rank_all;
+  stamp.r = a_.rules.r;
+  stamp.alpha = a_.rules.alpha;
+  return stamp;
+}
+
 Status CudaSession::enqueue_observation(uint32_t layer, const PageLists& lists) {
   const StepRules& rules = a_.rules;
   if (rules.observe == StepRules::Observe::kNone || layer < rules.observe_from_layer) return {};
@@ -292,27 +315,13 @@ Status CudaSession::enqueue_observation(uint32_t layer, const PageLists& lists) 
     return page_accumulate(a_.cx, {a_.b.page_mass, a_.kv->last_scores(layer), kv.len, kv.n_pages, kv.capacity, n_heads, kv.n_kv_heads,
                                    rules.accumulate});
   }
-  PageStampArgs stamp = {};
-  stamp.weight = a_.b.page_mass;
-  stamp.select = lists.select;
-  stamp.n_select = lists.n_select;
+  PageStampArgs stamp = stamp_args(layer, lists);
   if (rules.observe == StepRules::Observe::kStampDigest) {
     WEIR_TRY(page_score(a_.cx, {a_.b.page_score, a_.b.q, kv, n_heads, rules.stamp_spread}));
     WEIR_TRY(page_softmax(a_.cx, {a_.b.page_score, kv.n_pages, kv.capacity, n_heads, kv.n_kv_heads, a_.config->attn_scale}));
     stamp.weight = a_.b.page_score;
     stamp.select = stamp.n_select = nullptr;
   }
-  stamp.stamp = a_.kv->stamps(layer);
-  stamp.last_score = a_.kv->last_scores(layer);
-  stamp.flags = a_.kv->flags(layer);
-  stamp.n_pages = kv.n_pages;
-  stamp.capacity = kv.capacity;
-  stamp.n_heads = n_heads;
-  stamp.n_kv_heads = kv.n_kv_heads;
-  stamp.rule = rules.stamp_rule;
-  stamp.rank_all = rules.rank_all;
-  stamp.r = rules.r;
-  stamp.alpha = rules.alpha;
   return page_stamp_at(a_.cx, stamp, n_tokens());
 }
 
@@ -320,8 +329,10 @@ Status CudaSession::enqueue_attention(uint32_t layer, bool selects, uint32_t par
   const StepRules& rules = a_.rules;
   const KvView kv = a_.kv->view(layer);
   const bool selected = is_selected(layer, selects);
-  // Whoever reads the rotated query besides attention, or digests of the new key, needs them before.
-  const bool apart = kv.digest != DigestKind::kNone || rules.observe == StepRules::Observe::kStampDigest;
+  // Attention and scoring rotate for themselves; other readers of the rotated query, and digests of other kinds, need rope_append before.
+  const bool scores_alone = has_page_score_step(kv.digest, kv.head_dim, a_.config->n_heads / kv.n_kv_heads);
+  const bool apart = (kv.digest != DigestKind::kNone && kv.digest != DigestKind::kMinMax) ||
+                     rules.observe == StepRules::Observe::kStampDigest || (selected && !scores_alone);
   const RopeAppendArgs rope = rope_args(layer, 1, 0);
   if (apart && (parts & part_bit(kPartOther)) != 0) {
     WEIR_TRY(rope_append_at(a_.cx, rope, n_tokens()));
@@ -330,8 +341,8 @@ Status CudaSession::enqueue_attention(uint32_t layer, bool selects, uint32_t par
   }
   PageLists lists;
   if (selected) {
-    if ((parts & part_bit(kPartScore)) != 0)
-      WEIR_TRY(page_score(a_.cx, {a_.b.page_score, a_.b.q, kv, a_.config->n_heads, rules.spread}));
+    const PageScoreArgs score = {a_.b.page_score, a_.b.q, kv, a_.config->n_heads, rules.spread};
+    if ((parts & part_bit(kPartScore)) != 0) WEIR_TRY(apart ? page_score(a_.cx, score) : page_score_step(a_.cx, {score, rope}));
     PageSelectArgs select = {};
     select.score = a_.b.page_score;
     select.group_score = a_.kv->last_scores(layer);
@@ -350,6 +361,7 @@ Status CudaSession::enqueue_attention(uint32_t layer, bool selects, uint32_t par
     if ((parts & part_bit(kPartSelect)) != 0) WEIR_TRY(page_select(a_.cx, select));
     lists = {a_.b.select, a_.b.n_select};
   }
+  bool stamped = false;  // by the attention kernel
   if ((parts & part_bit(kPartAttention)) != 0) {
     AttnDecodeArgs d;
     d.attn = attn_args(layer, 1, 0);
@@ -366,9 +378,12 @@ Status CudaSession::enqueue_attention(uint32_t layer, bool selects, uint32_t par
     d.counters = a_.device.counters;
     d.pages_attended = reinterpret_cast<unsigned long long*>(&a_.device.state->pages_attended);
     d.overlap = true;
+    stamped = observed && rules.observe == StepRules::Observe::kStampMass && rules.stamp_rule == StampRule::kAlpha && attn_decode_can_stamp(d.attn);
+    d.stamps = stamped;
+    if (stamped) d.stamp = stamp_args(layer, lists);
     WEIR_TRY(attn_decode(a_.cx, d));
   }
-  return (parts & part_bit(kPartOther)) != 0 ? enqueue_observation(layer, lists) : Status();
+  return (parts & part_bit(kPartOther)) != 0 && !stamped ? enqueue_observation(layer, lists) : Status();
 }
 
 Status CudaSession::enqueue_layer(uint32_t layer, bool selects, uint32_t parts) {
@@ -423,6 +438,7 @@ Status CudaSession::enqueue_step(bool selects, uint32_t parts) {
     begin.rope_dim = a_.rope->rope_dim();
     begin.cos_sin = a_.b.cos_sin;
     begin.cos_sin_sink = a_.b.cos_sin_sink;
+    begin.counter = a_.device.counters + kBeginCounter;
     WEIR_TRY(step_begin(a_.cx, begin));
     WEIR_TRY(embed(a_.cx, {a_.b.x, a_.weights->token_embd, token_, 1}));
   }

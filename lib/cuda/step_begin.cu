@@ -1,6 +1,6 @@
 // What comes before the layers of a decode step: pages leave by the policy's rules, every stream gets a place for the token, and its rotation is
-// computed. The same as Session::make_room, KvCache::evict, KvCache::reserve and RopeTable::fill. Launch: one block. A warp has a stream while pages leave,
-// a thread when places are given. Numerics: tables and counters exact; angles in f64.
+// computed. The same as Session::make_room, KvCache::evict, KvCache::reserve and RopeTable::fill. Launch: the first block has what all streams share; in
+// the others a warp has a stream. Numerics: tables and counters exact; angles in f64.
 // Assumes: every stream has, or can make, room for a page (the host checks prompts and pins before).
 #include "cuda/cuda_ops.h"
 #include "cuda/victim.cuh"
@@ -8,7 +8,8 @@
 namespace weir::cuda {
 namespace {
 
-constexpr uint32_t kBlock = 1024;
+constexpr uint32_t kBlock = 128;
+constexpr uint32_t kMoved = 4;  // rows of a lane that are read before any of them is written
 
 struct Shared {
   uint32_t n_evicted, n_prompt_evicted;
@@ -42,18 +43,24 @@ __device__ DeviceStream stream_at(const StepTables& t, uint32_t stream) {
 __device__ void remove_row(DeviceStream& s, uint32_t row) {
   const uint32_t lane = threadIdx.x % kWarp;
   const uint32_t n = --s.n_pages;
-  for (uint32_t first = row; first < n; first += kWarp) {
-    const uint32_t to = first + lane;
-    const bool moves = to < n;
-    const uint32_t from = moves ? to + 1 : n;
-    const uint32_t slot = s.slots[from], pos = s.first_pos[from], len = s.len[from], flags = s.flags[from];
-    const uint32_t stamp = s.stamp[from];
-    const float score = s.last_score[from], prompt = s.prompt_score == nullptr ? 0.0f : s.prompt_score[from];
+  for (uint32_t first = row; first < n; first += kWarp * kMoved) {
+    uint32_t slot[kMoved], pos[kMoved], len[kMoved], flags[kMoved], stamp[kMoved];
+    float score[kMoved], prompt[kMoved];
+#pragma unroll
+    for (uint32_t i = 0; i < kMoved; ++i) {
+      const uint32_t from = min(first + i * kWarp + lane + 1, n);
+      slot[i] = s.slots[from], pos[i] = s.first_pos[from], len[i] = s.len[from], flags[i] = s.flags[from];
+      stamp[i] = s.stamp[from], score[i] = s.last_score[from];
+      prompt[i] = s.prompt_score == nullptr ? 0.0f : s.prompt_score[from];
+    }
     __syncwarp();
-    if (moves) {
-      s.slots[to] = slot, s.first_pos[to] = pos, s.len[to] = len, s.flags[to] = flags;
-      s.stamp[to] = stamp, s.last_score[to] = score;
-      if (s.prompt_score != nullptr) s.prompt_score[to] = prompt;
+#pragma unroll
+    for (uint32_t i = 0; i < kMoved; ++i) {
+      const uint32_t to = first + i * kWarp + lane;
+      if (to >= n) continue;
+      s.slots[to] = slot[i], s.first_pos[to] = pos[i], s.len[to] = len[i], s.flags[to] = flags[i];
+      s.stamp[to] = stamp[i], s.last_score[to] = score[i];
+      if (s.prompt_score != nullptr) s.prompt_score[to] = prompt[i];
     }
     __syncwarp();
   }
@@ -86,7 +93,7 @@ __device__ bool pages_may_leave(const StepRules& rules, const Room& room) {
   return room.opens != 0 || any_time;
 }
 
-// A place for one token. By one thread.
+// A place for one token. By one thread, after what its warp did to the stream.
 __device__ void reserve(const StepTables& t, uint32_t stream, const Room& room) {
   uint32_t capacity = 0;
   const size_t first = rows_before(t, stream, capacity);
@@ -108,9 +115,9 @@ __device__ void reserve(const StepTables& t, uint32_t stream, const Room& room) 
   t.n_pages[stream] = n + 1;
 }
 
-// The rotations of one position, by the block's last threads: the first ones have streams.
+// The rotations of one position. By one block.
 __device__ void fill_rotation(const StepBeginArgs& a, uint32_t pos, float* cos_sin) {
-  for (uint32_t i = kBlock - 1 - threadIdx.x; i < a.rope_dim / 2; i += kBlock) {
+  for (uint32_t i = threadIdx.x; i < a.rope_dim / 2; i += kBlock) {
     double sine = 0.0, cosine = 0.0;
     sincos(static_cast<double>(pos) * a.angles[i], &sine, &cosine);
     cos_sin[2 * i] = static_cast<float>(cosine * a.magnitude);
@@ -126,40 +133,58 @@ __device__ uint32_t in_cache_pos(const StepBeginArgs& a, uint32_t pos) {
   return pos - (a.tables.first_pos[front] - front * kPageTokens);
 }
 
-__global__ void __launch_bounds__(kBlock, 1) step_begin_kernel(const StepBeginArgs a) {
+// What all blocks' streams changed. The last block to come here knows how many pages there are now. By one thread of each block but the first.
+__device__ void count_pages(const StepBeginArgs& a, const Shared& shared, uint32_t n_opened) {
+  using Count = unsigned long long;
+  StepState& state = *a.state;
+  const Count change = Count{n_opened} - shared.n_evicted;  // wraps as the sum does
+  if (shared.n_evicted != 0) atomicAdd(reinterpret_cast<Count*>(&state.pages_evicted), Count{shared.n_evicted});
+  if (shared.n_prompt_evicted != 0)
+    atomicAdd(reinterpret_cast<Count*>(&state.prompt_pages_evicted), Count{shared.n_prompt_evicted});
+  if (change != 0) atomicAdd(reinterpret_cast<Count*>(&state.pages_resident), change);
+  __threadfence();
+  if (atomicAdd(a.counter, 1u) != gridDim.x - 2) return;
+  __threadfence();
+  const uint64_t resident = atomicAdd(reinterpret_cast<Count*>(&state.pages_resident), Count{0});
+  state.pages_resident_max = max(state.pages_resident_max, resident);
+  *a.counter = 0;
+}
+
+__global__ void __launch_bounds__(kBlock) step_begin_kernel(const StepBeginArgs a) {
   __shared__ Shared shared;
-  start_next();
+  if (threadIdx.x == 0) shared = {0, 0};
   wait_for_previous();
+  start_next();
   const StepTables& t = a.tables;
   const uint32_t n_streams = t.n_layers * t.n_kv_heads;
   const uint32_t pos = a.state->n_tokens;
   const Room room = {pos, pos % kPageTokens == 0 ? 1u : 0u};
-  if (threadIdx.x == 0) shared = {0, 0};
-  fill_rotation(a, pos, a.cos_sin);
-  __syncthreads();
-  if (pages_may_leave(a.rules, room)) {
-    for (uint32_t s = threadIdx.x / kWarp; s < n_streams; s += kBlock / kWarp) make_room(a, s, room, shared);
-    __syncthreads();
+  if (blockIdx.x == 0) {
+    if (threadIdx.x == 0) a.state->pages_attended = 0;
+    fill_rotation(a, pos, a.cos_sin);
+    return;
   }
-  for (uint32_t s = threadIdx.x; s < n_streams; s += kBlock) reserve(t, s, room);
-  if (threadIdx.x == 0) {
-    const uint64_t resident = a.state->pages_resident - shared.n_evicted + room.opens * n_streams;
-    a.state->pages_evicted += shared.n_evicted;
-    a.state->prompt_pages_evicted += shared.n_prompt_evicted;
-    a.state->pages_resident = resident;
-    a.state->pages_resident_max = max(a.state->pages_resident_max, resident);
-    a.state->pages_attended = 0;
+  const uint32_t first_stream = (blockIdx.x - 1) * (kBlock / kWarp), stream = first_stream + threadIdx.x / kWarp;
+  const bool leave = pages_may_leave(a.rules, room);
+  if (leave) __syncthreads();
+  if (stream < n_streams) {
+    if (leave) make_room(a, stream, room, shared);
+    __syncwarp();
+    if (threadIdx.x % kWarp == 0) reserve(t, stream, room);
   }
-  if (a.rules.in_cache_pos && a.cos_sin_sink != nullptr) {
-    __syncthreads();
-    fill_rotation(a, in_cache_pos(a, pos), a.cos_sin_sink);
-  }
+  const bool fills_sink = first_stream == 0 && a.rules.in_cache_pos && a.cos_sin_sink != nullptr;
+  if (leave || fills_sink) __syncthreads();
+  if (threadIdx.x == 0 && (leave || room.opens != 0))
+    count_pages(a, shared, room.opens * min(kBlock / kWarp, n_streams - first_stream));
+  if (fills_sink) fill_rotation(a, in_cache_pos(a, pos), a.cos_sin_sink);
 }
 
 }  // namespace
 
 Status step_begin(OpContext& cx, const StepBeginArgs& a) {
-  return launch("step_begin", step_begin_kernel, 1, kBlock, 0, stream_of(cx), true, a);
+  const uint32_t n_streams = a.tables.n_layers * a.tables.n_kv_heads, streams = kBlock / kWarp;
+  const uint32_t grid = 1 + (n_streams + streams - 1) / streams;
+  return launch("step_begin", step_begin_kernel, grid, kBlock, 0, stream_of(cx), true, a);
 }
 
 }  // namespace weir::cuda

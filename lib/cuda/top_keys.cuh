@@ -22,6 +22,30 @@ __device__ inline uint32_t key_of_score(float score) {
   return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
 }
 
+// What key_of_score made, as a score.
+__device__ inline float score_of_key(uint32_t key) {
+  return __uint_as_float((key & 0x80000000u) != 0 ? key & 0x7FFFFFFFu : ~key);
+}
+
+// Over a warp: one instruction where there is one.
+__device__ inline uint32_t sum_of_lanes(uint32_t x) {
+#if __CUDA_ARCH__ >= 800
+  return __reduce_add_sync(kAllLanes, x);
+#else
+  return warp_sum(x);
+#endif
+}
+
+__device__ inline uint32_t max_of_lanes(uint32_t x) {
+#if __CUDA_ARCH__ >= 800
+  return __reduce_max_sync(kAllLanes, x);
+#else
+#pragma unroll
+  for (uint32_t i = kWarp / 2; i > 0; i /= 2) x = max(x, __shfl_xor_sync(kAllLanes, x, i));
+  return x;
+#endif
+}
+
 // Digits of kBits: 11 need three passes over the keys and 8 KiB, 8 need four passes and 1 KiB.
 template <uint32_t kBits>
 struct TopKeysScratch {
@@ -51,11 +75,11 @@ __device__ inline uint32_t warp_sum_before(uint32_t x, uint32_t& total) {
 // Sum of x over the block, for all threads. Keys written before it are visible after it.
 __device__ inline uint32_t block_sum(uint32_t x, uint32_t* warps) {
   const uint32_t lane = threadIdx.x % kWarp, n_warps = blockDim.x / kWarp;
-  x = warp_sum(x);
+  x = sum_of_lanes(x);
   __syncthreads();
   if (lane == 0) warps[threadIdx.x / kWarp] = x;
   __syncthreads();
-  return warp_sum(lane < n_warps ? warps[lane] : 0u);
+  return sum_of_lanes(lane < n_warps ? warps[lane] : 0u);
 }
 
 // Counts one digit of the keys that begin with `prefix`. A warp whose digits are all the same adds once: estimates are often all equal, and adding to
@@ -93,7 +117,7 @@ __device__ inline void find_digit(uint32_t digits, uint32_t k, TopKeysScratch<kB
   uint32_t before = warp_sum_before(mine, total);
   if (lane == 0) s.warps[warp] = total;
   __syncthreads();
-  before += warp_sum(lane < warp && lane < n_warps ? s.warps[lane] : 0u);
+  before += sum_of_lanes(lane < warp && lane < n_warps ? s.warps[lane] : 0u);
   if (before < k && k <= before + mine) {
     for (uint32_t i = begin; i < begin + each && i < digits; ++i) {
       const uint32_t count = s.bins[digits - 1 - i];

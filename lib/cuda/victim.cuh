@@ -7,6 +7,7 @@
 namespace weir::cuda {
 
 inline constexpr uint32_t kNoRow = 0xFFFFFFFFu;
+inline constexpr uint32_t kReadAhead = 4;  // rows of a lane on their way at once
 
 #ifdef __CUDACC__
 
@@ -102,14 +103,24 @@ __device__ inline uint32_t stalest_victim(const StepRules& rules, const DeviceSt
   const uint32_t n_candidates = n_free - max(min(rules.protect_recent, most), n_free > 1 ? 1u : 0u);
   LowestRow lowest;
   uint32_t seen = 0;
-  for (uint32_t first = 0; first < s.n_pages && seen < n_candidates; first += kWarp) {
-    const uint32_t row = first + lane;
-    const bool free = row < s.n_pages && (s.flags[row] & stays) == 0;
-    const uint32_t are_free = __ballot_sync(kAllLanes, free);
-    const uint32_t before = seen + __popc(are_free & ((1u << lane) - 1));
-    if (free && before < n_candidates && !s.is_filling(row))
-      lowest.take(uint64_t{s.stamp[row]} << 32 | key_of_score(s.last_score[row]), row);
-    seen += __popc(are_free);
+  for (uint32_t first = 0; first < s.n_pages && seen < n_candidates; first += kWarp * kReadAhead) {
+    uint32_t flags[kReadAhead], stamp[kReadAhead];
+    float score[kReadAhead];
+#pragma unroll
+    for (uint32_t i = 0; i < kReadAhead; ++i) {
+      const uint32_t row = min(first + i * kWarp + lane, s.n_pages - 1);
+      flags[i] = s.flags[row], stamp[i] = s.stamp[row], score[i] = s.last_score[row];
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < kReadAhead; ++i) {
+      const uint32_t row = first + i * kWarp + lane;
+      const bool free = row < s.n_pages && (flags[i] & stays) == 0;
+      const uint32_t are_free = __ballot_sync(kAllLanes, free);
+      const uint32_t before = seen + __popc(are_free & ((1u << lane) - 1));
+      if (free && before < n_candidates && !s.is_filling(row))
+        lowest.take(uint64_t{stamp[i]} << 32 | key_of_score(score[i]), row);
+      seen += __popc(are_free);
+    }
   }
   return lowest.of_warp();
 }
@@ -118,7 +129,7 @@ __device__ inline uint32_t stalest_victim(const StepRules& rules, const DeviceSt
 __device__ inline uint32_t lightest_victim(const StepRules& rules, const DeviceStream& s, const Room& room) {
   if (!room.crowded(s)) return kNoRow;
   LowestRow outside, any;
-#pragma unroll 2
+#pragma unroll 4
   for (uint32_t row = threadIdx.x % kWarp; row + 1 < s.n_pages; row += kWarp) {
     if ((s.flags[row] & kPageStays) != 0) continue;
     float score = s.last_score[row];

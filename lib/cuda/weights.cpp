@@ -37,7 +37,8 @@ void place_nibbles(const uint8_t* q, size_t b, uint8_t* out) {
 
 void place(const BlockQ4_K& block, size_t b, size_t n, uint8_t* out) {
   place_nibbles(block.q, b, out);
-  std::memcpy(out + 16 * n + 2 * b, &block, 16);  // b / 8 headers of 16 bytes; scale, min_scale and sub-scales come first
+  std::memcpy(out + 16 * n + 2 * b, &block,
+              16);  // b / 8 headers of 16 bytes; scale, min_scale and sub-scales come first
 }
 
 void place(const BlockQ5_K& block, size_t b, size_t n, uint8_t* out) {
@@ -57,7 +58,8 @@ void place(const BlockQ6_K& block, size_t b, size_t n, uint8_t* out) {
     const uint8_t* high = block.high + 32 * half;
     uint8_t* to = out + 16 * (b + s);
     const size_t shift = k / 2 * 4;
-    for (size_t i = 0; i < 16; ++i) to[i] = static_cast<uint8_t>((low[i] >> shift & 15) | (low[i + 16] >> shift & 15) << 4);
+    for (size_t i = 0; i < 16; ++i)
+      to[i] = static_cast<uint8_t>((low[i] >> shift & 15) | (low[i + 16] >> shift & 15) << 4);
     uint32_t words[2] = {};
     for (uint32_t i = 0; i < 32; ++i) {
       const uint32_t bits = high[i] >> (2 * k) & 3u, word = i / 4 % 4, byte = i % 4;
@@ -124,7 +126,8 @@ void repack(const Weight& host, uint32_t first_row, uint32_t end_row, uint8_t* o
     case WeightType::kF32:
     case WeightType::kF16:
     case WeightType::kBF16:
-      std::memcpy(out + first_row * host.row_bytes, host.data + first_row * host.row_bytes, (end_row - first_row) * host.row_bytes);
+      std::memcpy(out + first_row * host.row_bytes, host.data + first_row * host.row_bytes,
+                  (end_row - first_row) * host.row_bytes);
   }
 }
 

@@ -70,9 +70,21 @@ StreamView KvCache::stream(uint32_t index) const {
 }
 
 KvTables KvCache::tables() const {
-  return {slots_,     first_pos_,  len_,           flags_,            stamp_,
-          last_score_, prompt_score_, n_pages_,    append_row_,       free_,
-          shape_.n_layers, shape_.n_kv_heads, shape_.n_wide_layers, shape_.wide_pages, shape_.pages_per_stream};
+  return {slots_,
+          first_pos_,
+          len_,
+          flags_,
+          stamp_,
+          last_score_,
+          prompt_score_,
+          n_pages_,
+          append_row_,
+          free_,
+          shape_.n_layers,
+          shape_.n_kv_heads,
+          shape_.n_wide_layers,
+          shape_.wide_pages,
+          shape_.pages_per_stream};
 }
 
 KvCounters KvCache::counters() const {

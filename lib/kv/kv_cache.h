@@ -61,7 +61,8 @@ struct KvTables {
   float* prompt_score;   // or null
   uint32_t* n_pages;     // [n_streams]
   uint32_t* append_row;  // [n_streams]
-  uint32_t* free_slots;  // [n_slots] a stack per stream: of its rows' places the first capacity - n_pages, the last of them on top
+  uint32_t*
+      free_slots;  // [n_slots] a stack per stream: of its rows' places the first capacity - n_pages, the last of them on top
   uint32_t n_layers, n_kv_heads;
   uint32_t n_wide_layers, wide_pages, pages_per_stream;
 };
@@ -160,7 +161,7 @@ class KvCache {
   uint32_t* n_pages_ = nullptr;     // [n_streams]
   uint32_t* append_row_ = nullptr;  // [n_streams] row that holds the first reserved token
   uint32_t* free_ = nullptr;        // [n_slots] a stack of free slots per stream; see KvTables
-  uint32_t n_tokens_ = 0;  // committed
+  uint32_t n_tokens_ = 0;           // committed
   uint32_t n_reserved_ = 0;
   uint64_t prompt_pages_evicted_ = 0;
   std::atomic<uint64_t> pages_resident_{0}, pages_resident_max_{0}, pages_evicted_{0};

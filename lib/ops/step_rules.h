@@ -24,10 +24,11 @@ struct StepRules {
   bool in_cache_pos = false;    // the query for the front rows is rotated to its position in the cache
   uint32_t in_cache_limit = 0;  // > 0: that position is min(pos, limit); 0: pos less the gap behind the front rows
   // kStalest
-  uint32_t protect_recent = 0;      // pages
-  uint32_t decode_pages = 0;        // > 0: pages without kPagePrompt leave beyond so many, and prompt pages only for room
-  uint32_t all_pages = 0;           // > 0: with at most keep_prompt_pages prompt pages, decode pages may fill up to this less those
-  uint32_t keep_prompt_pages = 0;   // a prompt of at most so many pages is kept and attended whole
+  uint32_t protect_recent = 0;  // pages
+  uint32_t decode_pages = 0;    // > 0: pages without kPagePrompt leave beyond so many, and prompt pages only for room
+  uint32_t all_pages =
+      0;  // > 0: with at most keep_prompt_pages prompt pages, decode pages may fill up to this less those
+  uint32_t keep_prompt_pages = 0;  // a prompt of at most so many pages is kept and attended whole
   // kLightest
   uint32_t recent_tokens = 0;
   bool per_step = false;  // scores are divided by the steps since `stamp`

@@ -33,7 +33,7 @@ Status from_module(const DeviceModule& module, Status status) {
 }
 
 Status load_device_module(const char* folder, const char* name, const DeviceModule*& out) {
-  char base[kMaxPathBytes], path[kMaxPathBytes + 64];
+  char base[kMaxPathBytes + 1], path[kMaxPathBytes + 64];  // room for a slash, and for a name
   if (folder != nullptr && folder[0] != '\0') {
     std::snprintf(base, sizeof(base), "%s/", folder);
   } else {
@@ -47,7 +47,7 @@ Status load_device_module(const char* folder, const char* name, const DeviceModu
   const DeviceModule* module = get == nullptr ? nullptr : get(kDeviceInterface);
   if (module == nullptr || module->interface != kDeviceInterface) {
     dlclose(handle);
-    return fail(WEIR_ERR_UNSUPPORTED, "%s is not a backend module of this build", path);
+    return fail(WEIR_ERR_UNSUPPORTED, "lib%s.so is not a backend module of this build: %.300s", name, path);
   }
   const Status opened = from_module(*module, module->open());
   if (!opened.ok()) return opened;  // it stays loaded: drivers do not like to be unloaded
@@ -58,7 +58,8 @@ Status load_device_module(const char* folder, const char* name, const DeviceModu
 Status DeviceHost::set_folder(const char* folder) {
   if (folder == nullptr) return {};
   const size_t n = std::strlen(folder);
-  if (n >= kMaxPathBytes) return fail(WEIR_ERR_INVALID_ARG, "backend_dir: %zu bytes, at most %zu", n, kMaxPathBytes - 1);
+  if (n >= kMaxPathBytes)
+    return fail(WEIR_ERR_INVALID_ARG, "backend_dir: %zu bytes, at most %zu", n, kMaxPathBytes - 1);
   std::memcpy(folder_, folder, n + 1);
   return {};
 }

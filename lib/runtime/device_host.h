@@ -43,24 +43,26 @@ class DeviceHost {
 // A model's weights in device memory, shared by its sessions there: uploaded by the first of them, freed with the model.
 class DeviceWeights {
  public:
-  explicit DeviceWeights(std::pmr::memory_resource* memory) : weights_(memory) {}
+  // `memory` holds the table of weights, and the staging while they are uploaded: neither is any session's.
+  explicit DeviceWeights(std::pmr::memory_resource* memory) : memory_(memory), weights_(memory) {}
   ~DeviceWeights() { clear(); }
   DeviceWeights(const DeviceWeights&) = delete;
   DeviceWeights& operator=(const DeviceWeights&) = delete;
 
   // Uploads what is not there yet. Any thread.
-  Status ensure(DeviceHost& host, const DeviceModule& module, const Model& model, HostMemory& memory, ThreadPool& pool);
+  Status ensure(DeviceHost& host, const DeviceModule& module, const Model& model, ThreadPool& pool);
   const ModelWeights& weights() const { return weights_; }
   // Device bytes that ensure() takes for a model.
   static uint64_t bytes_of(const Model& model);
 
  private:
-  Status upload(const Model& model, HostMemory& memory, ThreadPool& pool);
-  Status upload_matrix(const Weight& weight, HostMemory& memory, ThreadPool& pool, Weight& out);
+  Status upload(const Model& model, ThreadPool& pool);
+  Status upload_matrix(const Weight& weight, ThreadPool& pool, Weight& out);
   Status upload_vector(const float* values, uint64_t n, const float*& out);
   void clear();
 
   std::mutex mutex_;
+  std::pmr::memory_resource* memory_;
   DeviceHost* host_ = nullptr;
   const DeviceModule* module_ = nullptr;
   void* block_ = nullptr;

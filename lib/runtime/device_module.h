@@ -17,7 +17,7 @@
 namespace weir {
 
 // Moves with every change of this header.
-inline constexpr uint32_t kDeviceInterface = 1;
+inline constexpr uint32_t kDeviceInterface = 2;
 
 // What a decode step knows of itself, in device memory; the host has a copy of it after every step.
 struct StepState {
@@ -82,6 +82,7 @@ class ChunkObserver {
 struct DeviceChunk {
   uint32_t pos = 0, n_tok = 0;
   bool want_logits = false;
+  bool sink_moved = false;  // some token's position for the sink pages is not its own, so that the second query differs
   ChunkObserver* observer = nullptr;  // null: nobody looks
   const std::atomic<bool>* cancel = nullptr;
 };
@@ -121,9 +122,9 @@ struct DeviceInfo {
 };
 
 struct DeviceModule {
-  uint32_t interface;          // kDeviceInterface
-  uint32_t session_bytes;      // host memory that a DeviceSession object takes
-  const Backend* backend;      // ops over device memory
+  uint32_t interface;      // kDeviceInterface
+  uint32_t session_bytes;  // host memory that a DeviceSession object takes
+  const Backend* backend;  // ops over device memory
   // Finds the driver and a device. WEIR_ERR_UNSUPPORTED says what is missing.
   Status (*open)();
   Status (*info)(DeviceInfo& info);
@@ -137,7 +138,7 @@ struct DeviceModule {
   Status (*copy_in)(void* device, const void* host, uint64_t bytes);   // waits
   Status (*copy_out)(void* host, const void* device, uint64_t bytes);  // waits for everything before
   Status (*fill)(void* device, uint8_t value, uint64_t bytes);         // waits
-  void* (*stream)();  // the module's queue for ops outside sessions
+  void* (*stream)();                                                   // the module's queue for ops outside sessions
   // Bytes per second of a copy from device memory to device memory, bytes read and written counted, over `bytes` bytes.
   Status (*copy_rate)(void* from, void* to, uint64_t bytes, double* rate);
   // Whether the device's kernels can compute with this matrix; the message says why not.

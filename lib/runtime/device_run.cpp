@@ -38,10 +38,10 @@ class Session::Observer final : public ChunkObserver {
     bridge.cx.stream = &bridge;
     OpTable ops = {};
     ops.token_mass = token_mass_on_device;
-    failed_ = s_.policy_->observe_prompt(
-        bridge.cx, ops, s_.kv_,
-        {layer, c.n_heads, s_.step_.b.q + size_t{first} * c.n_heads * c.head_dim, s_.step_.b.lse + size_t{first} * c.n_heads, n_rows,
-         s_.kv_.n_tokens() + first, n_left_, s_.staging_.token_mass});
+    failed_ = s_.policy_->observe_prompt(bridge.cx, ops, s_.kv_,
+                                         {layer, c.n_heads, s_.step_.b.q + size_t{first} * c.n_heads * c.head_dim,
+                                          s_.step_.b.lse + size_t{first} * c.n_heads, n_rows, s_.kv_.n_tokens() + first,
+                                          n_left_, s_.staging_.token_mass});
     return failed_;
   }
   // Not ok when the chunk failed because of the policy: the message is the library's own then.
@@ -63,8 +63,9 @@ Status Session::create_on_device(const SessionSetup& setup) {
   fill_plan(setup, needs, measured, plan_);
   module_ = setup.module;
 
-  WEIR_TRY(device_weights_.ensure(devices_, *module_, *setup.model, memory_, pool_));
-  WEIR_TRY(devices_.allocate(*module_, plan_.device_bytes, "the session's KV pages, tables and workspace", &device_block_));
+  WEIR_TRY(device_weights_.ensure(devices_, *module_, *setup.model, pool_));
+  WEIR_TRY(
+      devices_.allocate(*module_, plan_.device_bytes, "the session's KV pages, tables and workspace", &device_block_));
   device_bytes_ = plan_.device_bytes;
   block_bytes_ = plan_.staging_bytes + plan_.sampler_bytes + module_->session_bytes;
   try {
@@ -110,7 +111,8 @@ Status Session::create_on_device(const SessionSetup& setup) {
   args.device = buffers;
   args.host = staging_;
   args.max_tok = setup.max_tok;
-  WEIR_TRY(from_module(*module_, module_->create_session(host + plan_.staging_bytes + plan_.sampler_bytes, args, device_)));
+  WEIR_TRY(
+      from_module(*module_, module_->create_session(host + plan_.staging_bytes + plan_.sampler_bytes, args, device_)));
   step_.b.logits = staging_.logits;
   device_is_behind_ = true;
   return {};
@@ -142,14 +144,16 @@ Status Session::run_device_chunk(const weir_token* tokens, uint32_t n_tok, uint3
   WEIR_TRY(kv_.reserve(n_tok, policy_->prompt_flags(), kv_.n_tokens() + n_tok));
   const RopeTable& rope = model_->rope();
   const uint32_t pos = kv_.n_tokens();
+  DeviceChunk chunk;
   for (uint32_t i = 0; i < n_tok; ++i) {
     staging_.tokens[i] = tokens[i];
     rope.fill(pos + i, staging_.cos_sin + size_t{i} * rope.rope_dim());
-    if (staging_.cos_sin_sink != nullptr)
-      rope.fill(policy_->in_cache_pos(kv_, pos + i), staging_.cos_sin_sink + size_t{i} * rope.rope_dim());
+    if (staging_.cos_sin_sink == nullptr) continue;
+    const uint32_t in_cache = policy_->in_cache_pos(kv_, pos + i);
+    rope.fill(in_cache, staging_.cos_sin_sink + size_t{i} * rope.rope_dim());
+    chunk.sink_moved = chunk.sink_moved || in_cache != pos + i;
   }
   Observer observer(*this, n_tok, n_left);
-  DeviceChunk chunk;
   chunk.pos = pos;
   chunk.n_tok = n_tok;
   chunk.want_logits = n_left == 0;
@@ -212,7 +216,8 @@ Status Session::profile_step(weir_token token, double* seconds) {
   WEIR_TRY(check_token(token));
   if (device_ == nullptr) return fail(WEIR_ERR_UNSUPPORTED, "the parts of a step are measured on devices only");
   if (kv_.n_tokens() + kPageTokens > policy_->needs().context_tokens)
-    return fail(WEIR_ERR_CONTEXT_FULL, "measuring takes a few of the %u positions, none is free", policy_->needs().context_tokens);
+    return fail(WEIR_ERR_CONTEXT_FULL, "measuring takes a few of the %u positions, none is free",
+                policy_->needs().context_tokens);
   WEIR_TRY(device_tables());
   host_is_behind_ = true;
   WEIR_TRY(from_module(*module_, device_->profile_step(token, seconds)));

@@ -1,6 +1,7 @@
 // Uploading of a model's weights.
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "runtime/device_host.h"
 
@@ -13,28 +14,37 @@ constexpr uint64_t kPieceBytes = 16u << 20;  // rows are laid out anew by all th
 uint64_t weight_bytes(const Weight& w) { return align_up(w.row_bytes * w.n_rows, kAlignment); }
 uint64_t vector_bytes(uint64_t n) { return align_up(n * sizeof(float), kAlignment); }
 
-// Calls matrix(weight) and vector(values, count) for all that a model has.
+// Calls matrix(weight, copy, name) and vector(values, count, copy) for all that a model has, in the order in which it lies in device memory; the copies
+// are `to`'s, whose layers may be missing when nobody fills them.
 template <class Matrix, class Vector>
-Status for_all(const ModelConfig& c, const ModelWeights& w, const Matrix& matrix, const Vector& vector) {
-  WEIR_TRY(matrix(w.token_embd, "token_embd"));
-  WEIR_TRY(vector(w.output_norm, c.d_model));
-  if (w.output.data != w.token_embd.data) WEIR_TRY(matrix(w.output, "output"));
+Status for_all(const ModelConfig& c, const ModelWeights& from, ModelWeights& to, const Matrix& matrix,
+               const Vector& vector) {
+  WEIR_TRY(matrix(from.token_embd, to.token_embd, "token_embd"));
+  WEIR_TRY(vector(from.output_norm, c.d_model, to.output_norm));
+  if (from.output.data != from.token_embd.data) {
+    WEIR_TRY(matrix(from.output, to.output, "output"));
+  } else {
+    to.output = to.token_embd;
+  }
   const uint64_t q = uint64_t{c.n_heads} * c.head_dim, kv = uint64_t{c.n_kv_heads} * c.head_dim;
-  for (const LayerWeights& l : w.layers) {
-    WEIR_TRY(vector(l.attn_norm, c.d_model));
-    WEIR_TRY(matrix(l.wq, "attn_q"));
-    WEIR_TRY(matrix(l.wk, "attn_k"));
-    WEIR_TRY(matrix(l.wv, "attn_v"));
-    WEIR_TRY(vector(l.bq, q));
-    WEIR_TRY(vector(l.bk, kv));
-    WEIR_TRY(vector(l.bv, kv));
-    WEIR_TRY(vector(l.q_norm, c.head_dim));
-    WEIR_TRY(vector(l.k_norm, c.head_dim));
-    WEIR_TRY(matrix(l.wo, "attn_output"));
-    WEIR_TRY(vector(l.ffn_norm, c.d_model));
-    WEIR_TRY(matrix(l.gate, "ffn_gate"));
-    WEIR_TRY(matrix(l.up, "ffn_up"));
-    WEIR_TRY(matrix(l.down, "ffn_down"));
+  for (size_t i = 0; i < from.layers.size(); ++i) {
+    const LayerWeights& l = from.layers[i];
+    LayerWeights nobody;
+    LayerWeights& copy = i < to.layers.size() ? to.layers[i] : nobody;
+    WEIR_TRY(vector(l.attn_norm, c.d_model, copy.attn_norm));
+    WEIR_TRY(matrix(l.wq, copy.wq, "attn_q"));
+    WEIR_TRY(matrix(l.wk, copy.wk, "attn_k"));
+    WEIR_TRY(matrix(l.wv, copy.wv, "attn_v"));
+    WEIR_TRY(vector(l.bq, q, copy.bq));
+    WEIR_TRY(vector(l.bk, kv, copy.bk));
+    WEIR_TRY(vector(l.bv, kv, copy.bv));
+    WEIR_TRY(vector(l.q_norm, c.head_dim, copy.q_norm));
+    WEIR_TRY(vector(l.k_norm, c.head_dim, copy.k_norm));
+    WEIR_TRY(matrix(l.wo, copy.wo, "attn_output"));
+    WEIR_TRY(vector(l.ffn_norm, c.d_model, copy.ffn_norm));
+    WEIR_TRY(matrix(l.gate, copy.gate, "ffn_gate"));
+    WEIR_TRY(matrix(l.up, copy.up, "ffn_up"));
+    WEIR_TRY(matrix(l.down, copy.down, "ffn_down"));
   }
   return {};
 }
@@ -43,13 +53,14 @@ Status for_all(const ModelConfig& c, const ModelWeights& w, const Matrix& matrix
 
 uint64_t DeviceWeights::bytes_of(const Model& model) {
   uint64_t bytes = 0;
+  ModelWeights nobody(std::pmr::null_memory_resource());
   (void)for_all(
-      model.config(), model.weights(),
-      [&](const Weight& w, const char*) {
+      model.config(), model.weights(), nobody,
+      [&](const Weight& w, const Weight&, const char*) {
         bytes += weight_bytes(w);
         return Status();
       },
-      [&](const float* values, uint64_t n) {
+      [&](const float* values, uint64_t n, const float*) {
         bytes += values != nullptr ? vector_bytes(n) : 0;
         return Status();
       });
@@ -66,7 +77,7 @@ Status DeviceWeights::upload_vector(const float* values, uint64_t n, const float
 }
 
 // Piece by piece: its rows are laid out as a matrix of their own, whose planes then go to their places in the whole one.
-Status DeviceWeights::upload_matrix(const Weight& w, HostMemory& memory, ThreadPool& pool, Weight& out) {
+Status DeviceWeights::upload_matrix(const Weight& w, ThreadPool& pool, Weight& out) {
   auto* to = static_cast<uint8_t*>(block_) + used_;
   used_ += weight_bytes(w);
   out = w;
@@ -75,7 +86,7 @@ Status DeviceWeights::upload_matrix(const Weight& w, HostMemory& memory, ThreadP
   const uint32_t n_planes = module_->planes(w.type, plane_bytes);
   const auto at_once = static_cast<uint32_t>(std::clamp<uint64_t>(kPieceBytes / w.row_bytes, 1, w.n_rows));
   const uint64_t piece_bytes = w.row_bytes * at_once;
-  void* piece = memory.allocate(piece_bytes, kCacheLine);
+  void* piece = memory_->allocate(piece_bytes, kCacheLine);
   Status status;
   for (uint32_t row = 0; row < w.n_rows && status.ok(); row += at_once) {
     Weight part = w;
@@ -94,55 +105,35 @@ Status DeviceWeights::upload_matrix(const Weight& w, HostMemory& memory, ThreadP
                    all = uint64_t{w.n_rows} * w.n_cols / 32;
     uint64_t plane = 0;  // bytes of 256 weights in the planes before
     for (uint32_t i = 0; i < n_planes && status.ok(); ++i) {
-      status = from_module(*module_, module_->copy_in(to + (all * plane + before * plane_bytes[i]) / 8,
-                                                      static_cast<uint8_t*>(piece) + here * plane / 8, here * plane_bytes[i] / 8));
+      status = from_module(
+          *module_, module_->copy_in(to + (all * plane + before * plane_bytes[i]) / 8,
+                                     static_cast<uint8_t*>(piece) + here * plane / 8, here * plane_bytes[i] / 8));
       plane += plane_bytes[i];
     }
   }
-  memory.deallocate(piece, piece_bytes, kCacheLine);
+  memory_->deallocate(piece, piece_bytes, kCacheLine);
   return status;
 }
 
-Status DeviceWeights::upload(const Model& model, HostMemory& memory, ThreadPool& pool) {
-  const ModelConfig& c = model.config();
-  const ModelWeights& w = model.weights();
-  weights_.layers.resize(w.layers.size());
-  const uint64_t q = uint64_t{c.n_heads} * c.head_dim, kv = uint64_t{c.n_kv_heads} * c.head_dim;
-  WEIR_TRY(upload_matrix(w.token_embd, memory, pool, weights_.token_embd));
-  WEIR_TRY(upload_vector(w.output_norm, c.d_model, weights_.output_norm));
-  weights_.output = weights_.token_embd;
-  if (w.output.data != w.token_embd.data) WEIR_TRY(upload_matrix(w.output, memory, pool, weights_.output));
-  for (size_t i = 0; i < w.layers.size(); ++i) {
-    const LayerWeights& from = w.layers[i];
-    LayerWeights& to = weights_.layers[i];
-    WEIR_TRY(upload_vector(from.attn_norm, c.d_model, to.attn_norm));
-    WEIR_TRY(upload_matrix(from.wq, memory, pool, to.wq));
-    WEIR_TRY(upload_matrix(from.wk, memory, pool, to.wk));
-    WEIR_TRY(upload_matrix(from.wv, memory, pool, to.wv));
-    WEIR_TRY(upload_vector(from.bq, q, to.bq));
-    WEIR_TRY(upload_vector(from.bk, kv, to.bk));
-    WEIR_TRY(upload_vector(from.bv, kv, to.bv));
-    WEIR_TRY(upload_vector(from.q_norm, c.head_dim, to.q_norm));
-    WEIR_TRY(upload_vector(from.k_norm, c.head_dim, to.k_norm));
-    WEIR_TRY(upload_matrix(from.wo, memory, pool, to.wo));
-    WEIR_TRY(upload_vector(from.ffn_norm, c.d_model, to.ffn_norm));
-    WEIR_TRY(upload_matrix(from.gate, memory, pool, to.gate));
-    WEIR_TRY(upload_matrix(from.up, memory, pool, to.up));
-    WEIR_TRY(upload_matrix(from.down, memory, pool, to.down));
-  }
-  return {};
+Status DeviceWeights::upload(const Model& model, ThreadPool& pool) {
+  weights_.layers.resize(model.weights().layers.size());
+  return for_all(
+      model.config(), model.weights(), weights_,
+      [&](const Weight& w, Weight& copy, const char*) { return upload_matrix(w, pool, copy); },
+      [&](const float* values, uint64_t n, const float*& copy) { return upload_vector(values, n, copy); });
 }
 
-Status DeviceWeights::ensure(DeviceHost& host, const DeviceModule& module, const Model& model, HostMemory& memory, ThreadPool& pool) {
+Status DeviceWeights::ensure(DeviceHost& host, const DeviceModule& module, const Model& model, ThreadPool& pool) {
   const std::lock_guard lock(mutex_);
   if (ready_) return {};
+  ModelWeights nobody(std::pmr::null_memory_resource());
   WEIR_TRY(for_all(
-      model.config(), model.weights(),
-      [&](const Weight& w, const char* name) {
+      model.config(), model.weights(), nobody,
+      [&](const Weight& w, const Weight&, const char* name) {
         const Status status = module.check_weight(w);
         return status.ok() ? status : fail(status.code(), "%s: %s", name, module.last_error());
       },
-      [](const float*, uint64_t) { return Status(); }));
+      [](const float*, uint64_t, const float*) { return Status(); }));
   const uint64_t bytes = bytes_of(model);
   WEIR_TRY(host.allocate(module, bytes, "the model's weights", &block_));
   host_ = &host;
@@ -151,10 +142,11 @@ Status DeviceWeights::ensure(DeviceHost& host, const DeviceModule& module, const
   used_ = 0;
   Status status;
   try {
-    status = upload(model, memory, pool);
-  } catch (...) {
-    clear();
-    throw;
+    status = upload(model, pool);
+  } catch (const std::bad_alloc&) {
+    status =
+        fail(WEIR_ERR_OUT_OF_MEMORY, "%llu bytes of host memory to upload the model's weights could not be allocated",
+             static_cast<unsigned long long>(HostMemory::thread_refused_bytes()));
   }
   if (!status.ok()) {
     clear();
@@ -168,6 +160,8 @@ void DeviceWeights::clear() {
   if (block_ != nullptr) host_->release(*module_, block_, bytes_);
   block_ = nullptr;
   ready_ = false;
+  weights_.layers.clear();
+  weights_.layers.shrink_to_fit();
 }
 
 }  // namespace weir

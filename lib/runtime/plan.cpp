@@ -66,7 +66,8 @@ Status budget_of(const weir_session_options& o, const ModelConfig& c, uint32_t& 
 }
 
 // The backend that the options ask for; WEIR_DEVICE_AUTO takes a device that is there and can run this session, else the processor.
-Status find_backend(const weir_session_options& o, const ModelConfig& c, const PolicyNeeds& needs, DeviceHost& devices, SessionSetup& setup) {
+Status find_backend(const weir_session_options& o, const ModelConfig& c, const PolicyNeeds& needs, DeviceHost& devices,
+                    SessionSetup& setup) {
   setup.backend = &cpu_backend();
   setup.module = nullptr;
   if (o.device == WEIR_DEVICE_CPU) return {};
@@ -156,8 +157,8 @@ void lay_out_session(const SessionSetup& setup, const PolicyNeeds& needs, Sessio
   sampler.lay_out(setup.model->config().vocab_size, p.sampler);
 }
 
-void lay_out_staging(const SessionSetup& setup, const PolicyNeeds& needs, uint64_t table_bytes, SessionPools& p, DeviceBuffers& device,
-                     DeviceStaging& staging) {
+void lay_out_staging(const SessionSetup& setup, const PolicyNeeds& needs, uint64_t table_bytes, SessionPools& p,
+                     DeviceBuffers& device, DeviceStaging& staging) {
   const ModelConfig& c = setup.model->config();
   const uint64_t rope_dim = setup.model->rope().rope_dim();
   device.table_bytes = table_bytes;
@@ -173,8 +174,9 @@ void lay_out_staging(const SessionSetup& setup, const PolicyNeeds& needs, uint64
   staging.cos_sin = p.staging.take<float>(setup.max_tok * rope_dim);
   staging.cos_sin_sink = needs.sink_query ? p.staging.take<float>(setup.max_tok * rope_dim) : nullptr;
   staging.angles = p.staging.take<double>(rope_dim / 2);
-  staging.token_mass =
-      needs.prompt_rows != 0 ? p.staging.take<float>(uint64_t{c.n_kv_heads} * setup.kv.max_capacity() * kPageTokens) : nullptr;
+  staging.token_mass = needs.prompt_rows != 0
+                           ? p.staging.take<float>(uint64_t{c.n_kv_heads} * setup.kv.max_capacity() * kPageTokens)
+                           : nullptr;
   staging.logits = p.staging.take<float>(c.vocab_size);
 }
 

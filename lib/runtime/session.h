@@ -136,8 +136,8 @@ class Session {
   Status run_device_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_left);
   Status run_device_step(weir_token token);
   Status fill_on_device();
-  Status device_tables();  // makes the device's page tables current
-  void redo_digests();     // after tokens were taken back
+  Status device_tables();   // makes the device's page tables current
+  void redo_digests();      // after tokens were taken back
   Status current_logits();  // to step_.b.logits
   template <class F>
   weir_status call_out(F&& callback);
@@ -171,9 +171,9 @@ class Session {
   uint64_t device_bytes_ = 0;
   bool staging_pinned_ = false;
   bool host_is_behind_ = false, device_is_behind_ = false;
-  bool logits_on_device_ = false;   // the staging memory has not got the latest
-  bool greedy_from_device_ = false; // next_token of the state belongs to the latest logits
-  uint64_t callback_allocs_ = 0;  // of callbacks during the current call
+  bool logits_on_device_ = false;    // the staging memory has not got the latest
+  bool greedy_from_device_ = false;  // next_token of the state belongs to the latest logits
+  uint64_t callback_allocs_ = 0;     // of callbacks during the current call
 
   std::atomic<bool> busy_{false};
   std::atomic<bool> cancel_{false};

@@ -15,8 +15,8 @@ struct SessionPools {
 void lay_out_session(const SessionSetup& setup, const PolicyNeeds& needs, SessionPools& pools, KvCache& kv, Step& step,
                      Sampler& sampler);
 // The device's part of it: what lay_out_session does not know.
-void lay_out_staging(const SessionSetup& setup, const PolicyNeeds& needs, uint64_t table_bytes, SessionPools& pools, DeviceBuffers& device,
-                     DeviceStaging& staging);
+void lay_out_staging(const SessionSetup& setup, const PolicyNeeds& needs, uint64_t table_bytes, SessionPools& pools,
+                     DeviceBuffers& device, DeviceStaging& staging);
 void fill_plan(const SessionSetup& setup, const PolicyNeeds& needs, const SessionPools& pools, weir_plan_info& plan);
 
 }  // namespace weir

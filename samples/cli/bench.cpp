@@ -8,11 +8,13 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <optional>
 
 #include "bench_bandwidth.h"
 #include "bench_model.h"
+#include "bench_plot.h"
 #include "commands.h"
 #include "conversation.h"
 #include "terminal.h"
@@ -36,6 +38,8 @@ struct BenchFlags {
   std::string cache_dir;
   std::string commit;
   std::vector<uint32_t> depths = {0};
+  std::string results;  // a file of JSON lines to draw instead of measuring
+  std::string plot;
   uint32_t n_steps = 32;
   uint32_t prefill = 512;
   bool json = false;
@@ -290,7 +294,18 @@ std::string default_cache_dir() {
   return std::string(tmp != nullptr && *tmp != '\0' ? tmp : "/tmp") + "/weir-bench";
 }
 
+int draw_results(const BenchFlags& flags) {
+  if (flags.results.empty() || flags.shape.empty()) throw UsageError("bench: --plot needs --results and --shape");
+  std::ifstream in(flags.results);
+  if (!in) throw std::runtime_error("cannot read " + flags.results);
+  const std::string svg = bench_plot_svg(in, flags.shape);
+  std::ofstream out(flags.plot);
+  if (!(out << svg) || !out.flush()) throw std::runtime_error("cannot write " + flags.plot);
+  return 0;
+}
+
 int run_bench(BenchFlags& flags) {
+  if (!flags.plot.empty()) return draw_results(flags);
   if (flags.model.empty() == flags.shape.empty()) throw UsageError("bench: expected either -m FILE or --shape NAME");
   std::string path = flags.model;
   if (path.empty()) {
@@ -333,6 +348,9 @@ void add_bench(CLI::App& program, Action& action) {
   app->add_option("--prefill", flags->prefill, "Tokens of the prefill measurement; 0: none; default 512")
       ->type_name("N");
   app->add_option("--commit", flags->commit, "Text to put into the JSON result as it is")->type_name("TEXT");
+  app->add_option("--plot", flags->plot, "Draw stored --results of --shape as SVG instead of measuring")
+      ->type_name("FILE");
+  app->add_option("--results", flags->results, "JSON lines of earlier runs, for --plot")->type_name("FILE");
   app->add_flag("--json", flags->json, "One JSON line instead of a table");
   add_session_flags(*app, flags->session);
   app->callback([flags, &action] { action = [flags] { return run_bench(*flags); }; });

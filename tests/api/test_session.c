@@ -279,8 +279,12 @@ static void session__bad_options(void **state) {
     o.budget_tokens = 0;
     expect_refusal(f, &o, WEIR_ERR_BUDGET, "131072 bytes");
     o.budget_bytes = 0;
-    o.device = WEIR_DEVICE_CUDA;
-    expect_refusal(f, &o, WEIR_ERR_UNSUPPORTED, "cuda");
+    o.device = WEIR_DEVICE_CUDA; /* tests/cuda has the machines with a GPU */
+    o.flags = WEIR_SESSION_TRACE;
+    expect_refusal(f, &o, WEIR_ERR_UNSUPPORTED, "device cuda: ");
+    o.flags = 0;
+    o.device = WEIR_DEVICE_VULKAN;
+    expect_refusal(f, &o, WEIR_ERR_UNSUPPORTED, "device vulkan: ");
     o.device = 77;
     expect_refusal(f, &o, WEIR_ERR_INVALID_ARG, "device");
     o.device = 0;

@@ -7,12 +7,18 @@
 
 #include "../api/api_test.h"
 
+/* Between the two best logits, whose root mean square is some 5: rounding decides which is the larger one. */
+#define NEXT_TO_EQUAL 0.05f
+
 /* The folder with libweir_cuda.so for programs that have the library inside: lib/ beside one of the folders above the program. "" when there is none. */
 static inline const char *module_folder(void) {
     static char folder[4096 + 32];
+    static int found = 0;
     char path[4096];
-    const ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
-    folder[0] = '\0';
+    ssize_t n;
+    if (found) return folder; /* the main thread asks first, in NEED_GPU() */
+    found = 1;
+    n = readlink("/proc/self/exe", path, sizeof(path) - 1);
     if (n <= 0) return folder;
     path[n] = '\0';
     for (int level = 0; level < 4; ++level) {
@@ -39,11 +45,16 @@ static inline weir_runtime_options gpu_runtime_options(void) {
     return options;
 }
 
-/* A runtime and the tiny model; close_fixture() of api_test.h is the counterpart. */
+/* A runtime and the tiny model. */
 static inline void open_gpu_fixture(fixture *f) {
     const weir_runtime_options options = gpu_runtime_options();
     assert_ok(weir_runtime_create(&options, &f->runtime));
     assert_ok(weir_model_open(f->runtime, TINY_MODEL, NULL, &f->model));
+}
+
+static inline void close_gpu_fixture(fixture *f) {
+    weir_model_close(f->model);
+    weir_runtime_destroy(f->runtime);
 }
 
 /* Why no session can be made on a GPU here, "" when it can. Where WEIR_TEST_BACKEND says that there must be one, its absence is a failure. */
@@ -51,7 +62,7 @@ static inline const char *why_no_gpu(void) {
     static char why[1024];
     static int asked = 0;
     if (!asked) {
-        fixture f = {0};
+        fixture f = {NULL, NULL};
         weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
         weir_plan_info plan = WEIR_PLAN_INFO_INIT;
         const char *wanted = getenv("WEIR_TEST_BACKEND");
@@ -59,8 +70,7 @@ static inline const char *why_no_gpu(void) {
         open_gpu_fixture(&f);
         options.device = WEIR_DEVICE_CUDA;
         if (weir_plan(f.model, &options, &plan) != WEIR_OK) snprintf(why, sizeof(why), "%s", weir_last_error());
-        weir_model_close(f.model);
-        weir_runtime_destroy(f.runtime);
+        close_gpu_fixture(&f);
         if (why[0] != '\0' && wanted != NULL && strcmp(wanted, "cuda") == 0) fail_msg("WEIR_TEST_BACKEND=cuda, but %s", why);
     }
     return why;

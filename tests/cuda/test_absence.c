@@ -1,5 +1,6 @@
 /* cuda: machines without a GPU, and modules that are missing or not ours. WEIR_DEVICE_CUDA says what is missing, WEIR_DEVICE_AUTO goes on with the CPU.
  * Runs everywhere: the device of a machine that has one is hidden from this program. */
+#define _GNU_SOURCE /* dladdr */
 #include <dlfcn.h>
 #include <sys/stat.h>
 

@@ -19,7 +19,8 @@ constexpr const char* kReason = "f32 sums in another order and another exp: abou
 std::vector<OpCase> cases() {
   std::vector<OpCase> list;
   const auto add = [&](const std::string& name, const AttnSpec& spec) {
-    list.push_back({"attn_paged__" + name, [spec](const Backend& b) { return run_spec(b, spec); }, kMaxNmse, kReason});
+    list.push_back({"attn_paged__" + name, [spec](const Backend& b) { return run_spec(b, spec); }, kMaxNmse, kReason,
+                    spec.kv.key_scale > 1.0f ? kCudaLargeLogitsNmse : kCudaAttnNmse, kCudaAttnReason});
   };
   // Every head size and group on both paths: 1 row is decode, 20 rows are prefill.
   for (uint32_t d : {8u, 40u, 64u, 72u, 80u, 96u, 128u, 256u}) {

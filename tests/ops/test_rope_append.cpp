@@ -116,7 +116,7 @@ std::vector<OpCase> cases() {
   std::vector<OpCase> list;
   for (const Spec& s : specs) {
     list.push_back({"rope_append__" + s.name, [s](const Backend& b) { return run_spec(b, s); }, 0.0,
-                    "the same roundings in the same order; norms are summed in f64"});
+                    "the same roundings in the same order; norms are summed in f64", kContracted, kContractedReason});
   }
   return list;
 }
