@@ -81,17 +81,30 @@ __device__ void rotate(const RopeAppendArgs& r, const float* in, const float* no
     inverse = rsqrtf(warp_sum(sum) / static_cast<float>(kDim) + r.norm_eps);
   }
   const auto value = [&](uint32_t i) { return norm != nullptr ? in[i] * inverse * norm[i] : in[i]; };
-  for (uint32_t i = lane; i < half; i += kWarp) {
+  // All loads before the first store, so that they are under way together.
+  constexpr uint32_t kPairs = kDim / 2 / kWarp;
+  float x[kPairs], y[kPairs];
+  float2 turn[kPairs], turn_sink[kPairs];
+#pragma unroll
+  for (uint32_t j = 0; j < kPairs; ++j) {
+    const uint32_t i = j * kWarp + lane;
+    if (i >= half) continue;
+    x[j] = value(r.layout == RopeLayout::kAdjacent ? 2 * i : i);
+    y[j] = value(r.layout == RopeLayout::kAdjacent ? 2 * i + 1 : i + half);
+    turn[j] = reinterpret_cast<const float2*>(r.cos_sin)[i];
+    if (out_sink != nullptr) turn_sink[j] = reinterpret_cast<const float2*>(r.cos_sin_sink)[i];
+  }
+#pragma unroll
+  for (uint32_t j = 0; j < kPairs; ++j) {
+    const uint32_t i = j * kWarp + lane;
+    if (i >= half) continue;
     const uint32_t first = r.layout == RopeLayout::kAdjacent ? 2 * i : i;
     const uint32_t second = r.layout == RopeLayout::kAdjacent ? 2 * i + 1 : i + half;
-    const float x = value(first), y = value(second);
-    const float cos = r.cos_sin[2 * i], sin = r.cos_sin[2 * i + 1];
-    out[first] = x * cos - y * sin;
-    out[second] = x * sin + y * cos;
+    out[first] = x[j] * turn[j].x - y[j] * turn[j].y;
+    out[second] = x[j] * turn[j].y + y[j] * turn[j].x;
     if (out_sink == nullptr) continue;
-    const float cos_sink = r.cos_sin_sink[2 * i], sin_sink = r.cos_sin_sink[2 * i + 1];
-    out_sink[first] = x * cos_sink - y * sin_sink;
-    out_sink[second] = x * sin_sink + y * cos_sink;
+    out_sink[first] = x[j] * turn_sink[j].x - y[j] * turn_sink[j].y;
+    out_sink[second] = x[j] * turn_sink[j].y + y[j] * turn_sink[j].x;
   }
   for (uint32_t i = r.rope_dim + lane; i < kDim; i += kWarp) {
     out[i] = value(i);
@@ -99,9 +112,20 @@ __device__ void rotate(const RopeAppendArgs& r, const float* in, const float* no
   }
 }
 
+// Where the step's key goes.
+struct Place {
+  uint32_t slot, in_page;
+};
+__device__ Place append_place(const KernelArgs& k, const Job& job) {
+  const KvView& kv = k.op.attn.kv;
+  if (!k.op.append) return {};
+  const size_t row = job.table + k.op.rope.append_row[job.kv_head];
+  return {kv.slots[row], job.pos - kv.first_pos[row]};
+}
+
 // The queries of the block's heads to shared memory, and the step's key and value to the open page where it belongs to the block.
 template <uint32_t kDim>
-__device__ void read_query(const KernelArgs& k, const Job& job, bool owns_last_page, Shared<kDim>& s) {
+__device__ void read_query(const KernelArgs& k, const Job& job, bool owns_last_page, const Place& place, Shared<kDim>& s) {
   const AttnPagedArgs& a = k.op.attn;
   const uint32_t warp = threadIdx.x / kWarp;
   const bool sink = a.q_sink != nullptr || (k.op.append && k.op.rope.cos_sin_sink != nullptr);
@@ -116,19 +140,31 @@ __device__ void read_query(const KernelArgs& k, const Job& job, bool owns_last_p
   if (warp < k.heads_per_list)
     rotate<kDim>(r, r.q + size_t{job.first_head + warp} * kDim, r.q_norm, s.q[warp], sink ? s.q_sink[warp] : nullptr);
   if (!owns_last_page || warp != kWarps - 1) return;
-  const size_t row = job.table + r.append_row[job.kv_head];
-  const uint32_t slot = a.kv.slots[row], in_page = job.pos - a.kv.first_pos[row];
-  uint16_t* keys = a.kv.pool + size_t{slot} * (2 * kPageTokens * kDim) + size_t{in_page} * kDim;
-  uint16_t* digest = a.kv.digest == DigestKind::kMinMax ? a.kv.digests + size_t{slot} * 2 * kDim : nullptr;
+  uint16_t* keys = a.kv.pool + size_t{place.slot} * (2 * kPageTokens * kDim) + size_t{place.in_page} * kDim;
+  uint16_t* digest = a.kv.digest == DigestKind::kMinMax ? a.kv.digests + size_t{place.slot} * 2 * kDim : nullptr;
+  // Again the loads first.
+  constexpr uint32_t kEach = kDim / kWarp;
+  const uint32_t lane = threadIdx.x % kWarp;
+  float v[kEach];
+  uint16_t high[kEach], low[kEach];
+#pragma unroll
+  for (uint32_t j = 0; j < kEach; ++j) {
+    const uint32_t i = j * kWarp + lane;
+    v[j] = r.v[size_t{job.kv_head} * kDim + i];
+    high[j] = digest != nullptr ? digest[i] : 0;
+    low[j] = digest != nullptr ? digest[kDim + i] : 0;
+  }
   rotate<kDim>(r, r.k + size_t{job.kv_head} * kDim, r.k_norm, s.q[kHeads], nullptr);
   __syncwarp();
-  for (uint32_t i = threadIdx.x % kWarp; i < kDim; i += kWarp) {
+#pragma unroll
+  for (uint32_t j = 0; j < kEach; ++j) {
+    const uint32_t i = j * kWarp + lane;
     const uint16_t key = float_to_bf16(s.q[kHeads][i]);
     keys[i] = key;
-    keys[kPageTokens * kDim + i] = float_to_bf16(r.v[size_t{job.kv_head} * kDim + i]);
+    keys[kPageTokens * kDim + i] = float_to_bf16(v[j]);
     if (digest == nullptr) continue;
-    if (in_page == 0 || bf16_to_float(key) > bf16_to_float(digest[i])) digest[i] = key;
-    if (in_page == 0 || bf16_to_float(key) < bf16_to_float(digest[kDim + i])) digest[kDim + i] = key;
+    if (place.in_page == 0 || bf16_to_float(key) > bf16_to_float(high[j])) digest[i] = key;
+    if (place.in_page == 0 || bf16_to_float(key) < bf16_to_float(low[j])) digest[kDim + i] = key;
   }
 }
 
@@ -430,6 +466,15 @@ __device__ void finish_list(const KernelArgs& k, const Job& job, uint32_t list, 
   const uint32_t heads = k.heads_per_list, first_head = list * heads;
   const float* ml = k.partial_ml + size_t{list} * k.n_splits * heads * 2;
   const float* partial = k.partial + size_t{list} * k.n_splits * heads * kDim;
+  // The first parts are under way while their weights are computed.
+  constexpr uint32_t kFirst = 16;
+  const uint32_t mine = threadIdx.x * 4;
+  float4 first[kFirst];
+#pragma unroll
+  for (uint32_t part = 0; part < kFirst; ++part) {
+    if (part < n_parts && mine < heads * kDim)
+      first[part] = __ldcg(reinterpret_cast<const float4*>(partial + size_t{part} * heads * kDim + mine));
+  }
   __syncthreads();
   for (uint32_t h = threadIdx.x / kWarp; h < heads; h += kWarps) {
     const float lse2 = merge_weights(n_parts, ml + h * 2, heads * 2, s.weight, h);
@@ -438,18 +483,32 @@ __device__ void finish_list(const KernelArgs& k, const Job& job, uint32_t list, 
     if (a.lse != nullptr) a.lse[first_head + h] = lse2 * kLn2;
   }
   __syncthreads();
-  for (uint32_t i = threadIdx.x * 4; i < heads * kDim; i += kThreads * 4) {
+  for (uint32_t i = mine; i < heads * kDim; i += kThreads * 4) {
     float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-#pragma unroll 8
-    for (uint32_t part = 0; part < n_parts; ++part) {
-      // A part without tokens is zeros.
+    // A part without tokens is zeros.
+    const auto add = [&](uint32_t part, const float4& v) {
       const float w = s.weight[part][i / kDim];
-      const float4 v = __ldcg(reinterpret_cast<const float4*>(partial + size_t{part} * heads * kDim + i));
       sum.x += w * v.x, sum.y += w * v.y, sum.z += w * v.z, sum.w += w * v.w;
+    };
+    const auto load = [&](uint32_t part) {
+      return __ldcg(reinterpret_cast<const float4*>(partial + size_t{part} * heads * kDim + i));
+    };
+#pragma unroll
+    for (uint32_t part = 0; part < kFirst; ++part) {
+      if (part < n_parts) add(part, i == mine ? first[part] : load(part));
     }
+#pragma unroll 8
+    for (uint32_t part = kFirst; part < n_parts; ++part) add(part, load(part));
     *reinterpret_cast<float4*>(a.out + size_t{first_head} * kDim + i) = sum;
   }
   finish_pages(k, job, list, 0, job.n, s.lse2);
+}
+
+// Counts this block in; what its threads wrote before the barrier is visible to the block that counts last, after a barrier of its own.
+__device__ uint32_t arrive(uint32_t* counter) {
+  uint32_t before;
+  asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
+  return before;
 }
 
 // The warps' parts become the block's: s.o[0], s.m[0], s.l[0].
@@ -492,9 +551,10 @@ __global__ void __launch_bounds__(kThreads, kBlocks) attn_decode_kernel(const __
     read_ahead<kDim>(k.op.attn, job, run, 0, ahead);
     load_values<kDim>(page_of<kDim>(k.op.attn, ahead.page), ahead.page.len, ahead.values);
   }
+  const Place place = append_place(k, job);
   if (early) wait_for_previous();
   start_next();
-  read_query<kDim>(k, job, blockIdx.y + 1 == job.n_active, s);
+  read_query<kDim>(k, job, blockIdx.y + 1 == job.n_active, place, s);
   __syncthreads();
   attend_split<kDim>(k, job, run, loaded, ahead, s);
   __syncthreads();
@@ -508,12 +568,10 @@ __global__ void __launch_bounds__(kThreads, kBlocks) attn_decode_kernel(const __
     __stcg(ml, s.m[0][threadIdx.x]);
     __stcg(ml + 1, s.l[0][threadIdx.x]);
   }
-  __threadfence();
   __syncthreads();
-  if (threadIdx.x == 0) s.last = atomicAdd(k.op.counters + merge, 1u) + 1 == job.n_active * k.lists_per_merge;
+  if (threadIdx.x == 0) s.last = arrive(k.op.counters + merge) + 1 == job.n_active * k.lists_per_merge;
   __syncthreads();
   if (!s.last) return;
-  __threadfence();
   for (uint32_t i = 0; i < k.lists_per_merge; ++i) finish_list<kDim>(k, job, merge * k.lists_per_merge + i, job.n_active, s);
   if (threadIdx.x == 0) {
     k.op.counters[merge] = 0;

@@ -1,6 +1,6 @@
 // Matrix times vector: y = W x with W in its file's precision, read once at the speed of memory.
 //
-// One block of 512 threads per multiprocessor stays for the whole matrix; a warp takes every n-th row. The first rows' weights are requested before
+// Two blocks of 512 threads per multiprocessor stay for the whole matrix; a warp takes every n-th row. The first rows' weights are requested before
 // the kernel waits for its predecessor, so that memory is busy while the input is normalised and quantised, which every block does for itself: it is
 // some 16 KiB from the second-level cache, less than a barrier across the device would cost.
 #include "cuda/gemv.cuh"
@@ -14,6 +14,11 @@ namespace {
 
 constexpr uint32_t kThreads = 512;
 constexpr uint32_t kWarps = kThreads / kWarp;
+#ifndef WEIR_GEMV_BLOCKS
+#define WEIR_GEMV_BLOCKS 2
+#endif
+constexpr uint32_t kBlocks = WEIR_GEMV_BLOCKS;  // of a multiprocessor
+
 // One launch: up to three matrices of one type.
 struct GemvKernelArgs {
   const uint8_t* data[3];
@@ -142,7 +147,7 @@ struct Stretch {
 
 // kGlu: matrices 0 and 1 have the same rows. Else the parts' rows follow one another.
 template <class F, uint32_t kUnroll, bool kGlu>
-__global__ void __launch_bounds__(kThreads, 1) gemv_kernel(const __grid_constant__ GemvKernelArgs a) {
+__global__ void __launch_bounds__(kThreads, kBlocks) gemv_kernel(const __grid_constant__ GemvKernelArgs a) {
   constexpr uint32_t kMatrices = kGlu ? 2 : 1;
   extern __shared__ __align__(16) std::byte shared[];
   __shared__ float sums[kWarps];
@@ -217,8 +222,8 @@ Status launch_gemv(OpContext& cx, void (*kernel)(GemvKernelArgs), size_t bytes, 
     WEIR_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
                   "shared memory of gemv");
   }
-  const uint32_t needed = (k.end_row[2] + kWarps - 1) / kWarps;
-  const uint32_t blocks = needed < device().n_processors ? needed : device().n_processors;
+  const uint32_t needed = (k.end_row[2] + kWarps - 1) / kWarps, most = device().n_processors * kBlocks;
+  const uint32_t blocks = needed < most ? needed : most;
   return launch("gemv", kernel, dim3(blocks), dim3(kThreads), bytes, stream_of(cx), overlap, k);
 }
 
@@ -226,10 +231,10 @@ Status launch_gemv(OpContext& cx, void (*kernel)(GemvKernelArgs), size_t bytes, 
 template <WeightType T, bool kGlu>
 Status pick_unroll(OpContext& cx, const GemvKernelArgs& k, bool overlap) {
   const uint32_t n_units = k.n_cols / Format<T>::kUnit;
-  constexpr uint32_t kMost = kGlu ? 2 : 4;
+  constexpr uint32_t kMost = (Format<T>::kInteger ? 2 : 4) / (kGlu ? 2 : 1);
   const size_t bytes = shared_bytes<T>(k.n_cols);
-  if (n_units <= kWarp) return launch_gemv(cx, gemv_kernel<Format<T>, 1, kGlu>, bytes, k, overlap);
-  if (n_units <= 2 * kWarp) return launch_gemv(cx, gemv_kernel<Format<T>, 2, kGlu>, bytes, k, overlap);
+  if (n_units <= kWarp || kMost == 1) return launch_gemv(cx, gemv_kernel<Format<T>, 1, kGlu>, bytes, k, overlap);
+  if (n_units <= 2 * kWarp) return launch_gemv(cx, gemv_kernel<Format<T>, kMost < 2 ? 1 : 2, kGlu>, bytes, k, overlap);
   return launch_gemv(cx, gemv_kernel<Format<T>, kMost, kGlu>, bytes, k, overlap);
 }
 
