@@ -39,13 +39,14 @@ typedef weir_status (*weir_trace_fn)(void *user, const weir_trace_layer *layer);
 /** "weir_session_trace": begins or (with NULL) ends tracing of a session that was created with WEIR_SESSION_TRACE; WEIR_ERR_STATE without. */
 typedef weir_status (*weir_session_trace_fn)(weir_session *session, weir_trace_fn fn, void *user);
 
-/** "weir_bench_fill": fills the KV memory with pseudo-random tokens as if they had been decoded, so that a benchmark reaches a depth at once. */
+/** "weir_bench_fill": fills the KV memory with pseudo-random tokens as if they had been decoded, so that a benchmark reaches a depth at once. On a device
+ *  the pages of tokens before become noise too. */
 typedef weir_status (*weir_bench_fill_fn)(weir_session *session, uint32_t n_tokens);
 
 /** What a runtime's device is, and how fast its memory copies; see weir_bench_device_fn.
  *  @since 1.0 */
 typedef struct weir_bench_device {
-    uint32_t struct_size;   /**< sizeof this struct in the library's build. */
+    uint32_t struct_size;   /**< sizeof this struct in the caller's build. Required. */
     int32_t device;         /**< WEIR_DEVICE_*. */
     char name[192];         /**< Name, architecture and driver. */
     double copy_gbps;       /**< Copy from device memory to device memory, bytes read and written, in units of 10^9 a second; the best of a few. */

@@ -50,9 +50,9 @@ typedef weir_status (*weir_log_fn)(void *user, const weir_log_info *info);
 
 /** Devices that a session can run on. */
 enum {
-    WEIR_DEVICE_AUTO = 0,   /**< The fastest backend that is present. */
+    WEIR_DEVICE_AUTO = 0,   /**< The fastest backend that is there and can run the session: an NVIDIA GPU whose memory holds the model, else the CPU. */
     WEIR_DEVICE_CPU = 1,    /**< This machine's processor cores. */
-    WEIR_DEVICE_CUDA = 2,   /**< An NVIDIA GPU. */
+    WEIR_DEVICE_CUDA = 2,   /**< The first NVIDIA GPU that the driver shows. */
     WEIR_DEVICE_VULKAN = 3  /**< Any GPU with Vulkan compute. */
 };
 

@@ -255,7 +255,7 @@ WEIR_API weir_status weir_plan(const weir_model *model, const weir_session_optio
  *  @param options in, NULL for all defaults
  *  @param out     out, the handle; NULL after a failure
  *  @return WEIR_OK, the errors of weir_plan, or
- *          WEIR_ERR_OUT_OF_MEMORY  the message names the bytes; nothing stays allocated
+ *          WEIR_ERR_OUT_OF_MEMORY  the message names the bytes; nothing stays allocated but the model's weights on a device, if they fit
  *  @threads any thread
  *  @owner the caller; weir_session_destroy. The session keeps @p model alive.
  *  @since 1.0 */

@@ -21,11 +21,14 @@ weir_status session_trace(weir_session* session, weir_trace_fn fn, void* user) {
 
 weir_status bench_device(weir_runtime* runtime, int32_t device, weir_bench_device* out) {
   WEIR_API_REQUIRE(runtime);
-  WEIR_API_REQUIRE(out);
-  return weir::api::guard([&] {
-    return device == WEIR_DEVICE_CUDA
-               ? runtime->devices.measure(*out)
-               : weir::fail(WEIR_ERR_UNSUPPORTED, "weir_bench_device: device %d cannot be measured", device);
+  return weir::api::guard([&]() -> weir::Status {
+    WEIR_TRY(weir::api::check_out_struct(out, "weir_bench_device"));
+    if (device != WEIR_DEVICE_CUDA)
+      return weir::fail(WEIR_ERR_UNSUPPORTED, "weir_bench_device: device %d cannot be measured", device);
+    weir_bench_device value = {};
+    WEIR_TRY(runtime->devices.measure(value));
+    weir::api::write_struct(value, out);
+    return {};
   });
 }
 

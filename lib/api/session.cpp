@@ -22,7 +22,13 @@ weir_status init(T* options, uint32_t struct_size, const char* function) {
 Status create_session(weir_model* model, const weir_session_options& options, weir_session** out) {
   HostMemory& memory = model->runtime->memory;
   auto* session = make_in<weir_session>(memory, model);
-  const Status status = session->create(model->model, options);
+  Status status;
+  try {
+    status = session->create(model->model, options);
+  } catch (...) {
+    destroy_in(memory, session);
+    throw;
+  }
   if (!status.ok()) {
     destroy_in(memory, session);
     return status;

@@ -60,7 +60,7 @@ __device__ Job find_job(const KernelArgs& k) {
 }
 
 template <uint32_t kDim>
-struct Shared {
+struct alignas(16) Shared {
   float q[kHeads + 1][kDim];  // rotated; the last row is the key when one is appended
   float q_sink[kHeads][kDim];
   float o[kWarps][kHeads][kDim];
@@ -137,8 +137,8 @@ __device__ void read_query(const KernelArgs& k, const Job& job, bool owns_last_p
     return;
   }
   const RopeAppendArgs& r = k.op.rope;
-  if (warp < k.heads_per_list)
-    rotate<kDim>(r, r.q + size_t{job.first_head + warp} * kDim, r.q_norm, s.q[warp], sink ? s.q_sink[warp] : nullptr);
+  for (uint32_t h = warp; h < k.heads_per_list; h += kWarps)
+    rotate<kDim>(r, r.q + size_t{job.first_head + h} * kDim, r.q_norm, s.q[h], sink ? s.q_sink[h] : nullptr);
   if (!owns_last_page || warp != kWarps - 1) return;
   uint16_t* keys = a.kv.pool + size_t{place.slot} * (2 * kPageTokens * kDim) + size_t{place.in_page} * kDim;
   uint16_t* digest = a.kv.digest == DigestKind::kMinMax ? a.kv.digests + size_t{place.slot} * 2 * kDim : nullptr;
@@ -335,7 +335,7 @@ __device__ float fold_page(float (&logit)[2][2], Running& run, float (&acc)[kDim
   sum += __shfl_xor_sync(kAllLanes, sum, 1);
   sum += __shfl_xor_sync(kAllLanes, sum, 2);
   run.l += sum;
-  return sum > 0.0f ? m + log2f(sum) : kUnseen;
+  return sum == 0.0f ? kUnseen : m + log2f(sum);  // NaN stays
 }
 
 // What a warp has of its pages before it can use it.
@@ -435,9 +435,9 @@ __device__ float merge_weights(uint32_t n, const float* ml, uint32_t stride, flo
   sum = warp_sum(sum);
 #pragma unroll
   for (uint32_t j = 0; j < kEach; ++j) {
-    if (j * kWarp + lane < n) weight[j * kWarp + lane][head] = sum > 0.0f ? m[j] / sum : 0.0f;
+    if (j * kWarp + lane < n) weight[j * kWarp + lane][head] = sum == 0.0f ? 0.0f : m[j] / sum;
   }
-  return sum > 0.0f ? high + log2f(sum) : kUnseen;
+  return sum == 0.0f ? kUnseen : high + log2f(sum);
 }
 
 // Masses of the listed pages [begin, end) from their logarithms, and the stamps that follow from them.
@@ -451,7 +451,7 @@ __device__ void finish_pages(const KernelArgs& k, const Job& job, uint32_t list,
       float* place = mass + size_t{h} * a.kv.capacity + i;
       const float m = __ldcg(place), value = m == kUnseen ? 0.0f : exp2f(m - lse2[h]);
       *place = value;
-      most = h == 0 ? value : fmaxf(most, value);
+      most = h == 0 || most < value ? value : most;  // as page_stamp
     }
     if (!k.op.stamps) continue;
     k.op.stamp.last_score[job.table + i] = most;

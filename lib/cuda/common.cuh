@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/status.h"
+#include "cuda/device.cuh"
 #include "ops/ops.h"
 
 namespace weir::cuda {
@@ -42,7 +43,7 @@ Status launch(const char* name, void (*kernel)(Params...), dim3 grid, dim3 block
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;
   config.attrs = &attribute;
-  config.numAttrs = overlap ? 1 : 0;
+  config.numAttrs = overlap && device().arch >= 90 ? 1 : 0;
   WEIR_CUDA_TRY(cudaLaunchKernelEx(&config, kernel, static_cast<Params>(std::forward<Args>(args))...), name);
   return {};
 }

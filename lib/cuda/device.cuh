@@ -15,4 +15,16 @@ struct Device {
 // Of the device that open() found.
 const Device& device();
 
+// Makes that device the calling thread's for as long as it lives: the application may have another one current.
+class OnDevice {
+ public:
+  OnDevice();
+  ~OnDevice();
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+ private:
+  int was_ = 0;
+};
+
 }  // namespace weir::cuda

@@ -22,6 +22,8 @@ Status check_kernels();
 
 namespace {
 
+constexpr int kDeviceIndex = 0;  // the driver's first, which CUDA_VISIBLE_DEVICES chooses
+
 Device g_device;
 char g_target[192] = "";
 cudaStream_t g_stream = nullptr;
@@ -53,6 +55,15 @@ bool is_fatal(cudaError_t error) {
 }  // namespace
 
 const Device& device() { return g_device; }
+
+OnDevice::OnDevice() {
+  if (cudaGetDevice(&was_) != cudaSuccess) was_ = kDeviceIndex;
+  if (was_ != kDeviceIndex) (void)cudaSetDevice(kDeviceIndex);
+}
+
+OnDevice::~OnDevice() {
+  if (was_ != kDeviceIndex) (void)cudaSetDevice(was_);
+}
 
 Status cuda_status(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return {};
@@ -93,8 +104,9 @@ Status open() {
     (void)cudaGetLastError();
     return fail(WEIR_ERR_UNSUPPORTED, "CUDA: there is no device (%s)", cudaGetErrorName(counted));
   }
+  const OnDevice on_device;
   cudaDeviceProp properties;
-  WEIR_CUDA_CHECK(cudaGetDeviceProperties(&properties, 0), "reading device 0");
+  WEIR_CUDA_CHECK(cudaGetDeviceProperties(&properties, kDeviceIndex), "reading the device");
   g_device.n_processors = static_cast<uint32_t>(properties.multiProcessorCount);
   g_device.shared_bytes = properties.sharedMemPerBlockOptin;
   g_device.arch = properties.major * 10 + properties.minor;
@@ -110,8 +122,9 @@ Status open() {
 }
 
 Status info(DeviceInfo& out) {
+  const OnDevice on_device;
   cudaDeviceProp properties;
-  WEIR_CUDA_CHECK(cudaGetDeviceProperties(&properties, 0), "reading device 0");
+  WEIR_CUDA_CHECK(cudaGetDeviceProperties(&properties, kDeviceIndex), "reading the device");
   size_t free_bytes = 0, total = 0;
   WEIR_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total), "asking for free memory");
   int driver = 0;
@@ -126,45 +139,53 @@ Status info(DeviceInfo& out) {
 }
 
 Status allocate(uint64_t bytes, void** out) {
+  const OnDevice on_device;
   WEIR_CUDA_CHECK(cudaMalloc(out, bytes), "allocating device memory");
   return {};
 }
 
 Status release(void* device) {
+  const OnDevice on_device;
   WEIR_CUDA_CHECK(cudaFree(device), "freeing device memory");
   return {};
 }
 
 Status pin(void* host, uint64_t bytes) {
+  const OnDevice on_device;
   WEIR_CUDA_CHECK(cudaHostRegister(host, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable),
                   "pinning host memory");
   return {};
 }
 
 Status unpin(void* host) {
+  const OnDevice on_device;
   WEIR_CUDA_CHECK(cudaHostUnregister(host), "unpinning host memory");
   return {};
 }
 
 Status copy_in(void* to, const void* from, uint64_t bytes) {
+  const OnDevice on_device;
   WEIR_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, g_stream), "copying to the device");
   WEIR_CUDA_CHECK(cudaStreamSynchronize(g_stream), "copying to the device");
   return {};
 }
 
 Status copy_out(void* to, const void* from, uint64_t bytes) {
+  const OnDevice on_device;
   WEIR_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, g_stream), "copying from the device");
   WEIR_CUDA_CHECK(cudaStreamSynchronize(g_stream), "copying from the device");
   return {};
 }
 
 Status fill(void* to, uint8_t value, uint64_t bytes) {
+  const OnDevice on_device;
   WEIR_CUDA_CHECK(cudaMemsetAsync(to, value, bytes, g_stream), "filling device memory");
   WEIR_CUDA_CHECK(cudaStreamSynchronize(g_stream), "filling device memory");
   return {};
 }
 
 Status copy_rate(void* from, void* to, uint64_t bytes, double* rate) {
+  const OnDevice on_device;
   cudaEvent_t start = nullptr, stop = nullptr;
   WEIR_CUDA_CHECK(cudaEventCreate(&start), "creating an event");
   if (const cudaError_t error = cudaEventCreate(&stop); error != cudaSuccess) {

@@ -261,7 +261,7 @@ __global__ void __launch_bounds__(kStepBlock, 2) page_score_step_team(const Page
   constexpr size_t kVectors = 2 * kLanes;
   // Sums that are made in one go: as many as a team has lanes, so that every lane ends with one.
   constexpr uint32_t kJoint = kLanes / kHeads < kStepRows ? kLanes / kHeads : kStepRows;
-  extern __shared__ float queries[];
+  extern __shared__ __align__(16) float queries[];
   const PageScoreArgs& a = args.op;
   const uint32_t lane = threadIdx.x % kLanes, kv_head = blockIdx.x, group = a.n_heads / a.kv.n_kv_heads;
   const uint32_t n = a.kv.n_pages[kv_head], stride = gridDim.y * kTeams, first_row = blockIdx.y * kTeams;

@@ -76,12 +76,13 @@ class CudaSession final : public DeviceSession {
   cudaGraphExec_t selected_ = nullptr;   // null when the policy selects nothing
   StepState* mailbox_ = nullptr;         // the device's address of host.state
   int32_t* token_ = nullptr;             // the device's address of host.tokens
-  uint32_t n_prompt_pages_ = 0;          // of the first stream, which stands for all
+  uint32_t n_prompt_pages_ = 0;          // most of a stream
   bool lost_ = false;
 };
 static_assert(sizeof(CudaSession) <= session_bytes());
 
 CudaSession::~CudaSession() {
+  const OnDevice on_device;
   if (stream_ != nullptr) (void)cudaStreamSynchronize(stream_);
   if (all_pages_ != nullptr) (void)cudaGraphExecDestroy(all_pages_);
   if (selected_ != nullptr) (void)cudaGraphExecDestroy(selected_);
@@ -90,11 +91,7 @@ CudaSession::~CudaSession() {
 }
 
 Status CudaSession::create() {
-  for (const LayerWeights& w : a_.weights->layers) {
-    if (w.gate.type != w.up.type)
-      return fail(WEIR_ERR_UNSUPPORTED, "CUDA: a layer's gate and up matrices are %s and %s; they must be of one type",
-                  weight_type_info(w.gate.type).name, weight_type_info(w.up.type).name);
-  }
+  const OnDevice on_device;
   WEIR_CUDA_TRY(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating the session's stream");
   a_.cx.stream = stream_;
   void* address = nullptr;
@@ -119,12 +116,18 @@ Status CudaSession::note(Status status) {
   return status;
 }
 
+// Whatever the error is, nobody knows how much of the work was done.
 Status CudaSession::wait(const char* what) {
-  WEIR_CUDA_TRY(cudaStreamSynchronize(stream_), what);
-  return {};
+  const cudaError_t error = cudaStreamSynchronize(stream_);
+  if (error == cudaSuccess) return {};
+  lost_ = true;
+  const Status status = cuda_status(error, what);
+  if (status.code() == WEIR_ERR_DEVICE_LOST) return status;
+  return fail(WEIR_ERR_DEVICE_LOST, "CUDA, %s: %s (%s)", what, cudaGetErrorString(error), cudaGetErrorName(error));
 }
 
 #define WEIR_REQUIRE_DEVICE() \
+  const OnDevice on_device;   \
   if (lost_) return fail(WEIR_ERR_DEVICE_LOST, "the device failed earlier in this session; destroy it")
 
 // ------------------------------------------------------------------------------------------------------------------ tables
@@ -151,7 +154,14 @@ Status CudaSession::put_tables() {
     return reinterpret_cast<const uint32_t*>(a_.host.tables + (reinterpret_cast<const std::byte*>(device) - a_.device.tables));
   };
   n_prompt_pages_ = 0;
-  for (uint32_t row = 0; row < *host(tables.n_pages); ++row) n_prompt_pages_ += (host(tables.flags)[row] & kPagePrompt) != 0 ? 1u : 0u;
+  for (uint32_t layer = 0; layer < tables.n_layers; ++layer) {
+    // Of a layer's first stream, which stands for the layer.
+    const uint32_t* flags = host(a_.kv->flags(layer));
+    const uint32_t n = host(tables.n_pages)[layer * tables.n_kv_heads];
+    uint32_t n_prompt = 0;
+    for (uint32_t row = 0; row < n; ++row) n_prompt += (flags[row] & kPagePrompt) != 0 ? 1u : 0u;
+    n_prompt_pages_ = n_prompt > n_prompt_pages_ ? n_prompt : n_prompt_pages_;
+  }
   return note(copy_tables(true));
 }
 
@@ -378,7 +388,7 @@ Status CudaSession::enqueue_attention(uint32_t layer, bool selects, uint32_t par
     d.counters = a_.device.counters;
     d.pages_attended = reinterpret_cast<unsigned long long*>(&a_.device.state->pages_attended);
     d.overlap = true;
-    stamped = observed && rules.observe == StepRules::Observe::kStampMass && rules.stamp_rule == StampRule::kAlpha && attn_decode_can_stamp(d.attn);
+    stamped = parts == kAllParts && observed && rules.observe == StepRules::Observe::kStampMass && rules.stamp_rule == StampRule::kAlpha && attn_decode_can_stamp(d.attn);
     d.stamps = stamped;
     if (stamped) d.stamp = stamp_args(layer, lists);
     WEIR_TRY(attn_decode(a_.cx, d));
@@ -476,14 +486,14 @@ Status CudaSession::step(int32_t token) {
   WEIR_REQUIRE_DEVICE();
   const bool selects = selects_now();
   a_.host.tokens[0] = token;
-  WEIR_CUDA_TRY(cudaGraphLaunch(selects ? selected_ : all_pages_, stream_), "launching a step");
+  WEIR_TRY(note(cuda_status(cudaGraphLaunch(selects ? selected_ : all_pages_, stream_), "launching a step")));
   return note(wait("a decode step"));
 }
 
 Status CudaSession::get_logits() {
   WEIR_REQUIRE_DEVICE();
   const size_t bytes = a_.config->vocab_size * sizeof(float);
-  WEIR_CUDA_TRY(cudaMemcpyAsync(a_.host.logits, a_.b.logits, bytes, cudaMemcpyDeviceToHost, stream_), "copying logits");
+  WEIR_TRY(note(cuda_status(cudaMemcpyAsync(a_.host.logits, a_.b.logits, bytes, cudaMemcpyDeviceToHost, stream_), "copying logits")));
   return note(wait("copying logits"));
 }
 
@@ -512,7 +522,7 @@ Status CudaSession::fill_noise(uint64_t seed) {
   return first.digest == DigestKind::kMinMax ? rebuild_last_digests() : Status();
 }
 
-// Times graphs of one part each, between the steps that the caller made; they write where a step does, and nothing of it is kept.
+// Times graphs of one part each, between the steps that the caller made; they write where a step does, beyond the tokens that count.
 Status CudaSession::profile_step(int32_t token, double* seconds) {
   WEIR_REQUIRE_DEVICE();
   constexpr uint32_t kRepeats = 20;
@@ -530,7 +540,10 @@ Status CudaSession::profile_step(int32_t token, double* seconds) {
     cudaGraphExec_t graph = nullptr;
     if (part == kPartOther || (!selects && (part == kPartScore || part == kPartSelect))) continue;
     status = record(selects, part_bit(part), graph);
-    if (!status.ok()) break;
+    if (!status.ok()) {
+      if (graph != nullptr) (void)cudaGraphExecDestroy(graph);
+      break;
+    }
     float ms = 0.0f;
     error = cudaGraphLaunch(graph, stream_);
     if (error == cudaSuccess) error = cudaEventRecord(start, stream_);
@@ -544,7 +557,8 @@ Status CudaSession::profile_step(int32_t token, double* seconds) {
   (void)cudaEventDestroy(start);
   if (stop != nullptr) (void)cudaEventDestroy(stop);
   if (!status.ok()) return note(status);
-  return error == cudaSuccess ? Status() : note(cuda_status(error, "measuring the parts of a step"));
+  if (error != cudaSuccess) return note(cuda_status(error, "measuring the parts of a step"));
+  return rebuild_last_digests();  // attention appended a key that does not count
 }
 
 }  // namespace

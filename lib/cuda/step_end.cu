@@ -11,7 +11,7 @@ constexpr uint32_t kBlocks = 64;
 
 // A logit and its index as a number that is larger for the better: the logit in the order of floats, then the lower index. NaN never wins.
 __device__ unsigned long long key_of(float logit, uint32_t index) {
-  const uint32_t bits = __float_as_uint(logit);
+  const uint32_t bits = __float_as_uint(logit == 0.0f ? 0.0f : logit);  // both zeros alike
   const uint32_t ordered = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
   return isnan(logit) ? 0 : static_cast<unsigned long long>(ordered) << 32 | (0xFFFFFFFFu - index);
 }

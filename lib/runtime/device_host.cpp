@@ -75,6 +75,7 @@ Status DeviceHost::allocate(const DeviceModule& module, uint64_t bytes, const ch
   } else {
     status = from_module(module, module.allocate(bytes, out));
   }
+  if (!status.ok()) *out = nullptr;  // whatever a hook stored
   if (status.code() == WEIR_ERR_OUT_OF_MEMORY) {
     return fail(WEIR_ERR_OUT_OF_MEMORY, "%llu bytes of device memory for %s could not be allocated",
                 static_cast<unsigned long long>(bytes), pool);

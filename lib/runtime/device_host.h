@@ -52,6 +52,8 @@ class DeviceWeights {
   // Uploads what is not there yet. Any thread.
   Status ensure(DeviceHost& host, const DeviceModule& module, const Model& model, ThreadPool& pool);
   const ModelWeights& weights() const { return weights_; }
+  // Whether the device's kernels can compute with a model's matrices; the message names the one that they cannot.
+  static Status check(const DeviceModule& module, const Model& model);
   // Device bytes that ensure() takes for a model.
   static uint64_t bytes_of(const Model& model);
 

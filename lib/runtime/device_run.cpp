@@ -74,7 +74,11 @@ Status Session::create_on_device(const SessionSetup& setup) {
     return fail(WEIR_ERR_OUT_OF_MEMORY, "the session's %llu bytes of host memory for staging could not be allocated",
                 static_cast<unsigned long long>(block_bytes_));
   }
-  WEIR_TRY(from_module(*module_, module_->pin(block_, plan_.staging_bytes)));
+  const Status pinned = module_->pin(block_, plan_.staging_bytes);
+  if (!pinned.ok()) {
+    return fail(pinned.code(), "the session's %llu bytes of staging memory could not be pinned: %s",
+                static_cast<unsigned long long>(plan_.staging_bytes), module_->last_error());
+  }
   staging_pinned_ = true;
 
   auto* at = static_cast<std::byte*>(device_block_);
@@ -118,7 +122,9 @@ Status Session::create_on_device(const SessionSetup& setup) {
   return {};
 }
 
-Status Session::device_tables() {
+Status Session::device_tables() { return device_ == nullptr ? Status() : from_module(*module_, put_device_tables()); }
+
+Status Session::put_device_tables() {
   if (!device_is_behind_) return {};
   const KvCounters c = kv_.counters();
   StepState& state = *staging_.state;
@@ -127,14 +133,21 @@ Status Session::device_tables() {
   state.pages_resident_max = c.pages_resident_max;
   state.pages_evicted = c.pages_evicted;
   state.prompt_pages_evicted = c.prompt_pages_evicted;
-  WEIR_TRY(from_module(*module_, device_->put_tables()));
+  WEIR_TRY(device_->put_tables());
   device_is_behind_ = false;
   return {};
+}
+
+// The device's counters belong to its tables.
+void Session::read_counters() {
+  const StepState& s = *staging_.state;
+  kv_.set_counters({s.n_tokens, s.pages_resident, s.pages_resident_max, s.pages_evicted, s.prompt_pages_evicted});
 }
 
 Status Session::host_tables() {
   if (!host_is_behind_) return {};
   WEIR_TRY(from_module(*module_, device_->get_tables()));
+  read_counters();
   host_is_behind_ = false;
   return {};
 }
@@ -178,10 +191,13 @@ Status Session::run_device_chunk(const weir_token* tokens, uint32_t n_tok, uint3
 Status Session::run_device_step(weir_token token) {
   WEIR_TRY(device_tables());
   host_is_behind_ = true;
-  WEIR_TRY(from_module(*module_, device_->step(token)));
-  const StepState& s = *staging_.state;
-  kv_.set_counters({s.n_tokens, s.pages_resident, s.pages_resident_max, s.pages_evicted, s.prompt_pages_evicted});
-  step_.pages_attended = s.pages_attended;
+  const Status status = from_module(*module_, device_->step(token));
+  if (!status.ok()) {
+    greedy_from_device_ = false;
+    return status;
+  }
+  read_counters();
+  step_.pages_attended = staging_.state->pages_attended;
   logits_on_device_ = greedy_from_device_ = true;
   return {};
 }
@@ -195,8 +211,8 @@ Status Session::current_logits() {
 
 void Session::redo_digests() {
   if (device_ == nullptr) return;
-  // When this fails the device is lost, and the next call says so.
-  if (device_tables().ok()) (void)device_->rebuild_last_digests();
+  // When this fails the device is lost and the next call says so; the message that the caller gets is that of his own call.
+  if (put_device_tables().ok()) (void)device_->rebuild_last_digests();
 }
 
 Status Session::fill_on_device() {
@@ -220,10 +236,11 @@ Status Session::profile_step(weir_token token, double* seconds) {
                 policy_->needs().context_tokens);
   WEIR_TRY(device_tables());
   host_is_behind_ = true;
-  WEIR_TRY(from_module(*module_, device_->profile_step(token, seconds)));
-  const StepState& s = *staging_.state;
-  kv_.set_counters({s.n_tokens, s.pages_resident, s.pages_resident_max, s.pages_evicted, s.prompt_pages_evicted});
-  return {};
+  const Status status = from_module(*module_, device_->profile_step(token, seconds));
+  // What the parts wrote is nobody's logits.
+  logits_on_device_ = greedy_from_device_ = has_logits_ = false;
+  WEIR_TRY(status);
+  return host_tables();
 }
 
 }  // namespace weir

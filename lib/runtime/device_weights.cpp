@@ -123,9 +123,7 @@ Status DeviceWeights::upload(const Model& model, ThreadPool& pool) {
       [&](const float* values, uint64_t n, const float*& copy) { return upload_vector(values, n, copy); });
 }
 
-Status DeviceWeights::ensure(DeviceHost& host, const DeviceModule& module, const Model& model, ThreadPool& pool) {
-  const std::lock_guard lock(mutex_);
-  if (ready_) return {};
+Status DeviceWeights::check(const DeviceModule& module, const Model& model) {
   ModelWeights nobody(std::pmr::null_memory_resource());
   WEIR_TRY(for_all(
       model.config(), model.weights(), nobody,
@@ -134,6 +132,20 @@ Status DeviceWeights::ensure(DeviceHost& host, const DeviceModule& module, const
         return status.ok() ? status : fail(status.code(), "%s: %s", name, module.last_error());
       },
       [](const float*, uint64_t, const float*) { return Status(); }));
+  uint32_t number = 0;
+  for (const LayerWeights& layer : model.weights().layers) {
+    if (layer.gate.type != layer.up.type) {
+      return fail(WEIR_ERR_UNSUPPORTED, "layer %u: ffn_gate is %s and ffn_up %s; the device needs one type", number,
+                  weight_type_info(layer.gate.type).name, weight_type_info(layer.up.type).name);
+    }
+    ++number;
+  }
+  return {};
+}
+
+Status DeviceWeights::ensure(DeviceHost& host, const DeviceModule& module, const Model& model, ThreadPool& pool) {
+  const std::lock_guard lock(mutex_);
+  if (ready_) return {};
   const uint64_t bytes = bytes_of(model);
   WEIR_TRY(host.allocate(module, bytes, "the model's weights", &block_));
   host_ = &host;

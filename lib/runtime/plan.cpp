@@ -66,17 +66,23 @@ Status budget_of(const weir_session_options& o, const ModelConfig& c, uint32_t& 
 }
 
 // The backend that the options ask for; WEIR_DEVICE_AUTO takes a device that is there and can run this session, else the processor.
-Status find_backend(const weir_session_options& o, const ModelConfig& c, const PolicyNeeds& needs, DeviceHost& devices,
+Status find_backend(const weir_session_options& o, const Model& model, const PolicyNeeds& needs, DeviceHost& devices,
                     SessionSetup& setup) {
   setup.backend = &cpu_backend();
   setup.module = nullptr;
   if (o.device == WEIR_DEVICE_CPU) return {};
   const auto find = [&]() -> Status {
-    const DeviceModule* module = nullptr;
-    WEIR_TRY(devices.cuda(module));
     if ((o.flags & WEIR_SESSION_TRACE) != 0)
       return fail(WEIR_ERR_UNSUPPORTED, "WEIR_SESSION_TRACE: only the processor's steps can be traced");
-    WEIR_TRY(from_module(*module, module->check_session(c, needs, setup.rules)));
+    const DeviceModule* module = nullptr;
+    WEIR_TRY(devices.cuda(module));
+    WEIR_TRY(from_module(*module, module->check_session(model.config(), needs, setup.rules)));
+    WEIR_TRY(DeviceWeights::check(*module, model));
+    // AUTO goes on with the processor where the model cannot be on the device at all, or the device was lost.
+    DeviceInfo info = {};
+    WEIR_TRY(from_module(*module, module->info(info)));
+    if (o.device == WEIR_DEVICE_AUTO && DeviceWeights::bytes_of(model) >= info.total_bytes)
+      return fail(WEIR_ERR_OUT_OF_MEMORY, "the model is larger than the device's memory");
     setup.module = module;
     setup.backend = module->backend;
     return {};
@@ -115,7 +121,7 @@ Status Session::check(const Model& model, const weir_session_options& o, uint32_
   const uint32_t batch = o.batch_tokens == 0 ? kDefaultBatch : o.batch_tokens;
   setup.model = &model;
   setup.rules = policy->step_rules();
-  WEIR_TRY(find_backend(o, c, needs, devices, setup));
+  WEIR_TRY(find_backend(o, model, needs, devices, setup));
   setup.n_threads = n_threads;
   setup.max_tok = std::min(batch, needs.context_tokens);
   setup.kv = {c.n_layers,   c.n_kv_heads,        c.head_dim,       needs.pages_per_stream,

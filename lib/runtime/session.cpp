@@ -231,10 +231,10 @@ Status Session::prefill(const weir_token* tokens, uint64_t n_tokens, weir_progre
       kv_.truncate(before);
       if (before % kPageTokens != 0) kv_.set_open_page_flags(open_flags);
       n_kept = 0;
-      redo_digests();
     } else if (n_kept != 0) {
       has_logits_ = false;  // those of a position that is no longer the last
     }
+    redo_digests();
   } else {
     make_room(0, Phase::kPromptEnd);
     policy_->prompt_end(kv_, before);

@@ -136,9 +136,11 @@ class Session {
   Status run_device_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_left);
   Status run_device_step(weir_token token);
   Status fill_on_device();
-  Status device_tables();   // makes the device's page tables current
-  void redo_digests();      // after tokens were taken back
-  Status current_logits();  // to step_.b.logits
+  Status device_tables();      // makes the device's page tables current
+  Status put_device_tables();  // the same, with the message left in the module
+  void read_counters();        // from the step's state
+  void redo_digests();         // after tokens were taken back
+  Status current_logits();     // to step_.b.logits
   template <class F>
   weir_status call_out(F&& callback);
   bool take_cancel() { return cancel_.exchange(false); }

@@ -280,7 +280,7 @@ class Bench {
   std::optional<BandwidthMeter> meter_;
   ProgressLine progress_;
   bool on_gpu_ = false;
-  weir_bench_device gpu_ = {};
+  weir_bench_device gpu_ = {sizeof(weir_bench_device), 0, {}, 0, 0, 0};
   uint64_t weight_bytes_ = 0;  // read in a step
   uint64_t random_ = 1;
   double load_s_ = 0;

@@ -34,6 +34,9 @@ void print_json(const weir_plan_info& p, const SessionFlags& flags) {
       {"spill_bytes", p.spill_bytes},
       {"library_bytes", p.library_bytes},
       {"total_bytes", p.total_bytes},
+      {"device", p.device == WEIR_DEVICE_CUDA ? "cuda" : "cpu"},
+      {"device_bytes", p.device_bytes},
+      {"device_weights_bytes", p.device_weights_bytes},
   };
   std::puts(dump_json(out).c_str());
 }
@@ -59,6 +62,10 @@ void print_table(const weir_plan_info& p, const SessionFlags& flags) {
   print_row("spill", p.spill_bytes, "");
   print_row("libraries", p.library_bytes, "");
   print_row("total", p.total_bytes, "allocated when the session is created");
+  if (p.device_bytes > 0) {
+    print_row("on the GPU", p.device_bytes, "of the total: pages, digests, tables, workspace");
+    print_row("GPU weights", p.device_weights_bytes, "shared by all sessions, beside the total");
+  }
   print_row("weights", p.weights_bytes, "mapped from the file, shared by all sessions");
 }
 
