@@ -31,6 +31,7 @@ Status open(weir_runtime* runtime, const char* path, const weir_model_options& o
       destroy_in(runtime->memory, handle);
       return status;
     }
+    handle->device_weights.reserve(handle->model);
   } catch (...) {
     destroy_in(runtime->memory, handle);
     throw;

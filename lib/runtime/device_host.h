@@ -49,6 +49,8 @@ class DeviceWeights {
   DeviceWeights(const DeviceWeights&) = delete;
   DeviceWeights& operator=(const DeviceWeights&) = delete;
 
+  // Takes the table of the copies when the model is opened, so that a session's host memory is what its plan says. Throws std::bad_alloc.
+  void reserve(const Model& model);
   // Uploads what is not there yet. Any thread.
   Status ensure(DeviceHost& host, const DeviceModule& module, const Model& model, ThreadPool& pool);
   const ModelWeights& weights() const { return weights_; }

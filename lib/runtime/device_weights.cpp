@@ -115,8 +115,9 @@ Status DeviceWeights::upload_matrix(const Weight& w, ThreadPool& pool, Weight& o
   return status;
 }
 
+void DeviceWeights::reserve(const Model& model) { weights_.layers.resize(model.weights().layers.size()); }
+
 Status DeviceWeights::upload(const Model& model, ThreadPool& pool) {
-  weights_.layers.resize(model.weights().layers.size());
   return for_all(
       model.config(), model.weights(), weights_,
       [&](const Weight& w, Weight& copy, const char*) { return upload_matrix(w, pool, copy); },
@@ -172,8 +173,6 @@ void DeviceWeights::clear() {
   if (block_ != nullptr) host_->release(*module_, block_, bytes_);
   block_ = nullptr;
   ready_ = false;
-  weights_.layers.clear();
-  weights_.layers.shrink_to_fit();
 }
 
 }  // namespace weir
