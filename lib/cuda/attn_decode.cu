@@ -26,21 +26,21 @@ constexpr float kUnseen = -INFINITY;
 
 struct KernelArgs {
   AttnDecodeArgs op;
-  uint32_t n_lists;     // blockIdx.x: heads_per_list query heads each
+  uint32_t n_lists;  // blockIdx.x: heads_per_list query heads each
   uint32_t heads_per_list;
   uint32_t lists_per_merge;  // lists that one counter and one merge serve
   uint32_t n_splits;
-  float* partial;       // [n_lists, n_splits, heads_per_list, head_dim]
-  float* partial_ml;    // [n_lists, n_splits, heads_per_list, 2] maximum and sum, of exponents to base 2
+  float* partial;     // [n_lists, n_splits, heads_per_list, head_dim]
+  float* partial_ml;  // [n_lists, n_splits, heads_per_list, 2] maximum and sum, of exponents to base 2
 };
 
 // What a block works on.
 struct Job {
   uint32_t list, first_head, kv_head, select_list;
-  size_t table;       // of the stream
-  uint32_t n;         // pages listed
+  size_t table;  // of the stream
+  uint32_t n;    // pages listed
   uint32_t per_split, n_active;
-  uint32_t pos;       // of the query
+  uint32_t pos;  // of the query
 };
 
 __device__ Job find_job(const KernelArgs& k) {
@@ -125,7 +125,8 @@ __device__ Place append_place(const KernelArgs& k, const Job& job) {
 
 // The queries of the block's heads to shared memory, and the step's key and value to the open page where it belongs to the block.
 template <uint32_t kDim>
-__device__ void read_query(const KernelArgs& k, const Job& job, bool owns_last_page, const Place& place, Shared<kDim>& s) {
+__device__ void read_query(const KernelArgs& k, const Job& job, bool owns_last_page, const Place& place,
+                           Shared<kDim>& s) {
   const AttnPagedArgs& a = k.op.attn;
   const uint32_t warp = threadIdx.x / kWarp;
   const bool sink = a.q_sink != nullptr || (k.op.append && k.op.rope.cos_sin_sink != nullptr);
@@ -195,27 +196,31 @@ __device__ PageInfo read_info(const AttnPagedArgs& a, const Job& job, uint32_t l
   info.slot = a.kv.slots[at];
   info.first_pos = a.kv.first_pos[at];
   info.len = a.kv.len[at];
-  if (info.first_pos + info.len > job.pos + 1) info.len = job.pos + 1 > info.first_pos ? job.pos + 1 - info.first_pos : 0;
+  if (info.first_pos + info.len > job.pos + 1)
+    info.len = job.pos + 1 > info.first_pos ? job.pos + 1 - info.first_pos : 0;
   return info;
 }
 
 __device__ PageInfo shuffle_info(const PageInfo& info, uint32_t lane) {
-  return {__shfl_sync(kAllLanes, info.row, lane), __shfl_sync(kAllLanes, info.slot, lane), __shfl_sync(kAllLanes, info.first_pos, lane),
-          __shfl_sync(kAllLanes, info.len, lane)};
+  return {__shfl_sync(kAllLanes, info.row, lane), __shfl_sync(kAllLanes, info.slot, lane),
+          __shfl_sync(kAllLanes, info.first_pos, lane), __shfl_sync(kAllLanes, info.len, lane)};
 }
 
 // Base-2 logits of a page, kUnseen where a token is not seen.
 template <uint32_t kDim, class F>
-__device__ void page_logits(const KernelArgs& k, const Job& job, const PageInfo& page, const PageKeys<kDim>& keys, const F& fragment,
-                            const Shared<kDim>& s, float (&logit)[2][2]) {
+__device__ void page_logits(const KernelArgs& k, const Job& job, const PageInfo& page, const PageKeys<kDim>& keys,
+                            const F& fragment, const Shared<kDim>& s, float (&logit)[2][2]) {
   const AttnPagedArgs& a = k.op.attn;
   const float scale = a.scale * kLog2E;
   const uint32_t c = threadIdx.x % 4;
-  const bool sink = page.row < a.n_sink_pages && (a.q_sink != nullptr || (k.op.append && k.op.rope.cos_sin_sink != nullptr));
+  const bool sink =
+      page.row < a.n_sink_pages && (a.q_sink != nullptr || (k.op.append && k.op.rope.cos_sin_sink != nullptr));
   page_dots<kDim>(keys, fragment, logit);
   float sink_logit[2][2] = {};
   if (sink)
-    page_dots<kDim>(keys, [&](uint32_t i, uint32_t(&out)[4]) { query_fragment<kDim>(s.q_sink, k.heads_per_list, i, out); }, sink_logit);
+    page_dots<kDim>(
+        keys, [&](uint32_t i, uint32_t(&out)[4]) { query_fragment<kDim>(s.q_sink, k.heads_per_list, i, out); },
+        sink_logit);
 #pragma unroll
   for (uint32_t t = 0; t < 2; ++t) {
 #pragma unroll
@@ -274,7 +279,8 @@ struct Run {
   uint32_t first, count;
 };
 __device__ Run pages_of_warp(const Job& job) {
-  const uint32_t begin = blockIdx.y * job.per_split + threadIdx.x / kWarp, end = min(job.n, (blockIdx.y + 1) * job.per_split);
+  const uint32_t begin = blockIdx.y * job.per_split + threadIdx.x / kWarp,
+                 end = min(job.n, (blockIdx.y + 1) * job.per_split);
   return {begin, begin < end ? (end - begin + kWarps - 1) / kWarps : 0};
 }
 
@@ -294,7 +300,8 @@ __device__ void read_ahead(const AttnPagedArgs& a, const Job& job, const Run& ru
 
 // The pages of this block's split, warp by warp. With `loaded` the first page is there already.
 template <uint32_t kDim>
-__device__ void attend_split(const KernelArgs& k, const Job& job, const Run& run, bool loaded, Ahead<kDim>& ahead, Shared<kDim>& s) {
+__device__ void attend_split(const KernelArgs& k, const Job& job, const Run& run, bool loaded, Ahead<kDim>& ahead,
+                             Shared<kDim>& s) {
   const AttnPagedArgs& a = k.op.attn;
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, head = lane / 4;
   uint32_t q[kDim / 16][4];
@@ -363,7 +370,8 @@ __device__ float merge_weights(uint32_t n, const float* ml, uint32_t stride, flo
 }
 
 // Masses of the listed pages [begin, end) from their logarithms, and the stamps that follow from them.
-__device__ void finish_pages(const KernelArgs& k, const Job& job, uint32_t list, uint32_t begin, uint32_t end, const float* lse2) {
+__device__ void finish_pages(const KernelArgs& k, const Job& job, uint32_t list, uint32_t begin, uint32_t end,
+                             const float* lse2) {
   const AttnPagedArgs& a = k.op.attn;
   if (a.page_mass == nullptr) return;
   float* mass = a.page_mass + size_t{list * k.heads_per_list} * a.kv.capacity;
@@ -494,7 +502,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks) attn_decode_kernel(const __
   if (threadIdx.x == 0) s.last = arrive(k.op.counters + merge) + 1 == job.n_active * k.lists_per_merge;
   __syncthreads();
   if (!s.last) return;
-  for (uint32_t i = 0; i < k.lists_per_merge; ++i) finish_list<kDim>(k, job, merge * k.lists_per_merge + i, job.n_active, s);
+  for (uint32_t i = 0; i < k.lists_per_merge; ++i)
+    finish_list<kDim>(k, job, merge * k.lists_per_merge + i, job.n_active, s);
   if (threadIdx.x == 0) {
     k.op.counters[merge] = 0;
     if (k.op.pages_attended != nullptr) atomicAdd(k.op.pages_attended, static_cast<unsigned long long>(job.n));
@@ -529,7 +538,8 @@ bool attn_decode_can_stamp(const AttnPagedArgs& a) {
 
 Status attn_decode(OpContext& cx, const AttnDecodeArgs& a) {
   if (!attn_decode_has(a.attn.kv.head_dim))
-    return fail(WEIR_ERR_UNSUPPORTED, "attention on this device has no kernel for heads of %u, only of 64 and 128", a.attn.kv.head_dim);
+    return fail(WEIR_ERR_UNSUPPORTED, "attention on this device has no kernel for heads of %u, only of 64 and 128",
+                a.attn.kv.head_dim);
   KernelArgs k = {};
   k.op = a;
   k.heads_per_list = heads_per_list(a.attn);

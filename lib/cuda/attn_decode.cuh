@@ -17,10 +17,10 @@ struct AttnDecodeArgs {
   // are.
   bool append = false;
   RopeAppendArgs rope;
-  const uint32_t* pos = nullptr;      // device: position of the query, read where a window or an append needs it
+  const uint32_t* pos = nullptr;  // device: position of the query, read where a window or an append needs it
   const uint32_t* n_tokens = nullptr;
-  std::byte* scratch = nullptr;       // attn_decode_scratch_bytes
-  uint32_t* counters = nullptr;       // [n_kv_heads] zero before and after
+  std::byte* scratch = nullptr;                  // attn_decode_scratch_bytes
+  uint32_t* counters = nullptr;                  // [n_kv_heads] zero before and after
   unsigned long long* pages_attended = nullptr;  // += the pages listed; null: not wanted
   // With stamps: what page_stamp would do afterwards, for the rule kAlpha, without lists, with page_mass; `now` is *n_tokens + 1. Else the op is needed.
   bool stamps = false;

@@ -12,7 +12,9 @@ uint64_t counter_bytes(uint32_t n_heads) { return align_up(n_heads * sizeof(uint
 
 }  // namespace
 
-uint64_t attn_scratch_bytes(const OpShapes& shapes) { return counter_bytes(shapes.n_heads) + attn_decode_scratch_bytes(shapes); }
+uint64_t attn_scratch_bytes(const OpShapes& shapes) {
+  return counter_bytes(shapes.n_heads) + attn_decode_scratch_bytes(shapes);
+}
 
 Status attn_paged(OpContext& cx, const AttnPagedArgs& a) {
   if (a.n_tok > 1 || !attn_decode_has(a.kv.head_dim)) return attn_prefill(cx, a);

@@ -23,17 +23,17 @@ inline cudaStream_t stream_of(const OpContext& cx) { return static_cast<cudaStre
 // A failed CUDA call as a status that names the call's purpose. Errors after which the context is lost get WEIR_ERR_DEVICE_LOST.
 Status cuda_status(cudaError_t error, const char* what);
 
-#define WEIR_CUDA_TRY(call, what)                                                        \
-  do {                                                                                   \
-    const cudaError_t weir_cuda_error_ = (call);                                         \
+#define WEIR_CUDA_TRY(call, what)                                                                  \
+  do {                                                                                             \
+    const cudaError_t weir_cuda_error_ = (call);                                                   \
     if (weir_cuda_error_ != cudaSuccess) return ::weir::cuda::cuda_status(weir_cuda_error_, what); \
   } while (0)
 
 // Launches `kernel`; with `overlap` it may start before the previous kernel of the stream has ended (sm_90 and later): then it must call
 // wait_for_previous() before it touches anything that the previous kernels write or read.
 template <class... Params, class... Args>
-Status launch(const char* name, void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, bool overlap,
-              Args&&... args) {
+Status launch(const char* name, void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_bytes,
+              cudaStream_t stream, bool overlap, Args&&... args) {
   cudaLaunchConfig_t config = {};
   config.gridDim = grid;
   config.blockDim = block;

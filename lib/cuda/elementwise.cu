@@ -48,7 +48,8 @@ struct RopeKernelArgs {
   const uint32_t* n_tokens;  // position of the first token in device memory, or null
 };
 
-__device__ void rotate_head(const float* x, float* y, const float* cos_sin, const RopeAppendArgs& a, const float* norm, float inverse) {
+__device__ void rotate_head(const float* x, float* y, const float* cos_sin, const RopeAppendArgs& a, const float* norm,
+                            float inverse) {
   const uint32_t lane = threadIdx.x % kWarp, half = a.rope_dim / 2;
   const auto value = [&](uint32_t i) { return norm != nullptr ? x[i] * inverse * norm[i] : x[i]; };
   for (uint32_t i = lane; i < half; i += kWarp) {
@@ -100,7 +101,8 @@ __global__ void rope_append_kernel(const RopeKernelArgs k) {
     __syncwarp();
     const float inverse = head_scale(copy, norm, a.norm_eps, d);
     if (is_query && a.q_sink != nullptr)
-      rotate_head(copy, a.q_sink + (size_t{tok} * a.n_heads + head) * d, a.cos_sin_sink + size_t{tok} * a.rope_dim, a, norm, inverse);
+      rotate_head(copy, a.q_sink + (size_t{tok} * a.n_heads + head) * d, a.cos_sin_sink + size_t{tok} * a.rope_dim, a,
+                  norm, inverse);
     rotate_head(copy, x, cos_sin, a, norm, inverse);
     __syncwarp();
     if (!is_query) store_token(a, tok, head, pos);
@@ -185,8 +187,8 @@ Status rope_append_at(OpContext& cx, const RopeAppendArgs& a, const uint32_t* n_
   WEIR_TRY(launch("rope_append", rope_append_kernel, dim3(a.n_tok), dim3(kThreads), shared, stream_of(cx), true, k));
   if (a.kv.digest != DigestKind::kMinMax) return {};
   const uint32_t n_pages = a.n_tok / kPageTokens + 2;
-  return launch("update_minmax", update_minmax_kernel, dim3(a.kv.n_kv_heads, n_pages < 256 ? n_pages : 256), dim3(128), 0, stream_of(cx), true,
-                k);
+  return launch("update_minmax", update_minmax_kernel, dim3(a.kv.n_kv_heads, n_pages < 256 ? n_pages : 256), dim3(128),
+                0, stream_of(cx), true, k);
 }
 
 Status rope_append(OpContext& cx, const RopeAppendArgs& a) { return rope_append_at(cx, a, nullptr); }

@@ -20,10 +20,10 @@ namespace weir::cuda {
 
 // Quantised activations in shared memory, [n_blocks] of 32; the halves of a block lie apart so that 16-byte reads of neighbouring lanes do not conflict.
 struct Act {
-  const int4* hi;     // [2][n_blocks]
-  const int4* lo;     // [2][n_blocks]
+  const int4* hi;      // [2][n_blocks]
+  const int4* lo;      // [2][n_blocks]
   const float* scale;  // [n_blocks]
-  const int2* sum;    // [n_blocks] sums of 256 hi + lo over each half
+  const int2* sum;     // [n_blocks] sums of 256 hi + lo over each half
   uint32_t n_blocks;
 };
 
@@ -35,7 +35,9 @@ __host__ __device__ inline size_t act_bytes(uint32_t n_cols) { return size_t{n_c
 // Streaming loads: weights are read once a step, the first-level cache is for the rest.
 __device__ inline uint4 load_stream(const uint4* p) {
   uint4 v;
-  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(p));
   return v;
 }
 __device__ inline uint2 load_stream(const uint2* p) {
@@ -54,7 +56,9 @@ __device__ inline uint16_t load_stream(const uint16_t* p) {
   return v;
 }
 
-__device__ inline float half_bits(uint32_t bits) { return __half2float(__ushort_as_half(static_cast<unsigned short>(bits))); }
+__device__ inline float half_bits(uint32_t bits) {
+  return __half2float(__ushort_as_half(static_cast<unsigned short>(bits)));
+}
 
 // 256 * (w . hi) + w . lo over 16 weights (signed bytes).
 __device__ inline int dot16(uint4 w, int4 hi, int4 lo) {
@@ -83,8 +87,7 @@ __device__ inline uint4 spread_pairs(uint32_t word) {
 __device__ inline void bytes_to_float(uint4 w, float offset, float step, float* out) {
   const uint32_t words[4] = {w.x, w.y, w.z, w.w};
 #pragma unroll
-  for (uint32_t i = 0; i < 16; ++i)
-    out[i] = step * (static_cast<float>(words[i / 4] >> (i % 4 * 8) & 255u) - offset);
+  for (uint32_t i = 0; i < 16; ++i) out[i] = step * (static_cast<float>(words[i / 4] >> (i % 4 * 8) & 255u) - offset);
 }
 
 // Scale and minimum of sub-block s (0..7) of a K-quant header.
@@ -102,7 +105,8 @@ __device__ inline KStep k_step(uint4 header, uint32_t s) {
     scale = (low & 15u) | (scale >> 6) << 4;
     minimum = low >> 4 | (minimum >> 6) << 4;
   }
-  return {half_bits(header.x & 0xFFFFu) * static_cast<float>(scale), half_bits(header.x >> 16) * static_cast<float>(minimum)};
+  return {half_bits(header.x & 0xFFFFu) * static_cast<float>(scale),
+          half_bits(header.x >> 16) * static_cast<float>(minimum)};
 }
 
 // A format: Planes (pointers of a matrix), Regs (what a lane loads for one block), dot with a block of activations, and decode to f32.
@@ -159,7 +163,8 @@ struct Format<WeightType::kQ4_0> {
   __device__ static Regs load(const Planes& p, size_t b) { return {load_stream(p.q + b), load_stream(p.scale + b)}; }
   __device__ static float dot(const Regs& r, const Act& a, uint32_t b, uint32_t) {
     const int2 sum = a.sum[b];
-    const int dot = dot16(low_nibbles(r.q), a.hi[b], a.lo[b]) + dot16(high_nibbles(r.q), a.hi[a.n_blocks + b], a.lo[a.n_blocks + b]);
+    const int dot = dot16(low_nibbles(r.q), a.hi[b], a.lo[b]) +
+                    dot16(high_nibbles(r.q), a.hi[a.n_blocks + b], a.lo[a.n_blocks + b]);
     return half_bits(r.scale) * a.scale[b] * static_cast<float>(dot - 8 * (sum.x + sum.y));
   }
   __device__ static void decode(const Regs& r, uint32_t, float* out) {
@@ -186,7 +191,8 @@ struct Format<WeightType::kQ4_K> {
   __device__ static float dot(const Regs& r, const Act& a, uint32_t b, uint32_t s) {
     const int2 sum = a.sum[b];
     const KStep k = k_step(r.header, s);
-    const int dot = dot16(low_nibbles(r.q), a.hi[b], a.lo[b]) + dot16(high_nibbles(r.q), a.hi[a.n_blocks + b], a.lo[a.n_blocks + b]);
+    const int dot = dot16(low_nibbles(r.q), a.hi[b], a.lo[b]) +
+                    dot16(high_nibbles(r.q), a.hi[a.n_blocks + b], a.lo[a.n_blocks + b]);
     return a.scale[b] * (k.step * static_cast<float>(dot) - k.low * static_cast<float>(sum.x + sum.y));
   }
   __device__ static void decode(const Regs& r, uint32_t s, float* out) {
@@ -251,7 +257,8 @@ struct Format<WeightType::kQ6_K> {
   };
   __device__ static Planes planes(const uint8_t* data, size_t n_blocks) {
     return {reinterpret_cast<const uint4*>(data), reinterpret_cast<const uint2*>(data + 16 * n_blocks),
-            reinterpret_cast<const uint16_t*>(data + 24 * n_blocks), reinterpret_cast<const uint16_t*>(data + 26 * n_blocks)};
+            reinterpret_cast<const uint16_t*>(data + 24 * n_blocks),
+            reinterpret_cast<const uint16_t*>(data + 26 * n_blocks)};
   }
   __device__ static Regs load(const Planes& p, size_t b) {
     return {load_stream(p.q + b), load_stream(p.high + b), load_stream(p.sub_scale + b), __ldg(p.scale + b / 8)};
@@ -262,12 +269,15 @@ struct Format<WeightType::kQ6_K> {
     const int first = dot16(low_nibbles(r.q) | spread_pairs(r.high.x), a.hi[b], a.lo[b]) - 32 * sum.x;
     const int second =
         dot16(high_nibbles(r.q) | spread_pairs(r.high.y), a.hi[a.n_blocks + b], a.lo[a.n_blocks + b]) - 32 * sum.y;
-    const float both = static_cast<float>(sub(r, 0)) * static_cast<float>(first) + static_cast<float>(sub(r, 1)) * static_cast<float>(second);
+    const float both = static_cast<float>(sub(r, 0)) * static_cast<float>(first) +
+                       static_cast<float>(sub(r, 1)) * static_cast<float>(second);
     return half_bits(r.scale) * a.scale[b] * both;
   }
   __device__ static void decode(const Regs& r, uint32_t, float* out) {
-    bytes_to_float(low_nibbles(r.q) | spread_pairs(r.high.x), 32.0f, half_bits(r.scale) * static_cast<float>(sub(r, 0)), out);
-    bytes_to_float(high_nibbles(r.q) | spread_pairs(r.high.y), 32.0f, half_bits(r.scale) * static_cast<float>(sub(r, 1)), out + 16);
+    bytes_to_float(low_nibbles(r.q) | spread_pairs(r.high.x), 32.0f, half_bits(r.scale) * static_cast<float>(sub(r, 0)),
+                   out);
+    bytes_to_float(high_nibbles(r.q) | spread_pairs(r.high.y), 32.0f,
+                   half_bits(r.scale) * static_cast<float>(sub(r, 1)), out + 16);
   }
 };
 

@@ -231,15 +231,17 @@ Status pick_unroll(OpContext& cx, const GemvKernelArgs& k, bool overlap) {
   constexpr uint32_t kMost = (Format<T>::kInteger ? 2 : 4) / (kGlu ? 2 : 1);
   const size_t bytes = shared_bytes<T>(k.n_cols);
   if (n_units <= kWarp || kMost == 1) return launch_gemv(cx, gemv_kernel<Format<T>, 1, kGlu>, bytes, k, overlap);
-  if (n_units <= 2 * kWarp) return launch_gemv(cx, gemv_kernel<Format<T>, kMost < 2 ? 1 : 2, kGlu>, bytes, k, overlap);
+  if (n_units <= 2 * kWarp)
+    return launch_gemv(cx, gemv_kernel < Format<T>, kMost < 2 ? 1 : 2, kGlu >, bytes, k, overlap);
   return launch_gemv(cx, gemv_kernel<Format<T>, kMost, kGlu>, bytes, k, overlap);
 }
 
 Status pick_type(OpContext& cx, WeightType type, bool glu, const GemvKernelArgs& k, bool overlap) {
   switch (type) {
-#define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes) \
-  case WeightType::k##Name:                                         \
-    return glu ? pick_unroll<WeightType::k##Name, true>(cx, k, overlap) : pick_unroll<WeightType::k##Name, false>(cx, k, overlap);
+#define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes)     \
+  case WeightType::k##Name:                                             \
+    return glu ? pick_unroll<WeightType::k##Name, true>(cx, k, overlap) \
+               : pick_unroll<WeightType::k##Name, false>(cx, k, overlap);
 #include "quant/quants.inc"
 #undef WEIR_QUANT
   }

@@ -35,11 +35,12 @@ __global__ void decode_kernel(const uint8_t* data, size_t n_all, size_t first_un
 
 Status decode_rows(OpContext& cx, const Weight& w, uint32_t first_row, uint32_t n_rows, __half* out) {
   switch (w.type) {
-#define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes)                                                              \
-  case WeightType::k##Name: {                                                                                                    \
-    const size_t per_row = w.n_cols / Format<WeightType::k##Name>::kUnit, n = n_rows * per_row;                                  \
-    return launch("decode_rows", decode_kernel<WeightType::k##Name>, dim3(static_cast<uint32_t>((n + kThreads - 1) / kThreads)), \
-                  dim3(kThreads), 0, stream_of(cx), false, w.data, w.n_rows * per_row, first_row * per_row, n, out);              \
+#define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes)                                                    \
+  case WeightType::k##Name: {                                                                                          \
+    const size_t per_row = w.n_cols / Format<WeightType::k##Name>::kUnit, n = n_rows * per_row;                        \
+    return launch("decode_rows", decode_kernel<WeightType::k##Name>,                                                   \
+                  dim3(static_cast<uint32_t>((n + kThreads - 1) / kThreads)), dim3(kThreads), 0, stream_of(cx), false, \
+                  w.data, w.n_rows * per_row, first_row * per_row, n, out);                                            \
   }
 #include "quant/quants.inc"
 #undef WEIR_QUANT
@@ -106,7 +107,8 @@ Status check(const OpContext& cx, const Weight& w, uint32_t n_tok) {
     return fail(WEIR_ERR_UNSUPPORTED, "matmul: %u columns, at most %u fit into the device's shared memory", w.n_cols,
                 gemv_max_cols(w.type));
   }
-  if (n_tok > 1 && w.n_rows % 8 != 0) return fail(WEIR_ERR_UNSUPPORTED, "matmul: %u rows, not a multiple of 8", w.n_rows);
+  if (n_tok > 1 && w.n_rows % 8 != 0)
+    return fail(WEIR_ERR_UNSUPPORTED, "matmul: %u rows, not a multiple of 8", w.n_rows);
   if (n_tok > 1 && lay_out(nullptr, n_tok, w.n_cols).bytes > cx.scratch_bytes)
     return fail(WEIR_ERR_INTERNAL, "matmul: %u tokens are more than the scratch memory was made for", n_tok);
   return {};

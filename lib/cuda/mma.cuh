@@ -12,7 +12,8 @@ namespace weir::cuda {
 __device__ inline void mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
 #if __CUDA_ARCH__ >= 800
   asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
+      "%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 #else
@@ -24,9 +25,12 @@ __device__ inline void mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t 
     const uint32_t high = __shfl_sync(kAllLanes, a[2], row + pair), high8 = __shfl_sync(kAllLanes, a[3], row + pair);
 #pragma unroll
     for (uint32_t i = 0; i < 2; ++i) {
-      const uint32_t x = __shfl_sync(kAllLanes, b0, (column + i) * 4 + pair), y = __shfl_sync(kAllLanes, b1, (column + i) * 4 + pair);
-      c[i] += bf16_low(low) * bf16_low(x) + bf16_high(low) * bf16_high(x) + bf16_low(high) * bf16_low(y) + bf16_high(high) * bf16_high(y);
-      c[i + 2] += bf16_low(low8) * bf16_low(x) + bf16_high(low8) * bf16_high(x) + bf16_low(high8) * bf16_low(y) + bf16_high(high8) * bf16_high(y);
+      const uint32_t x = __shfl_sync(kAllLanes, b0, (column + i) * 4 + pair),
+                     y = __shfl_sync(kAllLanes, b1, (column + i) * 4 + pair);
+      c[i] += bf16_low(low) * bf16_low(x) + bf16_high(low) * bf16_high(x) + bf16_low(high) * bf16_low(y) +
+              bf16_high(high) * bf16_high(y);
+      c[i + 2] += bf16_low(low8) * bf16_low(x) + bf16_high(low8) * bf16_high(x) + bf16_low(high8) * bf16_low(y) +
+                  bf16_high(high8) * bf16_high(y);
     }
   }
 #endif

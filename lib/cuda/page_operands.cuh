@@ -47,7 +47,9 @@ __device__ void load_values(const uint16_t* page, uint32_t len, PageValues<kDim>
   }
 }
 
-__device__ inline uint32_t word_of(const uint4& v, uint32_t i) { return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w; }
+__device__ inline uint32_t word_of(const uint4& v, uint32_t i) {
+  return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
+}
 
 // Dots of a page's tokens: out[t][e] is token 8t + 2 (lane % 4) + e of head lane / 4.
 template <uint32_t kDim, class F>

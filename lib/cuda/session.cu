@@ -18,7 +18,8 @@ namespace weir::cuda {
 namespace {
 
 // Where the shared counters lie.
-constexpr uint32_t kBeginCounter = DeviceBuffers::kCounters - 6, kEndCounter = DeviceBuffers::kCounters - 4, kBestKey = DeviceBuffers::kCounters - 2;
+constexpr uint32_t kBeginCounter = DeviceBuffers::kCounters - 6, kEndCounter = DeviceBuffers::kCounters - 4,
+                   kBestKey = DeviceBuffers::kCounters - 2;
 
 // Parts of a step to record, for measurements.
 constexpr uint32_t part_bit(uint32_t part) { return 1u << part; }
@@ -57,7 +58,8 @@ class CudaSession final : public DeviceSession {
   PageStampArgs stamp_args(uint32_t layer, const PageLists& lists) const;
   // Whether selection can change anything: pages that compete are at most those that the tokens fill, or those of the prompt.
   bool selects_now() const {
-    const uint32_t pages = a_.rules.candidate_flags != 0 ? n_prompt_pages_ : (a_.host.state->n_tokens + kPageTokens) / kPageTokens;
+    const uint32_t pages =
+        a_.rules.candidate_flags != 0 ? n_prompt_pages_ : (a_.host.state->n_tokens + kPageTokens) / kPageTokens;
     return selected_ != nullptr && pages > a_.rules.select_above_pages;
   }
   bool is_selected(uint32_t layer, bool selects) const {
@@ -102,9 +104,11 @@ Status CudaSession::create() {
 
   const RopeTable& rope = *a_.rope;
   std::memcpy(a_.host.angles, rope.angles().data(), rope.angles().size() * sizeof(double));
-  WEIR_CUDA_TRY(cudaMemcpyAsync(a_.device.angles, a_.host.angles, rope.angles().size() * sizeof(double), cudaMemcpyHostToDevice, stream_),
+  WEIR_CUDA_TRY(cudaMemcpyAsync(a_.device.angles, a_.host.angles, rope.angles().size() * sizeof(double),
+                                cudaMemcpyHostToDevice, stream_),
                 "copying rotations");
-  WEIR_CUDA_TRY(cudaMemsetAsync(a_.device.counters, 0, DeviceBuffers::kCounters * sizeof(uint32_t), stream_), "clearing counters");
+  WEIR_CUDA_TRY(cudaMemsetAsync(a_.device.counters, 0, DeviceBuffers::kCounters * sizeof(uint32_t), stream_),
+                "clearing counters");
   WEIR_TRY(wait("preparing the session"));
   WEIR_TRY(record(false, kAllParts, all_pages_));
   if (a_.rules.selects) WEIR_TRY(record(true, kAllParts, selected_));
@@ -137,11 +141,15 @@ Status CudaSession::copy_tables(bool in) {
   std::byte* device = a_.device.tables;
   const uint64_t bytes = a_.device.table_bytes;
   if (in) {
-    WEIR_CUDA_TRY(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream_), "copying page tables to the device");
-    WEIR_CUDA_TRY(cudaMemcpyAsync(a_.device.state, a_.host.state, sizeof(StepState), cudaMemcpyHostToDevice, stream_), "copying the state");
+    WEIR_CUDA_TRY(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream_),
+                  "copying page tables to the device");
+    WEIR_CUDA_TRY(cudaMemcpyAsync(a_.device.state, a_.host.state, sizeof(StepState), cudaMemcpyHostToDevice, stream_),
+                  "copying the state");
   } else {
-    WEIR_CUDA_TRY(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream_), "copying page tables from the device");
-    WEIR_CUDA_TRY(cudaMemcpyAsync(a_.host.state, a_.device.state, sizeof(StepState), cudaMemcpyDeviceToHost, stream_), "copying the state");
+    WEIR_CUDA_TRY(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream_),
+                  "copying page tables from the device");
+    WEIR_CUDA_TRY(cudaMemcpyAsync(a_.host.state, a_.device.state, sizeof(StepState), cudaMemcpyDeviceToHost, stream_),
+                  "copying the state");
   }
   return wait("copying page tables");
 }
@@ -151,7 +159,8 @@ Status CudaSession::put_tables() {
   // The host's tables lie as the device's do.
   const KvTables tables = a_.kv->tables();
   const auto host = [&](const uint32_t* device) {
-    return reinterpret_cast<const uint32_t*>(a_.host.tables + (reinterpret_cast<const std::byte*>(device) - a_.device.tables));
+    return reinterpret_cast<const uint32_t*>(a_.host.tables +
+                                             (reinterpret_cast<const std::byte*>(device) - a_.device.tables));
   };
   n_prompt_pages_ = 0;
   for (uint32_t layer = 0; layer < tables.n_layers; ++layer) {
@@ -290,7 +299,8 @@ Status CudaSession::enqueue_chunk(const DeviceChunk& chunk) {
 Status CudaSession::run_chunk(const DeviceChunk& chunk) {
   WEIR_REQUIRE_DEVICE();
   const Status status = enqueue_chunk(chunk);
-  const Status waited = note(wait("a prompt chunk"));  // whatever was enqueued before a failure ends before the caller goes on
+  const Status waited =
+      note(wait("a prompt chunk"));  // whatever was enqueued before a failure ends before the caller goes on
   return status.ok() ? waited : note(status);
 }
 
@@ -322,13 +332,14 @@ Status CudaSession::enqueue_observation(uint32_t layer, const PageLists& lists) 
   const KvView kv = a_.kv->view(layer);
   const uint32_t n_heads = a_.config->n_heads;
   if (rules.observe == StepRules::Observe::kAccumulate) {
-    return page_accumulate(a_.cx, {a_.b.page_mass, a_.kv->last_scores(layer), kv.len, kv.n_pages, kv.capacity, n_heads, kv.n_kv_heads,
-                                   rules.accumulate});
+    return page_accumulate(a_.cx, {a_.b.page_mass, a_.kv->last_scores(layer), kv.len, kv.n_pages, kv.capacity, n_heads,
+                                   kv.n_kv_heads, rules.accumulate});
   }
   PageStampArgs stamp = stamp_args(layer, lists);
   if (rules.observe == StepRules::Observe::kStampDigest) {
     WEIR_TRY(page_score(a_.cx, {a_.b.page_score, a_.b.q, kv, n_heads, rules.stamp_spread}));
-    WEIR_TRY(page_softmax(a_.cx, {a_.b.page_score, kv.n_pages, kv.capacity, n_heads, kv.n_kv_heads, a_.config->attn_scale}));
+    WEIR_TRY(
+        page_softmax(a_.cx, {a_.b.page_score, kv.n_pages, kv.capacity, n_heads, kv.n_kv_heads, a_.config->attn_scale}));
     stamp.weight = a_.b.page_score;
     stamp.select = stamp.n_select = nullptr;
   }
@@ -352,7 +363,8 @@ Status CudaSession::enqueue_attention(uint32_t layer, bool selects, uint32_t par
   PageLists lists;
   if (selected) {
     const PageScoreArgs score = {a_.b.page_score, a_.b.q, kv, a_.config->n_heads, rules.spread};
-    if ((parts & part_bit(kPartScore)) != 0) WEIR_TRY(apart ? page_score(a_.cx, score) : page_score_step(a_.cx, {score, rope}));
+    if ((parts & part_bit(kPartScore)) != 0)
+      WEIR_TRY(apart ? page_score(a_.cx, score) : page_score_step(a_.cx, {score, rope}));
     PageSelectArgs select = {};
     select.score = a_.b.page_score;
     select.group_score = a_.kv->last_scores(layer);
@@ -388,7 +400,8 @@ Status CudaSession::enqueue_attention(uint32_t layer, bool selects, uint32_t par
     d.counters = a_.device.counters;
     d.pages_attended = reinterpret_cast<unsigned long long*>(&a_.device.state->pages_attended);
     d.overlap = true;
-    stamped = parts == kAllParts && observed && rules.observe == StepRules::Observe::kStampMass && rules.stamp_rule == StampRule::kAlpha && attn_decode_can_stamp(d.attn);
+    stamped = parts == kAllParts && observed && rules.observe == StepRules::Observe::kStampMass &&
+              rules.stamp_rule == StampRule::kAlpha && attn_decode_can_stamp(d.attn);
     d.stamps = stamped;
     if (stamped) d.stamp = stamp_args(layer, lists);
     WEIR_TRY(attn_decode(a_.cx, d));
@@ -493,7 +506,8 @@ Status CudaSession::step(int32_t token) {
 Status CudaSession::get_logits() {
   WEIR_REQUIRE_DEVICE();
   const size_t bytes = a_.config->vocab_size * sizeof(float);
-  WEIR_TRY(note(cuda_status(cudaMemcpyAsync(a_.host.logits, a_.b.logits, bytes, cudaMemcpyDeviceToHost, stream_), "copying logits")));
+  WEIR_TRY(note(cuda_status(cudaMemcpyAsync(a_.host.logits, a_.b.logits, bytes, cudaMemcpyDeviceToHost, stream_),
+                            "copying logits")));
   return note(wait("copying logits"));
 }
 

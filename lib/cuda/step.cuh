@@ -8,11 +8,11 @@ namespace weir::cuda {
 struct StepEndArgs {
   const float* logits;  // [vocab_size]
   uint32_t vocab_size;
-  bool commit;          // the step's token counts
+  bool commit;  // the step's token counts
   StepState* state;
-  StepState* mailbox;          // host memory that the device writes to
-  unsigned long long* best;    // zero before and after
-  uint32_t* counter;           // zero before and after
+  StepState* mailbox;        // host memory that the device writes to
+  unsigned long long* best;  // zero before and after
+  uint32_t* counter;         // zero before and after
 };
 Status step_end(OpContext& cx, const StepEndArgs& a);
 

@@ -58,7 +58,8 @@ __global__ void noise_kernel(uint16_t* pool, uint64_t n_words, uint64_t seed) {
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
     z ^= z >> 31;
     // Two values in [-1, 1), of the size that normalised keys have.
-    const float x = static_cast<float>(static_cast<int32_t>(z)) * 0x1p-31f, y = static_cast<float>(static_cast<int32_t>(z >> 32)) * 0x1p-31f;
+    const float x = static_cast<float>(static_cast<int32_t>(z)) * 0x1p-31f,
+                y = static_cast<float>(static_cast<int32_t>(z >> 32)) * 0x1p-31f;
     words[i] = float_to_bf16(x) | static_cast<uint32_t>(float_to_bf16(y)) << 16;
   }
 }
@@ -70,7 +71,8 @@ Status step_end(OpContext& cx, const StepEndArgs& a) {
 }
 
 Status fill_noise(OpContext& cx, uint16_t* pool, uint64_t n_elements, uint64_t seed) {
-  return launch("fill_noise", noise_kernel, dim3(4096), dim3(kThreads), 0, stream_of(cx), false, pool, n_elements / 2, seed);
+  return launch("fill_noise", noise_kernel, dim3(4096), dim3(kThreads), 0, stream_of(cx), false, pool, n_elements / 2,
+                seed);
 }
 
 }  // namespace weir::cuda

@@ -72,7 +72,8 @@ Status launch_pairs(OpContext& cx, const TokenMassArgs& a) {
 }  // namespace
 
 Status token_mass(OpContext& cx, const TokenMassArgs& a) {
-  if (a.kv.head_dim % 2 != 0) return fail(WEIR_ERR_UNSUPPORTED, "token_mass: heads of %u channels, not an even number", a.kv.head_dim);
+  if (a.kv.head_dim % 2 != 0)
+    return fail(WEIR_ERR_UNSUPPORTED, "token_mass: heads of %u channels, not an even number", a.kv.head_dim);
   if (a.kv.head_dim <= kWarpChannels) return launch_pairs<1>(cx, a);
   if (a.kv.head_dim <= 2 * kWarpChannels) return launch_pairs<2>(cx, a);
   if (a.kv.head_dim <= 4 * kWarpChannels) return launch_pairs<4>(cx, a);
