@@ -51,16 +51,16 @@ typedef struct weir_plan_info {
     uint32_t pages_per_stream;   /**< Pages a stream can hold; streams of layers that a policy leaves dense hold the context. */
     uint32_t n_streams;          /**< Layers times KV heads. */
     uint64_t page_bytes;         /**< Bytes of one page. */
-    uint64_t weights_bytes;      /**< Weights, mapped from the file and shared by all sessions; not in total_bytes. */
+    uint64_t weights_bytes;      /**< Weights in the file, mapped and shared by all sessions; not in total_bytes. */
     uint64_t kv_bytes;           /**< Resident KV pages. */
     uint64_t digest_bytes;       /**< Page digests. */
     uint64_t table_bytes;        /**< Page tables, stamps, scores, free lists. */
     uint64_t workspace_bytes;    /**< Activations, logits, attention partials. */
     uint64_t sampler_bytes;      /**< Sampler and detokenizer state. */
     uint64_t session_bytes;      /**< The session object itself. */
-    uint64_t staging_bytes;      /**< Pinned staging; 0 on the CPU. */
+    uint64_t staging_bytes;      /**< Host memory that a device copies from and to, its copy of the tables too; 0 on the CPU. */
     uint64_t spill_bytes;        /**< Spill store; 0 in this version. */
-    uint64_t library_bytes;      /**< What vendor libraries reserve; 0 on the CPU. */
+    uint64_t library_bytes;      /**< What vendor libraries reserve; 0, as no backend of this version uses one. */
     uint64_t total_bytes;        /**< All of the session's own memory: the sum of the fields from kv_bytes to library_bytes. */
     uint64_t device_bytes;       /**< Of total_bytes, memory of the device: pages, digests, tables and workspace; 0 on the CPU. @since 1.0 */
     uint64_t device_weights_bytes; /**< Device memory of the weights, shared by all sessions of the model there; not in total_bytes. @since 1.0 */

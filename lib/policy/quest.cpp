@@ -12,8 +12,8 @@ namespace {
 
 class QuestPolicy final : public Policy {
  public:
-  QuestPolicy(const PolicyNeeds& needs, const SelectionOptions& o, uint32_t budget, float scale)
-      : o_(o), budget_(budget), attn_scale_(scale) {
+  QuestPolicy(const PolicyNeeds& needs, const SelectionOptions& o, uint32_t budget, uint32_t dense_pages, float scale)
+      : o_(o), budget_(budget), dense_pages_(dense_pages), attn_scale_(scale) {
     needs_ = needs;
   }
 
@@ -25,19 +25,21 @@ class QuestPolicy final : public Policy {
     const KvView view = kv.view(a.layer);
     // Streams of a layer differ only when a prompt policy dropped pages, of equal number each.
     const uint32_t most = *std::max_element(view.n_pages, view.n_pages + view.n_kv_heads);
-    if (a.layer < o_.skip_layers || most <= budget_) return {};
+    if (a.layer < o_.skip_layers || most <= std::max(budget_, dense_pages_)) return {};
     return select_pages(cx, ops, kv, a, o_, attn_scale_, budget_, 0, lists);
   }
 
   StepRules step_rules() const override {
     StepRules rules;
     set_selection(rules, o_, needs_.page_lists, budget_, 0);
+    rules.select_above_pages = std::max(budget_, dense_pages_);
     return rules;
   }
 
  private:
   SelectionOptions o_;
-  uint32_t budget_;  // pages attended
+  uint32_t budget_;       // pages attended
+  uint32_t dense_pages_;  // up to so many, all are
   float attn_scale_;
 };
 
@@ -46,9 +48,11 @@ class QuestPolicy final : public Policy {
 Status make_quest(const PolicyConfig& config, PolicyStorage& storage, Policy*& out) {
   SelectionOptions o;
   uint32_t min_pages = 2;  // the paper's evaluation used 3
+  uint32_t dense_tokens = 0;
   OptionReader options("quest", config.options);
   WEIR_TRY(read_selection(options, config.n_layers, o));
   WEIR_TRY(options.get_u32("min_pages", min_pages, 2, 1u << 20));
+  WEIR_TRY(options.get_u32("dense_tokens", dense_tokens, 0, 1u << 30));
   WEIR_TRY(options.finish());
   PolicyNeeds needs;
   needs.context_tokens = config.context_tokens != 0 ? config.context_tokens : config.trained_tokens;
@@ -64,7 +68,7 @@ Status make_quest(const PolicyConfig& config, PolicyStorage& storage, Policy*& o
     needs.list_per_head = o.agg == AggMode::kQHead;
   }
   static_assert(sizeof(QuestPolicy) <= sizeof(storage.bytes));
-  out = new (storage.bytes) QuestPolicy(needs, o, budget, config.attn_scale);
+  out = new (storage.bytes) QuestPolicy(needs, o, budget, dense_tokens / kPageTokens, config.attn_scale);
   return {};
 }
 

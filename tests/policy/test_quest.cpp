@@ -41,6 +41,35 @@ void quest__lists_in_sessions(void**) {
   }
 }
 
+// Up to dense_tokens everything is attended, whatever the budget; the rules for devices say the same.
+void quest__short_conversations_are_dense(void**) {
+  const Inputs inputs(kShapes[0], 250, 43);
+  Sim sim(cpu_backend(), inputs, {"quest", 96, 4096, 0, {{"dense_tokens", "167"}, {"skip_layers", "0"}}});
+  uint32_t n_dense = 0, n_chosen = 0;
+  sim.on_layer = [&](uint32_t layer) {
+    const uint32_t n = whole_pages(sim.n_tokens() + 1);
+    assert_int_equal(sim.selects(layer), n > 10);  // whole pages of 167 tokens
+    (n > 10 ? n_chosen : n_dense) += 1;
+    if (n > 10) check_list(sim, layer, 0, 6, 0);
+  };
+  sim.prefill(120);
+  sim.steps(80);
+  assert_true(n_dense > 0 && n_chosen > 0);
+
+  PolicyConfig config;
+  config.n_layers = 4, config.n_heads = 4, config.n_kv_heads = 2, config.head_dim = 64;
+  config.context_tokens = 4096, config.budget_tokens = 96;
+  for (const auto& [tokens, pages] : {std::pair{"0", 6u}, {"95", 6u}, {"167", 10u}}) {
+    const weir_key_value option = {"dense_tokens", tokens};
+    config.options = {&option, 1};
+    PolicyStorage storage;
+    Policy* policy = nullptr;
+    assert_true(make_policy("quest", config, storage, policy).ok());
+    assert_int_equal(policy->step_rules().select_above_pages, pages);
+    policy->~Policy();
+  }
+}
+
 void quest__every_digest_on_both_backends(void**) {
   const Inputs inputs({2, 2, 3, 64, 48, true}, 250, 42);
   for (const Backend* backend : kBackends) {
@@ -204,6 +233,7 @@ void quest__a_planted_page_is_found(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(quest__lists_in_sessions),
+      cmocka_unit_test(quest__short_conversations_are_dense),
       cmocka_unit_test(quest__every_digest_on_both_backends),
       cmocka_unit_test(quest__lists_grow_with_the_budget),
       cmocka_unit_test(quest__minmax_bounds_hold),
