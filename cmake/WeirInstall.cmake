@@ -1,11 +1,14 @@
-# What `cmake --install` puts where: public headers, libweir.so, weir.pc, weirConfig.cmake and the weir program. Nothing installed holds an absolute
-# path, so the whole tree can be moved. `--strip` removes the debug information of lib/api.
+# What `cmake --install` puts where: public headers, libweir.so, libweir_cuda.so where it was built, weir.pc, weirConfig.cmake and the weir program.
+# Nothing installed holds an absolute path, so the whole tree can be moved. `--strip` removes the debug information of lib/api.
 include(CMakePackageConfigHelpers)
 set(weir_cmake_dir "${CMAKE_INSTALL_LIBDIR}/cmake/weir")
 set(weir_pkgconfig_dir "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 
 install(FILES ${WEIR_PUBLIC_HEADERS} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/weir")
 install(TARGETS weir EXPORT weir LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+if(TARGET weir_cuda)  # libweir.so looks for it beside itself
+  install(TARGETS weir_cuda LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+endif()
 if(TARGET weir_cli)
   install(TARGETS weir_cli RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()

@@ -35,3 +35,12 @@ LD_LIBRARY_PATH=$libdir "$work/hello" "$model"
 
 echo "== the weir program"
 "$prefix/bin/weir" info -m "$model"
+
+if [ -e "$build/lib/libweir_cuda.so" ]; then
+    echo "== the CUDA backend"
+    answer=$("$prefix/bin/weir" plan -m "$model" --device cuda 2>&1) || true
+    case $answer in
+    *"no backend module"* | *"of this build"*) echo "the installed module was not loaded: $answer"; exit 1 ;;
+    *) echo "$answer" | tail -n 1 ;;
+    esac
+fi
