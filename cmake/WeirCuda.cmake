@@ -2,12 +2,10 @@
 # the toolkit nor a GPU is needed to run the rest. cudart is linked statically, so that the driver is all that a machine needs.
 option(WEIR_CUDA "Build the CUDA backend when nvcc is there" ON)
 set(WEIR_CUDA_ARCH "" CACHE STRING "CUDA architectures as CMake writes them, such as 90-real; empty: one for development (90-real), `all` for a release")
-set(WEIR_HAVE_CUDA OFF)
 if(NOT WEIR_CUDA OR WEIR_SANITIZE OR WEIR_FUZZ)
   return()
 endif()
 
-include(CheckLanguage)
 if(NOT CMAKE_CUDA_COMPILER)
   find_program(weir_nvcc nvcc HINTS /usr/local/cuda/bin /opt/cuda/bin ENV CUDA_HOME PATH_SUFFIXES bin)
   mark_as_advanced(weir_nvcc)
@@ -33,7 +31,6 @@ foreach(extension IN ITEMS STANDARD EXTENSION)
     set(CMAKE_CUDA20_${extension}_COMPILE_OPTION "-std=c++20")
   endif()
 endforeach()
-set(WEIR_HAVE_CUDA ON)
 message(STATUS "Weir: CUDA backend ${CMAKE_CUDA_COMPILER_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}")
 
 file(GLOB weir_cuda_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/lib/cuda/*.cu" "${PROJECT_SOURCE_DIR}/lib/cuda/*.cpp")

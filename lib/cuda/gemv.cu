@@ -228,11 +228,10 @@ Status launch_gemv(OpContext& cx, void (*kernel)(GemvKernelArgs), size_t bytes, 
 template <WeightType T, bool kGlu>
 Status pick_unroll(OpContext& cx, const GemvKernelArgs& k, bool overlap) {
   const uint32_t n_units = k.n_cols / Format<T>::kUnit;
-  constexpr uint32_t kMost = (Format<T>::kInteger ? 2 : 4) / (kGlu ? 2 : 1);
+  constexpr uint32_t kMost = (Format<T>::kInteger ? 2 : 4) / (kGlu ? 2 : 1), kTwo = kMost < 2 ? kMost : 2;
   const size_t bytes = shared_bytes<T>(k.n_cols);
-  if (n_units <= kWarp || kMost == 1) return launch_gemv(cx, gemv_kernel<Format<T>, 1, kGlu>, bytes, k, overlap);
-  if (n_units <= 2 * kWarp)
-    return launch_gemv(cx, gemv_kernel < Format<T>, kMost < 2 ? 1 : 2, kGlu >, bytes, k, overlap);
+  if (n_units <= kWarp) return launch_gemv(cx, gemv_kernel<Format<T>, 1, kGlu>, bytes, k, overlap);
+  if (n_units <= 2 * kWarp) return launch_gemv(cx, gemv_kernel<Format<T>, kTwo, kGlu>, bytes, k, overlap);
   return launch_gemv(cx, gemv_kernel<Format<T>, kMost, kGlu>, bytes, k, overlap);
 }
 

@@ -1,12 +1,11 @@
 // The module's entry point: finding a device, moving memory, and the table that the library gets.
-#include <cuda_runtime.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <mutex>
 
 #include "cuda/attn_decode.cuh"
+#include "cuda/common.cuh"
 #include "cuda/cuda_ops.h"
 #include "cuda/device.cuh"
 #include "cuda/gemv.cuh"
@@ -17,7 +16,6 @@
 
 namespace weir::cuda {
 
-Status cuda_status(cudaError_t error, const char* what);
 Status check_kernels();
 
 namespace {
@@ -75,12 +73,6 @@ Status cuda_status(cudaError_t error, const char* what) {
   return fail(code, "CUDA, %s: %s (%s)", what, cudaGetErrorString(error), cudaGetErrorName(error));
 }
 
-#define WEIR_CUDA_CHECK(call, what)                                                  \
-  do {                                                                               \
-    const cudaError_t weir_cuda_error_ = (call);                                     \
-    if (weir_cuda_error_ != cudaSuccess) return cuda_status(weir_cuda_error_, what); \
-  } while (0)
-
 namespace {
 
 // Two runtimes may look for a device at the same time.
@@ -106,7 +98,7 @@ Status open() {
   }
   const OnDevice on_device;
   cudaDeviceProp properties;
-  WEIR_CUDA_CHECK(cudaGetDeviceProperties(&properties, kDeviceIndex), "reading the device");
+  WEIR_CUDA_TRY(cudaGetDeviceProperties(&properties, kDeviceIndex), "reading the device");
   g_device.n_processors = static_cast<uint32_t>(properties.multiProcessorCount);
   g_device.shared_bytes = properties.sharedMemPerBlockOptin;
   g_device.arch = properties.major * 10 + properties.minor;
@@ -117,18 +109,18 @@ Status open() {
   }
   std::snprintf(g_target, sizeof(g_target), "%.100s, sm_%d, CUDA %d.%d", properties.name, g_device.arch, driver / 1000,
                 driver % 1000 / 10);
-  WEIR_CUDA_CHECK(cudaStreamCreateWithFlags(&g_stream, cudaStreamNonBlocking), "creating a stream");
+  WEIR_CUDA_TRY(cudaStreamCreateWithFlags(&g_stream, cudaStreamNonBlocking), "creating a stream");
   return {};
 }
 
 Status info(DeviceInfo& out) {
   const OnDevice on_device;
   cudaDeviceProp properties;
-  WEIR_CUDA_CHECK(cudaGetDeviceProperties(&properties, kDeviceIndex), "reading the device");
+  WEIR_CUDA_TRY(cudaGetDeviceProperties(&properties, kDeviceIndex), "reading the device");
   size_t free_bytes = 0, total = 0;
-  WEIR_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total), "asking for free memory");
+  WEIR_CUDA_TRY(cudaMemGetInfo(&free_bytes, &total), "asking for free memory");
   int driver = 0;
-  WEIR_CUDA_CHECK(cudaDriverGetVersion(&driver), "asking for the driver's version");
+  WEIR_CUDA_TRY(cudaDriverGetVersion(&driver), "asking for the driver's version");
   std::snprintf(out.name, sizeof(out.name), "%.127s", properties.name);
   out.total_bytes = total;
   out.free_bytes = free_bytes;
@@ -140,54 +132,54 @@ Status info(DeviceInfo& out) {
 
 Status allocate(uint64_t bytes, void** out) {
   const OnDevice on_device;
-  WEIR_CUDA_CHECK(cudaMalloc(out, bytes), "allocating device memory");
+  WEIR_CUDA_TRY(cudaMalloc(out, bytes), "allocating device memory");
   return {};
 }
 
 Status release(void* device) {
   const OnDevice on_device;
-  WEIR_CUDA_CHECK(cudaFree(device), "freeing device memory");
+  WEIR_CUDA_TRY(cudaFree(device), "freeing device memory");
   return {};
 }
 
 Status pin(void* host, uint64_t bytes) {
   const OnDevice on_device;
-  WEIR_CUDA_CHECK(cudaHostRegister(host, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable),
-                  "pinning host memory");
+  WEIR_CUDA_TRY(cudaHostRegister(host, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable),
+                "pinning host memory");
   return {};
 }
 
 Status unpin(void* host) {
   const OnDevice on_device;
-  WEIR_CUDA_CHECK(cudaHostUnregister(host), "unpinning host memory");
+  WEIR_CUDA_TRY(cudaHostUnregister(host), "unpinning host memory");
   return {};
 }
 
 Status copy_in(void* to, const void* from, uint64_t bytes) {
   const OnDevice on_device;
-  WEIR_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, g_stream), "copying to the device");
-  WEIR_CUDA_CHECK(cudaStreamSynchronize(g_stream), "copying to the device");
+  WEIR_CUDA_TRY(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, g_stream), "copying to the device");
+  WEIR_CUDA_TRY(cudaStreamSynchronize(g_stream), "copying to the device");
   return {};
 }
 
 Status copy_out(void* to, const void* from, uint64_t bytes) {
   const OnDevice on_device;
-  WEIR_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, g_stream), "copying from the device");
-  WEIR_CUDA_CHECK(cudaStreamSynchronize(g_stream), "copying from the device");
+  WEIR_CUDA_TRY(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, g_stream), "copying from the device");
+  WEIR_CUDA_TRY(cudaStreamSynchronize(g_stream), "copying from the device");
   return {};
 }
 
 Status fill(void* to, uint8_t value, uint64_t bytes) {
   const OnDevice on_device;
-  WEIR_CUDA_CHECK(cudaMemsetAsync(to, value, bytes, g_stream), "filling device memory");
-  WEIR_CUDA_CHECK(cudaStreamSynchronize(g_stream), "filling device memory");
+  WEIR_CUDA_TRY(cudaMemsetAsync(to, value, bytes, g_stream), "filling device memory");
+  WEIR_CUDA_TRY(cudaStreamSynchronize(g_stream), "filling device memory");
   return {};
 }
 
 Status copy_rate(void* from, void* to, uint64_t bytes, double* rate) {
   const OnDevice on_device;
   cudaEvent_t start = nullptr, stop = nullptr;
-  WEIR_CUDA_CHECK(cudaEventCreate(&start), "creating an event");
+  WEIR_CUDA_TRY(cudaEventCreate(&start), "creating an event");
   if (const cudaError_t error = cudaEventCreate(&stop); error != cudaSuccess) {
     (void)cudaEventDestroy(start);
     return cuda_status(error, "creating an event");
@@ -226,7 +218,10 @@ Status check_session(const ModelConfig& c, const PolicyNeeds&, const StepRules&)
     return fail(WEIR_ERR_UNSUPPORTED, "CUDA: sizes %u, %u and %u tokens; multiples of 32, 32 and 8 are needed",
                 c.d_model, c.d_ff, c.vocab_size);
   }
-  if (c.n_kv_heads > DeviceBuffers::kCounters / 2) return fail(WEIR_ERR_UNSUPPORTED, "CUDA: %u KV heads", c.n_kv_heads);
+  // A counter for each list of pages, of which a query head may have one of its own.
+  if (c.n_heads > DeviceBuffers::kCounters / 2) {
+    return fail(WEIR_ERR_UNSUPPORTED, "CUDA: %u heads; %u are the most", c.n_heads, DeviceBuffers::kCounters / 2);
+  }
   return {};
 }
 

@@ -17,14 +17,12 @@
 namespace weir {
 
 // Moves with every change of this header.
-inline constexpr uint32_t kDeviceInterface = 2;
+inline constexpr uint32_t kDeviceInterface = 3;
 
 // What a decode step knows of itself, in device memory; the host has a copy of it after every step.
 struct StepState {
-  int32_t token;       // input of the step
   int32_t next_token;  // the largest logit's, the lowest id on a tie; -1: none is a number
   uint32_t n_tokens;   // committed
-  uint32_t reserved;
   uint64_t pages_evicted;
   uint64_t prompt_pages_evicted;
   uint64_t pages_resident;
@@ -67,7 +65,6 @@ struct DeviceSessionArgs {
   OpContext cx;
   DeviceBuffers device;
   DeviceStaging host;
-  uint32_t max_tok = 0;
 };
 
 // Called after a layer's attention over a prompt chunk; it may ask for DeviceSession::token_mass.
@@ -106,7 +103,7 @@ class DeviceSession {
   virtual Status fill_noise(uint64_t seed) = 0;
   // Digests of the last pages anew, after tokens were taken back. Waits.
   virtual Status rebuild_last_digests() = 0;
-  // Time of the parts of one decode step, run kernel by kernel: seconds by kPart*. For benchmarks; the step counts.
+  // What the kernels of each part of a decode step take by themselves, all layers: seconds by kPart*. For benchmarks; the step counts, and up to one more.
   virtual Status profile_step(int32_t token, double* seconds) = 0;
 };
 

@@ -114,7 +114,6 @@ Status Session::create_on_device(const SessionSetup& setup) {
   args.cx = step_.cx;
   args.device = buffers;
   args.host = staging_;
-  args.max_tok = setup.max_tok;
   WEIR_TRY(
       from_module(*module_, module_->create_session(host + plan_.staging_bytes + plan_.sampler_bytes, args, device_)));
   step_.b.logits = staging_.logits;
