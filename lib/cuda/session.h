@@ -1,4 +1,4 @@
-// A session's half on the device; session.cu.
+// A session's half on the device; session.cpp and cuda_session.h.
 #pragma once
 
 #include "runtime/device_module.h"

@@ -1,0 +1,153 @@
+// Life of a session on the GPU: its graphs, its page tables' copies, the launch of a step. A decode step is one CUDA graph, recorded when the session
+// is created: it begins with the page tables (victims leave, pages open), runs the layers in five kernels each (more where a policy scores and
+// selects), and ends with the greedy token. The host writes the step's token into memory that the device sees, launches the graph and waits;
+// positions, page counts and budgets are read on the device.
+#include "cuda/cuda_session.h"
+
+#include <cstring>
+#include <new>
+
+#include "cuda/attn_decode.cuh"
+
+namespace weir::cuda {
+
+CudaSession::~CudaSession() {
+  const OnDevice on_device;
+  if (stream_ != nullptr) (void)cudaStreamSynchronize(stream_);
+  if (all_pages_ != nullptr) (void)cudaGraphExecDestroy(all_pages_);
+  if (selected_ != nullptr) (void)cudaGraphExecDestroy(selected_);
+  if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
+  (void)cudaGetLastError();
+}
+
+Status CudaSession::create() {
+  const OnDevice on_device;
+  WEIR_CUDA_TRY(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating the session's stream");
+  a_.cx.stream = stream_;
+  void* address = nullptr;
+  WEIR_CUDA_TRY(cudaHostGetDevicePointer(&address, a_.host.state, 0), "mapping staging memory");
+  mailbox_ = static_cast<StepState*>(address);
+  WEIR_CUDA_TRY(cudaHostGetDevicePointer(&address, a_.host.tokens, 0), "mapping staging memory");
+  token_ = static_cast<int32_t*>(address);
+
+  const RopeTable& rope = *a_.rope;
+  std::memcpy(a_.host.angles, rope.angles().data(), rope.angles().size() * sizeof(double));
+  WEIR_CUDA_TRY(cudaMemcpyAsync(a_.device.angles, a_.host.angles, rope.angles().size() * sizeof(double),
+                                cudaMemcpyHostToDevice, stream_),
+                "copying rotations");
+  WEIR_CUDA_TRY(cudaMemsetAsync(a_.device.counters, 0, DeviceBuffers::kCounters * sizeof(uint32_t), stream_),
+                "clearing counters");
+  WEIR_TRY(wait("preparing the session"));
+  WEIR_TRY(record(false, kAllParts, all_pages_));
+  if (a_.rules.selects) WEIR_TRY(record(true, kAllParts, selected_));
+  return {};
+}
+
+Status CudaSession::note(Status status) {
+  if (status.code() == WEIR_ERR_DEVICE_LOST) lost_ = true;
+  return status;
+}
+
+// Whatever the error is, nobody knows how much of the work was done.
+Status CudaSession::wait(const char* what) {
+  const cudaError_t error = cudaStreamSynchronize(stream_);
+  if (error == cudaSuccess) return {};
+  lost_ = true;
+  const Status status = cuda_status(error, what);
+  if (status.code() == WEIR_ERR_DEVICE_LOST) return status;
+  return fail(WEIR_ERR_DEVICE_LOST, "CUDA, %s: %s (%s)", what, cudaGetErrorString(error), cudaGetErrorName(error));
+}
+
+// ------------------------------------------------------------------------------------------------------------------ tables
+
+Status CudaSession::copy_tables(bool in) {
+  std::byte* host = a_.host.tables;
+  std::byte* device = a_.device.tables;
+  const uint64_t bytes = a_.device.table_bytes;
+  if (in) {
+    WEIR_CUDA_TRY(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream_),
+                  "copying page tables to the device");
+    WEIR_CUDA_TRY(cudaMemcpyAsync(a_.device.state, a_.host.state, sizeof(StepState), cudaMemcpyHostToDevice, stream_),
+                  "copying the state");
+  } else {
+    WEIR_CUDA_TRY(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream_),
+                  "copying page tables from the device");
+    WEIR_CUDA_TRY(cudaMemcpyAsync(a_.host.state, a_.device.state, sizeof(StepState), cudaMemcpyDeviceToHost, stream_),
+                  "copying the state");
+  }
+  return wait("copying page tables");
+}
+
+Status CudaSession::put_tables() {
+  WEIR_REQUIRE_DEVICE();
+  // The host's tables lie as the device's do.
+  const KvTables tables = a_.kv->tables();
+  const auto host = [&](const uint32_t* device) {
+    return reinterpret_cast<const uint32_t*>(a_.host.tables +
+                                             (reinterpret_cast<const std::byte*>(device) - a_.device.tables));
+  };
+  n_prompt_pages_ = 0;
+  for (uint32_t layer = 0; layer < tables.n_layers; ++layer) {
+    // Of a layer's first stream, which stands for the layer.
+    const uint32_t* flags = host(a_.kv->flags(layer));
+    const uint32_t n = host(tables.n_pages)[layer * tables.n_kv_heads];
+    uint32_t n_prompt = 0;
+    for (uint32_t row = 0; row < n; ++row) n_prompt += (flags[row] & kPagePrompt) != 0 ? 1u : 0u;
+    n_prompt_pages_ = n_prompt > n_prompt_pages_ ? n_prompt : n_prompt_pages_;
+  }
+  return note(copy_tables(true));
+}
+
+Status CudaSession::get_tables() {
+  WEIR_REQUIRE_DEVICE();
+  return note(copy_tables(false));
+}
+
+// --------------------------------------------------------------------------------------------------------- decode steps
+
+Status CudaSession::record(bool selects, uint32_t parts, cudaGraphExec_t& out) {
+  WEIR_CUDA_TRY(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "recording a step");
+  const Status status = enqueue_step(selects, parts);
+  cudaGraph_t graph = nullptr;
+  const cudaError_t ended = cudaStreamEndCapture(stream_, &graph);
+  if (!status.ok() || ended != cudaSuccess) {
+    if (graph != nullptr) (void)cudaGraphDestroy(graph);
+    return status.ok() ? cuda_status(ended, "recording a step") : status;
+  }
+  const cudaError_t made = cudaGraphInstantiate(&out, graph, 0);
+  (void)cudaGraphDestroy(graph);
+  WEIR_CUDA_TRY(made, "making the step's graph");
+  WEIR_CUDA_TRY(cudaGraphUpload(out, stream_), "uploading the step's graph");
+  return wait("uploading the step's graph");
+}
+
+Status CudaSession::step(int32_t token) {
+  WEIR_REQUIRE_DEVICE();
+  const bool selects = selects_now();
+  a_.host.tokens[0] = token;
+  WEIR_TRY(note(cuda_status(cudaGraphLaunch(selects ? selected_ : all_pages_, stream_), "launching a step")));
+  return note(wait("a decode step"));
+}
+
+Status CudaSession::get_logits() {
+  WEIR_REQUIRE_DEVICE();
+  const size_t bytes = a_.config->vocab_size * sizeof(float);
+  WEIR_TRY(note(cuda_status(cudaMemcpyAsync(a_.host.logits, a_.b.logits, bytes, cudaMemcpyDeviceToHost, stream_),
+                            "copying logits")));
+  return note(wait("copying logits"));
+}
+
+uint64_t session_device_bytes(const OpShapes& shapes) { return attn_decode_scratch_bytes(shapes); }
+
+Status create_session(void* place, const DeviceSessionArgs& args, DeviceSession*& out) {
+  auto* session = new (place) CudaSession(args);
+  const Status status = session->create();
+  if (!status.ok()) {
+    session->~CudaSession();
+    return status;
+  }
+  out = session;
+  return {};
+}
+
+}  // namespace weir::cuda

@@ -1,0 +1,70 @@
+// What benchmarks ask of a session on the GPU: pages of noise, and the time of each part of a step.
+#include "cuda/cuda_ops.h"
+#include "cuda/cuda_session.h"
+#include "cuda/step.cuh"
+
+namespace weir::cuda {
+
+Status CudaSession::rebuild_last_digests() {
+  WEIR_REQUIRE_DEVICE();
+  for (uint32_t layer = 0; layer < a_.config->n_layers; ++layer) {
+    const KvView kv = a_.kv->view(layer);
+    if (kv.digest == DigestKind::kMinMax) WEIR_TRY(rebuild_last_minmax(a_.cx, kv));
+  }
+  return note(wait("making digests"));
+}
+
+Status CudaSession::fill_noise(uint64_t seed) {
+  WEIR_REQUIRE_DEVICE();
+  const KvShape& shape = a_.kv->shape();
+  const KvView first = a_.kv->view(0);
+  WEIR_TRY(cuda::fill_noise(a_.cx, first.pool, shape.n_slots() * first.page_elements(), seed));
+  for (uint32_t layer = 0; layer < a_.config->n_layers && first.digest != DigestKind::kNone; ++layer) {
+    const KvView kv = a_.kv->view(layer);
+    // Counters are zero between kernels: every stream's first row.
+    WEIR_TRY(page_digest(a_.cx, {kv, a_.device.counters, kv.capacity}));
+  }
+  WEIR_TRY(note(wait("filling pages")));
+  return first.digest == DigestKind::kMinMax ? rebuild_last_digests() : Status();
+}
+
+// Times graphs of one part each, between the steps that the caller made; they write where a step does, beyond the tokens that count.
+Status CudaSession::profile_step(int32_t token, double* seconds) {
+  WEIR_REQUIRE_DEVICE();
+  constexpr uint32_t kRepeats = 20;
+  // The parts append once more where the step's token went on: there must be a place in the open page.
+  do {
+    WEIR_TRY(step(token));
+  } while (a_.host.state->n_tokens % kPageTokens == 0);
+  const bool selects = selects_now();
+  cudaEvent_t start = nullptr, stop = nullptr;
+  WEIR_CUDA_TRY(cudaEventCreate(&start), "creating an event");
+  cudaError_t error = cudaEventCreate(&stop);
+  Status status;
+  for (uint32_t part = 0; part < kParts && error == cudaSuccess && status.ok(); ++part) {
+    seconds[part] = 0.0;
+    cudaGraphExec_t graph = nullptr;
+    if (part == kPartOther || (!selects && (part == kPartScore || part == kPartSelect))) continue;
+    status = record(selects, part_bit(part), graph);
+    if (!status.ok()) {
+      if (graph != nullptr) (void)cudaGraphExecDestroy(graph);
+      break;
+    }
+    float ms = 0.0f;
+    error = cudaGraphLaunch(graph, stream_);
+    if (error == cudaSuccess) error = cudaEventRecord(start, stream_);
+    for (uint32_t i = 0; i < kRepeats && error == cudaSuccess; ++i) error = cudaGraphLaunch(graph, stream_);
+    if (error == cudaSuccess) error = cudaEventRecord(stop, stream_);
+    if (error == cudaSuccess) error = cudaEventSynchronize(stop);
+    if (error == cudaSuccess) error = cudaEventElapsedTime(&ms, start, stop);
+    seconds[part] = ms * 1e-3 / kRepeats;
+    (void)cudaGraphExecDestroy(graph);
+  }
+  (void)cudaEventDestroy(start);
+  if (stop != nullptr) (void)cudaEventDestroy(stop);
+  if (!status.ok()) return note(status);
+  if (error != cudaSuccess) return note(cuda_status(error, "measuring the parts of a step"));
+  return rebuild_last_digests();  // attention appended a key that does not count
+}
+
+}  // namespace weir::cuda
