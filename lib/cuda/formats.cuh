@@ -20,10 +20,10 @@ namespace weir::cuda {
 
 // Quantised activations in shared memory, [n_blocks] of 32; the halves of a block lie apart so that 16-byte reads of neighbouring lanes do not conflict.
 struct Act {
-  const int4* hi;      // [2][n_blocks]
-  const int4* lo;      // [2][n_blocks]
-  const float* scale;  // [n_blocks]
-  const int2* sum;     // [n_blocks] sums of 256 hi + lo over each half
+  int4* hi;      // [2][n_blocks]
+  int4* lo;      // [2][n_blocks]
+  float* scale;  // [n_blocks]
+  int2* sum;     // [n_blocks] sums of 256 hi + lo over each half
   uint32_t n_blocks;
 };
 
@@ -109,8 +109,33 @@ __device__ inline KStep k_step(uint4 header, uint32_t s) {
           half_bits(header.x >> 16) * static_cast<float>(minimum)};
 }
 
-// A format: Planes (pointers of a matrix), Regs (what a lane loads for one block), dot with a block of activations, and decode to f32.
-// kInteger formats take Act; the others unquantised activations, in units of kUnit weights.
+// Weights of a block as signed bytes, in the order of an Act's halves.
+struct Bytes32 {
+  uint4 low, high;
+};
+__device__ inline Bytes32 unpack_nibbles(uint4 q) { return {low_nibbles(q), high_nibbles(q)}; }
+
+// The block's weights times block b of the activations, before any scale.
+__device__ inline int dot32(const Bytes32& w, const Act& a, uint32_t b) {
+  return dot16(w.low, a.hi[b], a.lo[b]) + dot16(w.high, a.hi[a.n_blocks + b], a.lo[a.n_blocks + b]);
+}
+
+// Q4_K and Q5_K.
+struct KWords {
+  Bytes32 w;
+  KStep k;
+};
+__device__ inline float k_dot(const KWords& w, const Act& a, uint32_t b, float total) {
+  const int2 sum = a.sum[b];
+  const float low = w.k.low * static_cast<float>(sum.x + sum.y);
+  return fmaf(a.scale[b], fmaf(w.k.step, static_cast<float>(dot32(w.w, a, b)), -low), total);
+}
+
+// A format: Planes (pointers of a matrix), Regs (what a lane loads for one block), Words (a block ready to be multiplied), and functions of them: planes,
+// load, unpack, dot, decode to f32. kInteger formats take Act; the others unquantised activations, in units of kUnit weights.
+//
+// dot returns `total` plus the block's product. Its fused multiplications are written out: left to the compiler, kernels with different code around them
+// could round differently.
 template <WeightType T>
 struct Format;
 
@@ -133,9 +158,13 @@ struct Format<WeightType::kQ8_0> {
   __device__ static Regs load(const Planes& p, size_t b) {
     return {load_stream(p.low + b), load_stream(p.high + b), load_stream(p.scale + b)};
   }
-  __device__ static float dot(const Regs& r, const Act& a, uint32_t b, uint32_t) {
-    const int sum = dot16(r.low, a.hi[b], a.lo[b]) + dot16(r.high, a.hi[a.n_blocks + b], a.lo[a.n_blocks + b]);
-    return half_bits(r.scale) * a.scale[b] * static_cast<float>(sum);
+  struct Words {
+    Bytes32 w;
+    float scale;
+  };
+  __device__ static Words unpack(const Regs& r, uint32_t) { return {{r.low, r.high}, half_bits(r.scale)}; }
+  __device__ static float dot(const Words& w, const Act& a, uint32_t b, uint32_t, float total) {
+    return fmaf(w.scale * a.scale[b], static_cast<float>(dot32(w.w, a, b)), total);
   }
   __device__ static void decode(const Regs& r, uint32_t, float* out) {
     const uint32_t words[8] = {r.low.x, r.low.y, r.low.z, r.low.w, r.high.x, r.high.y, r.high.z, r.high.w};
@@ -161,11 +190,14 @@ struct Format<WeightType::kQ4_0> {
     return {reinterpret_cast<const uint4*>(data), reinterpret_cast<const uint16_t*>(data + 16 * n_blocks)};
   }
   __device__ static Regs load(const Planes& p, size_t b) { return {load_stream(p.q + b), load_stream(p.scale + b)}; }
-  __device__ static float dot(const Regs& r, const Act& a, uint32_t b, uint32_t) {
+  struct Words {
+    Bytes32 w;
+    float scale;
+  };
+  __device__ static Words unpack(const Regs& r, uint32_t) { return {unpack_nibbles(r.q), half_bits(r.scale)}; }
+  __device__ static float dot(const Words& w, const Act& a, uint32_t b, uint32_t, float total) {
     const int2 sum = a.sum[b];
-    const int dot = dot16(low_nibbles(r.q), a.hi[b], a.lo[b]) +
-                    dot16(high_nibbles(r.q), a.hi[a.n_blocks + b], a.lo[a.n_blocks + b]);
-    return half_bits(r.scale) * a.scale[b] * static_cast<float>(dot - 8 * (sum.x + sum.y));
+    return fmaf(w.scale * a.scale[b], static_cast<float>(dot32(w.w, a, b) - 8 * (sum.x + sum.y)), total);
   }
   __device__ static void decode(const Regs& r, uint32_t, float* out) {
     bytes_to_float(low_nibbles(r.q), 8.0f, half_bits(r.scale), out);
@@ -188,12 +220,10 @@ struct Format<WeightType::kQ4_K> {
   }
   // Eight lanes share a header, so it is worth keeping in the first-level cache.
   __device__ static Regs load(const Planes& p, size_t b) { return {load_stream(p.q + b), __ldg(p.header + b / 8)}; }
-  __device__ static float dot(const Regs& r, const Act& a, uint32_t b, uint32_t s) {
-    const int2 sum = a.sum[b];
-    const KStep k = k_step(r.header, s);
-    const int dot = dot16(low_nibbles(r.q), a.hi[b], a.lo[b]) +
-                    dot16(high_nibbles(r.q), a.hi[a.n_blocks + b], a.lo[a.n_blocks + b]);
-    return a.scale[b] * (k.step * static_cast<float>(dot) - k.low * static_cast<float>(sum.x + sum.y));
+  using Words = KWords;
+  __device__ static Words unpack(const Regs& r, uint32_t s) { return {unpack_nibbles(r.q), k_step(r.header, s)}; }
+  __device__ static float dot(const Words& w, const Act& a, uint32_t b, uint32_t, float total) {
+    return k_dot(w, a, b, total);
   }
   __device__ static void decode(const Regs& r, uint32_t s, float* out) {
     const KStep k = k_step(r.header, s);
@@ -224,12 +254,12 @@ struct Format<WeightType::kQ5_K> {
   __device__ static Regs load(const Planes& p, size_t b) {
     return {load_stream(p.q + b), __ldg(p.header + b / 8), load_stream(p.high + b)};
   }
-  __device__ static float dot(const Regs& r, const Act& a, uint32_t b, uint32_t s) {
-    const int2 sum = a.sum[b];
-    const KStep k = k_step(r.header, s);
-    const int dot = dot16(low_nibbles(r.q) | spread16(r.high), a.hi[b], a.lo[b]) +
-                    dot16(high_nibbles(r.q) | spread16(r.high >> 16), a.hi[a.n_blocks + b], a.lo[a.n_blocks + b]);
-    return a.scale[b] * (k.step * static_cast<float>(dot) - k.low * static_cast<float>(sum.x + sum.y));
+  using Words = KWords;
+  __device__ static Words unpack(const Regs& r, uint32_t s) {
+    return {{low_nibbles(r.q) | spread16(r.high), high_nibbles(r.q) | spread16(r.high >> 16)}, k_step(r.header, s)};
+  }
+  __device__ static float dot(const Words& w, const Act& a, uint32_t b, uint32_t, float total) {
+    return k_dot(w, a, b, total);
   }
   __device__ static void decode(const Regs& r, uint32_t s, float* out) {
     const KStep k = k_step(r.header, s);
@@ -264,14 +294,21 @@ struct Format<WeightType::kQ6_K> {
     return {load_stream(p.q + b), load_stream(p.high + b), load_stream(p.sub_scale + b), __ldg(p.scale + b / 8)};
   }
   __device__ static int sub(const Regs& r, uint32_t half) { return static_cast<int8_t>(r.sub_scale >> (8 * half)); }
-  __device__ static float dot(const Regs& r, const Act& a, uint32_t b, uint32_t) {
+  struct Words {
+    Bytes32 w;
+    float sub[2], scale;
+  };
+  __device__ static Words unpack(const Regs& r, uint32_t) {
+    return {{low_nibbles(r.q) | spread_pairs(r.high.x), high_nibbles(r.q) | spread_pairs(r.high.y)},
+            {static_cast<float>(sub(r, 0)), static_cast<float>(sub(r, 1))},
+            half_bits(r.scale)};
+  }
+  __device__ static float dot(const Words& w, const Act& a, uint32_t b, uint32_t, float total) {
     const int2 sum = a.sum[b];
-    const int first = dot16(low_nibbles(r.q) | spread_pairs(r.high.x), a.hi[b], a.lo[b]) - 32 * sum.x;
-    const int second =
-        dot16(high_nibbles(r.q) | spread_pairs(r.high.y), a.hi[a.n_blocks + b], a.lo[a.n_blocks + b]) - 32 * sum.y;
-    const float both = static_cast<float>(sub(r, 0)) * static_cast<float>(first) +
-                       static_cast<float>(sub(r, 1)) * static_cast<float>(second);
-    return half_bits(r.scale) * a.scale[b] * both;
+    const int first = dot16(w.w.low, a.hi[b], a.lo[b]) - 32 * sum.x;
+    const int second = dot16(w.w.high, a.hi[a.n_blocks + b], a.lo[a.n_blocks + b]) - 32 * sum.y;
+    const float both = fmaf(w.sub[0], static_cast<float>(first), w.sub[1] * static_cast<float>(second));
+    return fmaf(w.scale * a.scale[b], both, total);
   }
   __device__ static void decode(const Regs& r, uint32_t, float* out) {
     bytes_to_float(low_nibbles(r.q) | spread_pairs(r.high.x), 32.0f, half_bits(r.scale) * static_cast<float>(sub(r, 0)),
@@ -295,16 +332,23 @@ struct FloatFormat {
   };
   __device__ static Planes planes(const uint8_t* data, size_t) { return {reinterpret_cast<const uint4*>(data)}; }
   __device__ static Regs load(const Planes& p, size_t unit) { return {load_stream(p.data + unit)}; }
-  __device__ static float dot(const Regs& r, const float4* x, uint32_t unit, uint32_t n_units) {
+  struct Words {
     float w[kWeights];
-    Self::decode(r, 0, w);
+  };
+  __device__ static Words unpack(const Regs& r, uint32_t) {
+    Words words;
+    Self::decode(r, 0, words.w);
+    return words;
+  }
+  __device__ static float dot(const Words& words, const float4* x, uint32_t unit, uint32_t n_units, float total) {
     float sum = 0.0f;
 #pragma unroll
     for (uint32_t i = 0; i < kWeights / 4; ++i) {
       const float4 v = x[i * n_units + unit];
-      sum += w[4 * i] * v.x + w[4 * i + 1] * v.y + w[4 * i + 2] * v.z + w[4 * i + 3] * v.w;
+      const float* w = words.w + 4 * i;
+      sum += fmaf(w[3], v.w, fmaf(w[2], v.z, fmaf(w[0], v.x, w[1] * v.y)));
     }
-    return sum;
+    return total + sum;
   }
 };
 

@@ -1,5 +1,5 @@
-// The matrix ops. One token goes through gemv at the speed of memory; more go through the tensor cores: slices of the matrix are decoded to f16, small
-// enough to stay in the second-level cache, and multiplied with the activations in f16 under one scale a row.
+// The matrix ops. Up to eight tokens go through gemv, each with the bits that it has alone; more go through the tensor cores: slices of the matrix are
+// decoded to f16, small enough to stay in the second-level cache, and multiplied with the activations in f16 under one scale a row.
 #include <algorithm>
 
 #include "core/memory.h"
@@ -101,17 +101,35 @@ Status multiply(OpContext& cx, const Scratch& s, const MatmulPart& part, uint32_
   return {};
 }
 
-Status check(const OpContext& cx, const Weight& w, uint32_t n_tok) {
+bool fits_gemv(const Weight& w, uint32_t n_tok) { return n_tok <= kMostColumns && w.n_cols <= gemv_max_cols(w.type); }
+
+// `by_gemv`: which of the two ways the product is to go.
+Status check(const OpContext& cx, const Weight& w, uint32_t n_tok, bool by_gemv) {
   if (w.n_cols % 32 != 0) return fail(WEIR_ERR_UNSUPPORTED, "matmul: %u columns, not a multiple of 32", w.n_cols);
-  if (n_tok == 1 && w.n_cols > gemv_max_cols(w.type)) {
+  if (by_gemv) return {};
+  if (n_tok == 1) {
     return fail(WEIR_ERR_UNSUPPORTED, "matmul: %u columns, at most %u fit into the device's shared memory", w.n_cols,
                 gemv_max_cols(w.type));
   }
-  if (n_tok > 1 && w.n_rows % 8 != 0)
-    return fail(WEIR_ERR_UNSUPPORTED, "matmul: %u rows, not a multiple of 8", w.n_rows);
-  if (n_tok > 1 && lay_out(nullptr, n_tok, w.n_cols).bytes > cx.scratch_bytes)
+  if (w.n_rows % 8 != 0) return fail(WEIR_ERR_UNSUPPORTED, "matmul: %u rows, not a multiple of 8", w.n_rows);
+  if (lay_out(nullptr, n_tok, w.n_cols).bytes > cx.scratch_bytes)
     return fail(WEIR_ERR_INTERNAL, "matmul: %u tokens are more than the scratch memory was made for", n_tok);
   return {};
+}
+
+// The product of g's parts with n_tok rows of x [n_tok, n_cols], of which g.x is the first; y [n_tok, n_rows].
+Status multiply_few(OpContext& cx, GemvArgs& g, uint32_t n_tok) {
+  GemvColumn more[kMostColumns - 1] = {};
+  for (size_t t = 1; t < n_tok; ++t) {
+    GemvColumn& column = more[t - 1];
+    column.x = g.x + t * g.part[0].w.n_cols;
+    for (uint32_t i = 0; i < g.n_parts; ++i) {
+      if (g.part[i].y != nullptr) column.y[i] = g.part[i].y + t * g.part[i].w.n_rows;
+    }
+  }
+  g.more = more;
+  g.n_more = n_tok - 1;  // no token wraps around, which gemv refuses
+  return gemv(cx, g);
 }
 
 }  // namespace
@@ -121,13 +139,15 @@ uint64_t matmul_scratch_bytes(const OpShapes& shapes) {
 }
 
 Status matmul(OpContext& cx, const MatmulArgs& a) {
-  for (uint32_t i = 0; i < a.n_parts; ++i) WEIR_TRY(check(cx, a.part[i].w, a.n_tok));
-  if (a.n_tok == 1) {
+  bool by_gemv = true;  // all parts, as they share the packed input otherwise
+  for (uint32_t i = 0; i < a.n_parts; ++i) by_gemv = by_gemv && fits_gemv(a.part[i].w, a.n_tok);
+  for (uint32_t i = 0; i < a.n_parts; ++i) WEIR_TRY(check(cx, a.part[i].w, a.n_tok, by_gemv));
+  if (by_gemv) {
     GemvArgs g;
     for (uint32_t i = 0; i < a.n_parts; ++i) g.part[i] = a.part[i];
     g.n_parts = a.n_parts;
     g.x = a.x;
-    return gemv(cx, g);
+    return multiply_few(cx, g, a.n_tok);
   }
   const uint32_t n_cols = a.part[0].w.n_cols;
   const Scratch s = lay_out(cx.scratch, a.n_tok, n_cols);
@@ -137,17 +157,19 @@ Status matmul(OpContext& cx, const MatmulArgs& a) {
 }
 
 Status glu_matmul(OpContext& cx, const GluMatmulArgs& a) {
-  WEIR_TRY(check(cx, a.gate, a.n_tok));
-  WEIR_TRY(check(cx, a.up, a.n_tok));
-  if (a.n_tok == 1) {
-    if (a.gate.type != a.up.type) return fail(WEIR_ERR_UNSUPPORTED, "glu_matmul: gate and up matrices of two types");
+  const bool one_type = a.gate.type == a.up.type;
+  if (a.n_tok == 1 && !one_type) return fail(WEIR_ERR_UNSUPPORTED, "glu_matmul: gate and up matrices of two types");
+  const bool by_gemv = one_type && fits_gemv(a.gate, a.n_tok);
+  WEIR_TRY(check(cx, a.gate, a.n_tok, by_gemv));
+  WEIR_TRY(check(cx, a.up, a.n_tok, by_gemv));
+  if (by_gemv) {
     GemvArgs g;
     g.part[0] = {a.gate, nullptr, a.y, false};
     g.part[1] = {a.up, nullptr, nullptr, false};
     g.n_parts = 2;
     g.glu = true;
     g.x = a.x;
-    return gemv(cx, g);
+    return multiply_few(cx, g, a.n_tok);
   }
   // The scratch is for the longest row of the session, so d_ff outputs fit where d_ff columns would.
   const Scratch s = lay_out(cx.scratch, a.n_tok, std::max(a.gate.n_cols, a.gate.n_rows));

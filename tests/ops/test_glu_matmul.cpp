@@ -1,5 +1,6 @@
 // ops: glu_matmul. Mirrors lib/ops/glu_matmul_ref.cpp, lib/cpu/matmul.cpp and what it calls.
 #include <algorithm>
+#include <cstring>
 
 #include "tests/ops/matmul_case.h"
 
@@ -17,6 +18,9 @@ struct Spec {
 constexpr double kIntegerNmse = 5e-9;
 constexpr char kIntegerReason[] = "inputs are rounded to 16 bits, in both factors";
 constexpr char kFloatReason[] = "sums in f32, in another order";
+// The errors of n rounded sums, n / 3 * 2^-48, of four lanes' sums of 3,584 products; both factors, and ten times that.
+constexpr double kLongNmse = 8e-11;
+constexpr char kLongReason[] = "sums of 14336 products in f32";
 
 // Two prompt products, of which the gate's error counts up to twice where its activation is steep.
 constexpr double kCudaNmse = 5 * kCudaGemmNmse;
@@ -31,6 +35,13 @@ constexpr Spec kSpecs[] = {
     {"q4_k_and_q6_k", WeightType::kQ4_K, WeightType::kQ6_K, 61, 256, kIntegerNmse, kIntegerReason},
     {"q5_k_and_f16", WeightType::kQ5_K, WeightType::kF16, 61, 256, kIntegerNmse, kIntegerReason},
     {"f16_and_q8_0", WeightType::kF16, WeightType::kQ8_0, 61, 256, kIntegerNmse, kIntegerReason},
+    {"wide_f32", WeightType::kF32, WeightType::kF32, 61, 640, 1e-12, kFloatReason},
+    {"wide_f16", WeightType::kF16, WeightType::kF16, 61, 640, 1e-12, kFloatReason},
+    {"wide_q5_k", WeightType::kQ5_K, WeightType::kQ5_K, 61, 1280, kIntegerNmse, kIntegerReason},
+    {"wide_q6_k", WeightType::kQ6_K, WeightType::kQ6_K, 61, 1280, kIntegerNmse, kIntegerReason},
+    // Eight inputs do not fit into a multiprocessor's shared memory together.
+    {"split_q8_0", WeightType::kQ8_0, WeightType::kQ8_0, 24, 14336, kIntegerNmse, kIntegerReason},
+    {"split_f16", WeightType::kF16, WeightType::kF16, 24, 14336, kLongNmse, kLongReason},
     // Heights and widths that the GPU takes for prompts.
     {"even_f32", WeightType::kF32, WeightType::kF32, 136, 96, 1e-12, kFloatReason},
     {"even_q8_0", WeightType::kQ8_0, WeightType::kQ8_0, 136, 288, kIntegerNmse, kIntegerReason},
@@ -66,6 +77,28 @@ void does_not_depend_on_threads(const Backend& backend) {
         const std::vector<float> more = run(backend, gate.w(), up.w(), x, n_tok, n_threads);
         assert_memory_equal(more.data(), one.data(), one.size() * sizeof(float));
       }
+    }
+  }
+}
+
+// Up to eight tokens at once give the bits of single ones. Two types or a width that the GPU does not take for single tokens have nothing to be held to.
+void few_tokens_match_single_ones(const Backend& backend) {
+  constexpr uint32_t kMost = 8;
+  for (const Spec& s : kSpecs) {
+    if (s.gate != s.up || s.n_cols % 32 != 0) continue;
+    const Matrix gate(s.gate, s.n_rows, s.n_cols, 1), up(s.up, s.n_rows, s.n_cols, 2);
+    const std::vector<float> x = Random(4).normals(size_t{kMost} * s.n_cols, 2.0f);
+    std::vector<float> singles;
+    for (size_t t = 0; t < kMost; ++t) {
+      const std::vector<float> token(x.begin() + t * s.n_cols, x.begin() + (t + 1) * s.n_cols),
+          y = run(backend, gate.w(), up.w(), token, 1, 2);
+      singles.insert(singles.end(), y.begin(), y.end());
+    }
+    for (uint32_t n_tok = 2; n_tok <= kMost; ++n_tok) {
+      const std::vector<float> some(x.begin(), x.begin() + size_t{n_tok} * s.n_cols),
+          y = run(backend, gate.w(), up.w(), some, n_tok, 2);
+      if (std::memcmp(y.data(), singles.data(), y.size() * sizeof(float)) != 0)
+        fail_msg("%s, %u tokens: not the same bits", s.name, n_tok);
     }
   }
 }
@@ -113,5 +146,6 @@ int main() {
   return run_group("ops/glu_matmul", cases(),
                    {{"glu_matmul__golden", golden},
                     {"glu_matmul__does_not_depend_on_threads", does_not_depend_on_threads},
+                    {"glu_matmul__few_tokens_match_single_ones", few_tokens_match_single_ones},
                     {"glu_matmul__silu_is_exact_everywhere", silu_is_exact_everywhere}});
 }

@@ -44,7 +44,8 @@ constexpr uint32_t kTokens[] = {1, 2, 3, 5, 8, 9, 16, 17, 33, 64};
 constexpr uint32_t kHeights[] = {1, 3, 37, 131, 136};  // the last is one that the GPU takes for prompts
 
 bool is_gpu(const Backend& backend) { return backend.device == WEIR_DEVICE_CUDA; }
-bool is_gpu_prompt(const Backend& backend, uint32_t n_tok) { return is_gpu(backend) && n_tok > 1; }
+// The GPU multiplies up to eight tokens as it does single ones.
+bool is_gpu_prompt(const Backend& backend, uint32_t n_tok) { return is_gpu(backend) && n_tok > 8; }
 double nmse_of(const Backend& backend, const TypeRow& row, uint32_t n_tok) {
   return is_gpu_prompt(backend, n_tok) ? kCudaGemmNmse : row.max_nmse;
 }
@@ -89,7 +90,7 @@ void matches_reference(const Backend& backend, const TypeRow& row) {
 }
 
 // Neither the number of threads, nor the rows and tokens around it may change a result; tokens within the same way of computing, that is. The GPU takes
-// multiples of eight rows, and computes one token in a way of its own.
+// multiples of eight rows for more than eight tokens, and computes fewer in a way of its own.
 void results_do_not_depend_on_company(const Backend& backend, const TypeRow& row) {
   const uint32_t n_cols = row.n_cols.back(), n_rows = is_gpu(backend) ? 136 : 131;
   const Matrix m(row.type, n_rows, n_cols, 5);
@@ -99,17 +100,44 @@ void results_do_not_depend_on_company(const Backend& backend, const TypeRow& row
     assert_same("2 threads", multiply(backend, m.w(), x, n_tok, 2), one);
     assert_same("3 threads", multiply(backend, m.w(), x, n_tok, 3), one);
     for (uint32_t first : {0u, 1u, 40u, n_rows - 1}) {
-      if (is_gpu(backend)) first -= first % 8;
-      const uint32_t n = std::min(n_rows - first, is_gpu(backend) ? 8u : 5u);
+      if (is_gpu_prompt(backend, n_tok)) first -= first % 8;
+      const uint32_t n = std::min(n_rows - first, is_gpu_prompt(backend, n_tok) ? 8u : 5u);
       const std::vector<float> part = multiply(backend, m.rows(first, n), x, n_tok);
       for (uint32_t t = 0; t < n_tok; ++t)
         assert_memory_equal(&part[size_t{t} * n], &one[size_t{t} * n_rows + first], n * sizeof(float));
     }
-    const uint32_t fewer = n_tok > 8 ? 9 : is_gpu_prompt(backend, n_tok) ? 2 : 1;
+    const uint32_t fewer = n_tok > 8 ? 9 : 1;
     for (uint32_t t = 0; t + fewer <= n_tok; t += fewer) {
       const std::vector<float> part(x.begin() + t * n_cols, x.begin() + (t + fewer) * n_cols);
       assert_memory_equal(multiply(backend, m.w(), part, fewer).data(), &one[size_t{t} * n_rows],
                           size_t{fewer} * n_rows * sizeof(float));
+    }
+  }
+}
+
+// Up to eight tokens at once give the bits of single ones: what a session decodes must not depend on the sessions that decode beside it. Shapes: rows for
+// several rounds of the widest GPU, and inputs of which eight do not fit into a multiprocessor's shared memory.
+void few_tokens_match_single_ones(const Backend& backend, const TypeRow& row) {
+  constexpr struct { uint32_t n_rows, n_cols; } kShapes[] = {{37, 256}, {2341, 1280}, {37, 14336}};
+  constexpr uint32_t kMost = 8;
+  for (const auto& shape : kShapes) {
+    const uint32_t n_rows = shape.n_rows, n_cols = shape.n_cols;
+    const Matrix m(row.type, n_rows, n_cols, 18);
+    const std::vector<float> bias = Random(19).normals(n_rows), x = Random(20).normals(size_t{kMost} * n_cols),
+                             before = Random(21).normals(size_t{kMost} * n_rows);
+    std::vector<float> singles;
+    for (size_t t = 0; t < kMost; ++t) {
+      const std::vector<float> token(x.begin() + t * n_cols, x.begin() + (t + 1) * n_cols),
+          old(before.begin() + t * n_rows, before.begin() + (t + 1) * n_rows),
+          y = multiply(backend, m.w(), token, 1, 2, bias.data(), &old);
+      singles.insert(singles.end(), y.begin(), y.end());
+    }
+    for (uint32_t n_tok = 2; n_tok <= kMost; ++n_tok) {
+      const std::vector<float> some(x.begin(), x.begin() + size_t{n_tok} * n_cols),
+          old(before.begin(), before.begin() + size_t{n_tok} * n_rows),
+          want(singles.begin(), singles.begin() + size_t{n_tok} * n_rows);
+      assert_same(describe(backend, row, n_rows, n_cols, n_tok),
+                  multiply(backend, m.w(), some, n_tok, 2, bias.data(), &old), want);
     }
   }
 }
@@ -264,13 +292,14 @@ void golden(const Backend& backend) {
 }
 
 void too_little_scratch_is_an_error(const Backend& backend) {
+  constexpr uint32_t kTok = 9;  // up to eight need no scratch on the GPU
   const Matrix m(WeightType::kQ8_0, 8, 256, 1);
-  const std::vector<float> x(512);  // two tokens: one needs no scratch on the GPU
-  std::vector<float> y(16);
-  Machine machine(backend, matmul_shapes(256, 2, 1));
+  const std::vector<float> x(kTok * 256);
+  std::vector<float> y(kTok * 8);
+  Machine machine(backend, matmul_shapes(256, kTok, 1));
   OpContext cx = machine.cx();
   cx.scratch_bytes = 64;
-  assert_int_equal(backend.ops.matmul(cx, {{{m.w(), nullptr, y.data(), false}}, 1, x.data(), 2}).code(),
+  assert_int_equal(backend.ops.matmul(cx, {{{m.w(), nullptr, y.data(), false}}, 1, x.data(), kTok}).code(),
                    WEIR_ERR_INTERNAL);
 }
 
@@ -305,6 +334,8 @@ std::vector<BackendTest> tests() {
     list.push_back({"matmul__" + type + "_matches_reference", [&row](const Backend& b) { matches_reference(b, row); }});
     list.push_back({"matmul__" + type + "_does_not_depend_on_company",
                     [&row](const Backend& b) { results_do_not_depend_on_company(b, row); }});
+    list.push_back({"matmul__" + type + "_few_tokens_match_single_ones",
+                    [&row](const Backend& b) { few_tokens_match_single_ones(b, row); }});
     list.push_back({"matmul__" + type + "_accumulate_and_bias", [&row](const Backend& b) {
                       for (uint32_t n_rows : {37u, 40u}) accumulate_and_bias(b, row, n_rows);
                     }});
