@@ -3,6 +3,8 @@
 #   slow     only ./dev test --long runs it
 # One line per test: weir_test_labels(<area>/<stem> LABELS <label>... TIMEOUT <seconds>)
 weir_test_labels(api/test_cancel LABELS threads)
+weir_test_labels(api/test_step_many TIMEOUT 300)
+weir_test_labels(api/test_step_many_threads LABELS threads)
 weir_test_labels(api/test_threads LABELS threads TIMEOUT 300)
 weir_test_labels(cuda/test_equality TIMEOUT 300)
 weir_test_labels(text/test_threads LABELS threads)

@@ -39,6 +39,35 @@ typedef weir_status (*weir_trace_fn)(void *user, const weir_trace_layer *layer);
 /** "weir_session_trace": begins or (with NULL) ends tracing of a session that was created with WEIR_SESSION_TRACE; WEIR_ERR_STATE without. */
 typedef weir_status (*weir_session_trace_fn)(weir_session *session, weir_trace_fn fn, void *user);
 
+/** A page that left a stream because of the budget. A stream is the history of one KV head of one layer.
+ *  @since 1.0 */
+typedef struct weir_page_event {
+    uint64_t index;     /**< Pages of the session that had left before, all streams: a running number that nothing sets back. */
+    uint32_t layer;     /**< Of the stream. */
+    uint32_t kv_head;   /**< Of the stream. */
+    uint32_t first_pos; /**< Position of the page's first token. */
+    uint32_t n_tokens;  /**< Tokens of the page. */
+    uint32_t flags;     /**< As in weir_trace_layer; 2: it held prompt tokens. */
+    uint32_t left_at;   /**< Positions in the conversation when it left, those not counted that it made room for. */
+} weir_page_event;
+
+/** "weir_session_page_events": pages that left since the last call, oldest first, at most @p capacity; the next call goes on with the rest.
+ *
+ *  Every page that leaves is recorded, on a device by the device itself without waiting for anybody, in a ring of the smallest power of two that is at least
+ *  four events for each stream; the ring is part of the plan. Decoding mostly lets one page of a stream go in 16 tokens, and then a call in every 64 tokens
+ *  misses none. A long prompt, or a step after weir_session_unpin that lets many pages go, may overwrite events that nobody read, or be too much for the
+ *  ring: then the newest are kept, and of a device's step the first. Events of one stream are in the order in which its pages left. Of streams that let
+ *  pages go in the same step the order is that of the streams on the CPU and none on a device.
+ *
+ *  Pages that go because tokens are taken back (reset, a prefill that failed or was cancelled) did not leave because of the budget and have no events. What
+ *  left to make room for such a prefill stays gone, and has. weir_session_reset forgets the events that were not read; they do not count as lost.
+ *
+ *  @p events [capacity] may be NULL when capacity is 0; @p n_events: how many were written; @p n_lost (may be NULL): events before or between them that the
+ *  ring had not kept, by this call. WEIR_ERR_INVALID_ARG: NULL; WEIR_ERR_BUSY: another thread is inside the session; nothing is read then. One thread at
+ *  a time; allocates nothing. */
+typedef weir_status (*weir_session_page_events_fn)(weir_session *session, weir_page_event *events, uint32_t capacity, uint32_t *n_events,
+                                                   uint64_t *n_lost);
+
 /** "weir_bench_fill": fills the KV memory with pseudo-random tokens as if they had been decoded, so that a benchmark reaches a depth at once. On a device
  *  the pages of tokens before become noise too. */
 typedef weir_status (*weir_bench_fill_fn)(weir_session *session, uint32_t n_tokens);

@@ -54,11 +54,11 @@ typedef struct weir_plan_info {
     uint64_t weights_bytes;      /**< Weights in the file, mapped and shared by all sessions; not in total_bytes. */
     uint64_t kv_bytes;           /**< Resident KV pages. */
     uint64_t digest_bytes;       /**< Page digests. */
-    uint64_t table_bytes;        /**< Page tables, stamps, scores, free lists. */
+    uint64_t table_bytes;        /**< Page tables, stamps, scores, free lists, on the CPU the events of pages. */
     uint64_t workspace_bytes;    /**< Activations, logits, attention partials. */
     uint64_t sampler_bytes;      /**< Sampler and detokenizer state. */
     uint64_t session_bytes;      /**< The session object itself. */
-    uint64_t staging_bytes;      /**< Host memory that a device copies from and to, its copy of the tables too; 0 on the CPU. */
+    uint64_t staging_bytes;      /**< Host memory that a device copies from and to, the host's tables and events of pages too; 0 on the CPU. */
     uint64_t spill_bytes;        /**< Spill store; 0 in this version. */
     uint64_t library_bytes;      /**< What vendor libraries reserve; 0, as no backend of this version uses one. */
     uint64_t total_bytes;        /**< All of the session's own memory: the sum of the fields from kv_bytes to library_bytes. */
@@ -317,6 +317,40 @@ WEIR_API weir_status weir_session_prefill(weir_session *session, const weir_toke
  *  @owner nothing changes
  *  @since 1.0 */
 WEIR_API weir_status weir_session_step(weir_session *session, weir_token token);
+
+/** Append one token to each of several conversations of one model as one decode step, and compute the logits after each. Allocates nothing
+ *  through the hooks.
+ *
+ *  The model's weights, whose reading takes most of a step's time, are read once for each group of sessions (below); each session attends its own pages
+ *  under its own policy and budget, at its own depth. All sessions append their token or none does. What weir_session_step leaves is left in each: logits,
+ *  counters, text state; n_decode grows by 1 and decode_ns by the time of the whole call, all groups.
+ *
+ *  Sessions go through the layers in groups, in the order of the list. On the CPU a group has at most 256 of them, and at most the batch_tokens of its first,
+ *  in whose prefill buffers it lies; logits are exactly those of weir_session_step in groups of up to 8. In larger ones products sum in another order: after
+ *  one step logits differ by 1e-4 to 1e-3 of their size, as they do between prefill and steps. On a GPU a group has at most 8 sessions, and
+ *  reads a matrix more than once if it is so wide that the sessions' inputs do not fit into a multiprocessor's shared memory together. A group's step is a
+ *  graph there: it is recorded, before any group steps, when these sessions were not a group in this order before, or not lately, and when one of them
+ *  begins to select pages. The driver allocates for it, which neither the hooks nor any counter see.
+ *
+ *  @param sessions   in, [n_sessions] different sessions of one model, all on one device
+ *  @param tokens     in, [n_sessions] ids in [0, vocab_size): tokens[i] goes to sessions[i]
+ *  @param n_sessions 1..4096
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG   NULL, also in the list; n_sessions or an id out of range; a session twice, two models or two devices: the message
+ *                                 names the places in the list; nothing changed
+ *          WEIR_ERR_CONTEXT_FULL  the context of a session is full, the message names it; nothing changed
+ *          WEIR_ERR_BUSY          another thread is inside a session, the message names it; nothing changed. Never waits: of two threads whose lists
+ *                                 overlap, one or both get this
+ *          WEIR_ERR_CANCELLED     weir_session_cancel for any of the sessions, before the call or meanwhile; the message names it. Nothing appended
+ *                                 anywhere, all logits stay. Pages that made room stay gone, and what h2o and tova observed stays in their scores
+ *          WEIR_ERR_OUT_OF_MEMORY on a GPU: the driver has no memory to record a step, the message names the sessions; nothing changed
+ *          WEIR_ERR_INTERNAL      on a GPU: a step could not be recorded, the message names the sessions; nothing changed
+ *          WEIR_ERR_DEVICE_LOST   the device failed, the message names the sessions that it was working for; some of all may have appended their token, as
+ *                                 their counters tell. Destroy them
+ *  @threads one thread at a time for each session; calls with different sessions take turns
+ *  @owner the caller owns @p sessions and @p tokens
+ *  @since 1.0 */
+WEIR_API weir_status weir_step_many(weir_session *const *sessions, const weir_token *tokens, uint32_t n_sessions);
 
 /** The logits after the last token.
  *

@@ -19,6 +19,20 @@ weir_status session_trace(weir_session* session, weir_trace_fn fn, void* user) {
   return weir::api::guard([&] { return session->set_trace(fn, user); });
 }
 
+weir_status session_page_events(weir_session* session, weir_page_event* events, uint32_t capacity, uint32_t* n_events,
+                                uint64_t* n_lost) {
+  WEIR_API_REQUIRE(session);
+  WEIR_API_REQUIRE(n_events);
+  if (capacity != 0) {
+    WEIR_API_REQUIRE(events);
+  }
+  return weir::api::guard([&]() -> weir::Status {
+    uint64_t lost = 0;
+    WEIR_TRY(session->page_events(events, capacity, *n_events, n_lost == nullptr ? lost : *n_lost));
+    return {};
+  });
+}
+
 weir_status bench_device(weir_runtime* runtime, int32_t device, weir_bench_device* out) {
   WEIR_API_REQUIRE(runtime);
   return weir::api::guard([&]() -> weir::Status {
@@ -47,6 +61,7 @@ const Experimental kExperimental[] = {
     {"weir_bench_device", reinterpret_cast<weir_function>(bench_device)},
     {"weir_bench_profile", reinterpret_cast<weir_function>(bench_profile)},
     {"weir_bench_fill", reinterpret_cast<weir_function>(bench_fill)},
+    {"weir_session_page_events", reinterpret_cast<weir_function>(session_page_events)},
     {"weir_session_trace", reinterpret_cast<weir_function>(session_trace)},
 };
 

@@ -10,6 +10,8 @@ using namespace weir;
 
 namespace {
 
+constexpr uint32_t kMostSessions = 4096;  // of one call
+
 template <class T>
 weir_status init(T* options, uint32_t struct_size, const char* function) {
   if (options == nullptr || struct_size < 8)
@@ -126,6 +128,20 @@ weir_status weir_session_prefill(weir_session* session, const weir_token* tokens
 weir_status weir_session_step(weir_session* session, weir_token token) {
   WEIR_API_REQUIRE(session);
   return api::guard([&] { return session->step(token); });
+}
+
+weir_status weir_step_many(weir_session* const* sessions, const weir_token* tokens, uint32_t n_sessions) {
+  WEIR_API_REQUIRE(sessions);
+  WEIR_API_REQUIRE(tokens);
+  if (n_sessions == 0 || n_sessions > kMostSessions)
+    return fail(WEIR_ERR_INVALID_ARG, "weir_step_many: n_sessions is %u, not 1..%u", n_sessions, kMostSessions).code();
+  for (uint32_t i = 0; i < n_sessions; ++i) {
+    if (sessions[i] == nullptr) return fail(WEIR_ERR_INVALID_ARG, "weir_step_many: sessions[%u] is NULL", i).code();
+  }
+  const SessionList list = {sessions, [](const void* handles, uint32_t i) -> Session& {
+                              return *static_cast<weir_session* const*>(handles)[i];
+                            }};
+  return api::guard([&] { return Session::step_many(list, tokens, n_sessions); });
 }
 
 weir_status weir_session_logits(weir_session* session, const float** logits, uint32_t* n_logits) {

@@ -29,8 +29,9 @@ struct StepBeginArgs {
   double magnitude;
   uint32_t rope_dim;
   float* cos_sin;
-  float* cos_sin_sink;  // null unless the rules have in_cache_pos
-  uint32_t* counter;    // zero before and after
+  float* cos_sin_sink;   // null unless the rules have in_cache_pos
+  uint32_t* counter;     // zero before and after
+  PageEventRing events;  // in host memory
 };
 Status step_begin(OpContext& cx, const StepBeginArgs& a);
 

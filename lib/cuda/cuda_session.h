@@ -1,8 +1,10 @@
-// A session on the GPU, the whole class. Life and tables: session.cpp; prompts: session_chunk.cpp; what a decode step is: session_step.cpp; benchmarks:
-// session_bench.cpp.
+// A session on the GPU, the whole class. Life and tables: session.cpp; prompts: session_chunk.cpp; what a decode step is: session_step.cpp; several
+// sessions' steps at once: session_many.cpp; benchmarks: session_bench.cpp.
 #pragma once
 
+#include "cuda/attn_decode.cuh"
 #include "cuda/common.cuh"
+#include "cuda/gemv.cuh"
 #include "cuda/session.h"
 #include "cuda/step.cuh"
 
@@ -10,11 +12,34 @@ namespace weir::cuda {
 
 // Where the shared counters lie.
 inline constexpr uint32_t kBeginCounter = DeviceBuffers::kCounters - 6, kEndCounter = DeviceBuffers::kCounters - 4,
-                          kBestKey = DeviceBuffers::kCounters - 2;
+                          kBestKey = DeviceBuffers::kCounters - 2, kTopCounter = DeviceBuffers::kCounters - 8;
 
 // Parts of a step to record, for measurements.
 constexpr uint32_t part_bit(uint32_t part) { return 1u << part; }
 inline constexpr uint32_t kAllParts = (1u << kParts) - 1;
+
+class CudaSession;
+
+// Sessions over the same weights whose decode steps are recorded as one. The first of them leads: products are put into its stream, once for all.
+struct SessionGroup {
+  CudaSession* session[kMostTogether] = {};
+  bool selects[kMostTogether] = {};  // in this step
+  uint32_t n = 0;
+  uint32_t parts = kAllParts;
+};
+
+// A recorded step of several sessions, and which steps it is right for. A session's serial number is never another's, so that a graph with a session
+// that is gone is never found again.
+struct JointKey {
+  uint64_t serial[kMostTogether] = {};  // in the order of the group; 0 behind the last
+  uint32_t selects = 0;                 // a bit for each
+  bool operator==(const JointKey&) const = default;
+};
+struct JointGraph {
+  JointKey key;
+  cudaGraphExec_t exec = nullptr;
+  uint64_t last_use = 0;  // 0: never
+};
 
 class CudaSession final : public DeviceSession {
  public:
@@ -22,31 +47,54 @@ class CudaSession final : public DeviceSession {
   ~CudaSession() override;
   Status create();
 
+  bool is_lost() const override { return lost_; }
   Status put_tables() override;
   Status get_tables() override;
   Status run_chunk(const DeviceChunk& chunk) override;
   Status token_mass(uint32_t layer, const TokenMassArgs& a) override;
   Status step(int32_t token) override;
   Status get_logits() override;
+  Status top_logits(uint32_t n) override;
   Status fill_noise(uint64_t seed) override;
   Status rebuild_last_digests() override;
   Status profile_step(int32_t token, double* seconds) override;
+  // These sessions as their next step finds them.
+  static SessionGroup together(DeviceSession* const* sessions, uint32_t n);
+  // DeviceModule::prepare_many and step_many, by the group's leader.
+  Status prepare_together(const SessionGroup& group);
+  Status step_together(const SessionGroup& group, const int32_t* tokens);
 
  private:
+  static uint64_t new_serial();
   // Remembers a lost device: all later calls fail alike.
   Status note(Status status);
   Status wait(const char* what);
+  Status lose(cudaError_t error, const char* what);
   Status copy_chunk_in(const DeviceChunk& chunk);
   Status enqueue_chunk(const DeviceChunk& chunk);
   Status chunk_layer(const DeviceChunk& chunk, uint32_t layer);
   Status copy_tables(bool in);
 
-  Status record(bool selects, uint32_t parts, cudaGraphExec_t& out);
-  Status enqueue_step(bool selects, uint32_t parts);
-  Status enqueue_layer(uint32_t layer, bool selects, uint32_t parts);
-  Status enqueue_attention(uint32_t layer, bool selects, uint32_t parts);
+  SessionGroup alone(bool selects, uint32_t parts) { return {{this}, {selects}, 1, parts}; }
+  Status record(const SessionGroup& group, cudaGraphExec_t& out);
+  static JointKey key_of(const SessionGroup& group);
+  cudaGraphExec_t find_graph(const SessionGroup& group);
+  static Status note_all(const SessionGroup& group, Status status);
+  // A step of a group, by its leader: what the group shares, and in between what each session does for itself.
+  Status enqueue_step(const SessionGroup& group);
+  Status enqueue_layer(const SessionGroup& group, uint32_t layer);
+  Status enqueue_product(const SessionGroup& group, GemvArgs g, GemvColumn (*column)(const StepBuffers& b));
+  template <class F>
+  Status enqueue_each(const SessionGroup& group, const F& enqueue);
+  Status enqueue_begin();
+  Status enqueue_attention(uint32_t layer, bool selects, uint32_t parts, bool overlap);
   Status enqueue_observation(uint32_t layer, const PageLists& lists);
   PageStampArgs stamp_args(uint32_t layer, const PageLists& lists) const;
+  PageSelectArgs select_args(uint32_t layer) const;
+  AttnDecodeArgs decode_args(uint32_t layer, bool append, bool overlap) const;
+  bool observes(uint32_t layer) const {
+    return a_.rules.observe != StepRules::Observe::kNone && layer >= a_.rules.observe_from_layer;
+  }
   // Whether selection can change anything: pages that compete are at most those that the tokens fill, or those of the prompt.
   bool selects_now() const {
     const uint32_t pages =
@@ -69,7 +117,15 @@ class CudaSession final : public DeviceSession {
   cudaGraphExec_t selected_ = nullptr;   // null when the policy selects nothing
   StepState* mailbox_ = nullptr;         // the device's address of host.state
   int32_t* token_ = nullptr;             // the device's address of host.tokens
-  uint32_t n_prompt_pages_ = 0;          // most of a stream
+  PageEvent* events_ = nullptr;          // the device's address of host.events
+  int32_t* top_ids_ = nullptr;           // the device's address of host.top_ids
+  float* top_logits_ = nullptr;          // the device's address of host.top_logits
+  cudaEvent_t event_ = nullptr;          // where branches of a recording begin and end
+  const uint64_t serial_ = new_serial();
+  static constexpr uint32_t kJointGraphs = 4;
+  JointGraph joint_[kJointGraphs];  // of groups that this session leads
+  uint64_t n_joint_uses_ = 0;
+  uint32_t n_prompt_pages_ = 0;  // most of a stream
   bool lost_ = false;
 };
 static_assert(sizeof(CudaSession) <= session_bytes());

@@ -181,16 +181,16 @@ Status rms_norm(OpContext& cx, const RmsNormArgs& a) {
   return launch("rms_norm", rms_norm_kernel, dim3(a.n_tok), dim3(kThreads), 0, stream_of(cx), false, a);
 }
 
-Status rope_append_at(OpContext& cx, const RopeAppendArgs& a, const uint32_t* n_tokens) {
+Status rope_append_at(OpContext& cx, const RopeAppendArgs& a, const uint32_t* n_tokens, bool overlap) {
   const RopeKernelArgs k = {a, n_tokens};
   const size_t shared = kThreads / kWarp * a.kv.head_dim * sizeof(float);
-  WEIR_TRY(launch("rope_append", rope_append_kernel, dim3(a.n_tok), dim3(kThreads), shared, stream_of(cx), true, k));
+  WEIR_TRY(launch("rope_append", rope_append_kernel, dim3(a.n_tok), dim3(kThreads), shared, stream_of(cx), overlap, k));
   if (a.kv.digest != DigestKind::kMinMax) return {};
   const uint32_t n_pages = a.n_tok / kPageTokens + 2;
   return launch("update_minmax", update_minmax_kernel, dim3(a.kv.n_kv_heads, n_pages < 256 ? n_pages : 256), dim3(128),
                 0, stream_of(cx), true, k);
 }
 
-Status rope_append(OpContext& cx, const RopeAppendArgs& a) { return rope_append_at(cx, a, nullptr); }
+Status rope_append(OpContext& cx, const RopeAppendArgs& a) { return rope_append_at(cx, a, nullptr, true); }
 
 }  // namespace weir::cuda

@@ -266,6 +266,8 @@ constexpr DeviceModule kModule = {
     check_session,
     session_device_bytes,
     create_session,
+    prepare_many,
+    step_many,
 };
 
 }  // namespace

@@ -434,7 +434,7 @@ Status launch_step_tiles(OpContext& cx, const PageScoreStepArgs& a) {
   const uint32_t channels = (kForm == Form::kBound ? 2 : 1) * kDim, group = a.op.n_heads / a.op.kv.n_kv_heads;
   const size_t query_bytes = size_t{(group + 3) / 4} * kTileRows * (channels + kTilePad) * sizeof(uint16_t);
   return launch("page_score_step", page_score_step_tiles<kForm, kDim>, grid, kStepBlock, query_bytes, stream_of(cx),
-                true, a);
+                a.overlap, a);
 }
 
 template <uint32_t kDim, uint32_t kHeads>
@@ -442,7 +442,7 @@ Status launch_step_team(OpContext& cx, const PageScoreStepArgs& a) {
   const dim3 grid(a.op.kv.n_kv_heads, step_parts(a.op, kStepBlock / (kDim / kLaneChannels)));
   const size_t query_bytes = size_t{a.op.n_heads / a.op.kv.n_kv_heads} * kDim * sizeof(float);
   return launch("page_score_step", page_score_step_team<kDim, kHeads>, grid, kStepBlock, query_bytes, stream_of(cx),
-                true, a);
+                a.overlap, a);
 }
 
 template <uint32_t kDim>

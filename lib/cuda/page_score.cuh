@@ -13,6 +13,7 @@ namespace weir::cuda {
 struct PageScoreStepArgs {
   PageScoreArgs op;
   RopeAppendArgs rope;
+  bool overlap = true;  // see launch()
 };
 Status page_score_step(OpContext& cx, const PageScoreStepArgs& a);
 

@@ -4,18 +4,36 @@
 // positions, page counts and budgets are read on the device.
 #include "cuda/cuda_session.h"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 
 #include "cuda/attn_decode.cuh"
+#include "cuda/top_logits.cuh"
 
 namespace weir::cuda {
+namespace {
+
+// The device's address of staging memory.
+template <class T>
+Status map(T* host, T*& out) {
+  void* address = nullptr;
+  WEIR_CUDA_TRY(cudaHostGetDevicePointer(&address, host, 0), "mapping staging memory");
+  out = static_cast<T*>(address);
+  return {};
+}
+
+}  // namespace
 
 CudaSession::~CudaSession() {
   const OnDevice on_device;
   if (stream_ != nullptr) (void)cudaStreamSynchronize(stream_);
   if (all_pages_ != nullptr) (void)cudaGraphExecDestroy(all_pages_);
   if (selected_ != nullptr) (void)cudaGraphExecDestroy(selected_);
+  for (const JointGraph& joint : joint_) {
+    if (joint.exec != nullptr) (void)cudaGraphExecDestroy(joint.exec);
+  }
+  if (event_ != nullptr) (void)cudaEventDestroy(event_);
   if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
   (void)cudaGetLastError();
 }
@@ -24,11 +42,12 @@ Status CudaSession::create() {
   const OnDevice on_device;
   WEIR_CUDA_TRY(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating the session's stream");
   a_.cx.stream = stream_;
-  void* address = nullptr;
-  WEIR_CUDA_TRY(cudaHostGetDevicePointer(&address, a_.host.state, 0), "mapping staging memory");
-  mailbox_ = static_cast<StepState*>(address);
-  WEIR_CUDA_TRY(cudaHostGetDevicePointer(&address, a_.host.tokens, 0), "mapping staging memory");
-  token_ = static_cast<int32_t*>(address);
+  WEIR_CUDA_TRY(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "creating the session's event");
+  WEIR_TRY(map(a_.host.state, mailbox_));
+  WEIR_TRY(map(a_.host.tokens, token_));
+  WEIR_TRY(map(a_.host.events.events, events_));
+  WEIR_TRY(map(a_.host.top_ids, top_ids_));
+  WEIR_TRY(map(a_.host.top_logits, top_logits_));
 
   const RopeTable& rope = *a_.rope;
   std::memcpy(a_.host.angles, rope.angles().data(), rope.angles().size() * sizeof(double));
@@ -38,8 +57,8 @@ Status CudaSession::create() {
   WEIR_CUDA_TRY(cudaMemsetAsync(a_.device.counters, 0, DeviceBuffers::kCounters * sizeof(uint32_t), stream_),
                 "clearing counters");
   WEIR_TRY(wait("preparing the session"));
-  WEIR_TRY(record(false, kAllParts, all_pages_));
-  if (a_.rules.selects) WEIR_TRY(record(true, kAllParts, selected_));
+  WEIR_TRY(record(alone(false, kAllParts), all_pages_));
+  if (a_.rules.selects) WEIR_TRY(record(alone(true, kAllParts), selected_));
   return {};
 }
 
@@ -48,10 +67,13 @@ Status CudaSession::note(Status status) {
   return status;
 }
 
-// Whatever the error is, nobody knows how much of the work was done.
 Status CudaSession::wait(const char* what) {
   const cudaError_t error = cudaStreamSynchronize(stream_);
-  if (error == cudaSuccess) return {};
+  return error == cudaSuccess ? Status() : lose(error, what);
+}
+
+// Whatever the error is, nobody knows how much of the work was done.
+Status CudaSession::lose(cudaError_t error, const char* what) {
   lost_ = true;
   const Status status = cuda_status(error, what);
   if (status.code() == WEIR_ERR_DEVICE_LOST) return status;
@@ -105,14 +127,17 @@ Status CudaSession::get_tables() {
 
 // --------------------------------------------------------------------------------------------------------- decode steps
 
-Status CudaSession::record(bool selects, uint32_t parts, cudaGraphExec_t& out) {
+Status CudaSession::record(const SessionGroup& group, cudaGraphExec_t& out) {
   WEIR_CUDA_TRY(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "recording a step");
-  const Status status = enqueue_step(selects, parts);
+  const Status status = enqueue_step(group);
   cudaGraph_t graph = nullptr;
+  // Takes the other sessions' streams out of the recording too, whether it succeeded or not.
   const cudaError_t ended = cudaStreamEndCapture(stream_, &graph);
   if (!status.ok() || ended != cudaSuccess) {
     if (graph != nullptr) (void)cudaGraphDestroy(graph);
-    return status.ok() ? cuda_status(ended, "recording a step") : status;
+    if (status.ok()) return cuda_status(ended, "recording a step");
+    (void)cudaGetLastError();  // that the recording could not be ended; what went wrong before has been told
+    return status;
   }
   const cudaError_t made = cudaGraphInstantiate(&out, graph, 0);
   (void)cudaGraphDestroy(graph);
@@ -137,7 +162,17 @@ Status CudaSession::get_logits() {
   return note(wait("copying logits"));
 }
 
-uint64_t session_device_bytes(const OpShapes& shapes) { return attn_decode_scratch_bytes(shapes); }
+Status CudaSession::top_logits(uint32_t n) {
+  WEIR_REQUIRE_DEVICE();
+  WEIR_TRY(note(cuda::top_logits(a_.cx, {a_.b.logits, a_.config->vocab_size, n, top_ids_, top_logits_, a_.device.module,
+                                         a_.device.counters + kTopCounter})));
+  return note(wait("choosing the best logits"));
+}
+
+// Attention and the choice of logits never run at the same time.
+uint64_t session_device_bytes(const OpShapes& shapes) {
+  return std::max(attn_decode_scratch_bytes(shapes), top_logits_scratch_bytes());
+}
 
 Status create_session(void* place, const DeviceSessionArgs& args, DeviceSession*& out) {
   auto* session = new (place) CudaSession(args);

@@ -1,4 +1,4 @@
-// A session's half on the device; session.cpp and cuda_session.h.
+// A session's half on the device, as the module's table has it; session.cpp, session_many.cpp and cuda_session.h.
 #pragma once
 
 #include "runtime/device_module.h"
@@ -12,5 +12,9 @@ constexpr size_t session_bytes() { return 2048; }
 uint64_t session_device_bytes(const OpShapes& shapes);
 
 Status create_session(void* place, const DeviceSessionArgs& args, DeviceSession*& out);
+
+// DeviceModule::prepare_many and step_many.
+Status prepare_many(DeviceSession* const* sessions, uint32_t n);
+Status step_many(DeviceSession* const* sessions, const int32_t* tokens, uint32_t n);
 
 }  // namespace weir::cuda

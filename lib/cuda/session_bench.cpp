@@ -45,7 +45,7 @@ Status CudaSession::profile_step(int32_t token, double* seconds) {
     seconds[part] = 0.0;
     cudaGraphExec_t graph = nullptr;
     if (part == kPartOther || (!selects && (part == kPartScore || part == kPartSelect))) continue;
-    status = record(selects, part_bit(part), graph);
+    status = record(alone(selects, part_bit(part)), graph);
     if (!status.ok()) {
       if (graph != nullptr) (void)cudaGraphExecDestroy(graph);
       break;

@@ -1,5 +1,7 @@
-// What a decode step of a session on the GPU consists of, kernel after kernel; session.cpp records it.
-#include "cuda/attn_decode.cuh"
+// What a decode step on the GPU consists of, kernel after kernel; session.cpp records it. Of several sessions together the products run once, in the
+// leader's stream; everything else is each session's own, side by side in their streams. Where streams part or meet, the next kernel waits for the whole
+// of those before it: launch()'s overlap is for a kernel whose predecessor is a single one of its own stream.
+#include "cuda/attn_top_pages.cuh"
 #include "cuda/cuda_ops.h"
 #include "cuda/cuda_session.h"
 #include "cuda/gemv.cuh"
@@ -47,7 +49,44 @@ Status CudaSession::enqueue_observation(uint32_t layer, const PageLists& lists) 
   return page_stamp_at(a_.cx, stamp, n_tokens());
 }
 
-Status CudaSession::enqueue_attention(uint32_t layer, bool selects, uint32_t parts) {
+PageSelectArgs CudaSession::select_args(uint32_t layer) const {
+  const KvView kv = a_.kv->view(layer);
+  PageSelectArgs select = {};
+  select.score = a_.b.page_score;
+  select.group_score = a_.kv->last_scores(layer);
+  select.select = a_.b.select;
+  select.n_select = a_.b.n_select;
+  select.flags = a_.kv->flags(layer);
+  select.n_pages = kv.n_pages;
+  select.capacity = kv.capacity;
+  select.n_heads = a_.config->n_heads;
+  select.n_kv_heads = kv.n_kv_heads;
+  select.scale = a_.config->attn_scale;
+  select.agg = a_.rules.agg;
+  select.budget = a_.rules.select_budget;
+  select.candidate_flags = a_.rules.candidate_flags;
+  select.n_sink_pages = a_.rules.sink_pages;
+  return select;
+}
+
+// Attention of a decode step over all pages of the stream.
+AttnDecodeArgs CudaSession::decode_args(uint32_t layer, bool append, bool overlap) const {
+  AttnDecodeArgs d;
+  d.attn = attn_args(layer, 1, 0);
+  d.attn.page_mass = observes(layer) ? a_.b.page_mass : nullptr;
+  d.append = append;
+  d.rope = rope_args(layer, 1, 0);
+  if (d.append) d.attn.q_sink = nullptr;
+  d.n_tokens = n_tokens();
+  d.scratch = a_.device.module;
+  d.counters = a_.device.counters;
+  d.pages_attended = reinterpret_cast<unsigned long long*>(&a_.device.state->pages_attended);
+  d.overlap = overlap;
+  return d;
+}
+
+// `overlap`: of the first kernel.
+Status CudaSession::enqueue_attention(uint32_t layer, bool selects, uint32_t parts, bool overlap) {
   const StepRules& rules = a_.rules;
   const KvView kv = a_.kv->view(layer);
   const bool selected = is_selected(layer, selects);
@@ -57,50 +96,30 @@ Status CudaSession::enqueue_attention(uint32_t layer, bool selects, uint32_t par
                      rules.observe == StepRules::Observe::kStampDigest || (selected && !scores_alone);
   const RopeAppendArgs rope = rope_args(layer, 1, 0);
   if (apart && (parts & part_bit(kPartOther)) != 0) {
-    WEIR_TRY(rope_append_at(a_.cx, rope, n_tokens()));
+    WEIR_TRY(rope_append_at(a_.cx, rope, n_tokens(), overlap));
     if (kv.digest != DigestKind::kNone && kv.digest != DigestKind::kMinMax)
       WEIR_TRY(page_digest(a_.cx, {kv, a_.kv->append_rows(layer), 1}));
+  }
+  if (selected && !apart) {
+    AttnTopPagesArgs all = {decode_args(layer, true, overlap), select_args(layer)};
+    all.attn.attn.list_per_head = a_.needs->list_per_head;
+    if (has_attn_top_pages(all)) return (parts & part_bit(kPartAttention)) != 0 ? attn_top_pages(a_.cx, all) : Status();
   }
   PageLists lists;
   if (selected) {
     const PageScoreArgs score = {a_.b.page_score, a_.b.q, kv, a_.config->n_heads, rules.spread};
     if ((parts & part_bit(kPartScore)) != 0)
-      WEIR_TRY(apart ? page_score(a_.cx, score) : page_score_step(a_.cx, {score, rope}));
-    PageSelectArgs select = {};
-    select.score = a_.b.page_score;
-    select.group_score = a_.kv->last_scores(layer);
-    select.select = a_.b.select;
-    select.n_select = a_.b.n_select;
-    select.flags = a_.kv->flags(layer);
-    select.n_pages = kv.n_pages;
-    select.capacity = kv.capacity;
-    select.n_heads = a_.config->n_heads;
-    select.n_kv_heads = kv.n_kv_heads;
-    select.scale = a_.config->attn_scale;
-    select.agg = rules.agg;
-    select.budget = rules.select_budget;
-    select.candidate_flags = rules.candidate_flags;
-    select.n_sink_pages = rules.sink_pages;
-    if ((parts & part_bit(kPartSelect)) != 0) WEIR_TRY(page_select(a_.cx, select));
+      WEIR_TRY(apart ? page_score(a_.cx, score) : page_score_step(a_.cx, {score, rope, overlap}));
+    if ((parts & part_bit(kPartSelect)) != 0) WEIR_TRY(page_select(a_.cx, select_args(layer)));
     lists = {a_.b.select, a_.b.n_select};
   }
   bool stamped = false;  // by the attention kernel
   if ((parts & part_bit(kPartAttention)) != 0) {
-    AttnDecodeArgs d;
-    d.attn = attn_args(layer, 1, 0);
+    AttnDecodeArgs d = decode_args(layer, !apart, overlap || apart || selected);
     d.attn.select = lists.select;
     d.attn.n_select = lists.n_select;
     d.attn.list_per_head = lists.select != nullptr && a_.needs->list_per_head;
-    const bool observed = rules.observe != StepRules::Observe::kNone && layer >= rules.observe_from_layer;
-    d.attn.page_mass = observed ? a_.b.page_mass : nullptr;
-    d.append = !apart;
-    d.rope = rope;
-    if (d.append) d.attn.q_sink = nullptr;
-    d.n_tokens = n_tokens();
-    d.scratch = a_.device.module;
-    d.counters = a_.device.counters;
-    d.pages_attended = reinterpret_cast<unsigned long long*>(&a_.device.state->pages_attended);
-    d.overlap = true;
+    const bool observed = observes(layer);
     stamped = parts == kAllParts && observed && rules.observe == StepRules::Observe::kStampMass &&
               rules.stamp_rule == StampRule::kAlpha && attn_decode_can_stamp(d.attn);
     d.stamps = stamped;
@@ -110,74 +129,106 @@ Status CudaSession::enqueue_attention(uint32_t layer, bool selects, uint32_t par
   return (parts & part_bit(kPartOther)) != 0 && !stamped ? enqueue_observation(layer, lists) : Status();
 }
 
-Status CudaSession::enqueue_layer(uint32_t layer, bool selects, uint32_t parts) {
-  const ModelConfig& c = *a_.config;
-  const LayerWeights& w = weights(layer);
-  const StepBuffers& b = a_.b;
-  const bool products = (parts & part_bit(kPartGemv)) != 0;
-  GemvArgs g;
-  g.overlap = true;
-  g.eps = c.norm_eps;
-  if (products) {
-    g.part[0] = {w.wq, w.bq, b.q, false};
-    g.part[1] = {w.wk, w.bk, b.k, false};
-    g.part[2] = {w.wv, w.bv, b.v, false};
-    g.n_parts = 3;
-    g.x = b.x;
-    g.norm = w.attn_norm;
-    WEIR_TRY(gemv(a_.cx, g));
+// Has every session enqueue its own kernels: after what the leader's stream holds, before what it gets next.
+template <class F>
+Status CudaSession::enqueue_each(const SessionGroup& group, const F& enqueue) {
+  if (group.n > 1) WEIR_CUDA_TRY(cudaEventRecord(event_, stream_), "recording a branch");
+  for (uint32_t i = 0; i < group.n; ++i) {
+    CudaSession& session = *group.session[i];
+    if (i > 0) WEIR_CUDA_TRY(cudaStreamWaitEvent(session.stream_, event_, 0), "recording a branch");
+    WEIR_TRY(enqueue(session, group.selects[i]));
+    if (i == 0) continue;
+    WEIR_CUDA_TRY(cudaEventRecord(session.event_, session.stream_), "recording a branch's end");
+    WEIR_CUDA_TRY(cudaStreamWaitEvent(stream_, session.event_, 0), "recording a branch's end");
   }
-  WEIR_TRY(enqueue_attention(layer, selects, parts));
-  if (!products) return {};
-  g.part[0] = {w.wo, nullptr, b.x, true};
-  g.n_parts = 1;
-  g.x = b.o;
-  g.norm = nullptr;
-  WEIR_TRY(gemv(a_.cx, g));
-  g.part[0] = {w.gate, nullptr, b.g, false};
-  g.part[1] = {w.up, nullptr, nullptr, false};
-  g.n_parts = 2;
-  g.x = b.x;
-  g.norm = w.ffn_norm;
-  g.glu = true;
-  WEIR_TRY(gemv(a_.cx, g));
-  g.part[0] = {w.down, nullptr, b.x, true};
-  g.n_parts = 1;
-  g.x = b.g;
-  g.norm = nullptr;
-  g.glu = false;
+  return {};
+}
+
+// One product for all sessions. `column` names a session's input and its parts' outputs; the rest is the same for all.
+Status CudaSession::enqueue_product(const SessionGroup& group, GemvArgs g, GemvColumn (*column)(const StepBuffers& b)) {
+  static_assert(kMostTogether <= kMostColumns);
+  GemvColumn more[kMostTogether - 1];
+  for (uint32_t i = 1; i < group.n; ++i) more[i - 1] = column(group.session[i]->a_.b);
+  const GemvColumn first = column(a_.b);
+  g.x = first.x;
+  for (uint32_t i = 0; i < g.n_parts; ++i) g.part[i].y = first.y[i];
+  g.more = more;
+  g.n_more = group.n - 1;
   return gemv(a_.cx, g);
 }
 
-Status CudaSession::enqueue_step(bool selects, uint32_t parts) {
-  const ModelConfig& c = *a_.config;
-  const bool other = (parts & part_bit(kPartOther)) != 0;
-  if (other && parts == kAllParts) {
-    StepBeginArgs begin = {};
-    begin.tables = a_.kv->tables();
-    begin.rules = a_.rules;
-    begin.state = a_.device.state;
-    begin.angles = a_.device.angles;
-    begin.magnitude = a_.rope->magnitude();
-    begin.rope_dim = a_.rope->rope_dim();
-    begin.cos_sin = a_.b.cos_sin;
-    begin.cos_sin_sink = a_.b.cos_sin_sink;
-    begin.counter = a_.device.counters + kBeginCounter;
-    WEIR_TRY(step_begin(a_.cx, begin));
-    WEIR_TRY(embed(a_.cx, {a_.b.x, a_.weights->token_embd, token_, 1}));
+Status CudaSession::enqueue_layer(const SessionGroup& group, uint32_t layer) {
+  const LayerWeights& w = weights(layer);
+  const bool products = (group.parts & part_bit(kPartGemv)) != 0, joint = group.n > 1;
+  GemvArgs g;
+  g.eps = a_.config->norm_eps;
+  if (products) {
+    g.part[0] = {w.wq, w.bq, nullptr, false};
+    g.part[1] = {w.wk, w.bk, nullptr, false};
+    g.part[2] = {w.wv, w.bv, nullptr, false};
+    g.n_parts = 3;
+    g.norm = w.attn_norm;
+    g.overlap = !joint || layer > 0;
+    WEIR_TRY(enqueue_product(group, g, [](const StepBuffers& b) { return GemvColumn{b.x, {b.q, b.k, b.v}}; }));
   }
-  for (uint32_t layer = 0; layer < c.n_layers; ++layer) WEIR_TRY(enqueue_layer(layer, selects, parts));
-  if ((parts & part_bit(kPartGemv)) != 0) {
+  WEIR_TRY(enqueue_each(group, [&](CudaSession& session, bool selects) {
+    return session.enqueue_attention(layer, selects, group.parts, !joint);
+  }));
+  if (!products) return {};
+  g.part[0] = {w.wo, nullptr, nullptr, true};
+  g.n_parts = 1;
+  g.norm = nullptr;
+  g.overlap = !joint;
+  WEIR_TRY(enqueue_product(group, g, [](const StepBuffers& b) { return GemvColumn{b.o, {b.x}}; }));
+  g.part[0] = {w.gate, nullptr, nullptr, false};
+  g.part[1] = {w.up, nullptr, nullptr, false};
+  g.n_parts = 2;
+  g.norm = w.ffn_norm;
+  g.glu = true;
+  g.overlap = true;
+  WEIR_TRY(enqueue_product(group, g, [](const StepBuffers& b) { return GemvColumn{b.x, {b.g}}; }));
+  g.part[0] = {w.down, nullptr, nullptr, true};
+  g.n_parts = 1;
+  g.norm = nullptr;
+  g.glu = false;
+  return enqueue_product(group, g, [](const StepBuffers& b) { return GemvColumn{b.g, {b.x}}; });
+}
+
+Status CudaSession::enqueue_begin() {
+  StepBeginArgs begin = {};
+  begin.tables = a_.kv->tables();
+  begin.rules = a_.rules;
+  begin.state = a_.device.state;
+  begin.angles = a_.device.angles;
+  begin.magnitude = a_.rope->magnitude();
+  begin.rope_dim = a_.rope->rope_dim();
+  begin.cos_sin = a_.b.cos_sin;
+  begin.cos_sin_sink = a_.b.cos_sin_sink;
+  begin.counter = a_.device.counters + kBeginCounter;
+  begin.events = {events_, a_.host.events.capacity};
+  WEIR_TRY(step_begin(a_.cx, begin));
+  return embed(a_.cx, {a_.b.x, a_.weights->token_embd, token_, 1});
+}
+
+Status CudaSession::enqueue_step(const SessionGroup& group) {
+  const bool whole = group.parts == kAllParts;
+  if (whole) WEIR_TRY(enqueue_each(group, [](CudaSession& session, bool) { return session.enqueue_begin(); }));
+  for (uint32_t layer = 0; layer < a_.config->n_layers; ++layer) WEIR_TRY(enqueue_layer(group, layer));
+  if ((group.parts & part_bit(kPartGemv)) != 0) {
     GemvArgs g;
-    g.part[0] = {a_.weights->output, nullptr, a_.b.logits, false};
+    g.part[0] = {a_.weights->output, nullptr, nullptr, false};
     g.n_parts = 1;
-    g.x = a_.b.x;
     g.norm = a_.weights->output_norm;
-    g.eps = c.norm_eps;
+    g.eps = a_.config->norm_eps;
     g.overlap = true;
-    WEIR_TRY(gemv(a_.cx, g));
+    WEIR_TRY(enqueue_product(group, g, [](const StepBuffers& b) { return GemvColumn{b.x, {b.logits}}; }));
   }
-  return other && parts == kAllParts ? step_end(a_.cx, end_args(true)) : Status();
+  if (!whole) return {};
+  return enqueue_each(group, [&](CudaSession& session, bool) {
+    StepEndArgs end = session.end_args(true);
+    end.overlap = group.n == 1;
+    return step_end(session.a_.cx, end);
+  });
 }
 
 }  // namespace weir::cuda

@@ -8,7 +8,8 @@ namespace weir::cuda {
 struct StepEndArgs {
   const float* logits;  // [vocab_size]
   uint32_t vocab_size;
-  bool commit;  // the step's token counts
+  bool commit;          // the step's token counts
+  bool overlap = true;  // see launch()
   StepState* state;
   StepState* mailbox;        // host memory that the device writes to
   unsigned long long* best;  // zero before and after
@@ -16,8 +17,8 @@ struct StepEndArgs {
 };
 Status step_end(OpContext& cx, const StepEndArgs& a);
 
-// rope_append whose position is in device memory.
-Status rope_append_at(OpContext& cx, const RopeAppendArgs& a, const uint32_t* n_tokens);
+// rope_append whose position is in device memory. `overlap`: see launch().
+Status rope_append_at(OpContext& cx, const RopeAppendArgs& a, const uint32_t* n_tokens, bool overlap);
 
 // page_stamp with `now` = *n_tokens + 1, read on the device.
 Status page_stamp_at(OpContext& cx, const PageStampArgs& a, const uint32_t* n_tokens);

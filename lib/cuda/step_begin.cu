@@ -66,6 +66,17 @@ __device__ void remove_row(DeviceStream& s, uint32_t row) {
   }
 }
 
+// The event of a page that leaves, as KvCache::evict records it. When a single step lets more pages go than the ring holds, the first of them are kept:
+// no two writers meet in one place. By one thread.
+__device__ void record_event(const StepBeginArgs& a, uint32_t stream, const DeviceStream& s, uint32_t row,
+                             uint32_t n_tokens) {
+  const uint64_t index = atomicAdd(reinterpret_cast<unsigned long long*>(&a.state->pages_evicted), 1ull);
+  if (index - a.state->pages_evicted_before >= a.events.capacity) return;
+  const uint32_t layer = stream / a.tables.n_kv_heads, kv_head = stream % a.tables.n_kv_heads;
+  a.events.events[index & (a.events.capacity - 1)] = {index,      layer,        kv_head, s.first_pos[row],
+                                                      s.len[row], s.flags[row], n_tokens};
+}
+
 // Lets the victims of one stream go. By one warp.
 __device__ void make_room(const StepBeginArgs& a, uint32_t stream, const Room& room, Shared& shared) {
   const uint32_t lane = threadIdx.x % kWarp;
@@ -75,6 +86,7 @@ __device__ void make_room(const StepBeginArgs& a, uint32_t stream, const Room& r
     const uint32_t row = victim_of(a.rules, s, room);
     if (row == kNoRow) break;
     if (lane == 0) {
+      record_event(a, stream, s, row, room.pos);
       a.tables.free_slots[s.first + s.capacity - s.n_pages] = s.slots[row];
       atomicAdd(&shared.n_evicted, 1u);
       if ((s.flags[row] & kPagePrompt) != 0) atomicAdd(&shared.n_prompt_evicted, 1u);
@@ -138,7 +150,6 @@ __device__ void count_pages(const StepBeginArgs& a, const Shared& shared, uint32
   using Count = unsigned long long;
   StepState& state = *a.state;
   const Count change = Count{n_opened} - shared.n_evicted;  // wraps as the sum does
-  if (shared.n_evicted != 0) atomicAdd(reinterpret_cast<Count*>(&state.pages_evicted), Count{shared.n_evicted});
   if (shared.n_prompt_evicted != 0)
     atomicAdd(reinterpret_cast<Count*>(&state.prompt_pages_evicted), Count{shared.n_prompt_evicted});
   if (change != 0) atomicAdd(reinterpret_cast<Count*>(&state.pages_resident), change);
@@ -147,6 +158,7 @@ __device__ void count_pages(const StepBeginArgs& a, const Shared& shared, uint32
   __threadfence();
   const uint64_t resident = atomicAdd(reinterpret_cast<Count*>(&state.pages_resident), Count{0});
   state.pages_resident_max = max(state.pages_resident_max, resident);
+  state.pages_evicted_before = atomicAdd(reinterpret_cast<Count*>(&state.pages_evicted), Count{0});
   *a.counter = 0;
 }
 

@@ -67,7 +67,7 @@ __global__ void noise_kernel(uint16_t* pool, uint64_t n_words, uint64_t seed) {
 }  // namespace
 
 Status step_end(OpContext& cx, const StepEndArgs& a) {
-  return launch("step_end", step_end_kernel, dim3(kBlocks), dim3(kThreads), 0, stream_of(cx), true, a);
+  return launch("step_end", step_end_kernel, dim3(kBlocks), dim3(kThreads), 0, stream_of(cx), a.overlap, a);
 }
 
 Status fill_noise(OpContext& cx, uint16_t* pool, uint64_t n_elements, uint64_t seed) {

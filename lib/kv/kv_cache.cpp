@@ -182,9 +182,17 @@ void KvCache::truncate(uint32_t n_tokens) {
   count_resident(-freed);
 }
 
+void KvCache::record_event(uint32_t stream, size_t row) {
+  const uint64_t index = pages_evicted();
+  const uint32_t layer = stream / shape_.n_kv_heads, kv_head = stream % shape_.n_kv_heads;
+  events_.events[index % events_.capacity] = {index,     layer,       kv_head,  first_pos_[row],
+                                              len_[row], flags_[row], n_tokens_};
+}
+
 void KvCache::evict(uint32_t stream, uint32_t row) {
   const uint32_t n = --n_pages_[stream];
   const size_t i = at(stream, row);
+  if (events_.events != nullptr) record_event(stream, i);
   if ((flags_[i] & kPagePrompt) != 0) ++prompt_pages_evicted_;
   const size_t moved = (n - row) * sizeof(uint32_t);
   free_[top_free(stream)] = slots_[i];

@@ -12,6 +12,7 @@
 
 #include "core/memory.h"
 #include "core/status.h"
+#include "kv/page_events.h"
 #include "ops/ops.h"
 
 namespace weir {
@@ -81,6 +82,9 @@ class KvCache {
 
   // Pages and digests are in a device's memory: nothing here may read or write them.
   void set_pages_elsewhere() { pages_elsewhere_ = true; }
+  // Where evict() records; without a ring it records nothing.
+  void set_events(const PageEventRing& ring) { events_ = ring; }
+  const PageEventRing& events() const { return events_; }
   KvTables tables() const;
   KvCounters counters() const;
   void set_counters(const KvCounters& counters);  // after a device changed the tables
@@ -109,7 +113,7 @@ class KvCache {
   // Drops tokens from position n_tokens on, reserved ones too. Pages before it must not have been evicted since they were written.
   void truncate(uint32_t n_tokens);
 
-  // Removes one page; its slot is free again.
+  // Removes one page; its slot is free again, and the ring of events has it.
   void evict(uint32_t stream, uint32_t row);
 
   // Flags of the open page (the same in all streams), 0 when there is none; setting them puts them back in every stream.
@@ -147,8 +151,11 @@ class KvCache {
   size_t page_elements() const { return size_t{2} * kPageTokens * shape_.head_dim; }
   void count_resident(int64_t change);
 
+  void record_event(uint32_t stream, size_t row);
+
   KvShape shape_;
   bool pages_elsewhere_ = false;
+  PageEventRing events_;
   uint16_t* pool_ = nullptr;     // [n_slots, 2, kPageTokens, head_dim] bf16
   uint16_t* digests_ = nullptr;  // [n_slots, digest_elements] bf16, or null
   uint32_t* slots_ = nullptr;    // this and the next six: [n_streams, capacity of the stream's layer]

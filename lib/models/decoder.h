@@ -1,4 +1,5 @@
-// One pass of the decoder over a batch of tokens: a prefill chunk or one decode step. All buffers belong to the session; nothing is allocated.
+// One pass of the decoder over a batch of tokens: a prefill chunk, one decode step, or one decode step of each of several sessions. All buffers belong
+// to the sessions; nothing is allocated.
 #pragma once
 
 #include <atomic>
@@ -14,6 +15,7 @@ namespace weir {
 
 // Activations, laid out once per session for `max_tok` rows.
 struct StepBuffers {
+  uint32_t max_tok = 0;
   float* x = nullptr;             // [max_tok, d_model] residual stream
   float* h = nullptr;             // [max_tok, d_model] normalised
   float* q = nullptr;             // [max_tok, n_heads, head_dim]
@@ -57,7 +59,7 @@ struct Step {
   uint32_t n_left = 0;                        // prompt tokens that come after this chunk
   StepTrace* trace = nullptr;                 // of decode steps
   uint64_t pages_attended = 0;                // out, of a decode step
-  const std::atomic<bool>* cancel = nullptr;  // looked at between the layers of a prefill chunk; null: never
+  const std::atomic<bool>* cancel = nullptr;  // looked at between the layers; null: never
 };
 
 // `max_pages`: most pages of a stream.
@@ -66,5 +68,17 @@ void lay_out_buffers(const ModelConfig& config, const RopeTable& rope, const Pol
 
 // Runs the pass over pages that are already reserved; the caller commits or rolls back.
 Status run_decoder(Step& step);
+
+// Decode steps of different sessions over one model as one pass: each weight is read once, and each session attends its own pages by its own policy.
+// Row i of the activations is that of steps[i], and they lie in the buffers of steps[0], which has at least `n` rows.
+struct StepGroup {
+  Step* const* steps = nullptr;
+  uint32_t n = 0;  // their tokens lie one after another, from steps[0]->tokens on
+};
+
+// The pass up to the logits, and the logits from what it left in the buffers of steps[0]. Two functions, so that nobody's logits change before the
+// layers of all groups are through. Whatever could make run_logits fail half-way makes run_layers fail before it.
+Status run_layers(const StepGroup& group);
+Status run_logits(const StepGroup& group);
 
 }  // namespace weir

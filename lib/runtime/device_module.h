@@ -17,13 +17,20 @@
 namespace weir {
 
 // Moves with every change of this header.
-inline constexpr uint32_t kDeviceInterface = 3;
+inline constexpr uint32_t kDeviceInterface = 4;
+
+// Sessions that DeviceModule::step_many takes at once, at most: for so many inputs of a product a multiprocessor's registers hold the sums.
+inline constexpr uint32_t kMostTogether = 8;
+
+// Logits that DeviceSession::top_logits gives at once, at most: samplers that look at more are few, and copying all logits is not much slower then.
+inline constexpr uint32_t kMostTopLogits = 1024;
 
 // What a decode step knows of itself, in device memory; the host has a copy of it after every step.
 struct StepState {
-  int32_t next_token;  // the largest logit's, the lowest id on a tie; -1: none is a number
-  uint32_t n_tokens;   // committed
-  uint64_t pages_evicted;
+  int32_t next_token;             // the largest logit's, the lowest id on a tie; -1: none is a number
+  uint32_t n_tokens;              // committed
+  uint64_t pages_evicted;         // also the index of the next page's event
+  uint64_t pages_evicted_before;  // the step
   uint64_t prompt_pages_evicted;
   uint64_t pages_resident;
   uint64_t pages_resident_max;
@@ -40,6 +47,9 @@ struct DeviceStaging {
   double* angles = nullptr;       // [rope_dim / 2]
   float* token_mass = nullptr;    // [n_kv_heads, most pages * kPageTokens] for prompt policies, or null
   float* logits = nullptr;        // [vocab_size]
+  PageEventRing events;           // the host writes to it around prompts, the device in decode steps
+  int32_t* top_ids = nullptr;     // [kMostTopLogits]
+  float* top_logits = nullptr;    // [kMostTopLogits]
 };
 
 // The device's counterpart, besides pages, digests, tables and StepBuffers.
@@ -88,6 +98,8 @@ struct DeviceChunk {
 class DeviceSession {
  public:
   virtual ~DeviceSession() = default;
+  // Whether that has happened.
+  virtual bool is_lost() const = 0;
   // Page tables and state, host to device and back; both wait.
   virtual Status put_tables() = 0;
   virtual Status get_tables() = 0;
@@ -99,6 +111,9 @@ class DeviceSession {
   virtual Status step(int32_t token) = 0;
   // Logits of the last token to the staging memory. Waits.
   virtual Status get_logits() = 0;
+  // Of the last token's logits the n best to the staging memory, n in 1..min(kMostTopLogits, vocab_size): descending, of equals the lower id first;
+  // what is not a number counts as -inf. Waits.
+  virtual Status top_logits(uint32_t n) = 0;
   // Fills the pages of every stream with noise and makes their digests (benchmarks). Waits.
   virtual Status fill_noise(uint64_t seed) = 0;
   // Digests of the last pages anew, after tokens were taken back. Waits.
@@ -149,6 +164,13 @@ struct DeviceModule {
   uint64_t (*session_device_bytes)(const OpShapes& shapes);  // DeviceBuffers::module
   // Builds the session in `place` (session_bytes, 64-byte aligned); the caller calls its destructor.
   Status (*create_session)(void* place, const DeviceSessionArgs& args, DeviceSession*& out);
+  // Makes what step_many needs for these sessions in this order, which is where the driver may have no memory; no conversation changes, whether it
+  // succeeds or not. None of them is lost. What is made stays until sessions[0] is prepared at the head of other groups.
+  Status (*prepare_many)(DeviceSession* const* sessions, uint32_t n);
+  // One decode step of each of `n` different sessions over the same weights, 1..kMostTogether, after prepare_many for them: tokens[i] for sessions[i].
+  // A product reads its weights once for all sessions whose inputs fit into a multiprocessor's shared memory together. Waits; every staging state is
+  // fresh then. A failure is every session's, and what fails is the device: WEIR_ERR_DEVICE_LOST.
+  Status (*step_many)(DeviceSession* const* sessions, const int32_t* tokens, uint32_t n);
 };
 
 // The one function that a module exports; null when the version is another.

@@ -101,6 +101,7 @@ Status Session::create_on_device(const SessionSetup& setup) {
   Arena elsewhere, host_tables(staging_.tables, table_bytes);
   kv_.lay_out(setup.kv, elsewhere, elsewhere, host_tables);
   kv_.set_pages_elsewhere();
+  kv_.set_events(staging_.events);
   std::memset(staging_.state, 0, sizeof(StepState));
 
   DeviceSessionArgs args;
@@ -130,7 +131,7 @@ Status Session::put_device_tables() {
   state.n_tokens = c.n_tokens;
   state.pages_resident = c.pages_resident;
   state.pages_resident_max = c.pages_resident_max;
-  state.pages_evicted = c.pages_evicted;
+  state.pages_evicted = state.pages_evicted_before = c.pages_evicted;
   state.prompt_pages_evicted = c.prompt_pages_evicted;
   WEIR_TRY(device_->put_tables());
   device_is_behind_ = false;
@@ -187,17 +188,27 @@ Status Session::run_device_chunk(const weir_token* tokens, uint32_t n_tok, uint3
   return {};
 }
 
-Status Session::run_device_step(weir_token token) {
+// Between these two the device's tables change, and the host's are behind from then on.
+Status Session::open_device_step() {
   WEIR_TRY(device_tables());
   host_is_behind_ = true;
+  return {};
+}
+
+void Session::close_device_step() {
+  read_counters();
+  step_.pages_attended = staging_.state->pages_attended;
+  logits_on_device_ = greedy_from_device_ = true;
+}
+
+Status Session::run_device_step(weir_token token) {
+  WEIR_TRY(open_device_step());
   const Status status = from_module(*module_, device_->step(token));
   if (!status.ok()) {
     greedy_from_device_ = false;
     return status;
   }
-  read_counters();
-  step_.pages_attended = staging_.state->pages_attended;
-  logits_on_device_ = greedy_from_device_ = true;
+  close_device_step();
   return {};
 }
 
@@ -206,6 +217,11 @@ Status Session::current_logits() {
   WEIR_TRY(from_module(*module_, device_->get_logits()));
   logits_on_device_ = false;
   return {};
+}
+
+Status Session::sample_top_logits(uint32_t n, weir_token& token) {
+  WEIR_TRY(from_module(*module_, device_->top_logits(n)));
+  return sampler_.sample_candidates(staging_.top_ids, staging_.top_logits, n, token);
 }
 
 void Session::redo_digests() {

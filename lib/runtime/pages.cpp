@@ -56,6 +56,15 @@ Status Session::unpin(uint32_t first, uint32_t end) {
   return {};
 }
 
+Status Session::page_events(PageEvent* out, uint32_t capacity, uint32_t& n_events, uint64_t& n_lost) {
+  const Lock lock(*this);
+  WEIR_TRY(lock.status());
+  n_lost = 0;
+  // pages_evicted() is counted after every step, whoever has the tables.
+  n_events = kv_.events().read(events_read_, kv_.pages_evicted(), out, capacity, n_lost);
+  return {};
+}
+
 Status Session::set_trace(weir_trace_fn fn, void* user) {
   const Lock lock(*this);
   WEIR_TRY(lock.status());

@@ -94,6 +94,11 @@ Status find_backend(const weir_session_options& o, const Model& model, const Pol
   return fail(status.code(), "device %s: %s", kDeviceNames[o.device], why);
 }
 
+PageEventRing lay_out_events(const SessionSetup& setup, Arena& arena) {
+  const uint32_t capacity = PageEventRing::capacity_for(setup.kv.n_streams());
+  return {arena.take<PageEvent>(capacity), capacity};
+}
+
 }  // namespace
 
 Status Session::check(const Model& model, const weir_session_options& o, uint32_t n_threads, DeviceHost& devices,
@@ -154,6 +159,7 @@ Status Session::check(const Model& model, const weir_session_options& o, uint32_
 void lay_out_session(const SessionSetup& setup, const PolicyNeeds& needs, SessionPools& p, KvCache& kv, Step& step,
                      Sampler& sampler) {
   kv.lay_out(setup.kv, p.pages, p.digests, p.tables);
+  if (setup.module == nullptr) kv.set_events(lay_out_events(setup, p.tables));
   PolicyNeeds wanted = needs;
   wanted.page_mass = needs.page_mass || setup.trace;
   lay_out_buffers(setup.model->config(), setup.model->rope(), wanted, setup.max_tok, setup.kv.max_capacity(),
@@ -184,6 +190,9 @@ void lay_out_staging(const SessionSetup& setup, const PolicyNeeds& needs, uint64
                            ? p.staging.take<float>(uint64_t{c.n_kv_heads} * setup.kv.max_capacity() * kPageTokens)
                            : nullptr;
   staging.logits = p.staging.take<float>(c.vocab_size);
+  staging.events = lay_out_events(setup, p.staging);
+  staging.top_ids = p.staging.take<int32_t>(kMostTopLogits);
+  staging.top_logits = p.staging.take<float>(kMostTopLogits);
 }
 
 void fill_plan(const SessionSetup& setup, const PolicyNeeds& needs, const SessionPools& p, weir_plan_info& plan) {

@@ -5,6 +5,11 @@
 #include <cmath>
 
 namespace weir {
+namespace {
+
+float number(float logit) { return std::isnan(logit) ? -INFINITY : logit; }
+
+}  // namespace
 
 Status check_sampling(weir_sampling_options& o) {
   if (o.reserved != 0) return fail(WEIR_ERR_UNSUPPORTED, "sampling options: reserved is %u, not 0", o.reserved);
@@ -68,34 +73,60 @@ Status Sampler::greedy(const float* logits, weir_token& token) const {
   return {};
 }
 
-// A token counts once, however often it came: only a logit that is still the model's is changed.
-void Sampler::penalise(const float* logits) {
-  const uint32_t n = std::min(n_recent_, options_.repeat_last_n);
-  for (uint32_t i = 0; i < n; ++i) {
-    const weir_token token = recent_[(recent_at_ + kMaxRecent - 1 - i) % kMaxRecent];
-    float& logit = candidates_[token].logit;
-    if (logit == logits[token])
-      logit = logit > 0.0f ? logit / options_.repeat_penalty : logit * options_.repeat_penalty;
+uint32_t Sampler::n_looked_at() const {
+  return options_.repeat_penalty == 1.0f ? 0 : std::min(n_recent_, options_.repeat_last_n);
+}
+
+// A token counts once, however often it came: only a logit that is still the model's is changed. logits[i] is that of candidates_[i]; find(token) is
+// its i, n when it is not among them.
+template <class Find>
+void Sampler::penalise(const float* logits, uint32_t n, const Find& find) {
+  const uint32_t n_tokens = n_looked_at();
+  for (uint32_t t = 0; t < n_tokens; ++t) {
+    const uint32_t i = find(recent_[(recent_at_ + kMaxRecent - 1 - t) % kMaxRecent]);
+    if (i == n) continue;
+    float& logit = candidates_[i].logit;
+    if (logit == logits[i]) logit = logit > 0.0f ? logit / options_.repeat_penalty : logit * options_.repeat_penalty;
   }
 }
 
-// Leaves the wanted candidates in front, in descending order; returns how many there are.
-uint32_t Sampler::keep_top_k() {
+// Leaves the wanted ones of n candidates in front, in descending order; returns how many there are.
+uint32_t Sampler::keep_top_k(uint32_t n) {
   const auto better = [](const Candidate& a, const Candidate& b) {
     return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
   };
-  const uint32_t k = options_.top_k == 0 ? vocab_size_ : std::min(options_.top_k, vocab_size_);
-  if (k < vocab_size_) std::nth_element(candidates_, candidates_ + k, candidates_ + vocab_size_, better);
+  const uint32_t k = options_.top_k == 0 ? n : std::min(options_.top_k, n);
+  if (k < n) std::nth_element(candidates_, candidates_ + k, candidates_ + n, better);
   std::sort(candidates_, candidates_ + k, better);
   return k;
 }
 
 Status Sampler::sample(const float* logits, weir_token& token) {
-  if (options_.temperature == 0.0f && options_.repeat_penalty == 1.0f) return greedy(logits, token);
-  for (uint32_t i = 0; i < vocab_size_; ++i)
-    candidates_[i] = {std::isnan(logits[i]) ? -INFINITY : logits[i], static_cast<weir_token>(i)};
-  if (options_.repeat_penalty != 1.0f) penalise(logits);
-  uint32_t n = keep_top_k();
+  if (is_greedy()) return greedy(logits, token);
+  for (uint32_t i = 0; i < vocab_size_; ++i) candidates_[i] = {number(logits[i]), static_cast<weir_token>(i)};
+  penalise(logits, vocab_size_, [](weir_token id) { return static_cast<uint32_t>(id); });
+  return draw(vocab_size_, token);
+}
+
+// A penalty above 1 only lowers: a token below as many others as are kept and penalised together has at least as many as are kept above it in any
+// case. One below 1 may raise any recent token, one of 1 none.
+uint32_t Sampler::candidates_needed() const {
+  const bool lowers = options_.repeat_penalty >= 1.0f;
+  const uint32_t kept = options_.temperature == 0.0f ? 1 : options_.top_k;
+  if (is_greedy() || !lowers || kept == 0 || kept >= vocab_size_) return 0;
+  const uint32_t n = kept + n_looked_at();
+  return n < vocab_size_ ? n : 0;
+}
+
+Status Sampler::sample_candidates(const int32_t* ids, const float* logits, uint32_t n, weir_token& token) {
+  for (uint32_t i = 0; i < n; ++i) candidates_[i] = {number(logits[i]), ids[i]};
+  penalise(logits, n, [&](weir_token id) { return static_cast<uint32_t>(std::find(ids, ids + n, id) - ids); });
+  return draw(n, token);
+}
+
+// From the first n of candidates_.
+Status Sampler::draw(uint32_t n, weir_token& token) {
+  n = keep_top_k(n);
   const float best = candidates_[0].logit;
   if (best == -INFINITY)
     return fail(WEIR_ERR_FORMAT, "none of the %u logits is a number; the weights of the model are broken", vocab_size_);

@@ -27,6 +27,11 @@ class Sampler {
   void accept(weir_token token);
   // Draws from logits [vocab_size]. WEIR_ERR_FORMAT when none of them is a number.
   Status sample(const float* logits, weir_token& token);
+  // How many of the best logits decide what sample() draws, in its own order: descending, the lower id first of equals, -inf for what is not a number.
+  // 0: all of them.
+  uint32_t candidates_needed() const;
+  // The same draw, token and random state, from these alone: ids and logits [n], n at least candidates_needed(), in any order.
+  Status sample_candidates(const int32_t* ids, const float* logits, uint32_t n, weir_token& token);
 
  private:
   struct Candidate {
@@ -34,8 +39,11 @@ class Sampler {
     weir_token token;
   };
   Status greedy(const float* logits, weir_token& token) const;
-  void penalise(const float* logits);
-  uint32_t keep_top_k();
+  uint32_t n_looked_at() const;  // by the repetition penalty
+  template <class Find>
+  void penalise(const float* logits, uint32_t n, const Find& find);
+  uint32_t keep_top_k(uint32_t n);
+  Status draw(uint32_t n, weir_token& token);
   double next_uniform();  // [0, 1)
 
   weir_sampling_options options_ = WEIR_SAMPLING_OPTIONS_INIT;

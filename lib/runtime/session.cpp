@@ -10,15 +10,12 @@
 #include "runtime/session_pools.h"
 
 namespace weir {
-namespace {
 
-uint64_t now_ns() {
+uint64_t Session::now_ns() {
   return static_cast<uint64_t>(
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
           .count());
 }
-
-}  // namespace
 
 // Holds the session for one thread and counts what is allocated meanwhile, what callbacks allocate for themselves excepted.
 class Session::Entry {
@@ -104,7 +101,6 @@ Status Session::begin(const SessionSetup& setup) {
   step_.policy = policy_;
   step_.kv = &kv_;
   step_.cx.pool = &pool_;
-  step_max_tok_ = setup.max_tok;
   trace_.possible = setup.trace;
   detokenizer_.reset(&model.tokenizer(), false, true);
   kv_.reset();
@@ -118,6 +114,7 @@ Status Session::reset() {
   Entry entry(*this);
   WEIR_TRY(entry.status());
   kv_.reset();
+  events_read_ = kv_.pages_evicted();
   host_is_behind_ = false;
   device_is_behind_ = true;
   sampler_.restart();
@@ -192,7 +189,7 @@ Status Session::run_prefill(const weir_token* tokens, uint32_t n_tokens, weir_pr
     if (fits == 0)
       return fail(WEIR_ERR_BUDGET, "prefill stopped after %u of %u tokens: pinned pages leave no room", done, n_tokens);
     const auto n_tok =
-        static_cast<uint32_t>(std::min<uint64_t>(fits, policy_->chunk_tokens(kv_, n_tokens - done, step_max_tok_)));
+        static_cast<uint32_t>(std::min<uint64_t>(fits, policy_->chunk_tokens(kv_, n_tokens - done, step_.b.max_tok)));
     WEIR_TRY(run_chunk(tokens + done, n_tok, n_tokens - done - n_tok));
     done += n_tok;
   }
@@ -249,6 +246,18 @@ Status Session::prefill(const weir_token* tokens, uint64_t n_tokens, weir_progre
   return status;
 }
 
+Status Session::open_step(const weir_token* token) {
+  make_room(1, Phase::kDecode);
+  WEIR_TRY(kv_.reserve(1, 0, kv_.n_tokens() + 1));
+  step_.tokens = token;
+  step_.n_tok = 1;
+  step_.is_decode = true;
+  step_.want_logits = true;
+  step_.trace = trace_.fn != nullptr ? &trace_ : nullptr;
+  step_.cancel = nullptr;  // a step is short, and its observations could not be taken back
+  return {};
+}
+
 Status Session::run_step(weir_token token) {
   const uint64_t started = now_ns();
   if (device_ != nullptr) {
@@ -256,15 +265,7 @@ Status Session::run_step(weir_token token) {
     count_step(token, started);
     return {};
   }
-  make_room(1, Phase::kDecode);
-  WEIR_TRY(kv_.reserve(1, 0, kv_.n_tokens() + 1));
-  const int32_t id = token;
-  step_.tokens = &id;
-  step_.n_tok = 1;
-  step_.is_decode = true;
-  step_.want_logits = true;
-  step_.trace = trace_.fn != nullptr ? &trace_ : nullptr;
-  step_.cancel = nullptr;  // a step is short, and its observations could not be taken back
+  WEIR_TRY(open_step(&token));
   const ThreadPool::Lease lease(pool_);
   const Status status = run_decoder(step_);
   if (!status.ok()) {
@@ -328,6 +329,8 @@ Status Session::sample_logits(weir_token& token) {
     token = staging_.state->next_token;
     return {};
   }
+  const uint32_t n = sampler_.candidates_needed();
+  if (logits_on_device_ && n != 0 && n <= kMostTopLogits) return sample_top_logits(n, token);
   WEIR_TRY(current_logits());
   return sampler_.sample(step_.b.logits, token);
 }

@@ -34,6 +34,15 @@ struct SessionSetup {
 // Of memory that devices copy from and to.
 inline constexpr uint64_t kStagingAlignment = 4096;
 
+class Session;
+
+// Sessions by number, from whatever array the caller holds them in.
+struct SessionList {
+  const void* handles;
+  Session& (*at)(const void* handles, uint32_t i);
+  Session& operator[](uint32_t i) const { return at(handles, i); }
+};
+
 // Hands what a step did to the application.
 class Trace final : public StepTrace {
  public:
@@ -69,6 +78,8 @@ class Session {
   Status reset();
   Status prefill(const weir_token* tokens, uint64_t n_tokens, weir_progress_fn progress, void* user);
   Status step(weir_token token);
+  // A step of each of several sessions together (step_many.cpp), all or none: tokens[i] for sessions[i]; n is at least 1.
+  static Status step_many(const SessionList& sessions, const weir_token* tokens, uint32_t n);
   Status logits(const float*& out, uint32_t& n);
   Status set_sampling(const weir_sampling_options& options);
   Status sample(weir_token& token);
@@ -80,6 +91,8 @@ class Session {
   Status pin(uint32_t first, uint32_t end);
   Status unpin(uint32_t first, uint32_t end);
   Status set_trace(weir_trace_fn fn, void* user);
+  // Pages that left since the last call, at most `capacity`; n_lost: those that the ring had not kept.
+  Status page_events(PageEvent* out, uint32_t capacity, uint32_t& n_events, uint64_t& n_lost);
 
   // Any thread.
   void cancel() { cancel_.store(true); }
@@ -122,10 +135,24 @@ class Session {
   Status run_prefill(const weir_token* tokens, uint32_t n_tokens, weir_progress_fn progress, void* user);
   Status run_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_left);
   Status run_step(weir_token token);
+  // Makes room for one more token and tells the decoder of it; a commit or a rollback follows.
+  Status open_step(const weir_token* token);
   Status run_generate(const weir_generate_options& options, weir_generate_result& result);
   Status draw(weir_token& token);
   Status sample_logits(weir_token& token);
   void count_step(weir_token token, uint64_t started);
+  static uint64_t now_ns();
+
+  // Steps of several sessions (step_many.cpp).
+  class JointEntry;
+  static Status check_together(const SessionList& sessions, uint32_t n);
+  static Status check_cancels(const SessionList& sessions, uint32_t n);
+  static Status check_devices(const SessionList& sessions, uint32_t n);
+  static Status run_together(const SessionList& sessions, const weir_token* tokens, uint32_t n);
+  static Status decode_together(const SessionList& sessions, uint32_t n);
+  static Status run_device_together(const SessionList& sessions, const weir_token* tokens, uint32_t n);
+  Status check_turn(weir_token token, uint32_t index) const;
+  void finish_turn(weir_token token, uint64_t started);
   Status begin(const SessionSetup& setup);
   // Sessions on a device pin their staging memory, whole operating-system pages of it.
   size_t block_alignment() const { return module_ != nullptr ? kStagingAlignment : kCacheLine; }
@@ -135,12 +162,15 @@ class Session {
   Status create_on_device(const SessionSetup& setup);
   Status run_device_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_left);
   Status run_device_step(weir_token token);
+  Status open_device_step();
+  void close_device_step();
   Status fill_on_device();
   Status device_tables();      // makes the device's page tables current
   Status put_device_tables();  // the same, with the message left in the module
   void read_counters();        // from the step's state
   void redo_digests();         // after tokens were taken back
   Status current_logits();     // to step_.b.logits
+  Status sample_top_logits(uint32_t n, weir_token& token);
   template <class F>
   weir_status call_out(F&& callback);
   bool take_cancel() { return cancel_.exchange(false); }
@@ -155,8 +185,8 @@ class Session {
   PolicyStorage policy_storage_;
   Policy* policy_ = nullptr;
   KvCache kv_;
+  uint64_t events_read_ = 0;  // the first of kv_.events() that the application has not seen
   Step step_;
-  uint32_t step_max_tok_ = 0;
   Trace trace_;
   Sampler sampler_;
   Detokenizer detokenizer_;

@@ -2,7 +2,8 @@
 // machine. The bandwidth is measured between the steps of each depth, so that both see the same noise. A depth is
 // reached by filling the KV memory with random values (an experimental function of the library), not by computing it.
 // Steps are reported by their median; the bandwidth by its best pass, which makes the fraction a careful one. On a GPU the
-// yardstick is a copy within its memory, and the parts of a step are measured by themselves.
+// yardstick is a copy within its memory, and the parts of a step are measured by themselves. Several sessions step
+// together; then tokens and bytes are those of all of them, and the weights count once.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -42,6 +43,7 @@ struct BenchFlags {
   std::string plot;
   uint32_t n_steps = 32;
   uint32_t prefill = 512;
+  uint32_t n_sessions = 1;
   bool json = false;
   SessionFlags session;
 };
@@ -50,8 +52,8 @@ struct Row {
   uint32_t depth = 0;
   double step_s = 0;        // median
   uint64_t read_bytes = 0;  // of a step: weights and KV
-  uint64_t kv_bytes = 0;    // pages that hold tokens
-  double part_s[5] = {};    // on a GPU: products, scoring, selection, attention, the rest
+  uint64_t kv_bytes = 0;    // pages that hold tokens, of all sessions
+  double part_s[5] = {};    // on a GPU, of one session: products, scoring, selection, attention, the rest
 };
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -94,6 +96,7 @@ class Bench {
     SessionOptions options(flags.session);
     checked_plan(model_.get(), options.get());
     on_gpu_ = make_plan(model_.get(), options.get()).device == WEIR_DEVICE_CUDA;
+    has_parts_ = on_gpu_ && flags.n_sessions == 1;
   }
 
   void run() {
@@ -119,21 +122,22 @@ class Bench {
       out["driver_bytes"] = gpu_.library_bytes;
     }
     if (flags_.session.budget_bytes > 0) out["budget_bytes"] = flags_.session.budget_bytes;
+    if (flags_.n_sessions > 1) out["sessions"] = flags_.n_sessions;
     auto& rows = out["rows"] = nlohmann::ordered_json::array();
     for (const Row& r : rows_) {
       rows.push_back({{"depth", r.depth},
-                      {"tok_per_s", 1 / r.step_s},
+                      {"tok_per_s", tokens_per_s(r)},
                       {"gbps", gbps(r)},
                       {on_gpu_ ? "fraction_of_copy" : "fraction_of_read", gbps(r) / read_gbps_},
                       {"kv_bytes", r.kv_bytes}});
-      if (!on_gpu_) continue;
+      if (!has_parts_) continue;
       auto& parts = rows.back()["part_us"] = nlohmann::ordered_json::object();
       for (size_t i = 0; i < 5; ++i) parts[kPartNames[i]] = r.part_s[i] * 1e6;
     }
     if (prefill_s_ > 0) {
       const double rate = flags_.prefill / prefill_s_;
       out["prefill"] = {
-          {"tokens", flags_.prefill}, {"tok_per_s", rate}, {"ratio_to_decode", rate * rows_.front().step_s}};
+          {"tokens", flags_.prefill}, {"tok_per_s", rate}, {"ratio_to_decode", rate / tokens_per_s(rows_.front())}};
     }
     out["load_ms"] = load_s_ * 1e3;
     out["version"] = weir_version_string();
@@ -145,6 +149,7 @@ class Bench {
     std::printf("%s, %s, %s of weights read a step, policy %s\n",
                 info_.name[0] != '\0' ? info_.name : info_.architecture, info_.weight_type,
                 human_bytes(weight_bytes_).c_str(), flags_.session.policy.c_str());
+    if (flags_.n_sessions > 1) std::printf("%u sessions in each step\n", flags_.n_sessions);
     if (on_gpu_) {
       std::printf("%s, memory copy %.1f GB/s, loaded in %.1f ms\n\n", gpu_.name, read_gbps_, load_s_ * 1e3);
     } else {
@@ -153,22 +158,23 @@ class Bench {
                   load_s_ * 1e3);
     }
     std::printf("%10s %10s %10s %10s %12s", "depth", "tok/s", "GB/s", on_gpu_ ? "of copy" : "of read", "KV");
-    for (size_t i = 0; on_gpu_ && i < 5; ++i) std::printf(" %10s", kPartNames[i]);
-    std::printf("%s\n", on_gpu_ ? "  (us)" : "");
+    for (size_t i = 0; has_parts_ && i < 5; ++i) std::printf(" %10s", kPartNames[i]);
+    std::printf("%s\n", has_parts_ ? "  (us)" : "");
     for (const Row& r : rows_) {
-      std::printf("%10s %10.2f %10.2f %8.1f %% %12s", grouped(r.depth).c_str(), 1 / r.step_s, gbps(r),
+      std::printf("%10s %10.2f %10.2f %8.1f %% %12s", grouped(r.depth).c_str(), tokens_per_s(r), gbps(r),
                   100 * gbps(r) / read_gbps_, human_bytes(r.kv_bytes).c_str());
-      for (size_t i = 0; on_gpu_ && i < 5; ++i) std::printf(" %10.1f", r.part_s[i] * 1e6);
+      for (size_t i = 0; has_parts_ && i < 5; ++i) std::printf(" %10.1f", r.part_s[i] * 1e6);
       std::printf("\n");
     }
     if (prefill_s_ > 0) {
       const double rate = flags_.prefill / prefill_s_;
       std::printf("\nprefill of %s tokens: %.1f tok/s, %.1f times decode\n", grouped(flags_.prefill).c_str(), rate,
-                  rate * rows_.front().step_s);
+                  rate / tokens_per_s(rows_.front()));
     }
   }
 
  private:
+  double tokens_per_s(const Row& row) const { return flags_.n_sessions / row.step_s; }
   static double gbps(const Row& row) { return static_cast<double>(row.read_bytes) / row.step_s / 1e9; }
   std::string device() const { return on_gpu_ ? "cuda" : "cpu"; }
 
@@ -198,31 +204,48 @@ class Bench {
     row.part_s[4] = std::max(0.0, row.step_s - row.part_s[0] - row.part_s[1] - row.part_s[2] - row.part_s[3]);
   }
 
-  SessionPtr open_session(uint32_t n_tokens) {
+  // `n_sessions`: how many there will be, for which the memory must do.
+  SessionPtr open_session(uint32_t n_tokens, uint32_t n_sessions) {
     SessionFlags flags = flags_.session;
-    if (flags.context == 0) flags.context = n_tokens;
+    // Sessions that step together lie in the prefill buffers of one, which are no longer than its context.
+    if (flags.context == 0) flags.context = std::max(n_tokens, n_sessions);
     SessionOptions options(flags);
     const weir_plan_info plan = session_plan_ = make_plan(model_.get(), options.get());
     const uint64_t available = available_memory_bytes();
-    if (available > 0 && plan.total_bytes - plan.device_bytes > available) {
-      throw std::runtime_error("a session of " + grouped(n_tokens) + " tokens takes " + human_bytes(plan.total_bytes) +
-                               ", " + human_bytes(available) + " of memory are free");
+    if (available > 0 && (plan.total_bytes - plan.device_bytes) * n_sessions > available) {
+      throw std::runtime_error((n_sessions == 1 ? "a session" : grouped(n_sessions) + " sessions, each") + " of " +
+                               grouped(n_tokens) + " tokens takes " + human_bytes(plan.total_bytes) + ", " +
+                               human_bytes(available) + " of memory are free");
     }
     return create_session(model_.get(), options.get());
   }
 
-  void step(weir_session* session) { check(weir_session_step(session, random_token()), "cannot decode"); }
+  // One session of the depth, or all that step together.
+  void open_sessions(uint32_t depth, uint32_t n_tokens) {
+    handles_.clear();
+    for (uint32_t i = 0; i < flags_.n_sessions; ++i) {
+      sessions_.push_back(open_session(n_tokens, flags_.n_sessions - i));
+      handles_.push_back(sessions_.back().get());
+      if (depth == 0) continue;
+      if (fill_ == nullptr)
+        throw std::runtime_error("this library has no weir_bench_fill, so only depth 0 can be measured");
+      check(fill_(handles_.back(), depth), "cannot fill the KV memory to depth " + std::to_string(depth));
+    }
+    tokens_.resize(handles_.size());
+  }
+
+  void step() {
+    for (weir_token& token : tokens_) token = random_token();
+    check(handles_.size() == 1 ? weir_session_step(handles_[0], tokens_[0])
+                               : weir_step_many(handles_.data(), tokens_.data(), flags_.n_sessions),
+          "cannot decode");
+  }
 
   Row measure_depth(uint32_t depth) {
     const std::string what = "depth " + grouped(depth);
     note(what);
-    const SessionPtr session = open_session(depth + flags_.n_steps + kWarmUpSteps + (on_gpu_ ? kProfileTokens : 0));
-    if (depth > 0) {
-      if (fill_ == nullptr)
-        throw std::runtime_error("this library has no weir_bench_fill, so only depth 0 can be measured");
-      check(fill_(session.get(), depth), "cannot fill the KV memory to depth " + std::to_string(depth));
-    }
-    for (uint32_t i = 0; i < kWarmUpSteps; ++i) step(session.get());
+    open_sessions(depth, depth + flags_.n_steps + kWarmUpSteps + (has_parts_ ? kProfileTokens : 0));
+    for (uint32_t i = 0; i < kWarmUpSteps; ++i) step();
     std::vector<double> seconds;
     uint64_t kv_bytes = 0, attended_bytes = 0;
     measure_bandwidth();
@@ -230,10 +253,12 @@ class Bench {
       while (seconds.size() < static_cast<size_t>(flags_.n_steps) * (round + 1) / kRounds) {
         note(what + ", step " + std::to_string(seconds.size() + 1) + " of " + std::to_string(flags_.n_steps));
         const auto start = Clock::now();
-        step(session.get());
+        step();
         seconds.push_back(seconds_since(start));
-        kv_bytes += session_memory(session.get()).kv_bytes;
-        attended_bytes += attended(session_plan_, session_stats(session.get()));
+        for (const weir_session* session : handles_) {
+          kv_bytes += session_memory(session).kv_bytes;
+          attended_bytes += attended(session_plan_, session_stats(session));
+        }
       }
       measure_bandwidth();
     }
@@ -242,7 +267,8 @@ class Bench {
     row.step_s = median(seconds);
     row.kv_bytes = kv_bytes / seconds.size();
     row.read_bytes = weight_bytes_ + attended_bytes / seconds.size();
-    if (on_gpu_) measure_parts(session.get(), row);
+    if (has_parts_) measure_parts(handles_[0], row);
+    sessions_.clear();
     return row;
   }
 
@@ -257,7 +283,7 @@ class Bench {
   void measure_prefill() {
     std::vector<weir_token> tokens(flags_.prefill);
     for (weir_token& token : tokens) token = random_token();
-    const SessionPtr session = open_session(flags_.prefill + 1);
+    const SessionPtr session = open_session(flags_.prefill + 1, 1);
     // A GPU loads its kernels when they are first used.
     for (int left = on_gpu_ ? 3 : 1; left > 0; --left) {
       check(weir_session_reset(session.get()), "cannot begin anew");
@@ -277,9 +303,13 @@ class Bench {
   weir_model_info info_ = WEIR_MODEL_INFO_INIT;
   weir_plan_info session_plan_ = WEIR_PLAN_INFO_INIT;  // of the latest session
   BenchFill fill_ = nullptr;
+  std::vector<SessionPtr> sessions_;  // of the latest depth
+  std::vector<weir_session*> handles_;
+  std::vector<weir_token> tokens_;  // of a step
   std::optional<BandwidthMeter> meter_;
   ProgressLine progress_;
   bool on_gpu_ = false;
+  bool has_parts_ = false;  // of steps: only those of one session can be measured
   weir_bench_device gpu_ = {sizeof(weir_bench_device), 0, {}, 0, 0, 0};
   uint64_t weight_bytes_ = 0;  // read in a step
   uint64_t random_ = 1;
@@ -344,6 +374,9 @@ void add_bench(CLI::App& program, Action& action) {
       ->type_name("N,N,...");
   app->add_option("--n", flags->n_steps, "Decode steps per depth; default 32")
       ->check(in_range(1, 100000))
+      ->type_name("N");
+  app->add_option("--sessions", flags->n_sessions, "Sessions that decode together, each at the depth; default 1")
+      ->check(in_range(1, 4096))
       ->type_name("N");
   app->add_option("--prefill", flags->prefill, "Tokens of the prefill measurement; 0: none; default 512")
       ->type_name("N");

@@ -29,7 +29,7 @@ Rates read_rates(std::istream& lines, const std::string& shape, std::string& dev
     if (text.empty()) continue;
     try {
       const json result = json::parse(text);
-      if (result.at("shape") != shape) continue;
+      if (result.at("shape") != shape || result.value("sessions", 1) != 1) continue;  // rates of one sequence
       device = result.value("gpu", result.at("device").get<std::string>());
       auto& line = rates[result.at("type")][policy_label(result)];
       for (const json& row : result.at("rows")) line[row.at("depth")] = row.at("tok_per_s");

@@ -391,6 +391,13 @@ void bench__random_model_gives_rows_and_needs_raw(void**) {
   one_json(weir(command));
   assert_true(fs::last_write_time(fs::path(cache) / "tiny-q8_0.gguf") == written);  // used again
 
+  assert_false(b.contains("sessions"));
+  std::vector<std::string> several = command;
+  several.insert(several.end(), {"--sessions", "3"});
+  const json three = one_json(weir(several));
+  assert_int_equal(three["sessions"].get<int>(), 3);
+  assert_true(three["rows"][1]["kv_bytes"].get<uint64_t>() == 3 * b["rows"][1]["kv_bytes"].get<uint64_t>());
+
   const std::string model = (fs::path(cache) / "tiny-q8_0.gguf").string();
   assert_fails(weir({"run", "-m", model, "-p", "Hello"}), 1, "--raw");
   assert_int_equal(weir({"run", "-m", model, "--raw", "-p", "Hello", "-n", "3"}).status, 0);

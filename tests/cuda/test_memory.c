@@ -133,41 +133,56 @@ static void memory__weights_are_there_once(void **state) {
     weir_runtime_destroy(f.runtime);
 }
 
+/* Decodes n_steps tokens with the variant and looks that no hook was called meanwhile. */
+static void decode_without_allocating(fixture *f, size_t variant, uint32_t budget_tokens, uint32_t n_steps) {
+    const weir_session_options options = options_of(&variants[variant], WEIR_DEVICE_CUDA, budget_tokens, n_steps + 1000);
+    weir_generate_options generate = WEIR_GENERATE_OPTIONS_INIT;
+    weir_generate_result result = WEIR_GENERATE_RESULT_INIT;
+    weir_memory_info memory = WEIR_MEMORY_INFO_INIT;
+    weir_memory_counters before, after;
+    weir_session *session = NULL;
+    uint64_t n;
+    weir_token *tokens = tokens_of(f->model, RULE_PROMPT, &n);
+    assert_ok(weir_session_create(f->model, &options, &session));
+    before = counters_of(f);
+    assert_ok(weir_session_prefill(session, tokens, n, NULL, NULL));
+    generate.flags = WEIR_GENERATE_IGNORE_EOS;
+    generate.max_tokens = n_steps;
+    assert_ok(weir_session_generate(session, &generate, &result));
+    assert_int_equal(result.n_tokens, n_steps);
+    after = counters_of(f);
+    assert_int_equal(after.n_allocs, before.n_allocs);
+    assert_int_equal(after.n_device_allocs, before.n_device_allocs);
+    assert_ok(weir_session_memory(session, &memory));
+    assert_int_equal(memory.allocs_while_decoding, 0);
+    assert_int_equal(memory.peak_bytes, memory.plan_bytes);
+    weir_session_destroy(session);
+    free(tokens);
+}
+
 static void memory__nothing_is_allocated_in_5000_steps(void **state) {
     hooks h;
     fixture f;
-    weir_token *tokens;
-    uint64_t n;
     (void)state;
     NEED_GPU();
     open_with_hooks(&f, &h);
-    tokens = tokens_of(f.model, RULE_PROMPT, &n);
-    for (size_t i = 0; i < N_VARIANTS; ++i) {
-        const weir_session_options options = options_of(&variants[i], WEIR_DEVICE_CUDA, i == 0 ? 0 : 256, 6000);
-        weir_generate_options generate = WEIR_GENERATE_OPTIONS_INIT;
-        weir_generate_result result = WEIR_GENERATE_RESULT_INIT;
-        weir_memory_info memory = WEIR_MEMORY_INFO_INIT;
-        weir_memory_counters before, after;
-        weir_session *session = NULL;
-        assert_ok(weir_session_create(f.model, &options, &session));
-        before = counters_of(&f);
-        assert_ok(weir_session_prefill(session, tokens, n, NULL, NULL));
-        generate.flags = WEIR_GENERATE_IGNORE_EOS;
-        generate.max_tokens = 5000;
-        assert_ok(weir_session_generate(session, &generate, &result));
-        assert_int_equal(result.n_tokens, 5000);
-        after = counters_of(&f);
-        assert_int_equal(after.n_allocs, before.n_allocs);
-        assert_int_equal(after.n_device_allocs, before.n_device_allocs);
-        assert_ok(weir_session_memory(session, &memory));
-        assert_int_equal(memory.allocs_while_decoding, 0);
-        assert_int_equal(memory.peak_bytes, memory.plan_bytes);
-        weir_session_destroy(session);
-    }
-    free(tokens);
+    for (size_t i = 0; i < N_VARIANTS; ++i) decode_without_allocating(&f, i, i == 0 ? 0 : 256, 5000);
     weir_model_close(f.model);
     weir_runtime_destroy(f.runtime);
     assert_int_equal(h.n_live, 0);
+}
+
+/* What Weir is for: a hundred thousand tokens in a footprint that was fixed before the first. */
+static void memory__nothing_is_allocated_in_100000_steps(void **state) {
+    fixture f;
+    size_t raas = 0;
+    (void)state;
+    NEED_GPU();
+    while (raas < N_VARIANTS && strcmp(variants[raas].policy, "raas") != 0) ++raas;
+    assert_true(raas < N_VARIANTS);
+    open_gpu_fixture(&f);
+    decode_without_allocating(&f, raas, 512, 100000);
+    close_gpu_fixture(&f);
 }
 
 static void memory__sessions_come_and_go(void **state) {
@@ -196,6 +211,7 @@ int main(void) {
         cmocka_unit_test(memory__plan_is_exact),
         cmocka_unit_test(memory__weights_are_there_once),
         cmocka_unit_test(memory__nothing_is_allocated_in_5000_steps),
+        cmocka_unit_test(memory__nothing_is_allocated_in_100000_steps),
         cmocka_unit_test(memory__sessions_come_and_go),
     };
     return cmocka_run_group_tests_name("cuda_memory", tests, NULL, NULL);

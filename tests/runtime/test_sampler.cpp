@@ -1,7 +1,10 @@
 // runtime: the sampler's order of steps, its distribution, ties and broken logits.
 #include "tests/cmocka_cpp.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <random>
 #include <vector>
 
 #include "runtime/sampler.h"
@@ -114,6 +117,109 @@ void sampler__seed_and_restart(void**) {
   for (int i = 0; i < 50; ++i) assert_int_equal(a.draw(logits), drawn[static_cast<size_t>(i)]);
 }
 
+// Ids in the order in which a device gives the best logits.
+std::vector<int32_t> by_logit(const std::vector<float>& logits) {
+  const auto value = [&](int32_t id) {
+    const float logit = logits[static_cast<size_t>(id)];
+    return std::isnan(logit) ? -INFINITY : logit;
+  };
+  std::vector<int32_t> ids(logits.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  std::stable_sort(ids.begin(), ids.end(), [&](int32_t a, int32_t b) { return value(a) > value(b); });
+  return ids;
+}
+
+// Logits of few different values, so that many are equal, some of them infinite or no numbers.
+std::vector<float> odd_logits(std::mt19937& random, uint32_t n) {
+  const uint32_t kind = random() % 5;
+  std::vector<float> logits(n);
+  for (float& logit : logits) {
+    logit = static_cast<float>(static_cast<int>(random() % 2001) - 1000) * 0.01f;
+    if (kind != 0) logit = std::round(logit);
+    const uint32_t odd = random() % 100;
+    if (kind == 2 && odd < 30) logit = odd % 2 == 0 ? NAN : -INFINITY;
+    if (kind == 3 && odd < 4) logit = INFINITY;
+    if (kind == 4 && odd < 97) logit = odd % 2 == 0 ? NAN : -INFINITY;
+    if (odd == 99) logit = -0.0f;
+  }
+  if (random() % 50 == 0) std::fill(logits.begin(), logits.end(), random() % 2 == 0 ? NAN : -INFINITY);
+  return logits;
+}
+
+weir_sampling_options odd_options(std::mt19937& random) {
+  weir_sampling_options o = options(random() % 4 == 0 ? 0.0f : 0.2f + static_cast<float>(random() % 30) * 0.1f);
+  o.top_k = random() % 60;
+  o.top_p = random() % 2 == 0 ? 0.0f : 0.05f + static_cast<float>(random() % 20) * 0.05f;
+  o.top_p = std::min(o.top_p, 1.0f);
+  o.min_p = random() % 3 == 0 ? 0.05f : 0.0f;
+  o.repeat_penalty = std::vector<float>{0.0f, 1.0f, 1.1f, 2.0f, 0.5f}[random() % 5];
+  o.repeat_last_n = random() % 40;
+  o.seed = random();
+  return o;
+}
+
+// The best logits alone give the tokens that all of them give, draw after draw, so the random states are the same too.
+void sampler__candidates_draw_as_all_logits_do(void**) {
+  std::mt19937 random(7);
+  uint32_t n_compared = 0, n_errors = 0;
+  for (int round = 0; round < 3000; ++round) {
+    const uint32_t vocab = 40 + random() % 300;
+    const weir_sampling_options o = odd_options(random);
+    Fixture all(vocab, o), few(vocab, o);
+    for (int draw = 0; draw < 8; ++draw) {
+      const std::vector<float> logits = odd_logits(random, vocab);
+      const uint32_t n = few.sampler.candidates_needed();
+      assert_int_equal(n, all.sampler.candidates_needed());
+      assert_true(n < vocab);
+      const std::vector<int32_t> ids = by_logit(logits);
+      std::vector<float> best;
+      for (uint32_t i = 0; i < n; ++i) best.push_back(logits[static_cast<size_t>(ids[i])]);
+      weir_token want = -1, got = -1;
+      const weir_status status = all.sampler.sample(logits.data(), want).code();
+      const weir_status few_status = n == 0 ? few.sampler.sample(logits.data(), got).code()
+                                            : few.sampler.sample_candidates(ids.data(), best.data(), n, got).code();
+      assert_int_equal(status, few_status);
+      assert_int_equal(want, got);
+      assert_true((status == WEIR_OK) == (want >= 0));
+      n_compared += n != 0 ? 1 : 0;
+      n_errors += status != WEIR_OK ? 1 : 0;
+      // Recent tokens are often among the best, as in a conversation.
+      const weir_token next = status == WEIR_OK && random() % 2 == 0 ? want : static_cast<weir_token>(random() % vocab);
+      all.sampler.accept(next);
+      few.sampler.accept(next);
+    }
+  }
+  assert_true(n_compared > 10000 && n_errors > 100);
+}
+
+void sampler__how_many_candidates_are_needed(void**) {
+  weir_sampling_options o = options(1);
+  o.top_k = 10;
+  Fixture f(100, o);
+  assert_int_equal(f.sampler.candidates_needed(), 10);
+  for (int i = 0; i < 7; ++i) f.sampler.accept(i);
+  assert_int_equal(f.sampler.candidates_needed(), 10);
+  const auto needed = [&](float temperature, uint32_t top_k, float penalty, uint32_t last_n) {
+    o.temperature = temperature;
+    o.top_k = top_k;
+    o.repeat_penalty = penalty;
+    o.repeat_last_n = last_n;
+    f.sampler.set(o);
+    return f.sampler.candidates_needed();
+  };
+  assert_int_equal(needed(1, 10, 1.5f, 64), 17);  // each of the seven may fall behind
+  assert_int_equal(needed(1, 10, 1.5f, 3), 13);
+  assert_int_equal(needed(0, 0, 1.5f, 3), 4);  // the best of those that are left
+  assert_int_equal(needed(0, 50, 1.5f, 3), 4);
+  assert_int_equal(needed(1, 0, 1, 64), 0);
+  assert_int_equal(needed(0, 10, 1, 64), 0);     // greedy
+  assert_int_equal(needed(1, 10, 0.5f, 64), 0);  // any of the seven may come up
+  assert_int_equal(needed(1, 99, 1, 64), 99);
+  assert_int_equal(needed(1, 100, 1, 64), 0);
+  assert_int_equal(needed(1, 93, 1.5f, 64), 0);
+  assert_int_equal(needed(1, 4000000000u, 1.5f, 64), 0);
+}
+
 }  // namespace
 
 int main() {
@@ -125,6 +231,8 @@ int main() {
       cmocka_unit_test(sampler__cuts_keep_what_they_say),
       cmocka_unit_test(sampler__penalty_hits_recent_tokens_once),
       cmocka_unit_test(sampler__seed_and_restart),
+      cmocka_unit_test(sampler__candidates_draw_as_all_logits_do),
+      cmocka_unit_test(sampler__how_many_candidates_are_needed),
   };
   return cmocka_run_group_tests_name("runtime_sampler", tests, nullptr, nullptr);
 }

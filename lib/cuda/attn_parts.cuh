@@ -1,0 +1,144 @@
+// What the decode attention kernels have in common: rotation of a head, appending of the step's token, and the running softmax over pages, by a warp.
+#pragma once
+
+#include "cuda/mma.cuh"
+#include "cuda/page_operands.cuh"
+
+namespace weir::cuda {
+
+// Query heads that one product has: rows of its first operand.
+inline constexpr uint32_t kHeads = 8;
+
+#ifdef __CUDACC__
+
+inline constexpr float kLog2E = 1.44269504f, kLn2 = 0.69314718f;
+inline constexpr float kUnseen = -INFINITY;
+
+// Norm and rotation of one head, by one warp: in to out (and to out_sink, rotated otherwise).
+template <uint32_t kDim>
+__device__ void rotate(const RopeAppendArgs& r, const float* in, const float* norm, float* out, float* out_sink) {
+  const uint32_t lane = threadIdx.x % kWarp, half = r.rope_dim / 2;
+  float inverse = 1.0f;
+  if (norm != nullptr) {
+    float sum = 0.0f;
+    for (uint32_t i = lane; i < kDim; i += kWarp) sum += in[i] * in[i];
+    inverse = rsqrtf(warp_sum(sum) / static_cast<float>(kDim) + r.norm_eps);
+  }
+  const auto value = [&](uint32_t i) { return norm != nullptr ? in[i] * inverse * norm[i] : in[i]; };
+  // All loads before the first store, so that they are under way together.
+  constexpr uint32_t kPairs = kDim / 2 / kWarp;
+  float x[kPairs], y[kPairs];
+  float2 turn[kPairs], turn_sink[kPairs];
+#pragma unroll
+  for (uint32_t j = 0; j < kPairs; ++j) {
+    const uint32_t i = j * kWarp + lane;
+    if (i >= half) continue;
+    x[j] = value(r.layout == RopeLayout::kAdjacent ? 2 * i : i);
+    y[j] = value(r.layout == RopeLayout::kAdjacent ? 2 * i + 1 : i + half);
+    turn[j] = reinterpret_cast<const float2*>(r.cos_sin)[i];
+    if (out_sink != nullptr) turn_sink[j] = reinterpret_cast<const float2*>(r.cos_sin_sink)[i];
+  }
+#pragma unroll
+  for (uint32_t j = 0; j < kPairs; ++j) {
+    const uint32_t i = j * kWarp + lane;
+    if (i >= half) continue;
+    const uint32_t first = r.layout == RopeLayout::kAdjacent ? 2 * i : i;
+    const uint32_t second = r.layout == RopeLayout::kAdjacent ? 2 * i + 1 : i + half;
+    out[first] = x[j] * turn[j].x - y[j] * turn[j].y;
+    out[second] = x[j] * turn[j].y + y[j] * turn[j].x;
+    if (out_sink == nullptr) continue;
+    out_sink[first] = x[j] * turn_sink[j].x - y[j] * turn_sink[j].y;
+    out_sink[second] = x[j] * turn_sink[j].y + y[j] * turn_sink[j].x;
+  }
+  for (uint32_t i = r.rope_dim + lane; i < kDim; i += kWarp) {
+    out[i] = value(i);
+    if (out_sink != nullptr) out_sink[i] = out[i];
+  }
+}
+
+// Where the step's key goes.
+struct Place {
+  uint32_t slot, in_page;
+};
+// The step's key and value to their page, and the key into its digest (kMinMax), by one warp. key_row [kDim] is shared memory for the rotated key.
+template <uint32_t kDim>
+__device__ void append_token(const RopeAppendArgs& r, const KvView& kv, uint32_t kv_head, const Place& place,
+                             float* key_row) {
+  uint16_t* keys = kv.pool + size_t{place.slot} * (2 * kPageTokens * kDim) + size_t{place.in_page} * kDim;
+  uint16_t* digest = kv.digest == DigestKind::kMinMax ? kv.digests + size_t{place.slot} * 2 * kDim : nullptr;
+  // Again the loads first.
+  constexpr uint32_t kEach = kDim / kWarp;
+  const uint32_t lane = threadIdx.x % kWarp;
+  float v[kEach];
+  uint16_t high[kEach], low[kEach];
+#pragma unroll
+  for (uint32_t j = 0; j < kEach; ++j) {
+    const uint32_t i = j * kWarp + lane;
+    v[j] = r.v[size_t{kv_head} * kDim + i];
+    high[j] = digest != nullptr ? digest[i] : 0;
+    low[j] = digest != nullptr ? digest[kDim + i] : 0;
+  }
+  rotate<kDim>(r, r.k + size_t{kv_head} * kDim, r.k_norm, key_row, nullptr);
+  __syncwarp();
+#pragma unroll
+  for (uint32_t j = 0; j < kEach; ++j) {
+    const uint32_t i = j * kWarp + lane;
+    const uint16_t key = float_to_bf16(key_row[i]);
+    keys[i] = key;
+    keys[kPageTokens * kDim + i] = float_to_bf16(v[j]);
+    if (digest == nullptr) continue;
+    if (place.in_page == 0 || bf16_to_float(key) > bf16_to_float(high[j])) digest[i] = key;
+    if (place.in_page == 0 || bf16_to_float(key) < bf16_to_float(low[j])) digest[kDim + i] = key;
+  }
+}
+
+// Registers of the query as the product's first operand: step `i` multiplies the channels that load_keys gives to it.
+template <uint32_t kDim>
+__device__ void query_fragment(const float (*q)[kDim], uint32_t n_heads, uint32_t i, uint32_t (&out)[4]) {
+  const uint32_t lane = threadIdx.x % kWarp, head = lane / 4;
+  const float4 x = head < n_heads ? *reinterpret_cast<const float4*>(&q[head][i / 2 * 32 + lane % 4 * 8 + i % 2 * 4])
+                                  : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  out[0] = split_bf16(x.x, x.y, out[1]);
+  out[2] = split_bf16(x.z, x.w, out[3]);
+}
+
+// Running softmax of a warp: maximum (base 2) and sum of the head lane / 4.
+struct Running {
+  float m = kUnseen, l = 0.0f;
+};
+
+// One page into the running softmax: logits become weights; returns the page's mass as a logarithm to base 2.
+template <uint32_t kDim>
+__device__ float fold_page(float (&logit)[2][2], Running& run, float (&acc)[kDim / 8][4]) {
+  float high = fmaxf(fmaxf(logit[0][0], logit[0][1]), fmaxf(logit[1][0], logit[1][1]));
+  high = fmaxf(high, __shfl_xor_sync(kAllLanes, high, 1));
+  high = fmaxf(high, __shfl_xor_sync(kAllLanes, high, 2));
+  const float m = fmaxf(run.m, high);
+  if (__any_sync(kAllLanes, m != run.m)) {
+    const float shrink = m == kUnseen ? 1.0f : exp2f(run.m - m);
+    run.l *= shrink;
+#pragma unroll
+    for (uint32_t i = 0; i < kDim / 8; ++i) {
+#pragma unroll
+      for (uint32_t j = 0; j < 4; ++j) acc[i][j] *= shrink;
+    }
+    run.m = m;
+  }
+  float sum = 0.0f;
+#pragma unroll
+  for (uint32_t t = 0; t < 2; ++t) {
+#pragma unroll
+    for (uint32_t e = 0; e < 2; ++e) {
+      logit[t][e] = logit[t][e] == kUnseen ? 0.0f : exp2f(logit[t][e] - m);
+      sum += logit[t][e];
+    }
+  }
+  sum += __shfl_xor_sync(kAllLanes, sum, 1);
+  sum += __shfl_xor_sync(kAllLanes, sum, 2);
+  run.l += sum;
+  return sum == 0.0f ? kUnseen : m + log2f(sum);  // NaN stays
+}
+
+#endif  // __CUDACC__
+
+}  // namespace weir::cuda

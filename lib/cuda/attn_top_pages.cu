@@ -1,0 +1,395 @@
+// Computes: what page_score_step, page_select and attn_decode compute, for kMinMax digests, lists shared by the group and no observation. Launch: a cluster
+// of 8 to 16 blocks for each KV head, a block on a multiprocessor, so that what one part says reaches the next through shared memory instead of
+// through a kernel's end: three launches took 29 us for a layer of the 8B model at 32,768 tokens on an H200, this one takes 20.
+//
+// The blocks share the table's rows by tiles of 16 for the estimates; the moments of the estimates, then the rows' keys go to all of them; each finds the
+// threshold by itself, and attends its part of the list, in ascending order. The output is shared out again for the merge: in ascending order of blocks.
+// Numerics: as those three; the order of the sums differs. Traffic: digests of all pages, keys and values of the chosen ones, once.
+// Papers: Tang et al., "Quest", arXiv:2406.10774, sec. 3.3; as lib/ops/page_select_ref.cpp and lib/ops/attn_paged_ref.cpp.
+#include "cuda/attn_top_pages.cuh"
+
+#include "cuda/device.cuh"
+#include "cuda/top_pages_work.cuh"
+
+namespace weir::cuda {
+namespace {
+
+using namespace top_pages;
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
+// Moments of the block's estimates for one head, by its warp, to all blocks. Sums are taken about one of the estimates, which loses nothing when they
+// are far from zero and near each other.
+template <uint32_t kDim>
+__device__ void push_moments(const Work<kDim>& w, uint32_t head) {
+  const uint32_t lane = threadIdx.x % kWarp;
+  const float* score = w.score + head * w.own_stride;
+  const auto counts = [&](uint32_t i) { return i < w.n_own && w.row(i) + 1 < w.n && score[i] > -INFINITY; };
+  // The middle row is seldom far from the mean.
+  uint32_t at = w.n_own / 2;
+  for (uint32_t first = 0; !(counts(at) && isfinite(score[at])) && first < w.n_own; first += kWarp) {
+    const uint32_t usable = __ballot_sync(kAllLanes, counts(first + lane) && isfinite(score[first + lane]));
+    if (usable != 0) at = first + __ffs(static_cast<int>(usable)) - 1;
+  }
+  Moments m = {counts(at) ? score[at] : 0.0f, 0.0f, 0.0f, 0};
+#pragma unroll 1
+  for (uint32_t i = lane; i < w.n_own; i += kWarp) {
+    const bool is_counted = counts(i);
+    const float x = is_counted ? score[i] - m.about : 0.0f;
+    m.sum += x;
+    m.square += x * x;
+    m.count += is_counted ? 1u : 0u;
+  }
+  m.sum = warp_sum(m.sum);
+  m.square = warp_sum(m.square);
+  m.count = sum_of_lanes(m.count);
+  if (lane < w.n_blocks) *shared_of(&w.s.moments[head][w.rank], lane) = m;
+}
+
+// The moments of all blocks become the head's, by one warp. Distances are taken from the first block's number and the mean's distance from it, so that
+// nothing of f32 is lost.
+template <uint32_t kDim>
+__device__ void join_moments(const Work<kDim>& w, uint32_t head) {
+  const uint32_t lane = threadIdx.x % kWarp;
+  Moments m = w.s.moments[head][lane < w.n_blocks ? lane : 0];
+  if (lane >= w.n_blocks) m.count = 0;
+  const auto n = static_cast<float>(m.count);
+  const auto sum_of = [](float x) {
+#pragma unroll
+    for (uint32_t i = 1; i < kMostBlocks; i *= 2) x += __shfl_xor_sync(kAllLanes, x, i);
+    return x;
+  };
+  const float about = __shfl_sync(kAllLanes, m.about, 0), off = m.about - about;
+  const float per_row = __fdividef(1.0f, static_cast<float>(sum_of_lanes(m.count)));
+  const float rest = sum_of(m.count != 0 ? m.sum + n * off : 0.0f) * per_row, to_mean = off - rest;
+  const float variance = sum_of(m.count != 0 ? m.square + to_mean * (2.0f * m.sum + n * to_mean) : 0.0f) * per_row;
+  if (lane == 0) w.s.deviation[head] = {about, rest, variance > 0.0f ? rsqrtf(variance) : 0.0f};
+}
+
+// What the heads of the group say of the block's row at place i.
+template <uint32_t kDim, AggMode kAgg>
+__device__ float join_heads(const Work<kDim>& w, uint32_t i) {
+  float total = 0.0f;
+#pragma unroll 1
+  for (uint32_t head = 0; head < w.group; ++head) {
+    float x = w.score[head * w.own_stride + i];
+    if (isnan(x)) x = -INFINITY;
+    if (kAgg == AggMode::kMaxZ && x != -INFINITY) {
+      const Deviation d = w.s.deviation[head];
+      x = d.inverse > 0.0f ? (x - d.about - d.rest) * d.inverse : 0.0f;
+    }
+    if (head == 0) {
+      total = x;
+    } else {
+      total = kAgg == AggMode::kMeanRaw ? total + x : total < x ? x : total;
+    }
+  }
+  return kAgg == AggMode::kMeanRaw ? total / static_cast<float>(w.group) : total;
+}
+
+// A page as one word: its slot, and how many of its tokens come up to the step's.
+template <uint32_t kDim>
+__device__ uint32_t page_of(const Work<kDim>& w, const RowEntry& e) {
+  const uint32_t seen = min(e.len, w.pos + 1 - min(w.pos, e.first_pos));
+  return e.slot | (seen - 1) << kLengthShift;
+}
+
+// Keys and pages of the block's rows, to all blocks.
+template <uint32_t kDim, AggMode kAgg>
+__device__ void push_keys(const Work<kDim>& w, const RowEntry& first) {
+  const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, nothing = key_of_score(-INFINITY);
+  uint32_t not_low = 0, high = 0, n_forced = 0;
+  for (uint32_t i = threadIdx.x; i < w.n_own; i += kThreads) {
+    const uint32_t row = w.row(i);
+    const RowEntry entry = i == threadIdx.x ? first : read_row(w, row);
+    uint32_t key = kKeyNever;
+    if (row < w.n) {
+      const bool is_last = row + 1 == w.n;
+      const float total = is_last ? 0.0f : join_heads<kDim, kAgg>(w, i);
+      w.k.select.group_score[w.table + row] = total;
+      const bool forced = is_last || row < w.k.select.n_sink_pages || (entry.flags & kPageKept) != 0;
+      key = forced ? kKeyAlways : key_of_score(total);
+      n_forced += forced ? 1u : 0u;
+      high = forced ? high : max(high, key);
+      not_low = forced || key == nothing ? not_low : max(not_low, ~key);
+    }
+    w.keys[key_place(row)] = key;
+    w.pages[row] = page_of(w, entry);
+  }
+  not_low = max_of_lanes(not_low);
+  high = max_of_lanes(high);
+  n_forced = sum_of_lanes(n_forced);
+  if (lane < w.n_blocks) *shared_of(&w.s.range[w.rank][warp], lane) = make_uint4(~not_low, high, n_forced, 0);
+  __syncthreads();
+  constexpr uint32_t kEach = 4;  // of a store
+  const uint32_t n_stores = w.n_own / kEach;
+#pragma unroll 1
+  for (uint32_t i = threadIdx.x; i < n_stores * w.n_blocks; i += kThreads) {
+    const uint32_t to = i / n_stores, row = w.row(i % n_stores * kEach);
+    auto* keys = reinterpret_cast<uint4*>(w.keys + key_place(row));
+    auto* pages = reinterpret_cast<uint4*>(w.pages + row);
+    if (to == w.rank) continue;
+    *shared_of(keys, to) = *keys;
+    *shared_of(pages, to) = *pages;
+  }
+}
+
+// This block's part of the list, from the keys of all rows; returns its length.
+template <uint32_t kDim>
+__device__ uint32_t list_pages(const Work<kDim>& w) {
+  uint32_t not_low = 0, high = 0, n_forced = 0;
+  for (uint32_t i = threadIdx.x % kWarp; i < w.n_blocks * kWarps; i += kWarp) {
+    const uint4 range = w.s.range[i / kWarps][i % kWarps];
+    not_low = max(not_low, ~range.x);
+    high = max(high, range.y);
+    n_forced += range.z;
+  }
+  not_low = max_of_lanes(not_low);
+  high = max_of_lanes(high);
+  n_forced = sum_of_lanes(n_forced);
+  const uint32_t n_others = w.n - n_forced, budget = w.k.select.budget;
+  const uint32_t n_best = min(n_others, budget - min(budget, n_forced)), n_listed = n_forced + n_best;
+  const SharedKeys<kThreads> rows(w.keys, w.n);
+  Threshold threshold = {kKeyNever, 0};  // all
+  if (n_best == 0) {
+    threshold = {kKeyAlways - 1, 0};
+  } else if (n_best < n_others) {
+    threshold = find_shared_threshold(rows, n_best, n_forced, ~not_low, high, w.s.top);
+  }
+  const uint32_t each = (n_listed + w.n_blocks - 1) / w.n_blocks;
+  const uint32_t begin = min(n_listed, w.rank * each), end = min(n_listed, begin + each);
+  take_shared_rows(rows, threshold, w.s.top, [&](uint32_t row, bool is_chosen, uint32_t place) {
+    if (is_chosen && begin <= place && place < end) w.list[place - begin] = w.pages[row];
+  });
+  if (w.rank == 0 && threadIdx.x == 0 && w.k.pages_attended != nullptr)
+    atomicAdd(w.k.pages_attended, static_cast<unsigned long long>(n_listed));
+  __syncthreads();
+  return end - begin;
+}
+
+// The block's pages, warp after warp, to s.o, s.m and s.l.
+template <uint32_t kDim>
+__device__ void attend(const Work<kDim>& w, uint32_t n_pages) {
+  const KvView& kv = w.k.attn.kv;
+  Shared<kDim>& s = w.s;
+  const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, head = lane / 4;
+  const float scale = w.k.attn.scale * kLog2E;
+  const auto fragment = [&](uint32_t i, uint32_t(&out)[4]) { query_fragment<kDim>(s.q, w.group, i, out); };
+  Running sum;
+  float acc[kDim / 8][4] = {};
+  for (uint32_t i = warp; i < n_pages; i += kWarps) {
+    const uint32_t slot = w.list[i] & ((1u << kLengthShift) - 1), len = (w.list[i] >> kLengthShift) + 1;
+    const uint16_t* page = kv.pool + size_t{slot} * (2 * kPageTokens * kDim);
+    PageKeys<kDim> keys;
+    PageValues<kDim> values;
+    load_keys<kDim>(page, len, keys);
+    load_values<kDim>(page, len, values);
+    float weight[2][2];
+    page_dots<kDim>(keys, fragment, weight);
+#pragma unroll
+    for (uint32_t t = 0; t < 2; ++t) {
+#pragma unroll
+      for (uint32_t e = 0; e < 2; ++e) weight[t][e] = t * 8 + lane % 4 * 2 + e < len ? weight[t][e] * scale : kUnseen;
+    }
+    (void)fold_page<kDim>(weight, sum, acc);
+    add_values<kDim>(values, weight, acc);
+  }
+  // The warps' parts at one scale.
+  if (lane % 4 == 0) s.m[head][warp] = sum.m;
+  __syncthreads();
+  float m[kWarps];
+#pragma unroll
+  for (uint32_t i = 0; i < kWarps; i += 4)
+    *reinterpret_cast<float4*>(m + i) = *reinterpret_cast<float4*>(&s.m[head][i]);
+  float high = m[0];
+#pragma unroll
+  for (uint32_t i = 1; i < kWarps; ++i) high = fmaxf(high, m[i]);
+  const float share = sum.m == kUnseen ? 0.0f : exp2f(sum.m - high);
+  if (lane % 4 == 0) s.l[head][warp] = share * sum.l;
+#pragma unroll
+  for (uint32_t i = 0; i < kDim / 8; ++i) {
+    float* out = &s.o[warp][head][i / 8 * 64 + lane % 4 * 16 + i % 8];
+    out[0] = share * (acc[i][0] + acc[i][2]);
+    out[8] = share * (acc[i][1] + acc[i][3]);
+  }
+  if (lane % 4 == 0 && warp == 0) s.high[head] = high;
+}
+
+// The sums of the warps' parts go to the blocks that merge them: each has an equal share of the group's channels.
+template <uint32_t kDim>
+__device__ void push_parts(const Work<kDim>& w) {
+  const Shared<kDim>& s = w.s;
+  const uint32_t each = w.share();
+#pragma unroll 1
+  for (uint32_t i = threadIdx.x; i < w.group * kDim; i += kThreads) {
+    float out = 0.0f;
+#pragma unroll
+    for (uint32_t from = 0; from < kWarps; ++from) out += s.o[from][i / kDim][i % kDim];
+    *shared_of(&w.s.part[w.rank][i % each], i / each) = out;
+  }
+  if (threadIdx.x >= w.group * w.n_blocks) return;
+  const uint32_t head = threadIdx.x / w.n_blocks;
+  float sum = 0.0f;
+#pragma unroll
+  for (uint32_t from = 0; from < kWarps; ++from) sum += s.l[head][from];
+  *shared_of(&w.s.part_ml[head][w.rank], threadIdx.x % w.n_blocks) = make_float2(s.high[head], sum);
+}
+
+// The block's share of the output.
+template <uint32_t kDim>
+__device__ void merge_parts(const Work<kDim>& w) {
+  const Shared<kDim>& s = w.s;
+  for (uint32_t i = threadIdx.x; i < w.share(); i += kThreads) {
+    const uint32_t at = w.rank * w.share() + i, head = at / kDim;
+    if (head >= w.group) continue;
+    float high = kUnseen, sum = 0.0f, out = 0.0f;
+#pragma unroll 4
+    for (uint32_t from = 0; from < w.n_blocks; ++from) high = fmaxf(high, s.part_ml[head][from].x);
+#pragma unroll 4
+    for (uint32_t from = 0; from < w.n_blocks; ++from) {
+      const float2 ml = s.part_ml[head][from];
+      const float share = ml.x == kUnseen ? 0.0f : exp2f(ml.x - high);
+      sum += share * ml.y;
+      out += share * s.part[from][i];
+    }
+    w.k.attn.out[size_t{w.kv_head} * w.group * kDim + at] = sum == 0.0f ? 0.0f : __fdividef(out, sum);
+  }
+}
+
+#endif
+
+template <uint32_t kDim, AggMode kAgg>
+__global__ void __launch_bounds__(kThreads, 1) attn_top_pages_kernel(const __grid_constant__ KernelArgs k) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  extern __shared__ uint4 memory[];
+  Shared<kDim>& s = *reinterpret_cast<Shared<kDim>*>(memory);
+  cluster_arrive();
+  const Work<kDim> w(k, s);
+  const uint32_t warp = threadIdx.x / kWarp;
+  const bool appends = w.rank + 1 == w.n_blocks && warp + 1 == kWarps;
+  Tile<kDim> tile;
+  uint32_t own = warp * kTileRows, slot[2];
+  tile.read_slots(w, own, slot);
+  const RowEntry entry = read_row(w, w.row(threadIdx.x)), open = read_row(w, k.rope.append_row[w.kv_head]);
+  const Rotation<kDim> rotation(w);
+  tile.load(w, own, slot);
+  const Place place = {open.slot, w.pos - open.first_pos};
+  if (threadIdx.x == 0) s.top.n_ranked = 0;
+  wait_for_previous();
+  start_next();
+  read_queries(w, rotation);
+  if (appends) append_token<kDim>(k.rope, k.attn.kv, w.kv_head, place, s.q[kHeads]);
+  __syncthreads();
+  while (own < w.n_own) {
+    score_tile(w, tile, own);
+    own += kWarps * kTileRows;
+    if (own >= w.n_own) break;
+    tile.read_slots(w, own, slot);
+    tile.load(w, own, slot);
+  }
+  cluster_wait();  // all blocks have begun: their shared memory is there
+  __syncthreads();
+  if (warp < w.group) push_moments(w, warp);
+  cluster_sync();
+  if (warp < w.group) join_moments(w, warp);
+  __syncthreads();
+  push_keys<kDim, kAgg>(w, entry);
+  cluster_sync();
+  const uint32_t n_listed = list_pages(w);
+  attend(w, n_listed);
+  __syncthreads();
+  push_parts(w);
+  cluster_sync();
+  merge_parts(w);
+#endif
+}
+
+template <uint32_t kDim>
+size_t shared_bytes(const AttnPagedArgs& a, uint32_t n_blocks) {
+  return sizeof(Shared<kDim>) + Layout(a.kv.capacity, n_blocks).bytes(a.n_heads / a.kv.n_kv_heads);
+}
+
+size_t shared_bytes(const AttnPagedArgs& a, uint32_t n_blocks) {
+  return a.kv.head_dim == 64 ? shared_bytes<64>(a, n_blocks) : shared_bytes<128>(a, n_blocks);
+}
+
+using Kernel = void (*)(KernelArgs);
+
+template <uint32_t kDim>
+Kernel kernel_of(AggMode agg) {
+  switch (agg) {
+    case AggMode::kMaxZ:
+      return attn_top_pages_kernel<kDim, AggMode::kMaxZ>;
+    case AggMode::kMeanRaw:
+      return attn_top_pages_kernel<kDim, AggMode::kMeanRaw>;
+    case AggMode::kMaxRaw:
+      return attn_top_pages_kernel<kDim, AggMode::kMaxRaw>;
+    default:
+      return nullptr;
+  }
+}
+
+struct Launch {
+  Kernel kernel = nullptr;
+  cudaLaunchConfig_t config = {};
+  cudaLaunchAttribute attributes[2] = {};
+};
+
+// How to launch it with clusters of n_blocks; false: the device cannot have all clusters at once, and a second round would double the time.
+bool prepare(const AttnTopPagesArgs& a, uint32_t n_blocks, Launch& out) {
+  const AttnPagedArgs& t = a.attn.attn;
+  out.kernel = t.kv.head_dim == 64 ? kernel_of<64>(a.select.agg) : kernel_of<128>(a.select.agg);
+  const size_t bytes = shared_bytes(t, n_blocks);
+  if (out.kernel == nullptr || bytes > device().shared_bytes) return false;
+  out.config.gridDim = dim3(n_blocks * t.kv.n_kv_heads);
+  out.config.blockDim = dim3(kThreads);
+  out.config.dynamicSmemBytes = bytes;
+  out.attributes[0].id = cudaLaunchAttributeClusterDimension;
+  out.attributes[0].val.clusterDim = {n_blocks, 1, 1};
+  out.attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  out.attributes[1].val.programmaticStreamSerializationAllowed = 1;
+  out.config.attrs = out.attributes;
+  out.config.numAttrs = a.attn.overlap ? 2 : 1;
+  const auto* kernel = reinterpret_cast<const void*>(out.kernel);
+  const auto most_bytes = static_cast<int>(device().shared_bytes);  // one setting for tables of any size
+  int n_clusters = 0;
+  const bool asked =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most_bytes) == cudaSuccess &&
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1) == cudaSuccess &&
+      cudaOccupancyMaxActiveClusters(&n_clusters, kernel, &out.config) == cudaSuccess;
+  if (!asked) (void)cudaGetLastError();
+  return asked && n_clusters >= static_cast<int>(t.kv.n_kv_heads);
+}
+
+// With as large clusters as there is room for: an H200 has it for 7 clusters of 10 to 16 blocks, or 15 of 8.
+bool prepare_largest(const AttnTopPagesArgs& a, Launch& out) {
+  for (uint32_t n_blocks = kMostBlocks; n_blocks >= kLeastBlocks; n_blocks -= 2) {
+    if (prepare(a, n_blocks, out)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool has_attn_top_pages(const AttnTopPagesArgs& a) {
+  const AttnPagedArgs& t = a.attn.attn;
+  const bool plain = a.attn.append && t.kv.digest == DigestKind::kMinMax && attn_decode_has(t.kv.head_dim) &&
+                     t.n_heads / t.kv.n_kv_heads <= kHeads && !t.list_per_head && t.window == 0 &&
+                     t.page_mass == nullptr && a.attn.rope.cos_sin_sink == nullptr && a.select.candidate_flags == 0 &&
+                     t.kv.capacity <= kMostRows;
+  Launch launch;
+  return plain && device().arch >= 90 && prepare_largest(a, launch);
+}
+
+Status attn_top_pages(OpContext& cx, const AttnTopPagesArgs& a) {
+  Launch launch;
+  if (!prepare_largest(a, launch))
+    return fail(WEIR_ERR_INTERNAL, "attn_top_pages: no clusters of blocks for tables of %u pages",
+                a.attn.attn.kv.capacity);
+  launch.config.stream = stream_of(cx);
+  const KernelArgs k = {a.attn.attn, a.attn.rope, a.attn.n_tokens, a.attn.pages_attended, a.select};
+  WEIR_CUDA_TRY(cudaLaunchKernelEx(&launch.config, launch.kernel, k), "attn_top_pages");
+  return {};
+}
+
+}  // namespace weir::cuda

@@ -1,0 +1,269 @@
+// What the blocks of attn_top_pages.cu work on, and the first half of their work: rotated queries and estimates of the block's pages.
+#pragma once
+
+#include "cuda/attn_parts.cuh"
+#include "cuda/cluster.cuh"
+#include "cuda/top_shared_keys.cuh"
+
+namespace weir::cuda::top_pages {
+
+inline constexpr uint32_t kThreads = 512;
+inline constexpr uint32_t kWarps = kThreads / kWarp;
+inline constexpr uint32_t kMostBlocks = 16, kLeastBlocks = 8;  // of a cluster; beyond 8 a device may have no room
+inline constexpr uint32_t kTileRows = 16;                      // of the table, that a warp estimates at a time
+inline constexpr uint32_t kTilePad = 32;                       // elements; rows of the query then begin in other banks
+inline constexpr uint32_t kSplitHeads = 4;                     // whose three bf16 parts fill the rows of a product
+inline constexpr uint32_t kMostRows = 16384;                   // of a table: two counts of rows share a word
+inline constexpr uint32_t kLengthShift = 28;                   // in a word with a page's slot and length
+
+struct KernelArgs {
+  AttnPagedArgs attn;
+  RopeAppendArgs rope;
+  const uint32_t* n_tokens;
+  unsigned long long* pages_attended;
+  PageSelectArgs select;
+};
+
+// Of one block's estimates for a head: sums of the distances from `about` and of their squares.
+struct alignas(16) Moments {
+  float about, sum, square;
+  uint32_t count;
+};
+
+// Of all estimates of a head: the mean in two parts, and 1 / standard deviation, 0 when all are alike.
+struct Deviation {
+  float about, rest, inverse;
+};
+
+template <uint32_t kDim>
+struct alignas(16) Shared {
+  static constexpr uint32_t kStride = 2 * kDim + kTilePad;
+  float q[kHeads + 1][kDim];  // rotated; the last row is the step's key
+  uint16_t parts[kHeads / kSplitHeads][kTileRows][kStride];
+  float o[kWarps][kHeads][kDim];
+  float m[kHeads][kWarps], l[kHeads][kWarps], high[kHeads];
+  // Written by the blocks of the cluster, each at its rank.
+  Moments moments[kHeads][kMostBlocks];
+  // Of a warp's rows: lowest key above that of -inf, highest, and how many are chosen anyway.
+  uint4 range[kMostBlocks][kWarps];
+  float part[kMostBlocks][kHeads * kDim / kLeastBlocks];
+  float2 part_ml[kHeads][kMostBlocks];
+
+  Deviation deviation[kHeads];
+  alignas(16) SharedKeysScratch<kThreads> top;
+};
+
+// Sizes of the arrays behind Shared, for tables of `capacity` rows: key and page of all rows, then what a block has of its own rows: estimates of each
+// head, and its part of the list.
+struct Layout {
+  uint32_t n_keys, n_rows, n_own;
+  __host__ __device__ Layout(uint32_t capacity, uint32_t n_blocks) {
+    const uint32_t n_tiles = (capacity + kTileRows - 1) / kTileRows;
+    n_rows = n_tiles * kTileRows;
+    n_keys = key_place(n_rows);
+    n_own = (n_tiles + n_blocks - 1) / n_blocks * kTileRows;
+  }
+  __host__ __device__ size_t bytes(uint32_t n_heads) const {
+    return (size_t{n_keys} + n_rows + size_t{n_heads} * n_own + n_own) * sizeof(uint32_t);
+  }
+};
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
+// What a block works on.
+template <uint32_t kDim>
+struct Work {
+  const KernelArgs& k;
+  Shared<kDim>& s;
+  uint32_t rank, n_blocks, kv_head, group;
+  uint32_t n, pos;  // pages of the stream; position of the step's token
+  size_t table;     // of the stream
+  uint32_t n_own;   // places for rows of this block, whole tiles
+  uint32_t* keys;   // [n_rows] at key_place
+  uint32_t* pages;  // [n_rows] slot and length
+  float* score;     // [group, own_stride]
+  uint32_t* list;   // [own_stride] pages
+  uint32_t own_stride;
+
+  __device__ Work(const KernelArgs& args, Shared<kDim>& shared)
+      : k(args), s(shared), rank(cluster_rank()), n_blocks(cluster_blocks()) {
+    const AttnPagedArgs& a = k.attn;
+    kv_head = blockIdx.x / n_blocks;
+    n = a.kv.n_pages[kv_head];
+    pos = *k.n_tokens;
+    group = a.n_heads / a.kv.n_kv_heads;
+    table = size_t{kv_head} * a.kv.capacity;
+    const Layout layout(a.kv.capacity, n_blocks);
+    own_stride = layout.n_own;
+    keys = reinterpret_cast<uint32_t*>(&shared + 1);
+    pages = keys + layout.n_keys;
+    score = reinterpret_cast<float*>(pages + layout.n_rows);
+    list = pages + layout.n_rows + group * own_stride;
+    const uint32_t n_tiles = (n + kTileRows - 1) / kTileRows;
+    n_own = n_tiles > rank ? (n_tiles - rank + n_blocks - 1) / n_blocks * kTileRows : 0;
+  }
+  // Channels of the output that a block merges.
+  __device__ uint32_t share() const { return (group * kDim + n_blocks - 1) / n_blocks; }
+  // Table row of place i among the block's own: tiles go round the blocks.
+  __device__ uint32_t row(uint32_t i) const { return (i / kTileRows * n_blocks + rank) * kTileRows + i % kTileRows; }
+};
+
+// The table's entries of a row. They are read without a condition, so that many reads are under way at once.
+struct RowEntry {
+  uint32_t slot, len, first_pos, flags;
+};
+
+template <uint32_t kDim>
+__device__ RowEntry read_row(const Work<kDim>& w, uint32_t row) {
+  const KvView& kv = w.k.attn.kv;
+  const size_t at = w.table + min(row, w.n - 1);
+  return {kv.slots[at], kv.len[at], kv.first_pos[at], w.k.select.flags[at]};
+}
+
+// The digests of a warp's tile: of the rows lane / 4 and 8 more, channels as the product's second operand wants them.
+template <uint32_t kDim>
+struct Tile {
+  static constexpr uint32_t kVectors = 2 * kDim / 8 / 4;  // of a lane and row
+  uint4 digest[2][kVectors];
+
+  // In two steps, so that other reads can be under way with each.
+  __device__ void read_slots(const Work<kDim>& w, uint32_t own, uint32_t (&slot)[2]) const {
+#pragma unroll
+    for (uint32_t i = 0; i < 2; ++i) {
+      const uint32_t row = w.row(own) + 8 * i + threadIdx.x % kWarp / 4;
+      slot[i] = w.k.attn.kv.slots[w.table + min(row, w.n - 1)];
+    }
+  }
+  // The last row's digest may be written now: its estimate is not used, but must not be what a race makes it.
+  __device__ void load(const Work<kDim>& w, uint32_t own, const uint32_t (&slot)[2]) {
+    const uint32_t lane = threadIdx.x % kWarp;
+    const auto* digests = reinterpret_cast<const uint4*>(w.k.attn.kv.digests);
+#pragma unroll
+    for (uint32_t i = 0; i < 2; ++i) {
+      const bool is_read = w.row(own) + 8 * i + lane / 4 + 1 < w.n;
+      const uint4* from = digests + size_t{slot[i]} * (2 * kDim / 8) + lane % 4;
+#pragma unroll
+      for (uint32_t v = 0; v < kVectors; ++v) digest[i][v] = is_read ? from[4 * v] : uint4{};
+    }
+  }
+};
+
+// The rotation of a pair of channels and their norms' weights, read ahead. A head's pairs are shared by all lanes of its warps.
+template <uint32_t kDim>
+struct Rotation {
+  static constexpr uint32_t kPairs = kDim / 2 / kWarp;
+  uint32_t head, first_pair, stride, n;  // of the warp: its head, the lane's pairs
+  float2 turn[kPairs], norm[kPairs];
+
+  // Two warps have a head where there are enough.
+  __device__ explicit Rotation(const Work<kDim>& w) {
+    const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+    const uint32_t sharing = w.group <= kWarps / 2 && kPairs > 1 ? 2 : 1;
+    head = warp / sharing;
+    first_pair = warp % sharing * kWarp + lane;
+    stride = sharing * kWarp;
+    n = head < w.group ? kPairs / sharing : 0;
+    const RopeAppendArgs& r = w.k.rope;
+#pragma unroll
+    for (uint32_t j = 0; j < kPairs; ++j) {
+      const uint32_t pair = first_pair + j * stride;
+      if (j >= n) continue;
+      turn[j] = pair < r.rope_dim / 2 ? reinterpret_cast<const float2*>(r.cos_sin)[pair] : make_float2(1.0f, 0.0f);
+      norm[j] = r.q_norm != nullptr ? make_float2(r.q_norm[first_of(r, pair)], r.q_norm[second_of(r, pair)])
+                                    : make_float2(1.0f, 1.0f);
+    }
+  }
+  // Channels of a pair: those that rotate first, then what passes through.
+  static __device__ bool adjacent(const RopeAppendArgs& r, uint32_t pair) {
+    return r.layout == RopeLayout::kAdjacent || pair >= r.rope_dim / 2;
+  }
+  static __device__ uint32_t first_of(const RopeAppendArgs& r, uint32_t pair) {
+    return adjacent(r, pair) ? 2 * pair : pair;
+  }
+  static __device__ uint32_t second_of(const RopeAppendArgs& r, uint32_t pair) {
+    return adjacent(r, pair) ? 2 * pair + 1 : pair + r.rope_dim / 2;
+  }
+};
+
+// A rotated channel to shared memory: as f32, and for the estimates as three bf16 that lose nothing, what is positive (it meets the maxima) and what is
+// negative (the minima) apart: rows 4s + g of a tile are part s of head g.
+template <uint32_t kDim>
+__device__ void store_query(Shared<kDim>& s, uint32_t head, uint32_t channel, float x) {
+  s.q[head][channel] = x;
+  uint16_t(*tile)[Shared<kDim>::kStride] = s.parts[head / kSplitHeads] + head % kSplitHeads;
+  float rest = x;
+#pragma unroll
+  for (uint32_t part = 0; part < 3; ++part) {
+    const uint16_t rounded = float_to_bf16(rest);
+    rest -= bf16_to_float(rounded);
+    tile[kSplitHeads * part][channel] = x > 0.0f ? rounded : 0;
+    tile[kSplitHeads * part][kDim + channel] = x > 0.0f ? 0 : rounded;
+  }
+}
+
+template <uint32_t kDim>
+__device__ void read_queries(const Work<kDim>& w, const Rotation<kDim>& rotation) {
+  const RopeAppendArgs& r = w.k.rope;
+  constexpr uint32_t kPairs = Rotation<kDim>::kPairs;
+  if (rotation.n == 0) return;
+  const float* from = r.q + (size_t{w.kv_head} * w.group + rotation.head) * kDim;
+  float inverse = 1.0f;
+  if (r.q_norm != nullptr) {
+    float square = 0.0f;
+    for (uint32_t c = threadIdx.x % kWarp; c < kDim; c += kWarp) square += from[c] * from[c];
+    inverse = rsqrtf(warp_sum(square) / static_cast<float>(kDim) + r.norm_eps);
+  }
+  float2 x[kPairs];
+#pragma unroll
+  for (uint32_t j = 0; j < kPairs; ++j) {
+    const uint32_t pair = rotation.first_pair + j * rotation.stride;
+    if (j < rotation.n)
+      x[j] = make_float2(from[Rotation<kDim>::first_of(r, pair)], from[Rotation<kDim>::second_of(r, pair)]);
+  }
+#pragma unroll
+  for (uint32_t j = 0; j < kPairs; ++j) {
+    if (j >= rotation.n) continue;
+    const uint32_t pair = rotation.first_pair + j * rotation.stride;
+    const float a = x[j].x * inverse * rotation.norm[j].x, b = x[j].y * inverse * rotation.norm[j].y;
+    const float2 turn = rotation.turn[j];
+    store_query(w.s, rotation.head, Rotation<kDim>::first_of(r, pair), a * turn.x - b * turn.y);
+    store_query(w.s, rotation.head, Rotation<kDim>::second_of(r, pair), a * turn.y + b * turn.x);
+  }
+}
+
+// Estimates of the tile at place `own` of the block's rows.
+template <uint32_t kDim>
+__device__ void score_tile(const Work<kDim>& w, const Tile<kDim>& tile, uint32_t own) {
+  constexpr uint32_t kVectors = Shared<kDim>::kStride / 8;
+  const uint32_t lane = threadIdx.x % kWarp;
+  for (uint32_t first_head = 0; first_head < w.group; first_head += kSplitHeads) {
+    // Sums of even and odd steps apart, so that a product does not wait for the one before.
+    float sum[2][2][4] = {};
+    const uint4* low =
+        reinterpret_cast<const uint4*>(w.s.parts[first_head / kSplitHeads]) + lane / 4 * kVectors + lane % 4;
+#pragma unroll
+    for (uint32_t v = 0; v < Tile<kDim>::kVectors; ++v) {
+      const uint4 q0 = low[4 * v], q8 = low[4 * v + 8 * kVectors];
+      const uint32_t even[4] = {q0.x, q8.x, q0.y, q8.y}, odd[4] = {q0.z, q8.z, q0.w, q8.w};
+#pragma unroll
+      for (uint32_t i = 0; i < 2; ++i) {
+        mma_bf16(sum[i][0], even, tile.digest[i][v].x, tile.digest[i][v].y);
+        mma_bf16(sum[i][1], odd, tile.digest[i][v].z, tile.digest[i][v].w);
+      }
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < 2; ++i) {
+#pragma unroll
+      for (uint32_t column = 0; column < 2; ++column) {
+        const float high = sum[i][0][column] + sum[i][1][column], least = sum[i][0][column + 2] + sum[i][1][column + 2];
+        const float score = high + (__shfl_down_sync(kAllLanes, high, 16) + least);
+        const uint32_t head = first_head + lane / 4;
+        if (lane < 16 && head < w.group) w.score[head * w.own_stride + own + 8 * i + lane % 4 * 2 + column] = score;
+      }
+    }
+  }
+}
+
+#endif
+
+}  // namespace weir::cuda::top_pages

@@ -1,0 +1,200 @@
+// One decode step of several sessions as one call: all or none of them append a token. On the processor the sessions of a group share one pass of the
+// decoder, whose activations lie in the buffers of the group's first session; each session's pages, policy and logits are its own. Sessions are entered
+// without waiting, so threads whose lists overlap get an error and never a deadlock.
+#include <algorithm>
+
+#include "runtime/session.h"
+
+namespace weir {
+namespace {
+
+// Rows of one pass at most; the weights are far from being the larger part of the work then.
+constexpr uint32_t kMostRows = 256;
+
+// Calls f(first, n) for runs of sessions that `room(first)` says can be together.
+template <class Room, class F>
+Status for_each_group(uint32_t n, Room&& room, F&& f) {
+  for (uint32_t first = 0; first < n;) {
+    const uint32_t n_group = std::min(n - first, room(first));
+    WEIR_TRY(f(first, n_group));
+    first += n_group;
+  }
+  return {};
+}
+
+// A module's failure, with the places in the caller's list of the `n` sessions that it is about.
+Status failed_for(const DeviceModule& module, Status status, uint32_t first, uint32_t n) {
+  if (status.ok()) return status;
+  if (n == 1) return fail(status.code(), "sessions[%u]: %s", first, module.last_error());
+  return fail(status.code(), "sessions[%u] to sessions[%u]: %s", first, first + n - 1, module.last_error());
+}
+
+}  // namespace
+
+// Holds all sessions for one thread and counts what is allocated meanwhile.
+class Session::JointEntry {
+ public:
+  JointEntry(const SessionList& sessions, uint32_t n) : sessions_(sessions), allocs_(HostMemory::thread_allocs()) {
+    while (n_entered_ < n && !sessions[n_entered_].busy_.exchange(true)) ++n_entered_;
+    if (n_entered_ < n) status_ = refused();
+  }
+  ~JointEntry() {
+    const uint64_t allocs = HostMemory::thread_allocs() - allocs_;
+    for (uint32_t i = 0; i < n_entered_; ++i) {
+      Session& session = sessions_[i];
+      session.late_allocs_.fetch_add(allocs, std::memory_order_relaxed);
+      if (runs_) session.cancel_.store(false);
+      session.busy_.store(false);
+    }
+  }
+  JointEntry(const JointEntry&) = delete;
+  JointEntry& operator=(const JointEntry&) = delete;
+  Status status() const { return status_; }
+  // A cancel that comes from now on, or is pending, belongs to this call and does not outlive it.
+  void run() { runs_ = true; }
+
+ private:
+  // A session that is inside already is another thread's, or was in the list before.
+  Status refused() const {
+    const Session* busy = &sessions_[n_entered_];
+    for (uint32_t i = 0; i < n_entered_; ++i) {
+      if (&sessions_[i] == busy)
+        return fail(WEIR_ERR_INVALID_ARG, "sessions[%u] and sessions[%u] are the same session", i, n_entered_);
+    }
+    return fail(WEIR_ERR_BUSY, "another thread is inside sessions[%u]", n_entered_);
+  }
+
+  const SessionList& sessions_;
+  uint32_t n_entered_ = 0;
+  uint64_t allocs_;
+  bool runs_ = false;
+  Status status_;
+};
+
+// What never changes in a session, so that it may be looked at before the session is entered.
+Status Session::check_together(const SessionList& sessions, uint32_t n) {
+  const Session& first = sessions[0];
+  for (uint32_t i = 1; i < n; ++i) {
+    if (sessions[i].model_ != first.model_)
+      return fail(WEIR_ERR_INVALID_ARG, "sessions[0] and sessions[%u] are of different models", i);
+    if (sessions[i].module_ != first.module_)
+      return fail(WEIR_ERR_INVALID_ARG, "sessions[0] and sessions[%u] are on different devices", i);
+  }
+  return {};
+}
+
+Status Session::check_turn(weir_token token, uint32_t index) const {
+  const uint32_t n = model_->config().vocab_size;
+  if (token < 0 || static_cast<uint32_t>(token) >= n)
+    return fail(WEIR_ERR_INVALID_ARG, "tokens[%u] = %d is not in 0..%u", index, token, n - 1);
+  if (kv_.n_tokens() >= policy_->needs().context_tokens) {
+    return fail(WEIR_ERR_CONTEXT_FULL, "all %u positions of the context of sessions[%u] are taken",
+                policy_->needs().context_tokens, index);
+  }
+  return {};
+}
+
+Status Session::check_cancels(const SessionList& sessions, uint32_t n) {
+  for (uint32_t i = 0; i < n; ++i) {
+    if (sessions[i].cancel_.load()) return fail(WEIR_ERR_CANCELLED, "sessions[%u] was cancelled", i);
+  }
+  return {};
+}
+
+Status Session::check_devices(const SessionList& sessions, uint32_t n) {
+  for (uint32_t i = 0; i < n; ++i) {
+    if (sessions[i].device_->is_lost())
+      return fail(WEIR_ERR_DEVICE_LOST, "the device failed earlier in sessions[%u]; destroy it", i);
+  }
+  return {};
+}
+
+Status Session::step_many(const SessionList& sessions, const weir_token* tokens, uint32_t n) {
+  WEIR_TRY(check_together(sessions, n));
+  JointEntry entry(sessions, n);
+  WEIR_TRY(entry.status());
+  for (uint32_t i = 0; i < n; ++i) WEIR_TRY(sessions[i].check_turn(tokens[i], i));
+  entry.run();
+  WEIR_TRY(check_cancels(sessions, n));
+  return sessions[0].device_ != nullptr ? run_device_together(sessions, tokens, n) : run_together(sessions, tokens, n);
+}
+
+// The layers of all groups come before the logits of any, so that a cancel or a failure leaves everybody's logits as they were: the logits are products of
+// no more rows and columns than the layers', for which there was room.
+Status Session::decode_together(const SessionList& sessions, uint32_t n) {
+  const auto room = [&](uint32_t first) { return std::min(sessions[first].step_.b.max_tok, kMostRows); };
+  const auto run = [&](Status (*part)(const StepGroup&)) {
+    return for_each_group(n, room, [&](uint32_t first, uint32_t n_group) {
+      Step* steps[kMostRows];
+      for (uint32_t i = 0; i < n_group; ++i) steps[i] = &sessions[first + i].step_;
+      return part({steps, n_group});
+    });
+  };
+  const ThreadPool::Lease lease(sessions[0].pool_);
+  const Status status = run(run_layers);
+  // Also says which session it was; a cancel may have come to one whose group was through.
+  WEIR_TRY(check_cancels(sessions, n));
+  WEIR_TRY(status);
+  return run(run_logits);
+}
+
+Status Session::run_together(const SessionList& sessions, const weir_token* tokens, uint32_t n) {
+  const uint64_t started = now_ns();
+  Status status;
+  for (uint32_t i = 0; i < n && status.ok(); ++i) {
+    status = sessions[i].open_step(tokens + i);
+    sessions[i].step_.cancel = &sessions[i].cancel_;  // many sessions' step may be long
+  }
+  if (status.ok()) status = decode_together(sessions, n);
+  for (uint32_t i = 0; i < n; ++i) {
+    if (!status.ok()) {
+      sessions[i].kv_.rollback();
+    } else {
+      sessions[i].kv_.commit();
+      sessions[i].finish_turn(tokens[i], started);
+    }
+  }
+  return status;
+}
+
+// The device commits a group's tokens itself. So whatever can fail without the device being lost comes before the first group's step; when the device is
+// lost, sessions of the groups before keep their token, and their counters tell.
+Status Session::run_device_together(const SessionList& sessions, const weir_token* tokens, uint32_t n) {
+  const uint64_t started = now_ns();
+  const DeviceModule& module = *sessions[0].module_;
+  WEIR_TRY(check_devices(sessions, n));
+  for (uint32_t i = 0; i < n; ++i) WEIR_TRY(failed_for(module, sessions[i].put_device_tables(), i, 1));
+  const auto for_each_device_group = [&](auto&& f) {
+    const auto room = [](uint32_t) { return kMostTogether; };
+    return for_each_group(n, room, [&](uint32_t first, uint32_t n_group) {
+      DeviceSession* group[kMostTogether];
+      for (uint32_t i = 0; i < n_group; ++i) group[i] = sessions[first + i].device_;
+      return failed_for(module, f(group, first, n_group), first, n_group);
+    });
+  };
+  WEIR_TRY(for_each_device_group(
+      [&](DeviceSession* const* group, uint32_t, uint32_t n_group) { return module.prepare_many(group, n_group); }));
+  uint32_t n_stepped = 0;
+  const Status status = for_each_device_group([&](DeviceSession* const* group, uint32_t first, uint32_t n_group) {
+    for (uint32_t i = first; i < first + n_group; ++i) sessions[i].host_is_behind_ = true;
+    const Status stepped = module.step_many(group, tokens + first, n_group);
+    if (stepped.ok()) n_stepped = first + n_group;
+    return stepped;
+  });
+  for (uint32_t i = 0; i < n; ++i) {
+    if (i < n_stepped) {
+      sessions[i].close_device_step();
+      sessions[i].finish_turn(tokens[i], started);
+    } else {
+      sessions[i].greedy_from_device_ = false;
+    }
+  }
+  return status;
+}
+
+void Session::finish_turn(weir_token token, uint64_t started) {
+  count_step(token, started);
+  detokenizer_.reset(&model_->tokenizer(), false, model_->tokenizer().starts_text_after(token));
+}
+
+}  // namespace weir
