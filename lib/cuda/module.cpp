@@ -214,10 +214,8 @@ Status check_matrix(const Weight& w) {
 Status check_session(const ModelConfig& c, const PolicyNeeds&, const StepRules&) {
   if (!attn_decode_has(c.head_dim))
     return fail(WEIR_ERR_UNSUPPORTED, "CUDA: heads of %u elements; there are kernels for 64 and 128", c.head_dim);
-  if (c.d_model % 32 != 0 || c.d_ff % 32 != 0 || c.vocab_size % 8 != 0) {
-    return fail(WEIR_ERR_UNSUPPORTED, "CUDA: sizes %u, %u and %u tokens; multiples of 32, 32 and 8 are needed",
-                c.d_model, c.d_ff, c.vocab_size);
-  }
+  if (c.d_model % 32 != 0 || c.d_ff % 32 != 0)
+    return fail(WEIR_ERR_UNSUPPORTED, "CUDA: sizes %u and %u; multiples of 32 are needed", c.d_model, c.d_ff);
   // A counter for each list of pages, of which a query head may have one of its own.
   if (c.n_heads > DeviceBuffers::kCounters / 2) {
     return fail(WEIR_ERR_UNSUPPORTED, "CUDA: %u heads; %u are the most", c.n_heads, DeviceBuffers::kCounters / 2);

@@ -50,7 +50,7 @@ struct alignas(16) Shared {
   float2 part_ml[kHeads][kMostBlocks];
 
   Deviation deviation[kHeads];
-  alignas(16) SharedKeysScratch<kThreads> top;
+  SharedKeysScratch<kThreads> top;
 };
 
 // Sizes of the arrays behind Shared, for tables of `capacity` rows: key and page of all rows, then what a block has of its own rows: estimates of each

@@ -29,7 +29,8 @@ Rates read_rates(std::istream& lines, const std::string& shape, std::string& dev
     if (text.empty()) continue;
     try {
       const json result = json::parse(text);
-      if (result.at("shape") != shape || result.value("sessions", 1) != 1) continue;  // rates of one sequence
+      // Rates of one sequence, with the policies as they are without options.
+      if (result.at("shape") != shape || result.value("sessions", 1) != 1 || result.contains("options")) continue;
       device = result.value("gpu", result.at("device").get<std::string>());
       auto& line = rates[result.at("type")][policy_label(result)];
       for (const json& row : result.at("rows")) line[row.at("depth")] = row.at("tok_per_s");

@@ -234,8 +234,14 @@ static weir_token best_of(const float *logits) {
     return best;
 }
 
-/* Beyond eight rows the products sum in another order. After one step the squared error is below 1e-6 of the logits' squares, after many one page that is
- * chosen in place of another makes it up to 3e-4; greedy tokens stay, near ties apart. */
+static int runs_on_cpu(const fixture *f) {
+    weir_plan_info plan = WEIR_PLAN_INFO_INIT;
+    assert_ok(weir_plan(f->model, NULL, &plan));
+    return plan.device == WEIR_DEVICE_CPU;
+}
+
+/* Beyond eight rows the processor's products sum in another order; a device goes in groups of eight, and nothing differs. After one step the squared error is
+ * below 1e-6 of the logits' squares, after many one page that is chosen in place of another makes it up to 3e-4; greedy tokens stay, near ties apart. */
 static void step_many__of_many_sessions_is_close(void **state) {
     const fixture *f = *state;
     weir_session *together[MOST], *alone[MOST];
@@ -266,7 +272,7 @@ static void step_many__of_many_sessions_is_close(void **state) {
         if (step == 0) worst_first = worst;
     }
     print_message("largest NMSE of the logits: %.2g, after one step %.2g; other tokens: %u of %u\n", worst, worst_first, n_other, MOST * 60);
-    assert_true(worst_first > 0); /* these are the other products */
+    assert_true(runs_on_cpu(f) ? worst_first > 0 : worst_first == 0); /* these are the other products, or not */
     assert_true(worst_first < 1e-5);
     assert_true(worst < 1e-2);
     assert_true(n_other <= 3);
