@@ -149,7 +149,7 @@ __device__ uint32_t list_pages(const Work<kDim>& w) {
   n_forced = sum_of_lanes(n_forced);
   const uint32_t n_others = w.n - n_forced, budget = w.k.select.budget;
   const uint32_t n_best = min(n_others, budget - min(budget, n_forced)), n_listed = n_forced + n_best;
-  const SharedKeys rows = {w.keys, w.n};
+  const SharedKeys<kThreads> rows(w.keys, w.n);
   Threshold threshold = {kKeyNever, 0};  // all
   if (n_best == 0) {
     threshold = {kKeyAlways - 1, 0};
@@ -274,6 +274,7 @@ __global__ void __launch_bounds__(kThreads, 1) attn_top_pages_kernel(const __gri
   const Rotation<kDim> rotation(w);
   tile.load(w, own, slot);
   const Place place = {open.slot, w.pos - open.first_pos};
+  if (threadIdx.x == 0) s.top.n_ranked = 0;
   wait_for_previous();
   start_next();
   read_queries(w, rotation);

@@ -13,27 +13,35 @@ __host__ __device__ constexpr uint32_t key_place(uint32_t row) { return row + ro
 
 #ifdef __CUDACC__
 
-inline constexpr uint32_t kByScore =
-    6;  // rounds of pivots evenly spread by score, then by key, which ends after eight more
+inline constexpr uint32_t kMostRanked = 128;  // keys between two pivots that are ranked by comparing all with all
+inline constexpr uint32_t kPivots = 4;
 inline constexpr uint32_t kSecondCount = 16;  // two counts below 2^16 in one word
 
 template <uint32_t kThreads>
 struct SharedKeysScratch {
   static constexpr uint32_t kWarps = kThreads / kWarp;
-  uint32_t counts[2][kWarps];  // used in turns, so that a round needs one barrier
+  uint2 counts[2][kWarps];  // used in turns, so that a round needs one barrier
+  uint32_t ranked[kMostRanked];
+  uint32_t n_ranked;  // zero before
+  uint32_t key, n_equal;
 };
 
-// Keys of n rows at key_place(row), absent ones behind the last up to a multiple of four.
+// Keys of n rows at key_place(row), absent ones behind the last up to a multiple of four. A thread has the consecutive rows [begin, end).
+template <uint32_t kThreads>
 struct SharedKeys {
   const uint32_t* keys;
-  uint32_t n;
+  uint32_t n, begin, end;
 
-  // f(row, key) for the rows from `begin` on, four at a time, every `stride`-th four. Little unrolled: code that is executed once has to be fetched, which
-  // takes longer than it runs.
+  __device__ SharedKeys(const uint32_t* from, uint32_t n_rows) : keys(from), n(n_rows) {
+    const uint32_t each = (n + 4 * kThreads - 1) / (4 * kThreads) * 4;
+    begin = min(n, threadIdx.x * each);
+    end = min(n, begin + each);
+  }
+  // f(row, key) for the thread's rows. Little unrolled: code that is executed once has to be fetched, which takes longer than it runs.
   template <class F>
-  __device__ void for_each(uint32_t begin, uint32_t end, uint32_t stride, const F& f) const {
+  __device__ void for_each(const F& f) const {
 #pragma unroll 1
-    for (uint32_t row = begin; row < end; row += 4 * stride) {
+    for (uint32_t row = begin; row < end; row += 4) {
       const uint4 four = *reinterpret_cast<const uint4*>(keys + key_place(row));
       f(row, four.x), f(row + 1, four.y), f(row + 2, four.z), f(row + 3, four.w);
     }
@@ -41,65 +49,93 @@ struct SharedKeys {
 };
 
 // What the keys that are chosen of rows.n are above. Chosen are those with kKeyAlways, n_forced, and the k largest others, 1 <= k < their number, none
-// of which is above high_key; low_key is the lowest above that of -inf. Every warp counts all keys above a pivot of its own; the next pivots lie between
-// the two that have the k-th largest between them. They are evenly spread by score, which suits most tables, and by key in turns, which suits those with
-// a few scores far from all others, and ends after eight such rounds.
+// of which is above high_key; low_key is the lowest above that of -inf. Pivots close in on the k-th until few keys are left between two of them, which are
+// ranked. They are evenly spread by score, which suits most tables, and by key in turns, which suits those with a few scores far from all others, and
+// ends after some fourteen such rounds.
 template <uint32_t kThreads>
-__device__ inline Threshold find_shared_threshold(const SharedKeys& rows, uint32_t k, uint32_t n_forced,
+__device__ inline Threshold find_shared_threshold(const SharedKeys<kThreads>& rows, uint32_t k, uint32_t n_forced,
                                                   uint32_t low_key, uint32_t high_key, SharedKeysScratch<kThreads>& s) {
   constexpr uint32_t kWarps = SharedKeysScratch<kThreads>::kWarps;
-  static_assert(kWarps <= kWarp);
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   // Others above `low` are at least k, n_low; those above `high` fewer, n_high.
   uint32_t low = 0, high = high_key, n_low = rows.n - n_forced, n_high = 0;
-  for (uint32_t round = 0; n_low != k && high - low > 1; ++round) {
-    // Of the warp that has the lane's number. In ascending order, as rounding keeps order.
+  for (uint32_t round = 0; n_low != k && n_low - n_high > kMostRanked && high - low > 1; ++round) {
+    const bool by_score = round % 2 == 0 && high > low_key;
     const uint32_t width = high - low;
-    uint32_t pivot = low + (width > kWarps ? width / (kWarps + 1) * (lane + 1) : min(lane + 1, width - 1));
-    if (round % 2 == 0 && high > low_key) {
-      const float from = score_of_key(max(low, low_key)), step = (score_of_key(high) - from) / (kWarps + 1);
-      pivot = min(max(key_of_score(from + static_cast<float>(lane + 1) * step), low), high);
+    const float from = score_of_key(max(low, low_key)), step = (score_of_key(high) - from) / (kPivots + 1);
+    uint32_t pivot[kPivots];  // ascending, as rounding keeps order
+#pragma unroll
+    for (uint32_t i = 0; i < kPivots; ++i) {
+      const uint32_t by_key = width > kPivots ? width / (kPivots + 1) * (i + 1) : min(i + 1, width - 1);
+      pivot[i] = by_score ? min(max(key_of_score(from + static_cast<float>(i + 1) * step), low), high) : low + by_key;
     }
-    const uint32_t own = __shfl_sync(kAllLanes, pivot, warp);
-    uint32_t count = 0;
-    rows.for_each(4 * lane, rows.n, kWarp, [&](uint32_t, uint32_t key) { count += key > own ? 1u : 0u; });
-    count = sum_of_lanes(count);
-    uint32_t* counts = s.counts[round % 2];
-    if (lane == 0) counts[warp] = count - n_forced;
+    uint2 count = {0, 0};
+    rows.for_each([&](uint32_t, uint32_t key) {
+      count.x += (key > pivot[0] ? 1u : 0u) + (key > pivot[1] ? 1u << kSecondCount : 0u);
+      count.y += (key > pivot[2] ? 1u : 0u) + (key > pivot[3] ? 1u << kSecondCount : 0u);
+    });
+    count = {sum_of_lanes(count.x), sum_of_lanes(count.y)};
+    uint2* counts = s.counts[round % 2];
+    if (lane == 0) counts[warp] = count;
     __syncthreads();
-    count = lane < kWarps ? counts[lane] : 0u;
-    const uint32_t n_below = __popc(__ballot_sync(kAllLanes, count >= k));  // pivots that are below the k-th largest
-    const uint32_t last = n_below - 1, next = min(n_below, kWarps - 1);
-    const uint32_t low_pivot = __shfl_sync(kAllLanes, pivot, last % kWarp),
-                   n_last = __shfl_sync(kAllLanes, count, last % kWarp);
-    const uint32_t high_pivot = __shfl_sync(kAllLanes, pivot, next), n_next = __shfl_sync(kAllLanes, count, next);
-    if (n_below != 0) low = low_pivot, n_low = n_last;
-    if (n_below != kWarps) high = high_pivot, n_high = n_next;
+    count = lane < kWarps ? counts[lane] : make_uint2(0, 0);
+    count = {sum_of_lanes(count.x), sum_of_lanes(count.y)};
+    const uint32_t above[kPivots] = {count.x & 0xFFFFu, count.x >> kSecondCount, count.y & 0xFFFFu,
+                                     count.y >> kSecondCount};
+    bool is_last = false;
+#pragma unroll
+    for (uint32_t i = 0; i < kPivots; ++i) {
+      if (is_last) continue;
+      const uint32_t n_above = above[i] - n_forced;
+      is_last = n_above < k;
+      if (is_last) {
+        high = pivot[i], n_high = n_above;
+      } else {
+        low = pivot[i], n_low = n_above;
+      }
+    }
   }
-  // Either the others above `low` are just those, or whatever is left has the key `high`.
-  return n_low == k ? Threshold{low, 0} : Threshold{high, k - n_high};
+  if (n_low == k) return {low, 0};
+  if (high - low <= 1) return {high, k - n_high};  // whatever is left has this key
+  rows.for_each([&](uint32_t, uint32_t key) {
+    if (low < key && key <= high) s.ranked[atomicAdd(&s.n_ranked, 1u)] = key;
+  });
+  __syncthreads();
+  // Some lanes for each key.
+  constexpr uint32_t kSharing = kThreads / kMostRanked;
+  static_assert(kSharing > 0 && kWarp % kSharing == 0);
+  const uint32_t n = n_low - n_high, left = k - n_high, place = threadIdx.x / kSharing;
+  const uint32_t own = place < n ? s.ranked[place] : kKeyNever;
+  uint32_t counts = 0;
+#pragma unroll 4
+  for (uint32_t i = threadIdx.x % kSharing; i < n; i += kSharing)
+    counts += (s.ranked[i] > own ? 1u : 0u) + (s.ranked[i] == own ? 1u << kSecondCount : 0u);
+#pragma unroll
+  for (uint32_t i = 1; i < kSharing; i *= 2) counts += __shfl_xor_sync(kAllLanes, counts, i);
+  const uint32_t n_larger = counts & 0xFFFFu, n_same = counts >> kSecondCount;
+  // All rows of this key write the same.
+  if (own != kKeyNever && n_larger < left && left <= n_larger + n_same) s.key = own, s.n_equal = left - n_larger;
+  __syncthreads();
+  return {s.key, s.n_equal};
 }
 
 // Calls take(row, is_chosen, place) for the rows of threads that have a chosen one, `place` counting those in ascending order.
 template <uint32_t kThreads, class Take>
-__device__ inline void take_shared_rows(const SharedKeys& rows, Threshold threshold, SharedKeysScratch<kThreads>& s,
-                                        const Take& take) {
+__device__ inline void take_shared_rows(const SharedKeys<kThreads>& rows, Threshold threshold,
+                                        SharedKeysScratch<kThreads>& s, const Take& take) {
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  // A thread has consecutive rows.
-  const uint32_t each = (rows.n + 4 * kThreads - 1) / (4 * kThreads) * 4;
-  const uint32_t begin = min(rows.n, threadIdx.x * each), end = min(rows.n, begin + each);
   uint32_t count = 0, of_warp = 0;
-  rows.for_each(begin, end, 1, [&](uint32_t, uint32_t key) {
+  rows.for_each([&](uint32_t, uint32_t key) {
     count += (key > threshold.key ? 1u : 0u) + (key == threshold.key && key != kKeyNever ? 1u << kSecondCount : 0u);
   });
   uint32_t before = warp_sum_before(count, of_warp);
   __syncthreads();  // nobody reads the last round's counts any more
-  if (lane == 0) s.counts[0][warp] = of_warp;
+  if (lane == 0) s.counts[0][warp].x = of_warp;
   __syncthreads();
-  before += sum_of_lanes(lane < warp ? s.counts[0][lane] : 0u);
+  before += sum_of_lanes(lane < warp ? s.counts[0][lane].x : 0u);
   if (count == 0) return;
   uint32_t above = before & 0xFFFFu, equal = before >> kSecondCount;
-  rows.for_each(begin, end, 1, [&](uint32_t row, uint32_t key) {
+  rows.for_each([&](uint32_t row, uint32_t key) {
     const bool is_above = key > threshold.key, is_equal = key == threshold.key && key != kKeyNever;
     take(row, is_above || (is_equal && equal < threshold.n_equal), above + min(equal, threshold.n_equal));
     above += is_above ? 1u : 0u;
