@@ -263,7 +263,7 @@ __global__ void __launch_bounds__(kThreads, 1) attn_top_pages_kernel(const __gri
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   extern __shared__ uint4 memory[];
   Shared<kDim>& s = *reinterpret_cast<Shared<kDim>*>(memory);
-  cluster_arrive();
+  cluster_begin();
   const Work<kDim> w(k, s);
   const uint32_t warp = threadIdx.x / kWarp;
   const bool appends = w.rank + 1 == w.n_blocks && warp + 1 == kWarps;
@@ -289,10 +289,12 @@ __global__ void __launch_bounds__(kThreads, 1) attn_top_pages_kernel(const __gri
   }
   cluster_wait();  // all blocks have begun: their shared memory is there
   __syncthreads();
-  if (warp < w.group) push_moments(w, warp);
-  cluster_sync();
-  if (warp < w.group) join_moments(w, warp);
-  __syncthreads();
+  if constexpr (kAgg == AggMode::kMaxZ) {
+    if (warp < w.group) push_moments(w, warp);
+    cluster_sync();
+    if (warp < w.group) join_moments(w, warp);
+    __syncthreads();
+  }
   push_keys<kDim, kAgg>(w, entry);
   cluster_sync();
   const uint32_t n_listed = list_pages(w);
@@ -335,7 +337,8 @@ struct Launch {
   cudaLaunchAttribute attributes[2] = {};
 };
 
-// How to launch it with clusters of n_blocks; false: the device cannot have all clusters at once, and a second round would double the time.
+// How to launch it with clusters of n_blocks. False: there is no kernel for the rule, or the device has too little shared memory or no room for all
+// clusters at once, and a second round would double the time.
 bool prepare(const AttnTopPagesArgs& a, uint32_t n_blocks, Launch& out) {
   const AttnPagedArgs& t = a.attn.attn;
   out.kernel = t.kv.head_dim == 64 ? kernel_of<64>(a.select.agg) : kernel_of<128>(a.select.agg);

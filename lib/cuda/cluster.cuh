@@ -31,6 +31,9 @@ __device__ inline T* shared_of(T* p, uint32_t rank) {
 __device__ inline void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
 __device__ inline void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 
+// The first half for a kernel's beginning, when nothing has been written yet.
+__device__ inline void cluster_begin() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+
 __device__ inline void cluster_sync() {
   cluster_arrive();
   cluster_wait();

@@ -95,10 +95,10 @@ class CudaSession final : public DeviceSession {
   bool observes(uint32_t layer) const {
     return a_.rules.observe != StepRules::Observe::kNone && layer >= a_.rules.observe_from_layer;
   }
-  // Whether selection can change anything: pages that compete are at most those that the tokens fill, or those of the prompt.
+  // Whether selection can change anything: by the pages that compete, which are those of the prompt, or all. Where all do, none leaves in a decode step.
   bool selects_now() const {
-    const uint32_t pages =
-        a_.rules.candidate_flags != 0 ? n_prompt_pages_ : (a_.host.state->n_tokens + kPageTokens) / kPageTokens;
+    const uint32_t filled = (a_.host.state->n_tokens + kPageTokens) / kPageTokens;  // with the step's token
+    const uint32_t pages = a_.rules.candidate_flags != 0 ? n_prompt_pages_ : n_pages_ + filled - n_filled_;
     return selected_ != nullptr && pages > a_.rules.select_above_pages;
   }
   bool is_selected(uint32_t layer, bool selects) const {
@@ -125,7 +125,8 @@ class CudaSession final : public DeviceSession {
   static constexpr uint32_t kJointGraphs = 4;
   JointGraph joint_[kJointGraphs];  // of groups that this session leads
   uint64_t n_joint_uses_ = 0;
-  uint32_t n_prompt_pages_ = 0;  // most of a stream
+  // When the tables were put there: most pages of a stream, those of its prompt, and how many the tokens fill.
+  uint32_t n_pages_ = 0, n_prompt_pages_ = 0, n_filled_ = 0;
   bool lost_ = false;
 };
 static_assert(sizeof(CudaSession) <= session_bytes());

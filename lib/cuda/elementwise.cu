@@ -1,4 +1,6 @@
 // The small ops: embedding, RMS norm, rotation and appending of many rows, and what a prompt chunk needs beside its products.
+#include <algorithm>
+
 #include "cuda/cuda_ops.h"
 #include "cuda/formats.cuh"
 #include "cuda/step.cuh"
@@ -156,9 +158,11 @@ __global__ void rebuild_last_kernel(const KvView kv) {
 }  // namespace
 
 // Whether this build has code for the device.
-Status check_kernels() {
+Status check_kernels(int32_t& arch) {
   cudaFuncAttributes attributes;
   WEIR_CUDA_TRY(cudaFuncGetAttributes(&attributes, rebuild_last_kernel), "looking for kernels");
+  // PTX of an older architecture lacks what the sources have for newer ones only.
+  arch = std::min(arch, static_cast<int32_t>(attributes.ptxVersion));
   return {};
 }
 

@@ -16,7 +16,8 @@
 
 namespace weir::cuda {
 
-Status check_kernels();
+// The compute capability that this device's kernels were written for, not above its own.
+Status check_kernels(int32_t& arch);
 
 namespace {
 
@@ -102,7 +103,7 @@ Status open() {
   g_device.n_processors = static_cast<uint32_t>(properties.multiProcessorCount);
   g_device.shared_bytes = properties.sharedMemPerBlockOptin;
   g_device.arch = properties.major * 10 + properties.minor;
-  const Status kernels = check_kernels();
+  const Status kernels = check_kernels(g_device.arch);
   if (!kernels.ok()) {
     return fail(WEIR_ERR_UNSUPPORTED, "CUDA: %s has compute capability %d.%d, which this build has no kernels for",
                 properties.name, properties.major, properties.minor);

@@ -1,6 +1,6 @@
 // Life of a session on the GPU: its graphs, its page tables' copies, the launch of a step. A decode step is one CUDA graph, recorded when the session
 // is created: it begins with the page tables (victims leave, pages open), runs the layers in five kernels each (more where a policy scores and
-// selects), and ends with the greedy token. The host writes the step's token into memory that the device sees, launches the graph and waits;
+// selects by kernels of their own), and ends with the greedy token. The host writes the step's token into memory that the device sees, launches the graph and waits;
 // positions, page counts and budgets are read on the device.
 #include "cuda/cuda_session.h"
 
@@ -108,14 +108,16 @@ Status CudaSession::put_tables() {
     return reinterpret_cast<const uint32_t*>(a_.host.tables +
                                              (reinterpret_cast<const std::byte*>(device) - a_.device.tables));
   };
-  n_prompt_pages_ = 0;
+  n_pages_ = n_prompt_pages_ = 0;
+  n_filled_ = (a_.host.state->n_tokens + kPageTokens - 1) / kPageTokens;
   for (uint32_t layer = 0; layer < tables.n_layers; ++layer) {
     // Of a layer's first stream, which stands for the layer.
     const uint32_t* flags = host(a_.kv->flags(layer));
     const uint32_t n = host(tables.n_pages)[layer * tables.n_kv_heads];
     uint32_t n_prompt = 0;
     for (uint32_t row = 0; row < n; ++row) n_prompt += (flags[row] & kPagePrompt) != 0 ? 1u : 0u;
-    n_prompt_pages_ = n_prompt > n_prompt_pages_ ? n_prompt : n_prompt_pages_;
+    n_prompt_pages_ = std::max(n_prompt_pages_, n_prompt);
+    n_pages_ = std::max(n_pages_, n);
   }
   return note(copy_tables(true));
 }
@@ -138,6 +140,12 @@ Status CudaSession::record(const SessionGroup& group, cudaGraphExec_t& out) {
     if (status.ok()) return cuda_status(ended, "recording a step");
     (void)cudaGetLastError();  // that the recording could not be ended; what went wrong before has been told
     return status;
+  }
+  size_t n_nodes = 0;
+  const cudaError_t counted = cudaGraphGetNodes(graph, nullptr, &n_nodes);
+  if (counted != cudaSuccess || n_nodes == 0) {
+    (void)cudaGraphDestroy(graph);
+    return cuda_status(counted, "recording a step");
   }
   const cudaError_t made = cudaGraphInstantiate(&out, graph, 0);
   (void)cudaGraphDestroy(graph);

@@ -44,12 +44,13 @@ Status CudaSession::profile_step(int32_t token, double* seconds) {
   for (uint32_t part = 0; part < kParts && error == cudaSuccess && status.ok(); ++part) {
     seconds[part] = 0.0;
     cudaGraphExec_t graph = nullptr;
-    if (part == kPartOther || (!selects && (part == kPartScore || part == kPartSelect))) continue;
+    if (part == kPartOther) continue;
     status = record(alone(selects, part_bit(part)), graph);
     if (!status.ok()) {
       if (graph != nullptr) (void)cudaGraphExecDestroy(graph);
       break;
     }
+    if (graph == nullptr) continue;  // no kernels of that part
     float ms = 0.0f;
     error = cudaGraphLaunch(graph, stream_);
     if (error == cudaSuccess) error = cudaEventRecord(start, stream_);

@@ -148,40 +148,28 @@ struct Tile {
   }
 };
 
-// The rotation of a pair of channels and their norms' weights, read ahead. A head's pairs are shared by all lanes of its warps.
+// Channels of a pair: those that rotate first, then what passes through.
+__device__ inline uint2 channels_of(const RopeAppendArgs& r, uint32_t pair) {
+  const bool adjacent = r.layout == RopeLayout::kAdjacent || pair >= r.rope_dim / 2;
+  return adjacent ? make_uint2(2 * pair, 2 * pair + 1) : make_uint2(pair, pair + r.rope_dim / 2);
+}
+
+// What a lane needs to rotate its pair of channels of its warp's head, read ahead: one or two warps have a head.
 template <uint32_t kDim>
 struct Rotation {
-  static constexpr uint32_t kPairs = kDim / 2 / kWarp;
-  uint32_t head, first_pair, stride, n;  // of the warp: its head, the lane's pairs
-  float2 turn[kPairs], norm[kPairs];
+  static constexpr uint32_t kSharing = kDim / 2 / kWarp;
+  static_assert(kHeads * kSharing <= kWarps);
+  uint32_t head;  // not below the group: nothing to do
+  uint2 channel;
+  float2 turn, norm;
 
-  // Two warps have a head where there are enough.
   __device__ explicit Rotation(const Work<kDim>& w) {
-    const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
-    const uint32_t sharing = w.group <= kWarps / 2 && kPairs > 1 ? 2 : 1;
-    head = warp / sharing;
-    first_pair = warp % sharing * kWarp + lane;
-    stride = sharing * kWarp;
-    n = head < w.group ? kPairs / sharing : 0;
     const RopeAppendArgs& r = w.k.rope;
-#pragma unroll
-    for (uint32_t j = 0; j < kPairs; ++j) {
-      const uint32_t pair = first_pair + j * stride;
-      if (j >= n) continue;
-      turn[j] = pair < r.rope_dim / 2 ? reinterpret_cast<const float2*>(r.cos_sin)[pair] : make_float2(1.0f, 0.0f);
-      norm[j] = r.q_norm != nullptr ? make_float2(r.q_norm[first_of(r, pair)], r.q_norm[second_of(r, pair)])
-                                    : make_float2(1.0f, 1.0f);
-    }
-  }
-  // Channels of a pair: those that rotate first, then what passes through.
-  static __device__ bool adjacent(const RopeAppendArgs& r, uint32_t pair) {
-    return r.layout == RopeLayout::kAdjacent || pair >= r.rope_dim / 2;
-  }
-  static __device__ uint32_t first_of(const RopeAppendArgs& r, uint32_t pair) {
-    return adjacent(r, pair) ? 2 * pair : pair;
-  }
-  static __device__ uint32_t second_of(const RopeAppendArgs& r, uint32_t pair) {
-    return adjacent(r, pair) ? 2 * pair + 1 : pair + r.rope_dim / 2;
+    const uint32_t pair = threadIdx.x % (kDim / 2);
+    head = threadIdx.x / (kDim / 2);
+    channel = channels_of(r, pair);
+    turn = pair < r.rope_dim / 2 ? reinterpret_cast<const float2*>(r.cos_sin)[pair] : make_float2(1.0f, 0.0f);
+    norm = r.q_norm != nullptr ? make_float2(r.q_norm[channel.x], r.q_norm[channel.y]) : make_float2(1.0f, 1.0f);
   }
 };
 
@@ -204,8 +192,7 @@ __device__ void store_query(Shared<kDim>& s, uint32_t head, uint32_t channel, fl
 template <uint32_t kDim>
 __device__ void read_queries(const Work<kDim>& w, const Rotation<kDim>& rotation) {
   const RopeAppendArgs& r = w.k.rope;
-  constexpr uint32_t kPairs = Rotation<kDim>::kPairs;
-  if (rotation.n == 0) return;
+  if (rotation.head >= w.group) return;
   const float* from = r.q + (size_t{w.kv_head} * w.group + rotation.head) * kDim;
   float inverse = 1.0f;
   if (r.q_norm != nullptr) {
@@ -213,22 +200,10 @@ __device__ void read_queries(const Work<kDim>& w, const Rotation<kDim>& rotation
     for (uint32_t c = threadIdx.x % kWarp; c < kDim; c += kWarp) square += from[c] * from[c];
     inverse = rsqrtf(warp_sum(square) / static_cast<float>(kDim) + r.norm_eps);
   }
-  float2 x[kPairs];
-#pragma unroll
-  for (uint32_t j = 0; j < kPairs; ++j) {
-    const uint32_t pair = rotation.first_pair + j * rotation.stride;
-    if (j < rotation.n)
-      x[j] = make_float2(from[Rotation<kDim>::first_of(r, pair)], from[Rotation<kDim>::second_of(r, pair)]);
-  }
-#pragma unroll
-  for (uint32_t j = 0; j < kPairs; ++j) {
-    if (j >= rotation.n) continue;
-    const uint32_t pair = rotation.first_pair + j * rotation.stride;
-    const float a = x[j].x * inverse * rotation.norm[j].x, b = x[j].y * inverse * rotation.norm[j].y;
-    const float2 turn = rotation.turn[j];
-    store_query(w.s, rotation.head, Rotation<kDim>::first_of(r, pair), a * turn.x - b * turn.y);
-    store_query(w.s, rotation.head, Rotation<kDim>::second_of(r, pair), a * turn.y + b * turn.x);
-  }
+  const float x = from[rotation.channel.x] * inverse * rotation.norm.x,
+              y = from[rotation.channel.y] * inverse * rotation.norm.y;
+  store_query(w.s, rotation.head, rotation.channel.x, x * rotation.turn.x - y * rotation.turn.y);
+  store_query(w.s, rotation.head, rotation.channel.y, x * rotation.turn.y + y * rotation.turn.x);
 }
 
 // Estimates of the tile at place `own` of the block's rows.

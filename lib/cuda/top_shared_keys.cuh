@@ -49,8 +49,8 @@ inline constexpr uint32_t kSecondCount = 16;
 
 // What the keys that are chosen of rows.n are above. Chosen are those with kKeyAlways, n_forced, and the k largest others, 1 <= k <= their number, none
 // of which is above high_key. Pivots close in on the k-th until few keys are left between them, which are ranked.
-// They are evenly spread by score, which suits most tables, and by key in turns, which suits those with a few scores far from all others and ends after
-// twenty such rounds. (More pivots in a round, or one for each warp, took longer: what is executed once is fetched.)
+// They are evenly spread by score, which suits most tables, and by key in turns, which suits those with a few scores far from all others and ends within
+// 21 such rounds. (More pivots in a round, or one for each warp, took longer: what is executed once is fetched.)
 template <uint32_t kThreads>
 __device__ inline Threshold find_shared_threshold(const SharedKeys<kThreads>& rows, uint32_t k, uint32_t n_forced,
                                                   uint32_t low_key, uint32_t high_key, SharedKeysScratch<kThreads>& s) {

@@ -87,7 +87,7 @@ static inline const char *why_no_gpu(void) {
 /* A policy with options. */
 typedef struct variant {
     const char *policy;
-    weir_key_value options[3];
+    weir_key_value options[4];
     uint32_t n_options;
 } variant;
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "api/handles.h"
+#include "tests/cuda/device_module_test.h"
 #include "tests/cuda/random_model.h"
 
 namespace {
@@ -337,9 +338,65 @@ void top_pages__of_long_tables(void**) {
   assert_true(ok);
 }
 
+// Otherwise the tests above compare the separate kernels with themselves.
+void top_pages__is_one_launch(void**) {
+  NEED_GPU();
+  weir::DeviceInfo info;
+  assert_true(weir::test::device_module().info(info).ok());
+  if (info.arch < 90) skip();
+  const auto fill = reinterpret_cast<weir_bench_fill_fn>(weir_get_experimental("weir_bench_fill"));
+  const auto profile = reinterpret_cast<weir_bench_profile_fn>(weir_get_experimental("weir_bench_profile"));
+  assert_non_null(fill);
+  assert_non_null(profile);
+  for (const Group& group : kLongGroups) {
+    const OpenModel open(group.model);
+    for (const char* agg : {"max_z", "max_raw", "mean_raw", "qhead"}) {
+      const Case c = {agg, 16, 0, 16384 * 16 - 64, Pins::kNone};
+      weir_session* session = open_session(open.f.model, WEIR_DEVICE_CUDA, agg, c, 16384 * 16);
+      double seconds[5] = {};
+      assert_ok(fill(session, c.n_prompt));
+      assert_ok(profile(session, 5, seconds));
+      const bool apart = std::strcmp(agg, "qhead") == 0;
+      assert_int_equal(seconds[1] > 0.0, apart);
+      assert_int_equal(seconds[2] > 0.0, apart);
+      assert_true(seconds[3] > 0.0);
+      weir_session_destroy(session);
+    }
+  }
+}
+
+// A prompt of which few pages stay is attended whole, however many tokens it had.
+void top_pages__of_a_cut_prompt(void**) {
+  NEED_GPU();
+  const OpenModel open(kGroups[0].model);
+  const std::vector<weir_token> tokens = random_tokens(1500 + 3 * kSteps);
+  const variant v = {
+      "quest", {{"skip_layers", "0"}, {"dense_tokens", "640"}, {"prompt", "snapkv"}, {"prompt_budget", "576"}}, 4};
+  weir_session* sessions[2];
+  for (int i = 0; i < 2; ++i) {
+    const weir_session_options options = options_of(&v, i == 0 ? WEIR_DEVICE_CPU : WEIR_DEVICE_CUDA, 96, kMostTokens);
+    assert_ok(weir_session_create(open.f.model, &options, &sessions[i]));
+    assert_ok(weir_session_prefill(sessions[i], tokens.data(), 1500, nullptr, nullptr));
+  }
+  bool attended_all = false, selected = false;
+  for (uint32_t step = 0; step < 3 * kSteps; ++step) {
+    weir_session_stats stats[2] = {WEIR_SESSION_STATS_INIT, WEIR_SESSION_STATS_INIT};
+    for (int i = 0; i < 2; ++i) {
+      assert_ok(weir_session_step(sessions[i], tokens[1500 + step]));
+      assert_ok(weir_session_get_stats(sessions[i], &stats[i]));
+    }
+    assert_int_equal(stats[0].pages_resident, stats[1].pages_resident);
+    assert_int_equal(stats[0].pages_attended, stats[1].pages_attended);
+    (stats[0].pages_attended == stats[0].pages_resident ? attended_all : selected) = true;
+  }
+  assert_true(attended_all && selected);
+  for (weir_session* session : sessions) weir_session_destroy(session);
+}
+
 }  // namespace
 
 int main() {
-  const CMUnitTest tests[] = {cmocka_unit_test(top_pages__as_on_the_cpu), cmocka_unit_test(top_pages__of_long_tables)};
+  const CMUnitTest tests[] = {cmocka_unit_test(top_pages__as_on_the_cpu), cmocka_unit_test(top_pages__of_long_tables),
+                              cmocka_unit_test(top_pages__is_one_launch), cmocka_unit_test(top_pages__of_a_cut_prompt)};
   return cmocka_run_group_tests_name("cuda/top_pages", tests, nullptr, nullptr);
 }
