@@ -87,7 +87,8 @@ typedef struct weir_bench_device {
 typedef weir_status (*weir_bench_device_fn)(weir_runtime *runtime, int32_t device, weir_bench_device *out);
 
 /** "weir_bench_profile": seconds of the parts of one decode step on a device, all layers: [0] matrix products, [1] page scoring, [2] page selection,
- *  [3] attention. What a part alone takes; the step's sum may be less, as parts overlap. The token and a few more are appended. */
+ *  [3] attention. What a part alone takes; the step's sum may be less, as parts overlap. 0: no kernel of its own; one that scores, selects and attends
+ *  counts as attention. The token and a few more are appended. */
 typedef weir_status (*weir_bench_profile_fn)(weir_session *session, weir_token token, double seconds[5]);
 
 #ifdef __cplusplus
