@@ -1,7 +1,7 @@
 // Life of a session on the GPU: its graphs, its page tables' copies, the launch of a step. A decode step is one CUDA graph, recorded when the session
-// is created: it begins with the page tables (victims leave, pages open), runs the layers in five kernels each (more where a policy scores and
-// selects by kernels of their own), and ends with the greedy token. The host writes the step's token into memory that the device sees, launches the graph and waits;
-// positions, page counts and budgets are read on the device.
+// is created: it begins with the page tables (victims leave, pages open), runs the layers in five kernels each (more where a policy scores and selects
+// by kernels of their own), and ends with the greedy token. The host writes the step's token into memory that the device sees, launches the graph and
+// waits; positions, page counts and budgets are read on the device.
 #include "cuda/cuda_session.h"
 
 #include <algorithm>

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -147,8 +148,8 @@ inline std::string write_random_model(const RandomModel& s) {
   add_metadata(file, s);
   add_tokenizer(file);
   add_tensors(file, s);
-  char path[] = "/tmp/weir-shape-XXXXXX";
-  const int descriptor = mkstemp(path);
+  std::string path = (std::filesystem::temp_directory_path() / "weir-shape-XXXXXX").string();
+  const int descriptor = mkstemp(path.data());
   assert_true(descriptor >= 0);
   close(descriptor);
   uint64_t state = 88172645463325252u;
