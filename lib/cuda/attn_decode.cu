@@ -200,7 +200,13 @@ __device__ void attend_split(const KernelArgs& k, const Job& job, const Run& run
     const bool more = i + 1 < run.count && (i + 1) % kWarp != 0;
     const PageInfo next = shuffle_info(ahead.infos, (i + 1) % kWarp);
     if (more) load_keys<kDim>(page_of<kDim>(a, next), next.len, ahead.keys);
-    const float mass = fold_page<kDim>(weight, sum, acc);
+    const float mass = fold_page(weight, sum, [&](float shrink) {
+#pragma unroll
+      for (uint32_t j = 0; j < kDim / 8; ++j) {
+#pragma unroll
+        for (float& x : acc[j]) x *= shrink;
+      }
+    });
     if (a.page_mass != nullptr && lane % 4 == 0 && head < k.heads_per_list)
       a.page_mass[size_t{job.first_head + head} * a.kv.capacity + run.first + i * kWarps] = mass;
     add_values<kDim>(ahead.values, weight, acc);

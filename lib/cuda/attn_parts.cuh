@@ -107,9 +107,10 @@ struct Running {
   float m = kUnseen, l = 0.0f;
 };
 
-// One page into the running softmax: logits become weights; returns the page's mass as a logarithm to base 2.
-template <uint32_t kDim>
-__device__ float fold_page(float (&logit)[2][2], Running& run, float (&acc)[kDim / 8][4]) {
+// One page into the running softmax: logits become weights, and shrink_sums(factor) is called when what was added up before, of the head lane / 4, is
+// to be multiplied. Returns the page's mass as a logarithm to base 2.
+template <class Shrink>
+__device__ float fold_page(float (&logit)[2][2], Running& run, const Shrink& shrink_sums) {
   float high = fmaxf(fmaxf(logit[0][0], logit[0][1]), fmaxf(logit[1][0], logit[1][1]));
   high = fmaxf(high, __shfl_xor_sync(kAllLanes, high, 1));
   high = fmaxf(high, __shfl_xor_sync(kAllLanes, high, 2));
@@ -117,11 +118,7 @@ __device__ float fold_page(float (&logit)[2][2], Running& run, float (&acc)[kDim
   if (__any_sync(kAllLanes, m != run.m)) {
     const float shrink = m == kUnseen ? 1.0f : exp2f(run.m - m);
     run.l *= shrink;
-#pragma unroll
-    for (uint32_t i = 0; i < kDim / 8; ++i) {
-#pragma unroll
-      for (uint32_t j = 0; j < 4; ++j) acc[i][j] *= shrink;
-    }
+    shrink_sums(shrink);
     run.m = m;
   }
   float sum = 0.0f;

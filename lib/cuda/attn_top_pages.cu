@@ -32,7 +32,7 @@ __device__ void push_moments(const Work<kDim>& w, uint32_t head) {
     if (usable != 0) at = first + __ffs(static_cast<int>(usable)) - 1;
   }
   Moments m = {counts(at) ? score[at] : 0.0f, 0.0f, 0.0f, 0};
-#pragma unroll 1
+#pragma unroll 4
   for (uint32_t i = lane; i < w.n_own; i += kWarp) {
     const bool is_counted = counts(i);
     const float x = is_counted ? score[i] - m.about : 0.0f;
@@ -69,18 +69,18 @@ __device__ void join_moments(const Work<kDim>& w, uint32_t head) {
 // What the heads of the group say of the block's row at place i.
 template <uint32_t kDim, AggMode kAgg>
 __device__ float join_heads(const Work<kDim>& w, uint32_t i) {
-  float total = 0.0f;
+  float total = kAgg == AggMode::kMeanRaw ? 0.0f : -INFINITY;
 #pragma unroll 1
-  for (uint32_t head = 0; head < w.group; ++head) {
-    float x = w.score[head * w.own_stride + i];
-    if (isnan(x)) x = -INFINITY;
-    if (kAgg == AggMode::kMaxZ && x != -INFINITY) {
-      const Deviation d = w.s.deviation[head];
-      x = d.inverse > 0.0f ? (x - d.about - d.rest) * d.inverse : 0.0f;
-    }
-    if (head == 0) {
-      total = x;
-    } else {
+  for (uint32_t first = 0; first < w.group; first += kSplitHeads) {
+#pragma unroll
+    for (uint32_t head = first; head < first + kSplitHeads; ++head) {
+      if (head >= w.group) continue;
+      float x = w.score[head * w.own_stride + i];
+      if (isnan(x)) x = -INFINITY;
+      if (kAgg == AggMode::kMaxZ && x != -INFINITY) {
+        const Deviation d = w.s.deviation[head];
+        x = d.inverse > 0.0f ? (x - d.about - d.rest) * d.inverse : 0.0f;
+      }
       total = kAgg == AggMode::kMeanRaw ? total + x : total < x ? x : total;
     }
   }
@@ -97,69 +97,70 @@ __device__ uint32_t page_of(const Work<kDim>& w, const RowEntry& e) {
 // Keys and pages of the block's rows, to all blocks.
 template <uint32_t kDim, AggMode kAgg>
 __device__ void push_keys(const Work<kDim>& w, const RowEntry& first) {
-  const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, nothing = key_of_score(-INFINITY);
-  uint32_t not_low = 0, high = 0, n_forced = 0;
-  for (uint32_t i = threadIdx.x; i < w.n_own; i += kThreads) {
-    const uint32_t row = w.row(i);
-    const RowEntry entry = i == threadIdx.x ? first : read_row(w, row);
-    uint32_t key = kKeyNever;
-    if (row < w.n) {
-      const bool is_last = row + 1 == w.n;
-      const float total = is_last ? 0.0f : join_heads<kDim, kAgg>(w, i);
-      w.k.select.group_score[w.table + row] = total;
-      const bool forced = is_last || row < w.k.select.n_sink_pages || (entry.flags & kPageKept) != 0;
-      key = forced ? kKeyAlways : key_of_score(total);
-      n_forced += forced ? 1u : 0u;
-      high = forced ? high : max(high, key);
-      not_low = forced || key == nothing ? not_low : max(not_low, ~key);
+  const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  uint32_t high = 0, n_forced = 0;
+#pragma unroll 1
+  for (uint32_t begin = warp * kWarp; begin < w.n_own; begin += kThreads) {
+    const uint32_t i = begin + lane;
+    if (i < w.n_own) {
+      const uint32_t row = w.row(i);
+      const RowEntry entry = i == threadIdx.x ? first : read_row(w, row);
+      uint32_t key = kKeyNever;
+      if (row < w.n) {
+        const bool is_last = row + 1 == w.n;
+        const float total = is_last ? 0.0f : join_heads<kDim, kAgg>(w, i);
+        w.k.select.group_score[w.table + row] = total;
+        const bool forced = is_last || row < w.k.select.n_sink_pages || (entry.flags & kPageKept) != 0;
+        key = forced ? kKeyAlways : key_of_score(total);
+        n_forced += forced ? 1u : 0u;
+        high = forced ? high : max(high, key);
+      }
+      w.keys[row] = key;
+      w.pages[row] = page_of(w, entry);
     }
-    w.keys[key_place(row)] = key;
-    w.pages[row] = page_of(w, entry);
+    __syncwarp();
+    // Four rows to a store, eight stores for a block: they have whole tiles.
+    const uint32_t four = begin + lane % 8 * 4, row = w.row(four);
+    if (four >= w.n_own) continue;
+    auto* keys = reinterpret_cast<uint4*>(w.keys + row);
+    auto* pages = reinterpret_cast<uint4*>(w.pages + row);
+    const uint4 four_keys = *keys, four_pages = *pages;
+#pragma unroll 1
+    for (uint32_t to = lane / 8; to < w.n_blocks; to += 4) {
+      if (to == w.rank) continue;
+      *shared_of(keys, to) = four_keys;
+      *shared_of(pages, to) = four_pages;
+    }
   }
-  not_low = max_of_lanes(not_low);
   high = max_of_lanes(high);
   n_forced = sum_of_lanes(n_forced);
-  if (lane < w.n_blocks) *shared_of(&w.s.range[w.rank][warp], lane) = make_uint4(~not_low, high, n_forced, 0);
-  __syncthreads();
-  constexpr uint32_t kEach = 4;  // of a store
-  const uint32_t n_stores = w.n_own / kEach;
-#pragma unroll 1
-  for (uint32_t i = threadIdx.x; i < n_stores * w.n_blocks; i += kThreads) {
-    const uint32_t to = i / n_stores, row = w.row(i % n_stores * kEach);
-    auto* keys = reinterpret_cast<uint4*>(w.keys + key_place(row));
-    auto* pages = reinterpret_cast<uint4*>(w.pages + row);
-    if (to == w.rank) continue;
-    *shared_of(keys, to) = *keys;
-    *shared_of(pages, to) = *pages;
-  }
+  if (lane < w.n_blocks) *shared_of(&w.s.range[w.rank][warp], lane) = make_uint2(high, n_forced);
 }
 
 // This block's part of the list, from the keys of all rows; returns its length.
 template <uint32_t kDim>
 __device__ uint32_t list_pages(const Work<kDim>& w) {
-  uint32_t not_low = 0, high = 0, n_forced = 0;
+  uint32_t high = 0, n_forced = 0;
+#pragma unroll 2
   for (uint32_t i = threadIdx.x % kWarp; i < w.n_blocks * kWarps; i += kWarp) {
-    const uint4 range = w.s.range[i / kWarps][i % kWarps];
-    not_low = max(not_low, ~range.x);
-    high = max(high, range.y);
-    n_forced += range.z;
+    const uint2 range = w.s.range[0][i];
+    high = max(high, range.x);
+    n_forced += range.y;
   }
-  not_low = max_of_lanes(not_low);
   high = max_of_lanes(high);
   n_forced = sum_of_lanes(n_forced);
   const uint32_t n_others = w.n - n_forced, budget = w.k.select.budget;
   const uint32_t n_best = min(n_others, budget - min(budget, n_forced)), n_listed = n_forced + n_best;
-  const SharedKeys<kThreads> rows(w.keys, w.n);
   Threshold threshold = {kKeyNever, 0};  // all
   if (n_best == 0) {
     threshold = {kKeyAlways - 1, 0};
   } else if (n_best < n_others) {
-    threshold = find_shared_threshold(rows, n_best, n_forced, ~not_low, high, w.s.top);
+    threshold = find_shared_threshold(w.keys, w.n, n_best, n_forced, high, w.s.top);
   }
   const uint32_t each = (n_listed + w.n_blocks - 1) / w.n_blocks;
   const uint32_t begin = min(n_listed, w.rank * each), end = min(n_listed, begin + each);
-  take_shared_rows(rows, threshold, w.s.top, [&](uint32_t row, bool is_chosen, uint32_t place) {
-    if (is_chosen && begin <= place && place < end) w.list[place - begin] = w.pages[row];
+  take_shared_rows(w.keys, w.n, threshold, w.s.top, [&](uint32_t row, uint32_t place) {
+    if (begin <= place && place < end) w.list[place - begin] = w.pages[row];
   });
   if (w.rank == 0 && threadIdx.x == 0 && w.k.pages_attended != nullptr)
     atomicAdd(w.k.pages_attended, static_cast<unsigned long long>(n_listed));
@@ -167,23 +168,68 @@ __device__ uint32_t list_pages(const Work<kDim>& w) {
   return end - begin;
 }
 
+// A page's values on their way to shared memory, by one warp; zeros for tokens that it has not.
+template <uint32_t kDim>
+__device__ void fetch_values(const uint16_t* page, uint32_t len, uint4* to) {
+  const uint32_t lane = threadIdx.x % kWarp;
+  const auto* values = reinterpret_cast<const uint4*>(page + kPageTokens * kDim);
+#pragma unroll
+  for (uint32_t i = lane; i < kPageTokens * kDim / 8; i += kWarp) {
+    const uint32_t token = i / (kDim / 8), piece = i % (kDim / 8);
+    copy_16_async(shared_address(to + value_piece<kDim>(token, piece)), values + i, token < len);
+  }
+  commit_copies();
+}
+
+// acc += values^T * weights, of heads 2 (lane % 4) and the next: acc[i] has the channels 16 i + lane / 4 and 8 more, each for both.
+template <uint32_t kDim>
+__device__ void add_values(const uint4* values, const float (&weight)[2][2], float (&acc)[kDim / 16][4]) {
+  const uint32_t lane = threadIdx.x % kWarp, token = lane % 8 + lane / 16 * 8;
+  uint32_t rest0, rest1;
+  const uint32_t weight0 = split_bf16(weight[0][0], weight[0][1], rest0),
+                 weight1 = split_bf16(weight[1][0], weight[1][1], rest1);
+#pragma unroll
+  for (uint32_t i = 0; i < kDim / 16; ++i) {
+    uint32_t a[4];
+    load_matrices_transposed(a, shared_address(values + value_piece<kDim>(token, 2 * i + lane / 8 % 2)));
+    multiply_bf16(acc[i], a, weight0, weight1);
+    multiply_bf16(acc[i], a, rest0, rest1);
+  }
+}
+
 // The block's pages, warp after warp, to s.o, s.m and s.l.
 template <uint32_t kDim>
 __device__ void attend(const Work<kDim>& w, uint32_t n_pages) {
   const KvView& kv = w.k.attn.kv;
   Shared<kDim>& s = w.s;
-  const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, head = lane / 4;
+  // Logits and weights are of the head lane / 4, sums of values of the heads `pair` and pair + 1.
+  const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, head = lane / 4, pair = lane % 4 * 2;
   const float scale = w.k.attn.scale * kLog2E;
-  const auto fragment = [&](uint32_t i, uint32_t(&out)[4]) { query_fragment<kDim>(s.q, w.group, i, out); };
+  const auto* query = reinterpret_cast<const uint4*>(s.query[0][head]) + lane % 4;
+  const auto* rest = reinterpret_cast<const uint4*>(s.query[1][head]) + lane % 4;
+  const auto fragment = [&](uint32_t i, uint32_t(&out)[4]) {
+    const uint4 q = query[i / 2 * 4], r = rest[i / 2 * 4];
+    const bool odd = i % 2 != 0;
+    out[0] = odd ? q.z : q.x, out[1] = odd ? r.z : r.x, out[2] = odd ? q.w : q.y, out[3] = odd ? r.w : r.y;
+  };
   Running sum;
-  float acc[kDim / 8][4] = {};
+  float acc[kDim / 16][4] = {};
+  // Factors of the heads as lanes have them for logits, to the sums.
+  const auto scale_sums = [&](float factor) {
+    const float first = __shfl_sync(kAllLanes, factor, pair * 4),
+                second = __shfl_sync(kAllLanes, factor, pair * 4 + 4);
+#pragma unroll
+    for (uint32_t i = 0; i < kDim / 16; ++i)
+      acc[i][0] *= first, acc[i][1] *= second, acc[i][2] *= first, acc[i][3] *= second;
+  };
+#pragma unroll 1
   for (uint32_t i = warp; i < n_pages; i += kWarps) {
     const uint32_t slot = w.list[i] & ((1u << kLengthShift) - 1), len = (w.list[i] >> kLengthShift) + 1;
     const uint16_t* page = kv.pool + size_t{slot} * (2 * kPageTokens * kDim);
     PageKeys<kDim> keys;
-    PageValues<kDim> values;
     load_keys<kDim>(page, len, keys);
-    load_values<kDim>(page, len, values);
+    __syncwarp();  // the last page's values have been read
+    fetch_values<kDim>(page, len, s.values[warp]);
     float weight[2][2];
     page_dots<kDim>(keys, fragment, weight);
 #pragma unroll
@@ -191,8 +237,10 @@ __device__ void attend(const Work<kDim>& w, uint32_t n_pages) {
 #pragma unroll
       for (uint32_t e = 0; e < 2; ++e) weight[t][e] = t * 8 + lane % 4 * 2 + e < len ? weight[t][e] * scale : kUnseen;
     }
-    (void)fold_page<kDim>(weight, sum, acc);
-    add_values<kDim>(values, weight, acc);
+    (void)fold_page(weight, sum, scale_sums);
+    wait_copies<0>();
+    __syncwarp();
+    add_values<kDim>(s.values[warp], weight, acc);
   }
   // The warps' parts at one scale.
   if (lane % 4 == 0) s.m[head][warp] = sum.m;
@@ -206,32 +254,34 @@ __device__ void attend(const Work<kDim>& w, uint32_t n_pages) {
   for (uint32_t i = 1; i < kWarps; ++i) high = fmaxf(high, m[i]);
   const float share = sum.m == kUnseen ? 0.0f : exp2f(sum.m - high);
   if (lane % 4 == 0) s.l[head][warp] = share * sum.l;
+  if (lane % 4 == 0 && warp == 0) s.high[head] = high;
+  scale_sums(share);
+  if (pair >= w.group) return;
 #pragma unroll
   for (uint32_t i = 0; i < kDim / 8; ++i) {
-    float* out = &s.o[warp][head][i / 8 * 64 + lane % 4 * 16 + i % 8];
-    out[0] = share * (acc[i][0] + acc[i][2]);
-    out[8] = share * (acc[i][1] + acc[i][3]);
+    auto* out = reinterpret_cast<float2*>(&s.o[warp][8 * i + lane / 4][pair]);
+    *out = make_float2(acc[i / 2][i % 2 * 2], acc[i / 2][i % 2 * 2 + 1]);
   }
-  if (lane % 4 == 0 && warp == 0) s.high[head] = high;
 }
 
-// The sums of the warps' parts go to the blocks that merge them: each has an equal share of the group's channels.
+// The sums of the warps' parts go to the blocks that merge them: each has an equal share of the places.
 template <uint32_t kDim>
 __device__ void push_parts(const Work<kDim>& w) {
   const Shared<kDim>& s = w.s;
   const uint32_t each = w.share();
 #pragma unroll 1
-  for (uint32_t i = threadIdx.x; i < w.group * kDim; i += kThreads) {
+  for (uint32_t i = threadIdx.x; i < kDim << w.group_shift; i += kThreads) {
+    const uint32_t channel = i >> w.group_shift, head = i - (channel << w.group_shift);
     float out = 0.0f;
 #pragma unroll
-    for (uint32_t from = 0; from < kWarps; ++from) out += s.o[from][i / kDim][i % kDim];
+    for (uint32_t warp = 0; warp < kWarps; ++warp) out += s.o[warp][channel][head];
     *shared_of(&w.s.part[w.rank][i % each], i / each) = out;
   }
   if (threadIdx.x >= w.group * w.n_blocks) return;
   const uint32_t head = threadIdx.x / w.n_blocks;
   float sum = 0.0f;
 #pragma unroll
-  for (uint32_t from = 0; from < kWarps; ++from) sum += s.l[head][from];
+  for (uint32_t warp = 0; warp < kWarps; ++warp) sum += s.l[head][warp];
   *shared_of(&w.s.part_ml[head][w.rank], threadIdx.x % w.n_blocks) = make_float2(s.high[head], sum);
 }
 
@@ -240,8 +290,8 @@ template <uint32_t kDim>
 __device__ void merge_parts(const Work<kDim>& w) {
   const Shared<kDim>& s = w.s;
   for (uint32_t i = threadIdx.x; i < w.share(); i += kThreads) {
-    const uint32_t at = w.rank * w.share() + i, head = at / kDim;
-    if (head >= w.group) continue;
+    const uint32_t at = w.rank * w.share() + i, channel = at >> w.group_shift, head = at - (channel << w.group_shift);
+    if (channel >= kDim || head >= w.group) continue;
     float high = kUnseen, sum = 0.0f, out = 0.0f;
 #pragma unroll 4
     for (uint32_t from = 0; from < w.n_blocks; ++from) high = fmaxf(high, s.part_ml[head][from].x);
@@ -252,7 +302,7 @@ __device__ void merge_parts(const Work<kDim>& w) {
       sum += share * ml.y;
       out += share * s.part[from][i];
     }
-    w.k.attn.out[size_t{w.kv_head} * w.group * kDim + at] = sum == 0.0f ? 0.0f : __fdividef(out, sum);
+    w.k.attn.out[(size_t{w.kv_head} * w.group + head) * kDim + channel] = sum == 0.0f ? 0.0f : __fdividef(out, sum);
   }
 }
 
@@ -274,11 +324,11 @@ __global__ void __launch_bounds__(kThreads, 1) attn_top_pages_kernel(const __gri
   const Rotation<kDim> rotation(w);
   tile.load(w, own, slot);
   const Place place = {open.slot, w.pos - open.first_pos};
-  if (threadIdx.x == 0) s.top.n_ranked = 0;
+  s.top.clear();
   wait_for_previous();
   start_next();
   read_queries(w, rotation);
-  if (appends) append_token<kDim>(k.rope, k.attn.kv, w.kv_head, place, s.q[kHeads]);
+  if (appends) append_token<kDim>(k.rope, k.attn.kv, w.kv_head, place, s.key);
   __syncthreads();
   while (own < w.n_own) {
     score_tile(w, tile, own);

@@ -3,6 +3,7 @@
 
 #include "cuda/attn_parts.cuh"
 #include "cuda/cluster.cuh"
+#include "cuda/tensor_core.cuh"
 #include "cuda/top_shared_keys.cuh"
 
 namespace weir::cuda::top_pages {
@@ -31,40 +32,51 @@ struct alignas(16) Moments {
 };
 
 // Of all estimates of a head: the mean in two parts, and 1 / standard deviation, 0 when all are alike.
-struct Deviation {
+struct alignas(16) Deviation {
   float about, rest, inverse;
 };
 
 template <uint32_t kDim>
 struct alignas(16) Shared {
-  static constexpr uint32_t kStride = 2 * kDim + kTilePad;
-  float q[kHeads + 1][kDim];  // rotated; the last row is the step's key
+  static constexpr uint32_t kStride = 2 * kDim + kTilePad, kQueryStride = kDim + kTilePad;
+  float key[kDim];  // the step's, rotated
   uint16_t parts[kHeads / kSplitHeads][kTileRows][kStride];
-  float o[kWarps][kHeads][kDim];
+  // The rotated queries as bf16, and what that leaves as another; zeros for heads that the group has not.
+  uint16_t query[2][kHeads][kQueryStride];
+  union {
+    // A warp's page of values while it is attended, in pieces of eight channels (value_piece); then its sums.
+    uint4 values[kWarps][kPageTokens * kDim / 8];
+    float o[kWarps][kDim][kHeads];
+  };
   float m[kHeads][kWarps], l[kHeads][kWarps], high[kHeads];
   // Written by the blocks of the cluster, each at its rank.
   Moments moments[kHeads][kMostBlocks];
-  // Of a warp's rows: lowest key above that of -inf, highest, and how many are chosen anyway.
-  uint4 range[kMostBlocks][kWarps];
+  uint2 range[kMostBlocks][kWarps];  // of a warp's rows: the highest key, and how many are chosen anyway
   float part[kMostBlocks][kHeads * kDim / kLeastBlocks];
   float2 part_ml[kHeads][kMostBlocks];
 
   Deviation deviation[kHeads];
+  uint32_t n_listed;
   SharedKeysScratch<kThreads> top;
 };
+
+// Where piece `piece` of a token's values lies: neighbouring tokens have theirs in other banks.
+template <uint32_t kDim>
+__device__ constexpr uint32_t value_piece(uint32_t token, uint32_t piece) {
+  return token * (kDim / 8) + (piece ^ token % 8);
+}
 
 // Sizes of the arrays behind Shared, for tables of `capacity` rows: key and page of all rows, then what a block has of its own rows: estimates of each
 // head, and its part of the list.
 struct Layout {
-  uint32_t n_keys, n_rows, n_own;
+  uint32_t n_rows, n_own;
   __host__ __device__ Layout(uint32_t capacity, uint32_t n_blocks) {
     const uint32_t n_tiles = (capacity + kTileRows - 1) / kTileRows;
     n_rows = n_tiles * kTileRows;
-    n_keys = key_place(n_rows);
     n_own = (n_tiles + n_blocks - 1) / n_blocks * kTileRows;
   }
   __host__ __device__ size_t bytes(uint32_t n_heads) const {
-    return (size_t{n_keys} + n_rows + size_t{n_heads} * n_own + n_own) * sizeof(uint32_t);
+    return (2 * size_t{n_rows} + size_t{n_heads} * n_own + n_own) * sizeof(uint32_t);
   }
 };
 
@@ -76,10 +88,11 @@ struct Work {
   const KernelArgs& k;
   Shared<kDim>& s;
   uint32_t rank, n_blocks, kv_head, group;
+  uint32_t group_shift;  // the group has 2^group_shift heads at most
   uint32_t n, pos;  // pages of the stream; position of the step's token
   size_t table;     // of the stream
   uint32_t n_own;   // places for rows of this block, whole tiles
-  uint32_t* keys;   // [n_rows] at key_place
+  uint32_t* keys;   // [n_rows]
   uint32_t* pages;  // [n_rows] slot and length
   float* score;     // [group, own_stride]
   uint32_t* list;   // [own_stride] pages
@@ -92,18 +105,19 @@ struct Work {
     n = a.kv.n_pages[kv_head];
     pos = *k.n_tokens;
     group = a.n_heads / a.kv.n_kv_heads;
+    group_shift = group > 1 ? kWarp - __clz(static_cast<int>(group - 1)) : 0;
     table = size_t{kv_head} * a.kv.capacity;
     const Layout layout(a.kv.capacity, n_blocks);
     own_stride = layout.n_own;
     keys = reinterpret_cast<uint32_t*>(&shared + 1);
-    pages = keys + layout.n_keys;
+    pages = keys + layout.n_rows;
     score = reinterpret_cast<float*>(pages + layout.n_rows);
     list = pages + layout.n_rows + group * own_stride;
     const uint32_t n_tiles = (n + kTileRows - 1) / kTileRows;
     n_own = n_tiles > rank ? (n_tiles - rank + n_blocks - 1) / n_blocks * kTileRows : 0;
   }
-  // Channels of the output that a block merges.
-  __device__ uint32_t share() const { return (group * kDim + n_blocks - 1) / n_blocks; }
+  // Places of the output that a block merges: of each channel, the heads together.
+  __device__ uint32_t share() const { return ((kDim << group_shift) + n_blocks - 1) / n_blocks; }
   // Table row of place i among the block's own: tiles go round the blocks.
   __device__ uint32_t row(uint32_t i) const { return (i / kTileRows * n_blocks + rank) * kTileRows + i % kTileRows; }
 };
@@ -173,17 +187,17 @@ struct Rotation {
   }
 };
 
-// A rotated channel to shared memory: as f32, and for the estimates as three bf16 that lose nothing, what is positive (it meets the maxima) and what is
-// negative (the minima) apart: rows 4s + g of a tile are part s of head g.
+// A rotated channel to shared memory as three bf16 that lose nothing. Attention takes two of them. For the estimates what is positive (it meets the maxima)
+// and what is negative (the minima) stand apart: rows 4s + g of a tile are part s of head g.
 template <uint32_t kDim>
 __device__ void store_query(Shared<kDim>& s, uint32_t head, uint32_t channel, float x) {
-  s.q[head][channel] = x;
   uint16_t(*tile)[Shared<kDim>::kStride] = s.parts[head / kSplitHeads] + head % kSplitHeads;
   float rest = x;
 #pragma unroll
   for (uint32_t part = 0; part < 3; ++part) {
     const uint16_t rounded = float_to_bf16(rest);
     rest -= bf16_to_float(rounded);
+    if (part < 2) s.query[part][head][channel] = rounded;
     tile[kSplitHeads * part][channel] = x > 0.0f ? rounded : 0;
     tile[kSplitHeads * part][kDim + channel] = x > 0.0f ? 0 : rounded;
   }
@@ -192,7 +206,15 @@ __device__ void store_query(Shared<kDim>& s, uint32_t head, uint32_t channel, fl
 template <uint32_t kDim>
 __device__ void read_queries(const Work<kDim>& w, const Rotation<kDim>& rotation) {
   const RopeAppendArgs& r = w.k.rope;
-  if (rotation.head >= w.group) return;
+  if (rotation.head >= kHeads) return;
+  if (rotation.head >= w.group) {
+#pragma unroll
+    for (uint32_t part = 0; part < 2; ++part) {
+      w.s.query[part][rotation.head][rotation.channel.x] = 0;
+      w.s.query[part][rotation.head][rotation.channel.y] = 0;
+    }
+    return;
+  }
   const float* from = r.q + (size_t{w.kv_head} * w.group + rotation.head) * kDim;
   float inverse = 1.0f;
   if (r.q_norm != nullptr) {
