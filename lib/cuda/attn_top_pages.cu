@@ -18,10 +18,10 @@ using namespace top_pages;
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-// Moments of the block's estimates for one head, by its warp, to all blocks. Sums are taken about one of the estimates, which loses nothing when they
-// are far from zero and near each other.
+// Moments of a part of the block's estimates for one head, by one warp, to all blocks. Sums are taken about one of the estimates, which loses nothing
+// when they are far from zero and near each other.
 template <uint32_t kDim>
-__device__ void push_moments(const Work<kDim>& w, uint32_t head) {
+__device__ void push_moments(const Work<kDim>& w, uint32_t head, uint32_t part, uint32_t n_parts) {
   const uint32_t lane = threadIdx.x % kWarp;
   const float* score = w.score + head * w.own_stride;
   const auto counts = [&](uint32_t i) { return i < w.n_own && w.row(i) + 1 < w.n && score[i] > -INFINITY; };
@@ -32,8 +32,8 @@ __device__ void push_moments(const Work<kDim>& w, uint32_t head) {
     if (usable != 0) at = first + __ffs(static_cast<int>(usable)) - 1;
   }
   Moments m = {counts(at) ? score[at] : 0.0f, 0.0f, 0.0f, 0};
-#pragma unroll 4
-  for (uint32_t i = lane; i < w.n_own; i += kWarp) {
+#pragma unroll 2
+  for (uint32_t i = part * kWarp + lane; i < w.n_own; i += n_parts * kWarp) {
     const bool is_counted = counts(i);
     const float x = is_counted ? score[i] - m.about : 0.0f;
     m.sum += x;
@@ -43,26 +43,22 @@ __device__ void push_moments(const Work<kDim>& w, uint32_t head) {
   m.sum = warp_sum(m.sum);
   m.square = warp_sum(m.square);
   m.count = sum_of_lanes(m.count);
-  if (lane < w.n_blocks) *shared_of(&w.s.moments[head][w.rank], lane) = m;
+  if (lane < w.n_blocks) *shared_of(&w.s.moments[head][w.rank * n_parts + part], lane) = m;
 }
 
-// The moments of all blocks become the head's, by one warp. Distances are taken from the first block's number and the mean's distance from it, so that
+// The `n` moments of all blocks become the head's, by one warp. Distances are taken from the first one's number and the mean's distance from it, so that
 // nothing of f32 is lost.
 template <uint32_t kDim>
-__device__ void join_moments(const Work<kDim>& w, uint32_t head) {
+__device__ void join_moments(const Work<kDim>& w, uint32_t head, uint32_t n) {
   const uint32_t lane = threadIdx.x % kWarp;
-  Moments m = w.s.moments[head][lane < w.n_blocks ? lane : 0];
-  if (lane >= w.n_blocks) m.count = 0;
-  const auto n = static_cast<float>(m.count);
-  const auto sum_of = [](float x) {
-#pragma unroll
-    for (uint32_t i = 1; i < kMostBlocks; i *= 2) x += __shfl_xor_sync(kAllLanes, x, i);
-    return x;
-  };
+  Moments m = w.s.moments[head][lane < n ? lane : 0];
+  if (lane >= n) m.count = 0;
+  const auto count = static_cast<float>(m.count);
   const float about = __shfl_sync(kAllLanes, m.about, 0), off = m.about - about;
   const float per_row = __fdividef(1.0f, static_cast<float>(sum_of_lanes(m.count)));
-  const float rest = sum_of(m.count != 0 ? m.sum + n * off : 0.0f) * per_row, to_mean = off - rest;
-  const float variance = sum_of(m.count != 0 ? m.square + to_mean * (2.0f * m.sum + n * to_mean) : 0.0f) * per_row;
+  const float rest = warp_sum(m.count != 0 ? m.sum + count * off : 0.0f) * per_row, to_mean = off - rest;
+  const float square = m.count != 0 ? m.square + to_mean * (2.0f * m.sum + count * to_mean) : 0.0f;
+  const float variance = warp_sum(square) * per_row;
   if (lane == 0) w.s.deviation[head] = {about, rest, variance > 0.0f ? rsqrtf(variance) : 0.0f};
 }
 
@@ -119,11 +115,11 @@ __device__ void push_keys(const Work<kDim>& w, const RowEntry& first) {
       w.pages[row] = page_of(w, entry);
     }
     __syncwarp();
-    // Four rows to a store, eight stores for a block: they have whole tiles.
-    const uint32_t four = begin + lane % 8 * 4, row = w.row(four);
+    // Four rows to a store, eight stores for a block: it has whole tiles.
+    const uint32_t four = begin + lane % 8 * 4;
     if (four >= w.n_own) continue;
-    auto* keys = reinterpret_cast<uint4*>(w.keys + row);
-    auto* pages = reinterpret_cast<uint4*>(w.pages + row);
+    auto* keys = reinterpret_cast<uint4*>(w.keys + w.row(four));
+    auto* pages = reinterpret_cast<uint4*>(w.pages + w.row(four));
     const uint4 four_keys = *keys, four_pages = *pages;
 #pragma unroll 1
     for (uint32_t to = lane / 8; to < w.n_blocks; to += 4) {
@@ -183,7 +179,7 @@ __device__ void fetch_values(const uint16_t* page, uint32_t len, uint4* to) {
 
 // acc += values^T * weights, of heads 2 (lane % 4) and the next: acc[i] has the channels 16 i + lane / 4 and 8 more, each for both.
 template <uint32_t kDim>
-__device__ void add_values(const uint4* values, const float (&weight)[2][2], float (&acc)[kDim / 16][4]) {
+__device__ void add_shared_values(const uint4* values, const float (&weight)[2][2], float (&acc)[kDim / 16][4]) {
   const uint32_t lane = threadIdx.x % kWarp, token = lane % 8 + lane / 16 * 8;
   uint32_t rest0, rest1;
   const uint32_t weight0 = split_bf16(weight[0][0], weight[0][1], rest0),
@@ -216,8 +212,7 @@ __device__ void attend(const Work<kDim>& w, uint32_t n_pages) {
   float acc[kDim / 16][4] = {};
   // Factors of the heads as lanes have them for logits, to the sums.
   const auto scale_sums = [&](float factor) {
-    const float first = __shfl_sync(kAllLanes, factor, pair * 4),
-                second = __shfl_sync(kAllLanes, factor, pair * 4 + 4);
+    const float first = __shfl_sync(kAllLanes, factor, pair * 4), second = __shfl_sync(kAllLanes, factor, pair * 4 + 4);
 #pragma unroll
     for (uint32_t i = 0; i < kDim / 16; ++i)
       acc[i][0] *= first, acc[i][1] *= second, acc[i][2] *= first, acc[i][3] *= second;
@@ -240,7 +235,7 @@ __device__ void attend(const Work<kDim>& w, uint32_t n_pages) {
     (void)fold_page(weight, sum, scale_sums);
     wait_copies<0>();
     __syncwarp();
-    add_values<kDim>(s.values[warp], weight, acc);
+    add_shared_values<kDim>(s.values[warp], weight, acc);
   }
   // The warps' parts at one scale.
   if (lane % 4 == 0) s.m[head][warp] = sum.m;
@@ -340,9 +335,12 @@ __global__ void __launch_bounds__(kThreads, 1) attn_top_pages_kernel(const __gri
   cluster_wait();  // all blocks have begun: their shared memory is there
   __syncthreads();
   if constexpr (kAgg == AggMode::kMaxZ) {
-    if (warp < w.group) push_moments(w, warp);
+    // Warps for a head: as many as the block has, and as a warp has lanes for those of all blocks. One is through with few rows sooner.
+    const uint32_t most_parts = w.group <= kWarps / 4 && w.n_blocks <= kWarp / 4 ? 4 : 2;
+    const uint32_t n_parts = w.n <= 2 * kWarp * w.n_blocks ? 1 : most_parts;
+    if (warp < w.group * n_parts) push_moments(w, warp / n_parts, warp % n_parts, n_parts);
     cluster_sync();
-    if (warp < w.group) join_moments(w, warp);
+    if (warp < w.group) join_moments(w, warp, w.n_blocks * n_parts);
     __syncthreads();
   }
   push_keys<kDim, kAgg>(w, entry);

@@ -25,7 +25,7 @@ struct KernelArgs {
   PageSelectArgs select;
 };
 
-// Of one block's estimates for a head: sums of the distances from `about` and of their squares.
+// Of a part of a block's estimates for a head: sums of the distances from `about` and of their squares.
 struct alignas(16) Moments {
   float about, sum, square;
   uint32_t count;
@@ -49,14 +49,13 @@ struct alignas(16) Shared {
     float o[kWarps][kDim][kHeads];
   };
   float m[kHeads][kWarps], l[kHeads][kWarps], high[kHeads];
-  // Written by the blocks of the cluster, each at its rank.
-  Moments moments[kHeads][kMostBlocks];
+  // Written by the blocks of the cluster, each at its rank (moments: some for each).
+  Moments moments[kHeads][kWarp];
   uint2 range[kMostBlocks][kWarps];  // of a warp's rows: the highest key, and how many are chosen anyway
   float part[kMostBlocks][kHeads * kDim / kLeastBlocks];
   float2 part_ml[kHeads][kMostBlocks];
 
   Deviation deviation[kHeads];
-  uint32_t n_listed;
   SharedKeysScratch<kThreads> top;
 };
 
@@ -89,13 +88,13 @@ struct Work {
   Shared<kDim>& s;
   uint32_t rank, n_blocks, kv_head, group;
   uint32_t group_shift;  // the group has 2^group_shift heads at most
-  uint32_t n, pos;  // pages of the stream; position of the step's token
-  size_t table;     // of the stream
-  uint32_t n_own;   // places for rows of this block, whole tiles
-  uint32_t* keys;   // [n_rows]
-  uint32_t* pages;  // [n_rows] slot and length
-  float* score;     // [group, own_stride]
-  uint32_t* list;   // [own_stride] pages
+  uint32_t n, pos;       // pages of the stream; position of the step's token
+  size_t table;          // of the stream
+  uint32_t n_own;        // places for rows of this block, whole tiles
+  uint32_t* keys;        // [n_rows]
+  uint32_t* pages;       // [n_rows] slot and length
+  float* score;          // [group, own_stride]
+  uint32_t* list;        // [own_stride] pages
   uint32_t own_stride;
 
   __device__ Work(const KernelArgs& args, Shared<kDim>& shared)

@@ -55,7 +55,7 @@ __device__ inline uint32_t sum_of_warps(uint32_t of_warp, uint32_t* warps) {
 template <uint32_t kBins>
 struct ScoreBins {
   static constexpr int kShift = 18, kSide = kBins / 2;  // bits of a score that do not matter; bins on each side of zero
-  int least;                                            // of a score without sign and those bits; what is below is in the bins next to zero
+  int least;  // of a score without sign and those bits; what is below is in the bins next to zero
 
   __device__ explicit ScoreBins(uint32_t high_key) {
     const auto high = static_cast<int>(magnitude(high_key) >> kShift);
@@ -72,9 +72,10 @@ struct ScoreBins {
     const bool positive = bin < kSide;
     const int distance = positive ? kSide - 1 - static_cast<int>(bin) : static_cast<int>(bin) - kSide;
     const uint32_t from = distance == 0 ? 0 : static_cast<uint32_t>(max(distance + least, 0)) << kShift;
-    const uint32_t to = distance == kSide - 1 ? 0x7FFFFFFFu
-                                              : (static_cast<uint32_t>(max(distance + least + 1, 0)) << kShift) - 1;
-    return positive ? make_uint2(from | 0x80000000u, to | 0x80000000u) : make_uint2(0x7FFFFFFFu - to, 0x7FFFFFFFu - from);
+    const uint32_t to =
+        distance == kSide - 1 ? 0x7FFFFFFFu : (static_cast<uint32_t>(max(distance + least + 1, 0)) << kShift) - 1;
+    return positive ? make_uint2(from | 0x80000000u, to | 0x80000000u)
+                    : make_uint2(0x7FFFFFFFu - to, 0x7FFFFFFFu - from);
   }
 };
 
@@ -116,7 +117,8 @@ __device__ inline Threshold find_shared_threshold(const uint32_t* keys, uint32_t
   find_bin(keys, n, k, high_key, bins, s);
   // Others above `low` are at least k, n_low; those above `high` fewer, n_high.
   const uint2 range = bins.range(s.bin);
-  uint32_t low = max(range.x, 1u) - 1, high = min(range.y, high_key), n_low = s.n_above + s.n_in_bin, n_high = s.n_above;
+  uint32_t low = max(range.x, 1u) - 1, high = min(range.y, high_key), n_low = s.n_above + s.n_in_bin,
+           n_high = s.n_above;
   for (uint32_t round = 0; n_low - n_high > kMostRanked && high - low > 1; ++round) {
     const uint32_t third = max(1u, (high - low) / 3);
     uint32_t first = low + third, second = high - third;
@@ -199,7 +201,8 @@ __device__ inline void take_shared_rows(const uint32_t* keys, uint32_t n, Thresh
 #pragma unroll
     for (uint32_t j = 0; j < 4; ++j) {
       const uint32_t above = before & 0xFFFFu, equal = before >> kSecondCount;
-      if (count[j] == 1 || (count[j] != 0 && equal < threshold.n_equal)) take(row + j, above + min(equal, threshold.n_equal));
+      if (count[j] == 1 || (count[j] != 0 && equal < threshold.n_equal))
+        take(row + j, above + min(equal, threshold.n_equal));
       before += count[j];
     }
   }
