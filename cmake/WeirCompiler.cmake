@@ -49,7 +49,8 @@ endif()
 if(WEIR_FUZZ)
   list(APPEND WEIR_SANITIZE_OPTIONS -fsanitize=fuzzer-no-link)
 endif()
-add_compile_options(${WEIR_SANITIZE_OPTIONS})
+# The host code of CUDA files is not instrumented: it launches kernels and nothing else.
+add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:${WEIR_SANITIZE_OPTIONS}>")
 add_link_options(${WEIR_SANITIZE_OPTIONS})
 
 # Clang leaves the sanitizer's runtime to the program, so its libraries have undefined symbols on purpose.

@@ -1,8 +1,13 @@
 # The CUDA backend: libweir_cuda.so, a module that libweir.so loads at run time. It is built when nvcc is found (WEIR_CUDA=OFF leaves it out); neither
 # the toolkit nor a GPU is needed to run the rest. cudart is linked statically, so that the driver is all that a machine needs.
-option(WEIR_CUDA "Build the CUDA backend when nvcc is there" ON)
 set(WEIR_CUDA_ARCH "" CACHE STRING "CUDA architectures as CMake writes them, such as 90-real; empty: one for development (90-real), `all` for a release")
-if(NOT WEIR_CUDA OR WEIR_SANITIZE OR WEIR_FUZZ)
+# Of the sanitizers only ThreadSanitizer gets along with the driver, and only when asked for, as `./dev gpu-bundle --tsan` does.
+set(weir_cuda_default ON)
+if(WEIR_SANITIZE)
+  set(weir_cuda_default OFF)
+endif()
+option(WEIR_CUDA "Build the CUDA backend when nvcc is there" ${weir_cuda_default})
+if(NOT WEIR_CUDA OR WEIR_FUZZ OR (WEIR_SANITIZE AND NOT WEIR_SANITIZE STREQUAL "thread"))
   return()
 endif()
 

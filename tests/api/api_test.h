@@ -17,6 +17,12 @@
 
 #include "weir/weir.h"
 
+/* WEIR_TEST_FILTER=<pattern with *> runs the tests whose names match, in every program that includes this. */
+__attribute__((constructor)) static void take_test_filter(void) {
+    const char *filter = getenv("WEIR_TEST_FILTER");
+    if (filter != NULL) cmocka_set_test_filter(filter);
+}
+
 #define TINY_MODEL WEIR_SOURCE_DIR "/samples/models/weir-tiny-reasoner-q8_0.gguf"
 
 /* A prompt of the tiny model and the answer that its training data gives it. */

@@ -28,6 +28,17 @@ struct RandomModel {
   bool equal_heads = false;  // all query heads ask the same; not for qwen2, whose biases differ
 };
 
+// For the names of tests.
+inline std::string name_of(const RandomModel& m) {
+  std::string name = m.architecture;
+  for (uint32_t n : {m.n_heads, m.n_kv_heads, m.head_dim}) name += "_" + std::to_string(n);
+  name += std::string("_") + m.type;
+  if (m.n_layers != 2) name += "_layers_" + std::to_string(m.n_layers);
+  if (m.equal_keys) name += "_equal_keys";
+  if (m.equal_heads) name += "_equal_heads";
+  return name;
+}
+
 // Two control tokens, one merge, and fillers.
 inline void add_tokenizer(GgufWriter& file) {
   std::vector<std::string> tokens = {"<|endoftext|>", "<|im_end|>", "t", "h", "th"};

@@ -49,26 +49,29 @@ void compare(weir_model* model, const RandomModel& shape, const char* policy, ui
   for (weir_session* session : sessions) weir_session_destroy(session);
 }
 
-void shapes__logits_are_the_cpus(void**) {
+void logits_are_the_cpus(void** state) {
   NEED_GPU();
-  for (const RandomModel& shape : kShapes) {
-    const std::string path = weir::test::write_random_model(shape);
-    const weir_runtime_options options = gpu_runtime_options();
-    weir_runtime* runtime = nullptr;
-    weir_model* model = nullptr;
-    assert_ok(weir_runtime_create(&options, &runtime));
-    assert_ok(weir_model_open(runtime, path.c_str(), nullptr, &model));
-    compare(model, shape, "dense", 0);
-    compare(model, shape, "sink", 64);  // leaves tokens behind, so that the sinks' query is another one
-    weir_model_close(model);
-    weir_runtime_destroy(runtime);
-    std::remove(path.c_str());
-  }
+  const auto& shape = *static_cast<const RandomModel*>(*state);
+  const std::string path = weir::test::write_random_model(shape);
+  const weir_runtime_options options = gpu_runtime_options();
+  weir_runtime* runtime = nullptr;
+  weir_model* model = nullptr;
+  assert_ok(weir_runtime_create(&options, &runtime));
+  assert_ok(weir_model_open(runtime, path.c_str(), nullptr, &model));
+  compare(model, shape, "dense", 0);
+  compare(model, shape, "sink", 64);  // leaves tokens behind, so that the sinks' query is another one
+  weir_model_close(model);
+  weir_runtime_destroy(runtime);
+  std::remove(path.c_str());
 }
 
 }  // namespace
 
 int main() {
-  const CMUnitTest tests[] = {cmocka_unit_test(shapes__logits_are_the_cpus)};
-  return cmocka_run_group_tests_name("cuda/shapes", tests, nullptr, nullptr);
+  std::vector<std::string> names;
+  for (const RandomModel& shape : kShapes) names.push_back("shapes__" + weir::test::name_of(shape));
+  std::vector<CMUnitTest> tests;
+  for (size_t i = 0; i < names.size(); ++i)
+    tests.push_back({names[i].c_str(), logits_are_the_cpus, nullptr, nullptr, const_cast<RandomModel*>(&kShapes[i])});
+  return _cmocka_run_group_tests("cuda/shapes", tests.data(), tests.size(), nullptr, nullptr);
 }

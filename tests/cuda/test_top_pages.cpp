@@ -279,26 +279,39 @@ struct OpenModel {
   fixture f = {nullptr, nullptr};
 };
 
-void top_pages__as_on_the_cpu(void**) {
-  NEED_GPU();
-  bool ok = true;
-  for (const Group& group : kGroups) {
-    const OpenModel open(group.model);
-    for (const Case& c : group.cases) {
-      const std::vector<weir_token> tokens = random_tokens(c.n_prompt + kSteps);
-      Pair pair;
-      for (int i = 0; i < 2; ++i) {
-        pair.session[i] =
-            open_session(open.f.model, i == 0 ? WEIR_DEVICE_CPU : WEIR_DEVICE_CUDA, c.agg, c, kMostTokens);
-        assert_ok(weir_session_prefill(pair.session[i], tokens.data(), c.n_prompt, nullptr, nullptr));
-        pin_pages(pair.session[i], c);
-      }
-      const Counts counts = step_both(group.model, pair, c, tokens.data() + c.n_prompt, kAcrossDevices, false);
-      ok = report(group.model, c, pair.stream(0, 0).n_pages, kAcrossDevices, counts) && ok;
-      for (weir_session* session : pair.session) weir_session_destroy(session);
-    }
+// A case of a group, as a test.
+struct Job {
+  const Group* group;
+  const Case* c;
+  std::string name;
+};
+
+std::vector<Job> jobs_of(const Group* groups, size_t n) {
+  std::vector<Job> jobs;
+  for (size_t i = 0; i < n; ++i) {
+    for (const Case& c : groups[i].cases)
+      jobs.push_back({groups + i, &c,
+                      "top_pages__" + weir::test::name_of(groups[i].model) + "__" + c.agg + "_" +
+                          std::to_string(c.budget) + "_pages_after_" + std::to_string(c.n_prompt) + "_tokens"});
   }
-  std::fflush(stdout);
+  return jobs;
+}
+
+void as_on_the_cpu(void** state) {
+  NEED_GPU();
+  const auto& job = *static_cast<const Job*>(*state);
+  const Case& c = *job.c;
+  const OpenModel open(job.group->model);
+  const std::vector<weir_token> tokens = random_tokens(c.n_prompt + kSteps);
+  Pair pair;
+  for (int i = 0; i < 2; ++i) {
+    pair.session[i] = open_session(open.f.model, i == 0 ? WEIR_DEVICE_CPU : WEIR_DEVICE_CUDA, c.agg, c, kMostTokens);
+    assert_ok(weir_session_prefill(pair.session[i], tokens.data(), c.n_prompt, nullptr, nullptr));
+    pin_pages(pair.session[i], c);
+  }
+  const Counts counts = step_both(job.group->model, pair, c, tokens.data() + c.n_prompt, kAcrossDevices, false);
+  const bool ok = report(job.group->model, c, pair.stream(0, 0).n_pages, kAcrossDevices, counts);
+  for (weir_session* session : pair.session) weir_session_destroy(session);
   assert_true(ok);
 }
 
@@ -313,28 +326,22 @@ const Group kLongGroups[] = {
      {{"max_raw", 4096, 0, 8300 * 16 - 5, Pins::kFew}, {"max_z", 4, 0, 5000 * 16, Pins::kNone}}},
 };
 
-void top_pages__of_long_tables(void**) {
+void as_with_lists_for_each_head(void** state) {
   NEED_GPU();
   const auto fill = reinterpret_cast<weir_bench_fill_fn>(weir_get_experimental("weir_bench_fill"));
   assert_non_null(fill);
-  const std::vector<weir_token> tokens = random_tokens(kSteps);
-  bool ok = true;
-  for (const Group& group : kLongGroups) {
-    const OpenModel open(group.model);
-    for (const Case& c : group.cases) {
-      Pair pair;
-      for (int i = 0; i < 2; ++i) {
-        pair.session[i] =
-            open_session(open.f.model, WEIR_DEVICE_CUDA, i == 0 ? "qhead" : c.agg, c, c.n_prompt + kSteps);
-        assert_ok(fill(pair.session[i], c.n_prompt));
-        pin_pages(pair.session[i], c);
-      }
-      const Counts counts = step_both(group.model, pair, c, tokens.data(), kWithinDevice, true);
-      ok = report(group.model, c, pair.stream(0, 0).n_pages, kWithinDevice, counts) && ok;
-      for (weir_session* session : pair.session) weir_session_destroy(session);
-    }
+  const auto& job = *static_cast<const Job*>(*state);
+  const Case& c = *job.c;
+  const OpenModel open(job.group->model);
+  Pair pair;
+  for (int i = 0; i < 2; ++i) {
+    pair.session[i] = open_session(open.f.model, WEIR_DEVICE_CUDA, i == 0 ? "qhead" : c.agg, c, c.n_prompt + kSteps);
+    assert_ok(fill(pair.session[i], c.n_prompt));
+    pin_pages(pair.session[i], c);
   }
-  std::fflush(stdout);
+  const Counts counts = step_both(job.group->model, pair, c, random_tokens(kSteps).data(), kWithinDevice, true);
+  const bool ok = report(job.group->model, c, pair.stream(0, 0).n_pages, kWithinDevice, counts);
+  for (weir_session* session : pair.session) weir_session_destroy(session);
   assert_true(ok);
 }
 
@@ -397,7 +404,12 @@ void top_pages__of_a_cut_prompt(void**) {
 }  // namespace
 
 int main() {
-  const CMUnitTest tests[] = {cmocka_unit_test(top_pages__as_on_the_cpu), cmocka_unit_test(top_pages__of_long_tables),
-                              cmocka_unit_test(top_pages__is_one_launch), cmocka_unit_test(top_pages__of_a_cut_prompt)};
-  return cmocka_run_group_tests_name("cuda/top_pages", tests, nullptr, nullptr);
+  std::vector<CMUnitTest> tests;
+  std::vector<Job> jobs = jobs_of(kGroups, std::size(kGroups)),
+                   long_jobs = jobs_of(kLongGroups, std::size(kLongGroups));
+  for (Job& job : jobs) tests.push_back({job.name.c_str(), as_on_the_cpu, nullptr, nullptr, &job});
+  for (Job& job : long_jobs) tests.push_back({job.name.c_str(), as_with_lists_for_each_head, nullptr, nullptr, &job});
+  tests.push_back(cmocka_unit_test(top_pages__is_one_launch));
+  tests.push_back(cmocka_unit_test(top_pages__of_a_cut_prompt));
+  return _cmocka_run_group_tests("cuda/top_pages", tests.data(), tests.size(), nullptr, nullptr);
 }
