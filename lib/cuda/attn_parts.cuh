@@ -107,8 +107,8 @@ struct Running {
   float m = kUnseen, l = 0.0f;
 };
 
-// One page into the running softmax: logits become weights, and shrink_sums(factor) is called when what was added up before, of the head lane / 4, is
-// to be multiplied. Returns the page's mass as a logarithm to base 2.
+// One page into the running softmax: logits become weights, and shrink_sums(factor) is called, by the whole warp, when what was added up before, of the
+// head lane / 4, is to be multiplied. Returns the page's mass as a logarithm to base 2.
 template <class Shrink>
 __device__ float fold_page(float (&logit)[2][2], Running& run, const Shrink& shrink_sums) {
   float high = fmaxf(fmaxf(logit[0][0], logit[0][1]), fmaxf(logit[1][0], logit[1][1]));

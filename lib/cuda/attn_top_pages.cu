@@ -1,10 +1,11 @@
 // Computes: what page_score_step, page_select and attn_decode compute, for kMinMax digests, lists shared by the group and no observation. Launch: a cluster
 // of 8 to 16 blocks for each KV head, a block on a multiprocessor, so that what one part says reaches the next through shared memory instead of
-// through a kernel's end: three launches took 29 us for a layer of the 8B model at 32,768 tokens on an H200, this one takes 20.
+// through a kernel's end: three launches took 29 us for a layer of the 8B model at 32,768 tokens on an H200, this one takes 15.
 //
 // The blocks share the table's rows by tiles of 16 for the estimates; the moments of the estimates, then the rows' keys go to all of them; each finds the
 // threshold by itself, and attends its part of the list, in ascending order. The output is shared out again for the merge: in ascending order of blocks.
-// Numerics: as those three; the order of the sums differs. Traffic: digests of all pages, keys and values of the chosen ones, once.
+// Numerics: as those three; the order of the sums differs, and the moments are of f32, so that estimates whose deviation is beyond 1e18 or below 1e-18
+// count as all alike for max_z. Traffic: digests of all pages, keys and values of the chosen ones, once.
 // Papers: Tang et al., "Quest", arXiv:2406.10774, sec. 3.3; as lib/ops/page_select_ref.cpp and lib/ops/attn_paged_ref.cpp.
 #include "cuda/attn_top_pages.cuh"
 
@@ -130,7 +131,7 @@ __device__ void push_keys(const Work<kDim>& w, const RowEntry& first) {
   }
   high = max_of_lanes(high);
   n_forced = sum_of_lanes(n_forced);
-  if (lane < w.n_blocks) *shared_of(&w.s.range[w.rank][warp], lane) = make_uint2(high, n_forced);
+  if (lane < w.n_blocks) *shared_of(&w.s.range[w.rank * kWarps + warp], lane) = make_uint2(high, n_forced);
 }
 
 // This block's part of the list, from the keys of all rows; returns its length.
@@ -139,7 +140,7 @@ __device__ uint32_t list_pages(const Work<kDim>& w) {
   uint32_t high = 0, n_forced = 0;
 #pragma unroll 2
   for (uint32_t i = threadIdx.x % kWarp; i < w.n_blocks * kWarps; i += kWarp) {
-    const uint2 range = w.s.range[0][i];
+    const uint2 range = w.s.range[i];
     high = max(high, range.x);
     n_forced += range.y;
   }
@@ -193,7 +194,7 @@ __device__ void add_shared_values(const uint4* values, const float (&weight)[2][
   }
 }
 
-// The block's pages, warp after warp, to s.o, s.m and s.l.
+// The block's pages, a warp for each at a time, to s.o, s.l and s.high.
 template <uint32_t kDim>
 __device__ void attend(const Work<kDim>& w, uint32_t n_pages) {
   const KvView& kv = w.k.attn.kv;

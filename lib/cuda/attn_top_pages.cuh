@@ -15,8 +15,8 @@ struct AttnTopPagesArgs {
 // Whether there is a kernel for these arguments on this device; else the three launches do it.
 bool has_attn_top_pages(const AttnTopPagesArgs& a);
 
-// Tables, digests of all rows but the last, flags, *n_tokens, and rope's rotations, norms and rows are read before the previous kernel has ended: they must come from kernels before that one, and
-// it must call start_next() after its own wait_for_previous().
+// Tables, digests of all rows but the last, flags, *n_tokens, and rope's rotations, norms and rows are read before the previous kernel has ended: they must
+// come from kernels before that one, and it must call start_next() after its own wait_for_previous().
 Status attn_top_pages(OpContext& cx, const AttnTopPagesArgs& a);
 
 }  // namespace weir::cuda

@@ -1,4 +1,4 @@
-// What the kernels for many tokens are built of: asynchronous copies to shared memory, matrix fragments, and their
+// What the kernels that go through shared memory are built of: asynchronous copies to it, matrix fragments, and their
 // products on tensor cores. Devices before sm_80 copy synchronously and multiply f16 in halves of k.
 #pragma once
 

@@ -51,7 +51,7 @@ struct alignas(16) Shared {
   float m[kHeads][kWarps], l[kHeads][kWarps], high[kHeads];
   // Written by the blocks of the cluster, each at its rank (moments: some for each).
   Moments moments[kHeads][kWarp];
-  uint2 range[kMostBlocks][kWarps];  // of a warp's rows: the highest key, and how many are chosen anyway
+  uint2 range[kMostBlocks * kWarps];  // of a warp's rows: the highest key, and how many are chosen anyway
   float part[kMostBlocks][kHeads * kDim / kLeastBlocks];
   float2 part_ml[kHeads][kMostBlocks];
 

@@ -30,14 +30,20 @@ struct SharedKeysScratch {
   }
 };
 
-// f(row, keys of four rows) for the rows of the block's threads, which have neighbouring ones. Absent rows have absent keys.
+// Keys of the thread's four rows, from `row` on; those of absent rows are absent.
+__device__ inline void load_four(const uint32_t* keys, uint32_t n, uint32_t row, uint32_t (&key)[4]) {
+  const uint4 four = row < n ? *reinterpret_cast<const uint4*>(keys + row) : make_uint4(0, 0, 0, 0);
+  key[0] = four.x, key[1] = four.y, key[2] = four.z, key[3] = four.w;
+}
+
+// f(keys of four rows) for all rows, four neighbouring ones to a thread; lanes of a warp together.
 template <uint32_t kThreads, class F>
 __device__ inline void for_fours(const uint32_t* keys, uint32_t n, const F& f) {
 #pragma unroll 1
-  for (uint32_t row = 4 * threadIdx.x; row < n; row += 4 * kThreads) {
-    const uint4 four = *reinterpret_cast<const uint4*>(keys + row);
-    const uint32_t key[4] = {four.x, four.y, four.z, four.w};
-    f(row, key);
+  for (uint32_t first = 0; first + 4 * (threadIdx.x - threadIdx.x % kWarp) < n; first += 4 * kThreads) {
+    uint32_t key[4];
+    load_four(keys, n, first + 4 * threadIdx.x, key);
+    f(key);
   }
 }
 
@@ -50,8 +56,10 @@ __device__ inline uint32_t sum_of_warps(uint32_t of_warp, uint32_t* warps) {
   return sum_of_lanes(lane < kThreads / kWarp ? warps[lane] : 0u);
 }
 
-// Bins for scores of any scale: 32 from a score to its double, both ways from zero, down to 2^-16 of the highest one. A score's neighbours are then in its
-// bin, and those of a few outliers do not matter. Bin 0 has the highest.
+inline constexpr uint32_t kNoBin = 0xFFFFFFFFu;
+
+// Bins for scores of any scale: 32 from a score to its double, both ways from zero, from the highest one down to 2^-16 of it (a negative highest one: up to
+// 2^16 times). But for the bins at the ends, only scores within a thirtieth of each other share one, wherever a few outliers lie. Bin 0 has the highest.
 template <uint32_t kBins>
 struct ScoreBins {
   static constexpr int kShift = 18, kSide = kBins / 2;  // bits of a score that do not matter; bins on each side of zero
@@ -85,10 +93,22 @@ __device__ inline void find_bin(const uint32_t* keys, uint32_t n, uint32_t k, ui
                                 const ScoreBins<2 * kThreads>& bins, SharedKeysScratch<kThreads>& s) {
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   auto* counts = reinterpret_cast<uint32_t*>(s.bins);
-  for_fours<kThreads>(keys, n, [&](uint32_t, const uint32_t(&key)[4]) {
+  for_fours<kThreads>(keys, n, [&](const uint32_t(&key)[4]) {
+    uint32_t bin[4];
+    bool alike = true;
 #pragma unroll
     for (uint32_t j = 0; j < 4; ++j) {
-      if (key[j] - 1 < high_key) atomicAdd(counts + bins.of(key[j]), 1u);
+      bin[j] = key[j] - 1 < high_key ? bins.of(key[j]) : kNoBin;
+      alike = alike && bin[j] == bin[0];
+    }
+    // Adding to one place is slow, and estimates may be near each other.
+    if (__all_sync(kAllLanes, alike && bin[0] == __shfl_sync(kAllLanes, bin[0], 0)) && bin[0] != kNoBin) {
+      if (lane == 0) atomicAdd(counts + bin[0], 4 * kWarp);
+      return;
+    }
+#pragma unroll
+    for (uint32_t j = 0; j < 4; ++j) {
+      if (bin[j] != kNoBin) atomicAdd(counts + bin[j], 1u);
     }
   });
   __syncthreads();
@@ -109,7 +129,7 @@ __device__ inline void find_bin(const uint32_t* keys, uint32_t n, uint32_t k, ui
 
 // What the keys that are chosen of n are above. Chosen are those with kKeyAlways, n_forced, and the k largest others, 1 <= k <= their number, none of
 // which is above high_key. A bin is found, and pivots close in on the k-th until few keys are left between them, mostly none is needed, and those are
-// ranked. The pivots are evenly spread by key, which ends within 21 rounds, and by score in turns.
+// ranked. The pivots are evenly spread by score and by key in turns; 21 rounds by key would end it.
 template <uint32_t kThreads>
 __device__ inline Threshold find_shared_threshold(const uint32_t* keys, uint32_t n, uint32_t k, uint32_t n_forced,
                                                   uint32_t high_key, SharedKeysScratch<kThreads>& s) {
@@ -128,7 +148,7 @@ __device__ inline Threshold find_shared_threshold(const uint32_t* keys, uint32_t
       if (low < x && x <= y && y < high) first = x, second = y;
     }
     uint32_t count = 0;
-    for_fours<kThreads>(keys, n, [&](uint32_t, const uint32_t(&key)[4]) {
+    for_fours<kThreads>(keys, n, [&](const uint32_t(&key)[4]) {
 #pragma unroll
       for (uint32_t j = 0; j < 4; ++j)
         count += (key[j] > first ? 1u : 0u) + (key[j] > second ? 1u << kSecondCount : 0u);
@@ -144,7 +164,7 @@ __device__ inline Threshold find_shared_threshold(const uint32_t* keys, uint32_t
     }
   }
   if (high - low <= 1) return {high, k - n_high};  // whatever is left has this key
-  for_fours<kThreads>(keys, n, [&](uint32_t, const uint32_t(&key)[4]) {
+  for_fours<kThreads>(keys, n, [&](const uint32_t(&key)[4]) {
 #pragma unroll
     for (uint32_t j = 0; j < 4; ++j) {
       if (low < key[j] && key[j] <= high) s.ranked[atomicAdd(&s.n_ranked, 1u)] = key[j];
@@ -179,8 +199,8 @@ __device__ inline void take_shared_rows(const uint32_t* keys, uint32_t n, Thresh
 #pragma unroll 1
   for (uint32_t first = 0, part = 0; first < n; first += 4 * kThreads, ++part) {
     const uint32_t row = first + 4 * threadIdx.x;
-    const uint4 four = row < n ? *reinterpret_cast<const uint4*>(keys + row) : make_uint4(0, 0, 0, 0);
-    const uint32_t key[4] = {four.x, four.y, four.z, four.w};
+    uint32_t key[4];
+    load_four(keys, n, row, key);
     uint32_t count[4];
     uint32_t of_thread = 0;
 #pragma unroll

@@ -7,6 +7,13 @@
 
 #include "../api/api_test.h"
 
+/* Decode steps of a test that takes many: WEIR_TEST_STEPS=<n> at most, for tools that slow each one down by a hundred times. */
+static inline uint32_t steps_at_most(uint32_t n) {
+    const char *most = getenv("WEIR_TEST_STEPS");
+    const long steps = most == NULL ? 0 : strtol(most, NULL, 10);
+    return steps > 0 && steps < (long)n ? (uint32_t)steps : n;
+}
+
 /* Between the two best logits, whose root mean square is some 5: rounding decides which is the larger one. */
 #define NEXT_TO_EQUAL 0.05f
 

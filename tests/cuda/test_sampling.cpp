@@ -9,7 +9,7 @@ namespace {
 
 using namespace weir;
 
-constexpr int kSteps = 120;
+const int kSteps = static_cast<int>(steps_at_most(120));
 
 weir_sampling_options options(float temperature, uint32_t top_k, float penalty, uint32_t last_n) {
   weir_sampling_options o = WEIR_SAMPLING_OPTIONS_INIT;

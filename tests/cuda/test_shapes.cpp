@@ -13,7 +13,8 @@ using weir::test::distance;
 using weir::test::logits_of;
 using weir::test::RandomModel;
 
-constexpr uint32_t kPrompt = 70, kSteps = 60;
+constexpr uint32_t kPrompt = 70;
+const uint32_t kSteps = steps_at_most(60);
 
 const RandomModel kShapes[] = {
     {"llama", 4, 4, 64, "f16"},   {"qwen2", 5, 1, 64, "q8_0"}, {"llama", 12, 2, 128, "q8_0"},

@@ -11,7 +11,7 @@
 
 namespace {
 
-constexpr uint32_t kSteps = 192;
+const uint32_t kSteps = steps_at_most(192);  // fewer are enough for equals_alone and in_two_threads
 constexpr uint32_t kNoToken = 0xFFFFFFFFu;
 constexpr uint32_t kMostOfGroup = 8;  // as weir_step_many says
 
@@ -235,7 +235,7 @@ void step_many__sets_change(void**) {
 // More sessions than one graph takes: a remainder of one, which has its own graph, and two full groups.
 void step_many__of_two_groups(void**) {
   NEED_GPU();
-  constexpr uint32_t kTogether =
+  const uint32_t n_together =
       kSteps - 20;  // some steps alone come before, so that sessions of a row differ, and some in another order after
   const Stage stage;
   for (const uint32_t n : {kMostOfGroup + 1, 2 * kMostOfGroup}) {
@@ -250,7 +250,7 @@ void step_many__of_two_groups(void**) {
       all.push_back(&p);
       ns.push_back(stats_of(p.session).decode_ns);
     }
-    for (uint32_t i = 0; i < kTogether; ++i) stage.step(all);
+    for (uint32_t i = 0; i < n_together; ++i) stage.step(all);
     for (uint32_t i = 0; i < n; ++i) ns[i] = stats_of(players[i].session).decode_ns - ns[i];
     // Everybody's is the time of the whole calls: that of the first group alone is much less.
     const auto [least, most] = std::minmax_element(ns.begin(), ns.end());
@@ -307,7 +307,7 @@ void step_many__in_two_threads(void**) {
     for (uint32_t i = 0; i < 2; ++i) {
       for (const uint32_t row : rows[i]) walks[i].players.push_back(stage.enter(row));
     }
-    const uint32_t n_steps = round == 0 ? kSteps : 20;
+    const uint32_t n_steps = round == 0 ? kSteps : std::min(kSteps, 20u);
     std::thread other([&] { walk(stage, walks[1], n_ready, n_steps); });
     walk(stage, walks[0], n_ready, n_steps);
     other.join();

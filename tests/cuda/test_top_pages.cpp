@@ -21,7 +21,8 @@ using weir::test::distance;
 using weir::test::logits_of;
 using weir::test::RandomModel;
 
-constexpr uint32_t kSteps = 40;
+constexpr uint32_t kMostSteps = 40;
+const uint32_t kSteps = steps_at_most(kMostSteps);
 constexpr uint32_t kMostTokens = 10240;  // of a conversation that begins with a prompt
 
 enum class Pins {
@@ -76,6 +77,14 @@ const Group kGroups[] = {
      {{"max_z", 2, 0, 2075, Pins::kNone}, {"mean_raw", 16, 3, 272, Pins::kFew}}},
     {{"llama", 4, 1, 64, "f16", 2, kMostTokens},
      {{"max_z", 4, 0, 272, Pins::kNone}, {"max_raw", 16, 0, 2075, Pins::kNone}}},
+    // As many KV heads as ask for small clusters, and groups that are no powers of two.
+    {{"llama", 8, 8, 64, "f16", 1, kMostTokens},
+     {{"max_z", 16, 0, 9600, Pins::kNone}, {"max_raw", 16, 3, 272, Pins::kFew}}},
+    {{"llama", 16, 8, 128, "q8_0", 1, kMostTokens}, {{"max_z", 16, 0, 2075, Pins::kFew}}},
+    {{"qwen2", 5, 1, 64, "f16", 1, kMostTokens}, {{"max_z", 16, 0, 2075, Pins::kNone}}},
+    {{"llama", 12, 2, 64, "f16", 1, kMostTokens}, {{"mean_raw", 16, 0, 2075, Pins::kNone}}},
+    {{"qwen2", 7, 1, 128, "q8_0", 1, kMostTokens},
+     {{"max_z", 64, 3, 9600, Pins::kNone}, {"max_raw", 4, 0, 75, Pins::kNone}}},
     {{"qwen2", 4, 2, 64, "f16", 1, kMostTokens, true},
      {{"max_z", 4, 0, 272, Pins::kNone},
       {"max_raw", 16, 3, 2075, Pins::kFew},
@@ -320,8 +329,10 @@ void as_on_the_cpu(void** state) {
 const Group kLongGroups[] = {
     {{"llama", 8, 2, 64, "f16", 1, 16384 * 16, false, true},
      {{"max_z", 64, 3, 8300 * 16, Pins::kFew},
-      {"mean_raw", 16, 0, 16384 * 16 - kSteps, Pins::kNone},
-      {"max_z", 2048, 0, 16384 * 16 - kSteps, Pins::kMany}}},
+      {"mean_raw", 16, 0, 16384 * 16 - kMostSteps, Pins::kNone},
+      {"max_z", 2048, 0, 16384 * 16 - kMostSteps, Pins::kMany}}},
+    {{"llama", 32, 8, 128, "q8_0", 1, 16384 * 16, false, true},
+     {{"max_z", 128, 0, 2048 * 16, Pins::kNone}, {"mean_raw", 64, 3, 1000 * 16 - 5, Pins::kFew}}},
     {{"qwen3", 3, 1, 128, "f16", 1, 16384 * 16, false, true},
      {{"max_raw", 4096, 0, 8300 * 16 - 5, Pins::kFew}, {"max_z", 4, 0, 5000 * 16, Pins::kNone}}},
 };
@@ -377,7 +388,7 @@ void top_pages__is_one_launch(void**) {
 void top_pages__of_a_cut_prompt(void**) {
   NEED_GPU();
   const OpenModel open(kGroups[0].model);
-  const std::vector<weir_token> tokens = random_tokens(1500 + 3 * kSteps);
+  const std::vector<weir_token> tokens = random_tokens(1500 + 3 * kMostSteps);
   const variant v = {
       "quest", {{"skip_layers", "0"}, {"dense_tokens", "640"}, {"prompt", "snapkv"}, {"prompt_budget", "576"}}, 4};
   weir_session* sessions[2];
@@ -387,7 +398,7 @@ void top_pages__of_a_cut_prompt(void**) {
     assert_ok(weir_session_prefill(sessions[i], tokens.data(), 1500, nullptr, nullptr));
   }
   bool attended_all = false, selected = false;
-  for (uint32_t step = 0; step < 3 * kSteps; ++step) {
+  for (uint32_t step = 0; step < 3 * kMostSteps; ++step) {
     weir_session_stats stats[2] = {WEIR_SESSION_STATS_INIT, WEIR_SESSION_STATS_INIT};
     for (int i = 0; i < 2; ++i) {
       assert_ok(weir_session_step(sessions[i], tokens[1500 + step]));
