@@ -102,8 +102,9 @@ __device__ inline void find_bin(const uint32_t* keys, uint32_t n, uint32_t k, ui
       alike = alike && bin[j] == bin[0];
     }
     // Adding to one place is slow, and estimates may be near each other.
-    if (__all_sync(kAllLanes, alike && bin[0] == __shfl_sync(kAllLanes, bin[0], 0)) && bin[0] != kNoBin) {
-      if (lane == 0) atomicAdd(counts + bin[0], 4 * kWarp);
+    const uint32_t of_first = __shfl_sync(kAllLanes, bin[0], 0);
+    if (__all_sync(kAllLanes, alike && bin[0] == of_first && of_first != kNoBin)) {
+      if (lane == 0) atomicAdd(counts + of_first, 4 * kWarp);
       return;
     }
 #pragma unroll
