@@ -79,7 +79,7 @@ const Group kGroups[] = {
      {{"max_z", 4, 0, 272, Pins::kNone}, {"max_raw", 16, 0, 2075, Pins::kNone}}},
     // As many KV heads as ask for small clusters, and groups that are no powers of two.
     {{"llama", 8, 8, 64, "f16", 1, kMostTokens},
-     {{"max_z", 16, 0, 9600, Pins::kNone}, {"max_raw", 16, 3, 272, Pins::kFew}}},
+     {{"max_z", 16, 0, 9600, Pins::kNone}, {"max_raw", 4, 0, 272, Pins::kNone}}},
     {{"llama", 16, 8, 128, "q8_0", 1, kMostTokens}, {{"max_z", 16, 0, 2075, Pins::kFew}}},
     {{"qwen2", 5, 1, 64, "f16", 1, kMostTokens}, {{"max_z", 16, 0, 2075, Pins::kNone}}},
     {{"llama", 12, 2, 64, "f16", 1, kMostTokens}, {{"mean_raw", 16, 0, 2075, Pins::kNone}}},
