@@ -12,6 +12,7 @@ function(weir_add_check name label)
                        ENVIRONMENT "CC=${CMAKE_C_COMPILER};CXX=${CMAKE_CXX_COMPILER};NM=${CMAKE_NM};PYTHON=${Python3_EXECUTABLE};STRIP=${CMAKE_STRIP}")
 endfunction()
 
+weir_add_check(gpu/run gpu sh "${PROJECT_SOURCE_DIR}/tests/gpu/test_run.sh")
 foreach(check docs includes size spread)
   weir_add_check("style/${check}" style Python3::Interpreter "${PROJECT_SOURCE_DIR}/.ci/check" ${check})
 endforeach()
