@@ -116,6 +116,16 @@ __device__ PageInfo shuffle_info(const PageInfo& info, uint32_t lane) {
           __shfl_sync(kAllLanes, info.first_pos, lane), __shfl_sync(kAllLanes, info.len, lane)};
 }
 
+// Registers of the query as the product's first operand: step `i` multiplies the channels that load_keys gives to it.
+template <uint32_t kDim>
+__device__ void query_fragment(const float (*q)[kDim], uint32_t n_heads, uint32_t i, uint32_t (&out)[4]) {
+  const uint32_t lane = threadIdx.x % kWarp, head = lane / 4;
+  const float4 x = head < n_heads ? *reinterpret_cast<const float4*>(&q[head][i / 2 * 32 + lane % 4 * 8 + i % 2 * 4])
+                                  : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  out[0] = split_bf16(x.x, x.y, out[1]);
+  out[2] = split_bf16(x.z, x.w, out[3]);
+}
+
 // Base-2 logits of a page, kUnseen where a token is not seen.
 template <uint32_t kDim, class F>
 __device__ void page_logits(const KernelArgs& k, const Job& job, const PageInfo& page, const PageKeys<kDim>& keys,

@@ -92,16 +92,6 @@ __device__ void append_token(const RopeAppendArgs& r, const KvView& kv, uint32_t
   }
 }
 
-// Registers of the query as the product's first operand: step `i` multiplies the channels that load_keys gives to it.
-template <uint32_t kDim>
-__device__ void query_fragment(const float (*q)[kDim], uint32_t n_heads, uint32_t i, uint32_t (&out)[4]) {
-  const uint32_t lane = threadIdx.x % kWarp, head = lane / 4;
-  const float4 x = head < n_heads ? *reinterpret_cast<const float4*>(&q[head][i / 2 * 32 + lane % 4 * 8 + i % 2 * 4])
-                                  : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-  out[0] = split_bf16(x.x, x.y, out[1]);
-  out[2] = split_bf16(x.z, x.w, out[3]);
-}
-
 // Running softmax of a warp: maximum (base 2) and sum of the head lane / 4.
 struct Running {
   float m = kUnseen, l = 0.0f;
