@@ -1,13 +1,14 @@
 # The CUDA backend: libweir_cuda.so, a module that libweir.so loads at run time. It is built when nvcc is found (WEIR_CUDA=OFF leaves it out); neither
 # the toolkit nor a GPU is needed to run the rest. cudart is linked statically, so that the driver is all that a machine needs.
 set(WEIR_CUDA_ARCH "" CACHE STRING "CUDA architectures as CMake writes them, such as 90-real; empty: one for development (90-real), `all` for a release")
-# Of the sanitizers only ThreadSanitizer gets along with the driver, and only when asked for, as `./dev gpu-bundle --tsan` does.
-set(weir_cuda_default ON)
-if(WEIR_SANITIZE)
-  set(weir_cuda_default OFF)
+option(WEIR_CUDA "Build the CUDA backend when nvcc is there" ON)
+# Of the sanitizers only ThreadSanitizer gets along with the driver; `./dev gpu-bundle --tsan` asks for both.
+option(WEIR_CUDA_TSAN "Build the CUDA backend with WEIR_SANITIZE=thread" OFF)
+mark_as_advanced(WEIR_CUDA_TSAN)
+if(WEIR_CUDA_TSAN AND NOT WEIR_SANITIZE STREQUAL "thread")
+  message(FATAL_ERROR "WEIR_CUDA_TSAN is for WEIR_SANITIZE=thread")
 endif()
-option(WEIR_CUDA "Build the CUDA backend when nvcc is there" ${weir_cuda_default})
-if(NOT WEIR_CUDA OR WEIR_FUZZ OR (WEIR_SANITIZE AND NOT WEIR_SANITIZE STREQUAL "thread"))
+if(NOT WEIR_CUDA OR WEIR_FUZZ OR (WEIR_SANITIZE AND NOT WEIR_CUDA_TSAN))
   return()
 endif()
 

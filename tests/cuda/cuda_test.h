@@ -14,6 +14,15 @@ static inline uint32_t steps_at_most(uint32_t n) {
     return steps > 0 && steps < (long)n ? (uint32_t)steps : n;
 }
 
+/* For a test that fewer steps would break or make worthless. */
+#define NEED_STEPS(taken, needed)                                   \
+    do {                                                            \
+        if ((taken) < (needed)) {                                   \
+            print_message("skipped: WEIR_TEST_STEPS is too low\n"); \
+            skip();                                                 \
+        }                                                           \
+    } while (0)
+
 /* Between the two best logits, whose root mean square is some 5: rounding decides which is the larger one. */
 #define NEXT_TO_EQUAL 0.05f
 

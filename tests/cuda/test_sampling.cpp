@@ -61,6 +61,7 @@ weir_token draw_on_host(HostSampler& host, weir_session* session) {
 
 void sampling__draws_as_the_host_does(void**) {
   NEED_GPU();
+  NEED_STEPS(kSteps, 3);
   fixture f;
   open_gpu_fixture(&f);
   uint64_t n_prompt = 0;

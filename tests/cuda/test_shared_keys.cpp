@@ -35,7 +35,7 @@ const Kind kKinds[] = {
     {"some not numbers", [](float) { return below(4) == 0 ? NAN : normal(); }},
     {"infinite ones", [](float) { return below(50) == 0 ? INFINITY : normal(); }},
     {"any bits", [](float) { return __uint_as_float(random_bits()); }},
-    {"subnormal", [](float) { return __uint_as_float(below(1u << 23) | below(2) << 31); }},
+    {"subnormal", [](float) { return __uint_as_float(random_bits() & 0x807FFFFFu); }},
     {"few values", [](float) { return static_cast<float>(below(5)) - 2.0f; }},
     {"all negative", [](float) { return -0.01f - std::fabs(normal()); }},
     {"outliers", [](float) { return below(50) == 0 ? 1e6f * normal() : 1e-3f * normal(); }},
@@ -44,7 +44,7 @@ const Kind kKinds[] = {
     {"neighbours", [](float) { return __uint_as_float(0x3F800000u + below(300)); }},
     {"ends of bins", [](float) { return __uint_as_float(0x3F800000u + below(4) * 0x40000u - below(2)); }},
     {"zeros", [](float) { return below(2) == 0 ? 0.0f : -0.0f; }},
-    {"largest", [](float) { return __uint_as_float((0x7F7FFFFFu - below(100)) | below(2) << 31); }},
+    {"largest", [](float) { return below(2) == 0 ? 0x1.fffffep127f : -0x1.fffffcp127f; }},
 };
 
 struct Case {

@@ -11,7 +11,8 @@
 
 namespace {
 
-const uint32_t kSteps = steps_at_most(192);  // fewer are enough for equals_alone and in_two_threads
+constexpr uint32_t kMostSteps = 192;
+const uint32_t kSteps = steps_at_most(kMostSteps);  // fewer are enough for equals_alone and in_two_threads
 constexpr uint32_t kNoToken = 0xFFFFFFFFu;
 constexpr uint32_t kMostOfGroup = 8;  // as weir_step_many says
 
@@ -163,6 +164,7 @@ void Stage::step(std::vector<Player*> players) const {
 // The scripts are worth something: answers differ, pages leave, and not every page is attended.
 void step_many__scripts(void**) {
   NEED_GPU();
+  NEED_STEPS(kSteps, kMostSteps);
   const Stage stage;
   uint32_t n_evict = 0, n_select = 0;
   for (uint32_t row = 0; row < kRowCount; ++row) {
@@ -192,6 +194,7 @@ void step_many__equals_alone(void**) {
 // Sessions of one policy and prompt, at different places of their answers.
 void step_many__of_one_kind(void**) {
   NEED_GPU();
+  NEED_STEPS(kSteps, kMostSteps);
   const Stage stage;
   Player players[3] = {stage.enter(2), stage.enter(2), stage.enter(2)};
   for (uint32_t i = 0; i < 17; ++i) stage.step_alone(players[1]);
@@ -203,6 +206,7 @@ void step_many__of_one_kind(void**) {
 // Some leave, others come, the order changes, and everybody steps alone in between; a session that comes may have the memory of one that left.
 void step_many__sets_change(void**) {
   NEED_GPU();
+  NEED_STEPS(kSteps, kMostSteps);
   const Stage stage;
   Player dense = stage.enter(0), raas = stage.enter(1), quest = stage.enter(2);
   for (uint32_t i = 0; i < 30; ++i) stage.step({&dense, &raas, &quest});
@@ -235,6 +239,7 @@ void step_many__sets_change(void**) {
 // More sessions than one graph takes: a remainder of one, which has its own graph, and two full groups.
 void step_many__of_two_groups(void**) {
   NEED_GPU();
+  NEED_STEPS(kSteps, kMostSteps);
   const uint32_t n_together =
       kSteps - 20;  // some steps alone come before, so that sessions of a row differ, and some in another order after
   const Stage stage;
@@ -322,6 +327,7 @@ void step_many__in_two_threads(void**) {
 // Prompts, resets and pins between steps together move tables from host to device and back.
 void step_many__prompts_between(void**) {
   NEED_GPU();
+  NEED_STEPS(kSteps, kMostSteps);
   const Stage stage;
   Player raas = stage.enter(1), quest = stage.enter(2), sink = stage.enter(3);
   for (uint32_t i = 0; i < 20; ++i) stage.step({&raas, &quest, &sink});

@@ -228,9 +228,9 @@ Counts step_both(const RandomModel& model, const Pair& pair, const Case& c, cons
 
 bool report(const RandomModel& m, const Case& c, uint32_t n_pages, const Limits& limits, const Counts& counts) {
   // Near ties are few, so that most steps say whether the scores' pages are the attended ones. With more layers the first one parts the rest.
-  const bool enough = m.n_layers > 1 || counts.same_pages >= kSteps * 3 / 4;
+  const bool enough = m.n_layers > 1 || counts.same_pages >= (kSteps * 3 + 3) / 4;
   const bool ok = counts.ok && counts.score <= 1.0 && counts.logits <= limits.logits && enough &&
-                  counts.same_best >= kSteps * 3 / 4;
+                  counts.same_best >= (kSteps * 3 + 3) / 4;
   std::printf(
       "%u x %2u/%u heads of %3u, %-8s %4u of %5u pages: scores %.3f of limit, logits %.4f, %2u steps with "
       "%u other pages %.4f, %2u with another token%s\n",

@@ -1,6 +1,6 @@
 // Instead of lib/cuda/common.cuh where device code is compiled for the host: what lib/cuda/top_keys.cuh and top_shared_keys.cuh need of CUDA, and one block
-// to run them in. Its threads take turns, warps in random order. A block fails when lanes of a warp meet in different collectives, or when nobody can go
-// on: code that would hang a GPU or be undefined there is found without one.
+// to run them in. Its threads take turns, warps in random order, and some get far ahead of others. A block fails when lanes of a warp meet in different
+// collectives, or when nobody can go on: code that would hang a GPU is found without one, and some of the races.
 #pragma once
 
 #include <ucontext.h>
@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <numeric>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -38,33 +40,26 @@ inline constexpr uint32_t kAllLanes = 0xFFFFFFFFu;
 
 class HostBlock {
  public:
-  explicit HostBlock(uint32_t n_threads) : lanes_(n_threads), warps_(n_threads / kWarp), stacks_(n_threads * kStack) {}
+  explicit HostBlock(uint32_t n_threads)
+      : lanes_(n_threads), warps_(n_threads / kWarp), order_(n_threads / kWarp), stacks_(n_threads * kStack) {
+    std::iota(order_.begin(), order_.end(), 0u);
+  }
 
   // `body` by all threads of a block. Returns what went wrong, "" if nothing did.
   std::string run(const std::function<void()>& body) {
     body_ = &body;
     current_block() = this;
     error_.clear();
-    for (uint32_t i = 0; i < lanes_.size(); ++i) {
-      Lane& lane = lanes_[i];
-      lane.state = State::kReady;
-      getcontext(&lane.context);
-      lane.context.uc_stack.ss_sp = stacks_.data() + i * kStack;
-      lane.context.uc_stack.ss_size = kStack;
-      lane.context.uc_link = nullptr;
-      makecontext(&lane.context, &HostBlock::enter, 0);
-    }
+    for (size_t i = 0; i < lanes_.size(); ++i) begin(lanes_[i], stacks_.data() + i * kStack);
     for (Warp& warp : warps_) warp.n = 0;
     while (error_.empty() && !all(State::kDone)) {
       bool moved = false;
-      const uint32_t begin = next_random() % warps_.size();
-      for (uint32_t w = 0; w < warps_.size() && error_.empty(); ++w) {
-        const uint32_t first = (begin + w) % warps_.size() * kWarp;
-        for (uint32_t i = first; i < first + kWarp && error_.empty(); ++i) {
-          if (lanes_[i].state != State::kReady) continue;
+      std::shuffle(order_.begin(), order_.end(), random_);
+      for (const uint32_t warp : order_) {
+        const bool far = random_() % 2 == 0;
+        while (advance(warp)) {
           moved = true;
-          at_ = i;
-          swapcontext(&scheduler_, &lanes_[i].context);
+          if (!far) break;
         }
       }
       if (moved || !error_.empty()) continue;
@@ -121,10 +116,29 @@ class HostBlock {
     uint32_t values[2][kWarp];
   };
 
+  static void begin(Lane& lane, char* stack) {
+    lane.state = State::kReady;
+    getcontext(&lane.context);
+    lane.context.uc_stack.ss_sp = stack;
+    lane.context.uc_stack.ss_size = kStack;
+    lane.context.uc_link = nullptr;
+    makecontext(&lane.context, &HostBlock::enter, 0);
+  }
   static void enter() {
     HostBlock& block = *current_block();
     (*block.body_)();
     block.leave(State::kDone);
+  }
+  // Every lane of the warp that can, up to where it waits. False when none could.
+  bool advance(uint32_t warp) {
+    bool moved = false;
+    for (uint32_t i = warp * kWarp; i < (warp + 1) * kWarp && error_.empty(); ++i) {
+      if (lanes_[i].state != State::kReady) continue;
+      moved = true;
+      at_ = i;
+      swapcontext(&scheduler_, &lanes_[i].context);
+    }
+    return moved && error_.empty();
   }
   void leave(State state) {
     const uint32_t me = at_;
@@ -134,19 +148,16 @@ class HostBlock {
   bool all(State state) const {
     return std::all_of(lanes_.begin(), lanes_.end(), [&](const Lane& lane) { return lane.state == state; });
   }
-  uint32_t next_random() {
-    random_ = random_ * 6364136223846793005u + 1442695040888963407u;
-    return static_cast<uint32_t>(random_ >> 33);
-  }
 
   std::vector<Lane> lanes_;
   std::vector<Warp> warps_;
+  std::vector<uint32_t> order_;  // of the warps
   std::vector<char> stacks_;
   ucontext_t scheduler_ = {};
   const std::function<void()>* body_ = nullptr;
   std::string error_;
   uint32_t at_ = 0;
-  uint64_t random_ = 1;
+  std::minstd_rand random_;
 };
 
 inline HostBlock& host_block() { return *HostBlock::current_block(); }
