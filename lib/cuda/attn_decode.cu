@@ -6,8 +6,8 @@
 // reads them from: which channel stands in which column is free as long as both operands agree.
 //
 // Parts are merged in ascending order: the warps of a block in shared memory, the blocks of a stream by the last of them to finish. (Clusters of blocks
-// that read each other's shared memory were measured slower: docs/decisions/005-cuda-backend.md.) The split of n pages depends on n alone, so that a budget that holds
-// everything gives the bits of dense attention.
+// that read each other's shared memory were measured slower: docs/decisions/005-cuda-backend.md.) The split of n pages depends on
+// n alone, so that a budget that holds everything gives the bits of dense attention.
 #include "cuda/attn_decode.cuh"
 
 #include "cuda/attn_parts.cuh"

@@ -48,7 +48,7 @@ __device__ void push_moments(const Work<kDim>& w, uint32_t head, uint32_t part, 
 }
 
 // The `n` moments of all blocks become the head's, by one warp. Distances are taken from the first one's number and the mean's distance from it, so that
-// nothing of f32 is lost.
+// estimates far from zero lose nothing in f32.
 template <uint32_t kDim>
 __device__ void join_moments(const Work<kDim>& w, uint32_t head, uint32_t n) {
   const uint32_t lane = threadIdx.x % kWarp;

@@ -129,8 +129,8 @@ __device__ inline void find_bin(const uint32_t* keys, uint32_t n, uint32_t k, ui
 }
 
 // What the keys that are chosen of n are above. Chosen are those with kKeyAlways, n_forced, and the k largest others, 1 <= k <= their number, none of
-// which is above high_key. A bin is found, and pivots close in on the k-th until few keys are left between them, mostly none is needed, and those are
-// ranked. The pivots are evenly spread by score and by key in turns; 21 rounds by key would end it.
+// which is above high_key. Its bin is found. Where that has many keys, pivots close in on the k-th until few are left between them, evenly spread by score
+// and by key in turns; 21 rounds by key would end it. The few are ranked.
 template <uint32_t kThreads>
 __device__ inline Threshold find_shared_threshold(const uint32_t* keys, uint32_t n, uint32_t k, uint32_t n_forced,
                                                   uint32_t high_key, SharedKeysScratch<kThreads>& s) {
