@@ -22,7 +22,7 @@ __global__ void embed_kernel(const EmbedArgs a) {
   float* x = a.x + size_t{blockIdx.x} * a.table.n_cols;
   for (uint32_t unit = threadIdx.x; unit < n_units; unit += kThreads) {
     float v[F::kUnit];
-    F::decode(F::load(planes, row * n_units + unit), unit % 8, v);
+    F::decode(F::load(F::at(planes, row * n_units + unit)), unit % 8, v);
 #pragma unroll
     for (uint32_t i = 0; i < F::kUnit; i += 4)
       *reinterpret_cast<float4*>(x + unit * F::kUnit + i) = make_float4(v[i], v[i + 1], v[i + 2], v[i + 3]);

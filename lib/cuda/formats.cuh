@@ -10,7 +10,7 @@
 //   F16, BF16, F32  rows as in the file
 //
 // Activations of integer dot products are 16-bit: x = scale * (256 hi + lo) with one scale per block of 32, hi and lo signed bytes, so that two dp4a
-// multiply four weights by four activations and 15 bits of each survive.
+// multiply four weights by four activations and 15 bits of each survive. How they lie in shared memory: see Act.
 #pragma once
 
 #include "cuda/common.cuh"
@@ -18,17 +18,9 @@
 
 namespace weir::cuda {
 
-// Quantised activations in shared memory, [n_blocks] of 32; the halves of a block lie apart so that 16-byte reads of neighbouring lanes do not conflict.
-struct Act {
-  int4* hi;      // [2][n_blocks]
-  int4* lo;      // [2][n_blocks]
-  float* scale;  // [n_blocks]
-  int2* sum;     // [n_blocks] sums of 256 hi + lo over each half
-  uint32_t n_blocks;
-};
-
-// Bytes of shared memory behind an Act of n_cols activations, or of plain f32 ones.
-__host__ __device__ inline size_t act_bytes(uint32_t n_cols) { return size_t{n_cols} * 2 + n_cols / 32 * 12; }
+// Units that the lanes of a warp take together. Inputs in shared memory lie in groups of so many: a lane's pieces of 16 bytes of one unit are kPieceStride
+// apart, so that one address per group is enough and neighbouring lanes' reads do not conflict.
+inline constexpr uint32_t kGroupUnits = 32, kPieceBytes = 16, kPieceStride = kGroupUnits * kPieceBytes;
 
 #ifdef __CUDACC__
 
@@ -115,9 +107,36 @@ struct Bytes32 {
 };
 __device__ inline Bytes32 unpack_nibbles(uint4 q) { return {low_nibbles(q), high_nibbles(q)}; }
 
-// The block's weights times block b of the activations, before any scale.
-__device__ inline int dot32(const Bytes32& w, const Act& a, uint32_t b) {
-  return dot16(w.low, a.hi[b], a.lo[b]) + dot16(w.high, a.hi[a.n_blocks + b], a.lo[a.n_blocks + b]);
+// 32 quantised activations, a unit of the integer formats, as a lane finds them in shared memory: pieces with the bytes hi of each half, then lo, and
+// instead of a fifth the words of all lanes one after another, so that words that a format does not need are not read: scales, sums of 256 hi + lo over
+// both halves, over the first and over the second.
+struct Act {
+  static constexpr uint32_t kPieces = 5, kWordStride = kGroupUnits * sizeof(uint32_t);
+  int4 hi[2], lo[2];
+  float scale;
+  int both, sum[2];
+
+  __device__ explicit Act(const std::byte* at)
+      : hi{piece(at, 0), piece(at, 1)},
+        lo{piece(at, 2), piece(at, 3)},
+        scale(number(at)),
+        both(word(at, 1)),
+        sum{word(at, 2), word(at, 3)} {}
+
+ private:
+  __device__ static int4 piece(const std::byte* at, uint32_t i) {
+    return *reinterpret_cast<const int4*>(at + i * kPieceStride);
+  }
+  __device__ static float number(const std::byte* at) { return __int_as_float(word(at, 0)); }
+  __device__ static int word(const std::byte* at, uint32_t i) {
+    const std::byte* words = at - threadIdx.x % kGroupUnits * (kPieceBytes - sizeof(uint32_t)) + 4 * kPieceStride;
+    return *reinterpret_cast<const int*>(words + i * kWordStride);
+  }
+};
+
+// The block's weights times the activations, before any scale.
+__device__ inline int dot32(const Bytes32& w, const Act& a) {
+  return dot16(w.low, a.hi[0], a.lo[0]) + dot16(w.high, a.hi[1], a.lo[1]);
 }
 
 // Q4_K and Q5_K.
@@ -125,24 +144,25 @@ struct KWords {
   Bytes32 w;
   KStep k;
 };
-__device__ inline float k_dot(const KWords& w, const Act& a, uint32_t b, float total) {
-  const int2 sum = a.sum[b];
-  const float low = w.k.low * static_cast<float>(sum.x + sum.y);
-  return fmaf(a.scale[b], fmaf(w.k.step, static_cast<float>(dot32(w.w, a, b)), -low), total);
+__device__ inline float k_dot(const KWords& w, const Act& a, float total) {
+  const float low = w.k.low * static_cast<float>(a.both);
+  return fmaf(a.scale, fmaf(w.k.step, static_cast<float>(dot32(w.w, a)), -low), total);
 }
 
-// A format: Planes (pointers of a matrix), Regs (what a lane loads for one block), Words (a block ready to be multiplied), and functions of them: planes,
-// load, unpack, dot, decode to f32. kInteger formats take Act; the others unquantised activations, in units of kUnit weights.
+// A format: Planes (pointers into a matrix), Regs (what a lane loads for one block, kRegisters of 32 bits), Words (a block ready to be multiplied), and
+// functions of them: planes of a matrix, at (the planes from block b on; b is a multiple of 8 where p is not the matrix's beginning), load (the block where
+// they begin), unpack, dot, decode to f32. kInteger formats multiply an Act; the others unquantised activations, in units of kUnit weights, whose input is
+// kPieces pieces.
 //
-// dot returns `total` plus the block's product. Its fused multiplications are written out: left to the compiler, kernels with different code around them
-// could round differently.
+// dot returns `total` plus the product of the block and the input `at`. Its fused multiplications are written out: left to the compiler, kernels with
+// different code around them could round differently.
 template <WeightType T>
 struct Format;
 
 template <>
 struct Format<WeightType::kQ8_0> {
   static constexpr bool kInteger = true;
-  static constexpr uint32_t kUnit = 32;
+  static constexpr uint32_t kUnit = 32, kPieces = Act::kPieces, kRegisters = 9;
   struct Planes {
     const uint4 *low, *high;
     const uint16_t* scale;
@@ -151,20 +171,22 @@ struct Format<WeightType::kQ8_0> {
     uint4 low, high;
     uint16_t scale;
   };
-  __device__ static Planes planes(const uint8_t* data, size_t n_blocks) {
+  __host__ __device__ static Planes planes(const uint8_t* data, size_t n_blocks) {
     return {reinterpret_cast<const uint4*>(data), reinterpret_cast<const uint4*>(data) + n_blocks,
             reinterpret_cast<const uint16_t*>(data + 32 * n_blocks)};
   }
-  __device__ static Regs load(const Planes& p, size_t b) {
-    return {load_stream(p.low + b), load_stream(p.high + b), load_stream(p.scale + b)};
+  __device__ static Planes at(const Planes& p, size_t b) { return {p.low + b, p.high + b, p.scale + b}; }
+  __device__ static Regs load(const Planes& p) {
+    return {load_stream(p.low), load_stream(p.high), load_stream(p.scale)};
   }
   struct Words {
     Bytes32 w;
     float scale;
   };
   __device__ static Words unpack(const Regs& r, uint32_t) { return {{r.low, r.high}, half_bits(r.scale)}; }
-  __device__ static float dot(const Words& w, const Act& a, uint32_t b, uint32_t, float total) {
-    return fmaf(w.scale * a.scale[b], static_cast<float>(dot32(w.w, a, b)), total);
+  __device__ static float dot(const Words& w, const std::byte* at, float total) {
+    const Act a(at);
+    return fmaf(w.scale * a.scale, static_cast<float>(dot32(w.w, a)), total);
   }
   __device__ static void decode(const Regs& r, uint32_t, float* out) {
     const uint32_t words[8] = {r.low.x, r.low.y, r.low.z, r.low.w, r.high.x, r.high.y, r.high.z, r.high.w};
@@ -177,7 +199,7 @@ struct Format<WeightType::kQ8_0> {
 template <>
 struct Format<WeightType::kQ4_0> {
   static constexpr bool kInteger = true;
-  static constexpr uint32_t kUnit = 32;
+  static constexpr uint32_t kUnit = 32, kPieces = Act::kPieces, kRegisters = 5;
   struct Planes {
     const uint4* q;
     const uint16_t* scale;
@@ -186,18 +208,19 @@ struct Format<WeightType::kQ4_0> {
     uint4 q;
     uint16_t scale;
   };
-  __device__ static Planes planes(const uint8_t* data, size_t n_blocks) {
+  __host__ __device__ static Planes planes(const uint8_t* data, size_t n_blocks) {
     return {reinterpret_cast<const uint4*>(data), reinterpret_cast<const uint16_t*>(data + 16 * n_blocks)};
   }
-  __device__ static Regs load(const Planes& p, size_t b) { return {load_stream(p.q + b), load_stream(p.scale + b)}; }
+  __device__ static Planes at(const Planes& p, size_t b) { return {p.q + b, p.scale + b}; }
+  __device__ static Regs load(const Planes& p) { return {load_stream(p.q), load_stream(p.scale)}; }
   struct Words {
     Bytes32 w;
     float scale;
   };
   __device__ static Words unpack(const Regs& r, uint32_t) { return {unpack_nibbles(r.q), half_bits(r.scale)}; }
-  __device__ static float dot(const Words& w, const Act& a, uint32_t b, uint32_t, float total) {
-    const int2 sum = a.sum[b];
-    return fmaf(w.scale * a.scale[b], static_cast<float>(dot32(w.w, a, b) - 8 * (sum.x + sum.y)), total);
+  __device__ static float dot(const Words& w, const std::byte* at, float total) {
+    const Act a(at);
+    return fmaf(w.scale * a.scale, static_cast<float>(dot32(w.w, a) - 8 * a.both), total);
   }
   __device__ static void decode(const Regs& r, uint32_t, float* out) {
     bytes_to_float(low_nibbles(r.q), 8.0f, half_bits(r.scale), out);
@@ -208,23 +231,22 @@ struct Format<WeightType::kQ4_0> {
 template <>
 struct Format<WeightType::kQ4_K> {
   static constexpr bool kInteger = true;
-  static constexpr uint32_t kUnit = 32;
+  static constexpr uint32_t kUnit = 32, kPieces = Act::kPieces, kRegisters = 8;
   struct Planes {
     const uint4 *q, *header;
   };
   struct Regs {
     uint4 q, header;
   };
-  __device__ static Planes planes(const uint8_t* data, size_t n_blocks) {
+  __host__ __device__ static Planes planes(const uint8_t* data, size_t n_blocks) {
     return {reinterpret_cast<const uint4*>(data), reinterpret_cast<const uint4*>(data) + n_blocks};
   }
+  __device__ static Planes at(const Planes& p, size_t b) { return {p.q + b, p.header + b / 8}; }
   // Eight lanes share a header, so it is worth keeping in the first-level cache.
-  __device__ static Regs load(const Planes& p, size_t b) { return {load_stream(p.q + b), __ldg(p.header + b / 8)}; }
+  __device__ static Regs load(const Planes& p) { return {load_stream(p.q), __ldg(p.header)}; }
   using Words = KWords;
   __device__ static Words unpack(const Regs& r, uint32_t s) { return {unpack_nibbles(r.q), k_step(r.header, s)}; }
-  __device__ static float dot(const Words& w, const Act& a, uint32_t b, uint32_t, float total) {
-    return k_dot(w, a, b, total);
-  }
+  __device__ static float dot(const Words& w, const std::byte* at, float total) { return k_dot(w, Act(at), total); }
   __device__ static void decode(const Regs& r, uint32_t s, float* out) {
     const KStep k = k_step(r.header, s);
     bytes_to_float(low_nibbles(r.q), 0.0f, k.step, out);
@@ -237,7 +259,7 @@ struct Format<WeightType::kQ4_K> {
 template <>
 struct Format<WeightType::kQ5_K> {
   static constexpr bool kInteger = true;
-  static constexpr uint32_t kUnit = 32;
+  static constexpr uint32_t kUnit = 32, kPieces = Act::kPieces, kRegisters = 9;
   struct Planes {
     const uint4* q;
     const uint32_t* high;
@@ -247,20 +269,17 @@ struct Format<WeightType::kQ5_K> {
     uint4 q, header;
     uint32_t high;
   };
-  __device__ static Planes planes(const uint8_t* data, size_t n_blocks) {
+  __host__ __device__ static Planes planes(const uint8_t* data, size_t n_blocks) {
     return {reinterpret_cast<const uint4*>(data), reinterpret_cast<const uint32_t*>(data + 16 * n_blocks),
             reinterpret_cast<const uint4*>(data + 20 * n_blocks)};
   }
-  __device__ static Regs load(const Planes& p, size_t b) {
-    return {load_stream(p.q + b), __ldg(p.header + b / 8), load_stream(p.high + b)};
-  }
+  __device__ static Planes at(const Planes& p, size_t b) { return {p.q + b, p.high + b, p.header + b / 8}; }
+  __device__ static Regs load(const Planes& p) { return {load_stream(p.q), __ldg(p.header), load_stream(p.high)}; }
   using Words = KWords;
   __device__ static Words unpack(const Regs& r, uint32_t s) {
     return {{low_nibbles(r.q) | spread16(r.high), high_nibbles(r.q) | spread16(r.high >> 16)}, k_step(r.header, s)};
   }
-  __device__ static float dot(const Words& w, const Act& a, uint32_t b, uint32_t, float total) {
-    return k_dot(w, a, b, total);
-  }
+  __device__ static float dot(const Words& w, const std::byte* at, float total) { return k_dot(w, Act(at), total); }
   __device__ static void decode(const Regs& r, uint32_t s, float* out) {
     const KStep k = k_step(r.header, s);
     bytes_to_float(low_nibbles(r.q) | spread16(r.high), 0.0f, k.step, out);
@@ -273,7 +292,7 @@ struct Format<WeightType::kQ5_K> {
 template <>
 struct Format<WeightType::kQ6_K> {
   static constexpr bool kInteger = true;
-  static constexpr uint32_t kUnit = 32;
+  static constexpr uint32_t kUnit = 32, kPieces = Act::kPieces, kRegisters = 8;
   struct Planes {
     const uint4* q;
     const uint2* high;
@@ -285,13 +304,16 @@ struct Format<WeightType::kQ6_K> {
     uint2 high;
     uint16_t sub_scale, scale;
   };
-  __device__ static Planes planes(const uint8_t* data, size_t n_blocks) {
+  __host__ __device__ static Planes planes(const uint8_t* data, size_t n_blocks) {
     return {reinterpret_cast<const uint4*>(data), reinterpret_cast<const uint2*>(data + 16 * n_blocks),
             reinterpret_cast<const uint16_t*>(data + 24 * n_blocks),
             reinterpret_cast<const uint16_t*>(data + 26 * n_blocks)};
   }
-  __device__ static Regs load(const Planes& p, size_t b) {
-    return {load_stream(p.q + b), load_stream(p.high + b), load_stream(p.sub_scale + b), __ldg(p.scale + b / 8)};
+  __device__ static Planes at(const Planes& p, size_t b) {
+    return {p.q + b, p.high + b, p.sub_scale + b, p.scale + b / 8};
+  }
+  __device__ static Regs load(const Planes& p) {
+    return {load_stream(p.q), load_stream(p.high), load_stream(p.sub_scale), __ldg(p.scale)};
   }
   __device__ static int sub(const Regs& r, uint32_t half) { return static_cast<int8_t>(r.sub_scale >> (8 * half)); }
   struct Words {
@@ -303,12 +325,12 @@ struct Format<WeightType::kQ6_K> {
             {static_cast<float>(sub(r, 0)), static_cast<float>(sub(r, 1))},
             half_bits(r.scale)};
   }
-  __device__ static float dot(const Words& w, const Act& a, uint32_t b, uint32_t, float total) {
-    const int2 sum = a.sum[b];
-    const int first = dot16(w.w.low, a.hi[b], a.lo[b]) - 32 * sum.x;
-    const int second = dot16(w.w.high, a.hi[a.n_blocks + b], a.lo[a.n_blocks + b]) - 32 * sum.y;
+  __device__ static float dot(const Words& w, const std::byte* at, float total) {
+    const Act a(at);
+    const int first = dot16(w.w.low, a.hi[0], a.lo[0]) - 32 * a.sum[0];
+    const int second = dot16(w.w.high, a.hi[1], a.lo[1]) - 32 * a.sum[1];
     const float both = fmaf(w.sub[0], static_cast<float>(first), w.sub[1] * static_cast<float>(second));
-    return fmaf(w.scale * a.scale[b], both, total);
+    return fmaf(w.scale * a.scale, both, total);
   }
   __device__ static void decode(const Regs& r, uint32_t, float* out) {
     bytes_to_float(low_nibbles(r.q) | spread_pairs(r.high.x), 32.0f, half_bits(r.scale) * static_cast<float>(sub(r, 0)),
@@ -318,20 +340,22 @@ struct Format<WeightType::kQ6_K> {
   }
 };
 
-// The float formats: 16 bytes a lane. Activations lie in shared memory in quads, the quads of a unit [kUnit / 4] apart by n_units, again against bank
-// conflicts.
+// The float formats: 16 bytes a lane. A piece of the input is four activations.
 template <class Self, uint32_t kWeights>
 struct FloatFormat {
   static constexpr bool kInteger = false;
-  static constexpr uint32_t kUnit = kWeights;
+  static constexpr uint32_t kUnit = kWeights, kPieces = kWeights / 4, kRegisters = 4;
   struct Planes {
     const uint4* data;
   };
   struct Regs {
     uint4 data;
   };
-  __device__ static Planes planes(const uint8_t* data, size_t) { return {reinterpret_cast<const uint4*>(data)}; }
-  __device__ static Regs load(const Planes& p, size_t unit) { return {load_stream(p.data + unit)}; }
+  __host__ __device__ static Planes planes(const uint8_t* data, size_t) {
+    return {reinterpret_cast<const uint4*>(data)};
+  }
+  __device__ static Planes at(const Planes& p, size_t unit) { return {p.data + unit}; }
+  __device__ static Regs load(const Planes& p) { return {load_stream(p.data)}; }
   struct Words {
     float w[kWeights];
   };
@@ -340,11 +364,11 @@ struct FloatFormat {
     Self::decode(r, 0, words.w);
     return words;
   }
-  __device__ static float dot(const Words& words, const float4* x, uint32_t unit, uint32_t n_units, float total) {
+  __device__ static float dot(const Words& words, const std::byte* at, float total) {
     float sum = 0.0f;
 #pragma unroll
-    for (uint32_t i = 0; i < kWeights / 4; ++i) {
-      const float4 v = x[i * n_units + unit];
+    for (uint32_t i = 0; i < kPieces; ++i) {
+      const float4 v = *reinterpret_cast<const float4*>(at + i * kPieceStride);
       const float* w = words.w + 4 * i;
       sum += fmaf(w[3], v.w, fmaf(w[2], v.z, fmaf(w[0], v.x, w[1] * v.y)));
     }

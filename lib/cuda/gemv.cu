@@ -1,12 +1,14 @@
 // Matrix times vector: y = W x with W in its file's precision, read once at the speed of memory; also for up to eight vectors, which are called columns
 // here.
 //
-// Two blocks of 512 threads per multiprocessor stay for the whole matrix; a warp takes every n-th row. The first rows' weights are requested before
-// the kernel waits for its predecessor, so that memory is busy while the input is normalised and quantised, which every block does for itself: it is
-// some 16 KiB from the second-level cache, less than a barrier across the device would cost.
+// Blocks of 512 threads, one or two on a multiprocessor, stay for the whole matrix; a warp takes every n-th row. The first rows' weights are requested
+// before the kernel waits for its predecessor, so that memory is busy while the input is normalised and quantised, which every block does for itself: it
+// is some 16 KiB from the second-level cache, less than a barrier across the device would cost.
 //
-// With several columns reading them from shared memory becomes the limit, and not memory. So a warp has two rows in hand, for which it reads them once,
-// and there is one block per multiprocessor, whose threads have twice the registers.
+// A warp multiplies one stretch of its rows while the next one comes. It asks for that when the first is there, and not before: the compiler has one
+// scoreboard count all loads that a loop carries from one round to the next, so that a warp that waits for some of them waits for all.
+//
+// With several columns reading them from shared memory becomes the limit, and not memory. So a warp has two rows in hand, for which it reads them once.
 //
 // A column's results have the bits that it gets alone. A lane adds the same units of a row in the same order however many rows and units it has in hand,
 // warp sums pair the same lanes, each block has 512 threads, so that squares of inputs are summed in the same order too, and every multiplication that is
@@ -14,11 +16,11 @@
 #include "cuda/gemv.cuh"
 
 #include <algorithm>
+#include <cstring>
 
-#include "core/memory.h"
 #include "cuda/cuda_ops.h"
 #include "cuda/device.cuh"
-#include "cuda/formats.cuh"
+#include "cuda/gemv_input.cuh"
 
 namespace weir::cuda {
 namespace {
@@ -26,13 +28,16 @@ namespace {
 constexpr uint32_t kThreads = 512;
 constexpr uint32_t kWarps = kThreads / kWarp;
 
-// Blocks of a multiprocessor: with one, F16 had 79 % of the copy bandwidth instead of 87.
-template <uint32_t kColumns>
-constexpr uint32_t kBlocks = kColumns == 1 ? 2 : 1;
+// Blocks of a multiprocessor. One has twice the registers for a thread. For integer formats that is faster: the input is quantised once for the
+// multiprocessor, and what a warp has in hand fits (Q4_0 1,391 us a step instead of 1,352 with two, Q4_K 1,898 instead of 1,544). F16 is slower with one:
+// 79 % of the copy bandwidth instead of 87.
+template <class F, uint32_t kColumns>
+constexpr uint32_t kBlocks = kColumns == 1 && !F::kInteger ? 2 : 1;
 
 // Units a lane of each row in hand, with several columns: what 128 registers hold.
 template <class F, uint32_t kColumns>
-constexpr uint32_t kUnrollOfColumns = (F::kInteger ? 2 : 4) / (kColumns > 4 ? 2 : 1);
+constexpr uint32_t kUnrollOfColumns = (kColumns > 4 || (kColumns > 2 && F::kRegisters > 5) ? 1 : 2) *
+                                      (F::kInteger ? 1 : 2);
 
 // Rows that a warp has in hand: of gate and up matrix, or its next two.
 template <bool kGlu, uint32_t kColumns>
@@ -50,6 +55,7 @@ struct GemvKernelArgs {
   const float* x[kColumns];
   const float* norm;
   float eps;
+  uint32_t zero;       // 0, which the compiler does not know
   uint32_t n_columns;  // above kColumns / 2, for which there is a kernel of its own
 };
 
@@ -58,141 +64,46 @@ __device__ bool has_column(const GemvKernelArgs<kColumns>& a, uint32_t c) {
   return c <= kColumns / 2 || c < a.n_columns;
 }
 
-// Bytes of shared memory for the input of a column.
+// Eight inputs of each lane into shared memory.
 template <class F>
-__host__ __device__ uint32_t column_bytes(uint32_t n_cols) {
-  const size_t bytes = F::kInteger ? act_bytes(n_cols) : size_t{n_cols} * sizeof(float);
-  return static_cast<uint32_t>(align_up(bytes, alignof(float4)));
-}
-
-// Eight inputs, times the norm's weights; `square` += their squares before that. The norm's scale is one number for all of them: it multiplies the
-// outputs, so that nothing has to wait for it.
-__device__ void read_input(const float* from, const float* norm, uint32_t at, float* v, float& square) {
-#pragma unroll
-  for (uint32_t i = 0; i < 8; i += 4) {
-    const float4 x = *reinterpret_cast<const float4*>(from + at + i);
-    v[i] = x.x, v[i + 1] = x.y, v[i + 2] = x.z, v[i + 3] = x.w;
-    if (norm == nullptr) continue;
-    const float4 w = __ldg(reinterpret_cast<const float4*>(norm + at + i));
-    square += fmaf(x.w, x.w, fmaf(x.z, x.z, fmaf(x.x, x.x, x.y * x.y)));
-    v[i] *= w.x, v[i + 1] *= w.y, v[i + 2] *= w.z, v[i + 3] *= w.w;
-  }
-}
-
-// A column's quantised input in shared memory.
-__device__ Act act_of(std::byte* shared, uint32_t n_cols) {
-  const uint32_t n_blocks = n_cols / 32;
-  auto* hi = reinterpret_cast<int4*>(shared);
-  auto* lo = hi + 2 * n_blocks;
-  auto* sum = reinterpret_cast<int2*>(lo + 2 * n_blocks);
-  return {hi, lo, reinterpret_cast<float*>(sum + n_blocks), sum, n_blocks};
-}
-
-// Quantises eight inputs of each lane: four neighbouring lanes share a block of 32. An infinity or a NaN makes the scale NaN, as on the CPU.
-__device__ void quantize(const float* v, uint32_t at, uint32_t n_cols, const Act& out) {
-  uint32_t bits = 0;  // of the largest magnitude; as integers they are in the order of the numbers, NaN above all
-#pragma unroll
-  for (uint32_t i = 0; i < 8; ++i) bits = max(bits, __float_as_uint(v[i]) & 0x7FFFFFFFu);
-  bits = max(bits, __shfl_xor_sync(kAllLanes, bits, 1));
-  bits = max(bits, __shfl_xor_sync(kAllLanes, bits, 2));
-  const bool finite = bits < 0x7F800000u;
-  const float most = __uint_as_float(bits);
-  // 127 * 256: the largest that leaves hi a signed byte after lo took its part.
-  const float inverse = finite && most > 0.0f ? 32512.0f / most : 0.0f;
-  uint32_t high[2] = {}, low[2] = {};
-  int total = 0;
-#pragma unroll
-  for (uint32_t i = 0; i < 8; ++i) {
-    const int q = __float2int_rn(v[i] * inverse);
-    total += q;
-    low[i / 4] |= (static_cast<uint32_t>(q) & 255u) << (i % 4 * 8);
-    high[i / 4] |= (static_cast<uint32_t>((q + 128) >> 8) & 255u) << (i % 4 * 8);
-  }
-  const int half_sum = total + __shfl_xor_sync(kAllLanes, total, 1);
-  const int other_sum = __shfl_xor_sync(kAllLanes, half_sum, 2);
-  if (at >= n_cols) return;
-  const uint32_t block = at / 32, part = at / 8 % 4;
-  const uint32_t place = ((part / 2) * out.n_blocks + block) * 2 + part % 2;
-  reinterpret_cast<uint2*>(out.hi)[place] = make_uint2(high[0], high[1]);
-  reinterpret_cast<uint2*>(out.lo)[place] = make_uint2(low[0], low[1]);
-  if (part == 0) {
-    out.sum[block] = make_int2(half_sum, other_sum);
-    out.scale[block] = finite ? most / 32512.0f : __uint_as_float(0x7FC00000u);
-  }
-}
-
-// The first column's input in shared memory as F::dot takes it.
-template <class F>
-__device__ auto first_input(std::byte* shared, uint32_t n_cols) {
+__device__ void store_inputs(const Eight& v, uint32_t at, uint32_t n_cols, std::byte* input) {
   if constexpr (F::kInteger) {
-    return act_of(shared, n_cols);
+    quantize<F>(v, at, n_cols, input);
   } else {
-    return reinterpret_cast<float4*>(shared);
+    store_floats<F>(v, at, n_cols, input);
   }
 }
 
-// The input of the column that lies so many bytes behind.
-template <class T>
-__device__ T* moved(T* p, uint32_t bytes) {
-  return reinterpret_cast<T*>(reinterpret_cast<std::byte*>(p) + bytes);
-}
-__device__ Act moved(const Act& a, uint32_t bytes) {
-  return {moved(a.hi, bytes), moved(a.lo, bytes), moved(a.scale, bytes), moved(a.sum, bytes), a.n_blocks};
-}
-
-// Columns `c` and following into shared memory, as many as are read at the same time; square += their squares.
-template <class F, uint32_t kColumns, uint32_t kBatch, class Input>
-__device__ void quantize_inputs(const GemvKernelArgs<kColumns>& a, const Input& first, uint32_t c, float* square) {
-  const uint32_t bytes = column_bytes<F>(a.n_cols);
-  for (uint32_t begin = 0; begin < a.n_cols; begin += kThreads * 8) {
-    const uint32_t at = begin + threadIdx.x * 8;
-    float v[kBatch][8] = {};
+// Columns `c` and following, as many as are read at the same time; square[] += their squares.
+template <class F, uint32_t kColumns, uint32_t kBatch>
+__device__ void take_batch(const GemvKernelArgs<kColumns>& a, std::byte* input, uint32_t c, float (&square)[kBatch]) {
+  const uint32_t bytes = column_bytes(input_shape<F>(), a.n_cols);
+  // A warp goes on while one of its lanes has inputs.
+#pragma unroll 1
+  for (uint32_t at = threadIdx.x * 8; at - threadIdx.x % kWarp * 8 < a.n_cols; at += kThreads * 8) {
+    Eight v[kBatch], norm;
 #pragma unroll
     for (uint32_t i = 0; i < kBatch; ++i) {
-      if (at < a.n_cols && has_column(a, c + i)) read_input(a.x[c + i], a.norm, at, v[i], square[i]);
+      if (at < a.n_cols && has_column(a, c + i)) v[i].read(a.x[c + i] + at);
     }
-#pragma unroll
-    for (uint32_t i = 0; i < kBatch; ++i) {
-      if (has_column(a, c + i)) quantize(v[i], at, a.n_cols, moved(first, (c + i) * bytes));
-    }
-  }
-}
-
-template <class F, uint32_t kColumns, uint32_t kBatch, class Input>
-__device__ void store_inputs(const GemvKernelArgs<kColumns>& a, const Input& first, uint32_t c, float* square) {
-  constexpr uint32_t kQuads = F::kUnit / 4;
-  const uint32_t n_units = a.n_cols / F::kUnit, bytes = column_bytes<F>(a.n_cols);
-  for (uint32_t at = threadIdx.x * 8; at < a.n_cols; at += kThreads * 8) {
-    float v[kBatch][8];
-#pragma unroll
-    for (uint32_t i = 0; i < kBatch; ++i) {
-      if (has_column(a, c + i)) read_input(a.x[c + i], a.norm, at, v[i], square[i]);
-    }
+    if (at < a.n_cols && a.norm != nullptr) norm.read_constant(a.norm + at);
 #pragma unroll
     for (uint32_t i = 0; i < kBatch; ++i) {
       if (!has_column(a, c + i)) continue;
-      float4* out = moved(first, (c + i) * bytes);
-#pragma unroll
-      for (uint32_t j = 0; j < 8; j += 4) {
-        const uint32_t quad = (at + j) / 4;
-        out[quad % kQuads * n_units + quad / kQuads] = make_float4(v[i][j], v[i][j + 1], v[i][j + 2], v[i][j + 3]);
-      }
+      if (at < a.n_cols && a.norm != nullptr) apply_norm(v[i], norm, square[i]);
+      store_inputs<F>(v[i], at, a.n_cols, input + (c + i) * bytes);
     }
   }
 }
 
 // All inputs into shared memory, and the warps' sums of their squares.
-template <class F, uint32_t kColumns, class Input>
-__device__ void take_inputs(const GemvKernelArgs<kColumns>& a, const Input& first, float (*sums)[kWarps]) {
+template <class F, uint32_t kColumns>
+__device__ void take_inputs(const GemvKernelArgs<kColumns>& a, std::byte* input, float (*sums)[kWarps]) {
   constexpr uint32_t kBatch = kColumns < 4 ? kColumns : 4;  // 32 registers
 #pragma unroll 1
   for (uint32_t c = 0; c < kColumns; c += kBatch) {
     float square[kBatch] = {};
-    if constexpr (F::kInteger) {
-      quantize_inputs<F, kColumns, kBatch>(a, first, c, square);
-    } else {
-      store_inputs<F, kColumns, kBatch>(a, first, c, square);
-    }
+    take_batch<F, kColumns, kBatch>(a, input, c, square);
 #pragma unroll
     for (uint32_t i = 0; i < kBatch; ++i) {
       square[i] = warp_sum(square[i]);
@@ -213,25 +124,48 @@ __device__ float norm_scale(const float* norm, const float* sums, uint32_t n_col
 
 __device__ float gated(float gate, float up) { return gate / (1.0f + __expf(-gate)) * up; }
 
+// The part that a row belongs to, and the first of its rows.
 template <uint32_t kColumns>
-__device__ void store_output(const GemvKernelArgs<kColumns>& a, uint32_t c, uint32_t row, float y) {
-  const uint32_t part = row < a.end_row[0] ? 0 : row < a.end_row[1] ? 1 : 2;
-  const uint32_t at = row - (part == 0 ? 0 : a.end_row[part - 1]);
-  if (a.bias[part] != nullptr) y += a.bias[part][at];
-  if (a.accumulate[part]) y += a.y[c][part][at];
-  a.y[c][part][at] = y;
+__device__ uint32_t part_of(const GemvKernelArgs<kColumns>& a, uint32_t row) {
+  return row < a.end_row[0] ? 0 : row < a.end_row[1] ? 1 : 2;
+}
+template <uint32_t kColumns>
+__device__ uint32_t first_row(const GemvKernelArgs<kColumns>& a, uint32_t part) {
+  return part == 0 ? 0 : a.end_row[part - 1];
+}
+
+// What is added to the output of a row.
+struct Addends {
+  float bias = 0.0f, old = 0.0f;
+};
+
+template <uint32_t kColumns>
+__device__ Addends read_addends(const GemvKernelArgs<kColumns>& a, uint32_t c, uint32_t row) {
+  const uint32_t part = part_of(a, row), at = row - first_row(a, part);
+  Addends out;
+  if (a.bias[part] != nullptr) out.bias = __ldg(a.bias[part] + at);
+  if (a.accumulate[part]) out.old = a.y[c][part][at];
+  return out;
+}
+
+template <uint32_t kColumns>
+__device__ void store_output(const GemvKernelArgs<kColumns>& a, uint32_t c, uint32_t row, float y, const Addends& add) {
+  const uint32_t part = part_of(a, row);
+  if (a.bias[part] != nullptr) y += add.bias;
+  if (a.accumulate[part]) y += add.old;
+  a.y[c][part][row - first_row(a, part)] = y;
 }
 
 // One column: the lanes' sums become the row's output.
 template <bool kGlu>
-__device__ void store_row(const GemvKernelArgs<1>& a, uint32_t row, float* total, float scale) {
+__device__ void store_row(const GemvKernelArgs<1>& a, uint32_t row, float* total, float scale, const Addends& add) {
 #pragma unroll
   for (uint32_t m = 0; m < kHeld<kGlu, 1>; ++m) total[m] = __fmul_rn(warp_sum(total[m]), scale);
   if (threadIdx.x % kWarp != 0) return;
   if constexpr (kGlu) {
     a.y[0][0][row] = gated(total[0], total[1]);
   } else {
-    store_output(a, 0, row, total[0]);
+    store_output(a, 0, row, total[0], add);
   }
 }
 
@@ -270,15 +204,17 @@ __device__ void store_rows(const GemvKernelArgs<kColumns>& a, uint32_t row, uint
     const float up = __shfl_xor_sync(kAllLanes, y, kWarp / 2);  // gates lie in the lower half of the lanes
     if (stores && held == 0) a.y[c][0][row] = gated(y, up);
   } else {
-    if (stores && row + held * stride < a.end_row[2]) store_output(a, c, row + held * stride, y);
+    const uint32_t r = row + held * stride;
+    if (stores && r < a.end_row[2]) store_output(a, c, r, y, read_addends(a, c, r));
   }
 }
 
 // The end of the rows in hand: their outputs are stored, and the lanes' sums are 0 again.
 template <bool kGlu, uint32_t kColumns>
-__device__ void end_rows(const GemvKernelArgs<kColumns>& a, uint32_t row, uint32_t stride, float* total, float scale) {
+__device__ void end_rows(const GemvKernelArgs<kColumns>& a, uint32_t row, uint32_t stride, float* total, float scale,
+                         const Addends& add) {
   if constexpr (kColumns == 1) {
-    store_row<kGlu>(a, row, total, scale);
+    store_row<kGlu>(a, row, total, scale, add);
   } else {
     store_rows<kGlu>(a, row, stride, total, scale);
   }
@@ -286,124 +222,211 @@ __device__ void end_rows(const GemvKernelArgs<kColumns>& a, uint32_t row, uint32
   for (uint32_t i = 0; i < kHeld<kGlu, kColumns> * kColumns; ++i) total[i] = 0.0f;
 }
 
-// What one warp reads at a time: kUnroll units a lane of each of kRows rows.
+// What one warp reads at a time: kUnroll units a lane of each row in hand.
 template <class F, uint32_t kUnroll, uint32_t kRows>
 struct Stretch {
   typename F::Regs regs[kRows][kUnroll];
 };
 
-// Unit u of the stretch, which is `unit` of its rows, times all columns: of the first kRows rows; total[kRows * kColumns] by row.
-template <class F, uint32_t kRows, uint32_t kColumns, class Held, class Input>
-__device__ void multiply(const GemvKernelArgs<kColumns>& a, const Input& first, const Held& now, uint32_t u,
-                         uint32_t unit, uint32_t n_units, float* total) {
+// The parts' planes.
+template <class F>
+struct Parts {
+  typename F::Planes planes[3];
+};
+
+template <class Regs>
+__device__ uint32_t first_word(const Regs& regs) {
+  uint32_t word;
+  memcpy(&word, &regs, sizeof word);
+  return word;
+}
+
+// What a warp has still to read, stretch after stretch of its rows.
+template <class F, uint32_t kUnroll, bool kGlu, uint32_t kColumns>
+struct Reader {
+  static constexpr uint32_t kRows = kHeld<kGlu, kColumns>;
+  // Gate and up are always parts 0 and 1. Where registers are few, a part's planes are looked up with each read.
+  static constexpr bool kHoldsPlanes = !kGlu && kColumns == 1 && sizeof(typename F::Planes) <= 24;
+  const GemvKernelArgs<kColumns>& a;
+  const Parts<F>& parts;
+  uint32_t row, stride, n_units;
+  uint32_t unit = 0;  // of the row, the next one of this lane
+  // The unit's number in the matrix, for each of the rows in hand; gate and up have the same. 32 bits are enough for 64 GiB.
+  uint32_t index[kGlu ? 1 : kRows] = {};
+  uint32_t part[kRows] = {};                                 // of the rows in hand
+  typename F::Planes planes[kHoldsPlanes ? kRows : 1] = {};  // of those parts
+
+  __device__ Reader(const GemvKernelArgs<kColumns>& args, const Parts<F>& matrices, uint32_t first, uint32_t step)
+      : a(args), parts(matrices), row(first), stride(step), n_units(args.n_cols / F::kUnit) {
+    begin_row();
+  }
+  // Whether there are as many rows as a warp has in hand, from row r on.
+  __device__ bool has_rows(uint32_t r) const { return kGlu || kRows == 1 || r + stride < a.end_row[2]; }
+  // The row in hand after row r.
+  __device__ uint32_t next(uint32_t r) const { return r + (kGlu ? 1 : kRows) * stride; }
+
+  __device__ void begin_row() {
+    unit = threadIdx.x % kWarp;
+    if (row >= a.end_row[2]) return;
+    if constexpr (kGlu) {
+      index[0] = row * n_units + unit;
+    } else {
+#pragma unroll
+      for (uint32_t m = 0; m < kRows; ++m) {
+        if (m > 0 && !has_rows(row)) continue;
+        const uint32_t r = row + m * stride;
+        part[m] = part_of(a, r);
+        if (kHoldsPlanes) planes[m] = parts.planes[part[m]];
+        index[m] = (r - first_row(a, part[m])) * n_units + unit;
+      }
+    }
+  }
+  // As soon as `last` is there, on which the addresses are made to depend.
+  __device__ void read_after(const Stretch<F, kUnroll, kRows>& last, Stretch<F, kUnroll, kRows>& out) {
+    index[0] += first_word(last.regs[0][0]) & a.zero;
+    read(out);
+  }
+  __device__ void read(Stretch<F, kUnroll, kRows>& out) {
+    if (row >= a.end_row[2]) return;
+#pragma unroll
+    for (uint32_t m = 0; m < kRows; ++m) {
+      if (m > 0 && !has_rows(row)) continue;
+      const typename F::Planes& all = kGlu           ? parts.planes[m]
+                                      : kHoldsPlanes ? planes[kHoldsPlanes ? m : 0]
+                                                     : parts.planes[part[m]];
+      const typename F::Planes from = F::at(all, index[kGlu ? 0 : m]);
+#pragma unroll
+      for (uint32_t u = 0; u < kUnroll; ++u) {
+        if (unit + u * kWarp < n_units) out.regs[m][u] = F::load(F::at(from, u * kWarp));
+      }
+    }
+#pragma unroll
+    for (uint32_t& i : index) i += kUnroll * kWarp;
+    unit += kUnroll * kWarp;
+    if (unit - threadIdx.x % kWarp < n_units) return;
+    row = next(row);
+    begin_row();
+  }
+};
+
+// A unit of the first kRows rows times all columns, whose first has its input `at`; total[kRows * kColumns] by row. Lanes that the row has no unit for keep
+// their sums.
+template <class F, uint32_t kRows, uint32_t kColumns, uint32_t kUnroll, uint32_t kAllRows>
+__device__ void multiply(const GemvKernelArgs<kColumns>& a, const std::byte* at, bool has_unit,
+                         const Stretch<F, kUnroll, kAllRows>& now, uint32_t u, float* total) {
   typename F::Words words[kRows];
 #pragma unroll
-  for (uint32_t m = 0; m < kRows; ++m) words[m] = F::unpack(now.regs[m][u], unit % 8);
+  for (uint32_t m = 0; m < kRows; ++m) words[m] = F::unpack(now.regs[m][u], threadIdx.x % 8);
 #pragma unroll
   for (uint32_t c = 0; c < kColumns; ++c) {
     if (!has_column(a, c)) continue;
-    const Input input = moved(first, c * column_bytes<F>(a.n_cols));
+    const std::byte* input = at + c * column_bytes(input_shape<F>(), a.n_cols);
 #pragma unroll
     for (uint32_t m = 0; m < kRows; ++m) {
       float& sum = total[m * kColumns + c];
-      sum = F::dot(words[m], input, unit, n_units, sum);
+      const float more = F::dot(words[m], input, sum);
+      sum = has_unit ? more : sum;
     }
   }
 }
 
 // kGlu: matrices 0 and 1 have the same rows. Else the parts' rows follow one another.
 template <class F, uint32_t kUnroll, bool kGlu, uint32_t kColumns>
-__global__ void __launch_bounds__(kThreads, kBlocks<kColumns>)
-    gemv_kernel(const __grid_constant__ GemvKernelArgs<kColumns> a) {
+__global__ void __launch_bounds__(kThreads, kBlocks<F, kColumns>)
+    gemv_kernel(const __grid_constant__ GemvKernelArgs<kColumns> a, const __grid_constant__ Parts<F> parts) {
   constexpr uint32_t kRows = kHeld<kGlu, kColumns>;
+  static_assert(kMostUnroll % kUnroll == 0);
   extern __shared__ __align__(16) std::byte shared[];
   __shared__ float sums[kColumns][kWarps];
-  const uint32_t lane = threadIdx.x % kWarp, n_units = a.n_cols / F::kUnit;
-  const uint32_t n_rows = a.end_row[2], stride = gridDim.x * kWarps;
-  const uint32_t n_stretches = (n_units + kWarp * kUnroll - 1) / (kWarp * kUnroll);
-  uint32_t row = threadIdx.x / kWarp * gridDim.x + blockIdx.x, stretch = 0;
+  const uint32_t lane = threadIdx.x % kWarp, stride = gridDim.x * kWarps, n_rows = a.end_row[2];
+  uint32_t row = threadIdx.x / kWarp * gridDim.x + blockIdx.x;
 
-  // Whether there are as many rows as a warp has in hand, from row r on.
-  const auto has_rows = [&](uint32_t r) { return kGlu || kRows == 1 || r + stride < n_rows; };
-  const auto load = [&](uint32_t first_held, uint32_t s, Stretch<F, kUnroll, kRows>& out) {
-#pragma unroll
-    for (uint32_t m = 0; m < kRows; ++m) {
-      if (m > 0 && !has_rows(first_held)) continue;
-      const uint32_t r = kGlu ? first_held : first_held + m * stride;
-      const uint32_t part = kGlu || r < a.end_row[0] ? 0 : r < a.end_row[1] ? 1 : 2;
-      const uint32_t begin = part == 0 ? 0 : a.end_row[part - 1];
-      const size_t n_all = size_t{a.end_row[part] - begin} * n_units;
-      const typename F::Planes planes = F::planes(a.data[kGlu ? m : part], n_all);
-#pragma unroll
-      for (uint32_t u = 0; u < kUnroll; ++u) {
-        const uint32_t unit = (s * kUnroll + u) * kWarp + lane;
-        if (unit < n_units) out.regs[m][u] = F::load(planes, size_t{r - begin} * n_units + unit);
-      }
-    }
+  if (a.norm != nullptr && threadIdx.x * 8 < a.n_cols) prefetch(a.norm + threadIdx.x * 8);
+  Reader<F, kUnroll, kGlu, kColumns> reader(a, parts, row, stride);
+  Addends add;  // of the row in hand, read long before they are needed
+  const auto read_add = [&] {
+    if (kColumns == 1 && !kGlu && lane == 0) add = read_addends(a, 0, row);
   };
-
-  Stretch<F, kUnroll, kRows> now;
-  if (row < n_rows) load(row, 0, now);
+  Stretch<F, kUnroll, kRows> even = {};
+  reader.read(even);
   wait_for_previous();
   // Only now: the next kernel may then rely on everything before this one (attention reads page tables ahead).
   start_next();
-  const auto first = first_input<F>(shared, a.n_cols);
-  take_inputs<F>(a, first, sums);
+  if (row < n_rows) read_add();
+  take_inputs<F>(a, shared, sums);
   const uint32_t column = kColumns == 1 ? 0 : lane / kSpread<2 * kColumns> % kColumns;  // whose output the lane stores
   const float scale = norm_scale(a.norm, sums[column], a.n_cols, a.eps);
 
+  const std::byte* const input = unit_at<F>(shared, lane);
+  const std::byte* at = input;  // of the lane's next unit
+  uint32_t unit = lane;
   float total[kRows * kColumns] = {};
-  while (row < n_rows) {
-    const bool last = stretch + 1 == n_stretches;
-    const uint32_t next_row = last ? row + (kGlu ? 1 : kRows) * stride : row, next_stretch = last ? 0 : stretch + 1;
-    Stretch<F, kUnroll, kRows> next;
-    if (next_row < n_rows) load(next_row, next_stretch, next);
+  // Multiplies a stretch; whether there is another.
+  const auto take = [&](const Stretch<F, kUnroll, kRows>& now) {
 #pragma unroll
     for (uint32_t u = 0; u < kUnroll; ++u) {
-      const uint32_t unit = (stretch * kUnroll + u) * kWarp + lane;
-      if (unit >= n_units) continue;
-      if (has_rows(row)) {
-        multiply<F, kRows>(a, first, now, u, unit, n_units, total);
+      const bool has_unit = unit + u * kWarp < reader.n_units;
+      const std::byte* from = at + u * (F::kPieces * kPieceStride);
+      if (reader.has_rows(row)) {
+        multiply<F, kRows>(a, from, has_unit, now, u, total);
       } else {
-        multiply<F, 1>(a, first, now, u, unit, n_units, total);
+        multiply<F, 1>(a, from, has_unit, now, u, total);
       }
     }
-    if (last) end_rows<kGlu>(a, row, stride, total, scale);
-    now = next;
-    row = next_row;
-    stretch = next_stretch;
-  }
+    at += kUnroll * (F::kPieces * kPieceStride);
+    unit += kUnroll * kWarp;
+    if (unit - lane < reader.n_units) return true;
+    end_rows<kGlu>(a, row, stride, total, scale, add);
+    at = input;
+    unit = lane;
+    row = reader.next(row);
+    if (row >= n_rows) return false;
+    read_add();
+    return true;
+  };
+  if (row >= n_rows) return;
+  Stretch<F, kUnroll, kRows> odd = {};
+  do {
+    reader.read_after(even, odd);
+    if (!take(even)) return;
+    reader.read_after(odd, even);
+  } while (take(odd));
 }
 
 size_t shared_room() { return device().shared_bytes - 1024; }  // the kernel's own arrays
 
-template <uint32_t kColumns>
-Status launch_gemv(OpContext& cx, void (*kernel)(GemvKernelArgs<kColumns>), size_t bytes,
-                   const GemvKernelArgs<kColumns>& k, bool overlap) {
+template <class F, uint32_t kUnroll, bool kGlu, uint32_t kColumns>
+Status launch_gemv(OpContext& cx, const GemvKernelArgs<kColumns>& k, bool overlap) {
+  const auto kernel = gemv_kernel<F, kUnroll, kGlu, kColumns>;
+  const size_t bytes = size_t{k.n_columns} * column_bytes(input_shape<F>(), k.n_cols);
   // Of the 48 KiB that need no asking the kernel's own array takes a little. The most there is, as one graph may hold a kernel with several sizes.
   if (bytes > 47 * 1024) {
     const auto most = static_cast<int>(shared_room());
     WEIR_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most),
                   "shared memory of gemv");
   }
-  const uint32_t needed = (k.end_row[2] + kWarps - 1) / kWarps, most = device().n_processors * kBlocks<kColumns>;
+  const uint32_t needed = (k.end_row[2] + kWarps - 1) / kWarps, most = device().n_processors * kBlocks<F, kColumns>;
   const uint32_t blocks = needed < most ? needed : most;
-  return launch("gemv", kernel, dim3(blocks), dim3(kThreads), bytes, stream_of(cx), overlap, k);
+  Parts<F> parts;
+  for (uint32_t i = 0; i < 3; ++i) {
+    const uint32_t n_rows = kGlu || i == 0 ? k.end_row[i] : k.end_row[i] - k.end_row[i - 1];
+    parts.planes[i] = F::planes(k.data[i], size_t{n_rows} * (k.n_cols / F::kUnit));
+  }
+  return launch("gemv", kernel, dim3(blocks), dim3(kThreads), bytes, stream_of(cx), overlap, k, parts);
 }
 
 // As many units at once as a row has lanes for, up to what registers hold.
 template <WeightType T, bool kGlu, uint32_t kColumns>
 Status pick_unroll(OpContext& cx, const GemvKernelArgs<kColumns>& k, bool overlap) {
   using F = Format<T>;
-  const size_t bytes = size_t{k.n_columns} * column_bytes<F>(k.n_cols);
   if constexpr (kColumns > 1) {
-    return launch_gemv(cx, gemv_kernel<F, kUnrollOfColumns<F, kColumns>, kGlu, kColumns>, bytes, k, overlap);
+    return launch_gemv<F, kUnrollOfColumns<F, kColumns>, kGlu>(cx, k, overlap);
   } else {
     const uint32_t n_units = k.n_cols / F::kUnit;
-    constexpr uint32_t kMost = (F::kInteger ? 2 : 4) / (kGlu ? 2 : 1), kTwo = kMost < 2 ? kMost : 2;
-    if (n_units <= kWarp) return launch_gemv(cx, gemv_kernel<F, 1, kGlu, 1>, bytes, k, overlap);
-    if (n_units <= 2 * kWarp) return launch_gemv(cx, gemv_kernel<F, kTwo, kGlu, 1>, bytes, k, overlap);
-    return launch_gemv(cx, gemv_kernel<F, kMost, kGlu, 1>, bytes, k, overlap);
+    constexpr uint32_t kMost = 4 / (kGlu ? 2 : 1), kTwo = kMost < 2 ? kMost : 2;
+    if (n_units <= kWarp) return launch_gemv<F, 1, kGlu>(cx, k, overlap);
+    if (n_units <= 2 * kWarp) return launch_gemv<F, kTwo, kGlu>(cx, k, overlap);
+    return launch_gemv<F, kMost, kGlu>(cx, k, overlap);
   }
 }
 
@@ -440,14 +463,20 @@ Status run_columns(OpContext& cx, WeightType type, bool glu, const AllColumns& a
   return pick_type(cx, type, glu, k, overlap);
 }
 
-// Bytes of shared memory for 32 inputs of a column: 64 of quants and 12, or f32.
-uint32_t bytes_of_32(WeightType type) {
-  return type == WeightType::kF32 || type == WeightType::kF16 || type == WeightType::kBF16 ? 128 : 76;
+InputShape shape_of(WeightType type) {
+  switch (type) {
+#define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes) \
+  case WeightType::k##Name:                                         \
+    return input_shape<Format<WeightType::k##Name>>();
+#include "quant/quants.inc"
+#undef WEIR_QUANT
+  }
+  return {};
 }
 
 // Columns whose inputs do not fit into shared memory together are computed in groups of about the same size, each of which reads the weights.
 Status run_groups(OpContext& cx, WeightType type, bool glu, const AllColumns& all, bool overlap) {
-  const size_t fit = std::max<size_t>(1, shared_room() / align_up(all.n_cols / 32 * bytes_of_32(type), 16));
+  const size_t fit = std::max<size_t>(1, shared_room() / column_bytes(shape_of(type), all.n_cols));
   const auto n_groups = static_cast<uint32_t>((all.n_columns + fit - 1) / fit);
   for (uint32_t g = 0, first = 0; g < n_groups; ++g) {
     const uint32_t left = n_groups - g, n = (all.n_columns - first + left - 1) / left;
@@ -463,7 +492,10 @@ Status run_groups(OpContext& cx, WeightType type, bool glu, const AllColumns& al
 
 }  // namespace
 
-uint32_t gemv_max_cols(WeightType type) { return static_cast<uint32_t>(shared_room() / bytes_of_32(type)) * 32; }
+uint32_t gemv_max_cols(WeightType type) {
+  const InputShape shape = shape_of(type);
+  return static_cast<uint32_t>(shared_room() / column_bytes(shape, 1)) * shape.step();
+}
 
 Status gemv(OpContext& cx, const GemvArgs& a) {
   if (a.n_more >= kMostColumns)

@@ -24,7 +24,7 @@ __global__ void decode_kernel(const uint8_t* data, size_t n_all, size_t first_un
   if (i >= n_units) return;
   const typename F::Planes planes = F::planes(data, n_all);
   float v[F::kUnit];
-  F::decode(F::load(planes, first_unit + i), static_cast<uint32_t>((first_unit + i) % 8), v);
+  F::decode(F::load(F::at(planes, first_unit + i)), static_cast<uint32_t>((first_unit + i) % 8), v);
   auto* to = reinterpret_cast<uint2*>(out + i * F::kUnit);
 #pragma unroll
   for (uint32_t j = 0; j < F::kUnit; j += 4) {
