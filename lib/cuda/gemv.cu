@@ -27,17 +27,17 @@ namespace {
 
 constexpr uint32_t kThreads = 512;
 constexpr uint32_t kWarps = kThreads / kWarp;
+static_assert(kWarp == kGroupUnits);
 
-// Blocks of a multiprocessor. One has twice the registers for a thread. For integer formats that is faster: the input is quantised once for the
-// multiprocessor, and what a warp has in hand fits (Q4_0 1,391 us a step instead of 1,352 with two, Q4_K 1,898 instead of 1,544). F16 is slower with one:
-// 79 % of the copy bandwidth instead of 87.
+// Blocks of a multiprocessor. One has twice the registers for a thread. For integer formats that is faster, as the input is quantised once for the
+// multiprocessor: Q4_0 1,352 us a step of the 8B model instead of 1,403. F16 is slower with one: 79 % of the copy bandwidth instead of 87.
 template <class F, uint32_t kColumns>
 constexpr uint32_t kBlocks = kColumns == 1 && !F::kInteger ? 2 : 1;
 
-// Units a lane of each row in hand, with several columns: what 128 registers hold.
-template <class F, uint32_t kColumns>
-constexpr uint32_t kUnrollOfColumns = (kColumns > 4 || (kColumns > 2 && F::kRegisters > 5) ? 1 : 2) *
-                                      (F::kInteger ? 1 : 2);
+// Units a lane of each row in hand, with several columns: what 128 registers hold. `registers`: of a unit.
+constexpr uint32_t unroll_of_columns(uint32_t columns, bool integer, uint32_t registers) {
+  return (columns > 4 || (columns > 2 && registers > 5) ? 1 : 2) * (integer ? 1 : 2);
+}
 
 // Rows that a warp has in hand: of gate and up matrix, or its next two.
 template <bool kGlu, uint32_t kColumns>
@@ -55,8 +55,9 @@ struct GemvKernelArgs {
   const float* x[kColumns];
   const float* norm;
   float eps;
-  uint32_t zero;       // 0, which the compiler does not know
-  uint32_t n_columns;  // above kColumns / 2, for which there is a kernel of its own
+  uint32_t input_bytes;  // of shared memory, for a column
+  uint32_t zero;         // 0, which the compiler does not know
+  uint32_t n_columns;    // above kColumns / 2, for which there is a kernel of its own
 };
 
 template <uint32_t kColumns>
@@ -77,7 +78,6 @@ __device__ void store_inputs(const Eight& v, uint32_t at, uint32_t n_cols, std::
 // Columns `c` and following, as many as are read at the same time; square[] += their squares.
 template <class F, uint32_t kColumns, uint32_t kBatch>
 __device__ void take_batch(const GemvKernelArgs<kColumns>& a, std::byte* input, uint32_t c, float (&square)[kBatch]) {
-  const uint32_t bytes = column_bytes(input_shape<F>(), a.n_cols);
   // A warp goes on while one of its lanes has inputs.
 #pragma unroll 1
   for (uint32_t at = threadIdx.x * 8; at - threadIdx.x % kWarp * 8 < a.n_cols; at += kThreads * 8) {
@@ -91,7 +91,7 @@ __device__ void take_batch(const GemvKernelArgs<kColumns>& a, std::byte* input, 
     for (uint32_t i = 0; i < kBatch; ++i) {
       if (!has_column(a, c + i)) continue;
       if (at < a.n_cols && a.norm != nullptr) apply_norm(v[i], norm, square[i]);
-      store_inputs<F>(v[i], at, a.n_cols, input + (c + i) * bytes);
+      store_inputs<F>(v[i], at, a.n_cols, input + (c + i) * a.input_bytes);
     }
   }
 }
@@ -262,7 +262,7 @@ struct Reader {
   }
   // Whether there are as many rows as a warp has in hand, from row r on.
   __device__ bool has_rows(uint32_t r) const { return kGlu || kRows == 1 || r + stride < a.end_row[2]; }
-  // The row in hand after row r.
+  // The first row in hand after those from row r on.
   __device__ uint32_t next(uint32_t r) const { return r + (kGlu ? 1 : kRows) * stride; }
 
   __device__ void begin_row() {
@@ -283,7 +283,9 @@ struct Reader {
   }
   // As soon as `last` is there, on which the addresses are made to depend.
   __device__ void read_after(const Stretch<F, kUnroll, kRows>& last, Stretch<F, kUnroll, kRows>& out) {
-    index[0] += first_word(last.regs[0][0]) & a.zero;
+    const uint32_t nothing = first_word(last.regs[0][0]) & a.zero;
+#pragma unroll
+    for (uint32_t& i : index) i += nothing;
     read(out);
   }
   __device__ void read(Stretch<F, kUnroll, kRows>& out) {
@@ -320,7 +322,7 @@ __device__ void multiply(const GemvKernelArgs<kColumns>& a, const std::byte* at,
 #pragma unroll
   for (uint32_t c = 0; c < kColumns; ++c) {
     if (!has_column(a, c)) continue;
-    const std::byte* input = at + c * column_bytes(input_shape<F>(), a.n_cols);
+    const std::byte* input = at + c * a.input_bytes;
 #pragma unroll
     for (uint32_t m = 0; m < kRows; ++m) {
       float& sum = total[m * kColumns + c];
@@ -335,7 +337,6 @@ template <class F, uint32_t kUnroll, bool kGlu, uint32_t kColumns>
 __global__ void __launch_bounds__(kThreads, kBlocks<F, kColumns>)
     gemv_kernel(const __grid_constant__ GemvKernelArgs<kColumns> a, const __grid_constant__ Parts<F> parts) {
   constexpr uint32_t kRows = kHeld<kGlu, kColumns>;
-  static_assert(kMostUnroll % kUnroll == 0);
   extern __shared__ __align__(16) std::byte shared[];
   __shared__ float sums[kColumns][kWarps];
   const uint32_t lane = threadIdx.x % kWarp, stride = gridDim.x * kWarps, n_rows = a.end_row[2];
@@ -396,9 +397,10 @@ __global__ void __launch_bounds__(kThreads, kBlocks<F, kColumns>)
 size_t shared_room() { return device().shared_bytes - 1024; }  // the kernel's own arrays
 
 template <class F, uint32_t kUnroll, bool kGlu, uint32_t kColumns>
-Status launch_gemv(OpContext& cx, const GemvKernelArgs<kColumns>& k, bool overlap) {
+Status launch_gemv(OpContext& cx, GemvKernelArgs<kColumns> k, bool overlap) {
   const auto kernel = gemv_kernel<F, kUnroll, kGlu, kColumns>;
-  const size_t bytes = size_t{k.n_columns} * column_bytes(input_shape<F>(), k.n_cols);
+  k.input_bytes = column_bytes(input_shape<F>(), k.n_cols, kUnroll);
+  const size_t bytes = size_t{k.n_columns} * k.input_bytes;
   // Of the 48 KiB that need no asking the kernel's own array takes a little. The most there is, as one graph may hold a kernel with several sizes.
   if (bytes > 47 * 1024) {
     const auto most = static_cast<int>(shared_room());
@@ -415,17 +417,20 @@ Status launch_gemv(OpContext& cx, const GemvKernelArgs<kColumns>& k, bool overla
   return launch("gemv", kernel, dim3(blocks), dim3(kThreads), bytes, stream_of(cx), overlap, k, parts);
 }
 
-// As many units at once as a row has lanes for, up to what registers hold.
+// As many units at once as a row has lanes for, up to what registers and shared memory hold.
 template <WeightType T, bool kGlu, uint32_t kColumns>
 Status pick_unroll(OpContext& cx, const GemvKernelArgs<kColumns>& k, bool overlap) {
   using F = Format<T>;
   if constexpr (kColumns > 1) {
-    return launch_gemv<F, kUnrollOfColumns<F, kColumns>, kGlu>(cx, k, overlap);
+    return launch_gemv<F, unroll_of_columns(kColumns, F::kInteger, F::kRegisters), kGlu>(cx, k, overlap);
   } else {
     const uint32_t n_units = k.n_cols / F::kUnit;
     constexpr uint32_t kMost = 4 / (kGlu ? 2 : 1), kTwo = kMost < 2 ? kMost : 2;
-    if (n_units <= kWarp) return launch_gemv<F, 1, kGlu>(cx, k, overlap);
-    if (n_units <= 2 * kWarp) return launch_gemv<F, kTwo, kGlu>(cx, k, overlap);
+    const auto fits = [&](uint32_t unroll) {
+      return column_bytes(input_shape<F>(), k.n_cols, unroll) <= shared_room();
+    };
+    if (n_units <= kWarp || !fits(kTwo)) return launch_gemv<F, 1, kGlu>(cx, k, overlap);
+    if (n_units <= 2 * kWarp || !fits(kMost)) return launch_gemv<F, kTwo, kGlu>(cx, k, overlap);
     return launch_gemv<F, kMost, kGlu>(cx, k, overlap);
   }
 }
@@ -463,27 +468,50 @@ Status run_columns(OpContext& cx, WeightType type, bool glu, const AllColumns& a
   return pick_type(cx, type, glu, k, overlap);
 }
 
-InputShape shape_of(WeightType type) {
+// What the format of a type says of a product.
+struct TypeTraits {
+  InputShape input;
+  bool integer;
+  uint32_t registers;
+};
+TypeTraits traits_of(WeightType type) {
   switch (type) {
 #define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes) \
-  case WeightType::k##Name:                                         \
-    return input_shape<Format<WeightType::k##Name>>();
+  case WeightType::k##Name: {                                       \
+    using F = Format<WeightType::k##Name>;                          \
+    return {input_shape<F>(), F::kInteger, F::kRegisters};          \
+  }
 #include "quant/quants.inc"
 #undef WEIR_QUANT
   }
   return {};
 }
 
+// The kernel for n columns.
+constexpr uint32_t kernel_columns(uint32_t n) { return n <= 2 ? n : n <= 4 ? 4 : kMostColumns; }
+
+// Whether the inputs of n columns fit into shared memory together.
+bool fit_together(WeightType type, uint32_t n, uint32_t n_cols) {
+  const TypeTraits t = traits_of(type);
+  const uint32_t unroll = n == 1 ? 1 : unroll_of_columns(kernel_columns(n), t.integer, t.registers);
+  return size_t{n} * column_bytes(t.input, n_cols, unroll) <= shared_room();
+}
+
 // Columns whose inputs do not fit into shared memory together are computed in groups of about the same size, each of which reads the weights.
 Status run_groups(OpContext& cx, WeightType type, bool glu, const AllColumns& all, bool overlap) {
-  const size_t fit = std::max<size_t>(1, shared_room() / column_bytes(shape_of(type), all.n_cols));
-  const auto n_groups = static_cast<uint32_t>((all.n_columns + fit - 1) / fit);
+  const auto fits_in = [&](uint32_t n_groups) {
+    const uint32_t least = all.n_columns / n_groups, most = (all.n_columns + n_groups - 1) / n_groups;
+    return fit_together(type, least, all.n_cols) && fit_together(type, most, all.n_cols);
+  };
+  uint32_t n_groups = 1;
+  while (n_groups < all.n_columns && !fits_in(n_groups)) ++n_groups;
   for (uint32_t g = 0, first = 0; g < n_groups; ++g) {
     const uint32_t left = n_groups - g, n = (all.n_columns - first + left - 1) / left;
-    const auto run = n == 1   ? run_columns<1>
-                     : n == 2 ? run_columns<2>
-                     : n <= 4 ? run_columns<4>
-                              : run_columns<kMostColumns>;
+    const uint32_t columns = kernel_columns(n);
+    const auto run = columns == 1   ? run_columns<1>
+                     : columns == 2 ? run_columns<2>
+                     : columns == 4 ? run_columns<4>
+                                    : run_columns<kMostColumns>;
     WEIR_TRY(run(cx, type, glu, all, first, n, overlap || g > 0));
     first += n;
   }
@@ -493,8 +521,8 @@ Status run_groups(OpContext& cx, WeightType type, bool glu, const AllColumns& al
 }  // namespace
 
 uint32_t gemv_max_cols(WeightType type) {
-  const InputShape shape = shape_of(type);
-  return static_cast<uint32_t>(shared_room() / column_bytes(shape, 1)) * shape.step();
+  const InputShape input = traits_of(type).input;
+  return static_cast<uint32_t>(shared_room() / column_bytes(input, 1, 1)) * kGroupUnits * input.weights;
 }
 
 Status gemv(OpContext& cx, const GemvArgs& a) {

@@ -6,23 +6,20 @@
 
 namespace weir::cuda {
 
-// Groups of units are read up to so many at a time, beyond the end of a row too; what is read there is not used.
-inline constexpr uint32_t kMostUnroll = 4;
-
 // Of a unit: weights, and pieces of their input.
 struct InputShape {
   uint32_t weights = 0, pieces = 0;
-  // Inputs that take room together.
-  __host__ __device__ constexpr uint32_t step() const { return kMostUnroll * kGroupUnits * weights; }
 };
 template <class F>
 __host__ __device__ constexpr InputShape input_shape() {
   return {F::kUnit, F::kPieces};
 }
 
-// Bytes of shared memory for the input of a column.
-__host__ __device__ constexpr uint32_t column_bytes(InputShape shape, uint32_t n_cols) {
-  return (n_cols + shape.step() - 1) / shape.step() * (kMostUnroll * shape.pieces * kPieceStride);
+// Bytes of shared memory for the input of a column, for a kernel that reads `unroll` groups of units at a time: beyond the end of a row too, where what is
+// read is not used.
+__host__ __device__ constexpr uint32_t column_bytes(InputShape shape, uint32_t n_cols, uint32_t unroll) {
+  const uint32_t step = unroll * kGroupUnits * shape.weights;
+  return (n_cols + step - 1) / step * unroll * shape.pieces * kPieceStride;
 }
 
 #ifdef __CUDACC__
@@ -85,8 +82,9 @@ __device__ void quantize(const Eight& x, uint32_t at, uint32_t n_cols, std::byte
   const bool finite = bits < 0x7F800000u;
   const float most = __uint_as_float(bits);
   // 127 * 256: the largest that leaves hi a signed byte after lo took its part.
-  constexpr float kSmaller = 1.0f / 65536.0f;  // the fast division takes no divisor above 2^126
-  const float inverse = finite && most > 0.0f ? __fdividef(32512.0f * kSmaller, most * kSmaller) : 0.0f;
+  // The fast division takes no divisor above 2^126, and none that is not normal: what is smaller counts as 0.
+  constexpr float kSmaller = 1.0f / 65536.0f, kLeast = 0x1p-100f;
+  const float inverse = finite && most >= kLeast ? __fdividef(32512.0f * kSmaller, most * kSmaller) : 0.0f;
   // A number of at most 22 bits plus this is rounded to the nearest integer, which the low bits of the sum then are: conversions are slow.
   constexpr float kRounder = 12582912.0f;  // 2^23 + 2^22
   constexpr uint32_t kRounderBits = 0x4B400000u;

@@ -265,6 +265,27 @@ void zeros_give_zeros(const Backend& backend) {
   }
 }
 
+// Quantised inputs have a scale: powers of two far from one give what one gives, and what is too small to be divided by comes to next to nothing.
+void far_from_one(const Backend& backend) {
+  for (const TypeRow& row : kTypes) {
+    const uint32_t n_cols = row.n_cols.back(), n_rows = 40;
+    const Matrix m(row.type, n_rows, n_cols, 21);
+    const std::vector<float> x = Random(22).normals(n_cols), want = multiply(reference_backend(), m.w(), x, 1);
+    for (float factor : {0x1p-90f, 0x1p90f}) {
+      std::vector<float> far = x;
+      for (float& v : far) v *= factor;
+      std::vector<float> y = multiply(backend, m.w(), far, 1);
+      for (float& v : y) v /= factor;
+      assert_close("far from one", y, want, row.max_nmse, row.max_error);
+    }
+    std::vector<float> tiny(n_cols);
+    for (size_t i = 0; i < tiny.size(); i += 3) tiny[i] = 1e-35f;
+    for (float v : multiply(backend, m.w(), tiny, 1)) {
+      if (!(std::fabs(v) < 2e-31f)) fail_msg("%s: %g from inputs of 1e-35", weight_type_info(row.type).name, v);
+    }
+  }
+}
+
 // A NaN or an infinity among the inputs must not turn into a plausible number; other tokens are not touched by it.
 void not_a_number_is_seen(const Backend& backend) {
   for (const TypeRow& row : kTypes) {
@@ -326,6 +347,7 @@ std::vector<BackendTest> tests() {
                                    {"matmul__largest_sums", largest_sums},
                                    {"matmul__outliers", outliers},
                                    {"matmul__zeros_give_zeros", zeros_give_zeros},
+                                   {"matmul__far_from_one", far_from_one},
                                    {"matmul__not_a_number_is_seen", not_a_number_is_seen},
                                    {"matmul__too_little_scratch_is_an_error", too_little_scratch_is_an_error},
                                    {"embed__decodes_rows", embed_decodes_rows}};
