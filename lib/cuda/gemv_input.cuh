@@ -81,8 +81,8 @@ __device__ void quantize(const Eight& x, uint32_t at, uint32_t n_cols, std::byte
   bits = max(bits, __shfl_xor_sync(kAllLanes, bits, 2));
   const bool finite = bits < 0x7F800000u;
   const float most = __uint_as_float(bits);
-  // 127 * 256: the largest that leaves hi a signed byte after lo took its part.
-  // The fast division takes no divisor above 2^126, and none that is not normal: what is smaller counts as 0.
+  // 32512 is 127 * 256, the largest that leaves hi a signed byte after lo took its part. The fast division takes no divisor above 2^126, and none that is
+  // not normal: what is smaller counts as 0.
   constexpr float kSmaller = 1.0f / 65536.0f, kLeast = 0x1p-100f;
   const float inverse = finite && most >= kLeast ? __fdividef(32512.0f * kSmaller, most * kSmaller) : 0.0f;
   // A number of at most 22 bits plus this is rounded to the nearest integer, which the low bits of the sum then are: conversions are slow.
