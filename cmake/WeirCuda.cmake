@@ -39,9 +39,10 @@ foreach(extension IN ITEMS STANDARD EXTENSION)
 endforeach()
 message(STATUS "Weir: CUDA backend ${CMAKE_CUDA_COMPILER_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}")
 
-file(GLOB weir_cuda_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/lib/cuda/*.cu" "${PROJECT_SOURCE_DIR}/lib/cuda/*.cpp")
+file(GLOB weir_cuda_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/cuda/*/*.cu" "${PROJECT_SOURCE_DIR}/lib/cuda/*.cpp")
 add_library(weir_cuda MODULE ${weir_cuda_sources})
 # What the module shares with the library (statuses, tables) it has a copy of; nothing but its entry point is visible.
+target_include_directories(weir_cuda PRIVATE "${PROJECT_SOURCE_DIR}")  # kernels are named from the root: "cuda/attn/attn_decode.cuh"
 target_link_libraries(weir_cuda PRIVATE weir_core CUDA::cudart_static)
 target_link_options(weir_cuda PRIVATE "LINKER:--exclude-libs,ALL" "LINKER:--gc-sections" ${WEIR_NO_UNDEFINED})
 set_target_properties(weir_cuda PROPERTIES PREFIX "lib" OUTPUT_NAME weir_cuda CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden

@@ -2,11 +2,11 @@
 // sessions' steps at once: session_many.cpp; benchmarks: session_bench.cpp.
 #pragma once
 
-#include "cuda/attn_decode.cuh"
-#include "cuda/common.cuh"
-#include "cuda/gemv.cuh"
+#include "cuda/attn/attn_decode.cuh"
+#include "cuda/common/base.cuh"
+#include "cuda/matmul/gemv.cuh"
 #include "cuda/session.h"
-#include "cuda/step.cuh"
+#include "cuda/step/step.cuh"
 
 namespace weir::cuda {
 

@@ -4,11 +4,11 @@
 #include <cstring>
 #include <mutex>
 
-#include "cuda/attn_decode.cuh"
-#include "cuda/common.cuh"
-#include "cuda/cuda_ops.h"
-#include "cuda/device.cuh"
-#include "cuda/gemv.cuh"
+#include "cuda/attn/attn_decode.cuh"
+#include "cuda/common/base.cuh"
+#include "cuda/common/device.cuh"
+#include "cuda/matmul/gemv.cuh"
+#include "cuda/ops.h"
 #include "cuda/session.h"
 #include "cuda/weights.h"
 #include "runtime/device_module.h"

@@ -8,8 +8,8 @@
 #include <cstring>
 #include <new>
 
-#include "cuda/attn_decode.cuh"
-#include "cuda/top_logits.cuh"
+#include "cuda/attn/attn_decode.cuh"
+#include "cuda/step/top_logits.cuh"
 
 namespace weir::cuda {
 namespace {

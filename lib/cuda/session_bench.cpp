@@ -1,7 +1,7 @@
 // What benchmarks ask of a session on the GPU: pages of noise, and the time of each part of a step.
-#include "cuda/cuda_ops.h"
 #include "cuda/cuda_session.h"
-#include "cuda/step.cuh"
+#include "cuda/ops.h"
+#include "cuda/step/step.cuh"
 
 namespace weir::cuda {
 

@@ -1,8 +1,8 @@
 // Prompt chunks of a session on the GPU: op after op over the rows of the chunk.
-#include "cuda/attn_prefill.h"
-#include "cuda/cuda_ops.h"
+#include "cuda/attn/attn_prefill.h"
 #include "cuda/cuda_session.h"
-#include "cuda/gemv.cuh"
+#include "cuda/matmul/gemv.cuh"
+#include "cuda/ops.h"
 
 namespace weir::cuda {
 

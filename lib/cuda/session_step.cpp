@@ -1,11 +1,11 @@
 // What a decode step on the GPU consists of, kernel after kernel; session.cpp records it. Of several sessions together the products run once, in the
 // leader's stream; everything else is each session's own, side by side in their streams. Where streams part or meet, the next kernel waits for the whole
 // of those before it: launch()'s overlap is for a kernel whose predecessor is a single one of its own stream.
-#include "cuda/attn_top_pages.cuh"
-#include "cuda/cuda_ops.h"
+#include "cuda/attn/sparse_layer.cuh"
 #include "cuda/cuda_session.h"
-#include "cuda/gemv.cuh"
-#include "cuda/page_score.cuh"
+#include "cuda/matmul/gemv.cuh"
+#include "cuda/ops.h"
+#include "cuda/pages/page_score.cuh"
 
 namespace weir::cuda {
 
@@ -101,9 +101,9 @@ Status CudaSession::enqueue_attention(uint32_t layer, bool selects, uint32_t par
       WEIR_TRY(page_digest(a_.cx, {kv, a_.kv->append_rows(layer), 1}));
   }
   if (selected && !apart) {
-    AttnTopPagesArgs all = {decode_args(layer, true, overlap), select_args(layer)};
+    SparseLayerArgs all = {decode_args(layer, true, overlap), select_args(layer)};
     all.attn.attn.list_per_head = a_.needs->list_per_head;
-    if (has_attn_top_pages(all)) return (parts & part_bit(kPartAttention)) != 0 ? attn_top_pages(a_.cx, all) : Status();
+    if (has_sparse_layer(all)) return (parts & part_bit(kPartAttention)) != 0 ? sparse_layer(a_.cx, all) : Status();
   }
   PageLists lists;
   if (selected) {

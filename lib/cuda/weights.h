@@ -1,7 +1,8 @@
-// From a file's weight layout to the device's, on the host; formats.cuh describes the planes.
+// From a file's weight layout to the device's, on the host; cuda/quant/planes.h describes the planes.
 #pragma once
 
 #include "core/status.h"
+#include "cuda/quant/planes.h"
 #include "ops/ops.h"
 
 namespace weir::cuda {
@@ -13,6 +14,6 @@ Status check_weight(const Weight& weight);
 void repack(const Weight& host, uint32_t first_row, uint32_t end_row, uint8_t* out);
 
 // Bytes of 256 weights in each plane, in order; returns the number of planes.
-uint32_t planes(WeightType type, uint32_t bytes[4]);
+uint32_t planes(WeightType type, uint32_t bytes[kMostPlanes]);
 
 }  // namespace weir::cuda

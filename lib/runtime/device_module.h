@@ -9,6 +9,7 @@
 #include "core/memory.h"
 #include "core/status.h"
 #include "kv/kv_cache.h"
+#include "kv/step_state.h"
 #include "models/decoder.h"
 #include "models/model.h"
 #include "ops/ops.h"
@@ -21,21 +22,6 @@ inline constexpr uint32_t kDeviceInterface = 4;
 
 // Sessions that DeviceModule::step_many takes at once, at most: for so many inputs of a product a multiprocessor's registers hold the sums.
 inline constexpr uint32_t kMostTogether = 8;
-
-// Logits that DeviceSession::top_logits gives at once, at most: samplers that look at more are few, and copying all logits is not much slower then.
-inline constexpr uint32_t kMostTopLogits = 1024;
-
-// What a decode step knows of itself, in device memory; the host has a copy of it after every step.
-struct StepState {
-  int32_t next_token;             // the largest logit's, the lowest id on a tie; -1: none is a number
-  uint32_t n_tokens;              // committed
-  uint64_t pages_evicted;         // also the index of the next page's event
-  uint64_t pages_evicted_before;  // the step
-  uint64_t prompt_pages_evicted;
-  uint64_t pages_resident;
-  uint64_t pages_resident_max;
-  uint64_t pages_attended;  // of the step
-};
 
 // Host memory that the device copies from and to at full speed; planned and taken with the session.
 struct DeviceStaging {

@@ -21,7 +21,7 @@ struct Writer {
   void on_host(uint32_t n) {
     for (; n > 0; --n) record(end++);
   }
-  // As in lib/cuda/step_begin.cu.
+  // As in cuda/pages/step_begin.cu.
   void on_device(uint32_t n) {
     for (uint32_t i = 0; i < std::min(n, ring.capacity); ++i) record(end + i);
     end += n;

@@ -1,0 +1,450 @@
+// Decode attention over pages. Method: Dao et al., "Flash-Decoding" (splits and their merge), algorithms 1.6.
+//
+// A block takes a run of a stream's listed pages for all query heads of the group, its warps page after page. Heads are the rows of a tensor-core
+// product: rows 0..7 hold the query's leading bf16 part and rows 8..15 what rounding left, so that one product gives both parts and the sum has 16
+// bits of the query; the same for the weights that multiply the values. Keys and values go from memory straight to the registers that the product
+// reads them from: which channel stands in which column is free as long as both operands agree.
+//
+// Parts are merged in ascending order: the warps of a block in shared memory, the blocks of a stream by the last of them to finish. (Clusters of blocks
+// that read each other's shared memory were measured slower: docs/decisions/005-cuda-backend.md.) The split of n pages depends on
+// n alone, so that a budget that holds everything gives the bits of dense attention.
+#include "cuda/attn/attn_decode.cuh"
+
+#include "cuda/attn/online_softmax.cuh"
+#include "cuda/attn/rotate_append.cuh"
+#include "cuda/common/device.cuh"
+#include "cuda/ops.h"
+
+namespace weir::cuda {
+namespace {
+
+constexpr uint32_t kThreads = 128;
+constexpr uint32_t kWarps = kThreads / kWarp;
+constexpr uint32_t kBlocks = 2;  // a multiprocessor has registers for so many
+
+struct KernelArgs {
+  AttnDecodeArgs op;
+  uint32_t n_lists;  // blockIdx.x: heads_per_list query heads each
+  uint32_t heads_per_list;
+  uint32_t lists_per_merge;  // lists that one counter and one merge serve
+  uint32_t n_splits;
+  float* partial;     // [n_lists, n_splits, heads_per_list, head_dim]
+  float* partial_ml;  // [n_lists, n_splits, heads_per_list, 2] maximum and sum, of exponents to base 2
+};
+
+// What a block works on.
+struct Job {
+  uint32_t list, first_head, kv_head, select_list;
+  size_t table;  // of the stream
+  uint32_t n;    // pages listed
+  uint32_t per_split, n_active;
+  uint32_t pos;  // of the query
+};
+
+__device__ Job find_job(const KernelArgs& k) {
+  const AttnPagedArgs& a = k.op.attn;
+  Job job;
+  job.list = blockIdx.x;
+  job.first_head = job.list * k.heads_per_list;
+  job.kv_head = job.first_head / (a.n_heads / a.kv.n_kv_heads);
+  job.select_list = a.list_per_head ? job.first_head : job.kv_head;
+  job.table = size_t{job.kv_head} * a.kv.capacity;
+  job.n = a.select != nullptr ? a.n_select[job.select_list] : a.kv.n_pages[job.kv_head];
+  const uint32_t even = (job.n + k.n_splits - 1) / k.n_splits;
+  job.per_split = max(kWarps, (even + kWarps - 1) / kWarps * kWarps);  // as many pages for each warp
+  job.n_active = max(1u, (job.n + job.per_split - 1) / job.per_split);
+  job.pos = k.op.n_tokens != nullptr ? *k.op.n_tokens : a.pos;
+  return job;
+}
+
+template <uint32_t kDim>
+struct alignas(16) Shared {
+  float q[kHeads + 1][kDim];  // rotated; the last row is the key when one is appended
+  float q_sink[kHeads][kDim];
+  float o[kWarps][kHeads][kDim];
+  float m[kWarps][kHeads], l[kWarps][kHeads];
+  float weight[kMaxSplits][kHeads];
+  float lse2[kHeads];  // log2 of the sum of exp2
+  bool last;
+};
+
+__device__ Place append_place(const KernelArgs& k, const Job& job) {
+  const KvView& kv = k.op.attn.kv;
+  if (!k.op.append) return {};
+  const size_t row = job.table + k.op.rope.append_row[job.kv_head];
+  return {kv.slots[row], job.pos - kv.first_pos[row]};
+}
+
+// The queries of the block's heads to shared memory, and the step's key and value to the open page where it belongs to the block.
+template <uint32_t kDim>
+__device__ void read_query(const KernelArgs& k, const Job& job, bool owns_last_page, const Place& place,
+                           Shared<kDim>& s) {
+  const AttnPagedArgs& a = k.op.attn;
+  const uint32_t warp = threadIdx.x / kWarp;
+  const bool sink = a.q_sink != nullptr || (k.op.append && k.op.rope.cos_sin_sink != nullptr);
+  if (!k.op.append) {
+    for (uint32_t i = threadIdx.x; i < k.heads_per_list * kDim; i += kThreads) {
+      s.q[i / kDim][i % kDim] = a.q[size_t{job.first_head} * kDim + i];
+      if (sink) s.q_sink[i / kDim][i % kDim] = a.q_sink[size_t{job.first_head} * kDim + i];
+    }
+    return;
+  }
+  const RopeAppendArgs& r = k.op.rope;
+  for (uint32_t h = warp; h < k.heads_per_list; h += kWarps)
+    rotate<kDim>(r, r.q + size_t{job.first_head + h} * kDim, r.q_norm, s.q[h], sink ? s.q_sink[h] : nullptr);
+  if (owns_last_page && warp == kWarps - 1) append_token<kDim>(r, a.kv, job.kv_head, place, s.q[kHeads]);
+}
+
+// One row of the table as the warp's lanes hold it ahead.
+struct PageInfo {
+  uint32_t row, slot, first_pos, len;
+};
+
+__device__ PageInfo read_info(const AttnPagedArgs& a, const Job& job, uint32_t listed) {
+  PageInfo info = {};
+  info.row = a.select != nullptr ? a.select[size_t{job.select_list} * a.kv.capacity + listed] : listed;
+  const size_t at = job.table + info.row;
+  info.slot = a.kv.slots[at];
+  info.first_pos = a.kv.first_pos[at];
+  info.len = a.kv.len[at];
+  if (info.first_pos + info.len > job.pos + 1)
+    info.len = job.pos + 1 > info.first_pos ? job.pos + 1 - info.first_pos : 0;
+  return info;
+}
+
+__device__ PageInfo shuffle_info(const PageInfo& info, uint32_t lane) {
+  return {__shfl_sync(kAllLanes, info.row, lane), __shfl_sync(kAllLanes, info.slot, lane),
+          __shfl_sync(kAllLanes, info.first_pos, lane), __shfl_sync(kAllLanes, info.len, lane)};
+}
+
+// Registers of the query as the product's first operand: step `i` multiplies the channels that load_keys gives to it.
+template <uint32_t kDim>
+__device__ void query_fragment(const float (*q)[kDim], uint32_t n_heads, uint32_t i, uint32_t (&out)[4]) {
+  const uint32_t lane = threadIdx.x % kWarp, head = lane / 4;
+  const float4 x = head < n_heads ? *reinterpret_cast<const float4*>(&q[head][i / 2 * 32 + lane % 4 * 8 + i % 2 * 4])
+                                  : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  out[0] = split_bf16(x.x, x.y, out[1]);
+  out[2] = split_bf16(x.z, x.w, out[3]);
+}
+
+// Base-2 logits of a page, kUnseen where a token is not seen.
+template <uint32_t kDim, class F>
+__device__ void page_logits(const KernelArgs& k, const Job& job, const PageInfo& page, const PageKeys<kDim>& keys,
+                            const F& fragment, const Shared<kDim>& s, float (&logit)[2][2]) {
+  const AttnPagedArgs& a = k.op.attn;
+  const float scale = a.scale * kLog2E;
+  const uint32_t c = threadIdx.x % 4;
+  const bool sink =
+      page.row < a.n_sink_pages && (a.q_sink != nullptr || (k.op.append && k.op.rope.cos_sin_sink != nullptr));
+  page_dots<kDim>(keys, fragment, logit);
+  float sink_logit[2][2] = {};
+  if (sink)
+    page_dots<kDim>(
+        keys, [&](uint32_t i, uint32_t(&out)[4]) { query_fragment<kDim>(s.q_sink, k.heads_per_list, i, out); },
+        sink_logit);
+#pragma unroll
+  for (uint32_t t = 0; t < 2; ++t) {
+#pragma unroll
+    for (uint32_t e = 0; e < 2; ++e) {
+      const uint32_t token = t * 8 + c * 2 + e, pos = page.first_pos + token;
+      if (sink && (a.window == 0 || pos < a.n_sink)) logit[t][e] = sink_logit[t][e];
+      const bool seen = token < page.len && (a.window == 0 || pos < a.n_sink || uint64_t{pos} + a.window > job.pos);
+      logit[t][e] = seen ? logit[t][e] * scale : kUnseen;
+    }
+  }
+}
+
+// What a warp has of its pages before it can use it.
+template <uint32_t kDim>
+struct Ahead {
+  PageInfo infos;  // of the warp's next 32 pages, one a lane
+  PageInfo page;   // the first of them
+  PageKeys<kDim> keys;
+  PageValues<kDim> values;
+};
+
+// Pages of this warp: `first`, and every kWarps-th after it.
+struct Run {
+  uint32_t first, count;
+};
+__device__ Run pages_of_warp(const Job& job) {
+  const uint32_t begin = blockIdx.y * job.per_split + threadIdx.x / kWarp,
+                 end = min(job.n, (blockIdx.y + 1) * job.per_split);
+  return {begin, begin < end ? (end - begin + kWarps - 1) / kWarps : 0};
+}
+
+template <uint32_t kDim>
+__device__ const uint16_t* page_of(const AttnPagedArgs& a, const PageInfo& page) {
+  return a.kv.pool + size_t{page.slot} * (2 * kPageTokens * kDim);
+}
+
+// Table rows from page `i` of the warp on, and the first page's keys.
+template <uint32_t kDim>
+__device__ void read_ahead(const AttnPagedArgs& a, const Job& job, const Run& run, uint32_t i, Ahead<kDim>& ahead) {
+  const uint32_t lane = threadIdx.x % kWarp;
+  if (i + lane < run.count) ahead.infos = read_info(a, job, run.first + (i + lane) * kWarps);
+  ahead.page = shuffle_info(ahead.infos, 0);
+  load_keys<kDim>(page_of<kDim>(a, ahead.page), ahead.page.len, ahead.keys);
+}
+
+// The pages of this block's split, warp by warp. With `loaded` the first page is there already.
+template <uint32_t kDim>
+__device__ void attend_split(const KernelArgs& k, const Job& job, const Run& run, bool loaded, Ahead<kDim>& ahead,
+                             Shared<kDim>& s) {
+  const AttnPagedArgs& a = k.op.attn;
+  const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, head = lane / 4;
+  uint32_t q[kDim / 16][4];
+#pragma unroll
+  for (uint32_t i = 0; i < kDim / 16; ++i) query_fragment<kDim>(s.q, k.heads_per_list, i, q[i]);
+  const auto fragment = [&](uint32_t i, uint32_t(&out)[4]) {
+#pragma unroll
+    for (uint32_t j = 0; j < 4; ++j) out[j] = q[i][j];
+  };
+  Running sum;
+  float acc[kDim / 8][4] = {};
+  for (uint32_t i = 0; i < run.count; ++i) {
+    const bool here = loaded && i == 0;
+    if (i % kWarp == 0 && !here) read_ahead<kDim>(a, job, run, i, ahead);
+    if (!here) load_values<kDim>(page_of<kDim>(a, ahead.page), ahead.page.len, ahead.values);
+    float weight[2][2];
+    page_logits<kDim>(k, job, ahead.page, ahead.keys, fragment, s, weight);
+    const bool more = i + 1 < run.count && (i + 1) % kWarp != 0;
+    const PageInfo next = shuffle_info(ahead.infos, (i + 1) % kWarp);
+    if (more) load_keys<kDim>(page_of<kDim>(a, next), next.len, ahead.keys);
+    const float mass = fold_page(weight, sum, [&](float shrink) {
+#pragma unroll
+      for (uint32_t j = 0; j < kDim / 8; ++j) {
+#pragma unroll
+        for (float& x : acc[j]) x *= shrink;
+      }
+    });
+    if (a.page_mass != nullptr && lane % 4 == 0 && head < k.heads_per_list)
+      a.page_mass[size_t{job.first_head + head} * a.kv.capacity + run.first + i * kWarps] = mass;
+    add_values<kDim>(ahead.values, weight, acc);
+    if (more) ahead.page = next;
+  }
+  if (lane % 4 == 0) {
+    s.m[warp][head] = sum.m;
+    s.l[warp][head] = sum.l;
+  }
+  if (head >= k.heads_per_list) return;
+#pragma unroll
+  for (uint32_t i = 0; i < kDim / 8; ++i) {
+    float* out = &s.o[warp][head][i / 8 * 64 + lane % 4 * 16 + i % 8];
+    out[0] = acc[i][0] + acc[i][2];
+    out[8] = acc[i][1] + acc[i][3];
+  }
+}
+
+// Weights that bring the parts of one head with maxima and sums `ml` [n, stride] to one scale, by one warp. Returns log2 of the whole sum.
+__device__ float merge_weights(uint32_t n, const float* ml, uint32_t stride, float (*weight)[kHeads], uint32_t head) {
+  const uint32_t lane = threadIdx.x % kWarp;
+  constexpr uint32_t kEach = kMaxSplits / kWarp;
+  float m[kEach], l[kEach];
+  float high = kUnseen;
+#pragma unroll
+  for (uint32_t j = 0; j < kEach; ++j) {
+    const uint32_t i = j * kWarp + lane;
+    m[j] = i < n ? __ldcg(ml + i * stride) : kUnseen;
+    l[j] = i < n ? __ldcg(ml + i * stride + 1) : 0.0f;
+    high = fmaxf(high, m[j]);
+  }
+  high = warp_max(high);
+  float sum = 0.0f;
+#pragma unroll
+  for (uint32_t j = 0; j < kEach; ++j) {
+    m[j] = m[j] == kUnseen ? 0.0f : exp2f(m[j] - high);
+    sum += l[j] * m[j];
+  }
+  sum = warp_sum(sum);
+#pragma unroll
+  for (uint32_t j = 0; j < kEach; ++j) {
+    if (j * kWarp + lane < n) weight[j * kWarp + lane][head] = sum == 0.0f ? 0.0f : m[j] / sum;
+  }
+  return sum == 0.0f ? kUnseen : high + log2f(sum);
+}
+
+// Masses of the listed pages [begin, end) from their logarithms, and the stamps that follow from them.
+__device__ void finish_pages(const KernelArgs& k, const Job& job, uint32_t list, uint32_t begin, uint32_t end,
+                             const float* lse2) {
+  const AttnPagedArgs& a = k.op.attn;
+  if (a.page_mass == nullptr) return;
+  float* mass = a.page_mass + size_t{list * k.heads_per_list} * a.kv.capacity;
+  for (uint32_t i = begin + threadIdx.x; i < end; i += kThreads) {
+    float most = 0.0f;
+    for (uint32_t h = 0; h < k.heads_per_list; ++h) {
+      float* place = mass + size_t{h} * a.kv.capacity + i;
+      const float m = __ldcg(place), value = m == kUnseen ? 0.0f : exp2f(m - lse2[h]);
+      *place = value;
+      most = h == 0 || most < value ? value : most;  // as page_stamp
+    }
+    if (!k.op.stamps) continue;
+    k.op.stamp.last_score[job.table + i] = most;
+    if (most > k.op.stamp.alpha || i + 1 == job.n) k.op.stamp.stamp[job.table + i] = job.pos + 1;
+  }
+}
+
+// Output, lse and page masses of one list from its `n_parts` parts in memory.
+template <uint32_t kDim>
+__device__ void finish_list(const KernelArgs& k, const Job& job, uint32_t list, uint32_t n_parts, Shared<kDim>& s) {
+  const AttnPagedArgs& a = k.op.attn;
+  const uint32_t heads = k.heads_per_list, first_head = list * heads;
+  const float* ml = k.partial_ml + size_t{list} * k.n_splits * heads * 2;
+  const float* partial = k.partial + size_t{list} * k.n_splits * heads * kDim;
+  // The first parts are under way while their weights are computed.
+  constexpr uint32_t kFirst = 16;
+  const uint32_t mine = threadIdx.x * 4;
+  float4 first[kFirst];
+#pragma unroll
+  for (uint32_t part = 0; part < kFirst; ++part) {
+    if (part < n_parts && mine < heads * kDim)
+      first[part] = __ldcg(reinterpret_cast<const float4*>(partial + size_t{part} * heads * kDim + mine));
+  }
+  __syncthreads();
+  for (uint32_t h = threadIdx.x / kWarp; h < heads; h += kWarps) {
+    const float lse2 = merge_weights(n_parts, ml + h * 2, heads * 2, s.weight, h);
+    if (threadIdx.x % kWarp != 0) continue;
+    s.lse2[h] = lse2;
+    if (a.lse != nullptr) a.lse[first_head + h] = lse2 * kLn2;
+  }
+  __syncthreads();
+  for (uint32_t i = mine; i < heads * kDim; i += kThreads * 4) {
+    float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    // A part without tokens is zeros.
+    const auto add = [&](uint32_t part, const float4& v) {
+      const float w = s.weight[part][i / kDim];
+      sum.x += w * v.x, sum.y += w * v.y, sum.z += w * v.z, sum.w += w * v.w;
+    };
+    const auto load = [&](uint32_t part) {
+      return __ldcg(reinterpret_cast<const float4*>(partial + size_t{part} * heads * kDim + i));
+    };
+#pragma unroll
+    for (uint32_t part = 0; part < kFirst; ++part) {
+      if (part < n_parts) add(part, i == mine ? first[part] : load(part));
+    }
+#pragma unroll 8
+    for (uint32_t part = kFirst; part < n_parts; ++part) add(part, load(part));
+    *reinterpret_cast<float4*>(a.out + size_t{first_head} * kDim + i) = sum;
+  }
+  finish_pages(k, job, list, 0, job.n, s.lse2);
+}
+
+// Counts this block in; what its threads wrote before the barrier is visible to the block that counts last, after a barrier of its own.
+__device__ uint32_t arrive(uint32_t* counter) {
+  uint32_t before;
+  asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
+  return before;
+}
+
+// The warps' parts become the block's: s.o[0], s.m[0], s.l[0].
+template <uint32_t kDim>
+__device__ void merge_warps(uint32_t heads, Shared<kDim>& s) {
+  if (threadIdx.x < heads) {
+    const uint32_t h = threadIdx.x;
+    float high = kUnseen, sum = 0.0f;
+    for (uint32_t w = 0; w < kWarps; ++w) high = fmaxf(high, s.m[w][h]);
+    for (uint32_t w = 0; w < kWarps; ++w) {
+      const float share = high == kUnseen ? 0.0f : exp2f(s.m[w][h] - high);
+      sum += share * s.l[w][h];
+      s.weight[w][h] = share;
+    }
+    s.m[0][h] = high;
+    s.l[0][h] = sum;
+  }
+  __syncthreads();
+  for (uint32_t i = threadIdx.x; i < heads * kDim; i += kThreads) {
+    float sum = 0.0f;
+#pragma unroll
+    for (uint32_t w = 0; w < kWarps; ++w) sum += s.weight[w][i / kDim] * s.o[w][i / kDim][i % kDim];
+    s.o[0][i / kDim][i % kDim] = sum;
+  }
+}
+
+template <uint32_t kDim>
+__global__ void __launch_bounds__(kThreads, kBlocks) attn_decode_kernel(const __grid_constant__ KernelArgs k) {
+  __shared__ Shared<kDim> s;
+  // Page tables and all pages but the open one were written before the previous kernel began (a product, which lets this one start when it begins
+  // itself): with lists of a selection they are not, and without append the previous kernel is another.
+  const bool early = k.op.append && k.op.attn.select == nullptr;
+  if (!early) wait_for_previous();
+  const Job job = find_job(k);
+  if (blockIdx.y >= job.n_active) return;
+  const Run run = pages_of_warp(job);
+  Ahead<kDim> ahead = {};
+  const bool loaded = early && run.count > 0 && run.first + 1 != job.n;  // not the page that is appended to
+  if (loaded) {
+    read_ahead<kDim>(k.op.attn, job, run, 0, ahead);
+    load_values<kDim>(page_of<kDim>(k.op.attn, ahead.page), ahead.page.len, ahead.values);
+  }
+  const Place place = append_place(k, job);
+  if (early) wait_for_previous();
+  start_next();
+  read_query<kDim>(k, job, blockIdx.y + 1 == job.n_active, place, s);
+  __syncthreads();
+  attend_split<kDim>(k, job, run, loaded, ahead, s);
+  __syncthreads();
+  const uint32_t heads = k.heads_per_list, merge = job.list / k.lists_per_merge;
+  merge_warps<kDim>(heads, s);
+  __syncthreads();
+  float* partial = k.partial + (size_t{job.list} * k.n_splits + blockIdx.y) * heads * kDim;
+  for (uint32_t i = threadIdx.x; i < heads * kDim; i += kThreads) __stcg(partial + i, s.o[0][i / kDim][i % kDim]);
+  if (threadIdx.x < heads) {
+    float* ml = k.partial_ml + (size_t{job.list} * k.n_splits + blockIdx.y) * heads * 2 + threadIdx.x * 2;
+    __stcg(ml, s.m[0][threadIdx.x]);
+    __stcg(ml + 1, s.l[0][threadIdx.x]);
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) s.last = arrive(k.op.counters + merge) + 1 == job.n_active * k.lists_per_merge;
+  __syncthreads();
+  if (!s.last) return;
+  for (uint32_t i = 0; i < k.lists_per_merge; ++i)
+    finish_list<kDim>(k, job, merge * k.lists_per_merge + i, job.n_active, s);
+  if (threadIdx.x == 0) {
+    k.op.counters[merge] = 0;
+    if (k.op.pages_attended != nullptr) atomicAdd(k.op.pages_attended, static_cast<unsigned long long>(job.n));
+  }
+}
+
+// Query heads of a list: a whole group where it fits, else its largest divisor.
+uint32_t heads_per_list(const AttnPagedArgs& a) {
+  const uint32_t group = a.n_heads / a.kv.n_kv_heads;
+  if (a.list_per_head) return 1;
+  uint32_t heads = group < kHeads ? group : kHeads;
+  while (group % heads != 0) --heads;
+  return heads;
+}
+
+// As many blocks as fit at once where all splits have work: they are equal, so a second round would leave most of the device idle.
+uint32_t splits_of(uint32_t n_lists) {
+  const uint32_t splits = kBlocks * device().n_processors / n_lists;
+  return splits < 1 ? 1 : splits > kMaxSplits ? kMaxSplits : splits;
+}
+
+}  // namespace
+
+uint64_t attn_decode_scratch_bytes(const OpShapes& shapes) {
+  // Lists times heads of a list are the heads; their splits are at most kMaxSplits.
+  return uint64_t{shapes.n_heads} * kMaxSplits * (shapes.head_dim + 2) * sizeof(float);
+}
+
+bool attn_decode_can_stamp(const AttnPagedArgs& a) {
+  return a.select == nullptr && a.page_mass != nullptr && heads_per_list(a) == a.n_heads / a.kv.n_kv_heads;
+}
+
+Status attn_decode(OpContext& cx, const AttnDecodeArgs& a) {
+  if (!attn_decode_has(a.attn.kv.head_dim))
+    return fail(WEIR_ERR_UNSUPPORTED, "attention on this device has no kernel for heads of %u, only of 64 and 128",
+                a.attn.kv.head_dim);
+  KernelArgs k = {};
+  k.op = a;
+  k.heads_per_list = heads_per_list(a.attn);
+  k.n_lists = a.attn.n_heads / k.heads_per_list;
+  k.lists_per_merge = a.attn.list_per_head ? 1 : a.attn.n_heads / a.attn.kv.n_kv_heads / k.heads_per_list;
+  k.n_splits = splits_of(k.n_lists);
+  k.partial = reinterpret_cast<float*>(a.scratch);
+  k.partial_ml = k.partial + size_t{a.attn.n_heads} * k.n_splits * a.attn.kv.head_dim;
+  const auto kernel = a.attn.kv.head_dim == 64 ? attn_decode_kernel<64> : attn_decode_kernel<128>;
+  return launch("attn_decode", kernel, dim3(k.n_lists, k.n_splits), dim3(kThreads), 0, stream_of(cx), a.overlap, k);
+}
+
+}  // namespace weir::cuda

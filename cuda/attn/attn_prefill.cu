@@ -1,0 +1,369 @@
+// Attention of many query rows over KV pages on tensor cores: a block takes 64 query rows of one stream (tokens times
+// the heads of the group, so that the group shares its pages) and walks the pages that any of them sees, four at a
+// time, with an online softmax. K and V are multiplied as they are stored, in bf16; q and the weights are split into
+// two bf16 each, so that results are near f32. Not for decoding: nothing is split along the pages.
+#include "cuda/attn/attn_prefill.h"
+
+#include "cuda/attn/visible_tokens.cuh"
+#include "cuda/common/tensor_core.cuh"
+
+namespace weir::cuda {
+namespace {
+
+constexpr uint32_t kWarps = 4;
+constexpr uint32_t kThreads = kWarps * kWarp;
+constexpr uint32_t kRows = kWarps * 16;  // query rows of a block
+constexpr uint32_t kStepPages = 4;       // pages of a step: 64 tokens keep the weights of a warp in 32 registers a lane
+
+#if __CUDA_ARCH__ >= 800
+
+constexpr uint32_t kBatchPages = 256;  // pages found at a time; the ring of stages runs dry between batches
+constexpr float kUnseen = -__builtin_huge_valf();
+constexpr float kLog2E = 1.44269504088896340736f;
+constexpr float kLn2 = 0.69314718055994530942f;
+
+// A page that some row of the block sees, with the tokens [begin, end) that take this phase's query.
+struct __align__(16) PageEntry {
+  uint32_t slot;
+  uint32_t first_pos;
+  uint32_t begin, end;  // begin has kAllSeen besides when every row sees the whole page
+};
+constexpr uint32_t kAllSeen = 0x100;
+
+__device__ inline float exp2_fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+__device__ inline uint32_t pack_bf16(float low, float high) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<const uint32_t*>(&pair);
+}
+
+// Two floats as the sums of bf16 pairs high + low.
+__device__ inline void split_bf16(float x, float y, uint32_t& high, uint32_t& low) {
+  high = pack_bf16(x, y);
+  low = pack_bf16(x - bf16_low(high), y - bf16_high(high));
+}
+
+// Positions that a block's rows are at.
+struct BlockSpan {
+  uint32_t first, last;              // positions
+  uint32_t first_begin, last_begin;  // of their windows
+};
+
+// Lists the next pages of `list` that the block sees, until `entries` has few places left or the list ends; returns how
+// many, and fills up the last step with empty pages. `next` is the listed page to go on with. All threads of the block
+// take part.
+__device__ uint32_t find_pages(const AttnPagedArgs& a, const PageList& list, const BlockSpan& span, bool for_sinks,
+                               uint32_t& next, PageEntry* entries, uint32_t* warp_counts) {
+  const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  uint32_t n = 0;
+  while (next < list.n && n + kThreads <= kBatchPages) {
+    PageEntry entry = {};
+    bool is_seen = false, is_behind = false;
+    if (next + threadIdx.x < list.n) {
+      const uint32_t row = list.row(next + threadIdx.x);
+      const uint32_t len = min(a.kv.len[list.table + row], kPageTokens);
+      entry.slot = a.kv.slots[list.table + row];
+      entry.first_pos = a.kv.first_pos[list.table + row];
+      const uint32_t n_sink = sink_tokens(a, row, entry.first_pos, len);
+      entry.begin = for_sinks ? 0 : n_sink;
+      entry.end = for_sinks ? n_sink : len;
+      is_behind = entry.first_pos > span.last || (for_sinks && row >= a.n_sink_pages);
+      is_seen = !is_behind && entry.begin < entry.end && entry.first_pos + entry.begin <= span.last &&
+                (entry.first_pos + entry.end > span.first_begin || entry.first_pos + entry.begin < a.n_sink);
+      const bool is_whole = entry.begin == 0 && entry.end == kPageTokens &&
+                            entry.first_pos + kPageTokens - 1 <= span.first &&
+                            (entry.first_pos >= span.last_begin || entry.first_pos + kPageTokens <= a.n_sink);
+      if (is_whole) entry.begin |= kAllSeen;
+    }
+    const uint32_t seen = __ballot_sync(kAllLanes, is_seen);
+    if (lane == 0) warp_counts[warp] = __popc(seen);
+    const bool ends = __syncthreads_or(is_behind);
+    uint32_t at = n + __popc(seen & ((1u << lane) - 1));
+    for (uint32_t w = 0; w < kWarps; ++w) {
+      if (w < warp) at += warp_counts[w];
+      n += warp_counts[w];
+    }
+    if (is_seen) entries[at] = entry;
+    next = ends ? list.n : next + kThreads;
+    __syncthreads();  // the counts are read
+  }
+  const uint32_t n_full = (n + kStepPages - 1) / kStepPages * kStepPages;
+  if (threadIdx.x < n_full - n) entries[n + threadIdx.x] = {};
+  __syncthreads();
+  return n;
+}
+
+// Byte offset of a 16-byte chunk in a row of a page; eight rows' equal chunks, which a fragment load reads at once, lie
+// in different banks.
+template <uint32_t kDim>
+__device__ inline uint32_t chunk_offset(uint32_t row, uint32_t chunk) {
+  return row * kDim * 2 + ((chunk ^ (row & 7)) << 4);
+}
+
+// 16 query rows of a warp: split queries, sums of weighted values, and softmax state. A lane has rows lane / 4 and lane
+// / 4 + 8.
+template <uint32_t kDim>
+struct WarpRows {
+  static constexpr uint32_t kTiles = kDim / 16;
+  static constexpr uint32_t kPageBytes = 2 * kPageTokens * kDim * 2;
+
+  uint32_t q_high[kTiles][4], q_low[kTiles][4];
+  float out[2 * kTiles][4];
+  float high[2], sum[2];  // the sum is of this lane's tokens; both in units of log2
+  uint32_t pos[2];        // of the rows
+
+  // The logits' factor goes into the queries, with log2(e), so that weights are powers of 2.
+  __device__ void load_queries(const float* const (&rows)[2], float factor) {
+    const uint32_t column = threadIdx.x % 4 * 2;
+#pragma unroll
+    for (uint32_t k = 0; k < kTiles; ++k) {
+#pragma unroll
+      for (uint32_t i = 0; i < 4; ++i) {
+        const float2 x = *reinterpret_cast<const float2*>(rows[i % 2] + k * 16 + i / 2 * 8 + column);
+        split_bf16(factor * x.x, factor * x.y, q_high[k][i], q_low[k][i]);
+      }
+    }
+  }
+
+  // One step: pages at `stage` in shared memory.
+  __device__ void attend(const AttnPagedArgs& a, uint32_t stage, const PageEntry* entries) {
+    const uint32_t lane = threadIdx.x % kWarp;
+    float s[2 * kStepPages][4] = {};
+    // Chunk 2 * k + i of a row differs from chunk i in bits that the row does not reach.
+    const uint32_t keys_at = stage + chunk_offset<kDim>(lane % 8 + lane / 16 * 8, lane / 8 % 2);
+#pragma unroll
+    for (uint32_t k = 0; k < kTiles; ++k) {
+#pragma unroll
+      for (uint32_t p = 0; p < kStepPages; p += 2) {  // two pages give four products that do not wait for each other
+        uint32_t keys[2][4];
+        load_matrices(keys[0], (keys_at ^ (k << 5)) + p * kPageBytes);
+        load_matrices(keys[1], (keys_at ^ (k << 5)) + (p + 1) * kPageBytes);
+#pragma unroll
+        for (uint32_t i = 0; i < 4; ++i)
+          multiply_bf16(s[2 * p + i], q_high[k], keys[i / 2][i % 2 * 2], keys[i / 2][i % 2 * 2 + 1]);
+#pragma unroll
+        for (uint32_t i = 0; i < 4; ++i)
+          multiply_bf16(s[2 * p + i], q_low[k], keys[i / 2][i % 2 * 2], keys[i / 2][i % 2 * 2 + 1]);
+      }
+    }
+    mask(a, s, entries);
+    soften(s);
+    const uint32_t values_at = stage + chunk_offset<kDim>(kPageTokens + lane % 16, lane / 16);
+#pragma unroll
+    for (uint32_t p = 0; p < kStepPages; ++p) {
+      uint32_t w_high[4], w_low[4];
+#pragma unroll
+      for (uint32_t i = 0; i < 4; ++i) {
+        split_bf16(s[2 * p + i / 2][i % 2 * 2], s[2 * p + i / 2][i % 2 * 2 + 1], w_high[i], w_low[i]);
+      }
+#pragma unroll
+      for (uint32_t k = 0; k < kTiles; k += 2) {
+        uint32_t values[2][4];
+        load_matrices_transposed(values[0], (values_at ^ (k << 5)) + p * kPageBytes);
+        load_matrices_transposed(values[1], (values_at ^ ((k + 1) << 5)) + p * kPageBytes);
+#pragma unroll
+        for (uint32_t i = 0; i < 4; ++i)
+          multiply_bf16(out[2 * k + i], w_high, values[i / 2][i % 2 * 2], values[i / 2][i % 2 * 2 + 1]);
+#pragma unroll
+        for (uint32_t i = 0; i < 4; ++i)
+          multiply_bf16(out[2 * k + i], w_low, values[i / 2][i % 2 * 2], values[i / 2][i % 2 * 2 + 1]);
+      }
+    }
+  }
+
+  // Logits of tokens that a row does not see become -inf.
+  __device__ void mask(const AttnPagedArgs& a, float (&s)[2 * kStepPages][4], const PageEntry* entries) const {
+    uint32_t seen = kAllSeen;
+#pragma unroll
+    for (uint32_t p = 0; p < kStepPages; ++p) seen &= entries[p].begin;
+    if (seen != 0) return;
+    const uint32_t begin[2] = {window_begin(a, pos[0]), window_begin(a, pos[1])};
+#pragma unroll
+    for (uint32_t p = 0; p < kStepPages; ++p) {
+      const PageEntry entry = entries[p];
+#pragma unroll
+      for (uint32_t i = 0; i < 8; ++i) {  // two halves of the page, two rows, two tokens
+        const uint32_t token = i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2;
+        const uint32_t at = entry.first_pos + token, row = i / 2 % 2;
+        const bool is_seen = token >= (entry.begin & (kAllSeen - 1)) && token < entry.end && at <= pos[row] &&
+                             (at >= begin[row] || at < a.n_sink);
+        if (!is_seen) s[2 * p + i / 4][i % 4] = kUnseen;
+      }
+    }
+  }
+
+  // Logits to weights, relative to the highest logit so far; what was summed before is scaled to it.
+  __device__ void soften(float (&s)[2 * kStepPages][4]) {
+#pragma unroll
+    for (uint32_t row = 0; row < 2; ++row) {
+      float top = high[row];
+#pragma unroll
+      for (uint32_t j = 0; j < 2 * kStepPages; ++j) top = fmaxf(top, fmaxf(s[j][2 * row], s[j][2 * row + 1]));
+      top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, 1));
+      top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, 2));
+      const float base = top == kUnseen ? 0.0f : top;  // nothing seen yet: weights are exp2(-inf - 0) = 0
+      const float keep = exp2_fast(high[row] - base);
+      high[row] = top;
+      float added = 0.0f;
+#pragma unroll
+      for (uint32_t j = 0; j < 2 * kStepPages; ++j) {
+        s[j][2 * row] = exp2_fast(s[j][2 * row] - base);
+        s[j][2 * row + 1] = exp2_fast(s[j][2 * row + 1] - base);
+        added += s[j][2 * row] + s[j][2 * row + 1];
+      }
+      sum[row] = sum[row] * keep + added;
+#pragma unroll
+      for (uint32_t k = 0; k < 2 * kTiles; ++k) {
+        out[k][2 * row] *= keep;
+        out[k][2 * row + 1] *= keep;
+      }
+    }
+  }
+};
+
+#endif
+
+// Computes: out (and lse) of AttnPagedArgs for kRows query rows of a list; row r is token r / group, head r % group of
+// those that share the list. Shapes: see AttnPagedArgs. Launch: grid (lists, blocks of rows), late rows, which see
+// most, first; group is the query heads of a list. Assumes: pages of a list ascend in position. Numerics: products of q
+// split in two bf16 with bf16 keys, sums f32, likewise weights and values; fixed order. Traffic: every block reads all
+// pages that it sees, mostly from L2. Paper: Dao, FlashAttention-2, arXiv:2307.08691.
+template <uint32_t kDim>
+__global__ void __launch_bounds__(kThreads, 2) attn_prefill_kernel(AttnPagedArgs a, uint32_t group) {
+#if __CUDA_ARCH__ >= 800
+  constexpr uint32_t kPageBytes = WarpRows<kDim>::kPageBytes;
+  constexpr uint32_t kRowChunks = kDim / 8;
+  constexpr uint32_t kCopyRows = kThreads / kRowChunks;  // rows that the block copies at once
+  static_assert(kCopyRows % 8 == 0);
+  extern __shared__ __align__(256) unsigned char stages[];  // [2, kStepPages, 2 * kPageTokens, kDim]
+  __shared__ PageEntry entries[kBatchPages + kStepPages];
+  __shared__ uint32_t warp_counts[kWarps];
+  const uint32_t base = shared_address(stages);
+  const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+
+  const uint32_t first_head = blockIdx.x * group;
+  const uint32_t kv_head = first_head / (a.n_heads / a.kv.n_kv_heads);
+  const PageList list(a, kv_head, blockIdx.x);
+  const uint32_t n_rows = a.n_tok * group;
+  const uint32_t first_row = (gridDim.y - 1 - blockIdx.y) * kRows;
+  const uint32_t last_row = min(first_row + kRows, n_rows) - 1;
+
+  WarpRows<kDim> rows;
+  uint32_t my_row[2];
+  uint32_t at[2];  // of the rows, in heads
+#pragma unroll
+  for (uint32_t i = 0; i < 2; ++i) {
+    my_row[i] = first_row + warp * 16 + i * 8 + lane / 4;
+    const uint32_t row = min(my_row[i], last_row);  // rows beyond the last repeat it and are not stored
+    at[i] = row / group * a.n_heads + first_head + row % group;
+    rows.pos[i] = a.pos + row / group;
+    rows.high[i] = kUnseen;
+    rows.sum[i] = 0.0f;
+  }
+#pragma unroll
+  for (uint32_t k = 0; k < kDim / 8; ++k) {
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) rows.out[k][i] = 0.0f;
+  }
+  __shared__ BlockSpan span;  // not in registers, which are short
+  if (threadIdx.x == 0) {
+    span.first = a.pos + first_row / group;
+    span.last = a.pos + last_row / group;
+    span.first_begin = window_begin(a, span.first);
+    span.last_begin = window_begin(a, span.last);
+  }
+  __syncthreads();
+
+  const uint32_t copy_row = threadIdx.x / kRowChunks, copy_chunk = threadIdx.x % kRowChunks;
+  const auto copy_step = [&](uint32_t step) {
+#pragma unroll
+    for (uint32_t p = 0; p < kStepPages; ++p) {
+      const PageEntry entry = entries[step * kStepPages + p];
+      const uint16_t* const page = a.kv.pool + size_t{entry.slot} * (2 * kPageTokens * kDim) + copy_chunk * 8;
+      const uint32_t to = base + (step % 2 * kStepPages + p) * kPageBytes;
+#pragma unroll
+      for (uint32_t i = 0; i < 2 * kPageTokens / kCopyRows; ++i) {
+        const uint32_t row = copy_row + i * kCopyRows;
+        // What lies beyond the page's tokens may be anything, NaN too, which a weight of 0 would not hide.
+        copy_16_async(to + chunk_offset<kDim>(row, copy_chunk), page + row * kDim, row % kPageTokens < entry.end);
+      }
+    }
+    commit_copies();
+  };
+
+  // Tokens that take q_sink first, then the others.
+  for (uint32_t phase = a.q_sink != nullptr && a.n_sink_pages > 0 ? 0 : 1; phase < 2; ++phase) {
+    const float* const q = phase == 0 ? a.q_sink : a.q;
+    const float* const queries[2] = {q + size_t{at[0]} * kDim, q + size_t{at[1]} * kDim};
+    rows.load_queries(queries, a.scale * kLog2E);
+    uint32_t next = 0;
+    while (next < list.n) {
+      const uint32_t n_steps =
+          (find_pages(a, list, span, phase == 0, next, entries, warp_counts) + kStepPages - 1) / kStepPages;
+      if (n_steps > 0) copy_step(0);
+      for (uint32_t step = 0; step < n_steps; ++step) {
+        wait_copies<0>();
+        __syncthreads();  // the step's pages are there for all, and the other stage is free
+        if (step + 1 < n_steps) copy_step(step + 1);
+        rows.attend(a, base + step % 2 * kStepPages * kPageBytes, entries + step * kStepPages);
+      }
+      __syncthreads();  // entries and stages are read
+    }
+  }
+
+#pragma unroll
+  for (uint32_t i = 0; i < 2; ++i) {
+    float sum = rows.sum[i];
+    sum += __shfl_xor_sync(kAllLanes, sum, 1);
+    sum += __shfl_xor_sync(kAllLanes, sum, 2);
+    if (my_row[i] > last_row) continue;
+    const bool is_blind = rows.high[i] == kUnseen;
+    const float share = is_blind ? 0.0f : 1.0f / sum;
+    float* const out = a.out + size_t{at[i]} * kDim + lane % 4 * 2;
+#pragma unroll
+    for (uint32_t k = 0; k < kDim / 8; ++k) {
+      const float2 y = make_float2(rows.out[k][2 * i] * share, rows.out[k][2 * i + 1] * share);
+      *reinterpret_cast<float2*>(out + k * 8) = is_blind ? make_float2(0.0f, 0.0f) : y;
+    }
+    if (a.lse != nullptr && lane % 4 == 0) a.lse[at[i]] = is_blind ? kUnseen : (rows.high[i] + log2f(sum)) * kLn2;
+  }
+#endif
+}
+
+template <uint32_t kDim>
+Status launch_prefill(OpContext& cx, const AttnPagedArgs& a) {
+  constexpr auto kernel = attn_prefill_kernel<kDim>;
+  constexpr size_t kSharedBytes = size_t{2} * kStepPages * 2 * kPageTokens * kDim * 2;
+  // The code that was chosen for the device, which decides whether the kernel has a body.
+  cudaFuncAttributes code = {};
+  WEIR_CUDA_TRY(cudaFuncGetAttributes(&code, kernel), "attn_prefill: code");
+  if (code.ptxVersion < 80) return attn_prefill_plain(cx, a);
+  WEIR_CUDA_TRY(
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kSharedBytes)),
+      "attn_prefill: shared memory");
+  const uint32_t group = a.list_per_head ? 1 : a.n_heads / a.kv.n_kv_heads;
+  const dim3 grid(a.n_heads / group, (a.n_tok * group + kRows - 1) / kRows);
+  return launch("attn_prefill", kernel, grid, kThreads, kSharedBytes, stream_of(cx), false, a, group);
+}
+
+}  // namespace
+
+Status attn_prefill(OpContext& cx, const AttnPagedArgs& a) {
+  switch (a.kv.head_dim) {
+    case 64:
+      WEIR_TRY(launch_prefill<64>(cx, a));
+      break;
+    case 128:
+      WEIR_TRY(launch_prefill<128>(cx, a));
+      break;
+    default:
+      WEIR_TRY(attn_prefill_plain(cx, a));
+  }
+  return a.page_mass != nullptr ? attn_page_mass(cx, a) : Status();
+}
+
+}  // namespace weir::cuda

@@ -1,0 +1,167 @@
+// Attention of many query rows over KV pages without tensor cores, in f32: for every head_dim and device, one warp per
+// query row and head; and the attention mass that the last row gives to each page.
+#include "cuda/attn/attn_prefill.h"
+#include "cuda/attn/visible_tokens.cuh"
+
+namespace weir::cuda {
+namespace {
+
+constexpr uint32_t kWarps = 4;
+constexpr uint32_t kThreads = kWarps * kWarp;
+constexpr uint32_t kMaxDim = 256;
+constexpr float kUnseen = -__builtin_huge_valf();
+
+// A query row of one head. Queries are in shared memory.
+struct Query {
+  const float* q;
+  const float* q_sink;
+  uint32_t pos;
+  uint32_t begin;  // of the window
+};
+
+// Logit of token lane / 2 of a page, -inf when it is not seen; two lanes share a token.
+__device__ float page_logit(const AttnPagedArgs& a, const Query& query, const PageList& list, uint32_t row) {
+  const uint32_t token = threadIdx.x % kWarp / 2, half = threadIdx.x % 2;
+  const uint32_t dim = a.kv.head_dim;
+  const uint32_t first_pos = a.kv.first_pos[list.table + row], len = a.kv.len[list.table + row];
+  const uint32_t at = first_pos + token;
+  const bool is_seen = token < len && at <= query.pos && (at >= query.begin || at < a.n_sink);
+  float dot = 0.0f;
+  if (is_seen) {
+    const float* const q = (token < sink_tokens(a, row, first_pos, len) ? query.q_sink : query.q) + half * (dim / 2);
+    const uint16_t* const key =
+        a.kv.pool + a.kv.slots[list.table + row] * (size_t{2} * kPageTokens * dim) + token * dim + half * (dim / 2);
+    for (uint32_t i = 0; i < dim / 2; i += 8) {
+      const uint4 k = *reinterpret_cast<const uint4*>(key + i);
+      dot += q[i] * bf16_low(k.x) + q[i + 1] * bf16_high(k.x) + q[i + 2] * bf16_low(k.y) + q[i + 3] * bf16_high(k.y);
+      dot +=
+          q[i + 4] * bf16_low(k.z) + q[i + 5] * bf16_high(k.z) + q[i + 6] * bf16_low(k.w) + q[i + 7] * bf16_high(k.w);
+    }
+  }
+  dot += __shfl_xor_sync(kAllLanes, dot, 1);
+  return is_seen ? a.scale * dot : kUnseen;
+}
+
+// Copies a head's query, and the one for sinks, to shared memory [2, kMaxDim]; threads [0, n) take part.
+__device__ Query load_query(const AttnPagedArgs& a, float* to, uint32_t tok, uint32_t head, uint32_t thread,
+                            uint32_t n) {
+  const size_t from = (size_t{tok} * a.n_heads + head) * a.kv.head_dim;
+  for (uint32_t i = thread; i < a.kv.head_dim; i += n) {
+    to[i] = a.q[from + i];
+    to[kMaxDim + i] = a.q_sink != nullptr ? a.q_sink[from + i] : 0.0f;
+  }
+  return {to, to + kMaxDim, a.pos + tok, window_begin(a, a.pos + tok)};
+}
+
+// Computes: out (and lse) of AttnPagedArgs. Shapes: see there; head_dim <= kMaxDim, a multiple of 32. Launch: a warp
+// per row and head. Numerics: f32, pages in ascending order, an online softmax page by page. Traffic: every warp reads
+// all pages that it sees.
+__global__ void __launch_bounds__(kThreads) attn_prefill_plain_kernel(AttnPagedArgs a) {
+  __shared__ float queries[kWarps][2 * kMaxDim];
+  const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  const size_t index = size_t{blockIdx.x} * kWarps + warp;
+  if (index >= size_t{a.n_tok} * a.n_heads) return;
+  const uint32_t tok = static_cast<uint32_t>(index / a.n_heads), head = static_cast<uint32_t>(index % a.n_heads);
+  const uint32_t kv_head = head / (a.n_heads / a.kv.n_kv_heads);
+  const PageList list(a, kv_head, a.list_per_head ? head : kv_head);
+  const Query query = load_query(a, queries[warp], tok, head, lane, kWarp);
+  __syncwarp();
+
+  const uint32_t dim = a.kv.head_dim;
+  float sums[kMaxDim / kWarp] = {};
+  float high = kUnseen, sum = 0.0f;
+  for (uint32_t i = 0; i < list.n; ++i) {
+    const uint32_t row = list.row(i);
+    if (a.kv.first_pos[list.table + row] > query.pos) break;
+    const float logit = page_logit(a, query, list, row);
+    const float top = fmaxf(high, warp_max(logit));
+    if (__any_sync(kAllLanes, logit != kUnseen) == 0) continue;
+    const float base = top == kUnseen ? 0.0f : top;
+    const float keep = expf(high - base);
+    const float weight = logit == kUnseen ? 0.0f : expf(logit - base);
+    high = top;
+    sum = sum * keep + 0.5f * warp_sum(weight);  // every token is there twice
+    const uint16_t* const values =
+        a.kv.pool + a.kv.slots[list.table + row] * (size_t{2} * kPageTokens * dim) + kPageTokens * dim;
+#pragma unroll
+    for (uint32_t k = 0; k < kMaxDim / kWarp; ++k) sums[k] *= keep;
+    for (uint32_t j = 0; j < kPageTokens; ++j) {
+      const float w = __shfl_sync(kAllLanes, weight, j * 2);
+      if (w == 0.0f) continue;
+#pragma unroll
+      for (uint32_t k = 0; k < kMaxDim / kWarp; ++k) {
+        if (k * kWarp < dim) sums[k] += w * bf16_to_float(values[j * dim + k * kWarp + lane]);
+      }
+    }
+  }
+  const bool is_blind = high == kUnseen;
+#pragma unroll
+  for (uint32_t k = 0; k < kMaxDim / kWarp; ++k) {
+    if (k * kWarp < dim) a.out[index * dim + k * kWarp + lane] = is_blind ? 0.0f : sums[k] / sum;
+  }
+  if (a.lse != nullptr && lane == 0) a.lse[index] = is_blind ? kUnseen : high + logf(sum);
+}
+
+constexpr uint32_t kMassWarps = 16;
+
+// Computes: page_mass of AttnPagedArgs for the last row: first the log of each page's sum of exp(logit), then its share
+// in the sum of all. Launch: a block per head. Numerics: f32, fixed order. Traffic: the keys of all listed pages, once
+// per head.
+__global__ void __launch_bounds__(kMassWarps* kWarp) attn_page_mass_kernel(AttnPagedArgs a) {
+  __shared__ float queries[2 * kMaxDim];
+  __shared__ float warp_high[kMassWarps], warp_sums[kMassWarps];
+  const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  const uint32_t head = blockIdx.x, kv_head = head / (a.n_heads / a.kv.n_kv_heads);
+  const PageList list(a, kv_head, a.list_per_head ? head : kv_head);
+  const Query query = load_query(a, queries, a.n_tok - 1, head, threadIdx.x, kMassWarps * kWarp);
+  float* const mass = a.page_mass + size_t{head} * a.kv.capacity;
+  __syncthreads();
+
+  float high = kUnseen, sum = 0.0f;  // of the warp's pages
+  for (uint32_t i = warp; i < list.n; i += kMassWarps) {
+    const float logit = page_logit(a, query, list, list.row(i));
+    const float top = warp_max(logit);
+    const float page_sum = 0.5f * warp_sum(logit == kUnseen ? 0.0f : expf(logit - top));
+    const float page_lse = top == kUnseen ? kUnseen : top + logf(page_sum);
+    if (lane == 0) mass[i] = page_lse;
+    if (top == kUnseen) continue;
+    const float both = fmaxf(high, page_lse);
+    sum = sum * expf(high - both) + expf(page_lse - both);
+    high = both;
+  }
+  if (lane == 0) {
+    warp_high[warp] = high;
+    warp_sums[warp] = sum;
+  }
+  __syncthreads();
+  high = kUnseen;
+  sum = 0.0f;
+  for (uint32_t w = 0; w < kMassWarps; ++w) high = fmaxf(high, warp_high[w]);
+  for (uint32_t w = 0; w < kMassWarps; ++w)
+    sum += warp_high[w] == kUnseen ? 0.0f : warp_sums[w] * expf(warp_high[w] - high);
+  for (uint32_t i = threadIdx.x; i < list.n; i += kMassWarps * kWarp) {
+    mass[i] = high == kUnseen || mass[i] == kUnseen ? 0.0f : expf(mass[i] - high) / sum;
+  }
+}
+
+Status check_dim(const AttnPagedArgs& a) {
+  if (a.kv.head_dim % kWarp == 0 && a.kv.head_dim > 0 && a.kv.head_dim <= kMaxDim) return {};
+  return fail(WEIR_ERR_UNSUPPORTED, "attention on CUDA: head_dim %u is not a multiple of %u up to %u", a.kv.head_dim,
+              kWarp, kMaxDim);
+}
+
+}  // namespace
+
+Status attn_prefill_plain(OpContext& cx, const AttnPagedArgs& a) {
+  WEIR_TRY(check_dim(a));
+  const auto blocks = static_cast<uint32_t>((size_t{a.n_tok} * a.n_heads + kWarps - 1) / kWarps);
+  return launch("attn_prefill", attn_prefill_plain_kernel, blocks, kThreads, 0, stream_of(cx), false, a);
+}
+
+Status attn_page_mass(OpContext& cx, const AttnPagedArgs& a) {
+  WEIR_TRY(check_dim(a));
+  return launch("attn_paged: page mass", attn_page_mass_kernel, a.n_heads, kMassWarps * kWarp, 0, stream_of(cx), false,
+                a);
+}
+
+}  // namespace weir::cuda

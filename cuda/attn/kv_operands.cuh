@@ -1,0 +1,93 @@
+// Keys and values of a page as operands of a tensor-core product, straight from memory to the registers that it reads them from: which channel stands in
+// which column is free as long as both operands agree.
+#pragma once
+
+#include "cuda/common/mma_bf16.cuh"
+
+namespace weir::cuda {
+
+#ifdef __CUDACC__
+
+template <uint32_t kDim>
+struct PageKeys {
+  uint4 part[2][kDim / 32];  // tokens 8t + lane / 4, channels 32 g + 8 (lane % 4) ...
+};
+template <uint32_t kDim>
+struct PageValues {
+  uint4 part[kDim / 64][4];  // tokens 2c, 2c + 1, 2c + 8, 2c + 9 for c = lane % 4, channels 64 p + 8 (lane / 4) ...
+};
+
+// Plain loads: the open page was written by this very kernel.
+__device__ inline uint4 load16(const uint16_t* p) { return *reinterpret_cast<const uint4*>(p); }
+
+template <uint32_t kDim>
+__device__ void load_keys(const uint16_t* page, uint32_t len, PageKeys<kDim>& out) {
+  const uint32_t lane = threadIdx.x % kWarp;
+#pragma unroll
+  for (uint32_t t = 0; t < 2; ++t) {
+    const uint32_t token = t * 8 + lane / 4;
+#pragma unroll
+    for (uint32_t g = 0; g < kDim / 32; ++g)
+      out.part[t][g] = token < len ? load16(page + token * kDim + g * 32 + lane % 4 * 8) : make_uint4(0, 0, 0, 0);
+  }
+}
+
+// What a page does not hold may be anything, NaN too: it must be 0 to vanish in the product.
+template <uint32_t kDim>
+__device__ void load_values(const uint16_t* page, uint32_t len, PageValues<kDim>& out) {
+  const uint32_t lane = threadIdx.x % kWarp;
+  const uint16_t* values = page + kPageTokens * kDim;
+#pragma unroll
+  for (uint32_t p = 0; p < kDim / 64; ++p) {
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) {
+      const uint32_t token = lane % 4 * 2 + i % 2 + i / 2 * 8;
+      out.part[p][i] = token < len ? load16(values + token * kDim + p * 64 + lane / 4 * 8) : make_uint4(0, 0, 0, 0);
+    }
+  }
+}
+
+__device__ inline uint32_t word_of(const uint4& v, uint32_t i) {
+  return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
+}
+
+// Dots of a page's tokens: out[t][e] is token 8t + 2 (lane % 4) + e of head lane / 4.
+template <uint32_t kDim, class F>
+__device__ void page_dots(const PageKeys<kDim>& keys, const F& fragment, float (&out)[2][2]) {
+  float c[2][4] = {};
+#pragma unroll
+  for (uint32_t i = 0; i < kDim / 16; ++i) {
+    uint32_t a[4];
+    fragment(i, a);
+#pragma unroll
+    for (uint32_t t = 0; t < 2; ++t)
+      mma_bf16(c[t], a, word_of(keys.part[t][i / 2], i % 2 * 2), word_of(keys.part[t][i / 2], i % 2 * 2 + 1));
+  }
+#pragma unroll
+  for (uint32_t t = 0; t < 2; ++t) {
+    out[t][0] = c[t][0] + c[t][2];
+    out[t][1] = c[t][1] + c[t][3];
+  }
+}
+
+// acc += weights * values. acc[8 p + j] holds, for head lane / 4 and rest 8 rows on, the channels 64 p + 16 (lane % 4) + j and 8 more.
+template <uint32_t kDim>
+__device__ void add_values(const PageValues<kDim>& v, const float (&weight)[2][2], float (&acc)[kDim / 8][4]) {
+  uint32_t a[4];
+  a[0] = split_bf16(weight[0][0], weight[0][1], a[1]);
+  a[2] = split_bf16(weight[1][0], weight[1][1], a[3]);
+#pragma unroll
+  for (uint32_t p = 0; p < kDim / 64; ++p) {
+#pragma unroll
+    for (uint32_t j = 0; j < 8; ++j) {
+      const uint32_t pick = j % 2 == 0 ? 0x5410u : 0x7632u;
+      const uint32_t b0 = __byte_perm(word_of(v.part[p][0], j / 2), word_of(v.part[p][1], j / 2), pick);
+      const uint32_t b1 = __byte_perm(word_of(v.part[p][2], j / 2), word_of(v.part[p][3], j / 2), pick);
+      mma_bf16(acc[p * 8 + j], a, b0, b1);
+    }
+  }
+}
+
+#endif  // __CUDACC__
+
+}  // namespace weir::cuda

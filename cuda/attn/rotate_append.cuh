@@ -1,0 +1,90 @@
+// Rotation of one head and appending of a decode step's key and value to the open page, by a warp: what rope_append does, inside the decode kernels.
+#pragma once
+
+#include "cuda/common/base.cuh"
+
+namespace weir::cuda {
+
+#ifdef __CUDACC__
+
+// Norm and rotation of one head, by one warp: in to out (and to out_sink, rotated otherwise).
+template <uint32_t kDim>
+__device__ void rotate(const RopeAppendArgs& r, const float* in, const float* norm, float* out, float* out_sink) {
+  const uint32_t lane = threadIdx.x % kWarp, half = r.rope_dim / 2;
+  float inverse = 1.0f;
+  if (norm != nullptr) {
+    float sum = 0.0f;
+    for (uint32_t i = lane; i < kDim; i += kWarp) sum += in[i] * in[i];
+    inverse = rsqrtf(warp_sum(sum) / static_cast<float>(kDim) + r.norm_eps);
+  }
+  const auto value = [&](uint32_t i) { return norm != nullptr ? in[i] * inverse * norm[i] : in[i]; };
+  // All loads before the first store, so that they are under way together.
+  constexpr uint32_t kPairs = kDim / 2 / kWarp;
+  float x[kPairs], y[kPairs];
+  float2 turn[kPairs], turn_sink[kPairs];
+#pragma unroll
+  for (uint32_t j = 0; j < kPairs; ++j) {
+    const uint32_t i = j * kWarp + lane;
+    if (i >= half) continue;
+    x[j] = value(r.layout == RopeLayout::kAdjacent ? 2 * i : i);
+    y[j] = value(r.layout == RopeLayout::kAdjacent ? 2 * i + 1 : i + half);
+    turn[j] = reinterpret_cast<const float2*>(r.cos_sin)[i];
+    if (out_sink != nullptr) turn_sink[j] = reinterpret_cast<const float2*>(r.cos_sin_sink)[i];
+  }
+#pragma unroll
+  for (uint32_t j = 0; j < kPairs; ++j) {
+    const uint32_t i = j * kWarp + lane;
+    if (i >= half) continue;
+    const uint32_t first = r.layout == RopeLayout::kAdjacent ? 2 * i : i;
+    const uint32_t second = r.layout == RopeLayout::kAdjacent ? 2 * i + 1 : i + half;
+    out[first] = x[j] * turn[j].x - y[j] * turn[j].y;
+    out[second] = x[j] * turn[j].y + y[j] * turn[j].x;
+    if (out_sink == nullptr) continue;
+    out_sink[first] = x[j] * turn_sink[j].x - y[j] * turn_sink[j].y;
+    out_sink[second] = x[j] * turn_sink[j].y + y[j] * turn_sink[j].x;
+  }
+  for (uint32_t i = r.rope_dim + lane; i < kDim; i += kWarp) {
+    out[i] = value(i);
+    if (out_sink != nullptr) out_sink[i] = out[i];
+  }
+}
+
+// Where the step's key goes.
+struct Place {
+  uint32_t slot, in_page;
+};
+// The step's key and value to their page, and the key into its digest (kMinMax), by one warp. key_row [kDim] is shared memory for the rotated key.
+template <uint32_t kDim>
+__device__ void append_token(const RopeAppendArgs& r, const KvView& kv, uint32_t kv_head, const Place& place,
+                             float* key_row) {
+  uint16_t* keys = kv.pool + size_t{place.slot} * (2 * kPageTokens * kDim) + size_t{place.in_page} * kDim;
+  uint16_t* digest = kv.digest == DigestKind::kMinMax ? kv.digests + size_t{place.slot} * 2 * kDim : nullptr;
+  // Again the loads first.
+  constexpr uint32_t kEach = kDim / kWarp;
+  const uint32_t lane = threadIdx.x % kWarp;
+  float v[kEach];
+  uint16_t high[kEach], low[kEach];
+#pragma unroll
+  for (uint32_t j = 0; j < kEach; ++j) {
+    const uint32_t i = j * kWarp + lane;
+    v[j] = r.v[size_t{kv_head} * kDim + i];
+    high[j] = digest != nullptr ? digest[i] : 0;
+    low[j] = digest != nullptr ? digest[kDim + i] : 0;
+  }
+  rotate<kDim>(r, r.k + size_t{kv_head} * kDim, r.k_norm, key_row, nullptr);
+  __syncwarp();
+#pragma unroll
+  for (uint32_t j = 0; j < kEach; ++j) {
+    const uint32_t i = j * kWarp + lane;
+    const uint16_t key = float_to_bf16(key_row[i]);
+    keys[i] = key;
+    keys[kPageTokens * kDim + i] = float_to_bf16(v[j]);
+    if (digest == nullptr) continue;
+    if (place.in_page == 0 || bf16_to_float(key) > bf16_to_float(high[j])) digest[i] = key;
+    if (place.in_page == 0 || bf16_to_float(key) < bf16_to_float(low[j])) digest[kDim + i] = key;
+  }
+}
+
+#endif  // __CUDACC__
+
+}  // namespace weir::cuda

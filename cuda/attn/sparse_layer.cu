@@ -1,0 +1,447 @@
+// Computes: what page_score_step, page_select and attn_decode compute, for kMinMax digests, lists shared by the group and no observation. Launch: a cluster
+// of 8 to 16 blocks for each KV head, a block on a multiprocessor, so that what one part says reaches the next through shared memory instead of
+// through a kernel's end: three launches took 29 us for a layer of the 8B model at 32,768 tokens on an H200, this one takes 15.5.
+//
+// The blocks share the table's rows by tiles of 16 for the estimates; the moments of the estimates, then the rows' keys go to all of them; each finds the
+// threshold by itself, and attends its part of the list, in ascending order. The output is shared out again for the merge: in ascending order of blocks.
+// Numerics: as those three; the order of the sums differs, and the moments are of f32, so that estimates whose deviation is beyond 1e18 or below 1e-18
+// count as all alike for max_z. Traffic: digests of all pages, keys and values of the chosen ones, once.
+// Papers: Tang et al., "Quest", arXiv:2406.10774, sec. 3.3; as lib/ops/page_select_ref.cpp and lib/ops/attn_paged_ref.cpp.
+#include "cuda/attn/sparse_layer.cuh"
+
+#include "cuda/attn/sparse_layer_scores.cuh"
+#include "cuda/common/device.cuh"
+
+namespace weir::cuda {
+namespace {
+
+using namespace sparse;
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
+// Moments of a part of the block's estimates for one head, by one warp, to all blocks. Sums are taken about one of the estimates, which loses nothing
+// when they are far from zero and near each other.
+template <uint32_t kDim>
+__device__ void push_moments(const Work<kDim>& w, uint32_t head, uint32_t part, uint32_t n_parts) {
+  const uint32_t lane = threadIdx.x % kWarp;
+  const float* score = w.score + head * w.own_stride;
+  const auto counts = [&](uint32_t i) { return i < w.n_own && w.row(i) + 1 < w.n && score[i] > -INFINITY; };
+  // The middle row is seldom far from the mean.
+  uint32_t at = w.n_own / 2;
+  for (uint32_t first = 0; !(counts(at) && isfinite(score[at])) && first < w.n_own; first += kWarp) {
+    const uint32_t usable = __ballot_sync(kAllLanes, counts(first + lane) && isfinite(score[first + lane]));
+    if (usable != 0) at = first + __ffs(static_cast<int>(usable)) - 1;
+  }
+  Moments m = {counts(at) ? score[at] : 0.0f, 0.0f, 0.0f, 0};
+#pragma unroll 2
+  for (uint32_t i = part * kWarp + lane; i < w.n_own; i += n_parts * kWarp) {
+    const bool is_counted = counts(i);
+    const float x = is_counted ? score[i] - m.about : 0.0f;
+    m.sum += x;
+    m.square += x * x;
+    m.count += is_counted ? 1u : 0u;
+  }
+  m.sum = warp_sum(m.sum);
+  m.square = warp_sum(m.square);
+  m.count = sum_of_lanes(m.count);
+  if (lane < w.n_blocks) *shared_of(&w.s.moments[head][w.rank * n_parts + part], lane) = m;
+}
+
+// The `n` moments of all blocks become the head's, by one warp. Distances are taken from the first one's number and the mean's distance from it, so that
+// estimates far from zero lose nothing in f32.
+template <uint32_t kDim>
+__device__ void join_moments(const Work<kDim>& w, uint32_t head, uint32_t n) {
+  const uint32_t lane = threadIdx.x % kWarp;
+  Moments m = w.s.moments[head][lane < n ? lane : 0];
+  if (lane >= n) m.count = 0;
+  const auto count = static_cast<float>(m.count);
+  const float about = __shfl_sync(kAllLanes, m.about, 0), off = m.about - about;
+  const float per_row = __fdividef(1.0f, static_cast<float>(sum_of_lanes(m.count)));
+  const float rest = warp_sum(m.count != 0 ? m.sum + count * off : 0.0f) * per_row, to_mean = off - rest;
+  const float square = m.count != 0 ? m.square + to_mean * (2.0f * m.sum + count * to_mean) : 0.0f;
+  const float variance = warp_sum(square) * per_row;
+  if (lane == 0) w.s.deviation[head] = {about, rest, variance > 0.0f ? rsqrtf(variance) : 0.0f};
+}
+
+// What the heads of the group say of the block's row at place i.
+template <uint32_t kDim, AggMode kAgg>
+__device__ float join_heads(const Work<kDim>& w, uint32_t i) {
+  float total = kAgg == AggMode::kMeanRaw ? 0.0f : -INFINITY;
+#pragma unroll 1
+  for (uint32_t first = 0; first < w.group; first += kSplitHeads) {
+#pragma unroll
+    for (uint32_t head = first; head < first + kSplitHeads; ++head) {
+      if (head >= w.group) continue;
+      float x = w.score[head * w.own_stride + i];
+      if (isnan(x)) x = -INFINITY;
+      if (kAgg == AggMode::kMaxZ && x != -INFINITY) {
+        const Deviation d = w.s.deviation[head];
+        x = d.inverse > 0.0f ? (x - d.about - d.rest) * d.inverse : 0.0f;
+      }
+      total = kAgg == AggMode::kMeanRaw ? total + x : total < x ? x : total;
+    }
+  }
+  return kAgg == AggMode::kMeanRaw ? total / static_cast<float>(w.group) : total;
+}
+
+// A page as one word: its slot, and how many of its tokens come up to the step's.
+template <uint32_t kDim>
+__device__ uint32_t page_of(const Work<kDim>& w, const RowEntry& e) {
+  const uint32_t seen = min(e.len, w.pos + 1 - min(w.pos, e.first_pos));
+  return e.slot | (seen - 1) << kLengthShift;
+}
+
+// Keys and pages of the block's rows, to all blocks.
+template <uint32_t kDim, AggMode kAgg>
+__device__ void push_keys(const Work<kDim>& w, const RowEntry& first) {
+  const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  uint32_t high = 0, n_forced = 0;
+#pragma unroll 1
+  for (uint32_t begin = warp * kWarp; begin < w.n_own; begin += kThreads) {
+    const uint32_t i = begin + lane;
+    if (i < w.n_own) {
+      const uint32_t row = w.row(i);
+      const RowEntry entry = i == threadIdx.x ? first : read_row(w, row);
+      uint32_t key = kKeyNever;
+      if (row < w.n) {
+        const bool is_last = row + 1 == w.n;
+        const float total = is_last ? 0.0f : join_heads<kDim, kAgg>(w, i);
+        w.k.select.group_score[w.table + row] = total;
+        const bool forced = is_last || row < w.k.select.n_sink_pages || (entry.flags & kPageKept) != 0;
+        key = forced ? kKeyAlways : key_of_score(total);
+        n_forced += forced ? 1u : 0u;
+        high = forced ? high : max(high, key);
+      }
+      w.keys[row] = key;
+      w.pages[row] = page_of(w, entry);
+    }
+    __syncwarp();
+    // Four rows to a store, eight stores for a block: it has whole tiles.
+    const uint32_t four = begin + lane % 8 * 4;
+    if (four >= w.n_own) continue;
+    auto* keys = reinterpret_cast<uint4*>(w.keys + w.row(four));
+    auto* pages = reinterpret_cast<uint4*>(w.pages + w.row(four));
+    const uint4 four_keys = *keys, four_pages = *pages;
+#pragma unroll 1
+    for (uint32_t to = lane / 8; to < w.n_blocks; to += 4) {
+      if (to == w.rank) continue;
+      *shared_of(keys, to) = four_keys;
+      *shared_of(pages, to) = four_pages;
+    }
+  }
+  high = max_of_lanes(high);
+  n_forced = sum_of_lanes(n_forced);
+  if (lane < w.n_blocks) *shared_of(&w.s.range[w.rank * kWarps + warp], lane) = make_uint2(high, n_forced);
+}
+
+// This block's part of the list, from the keys of all rows; returns its length.
+template <uint32_t kDim>
+__device__ uint32_t list_pages(const Work<kDim>& w) {
+  uint32_t high = 0, n_forced = 0;
+#pragma unroll 2
+  for (uint32_t i = threadIdx.x % kWarp; i < w.n_blocks * kWarps; i += kWarp) {
+    const uint2 range = w.s.range[i];
+    high = max(high, range.x);
+    n_forced += range.y;
+  }
+  high = max_of_lanes(high);
+  n_forced = sum_of_lanes(n_forced);
+  const uint32_t n_others = w.n - n_forced, budget = w.k.select.budget;
+  const uint32_t n_best = min(n_others, budget - min(budget, n_forced)), n_listed = n_forced + n_best;
+  Threshold threshold = {kKeyNever, 0};  // all
+  if (n_best == 0) {
+    threshold = {kKeyAlways - 1, 0};
+  } else if (n_best < n_others) {
+    threshold = find_shared_threshold(w.keys, w.n, n_best, n_forced, high, w.s.top);
+  }
+  const uint32_t each = (n_listed + w.n_blocks - 1) / w.n_blocks;
+  const uint32_t begin = min(n_listed, w.rank * each), end = min(n_listed, begin + each);
+  take_shared_rows(w.keys, w.n, threshold, w.s.top, [&](uint32_t row, uint32_t place) {
+    if (begin <= place && place < end) w.list[place - begin] = w.pages[row];
+  });
+  if (w.rank == 0 && threadIdx.x == 0 && w.k.pages_attended != nullptr)
+    atomicAdd(w.k.pages_attended, static_cast<unsigned long long>(n_listed));
+  __syncthreads();
+  return end - begin;
+}
+
+// A page's values on their way to shared memory, by one warp; zeros for tokens that it has not.
+template <uint32_t kDim>
+__device__ void fetch_values(const uint16_t* page, uint32_t len, uint4* to) {
+  const uint32_t lane = threadIdx.x % kWarp;
+  const auto* values = reinterpret_cast<const uint4*>(page + kPageTokens * kDim);
+#pragma unroll
+  for (uint32_t i = lane; i < kPageTokens * kDim / 8; i += kWarp) {
+    const uint32_t token = i / (kDim / 8), piece = i % (kDim / 8);
+    copy_16_async(shared_address(to + value_piece<kDim>(token, piece)), values + i, token < len);
+  }
+  commit_copies();
+}
+
+// acc += values^T * weights, of heads 2 (lane % 4) and the next: acc[i] has the channels 16 i + lane / 4 and 8 more, each for both.
+template <uint32_t kDim>
+__device__ void add_shared_values(const uint4* values, const float (&weight)[2][2], float (&acc)[kDim / 16][4]) {
+  const uint32_t lane = threadIdx.x % kWarp, token = lane % 8 + lane / 16 * 8;
+  uint32_t rest0, rest1;
+  const uint32_t weight0 = split_bf16(weight[0][0], weight[0][1], rest0),
+                 weight1 = split_bf16(weight[1][0], weight[1][1], rest1);
+#pragma unroll
+  for (uint32_t i = 0; i < kDim / 16; ++i) {
+    uint32_t a[4];
+    load_matrices_transposed(a, shared_address(values + value_piece<kDim>(token, 2 * i + lane / 8 % 2)));
+    multiply_bf16(acc[i], a, weight0, weight1);
+    multiply_bf16(acc[i], a, rest0, rest1);
+  }
+}
+
+// The block's pages, a warp for each at a time, to s.o, s.l and s.high.
+template <uint32_t kDim>
+__device__ void attend(const Work<kDim>& w, uint32_t n_pages) {
+  const KvView& kv = w.k.attn.kv;
+  Shared<kDim>& s = w.s;
+  // Logits and weights are of the head lane / 4, sums of values of the heads `pair` and pair + 1.
+  const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, head = lane / 4, pair = lane % 4 * 2;
+  const float scale = w.k.attn.scale * kLog2E;
+  const auto* query = reinterpret_cast<const uint4*>(s.query[0][head]) + lane % 4;
+  const auto* rest = reinterpret_cast<const uint4*>(s.query[1][head]) + lane % 4;
+  const auto fragment = [&](uint32_t i, uint32_t(&out)[4]) {
+    const uint4 q = query[i / 2 * 4], r = rest[i / 2 * 4];
+    const bool odd = i % 2 != 0;
+    out[0] = odd ? q.z : q.x, out[1] = odd ? r.z : r.x, out[2] = odd ? q.w : q.y, out[3] = odd ? r.w : r.y;
+  };
+  Running sum;
+  float acc[kDim / 16][4] = {};
+  // Factors of the heads as lanes have them for logits, to the sums.
+  const auto scale_sums = [&](float factor) {
+    const float first = __shfl_sync(kAllLanes, factor, pair * 4), second = __shfl_sync(kAllLanes, factor, pair * 4 + 4);
+#pragma unroll
+    for (uint32_t i = 0; i < kDim / 16; ++i)
+      acc[i][0] *= first, acc[i][1] *= second, acc[i][2] *= first, acc[i][3] *= second;
+  };
+#pragma unroll 1
+  for (uint32_t i = warp; i < n_pages; i += kWarps) {
+    const uint32_t slot = w.list[i] & ((1u << kLengthShift) - 1), len = (w.list[i] >> kLengthShift) + 1;
+    const uint16_t* page = kv.pool + size_t{slot} * (2 * kPageTokens * kDim);
+    PageKeys<kDim> keys;
+    load_keys<kDim>(page, len, keys);
+    __syncwarp();  // the last page's values have been read
+    fetch_values<kDim>(page, len, s.values[warp]);
+    float weight[2][2];
+    page_dots<kDim>(keys, fragment, weight);
+#pragma unroll
+    for (uint32_t t = 0; t < 2; ++t) {
+#pragma unroll
+      for (uint32_t e = 0; e < 2; ++e) weight[t][e] = t * 8 + lane % 4 * 2 + e < len ? weight[t][e] * scale : kUnseen;
+    }
+    (void)fold_page(weight, sum, scale_sums);
+    wait_copies<0>();
+    __syncwarp();
+    add_shared_values<kDim>(s.values[warp], weight, acc);
+  }
+  // The warps' parts at one scale.
+  if (lane % 4 == 0) s.m[head][warp] = sum.m;
+  __syncthreads();
+  float m[kWarps];
+#pragma unroll
+  for (uint32_t i = 0; i < kWarps; i += 4)
+    *reinterpret_cast<float4*>(m + i) = *reinterpret_cast<float4*>(&s.m[head][i]);
+  float high = m[0];
+#pragma unroll
+  for (uint32_t i = 1; i < kWarps; ++i) high = fmaxf(high, m[i]);
+  const float share = sum.m == kUnseen ? 0.0f : exp2f(sum.m - high);
+  if (lane % 4 == 0) s.l[head][warp] = share * sum.l;
+  if (lane % 4 == 0 && warp == 0) s.high[head] = high;
+  scale_sums(share);
+  if (pair >= w.group) return;
+#pragma unroll
+  for (uint32_t i = 0; i < kDim / 8; ++i) {
+    auto* out = reinterpret_cast<float2*>(&s.o[warp][8 * i + lane / 4][pair]);
+    *out = make_float2(acc[i / 2][i % 2 * 2], acc[i / 2][i % 2 * 2 + 1]);
+  }
+}
+
+// The sums of the warps' parts go to the blocks that merge them: each has an equal share of the places.
+template <uint32_t kDim>
+__device__ void push_parts(const Work<kDim>& w) {
+  const Shared<kDim>& s = w.s;
+  const uint32_t each = w.share();
+#pragma unroll 1
+  for (uint32_t i = threadIdx.x; i < kDim << w.group_shift; i += kThreads) {
+    const uint32_t channel = i >> w.group_shift, head = i - (channel << w.group_shift);
+    float out = 0.0f;
+#pragma unroll
+    for (uint32_t warp = 0; warp < kWarps; ++warp) out += s.o[warp][channel][head];
+    *shared_of(&w.s.part[w.rank][i % each], i / each) = out;
+  }
+  if (threadIdx.x >= w.group * w.n_blocks) return;
+  const uint32_t head = threadIdx.x / w.n_blocks;
+  float sum = 0.0f;
+#pragma unroll
+  for (uint32_t warp = 0; warp < kWarps; ++warp) sum += s.l[head][warp];
+  *shared_of(&w.s.part_ml[head][w.rank], threadIdx.x % w.n_blocks) = make_float2(s.high[head], sum);
+}
+
+// The block's share of the output.
+template <uint32_t kDim>
+__device__ void merge_parts(const Work<kDim>& w) {
+  const Shared<kDim>& s = w.s;
+  for (uint32_t i = threadIdx.x; i < w.share(); i += kThreads) {
+    const uint32_t at = w.rank * w.share() + i, channel = at >> w.group_shift, head = at - (channel << w.group_shift);
+    if (channel >= kDim || head >= w.group) continue;
+    float high = kUnseen, sum = 0.0f, out = 0.0f;
+#pragma unroll 4
+    for (uint32_t from = 0; from < w.n_blocks; ++from) high = fmaxf(high, s.part_ml[head][from].x);
+#pragma unroll 4
+    for (uint32_t from = 0; from < w.n_blocks; ++from) {
+      const float2 ml = s.part_ml[head][from];
+      const float share = ml.x == kUnseen ? 0.0f : exp2f(ml.x - high);
+      sum += share * ml.y;
+      out += share * s.part[from][i];
+    }
+    w.k.attn.out[(size_t{w.kv_head} * w.group + head) * kDim + channel] = sum == 0.0f ? 0.0f : __fdividef(out, sum);
+  }
+}
+
+#endif
+
+template <uint32_t kDim, AggMode kAgg>
+__global__ void __launch_bounds__(kThreads, 1) sparse_layer_kernel(const __grid_constant__ KernelArgs k) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  extern __shared__ uint4 memory[];
+  Shared<kDim>& s = *reinterpret_cast<Shared<kDim>*>(memory);
+  cluster_begin();
+  const Work<kDim> w(k, s);
+  const uint32_t warp = threadIdx.x / kWarp;
+  const bool appends = w.rank + 1 == w.n_blocks && warp + 1 == kWarps;
+  Tile<kDim> tile;
+  uint32_t own = warp * kTileRows, slot[2];
+  tile.read_slots(w, own, slot);
+  const RowEntry entry = read_row(w, w.row(threadIdx.x)), open = read_row(w, k.rope.append_row[w.kv_head]);
+  const Rotation<kDim> rotation(w);
+  tile.load(w, own, slot);
+  const Place place = {open.slot, w.pos - open.first_pos};
+  s.top.clear();
+  wait_for_previous();
+  start_next();
+  read_queries(w, rotation);
+  if (appends) append_token<kDim>(k.rope, k.attn.kv, w.kv_head, place, s.key);
+  __syncthreads();
+  while (own < w.n_own) {
+    score_tile(w, tile, own);
+    own += kWarps * kTileRows;
+    if (own >= w.n_own) break;
+    tile.read_slots(w, own, slot);
+    tile.load(w, own, slot);
+  }
+  cluster_wait();  // all blocks have begun: their shared memory is there
+  __syncthreads();
+  if constexpr (kAgg == AggMode::kMaxZ) {
+    // Warps for a head: as many as the block has, and as a warp has lanes for those of all blocks. One is through with few rows sooner.
+    const uint32_t most_parts = w.group <= kWarps / 4 && w.n_blocks <= kWarp / 4 ? 4 : 2;
+    const uint32_t n_parts = w.n <= 2 * kWarp * w.n_blocks ? 1 : most_parts;
+    if (warp < w.group * n_parts) push_moments(w, warp / n_parts, warp % n_parts, n_parts);
+    cluster_sync();
+    if (warp < w.group) join_moments(w, warp, w.n_blocks * n_parts);
+    __syncthreads();
+  }
+  push_keys<kDim, kAgg>(w, entry);
+  cluster_sync();
+  const uint32_t n_listed = list_pages(w);
+  attend(w, n_listed);
+  __syncthreads();
+  push_parts(w);
+  cluster_sync();
+  merge_parts(w);
+#endif
+}
+
+template <uint32_t kDim>
+size_t shared_bytes(const AttnPagedArgs& a, uint32_t n_blocks) {
+  return sizeof(Shared<kDim>) + Layout(a.kv.capacity, n_blocks).bytes(a.n_heads / a.kv.n_kv_heads);
+}
+
+size_t shared_bytes(const AttnPagedArgs& a, uint32_t n_blocks) {
+  return a.kv.head_dim == 64 ? shared_bytes<64>(a, n_blocks) : shared_bytes<128>(a, n_blocks);
+}
+
+using Kernel = void (*)(KernelArgs);
+
+template <uint32_t kDim>
+Kernel kernel_of(AggMode agg) {
+  switch (agg) {
+    case AggMode::kMaxZ:
+      return sparse_layer_kernel<kDim, AggMode::kMaxZ>;
+    case AggMode::kMeanRaw:
+      return sparse_layer_kernel<kDim, AggMode::kMeanRaw>;
+    case AggMode::kMaxRaw:
+      return sparse_layer_kernel<kDim, AggMode::kMaxRaw>;
+    default:
+      return nullptr;
+  }
+}
+
+struct Launch {
+  Kernel kernel = nullptr;
+  cudaLaunchConfig_t config = {};
+  cudaLaunchAttribute attributes[2] = {};
+};
+
+// How to launch it with clusters of n_blocks. False: there is no kernel for the rule, or the device has too little shared memory or no room for all
+// clusters at once, and a second round would double the time.
+bool prepare(const SparseLayerArgs& a, uint32_t n_blocks, Launch& out) {
+  const AttnPagedArgs& t = a.attn.attn;
+  out.kernel = t.kv.head_dim == 64 ? kernel_of<64>(a.select.agg) : kernel_of<128>(a.select.agg);
+  const size_t bytes = shared_bytes(t, n_blocks);
+  if (out.kernel == nullptr || bytes > device().shared_bytes) return false;
+  out.config.gridDim = dim3(n_blocks * t.kv.n_kv_heads);
+  out.config.blockDim = dim3(kThreads);
+  out.config.dynamicSmemBytes = bytes;
+  out.attributes[0].id = cudaLaunchAttributeClusterDimension;
+  out.attributes[0].val.clusterDim = {n_blocks, 1, 1};
+  out.attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  out.attributes[1].val.programmaticStreamSerializationAllowed = 1;
+  out.config.attrs = out.attributes;
+  out.config.numAttrs = a.attn.overlap ? 2 : 1;
+  const auto* kernel = reinterpret_cast<const void*>(out.kernel);
+  const auto most_bytes = static_cast<int>(device().shared_bytes);  // one setting for tables of any size
+  int n_clusters = 0;
+  const bool asked =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most_bytes) == cudaSuccess &&
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1) == cudaSuccess &&
+      cudaOccupancyMaxActiveClusters(&n_clusters, kernel, &out.config) == cudaSuccess;
+  if (!asked) (void)cudaGetLastError();
+  return asked && n_clusters >= static_cast<int>(t.kv.n_kv_heads);
+}
+
+// With as large clusters as there is room for: an H200 has it for 7 clusters of 10 to 16 blocks, or 15 of 8.
+bool prepare_largest(const SparseLayerArgs& a, Launch& out) {
+  for (uint32_t n_blocks = kMostBlocks; n_blocks >= kLeastBlocks; n_blocks -= 2) {
+    if (prepare(a, n_blocks, out)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool has_sparse_layer(const SparseLayerArgs& a) {
+  const AttnPagedArgs& t = a.attn.attn;
+  const bool plain = a.attn.append && t.kv.digest == DigestKind::kMinMax && attn_decode_has(t.kv.head_dim) &&
+                     t.n_heads / t.kv.n_kv_heads <= kHeads && !t.list_per_head && t.window == 0 &&
+                     t.page_mass == nullptr && a.attn.rope.cos_sin_sink == nullptr && a.select.candidate_flags == 0 &&
+                     t.kv.capacity <= kMostRows;
+  Launch launch;
+  return plain && device().arch >= 90 && prepare_largest(a, launch);
+}
+
+Status sparse_layer(OpContext& cx, const SparseLayerArgs& a) {
+  Launch launch;
+  if (!prepare_largest(a, launch))
+    return fail(WEIR_ERR_INTERNAL, "sparse_layer: no clusters of blocks for tables of %u pages",
+                a.attn.attn.kv.capacity);
+  launch.config.stream = stream_of(cx);
+  const KernelArgs k = {a.attn.attn, a.attn.rope, a.attn.n_tokens, a.attn.pages_attended, a.select};
+  WEIR_CUDA_TRY(cudaLaunchKernelEx(&launch.config, launch.kernel, k), "sparse_layer");
+  return {};
+}
+
+}  // namespace weir::cuda

@@ -1,0 +1,266 @@
+// What the blocks of sparse_layer.cu work on, and the first half of their work: rotated queries and estimates of the block's pages.
+#pragma once
+
+#include "cuda/attn/online_softmax.cuh"
+#include "cuda/attn/rotate_append.cuh"
+#include "cuda/common/cluster.cuh"
+#include "cuda/common/tensor_core.cuh"
+#include "cuda/common/top_k_shared.cuh"
+
+namespace weir::cuda::sparse {
+
+inline constexpr uint32_t kThreads = 512;
+inline constexpr uint32_t kWarps = kThreads / kWarp;
+inline constexpr uint32_t kMostBlocks = 16, kLeastBlocks = 8;  // of a cluster; beyond 8 a device may have no room
+inline constexpr uint32_t kTileRows = 16;                      // of the table, that a warp estimates at a time
+inline constexpr uint32_t kTilePad = 32;                       // elements; rows of the query then begin in other banks
+inline constexpr uint32_t kSplitHeads = 4;                     // whose three bf16 parts fill the rows of a product
+inline constexpr uint32_t kMostRows = 16384;                   // of a table: two counts of rows share a word
+inline constexpr uint32_t kLengthShift = 28;                   // in a word with a page's slot and length
+
+struct KernelArgs {
+  AttnPagedArgs attn;
+  RopeAppendArgs rope;
+  const uint32_t* n_tokens;
+  unsigned long long* pages_attended;
+  PageSelectArgs select;
+};
+
+// Of a part of a block's estimates for a head: sums of the distances from `about` and of their squares.
+struct alignas(16) Moments {
+  float about, sum, square;
+  uint32_t count;
+};
+
+// Of all estimates of a head: the mean in two parts, and 1 / standard deviation, 0 when all are alike.
+struct alignas(16) Deviation {
+  float about, rest, inverse;
+};
+
+template <uint32_t kDim>
+struct alignas(16) Shared {
+  static constexpr uint32_t kStride = 2 * kDim + kTilePad, kQueryStride = kDim + kTilePad;
+  float key[kDim];  // the step's, rotated
+  uint16_t parts[kHeads / kSplitHeads][kTileRows][kStride];
+  // The rotated queries as bf16, and what that leaves as another; zeros for heads that the group has not.
+  uint16_t query[2][kHeads][kQueryStride];
+  union {
+    // A warp's page of values while it is attended, in pieces of eight channels (value_piece); then its sums.
+    uint4 values[kWarps][kPageTokens * kDim / 8];
+    float o[kWarps][kDim][kHeads];
+  };
+  float m[kHeads][kWarps], l[kHeads][kWarps], high[kHeads];
+  // Written by the blocks of the cluster, each at its rank (moments: some for each).
+  Moments moments[kHeads][kWarp];
+  uint2 range[kMostBlocks * kWarps];  // of a warp's rows: the highest key, and how many are chosen anyway
+  float part[kMostBlocks][kHeads * kDim / kLeastBlocks];
+  float2 part_ml[kHeads][kMostBlocks];
+
+  Deviation deviation[kHeads];
+  SharedKeysScratch<kThreads> top;
+};
+
+// Where piece `piece` of a token's values lies: neighbouring tokens have theirs in other banks.
+template <uint32_t kDim>
+__device__ constexpr uint32_t value_piece(uint32_t token, uint32_t piece) {
+  return token * (kDim / 8) + (piece ^ token % 8);
+}
+
+// Sizes of the arrays behind Shared, for tables of `capacity` rows: key and page of all rows, then what a block has of its own rows: estimates of each
+// head, and its part of the list.
+struct Layout {
+  uint32_t n_rows, n_own;
+  __host__ __device__ Layout(uint32_t capacity, uint32_t n_blocks) {
+    const uint32_t n_tiles = (capacity + kTileRows - 1) / kTileRows;
+    n_rows = n_tiles * kTileRows;
+    n_own = (n_tiles + n_blocks - 1) / n_blocks * kTileRows;
+  }
+  __host__ __device__ size_t bytes(uint32_t n_heads) const {
+    return (2 * size_t{n_rows} + size_t{n_heads} * n_own + n_own) * sizeof(uint32_t);
+  }
+};
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
+// What a block works on.
+template <uint32_t kDim>
+struct Work {
+  const KernelArgs& k;
+  Shared<kDim>& s;
+  uint32_t rank, n_blocks, kv_head, group;
+  uint32_t group_shift;  // the group has 2^group_shift heads at most
+  uint32_t n, pos;       // pages of the stream; position of the step's token
+  size_t table;          // of the stream
+  uint32_t n_own;        // places for rows of this block, whole tiles
+  uint32_t* keys;        // [n_rows]
+  uint32_t* pages;       // [n_rows] slot and length
+  float* score;          // [group, own_stride]
+  uint32_t* list;        // [own_stride] pages
+  uint32_t own_stride;
+
+  __device__ Work(const KernelArgs& args, Shared<kDim>& shared)
+      : k(args), s(shared), rank(cluster_rank()), n_blocks(cluster_blocks()) {
+    const AttnPagedArgs& a = k.attn;
+    kv_head = blockIdx.x / n_blocks;
+    n = a.kv.n_pages[kv_head];
+    pos = *k.n_tokens;
+    group = a.n_heads / a.kv.n_kv_heads;
+    group_shift = group > 1 ? kWarp - __clz(static_cast<int>(group - 1)) : 0;
+    table = size_t{kv_head} * a.kv.capacity;
+    const Layout layout(a.kv.capacity, n_blocks);
+    own_stride = layout.n_own;
+    keys = reinterpret_cast<uint32_t*>(&shared + 1);
+    pages = keys + layout.n_rows;
+    score = reinterpret_cast<float*>(pages + layout.n_rows);
+    list = pages + layout.n_rows + group * own_stride;
+    const uint32_t n_tiles = (n + kTileRows - 1) / kTileRows;
+    n_own = n_tiles > rank ? (n_tiles - rank + n_blocks - 1) / n_blocks * kTileRows : 0;
+  }
+  // Places of the output that a block merges: of each channel, the heads together.
+  __device__ uint32_t share() const { return ((kDim << group_shift) + n_blocks - 1) / n_blocks; }
+  // Table row of place i among the block's own: tiles go round the blocks.
+  __device__ uint32_t row(uint32_t i) const { return (i / kTileRows * n_blocks + rank) * kTileRows + i % kTileRows; }
+};
+
+// The table's entries of a row. They are read without a condition, so that many reads are under way at once.
+struct RowEntry {
+  uint32_t slot, len, first_pos, flags;
+};
+
+template <uint32_t kDim>
+__device__ RowEntry read_row(const Work<kDim>& w, uint32_t row) {
+  const KvView& kv = w.k.attn.kv;
+  const size_t at = w.table + min(row, w.n - 1);
+  return {kv.slots[at], kv.len[at], kv.first_pos[at], w.k.select.flags[at]};
+}
+
+// The digests of a warp's tile: of the rows lane / 4 and 8 more, channels as the product's second operand wants them.
+template <uint32_t kDim>
+struct Tile {
+  static constexpr uint32_t kVectors = 2 * kDim / 8 / 4;  // of a lane and row
+  uint4 digest[2][kVectors];
+
+  // In two steps, so that other reads can be under way with each.
+  __device__ void read_slots(const Work<kDim>& w, uint32_t own, uint32_t (&slot)[2]) const {
+#pragma unroll
+    for (uint32_t i = 0; i < 2; ++i) {
+      const uint32_t row = w.row(own) + 8 * i + threadIdx.x % kWarp / 4;
+      slot[i] = w.k.attn.kv.slots[w.table + min(row, w.n - 1)];
+    }
+  }
+  // The last row's digest may be written now: its estimate is not used, but must not be what a race makes it.
+  __device__ void load(const Work<kDim>& w, uint32_t own, const uint32_t (&slot)[2]) {
+    const uint32_t lane = threadIdx.x % kWarp;
+    const auto* digests = reinterpret_cast<const uint4*>(w.k.attn.kv.digests);
+#pragma unroll
+    for (uint32_t i = 0; i < 2; ++i) {
+      const bool is_read = w.row(own) + 8 * i + lane / 4 + 1 < w.n;
+      const uint4* from = digests + size_t{slot[i]} * (2 * kDim / 8) + lane % 4;
+#pragma unroll
+      for (uint32_t v = 0; v < kVectors; ++v) digest[i][v] = is_read ? from[4 * v] : uint4{};
+    }
+  }
+};
+
+// Channels of a pair: those that rotate first, then what passes through.
+__device__ inline uint2 channels_of(const RopeAppendArgs& r, uint32_t pair) {
+  const bool adjacent = r.layout == RopeLayout::kAdjacent || pair >= r.rope_dim / 2;
+  return adjacent ? make_uint2(2 * pair, 2 * pair + 1) : make_uint2(pair, pair + r.rope_dim / 2);
+}
+
+// What a lane needs to rotate its pair of channels of its warp's head, read ahead: one or two warps have a head.
+template <uint32_t kDim>
+struct Rotation {
+  static constexpr uint32_t kSharing = kDim / 2 / kWarp;
+  static_assert(kHeads * kSharing <= kWarps);
+  uint32_t head;  // not below the group: nothing to do
+  uint2 channel;
+  float2 turn, norm;
+
+  __device__ explicit Rotation(const Work<kDim>& w) {
+    const RopeAppendArgs& r = w.k.rope;
+    const uint32_t pair = threadIdx.x % (kDim / 2);
+    head = threadIdx.x / (kDim / 2);
+    channel = channels_of(r, pair);
+    turn = pair < r.rope_dim / 2 ? reinterpret_cast<const float2*>(r.cos_sin)[pair] : make_float2(1.0f, 0.0f);
+    norm = r.q_norm != nullptr ? make_float2(r.q_norm[channel.x], r.q_norm[channel.y]) : make_float2(1.0f, 1.0f);
+  }
+};
+
+// A rotated channel to shared memory as three bf16 that lose nothing. Attention takes two of them. For the estimates what is positive (it meets the maxima)
+// and what is negative (the minima) stand apart: rows 4s + g of a tile are part s of head g.
+template <uint32_t kDim>
+__device__ void store_query(Shared<kDim>& s, uint32_t head, uint32_t channel, float x) {
+  uint16_t(*tile)[Shared<kDim>::kStride] = s.parts[head / kSplitHeads] + head % kSplitHeads;
+  float rest = x;
+#pragma unroll
+  for (uint32_t part = 0; part < 3; ++part) {
+    const uint16_t rounded = float_to_bf16(rest);
+    rest -= bf16_to_float(rounded);
+    if (part < 2) s.query[part][head][channel] = rounded;
+    tile[kSplitHeads * part][channel] = x > 0.0f ? rounded : 0;
+    tile[kSplitHeads * part][kDim + channel] = x > 0.0f ? 0 : rounded;
+  }
+}
+
+template <uint32_t kDim>
+__device__ void read_queries(const Work<kDim>& w, const Rotation<kDim>& rotation) {
+  const RopeAppendArgs& r = w.k.rope;
+  if (rotation.head >= kHeads) return;
+  if (rotation.head >= w.group) {
+#pragma unroll
+    for (uint32_t part = 0; part < 2; ++part) {
+      w.s.query[part][rotation.head][rotation.channel.x] = 0;
+      w.s.query[part][rotation.head][rotation.channel.y] = 0;
+    }
+    return;
+  }
+  const float* from = r.q + (size_t{w.kv_head} * w.group + rotation.head) * kDim;
+  float inverse = 1.0f;
+  if (r.q_norm != nullptr) {
+    float square = 0.0f;
+    for (uint32_t c = threadIdx.x % kWarp; c < kDim; c += kWarp) square += from[c] * from[c];
+    inverse = rsqrtf(warp_sum(square) / static_cast<float>(kDim) + r.norm_eps);
+  }
+  const float x = from[rotation.channel.x] * inverse * rotation.norm.x,
+              y = from[rotation.channel.y] * inverse * rotation.norm.y;
+  store_query(w.s, rotation.head, rotation.channel.x, x * rotation.turn.x - y * rotation.turn.y);
+  store_query(w.s, rotation.head, rotation.channel.y, x * rotation.turn.y + y * rotation.turn.x);
+}
+
+// Estimates of the tile at place `own` of the block's rows.
+template <uint32_t kDim>
+__device__ void score_tile(const Work<kDim>& w, const Tile<kDim>& tile, uint32_t own) {
+  constexpr uint32_t kVectors = Shared<kDim>::kStride / 8;
+  const uint32_t lane = threadIdx.x % kWarp;
+  for (uint32_t first_head = 0; first_head < w.group; first_head += kSplitHeads) {
+    // Sums of even and odd steps apart, so that a product does not wait for the one before.
+    float sum[2][2][4] = {};
+    const uint4* low =
+        reinterpret_cast<const uint4*>(w.s.parts[first_head / kSplitHeads]) + lane / 4 * kVectors + lane % 4;
+#pragma unroll
+    for (uint32_t v = 0; v < Tile<kDim>::kVectors; ++v) {
+      const uint4 q0 = low[4 * v], q8 = low[4 * v + 8 * kVectors];
+      const uint32_t even[4] = {q0.x, q8.x, q0.y, q8.y}, odd[4] = {q0.z, q8.z, q0.w, q8.w};
+#pragma unroll
+      for (uint32_t i = 0; i < 2; ++i) {
+        mma_bf16(sum[i][0], even, tile.digest[i][v].x, tile.digest[i][v].y);
+        mma_bf16(sum[i][1], odd, tile.digest[i][v].z, tile.digest[i][v].w);
+      }
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < 2; ++i) {
+#pragma unroll
+      for (uint32_t column = 0; column < 2; ++column) {
+        const float high = sum[i][0][column] + sum[i][1][column], least = sum[i][0][column + 2] + sum[i][1][column + 2];
+        const float score = high + (__shfl_down_sync(kAllLanes, high, 16) + least);
+        const uint32_t head = first_head + lane / 4;
+        if (lane < 16 && head < w.group) w.score[head * w.own_stride + own + 8 * i + lane % 4 * 2 + column] = score;
+      }
+    }
+  }
+}
+
+#endif
+
+}  // namespace weir::cuda::sparse

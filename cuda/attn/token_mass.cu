@@ -1,0 +1,84 @@
+// Computes: token_mass. Launch: (KV heads, parts of the capacity); a warp has kTokens tokens of a page, their keys in registers, and goes over the query
+// rows and heads. Numerics: dot products by lanes in f32, masses in the reference's order. Traffic: keys once, queries once per warp, mostly from the
+// caches. Papers: as lib/ops/token_mass_ref.cpp.
+#include <algorithm>
+
+#include "cuda/common/base.cuh"
+#include "cuda/common/team_sum.cuh"
+#include "cuda/ops.h"
+
+namespace weir::cuda {
+namespace {
+
+constexpr uint32_t kBlock = 128;
+constexpr uint32_t kTokens = 8;                // half a page: with heads of 256 channels their keys fill 64 registers
+constexpr uint32_t kWarpChannels = 2 * kWarp;  // every lane has pairs
+
+// head_dim <= kPairs * kWarpChannels.
+template <uint32_t kPairs>
+__global__ void __launch_bounds__(kBlock) token_mass_kernel(const TokenMassArgs a) {
+  start_next();
+  wait_for_previous();
+  const uint32_t lane = threadIdx.x % kWarp, kv_head = blockIdx.x, d = a.kv.head_dim;
+  const uint32_t part = blockIdx.y * (kBlock / kWarp) + threadIdx.x / kWarp;
+  const uint32_t page = part / (kPageTokens / kTokens), first = part % (kPageTokens / kTokens) * kTokens;
+  if (page >= a.kv.n_pages[kv_head]) return;
+  const size_t at = size_t{kv_head} * a.kv.capacity + page;
+  const uint32_t len = a.kv.len[at];
+  if (first >= len) return;
+  const uint16_t* keys = a.kv.pool + (size_t{a.kv.slots[at]} * 2 * kPageTokens + first) * d;
+  float key[kTokens][2 * kPairs];
+#pragma unroll
+  for (uint32_t t = 0; t < kTokens; ++t) {
+#pragma unroll
+    for (uint32_t j = 0; j < kPairs; ++j) {
+      const uint32_t i = 2 * lane + j * kWarpChannels;
+      const uint32_t pair =
+          first + t < len && i < d ? *reinterpret_cast<const uint32_t*>(keys + size_t{t} * d + i) : 0u;
+      key[t][2 * j] = bf16_low(pair);
+      key[t][2 * j + 1] = bf16_high(pair);
+    }
+  }
+  // Rows before that of the first token do not see it.
+  const uint32_t group = a.n_heads / a.kv.n_kv_heads, begin = a.kv.first_pos[at] + first;
+  const uint32_t mine = lane % kTokens;  // the token whose sum ends in this lane
+  float mass = 0.0f;
+  for (uint32_t r = begin > a.pos ? begin - a.pos : 0; r < a.n_rows; ++r) {
+#pragma unroll 2
+    for (uint32_t g = 0; g < group; ++g) {
+      const size_t head = size_t{r} * a.n_heads + kv_head * group + g;
+      float dot[kTokens] = {};
+#pragma unroll
+      for (uint32_t j = 0; j < kPairs; ++j) {
+        const uint32_t i = 2 * lane + j * kWarpChannels;
+        const float2 q = i < d ? *reinterpret_cast<const float2*>(a.q + head * d + i) : float2{0.0f, 0.0f};
+#pragma unroll
+        for (uint32_t t = 0; t < kTokens; ++t) dot[t] = fmaf(q.y, key[t][2 * j + 1], fmaf(q.x, key[t][2 * j], dot[t]));
+      }
+      const float sum = team_sum<kWarp>(dot, lane);
+      if (begin + mine <= a.pos + r) mass += expf(__fmul_rn(a.scale, sum) - a.lse[head]);
+    }
+  }
+  if (lane < kTokens && first + lane < len) a.mass[at * kPageTokens + first + lane] = mass;
+}
+
+template <uint32_t kPairs>
+Status launch_pairs(OpContext& cx, const TokenMassArgs& a) {
+  constexpr uint32_t kBlockTokens = kBlock / kWarp * kTokens;
+  const dim3 grid(a.kv.n_kv_heads, (a.kv.capacity * kPageTokens + kBlockTokens - 1) / kBlockTokens);
+  return launch("token_mass", token_mass_kernel<kPairs>, grid, kBlock, 0, stream_of(cx), true, a);
+}
+
+}  // namespace
+
+Status token_mass(OpContext& cx, const TokenMassArgs& a) {
+  if (a.kv.head_dim % 2 != 0)
+    return fail(WEIR_ERR_UNSUPPORTED, "token_mass: heads of %u channels, not an even number", a.kv.head_dim);
+  if (a.kv.head_dim <= kWarpChannels) return launch_pairs<1>(cx, a);
+  if (a.kv.head_dim <= 2 * kWarpChannels) return launch_pairs<2>(cx, a);
+  if (a.kv.head_dim <= 4 * kWarpChannels) return launch_pairs<4>(cx, a);
+  return fail(WEIR_ERR_UNSUPPORTED, "token_mass: heads of %u channels; %u is the most", a.kv.head_dim,
+              4 * kWarpChannels);
+}
+
+}  // namespace weir::cuda

@@ -1,0 +1,38 @@
+// Which tokens of a listed page a query row sees: shared by the attention kernels for many rows.
+#pragma once
+
+#include "cuda/common/base.cuh"
+
+namespace weir::cuda {
+
+#ifdef __CUDACC__
+
+// The pages that one stream's query heads attend, in ascending order of position.
+struct PageList {
+  const uint32_t* rows;  // table rows, or null: all in use
+  uint32_t n;
+  size_t table;  // of the stream, in the page tables
+
+  __device__ PageList(const AttnPagedArgs& a, uint32_t kv_head, uint32_t list) {
+    table = size_t{kv_head} * a.kv.capacity;
+    rows = a.select != nullptr ? a.select + size_t{list} * a.kv.capacity : nullptr;
+    n = a.select != nullptr ? a.n_select[list] : a.kv.n_pages[kv_head];
+  }
+  __device__ uint32_t row(uint32_t i) const { return rows != nullptr ? rows[i] : i; }
+};
+
+// Lowest position inside the window of a row at position t.
+__device__ inline uint32_t window_begin(const AttnPagedArgs& a, uint32_t t) {
+  return a.window > 0 && t >= a.window ? t - a.window + 1 : 0;
+}
+
+// Tokens at the front of a page that take q_sink.
+__device__ inline uint32_t sink_tokens(const AttnPagedArgs& a, uint32_t row, uint32_t first_pos, uint32_t len) {
+  if (a.q_sink == nullptr || row >= a.n_sink_pages) return 0;
+  if (a.window == 0) return len;
+  return first_pos < a.n_sink ? min(len, a.n_sink - first_pos) : 0;
+}
+
+#endif  // __CUDACC__
+
+}  // namespace weir::cuda

@@ -1,0 +1,273 @@
+// Products of f16 matrices on tensor cores, f32 sums: a block computes a tile of c, its warps parts of the tile; slices
+// of x and w pass through a ring of stages in shared memory. Sums are taken in ascending order of n_cols, or of its
+// parts, so a shape always gives the same result on a device.
+#include "cuda/matmul/gemm.cuh"
+
+#include <algorithm>
+
+#include "cuda/common/tensor_core.cuh"
+
+namespace weir::cuda {
+namespace {
+
+// Columns of a slice: one row of it is 128 bytes, all banks of shared memory once.
+constexpr uint32_t kSlice = 64;
+constexpr uint32_t kChunks = kSlice / 8;  // of 16 bytes, in a row of a slice
+constexpr uint32_t kRowBytes = kSlice * sizeof(__half);
+
+// Byte offset of a chunk in a slice. The exclusive or spreads equal chunks of eight rows, which a fragment load reads
+// at once, over all banks.
+__device__ inline uint32_t chunk_offset(uint32_t row, uint32_t chunk) {
+  return row * kRowBytes + ((chunk ^ (row & 7)) << 4);
+}
+
+// A thread's share in copying slices of kRows rows: one chunk of every kStep-th row.
+template <uint32_t kRows, uint32_t kThreads>
+struct SliceCopy {
+  static constexpr uint32_t kStep = kThreads / kChunks;
+  static constexpr uint32_t kPasses = kRows / kStep;
+  static_assert(kRows % kStep == 0 && kStep % 8 == 0);
+
+  const __half* from;
+  size_t step;      // elements between the rows of two passes
+  uint32_t to;      // offset in the stage
+  uint32_t column;  // of the chunk in the slice
+  int32_t n_valid;  // rows from this thread's first on that exist
+
+  __device__ SliceCopy(const __half* matrix, uint32_t first_row, uint32_t n_rows, uint32_t n_cols) {
+    const uint32_t row = threadIdx.x / kChunks, chunk = threadIdx.x % kChunks;
+    column = chunk * 8;
+    from = matrix + size_t{first_row + row} * n_cols + column;
+    step = size_t{kStep} * n_cols;
+    to = chunk_offset(row, chunk);
+    n_valid = static_cast<int32_t>(n_rows) - static_cast<int32_t>(first_row + row);
+  }
+
+  __device__ void copy(uint32_t stage, uint32_t first_col, uint32_t n_cols) const {
+    const int32_t n = first_col + column < n_cols ? n_valid : 0;
+#pragma unroll
+    for (uint32_t i = 0; i < kPasses; ++i) {
+      copy_16_async(stage + to + i * kStep * kRowBytes, from + i * step + first_col,
+                    static_cast<int32_t>(i * kStep) < n);
+    }
+  }
+};
+
+// Computes: c (+)= scale_x * (x . w^T) (+ bias), or with more than one part (gridDim.z) partial[part] = x . w^T over
+// the part's columns. Shapes: see GemmArgs. Launch: grid (tiles of tokens, tiles of rows, parts), so that blocks that
+// run together share slices of w. Numerics: f32 sums in ascending order of columns. Traffic: x is read n_rows / kN
+// times, w n_tok / kM times, mostly from L2.
+template <uint32_t kM, uint32_t kN, uint32_t kWarpsM, uint32_t kWarpsN, uint32_t kStages, uint32_t kBlocks>
+__global__ void __launch_bounds__(kWarpsM* kWarpsN* kWarp, kBlocks) gemm_f16_kernel(GemmArgs a) {
+  constexpr uint32_t kThreads = kWarpsM * kWarpsN * kWarp;
+  constexpr uint32_t kTilesM = kM / kWarpsM / 16;  // of a warp, 16 tokens each
+  constexpr uint32_t kTilesN = kN / kWarpsN / 16;  // of a warp, 16 rows of w each
+  constexpr uint32_t kStageBytes = (kM + kN) * kRowBytes;
+  static_assert(kTilesM > 0 && kTilesN > 0);
+  extern __shared__ __align__(128) unsigned char stages[];
+  const uint32_t base = shared_address(stages);
+  const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  const uint32_t first_tok = blockIdx.x * kM, first_row = blockIdx.y * kN;
+
+  const uint32_t n_slices = (a.n_cols + kSlice - 1) / kSlice;
+  const uint32_t part_slices = (n_slices + gridDim.z - 1) / gridDim.z;
+  const uint32_t begin = min(blockIdx.z * part_slices, n_slices);
+  const uint32_t n = min(part_slices, n_slices - begin);
+
+  const SliceCopy<kM, kThreads> copy_x(a.x, first_tok, a.n_tok, a.n_cols);
+  const SliceCopy<kN, kThreads> copy_w(a.w, first_row, a.n_rows, a.n_cols);
+  const auto copy_slice = [&](uint32_t slice) {
+    if (slice < n) {
+      const uint32_t stage = base + slice % kStages * kStageBytes;
+      copy_x.copy(stage, (begin + slice) * kSlice, a.n_cols);
+      copy_w.copy(stage + kM * kRowBytes, (begin + slice) * kSlice, a.n_cols);
+    }
+    commit_copies();  // empty groups too: waiting counts groups
+  };
+
+  // Rows that this lane addresses in fragment loads. Rows of fragments are multiples of 8 apart, so the lane's
+  // exclusive or is the same for all.
+  const uint32_t warp_tok = warp % kWarpsM * (kM / kWarpsM), warp_row = warp / kWarpsM * (kN / kWarpsN);
+  const uint32_t x_row = warp_tok + lane % 16, x_chunk = lane / 16;
+  const uint32_t w_row = warp_row + lane % 8 + lane / 16 * 8, w_chunk = lane / 8 % 2;
+  const auto load_fragments = [&](uint32_t stage, uint32_t k, uint32_t(&x)[kTilesM][4], uint32_t(&w)[kTilesN][4]) {
+    // Chunk 2 * k + i of a row differs from chunk i in bits that the row does not reach.
+    const uint32_t x_at = (stage + chunk_offset(x_row, x_chunk)) ^ (k << 5);
+    const uint32_t w_at = (stage + kM * kRowBytes + chunk_offset(w_row, w_chunk)) ^ (k << 5);
+#pragma unroll
+    for (uint32_t i = 0; i < kTilesM; ++i) load_matrices(x[i], x_at + i * 16 * kRowBytes);
+#pragma unroll
+    for (uint32_t j = 0; j < kTilesN; ++j) load_matrices(w[j], w_at + j * 16 * kRowBytes);
+  };
+
+  float sum[kTilesM][2 * kTilesN][4] = {};
+#pragma unroll
+  for (uint32_t i = 0; i < kStages - 1; ++i) copy_slice(i);
+  for (uint32_t slice = 0; slice < n; ++slice) {
+    wait_copies<kStages - 2>();
+    __syncthreads();  // the slice is there for all, and the stage read last is free
+    const uint32_t stage = base + slice % kStages * kStageBytes;
+    uint32_t x[2][kTilesM][4], w[2][kTilesN][4];
+    load_fragments(stage, 0, x[0], w[0]);
+    copy_slice(slice + kStages - 1);
+#pragma unroll
+    for (uint32_t k = 0; k < kSlice / 16; ++k) {
+      if (k + 1 < kSlice / 16) load_fragments(stage, k + 1, x[(k + 1) % 2], w[(k + 1) % 2]);
+#pragma unroll
+      for (uint32_t i = 0; i < kTilesM; ++i) {
+#pragma unroll
+        for (uint32_t j = 0; j < 2 * kTilesN; ++j) {
+          multiply_f16(sum[i][j], x[k % 2][i], w[k % 2][j / 2][j % 2 * 2], w[k % 2][j / 2][j % 2 * 2 + 1]);
+        }
+      }
+    }
+  }
+  wait_copies<0>();
+
+  const bool is_part = gridDim.z > 1;
+  float* const c = is_part ? a.partial + size_t{blockIdx.z} * a.n_tok * a.n_rows : a.c;
+  const size_t ldc = is_part ? a.n_rows : a.ldc;
+#pragma unroll
+  for (uint32_t i = 0; i < 2 * kTilesM; ++i) {  // 8 tokens each
+    const uint32_t tok = first_tok + warp_tok + i * 8 + lane / 4;
+    if (tok >= a.n_tok) continue;
+    const float scale = is_part || a.scale_x == nullptr ? 1.0f : a.scale_x[tok];
+#pragma unroll
+    for (uint32_t j = 0; j < 2 * kTilesN; ++j) {
+      const uint32_t row = first_row + warp_row + j * 8 + lane % 4 * 2;
+      if (row >= a.n_rows) continue;
+      float2 y = make_float2(scale * sum[i / 2][j][i % 2 * 2], scale * sum[i / 2][j][i % 2 * 2 + 1]);
+      float2* const to = reinterpret_cast<float2*>(c + tok * ldc + row);
+      if (!is_part && a.bias != nullptr) y = make_float2(y.x + a.bias[row], y.y + a.bias[row + 1]);
+      if (!is_part && a.accumulate) y = make_float2(to->x + y.x, to->y + y.y);
+      *to = y;
+    }
+  }
+}
+
+constexpr uint32_t kMergeThreads = 256;
+
+// Computes: c (+)= scale_x * (sum of the parts, ascending) (+ bias). Launch: a thread per pair of elements.
+__global__ void __launch_bounds__(kMergeThreads) merge_parts_kernel(GemmArgs a, uint32_t n_parts) {
+  const size_t i = size_t{blockIdx.x} * kMergeThreads + threadIdx.x;
+  const uint32_t pairs = a.n_rows / 2;
+  if (i >= size_t{a.n_tok} * pairs) return;
+  const uint32_t tok = static_cast<uint32_t>(i / pairs), row = static_cast<uint32_t>(i % pairs) * 2;
+  const float2* const parts = reinterpret_cast<const float2*>(a.partial) + i;
+  float2 y = parts[0];
+  for (uint32_t p = 1; p < n_parts; ++p) {
+    const float2 part = parts[p * size_t{a.n_tok} * pairs];
+    y = make_float2(y.x + part.x, y.y + part.y);
+  }
+  const float scale = a.scale_x == nullptr ? 1.0f : a.scale_x[tok];
+  y = make_float2(scale * y.x, scale * y.y);
+  if (a.bias != nullptr) y = make_float2(y.x + a.bias[row], y.y + a.bias[row + 1]);
+  float2* const to = reinterpret_cast<float2*>(a.c + size_t{tok} * a.ldc + row);
+  if (a.accumulate) y = make_float2(to->x + y.x, to->y + y.y);
+  *to = y;
+}
+
+struct Tile {
+  void (*kernel)(GemmArgs);
+  uint32_t m, n, threads, stages;
+  float rate;       // estimated work per time of a multiprocessor with enough blocks, relative to the first tile
+  uint32_t enough;  // blocks
+  size_t shared_bytes() const { return size_t{stages} * (m + n) * kRowBytes; }
+};
+
+template <uint32_t kM, uint32_t kN, uint32_t kWarpsM, uint32_t kWarpsN, uint32_t kStages, uint32_t kBlocks>
+constexpr Tile make_tile(float rate) {
+  return {gemm_f16_kernel<kM, kN, kWarpsM, kWarpsN, kStages, kBlocks>,
+          kM,
+          kN,
+          kWarpsM * kWarpsN * kWarp,
+          kStages,
+          rate,
+          kBlocks};
+}
+
+// Warps have 64 x 64 where there are enough tokens: fragments are then read from shared memory half as fast as they are
+// used. Smaller tiles are for matrices that would leave multiprocessors idle; the last is for few tokens, where the
+// speed of reading w is all that counts: its many stages keep 40 KiB of w under way in each block.
+constexpr Tile kTiles[kGemmTiles] = {
+    make_tile<128, 128, 2, 2, 3, 2>(1.0f), make_tile<128, 256, 2, 4, 3, 1>(1.0f), make_tile<128, 64, 2, 2, 4, 2>(0.85f),
+    make_tile<64, 64, 2, 2, 4, 3>(0.7f),   make_tile<16, 64, 1, 4, 6, 3>(0.3f),
+};
+
+// A multiprocessor with fewer blocks than it needs to cover latencies is slower by about this.
+constexpr float kAloneRate = 0.8f;
+// Slices of a part: shorter ones would spend their time in filling the stages.
+constexpr uint32_t kPartSlices = 8;
+
+struct DeviceLimits {
+  int n_processors = 0;
+  int shared_bytes = 0;  // of a block
+};
+
+Status device_limits(DeviceLimits& limits) {
+  int device = 0;
+  WEIR_CUDA_TRY(cudaGetDevice(&device), "gemm: device");
+  WEIR_CUDA_TRY(cudaDeviceGetAttribute(&limits.n_processors, cudaDevAttrMultiProcessorCount, device),
+                "gemm: multiprocessors");
+  WEIR_CUDA_TRY(cudaDeviceGetAttribute(&limits.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+                "gemm: shared memory");
+  return {};
+}
+
+uint32_t divide_up(uint32_t n, uint32_t by) { return (n + by - 1) / by; }
+uint32_t n_blocks(const Tile& tile, const GemmArgs& a) {
+  return divide_up(a.n_tok, tile.m) * divide_up(a.n_rows, tile.n);
+}
+
+// The tile with which the busiest multiprocessor ends first.
+uint32_t best_tile(const GemmArgs& a, const DeviceLimits& limits) {
+  uint32_t best = kGemmTiles - 1;
+  if (a.n_tok <= kTiles[best].m) return best;
+  float best_time = 0.0f;
+  for (uint32_t i = 0; i < kGemmTiles; ++i) {
+    const Tile& tile = kTiles[i];
+    if (tile.shared_bytes() > static_cast<size_t>(limits.shared_bytes)) continue;
+    const uint32_t blocks = divide_up(n_blocks(tile, a), static_cast<uint32_t>(limits.n_processors));
+    const float rate = tile.rate * (blocks < tile.enough ? kAloneRate : 1.0f);
+    const float time = static_cast<float>(blocks) * static_cast<float>(tile.m * tile.n) / rate;
+    if (best_time == 0.0f || time < best_time) {
+      best_time = time;
+      best = i;
+    }
+  }
+  return best;
+}
+
+uint32_t best_parts(const GemmArgs& a, const Tile& tile, const DeviceLimits& limits) {
+  const uint32_t blocks = n_blocks(tile, a);
+  const auto processors = static_cast<uint32_t>(limits.n_processors);
+  if (a.partial == nullptr || 4 * blocks > 3 * processors) return 1;
+  const size_t room = a.n_partial / (size_t{a.n_tok} * a.n_rows);
+  const uint32_t wanted = std::min({2 * processors / blocks, divide_up(a.n_cols, kSlice) / kPartSlices, kGemmParts});
+  return std::max(1u, static_cast<uint32_t>(std::min<size_t>(wanted, room)));
+}
+
+}  // namespace
+
+Status gemm_f16_tile(OpContext& cx, const GemmArgs& a, uint32_t tile_index, uint32_t n_parts) {
+  const Tile& tile = kTiles[tile_index];
+  const auto shared = static_cast<int>(tile.shared_bytes());
+  WEIR_CUDA_TRY(cudaFuncSetAttribute(tile.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared),
+                "gemm_f16: shared memory");
+  const dim3 grid(divide_up(a.n_tok, tile.m), divide_up(a.n_rows, tile.n), n_parts);
+  WEIR_TRY(launch("gemm_f16", tile.kernel, grid, tile.threads, tile.shared_bytes(), stream_of(cx), false, a));
+  if (n_parts == 1) return {};
+  const size_t pairs = size_t{a.n_tok} * a.n_rows / 2;
+  const auto merge_blocks = static_cast<uint32_t>((pairs + kMergeThreads - 1) / kMergeThreads);
+  return launch("gemm_f16: parts", merge_parts_kernel, merge_blocks, kMergeThreads, 0, stream_of(cx), false, a,
+                n_parts);
+}
+
+Status gemm_f16(OpContext& cx, const GemmArgs& a) {
+  DeviceLimits limits;
+  WEIR_TRY(device_limits(limits));
+  const uint32_t tile = best_tile(a, limits);
+  return gemm_f16_tile(cx, a, tile, best_parts(a, kTiles[tile], limits));
+}
+
+}  // namespace weir::cuda

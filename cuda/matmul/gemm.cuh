@@ -1,0 +1,42 @@
+// Products of f16 matrices with f32 sums, for ops with many tokens, and the packing of f32 rows into f16.
+#pragma once
+
+#include "cuda/common/base.cuh"
+
+namespace weir::cuda {
+
+// c (+)= scale_x[tok] * (x . w^T) (+ bias). x and w are 16-byte aligned, c and partial 8-byte.
+struct GemmArgs {
+  float* c;              // out [n_tok, n_rows], rows ldc apart
+  const __half* x;       // [n_tok, n_cols]
+  const float* scale_x;  // [n_tok] or null: 1
+  const __half* w;       // [n_rows, n_cols]
+  const float* bias;     // [n_rows] or null
+  uint32_t n_tok;        // at least 1
+  uint32_t n_rows;       // a multiple of 8
+  uint32_t n_cols;       // a multiple of 32
+  uint32_t ldc;          // even
+  bool accumulate;       // c += instead of c =
+  // Optional space: few tiles are split along n_cols, so that all multiprocessors have work. Each part needs n_tok *
+  // n_rows; up to kGemmParts are used.
+  float* partial;
+  size_t n_partial;  // floats at `partial`
+};
+inline constexpr uint32_t kGemmParts = 8;
+
+Status gemm_f16(OpContext& cx, const GemmArgs& a);
+
+// The same with a given tile (below kGemmTiles) and number of parts, for measurements.
+inline constexpr uint32_t kGemmTiles = 5;
+Status gemm_f16_tile(OpContext& cx, const GemmArgs& a, uint32_t tile, uint32_t n_parts);
+
+// Per row: scale = max|x|, out = x / scale, so that f16's 11 bits are kept whatever the range. A row of zeros has scale
+// 0; one with a value that is not finite has scale NaN. n_cols is a multiple of 4, rows are 16-byte aligned.
+Status pack_rows_f16(OpContext& cx, const float* x, __half* out, float* scale, uint32_t n_tok, uint32_t n_cols);
+
+// y = silu(gate) * up, all [n_tok, n_cols]; and the same packed. y may be gate or up.
+Status silu_mul(OpContext& cx, const float* gate, const float* up, float* y, uint32_t n_tok, uint32_t n_cols);
+Status silu_mul_pack_f16(OpContext& cx, const float* gate, const float* up, __half* out, float* scale, uint32_t n_tok,
+                         uint32_t n_cols);
+
+}  // namespace weir::cuda

@@ -1,0 +1,183 @@
+// The matrix ops. Up to eight tokens go through gemv, each with the bits that it has alone; more go through the tensor cores: slices of the matrix are
+// decoded to f16, small enough to stay in the second-level cache, and multiplied with the activations in f16 under one scale a row.
+#include <algorithm>
+
+#include "core/memory.h"
+#include "cuda/matmul/gemm.cuh"
+#include "cuda/matmul/gemv.cuh"
+#include "cuda/ops.h"
+#include "cuda/quant/formats.cuh"
+
+namespace weir::cuda {
+namespace {
+
+constexpr uint32_t kThreads = 256;
+// Decoded weights at a time: half of an H200's second-level cache, and enough rows of 4096 columns to fill its multiprocessors.
+constexpr uint64_t kSliceBytes = 32u << 20;
+constexpr uint64_t kSumsPerToken = 4096;  // floats for products that are split along their columns
+
+// A lane decodes a unit; out [n_rows, n_cols] f16.
+template <WeightType T>
+__global__ void decode_kernel(const uint8_t* data, size_t n_all, size_t first_unit, size_t n_units, __half* out) {
+  using F = Format<T>;
+  const size_t i = size_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i >= n_units) return;
+  const typename F::Planes planes = F::planes(data, n_all);
+  float v[F::kUnit];
+  F::decode(F::load(F::at(planes, first_unit + i)), static_cast<uint32_t>((first_unit + i) % 8), v);
+  auto* to = reinterpret_cast<uint2*>(out + i * F::kUnit);
+#pragma unroll
+  for (uint32_t j = 0; j < F::kUnit; j += 4) {
+    const __half2 low = __floats2half2_rn(v[j], v[j + 1]), high = __floats2half2_rn(v[j + 2], v[j + 3]);
+    to[j / 4] = make_uint2(*reinterpret_cast<const uint32_t*>(&low), *reinterpret_cast<const uint32_t*>(&high));
+  }
+}
+
+Status decode_rows(OpContext& cx, const Weight& w, uint32_t first_row, uint32_t n_rows, __half* out) {
+  switch (w.type) {
+#define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes)                                                    \
+  case WeightType::k##Name: {                                                                                          \
+    const size_t per_row = w.n_cols / Format<WeightType::k##Name>::kUnit, n = n_rows * per_row;                        \
+    return launch("decode_rows", decode_kernel<WeightType::k##Name>,                                                   \
+                  dim3(static_cast<uint32_t>((n + kThreads - 1) / kThreads)), dim3(kThreads), 0, stream_of(cx), false, \
+                  w.data, w.n_rows * per_row, first_row * per_row, n, out);                                            \
+  }
+#include "quant/quants.inc"
+#undef WEIR_QUANT
+  }
+  return fail(WEIR_ERR_INTERNAL, "decode_rows: weight type %d", static_cast<int>(w.type));
+}
+
+// The pieces of scratch memory, in their order.
+struct Scratch {
+  __half* weights;  // kSliceBytes
+  __half* x;        // [n_tok, n_cols]
+  float* scale;     // [n_tok]
+  float* up;        // [n_tok, d_ff] of the gated product
+  float* partial;   // [n_tok, kSumsPerToken]
+  uint64_t bytes;
+};
+
+Scratch lay_out(std::byte* base, uint64_t n_tok, uint64_t n_cols) {
+  Scratch s = {};
+  uint64_t at = 0;
+  const auto take = [&](uint64_t bytes) {
+    std::byte* p = base + at;
+    at = align_up(at + bytes, 256);
+    return p;
+  };
+  s.weights = reinterpret_cast<__half*>(take(kSliceBytes));
+  s.x = reinterpret_cast<__half*>(take(n_tok * n_cols * sizeof(__half)));
+  s.scale = reinterpret_cast<float*>(take(n_tok * sizeof(float)));
+  s.up = reinterpret_cast<float*>(take(n_tok * n_cols * sizeof(float)));
+  s.partial = reinterpret_cast<float*>(take(n_tok * kSumsPerToken * sizeof(float)));
+  s.bytes = at;
+  return s;
+}
+
+// y [n_tok, n_rows] (+)= the packed rows times a matrix, slice by slice.
+Status multiply(OpContext& cx, const Scratch& s, const MatmulPart& part, uint32_t n_tok) {
+  const Weight& w = part.w;
+  const uint64_t row_bytes = uint64_t{w.n_cols} * sizeof(__half);
+  const auto slice = static_cast<uint32_t>(std::max<uint64_t>(8, kSliceBytes / row_bytes / 128 * 128));
+  for (uint32_t row = 0; row < w.n_rows; row += slice) {
+    const uint32_t n = std::min(slice, w.n_rows - row);
+    WEIR_TRY(decode_rows(cx, w, row, n, s.weights));
+    GemmArgs g = {};
+    g.c = part.y + row;
+    g.x = s.x;
+    g.scale_x = s.scale;
+    g.w = s.weights;
+    g.bias = part.bias != nullptr ? part.bias + row : nullptr;
+    g.n_tok = n_tok;
+    g.n_rows = n;
+    g.n_cols = w.n_cols;
+    g.ldc = w.n_rows;
+    g.accumulate = part.accumulate;
+    g.partial = s.partial;
+    g.n_partial = n_tok * kSumsPerToken;
+    WEIR_TRY(gemm_f16(cx, g));
+  }
+  return {};
+}
+
+bool fits_gemv(const Weight& w, uint32_t n_tok) { return n_tok <= kMostColumns && w.n_cols <= gemv_max_cols(w.type); }
+
+// `by_gemv`: which of the two ways the product is to go.
+Status check(const OpContext& cx, const Weight& w, uint32_t n_tok, bool by_gemv) {
+  if (w.n_cols % 32 != 0) return fail(WEIR_ERR_UNSUPPORTED, "matmul: %u columns, not a multiple of 32", w.n_cols);
+  if (by_gemv) return {};
+  if (n_tok == 1) {
+    return fail(WEIR_ERR_UNSUPPORTED, "matmul: %u columns, at most %u fit into the device's shared memory", w.n_cols,
+                gemv_max_cols(w.type));
+  }
+  if (w.n_rows % 8 != 0) return fail(WEIR_ERR_UNSUPPORTED, "matmul: %u rows, not a multiple of 8", w.n_rows);
+  if (lay_out(nullptr, n_tok, w.n_cols).bytes > cx.scratch_bytes)
+    return fail(WEIR_ERR_INTERNAL, "matmul: %u tokens are more than the scratch memory was made for", n_tok);
+  return {};
+}
+
+// The product of g's parts with n_tok rows of x [n_tok, n_cols], of which g.x is the first; y [n_tok, n_rows].
+Status multiply_few(OpContext& cx, GemvArgs& g, uint32_t n_tok) {
+  GemvColumn more[kMostColumns - 1] = {};
+  for (size_t t = 1; t < n_tok; ++t) {
+    GemvColumn& column = more[t - 1];
+    column.x = g.x + t * g.part[0].w.n_cols;
+    for (uint32_t i = 0; i < g.n_parts; ++i) {
+      if (g.part[i].y != nullptr) column.y[i] = g.part[i].y + t * g.part[i].w.n_rows;
+    }
+  }
+  g.more = more;
+  g.n_more = n_tok - 1;  // no token wraps around, which gemv refuses
+  return gemv(cx, g);
+}
+
+}  // namespace
+
+uint64_t matmul_scratch_bytes(const OpShapes& shapes) {
+  return shapes.max_tok > 1 ? lay_out(nullptr, shapes.max_tok, shapes.max_cols).bytes : 0;
+}
+
+Status matmul(OpContext& cx, const MatmulArgs& a) {
+  bool by_gemv = true;  // all parts, as they share the packed input otherwise
+  for (uint32_t i = 0; i < a.n_parts; ++i) by_gemv = by_gemv && fits_gemv(a.part[i].w, a.n_tok);
+  for (uint32_t i = 0; i < a.n_parts; ++i) WEIR_TRY(check(cx, a.part[i].w, a.n_tok, by_gemv));
+  if (by_gemv) {
+    GemvArgs g;
+    for (uint32_t i = 0; i < a.n_parts; ++i) g.part[i] = a.part[i];
+    g.n_parts = a.n_parts;
+    g.x = a.x;
+    return multiply_few(cx, g, a.n_tok);
+  }
+  const uint32_t n_cols = a.part[0].w.n_cols;
+  const Scratch s = lay_out(cx.scratch, a.n_tok, n_cols);
+  WEIR_TRY(pack_rows_f16(cx, a.x, s.x, s.scale, a.n_tok, n_cols));
+  for (uint32_t i = 0; i < a.n_parts; ++i) WEIR_TRY(multiply(cx, s, a.part[i], a.n_tok));
+  return {};
+}
+
+Status glu_matmul(OpContext& cx, const GluMatmulArgs& a) {
+  const bool one_type = a.gate.type == a.up.type;
+  if (a.n_tok == 1 && !one_type) return fail(WEIR_ERR_UNSUPPORTED, "glu_matmul: gate and up matrices of two types");
+  const bool by_gemv = one_type && fits_gemv(a.gate, a.n_tok);
+  WEIR_TRY(check(cx, a.gate, a.n_tok, by_gemv));
+  WEIR_TRY(check(cx, a.up, a.n_tok, by_gemv));
+  if (by_gemv) {
+    GemvArgs g;
+    g.part[0] = {a.gate, nullptr, a.y, false};
+    g.part[1] = {a.up, nullptr, nullptr, false};
+    g.n_parts = 2;
+    g.glu = true;
+    g.x = a.x;
+    return multiply_few(cx, g, a.n_tok);
+  }
+  // The scratch is for the longest row of the session, so d_ff outputs fit where d_ff columns would.
+  const Scratch s = lay_out(cx.scratch, a.n_tok, std::max(a.gate.n_cols, a.gate.n_rows));
+  if (s.bytes > cx.scratch_bytes) return fail(WEIR_ERR_INTERNAL, "glu_matmul: the scratch memory is too small");
+  WEIR_TRY(pack_rows_f16(cx, a.x, s.x, s.scale, a.n_tok, a.gate.n_cols));
+  WEIR_TRY(multiply(cx, s, {a.gate, nullptr, a.y, false}, a.n_tok));
+  WEIR_TRY(multiply(cx, s, {a.up, nullptr, s.up, false}, a.n_tok));
+  return silu_mul(cx, a.y, s.up, a.y, a.n_tok, a.gate.n_rows);
+}
+
+}  // namespace weir::cuda

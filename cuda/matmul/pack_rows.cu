@@ -1,0 +1,92 @@
+// Rows of f32 packed into f16 with a scale each, as inputs of gemm_f16; the gated product of an MLP, packed or not.
+#include <limits>
+
+#include "cuda/matmul/gemm.cuh"
+
+namespace weir::cuda {
+namespace {
+
+constexpr uint32_t kThreads = 256;
+
+struct Plain {
+  const float* x;
+  __device__ float4 operator()(size_t i) const { return reinterpret_cast<const float4*>(x)[i]; }
+};
+
+__device__ inline float silu(float x) { return x / (1.0f + expf(-x)); }
+
+struct SiluMul {
+  const float* gate;
+  const float* up;
+  __device__ float4 operator()(size_t i) const {
+    const float4 g = reinterpret_cast<const float4*>(gate)[i], u = reinterpret_cast<const float4*>(up)[i];
+    return make_float4(silu(g.x) * u.x, silu(g.y) * u.y, silu(g.z) * u.z, silu(g.w) * u.w);
+  }
+};
+
+// |x| as an integer, whose order is that of the values, with infinities and NaN on top.
+__device__ inline uint32_t magnitude(float x) { return __float_as_uint(x) & 0x7FFFFFFFu; }
+constexpr uint32_t kInfinity = 0x7F800000u;
+
+// Computes: scale[row] = max|x|, out = x / scale. Launch: a block per row; the row is read twice, the second time
+// mostly from cache. Numerics: exact maximum, one division, one rounding to nearest. Traffic: the row, and half of it
+// written.
+template <class Source>
+__global__ void __launch_bounds__(kThreads)
+    pack_rows_kernel(Source source, __half* out, float* scale, uint32_t n_cols) {
+  __shared__ uint32_t warp_high[kThreads / kWarp];
+  const size_t first = size_t{blockIdx.x} * (n_cols / 4);
+  uint32_t high = 0;
+  for (uint32_t i = threadIdx.x; i < n_cols / 4; i += kThreads) {
+    const float4 v = source(first + i);
+    high = max(high, max(max(magnitude(v.x), magnitude(v.y)), max(magnitude(v.z), magnitude(v.w))));
+  }
+#pragma unroll
+  for (uint32_t i = kWarp / 2; i > 0; i /= 2) high = max(high, __shfl_xor_sync(kAllLanes, high, i));
+  if (threadIdx.x % kWarp == 0) warp_high[threadIdx.x / kWarp] = high;
+  __syncthreads();
+#pragma unroll
+  for (uint32_t i = 0; i < kThreads / kWarp; ++i) high = max(high, warp_high[i]);
+
+  const bool is_finite = high < kInfinity;
+  const float row_scale = is_finite ? __uint_as_float(high) : __int_as_float(0x7FFFFFFF);
+  if (threadIdx.x == 0) scale[blockIdx.x] = row_scale;
+  // Without a scale to divide by, zeros: the scale itself makes the products 0 or NaN.
+  const bool is_plain = is_finite && high > 0;
+  for (uint32_t i = threadIdx.x; i < n_cols / 4; i += kThreads) {
+    __half2 h[2] = {};
+    if (is_plain) {
+      const float4 v = source(first + i);
+      h[0] = __floats2half2_rn(v.x / row_scale, v.y / row_scale);
+      h[1] = __floats2half2_rn(v.z / row_scale, v.w / row_scale);
+    }
+    reinterpret_cast<uint2*>(out)[first + i] = *reinterpret_cast<const uint2*>(h);
+  }
+}
+
+// Computes: y = silu(gate) * up. Launch: a thread per four elements.
+__global__ void __launch_bounds__(kThreads) silu_mul_kernel(SiluMul source, float* y, size_t n) {
+  const size_t i = size_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i < n) reinterpret_cast<float4*>(y)[i] = source(i);
+}
+
+}  // namespace
+
+Status pack_rows_f16(OpContext& cx, const float* x, __half* out, float* scale, uint32_t n_tok, uint32_t n_cols) {
+  return launch("pack_rows_f16", pack_rows_kernel<Plain>, n_tok, kThreads, 0, stream_of(cx), false, Plain{x}, out,
+                scale, n_cols);
+}
+
+Status silu_mul_pack_f16(OpContext& cx, const float* gate, const float* up, __half* out, float* scale, uint32_t n_tok,
+                         uint32_t n_cols) {
+  return launch("silu_mul_pack_f16", pack_rows_kernel<SiluMul>, n_tok, kThreads, 0, stream_of(cx), false,
+                SiluMul{gate, up}, out, scale, n_cols);
+}
+
+Status silu_mul(OpContext& cx, const float* gate, const float* up, float* y, uint32_t n_tok, uint32_t n_cols) {
+  const size_t n = size_t{n_tok} * n_cols / 4;
+  const auto blocks = static_cast<uint32_t>((n + kThreads - 1) / kThreads);
+  return launch("silu_mul", silu_mul_kernel, blocks, kThreads, 0, stream_of(cx), false, SiluMul{gate, up}, y, n);
+}
+
+}  // namespace weir::cuda

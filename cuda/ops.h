@@ -1,0 +1,48 @@
+// The CUDA backend's functions: the ops of the table (pointers in their arguments are device memory, the stream is OpContext::stream; nothing waits
+// for the device) and the fused kernels that decode steps are made of.
+#pragma once
+
+#include "kv/kv_cache.h"
+#include "kv/step_state.h"
+#include "ops/ops.h"
+#include "ops/step_rules.h"
+
+namespace weir::cuda {
+
+#define WEIR_OP(name, Args) Status name(OpContext& cx, const Args& a);
+#include "ops/ops.inc"
+#undef WEIR_OP
+
+// Bytes of OpContext::scratch (device memory) that the named ops need for sessions of these shapes.
+uint64_t matmul_scratch_bytes(const OpShapes& shapes);  // gemm.cu
+uint64_t attn_scratch_bytes(const OpShapes& shapes);    // attn_decode.cu and attn_prefill.cu
+uint64_t page_select_scratch_bytes(const OpShapes& shapes);
+
+using StepTables = KvTables;
+
+// Before a step: lets the victims go, opens pages where position n_tokens begins one, counts the token in (len), and computes the rotations
+// cos_sin [rope_dim / 2, 2] of position n_tokens. n_tokens itself moves in step_end.
+struct StepBeginArgs {
+  StepTables tables;
+  StepRules rules;
+  StepState* state;
+  const double* angles;  // [rope_dim / 2] radians per position
+  double magnitude;
+  uint32_t rope_dim;
+  float* cos_sin;
+  float* cos_sin_sink;   // null unless the rules have in_cache_pos
+  uint32_t* counter;     // zero before and after
+  PageEventRing events;  // in host memory
+};
+Status step_begin(OpContext& cx, const StepBeginArgs& a);
+
+// softmax(scale * score) over the rows in use of each head, in place: digest estimates as weights (RaaS with stamps from digests).
+struct PageSoftmaxArgs {
+  float* score;             // in/out [n_heads, capacity]
+  const uint32_t* n_pages;  // [n_kv_heads]
+  uint32_t capacity, n_heads, n_kv_heads;
+  float scale;
+};
+Status page_softmax(OpContext& cx, const PageSoftmaxArgs& a);
+
+}  // namespace weir::cuda

@@ -1,0 +1,24 @@
+// Computes: page_accumulate. Launch: a block per KV head. Numerics: as the reference, bit for bit. Traffic: the weights once, with kLatestLayer once
+// for every KV head. Papers: as lib/ops/page_accumulate_ref.cpp.
+#include "cuda/pages/page_accumulate.cuh"
+
+#include "cuda/ops.h"
+
+namespace weir::cuda {
+namespace {
+
+constexpr uint32_t kBlock = 256;
+
+__global__ void __launch_bounds__(kBlock) page_accumulate_kernel(const PageAccumulateArgs a) {
+  start_next();
+  wait_for_previous();
+  accumulate_stream(a, blockIdx.x);
+}
+
+}  // namespace
+
+Status page_accumulate(OpContext& cx, const PageAccumulateArgs& a) {
+  return launch("page_accumulate", page_accumulate_kernel, a.n_kv_heads, kBlock, 0, stream_of(cx), true, a);
+}
+
+}  // namespace weir::cuda

@@ -1,0 +1,202 @@
+// What comes before the layers of a decode step: pages leave by the policy's rules, every stream gets a place for the token, and its rotation is
+// computed. The same as Session::make_room, KvCache::evict, KvCache::reserve and RopeTable::fill. Launch: the first block has what all streams share; in
+// the others a warp has a stream. Numerics: tables and counters exact; angles in f64.
+// Assumes: every stream has, or can make, room for a page (the host checks prompts and pins before).
+#include "cuda/ops.h"
+#include "cuda/pages/victim.cuh"
+
+namespace weir::cuda {
+namespace {
+
+constexpr uint32_t kBlock = 128;
+constexpr uint32_t kMoved = 4;  // rows of a lane that are read before any of them is written
+
+struct Shared {
+  uint32_t n_evicted, n_prompt_evicted;
+};
+
+// As KvCache::at(stream, 0) and its capacity.
+__device__ size_t rows_before(const StepTables& t, uint32_t stream, uint32_t& capacity) {
+  const uint32_t layer = stream / t.n_kv_heads, kv_head = stream % t.n_kv_heads;
+  const uint32_t wide = min(layer, t.n_wide_layers);
+  capacity = layer < t.n_wide_layers ? t.wide_pages : t.pages_per_stream;
+  return t.n_kv_heads * (size_t{wide} * t.wide_pages + size_t{layer - wide} * t.pages_per_stream) +
+         size_t{kv_head} * capacity;
+}
+
+__device__ DeviceStream stream_at(const StepTables& t, uint32_t stream) {
+  uint32_t capacity = 0;
+  const size_t i = rows_before(t, stream, capacity);
+  return {t.slots + i,
+          t.first_pos + i,
+          t.len + i,
+          t.flags + i,
+          t.stamp + i,
+          t.last_score + i,
+          t.prompt_score == nullptr ? nullptr : t.prompt_score + i,
+          t.n_pages[stream],
+          capacity,
+          i};
+}
+
+// Moves the rows behind `row` down by one. By one warp.
+__device__ void remove_row(DeviceStream& s, uint32_t row) {
+  const uint32_t lane = threadIdx.x % kWarp;
+  const uint32_t n = --s.n_pages;
+  for (uint32_t first = row; first < n; first += kWarp * kMoved) {
+    uint32_t slot[kMoved], pos[kMoved], len[kMoved], flags[kMoved], stamp[kMoved];
+    float score[kMoved], prompt[kMoved];
+#pragma unroll
+    for (uint32_t i = 0; i < kMoved; ++i) {
+      const uint32_t from = min(first + i * kWarp + lane + 1, n);
+      slot[i] = s.slots[from], pos[i] = s.first_pos[from], len[i] = s.len[from], flags[i] = s.flags[from];
+      stamp[i] = s.stamp[from], score[i] = s.last_score[from];
+      prompt[i] = s.prompt_score == nullptr ? 0.0f : s.prompt_score[from];
+    }
+    __syncwarp();
+#pragma unroll
+    for (uint32_t i = 0; i < kMoved; ++i) {
+      const uint32_t to = first + i * kWarp + lane;
+      if (to >= n) continue;
+      s.slots[to] = slot[i], s.first_pos[to] = pos[i], s.len[to] = len[i], s.flags[to] = flags[i];
+      s.stamp[to] = stamp[i], s.last_score[to] = score[i];
+      if (s.prompt_score != nullptr) s.prompt_score[to] = prompt[i];
+    }
+    __syncwarp();
+  }
+}
+
+// The event of a page that leaves, as KvCache::evict records it. When a single step lets more pages go than the ring holds, the first of them are kept:
+// no two writers meet in one place. By one thread.
+__device__ void record_event(const StepBeginArgs& a, uint32_t stream, const DeviceStream& s, uint32_t row,
+                             uint32_t n_tokens) {
+  const uint64_t index = atomicAdd(reinterpret_cast<unsigned long long*>(&a.state->pages_evicted), 1ull);
+  if (index - a.state->pages_evicted_before >= a.events.capacity) return;
+  const uint32_t layer = stream / a.tables.n_kv_heads, kv_head = stream % a.tables.n_kv_heads;
+  a.events.events[index & (a.events.capacity - 1)] = {index,      layer,        kv_head, s.first_pos[row],
+                                                      s.len[row], s.flags[row], n_tokens};
+}
+
+// Lets the victims of one stream go. By one warp.
+__device__ void make_room(const StepBeginArgs& a, uint32_t stream, const Room& room, Shared& shared) {
+  const uint32_t lane = threadIdx.x % kWarp;
+  DeviceStream s = stream_at(a.tables, stream);
+  const uint32_t n = s.n_pages;
+  for (;;) {
+    const uint32_t row = victim_of(a.rules, s, room);
+    if (row == kNoRow) break;
+    if (lane == 0) {
+      record_event(a, stream, s, row, room.pos);
+      a.tables.free_slots[s.first + s.capacity - s.n_pages] = s.slots[row];
+      atomicAdd(&shared.n_evicted, 1u);
+      if ((s.flags[row] & kPagePrompt) != 0) atomicAdd(&shared.n_prompt_evicted, 1u);
+    }
+    __syncwarp();
+    remove_row(s, row);
+  }
+  if (lane == 0 && s.n_pages != n) a.tables.n_pages[stream] = s.n_pages;
+}
+
+// Can a page leave in this step at all?
+__device__ bool pages_may_leave(const StepRules& rules, const Room& room) {
+  if (rules.victim == VictimRule::kNever) return false;
+  const bool any_time = (rules.victim == VictimRule::kWindow && rules.window_tokens != 0) ||
+                        (rules.victim == VictimRule::kStalest && rules.decode_pages != 0);
+  return room.opens != 0 || any_time;
+}
+
+// A place for one token. By one thread, after what its warp did to the stream.
+__device__ void reserve(const StepTables& t, uint32_t stream, const Room& room) {
+  uint32_t capacity = 0;
+  const size_t first = rows_before(t, stream, capacity);
+  const uint32_t n = t.n_pages[stream];
+  if (room.opens == 0) {
+    ++t.len[first + n - 1];
+    t.append_row[stream] = n - 1;
+    return;
+  }
+  const size_t row = first + n;
+  t.slots[row] = t.free_slots[first + capacity - 1 - n];
+  t.first_pos[row] = room.pos;
+  t.len[row] = 1;
+  t.flags[row] = 0;
+  t.stamp[row] = room.pos + 1;
+  t.last_score[row] = 0.0f;
+  if (t.prompt_score != nullptr) t.prompt_score[row] = 0.0f;
+  t.append_row[stream] = n;
+  t.n_pages[stream] = n + 1;
+}
+
+// The rotations of one position. By one block.
+__device__ void fill_rotation(const StepBeginArgs& a, uint32_t pos, float* cos_sin) {
+  for (uint32_t i = threadIdx.x; i < a.rope_dim / 2; i += kBlock) {
+    double sine = 0.0, cosine = 0.0;
+    sincos(static_cast<double>(pos) * a.angles[i], &sine, &cosine);
+    cos_sin[2 * i] = static_cast<float>(cosine * a.magnitude);
+    cos_sin[2 * i + 1] = static_cast<float>(sine * a.magnitude);
+  }
+}
+
+// Where the query stands in the cache, seen from the front rows: all streams hold the same positions.
+__device__ uint32_t in_cache_pos(const StepBeginArgs& a, uint32_t pos) {
+  if (a.rules.in_cache_limit != 0) return min(pos, a.rules.in_cache_limit);
+  const uint32_t front = a.rules.front_rows;
+  if (a.tables.n_pages[0] <= front) return pos;
+  return pos - (a.tables.first_pos[front] - front * kPageTokens);
+}
+
+// What all blocks' streams changed. The last block to come here knows how many pages there are now. By one thread of each block but the first.
+__device__ void count_pages(const StepBeginArgs& a, const Shared& shared, uint32_t n_opened) {
+  using Count = unsigned long long;
+  StepState& state = *a.state;
+  const Count change = Count{n_opened} - shared.n_evicted;  // wraps as the sum does
+  if (shared.n_prompt_evicted != 0)
+    atomicAdd(reinterpret_cast<Count*>(&state.prompt_pages_evicted), Count{shared.n_prompt_evicted});
+  if (change != 0) atomicAdd(reinterpret_cast<Count*>(&state.pages_resident), change);
+  __threadfence();
+  if (atomicAdd(a.counter, 1u) != gridDim.x - 2) return;
+  __threadfence();
+  const uint64_t resident = atomicAdd(reinterpret_cast<Count*>(&state.pages_resident), Count{0});
+  state.pages_resident_max = max(state.pages_resident_max, resident);
+  state.pages_evicted_before = atomicAdd(reinterpret_cast<Count*>(&state.pages_evicted), Count{0});
+  *a.counter = 0;
+}
+
+__global__ void __launch_bounds__(kBlock) step_begin_kernel(const StepBeginArgs a) {
+  __shared__ Shared shared;
+  if (threadIdx.x == 0) shared = {0, 0};
+  wait_for_previous();
+  start_next();
+  const StepTables& t = a.tables;
+  const uint32_t n_streams = t.n_layers * t.n_kv_heads;
+  const uint32_t pos = a.state->n_tokens;
+  const Room room = {pos, pos % kPageTokens == 0 ? 1u : 0u};
+  if (blockIdx.x == 0) {
+    if (threadIdx.x == 0) a.state->pages_attended = 0;
+    fill_rotation(a, pos, a.cos_sin);
+    return;
+  }
+  const uint32_t first_stream = (blockIdx.x - 1) * (kBlock / kWarp), stream = first_stream + threadIdx.x / kWarp;
+  const bool leave = pages_may_leave(a.rules, room);
+  if (leave) __syncthreads();
+  if (stream < n_streams) {
+    if (leave) make_room(a, stream, room, shared);
+    __syncwarp();
+    if (threadIdx.x % kWarp == 0) reserve(t, stream, room);
+  }
+  const bool fills_sink = first_stream == 0 && a.rules.in_cache_pos && a.cos_sin_sink != nullptr;
+  if (leave || fills_sink) __syncthreads();
+  if (threadIdx.x == 0 && (leave || room.opens != 0))
+    count_pages(a, shared, room.opens * min(kBlock / kWarp, n_streams - first_stream));
+  if (fills_sink) fill_rotation(a, in_cache_pos(a, pos), a.cos_sin_sink);
+}
+
+}  // namespace
+
+Status step_begin(OpContext& cx, const StepBeginArgs& a) {
+  const uint32_t n_streams = a.tables.n_layers * a.tables.n_kv_heads, streams = kBlock / kWarp;
+  const uint32_t grid = 1 + (n_streams + streams - 1) / streams;
+  return launch("step_begin", step_begin_kernel, grid, kBlock, 0, stream_of(cx), true, a);
+}
+
+}  // namespace weir::cuda

@@ -1,0 +1,159 @@
+// Which page leaves a stream, by StepRules: what Policy::victim of lib/policy decides in a decode step, ties included. Executed by one whole warp.
+#pragma once
+
+#include "cuda/common/top_k.cuh"
+#include "cuda/ops.h"
+
+namespace weir::cuda {
+
+inline constexpr uint32_t kNoRow = 0xFFFFFFFFu;
+inline constexpr uint32_t kReadAhead = 4;  // rows of a lane on their way at once
+
+#ifdef __CUDACC__
+
+// One stream's table, as StreamView on the host.
+struct DeviceStream {
+  uint32_t* slots;
+  uint32_t* first_pos;
+  uint32_t* len;
+  uint32_t* flags;
+  uint32_t* stamp;
+  float* last_score;
+  float* prompt_score;  // or null
+  uint32_t n_pages;
+  uint32_t capacity;
+  size_t first;  // of its rows among all
+
+  // An open page that still takes tokens; it never leaves.
+  __device__ bool is_filling(uint32_t row) const { return row + 1 == n_pages && len[row] < kPageTokens; }
+  // Position after the row's last token.
+  __device__ uint64_t end(uint32_t row) const { return uint64_t{first_pos[row]} + len[row]; }
+};
+
+struct Room {
+  uint32_t pos;    // of the token that comes
+  uint32_t opens;  // 1: it begins a page
+  __device__ bool crowded(const DeviceStream& s) const { return s.n_pages + opens > s.capacity; }
+};
+
+// The row of the lowest key of all lanes, of equals the lowest row.
+struct LowestRow {
+  uint64_t key = ~uint64_t{0};
+  uint32_t row = kNoRow;
+
+  // Rows of a lane come in ascending order.
+  __device__ void take(uint64_t other, uint32_t other_row) {
+    if (row == kNoRow || other < key) key = other, row = other_row;
+  }
+  __device__ uint32_t of_warp() const {
+    uint64_t best = key;
+    uint32_t best_row = row;
+#pragma unroll
+    for (uint32_t i = kWarp / 2; i > 0; i /= 2) {
+      const uint64_t other = __shfl_xor_sync(kAllLanes, best, i);
+      const uint32_t other_row = __shfl_xor_sync(kAllLanes, best_row, i);
+      if (other < best || (other == best && other_row < best_row)) best = other, best_row = other_row;
+    }
+    return best_row;
+  }
+};
+
+// kWindow: the first page behind the front rows that may leave.
+__device__ inline uint32_t window_victim(const StepRules& rules, const DeviceStream& s, const Room& room) {
+  const uint32_t lane = threadIdx.x % kWarp;
+  const bool crowded = room.crowded(s);
+  if (!crowded && rules.window_tokens == 0) return kNoRow;
+  for (uint32_t first = rules.front_rows; first < s.n_pages; first += kWarp) {
+    const uint32_t at = first + lane;
+    const uint32_t may_leave = __ballot_sync(kAllLanes, at < s.n_pages && (s.flags[at] & kPageStays) == 0);
+    if (may_leave == 0) continue;
+    const uint32_t row = first + __ffs(static_cast<int>(may_leave)) - 1;
+    const bool past_window =
+        rules.window_tokens != 0 && row + 1 < s.n_pages && s.end(row) + rules.window_tokens <= uint64_t{room.pos} + 1;
+    return crowded || past_window ? row : kNoRow;
+  }
+  return kNoRow;
+}
+
+// kStalest: the least (stamp, last score, row) among the pages that may leave, the newest of them excepted.
+__device__ inline uint32_t stalest_victim(const StepRules& rules, const DeviceStream& s, const Room& room) {
+  const uint32_t lane = threadIdx.x % kWarp;
+  const bool crowded = room.crowded(s);
+  const bool parted = rules.decode_pages != 0;  // decode pages have a budget of their own
+  const uint32_t after = s.n_pages + room.opens;
+  if (!crowded && (!parted || (after <= rules.decode_pages && (rules.all_pages == 0 || after <= rules.all_pages))))
+    return kNoRow;
+  const uint32_t stays = parted && !crowded ? kPageStays | kPagePrompt : kPageStays;
+  uint32_t n_prompt = 0, n_free = 0;
+#pragma unroll 4
+  for (uint32_t row = lane; row < s.n_pages; row += kWarp) {
+    const uint32_t flags = s.flags[row];
+    n_prompt += (flags & kPagePrompt) != 0 ? 1u : 0u;
+    n_free += (flags & stays) == 0 ? 1u : 0u;
+  }
+  n_prompt = warp_sum(n_prompt);
+  n_free = warp_sum(n_free);
+  if (!crowded) {
+    const bool keeps_all = rules.all_pages != 0 && n_prompt <= rules.keep_prompt_pages;
+    if (after - n_prompt <= (keeps_all ? rules.all_pages - n_prompt : rules.decode_pages)) return kNoRow;
+  }
+  if (n_free == 0) return kNoRow;
+  // At most three quarters of the pages are protected; the one that was sealed last always is, unless it is alone.
+  const uint32_t most = n_free - max(1u, n_free / 4);
+  const uint32_t n_candidates = n_free - max(min(rules.protect_recent, most), n_free > 1 ? 1u : 0u);
+  LowestRow lowest;
+  uint32_t seen = 0;
+  for (uint32_t first = 0; first < s.n_pages && seen < n_candidates; first += kWarp * kReadAhead) {
+    uint32_t flags[kReadAhead], stamp[kReadAhead];
+    float score[kReadAhead];
+#pragma unroll
+    for (uint32_t i = 0; i < kReadAhead; ++i) {
+      const uint32_t row = min(first + i * kWarp + lane, s.n_pages - 1);
+      flags[i] = s.flags[row], stamp[i] = s.stamp[row], score[i] = s.last_score[row];
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < kReadAhead; ++i) {
+      const uint32_t row = first + i * kWarp + lane;
+      const bool free = row < s.n_pages && (flags[i] & stays) == 0;
+      const uint32_t are_free = __ballot_sync(kAllLanes, free);
+      const uint32_t before = seen + __popc(are_free & ((1u << lane) - 1));
+      if (free && before < n_candidates && !s.is_filling(row))
+        lowest.take(uint64_t{stamp[i]} << 32 | key_of_score(score[i]), row);
+      seen += __popc(are_free);
+    }
+  }
+  return lowest.of_warp();
+}
+
+// kLightest: the least (last score, row), outside the recent window as long as there are any there.
+__device__ inline uint32_t lightest_victim(const StepRules& rules, const DeviceStream& s, const Room& room) {
+  if (!room.crowded(s)) return kNoRow;
+  LowestRow outside, any;
+#pragma unroll 4
+  for (uint32_t row = threadIdx.x % kWarp; row + 1 < s.n_pages; row += kWarp) {
+    if ((s.flags[row] & kPageStays) != 0) continue;
+    float score = s.last_score[row];
+    if (rules.per_step) {
+      const uint32_t steps = room.pos + 1 > s.stamp[row] ? room.pos + 1 - s.stamp[row] : 1;
+      score = score / static_cast<float>(steps);
+    }
+    const uint64_t key = key_of_score(score);
+    any.take(key, row);
+    if (s.end(row) + rules.recent_tokens <= room.pos) outside.take(key, row);
+  }
+  const uint32_t row = outside.of_warp(), any_row = any.of_warp();
+  return row != kNoRow ? row : any_row;
+}
+
+// kNoRow: none leaves.
+__device__ inline uint32_t victim_of(const StepRules& rules, const DeviceStream& s, const Room& room) {
+  uint32_t row = kNoRow;
+  if (rules.victim == VictimRule::kWindow) row = window_victim(rules, s, room);
+  if (rules.victim == VictimRule::kStalest) row = stalest_victim(rules, s, room);
+  if (rules.victim == VictimRule::kLightest) row = lightest_victim(rules, s, room);
+  return row != kNoRow && s.is_filling(row) ? kNoRow : row;
+}
+
+#endif  // __CUDACC__
+
+}  // namespace weir::cuda

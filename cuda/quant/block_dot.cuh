@@ -1,0 +1,126 @@
+// The dot product of quantised weights with quantised activations, and what a weight format defines for it (cuda/quant/<type>.cuh).
+//
+// Activations of integer dot products are 16-bit: x = scale * (256 hi + lo) with one scale per block of 32, hi and lo signed bytes, so that two dp4a
+// multiply four weights by four activations and 15 bits of each survive. How they lie in shared memory: see Act.
+#pragma once
+
+#include "cuda/common/base.cuh"
+#include "quant/weight_type.h"
+
+namespace weir::cuda {
+
+// Units that the lanes of a warp take together. Inputs in shared memory lie in groups of so many: a lane's pieces of 16 bytes of one unit are kPieceStride
+// apart, so that one address per group is enough and neighbouring lanes' reads do not conflict.
+inline constexpr uint32_t kGroupUnits = 32, kPieceBytes = 16, kPieceStride = kGroupUnits * kPieceBytes;
+
+#ifdef __CUDACC__
+
+// Streaming loads: weights are read once a step, the first-level cache is for the rest.
+__device__ inline uint4 load_stream(const uint4* p) {
+  uint4 v;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(p));
+  return v;
+}
+__device__ inline uint2 load_stream(const uint2* p) {
+  uint2 v;
+  asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
+  return v;
+}
+__device__ inline uint32_t load_stream(const uint32_t* p) {
+  uint32_t v;
+  asm volatile("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(v) : "l"(p));
+  return v;
+}
+__device__ inline uint16_t load_stream(const uint16_t* p) {
+  uint16_t v;
+  asm volatile("ld.global.nc.L1::no_allocate.u16 %0, [%1];" : "=h"(v) : "l"(p));
+  return v;
+}
+
+__device__ inline float half_bits(uint32_t bits) {
+  return __half2float(__ushort_as_half(static_cast<unsigned short>(bits)));
+}
+
+// 256 * (w . hi) + w . lo over 16 weights (signed bytes).
+__device__ inline int dot16(uint4 w, int4 hi, int4 lo) {
+  int h = __dp4a(static_cast<int>(w.x), hi.x, 0), l = __dp4a(static_cast<int>(w.x), lo.x, 0);
+  h = __dp4a(static_cast<int>(w.y), hi.y, h), l = __dp4a(static_cast<int>(w.y), lo.y, l);
+  h = __dp4a(static_cast<int>(w.z), hi.z, h), l = __dp4a(static_cast<int>(w.z), lo.z, l);
+  h = __dp4a(static_cast<int>(w.w), hi.w, h), l = __dp4a(static_cast<int>(w.w), lo.w, l);
+  return h * 256 + l;
+}
+
+__device__ inline uint4 low_nibbles(uint4 q) {
+  return {q.x & 0x0F0F0F0Fu, q.y & 0x0F0F0F0Fu, q.z & 0x0F0F0F0Fu, q.w & 0x0F0F0F0Fu};
+}
+__device__ inline uint4 high_nibbles(uint4 q) { return low_nibbles({q.x >> 4, q.y >> 4, q.z >> 4, q.w >> 4}); }
+__device__ inline uint4 operator|(uint4 a, uint4 b) { return {a.x | b.x, a.y | b.y, a.z | b.z, a.w | b.w}; }
+
+// Four bits as bit 4 of four bytes.
+__device__ inline uint32_t spread_bits(uint32_t bits) { return ((bits & 15u) * 0x00204081u & 0x01010101u) << 4; }
+__device__ inline uint4 spread16(uint32_t bits) {
+  return {spread_bits(bits), spread_bits(bits >> 4), spread_bits(bits >> 8), spread_bits(bits >> 12)};
+}
+__device__ inline uint4 spread_pairs(uint32_t word) {
+  return {word << 4 & 0x30303030u, word << 2 & 0x30303030u, word & 0x30303030u, word >> 2 & 0x30303030u};
+}
+
+__device__ inline void bytes_to_float(uint4 w, float offset, float step, float* out) {
+  const uint32_t words[4] = {w.x, w.y, w.z, w.w};
+#pragma unroll
+  for (uint32_t i = 0; i < 16; ++i) out[i] = step * (static_cast<float>(words[i / 4] >> (i % 4 * 8) & 255u) - offset);
+}
+
+// Weights of a block as signed bytes, in the order of an Act's halves.
+struct Bytes32 {
+  uint4 low, high;
+};
+__device__ inline Bytes32 unpack_nibbles(uint4 q) { return {low_nibbles(q), high_nibbles(q)}; }
+
+// 32 quantised activations, a unit of the integer formats, as a lane finds them in shared memory: pieces with the bytes hi of each half, then lo, and
+// instead of a fifth the words of all lanes one after another, so that words that a format does not need are not read: scales, sums of 256 hi + lo over
+// both halves, over the first and over the second.
+struct Act {
+  static constexpr uint32_t kPieces = 5, kWordStride = kGroupUnits * sizeof(uint32_t);
+  int4 hi[2], lo[2];
+  float scale;
+  int both, sum[2];
+
+  __device__ explicit Act(const std::byte* at)
+      : hi{piece(at, 0), piece(at, 1)},
+        lo{piece(at, 2), piece(at, 3)},
+        scale(number(at)),
+        both(word(at, 1)),
+        sum{word(at, 2), word(at, 3)} {}
+
+ private:
+  __device__ static int4 piece(const std::byte* at, uint32_t i) {
+    return *reinterpret_cast<const int4*>(at + i * kPieceStride);
+  }
+  __device__ static float number(const std::byte* at) { return __int_as_float(word(at, 0)); }
+  __device__ static int word(const std::byte* at, uint32_t i) {
+    const std::byte* words = at - threadIdx.x % kGroupUnits * (kPieceBytes - sizeof(uint32_t)) + 4 * kPieceStride;
+    return *reinterpret_cast<const int*>(words + i * kWordStride);
+  }
+};
+
+// The block's weights times the activations, before any scale.
+__device__ inline int dot32(const Bytes32& w, const Act& a) {
+  return dot16(w.low, a.hi[0], a.lo[0]) + dot16(w.high, a.hi[1], a.lo[1]);
+}
+
+// A format: Planes (pointers into a matrix), Regs (what a lane loads for one block, kRegisters of 32 bits), Words (a block ready to be multiplied), and
+// functions of them: planes of a matrix, at (the planes from block b on; b is a multiple of 8 where p is not the matrix's beginning), load (the block where
+// they begin), unpack, dot, decode to f32. kInteger formats multiply an Act; the others unquantised activations, in units of kUnit weights, whose input is
+// kPieces pieces.
+//
+// dot returns `total` plus the product of the block and the input `at`. Its fused multiplications are written out: left to the compiler, kernels with
+// different code around them could round differently.
+template <WeightType T>
+struct Format;
+
+#endif  // __CUDACC__
+
+}  // namespace weir::cuda

@@ -1,0 +1,11 @@
+// Every weight type's layout and arithmetic on the GPU. One line per type, as in lib/quant/quants.inc.
+#pragma once
+
+#include "cuda/quant/bf16.cuh"
+#include "cuda/quant/f16.cuh"
+#include "cuda/quant/f32.cuh"
+#include "cuda/quant/q4_0.cuh"
+#include "cuda/quant/q4_k.cuh"
+#include "cuda/quant/q5_k.cuh"
+#include "cuda/quant/q6_k.cuh"
+#include "cuda/quant/q8_0.cuh"

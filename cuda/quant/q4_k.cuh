@@ -1,0 +1,54 @@
+// Q4_K on the GPU: planes of [B][16] nibbles as Q4_0 has them, and [B/8][16] headers: f16 scale, f16 min_scale, 12
+// bytes of sub-scales (quant/k_scales.h). B is the number of 32-weight blocks of the matrix, in row order.
+#pragma once
+
+#include "cuda/quant/k_quant.cuh"
+#include "cuda/quant/planes.h"
+#include "quant/q4_k.h"
+
+namespace weir::cuda {
+
+template <>
+struct PlaneLayout<WeightType::kQ4_K> {
+  static constexpr uint32_t kBytes[] = {128, 16};
+
+  static void place(const BlockQ4_K& block, size_t b, size_t n, uint8_t* out) {
+    place_nibbles(block.q, b, out);
+    std::memcpy(out + 16 * n + 2 * b, &block,
+                16);  // b / 8 headers of 16 bytes; scale, min_scale and sub-scales come first
+  }
+};
+
+#ifdef __CUDACC__
+
+template <>
+struct Format<WeightType::kQ4_K> {
+  static constexpr bool kInteger = true;
+  static constexpr uint32_t kUnit = 32, kPieces = Act::kPieces, kRegisters = 8;
+  struct Planes {
+    const uint4 *q, *header;
+  };
+  struct Regs {
+    uint4 q, header;
+  };
+  __host__ __device__ static Planes planes(const uint8_t* data, size_t n_blocks) {
+    return {reinterpret_cast<const uint4*>(data), reinterpret_cast<const uint4*>(data) + n_blocks};
+  }
+  __device__ static Planes at(const Planes& p, size_t b) { return {p.q + b, p.header + b / 8}; }
+  // Eight lanes share a header, so it is worth keeping in the first-level cache.
+  __device__ static Regs load(const Planes& p) { return {load_stream(p.q), __ldg(p.header)}; }
+  using Words = KWords;
+  __device__ static Words unpack(const Regs& r, uint32_t s) { return {unpack_nibbles(r.q), k_step(r.header, s)}; }
+  __device__ static float dot(const Words& w, const std::byte* at, float total) { return k_dot(w, Act(at), total); }
+  __device__ static void decode(const Regs& r, uint32_t s, float* out) {
+    const KStep k = k_step(r.header, s);
+    bytes_to_float(low_nibbles(r.q), 0.0f, k.step, out);
+    bytes_to_float(high_nibbles(r.q), 0.0f, k.step, out + 16);
+#pragma unroll
+    for (uint32_t i = 0; i < 32; ++i) out[i] -= k.low;
+  }
+};
+
+#endif  // __CUDACC__
+
+}  // namespace weir::cuda

@@ -1,0 +1,63 @@
+// Q5_K on the GPU: planes of [B][16] nibbles as Q4_0 has them, [B] u32 whose bit i is bit 4 of weight i, and [B/8][16]
+// headers as Q4_K has them. B is the number of 32-weight blocks of the matrix, in row order.
+#pragma once
+
+#include "cuda/quant/k_quant.cuh"
+#include "cuda/quant/planes.h"
+#include "quant/q5_k.h"
+
+namespace weir::cuda {
+
+template <>
+struct PlaneLayout<WeightType::kQ5_K> {
+  static constexpr uint32_t kBytes[] = {128, 32, 16};
+
+  static void place(const BlockQ5_K& block, size_t b, size_t n, uint8_t* out) {
+    place_nibbles(block.q, b, out);
+    for (size_t s = 0; s < 8; ++s) {
+      uint32_t bits = 0;
+      for (uint32_t i = 0; i < 32; ++i) bits |= static_cast<uint32_t>(block.high[i] >> s & 1) << i;
+      std::memcpy(out + 16 * n + 4 * (b + s), &bits, 4);
+    }
+    std::memcpy(out + 20 * n + 2 * b, &block, 16);
+  }
+};
+
+#ifdef __CUDACC__
+
+template <>
+struct Format<WeightType::kQ5_K> {
+  static constexpr bool kInteger = true;
+  static constexpr uint32_t kUnit = 32, kPieces = Act::kPieces, kRegisters = 9;
+  struct Planes {
+    const uint4* q;
+    const uint32_t* high;
+    const uint4* header;
+  };
+  struct Regs {
+    uint4 q, header;
+    uint32_t high;
+  };
+  __host__ __device__ static Planes planes(const uint8_t* data, size_t n_blocks) {
+    return {reinterpret_cast<const uint4*>(data), reinterpret_cast<const uint32_t*>(data + 16 * n_blocks),
+            reinterpret_cast<const uint4*>(data + 20 * n_blocks)};
+  }
+  __device__ static Planes at(const Planes& p, size_t b) { return {p.q + b, p.high + b, p.header + b / 8}; }
+  __device__ static Regs load(const Planes& p) { return {load_stream(p.q), __ldg(p.header), load_stream(p.high)}; }
+  using Words = KWords;
+  __device__ static Words unpack(const Regs& r, uint32_t s) {
+    return {{low_nibbles(r.q) | spread16(r.high), high_nibbles(r.q) | spread16(r.high >> 16)}, k_step(r.header, s)};
+  }
+  __device__ static float dot(const Words& w, const std::byte* at, float total) { return k_dot(w, Act(at), total); }
+  __device__ static void decode(const Regs& r, uint32_t s, float* out) {
+    const KStep k = k_step(r.header, s);
+    bytes_to_float(low_nibbles(r.q) | spread16(r.high), 0.0f, k.step, out);
+    bytes_to_float(high_nibbles(r.q) | spread16(r.high >> 16), 0.0f, k.step, out + 16);
+#pragma unroll
+    for (uint32_t i = 0; i < 32; ++i) out[i] -= k.low;
+  }
+};
+
+#endif  // __CUDACC__
+
+}  // namespace weir::cuda

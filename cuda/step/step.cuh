@@ -1,0 +1,32 @@
+// The kernels that begin and end a decode step, beside the ops.
+#pragma once
+
+#include "cuda/ops.h"
+
+namespace weir::cuda {
+
+struct StepEndArgs {
+  const float* logits;  // [vocab_size]
+  uint32_t vocab_size;
+  bool commit;          // the step's token counts
+  bool overlap = true;  // see launch()
+  StepState* state;
+  StepState* mailbox;        // host memory that the device writes to
+  unsigned long long* best;  // zero before and after
+  uint32_t* counter;         // zero before and after
+};
+Status step_end(OpContext& cx, const StepEndArgs& a);
+
+// rope_append whose position is in device memory. `overlap`: see launch().
+Status rope_append_at(OpContext& cx, const RopeAppendArgs& a, const uint32_t* n_tokens, bool overlap);
+
+// page_stamp with `now` = *n_tokens + 1, read on the device.
+Status page_stamp_at(OpContext& cx, const PageStampArgs& a, const uint32_t* n_tokens);
+
+// Digests (kMinMax) of the last page of every stream, whatever its length.
+Status rebuild_last_minmax(OpContext& cx, const KvView& kv);
+
+// Values in [-1, 1) for benchmarks.
+Status fill_noise(OpContext& cx, uint16_t* pool, uint64_t n_elements, uint64_t seed);
+
+}  // namespace weir::cuda
