@@ -50,6 +50,6 @@ set_target_properties(weir_cuda PROPERTIES PREFIX "lib" OUTPUT_NAME weir_cuda CX
 target_compile_options(weir_cuda PRIVATE
   $<$<COMPILE_LANGUAGE:CXX>:${WEIR_WARNINGS} ${WEIR_LIBRARY_WARNINGS}>
   # No fast-math: scores decide which pages are kept. Contraction stays on, as GPUs expect.
-  "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wextra;--diag-suppress=186>"
+  "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wextra,-Werror=switch;--diag-suppress=186>"
   # Line numbers hold the paths of the sources, which an installation must not.
   "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<CONFIG:Debug,RelWithDebInfo>>:-lineinfo>")

@@ -12,15 +12,15 @@ namespace weir::cuda {
 inline constexpr uint32_t kMaxSplits = 128;
 
 struct AttnDecodeArgs {
-  AttnPagedArgs attn;  // n_tok is 1; pos is not read: every token in the pages is before the query or is its own
-  // With append: attn.q and k, v are what the projections gave; the kernel does what rope_append does, kMinMax digests too, but leaves q and k as they
-  // are.
+  AttnPagedArgs attn;  // n_tok is 1
+  // With append: attn.q and k, v are what the projections gave; the kernel does what rope_append does, and the digests of
+  // append_keeps_digest, but leaves q and k as they are.
   bool append = false;
   RopeAppendArgs rope;
-  const uint32_t* pos = nullptr;  // device: position of the query, read where a window or an append needs it
-  const uint32_t* n_tokens = nullptr;
-  std::byte* scratch = nullptr;                  // attn_decode_scratch_bytes
-  uint32_t* counters = nullptr;                  // [n_kv_heads] zero before and after
+  const uint32_t* n_tokens =
+      nullptr;                   // device: position of the query, which counts instead of attn.pos; null: attn.pos does
+  std::byte* scratch = nullptr;  // attn_decode_scratch_bytes
+  uint32_t* counters = nullptr;  // [n_kv_heads] zero before and after
   unsigned long long* pages_attended = nullptr;  // += the pages listed; null: not wanted
   // With stamps: what page_stamp would do afterwards, for the rule kAlpha, without lists, with page_mass; `now` is *n_tokens + 1. Else the op is needed.
   bool stamps = false;

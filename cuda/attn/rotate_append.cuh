@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda/common/base.cuh"
+#include "cuda/pages/page_digest.cuh"
 
 namespace weir::cuda {
 
@@ -53,7 +54,17 @@ __device__ void rotate(const RopeAppendArgs& r, const float* in, const float* no
 struct Place {
   uint32_t slot, in_page;
 };
-// The step's key and value to their page, and the key into its digest (kMinMax), by one warp. key_row [kDim] is shared memory for the rotated key.
+// The digest of the page that the step's key filled, by the warp that stored it: each lane its own channels. One step in 16 comes here.
+template <uint32_t kDim>
+__device__ __noinline__ void digest_filled_page(const KvView& kv, uint32_t slot) {
+  const uint16_t* keys = kv.pool + size_t{slot} * (2 * kPageTokens * kDim);
+  uint16_t* digest = kv.digests + size_t{slot} * 2 * kDim;
+  for (uint32_t i = threadIdx.x % kWarp; i < kDim; i += kWarp)
+    digest_channel(DigestKind::kCuboidMean, PageChannel(keys, kDim, i), kDim, i, digest);
+}
+
+// The step's key and value to their page, and the key into its digest (append_keeps_digest), by one warp. key_row [kDim] is shared memory for the rotated
+// key.
 template <uint32_t kDim>
 __device__ void append_token(const RopeAppendArgs& r, const KvView& kv, uint32_t kv_head, const Place& place,
                              float* key_row) {
@@ -83,6 +94,8 @@ __device__ void append_token(const RopeAppendArgs& r, const KvView& kv, uint32_t
     if (place.in_page == 0 || bf16_to_float(key) > bf16_to_float(high[j])) digest[i] = key;
     if (place.in_page == 0 || bf16_to_float(key) < bf16_to_float(low[j])) digest[kDim + i] = key;
   }
+  if (kv.digest == DigestKind::kCuboidMean && place.in_page + 1 == kPageTokens)
+    digest_filled_page<kDim>(kv, place.slot);
 }
 
 #endif  // __CUDACC__

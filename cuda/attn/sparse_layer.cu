@@ -1,4 +1,4 @@
-// Computes: what page_score_step, page_select and attn_decode compute, for kMinMax digests, lists shared by the group and no observation. Launch: a cluster
+// Computes: what page_score_step, page_select and attn_decode compute, for kMinMax and kCuboidMean digests, lists shared by the group and no observation. Launch: a cluster
 // of 8 to 16 blocks for each KV head, a block on a multiprocessor, so that what one part says reaches the next through shared memory instead of
 // through a kernel's end: three launches took 29 us for a layer of the 8B model at 32,768 tokens on an H200, this one takes 15.5.
 //
@@ -375,9 +375,12 @@ Kernel kernel_of(AggMode agg) {
       return sparse_layer_kernel<kDim, AggMode::kMeanRaw>;
     case AggMode::kMaxRaw:
       return sparse_layer_kernel<kDim, AggMode::kMaxRaw>;
-    default:
+    case AggMode::kSumProb:
+    case AggMode::kMaxProb:
+    case AggMode::kQHead:
       return nullptr;
   }
+  return nullptr;
 }
 
 struct Launch {
@@ -425,7 +428,8 @@ bool prepare_largest(const SparseLayerArgs& a, Launch& out) {
 
 bool has_sparse_layer(const SparseLayerArgs& a) {
   const AttnPagedArgs& t = a.attn.attn;
-  const bool plain = a.attn.append && t.kv.digest == DigestKind::kMinMax && attn_decode_has(t.kv.head_dim) &&
+  const bool is_box = t.kv.digest == DigestKind::kMinMax || t.kv.digest == DigestKind::kCuboidMean;  // one estimate
+  const bool plain = a.attn.append && is_box && attn_decode_has(t.kv.head_dim) &&
                      t.n_heads / t.kv.n_kv_heads <= kHeads && !t.list_per_head && t.window == 0 &&
                      t.page_mass == nullptr && a.attn.rope.cos_sin_sink == nullptr && a.select.candidate_flags == 0 &&
                      t.kv.capacity <= kMostRows;

@@ -9,16 +9,31 @@ namespace {
 
 constexpr uint32_t kBlock = 256;
 
+template <AccumulateRule kRule>
 __global__ void __launch_bounds__(kBlock) page_accumulate_kernel(const PageAccumulateArgs a) {
   start_next();
   wait_for_previous();
-  accumulate_stream(a, blockIdx.x);
+  accumulate_stream<kRule>(a, blockIdx.x);
+}
+
+using Kernel = void (*)(PageAccumulateArgs);
+
+Kernel kernel_of(AccumulateRule rule) {
+  switch (rule) {
+    case AccumulateRule::kSum:
+      return page_accumulate_kernel<AccumulateRule::kSum>;
+    case AccumulateRule::kLatestGroup:
+      return page_accumulate_kernel<AccumulateRule::kLatestGroup>;
+    case AccumulateRule::kLatestLayer:
+      return page_accumulate_kernel<AccumulateRule::kLatestLayer>;
+  }
+  return nullptr;
 }
 
 }  // namespace
 
 Status page_accumulate(OpContext& cx, const PageAccumulateArgs& a) {
-  return launch("page_accumulate", page_accumulate_kernel, a.n_kv_heads, kBlock, 0, stream_of(cx), true, a);
+  return launch("page_accumulate", kernel_of(a.rule), a.n_kv_heads, kBlock, 0, stream_of(cx), true, a);
 }
 
 }  // namespace weir::cuda

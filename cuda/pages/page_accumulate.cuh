@@ -8,16 +8,19 @@ namespace weir::cuda {
 #ifdef __CUDACC__
 
 // Executed by all threads of a block; the weights are in all threads' sight, for kLatestLayer those of all heads.
+template <AccumulateRule kRule>
 __device__ inline void accumulate_stream(const PageAccumulateArgs& a, uint32_t kv_head) {
+  static_assert(kRule == AccumulateRule::kSum || kRule == AccumulateRule::kLatestGroup ||
+                kRule == AccumulateRule::kLatestLayer);
+  constexpr bool layer = kRule == AccumulateRule::kLatestLayer;
   const uint32_t group = a.n_heads / a.n_kv_heads;
-  const bool layer = a.rule == AccumulateRule::kLatestLayer;
   const uint32_t first = layer ? 0 : kv_head * group, n_heads = layer ? a.n_heads : group;
   const uint32_t n = a.n_pages[kv_head];
   for (uint32_t row = threadIdx.x; row < n; row += blockDim.x) {
     const size_t at = size_t{kv_head} * a.capacity + row;
     float sum = 0.0f;
     for (uint32_t head = first; head < first + n_heads; ++head) sum += a.weight[size_t{head} * a.capacity + row];
-    if (a.rule == AccumulateRule::kSum) {
+    if constexpr (kRule == AccumulateRule::kSum) {
       a.score[at] += sum;
     } else {
       a.score[at] = sum / static_cast<float>(n_heads) / static_cast<float>(a.len[at]);

@@ -240,7 +240,9 @@ __device__ inline float join_head(const Stream& s, float x, uint32_t g, bool is_
     next = log_probability(x, s.a.scale, shared.head[g]);
   if (is_first) return next;
   if constexpr (kAgg == AggMode::kSumProb) return log_sum(total, next);
-  if constexpr (kAgg == AggMode::kMeanRaw || kAgg == AggMode::kQHead) return total + next;
+  if constexpr (agg_is_mean(kAgg)) return total + next;
+  static_assert(kAgg == AggMode::kSumProb || agg_is_mean(kAgg) || kAgg == AggMode::kMaxProb ||
+                kAgg == AggMode::kMaxRaw || kAgg == AggMode::kMaxZ);
   return larger(total, next);
 }
 
@@ -266,8 +268,7 @@ __device__ void score_group(const Stream& s, Scratch& shared) {
       float total = 0.0f;
       if (s.scored(row)) {
         total = join_heads<kAgg>(s, row, first, n_heads, first == 0 ? 0.0f : out[row], shared);
-        if ((kAgg == AggMode::kMeanRaw || kAgg == AggMode::kQHead) && first + n_heads == group)
-          total /= static_cast<float>(group);
+        if (agg_is_mean(kAgg) && first + n_heads == group) total /= static_cast<float>(group);
       }
       out[row] = total;
     }
@@ -358,7 +359,7 @@ __device__ inline void join_rows(const Stream& s, const OwnRows<kRows>& rows, fl
 #pragma unroll
   for (uint32_t i = 0; i < kRows; ++i) {
     if (!rows.has(i)) continue;
-    if (kAgg == AggMode::kMeanRaw || kAgg == AggMode::kQHead) total[i] /= static_cast<float>(group);
+    if (agg_is_mean(kAgg)) total[i] /= static_cast<float>(group);
     if (rows.row(i) + 1 == s.n || (rows.competes >> i & 1u) == 0) total[i] = 0.0f;
     out[rows.row(i)] = total[i];
   }
@@ -543,9 +544,10 @@ Status page_select(OpContext& cx, const PageSelectArgs& a) {
       return launch_select<AggMode::kMaxRaw>(cx, a);
     case AggMode::kQHead:
       return launch_select<AggMode::kQHead>(cx, a);
-    default:
+    case AggMode::kMaxZ:
       return launch_select<AggMode::kMaxZ>(cx, a);
   }
+  return fail(WEIR_ERR_INTERNAL, "page_select: agg %d", static_cast<int>(a.agg));
 }
 
 }  // namespace weir::cuda

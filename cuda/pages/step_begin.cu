@@ -1,7 +1,7 @@
 // What comes before the layers of a decode step: pages leave by the policy's rules, every stream gets a place for the token, and its rotation is
 // computed. The same as Session::make_room, KvCache::evict, KvCache::reserve and RopeTable::fill. Launch: the first block has what all streams share; in
 // the others a warp has a stream. Numerics: tables and counters exact; angles in f64.
-// Assumes: every stream has, or can make, room for a page (the host checks prompts and pins before).
+// Assumes: every stream has, or can make, room for a page: make_policy checks a policy's rules, the host prompts and pins.
 #include "cuda/ops.h"
 #include "cuda/pages/victim.cuh"
 
@@ -78,12 +78,13 @@ __device__ void record_event(const StepBeginArgs& a, uint32_t stream, const Devi
 }
 
 // Lets the victims of one stream go. By one warp.
+template <VictimRule kRule>
 __device__ void make_room(const StepBeginArgs& a, uint32_t stream, const Room& room, Shared& shared) {
   const uint32_t lane = threadIdx.x % kWarp;
   DeviceStream s = stream_at(a.tables, stream);
   const uint32_t n = s.n_pages;
   for (;;) {
-    const uint32_t row = victim_of(a.rules, s, room);
+    const uint32_t row = victim_of<kRule>(a.rules, s, room);
     if (row == kNoRow) break;
     if (lane == 0) {
       record_event(a, stream, s, row, room.pos);
@@ -98,15 +99,17 @@ __device__ void make_room(const StepBeginArgs& a, uint32_t stream, const Room& r
 }
 
 // Can a page leave in this step at all?
+template <VictimRule kRule>
 __device__ bool pages_may_leave(const StepRules& rules, const Room& room) {
-  if (rules.victim == VictimRule::kNever) return false;
-  const bool any_time = (rules.victim == VictimRule::kWindow && rules.window_tokens != 0) ||
-                        (rules.victim == VictimRule::kStalest && rules.decode_pages != 0);
+  if (kRule == VictimRule::kNever) return false;
+  const bool any_time = (kRule == VictimRule::kWindow && rules.window_tokens != 0) ||
+                        (kRule == VictimRule::kStalest && rules.decode_pages != 0);
   return room.opens != 0 || any_time;
 }
 
-// A place for one token. By one thread, after what its warp did to the stream.
-__device__ void reserve(const StepTables& t, uint32_t stream, const Room& room) {
+// Room for one token in the stream's table. By one thread, after what its warp did to the stream. A stream that is full in spite of that, which would be a
+// defect of the policy's rules, loses its last page to the token instead of its neighbour's table, and the host is told.
+__device__ void reserve(const StepTables& t, uint32_t stream, const Room& room, StepState& state) {
   uint32_t capacity = 0;
   const size_t first = rows_before(t, stream, capacity);
   const uint32_t n = t.n_pages[stream];
@@ -115,16 +118,21 @@ __device__ void reserve(const StepTables& t, uint32_t stream, const Room& room) 
     t.append_row[stream] = n - 1;
     return;
   }
-  const size_t row = first + n;
-  t.slots[row] = t.free_slots[first + capacity - 1 - n];
+  const bool has_room = n < capacity;
+  const size_t row = first + (has_room ? n : n - 1);
+  if (has_room) {
+    t.slots[row] = t.free_slots[first + capacity - 1 - n];
+  } else {
+    atomicAdd(&state.n_without_room, 1u);
+  }
   t.first_pos[row] = room.pos;
   t.len[row] = 1;
   t.flags[row] = 0;
   t.stamp[row] = room.pos + 1;
   t.last_score[row] = 0.0f;
   if (t.prompt_score != nullptr) t.prompt_score[row] = 0.0f;
-  t.append_row[stream] = n;
-  t.n_pages[stream] = n + 1;
+  t.append_row[stream] = has_room ? n : n - 1;
+  if (has_room) t.n_pages[stream] = n + 1;
 }
 
 // The rotations of one position. By one block.
@@ -162,6 +170,7 @@ __device__ void count_pages(const StepBeginArgs& a, const Shared& shared, uint32
   *a.counter = 0;
 }
 
+template <VictimRule kRule>
 __global__ void __launch_bounds__(kBlock) step_begin_kernel(const StepBeginArgs a) {
   __shared__ Shared shared;
   if (threadIdx.x == 0) shared = {0, 0};
@@ -177,12 +186,12 @@ __global__ void __launch_bounds__(kBlock) step_begin_kernel(const StepBeginArgs 
     return;
   }
   const uint32_t first_stream = (blockIdx.x - 1) * (kBlock / kWarp), stream = first_stream + threadIdx.x / kWarp;
-  const bool leave = pages_may_leave(a.rules, room);
+  const bool leave = pages_may_leave<kRule>(a.rules, room);
   if (leave) __syncthreads();
   if (stream < n_streams) {
-    if (leave) make_room(a, stream, room, shared);
+    if (leave) make_room<kRule>(a, stream, room, shared);
     __syncwarp();
-    if (threadIdx.x % kWarp == 0) reserve(t, stream, room);
+    if (threadIdx.x % kWarp == 0) reserve(t, stream, room, *a.state);
   }
   const bool fills_sink = first_stream == 0 && a.rules.in_cache_pos && a.cos_sin_sink != nullptr;
   if (leave || fills_sink) __syncthreads();
@@ -191,12 +200,28 @@ __global__ void __launch_bounds__(kBlock) step_begin_kernel(const StepBeginArgs 
   if (fills_sink) fill_rotation(a, in_cache_pos(a, pos), a.cos_sin_sink);
 }
 
+using Kernel = void (*)(StepBeginArgs);
+
+Kernel kernel_of(VictimRule rule) {
+  switch (rule) {
+    case VictimRule::kNever:
+      return step_begin_kernel<VictimRule::kNever>;
+    case VictimRule::kWindow:
+      return step_begin_kernel<VictimRule::kWindow>;
+    case VictimRule::kStalest:
+      return step_begin_kernel<VictimRule::kStalest>;
+    case VictimRule::kLightest:
+      return step_begin_kernel<VictimRule::kLightest>;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 Status step_begin(OpContext& cx, const StepBeginArgs& a) {
   const uint32_t n_streams = a.tables.n_layers * a.tables.n_kv_heads, streams = kBlock / kWarp;
   const uint32_t grid = 1 + (n_streams + streams - 1) / streams;
-  return launch("step_begin", step_begin_kernel, grid, kBlock, 0, stream_of(cx), true, a);
+  return launch("step_begin", kernel_of(a.rules.victim), grid, kBlock, 0, stream_of(cx), true, a);
 }
 
 }  // namespace weir::cuda

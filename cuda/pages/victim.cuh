@@ -146,11 +146,18 @@ __device__ inline uint32_t lightest_victim(const StepRules& rules, const DeviceS
 }
 
 // kNoRow: none leaves.
+template <VictimRule kRule>
 __device__ inline uint32_t victim_of(const StepRules& rules, const DeviceStream& s, const Room& room) {
   uint32_t row = kNoRow;
-  if (rules.victim == VictimRule::kWindow) row = window_victim(rules, s, room);
-  if (rules.victim == VictimRule::kStalest) row = stalest_victim(rules, s, room);
-  if (rules.victim == VictimRule::kLightest) row = lightest_victim(rules, s, room);
+  if constexpr (kRule == VictimRule::kWindow) {
+    row = window_victim(rules, s, room);
+  } else if constexpr (kRule == VictimRule::kStalest) {
+    row = stalest_victim(rules, s, room);
+  } else if constexpr (kRule == VictimRule::kLightest) {
+    row = lightest_victim(rules, s, room);
+  } else {
+    static_assert(kRule == VictimRule::kNever);
+  }
   return row != kNoRow && s.is_filling(row) ? kNoRow : row;
 }
 

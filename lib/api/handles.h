@@ -27,8 +27,7 @@ struct weir_runtime {
 };
 
 struct weir_model {
-  explicit weir_model(weir_runtime* owner)
-      : runtime(owner), model(&owner->memory), device_weights(&owner->memory) {}
+  explicit weir_model(weir_runtime* owner) : runtime(owner), model(&owner->memory), device_weights(&owner->memory) {}
   std::atomic<uint32_t> n_refs{1};
   weir_runtime* runtime;  // referenced
   weir::Model model;

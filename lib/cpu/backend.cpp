@@ -36,6 +36,7 @@ const Backend& cpu_backend() {
       },
       scratch_bytes,
       cpu::matmul_target,
+      TraitSet(Trait::kQkvBias, Trait::kQkNorm),
   };
   return kBackend;
 }

@@ -15,22 +15,32 @@ void add_heads(const PageAccumulateArgs& a, uint32_t first, uint32_t n_heads, ui
   }
 }
 
+// to[row] = the mean weight of `n_heads` heads, for each of the page's tokens.
+void mean_of_heads(const PageAccumulateArgs& a, uint32_t kv_head, uint32_t first, uint32_t n_heads, uint32_t n,
+                   float* to) {
+  const uint32_t* len = a.len + size_t{kv_head} * a.capacity;
+  add_heads<false>(a, first, n_heads, n, to);
+  for (uint32_t row = 0; row < n; ++row) to[row] = to[row] / static_cast<float>(n_heads) / static_cast<float>(len[row]);
+}
+
 }  // namespace
 
 Status page_accumulate(OpContext&, const PageAccumulateArgs& a) {
   const uint32_t group = a.n_heads / a.n_kv_heads;
-  const bool layer = a.rule == AccumulateRule::kLatestLayer;
   for (uint32_t kv_head = 0; kv_head < a.n_kv_heads; ++kv_head) {
-    const size_t table = size_t{kv_head} * a.capacity;
-    const uint32_t n = a.n_pages[kv_head], n_heads = layer ? a.n_heads : group;
-    float* score = a.score + table;
-    if (a.rule == AccumulateRule::kSum) {
-      add_heads<true>(a, kv_head * group, group, n, score);
-      continue;
+    const uint32_t n = a.n_pages[kv_head];
+    float* score = a.score + size_t{kv_head} * a.capacity;
+    switch (a.rule) {
+      case AccumulateRule::kSum:
+        add_heads<true>(a, kv_head * group, group, n, score);
+        break;
+      case AccumulateRule::kLatestGroup:
+        mean_of_heads(a, kv_head, kv_head * group, group, n, score);
+        break;
+      case AccumulateRule::kLatestLayer:
+        mean_of_heads(a, kv_head, 0, a.n_heads, n, score);
+        break;
     }
-    add_heads<false>(a, layer ? 0 : kv_head * group, n_heads, n, score);
-    for (uint32_t row = 0; row < n; ++row)
-      score[row] = score[row] / static_cast<float>(n_heads) / static_cast<float>(a.len[table + row]);
   }
   return {};
 }

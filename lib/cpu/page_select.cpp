@@ -120,20 +120,33 @@ void score_group(const PageSelectArgs& a, uint32_t kv_head, const Scratch& s, fl
   const uint32_t n = a.n_pages[kv_head], group = a.n_heads / a.n_kv_heads;
   const auto n_padded = align_up(uint64_t{n}, kPad);
   const uint32_t* flags = a.flags + size_t{kv_head} * a.capacity;
-  const bool max = a.agg == AggMode::kMaxProb || a.agg == AggMode::kMaxRaw;
-  const bool prob = a.agg == AggMode::kSumProb || a.agg == AggMode::kMaxProb, z = a.agg == AggMode::kMaxZ;
   for (uint32_t g = 0; g < group; ++g) {
-    take_scores(a, flags, a.score + (size_t{kv_head} * group + g) * a.capacity, n, prob ? a.scale : 1.0f, s.x);
-    if (prob) {
-      HWY_DYNAMIC_DISPATCH(add_head)(s.x, n_padded, g == 0, max, s.group);
-    } else if (z) {
-      HWY_DYNAMIC_DISPATCH(add_head_z)(s.x, n_padded, g == 0, s.group);
-    } else {
-      for (uint32_t row = 0; row < n; ++row)
-        s.group[row] = g == 0 ? s.x[row] : max ? std::max(s.group[row], s.x[row]) : s.group[row] + s.x[row];
+    const bool is_first = g == 0;
+    const auto take = [&](float scale) {
+      take_scores(a, flags, a.score + (size_t{kv_head} * group + g) * a.capacity, n, scale, s.x);
+    };
+    switch (a.agg) {
+      case AggMode::kSumProb:
+      case AggMode::kMaxProb:
+        take(a.scale);
+        HWY_DYNAMIC_DISPATCH(add_head)(s.x, n_padded, is_first, a.agg == AggMode::kMaxProb, s.group);
+        break;
+      case AggMode::kMaxZ:
+        take(1.0f);
+        HWY_DYNAMIC_DISPATCH(add_head_z)(s.x, n_padded, is_first, s.group);
+        break;
+      case AggMode::kMaxRaw:
+        take(1.0f);
+        for (uint32_t row = 0; row < n; ++row) s.group[row] = is_first ? s.x[row] : std::max(s.group[row], s.x[row]);
+        break;
+      case AggMode::kMeanRaw:
+      case AggMode::kQHead:
+        take(1.0f);
+        for (uint32_t row = 0; row < n; ++row) s.group[row] = is_first ? s.x[row] : s.group[row] + s.x[row];
+        break;
     }
   }
-  const bool mean = a.agg == AggMode::kMeanRaw || a.agg == AggMode::kQHead;
+  const bool mean = agg_is_mean(a.agg);
   for (uint32_t row = 0; row < n; ++row) {
     const bool scored = row + 1 < n && competes(a, flags, row);
     to[row] = !scored ? 0.0f : mean ? s.group[row] / static_cast<float>(group) : s.group[row];

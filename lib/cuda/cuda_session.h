@@ -2,11 +2,14 @@
 // sessions' steps at once: session_many.cpp; benchmarks: session_bench.cpp.
 #pragma once
 
+#include <span>
+
 #include "cuda/attn/attn_decode.cuh"
 #include "cuda/common/base.cuh"
 #include "cuda/matmul/gemv.cuh"
 #include "cuda/session.h"
 #include "cuda/step/step.cuh"
+#include "models/attend.h"
 
 namespace weir::cuda {
 
@@ -69,10 +72,13 @@ class CudaSession final : public DeviceSession {
   // Remembers a lost device: all later calls fail alike.
   Status note(Status status);
   Status wait(const char* what);
+  // After a step: whether the policy's rules made room in every stream; if not, the session is lost.
+  Status check_room();
   Status lose(cudaError_t error, const char* what);
   Status copy_chunk_in(const DeviceChunk& chunk);
   Status enqueue_chunk(const DeviceChunk& chunk);
-  Status chunk_layer(const DeviceChunk& chunk, uint32_t layer);
+  Status chunk_stage(const DeviceChunk& chunk, uint32_t layer, const Stage& stage);
+  Status chunk_attention(const DeviceChunk& chunk, uint32_t layer);
   Status copy_tables(bool in);
 
   SessionGroup alone(bool selects, uint32_t parts) { return {{this}, {selects}, 1, parts}; }
@@ -82,8 +88,9 @@ class CudaSession final : public DeviceSession {
   static Status note_all(const SessionGroup& group, Status status);
   // A step of a group, by its leader: what the group shares, and in between what each session does for itself.
   Status enqueue_step(const SessionGroup& group);
-  Status enqueue_layer(const SessionGroup& group, uint32_t layer);
-  Status enqueue_product(const SessionGroup& group, GemvArgs g, GemvColumn (*column)(const StepBuffers& b));
+  Status enqueue_stage(const SessionGroup& group, uint32_t layer, uint32_t stage);
+  template <class Column>
+  Status enqueue_gemv(const SessionGroup& group, GemvArgs g, const Column& column);
   template <class F>
   Status enqueue_each(const SessionGroup& group, const F& enqueue);
   Status enqueue_begin();
@@ -105,11 +112,12 @@ class CudaSession final : public DeviceSession {
     return selects && a_.rules.selects && layer >= a_.rules.select_from_layer;
   }
 
-  RopeAppendArgs rope_args(uint32_t layer, uint32_t n_tok, uint32_t pos) const;
-  AttnPagedArgs attn_args(uint32_t layer, uint32_t n_tok, uint32_t pos) const;
+  AttendPass pass_of(uint32_t n_tok, uint32_t pos) const {
+    return {*a_.config, *a_.rope, *a_.kv, a_.b, a_.rules.scope, n_tok, pos};
+  }
   StepEndArgs end_args(bool commit) const;
   uint32_t* n_tokens() const { return &a_.device.state->n_tokens; }
-  const LayerWeights& weights(uint32_t layer) const { return a_.weights->layers[layer]; }
+  std::span<const Layer> layers() const { return a_.weights->layers; }
 
   DeviceSessionArgs a_;
   cudaStream_t stream_ = nullptr;

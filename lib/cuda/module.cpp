@@ -241,6 +241,7 @@ constexpr Backend kBackend = {
     },
     scratch_bytes,
     target,
+    TraitSet(Trait::kQkvBias, Trait::kQkNorm),
 };
 
 constexpr DeviceModule kModule = {

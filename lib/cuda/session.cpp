@@ -159,7 +159,15 @@ Status CudaSession::step(int32_t token) {
   const bool selects = selects_now();
   a_.host.tokens[0] = token;
   WEIR_TRY(note(cuda_status(cudaGraphLaunch(selects ? selected_ : all_pages_, stream_), "launching a step")));
-  return note(wait("a decode step"));
+  WEIR_TRY(note(wait("a decode step")));
+  return check_room();
+}
+
+Status CudaSession::check_room() {
+  if (a_.host.state->n_without_room == 0) return {};
+  lost_ = true;
+  return fail(WEIR_ERR_INTERNAL, "%u streams had no room for the step's token: the policy's rules let no page leave",
+              a_.host.state->n_without_room);
 }
 
 Status CudaSession::get_logits() {

@@ -1,50 +1,10 @@
-// Prompt chunks of a session on the GPU: op after op over the rows of the chunk.
+// Prompt chunks of a session on the GPU: the stages of each layer (lib/models/layer.h), op after op over the rows of the chunk.
 #include "cuda/attn/attn_prefill.h"
 #include "cuda/cuda_session.h"
 #include "cuda/matmul/gemv.cuh"
 #include "cuda/ops.h"
 
 namespace weir::cuda {
-
-RopeAppendArgs CudaSession::rope_args(uint32_t layer, uint32_t n_tok, uint32_t pos) const {
-  const ModelConfig& c = *a_.config;
-  const LayerWeights& w = weights(layer);
-  RopeAppendArgs r = {};
-  r.q = a_.b.q;
-  r.q_sink = a_.b.q_sink;
-  r.k = a_.b.k;
-  r.v = a_.b.v;
-  r.q_norm = w.q_norm;
-  r.k_norm = w.k_norm;
-  r.norm_eps = c.norm_eps;
-  r.cos_sin = a_.b.cos_sin;
-  r.cos_sin_sink = a_.b.cos_sin_sink;
-  r.rope_dim = a_.rope->rope_dim();
-  r.layout = c.arch->rope_layout;
-  r.n_tok = n_tok;
-  r.n_heads = c.n_heads;
-  r.pos = pos;
-  r.kv = a_.kv->view(layer);
-  r.append_row = a_.kv->append_rows(layer);
-  return r;
-}
-
-AttnPagedArgs CudaSession::attn_args(uint32_t layer, uint32_t n_tok, uint32_t pos) const {
-  const ModelConfig& c = *a_.config;
-  AttnPagedArgs t = {};
-  t.out = a_.b.o;
-  t.q = a_.b.q;
-  t.q_sink = a_.b.q_sink;
-  t.kv = a_.kv->view(layer);
-  t.n_tok = n_tok;
-  t.n_heads = c.n_heads;
-  t.pos = pos;
-  t.scale = c.attn_scale;
-  t.n_sink_pages = a_.rules.n_sink_pages;
-  t.n_sink = a_.rules.n_sink;
-  t.window = a_.rules.window;
-  return t;
-}
 
 Status CudaSession::copy_chunk_in(const DeviceChunk& chunk) {
   const auto copy = [&](void* to, const void* from, size_t bytes) {
@@ -67,26 +27,42 @@ Status CudaSession::token_mass(uint32_t layer, const TokenMassArgs& host) {
   return wait("a prompt chunk");
 }
 
-Status CudaSession::chunk_layer(const DeviceChunk& chunk, uint32_t layer) {
-  const ModelConfig& c = *a_.config;
-  const LayerWeights& w = weights(layer);
-  const StepBuffers& b = a_.b;
-  const uint32_t n = chunk.n_tok;
-  WEIR_TRY(rms_norm(a_.cx, {b.h, b.x, w.attn_norm, n, c.d_model, c.norm_eps}));
-  WEIR_TRY(matmul(a_.cx, {{{w.wq, w.bq, b.q, false}, {w.wk, w.bk, b.k, false}, {w.wv, w.bv, b.v, false}}, 3, b.h, n}));
-  WEIR_TRY(rope_append(a_.cx, rope_args(layer, n, chunk.pos)));
-  const KvView kv = a_.kv->view(layer);
-  if (kv.digest != DigestKind::kNone && kv.digest != DigestKind::kMinMax)
-    WEIR_TRY(page_digest(a_.cx, {kv, a_.kv->append_rows(layer), n / kPageTokens + 2}));
-  AttnPagedArgs attn = attn_args(layer, n, chunk.pos);
-  attn.lse = b.lse;
+Status CudaSession::chunk_attention(const DeviceChunk& chunk, uint32_t layer) {
+  const Attention& attention = layers()[layer].attention;
+  const AttendPass pass = pass_of(chunk.n_tok, chunk.pos);
+  const RopeAppendArgs append = rope_append_args(pass, attention, layer);
+  WEIR_TRY(rope_append(a_.cx, append));
+  if (digests_are_due(append.kv.digest, pass.pos, pass.n_tok))
+    WEIR_TRY(page_digest(a_.cx, {append.kv, append.append_row, pass.n_tok / kPageTokens + 2}));
+  AttnPagedArgs attn = attn_paged_args(pass, attention, layer);
+  attn.lse = a_.b.lse;
   if (!chunk.sink_moved) attn.q_sink = nullptr;  // the same query: one pass, and dense attention's bits
   WEIR_TRY(attn_prefill(a_.cx, attn));
-  if (chunk.observer != nullptr) WEIR_TRY(chunk.observer->observe(layer));
-  WEIR_TRY(matmul(a_.cx, {{{w.wo, nullptr, b.x, true}, {}, {}}, 1, b.o, n}));
-  WEIR_TRY(rms_norm(a_.cx, {b.h, b.x, w.ffn_norm, n, c.d_model, c.norm_eps}));
-  WEIR_TRY(glu_matmul(a_.cx, {b.g, w.gate, w.up, b.h, n}));
-  return matmul(a_.cx, {{{w.down, nullptr, b.x, true}, {}, {}}, 1, b.g, n});
+  return chunk.observer == nullptr ? Status() : chunk.observer->observe(layer);
+}
+
+Status CudaSession::chunk_stage(const DeviceChunk& chunk, uint32_t layer, const Stage& stage) {
+  const ModelConfig& c = *a_.config;
+  const float* x = row_of(a_.b, stage.x);
+  if (stage.norm != nullptr) {
+    WEIR_TRY(rms_norm(a_.cx, {a_.b.h, x, stage.norm, chunk.n_tok, row_width(c, stage.x), c.norm_eps}));
+    x = a_.b.h;
+  }
+  switch (stage.kind) {
+    case Stage::Kind::kProject: {
+      MatmulArgs m = {{}, stage.n_parts, x, chunk.n_tok};
+      for (uint32_t i = 0; i < stage.n_parts; ++i) {
+        const StagePart& part = stage.part[i];
+        m.part[i] = {part.w, part.bias, row_of(a_.b, part.y), part.accumulate};
+      }
+      return matmul(a_.cx, m);
+    }
+    case Stage::Kind::kGlu:
+      return glu_matmul(a_.cx, {row_of(a_.b, stage.part[0].y), stage.part[0].w, stage.part[1].w, x, chunk.n_tok});
+    case Stage::Kind::kAttend:
+      return chunk_attention(chunk, layer);
+  }
+  return {};
 }
 
 StepEndArgs CudaSession::end_args(bool commit) const {
@@ -108,7 +84,7 @@ Status CudaSession::enqueue_chunk(const DeviceChunk& chunk) {
   for (uint32_t layer = 0; layer < c.n_layers; ++layer) {
     if (chunk.cancel != nullptr && chunk.cancel->load(std::memory_order_relaxed))
       return fail(WEIR_ERR_CANCELLED, "cancelled in layer %u", layer);
-    WEIR_TRY(chunk_layer(chunk, layer));
+    for (const Stage& stage : layers()[layer].stages()) WEIR_TRY(chunk_stage(chunk, layer, stage));
   }
   if (!chunk.want_logits) return {};
   GemvArgs logits;

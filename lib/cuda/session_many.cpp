@@ -74,7 +74,9 @@ Status CudaSession::step_together(const SessionGroup& group, const int32_t* toke
   for (uint32_t i = 0; i < group.n; ++i) group.session[i]->a_.host.tokens[0] = tokens[i];
   // A launch that fails counts as a lost device too: other groups of the same call may have stepped.
   const cudaError_t launched = cudaGraphLaunch(graph, stream_);
-  return note_all(group, launched == cudaSuccess ? wait("a decode step") : lose(launched, "launching a step"));
+  WEIR_TRY(note_all(group, launched == cudaSuccess ? wait("a decode step") : lose(launched, "launching a step")));
+  for (uint32_t i = 0; i < group.n; ++i) WEIR_TRY(group.session[i]->check_room());
+  return {};
 }
 
 Status prepare_many(DeviceSession* const* sessions, uint32_t n) {

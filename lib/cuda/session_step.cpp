@@ -1,10 +1,11 @@
-// What a decode step on the GPU consists of, kernel after kernel; session.cpp records it. Of several sessions together the products run once, in the
-// leader's stream; everything else is each session's own, side by side in their streams. Where streams part or meet, the next kernel waits for the whole
+// What a decode step on the GPU consists of, kernel after kernel; session.cpp records it. A layer is the stages of its description (lib/models/layer.h).
+// Of several sessions together a GEMV runs once, in the leader's stream; everything else is each session's own, side by side in their streams. Where streams part or meet, the next kernel waits for the whole
 // of those before it: launch()'s overlap is for a kernel whose predecessor is a single one of its own stream.
 #include "cuda/attn/sparse_layer.cuh"
 #include "cuda/cuda_session.h"
 #include "cuda/matmul/gemv.cuh"
 #include "cuda/ops.h"
+#include "cuda/pages/page_digest.cuh"
 #include "cuda/pages/page_score.cuh"
 
 namespace weir::cuda {
@@ -31,22 +32,27 @@ PageStampArgs CudaSession::stamp_args(uint32_t layer, const PageLists& lists) co
 
 Status CudaSession::enqueue_observation(uint32_t layer, const PageLists& lists) {
   const StepRules& rules = a_.rules;
-  if (rules.observe == StepRules::Observe::kNone || layer < rules.observe_from_layer) return {};
+  if (!observes(layer)) return {};
   const KvView kv = a_.kv->view(layer);
   const uint32_t n_heads = a_.config->n_heads;
-  if (rules.observe == StepRules::Observe::kAccumulate) {
-    return page_accumulate(a_.cx, {a_.b.page_mass, a_.kv->last_scores(layer), kv.len, kv.n_pages, kv.capacity, n_heads,
-                                   kv.n_kv_heads, rules.accumulate});
-  }
   PageStampArgs stamp = stamp_args(layer, lists);
-  if (rules.observe == StepRules::Observe::kStampDigest) {
-    WEIR_TRY(page_score(a_.cx, {a_.b.page_score, a_.b.q, kv, n_heads, rules.stamp_spread}));
-    WEIR_TRY(
-        page_softmax(a_.cx, {a_.b.page_score, kv.n_pages, kv.capacity, n_heads, kv.n_kv_heads, a_.config->attn_scale}));
-    stamp.weight = a_.b.page_score;
-    stamp.select = stamp.n_select = nullptr;
+  switch (rules.observe) {
+    case StepRules::Observe::kNone:
+      return {};
+    case StepRules::Observe::kAccumulate:
+      return page_accumulate(a_.cx, {a_.b.page_mass, a_.kv->last_scores(layer), kv.len, kv.n_pages, kv.capacity,
+                                     n_heads, kv.n_kv_heads, rules.accumulate});
+    case StepRules::Observe::kStampMass:
+      return page_stamp_at(a_.cx, stamp, n_tokens());
+    case StepRules::Observe::kStampDigest:
+      WEIR_TRY(page_score(a_.cx, {a_.b.page_score, a_.b.q, kv, n_heads, rules.stamp_spread}));
+      WEIR_TRY(page_softmax(a_.cx,
+                            {a_.b.page_score, kv.n_pages, kv.capacity, n_heads, kv.n_kv_heads, a_.config->attn_scale}));
+      stamp.weight = a_.b.page_score;
+      stamp.select = stamp.n_select = nullptr;
+      return page_stamp_at(a_.cx, stamp, n_tokens());
   }
-  return page_stamp_at(a_.cx, stamp, n_tokens());
+  return {};
 }
 
 PageSelectArgs CudaSession::select_args(uint32_t layer) const {
@@ -71,11 +77,12 @@ PageSelectArgs CudaSession::select_args(uint32_t layer) const {
 
 // Attention of a decode step over all pages of the stream.
 AttnDecodeArgs CudaSession::decode_args(uint32_t layer, bool append, bool overlap) const {
+  const Attention& attention = layers()[layer].attention;
   AttnDecodeArgs d;
-  d.attn = attn_args(layer, 1, 0);
+  d.attn = attn_paged_args(pass_of(1, 0), attention, layer);
   d.attn.page_mass = observes(layer) ? a_.b.page_mass : nullptr;
   d.append = append;
-  d.rope = rope_args(layer, 1, 0);
+  d.rope = rope_append_args(pass_of(1, 0), attention, layer);
   if (d.append) d.attn.q_sink = nullptr;
   d.n_tokens = n_tokens();
   d.scratch = a_.device.module;
@@ -92,9 +99,9 @@ Status CudaSession::enqueue_attention(uint32_t layer, bool selects, uint32_t par
   const bool selected = is_selected(layer, selects);
   // Attention and scoring rotate for themselves; other readers of the rotated query, and digests of other kinds, need rope_append before.
   const bool scores_alone = has_page_score_step(kv.digest, kv.head_dim, a_.config->n_heads / kv.n_kv_heads);
-  const bool apart = (kv.digest != DigestKind::kNone && kv.digest != DigestKind::kMinMax) ||
-                     rules.observe == StepRules::Observe::kStampDigest || (selected && !scores_alone);
-  const RopeAppendArgs rope = rope_args(layer, 1, 0);
+  const bool apart = !append_keeps_digest(kv.digest) || rules.observe == StepRules::Observe::kStampDigest ||
+                     (selected && !scores_alone);
+  const RopeAppendArgs rope = rope_append_args(pass_of(1, 0), layers()[layer].attention, layer);
   if (apart && (parts & part_bit(kPartOther)) != 0) {
     WEIR_TRY(rope_append_at(a_.cx, rope, n_tokens(), overlap));
     if (kv.digest != DigestKind::kNone && kv.digest != DigestKind::kMinMax)
@@ -144,8 +151,9 @@ Status CudaSession::enqueue_each(const SessionGroup& group, const F& enqueue) {
   return {};
 }
 
-// One product for all sessions. `column` names a session's input and its parts' outputs; the rest is the same for all.
-Status CudaSession::enqueue_product(const SessionGroup& group, GemvArgs g, GemvColumn (*column)(const StepBuffers& b)) {
+// One GEMV for all sessions. column(buffers) names a session's input and its parts' outputs; the rest is the same for all.
+template <class Column>
+Status CudaSession::enqueue_gemv(const SessionGroup& group, GemvArgs g, const Column& column) {
   static_assert(kMostTogether <= kMostColumns);
   GemvColumn more[kMostTogether - 1];
   for (uint32_t i = 1; i < group.n; ++i) more[i - 1] = column(group.session[i]->a_.b);
@@ -157,41 +165,36 @@ Status CudaSession::enqueue_product(const SessionGroup& group, GemvArgs g, GemvC
   return gemv(a_.cx, g);
 }
 
-Status CudaSession::enqueue_layer(const SessionGroup& group, uint32_t layer) {
-  const LayerWeights& w = weights(layer);
-  const bool products = (group.parts & part_bit(kPartGemv)) != 0, joint = group.n > 1;
-  GemvArgs g;
-  g.eps = a_.config->norm_eps;
-  if (products) {
-    g.part[0] = {w.wq, w.bq, nullptr, false};
-    g.part[1] = {w.wk, w.bk, nullptr, false};
-    g.part[2] = {w.wv, w.bv, nullptr, false};
-    g.n_parts = 3;
-    g.norm = w.attn_norm;
-    g.overlap = !joint || layer > 0;
-    WEIR_TRY(enqueue_product(group, g, [](const StepBuffers& b) { return GemvColumn{b.x, {b.q, b.k, b.v}}; }));
+Status CudaSession::enqueue_stage(const SessionGroup& group, uint32_t layer, uint32_t index) {
+  const Layer& l = layers()[layer];
+  const Stage& stage = l.stage[index];
+  // Whether what comes before are the branches of the sessions: the recording's beginning, or attention.
+  const bool after_branches = index == 0 ? layer == 0 : l.stage[index - 1].kind == Stage::Kind::kAttend;
+  switch (stage.kind) {
+    case Stage::Kind::kAttend:
+      return enqueue_each(group, [&](CudaSession& session, bool selects) {
+        return session.enqueue_attention(layer, selects, group.parts, group.n == 1);
+      });
+    case Stage::Kind::kProject:
+    case Stage::Kind::kGlu:
+      break;
   }
-  WEIR_TRY(enqueue_each(group, [&](CudaSession& session, bool selects) {
-    return session.enqueue_attention(layer, selects, group.parts, !joint);
-  }));
-  if (!products) return {};
-  g.part[0] = {w.wo, nullptr, nullptr, true};
-  g.n_parts = 1;
-  g.norm = nullptr;
-  g.overlap = !joint;
-  WEIR_TRY(enqueue_product(group, g, [](const StepBuffers& b) { return GemvColumn{b.o, {b.x}}; }));
-  g.part[0] = {w.gate, nullptr, nullptr, false};
-  g.part[1] = {w.up, nullptr, nullptr, false};
-  g.n_parts = 2;
-  g.norm = w.ffn_norm;
-  g.glu = true;
-  g.overlap = true;
-  WEIR_TRY(enqueue_product(group, g, [](const StepBuffers& b) { return GemvColumn{b.x, {b.g}}; }));
-  g.part[0] = {w.down, nullptr, nullptr, true};
-  g.n_parts = 1;
-  g.norm = nullptr;
-  g.glu = false;
-  return enqueue_product(group, g, [](const StepBuffers& b) { return GemvColumn{b.g, {b.x}}; });
+  if ((group.parts & part_bit(kPartGemv)) == 0) return {};
+  GemvArgs g;
+  g.n_parts = stage.n_parts;
+  for (uint32_t i = 0; i < stage.n_parts; ++i) {
+    const StagePart& part = stage.part[i];
+    g.part[i] = {part.w, part.bias, nullptr, part.accumulate};
+  }
+  g.norm = stage.norm;
+  g.eps = a_.config->norm_eps;
+  g.glu = stage.kind == Stage::Kind::kGlu;
+  g.overlap = group.n == 1 || !after_branches;
+  return enqueue_gemv(group, g, [&](const StepBuffers& b) {
+    GemvColumn column = {row_of(b, stage.x), {}};
+    for (uint32_t i = 0; i < stage.n_parts; ++i) column.y[i] = row_of(b, stage.part[i].y);
+    return column;
+  });
 }
 
 Status CudaSession::enqueue_begin() {
@@ -213,7 +216,9 @@ Status CudaSession::enqueue_begin() {
 Status CudaSession::enqueue_step(const SessionGroup& group) {
   const bool whole = group.parts == kAllParts;
   if (whole) WEIR_TRY(enqueue_each(group, [](CudaSession& session, bool) { return session.enqueue_begin(); }));
-  for (uint32_t layer = 0; layer < a_.config->n_layers; ++layer) WEIR_TRY(enqueue_layer(group, layer));
+  for (uint32_t layer = 0; layer < a_.config->n_layers; ++layer) {
+    for (uint32_t stage = 0; stage < layers()[layer].n_stages; ++stage) WEIR_TRY(enqueue_stage(group, layer, stage));
+  }
   if ((group.parts & part_bit(kPartGemv)) != 0) {
     GemvArgs g;
     g.part[0] = {a_.weights->output, nullptr, nullptr, false};
@@ -221,7 +226,7 @@ Status CudaSession::enqueue_step(const SessionGroup& group) {
     g.norm = a_.weights->output_norm;
     g.eps = a_.config->norm_eps;
     g.overlap = true;
-    WEIR_TRY(enqueue_product(group, g, [](const StepBuffers& b) { return GemvColumn{b.x, {b.logits}}; }));
+    WEIR_TRY(enqueue_gemv(group, g, [](const StepBuffers& b) { return GemvColumn{b.x, {b.logits}}; }));
   }
   if (!whole) return {};
   return enqueue_each(group, [&](CudaSession& session, bool) {

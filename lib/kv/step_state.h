@@ -18,6 +18,8 @@ struct StepState {
   uint64_t pages_resident;
   uint64_t pages_resident_max;
   uint64_t pages_attended;  // of the step
+  uint32_t n_without_room;  // streams that were full when a page had to open; not 0: the policy's rules are wrong
+  uint32_t reserved;
 };
 
 }  // namespace weir

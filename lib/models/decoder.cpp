@@ -1,143 +1,43 @@
-// The forward pass of Llama-like decoders, one screen a layer.
+// The forward pass of a decoder on the processor: embedding, the stages of each layer (layer.h), logits.
 // Papers: Touvron et al., "Llama 2", arXiv:2307.09288, sec. 2.2; biases and head norms as in the Qwen 2 and 3 reports.
 #include "models/decoder.h"
 
 #include <algorithm>
 
+#include "models/attend.h"
+
 namespace weir {
 namespace {
-
-// A step and where its rows of the activations begin.
-struct StepRows {
-  Step& step;
-  float* q;
-  float* k;
-  float* v;
-  float* o;
-};
-
-StepRows rows_of(const StepGroup& group, uint32_t i) {
-  const ModelConfig& c = group.steps[0]->model->config();
-  const StepBuffers& b = group.steps[0]->b;
-  const size_t q = size_t{i} * c.n_heads * c.head_dim, kv = size_t{i} * c.n_kv_heads * c.head_dim;
-  return {*group.steps[i], b.q + q, b.k + kv, b.v + kv, b.o + q};
-}
 
 // Tokens of the whole pass.
 uint32_t n_tokens_of(const StepGroup& group) { return group.n == 1 ? group.steps[0]->n_tok : group.n; }
 
-RopeAppendArgs rope_append_args(const StepRows& r, const LayerWeights& w, uint32_t layer) {
-  const Step& s = r.step;
-  const ModelConfig& c = s.model->config();
-  RopeAppendArgs a = {};
-  a.q = r.q;
-  a.q_sink = s.b.q_sink;
-  a.k = r.k;
-  a.v = r.v;
-  a.q_norm = w.q_norm;
-  a.k_norm = w.k_norm;
-  a.norm_eps = c.norm_eps;
-  a.cos_sin = s.b.cos_sin;
-  a.cos_sin_sink = s.b.cos_sin_sink;
-  a.rope_dim = s.model->rope().rope_dim();
-  a.layout = c.arch->rope_layout;
-  a.n_tok = s.n_tok;
-  a.n_heads = c.n_heads;
-  a.pos = s.kv->n_tokens();
-  a.kv = s.kv->view(layer);
-  a.append_row = s.kv->append_rows(layer);
-  return a;
-}
-
-AttnPagedArgs attn_args(const StepRows& r, uint32_t layer, const PageLists& lists) {
-  const Step& s = r.step;
-  const ModelConfig& c = s.model->config();
-  const AttnScope scope = s.policy->attn_scope();
-  AttnPagedArgs a = {};
-  a.out = r.o;
-  a.q = r.q;
-  a.q_sink = s.b.q_sink;
-  a.kv = s.kv->view(layer);
-  a.n_tok = s.n_tok;
-  a.n_heads = c.n_heads;
-  a.pos = s.kv->n_tokens();
-  a.scale = c.attn_scale;
-  a.n_sink_pages = scope.n_sink_pages;
-  a.n_sink = scope.n_sink;
-  a.window = scope.window;
-  a.select = lists.select;
-  a.n_select = lists.n_select;
-  a.list_per_head = lists.select != nullptr && s.policy->needs().list_per_head;
-  a.page_mass = s.is_decode ? s.b.page_mass : nullptr;
-  a.lse = s.is_decode ? nullptr : s.b.lse;
-  return a;
-}
-
-// Digests of the pages that this step's tokens filled, of kinds that rope_append does not keep current.
-Status digest_pages(Step& s, uint32_t layer) {
-  const KvView kv = s.kv->view(layer);
-  const uint32_t before = s.kv->n_tokens(), after = before + s.n_tok;
-  if (kv.digest == DigestKind::kNone || kv.digest == DigestKind::kMinMax || before / kPageTokens == after / kPageTokens)
-    return {};
-  return s.backend->ops.page_digest(s.cx, {kv, s.kv->append_rows(layer), whole_pages(after) - before / kPageTokens});
-}
-
-// Attention of one decode step: the policy chooses before and observes after.
-Status attend_step(const StepRows& r, uint32_t layer) {
-  Step& s = r.step;
-  const OpTable& ops = s.backend->ops;
-  const uint32_t n_heads = s.model->config().n_heads;
-  PageLists lists;
-  if (s.b.select != nullptr)
-    WEIR_TRY(
-        s.policy->select(s.cx, ops, *s.kv, {layer, n_heads, r.q, s.b.page_score, s.b.select, s.b.n_select}, lists));
-  const AttnPagedArgs attn = attn_args(r, layer, lists);
-  WEIR_TRY(ops.attn_paged(s.cx, attn));
-  const uint32_t* n_listed = lists.select != nullptr ? lists.n_select : attn.kv.n_pages;
-  for (uint32_t i = 0; i < (attn.list_per_head ? n_heads : attn.kv.n_kv_heads); ++i) s.pages_attended += n_listed[i];
-  WEIR_TRY(s.policy->observe(s.cx, ops, *s.kv,
-                             {layer, n_heads, r.q, s.b.page_mass, s.b.page_score, lists, s.kv->n_tokens() + s.n_tok}));
-  if (s.trace == nullptr) return {};
-  return s.trace->layer(*s.kv, layer, n_heads, s.policy->needs().list_per_head, lists, s.b.page_mass);
-}
-
-// Attention of a prompt chunk: dense over what is resident; the policy looks at the last rows.
-Status attend_chunk(const StepRows& r, uint32_t layer) {
-  Step& s = r.step;
-  const ModelConfig& c = s.model->config();
-  WEIR_TRY(s.backend->ops.attn_paged(s.cx, attn_args(r, layer, {})));
-  if (s.b.lse == nullptr) return {};
-  const uint32_t n_rows = std::min(s.n_tok, s.policy->needs().prompt_rows), first = s.n_tok - n_rows;
-  return s.policy->observe_prompt(
-      s.cx, s.backend->ops, *s.kv,
-      {layer, c.n_heads, r.q + size_t{first} * c.n_heads * c.head_dim, s.b.lse + size_t{first} * c.n_heads, n_rows,
-       s.kv->n_tokens() + first, s.n_left, s.b.token_mass});
-}
-
-// What each session does with its own pages.
-Status attend(const StepRows& r, const LayerWeights& w, uint32_t layer) {
-  Step& s = r.step;
-  WEIR_TRY(s.backend->ops.rope_append(s.cx, rope_append_args(r, w, layer)));
-  WEIR_TRY(digest_pages(s, layer));
-  return s.is_decode ? attend_step(r, layer) : attend_chunk(r, layer);
-}
-
-// One decoder layer; x [n_tok, d_model] is updated in place.
-Status run_layer(const StepGroup& group, uint32_t layer) {
+// A stage over all rows of the pass. Matrices take the rows of all sessions together; attention is each session's own.
+Status run_stage(const StepGroup& group, uint32_t layer, const Stage& stage) {
   Step& s = *group.steps[0];
   const OpTable& ops = s.backend->ops;
   const ModelConfig& c = s.model->config();
-  const LayerWeights& w = s.model->weights().layers[layer];
-  const StepBuffers& b = s.b;
   const uint32_t n_tok = n_tokens_of(group);
-  WEIR_TRY(ops.rms_norm(s.cx, {b.h, b.x, w.attn_norm, n_tok, c.d_model, c.norm_eps}));
-  WEIR_TRY(ops.matmul(s.cx,
-                      {{{w.wq, w.bq, b.q, false}, {w.wk, w.bk, b.k, false}, {w.wv, w.bv, b.v, false}}, 3, b.h, n_tok}));
-  for (uint32_t i = 0; i < group.n; ++i) WEIR_TRY(attend(rows_of(group, i), w, layer));
-  WEIR_TRY(ops.matmul(s.cx, {{{w.wo, nullptr, b.x, true}, {}, {}}, 1, b.o, n_tok}));
-  WEIR_TRY(ops.rms_norm(s.cx, {b.h, b.x, w.ffn_norm, n_tok, c.d_model, c.norm_eps}));
-  WEIR_TRY(ops.glu_matmul(s.cx, {b.g, w.gate, w.up, b.h, n_tok}));
-  return ops.matmul(s.cx, {{{w.down, nullptr, b.x, true}, {}, {}}, 1, b.g, n_tok});
+  const float* x = row_of(s.b, stage.x);
+  if (stage.norm != nullptr) {
+    WEIR_TRY(ops.rms_norm(s.cx, {s.b.h, x, stage.norm, n_tok, row_width(c, stage.x), c.norm_eps}));
+    x = s.b.h;
+  }
+  switch (stage.kind) {
+    case Stage::Kind::kProject: {
+      MatmulArgs a = {{}, stage.n_parts, x, n_tok};
+      for (uint32_t i = 0; i < stage.n_parts; ++i) {
+        const StagePart& part = stage.part[i];
+        a.part[i] = {part.w, part.bias, row_of(s.b, part.y), part.accumulate};
+      }
+      return ops.matmul(s.cx, a);
+    }
+    case Stage::Kind::kGlu:
+      return ops.glu_matmul(s.cx, {row_of(s.b, stage.part[0].y), stage.part[0].w, stage.part[1].w, x, n_tok});
+    case Stage::Kind::kAttend:
+      for (uint32_t i = 0; i < group.n; ++i) WEIR_TRY(attend(*group.steps[i], s.b, i, layer));
+  }
+  return {};
 }
 
 void fill_rope(Step& s) {
@@ -151,6 +51,24 @@ void fill_rope(Step& s) {
 }
 
 }  // namespace
+
+float* row_of(const StepBuffers& b, Row row) {
+  switch (row) {
+    case Row::kX:
+      return b.x;
+    case Row::kQ:
+      return b.q;
+    case Row::kK:
+      return b.k;
+    case Row::kV:
+      return b.v;
+    case Row::kO:
+      return b.o;
+    case Row::kG:
+      return b.g;
+  }
+  return nullptr;
+}
 
 void lay_out_buffers(const ModelConfig& c, const RopeTable& rope, const PolicyNeeds& needs, uint32_t max_tok,
                      uint32_t max_pages, Arena& arena, StepBuffers& b) {
@@ -190,7 +108,7 @@ Status run_layers(const StepGroup& group) {
       if (cancel != nullptr && cancel->load(std::memory_order_relaxed))
         return fail(WEIR_ERR_CANCELLED, "cancelled in layer %u", layer);
     }
-    WEIR_TRY(run_layer(group, layer));
+    for (const Stage& stage : s.model->weights().layers[layer].stages()) WEIR_TRY(run_stage(group, layer, stage));
   }
   return {};
 }

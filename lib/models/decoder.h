@@ -35,6 +35,8 @@ struct StepBuffers {
   float* logits = nullptr;        // [vocab_size] after the last token
 };
 
+float* row_of(const StepBuffers& b, Row row);
+
 // Sees what a decode step did in each layer; see weir_trace_layer.
 class StepTrace {
  public:
@@ -50,6 +52,7 @@ struct Step {
   const Backend* backend = nullptr;
   const Policy* policy = nullptr;
   KvCache* kv = nullptr;
+  AttnScope scope;  // the policy's
   OpContext cx;
   StepBuffers b;
   const int32_t* tokens = nullptr;  // [n_tok]

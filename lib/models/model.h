@@ -1,5 +1,5 @@
 // A model: hyper-parameters, weights as views into the mapped file, tokenizer. Immutable once opened.
-// An architecture is one file here (its traits and tensor table) and one line in models.inc.
+// An architecture is one file here (its row) and one line in models.inc.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 #include "core/memory.h"
 #include "core/status.h"
 #include "gguf/gguf.h"
+#include "models/layer.h"
 #include "models/rope.h"
 #include "ops/ops.h"
 #include "text/chat_template.h"
@@ -19,12 +20,12 @@
 
 namespace weir {
 
-// What differs between decoder-only architectures of the Llama family.
+// An architecture's row: what its layers do besides what a plain Llama layer does. describe_layer (layer.cpp) turns it into stages.
 struct Architecture {
   const char* name;        // general.architecture and the prefix of its keys
   RopeLayout rope_layout;  // of the weights as GGUF files hold them
-  bool qkv_bias;           // q, k and v have biases (required)
-  bool qk_norm;            // q and k are RMS-normalised head by head (required)
+  bool qkv_bias = false;   // q, k and v must have biases; without, they may
+  bool qk_norm = false;    // q and k are RMS-normalised head by head
 };
 
 struct ModelConfig {
@@ -34,20 +35,9 @@ struct ModelConfig {
   uint32_t context_tokens = 0;  // trained
   float norm_eps = 0.0f;
   float attn_scale = 0.0f;
-};
-
-struct LayerWeights {
-  const float* attn_norm = nullptr;  // [d_model]
-  Weight wq, wk, wv;                 // [n_heads * head_dim, d_model], [n_kv_heads * head_dim, d_model] twice
-  const float* bq = nullptr;         // [n_heads * head_dim] or null; also the next two
-  const float* bk = nullptr;
-  const float* bv = nullptr;
-  const float* q_norm = nullptr;  // [head_dim] or null
-  const float* k_norm = nullptr;
-  Weight wo;                        // [d_model, n_heads * head_dim]
-  const float* ffn_norm = nullptr;  // [d_model]
-  Weight gate, up;                  // [d_ff, d_model]
-  Weight down;                      // [d_model, d_ff]
+  float embedding_scale = 1.0f;  // of the residual stream's first value
+  float logit_soft_cap = 0.0f;   // logits become cap * tanh(logit / cap); 0: as they are
+  TraitSet traits;               // what a backend must be able to compute
 };
 
 struct ModelWeights {
@@ -55,7 +45,7 @@ struct ModelWeights {
   Weight token_embd;                   // [vocab_size, d_model]
   const float* output_norm = nullptr;  // [d_model]
   Weight output;                       // [vocab_size, d_model]; the embedding table when tied
-  std::pmr::vector<LayerWeights> layers;
+  std::pmr::vector<Layer> layers;
 };
 
 // NUL-terminated copies of the file's keys and tensor names, for the C API.

@@ -5,6 +5,6 @@
 namespace weir {
 
 extern const Architecture kArch_qwen2;
-const Architecture kArch_qwen2 = {"qwen2", RopeLayout::kHalfSplit, true, false};
+const Architecture kArch_qwen2 = {.name = "qwen2", .rope_layout = RopeLayout::kHalfSplit, .qkv_bias = true};
 
 }  // namespace weir

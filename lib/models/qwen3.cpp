@@ -5,6 +5,6 @@
 namespace weir {
 
 extern const Architecture kArch_qwen3;
-const Architecture kArch_qwen3 = {"qwen3", RopeLayout::kHalfSplit, false, true};
+const Architecture kArch_qwen3 = {.name = "qwen3", .rope_layout = RopeLayout::kHalfSplit, .qk_norm = true};
 
 }  // namespace weir

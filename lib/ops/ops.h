@@ -7,6 +7,7 @@
 
 #include "core/status.h"
 #include "core/thread_pool.h"
+#include "ops/traits.h"
 #include "quant/weight_type.h"
 
 namespace weir {
@@ -193,6 +194,21 @@ struct PageScoreArgs {
 // most of them are below the smallest float.
 enum class AggMode : uint8_t { kSumProb, kMaxProb, kMeanRaw, kMaxRaw, kQHead, kMaxZ };
 
+// Whether the group's score is the mean of what its heads say.
+constexpr bool agg_is_mean(AggMode agg) {
+  switch (agg) {
+    case AggMode::kMeanRaw:
+    case AggMode::kQHead:
+      return true;
+    case AggMode::kSumProb:
+    case AggMode::kMaxProb:
+    case AggMode::kMaxRaw:
+    case AggMode::kMaxZ:
+      return false;
+  }
+  return false;
+}
+
 // Top pages by estimate (algorithms 2.5, 2.7). Of a stream's pages, those with any of `candidate_flags` (0: all) compete for `budget` places; the others
 // are listed besides. Always listed, inside the budget when they compete: the last row (the open page), the first n_sink_pages rows, kPageKept.
 // Estimates of the last row are not read. Ties: the lower row. An estimate that is not a number counts as -inf.
@@ -301,6 +317,7 @@ struct Backend {
   OpTable ops;
   uint64_t (*scratch_bytes)(const OpShapes& shapes);
   const char* (*target)();  // instruction set or device, static text
+  TraitSet traits;          // what models may do besides the plain layer
 };
 
 const Backend& reference_backend();

@@ -7,17 +7,27 @@ namespace weir::ref {
 
 Status page_accumulate(OpContext&, const PageAccumulateArgs& a) {
   const uint32_t group = a.n_heads / a.n_kv_heads;
-  const bool layer = a.rule == AccumulateRule::kLatestLayer;
   for (uint32_t kv_head = 0; kv_head < a.n_kv_heads; ++kv_head) {
-    const uint32_t first = layer ? 0 : kv_head * group, n_heads = layer ? a.n_heads : group;
     for (uint32_t row = 0; row < a.n_pages[kv_head]; ++row) {
       const size_t at = size_t{kv_head} * a.capacity + row;
-      float sum = 0.0f;
-      for (uint32_t head = first; head < first + n_heads; ++head) sum += a.weight[size_t{head} * a.capacity + row];
-      if (a.rule == AccumulateRule::kSum) {
-        a.score[at] += sum;
-      } else {
-        a.score[at] = sum / static_cast<float>(n_heads) / static_cast<float>(a.len[at]);
+      const auto sum_heads = [&](uint32_t first, uint32_t n_heads) {
+        float sum = 0.0f;
+        for (uint32_t head = first; head < first + n_heads; ++head) sum += a.weight[size_t{head} * a.capacity + row];
+        return sum;
+      };
+      const auto mean_of_token = [&](uint32_t first, uint32_t n_heads) {
+        return sum_heads(first, n_heads) / static_cast<float>(n_heads) / static_cast<float>(a.len[at]);
+      };
+      switch (a.rule) {
+        case AccumulateRule::kSum:
+          a.score[at] += sum_heads(kv_head * group, group);
+          break;
+        case AccumulateRule::kLatestGroup:
+          a.score[at] = mean_of_token(kv_head * group, group);
+          break;
+        case AccumulateRule::kLatestLayer:
+          a.score[at] = mean_of_token(0, a.n_heads);
+          break;
       }
     }
   }

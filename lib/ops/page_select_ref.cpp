@@ -76,12 +76,13 @@ float group_score(const Stream& s, uint32_t row) {
       case AggMode::kMaxRaw:
         total = g == 0 ? raw : std::max(total, raw);
         break;
-      default:
+      case AggMode::kMeanRaw:
+      case AggMode::kQHead:
         total = g == 0 ? raw : total + raw;
+        break;
     }
   }
-  const bool mean = s.a.agg == AggMode::kMeanRaw || s.a.agg == AggMode::kQHead;
-  return mean ? total / static_cast<float>(s.group()) : total;
+  return agg_is_mean(s.a.agg) ? total / static_cast<float>(s.group()) : total;
 }
 
 // The list of one stream, or of one head, by `score`, [n].

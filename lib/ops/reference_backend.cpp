@@ -16,6 +16,7 @@ const Backend& reference_backend() {
       },
       [](const OpShapes&) -> uint64_t { return 0; },
       []() { return "plain C++"; },
+      TraitSet(Trait::kQkvBias, Trait::kQkNorm),
   };
   return kBackend;
 }

@@ -16,6 +16,13 @@ enum class VictimRule : uint8_t {
   kLightest,  // h2o, tova: least (last_score, row), outside the recent window as long as there are any there
 };
 
+// How attention is restricted; see AttnPagedArgs.
+struct AttnScope {
+  uint32_t n_sink_pages = 0;
+  uint32_t n_sink = 0;
+  uint32_t window = 0;
+};
+
 struct StepRules {
   VictimRule victim = VictimRule::kNever;
   // kWindow
@@ -53,10 +60,7 @@ struct StepRules {
   float stamp_spread = 1.0f;  // kStampDigest: as `spread`, of the estimates that are stamped by
   AccumulateRule accumulate = AccumulateRule::kSum;
 
-  // Attention, as in AttnPagedArgs.
-  uint32_t n_sink_pages = 0;
-  uint32_t n_sink = 0;
-  uint32_t window = 0;
+  AttnScope scope;  // of attention, in every pass
 };
 
 }  // namespace weir

@@ -14,6 +14,7 @@ class DensePolicy final : public Policy {
   Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }
   uint32_t victim(const StreamView&, const RoomArgs&) const override { return kNone; }
   bool can_take_back_prompt() const override { return true; }
+  StepRules step_rules() const override { return {}; }  // nothing leaves, everything is attended
 };
 
 }  // namespace

@@ -110,12 +110,28 @@ uint32_t chunk_that_fits(const KvCache& kv, uint32_t n_left, uint32_t batch_toke
   return std::min(want, pages * kPageTokens - kv.n_tokens() % kPageTokens);
 }
 
+namespace {
+
+// Devices follow the rules without asking the policy: rules by which nothing leaves need tables that hold the whole context.
+Status check_rules(const char* name, const Policy& policy) {
+  const PolicyNeeds& needs = policy.needs();
+  const uint32_t whole = whole_pages(needs.context_tokens);
+  const uint32_t least =
+      needs.n_wide_layers != 0 ? std::min(needs.wide_pages, needs.pages_per_stream) : needs.pages_per_stream;
+  if (policy.step_rules().victim != VictimRule::kNever || least >= whole) return {};
+  return fail(WEIR_ERR_INTERNAL, "policy %s keeps %u pages of %u, but its rules for a step let none leave", name, least,
+              whole);
+}
+
+}  // namespace
+
 Status make_policy(const char* name, const PolicyConfig& config, PolicyStorage& storage, Policy*& out) {
   if (name == nullptr) name = "dense";
   for (const Entry& entry : kPolicies) {
     if (std::strcmp(entry.name, name) != 0) continue;
     WEIR_TRY(entry.make(config, storage, out));
-    const Status status = put_prompt_policy(config, storage, out);
+    Status status = check_rules(name, *out);
+    if (status.ok()) status = put_prompt_policy(config, storage, out);
     if (!status.ok()) {
       out->~Policy();
       out = nullptr;

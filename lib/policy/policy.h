@@ -47,13 +47,6 @@ struct PolicyNeeds {
   static constexpr uint32_t kAllRows = UINT32_MAX;
 };
 
-// How attention is restricted in a step; see AttnPagedArgs.
-struct AttnScope {
-  uint32_t n_sink_pages = 0;
-  uint32_t n_sink = 0;
-  uint32_t window = 0;
-};
-
 // When a page is asked for.
 enum class Phase : uint8_t { kPrompt, kPromptEnd, kDecode };
 
@@ -120,7 +113,6 @@ class Policy {
   virtual uint32_t n_front_rows() const { return 0; }
   // Before the application's pin of the positions [first, end): does enough stay free?
   virtual Status admit_pin(const KvCache& kv, uint32_t first, uint32_t end) const;
-  virtual AttnScope attn_scope() const { return {}; }
   // In-cache position of the query at `pos` (only with needs().sink_query).
   virtual uint32_t in_cache_pos(const KvCache&, uint32_t pos) const { return pos; }
   // Pages that a decode step attends in one layer; leaves `lists` alone when it is all of them.
@@ -132,8 +124,8 @@ class Policy {
   virtual Status observe(OpContext&, const OpTable&, KvCache&, const ObserveArgs&) const { return {}; }
   // After the attention of one layer over a prompt chunk (only with needs().prompt_rows).
   virtual Status observe_prompt(OpContext&, const OpTable&, KvCache&, const ObservePromptArgs&) const { return {}; }
-  // What victim, select and observe do in a decode step, for devices that keep the tables themselves.
-  virtual StepRules step_rules() const { return {}; }
+  // What victim, select and observe do in a decode step, for devices that keep the tables themselves, and how attention is restricted everywhere.
+  virtual StepRules step_rules() const = 0;
   // After the last chunk of a prompt whose first token is at position `first`, and after the evictions of Phase::kPromptEnd.
   virtual void prompt_end(KvCache&, [[maybe_unused]] uint32_t first) const {}
 

@@ -62,18 +62,7 @@ class SinkPolicy final : public Policy {
     return Policy::admit_pin(kv, first, end);
   }
 
-  AttnScope attn_scope() const override {
-    AttnScope scope;
-    scope.n_sink_pages = o_.in_cache ? sink_pages_ : 0;
-    if (o_.exact_mask) {
-      scope.n_sink = o_.n_sink;
-      scope.window = o_.window;
-    }
-    return scope;
-  }
-
   StepRules step_rules() const override {
-    const AttnScope scope = attn_scope();
     StepRules rules;
     rules.victim = VictimRule::kWindow;
     rules.front_rows = sink_pages_;
@@ -81,9 +70,11 @@ class SinkPolicy final : public Policy {
     rules.in_cache_pos = o_.in_cache;
     // Zero (no sinks, a window of one token) has no rows that the position is for.
     rules.in_cache_limit = o_.exact_mask ? o_.n_sink + o_.window - 1 : 0;
-    rules.n_sink_pages = scope.n_sink_pages;
-    rules.n_sink = scope.n_sink;
-    rules.window = scope.window;
+    rules.scope.n_sink_pages = o_.in_cache ? sink_pages_ : 0;
+    if (o_.exact_mask) {
+      rules.scope.n_sink = o_.n_sink;
+      rules.scope.window = o_.window;
+    }
     return rules;
   }
 

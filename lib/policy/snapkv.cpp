@@ -38,7 +38,6 @@ class SnapKvPolicy final : public Policy {
   Status admit_pin(const KvCache& kv, uint32_t first, uint32_t end) const override {
     return next_.admit_pin(kv, first, end);
   }
-  AttnScope attn_scope() const override { return next_.attn_scope(); }
   uint32_t in_cache_pos(const KvCache& kv, uint32_t pos) const override { return next_.in_cache_pos(kv, pos); }
   StepRules step_rules() const override { return next_.step_rules(); }
   // Pinned only when it is known what stays.

@@ -26,25 +26,24 @@ Status for_all(const ModelConfig& c, const ModelWeights& from, ModelWeights& to,
   } else {
     to.output = to.token_embd;
   }
-  const uint64_t q = uint64_t{c.n_heads} * c.head_dim, kv = uint64_t{c.n_kv_heads} * c.head_dim;
   for (size_t i = 0; i < from.layers.size(); ++i) {
-    const LayerWeights& l = from.layers[i];
-    LayerWeights nobody;
-    LayerWeights& copy = i < to.layers.size() ? to.layers[i] : nobody;
-    WEIR_TRY(vector(l.attn_norm, c.d_model, copy.attn_norm));
-    WEIR_TRY(matrix(l.wq, copy.wq, "attn_q"));
-    WEIR_TRY(matrix(l.wk, copy.wk, "attn_k"));
-    WEIR_TRY(matrix(l.wv, copy.wv, "attn_v"));
-    WEIR_TRY(vector(l.bq, q, copy.bq));
-    WEIR_TRY(vector(l.bk, kv, copy.bk));
-    WEIR_TRY(vector(l.bv, kv, copy.bv));
-    WEIR_TRY(vector(l.q_norm, c.head_dim, copy.q_norm));
-    WEIR_TRY(vector(l.k_norm, c.head_dim, copy.k_norm));
-    WEIR_TRY(matrix(l.wo, copy.wo, "attn_output"));
-    WEIR_TRY(vector(l.ffn_norm, c.d_model, copy.ffn_norm));
-    WEIR_TRY(matrix(l.gate, copy.gate, "ffn_gate"));
-    WEIR_TRY(matrix(l.up, copy.up, "ffn_up"));
-    WEIR_TRY(matrix(l.down, copy.down, "ffn_down"));
+    const Layer& layer = from.layers[i];
+    Layer nobody;
+    Layer& copy = i < to.layers.size() ? to.layers[i] : nobody;
+    copy = layer;
+    WEIR_TRY(vector(layer.attention.q_norm, c.head_dim, copy.attention.q_norm));
+    WEIR_TRY(vector(layer.attention.k_norm, c.head_dim, copy.attention.k_norm));
+    WEIR_TRY(vector(layer.attention.sinks, c.n_heads, copy.attention.sinks));
+    for (uint32_t s = 0; s < layer.n_stages; ++s) {
+      const Stage& stage = layer.stage[s];
+      WEIR_TRY(vector(stage.norm, row_width(c, stage.x), copy.stage[s].norm));
+      for (uint32_t p = 0; p < stage.n_parts; ++p) {
+        const StagePart& part = stage.part[p];
+        WEIR_TRY(matrix(part.w, copy.stage[s].part[p].w, part.name));
+        WEIR_TRY(vector(part.bias, part.w.n_rows, copy.stage[s].part[p].bias));
+      }
+      WEIR_TRY(vector(stage.post_norm, c.d_model, copy.stage[s].post_norm));
+    }
   }
   return {};
 }
@@ -134,10 +133,12 @@ Status DeviceWeights::check(const DeviceModule& module, const Model& model) {
       },
       [](const float*, uint64_t, const float*) { return Status(); }));
   uint32_t number = 0;
-  for (const LayerWeights& layer : model.weights().layers) {
-    if (layer.gate.type != layer.up.type) {
-      return fail(WEIR_ERR_UNSUPPORTED, "layer %u: ffn_gate is %s and ffn_up %s; the device needs one type", number,
-                  weight_type_info(layer.gate.type).name, weight_type_info(layer.up.type).name);
+  for (const Layer& layer : model.weights().layers) {
+    for (const Stage& stage : layer.stages()) {
+      if (stage.kind != Stage::Kind::kGlu || stage.part[0].w.type == stage.part[1].w.type) continue;
+      return fail(WEIR_ERR_UNSUPPORTED, "layer %u: %s is %s and %s %s; the device needs one type", number,
+                  stage.part[0].name, weight_type_info(stage.part[0].w.type).name, stage.part[1].name,
+                  weight_type_info(stage.part[1].w.type).name);
     }
     ++number;
   }

@@ -70,12 +70,16 @@ Status find_backend(const weir_session_options& o, const Model& model, const Pol
                     SessionSetup& setup) {
   setup.backend = &cpu_backend();
   setup.module = nullptr;
-  if (o.device == WEIR_DEVICE_CPU) return {};
+  const auto check_cpu = [&] {
+    return check_traits(model.config().traits, setup.backend->traits, setup.backend->name);
+  };
+  if (o.device == WEIR_DEVICE_CPU) return check_cpu();
   const auto find = [&]() -> Status {
     if ((o.flags & WEIR_SESSION_TRACE) != 0)
       return fail(WEIR_ERR_UNSUPPORTED, "WEIR_SESSION_TRACE: only the processor's steps can be traced");
     const DeviceModule* module = nullptr;
     WEIR_TRY(devices.cuda(module));
+    WEIR_TRY(check_traits(model.config().traits, module->backend->traits, module->backend->name));
     WEIR_TRY(from_module(*module, module->check_session(model.config(), needs, setup.rules)));
     WEIR_TRY(DeviceWeights::check(*module, model));
     // AUTO goes on with the processor where the model cannot be on the device at all, or the device was lost.
@@ -88,7 +92,8 @@ Status find_backend(const weir_session_options& o, const Model& model, const Pol
     return {};
   };
   const Status status = find();
-  if (status.ok() || o.device == WEIR_DEVICE_AUTO) return {};
+  if (status.ok()) return {};
+  if (o.device == WEIR_DEVICE_AUTO) return check_cpu();
   char why[512];
   std::snprintf(why, sizeof(why), "%s", last_error_text());
   return fail(status.code(), "device %s: %s", kDeviceNames[o.device], why);

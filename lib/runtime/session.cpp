@@ -100,6 +100,7 @@ Status Session::begin(const SessionSetup& setup) {
   step_.backend = setup.backend;
   step_.policy = policy_;
   step_.kv = &kv_;
+  step_.scope = setup.rules.scope;
   step_.cx.pool = &pool_;
   trace_.possible = setup.trace;
   detokenizer_.reset(&model.tokenizer(), false, true);

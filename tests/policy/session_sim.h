@@ -314,7 +314,7 @@ class Sim {
   }
 
   AttnPagedArgs attn_args(uint32_t layer, uint32_t n_tok, const PageLists& lists) {
-    const AttnScope scope = policy_->attn_scope();
+    const AttnScope scope = policy_->step_rules().scope;
     const size_t at = out[layer].size();
     out[layer].resize(at + q_.size(), NAN);
     AttnPagedArgs a = {};

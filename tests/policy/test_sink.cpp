@@ -83,8 +83,8 @@ void sink__in_cache_position_of_appendix_c(void**) {
   Stream s(*made.policy, 19);
   assert_int_equal(made.policy->in_cache_pos(s.kv, 19), 11);
   assert_int_equal(made.policy->in_cache_pos(s.kv, 5), 5);
-  assert_int_equal(made.policy->attn_scope().window, 8);
-  assert_int_equal(made.policy->attn_scope().n_sink, 4);
+  assert_int_equal(made.policy->step_rules().scope.window, 8);
+  assert_int_equal(made.policy->step_rules().scope.n_sink, 4);
 }
 
 void sink__in_cache_position_counts_resident_tokens(void**) {

@@ -1,0 +1,81 @@
+// The digest of a full page, channel by channel: a kernel of its own (page_digest.cu), or what a decode step's append does with the page that it fills.
+#pragma once
+
+#include "cuda/common/base.cuh"
+#include "quant/half.h"
+
+namespace weir::cuda {
+
+// Digests that the appending of a decode step keeps current by itself: kMinMax key by key, kCuboidMean when a page is full.
+constexpr bool append_keeps_digest(DigestKind kind) {
+  return kind == DigestKind::kNone || kind == DigestKind::kMinMax || kind == DigestKind::kCuboidMean;
+}
+
+#ifdef __CUDACC__
+
+// Statistics of one channel of a page.
+struct PageChannel {
+  float key[kPageTokens];
+  float high, low, mean;
+
+  __device__ PageChannel(const uint16_t* keys, uint32_t d, uint32_t i) {
+#pragma unroll
+    for (uint32_t t = 0; t < kPageTokens; ++t) key[t] = bf16_to_float(keys[t * d + i]);
+    high = low = key[0];
+    float sum = 0.0f;
+#pragma unroll
+    for (uint32_t t = 0; t < kPageTokens; ++t) {
+      high = high < key[t] ? key[t] : high;
+      low = key[t] < low ? key[t] : low;
+      sum += key[t];
+    }
+    mean = sum / static_cast<float>(kPageTokens);
+  }
+  __device__ float middle() const { return (high + low) / 2.0f; }
+  __device__ float mean_distance(float from) const {
+    float sum = 0.0f;
+#pragma unroll
+    for (uint32_t t = 0; t < kPageTokens; ++t) sum += fabsf(key[t] - from);
+    return sum / static_cast<float>(kPageTokens);
+  }
+  __device__ float deviation() const {
+    float sum = 0.0f;
+#pragma unroll
+    for (uint32_t t = 0; t < kPageTokens; ++t) {
+      const float away = key[t] - mean;
+      sum = __fadd_rn(sum, __fmul_rn(away, away));
+    }
+    return sqrtf(sum / static_cast<float>(kPageTokens));
+  }
+};
+
+__device__ inline void digest_channel(DigestKind kind, const PageChannel& c, uint32_t d, uint32_t i, uint16_t* out) {
+  switch (kind) {
+    case DigestKind::kMinMax:
+      out[i] = f32_to_bf16(c.high);
+      out[d + i] = f32_to_bf16(c.low);
+      break;
+    case DigestKind::kCuboidMean: {
+      const float r = c.mean_distance(c.middle());
+      out[i] = f32_to_bf16(c.middle() + r);
+      out[d + i] = f32_to_bf16(c.middle() - r);
+      break;
+    }
+    case DigestKind::kSphereMean:
+      out[i] = f32_to_bf16(c.middle());
+      break;
+    case DigestKind::kCentroid:
+      out[i] = f32_to_bf16(c.mean);
+      break;
+    case DigestKind::kMeanStd:
+      out[i] = f32_to_bf16(c.mean);
+      out[d + i] = f32_to_bf16(c.deviation());
+      break;
+    case DigestKind::kNone:
+      break;
+  }
+}
+
+#endif  // __CUDACC__
+
+}  // namespace weir::cuda

@@ -1,0 +1,107 @@
+// What each session does with its own pages in a layer: rotation, appending, digests, the policy's choice, attention, and the policy's observation.
+#include "models/attend.h"
+
+#include <algorithm>
+
+namespace weir {
+
+RopeAppendArgs rope_append_args(const AttendPass& pass, const Attention& attention, uint32_t layer) {
+  RopeAppendArgs a = {};
+  a.q = pass.b.q;
+  a.q_sink = pass.b.q_sink;
+  a.k = pass.b.k;
+  a.v = pass.b.v;
+  a.q_norm = attention.q_norm;
+  a.k_norm = attention.k_norm;
+  a.norm_eps = pass.config.norm_eps;
+  a.cos_sin = pass.b.cos_sin;
+  a.cos_sin_sink = pass.b.cos_sin_sink;
+  a.rope_dim = pass.rope.rope_dim();
+  a.layout = pass.config.arch->rope_layout;
+  a.n_tok = pass.n_tok;
+  a.n_heads = pass.config.n_heads;
+  a.pos = pass.pos;
+  a.kv = pass.kv.view(layer);
+  a.append_row = pass.kv.append_rows(layer);
+  return a;
+}
+
+AttnPagedArgs attn_paged_args(const AttendPass& pass, const Attention&, uint32_t layer) {
+  AttnPagedArgs a = {};
+  a.out = pass.b.o;
+  a.q = pass.b.q;
+  a.q_sink = pass.b.q_sink;
+  a.kv = pass.kv.view(layer);
+  a.n_tok = pass.n_tok;
+  a.n_heads = pass.config.n_heads;
+  a.pos = pass.pos;
+  a.scale = pass.config.attn_scale;
+  a.n_sink_pages = pass.scope.n_sink_pages;
+  a.n_sink = pass.scope.n_sink;
+  a.window = pass.scope.window;
+  return a;
+}
+
+bool digests_are_due(DigestKind digest, uint32_t pos, uint32_t n_tok) {
+  return digest != DigestKind::kNone && digest != DigestKind::kMinMax &&
+         pos / kPageTokens != (pos + n_tok) / kPageTokens;
+}
+
+namespace {
+
+// The policy chooses pages before attention and observes it after.
+Status attend_step(Step& s, AttnPagedArgs attn, uint32_t layer) {
+  const OpTable& ops = s.backend->ops;
+  const uint32_t n_heads = attn.n_heads;
+  PageLists lists;
+  if (s.b.select != nullptr)
+    WEIR_TRY(
+        s.policy->select(s.cx, ops, *s.kv, {layer, n_heads, attn.q, s.b.page_score, s.b.select, s.b.n_select}, lists));
+  attn.select = lists.select;
+  attn.n_select = lists.n_select;
+  attn.list_per_head = lists.select != nullptr && s.policy->needs().list_per_head;
+  attn.page_mass = s.b.page_mass;
+  WEIR_TRY(ops.attn_paged(s.cx, attn));
+  const uint32_t* n_listed = lists.select != nullptr ? lists.n_select : attn.kv.n_pages;
+  for (uint32_t i = 0; i < (attn.list_per_head ? n_heads : attn.kv.n_kv_heads); ++i) s.pages_attended += n_listed[i];
+  WEIR_TRY(s.policy->observe(s.cx, ops, *s.kv,
+                             {layer, n_heads, attn.q, s.b.page_mass, s.b.page_score, lists, attn.pos + 1}));
+  if (s.trace == nullptr) return {};
+  return s.trace->layer(*s.kv, layer, n_heads, s.policy->needs().list_per_head, lists, s.b.page_mass);
+}
+
+// A prompt chunk attends all that is resident; the policy looks at the last rows.
+Status attend_chunk(Step& s, AttnPagedArgs attn, uint32_t layer) {
+  attn.lse = s.b.lse;
+  WEIR_TRY(s.backend->ops.attn_paged(s.cx, attn));
+  if (s.b.lse == nullptr) return {};
+  const uint32_t n_rows = std::min(s.n_tok, s.policy->needs().prompt_rows), first = s.n_tok - n_rows;
+  return s.policy->observe_prompt(
+      s.cx, s.backend->ops, *s.kv,
+      {layer, attn.n_heads, attn.q + size_t{first} * attn.n_heads * attn.kv.head_dim,
+       s.b.lse + size_t{first} * attn.n_heads, n_rows, attn.pos + first, s.n_left, s.b.token_mass});
+}
+
+}  // namespace
+
+Status attend(Step& s, const StepBuffers& b, uint32_t row, uint32_t layer) {
+  const ModelConfig& c = s.model->config();
+  const Attention& attention = s.model->weights().layers[layer].attention;
+  const size_t q_at = size_t{row} * c.n_heads * c.head_dim, kv_at = size_t{row} * c.n_kv_heads * c.head_dim;
+  const AttendPass pass = {c, s.model->rope(), *s.kv, s.b, s.scope, s.n_tok, s.kv->n_tokens()};
+  RopeAppendArgs append = rope_append_args(pass, attention, layer);
+  append.q = b.q + q_at;
+  append.k = b.k + kv_at;
+  append.v = b.v + kv_at;
+  WEIR_TRY(s.backend->ops.rope_append(s.cx, append));
+  if (digests_are_due(append.kv.digest, pass.pos, pass.n_tok)) {
+    const uint32_t n_rows = whole_pages(pass.pos + pass.n_tok) - pass.pos / kPageTokens;
+    WEIR_TRY(s.backend->ops.page_digest(s.cx, {append.kv, append.append_row, n_rows}));
+  }
+  AttnPagedArgs attn = attn_paged_args(pass, attention, layer);
+  attn.q = append.q;
+  attn.out = b.o + q_at;
+  return s.is_decode ? attend_step(s, attn, layer) : attend_chunk(s, attn, layer);
+}
+
+}  // namespace weir

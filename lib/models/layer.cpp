@@ -1,0 +1,138 @@
+// From an architecture's row to the stages of its layers, and from those to the traits that a backend must have.
+#include "models/layer.h"
+
+#include <cstdio>
+
+#include "models/model.h"
+#include "models/tensor_reader.h"
+
+namespace weir {
+namespace {
+
+// Appends stages to a layer and reads their tensors.
+class LayerBuilder {
+ public:
+  LayerBuilder(TensorReader& in, const ModelConfig& config, Layer& layer) : in_(in), c_(config), layer_(layer) {
+    layer_ = {};
+  }
+
+  // A stage whose parts follow; `norm` names the weights of its input's norm, null for none.
+  Status begin(Stage::Kind kind, Row x, const char* norm) {
+    stage_ = &layer_.stage[layer_.n_stages++];
+    stage_->kind = kind;
+    stage_->x = x;
+    return norm == nullptr ? Status() : in_.vector(norm, row_width(c_, x), stage_->norm);
+  }
+  enum class Bias : uint8_t { kNone, kIfThere, kRequired };
+  Status part(const char* name, Row y, bool accumulate, Bias bias = Bias::kNone) {
+    StagePart& part = stage_->part[stage_->n_parts++];
+    part.name = name;
+    part.y = y;
+    part.accumulate = accumulate;
+    char text[64];
+    std::snprintf(text, sizeof(text), "%s.weight", name);
+    WEIR_TRY(in_.matrix(text, row_width(c_, y), row_width(c_, stage_->x), part.w));
+    if (bias == Bias::kNone) return {};
+    std::snprintf(text, sizeof(text), "%s.bias", name);
+    return in_.vector(text, part.w.n_rows, part.bias, bias == Bias::kRequired);
+  }
+
+ private:
+  TensorReader& in_;
+  const ModelConfig& c_;
+  Layer& layer_;
+  Stage* stage_ = nullptr;
+};
+
+}  // namespace
+
+uint32_t row_width(const ModelConfig& c, Row row) {
+  switch (row) {
+    case Row::kX:
+      return c.d_model;
+    case Row::kQ:
+    case Row::kO:
+      return c.n_heads * c.head_dim;
+    case Row::kK:
+    case Row::kV:
+      return c.n_kv_heads * c.head_dim;
+    case Row::kG:
+      return c.d_ff;
+  }
+  return 0;
+}
+
+Status describe_layer(TensorReader& in, const ModelConfig& c, Layer& layer) {
+  using Kind = Stage::Kind;
+  const Architecture& arch = *c.arch;
+  const auto qkv_bias = arch.qkv_bias ? LayerBuilder::Bias::kRequired : LayerBuilder::Bias::kIfThere;
+  LayerBuilder b(in, c, layer);
+  WEIR_TRY(b.begin(Kind::kProject, Row::kX, "attn_norm.weight"));
+  WEIR_TRY(b.part("attn_q", Row::kQ, false, qkv_bias));
+  WEIR_TRY(b.part("attn_k", Row::kK, false, qkv_bias));
+  WEIR_TRY(b.part("attn_v", Row::kV, false, qkv_bias));
+  WEIR_TRY(b.begin(Kind::kAttend, Row::kQ, nullptr));
+  if (arch.qk_norm) {
+    WEIR_TRY(in.vector("attn_q_norm.weight", c.head_dim, layer.attention.q_norm));
+    WEIR_TRY(in.vector("attn_k_norm.weight", c.head_dim, layer.attention.k_norm));
+  }
+  WEIR_TRY(b.begin(Kind::kProject, Row::kO, nullptr));
+  WEIR_TRY(b.part("attn_output", Row::kX, true));
+  WEIR_TRY(b.begin(Kind::kGlu, Row::kX, "ffn_norm.weight"));
+  WEIR_TRY(b.part("ffn_gate", Row::kG, false));
+  WEIR_TRY(b.part("ffn_up", Row::kG, false));
+  WEIR_TRY(b.begin(Kind::kProject, Row::kG, nullptr));
+  return b.part("ffn_down", Row::kX, true);
+}
+
+namespace {
+
+// The fields are taken apart by name, so that one more does not compile until it has its line here.
+void add_traits(const Attention& attention, TraitSet& traits) {
+  const auto& [q_norm, k_norm, window, rotation, soft_cap, sinks] = attention;
+  traits.add(Trait::kQkNorm, q_norm != nullptr || k_norm != nullptr);
+  traits.add(Trait::kWindow, window != 0);
+  traits.add(Trait::kLayerRope, rotation != 0);
+  traits.add(Trait::kAttnSoftCap, soft_cap != 0.0f);
+  traits.add(Trait::kAttnSinks, sinks != nullptr);
+}
+
+void add_traits(const StagePart& of_stage, TraitSet& traits) {
+  const auto& [name, w, bias, y, accumulate] = of_stage;
+  const bool is_qkv = y == Row::kQ || y == Row::kK || y == Row::kV;
+  traits.add(is_qkv ? Trait::kQkvBias : Trait::kOutBias, bias != nullptr);
+}
+
+void add_traits(const Stage& stage, TraitSet& traits) {
+  const auto& [kind, x, norm, gate, n_experts, post_norm, n_parts, part] = stage;
+  traits.add(Trait::kNoNorm, kind != Stage::Kind::kAttend && x == Row::kX && norm == nullptr);
+  traits.add(Trait::kGeluGate, gate == Gate::kGelu);
+  traits.add(Trait::kClampedGate, gate == Gate::kClamped);
+  traits.add(Trait::kExperts, n_experts != 0);
+  traits.add(Trait::kPostNorm, post_norm != nullptr);
+  for (uint32_t i = 0; i < n_parts; ++i) add_traits(part[i], traits);
+}
+
+}  // namespace
+
+TraitSet traits_of(const ModelConfig& c, std::span<const Layer> layers) {
+  TraitSet traits;
+  traits.add(Trait::kEmbeddingScale, c.embedding_scale != 1.0f);
+  traits.add(Trait::kLogitSoftCap, c.logit_soft_cap != 0.0f);
+  for (const Layer& layer : layers) {
+    add_traits(layer.attention, traits);
+    for (const Stage& stage : layer.stages()) add_traits(stage, traits);
+  }
+  return traits;
+}
+
+Status check_traits(TraitSet wanted, TraitSet have, const char* backend) {
+  for (uint32_t i = 0; i < kTraitCount; ++i) {
+    const auto trait = static_cast<Trait>(i);
+    if (wanted.has(trait) && !have.has(trait))
+      return fail(WEIR_ERR_UNSUPPORTED, "the model has %s, which backend %s cannot compute", kTraitNames[i], backend);
+  }
+  return {};
+}
+
+}  // namespace weir

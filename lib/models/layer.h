@@ -1,0 +1,95 @@
+// What a decoder layer does, as data: a short list of stages over the rows of the activations. It is built once, when a model is opened, from the
+// architecture's row (models.inc), and it is all that the CPU's decoder (decoder.cpp), the GPU's prompt chunks (lib/cuda/session_chunk.cpp) and its
+// recorded decode step (lib/cuda/session_step.cpp) know of a layer: each walks the stages. None of them knows an architecture.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "core/status.h"
+#include "ops/ops.h"
+#include "ops/traits.h"
+
+namespace weir {
+
+struct ModelConfig;
+struct ModelWeights;
+class TensorReader;
+
+// Rows of activations that stages read and write; StepBuffers has the buffers.
+enum class Row : uint8_t {
+  kX,  // [d_model] residual stream
+  kQ,  // [n_heads, head_dim]
+  kK,  // [n_kv_heads, head_dim]
+  kV,  // [n_kv_heads, head_dim]
+  kO,  // [n_heads, head_dim] attention output
+  kG,  // [d_ff]
+};
+
+enum class Gate : uint8_t {
+  kSilu,
+  kGelu,     // tanh approximation
+  kClamped,  // SwiGLU of clamped inputs, as gpt-oss has it
+};
+
+// One matrix of a stage: y = W x (+ bias), or y += W x (+ bias).
+struct StagePart {
+  const char* name = "";  // of the tensor in the file, without layer and ".weight"
+  Weight w;
+  const float* bias = nullptr;  // [n_rows] or null
+  Row y = Row::kX;
+  bool accumulate = false;
+};
+
+struct Stage {
+  enum class Kind : uint8_t {
+    kProject,  // every part is a matrix over the same input
+    kGlu,      // part 0 is the gate and part 1 what it gates; the result goes to part 0's y
+    kAttend,   // Layer::attention over the pages: q, k, v to o
+  };
+  static constexpr uint32_t kMostParts = 3;
+  Kind kind = Kind::kProject;
+  Row x = Row::kX;              // input of kProject and kGlu
+  const float* norm = nullptr;  // [width of x] weights of an RMS norm of the input; null: none
+  Gate gate = Gate::kSilu;      // kGlu
+  uint32_t n_experts = 0;       // > 0: each part's matrix is a stack of so many, of which a router chooses
+  const float* post_norm =
+      nullptr;  // [width of y] weights of an RMS norm of the result, before it is added; null: none
+  uint32_t n_parts = 0;
+  StagePart part[kMostParts];
+};
+
+// What Stage::Kind::kAttend does.
+struct Attention {
+  const float* q_norm = nullptr;  // [head_dim] RMS norm of each head; null: none
+  const float* k_norm = nullptr;
+  uint32_t window = 0;    // positions that a query sees, its own included; 0: all
+  uint32_t rotation = 0;  // which of the model's tables of rotations
+  float soft_cap = 0.0f;  // logits become cap * tanh(logit / cap); 0: as they are
+  const float* sinks =
+      nullptr;  // [n_heads] a logit for each head that takes part in the softmax and has no value; null: none
+};
+
+struct Layer {
+  static constexpr uint32_t kMostStages = 5;
+  Attention attention;
+  uint32_t n_stages = 0;
+  Stage stage[kMostStages];
+
+  std::span<const Stage> stages() const { return {stage, n_stages}; }
+  std::span<Stage> stages() { return {stage, n_stages}; }
+};
+
+// Elements of a row.
+uint32_t row_width(const ModelConfig& config, Row row);
+
+// The layer's tensors into the stages that the architecture's row asks for.
+Status describe_layer(TensorReader& in, const ModelConfig& config, Layer& out);
+
+// What the description has that a plain layer has not.
+TraitSet traits_of(const ModelConfig& config, std::span<const Layer> layers);
+
+// WEIR_ERR_UNSUPPORTED naming the first of `wanted` that a backend of the name `backend` has not.
+Status check_traits(TraitSet wanted, TraitSet have, const char* backend);
+
+}  // namespace weir

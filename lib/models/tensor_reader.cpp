@@ -1,0 +1,83 @@
+// Tensors by name, with their shapes checked.
+#include "models/tensor_reader.h"
+
+#include <cstdio>
+
+namespace weir {
+
+TensorReader::TensorReader(const GgufFile& file, std::pmr::memory_resource* memory) : file_(file), taken_(memory) {
+  taken_.resize(file.tensors().size());
+}
+
+void TensorReader::set_layer(uint32_t layer) { std::snprintf(prefix_, sizeof(prefix_), "blk.%u.", layer); }
+
+Status TensorReader::matrix(const char* name, uint32_t n_rows, uint32_t n_cols, Weight& out, bool required) {
+  const GgufTensor* tensor = nullptr;
+  WEIR_TRY(find(name, required, tensor));
+  if (tensor == nullptr) return {};
+  if (tensor->n_dims != 2 || tensor->dims[0] != n_rows || tensor->dims[1] != n_cols) {
+    return fail(WEIR_ERR_FORMAT, "%s: expected [%u, %u], file has %s", name_, n_rows, n_cols, shape_text(*tensor));
+  }
+  if (!weight_type_from_gguf(tensor->type_id, out.type)) {
+    return fail(WEIR_ERR_UNSUPPORTED, "%s: type %s cannot be computed with", name_, tensor->type_name);
+  }
+  out.data = tensor->data;
+  out.n_rows = n_rows;
+  out.n_cols = n_cols;
+  out.row_bytes = weight_row_bytes(out.type, n_cols);
+  return {};
+}
+
+Status TensorReader::vector(const char* name, uint32_t n, const float*& out, bool required) {
+  const GgufTensor* tensor = nullptr;
+  WEIR_TRY(find(name, required, tensor));
+  if (tensor == nullptr) return {};
+  if (tensor->n_dims != 1 || tensor->dims[0] != n) {
+    return fail(WEIR_ERR_FORMAT, "%s: expected [%u], file has %s", name_, n, shape_text(*tensor));
+  }
+  if (tensor->type_id != weight_type_info(WeightType::kF32).gguf_id) {
+    return fail(WEIR_ERR_UNSUPPORTED, "%s: expected f32, file has %s", name_, tensor->type_name);
+  }
+  if (reinterpret_cast<uintptr_t>(tensor->data) % alignof(float) != 0) {
+    return fail(WEIR_ERR_FORMAT, "%s: offset %llu is not aligned for f32", name_,
+                static_cast<unsigned long long>(tensor->file_offset));
+  }
+  out = reinterpret_cast<const float*>(tensor->data);
+  return {};
+}
+
+void TensorReader::skip(const char* name) {
+  const GgufTensor* tensor = file_.find_tensor(name);
+  if (tensor != nullptr) taken_[static_cast<size_t>(tensor - file_.tensors().data())] = true;
+}
+
+Status TensorReader::check_all_taken(const char* architecture) const {
+  for (size_t i = 0; i < taken_.size(); ++i) {
+    if (taken_[i]) continue;
+    const std::string_view name = file_.tensors()[i].name;
+    return fail(WEIR_ERR_UNSUPPORTED,
+                "%.*s: architecture %s has no use for this tensor, so the answers would be wrong without it",
+                static_cast<int>(name.size()), name.data(), architecture);
+  }
+  return {};
+}
+
+Status TensorReader::find(const char* name, bool required, const GgufTensor*& out) {
+  std::snprintf(name_, sizeof(name_), "%s%s", prefix_, name);
+  out = file_.find_tensor(name_);
+  if (out != nullptr) taken_[static_cast<size_t>(out - file_.tensors().data())] = true;
+  if (out == nullptr && required) return fail(WEIR_ERR_FORMAT, "%s: the file has no such tensor", name_);
+  return {};
+}
+
+const char* TensorReader::shape_text(const GgufTensor& tensor) {
+  size_t used = 0;
+  for (uint32_t i = 0; i < tensor.n_dims; ++i) {
+    used += static_cast<size_t>(std::snprintf(shape_ + used, sizeof(shape_) - used, "%s%llu", i == 0 ? "[" : ", ",
+                                              static_cast<unsigned long long>(tensor.dims[i])));
+  }
+  std::snprintf(shape_ + used, sizeof(shape_) - used, "]");
+  return shape_;
+}
+
+}  // namespace weir

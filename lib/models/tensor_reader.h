@@ -1,0 +1,41 @@
+// Reads a model's tensors from a file by name: checks shape and type, and remembers which were taken, so that a tensor that nobody asked for is an error
+// (ignoring one would give wrong answers in silence).
+#pragma once
+
+#include <cstdint>
+#include <memory_resource>
+#include <vector>
+
+#include "core/status.h"
+#include "gguf/gguf.h"
+#include "ops/ops.h"
+
+namespace weir {
+
+class TensorReader {
+ public:
+  TensorReader(const GgufFile& file, std::pmr::memory_resource* memory);
+  // Names that follow are those of layer `layer`, "blk.<layer>.<name>".
+  void set_layer(uint32_t layer);
+
+  // A matrix [n_rows, n_cols] of any type that Weir computes with. Not `required` and absent: `out` stays empty.
+  Status matrix(const char* name, uint32_t n_rows, uint32_t n_cols, Weight& out, bool required = true);
+  // A vector [n] of f32. Not `required` and absent: null.
+  Status vector(const char* name, uint32_t n, const float*& out, bool required = true);
+  // A tensor that somebody else reads, if the file has it.
+  void skip(const char* name);
+  // Whether every tensor of the file was taken; the error names the first that was not.
+  Status check_all_taken(const char* architecture) const;
+
+ private:
+  Status find(const char* name, bool required, const GgufTensor*& out);
+  const char* shape_text(const GgufTensor& tensor);
+
+  const GgufFile& file_;
+  std::pmr::vector<bool> taken_;  // [tensors of the file]
+  char prefix_[32] = "";
+  char name_[128] = "";  // of the tensor at hand, for messages
+  char shape_[128] = "";
+};
+
+}  // namespace weir
