@@ -427,8 +427,9 @@ uint64_t attn_decode_scratch_bytes(const OpShapes& shapes) {
   return uint64_t{shapes.n_heads} * kMaxSplits * (shapes.head_dim + 2) * sizeof(float);
 }
 
-bool attn_decode_can_stamp(const AttnPagedArgs& a) {
-  return a.select == nullptr && a.page_mass != nullptr && heads_per_list(a) == a.n_heads / a.kv.n_kv_heads;
+bool attn_decode_can_stamp(const AttnPagedArgs& a, const PageStampArgs& stamp) {
+  return stamp.rule == StampRule::kAlpha && a.select == nullptr && a.page_mass != nullptr &&
+         heads_per_list(a) == a.n_heads / a.kv.n_kv_heads;
 }
 
 Status attn_decode(OpContext& cx, const AttnDecodeArgs& a) {

@@ -22,7 +22,7 @@ struct AttnDecodeArgs {
   std::byte* scratch = nullptr;  // attn_decode_scratch_bytes
   uint32_t* counters = nullptr;  // [n_kv_heads] zero before and after
   unsigned long long* pages_attended = nullptr;  // += the pages listed; null: not wanted
-  // With stamps: what page_stamp would do afterwards, for the rule kAlpha, without lists, with page_mass; `now` is *n_tokens + 1. Else the op is needed.
+  // With stamps: what page_stamp would do afterwards, with page_mass; `now` is the query's position + 1, whatever stamp.now says. Else the op is needed.
   bool stamps = false;
   PageStampArgs stamp;
   bool overlap = false;
@@ -32,8 +32,8 @@ Status attn_decode(OpContext& cx, const AttnDecodeArgs& a);
 
 uint64_t attn_decode_scratch_bytes(const OpShapes& shapes);
 
-// Whether `stamps` can be set for this call: all query heads of a KV head are in one block.
-bool attn_decode_can_stamp(const AttnPagedArgs& a);
+// Whether `stamps` can be set for this call: the rule needs no ranking, and all query heads of a KV head are in one block.
+bool attn_decode_can_stamp(const AttnPagedArgs& a, const PageStampArgs& stamp);
 
 // Head sizes that the kernel is made for.
 inline bool attn_decode_has(uint32_t head_dim) { return head_dim == 64 || head_dim == 128; }

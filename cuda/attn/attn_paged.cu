@@ -16,14 +16,34 @@ uint64_t attn_scratch_bytes(const OpShapes& shapes) {
   return counter_bytes(shapes.n_heads) + attn_decode_scratch_bytes(shapes);
 }
 
+namespace {
+
+// With its counters and partial results in the op's scratch memory.
+Status decode(OpContext& cx, AttnDecodeArgs& d) {
+  const uint64_t n_counters = counter_bytes(d.attn.n_heads);
+  d.counters = reinterpret_cast<uint32_t*>(cx.scratch);
+  d.scratch = cx.scratch + n_counters;
+  WEIR_CUDA_TRY(cudaMemsetAsync(cx.scratch, 0, n_counters, stream_of(cx)), "clearing counters");
+  return attn_decode(cx, d);
+}
+
+}  // namespace
+
 Status attn_paged(OpContext& cx, const AttnPagedArgs& a) {
   if (a.n_tok > 1 || !attn_decode_has(a.kv.head_dim)) return attn_prefill(cx, a);
-  AttnDecodeArgs decode = {};
-  decode.attn = a;
-  decode.counters = reinterpret_cast<uint32_t*>(cx.scratch);
-  decode.scratch = cx.scratch + counter_bytes(a.n_heads);
-  WEIR_CUDA_TRY(cudaMemsetAsync(cx.scratch, 0, counter_bytes(a.n_heads), stream_of(cx)), "clearing counters");
-  return attn_decode(cx, decode);
+  AttnDecodeArgs d = {};
+  d.attn = a;
+  return decode(cx, d);
+}
+
+Status attn_stamp(OpContext& cx, const AttnStampArgs& a) {
+  AttnDecodeArgs d = {};
+  d.attn = a.attn;
+  d.stamp = a.stamp;
+  d.stamps = attn_decode_has(a.attn.kv.head_dim) && attn_decode_can_stamp(a.attn, a.stamp);
+  if (d.stamps) return decode(cx, d);
+  WEIR_TRY(attn_paged(cx, a.attn));
+  return page_stamp(cx, a.stamp);
 }
 
 }  // namespace weir::cuda

@@ -15,6 +15,15 @@
 #include "weir/runtime.h"
 
 namespace weir {
+namespace cpu {
+
+// Nothing is gained by fusing the two here: the masses are in the first-level cache.
+static Status attn_stamp(OpContext& cx, const AttnStampArgs& a) {
+  const Status status = attn_paged(cx, a.attn);
+  return status.ok() ? page_stamp(cx, a.stamp) : status;
+}
+
+}  // namespace cpu
 namespace {
 
 uint64_t scratch_bytes(const OpShapes& shapes) {

@@ -127,10 +127,10 @@ Status CudaSession::enqueue_attention(uint32_t layer, bool selects, uint32_t par
     d.attn.n_select = lists.n_select;
     d.attn.list_per_head = lists.select != nullptr && a_.needs->list_per_head;
     const bool observed = observes(layer);
+    d.stamp = stamp_args(layer, lists);
     stamped = parts == kAllParts && observed && rules.observe == StepRules::Observe::kStampMass &&
-              rules.stamp_rule == StampRule::kAlpha && attn_decode_can_stamp(d.attn);
+              attn_decode_can_stamp(d.attn, d.stamp);
     d.stamps = stamped;
-    if (stamped) d.stamp = stamp_args(layer, lists);
     WEIR_TRY(attn_decode(a_.cx, d));
   }
   return (parts & part_bit(kPartOther)) != 0 && !stamped ? enqueue_observation(layer, lists) : Status();

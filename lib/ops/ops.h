@@ -287,6 +287,12 @@ struct PageStampArgs {
   float r, alpha;
 };
 
+// attn_paged of one query row over all resident pages, and then page_stamp by its masses: what a decode step of a policy that stamps by exact masses does.
+struct AttnStampArgs {
+  AttnPagedArgs attn;   // n_tok is 1, select is null, page_mass is not
+  PageStampArgs stamp;  // weight is attn.page_mass, select is null; its tables are those of attn.kv
+};
+
 #define WEIR_OP(name, Args)                              \
   using name##_fn = Status (*)(OpContext&, const Args&); \
   namespace ref {                                        \

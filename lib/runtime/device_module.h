@@ -18,7 +18,7 @@
 namespace weir {
 
 // Moves with every change of this header.
-inline constexpr uint32_t kDeviceInterface = 4;
+inline constexpr uint32_t kDeviceInterface = 5;
 
 // Sessions that DeviceModule::step_many takes at once, at most: for so many inputs of a product a multiprocessor's registers hold the sums.
 inline constexpr uint32_t kMostTogether = 8;

@@ -370,6 +370,11 @@ void stage(Staging& s, PageStampArgs& a) {
   s.in("n_pages", a.n_pages, a.n_kv_heads);
 }
 
+void stage(Staging& s, AttnStampArgs& a) {
+  stage(s, a.attn);
+  stage(s, a.stamp);
+}
+
 // --- the table ---------------------------------------------------------------------------------------------------------
 
 template <class Args>

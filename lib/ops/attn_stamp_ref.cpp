@@ -1,0 +1,12 @@
+// Attention with stamping, defined: the one op and then the other.
+// Paper: Hu et al., "RaaS: Reasoning-Aware Attention Sparsity for Efficient LLM Reasoning", arXiv:2502.11147 (v1), sec. 3.2.
+#include "ops/ops.h"
+
+namespace weir::ref {
+
+Status attn_stamp(OpContext& cx, const AttnStampArgs& a) {
+  const Status status = attn_paged(cx, a.attn);
+  return status.ok() ? page_stamp(cx, a.stamp) : status;
+}
+
+}  // namespace weir::ref
