@@ -1,8 +1,10 @@
 // cuda: policies on the GPU keep the pages that they keep on the CPU. Both devices are fed the same tokens of a real answer; the page tables of all
-// streams are compared on the way. Rules that look at positions alone must give equal tables; where scores decide, near ties fall either way (measured
-// on an H200: 99.4 % of pages in common at the least).
+// streams are compared on the way, layer by layer, counting only pages that can leave. Rules that look at positions alone must give equal tables; where
+// scores decide, near ties fall either way. What the bounds tell apart is tested on the CPU alone: they refuse a session without stamps, also when only
+// one layer is without.
 #include <algorithm>
 #include <cstdio>
+#include <memory>
 #include <vector>
 
 #include "api/handles.h"
@@ -10,130 +12,217 @@
 
 namespace {
 
-constexpr uint32_t kPrompt = 300, kSteps = 600, kEvery = 20;
-constexpr uint32_t kBudget = 384;  // the prompt's 19 pages and 5 more
+constexpr uint32_t kSteps = 600, kEvery = 20;
+constexpr uint32_t kBudget = 384;  // 24 pages
+
+// Least parts of a layer, of the pages that can leave: that both sessions hold, and, of those, whose stamps are equal.
+struct Bounds {
+  double pages, stamps;
+};
+constexpr Bounds kExact = {1.0, 1.0};
+constexpr Bounds kNearTies = {0.97, 0.97};
 
 struct Row {
   variant v;
-  double equal_pages;  // least part of resident pages that both devices have; 1: tables are equal
+  Bounds bounds;
 };
 
 const Row kRows[] = {
-    {{"dense", {}, 0}, 1.0},
-    {{"sink", {}, 0}, 1.0},
-    {{"sink", {{"positions", "abs"}}, 1}, 1.0},
-    {{"sink", {{"exact_mask", "true"}, {"window", "200"}}, 2}, 1.0},
-    {{"quest", {{"skip_layers", "0"}}, 1}, 1.0},
-    {{"quest", {{"skip_layers", "0"}, {"agg", "qhead"}, {"digest", "mean_std"}}, 3}, 1.0},
-    {{"raas", {{"alpha", "1"}}, 1}, 1.0},  // nothing is stamped after its page was opened: the oldest page leaves
-    {{"raas", {}, 0}, 0.98},
-    {{"raas", {{"alpha", "0.1"}}, 1}, 0.98},
-    {{"raas", {{"r", "0.5"}, {"protect_recent", "0"}}, 2}, 0.98},
-    {{"raas", {{"pin_prompt", "false"}, {"stamp_source", "digest"}}, 2}, 0.98},
-    {{"raas", {{"stamp_source", "digest"}, {"digest", "cuboid_mean"}}, 2}, 0.98},
-    {{"raas", {{"prompt", "snapkv"}, {"prompt_budget", "160"}}, 2}, 0.98},
-    {{"h2o", {{"skip_layers", "0"}}, 1}, 0.98},
-    {{"h2o", {{"score", "norm_sum"}, {"init", "window"}}, 2}, 0.98},
-    {{"tova", {{"skip_layers", "0"}}, 1}, 0.98},
-    {{"tova", {{"scope", "stream"}, {"prompt", "snapkv"}}, 2}, 0.98},
-    {{"hybrid", {}, 0}, 0.98},
-    {{"hybrid", {{"skip_layers", "0"}, {"alpha", "0.1"}}, 2}, 0.98},
+    {{"dense", {}, 0}, kExact},
+    {{"sink", {}, 0}, kExact},
+    {{"sink", {{"positions", "abs"}}, 1}, kExact},
+    {{"sink", {{"exact_mask", "true"}, {"window", "200"}}, 2}, kExact},
+    {{"quest", {{"skip_layers", "0"}}, 1}, kExact},
+    {{"quest", {{"skip_layers", "0"}, {"agg", "qhead"}, {"digest", "mean_std"}}, 3}, kExact},
+    {{"raas", {{"alpha", "1"}}, 1}, kExact},  // nothing is stamped after its page was opened: the oldest page leaves
+    {{"raas", {}, 0}, kNearTies},
+    {{"raas", {{"alpha", "0.1"}, {"protect_recent", "4"}}, 2}, kNearTies},
+    {{"raas", {{"r", "0.5"}, {"protect_recent", "0"}}, 2}, kNearTies},
+    {{"raas", {{"pin_prompt", "false"}, {"stamp_source", "digest"}}, 2}, kNearTies},
+    {{"raas", {{"stamp_source", "digest"}, {"digest", "cuboid_mean"}}, 2}, kNearTies},
+    {{"raas", {{"prompt", "snapkv"}, {"prompt_budget", "160"}}, 2}, kNearTies},
+    {{"h2o", {{"skip_layers", "0"}}, 1}, kNearTies},
+    {{"h2o", {{"score", "norm_sum"}, {"init", "window"}}, 2}, kNearTies},
+    {{"tova", {{"skip_layers", "0"}}, 1}, kNearTies},
+    {{"tova", {{"scope", "stream"}, {"prompt", "snapkv"}}, 2}, kNearTies},
+    {{"hybrid", {}, 0}, kNearTies},
+    {{"hybrid", {{"skip_layers", "0"}, {"alpha", "0.1"}}, 2}, kNearTies},
 };
 
-struct Counts {
-  uint64_t tables = 0, equal_tables = 0, pages = 0, common_pages = 0;
-  uint32_t first_other = 0;  // tokens when tables differed first
+// What two sessions' tables have in common in one layer, over all moments that were compared.
+struct LayerCounts {
+  uint64_t pages = 0, common = 0, equal_stamps = 0;
+  double part_common() const { return pages == 0 ? 1.0 : static_cast<double>(common) / static_cast<double>(pages); }
+  double part_stamps() const {
+    return common == 0 ? 1.0 : static_cast<double>(equal_stamps) / static_cast<double>(common);
+  }
 };
 
-weir::Session& internals(weir_session* session) { return *session; }
+bool can_leave(const weir::StreamView& s, uint32_t row) {
+  return (s.flags[row] & weir::kPageStays) == 0 && row + 1 < s.n_pages;
+}
 
-void compare(weir_session* const* sessions, Counts& counts) {
-  for (int i = 0; i < 2; ++i) assert_true(internals(sessions[i]).host_tables().ok());
-  const weir::KvCache &cpu = internals(sessions[0]).kv(), &gpu = internals(sessions[1]).kv();
-  assert_int_equal(cpu.n_tokens(), gpu.n_tokens());
-  for (uint32_t s = 0; s < cpu.shape().n_streams(); ++s) {
-    const weir::StreamView a = cpu.stream(s), b = gpu.stream(s);
-    assert_int_equal(a.n_pages, b.n_pages);
-    const bool equal = std::equal(a.first_pos, a.first_pos + a.n_pages, b.first_pos);
-    ++counts.tables;
-    counts.equal_tables += equal ? 1 : 0;
-    if (!equal && counts.first_other == 0) counts.first_other = cpu.n_tokens();
-    counts.pages += a.n_pages;
-    std::vector<bool> used(cpu.shape().n_slots());
-    for (uint32_t row = 0; row < b.n_pages; ++row) {
-      const uint32_t pos = b.first_pos[row];
-      const uint32_t* found = std::lower_bound(a.first_pos, a.first_pos + a.n_pages, pos);
-      assert_true(row == 0 || b.first_pos[row - 1] < pos);
-      assert_true(b.slots[row] < used.size() && !used[b.slots[row]]);
-      used[b.slots[row]] = true;
-      if (found == a.first_pos + a.n_pages || *found != pos) continue;
-      ++counts.common_pages;
-      const auto at = static_cast<uint32_t>(found - a.first_pos);
-      assert_int_equal(a.len[at], b.len[row]);
-      assert_int_equal(a.flags[at], b.flags[row]);
+void compare_layer(const weir::KvCache& a, const weir::KvCache& b, uint32_t layer, LayerCounts& counts) {
+  const uint32_t n_kv_heads = a.shape().n_kv_heads;
+  for (uint32_t i = layer * n_kv_heads; i < (layer + 1) * n_kv_heads; ++i) {
+    const weir::StreamView x = a.stream(i), y = b.stream(i);
+    for (uint32_t row = 0; row < x.n_pages; ++row) {
+      if (!can_leave(x, row)) continue;
+      ++counts.pages;
+      const uint32_t* found = std::lower_bound(y.first_pos, y.first_pos + y.n_pages, x.first_pos[row]);
+      if (found == y.first_pos + y.n_pages || *found != x.first_pos[row]) continue;
+      ++counts.common;
+      counts.equal_stamps += x.stamp[row] == y.stamp[found - y.first_pos] ? 1 : 0;
     }
   }
 }
 
-Counts run(const fixture& f, const Row& row, const std::vector<weir_token>& tokens) {
-  weir_session* sessions[2] = {nullptr, nullptr};
-  Counts counts;
-  for (int i = 0; i < 2; ++i) {
-    const weir_session_options options = options_of(&row.v, i == 0 ? WEIR_DEVICE_CPU : WEIR_DEVICE_CUDA, kBudget, 1024);
-    // A budget is the context of dense.
-    weir_session_options whole = options;
-    if (strcmp(row.v.policy, "dense") == 0) whole.budget_tokens = 0;
-    assert_ok(weir_session_create(f.model, &whole, &sessions[i]));
-    assert_ok(weir_session_prefill(sessions[i], tokens.data(), kPrompt, nullptr, nullptr));
-  }
-  compare(sessions, counts);
-  for (uint32_t step = 0; step < kSteps; ++step) {
-    weir_session_stats stats[2] = {WEIR_SESSION_STATS_INIT, WEIR_SESSION_STATS_INIT};
-    for (int i = 0; i < 2; ++i) {
-      assert_ok(weir_session_step(sessions[i], tokens[kPrompt + step]));
-      assert_ok(weir_session_get_stats(sessions[i], &stats[i]));
+// The first layer that is not within the bounds; the number of layers when all are.
+uint32_t first_outside(const std::vector<LayerCounts>& layers, const Bounds& bounds) {
+  const auto outside = [&](const LayerCounts& c) {
+    return c.part_common() < bounds.pages || c.part_stamps() < bounds.stamps;
+  };
+  return static_cast<uint32_t>(std::find_if(layers.begin(), layers.end(), outside) - layers.begin());
+}
+
+// What must hold of any table.
+void check_tables(const weir::KvCache& kv) {
+  std::vector<bool> used(kv.shape().n_slots());
+  for (uint32_t i = 0; i < kv.shape().n_streams(); ++i) {
+    const weir::StreamView s = kv.stream(i);
+    assert_true(s.n_pages <= s.capacity);
+    for (uint32_t row = 0; row < s.n_pages; ++row) {
+      assert_true(row == 0 || s.first_pos[row - 1] < s.first_pos[row]);
+      assert_true(s.slots[row] < used.size() && !used[s.slots[row]]);
+      used[s.slots[row]] = true;
+      assert_int_equal(s.len[row], std::min(weir::kPageTokens, kv.n_tokens() - s.first_pos[row]));
     }
-    assert_int_equal(stats[0].pages_resident, stats[1].pages_resident);
-    assert_int_equal(stats[0].pages_resident_max, stats[1].pages_resident_max);
-    assert_int_equal(stats[0].pages_evicted, stats[1].pages_evicted);
-    assert_int_equal(stats[0].pages_attended, stats[1].pages_attended);
-    assert_int_equal(stats[0].n_tokens, stats[1].n_tokens);
-    if (step % kEvery == kEvery - 1) compare(sessions, counts);
   }
-  for (weir_session* session : sessions) weir_session_destroy(session);
-  return counts;
+}
+
+struct Close {
+  void operator()(weir_session* session) const { weir_session_destroy(session); }
+};
+using Session = std::unique_ptr<weir_session, Close>;
+
+Session open_session(const fixture& f, const variant& v, int32_t device) {
+  weir_session_options options = options_of(&v, device, kBudget, 1024);
+  if (strcmp(v.policy, "dense") == 0) options.budget_tokens = 0;  // a budget is the context of dense
+  weir_session* session = nullptr;
+  assert_ok(weir_session_create(f.model, &options, &session));
+  return Session(session);
+}
+
+const weir::KvCache& tables_of(const Session& session) {
+  assert_true(session->host_tables().ok());
+  return session->kv();
+}
+
+// Feeds the same tokens to all sessions and calls look() every kEvery steps.
+template <class Look>
+void feed(const std::vector<Session>& sessions, const weir::test::ProblemTokens& text, const Look& look) {
+  for (const Session& s : sessions)
+    assert_ok(weir_session_prefill(s.get(), text.prompt.data(), text.prompt.size(), nullptr, nullptr));
+  look();
+  for (uint32_t step = 0; step < kSteps; ++step) {
+    for (const Session& s : sessions) assert_ok(weir_session_step(s.get(), text.answer[step]));
+    if (step % kEvery == kEvery - 1) look();
+  }
+}
+
+// A chain with a short prompt, so that most of the budget's pages can leave, or a long prompt.
+weir::test::ProblemTokens text_of(const fixture& f, const char* family) {
+  weir_cli::ProblemOptions options;
+  options.family = family;
+  options.steps = 60;
+  weir::test::ProblemTokens text = weir::test::problem_tokens(f.model, options);
+  assert_true(text.answer.size() >= kSteps);
+  return text;
+}
+
+void assert_same_counters(const Session& a, const Session& b) {
+  weir_session_stats stats[2] = {WEIR_SESSION_STATS_INIT, WEIR_SESSION_STATS_INIT};
+  assert_ok(weir_session_get_stats(a.get(), &stats[0]));
+  assert_ok(weir_session_get_stats(b.get(), &stats[1]));
+  assert_int_equal(stats[0].pages_resident, stats[1].pages_resident);
+  assert_int_equal(stats[0].pages_resident_max, stats[1].pages_resident_max);
+  assert_int_equal(stats[0].pages_evicted, stats[1].pages_evicted);
+  assert_int_equal(stats[0].pages_attended, stats[1].pages_attended);
+  assert_int_equal(stats[0].n_tokens, stats[1].n_tokens);
+}
+
+bool check_row(const fixture& f, const Row& row, const char* family, const weir::test::ProblemTokens& text) {
+  std::vector<Session> sessions;
+  for (int32_t device : {WEIR_DEVICE_CPU, WEIR_DEVICE_CUDA}) sessions.push_back(open_session(f, row.v, device));
+  std::vector<LayerCounts> layers(tables_of(sessions[0]).shape().n_layers);
+  feed(sessions, text, [&] {
+    const weir::KvCache &cpu = tables_of(sessions[0]), &gpu = tables_of(sessions[1]);
+    check_tables(cpu);
+    check_tables(gpu);
+    assert_same_counters(sessions[0], sessions[1]);
+    for (uint32_t layer = 0; layer < layers.size(); ++layer) compare_layer(cpu, gpu, layer, layers[layer]);
+  });
+  const bool ok = first_outside(layers, row.bounds) == layers.size();
+  LayerCounts all;
+  double least_common = 1.0, least_stamps = 1.0;
+  for (const LayerCounts& c : layers) {
+    all.pages += c.pages, all.common += c.common, all.equal_stamps += c.equal_stamps;
+    least_common = std::min(least_common, c.part_common());
+    least_stamps = std::min(least_stamps, c.part_stamps());
+  }
+  std::printf("%-6s %-60s %8llu %9.2f %9.2f %9.2f %9.2f%s\n", family, describe(&row.v),
+              static_cast<unsigned long long>(all.pages), 100.0 * all.part_common(), 100.0 * least_common,
+              100.0 * all.part_stamps(), 100.0 * least_stamps, ok ? "" : "   OUTSIDE");
+  return ok;
 }
 
 void pages__as_on_the_cpu(void**) {
   NEED_GPU();
   fixture f;
   open_gpu_fixture(&f);
-  weir_cli::ProblemOptions options;
-  options.family = "facts";
-  options.steps = 60;
-  const weir::test::ProblemTokens problem = weir::test::problem_tokens(f.model, options);
-  std::vector<weir_token> tokens = problem.prompt;
-  tokens.insert(tokens.end(), problem.answer.begin(), problem.answer.end());
-  assert_true(tokens.size() >= kPrompt + kSteps);
   bool ok = true;
-  std::printf("%-64s %14s %14s %12s\n", "policy", "equal tables", "common pages", "first other");
-  for (const Row& row : kRows) {
-    const Counts c = run(f, row, tokens);
-    const double common = static_cast<double>(c.common_pages) / static_cast<double>(c.pages);
-    const bool row_ok = row.equal_pages < 1.0 ? common >= row.equal_pages : c.equal_tables == c.tables;
-    std::printf("%-64s %12.2f %% %12.2f %% %12u%s\n", describe(&row.v),
-                100.0 * static_cast<double>(c.equal_tables) / static_cast<double>(c.tables), 100.0 * common,
-                c.first_other, row_ok ? "" : "   TOO FEW");
-    ok = ok && row_ok;
+  std::printf("%-6s %-60s %8s %9s %9s %9s %9s\n", "text", "policy", "pages", "common %", "least", "stamps %", "least");
+  for (const char* family : {"base", "facts"}) {
+    const weir::test::ProblemTokens text = text_of(f, family);
+    for (const Row& row : kRows) ok = check_row(f, row, family, text) && ok;
   }
   std::fflush(stdout);
   close_gpu_fixture(&f);
   assert_true(ok);
 }
 
+// The comparison itself, with sessions of the CPU: one that stamps, its double, and one that never does.
+void pages__bounds_tell_stamps_from_their_absence(void**) {
+  fixture f;
+  open_gpu_fixture(&f);
+  const variant stamps = {"raas", {{"alpha", "0.1"}, {"protect_recent", "4"}}, 2};
+  const variant none = {"raas", {{"alpha", "1"}, {"protect_recent", "4"}}, 2};
+  std::vector<Session> sessions;
+  for (const variant* v : {&stamps, &stamps, &none}) sessions.push_back(open_session(f, *v, WEIR_DEVICE_CPU));
+  const auto n_layers = tables_of(sessions[0]).shape().n_layers;
+  std::vector<LayerCounts> same(n_layers), other(n_layers);
+  feed(sessions, text_of(f, "base"), [&] {
+    for (uint32_t layer = 0; layer < n_layers; ++layer) {
+      compare_layer(tables_of(sessions[0]), tables_of(sessions[1]), layer, same[layer]);
+      compare_layer(tables_of(sessions[0]), tables_of(sessions[2]), layer, other[layer]);
+    }
+  });
+  assert_int_equal(first_outside(same, kExact), n_layers);
+  for (uint32_t layer = 0; layer < n_layers; ++layer) {
+    std::printf("layer %u without stamps: %.2f %% of the pages in common, %.2f %% of the stamps equal\n", layer,
+                100.0 * other[layer].part_common(), 100.0 * other[layer].part_stamps());
+    std::vector<LayerCounts> mutant = same;  // stamps are missing in this layer alone
+    mutant[layer] = other[layer];
+    assert_int_equal(first_outside(mutant, kNearTies), layer);
+  }
+  sessions.clear();
+  close_gpu_fixture(&f);
+}
+
 }  // namespace
 
 int main() {
-  const CMUnitTest tests[] = {cmocka_unit_test(pages__as_on_the_cpu)};
+  const CMUnitTest tests[] = {cmocka_unit_test(pages__bounds_tell_stamps_from_their_absence),
+                              cmocka_unit_test(pages__as_on_the_cpu)};
   return cmocka_run_group_tests_name("cuda_pages", tests, nullptr, nullptr);
 }
