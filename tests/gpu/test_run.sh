@@ -69,6 +69,20 @@ has "cuda/test_threads 1 0 0 "
 if STUB_FAILS=yes sh run tests threads >printed; then fail "a failing program passed"; fi
 has "exit status 66"
 
+# A program that skipped all of its tests is neither passed nor failed.
+cat >bin/ops/test_skipped <<'TEXT'
+#!/bin/sh
+echo "[==========] 2 test(s) run."
+echo "[  PASSED  ] 0 test(s)."
+echo " 2 SKIPPED TEST(S)"
+exit 77
+TEXT
+chmod +x bin/ops/test_skipped
+sh run tests ops/test_skipped >printed || fail "a skipped program failed"
+has "ops/test_skipped 0 0 2 "
+has "all skipped"
+rm bin/ops/test_skipped
+
 # What did not run is no success: here the first program ends what would begin the second one.
 cat >bin/ops/test_aaa <<'TEXT'
 #!/bin/sh
