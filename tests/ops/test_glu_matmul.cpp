@@ -27,11 +27,19 @@ constexpr double kCudaNmse = 5 * kCudaGemmNmse;
 constexpr char kCudaReason[] = "prompts are multiplied in f16, in both factors";
 
 constexpr Spec kSpecs[] = {
-    {"f32", WeightType::kF32, WeightType::kF32, 61, 77, 1e-12, kFloatReason},
-    {"bf16", WeightType::kBF16, WeightType::kBF16, 131, 300, 1e-12, kFloatReason},
-    {"q8_0", WeightType::kQ8_0, WeightType::kQ8_0, 131, 288, kIntegerNmse, kIntegerReason},
-    {"q4_0", WeightType::kQ4_0, WeightType::kQ4_0, 99, 352, kIntegerNmse, kIntegerReason},
-    {"q4_k", WeightType::kQ4_K, WeightType::kQ4_K, 131, 512, kIntegerNmse, kIntegerReason},
+// Every type of the list, in a width of its blocks.
+#define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes) \
+  {text,                                                            \
+   WeightType::k##Name,                                             \
+   WeightType::k##Name,                                             \
+   131,                                                             \
+   block_weights == 1    ? 77                                       \
+   : block_weights == 32 ? 288                                      \
+                         : 512,                                     \
+   block_weights == 1 ? 1e-12 : kIntegerNmse,                       \
+   block_weights == 1 ? kFloatReason : kIntegerReason},
+#include "quant/quants.inc"
+#undef WEIR_QUANT
     {"q4_k_and_q6_k", WeightType::kQ4_K, WeightType::kQ6_K, 61, 256, kIntegerNmse, kIntegerReason},
     {"q5_k_and_f16", WeightType::kQ5_K, WeightType::kF16, 61, 256, kIntegerNmse, kIntegerReason},
     {"f16_and_q8_0", WeightType::kF16, WeightType::kQ8_0, 61, 256, kIntegerNmse, kIntegerReason},

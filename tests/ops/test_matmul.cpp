@@ -28,16 +28,19 @@ constexpr char kFloatReason[] = "sums in f32, in another order";
 // Prompts on the GPU: five standard deviations of results, doubled for heavy rows.
 constexpr double kCudaGemmError = 5e-3;
 
-// The last width is a multiple of 32, which the GPU needs.
+// A type's row. The last width is a multiple of 32, which the GPU needs.
+TypeRow row_of(WeightType type, uint32_t block_weights) {
+  if (block_weights == 1) return {type, {1, 7, 33, 300, 513, 288}, kFloatNmse, kFloatError, kFloatReason};
+  const bool is_small = block_weights == 32;
+  return {type, is_small ? std::vector<uint32_t>{32, 288, 384, 608} : std::vector<uint32_t>{256, 768}, kIntegerNmse,
+          kIntegerError, kIntegerReason};
+}
+
+// Every type of the list, so that a new one is tested by being there.
 const TypeRow kTypes[] = {
-    {WeightType::kF32, {1, 7, 33, 300, 513, 288}, kFloatNmse, kFloatError, kFloatReason},
-    {WeightType::kF16, {1, 7, 33, 300, 513, 288}, kFloatNmse, kFloatError, kFloatReason},
-    {WeightType::kBF16, {1, 7, 33, 300, 513, 288}, kFloatNmse, kFloatError, kFloatReason},
-    {WeightType::kQ8_0, {32, 288, 384, 608}, kIntegerNmse, kIntegerError, kIntegerReason},
-    {WeightType::kQ4_0, {32, 288, 384, 608}, kIntegerNmse, kIntegerError, kIntegerReason},
-    {WeightType::kQ4_K, {256, 768}, kIntegerNmse, kIntegerError, kIntegerReason},
-    {WeightType::kQ5_K, {256, 768}, kIntegerNmse, kIntegerError, kIntegerReason},
-    {WeightType::kQ6_K, {256, 768}, kIntegerNmse, kIntegerError, kIntegerReason},
+#define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes) row_of(WeightType::k##Name, block_weights),
+#include "quant/quants.inc"
+#undef WEIR_QUANT
 };
 
 constexpr uint32_t kTokens[] = {1, 2, 3, 5, 8, 9, 16, 17, 33, 64};

@@ -1,0 +1,109 @@
+// models: the description of a layer. Mirrors lib/models/layer.cpp, lib/ops/traits.h.
+#include "models/layer.h"
+
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "models/model.h"
+#include "tests/cmocka_cpp.h"
+
+namespace weir {
+namespace {
+
+// A plain layer: norms before, SwiGLU, no biases.
+Layer plain_layer() {
+  static const float kOnes[4] = {1, 1, 1, 1};
+  Layer layer;
+  layer.n_stages = 5;
+  layer.stage[0].norm = layer.stage[3].norm = kOnes;
+  layer.stage[0].n_parts = 3;
+  layer.stage[0].part[0].y = Row::kQ;
+  layer.stage[0].part[1].y = Row::kK;
+  layer.stage[0].part[2].y = Row::kV;
+  layer.stage[1].kind = Stage::Kind::kAttend;
+  layer.stage[2].x = Row::kO;
+  layer.stage[2].n_parts = 1;
+  layer.stage[3].kind = Stage::Kind::kGlu;
+  layer.stage[3].n_parts = 2;
+  layer.stage[3].part[0].y = layer.stage[3].part[1].y = Row::kG;
+  layer.stage[4].x = Row::kG;
+  layer.stage[4].n_parts = 1;
+  return layer;
+}
+
+const float kAny[4] = {1, 2, 3, 4};
+
+struct Change {
+  Trait trait;
+  std::function<void(Layer&, ModelConfig&)> make;
+};
+
+// One way to have each trait.
+std::vector<Change> changes() {
+  return {
+      {Trait::kQkvBias, [](Layer& l, ModelConfig&) { l.stage[0].part[1].bias = kAny; }},
+      {Trait::kOutBias, [](Layer& l, ModelConfig&) { l.stage[4].part[0].bias = kAny; }},
+      {Trait::kQkNorm, [](Layer& l, ModelConfig&) { l.attention.k_norm = kAny; }},
+      {Trait::kPostNorm, [](Layer& l, ModelConfig&) { l.stage[2].post_norm = kAny; }},
+      {Trait::kNoNorm, [](Layer& l, ModelConfig&) { l.stage[3].norm = nullptr; }},
+      {Trait::kGeluGate, [](Layer& l, ModelConfig&) { l.stage[3].gate = Gate::kGelu; }},
+      {Trait::kClampedGate, [](Layer& l, ModelConfig&) { l.stage[3].gate = Gate::kClamped; }},
+      {Trait::kEmbeddingScale, [](Layer&, ModelConfig& c) { c.embedding_scale = 16.0f; }},
+      {Trait::kWindow, [](Layer& l, ModelConfig&) { l.attention.window = 512; }},
+      {Trait::kLayerRope, [](Layer& l, ModelConfig&) { l.attention.rotation = 1; }},
+      {Trait::kAttnSoftCap, [](Layer& l, ModelConfig&) { l.attention.soft_cap = 50.0f; }},
+      {Trait::kLogitSoftCap, [](Layer&, ModelConfig& c) { c.logit_soft_cap = 30.0f; }},
+      {Trait::kAttnSinks, [](Layer& l, ModelConfig&) { l.attention.sinks = kAny; }},
+      {Trait::kExperts, [](Layer& l, ModelConfig&) { l.stage[3].n_experts = 8; }},
+  };
+}
+
+void traits__a_plain_layer_has_none(void**) {
+  const Layer layer = plain_layer();
+  assert_true(traits_of(ModelConfig(), {&layer, 1}) == TraitSet());
+}
+
+// Whatever a description has beyond the plain layer is one trait, in whichever layer it is.
+void traits__each_is_found_in_the_description(void**) {
+  TraitSet all;
+  for (const Change& change : changes()) {
+    Layer layers[3] = {plain_layer(), plain_layer(), plain_layer()};
+    ModelConfig config;
+    change.make(layers[1], config);
+    assert_true(traits_of(config, layers) == TraitSet(change.trait));
+    all.add(change.trait);
+  }
+  for (uint32_t i = 0; i < kTraitCount; ++i) assert_true(all.has(static_cast<Trait>(i)));
+}
+
+// A backend runs what it names; everything else is refused by name, when a session is planned and not in the middle of a step.
+void traits__a_backend_refuses_those_that_it_lacks(void**) {
+  uint32_t n_refused = 0;
+  for (const Backend* backend : {&cpu_backend(), &reference_backend()}) {
+    for (uint32_t i = 0; i < kTraitCount; ++i) {
+      const auto trait = static_cast<Trait>(i);
+      const Status status = check_traits(TraitSet(trait), backend->traits, backend->name);
+      assert_int_equal(status.code(), backend->traits.has(trait) ? WEIR_OK : WEIR_ERR_UNSUPPORTED);
+      if (status.ok()) continue;
+      assert_non_null(std::strstr(last_error_text(), kTraitNames[i]));
+      assert_non_null(std::strstr(last_error_text(), backend->name));
+      ++n_refused;
+    }
+  }
+  assert_true(n_refused > 0);
+}
+
+}  // namespace
+}  // namespace weir
+
+int main() {
+  using namespace weir;
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(traits__a_plain_layer_has_none),
+      cmocka_unit_test(traits__each_is_found_in_the_description),
+      cmocka_unit_test(traits__a_backend_refuses_those_that_it_lacks),
+  };
+  return cmocka_run_group_tests_name("models/layer", tests, nullptr, nullptr);
+}
