@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "api/handles.h"
 #include "tests/cuda/device_module_test.h"
 
 namespace {
@@ -160,10 +161,42 @@ void faults__more_than_the_device_has(void**) {
   close_gpu_fixture(&f);
 }
 
+// Rules by which no page can leave, as a defective policy would have them: here every page of a full session is pinned behind the policy's back. The step
+// fails, nothing is written into another stream's table, and other sessions go on.
+void faults__a_stream_without_room_is_an_error(void**) {
+  NEED_GPU();
+  const std::vector<weir_token> want = plain_answer(kVariants[1]);
+  fixture f;
+  weir_session *session = nullptr, *other = nullptr;
+  open_gpu_fixture(&f);
+  assert_ok(create(f, kVariants[1], &session));
+  assert_ok(create(f, kVariants[1], &other));
+  (void)answer(f, session);
+  weir_session_stats stats = WEIR_SESSION_STATS_INIT;
+  do {
+    assert_ok(weir_session_step(session, 1));
+    assert_ok(weir_session_get_stats(session, &stats));
+  } while (stats.pages_evicted == 0 || stats.n_tokens % 16 != 8);
+  assert_true(session->host_tables().ok());
+  const_cast<weir::KvCache&>(session->kv()).set_flags(0, static_cast<uint32_t>(stats.n_tokens), weir::kPageKept, 0);
+  assert_ok(
+      weir_session_unpin(session, static_cast<uint32_t>(stats.n_tokens) - 1, static_cast<uint32_t>(stats.n_tokens)));
+  weir_status status = WEIR_OK;
+  for (int i = 0; i < 40 && status == WEIR_OK; ++i) status = weir_session_step(session, 1);
+  assert_error(status, WEIR_ERR_INTERNAL, "no room");
+  assert_error(weir_session_step(session, 1), WEIR_ERR_DEVICE_LOST, "destroy");
+  assert_true(answer(f, other) == want);
+  weir_session_destroy(session);
+  weir_session_destroy(other);
+  close_gpu_fixture(&f);
+}
+
 }  // namespace
 
 int main() {
   const CMUnitTest tests[] = {
+      cmocka_unit_test(faults__a_stream_without_room_is_an_error),
+
       cmocka_unit_test(faults__device_hooks_are_used),
       cmocka_unit_test(faults__each_device_allocation_refused),
       cmocka_unit_test(faults__each_host_allocation_refused),
