@@ -36,7 +36,8 @@ __device__ DeviceStream stream_at(const StepTables& t, uint32_t stream) {
           t.prompt_score == nullptr ? nullptr : t.prompt_score + i,
           t.n_pages[stream],
           capacity,
-          i};
+          i,
+          stream};
 }
 
 // Moves the rows behind `row` down by one. By one warp.
@@ -212,6 +213,8 @@ Kernel kernel_of(VictimRule rule) {
       return step_begin_kernel<VictimRule::kStalest>;
     case VictimRule::kLightest:
       return step_begin_kernel<VictimRule::kLightest>;
+    case VictimRule::kRandom:
+      return step_begin_kernel<VictimRule::kRandom>;
   }
   return nullptr;
 }

@@ -22,7 +22,8 @@ struct DeviceStream {
   float* prompt_score;  // or null
   uint32_t n_pages;
   uint32_t capacity;
-  size_t first;  // of its rows among all
+  size_t first;    // of its rows among all
+  uint32_t index;  // layer * n_kv_heads + KV head
 
   // An open page that still takes tokens; it never leaves.
   __device__ bool is_filling(uint32_t row) const { return row + 1 == n_pages && len[row] < kPageTokens; }
@@ -81,8 +82,7 @@ __device__ inline uint32_t stalest_victim(const StepRules& rules, const DeviceSt
   const bool crowded = room.crowded(s);
   const bool parted = rules.decode_pages != 0;  // decode pages have a budget of their own
   const uint32_t after = s.n_pages + room.opens;
-  if (!crowded && (!parted || (after <= rules.decode_pages && (rules.all_pages == 0 || after <= rules.all_pages))))
-    return kNoRow;
+  if (!crowded && (!parted || after <= rules.decode_pages)) return kNoRow;
   const uint32_t stays = parted && !crowded ? kPageStays | kPagePrompt : kPageStays;
   uint32_t n_prompt = 0, n_free = 0;
 #pragma unroll 4
@@ -94,13 +94,11 @@ __device__ inline uint32_t stalest_victim(const StepRules& rules, const DeviceSt
   n_prompt = warp_sum(n_prompt);
   n_free = warp_sum(n_free);
   if (!crowded) {
-    const bool keeps_all = rules.all_pages != 0 && n_prompt <= rules.keep_prompt_pages;
-    if (after - n_prompt <= (keeps_all ? rules.all_pages - n_prompt : rules.decode_pages)) return kNoRow;
+    const bool whole = n_prompt <= rules.whole_prompt_pages;
+    if (after - n_prompt <= (whole ? rules.all_pages - n_prompt : rules.decode_pages)) return kNoRow;
   }
   if (n_free == 0) return kNoRow;
-  // At most three quarters of the pages are protected; the one that was sealed last always is, unless it is alone.
-  const uint32_t most = n_free - max(1u, n_free / 4);
-  const uint32_t n_candidates = n_free - max(min(rules.protect_recent, most), n_free > 1 ? 1u : 0u);
+  const uint32_t n_candidates = n_free - protected_pages(rules.protect, n_free);
   LowestRow lowest;
   uint32_t seen = 0;
   for (uint32_t first = 0; first < s.n_pages && seen < n_candidates; first += kWarp * kReadAhead) {
@@ -145,6 +143,17 @@ __device__ inline uint32_t lightest_victim(const StepRules& rules, const DeviceS
   return row != kNoRow ? row : any_row;
 }
 
+// kRandom: the least (random order, row) but the last row.
+__device__ inline uint32_t random_victim(const StepRules& rules, const DeviceStream& s, const Room& room) {
+  if (!room.crowded(s)) return kNoRow;
+  LowestRow lowest;
+  for (uint32_t row = threadIdx.x % kWarp; row + 1 < s.n_pages; row += kWarp) {
+    if ((s.flags[row] & kPageStays) == 0)
+      lowest.take(random_order(rules.seed, s.index, room.pos, s.first_pos[row]), row);
+  }
+  return lowest.of_warp();
+}
+
 // kNoRow: none leaves.
 template <VictimRule kRule>
 __device__ inline uint32_t victim_of(const StepRules& rules, const DeviceStream& s, const Room& room) {
@@ -155,6 +164,8 @@ __device__ inline uint32_t victim_of(const StepRules& rules, const DeviceStream&
     row = stalest_victim(rules, s, room);
   } else if constexpr (kRule == VictimRule::kLightest) {
     row = lightest_victim(rules, s, room);
+  } else if constexpr (kRule == VictimRule::kRandom) {
+    row = random_victim(rules, s, room);
   } else {
     static_assert(kRule == VictimRule::kNever);
   }

@@ -32,7 +32,7 @@ typedef struct weir_session_options {
                                                keeps more than its budget (quest, hybrid, dense layers of h2o and tova) takes more, as the plan
                                                tells. 0 (default): not used. */
     uint64_t spill_budget_bytes;          /**< Host memory for spilled pages. Only 0 (default) exists in this version. */
-    const char *policy;                   /**< "dense" (also NULL, default), "sink", "h2o", "tova", "quest", "raas", "hybrid". Copied. */
+    const char *policy;                   /**< "dense" (also NULL, default), "sink", "h2o", "tova", "quest", "raas", "hybrid", "random". Copied. */
     const weir_key_value *policy_options; /**< [n_policy_options] options of the policy, docs/policies.md. Copied. */
     uint32_t n_policy_options;            /**< Count of policy_options. */
     uint32_t reserved;                    /**< 0. */

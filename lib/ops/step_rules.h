@@ -2,6 +2,7 @@
 // nothing from the host. A policy and its rules must agree: tests compare the pages that both keep (algorithms 5.1).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "ops/ops.h"
@@ -14,6 +15,7 @@ enum class VictimRule : uint8_t {
   kWindow,    // sink: the first page behind the front rows, for room or because the window has passed it
   kStalest,   // raas, hybrid: least (stamp, last_score, row) among the pages that are not protected as recent
   kLightest,  // h2o, tova: least (last_score, row), outside the recent window as long as there are any there
+  kRandom,    // random: least (random_order, row); not the last row
 };
 
 // How attention is restricted; see AttnPagedArgs.
@@ -23,6 +25,33 @@ struct AttnScope {
   uint32_t window = 0;
 };
 
+// The newest of the pages that can leave, which do not: so many, or this share of them. One of the two is 0.
+struct RecentPages {
+  uint32_t pages = 0;
+  float share = 0.0f;
+};
+
+// How many that is of n_free: at most three quarters, so that stamps still decide; the page that was sealed last always is one, unless it is alone.
+constexpr uint32_t protected_pages(const RecentPages& recent, uint32_t n_free) {
+  if (n_free == 0) return 0;
+  const uint32_t wanted = std::max(recent.pages, static_cast<uint32_t>(recent.share * static_cast<float>(n_free)));
+  return std::max(std::min(wanted, n_free - std::max(1u, n_free / 4)), n_free > 1 ? 1u : 0u);
+}
+
+// The order in which pages leave at random: a number for a page, from nothing but the seed, the stream's index (layer * n_kv_heads + KV head), the
+// position of the token that comes and the page's first position. Each step is the finaliser of splitmix64 (Steele, Lea, Flood, 2014).
+constexpr uint64_t random_order(uint64_t seed, uint32_t stream, uint32_t pos, uint32_t page_pos) {
+  const uint64_t parts[] = {stream, pos, page_pos};
+  uint64_t z = seed;
+  for (const uint64_t part : parts) {
+    z += (part + 1) * 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    z ^= z >> 31;
+  }
+  return z;
+}
+
 struct StepRules {
   VictimRule victim = VictimRule::kNever;
   // kWindow
@@ -31,14 +60,16 @@ struct StepRules {
   bool in_cache_pos = false;    // the query for the front rows is rotated to its position in the cache
   uint32_t in_cache_limit = 0;  // > 0: that position is min(pos, limit); 0: pos less the gap behind the front rows
   // kStalest
-  uint32_t protect_recent = 0;  // pages
-  uint32_t decode_pages = 0;    // > 0: pages without kPagePrompt leave beyond so many, and prompt pages only for room
+  RecentPages protect;
+  uint32_t decode_pages = 0;  // > 0: pages without kPagePrompt leave beyond so many, and prompt pages only for room
   uint32_t all_pages =
-      0;  // > 0: with at most keep_prompt_pages prompt pages, decode pages may fill up to this less those
-  uint32_t keep_prompt_pages = 0;  // a prompt of at most so many pages is kept and attended whole
+      0;  // with decode_pages: a prompt of at most whole_prompt_pages leaves them all_pages less itself
+  uint32_t whole_prompt_pages = 0;
   // kLightest
   uint32_t recent_tokens = 0;
   bool per_step = false;  // scores are divided by the steps since `stamp`
+  // kRandom
+  uint32_t seed = 0;
 
   // Selection before attention; with selects false every resident page is attended.
   bool selects = false;

@@ -10,18 +10,24 @@
 namespace weir {
 namespace {
 
+// In pages. What a short prompt leaves of its part is the answer's.
 struct Split {
-  uint32_t prompt = 0;       // prompt pages attended in a step
-  uint32_t decode = 0;       // decode pages resident
-  uint32_t all = 0;          // both
-  bool when_needed = false;  // keep and attend the whole prompt while it leaves min_decode_pages
+  uint32_t all = 0;     // attended in a step
+  uint32_t prompt = 0;  // of them, of a prompt longer than `whole`
+  uint32_t whole = 0;   // a prompt of at most so many pages is attended whole; at least `prompt`
+  uint32_t prompt_part(uint32_t n_prompt) const { return n_prompt <= whole ? n_prompt : prompt; }
+  uint32_t decode_part(uint32_t n_prompt) const { return all - prompt_part(n_prompt); }
+  uint32_t least_decode() const { return all - prompt; }
 };
 
 class HybridPolicy final : public RaasPolicy {
  public:
   HybridPolicy(const PolicyNeeds& needs, const RaasOptions& raas, const SelectionOptions& selection, const Split& split,
                uint32_t prompt_capacity, float scale)
-      : RaasPolicy(needs, raas, scale), selection_(selection), split_(split), prompt_capacity_(prompt_capacity) {}
+      : RaasPolicy("hybrid", needs, raas, scale),
+        selection_(selection),
+        split_(split),
+        prompt_capacity_(prompt_capacity) {}
 
   Status admit_prompt(const KvCache& kv, uint32_t n_tok) const override {
     const uint32_t after = pinned_after(kv, n_tok);
@@ -44,10 +50,11 @@ class HybridPolicy final : public RaasPolicy {
         const bool touched = s.first_pos[row] < end && s.first_pos[row] + s.len[row] > first;
         n_kept += (s.flags[row] & kPagePrompt) == 0 && (touched || (s.flags[row] & kPageStays) != 0) ? 1u : 0u;
       }
-      if (n_kept + kFree > split_.decode) {
+      if (n_kept + kFree > split_.least_decode()) {
         return fail(WEIR_ERR_BUDGET,
                     "pinning positions %u..%u would leave %u of %u decode pages that can make room, %u are needed",
-                    first, end - 1, split_.decode - std::min(split_.decode, n_kept), split_.decode, kFree);
+                    first, end - 1, split_.least_decode() - std::min(split_.least_decode(), n_kept),
+                    split_.least_decode(), kFree);
       }
     }
     return {};
@@ -55,19 +62,17 @@ class HybridPolicy final : public RaasPolicy {
 
   Status select(OpContext& cx, const OpTable& ops, KvCache& kv, const SelectArgs& a, PageLists& lists) const override {
     const uint32_t n_prompt = prompt_pages(kv.stream(a.layer * kv.shape().n_kv_heads));
-    if (a.layer < selection_.skip_layers || n_prompt <= split_.prompt || keeps_all(n_prompt)) return {};
+    if (a.layer < selection_.skip_layers || n_prompt <= split_.whole) return {};
     return select_pages(cx, ops, kv, a, selection_, attn_scale_, split_.prompt, kPagePrompt, lists);
   }
 
   StepRules step_rules() const override {
     StepRules rules = RaasPolicy::step_rules();
-    rules.decode_pages = split_.decode;
-    if (split_.when_needed && split_.all >= o_.min_decode_pages) {
-      rules.all_pages = split_.all;
-      rules.keep_prompt_pages = split_.all - o_.min_decode_pages;
-    }
+    rules.decode_pages = split_.least_decode();
+    rules.all_pages = split_.all;
+    rules.whole_prompt_pages = split_.whole;
     set_selection(rules, selection_, needs_.page_lists, split_.prompt, kPagePrompt);
-    rules.select_above_pages = std::max(split_.prompt, rules.keep_prompt_pages);
+    rules.select_above_pages = split_.whole;
     return rules;
   }
 
@@ -76,9 +81,8 @@ class HybridPolicy final : public RaasPolicy {
     return static_cast<uint32_t>(
         std::count_if(s.flags, s.flags + s.n_pages, [](uint32_t flags) { return (flags & kPagePrompt) != 0; }));
   }
-  bool keeps_all(uint32_t n_prompt) const { return split_.when_needed && n_prompt + o_.min_decode_pages <= split_.all; }
 
-  bool holds_all() const override { return split_.decode >= whole_pages(needs_.context_tokens); }
+  bool holds_all() const override { return split_.all >= whole_pages(needs_.context_tokens); }
 
   // Prompt pages that were unpinned leave only for room; a full decode part is no reason.
   uint32_t staying_flags(const RoomArgs& room) const override {
@@ -89,8 +93,7 @@ class HybridPolicy final : public RaasPolicy {
   bool is_full(const StreamView& s, const RoomArgs& room) const override {
     if (room.phase != Phase::kDecode) return room.crowded;
     const uint32_t n_prompt = prompt_pages(s);
-    const uint32_t capacity = keeps_all(n_prompt) ? split_.all - n_prompt : split_.decode;
-    return room.crowded || s.n_pages - n_prompt + room.opens > capacity;
+    return room.crowded || s.n_pages - n_prompt + room.opens > split_.decode_part(n_prompt);
   }
 
   SelectionOptions selection_;
@@ -115,21 +118,21 @@ Status make(const PolicyConfig& config, OptionReader& options, const RaasOptions
   const uint32_t whole = whole_pages(needs.context_tokens);
   Split split;
   split.all = budget_pages(config, needs.context_tokens);
-  split.prompt = std::max(selection.sink_pages + 1, static_cast<uint32_t>(rho * static_cast<float>(split.all)));
-  split.decode = split.all - std::min(split.all, split.prompt);
-  split.when_needed = when_needed;
-  if (split.all < whole && split.decode < raas.min_decode_pages) {
+  split.prompt = std::min(
+      split.all, std::max(selection.sink_pages + 1, static_cast<uint32_t>(rho * static_cast<float>(split.all))));
+  if (split.all < whole && split.least_decode() < raas.pinned.min_decode_pages) {
     return fail(
         WEIR_ERR_BUDGET,
         "a budget of %u tokens with rho=%g leaves %u decode pages, %u are needed; give more tokens or a smaller rho",
-        config.budget_tokens, static_cast<double>(rho), split.decode, raas.min_decode_pages);
+        config.budget_tokens, static_cast<double>(rho), split.least_decode(), raas.pinned.min_decode_pages);
   }
-  if (split.all >= whole) split.decode = split.prompt = whole;
+  split.whole = when_needed ? split.all - std::min(split.all, raas.pinned.min_decode_pages) : split.prompt;
+  if (split.all >= whole) split.whole = split.prompt = whole;
+  // A prompt that is attended whole fits anyway, so the session may hold one.
   uint32_t prompt = config.max_prompt_tokens != 0 ? std::min(whole, whole_pages(config.max_prompt_tokens)) : whole;
-  if (when_needed)
-    prompt = std::max(prompt, split.all - std::min(split.all, raas.min_decode_pages));  // those fit anyway
-  needs.pages_per_stream = static_cast<uint32_t>(
-      std::min<uint64_t>(whole, std::max<uint64_t>(uint64_t{prompt} + split.decode, when_needed ? split.all : 0)));
+  if (when_needed) prompt = std::max(prompt, split.whole);
+  // The most that a prompt of any length up to that and its part of the answer take together.
+  needs.pages_per_stream = prompt <= split.whole ? split.all : std::min(whole, prompt + split.least_decode());
   if (split.all < whole) {
     needs.prompt_pages = prompt;
     needs.page_mass = raas.exact_mass != 0;
@@ -154,8 +157,6 @@ Status make_raas_with_selection(const PolicyConfig& config, OptionReader& option
 
 Status make_hybrid(const PolicyConfig& config, PolicyStorage& storage, Policy*& out) {
   RaasOptions o;
-  o.protect_recent =
-      default_protect_recent(config.budget_tokens / kPageTokens / 2);  // the decode part with the default rho
   OptionReader options("hybrid", config.options);
   WEIR_TRY(read_raas_options(options, o));
   if (options.has("digest") && !options.has("stamp_source")) o.exact_mass = 1;  // here the digest is the selection's

@@ -55,6 +55,7 @@ struct RoomArgs {
   uint32_t pos = 0;      // position of the first token that will be appended
   uint32_t opens = 0;    // pages that these tokens will open
   bool crowded = false;  // the stream lacks free rows for them
+  uint32_t stream = 0;   // its index, layer * n_kv_heads + KV head
 };
 
 // Pages to attend; see AttnPagedArgs. Null: all.

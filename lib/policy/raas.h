@@ -1,12 +1,9 @@
 // The RaaS policy's class: what a policy that keeps milestones of the decode part builds on (raas.cpp has the method).
 #pragma once
 
-#include "policy/options.h"
-#include "policy/policy.h"
+#include "policy/pinned_prompt.h"
 
 namespace weir {
-
-enum class RaasOverflow : uint32_t { kAuto, kError, kExtend, kHybrid, kCompress };
 
 struct RaasOptions {
   uint32_t rule = 1;  // StampRule: kAlpha
@@ -17,30 +14,19 @@ struct RaasOptions {
   DigestKind digest = DigestKind::kMinMax;  // the paper's, for stamps from digests
   float spread = 1.0f;                      // for kMeanStd
   uint32_t rank_all = 0;
-  uint32_t protect_recent = 0;  // pages
-  RaasOverflow overflow = RaasOverflow::kAuto;
-  uint32_t min_decode_pages = 4;  // the open page and three sealed ones
-  bool pin_prompt = true;
+  RecentPages protect = {0, 0.5625f};  // of the pages that can leave (docs/papers.md has the measurements)
+  PinnedPromptOptions pinned;
 };
 
-// Pages of `budget` that are protected as recent unless an option says otherwise: a little more than half. Text is used again after some hundred tokens;
-// with a quarter, as first tried, it left before that (docs/papers.md).
-inline uint32_t default_protect_recent(uint32_t budget) { return budget * 9 / 16; }
-
-// Reads the options that every such policy has, those of the stamps; `protect_recent` has its default already.
+// Reads the options that every such policy has: those of the stamps and of the protected pages.
 Status read_raas_options(OptionReader& options, RaasOptions& o);
 
-class RaasPolicy : public Policy {
+class RaasPolicy : public PinnedPromptPolicy {
  public:
-  RaasPolicy(const PolicyNeeds& needs, const RaasOptions& o, float scale) : o_(o), attn_scale_(scale) {
-    needs_ = needs;
-  }
+  RaasPolicy(const char* name, const PolicyNeeds& needs, const RaasOptions& o, float scale)
+      : PinnedPromptPolicy(name, needs, o.pinned), o_(o), attn_scale_(scale) {}
 
-  Status admit_prompt(const KvCache& kv, uint32_t n_tok) const override;
   uint32_t victim(const StreamView& s, const RoomArgs& room) const override;
-  uint32_t chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const override;
-  uint32_t prompt_flags() const override { return o_.pin_prompt ? kPagePrompt | kPagePinned : kPagePrompt; }
-  bool can_take_back_prompt() const override { return o_.pin_prompt; }
   Status observe(OpContext& cx, const OpTable& ops, KvCache& kv, const ObserveArgs& a) const override;
   void prompt_end(KvCache& kv, uint32_t first) const override;
   StepRules step_rules() const override;
@@ -50,10 +36,6 @@ class RaasPolicy : public Policy {
   virtual bool is_full(const StreamView&, const RoomArgs& room) const { return room.crowded; }
   // Pages with any of these flags do not leave now.
   virtual uint32_t staying_flags(const RoomArgs&) const { return kPageStays; }
-  // True while the context can never need an eviction.
-  virtual bool holds_all() const { return uint64_t{needs_.pages_per_stream} * kPageTokens >= needs_.context_tokens; }
-  // Pages of a stream that will be pinned after a prompt of n_tok more tokens, those already pinned included.
-  static uint32_t pinned_after(const KvCache& kv, uint32_t n_tok);
 
   RaasOptions o_;
   float attn_scale_;

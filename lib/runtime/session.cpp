@@ -134,8 +134,9 @@ Status Session::check_token(weir_token token) const {
 
 // Lets the policy's victims go until every stream has rows for n_tok more tokens and no page has outlived the policy's window.
 void Session::make_room(uint32_t n_tok, Phase phase) {
-  RoomArgs room = {phase, kv_.n_tokens(), kv_.pages_to_open(n_tok), false};
+  RoomArgs room = {phase, kv_.n_tokens(), kv_.pages_to_open(n_tok), false, 0};
   for (uint32_t s = 0; s < kv_.shape().n_streams(); ++s) {
+    room.stream = s;
     for (;;) {
       const StreamView stream = kv_.stream(s);
       room.crowded = stream.n_pages + room.opens > stream.capacity;

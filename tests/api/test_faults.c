@@ -100,7 +100,7 @@ static void faults__each_allocation_refused(void **state) {
 
 /* Prefill, decoding, eviction and sampling never reach the allocator. */
 static void faults__nothing_is_allocated_while_decoding(void **state) {
-    static const char *const policies[] = {"dense", "sink", "h2o", "tova", "quest", "raas", "hybrid"};
+    static const char *const policies[] = {"dense", "sink", "h2o", "tova", "quest", "raas", "hybrid", "random"};
     hooks h = {0, 0, 0, 0};
     weir_runtime_options options = with_hooks(&h);
     weir_runtime *runtime = NULL;

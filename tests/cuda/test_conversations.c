@@ -42,6 +42,8 @@ static const choice choices[] = {
     {{"raas", {{"min_decode_pages", "2"}, {"prompt_window", "16"}, {"prompt", "snapkv"}}, 3}, 0},
     {{"hybrid", {{"skip_layers", "0"}}, 1}, 0},
     {{"hybrid", {{"skip_layers", "0"}, {"prompt", "snapkv"}}, 2}, 0},
+    {{"random", {{0, 0}}, 0}, 0},
+    {{"random", {{"pin_prompt", "false"}, {"seed", "3"}}, 2}, 1},
 };
 
 static weir_status stop_later(void *user, const weir_progress_info *info) {

@@ -34,6 +34,8 @@ const Row kRows[] = {
     {{"sink", {{"exact_mask", "true"}, {"window", "200"}}, 2}, kExact},
     {{"quest", {{"skip_layers", "0"}}, 1}, kExact},
     {{"quest", {{"skip_layers", "0"}, {"agg", "qhead"}, {"digest", "mean_std"}}, 3}, kExact},
+    {{"random", {}, 0}, kExact},
+    {{"random", {{"pin_prompt", "false"}, {"seed", "4294967295"}}, 2}, kExact},
     {{"raas", {{"alpha", "1"}}, 1}, kExact},  // nothing is stamped after its page was opened: the oldest page leaves
     {{"raas", {}, 0}, kNearTies},
     {{"raas", {{"alpha", "0.1"}, {"protect_recent", "4"}}, 2}, kNearTies},

@@ -78,6 +78,7 @@ static void session__full_budget_equals_dense_by_steps(void **state) {
         {"tova", {{"scope", "stream"}}, 1},
         {"quest", {{"skip_layers", "0"}}, 1},
         {"hybrid", {{"skip_layers", "0"}}, 1},
+        {"random", {{0, 0}}, 0},
     };
     static float want[N_STEPS][N_LOGITS];
     fixture f;

@@ -35,7 +35,9 @@ struct Made {
   }
 };
 
-inline RoomArgs room(uint32_t pos, bool crowded) { return {Phase::kDecode, pos, 1, crowded}; }
+inline RoomArgs room(uint32_t pos, bool crowded, uint32_t stream = 0) {
+  return {Phase::kDecode, pos, 1, crowded, stream};
+}
 
 // One stream's table with room for `capacity` rows.
 struct Table {

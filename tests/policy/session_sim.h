@@ -248,8 +248,9 @@ class Sim {
   }
 
   void make_room(uint32_t n_tok, Phase phase) {
-    RoomArgs room = {phase, kv.n_tokens(), kv.pages_to_open(n_tok), false};
+    RoomArgs room = {phase, kv.n_tokens(), kv.pages_to_open(n_tok), false, 0};
     for (uint32_t s = 0; s < kv.shape().n_streams(); ++s) {
+      room.stream = s;
       for (;;) {
         const StreamView stream = kv.stream(s);
         room.crowded = stream.n_pages + room.opens > stream.capacity;

@@ -29,6 +29,10 @@ const PolicySpec kFull[] = {
     {"hybrid", 512, 1024, 512, {{"skip_layers", "0"}}},
     {"hybrid", 512, 1024, 0, {{"stamp_source", "digest"}, {"skip_layers", "0"}}},
     {"hybrid", 160, 160, 0, {}},
+    {"random", 256, 1024, 0, {}},
+    {"random", 256, 1024, 0, {{"pin_prompt", "false"}, {"seed", "7"}}},
+    {"random", 256, 1024, 128, {{"overflow", "extend"}}},
+    {"random", 256, 256, 0, {}},
     {"dense", 0, 1024, 0, {{"prompt", "snapkv"}, {"prompt_budget", "112"}}},
     {"raas", 256, 1024, 0, {{"prompt", "snapkv"}, {"prompt_budget", "112"}}},
     {"h2o", 256, 1024, 0, {{"prompt", "snapkv"}, {"prompt_budget", "112"}}},
@@ -68,7 +72,7 @@ void degenerate__a_budget_below_the_length_is_not_dense(void**) {
   Sim dense(cpu_backend(), inputs, {"dense", 0, 1024, 0, {}});
   dense.prefill(33);
   dense.steps(140);
-  for (const char* name : {"sink", "h2o", "tova", "quest", "raas", "hybrid"}) {
+  for (const char* name : {"sink", "h2o", "tova", "quest", "raas", "hybrid", "random"}) {
     Sim sim(cpu_backend(), inputs, {name, 160, 1024, 0, {}});
     sim.prefill(33);
     sim.steps(140);
@@ -149,16 +153,17 @@ void degenerate__raas_that_stamps_all_drops_the_lightest(void**) {
   }
 }
 
-// A prompt that the hybrid attends whole: RaaS with the same decode pages.
+// A prompt that the hybrid attends whole: RaaS with the same budget. What such a prompt leaves of its half is the answer's.
 void degenerate__hybrid_with_a_short_prompt_is_raas(void**) {
   for (const Backend* backend : kBackends) {
-    const Inputs inputs({3, 2, 3, 64, 512, true}, 400, 14);
+    const Inputs inputs({3, 2, 3, 64, 512, true}, 480, 14);
     for (uint32_t n_prompt : {1u, 16u, 17u, 100u}) {
       if (backend == &reference_backend() && n_prompt != 17) continue;
-      // 20 pages: 10 of the prompt, 10 decoded.
-      const uint32_t raas_budget = (whole_pages(n_prompt) + 10) * kPageTokens;
-      compare_tables(*backend, inputs, {"hybrid", 320, 4096, 160, {{"protect_recent", "2"}, {"skip_layers", "0"}}},
-                     {"raas", raas_budget, 4096, 0, {{"protect_recent", "2"}, {"overflow", "error"}}}, n_prompt, 260);
+      for (const char* share : {"0", "0.5"}) {
+        // 20 pages: up to 10 of the prompt, the rest decoded.
+        compare_tables(*backend, inputs, {"hybrid", 320, 4096, 160, {{"protect_share", share}, {"skip_layers", "0"}}},
+                       {"raas", 320, 4096, 0, {{"protect_share", share}, {"overflow", "error"}}}, n_prompt, 360);
+      }
     }
   }
 }

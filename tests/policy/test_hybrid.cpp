@@ -1,5 +1,5 @@
-// policy: hybrid in a session (algorithms 2.7). Prompt pages never leave and the best of them are attended; decoded
-// pages keep to a budget of their own and are all attended; memory does not depend on the decoded length.
+// policy: hybrid in a session. Prompt pages never leave and the best of them are attended; decoded pages have what the
+// attended ones leave of the budget and are all attended; memory does not depend on the decoded length.
 #include "tests/policy/exact_attention.h"
 
 namespace {
@@ -11,10 +11,13 @@ const SimShape kShapes[] = {
     {3, 2, 4, 64, 512, true}, {3, 1, 7, 64, 24, true}, {3, 3, 3, 64, 512, true}, {3, 1, 8, 128, 48, true}};
 constexpr uint32_t kPrompts[] = {1, 15, 16, 17, 31, 33, 100, 127, 128, 129, 200};
 
-// 16 pages: 8 of the prompt attended, 8 decoded ones resident. The first layer attends everything.
+// 16 pages: up to 8 of the prompt attended, the other decoded ones resident. The first layer attends everything.
 PolicySpec hybrid(uint32_t max_prompt) {
   return {"hybrid", 256, 4096, max_prompt, {{"skip_layers", "1"}, {"protect_recent", "2"}}};
 }
+
+// Decoded pages that a prompt of n_prompt tokens leaves room for.
+uint32_t decode_pages(uint32_t n_prompt) { return 16 - std::min(8u, whole_pages(n_prompt)); }
 
 uint32_t prompt_pages(const StreamView& v) {
   uint32_t n = 0;
@@ -48,7 +51,7 @@ void check_tables(const Sim& sim, uint32_t n_prompt, uint32_t n_decode) {
 
 void hybrid__invariants(void**) {
   for (const SimShape& shape : kShapes) {
-    const Inputs inputs(shape, 420, 61);
+    const Inputs inputs(shape, 520, 61);
     for (uint32_t n_prompt : kPrompts) {
       Sim sim(cpu_backend(), inputs, hybrid(208));
       sim.on_layer = [&](uint32_t layer) { check_lists(sim, layer, 8); };
@@ -57,9 +60,9 @@ void hybrid__invariants(void**) {
         assert_true(row + 2 < v.n_pages);  // two are protected
       };
       sim.prefill(n_prompt);
-      for (uint32_t i = 0; i < 210; ++i) {
+      for (uint32_t i = 0; i < 310; ++i) {
         sim.step();
-        check_tables(sim, n_prompt, 8);
+        check_tables(sim, n_prompt, decode_pages(n_prompt));
       }
       assert_true(sim.n_evicted > 0);
     }
@@ -76,6 +79,49 @@ void hybrid__memory_does_not_depend_on_the_answer(void**) {
   sim.steps(1350);
   assert_int_equal(sim.kv.pages_resident(), 4 * (13 + 8));
   assert_int_equal(sim.kv.pages_resident_max(), 4 * (13 + 8));
+}
+
+// The plan is exact: the prompts that a session may hold reach its pages per stream, and none needs more.
+void hybrid__pages_are_as_planned(void**) {
+  const SimShape shape = {2, 2, 4, 64, 512, true};
+  const Inputs inputs(shape, 620, 67);
+  const std::vector<weir_key_value> raas = {{"overflow", "hybrid"}, {"skip_layers", "0"}, {"min_decode_pages", "4"}};
+  for (uint32_t max_prompt : {16u, 100u, 128u, 129u, 200u, 208u}) {
+    for (const PolicySpec& spec : {hybrid(max_prompt), PolicySpec{"raas", 256, 4096, max_prompt, raas}}) {
+      uint64_t most = 0;
+      uint32_t planned = 0;
+      for (uint32_t n_prompt : kPrompts) {
+        Sim sim(cpu_backend(), inputs, spec);
+        planned = sim.needs().pages_per_stream;
+        if (!sim.policy().admit_prompt(sim.kv, n_prompt).ok()) continue;
+        sim.prefill(n_prompt);
+        sim.steps(400);
+        most = std::max(most, sim.kv.pages_resident_max());
+      }
+      assert_int_equal(most, 4 * planned);
+    }
+  }
+}
+
+// Later prompts take their part back from the answer.
+void hybrid__a_later_prompt_takes_its_part_back(void**) {
+  const Inputs inputs({2, 2, 4, 64, 512, true}, 700, 68);
+  Sim sim(cpu_backend(), inputs, hybrid(512));
+  sim.prefill(16);
+  sim.steps(304);
+  check_tables(sim, 16, 15);
+  sim.prefill(48);
+  sim.steps(64);
+  for (uint32_t s = 0; s < 4; ++s) {
+    assert_int_equal(prompt_pages(sim.kv.stream(s)), 4);
+    assert_int_equal(sim.pages(s).size(), 16);
+  }
+  sim.prefill(160);
+  sim.steps(1);
+  for (uint32_t s = 0; s < 4; ++s) {
+    assert_int_equal(prompt_pages(sim.kv.stream(s)), 14);
+    assert_int_equal(sim.pages(s).size(), 14 + 8);
+  }
 }
 
 // While only the open page is not of the prompt, both choose among the same pages; Quest's budget includes the open
@@ -176,6 +222,8 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(hybrid__invariants),
       cmocka_unit_test(hybrid__memory_does_not_depend_on_the_answer),
+      cmocka_unit_test(hybrid__pages_are_as_planned),
+      cmocka_unit_test(hybrid__a_later_prompt_takes_its_part_back),
       cmocka_unit_test(hybrid__chooses_prompt_pages_as_quest_does),
       cmocka_unit_test(hybrid__attends_the_union),
       cmocka_unit_test(hybrid__later_prompts_stay),

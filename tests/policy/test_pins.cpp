@@ -21,6 +21,8 @@ const PolicySpec kPolicies[] = {
     {"raas", 160, 1024, 0, {{"overflow", "error"}, {"stamp_source", "digest"}, {"r", "0"}}},
     {"raas", 160, 1024, 0, {{"pin_prompt", "false"}}},
     {"hybrid", 160, 1024, 256, {{"skip_layers", "0"}, {"rho", "0.3"}}},
+    {"random", 160, 1024, 0, {{"overflow", "error"}}},
+    {"random", 160, 1024, 0, {{"pin_prompt", "false"}}},
     {"h2o", 160, 1024, 0, {{"skip_layers", "0"}, {"prompt", "snapkv"}, {"prompt_budget", "96"}}},
     {"raas", 160, 1024, 0, {{"prompt", "snapkv"}, {"prompt_budget", "96"}}},
 };
@@ -69,7 +71,7 @@ void pins__stay_through_later_prompts(void**) {
   const SimShape shape = {2, 2, 3, 64, 64, true};
   const Inputs inputs(shape, 520, 82);
   for (const PolicySpec& spec : kPolicies) {
-    const bool holds_prompts = std::strcmp(spec.name, "raas") == 0 && spec.options[0].key[0] == 'o';
+    const bool holds_prompts = spec.name[0] == 'r' && spec.options[0].key[0] == 'o';
     Sim sim(cpu_backend(), inputs, spec);
     sim.prefill(20);
     sim.steps(40);
@@ -114,7 +116,7 @@ void pins__beyond_the_choice_are_all_attended(void**) {
 
 void pins__that_leave_no_room_are_refused(void**) {
   const Inputs inputs({2, 2, 3, 64, 512, true}, 420, 85);
-  for (const char* name : {"h2o", "tova", "raas"}) {
+  for (const char* name : {"h2o", "tova", "raas", "random"}) {
     Sim sim(cpu_backend(), inputs, {name, 160, 1024, 0, {}});
     sim.prefill(30);
     sim.steps(130);

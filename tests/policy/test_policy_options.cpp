@@ -100,6 +100,10 @@ void options__bad_values(void**) {
       {"hybrid", "r", {"2"}},
       {"hybrid", "skip_layers", {"4"}},
       {"hybrid", "digest", {"median"}},
+      {"random", "seed", {"-1", "4294967296", "", "one", "0x1"}},
+      {"random", "min_decode_pages", {"1"}},
+      {"random", "overflow", {"hybrid", "spill"}},
+      {"random", "pin_prompt", {"perhaps"}},
   };
   for (const auto& row : rows) {
     for (const char* value : row.values) {
@@ -128,6 +132,8 @@ void options__limits_are_allowed(void**) {
            Spec{"raas", 512, 4096, 0, {{"stamp_rule", "alpha"}, {"alpha", "0"}, {"pin_prompt", "off"}}},
            Spec{"raas", 512, 4096, 0, {{"stamp_rule", "alpha"}, {"alpha", "1"}}},
            Spec{"hybrid", 512, 4096, 0, {{"rho", "0"}}},
+           Spec{"random", 512, 4096, 0, {{"seed", "0"}, {"min_decode_pages", "2"}}},
+           Spec{"random", 512, 4096, 0, {{"seed", "4294967295"}, {"min_decode_pages", "31"}}},
            Spec{"dense",
                 0,
                 4096,
@@ -172,7 +178,7 @@ void options__contradictions(void**) {
 // Names that do not exist are answered with those that do.
 void options__unknown_names(void**) {
   expect_refusal({"lru", 512, 4096, 0, {}}, WEIR_ERR_NOT_FOUND,
-                 {"lru", "dense", "sink", "h2o", "tova", "quest", "raas", "hybrid"});
+                 {"lru", "dense", "sink", "h2o", "tova", "quest", "raas", "hybrid", "random"});
   expect_refusal({"", 512, 4096, 0, {}}, WEIR_ERR_NOT_FOUND, {"dense"});
   expect_refusal({"dense", 512, 4096, 0, {{"window", "4"}}}, WEIR_ERR_NOT_FOUND,
                  {"policy dense", "window", "it has none"});
@@ -188,6 +194,7 @@ void options__unknown_names(void**) {
        {"stamp_rule", "r", "alpha", "stamp_source", "rank_scope", "protect_recent", "min_decode_pages", "overflow",
         "pin_prompt"}},
       {"hybrid", {"stamp_rule", "rho", "digest", "agg", "skip_layers", "sink_pages"}},
+      {"random", {"seed", "min_decode_pages", "overflow", "pin_prompt"}},
   };
   for (const auto& row : rows) {
     std::vector<const char*> words = row.words;
@@ -259,6 +266,8 @@ void budgets__the_minimum_that_is_named_works(void**) {
       {"raas", 32, 4096, 0, {}},
       {"raas", 64, 4096, 0, {{"min_decode_pages", "9"}, {"overflow", "error"}}},
       {"raas", 48, 4096, 0, {{"pin_prompt", "false"}}},
+      {"random", 32, 4096, 0, {}},
+      {"random", 48, 4096, 0, {{"pin_prompt", "false"}}},
       {"dense", 64, 4096, 0, {{"prompt", "snapkv"}}},
   };
   for (const Spec& row : rows) {
@@ -300,8 +309,8 @@ void budgets__of_prompts(void**) {
 
 // A pinned prompt leaves raas min_decode_pages, whoever made it fit.
 void budgets__pinned_prompts_leave_room_to_decode(void**) {
-  for (const char* overflow : {"compress", "error"}) {
-    Spec spec = {"raas", 256, 4096, 0, {{"overflow", overflow}, {"prompt", "snapkv"}, {"prompt_budget", "208"}}};
+  for (const auto& [name, overflow] : {std::pair{"raas", "compress"}, {"raas", "error"}, {"random", "compress"}}) {
+    Spec spec = {name, 256, 4096, 0, {{"overflow", overflow}, {"prompt", "snapkv"}, {"prompt_budget", "208"}}};
     expect_refusal(spec, WEIR_ERR_BUDGET, {"prompt_budget"});
     spec.options.back().value = "192";
     expect_policy(spec);

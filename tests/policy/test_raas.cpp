@@ -152,13 +152,36 @@ void raas__recent_pages_are_protected(void**) {
   assert_int_equal(made.policy->victim(t.view(), room(256, true)), Policy::kNone);
 }
 
+// The default protects a share of the pages that can leave, however many of the budget's are pinned: by a prompt as it is, or one that was compressed.
+void raas__the_protected_share_is_of_the_pages_that_can_leave(void**) {
+  for (const char* name : {"raas", "hybrid"}) {
+    const Made made(name, 32 * kPageTokens, 1u << 20, {{"protect_share", "0.5"}});
+    for (uint32_t n_pinned : {0u, 8u, 20u, 24u, 27u, 28u}) {
+      Table t(32);
+      const uint32_t n_free = 32 - n_pinned, n_protected = std::max(1u, n_free / 2);
+      for (uint32_t i = 0; i < 32; ++i) t.append(i * kPageTokens, 1000 - i, i < n_pinned ? uint32_t{kPagePinned} : 0u);
+      // The newer the staler: the victim is the newest page that is not protected.
+      assert_int_equal(made.policy->victim(t.view(), room(512, true)), 32 - n_protected - 1);
+    }
+  }
+  const Made all("raas", 32 * kPageTokens, 1u << 20, {{"protect_share", "0.75"}});
+  const Made none("raas", 32 * kPageTokens, 1u << 20, {{"protect_share", "0"}});
+  Table t(32);
+  for (uint32_t i = 0; i < 32; ++i) t.append(i * kPageTokens, 1000 - i);
+  assert_int_equal(all.policy->victim(t.view(), room(512, true)), 7);
+  assert_int_equal(none.policy->victim(t.view(), room(512, true)), 30);  // all but the page that was sealed last
+}
+
 }  // namespace
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(raas__token_trace_of_appendix_c),      cmocka_unit_test(raas__no_stamps_is_fifo),
-      cmocka_unit_test(raas__invariants_over_random_weights), cmocka_unit_test(raas__milestone_stays_while_used),
+      cmocka_unit_test(raas__token_trace_of_appendix_c),
+      cmocka_unit_test(raas__no_stamps_is_fifo),
+      cmocka_unit_test(raas__invariants_over_random_weights),
+      cmocka_unit_test(raas__milestone_stays_while_used),
       cmocka_unit_test(raas__recent_pages_are_protected),
+      cmocka_unit_test(raas__the_protected_share_is_of_the_pages_that_can_leave),
   };
   return cmocka_run_group_tests_name("policy_raas", tests, nullptr, nullptr);
 }

@@ -1,0 +1,52 @@
+// Random: the prompt stays, and pages of the answer leave by chance, in every stream by its own. The control for all policies that choose what leaves:
+// one that is not better than this has chosen nothing. Time and memory O(budget).
+// Paper: "Random Attention", arXiv:2609.03430 (2026), which found it level with the strongest of them on long reasoning.
+// Differs from the paper: pages instead of tokens, and the page that was filled last stays. Which page leaves depends on nothing but the seed, the
+// stream and the position, so it is the same on every device and every time.
+#include <new>
+
+#include "policy/pinned_prompt.h"
+
+namespace weir {
+namespace {
+
+class RandomPolicy final : public PinnedPromptPolicy {
+ public:
+  RandomPolicy(const PolicyNeeds& needs, const PinnedPromptOptions& o, uint32_t seed)
+      : PinnedPromptPolicy("random", needs, o), seed_(seed) {}
+
+  uint32_t victim(const StreamView& s, const RoomArgs& room) const override {
+    if (!room.crowded) return kNone;
+    return lowest_row(s, s.n_pages,
+                      [&](uint32_t row) { return random_order(seed_, room.stream, room.pos, s.first_pos[row]); });
+  }
+
+  StepRules step_rules() const override {
+    StepRules rules;
+    rules.victim = VictimRule::kRandom;
+    rules.seed = seed_;
+    return rules;
+  }
+
+ private:
+  uint32_t seed_;
+};
+
+}  // namespace
+
+Status make_random(const PolicyConfig& config, PolicyStorage& storage, Policy*& out) {
+  PinnedPromptOptions o;
+  uint32_t seed = 1;
+  OptionReader options("random", config.options);
+  WEIR_TRY(options.get_u32("seed", seed, 0, UINT32_MAX));
+  WEIR_TRY(options.get_u32("min_decode_pages", o.min_decode_pages, 2, 1u << 20));
+  WEIR_TRY(read_pinned_prompt(options, false, o));
+  WEIR_TRY(options.finish());
+  PolicyNeeds needs;
+  WEIR_TRY(plan_pinned_prompt("random", config, o, needs));
+  static_assert(sizeof(RandomPolicy) <= sizeof(storage.bytes));
+  out = new (storage.bytes) RandomPolicy(needs, o, seed);
+  return {};
+}
+
+}  // namespace weir
