@@ -2,10 +2,22 @@
 #pragma once
 
 #include "cuda/common/base.cuh"
+#include "cuda/pages/victim.cuh"
 
 namespace weir::cuda {
 
 #ifdef __CUDACC__
+
+// One more mark for the page of least score that may leave, by one warp.
+__device__ inline void mark_least(const PageAccumulateArgs& a, uint32_t kv_head) {
+  const size_t table = size_t{kv_head} * a.capacity;
+  LowestRow lowest;
+  for (uint32_t row = threadIdx.x % kWarp; row + 1 < a.n_pages[kv_head]; row += kWarp) {
+    if ((a.flags[table + row] & kPageStays) == 0) lowest.take(key_of_score(a.score[table + row]), row);
+  }
+  const uint32_t row = lowest.of_warp();
+  if (threadIdx.x % kWarp == 0 && row != kNoRow) ++a.mark[table + row];
+}
 
 // Executed by all threads of a block; the weights are in all threads' sight, for kLatestLayer those of all heads.
 template <AccumulateRule kRule>
@@ -26,6 +38,9 @@ __device__ inline void accumulate_stream(const PageAccumulateArgs& a, uint32_t k
       a.score[at] = sum / static_cast<float>(n_heads) / static_cast<float>(a.len[at]);
     }
   }
+  if (a.mark == nullptr || n != a.capacity) return;
+  __syncthreads();
+  if (threadIdx.x < kWarp) mark_least(a, kv_head);
 }
 
 #endif  // __CUDACC__

@@ -213,6 +213,8 @@ Kernel kernel_of(VictimRule rule) {
       return step_begin_kernel<VictimRule::kStalest>;
     case VictimRule::kLightest:
       return step_begin_kernel<VictimRule::kLightest>;
+    case VictimRule::kMarked:
+      return step_begin_kernel<VictimRule::kMarked>;
     case VictimRule::kRandom:
       return step_begin_kernel<VictimRule::kRandom>;
   }

@@ -143,6 +143,18 @@ __device__ inline uint32_t lightest_victim(const StepRules& rules, const DeviceS
   return row != kNoRow ? row : any_row;
 }
 
+// kMarked: the most marks, of equals the least (last score, row), but the last row.
+__device__ inline uint32_t marked_victim(const DeviceStream& s, const Room& room) {
+  if (!room.crowded(s)) return kNoRow;
+  LowestRow lowest;
+  for (uint32_t row = threadIdx.x % kWarp; row + 1 < s.n_pages; row += kWarp) {
+    if ((s.flags[row] & kPageStays) != 0) continue;
+    const uint32_t marks = s.stamp[row] - s.first_pos[row] - 1;
+    lowest.take(uint64_t{~marks} << 32 | key_of_score(s.last_score[row]), row);
+  }
+  return lowest.of_warp();
+}
+
 // kRandom: the least (random order, row) but the last row.
 __device__ inline uint32_t random_victim(const StepRules& rules, const DeviceStream& s, const Room& room) {
   if (!room.crowded(s)) return kNoRow;
@@ -164,6 +176,8 @@ __device__ inline uint32_t victim_of(const StepRules& rules, const DeviceStream&
     row = stalest_victim(rules, s, room);
   } else if constexpr (kRule == VictimRule::kLightest) {
     row = lightest_victim(rules, s, room);
+  } else if constexpr (kRule == VictimRule::kMarked) {
+    row = marked_victim(s, room);
   } else if constexpr (kRule == VictimRule::kRandom) {
     row = random_victim(rules, s, room);
   } else {

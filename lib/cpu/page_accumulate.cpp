@@ -2,6 +2,8 @@
 // vectorises. Some hundred numbers a stream; never worth a second thread.
 #include "cpu/page_accumulate.h"
 
+#include <cmath>
+
 namespace weir::cpu {
 namespace {
 
@@ -23,6 +25,18 @@ void mean_of_heads(const PageAccumulateArgs& a, uint32_t kv_head, uint32_t first
   for (uint32_t row = 0; row < n; ++row) to[row] = to[row] / static_cast<float>(n_heads) / static_cast<float>(len[row]);
 }
 
+// One more mark for the page of least score that may leave.
+void mark_least(const PageAccumulateArgs& a, size_t table, uint32_t n) {
+  uint32_t least = n;
+  float least_score = 0.0f;
+  for (uint32_t row = 0; row + 1 < n; ++row) {
+    if ((a.flags[table + row] & kPageStays) != 0) continue;
+    const float score = std::isnan(a.score[table + row]) ? -INFINITY : a.score[table + row];
+    if (least == n || score < least_score) least = row, least_score = score;
+  }
+  if (least < n) ++a.mark[table + least];
+}
+
 }  // namespace
 
 Status page_accumulate(OpContext&, const PageAccumulateArgs& a) {
@@ -41,6 +55,7 @@ Status page_accumulate(OpContext&, const PageAccumulateArgs& a) {
         mean_of_heads(a, kv_head, 0, a.n_heads, n, score);
         break;
     }
+    if (a.mark != nullptr && n == a.capacity) mark_least(a, size_t{kv_head} * a.capacity, n);
   }
   return {};
 }

@@ -243,6 +243,10 @@ struct PageAccumulateArgs {
   const uint32_t* n_pages;  // [n_kv_heads]
   uint32_t capacity, n_heads, n_kv_heads;
   AccumulateRule rule;
+  // With `mark`, the page of least score among those that may leave (not the last row, no kPageStays) gets one mark more in every stream whose table is
+  // full; of equals the lower row. A score that is not a number counts as -inf.
+  const uint32_t* flags = nullptr;  // [n_kv_heads, capacity] kPage*; read with `mark` alone
+  uint32_t* mark = nullptr;         // in/out [n_kv_heads, capacity]; null: no marks
 };
 
 // Attention weights of each token, summed over some query rows and the heads of a group: the observation window of prompt policies, and H2O's column

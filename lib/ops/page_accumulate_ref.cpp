@@ -3,7 +3,23 @@
 // arXiv:2401.06104, sec. 4 (kLatestLayer; kLatestGroup is the same for one group).
 #include "ops/ops.h"
 
+#include <cmath>
+
 namespace weir::ref {
+namespace {
+
+void mark_least(const PageAccumulateArgs& a, uint32_t kv_head) {
+  const size_t table = size_t{kv_head} * a.capacity;
+  const auto score = [&](uint32_t row) { return std::isnan(a.score[table + row]) ? -INFINITY : a.score[table + row]; };
+  const uint32_t n = a.n_pages[kv_head];
+  uint32_t least = n;
+  for (uint32_t row = 0; row + 1 < n; ++row) {
+    if ((a.flags[table + row] & kPageStays) == 0 && (least == n || score(row) < score(least))) least = row;
+  }
+  if (least < n) ++a.mark[table + least];
+}
+
+}  // namespace
 
 Status page_accumulate(OpContext&, const PageAccumulateArgs& a) {
   const uint32_t group = a.n_heads / a.n_kv_heads;
@@ -30,6 +46,7 @@ Status page_accumulate(OpContext&, const PageAccumulateArgs& a) {
           break;
       }
     }
+    if (a.mark != nullptr && a.n_pages[kv_head] == a.capacity) mark_least(a, kv_head);
   }
   return {};
 }

@@ -15,7 +15,8 @@ enum class VictimRule : uint8_t {
   kWindow,    // sink: the first page behind the front rows, for room or because the window has passed it
   kStalest,   // raas, hybrid: least (stamp, last_score, row) among the pages that are not protected as recent
   kLightest,  // h2o, tova: least (last_score, row), outside the recent window as long as there are any there
-  kRandom,    // random: least (random_order, row); not the last row
+  kMarked,  // tova, decide=token: most marks (stamp - first position - 1), then least (last_score, row); not the last row
+  kRandom,  // random: least (random_order, row); not the last row
 };
 
 // How attention is restricted; see AttnPagedArgs.
@@ -90,6 +91,7 @@ struct StepRules {
   float r = 0.0f, alpha = 0.0f;
   float stamp_spread = 1.0f;  // kStampDigest: as `spread`, of the estimates that are stamped by
   AccumulateRule accumulate = AccumulateRule::kSum;
+  bool marks = false;  // kAccumulate: in `stamp`
 
   AttnScope scope;  // of attention, in every pass
 };

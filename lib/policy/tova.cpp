@@ -1,9 +1,12 @@
 // TOVA: when room is needed, the page that the current query looks at least leaves for good; there is no history. Time and memory O(budget).
-// Paper: Oren et al., "Transformers are Multi-State RNNs", arXiv:2401.06104, sec. 4; algorithms 2.4.
+// Paper: Oren et al., "Transformers are Multi-State RNNs", arXiv:2401.06104, sec. 4.
 // Differs from the paper: pages instead of tokens, by their mean weight (tests/policy/token_reference.h has the token form); the open page stays; a
 // prompt beyond the budget is read in chunks with evictions between them; scope=stream lets every (layer, kv head) decide for itself.
+// In the paper every query drops a token once the cache is full; a page needs room once in 16 tokens. decide=page asks the latest query alone.
+// decide=token asks all: each marks the page whose token it would drop, and the page with most marks leaves.
 #include <algorithm>
 #include <new>
+#include <utility>
 
 #include "policy/options.h"
 #include "policy/policy.h"
@@ -14,6 +17,7 @@ namespace {
 struct TovaOptions {
   uint32_t stream = 0;       // 0: all streams of a layer drop the same pages, as in the paper
   uint32_t skip_layers = 2;  // dense layers, as in the Quest paper's comparison
+  uint32_t marks = 0;        // 1: decide=token
 };
 
 class TovaPolicy final : public Policy {
@@ -28,20 +32,27 @@ class TovaPolicy final : public Policy {
   }
   bool can_take_back_prompt() const override { return true; }
 
+  // Of a prompt, the last query of each chunk decides.
   uint32_t victim(const StreamView& s, const RoomArgs& room) const override {
-    return room.crowded ? lowest_row(s, s.n_pages, [&](uint32_t row) { return score_of(s, row); }) : kNone;
+    if (!room.crowded) return kNone;
+    const bool by_marks = o_.marks != 0 && room.phase == Phase::kDecode;
+    return lowest_row(s, s.n_pages, [&](uint32_t row) {
+      return std::pair(by_marks ? -int64_t{marks_of(s, row)} : 0, score_of(s, row));
+    });
   }
 
   Status observe(OpContext& cx, const OpTable& ops, KvCache& kv, const ObserveArgs& a) const override {
     if (!needs_.page_mass || a.layer < o_.skip_layers) return {};
     const KvView view = kv.view(a.layer);
-    return ops.page_accumulate(cx, {a.page_mass, kv.last_scores(a.layer), view.len, view.n_pages, view.capacity,
-                                    a.n_heads, view.n_kv_heads, rule()});
+    return ops.page_accumulate(
+        cx, {a.page_mass, kv.last_scores(a.layer), view.len, view.n_pages, view.capacity, a.n_heads, view.n_kv_heads,
+             rule(), kv.flags(a.layer), o_.marks != 0 ? kv.stamps(a.layer) : nullptr});
   }
 
   StepRules step_rules() const override {
     StepRules rules;
-    rules.victim = VictimRule::kLightest;  // without a recent window
+    rules.victim = o_.marks != 0 ? VictimRule::kMarked : VictimRule::kLightest;  // without a recent window
+    rules.marks = o_.marks != 0;
     rules.observe = needs_.page_mass ? StepRules::Observe::kAccumulate : StepRules::Observe::kNone;
     rules.observe_from_layer = o_.skip_layers;
     rules.accumulate = rule();
@@ -64,7 +75,20 @@ class TovaPolicy final : public Policy {
     return {};
   }
 
+  // Pages begin without marks.
+  void prompt_end(KvCache& kv, uint32_t first) const override {
+    if (o_.marks == 0) return;
+    for (uint32_t i = 0; i < kv.shape().n_streams(); ++i) {
+      const StreamView s = kv.stream(i);
+      for (uint32_t row = 0; row < s.n_pages; ++row) {
+        if (s.first_pos[row] >= first) s.stamp[row] = s.first_pos[row] + 1;
+      }
+    }
+  }
+
  private:
+  // Stamps count marks up from that of a page which was opened in a step.
+  static uint32_t marks_of(const StreamView& s, uint32_t row) { return s.stamp[row] - s.first_pos[row] - 1; }
   AccumulateRule rule() const { return o_.stream != 0 ? AccumulateRule::kLatestGroup : AccumulateRule::kLatestLayer; }
 
   // Mean weight of a page's tokens over the query heads of the KV heads [first, end).
@@ -87,12 +111,14 @@ class TovaPolicy final : public Policy {
 Status make_tova(const PolicyConfig& config, PolicyStorage& storage, Policy*& out) {
   TovaOptions o;
   static constexpr const char* kScopes[] = {"layer", "stream"};
+  static constexpr const char* kDecide[] = {"page", "token"};
   OptionReader options("tova", config.options);
   if (o.skip_layers >= config.n_layers) o.skip_layers = 0;
   // Prompt policies drop pages per KV head; one choice for a whole layer needs the same pages in all its streams.
   if (options.has(kPromptOption) && config.n_kv_heads > 1) o.stream = 1;
   WEIR_TRY(options.get_word("scope", o.stream, kScopes));
   if (o.stream == 0 && config.n_kv_heads > 1) WEIR_TRY(options.contradicts(kPromptOption, "scope=layer"));
+  WEIR_TRY(options.get_word("decide", o.marks, kDecide));
   WEIR_TRY(options.get_u32("skip_layers", o.skip_layers, 0, config.n_layers - 1));
   WEIR_TRY(options.finish());
   PolicyNeeds needs;

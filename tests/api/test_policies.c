@@ -24,6 +24,7 @@ static const choice choices[] = {
     {"h2o", {{"init", "zero"}, {"recent", "96"}}, 2},
     {"tova", {{"skip_layers", "0"}}, 1},
     {"tova", {{"scope", "stream"}, {"prompt", "snapkv"}}, 2},
+    {"tova", {{"skip_layers", "0"}, {"decide", "token"}}, 2},
     {"quest", {{"skip_layers", "0"}}, 1},
     {"quest", {{"skip_layers", "0"}, {"agg", "qhead"}, {"digest", "mean_std"}}, 3},
     {"quest", {{"skip_layers", "1"}, {"agg", "sum_prob"}, {"prompt", "snapkv"}}, 3},

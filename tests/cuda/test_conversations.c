@@ -31,6 +31,7 @@ static const choice choices[] = {
     {{"h2o", {{"init", "zero"}, {"recent", "96"}}, 2}, 0},
     {{"tova", {{"skip_layers", "0"}}, 1}, 0},
     {{"tova", {{"scope", "stream"}, {"prompt", "snapkv"}}, 2}, 0},
+    {{"tova", {{"skip_layers", "0"}, {"decide", "token"}}, 2}, 0},
     {{"quest", {{"skip_layers", "0"}}, 1}, 0},
     {{"quest", {{"skip_layers", "0"}, {"agg", "qhead"}, {"digest", "mean_std"}}, 3}, 0},
     {{"quest", {{"skip_layers", "1"}, {"agg", "sum_prob"}, {"prompt", "snapkv"}}, 3}, 0},

@@ -47,6 +47,7 @@ const Row kRows[] = {
     {{"h2o", {{"score", "norm_sum"}, {"init", "window"}}, 2}, kNearTies},
     {{"tova", {{"skip_layers", "0"}}, 1}, kNearTies},
     {{"tova", {{"scope", "stream"}, {"prompt", "snapkv"}}, 2}, kNearTies},
+    {{"tova", {{"skip_layers", "0"}, {"decide", "token"}}, 2}, kNearTies},
     {{"hybrid", {}, 0}, kNearTies},
     {{"hybrid", {{"skip_layers", "0"}, {"alpha", "0.1"}}, 2}, kNearTies},
 };

@@ -350,6 +350,8 @@ void stage(Staging& s, PageAccumulateArgs& a) {
   s.out("score", a.score, n_rows);
   s.in("len", a.len, n_rows);
   s.in("n_pages", a.n_pages, a.n_kv_heads);
+  s.in("flags", a.flags, n_rows);
+  s.out("mark", a.mark, n_rows);
 }
 
 void stage(Staging& s, TokenMassArgs& a) {

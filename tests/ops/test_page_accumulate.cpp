@@ -12,6 +12,7 @@ struct Case {
   uint32_t n_kv_heads, group, capacity;
   std::vector<uint32_t> n_pages, len;
   std::vector<float> weight, score;
+  std::vector<uint32_t> flags, mark;  // empty: no marks
 
   uint32_t n_heads() const { return n_kv_heads * group; }
   void run(const Backend& backend) {
@@ -21,14 +22,15 @@ struct Case {
     shapes.n_kv_heads = n_kv_heads;
     shapes.max_pages = capacity;
     Machine machine(backend, shapes);
-    machine.check(backend.ops.page_accumulate(machine.cx(), {weight.data(), score.data(), len.data(), n_pages.data(),
-                                                             capacity, n_heads(), n_kv_heads, rule}));
+    machine.check(backend.ops.page_accumulate(
+        machine.cx(), {weight.data(), score.data(), len.data(), n_pages.data(), capacity, n_heads(), n_kv_heads, rule,
+                       flags.empty() ? nullptr : flags.data(), mark.empty() ? nullptr : mark.data()}));
   }
 };
 
 // Streams differ in length unless the rule wants them alike; rows beyond the table have NaN weights.
-Case random_case(AccumulateRule rule, uint32_t group, uint32_t n_pages) {
-  Case c = {rule, 3, group, n_pages + 4, {}, {}, {}, {}};
+Case random_case(AccumulateRule rule, uint32_t group, uint32_t n_pages, uint32_t spare_rows = 4) {
+  Case c = {rule, 3, group, n_pages + spare_rows, {}, {}, {}, {}, {}, {}};
   Random random(n_pages + group);
   for (uint32_t i = 0; i < 3; ++i)
     c.n_pages.push_back(rule == AccumulateRule::kLatestLayer ? n_pages : n_pages - std::min(i, n_pages));
@@ -43,20 +45,35 @@ Case random_case(AccumulateRule rule, uint32_t group, uint32_t n_pages) {
   return c;
 }
 
+// A fifth of the pages stays. Of streams that differ in length the first is full.
+void add_marks(Case& c) {
+  Random random(c.capacity);
+  for (uint32_t i = 0; i < c.n_kv_heads * c.capacity; ++i) {
+    c.flags.push_back(random.below(5) != 0   ? kPagePrompt * random.below(2)
+                      : random.below(2) != 0 ? kPagePinned
+                                             : kPageKept);
+    c.mark.push_back(random.below(100));
+  }
+}
+
 std::vector<OpCase> cases() {
   std::vector<OpCase> list;
   for (size_t rule = 0; rule < 3; ++rule) {
     for (uint32_t group : {1u, 2u, 3u, 4u, 7u, 8u}) {
       for (uint32_t n_pages : {1u, 2u, 17u, 300u}) {
-        const auto run = [=](const Backend& backend) -> std::vector<Output> {
-          Case c = random_case(kRules[rule], group, n_pages);
-          c.run(backend);
-          c.run(backend);
-          return {{"score", c.score}};
-        };
-        list.push_back({std::string("page_accumulate__") + kRuleNames[rule] + "_g" + std::to_string(group) + "_" +
-                            std::to_string(n_pages) + "_pages",
-                        run, 0.0, "the same sums in the same order"});
+        for (bool marks : {false, true}) {
+          const auto run = [=](const Backend& backend) -> std::vector<Output> {
+            Case c = random_case(kRules[rule], group, n_pages, marks ? 0 : 4);
+            if (marks) add_marks(c);
+            c.run(backend);
+            c.run(backend);
+            if (!marks) return {{"score", c.score}};
+            return {{"score", c.score}, {"mark", std::vector<float>(c.mark.begin(), c.mark.end())}};
+          };
+          list.push_back({std::string("page_accumulate__") + kRuleNames[rule] + "_g" + std::to_string(group) + "_" +
+                              std::to_string(n_pages) + (marks ? "_pages_with_marks" : "_pages"),
+                          run, 0.0, "the same sums in the same order"});
+        }
       }
     }
   }
@@ -72,7 +89,9 @@ Case small_case(AccumulateRule rule) {
           {2, 2},
           {16, 4, 0, 16, 4, 0},
           {0.5f, 0.5f, NAN, 0.25f, 0.75f, NAN, 1.0f, 0.0f, NAN, 0.125f, 0.875f, NAN},
-          {10.0f, 20.0f, -7.0f, 30.0f, 40.0f, -7.0f}};
+          {10.0f, 20.0f, -7.0f, 30.0f, 40.0f, -7.0f},
+          {},
+          {}};
 }
 
 void assert_scores(const Case& c, const std::vector<float>& want) {
@@ -95,11 +114,58 @@ void rules_golden(const Backend& backend) {
   assert_scores(layer, {first, second, -7.0f, first, second, -7.0f});
 }
 
+// One mark a run: for the least score, of equals the lower row, never for a page that stays nor the last row, and for what is not a number first.
+void marks_golden(const Backend& backend) {
+  const auto marked = [&](std::vector<float> weight, std::vector<uint32_t> flags) {
+    const auto n = static_cast<uint32_t>(weight.size());
+    Case c = {AccumulateRule::kLatestGroup,
+              1,
+              1,
+              n,
+              {n},
+              std::vector<uint32_t>(n, 1),
+              std::move(weight),
+              std::vector<float>(n),
+              std::move(flags),
+              std::vector<uint32_t>(n, 3)};
+    c.run(backend);
+    uint32_t row = n;
+    for (uint32_t i = 0; i < n; ++i) {
+      if (c.mark[i] == 3) continue;
+      assert_true(row == n && c.mark[i] == 4);
+      row = i;
+    }
+    return row;
+  };
+  assert_int_equal(marked({0.4f, 0.1f, 0.3f, 0.2f}, {0, 0, 0, 0}), 1);
+  assert_int_equal(marked({0.4f, 0.3f, 0.2f, 0.1f}, {0, 0, 0, 0}), 2);
+  assert_int_equal(marked({0.2f, 0.2f, 0.2f, 0.1f}, {0, 0, 0, 0}), 0);
+  assert_int_equal(marked({0.1f, 0.2f, 0.4f, 0.3f}, {kPagePinned, kPageKept, kPagePrompt, 0}), 2);
+  assert_int_equal(marked({0.1f, NAN, 0.4f, 0.3f}, {0, 0, 0, 0}), 1);
+  assert_int_equal(marked({0.1f, 0.2f}, {kPagePinned, 0}), 2);  // none may leave
+  assert_int_equal(marked({1.0f}, {0}), 1);
+  // With the layer's rule every stream marks its own row of the same page; what a run before wrote is counted on. A table with a free row gets none.
+  Case layer = random_case(AccumulateRule::kLatestLayer, 2, 17, 0),
+       free = random_case(AccumulateRule::kLatestLayer, 2, 17, 1);
+  for (Case* c : {&layer, &free}) {
+    c->flags.assign(c->score.size(), 0);
+    c->len.assign(c->score.size(), kPageTokens);
+    c->mark.assign(c->score.size(), 0);
+    c->run(backend);
+    c->run(backend);
+  }
+  const auto least = std::min_element(layer.score.begin(), layer.score.begin() + 16) - layer.score.begin();
+  std::vector<uint32_t> want(layer.score.size());
+  for (size_t kv_head = 0; kv_head < 3; ++kv_head) want[kv_head * 17 + static_cast<size_t>(least)] = 2;
+  assert_true(layer.mark == want);
+  assert_true(free.mark == std::vector<uint32_t>(free.mark.size()));
+}
+
 // With one stream a layer is its group; scores times tokens sum to 1 over the pages when the weights do.
 void one_stream_layer_is_its_group(const Backend& backend) {
   for (uint32_t group : {1u, 3u, 8u}) {
     constexpr uint32_t n = 9;
-    Case c = {AccumulateRule::kLatestGroup, 1, group, n, {n}, {}, {}, std::vector<float>(n, 5.0f)};
+    Case c = {AccumulateRule::kLatestGroup, 1, group, n, {n}, {}, {}, std::vector<float>(n, 5.0f), {}, {}};
     Random random(group);
     for (uint32_t row = 0; row < n; ++row) c.len.push_back(1 + random.below(kPageTokens));
     for (uint32_t head = 0; head < group; ++head) {
@@ -125,5 +191,6 @@ int main() {
   using namespace weir::test;
   return run_group("ops/page_accumulate", cases(),
                    {{"page_accumulate__rules_golden", rules_golden},
+                    {"page_accumulate__marks_golden", marks_golden},
                     {"page_accumulate__one_stream_layer_is_its_group", one_stream_layer_is_its_group}});
 }

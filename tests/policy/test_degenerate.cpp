@@ -17,6 +17,7 @@ const PolicySpec kFull[] = {
     {"h2o", 256, 256, 0, {}},
     {"tova", 256, 1024, 0, {{"skip_layers", "0"}}},
     {"tova", 256, 1024, 0, {{"skip_layers", "0"}, {"scope", "stream"}}},
+    {"tova", 256, 1024, 0, {{"skip_layers", "0"}, {"decide", "token"}}},
     {"quest", 160, 1024, 0, {{"skip_layers", "0"}}},
     {"quest", 160, 1024, 0, {{"skip_layers", "0"}, {"digest", "minmax"}, {"agg", "qhead"}}},
     {"quest", 160, 160, 0, {}},

@@ -15,6 +15,7 @@ const PolicySpec kPolicies[] = {
     {"h2o", 160, 1024, 0, {{"skip_layers", "1"}, {"score", "norm_sum"}, {"init", "zero"}}},
     {"tova", 160, 1024, 0, {{"skip_layers", "0"}}},
     {"tova", 160, 1024, 0, {{"skip_layers", "0"}, {"scope", "stream"}}},
+    {"tova", 160, 1024, 0, {{"skip_layers", "0"}, {"decide", "token"}}},
     {"quest", 80, 1024, 0, {{"skip_layers", "0"}}},
     {"quest", 80, 1024, 0, {{"skip_layers", "0"}, {"agg", "qhead"}}},
     {"raas", 160, 1024, 0, {{"overflow", "error"}}},

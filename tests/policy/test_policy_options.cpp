@@ -80,6 +80,7 @@ void options__bad_values(void**) {
       {"h2o", "skip_layers", {"4", "-1"}},
       {"tova", "scope", {"head", ""}},
       {"tova", "skip_layers", {"4", "all"}},
+      {"tova", "decide", {"query", ""}},
       {"quest", "digest", {"max", "none"}},
       {"quest", "spread", {"-0.5", "101", "nan", "inf", "one", "1,5"}},
       {"quest", "agg", {"sum", "QHEAD"}},
@@ -188,7 +189,7 @@ void options__unknown_names(void**) {
   } rows[] = {
       {"sink", {"sinks", "window", "positions", "exact_mask"}},
       {"h2o", {"recent", "score", "init", "init_rows", "skip_layers"}},
-      {"tova", {"scope", "skip_layers"}},
+      {"tova", {"scope", "decide", "skip_layers"}},
       {"quest", {"digest", "spread", "agg", "skip_layers", "sink_pages", "min_pages", "dense_tokens"}},
       {"raas",
        {"stamp_rule", "r", "alpha", "stamp_source", "rank_scope", "protect_recent", "min_decode_pages", "overflow",

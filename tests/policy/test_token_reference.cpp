@@ -1,6 +1,6 @@
 // policy: pages of one token against the token forms of the methods (token_reference.h), over random weights: the same
-// residents after every step. A row of the table is one token here; what victims and scoring ops do does not depend on
-// the size of a page.
+// residents after every step. A row of the table is one token here; which row leaves and what is observed is the policy's
+// own doing, by its options, and does not depend on the size of a page.
 #include "tests/policy/token_reference.h"
 
 #include "tests/policy/policy_test.h"
@@ -11,13 +11,15 @@ namespace {
 using namespace weir;
 using namespace weir::test;
 
-// A stream of one-token pages under a policy, with the backend's ops.
+// A stream of one-token pages under a policy, with the backend's ops. The tables are a cache's; its pages are never read.
 class OneTokenPages {
  public:
   OneTokenPages(const Backend& backend, const char* name, uint32_t capacity, uint32_t group,
                 std::initializer_list<weir_key_value> options)
-      : backend_(backend), made_(name, capacity * kPageTokens, 1u << 20, options), table(capacity), group_(group) {
+      : backend_(backend), made_(name, capacity * kPageTokens, 1u << 20, options), group_(group) {
     if (!made_.status.ok()) fail_msg("%s: %s", name, last_error_text());
+    assert_int_equal(made_.policy->needs().pages_per_stream, capacity);
+    assert_true(made_.policy->needs().page_mass);
     assert_true(pool_.start(1).ok());
     OpShapes shapes;
     shapes.n_heads = group;
@@ -29,65 +31,60 @@ class OneTokenPages {
     cx_.pool = &pool_;
     cx_.scratch = scratch_[0].bytes;
     cx_.scratch_bytes = backend.scratch_bytes(shapes);
+    const KvShape shape = {1, 1, 8, capacity, DigestKind::kNone, 0, 0, false};
+    Arena measured[3], arenas[3];
+    kv_.lay_out(shape, measured[0], measured[1], measured[2]);
+    for (int i = 0; i < 3; ++i) {
+      memory_[i].resize(measured[i].used() / sizeof(Line) + 1);
+      arenas[i] = Arena(memory_[i][0].bytes, measured[i].used());
+    }
+    kv_.lay_out(shape, arenas[0], arenas[1], arenas[2]);
+    kv_.reset();
   }
 
+  // Room for the token, which the policy makes when there is none, and the token.
   void append(uint32_t pos, uint32_t now, uint32_t flags = 0) {
-    const uint32_t row = made_.policy->victim(table.view(), room(pos, table.n == capacity()));
-    assert_true((row != Policy::kNone) == (table.n == capacity()));
-    if (row != Policy::kNone) table.remove(row);
-    table.append(pos, now, flags);
-    table.len[table.n - 1] = 1;
+    const StreamView s = table();
+    const uint32_t row = made_.policy->victim(s, room(pos, s.n_pages == s.capacity));
+    assert_true((row != Policy::kNone) == (s.n_pages == s.capacity));
+    if (row != Policy::kNone) remove(s, row);
+    const uint32_t n = kv_.n_pages_of(0)[0]++;
+    s.first_pos[n] = pos;
+    s.len[n] = 1;
+    s.flags[n] = flags;
+    s.stamp[n] = now;
+    s.last_score[n] = 0.0f;
   }
-  std::vector<uint32_t> positions() const { return {table.first_pos.begin(), table.first_pos.begin() + table.n}; }
-
-  void accumulate(const HeadWeights& w, AccumulateRule rule) {
-    const std::vector<float> weight = in_rows(w);
-    check(backend_.ops.page_accumulate(
-        cx_, {weight.data(), table.score.data(), table.len.data(), &table.n, capacity(), group_, 1, rule}));
+  // What a step shows the policy: the weights of every head.
+  void observe(const HeadWeights& w, uint32_t now) {
+    const StreamView s = table();
+    std::vector<float> mass(size_t{group_} * s.capacity, NAN);
+    for (size_t g = 0; g < w.size(); ++g)
+      std::copy(w[g].begin(), w[g].end(), mass.begin() + static_cast<ptrdiff_t>(g * s.capacity));
+    assert_true(
+        made_.policy->observe(cx_, backend_.ops, kv_, {0, group_, nullptr, mass.data(), nullptr, {}, now}).ok());
   }
-  void stamp(const HeadWeights& w, uint32_t now, const TokenRaasRule& rule) {
-    const std::vector<float> weight = in_rows(w);
-    PageStampArgs a = {};
-    a.weight = weight.data();
-    a.stamp = table.stamp.data();
-    a.last_score = table.score.data();
-    a.flags = table.flags.data();
-    a.n_pages = &table.n;
-    a.capacity = capacity();
-    a.n_heads = group_;
-    a.n_kv_heads = 1;
-    a.now = now;
-    a.rule = rule.alpha_rule ? StampRule::kAlpha : StampRule::kTopR;
-    a.rank_all = rule.rank_all;
-    a.r = rule.r;
-    a.alpha = rule.alpha;
-    check(backend_.ops.page_stamp(cx_, a));
-  }
+  StreamView table() const { return kv_.stream(0); }
+  std::vector<uint32_t> positions() const { return {table().first_pos, table().first_pos + table().n_pages}; }
 
  private:
   struct alignas(64) Line {
     std::byte bytes[64];
   };
-  uint32_t capacity() const { return static_cast<uint32_t>(table.slots.size()); }
-  static void check(Status status) { assert_int_equal(status.code(), WEIR_OK); }
-  std::vector<float> in_rows(const HeadWeights& w) const {
-    std::vector<float> rows(size_t{group_} * capacity());
-    for (size_t g = 0; g < w.size(); ++g)
-      std::copy(w[g].begin(), w[g].end(), rows.begin() + static_cast<ptrdiff_t>(g * capacity()));
-    return rows;
+  void remove(const StreamView& s, uint32_t row) {
+    for (uint32_t* column : {s.first_pos, s.len, s.flags, s.stamp})
+      std::copy(column + row + 1, column + s.n_pages, column + row);
+    std::copy(s.last_score + row + 1, s.last_score + s.n_pages, s.last_score + row);
+    --kv_.n_pages_of(0)[0];
   }
 
   const Backend& backend_;
   Made made_;
-
- public:
-  Table table;
-
- private:
   uint32_t group_;
   ThreadPool pool_{std::pmr::new_delete_resource()};
   OpContext cx_;
-  std::vector<Line> scratch_;
+  KvCache kv_;
+  std::vector<Line> scratch_, memory_[3];
 };
 
 // Softmax weights of every head over n residents, now and then peaked. Multiples of 2^-12, so that sums over heads and
@@ -139,8 +136,8 @@ void token__h2o_keeps_what_the_token_form_keeps(void**) {
         assert_true(got.positions() == want.position);
         const HeadWeights w = random_weights(numbers, c.group, want.position.size());
         want.attend(w);
-        got.accumulate(w, AccumulateRule::kSum);
-        for (size_t i = 0; i < want.sum.size(); ++i) assert_true(double{got.table.score[i]} == want.sum[i]);
+        got.observe(w, pos + 1);
+        for (size_t i = 0; i < want.sum.size(); ++i) assert_true(double{got.table().last_score[i]} == want.sum[i]);
         want.end_step();
       }
       assert_int_equal(want.position.size(), split.heavy + split.recent);
@@ -158,26 +155,26 @@ void token__h2o_without_heavy_is_a_window(void**) {
       const std::vector<uint32_t> resident = got.positions();
       assert_int_equal(resident.size(), std::min(pos + 1, 13u));  // twelve, and the current one
       assert_int_equal(resident.front() + resident.size(), pos + 1);
-      got.accumulate(random_weights(numbers, c.group, resident.size()), AccumulateRule::kSum);
+      got.observe(random_weights(numbers, c.group, resident.size()), pos + 1);
     }
   }
 }
 
+// One token a page: whether the latest query decides or each query marks a page is the same.
 void token__tova_keeps_what_the_token_form_keeps(void**) {
   for (const Case& c : cases()) {
-    for (AccumulateRule rule :
-         {AccumulateRule::kLatestGroup, AccumulateRule::kLatestLayer}) {  // the same for one KV head
+    for (const auto& [scope, decide] :
+         {std::pair{"stream", "page"}, {"layer", "page"}, {"stream", "token"}, {"layer", "token"}}) {
       Numbers numbers(c.seed);
       TokenTova want(20);
-      OneTokenPages got(*c.backend, "tova", 21, c.group,
-                        {{"scope", rule == AccumulateRule::kLatestGroup ? "stream" : "layer"}});
+      OneTokenPages got(*c.backend, "tova", 21, c.group, {{"scope", scope}, {"decide", decide}});
       for (uint32_t pos = 0; pos < kSteps; ++pos) {
         want.append(pos);
         got.append(pos, pos + 1);
         assert_true(got.positions() == want.position);
         const HeadWeights w = random_weights(numbers, c.group, want.position.size());
         want.attend(w);
-        got.accumulate(w, rule);
+        got.observe(w, pos + 1);
         want.end_step();
         assert_int_equal(want.position.size(), std::min(pos + 1, 20u));
       }
@@ -198,15 +195,15 @@ void compare_raas(const Case& c, const TokenRaasRule& rule, uint32_t n_prompt,
     assert_true(got.positions() == want.positions());
     const HeadWeights w = random_weights(numbers, c.group, want.tokens.size());
     want.attend(w, pos + 1);
-    got.stamp(w, pos + 1, rule);
-    for (size_t i = 0; i < want.tokens.size(); ++i) assert_int_equal(got.table.stamp[i], want.tokens[i].stamp);
+    got.observe(w, pos + 1);
+    for (size_t i = 0; i < want.tokens.size(); ++i) assert_int_equal(got.table().stamp[i], want.tokens[i].stamp);
   }
 }
 
 void token__raas_keeps_what_the_token_form_keeps(void**) {
   for (const Case& c : cases()) {
     for (uint32_t n_prompt : {0u, 1u, 7u}) {
-      compare_raas(c, {false, 0.0f, 0.5f, false}, n_prompt, {{"protect_recent", "0"}});
+      compare_raas(c, {false, 0.0f, 0.5f, false}, n_prompt, {{"protect_recent", "0"}, {"stamp_rule", "top_r"}});
       compare_raas(c, {false, 0.0f, 0.25f, true}, n_prompt,
                    {{"protect_recent", "0"}, {"r", "0.25"}, {"rank_scope", "all"}});
       compare_raas(c, {false, 0.0f, 0.0f, false}, n_prompt, {{"protect_recent", "0"}, {"r", "0"}});

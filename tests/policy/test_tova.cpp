@@ -1,5 +1,7 @@
-// policy: TOVA in a session (algorithms 2.4). One page leaves when one is opened, by the weights of the latest query
-// alone; values play no part; with scope=layer the streams of a layer hold the same pages.
+// policy: TOVA in a session. One page leaves when one is opened, by the weights of the latest query alone, or by how
+// many queries looked at it least; values play no part; with scope=layer the streams of a layer hold the same pages.
+#include <map>
+
 #include "tests/policy/session_sim.h"
 
 namespace {
@@ -138,6 +140,51 @@ void tova__only_the_latest_query_decides(void**) {
   }
 }
 
+// decide=token: in a full stream every step marks the page of least score; the page with most marks leaves, of equals the one of less score. Pages of a
+// later prompt begin without marks, whatever chunk they came in.
+void tova__every_query_marks_the_page_it_looks_at_least(void**) {
+  for (const Backend* backend : kBackends) {
+    for (const SimShape& shape : {SimShape{2, 2, 3, 64, 512, true}, SimShape{2, 3, 4, 64, 24, true}}) {
+      const Inputs inputs(shape, 560, 39);
+      for (const char* scope : {"layer", "stream"}) {
+        PolicySpec spec = tova(scope);
+        spec.options.push_back({"decide", "token"});
+        Sim sim(*backend, inputs, spec), latest(*backend, inputs, tova(scope));
+        std::map<std::pair<uint32_t, uint32_t>, uint32_t> marks;  // by stream and first position
+        uint32_t n_other = 0;                                     // victims that the latest query would have kept
+        sim.on_layer = [&](uint32_t layer) {
+          for (uint32_t s = layer * shape.n_kv_heads; s < (layer + 1) * shape.n_kv_heads; ++s) {
+            const StreamView v = sim.kv.stream(s);
+            if (v.n_pages < v.capacity) continue;
+            const auto least = std::min_element(v.last_score, v.last_score + v.n_pages - 1) - v.last_score;
+            ++marks[{s, v.first_pos[least]}];
+          }
+        };
+        sim.on_evict = [&](uint32_t s, const StreamView& v, uint32_t victim, const RoomArgs& room) {
+          if (room.phase != Phase::kDecode) return;
+          const uint32_t most = marks[{s, v.first_pos[victim]}];
+          for (uint32_t row = 0; row + 1 < v.n_pages; ++row) {
+            const uint32_t n = marks[{s, v.first_pos[row]}];
+            assert_true(n < most || (n == most && v.last_score[victim] <= v.last_score[row]));
+            n_other += v.last_score[row] < v.last_score[victim] ? 1 : 0;
+          }
+        };
+        for (Sim* one : {&sim, &latest}) {
+          one->prefill(60);
+          one->steps(200);
+          one->prefill(70);
+          one->steps(200);
+        }
+        assert_true(sim.n_evicted > 0 && n_other > 0);
+        assert_true(sim.all_pages() != latest.all_pages());
+        if (scope[0] != 'l') continue;
+        for (uint32_t s = 0; s < shape.n_layers * shape.n_kv_heads; ++s)
+          assert_true(sim.pages(s) == sim.pages(s / shape.n_kv_heads * shape.n_kv_heads));
+      }
+    }
+  }
+}
+
 void tova__values_play_no_part(void**) {
   const SimShape shape = {2, 2, 3, 64, 512, true};
   const Inputs one(shape, 300, 37);
@@ -172,6 +219,7 @@ int main() {
       cmocka_unit_test(tova__layer_scope_has_one_table_per_layer),
       cmocka_unit_test(tova__layer_scope_behind_a_prompt_policy),
       cmocka_unit_test(tova__only_the_latest_query_decides),
+      cmocka_unit_test(tova__every_query_marks_the_page_it_looks_at_least),
       cmocka_unit_test(tova__values_play_no_part),
       cmocka_unit_test(tova__skipped_layers_keep_everything),
   };
