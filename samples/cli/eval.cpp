@@ -25,7 +25,8 @@ using nlohmann::ordered_json;
 
 struct EvalFlags {
   std::string model;
-  std::vector<std::string> policies = {"dense", "sink", "h2o", "tova", "quest", "raas", "hybrid"};
+  bool chooses_policies = false;  // --policies is given
+  std::vector<std::string> policies = {"dense", "sink", "h2o", "tova", "quest", "raas", "hybrid", "random"};
   EvalSettings settings;
   uint32_t threads = 0;
   std::string out = "eval";
@@ -82,10 +83,12 @@ void check_specs(const ResultsFile& results, const EvalSettings& settings, const
 
 void write_out(const fs::path& path, const std::string& text) { write_text_file(path.string(), text); }
 
-void show_accuracy(const Summary& summary, const std::vector<ordered_json>& lines, const fs::path& out) {
-  const Measure accuracy = {"Right answers, %", "right", 100, 1};
+void show_accuracy(const Summary& summary, const Results& results, const fs::path& out) {
+  const std::string what = " (" + run_text(results.header) + ")";
+  const Measure strict = {"Right answers without a wrong line, %", "strict", 100, 1, true};
+  const Measure right = {"Right answers, whatever the lines before, %", "right", 100, 1, true};
   const Measure length = {"Tokens of the answer", "n_decode", 1, 0};
-  std::string text = table_text(summary, accuracy);
+  std::string text = table_text(summary, strict) + "\n" + table_text(summary, right);
   const std::string smallest = smallest_budgets_text(summary);
   if (!smallest.empty()) text += "\n" + smallest;
   std::fputs(text.c_str(), stdout);
@@ -95,13 +98,15 @@ void show_accuracy(const Summary& summary, const std::vector<ordered_json>& line
                        "pages_evicted", "prefill_s", "decode_s", "allocs_while_decoding"},
                       true));
   write_out(out / "accuracy.svg",
-            budget_plot_svg(summary, {"Right answers against the budget", "right answers, %", accuracy, true}));
-  write_out(out / "length.svg", budget_plot_svg(summary, {"Length of the answer against the budget",
+            budget_plot_svg(summary, {"Right answers without a wrong line, against the budget" + what,
+                                      "right without a wrong line, %", strict, true}));
+  write_out(out / "length.svg", budget_plot_svg(summary, {"Length of the answer against the budget" + what,
                                                           "tokens of the answer", length, false}));
-  write_out(out / "memory.svg", memory_plot_svg(summary, lines));
+  write_out(out / "memory.svg", memory_plot_svg(summary, results.lines));
 }
 
-void show_forced(const Summary& summary, const fs::path& out) {
+void show_forced(const Summary& summary, const Results& results, const fs::path& out) {
+  const std::string what = " (" + run_text(results.header) + ")";
   const Measure agreement = {"Most probable token as with the whole history, %", "agreement", 100, 2};
   const Measure kl = {"KL divergence from the whole history, nats per token", "kl", 1, 4};
   const Measure recall = {"Recall of the true top pages, %", "recall", 100, 1};
@@ -109,22 +114,22 @@ void show_forced(const Summary& summary, const fs::path& out) {
       (table_text(summary, agreement) + "\n" + table_text(summary, kl) + "\n" + table_text(summary, recall)).c_str(),
       stdout);
   write_out(out / kForced.csv, table_csv(summary, {"agreement", "kl", "recall", "n_positions"}, false));
-  write_out(out / "agreement.svg", budget_plot_svg(summary, {"Top-1 agreement with the whole history",
+  write_out(out / "agreement.svg", budget_plot_svg(summary, {"Top-1 agreement with the whole history" + what,
                                                              "same most probable token, %", agreement, true}));
   write_out(out / "kl.svg",
-            budget_plot_svg(summary, {"KL divergence from the whole history", "nats per token", kl, false}));
-  write_out(out / "recall.svg", budget_plot_svg(summary, {"Recall of the true top pages", "recall, %", recall, true}));
+            budget_plot_svg(summary, {"KL divergence from the whole history" + what, "nats per token", kl, false}));
+  write_out(out / "recall.svg",
+            budget_plot_svg(summary, {"Recall of the true top pages" + what, "recall, %", recall, true}));
 }
 
-// The table of what the file holds; with `settings`, only of the points that were asked for.
-void show(const Mode& mode, std::vector<ordered_json> lines, const EvalSettings* settings, const fs::path& out) {
-  if (lines.empty()) throw std::runtime_error((out / mode.file).string() + ": holds no runs");
-  const Summary summary = settings != nullptr ? summarize(lines, settings->families, labels_of(*settings))
-                                              : summarize(lines, problem_families(), {});
+// The table of the results; families and labels come in the order of `settings`, what else there is after them.
+void show(const Mode& mode, const Results& results, const EvalSettings& settings, const fs::path& out) {
+  if (results.lines.empty()) throw std::runtime_error((out / mode.file).string() + ": holds no such runs");
+  const Summary summary = summarize(results.lines, settings.families, labels_of(settings));
   if (mode.name == kForced.name) {
-    show_forced(summary, out);
+    show_forced(summary, results, out);
   } else {
-    show_accuracy(summary, lines, out);
+    show_accuracy(summary, results, out);
   }
 }
 
@@ -180,11 +185,27 @@ uint64_t check_model(const EvalFlags& flags) {
   return model_info(model.get()).file_bytes;
 }
 
+// --plot-only: what is in the folder, with --policies only the runs with these labels.
+void show_again(const Mode& mode, const EvalFlags& flags) {
+  const fs::path out = flags.out;
+  Results results = read_results((out / mode.file).string(), mode.name);
+  EvalSettings settings;
+  settings.families = problem_families();
+  if (flags.chooses_policies) {
+    for (const std::string& text : flags.policies) settings.policies.push_back(parse_policy_entry(text));
+    const std::vector<std::string> labels = labels_of(settings);
+    std::erase_if(results.lines, [&](const ordered_json& line) {
+      return std::find(labels.begin(), labels.end(), line.at("policy")) == labels.end();
+    });
+  }
+  show(mode, results, settings, out);
+}
+
 int run_eval(EvalFlags& flags) {
   const Mode& mode = flags.forced ? kForced : kAccuracy;
   const fs::path out = flags.out;
   if (flags.plot_only) {
-    show(mode, read_results((out / mode.file).string(), mode.name), nullptr, out);
+    show_again(mode, flags);
     return 0;
   }
   if (!flags.trace.draw.empty()) return draw_trace_command(flags.trace);
@@ -195,7 +216,8 @@ int run_eval(EvalFlags& flags) {
 
   fs::create_directories(out);
   const std::string path = (out / mode.file).string();
-  ResultsFile results(path, results_header(flags.settings, mode.name, flags.model, model_bytes));
+  const ordered_json header = results_header(flags.settings, mode.name, flags.model, model_bytes);
+  ResultsFile results(path, header);
   check_specs(results, flags.settings, path);
   std::vector<EvalPoint> points = eval_points(flags.settings);
   points.erase(std::remove_if(points.begin(), points.end(),
@@ -203,7 +225,7 @@ int run_eval(EvalFlags& flags) {
                points.end());
   catch_interrupts();
   (flags.forced ? run_forced : run_accuracy)(flags, points, results);
-  show(mode, asked_for(results, flags.settings), &flags.settings, out);
+  show(mode, {header, asked_for(results, flags.settings)}, flags.settings, out);
   return 0;
 }
 
@@ -283,12 +305,16 @@ void add_eval(CLI::App& program, Action& action) {
   app->add_option("--out", flags->out,
                   "Folder of results, tables and plots; runs that are in it are not repeated; default eval")
       ->type_name("DIR");
-  app->add_flag("--plot-only", flags->plot_only, "Only tables and plots, of all runs in the folder");
+  app->add_flag("--plot-only", flags->plot_only,
+                "Only tables and plots, of all runs in the folder; with --policies of those labels");
   app->add_flag("--forced", flags->forced,
                 "Instead of answers: agreement, KL divergence and page recall over the right answer's tokens");
   add_problem_flags(*app, flags->settings);
   add_trace_flags(*app, flags->trace);
-  app->callback([flags, &action] { action = [flags] { return run_eval(*flags); }; });
+  app->callback([flags, app, &action] {
+    flags->chooses_policies = app->count("--policies") > 0;
+    action = [flags] { return run_eval(*flags); };
+  });
 }
 
 }  // namespace weir_cli

@@ -3,24 +3,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 
 #include "options.h"
 #include "plot.h"
+#include "problems.h"
 
 namespace weir_cli {
 namespace {
 
 using nlohmann::ordered_json;
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr int kLengthBins = 10;  // more would show the noise of single runs
-
-double value_of(const Cell* cell, const Measure& measure) {
-  if (cell == nullptr) return kNaN;
-  return measure.scale * (measure.field == "right" ? cell->accuracy() : cell->mean(measure.field));
-}
 
 std::vector<double> budget_ticks(const Summary& summary) {
   return std::vector<double>(summary.budgets.begin(), summary.budgets.end());
@@ -31,7 +25,7 @@ PlotLine policy_line(const Summary& summary, const std::string& family, size_t p
   line.label = summary.labels[policy];
   line.style = static_cast<int>(policy);
   if (summary.is_whole(family, line.label)) {
-    const double y = value_of(summary.find(family, line.label, 0), measure);
+    const double y = measured(summary.find(family, line.label, 0), measure);
     line.is_dashed = true;
     line.has_markers = false;
     const std::vector<double> ticks = budget_ticks(summary);
@@ -39,7 +33,7 @@ PlotLine policy_line(const Summary& summary, const std::string& family, size_t p
     return line;
   }
   for (uint32_t budget : summary.budgets) {
-    line.points.emplace_back(budget, value_of(summary.find(family, line.label, budget), measure));
+    line.points.emplace_back(budget, measured(summary.find(family, line.label, budget), measure));
   }
   return line;
 }
@@ -134,6 +128,10 @@ std::string budget_plot_svg(const Summary& summary, const BudgetPlot& plot) {
     if (plot.is_share) {
       panel.y.has_range = true;
       panel.y.high = 100;
+    }
+    if (plot.measure.with_chance) {
+      panel.title += ", by chance " + chance_text(family);
+      panel.level = plot.measure.scale * chance_level(family);
     }
     for (size_t i = 0; i < summary.labels.size(); ++i) {
       panel.lines.push_back(policy_line(summary, family, i, plot.measure));

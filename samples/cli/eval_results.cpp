@@ -15,7 +15,9 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr char kMagicKey[] = "weir_eval";
-constexpr int kFormat = 1;  // of the file; raised when a line's meaning changes
+// Of the file; raised when a line's meaning changes. 2: facts and hubs never ask for a given value, so that some of their
+// problems are others than those of the same id before.
+constexpr int kFormat = 2;
 
 [[noreturn]] void fail_with_errno(const std::string& path, const char* what) {
   throw std::runtime_error(path + ": cannot " + what + ": " + std::strerror(errno));
@@ -169,12 +171,16 @@ void ResultsFile::write_line(const ordered_json& line) {
   }
 }
 
-std::vector<ordered_json> read_results(const std::string& path, const std::string& mode) {
+Results read_results(const std::string& path, const std::string& mode) {
   FileContent content = read_content(path);
   if (content.is_empty) throw std::runtime_error(path + ": holds no results");
   const std::string found = content.header.value("mode", "");
   if (found != mode) throw std::runtime_error(path + ": made with mode \"" + found + "\", expected \"" + mode + "\"");
-  return std::move(content.lines);
+  return {std::move(content.header), std::move(content.lines)};
+}
+
+std::string run_text(const ordered_json& header) {
+  return header.value("model", "") + ", seed " + std::to_string(header.value("seed", uint64_t{0}));
 }
 
 void write_text_file(const std::string& path, const std::string& text) {

@@ -46,8 +46,15 @@ class ResultsFile {
   std::set<std::string> keys_;
 };
 
-// The lines of a results file without its header; `mode` is what the header must say.
-std::vector<nlohmann::ordered_json> read_results(const std::string& path, const std::string& mode);
+struct Results {
+  nlohmann::ordered_json header;
+  std::vector<nlohmann::ordered_json> lines;
+};
+// All of a results file; `mode` is what the header must say.
+Results read_results(const std::string& path, const std::string& mode);
+
+// What was run, for titles: "weir-tiny-reasoner-q8_0.gguf, seed 1".
+std::string run_text(const nlohmann::ordered_json& header);
 
 // Replaces `path` by `text`. Throws std::runtime_error naming the file.
 void write_text_file(const std::string& path, const std::string& text);

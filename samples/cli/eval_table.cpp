@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "options.h"
+#include "problems.h"
 
 namespace weir_cli {
 namespace {
@@ -37,7 +38,8 @@ void add_line(Summary& summary, const ordered_json& line) {
     ++cell.n_refused;
     return;
   }
-  cell.right[id] = line.value("right", false);
+  const bool right = line.value("right", false);
+  cell.verdicts[id] = {right, right && line.value("wrong_lines", 0) == 0};
   if (line.value("whole_text", false)) ++cell.n_whole_text;
   for (const auto& [key, value] : line.items()) {
     if (value.is_number() && key != "budget") cell.sums[key] += value.get<double>();
@@ -46,11 +48,6 @@ void add_line(Summary& summary, const ordered_json& line) {
 
 std::string number_text(double value, int n_digits) {
   return std::isnan(value) ? "-" : format("%.*f", n_digits, value);
-}
-
-double measured(const Cell* cell, const Measure& measure) {
-  if (cell == nullptr) return kNaN;
-  return measure.scale * (measure.field == "right" ? cell->accuracy() : cell->mean(measure.field));
 }
 
 int label_width(const Summary& summary) {
@@ -81,15 +78,15 @@ std::string refused_text(const Summary& summary, const std::string& family, cons
   return text;
 }
 
-// Accuracy of the problems that the other cell has too.
+// Strict accuracy on the problems that the other cell has too.
 double accuracy_on(const Cell& cell, const Cell& other) {
-  int n = 0, n_right = 0;
-  for (const auto& [id, is_right] : cell.right) {
-    if (other.right.count(id) == 0) continue;
+  int n = 0, n_strict = 0;
+  for (const auto& [id, verdict] : cell.verdicts) {
+    if (other.verdicts.count(id) == 0) continue;
     ++n;
-    n_right += is_right ? 1 : 0;
+    n_strict += verdict.strict ? 1 : 0;
   }
-  return n == 0 ? kNaN : static_cast<double>(n_right) / n;
+  return n == 0 ? kNaN : static_cast<double>(n_strict) / n;
 }
 
 // The smallest budget that does, or "none". A budget that refuses a problem does not do.
@@ -114,15 +111,31 @@ std::string csv_field(const std::string& text) {
 }  // namespace
 
 int Cell::n_right() const {
-  return static_cast<int>(std::count_if(right.begin(), right.end(), [](const auto& run) { return run.second; }));
+  return static_cast<int>(
+      std::count_if(verdicts.begin(), verdicts.end(), [](const auto& run) { return run.second.right; }));
 }
 
-double Cell::accuracy() const { return right.empty() ? kNaN : static_cast<double>(n_right()) / n_run(); }
+int Cell::n_strict() const {
+  return static_cast<int>(
+      std::count_if(verdicts.begin(), verdicts.end(), [](const auto& run) { return run.second.strict; }));
+}
+
+double Cell::share(int n) const { return verdicts.empty() ? kNaN : static_cast<double>(n) / n_run(); }
 
 double Cell::mean(const std::string& field) const {
   const auto sum = sums.find(field);
-  return sum == sums.end() || right.empty() ? kNaN : sum->second / n_run();
+  return sum == sums.end() || verdicts.empty() ? kNaN : sum->second / n_run();
 }
+
+double measured(const Cell* cell, const Measure& measure) {
+  if (cell == nullptr) return kNaN;
+  const double value = measure.field == "strict"  ? cell->strict_accuracy()
+                       : measure.field == "right" ? cell->accuracy()
+                                                  : cell->mean(measure.field);
+  return measure.scale * value;
+}
+
+std::string chance_text(const std::string& family) { return format("%.2g", 100 * chance_level(family)); }
 
 const Cell* Summary::find(const std::string& family, const std::string& label, uint32_t budget) const {
   const auto cell = cells.find({family, label, budget});
@@ -151,7 +164,9 @@ std::string table_text(const Summary& summary, const Measure& measure) {
   const int width = label_width(summary);
   std::string text = measure.title + "\n";
   for (const std::string& family : summary.families) {
-    text += format("\n%s, n=%d\n%-*s %7s", family.c_str(), most_runs(summary, family), width, "", "all");
+    text += format("\n%s, n=%d", family.c_str(), most_runs(summary, family));
+    if (measure.with_chance) text += ", by chance " + chance_text(family);
+    text += format("\n%-*s %7s", width, "", "all");
     for (uint32_t budget : summary.budgets) text += format(" %7u", budget);
     text += "  refused\n";
     for (const std::string& label : summary.labels) {
@@ -173,7 +188,7 @@ std::string table_text(const Summary& summary, const Measure& measure) {
 
 std::string table_csv(const Summary& summary, const std::vector<std::string>& fields, bool with_accuracy) {
   std::string text = "family,policy,budget,n,refused";
-  if (with_accuracy) text += ",right,accuracy,whole_text";
+  if (with_accuracy) text += ",strict,strict_accuracy,chance,right,accuracy,whole_text";
   for (const std::string& field : fields) text += "," + field;
   text += "\n";
   std::vector<uint32_t> budgets = {0};
@@ -187,6 +202,9 @@ std::string table_csv(const Summary& summary, const std::vector<std::string>& fi
                 format(",%u,%d,%d", budget, cell->n_run() + cell->n_refused, cell->n_refused);
         const auto add = [&](double value) { text += std::isnan(value) ? "," : format(",%.10g", value); };
         if (with_accuracy) {
+          text += format(",%d", cell->n_strict());
+          add(cell->strict_accuracy());
+          add(chance_level(family));
           text += format(",%d", cell->n_right());
           add(cell->accuracy());
           text += format(",%d", cell->n_whole_text);
@@ -208,15 +226,17 @@ std::string smallest_budgets_text(const Summary& summary) {
                                         [&](const std::string& label) { return summary.is_whole(family, label); });
     if (reference == summary.labels.end()) continue;
     const Cell& whole = *summary.find(family, *reference, 0);
-    text +=
-        format("%s (%s %s%%)\n", family.c_str(), reference->c_str(), number_text(100 * whole.accuracy(), 1).c_str());
+    text += format("%s (%s %s%%)\n", family.c_str(), reference->c_str(),
+                   number_text(100 * whole.strict_accuracy(), 1).c_str());
     for (const std::string& label : summary.labels) {
       if (summary.is_whole(family, label)) continue;
       text += format("  %-*s %7s\n", width, label.c_str(), smallest_budget(summary, family, label, whole).c_str());
     }
   }
   if (text.empty()) return text;
-  return format("Smallest budget within %g points of the whole history\n", kWithinPoints) + text;
+  return format("Smallest budget within %g points of the whole history, by answers without a wrong line\n",
+                kWithinPoints) +
+         text;
 }
 
 }  // namespace weir_cli

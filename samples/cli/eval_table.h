@@ -9,16 +9,24 @@
 
 namespace weir_cli {
 
+// Of one run: the final answer is right; and no line before it is wrong.
+struct Verdict {
+  bool right = false, strict = false;
+};
+
 // All runs of one family, policy and budget. Sums are over the runs that were not refused.
 struct Cell {
-  std::map<std::string, bool> right;  // by problem id
+  std::map<std::string, Verdict> verdicts;  // by problem id
   int n_refused = 0;
   int n_whole_text = 0;
   std::map<std::string, double> sums;  // by name of the field in the results file
 
-  int n_run() const { return static_cast<int>(right.size()); }
+  int n_run() const { return static_cast<int>(verdicts.size()); }
   int n_right() const;
-  double accuracy() const;                      // 0..1; NaN when nothing ran
+  int n_strict() const;
+  double accuracy() const { return share(n_right()); }  // 0..1; NaN when nothing ran
+  double strict_accuracy() const { return share(n_strict()); }
+  double share(int n) const;
   double mean(const std::string& field) const;  // NaN when nothing ran
 };
 
@@ -39,18 +47,22 @@ Summary summarize(const std::vector<nlohmann::ordered_json>& lines, const std::v
 
 // A number in each cell of the table: percent of right answers, for example. NaN shows as "-".
 struct Measure {
-  std::string title;  // of the table, with its unit
-  std::string field;  // "right", or a field whose mean is shown
-  double scale = 1;   // what the mean is multiplied by
-  int n_digits = 1;   // after the point
+  std::string title;         // of the table, with its unit
+  std::string field;         // "strict", "right", or a field whose mean is shown
+  double scale = 1;          // what the mean is multiplied by
+  int n_digits = 1;          // after the point
+  bool with_chance = false;  // say how much of it guessing would reach
 };
+double measured(const Cell* cell, const Measure& measure);  // NaN for null
+// The chance level of a family in percent: "1", "0.01", "0.0011".
+std::string chance_text(const std::string& family);
 std::string table_text(const Summary& summary, const Measure& measure);
 
 // One row per family, policy and budget; `fields` become columns of means.
 std::string table_csv(const Summary& summary, const std::vector<std::string>& fields, bool with_accuracy);
 
-// "For every family the smallest budget at which each policy is within 2 points of dense", compared on the problems
-// that both ran. Empty when all or none have a budget.
+// "For every family the smallest budget at which each policy is within 2 points of dense", by strictly right answers to
+// the problems that both ran. Empty when all or none have a budget.
 std::string smallest_budgets_text(const Summary& summary);
 
 }  // namespace weir_cli

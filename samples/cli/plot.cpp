@@ -14,8 +14,10 @@ constexpr double kLeft = 58, kTop = 34, kBottom = 48;                 // around 
 constexpr double kHeader = 64;                                        // figure title and legend
 constexpr double kFontSize = 11, kLabelGap = 11, kLetterWidth = 6.6;  // labels of lines are at least kLabelGap apart
 
-// Okabe and Ito's palette ("Color Universal Design", 2008) without its yellow, which a light background swallows.
-constexpr const char* kColors[] = {"#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00"};
+// Okabe and Ito's palette ("Color Universal Design", 2008) without its yellow, which a light background swallows, and a
+// grey.
+constexpr const char* kColors[] = {"#000000", "#0072b2", "#d55e00", "#009e73",
+                                   "#cc79a7", "#56b4e9", "#e69f00", "#8a8a8a"};
 constexpr int kColorCount = static_cast<int>(sizeof(kColors) / sizeof(kColors[0]));
 constexpr int kMarkerCount = 5;
 
@@ -195,6 +197,11 @@ std::string draw_panel(const PlotPanel& panel, double left, double top) {
   const Scale x = {x_axis.low, x_axis.high, left + kLeft, left + kLeft + kPanelWidth, x_axis.is_log2};
   const Scale y = {y_axis.low, y_axis.high, top + kTop + kPanelHeight, top + kTop, y_axis.is_log2};
   std::string svg = draw_axes(panel, x_axis, y_axis, x, y);
+  if (!std::isnan(panel.level)) {
+    svg +=
+        "<path d=\"M" + coordinate(x.start) + " " + coordinate(y.at(panel.level)) + "H" + coordinate(x.end) +
+        "\" stroke=\"#777777\" stroke-dasharray=\"1 4\" stroke-linecap=\"round\" stroke-width=\"2\" fill=\"none\"/>\n";
+  }
   for (const PlotLine& line : panel.lines) svg += draw_line(line, x, y);
   return svg + draw_end_labels(panel, x, y);
 }

@@ -3,6 +3,7 @@
 // knows nothing of what is drawn.
 #pragma once
 
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +31,7 @@ struct PlotPanel {
   std::string title;
   PlotAxis x, y;
   std::vector<PlotLine> lines;
+  double level = std::numeric_limits<double>::quiet_NaN();  // a dotted line across at this y; NaN: none
 };
 
 struct PlotFigure {

@@ -34,6 +34,7 @@ class Rng {
 };
 
 constexpr int kMaxSteps = 990;
+constexpr int kLeastPasskey = 10000, kMostPasskey = 99999;
 constexpr char kThinkStart[] = "<think>\n";
 constexpr char kThinkEnd[] = "</think>";
 
@@ -171,7 +172,8 @@ Problem draw_facts(Rng& rng, const ProblemOptions& o) {
       hubs[static_cast<size_t>(rng.below(n_hubs))] = n - 1;
       hub_end += rng.between(6, 40);
     }
-    if (n < 2 || rng.chance(5)) {
+    // The last value, which is asked for, is never a given one: the prompt would say the answer.
+    if (n < 2 || (rng.chance(5) && n + 1 < o.steps)) {
       s.value = rng.below(kModulus);
       continue;
     }
@@ -201,7 +203,7 @@ std::string filler_text(const std::vector<int>& round, size_t* next, int n_token
 
 Problem draw_passkey(Rng& rng, const ProblemOptions& o) {
   Problem p;
-  p.passkey = std::to_string(rng.between(10000, 99999));
+  p.passkey = std::to_string(rng.between(kLeastPasskey, kMostPasskey));
   std::vector<int> round;
   while (static_cast<int>(round.size()) < kFillerUsed) {
     const int i = rng.below(kFillerCount);
@@ -330,6 +332,12 @@ const std::vector<int>& milestone_distances() {
   return kDistances;
 }
 
+double chance_level(const std::string& family) {
+  if (family == "passkey") return 1.0 / (kMostPasskey - kLeastPasskey + 1);
+  constexpr double kOneValue = 1.0 / kModulus;
+  return family == "early" ? kOneValue * kOneValue : kOneValue;
+}
+
 std::string check_problem_options(const ProblemOptions& o) {
   const std::vector<std::string>& all = problem_families();
   if (std::find(all.begin(), all.end(), o.family) == all.end()) {
@@ -341,7 +349,9 @@ std::string check_problem_options(const ProblemOptions& o) {
     }
     return o.passkey_depth <= 1.0 ? "" : "passkey_depth must be at most 1";  // also refuses a NaN
   }
-  if (o.steps < 2 || o.steps > kMaxSteps) return out_of_range("steps", o.steps, 2, kMaxSteps);
+  // The first two values of a mixed chain are given, and the last one is not.
+  const int least_steps = o.family == "facts" || o.family == "hubs" ? 3 : 2;
+  if (o.steps < least_steps || o.steps > kMaxSteps) return out_of_range("steps", o.steps, least_steps, kMaxSteps);
   if (o.op != 0 && o.op != '+' && o.op != '-' && o.op != '*') return "op must be '+', '-', '*' or 0";
   const bool window = o.family == "rule" || o.family == "early";
   const int least = window ? 2 : 1;

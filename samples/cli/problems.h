@@ -21,12 +21,14 @@ struct ProblemOptions {
   // One of problem_families():
   //   rule     a sliding window: x[n] = x[n-a] OP x[n-b]
   //   base     milestones: x[n] = x[n-a] OP x[k], with k the last multiple of `every` before n
-  //   facts    a shuffled prompt; a line needs two earlier values, mostly recent ones, some from anywhere
+  //   facts    a shuffled prompt; a line needs two earlier values, mostly recent ones, some from anywhere; a value now
+  //            and then is given, but never the one that is asked for
   //   hubs     the same, but a line needs a recent value and one of a few hub values that are replaced now and then
   //   passkey  a number hidden in filler text
   //   early    a rule problem that asks for an early value again at the end
   std::string family = "rule";
-  int steps = 120;            // chain lines to write, 2..990 (a chain's last index is at most kMaxIndex)
+  int steps = 120;            // chain lines to write, 2..990, of facts and hubs at least 3 (a chain's last index is at
+                              // most kMaxIndex)
   int lag = 0;                // rule, early: the larger lag, 2..40; base: the lag, 1..4; also the number of start
                               // values; 0: drawn
   int every = 0;              // base: M, the distance of the milestones, 2..500; 0: drawn from milestone_distances()
@@ -74,6 +76,10 @@ const std::vector<std::string>& problem_families();
 // The milestone distances that the tiny reasoner was trained on, ascending. It gets other ones wrong.
 const std::vector<int>& milestone_distances();
 
+// How often an answer to a problem of the family is right whose values are guessed, each as likely as any other: one of
+// kModulus, two of them for early, a pass key of five digits. 0..1.
+double chance_level(const std::string& family);
+
 // What is wrong with `options`, in one line that names the field; empty when nothing is.
 std::string check_problem_options(const ProblemOptions& options);
 
@@ -86,7 +92,8 @@ FollowUp make_follow_up(const Problem& problem, uint64_t seed);
 
 // Whether the final answer in `model_text` is right: what follows </think> names each value asked for and never with
 // another number. Without </think> a chain has no answer yet. When `n_wrong_lines` is not null it gets the number of
-// chain lines that are missing, differ from the expected text in any character, or should not be there.
+// chain lines that are missing, differ from the expected text in any character, or should not be there; an answer that
+// is right without any is strictly right.
 bool answer_is_right(const Problem& problem, const std::string& model_text, int* n_wrong_lines = nullptr);
 
 // The same for the answer to a follow-up question; a text with a think block is judged by what follows it.

@@ -155,11 +155,13 @@ void eval__two_problems_give_exactly_these_files(void**) {
   }
   const std::vector<std::string> csv = lines_of(out / "table.csv");
   assert_int_equal(csv.size(), 4);
-  assert_true(csv[0].starts_with("family,policy,budget,n,refused,right,accuracy,whole_text,"));
-  assert_true(csv[1].starts_with("base,dense,0,2,0,2,1,2,"));
-  assert_true(csv[3].starts_with("base,mine,1024,2,0,2,1,2,"));
-  assert_true(contains(o.out, "base, n=2"));
-  assert_true(contains(o.out, "Smallest budget within 2 points of the whole history\nbase (dense 100.0%)\n  mine"));
+  assert_true(
+      csv[0].starts_with("family,policy,budget,n,refused,strict,strict_accuracy,chance,right,accuracy,whole_text,"));
+  assert_true(csv[1].starts_with("base,dense,0,2,0,2,1,0.01,2,1,2,"));
+  assert_true(csv[3].starts_with("base,mine,1024,2,0,2,1,0.01,2,1,2,"));
+  assert_true(contains(o.out, "Right answers without a wrong line, %\n\nbase, n=2, by chance 1\n"));
+  assert_true(contains(o.out, "without a wrong line\nbase (dense 100.0%)\n  mine"));
+  assert_true(contains(read_file(out / "accuracy.svg"), "(weir-tiny-reasoner-q8_0.gguf, seed 1)"));
 }
 
 void eval__runs_that_are_there_are_not_repeated(void**) {
@@ -187,6 +189,12 @@ void eval__runs_that_are_there_are_not_repeated(void**) {
   const Output drawn = eval({"--plot-only", "--out", out.string()});
   assert_works(drawn);
   assert_string_equal(drawn.out.c_str(), o.out.c_str());
+  // Some of the labels, in the order asked for.
+  const Output some = eval({"--plot-only", "--out", out.string(), "--policies", "mine"});
+  assert_works(some);
+  assert_true(contains(some.out, "mine") && !contains(some.out, "dense"));
+  assert_false(contains(read_file(out / "table.csv"), "dense"));
+  assert_fails(eval({"--plot-only", "--out", out.string(), "--policies", "yours"}), 1, {"no such runs"});
 }
 
 void eval__other_header_or_options_are_errors_that_name_them(void**) {
@@ -197,6 +205,11 @@ void eval__other_header_or_options_are_errors_that_name_them(void**) {
   assert_fails(eval(small(out, {"--question-as-decode"})), 1, {"question_as_decode false", "has true"});
   assert_fails(eval(small(out, {"--policies", "dense,raas:r=0.4@mine"})), 1, {"\"mine\"", "raas:r=0.2", "raas:r=0.4"});
   assert_string_equal(read_file(out / "results.jsonl").c_str(), before.c_str());
+  // Results of before the problems changed are not mixed with those of now.
+  json old = json::parse(lines_of(out / "results.jsonl")[0]);
+  old["weir_eval"] = 1;
+  write_file(out / "results.jsonl", old.dump() + "\n");
+  assert_fails(eval(small(out)), 1, {"weir_eval 1", "has 2"});
   write_file(out / "results.jsonl", "{\"no\":\"header\"}\n");
   assert_fails(eval(small(out)), 1, {"not a results file"});
   write_file(out / "results.jsonl", before + "{\"id\":3}\n");
@@ -229,7 +242,7 @@ void eval__refused_runs_are_not_wrong_ones(void**) {
     assert_false(run.contains("right"));
   }
   assert_true(contains(o.out, "-  128: 2 of 2"));
-  assert_string_equal(lines_of(out / "table.csv")[1].substr(0, 27).c_str(), "passkey,pinned,128,2,2,0,,0");
+  assert_string_equal(lines_of(out / "table.csv")[1].substr(0, 27).c_str(), "passkey,pinned,128,2,2,0,,1");
 }
 
 void eval__question_can_be_decoded(void**) {

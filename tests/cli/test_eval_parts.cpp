@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "samples/cli/eval_forced.h"
+#include "samples/cli/eval_plots.h"
 #include "samples/cli/eval_settings.h"
 #include "samples/cli/eval_table.h"
 #include "samples/cli/eval_waterfall.h"
@@ -128,7 +129,8 @@ void table__smallest_budget_is_within_two_points_and_refuses_nothing(void**) {
   assert_true(s.budgets == (std::vector<uint32_t>{64, 128}));
   const std::string text = smallest_budgets_text(s);
   assert_string_equal(text.c_str(),
-                      "Smallest budget within 2 points of the whole history\nbase (dense 99.0%)\n"
+                      "Smallest budget within 2 points of the whole history, by answers without a wrong line\n"
+                      "base (dense 99.0%)\n"
                       "  small      128\n  strict    none\n  never     none\n");
 }
 
@@ -140,8 +142,38 @@ void table__refused_runs_have_their_own_column(void**) {
   assert_true(contains(text, "never                -          64: 100 of 100\n"));
   assert_true(contains(text, "strict           100.0    50.0  64: 50 of 100\n"));
   const std::string csv = table_csv(s, {"n_decode"}, true);
-  assert_true(contains(csv, "\nbase,small,128,100,0,97,0.97,97,101.8\n"));
-  assert_true(contains(csv, "\nbase,never,64,100,100,0,,0,\n"));
+  assert_true(contains(csv, "\nbase,small,128,100,0,97,0.97,0.01,97,0.97,97,101.8\n"));
+  assert_true(contains(csv, "\nbase,never,64,100,100,0,,0.01,0,,0,\n"));
+}
+
+// An answer that is right although a line before it is wrong counts as right and not as strictly right; the smallest budgets go by the latter.
+void table__strict_answers_have_no_wrong_line(void**) {
+  std::vector<ordered_json> lines;
+  for (int i = 0; i < 10; ++i) {
+    const std::string id = "p" + std::to_string(i);
+    lines.push_back(run(id, "dense", 0, true));
+    ordered_json lucky = run(id, "lucky", 64, true), wrong = run(id, "lucky", 128, i < 5);
+    lucky["wrong_lines"] = i < 7 ? 3 : 0;
+    wrong["wrong_lines"] = 0;  // every line as expected, and then another answer
+    lines.push_back(lucky);
+    lines.push_back(wrong);
+  }
+  const Summary s = summarize(lines, {}, {});
+  const Cell& cell = *s.find("base", "lucky", 64);
+  assert_int_equal(cell.n_right(), 10);
+  assert_int_equal(cell.n_strict(), 3);
+  assert_int_equal(s.find("base", "lucky", 128)->n_strict(), 5);
+  assert_true(contains(table_text(s, {"", "strict", 100, 0, true}), "base, n=10, by chance 1\n"));
+  assert_true(contains(table_text(s, {"", "strict", 100, 0}), "lucky               30      50\n"));
+  assert_true(contains(table_text(s, {"", "right", 100, 0}), "lucky              100      50\n"));
+  assert_true(contains(table_csv(s, {}, true),
+                       "policy,budget,n,refused,strict,strict_accuracy,chance,right,accuracy,whole_text\n"));
+  assert_true(contains(table_csv(s, {}, true), "\nbase,lucky,64,10,0,3,0.3,0.01,10,1,10\n"));
+  assert_true(contains(smallest_budgets_text(s), "lucky     none"));
+  const std::string svg = budget_plot_svg(s, {"", "", {"", "strict", 100, 0, true}, true});
+  assert_true(contains(svg, ">base, by chance 1</text>"));
+  assert_true(contains(svg, "stroke-dasharray=\"1 4\""));
+  assert_false(contains(budget_plot_svg(s, {"", "", {"", "strict", 100, 0}, true}), "stroke-dasharray=\"1 4\""));
 }
 
 void plot__svg_has_a_panel_for_each_and_escapes_text(void**) {
@@ -287,6 +319,7 @@ int main() {
       cmocka_unit_test(problems__question_is_the_end_of_the_prompt),
       cmocka_unit_test(table__smallest_budget_is_within_two_points_and_refuses_nothing),
       cmocka_unit_test(table__refused_runs_have_their_own_column),
+      cmocka_unit_test(table__strict_answers_have_no_wrong_line),
       cmocka_unit_test(plot__svg_has_a_panel_for_each_and_escapes_text),
       cmocka_unit_test(forced__divergence_is_that_of_the_definition),
       cmocka_unit_test(waterfall__cells_are_those_of_the_recording),

@@ -210,6 +210,38 @@ void problems__drawn_problems_are_well_formed(void**) {
   }
 }
 
+// The answer is never written in the prompt. (One value in twenty is given, so without care some of these would be.)
+void problems__the_value_asked_for_is_never_given(void**) {
+  for (const char* family : {"facts", "hubs"}) {
+    for (int steps : {3, 40}) {
+      int n_given = 0;
+      for (uint64_t seed = 0; seed < 300; ++seed) {
+        const Problem p = make_problem(options_of(family, steps, seed));
+        const ChainStep& asked = p.steps[static_cast<size_t>(p.target)];
+        assert_true(asked.left >= 0 && asked.right >= 0);
+        const std::string given = "x" + std::to_string(p.target) + " = " + std::to_string(asked.value);
+        assert_true(p.prompt.find(given + ";") == std::string::npos && p.prompt.find(given + ".") == std::string::npos);
+        for (const ChainStep& s : p.steps) n_given += s.left < 0 ? 1 : 0;
+      }
+      if (steps == 40) assert_true(n_given > 300 * 3 && n_given < 300 * 5);  // two, and a twentieth of 37
+    }
+  }
+}
+
+// What guesses reach: counted over drawn values, for the families whose values are even.
+void problems__chance_is_that_of_guessing(void**) {
+  for (const std::string& family : problem_families()) {
+    const double want = family == "passkey" ? 1.0 / 90000 : family == "early" ? 1e-4 : 0.01;
+    assert_true(std::fabs(chance_level(family) - want) < 1e-12);
+  }
+  int n_right = 0;
+  for (uint64_t seed = 0; seed < 20000; ++seed) {
+    const Problem p = make_problem(options_of("rule", 4, seed));
+    n_right += p.steps[static_cast<size_t>(p.target)].value == static_cast<int>(seed % 100) ? 1 : 0;
+  }
+  assert_true(n_right > 140 && n_right < 260);
+}
+
 void problems__hubs_serve_many_lines(void**) {
   const Problem p = make_problem(options_of("hubs", 200, 9));
   std::vector<int> uses(200, 0);
@@ -297,7 +329,7 @@ void problems__bad_options_are_named(void**) {
     const char* field;
     ProblemOptions options;
   };
-  std::vector<Row> rows(9);
+  std::vector<Row> rows(11);
   rows[0] = {"family", options_of("riddle", 10, 1)};
   rows[1] = {"steps", options_of("rule", 1, 1)};
   rows[2] = {"steps", options_of("facts", 991, 1)};
@@ -314,6 +346,8 @@ void problems__bad_options_are_named(void**) {
   rows[7].options.passkey_tokens = 99;
   rows[8] = {"passkey_depth", options_of("passkey", 10, 1)};
   rows[8].options.passkey_depth = std::nan("");
+  rows[9] = {"steps is 2, must be 3", options_of("facts", 2, 1)};
+  rows[10] = {"steps is 2, must be 3", options_of("hubs", 2, 1)};
   for (const Row& row : rows) {
     const std::string said = check_problem_options(row.options);
     assert_int_equal(said.compare(0, std::string(row.field).size(), row.field), 0);
@@ -346,6 +380,8 @@ int main() {
       cmocka_unit_test(problems__seeds_and_families_differ),
       cmocka_unit_test(problems__lag_and_every_are_obeyed),
       cmocka_unit_test(problems__drawn_problems_are_well_formed),
+      cmocka_unit_test(problems__the_value_asked_for_is_never_given),
+      cmocka_unit_test(problems__chance_is_that_of_guessing),
       cmocka_unit_test(problems__hubs_serve_many_lines),
       cmocka_unit_test(problems__wrong_final_answer_is_seen),
       cmocka_unit_test(problems__unfinished_answer_is_wrong),
