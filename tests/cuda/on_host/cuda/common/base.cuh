@@ -1,4 +1,5 @@
-// Instead of cuda/common/base.cuh where device code is compiled for the host: what cuda/common/top_k.cuh and top_k_shared.cuh need of CUDA, and one block
+// Instead of cuda/common/base.cuh where device code is compiled for the host: what cuda/common/top_k.cuh, top_k_shared.cuh and cuda/pages/victim.cuh need
+// of CUDA, and one block
 // to run them in. Its threads take turns, warps in random order, and some get far ahead of others. A block fails when lanes of a warp meet in different
 // collectives, or when nobody can go on: code that would hang a GPU is found without one, and some of the races.
 #pragma once
@@ -183,6 +184,10 @@ inline uint32_t __shfl_xor_sync(uint32_t, uint32_t x, uint32_t bits) {
   const uint32_t lane = threadIdx.x % kWarp;
   return host_block().collective("shfl_xor", x)[lane ^ bits];
 }
+inline uint64_t __shfl_xor_sync(uint32_t mask, uint64_t x, uint32_t bits) {
+  const uint32_t high = __shfl_xor_sync(mask, static_cast<uint32_t>(x >> 32), bits);
+  return uint64_t{high} << 32 | __shfl_xor_sync(mask, static_cast<uint32_t>(x), bits);
+}
 inline uint32_t __shfl_up_sync(uint32_t, uint32_t x, uint32_t n) {
   const uint32_t lane = threadIdx.x % kWarp;
   const uint32_t* all = host_block().collective("shfl_up", x);
@@ -204,6 +209,7 @@ inline uint32_t __reduce_add_sync(uint32_t, uint32_t x) {
   for (uint32_t i = 0; i < kWarp; ++i) sum += all[i];
   return sum;
 }
+inline uint32_t warp_sum(uint32_t x) { return __reduce_add_sync(kAllLanes, x); }
 inline uint32_t __reduce_max_sync(uint32_t, uint32_t x) {
   const uint32_t* all = host_block().collective("reduce_max", x);
   return *std::max_element(all, all + kWarp);

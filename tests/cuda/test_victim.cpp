@@ -1,0 +1,150 @@
+// cuda: which page leaves (cuda/pages/victim.cuh), compiled for the host and run by a warp whose lanes take turns (on_host/cuda/common.cuh), against
+// Policy::victim: every policy with its options over random tables, ties and numbers that are none included. No GPU is needed.
+#include "cuda/pages/victim.cuh"
+
+#include <string>
+#include <vector>
+
+#include "policy/policy.h"
+#include "tests/cmocka_cpp.h"
+
+namespace {
+
+using namespace weir;
+
+uint64_t random_state = 1;
+uint32_t below(uint32_t n) {
+  random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+  return static_cast<uint32_t>(random_state >> 33) % n;
+}
+
+struct Spec {
+  const char* name;
+  uint32_t budget;  // tokens
+  std::vector<weir_key_value> options;
+};
+
+const Spec kSpecs[] = {
+    {"dense", 0, {}},
+    {"quest", 512, {}},
+    {"sink", 512, {}},
+    {"sink", 512, {{"positions", "abs"}, {"window", "200"}}},
+    {"sink", 512, {{"sinks", "0"}, {"positions", "abs"}, {"window", "1"}}},
+    {"h2o", 512, {}},
+    {"h2o", 512, {{"score", "norm_sum"}, {"recent", "100"}}},
+    {"tova", 512, {}},
+    {"tova", 512, {{"decide", "token"}}},
+    {"raas", 512, {}},
+    {"raas", 2048, {}},
+    {"raas", 512, {{"protect_recent", "0"}}},
+    {"raas", 512, {{"protect_recent", "5"}, {"pin_prompt", "false"}}},
+    {"raas", 512, {{"protect_share", "0.75"}}},
+    {"raas", 512, {{"protect_share", "0.1"}}},
+    {"raas", 512, {{"overflow", "hybrid"}}},
+    {"hybrid", 512, {}},
+    {"hybrid", 512, {{"rho", "0.25"}, {"protect_share", "0.3"}}},
+    {"random", 512, {}},
+    {"random", 512, {{"seed", "4294967295"}, {"pin_prompt", "false"}}},
+};
+
+// One stream's table.
+struct Table {
+  std::vector<uint32_t> slots, first_pos, len, flags, stamp;
+  std::vector<float> score;
+  uint32_t n = 0, pos = 0;  // rows in use; of the token that comes
+};
+
+float random_score() {
+  switch (below(8)) {
+    case 0:
+      return NAN;
+    case 1:
+      return 0.0f;
+    case 2:
+      return -0.0f;
+    case 3:
+      return -INFINITY;
+    default:
+      return static_cast<float>(below(5)) * 0.25f - 0.25f;  // ties
+  }
+}
+
+// The first rows hold the prompt, the last may be filling; here and there pages have left, and the application has pinned or unpinned some.
+Table random_table(uint32_t capacity) {
+  Table t;
+  t.n = below(4) == 0 ? 1 + below(capacity) : capacity - below(std::min(capacity, 2u));
+  const uint32_t n_prompt = below(4) == 0 ? 0 : below(t.n + 1);
+  const bool unpinned = below(4) == 0;
+  uint32_t page = below(3);
+  for (uint32_t row = 0; row < t.n; ++row, page += below(4) == 0 ? 1 + below(9) : 1) {
+    t.slots.push_back(row);
+    t.first_pos.push_back(page * kPageTokens);
+    t.len.push_back(row + 1 < t.n ? kPageTokens : 1 + below(kPageTokens));
+    if (row + 1 == t.n && below(2) == 0) t.len[row] = kPageTokens;
+    uint32_t flags = row >= n_prompt ? 0u : unpinned ? uint32_t{kPagePrompt} : kPagePrompt | kPagePinned;
+    if (below(12) == 0) flags |= kPageKept;
+    t.flags.push_back(flags);
+    t.stamp.push_back(t.first_pos[row] + 1 + below(6));
+    t.score.push_back(random_score());
+  }
+  t.pos = t.first_pos.back() + t.len.back();
+  return t;
+}
+
+StreamView view(Table& t, uint32_t capacity) {
+  return {t.slots.data(), t.first_pos.data(), t.len.data(), t.flags.data(),
+          t.stamp.data(), t.score.data(),     nullptr,      t.n,
+          capacity};
+}
+
+void victim__as_the_policies_say(void**) {
+  cuda::HostBlock warp(cuda::kWarp);
+  for (const Spec& spec : kSpecs) {
+    PolicyConfig config;
+    config.n_layers = 4;
+    config.n_heads = 8;
+    config.n_kv_heads = 2;
+    config.head_dim = 64;
+    config.context_tokens = 1u << 16;
+    config.trained_tokens = 1u << 16;
+    config.budget_tokens = spec.budget;
+    config.max_prompt_tokens = 400;
+    config.options = spec.options;
+    PolicyStorage storage;
+    Policy* policy = nullptr;
+    if (!make_policy(spec.name, config, storage, policy).ok()) fail_msg("%s: %s", spec.name, last_error_text());
+    const StepRules rules = policy->step_rules();
+    const uint32_t capacity = std::min(policy->needs().pages_per_stream, 200u);
+    uint32_t n_left = 0, n_stayed = 0;
+    for (uint32_t i = 0; i < 2000; ++i) {
+      Table t = random_table(capacity);
+      const uint32_t stream = below(8), opens = t.pos % kPageTokens == 0 ? 1 : 0;
+      const StreamView s = view(t, capacity);
+      uint32_t want = policy->victim(s, {Phase::kDecode, t.pos, opens, t.n + opens > capacity, stream});
+      if (want != Policy::kNone && is_filling(s, want)) want = Policy::kNone;
+      const cuda::DeviceStream device = {s.slots, s.first_pos, s.len,    s.flags, s.stamp, s.last_score,
+                                         nullptr, t.n,         capacity, 0,       stream};
+      uint32_t got[cuda::kWarp] = {};
+      const std::string error = warp.run([&] {
+        got[cuda::threadIdx.x % cuda::kWarp] = cuda::victim_of(rules, device, {t.pos, opens});
+      });
+      if (!error.empty()) fail_msg("%s: %s", spec.name, error.c_str());
+      for (uint32_t lane = 0; lane < cuda::kWarp; ++lane) {
+        if (got[lane] != want)
+          fail_msg("%s, table %u: lane %u says row %u, the policy %u", spec.name, i, lane, got[lane], want);
+      }
+      (want == Policy::kNone ? n_stayed : n_left) += 1;
+    }
+    const bool never = rules.victim == VictimRule::kNever;
+    if (never ? n_left != 0 : n_left < 100 || n_stayed < 100)
+      fail_msg("%s: a page left in %u tables and none in %u", spec.name, n_left, n_stayed);
+    policy->~Policy();
+  }
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {cmocka_unit_test(victim__as_the_policies_say)};
+  return cmocka_run_group_tests_name("cuda/victim", tests, nullptr, nullptr);
+}
