@@ -108,7 +108,7 @@ void victim__as_the_policies_say(void**) {
     config.context_tokens = 1u << 16;
     config.trained_tokens = 1u << 16;
     config.budget_tokens = spec.budget;
-    config.max_prompt_tokens = 400;
+    config.max_prompt_tokens = 600;
     config.options = spec.options;
     PolicyStorage storage;
     Policy* policy = nullptr;
