@@ -40,9 +40,9 @@ Status CudaSession::enqueue_observation(uint32_t layer, const PageLists& lists) 
     case StepRules::Observe::kNone:
       return {};
     case StepRules::Observe::kAccumulate:
-      return page_accumulate(a_.cx, {a_.b.page_mass, a_.kv->last_scores(layer), kv.len, kv.n_pages, kv.capacity,
-                                     n_heads, kv.n_kv_heads, rules.accumulate, a_.kv->flags(layer),
-                                     rules.marks ? a_.kv->stamps(layer) : nullptr});
+      return page_accumulate(
+          a_.cx, {a_.b.page_mass, a_.kv->last_scores(layer), kv.len, kv.n_pages, kv.capacity, n_heads, kv.n_kv_heads,
+                  rules.accumulate, a_.kv->flags(layer), rules.marks ? a_.kv->stamps(layer) : nullptr});
     case StepRules::Observe::kStampMass:
       return page_stamp_at(a_.cx, stamp, n_tokens());
     case StepRules::Observe::kStampDigest:

@@ -97,6 +97,25 @@ StreamView view(Table& t, uint32_t capacity) {
           capacity};
 }
 
+// As step_begin's kernels, of which each rule has one.
+uint32_t victim_of(const StepRules& rules, const cuda::DeviceStream& s, const cuda::Room& room) {
+  switch (rules.victim) {
+    case VictimRule::kNever:
+      return cuda::victim_of<VictimRule::kNever>(rules, s, room);
+    case VictimRule::kWindow:
+      return cuda::victim_of<VictimRule::kWindow>(rules, s, room);
+    case VictimRule::kStalest:
+      return cuda::victim_of<VictimRule::kStalest>(rules, s, room);
+    case VictimRule::kLightest:
+      return cuda::victim_of<VictimRule::kLightest>(rules, s, room);
+    case VictimRule::kMarked:
+      return cuda::victim_of<VictimRule::kMarked>(rules, s, room);
+    case VictimRule::kRandom:
+      return cuda::victim_of<VictimRule::kRandom>(rules, s, room);
+  }
+  return cuda::kNoRow;
+}
+
 void victim__as_the_policies_say(void**) {
   cuda::HostBlock warp(cuda::kWarp);
   for (const Spec& spec : kSpecs) {
@@ -126,7 +145,7 @@ void victim__as_the_policies_say(void**) {
                                          nullptr, t.n,         capacity, 0,       stream};
       uint32_t got[cuda::kWarp] = {};
       const std::string error = warp.run([&] {
-        got[cuda::threadIdx.x % cuda::kWarp] = cuda::victim_of(rules, device, {t.pos, opens});
+        got[cuda::threadIdx.x % cuda::kWarp] = victim_of(rules, device, {t.pos, opens});
       });
       if (!error.empty()) fail_msg("%s: %s", spec.name, error.c_str());
       for (uint32_t lane = 0; lane < cuda::kWarp; ++lane) {
