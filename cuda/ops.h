@@ -1,5 +1,5 @@
-// The CUDA backend's functions: the ops of the table (pointers in their arguments are device memory, the stream is OpContext::stream; nothing waits
-// for the device) and the fused kernels that decode steps are made of.
+// The CUDA backend's functions: the ops of the table, and the fused kernels that a decode step consists of. Pointers in
+// the arguments of ops are device memory, the stream is OpContext::stream, and no op waits for the device.
 #pragma once
 
 #include "kv/kv_cache.h"
@@ -13,15 +13,16 @@ namespace weir::cuda {
 #include "ops/ops.inc"
 #undef WEIR_OP
 
-// Bytes of OpContext::scratch (device memory) that the named ops need for sessions of these shapes.
-uint64_t matmul_scratch_bytes(const OpShapes& shapes);  // gemm.cu
-uint64_t attn_scratch_bytes(const OpShapes& shapes);    // attn_decode.cu and attn_prefill.cu
+// Bytes of OpContext::scratch (device memory) that these ops need for sessions of these shapes.
+uint64_t matmul_scratch_bytes(const OpShapes& shapes);  // matmul.cu
+uint64_t attn_scratch_bytes(const OpShapes& shapes);    // attn_paged.cu
 uint64_t page_select_scratch_bytes(const OpShapes& shapes);
 
 using StepTables = KvTables;
 
-// Before a step: lets the victims go, opens pages where position n_tokens begins one, counts the token in (len), and computes the rotations
-// cos_sin [rope_dim / 2, 2] of position n_tokens. n_tokens itself moves in step_end.
+// The beginning of a decode step: evicts the pages that the policy's rules select, opens a page in every stream where
+// position n_tokens is the first of a page, counts the token in the pages' `len`, and computes the RoPE factors cos_sin
+// [rope_dim / 2, 2] of position n_tokens. step_end increments n_tokens itself.
 struct StepBeginArgs {
   StepTables tables;
   StepRules rules;
@@ -36,7 +37,8 @@ struct StepBeginArgs {
 };
 Status step_begin(OpContext& cx, const StepBeginArgs& a);
 
-// softmax(scale * score) over the rows in use of each head, in place: digest estimates as weights (RaaS with stamps from digests).
+// softmax(scale * score) over the table rows in use of each head, in place. It turns digest estimates into weights, for
+// RaaS with stamps from digests.
 struct PageSoftmaxArgs {
   float* score;             // in/out [n_heads, capacity]
   const uint32_t* n_pages;  // [n_kv_heads]

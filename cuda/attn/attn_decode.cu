@@ -1,13 +1,14 @@
 // Decode attention over pages. Method: Dao et al., "Flash-Decoding" (splits and their merge), algorithms 1.6.
 //
-// A block takes a run of a stream's listed pages for all query heads of the group, its warps page after page. Heads are the rows of a tensor-core
-// product: rows 0..7 hold the query's leading bf16 part and rows 8..15 what rounding left, so that one product gives both parts and the sum has 16
-// bits of the query; the same for the weights that multiply the values. Keys and values go from memory straight to the registers that the product
-// reads them from: which channel stands in which column is free as long as both operands agree.
+// A block takes a run of a stream's listed pages for all query heads of the group; its warps take the pages in turn.
+// The heads are the rows of a tensor-core MMA: rows 0..7 hold the leading bf16 part of the query and rows 8..15 the
+// remainder of its rounding. One MMA thus multiplies both parts, and the sum has 16 bits of the query. The weights that
+// multiply the values are split in the same way. Keys and values go from memory straight to the registers of the MMA:
+// which channel stands in which column does not matter as long as both operands agree.
 //
-// Parts are merged in ascending order: the warps of a block in shared memory, the blocks of a stream by the last of them to finish. (Clusters of blocks
-// that read each other's shared memory were measured slower: docs/decisions/005-cuda-backend.md.) The split of n pages depends on
-// n alone, so that a budget that holds everything gives the bits of dense attention.
+// Partial results are merged in ascending order: those of a block's warps in shared memory, those of a stream's blocks
+// by the last block to finish (docs/decisions/005-cuda-backend.md: why not by a cluster). How n pages are split depends
+// on n alone, so that a budget that holds everything gives the bits of dense attention.
 #include "cuda/attn/attn_decode.cuh"
 
 #include "cuda/attn/online_softmax.cuh"
@@ -20,16 +21,16 @@ namespace {
 
 constexpr uint32_t kThreads = 128;
 constexpr uint32_t kWarps = kThreads / kWarp;
-constexpr uint32_t kBlocks = 2;  // a multiprocessor has registers for so many
+constexpr uint32_t kBlocks = 2;  // per SM: as many as its registers hold
 
 struct KernelArgs {
   AttnDecodeArgs op;
-  uint32_t n_lists;  // blockIdx.x: heads_per_list query heads each
+  uint32_t n_lists;  // blockIdx.x; heads_per_list query heads each
   uint32_t heads_per_list;
-  uint32_t lists_per_merge;  // lists that one counter and one merge serve
+  uint32_t lists_per_merge;  // lists that share one counter and one merge
   uint32_t n_splits;
   float* partial;     // [n_lists, n_splits, heads_per_list, head_dim]
-  float* partial_ml;  // [n_lists, n_splits, heads_per_list, 2] maximum and sum, of exponents to base 2
+  float* partial_ml;  // [n_lists, n_splits, heads_per_list, 2] maximum and sum of the softmax, exponents to base 2
 };
 
 // What a block works on.
@@ -51,7 +52,8 @@ __device__ Job find_job(const KernelArgs& k) {
   job.table = size_t{job.kv_head} * a.kv.capacity;
   job.n = a.select != nullptr ? a.n_select[job.select_list] : a.kv.n_pages[job.kv_head];
   const uint32_t even = (job.n + k.n_splits - 1) / k.n_splits;
-  job.per_split = max(kWarps, (even + kWarps - 1) / kWarps * kWarps);  // as many pages for each warp
+  // A multiple of kWarps, so that all warps have the same number of pages.
+  job.per_split = max(kWarps, (even + kWarps - 1) / kWarps * kWarps);
   job.n_active = max(1u, (job.n + job.per_split - 1) / job.per_split);
   job.pos = k.op.n_tokens != nullptr ? *k.op.n_tokens : a.pos;
   return job;
@@ -59,7 +61,7 @@ __device__ Job find_job(const KernelArgs& k) {
 
 template <uint32_t kDim>
 struct alignas(16) Shared {
-  float q[kHeads + 1][kDim];  // rotated; the last row is the key when one is appended
+  float q[kHeads + 1][kDim];  // rotated; the last row is the new key if one is appended
   float q_sink[kHeads][kDim];
   float o[kWarps][kHeads][kDim];
   float m[kWarps][kHeads], l[kWarps][kHeads];
@@ -75,7 +77,8 @@ __device__ Place append_place(const KernelArgs& k, const Job& job) {
   return {kv.slots[row], job.pos - kv.first_pos[row]};
 }
 
-// The queries of the block's heads to shared memory, and the step's key and value to the open page where it belongs to the block.
+// Loads the queries of the block's heads into shared memory. If the block owns the open page, it also stores the step's
+// key and value there.
 template <uint32_t kDim>
 __device__ void read_query(const KernelArgs& k, const Job& job, bool owns_last_page, const Place& place,
                            Shared<kDim>& s) {
@@ -95,7 +98,7 @@ __device__ void read_query(const KernelArgs& k, const Job& job, bool owns_last_p
   if (owns_last_page && warp == kWarps - 1) append_token<kDim>(r, a.kv, job.kv_head, place, s.q[kHeads]);
 }
 
-// One row of the table as the warp's lanes hold it ahead.
+// One row of the page table. The lanes of a warp prefetch one row each.
 struct PageInfo {
   uint32_t row, slot, first_pos, len;
 };
@@ -117,7 +120,7 @@ __device__ PageInfo shuffle_info(const PageInfo& info, uint32_t lane) {
           __shfl_sync(kAllLanes, info.first_pos, lane), __shfl_sync(kAllLanes, info.len, lane)};
 }
 
-// Registers of the query as the product's first operand: step `i` multiplies the channels that load_keys gives to it.
+// Registers of the query as the MMA's A operand; step `i` multiplies the channels that load_keys puts into it.
 template <uint32_t kDim>
 __device__ void query_fragment(const float (*q)[kDim], uint32_t n_heads, uint32_t i, uint32_t (&out)[4]) {
   const uint32_t lane = threadIdx.x % kWarp, head = lane / 4;
@@ -127,7 +130,7 @@ __device__ void query_fragment(const float (*q)[kDim], uint32_t n_heads, uint32_
   out[2] = split_bf16(x.z, x.w, out[3]);
 }
 
-// Base-2 logits of a page, kUnseen where a token is not seen.
+// Logits of a page to base 2, kUnseen for tokens that the query does not see.
 template <uint32_t kDim, class F>
 __device__ void page_logits(const KernelArgs& k, const Job& job, const PageInfo& page, const PageKeys<kDim>& keys,
                             const F& fragment, const Shared<kDim>& s, float (&logit)[2][2]) {
@@ -154,16 +157,16 @@ __device__ void page_logits(const KernelArgs& k, const Job& job, const PageInfo&
   }
 }
 
-// What a warp has of its pages before it can use it.
+// What a warp prefetches of its pages.
 template <uint32_t kDim>
 struct Ahead {
-  PageInfo infos;  // of the warp's next 32 pages, one a lane
+  PageInfo infos;  // of the warp's next 32 pages, one per lane
   PageInfo page;   // the first of them
   PageKeys<kDim> keys;
   PageValues<kDim> values;
 };
 
-// Pages of this warp: `first`, and every kWarps-th after it.
+// The pages of this warp: `first` and every kWarps-th after it.
 struct Run {
   uint32_t first, count;
 };
@@ -178,7 +181,7 @@ __device__ const uint16_t* page_of(const AttnPagedArgs& a, const PageInfo& page)
   return a.kv.pool + size_t{page.slot} * (2 * kPageTokens * kDim);
 }
 
-// Table rows from page `i` of the warp on, and the first page's keys.
+// Loads the table rows from page `i` of the warp on, and the first page's keys.
 template <uint32_t kDim>
 __device__ void read_ahead(const AttnPagedArgs& a, const Job& job, const Run& run, uint32_t i, Ahead<kDim>& ahead) {
   const uint32_t lane = threadIdx.x % kWarp;
@@ -187,7 +190,7 @@ __device__ void read_ahead(const AttnPagedArgs& a, const Job& job, const Run& ru
   load_keys<kDim>(page_of<kDim>(a, ahead.page), ahead.page.len, ahead.keys);
 }
 
-// The pages of this block's split, warp by warp. With `loaded` the first page is there already.
+// Attends the pages of this block's split, warp by warp. With `loaded` the first page is already in registers.
 template <uint32_t kDim>
 __device__ void attend_split(const KernelArgs& k, const Job& job, const Run& run, bool loaded, Ahead<kDim>& ahead,
                              Shared<kDim>& s) {
@@ -236,7 +239,8 @@ __device__ void attend_split(const KernelArgs& k, const Job& job, const Run& run
   }
 }
 
-// Weights that bring the parts of one head with maxima and sums `ml` [n, stride] to one scale, by one warp. Returns log2 of the whole sum.
+// Weights that rescale the partial results of one head to a common maximum and sum, from `ml` [n, stride]. Executed by
+// one warp. Returns log2 of the whole sum.
 __device__ float merge_weights(uint32_t n, const float* ml, uint32_t stride, float (*weight)[kHeads], uint32_t head) {
   const uint32_t lane = threadIdx.x % kWarp;
   constexpr uint32_t kEach = kMaxSplits / kWarp;
@@ -264,7 +268,7 @@ __device__ float merge_weights(uint32_t n, const float* ml, uint32_t stride, flo
   return sum == 0.0f ? kUnseen : high + log2f(sum);
 }
 
-// Masses of the listed pages [begin, end) from their logarithms, and the stamps that follow from them.
+// Turns the masses of the listed pages [begin, end) from logarithms into masses, and stamps the pages by them.
 __device__ void finish_pages(const KernelArgs& k, const Job& job, uint32_t list, uint32_t begin, uint32_t end,
                              const float* lse2) {
   const AttnPagedArgs& a = k.op.attn;
@@ -284,14 +288,14 @@ __device__ void finish_pages(const KernelArgs& k, const Job& job, uint32_t list,
   }
 }
 
-// Output, lse and page masses of one list from its `n_parts` parts in memory.
+// Output, lse and page masses of one list from its `n_parts` partial results in memory.
 template <uint32_t kDim>
 __device__ void finish_list(const KernelArgs& k, const Job& job, uint32_t list, uint32_t n_parts, Shared<kDim>& s) {
   const AttnPagedArgs& a = k.op.attn;
   const uint32_t heads = k.heads_per_list, first_head = list * heads;
   const float* ml = k.partial_ml + size_t{list} * k.n_splits * heads * 2;
   const float* partial = k.partial + size_t{list} * k.n_splits * heads * kDim;
-  // The first parts are under way while their weights are computed.
+  // The first partial results load while their weights are computed.
   constexpr uint32_t kFirst = 16;
   const uint32_t mine = threadIdx.x * 4;
   float4 first[kFirst];
@@ -310,7 +314,7 @@ __device__ void finish_list(const KernelArgs& k, const Job& job, uint32_t list, 
   __syncthreads();
   for (uint32_t i = mine; i < heads * kDim; i += kThreads * 4) {
     float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    // A part without tokens is zeros.
+    // A partial result without tokens is zeros.
     const auto add = [&](uint32_t part, const float4& v) {
       const float w = s.weight[part][i / kDim];
       sum.x += w * v.x, sum.y += w * v.y, sum.z += w * v.z, sum.w += w * v.w;
@@ -329,14 +333,15 @@ __device__ void finish_list(const KernelArgs& k, const Job& job, uint32_t list, 
   finish_pages(k, job, list, 0, job.n, s.lse2);
 }
 
-// Counts this block in; what its threads wrote before the barrier is visible to the block that counts last, after a barrier of its own.
+// Counts this block in. What its threads wrote before their barrier is visible to the block that counts last, after
+// that block's next barrier.
 __device__ uint32_t arrive(uint32_t* counter) {
   uint32_t before;
   asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
   return before;
 }
 
-// The warps' parts become the block's: s.o[0], s.m[0], s.l[0].
+// Merges the warps' partial results into the block's: s.o[0], s.m[0], s.l[0].
 template <uint32_t kDim>
 __device__ void merge_warps(uint32_t heads, Shared<kDim>& s) {
   if (threadIdx.x < heads) {
@@ -363,8 +368,9 @@ __device__ void merge_warps(uint32_t heads, Shared<kDim>& s) {
 template <uint32_t kDim>
 __global__ void __launch_bounds__(kThreads, kBlocks) attn_decode_kernel(const __grid_constant__ KernelArgs k) {
   __shared__ Shared<kDim> s;
-  // Page tables and all pages but the open one were written before the previous kernel began (a product, which lets this one start when it begins
-  // itself): with lists of a selection they are not, and without append the previous kernel is another.
+  // With append and without a selection the previous kernel is the QKV GEMV, which lets this kernel start only after
+  // its own wait: the page tables and all pages but the open one are complete then, and can be read before this
+  // kernel's wait. The lists of a selection are not complete, and without append the previous kernel may be any.
   const bool early = k.op.append && k.op.attn.select == nullptr;
   if (!early) wait_for_previous();
   const Job job = find_job(k);
@@ -405,7 +411,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) attn_decode_kernel(const __
   }
 }
 
-// Query heads of a list: a whole group where it fits, else its largest divisor.
+// Query heads of a list: the whole group if it fits, otherwise its largest divisor that does.
 uint32_t heads_per_list(const AttnPagedArgs& a) {
   const uint32_t group = a.n_heads / a.kv.n_kv_heads;
   if (a.list_per_head) return 1;
@@ -414,7 +420,8 @@ uint32_t heads_per_list(const AttnPagedArgs& a) {
   return heads;
 }
 
-// As many blocks as fit at once where all splits have work: they are equal, so a second round would leave most of the device idle.
+// As many splits as give blocks for all SMs at once. All blocks take equally long when every split has work, so a
+// second wave of blocks would leave most of the device idle.
 uint32_t splits_of(uint32_t n_lists) {
   const uint32_t splits = kBlocks * device().n_processors / n_lists;
   return splits < 1 ? 1 : splits > kMaxSplits ? kMaxSplits : splits;
@@ -423,7 +430,7 @@ uint32_t splits_of(uint32_t n_lists) {
 }  // namespace
 
 uint64_t attn_decode_scratch_bytes(const OpShapes& shapes) {
-  // Lists times heads of a list are the heads; their splits are at most kMaxSplits.
+  // Lists times heads per list is n_heads, and there are at most kMaxSplits splits.
   return uint64_t{shapes.n_heads} * kMaxSplits * (shapes.head_dim + 2) * sizeof(float);
 }
 

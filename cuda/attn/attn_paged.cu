@@ -1,4 +1,4 @@
-// The attention op: one query row by the decode kernel, more by the prompt kernel.
+// The attention ops: one query row goes to the decode kernel, more rows to the prefill kernel.
 #include "core/memory.h"
 #include "cuda/attn/attn_decode.cuh"
 #include "cuda/attn/attn_prefill.h"
@@ -18,7 +18,7 @@ uint64_t attn_scratch_bytes(const OpShapes& shapes) {
 
 namespace {
 
-// With its counters and partial results in the op's scratch memory.
+// Runs the decode kernel with its counters and partial results in the op's scratch memory.
 Status decode(OpContext& cx, AttnDecodeArgs& d) {
   const uint64_t n_counters = counter_bytes(d.attn.n_heads);
   d.counters = reinterpret_cast<uint32_t*>(cx.scratch);

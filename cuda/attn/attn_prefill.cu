@@ -1,7 +1,7 @@
-// Attention of many query rows over KV pages on tensor cores: a block takes 64 query rows of one stream (tokens times
+// Attention of many query rows over KV pages on tensor cores. A block takes 64 query rows of one stream (tokens times
 // the heads of the group, so that the group shares its pages) and walks the pages that any of them sees, four at a
-// time, with an online softmax. K and V are multiplied as they are stored, in bf16; q and the weights are split into
-// two bf16 each, so that results are near f32. Not for decoding: nothing is split along the pages.
+// time, with an online softmax. K and V are multiplied as they are stored, in bf16. q and the weights are split into
+// two bf16 each, so that results are close to f32. Not for decoding: the pages are not split among blocks.
 #include "cuda/attn/attn_prefill.h"
 
 #include "cuda/attn/visible_tokens.cuh"
@@ -13,20 +13,20 @@ namespace {
 constexpr uint32_t kWarps = 4;
 constexpr uint32_t kThreads = kWarps * kWarp;
 constexpr uint32_t kRows = kWarps * 16;  // query rows of a block
-constexpr uint32_t kStepPages = 4;       // pages of a step: 64 tokens keep the weights of a warp in 32 registers a lane
+constexpr uint32_t kStepPages = 4;       // pages of a step: with 64 tokens a warp's weights take 32 registers per lane
 
 #if __CUDA_ARCH__ >= 800
 
-constexpr uint32_t kBatchPages = 256;  // pages found at a time; the ring of stages runs dry between batches
+constexpr uint32_t kBatchPages = 256;  // pages found at a time; the copy pipeline drains between batches
 constexpr float kUnseen = -__builtin_huge_valf();
 constexpr float kLog2E = 1.44269504088896340736f;
 constexpr float kLn2 = 0.69314718055994530942f;
 
-// A page that some row of the block sees, with the tokens [begin, end) that take this phase's query.
+// A page that some row of the block sees. Its tokens [begin, end) use the query of the current phase.
 struct __align__(16) PageEntry {
   uint32_t slot;
   uint32_t first_pos;
-  uint32_t begin, end;  // begin has kAllSeen besides when every row sees the whole page
+  uint32_t begin, end;  // begin has the flag kAllSeen when every row sees the whole page
 };
 constexpr uint32_t kAllSeen = 0x100;
 
@@ -41,21 +41,21 @@ __device__ inline uint32_t pack_bf16(float low, float high) {
   return *reinterpret_cast<const uint32_t*>(&pair);
 }
 
-// Two floats as the sums of bf16 pairs high + low.
+// Splits two floats into bf16 pairs whose sums they are: high + low.
 __device__ inline void split_bf16(float x, float y, uint32_t& high, uint32_t& low) {
   high = pack_bf16(x, y);
   low = pack_bf16(x - bf16_low(high), y - bf16_high(high));
 }
 
-// Positions that a block's rows are at.
+// Positions of a block's rows.
 struct BlockSpan {
   uint32_t first, last;              // positions
-  uint32_t first_begin, last_begin;  // of their windows
+  uint32_t first_begin, last_begin;  // first positions of their windows
 };
 
-// Lists the next pages of `list` that the block sees, until `entries` has few places left or the list ends; returns how
-// many, and fills up the last step with empty pages. `next` is the listed page to go on with. All threads of the block
-// take part.
+// Lists the next pages of `list` that the block sees, until `entries` is nearly full or the list ends. Returns their
+// number, and fills up the last step with empty pages. `next` is the list index to continue at. All threads of the
+// block take part.
 __device__ uint32_t find_pages(const AttnPagedArgs& a, const PageList& list, const BlockSpan& span, bool for_sinks,
                                uint32_t& next, PageEntry* entries, uint32_t* warp_counts) {
   const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
@@ -89,7 +89,7 @@ __device__ uint32_t find_pages(const AttnPagedArgs& a, const PageList& list, con
     }
     if (is_seen) entries[at] = entry;
     next = ends ? list.n : next + kThreads;
-    __syncthreads();  // the counts are read
+    __syncthreads();  // all threads have read the counts
   }
   const uint32_t n_full = (n + kStepPages - 1) / kStepPages * kStepPages;
   if (threadIdx.x < n_full - n) entries[n + threadIdx.x] = {};
@@ -97,15 +97,15 @@ __device__ uint32_t find_pages(const AttnPagedArgs& a, const PageList& list, con
   return n;
 }
 
-// Byte offset of a 16-byte chunk in a row of a page; eight rows' equal chunks, which a fragment load reads at once, lie
-// in different banks.
+// Byte offset of a 16-byte chunk in a row of a page. A fragment load reads the same chunk of eight rows at once; the
+// XOR swizzle places them in different banks.
 template <uint32_t kDim>
 __device__ inline uint32_t chunk_offset(uint32_t row, uint32_t chunk) {
   return row * kDim * 2 + ((chunk ^ (row & 7)) << 4);
 }
 
-// 16 query rows of a warp: split queries, sums of weighted values, and softmax state. A lane has rows lane / 4 and lane
-// / 4 + 8.
+// State of a warp's 16 query rows: split queries, weighted sums of values, softmax maxima and sums. A lane has rows
+// lane / 4 and lane / 4 + 8.
 template <uint32_t kDim>
 struct WarpRows {
   static constexpr uint32_t kTiles = kDim / 16;
@@ -113,10 +113,10 @@ struct WarpRows {
 
   uint32_t q_high[kTiles][4], q_low[kTiles][4];
   float out[2 * kTiles][4];
-  float high[2], sum[2];  // the sum is of this lane's tokens; both in units of log2
+  float high[2], sum[2];  // `sum` covers this lane's tokens only; both are in units of log2
   uint32_t pos[2];        // of the rows
 
-  // The logits' factor goes into the queries, with log2(e), so that weights are powers of 2.
+  // Multiplies the logits' factor and log2(e) into the queries, so that weights are powers of 2.
   __device__ void load_queries(const float* const (&rows)[2], float factor) {
     const uint32_t column = threadIdx.x % 4 * 2;
 #pragma unroll
@@ -129,16 +129,16 @@ struct WarpRows {
     }
   }
 
-  // One step: pages at `stage` in shared memory.
+  // One step: attends the kStepPages pages at `stage` in shared memory.
   __device__ void attend(const AttnPagedArgs& a, uint32_t stage, const PageEntry* entries) {
     const uint32_t lane = threadIdx.x % kWarp;
     float s[2 * kStepPages][4] = {};
-    // Chunk 2 * k + i of a row differs from chunk i in bits that the row does not reach.
+    // Chunk 2 * k + i differs from chunk i only in address bits that the swizzle leaves alone.
     const uint32_t keys_at = stage + chunk_offset<kDim>(lane % 8 + lane / 16 * 8, lane / 8 % 2);
 #pragma unroll
     for (uint32_t k = 0; k < kTiles; ++k) {
 #pragma unroll
-      for (uint32_t p = 0; p < kStepPages; p += 2) {  // two pages give four products that do not wait for each other
+      for (uint32_t p = 0; p < kStepPages; p += 2) {  // two pages give four independent MMAs
         uint32_t keys[2][4];
         load_matrices(keys[0], (keys_at ^ (k << 5)) + p * kPageBytes);
         load_matrices(keys[1], (keys_at ^ (k << 5)) + (p + 1) * kPageBytes);
@@ -175,7 +175,7 @@ struct WarpRows {
     }
   }
 
-  // Logits of tokens that a row does not see become -inf.
+  // Sets the logits of tokens that a row does not see to -inf.
   __device__ void mask(const AttnPagedArgs& a, float (&s)[2 * kStepPages][4], const PageEntry* entries) const {
     uint32_t seen = kAllSeen;
 #pragma unroll
@@ -196,7 +196,7 @@ struct WarpRows {
     }
   }
 
-  // Logits to weights, relative to the highest logit so far; what was summed before is scaled to it.
+  // Turns logits into weights relative to the highest logit so far, and rescales the earlier sums to it.
   __device__ void soften(float (&s)[2 * kStepPages][4]) {
 #pragma unroll
     for (uint32_t row = 0; row < 2; ++row) {
@@ -227,11 +227,15 @@ struct WarpRows {
 
 #endif
 
-// Computes: out (and lse) of AttnPagedArgs for kRows query rows of a list; row r is token r / group, head r % group of
-// those that share the list. Shapes: see AttnPagedArgs. Launch: grid (lists, blocks of rows), late rows, which see
-// most, first; group is the query heads of a list. Assumes: pages of a list ascend in position. Numerics: products of q
-// split in two bf16 with bf16 keys, sums f32, likewise weights and values; fixed order. Traffic: every block reads all
-// pages that it sees, mostly from L2. Paper: Dao, FlashAttention-2, arXiv:2307.08691.
+// Computes: out (and lse) of AttnPagedArgs for kRows query rows of a list. Row r is token r / group and, of the heads
+// that share the list, head r % group.
+// Shapes: see AttnPagedArgs.
+// Launch: grid (lists, blocks of rows). Late rows, which see most, come first. `group` is the number of query heads of
+// a list.
+// Assumes: the pages of a list ascend in position.
+// Numerics: q and the weights are split into two bf16, keys and values are bf16, sums are f32, in a fixed order.
+// Traffic: every block reads all pages that it sees, mostly from L2.
+// Paper: Dao, FlashAttention-2, arXiv:2307.08691.
 template <uint32_t kDim>
 __global__ void __launch_bounds__(kThreads, 2) attn_prefill_kernel(AttnPagedArgs a, uint32_t group) {
 #if __CUDA_ARCH__ >= 800
@@ -269,7 +273,7 @@ __global__ void __launch_bounds__(kThreads, 2) attn_prefill_kernel(AttnPagedArgs
 #pragma unroll
     for (uint32_t i = 0; i < 4; ++i) rows.out[k][i] = 0.0f;
   }
-  __shared__ BlockSpan span;  // not in registers, which are short
+  __shared__ BlockSpan span;  // in shared memory, because registers are short
   if (threadIdx.x == 0) {
     span.first = a.pos + first_row / group;
     span.last = a.pos + last_row / group;
@@ -288,14 +292,14 @@ __global__ void __launch_bounds__(kThreads, 2) attn_prefill_kernel(AttnPagedArgs
 #pragma unroll
       for (uint32_t i = 0; i < 2 * kPageTokens / kCopyRows; ++i) {
         const uint32_t row = copy_row + i * kCopyRows;
-        // What lies beyond the page's tokens may be anything, NaN too, which a weight of 0 would not hide.
+        // Memory beyond the page's tokens can hold anything, even NaN, which a weight of 0 would not hide.
         copy_16_async(to + chunk_offset<kDim>(row, copy_chunk), page + row * kDim, row % kPageTokens < entry.end);
       }
     }
     commit_copies();
   };
 
-  // Tokens that take q_sink first, then the others.
+  // First the tokens that use q_sink, then the others.
   for (uint32_t phase = a.q_sink != nullptr && a.n_sink_pages > 0 ? 0 : 1; phase < 2; ++phase) {
     const float* const q = phase == 0 ? a.q_sink : a.q;
     const float* const queries[2] = {q + size_t{at[0]} * kDim, q + size_t{at[1]} * kDim};
@@ -307,11 +311,11 @@ __global__ void __launch_bounds__(kThreads, 2) attn_prefill_kernel(AttnPagedArgs
       if (n_steps > 0) copy_step(0);
       for (uint32_t step = 0; step < n_steps; ++step) {
         wait_copies<0>();
-        __syncthreads();  // the step's pages are there for all, and the other stage is free
+        __syncthreads();  // the step's pages are visible to all warps, and the other stage is free
         if (step + 1 < n_steps) copy_step(step + 1);
         rows.attend(a, base + step % 2 * kStepPages * kPageBytes, entries + step * kStepPages);
       }
-      __syncthreads();  // entries and stages are read
+      __syncthreads();  // all warps have read the entries and stages
     }
   }
 
@@ -338,7 +342,7 @@ template <uint32_t kDim>
 Status launch_prefill(OpContext& cx, const AttnPagedArgs& a) {
   constexpr auto kernel = attn_prefill_kernel<kDim>;
   constexpr size_t kSharedBytes = size_t{2} * kStepPages * 2 * kPageTokens * kDim * 2;
-  // The code that was chosen for the device, which decides whether the kernel has a body.
+  // The device may run code of an older architecture, in which the kernel has no body.
   cudaFuncAttributes code = {};
   WEIR_CUDA_TRY(cudaFuncGetAttributes(&code, kernel), "attn_prefill: code");
   if (code.ptxVersion < 80) return attn_prefill_plain(cx, a);

@@ -6,12 +6,11 @@
 namespace weir::cuda {
 
 // head_dim is a multiple of 32 up to 256; positions fit in 32 bits. Needs no scratch. Results differ from the reference
-// by rounding: units are not kept apart, and with tensor cores q and the weights are taken as sums of two bf16 (17
-// bits).
+// by rounding: the units of kSplitPages pages are not merged separately, and with tensor cores q and the weights are
+// sums of two bf16 (17 bits of mantissa).
 Status attn_prefill(OpContext& cx, const AttnPagedArgs& a);
 
-// The same in plain f32, a warp per query row and head: for head_dim and devices that the tensor core kernel is not
-// made for.
+// The same in plain f32, one warp per query row and head: for head dimensions and devices without a tensor-core kernel.
 Status attn_prefill_plain(OpContext& cx, const AttnPagedArgs& a);
 
 // page_mass of the last query row.

@@ -1,5 +1,5 @@
-// Attention of many query rows over KV pages without tensor cores, in f32: for every head_dim and device, one warp per
-// query row and head; and the attention mass that the last row gives to each page.
+// Attention of many query rows over KV pages in f32, without tensor cores: any head_dim and device, one warp per query
+// row and head. Also the attention mass that the last query row gives to each page.
 #include "cuda/attn/attn_prefill.h"
 #include "cuda/attn/visible_tokens.cuh"
 
@@ -11,7 +11,7 @@ constexpr uint32_t kThreads = kWarps * kWarp;
 constexpr uint32_t kMaxDim = 256;
 constexpr float kUnseen = -__builtin_huge_valf();
 
-// A query row of one head. Queries are in shared memory.
+// A query row of one head, in shared memory.
 struct Query {
   const float* q;
   const float* q_sink;
@@ -19,7 +19,7 @@ struct Query {
   uint32_t begin;  // of the window
 };
 
-// Logit of token lane / 2 of a page, -inf when it is not seen; two lanes share a token.
+// Logit of token lane / 2 of a page, -inf if the query does not see it. Two lanes share a token.
 __device__ float page_logit(const AttnPagedArgs& a, const Query& query, const PageList& list, uint32_t row) {
   const uint32_t token = threadIdx.x % kWarp / 2, half = threadIdx.x % 2;
   const uint32_t dim = a.kv.head_dim;
@@ -42,7 +42,7 @@ __device__ float page_logit(const AttnPagedArgs& a, const Query& query, const Pa
   return is_seen ? a.scale * dot : kUnseen;
 }
 
-// Copies a head's query, and the one for sinks, to shared memory [2, kMaxDim]; threads [0, n) take part.
+// Copies a head's query, and its query for sink tokens, to shared memory [2, kMaxDim]. Threads [0, n) take part.
 __device__ Query load_query(const AttnPagedArgs& a, float* to, uint32_t tok, uint32_t head, uint32_t thread,
                             uint32_t n) {
   const size_t from = (size_t{tok} * a.n_heads + head) * a.kv.head_dim;
@@ -53,9 +53,11 @@ __device__ Query load_query(const AttnPagedArgs& a, float* to, uint32_t tok, uin
   return {to, to + kMaxDim, a.pos + tok, window_begin(a, a.pos + tok)};
 }
 
-// Computes: out (and lse) of AttnPagedArgs. Shapes: see there; head_dim <= kMaxDim, a multiple of 32. Launch: a warp
-// per row and head. Numerics: f32, pages in ascending order, an online softmax page by page. Traffic: every warp reads
-// all pages that it sees.
+// Computes: out (and lse) of AttnPagedArgs.
+// Shapes: see there; head_dim is a multiple of 32, at most kMaxDim.
+// Launch: one warp per query row and head.
+// Numerics: f32, an online softmax over the pages in ascending order.
+// Traffic: every warp reads all pages that it sees.
 __global__ void __launch_bounds__(kThreads) attn_prefill_plain_kernel(AttnPagedArgs a) {
   __shared__ float queries[kWarps][2 * kMaxDim];
   const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
@@ -80,7 +82,7 @@ __global__ void __launch_bounds__(kThreads) attn_prefill_plain_kernel(AttnPagedA
     const float keep = expf(high - base);
     const float weight = logit == kUnseen ? 0.0f : expf(logit - base);
     high = top;
-    sum = sum * keep + 0.5f * warp_sum(weight);  // every token is there twice
+    sum = sum * keep + 0.5f * warp_sum(weight);  // two lanes have each token
     const uint16_t* const values =
         a.kv.pool + a.kv.slots[list.table + row] * (size_t{2} * kPageTokens * dim) + kPageTokens * dim;
 #pragma unroll
@@ -104,9 +106,11 @@ __global__ void __launch_bounds__(kThreads) attn_prefill_plain_kernel(AttnPagedA
 
 constexpr uint32_t kMassWarps = 16;
 
-// Computes: page_mass of AttnPagedArgs for the last row: first the log of each page's sum of exp(logit), then its share
-// in the sum of all. Launch: a block per head. Numerics: f32, fixed order. Traffic: the keys of all listed pages, once
-// per head.
+// Computes: page_mass of AttnPagedArgs for the last query row: first the log of each page's sum of exp(logit), then its
+// share of the total.
+// Launch: one block per head.
+// Numerics: f32, fixed order.
+// Traffic: the keys of all listed pages, once per head.
 __global__ void __launch_bounds__(kMassWarps* kWarp) attn_page_mass_kernel(AttnPagedArgs a) {
   __shared__ float queries[2 * kMaxDim];
   __shared__ float warp_high[kMassWarps], warp_sums[kMassWarps];

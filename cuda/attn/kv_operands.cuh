@@ -1,5 +1,5 @@
-// Keys and values of a page as operands of a tensor-core product, straight from memory to the registers that it reads them from: which channel stands in
-// which column is free as long as both operands agree.
+// Keys and values of a page as operands of tensor-core MMAs, loaded from memory straight into the registers of the MMA.
+// Which channel stands in which column does not matter as long as both operands agree.
 #pragma once
 
 #include "cuda/common/mma_bf16.cuh"
@@ -17,7 +17,7 @@ struct PageValues {
   uint4 part[kDim / 64][4];  // tokens 2c, 2c + 1, 2c + 8, 2c + 9 for c = lane % 4, channels 64 p + 8 (lane / 4) ...
 };
 
-// Plain loads: the open page was written by this very kernel.
+// Plain loads, not the read-only path: this kernel itself may have written the open page.
 __device__ inline uint4 load16(const uint16_t* p) { return *reinterpret_cast<const uint4*>(p); }
 
 template <uint32_t kDim>
@@ -32,7 +32,7 @@ __device__ void load_keys(const uint16_t* page, uint32_t len, PageKeys<kDim>& ou
   }
 }
 
-// What a page does not hold may be anything, NaN too: it must be 0 to vanish in the product.
+// Rows of a page beyond `len` can hold anything, even NaN. They are loaded as 0, so that they vanish in the MMA.
 template <uint32_t kDim>
 __device__ void load_values(const uint16_t* page, uint32_t len, PageValues<kDim>& out) {
   const uint32_t lane = threadIdx.x % kWarp;
@@ -51,7 +51,7 @@ __device__ inline uint32_t word_of(const uint4& v, uint32_t i) {
   return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
 }
 
-// Dots of a page's tokens: out[t][e] is token 8t + 2 (lane % 4) + e of head lane / 4.
+// Dot products of the query heads with a page's tokens: out[t][e] is token 8t + 2 (lane % 4) + e of head lane / 4.
 template <uint32_t kDim, class F>
 __device__ void page_dots(const PageKeys<kDim>& keys, const F& fragment, float (&out)[2][2]) {
   float c[2][4] = {};
@@ -70,7 +70,9 @@ __device__ void page_dots(const PageKeys<kDim>& keys, const F& fragment, float (
   }
 }
 
-// acc += weights * values. acc[8 p + j] holds, for head lane / 4 and rest 8 rows on, the channels 64 p + 16 (lane % 4) + j and 8 more.
+// acc += weights * values. For head lane / 4, acc[8 p + j] has the channels 64 p + 16 (lane % 4) + j and that + 8. Its
+// first two elements come from the leading bf16 parts of the weights, its last two (MMA rows 8..15) from the
+// remainders.
 template <uint32_t kDim>
 __device__ void add_values(const PageValues<kDim>& v, const float (&weight)[2][2], float (&acc)[kDim / 8][4]) {
   uint32_t a[4];

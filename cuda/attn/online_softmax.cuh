@@ -1,4 +1,5 @@
-// The running softmax over KV pages that the decode kernels share, by a warp: logits of a page become weights, and earlier sums shrink.
+// Online softmax over KV pages within a warp, for the decode kernels: logits of a page become weights, and earlier sums
+// are rescaled.
 #pragma once
 
 #include "cuda/attn/kv_operands.cuh"
@@ -6,7 +7,7 @@
 
 namespace weir::cuda {
 
-// Query heads that one product has: rows of its first operand.
+// Query heads of one MMA: rows of its A operand.
 inline constexpr uint32_t kHeads = 8;
 
 #ifdef __CUDACC__
@@ -14,13 +15,14 @@ inline constexpr uint32_t kHeads = 8;
 inline constexpr float kLog2E = 1.44269504f, kLn2 = 0.69314718f;
 inline constexpr float kUnseen = -INFINITY;
 
-// Running softmax of a warp: maximum (base 2) and sum of the head lane / 4.
+// State of the online softmax of head lane / 4: maximum (base 2) and sum.
 struct Running {
   float m = kUnseen, l = 0.0f;
 };
 
-// One page into the running softmax: logits become weights, and shrink_sums(factor) is called, by the whole warp, when what was added up before, of the
-// head lane / 4, is to be multiplied. Returns the page's mass as a logarithm to base 2.
+// Folds one page into the online softmax: logits become weights. When the maximum grows, the whole warp calls
+// shrink_sums(factor), which must multiply the earlier sums of head lane / 4 with the factor. Returns log2 of the
+// page's mass.
 template <class Shrink>
 __device__ float fold_page(float (&logit)[2][2], Running& run, const Shrink& shrink_sums) {
   float high = fmaxf(fmaxf(logit[0][0], logit[0][1]), fmaxf(logit[1][0], logit[1][1]));
@@ -45,7 +47,7 @@ __device__ float fold_page(float (&logit)[2][2], Running& run, const Shrink& shr
   sum += __shfl_xor_sync(kAllLanes, sum, 1);
   sum += __shfl_xor_sync(kAllLanes, sum, 2);
   run.l += sum;
-  return sum == 0.0f ? kUnseen : m + log2f(sum);  // NaN stays
+  return sum == 0.0f ? kUnseen : m + log2f(sum);  // a NaN stays NaN
 }
 
 #endif  // __CUDACC__

@@ -1,4 +1,5 @@
-// Rotation of one head and appending of a decode step's key and value to the open page, by a warp: what rope_append does, inside the decode kernels.
+// What rope_append does, for one warp inside the decode kernels: rotates one head, and appends a decode step's key and
+// value to the open page.
 #pragma once
 
 #include "cuda/common/base.cuh"
@@ -8,7 +9,7 @@ namespace weir::cuda {
 
 #ifdef __CUDACC__
 
-// Norm and rotation of one head, by one warp: in to out (and to out_sink, rotated otherwise).
+// Normalises and rotates one head, by one warp: from `in` to `out`, and with the sink rotation to `out_sink`.
 template <uint32_t kDim>
 __device__ void rotate(const RopeAppendArgs& r, const float* in, const float* norm, float* out, float* out_sink) {
   const uint32_t lane = threadIdx.x % kWarp, half = r.rope_dim / 2;
@@ -19,7 +20,7 @@ __device__ void rotate(const RopeAppendArgs& r, const float* in, const float* no
     inverse = rsqrtf(warp_sum(sum) / static_cast<float>(kDim) + r.norm_eps);
   }
   const auto value = [&](uint32_t i) { return norm != nullptr ? in[i] * inverse * norm[i] : in[i]; };
-  // All loads before the first store, so that they are under way together.
+  // All loads come before the first store, so that they are in flight together.
   constexpr uint32_t kPairs = kDim / 2 / kWarp;
   float x[kPairs], y[kPairs];
   float2 turn[kPairs], turn_sink[kPairs];
@@ -50,11 +51,12 @@ __device__ void rotate(const RopeAppendArgs& r, const float* in, const float* no
   }
 }
 
-// Where the step's key goes.
+// Where the step's key and value go.
 struct Place {
   uint32_t slot, in_page;
 };
-// The digest of the page that the step's key filled, by the warp that stored it: each lane its own channels. One step in 16 comes here.
+// Computes the digest of the page that the step's key filled, by the warp that stored the key; each lane takes the
+// channels whose new key it wrote itself. Called in one of 16 steps.
 template <uint32_t kDim>
 __device__ __noinline__ void digest_filled_page(const KvView& kv, uint32_t slot) {
   const uint16_t* keys = kv.pool + size_t{slot} * (2 * kPageTokens * kDim);
@@ -63,14 +65,14 @@ __device__ __noinline__ void digest_filled_page(const KvView& kv, uint32_t slot)
     digest_channel(DigestKind::kCuboidMean, PageChannel(keys, kDim, i), kDim, i, digest);
 }
 
-// The step's key and value to their page, and the key into its digest (append_keeps_digest), by one warp. key_row [kDim] is shared memory for the rotated
-// key.
+// Stores the step's key and value in their page and updates the page's digest (append_keeps_digest), by one warp.
+// key_row [kDim] is shared memory for the rotated key.
 template <uint32_t kDim>
 __device__ void append_token(const RopeAppendArgs& r, const KvView& kv, uint32_t kv_head, const Place& place,
                              float* key_row) {
   uint16_t* keys = kv.pool + size_t{place.slot} * (2 * kPageTokens * kDim) + size_t{place.in_page} * kDim;
   uint16_t* digest = kv.digest == DigestKind::kMinMax ? kv.digests + size_t{place.slot} * 2 * kDim : nullptr;
-  // Again the loads first.
+  // The loads first, as in rotate().
   constexpr uint32_t kEach = kDim / kWarp;
   const uint32_t lane = threadIdx.x % kWarp;
   float v[kEach];

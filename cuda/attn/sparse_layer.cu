@@ -1,12 +1,18 @@
-// Computes: what page_score_step, page_select and attn_decode compute, for kMinMax and kCuboidMean digests, lists shared by the group and no observation. Launch: a cluster
-// of 8 to 16 blocks for each KV head, a block on a multiprocessor, so that what one part says reaches the next through shared memory instead of
-// through a kernel's end: three launches took 29 us for a layer of the 8B model at 32,768 tokens on an H200, this one takes 15.5.
+// Computes: what page_score_step, page_select and attn_decode compute, for kMinMax and kCuboidMean digests, lists
+// shared by the group, and no observation.
+// Launch: one cluster of 8 to 16 blocks per KV head, one block per SM. The phases exchange results through distributed
+// shared memory instead of through the end of a kernel: one layer of the 8B model at 32,768 tokens takes 15.5 us on an
+// H200, where three launches take 29 us.
 //
-// The blocks share the table's rows by tiles of 16 for the estimates; the moments of the estimates, then the rows' keys go to all of them; each finds the
-// threshold by itself, and attends its part of the list, in ascending order. The output is shared out again for the merge: in ascending order of blocks.
-// Numerics: as those three; the order of the sums differs, and the moments are of f32, so that estimates whose deviation is beyond 1e18 or below 1e-18
-// count as all alike for max_z. Traffic: digests of all pages, keys and values of the chosen ones, once.
-// Papers: Tang et al., "Quest", arXiv:2406.10774, sec. 3.3; as lib/ops/page_select_ref.cpp and lib/ops/attn_paged_ref.cpp.
+// The blocks share the table's rows in tiles of 16. Each block estimates its own rows, and sends the sums for mean and
+// variance, and then the rows' keys, to all blocks. Each block finds the threshold by itself and attends its part of
+// the list, in ascending order. For the merge the output elements are divided among the blocks, which add up the
+// blocks' partial results in ascending order.
+// Numerics: as those three, but sums are taken in another order. Mean and variance are f32: estimates whose standard
+// deviation is above 1e18 or below 1e-18 count as all equal for max_z.
+// Traffic: the digests of all pages, the keys and values of the selected pages, once.
+// Papers: Tang et al., "Quest", arXiv:2406.10774, sec. 3.3; as lib/ops/page_select_ref.cpp and
+// lib/ops/attn_paged_ref.cpp.
 #include "cuda/attn/sparse_layer.cuh"
 
 #include "cuda/attn/sparse_layer_scores.cuh"
@@ -19,8 +25,9 @@ using namespace sparse;
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-// Moments of a part of the block's estimates for one head, by one warp, to all blocks. Sums are taken about one of the estimates, which loses nothing
-// when they are far from zero and near each other.
+// Sums for mean and variance over a part of the block's estimates for one head, by one warp, sent to all blocks. They
+// are taken of the differences from one of the estimates, which loses no precision when estimates are far from zero and
+// close to each other.
 template <uint32_t kDim>
 __device__ void push_moments(const Work<kDim>& w, uint32_t head, uint32_t part, uint32_t n_parts) {
   const uint32_t lane = threadIdx.x % kWarp;
@@ -47,8 +54,8 @@ __device__ void push_moments(const Work<kDim>& w, uint32_t head, uint32_t part, 
   if (lane < w.n_blocks) *shared_of(&w.s.moments[head][w.rank * n_parts + part], lane) = m;
 }
 
-// The `n` moments of all blocks become the head's, by one warp. Distances are taken from the first one's number and the mean's distance from it, so that
-// estimates far from zero lose nothing in f32.
+// Combines the `n` partial sums of all blocks into the head's mean and standard deviation, by one warp. Differences are
+// taken from the first part's reference estimate, so that f32 loses no precision when estimates are far from zero.
 template <uint32_t kDim>
 __device__ void join_moments(const Work<kDim>& w, uint32_t head, uint32_t n) {
   const uint32_t lane = threadIdx.x % kWarp;
@@ -63,7 +70,7 @@ __device__ void join_moments(const Work<kDim>& w, uint32_t head, uint32_t n) {
   if (lane == 0) w.s.deviation[head] = {about, rest, variance > 0.0f ? rsqrtf(variance) : 0.0f};
 }
 
-// What the heads of the group say of the block's row at place i.
+// Aggregates the estimates of the group's heads for the block's own row i.
 template <uint32_t kDim, AggMode kAgg>
 __device__ float join_heads(const Work<kDim>& w, uint32_t i) {
   float total = kAgg == AggMode::kMeanRaw ? 0.0f : -INFINITY;
@@ -84,14 +91,14 @@ __device__ float join_heads(const Work<kDim>& w, uint32_t i) {
   return kAgg == AggMode::kMeanRaw ? total / static_cast<float>(w.group) : total;
 }
 
-// A page as one word: its slot, and how many of its tokens come up to the step's.
+// A page as one word: its slot, and the number of its tokens that the query sees, minus 1.
 template <uint32_t kDim>
 __device__ uint32_t page_of(const Work<kDim>& w, const RowEntry& e) {
   const uint32_t seen = min(e.len, w.pos + 1 - min(w.pos, e.first_pos));
   return e.slot | (seen - 1) << kLengthShift;
 }
 
-// Keys and pages of the block's rows, to all blocks.
+// Sends keys and pages of the block's rows to all blocks.
 template <uint32_t kDim, AggMode kAgg>
 __device__ void push_keys(const Work<kDim>& w, const RowEntry& first) {
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
@@ -116,7 +123,7 @@ __device__ void push_keys(const Work<kDim>& w, const RowEntry& first) {
       w.pages[row] = page_of(w, entry);
     }
     __syncwarp();
-    // Four rows to a store, eight stores for a block: it has whole tiles.
+    // A store takes four rows, and eight lanes store to one block at once. The block has whole tiles.
     const uint32_t four = begin + lane % 8 * 4;
     if (four >= w.n_own) continue;
     auto* keys = reinterpret_cast<uint4*>(w.keys + w.row(four));
@@ -134,7 +141,7 @@ __device__ void push_keys(const Work<kDim>& w, const RowEntry& first) {
   if (lane < w.n_blocks) *shared_of(&w.s.range[w.rank * kWarps + warp], lane) = make_uint2(high, n_forced);
 }
 
-// This block's part of the list, from the keys of all rows; returns its length.
+// Selects pages by the keys of all rows and lists this block's part of them. Returns the length of that part.
 template <uint32_t kDim>
 __device__ uint32_t list_pages(const Work<kDim>& w) {
   uint32_t high = 0, n_forced = 0;
@@ -148,7 +155,7 @@ __device__ uint32_t list_pages(const Work<kDim>& w) {
   n_forced = sum_of_lanes(n_forced);
   const uint32_t n_others = w.n - n_forced, budget = w.k.select.budget;
   const uint32_t n_best = min(n_others, budget - min(budget, n_forced)), n_listed = n_forced + n_best;
-  Threshold threshold = {kKeyNever, 0};  // all
+  Threshold threshold = {kKeyNever, 0};  // all rows
   if (n_best == 0) {
     threshold = {kKeyAlways - 1, 0};
   } else if (n_best < n_others) {
@@ -165,7 +172,8 @@ __device__ uint32_t list_pages(const Work<kDim>& w) {
   return end - begin;
 }
 
-// A page's values on their way to shared memory, by one warp; zeros for tokens that it has not.
+// Starts the asynchronous copy of a page's values to shared memory, by one warp; zeros for tokens that the page does
+// not have.
 template <uint32_t kDim>
 __device__ void fetch_values(const uint16_t* page, uint32_t len, uint4* to) {
   const uint32_t lane = threadIdx.x % kWarp;
@@ -178,7 +186,8 @@ __device__ void fetch_values(const uint16_t* page, uint32_t len, uint4* to) {
   commit_copies();
 }
 
-// acc += values^T * weights, of heads 2 (lane % 4) and the next: acc[i] has the channels 16 i + lane / 4 and 8 more, each for both.
+// acc += values^T * weights for heads 2 (lane % 4) and the next one: acc[i] has channels 16 i + lane / 4 and that + 8,
+// each for both heads.
 template <uint32_t kDim>
 __device__ void add_shared_values(const uint4* values, const float (&weight)[2][2], float (&acc)[kDim / 16][4]) {
   const uint32_t lane = threadIdx.x % kWarp, token = lane % 8 + lane / 16 * 8;
@@ -194,12 +203,12 @@ __device__ void add_shared_values(const uint4* values, const float (&weight)[2][
   }
 }
 
-// The block's pages, a warp for each at a time, to s.o, s.l and s.high.
+// Attends the block's pages, one warp per page, and leaves the results in s.o, s.l and s.high.
 template <uint32_t kDim>
 __device__ void attend(const Work<kDim>& w, uint32_t n_pages) {
   const KvView& kv = w.k.attn.kv;
   Shared<kDim>& s = w.s;
-  // Logits and weights are of the head lane / 4, sums of values of the heads `pair` and pair + 1.
+  // Logits and weights belong to head lane / 4, sums of values to the heads `pair` and pair + 1.
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, head = lane / 4, pair = lane % 4 * 2;
   const float scale = w.k.attn.scale * kLog2E;
   const auto* query = reinterpret_cast<const uint4*>(s.query[0][head]) + lane % 4;
@@ -211,7 +220,7 @@ __device__ void attend(const Work<kDim>& w, uint32_t n_pages) {
   };
   Running sum;
   float acc[kDim / 16][4] = {};
-  // Factors of the heads as lanes have them for logits, to the sums.
+  // Multiplies the sums with factors that the lanes hold in the layout of the logits.
   const auto scale_sums = [&](float factor) {
     const float first = __shfl_sync(kAllLanes, factor, pair * 4), second = __shfl_sync(kAllLanes, factor, pair * 4 + 4);
 #pragma unroll
@@ -224,7 +233,7 @@ __device__ void attend(const Work<kDim>& w, uint32_t n_pages) {
     const uint16_t* page = kv.pool + size_t{slot} * (2 * kPageTokens * kDim);
     PageKeys<kDim> keys;
     load_keys<kDim>(page, len, keys);
-    __syncwarp();  // the last page's values have been read
+    __syncwarp();  // the values of the last page have been read
     fetch_values<kDim>(page, len, s.values[warp]);
     float weight[2][2];
     page_dots<kDim>(keys, fragment, weight);
@@ -238,7 +247,7 @@ __device__ void attend(const Work<kDim>& w, uint32_t n_pages) {
     __syncwarp();
     add_shared_values<kDim>(s.values[warp], weight, acc);
   }
-  // The warps' parts at one scale.
+  // Rescales the warps' results to a common maximum.
   if (lane % 4 == 0) s.m[head][warp] = sum.m;
   __syncthreads();
   float m[kWarps];
@@ -260,7 +269,8 @@ __device__ void attend(const Work<kDim>& w, uint32_t n_pages) {
   }
 }
 
-// The sums of the warps' parts go to the blocks that merge them: each has an equal share of the places.
+// Sums the warps' results and sends them to the blocks that merge them: each merges an equal share of the output
+// elements.
 template <uint32_t kDim>
 __device__ void push_parts(const Work<kDim>& w) {
   const Shared<kDim>& s = w.s;
@@ -281,7 +291,7 @@ __device__ void push_parts(const Work<kDim>& w) {
   *shared_of(&w.s.part_ml[head][w.rank], threadIdx.x % w.n_blocks) = make_float2(s.high[head], sum);
 }
 
-// The block's share of the output.
+// Merges the block's share of the output.
 template <uint32_t kDim>
 __device__ void merge_parts(const Work<kDim>& w) {
   const Shared<kDim>& s = w.s;
@@ -333,10 +343,11 @@ __global__ void __launch_bounds__(kThreads, 1) sparse_layer_kernel(const __grid_
     tile.read_slots(w, own, slot);
     tile.load(w, own, slot);
   }
-  cluster_wait();  // all blocks have begun: their shared memory is there
+  cluster_wait();  // all blocks have begun, so their shared memory can be written
   __syncthreads();
   if constexpr (kAgg == AggMode::kMaxZ) {
-    // Warps for a head: as many as the block has, and as a warp has lanes for those of all blocks. One is through with few rows sooner.
+    // Warps per head: limited by the warps of a block, and by the lanes of the one warp that joins the parts of all
+    // blocks. With few rows one warp per head is faster.
     const uint32_t most_parts = w.group <= kWarps / 4 && w.n_blocks <= kWarp / 4 ? 4 : 2;
     const uint32_t n_parts = w.n <= 2 * kWarp * w.n_blocks ? 1 : most_parts;
     if (warp < w.group * n_parts) push_moments(w, warp / n_parts, warp % n_parts, n_parts);
@@ -389,8 +400,8 @@ struct Launch {
   cudaLaunchAttribute attributes[2] = {};
 };
 
-// How to launch it with clusters of n_blocks. False: there is no kernel for the rule, or the device has too little shared memory or no room for all
-// clusters at once, and a second round would double the time.
+// Prepares a launch with clusters of n_blocks. False: there is no kernel for the rule, or the device has too little
+// shared memory, or it cannot run all clusters at once (a second wave would double the time).
 bool prepare(const SparseLayerArgs& a, uint32_t n_blocks, Launch& out) {
   const AttnPagedArgs& t = a.attn.attn;
   out.kernel = t.kv.head_dim == 64 ? kernel_of<64>(a.select.agg) : kernel_of<128>(a.select.agg);
@@ -406,7 +417,7 @@ bool prepare(const SparseLayerArgs& a, uint32_t n_blocks, Launch& out) {
   out.config.attrs = out.attributes;
   out.config.numAttrs = a.attn.overlap ? 2 : 1;
   const auto* kernel = reinterpret_cast<const void*>(out.kernel);
-  const auto most_bytes = static_cast<int>(device().shared_bytes);  // one setting for tables of any size
+  const auto most_bytes = static_cast<int>(device().shared_bytes);  // the same setting for tables of any size
   int n_clusters = 0;
   const bool asked =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most_bytes) == cudaSuccess &&
@@ -416,7 +427,7 @@ bool prepare(const SparseLayerArgs& a, uint32_t n_blocks, Launch& out) {
   return asked && n_clusters >= static_cast<int>(t.kv.n_kv_heads);
 }
 
-// With as large clusters as there is room for: an H200 has it for 7 clusters of 10 to 16 blocks, or 15 of 8.
+// With the largest clusters that all fit at once. An H200 can run 7 clusters of 10 to 16 blocks, or 15 of 8.
 bool prepare_largest(const SparseLayerArgs& a, Launch& out) {
   for (uint32_t n_blocks = kMostBlocks; n_blocks >= kLeastBlocks; n_blocks -= 2) {
     if (prepare(a, n_blocks, out)) return true;
@@ -428,7 +439,8 @@ bool prepare_largest(const SparseLayerArgs& a, Launch& out) {
 
 bool has_sparse_layer(const SparseLayerArgs& a) {
   const AttnPagedArgs& t = a.attn.attn;
-  const bool is_box = t.kv.digest == DigestKind::kMinMax || t.kv.digest == DigestKind::kCuboidMean;  // one estimate
+  // Both use the same estimate.
+  const bool is_box = t.kv.digest == DigestKind::kMinMax || t.kv.digest == DigestKind::kCuboidMean;
   const bool plain = a.attn.append && is_box && attn_decode_has(t.kv.head_dim) &&
                      t.n_heads / t.kv.n_kv_heads <= kHeads && !t.list_per_head && t.window == 0 &&
                      t.page_mass == nullptr && a.attn.rope.cos_sin_sink == nullptr && a.select.candidate_flags == 0 &&

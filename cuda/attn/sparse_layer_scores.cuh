@@ -1,4 +1,5 @@
-// What the blocks of sparse_layer.cu work on, and the first half of their work: rotated queries and estimates of the block's pages.
+// The data of sparse_layer.cu's blocks, and the first half of the kernel: rotated queries and estimates of the block's
+// pages.
 #pragma once
 
 #include "cuda/attn/online_softmax.cuh"
@@ -11,12 +12,13 @@ namespace weir::cuda::sparse {
 
 inline constexpr uint32_t kThreads = 512;
 inline constexpr uint32_t kWarps = kThreads / kWarp;
-inline constexpr uint32_t kMostBlocks = 16, kLeastBlocks = 8;  // of a cluster; beyond 8 a device may have no room
-inline constexpr uint32_t kTileRows = 16;                      // of the table, that a warp estimates at a time
-inline constexpr uint32_t kTilePad = 32;                       // elements; rows of the query then begin in other banks
-inline constexpr uint32_t kSplitHeads = 4;                     // whose three bf16 parts fill the rows of a product
-inline constexpr uint32_t kMostRows = 16384;                   // of a table: two counts of rows share a word
-inline constexpr uint32_t kLengthShift = 28;                   // in a word with a page's slot and length
+// Per cluster; not every device has room for clusters of more than 8.
+inline constexpr uint32_t kMostBlocks = 16, kLeastBlocks = 8;
+inline constexpr uint32_t kTileRows = 16;     // table rows that a warp estimates at a time
+inline constexpr uint32_t kTilePad = 32;      // elements; the padding puts the rows of the query into different banks
+inline constexpr uint32_t kSplitHeads = 4;    // the three bf16 parts of 4 heads fill the rows of an MMA
+inline constexpr uint32_t kMostRows = 16384;  // of a table: two counts of rows share a word
+inline constexpr uint32_t kLengthShift = 28;  // of the length in a word with a page's slot and length
 
 struct KernelArgs {
   AttnPagedArgs attn;
@@ -26,13 +28,15 @@ struct KernelArgs {
   PageSelectArgs select;
 };
 
-// Of a part of a block's estimates for a head: sums of the distances from `about` and of their squares.
+// Sums for mean and variance over a part of a block's estimates for one head: `sum` and `square` are taken of the
+// differences from `about`.
 struct alignas(16) Moments {
   float about, sum, square;
   uint32_t count;
 };
 
-// Of all estimates of a head: the mean in two parts, and 1 / standard deviation, 0 when all are alike.
+// Mean and standard deviation of all estimates of a head. The mean is about + rest; `inverse` is 1 / standard
+// deviation, 0 if all estimates are equal.
 struct alignas(16) Deviation {
   float about, rest, inverse;
 };
@@ -40,19 +44,20 @@ struct alignas(16) Deviation {
 template <uint32_t kDim>
 struct alignas(16) Shared {
   static constexpr uint32_t kStride = 2 * kDim + kTilePad, kQueryStride = kDim + kTilePad;
-  float key[kDim];  // the step's, rotated
+  float key[kDim];  // the step's key, rotated
   uint16_t parts[kHeads / kSplitHeads][kTileRows][kStride];
-  // The rotated queries as bf16, and what that leaves as another; zeros for heads that the group has not.
+  // The rotated queries as two bf16 parts; zeros for heads beyond the group.
   uint16_t query[2][kHeads][kQueryStride];
   union {
-    // A warp's page of values while it is attended, in pieces of eight channels (value_piece); then its sums.
+    // The values of a warp's page while it is attended, in 16-byte pieces (value_piece); afterwards the warp's sums.
     uint4 values[kWarps][kPageTokens * kDim / 8];
     float o[kWarps][kDim][kHeads];
   };
   float m[kHeads][kWarps], l[kHeads][kWarps], high[kHeads];
-  // Written by the blocks of the cluster, each at its rank (moments: some for each).
+  // Written by all blocks of the cluster, each at its rank; `moments` has several entries per block.
   Moments moments[kHeads][kWarp];
-  uint2 range[kMostBlocks * kWarps];  // of a warp's rows: the highest key, and how many are chosen anyway
+  // Of each warp's rows: the highest key, and the number of rows that are always selected.
+  uint2 range[kMostBlocks * kWarps];
   float part[kMostBlocks][kHeads * kDim / kLeastBlocks];
   float2 part_ml[kHeads][kMostBlocks];
 
@@ -60,14 +65,14 @@ struct alignas(16) Shared {
   SharedKeysScratch<kThreads> top;
 };
 
-// Where piece `piece` of a token's values lies: neighbouring tokens have theirs in other banks.
+// Index of piece `piece` of a token's values. The swizzle puts neighbouring tokens into different banks.
 template <uint32_t kDim>
 __device__ constexpr uint32_t value_piece(uint32_t token, uint32_t piece) {
   return token * (kDim / 8) + (piece ^ token % 8);
 }
 
-// Sizes of the arrays behind Shared, for tables of `capacity` rows: key and page of all rows, then what a block has of its own rows: estimates of each
-// head, and its part of the list.
+// Sizes of the arrays behind Shared for tables of `capacity` rows: keys and pages of all rows; of the block's own rows
+// the estimates of each head, and the block's part of the list.
 struct Layout {
   uint32_t n_rows, n_own;
   __host__ __device__ Layout(uint32_t capacity, uint32_t n_blocks) {
@@ -88,12 +93,12 @@ struct Work {
   const KernelArgs& k;
   Shared<kDim>& s;
   uint32_t rank, n_blocks, kv_head, group;
-  uint32_t group_shift;  // the group has 2^group_shift heads at most
+  uint32_t group_shift;  // the group has at most 2^group_shift heads
   uint32_t n, pos;       // pages of the stream; position of the step's token
   size_t table;          // of the stream
-  uint32_t n_own;        // places for rows of this block, whole tiles
+  uint32_t n_own;        // rows of this block, whole tiles
   uint32_t* keys;        // [n_rows]
-  uint32_t* pages;       // [n_rows] slot and length
+  uint32_t* pages;       // [n_rows] slot and length of each page
   float* score;          // [group, own_stride]
   uint32_t* list;        // [own_stride] pages
   uint32_t own_stride;
@@ -116,13 +121,13 @@ struct Work {
     const uint32_t n_tiles = (n + kTileRows - 1) / kTileRows;
     n_own = n_tiles > rank ? (n_tiles - rank + n_blocks - 1) / n_blocks * kTileRows : 0;
   }
-  // Places of the output that a block merges: of each channel, the heads together.
+  // Output elements that a block merges; elements are ordered by channel, then by head.
   __device__ uint32_t share() const { return ((kDim << group_shift) + n_blocks - 1) / n_blocks; }
-  // Table row of place i among the block's own: tiles go round the blocks.
+  // Table row of the block's own row i: tiles are dealt to the blocks in turn.
   __device__ uint32_t row(uint32_t i) const { return (i / kTileRows * n_blocks + rank) * kTileRows + i % kTileRows; }
 };
 
-// The table's entries of a row. They are read without a condition, so that many reads are under way at once.
+// A row of the page table. Rows are read without a condition, so that many reads are in flight at once.
 struct RowEntry {
   uint32_t slot, len, first_pos, flags;
 };
@@ -134,13 +139,13 @@ __device__ RowEntry read_row(const Work<kDim>& w, uint32_t row) {
   return {kv.slots[at], kv.len[at], kv.first_pos[at], w.k.select.flags[at]};
 }
 
-// The digests of a warp's tile: of the rows lane / 4 and 8 more, channels as the product's second operand wants them.
+// The digests of a warp's tile: of rows lane / 4 and lane / 4 + 8, with channels in the order of the MMA's B operand.
 template <uint32_t kDim>
 struct Tile {
-  static constexpr uint32_t kVectors = 2 * kDim / 8 / 4;  // of a lane and row
+  static constexpr uint32_t kVectors = 2 * kDim / 8 / 4;  // 16-byte vectors per lane and row
   uint4 digest[2][kVectors];
 
-  // In two steps, so that other reads can be under way with each.
+  // Loading takes two steps, so that other reads can be in flight with each.
   __device__ void read_slots(const Work<kDim>& w, uint32_t own, uint32_t (&slot)[2]) const {
 #pragma unroll
     for (uint32_t i = 0; i < 2; ++i) {
@@ -148,7 +153,8 @@ struct Tile {
       slot[i] = w.k.attn.kv.slots[w.table + min(row, w.n - 1)];
     }
   }
-  // The last row's digest may be written now: its estimate is not used, but must not be what a race makes it.
+  // The digest of the last row may be written at this moment. Its estimate is not used, but must not depend on a race,
+  // so zeros are loaded instead.
   __device__ void load(const Work<kDim>& w, uint32_t own, const uint32_t (&slot)[2]) {
     const uint32_t lane = threadIdx.x % kWarp;
     const auto* digests = reinterpret_cast<const uint4*>(w.k.attn.kv.digests);
@@ -162,13 +168,13 @@ struct Tile {
   }
 };
 
-// Channels of a pair: those that rotate first, then what passes through.
+// The two channels of a pair: pairs that rotate come first, then channels that pass through.
 __device__ inline uint2 channels_of(const RopeAppendArgs& r, uint32_t pair) {
   const bool adjacent = r.layout == RopeLayout::kAdjacent || pair >= r.rope_dim / 2;
   return adjacent ? make_uint2(2 * pair, 2 * pair + 1) : make_uint2(pair, pair + r.rope_dim / 2);
 }
 
-// What a lane needs to rotate its pair of channels of its warp's head, read ahead: one or two warps have a head.
+// What a lane needs to rotate its pair of channels of its warp's head, prefetched. One or two warps share a head.
 template <uint32_t kDim>
 struct Rotation {
   static constexpr uint32_t kSharing = kDim / 2 / kWarp;
@@ -187,8 +193,9 @@ struct Rotation {
   }
 };
 
-// A rotated channel to shared memory as three bf16 that lose nothing. Attention takes two of them. For the estimates what is positive (it meets the maxima)
-// and what is negative (the minima) stand apart: rows 4s + g of a tile are part s of head g.
+// Stores a rotated channel in shared memory as three bf16 that together are exact. Attention uses two of them. For the
+// estimates positive channels (to be multiplied with the maxima) and negative ones (with the minima) are stored apart;
+// row 4s + g of a tile is part s of head g.
 template <uint32_t kDim>
 __device__ void store_query(Shared<kDim>& s, uint32_t head, uint32_t channel, float x) {
   uint16_t(*tile)[Shared<kDim>::kStride] = s.parts[head / kSplitHeads] + head % kSplitHeads;
@@ -228,13 +235,13 @@ __device__ void read_queries(const Work<kDim>& w, const Rotation<kDim>& rotation
   store_query(w.s, rotation.head, rotation.channel.y, x * rotation.turn.y + y * rotation.turn.x);
 }
 
-// Estimates of the tile at place `own` of the block's rows.
+// Estimates of the tile that begins at the block's own row `own`.
 template <uint32_t kDim>
 __device__ void score_tile(const Work<kDim>& w, const Tile<kDim>& tile, uint32_t own) {
   constexpr uint32_t kVectors = Shared<kDim>::kStride / 8;
   const uint32_t lane = threadIdx.x % kWarp;
   for (uint32_t first_head = 0; first_head < w.group; first_head += kSplitHeads) {
-    // Sums of even and odd steps apart, so that a product does not wait for the one before.
+    // Even and odd steps have sums of their own, so that an MMA does not wait for the one before it.
     float sum[2][2][4] = {};
     const uint4* low =
         reinterpret_cast<const uint4*>(w.s.parts[first_head / kSplitHeads]) + lane / 4 * kVectors + lane % 4;

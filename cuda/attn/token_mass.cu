@@ -1,6 +1,9 @@
-// Computes: token_mass. Launch: (KV heads, parts of the capacity); a warp has kTokens tokens of a page, their keys in registers, and goes over the query
-// rows and heads. Numerics: dot products by lanes in f32, masses in the reference's order. Traffic: keys once, queries once per warp, mostly from the
-// caches. Papers: as lib/ops/token_mass_ref.cpp.
+// Computes: token_mass.
+// Launch: grid (KV heads, blocks along the capacity). A warp has kTokens tokens of a page, holds their keys in
+// registers, and goes over the query rows and heads.
+// Numerics: dot products in f32, each split over the lanes; masses are summed in the reference's order.
+// Traffic: keys once; queries once per warp, mostly from the caches.
+// Papers: as lib/ops/token_mass_ref.cpp.
 #include <algorithm>
 
 #include "cuda/common/base.cuh"
@@ -11,8 +14,8 @@ namespace weir::cuda {
 namespace {
 
 constexpr uint32_t kBlock = 128;
-constexpr uint32_t kTokens = 8;                // half a page: with heads of 256 channels their keys fill 64 registers
-constexpr uint32_t kWarpChannels = 2 * kWarp;  // every lane has pairs
+constexpr uint32_t kTokens = 8;                // half a page: with heads of 256 channels the keys take 64 registers
+constexpr uint32_t kWarpChannels = 2 * kWarp;  // channels that a warp covers at a time, a pair per lane
 
 // head_dim <= kPairs * kWarpChannels.
 template <uint32_t kPairs>
@@ -39,9 +42,9 @@ __global__ void __launch_bounds__(kBlock) token_mass_kernel(const TokenMassArgs 
       key[t][2 * j + 1] = bf16_high(pair);
     }
   }
-  // Rows before that of the first token do not see it.
+  // Query rows before the first token do not see it.
   const uint32_t group = a.n_heads / a.kv.n_kv_heads, begin = a.kv.first_pos[at] + first;
-  const uint32_t mine = lane % kTokens;  // the token whose sum ends in this lane
+  const uint32_t mine = lane % kTokens;  // the token whose sum ends up in this lane
   float mass = 0.0f;
   for (uint32_t r = begin > a.pos ? begin - a.pos : 0; r < a.n_rows; ++r) {
 #pragma unroll 2

@@ -1,4 +1,4 @@
-// Which tokens of a listed page a query row sees: shared by the attention kernels for many rows.
+// Which tokens of a listed page a query row sees, for the attention kernels with many rows.
 #pragma once
 
 #include "cuda/common/base.cuh"
@@ -9,7 +9,7 @@ namespace weir::cuda {
 
 // The pages that one stream's query heads attend, in ascending order of position.
 struct PageList {
-  const uint32_t* rows;  // table rows, or null: all in use
+  const uint32_t* rows;  // table rows; null: all rows in use
   uint32_t n;
   size_t table;  // of the stream, in the page tables
 
@@ -21,12 +21,12 @@ struct PageList {
   __device__ uint32_t row(uint32_t i) const { return rows != nullptr ? rows[i] : i; }
 };
 
-// Lowest position inside the window of a row at position t.
+// Lowest position inside the window of a query at position t.
 __device__ inline uint32_t window_begin(const AttnPagedArgs& a, uint32_t t) {
   return a.window > 0 && t >= a.window ? t - a.window + 1 : 0;
 }
 
-// Tokens at the front of a page that take q_sink.
+// Number of tokens at the front of a page that use q_sink.
 __device__ inline uint32_t sink_tokens(const AttnPagedArgs& a, uint32_t row, uint32_t first_pos, uint32_t len) {
   if (a.q_sink == nullptr || row >= a.n_sink_pages) return 0;
   if (a.window == 0) return len;

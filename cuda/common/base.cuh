@@ -1,4 +1,4 @@
-// What all CUDA sources share: checked calls, warp reductions, vector loads, programmatic dependent launch.
+// What all CUDA sources share: checked calls, warp reductions, bf16 conversions, programmatic dependent launch.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -20,7 +20,8 @@ inline constexpr uint32_t kAllLanes = 0xFFFFFFFFu;
 
 inline cudaStream_t stream_of(const OpContext& cx) { return static_cast<cudaStream_t>(cx.stream); }
 
-// A failed CUDA call as a status that names the call's purpose. Errors after which the context is lost get WEIR_ERR_DEVICE_LOST.
+// Turns a failed CUDA call into a status that names the purpose of the call. Errors that destroy the CUDA context give
+// WEIR_ERR_DEVICE_LOST.
 Status cuda_status(cudaError_t error, const char* what);
 
 #define WEIR_CUDA_TRY(call, what)                                                                  \
@@ -29,8 +30,9 @@ Status cuda_status(cudaError_t error, const char* what);
     if (weir_cuda_error_ != cudaSuccess) return ::weir::cuda::cuda_status(weir_cuda_error_, what); \
   } while (0)
 
-// Launches `kernel`; with `overlap` it may start before the previous kernel of the stream has ended (sm_90 and later): then it must call
-// wait_for_previous() before it touches anything that the previous kernels write or read.
+// Launches `kernel`. With `overlap` (programmatic dependent launch, sm_90 and later) it may start before the previous
+// kernel of the stream has ended. It must then call wait_for_previous() before it touches memory that previous kernels
+// write or read.
 template <class... Params, class... Args>
 Status launch(const char* name, void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_bytes,
               cudaStream_t stream, bool overlap, Args&&... args) {
@@ -50,14 +52,15 @@ Status launch(const char* name, void (*kernel)(Params...), dim3 grid, dim3 block
 
 #ifdef __CUDACC__
 
-// Everything that earlier kernels of the stream wrote is visible after this. No effect in kernels that were launched without overlap.
+// Waits until everything that earlier kernels of the stream wrote is visible. Does nothing in a kernel that was
+// launched without overlap.
 __device__ inline void wait_for_previous() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-// The next kernel of the stream may be started as soon as all blocks have called this or ended.
+// Lets the next kernel of the stream start once every block has called this or has ended.
 __device__ inline void start_next() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

@@ -1,4 +1,5 @@
-// Clusters of blocks that run on neighbouring multiprocessors at the same time and see each other's shared memory (sm_90 and later).
+// Thread block clusters (sm_90 and later): blocks that run at the same time on neighbouring SMs and can access each
+// other's shared memory (distributed shared memory).
 #pragma once
 
 #include "cuda/common/base.cuh"
@@ -19,7 +20,7 @@ __device__ inline uint32_t cluster_blocks() {
   return n;
 }
 
-// Where `p`, in this block's shared memory, lies in that of another block of the cluster.
+// Maps `p`, an address in this block's shared memory, to the same variable in the block of rank `rank`.
 template <class T>
 __device__ inline T* shared_of(T* p, uint32_t rank) {
   T* there;
@@ -27,11 +28,12 @@ __device__ inline T* shared_of(T* p, uint32_t rank) {
   return there;
 }
 
-// A barrier of all threads of the cluster in two halves: what they wrote before arriving, to any memory, is visible after the wait.
+// A barrier of all threads of the cluster, split in two: everything written before the arrival, to any memory, is
+// visible after the wait.
 __device__ inline void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
 __device__ inline void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 
-// The first half for a kernel's beginning, when nothing has been written yet.
+// The arrival for the beginning of a kernel, when nothing has been written yet: without release semantics.
 __device__ inline void cluster_begin() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 
 __device__ inline void cluster_sync() {

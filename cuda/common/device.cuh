@@ -1,4 +1,4 @@
-// What the kernels' launch shapes depend on, read once from the device.
+// The device properties that launch shapes depend on, read once.
 #pragma once
 
 #include <cstddef>
@@ -7,15 +7,15 @@
 namespace weir::cuda {
 
 struct Device {
-  uint32_t n_processors = 0;  // multiprocessors
-  size_t shared_bytes = 0;    // most shared memory of a block
+  uint32_t n_processors = 0;  // SMs
+  size_t shared_bytes = 0;    // maximum of one block
   int32_t arch = 0;           // 90 for compute capability 9.0
 };
 
-// Of the device that open() found.
+// The properties of the device that open() found.
 const Device& device();
 
-// Makes that device the calling thread's for as long as it lives: the application may have another one current.
+// Makes that device current on the calling thread while this object lives. The application may use another device.
 class OnDevice {
  public:
   OnDevice();

@@ -1,6 +1,8 @@
-// The tensor-core product that attention uses: c [16, 8] += a [16, 16] * b [16, 8], bf16 with f32 sums. Lane l holds, with n = l / 4 and c = l % 4:
-// a0 = A[n][2c..], a1 = A[n + 8][2c..], a2 = A[n][2c + 8..], a3 = A[n + 8][2c + 8..] (pairs of columns), b0 = B[2c..][n], b1 = B[2c + 8..][n] (pairs
-// of rows), c0, c1 = C[n][2c, 2c + 1], c2, c3 = C[n + 8][2c, 2c + 1].
+// The tensor-core MMA of the decode kernels (attention, page estimates): c [16, 8] += a [16, 16] * b [16, 8], bf16
+// operands with f32 sums. With n = l / 4 and c = l % 4, lane l holds
+// a0 = A[n][2c..], a1 = A[n + 8][2c..], a2 = A[n][2c + 8..], a3 = A[n + 8][2c + 8..] (pairs of columns),
+// b0 = B[2c..][n], b1 = B[2c + 8..][n] (pairs of rows),
+// c0, c1 = C[n][2c, 2c + 1], c2, c3 = C[n + 8][2c, 2c + 1].
 #pragma once
 
 #include "cuda/common/base.cuh"
@@ -17,7 +19,7 @@ __device__ inline void mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t 
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 #else
-  // Turing's tensor cores have no bf16: the same sums by shuffles, slow and right.
+  // Turing's tensor cores have no bf16. Shuffles give the same sums, slowly.
   const uint32_t lane = threadIdx.x % kWarp, row = lane & ~3u, column = lane % 4 * 2;
 #pragma unroll
   for (uint32_t pair = 0; pair < 4; ++pair) {
@@ -36,7 +38,8 @@ __device__ inline void mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t 
 #endif
 }
 
-// x and y as a pair of bf16, and what rounding took from them as another: together 16 bits of each.
+// Rounds x and y to a pair of bf16 and returns in `rest` what the rounding took away, as another pair. Together they
+// keep at least 16 significant bits of each.
 __device__ inline uint32_t split_bf16(float x, float y, uint32_t& rest) {
   const __nv_bfloat162 pair = __floats2bfloat162_rn(x, y);
   const __nv_bfloat162 low = __floats2bfloat162_rn(x - __low2float(pair), y - __high2float(pair));

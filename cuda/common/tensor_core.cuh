@@ -1,5 +1,5 @@
-// What the kernels that go through shared memory are built of: asynchronous copies to it, matrix fragments, and their
-// products on tensor cores. Devices before sm_80 copy synchronously and multiply f16 in halves of k.
+// Building blocks of kernels that stage their operands in shared memory: asynchronous copies, loads of matrix
+// fragments, tensor-core MMAs. Devices before sm_80 copy synchronously, and their f16 MMA is done in two halves of k.
 #pragma once
 
 #include "cuda/common/base.cuh"
@@ -10,8 +10,8 @@ namespace weir::cuda {
 
 __device__ inline uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
 
-// 16 bytes from global to shared memory, zeros when !valid (the source is not touched then). Both addresses are 16-byte
-// aligned.
+// Copies 16 bytes from global to shared memory, or writes zeros when !valid (the source is not read then). Both
+// addresses are 16-byte aligned.
 __device__ inline void copy_16_async(uint32_t to, const void* from, bool valid) {
 #if __CUDA_ARCH__ >= 800
   const uint32_t bytes = valid ? 16 : 0;
@@ -30,7 +30,7 @@ __device__ inline void commit_copies() {
 #endif
 }
 
-// Waits until at most kPending of this thread's latest groups are under way.
+// Waits until at most kPending of this thread's latest copy groups are in flight.
 template <uint32_t kPending>
 __device__ inline void wait_copies() {
 #if __CUDA_ARCH__ >= 800
@@ -38,7 +38,7 @@ __device__ inline void wait_copies() {
 #endif
 }
 
-// Four 8x8 matrices of 16-bit elements; lane i gives the address of row i % 8 of matrix i / 8.
+// Loads four 8x8 matrices of 16-bit elements; lane i gives the address of row i % 8 of matrix i / 8.
 __device__ inline void load_matrices(uint32_t (&m)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
@@ -52,8 +52,8 @@ __device__ inline void load_matrices_transposed(uint32_t (&m)[4], uint32_t addre
                : "memory");
 }
 
-// c[16, 8] += a[16, 16] b[8, 16]^T, f16 with f32 sums. Not volatile: the compiler may put independent products between
-// dependent ones.
+// c[16, 8] += a[16, 16] b[8, 16]^T, f16 with f32 sums. The asm is not volatile, so that the compiler may interleave
+// independent MMAs with dependent ones.
 __device__ inline void multiply_f16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
 #if __CUDA_ARCH__ >= 800
   asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "

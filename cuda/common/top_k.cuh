@@ -1,5 +1,5 @@
-// The k largest of a block's keys, exactly, and where they are: a radix select with ties to the lower row, then a list in ascending order. Executed by
-// one whole block of any number of full warps up to kMaxBlock.
+// Exact top-k selection over a block's keys: a radix select with ties to the lower row, then the list of the selected
+// rows in ascending order. Executed by one whole block of full warps, at most kMaxBlock threads.
 #pragma once
 
 #include "cuda/common/base.cuh"
@@ -9,25 +9,25 @@ namespace weir::cuda {
 inline constexpr uint32_t kMaxBlock = 1024;
 inline constexpr uint32_t kMaxBlockWarps = kMaxBlock / kWarp;
 
-// Keys of rows that take no part, and of rows that are chosen whatever the others are. No score has either.
+// Keys of rows that never take part and of rows that are always selected. No score maps to either.
 inline constexpr uint32_t kKeyNever = 0;
 inline constexpr uint32_t kKeyAlways = 0xFFFFFFFFu;
 
 #ifdef __CUDACC__
 
-// Larger scores have larger keys, equal scores equal ones (both zeros); what is not a number counts as -inf.
+// Maps a score to a key in the same order. Both zeros have one key; NaN counts as -inf.
 __device__ inline uint32_t key_of_score(float score) {
   if (isnan(score)) score = -INFINITY;
   const uint32_t bits = __float_as_uint(score == 0.0f ? 0.0f : score);
   return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
 }
 
-// What key_of_score made, as a score.
+// The inverse of key_of_score.
 __device__ inline float score_of_key(uint32_t key) {
   return __uint_as_float((key & 0x80000000u) != 0 ? key & 0x7FFFFFFFu : ~key);
 }
 
-// Over a warp: one instruction where there is one.
+// Sum over a warp: one instruction where the device has one.
 __device__ inline uint32_t sum_of_lanes(uint32_t x) {
 #if __CUDA_ARCH__ >= 800
   return __reduce_add_sync(kAllLanes, x);
@@ -46,7 +46,8 @@ __device__ inline uint32_t max_of_lanes(uint32_t x) {
 #endif
 }
 
-// Digits of kBits: 11 need three passes over the keys and 8 KiB, 8 need four passes and 1 KiB.
+// A radix select with digits of kBits: 11 bits need three passes over the keys and 8 KiB of bins, 8 bits four passes
+// and 1 KiB.
 template <uint32_t kBits>
 struct TopKeysScratch {
   uint32_t bins[1u << kBits];
@@ -54,12 +55,12 @@ struct TopKeysScratch {
   uint32_t digit, left, in_bin;
 };
 
-// Chosen are the rows whose key is above `key`, and the first n_equal of those that have this key.
+// Selected are the rows whose key is above `key`, and the first n_equal of the rows with this key.
 struct Threshold {
   uint32_t key, n_equal;
 };
 
-// Sum over the lanes before this one; `total` that of the warp.
+// Exclusive prefix sum over the lanes of a warp; `total` is the sum over all of them.
 __device__ inline uint32_t warp_sum_before(uint32_t x, uint32_t& total) {
   const uint32_t lane = threadIdx.x % kWarp;
   uint32_t sum = x;
@@ -72,7 +73,7 @@ __device__ inline uint32_t warp_sum_before(uint32_t x, uint32_t& total) {
   return sum - x;
 }
 
-// Sum of x over the block, for all threads. Keys written before it are visible after it.
+// Sum of x over the block, returned to all threads. Keys that were written before the call are visible after it.
 __device__ inline uint32_t block_sum(uint32_t x, uint32_t* warps) {
   const uint32_t lane = threadIdx.x % kWarp, n_warps = blockDim.x / kWarp;
   x = sum_of_lanes(x);
@@ -82,8 +83,8 @@ __device__ inline uint32_t block_sum(uint32_t x, uint32_t* warps) {
   return sum_of_lanes(lane < n_warps ? warps[lane] : 0u);
 }
 
-// Counts one digit of the keys that begin with `prefix`. A warp whose digits are all the same adds once: estimates are often all equal, and adding to
-// one place is slow.
+// Builds the histogram of one digit over the keys that begin with `prefix`. A warp whose digits are all equal adds
+// once: estimates are often all equal, and atomics of many lanes on one address are slow.
 template <uint32_t kBits, class KeyOf>
 __device__ inline void count_digits(uint32_t n, const KeyOf& key_of, uint32_t prefix, uint32_t high_shift,
                                     uint32_t shift, uint32_t digits, TopKeysScratch<kBits>& s) {
@@ -105,11 +106,11 @@ __device__ inline void count_digits(uint32_t n, const KeyOf& key_of, uint32_t pr
   }
 }
 
-// The digit of the k-th largest: s.digit, with s.left to take of its s.in_bin keys.
+// Finds the digit of the k-th largest key: s.digit. s.in_bin keys have it, s.left of them are to be selected.
 template <uint32_t kBits>
 __device__ inline void find_digit(uint32_t digits, uint32_t k, TopKeysScratch<kBits>& s) {
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, n_warps = blockDim.x / kWarp;
-  // Thread t has `each` digits, the largest ones thread 0.
+  // Thread t takes `each` digits; thread 0 has the largest ones.
   const uint32_t each = (digits + blockDim.x - 1) / blockDim.x, begin = threadIdx.x * each;
   uint32_t mine = 0;
   for (uint32_t i = begin; i < begin + each && i < digits; ++i) mine += s.bins[digits - 1 - i];
@@ -133,8 +134,8 @@ __device__ inline void find_digit(uint32_t digits, uint32_t k, TopKeysScratch<kB
   __syncthreads();
 }
 
-// What the k largest keys are above; 1 <= k <= the number of keys that are neither kKeyNever nor kKeyAlways (those are not counted).
-// key_of(row) must be ready in all threads' sight.
+// Finds the threshold of the k largest keys. kKeyNever and kKeyAlways are not counted; k is at least 1 and at most the
+// number of the other keys. key_of(row) must be visible to all threads.
 template <uint32_t kBits, class KeyOf>
 __device__ inline Threshold find_threshold(uint32_t n, uint32_t k, const KeyOf& key_of, TopKeysScratch<kBits>& s) {
   uint32_t prefix = 0, left_bits = 32;
@@ -148,19 +149,20 @@ __device__ inline Threshold find_threshold(uint32_t n, uint32_t k, const KeyOf& 
     find_digit(digits, k, s);
     prefix = prefix << bits | s.digit;
     k = s.left;
-    // All that begin so are chosen: their other digits do not matter.
+    // All keys with this prefix are selected: their other digits do not matter.
     if (s.in_bin == k && left_bits > 0) return {max(prefix << left_bits, 1u) - 1, 0};
   }
   return {prefix, k};
 }
 
-// Calls take(row, place) for the chosen rows, place counting them in ascending order. Returns how many there are.
+// Calls take(row, place) for the selected rows; `place` is the index in the list, ascending by row. Returns the number
+// of selected rows.
 template <class KeyOf, class Take>
 __device__ inline uint32_t take_rows(uint32_t n, Threshold threshold, const KeyOf& key_of, uint32_t* warps,
                                      const Take& take) {
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, n_warps = blockDim.x / kWarp;
   const uint32_t below = (1u << lane) - 1;
-  // A warp has consecutive rows.
+  // A warp takes consecutive rows.
   const uint32_t each = (n + blockDim.x - 1) / blockDim.x * kWarp;
   const uint32_t begin = warp * each, end = min(n, begin + each);
   uint32_t n_above = 0, n_equal = 0;

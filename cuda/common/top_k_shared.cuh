@@ -1,5 +1,6 @@
-// The k largest of keys that lie in shared memory, exactly, and their list in ascending order of rows: as find_threshold and take_rows (top_k.cuh), for
-// a block of kThreads. Made for few steps that wait for one another: at a few thousand keys it is those that take the time.
+// Exact top-k selection over keys in shared memory, with the list in ascending order of rows: as find_threshold and
+// take_rows (top_k.cuh), but for a block of exactly kThreads. It has few dependent steps, because at a few thousand
+// keys the latency of barriers and dependent instructions takes most of the time, not the number of keys.
 #pragma once
 
 #include "cuda/common/top_k.cuh"
@@ -8,35 +9,35 @@ namespace weir::cuda {
 
 #ifdef __CUDACC__
 
-inline constexpr uint32_t kMostRanked = 64;  // keys between two pivots that are ranked by comparing all with all
+inline constexpr uint32_t kMostRanked = 64;  // keys between two pivots that are ranked by comparing all pairs
 
-// Two counts below 2^16 in one word.
+// Two counts below 2^16 share one word; the second is shifted by this.
 inline constexpr uint32_t kSecondCount = 16;
 
 template <uint32_t kThreads>
 struct SharedKeysScratch {
-  uint2 bins[kThreads];                 // zero before
-  uint32_t warps[2][kThreads / kWarp];  // used in turns, so that a round needs one barrier
+  uint2 bins[kThreads];                 // histogram, two bins per thread; zero before
+  uint32_t warps[2][kThreads / kWarp];  // alternating, so that a round needs one barrier
   uint32_t chosen[2][kThreads / kWarp];
   uint32_t ranked[kMostRanked];
   uint32_t n_ranked;  // zero before
   uint32_t key, n_equal;
   uint32_t bin, n_above, n_in_bin;
 
-  // By all threads, before a barrier.
+  // Called by all threads, before a barrier.
   __device__ void clear() {
     bins[threadIdx.x] = make_uint2(0, 0);
     if (threadIdx.x == 0) n_ranked = 0;
   }
 };
 
-// Keys of the thread's four rows, from `row` on; those of absent rows are absent.
+// Loads the keys of the thread's four rows, beginning at `row`. Rows beyond n have kKeyNever.
 __device__ inline void load_four(const uint32_t* keys, uint32_t n, uint32_t row, uint32_t (&key)[4]) {
   const uint4 four = row < n ? *reinterpret_cast<const uint4*>(keys + row) : make_uint4(0, 0, 0, 0);
   key[0] = four.x, key[1] = four.y, key[2] = four.z, key[3] = four.w;
 }
 
-// f(keys of four rows) for all rows, four neighbouring ones to a thread; lanes of a warp together.
+// Calls f(keys of four rows) over all rows, four neighbouring rows per thread. The lanes of a warp stay together.
 template <uint32_t kThreads, class F>
 __device__ inline void for_fours(const uint32_t* keys, uint32_t n, const F& f) {
 #pragma unroll 1
@@ -47,7 +48,7 @@ __device__ inline void for_fours(const uint32_t* keys, uint32_t n, const F& f) {
   }
 }
 
-// Sum of a word of each warp over the block.
+// Sums one word per warp over the block.
 template <uint32_t kThreads>
 __device__ inline uint32_t sum_of_warps(uint32_t of_warp, uint32_t* warps) {
   const uint32_t lane = threadIdx.x % kWarp;
@@ -58,12 +59,16 @@ __device__ inline uint32_t sum_of_warps(uint32_t of_warp, uint32_t* warps) {
 
 inline constexpr uint32_t kNoBin = 0xFFFFFFFFu;
 
-// Bins for scores of any scale: 32 from a score to its double, both ways from zero, from the highest one down to 2^-16 of it (a negative highest one: up to
-// 2^16 times). But for the bins at the ends, only scores within a thirtieth of each other share one, wherever a few outliers lie. Bin 0 has the highest.
+// Histogram bins for scores of any scale: 32 bins per factor of two, on both sides of zero. They reach from the highest
+// score down to 2^-16 of it; below a negative highest score, to 2^16 times its magnitude. Except in the bins at the
+// ends, two scores share a bin only when they differ by less than a thirtieth, however far away a few outliers lie. Bin
+// 0 holds the highest score.
 template <uint32_t kBins>
 struct ScoreBins {
-  static constexpr int kShift = 18, kSide = kBins / 2;  // bits of a score that do not matter; bins on each side of zero
-  int least;  // of a score without sign and those bits; what is below is in the bins next to zero
+  static constexpr int kShift = 18, kSide = kBins / 2;  // ignored low bits of a score; bins on each side of zero
+  // The smallest magnitude, without the ignored bits, that has a bin of its own. Smaller ones go to the bins next to
+  // zero.
+  int least;
 
   __device__ explicit ScoreBins(uint32_t high_key) {
     const auto high = static_cast<int>(magnitude(high_key) >> kShift);
@@ -75,7 +80,7 @@ struct ScoreBins {
     const int distance = min(max(static_cast<int>(magnitude(key) >> kShift) - least, 0), kSide - 1);
     return is_positive(key) ? kSide - 1 - distance : kSide + distance;
   }
-  // The least and the highest key that may be in a bin.
+  // The smallest and the largest key that can be in a bin.
   __device__ uint2 range(uint32_t bin) const {
     const bool positive = bin < kSide;
     const int distance = positive ? kSide - 1 - static_cast<int>(bin) : static_cast<int>(bin) - kSide;
@@ -87,7 +92,8 @@ struct ScoreBins {
   }
 };
 
-// The bin with the k-th largest key, how many keys are in those before it, and in it: to s. No key other than kKeyAlways is above high_key.
+// Writes to s the bin of the k-th largest key, the number of keys in the bins above it, and the number in it. No key
+// but kKeyAlways exceeds high_key.
 template <uint32_t kThreads>
 __device__ inline void find_bin(const uint32_t* keys, uint32_t n, uint32_t k, uint32_t high_key,
                                 const ScoreBins<2 * kThreads>& bins, SharedKeysScratch<kThreads>& s) {
@@ -101,7 +107,8 @@ __device__ inline void find_bin(const uint32_t* keys, uint32_t n, uint32_t k, ui
       bin[j] = key[j] - 1 < high_key ? bins.of(key[j]) : kNoBin;
       alike = alike && bin[j] == bin[0];
     }
-    // Adding to one place is slow, and estimates may be near each other.
+    // Estimates are often near each other, and atomics of many lanes on one address are slow: a warp whose keys all
+    // fall into one bin adds once.
     const uint32_t of_first = __shfl_sync(kAllLanes, bin[0], 0);
     if (__all_sync(kAllLanes, alike && bin[0] == of_first && of_first != kNoBin)) {
       if (lane == 0) atomicAdd(counts + of_first, 4 * kWarp);
@@ -128,15 +135,18 @@ __device__ inline void find_bin(const uint32_t* keys, uint32_t n, uint32_t k, ui
   __syncthreads();
 }
 
-// What the keys that are chosen of n are above. Chosen are those with kKeyAlways, n_forced, and the k largest others, 1 <= k <= their number, none of
-// which is above high_key. Its bin is found. Where that has many keys, pivots close in on the k-th until few are left between them, evenly spread by score
-// and by key in turns; 21 rounds by key would end it. The few are ranked.
+// Finds the threshold of the selected keys. Selected are the n_forced keys that are kKeyAlways and the k largest of the
+// others; 1 <= k <= the number of the others, and none of the others exceeds high_key.
+// The histogram gives the bin of the k-th largest key. While more than kMostRanked keys share its interval, a round
+// counts the keys above two pivots and keeps the third that holds the k-th. The pivots divide the interval evenly by
+// score and by key in alternating rounds; 21 rounds by key are enough for any keys. The remaining keys are ranked by
+// comparing all pairs.
 template <uint32_t kThreads>
 __device__ inline Threshold find_shared_threshold(const uint32_t* keys, uint32_t n, uint32_t k, uint32_t n_forced,
                                                   uint32_t high_key, SharedKeysScratch<kThreads>& s) {
   const ScoreBins<2 * kThreads> bins(high_key);
   find_bin(keys, n, k, high_key, bins, s);
-  // Others above `low` are at least k, n_low; those above `high` fewer, n_high.
+  // n_low keys, at least k, are above `low`; n_high keys, fewer than k, are above `high`. kKeyAlways is not counted.
   const uint2 range = bins.range(s.bin);
   uint32_t low = max(range.x, 1u) - 1, high = min(range.y, high_key), n_low = s.n_above + s.n_in_bin,
            n_high = s.n_above;
@@ -164,7 +174,7 @@ __device__ inline Threshold find_shared_threshold(const uint32_t* keys, uint32_t
       high = first, n_high = n_first;
     }
   }
-  if (high - low <= 1) return {high, k - n_high};  // whatever is left has this key
+  if (high - low <= 1) return {high, k - n_high};  // all keys that are left are equal
   for_fours<kThreads>(keys, n, [&](const uint32_t(&key)[4]) {
 #pragma unroll
     for (uint32_t j = 0; j < 4; ++j) {
@@ -173,7 +183,7 @@ __device__ inline Threshold find_shared_threshold(const uint32_t* keys, uint32_t
   });
   __syncthreads();
   const uint32_t n_ranked = n_low - n_high, left = k - n_high;
-  // Some lanes for each key.
+  // Several lanes share the comparisons of one key.
   constexpr uint32_t kSharing = kThreads / kMostRanked;
   static_assert(kSharing > 0 && kWarp % kSharing == 0);
   const uint32_t own = threadIdx.x / kSharing < n_ranked ? s.ranked[threadIdx.x / kSharing] : kKeyNever;
@@ -184,14 +194,14 @@ __device__ inline Threshold find_shared_threshold(const uint32_t* keys, uint32_t
 #pragma unroll
   for (uint32_t i = 1; i < kSharing; i *= 2) counts += __shfl_xor_sync(kAllLanes, counts, i);
   const uint32_t above = counts & 0xFFFFu;
-  // All threads of this key write the same.
+  // All threads with this key write the same values.
   if (own != kKeyNever && above < left && left <= above + (counts >> kSecondCount))
     s.key = own, s.n_equal = left - above;
   __syncthreads();
   return {s.key, s.n_equal};
 }
 
-// Calls take(row, place) for the chosen rows, `place` counting them in ascending order.
+// Calls take(row, place) for the selected rows; `place` is the index in the list, ascending by row.
 template <uint32_t kThreads, class Take>
 __device__ inline void take_shared_rows(const uint32_t* keys, uint32_t n, Threshold threshold,
                                         SharedKeysScratch<kThreads>& s, const Take& take) {

@@ -1,6 +1,6 @@
-// Products of f16 matrices on tensor cores, f32 sums: a block computes a tile of c, its warps parts of the tile; slices
-// of x and w pass through a ring of stages in shared memory. Sums are taken in ascending order of n_cols, or of its
-// parts, so a shape always gives the same result on a device.
+// GEMM in f16 on tensor cores with f32 sums: a block computes a tile of c, its warps parts of the tile. K slices of x
+// and w pass through a multi-stage ring buffer in shared memory. Sums are taken in ascending order of n_cols, and
+// split-K parts are merged in ascending order, so that a shape always gives the same result on a device.
 #include "cuda/matmul/gemm.cuh"
 
 #include <algorithm>
@@ -10,18 +10,18 @@
 namespace weir::cuda {
 namespace {
 
-// Columns of a slice: one row of it is 128 bytes, all banks of shared memory once.
+// Columns of a K slice: one row of it is 128 bytes, once around the banks of shared memory.
 constexpr uint32_t kSlice = 64;
-constexpr uint32_t kChunks = kSlice / 8;  // of 16 bytes, in a row of a slice
+constexpr uint32_t kChunks = kSlice / 8;  // 16-byte chunks in a row of a slice
 constexpr uint32_t kRowBytes = kSlice * sizeof(__half);
 
-// Byte offset of a chunk in a slice. The exclusive or spreads equal chunks of eight rows, which a fragment load reads
-// at once, over all banks.
+// Byte offset of a chunk in a slice. A fragment load reads the same chunk of eight rows at once; the XOR swizzle places
+// them in different banks.
 __device__ inline uint32_t chunk_offset(uint32_t row, uint32_t chunk) {
   return row * kRowBytes + ((chunk ^ (row & 7)) << 4);
 }
 
-// A thread's share in copying slices of kRows rows: one chunk of every kStep-th row.
+// The share of one thread in copying slices of kRows rows: one chunk of every kStep-th row.
 template <uint32_t kRows, uint32_t kThreads>
 struct SliceCopy {
   static constexpr uint32_t kStep = kThreads / kChunks;
@@ -32,7 +32,7 @@ struct SliceCopy {
   size_t step;      // elements between the rows of two passes
   uint32_t to;      // offset in the stage
   uint32_t column;  // of the chunk in the slice
-  int32_t n_valid;  // rows from this thread's first on that exist
+  int32_t n_valid;  // rows that exist, counted from this thread's first
 
   __device__ SliceCopy(const __half* matrix, uint32_t first_row, uint32_t n_rows, uint32_t n_cols) {
     const uint32_t row = threadIdx.x / kChunks, chunk = threadIdx.x % kChunks;
@@ -53,10 +53,12 @@ struct SliceCopy {
   }
 };
 
-// Computes: c (+)= scale_x * (x . w^T) (+ bias), or with more than one part (gridDim.z) partial[part] = x . w^T over
-// the part's columns. Shapes: see GemmArgs. Launch: grid (tiles of tokens, tiles of rows, parts), so that blocks that
-// run together share slices of w. Numerics: f32 sums in ascending order of columns. Traffic: x is read n_rows / kN
-// times, w n_tok / kM times, mostly from L2.
+// Computes: c (+)= scale_x * (x . w^T) (+ bias); with split-K (gridDim.z > 1) partial[part] = x . w^T over the columns
+// of the part.
+// Shapes: see GemmArgs.
+// Launch: grid (tiles of tokens, tiles of rows, parts), so that blocks that run at the same time share slices of w.
+// Numerics: f32 sums in ascending order of columns.
+// Traffic: x is read n_rows / kN times, w n_tok / kM times, mostly from L2.
 template <uint32_t kM, uint32_t kN, uint32_t kWarpsM, uint32_t kWarpsN, uint32_t kStages, uint32_t kBlocks>
 __global__ void __launch_bounds__(kWarpsM* kWarpsN* kWarp, kBlocks) gemm_f16_kernel(GemmArgs a) {
   constexpr uint32_t kThreads = kWarpsM * kWarpsN * kWarp;
@@ -82,16 +84,16 @@ __global__ void __launch_bounds__(kWarpsM* kWarpsN* kWarp, kBlocks) gemm_f16_ker
       copy_x.copy(stage, (begin + slice) * kSlice, a.n_cols);
       copy_w.copy(stage + kM * kRowBytes, (begin + slice) * kSlice, a.n_cols);
     }
-    commit_copies();  // empty groups too: waiting counts groups
+    commit_copies();  // empty groups too: wait_copies counts groups
   };
 
-  // Rows that this lane addresses in fragment loads. Rows of fragments are multiples of 8 apart, so the lane's
-  // exclusive or is the same for all.
+  // Rows that this lane addresses in fragment loads. The rows of different fragments are multiples of 8 apart, so the
+  // lane's XOR swizzle is the same for all.
   const uint32_t warp_tok = warp % kWarpsM * (kM / kWarpsM), warp_row = warp / kWarpsM * (kN / kWarpsN);
   const uint32_t x_row = warp_tok + lane % 16, x_chunk = lane / 16;
   const uint32_t w_row = warp_row + lane % 8 + lane / 16 * 8, w_chunk = lane / 8 % 2;
   const auto load_fragments = [&](uint32_t stage, uint32_t k, uint32_t(&x)[kTilesM][4], uint32_t(&w)[kTilesN][4]) {
-    // Chunk 2 * k + i of a row differs from chunk i in bits that the row does not reach.
+    // Chunk 2 * k + i differs from chunk i only in address bits that the swizzle leaves alone.
     const uint32_t x_at = (stage + chunk_offset(x_row, x_chunk)) ^ (k << 5);
     const uint32_t w_at = (stage + kM * kRowBytes + chunk_offset(w_row, w_chunk)) ^ (k << 5);
 #pragma unroll
@@ -105,7 +107,7 @@ __global__ void __launch_bounds__(kWarpsM* kWarpsN* kWarp, kBlocks) gemm_f16_ker
   for (uint32_t i = 0; i < kStages - 1; ++i) copy_slice(i);
   for (uint32_t slice = 0; slice < n; ++slice) {
     wait_copies<kStages - 2>();
-    __syncthreads();  // the slice is there for all, and the stage read last is free
+    __syncthreads();  // the slice is visible to all warps, and the stage that was read last is free
     const uint32_t stage = base + slice % kStages * kStageBytes;
     uint32_t x[2][kTilesM][4], w[2][kTilesN][4];
     load_fragments(stage, 0, x[0], w[0]);
@@ -147,7 +149,8 @@ __global__ void __launch_bounds__(kWarpsM* kWarpsN* kWarp, kBlocks) gemm_f16_ker
 
 constexpr uint32_t kMergeThreads = 256;
 
-// Computes: c (+)= scale_x * (sum of the parts, ascending) (+ bias). Launch: a thread per pair of elements.
+// Computes: c (+)= scale_x * (sum of the split-K parts in ascending order) (+ bias).
+// Launch: one thread per pair of elements.
 __global__ void __launch_bounds__(kMergeThreads) merge_parts_kernel(GemmArgs a, uint32_t n_parts) {
   const size_t i = size_t{blockIdx.x} * kMergeThreads + threadIdx.x;
   const uint32_t pairs = a.n_rows / 2;
@@ -170,7 +173,7 @@ __global__ void __launch_bounds__(kMergeThreads) merge_parts_kernel(GemmArgs a, 
 struct Tile {
   void (*kernel)(GemmArgs);
   uint32_t m, n, threads, stages;
-  float rate;       // estimated work per time of a multiprocessor with enough blocks, relative to the first tile
+  float rate;       // estimated throughput of an SM with `enough` blocks, relative to the first tile
   uint32_t enough;  // blocks
   size_t shared_bytes() const { return size_t{stages} * (m + n) * kRowBytes; }
 };
@@ -186,17 +189,17 @@ constexpr Tile make_tile(float rate) {
           kBlocks};
 }
 
-// Warps have 64 x 64 where there are enough tokens: fragments are then read from shared memory half as fast as they are
-// used. Smaller tiles are for matrices that would leave multiprocessors idle; the last is for few tokens, where the
-// speed of reading w is all that counts: its many stages keep 40 KiB of w under way in each block.
+// Where there are enough tokens a warp computes 64 x 64: reading its fragments from shared memory then takes about half
+// the time of the MMAs that use them. The smaller tiles are for matrices that would leave SMs idle. The last tile is
+// for few tokens, where only the speed of reading w counts: its six stages keep 40 KiB of w in flight in each block.
 constexpr Tile kTiles[kGemmTiles] = {
     make_tile<128, 128, 2, 2, 3, 2>(1.0f), make_tile<128, 256, 2, 4, 3, 1>(1.0f), make_tile<128, 64, 2, 2, 4, 2>(0.85f),
     make_tile<64, 64, 2, 2, 4, 3>(0.7f),   make_tile<16, 64, 1, 4, 6, 3>(0.3f),
 };
 
-// A multiprocessor with fewer blocks than it needs to cover latencies is slower by about this.
+// Estimated factor on the throughput of an SM that has too few blocks to hide latencies.
 constexpr float kAloneRate = 0.8f;
-// Slices of a part: shorter ones would spend their time in filling the stages.
+// Minimum number of slices in a split-K part: shorter parts would spend their time filling the pipeline.
 constexpr uint32_t kPartSlices = 8;
 
 struct DeviceLimits {
@@ -219,7 +222,7 @@ uint32_t n_blocks(const Tile& tile, const GemmArgs& a) {
   return divide_up(a.n_tok, tile.m) * divide_up(a.n_rows, tile.n);
 }
 
-// The tile with which the busiest multiprocessor ends first.
+// The tile with which the busiest SM finishes first.
 uint32_t best_tile(const GemmArgs& a, const DeviceLimits& limits) {
   uint32_t best = kGemmTiles - 1;
   if (a.n_tok <= kTiles[best].m) return best;

@@ -1,4 +1,4 @@
-// Products of f16 matrices with f32 sums, for ops with many tokens, and the packing of f32 rows into f16.
+// GEMM in f16 with f32 sums, for ops with many tokens, and the packing of f32 rows into f16.
 #pragma once
 
 #include "cuda/common/base.cuh"
@@ -17,8 +17,8 @@ struct GemmArgs {
   uint32_t n_cols;       // a multiple of 32
   uint32_t ldc;          // even
   bool accumulate;       // c += instead of c =
-  // Optional space: few tiles are split along n_cols, so that all multiprocessors have work. Each part needs n_tok *
-  // n_rows; up to kGemmParts are used.
+  // Optional scratch for split-K: a matrix with few tiles is split along n_cols, so that all SMs have work. Each part
+  // needs n_tok * n_rows floats; up to kGemmParts are used.
   float* partial;
   size_t n_partial;  // floats at `partial`
 };
@@ -26,15 +26,16 @@ inline constexpr uint32_t kGemmParts = 8;
 
 Status gemm_f16(OpContext& cx, const GemmArgs& a);
 
-// The same with a given tile (below kGemmTiles) and number of parts, for measurements.
+// The same with a given tile (below kGemmTiles) and number of split-K parts, for measurements.
 inline constexpr uint32_t kGemmTiles = 5;
 Status gemm_f16_tile(OpContext& cx, const GemmArgs& a, uint32_t tile, uint32_t n_parts);
 
-// Per row: scale = max|x|, out = x / scale, so that f16's 11 bits are kept whatever the range. A row of zeros has scale
-// 0; one with a value that is not finite has scale NaN. n_cols is a multiple of 4, rows are 16-byte aligned.
+// Per row: scale = max|x|, out = x / scale, which keeps f16's 11 bits of mantissa for inputs of any range. A row of
+// zeros has scale 0; a row with an infinity or a NaN has scale NaN. n_cols is a multiple of 4, rows are 16-byte
+// aligned.
 Status pack_rows_f16(OpContext& cx, const float* x, __half* out, float* scale, uint32_t n_tok, uint32_t n_cols);
 
-// y = silu(gate) * up, all [n_tok, n_cols]; and the same packed. y may be gate or up.
+// y = silu(gate) * up, all [n_tok, n_cols]; and the same, packed into f16. y may be gate or up.
 Status silu_mul(OpContext& cx, const float* gate, const float* up, float* y, uint32_t n_tok, uint32_t n_cols);
 Status silu_mul_pack_f16(OpContext& cx, const float* gate, const float* up, __half* out, float* scale, uint32_t n_tok,
                          uint32_t n_cols);

@@ -1,18 +1,24 @@
-// Matrix times vector: y = W x with W in its file's precision, read once at the speed of memory; also for up to eight vectors, which are called columns
-// here.
+// Matrix-vector products (GEMV), y = W x. W keeps the precision of its file and is read once, at the speed of memory. A
+// launch multiplies up to eight input vectors, which are called columns here.
 //
-// Blocks of 512 threads, one or two on a multiprocessor, stay for the whole matrix; a warp takes every n-th row. The first rows' weights are requested
-// before the kernel waits for its predecessor, so that memory is busy while the input is normalised and quantised, which every block does for itself: it
-// is some 16 KiB from the second-level cache, less than a barrier across the device would cost.
+// Launch: persistent blocks of 512 threads, one or two per SM; each warp takes every n-th row of W. A warp loads the
+// weights of its first rows before the kernel waits for the previous kernel, so that memory is busy while the input is
+// normalised and quantised. Every block does that for itself: it reads some 16 KiB from L2, which takes less time than
+// a barrier across the device.
 //
-// A warp multiplies one stretch of its rows while the next one comes. It asks for that when the first is there, and not before: the compiler has one
-// scoreboard count all loads that a loop carries from one round to the next, so that a warp that waits for some of them waits for all.
+// Double buffering: a warp multiplies one tile of weights while the next one loads. It issues the loads of the next
+// tile when the current tile has arrived, and not earlier: the compiler tracks all loads whose results are carried from
+// one iteration of the loop to the next with one scoreboard, so a warp that waits for one of two tiles in flight waits
+// for both. GemvKernelArgs::zero enforces the order.
 //
-// With several columns reading them from shared memory becomes the limit, and not memory. So a warp has two rows in hand, for which it reads them once.
+// With several columns the limit is reading them from shared memory, not reading W from memory. So a warp works on two
+// rows at a time and reads the columns once for both.
 //
-// A column's results have the bits that it gets alone. A lane adds the same units of a row in the same order however many rows and units it has in hand,
-// warp sums pair the same lanes, each block has 512 threads, so that squares of inputs are summed in the same order too, and every multiplication that is
-// followed by an addition is either written as fused or kept from it, which the compiler could otherwise decide kernel by kernel.
+// A column's results have the same bits as when it is computed alone. A lane adds the same units of a row in the same
+// order, however many rows and units it holds. Warp sums pair the same lanes. Every block has 512 threads, so the
+// squares of the inputs are summed in the same order. Every multiplication that is followed by an addition is written
+// either as an fma or as a separate multiplication; otherwise the compiler could fuse it in one kernel and not in
+// another.
 #include "cuda/matmul/gemv.cuh"
 
 #include <algorithm>
@@ -29,35 +35,42 @@ constexpr uint32_t kThreads = 512;
 constexpr uint32_t kWarps = kThreads / kWarp;
 static_assert(kWarp == kGroupUnits);
 
-// Blocks of a multiprocessor. One has twice the registers for a thread. For integer formats that is faster, as the input is quantised once for the
-// multiprocessor: Q4_0 1,352 us a step of the 8B model instead of 1,403. F16 is slower with one: 79 % of the copy bandwidth instead of 87.
+// Blocks per SM. With one block a thread has twice the registers. For integer formats that is faster, because the input
+// is quantised once per SM: Q4_0 takes 1,352 us per step of the 8B model instead of 1,403. F16 is slower with one
+// block: 79 % of the copy bandwidth instead of 87.
 template <class F, uint32_t kColumns>
 constexpr uint32_t kBlocks = kColumns == 1 && !F::kInteger ? 2 : 1;
 
-// Units a lane of each row in hand, with several columns: what 128 registers hold. `registers`: of a unit.
+// Units per lane and row that a warp loads at a time, with several columns: as many as 128 registers hold. `registers`:
+// of one unit.
 constexpr uint32_t unroll_of_columns(uint32_t columns, bool integer, uint32_t registers) {
   return (columns > 4 || (columns > 2 && registers > 5) ? 1 : 2) * (integer ? 1 : 2);
 }
 
-// Rows that a warp has in hand: of gate and up matrix, or its next two.
+// Rows that a warp works on at a time: one of the gate and one of the up matrix, or its next two rows.
 template <bool kGlu, uint32_t kColumns>
 constexpr uint32_t kHeld = kGlu || kColumns > 1 ? 2 : 1;
 
-// One launch: up to three matrices of one type. Kernels exist for 1, 2, 4 and 8 columns; fewer may be there.
+// Arguments of one launch: up to three matrices of one weight type. Kernels exist for 1, 2, 4 and 8 columns; a launch
+// may use fewer columns than its kernel has.
 template <uint32_t kColumns>
 struct GemvKernelArgs {
   const uint8_t* data[3];
   const float* bias[3];
   float* y[kColumns][3];
   bool accumulate[3];
-  uint32_t end_row[3];  // of the rows numbered through; unused parts repeat the last
+  // End of each part in the concatenated rows; with kGlu the number of rows of either. Unused parts repeat the last.
+  uint32_t end_row[3];
   uint32_t n_cols;
   const float* x[kColumns];
   const float* norm;
   float eps;
-  uint32_t input_bytes;  // of shared memory, for a column
-  uint32_t zero;         // 0, which the compiler does not know
-  uint32_t n_columns;    // above kColumns / 2, for which there is a kernel of its own
+  uint32_t input_bytes;  // shared memory of one column
+  // Always 0. It is a kernel parameter, so the compiler cannot know its value. Reader::read_after combines a word of
+  // the current tile with it by AND and adds the result, 0, to the index of the next tile. The addresses of the next
+  // loads then depend on loaded data, so those loads cannot be issued before the current tile has arrived.
+  uint32_t zero;
+  uint32_t n_columns;  // more than kColumns / 2: fewer have a smaller kernel
 };
 
 template <uint32_t kColumns>
@@ -65,7 +78,7 @@ __device__ bool has_column(const GemvKernelArgs<kColumns>& a, uint32_t c) {
   return c <= kColumns / 2 || c < a.n_columns;
 }
 
-// Eight inputs of each lane into shared memory.
+// Writes each lane's eight inputs to shared memory, quantised for integer formats.
 template <class F>
 __device__ void store_inputs(const Eight& v, uint32_t at, uint32_t n_cols, std::byte* input) {
   if constexpr (F::kInteger) {
@@ -75,10 +88,10 @@ __device__ void store_inputs(const Eight& v, uint32_t at, uint32_t n_cols, std::
   }
 }
 
-// Columns `c` and following, as many as are read at the same time; square[] += their squares.
+// Loads columns [c, c + kBatch) into shared memory, all of them at the same time; square[] += their squares.
 template <class F, uint32_t kColumns, uint32_t kBatch>
 __device__ void take_batch(const GemvKernelArgs<kColumns>& a, std::byte* input, uint32_t c, float (&square)[kBatch]) {
-  // A warp goes on while one of its lanes has inputs.
+  // A warp stays in the loop while one of its lanes has inputs: the shuffles of quantize() need all lanes.
 #pragma unroll 1
   for (uint32_t at = threadIdx.x * 8; at - threadIdx.x % kWarp * 8 < a.n_cols; at += kThreads * 8) {
     Eight v[kBatch], norm;
@@ -96,10 +109,10 @@ __device__ void take_batch(const GemvKernelArgs<kColumns>& a, std::byte* input, 
   }
 }
 
-// All inputs into shared memory, and the warps' sums of their squares.
+// Loads all columns into shared memory, and writes each warp's sums of squares to `sums`.
 template <class F, uint32_t kColumns>
 __device__ void take_inputs(const GemvKernelArgs<kColumns>& a, std::byte* input, float (*sums)[kWarps]) {
-  constexpr uint32_t kBatch = kColumns < 4 ? kColumns : 4;  // 32 registers
+  constexpr uint32_t kBatch = kColumns < 4 ? kColumns : 4;  // kBatch columns take 32 registers
 #pragma unroll 1
   for (uint32_t c = 0; c < kColumns; c += kBatch) {
     float square[kBatch] = {};
@@ -113,7 +126,7 @@ __device__ void take_inputs(const GemvKernelArgs<kColumns>& a, std::byte* input,
   __syncthreads();
 }
 
-// What a column's outputs are multiplied by, from the warps' sums of its squares.
+// Factor of a column's outputs: 1 / RMS of its input, from the warps' sums of squares; 1 without a norm.
 __device__ float norm_scale(const float* norm, const float* sums, uint32_t n_cols, float eps) {
   if (norm == nullptr) return 1.0f;
   float sum = 0.0f;
@@ -124,7 +137,7 @@ __device__ float norm_scale(const float* norm, const float* sums, uint32_t n_col
 
 __device__ float gated(float gate, float up) { return gate / (1.0f + __expf(-gate)) * up; }
 
-// The part that a row belongs to, and the first of its rows.
+// part_of: the part that a row belongs to. first_row: the first row of a part.
 template <uint32_t kColumns>
 __device__ uint32_t part_of(const GemvKernelArgs<kColumns>& a, uint32_t row) {
   return row < a.end_row[0] ? 0 : row < a.end_row[1] ? 1 : 2;
@@ -134,7 +147,7 @@ __device__ uint32_t first_row(const GemvKernelArgs<kColumns>& a, uint32_t part) 
   return part == 0 ? 0 : a.end_row[part - 1];
 }
 
-// What is added to the output of a row.
+// Values that are added to the output of a row: bias and residual.
 struct Addends {
   float bias = 0.0f, old = 0.0f;
 };
@@ -156,7 +169,7 @@ __device__ void store_output(const GemvKernelArgs<kColumns>& a, uint32_t c, uint
   a.y[c][part][row - first_row(a, part)] = y;
 }
 
-// One column: the lanes' sums become the row's output.
+// One column: sums the lanes' partial sums and stores the output of the row.
 template <bool kGlu>
 __device__ void store_row(const GemvKernelArgs<1>& a, uint32_t row, float* total, float scale, const Addends& add) {
 #pragma unroll
@@ -169,11 +182,12 @@ __device__ void store_row(const GemvKernelArgs<1>& a, uint32_t row, float* total
   }
 }
 
-// Lanes that have the same one of kN sums after spread_sums: sum lane / kSpread<kN>.
+// Lanes that hold the same sum after spread_sums: lane l holds sum l / kSpread<kN>.
 template <uint32_t kN>
 constexpr uint32_t kSpread = kWarp / kN;
 
-// Sums v[kN] over the lanes, each pairwise as warp_sum does; a lane gets the one that kSpread says. Half the sums leave a lane with each exchange.
+// Sums each of v[kN] over the lanes of a warp, in the pairing of warp_sum, and spreads the sums over the lanes as
+// kSpread says. Each exchange halves the number of sums that a lane holds.
 template <uint32_t kN, uint32_t kMask = kWarp / 2>
 __device__ float spread_sums(float* v) {
   if constexpr (kMask == 0) {
@@ -192,7 +206,7 @@ __device__ float spread_sums(float* v) {
   }
 }
 
-// Several columns. `scale` is of the column that the lane gets.
+// Several columns: stores the outputs of the current rows. `scale` belongs to the column whose output the lane stores.
 template <bool kGlu, uint32_t kColumns>
 __device__ void store_rows(const GemvKernelArgs<kColumns>& a, uint32_t row, uint32_t stride, float* total,
                            float scale) {
@@ -201,7 +215,7 @@ __device__ void store_rows(const GemvKernelArgs<kColumns>& a, uint32_t row, uint
   const float y = __fmul_rn(spread_sums<kN>(total), scale);
   const bool stores = lane % kSpread<kN> == 0 && has_column(a, c);
   if constexpr (kGlu) {
-    const float up = __shfl_xor_sync(kAllLanes, y, kWarp / 2);  // gates lie in the lower half of the lanes
+    const float up = __shfl_xor_sync(kAllLanes, y, kWarp / 2);  // the gates' sums are in the lower half of the lanes
     if (stores && held == 0) a.y[c][0][row] = gated(y, up);
   } else {
     const uint32_t r = row + held * stride;
@@ -209,7 +223,7 @@ __device__ void store_rows(const GemvKernelArgs<kColumns>& a, uint32_t row, uint
   }
 }
 
-// The end of the rows in hand: their outputs are stored, and the lanes' sums are 0 again.
+// Finishes the current rows: stores their outputs and sets the lanes' partial sums to 0.
 template <bool kGlu, uint32_t kColumns>
 __device__ void end_rows(const GemvKernelArgs<kColumns>& a, uint32_t row, uint32_t stride, float* total, float scale,
                          const Addends& add) {
@@ -222,13 +236,13 @@ __device__ void end_rows(const GemvKernelArgs<kColumns>& a, uint32_t row, uint32
   for (uint32_t i = 0; i < kHeld<kGlu, kColumns> * kColumns; ++i) total[i] = 0.0f;
 }
 
-// What one warp reads at a time: kUnroll units a lane of each row in hand.
+// A tile: what a warp loads at a time, kUnroll units per lane of each current row.
 template <class F, uint32_t kUnroll, uint32_t kRows>
 struct Stretch {
   typename F::Regs regs[kRows][kUnroll];
 };
 
-// The parts' planes.
+// The weight planes of the parts.
 template <class F>
 struct Parts {
   typename F::Planes planes[3];
@@ -241,28 +255,30 @@ __device__ uint32_t first_word(const Regs& regs) {
   return word;
 }
 
-// What a warp has still to read, stretch after stretch of its rows.
+// Loads the tiles of a warp's rows, one after another.
 template <class F, uint32_t kUnroll, bool kGlu, uint32_t kColumns>
 struct Reader {
   static constexpr uint32_t kRows = kHeld<kGlu, kColumns>;
-  // Gate and up are always parts 0 and 1. Where registers are few, a part's planes are looked up with each read.
+  // Whether the lane holds the plane pointers of the current rows' parts. With kGlu gate and up are always parts 0 and
+  // 1; where registers are short the pointers are read from the kernel's parameters with each load.
   static constexpr bool kHoldsPlanes = !kGlu && kColumns == 1 && sizeof(typename F::Planes) <= 24;
   const GemvKernelArgs<kColumns>& a;
   const Parts<F>& parts;
   uint32_t row, stride, n_units;
-  uint32_t unit = 0;  // of the row, the next one of this lane
-  // The unit's number in the matrix, for each of the rows in hand; gate and up have the same. 32 bits are enough for 64 GiB.
+  uint32_t unit = 0;  // index in the row of this lane's next unit
+  // Index of that unit in the matrix, for each of the current rows; gate and up share it. 32 bits are enough for 64
+  // GiB.
   uint32_t index[kGlu ? 1 : kRows] = {};
-  uint32_t part[kRows] = {};                                 // of the rows in hand
+  uint32_t part[kRows] = {};                                 // of the current rows
   typename F::Planes planes[kHoldsPlanes ? kRows : 1] = {};  // of those parts
 
   __device__ Reader(const GemvKernelArgs<kColumns>& args, const Parts<F>& matrices, uint32_t first, uint32_t step)
       : a(args), parts(matrices), row(first), stride(step), n_units(args.n_cols / F::kUnit) {
     begin_row();
   }
-  // Whether there are as many rows as a warp has in hand, from row r on.
+  // Whether all rows of a group that begins at row r exist.
   __device__ bool has_rows(uint32_t r) const { return kGlu || kRows == 1 || r + stride < a.end_row[2]; }
-  // The first row in hand after those from row r on.
+  // The first row of the group after the one that begins at row r.
   __device__ uint32_t next(uint32_t r) const { return r + (kGlu ? 1 : kRows) * stride; }
 
   __device__ void begin_row() {
@@ -281,7 +297,7 @@ struct Reader {
       }
     }
   }
-  // As soon as `last` is there, on which the addresses are made to depend.
+  // Loads the next tile as soon as `last` has arrived: the addresses depend on its data (GemvKernelArgs::zero).
   __device__ void read_after(const Stretch<F, kUnroll, kRows>& last, Stretch<F, kUnroll, kRows>& out) {
     const uint32_t nothing = first_word(last.regs[0][0]) & a.zero;
 #pragma unroll
@@ -311,8 +327,8 @@ struct Reader {
   }
 };
 
-// A unit of the first kRows rows times all columns, whose first has its input `at`; total[kRows * kColumns] by row. Lanes that the row has no unit for keep
-// their sums.
+// Multiplies unit `u` of the first kRows rows with all columns and adds to total[kRows * kColumns], row by row. `at` is
+// the unit's input in the first column. A lane for which the row has no unit keeps its sums.
 template <class F, uint32_t kRows, uint32_t kColumns, uint32_t kUnroll, uint32_t kAllRows>
 __device__ void multiply(const GemvKernelArgs<kColumns>& a, const std::byte* at, bool has_unit,
                          const Stretch<F, kUnroll, kAllRows>& now, uint32_t u, float* total) {
@@ -332,7 +348,12 @@ __device__ void multiply(const GemvKernelArgs<kColumns>& a, const std::byte* at,
   }
 }
 
-// kGlu: matrices 0 and 1 have the same rows. Else the parts' rows follow one another.
+// Computes: every column's outputs, as GemvArgs says. With kGlu parts 0 and 1 are the gate and the up matrix, which
+// have the same number of rows; otherwise the rows of the parts follow one another.
+// Shapes: W [n_rows, n_cols], columns [n_cols].
+// Launch: at most kBlocks blocks per SM; block b's warp w begins at row w * gridDim.x + b.
+// Numerics: integer formats multiply 16-bit activations exactly within a block of 32; f32 sums (see the head comment).
+// Traffic: W once; each block reads all columns, from L2.
 template <class F, uint32_t kUnroll, bool kGlu, uint32_t kColumns>
 __global__ void __launch_bounds__(kThreads, kBlocks<F, kColumns>)
     gemv_kernel(const __grid_constant__ GemvKernelArgs<kColumns> a, const __grid_constant__ Parts<F> parts) {
@@ -344,14 +365,15 @@ __global__ void __launch_bounds__(kThreads, kBlocks<F, kColumns>)
 
   if (a.norm != nullptr && threadIdx.x * 8 < a.n_cols) prefetch(a.norm + threadIdx.x * 8);
   Reader<F, kUnroll, kGlu, kColumns> reader(a, parts, row, stride);
-  Addends add;  // of the row in hand, read long before they are needed
+  Addends add;  // of the current row, loaded long before they are needed
   const auto read_add = [&] {
     if (kColumns == 1 && !kGlu && lane == 0) add = read_addends(a, 0, row);
   };
   Stretch<F, kUnroll, kRows> even = {};
   reader.read(even);
   wait_for_previous();
-  // Only now: the next kernel may then rely on everything before this one (attention reads page tables ahead).
+  // Not earlier: everything before this kernel is complete when the next kernel starts. Attention relies on that and
+  // reads page tables and pages before its own wait.
   start_next();
   if (row < n_rows) read_add();
   take_inputs<F>(a, shared, sums);
@@ -362,7 +384,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks<F, kColumns>)
   const std::byte* at = input;  // of the lane's next unit
   uint32_t unit = lane;
   float total[kRows * kColumns] = {};
-  // Multiplies a stretch; whether there is another.
+  // Multiplies a tile. Returns whether there is another one.
   const auto take = [&](const Stretch<F, kUnroll, kRows>& now) {
 #pragma unroll
     for (uint32_t u = 0; u < kUnroll; ++u) {
@@ -394,14 +416,15 @@ __global__ void __launch_bounds__(kThreads, kBlocks<F, kColumns>)
   } while (take(odd));
 }
 
-size_t shared_room() { return device().shared_bytes - 1024; }  // the kernel's own arrays
+size_t shared_room() { return device().shared_bytes - 1024; }  // what the kernel's static arrays leave
 
 template <class F, uint32_t kUnroll, bool kGlu, uint32_t kColumns>
 Status launch_gemv(OpContext& cx, GemvKernelArgs<kColumns> k, bool overlap) {
   const auto kernel = gemv_kernel<F, kUnroll, kGlu, kColumns>;
   k.input_bytes = column_bytes(input_shape<F>(), k.n_cols, kUnroll);
   const size_t bytes = size_t{k.n_columns} * k.input_bytes;
-  // Of the 48 KiB that need no asking the kernel's own array takes a little. The most there is, as one graph may hold a kernel with several sizes.
+  // Without asking a block has 48 KiB, of which the kernel's static array takes a little. The maximum is requested,
+  // because one graph may hold a kernel with several sizes.
   if (bytes > 47 * 1024) {
     const auto most = static_cast<int>(shared_room());
     WEIR_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most),
@@ -417,7 +440,7 @@ Status launch_gemv(OpContext& cx, GemvKernelArgs<kColumns> k, bool overlap) {
   return launch("gemv", kernel, dim3(blocks), dim3(kThreads), bytes, stream_of(cx), overlap, k, parts);
 }
 
-// As many units at once as a row has lanes for, up to what registers and shared memory hold.
+// As many units per lane and load as a row has lanes for, limited by registers and shared memory.
 template <WeightType T, bool kGlu, uint32_t kColumns>
 Status pick_unroll(OpContext& cx, const GemvKernelArgs<kColumns>& k, bool overlap) {
   using F = Format<T>;
@@ -450,7 +473,7 @@ Status pick_type(OpContext& cx, WeightType type, bool glu, const GemvKernelArgs<
 
 using AllColumns = GemvKernelArgs<kMostColumns>;
 
-// Columns [first, first + n) of `all`, n at most kColumns, with the kernel for kColumns.
+// Runs columns [first, first + n) of `all` with the kernel for kColumns columns; n <= kColumns.
 template <uint32_t kColumns>
 Status run_columns(OpContext& cx, WeightType type, bool glu, const AllColumns& all, uint32_t first, uint32_t n,
                    bool overlap) {
@@ -468,7 +491,7 @@ Status run_columns(OpContext& cx, WeightType type, bool glu, const AllColumns& a
   return pick_type(cx, type, glu, k, overlap);
 }
 
-// What the format of a type says of a product.
+// What the host needs to know of a weight format for a GEMV.
 struct TypeTraits {
   InputShape input;
   bool integer;
@@ -487,7 +510,7 @@ TypeTraits traits_of(WeightType type) {
   return {};
 }
 
-// The kernel for n columns.
+// Columns of the kernel that computes n columns.
 constexpr uint32_t kernel_columns(uint32_t n) { return n <= 2 ? n : n <= 4 ? 4 : kMostColumns; }
 
 // Whether the inputs of n columns fit into shared memory together.
@@ -497,7 +520,8 @@ bool fit_together(WeightType type, uint32_t n, uint32_t n_cols) {
   return size_t{n} * column_bytes(t.input, n_cols, unroll) <= shared_room();
 }
 
-// Columns whose inputs do not fit into shared memory together are computed in groups of about the same size, each of which reads the weights.
+// Runs all columns. When their inputs do not fit into shared memory together, they are computed in groups of about
+// equal size, each of which reads the weights.
 Status run_groups(OpContext& cx, WeightType type, bool glu, const AllColumns& all, bool overlap) {
   const auto fits_in = [&](uint32_t n_groups) {
     const uint32_t least = all.n_columns / n_groups, most = (all.n_columns + n_groups - 1) / n_groups;

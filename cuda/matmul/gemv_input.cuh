@@ -1,4 +1,5 @@
-// The inputs of a product, as each block has them in its shared memory: times the norm's weights, and quantised for the integer formats. For gemv.cu.
+// The input vectors of a GEMV in a block's shared memory: multiplied with the norm's weights, and quantised for the
+// integer formats. Used by gemv.cu.
 #pragma once
 
 #include "cuda/matmul/gemv.cuh"
@@ -6,7 +7,7 @@
 
 namespace weir::cuda {
 
-// Of a unit: weights, and pieces of their input.
+// Of one unit: its weights, and the 16-byte pieces of its input.
 struct InputShape {
   uint32_t weights = 0, pieces = 0;
 };
@@ -15,8 +16,8 @@ __host__ __device__ constexpr InputShape input_shape() {
   return {F::kUnit, F::kPieces};
 }
 
-// Bytes of shared memory for the input of a column, for a kernel that reads `unroll` groups of units at a time: beyond the end of a row too, where what is
-// read is not used.
+// Bytes of shared memory for the input of one column, for a kernel that reads `unroll` groups of units at a time.
+// Rounded up to whole reads: what lies beyond the end of a row is read but not used.
 __host__ __device__ constexpr uint32_t column_bytes(InputShape shape, uint32_t n_cols, uint32_t unroll) {
   const uint32_t step = unroll * kGroupUnits * shape.weights;
   return (n_cols + step - 1) / step * unroll * shape.pieces * kPieceStride;
@@ -24,7 +25,7 @@ __host__ __device__ constexpr uint32_t column_bytes(InputShape shape, uint32_t n
 
 #ifdef __CUDACC__
 
-// Where unit u's first piece lies.
+// Address of the first piece of unit u.
 template <class F>
 __device__ std::byte* unit_at(std::byte* input, uint32_t u) {
   return input + u / kGroupUnits * (F::kPieces * kPieceStride) + u % kGroupUnits * kPieceBytes;
@@ -42,8 +43,8 @@ struct Eight {
   }
 };
 
-// Times the norm's weights; square += the squares before that. The norm's scale is one number for all inputs: it multiplies the outputs, so that nothing
-// has to wait for it.
+// Multiplies with the norm's weights; square += the squares of the unmultiplied inputs. The norm's scale, one number
+// for all inputs, is applied to the outputs instead, so that nothing waits for it.
 __device__ inline void apply_norm(Eight& x, const Eight& norm, float& square) {
 #pragma unroll
   for (uint32_t i = 0; i < 2; ++i) {
@@ -54,38 +55,40 @@ __device__ inline void apply_norm(Eight& x, const Eight& norm, float& square) {
   }
 }
 
-// Byte kByte of each of four words.
+// Packs byte kByte of each of four words into one word.
 template <uint32_t kByte>
 __device__ uint32_t pack_bytes(const uint32_t* word) {
   constexpr uint32_t kTwo = kByte | (4 + kByte) << 4;
   return __byte_perm(__byte_perm(word[0], word[1], kTwo), __byte_perm(word[2], word[3], kTwo), 0x5410);
 }
 
-// Starts bringing a cache line nearer.
+// Prefetches a cache line into L2.
 __device__ inline void prefetch(const void* p) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(p)));
 }
 
-// Quantises eight inputs of each lane, from input `at` on: four neighbouring lanes share a block of 32. An infinity or a NaN makes the scale NaN, as on the
-// CPU.
+// Quantises eight inputs of each lane, beginning at input `at`: four neighbouring lanes share a block of 32. An
+// infinity or a NaN makes the scale NaN, as on the CPU.
 template <class F>
 __device__ void quantize(const Eight& x, uint32_t at, uint32_t n_cols, std::byte* input) {
   float v[8];
 #pragma unroll
   for (uint32_t i = 0; i < 2; ++i)
     v[4 * i] = x.v[i].x, v[4 * i + 1] = x.v[i].y, v[4 * i + 2] = x.v[i].z, v[4 * i + 3] = x.v[i].w;
-  uint32_t bits = 0;  // of the largest magnitude; as integers they are in the order of the numbers, NaN above all
+  uint32_t bits = 0;  // Bits of the largest magnitude. As integers they have the order of the values, NaN above all.
 #pragma unroll
   for (uint32_t i = 0; i < 8; ++i) bits = max(bits, __float_as_uint(v[i]) & 0x7FFFFFFFu);
   bits = max(bits, __shfl_xor_sync(kAllLanes, bits, 1));
   bits = max(bits, __shfl_xor_sync(kAllLanes, bits, 2));
   const bool finite = bits < 0x7F800000u;
   const float most = __uint_as_float(bits);
-  // 32512 is 127 * 256, the largest that leaves hi a signed byte after lo took its part. The fast division takes no divisor above 2^126, and none that is
-  // not normal: what is smaller counts as 0.
+  // 32512 = 127 * 256 is the largest value for which the high byte still fits into a signed byte after the low byte was
+  // rounded off. The fast division needs a normal divisor of at most 2^126, hence kSmaller; a maximum below kLeast
+  // counts as 0.
   constexpr float kSmaller = 1.0f / 65536.0f, kLeast = 0x1p-100f;
   const float inverse = finite && most >= kLeast ? __fdividef(32512.0f * kSmaller, most * kSmaller) : 0.0f;
-  // A number of at most 22 bits plus this is rounded to the nearest integer, which the low bits of the sum then are: conversions are slow.
+  // Adding this to a value below 2^22 rounds it to the nearest integer, which is then in the low bits of the sum.
+  // Conversion instructions are slow.
   constexpr float kRounder = 12582912.0f;  // 2^23 + 2^22
   constexpr uint32_t kRounderBits = 0x4B400000u;
   uint32_t q[8], above[8], total = 0;

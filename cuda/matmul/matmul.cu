@@ -1,5 +1,6 @@
-// The matrix ops. Up to eight tokens go through gemv, each with the bits that it has alone; more go through the tensor cores: slices of the matrix are
-// decoded to f16, small enough to stay in the second-level cache, and multiplied with the activations in f16 under one scale a row.
+// The matrix ops. Up to eight tokens go through the GEMV, each with the bits that it has alone. More tokens go through
+// the GEMM on tensor cores: slices of the matrix, small enough to stay in L2, are decoded to f16 and multiplied with
+// the activations in f16, which have one scale per row.
 #include <algorithm>
 
 #include "core/memory.h"
@@ -12,11 +13,11 @@ namespace weir::cuda {
 namespace {
 
 constexpr uint32_t kThreads = 256;
-// Decoded weights at a time: half of an H200's second-level cache, and enough rows of 4096 columns to fill its multiprocessors.
+// Decoded weights at a time: about half of an H200's L2 cache, and enough rows of 4096 columns to fill its SMs.
 constexpr uint64_t kSliceBytes = 32u << 20;
-constexpr uint64_t kSumsPerToken = 4096;  // floats for products that are split along their columns
+constexpr uint64_t kSumsPerToken = 4096;  // floats of split-K partial sums
 
-// A lane decodes a unit; out [n_rows, n_cols] f16.
+// Decodes a slice, one unit per thread; out [n_rows, n_cols] f16.
 template <WeightType T>
 __global__ void decode_kernel(const uint8_t* data, size_t n_all, size_t first_unit, size_t n_units, __half* out) {
   using F = Format<T>;
@@ -48,12 +49,12 @@ Status decode_rows(OpContext& cx, const Weight& w, uint32_t first_row, uint32_t 
   return fail(WEIR_ERR_INTERNAL, "decode_rows: weight type %d", static_cast<int>(w.type));
 }
 
-// The pieces of scratch memory, in their order.
+// The parts of the scratch memory, in order.
 struct Scratch {
   __half* weights;  // kSliceBytes
   __half* x;        // [n_tok, n_cols]
   float* scale;     // [n_tok]
-  float* up;        // [n_tok, d_ff] of the gated product
+  float* up;        // [n_tok, d_ff] of the gated MLP
   float* partial;   // [n_tok, kSumsPerToken]
   uint64_t bytes;
 };
@@ -103,7 +104,7 @@ Status multiply(OpContext& cx, const Scratch& s, const MatmulPart& part, uint32_
 
 bool fits_gemv(const Weight& w, uint32_t n_tok) { return n_tok <= kMostColumns && w.n_cols <= gemv_max_cols(w.type); }
 
-// `by_gemv`: which of the two ways the product is to go.
+// `by_gemv`: whether the op goes through the GEMV or the GEMM.
 Status check(const OpContext& cx, const Weight& w, uint32_t n_tok, bool by_gemv) {
   if (w.n_cols % 32 != 0) return fail(WEIR_ERR_UNSUPPORTED, "matmul: %u columns, not a multiple of 32", w.n_cols);
   if (by_gemv) return {};
@@ -117,7 +118,7 @@ Status check(const OpContext& cx, const Weight& w, uint32_t n_tok, bool by_gemv)
   return {};
 }
 
-// The product of g's parts with n_tok rows of x [n_tok, n_cols], of which g.x is the first; y [n_tok, n_rows].
+// Multiplies g's parts with n_tok rows of x [n_tok, n_cols], of which g.x is the first; y [n_tok, n_rows].
 Status multiply_few(OpContext& cx, GemvArgs& g, uint32_t n_tok) {
   GemvColumn more[kMostColumns - 1] = {};
   for (size_t t = 1; t < n_tok; ++t) {
@@ -128,7 +129,7 @@ Status multiply_few(OpContext& cx, GemvArgs& g, uint32_t n_tok) {
     }
   }
   g.more = more;
-  g.n_more = n_tok - 1;  // no token wraps around, which gemv refuses
+  g.n_more = n_tok - 1;  // 0 tokens wrap around, and gemv refuses the number
   return gemv(cx, g);
 }
 
@@ -139,7 +140,7 @@ uint64_t matmul_scratch_bytes(const OpShapes& shapes) {
 }
 
 Status matmul(OpContext& cx, const MatmulArgs& a) {
-  bool by_gemv = true;  // all parts, as they share the packed input otherwise
+  bool by_gemv = true;  // all parts or none, as the GEMM's parts share the packed input
   for (uint32_t i = 0; i < a.n_parts; ++i) by_gemv = by_gemv && fits_gemv(a.part[i].w, a.n_tok);
   for (uint32_t i = 0; i < a.n_parts; ++i) WEIR_TRY(check(cx, a.part[i].w, a.n_tok, by_gemv));
   if (by_gemv) {
@@ -171,7 +172,7 @@ Status glu_matmul(OpContext& cx, const GluMatmulArgs& a) {
     g.x = a.x;
     return multiply_few(cx, g, a.n_tok);
   }
-  // The scratch is for the longest row of the session, so d_ff outputs fit where d_ff columns would.
+  // The scratch is sized for the longest matmul input of the session, which is at least d_ff, so d_ff outputs fit too.
   const Scratch s = lay_out(cx.scratch, a.n_tok, std::max(a.gate.n_cols, a.gate.n_rows));
   if (s.bytes > cx.scratch_bytes) return fail(WEIR_ERR_INTERNAL, "glu_matmul: the scratch memory is too small");
   WEIR_TRY(pack_rows_f16(cx, a.x, s.x, s.scale, a.n_tok, a.gate.n_cols));

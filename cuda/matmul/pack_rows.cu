@@ -1,4 +1,5 @@
-// Rows of f32 packed into f16 with a scale each, as inputs of gemm_f16; the gated product of an MLP, packed or not.
+// Packs rows of f32 into f16 with one scale per row, as inputs of gemm_f16; the gated activation of an MLP, packed or
+// not.
 #include <limits>
 
 #include "cuda/matmul/gemm.cuh"
@@ -24,13 +25,14 @@ struct SiluMul {
   }
 };
 
-// |x| as an integer, whose order is that of the values, with infinities and NaN on top.
+// |x| as an integer with the order of the values, infinities and NaN on top.
 __device__ inline uint32_t magnitude(float x) { return __float_as_uint(x) & 0x7FFFFFFFu; }
 constexpr uint32_t kInfinity = 0x7F800000u;
 
-// Computes: scale[row] = max|x|, out = x / scale. Launch: a block per row; the row is read twice, the second time
-// mostly from cache. Numerics: exact maximum, one division, one rounding to nearest. Traffic: the row, and half of it
-// written.
+// Computes: scale[row] = max|x|, out = x / scale.
+// Launch: one block per row; the row is read twice, the second time mostly from cache.
+// Numerics: exact maximum, one division, one rounding to nearest.
+// Traffic: reads the row and writes half as many bytes.
 template <class Source>
 __global__ void __launch_bounds__(kThreads)
     pack_rows_kernel(Source source, __half* out, float* scale, uint32_t n_cols) {
@@ -51,7 +53,7 @@ __global__ void __launch_bounds__(kThreads)
   const bool is_finite = high < kInfinity;
   const float row_scale = is_finite ? __uint_as_float(high) : __int_as_float(0x7FFFFFFF);
   if (threadIdx.x == 0) scale[blockIdx.x] = row_scale;
-  // Without a scale to divide by, zeros: the scale itself makes the products 0 or NaN.
+  // Without a scale to divide by, out is zeros; the scale itself (0 or NaN) makes the outputs of the GEMM 0 or NaN.
   const bool is_plain = is_finite && high > 0;
   for (uint32_t i = threadIdx.x; i < n_cols / 4; i += kThreads) {
     __half2 h[2] = {};
@@ -64,7 +66,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Computes: y = silu(gate) * up. Launch: a thread per four elements.
+// Computes: y = silu(gate) * up.
+// Launch: one thread per four elements.
 __global__ void __launch_bounds__(kThreads) silu_mul_kernel(SiluMul source, float* y, size_t n) {
   const size_t i = size_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i < n) reinterpret_cast<float4*>(y)[i] = source(i);

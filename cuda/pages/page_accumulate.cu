@@ -1,5 +1,8 @@
-// Computes: page_accumulate. Launch: a block per KV head. Numerics: as the reference, bit for bit. Traffic: the weights once, with kLatestLayer once
-// for every KV head. Papers: as lib/ops/page_accumulate_ref.cpp.
+// Computes: page_accumulate.
+// Launch: one block per KV head.
+// Numerics: as the reference, bit for bit.
+// Traffic: the weights once; with kLatestLayer once for every KV head.
+// Papers: as lib/ops/page_accumulate_ref.cpp.
 #include "cuda/pages/page_accumulate.cuh"
 
 #include "cuda/ops.h"

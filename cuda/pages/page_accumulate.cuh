@@ -1,4 +1,5 @@
-// Masses of a step as scores of one stream, by one block: a kernel of its own (page_accumulate.cu), or the end of one that has the masses.
+// Accumulates the attention masses of a step as scores of one stream, by one block: in a kernel of its own
+// (page_accumulate.cu), or at the end of a kernel that computes the masses.
 #pragma once
 
 #include "cuda/common/base.cuh"
@@ -8,7 +9,7 @@ namespace weir::cuda {
 
 #ifdef __CUDACC__
 
-// One more mark for the page of least score that may leave, by one warp.
+// Adds a mark to the page with the least score among those that may leave. Executed by one warp.
 __device__ inline void mark_least(const PageAccumulateArgs& a, uint32_t kv_head) {
   const size_t table = size_t{kv_head} * a.capacity;
   LowestRow lowest;
@@ -19,7 +20,8 @@ __device__ inline void mark_least(const PageAccumulateArgs& a, uint32_t kv_head)
   if (threadIdx.x % kWarp == 0 && row != kNoRow) ++a.mark[table + row];
 }
 
-// Executed by all threads of a block; the weights are in all threads' sight, for kLatestLayer those of all heads.
+// Executed by all threads of a block. The weights must be visible to all of them, for kLatestLayer the weights of all
+// heads.
 template <AccumulateRule kRule>
 __device__ inline void accumulate_stream(const PageAccumulateArgs& a, uint32_t kv_head) {
   static_assert(kRule == AccumulateRule::kSum || kRule == AccumulateRule::kLatestGroup ||

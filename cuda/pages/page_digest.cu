@@ -1,5 +1,8 @@
-// Computes: page_digest, statistics of the keys of full pages. Launch: (rows, KV heads), a thread per channel. Numerics: as the reference, bit for bit:
-// its sums run over the tokens of a page in order, and those of the sphere's distances over the channels. Traffic: the keys of the pages once.
+// Computes: page_digest, statistics of the keys of full pages.
+// Launch: grid (rows, KV heads), one thread per channel.
+// Numerics: as the reference, bit for bit: sums run over the tokens of a page in order, those of the sphere's distances
+// over the channels.
+// Traffic: the keys of the pages once.
 // Papers: as lib/ops/page_digest_ref.cpp.
 #include "cuda/pages/page_digest.cuh"
 
@@ -8,7 +11,7 @@
 namespace weir::cuda {
 namespace {
 
-constexpr uint32_t kBlock = 128;  // channels of most models
+constexpr uint32_t kBlock = 128;  // head_dim of most models
 
 __global__ void __launch_bounds__(kBlock) page_digest_kernel(const PageDigestArgs a) {
   __shared__ float distance[kPageTokens];
@@ -24,7 +27,7 @@ __global__ void __launch_bounds__(kBlock) page_digest_kernel(const PageDigestArg
   for (uint32_t i = threadIdx.x; i < d; i += kBlock) digest_channel(a.kv.digest, PageChannel(keys, d, i), d, i, out);
   if (!sphere) return;
   __syncthreads();
-  // The mean distance of the keys from the centre as it is stored.
+  // The mean distance of the keys from the centre as stored.
   if (threadIdx.x < kPageTokens) {
     float square = 0.0f;
     for (uint32_t i = 0; i < d; ++i) {

@@ -1,4 +1,5 @@
-// The digest of a full page, channel by channel: a kernel of its own (page_digest.cu), or what a decode step's append does with the page that it fills.
+// The digest of a full page, channel by channel: for a kernel of its own (page_digest.cu), and for a decode step that
+// fills a page.
 #pragma once
 
 #include "cuda/common/base.cuh"
@@ -6,7 +7,7 @@
 
 namespace weir::cuda {
 
-// Digests that the appending of a decode step keeps current by itself: kMinMax key by key, kCuboidMean when a page is full.
+// Digests that appending in a decode step keeps up to date: kMinMax with every key, kCuboidMean when a page is full.
 constexpr bool append_keeps_digest(DigestKind kind) {
   return kind == DigestKind::kNone || kind == DigestKind::kMinMax || kind == DigestKind::kCuboidMean;
 }

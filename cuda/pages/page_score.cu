@@ -1,6 +1,8 @@
-// Computes: estimates of q.k over pages from their digests. Launch: (KV heads, parts of the capacity); blocks go over the rows in use. Numerics: sums in
-// f32, where the reference has f64. Traffic: each digest once for up to kMostHeads heads of the group, in page_score_step once for all; a step is
-// bound by these bytes.
+// Computes: estimates of q.k over pages from their digests.
+// Launch: grid (KV heads, blocks along the capacity); blocks stride over the rows in use.
+// Numerics: sums in f32, where the reference has f64.
+// Traffic: each digest once for up to kMostHeads heads of the group, in page_score_step once for all. These bytes bound
+// the time of a step's estimates.
 // Papers: as lib/ops/page_score_ref.cpp.
 #include <algorithm>
 
@@ -13,19 +15,19 @@ namespace weir::cuda {
 namespace {
 
 constexpr uint32_t kBlock = 256;
-constexpr uint32_t kMostHeads = 8;  // of a pass over the digests; their queries are in registers
-constexpr uint32_t kBlocksWanted =
-    792;  // six blocks for each of 132 SMs, so that loads of one hide the latency of another
+constexpr uint32_t kMostHeads = 8;  // per pass over the digests; their queries are in registers
+// Six blocks for each of 132 SMs, so that the loads of one block hide the latency of another.
+constexpr uint32_t kBlocksWanted = 792;
 constexpr uint32_t kLaneChannels = 8;  // one 16-byte load
 constexpr uint32_t kInFlight = 2;      // rows that a team of lanes loads before it computes
 
 constexpr uint32_t kStepBlock = 256;
 constexpr uint32_t kStepBlocks = 264;  // of page_score_step: two for each of 132 SMs
-constexpr uint32_t kTileRows = 16;     // of a warp; 2048 pages of 8 KV heads are in flight at once
-constexpr uint32_t kTilePad = 32;      // elements; rows of the query then begin in other banks
-constexpr uint32_t kStepRows = 4;      // of a team of lanes
+constexpr uint32_t kTileRows = 16;     // per warp; 2048 pages of 8 KV heads are in flight at once
+constexpr uint32_t kTilePad = 32;      // elements; the padding puts the rows of the query into different banks
+constexpr uint32_t kStepRows = 4;      // per team of lanes
 
-// The estimates by what they sum: kMinMax and kCuboidMean have one formula.
+// The estimates by their formula; kMinMax and kCuboidMean share one.
 enum class Form : uint8_t { kBound, kMean, kMeanStd, kSphere };
 
 Form form_of(DigestKind kind) {
@@ -57,7 +59,7 @@ struct Rows {
   }
 };
 
-// What one pair of channels adds; `first` and `second` are the digest's halves.
+// What one channel adds to the estimate; `first` and `second` come from the digest's halves.
 template <Form kForm>
 __device__ inline void add_channel(float q, float first, float second, float& sum, float& square) {
   if constexpr (kForm == Form::kBound) {
@@ -73,7 +75,8 @@ __device__ inline float low_or_high(const uint4& v, uint32_t i) {
   return i % 2 == 0 ? bf16_low(pair) : bf16_high(pair);
 }
 
-// Digests with halves of kDim channels, 64 or 128: a team of kDim / 8 lanes has a row, every lane 8 channels of all kHeads heads.
+// Digests with halves of kDim channels, 64 or 128: a team of kDim / 8 lanes takes a row; each lane takes 8 channels for
+// all kHeads heads.
 template <Form kForm, uint32_t kDim, uint32_t kHeads>
 __global__ void __launch_bounds__(kBlock) page_score_team(const PageScoreArgs a) {
   constexpr uint32_t kLanes = kDim / kLaneChannels, kTeams = kBlock / kLanes;
@@ -99,7 +102,8 @@ __global__ void __launch_bounds__(kBlock) page_score_team(const PageScoreArgs a)
         q[g][4 * i] = v.x, q[g][4 * i + 1] = v.y, q[g][4 * i + 2] = v.z, q[g][4 * i + 3] = v.w;
       }
     }
-    // All lanes of a warp stay in the loop: the exchange needs them. Rows beyond the last are read as the last and not stored.
+    // All lanes of a warp stay in the loop, because the shuffles need them. Rows beyond the last repeat it and are not
+    // stored.
     for (uint32_t base = first_row; base < rows.n; base += gridDim.y * kTeams * kInFlight) {
       uint4 half[kInFlight][2];
       uint32_t slot[kInFlight];
@@ -129,13 +133,14 @@ __global__ void __launch_bounds__(kBlock) page_score_team(const PageScoreArgs a)
   }
 }
 
-// Calls store(head, channel, x) for the query heads of a KV head, normed and rotated, head counting from its first. A warp has a head.
+// Normalises and rotates the query heads of a KV head, one head per warp at a time, and calls store(head, channel, x);
+// `head` counts from the KV head's first.
 template <uint32_t kDim, class Store>
 __device__ inline void rotate_queries(const PageScoreArgs& a, const RopeAppendArgs& rope, uint32_t kv_head,
                                       const Store& store) {
   constexpr uint32_t kPairs = kDim / 2 / kWarp;  // of a lane
   const uint32_t lane = threadIdx.x % kWarp, group = a.n_heads / a.kv.n_kv_heads, half = rope.rope_dim / 2;
-  // The pair's places and its rotation: those that rotate first, then what passes through.
+  // Channels of each pair, and its rotation: pairs that rotate come first, then channels that pass through.
   uint32_t first[kPairs], second[kPairs];
   float cosine[kPairs], sine[kPairs], first_norm[kPairs], second_norm[kPairs];
 #pragma unroll
@@ -171,9 +176,11 @@ __device__ inline void rotate_queries(const PageScoreArgs& a, const RopeAppendAr
   }
 }
 
-// kBound and kMean of a decode step as a product on tensor cores: [heads, halves of a digest] by [halves, rows], of the query what is positive with the
-// first half and what is negative with the second. A query's f32 are three bf16, a row of the product each, so nothing of them is lost: rows 4s + g are
-// part s of head g, the last four nothing. A warp has 16 rows of the table at a time, whose digests are on their way before the query is there.
+// kBound and kMean of a decode step as an MMA on tensor cores: [heads, halves of a digest] by [halves, rows]. The
+// positive channels of the query are multiplied with the first half of a digest, the negative ones with the second. An
+// f32 query is split into three bf16 without loss, each a row of the MMA: row 4s + g is part s of head g, and the last
+// four rows are unused. A warp takes 16 rows of the table at a time; their digests are prefetched before the query is
+// there.
 template <Form kForm, uint32_t kDim>
 __global__ void __launch_bounds__(kStepBlock, 2) page_score_step_tiles(const PageScoreStepArgs args) {
   constexpr uint32_t kChannels = (kForm == Form::kBound ? 2 : 1) * kDim, kStride = kChannels + kTilePad;
@@ -223,7 +230,7 @@ __global__ void __launch_bounds__(kStepBlock, 2) page_score_step_tiles(const Pag
   __syncthreads();
   for (; first < n;) {
     for (uint32_t first_head = 0; first_head < group; first_head += 4) {
-      // Sums of even and odd steps apart, so that a product does not wait for the one before.
+      // Even and odd steps have sums of their own, so that an MMA does not wait for the one before it.
       float sum[2][2][4] = {};
       const uint4* low = tiles + (first_head * 4 + lane / 4) * (kStride / kLaneChannels) + lane % 4;
 #pragma unroll
@@ -254,12 +261,13 @@ __global__ void __launch_bounds__(kStepBlock, 2) page_score_step_tiles(const Pag
   }
 }
 
-// kMeanStd of a decode step: as page_score_team. Rows are dealt out so that few pages are spread over all blocks and many are read at once.
+// kMeanStd of a decode step, as page_score_team. The rows are dealt out so that even few pages are spread over all
+// blocks and many are loaded at once.
 template <uint32_t kDim, uint32_t kHeads>
 __global__ void __launch_bounds__(kStepBlock, 2) page_score_step_team(const PageScoreStepArgs args) {
   constexpr uint32_t kLanes = kDim / kLaneChannels, kTeams = kStepBlock / kLanes;
   constexpr size_t kVectors = 2 * kLanes;
-  // Sums that are made in one go: as many as a team has lanes, so that every lane ends with one.
+  // Sums that are reduced together: as many as a team has lanes, so that every lane ends up with one.
   constexpr uint32_t kJoint = kLanes / kHeads < kStepRows ? kLanes / kHeads : kStepRows;
   extern __shared__ __align__(16) float queries[];
   const PageScoreArgs& a = args.op;
@@ -289,7 +297,7 @@ __global__ void __launch_bounds__(kStepBlock, 2) page_score_step_team(const Page
   rotate_queries<kDim>(a, args.rope, kv_head,
                        [&](uint32_t head, uint32_t channel, float x) { queries[head * kDim + channel] = x; });
   __syncthreads();
-  // All lanes of a warp stay in the loop: the exchange needs them.
+  // All lanes of a warp stay in the loop, because the shuffles need them.
   for (uint32_t base = first_row;;) {
     for (uint32_t first_head = 0; first_head < group; first_head += kHeads) {
       float by_mean[kHeads][kLaneChannels], by_variance[kHeads][kLaneChannels];
@@ -336,7 +344,8 @@ __global__ void __launch_bounds__(kStepBlock, 2) page_score_step_team(const Page
   }
 }
 
-// Any even head size and every kind: a warp has a row; queries of up to kMostHeads heads are in shared memory, [kMostHeads, head_dim], and their norms.
+// Any even head_dim and any kind: one row per warp. The queries of up to kMostHeads heads, [kMostHeads, head_dim], and
+// their norms are in shared memory.
 template <Form kForm>
 __global__ void __launch_bounds__(kBlock) page_score_warp(const PageScoreArgs a) {
   extern __shared__ float q[];
@@ -389,7 +398,7 @@ __global__ void __launch_bounds__(kBlock) page_score_warp(const PageScoreArgs a)
   }
 }
 
-// Blocks of one KV head that go over the rows, `block_rows` at a time.
+// Blocks per KV head, each striding over the rows by `block_rows` at a time.
 uint32_t parts_of(const PageScoreArgs& a, uint32_t block_rows) {
   const uint32_t most = std::max(1u, kBlocksWanted / a.kv.n_kv_heads);
   return std::clamp((a.kv.capacity + block_rows - 1) / block_rows, 1u, most);
@@ -412,7 +421,7 @@ Status launch_heads(OpContext& cx, const PageScoreArgs& a) {
 
 template <Form kForm>
 Status launch_form(OpContext& cx, const PageScoreArgs& a) {
-  // A sphere's digest has a length that 16 does not divide.
+  // A sphere's digest is not a multiple of 16 bytes long.
   if constexpr (kForm != Form::kSphere) {
     if (a.kv.head_dim == 64) return launch_heads<kForm, 64>(cx, a);
     if (a.kv.head_dim == 128) return launch_heads<kForm, 128>(cx, a);
@@ -423,7 +432,7 @@ Status launch_form(OpContext& cx, const PageScoreArgs& a) {
                 stream_of(cx), true, a);
 }
 
-// Blocks of one KV head in a decode step, for `block_rows` rows each.
+// Blocks per KV head in a decode step, for `block_rows` rows each.
 uint32_t step_parts(const PageScoreArgs& a, uint32_t block_rows) {
   return std::clamp((a.kv.capacity + block_rows - 1) / block_rows, 1u, std::max(1u, kStepBlocks / a.kv.n_kv_heads));
 }

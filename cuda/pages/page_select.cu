@@ -1,7 +1,10 @@
-// Computes: the lists of page_select. Launch: a block per KV head, or per query head for lists of their own. Numerics: as the reference; a warp sums
-// moments in f32 about a typical score, what the warps have is joined in f64; other sums in f32; all in a fixed order. The choice is exact. Assumes:
-// capacity and groups below 2^31; flags and n_pages are of kernels before the previous one, which calls start_next() after its own wait_for_previous():
-// they are read before it has ended. Traffic: the scores once, and once more from the L1 cache where moments come first.
+// Computes: the page lists of page_select.
+// Launch: one block per KV head, or per query head for lists of their own.
+// Numerics: as the reference. For mean and variance a warp sums in f32 relative to a typical score, and the warps' sums
+// are joined in f64; other sums are f32; all in a fixed order. The top-k selection is exact.
+// Assumes: capacity and groups below 2^31. flags and n_pages are read before the previous kernel has ended: they must
+// have been written by kernels before it, and it must call start_next() after its own wait_for_previous().
+// Traffic: the scores once, and where mean and variance are needed once more from L1.
 // Papers: as lib/ops/page_select_ref.cpp.
 #include <algorithm>
 
@@ -12,20 +15,23 @@ namespace weir::cuda {
 namespace {
 
 constexpr uint32_t kBlock = 1024;
-constexpr uint32_t kDigitBits = 11;  // scores of one stream share their upper eight bits, which would meet in few bins
-constexpr uint32_t kSharedRows =
-    8192;  // keys kept in shared memory, 32 KiB; those of later rows are made again when needed
-constexpr uint32_t kMostRows =
-    8;  // of a thread that has its rows' keys in registers; longer tables are gone over again and again
-constexpr uint32_t kMostRanked = 256;            // keys of one bin that are ranked by comparing all with all
-constexpr uint32_t kReadAhead = 8;               // scores of a thread on their way at once
-constexpr float kLeastPlain = 1e-30f;            // variances from here to its inverse have a root in f32
-constexpr double kAlike = 1e-14;                 // a square sum this far below what it was taken from is rounding
-constexpr uint32_t kStatHeads = kBlock / kWarp;  // heads whose statistics are taken at once
+// Scores of one stream share their upper eight bits, and with 8-bit digits they would fall into few bins.
+constexpr uint32_t kDigitBits = 11;
+// Keys in shared memory, 32 KiB; the keys of later rows are computed again when needed.
+constexpr uint32_t kSharedRows = 8192;
+// Rows per thread whose keys fit in registers; longer tables are read several times.
+constexpr uint32_t kMostRows = 8;
+constexpr uint32_t kMostRanked = 256;  // keys of one bin that are ranked by comparing all pairs
+constexpr uint32_t kReadAhead = 8;     // scores that a thread loads at once
+constexpr float kLeastPlain = 1e-30f;  // variances from this to its inverse have a square root in f32
+// A variance this small relative to the sum of squares that it was subtracted from is rounding error.
+constexpr double kAlike = 1e-14;
+constexpr uint32_t kStatHeads = kBlock / kWarp;  // heads whose statistics are computed at once
 
-// What the scored rows of a head say: of a softmax high, log of the sum; of a deviation the mean, in two parts, and 1 / standard deviation.
+// Statistics of the scored rows of a head. For the softmax: maximum and log of the sum. For max_z: the mean in two
+// parts, and 1 / standard deviation.
 struct HeadStats {
-  float mean, mean_rest, per_deviation;  // 0: all rows are alike
+  float mean, mean_rest, per_deviation;  // per_deviation is 0 when all rows are equal
   float high, log_sum;
 };
 
@@ -41,7 +47,7 @@ struct Scratch {
 
 __device__ inline float number(float x) { return isnan(x) ? -INFINITY : x; }
 
-// As std::max: the first of two that do not compare.
+// As std::max: if the two do not compare, the first.
 __device__ inline float larger(float x, float y) { return x < y ? y : x; }
 
 struct Stream {
@@ -62,7 +68,7 @@ struct Stream {
   __device__ bool scored(uint32_t row) const { return row + 1 < n && competes(row); }
 };
 
-// The sum of x in the even lanes, that of y in the odd ones.
+// Sums x over the warp into the even lanes, and y into the odd lanes.
 __device__ inline float sum_two(float x, float y) {
   const bool odd = (threadIdx.x & 1) != 0;
   float sum = (odd ? y : x) + __shfl_xor_sync(kAllLanes, odd ? x : y, 1);
@@ -71,8 +77,8 @@ __device__ inline float sum_two(float x, float y) {
   return sum;
 }
 
-// A score that counts, the same for all warps: of 32 rows spread over the stream one near its middle, which is seldom far from the mean; else any row's.
-// By one warp.
+// A finite score near which sums are taken, the same for all warps. Of 32 rows spread over the stream it is one near
+// the middle, which is seldom far from the mean; if none of them is usable, any row's. Executed by one warp.
 __device__ inline float typical_score(const Stream& s, const float* score) {
   const uint32_t lane = threadIdx.x % kWarp, row = s.n / kWarp * lane + lane * (s.n % kWarp) / kWarp;
   float x = score[row];
@@ -87,7 +93,7 @@ __device__ inline float typical_score(const Stream& s, const float* score) {
   return __shfl_sync(kAllLanes, x, 31 - __clz(static_cast<int>(lower != 0 ? lower : usable)));
 }
 
-// Sum of what the warps [first, first + n) left, in this order.
+// Sum of the values that the warps [first, first + n) left, in this order.
 template <class T>
 __device__ inline T sum_of(const T* values, uint32_t first, uint32_t n) {
   T sum = 0;
@@ -95,7 +101,7 @@ __device__ inline T sum_of(const T* values, uint32_t first, uint32_t n) {
   return sum;
 }
 
-// Warps of each head when n_heads share the block.
+// The warps of a head when n_heads share the block.
 struct Team {
   uint32_t size, head, place;  // head >= n_heads: nothing to do
   __device__ explicit Team(uint32_t n_heads) : size(blockDim.x / kWarp / n_heads) {
@@ -107,8 +113,9 @@ struct Team {
   __device__ uint32_t stride() const { return size * kWarp; }
 };
 
-// Mean and standard deviation of the scored rows of the heads [first, first + n_heads), from sums about a row's score, which loses nothing when scores
-// are far from zero and near each other. per_row: 1 / (n - 1), divided while there was time.
+// Mean and standard deviation over the scored rows of the heads [first, first + n_heads). Sums are taken relative to
+// one row's score, which loses no precision when scores are far from zero and close to each other. per_row: 1 / (n -
+// 1), which the caller divides while it waits for the previous kernel.
 __device__ void deviation_stats(const Stream& s, uint32_t first, uint32_t n_heads, double per_row, Scratch& shared) {
   const Team team(n_heads);
   const bool works = team.head < n_heads;
@@ -140,7 +147,7 @@ __device__ void deviation_stats(const Stream& s, uint32_t first, uint32_t n_head
         square[i] = x[i] * x[i];
         count += counts[i] ? 1u : 0u;
       }
-      // In pairs, pairs of pairs and so on.
+      // Summed in pairs, pairs of pairs and so on.
 #pragma unroll
       for (uint32_t half = kReadAhead / 2; half > 0; half /= 2) {
 #pragma unroll
@@ -177,7 +184,7 @@ __device__ void deviation_stats(const Stream& s, uint32_t first, uint32_t n_head
   __syncthreads();
 }
 
-// Parts of the softmax over the scored rows of the heads [first, first + n_heads).
+// Maximum and log of the sum for the softmax over the scored rows of the heads [first, first + n_heads).
 __device__ void softmax_stats(const Stream& s, uint32_t first, uint32_t n_heads, Scratch& shared) {
   const Team team(n_heads);
   const bool works = team.head < n_heads;
@@ -230,7 +237,8 @@ __device__ inline float log_sum(float x, float y) {
   return less == -INFINITY ? more : more + log1pf(expf(less - more));
 }
 
-// `total` joined with what one more head's estimate says; g counts the heads of the statistics, `is_first` is the group's first.
+// Joins one more head's estimate to `total`. g is the head's index in the statistics; `is_first`: the group's first
+// head.
 template <AggMode kAgg>
 __device__ inline float join_head(const Stream& s, float x, uint32_t g, bool is_first, float total,
                                   const Scratch& shared) {
@@ -246,7 +254,7 @@ __device__ inline float join_head(const Stream& s, float x, uint32_t g, bool is_
   return larger(total, next);
 }
 
-// The score of a row over the heads [first, first + n_heads), going on from `total`.
+// The score of a row over the heads [first, first + n_heads), continued from `total`.
 template <AggMode kAgg>
 __device__ inline float join_heads(const Stream& s, uint32_t row, uint32_t first, uint32_t n_heads, float total,
                                    const Scratch& shared) {
@@ -255,7 +263,8 @@ __device__ inline float join_heads(const Stream& s, uint32_t row, uint32_t first
   return total;
 }
 
-// group_score of the stream. Groups beyond kStatHeads heads go on from what the heads before left there.
+// group_score of the stream. Groups of more than kStatHeads heads are done in several rounds, which continue from the
+// scores that the round before wrote.
 template <AggMode kAgg>
 __device__ void score_group(const Stream& s, Scratch& shared) {
   float* out = s.a.group_score + size_t{s.kv_head} * s.a.capacity;
@@ -276,13 +285,13 @@ __device__ void score_group(const Stream& s, Scratch& shared) {
   }
 }
 
-// The list of the stream, or of one head, by `score`.
+// Lists the pages of the stream, or of one head, by `score`.
 __device__ void list_pages(const Stream& s, const float* score, uint32_t list, uint32_t* keys, Scratch& shared) {
   const auto make_key = [&](uint32_t row) {
     return s.competes(row) && !s.forced(row) ? key_of_score(score[row]) : kKeyAlways;
   };
   const uint32_t n_kept = min(kSharedRows, s.a.capacity);
-  uint32_t n_forced = 0, n_open = 0;  // of the pages that compete: those listed anyway, and the others
+  uint32_t n_forced = 0, n_open = 0;  // of the pages that compete: those that are listed anyway, and the others
   for (uint32_t row = threadIdx.x; row < s.n; row += blockDim.x) {
     const uint32_t key = make_key(row);
     if (row < n_kept) keys[row] = key;
@@ -293,7 +302,7 @@ __device__ void list_pages(const Stream& s, const float* score, uint32_t list, u
   n_open = block_sum(n_open, shared.top.warps);
   const auto key_of = [&](uint32_t row) { return row < n_kept ? keys[row] : make_key(row); };
   const uint32_t n_best = s.a.budget - min(s.a.budget, n_forced);
-  Threshold threshold = {kKeyNever, 0};  // all
+  Threshold threshold = {kKeyNever, 0};  // all rows
   if (n_best == 0) {
     threshold = {kKeyAlways - 1, 0};
   } else if (n_best < n_open) {
@@ -305,11 +314,11 @@ __device__ void list_pages(const Stream& s, const float* score, uint32_t list, u
   if (threadIdx.x == 0) s.a.n_select[list] = n;
 }
 
-// Rows whose keys a thread has in registers: a warp has consecutive rows, a lane every 32nd of them.
+// The rows whose keys a thread has in registers: a warp takes consecutive rows, a lane every 32nd of them.
 template <uint32_t kRows>
 struct OwnRows {
   uint32_t begin, end;                // of the warp
-  uint32_t competes = 0, forced = 0;  // a bit for each row
+  uint32_t competes = 0, forced = 0;  // one bit per row
 
   __device__ explicit OwnRows(const Stream& s) {
     const uint32_t each = (s.n + kBlock - 1) / kBlock * kWarp;
@@ -331,11 +340,11 @@ struct OwnRows {
   __device__ bool is_open(uint32_t i) const { return (competes & ~forced) >> i & 1u; }
 };
 
-// group_score of the rows, written and in `total`.
+// group_score of the thread's rows, written to memory and to `total`.
 template <AggMode kAgg, uint32_t kRows>
 __device__ inline void join_rows(const Stream& s, const OwnRows<kRows>& rows, float (&total)[kRows], double per_row,
                                  Scratch& shared) {
-  constexpr uint32_t kHeads = kRows <= 2 ? 4 : 2;  // whose scores are on their way at once
+  constexpr uint32_t kHeads = kRows <= 2 ? 4 : 2;  // heads whose scores are loaded at once
   const uint32_t group = s.group();
   if constexpr (kAgg == AggMode::kMaxZ) deviation_stats(s, 0, group, per_row, shared);
   if constexpr (kAgg == AggMode::kSumProb || kAgg == AggMode::kMaxProb) softmax_stats(s, 0, group, shared);
@@ -365,8 +374,9 @@ __device__ inline void join_rows(const Stream& s, const OwnRows<kRows>& rows, fl
   }
 }
 
-// What the n_best largest of the open rows' keys are above. Scores lie in bins of equal width between the lowest, above -inf, and the highest: mostly
-// the bin of the threshold has few keys, which are ranked. Else digits are counted, with the keys in shared memory.
+// Threshold of the n_best largest keys among the rows that compete for the budget. A histogram divides the range from
+// the lowest score above -inf to the highest into bins of equal width. The bin of the threshold mostly has few keys,
+// which are ranked. Otherwise a radix select runs over the keys, in shared memory.
 template <uint32_t kRows>
 __device__ inline Threshold own_threshold(const Stream& s, const OwnRows<kRows>& rows, const uint32_t (&key)[kRows],
                                           uint32_t n_best, uint32_t low_key, uint32_t high_key, uint32_t* keys,
@@ -399,7 +409,7 @@ __device__ inline Threshold own_threshold(const Stream& s, const OwnRows<kRows>&
           above += other > mine ? 1u : 0u;
           equal += other == mine ? 1u : 0u;
         }
-        // All rows of this key write the same.
+        // All threads with this key write the same values.
         if (above < left && left <= above + equal) shared.key = mine, shared.n_equal = left - above;
       }
       __syncthreads();
@@ -414,14 +424,15 @@ __device__ inline Threshold own_threshold(const Stream& s, const OwnRows<kRows>&
       s.n, n_best, [&](uint32_t row) { return keys[row]; }, shared.top);
 }
 
-// The list of the rows by their `score`.
+// Lists the thread's rows by their `score`.
 template <uint32_t kRows>
 __device__ inline void list_own_rows(const Stream& s, const OwnRows<kRows>& rows, const float (&score)[kRows],
                                      uint32_t list, uint32_t* keys, Scratch& shared) {
-  constexpr uint32_t kHalf = 16;  // two counts in one word: below 2^16, as rows are at most kMostRows * kBlock
+  // Two counts in one word: both are below 2^16, as there are at most kMostRows * kBlock rows.
+  constexpr uint32_t kHalf = 16;
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, before = (1u << lane) - 1;
   const uint32_t nothing = key_of_score(-INFINITY);
-  uint32_t key[kRows], counts = 0, not_low = 0, high = 0;  // not_low: the complement of the lowest
+  uint32_t key[kRows], counts = 0, not_low = 0, high = 0;  // not_low: the complement of the lowest key
 #pragma unroll
   for (uint32_t i = 0; i < kRows; ++i) {
     key[i] = !rows.has(i) ? kKeyNever : rows.is_open(i) ? key_of_score(score[i]) : kKeyAlways;
@@ -439,7 +450,7 @@ __device__ inline void list_own_rows(const Stream& s, const OwnRows<kRows>& rows
   counts = sum_of_lanes(shared.counts[lane]);
   const uint32_t n_forced = counts & 0xFFFFu, n_open = counts >> kHalf;
   const uint32_t n_best = s.a.budget - min(s.a.budget, n_forced);
-  Threshold threshold = {kKeyNever, 0};  // all
+  Threshold threshold = {kKeyNever, 0};  // all rows
   if (n_best == 0) {
     threshold = {kKeyAlways - 1, 0};
   } else if (n_best < n_open) {
@@ -527,7 +538,7 @@ Status launch_select(OpContext& cx, const PageSelectArgs& a) {
 
 }  // namespace
 
-// Scores that a selection makes lie in its arguments; nothing else is needed.
+// The scores that a selection computes go to its arguments; it needs no scratch.
 uint64_t page_select_scratch_bytes(const OpShapes&) { return 0; }
 
 Status page_select(OpContext& cx, const PageSelectArgs& a) {

@@ -1,5 +1,7 @@
-// Computes: softmax(scale * score) over each head's rows in use, in place. Launch: a block per query head. Numerics: f32, sums in a fixed order; as where
-// the CPU does it (lib/policy/raas.cpp), a score that is not a number makes all of the head's weights so.
+// Computes: softmax(scale * score) over each head's table rows in use, in place.
+// Launch: one block per query head.
+// Numerics: f32, sums in a fixed order. A NaN score makes all weights of its head NaN, as on the CPU
+// (lib/policy/raas.cpp).
 #include "cuda/common/base.cuh"
 #include "cuda/ops.h"
 
@@ -8,7 +10,7 @@ namespace {
 
 constexpr uint32_t kBlock = 256;
 
-// One value per warp to one of the block, the same in all threads.
+// Joins one value per warp to one of the block and returns it to all threads.
 template <class Join>
 __device__ inline float join_warps(float x, float* shared, const Join& join) {
   __syncthreads();

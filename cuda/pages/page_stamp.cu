@@ -1,4 +1,7 @@
-// Computes: page_stamp. Launch: a block per KV head. Numerics: as the reference, bit for bit. Traffic: the weights once.
+// Computes: page_stamp.
+// Launch: one block per KV head.
+// Numerics: as the reference, bit for bit.
+// Traffic: the weights once.
 // Paper: as lib/ops/page_stamp_ref.cpp.
 #include "cuda/pages/page_stamp.cuh"
 

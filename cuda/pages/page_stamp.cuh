@@ -1,4 +1,5 @@
-// RaaS stamping of one stream by one block: a kernel of its own (page_stamp.cu), or the end of one that has the weights.
+// RaaS stamping of one stream by one block: in a kernel of its own (page_stamp.cu), or at the end of a kernel that
+// computes the weights.
 #pragma once
 
 #include "cuda/common/top_k.cuh"
@@ -7,9 +8,9 @@ namespace weir::cuda {
 
 #ifdef __CUDACC__
 
-using StampScratch = TopKeysScratch<8>;  // 1.3 KiB; streams that are stamped have few hundred pages
+using StampScratch = TopKeysScratch<8>;  // 1.3 KiB; streams that are stamped have a few hundred pages
 
-// W of the page at one place of the weights: mean (kTopR) or maximum (kAlpha) over the heads of the group.
+// W of the page at index `place` of the weights: the mean (kTopR) or maximum (kAlpha) over the heads of the group.
 __device__ inline float stamp_weight(const PageStampArgs& a, uint32_t kv_head, uint32_t place) {
   const uint32_t group = a.n_heads / a.n_kv_heads;
   const float* weight = a.weight + size_t{kv_head} * group * a.capacity + place;
@@ -21,8 +22,8 @@ __device__ inline float stamp_weight(const PageStampArgs& a, uint32_t kv_head, u
   return a.rule == StampRule::kAlpha ? w : w / static_cast<float>(group);
 }
 
-// Executed by all threads of a block of full warps, at most kMaxBlock. The weights are in all threads' sight; on return not all of the block's
-// writes need be.
+// Executed by all threads of a block of full warps, at most kMaxBlock. The weights must be visible to all threads. On
+// return the writes of other threads may not be visible yet.
 __device__ inline void stamp_stream(const PageStampArgs& a, uint32_t kv_head, StampScratch& scratch) {
   const size_t table = size_t{kv_head} * a.capacity;
   const uint32_t* flags = a.flags + table;

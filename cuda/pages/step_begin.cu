@@ -1,7 +1,10 @@
-// What comes before the layers of a decode step: pages leave by the policy's rules, every stream gets a place for the token, and its rotation is
-// computed. The same as Session::make_room, KvCache::evict, KvCache::reserve and RopeTable::fill. Launch: the first block has what all streams share; in
-// the others a warp has a stream. Numerics: tables and counters exact; angles in f64.
-// Assumes: every stream has, or can make, room for a page: make_policy checks a policy's rules, the host prompts and pins.
+// Computes: what precedes the layers of a decode step. Pages are evicted by the policy's rules, every stream gets room
+// for the token, and the rotation of its position is computed. The same as Session::make_room, KvCache::evict,
+// KvCache::reserve and RopeTable::fill.
+// Launch: the first block does what all streams share; in the other blocks each warp has a stream.
+// Numerics: tables and counters are exact, angles are f64.
+// Assumes: every stream has, or can make, room for a page. make_policy checks this for a policy's rules, the host for
+// prompts and pins.
 #include "cuda/ops.h"
 #include "cuda/pages/victim.cuh"
 
@@ -9,13 +12,13 @@ namespace weir::cuda {
 namespace {
 
 constexpr uint32_t kBlock = 128;
-constexpr uint32_t kMoved = 4;  // rows of a lane that are read before any of them is written
+constexpr uint32_t kMoved = 4;  // rows of a lane that are loaded before any of them is stored
 
 struct Shared {
   uint32_t n_evicted, n_prompt_evicted;
 };
 
-// As KvCache::at(stream, 0) and its capacity.
+// As KvCache::at(stream, 0), and the stream's capacity.
 __device__ size_t rows_before(const StepTables& t, uint32_t stream, uint32_t& capacity) {
   const uint32_t layer = stream / t.n_kv_heads, kv_head = stream % t.n_kv_heads;
   const uint32_t wide = min(layer, t.n_wide_layers);
@@ -40,7 +43,7 @@ __device__ DeviceStream stream_at(const StepTables& t, uint32_t stream) {
           stream};
 }
 
-// Moves the rows behind `row` down by one. By one warp.
+// Removes a table row: the rows after it move to the next lower index. Executed by one warp.
 __device__ void remove_row(DeviceStream& s, uint32_t row) {
   const uint32_t lane = threadIdx.x % kWarp;
   const uint32_t n = --s.n_pages;
@@ -67,8 +70,8 @@ __device__ void remove_row(DeviceStream& s, uint32_t row) {
   }
 }
 
-// The event of a page that leaves, as KvCache::evict records it. When a single step lets more pages go than the ring holds, the first of them are kept:
-// no two writers meet in one place. By one thread.
+// Records the eviction event of a page, as KvCache::evict does. When one step evicts more pages than the ring holds,
+// the first events are kept: two writers never use the same entry. Executed by one thread.
 __device__ void record_event(const StepBeginArgs& a, uint32_t stream, const DeviceStream& s, uint32_t row,
                              uint32_t n_tokens) {
   const uint64_t index = atomicAdd(reinterpret_cast<unsigned long long*>(&a.state->pages_evicted), 1ull);
@@ -78,7 +81,7 @@ __device__ void record_event(const StepBeginArgs& a, uint32_t stream, const Devi
                                                       s.len[row], s.flags[row], n_tokens};
 }
 
-// Lets the victims of one stream go. By one warp.
+// Evicts the pages of one stream that must leave. Executed by one warp.
 template <VictimRule kRule>
 __device__ void make_room(const StepBeginArgs& a, uint32_t stream, const Room& room, Shared& shared) {
   const uint32_t lane = threadIdx.x % kWarp;
@@ -99,7 +102,7 @@ __device__ void make_room(const StepBeginArgs& a, uint32_t stream, const Room& r
   if (lane == 0 && s.n_pages != n) a.tables.n_pages[stream] = s.n_pages;
 }
 
-// Can a page leave in this step at all?
+// Whether a page can leave in this step at all.
 template <VictimRule kRule>
 __device__ bool pages_may_leave(const StepRules& rules, const Room& room) {
   if (kRule == VictimRule::kNever) return false;
@@ -108,8 +111,9 @@ __device__ bool pages_may_leave(const StepRules& rules, const Room& room) {
   return room.opens != 0 || any_time;
 }
 
-// Room for one token in the stream's table. By one thread, after what its warp did to the stream. A stream that is full in spite of that, which would be a
-// defect of the policy's rules, loses its last page to the token instead of its neighbour's table, and the host is told.
+// Reserves room for one token in the stream's table. Executed by one thread, after its warp's evictions. A stream can
+// only be full here if the policy's rules are wrong. Then the token takes the stream's last page, not the table of the
+// next stream, and the host is told.
 __device__ void reserve(const StepTables& t, uint32_t stream, const Room& room, StepState& state) {
   uint32_t capacity = 0;
   const size_t first = rows_before(t, stream, capacity);
@@ -136,7 +140,7 @@ __device__ void reserve(const StepTables& t, uint32_t stream, const Room& room, 
   if (has_room) t.n_pages[stream] = n + 1;
 }
 
-// The rotations of one position. By one block.
+// The rotations of one position. Executed by one block.
 __device__ void fill_rotation(const StepBeginArgs& a, uint32_t pos, float* cos_sin) {
   for (uint32_t i = threadIdx.x; i < a.rope_dim / 2; i += kBlock) {
     double sine = 0.0, cosine = 0.0;
@@ -146,7 +150,7 @@ __device__ void fill_rotation(const StepBeginArgs& a, uint32_t pos, float* cos_s
   }
 }
 
-// Where the query stands in the cache, seen from the front rows: all streams hold the same positions.
+// The query's position in the cache, as the front rows see it. All streams hold the same positions.
 __device__ uint32_t in_cache_pos(const StepBeginArgs& a, uint32_t pos) {
   if (a.rules.in_cache_limit != 0) return min(pos, a.rules.in_cache_limit);
   const uint32_t front = a.rules.front_rows;
@@ -154,11 +158,12 @@ __device__ uint32_t in_cache_pos(const StepBeginArgs& a, uint32_t pos) {
   return pos - (a.tables.first_pos[front] - front * kPageTokens);
 }
 
-// What all blocks' streams changed. The last block to come here knows how many pages there are now. By one thread of each block but the first.
+// Adds up what all blocks' streams changed; the last block to arrive knows the number of pages. Executed by one thread
+// of each block but the first.
 __device__ void count_pages(const StepBeginArgs& a, const Shared& shared, uint32_t n_opened) {
   using Count = unsigned long long;
   StepState& state = *a.state;
-  const Count change = Count{n_opened} - shared.n_evicted;  // wraps as the sum does
+  const Count change = Count{n_opened} - shared.n_evicted;  // wraps around as the sum does
   if (shared.n_prompt_evicted != 0)
     atomicAdd(reinterpret_cast<Count*>(&state.prompt_pages_evicted), Count{shared.n_prompt_evicted});
   if (change != 0) atomicAdd(reinterpret_cast<Count*>(&state.pages_resident), change);

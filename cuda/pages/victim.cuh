@@ -1,4 +1,5 @@
-// Which page leaves a stream, by StepRules: what Policy::victim of lib/policy decides in a decode step, ties included. Executed by one whole warp.
+// Which page leaves a stream, by StepRules: what Policy::victim of lib/policy decides in a decode step, ties included.
+// Executed by one whole warp.
 #pragma once
 
 #include "cuda/common/top_k.cuh"
@@ -7,11 +8,11 @@
 namespace weir::cuda {
 
 inline constexpr uint32_t kNoRow = 0xFFFFFFFFu;
-inline constexpr uint32_t kReadAhead = 4;  // rows of a lane on their way at once
+inline constexpr uint32_t kReadAhead = 4;  // rows of a lane that are loaded at once
 
 #ifdef __CUDACC__
 
-// One stream's table, as StreamView on the host.
+// The page table of one stream, as StreamView on the host.
 struct DeviceStream {
   uint32_t* slots;
   uint32_t* first_pos;
@@ -19,30 +20,30 @@ struct DeviceStream {
   uint32_t* flags;
   uint32_t* stamp;
   float* last_score;
-  float* prompt_score;  // or null
+  float* prompt_score;  // may be null
   uint32_t n_pages;
   uint32_t capacity;
-  size_t first;    // of its rows among all
+  size_t first;    // index of its first row among the rows of all streams
   uint32_t index;  // layer * n_kv_heads + KV head
 
-  // An open page that still takes tokens; it never leaves.
+  // The open page while it still takes tokens; it never leaves.
   __device__ bool is_filling(uint32_t row) const { return row + 1 == n_pages && len[row] < kPageTokens; }
   // Position after the row's last token.
   __device__ uint64_t end(uint32_t row) const { return uint64_t{first_pos[row]} + len[row]; }
 };
 
 struct Room {
-  uint32_t pos;    // of the token that comes
-  uint32_t opens;  // 1: it begins a page
+  uint32_t pos;    // position of the next token
+  uint32_t opens;  // 1 if that token begins a page
   __device__ bool crowded(const DeviceStream& s) const { return s.n_pages + opens > s.capacity; }
 };
 
-// The row of the lowest key of all lanes, of equals the lowest row.
+// The row with the lowest key over all lanes; of equal keys the lowest row.
 struct LowestRow {
   uint64_t key = ~uint64_t{0};
   uint32_t row = kNoRow;
 
-  // Rows of a lane come in ascending order.
+  // A lane must pass its rows in ascending order.
   __device__ void take(uint64_t other, uint32_t other_row) {
     if (row == kNoRow || other < key) key = other, row = other_row;
   }
@@ -59,7 +60,7 @@ struct LowestRow {
   }
 };
 
-// kWindow: the first page behind the front rows that may leave.
+// kWindow: the first page after the front rows that may leave, if the stream is full or the window has passed the page.
 __device__ inline uint32_t window_victim(const StepRules& rules, const DeviceStream& s, const Room& room) {
   const uint32_t lane = threadIdx.x % kWarp;
   const bool crowded = room.crowded(s);
@@ -76,7 +77,8 @@ __device__ inline uint32_t window_victim(const StepRules& rules, const DeviceStr
   return kNoRow;
 }
 
-// kStalest: the least (stamp, last score, row) among the pages that may leave, the newest of them excepted.
+// kStalest: the page with the least (stamp, last score, row) among those that may leave and are not protected as
+// recent.
 __device__ inline uint32_t stalest_victim(const StepRules& rules, const DeviceStream& s, const Room& room) {
   const uint32_t lane = threadIdx.x % kWarp;
   const bool crowded = room.crowded(s);
@@ -123,7 +125,7 @@ __device__ inline uint32_t stalest_victim(const StepRules& rules, const DeviceSt
   return lowest.of_warp();
 }
 
-// kLightest: the least (last score, row), outside the recent window as long as there are any there.
+// kLightest: the page with the least (last score, row), outside the recent window as long as there is one.
 __device__ inline uint32_t lightest_victim(const StepRules& rules, const DeviceStream& s, const Room& room) {
   if (!room.crowded(s)) return kNoRow;
   LowestRow outside, any;
@@ -143,7 +145,7 @@ __device__ inline uint32_t lightest_victim(const StepRules& rules, const DeviceS
   return row != kNoRow ? row : any_row;
 }
 
-// kMarked: the most marks, of equals the least (last score, row), but the last row.
+// kMarked: the page with the most marks, among equals the least (last score, row); never the last row.
 __device__ inline uint32_t marked_victim(const DeviceStream& s, const Room& room) {
   if (!room.crowded(s)) return kNoRow;
   LowestRow lowest;
@@ -155,7 +157,7 @@ __device__ inline uint32_t marked_victim(const DeviceStream& s, const Room& room
   return lowest.of_warp();
 }
 
-// kRandom: the least (random order, row) but the last row.
+// kRandom: the page with the least (random order, row); never the last row.
 __device__ inline uint32_t random_victim(const StepRules& rules, const DeviceStream& s, const Room& room) {
   if (!room.crowded(s)) return kNoRow;
   LowestRow lowest;
@@ -166,7 +168,7 @@ __device__ inline uint32_t random_victim(const StepRules& rules, const DeviceStr
   return lowest.of_warp();
 }
 
-// kNoRow: none leaves.
+// Returns kNoRow if no page leaves.
 template <VictimRule kRule>
 __device__ inline uint32_t victim_of(const StepRules& rules, const DeviceStream& s, const Room& room) {
   uint32_t row = kNoRow;

@@ -1,7 +1,9 @@
-// The dot product of quantised weights with quantised activations, and what a weight format defines for it (cuda/quant/<type>.cuh).
+// The dot product of quantised weights with quantised activations, and what a weight format defines for it
+// (cuda/quant/<type>.cuh).
 //
-// Activations of integer dot products are 16-bit: x = scale * (256 hi + lo) with one scale per block of 32, hi and lo signed bytes, so that two dp4a
-// multiply four weights by four activations and 15 bits of each survive. How they lie in shared memory: see Act.
+// Activations of integer dot products have 16 bits: x = scale * (256 hi + lo) with one scale per block of 32; hi and lo
+// are signed bytes. So two dp4a multiply four weights by four activations, and 15 bits of each activation survive. Act
+// describes their layout in shared memory.
 #pragma once
 
 #include "cuda/common/base.cuh"
@@ -9,13 +11,14 @@
 
 namespace weir::cuda {
 
-// Units that the lanes of a warp take together. Inputs in shared memory lie in groups of so many: a lane's pieces of 16 bytes of one unit are kPieceStride
-// apart, so that one address per group is enough and neighbouring lanes' reads do not conflict.
+// Units that the lanes of a warp read together. Inputs in shared memory are laid out in groups of this many units: the
+// 16-byte pieces of one unit are kPieceStride apart, so that a lane needs one address per group and the reads of
+// neighbouring lanes have no bank conflicts.
 inline constexpr uint32_t kGroupUnits = 32, kPieceBytes = 16, kPieceStride = kGroupUnits * kPieceBytes;
 
 #ifdef __CUDACC__
 
-// Streaming loads: weights are read once a step, the first-level cache is for the rest.
+// Streaming loads that bypass L1: weights are read once per step, L1 is for everything else.
 __device__ inline uint4 load_stream(const uint4* p) {
   uint4 v;
   asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -58,7 +61,7 @@ __device__ inline uint4 low_nibbles(uint4 q) {
 __device__ inline uint4 high_nibbles(uint4 q) { return low_nibbles({q.x >> 4, q.y >> 4, q.z >> 4, q.w >> 4}); }
 __device__ inline uint4 operator|(uint4 a, uint4 b) { return {a.x | b.x, a.y | b.y, a.z | b.z, a.w | b.w}; }
 
-// Four bits as bit 4 of four bytes.
+// Spreads four bits over four bytes, as bit 4 of each.
 __device__ inline uint32_t spread_bits(uint32_t bits) { return ((bits & 15u) * 0x00204081u & 0x01010101u) << 4; }
 __device__ inline uint4 spread16(uint32_t bits) {
   return {spread_bits(bits), spread_bits(bits >> 4), spread_bits(bits >> 8), spread_bits(bits >> 12)};
@@ -73,15 +76,16 @@ __device__ inline void bytes_to_float(uint4 w, float offset, float step, float* 
   for (uint32_t i = 0; i < 16; ++i) out[i] = step * (static_cast<float>(words[i / 4] >> (i % 4 * 8) & 255u) - offset);
 }
 
-// Weights of a block as signed bytes, in the order of an Act's halves.
+// The 32 weights of a block as signed bytes, in the order of an Act's halves.
 struct Bytes32 {
   uint4 low, high;
 };
 __device__ inline Bytes32 unpack_nibbles(uint4 q) { return {low_nibbles(q), high_nibbles(q)}; }
 
-// 32 quantised activations, a unit of the integer formats, as a lane finds them in shared memory: pieces with the bytes hi of each half, then lo, and
-// instead of a fifth the words of all lanes one after another, so that words that a format does not need are not read: scales, sums of 256 hi + lo over
-// both halves, over the first and over the second.
+// 32 quantised activations, a unit of the integer formats, as a lane reads them from shared memory: two pieces with the
+// hi bytes of each half, two with the lo bytes. In place of a fifth piece lie four arrays of words, one word per unit
+// of the group: scales, and the sums of 256 hi + lo over both halves, over the first and over the second. Separate
+// arrays, so that words that a format does not need are not read.
 struct Act {
   static constexpr uint32_t kPieces = 5, kWordStride = kGroupUnits * sizeof(uint32_t);
   int4 hi[2], lo[2];
@@ -106,18 +110,19 @@ struct Act {
   }
 };
 
-// The block's weights times the activations, before any scale.
+// The dot product of a block's weights with the activations, before any scale.
 __device__ inline int dot32(const Bytes32& w, const Act& a) {
   return dot16(w.low, a.hi[0], a.lo[0]) + dot16(w.high, a.hi[1], a.lo[1]);
 }
 
-// A format: Planes (pointers into a matrix), Regs (what a lane loads for one block, kRegisters of 32 bits), Words (a block ready to be multiplied), and
-// functions of them: planes of a matrix, at (the planes from block b on; b is a multiple of 8 where p is not the matrix's beginning), load (the block where
-// they begin), unpack, dot, decode to f32. kInteger formats multiply an Act; the others unquantised activations, in units of kUnit weights, whose input is
-// kPieces pieces.
+// A weight format. Types: Planes (pointers into a matrix), Regs (what a lane loads for one block, kRegisters registers
+// of 32 bits), Words (a block ready to be multiplied). Functions: planes (of a matrix), at (the planes from block b on;
+// b is a multiple of 8 unless p is the matrix's beginning), load (the first block of the planes), unpack, dot, and
+// decode to f32. kInteger formats multiply an Act. The others multiply unquantised activations, in units of kUnit
+// weights whose input has kPieces pieces.
 //
-// dot returns `total` plus the product of the block and the input `at`. Its fused multiplications are written out: left to the compiler, kernels with
-// different code around them could round differently.
+// dot returns `total` plus the dot product of the block and the input `at`. Its fma are explicit: if the compiler chose
+// them, kernels with different surrounding code could round differently.
 template <WeightType T>
 struct Format;
 

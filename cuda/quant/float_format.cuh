@@ -1,4 +1,4 @@
-// What the float formats have in common: rows as in the file, 16 bytes a lane.
+// What the float formats have in common: rows as in the file, 16 bytes per lane and load.
 #pragma once
 
 #include "cuda/quant/block_dot.cuh"
@@ -7,7 +7,7 @@ namespace weir::cuda {
 
 #ifdef __CUDACC__
 
-// A piece of the input is four activations.
+// A piece of the input holds four activations.
 template <class Self, uint32_t kWeights>
 struct FloatFormat {
   static constexpr bool kInteger = false;

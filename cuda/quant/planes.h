@@ -1,5 +1,5 @@
 // How a weight matrix lies in device memory. Files interleave scales and quants in blocks of 18 to 210 bytes, which
-// 16-byte loads cannot read; the host takes them apart into planes, each aligned, of the same number of bytes in all.
+// 16-byte loads cannot read. The host separates them into planes, each aligned; their total size is that of the file.
 // cuda/quant/<type>.cuh says which planes a type has.
 #pragma once
 
@@ -11,16 +11,17 @@
 
 namespace weir::cuda {
 
-// kBytes: bytes of 256 weights in each plane, in order, at most kMostPlanes. Of block formats also
+// kBytes: bytes of 256 weights in each plane, in order, at most kMostPlanes. Block formats also have
 //   static void place(const Block<type>& block, size_t b, size_t n, uint8_t* out)
-// which writes one block of the file to its place in the planes of the whole matrix at `out`; b is the number of the
+// which writes one block of the file to its position in the planes of the whole matrix at `out`. b is the index of the
 // block's first 32 weights in the matrix, n the number of 32-weight blocks of the matrix.
 template <WeightType T>
 struct PlaneLayout;
 
 inline constexpr uint32_t kMostPlanes = 4;
 
-// Nibbles of the eight sub-blocks of a K-quant: in the file one sub-block has the low nibbles of 32 bytes and the next the high ones.
+// Packs the nibbles of the eight sub-blocks of a K-quant. In the file one sub-block has the low nibbles of 32 bytes and
+// the next one their high nibbles.
 inline void place_nibbles(const uint8_t* q, size_t b, uint8_t* out) {
   for (size_t s = 0; s < 8; ++s) {
     const uint8_t* from = q + s / 2 * 32;

@@ -1,5 +1,5 @@
-// Q4_0 on the GPU: planes of [B][16] bytes, low nibbles are weights 0..15 and high nibbles 16..31, and [B] f16 scales.
-// B is the number of 32-weight blocks of the matrix, in row order.
+// Q4_0 on the GPU. Planes: [B][16] bytes whose low nibbles are weights 0..15 and whose high nibbles are weights 16..31;
+// [B] f16 scales. B is the number of 32-weight blocks of the matrix, in row order.
 #pragma once
 
 #include "cuda/quant/block_dot.cuh"

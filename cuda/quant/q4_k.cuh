@@ -14,8 +14,8 @@ struct PlaneLayout<WeightType::kQ4_K> {
 
   static void place(const BlockQ4_K& block, size_t b, size_t n, uint8_t* out) {
     place_nibbles(block.q, b, out);
-    std::memcpy(out + 16 * n + 2 * b, &block,
-                16);  // b / 8 headers of 16 bytes; scale, min_scale and sub-scales come first
+    // Header b / 8, 16 bytes: scale, min_scale and sub-scales come first in the block.
+    std::memcpy(out + 16 * n + 2 * b, &block, 16);
   }
 };
 
@@ -35,7 +35,7 @@ struct Format<WeightType::kQ4_K> {
     return {reinterpret_cast<const uint4*>(data), reinterpret_cast<const uint4*>(data) + n_blocks};
   }
   __device__ static Planes at(const Planes& p, size_t b) { return {p.q + b, p.header + b / 8}; }
-  // Eight lanes share a header, so it is worth keeping in the first-level cache.
+  // Eight lanes share a header, so it is read through L1.
   __device__ static Regs load(const Planes& p) { return {load_stream(p.q), __ldg(p.header)}; }
   using Words = KWords;
   __device__ static Words unpack(const Regs& r, uint32_t s) { return {unpack_nibbles(r.q), k_step(r.header, s)}; }

@@ -1,4 +1,4 @@
-// The small ops: embedding, RMS norm, rotation and appending of many rows, and what a prompt chunk needs beside its products.
+// The small ops: embedding, RMS norm, rotation and appending of many rows, digests of the appended keys.
 #include <algorithm>
 
 #include "cuda/ops.h"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint32_t kThreads = 256;
 
-// Row tokens[blockIdx.x] of the table; a lane decodes a unit at a time.
+// Decodes row tokens[blockIdx.x] of the table, one unit per thread at a time.
 template <WeightType T>
 __global__ void embed_kernel(const EmbedArgs a) {
   using F = Format<T>;
@@ -44,7 +44,7 @@ __global__ void rms_norm_kernel(const RmsNormArgs a) {
   for (uint32_t i = threadIdx.x; i < a.n; i += kThreads) y[i] = x[i] * scale * a.weight[i];
 }
 
-// One head of one token per warp: blockIdx.x is the token, the warps go over query heads, then KV heads.
+// rope_append: blockIdx.x is the token; each warp takes one head at a time, query heads first, then KV heads.
 struct RopeKernelArgs {
   RopeAppendArgs op;
   const uint32_t* n_tokens;  // position of the first token in device memory, or null
@@ -98,7 +98,7 @@ __global__ void rope_append_kernel(const RopeKernelArgs k) {
     const uint32_t head = is_query ? i : i - a.n_heads;
     float* x = is_query ? a.q + (size_t{tok} * a.n_heads + head) * d : a.k + (size_t{tok} * a.kv.n_kv_heads + head) * d;
     const float* norm = is_query ? a.q_norm : a.k_norm;
-    // Pairs lie across lanes, and the result goes where the input is: from a copy.
+    // The elements of a pair lie in different lanes, and the result overwrites the input: rotate from a copy.
     for (uint32_t j = threadIdx.x % kWarp; j < d; j += kWarp) copy[j] = x[j];
     __syncwarp();
     const float inverse = head_scale(copy, norm, a.norm_eps, d);
@@ -111,7 +111,8 @@ __global__ void rope_append_kernel(const RopeKernelArgs k) {
   }
 }
 
-// Max and min of the keys that this call stored, page by page: a thread has a channel and goes over the tokens in order. One block per KV head.
+// Updates the maximum and minimum digests with the keys that this call stored. Grid (KV heads, blocks that stride over
+// the pages); a thread takes a channel and goes over the tokens in order.
 __global__ void update_minmax_kernel(const RopeKernelArgs k) {
   start_next();
   wait_for_previous();
@@ -119,7 +120,6 @@ __global__ void update_minmax_kernel(const RopeKernelArgs k) {
   const uint32_t d = a.kv.head_dim, kv_head = blockIdx.x, pos = k.n_tokens != nullptr ? *k.n_tokens : a.pos;
   const size_t table = size_t{kv_head} * a.kv.capacity;
   const uint32_t row = a.append_row[kv_head], first = pos - a.kv.first_pos[table + row];
-  // A thread per page and channel would do as well; pages are taken by blockIdx.y.
   for (uint32_t page = blockIdx.y; page * kPageTokens < first + a.n_tok; page += gridDim.y) {
     const size_t slot = a.kv.slots[table + row + page];
     const uint16_t* keys = a.kv.pool + slot * a.kv.page_elements();
@@ -157,11 +157,11 @@ __global__ void rebuild_last_kernel(const KvView kv) {
 
 }  // namespace
 
-// Whether this build has code for the device.
+// Checks that this build has code for the device, and lowers `arch` to the architecture that the code was compiled for.
 Status check_kernels(int32_t& arch) {
   cudaFuncAttributes attributes;
   WEIR_CUDA_TRY(cudaFuncGetAttributes(&attributes, rebuild_last_kernel), "looking for kernels");
-  // PTX of an older architecture lacks what the sources have for newer ones only.
+  // PTX of an older architecture lacks what the sources compile for newer ones only.
   arch = std::min(arch, static_cast<int32_t>(attributes.ptxVersion));
   return {};
 }

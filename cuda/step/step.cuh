@@ -8,7 +8,7 @@ namespace weir::cuda {
 struct StepEndArgs {
   const float* logits;  // [vocab_size]
   uint32_t vocab_size;
-  bool commit;          // the step's token counts
+  bool commit;          // whether the step's token counts
   bool overlap = true;  // see launch()
   StepState* state;
   StepState* mailbox;        // host memory that the device writes to
@@ -23,10 +23,10 @@ Status rope_append_at(OpContext& cx, const RopeAppendArgs& a, const uint32_t* n_
 // page_stamp with `now` = *n_tokens + 1, read on the device.
 Status page_stamp_at(OpContext& cx, const PageStampArgs& a, const uint32_t* n_tokens);
 
-// Digests (kMinMax) of the last page of every stream, whatever its length.
+// Rebuilds the kMinMax digest of the last page of every stream, however full it is.
 Status rebuild_last_minmax(OpContext& cx, const KvView& kv);
 
-// Values in [-1, 1) for benchmarks.
+// Fills the pool with values in [-1, 1), for benchmarks.
 Status fill_noise(OpContext& cx, uint16_t* pool, uint64_t n_elements, uint64_t seed);
 
 }  // namespace weir::cuda

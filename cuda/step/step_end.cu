@@ -1,4 +1,4 @@
-// The end of a step: the largest logit, and the step counts. Also noise for benchmarks.
+// The end of a step: the argmax of the logits, and the step is counted. Also noise for benchmarks.
 #include "cuda/common/base.cuh"
 #include "cuda/ops.h"
 #include "cuda/step/step.cuh"
@@ -9,9 +9,10 @@ namespace {
 constexpr uint32_t kThreads = 256;
 constexpr uint32_t kBlocks = 64;
 
-// A logit and its index as a number that is larger for the better: the logit in the order of floats, then the lower index. NaN never wins.
+// A logit and its index as one number, larger for the better: ordered by logit, then by the lower index. NaN never
+// wins.
 __device__ unsigned long long key_of(float logit, uint32_t index) {
-  const uint32_t bits = __float_as_uint(logit == 0.0f ? 0.0f : logit);  // both zeros alike
+  const uint32_t bits = __float_as_uint(logit == 0.0f ? 0.0f : logit);  // both zeros are equal
   const uint32_t ordered = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
   return isnan(logit) ? 0 : static_cast<unsigned long long>(ordered) << 32 | (0xFFFFFFFFu - index);
 }
@@ -57,7 +58,7 @@ __global__ void noise_kernel(uint16_t* pool, uint64_t n_words, uint64_t seed) {
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
     z ^= z >> 31;
-    // Two values in [-1, 1), of the size that normalised keys have.
+    // Two values in [-1, 1), the magnitude of normalised keys.
     const float x = static_cast<float>(static_cast<int32_t>(z)) * 0x1p-31f,
                 y = static_cast<float>(static_cast<int32_t>(z >> 32)) * 0x1p-31f;
     words[i] = float_to_bf16(x) | static_cast<uint32_t>(float_to_bf16(y)) << 16;

@@ -1,7 +1,10 @@
-// Computes: the n best logits, sorted. Launch: each block lists the best of its part of the vocabulary; the last one to finish takes the best of all
-// lists, sorts them and writes them to the host's memory. Assumes: launched when the step is over, without overlap. Numerics: exact; of equal logits
-// the lowest ids are taken and come first, zeros of both signs are equal, and what is not a number counts as -inf: the sampler's own order. Traffic:
-// the logits once, those beyond kSharedRows of a part a few times from the second-level cache.
+// Computes: the n best logits, sorted.
+// Launch: each block lists the best of its part of the vocabulary; the last block to finish selects the best of all
+// lists, sorts them and writes them to host memory.
+// Assumes: launched when the step is over, without overlap.
+// Numerics: exact. Of equal logits the lowest ids are taken and come first; both zeros are equal; NaN counts as -inf.
+// This is the sampler's own order.
+// Traffic: the logits once; of a part, those beyond kSharedRows a few times from L2.
 #include <algorithm>
 
 #include "cuda/common/base.cuh"
@@ -13,10 +16,10 @@ namespace weir::cuda {
 namespace {
 
 constexpr uint32_t kBlock = 1024;
-constexpr uint32_t kDigitBits = 11;     // as page_select: logits share their upper bits
-constexpr uint32_t kSharedRows = 6144;  // keys kept in shared memory: what the rest leaves of 48 KiB
-constexpr uint32_t kMostParts = 64;     // enough blocks to read the logits of large vocabularies at once
-constexpr uint32_t kLeastParts = 16;    // the parts of 128k logits are not much above kSharedRows then
+constexpr uint32_t kDigitBits = 11;     // as in page_select: logits share their upper bits
+constexpr uint32_t kSharedRows = 6144;  // keys kept in shared memory: what the other arrays leave of 48 KiB
+constexpr uint32_t kMostParts = 64;     // enough blocks to read the logits of a large vocabulary at once
+constexpr uint32_t kLeastParts = 16;    // parts of 128k logits are then not much larger than kSharedRows
 constexpr uint32_t kMostCandidates = kMostTopLogits * kLeastParts;  // of all parts
 static_assert(kMostCandidates >= kSharedRows);
 
@@ -28,7 +31,8 @@ struct Scratch {
 };
 static_assert(sizeof(Scratch) <= 48 << 10);
 
-// Calls put(row, place, key) for the n best of the rows, all of them when there are no more; place counts them in ascending order of rows.
+// Calls put(row, place, key) for the n best rows, or all rows if there are no more; `place` is the index in the list,
+// ascending by row.
 template <class KeyOf, class Put>
 __device__ inline void list_best(uint32_t n_rows, uint32_t n, const KeyOf& key_of, Scratch& s, const Put& put) {
   for (uint32_t row = threadIdx.x; row < min(n_rows, kSharedRows); row += kBlock) s.keys[row] = key_of(row);
@@ -40,7 +44,7 @@ __device__ inline void list_best(uint32_t n_rows, uint32_t n, const KeyOf& key_o
   __syncthreads();
 }
 
-// Bitonic, descending. `size` is a power of two.
+// Bitonic sort, descending. `size` is a power of two.
 __device__ inline void sort_keys(unsigned long long* keys, uint32_t size) {
   for (uint32_t run = 2; run <= size; run *= 2) {
     for (uint32_t step = run / 2; step > 0; step /= 2) {
@@ -54,14 +58,14 @@ __device__ inline void sort_keys(unsigned long long* keys, uint32_t size) {
   }
 }
 
-// The best of all candidates, sorted, to the host.
+// Selects the best of all candidates, sorts them and writes them to the host.
 __device__ void merge_parts(const TopLogitsArgs& a, const uint2* candidates, uint32_t n_candidates, Scratch& s) {
   uint32_t size = 1;
   while (size < a.n) size *= 2;
-  for (uint32_t i = a.n + threadIdx.x; i < size; i += kBlock) s.sorted[i] = 0;  // below every key
-  // Other blocks wrote them: not from this multiprocessor's first-level cache.
+  for (uint32_t i = a.n + threadIdx.x; i < size; i += kBlock) s.sorted[i] = 0;  // smaller than every key
+  // Other blocks wrote the candidates: read them from L2, not from this SM's L1.
   const auto key_of = [&](uint32_t i) { return __ldcg(&candidates[i]).x; };
-  // The key of a logit, then the lower id.
+  // Sorted by the key of the logit, then by the lower id.
   list_best(n_candidates, a.n, key_of, s, [&](uint32_t i, uint32_t place, uint32_t key) {
     s.sorted[place] = static_cast<unsigned long long>(key) << 32 | (0xFFFFFFFFu - __ldcg(&candidates[i]).y);
   });
@@ -72,12 +76,12 @@ __device__ void merge_parts(const TopLogitsArgs& a, const uint2* candidates, uin
   }
 }
 
-// Rows of part_rows for each block; the last one may have fewer, none has no rows.
+// Each block has part_rows rows; the last block may have fewer, but has at least one.
 __global__ void __launch_bounds__(kBlock) top_logits_kernel(const TopLogitsArgs a, uint32_t part_rows) {
   __shared__ Scratch shared;
   auto* candidates = reinterpret_cast<uint2*>(a.scratch);
   const uint32_t first = blockIdx.x * part_rows, n_rows = min(part_rows, a.vocab_size - first);
-  // Parts but the last list the same number: the candidates lie without gaps, ids ascending.
+  // All parts but the last list the same number, so the candidates are contiguous and their ids ascend.
   const uint32_t each = min(a.n, part_rows);
   uint2* mine = candidates + size_t{blockIdx.x} * each;
   list_best(
@@ -99,7 +103,7 @@ __global__ void __launch_bounds__(kBlock) top_logits_kernel(const TopLogitsArgs 
 uint64_t top_logits_scratch_bytes() { return uint64_t{kMostCandidates} * sizeof(uint2); }
 
 Status top_logits(OpContext& cx, const TopLogitsArgs& a) {
-  // As few candidates as the last block can keep in shared memory, if the parts do not become large by it.
+  // Few enough candidates for the last block's shared memory, unless the parts would become large.
   const uint32_t n_parts = std::clamp(kSharedRows / a.n, kLeastParts, kMostParts);
   const uint32_t part_rows = (a.vocab_size + n_parts - 1) / n_parts;
   const uint32_t grid = (a.vocab_size + part_rows - 1) / part_rows;

@@ -1,4 +1,4 @@
-// The best logits of a step, for a sampler that looks at no others.
+// The best logits of a step, for samplers that look at no others.
 #pragma once
 
 #include "core/status.h"
@@ -15,7 +15,7 @@ struct TopLogitsArgs {
   std::byte* scratch;  // top_logits_scratch_bytes, 8-byte aligned
   uint32_t* counter;   // zero before and after
 };
-// The n best logits in descending order, of equals the lower id first; what is not a number counts as -inf and is written so.
+// The n best logits in descending order, the lower id first among equals. NaN counts as -inf and is written as -inf.
 Status top_logits(OpContext& cx, const TopLogitsArgs& a);
 
 uint64_t top_logits_scratch_bytes();
