@@ -1,5 +1,6 @@
-// A session on the GPU, the whole class. Life and tables: session.cpp; prompts: session_chunk.cpp; what a decode step is: session_step.cpp; several
-// sessions' steps at once: session_many.cpp; benchmarks: session_bench.cpp.
+// A session on the GPU: the whole class. Creation, page tables and single steps: session.cpp; prompts:
+// session_chunk.cpp; the contents of a decode step: session_step.cpp; steps of several sessions at once:
+// session_many.cpp; benchmarks: session_bench.cpp.
 #pragma once
 
 #include <span>
@@ -13,17 +14,18 @@
 
 namespace weir::cuda {
 
-// Where the shared counters lie.
+// Indices into DeviceBuffers::counters. Attention uses the front of the array.
 inline constexpr uint32_t kBeginCounter = DeviceBuffers::kCounters - 6, kEndCounter = DeviceBuffers::kCounters - 4,
                           kBestKey = DeviceBuffers::kCounters - 2, kTopCounter = DeviceBuffers::kCounters - 8;
 
-// Parts of a step to record, for measurements.
+// Bit of a part of a step. Measurements record only some parts.
 constexpr uint32_t part_bit(uint32_t part) { return 1u << part; }
 inline constexpr uint32_t kAllParts = (1u << kParts) - 1;
 
 class CudaSession;
 
-// Sessions over the same weights whose decode steps are recorded as one. The first of them leads: products are put into its stream, once for all.
+// Sessions over the same weights whose decode steps are recorded as one. The first one is the leader: GEMVs run in its
+// stream, once for all sessions.
 struct SessionGroup {
   CudaSession* session[kMostTogether] = {};
   bool selects[kMostTogether] = {};  // in this step
@@ -31,11 +33,11 @@ struct SessionGroup {
   uint32_t parts = kAllParts;
 };
 
-// A recorded step of several sessions, and which steps it is right for. A session's serial number is never another's, so that a graph with a session
-// that is gone is never found again.
+// A recorded step of several sessions, and the steps that it is valid for. Serial numbers are never reused, so a graph
+// that contains a destroyed session is never found again.
 struct JointKey {
-  uint64_t serial[kMostTogether] = {};  // in the order of the group; 0 behind the last
-  uint32_t selects = 0;                 // a bit for each
+  uint64_t serial[kMostTogether] = {};  // in the order of the group; 0 after the last
+  uint32_t selects = 0;                 // one bit per session
   bool operator==(const JointKey&) const = default;
 };
 struct JointGraph {
@@ -61,18 +63,18 @@ class CudaSession final : public DeviceSession {
   Status fill_noise(uint64_t seed) override;
   Status rebuild_last_digests() override;
   Status profile_step(int32_t token, double* seconds) override;
-  // These sessions as their next step finds them.
+  // The group of these sessions, with what each selects in its next step.
   static SessionGroup together(DeviceSession* const* sessions, uint32_t n);
-  // DeviceModule::prepare_many and step_many, by the group's leader.
+  // DeviceModule::prepare_many and step_many, called on the group's leader.
   Status prepare_together(const SessionGroup& group);
   Status step_together(const SessionGroup& group, const int32_t* tokens);
 
  private:
   static uint64_t new_serial();
-  // Remembers a lost device: all later calls fail alike.
+  // Remembers a lost device: all later calls then fail in the same way.
   Status note(Status status);
   Status wait(const char* what);
-  // After a step: whether the policy's rules made room in every stream; if not, the session is lost.
+  // After a step: checks that the policy's rules made room in every stream. If not, the session is lost.
   Status check_room();
   Status lose(cudaError_t error, const char* what);
   Status copy_chunk_in(const DeviceChunk& chunk);
@@ -86,7 +88,8 @@ class CudaSession final : public DeviceSession {
   static JointKey key_of(const SessionGroup& group);
   cudaGraphExec_t find_graph(const SessionGroup& group);
   static Status note_all(const SessionGroup& group, Status status);
-  // A step of a group, by its leader: what the group shares, and in between what each session does for itself.
+  // Records a step of a group, called on its leader: what the group shares, and in between what each session does
+  // itself.
   Status enqueue_step(const SessionGroup& group);
   Status enqueue_stage(const SessionGroup& group, uint32_t layer, uint32_t stage);
   template <class Column>
@@ -102,7 +105,8 @@ class CudaSession final : public DeviceSession {
   bool observes(uint32_t layer) const {
     return a_.rules.observe != StepRules::Observe::kNone && layer >= a_.rules.observe_from_layer;
   }
-  // Whether selection can change anything: by the pages that compete, which are those of the prompt, or all. Where all do, none leaves in a decode step.
+  // Whether selection can change anything. That depends on the number of pages that compete: the prompt's pages, or
+  // all. If all pages compete, none is evicted in a decode step.
   bool selects_now() const {
     const uint32_t filled = (a_.host.state->n_tokens + kPageTokens) / kPageTokens;  // with the step's token
     const uint32_t pages = a_.rules.candidate_flags != 0 ? n_prompt_pages_ : n_pages_ + filled - n_filled_;
@@ -121,19 +125,20 @@ class CudaSession final : public DeviceSession {
 
   DeviceSessionArgs a_;
   cudaStream_t stream_ = nullptr;
-  cudaGraphExec_t all_pages_ = nullptr;  // without selection
+  cudaGraphExec_t all_pages_ = nullptr;  // attends all pages
   cudaGraphExec_t selected_ = nullptr;   // null when the policy selects nothing
   StepState* mailbox_ = nullptr;         // the device's address of host.state
   int32_t* token_ = nullptr;             // the device's address of host.tokens
   PageEvent* events_ = nullptr;          // the device's address of host.events
   int32_t* top_ids_ = nullptr;           // the device's address of host.top_ids
   float* top_logits_ = nullptr;          // the device's address of host.top_logits
-  cudaEvent_t event_ = nullptr;          // where branches of a recording begin and end
+  cudaEvent_t event_ = nullptr;          // marks where branches of a recording begin and end
   const uint64_t serial_ = new_serial();
   static constexpr uint32_t kJointGraphs = 4;
   JointGraph joint_[kJointGraphs];  // of groups that this session leads
   uint64_t n_joint_uses_ = 0;
-  // When the tables were put there: most pages of a stream, those of its prompt, and how many the tokens fill.
+  // Taken when the tables were put on the device: the most pages of a stream, the most prompt pages of a stream, and
+  // the number of pages that the tokens fill.
   uint32_t n_pages_ = 0, n_prompt_pages_ = 0, n_filled_ = 0;
   bool lost_ = false;
 };

@@ -1,4 +1,4 @@
-// The module's entry point: finding a device, moving memory, and the table that the library gets.
+// The module's entry point: finds a device, moves memory, and provides the table that the library gets.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -16,18 +16,18 @@
 
 namespace weir::cuda {
 
-// The compute capability that this device's kernels were written for, not above its own.
+// Lowers `arch` to the compute capability that the loaded kernels were compiled for.
 Status check_kernels(int32_t& arch);
 
 namespace {
 
-constexpr int kDeviceIndex = 0;  // the driver's first, which CUDA_VISIBLE_DEVICES chooses
+constexpr int kDeviceIndex = 0;  // the first device that the driver shows; CUDA_VISIBLE_DEVICES selects it
 
 Device g_device;
 char g_target[192] = "";
 cudaStream_t g_stream = nullptr;
 
-// Errors that end the context: everything after them fails too, until the process makes a new one.
+// Errors that destroy the context: every later call fails too, until the process creates a new context.
 bool is_fatal(cudaError_t error) {
   switch (error) {
     case cudaErrorIllegalAddress:
@@ -66,7 +66,7 @@ OnDevice::~OnDevice() {
 
 Status cuda_status(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return {};
-  (void)cudaGetLastError();  // the next call starts clean, if the error lets it
+  (void)cudaGetLastError();  // clears the error, if it can be cleared
   const weir_status code = is_fatal(error)                      ? WEIR_ERR_DEVICE_LOST
                            : error == cudaErrorMemoryAllocation ? WEIR_ERR_OUT_OF_MEMORY
                            : error == cudaErrorNotSupported     ? WEIR_ERR_UNSUPPORTED
@@ -76,7 +76,7 @@ Status cuda_status(cudaError_t error, const char* what) {
 
 namespace {
 
-// Two runtimes may look for a device at the same time.
+// Two runtimes may open the device at the same time.
 std::mutex g_open_mutex;
 
 Status open() {
@@ -217,7 +217,7 @@ Status check_session(const ModelConfig& c, const PolicyNeeds&, const StepRules&)
     return fail(WEIR_ERR_UNSUPPORTED, "CUDA: heads of %u elements; there are kernels for 64 and 128", c.head_dim);
   if (c.d_model % 32 != 0 || c.d_ff % 32 != 0)
     return fail(WEIR_ERR_UNSUPPORTED, "CUDA: sizes %u and %u; multiples of 32 are needed", c.d_model, c.d_ff);
-  // A counter for each list of pages, of which a query head may have one of its own.
+  // One counter per page list, and every query head may have a list of its own.
   if (c.n_heads > DeviceBuffers::kCounters / 2) {
     return fail(WEIR_ERR_UNSUPPORTED, "CUDA: %u heads; %u are the most", c.n_heads, DeviceBuffers::kCounters / 2);
   }

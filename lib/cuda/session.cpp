@@ -1,7 +1,9 @@
-// Life of a session on the GPU: its graphs, its page tables' copies, the launch of a step. A decode step is one CUDA graph, recorded when the session
-// is created: it begins with the page tables (victims leave, pages open), runs the layers in five kernels each (more where a policy scores and selects
-// by kernels of their own), and ends with the greedy token. The host writes the step's token into memory that the device sees, launches the graph and
-// waits; positions, page counts and budgets are read on the device.
+// Creation of a session on the GPU, the copies of its page tables, and its single steps.
+//
+// A decode step is one CUDA graph, recorded when the session is created. It updates the page tables (evictions, new
+// pages), runs the layers in five kernels each (more if a policy scores and selects pages in kernels of its own), and
+// ends with the greedy token. The host writes the input token to memory that the device can read, launches the graph
+// and waits. Positions, page counts and budgets are read on the device.
 #include "cuda/cuda_session.h"
 
 #include <algorithm>
@@ -72,7 +74,7 @@ Status CudaSession::wait(const char* what) {
   return error == cudaSuccess ? Status() : lose(error, what);
 }
 
-// Whatever the error is, nobody knows how much of the work was done.
+// Whatever the error is, the amount of work that was done is unknown.
 Status CudaSession::lose(cudaError_t error, const char* what) {
   lost_ = true;
   const Status status = cuda_status(error, what);
@@ -80,7 +82,7 @@ Status CudaSession::lose(cudaError_t error, const char* what) {
   return fail(WEIR_ERR_DEVICE_LOST, "CUDA, %s: %s (%s)", what, cudaGetErrorString(error), cudaGetErrorName(error));
 }
 
-// ------------------------------------------------------------------------------------------------------------------ tables
+// -------------------------------------------------------------------------------------------------------------- tables
 
 Status CudaSession::copy_tables(bool in) {
   std::byte* host = a_.host.tables;
@@ -102,7 +104,7 @@ Status CudaSession::copy_tables(bool in) {
 
 Status CudaSession::put_tables() {
   WEIR_REQUIRE_DEVICE();
-  // The host's tables lie as the device's do.
+  // The host's tables have the same layout as the device's.
   const KvTables tables = a_.kv->tables();
   const auto host = [&](const uint32_t* device) {
     return reinterpret_cast<const uint32_t*>(a_.host.tables +
@@ -111,7 +113,7 @@ Status CudaSession::put_tables() {
   n_pages_ = n_prompt_pages_ = 0;
   n_filled_ = (a_.host.state->n_tokens + kPageTokens - 1) / kPageTokens;
   for (uint32_t layer = 0; layer < tables.n_layers; ++layer) {
-    // Of a layer's first stream, which stands for the layer.
+    // Counted in the layer's first stream, which stands for the layer.
     const uint32_t* flags = host(a_.kv->flags(layer));
     const uint32_t n = host(tables.n_pages)[layer * tables.n_kv_heads];
     uint32_t n_prompt = 0;
@@ -127,18 +129,18 @@ Status CudaSession::get_tables() {
   return note(copy_tables(false));
 }
 
-// --------------------------------------------------------------------------------------------------------- decode steps
+// -------------------------------------------------------------------------------------------------------- decode steps
 
 Status CudaSession::record(const SessionGroup& group, cudaGraphExec_t& out) {
   WEIR_CUDA_TRY(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "recording a step");
   const Status status = enqueue_step(group);
   cudaGraph_t graph = nullptr;
-  // Takes the other sessions' streams out of the recording too, whether it succeeded or not.
+  // Ends the capture in the other sessions' streams too, whether recording succeeded or not.
   const cudaError_t ended = cudaStreamEndCapture(stream_, &graph);
   if (!status.ok() || ended != cudaSuccess) {
     if (graph != nullptr) (void)cudaGraphDestroy(graph);
     if (status.ok()) return cuda_status(ended, "recording a step");
-    (void)cudaGetLastError();  // that the recording could not be ended; what went wrong before has been told
+    (void)cudaGetLastError();  // clears the error of ending the capture; the error before it is the one to report
     return status;
   }
   size_t n_nodes = 0;
@@ -185,7 +187,7 @@ Status CudaSession::top_logits(uint32_t n) {
   return note(wait("choosing the best logits"));
 }
 
-// Attention and the choice of logits never run at the same time.
+// Attention and the selection of logits never run at the same time, so they share the memory.
 uint64_t session_device_bytes(const OpShapes& shapes) {
   return std::max(attn_decode_scratch_bytes(shapes), top_logits_scratch_bytes());
 }

@@ -1,4 +1,5 @@
-// A session's half on the device, as the module's table has it; session.cpp, session_many.cpp and cuda_session.h.
+// The device half of a session, as the module's table offers it. Implemented in session.cpp, session_many.cpp and
+// cuda_session.h.
 #pragma once
 
 #include "runtime/device_module.h"

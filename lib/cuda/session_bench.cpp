@@ -1,4 +1,4 @@
-// What benchmarks ask of a session on the GPU: pages of noise, and the time of each part of a step.
+// What benchmarks need of a session on the GPU: pages filled with noise, and the time of each part of a step.
 #include "cuda/cuda_session.h"
 #include "cuda/ops.h"
 #include "cuda/step/step.cuh"
@@ -21,18 +21,18 @@ Status CudaSession::fill_noise(uint64_t seed) {
   WEIR_TRY(cuda::fill_noise(a_.cx, first.pool, shape.n_slots() * first.page_elements(), seed));
   for (uint32_t layer = 0; layer < a_.config->n_layers && first.digest != DigestKind::kNone; ++layer) {
     const KvView kv = a_.kv->view(layer);
-    // Counters are zero between kernels: every stream's first row.
+    // Counters are zero between kernels, so they serve as first_row = 0 of every stream.
     WEIR_TRY(page_digest(a_.cx, {kv, a_.device.counters, kv.capacity}));
   }
   WEIR_TRY(note(wait("filling pages")));
   return first.digest == DigestKind::kMinMax ? rebuild_last_digests() : Status();
 }
 
-// Times graphs of one part each, between the steps that the caller made; they write where a step does, beyond the tokens that count.
+// Times graphs of one part each, after real steps. They write where a step writes, beyond the committed tokens.
 Status CudaSession::profile_step(int32_t token, double* seconds) {
   WEIR_REQUIRE_DEVICE();
   constexpr uint32_t kRepeats = 20;
-  // The parts append once more where the step's token went on: there must be a place in the open page.
+  // The timed parts append one more token after the step's, so the open page must have room.
   do {
     WEIR_TRY(step(token));
   } while (a_.host.state->n_tokens % kPageTokens == 0);
@@ -50,7 +50,7 @@ Status CudaSession::profile_step(int32_t token, double* seconds) {
       if (graph != nullptr) (void)cudaGraphExecDestroy(graph);
       break;
     }
-    if (graph == nullptr) continue;  // no kernels of that part
+    if (graph == nullptr) continue;  // the step has no kernels of this part
     float ms = 0.0f;
     error = cudaGraphLaunch(graph, stream_);
     if (error == cudaSuccess) error = cudaEventRecord(start, stream_);
@@ -65,7 +65,7 @@ Status CudaSession::profile_step(int32_t token, double* seconds) {
   if (stop != nullptr) (void)cudaEventDestroy(stop);
   if (!status.ok()) return note(status);
   if (error != cudaSuccess) return note(cuda_status(error, "measuring the parts of a step"));
-  return rebuild_last_digests();  // attention appended a key that does not count
+  return rebuild_last_digests();  // attention appended a key that is not committed
 }
 
 }  // namespace weir::cuda

@@ -1,4 +1,5 @@
-// Prompt chunks of a session on the GPU: the stages of each layer (lib/models/layer.h), op after op over the rows of the chunk.
+// Prompt chunks of a session on the GPU: runs the stages of each layer (lib/models/layer.h) as ops over the chunk's
+// rows.
 #include "cuda/attn/attn_prefill.h"
 #include "cuda/cuda_session.h"
 #include "cuda/matmul/gemv.cuh"
@@ -36,7 +37,7 @@ Status CudaSession::chunk_attention(const DeviceChunk& chunk, uint32_t layer) {
     WEIR_TRY(page_digest(a_.cx, {append.kv, append.append_row, pass.n_tok / kPageTokens + 2}));
   AttnPagedArgs attn = attn_paged_args(pass, attention, layer);
   attn.lse = a_.b.lse;
-  if (!chunk.sink_moved) attn.q_sink = nullptr;  // the same query: one pass, and dense attention's bits
+  if (!chunk.sink_moved) attn.q_sink = nullptr;  // both queries are equal: one pass, with the bits of dense attention
   WEIR_TRY(attn_prefill(a_.cx, attn));
   return chunk.observer == nullptr ? Status() : chunk.observer->observe(layer);
 }
@@ -101,7 +102,7 @@ Status CudaSession::run_chunk(const DeviceChunk& chunk) {
   WEIR_REQUIRE_DEVICE();
   const Status status = enqueue_chunk(chunk);
   const Status waited =
-      note(wait("a prompt chunk"));  // whatever was enqueued before a failure ends before the caller goes on
+      note(wait("a prompt chunk"));  // whatever was enqueued before a failure finishes before this returns
   return status.ok() ? waited : note(status);
 }
 

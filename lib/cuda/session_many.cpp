@@ -1,8 +1,11 @@
-// Decode steps of several sessions at once: a product reads its weights one time for all sessions whose inputs fit into shared memory together. Such a
-// step is one CUDA graph (session_step.cpp has what is in it), launched by the session that comes first. It holds for these sessions in this order, and
-// for who of them selects pages; preparing the first step of a set records it, later ones find it among the few that the leading session keeps. A call
-// of the application prepares all its groups before any steps; each has a leader of its own, so that no graph pushes out another one of the same call.
-// Recording and keeping graphs takes the driver's memory, none of ours.
+// Decode steps of several sessions at once: a GEMV reads its weights once for all sessions whose inputs fit into shared
+// memory together.
+//
+// Such a step is one CUDA graph (session_step.cpp has its contents), launched by the first session, the leader. A graph
+// is valid for these sessions in this order, and for the set of them that selects pages. Preparing the first step of a
+// group records it; later steps find it among the few graphs that the leader keeps. A call of the application prepares
+// all its groups before any of them steps. Each group has another leader, so no graph displaces one of the same call.
+// Recorded graphs take the driver's memory, none of the library's.
 #include <algorithm>
 #include <atomic>
 
@@ -19,7 +22,7 @@ SessionGroup CudaSession::together(DeviceSession* const* sessions, uint32_t n) {
   SessionGroup group;
   group.n = n;
   for (uint32_t i = 0; i < n; ++i) {
-    group.session[i] = static_cast<CudaSession*>(sessions[i]);  // the module makes no others
+    group.session[i] = static_cast<CudaSession*>(sessions[i]);  // the module creates no other class
     group.selects[i] = group.session[i]->selects_now();
   }
   return group;
@@ -34,7 +37,7 @@ JointKey CudaSession::key_of(const SessionGroup& group) {
   return key;
 }
 
-// The graph of the group's step; null: not recorded.
+// The graph of the group's step, or null if it was not recorded.
 cudaGraphExec_t CudaSession::find_graph(const SessionGroup& group) {
   if (group.n == 1) return group.selects[0] ? selected_ : all_pages_;
   const JointKey key = key_of(group);
@@ -66,13 +69,14 @@ Status CudaSession::prepare_together(const SessionGroup& group) {
   return {};
 }
 
-// No session has work under way: every call waits for its own. So the leader's stream is the only one to launch into and to wait for.
+// No session has work in flight, because every call waits for its own. So only the leader's stream is launched into and
+// waited for.
 Status CudaSession::step_together(const SessionGroup& group, const int32_t* tokens) {
   const OnDevice on_device;
   const cudaGraphExec_t graph = find_graph(group);
   if (graph == nullptr) return fail(WEIR_ERR_INTERNAL, "a step of %u sessions was not prepared", group.n);
   for (uint32_t i = 0; i < group.n; ++i) group.session[i]->a_.host.tokens[0] = tokens[i];
-  // A launch that fails counts as a lost device too: other groups of the same call may have stepped.
+  // A launch that fails also counts as a lost device, because other groups of the same call may have stepped.
   const cudaError_t launched = cudaGraphLaunch(graph, stream_);
   WEIR_TRY(note_all(group, launched == cudaSuccess ? wait("a decode step") : lose(launched, "launching a step")));
   for (uint32_t i = 0; i < group.n; ++i) WEIR_TRY(group.session[i]->check_room());

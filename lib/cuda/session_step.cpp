@@ -1,6 +1,9 @@
-// What a decode step on the GPU consists of, kernel after kernel; session.cpp records it. A layer is the stages of its description (lib/models/layer.h).
-// Of several sessions together a GEMV runs once, in the leader's stream; everything else is each session's own, side by side in their streams. Where streams part or meet, the next kernel waits for the whole
-// of those before it: launch()'s overlap is for a kernel whose predecessor is a single one of its own stream.
+// The kernels of a decode step on the GPU, in order; session.cpp records them. A layer is the list of stages in its
+// description (lib/models/layer.h).
+//
+// When several sessions step together, a GEMV runs once, in the leader's stream. Everything else each session runs for
+// itself, in its own stream. Where the streams fork or join, a kernel waits for all kernels before it: launch()'s
+// overlap needs a single predecessor in the same stream.
 #include "cuda/attn/sparse_layer.cuh"
 #include "cuda/cuda_session.h"
 #include "cuda/matmul/gemv.cuh"
@@ -76,7 +79,7 @@ PageSelectArgs CudaSession::select_args(uint32_t layer) const {
   return select;
 }
 
-// Attention of a decode step over all pages of the stream.
+// Arguments of a decode step's attention over all pages of each stream.
 AttnDecodeArgs CudaSession::decode_args(uint32_t layer, bool append, bool overlap) const {
   const Attention& attention = layers()[layer].attention;
   AttnDecodeArgs d;
@@ -93,12 +96,13 @@ AttnDecodeArgs CudaSession::decode_args(uint32_t layer, bool append, bool overla
   return d;
 }
 
-// `overlap`: of the first kernel.
+// `overlap` applies to the first kernel.
 Status CudaSession::enqueue_attention(uint32_t layer, bool selects, uint32_t parts, bool overlap) {
   const StepRules& rules = a_.rules;
   const KvView kv = a_.kv->view(layer);
   const bool selected = is_selected(layer, selects);
-  // Attention and scoring rotate for themselves; other readers of the rotated query, and digests of other kinds, need rope_append before.
+  // The attention and score kernels rotate the query themselves. Other readers of the rotated query, and digests of
+  // other kinds, need rope_append before.
   const bool scores_alone = has_page_score_step(kv.digest, kv.head_dim, a_.config->n_heads / kv.n_kv_heads);
   const bool apart = !append_keeps_digest(kv.digest) || rules.observe == StepRules::Observe::kStampDigest ||
                      (selected && !scores_alone);
@@ -137,7 +141,7 @@ Status CudaSession::enqueue_attention(uint32_t layer, bool selects, uint32_t par
   return (parts & part_bit(kPartOther)) != 0 && !stamped ? enqueue_observation(layer, lists) : Status();
 }
 
-// Has every session enqueue its own kernels: after what the leader's stream holds, before what it gets next.
+// Lets every session enqueue its own kernels, as branches after the leader's stream that join it again.
 template <class F>
 Status CudaSession::enqueue_each(const SessionGroup& group, const F& enqueue) {
   if (group.n > 1) WEIR_CUDA_TRY(cudaEventRecord(event_, stream_), "recording a branch");
@@ -152,7 +156,8 @@ Status CudaSession::enqueue_each(const SessionGroup& group, const F& enqueue) {
   return {};
 }
 
-// One GEMV for all sessions. column(buffers) names a session's input and its parts' outputs; the rest is the same for all.
+// One GEMV for all sessions. column(buffers) returns a session's input and its parts' outputs; the rest is the same for
+// all.
 template <class Column>
 Status CudaSession::enqueue_gemv(const SessionGroup& group, GemvArgs g, const Column& column) {
   static_assert(kMostTogether <= kMostColumns);
@@ -169,7 +174,7 @@ Status CudaSession::enqueue_gemv(const SessionGroup& group, GemvArgs g, const Co
 Status CudaSession::enqueue_stage(const SessionGroup& group, uint32_t layer, uint32_t index) {
   const Layer& l = layers()[layer];
   const Stage& stage = l.stage[index];
-  // Whether what comes before are the branches of the sessions: the recording's beginning, or attention.
+  // Whether the sessions' branches come right before: at the beginning of the recording, and after attention.
   const bool after_branches = index == 0 ? layer == 0 : l.stage[index - 1].kind == Stage::Kind::kAttend;
   switch (stage.kind) {
     case Stage::Kind::kAttend:

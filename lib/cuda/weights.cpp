@@ -1,4 +1,5 @@
-// Takes the blocks of quantised matrices apart into aligned planes, on the host; cuda/quant/<type>.cuh has each type's layout.
+// Separates the blocks of quantised matrices into aligned planes, on the host; cuda/quant/<type>.cuh has each type's
+// layout.
 #include "cuda/weights.h"
 
 #include <algorithm>
