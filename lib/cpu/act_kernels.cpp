@@ -1,9 +1,9 @@
-// The kernels that do not depend on the weight type: quantising and packing of activations, products of decoded tiles with packed panels, and
-// what is done with the results.
+// The kernels that do not depend on the weight type: quantisation and packing of activations, multiplication of decoded
+// tiles with packed panels, and the epilogue (bias, residual, gate).
 //
-// In the GEMM a vector's lanes are tokens: a panel holds, for each pair of columns, the pairs of all its tokens; weights are broadcast from the
-// tile, which therefore keeps the plain row order that the decoders produce. The integer product forms i32 sums of kChunk columns (16 to 64: as
-// many as cannot overflow), converts them, and adds them in f32.
+// In the GEMM the lanes of a vector are tokens. A panel holds, for each pair of columns, the pairs of all its tokens.
+// Weights are broadcast from the tile, which therefore keeps the row order that the decoders produce. The integer GEMM
+// forms i32 sums of kChunk columns (16 to 64: as many as cannot overflow), converts them, and adds them in f32.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/act_kernels.cpp"
 #include "cpu/simd_targets.h"
@@ -25,21 +25,23 @@ using DF = hn::ScalableTag<float>;
 using DI = hn::ScalableTag<int32_t>;
 inline constexpr size_t kLanes = hn::MaxLanes(DF());
 inline constexpr size_t kPanelVectors = 2;
-// Integer tiles pay where one instruction multiplies and adds pairs of i16; with separate ones the f32 product is about as fast.
+// Integer tiles pay where one instruction multiplies and adds pairs of i16. Where that takes two, f32 is about as fast.
 inline constexpr bool kIntegerGemm = HWY_TARGET == HWY_AVX3_DL;
-// Rows of a register block for one and two vectors of tokens: the most accumulators that leave room for the operands.
+// Rows of a register block for panels of one and two vectors of tokens: as many accumulators as leave registers for the
+// operands.
 inline constexpr bool kManyRegisters = HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON;
 inline constexpr size_t kFloatRows[kPanelVectors] = {kManyRegisters ? 12 : 8, kManyRegisters ? 12 : 6};
 inline constexpr size_t kIntegerRows[kPanelVectors] = {kManyRegisters ? 12 : 8, kManyRegisters ? 8 : 4};
 
-// ------------------------------------------------------------------------------------------------------------- activations
+// --------------------------------------------------------------------------------------------------------- activations
 
-// q = round(x / scale) for n columns, zero up to kGroup; scale = largest |x| / 32767. An infinity or a NaN makes the scale NaN.
+// q = round(x / scale) for n columns, then zeros up to kGroup; scale = largest |x| / 32767. An infinity or a NaN makes
+// the scale NaN.
 HWY_INLINE float quantize_group(const float* x, size_t n, int16_t* HWY_RESTRICT q) {
   const DF df;
   const DI di;
   const hn::Rebind<int16_t, DF> d16;
-  auto bits = hn::Zero(di);  // of |x|; as integers they are in the order of the numbers, NaN above all
+  auto bits = hn::Zero(di);  // Bits of |x|. As integers they have the order of the values, NaN above all.
   for (size_t k = 0; k < n; k += kLanes) bits = hn::Max(bits, hn::BitCast(di, hn::Abs(hn::LoadU(df, x + k))));
   const float m = hn::GetLane(hn::BitCast(df, hn::MaxOfLanes(di, bits)));
   const bool finite = m <= std::numeric_limits<float>::max();
@@ -85,8 +87,8 @@ HWY_INLINE void transpose4(const T* in, size_t in_stride, T* out, size_t out_str
   hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, ab1, ef1)), d, out + 3 * out_stride);
 }
 
-// Calls f(t, g) for every four tokens from t on and every group g: `at_once` groups for all tokens, then the next ones. So few stay in the cache
-// nearest to the core while they are filled; more than one lets the memory system see longer runs of x.
+// Calls f(t, g) for every four tokens from t on and every group g: first `at_once` groups for all tokens, then the next
+// groups. Few groups at a time stay in L1 while they are filled; more than one gives longer sequential reads of x.
 template <class F>
 HWY_INLINE void for_packed_groups(const PackCall& c, size_t at_once, size_t tokens, const F& f) {
   for (size_t first = c.first_group; first < c.end_group; first += at_once) {
@@ -97,7 +99,7 @@ HWY_INLINE void for_packed_groups(const PackCall& c, size_t at_once, size_t toke
 }
 
 #if HWY_ARCH_X86
-// Sums of a packed group, tokens side by side as in the panel.
+// Sums of a packed group, with the tokens side by side as in the panel.
 HWY_INLINE void sum_packed(const uint32_t* pairs, const float* scale, size_t tokens, float* sum) {
   const DF df;
   const DI di;
@@ -149,9 +151,9 @@ void pack_float(const PackCall& c) {
   });
 }
 
-// --------------------------------------------------------------------------------------------------------------- products
+// --------------------------------------------------------------------------------------------- multiplication of tiles
 
-// Asks for the encoded weights that are decoded next, a few rows at a time: all at once would wait for memory.
+// Prefetches the encoded weights that are decoded next, a few rows at a time: all at once would stall on memory.
 HWY_INLINE void prefetch_next(const MultiplyCall& c, size_t row, size_t n_rows) {
   if (c.next_bytes == 0) return;
   for (size_t r = row + (c.next_first + c.next_every - row % c.next_every) % c.next_every;
@@ -214,7 +216,7 @@ HWY_INLINE void chunk_sums(const uint32_t* x, const int16_t* w, Vec<DI> (&sum)[k
     HWY_UNROLL(2)
     for (size_t v = 0; v < kVectors; ++v) sum[r][v] = hn::Zero(d32);
   }
-  HWY_UNROLL(32)  // whole: in a loop, compilers copy all the sums at its end
+  HWY_UNROLL(32)  // fully unrolled: at the end of a loop compilers would copy all the sums
   for (size_t k = 0; k < kChunk / 2; ++k) {
     Vec<decltype(d16)> xs[kVectors];
     HWY_UNROLL(2)
@@ -300,7 +302,7 @@ void multiply_integer(const MultiplyCall& c) {
 }
 #endif  // HWY_ARCH_X86
 
-// ---------------------------------------------------------------------------------------------------------------- results
+// ------------------------------------------------------------------------------------------------------------- results
 
 void store(const float* c, size_t stride, size_t n_rows, size_t n_tok, const float* bias, bool accumulate, float* y,
            size_t ld) {
@@ -333,7 +335,7 @@ void store(const float* c, size_t stride, size_t n_rows, size_t n_tok, const flo
 template <class V>
 HWY_INLINE V glu_one(V gate, V up) {
   const hn::DFromV<V> d;
-  // Beyond 88 the exponential would overflow; there silu is below 1e-36 in magnitude either way.
+  // exp would overflow beyond 88; there silu is below 1e-36 in magnitude either way.
   const auto e = hn::Exp(d, hn::Min(hn::Neg(gate), hn::Set(d, 88.0f)));
   return hn::Mul(hn::Div(gate, hn::Add(hn::Set(d, 1.0f), e)), up);
 }

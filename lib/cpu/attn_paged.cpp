@@ -1,5 +1,5 @@
-// Paged attention: chooses the path and checks its scratch memory. Head sizes that are no multiple of 8 go to the
-// reference.
+// Paged attention: selects the implementation and checks its scratch memory. Head dimensions that are not a multiple of
+// 8 go to the reference.
 #include "cpu/attn_paged.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ uint64_t attn_scratch_bytes(const OpShapes& s) {
 }
 
 Status attn_paged(OpContext& cx, const AttnPagedArgs& a) {
-  // Lists per head exist in decode steps only; a chunk with them is a test's.
+  // Sessions have lists per head in decode steps only; a chunk with such lists comes from a test.
   if (a.kv.head_dim % 8 != 0 || !attn_has_kernels() || (a.list_per_head && a.n_tok > 1)) return ref::attn_paged(cx, a);
   uint32_t most = 0;
   for (uint32_t list = 0; list < n_lists(a); ++list) most = std::max(most, n_listed(a, list));

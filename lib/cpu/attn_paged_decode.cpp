@@ -1,10 +1,10 @@
-// Attention of one query row. Work items are (list, unit of kSplitPages pages); all query heads of a list, the group of
-// a KV head as a rule, share what is read. Bound by memory: each key and value is read once, widened from bf16 by a shift or a mask, and
-// multiplied in f32. The inner loops are in attn_paged_rows-inl.h.
+// Attention of one query row. A work item is (list, unit of kSplitPages pages). All query heads of a list, normally the
+// group of a KV head, share what is read. Memory bandwidth is the limit: each key and value is read once, widened from
+// bf16 by a shift or a mask, and multiplied in f32. The inner loops are in attn_paged_rows-inl.h.
 //
 // Numerics: f32. The sum of q.k runs over the vectors of a row and then pairwise over lanes; sums over tokens run in
-// list order. So the bits of a result depend on the listed pages and on the vector length, not on threads or on where
-// pages lie.
+// list order. So the bits of a result depend on the listed pages and on the vector length, but not on threads or on
+// where the pages lie.
 // Paper: Dao et al., "Flash-Decoding for long-context inference" (2023): partial softmax per split, merged by
 // log-sum-exp.
 #include <cmath>
@@ -43,13 +43,13 @@ void unit_logits(const AttnPagedArgs& a, const DecodeScratch& s, uint32_t list, 
   const float* q = s.q + size_t{list} * group * s.d_pad;
   for (uint32_t p = 0; p < n; ++p) {
     const ListedPage page = listed_page(a, list, first + p);
-    // After the last page's keys come the first page's values.
+    // The first page's values are read after the last page's keys.
     const uint16_t* next =
         p + 1 < n ? listed_page(a, list, first + p + 1).keys : listed_page(a, list, first).keys + kPageTokens * shape.d;
     const Seen seen = seen_by(a, page, a.pos);
     const float* sink_q = q + a.n_heads * s.d_pad;
-    const uint32_t edge =
-        std::clamp(page.sink_tokens, seen.begin, seen.end);  // [begin, edge) take the sink query, [edge, end) the other
+    // [begin, edge) use the sink query, [edge, end) the other one.
+    const uint32_t edge = std::clamp(page.sink_tokens, seen.begin, seen.end);
     float* to = weight + p * kPageTokens;
     if (!seen.all()) {
       for (uint32_t g = 0; g < group; ++g) std::fill(to + g * kUnitTokens, to + g * kUnitTokens + kPageTokens, kUnseen);
@@ -140,7 +140,7 @@ void permute_queries(const AttnPagedArgs& a, const DecodeScratch& s) {
   }
 }
 
-// Merges the units of one head and undoes the permutation.
+// Merges the units of one head and undoes the permutation of its elements.
 void merge_units(const AttnPagedArgs& a, const DecodeScratch& s, uint32_t head) {
   const DF df;
   const size_t d = a.kv.head_dim;
@@ -196,7 +196,7 @@ HWY_EXPORT(permute_queries);
 HWY_EXPORT(merge_units);
 HWY_EXPORT(has_kernels);
 
-// Floats of partial results up to which the calling thread merges alone: waking another costs more.
+// Floats of partial results up to which the calling thread merges alone: waking another thread costs more.
 constexpr size_t kSerialMerge = 16384;
 
 }  // namespace

@@ -1,6 +1,6 @@
-// What the two paths of paged attention share: the list of pages, what of a page a query row sees, and how scratch
-// memory is laid out. Decode takes one query row and splits the pages among threads; prefill takes many rows and splits
-// the rows.
+// What decode and prefill attention share: the list of pages, the tokens of a page that a query row sees, and the
+// layout of scratch memory. Decode takes one query row and splits the pages among threads; prefill takes many rows and
+// splits the rows.
 #pragma once
 
 #include <algorithm>
@@ -14,11 +14,11 @@ namespace weir::cpu {
 
 inline constexpr uint32_t kUnitTokens = kSplitPages * kPageTokens;
 
-// Rows of f32 vectors are padded to this many elements: two of the longest vectors (64 bytes).
+// Rows of f32 vectors are padded to a multiple of this: two of the longest vectors (64 bytes).
 inline constexpr size_t kRowPad = 32;
 
 // Query rows (tokens times heads of a group) that prefill handles together: enough that converting a page to f32 is a
-// few percent of the work, few enough that logits of a unit (kPrefillRows * 2 KiB) stay in the second-level cache.
+// few percent of the work, and few enough that the logits of a unit (kPrefillRows * 2 KiB) stay in L2.
 inline constexpr uint32_t kPrefillRows = 128;
 
 // One listed page of a stream.
@@ -26,18 +26,18 @@ struct ListedPage {
   const uint16_t* keys;  // [kPageTokens, head_dim]; values follow
   uint32_t first_pos;
   uint32_t len;
-  uint32_t sink_tokens;  // its first tokens that take the sink query
+  uint32_t sink_tokens;  // tokens at its front that use the sink query
 };
 
-// With a window, a sink page's tokens behind the sinks belong to the window and take the window's query.
+// With a window, tokens of a sink page beyond the sinks belong to the window and use the window's query.
 inline uint32_t sink_tokens_of(const AttnPagedArgs& a, uint32_t row, uint32_t first_pos) {
   if (a.q_sink == nullptr || row >= a.n_sink_pages) return 0;
   if (a.window == 0) return kPageTokens;
   return a.n_sink > first_pos ? std::min(kPageTokens, a.n_sink - first_pos) : 0;
 }
 
-// The unit of work is a list of pages with the query heads that attend it: a KV head with its group, or, with
-// list_per_head, one query head.
+// A work item has a list of pages and the query heads that attend it: a KV head with its group or, with list_per_head,
+// one query head.
 inline uint32_t n_lists(const AttnPagedArgs& a) { return a.list_per_head ? a.n_heads : a.kv.n_kv_heads; }
 inline uint32_t heads_of_list(const AttnPagedArgs& a) { return a.n_heads / n_lists(a); }
 inline uint32_t kv_head_of_list(const AttnPagedArgs& a, uint32_t list) { return list / (n_lists(a) / a.kv.n_kv_heads); }
@@ -71,8 +71,8 @@ inline Seen seen_by(const AttnPagedArgs& a, const ListedPage& page, uint64_t row
   return s;
 }
 
-// Elements of a head in scratch are permuted: of each two vectors' worth of elements first the even ones, then the odd
-// ones. That is how bf16 pairs fall apart when they are widened by a shift and a mask.
+// The elements of a head are permuted in scratch: of every two vectors' worth of elements first the even ones, then the
+// odd ones. Widening pairs of bf16 by a shift and a mask gives this order.
 struct DecodeScratch {
   size_t d_pad;      // head_dim, padded
   size_t max_units;  // units of the longest list
@@ -96,8 +96,8 @@ inline DecodeScratch lay_out_decode(Arena& arena, uint64_t n_threads, uint64_t n
   return s;
 }
 
-// Of one thread. Matrices are cut into strips of kStrip columns (two vectors), strip after strip, as the inner kernel
-// reads them. Query row r = token * group + head of the group.
+// Scratch of one thread. Matrices are stored in strips of kStrip columns (two vectors), one after another, as the inner
+// kernel reads them. Query row r = token * group + head of the group.
 struct PrefillScratch {
   size_t d_pad;
   float* q;        // [2, strips of rows, head_dim, kStrip] query and sink query, scaled
@@ -106,11 +106,11 @@ struct PrefillScratch {
   float* out;      // [rows, d_pad] not yet divided by sum
   float* high;     // [rows] maximum of the logits so far
   float* sum;      // [rows] of exp(logit - high)
-  float* shrink;   // [rows] factor for what was summed before the unit
-  int32_t* token;  // [rows] token of the row, from the first of the call
+  float* shrink;   // [rows] factor that rescales the earlier sums to the new maximum
+  int32_t* token;  // [rows] token of each row, counted from the first of the call
 };
 
-// Pages that are converted to f32 at a time: 16 KiB of values for one strip of columns, half of a first-level cache.
+// Pages that are converted to f32 at a time: 16 KiB of values for one strip of columns, half of an L1 cache.
 inline constexpr uint32_t kTilePages = 8;
 
 inline uint32_t prefill_block_tokens(uint32_t group) { return std::max(1u, kPrefillRows / group); }
@@ -131,7 +131,7 @@ inline PrefillScratch lay_out_prefill(Arena& arena, uint64_t n_tok, uint64_t gro
   return s;
 }
 
-// The scratch of all threads fits cx.scratch; the caller has checked.
+// Both need the scratch of all threads in cx.scratch; the caller has checked its size.
 void attn_decode(OpContext& cx, const AttnPagedArgs& a);
 void attn_prefill(OpContext& cx, const AttnPagedArgs& a);
 

@@ -1,10 +1,10 @@
-// Attention of many query rows. Work items are (kv head, block of query rows); an item walks the pages that any of its
-// rows sees, unit by unit: logits of all rows and tokens of the unit, softmax, weighted sum of values. Both products
-// run on one register-blocked kernel over keys and values that were widened to f32 once per tile. What was summed
-// before is scaled down when a unit raises a row's maximum.
+// Attention of many query rows. A work item is (KV head, block of query rows). It walks the pages that any of its rows
+// sees, unit by unit: logits of all rows and tokens of the unit, softmax, weighted sum of values. Both matrix products
+// run on one register-blocked kernel, over keys and values that are widened to f32 once per tile. Earlier sums are
+// rescaled when a unit raises a row's maximum.
 //
-// Numerics: f32; a row's sums run over elements and tokens in order, whatever rows share its block. A token that a row
-// does not see has weight 0, and one that no row of the block sees is not read at all.
+// Numerics: f32. A row's sums run over elements and tokens in order, whatever rows share its block. A token that a row
+// does not see has weight 0, and a token that no row of the block sees is not read at all.
 // Paper: Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning", arXiv:2307.08691,
 // sec. 3.1.
 #include <cmath>
@@ -32,14 +32,14 @@ using DF = hn::ScalableTag<float>;
 using V = hn::Vec<DF>;
 constexpr size_t kLanes = HWY_LANES(float);
 constexpr size_t kStrip = 2 * kLanes;
-// Rows of the register block: 2 * kBlockRows sums, as many as hide the latency of a multiply-add and leave registers
-// for operands.
+// Rows of the register block, which has 2 * kBlockRows accumulators: enough to hide the latency of a multiply-add, and
+// few enough to leave registers for operands.
 constexpr size_t kBlockRows = HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON ? 8 : 4;
 constexpr float kUnseen = -std::numeric_limits<float>::infinity();
 constexpr size_t kTileTokens = kTilePages * kPageTokens;
 
 // c[m * c_row + n] (+)= sum over i < depth of a[m * a_row + i * a_step] * b[i * kStrip + n], for m < kBlockRows, n <
-// kStrip. Not inlined: among its callers' variables the compiler runs out of registers for the sums.
+// kStrip. Not inlined: next to its callers' variables the compiler has too few registers for the accumulators.
 template <bool kAdd>
 HWY_NOINLINE void multiply_block(const float* HWY_RESTRICT a, size_t a_row, size_t a_step, const float* HWY_RESTRICT b,
                                  size_t depth, float* HWY_RESTRICT c, size_t c_row) {
@@ -76,7 +76,7 @@ struct BlockPage {
   bool reads(uint32_t token) const { return token < sink_end || (token >= begin && token < end); }
 };
 
-// One work item.
+// A work item.
 struct Block {
   const AttnPagedArgs& a;
   const PrefillScratch& s;
@@ -126,7 +126,7 @@ void list_pages(Block& b, uint32_t first, uint32_t n) {
     BlockPage& out = b.pages[b.n_pages];
     out.page = listed_page(b.a, b.kv_head, first + p);
     out.listed = first + p;
-    // What a row sees moves up with its position: between them the first and the last row see everything that any row
+    // What a row sees moves up with its position, so the first and the last row together see everything that any row
     // sees.
     const Seen low = seen_by(b.a, out.page, uint64_t{b.a.pos} + b.begin),
                high = seen_by(b.a, out.page, uint64_t{b.a.pos} + b.end - 1);
@@ -145,7 +145,7 @@ void widen_row(const uint16_t* from, size_t d, float* to) {
   for (; i < d; ++i) to[i] = bf16_to_f32(from[i]);
 }
 
-// Row `token` of the values in strips of columns; columns beyond d are 0.
+// Writes the values of token `token` as a row of the strips; columns beyond d are 0.
 void widen_to_strips(const uint16_t* from, size_t d, size_t d_pad, float* tile, size_t token) {
   const DF df;
   float* to = tile + token * kStrip;
@@ -157,13 +157,13 @@ void widen_to_strips(const uint16_t* from, size_t d, size_t d_pad, float* tile, 
   }
 }
 
-// -inf to logits of tokens that a row does not see.
+// Sets the logits of tokens that a row does not see to -inf.
 void mask_page(const Block& b, const BlockPage& page, float* logit) {
   const DF df;
   const hn::RebindToSigned<DF> di;
   const auto& a = b.a;
   const V unseen = hn::Set(df, kUnseen);
-  constexpr int64_t kFar = int64_t{1} << 30;  // beyond any distance that occurs
+  constexpr int64_t kFar = int64_t{1} << 30;  // more than any distance that occurs
   const auto window = hn::Set(di, static_cast<int32_t>(HWY_MIN(int64_t{a.window}, kFar)));
   for (uint32_t t = 0; t < kPageTokens; ++t) {
     const int64_t distance = int64_t{page.page.first_pos} + t - int64_t{a.pos};
@@ -215,7 +215,7 @@ void unit_logits(const Block& b) {
   }
 }
 
-// Logits of the unit to weights relative to the maximum so far; lanes are rows.
+// Turns the logits of the unit into weights relative to the maximum so far; lanes are rows.
 void unit_softmax(const Block& b) {
   const DF df;
   const size_t n = size_t{b.n_pages} * kPageTokens * kStrip;
@@ -267,7 +267,7 @@ void unit_values(const Block& b) {
   }
 }
 
-// Sums of the last token's weights over each page of the unit, relative to its maximum so far.
+// Sums the last token's weights over each page of the unit, relative to its maximum so far.
 void unit_masses(const Block& b) {
   for (uint32_t g = 0; g < b.group; ++g) {
     const size_t row = b.n_rows - b.group + g;
@@ -352,7 +352,7 @@ void attn_prefill(OpContext& cx, const AttnPagedArgs& a) {
     Arena arena(cx.scratch + worker * measure.used(), measure.used());
     const PrefillScratch s = lay_out_prefill(arena, a.n_tok, group, a.kv.head_dim);
     const uint32_t block =
-        n_blocks - 1 - static_cast<uint32_t>(task / n_kv_heads);  // the last ones see most and go first
+        n_blocks - 1 - static_cast<uint32_t>(task / n_kv_heads);  // the last blocks see most and start first
     attend(a, s, static_cast<uint32_t>(task % n_kv_heads), block * block_tokens,
            std::min(a.n_tok, (block + 1) * block_tokens));
   });

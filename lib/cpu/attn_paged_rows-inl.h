@@ -1,5 +1,5 @@
-// Inner loops of decode attention, compiled once per instruction set: logits of a page's tokens, softmax of a unit, sums
-// of a page's values. Up to four query heads share what is widened from bf16.
+// Inner loops of decode attention, compiled once per instruction set: logits of a page's tokens, softmax of a unit,
+// weighted sums of a page's values. Up to four query heads share what is widened from bf16.
 #if defined(WEIR_CPU_ATTN_PAGED_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef WEIR_CPU_ATTN_PAGED_ROWS_INL_H_
 #undef WEIR_CPU_ATTN_PAGED_ROWS_INL_H_
@@ -43,8 +43,8 @@ struct RowShape {
   hn::Mask<hn::RebindToUnsigned<DF>> tail_mask;
 };
 
-// Even and odd elements of a block. Where vectors have at most 4 lanes there is no partial block, so a masked load
-// reads nothing beyond it.
+// Loads the even and odd elements of a block. Targets whose vectors have at most 4 lanes never have a partial block, so
+// a masked load reads nothing beyond the row.
 template <bool kTail>
 HWY_INLINE void load_block(const RowShape& shape, const uint16_t* from, V& even, V& odd) {
   const DF df;
@@ -60,8 +60,8 @@ HWY_INLINE void load_block(const RowShape& shape, const uint16_t* from, V& even,
   odd = hn::BitCast(df, hn::And(pairs, hn::Set(du, 0xFFFF0000u)));
 }
 
-// Lane i of the result is the sum of the lanes of v[i], for a power of two of vectors; each sum is pairwise, whatever
-// its place.
+// Returns a vector whose lane i is the sum of the lanes of v[i]; the number of vectors is a power of two. The sums are
+// pairwise, in the same order for every i.
 template <size_t kCount>
 HWY_INLINE V sums_of(V* v) {
   const DF df;
@@ -76,8 +76,8 @@ HWY_INLINE V sums_of(V* v) {
   }
 }
 
-// Tokens and heads whose products are summed at the same time: as many sums as registers allow, one per lane of the
-// final vector.
+// Tokens and heads that are summed at the same time: as many accumulators as registers allow, one per lane of the final
+// vector.
 template <size_t kHeads>
 struct LogitTile {
   static constexpr size_t kSlots = kHeads == 3 ? 4 : kHeads;
@@ -108,8 +108,8 @@ HWY_INLINE void add_products(const RowShape& shape, const float* q, size_t d_pad
   }
 }
 
-// logit[h * kUnitTokens + t] = q_h . k_t for tokens [begin, end) of a page. What lies `ahead` elements further is
-// needed next: pages are too short, and too far from each other, for the processor to notice by itself.
+// logit[h * kUnitTokens + t] = q_h . k_t for tokens [begin, end) of a page. Prefetches what lies `ahead` elements
+// further, which is needed next: pages are too short and too far apart for the hardware prefetcher.
 template <size_t kHeads>
 HWY_NOINLINE void page_logits(const RowShape& shape, const float* q, size_t d_pad, const uint16_t* keys,
                               ptrdiff_t ahead, uint32_t begin, uint32_t end, float* logit) {
@@ -117,9 +117,9 @@ HWY_NOINLINE void page_logits(const RowShape& shape, const float* q, size_t d_pa
   const DF df;
   for (size_t t = begin; t < end; t += kToks) {
     const uint16_t* row[kToks];
+    // Rows beyond the end repeat the last; their results are dropped.
     HWY_UNROLL(8)
-    for (size_t i = 0; i < kToks; ++i)
-      row[i] = keys + HWY_MIN(t + i, size_t{end} - 1) * shape.d;  // beyond the end: computed and dropped
+    for (size_t i = 0; i < kToks; ++i) row[i] = keys + HWY_MIN(t + i, size_t{end} - 1) * shape.d;
     V sum[kSums];
     HWY_UNROLL(16)
     for (size_t i = 0; i < kSums; ++i) sum[i] = hn::Zero(df);
@@ -185,8 +185,8 @@ HWY_NOINLINE void page_values(const RowShape& shape, const float* weight, const 
   if (shape.tail) add_values<kHeads, 1, true>(shape, weight, values, ahead, begin, end, b, out, out_stride);
 }
 
-// Logits to weights relative to their maximum; page_sum[p] [kSplitPages] is the sum over page p. Returns maximum and
-// sum of all.
+// Turns logits into weights relative to their maximum; page_sum[p] [kSplitPages] is the sum over page p. Returns the
+// maximum and the sum over all pages.
 HWY_INLINE void softmax_unit(float* weight, uint32_t n_pages, float* page_sum, float& high, float& sum) {
   const DF df;
   V top = hn::Set(df, kUnseen);

@@ -1,4 +1,4 @@
-// The table of the CPU backend. Ops share one scratch block, each from its start: they run one after another.
+// The op table of the CPU backend. Ops run one after another and share one scratch block, each from its start.
 #include <algorithm>
 
 #include "cpu/attn_paged.h"
@@ -17,7 +17,7 @@
 namespace weir {
 namespace cpu {
 
-// Nothing is gained by fusing the two here: the masses are in the first-level cache.
+// Fusing the two ops would gain nothing here: the masses are in L1.
 static Status attn_stamp(OpContext& cx, const AttnStampArgs& a) {
   const Status status = attn_paged(cx, a.attn);
   return status.ok() ? page_stamp(cx, a.stamp) : status;

@@ -1,6 +1,6 @@
-// Matrix products with many tokens. A pass takes up to kPassTokens tokens: their activations are packed in panels by all workers, then tasks
-// (runs of rows) decode their weights group by group of 256 columns into a tile in the core's cache and multiply it by every panel. Sums stay in
-// the worker's scratch until the last group.
+// Matrix ops with many tokens (GEMM). A pass takes up to kPassTokens tokens. All workers pack their activations into
+// panels. Then tasks (ranges of rows) decode their weights, one group of 256 columns at a time, into a tile in the
+// core's cache and multiply the tile with every panel. Sums stay in the worker's scratch until the last group.
 #include <cstring>
 
 #include "cpu/matmul_plan.h"
@@ -15,17 +15,17 @@ struct GemmRun {
   bool mine[3];  // parts of this pass
   size_t first_tok, n_tok;
   size_t n_panels;
-  size_t pack_pieces;  // tasks that one panel is packed by
-  size_t tile_rows;    // rows of a task; of each of the two matrices for a GLU
+  size_t pack_pieces;  // tasks that pack one panel
+  size_t tile_rows;    // rows of a task; for a GLU, of each of the two matrices
   size_t tasks_before[4];
-  std::byte* packed;  // [n_panels][groups] of panel_bytes; the last panel may be narrower, its groups closer
+  std::byte* packed;  // [n_panels][groups] of group_bytes; the last panel may be narrower and its groups shorter
   std::byte* workers;
   size_t worker_bytes;
 };
 
 size_t panel_tokens(const GemmRun& run) { return run.act->vector_tokens * run.act->panel_vectors; }
 
-// Vectors of panel i: the last one takes what it needs.
+// Vectors of a panel; the last panel has only as many as it needs.
 size_t panel_vectors(const GemmRun& run, size_t panel) {
   const size_t left = run.n_tok - panel * panel_tokens(run);
   return std::min(run.act->panel_vectors, (left + run.act->vector_tokens - 1) / run.act->vector_tokens);
@@ -54,12 +54,13 @@ void pack_task(const GemmRun& run, size_t task) {
   run.floats ? run.act->pack_float(call) : run.act->pack(call);
 }
 
-// The rows of a task: a run of rows of one matrix, or the same run of gate and up, one above the other in tile and sums.
+// The rows of a task: a range of rows of one matrix, or the same range of gate and up, one after the other in tile and
+// sums.
 struct TaskRows {
   const Weight* w[2];
   size_t n_weights;
   size_t first, n_rows;
-  size_t padded;  // n_rows in whole register blocks
+  size_t padded;  // n_rows rounded up to whole register blocks
   size_t total() const { return n_weights * padded; }
 };
 
@@ -67,13 +68,14 @@ Tile rows_from(const Tile& tile, size_t row) {
   return {tile.q + row * kGroup, tile.scale + row * kSubs, tile.min + row * kSubs, tile.f + row * kGroup};
 }
 
-// Multiplies the decoded group g of weight i by every panel. Panels share the fetching of the next group's encoded weights.
+// Multiplies the decoded group g of weight i with every panel. The panels share the prefetch of the next group's
+// encoded weights.
 void multiply_group(const GemmRun& run, const TaskRows& rows, size_t i, size_t n_rows, size_t g, const Tile& tile,
                     float* c) {
   const Weight& w = *rows.w[i];
   const TileKind kind = run.floats ? TileKind::kFloat : weight_kernels(w.type).kind;
   const size_t groups = n_groups(w.n_cols), n_cols = std::min(kGroup, w.n_cols - g * kGroup);
-  const size_t encoded = w.row_bytes * kGroup / w.n_cols;  // of a group of a row
+  const size_t encoded = w.row_bytes * kGroup / w.n_cols;  // of one group of a row
   for (size_t panel = 0; panel < run.n_panels; ++panel) {
     const size_t n_vectors = panel_vectors(run, panel), tokens = n_vectors * run.act->vector_tokens;
     run.act->multiply[static_cast<size_t>(kind)](
@@ -102,7 +104,7 @@ void multiply_rows(const GemmRun& run, const TaskRows& rows, const Tile& tile, f
   }
 }
 
-// Rows that only fill up a register block are zero.
+// Sets the padding rows of the last register block to zero.
 void clear_padding(const Tile& tile, const TaskRows& rows) {
   for (size_t i = 0; i < rows.n_weights; ++i) {
     const Tile rest = rows_from(tile, i * rows.padded + rows.n_rows);
@@ -143,7 +145,8 @@ void tile_task(const GemmRun& run, size_t task, size_t worker) {
   }
 }
 
-// Rows of a task: a full tile, or less when there would be too few tasks for the threads. Does not change the results.
+// Chooses the rows of a task: a full tile, or less if there would be too few tasks for the threads. The results do not
+// depend on it.
 void cut(GemmRun& run, size_t n_threads) {
   const Product& p = *run.product;
   const size_t n_lists = p.glu ? 1 : p.n_parts;
@@ -169,7 +172,7 @@ void run_pass(OpContext& cx, GemmRun& run) {
                         [&](size_t task, size_t worker) { tile_task(run, task, worker); });
 }
 
-// A GLU with one matrix of each kind is done in f32 as a whole.
+// A GLU with one matrix of each kind is computed in f32 as a whole.
 bool needs_floats(const ActKernels& act, const Product& p, size_t i) {
   const auto is_float = [&](size_t part) {
     return !act.integer_gemm || weight_kernels(p.part[part].w.type).kind == TileKind::kFloat;

@@ -1,12 +1,13 @@
-// Matrix products with few tokens: tasks are runs of rows, all parts in one parallel region. The activations are quantised first, by the calling
-// thread: a microsecond of work, less than another region would cost.
+// Matrix ops with few tokens (GEMV): tasks are ranges of rows, and all parts share one parallel region. The calling
+// thread quantises the activations first: a microsecond of work, less than another parallel region would cost.
 #include "cpu/matmul_plan.h"
 
 namespace weir::cpu {
 namespace {
 
-// Bytes of weights of one task: long enough that starting its four streams is lost in it, short enough that the last tasks of a call end
-// together. Small matrices are cut finer, down to the cost of handing out a task.
+// Bytes of weights of one task: enough to amortise starting its four memory streams, and few enough that the last tasks
+// of a call end together. Small matrices are divided into smaller tasks, as long as handing out a task does not
+// dominate.
 constexpr size_t kTaskBytes = 256 * 1024;
 constexpr size_t kTaskBytesMin = 8 * 1024;
 constexpr size_t kTasksPerThread = 4;
@@ -16,7 +17,7 @@ struct GemvRun {
   const ActKernels* act;
   Activations activations;
   size_t rows_per_task[3];
-  size_t tasks_before[4];  // of part i; tasks of a GLU hold rows of both matrices and are counted in part 0
+  size_t tasks_before[4];  // of part i; tasks of a GLU have rows of both matrices and are counted in part 0
   float* results;          // [worker][2, kGemvTokens, kGemvRows]
 };
 
@@ -96,7 +97,7 @@ void run_gemv(OpContext& cx, const Product& p) {
   run.activations.sum = carver.take<float>(std::min(p.n_tok, kGemvTokens) * groups * kSubs);
   run.results = carver.take<float>(0);
   cut(run, cx.pool->n_threads());
-  for (size_t tok = 0; tok < p.n_tok; tok += kGemvTokens) {  // more than one round only where there is no GEMM
+  for (size_t tok = 0; tok < p.n_tok; tok += kGemvTokens) {  // several rounds only without a GEMM
     const size_t n_tok = std::min(kGemvTokens, p.n_tok - tok);
     run.activations.x = p.x + tok * p.n_cols;
     quantize(run, p.n_cols, n_tok);

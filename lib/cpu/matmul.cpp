@@ -1,4 +1,5 @@
-// embed, matmul and glu_matmul of the CPU backend: checks, the choice between GEMV and GEMM, and what both share. No vector code here.
+// embed, matmul and glu_matmul of the CPU backend: checks, the decision between GEMV and GEMM, and what both share. No
+// vector code here.
 #include "cpu/matmul.h"
 
 #include <algorithm>
@@ -46,7 +47,7 @@ Status check_scratch(const OpContext& cx, const char* op, size_t n_cols, size_t 
               n_cols, static_cast<unsigned long long>(needed), static_cast<unsigned long long>(cx.scratch_bytes));
 }
 
-// GEMM only where the instruction set has one.
+// Whether the GEMV runs: for few tokens, and where the instruction set has no GEMM.
 bool use_gemv(size_t n_tok) { return n_tok <= kGemvTokens || !act_kernels().has_gemm; }
 
 }  // namespace
@@ -72,7 +73,7 @@ Status glu_matmul(OpContext& cx, const GluMatmulArgs& a) {
   return {};
 }
 
-// Rows are decoded by the plain decoder: the few rows of a step cost nothing next to the products that follow.
+// Rows are decoded by the plain decoder: the few rows of a step cost nothing next to the layers that follow.
 Status embed(OpContext& cx, const EmbedArgs& a) {
   const WeightTypeInfo& info = weight_type_info(a.table.type);
   cx.pool->parallel_for(a.n_tok, [&](size_t t, size_t) {

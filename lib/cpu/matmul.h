@@ -1,6 +1,7 @@
-// The matrix products of the CPU backend: embed, matmul and glu_matmul of the op table (ops/ops.h has the contracts).
-// Few tokens: rows are streamed once from memory and multiplied by every token (gemv.cpp). Many tokens: tiles of decoded weights, register
-// blocked (gemm.cpp). All activations of a call are 16-bit integers with one scale for 256 columns when the weights are integers.
+// The matrix ops of the CPU backend: embed, matmul and glu_matmul of the op table (ops/ops.h has the contracts).
+// Few tokens: GEMV, the rows are streamed once from memory and multiplied with every token (gemv.cpp). Many tokens:
+// GEMM, register-blocked over tiles of decoded weights (gemm.cpp). When the weights are integers, the activations of a
+// call are 16-bit integers with one scale per 256 columns.
 #pragma once
 
 #include "ops/ops.h"
@@ -14,7 +15,7 @@ Status glu_matmul(OpContext& cx, const GluMatmulArgs& a);
 // Bytes at the front of OpContext::scratch that matmul and glu_matmul use; 64-byte aligned.
 uint64_t matmul_scratch_bytes(const OpShapes& shapes);
 
-// Instruction set that the kernels were chosen for, static text.
+// Instruction set that the kernels were selected for, static text.
 const char* matmul_target();
 
 }  // namespace weir::cpu

@@ -1,5 +1,6 @@
-// What one instruction set offers to the matrix products: tables of kernels, chosen once per call by Highway's dispatch. Everything here is
-// plain C++; the vector code is in weight_kernels-inl.h (per weight type) and act_kernels.cpp (activations and tiles).
+// The interface between the matrix ops and the vector code: tables of kernels, selected once per call by Highway's
+// dispatch. Everything here is plain C++; the vector code is in weight_kernels-inl.h (per weight type) and
+// act_kernels.cpp (activations and tiles).
 #pragma once
 
 #include <cstddef>
@@ -9,20 +10,22 @@
 
 namespace weir::cpu {
 
-// Columns that share one scale of the quantised activations, and the step of the GEMM along columns. A whole super-block of the K types.
+// Columns that share one scale of the quantised activations, and the step of the GEMM along columns: a whole
+// super-block of the K types.
 inline constexpr size_t kGroup = 256;
-// Columns of the smallest quantised block; sums of activations are kept for each.
+// Columns of the smallest quantised block. The sums of activations are kept per such block.
 inline constexpr size_t kSub = 32;
 inline constexpr size_t kSubs = kGroup / kSub;
 
 constexpr size_t n_groups(size_t n_cols) { return (n_cols + kGroup - 1) / kGroup; }
 
-// Activations of the GEMV: as they came, and in 16-bit integers: x = scale * q to within scale / 2. Arrays per token, one after another.
+// Activations of the GEMV, as f32 and as 16-bit integers: x = scale * q to within scale / 2. Arrays per token, one
+// after another.
 struct Activations {
   const float* x = nullptr;  // [n_tok, n_cols]
   int16_t* q = nullptr;      // [n_tok, groups * kGroup], zero beyond n_cols
   float* scale = nullptr;    // [n_tok, groups]
-  float* sum = nullptr;      // [n_tok, groups, kSubs] scale * (sum of 32 q); not filled unless asked for
+  float* sum = nullptr;      // [n_tok, groups, kSubs] scale * (sum of 32 q); filled on request only
 };
 
 // out[t * out_stride + r] = row r of the matrix times token t.
@@ -37,16 +40,16 @@ struct GemvCall {
   size_t out_stride;
 };
 
-// Decoded weights of up to kTileRows rows in one group of columns. An integer weight is scale * q - min (the scale may be that of the
-// group, in element 0, or of each 32 columns; the weight type says).
+// Decoded weights of up to kTileRows rows in one group of columns. An integer weight is scale * q - min. The scale is
+// that of the group (element 0) or one per 32 columns; TileKind says which.
 struct Tile {
   int16_t* q;    // [kTileRows, kGroup]
   float* scale;  // [kTileRows, kSubs]
   float* min;    // [kTileRows, kSubs]
-  float* f;      // [kTileRows, kGroup]: instead, when the product is in f32
+  float* f;      // [kTileRows, kGroup]: the weights of an f32 tile
 };
 inline constexpr size_t kTileRows = 96;
-// Rows of a tile come in multiples of this; the kernels' register blocks of 6, 8 and 12 rows divide it.
+// The rows of a tile are padded to a multiple of this; the kernels' register blocks of 4, 6, 8 and 12 rows divide it.
 inline constexpr size_t kTileRowStep = 24;
 
 struct DecodeCall {
@@ -65,24 +68,24 @@ struct MultiplyCall {
   size_t n_cols;       // of the group
   size_t n_vectors;    // vectors of tokens in the panel
   float* c;
-  // To be fetched meanwhile: encoded weights that are decoded next, next_bytes (0: none) of every next_every-th row from next_first on, up to
-  // next_rows. The panels of a pass share the rows among them, so that none waits for memory.
+  // Encoded weights of the next group to prefetch meanwhile: next_bytes (0: nothing) of every next_every-th row from
+  // next_first on, up to next_rows. The panels of a pass share these rows, so that none of them waits for memory.
   const uint8_t* next;
   size_t next_stride, next_rows, next_bytes, next_first, next_every;
 };
 using MultiplyFn = void (*)(const MultiplyCall&);
 
-// How a weight type's tile is to be multiplied.
+// How the tile of a weight type is multiplied.
 enum class TileKind : uint8_t {
   kFloat,         // Tile::f
-  kSubScales,     // Tile::q with a scale for each 32 columns, no minimum
-  kGroupScale16,  // one scale, i32 sums of 16 products fit, no minimum
-  kGroupScale32,  // one scale, i32 sums of 32 products fit, minima
+  kSubScales,     // Tile::q with one scale per 32 columns, no minimum
+  kGroupScale16,  // one scale, an i32 can sum 16 products, no minimum
+  kGroupScale32,  // one scale, an i32 can sum 32 products, minima
   kGroupScale64,  // the same with 64 products
 };
 inline constexpr size_t kTileKinds = 5;
 
-// Packs groups [first_group, end_group) of up to a panel of tokens.
+// Packs groups [first_group, end_group) of the tokens of one panel.
 struct PackCall {
   const float* x;  // the panel's first token, rows of n_cols
   size_t n_tok;
@@ -100,11 +103,12 @@ struct WeightKernels {
   void (*decode_float)(const DecodeCall&, Tile&);  // fills f
 };
 
-// Activations, packed panels and everything else that does not depend on the weight type. A panel is `panel_vectors` vectors of tokens.
+// Kernels that do not depend on the weight type: quantisation, packing, tile products, epilogue. A panel is
+// `panel_vectors` vectors of tokens.
 struct ActKernels {
   int64_t target;        // HWY_* bit
   bool has_gemm;         // false: only the GEMV
-  bool integer_gemm;     // multiply integer tiles; else decode to f32
+  bool integer_gemm;     // multiply integer tiles; otherwise decode to f32
   size_t vector_tokens;  // tokens in one vector
   size_t panel_vectors;  // vectors of a full panel
   // Fills q and scale, and sum if `sums`, of one token.
@@ -125,9 +129,9 @@ const ActKernels& act_kernels();
 #undef WEIR_QUANT
 const WeightKernels& weight_kernels(WeightType type);
 
-// Bytes of one packed panel in one group, for `tokens` = vectors * vector_tokens.
-constexpr size_t packed_bytes(
-    size_t tokens) {  // i16 [kGroup / 2, tokens, 2], f32 scale [tokens], f32 sum [kSubs, tokens]
+// Bytes of one group of a packed panel of `tokens` tokens (vectors * vector_tokens).
+// i16 [kGroup / 2, tokens, 2], f32 scale [tokens], f32 sum [kSubs, tokens].
+constexpr size_t packed_bytes(size_t tokens) {
   return (tokens * (kGroup * sizeof(int16_t) + (1 + kSubs) * sizeof(float)) + 63) / 64 * 64;
 }
 constexpr size_t packed_float_bytes(size_t tokens) { return tokens * kGroup * sizeof(float); }

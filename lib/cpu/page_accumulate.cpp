@@ -1,5 +1,5 @@
-// Scores of pages from masses: the definition's sums in the same order, head by head over rows so that the compiler
-// vectorises. Some hundred numbers a stream; never worth a second thread.
+// Accumulates attention masses as page scores: the reference's sums in the same order, head by head over rows so that
+// the compiler vectorises. A few hundred numbers per stream are never worth a second thread.
 #include "cpu/page_accumulate.h"
 
 #include <cmath>
@@ -7,7 +7,7 @@
 namespace weir::cpu {
 namespace {
 
-// to[row] = or += the weights of `n_heads` heads, added in order.
+// to[row] = or += the sum of the weights of `n_heads` heads, added in order.
 template <bool kAdd>
 void add_heads(const PageAccumulateArgs& a, uint32_t first, uint32_t n_heads, uint32_t n, float* to) {
   for (uint32_t row = 0; row < n; ++row) {
@@ -17,7 +17,7 @@ void add_heads(const PageAccumulateArgs& a, uint32_t first, uint32_t n_heads, ui
   }
 }
 
-// to[row] = the mean weight of `n_heads` heads, for each of the page's tokens.
+// to[row] = the mean weight over `n_heads` heads, divided by the page's tokens.
 void mean_of_heads(const PageAccumulateArgs& a, uint32_t kv_head, uint32_t first, uint32_t n_heads, uint32_t n,
                    float* to) {
   const uint32_t* len = a.len + size_t{kv_head} * a.capacity;

@@ -1,4 +1,4 @@
-// Scores of pages from masses on the CPU; ops/ops.h has the contract.
+// Accumulates attention masses as page scores on the CPU; ops/ops.h has the contract.
 #pragma once
 
 #include "ops/ops.h"

@@ -1,5 +1,5 @@
-// Digests on the CPU: the definition's loops, streams shared among threads when a prompt seals many pages at once. A
-// page is digested once in its life, so this is a percent of the work on its keys.
+// Page digests on the CPU: the reference's loops; streams are divided among threads when a prompt seals many pages at
+// once. A page is digested once in its life, which is a percent of the work on its keys.
 #include "cpu/page_digest.h"
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 namespace weir::cpu {
 namespace {
 
-// Pages (times KV heads) up to which the calling thread does all of it: some microseconds each.
+// Digests (pages times KV heads) up to which the calling thread does all of the work: some microseconds each.
 constexpr size_t kSerialPages = 4;
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Estimates of q.k over pages, vectorised over the elements of a head; up to four query heads share what is read of a
-// digest. Bound by memory: every digest is read once a step. Sums are in f32, one per lane.
+// digest. Memory bandwidth is the limit: every digest is read once per step. Sums are f32, one per lane.
 // Papers: Tang et al., "Quest", arXiv:2406.10774, sec. 3.2; Chen et al., "ArkVale", NeurIPS 2024, sec. 5.2.
 #include "cpu/page_score.h"
 
@@ -19,8 +19,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace weir::cpu::HWY_NAMESPACE {
 
-// The three forms of an estimate: of two vectors the larger product; q.centre and the norm of q; q.mean and the norm of
-// q * std.
+// The formulas of an estimate. kBound: sum of max(q_i * first_i, q_i * second_i). kBall: q.centre + radius * |q|.
+// kMoments: q.mean + spread * |q * std|.
 enum class Form { kBound, kBall, kMoments };
 
 template <Form kForm, class V>
@@ -34,7 +34,7 @@ HWY_INLINE void add_terms(V x, V first, V second, V& sum, V& square) {
   }
 }
 
-// Estimates of kHeads query heads, rows of q, with one digest; score[h * stride]. `radius` is what the norm counts.
+// Estimates of kHeads query heads, rows of q, with one digest; score[h * stride]. `radius` is the factor of the norm.
 template <Form kForm, size_t kHeads>
 HWY_INLINE void score_page(const float* HWY_RESTRICT q, const uint16_t* HWY_RESTRICT digest, size_t d, float radius,
                            float* score, size_t stride) {
@@ -42,7 +42,7 @@ HWY_INLINE void score_page(const float* HWY_RESTRICT q, const uint16_t* HWY_REST
   const hn::CappedTag<float, 1> d1;
   using V = hn::Vec<decltype(df)>;
   const size_t lanes = hn::Lanes(df);
-  // A ball has no second vector; the first is read again, and not used.
+  // A ball has no second vector; the first one is read again and not used.
   const uint16_t* HWY_RESTRICT second = kForm == Form::kBall ? digest : digest + d;
   V sum[kHeads], square[kHeads];
   HWY_UNROLL(4)
@@ -86,7 +86,7 @@ void score_rows_of(const PageScoreArgs& a, uint32_t kv_head, uint32_t begin, uin
   }
 }
 
-// Rows [begin, end) of one KV head's table.
+// Scores rows [begin, end) of one KV head's table.
 void score_rows(const PageScoreArgs& a, uint32_t kv_head, uint32_t begin, uint32_t end) {
   switch (a.kv.digest) {
     case DigestKind::kMinMax:
@@ -108,8 +108,8 @@ namespace {
 
 HWY_EXPORT(score_rows);
 
-// Pages of one task, and digests (pages times KV heads) up to which the calling thread does all of it: some
-// microseconds.
+// Pages of one task, and the number of digests (pages times KV heads) up to which the calling thread does all of the
+// work: some microseconds.
 constexpr uint32_t kTaskPages = 64;
 constexpr size_t kSerialPages = 128;
 

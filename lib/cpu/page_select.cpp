@@ -24,8 +24,8 @@ namespace weir::cpu::HWY_NAMESPACE {
 
 constexpr float kNone = -std::numeric_limits<float>::infinity();
 
-// Combines one head's scaled estimates x[0..n) into the group's: to = log softmax(x) for the first head, later the
-// larger one or the logarithm of the sum. n is a whole number of vectors, padded with -inf.
+// Combines one head's scaled estimates x[0..n) with the group's score: to = log softmax(x) for the first head, then the
+// larger of the two or the logarithm of their sum. n is a whole number of vectors, padded with -inf.
 void add_head(const float* HWY_RESTRICT x, size_t n, bool first, bool max, float* HWY_RESTRICT to) {
   const hn::ScalableTag<float> df;
   const size_t lanes = hn::Lanes(df);
@@ -51,7 +51,7 @@ void add_head(const float* HWY_RESTRICT x, size_t n, bool first, bool max, float
   }
 }
 
-// The same with estimates in standard deviations above the head's mean.
+// The same, with estimates in standard deviations from the head's mean.
 void add_head_z(const float* HWY_RESTRICT x, size_t n, bool first, float* HWY_RESTRICT to) {
   const hn::ScalableTag<float> df;
   const size_t lanes = hn::Lanes(df);
@@ -89,14 +89,14 @@ namespace {
 HWY_EXPORT(add_head);
 HWY_EXPORT(add_head_z);
 
-// Scores (pages times query heads) up to which the calling thread does all of it.
+// Scores (pages times query heads) up to which the calling thread does all of the work.
 constexpr size_t kSerialScores = 2048;
 constexpr uint32_t kPad = 16;  // floats of the widest vector
 
 struct Scratch {
   float* x;       // [pages, padded] of one head
-  float* group;   // the same, of the group
-  uint32_t* key;  // the same
+  float* group;   // [pages, padded] of the group
+  uint32_t* key;  // [pages, padded]
 };
 constexpr size_t kScratchParts = 3;
 
@@ -162,7 +162,7 @@ void list_pages(const PageSelectArgs& a, uint32_t kv_head, const float* score, c
     const bool competing = competes(a, flags, row);
     n_forced += competing && forced ? 1u : 0u;
     n_free += competing && !forced ? 1u : 0u;
-    s.key[row] = !competing || forced ? UINT32_MAX : order_key(score[row]);  // UINT32_MAX: listed in any case
+    s.key[row] = !competing || forced ? UINT32_MAX : order_key(score[row]);  // UINT32_MAX: always listed
   }
   const uint32_t n_best = std::min(n_free, a.budget - std::min(a.budget, n_forced)) + (n - n_free);
   uint32_t* select = a.select + size_t{list} * a.capacity;

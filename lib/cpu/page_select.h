@@ -1,4 +1,4 @@
-// Choice of pages on the CPU; ops/ops.h has the contract.
+// Top-k page selection on the CPU; ops/ops.h has the contract.
 #pragma once
 
 #include "ops/ops.h"

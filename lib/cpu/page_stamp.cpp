@@ -12,7 +12,7 @@
 namespace weir::cpu {
 namespace {
 
-// Pages (of all KV heads) up to which the calling thread does all of it.
+// Pages (of all KV heads) up to which the calling thread does all of the work.
 constexpr size_t kSerialPages = 4096;
 
 // The same operations in the same order as the reference.
@@ -32,7 +32,8 @@ void group_weights(const PageStampArgs& a, uint32_t kv_head, float* score, uint3
   for (uint32_t row = 0; row < n; ++row) score[row] /= static_cast<float>(group);
 }
 
-// Moves the weights of listed pages to their rows; from the end, because a row is never before its place. The others weigh 0.
+// Moves the weights of listed pages to their table rows; the other rows get 0. It goes from the end, because a row is
+// never below its list index.
 void spread_weights(const uint32_t* select, uint32_t n_select, float* score, uint32_t n) {
   uint32_t row = n;
   for (uint32_t place = n_select; place-- > 0;) {

@@ -1,5 +1,5 @@
-// The GEMV in plain C++, for machines where Highway has no vectors of a known size: rows decoded by the weight types' own plain decoders, 256
-// columns at a time. Complete and slow.
+// The GEMV in plain C++, for machines where Highway has no vectors of a size known at compile time. Rows are decoded by
+// the weight types' plain decoders, 256 columns at a time. Complete but slow.
 #pragma once
 
 #include <algorithm>

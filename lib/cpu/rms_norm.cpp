@@ -1,4 +1,4 @@
-// Root mean square normalisation, vectorised; many rows are shared among the threads.
+// Root mean square normalisation, vectorised; many rows are divided among the threads.
 #include "cpu/rms_norm.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Head norms, rotary embedding and appending to the KV pages, vectorised. Products and sums are rounded one by one, as
-// the reference does, so that what is stored is the same to the bit.
+// Head norms, rotary embedding and appending to the KV pages, vectorised. Every multiplication and addition is rounded
+// by itself (no fma), as in the reference, so that the stored keys and values have the same bits.
 // Paper: Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", arXiv:2104.09864, sec. 3.2.
 #include "cpu/rope_append.h"
 
@@ -81,8 +81,8 @@ void store_row(const float* from, uint16_t* to, size_t d) {
   for (; i < d; ++i) to[i] = f32_to_bf16(from[i]);
 }
 
-// Takes rows [begin, end) of a page's keys into its digest. Comparisons keep what is there on a tie, which matters for
-// zeros of either sign.
+// Updates a page's digest with rows [begin, end) of its keys. On a tie the stored value stays, which matters for zeros
+// of either sign.
 void update_digest(const uint16_t* keys, size_t begin, size_t end, uint16_t* high, uint16_t* low, size_t d) {
   const hn::ScalableTag<float> df;
   const size_t lanes = hn::Lanes(df);
@@ -111,7 +111,7 @@ void update_digest(const uint16_t* keys, size_t begin, size_t end, uint16_t* hig
   }
 }
 
-// Everything of one KV head and tokens [begin, end): its query heads, its key and its value.
+// Does tokens [begin, end) of one KV head: its query heads, its key and its value.
 void append_tokens(const RopeAppendArgs& a, uint32_t kv_head, uint32_t begin, uint32_t end) {
   const size_t d = a.kv.head_dim;
   const uint32_t group = a.n_heads / a.kv.n_kv_heads;
@@ -151,9 +151,9 @@ namespace {
 
 HWY_EXPORT(append_tokens);
 
-// Tokens of one task. A multiple of the page, and tasks begin with a page, so that no two of them touch one digest.
+// Tokens of one task: a multiple of the page size, and tasks begin at a page, so that no two tasks touch one digest.
 constexpr uint32_t kTaskTokens = 4 * kPageTokens;
-// Elements below which sharing among threads costs more than it gains.
+// Elements below which dividing the work among threads costs more than it gains.
 constexpr size_t kSerialElements = 16384;
 
 }  // namespace
@@ -167,7 +167,7 @@ Status rope_append(OpContext& cx, const RopeAppendArgs& a) {
     return {};
   }
   const size_t n_blocks =
-      (size_t{a.n_tok} + kPageTokens - 1 + kTaskTokens - 1) / kTaskTokens;  // for any place in the first page
+      (size_t{a.n_tok} + kPageTokens - 1 + kTaskTokens - 1) / kTaskTokens;  // enough for any offset in the first page
   cx.pool->parallel_for(n_blocks * n_kv_heads, [&](size_t task, size_t) {
     const auto kv_head = static_cast<uint32_t>(task % n_kv_heads);
     const auto block = static_cast<uint32_t>(task / n_kv_heads);

@@ -13,8 +13,8 @@
 
 #include "hwy/highway.h"
 
-// True where vectors are real: kernels with register blocking are left out of the fallback targets, which use the
-// reference instead.
+// True where vectors are real. The fallback targets have no kernels with register blocking and use the reference
+// instead.
 #ifndef WEIR_CPU_HAS_VECTORS
 #define WEIR_CPU_HAS_VECTORS (HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128)
 #endif
@@ -70,7 +70,7 @@ inline double sum_squares(const float* HWY_RESTRICT x, size_t n) {
   return hn::GetLane(hn::SumOfLanes(dd, hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3)))) + tail;
 }
 
-// y = x * factor * weight, rounded after each product. y may be x.
+// y = x * factor * weight, rounded after each multiplication. y may be x.
 inline void scale_by(const float* x, float factor, const float* weight, float* y, size_t n) {
   const hn::ScalableTag<float> df;
   const size_t lanes = hn::Lanes(df);

@@ -1,6 +1,6 @@
-// Attention weights of tokens over many query rows. Work items are (kv head, page): the page's keys are widened and
-// turned so that tokens lie in lanes, and every query row costs one multiply-add per element and vector of tokens, and
-// one exp.
+// Attention weights of tokens, summed over many query rows. A work item is (KV head, page). The page's keys are widened
+// and transposed so that tokens lie in lanes. Every query row then costs one multiply-add per element and vector of
+// tokens, and one exp.
 // Papers: Li et al., "SnapKV", arXiv:2404.14469, sec. 4; Zhang et al., "H2O", arXiv:2306.14048.
 #include "cpu/token_mass.h"
 
@@ -22,8 +22,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace weir::cpu::HWY_NAMESPACE {
 
-// Adds the weights of one query row to mass[kPageTokens]; `turned` is [head_dim, kPageTokens]. Tokens from n_seen on
-// are not seen.
+// Adds the weights of one query row to mass[kPageTokens]; `turned` is [head_dim, kPageTokens], the transposed keys.
+// Tokens from n_seen on are not seen.
 void add_row(const float* HWY_RESTRICT q, const float* HWY_RESTRICT turned, size_t d, float scale, float lse,
              uint32_t n_seen, float* HWY_RESTRICT mass) {
   const hn::CappedTag<float, kPageTokens> df;

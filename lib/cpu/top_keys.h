@@ -1,5 +1,5 @@
-// The k best of many scores in time linear in their number: scores become integers of the same order, the threshold is found bit by bit, and ties at
-// it go to the lowest rows. Plain loops that the compiler vectorises.
+// Top-k selection over scores in time linear in their number: scores become integers of the same order, the threshold
+// is found bit by bit, and ties at the threshold go to the lowest rows. Plain loops that the compiler vectorises.
 #pragma once
 
 #include <bit>
@@ -8,7 +8,7 @@
 
 namespace weir::cpu {
 
-// Order of scores in integers. Zeros of both signs are equal; what is not a number counts as -inf. 0 is below every score.
+// Maps a score to an integer of the same order. Both zeros are equal; NaN counts as -inf. 0 is below every score.
 inline uint32_t order_key(float score) {
   const auto bits = std::bit_cast<uint32_t>(std::isnan(score) ? -INFINITY : score + 0.0f);
   return (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
@@ -20,7 +20,7 @@ inline uint32_t count_at_least(const uint32_t* key, uint32_t n, uint32_t thresho
   return count;
 }
 
-// Calls pick(row), rows ascending, for the n_best > 0 highest keys; at least so many are not 0.
+// Calls pick(row), rows ascending, for the n_best > 0 highest keys. At least n_best keys must not be 0.
 template <class F>
 void for_best(const uint32_t* key, uint32_t n, uint32_t n_best, const F& pick) {
   uint32_t threshold = 0;  // the largest that n_best keys reach

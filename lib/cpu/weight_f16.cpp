@@ -18,7 +18,8 @@ struct DecoderF16 {
   template <class D>
   static HWY_INLINE Vec<D> load(D d, const uint8_t* p) {
     const hn::Rebind<hwy::float16_t, D> dh;
-    const hn::Repartition<uint8_t, decltype(dh)> d8;  // by bytes: a file's tensors need not be aligned to their type
+    // Loaded as bytes: tensors in a file need not be aligned to their type.
+    const hn::Repartition<uint8_t, decltype(dh)> d8;
     return hn::PromoteTo(d, hn::BitCast(dh, hn::LoadU(d8, p)));
   }
   static HWY_INLINE float one(const uint8_t* p) {

@@ -16,7 +16,8 @@ struct DecoderF32 {
 
   template <class D>
   static HWY_INLINE Vec<D> load(D d, const uint8_t* p) {
-    const hn::Repartition<uint8_t, D> d8;  // by bytes: a file's tensors need not be aligned to their type
+    // Loaded as bytes: tensors in a file need not be aligned to their type.
+    const hn::Repartition<uint8_t, D> d8;
     return hn::BitCast(d, hn::LoadU(d8, p));
   }
   static HWY_INLINE float one(const uint8_t* p) {

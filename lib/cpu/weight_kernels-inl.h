@@ -1,18 +1,25 @@
-// The GEMV and the tile decoders of one weight type, as templates over its decoder; the weight_<type>.cpp files supply decoders and instantiate.
+// The GEMV and the tile decoders of one weight type, as templates over its decoder. The weight_<type>.cpp files supply
+// the decoders and instantiate the templates.
 //
-// A GEMV runs four rows at once. They lie a quarter of the task's rows apart, so that the memory system sees four long sequential streams; one
-// stream leaves a third of the bandwidth unused on server cores. Sums of a row are formed in one order whatever the neighbours, so a row's
-// result does not depend on the task it fell in, nor a token's result on the other tokens.
+// A GEMV runs four rows at once. They lie a quarter of the task's rows apart, so that the memory system sees four long
+// sequential streams; one stream leaves a third of the bandwidth of server cores unused. The sums of a row are formed
+// in one order whatever its neighbours are, so a row's result does not depend on its task, nor a token's result on the
+// other tokens.
 //
 // A decoder of blocks of 32 weights with an f16 scale in front has kLayout = kBlocks and
-//   D16, kBlockBytes, kOffset; kAtOnce, 1 or 2 blocks; blocks<centred>(p, next, f): f(i16 vector, key) for all weights of a block, or of two,
-//   which lie at p and next; numbers(q, key) and store(v, q, key): the vector of activations that belongs to a key, and the inverse, from and to
-//   an array in the weights' order. Weights that are not centred are kOffset too large; the GEMV makes that good by the activations' sums.
-//   With kAtOnce = 2 the lower half of a sum's lanes belongs to the first block.
-// One of super-blocks of 256 weights has kLayout = kSuperBlocks and
+//   D16, kBlockBytes, kOffset; kAtOnce, 1 or 2 blocks;
+//   blocks<centred>(p, next, f): calls f(i16 vector, key) for all weights of a block, or of two, at p and next;
+//   numbers(q, key): the vector of activations for a key, and store(v, q, key): the inverse, from and to an array in
+//   the order of the weights.
+// Weights that are not centred are too large by kOffset; the GEMV corrects that with the sums of the activations. With
+// kAtOnce = 2 the lower half of a sum's lanes belongs to the first block.
+//
+// A decoder of super-blocks of 256 weights has kLayout = kSuperBlocks and
 //   D16, kBlockBytes, kMinima, kKind; Header, filled by header(p, h): scale, sub; a KHeader if kMinima;
-//   unit<u>(p, h, f): f as above for weights 64u .. 64u+63 times their integer sub-scales. |q| * 16 * 32767 must be below 2^31.
-// One of plain numbers has kLayout = kFloats and kBytes; load(d, p): f32 vector; one(p): f32.
+//   unit<u>(p, h, f): calls f as above for weights 64u .. 64u+63 times their integer sub-scales;
+//   |q| * 16 * 32767 must be below 2^31.
+//
+// A decoder of plain numbers has kLayout = kFloats and kBytes; load(d, p): f32 vector; one(p): f32.
 #include "cpu/matmul_kernels.h"
 #include "cpu/matmul_simd-inl.h"
 #include "cpu/plain_kernels.h"
@@ -32,17 +39,17 @@ namespace weir::cpu::HWY_NAMESPACE {
 enum class Layout { kBlocks, kSuperBlocks, kFloats };
 
 inline constexpr size_t kStreams = 4;
-// Bytes ahead of the reads that each stream is prefetched: about the latency of memory at a core's share of its bandwidth.
+// Prefetch distance of each stream in bytes: about the memory latency times a core's share of the bandwidth.
 inline constexpr size_t kPrefetchBytes = 1536;
 
-// i16 vector of a pair that lies in memory twice in 32 bits: 32-bit broadcasts from memory need no shuffle.
+// An i16 vector of a pair of equal numbers that memory holds as 32 bits: 32-bit broadcasts from memory need no shuffle.
 template <class D16>
 HWY_INLINE Vec<D16> broadcast_pair(D16 d16, uint32_t pair) {
   const hn::Repartition<uint32_t, D16> d32;
   return hn::BitCast(d16, hn::Set(d32, pair));
 }
 
-// i32 vector of small numbers as such pairs.
+// Stores an i32 vector of small numbers as such pairs.
 template <class V>
 HWY_INLINE void store_pairs(V v, uint32_t* out) {
   const hn::DFromV<V> d;
@@ -50,7 +57,8 @@ HWY_INLINE void store_pairs(V v, uint32_t* out) {
   hn::Store(hn::BitCast(du, hn::Or(hn::And(v, hn::Set(d, 0xFFFF)), hn::ShiftLeft<16>(v))), du, out);
 }
 
-// What the K types with minima begin with: two f16 scales, then eight sub-scales and sub-minima in 12 bytes (quant/k_scales.h).
+// The header of the K types with minima: two f16 scales, then eight sub-scales and sub-minima in 12 bytes
+// (quant/k_scales.h).
 struct KHeader {
   HWY_ALIGN uint32_t sub[kSubs];  // sub-scales, as pairs of equal i16
   float scale, min_scale;
@@ -66,7 +74,8 @@ HWY_INLINE void load_k_header(const uint8_t* p, KHeader& h) {
   std::memcpy(&a, p + 4, sizeof a);
   std::memcpy(&b, p + 8, sizeof b);
   std::memcpy(&c, p + 12, sizeof c);
-  // Four 6-bit numbers a word, in bytes: scales 0..3 and 4..7, minima 0..3 and 4..7. Put together in registers, as memory is read in one piece.
+  // Each word is four 6-bit numbers in bytes: scales 0..3 and 4..7, minima 0..3 and 4..7. They are combined in
+  // registers: narrow stores would stall the wide load that reads them.
   const uint64_t scales = (a & 0x3F3F3F3Fu) | uint64_t{(c & 0x0F0F0F0Fu) | (a >> 2 & 0x30303030u)} << 32;
   const uint64_t minima = (b & 0x3F3F3F3Fu) | uint64_t{(c >> 4 & 0x0F0F0F0Fu) | (b >> 2 & 0x30303030u)} << 32;
   std::memcpy(h.minima, &minima, sizeof minima);
@@ -89,7 +98,7 @@ HWY_INLINE Vec<D> load_minima(D d, const KHeader& h, size_t i) {
   return hn::Mul(hn::ConvertTo(d, hn::PromoteTo(d32, hn::LoadU(d8, h.minima + i))), hn::Set(d, h.min_scale));
 }
 
-// Where one token's group of activations lies.
+// The group of activations of one token.
 struct ActGroup {
   const float* x;
   const int16_t* q;
@@ -97,8 +106,8 @@ struct ActGroup {
   const float* scale;  // a pointer, so that it is broadcast from memory
 };
 
-// One group of each of kStreams rows. Four pointers that all move would do, but compilers gather such pointers in a vector and then spend their
-// time taking them out again.
+// One group of each of kStreams rows, as fixed pointers and one offset. Four moving pointers would do as well, but
+// compilers gather them in a vector and then spend time on extracting them again.
 struct RowGroups {
   const uint8_t* first[kStreams];
   size_t offset;
@@ -126,8 +135,8 @@ using SumTag = typename RowSum<Dec>::DF;
 template <class Dec, size_t kTok>
 using RowSums = Vec<SumTag<Dec>>[kStreams][kTok];
 
-// acc[t] -= sum over the eight sub-blocks of what all their weights have in excess times the sum of the activations; excess(d, i): that of
-// sub-blocks i, i + 1, ...
+// acc[t] -= sum over the eight sub-blocks of (what each of its weights is too large by) * (sum of its activations).
+// excess(d, i) returns the first factor for sub-blocks i, i + 1, ...
 template <class Dec, size_t kTok, class Excess>
 HWY_INLINE void subtract_excess(const Excess& excess, const ActGroup* act, Vec<SumTag<Dec>>* acc) {
   const SumTag<Dec> df;
@@ -154,8 +163,9 @@ HWY_INLINE void load_scales(const uint8_t* p, float* HWY_RESTRICT out) {
   const hn::CappedTag<uint64_t, 1> d64;
   HWY_UNROLL(2)
   for (size_t half = 0; half < kSubs; half += 4) {
-    uint64_t bits =
-        0;  // four numbers gathered in a register: cheaper than in memory, which would be read before it is written back
+    // Four numbers are gathered in a register. Memory would be slower: a wide read right after narrow writes has to
+    // wait.
+    uint64_t bits = 0;
     HWY_UNROLL(4)
     for (size_t i = 0; i < 4; ++i) {
       uint16_t h;
@@ -166,7 +176,7 @@ HWY_INLINE void load_scales(const uint8_t* p, float* HWY_RESTRICT out) {
   }
 }
 
-// The scales of Dec::kAtOnce blocks from b on in the lanes that hold their sums.
+// The scales of Dec::kAtOnce blocks from b on, in the lanes that hold the blocks' sums.
 template <class Dec>
 HWY_INLINE Vec<SumTag<Dec>> block_scales(const float* scales, size_t b) {
   const SumTag<Dec> df;
@@ -174,7 +184,8 @@ HWY_INLINE Vec<SumTag<Dec>> block_scales(const float* scales, size_t b) {
   return hn::IfThenElse(hn::FirstN(df, hn::MaxLanes(df) / 2), hn::Set(df, scales[b]), hn::Set(df, scales[b + 1]));
 }
 
-// acc[r][t] += Dec::kAtOnce blocks from b on of row r * q of token t. Where there is no block b + 1, its scale is 0.
+// acc[r][t] += (Dec::kAtOnce blocks of row r from b on) . (q of token t). If block b + 1 does not exist, its scale is
+// 0.
 template <class Dec, size_t kTok>
 HWY_INLINE void dot_blocks(const RowGroups& p, size_t b, size_t last, const ActGroup* act, const float (*scales)[kSubs],
                            RowSums<Dec, kTok>& acc) {
@@ -199,7 +210,7 @@ HWY_INLINE void dot_blocks(const RowGroups& p, size_t b, size_t last, const ActG
   }
 }
 
-// Rows are interleaved block by block: a row alone is a chain of dependent additions.
+// Rows are interleaved block by block, because one row alone is a chain of dependent additions.
 template <class Dec, size_t kTok>
 HWY_INLINE void dot_group_blocks(const RowGroups& p, size_t n_cols, const ActGroup* act, RowSums<Dec, kTok>& acc) {
   const SumTag<Dec> df;
@@ -236,7 +247,7 @@ HWY_INLINE void dot_group_blocks(const RowGroups& p, size_t n_cols, const ActGro
   }
 }
 
-// The integer sums of a super-block stay within 32 bits for 16 products a lane, then go to f32.
+// An i32 lane can sum 16 products of a super-block; then the sums are converted and added in f32.
 template <class Dec, size_t kTok>
 HWY_INLINE void dot_group_super(const uint8_t* p, const ActGroup* act, Vec<SumTag<Dec>>* acc) {
   const typename RowSum<Dec>::D d32;
@@ -284,7 +295,7 @@ HWY_INLINE void dot_group_floats(const uint8_t* p, size_t n_cols, const ActGroup
     HWY_UNROLL(8)
     for (size_t t = 0; t < kTok; ++t) acc[t] = hn::MulAdd(w, hn::LoadU(df, act[t].x + k), acc[t]);
   }
-  for (; k < n_cols; ++k) {  // the last few columns: in lane 0
+  for (; k < n_cols; ++k) {  // the last columns go to lane 0
     const float w = Dec::one(p + k * Dec::kBytes);
     for (size_t t = 0; t < kTok; ++t) {
       acc[t] = hn::Add(acc[t], hn::IfThenElseZero(hn::FirstN(df, 1), hn::Set(df, w * act[t].x[k])));
@@ -305,7 +316,7 @@ HWY_INLINE void dot_group(const RowGroups& p, size_t n_cols, const ActGroup* act
   }
 }
 
-// kStreams rows of the matrix times kTok tokens from `tok` on.
+// Multiplies kStreams rows of the matrix with kTok tokens from `tok` on.
 template <class Dec, size_t kTok>
 HWY_NOINLINE void gemv_rows(const GemvCall& c, const size_t* rows, size_t tok) {
   const SumTag<Dec> df;
@@ -350,7 +361,7 @@ void gemv(const GemvCall& c) {
   for (size_t i = 0; i < apart; ++i) {
     size_t rows[kStreams];
     for (size_t r = 0; r < kStreams; ++r)
-      rows[r] = HWY_MIN(i + r * apart, c.n_rows - 1);  // at the end some rows are computed twice
+      rows[r] = HWY_MIN(i + r * apart, c.n_rows - 1);  // the last rows may be computed twice
     size_t tok = 0;
     for (; tok + 4 <= c.n_tok; tok += 4) gemv_rows<Dec, 4>(c, rows, tok);
     if (tok + 2 <= c.n_tok) gemv_rows<Dec, 2>(c, rows, tok), tok += 2;
@@ -358,7 +369,7 @@ void gemv(const GemvCall& c) {
   }
 }
 
-// One row's group into q[kGroup], scale[kSubs] and low[kSubs] of a tile.
+// Decodes one group of a row into q[kGroup], scale[kSubs] and low[kSubs] of a tile.
 template <class Dec>
 HWY_INLINE void decode_group(const uint8_t* p, size_t n_cols, int16_t* HWY_RESTRICT q, float* HWY_RESTRICT scale,
                              float* HWY_RESTRICT low) {
@@ -437,7 +448,7 @@ inline constexpr WeightKernels kWeightKernels = make_weight_kernels<Dec>();
 #endif
 HWY_AFTER_NAMESPACE();
 
-// kernels_<Name>(), for one instruction set, from Decoder<Name>; inside the target's namespace.
+// Defines kernels_<Name>() for one instruction set from Decoder<Name>; used inside the target's namespace.
 #undef WEIR_WEIGHT_KERNELS
 #if WEIR_VECTOR_KERNELS
 #define WEIR_WEIGHT_KERNELS(Name) \
@@ -446,7 +457,7 @@ HWY_AFTER_NAMESPACE();
 #define WEIR_WEIGHT_KERNELS(Name) \
   const WeightKernels& kernels_##Name() { return kPlainWeightKernels<WeightType::k##Name>; }
 #endif
-// weight_kernels_<Name>(), the machine's best of them; once, in namespace weir::cpu.
+// Defines weight_kernels_<Name>(), the best of them for the machine; used once, in namespace weir::cpu.
 #undef WEIR_EXPORT_WEIGHT_KERNELS
 #define WEIR_EXPORT_WEIGHT_KERNELS(Name) \
   HWY_EXPORT(kernels_##Name);            \

@@ -1,5 +1,6 @@
-// Vector decoder of Q4_0 (layout: quant/q4_0.h): 16 bytes widened to 16-bit lanes, whose low and high four bits are weights 0..15 and 16..31.
-// 512-bit vectors hold two blocks side by side, so that no lane is idle and nothing needs to be shuffled.
+// Vector decoder of Q4_0 (layout: quant/q4_0.h): 16 bytes are widened to 16-bit lanes, whose low and high nibbles are
+// weights 0..15 and 16..31. 512-bit vectors hold two blocks side by side, so that no lane is idle and no shuffle is
+// needed.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/weight_q4_0.cpp"
 #include "cpu/simd_targets.h"

@@ -1,4 +1,5 @@
-// Vector decoder of Q4_K (layout: quant/q4_k.h): 32 bytes widened to 16-bit lanes give two sub-blocks, in their low and high four bits.
+// Vector decoder of Q4_K (layout: quant/q4_k.h): 32 bytes, widened to 16-bit lanes, give two sub-blocks, in their low
+// and high nibbles.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/weight_q4_k.cpp"
 #include "cpu/simd_targets.h"

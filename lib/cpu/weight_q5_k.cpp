@@ -32,7 +32,8 @@ struct DecoderQ5_K {
     HWY_UNROLL(4)
     for (size_t k = 0; k < 32; k += hn::MaxLanes(d16)) {
       const auto bytes = hn::PromoteTo(d16, hn::LoadU(d8, q + k));
-      // Bit 4 of every sub-block s is bit s of `high`; kept as bit s + 4 so that all shifts are to the right.
+      // Bit 4 of every sub-block s is bit s of `high`. Here it is kept as bit s + 4, so that all shifts go to the
+      // right.
       const auto bits = hn::ShiftLeft<4>(hn::PromoteTo(d16, hn::LoadU(d8, high + k)));
       const auto even_bit = hn::And(hn::ShiftRight<2 * kUnit>(bits), bit4),
                  odd_bit = hn::And(hn::ShiftRight<2 * kUnit + 1>(bits), bit4);

@@ -1,4 +1,5 @@
-// Vector decoder of Q6_K (layout: quant/q6_k.h): low four bits and high two bits widened to 16-bit lanes and put together.
+// Vector decoder of Q6_K (layout: quant/q6_k.h): the low four and the high two bits are widened to 16-bit lanes and
+// combined.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/weight_q6_k.cpp"
 #include "cpu/simd_targets.h"
@@ -31,7 +32,7 @@ struct DecoderQ6_K {
       store_pairs(hn::PromoteTo(d32, hn::LoadU(d8, sub + i)), h.sub + i);
   }
 
-  // Sub-scales of the D16 lanes from weight k of a quarter on, 16 lanes each.
+  // Sub-scales of the D16 lanes that begin at weight k of a quarter; one sub-scale per 16 lanes.
   static HWY_INLINE Vec<D16> sub_scales(const uint32_t* sub, size_t k) {
     const D16 d16;
     if constexpr (hn::MaxLanes(d16) == 32) {
@@ -54,7 +55,8 @@ struct DecoderQ6_K {
       HWY_UNROLL(4)
       for (size_t k = 0; k < 32; k += hn::MaxLanes(d16)) {
         const auto bytes = hn::PromoteTo(d16, hn::LoadU(d8, low + 32 * quarter + k));
-        // The quarter's two bits are bits 2 * (2 * kHighNibble + quarter) and the next; moved to bits 4 and 5.
+        // The quarter's two bits are bits 2 * (2 * kHighNibble + quarter) and the next one; they are moved to bits 4
+        // and 5.
         const auto bits = hn::ShiftLeft<4>(hn::PromoteTo(d16, hn::LoadU(d8, high + k)));
         const auto top =
             quarter == 0 ? hn::ShiftRight<4 * kHighNibble>(bits) : hn::ShiftRight<4 * kHighNibble + 2>(bits);
