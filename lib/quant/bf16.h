@@ -18,7 +18,7 @@ inline void decode(const BlockBF16& block, float* out) { *out = bf16_to_f32(bloc
 
 inline void encode(const float* in, BlockBF16& block) { block.bits = f32_to_bf16(*in); }
 
-// Random bits to a weight, uniform in +-sqrt(3) * scale, whose standard deviation is `scale`.
+// Turns random bits into a weight, uniform in +-sqrt(3) * scale, so that the standard deviation is `scale`.
 inline void make_random(BlockBF16& block, float scale) {
   const float unit = (static_cast<float>(block.bits) - 32767.5f) * 0x1p-15f;
   block.bits = f32_to_bf16(unit * 1.7320508f * scale);

@@ -18,7 +18,7 @@ inline void decode(const BlockF16& block, float* out) { *out = f16_to_f32(block.
 
 inline void encode(const float* in, BlockF16& block) { block.bits = f32_to_f16(*in); }
 
-// Random bits to a weight, uniform in +-sqrt(3) * scale, whose standard deviation is `scale`.
+// Turns random bits into a weight, uniform in +-sqrt(3) * scale, so that the standard deviation is `scale`.
 inline void make_random(BlockF16& block, float scale) {
   const float unit = (static_cast<float>(block.bits) - 32767.5f) * 0x1p-15f;
   block.bits = f32_to_f16(unit * 1.7320508f * scale);

@@ -18,7 +18,7 @@ inline void decode(const BlockF32& block, float* out) { *out = block.value; }
 
 inline void encode(const float* in, BlockF32& block) { block.value = *in; }
 
-// Random bits to a weight, uniform in +-sqrt(3) * scale, whose standard deviation is `scale`.
+// Turns random bits into a weight, uniform in +-sqrt(3) * scale, so that the standard deviation is `scale`.
 inline void make_random(BlockF32& block, float scale) {
   const auto bits = std::bit_cast<int32_t>(block);
   block.value = static_cast<float>(bits) * 0x1p-31f * 1.7320508f * scale;

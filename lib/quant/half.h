@@ -1,7 +1,7 @@
 // f16 (IEEE 754 binary16) and bf16 (the upper half of an f32) to f32 and back, in integer arithmetic only, so that
 // every machine and compiler flag gives the same bits. Narrowing rounds to nearest, ties to even; overflow gives
-// infinity; a NaN stays a NaN, made quiet, with the upper bits of its payload. Widening is exact. These are the
-// definitions; vector code elsewhere must agree with them bit for bit.
+// infinity. A NaN becomes a quiet NaN with the upper bits of its payload. Widening is exact. These are the definitions;
+// vector code elsewhere must agree with them bit for bit.
 #pragma once
 
 #include <bit>
@@ -14,7 +14,7 @@ constexpr float bf16_to_f32(uint16_t h) { return std::bit_cast<float>(static_cas
 constexpr uint16_t f32_to_bf16(float f) {
   const uint32_t x = std::bit_cast<uint32_t>(f);
   if ((x & 0x7FFFFFFFu) > 0x7F800000u)
-    return static_cast<uint16_t>(x >> 16 | 0x40u);  // a rounded NaN could be infinity
+    return static_cast<uint16_t>(x >> 16 | 0x40u);  // rounding a NaN could give infinity
   return static_cast<uint16_t>((x + 0x7FFFu + (x >> 16 & 1u)) >> 16);
 }
 
@@ -41,11 +41,12 @@ constexpr uint16_t f32_to_f16(float f) {
   uint32_t h = 0;
   if (magnitude > 0x7F800000u) {
     h = 0x7E00u | (magnitude >> 13 & 0x3FFu);
-  } else if (magnitude >= 0x47800000u) {  // 2^16 and more, infinity included
+  } else if (magnitude >= 0x47800000u) {  // 2^16 and above, infinity included
     h = 0x7C00u;
-  } else if (magnitude >= 0x38800000u) {  // 2^-14 and more: normal; a carry may run into the exponent, even to infinity
+    // 2^-14 and above: normal. A carry may run into the exponent, up to infinity.
+  } else if (magnitude >= 0x38800000u) {
     h = (magnitude - 0x38000000u + 0xFFFu + (magnitude >> 13 & 1u)) >> 13;
-  } else if (magnitude >= 0x33000000u) {             // 2^-25 and more: subnormal; count units of 2^-24
+  } else if (magnitude >= 0x33000000u) {             // 2^-25 and above: subnormal, in units of 2^-24
     const uint32_t shift = 126 - (magnitude >> 23);  // 14..24
     const uint32_t mantissa = (magnitude & 0x7FFFFFu) | 0x800000u;
     const uint32_t rest = mantissa & ((1u << shift) - 1), half = 1u << (shift - 1);

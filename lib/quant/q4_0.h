@@ -29,7 +29,7 @@ inline void decode(const BlockQ4_0& block, float* out) {
   }
 }
 
-// The weight of largest magnitude becomes exactly -8 (the range is -8..7), hence the sign of the scale; the others are
+// The weight of largest magnitude becomes exactly -8 (the range is -8..7), hence the sign of the scale. The others are
 // rounded to nearest.
 inline void encode(const float* in, BlockQ4_0& block) {
   float extreme = 0;
@@ -45,8 +45,8 @@ inline void encode(const float* in, BlockQ4_0& block) {
   for (size_t i = 0; i < 16; ++i) block.q[i] = static_cast<uint8_t>(quant(in[i]) | quant(in[i + 16]) << 4);
 }
 
-// Random bytes to a valid block: quants stay uniform (root mean square 4.637); the scale keeps its random sign, so that
-// the mean is 0.
+// Turns random bytes into a valid block: quants stay uniform (root mean square 4.637); the scale keeps its random sign,
+// so that the mean is 0.
 inline void make_random(BlockQ4_0& block, float scale) {
   block.scale = static_cast<uint16_t>(f32_to_f16(scale / 4.637f) | (block.scale & 0x8000u));
 }

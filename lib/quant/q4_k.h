@@ -37,8 +37,8 @@ inline void decode(const BlockQ4_K& block, float* out) {
   }
 }
 
-// Random bytes to a valid block. Quants and sub-scales stay uniform; 7.5 (the mean quant) times the scale as min_scale
-// centres the values, whose standard deviation is then 258.3 scales.
+// Turns random bytes into a valid block. Quants and sub-scales stay uniform. min_scale = 7.5 (the mean quant) times the
+// scale centres the values, whose standard deviation is then 258.3 scales.
 inline void make_random(BlockQ4_K& block, float scale) {
   block.scale = f32_to_f16(scale / 258.3f);
   block.min_scale = f32_to_f16(f16_to_f32(block.scale) * 7.5f);

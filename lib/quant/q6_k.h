@@ -30,7 +30,7 @@ static_assert(offsetof(BlockQ6_K, sub_scales) == 192 && offsetof(BlockQ6_K, scal
 
 inline void decode(const BlockQ6_K& block, float* out) {
   const float scale = f16_to_f32(block.scale);
-  for (size_t quarter = 0; quarter < 8; ++quarter) {  // of 32 weights; k is its number inside its half
+  for (size_t quarter = 0; quarter < 8; ++quarter) {  // of 32 weights; k is its index inside its half
     const size_t half = quarter / 4, k = quarter % 4;
     const uint8_t* low = block.low + 64 * half + 32 * (k % 2);
     const uint8_t* high = block.high + 32 * half;
@@ -42,8 +42,8 @@ inline void decode(const BlockQ6_K& block, float* out) {
   }
 }
 
-// Random bytes to a valid block: quants and signed sub-scales stay uniform; the standard deviation is then 1365.7
-// scales.
+// Turns random bytes into a valid block: quants and signed sub-scales stay uniform; the standard deviation is then
+// 1365.7 scales.
 inline void make_random(BlockQ6_K& block, float scale) { block.scale = f32_to_f16(scale / 1365.7f); }
 
 }  // namespace weir

@@ -39,8 +39,8 @@ inline void encode(const float* in, BlockQ8_0& block) {
   }
 }
 
-// Random bytes to a valid block: quants stay uniform over all bytes (root mean square 73.9); the scale keeps its random
-// sign, so that the mean is 0.
+// Turns random bytes into a valid block: quants stay uniform over all bytes (root mean square 73.9); the scale keeps
+// its random sign, so that the mean is 0.
 inline void make_random(BlockQ8_0& block, float scale) {
   block.scale = static_cast<uint16_t>(f32_to_f16(scale / 73.9f) | (block.scale & 0x8000u));
 }

@@ -1,4 +1,4 @@
-// Random bytes first, then each type's make_random() turns the fields that cannot be arbitrary into sensible ones.
+// Fills blocks with random bytes; each type's make_random() then makes the fields valid that cannot be arbitrary.
 #include "quant/random_blocks.h"
 
 #include <cstring>
@@ -8,7 +8,7 @@
 namespace weir {
 namespace {
 
-// SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014): 64 bits for each step of a
+// SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014): 64 bits per step of a
 // counter.
 uint64_t next_bits(uint64_t& state) {
   state += 0x9E3779B97F4A7C15u;
@@ -31,7 +31,7 @@ void fill_bytes(uint8_t* bytes, size_t n, uint64_t& state) {
 
 template <class Block>
 void fill_row(void* blocks, size_t n, uint64_t seed, float scale) {
-  // Small blocks are filled several at a time, so that no random bits are thrown away.
+  // Small blocks are filled several at a time, so that no random bits are wasted.
   constexpr size_t kGroup = sizeof(Block) < 8 ? 8 / sizeof(Block) : 1;
   auto* block = static_cast<Block*>(blocks);
   const size_t n_blocks = n / Block::kWeights;

@@ -1,4 +1,4 @@
-// The table of weight types, made from quants.inc: names, sizes and the plain decoders.
+// The table of weight types, generated from quants.inc: names, sizes and the plain decoders.
 #include "quant/weight_type.h"
 
 #include "quant/blocks.h"

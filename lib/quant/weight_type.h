@@ -30,7 +30,7 @@ inline constexpr size_t kWeightTypeCount = 0
 
 const WeightTypeInfo& weight_type_info(WeightType type);
 
-// True and `out` set when the GGUF type number is one of ours.
+// Whether the GGUF type number is one of Weir's types; sets `out` if so.
 bool weight_type_from_gguf(uint32_t gguf_id, WeightType& out);
 
 // Bytes of a row of `n` weights; `n` must be a multiple of the type's block_weights.
