@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint32_t kUnitTokens = kSplitPages * kPageTokens;
 
-// One query row of one head, and the pages it is to attend.
+// One query row of one head, and the pages that it attends.
 struct Query {
   const AttnPagedArgs& a;
   uint32_t tok, head;

@@ -1,5 +1,6 @@
-// Attention with stamping, defined: the one op and then the other.
-// Paper: Hu et al., "RaaS: Reasoning-Aware Attention Sparsity for Efficient LLM Reasoning", arXiv:2502.11147 (v1), sec. 3.2.
+// Attention with stamping, defined: one op after the other.
+// Paper: Hu et al., "RaaS: Reasoning-Aware Attention Sparsity for Efficient LLM Reasoning", arXiv:2502.11147 (v1), sec.
+// 3.2.
 #include "ops/ops.h"
 
 namespace weir::ref {

@@ -1,4 +1,4 @@
-// A row of a weight matrix times a vector, for the references of the products.
+// A row of a weight matrix times a vector, for the references of the matrix ops.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,8 @@
 
 namespace weir::ref {
 
-// Sum over the columns, ascending, of the decoded weight times x, in f64. Decodes 256 columns at a time: a whole block of every type.
+// Sum over the columns, ascending, of the decoded weight times x, in f64. Decodes 256 columns at a time: whole blocks
+// of every type.
 inline double dot_row(const Weight& w, size_t row, const float* x) {
   const WeightTypeInfo& info = weight_type_info(w.type);
   double sum = 0;

@@ -1,5 +1,6 @@
-// The table of operations that every backend fills, and the arguments of each. Shapes are slowest axis first, row-major; activations are f32.
-// Arguments are checked by the callers before a step begins; ops compute. The reference (lib/ops/*_ref.cpp) is the definition.
+// The table of operations that every backend fills, and the arguments of each. Shapes are slowest axis first,
+// row-major; activations are f32. The callers check arguments before a step begins; ops only compute. The references
+// (lib/ops/*_ref.cpp) are the definition.
 #pragma once
 
 #include <cstddef>
@@ -12,19 +13,20 @@
 
 namespace weir {
 
-// Tokens of a KV page; the only size there is. Recorded in plans and files, so it can become an option without breaking them.
+// Tokens of a KV page, the only supported size. Plans and files record it, so it can become an option without breaking
+// them.
 inline constexpr uint32_t kPageTokens = 16;
 
-// Pages that attention handles as one unit of work: partial results are merged in ascending order of these units, so neither the number of threads
-// nor the policy changes the result.
+// Pages that attention handles as one unit of work. Partial results are merged in ascending order of these units, so
+// neither the number of threads nor the policy changes the result.
 inline constexpr uint32_t kSplitPages = 32;
 
 // Fixed-size summaries of a page's keys, for estimating how strongly a query attends to the page (algorithms 1.7). Elements are bf16.
 enum class DigestKind : uint8_t {
   kNone,
-  kMinMax,      // [2, d] maximum and minimum of every channel; the only kind that is kept current key by key
-  kCuboidMean,  // [2, d] c + r and c - r: c the middle of maximum and minimum, r the mean distance from it
-  kSphereMean,  // [d + 1] c and the mean distance of the keys from it; padded to an even count
+  kMinMax,      // [2, d] maximum and minimum of every channel; the only kind that every appended key updates
+  kCuboidMean,  // [2, d] c + r and c - r: c the middle of maximum and minimum, r the mean distance from c
+  kSphereMean,  // [d + 1] c and the mean distance of the keys from c; padded to an even count
   kCentroid,    // [d] mean
   kMeanStd,     // [2, d] mean and standard deviation
 };
@@ -43,10 +45,11 @@ constexpr size_t digest_elements(DigestKind kind, size_t head_dim) {
   }
 }
 
-// The digest of `len` keys [len, head_dim], any kind but kNone; out has digest_elements. Statistics are taken in f32, rounded to nearest once.
+// The digest of `len` keys [len, head_dim], any kind but kNone; out has digest_elements. Statistics are computed in f32
+// and rounded to nearest once.
 void digest_page(DigestKind kind, const uint16_t* keys, uint32_t len, size_t head_dim, uint16_t* out);
 
-// A weight matrix [n_rows, n_cols] as it lies in the file: y = W x has n_rows outputs. A vector is one row.
+// A weight matrix [n_rows, n_cols] as it lies in the file: y = W x has n_rows outputs. A vector is a matrix of one row.
 struct Weight {
   const uint8_t* data = nullptr;  // null: absent
   WeightType type = WeightType::kF32;
@@ -55,20 +58,21 @@ struct Weight {
   size_t row_bytes = 0;
 };
 
-// One layer's KV streams of one session. A stream's table has `capacity` rows, of which n_pages are in use, in ascending order of position.
+// The KV streams of one layer of a session. A stream's table has `capacity` rows, of which n_pages are in use, in
+// ascending order of position.
 struct KvView {
   uint16_t* pool = nullptr;     // [n_slots, 2, kPageTokens, head_dim] bf16: K rows then V rows of a page
   uint16_t* digests = nullptr;  // [n_slots, digest_elements] bf16; null when the policy needs none
   DigestKind digest = DigestKind::kNone;
   const uint32_t* slots = nullptr;      // [n_kv_heads, capacity] slot of each table row
   const uint32_t* first_pos = nullptr;  // [n_kv_heads, capacity] position of the row's first token
-  const uint32_t* len = nullptr;        // [n_kv_heads, capacity] tokens in the page, tokens being appended included
-  const uint32_t* n_pages = nullptr;    // [n_kv_heads] rows in use
+  const uint32_t* len = nullptr;  // [n_kv_heads, capacity] tokens in the page, including tokens that are being appended
+  const uint32_t* n_pages = nullptr;  // [n_kv_heads] rows in use
   uint32_t capacity = 0;
   uint32_t n_kv_heads = 0;
   uint32_t head_dim = 0;
   constexpr size_t page_elements() const { return size_t{2} * kPageTokens * head_dim; }
-  // Digest of a table row, and the keys [kPageTokens, head_dim] behind it.
+  // Digest of a table row, and the keys [kPageTokens, head_dim] of its page.
   constexpr uint16_t* digest_of(uint32_t kv_head, uint32_t row) const {
     return digests + slots[size_t{kv_head} * capacity + row] * digest_elements(digest, head_dim);
   }
@@ -79,9 +83,9 @@ struct KvView {
 
 struct OpContext {
   ThreadPool* pool = nullptr;
-  std::byte* scratch = nullptr;  // the backend's, of at least scratch_bytes(shapes) bytes, 64-byte aligned
+  std::byte* scratch = nullptr;  // the backend's, at least scratch_bytes(shapes) bytes, 64-byte aligned
   uint64_t scratch_bytes = 0;
-  void* stream = nullptr;  // of a device backend: the queue that its ops are put into
+  void* stream = nullptr;  // of a device backend: the stream that its ops are enqueued in
 };
 
 // x[i] = row tokens[i] of the embedding table, decoded.
@@ -128,11 +132,12 @@ struct GluMatmulArgs {
 // Which elements of a head rotate together: (2i, 2i+1), or (i, i + rope_dim/2).
 enum class RopeLayout : uint8_t { kAdjacent, kHalfSplit };
 
-// Optional per-head RMS norm of q and k, rotation of both, and storing of k and v (rounded to bf16, nearest even) in the pages; with digests of
-// kind kMinMax, max and min of the stored keys are updated (a page's first token initialises them).
+// Optional per-head RMS norm of q and k, rotation of both, and storing of k and v (rounded to bf16, nearest even) in
+// the pages. With kMinMax digests the maxima and minima are updated with the stored keys; a page's first token
+// initialises them.
 struct RopeAppendArgs {
   float* q;             // in/out [n_tok, n_heads, head_dim]: rotated with cos_sin
-  float* q_sink;        // out, the same shape: q rotated with cos_sin_sink instead; null when not wanted
+  float* q_sink;        // out, the same shape: q rotated with cos_sin_sink instead; null: not computed
   float* k;             // in/out [n_tok, n_kv_heads, head_dim]: rotated
   const float* v;       // [n_tok, n_kv_heads, head_dim]
   const float* q_norm;  // [head_dim] or null
@@ -140,13 +145,13 @@ struct RopeAppendArgs {
   float norm_eps;
   const float* cos_sin;       // [n_tok, rope_dim / 2, 2]
   const float* cos_sin_sink;  // the same shape, or null
-  uint32_t rope_dim;          // even, <= head_dim; elements beyond it pass through
+  uint32_t rope_dim;          // even, <= head_dim; elements beyond it are not rotated
   RopeLayout layout;
   uint32_t n_tok, n_heads;
   uint32_t pos;  // position of the first of the n_tok tokens
   KvView kv;
-  const uint32_t*
-      append_row;  // [n_kv_heads] table row that holds position `pos`; later tokens follow in this and the next rows
+  // [n_kv_heads] table row that holds position `pos`; later tokens follow in this row and the next ones.
+  const uint32_t* append_row;
 };
 
 // Attention of n_tok query rows (positions pos, pos+1, ...) over pages: causal, grouped query heads, softmax in f32.
@@ -155,28 +160,31 @@ struct RopeAppendArgs {
 struct AttnPagedArgs {
   float* out;      // out [n_tok, n_heads, head_dim]
   const float* q;  // [n_tok, n_heads, head_dim]
-  const float*
-      q_sink;  // query for table rows < n_sink_pages, with a window only for their tokens at positions < n_sink; null: use q for all
+  // Query for table rows < n_sink_pages, with a window only for their tokens at positions < n_sink; null: q for all.
+  const float* q_sink;
   KvView kv;
   uint32_t n_tok, n_heads;
-  uint32_t pos;              // position of the first query row
-  float scale;               // logit = scale * q.k
-  uint32_t n_sink_pages;     // table rows at the front that q_sink is for
-  uint32_t n_sink;           // with window > 0: tokens at positions < n_sink stay visible
-  uint32_t window;           // 0: no mask; else row at position t sees positions j with j < n_sink or j > t - window
+  uint32_t pos;           // position of the first query row
+  float scale;            // logit = scale * q.k
+  uint32_t n_sink_pages;  // table rows at the front that q_sink applies to
+  uint32_t n_sink;        // with window > 0: tokens at positions < n_sink stay visible
+  uint32_t window;  // 0: no mask; otherwise the row at position t sees positions j with j < n_sink or j > t - window
   const uint32_t* select;    // [n_lists, capacity] table rows to attend, ascending; null: all rows in use
   const uint32_t* n_select;  // [n_lists]; null with select
-  bool list_per_head;        // n_lists is n_heads: every query head attends pages of its own; else n_kv_heads
-  float*
-      page_mass;  // out [n_heads, capacity]: of the LAST query row, the attention mass of each listed page, in list order; null: not wanted
-  float* lse;     // out [n_tok, n_heads]: log of the sum of exp(logit) of what the row sees; null: not wanted
+  // n_lists is n_heads and every query head attends pages of its own; otherwise n_lists is n_kv_heads.
+  bool list_per_head;
+  // Out [n_heads, capacity]: of the LAST query row, the attention mass of each listed page, in list order; null: not
+  // computed.
+  float* page_mass;
+  float* lse;  // out [n_tok, n_heads]: log of the sum of exp(logit) over what the row sees; null: not computed
 };
 
-// Digests of the sealed pages among the `n_rows` table rows from first_row[kv_head] on, for kinds that need whole pages.
+// Digests of the sealed pages among the `n_rows` table rows from first_row[kv_head] on, for kinds that need whole
+// pages.
 struct PageDigestArgs {
   KvView kv;
   const uint32_t* first_row;  // [n_kv_heads]
-  uint32_t n_rows;            // rows beyond n_pages, and pages that are not full, are passed over
+  uint32_t n_rows;            // rows beyond n_pages, and pages that are not full, are skipped
 };
 
 // Estimate of q.k over each page from its digest, unscaled (algorithms 1.7). One query row. kMinMax: Quest's bound sum_i max(q_i * max_i, q_i * min_i);
@@ -194,7 +202,7 @@ struct PageScoreArgs {
 // most of them are below the smallest float.
 enum class AggMode : uint8_t { kSumProb, kMaxProb, kMeanRaw, kMaxRaw, kQHead, kMaxZ };
 
-// Whether the group's score is the mean of what its heads say.
+// Whether the group's score is the mean over its heads.
 constexpr bool agg_is_mean(AggMode agg) {
   switch (agg) {
     case AggMode::kMeanRaw:
@@ -214,9 +222,9 @@ constexpr bool agg_is_mean(AggMode agg) {
 // Estimates of the last row are not read. Ties: the lower row. An estimate that is not a number counts as -inf.
 struct PageSelectArgs {
   const float* score;  // [n_heads, capacity] unscaled estimates
-  float*
-      group_score;  // out [n_kv_heads, capacity] score of the group (logarithms for kSumProb and kMaxProb), 0 for pages that do not compete and
-                    // for the last; kQHead: the mean of the estimates
+  // Out [n_kv_heads, capacity]: score of the group (logarithms for kSumProb and kMaxProb, the mean of the estimates for
+  // kQHead); 0 for pages that do not compete and for the last one.
+  float* group_score;
   uint32_t* select;         // out [n_lists, capacity] ascending rows; n_lists is n_heads for kQHead, else n_kv_heads
   uint32_t* n_select;       // out [n_lists]
   const uint32_t* flags;    // [n_kv_heads, capacity] kPage*
@@ -233,7 +241,9 @@ struct PageSelectArgs {
 enum class AccumulateRule : uint8_t {
   kSum,          // score += the sum over the group's heads
   kLatestGroup,  // score = mean over the group's heads, divided by the page's tokens
-  kLatestLayer,  // score = mean over all heads of the layer, divided by the page's tokens; all streams of the layer must hold the same pages
+  // score = mean over all heads of the layer, divided by the page's tokens; all streams of the layer must hold the same
+  // pages.
+  kLatestLayer,
 };
 
 struct PageAccumulateArgs {
@@ -263,9 +273,9 @@ struct TokenMassArgs {
 
 // Flags of a page in its stream's table.
 enum : uint32_t {
-  kPagePinned = 1,  // may never be evicted
+  kPagePinned = 1,  // must not be evicted
   kPagePrompt = 2,  // holds at least one prompt token
-  kPageKept = 4,    // pinned by the application: may never be evicted, is always attended
+  kPageKept = 4,    // pinned by the application: must not be evicted, is always attended
 };
 inline constexpr uint32_t kPageStays = kPagePinned | kPageKept;
 
@@ -275,10 +285,10 @@ enum class StampRule : uint8_t { kTopR, kAlpha };
 // of the ranked pages, or the pages with W > alpha, get stamp `now`. The last row (the open page) always gets it. last_score = W.
 // Ties: the lower row first.
 struct PageStampArgs {
-  const float*
-      weight;  // [n_heads, capacity]; a probability over the stream's pages, by table row, or by place in `select`
-  const uint32_t*
-      select;  // [n_kv_heads, capacity] rows that the weights are of, ascending; the others weigh 0; null: all rows
+  // [n_heads, capacity] probabilities over the stream's pages, indexed by table row or, with `select`, by list index.
+  const float* weight;
+  // [n_kv_heads, capacity] table rows of the weights, ascending; the other rows have weight 0; null: all rows.
+  const uint32_t* select;
   const uint32_t* n_select;  // [n_kv_heads]; null with select
   uint32_t* stamp;           // in/out [n_kv_heads, capacity]
   float* last_score;         // out [n_kv_heads, capacity]
@@ -291,7 +301,8 @@ struct PageStampArgs {
   float r, alpha;
 };
 
-// attn_paged of one query row over all resident pages, and then page_stamp by its masses: what a decode step of a policy that stamps by exact masses does.
+// attn_paged of one query row over all resident pages, followed by page_stamp with its masses: the attention of a
+// decode step of a policy that stamps by exact masses.
 struct AttnStampArgs {
   AttnPagedArgs attn;   // n_tok is 1, select is null, page_mass is not
   PageStampArgs stamp;  // weight is attn.page_mass, select is null; its tables are those of attn.kv
@@ -311,7 +322,7 @@ struct OpTable {
 #undef WEIR_OP
 };
 
-// Largest sizes that a session will ask of its ops.
+// Largest sizes that a session asks of its ops.
 struct OpShapes {
   uint32_t n_threads = 1;
   uint32_t max_tok = 1;   // rows of one call
@@ -327,7 +338,7 @@ struct Backend {
   OpTable ops;
   uint64_t (*scratch_bytes)(const OpShapes& shapes);
   const char* (*target)();  // instruction set or device, static text
-  TraitSet traits;          // what models may do besides the plain layer
+  TraitSet traits;          // what its models may do beyond the plain layer
 };
 
 const Backend& reference_backend();

@@ -1,6 +1,6 @@
-// Digests of pages, defined: what each kind keeps of the keys as they are stored.
+// Page digests, defined: what each kind keeps of the stored keys.
 // Papers: Tang et al., "Quest", arXiv:2406.10774, sec. 3.2 (kMinMax); Chen et al., "ArkVale", NeurIPS 2024, sec. 5.2
-// (cuboid, sphere, centroid). kMeanStd is our own: the first two moments of every channel.
+// (cuboid, sphere, centroid). kMeanStd is our own: mean and standard deviation of every channel.
 #include <algorithm>
 #include <cmath>
 
@@ -39,7 +39,7 @@ float mean_distance(const uint16_t* keys, uint32_t len, size_t d, size_t i, floa
   return sum / static_cast<float>(len);
 }
 
-// Mean distance of the keys from the centre, which is out[0..d) as it is stored.
+// Mean distance of the keys from the centre, out[0..d), as stored.
 float mean_radius(const uint16_t* keys, uint32_t len, size_t d, const uint16_t* centre) {
   float sum = 0.0f;
   for (uint32_t t = 0; t < len; ++t) {

@@ -19,13 +19,13 @@ struct Stream {
   const float* score(uint32_t g) const { return a.score + (size_t{kv_head} * group() + g) * a.capacity; }
   bool competes(uint32_t row) const { return a.candidate_flags == 0 || (flags(row) & a.candidate_flags) != 0; }
   bool forced(uint32_t row) const { return row + 1 == n() || row < a.n_sink_pages || (flags(row) & kPageKept) != 0; }
-  // Estimates of the last row are not read, and take no part in the softmax.
+  // The estimate of the last row is not read and takes no part in the softmax.
   bool scored(uint32_t row) const { return row + 1 < n() && competes(row); }
 };
 
 float number(float x) { return std::isnan(x) ? -INFINITY : x; }
 
-// Logarithm of the softmax over the scored rows of one head, of one row.
+// Log of the softmax over the scored rows of one head, for one row.
 float log_probability(const Stream& s, uint32_t g, uint32_t row) {
   float high = -INFINITY, sum = 0.0f;
   for (uint32_t p = 0; p < s.n(); ++p)
@@ -36,7 +36,7 @@ float log_probability(const Stream& s, uint32_t g, uint32_t row) {
   return s.a.scale * number(s.score(g)[row]) - (high + std::log(sum));
 }
 
-// A row's estimate in standard deviations above the mean of the head's scored rows that have one.
+// A row's estimate in standard deviations from the mean over the head's scored rows that have an estimate.
 float deviation(const Stream& s, uint32_t g, uint32_t row) {
   if (number(s.score(g)[row]) == -INFINITY) return -INFINITY;
   double sum = 0.0, square = 0.0, count = 0.0;

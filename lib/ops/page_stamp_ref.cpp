@@ -10,7 +10,7 @@
 namespace weir::ref {
 namespace {
 
-// W of the page at one place of the weights: mean (kTopR) or maximum (kAlpha) over the heads of the group.
+// W of the page at index `place` of the weights: the mean (kTopR) or maximum (kAlpha) over the heads of the group.
 float group_weight(const PageStampArgs& a, uint32_t kv_head, uint32_t place) {
   const uint32_t group = a.n_heads / a.n_kv_heads;
   const float* weight = a.weight + size_t{kv_head} * group * a.capacity + place;
@@ -26,7 +26,7 @@ bool is_ranked(const PageStampArgs& a, const uint32_t* flags, uint32_t row, uint
   return a.rank_all || (row + 1 < n && (flags[row] & kPageStays) == 0);
 }
 
-// True when page x comes before page y: more weight, or the lower row of two equals.
+// Whether page x comes before page y: it has more weight or, with equal weights, the lower row.
 bool comes_before(const float* score, uint32_t x, uint32_t y) {
   const float wx = std::isnan(score[x]) ? -INFINITY : score[x];
   const float wy = std::isnan(score[y]) ? -INFINITY : score[y];

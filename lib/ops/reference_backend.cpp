@@ -1,5 +1,5 @@
-// The table of the reference: every operation in plain C++ on the calling thread. Tests compare backends with it; it is
-// never fast.
+// The reference backend's op table: every operation in plain C++ on the calling thread. Tests compare other backends
+// with it; it is never fast.
 #include "ops/ops.h"
 #include "weir/runtime.h"
 

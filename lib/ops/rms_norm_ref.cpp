@@ -1,5 +1,5 @@
 // Root mean square normalisation, defined.
-// The squares are exact in f64 and summed there, so that the order of a sum does not show in the f32 result.
+// The squares are exact in f64 and summed in f64, so that the order of summation does not show in the f32 result.
 // Paper: Zhang and Sennrich, "Root Mean Square Layer Normalization", arXiv:1910.07467, sec. 4.
 #include <cmath>
 

@@ -9,17 +9,20 @@
 
 namespace weir {
 
-// Which page leaves a stream. Candidates are sealed pages without kPageStays; the open page never leaves while it takes tokens.
+// Which page leaves a stream. Candidates are the sealed pages without kPageStays; the open page stays while it takes
+// tokens.
 enum class VictimRule : uint8_t {
   kNever,     // dense, quest
-  kWindow,    // sink: the first page behind the front rows, for room or because the window has passed it
-  kStalest,   // raas, hybrid: least (stamp, last_score, row) among the pages that are not protected as recent
-  kLightest,  // h2o, tova: least (last_score, row), outside the recent window as long as there are any there
-  kMarked,  // tova, decide=token: most marks (stamp - first position - 1), then least (last_score, row); not the last row
-  kRandom,  // random: least (random_order, row); not the last row
+  kWindow,    // sink: the first page after the front rows, when the stream is full or the window has passed the page
+  kStalest,   // raas, hybrid: the least (stamp, last_score, row) among the pages that are not protected as recent
+  kLightest,  // h2o, tova: the least (last_score, row), outside the recent window as long as there is a page
+  // tova with decode=token: the most marks (stamp - first position - 1), then the least (last_score, row); never the last
+  // row.
+  kMarked,
+  kRandom,  // random: the least (random_order, row); never the last row
 };
 
-// How attention is restricted; see AttnPagedArgs.
+// Restrictions of attention; see AttnPagedArgs.
 struct AttnScope {
   uint32_t n_sink_pages = 0;
   uint32_t n_sink = 0;
@@ -56,15 +59,18 @@ constexpr uint64_t random_order(uint64_t seed, uint32_t stream, uint32_t pos, ui
 struct StepRules {
   VictimRule victim = VictimRule::kNever;
   // kWindow
-  uint32_t front_rows = 0;      // rows that never leave
-  uint32_t window_tokens = 0;   // a page whose last token is this far back leaves without need; 0: never
-  bool in_cache_pos = false;    // the query for the front rows is rotated to its position in the cache
-  uint32_t in_cache_limit = 0;  // > 0: that position is min(pos, limit); 0: pos less the gap behind the front rows
+  uint32_t front_rows = 0;     // rows that never leave
+  uint32_t window_tokens = 0;  // a page whose last token is this far back leaves even if there is room; 0: never
+  bool in_cache_pos = false;   // the query for the front rows is rotated to its position in the cache
+  // > 0: that position is min(pos, limit); 0: it is pos minus the gap behind the front rows.
+  uint32_t in_cache_limit = 0;
   // kStalest
   RecentPages protect;
-  uint32_t decode_pages = 0;  // > 0: pages without kPagePrompt leave beyond so many, and prompt pages only for room
-  uint32_t all_pages =
-      0;  // with decode_pages: a prompt of at most whole_prompt_pages leaves them all_pages less itself
+  // > 0: pages without kPagePrompt leave beyond this number, and prompt pages only when the stream is full.
+  uint32_t decode_pages = 0;
+  // With decode_pages: if the prompt has at most whole_prompt_pages pages, the decode pages may fill the rest of this
+  // number.
+  uint32_t all_pages = 0;
   uint32_t whole_prompt_pages = 0;
   // kLightest
   uint32_t recent_tokens = 0;
@@ -80,7 +86,7 @@ struct StepRules {
   uint32_t candidate_flags = 0;  // as in PageSelectArgs
   uint32_t sink_pages = 0;
   uint32_t select_from_layer = 0;
-  uint32_t select_above_pages = 0;  // while no stream has more pages than this, selection changes nothing
+  uint32_t select_above_pages = 0;  // while no stream has more pages than this, selection cannot change anything
 
   // Observation after attention, from observe_from_layer on.
   enum class Observe : uint8_t { kNone, kStampMass, kStampDigest, kAccumulate };
@@ -89,7 +95,7 @@ struct StepRules {
   StampRule stamp_rule = StampRule::kAlpha;
   bool rank_all = false;
   float r = 0.0f, alpha = 0.0f;
-  float stamp_spread = 1.0f;  // kStampDigest: as `spread`, of the estimates that are stamped by
+  float stamp_spread = 1.0f;  // kStampDigest: as `spread`, for the estimates that stamps are based on
   AccumulateRule accumulate = AccumulateRule::kSum;
   bool marks = false;  // kAccumulate: in `stamp`
 

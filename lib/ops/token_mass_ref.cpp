@@ -1,4 +1,5 @@
-// Attention weights of tokens summed over query rows, defined: exp(logit - lse of the row), for the tokens it sees.
+// Attention weights of tokens summed over query rows, defined: exp(logit - lse of the row), for the tokens that the row
+// sees.
 // Papers: Li et al., "SnapKV", arXiv:2404.14469, sec. 4 (observation window); Zhang et al., "H2O", arXiv:2306.14048.
 #include <cmath>
 

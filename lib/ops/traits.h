@@ -1,5 +1,6 @@
-// What decoder layers may do beyond the plain Llama layer, as a set. A model has traits (lib/models/layer.cpp finds them in its description), a backend
-// has those that its ops and its walk through the layer can compute.
+// What decoder layers may do beyond the plain Llama layer, as a set of traits. A model has the traits that
+// lib/models/layer.cpp finds in its description. A backend has the traits that its ops, and its walk through the layer,
+// can compute.
 #pragma once
 
 #include <cstdint>
