@@ -26,8 +26,8 @@ void KvCache::lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena&
 }
 
 void KvCache::reset() {
-  // A stream's slots lie together, and the lowest goes first: a GPU that attends a stream then reads few of the large pages that its memory is
-  // mapped by, and a short conversation touches little of the pool.
+  // A stream's slots are contiguous, and the lowest is used first. A GPU that attends a stream then touches few of the
+  // large pages of its address translation, and a short conversation touches little of the pool.
   for (uint32_t s = 0; s < shape_.n_streams(); ++s) {
     const uint32_t capacity = shape_.capacity(s / shape_.n_kv_heads);
     const size_t first = at(s, 0);

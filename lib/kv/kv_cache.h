@@ -1,8 +1,10 @@
-// KV memory of one session: a unified pool of (layer, kv head) pages, page tables, digests and counters, all laid out in one arena.
-// It knows where tokens are and which pages are free; which page leaves is a policy's business. Nothing here allocates.
+// KV memory of one session: a unified pool of (layer, KV head) pages, page tables, digests and counters, all laid out
+// in one arena. It knows where tokens are and which pages are free; a policy decides which page leaves. Nothing here
+// allocates.
 //
-// A stream is the history of one (layer, kv head). Its table lists resident pages in ascending order of position. Every stream sees every token,
-// so pages begin at the same positions (multiples of 16) in all streams; which of them are still resident differs.
+// A stream is the history of one (layer, KV head). Its table lists the resident pages in ascending order of position.
+// Every stream sees every token, so pages begin at the same positions (multiples of 16) in all streams; which of them
+// are still resident differs.
 #pragma once
 
 #include <algorithm>
@@ -21,9 +23,9 @@ struct KvShape {
   uint32_t n_layers = 0, n_kv_heads = 0, head_dim = 0;
   uint32_t pages_per_stream = 0;  // capacity of a stream's table
   DigestKind digest = DigestKind::kNone;
-  uint32_t n_wide_layers = 0;  // the first layers may have tables of their own size
-  uint32_t wide_pages = 0;     // capacity there
-  bool prompt_scores = false;  // a second score per page, of a prompt policy
+  uint32_t n_wide_layers = 0;  // the first layers may have tables of another size
+  uint32_t wide_pages = 0;     // table capacity of those layers
+  bool prompt_scores = false;  // a second score per page, for a prompt policy
   uint32_t n_streams() const { return n_layers * n_kv_heads; }
   uint64_t page_bytes() const { return uint64_t{2} * kPageTokens * head_dim * sizeof(uint16_t); }
   uint32_t capacity(uint32_t layer) const { return layer < n_wide_layers ? wide_pages : pages_per_stream; }
@@ -38,20 +40,22 @@ struct KvShape {
   uint64_t n_slots() const { return rows_before(n_layers); }
 };
 
-// One stream's table, as policies see it. Rows are pages in ascending position; the last one is open (still filling, or just full).
+// One stream's table, as policies see it. Rows are pages in ascending position; the last one is open (filling, or just
+// full).
 struct StreamView {
   uint32_t* slots;      // [n_pages] slot in the pool
   uint32_t* first_pos;  // [n_pages] position of the first token
   uint32_t* len;        // [n_pages] tokens
   uint32_t* flags;      // [n_pages] kPage*
-  uint32_t* stamp;      // [n_pages] last step that the page mattered, in tokens
+  uint32_t* stamp;      // [n_pages] last step in which the page mattered, as a number of tokens
   float* last_score;    // [n_pages] its latest weight
-  float* prompt_score;  // [n_pages] how much the end of the prompt looks at it; null without a prompt policy
+  float* prompt_score;  // [n_pages] how much attention the end of the prompt gives to it; null without a prompt policy
   uint32_t n_pages;
   uint32_t capacity;
 };
 
-// The tables of all streams, as kernels of a device work on them: rows of a stream lie together, streams in order.
+// The tables of all streams, for the kernels of a device. The rows of a stream are contiguous, and streams are in
+// order.
 struct KvTables {
   uint32_t* slots;
   uint32_t* first_pos;
@@ -59,16 +63,17 @@ struct KvTables {
   uint32_t* flags;
   uint32_t* stamp;
   float* last_score;
-  float* prompt_score;   // or null
+  float* prompt_score;   // may be null
   uint32_t* n_pages;     // [n_streams]
   uint32_t* append_row;  // [n_streams]
-  uint32_t*
-      free_slots;  // [n_slots] a stack per stream: of its rows' places the first capacity - n_pages, the last of them on top
+  // [n_slots] a stack of free slots per stream. It uses the first capacity - n_pages entries of the stream's rows, with
+  // the top at the last of them.
+  uint32_t* free_slots;
   uint32_t n_layers, n_kv_heads;
   uint32_t n_wide_layers, wide_pages, pages_per_stream;
 };
 
-// What changes when pages come and go, besides the tables.
+// What changes besides the tables when pages come and go.
 struct KvCounters {
   uint32_t n_tokens;
   uint64_t pages_resident, pages_resident_max, pages_evicted, prompt_pages_evicted;
@@ -76,11 +81,11 @@ struct KvCounters {
 
 class KvCache {
  public:
-  // Takes pages, digests and tables from three arenas; over measuring arenas only their sizes result.
+  // Takes pages, digests and tables from three arenas. Over measuring arenas this only adds up their sizes.
   void lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena& tables);
   void reset();  // all pages free; also needed once after lay_out
 
-  // Pages and digests are in a device's memory: nothing here may read or write them.
+  // Pages and digests are in device memory: nothing here may read or write them.
   void set_pages_elsewhere() { pages_elsewhere_ = true; }
   // Where evict() records; without a ring it records nothing.
   void set_events(const PageEventRing& ring) { events_ = ring; }
@@ -103,30 +108,33 @@ class KvCache {
   // Pages that a stream must open to take `n_tok` more tokens.
   uint32_t pages_to_open(uint32_t n_tok) const;
 
-  // Opens pages for n_tok tokens in every stream; attention and appends see them at once, n_tokens() only after commit().
-  // The caller made room before: every stream has pages_to_open(n_tok) free rows. New pages get `flags`; with kPagePrompt among them an open page
-  // that takes some of the tokens gets them too. `now` is the stamp of pages opened.
+  // Opens pages for n_tok tokens in every stream. Attention and appends see the tokens at once, n_tokens() only after
+  // commit(). The caller has made room: every stream has pages_to_open(n_tok) free rows. New pages get `flags`; if
+  // kPagePrompt is among them, an open page that takes some of the tokens gets them too. `now` is the stamp of new
+  // pages.
   Status reserve(uint32_t n_tok, uint32_t flags, uint32_t now);
   void commit();
-  // Drops what was reserved and not committed.
+  // Drops the tokens that are reserved but not committed.
   void rollback() { truncate(n_tokens_); }
-  // Drops tokens from position n_tokens on, reserved ones too. Pages before it must not have been evicted since they were written.
+  // Drops tokens from position n_tokens on, including reserved ones. No page before that position may have been evicted
+  // since they were written.
   void truncate(uint32_t n_tokens);
 
-  // Removes one page; its slot is free again, and the ring of events has it.
+  // Removes one page. Its slot becomes free, and the ring of events records it.
   void evict(uint32_t stream, uint32_t row);
 
-  // Flags of the open page (the same in all streams), 0 when there is none; setting them puts them back in every stream.
+  // Flags of the open page (the same in all streams), 0 if there is none. The setter restores them in every stream.
   uint32_t open_page_flags() const { return n_pages_[0] == 0 ? 0 : flags_[at(0, n_pages_[0] - 1)]; }
   void set_open_page_flags(uint32_t flags);
 
-  // Sets or takes back flags of the pages that hold any of the positions [first, end). Returns how many pages, in all streams.
+  // Sets and clears flags of the pages that hold any of the positions [first, end). Returns the number of pages, in all
+  // streams.
   uint64_t set_flags(uint32_t first, uint32_t end, uint32_t set, uint32_t clear);
 
-  // Copies of one page's keys or values for tests and tools: pointer to [kPageTokens, head_dim] bf16.
+  // The keys of one page in the pool, [kPageTokens, head_dim] bf16, with its values after them; for tests and tools.
   const uint16_t* page_keys(uint32_t slot) const { return pool_ + slot * page_elements(); }
   uint16_t* page_data(uint32_t slot) { return pool_ + slot * page_elements(); }
-  // The digest of a page from its keys; kinds that need whole pages leave a page that is not full without one.
+  // Computes a page's digest from its keys. Kinds that need whole pages give no digest to a page that is not full.
   void rebuild_digest(uint32_t stream, uint32_t row);
 
   // Counters, readable from any thread.
@@ -134,7 +142,8 @@ class KvCache {
   uint64_t pages_resident_max() const { return pages_resident_max_.load(std::memory_order_relaxed); }
   uint64_t prompt_pages_evicted() const {
     return prompt_pages_evicted_;
-  }  // of them, pages with kPagePrompt; the session's thread only
+    // Evicted pages with kPagePrompt; for the session's thread only.
+  }
   uint64_t pages_evicted() const { return pages_evicted_.load(std::memory_order_relaxed); }
   uint32_t n_tokens_any_thread() const { return n_tokens_published_.load(std::memory_order_relaxed); }
 
@@ -144,7 +153,7 @@ class KvCache {
     const uint32_t layer = stream / shape_.n_kv_heads;
     return row_base(layer) + size_t{stream % shape_.n_kv_heads} * shape_.capacity(layer) + row;
   }
-  // Where a stream's stack of free slots has its top; it has one whenever the table has a free row.
+  // Index of the top of a stream's stack of free slots; the stack is not empty while the table has a free row.
   size_t top_free(uint32_t stream) const {
     return at(stream, shape_.capacity(stream / shape_.n_kv_heads) - 1 - n_pages_[stream]);
   }

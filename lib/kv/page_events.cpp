@@ -1,4 +1,4 @@
-// Reading the ring of page events. What lies in a place tells by its index whether it is the event that is looked for.
+// Reading the ring of page events. The index of an entry tells whether it is the event that is looked for.
 #include "kv/page_events.h"
 
 #include <algorithm>
@@ -7,7 +7,7 @@ namespace weir {
 
 uint32_t PageEventRing::read(uint64_t& at, uint64_t end, PageEvent* out, uint32_t n, uint64_t& n_lost) const {
   if (end - at > capacity) {
-    // They are more than the ring holds, so that every place was written to: go on with the oldest that is there.
+    // More events than the ring holds, so every entry was written: continue with the oldest that is there.
     uint64_t oldest = end;
     for (uint32_t i = 0; i < capacity; ++i)
       if (events[i].index >= at) oldest = std::min<uint64_t>(oldest, events[i].index);
@@ -20,7 +20,8 @@ uint32_t PageEventRing::read(uint64_t& at, uint64_t end, PageEvent* out, uint32_
     if (event.index == at) {
       out[n_read++] = event;
     } else {
-      ++n_lost;  // a step of a device let more pages go than the ring holds, or another event took the place since
+      // A device's step evicted more pages than the ring holds, or a later event has overwritten this one.
+      ++n_lost;
     }
   }
   return n_read;
