@@ -17,7 +17,7 @@ constexpr uint32_t kOldestVersion = 2, kNewestVersion = 3;
 constexpr uint32_t kDefaultAlignment = 32;
 constexpr uint32_t kMaxAlignment = 1u << 20;  // far above any real file's; keeps padding sums small
 constexpr uint32_t kMaxDims = 4;
-// The smallest entries that can exist: they bound the counts of the header by the size of the file.
+// The smallest possible entries: with them the size of the file bounds the counts in the header.
 constexpr uint64_t kMinValueBytes = 8 + 1 + 4 + 1;           // key length, key, type, u8
 constexpr uint64_t kMinTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;  // name length, name, n_dims, one dim, type, offset
 // Entries reserved at once; beyond, memory grows only as entries are really there.
@@ -202,7 +202,7 @@ Status read_alignment(const GgufFile& file, uint32_t& out) {
   return {};
 }
 
-// Turns the offset inside the data section, which begins at `section`, into the place in the file.
+// Turns the offset inside the data section, which begins at `section`, into an offset in the file.
 Status place_tensor(std::span<const uint8_t> bytes, uint64_t section, uint32_t alignment, GgufTensor& out) {
   const uint64_t offset = out.file_offset;
   if (offset % alignment != 0) {

@@ -1,5 +1,5 @@
-// Types that Weir computes with come from quants.inc; the others are listed here. Numbers that are missing (4, 5,
-// 31..33, 36..38) belonged to layouts that no file may use any more.
+// Types that Weir computes with come from quants.inc; the others are listed here. The missing numbers (4, 5, 31..33,
+// 36..38) belonged to layouts that files must no longer use.
 #include "gguf/tensor_types.h"
 
 #include "quant/weight_type.h"

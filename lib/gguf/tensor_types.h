@@ -1,5 +1,5 @@
-// Names and block sizes of every tensor type that GGUF files may have, those included that Weir cannot compute with:
-// their tensors can still be listed and their place in the file checked.
+// Names and block sizes of every tensor type that GGUF files may have, including types that Weir cannot compute with:
+// their tensors can still be listed, and their position in the file checked.
 #pragma once
 
 #include <cstdint>
