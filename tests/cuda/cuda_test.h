@@ -1,4 +1,5 @@
-/* What the tests of sessions on a GPU share: whether there is one, policies to choose from, prompts that are tokens, and comparing logits. */
+/* What the tests of GPU sessions share: whether there is a GPU, policies with options, token prompts, and comparison of
+ * logits. */
 #ifndef WEIR_TESTS_CUDA_TEST_H
 #define WEIR_TESTS_CUDA_TEST_H
 
@@ -7,14 +8,15 @@
 
 #include "../api/api_test.h"
 
-/* Decode steps of a test that takes many: WEIR_TEST_STEPS=<n> at most, for tools that slow each one down by a hundred times. */
+/* Number of decode steps of a long test: at most WEIR_TEST_STEPS=<n>, for tools that slow each step down by a hundred
+ * times. */
 static inline uint32_t steps_at_most(uint32_t n) {
     const char *most = getenv("WEIR_TEST_STEPS");
     const long steps = most == NULL ? 0 : strtol(most, NULL, 10);
     return steps > 0 && steps < (long)n ? (uint32_t)steps : n;
 }
 
-/* For a test that fewer steps would break or make worthless. */
+/* For a test that needs a minimum number of steps: skips it if fewer were taken. */
 #define NEED_STEPS(taken, needed)                                   \
     do {                                                            \
         if ((taken) < (needed)) {                                   \
@@ -23,16 +25,18 @@ static inline uint32_t steps_at_most(uint32_t n) {
         }                                                           \
     } while (0)
 
-/* Between the two best logits, whose root mean square is some 5: rounding decides which is the larger one. */
+/* Gap between the two best logits below which rounding decides which one is larger; the logits' root mean square is
+ * about 5. */
 #define NEXT_TO_EQUAL 0.05f
 
-/* The folder with libweir_cuda.so for programs that have the library inside: lib/ beside one of the folders above the program. "" when there is none. */
+/* The folder with libweir_cuda.so, for programs that are linked with the library's objects: lib/ beside one of the
+ * folders above the program; "" if there is none. */
 static inline const char *module_folder(void) {
     static char folder[4096 + 32];
     static int found = 0;
     char path[4096];
     ssize_t n;
-    if (found) return folder; /* the main thread asks first, in NEED_GPU() */
+    if (found) return folder;  /* the main thread asks first, in NEED_GPU() */
     found = 1;
     n = readlink("/proc/self/exe", path, sizeof(path) - 1);
     if (n <= 0) return folder;
@@ -51,7 +55,8 @@ static inline const char *module_folder(void) {
     return folder;
 }
 
-/* A C test finds the module as an application does, beside libweir.so; a C++ test is linked with the library's objects and has to say where it is. */
+/* A C test finds the module as an application does, beside libweir.so. A C++ test is linked with the library's objects
+ * and must give the module's folder. */
 static inline weir_runtime_options gpu_runtime_options(void) {
     weir_runtime_options options = WEIR_RUNTIME_OPTIONS_INIT;
     options.n_threads = 2;
@@ -61,7 +66,7 @@ static inline weir_runtime_options gpu_runtime_options(void) {
     return options;
 }
 
-/* A runtime and the tiny model. */
+/* Opens a runtime and the tiny model. */
 static inline void open_gpu_fixture(fixture *f) {
     const weir_runtime_options options = gpu_runtime_options();
     assert_ok(weir_runtime_create(&options, &f->runtime));
@@ -73,7 +78,7 @@ static inline void close_gpu_fixture(fixture *f) {
     weir_runtime_destroy(f->runtime);
 }
 
-/* Why no session can be made on a GPU here, "" when it can. Where WEIR_TEST_BACKEND says that there must be one, its absence is a failure. */
+/* Why no session can be made on a GPU here, "" if it can. If WEIR_TEST_BACKEND demands a GPU, its absence fails. */
 static inline const char *why_no_gpu(void) {
     static char why[1024];
     static int asked = 0;
@@ -87,7 +92,8 @@ static inline const char *why_no_gpu(void) {
         options.device = WEIR_DEVICE_CUDA;
         if (weir_plan(f.model, &options, &plan) != WEIR_OK) snprintf(why, sizeof(why), "%s", weir_last_error());
         close_gpu_fixture(&f);
-        if (why[0] != '\0' && wanted != NULL && strcmp(wanted, "cuda") == 0) fail_msg("WEIR_TEST_BACKEND=cuda, but %s", why);
+        if (why[0] != '\0' && wanted != NULL && strcmp(wanted, "cuda") == 0)
+            fail_msg("WEIR_TEST_BACKEND=cuda, but %s", why);
     }
     return why;
 }
@@ -107,7 +113,7 @@ typedef struct variant {
     uint32_t n_options;
 } variant;
 
-/* The options point into `v`. */
+/* The returned options point into `v`. */
 static inline weir_session_options options_of(const variant *v, int32_t device, uint32_t budget, uint32_t context) {
     weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
     options.device = device;
@@ -128,7 +134,7 @@ static inline const char *describe(const variant *v) {
     return text;
 }
 
-/* The largest logit's token, the lowest id of equals, and how far the next one is below it. */
+/* The token with the largest logit, the lowest id among equals, and the gap to the next one. */
 static inline weir_token best_of(const float *logits, uint32_t n, float *gap) {
     uint32_t best = 0;
     float next = -INFINITY;
@@ -144,7 +150,8 @@ static inline weir_token best_of(const float *logits, uint32_t n, float *gap) {
     return (weir_token)best;
 }
 
-/* Largest difference of two rows of logits, in units of the root mean square of the second. Infinite when one of them is not a number. */
+/* Largest difference between two rows of logits, in units of the second row's root mean square. Infinite if one of them
+ * has a NaN. */
 static inline double logits_apart(const float *got, const float *want, uint32_t n) {
     double worst = 0.0, power = 0.0;
     for (uint32_t i = 0; i < n; ++i) {

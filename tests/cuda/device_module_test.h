@@ -1,4 +1,5 @@
-// The backend module itself, for tests that take device memory as an application would, and hooks that count and refuse.
+// The backend module itself, for tests that take device memory as an application would, and allocator hooks that count
+// and refuse.
 #pragma once
 
 #include <dlfcn.h>
@@ -26,10 +27,10 @@ inline const DeviceModule& device_module() {
   return *module;
 }
 
-// Device hooks over the module's allocator. One thread at a time.
+// Device hooks around the module's allocator. One thread at a time.
 struct DeviceHooks {
   uint64_t n_allocs = 0, n_live = 0, bytes_live = 0;
-  uint64_t fail_at = 0;  // the allocation, from 1, that is refused
+  uint64_t fail_at = 0;  // the number, from 1, of the allocation that is refused
   uint64_t refused_bytes = 0;
   void* last = nullptr;
 
@@ -80,7 +81,7 @@ struct HostHooks {
   }
 };
 
-// A runtime with the tiny model over hooks; either may be null.
+// Opens a runtime with the tiny model over hooks; either may be null.
 inline void open_with_hooks(fixture& f, HostHooks* host, DeviceHooks* device) {
   weir_runtime_options options = gpu_runtime_options();
   if (host != nullptr) {

@@ -1,5 +1,6 @@
-// Problems of the tiny reasoner as tokens, for tests that want attention as trained models have it. The problems' source is compiled in here: tests of
-// the library's internals are not linked with the weir program's parts.
+// Problems of the tiny reasoner as tokens, for tests that need the attention of a trained model. The source of the
+// problems is compiled in here, because tests of the library's internals are not linked with the parts of the weir
+// program.
 #pragma once
 
 #include <string>
@@ -12,8 +13,8 @@ namespace weir::test {
 
 struct ProblemTokens {
   std::string name;
-  std::vector<weir_token> prompt;  // with the turn's frame
-  std::vector<weir_token> answer;  // the right one
+  std::vector<weir_token> prompt;  // including the frame of the turn
+  std::vector<weir_token> answer;  // the correct one
 };
 
 inline std::vector<weir_token> tokenized(const weir_model* model, const std::string& text) {

@@ -1,4 +1,5 @@
-// Small models with random weights, written here: shapes that no model at hand has. The runtime maps the file, which the caller removes.
+// Writes small models with random weights, for shapes that no model of the repository has. The runtime maps the file,
+// and the caller removes it.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +17,7 @@ namespace weir::test {
 
 using weir_cli::GgufWriter;
 
-inline constexpr uint32_t kVocab = 387;  // no multiple of anything
+inline constexpr uint32_t kVocab = 387;  // not a multiple of anything
 
 struct RandomModel {
   const char* architecture;
@@ -24,8 +25,8 @@ struct RandomModel {
   const char* type;
   uint32_t n_layers = 2;
   uint32_t context_tokens = 4096;
-  bool equal_keys = false;   // of all tokens and positions: qwen2's bias alone, not rotated
-  bool equal_heads = false;  // all query heads ask the same; not for qwen2, whose biases differ
+  bool equal_keys = false;   // of all tokens and positions: only qwen2's bias, not rotated
+  bool equal_heads = false;  // all query heads have the same query; not for qwen2, whose biases differ
 };
 
 // For the names of tests.
@@ -113,12 +114,12 @@ inline uint64_t next_random(uint64_t& state) {
   return state * 0x2545f4914f6cdd1du;
 }
 
-// No control token.
+// Never a control token.
 inline weir_token random_token(uint64_t& state) {
   return static_cast<weir_token>(2 + next_random(state) % (kVocab - 2));
 }
 
-// Weights of about 0.05, and vectors around 1.
+// Weights of about 0.05, and vectors of about 1.
 inline std::vector<uint8_t> random_bytes(const GgufWriter::Tensor& tensor, uint64_t& state) {
   std::vector<uint8_t> bytes(tensor.bytes);
   const std::string type = tensor.type->name;
@@ -133,7 +134,7 @@ inline std::vector<uint8_t> random_bytes(const GgufWriter::Tensor& tensor, uint6
     } else if (type == "bf16") {
       const auto high = static_cast<uint16_t>(bits >> 16);
       std::memcpy(&bytes[at], &high, 2);
-    } else if (type == "f16") {  // 2^-7 to 2^-4 of both signs
+    } else if (type == "f16") {  // 2^-7 to 2^-4, both signs
       const auto half =
           static_cast<uint16_t>((next_random(state) & 0x8000u) | (8u << 10) | (next_random(state) % 3072u));
       std::memcpy(&bytes[at], &half, 2);
@@ -146,7 +147,7 @@ inline std::vector<uint8_t> random_bytes(const GgufWriter::Tensor& tensor, uint6
   return bytes;
 }
 
-// What the model's flags make of a tensor.
+// Changes a tensor as the model's flags say.
 inline void make_equal(const RandomModel& s, const std::string& name, std::vector<uint8_t>& bytes) {
   if (s.equal_keys && name.ends_with("attn_k.weight")) std::fill(bytes.begin(), bytes.end(), uint8_t{0});
   if (!s.equal_heads || !name.ends_with("attn_q.weight")) return;
@@ -187,7 +188,7 @@ inline std::vector<float> logits_of(weir_session* session) {
   return {view, view + n};
 }
 
-// Root mean square of the difference over that of the values.
+// Root mean square of the difference, divided by that of the values.
 inline double distance(const std::vector<float>& a, const std::vector<float>& b) {
   double difference = 0.0, square = 0.0;
   for (size_t i = 0; i < a.size(); ++i) {

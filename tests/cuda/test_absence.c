@@ -1,5 +1,5 @@
-/* cuda: machines without a GPU, and modules that are missing or not ours. WEIR_DEVICE_CUDA says what is missing, WEIR_DEVICE_AUTO goes on with the CPU.
- * Runs everywhere: the device of a machine that has one is hidden from this program. */
+/* cuda: machines without a GPU, and modules that are missing or foreign. WEIR_DEVICE_CUDA reports what is missing,
+ * WEIR_DEVICE_AUTO falls back to the CPU. Runs everywhere: the program hides the device of a machine that has one. */
 #define _GNU_SOURCE /* dladdr */
 #include <dlfcn.h>
 #include <sys/stat.h>
@@ -20,7 +20,7 @@ static void remove_folder(const char *folder) {
     assert_int_equal(rmdir(folder), 0);
 }
 
-/* Sessions of a runtime with this module folder run on the CPU alone, and the error contains one of `texts`. */
+/* Sessions of a runtime with this module folder run on the CPU only, and the error contains one of `texts`. */
 static void expect_absent(const char *folder, const char *const *texts, size_t n_texts) {
     weir_runtime_options options = WEIR_RUNTIME_OPTIONS_INIT;
     weir_session_options cuda = WEIR_SESSION_OPTIONS_INIT, any = WEIR_SESSION_OPTIONS_INIT;
@@ -34,7 +34,7 @@ static void expect_absent(const char *folder, const char *const *texts, size_t n
     assert_ok(weir_model_open(f.runtime, TINY_MODEL, NULL, &f.model));
     assert_ok(weir_runtime_memory(f.runtime, &before));
     cuda.device = WEIR_DEVICE_CUDA;
-    for (int round = 0; round < 2; ++round) { /* every time, not only the first */
+    for (int round = 0; round < 2; ++round) {  /* every time, not only the first time */
         int found = 0;
         assert_error(weir_plan(f.model, &cuda, &plan), WEIR_ERR_UNSUPPORTED, "device cuda: ");
         for (size_t i = 0; i < n_texts; ++i) found = found || strstr(weir_last_error(), texts[i]) != NULL;
@@ -88,7 +88,7 @@ static void absence__module_is_a_text_file(void **state) {
     remove_folder(folder);
 }
 
-/* A shared library that is none of our modules: libweir.so itself. */
+/* Puts a shared library there that is not a module: libweir.so itself. */
 static void put_other_library(const char *folder) {
     Dl_info info;
     char path[128], *target;
@@ -109,7 +109,7 @@ static void absence__module_is_another_library(void **state) {
     remove_folder(folder);
 }
 
-/* The longest path that is accepted is used whole. */
+/* A path of the maximum length is used whole. */
 static void absence__long_folder(void **state) {
     static const char *const text = "is not a backend module of this build";
     const char *folder = temporary_folder();
@@ -130,14 +130,16 @@ static void absence__long_folder(void **state) {
     path[n++] = '/';
     path[n] = '\0';
     options.backend_dir = path;
-    assert_error(weir_runtime_create(&options, &runtime), WEIR_ERR_INVALID_ARG, "backend_dir: 1024 bytes, at most 1023");
+    assert_error(weir_runtime_create(&options, &runtime), WEIR_ERR_INVALID_ARG,
+                 "backend_dir: 1024 bytes, at most 1023");
     assert_null(runtime);
     remove_folder(folder);
 }
 
-/* The module of this build, where there is one, on a machine without driver or device. */
+/* This build's module, if there is one, on a machine without driver or device. */
 static void absence__no_device(void **state) {
-    static const char *const texts[] = {"there is no device", "there is no NVIDIA driver", "the driver knows CUDA", "no backend module"};
+    static const char *const texts[] = {"there is no device", "there is no NVIDIA driver", "the driver knows CUDA",
+                                        "no backend module"};
     (void)state;
     expect_absent(NULL, texts, sizeof(texts) / sizeof(texts[0]));
 }

@@ -1,11 +1,13 @@
-/* cuda: random conversations under every policy, on the CPU and on the GPU side by side: several turns, pins, cancels. Every call ends alike on both, and
- * as many pages are kept; where no scores decide, logits are the same but for rounding. */
+/* cuda: random conversations under every policy, on the CPU and on the GPU side by side: several turns, pins, cancels.
+ * Every call ends with the same status on both and keeps the same number of pages. For policies without scores the
+ * logits are equal except for rounding. */
 #include "cuda_test.h"
 
-/* Largest difference of logits in units of their root mean square, of random prompts: on the GPU they are multiplied in f16. Measured: 0.026. */
+/* Largest difference of logits in units of their root mean square, for random prompts: the GPU's prefill multiplies in
+ * f16. Measured: 0.026. */
 #define MAX_APART 0.05
-/* Of real ones, where attention picks single tokens and single logits may move far: the mean and the largest. Measured for dense: 0.0037 and 0.24; for
- * sink 0.0075 and 0.61. */
+/* The same for real prompts, where attention picks single tokens and single logits may move far: the mean and the
+ * largest. Measured: 0.0037 and 0.24 for dense, 0.0075 and 0.61 for sink. */
 #define MAX_MEAN_APART 0.02
 #define MAX_REAL_APART 0.5
 
@@ -18,7 +20,7 @@ static uint32_t draw(uint32_t below) {
 
 typedef struct choice {
     variant v;
-    int exact; /* pages leave by their position alone */
+    int exact;  /* pages leave by their position alone */
 } choice;
 
 static const choice choices[] = {
@@ -54,11 +56,11 @@ static weir_status stop_later(void *user, const weir_progress_info *info) {
 
 static void assert_alike(const weir_status *status, const choice *c, const char *call) {
     if (status[0] == status[1]) return;
-    fail_msg("%s under %s: %s on the CPU, %s on the GPU: %s", call, describe(&c->v), weir_status_name(status[0]), weir_status_name(status[1]),
-             weir_last_error());
+    fail_msg("%s under %s: %s on the CPU, %s on the GPU: %s", call, describe(&c->v), weir_status_name(status[0]),
+             weir_status_name(status[1]), weir_last_error());
 }
 
-/* The CPU's session, then the GPU's: the same call on both. */
+/* Makes the same call on the CPU's session, then on the GPU's. */
 #define ON_BOTH(name, call)                               \
     do {                                                  \
         weir_status status_[2];                           \
@@ -101,7 +103,7 @@ static void one_turn(weir_session **sessions, const choice *c, const weir_token 
     }
 }
 
-/* Returns how far logits are apart, 0 when there are none. */
+/* Returns the distance of the two sessions' logits, 0 if there are none. */
 static double compare(weir_session **sessions) {
     weir_session_stats stats[2] = {WEIR_SESSION_STATS_INIT, WEIR_SESSION_STATS_INIT};
     const float *logits[2] = {NULL, NULL};
@@ -147,7 +149,8 @@ static double run_random(const fixture *f, const choice *c, uint32_t seed) {
         one_turn(sessions, c, tokens);
         apart = compare(sessions);
         if (apart > worst) worst = apart;
-        if (c->exact && apart > MAX_APART) fail_msg("%s, seed %u, turn %d: logits are %.3g apart", describe(&c->v), seed, turn, apart);
+        if (c->exact && apart > MAX_APART)
+            fail_msg("%s, seed %u, turn %d: logits are %.3g apart", describe(&c->v), seed, turn, apart);
     }
     assert_ok(weir_session_memory(sessions[1], &memory));
     assert_int_equal(memory.peak_bytes, memory.plan_bytes);
@@ -172,7 +175,7 @@ static void conversations__as_on_the_cpu(void **state) {
     close_gpu_fixture(&f);
 }
 
-/* A second question after a long answer, pages pinned and let go between. */
+/* A second question after a long answer; pages are pinned and unpinned in between. */
 static void conversations__second_turn(void **state) {
     static const choice rows[] = {{{"dense", {{0, 0}}, 0}, 1}, {{"sink", {{"positions", "abs"}}, 1}, 1}};
     static const char second[] = "<|im_end|>\n<|im_start|>user\nWhat was x7?<|im_end|>\n<|im_start|>assistant\n";
@@ -207,16 +210,17 @@ static void conversations__second_turn(void **state) {
                 sum += apart;
                 if (apart > worst) worst = apart;
                 if (token[0] == token[1]) continue;
-                print_message("%s, turn %d, step %d: the two best logits are %.3g apart on the CPU, %.3g on the GPU\n", describe(&c->v), turn,
-                              step, (double)gap[0], (double)gap[1]);
+                print_message("%s, turn %d, step %d: the two best logits are %.3g apart on the CPU, %.3g on the GPU\n",
+                              describe(&c->v), turn, step, (double)gap[0], (double)gap[1]);
                 if (gap[0] >= NEXT_TO_EQUAL || gap[1] >= NEXT_TO_EQUAL) ++n_bad;
             }
             ON_BOTH("pin", weir_session_pin(session, 20, 40));
             if (turn == 1) ON_BOTH("unpin", weir_session_unpin(session, 0, 100));
         }
-        print_message("%s, three turns: logits %.3g of their rms apart, at most %.3g\n", describe(&c->v), sum / 450, worst);
+        print_message("%s, three turns: logits %.3g of their rms apart, at most %.3g\n", describe(&c->v), sum / 450,
+                      worst);
         assert_true(sum / 450 <= MAX_MEAN_APART);
-        /* Under a budget the model lost the question and guesses, with many logits next to equal. */
+        /* Under a budget the model has lost the question and guesses, with many logits almost equal. */
         if (r == 0) assert_true(n_bad == 0 && worst <= MAX_REAL_APART);
         for (int i = 0; i < 2; ++i) weir_session_destroy(sessions[i]);
     }

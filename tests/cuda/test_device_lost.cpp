@@ -1,6 +1,6 @@
-// cuda: a device that fails. Page tables are overwritten behind the library's back, so that the next step reads where nothing is: the process's context on
-// the device is gone then, for good. What is asked of the library is that every call says so, that everything can be destroyed, and that the process
-// lives. A program of its own, with one test: nothing works on the device after it.
+// cuda: a device that fails. The test overwrites page tables in device memory, so that the next step reads unmapped
+// memory and the process loses its CUDA context for good. Every call must then report it, everything can be destroyed,
+// and the process lives. A program with one test, because nothing works on the device afterwards.
 #include <cstdio>
 
 #include "tests/cuda/device_module_test.h"
@@ -30,7 +30,7 @@ void device_lost__every_call_says_so(void**) {
   prefill_text(f.model, other, RULE_PROMPT);
   assert_ok(weir_session_step(session, 100));
 
-  // The slots of all pages come first in the tables, which lie behind pages and digests.
+  // The tables begin with the slots of all pages, and they follow pages and digests in the allocation.
   auto* slots = static_cast<unsigned char*>(hooks.last) + plan.kv_bytes + plan.digest_bytes;
   const uint64_t slot_bytes = plan.kv_bytes / plan.page_bytes * sizeof(uint32_t);
   assert_true(device_module().fill(slots, 0x3F, slot_bytes).ok());
@@ -55,7 +55,7 @@ void device_lost__every_call_says_so(void**) {
   assert_int_equal(weir_session_prefill(session, tokens, 40, nullptr, nullptr), WEIR_ERR_DEVICE_LOST);
   weir_session_destroy(session);
 
-  // Other sessions had the same device.
+  // The other session used the same device.
   const weir_status status = weir_session_step(other, 100);
   std::printf("another session: %s: %s\n", weir_status_name(status), weir_last_error());
   assert_int_equal(status, WEIR_ERR_DEVICE_LOST);
@@ -66,7 +66,7 @@ void device_lost__every_call_says_so(void**) {
   close_gpu_fixture(&f);
   assert_int_equal(hooks.n_live, 0);
 
-  // The process goes on, on the CPU; the device is named as what is wrong.
+  // The process continues on the CPU; the error names the device.
   const weir_runtime_options plain = gpu_runtime_options();
   assert_ok(weir_runtime_create(&plain, &f.runtime));
   assert_ok(weir_model_open(f.runtime, TINY_MODEL, nullptr, &f.model));

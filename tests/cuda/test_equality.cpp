@@ -1,5 +1,6 @@
-// cuda: the same answers as the CPU. Both devices get the tokens that the CPU's logits choose; as long as the GPU would choose the same ones, its text is
-// the same. Where it would not, the two best logits must be next to equal. A table tells how many texts are equal and how far logits are apart.
+// cuda: the same answers as on the CPU. Both devices are fed the tokens that the CPU's logits select. As long as the
+// GPU would select the same tokens, its text is the same; where it would not, the two best logits must be almost equal.
+// A table reports how many texts are equal and how far logits are apart.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -18,14 +19,15 @@ struct Row {
   variant v;
   uint32_t budget;
   uint32_t n_problems;
-  int min_steps, max_steps;  // of the problems' chains
-  double equal;              // least part of texts that must be equal
-  double mean_apart;         // most that logits may be apart, in the mean of all tokens
+  int min_steps, max_steps;  // of the reasoning chains of the problems
+  double equal;              // minimum fraction of texts that are equal
+  double mean_apart;         // maximum distance of logits, in the mean over all tokens
 };
 
-// Policies that drop or skip pages choose them by scores, whose last bits differ from device to device; a page chosen differently changes what follows.
-// And a model that lost what it needs (h2o, tova, sink lose the prompt) guesses, with many logits next to equal. Measured on an H200: 100, 92, 100, 90,
-// 78, 58 and 68 % equal; 0.0018, 0.009, 0.005, 0.015, 0.004, 0.053 and 0.003 apart.
+// Policies that drop or skip pages select them by scores, whose last bits differ between devices; a page selected
+// otherwise changes what follows. And a model that lost what it needs (h2o, tova and sink lose the prompt) guesses,
+// with many logits almost equal. Measured on an H200: 100, 92, 100, 90, 78, 58 and 68 % equal; 0.0018, 0.009, 0.005,
+// 0.015, 0.004, 0.053 and 0.003 apart.
 const Row kRows[] = {
     {{"dense", {}, 0}, 0, 200, 12, 36, 0.95, 0.005}, {{"raas", {}, 0}, 512, 40, 40, 60, 0.8, 0.05},
     {{"quest", {}, 0}, 256, 40, 30, 50, 0.9, 0.02},  {{"hybrid", {}, 0}, 512, 40, 30, 50, 0.75, 0.05},
@@ -34,18 +36,18 @@ const Row kRows[] = {
 };
 constexpr size_t kRowCount = sizeof(kRows) / sizeof(kRows[0]);
 constexpr uint32_t kMaxTokens = 1000;  // of an answer
-constexpr double kMostApart =
-    0.5;  // of dense, any token; single logits move far where attention picks single tokens. Measured: 0.13
+// Of dense, for any token. Single logits move far where attention picks single tokens. Measured: 0.13.
+constexpr double kMostApart = 0.5;
 constexpr uint32_t kThreads = 8;
 
 struct Result {
   std::string problem;
   uint32_t n_tokens = 0;
-  int first_other = -1;                  // token of the answer at which the GPU would say another one
+  int first_other = -1;                  // token of the answer at which the GPU would select another one
   float cpu_gap = 0.0f, gpu_gap = 0.0f;  // between the two best logits there
-  double worst = 0.0;                    // logits_apart, up to there
-  double sum = 0.0;                      // of logits_apart, all tokens
-  bool sampled_alike = true;             // the device's own greedy token was that of its logits
+  double worst = 0.0;                    // of logits_apart, up to there
+  double sum = 0.0;                      // of logits_apart, over all tokens
+  bool sampled_alike = true;             // the device's greedy token was the argmax of its logits
   std::string error;
 };
 
@@ -72,7 +74,7 @@ std::vector<Job> make_jobs() {
   return jobs;
 }
 
-// One thread's sessions: of both devices, for one row at a time.
+// The sessions of one thread, on both devices, for one row at a time.
 class Pair {
  public:
   Pair() = default;
@@ -152,7 +154,7 @@ weir_status Pair::run(const ProblemTokens& problem, weir_token end, Result& r) {
   return WEIR_OK;
 }
 
-// Assertions belong to the main thread: errors are kept.
+// Only the main thread may use assertions, so errors are kept.
 void work(std::vector<Job>& jobs, std::atomic<size_t>& next) {
   Pair pair;
   weir_status status = pair.open();

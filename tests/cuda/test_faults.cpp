@@ -1,5 +1,5 @@
-// cuda: every allocation of a device session refused in turn, on the device and on the host. The message names what and how much, nothing stays taken, and
-// a later session works.
+// cuda: refuses every allocation of a device session in turn, on the device and on the host. The message says what was
+// refused and how much, nothing stays allocated, and a later session works.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -81,7 +81,7 @@ void faults__each_device_allocation_refused(void**) {
           strstr(weir_last_error(), (std::to_string(hooks.refused_bytes) + " bytes of device memory").c_str()));
       assert_null(session);
       assert_ok(weir_runtime_memory(f.runtime, &after));
-      assert_int_equal(hooks.n_live, n - 1);  // the weights are the model's, and stay
+      assert_int_equal(hooks.n_live, n - 1);  // the weights belong to the model and stay
       assert_int_equal(after.device_bytes, hooks.bytes_live);
       if (n == 1) assert_int_equal(after.bytes, before.bytes);
       assert_ok(create(f, v, &session));
@@ -115,7 +115,7 @@ void faults__each_host_allocation_refused(void**) {
       assert_int_equal(status, WEIR_ERR_OUT_OF_MEMORY);
       assert_non_null(strstr(weir_last_error(), "bytes"));
       assert_null(session);
-      // The weights are there or not; besides them and their table nothing is.
+      // The weights may be there; besides them and their table nothing is.
       assert_true(hooks.n_live <= 1 && host.n_live <= live + 1);
       assert_ok(create(f, kVariants[1], &session));
     } else {
@@ -135,7 +135,7 @@ void faults__each_host_allocation_refused(void**) {
   assert_true(n_refused > 3);
 }
 
-// More than any device has.
+// Asks for more than any device has.
 void faults__more_than_the_device_has(void**) {
   NEED_GPU();
   fixture f;

@@ -1,4 +1,4 @@
-/* cuda: plans are exact on a device too, nothing is allocated while decoding, and everything is given back. */
+/* cuda: plans are exact on a device too, nothing is allocated while decoding, and all memory is returned. */
 #include "cuda_test.h"
 
 static const variant variants[] = {
@@ -21,7 +21,8 @@ static weir_status hook_alloc(void *user, const weir_alloc_info *info, void **ou
     hooks *h = user;
     void *ptr = NULL;
     assert_int_equal(info->kind, WEIR_MEMORY_HOST);
-    if (posix_memalign(&ptr, info->alignment < sizeof(void *) ? sizeof(void *) : info->alignment, info->bytes) != 0) return WEIR_ERR_OUT_OF_MEMORY;
+    if (posix_memalign(&ptr, info->alignment < sizeof(void *) ? sizeof(void *) : info->alignment, info->bytes) != 0)
+        return WEIR_ERR_OUT_OF_MEMORY;
     memset(ptr, 0xcd, info->bytes);
     ++h->n_allocs;
     ++h->n_live;
@@ -54,7 +55,7 @@ static weir_memory_counters counters_of(const fixture *f) {
     return counters;
 }
 
-/* What the plan says is what the session takes, of the host and of the device, at any time of its life. */
+/* The session takes what the plan says, of the host and of the device, at any time of its life. */
 static void memory__plan_is_exact(void **state) {
     hooks h;
     fixture f;
@@ -70,12 +71,14 @@ static void memory__plan_is_exact(void **state) {
         uint64_t bytes;
         assert_ok(weir_plan(f.model, &options, &plan));
         assert_int_equal(plan.device, WEIR_DEVICE_CUDA);
-        assert_int_equal(plan.device_bytes, plan.kv_bytes + plan.digest_bytes + plan.table_bytes + plan.workspace_bytes);
-        assert_int_equal(plan.total_bytes, plan.device_bytes + plan.sampler_bytes + plan.session_bytes + plan.staging_bytes);
+        assert_int_equal(plan.device_bytes,
+                         plan.kv_bytes + plan.digest_bytes + plan.table_bytes + plan.workspace_bytes);
+        assert_int_equal(plan.total_bytes,
+                         plan.device_bytes + plan.sampler_bytes + plan.session_bytes + plan.staging_bytes);
         assert_true(plan.device_weights_bytes > 0);
         bytes = h.bytes_live;
         assert_ok(weir_session_create(f.model, &options, &session));
-        /* The first session brings the weights, whose table is the model's. */
+        /* The first session also uploads the weights, whose table belongs to the model. */
         if (i > 0) assert_int_equal(h.bytes_live - bytes, plan.total_bytes - plan.device_bytes);
         counters = counters_of(&f);
         assert_int_equal(counters.device_bytes, plan.device_bytes + plan.device_weights_bytes);
@@ -133,9 +136,10 @@ static void memory__weights_are_there_once(void **state) {
     weir_runtime_destroy(f.runtime);
 }
 
-/* Decodes n_steps tokens with the variant and looks that no hook was called meanwhile. */
+/* Decodes n_steps tokens with the variant and checks that no allocator hook is called meanwhile. */
 static void decode_without_allocating(fixture *f, size_t variant, uint32_t budget_tokens, uint32_t n_steps) {
-    const weir_session_options options = options_of(&variants[variant], WEIR_DEVICE_CUDA, budget_tokens, n_steps + 1000);
+    const weir_session_options options =
+        options_of(&variants[variant], WEIR_DEVICE_CUDA, budget_tokens, n_steps + 1000);
     weir_generate_options generate = WEIR_GENERATE_OPTIONS_INIT;
     weir_generate_result result = WEIR_GENERATE_RESULT_INIT;
     weir_memory_info memory = WEIR_MEMORY_INFO_INIT;
@@ -172,7 +176,7 @@ static void memory__nothing_is_allocated_in_5000_steps(void **state) {
     assert_int_equal(h.n_live, 0);
 }
 
-/* What Weir is for: a hundred thousand tokens in a footprint that was fixed before the first. */
+/* What Weir is for: a hundred thousand tokens in memory that is fixed before the first. */
 static void memory__nothing_is_allocated_in_100000_steps(void **state) {
     fixture f;
     size_t raas = 0;

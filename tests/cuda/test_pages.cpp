@@ -1,7 +1,8 @@
-// cuda: policies on the GPU keep the pages that they keep on the CPU. Both devices are fed the same tokens of a real answer; the page tables of all
-// streams are compared on the way, layer by layer, counting only pages that can leave. Rules that look at positions alone must give equal tables; where
-// scores decide, near ties fall either way. What the bounds tell apart is tested on the CPU alone: they refuse a session without stamps, also when only
-// one layer is without.
+// cuda: policies on the GPU keep the pages that they keep on the CPU. Both devices are fed the same tokens of a real
+// answer. The page tables of all streams are compared at several steps, layer by layer, counting only pages that can
+// leave. Policies that look at positions alone must give equal tables; where scores decide, near ties may go either
+// way. What the bounds can distinguish is tested on the CPU alone: they refuse a session without stamps, also if only
+// one layer lacks them.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -15,7 +16,8 @@ namespace {
 constexpr uint32_t kSteps = 600, kEvery = 20;
 constexpr uint32_t kBudget = 384;  // 24 pages
 
-// Least parts of a layer, of the pages that can leave: that both sessions hold, and, of those, whose stamps are equal.
+// Minimum fractions, per layer: of the pages that can leave, those that both sessions hold; and of these, those whose
+// stamps are equal.
 struct Bounds {
   double pages, stamps;
 };
@@ -36,7 +38,8 @@ const Row kRows[] = {
     {{"quest", {{"skip_layers", "0"}, {"agg", "qhead"}, {"digest", "mean_std"}}, 3}, kExact},
     {{"random", {}, 0}, kExact},
     {{"random", {{"pin_prompt", "false"}, {"seed", "4294967295"}}, 2}, kExact},
-    {{"raas", {{"alpha", "1"}}, 1}, kExact},  // nothing is stamped after its page was opened: the oldest page leaves
+    // Nothing is stamped after its page was opened: the oldest page leaves.
+    {{"raas", {{"alpha", "1"}}, 1}, kExact},
     {{"raas", {}, 0}, kNearTies},
     {{"raas", {{"alpha", "0.1"}, {"protect_recent", "4"}}, 2}, kNearTies},
     {{"raas", {{"r", "0.5"}, {"protect_recent", "0"}}, 2}, kNearTies},
@@ -52,7 +55,7 @@ const Row kRows[] = {
     {{"hybrid", {{"skip_layers", "0"}, {"alpha", "0.1"}}, 2}, kNearTies},
 };
 
-// What two sessions' tables have in common in one layer, over all moments that were compared.
+// What two sessions' tables have in common in one layer, over all steps that were compared.
 struct LayerCounts {
   uint64_t pages = 0, common = 0, equal_stamps = 0;
   double part_common() const { return pages == 0 ? 1.0 : static_cast<double>(common) / static_cast<double>(pages); }
@@ -80,7 +83,7 @@ void compare_layer(const weir::KvCache& a, const weir::KvCache& b, uint32_t laye
   }
 }
 
-// The first layer that is not within the bounds; the number of layers when all are.
+// The first layer that is outside the bounds; the number of layers if none is.
 uint32_t first_outside(const std::vector<LayerCounts>& layers, const Bounds& bounds) {
   const auto outside = [&](const LayerCounts& c) {
     return c.part_common() < bounds.pages || c.part_stamps() < bounds.stamps;
@@ -88,7 +91,7 @@ uint32_t first_outside(const std::vector<LayerCounts>& layers, const Bounds& bou
   return static_cast<uint32_t>(std::find_if(layers.begin(), layers.end(), outside) - layers.begin());
 }
 
-// What must hold of any table.
+// Checks what must hold for any table.
 void check_tables(const weir::KvCache& kv) {
   std::vector<bool> used(kv.shape().n_slots());
   for (uint32_t i = 0; i < kv.shape().n_streams(); ++i) {
@@ -110,7 +113,7 @@ using Session = std::unique_ptr<weir_session, Close>;
 
 Session open_session(const fixture& f, const variant& v, int32_t device) {
   weir_session_options options = options_of(&v, device, kBudget, 1024);
-  if (strcmp(v.policy, "dense") == 0) options.budget_tokens = 0;  // a budget is the context of dense
+  if (strcmp(v.policy, "dense") == 0) options.budget_tokens = 0;  // with dense a budget limits the context
   weir_session* session = nullptr;
   assert_ok(weir_session_create(f.model, &options, &session));
   return Session(session);
@@ -133,7 +136,7 @@ void feed(const std::vector<Session>& sessions, const weir::test::ProblemTokens&
   }
 }
 
-// A chain with a short prompt, so that most of the budget's pages can leave, or a long prompt.
+// A problem with a short prompt, so that most of the budget's pages can leave, or one with a long prompt.
 weir::test::ProblemTokens text_of(const fixture& f, const char* family) {
   weir_cli::ProblemOptions options;
   options.family = family;
@@ -194,7 +197,7 @@ void pages__as_on_the_cpu(void**) {
   assert_true(ok);
 }
 
-// The comparison itself, with sessions of the CPU: one that stamps, its double, and one that never does.
+// Tests the comparison with CPU sessions: one that stamps, its double, and one that never stamps.
 void pages__bounds_tell_stamps_from_their_absence(void**) {
   fixture f;
   open_gpu_fixture(&f);

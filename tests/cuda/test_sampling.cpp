@@ -1,5 +1,5 @@
-// cuda: a session on the GPU draws the tokens that the sampler draws from all logits on the host, whether the device chooses the best logits first
-// (few candidates) or not, and a draw after all logits were asked for is the same draw.
+// cuda: a session on the GPU samples the tokens that the sampler selects from all logits on the host, whether the
+// device selects the best logits first (few candidates) or not. After all logits were requested the sample is the same.
 #include <vector>
 
 #include "runtime/sampler.h"
@@ -81,7 +81,7 @@ void sampling__draws_as_the_host_does(void**) {
     for (uint64_t i = 0; i < n_prompt; ++i) host.sampler.accept(prompt[i]);
     for (int step = 0; step < kSteps; ++step) {
       weir_token token = -1;
-      // Every third draw finds the logits on the host already.
+      // Before every third sample the logits are already on the host.
       if (step % 3 == 2) assert_ok(weir_session_logits(session, &logits, &vocab_size));
       assert_ok(weir_session_sample(session, &token));
       const weir_token want = draw_on_host(host, session);
@@ -98,7 +98,7 @@ void sampling__draws_as_the_host_does(void**) {
   close_gpu_fixture(&f);
 }
 
-// weir_session_generate draws the same tokens one after another, and allocates nothing for it.
+// weir_session_generate samples the same tokens in a row, and allocates nothing for it.
 void sampling__generate_draws_the_same(void**) {
   NEED_GPU();
   fixture f;
@@ -129,7 +129,7 @@ void sampling__generate_draws_the_same(void**) {
     for (const weir_token want : generated) {
       weir_token token = -1;
       const float* logits = nullptr;
-      assert_ok(weir_session_logits(sessions[1], &logits, nullptr));  // from all of them
+      assert_ok(weir_session_logits(sessions[1], &logits, nullptr));  // sample from all logits
       assert_ok(weir_session_sample(sessions[1], &token));
       assert_int_equal(token, want);
       assert_ok(weir_session_step(sessions[1], token));

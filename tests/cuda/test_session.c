@@ -1,4 +1,5 @@
-/* cuda: a session on the GPU by itself: budgets that hold everything equal dense bit for bit; greedy tokens, cancels, resets, refusals. */
+/* cuda: a session on the GPU by itself: a budget that holds everything equals dense bit for bit; greedy tokens,
+ * cancels, resets, refusals. */
 #include "cuda_test.h"
 
 #define N_LOGITS 1664
@@ -18,17 +19,21 @@ static const float *logits_of(weir_session *session) {
     return logits;
 }
 
-/* Every policy with a budget for the whole context gives the logits of dense, bit for bit. */
+/* Every policy, with a budget for the whole context, gives the logits of dense bit for bit. */
 static void session__full_budget_equals_dense(void **state) {
     static const variant rows[] = {
-        {"sink", {{"positions", "incache"}}, 1},   {"sink", {{"positions", "abs"}}, 1},      {"sink", {{"exact_mask", "true"}}, 1},
-        {"raas", {{"stamp_source", "exact_mass"}}, 1}, {"raas", {{"stamp_source", "digest"}}, 1}, {"raas", {{"stamp_rule", "top_r"}}, 1},
-        {"raas", {{"prompt", "snapkv"}}, 1},       {"h2o", {{"score", "sum"}}, 1},           {"h2o", {{"score", "norm_sum"}}, 1},
-        {"h2o", {{"skip_layers", "0"}}, 1},        {"h2o", {{"init", "window"}}, 1},         {"tova", {{"scope", "layer"}}, 1},
-        {"tova", {{"scope", "stream"}}, 1},        {"quest", {{"digest", "minmax"}}, 1},     {"quest", {{"digest", "cuboid_mean"}}, 1},
-        {"quest", {{"digest", "sphere_mean"}}, 1}, {"quest", {{"digest", "centroid"}}, 1},   {"quest", {{"digest", "mean_std"}}, 1},
-        {"quest", {{"agg", "qhead"}}, 1},          {"quest", {{"skip_layers", "0"}}, 1},     {"quest", {{"prompt", "snapkv"}}, 1},
-        {"hybrid", {{"rho", "0.5"}}, 1},           {"hybrid", {{"stamp_source", "digest"}}, 1}, {"dense", {{"prompt", "snapkv"}}, 1}};
+        {"sink", {{"positions", "incache"}}, 1}, {"sink", {{"positions", "abs"}}, 1},
+        {"sink", {{"exact_mask", "true"}}, 1}, {"raas", {{"stamp_source", "exact_mass"}}, 1},
+        {"raas", {{"stamp_source", "digest"}}, 1}, {"raas", {{"stamp_rule", "top_r"}}, 1},
+        {"raas", {{"prompt", "snapkv"}}, 1}, {"h2o", {{"score", "sum"}}, 1},
+        {"h2o", {{"score", "norm_sum"}}, 1}, {"h2o", {{"skip_layers", "0"}}, 1},
+        {"h2o", {{"init", "window"}}, 1}, {"tova", {{"scope", "layer"}}, 1},
+        {"tova", {{"scope", "stream"}}, 1}, {"quest", {{"digest", "minmax"}}, 1},
+        {"quest", {{"digest", "cuboid_mean"}}, 1}, {"quest", {{"digest", "sphere_mean"}}, 1},
+        {"quest", {{"digest", "centroid"}}, 1}, {"quest", {{"digest", "mean_std"}}, 1},
+        {"quest", {{"agg", "qhead"}}, 1}, {"quest", {{"skip_layers", "0"}}, 1},
+        {"quest", {{"prompt", "snapkv"}}, 1}, {"hybrid", {{"rho", "0.5"}}, 1},
+        {"hybrid", {{"stamp_source", "digest"}}, 1}, {"dense", {{"prompt", "snapkv"}}, 1}};
     static const variant plain = {"dense", {{0, 0}}, 0};
     static float want[N_STEPS][N_LOGITS];
     weir_session_options options = options_of(&plain, WEIR_DEVICE_CUDA, 0, 1024);
@@ -53,7 +58,8 @@ static void session__full_budget_equals_dense(void **state) {
         options = options_of(&rows[r], WEIR_DEVICE_CUDA, 1024, 1024);
         session = new_session(&f, &options);
         prefill_text(f.model, session, RULE_PROMPT);
-        while (i < N_STEPS && memcmp(logits_of(session), want[i], sizeof(want[i])) == 0) assert_ok(weir_session_step(session, tokens[i++]));
+        while (i < N_STEPS && memcmp(logits_of(session), want[i], sizeof(want[i])) == 0)
+            assert_ok(weir_session_step(session, tokens[i++]));
         if (i < N_STEPS) {
             print_message("%s: not the logits of dense after %d steps, they are %.3g apart\n", describe(&rows[r]), i,
                           logits_apart(logits_of(session), want[i], N_LOGITS));
@@ -95,8 +101,8 @@ static void session__full_budget_equals_dense_by_steps(void **state) {
             assert_ok(weir_session_step(session, 20 + i * 13 % 700));
             if (r == 0) memcpy(want[i], logits_of(session), sizeof(want[i]));
             if (memcmp(logits_of(session), want[i], sizeof(want[i])) == 0) continue;
-            print_message("%s: not the logits of dense after %d steps, they are %.3g apart\n", describe(&rows[r]), i + 1,
-                          logits_apart(logits_of(session), want[i], N_LOGITS));
+            print_message("%s: not the logits of dense after %d steps, they are %.3g apart\n", describe(&rows[r]),
+                          i + 1, logits_apart(logits_of(session), want[i], N_LOGITS));
             ++n_bad;
             break;
         }
@@ -106,7 +112,7 @@ static void session__full_budget_equals_dense_by_steps(void **state) {
     assert_int_equal(n_bad, 0);
 }
 
-/* The device's greedy token is the one of its logits. With temperature the host draws. */
+/* The device's greedy token is the argmax of its logits. With a temperature the host samples. */
 static void session__greedy_is_the_largest_logit(void **state) {
     static const variant raas = {"raas", {{0, 0}}, 0};
     const weir_session_options options = options_of(&raas, WEIR_DEVICE_CUDA, 128, 2048);
@@ -148,7 +154,7 @@ static weir_status stop_later(void *user, const weir_progress_info *info) {
     return --*(int *)user < 0 ? WEIR_ERR_CANCELLED : WEIR_OK;
 }
 
-/* A prefill that its callback stopped leaves a session as it was, in the middle of a page too. */
+/* A prefill that is stopped by its callback leaves a session as it was, also in the middle of a page. */
 static void session__cancelled_prefill_changes_nothing(void **state) {
     static const variant rows[] = {{"dense", {{0, 0}}, 0},
                                    {"raas", {{0, 0}}, 0},
@@ -174,7 +180,8 @@ static void session__cancelled_prefill_changes_nothing(void **state) {
             assert_ok(weir_session_prefill(s, tokens, 75, NULL, NULL));
             for (int step = 0; step < 10; ++step) assert_ok(weir_session_step(s, tokens[step]));
         }
-        assert_error(weir_session_prefill(one, tokens + 100, 150, stop_later, &n_calls), WEIR_ERR_CANCELLED, "cancelled");
+        assert_error(weir_session_prefill(one, tokens + 100, 150, stop_later, &n_calls), WEIR_ERR_CANCELLED,
+                     "cancelled");
         for (int i = 0; i < 40; ++i) {
             assert_memory_equal(logits_of(one), logits_of(other), N_LOGITS * sizeof(float));
             assert_ok(weir_session_step(one, tokens[i]));
@@ -211,7 +218,7 @@ static void session__reset_gives_the_same_logits(void **state) {
     close_gpu_fixture(&f);
 }
 
-/* What the GPU cannot do says so. */
+/* What the GPU cannot do is refused with a message. */
 static void session__refusals(void **state) {
     static const variant dense = {"dense", {{0, 0}}, 0};
     weir_session_options options = options_of(&dense, WEIR_DEVICE_CUDA, 0, 1024);

@@ -1,6 +1,6 @@
-// cuda: models of other shapes than the tiny reasoner's. Groups of one to sixteen query heads, both head sizes, both rotations, head norms and biases,
-// with random weights: the GPU is fed the CPU's tokens and must give its logits. Policies go by positions alone, so that no near tie of
-// scores can part the two.
+// cuda: models of other shapes than the tiny reasoner. Groups of one to sixteen query heads, both head dimensions, both
+// rotations, head norms and biases, with random weights. The GPU is fed the CPU's tokens and must give its logits. The
+// policies look at positions alone, so that no near tie of scores can make the two diverge.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -41,11 +41,12 @@ void compare(weir_model* model, const RandomModel& shape, const char* policy, ui
   for (uint32_t i = kPrompt; i < tokens.size(); ++i) {
     for (weir_session* session : sessions) assert_ok(weir_session_step(session, tokens[i]));
     const double d = distance(logits_of(sessions[0]), logits_of(sessions[1]));
-    if (!(d <= worst)) worst = d;  // NaN too
+    if (!(d <= worst)) worst = d;  // true for NaN too
   }
   std::printf("cuda: %s %u/%u heads of %u, %s, %s: logits at most %.4f of their rms apart\n", shape.architecture,
               shape.n_heads, shape.n_kv_heads, shape.head_dim, shape.type, policy, worst);
-  // Keys and values are rounded to 8 bits on both sides, of numbers that differ in the 11th (f16 products of the prompt) or the 15th.
+  // Keys and values are rounded to 8 bits on both sides, from numbers that differ in the 11th bit (the prompt's f16
+  // GEMM) or the 15th.
   assert_true(worst < 0.05);
   for (weir_session* session : sessions) weir_session_destroy(session);
 }
@@ -60,7 +61,7 @@ void logits_are_the_cpus(void** state) {
   assert_ok(weir_runtime_create(&options, &runtime));
   assert_ok(weir_model_open(runtime, path.c_str(), nullptr, &model));
   compare(model, shape, "dense", 0);
-  compare(model, shape, "sink", 64);  // leaves tokens behind, so that the sinks' query is another one
+  compare(model, shape, "sink", 64);  // drops tokens, so that the sinks' query is rotated otherwise
   weir_model_close(model);
   weir_runtime_destroy(runtime);
   std::remove(path.c_str());

@@ -1,7 +1,10 @@
-// cuda: what quest chooses and attends in one launch is what the CPU chooses and attends. Small random models, so that groups, head sizes, lengths and
-// budgets can be any; both devices are fed the same tokens. The kernel's lists are not kept, so they are told from the scores that it leaves in the
-// tables: as long as both devices' scores lead to the same pages their logits must agree, and where they do not, the pages must be near ties. Lists too
-// long for a prompt are compared within a device, with the launches that quest has for lists per query head: heads that all ask the same agree on them.
+// cuda: what quest selects and attends in one launch is what the CPU selects and attends. Small random models allow any
+// groups, head dimensions, lengths and budgets. Both devices are fed the same tokens.
+//
+// The kernel does not keep its lists, so they are derived from the scores that it leaves in the tables. While both
+// devices' scores lead to the same pages, their logits must agree; where they do not, the pages must be near ties.
+// Lists too long for a prompt are compared within one device, with the launches that quest uses for lists per query
+// head: if all heads have the same query, their lists agree.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -39,11 +42,12 @@ struct Case {
 };
 
 struct Limits {
-  double raw, z;  // of scores: in parts of the largest, in standard deviations
-  double logits;  // of steps with the same pages, in parts of their root mean square
+  double raw, z;  // of scores: relative to the largest, in standard deviations
+  double logits;  // of steps with the same pages, relative to their root mean square
 };
 
-// Prompts go through products of f16 on the GPU: of its keys, which both sides round to 8 bits, some become the next number.
+// The GPU's prefill is an f16 GEMM. Both sides round keys to 8 bits, and some of the GPU's keys round to the next
+// number.
 constexpr Limits kAcrossDevices = {4e-3, 0.03, 0.03};
 // The same pages and queries, summed in another order.
 constexpr Limits kWithinDevice = {1e-4, 0.01, 0.01};
@@ -53,7 +57,7 @@ struct Group {
   std::vector<Case> cases;
 };
 
-// Prompts of 5, 17, 130 and 600 pages. Steps begin in an open page, or with a new one that makes more pages than the budget.
+// Prompts of 5, 17, 130 and 600 pages. Steps begin in an open page, or with a new page that exceeds the budget.
 const Group kGroups[] = {
     {{"llama", 2, 2, 64, "f16", 1, kMostTokens},
      {{"max_z", 2, 0, 75, Pins::kNone},
@@ -77,7 +81,7 @@ const Group kGroups[] = {
      {{"max_z", 2, 0, 2075, Pins::kNone}, {"mean_raw", 16, 3, 272, Pins::kFew}}},
     {{"llama", 4, 1, 64, "f16", 2, kMostTokens},
      {{"max_z", 4, 0, 272, Pins::kNone}, {"max_raw", 16, 0, 2075, Pins::kNone}}},
-    // As many KV heads as ask for small clusters, and groups that are no powers of two.
+    // As many KV heads as require small clusters, and groups that are not powers of two.
     {{"llama", 8, 8, 64, "f16", 1, kMostTokens},
      {{"max_z", 16, 0, 9600, Pins::kNone}, {"max_raw", 4, 0, 272, Pins::kNone}}},
     {{"llama", 16, 8, 128, "q8_0", 1, kMostTokens}, {{"max_z", 16, 0, 2075, Pins::kFew}}},
@@ -93,7 +97,7 @@ const Group kGroups[] = {
 };
 
 struct Pair {
-  weir_session* session[2] = {nullptr, nullptr};  // the one to go by, the one under test
+  weir_session* session[2] = {nullptr, nullptr};  // the reference, the one under test
   StreamView stream(int side, uint32_t index) const {
     return static_cast<const weir::Session*>(session[side])->kv().stream(index);
   }
@@ -102,10 +106,10 @@ struct Pair {
 
 struct Counts {
   uint32_t same_pages = 0, same_best = 0;  // steps
-  uint32_t near_ties = 0;                  // pages of the one side that the other side has not
+  uint32_t near_ties = 0;                  // pages of one side that the other side does not have
   bool ok = true;
-  double score = 0.0;                       // farthest, in parts of the limit
-  double logits = 0.0, other_logits = 0.0;  // farthest with the same pages, and with other ones
+  double score = 0.0;                       // largest distance, relative to the limit
+  double logits = 0.0, other_logits = 0.0;  // largest distance with the same pages, and with other ones
 };
 
 // Rows that a step with these scores attends, ascending.
@@ -123,8 +127,8 @@ std::vector<uint32_t> chosen_rows(const StreamView& s, const float* score, uint3
   return forced;
 }
 
-// Farthest scores of a stream in parts of the limit; a row that is not a number is infinitely far. Deviations of equal scores say nothing but that they
-// are equal: what is left of them is rounding.
+// Largest distance of a stream's scores, relative to the limit; a NaN is infinitely far. If all scores are equal their
+// standard deviation is rounding error and is not compared.
 double scores_apart(const float* want, const float* got, uint32_t n, double limit, bool relative, bool equal) {
   double worst = 0.0, high = 0.0;
   for (uint32_t row = 0; row < n; ++row) {
@@ -137,7 +141,8 @@ double scores_apart(const float* want, const float* got, uint32_t n, double limi
   return equal ? 0.0 : worst / limit;
 }
 
-// Whether every page that only one side has is about as good as one that only the other has. Adds their number.
+// Whether every page that only one side has is about as good as one that only the other side has. Adds the number of
+// such pages to the counts.
 bool are_near_ties(const std::vector<uint32_t>& a, const std::vector<uint32_t>& b, const float* score, double limit,
                    uint32_t& count) {
   std::vector<uint32_t> only_a, only_b;
@@ -151,7 +156,7 @@ bool are_near_ties(const std::vector<uint32_t>& a, const std::vector<uint32_t>& 
                                2.0 * limit;
 }
 
-// What becomes of one query head's estimates as scores of a group of such heads.
+// Turns one query head's estimates into the scores of a group of such heads.
 void scores_of_estimates(const char* agg, std::vector<float>& score) {
   if (strcmp(agg, "max_z") != 0) return;
   const auto n = static_cast<double>(score.size() - 1);
@@ -162,9 +167,10 @@ void scores_of_estimates(const char* agg, std::vector<float>& score) {
     score[row] = static_cast<float>((double{score[row]} - sum / n) / std::sqrt(square / n));
 }
 
-// Compares a step's scores and choices of the streams before `n_streams`, which are those of the layers that get the same input on both sides: from a layer
-// on that chooses otherwise, those behind get another one, and keep another key of the token. Returns whether all pages are the same.
-// `lists_per_head`: the session to go by has the estimates of single heads instead of the group's scores.
+// Compares a step's scores and selections of the streams before `n_streams`. These are the streams of the layers that
+// get the same input on both sides: after a layer that selects otherwise, later layers get another input and store
+// another key for the token. Returns whether all pages are the same. `lists_per_head`: the reference session has the
+// estimates of single heads instead of the group's scores.
 bool compare_choices(const Pair& pair, const Case& c, uint32_t& n_streams, const Limits& limits, bool lists_per_head,
                      bool equal_keys, Counts& counts) {
   const bool z = strcmp(c.agg, "max_z") == 0;
@@ -175,12 +181,12 @@ bool compare_choices(const Pair& pair, const Case& c, uint32_t& n_streams, const
     assert_int_equal(a.n_pages, b.n_pages);
     assert_memory_equal(a.first_pos, b.first_pos, a.n_pages * sizeof(uint32_t));
     assert_memory_equal(a.flags, b.flags, a.n_pages * sizeof(uint32_t));
-    if (a.n_pages <= c.budget) continue;  // nothing is chosen yet
+    if (a.n_pages <= c.budget) continue;  // nothing is selected yet
     std::vector<float> want(a.last_score, a.last_score + a.n_pages);
     if (lists_per_head) scores_of_estimates(c.agg, want);
     const double apart = scores_apart(want.data(), b.last_score, a.n_pages, z ? limits.z : limits.raw, !z, equal_keys);
     counts.score = std::max(counts.score, apart);
-    // The choice by estimates, not by what was made of them here, as that may make near ones equal.
+    // Select by the estimates, not by scores recomputed here, because that could turn near ties into ties.
     const std::vector<uint32_t> rows_a = chosen_rows(a, a.last_score, c.budget, c.sinks),
                                 rows_b = chosen_rows(b, b.last_score, c.budget, c.sinks);
     if (rows_a == rows_b) continue;
@@ -227,7 +233,8 @@ Counts step_both(const RandomModel& model, const Pair& pair, const Case& c, cons
 }
 
 bool report(const RandomModel& m, const Case& c, uint32_t n_pages, const Limits& limits, const Counts& counts) {
-  // Near ties are few, so that most steps say whether the scores' pages are the attended ones. With more layers the first one parts the rest.
+  // Near ties are few, so that in most steps the scores must lead to the attended pages. With several layers the first
+  // near tie affects the rest.
   const bool enough = m.n_layers > 1 || counts.same_pages >= (kSteps * 3 + 3) / 4;
   const bool ok = counts.ok && counts.score <= 1.0 && counts.logits <= limits.logits && enough &&
                   counts.same_best >= (kSteps * 3 + 3) / 4;
@@ -258,7 +265,8 @@ void pin_pages(weir_session* session, const Case& c) {
   }
 }
 
-// Runs of one token, some eight long: pages then differ as those of texts do, and few of their scores are near ties.
+// Random runs of equal tokens, some eight long: pages then differ as those of texts do, and few of their scores are
+// near ties.
 std::vector<weir_token> random_tokens(uint32_t n) {
   uint64_t state = 99;
   std::vector<weir_token> tokens(n);
@@ -273,7 +281,7 @@ std::vector<weir_token> random_tokens(uint32_t n) {
 struct OpenModel {
   explicit OpenModel(const RandomModel& m) : path(weir::test::write_random_model(m)) {
     weir_runtime_options options = gpu_runtime_options();
-    options.n_threads = 0;  // all: prompts are long
+    options.n_threads = 0;  // all; the prompts are long
     assert_ok(weir_runtime_create(&options, &f.runtime));
     assert_ok(weir_model_open(f.runtime, path.c_str(), nullptr, &f.model));
   }
@@ -324,8 +332,8 @@ void as_on_the_cpu(void** state) {
   assert_true(ok);
 }
 
-// Noise for pages, always more of them than the budget: more tiles than a cluster has warps, more rows to a block than it has threads, and as many as the
-// kernel takes.
+// Noise in the pages, always more of them than the budget: more tiles than a cluster has warps, more rows per block
+// than it has threads, and as many rows as the kernel takes.
 const Group kLongGroups[] = {
     {{"llama", 8, 2, 64, "f16", 1, 16384 * 16, false, true},
      {{"max_z", 64, 3, 8300 * 16, Pins::kFew},
@@ -356,7 +364,7 @@ void as_with_lists_for_each_head(void** state) {
   assert_true(ok);
 }
 
-// Otherwise the tests above compare the separate kernels with themselves.
+// Without this the tests above could compare the separate kernels with themselves.
 void sparse_layer__is_one_launch(void**) {
   NEED_GPU();
   weir::DeviceInfo info;
@@ -369,7 +377,7 @@ void sparse_layer__is_one_launch(void**) {
   for (const Group& group : kLongGroups) {
     const OpenModel open(group.model);
     for (const char* agg : {"max_z", "max_raw", "mean_raw", "qhead"}) {
-      // Tables of twice as many pages need more shared memory than there is with heads of 128.
+      // Tables of twice as many pages need more shared memory than there is for heads of 128.
       const Case c = {agg, 16, 0, 8192 * 16 - 64, Pins::kNone};
       weir_session* session = open_session(open.f.model, WEIR_DEVICE_CUDA, agg, c, 8192 * 16);
       double seconds[5] = {};
@@ -384,7 +392,7 @@ void sparse_layer__is_one_launch(void**) {
   }
 }
 
-// A prompt of which few pages stay is attended whole, however many tokens it had.
+// A prompt of which few pages are kept is attended whole, however many tokens it had.
 void sparse_layer__of_a_cut_prompt(void**) {
   NEED_GPU();
   const OpenModel open(kGroups[0].model);

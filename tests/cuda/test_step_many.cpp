@@ -1,5 +1,6 @@
-// cuda: sessions that step together. Each has a prompt, a policy and a budget of its own, and gives the logits, tokens and counters that it gives alone, bit
-// for bit: whatever else is in the set, in whatever order, and when sets change on the way.
+// cuda: sessions that step together. Each has a prompt, a policy and a budget of its own, and gives the logits, tokens
+// and counters that it gives alone, bit for bit: whatever other sessions are in the set, in whatever order, and also if
+// the set changes between steps.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -19,10 +20,10 @@ constexpr uint32_t kMostOfGroup = 8;  // as weir_step_many says
 struct Row {
   variant v;
   uint32_t budget;
-  const char* family;  // of the prompt's problem, so that the prompts' lengths differ
+  const char* family;  // of the prompt's problem, so that the prompts have different lengths
 };
 
-// Budgets that decoding exceeds on the way: pages leave, and selections begin at different steps.
+// Budgets that decoding exceeds: pages leave, and selections begin at different steps.
 const Row kRows[] = {
     {{"dense", {}, 0}, 0, "rule"},
     {{"raas", {}, 0}, 128, "base"},
@@ -40,7 +41,7 @@ struct Script {
   std::vector<weir_token> prompt;
   std::vector<weir_token> tokens;          // greedy, [kSteps]
   std::vector<std::vector<float>> logits;  // before each token
-  std::vector<weir_session_stats> stats;   // the same
+  std::vector<weir_session_stats> stats;   // before each token
 };
 
 std::vector<float> logits_of(weir_session* session) {
@@ -56,7 +57,7 @@ weir_session_stats stats_of(weir_session* session) {
   return stats;
 }
 
-// A row's session and how far it is.
+// A row's session and its position in the script.
 struct Player {
   uint32_t row = 0;
   weir_session* session = nullptr;
@@ -82,9 +83,9 @@ class Stage {
     assert_ok(weir_session_prefill(p.session, prompt.data(), prompt.size(), nullptr, nullptr));
     return p;
   }
-  // Where the player is must be where the script is. Returns the token that follows, kNoToken behind the last.
+  // Compares the player with its script. Returns the next token, kNoToken after the last.
   uint32_t check(const Player& p) const;
-  // Also that nothing was allocated.
+  // Also checks that nothing was allocated.
   void leave(Player& p) const;
   void step_alone(Player& p) const {
     assert_ok(weir_session_step(p.session, static_cast<weir_token>(check(p))));
@@ -161,7 +162,7 @@ void Stage::step(std::vector<Player*> players) const {
   for (Player* p : players) ++p->at;
 }
 
-// The scripts are worth something: answers differ, pages leave, and not every page is attended.
+// The scripts test something: answers differ, pages leave, and not every page is attended.
 void step_many__scripts(void**) {
   NEED_GPU();
   NEED_STEPS(kSteps, kMostSteps);
@@ -191,7 +192,7 @@ void step_many__equals_alone(void**) {
   }
 }
 
-// Sessions of one policy and prompt, at different places of their answers.
+// Sessions with one policy and prompt, at different positions of their answers.
 void step_many__of_one_kind(void**) {
   NEED_GPU();
   NEED_STEPS(kSteps, kMostSteps);
@@ -203,7 +204,8 @@ void step_many__of_one_kind(void**) {
   for (Player& p : players) stage.leave(p);
 }
 
-// Some leave, others come, the order changes, and everybody steps alone in between; a session that comes may have the memory of one that left.
+// Some sessions leave, others join, the order changes, and all of them step alone in between. A new session may get the
+// memory of one that left.
 void step_many__sets_change(void**) {
   NEED_GPU();
   NEED_STEPS(kSteps, kMostSteps);
@@ -219,13 +221,13 @@ void step_many__sets_change(void**) {
   for (Player* p : {&dense, &raas, &quest, &sink}) {
     for (uint32_t i = 0; i < 5; ++i) stage.step_alone(*p);
   }
-  // More sets than a session keeps graphs for, again and again.
+  // More sets than a session keeps graphs for, in turns.
   std::vector<Player*> others = {&raas, &quest, &sink};
   for (uint32_t i = 0; i < 30; ++i) {
     stage.step({&dense, others[0], others[1], others[2]});
     (void)std::next_permutation(others.begin(), others.end());
   }
-  // The one that led leaves first.
+  // The leader leaves first.
   stage.leave(dense);
   for (uint32_t i = 0; i < 20; ++i) stage.step({&quest, &sink, &raas});
   stage.leave(quest);
@@ -236,12 +238,12 @@ void step_many__sets_change(void**) {
   stage.leave(sink);
 }
 
-// More sessions than one graph takes: a remainder of one, which has its own graph, and two full groups.
+// More sessions than one graph takes: two full groups, and a remainder of one session, which has its own graph.
 void step_many__of_two_groups(void**) {
   NEED_GPU();
   NEED_STEPS(kSteps, kMostSteps);
-  const uint32_t n_together =
-      kSteps - 20;  // some steps alone come before, so that sessions of a row differ, and some in another order after
+  // Some steps alone come before, so that sessions of a row differ, and some in another order after.
+  const uint32_t n_together = kSteps - 20;
   const Stage stage;
   for (const uint32_t n : {kMostOfGroup + 1, 2 * kMostOfGroup}) {
     std::vector<Player> players;
@@ -257,10 +259,10 @@ void step_many__of_two_groups(void**) {
     }
     for (uint32_t i = 0; i < n_together; ++i) stage.step(all);
     for (uint32_t i = 0; i < n; ++i) ns[i] = stats_of(players[i].session).decode_ns - ns[i];
-    // Everybody's is the time of the whole calls: that of the first group alone is much less.
+    // Every session's time is that of the whole calls; that of the first group alone would be much less.
     const auto [least, most] = std::minmax_element(ns.begin(), ns.end());
     assert_true(*least > 0 && *most < *least + *least / 4);
-    // In another order the groups are others, and nobody may be given a graph of the order before.
+    // Another order makes other groups, and no session may get a graph of the previous order.
     for (uint32_t i = 0; i < 5; ++i) {
       std::rotate(all.begin(), all.begin() + 3, all.end());
       stage.step(all);
@@ -269,8 +271,8 @@ void step_many__of_two_groups(void**) {
   }
 }
 
-// Two threads that record their sets' graphs at the same time, and step on at the same time. Assertions of cmocka belong to the main thread, so that a
-// thread only notes where it left its scripts.
+// Two threads that record their sets' graphs at the same time, and step at the same time. Only the main thread may use
+// cmocka's assertions, so a thread only records where it diverged from its scripts.
 struct Walk {
   std::vector<Player> players;
   weir_status status = WEIR_OK;
@@ -306,7 +308,7 @@ void step_many__in_two_threads(void**) {
   NEED_GPU();
   const Stage stage;
   const std::vector<uint32_t> rows[2] = {{0, 2, 3, 5}, {1, 7, 4, 6}};
-  for (uint32_t round = 0; round < 4; ++round) {  // new sessions have nothing recorded
+  for (uint32_t round = 0; round < 4; ++round) {  // new sessions have no recorded graphs
     Walk walks[2];
     std::atomic<uint32_t> n_ready{0};
     for (uint32_t i = 0; i < 2; ++i) {
@@ -324,7 +326,7 @@ void step_many__in_two_threads(void**) {
   }
 }
 
-// Prompts, resets and pins between steps together move tables from host to device and back.
+// Prompts, resets and pins between joint steps move tables from host to device and back.
 void step_many__prompts_between(void**) {
   NEED_GPU();
   NEED_STEPS(kSteps, kMostSteps);
@@ -335,7 +337,7 @@ void step_many__prompts_between(void**) {
   const std::vector<weir_token>& prompt = stage.script(quest.row).prompt;
   assert_ok(weir_session_prefill(quest.session, prompt.data(), prompt.size(), nullptr, nullptr));
   for (uint32_t i = 0; i < 60; ++i) {
-    // Counters go on over a reset: only the logits and tokens can be the script's.
+    // Counters continue over a reset, so only the logits and tokens can equal the script's.
     assert_true(logits_of(quest.session) == stage.script(quest.row).logits[i]);
     weir_session* sessions[3] = {sink.session, quest.session, raas.session};
     const weir_token tokens[3] = {static_cast<weir_token>(stage.check(sink)), stage.script(quest.row).tokens[i],

@@ -1,5 +1,6 @@
-// cuda: a device that fails while sessions step together: every one of them is lost, also those whose memory was in order. As in test_device_lost.cpp page
-// tables are overwritten behind the library's back; a program of its own, with one test: nothing works on the device after it.
+// cuda: a device that fails while sessions step together. All of them are lost, including those whose memory was
+// intact. As in test_device_lost.cpp the test overwrites page tables in device memory. A program with one test, because
+// nothing works on the device afterwards.
 #include <cstdio>
 
 #include "tests/cuda/device_module_test.h"
@@ -28,7 +29,8 @@ void step_many_lost__all_sessions_are(void**) {
   }
   assert_ok(weir_step_many(sessions, tokens, kCount));
 
-  // Of the last session: the slots of all pages come first in the tables, which lie behind pages and digests.
+  // Of the last session: its tables begin with the slots of all pages, and they follow pages and digests in the
+  // allocation.
   auto* slots = static_cast<unsigned char*>(hooks.last) + plan.kv_bytes + plan.digest_bytes;
   const uint64_t slot_bytes = plan.kv_bytes / plan.page_bytes * sizeof(uint32_t);
   assert_true(device_module().fill(slots, 0x3F, slot_bytes).ok());

@@ -7,12 +7,15 @@
 #define N_THREADS 4
 
 static const variant variants[N_THREADS] = {
-    {"raas", {{0, 0}}, 0}, {"sink", {{0, 0}}, 0}, {"quest", {{"skip_layers", "0"}}, 1}, {"h2o", {{"skip_layers", "0"}}, 1}};
+    {"raas", {{0, 0}}, 0},
+    {"sink", {{0, 0}}, 0},
+    {"quest", {{"skip_layers", "0"}}, 1},
+    {"h2o", {{"skip_layers", "0"}}, 1}};
 
 typedef struct job {
     const variant *v;
-    weir_runtime *runtime; /* one of its own when null */
-    weir_model *model;     /* one of its own when null */
+    weir_runtime *runtime;  /* null: the job makes its own */
+    weir_model *model;  /* null: the job makes its own */
     weir_token tokens[MOST_TOKENS];
     uint32_t n;
     weir_status status;
@@ -25,7 +28,7 @@ static weir_status keep(void *user, const weir_token_event *event) {
     return WEIR_OK;
 }
 
-/* Assertions of cmocka belong to the main thread; this keeps its status. */
+/* Only the main thread may use cmocka's assertions, so this keeps its status. */
 static void *run_job(void *user) {
     job *j = user;
     const weir_runtime_options runtime_options = gpu_runtime_options();
@@ -44,7 +47,8 @@ static void *run_job(void *user) {
     j->n = 0;
     if (runtime == NULL) status = weir_runtime_create(&runtime_options, &runtime);
     if (status == WEIR_OK && model == NULL) status = weir_model_open(runtime, TINY_MODEL, NULL, &model);
-    if (status == WEIR_OK) status = weir_tokenize(model, RULE_PROMPT, strlen(RULE_PROMPT), WEIR_TOKENIZE_SPECIAL, prompt, 256, &n);
+    if (status == WEIR_OK)
+        status = weir_tokenize(model, RULE_PROMPT, strlen(RULE_PROMPT), WEIR_TOKENIZE_SPECIAL, prompt, 256, &n);
     if (status == WEIR_OK) status = weir_session_create(model, &options, &session);
     if (status == WEIR_OK) status = weir_session_prefill(session, prompt, n, NULL, NULL);
     if (status == WEIR_OK) status = weir_session_generate(session, &generate, NULL);
@@ -81,7 +85,7 @@ static void set_jobs(job *jobs, weir_runtime *runtime, weir_model *model) {
     }
 }
 
-/* First of all tests: nobody has looked for the device yet, and four runtimes do so at once. */
+/* The first test: no runtime has opened the device yet, and four do so at once. */
 static void threads__runtimes_look_for_the_device_at_once(void **state) {
     (void)state;
     set_jobs(together, NULL, NULL);
@@ -106,7 +110,7 @@ static void threads__sessions_of_one_model(void **state) {
     close_gpu_fixture(&f);
 }
 
-/* Sessions come and go while another one decodes. */
+/* Sessions are created and destroyed while another one decodes. */
 static void threads__create_and_destroy_beside_decoding(void **state) {
     fixture f;
     pthread_t thread;
@@ -136,7 +140,7 @@ static void *cancel_soon(void *session) {
     return NULL;
 }
 
-/* A cancel from another thread ends a generation that would take long; the session goes on after it. */
+/* A cancel from another thread ends a long generation; the session works afterwards. */
 static void threads__cancel(void **state) {
     const weir_session_options options = options_of(&variants[0], WEIR_DEVICE_CUDA, 128, 1u << 20);
     weir_generate_options generate = WEIR_GENERATE_OPTIONS_INIT;

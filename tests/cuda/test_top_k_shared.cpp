@@ -1,5 +1,5 @@
-// cuda: the choice of pages in shared memory (cuda/common/top_k_shared.cuh), compiled for the host and run by a block whose threads take turns
-// (on_host/cuda/common/base.cuh), against a sort. No GPU is needed.
+// cuda: top-k page selection in shared memory (cuda/common/top_k_shared.cuh), compiled for the host and run by a block
+// whose threads take turns (on_host/cuda/common/base.cuh), against a sort. No GPU is needed.
 #include "cuda/common/top_k_shared.cuh"
 
 #include <cstdio>
@@ -22,7 +22,8 @@ uint32_t below(uint32_t n) { return random_bits() % n; }
 float uniform() { return static_cast<float>(random_bits()) * 0x1p-32f; }
 float normal() { return (uniform() + uniform() + uniform() + uniform() - 2.0f) * 1.7f; }
 
-// Scores as policies have them, and as they should not be. `a` is one for all rows.
+// Kinds of scores: those that policies have, and degenerate ones. `a` is a random parameter of the case, the same for
+// all rows.
 struct Kind {
   const char* name;
   float (*score)(float a);
@@ -55,7 +56,7 @@ struct Case {
 template <uint32_t kThreads>
 class Chooser {
  public:
-  // The chosen rows, in the order of their places, or why there are none.
+  // The selected rows in list order, or why there are none.
   std::string choose(const std::vector<uint32_t>& keys, uint32_t budget, std::vector<uint32_t>& chosen) {
     const auto n = static_cast<uint32_t>(keys.size());
     uint32_t n_forced = 0, high = 0;
@@ -85,7 +86,7 @@ class Chooser {
       });
     });
     if (!error.empty()) return error;
-    if (outside) return "rows or places that there are not";
+    if (outside) return "a row or list index out of range";
     if (std::any_of(n_taken.begin(), n_taken.end(), [](uint32_t n_times) { return n_times > 1; })) return "a row twice";
     return "";
   }
@@ -136,10 +137,10 @@ void check_all(const std::vector<uint32_t>& lengths) {
 
 void top_k_shared__as_a_sort(void**) { check_all<64>({1, 2, 5, 64, 127, 256, 257, 700}); }
 
-// As many threads as the kernel has, with one read of keys for each and with several.
+// With as many threads as the kernel has, and one or several reads of keys per thread.
 void top_k_shared__by_a_whole_block(void**) { check_all<512>({258, 2200}); }
 
-// The block that the tests above rely on finds what would hang a GPU.
+// The host block that the tests above rely on detects what would hang a GPU.
 void top_k_shared__blocks_on_the_host_see_mistakes(void**) {
   HostBlock block(64);
   std::string error = block.run([] {

@@ -1,7 +1,9 @@
-// Instead of cuda/common/base.cuh where device code is compiled for the host: what cuda/common/top_k.cuh, top_k_shared.cuh and cuda/pages/victim.cuh need
-// of CUDA, and one block
-// to run them in. Its threads take turns, warps in random order, and some get far ahead of others. A block fails when lanes of a warp meet in different
-// collectives, or when nobody can go on: code that would hang a GPU is found without one, and some of the races.
+// Replaces cuda/common/base.cuh where device code is compiled for the host: what cuda/common/top_k.cuh, top_k_shared.cuh
+// and cuda/pages/victim.cuh need of CUDA, and one thread block to run them in.
+//
+// The block's threads take turns, warps in random order, and some run far ahead of others. A block fails when lanes of
+// a warp meet in different collectives, or when no thread can continue. So code that would hang a GPU is found without
+// a GPU, and so are some of the races.
 #pragma once
 
 #include <ucontext.h>
@@ -46,7 +48,7 @@ class HostBlock {
     std::iota(order_.begin(), order_.end(), 0u);
   }
 
-  // `body` by all threads of a block. Returns what went wrong, "" if nothing did.
+  // Runs `body` in all threads of a block. Returns the error, "" if there was none.
   std::string run(const std::function<void()>& body) {
     body_ = &body;
     current_block() = this;
@@ -83,7 +85,7 @@ class HostBlock {
 
   void barrier() { leave(State::kAtBarrier); }
 
-  // Gives `value`, and returns those of all lanes of the warp.
+  // Contributes `value` and returns the values of all lanes of the warp.
   const uint32_t* collective(const char* name, uint32_t value) {
     Warp& warp = warps_[at_ / kWarp];
     if (warp.n == 0) warp.name = name;
@@ -91,7 +93,7 @@ class HostBlock {
       error_ = std::string("lanes of a warp are in ") + warp.name + " and " + name;
       leave(State::kDone);
     }
-    // Nobody comes to the collective after the next one before all have read from this one.
+    // No lane may reach the second collective after this one before all lanes have read the values of this one.
     const uint32_t turn = warp.turn;
     warp.values[turn][at_ % kWarp] = value;
     if (++warp.n < kWarp) {
@@ -130,7 +132,7 @@ class HostBlock {
     (*block.body_)();
     block.leave(State::kDone);
   }
-  // Every lane of the warp that can, up to where it waits. False when none could.
+  // Runs every lane of the warp that can run, up to where it waits. False if none could run.
   bool advance(uint32_t warp) {
     bool moved = false;
     for (uint32_t i = warp * kWarp; i < (warp + 1) * kWarp && error_.empty(); ++i) {
