@@ -1,4 +1,4 @@
-// One call of attn_paged with random contents, and the dense computation of the same in f64.
+// One call of attn_paged with random contents, and its dense computation in f64.
 #pragma once
 
 #include <algorithm>
@@ -16,10 +16,10 @@ struct AttnSpec {
   uint32_t n_tok = 1;  // the last tokens of the stream
   uint32_t window = 0, n_sink = 0;
   uint32_t n_sink_pages = 0;  // > 0: with a sink query
-  uint32_t select_every = 0;  // > 0: rows 0, n, 2n, ... and the last ones that hold query rows
+  uint32_t select_every = 0;  // > 0: rows 0, n, 2n, ... and the last ones, which hold the query rows
   bool page_mass = false;
   bool lse = false;
-  bool list_per_head = false;  // with select_every: the lists of the heads differ
+  bool list_per_head = false;  // with select_every: the lists differ between heads
   uint32_t n_threads = 2;
 };
 

@@ -17,7 +17,7 @@ inline std::string digest_name(DigestKind kind) {
   return names[static_cast<size_t>(kind)];
 }
 
-// Digests of every page that has tokens, open ones too.
+// Digests of every page that has tokens, including open ones.
 inline void build_digests(PagedKv& kv) {
   const KvView v = kv.view();
   for (uint32_t head = 0; head < v.n_kv_heads; ++head) {
@@ -36,7 +36,7 @@ inline OpShapes page_shapes(uint32_t n_heads, uint32_t n_kv_heads, uint32_t head
   return s;
 }
 
-// Estimates [n_heads, capacity]; what the op does not write stays -1.
+// Estimates [n_heads, capacity]; entries that the op does not write stay -1.
 inline std::vector<float> page_scores(const Backend& backend, PagedKv& kv, const std::vector<float>& q,
                                       float spread = 1.0f) {
   const KvView v = kv.view();
@@ -51,7 +51,7 @@ inline void set_key(PagedKv& kv, uint32_t row, uint32_t token, const std::vector
   for (size_t i = 0; i < key.size(); ++i) kv.key(0, row, token)[i] = f32_to_bf16(key[i]);
 }
 
-// q.k of one stored key, exact, and the sum of the sizes of its terms, which bounds what rounding does to it.
+// q.k of one stored key, exact, and the sum of the magnitudes of its terms, which bounds the rounding error.
 struct ExactDot {
   double value = 0.0, size = 0.0;
 };

@@ -1,10 +1,10 @@
-// The op harness: a case is declared once and runs on every backend, and there on every instruction set that this
-// machine has; each result is compared with the reference's. A case's bound and the reason for it stand in its row.
+// The op harness: a case is declared once and runs on every backend, there with every instruction set of this machine.
+// Each result is compared with the reference's. A case's row contains its bound and the reason for the bound.
 //
-// Scratch memory is filled with NaN before each run and must end where the backend said, so that an op that reads what
-// it did not write, or writes beyond its share, is found. A new backend is one line in backends().
-// Environment: WEIR_TEST_BACKEND=<name> runs one backend alone, which must be there; WEIR_TEST_FILTER=<pattern with *>
-// runs the tests of these names.
+// Scratch memory has exactly the size that the backend stated and is filled with NaN before each run, so that an op
+// that reads what it did not write, or writes beyond its share, is detected. A new backend is one line in backends().
+// Environment: WEIR_TEST_BACKEND=<name> runs only that backend, which must exist; WEIR_TEST_FILTER=<pattern with *>
+// runs the tests with matching names.
 #pragma once
 
 #include <cmath>
@@ -36,7 +36,7 @@ extern "C" {
 
 namespace weir::test {
 
-// Seeded numbers (splitmix64): the same on every machine.
+// Seeded random numbers (splitmix64), the same on every machine.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
@@ -62,7 +62,7 @@ class Random {
   uint64_t state_;
 };
 
-// What an op runs in: threads and scratch memory of exactly the size that the backend asks for.
+// The environment of an op: threads, and scratch memory of exactly the size that the backend asks for.
 class Machine {
  public:
   Machine(const Backend& backend, const OpShapes& shapes)
@@ -78,7 +78,7 @@ class Machine {
   Machine& operator=(const Machine&) = delete;
   OpContext& cx() { return cx_; }
 
-  // The op succeeded and kept to its scratch memory.
+  // Checks that the op succeeded and did not write beyond its scratch memory.
   void check(Status status) const {
     assert_int_equal(status.code(), WEIR_OK);
     for (size_t i = bytes_; i < bytes_ + kGuardBytes; ++i) {
@@ -98,7 +98,7 @@ class Machine {
   OpContext cx_;
 };
 
-// Instruction sets that this machine runs and that vector code is compiled for, the plain fallback included.
+// Instruction sets that this machine has and that vector code is compiled for, including the plain fallback.
 inline std::vector<int64_t> targets() {
   std::vector<int64_t> list;
   for (uint64_t left = static_cast<uint64_t>((hwy::SupportedTargets() | HWY_BASELINE_SCALAR) & HWY_TARGETS); left != 0;
@@ -129,7 +129,7 @@ inline std::vector<const Backend*> backends() {
   return list;
 }
 
-// Instruction sets that a backend is run on. A device has none of its own: one entry that changes nothing.
+// Instruction sets that a backend runs with. A device has none of its own: one entry that changes nothing.
 inline std::vector<int64_t> targets_of(const Backend& backend) {
   return backend.device == WEIR_DEVICE_CPU ? targets() : std::vector<int64_t>{0};
 }
@@ -142,26 +142,29 @@ struct Output {
 
 struct OpCase {
   std::string name;                                        // <op>__<variant>
-  std::function<std::vector<Output>(const Backend&)> run;  // the same inputs whatever the backend
-  double max_nmse;                                         // of each output
-  const char* reason;                                      // why that much is allowed
+  std::function<std::vector<Output>(const Backend&)> run;  // the same inputs for every backend
+  double max_nmse;                                         // for each output
+  const char* reason;                                      // why this much is allowed
   double cuda_nmse = -1.0;                                 // on the GPU; negative: as everywhere
   const char* cuda_reason = nullptr;                       // why more is allowed there
 };
 
-// Bounds of cases that are exact on the CPU, or nearly: a GPU multiplies and adds in one rounding, and has its own exp.
+// Bounds of cases that are exact or nearly exact on the CPU: a GPU uses fma, and its exp differs.
 inline constexpr double kContracted = 1e-13;
-inline constexpr char kContractedReason[] = "products and sums in one rounding";
-// Decode products: inputs are rounded to 16 bits with one scale for 32 of them, at most 1 / 65534 of the block's largest.
+inline constexpr char kContractedReason[] = "an fma rounds multiplication and addition once";
+// GEMV: inputs are rounded to 16 bits with one scale per 32 of them; the error is at most 1 / 65534 of the block's
+// largest.
 inline constexpr double kCudaGemvNmse = 4e-9;
-// Prompt products: weights and inputs in f16, a rounding of 2^-12 at most each, so a relative variance of up to 2^-24 / 3 each.
+// GEMM: weights and inputs are rounded to f16, by at most 2^-12 each, so each has a relative variance of at most 2^-24
+// / 3.
 inline constexpr double kCudaGemmNmse = 3e-7;
-// Attention over prompts: queries and weights are sums of two bf16, which have 16 bits; logits in the hundreds lose accordingly.
+// Prefill attention: queries and weights are sums of two bf16, with 16 bits together. Logits in the hundreds lose
+// precision accordingly.
 inline constexpr double kCudaAttnNmse = 1e-10, kCudaLargeLogitsNmse = 1e-9;
 inline constexpr char kCudaAttnReason[] = "queries and weights in two bf16 each";
 inline constexpr char kCudaGemmReason[] = "prompts are multiplied in f16";
 
-// Any test that is to run on every backend and instruction set.
+// A test that runs on every backend and instruction set.
 struct BackendTest {
   std::string name;
   std::function<void(const Backend&)> run;
@@ -190,7 +193,7 @@ inline void run_job(void** state) {
   std::printf("%s: %llu of %llu calls are not supported by %s\n", job.name.c_str(),
               static_cast<unsigned long long>(n_unsupported), static_cast<unsigned long long>(n_unsupported + n_run),
               job.backend->name);
-  if (n_run == 0) skip();  // the reference was compared with itself
+  if (n_run == 0) skip();  // only the reference ran, compared with itself
 }
 
 inline void compare_with_reference(const OpCase& c, const std::vector<Output>& want, const Backend& backend) {
@@ -213,7 +216,7 @@ inline void compare_with_reference(const OpCase& c, const std::vector<Output>& w
 inline int run_group(const char* group, const std::vector<OpCase>& cases, const std::vector<BackendTest>& tests,
                      const std::vector<CMUnitTest>& plain = {}) {
   std::vector<internal::Job> jobs;
-  std::vector<std::vector<Output>> want(cases.size());  // filled when first asked for
+  std::vector<std::vector<Output>> want(cases.size());  // filled on first use
   const auto compare = [&](size_t i, const Backend& backend) {
     if (want[i].empty()) want[i] = cases[i].run(reference_backend());
     internal::compare_with_reference(cases[i], want[i], backend);

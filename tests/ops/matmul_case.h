@@ -1,4 +1,5 @@
-// Weight matrices for op tests: random blocks that end where the next page must not be touched, at an address that is aligned to nothing.
+// Weight matrices for op tests: random blocks at an unaligned address that end right before a page that must not be
+// touched.
 #pragma once
 
 #include <sys/mman.h>
@@ -13,7 +14,7 @@
 
 namespace weir::test {
 
-// Memory whose last byte is followed by a page that cannot be read.
+// Memory that is followed by a page that cannot be read.
 class GuardedBytes {
  public:
   explicit GuardedBytes(size_t n) {
@@ -68,7 +69,7 @@ inline OpShapes matmul_shapes(uint32_t n_cols, uint32_t n_tok, uint32_t n_thread
   return s;
 }
 
-// y of one matrix. `y` holds what is there before when accumulating.
+// y of one matrix. With accumulate, `y` holds the previous contents.
 inline std::vector<float> multiply(const Backend& backend, const Weight& w, const std::vector<float>& x, uint32_t n_tok,
                                    uint32_t n_threads = 2, const float* bias = nullptr,
                                    const std::vector<float>* before = nullptr) {

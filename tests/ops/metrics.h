@@ -1,6 +1,6 @@
-// How far an op's result is from what it should be, defined once for all op tests.
-// NMSE = sum (got - want)^2 / sum want^2: free of scale, and not fooled by single elements near zero. 0 means equal
-// bits (up to the sign of zero).
+// The distance of an op's result from the expected one, defined once for all op tests.
+// NMSE = sum (got - want)^2 / sum want^2: independent of scale, and not dominated by single elements near zero. 0 means
+// equal bits (up to the sign of zero).
 #pragma once
 
 #include <cmath>
@@ -11,7 +11,7 @@
 namespace weir::test {
 
 struct Difference {
-  double nmse = 0.0;       // infinite when one of the two is not finite and they are not the same
+  double nmse = 0.0;       // infinite if one of the two is not finite and they differ
   double worst_abs = 0.0;  // largest |got - want|
   size_t worst = 0;        // its index
   float got = 0.0f;        // the two values there
@@ -33,7 +33,7 @@ inline Difference difference(const float* got, const float* want, size_t n) {
   return d;
 }
 
-// True when the NMSE is within the bound; prints the worst element otherwise.
+// Whether the NMSE is within the bound; prints the worst element if not.
 inline bool close_enough(const char* what, const float* got, const float* want, size_t n, double max_nmse) {
   const Difference d = difference(got, want, n);
   if (d.nmse <= max_nmse) return true;

@@ -1,5 +1,5 @@
-// KV pages for op tests: random streams in shuffled slots, with whatever a page does not hold set to NaN, so that
-// reading it shows.
+// KV pages for op tests: random streams in shuffled slots. Everything that a page does not hold is NaN, so that reading
+// it is detected.
 #pragma once
 
 #include <cstdint>

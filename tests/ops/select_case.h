@@ -1,4 +1,4 @@
-// One call of page_select with seeded contents, and the list that follows from given scores by sorting.
+// One call of page_select with seeded contents, and the list that sorting the given scores gives.
 #pragma once
 
 #include <algorithm>
@@ -26,12 +26,12 @@ inline bool is_softmax(AggMode mode) { return mode == AggMode::kSumProb || mode 
 struct SelectSpec {
   AggMode agg = AggMode::kSumProb;
   uint32_t n_kv_heads = 2, group = 1;
-  uint32_t n_pages = 10;  // of stream 0; every next stream has one fewer, down to none
+  uint32_t n_pages = 10;  // of stream 0; every following stream has one fewer, down to none
   uint32_t budget = 4;
   uint32_t candidate_flags = 0;
   uint32_t n_sink_pages = 0;
   bool kept = false;        // some pages have kPageKept
-  uint32_t n_values = 17;   // estimates are whole numbers around 0; 0: any numbers
+  uint32_t n_values = 17;   // estimates are whole numbers around 0; 0: arbitrary numbers
   bool odd_values = false;  // some estimates are NaN, -inf or -0
   uint32_t n_threads = 1;
 };
@@ -53,7 +53,7 @@ class SelectCase {
     flags.resize(size_t{s.n_kv_heads} * capacity);
     for (uint32_t& f : flags) {
       f = random.below(2) == 0 ? uint32_t{kPagePrompt} : 0u;
-      if (random.below(4) == 0) f |= kPagePinned;  // pinned pages may not leave, but need not be attended
+      if (random.below(4) == 0) f |= kPagePinned;  // pinned pages must not leave, but need not be attended
       if (s.kept && random.below(8) == 0) f |= kPageKept;
     }
     for (uint32_t i = 0; i < s.n_kv_heads; ++i) n_pages.push_back(s.n_pages - std::min(i, s.n_pages));
@@ -102,7 +102,7 @@ class SelectCase {
     return row + 1 == n_pages[stream] || row < spec.n_sink_pages ||
            (flags[size_t{stream} * capacity + row] & kPageKept) != 0;
   }
-  // What the list goes by: the group's scores, or the head's estimates.
+  // The scores that the list is sorted by: the group's, or the head's estimates.
   const float* ranking(uint32_t i) const {
     return (spec.agg == AggMode::kQHead ? score.data() : group_score.data()) + size_t{i} * capacity;
   }

@@ -1,5 +1,5 @@
-// The staged backend; see staged_backend.h. A call's arrays lie in one block of device memory, with a guard behind each,
-// and travel in one copy; afterwards guards and inputs must be as they were. With the environment variable
+// The staged backend; see staged_backend.h. The arrays of a call lie in one block of device memory, with a guard after
+// each, and are copied together. Afterwards guards and inputs must be unchanged. With the environment variable
 // WEIR_STAGE_SEPARATE every array is an allocation of its own and of exactly its size, for memory checkers.
 #include "tests/ops/staged_backend.h"
 
@@ -19,9 +19,9 @@ namespace weir::test {
 namespace {
 
 constexpr size_t kAlignment = 256;           // of device allocations, which kernels may rely on
-constexpr size_t kGuardBytes = 256;          // behind each array
-constexpr size_t kScratchGuardBytes = 4096;  // behind scratch memory, which is written in long strides
-constexpr uint8_t kFill = 0xFF;              // NaN as a float, no valid row or slot as an index
+constexpr size_t kGuardBytes = 256;          // after each array
+constexpr size_t kScratchGuardBytes = 4096;  // after scratch memory, which is written in long strides
+constexpr uint8_t kFill = 0xFF;              // NaN as a float, an invalid row or slot as an index
 
 enum : size_t {
 #define WEIR_OP(name, Args) kOp_##name,
@@ -60,7 +60,7 @@ Status complain(const char* what) {
   return fail(WEIR_ERR_INTERNAL, "%s", what);
 }
 
-// What the module answered, with its message printed: the tests see the number only.
+// Prints the module's error message: the tests see only the status.
 Status checked(Status status, const char* what) {
   if (!status.ok()) std::fprintf(stderr, "cuda: %s: %s\n", what, state().module->last_error());
   return status;
@@ -93,7 +93,8 @@ class Staging {
   void in(const char* name, T*& field, size_t n) {
     add(name, field, n, false);
   }
-  // Also of arrays that are only written: they begin with what the host has, so that what is not written shows.
+  // Arrays that are only written are copied in too: with the host's contents, so that elements that are not written are
+  // detected.
   template <class T>
   void out(const char* name, T*& field, size_t n) {
     add(name, field, n, true);
@@ -115,7 +116,7 @@ class Staging {
     items_.push_back(std::move(item));
   }
 
-  // Copies everything in; then the fields point to device memory.
+  // Copies everything to the device; afterwards the fields point to device memory.
   Status upload() {
     WEIR_TRY(status_);
     WEIR_TRY(state().separate ? upload_separate() : upload_block());
@@ -191,7 +192,8 @@ class Staging {
     return {};
   }
 
-  // What came back of one array. Inputs must be as they were; packed matrices are compared in the block only, where their original still is.
+  // Checks and takes one array that was copied back. Inputs must be unchanged. Packed matrices are compared only in the
+  // block, where their original still is.
   Status take(const Item& item, const uint8_t* got) {
     if (item.written) {
       if (item.bytes > 0) std::memcpy(item.host, got, item.bytes);
@@ -213,7 +215,7 @@ class Staging {
   Status status_;  // of the weights
 };
 
-// Scratch memory of exactly the size that the caller has, full of NaN.
+// Scratch memory of exactly the size that the caller has, filled with NaN.
 class Scratch {
  public:
   Scratch() = default;
@@ -246,7 +248,7 @@ class Scratch {
   size_t guard_ = 0;
 };
 
-// --- the arrays of each op, as ops.h states their shapes ---------------------------------------------------------------
+// --- the arrays of each op, as ops.h states their shapes -------------------------------------------------------------
 
 void stage_kv(Staging& s, KvView& kv, bool writes_pages, bool writes_digests) {
   const size_t n_rows = size_t{kv.n_kv_heads} * kv.capacity;
@@ -377,7 +379,7 @@ void stage(Staging& s, AttnStampArgs& a) {
   stage(s, a.stamp);
 }
 
-// --- the table ---------------------------------------------------------------------------------------------------------
+// --- the table -------------------------------------------------------------------------------------------------------
 
 template <class Args>
 Status run_on_device(const char* name, Status (*op)(OpContext&, const Args&), const OpContext& host_cx, Args a) {
@@ -417,7 +419,8 @@ Status run_staged(size_t op, Status (*device_op)(OpContext&, const Args&), Statu
 #include "ops/ops.inc"
 #undef WEIR_OP
 
-// The folder lib/ with the module beside one of the folders above the program: build/tests/<area>/ and bin/<area>/ have it two levels up.
+// The folder lib/ with the module, beside one of the folders above the program: for build/tests/<area>/ and bin/<area>/
+// it is two levels up.
 std::string module_folder() {
   namespace fs = std::filesystem;
   std::error_code error;

@@ -1,9 +1,10 @@
-// A device backend for the op tests: its table takes host pointers, as the CPU's does. Every call copies the arrays that
-// its arguments name to the device, runs the module's op there and copies back what the op may write. So the same cases
-// run on a GPU, and nothing of them knows.
+// A device backend for the op tests: its table takes host pointers, as the CPU's does. Every call copies the arrays
+// that its arguments name to the device, runs the module's op there and copies back what the op may write. So the same
+// cases run on a GPU without knowing it.
 //
-// A shape that the device's kernels do not have (WEIR_ERR_UNSUPPORTED) is computed by the reference instead and counted:
-// a test of such calls alone is reported as skipped, and an op that was never run on the device fails its program.
+// A shape that the device's kernels do not support (WEIR_ERR_UNSUPPORTED) is computed by the reference instead and
+// counted. A test with only such calls is reported as skipped, and an op that never ran on the device fails its
+// program.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +13,8 @@
 
 namespace weir::test {
 
-// The GPU's ("cuda"), or null when there is no module beside the tests (a folder lib/ next to one above the program's)
-// or it finds no device. The first call prints which of these it is.
+// The GPU's backend ("cuda"), or null if there is no module beside the tests (a folder lib/ next to one above the
+// program's) or the module finds no device. The first call prints which of these it is.
 const Backend* staged_backend();
 
 struct StagedCalls {
@@ -21,11 +22,11 @@ struct StagedCalls {
   uint64_t unsupported = 0;  // left to the reference
 };
 
-// Calls of all ops since the program began.
+// Calls of all ops since the program started.
 StagedCalls staged_calls();
 
-// Prints the calls of each op, "on cuda: <op>: <n> calls, <n> unsupported". False when the op that `group`
-// ("ops/<op>...") is about was called and the device ran none of the calls.
+// Prints the calls of each op, "on cuda: <op>: <n> calls, <n> unsupported". False if the op that `group`
+// ("ops/<op>...") tests was called and the device ran none of the calls.
 bool report_staged_calls(const char* group);
 
 }  // namespace weir::test

@@ -22,7 +22,7 @@ std::vector<OpCase> cases() {
     list.push_back({"attn_paged__" + name, [spec](const Backend& b) { return run_spec(b, spec); }, kMaxNmse, kReason,
                     spec.kv.key_scale > 1.0f ? kCudaLargeLogitsNmse : kCudaAttnNmse, kCudaAttnReason});
   };
-  // Every head size and group on both paths: 1 row is decode, 20 rows are prefill.
+  // Every head dimension and group in both implementations: 1 row is decode, 20 rows are prefill.
   for (uint32_t d : {8u, 40u, 64u, 72u, 80u, 96u, 128u, 256u}) {
     for (uint32_t group : {1u, 2u, 3u, 4u, 7u, 8u}) {
       for (uint32_t n_tok : {1u, 20u}) {

@@ -1,4 +1,4 @@
-// ops: attn_paged, pages listed per query head, and the lse of rows. The cases against the reference are in
+// ops: attn_paged with page lists per query head, and the lse of rows. The cases against the reference are in
 // test_attn_paged.cpp, other properties in test_attn_paged_properties.cpp.
 #include <algorithm>
 
@@ -7,7 +7,7 @@
 namespace weir::test {
 namespace {
 
-// f32 sums in another order and another exp.
+// f32 sums in another order, and another exp.
 double max_nmse(const Backend& backend) { return backend.device == WEIR_DEVICE_CUDA ? kCudaAttnNmse : 1e-11; }
 
 AttnSpec spec_of(uint32_t n_tok) {
@@ -60,7 +60,8 @@ void assert_near(const char* what, const float* got, const std::vector<float>& w
   assert_true(close_enough(what, got, want.data(), n, max_nmse));
 }
 
-// One row: the same bits, as each head sums by itself. Several rows take another path when heads share a list.
+// One row: the same bits, because each head sums by itself. Several rows go through another implementation if heads
+// share a list.
 void list_per_head_equals_each_head_alone(const Backend& backend) {
   for (uint32_t n_tok : {1u, 3u}) {
     for (uint32_t d : {20u, 64u, 128u}) {
@@ -95,7 +96,7 @@ void list_per_head_equals_each_head_alone(const Backend& backend) {
   }
 }
 
-// When the heads of a group have the same list it is the group's.
+// When the heads of a group have equal lists, the result is that of one list for the group.
 void equal_lists_of_a_group_are_one_list(const Backend& backend) {
   AttnSpec s = spec_of(1);
   s.select_every = 3;
@@ -114,7 +115,7 @@ void equal_lists_of_a_group_are_one_list(const Backend& backend) {
   assert_near("lse", each.lse.data(), shared.lse, each.lse.size(), max_nmse(backend));
 }
 
-// A head without pages gives 0 and -inf and does not disturb the others.
+// A head without pages gives 0 and -inf and does not affect the others.
 void empty_list_of_one_head_gives_zero(const Backend& backend) {
   AttnSpec s = spec_of(1);
   s.select_every = 2;
@@ -145,7 +146,7 @@ void results_do_not_depend_on_threads(const Backend& backend) {
   }
 }
 
-// Both paths, with all that hides tokens, against f64.
+// Both implementations, with everything that hides tokens, against f64.
 void lse_equals_f64(const Backend& backend) {
   for (uint32_t n_tok : {1u, 2u, 37u}) {
     for (uint32_t window : {0u, 17u, 300u}) {
@@ -163,7 +164,7 @@ void lse_equals_f64(const Backend& backend) {
           std::vector<float> lse;
           const std::vector<float> out = c.dense(&lse);
           assert_near("lse", c.lse.data(), lse, lse.size(), backend.device == WEIR_DEVICE_CUDA ? 1e-11 : 1e-12);
-          // Logits in the hundreds are off by 1e-5, and so are the weights; the lse is not, next to its size.
+          // Logits in the hundreds have errors of 1e-5, and so have the weights; relative to its size the lse has not.
           assert_near("out", c.out.data(), out, out.size(),
                       key_scale == 1.0f ? max_nmse(backend) : kCudaLargeLogitsNmse);
         }

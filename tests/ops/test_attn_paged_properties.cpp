@@ -1,4 +1,4 @@
-// ops: attn_paged, what must hold whatever the numbers are. The cases against the reference are in test_attn_paged.cpp.
+// ops: attn_paged, properties that hold for any numbers. The cases against the reference are in test_attn_paged.cpp.
 #include <algorithm>
 #include <cstring>
 
@@ -7,7 +7,7 @@
 namespace weir::test {
 namespace {
 
-// f32 sums in another order and another exp.
+// f32 sums in another order, and another exp.
 double max_nmse(const Backend& backend) { return backend.device == WEIR_DEVICE_CUDA ? kCudaAttnNmse : 1e-11; }
 
 // Three units (70 pages), six heads on two streams; 1 row is decode, more are prefill.
@@ -221,7 +221,7 @@ void unseen_tokens_leave_no_trace(const Backend& backend) {
     AttnCase c(s, 9);
     c.run(backend);
     const std::vector<float> out = c.out, mass = c.mass;
-    // On the GPU a weight of 0 hides numbers only; what a session wrote to its pages is numbers.
+    // On the GPU a weight of 0 hides finite values only; a session never writes anything else to its pages.
     const uint16_t hidden = backend.device == WEIR_DEVICE_CUDA ? f32_to_bf16(1e30f) : PagedKv::kNan;
     const uint32_t first_row_pos = c.args().pos;
     for (uint32_t row = 0; row < s.kv.n_pages; ++row) {
@@ -235,7 +235,7 @@ void unseen_tokens_leave_no_trace(const Backend& backend) {
     c.run(backend);
     assert_same_bits(c.out, out);
     assert_same_bits(c.mass, mass);
-    // The last token is seen by the last row only.
+    // Only the last row sees the last token.
     for (uint32_t head = 0; head < 2; ++head) {
       std::fill_n(c.kv.key(head, s.kv.n_pages - 1, s.kv.last_len - 1), 64, f32_to_bf16(3.0f));
       std::fill_n(c.kv.value(head, s.kv.n_pages - 1, s.kv.last_len - 1), 64, f32_to_bf16(-70.0f));
@@ -281,7 +281,7 @@ std::vector<double> rotated(const std::vector<float>& x, double pos) {
 }
 
 // Sink pages at 0..15 and six window pages. In-cache positions: however far the window has moved, the result is that of
-// a context without the gap, because the sink query is rotated to the in-cache position.
+// a context without the gap, because the sink query is rotated to its in-cache position.
 void sink_query_makes_distance_irrelevant(const Backend& backend) {
   std::vector<float> first;
   for (uint32_t shift : {0u, 16u, 16000u}) {
@@ -304,7 +304,7 @@ void sink_query_makes_distance_irrelevant(const Backend& backend) {
     std::copy(q_sink.begin(), q_sink.end(), c.q_sink.begin());
     c.run(backend);
     if (shift == 0) first = c.out;
-    // Keys at other positions are rounded to other bf16 numbers: 2^-9 of a key, about 1e-3 of a logit.
+    // Keys at other positions round to other bf16 values: 2^-9 of a key, about 1e-3 of a logit.
     assert_true(close_enough("shifted window", c.out.data(), first.data(), first.size(), 1e-4));
   }
 }

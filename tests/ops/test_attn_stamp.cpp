@@ -1,4 +1,5 @@
-// ops: attn_stamp. Mirrors lib/ops/attn_stamp_ref.cpp; on a GPU the attention kernel stamps by itself (cuda/attn/attn_decode.cu).
+// ops: attn_stamp. Mirrors lib/ops/attn_stamp_ref.cpp; on a GPU the attention kernel does the stamping
+// (cuda/attn/attn_decode.cu).
 #include "tests/ops/attn_case.h"
 
 namespace weir::test {
@@ -21,7 +22,7 @@ struct Result {
 class StampCase {
  public:
   StampCase(const Spec& s, uint64_t seed) : spec_(s), attn_(attn_spec(s), seed) {
-    // Sharp queries, so that some masses are above any threshold and most below.
+    // Large queries, so that some masses are above any threshold and most are below.
     for (float& x : attn_.q) x *= 4.0f;
     const size_t n_rows = size_t{s.kv.n_kv_heads} * attn_.kv.capacity();
     Random random(s.kv.n_pages);
@@ -66,7 +67,7 @@ class StampCase {
   std::vector<float> score_;
 };
 
-// The first seed whose masses all lie clearly above or below alpha, so that stamps can be compared exactly.
+// The first seed for which all masses are clearly above or below alpha, so that stamps can be compared exactly.
 uint64_t seed_of(const Spec& s) {
   for (uint64_t seed = 1;; ++seed) {
     const std::vector<float> score = StampCase(s, seed).run(reference_backend()).score;
@@ -107,7 +108,7 @@ std::vector<OpCase> cases() {
   return list;
 }
 
-// A case has pages of both kinds, or it would not tell stamping from its absence.
+// Each case has stamped and unstamped pages; otherwise it could not detect missing stamps.
 void some_pages_are_stamped(void**) {
   KvShapeSpec kv;
   kv.n_kv_heads = 3;

@@ -1,4 +1,4 @@
-// The backends' tables: complete, named, and with enough scratch memory for every call that the shapes allow.
+// The backends' op tables: complete, named, and with enough scratch memory for every call that the shapes allow.
 #include "tests/ops/attn_case.h"
 #include "weir/runtime.h"
 
@@ -39,7 +39,7 @@ OpShapes shapes_of(const AttnSpec& s, uint32_t max_pages, uint32_t max_tok) {
   return shapes;
 }
 
-// Scratch of a session serves every call up to its shapes; Machine::check looks for writes beyond it.
+// The scratch of a session is enough for every call up to its shapes; Machine::check detects writes beyond it.
 void scratch_serves_smaller_calls(const Backend& backend) {
   AttnSpec s;
   s.n_heads = 14;

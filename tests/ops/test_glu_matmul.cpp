@@ -18,11 +18,11 @@ struct Spec {
 constexpr double kIntegerNmse = 5e-9;
 constexpr char kIntegerReason[] = "inputs are rounded to 16 bits, in both factors";
 constexpr char kFloatReason[] = "sums in f32, in another order";
-// The errors of n rounded sums, n / 3 * 2^-48, of four lanes' sums of 3,584 products; both factors, and ten times that.
+// The errors of n rounded sums, n / 3 * 2^-48, of four lanes' sums of 3,584 terms; both factors, and ten times that.
 constexpr double kLongNmse = 8e-11;
 constexpr char kLongReason[] = "sums of 14336 products in f32";
 
-// Two prompt products, of which the gate's error counts up to twice where its activation is steep.
+// Two GEMMs; the gate's error counts up to twice where its activation is steep.
 constexpr double kCudaNmse = 5 * kCudaGemmNmse;
 constexpr char kCudaReason[] = "prompts are multiplied in f16, in both factors";
 
@@ -47,10 +47,10 @@ constexpr Spec kSpecs[] = {
     {"wide_f16", WeightType::kF16, WeightType::kF16, 61, 640, 1e-12, kFloatReason},
     {"wide_q5_k", WeightType::kQ5_K, WeightType::kQ5_K, 61, 1280, kIntegerNmse, kIntegerReason},
     {"wide_q6_k", WeightType::kQ6_K, WeightType::kQ6_K, 61, 1280, kIntegerNmse, kIntegerReason},
-    // Eight inputs do not fit into a multiprocessor's shared memory together.
+    // Eight inputs do not fit into an SM's shared memory together.
     {"split_q8_0", WeightType::kQ8_0, WeightType::kQ8_0, 24, 14336, kIntegerNmse, kIntegerReason},
     {"split_f16", WeightType::kF16, WeightType::kF16, 24, 14336, kLongNmse, kLongReason},
-    // Heights and widths that the GPU takes for prompts.
+    // Heights and widths that the GPU's GEMM supports.
     {"even_f32", WeightType::kF32, WeightType::kF32, 136, 96, 1e-12, kFloatReason},
     {"even_q8_0", WeightType::kQ8_0, WeightType::kQ8_0, 136, 288, kIntegerNmse, kIntegerReason},
     {"even_q4_0", WeightType::kQ4_0, WeightType::kQ4_0, 136, 352, kIntegerNmse, kIntegerReason},
@@ -89,7 +89,8 @@ void does_not_depend_on_threads(const Backend& backend) {
   }
 }
 
-// Up to eight tokens at once give the bits of single ones. Two types or a width that the GPU does not take for single tokens have nothing to be held to.
+// Up to eight tokens at once give the bits of single tokens. Two weight types, or a width that the GPU's GEMV does not
+// support, give nothing to compare with.
 void few_tokens_match_single_ones(const Backend& backend) {
   constexpr uint32_t kMost = 8;
   for (const Spec& s : kSpecs) {

@@ -11,24 +11,26 @@ namespace {
 struct TypeRow {
   WeightType type;
   std::vector<uint32_t> n_cols;
-  double max_nmse;   // of normally distributed inputs
+  double max_nmse;   // for normally distributed inputs
   double max_error;  // largest |got - want|; the root mean square of want is about 1
   const char* reason;
 };
 
-// Inputs of 16 bits with one scale for 256 of them: rounding is +-2.8/32767/2 for a normal distribution, relative variance 6e-10.
+// Inputs have 16 bits with one scale per 256 of them: the rounding error is +-2.8/32767/2 for a normal distribution,
+// the relative variance 6e-10.
 constexpr double kIntegerNmse = 3e-9;
-// The largest of 8000 results, whose standard deviation is 2.5e-5, and up to twice that in heavy rows: five of those.
+// The largest of 8000 results, whose standard deviation is 2.5e-5, and twice that in rows with large weights: five
+// deviations.
 constexpr double kIntegerError = 2.5e-4;
 constexpr char kIntegerReason[] = "inputs are rounded to 16 bits";
 // Rounding of a running sum of some hundred terms: a few times 2^-24, squared.
 constexpr double kFloatNmse = 1e-12, kFloatError = 1e-5;
 constexpr char kFloatReason[] = "sums in f32, in another order";
 
-// Prompts on the GPU: five standard deviations of results, doubled for heavy rows.
+// GEMM on the GPU: five standard deviations of the results, twice that for rows with large weights.
 constexpr double kCudaGemmError = 5e-3;
 
-// A type's row. The last width is a multiple of 32, which the GPU needs.
+// The row of a weight type. The last width is a multiple of 32, which the GPU needs.
 TypeRow row_of(WeightType type, uint32_t block_weights) {
   if (block_weights == 1) return {type, {1, 7, 33, 300, 513, 288}, kFloatNmse, kFloatError, kFloatReason};
   const bool is_small = block_weights == 32;
@@ -36,7 +38,7 @@ TypeRow row_of(WeightType type, uint32_t block_weights) {
           kIntegerError, kIntegerReason};
 }
 
-// Every type of the list, so that a new one is tested by being there.
+// Every type of the list, so that a new type is tested without a change here.
 const TypeRow kTypes[] = {
 #define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes) row_of(WeightType::k##Name, block_weights),
 #include "quant/quants.inc"
@@ -44,7 +46,7 @@ const TypeRow kTypes[] = {
 };
 
 constexpr uint32_t kTokens[] = {1, 2, 3, 5, 8, 9, 16, 17, 33, 64};
-constexpr uint32_t kHeights[] = {1, 3, 37, 131, 136};  // the last is one that the GPU takes for prompts
+constexpr uint32_t kHeights[] = {1, 3, 37, 131, 136};  // the GPU's GEMM supports the last one only
 
 bool is_gpu(const Backend& backend) { return backend.device == WEIR_DEVICE_CUDA; }
 // The GPU multiplies up to eight tokens as it does single ones.
@@ -81,7 +83,7 @@ void matches_reference(const Backend& backend, const TypeRow& row) {
     for (uint32_t n_rows : kHeights) {
       const Matrix m(row.type, n_rows, n_cols, n_cols + n_rows);
       for (uint32_t n_tok : kTokens) {
-        // A few results may all happen to be small, so the NMSE is asked of many only.
+        // A few results may all happen to be small, so the NMSE is checked for many only.
         const double max_nmse = n_rows < 37 ? 1.0 : nmse_of(backend, row, n_tok);
         const std::vector<float> x = Random(n_tok).normals(size_t{n_tok} * n_cols);
         const std::vector<float> want = multiply(reference_backend(), m.w(), x, n_tok);
@@ -92,8 +94,8 @@ void matches_reference(const Backend& backend, const TypeRow& row) {
   }
 }
 
-// Neither the number of threads, nor the rows and tokens around it may change a result; tokens within the same way of computing, that is. The GPU takes
-// multiples of eight rows for more than eight tokens, and computes fewer in a way of its own.
+// Neither the number of threads, nor other rows and tokens of the call may change a result, within one implementation.
+// The GPU's GEMM takes multiples of eight rows and more than eight tokens; fewer go through its GEMV.
 void results_do_not_depend_on_company(const Backend& backend, const TypeRow& row) {
   const uint32_t n_cols = row.n_cols.back(), n_rows = is_gpu(backend) ? 136 : 131;
   const Matrix m(row.type, n_rows, n_cols, 5);
@@ -118,8 +120,9 @@ void results_do_not_depend_on_company(const Backend& backend, const TypeRow& row
   }
 }
 
-// Up to eight tokens at once give the bits of single ones: what a session decodes must not depend on the sessions that decode beside it. Shapes: rows for
-// several rounds of the widest GPU, and inputs of which eight do not fit into a multiprocessor's shared memory.
+// Up to eight tokens at once give the bits of single tokens: what a session decodes must not depend on the sessions
+// that decode beside it. Shapes: rows for several rounds of the widest GPU, and inputs of which eight do not fit into
+// an SM's shared memory.
 void few_tokens_match_single_ones(const Backend& backend, const TypeRow& row) {
   constexpr struct { uint32_t n_rows, n_cols; } kShapes[] = {{37, 256}, {2341, 1280}, {37, 14336}};
   constexpr uint32_t kMost = 8;
@@ -201,7 +204,7 @@ void many_tokens(const Backend& backend) {
   }
 }
 
-// The largest blocks times the largest inputs, all of one sign: integer sums at the limit of their 32 bits.
+// The largest blocks times the largest inputs, all of one sign: integer sums at the limit of 32 bits.
 template <class Block>
 void fill(const Matrix& m, Block block) {
   for (size_t at = 0; at < m.w().n_rows * m.w().row_bytes; at += sizeof block)
@@ -240,7 +243,8 @@ void largest_sums(const Backend& backend) {
   for (uint32_t n_rows : {25u, 24u}) largest_sums_of(backend, n_rows);
 }
 
-// One input a thousand times larger than the others of its group: they lose bits, the results may not lose more than the bound.
+// One input is a thousand times larger than the others of its group. The others lose bits, but the results must stay
+// within the bound.
 void outliers(const Backend& backend) {
   for (const TypeRow& row : kTypes) {
     const uint32_t n_cols = 768, n_rows = 136;
@@ -268,7 +272,8 @@ void zeros_give_zeros(const Backend& backend) {
   }
 }
 
-// Quantised inputs have a scale: powers of two far from one give what one gives, and what is too small to be divided by comes to next to nothing.
+// Quantised inputs have a scale: inputs times a power of two far from one give the results times that power, and inputs
+// too small to be divided by give next to nothing.
 void far_from_one(const Backend& backend) {
   for (const TypeRow& row : kTypes) {
     const uint32_t n_cols = row.n_cols.back(), n_rows = 40;
@@ -289,7 +294,7 @@ void far_from_one(const Backend& backend) {
   }
 }
 
-// A NaN or an infinity among the inputs must not turn into a plausible number; other tokens are not touched by it.
+// A NaN or an infinity among the inputs must not turn into a plausible number, and must not affect other tokens.
 void not_a_number_is_seen(const Backend& backend) {
   for (const TypeRow& row : kTypes) {
     const uint32_t n_cols = row.n_cols.back(), n_rows = 40;

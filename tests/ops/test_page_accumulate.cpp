@@ -28,7 +28,7 @@ struct Case {
   }
 };
 
-// Streams differ in length unless the rule wants them alike; rows beyond the table have NaN weights.
+// Streams differ in length unless the rule needs equal ones; rows beyond the table have NaN weights.
 Case random_case(AccumulateRule rule, uint32_t group, uint32_t n_pages, uint32_t spare_rows = 4) {
   Case c = {rule, 3, group, n_pages + spare_rows, {}, {}, {}, {}, {}, {}};
   Random random(n_pages + group);
@@ -102,11 +102,11 @@ void rules_golden(const Backend& backend) {
   Case sum = small_case(AccumulateRule::kSum);
   sum.run(backend);
   assert_scores(sum, {10.75f, 21.25f, -7.0f, 31.125f, 40.875f, -7.0f});
-  sum.run(backend);  // what was summed stays
+  sum.run(backend);  // the previous sum stays
   assert_scores(sum, {11.5f, 22.5f, -7.0f, 32.25f, 41.75f, -7.0f});
   Case group = small_case(AccumulateRule::kLatestGroup);
   group.run(backend);
-  group.run(backend);  // what was there goes
+  group.run(backend);  // the previous score is replaced
   assert_scores(group, {0.375f / 16, 0.625f / 4, -7.0f, 0.5625f / 16, 0.4375f / 4, -7.0f});
   Case layer = small_case(AccumulateRule::kLatestLayer);
   layer.run(backend);
@@ -114,7 +114,8 @@ void rules_golden(const Backend& backend) {
   assert_scores(layer, {first, second, -7.0f, first, second, -7.0f});
 }
 
-// One mark a run: for the least score, of equals the lower row, never for a page that stays nor the last row, and for what is not a number first.
+// Every run adds one mark: to the least score, the lower row among equals, NaN before all; never to a page that must
+// not be evicted or to the last row.
 void marks_golden(const Backend& backend) {
   const auto marked = [&](std::vector<float> weight, std::vector<uint32_t> flags) {
     const auto n = static_cast<uint32_t>(weight.size());
@@ -144,7 +145,8 @@ void marks_golden(const Backend& backend) {
   assert_int_equal(marked({0.1f, NAN, 0.4f, 0.3f}, {0, 0, 0, 0}), 1);
   assert_int_equal(marked({0.1f, 0.2f}, {kPagePinned, 0}), 2);  // none may leave
   assert_int_equal(marked({1.0f}, {0}), 1);
-  // With the layer's rule every stream marks its own row of the same page; what a run before wrote is counted on. A table with a free row gets none.
+  // With the layer's rule every stream marks its own row of the same page, and marks of several runs add up. A table with
+  // a free row gets none.
   Case layer = random_case(AccumulateRule::kLatestLayer, 2, 17, 0),
        free = random_case(AccumulateRule::kLatestLayer, 2, 17, 1);
   for (Case* c : {&layer, &free}) {
@@ -161,7 +163,7 @@ void marks_golden(const Backend& backend) {
   assert_true(free.mark == std::vector<uint32_t>(free.mark.size()));
 }
 
-// With one stream a layer is its group; scores times tokens sum to 1 over the pages when the weights do.
+// With one stream a layer is its group. If the weights sum to 1 over the pages, so do scores times tokens.
 void one_stream_layer_is_its_group(const Backend& backend) {
   for (uint32_t group : {1u, 3u, 8u}) {
     constexpr uint32_t n = 9;

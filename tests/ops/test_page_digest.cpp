@@ -48,7 +48,7 @@ void writes_full_pages_of_the_range(const Backend& backend) {
   for (DigestKind kind : kAllDigests) {
     const KvShapeSpec s = {.n_kv_heads = 2, .head_dim = 20, .n_pages = 7, .last_len = 15, .digest = kind};
     PagedKv kv(s, 5);
-    kv.n_pages(0) = 3;  // what the rows behind still say does not count
+    kv.n_pages(0) = 3;  // rows beyond n_pages do not count, whatever they contain
     run_op(backend, kv, first_row, kRows);
     const size_t n = digest_elements(kind, s.head_dim);
     for (uint32_t head = 0; head < 2; ++head) {
@@ -110,7 +110,7 @@ struct Channel {
   double middle() const { return (high + low) / 2; }
 };
 
-// bf16 keeps 8 bits; the statistics themselves are in f32.
+// bf16 has 8 bits of mantissa; the statistics themselves are f32.
 void assert_rounded(uint16_t got, double want) {
   assert_true(std::fabs(double{bf16_to_f32(got)} - want) <= std::fabs(want) * 0x1p-8 + 1e-5);
 }
@@ -124,7 +124,7 @@ void statistics_of_every_length(void**) {
       const uint16_t* keys = kv.key(0, 0, 0);
       std::vector<uint16_t> got(digest_elements(kind, d), PagedKv::kNan);
       digest_page(kind, keys, len, d, got.data());
-      double radius = 0.0;  // from the centre as it is stored
+      double radius = 0.0;  // from the centre as stored
       for (uint32_t t = 0; t < len; ++t) {
         double square = 0.0;
         for (size_t i = 0; i < d; ++i)
@@ -200,7 +200,7 @@ void minmax_grows_as_if_rebuilt(const Backend& backend) {
   }
 }
 
-// rope_append has no business with kinds that need whole pages.
+// rope_append must not touch digests of kinds that need whole pages.
 void append_leaves_other_kinds_alone(const Backend& backend) {
   for (DigestKind kind : kAllDigests) {
     if (kind == DigestKind::kMinMax) continue;

@@ -60,7 +60,7 @@ void bound_is_never_below_the_maximum(const Backend& backend) {
   }
 }
 
-// The open page has a digest in use only with kMinMax. A full last page has one of every kind.
+// Only kMinMax has a digest for the open page. A full last page has a digest of every kind.
 void open_page_scores_with_minmax_only(const Backend& backend) {
   for (DigestKind kind : kAllDigests) {
     for (uint32_t last_len : {1u, 15u, 16u}) {
@@ -135,7 +135,7 @@ void outlier_channels_mislead_minmax_only(const Backend& backend) {
   }
 }
 
-// A page of one token: the bound is the product itself, of every sign.
+// A page of one token: the bound is q.k itself, for any signs.
 void page_of_one_token_is_its_key(const Backend& backend) {
   for (uint32_t d : {8u, 20u, 64u, 128u}) {
     PagedKv kv({.n_kv_heads = 1, .head_dim = d, .n_pages = 50, .last_len = 1}, d);

@@ -7,7 +7,8 @@ namespace {
 
 constexpr uint32_t kGroups[] = {1, 2, 3, 4, 7, 8};
 
-// Every mode and group with budgets below, at and above the number of pages, and all that forces or excludes a page.
+// Every mode and group, with budgets below, at and above the number of pages, and everything that forces or excludes a
+// page.
 std::vector<SelectSpec> specs() {
   std::vector<SelectSpec> list;
   Random random(31);
@@ -46,8 +47,8 @@ std::string name_of(const SelectSpec& s) {
   return mode_name(s.agg) + "_g" + std::to_string(s.group) + "_" + std::to_string(s.n_pages) + "_pages";
 }
 
-// The lists themselves are an output where the scores are exact. Softmax scores may differ in their last bits, and
-// then either order of two pages is right: list_follows_the_scores checks those lists.
+// The lists themselves are an output where the scores are exact. Softmax scores may differ in their last bits; then
+// either order of two pages is correct, and list_follows_the_scores checks those lists.
 std::vector<Output> outputs(const SelectCase& c) {
   std::vector<Output> out = {{"group_score", c.group_score}};
   if (is_rounded(c.spec.agg)) return out;
@@ -56,7 +57,7 @@ std::vector<Output> outputs(const SelectCase& c) {
   return out;
 }
 
-// Cases of a mode and group run together: there are too many to name each. An output has all of them in a row.
+// Cases of a mode and group run together, because there are too many to name each. An output has all of them in a row.
 std::vector<OpCase> cases() {
   std::vector<OpCase> list;
   const std::vector<SelectSpec> all = specs();
@@ -158,8 +159,8 @@ void group_score_equals_f64(const Backend& backend) {
   }
 }
 
-// Two heads with probabilities (.5 .3 .2) and (.05 .35 .6) over three sealed pages, the second head's estimates 10
-// larger; row 3 is the open page. Three places, one of them the open page's.
+// Two heads with probabilities (.5 .3 .2) and (.05 .35 .6) over three sealed pages; the second head's estimates are
+// larger by 10. Row 3 is the open page. The budget is three pages, one of them the open page.
 void modes_golden(const Backend& backend) {
   struct Want {
     AggMode agg;

@@ -40,7 +40,7 @@ void list_has_as_many_pages_as_the_budget(const Backend& backend) {
     for (uint32_t i = 0; i < c.lists(); ++i)
       assert_int_equal(c.n_select[i], std::min(c.spec.budget, c.n_pages[c.stream_of(i)]));
   });
-  // With candidates: the others come besides, and what is forced comes even beyond the budget.
+  // With candidates: the other pages are listed as well, and forced pages are listed even beyond the budget.
   for_cases(backend, true, [](const SelectCase& c) {
     for (uint32_t i = 0; i < c.lists(); ++i) {
       const uint32_t stream = c.stream_of(i);
@@ -99,7 +99,7 @@ void larger_budget_gives_a_superset(const Backend& backend) {
   }
 }
 
-// One head: every mode keeps the order of its estimates and lists the same pages, however small the probabilities.
+// With one head every mode keeps the order of the estimates and lists the same pages, however small the probabilities.
 void one_head_makes_all_modes_equal(const Backend& backend) {
   for (uint32_t budget : {1u, 2u, 7u, 20u, 49u, 60u}) {
     std::vector<std::vector<uint32_t>> want;
@@ -118,7 +118,7 @@ void one_head_makes_all_modes_equal(const Backend& backend) {
   }
 }
 
-// What the op does not read makes no difference: estimates of the last row, of pages that do not compete, and of rows
+// What the op does not read has no influence: estimates of the last row, of pages that do not compete, and of rows
 // beyond the table.
 void unread_estimates_leave_no_trace(const Backend& backend) {
   for (AggMode agg : kAllModes) {
@@ -166,7 +166,7 @@ std::vector<std::vector<uint32_t>> lists_of(const Backend& backend, PagedKv& kv,
   return lists;
 }
 
-// Pages of one token: the choice is that of the exact products. Whole numbers, so that equals are equal.
+// Pages of one token: the selection is that of the exact dot products. Whole numbers, so that ties are exact.
 void pages_of_one_token_give_the_exact_top(const Backend& backend) {
   for (uint32_t d : {8u, 20u, 64u, 96u}) {
     constexpr uint32_t n = 60;
@@ -198,7 +198,7 @@ void pages_of_one_token_give_the_exact_top(const Backend& backend) {
   }
 }
 
-// Of every pair of pages, the keys of one lie well within the bounds of the other: it is never listed before it.
+// Of every pair of pages, the keys of one lie well within the bounds of the other: it is never listed before the other.
 void dominated_page_is_never_listed_before(const Backend& backend) {
   for (uint32_t d : {8u, 20u, 64u, 128u}) {
     for (uint64_t seed = 1; seed < 5; ++seed) {
@@ -231,7 +231,7 @@ void dominated_page_is_never_listed_before(const Backend& backend) {
   }
 }
 
-// A page of keys that align with the query is chosen among isotropic ones by every kind and mode.
+// Every kind and mode selects a page of keys that align with the query among isotropic pages.
 void planted_page_is_found(const Backend& backend) {
   for (DigestKind kind : kAllDigests) {
     constexpr uint32_t d = 64, n = 40;
@@ -240,7 +240,7 @@ void planted_page_is_found(const Backend& backend) {
     std::vector<float> q = random.normals(d, 2.0f);
     for (uint32_t t = 0; t < kPageTokens; ++t) set_key(kv, 23, t, q);
     build_digests(kv);
-    for (uint32_t i = 0; i < d; ++i) q.push_back(0.5f * q[i] + random.normal());  // a second head, roughly alike
+    for (uint32_t i = 0; i < d; ++i) q.push_back(0.5f * q[i] + random.normal());  // a second head, roughly equal
     const std::vector<float> score = page_scores(backend, kv, q);
     for (AggMode agg : kAllModes) assert_true(contains(lists_of(backend, kv, score, agg, 2)[0], 23));
   }

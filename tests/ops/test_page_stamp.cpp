@@ -11,8 +11,8 @@ struct Spec {
   StampRule rule;
   float r, alpha;
   bool rank_all;
-  uint32_t n_values;    // > 0: weights take only so many values, so that there are ties
-  bool listed = false;  // weights are of some rows only
+  uint32_t n_values;    // > 0: weights have only this many values, so that there are ties
+  bool listed = false;  // only some rows have weights
 };
 
 struct Stamps {
@@ -20,12 +20,12 @@ struct Stamps {
   std::vector<float> score;
 };
 
-// Rows that weights are of; none: all.
+// The rows that have weights; none: all rows.
 struct Lists {
   std::vector<uint32_t> select, n_select;
 };
 
-// One stream's worth of arguments around vectors.
+// Runs the op for one stream, with its arguments in vectors.
 Stamps run_op(const Backend& backend, const Spec& s, uint32_t capacity, const std::vector<float>& weight,
               const std::vector<uint32_t>& flags, std::vector<uint32_t> stamp, uint32_t now, const Lists& lists = {}) {
   std::vector<float> score(stamp.size(), -1.0f);
@@ -145,19 +145,19 @@ void top_r_golden(const Backend& backend) {
 }
 
 // Weights of rows 1, 3, 4 and 6 of seven, two heads; the other rows weigh 0 and are ranked like any. Row 3 is kept by
-// the application: it is not ranked, as if it were pinned.
+// the application, so it is not ranked, as if it were pinned.
 void listed_rows_golden(const Backend& backend) {
   const Spec s = {"", 1, 2, 7, StampRule::kTopR, 0.4f, 0.0f, false, 0};
   const std::vector<float> weight = {.1f, .5f, .3f, .1f, NAN, NAN, NAN, .3f, .3f, .3f, .1f, NAN, NAN, NAN};
   const Lists lists = {{1, 3, 4, 6, UINT32_MAX, UINT32_MAX, UINT32_MAX}, {4}};
   const std::vector<uint32_t> flags = {0, 0, 0, kPageKept, 0, 0, 0};
   const std::vector<float> want_score = {0, .2f, 0, .4f, .3f, 0, .1f};
-  // ceil(.4 * 5) = 2 of rows 0, 1, 2, 4, 5: 4 and 1. The open page besides.
+  // ceil(.4 * 5) = 2 of rows 0, 1, 2, 4, 5: rows 4 and 1. The open page is stamped as well.
   const Stamps got = run_op(backend, s, 7, weight, flags, std::vector<uint32_t>(7, 1), 9, lists);
   const std::vector<uint32_t> want = {1, 9, 1, 1, 9, 1, 9};
   assert_true(got.stamp == want);
   for (size_t row = 0; row < 7; ++row) assert_float_equal(got.score[row], want_score[row], 1e-7f);
-  Spec three = s;  // ceil(.6 * 5): of the rows that weigh nothing the lowest
+  Spec three = s;  // ceil(.6 * 5): also the lowest of the rows without weight
   three.r = 0.6f;
   const std::vector<uint32_t> want_three = {9, 9, 1, 1, 9, 1, 9};
   assert_true(run_op(backend, three, 7, weight, flags, std::vector<uint32_t>(7, 1), 9, lists).stamp == want_three);
@@ -168,7 +168,7 @@ void listed_rows_golden(const Backend& backend) {
   assert_true(run_op(backend, alpha, 7, weight, flags, std::vector<uint32_t>(7, 1), 9, lists).stamp == want_alpha);
 }
 
-// A list of all rows is no list.
+// A list of all rows gives the result of no list.
 void list_of_all_rows_is_no_list(const Backend& backend) {
   for (StampRule rule : {StampRule::kTopR, StampRule::kAlpha}) {
     const Spec s = {"", 2, 2, 20, rule, 0.3f, 0.7f, false, 0};

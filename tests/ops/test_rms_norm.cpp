@@ -18,8 +18,8 @@ constexpr Spec kSpecs[] = {
     {"one_element", 2, 1, 1.0f, false},
     {"odd_width", 5, 1037, 1.0f, false},
     {"many_rows", 100, 512, 1.0f, true},
-    {"tiny_values", 2, 256, 1e-20f, false},        // eps decides
-    {"huge_values", 2, 256, 1e19f, false, false},  // squares beyond the range of f32
+    {"tiny_values", 2, 256, 1e-20f, false},        // eps dominates
+    {"huge_values", 2, 256, 1e19f, false, false},  // squares exceed the range of f32
 };
 
 std::vector<Output> run_spec(const Backend& backend, const Spec& s) {

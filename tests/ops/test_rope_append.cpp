@@ -15,7 +15,7 @@ struct Spec {
   bool norm, sink, digests;
 };
 
-// cos and sin of position `pos` in the way of models/rope.h, base 10000.
+// cos and sin of position `pos` as models/rope.h computes them, base 10000.
 void fill_angles(double pos, uint32_t rope_dim, float* cos_sin) {
   for (uint32_t i = 0; i < rope_dim / 2; ++i) {
     const double angle = pos * std::pow(10000.0, -2.0 * i / rope_dim);
@@ -59,7 +59,7 @@ std::vector<Output> run_spec(const Backend& backend, const Spec& s) {
       kv.len(head, 2 + i) = std::min(kPageTokens, s.in_page + s.n_tok - i * kPageTokens);
     }
   }
-  // The digests of a page that is half full are in use.
+  // The digests of a half-full page are in use.
   Random random(9);
   for (uint32_t head = 0; s.in_page > 0 && head < s.n_kv_heads; ++head) {
     for (size_t i = 0; i < s.head_dim; ++i) {
@@ -121,7 +121,7 @@ std::vector<OpCase> cases() {
   return list;
 }
 
-// Rotates one head of `x` to position `pos` with the op and returns it (as the key, so through a one-page cache).
+// Rotates one head of `x` to position `pos` with the op and returns it (as the key, through a one-page cache).
 std::vector<float> rotated(const Backend& backend, std::vector<float> x, const std::vector<float>& cos_sin) {
   const auto d = static_cast<uint32_t>(x.size());
   PagedKv kv({.n_kv_heads = 1, .head_dim = d, .n_pages = 1, .last_len = 1}, 1);

@@ -6,8 +6,8 @@ namespace {
 
 constexpr float kUntouched = -77.0f;
 
-// The last `n_tok` rows of an attention case. Their lse comes from the reference, so that inputs are the same on every
-// backend.
+// The last `n_tok` rows of an attention case. Their lse comes from the reference, so that all backends get the same
+// inputs.
 class MassCase {
  public:
   MassCase(const AttnSpec& s, uint64_t seed, bool ragged = false) : attn(s, seed) {
@@ -111,14 +111,14 @@ void equals_plain_softmax(const Backend& backend) {
         MassCase c(spec_of(d, 3, n_rows, gaps), d + n_rows, n_rows == 1);
         const std::vector<float> got = c.run(backend);
         const std::vector<double> want = c.plain();
-        for (size_t i = 0; i < got.size(); ++i)  // what is beyond a page's tokens or the table is not written
+        for (size_t i = 0; i < got.size(); ++i)  // nothing is written beyond a page's tokens or the table
           assert_true(std::fabs(double{got[i]} - want[i]) <= 1e-5 * std::fabs(want[i]) + 1e-9);
       }
     }
   }
 }
 
-// Of one row and one head the weights sum to 1; of several, to their number.
+// For one row and one head the weights sum to 1; for several, to their number.
 void weights_sum_to_one_per_row_and_head(const Backend& backend) {
   for (uint32_t n_rows : {1u, 17u}) {
     for (uint32_t group : {1u, 4u}) {
@@ -149,7 +149,7 @@ void last_row_agrees_with_page_mass(const Backend& backend) {
   }
 }
 
-// Rows are added up: those of two calls are those of one.
+// Rows are added: the sum of two calls is one call.
 void rows_add_up(const Backend& backend) {
   MassCase c(spec_of(64, 2, 20), 5);
   const std::vector<float> all = c.run(backend), late = c.run(backend, 13);
