@@ -1,4 +1,4 @@
-// A KvCache in memory of exactly the size that it asks for, and what must hold of its tables at any time.
+// A KvCache in memory of exactly the size that it asks for, and the invariants of its tables.
 #pragma once
 
 #include "tests/cmocka_cpp.h"
@@ -30,7 +30,7 @@ struct Cache {
   }
 };
 
-// No slot is in two tables, rows are ascending in position and pages as full as they must be; a layer's view and its
+// No slot is in two tables, rows ascend in position, and pages are as full as they must be. A layer's view and its
 // streams are the same tables.
 inline void check(const KvCache& kv) {
   std::set<uint32_t> used;

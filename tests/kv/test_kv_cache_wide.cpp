@@ -1,4 +1,4 @@
-// kv: layers with tables of their own size, flags of ranges of positions, and digests of every kind.
+// kv: layers with tables of another size, flags of position ranges, and digests of every kind.
 #include "tests/kv/cache_case.h"
 
 #include <algorithm>
@@ -12,14 +12,14 @@ using weir::test::check;
 constexpr DigestKind kKinds[] = {DigestKind::kMinMax, DigestKind::kCuboidMean, DigestKind::kSphereMean,
                                  DigestKind::kCentroid, DigestKind::kMeanStd};
 
-// Four layers of two KV heads; tables of 3 pages, but in the first two layers of `wide_pages`.
+// Four layers of two KV heads; tables of 3 pages, but of `wide_pages` in the first two layers.
 KvShape shape_of(uint32_t wide_pages, DigestKind digest = DigestKind::kNone) {
   return {4, 2, 8, 3, digest, 2, wide_pages};
 }
 
 bool is_wide(uint32_t stream) { return stream < 4; }
 
-// The page's first key and last value name the stream and the position, so that shared or lost memory shows.
+// The page's first key and last value encode the stream and the position, so that shared or lost memory is detected.
 uint16_t tag(uint32_t stream, uint32_t first_pos) { return static_cast<uint16_t>(1 + stream * 1000 + first_pos / 16); }
 
 void write_tags(KvCache& kv) {
@@ -42,7 +42,7 @@ void check_tags(KvCache& kv) {
 }
 
 void kv_cache_wide__capacities(void**) {
-  for (uint32_t wide_pages : {6u, 1u}) {  // narrower than the others is allowed too
+  for (uint32_t wide_pages : {6u, 1u}) {  // may also be narrower than the others
     Cache c(shape_of(wide_pages));
     for (uint32_t s = 0; s < 8; ++s) assert_int_equal(c.kv.stream(s).capacity, is_wide(s) ? wide_pages : 3);
     assert_int_equal(c.kv.shape().max_capacity(), std::max(wide_pages, 3u));
@@ -68,12 +68,12 @@ void kv_cache_wide__bytes(void**) {
     assert_int_equal(m[0].used(), kRows * 2 * 16 * 64 * 2);
     const uint64_t elements = kind == DigestKind::kCentroid ? 64 : kind == DigestKind::kSphereMean ? 66 : 128;
     assert_int_equal(m[1].used(), align_up(kRows * elements * 2, kCacheLine));
-    // Six columns and the free stack, and two numbers per stream; every array begins a cache line.
+    // Six columns and the free stack, and two numbers per stream; every array begins at a cache line.
     assert_int_equal(m[2].used(), 7 * align_up(kRows * 4, kCacheLine) + 2 * align_up(uint64_t{5 * 2 * 4}, kCacheLine));
   }
 }
 
-// A long random conversation: narrow streams give pages up to make room, wide ones hold everything.
+// A long random conversation: narrow streams evict pages to make room, wide ones hold everything.
 void kv_cache_wide__narrow_layers_evict_and_slots_are_never_shared(void**) {
   constexpr uint32_t kWidePages = 40;
   Cache c(shape_of(kWidePages));
@@ -112,7 +112,7 @@ void kv_cache_wide__narrow_layers_evict_and_slots_are_never_shared(void**) {
   assert_int_equal(c.kv.pages_evicted(), n_evicted);
   c.kv.reset();
   check(c.kv);
-  c.append(3 * kPageTokens);  // every slot is back
+  c.append(3 * kPageTokens);  // every slot is free again
   check(c.kv);
 }
 
@@ -150,7 +150,7 @@ struct Range {
   std::vector<uint32_t> rows;  // of a stream with every page
 };
 
-// Pages at 0, 16 and 32, the last of 5 tokens; the narrow streams have lost the page at 16.
+// Pages at 0, 16 and 32, the last one with 5 tokens; the narrow streams have lost the page at 16.
 void kv_cache_wide__set_flags_takes_pages_of_the_range(void**) {
   const std::vector<Range> ranges = {{0, 1, {0}},   {0, 16, {0}},     {15, 17, {0, 1}},   {16, 17, {1}},
                                      {16, 32, {1}}, {31, 33, {1, 2}}, {0, 37, {0, 1, 2}}, {36, 37, {2}},
@@ -195,7 +195,7 @@ void kv_cache_wide__flags_follow_pages(void**) {
   }
 }
 
-// Keys that differ from page to page, token to token and channel to channel.
+// Writes keys that differ between pages, tokens and channels.
 void write_keys(KvCache& kv, uint32_t stream) {
   const StreamView v = kv.stream(stream);
   for (uint32_t row = 0; row < v.n_pages; ++row) {
@@ -218,8 +218,8 @@ std::vector<uint16_t> digest_of_keys(const KvCache& kv, uint32_t stream, uint32_
   return want;
 }
 
-// After truncate the page that became open has the digest of the tokens left with kMinMax, and with the other kinds the
-// one it had; sealed pages keep theirs.
+// After truncate the page that is open again has the digest of the remaining tokens with kMinMax, and its old digest
+// with the other kinds; sealed pages keep theirs.
 void kv_cache_wide__truncate_leaves_digests_right(void**) {
   for (DigestKind kind : kKinds) {
     for (uint32_t n_left : {1u, 15u, 16u, 17u, 21u, 32u, 40u}) {
@@ -229,7 +229,7 @@ void kv_cache_wide__truncate_leaves_digests_right(void**) {
         write_keys(c.kv, s);
         for (uint32_t row = 0; row < 3; ++row) c.kv.rebuild_digest(s, row);
       }
-      for (uint32_t s = 0; s < 8; ++s) {  // the digests of all streams and pages are apart
+      for (uint32_t s = 0; s < 8; ++s) {  // the digests of all streams and pages differ
         for (uint32_t row = 0; row < 3; ++row)
           assert_true(digest_of(c.kv, s, row) == digest_of_keys(c.kv, s, row, kPageTokens));
       }

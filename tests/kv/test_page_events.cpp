@@ -1,4 +1,5 @@
-// kv: reading the ring of page events, after a host that keeps the newest and after a device whose steps keep the first of what they let go.
+// kv: reading the ring of page events, after a host that keeps the newest events, and after a device whose steps keep
+// their first events.
 #include <algorithm>
 #include <vector>
 
@@ -10,7 +11,7 @@ namespace {
 using weir::PageEvent;
 using weir::PageEventRing;
 
-// A ring, its writer, and what an event tells of itself.
+// A ring, its writer, and what an event must contain.
 struct Writer {
   explicit Writer(uint32_t capacity) : places(capacity), ring{places.data(), capacity} {}
 
@@ -33,7 +34,8 @@ struct Writer {
   uint64_t end = 0;
 };
 
-// Reads at most n; everything between the old and the new place must be there or counted, and nothing that is in the ring may be passed over.
+// Reads at most n events. Every event between the old and the new position must be returned or counted as lost, and no
+// event that is in the ring may be skipped.
 void read(const Writer& w, uint64_t& at, uint32_t n) {
   const uint64_t before = at;
   std::vector<PageEvent> out(n);
@@ -62,7 +64,7 @@ void page_events__first_of_a_large_step(void**) {
   assert_int_equal(out[0].index, 0);
   assert_int_equal(n_lost, 5);
   w.on_device(100);
-  w.on_device(3);  // takes the places of events 17 to 19
+  w.on_device(3);  // overwrites events 17 to 19
   n_lost = 0;
   assert_int_equal(w.ring.read(at, w.end, out.data(), 16, n_lost), 8);
   assert_int_equal(n_lost, 95);
@@ -80,7 +82,7 @@ void page_events__newest_of_a_host(void**) {
   assert_int_equal(n_lost, 5);
 }
 
-// Nothing in the ring is as new as what is looked for: all of it is lost, and counted once.
+// Nothing in the ring is new enough: everything is lost, and counted once.
 void page_events__read_up_to_the_gap(void**) {
   Writer w(8);
   std::vector<PageEvent> out(8);
