@@ -1,6 +1,6 @@
 // What the tests of the weight types share: exact comparison of floats, and the golden files of tests/golden/quant.
 // Every decoder is compared bit for bit: all products of all types are exact in f32 (see the headers of lib/quant), so
-// one rounding at most is left, and there is only one right answer.
+// at most one rounding is left and only one result is correct.
 #pragma once
 
 #include <bit>

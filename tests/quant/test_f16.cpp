@@ -8,7 +8,8 @@ using namespace weir;
 namespace {
 
 void f16__decodes_hand_made_weights(void**) {
-  // 3C00 = 1, C500 = -(1 + 256/1024) * 4, 7BFF the largest, 8001 the smallest below 0, 8000 = -0; at an odd address.
+  // 3C00 = 1, C500 = -(1 + 256/1024) * 4, 7BFF the largest, 8001 the smallest magnitude below 0, 8000 = -0; at an odd
+  // address.
   const uint8_t bytes[] = {0xEE, 0x00, 0x3C, 0x00, 0xC5, 0xFF, 0x7B, 0x01, 0x80, 0x00, 0x80};
   const float want[] = {1.0f, -5.0f, 65504.0f, -0x1p-24f, -0.0f};
   float got[5];

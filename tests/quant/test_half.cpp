@@ -1,5 +1,5 @@
-// quant: f16 and bf16 conversions. Mirrors lib/quant/half.h. The expected values are computed another way: by ldexp for
-// widening, by search among the neighbours for narrowing.
+// quant: f16 and bf16 conversions. Mirrors lib/quant/half.h. The expected values are computed in another way: widening
+// with ldexp, narrowing by a search among the neighbouring values.
 #include <cmath>
 #include <limits>
 
@@ -45,7 +45,7 @@ void half__f16_round_trips(void**) {
 void half__f16_rounds_to_nearest_even(void**) {
   for (uint32_t i = 0; i < 0x7C00; ++i) {
     const auto a = static_cast<uint16_t>(i), b = static_cast<uint16_t>(i + 1);
-    const double upper = b == 0x7C00 ? 65536.0 : f16_value(b);  // where the next value would be, were there one
+    const double upper = b == 0x7C00 ? 65536.0 : f16_value(b);  // the next value, if f16 had one
     const auto middle = static_cast<float>((f16_value(a) + upper) / 2);
     const uint16_t even = i % 2 == 0 ? a : b;
     for (uint32_t sign : {0u, 0x8000u}) {

@@ -42,7 +42,8 @@ void q4_0__encode_error_is_bounded(void**) {
   const std::vector<float> out = weir_test::decoded(block);
   float largest = 0;
   for (float x : in) largest = std::fmax(largest, std::fabs(x));
-  // Half a step, or a whole one at the end of the range that 7 steps do not reach, and the scale's rounding to 11 bits.
+  // Half a step, or a whole step at the end of the range that 7 steps do not reach, plus the scale's rounding to 11
+  // bits.
   for (size_t i = 0; i < 32; ++i) assert_true(std::fabs(out[i] - in[i]) <= largest / 8 + largest * 0x1p-11f);
 }
 

@@ -40,7 +40,7 @@ void q8_0__encode_error_is_bounded(void**) {
   const std::vector<float> out = weir_test::decoded(block);
   float largest = 0;
   for (float x : in) largest = std::fmax(largest, std::fabs(x));
-  // Half a step of rounding, and the scale's own rounding to 11 bits.
+  // Half a step of rounding, plus the scale's own rounding to 11 bits.
   const float bound = largest / 127 * 0.5f + largest * 0x1p-11f;
   for (int i = 0; i < 32; ++i) assert_true(std::fabs(out[static_cast<size_t>(i)] - in[i]) <= bound);
 }

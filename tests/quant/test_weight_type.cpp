@@ -74,8 +74,8 @@ void encode__round_trips_within_the_type(void**) {
       error += std::pow(static_cast<double>(in[i] - out[i]), 2);
       power += std::pow(static_cast<double>(in[i]), 2);
     }
-    // Uniform rounding to steps of 1/8 of the largest weight gives 1/768 of its square, the weight at the clamped end
-    // more; the power of a cosine is half of that square. 8 bits and more stay far below.
+    // Uniform rounding to steps of 1/8 of the largest weight has an error of 1/768 of its square, and more for the
+    // weight at the clamped end; the power of a cosine is half of that square. 8 bits and more stay far below.
     const double bound = type == WeightType::kQ4_0 ? 6e-3 : 2e-5;
     if (error / power > bound) fail_msg("%s: error %g", info.name, error / power);
   });
@@ -88,7 +88,7 @@ void encode__exists_for_the_types_that_need_it(void**) {
   }
 }
 
-// Mean 0 and the deviation asked for, in every type, at the scale of a row of 4096 weights.
+// Mean 0 and the requested deviation, in every type, at the scale of a row of 4096 weights.
 void random_blocks__have_the_wanted_spread(void**) {
   constexpr size_t kN = 1 << 17;
   std::vector<float> out(kN);
@@ -126,7 +126,8 @@ void random_blocks__depend_on_the_seed_only(void**) {
   });
 }
 
-// Each type's own file looks at its layout; every type of the list must have golden blocks of another implementation. F32 is what it is in the file.
+// Each type's own test checks its layout; every type of the list must have golden blocks of another implementation. F32
+// needs none.
 void weight_type__every_type_has_golden_blocks(void**) {
   for_each_type([](WeightType type) {
     if (type != WeightType::kF32) weir_test::assert_golden(type);
