@@ -1,4 +1,4 @@
-// What the tests of the reader share: messages, and a file with everything in it.
+// What the tests of the reader share: messages, and a file that contains everything.
 #pragma once
 
 #include <cstring>

@@ -1,5 +1,5 @@
-// Builds GGUF files in memory for tests. It writes what it is told, wrong counts and offsets included, so it also makes
-// broken files; nothing is checked. Not a part of the library.
+// Builds GGUF files in memory for tests. It writes what it is told, including wrong counts and offsets, so it also
+// makes broken files; nothing is checked. Not a part of the library.
 #pragma once
 
 #include <cstdint>
@@ -115,7 +115,7 @@ class GgufWriter {
   uint64_t n_values_ = 0, n_tensors_ = 0;
 };
 
-// Writes `bytes` to `path`; false when that fails.
+// Writes `bytes` to `path`; false if that fails.
 inline bool save(const char* path, const Bytes& bytes) {
   std::FILE* file = std::fopen(path, "wb");
   if (file == nullptr) return false;

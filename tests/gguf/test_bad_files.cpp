@@ -1,5 +1,5 @@
 // gguf: files that must be refused, tests/golden/bad_gguf. expected.txt there has one line per file: name, status, and
-// a text that the message must contain. make_bad.py of the same folder says what is wrong with each.
+// a text that the message must contain. make_bad.py in the same folder says what is wrong with each.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -73,12 +73,12 @@ void bad_files__are_refused_with_the_cause(void**) {
     assert_true(message.find(path) == 0);
     assert_true(file.values().empty() && file.tensors().empty() && file.file_bytes() == 0);
     assert_int_equal(memory.bytes(), 0);
-    // What a tiny file makes the reader allocate stays tiny too.
+    // What a tiny file makes the reader allocate is tiny too.
     assert_true(memory.peak_bytes() < 64 * 1024);
   }
 }
 
-// The same bytes in a heap block of exactly their size, so that AddressSanitizer sees a read beyond the end.
+// The same bytes in a heap block of exactly their size, so that AddressSanitizer detects a read beyond the end.
 void bad_files__are_refused_without_reading_beyond_them(void**) {
   for (const Expected& e : read_expected(kFolder)) {
     std::ifstream in(kFolder + e.file, std::ios::binary);
@@ -91,7 +91,7 @@ void bad_files__are_refused_without_reading_beyond_them(void**) {
   }
 }
 
-// The files for weir_model_open (tests/api/test_bad_files.c) are wrong in what they mean only.
+// The files for weir_model_open (tests/api/test_bad_files.c) are valid containers with wrong contents.
 void bad_files__of_models_are_sound_containers(void**) {
   for (const Expected& e : read_expected(kFolder + "model/")) {
     GgufFile file(std::pmr::new_delete_resource());

@@ -175,7 +175,7 @@ void gguf__get_u32_takes_any_integer_that_fits(void**) {
   assert_fails(file.get_u32("t.i64", out), WEIR_ERR_FORMAT, "t.i64: -1 is negative");
   assert_fails(file.get_u32("t.f32", out, 1), WEIR_ERR_FORMAT, "t.f32: expected an integer, file has f32");
   assert_fails(file.get_u32("t.yes", out), WEIR_ERR_FORMAT, "t.yes");
-  assert_int_equal(out, 7);  // failures leave it alone
+  assert_int_equal(out, 7);  // failures do not change it
 }
 
 void gguf__get_f32_takes_both_float_types(void**) {
