@@ -1,5 +1,6 @@
 #!/bin/sh
-# tests/gpu/run with programs that only say what they were given: which tests run under which tool, what becomes of failures, and that nothing outlives it.
+# Tests tests/gpu/run with programs that only print their arguments: which tests run under which tool, what becomes of
+# failures, and that no process outlives the script.
 set -eu
 run=$(cd "$(dirname "$0")" && pwd)/run
 folder=$(mktemp -d)
