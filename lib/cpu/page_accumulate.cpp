@@ -25,7 +25,7 @@ void mean_of_heads(const PageAccumulateArgs& a, uint32_t kv_head, uint32_t first
   for (uint32_t row = 0; row < n; ++row) to[row] = to[row] / static_cast<float>(n_heads) / static_cast<float>(len[row]);
 }
 
-// One more mark for the page of least score that may leave.
+// Adds a mark to the page with the least score among those that may leave.
 void mark_least(const PageAccumulateArgs& a, size_t table, uint32_t n) {
   uint32_t least = n;
   float least_score = 0.0f;

@@ -253,9 +253,9 @@ struct PageAccumulateArgs {
   const uint32_t* n_pages;  // [n_kv_heads]
   uint32_t capacity, n_heads, n_kv_heads;
   AccumulateRule rule;
-  // With `mark`, the page of least score among those that may leave (not the last row, no kPageStays) gets one mark more in every stream whose table is
-  // full; of equals the lower row. A score that is not a number counts as -inf.
-  const uint32_t* flags = nullptr;  // [n_kv_heads, capacity] kPage*; read with `mark` alone
+  // With `mark`, every stream whose table is full gets one mark more at the page with the least score among those that
+  // may leave (not the last row, no kPageStays), the lower row among equals. A NaN score counts as -inf.
+  const uint32_t* flags = nullptr;  // [n_kv_heads, capacity] kPage*; read only with `mark`
   uint32_t* mark = nullptr;         // in/out [n_kv_heads, capacity]; null: no marks
 };
 

@@ -16,8 +16,8 @@ enum class VictimRule : uint8_t {
   kWindow,    // sink: the first page after the front rows, when the stream is full or the window has passed the page
   kStalest,   // raas, hybrid: the least (stamp, last_score, row) among the pages that are not protected as recent
   kLightest,  // h2o, tova: the least (last_score, row), outside the recent window as long as there is a page
-  // tova with decode=token: the most marks (stamp - first position - 1), then the least (last_score, row); never the last
-  // row.
+  // tova with decode=token: the most marks (stamp - first position - 1), then the least (last_score, row); never the
+  // last row.
   kMarked,
   kRandom,  // random: the least (random_order, row); never the last row
 };
@@ -29,21 +29,23 @@ struct AttnScope {
   uint32_t window = 0;
 };
 
-// The newest of the pages that can leave, which do not: so many, or this share of them. One of the two is 0.
+// The newest of the pages that can leave are protected: this number of them, or this share. One of the two is 0.
 struct RecentPages {
   uint32_t pages = 0;
   float share = 0.0f;
 };
 
-// How many that is of n_free: at most three quarters, so that stamps still decide; the page that was sealed last always is one, unless it is alone.
+// Number of protected pages among n_free: at most three quarters, so that stamps still decide. The page that was sealed
+// last is always protected, unless it is the only one.
 constexpr uint32_t protected_pages(const RecentPages& recent, uint32_t n_free) {
   if (n_free == 0) return 0;
   const uint32_t wanted = std::max(recent.pages, static_cast<uint32_t>(recent.share * static_cast<float>(n_free)));
   return std::max(std::min(wanted, n_free - std::max(1u, n_free / 4)), n_free > 1 ? 1u : 0u);
 }
 
-// The order in which pages leave at random: a number for a page, from nothing but the seed, the stream's index (layer * n_kv_heads + KV head), the
-// position of the token that comes and the page's first position. Each step is the finaliser of splitmix64 (Steele, Lea, Flood, 2014).
+// The order in which pages leave at random: a number per page that depends only on the seed, the stream's index (layer
+// * n_kv_heads + KV head), the position of the next token and the page's first position. Each step is the finaliser of
+// splitmix64 (Steele, Lea, Flood, 2014).
 constexpr uint64_t random_order(uint64_t seed, uint32_t stream, uint32_t pos, uint32_t page_pos) {
   const uint64_t parts[] = {stream, pos, page_pos};
   uint64_t z = seed;

@@ -161,8 +161,9 @@ void faults__more_than_the_device_has(void**) {
   close_gpu_fixture(&f);
 }
 
-// Rules by which no page can leave, as a defective policy would have them: here every page of a full session is pinned behind the policy's back. The step
-// fails, nothing is written into another stream's table, and other sessions go on.
+// Rules by which no page can leave, as a defective policy would have them: here every page of a full session is pinned
+// without the policy's knowledge. The step fails, nothing is written into another stream's table, and other sessions
+// continue.
 void faults__a_stream_without_room_is_an_error(void**) {
   NEED_GPU();
   const std::vector<weir_token> want = plain_answer(kVariants[1]);

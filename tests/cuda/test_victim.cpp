@@ -1,5 +1,6 @@
-// cuda: which page leaves (cuda/pages/victim.cuh), compiled for the host and run by a warp whose lanes take turns (on_host/cuda/common.cuh), against
-// Policy::victim: every policy with its options over random tables, ties and numbers that are none included. No GPU is needed.
+// cuda: which page leaves (cuda/pages/victim.cuh), compiled for the host and run by a warp whose lanes take turns
+// (on_host/cuda/common/base.cuh), against Policy::victim: every policy with its options over random tables, including
+// ties and NaN scores. No GPU is needed.
 #include "cuda/pages/victim.cuh"
 
 #include <string>
@@ -51,7 +52,7 @@ const Spec kSpecs[] = {
 struct Table {
   std::vector<uint32_t> slots, first_pos, len, flags, stamp;
   std::vector<float> score;
-  uint32_t n = 0, pos = 0;  // rows in use; of the token that comes
+  uint32_t n = 0, pos = 0;  // rows in use; position of the next token
 };
 
 float random_score() {
@@ -69,7 +70,8 @@ float random_score() {
   }
 }
 
-// The first rows hold the prompt, the last may be filling; here and there pages have left, and the application has pinned or unpinned some.
+// The first rows hold the prompt, and the last page may be filling. Some pages have been evicted, and the application
+// has pinned or unpinned some.
 Table random_table(uint32_t capacity) {
   Table t;
   t.n = below(4) == 0 ? 1 + below(capacity) : capacity - below(std::min(capacity, 2u));

@@ -45,7 +45,7 @@ Case random_case(AccumulateRule rule, uint32_t group, uint32_t n_pages, uint32_t
   return c;
 }
 
-// A fifth of the pages stays. Of streams that differ in length the first is full.
+// A fifth of the pages must not be evicted. If streams differ in length, the first one is full.
 void add_marks(Case& c) {
   Random random(c.capacity);
   for (uint32_t i = 0; i < c.n_kv_heads * c.capacity; ++i) {
@@ -145,8 +145,8 @@ void marks_golden(const Backend& backend) {
   assert_int_equal(marked({0.1f, NAN, 0.4f, 0.3f}, {0, 0, 0, 0}), 1);
   assert_int_equal(marked({0.1f, 0.2f}, {kPagePinned, 0}), 2);  // none may leave
   assert_int_equal(marked({1.0f}, {0}), 1);
-  // With the layer's rule every stream marks its own row of the same page, and marks of several runs add up. A table with
-  // a free row gets none.
+  // With the layer's rule every stream marks its own row of the same page, and marks of several runs add up. A table
+  // with a free row gets none.
   Case layer = random_case(AccumulateRule::kLatestLayer, 2, 17, 0),
        free = random_case(AccumulateRule::kLatestLayer, 2, 17, 1);
   for (Case* c : {&layer, &free}) {
