@@ -1,4 +1,5 @@
-// Decode attention over pages. Method: Dao et al., "Flash-Decoding" (splits and their merge), algorithms 1.6.
+// Decode attention over pages. Method: Dao et al., "Flash-Decoding" (splits and their merge);
+// docs/algorithms.md, "Merging partial attention".
 //
 // A block takes a run of a stream's listed pages for all query heads of the group; its warps take the pages in turn.
 // The heads are the rows of a tensor-core MMA: rows 0..7 hold the leading bf16 part of the query and rows 8..15 the

@@ -1,6 +1,6 @@
 // RaaS stamping in time linear in the pages. Streams are too small for threads until there are thousands of pages.
 // Paper: Hu et al., "RaaS: Reasoning-Aware Attention Sparsity for Efficient LLM Reasoning", arXiv:2502.11147 (v1),
-// sec. 3.2; algorithms 2.6.
+// sec. 3.2; docs/algorithms.md, "RaaS".
 #include "cpu/page_stamp.h"
 
 #include <algorithm>

@@ -21,7 +21,8 @@ inline constexpr uint32_t kPageTokens = 16;
 // neither the number of threads nor the policy changes the result.
 inline constexpr uint32_t kSplitPages = 32;
 
-// Fixed-size summaries of a page's keys, for estimating how strongly a query attends to the page (algorithms 1.7). Elements are bf16.
+// Fixed-size summaries of a page's keys, for estimating how strongly a query attends to the page (docs/algorithms.md,
+// "Digests and their estimates"). Elements are bf16.
 enum class DigestKind : uint8_t {
   kNone,
   kMinMax,      // [2, d] maximum and minimum of every channel; the only kind that every appended key updates
@@ -156,7 +157,7 @@ struct RopeAppendArgs {
 
 // Attention of n_tok query rows (positions pos, pos+1, ...) over pages: causal, grouped query heads, softmax in f32.
 // Per KV head the pages are taken in units of kSplitPages listed pages (in list order); each unit gives a partial (o, lse), merged in ascending order
-// (algorithms 1.6). The reference defines exactly this order.
+// (docs/algorithms.md, "Merging partial attention"). The reference defines exactly this order.
 struct AttnPagedArgs {
   float* out;      // out [n_tok, n_heads, head_dim]
   const float* q;  // [n_tok, n_heads, head_dim]
@@ -187,9 +188,10 @@ struct PageDigestArgs {
   uint32_t n_rows;            // rows beyond n_pages, and pages that are not full, are skipped
 };
 
-// Estimate of q.k over each page from its digest, unscaled (algorithms 1.7). One query row. kMinMax: Quest's bound sum_i max(q_i * max_i, q_i * min_i);
-// kCuboidMean: the same formula; kSphereMean: q.c + rho * |q|; kCentroid: q.mean; kMeanStd: q.mean + spread * sqrt(sum_i q_i^2 std_i^2).
-// The last row is scored only with kMinMax, or when its page is full; else it gets -inf.
+// Estimate of q.k over each page from its digest, unscaled (docs/algorithms.md, "Digests and their estimates"). One
+// query row. kMinMax: Quest's bound sum_i max(q_i * max_i, q_i * min_i); kCuboidMean: the same formula; kSphereMean:
+// q.c + rho * |q|; kCentroid: q.mean; kMeanStd: q.mean + spread * sqrt(sum_i q_i^2 std_i^2). The last row is scored
+// only with kMinMax, or when its page is full; else it gets -inf.
 struct PageScoreArgs {
   float* score;    // out [n_heads, capacity], table rows in use
   const float* q;  // [n_heads, head_dim]
@@ -198,8 +200,8 @@ struct PageScoreArgs {
   float spread;  // kMeanStd: standard deviations above the mean
 };
 
-// How the query heads of a group agree on pages (algorithms 1.8). Probabilities are compared by their logarithms: with the loose estimates of digests
-// most of them are below the smallest float.
+// How the query heads of a group agree on pages (docs/algorithms.md, "How the heads of a group agree"). Probabilities
+// are compared by their logarithms: with the loose estimates of digests most of them are below the smallest float.
 enum class AggMode : uint8_t { kSumProb, kMaxProb, kMeanRaw, kMaxRaw, kQHead, kMaxZ };
 
 // Whether the group's score is the mean over its heads.
@@ -217,9 +219,10 @@ constexpr bool agg_is_mean(AggMode agg) {
   return false;
 }
 
-// Top pages by estimate (algorithms 2.5, 2.7). Of a stream's pages, those with any of `candidate_flags` (0: all) compete for `budget` places; the others
-// are listed besides. Always listed, inside the budget when they compete: the last row (the open page), the first n_sink_pages rows, kPageKept.
-// Estimates of the last row are not read. Ties: the lower row. An estimate that is not a number counts as -inf.
+// Top pages by estimate (docs/algorithms.md, "Quest"). Of a stream's pages, those with any of `candidate_flags` (0:
+// all) compete for `budget` places; the others are listed besides. Always listed, inside the budget when they
+// compete: the last row (the open page), the first n_sink_pages rows, kPageKept. Estimates of the last row are not
+// read. Ties: the lower row. An estimate that is not a number counts as -inf.
 struct PageSelectArgs {
   const float* score;  // [n_heads, capacity] unscaled estimates
   // Out [n_kv_heads, capacity]: score of the group (logarithms for kSumProb and kMaxProb, the mean of the estimates for
@@ -237,7 +240,7 @@ struct PageSelectArgs {
   uint32_t n_sink_pages;
 };
 
-// What the weights of a step become (algorithms 2.3, 2.4).
+// What the weights of a step become (docs/algorithms.md, "H2O" and "TOVA").
 enum class AccumulateRule : uint8_t {
   kSum,          // score += the sum over the group's heads
   kLatestGroup,  // score = mean over the group's heads, divided by the page's tokens
@@ -260,7 +263,7 @@ struct PageAccumulateArgs {
 };
 
 // Attention weights of each token, summed over some query rows and the heads of a group: the observation window of prompt policies, and H2O's column
-// sums (algorithms 2.3, 2.11). A row at position t sees tokens up to t.
+// sums (docs/algorithms.md, "H2O" and "SnapKV"). A row at position t sees tokens up to t.
 struct TokenMassArgs {
   float* mass;       // out [n_kv_heads, capacity * kPageTokens], tokens in use; not written beyond a page's len
   const float* q;    // [n_rows, n_heads, head_dim]
@@ -281,9 +284,9 @@ inline constexpr uint32_t kPageStays = kPagePinned | kPageKept;
 
 enum class StampRule : uint8_t { kTopR, kAlpha };
 
-// RaaS stamping of one layer (algorithms 2.6, step 3): per stream, W[p] = mean (kTopR) or max (kAlpha) of the group's weights; the ceil(r * m) best
-// of the ranked pages, or the pages with W > alpha, get stamp `now`. The last row (the open page) always gets it. last_score = W.
-// Ties: the lower row first.
+// RaaS stamping of one layer (docs/algorithms.md, "RaaS"): per stream, W[p] = mean (kTopR) or max (kAlpha) of the
+// group's weights; the ceil(r * m) best of the ranked pages, or the pages with W > alpha, get stamp `now`. The last
+// row (the open page) always gets it. last_score = W. Ties: the lower row first.
 struct PageStampArgs {
   // [n_heads, capacity] probabilities over the stream's pages, indexed by table row or, with `select`, by list index.
   const float* weight;

@@ -1,6 +1,6 @@
 // Choice of pages, defined: a competing page's rank is the number of competing pages that come before it.
 // Papers: Tang et al., "Quest", arXiv:2406.10774, sec. 3.3 and algorithm 1; how the heads of a group agree is our own
-// (algorithms 1.8).
+// (docs/algorithms.md, "How the heads of a group agree").
 #include <algorithm>
 #include <cmath>
 

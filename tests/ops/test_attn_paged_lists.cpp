@@ -173,7 +173,8 @@ void lse_equals_f64(const Backend& backend) {
   }
 }
 
-// The sets that two lists name, merged by their lse, give the whole (algorithms 1.6).
+// The sets that two lists name, merged by their lse, give the whole (docs/algorithms.md, "Merging partial
+// attention").
 void halves_merge_to_the_whole(const Backend& backend) {
   for (uint32_t n_tok : {1u, 2u}) {
     AttnSpec s = spec_of(n_tok);

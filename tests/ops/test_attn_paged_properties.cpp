@@ -28,7 +28,7 @@ void assert_same_bits(const std::vector<float>& x, const std::vector<float>& y) 
 }
 
 // Partials (1, ln 3) and (5, ln 1) give (2, ln 4); a third of lse -inf, whose memory is NaN, changes nothing
-// (algorithms C.1).
+// (docs/algorithms.md, "Merging partial attention").
 void lse_merge_golden(const Backend& backend) {
   for (uint32_t n_tok : {1u, 2u}) {
     AttnSpec s;

@@ -74,9 +74,9 @@ void assert_digest(DigestKind kind, const std::vector<std::vector<float>>& keys,
   for (size_t i = 0; i < want.size(); ++i) assert_int_equal(got[i], f32_to_bf16(want[i]));
 }
 
-// First the keys of algorithms C.2; then keys whose middle is not their mean: channel 0 is 0 0 0 8 (middle 4, mean
-// distance 4, mean 2, variance 12), channel 1 is 3 -3 3 -3 (middle 0, distance 3, variance 9); every key is 5 from the
-// middle (4, 0).
+// The two pages of docs/algorithms.md, "Digests and their estimates". The middle of the second is not its mean: channel
+// 0 is 0 0 0 8 (middle 4, mean distance 4, mean 2, variance 12), channel 1 is 3 -3 3 -3 (middle 0, distance 3, variance
+// 9); every key is 5 from the middle (4, 0).
 void hand_computed_values(void**) {
   const std::vector<std::vector<float>> three = {{1, -2}, {3, 0}, {2, -1}};
   assert_digest(DigestKind::kMinMax, three, {3, 0, 1, -2});
@@ -181,7 +181,7 @@ void append(const Backend& backend, PagedKv& kv, Random& random, uint32_t pos, u
 }
 
 // Whatever the chunks that tokens come in, after each of them the digests are those of the whole pages so far
-// (algorithms 2.5, invariant 6).
+// (docs/algorithms.md, "Quest", invariant 6).
 void minmax_grows_as_if_rebuilt(const Backend& backend) {
   for (uint32_t d : {8u, 20u, 64u, 80u, 96u, 128u, 256u}) {
     for (uint32_t chunk : {1u, 3u, 16u, 31u}) {

@@ -95,9 +95,9 @@ float score_of(const Backend& backend, DigestKind kind, const std::vector<std::v
   return page_scores(backend, kv, q, spread)[0];
 }
 
-// Keys (1,-2), (3,0), (2,-1) and q = (1,-1) (algorithms C.2): the maximum is 3, the bound 5, the mean cuboid's estimate
-// 13/3. Then keys whose statistics test_page_digest names, and q = (3,4), of length 5. What is not a whole number is
-// stored in bf16, to 2^-9 of itself.
+// The two pages of docs/algorithms.md, "Digests and their estimates". Keys (1,-2), (3,0), (2,-1) and q = (1,-1): the
+// maximum is 3, the bound 5, the mean cuboid's estimate 13/3. Then keys whose statistics test_page_digest names, and
+// q = (3,4), of length 5. What is not a whole number is stored in bf16, to 2^-9 of itself.
 void estimates_golden(const Backend& backend) {
   const std::vector<std::vector<float>> three = {{1, -2}, {3, 0}, {2, -1}};
   assert_float_equal(score_of(backend, DigestKind::kMinMax, three, {1, -1}), 5.0f, 0.0f);
@@ -114,9 +114,9 @@ void estimates_golden(const Backend& backend) {
     assert_float_equal(score_of(backend, DigestKind::kMeanStd, four, {3, 4}, spread), 6.0f + spread * deviation, 0.05f);
 }
 
-// Every key of a page has one outlier channel, and a channel takes outliers of both signs (algorithms 5.2 f). The true
-// maximum is one outlier; the bound adds up all of them and beats a page of keys that really align with the query. The
-// mean distance is not taken in.
+// Every key of a page has one outlier channel, and a channel takes outliers of both signs (docs/algorithms.md, "Digests
+// and their estimates"). The true maximum is one outlier; the bound adds up all of them and beats a page of keys that
+// really align with the query. The mean distance is not taken in.
 void outlier_channels_mislead_minmax_only(const Backend& backend) {
   for (uint32_t d : {8u, 64u, 80u}) {
     Random random(d);

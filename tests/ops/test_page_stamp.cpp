@@ -109,8 +109,8 @@ std::vector<OpCase> cases() {
   return list;
 }
 
-// Tokens as pages of one, ALPHA with 0.10 (algorithms C.4, the steps before the first eviction). The newest always gets
-// the stamp.
+// The example of docs/algorithms.md, "RaaS", up to the first eviction: tokens as pages of one, kAlpha with 0.1. The
+// newest always gets the stamp.
 void alpha_trace_golden(const Backend& backend) {
   Spec s = {"", 1, 1, 0, StampRule::kAlpha, 0.0f, 0.10f, false, 0};
   const std::vector<std::vector<float>> weights = {

@@ -151,7 +151,7 @@ double dot(const std::vector<float>& x, const std::vector<float>& y) {
 }
 
 // A key stored at p0 + i and a query rotated by t' + (p0 - p0') score as the key moved to p0' + i and a query at t' do
-// (algorithms 1.9).
+// (docs/algorithms.md, "Positions when pages leave").
 void rotation_shift_golden(const Backend& backend) {
   constexpr uint32_t d = 64;
   Random random(21);
