@@ -1,7 +1,7 @@
-// Choice of pages: the scores of a group in vectorised passes, then the best in time linear in the pages. A KV head is
-// one unit of work.
-// Papers: Tang et al., "Quest", arXiv:2406.10774, sec. 3.3; docs/algorithms.md, "How the heads of a group agree"
-// and "Ties and determinism".
+// Top-k page selection: the scores of a group in vectorised passes, then the best pages in time linear in their number.
+// A KV head is one unit of work.
+// Papers: Tang et al., "Quest", arXiv:2406.10774, sec. 3.3; docs/algorithms.md, "How the heads of a group agree" and
+// "Ties and determinism".
 #include "cpu/page_select.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Attention over the pages of a table, defined: one query row of one head at a time.
 // The listed pages are taken in units of kSplitPages. Each unit gives a partial result, normalised within the unit, and
-// its lse; partials are merged in ascending order (docs/algorithms.md, "Merging partial attention"). A token that is
-// not seen takes no part, and a row that sees nothing gives 0.
+// its lse; the partial results are merged in ascending order (docs/algorithms.md, "Merging partial attention"). Tokens
+// that are not seen do not contribute, and a row that sees nothing gives 0.
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -21,7 +21,7 @@ inline constexpr uint32_t kPageTokens = 16;
 // neither the number of threads nor the policy changes the result.
 inline constexpr uint32_t kSplitPages = 32;
 
-// Fixed-size summaries of a page's keys, for estimating how strongly a query attends to the page (docs/algorithms.md,
+// Fixed-size summaries of a page's keys, from which a query's attention to the page is estimated (docs/algorithms.md,
 // "Digests and their estimates"). Elements are bf16.
 enum class DigestKind : uint8_t {
   kNone,
@@ -156,8 +156,9 @@ struct RopeAppendArgs {
 };
 
 // Attention of n_tok query rows (positions pos, pos+1, ...) over pages: causal, grouped query heads, softmax in f32.
-// Per KV head the pages are taken in units of kSplitPages listed pages (in list order); each unit gives a partial (o, lse), merged in ascending order
-// (docs/algorithms.md, "Merging partial attention"). The reference defines exactly this order.
+// Per KV head the listed pages are taken in list order, in units of kSplitPages. Each unit gives a partial (o, lse);
+// the partials are merged in ascending order (docs/algorithms.md, "Merging partial attention"). The reference defines
+// exactly this order.
 struct AttnPagedArgs {
   float* out;      // out [n_tok, n_heads, head_dim]
   const float* q;  // [n_tok, n_heads, head_dim]
@@ -189,9 +190,10 @@ struct PageDigestArgs {
 };
 
 // Estimate of q.k over each page from its digest, unscaled (docs/algorithms.md, "Digests and their estimates"). One
-// query row. kMinMax: Quest's bound sum_i max(q_i * max_i, q_i * min_i); kCuboidMean: the same formula; kSphereMean:
-// q.c + rho * |q|; kCentroid: q.mean; kMeanStd: q.mean + spread * sqrt(sum_i q_i^2 std_i^2). The last row is scored
-// only with kMinMax, or when its page is full; else it gets -inf.
+// query row.
+// kMinMax: Quest's bound sum_i max(q_i * max_i, q_i * min_i); kCuboidMean: the same formula; kSphereMean: q.c + rho *
+// |q|; kCentroid: q.mean; kMeanStd: q.mean + spread * sqrt(sum_i q_i^2 std_i^2).
+// The last row has an estimate with kMinMax, or if its page is full; otherwise it gets -inf.
 struct PageScoreArgs {
   float* score;    // out [n_heads, capacity], table rows in use
   const float* q;  // [n_heads, head_dim]
@@ -200,8 +202,9 @@ struct PageScoreArgs {
   float spread;  // kMeanStd: standard deviations above the mean
 };
 
-// How the query heads of a group agree on pages (docs/algorithms.md, "How the heads of a group agree"). Probabilities
-// are compared by their logarithms: with the loose estimates of digests most of them are below the smallest float.
+// How the estimates of a group's query heads become one score (docs/algorithms.md, "How the heads of a group agree").
+// Probabilities are compared by their logarithms, because most of them are below the smallest float: estimates from
+// digests are loose.
 enum class AggMode : uint8_t { kSumProb, kMaxProb, kMeanRaw, kMaxRaw, kQHead, kMaxZ };
 
 // Whether the group's score is the mean over its heads.
@@ -219,10 +222,10 @@ constexpr bool agg_is_mean(AggMode agg) {
   return false;
 }
 
-// Top pages by estimate (docs/algorithms.md, "Quest"). Of a stream's pages, those with any of `candidate_flags` (0:
-// all) compete for `budget` places; the others are listed besides. Always listed, inside the budget when they
-// compete: the last row (the open page), the first n_sink_pages rows, kPageKept. Estimates of the last row are not
-// read. Ties: the lower row. An estimate that is not a number counts as -inf.
+// Top-k page selection by estimate (docs/algorithms.md, "Quest"). The pages of a stream with any of `candidate_flags`
+// (0: all pages) compete for `budget` pages; the other pages are all listed as well. The last row (the open page), the
+// first n_sink_pages rows and pages with kPageKept are always listed, and count in the budget if they compete. The
+// estimate of the last row is not read. Ties go to the lower row. A NaN estimate counts as -inf.
 struct PageSelectArgs {
   const float* score;  // [n_heads, capacity] unscaled estimates
   // Out [n_kv_heads, capacity]: score of the group (logarithms for kSumProb and kMaxProb, the mean of the estimates for
@@ -240,7 +243,7 @@ struct PageSelectArgs {
   uint32_t n_sink_pages;
 };
 
-// What the weights of a step become (docs/algorithms.md, "H2O" and "TOVA").
+// How a page's score follows from the attention weights of a step (docs/algorithms.md, "H2O" and "TOVA").
 enum class AccumulateRule : uint8_t {
   kSum,          // score += the sum over the group's heads
   kLatestGroup,  // score = mean over the group's heads, divided by the page's tokens
@@ -262,8 +265,9 @@ struct PageAccumulateArgs {
   uint32_t* mark = nullptr;         // in/out [n_kv_heads, capacity]; null: no marks
 };
 
-// Attention weights of each token, summed over some query rows and the heads of a group: the observation window of prompt policies, and H2O's column
-// sums (docs/algorithms.md, "H2O" and "SnapKV"). A row at position t sees tokens up to t.
+// Attention weights of each token, summed over some query rows and the heads of a group: the observation window of
+// prompt policies, and H2O's column sums (docs/algorithms.md, "H2O" and "SnapKV"). A row at position t sees tokens up
+// to t.
 struct TokenMassArgs {
   float* mass;       // out [n_kv_heads, capacity * kPageTokens], tokens in use; not written beyond a page's len
   const float* q;    // [n_rows, n_heads, head_dim]
@@ -284,9 +288,9 @@ inline constexpr uint32_t kPageStays = kPagePinned | kPageKept;
 
 enum class StampRule : uint8_t { kTopR, kAlpha };
 
-// RaaS stamping of one layer (docs/algorithms.md, "RaaS"): per stream, W[p] = mean (kTopR) or max (kAlpha) of the
-// group's weights; the ceil(r * m) best of the ranked pages, or the pages with W > alpha, get stamp `now`. The last
-// row (the open page) always gets it. last_score = W. Ties: the lower row first.
+// RaaS stamping of one layer (docs/algorithms.md, "RaaS"). Per stream, W[p] is the mean (kTopR) or maximum (kAlpha) of
+// the group's weights. The ceil(r * m) best of the m ranked pages, or the pages with W > alpha, get stamp `now`; so
+// does always the last row (the open page). last_score = W. Ties go to the lower row.
 struct PageStampArgs {
   // [n_heads, capacity] probabilities over the stream's pages, indexed by table row or, with `select`, by list index.
   const float* weight;

@@ -1,4 +1,4 @@
-// Choice of pages, defined: a competing page's rank is the number of competing pages that come before it.
+// Top-k page selection, defined: a competing page's rank is the number of competing pages that come before it.
 // Papers: Tang et al., "Quest", arXiv:2406.10774, sec. 3.3 and algorithm 1; how the heads of a group agree is our own
 // (docs/algorithms.md, "How the heads of a group agree").
 #include <algorithm>

@@ -1,7 +1,7 @@
 // RaaS stamping, defined: a page's rank is the number of ranked pages that come before it.
-// Ranked are the unpinned sealed pages, or with rank_all every page. A weight that is not a number ranks last.
-// Paper: Hu et al., "RaaS: Reasoning-Aware Attention Sparsity for Efficient LLM Reasoning", arXiv:2502.11147 (v1),
-// sec. 3.2; docs/algorithms.md, "RaaS".
+// The ranked pages are the unpinned sealed pages, or with rank_all every page. A NaN weight ranks last.
+// Paper: Hu et al., "RaaS: Reasoning-Aware Attention Sparsity for Efficient LLM Reasoning", arXiv:2502.11147 (v1), sec.
+// 3.2; docs/algorithms.md, "RaaS".
 #include <algorithm>
 #include <cmath>
 

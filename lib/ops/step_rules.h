@@ -1,6 +1,6 @@
-// What a policy does in a decode step, as data. Kernels of a device follow these rules where the CPU asks the Policy object, so that a step needs
-// nothing from the host. A policy and its rules must agree: tests compare the pages that both keep
-// (docs/algorithms.md, "What must equal what").
+// What a policy does in a decode step, as data. A device's kernels follow these rules where the CPU asks the Policy
+// object, so that a step needs nothing from the host. A policy and its rules must agree: tests compare the pages that
+// both keep (docs/algorithms.md, "What must equal what").
 #pragma once
 
 #include <algorithm>

@@ -173,7 +173,7 @@ void lse_equals_f64(const Backend& backend) {
   }
 }
 
-// The sets that two lists name, merged by their lse, give the whole (docs/algorithms.md, "Merging partial
+// Two lists that together name all pages, merged by their lse, give the whole (docs/algorithms.md, "Merging partial
 // attention").
 void halves_merge_to_the_whole(const Backend& backend) {
   for (uint32_t n_tok : {1u, 2u}) {

@@ -180,8 +180,8 @@ void append(const Backend& backend, PagedKv& kv, Random& random, uint32_t pos, u
   machine.check(backend.ops.rope_append(machine.cx(), a));
 }
 
-// Whatever the chunks that tokens come in, after each of them the digests are those of the whole pages so far
-// (docs/algorithms.md, "Quest", invariant 6).
+// In whatever chunks tokens arrive, after each chunk the digests are those of the pages so far (docs/algorithms.md,
+// "Quest", invariant 6).
 void minmax_grows_as_if_rebuilt(const Backend& backend) {
   for (uint32_t d : {8u, 20u, 64u, 80u, 96u, 128u, 256u}) {
     for (uint32_t chunk : {1u, 3u, 16u, 31u}) {

@@ -114,9 +114,9 @@ void estimates_golden(const Backend& backend) {
     assert_float_equal(score_of(backend, DigestKind::kMeanStd, four, {3, 4}, spread), 6.0f + spread * deviation, 0.05f);
 }
 
-// Every key of a page has one outlier channel, and a channel takes outliers of both signs (docs/algorithms.md, "Digests
-// and their estimates"). The true maximum is one outlier; the bound adds up all of them and beats a page of keys that
-// really align with the query. The mean distance is not taken in.
+// Every key of a page has one outlier channel, and a channel has outliers of both signs (docs/algorithms.md, "Digests
+// and their estimates"). The true maximum is one outlier; the bound adds all of them up, so the page beats one of keys
+// that really align with the query. The mean distance is not misled.
 void outlier_channels_mislead_minmax_only(const Backend& backend) {
   for (uint32_t d : {8u, 64u, 80u}) {
     Random random(d);

@@ -1,5 +1,5 @@
-// ops: page_select, what must hold whatever the numbers are (docs/algorithms.md, "Quest", invariants 2, 3, 4 and 7,
-// "How the heads of a group agree" and "What must equal what"), also together with page_score. The cases against the
+// ops: page_select, properties that hold for any numbers (docs/algorithms.md, "Quest", invariants 2, 3, 4 and 7, "How
+// the heads of a group agree" and "What must equal what"), also together with page_score. The cases against the
 // reference are in test_page_select.cpp.
 #include "tests/ops/digest_case.h"
 #include "tests/ops/select_case.h"

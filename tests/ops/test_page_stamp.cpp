@@ -110,7 +110,7 @@ std::vector<OpCase> cases() {
 }
 
 // The example of docs/algorithms.md, "RaaS", up to the first eviction: tokens as pages of one, kAlpha with 0.1. The
-// newest always gets the stamp.
+// newest page always gets the stamp.
 void alpha_trace_golden(const Backend& backend) {
   Spec s = {"", 1, 1, 0, StampRule::kAlpha, 0.0f, 0.10f, false, 0};
   const std::vector<std::vector<float>> weights = {
