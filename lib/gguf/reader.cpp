@@ -3,26 +3,12 @@
 
 #include <bit>
 
+#include "core/utf8.h"
+
 namespace weir {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "files are read by copying bytes into numbers");
-
-// Bytes of the UTF-8 sequence at the front of `text`, 0 when it is not valid; `code` is its code point.
-size_t utf8_sequence(std::string_view text, uint32_t& code) {
-  const auto byte = [text](size_t i) { return static_cast<uint32_t>(static_cast<unsigned char>(text[i])); };
-  const uint32_t lead = byte(0);
-  const size_t n = lead < 0x80 ? 1 : lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
-  if (n == 0 || n > text.size()) return 0;
-  code = n == 1 ? lead : lead & (0x7Fu >> n);
-  for (size_t i = 1; i < n; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return 0;
-    code = code << 6 | (byte(i) & 0x3F);
-  }
-  const bool overlong = (n == 3 && code < 0x800) || (n == 4 && code < 0x10000);
-  const bool surrogate = code >= 0xD800 && code <= 0xDFFF;
-  return overlong || surrogate || code > 0x10FFFF ? 0 : n;
-}
 
 }  // namespace
 
@@ -57,14 +43,15 @@ Status check_name(const char* what, std::string_view name, uint64_t max_bytes) {
                 static_cast<unsigned long long>(max_bytes));
   }
   for (size_t at = 0; at < name.size();) {
-    uint32_t code = 0;
-    const size_t n = utf8_sequence(name.substr(at), code);
-    if (n == 0) return fail(WEIR_ERR_FORMAT, "%s is not valid UTF-8 (byte %zu of it)", what, at);
+    const Utf8Step step = utf8_step(name.substr(at));
+    if (step.kind != Utf8Kind::kComplete)
+      return fail(WEIR_ERR_FORMAT, "%s is not valid UTF-8 (byte %zu of it)", what, at);
+    const uint32_t code = utf8_code_point(name.substr(at), step.n_bytes);
     if (code == 0) return fail(WEIR_ERR_FORMAT, "%s contains a NUL (byte %zu of it)", what, at);
     if (code < 0x20 || (code >= 0x7F && code < 0xA0)) {
       return fail(WEIR_ERR_FORMAT, "%s contains the control character U+%04X (byte %zu of it)", what, code, at);
     }
-    at += n;
+    at += step.n_bytes;
   }
   return {};
 }

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "text/utf8.h"
+#include "core/utf8.h"
 
 namespace weir {
 

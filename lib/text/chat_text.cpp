@@ -1,7 +1,7 @@
 // Cutting texts as chat templates do.
 #include "text/chat_text.h"
 
-#include "text/utf8.h"
+#include "core/utf8.h"
 
 namespace weir {
 namespace {

@@ -1,9 +1,9 @@
 // Tokens to text, one by one and as a stream.
 #include <cstring>
 
+#include "core/utf8.h"
 #include "text/tokenizer.h"
 #include "text/tokenizer_impl.h"
-#include "text/utf8.h"
 
 namespace weir {
 namespace {

@@ -10,7 +10,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
-#include "text/utf8.h"
+#include "core/utf8.h"
 
 namespace weir {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <bit>
 
-#include "text/utf8.h"
+#include "core/utf8.h"
 
 namespace weir {
 namespace {

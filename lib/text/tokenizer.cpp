@@ -7,9 +7,9 @@
 #include <optional>
 
 #include "core/memory.h"
+#include "core/utf8.h"
 #include "text/text_hash.h"
 #include "text/tokenizer_impl.h"
-#include "text/utf8.h"
 
 namespace weir {
 namespace {

@@ -7,9 +7,9 @@
 #include <cstring>
 #include <limits>
 
+#include "core/utf8.h"
 #include "text/text_hash.h"
 #include "text/tokenizer.h"
-#include "text/utf8.h"
 
 namespace weir {
 namespace {

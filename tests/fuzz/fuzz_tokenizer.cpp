@@ -7,8 +7,8 @@
 #include <map>
 #include <memory>
 
+#include "core/utf8.h"
 #include "tests/text/text_test.h"
-#include "text/utf8.h"
 
 using namespace weir;
 using namespace weir_test;

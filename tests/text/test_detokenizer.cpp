@@ -1,6 +1,6 @@
 // text: Detokenizer streams whole UTF-8 only, whatever way the bytes are cut, and allocates nothing.
+#include "core/utf8.h"
 #include "tests/text/text_test.h"
-#include "text/utf8.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 // Well-formed UTF-8, sequence by sequence.
-#include "text/utf8.h"
+#include "core/utf8.h"
 
 #include <cstring>
 
