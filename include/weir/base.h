@@ -8,7 +8,16 @@
  *    info struct the unknown tail is left alone.
  *  - 0 in a field means its default, unless the field says otherwise.
  *  - After a failed call the state is as before it, unless its documentation says otherwise, and weir_last_error() names the cause.
- *  - Thread words: `immutable` (any number of threads), `one thread at a time`, `any thread`. */
+ *  - Thread words: `immutable` (any number of threads), `one thread at a time`, `any thread`.
+ *  - Callbacks (progress, token, trace, log, allocator hooks) return or throw; they do not longjmp out of the call and
+ *    do not end their thread. An exception never crosses the library: it does what a refusal by that callback does, and
+ *    the message says "the callback threw". Exceptions of log and free hooks are dropped.
+ *  - A call computes in the default floating-point environment, whatever the calling thread's is, and puts that back at
+ *    its end; in callbacks it is the caller's. Results do not depend on it.
+ *  - pthread_cancel is put off until the call ends, in its callbacks, too.
+ *  - A thread that calls needs a stack of 128 KiB. What callbacks need comes on top, and on a GPU what the driver needs.
+ *  - After fork() the child may call exec or _exit and nothing of this library, not even to free: the threads stayed
+ *    with the parent, and its handles are unusable in the child. */
 #ifndef WEIR_BASE_H
 #define WEIR_BASE_H
 
@@ -97,7 +106,9 @@ WEIR_API const char *weir_status_name(weir_status status);
 
 /** What went wrong in the last failed call of the calling thread.
  *
- *  The text names the tensor, key, option, file offset or byte count at fault. A call that succeeds leaves it as it was.
+ *  The text names the tensor, key, option, file offset or byte count at fault. A call that succeeds leaves it as it
+ *  was. It is one line, whatever names, paths and values it quotes: their control characters are shown as \x1b or
+ *  \u2028, and what is not UTF-8 as U+FFFD.
  *
  *  @return NUL-terminated UTF-8, at most 1023 bytes; "" when nothing has failed on this thread
  *  @threads any thread; each has its own text

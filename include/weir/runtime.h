@@ -27,10 +27,13 @@ typedef struct weir_alloc_info {
     void *ptr;            /**< NULL in alloc; in free the pointer that alloc gave. */
 } weir_alloc_info;
 
-/** Hook that allocates. Store the pointer in @p out and return WEIR_OK, or return any error to refuse. Called on any thread. */
+/** Hook that allocates. Store the pointer in @p out and return WEIR_OK; to refuse, return any error or throw: the call
+ *  that needed the memory fails with WEIR_ERR_OUT_OF_MEMORY. So it does when the memory is not aligned as asked, which
+ *  is freed again at once. Called on any thread. */
 typedef weir_status (*weir_alloc_fn)(void *user, const weir_alloc_info *info, void **out);
 
-/** Hook that frees `info->ptr`; bytes, alignment and kind are those of the allocation. Its status is ignored. Called on any thread. */
+/** Hook that frees `info->ptr`; bytes, alignment and kind are those of the allocation. Its status is ignored, an
+ *  exception dropped. Called on any thread. */
 typedef weir_status (*weir_free_fn)(void *user, const weir_alloc_info *info);
 
 /** Severity of a log line. */
@@ -41,11 +44,13 @@ enum { WEIR_LOG_ERROR = 0, WEIR_LOG_WARNING = 1, WEIR_LOG_INFO = 2, WEIR_LOG_DEB
 typedef struct weir_log_info {
     uint32_t struct_size;   /**< sizeof this struct in the library's build. */
     int32_t level;          /**< WEIR_LOG_*. */
-    const char *message;    /**< UTF-8, NUL-terminated, without a newline; valid during the call. */
+    const char *message;    /**< One line of UTF-8 as weir_last_error tells, at most 511 bytes, NUL-terminated; valid
+                                 during the call. */
     uint64_t message_bytes; /**< Length of @ref message without the NUL. */
 } weir_log_info;
 
-/** Hook that receives log lines; its status is ignored. Called on the thread that made the API call. */
+/** Hook that receives log lines; its status is ignored, an exception dropped. Called on the thread that made the API
+ *  call. */
 typedef weir_status (*weir_log_fn)(void *user, const weir_log_info *info);
 
 /** Devices that a session can run on. */
@@ -130,7 +135,8 @@ WEIR_API weir_status weir_runtime_create(const weir_runtime_options *options, we
  *  @since 1.0 */
 WEIR_API void weir_runtime_destroy(weir_runtime *runtime);
 
-/** Host memory that the runtime and everything made from it have allocated. Mapped model files are not in it.
+/** Host memory that the runtime and everything made from it have allocated. Mapped model files are not in it, copied
+ *  ones are.
  *
  *  @param runtime  in
  *  @param counters in/out, struct_size set by the caller

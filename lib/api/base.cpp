@@ -102,7 +102,7 @@ const char* weir_status_name(weir_status status) {
   }
 }
 
-const char* weir_last_error(void) { return weir::last_error_text(); }
+const char* weir_last_error(void) { return weir::Call::published_error_text(); }
 
 weir_function weir_get_experimental(const char* name) {
   for (const Experimental& entry : kExperimental) {

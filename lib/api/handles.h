@@ -7,6 +7,7 @@
 #include <cstring>
 #include <new>
 
+#include "core/call.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/status.h"
@@ -99,18 +100,22 @@ void write_struct(const T& value, T* out) {
   out->struct_size = size;
 }
 
-// The body of every shim: no exception leaves the library.
+// The body of every shim: a call of its own (core/call.h), and no exception leaves the library.
 template <class F>
 weir_status guard(F&& body) noexcept {
+  const Call call;
+  Status status;
   try {
-    return body().code();
+    status = body();
   } catch (const std::bad_alloc&) {
-    return fail(WEIR_ERR_OUT_OF_MEMORY, "an allocation of %llu bytes was refused",
-                static_cast<unsigned long long>(HostMemory::thread_refused_bytes()))
-        .code();
+    const Refusal refusal = HostMemory::thread_refusal();
+    status = fail(WEIR_ERR_OUT_OF_MEMORY, "an allocation of %llu bytes was refused%s",
+                  static_cast<unsigned long long>(refusal.bytes), refusal.why);
   } catch (...) {
-    return fail(WEIR_ERR_INTERNAL, "an unexpected exception; please report it").code();
+    status = fail(WEIR_ERR_INTERNAL, "an unexpected exception; please report it");
   }
+  if (!status.ok()) call.publish_error();
+  return status.code();
 }
 
 #define WEIR_API_REQUIRE(pointer) \

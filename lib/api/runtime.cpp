@@ -96,7 +96,9 @@ weir_status weir_runtime_create(const weir_runtime_options* options, weir_runtim
 }
 
 void weir_runtime_destroy(weir_runtime* runtime) {
-  if (runtime != nullptr) api::release(runtime);
+  if (runtime == nullptr) return;
+  const Call call;
+  api::release(runtime);
 }
 
 weir_status weir_runtime_memory(const weir_runtime* runtime, weir_memory_counters* counters) {

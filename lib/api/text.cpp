@@ -117,6 +117,7 @@ weir_status weir_detokenizer_flush(weir_detokenizer* detokenizer, const char** t
 
 void weir_detokenizer_destroy(weir_detokenizer* detokenizer) {
   if (detokenizer == nullptr) return;
+  const Call call;
   weir_model* model = detokenizer->model;
   destroy_in(model->runtime->memory, detokenizer);
   api::release(model);

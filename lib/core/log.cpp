@@ -1,9 +1,10 @@
 // Log lines.
 #include "core/log.h"
 
-#include <algorithm>
 #include <cstdarg>
-#include <cstdio>
+
+#include "core/callback.h"
+#include "core/plain_text.h"
 
 namespace weir {
 
@@ -12,12 +13,10 @@ void Log::write(int32_t level, const char* format, ...) const {
   char text[512];
   va_list args;
   va_start(args, format);
-  const int n = std::vsnprintf(text, sizeof(text), format, args);
+  const size_t n = plain_format(text, sizeof(text), format, args);
   va_end(args);
-  if (n < 0) return;
-  const weir_log_info info = {sizeof(weir_log_info), level, text,
-                              std::min<uint64_t>(static_cast<uint64_t>(n), sizeof(text) - 1)};
-  (void)hook_(user_, &info);
+  const weir_log_info info = {sizeof(weir_log_info), level, text, n};
+  (void)call_back([&] { return hook_(user_, &info); });  // a line that could not be written is no reason to fail
 }
 
 }  // namespace weir

@@ -4,17 +4,36 @@
 #include <cstdlib>
 #include <new>
 
+#include "core/callback.h"
+
 namespace weir {
 namespace {
 
 thread_local uint64_t g_thread_allocs = 0;
-thread_local uint64_t g_thread_refused_bytes = 0;
+thread_local Refusal g_thread_refusal;
 
 }  // namespace
 
 uint64_t HostMemory::thread_allocs() { return g_thread_allocs; }
 void HostMemory::note_thread_alloc() { ++g_thread_allocs; }
-uint64_t HostMemory::thread_refused_bytes() { return g_thread_refused_bytes; }
+Refusal HostMemory::thread_refusal() { return g_thread_refusal; }
+
+void* ask_hook(const AllocatorHooks& hooks, int32_t kind, uint64_t bytes, uint64_t alignment, const char*& why) {
+  const weir_alloc_info info = {sizeof(weir_alloc_info), kind, bytes, alignment, nullptr};
+  void* ptr = nullptr;
+  const Answer answer = call_back([&] { return hooks.alloc(hooks.user, &info, &ptr); });
+  why = answer.why();
+  if (!answer.agreed || ptr == nullptr) return nullptr;
+  if (reinterpret_cast<uintptr_t>(ptr) % alignment == 0) return ptr;
+  return_to_hook(hooks, kind, bytes, alignment, ptr);
+  why = ": the hook gave memory that is not aligned as asked";
+  return nullptr;
+}
+
+void return_to_hook(const AllocatorHooks& hooks, int32_t kind, uint64_t bytes, uint64_t alignment, void* ptr) {
+  const weir_alloc_info info = {sizeof(weir_alloc_info), kind, bytes, alignment, ptr};
+  (void)call_back([&] { return hooks.free(hooks.user, &info); });
+}
 
 void HostMemory::count_alloc(uint64_t bytes) {
   const uint64_t now = bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
@@ -34,9 +53,9 @@ void HostMemory::count_free(uint64_t bytes) {
 void* HostMemory::do_allocate(size_t bytes, size_t alignment) {
   if (bytes == 0) bytes = 1;
   void* ptr = nullptr;
+  const char* why = "";
   if (hooks_.alloc != nullptr) {
-    const weir_alloc_info info = {sizeof(weir_alloc_info), WEIR_MEMORY_HOST, bytes, alignment, nullptr};
-    if (hooks_.alloc(hooks_.user, &info, &ptr) != WEIR_OK) ptr = nullptr;
+    ptr = ask_hook(hooks_, WEIR_MEMORY_HOST, bytes, alignment, why);
   } else if (alignment <= alignof(std::max_align_t)) {
     ptr = std::malloc(bytes);
   } else {
@@ -44,7 +63,7 @@ void* HostMemory::do_allocate(size_t bytes, size_t alignment) {
     if (padded >= bytes) ptr = std::aligned_alloc(alignment, padded);
   }
   if (ptr == nullptr) {
-    g_thread_refused_bytes = bytes;
+    g_thread_refusal = {bytes, why};
     throw std::bad_alloc();
   }
   count_alloc(bytes);
@@ -55,8 +74,7 @@ void* HostMemory::do_allocate(size_t bytes, size_t alignment) {
 void HostMemory::do_deallocate(void* ptr, size_t bytes, size_t alignment) {
   if (bytes == 0) bytes = 1;
   if (hooks_.free != nullptr) {
-    const weir_alloc_info info = {sizeof(weir_alloc_info), WEIR_MEMORY_HOST, bytes, alignment, ptr};
-    (void)hooks_.free(hooks_.user, &info);
+    return_to_hook(hooks_, WEIR_MEMORY_HOST, bytes, alignment, ptr);
   } else {
     std::free(ptr);
   }

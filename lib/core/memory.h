@@ -23,6 +23,18 @@ struct AllocatorHooks {
   void* user = nullptr;
 };
 
+// For messages: how much was asked for, and what was wrong with the hook's answer if it was no plain refusal.
+struct Refusal {
+  uint64_t bytes = 0;
+  const char* why = "";  // static; for the end of a message
+};
+
+// Asks an allocator hook, which is set. Null and a reason when it refuses, throws, or gives memory that is not aligned
+// as asked (that goes back to it).
+void* ask_hook(const AllocatorHooks& hooks, int32_t kind, uint64_t bytes, uint64_t alignment, const char*& why);
+// Gives memory back to the hook; whatever it answers.
+void return_to_hook(const AllocatorHooks& hooks, int32_t kind, uint64_t bytes, uint64_t alignment, void* ptr);
+
 // Throws std::bad_alloc when the hook refuses. `parent` (may be null) counts the same allocations a second time:
 // a session counts for itself and for its runtime.
 class HostMemory final : public std::pmr::memory_resource {
@@ -40,8 +52,8 @@ class HostMemory final : public std::pmr::memory_resource {
   static uint64_t thread_allocs();
   // Counts an allocation that went another way (device memory).
   static void note_thread_alloc();
-  // Size of the allocation that was refused last on the calling thread, for messages.
-  static uint64_t thread_refused_bytes();
+  // The allocation that was refused last on the calling thread.
+  static Refusal thread_refusal();
 
  private:
   void* do_allocate(size_t bytes, size_t alignment) override;

@@ -11,6 +11,8 @@
 #include <immintrin.h>
 #endif
 
+#include "core/call.h"
+
 namespace weir {
 namespace {
 
@@ -98,6 +100,7 @@ uint32_t ThreadPool::wait_for_change(uint32_t seen) {
 void* ThreadPool::worker_main(void* argument) {
   auto* self = static_cast<Worker*>(argument);
   ThreadPool& pool = *self->pool;
+  FloatEnvironment::set_default();  // whatever that of the thread was which created this one
   uint32_t gate = pool.gate_.load(std::memory_order_acquire);
   while (!pool.stop_.load()) {
     if ((gate & kOpen) != 0) {
@@ -135,16 +138,16 @@ void ThreadPool::run(size_t n_tasks, TaskFn fn, void* context) {
   }
 }
 
-ThreadPool::Lease::Lease(ThreadPool& pool) : pool_(pool) {
-  const uint32_t ticket = pool_.ticket_next_.fetch_add(1);
-  for (uint32_t serving = pool_.ticket_serving_.load(); serving != ticket; serving = pool_.ticket_serving_.load()) {
-    pool_.ticket_serving_.wait(serving);
+void ThreadPool::enter() {
+  const uint32_t ticket = ticket_next_.fetch_add(1);
+  for (uint32_t serving = ticket_serving_.load(); serving != ticket; serving = ticket_serving_.load()) {
+    ticket_serving_.wait(serving);
   }
 }
 
-ThreadPool::Lease::~Lease() {
-  pool_.ticket_serving_.fetch_add(1);
-  pool_.ticket_serving_.notify_all();
+void ThreadPool::leave() {
+  ticket_serving_.fetch_add(1);
+  ticket_serving_.notify_all();
 }
 
 }  // namespace weir

@@ -42,8 +42,8 @@ class ThreadPool {
   // Holds the pool for one caller during a whole step, so that two sessions do not alternate region by region. run() inside needs it.
   class Lease {
    public:
-    explicit Lease(ThreadPool& pool);
-    ~Lease();
+    explicit Lease(ThreadPool& pool) : pool_(pool) { pool_.enter(); }
+    ~Lease() { pool_.leave(); }
     Lease(const Lease&) = delete;
     Lease& operator=(const Lease&) = delete;
 
@@ -51,8 +51,23 @@ class ThreadPool {
     ThreadPool& pool_;
   };
 
+  // Lets go of the lease that the thread holds, for a callback of the application that may want the pool for a session
+  // of its own. Waits for it afterwards.
+  class LeaseBreak {
+   public:
+    explicit LeaseBreak(ThreadPool& pool) : pool_(pool) { pool_.leave(); }
+    ~LeaseBreak() { pool_.enter(); }
+    LeaseBreak(const LeaseBreak&) = delete;
+    LeaseBreak& operator=(const LeaseBreak&) = delete;
+
+   private:
+    ThreadPool& pool_;
+  };
+
  private:
   struct Worker;
+  void enter();  // waits for a turn, and ends it
+  void leave();
   static void* worker_main(void* worker);
   void take_tasks(size_t worker);
   uint32_t wait_for_change(uint32_t seen);

@@ -184,4 +184,24 @@ class KvCache {
   std::atomic<uint32_t> n_tokens_published_{0};
 };
 
+// The way back from a reservation: unless it is committed, what was reserved is dropped when this ends, however that
+// comes about.
+class KvReservation {
+ public:
+  explicit KvReservation(KvCache& kv) : kv_(kv) {}
+  ~KvReservation() {
+    if (!committed_) kv_.rollback();
+  }
+  KvReservation(const KvReservation&) = delete;
+  KvReservation& operator=(const KvReservation&) = delete;
+  void commit() {
+    kv_.commit();
+    committed_ = true;
+  }
+
+ private:
+  KvCache& kv_;
+  bool committed_ = false;
+};
+
 }  // namespace weir

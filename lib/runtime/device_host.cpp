@@ -13,6 +13,8 @@
 namespace weir {
 namespace {
 
+constexpr uint64_t kDeviceAlignment = 256;  // of all device memory that hooks are asked for
+
 // The folder of the file that this code was loaded from, with its slash; empty when it cannot be told.
 void own_folder(char* out, size_t size) {
   Dl_info info = {};
@@ -68,17 +70,18 @@ Status DeviceHost::cuda(const DeviceModule*& out) { return load_device_module(fo
 
 Status DeviceHost::allocate(const DeviceModule& module, uint64_t bytes, const char* pool, void** out) {
   *out = nullptr;
+  const char* why = "";
   Status status;
   if (hooks_.alloc != nullptr) {
-    const weir_alloc_info info = {sizeof(weir_alloc_info), WEIR_MEMORY_DEVICE, bytes, 256, nullptr};
-    if (hooks_.alloc(hooks_.user, &info, out) != WEIR_OK || *out == nullptr) status = Status(WEIR_ERR_OUT_OF_MEMORY);
+    *out = ask_hook(hooks_, WEIR_MEMORY_DEVICE, bytes, kDeviceAlignment, why);
+    if (*out == nullptr) status = Status(WEIR_ERR_OUT_OF_MEMORY);
   } else {
     status = from_module(module, module.allocate(bytes, out));
+    if (!status.ok()) *out = nullptr;
   }
-  if (!status.ok()) *out = nullptr;  // whatever a hook stored
   if (status.code() == WEIR_ERR_OUT_OF_MEMORY) {
-    return fail(WEIR_ERR_OUT_OF_MEMORY, "%llu bytes of device memory for %s could not be allocated",
-                static_cast<unsigned long long>(bytes), pool);
+    return fail(WEIR_ERR_OUT_OF_MEMORY, "%llu bytes of device memory for %s could not be allocated%s",
+                static_cast<unsigned long long>(bytes), pool, why);
   }
   WEIR_TRY(status);
   const uint64_t now = bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
@@ -93,8 +96,7 @@ Status DeviceHost::allocate(const DeviceModule& module, uint64_t bytes, const ch
 void DeviceHost::release(const DeviceModule& module, void* device, uint64_t bytes) {
   if (device == nullptr) return;
   if (hooks_.free != nullptr) {
-    const weir_alloc_info info = {sizeof(weir_alloc_info), WEIR_MEMORY_DEVICE, bytes, 256, device};
-    (void)hooks_.free(hooks_.user, &info);
+    return_to_hook(hooks_, WEIR_MEMORY_DEVICE, bytes, kDeviceAlignment, device);
   } else {
     (void)module.release(device);  // after a lost device there is nothing to do about it
   }

@@ -158,9 +158,10 @@ Status DeviceWeights::ensure(DeviceHost& host, const DeviceModule& module, const
   try {
     status = upload(model, pool);
   } catch (const std::bad_alloc&) {
+    const Refusal refusal = HostMemory::thread_refusal();
     status =
-        fail(WEIR_ERR_OUT_OF_MEMORY, "%llu bytes of host memory to upload the model's weights could not be allocated",
-             static_cast<unsigned long long>(HostMemory::thread_refused_bytes()));
+        fail(WEIR_ERR_OUT_OF_MEMORY, "%llu bytes of host memory to upload the model's weights could not be allocated%s",
+             static_cast<unsigned long long>(refusal.bytes), refusal.why);
   }
   if (!status.ok()) {
     clear();

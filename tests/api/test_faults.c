@@ -4,6 +4,9 @@
 typedef struct hooks {
     uint64_t n_allocs, n_live, bytes_live;
     uint64_t fail_at; /* 1-based number of the allocation that is refused; 0: none */
+    int misaligned;   /* that one is not refused but given where it must not lie */
+    void *shifted;    /* where it was given */
+    uint64_t n_shifted_frees;
 } hooks;
 
 static weir_status hook_alloc(void *user, const weir_alloc_info *info, void **out) {
@@ -11,7 +14,17 @@ static weir_status hook_alloc(void *user, const weir_alloc_info *info, void **ou
     void *ptr = NULL;
     assert_int_equal(info->kind, WEIR_MEMORY_HOST);
     assert_true(info->alignment != 0 && (info->alignment & (info->alignment - 1)) == 0 && info->alignment <= 4096);
-    if (++h->n_allocs == h->fail_at) return WEIR_ERR_OUT_OF_MEMORY;
+    if (++h->n_allocs == h->fail_at && !h->misaligned) return WEIR_ERR_OUT_OF_MEMORY;
+    if (h->n_allocs == h->fail_at && info->alignment > 1) {
+        const uint64_t wrong = info->alignment / 2;
+        assert_int_equal(posix_memalign(&ptr, info->alignment < sizeof(void *) ? sizeof(void *) : info->alignment,
+                                        info->bytes + wrong),
+                         0);
+        ++h->n_live;
+        h->bytes_live += info->bytes;
+        *out = h->shifted = (char *)ptr + wrong;
+        return WEIR_OK;
+    }
     if (posix_memalign(&ptr, info->alignment < sizeof(void *) ? sizeof(void *) : info->alignment, info->bytes) != 0) return WEIR_ERR_OUT_OF_MEMORY;
     memset(ptr, 0xcd, info->bytes); /* fresh memory is not zero */
     ++h->n_live;
@@ -26,7 +39,13 @@ static weir_status hook_free(void *user, const weir_alloc_info *info) {
     assert_true(h->n_live > 0 && h->bytes_live >= info->bytes);
     --h->n_live;
     h->bytes_live -= info->bytes;
-    free(info->ptr);
+    if (info->ptr == h->shifted) {
+        ++h->n_shifted_frees;
+        free((char *)info->ptr - info->alignment / 2);
+        h->shifted = NULL;
+    } else {
+        free(info->ptr);
+    }
     return WEIR_OK;
 }
 
@@ -72,7 +91,7 @@ static void faults__each_allocation_refused(void **state) {
     static const char *const policies[] = {"dense", "sink", "raas"};
     (void)state;
     for (size_t p = 0; p < 3; ++p) {
-        hooks clean = {0, 0, 0, 0};
+        hooks clean = {0};
         weir_runtime_options options = with_hooks(&clean);
         weir_status status;
         int n_optional = 0;
@@ -81,7 +100,7 @@ static void faults__each_allocation_refused(void **state) {
         assert_int_equal(clean.bytes_live, 0);
         assert_true(clean.n_allocs > 10);
         for (uint64_t n = 1; n <= clean.n_allocs; ++n) {
-            hooks h = {0, 0, 0, n};
+            hooks h = {.fail_at = n};
             options = with_hooks(&h);
             status = whole_life(&options, policies[p]);
             /* PCRE2's just-in-time step may fail: the patterns are interpreted then. Nothing else can do without its memory. */
@@ -98,10 +117,38 @@ static void faults__each_allocation_refused(void **state) {
     }
 }
 
+/* Memory that does not lie as asked is never used: back to the hook, and out of memory. */
+static void faults__each_allocation_misaligned(void **state) {
+    hooks clean = {0};
+    weir_runtime_options options = with_hooks(&clean);
+    int n_optional = 0, n_refused = 0;
+    (void)state;
+    assert_ok(whole_life(&options, "quest"));
+    for (uint64_t n = 1; n <= clean.n_allocs; ++n) {
+        hooks h = {.fail_at = n, .misaligned = 1};
+        weir_status status;
+        options = with_hooks(&h);
+        status = whole_life(&options, "quest");
+        if (h.n_shifted_frees == 0) { /* bytes, which lie right anywhere */
+            assert_ok(status);
+        } else if (status == WEIR_OK) { /* PCRE2's machine code, which is not needed */
+            ++n_optional;
+        } else {
+            assert_int_equal(status, WEIR_ERR_OUT_OF_MEMORY);
+            assert_non_null(strstr(weir_last_error(), "the hook gave memory that is not aligned as asked"));
+            assert_int_equal(h.n_shifted_frees, 1);
+            ++n_refused;
+        }
+        assert_int_equal(h.n_live, 0);
+        assert_int_equal(h.bytes_live, 0);
+    }
+    assert_true(n_optional <= 12 && n_refused > 10);
+}
+
 /* Prefill, decoding, eviction and sampling never reach the allocator. */
 static void faults__nothing_is_allocated_while_decoding(void **state) {
     static const char *const policies[] = {"dense", "sink", "h2o", "tova", "quest", "raas", "hybrid", "random"};
-    hooks h = {0, 0, 0, 0};
+    hooks h = {0};
     weir_runtime_options options = with_hooks(&h);
     weir_runtime *runtime = NULL;
     weir_model *model = NULL;
@@ -147,7 +194,7 @@ static void faults__nothing_is_allocated_while_decoding(void **state) {
 }
 
 static void faults__counters_agree_with_the_hooks(void **state) {
-    hooks h = {0, 0, 0, 0};
+    hooks h = {0};
     weir_runtime_options options = with_hooks(&h);
     weir_runtime *runtime = NULL;
     weir_model *model = NULL;
@@ -169,6 +216,7 @@ static void faults__counters_agree_with_the_hooks(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(faults__each_allocation_refused),
+        cmocka_unit_test(faults__each_allocation_misaligned),
         cmocka_unit_test(faults__nothing_is_allocated_while_decoding),
         cmocka_unit_test(faults__counters_agree_with_the_hooks),
     };
