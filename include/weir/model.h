@@ -20,13 +20,18 @@ typedef struct weir_progress_info {
     uint64_t total;       /**< Units in all. */
 } weir_progress_info;
 
-/** Receives progress. Any status but WEIR_OK stops the call with WEIR_ERR_CANCELLED. Called on the thread that made the call. */
+/** Receives progress. Any status but WEIR_OK, or an exception, stops the call with WEIR_ERR_CANCELLED. Called on the
+ *  thread that made the call. */
 typedef weir_status (*weir_progress_fn)(void *user, const weir_progress_info *info);
 
 /** Bits of weir_model_options.flags. */
 enum {
     WEIR_MODEL_VOCAB_ONLY = 1, /**< Load the tokenizer only; files without weights are accepted, sessions are refused. */
-    WEIR_MODEL_PREFETCH = 2    /**< Read the whole file in at once, so that the first tokens do not wait for the disk. */
+    WEIR_MODEL_PREFETCH = 2,   /**< Read the whole file in at once, so that the first tokens do not wait for
+                                    the disk. */
+    WEIR_MODEL_COPY = 4        /**< Read the file into memory from the allocator hooks instead of mapping it: as many bytes
+                                    as the file has, in the runtime's counters. Once the call has returned, nothing that
+                                    happens to the file matters. @since 1.0 */
 };
 
 /** Options of weir_model_open.
@@ -55,7 +60,7 @@ typedef struct weir_model_info {
     uint32_t context_tokens;   /**< Positions the model was trained for. */
     uint32_t n_tensors;        /**< Tensors in the file. */
     uint64_t n_params;         /**< Weights in all tensors. */
-    uint64_t weights_bytes;    /**< Bytes of all tensors in the file; they stay mapped, not copied. */
+    uint64_t weights_bytes;    /**< Bytes of all tensors in the file; used where they lie in it, mapped or copied. */
     uint64_t file_bytes;       /**< Size of the file. */
     uint64_t fingerprint;      /**< Hash of hyper-parameters, tensor table and vocabulary; 0 with WEIR_MODEL_VOCAB_ONLY. */
     const char *architecture;  /**< "llama", "qwen2", "qwen3"; lives as long as the model. */
@@ -63,10 +68,12 @@ typedef struct weir_model_info {
     const char *weight_type;   /**< Type of most weights, such as "q8_0"; static. */
     const char *chat_template; /**< Chat template family, such as "chatml"; "" when there is none, "unknown" when it was not recognised; static. */
     const char *tokenizer;     /**< Tokenizer kind and pre-tokenizer, such as "gpt2/llama-bpe"; lives as long as the model. */
+    uint64_t copied_bytes;     /**< Bytes of the file in memory of the allocator hooks: all of them with WEIR_MODEL_COPY; 0
+                                    when it is mapped. @since 1.0 */
 } weir_model_info;
 
 /** Static initialiser of weir_model_info. */
-#define WEIR_MODEL_INFO_INIT { (uint32_t)sizeof(weir_model_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define WEIR_MODEL_INFO_INIT { (uint32_t)sizeof(weir_model_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** One tensor of a model.
  *  @since 1.0 */
@@ -96,7 +103,9 @@ WEIR_API weir_status weir_model_options_init(weir_model_options *options, uint32
 
 /** Open a GGUF file (version 2 or 3): map it, check every number in it, build the tokenizer.
  *
- *  The weights stay in the file's pages; the file must not be changed or truncated while the model lives.
+ *  Whatever the file contains, the process survives it. A mapped file must not be changed or truncated while the model
+ *  lives: where it became shorter, the system ends the process with SIGBUS, now or in a later call. Where that cannot
+ *  be ruled out, WEIR_MODEL_COPY reads the file into memory instead.
  *
  *  @param runtime in
  *  @param path    in, NUL-terminated UTF-8
@@ -104,10 +113,11 @@ WEIR_API weir_status weir_model_options_init(weir_model_options *options, uint32
  *  @param out     out, the handle; NULL after a failure
  *  @return WEIR_OK
  *          WEIR_ERR_INVALID_ARG    NULL pointer, bad struct_size or flags
- *          WEIR_ERR_IO             the file cannot be opened or mapped
+ *          WEIR_ERR_IO             the file cannot be opened, mapped or read; with WEIR_MODEL_COPY also: its size
+ *                                  changed while it was read
  *          WEIR_ERR_FORMAT         the file breaks the format; the message names key, tensor or offset
  *          WEIR_ERR_UNSUPPORTED    architecture, tensor type, tokenizer or pre-tokenizer that this version does not have
- *          WEIR_ERR_CANCELLED      the progress callback said so
+ *          WEIR_ERR_CANCELLED      the progress callback said so, or threw
  *          WEIR_ERR_OUT_OF_MEMORY  an allocation was refused
  *  @threads any thread
  *  @owner the caller; weir_model_close. The model keeps @p runtime alive.

@@ -20,13 +20,12 @@ void release(weir_model* model) {
 namespace {
 
 Status open(weir_runtime* runtime, const char* path, const weir_model_options& o, weir_model** out) {
-  if ((o.flags & ~static_cast<uint32_t>(WEIR_MODEL_VOCAB_ONLY | WEIR_MODEL_PREFETCH)) != 0) {
+  if ((o.flags & ~static_cast<uint32_t>(WEIR_MODEL_VOCAB_ONLY | WEIR_MODEL_PREFETCH | WEIR_MODEL_COPY)) != 0) {
     return fail(WEIR_ERR_INVALID_ARG, "model options: flags 0x%x are not known", o.flags);
   }
   auto* handle = make_in<weir_model>(runtime->memory, runtime);
   try {
-    const Status status = handle->model.open(path, (o.flags & WEIR_MODEL_VOCAB_ONLY) != 0,
-                                             (o.flags & WEIR_MODEL_PREFETCH) != 0, o.progress, o.progress_user);
+    const Status status = handle->model.open(path, o.flags, o.progress, o.progress_user);
     if (!status.ok()) {
       destroy_in(runtime->memory, handle);
       return status;
@@ -119,7 +118,9 @@ weir_status weir_model_open(weir_runtime* runtime, const char* path, const weir_
 }
 
 void weir_model_close(weir_model* model) {
-  if (model != nullptr) api::release(model);
+  if (model == nullptr) return;
+  const Call call;
+  api::release(model);
 }
 
 weir_status weir_model_get_info(const weir_model* model, weir_model_info* info) {

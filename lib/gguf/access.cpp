@@ -13,8 +13,7 @@ namespace {
 
 using std::string_view;
 
-constexpr size_t kPrefetchBytes = size_t{16} << 20;  // between two progress reports
-constexpr size_t kTouchBytes = 4096;                 // the smallest page of the systems in use
+constexpr size_t kTouchBytes = 4096;  // the smallest page of the systems in use
 
 // Finds the item called `name` by bisection of the sorted index.
 template <class Item>
@@ -75,14 +74,6 @@ Status to_f32(const GgufValue& value, float& out) {
   }
   out = static_cast<float>(wide);
   return {};
-}
-
-Status report(weir_progress_fn progress, void* user, uint64_t done, uint64_t total) {
-  if (progress == nullptr) return {};
-  const weir_progress_info info = {sizeof(weir_progress_info), 0, done, total};
-  if (progress(user, &info) == WEIR_OK) return {};
-  return fail(WEIR_ERR_CANCELLED, "reading the file was cancelled by its progress callback at byte %llu of %llu",
-              static_cast<unsigned long long>(done), static_cast<unsigned long long>(total));
 }
 
 }  // namespace
@@ -148,15 +139,15 @@ Status GgufFile::get_array(string_view key, GgufType element_type, bool required
 }
 
 Status GgufFile::prefetch(weir_progress_fn progress, void* user) const {
-  map_.will_need();
+  file_.will_need();
   const size_t total = bytes_.size();
-  WEIR_TRY(report(progress, user, 0, total));
-  for (size_t begin = 0; begin < total; begin += kPrefetchBytes) {
-    const size_t end = std::min(total, begin + kPrefetchBytes);
+  WEIR_TRY(report_bytes(progress, user, 0, total));
+  for (size_t begin = 0; begin < total; begin += kProgressBytes) {
+    const size_t end = std::min(total, begin + kProgressBytes);
     for (size_t at = begin; at < end; at += kTouchBytes) {
       [[maybe_unused]] const uint8_t touched = *static_cast<const volatile uint8_t*>(bytes_.data() + at);
     }
-    WEIR_TRY(report(progress, user, end, total));
+    WEIR_TRY(report_bytes(progress, user, end, total));
   }
   return {};
 }

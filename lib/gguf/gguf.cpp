@@ -306,16 +306,29 @@ Status GgufFile::parse(std::span<const uint8_t> bytes) {
 
 Status GgufFile::open(const char* path) {
   GgufFile(values_.get_allocator().resource()).swap(*this);
+  FileBytes file;
+  WEIR_TRY(file.map(path));
+  return open(path, std::move(file));
+}
+
+Status GgufFile::open_copy(const char* path, weir_progress_fn progress, void* user) {
+  GgufFile(values_.get_allocator().resource()).swap(*this);
+  FileBytes file;
+  WEIR_TRY(file.read(path, values_.get_allocator().resource(), progress, user));
+  return open(path, std::move(file));
+}
+
+Status GgufFile::open(const char* path, FileBytes file) {
   GgufFile next(values_.get_allocator().resource());
-  WEIR_TRY(next.map_.open(path));
-  const Status status = next.read_all(next.map_.bytes());
+  next.file_ = std::move(file);
+  const Status status = next.read_all(next.file_.bytes());
   if (!status.ok()) return in_file(status, path);
   swap(next);
   return {};
 }
 
 void GgufFile::swap(GgufFile& other) noexcept {
-  std::swap(map_, other.map_);
+  std::swap(file_, other.file_);
   std::swap(bytes_, other.bytes_);
   std::swap(version_, other.version_);
   values_.swap(other.values_);

@@ -1,7 +1,7 @@
 // GGUF container reader, versions 2 and 3, little endian. Input is not trusted: every count, size, offset, type and
 // string length is checked before use, and nothing larger than the file justifies is allocated. It knows the container
 // only; what keys mean is up to models and text (one exception: general.alignment).
-// The file stays mapped; strings, arrays and tensors are views into the mapping.
+// The file stays mapped, or is copied; strings, arrays and tensors are views into its bytes.
 //
 // What a successful open promises: keys and tensor names are unique, not empty, valid UTF-8 without control characters;
 // booleans are 0 or 1; every string of a string array lies inside the file; a tensor has 1..4 dimensions of at least 1,
@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "core/status.h"
-#include "gguf/file_map.h"
+#include "gguf/file_bytes.h"
 #include "weir/model.h"
 
 namespace weir {
@@ -93,14 +93,18 @@ class GgufFile {
   // byte order, tensor type, nested array). On failure, or when an allocation throws, the object is as freshly
   // constructed.
   Status open(const char* path);
+  // The same for a copy of the file, in memory of this object's resource: what happens to the file later is of no
+  // concern. `progress` (may be null) as in FileBytes::read; also WEIR_ERR_OUT_OF_MEMORY and WEIR_ERR_CANCELLED.
+  Status open_copy(const char* path, weir_progress_fn progress, void* user);
   // Checks bytes that the caller keeps alive (tests and fuzzing). Tensor data is aligned as `bytes` is.
   Status parse(std::span<const uint8_t> bytes);
-  // Reads every page of the mapping once. `progress` (may be null) hears of 0, then of each 16 MiB, then of all bytes;
+  // Reads every page of a mapping once. `progress` (may be null) hears of 0, then of each 16 MiB, then of all bytes;
   // WEIR_ERR_CANCELLED when it says so.
   Status prefetch(weir_progress_fn progress, void* user) const;
 
   uint32_t version() const { return version_; }
   uint64_t file_bytes() const { return bytes_.size(); }
+  uint64_t copied_bytes() const { return file_.is_copy() ? bytes_.size() : 0; }
   std::span<const GgufValue> values() const { return values_; }
   std::span<const GgufTensor> tensors() const { return tensors_; }
 
@@ -122,9 +126,10 @@ class GgufFile {
 
  private:
   Status read_all(std::span<const uint8_t> bytes);
+  Status open(const char* path, FileBytes file);
   void swap(GgufFile& other) noexcept;
 
-  FileMap map_;  // empty after parse()
+  FileBytes file_;  // empty after parse()
   std::span<const uint8_t> bytes_;
   uint32_t version_ = 0;
   std::pmr::vector<GgufValue> values_;

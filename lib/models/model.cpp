@@ -99,18 +99,19 @@ void NameTable::build(const GgufFile& file) {
   for (const GgufTensor& tensor : file.tensors()) add(tensor.name);
 }
 
-Status Model::open(const char* path, bool vocab_only, bool prefetch, weir_progress_fn progress, void* user) {
-  WEIR_TRY(file_.open(path));
-  const Status status = read(vocab_only);
-  if (!status.ok()) return fail(status.code(), "%s: %s", path, last_error_text());
-  const weir_progress_info parsed = {sizeof(weir_progress_info), 0, 0, file_.file_bytes()};
-  if (progress != nullptr && progress(user, &parsed) != WEIR_OK)
-    return fail(WEIR_ERR_CANCELLED, "%s: opening was cancelled by its progress callback", path);
+Status Model::open(const char* path, uint32_t flags, weir_progress_fn progress, void* user) {
+  const bool copy = (flags & WEIR_MODEL_COPY) != 0;
+  WEIR_TRY(copy ? file_.open_copy(path, progress, user) : file_.open(path));
+  Status status = read((flags & WEIR_MODEL_VOCAB_ONLY) != 0);
+  if (status.ok() && !copy) status = read_ahead((flags & WEIR_MODEL_PREFETCH) != 0, progress, user);
+  return status.ok() ? status : in_file(status, path);
+}
+
+// Progress of a mapped file, whose bytes come when they are needed unless they are fetched here.
+Status Model::read_ahead(bool prefetch, weir_progress_fn progress, void* user) const {
   if (prefetch) return file_.prefetch(progress, user);
-  const weir_progress_info done = {sizeof(weir_progress_info), 0, file_.file_bytes(), file_.file_bytes()};
-  if (progress != nullptr && progress(user, &done) != WEIR_OK)
-    return fail(WEIR_ERR_CANCELLED, "%s: opening was cancelled by its progress callback", path);
-  return {};
+  WEIR_TRY(report_bytes(progress, user, 0, file_.file_bytes()));
+  return report_bytes(progress, user, file_.file_bytes(), file_.file_bytes());
 }
 
 Status Model::read(bool vocab_only) {
@@ -229,6 +230,7 @@ void Model::get_info(weir_model_info& info) const {
   info.n_params = n_params_;
   info.weights_bytes = weights_bytes_;
   info.file_bytes = file_.file_bytes();
+  info.copied_bytes = file_.copied_bytes();
   info.fingerprint = fingerprint_;
   info.architecture = arch_name_;
   info.name = model_name_;

@@ -67,7 +67,8 @@ class Model {
   explicit Model(std::pmr::memory_resource* memory)
       : file_(memory), names_(memory), tokenizer_(memory), weights_(memory), rope_(memory) {}
 
-  Status open(const char* path, bool vocab_only, bool prefetch, weir_progress_fn progress, void* user);
+  // flags: WEIR_MODEL_*.
+  Status open(const char* path, uint32_t flags, weir_progress_fn progress, void* user);
 
   bool vocab_only() const { return vocab_only_; }
   const ModelConfig& config() const { return config_; }
@@ -82,6 +83,7 @@ class Model {
 
  private:
   Status read(bool vocab_only);
+  Status read_ahead(bool prefetch, weir_progress_fn progress, void* user) const;
   Status read_config(std::string_view arch);
   Status read_weights();
   void read_fingerprint();
