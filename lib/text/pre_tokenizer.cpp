@@ -127,6 +127,9 @@ T* or_throw(T* object) {
 
 PreTokenizer::~PreTokenizer() {
   for (void* pattern : patterns_) pcre2_code_free(code_of(pattern));  // null is allowed
+  // PCRE2 keeps a chunk of executable pages for the next expression, also when the process unloads it. Without a
+  // context: they come from no allocator.
+  pcre2_jit_free_unused_memory(nullptr);
 }
 
 Status PreTokenizer::build(string_view name, std::pmr::memory_resource* memory) {
