@@ -4,7 +4,9 @@
  *
  * The session keeps the history: the second turn feeds only the new message, which WEIR_CHAT_CONTINUE renders together
  * with the end of the answer before it. The callback stops an answer at MAX_TOKENS by returning a status that is not
- * WEIR_OK; weir_session_cancel does the same from any other thread. */
+ * WEIR_OK; weir_session_cancel does the same from any other thread. Such a cancel stays until it has ended a call, so
+ * the thread that takes the clicks of a Stop button calls weir_session_clear_cancel when a new turn begins: as ask()
+ * does here, where one thread is both. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,6 +69,7 @@ static int ask(const weir_model *model, weir_session *session, const char *quest
     options.flags = WEIR_GENERATE_SPECIAL_TEXT;
     options.on_token = on_token;
     options.user = &a;
+    weir_session_clear_cancel(session); /* what was meant for the turn before */
     printf("\n> %s\n", question);
     if (feed(model, session, question, is_first)) return 1;
     status = weir_session_generate(session, &options, &result);

@@ -31,9 +31,10 @@ typedef struct weir_trace_layer {
     const float *mass;         /**< [n_heads, capacity] exact attention mass of each attended page, in list order. */
 } weir_trace_layer;
 
-/** Receives every layer of every decode step, after the step's attention in that layer. Any status but WEIR_OK makes the step fail with
- *  WEIR_ERR_CANCELLED; the token is not appended then, and layers before this one have observed it. Called on the thread that decodes, its time counts
- *  as decoding; it may not call into the session. */
+/** Receives every layer of every decode step, after the step's attention in that layer. Any status but WEIR_OK, or an
+ *  exception, makes the step fail with WEIR_ERR_CANCELLED; the token is not appended then, the logits stay, and layers
+ *  before this one have observed it. Called on the thread that decodes, its time counts as decoding. It may use
+ *  everything but the sessions of that step; other sessions of the same runtime can be stepped, created, destroyed. */
 typedef weir_status (*weir_trace_fn)(void *user, const weir_trace_layer *layer);
 
 /** "weir_session_trace": begins or (with NULL) ends tracing of a session that was created with WEIR_SESSION_TRACE; WEIR_ERR_STATE without. */
@@ -62,9 +63,11 @@ typedef struct weir_page_event {
  *  Pages that go because tokens are taken back (reset, a prefill that failed or was cancelled) did not leave because of the budget and have no events. What
  *  left to make room for such a prefill stays gone, and has. weir_session_reset forgets the events that were not read; they do not count as lost.
  *
- *  @p events [capacity] may be NULL when capacity is 0; @p n_events: how many were written; @p n_lost (may be NULL): events before or between them that the
- *  ring had not kept, by this call. WEIR_ERR_INVALID_ARG: NULL; WEIR_ERR_BUSY: another thread is inside the session; nothing is read then. One thread at
- *  a time; allocates nothing. */
+ *  @p events [capacity] may be NULL when capacity is 0; @p n_events: how many were written; @p n_lost (may be NULL):
+ *  events before or between them that the ring had not kept, by this call. WEIR_ERR_INVALID_ARG: NULL; WEIR_ERR_BUSY:
+ *  another thread is inside the session; nothing is read then. One thread at a time, and inside on_token of a
+ *  weir_session_generate of this session the thread that is in it: called there for every 64th token, it misses none of
+ *  a long answer. Allocates nothing. */
 typedef weir_status (*weir_session_page_events_fn)(weir_session *session, weir_page_event *events, uint32_t capacity, uint32_t *n_events,
                                                    uint64_t *n_lost);
 

@@ -149,8 +149,9 @@ typedef struct weir_token_event {
     uint64_t text_bytes;  /**< Its length. */
 } weir_token_event;
 
-/** Receives each generated token. Any status but WEIR_OK stops the call with WEIR_ERR_CANCELLED after that token.
- *  Called on the thread that called weir_session_generate; it may read stats and memory of the session, nothing else of it. */
+/** Receives each generated token. Any status but WEIR_OK, or an exception, stops the call with WEIR_ERR_CANCELLED after
+ *  that token. Called on the thread that called weir_session_generate; of the session it may read stats, memory and, on
+ *  that thread, the experimental weir_session_page_events, and it may cancel; nothing else. */
 typedef weir_status (*weir_token_fn)(void *user, const weir_token_event *event);
 
 /** Bits of weir_generate_options.flags. */
@@ -295,9 +296,12 @@ WEIR_API weir_status weir_session_reset(weir_session *session);
  *          WEIR_ERR_CONTEXT_FULL  more tokens than the context has room for; nothing changed; the message says how many would fit
  *          WEIR_ERR_BUDGET        more tokens than the policy can hold; nothing changed; the message says how many would fit
  *          WEIR_ERR_BUSY          another thread is inside the session; nothing changed
- *          WEIR_ERR_CANCELLED     n_tokens of the stats is as before, unless the policy had to drop prompt pages for a long prompt: then
- *                                 whole chunks stay, and n_tokens tells how many tokens. Answers' pages that made room stay gone;
- *                                 pages_evicted tells. What h2o and tova observed of the cancelled tokens stays in their scores
+ *          WEIR_ERR_CANCELLED     weir_session_cancel, or @p progress refused or threw. n_tokens of the stats is as
+ *                                 before, and so are the logits, unless the policy had to drop prompt pages for a long
+ *                                 prompt: then whole chunks stay, n_tokens tells how many tokens, and there are no
+ *                                 logits before the next prefill or step. Answers' pages that made room stay gone;
+ *                                 pages_evicted tells. What h2o and tova observed of the cancelled tokens stays in
+ *                                 their scores
  *  @threads one thread at a time
  *  @owner the caller owns @p tokens
  *  @since 1.0 */
@@ -312,7 +316,8 @@ WEIR_API weir_status weir_session_prefill(weir_session *session, const weir_toke
  *          WEIR_ERR_INVALID_ARG   NULL or an id out of range; nothing changed
  *          WEIR_ERR_CONTEXT_FULL  the context is full; nothing changed
  *          WEIR_ERR_BUSY          another thread is inside the session; nothing changed
- *          WEIR_ERR_CANCELLED     nothing appended
+ *          WEIR_ERR_CANCELLED     weir_session_cancel before the call, or a trace callback; nothing appended, the
+ *                                 logits stay
  *  @threads one thread at a time
  *  @owner nothing changes
  *  @since 1.0 */
@@ -341,8 +346,10 @@ WEIR_API weir_status weir_session_step(weir_session *session, weir_token token);
  *          WEIR_ERR_CONTEXT_FULL  the context of a session is full, the message names it; nothing changed
  *          WEIR_ERR_BUSY          another thread is inside a session, the message names it; nothing changed. Never waits: of two threads whose lists
  *                                 overlap, one or both get this
- *          WEIR_ERR_CANCELLED     weir_session_cancel for any of the sessions, before the call or meanwhile; the message names it. Nothing appended
- *                                 anywhere, all logits stay. Pages that made room stay gone, and what h2o and tova observed stays in their scores
+ *          WEIR_ERR_CANCELLED     weir_session_cancel for any of the sessions, before the call or meanwhile: the message
+ *                                 names the first, and cancels of others are still pending. Or a trace callback. Nothing
+ *                                 appended anywhere, all logits stay. Pages that made room stay gone, and what h2o and
+ *                                 tova observed stays in their scores
  *          WEIR_ERR_OUT_OF_MEMORY on a GPU: the driver has no memory to record a step, the message names the sessions; nothing changed
  *          WEIR_ERR_INTERNAL      on a GPU: a step could not be recorded, the message names the sessions; nothing changed
  *          WEIR_ERR_DEVICE_LOST   the device failed, the message names the sessions that it was working for; some of all may have appended their token, as
@@ -359,7 +366,8 @@ WEIR_API weir_status weir_step_many(weir_session *const *sessions, const weir_to
  *  @param n_logits out, vocab_size; may be NULL
  *  @return WEIR_OK
  *          WEIR_ERR_INVALID_ARG  NULL
- *          WEIR_ERR_STATE        nothing was prefilled yet
+ *          WEIR_ERR_STATE        nothing was prefilled yet, or a prefill failed and the logits of the last token are
+ *                                gone
  *          WEIR_ERR_BUSY         another thread is inside the session
  *  @threads one thread at a time
  *  @owner the view belongs to the session and is valid until its next prefill, step, generate, reset or destroy
@@ -443,16 +451,33 @@ WEIR_API weir_status weir_session_pin(weir_session *session, uint32_t first, uin
  *  @since 1.0 */
 WEIR_API weir_status weir_session_unpin(weir_session *session, uint32_t first, uint32_t end);
 
-/** Stop the prefill, step or generate that is running in this session, or, when none is, the next one; it returns WEIR_ERR_CANCELLED.
+/** Stop what runs in this session, or what runs next: a prefill, step or generate, or a weir_step_many that has it in
+ *  its list.
  *
- *  A cancel that comes while a call does its last work may find nothing left to stop; it does not outlive that call.
+ *  The cancel stays until a call has ended with WEIR_ERR_CANCELLED because of it, or weir_session_clear_cancel or
+ *  weir_session_reset takes it back. A call that fails for another reason, is stopped by its callback, or finishes
+ *  because the cancel came too late, leaves it pending.
+ *
+ *  For a Stop button that never hits the next turn: the thread that takes the clicks calls weir_session_clear_cancel
+ *  when a new turn begins (the calls of the turn before have returned), and then hands the turn to the thread that
+ *  computes. A click that came after the old turn's end is gone then; one of the new turn counts, whichever call of the
+ *  turn runs at that moment, also between two of them.
  *
  *  @param session in, NULL is allowed
  *  @return nothing
- *  @threads any thread
+ *  @threads any thread, also in a signal handler
  *  @owner nothing changes
  *  @since 1.0 */
 WEIR_API void weir_session_cancel(weir_session *session);
+
+/** Take a pending weir_session_cancel back; nothing happens when there is none.
+ *
+ *  @param session in, NULL is allowed
+ *  @return nothing
+ *  @threads any thread, also in a signal handler
+ *  @owner nothing changes
+ *  @since 1.0 */
+WEIR_API void weir_session_clear_cancel(weir_session *session);
 
 /** Counters of the session.
  *

@@ -107,6 +107,7 @@ weir_status weir_session_create(weir_model* model, const weir_session_options* o
 
 void weir_session_destroy(weir_session* session) {
   if (session == nullptr) return;
+  const Call call;
   auto* model = static_cast<weir_model*>(session->owner());
   destroy_in(model->runtime->memory, session);
   api::release(model);
@@ -201,6 +202,10 @@ weir_status weir_session_unpin(weir_session* session, uint32_t first, uint32_t e
 
 void weir_session_cancel(weir_session* session) {
   if (session != nullptr) session->cancel();
+}
+
+void weir_session_clear_cancel(weir_session* session) {
+  if (session != nullptr) session->clear_cancel();
 }
 
 weir_status weir_session_get_stats(const weir_session* session, weir_session_stats* stats) {

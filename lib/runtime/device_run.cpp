@@ -71,8 +71,8 @@ Status Session::create_on_device(const SessionSetup& setup) {
   try {
     block_ = memory_.allocate(block_bytes_, kStagingAlignment);
   } catch (const std::bad_alloc&) {
-    return fail(WEIR_ERR_OUT_OF_MEMORY, "the session's %llu bytes of host memory for staging could not be allocated",
-                static_cast<unsigned long long>(block_bytes_));
+    return fail(WEIR_ERR_OUT_OF_MEMORY, "the session's %llu bytes of host memory for staging could not be allocated%s",
+                static_cast<unsigned long long>(block_bytes_), HostMemory::thread_refusal().why);
   }
   const Status pinned = module_->pin(block_, plan_.staging_bytes);
   if (!pinned.ok()) {
@@ -172,6 +172,7 @@ Status Session::run_device_chunk(const weir_token* tokens, uint32_t n_tok, uint3
   chunk.want_logits = n_left == 0;
   chunk.observer = step_.b.lse != nullptr ? &observer : nullptr;
   chunk.cancel = &cancel_;
+  KvReservation reservation(kv_);
   device_is_behind_ = true;
   Status status = device_tables();
   if (status.ok()) {
@@ -179,11 +180,8 @@ Status Session::run_device_chunk(const weir_token* tokens, uint32_t n_tok, uint3
     if (observer.failed().ok()) status = from_module(*module_, status);
   }
   device_is_behind_ = true;
-  if (!status.ok()) {
-    kv_.rollback();
-    return status;
-  }
-  kv_.commit();
+  WEIR_TRY(status);
+  reservation.commit();
   if (chunk.want_logits) logits_on_device_ = greedy_from_device_ = true;
   return {};
 }

@@ -3,8 +3,8 @@
 
 namespace weir {
 
-Status Trace::layer(const KvCache& kv, uint32_t layer, uint32_t n_heads, bool list_per_head, const PageLists& lists,
-                    const float* page_mass) {
+Status Session::Trace::layer(const KvCache& kv, uint32_t layer, uint32_t n_heads, bool list_per_head,
+                             const PageLists& lists, const float* page_mass) {
   const KvView view = kv.view(layer);
   weir_trace_layer info = {};
   info.struct_size = sizeof(info);
@@ -22,8 +22,13 @@ Status Trace::layer(const KvCache& kv, uint32_t layer, uint32_t n_heads, bool li
   info.n_listed = lists.select != nullptr ? lists.n_select : view.n_pages;
   info.listed = lists.select;
   info.mass = page_mass;
-  if (fn(user, &info) != WEIR_OK)
-    return fail(WEIR_ERR_CANCELLED, "the trace callback stopped the step in layer %u", layer);
+  Answer answer;
+  {
+    const ThreadPool::LeaseBreak others(session_.pool_);  // it may step other sessions
+    answer = session_.call_out([&] { return fn(user, &info); });
+  }
+  if (!answer.agreed)
+    return fail(WEIR_ERR_CANCELLED, "the trace callback stopped the step in layer %u%s", layer, answer.why());
   return {};
 }
 
@@ -57,8 +62,14 @@ Status Session::unpin(uint32_t first, uint32_t end) {
 }
 
 Status Session::page_events(PageEvent* out, uint32_t capacity, uint32_t& n_events, uint64_t& n_lost) {
+  // In on_token the thread has the session already, and between two steps it is at rest.
+  if (token_thread_.load() == this_thread()) return read_events(out, capacity, n_events, n_lost);
   const Lock lock(*this);
   WEIR_TRY(lock.status());
+  return read_events(out, capacity, n_events, n_lost);
+}
+
+Status Session::read_events(PageEvent* out, uint32_t capacity, uint32_t& n_events, uint64_t& n_lost) {
   n_lost = 0;
   // pages_evicted() is counted after every step, whoever has the tables.
   n_events = kv_.events().read(events_read_, kv_.pages_evicted(), out, capacity, n_lost);

@@ -10,6 +10,16 @@
 #include "runtime/session_pools.h"
 
 namespace weir {
+namespace {
+
+// Whether a pass that computes logits and ended so may have left some of them. Cancels and callbacks end it in the
+// layers, before any changes; on a device that is lost they are what they were on the host, and the device has none to
+// give.
+bool may_spoil_logits(Status status) {
+  return !status.ok() && status.code() != WEIR_ERR_CANCELLED && status.code() != WEIR_ERR_DEVICE_LOST;
+}
+
+}  // namespace
 
 uint64_t Session::now_ns() {
   return static_cast<uint64_t>(
@@ -20,17 +30,14 @@ uint64_t Session::now_ns() {
 // Holds the session for one thread and counts what is allocated meanwhile, what callbacks allocate for themselves excepted.
 class Session::Entry {
  public:
-  // kRun: a call that can be cancelled; a cancel that came while it ran does not outlive it.
-  enum Kind { kQuery, kRun };
-  explicit Entry(Session& session, Kind kind = kQuery)
-      : session_(session), kind_(kind), entered_(!session.busy_.exchange(true)), allocs_(HostMemory::thread_allocs()) {
+  explicit Entry(Session& session)
+      : session_(session), entered_(!session.busy_.exchange(true)), allocs_(HostMemory::thread_allocs()) {
     if (entered_) session.callback_allocs_ = 0;
   }
   ~Entry() {
     if (!entered_) return;
     session_.late_allocs_.fetch_add(HostMemory::thread_allocs() - allocs_ - session_.callback_allocs_,
                                     std::memory_order_relaxed);
-    if (kind_ == kRun) session_.cancel_.store(false);
     session_.busy_.store(false);
   }
   Entry(const Entry&) = delete;
@@ -39,19 +46,77 @@ class Session::Entry {
 
  private:
   Session& session_;
-  Kind kind_;
   bool entered_;
   uint64_t allocs_;
 };
 
-// Runs a callback of the application and keeps its allocations and its time out of the session's counters.
-template <class F>
-weir_status Session::call_out(F&& callback) {
-  const uint64_t allocs = HostMemory::thread_allocs();
-  const weir_status status = callback();
-  callback_allocs_ += HostMemory::thread_allocs() - allocs;
-  return status;
-}
+// Tells who is in on_token, which may ask its session for more than other callbacks may.
+class Session::TokenCallback {
+ public:
+  explicit TokenCallback(Session& session) : session_(session) { session_.token_thread_.store(this_thread()); }
+  ~TokenCallback() { session_.token_thread_.store(nullptr); }
+  TokenCallback(const TokenCallback&) = delete;
+  TokenCallback& operator=(const TokenCallback&) = delete;
+
+ private:
+  Session& session_;
+};
+
+// A prompt on its way in. Unless finish() was called, what can be taken back is taken back when it ends, however that
+// comes about.
+class Session::Prompt {
+ public:
+  Prompt(Session& session, const weir_token* tokens)
+      : s_(session),
+        tokens_(tokens),
+        before_(s_.kv_.n_tokens()),
+        open_flags_(s_.kv_.open_page_flags()),
+        evicted_(s_.kv_.pages_evicted()),
+        prompt_evicted_(s_.kv_.prompt_pages_evicted()),
+        started_(now_ns()) {}
+  Prompt(const Prompt&) = delete;
+  Prompt& operator=(const Prompt&) = delete;
+
+  ~Prompt() {
+    if (!finished_) take_back();
+    s_.device_is_behind_ = true;
+    const uint32_t n_kept = s_.kv_.n_tokens() - before_;
+    const Tokenizer& tokenizer = s_.model_->tokenizer();
+    if (n_kept != 0) s_.detokenizer_.reset(&tokenizer, false, tokenizer.starts_text_after(tokens_[n_kept - 1]));
+    for (uint32_t i = 0; i < n_kept; ++i) s_.sampler_.accept(tokens_[i]);
+    s_.n_prompt_.fetch_add(n_kept, std::memory_order_relaxed);
+    s_.prefill_ns_.fetch_add(now_ns() - started_, std::memory_order_relaxed);
+  }
+
+  void finish() {
+    s_.make_room(0, Phase::kPromptEnd);
+    s_.policy_->prompt_end(s_.kv_, before_);
+    s_.has_logits_ = true;
+    finished_ = true;
+  }
+
+ private:
+  // All of it, unless prompt pages had to leave for it that later tokens need: then whole chunks stay.
+  void take_back() {
+    KvCache& kv = s_.kv_;
+    if (kv.pages_evicted() == evicted_ ||
+        (s_.policy_->can_take_back_prompt() && kv.prompt_pages_evicted() == prompt_evicted_)) {
+      kv.truncate(before_);
+    }
+    if (kv.n_tokens() != before_) {
+      s_.has_logits_ = false;  // those of a position that is no longer the last
+    } else if (before_ % kPageTokens != 0) {
+      kv.set_open_page_flags(open_flags_);
+    }
+    s_.redo_digests();
+  }
+
+  Session& s_;
+  const weir_token* tokens_;
+  uint32_t before_, open_flags_;
+  uint64_t evicted_, prompt_evicted_, started_;
+  bool finished_ = false;
+};
 
 Session::~Session() {
   if (device_ != nullptr) device_->~DeviceSession();
@@ -75,8 +140,9 @@ Status Session::create(const Model& model, const weir_session_options& options) 
   try {
     block_ = memory_.allocate(block_bytes_, kCacheLine);
   } catch (const std::bad_alloc&) {
-    return fail(WEIR_ERR_OUT_OF_MEMORY, "the session's %llu bytes (%llu of them KV pages) could not be allocated",
-                static_cast<unsigned long long>(plan_.total_bytes), static_cast<unsigned long long>(plan_.kv_bytes));
+    return fail(WEIR_ERR_OUT_OF_MEMORY, "the session's %llu bytes (%llu of them KV pages) could not be allocated%s",
+                static_cast<unsigned long long>(plan_.total_bytes), static_cast<unsigned long long>(plan_.kv_bytes),
+                HostMemory::thread_refusal().why);
   }
   auto* at = static_cast<std::byte*>(block_);
   SessionPools pools;
@@ -158,13 +224,10 @@ Status Session::run_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_l
   step_.want_logits = n_left == 0;
   step_.n_left = n_left;
   step_.cancel = &cancel_;
+  KvReservation reservation(kv_);
   const ThreadPool::Lease lease(pool_);
-  const Status status = run_decoder(step_);
-  if (!status.ok()) {
-    kv_.rollback();
-    return status;
-  }
-  kv_.commit();
+  WEIR_TRY(run_decoder(step_));
+  reservation.commit();
   return {};
 }
 
@@ -179,12 +242,13 @@ Status Session::run_prefill(const weir_token* tokens, uint32_t n_tokens, weir_pr
   for (uint32_t done = 0; done < n_tokens;) {
     if (progress != nullptr) {
       const weir_progress_info info = {sizeof(weir_progress_info), 0, done, n_tokens};
-      if (call_out([&] { return progress(user, &info); }) != WEIR_OK) {
-        return fail(WEIR_ERR_CANCELLED, "prefill was cancelled by its progress callback after %u of %u tokens", done,
-                    n_tokens);
+      const Answer answer = call_out([&] { return progress(user, &info); });
+      if (!answer.agreed) {
+        return fail(WEIR_ERR_CANCELLED, "prefill was cancelled by its progress callback after %u of %u tokens%s", done,
+                    n_tokens, answer.why());
       }
     }
-    if (cancel_.load()) return fail(WEIR_ERR_CANCELLED, "prefill was cancelled after %u of %u tokens", done, n_tokens);
+    if (take_cancel()) return fail(WEIR_ERR_CANCELLED, "prefill was cancelled after %u of %u tokens", done, n_tokens);
     // However large a chunk the policy wants, pages that stay must leave room for it.
     const uint64_t fits =
         uint64_t{room_pages()} * kPageTokens + (kPageTokens - kv_.n_tokens() % kPageTokens) % kPageTokens;
@@ -192,14 +256,18 @@ Status Session::run_prefill(const weir_token* tokens, uint32_t n_tokens, weir_pr
       return fail(WEIR_ERR_BUDGET, "prefill stopped after %u of %u tokens: pinned pages leave no room", done, n_tokens);
     const auto n_tok =
         static_cast<uint32_t>(std::min<uint64_t>(fits, policy_->chunk_tokens(kv_, n_tokens - done, step_.b.max_tok)));
-    WEIR_TRY(run_chunk(tokens + done, n_tok, n_tokens - done - n_tok));
+    const uint32_t n_left = n_tokens - done - n_tok;
+    const Status status = run_chunk(tokens + done, n_tok, n_left);
+    if (status.code() == WEIR_ERR_CANCELLED) (void)take_cancel();
+    if (n_left == 0 && may_spoil_logits(status)) has_logits_ = false;
+    WEIR_TRY(status);
     done += n_tok;
   }
   return {};
 }
 
 Status Session::prefill(const weir_token* tokens, uint64_t n_tokens, weir_progress_fn progress, void* user) {
-  Entry entry(*this, Entry::kRun);
+  Entry entry(*this);
   WEIR_TRY(entry.status());
   const uint32_t before = kv_.n_tokens();
   const uint64_t room = policy_->needs().context_tokens - before;
@@ -219,33 +287,10 @@ Status Session::prefill(const weir_token* tokens, uint64_t n_tokens, weir_progre
         n, (kPageTokens - before % kPageTokens) % kPageTokens);
   }
 
-  const uint64_t started = now_ns();
-  const uint64_t evicted = kv_.pages_evicted(), prompt_evicted = kv_.prompt_pages_evicted();
-  const uint32_t open_flags = kv_.open_page_flags();
-  const Status status = run_prefill(tokens, n, progress, user);
-  uint32_t n_kept = kv_.n_tokens() - before;
-  if (!status.ok()) {
-    if (kv_.pages_evicted() == evicted ||
-        (policy_->can_take_back_prompt() && kv_.prompt_pages_evicted() == prompt_evicted)) {
-      kv_.truncate(before);
-      if (before % kPageTokens != 0) kv_.set_open_page_flags(open_flags);
-      n_kept = 0;
-    } else if (n_kept != 0) {
-      has_logits_ = false;  // those of a position that is no longer the last
-    }
-    redo_digests();
-  } else {
-    make_room(0, Phase::kPromptEnd);
-    policy_->prompt_end(kv_, before);
-    has_logits_ = true;
-  }
-  device_is_behind_ = true;
-  if (n_kept != 0)
-    detokenizer_.reset(&model_->tokenizer(), false, model_->tokenizer().starts_text_after(tokens[n_kept - 1]));
-  for (uint32_t i = 0; i < n_kept; ++i) sampler_.accept(tokens[i]);
-  n_prompt_.fetch_add(n_kept, std::memory_order_relaxed);
-  prefill_ns_.fetch_add(now_ns() - started, std::memory_order_relaxed);
-  return status;
+  Prompt prompt(*this, tokens);
+  WEIR_TRY(run_prefill(tokens, n, progress, user));
+  prompt.finish();
+  return {};
 }
 
 Status Session::open_step(const weir_token* token) {
@@ -268,13 +313,12 @@ Status Session::run_step(weir_token token) {
     return {};
   }
   WEIR_TRY(open_step(&token));
+  KvReservation reservation(kv_);
   const ThreadPool::Lease lease(pool_);
   const Status status = run_decoder(step_);
-  if (!status.ok()) {
-    kv_.rollback();
-    return status;
-  }
-  kv_.commit();
+  if (may_spoil_logits(status)) has_logits_ = false;
+  WEIR_TRY(status);
+  reservation.commit();
   count_step(token, started);
   return {};
 }
@@ -288,7 +332,7 @@ void Session::count_step(weir_token token, uint64_t started) {
 }
 
 Status Session::step(weir_token token) {
-  Entry entry(*this, Entry::kRun);
+  Entry entry(*this);
   WEIR_TRY(entry.status());
   WEIR_TRY(check_token(token));
   if (kv_.n_tokens() >= policy_->needs().context_tokens) {
@@ -341,7 +385,7 @@ Status Session::generate(const weir_generate_options& options, weir_generate_res
   result.stop = WEIR_STOP_NONE;
   result.n_tokens = 0;
   result.last_token = -1;
-  Entry entry(*this, Entry::kRun);
+  Entry entry(*this);
   WEIR_TRY(entry.status());
   if (!has_logits_) return fail(WEIR_ERR_STATE, "there are no logits before the first prefill or step");
   const Status status = run_generate(options, result);
@@ -360,12 +404,14 @@ Status Session::run_generate(const weir_generate_options& options, weir_generate
   const uint32_t limit = options.max_tokens == 0 ? UINT32_MAX : options.max_tokens;
   const bool ignore_eos = (options.flags & WEIR_GENERATE_IGNORE_EOS) != 0;
   detokenizer_.set_special((options.flags & WEIR_GENERATE_SPECIAL_TEXT) != 0);
-  const auto show = [&](weir_token token, std::string_view text) -> weir_status {
-    if (options.on_token == nullptr) return WEIR_OK;
+  const auto show = [&](weir_token token, std::string_view text) -> Answer {
+    if (options.on_token == nullptr) return {};
     const weir_token_event event = {sizeof(weir_token_event), token,       result.n_tokens,
                                     kv_.n_tokens(),           text.data(), text.size()};
+    const TokenCallback inside(*this);
     return call_out([&] { return options.on_token(options.user, &event); });
   };
+  const char* why = "";
   int32_t stop = WEIR_STOP_LENGTH;
   while (result.n_tokens < limit && stop == WEIR_STOP_LENGTH) {
     if (take_cancel()) {
@@ -379,7 +425,9 @@ Status Session::run_generate(const weir_generate_options& options, weir_generate
       if (!ignore_eos && model_->tokenizer().is_end_of_generation(token)) {
         stop = WEIR_STOP_EOS;
       } else {
-        if (show(token, detokenizer_.push(token)) != WEIR_OK) stop = WEIR_STOP_CANCELLED;
+        const Answer answer = show(token, detokenizer_.push(token));
+        if (!answer.agreed) stop = WEIR_STOP_CANCELLED;
+        why = answer.why();
         WEIR_TRY(run_step(token));
         ++result.n_tokens;
       }
@@ -387,7 +435,7 @@ Status Session::run_generate(const weir_generate_options& options, weir_generate
   }
   result.stop = stop;
   if (stop == WEIR_STOP_CANCELLED)
-    return fail(WEIR_ERR_CANCELLED, "generation was cancelled after %u tokens", result.n_tokens);
+    return fail(WEIR_ERR_CANCELLED, "generation was cancelled after %u tokens%s", result.n_tokens, why);
   // Nothing can complete a character that the answer left open. After STOP_LENGTH the next call can, so its bytes are kept.
   if (stop != WEIR_STOP_LENGTH) {
     const std::string_view rest = detokenizer_.flush();

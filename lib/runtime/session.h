@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "core/callback.h"
 #include "core/memory.h"
 #include "core/status.h"
 #include "kv/kv_cache.h"
@@ -41,17 +42,6 @@ struct SessionList {
   const void* handles;
   Session& (*at)(const void* handles, uint32_t i);
   Session& operator[](uint32_t i) const { return at(handles, i); }
-};
-
-// Hands what a step did to the application.
-class Trace final : public StepTrace {
- public:
-  Status layer(const KvCache& kv, uint32_t layer, uint32_t n_heads, bool list_per_head, const PageLists& lists,
-               const float* page_mass) override;
-
-  weir_trace_fn fn = nullptr;
-  void* user = nullptr;
-  bool possible = false;  // the session was created for it
 };
 
 class Session {
@@ -94,8 +84,9 @@ class Session {
   // Pages that left since the last call, at most `capacity`; n_lost: those that the ring had not kept.
   Status page_events(PageEvent* out, uint32_t capacity, uint32_t& n_events, uint64_t& n_lost);
 
-  // Any thread.
+  // Any thread. A cancel stays until a call has ended because of it, or somebody clears it.
   void cancel() { cancel_.store(true); }
+  void clear_cancel() { cancel_.store(false); }
   void get_stats(weir_session_stats& stats) const;
   void get_memory(weir_memory_info& info) const;
 
@@ -126,7 +117,24 @@ class Session {
     Session& session_;
     bool entered_;
   };
+  // Hands what a step did to the application.
+  class Trace final : public StepTrace {
+   public:
+    explicit Trace(Session& session) : session_(session) {}
+    Status layer(const KvCache& kv, uint32_t layer, uint32_t n_heads, bool list_per_head, const PageLists& lists,
+                 const float* page_mass) override;
+
+    weir_trace_fn fn = nullptr;
+    void* user = nullptr;
+    bool possible = false;  // the session was created for it
+
+   private:
+    Session& session_;
+  };
+  class Prompt;         // what a prompt changed, and the way back
+  class TokenCallback;  // on_token runs
   Status check_range(uint32_t first, uint32_t end) const;
+  Status read_events(PageEvent* out, uint32_t capacity, uint32_t& n_events, uint64_t& n_lost);
 
   Status check_token(weir_token token) const;
   void make_room(uint32_t n_tok, Phase phase);
@@ -145,8 +153,9 @@ class Session {
 
   // Steps of several sessions (step_many.cpp).
   class JointEntry;
+  class JointReservation;
   static Status check_together(const SessionList& sessions, uint32_t n);
-  static Status check_cancels(const SessionList& sessions, uint32_t n);
+  static Status take_cancels(const SessionList& sessions, uint32_t n);
   static Status check_devices(const SessionList& sessions, uint32_t n);
   static Status run_together(const SessionList& sessions, const weir_token* tokens, uint32_t n);
   static Status decode_together(const SessionList& sessions, uint32_t n);
@@ -171,8 +180,10 @@ class Session {
   void redo_digests();         // after tokens were taken back
   Status current_logits();     // to step_.b.logits
   Status sample_top_logits(uint32_t n, weir_token& token);
+  // Runs a callback of the application and keeps its allocations out of the session's counters.
   template <class F>
-  weir_status call_out(F&& callback);
+  Answer call_out(F&& callback);
+  // For the call that ends because of it.
   bool take_cancel() { return cancel_.exchange(false); }
 
   HostMemory memory_;
@@ -187,7 +198,7 @@ class Session {
   KvCache kv_;
   uint64_t events_read_ = 0;  // the first of kv_.events() that the application has not seen
   Step step_;
-  Trace trace_;
+  Trace trace_{*this};
   Sampler sampler_;
   Detokenizer detokenizer_;
   void* block_ = nullptr;
@@ -207,9 +218,18 @@ class Session {
   bool greedy_from_device_ = false;  // next_token of the state belongs to the latest logits
   uint64_t callback_allocs_ = 0;     // of callbacks during the current call
 
+  std::atomic<const void*> token_thread_{nullptr};  // this_thread() of the one that is in on_token
   std::atomic<bool> busy_{false};
   std::atomic<bool> cancel_{false};
   std::atomic<uint64_t> n_prompt_{0}, n_decode_{0}, prefill_ns_{0}, decode_ns_{0}, late_allocs_{0}, pages_attended_{0};
 };
+
+template <class F>
+Answer Session::call_out(F&& callback) {
+  const uint64_t allocs = HostMemory::thread_allocs();
+  const Answer answer = call_back(callback);
+  callback_allocs_ += HostMemory::thread_allocs() - allocs;
+  return answer;
+}
 
 }  // namespace weir

@@ -31,27 +31,27 @@ Status failed_for(const DeviceModule& module, Status status, uint32_t first, uin
 
 }  // namespace
 
-// Holds all sessions for one thread and counts what is allocated meanwhile.
+// Holds all sessions for one thread and counts what is allocated meanwhile, what callbacks allocate for themselves
+// excepted.
 class Session::JointEntry {
  public:
   JointEntry(const SessionList& sessions, uint32_t n) : sessions_(sessions), allocs_(HostMemory::thread_allocs()) {
-    while (n_entered_ < n && !sessions[n_entered_].busy_.exchange(true)) ++n_entered_;
+    for (; n_entered_ < n && !sessions[n_entered_].busy_.exchange(true); ++n_entered_)
+      sessions[n_entered_].callback_allocs_ = 0;
     if (n_entered_ < n) status_ = refused();
   }
   ~JointEntry() {
-    const uint64_t allocs = HostMemory::thread_allocs() - allocs_;
+    uint64_t allocs = HostMemory::thread_allocs() - allocs_;
+    for (uint32_t i = 0; i < n_entered_; ++i) allocs -= sessions_[i].callback_allocs_;
     for (uint32_t i = 0; i < n_entered_; ++i) {
       Session& session = sessions_[i];
       session.late_allocs_.fetch_add(allocs, std::memory_order_relaxed);
-      if (runs_) session.cancel_.store(false);
       session.busy_.store(false);
     }
   }
   JointEntry(const JointEntry&) = delete;
   JointEntry& operator=(const JointEntry&) = delete;
   Status status() const { return status_; }
-  // A cancel that comes from now on, or is pending, belongs to this call and does not outlive it.
-  void run() { runs_ = true; }
 
  private:
   // A session that is inside already is another thread's, or was in the list before.
@@ -67,7 +67,6 @@ class Session::JointEntry {
   const SessionList& sessions_;
   uint32_t n_entered_ = 0;
   uint64_t allocs_;
-  bool runs_ = false;
   Status status_;
 };
 
@@ -94,9 +93,10 @@ Status Session::check_turn(weir_token token, uint32_t index) const {
   return {};
 }
 
-Status Session::check_cancels(const SessionList& sessions, uint32_t n) {
+// The call ends because of the first that was cancelled; cancels of others wait for theirs.
+Status Session::take_cancels(const SessionList& sessions, uint32_t n) {
   for (uint32_t i = 0; i < n; ++i) {
-    if (sessions[i].cancel_.load()) return fail(WEIR_ERR_CANCELLED, "sessions[%u] was cancelled", i);
+    if (sessions[i].take_cancel()) return fail(WEIR_ERR_CANCELLED, "sessions[%u] was cancelled", i);
   }
   return {};
 }
@@ -114,8 +114,7 @@ Status Session::step_many(const SessionList& sessions, const weir_token* tokens,
   JointEntry entry(sessions, n);
   WEIR_TRY(entry.status());
   for (uint32_t i = 0; i < n; ++i) WEIR_TRY(sessions[i].check_turn(tokens[i], i));
-  entry.run();
-  WEIR_TRY(check_cancels(sessions, n));
+  WEIR_TRY(take_cancels(sessions, n));
   return sessions[0].device_ != nullptr ? run_device_together(sessions, tokens, n) : run_together(sessions, tokens, n);
 }
 
@@ -133,28 +132,44 @@ Status Session::decode_together(const SessionList& sessions, uint32_t n) {
   const ThreadPool::Lease lease(sessions[0].pool_);
   const Status status = run(run_layers);
   // Also says which session it was; a cancel may have come to one whose group was through.
-  WEIR_TRY(check_cancels(sessions, n));
+  WEIR_TRY(take_cancels(sessions, n));
   WEIR_TRY(status);
-  return run(run_logits);
+  const Status computed = run(run_logits);
+  for (uint32_t i = 0; i < n && !computed.ok(); ++i) sessions[i].has_logits_ = false;  // some may be another step's
+  return computed;
 }
+
+// The way back from what several sessions reserve.
+class Session::JointReservation {
+ public:
+  JointReservation(const SessionList& sessions, uint32_t n) : sessions_(sessions), n_(n) {}
+  ~JointReservation() {
+    for (uint32_t i = 0; i < n_ && !committed_; ++i) sessions_[i].kv_.rollback();
+  }
+  JointReservation(const JointReservation&) = delete;
+  JointReservation& operator=(const JointReservation&) = delete;
+  void commit() {
+    for (uint32_t i = 0; i < n_; ++i) sessions_[i].kv_.commit();
+    committed_ = true;
+  }
+
+ private:
+  const SessionList& sessions_;
+  uint32_t n_;
+  bool committed_ = false;
+};
 
 Status Session::run_together(const SessionList& sessions, const weir_token* tokens, uint32_t n) {
   const uint64_t started = now_ns();
-  Status status;
-  for (uint32_t i = 0; i < n && status.ok(); ++i) {
-    status = sessions[i].open_step(tokens + i);
+  JointReservation reservation(sessions, n);
+  for (uint32_t i = 0; i < n; ++i) {
+    WEIR_TRY(sessions[i].open_step(tokens + i));
     sessions[i].step_.cancel = &sessions[i].cancel_;  // many sessions' step may be long
   }
-  if (status.ok()) status = decode_together(sessions, n);
-  for (uint32_t i = 0; i < n; ++i) {
-    if (!status.ok()) {
-      sessions[i].kv_.rollback();
-    } else {
-      sessions[i].kv_.commit();
-      sessions[i].finish_turn(tokens[i], started);
-    }
-  }
-  return status;
+  WEIR_TRY(decode_together(sessions, n));
+  reservation.commit();
+  for (uint32_t i = 0; i < n; ++i) sessions[i].finish_turn(tokens[i], started);
+  return {};
 }
 
 // The device commits a group's tokens itself. So whatever can fail without the device being lost comes before the first group's step; when the device is

@@ -112,6 +112,47 @@ static void cancel__prefill_of_sink_keeps_whole_chunks(void **state) {
     weir_session_destroy(session);
 }
 
+/* Logits are those of the last token or none: whole chunks that stay make those from before stale, and what is taken
+ * back leaves them. */
+static void cancel__prefill_never_leaves_stale_logits(void **state) {
+    const fixture *f = *state;
+    static const char *const policies[] = {"sink", "dense"};
+    for (int p = 0; p < 2; ++p) {
+        weir_session *session = NULL;
+        weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
+        weir_token tokens[1000], token = 0;
+        static float before[1664];
+        const float *logits = NULL;
+        uint32_t n_before;
+        int n_calls = 0;
+        options.policy = policies[p];
+        options.budget_tokens = p == 0 ? 128 : 0;
+        options.batch_tokens = 32;
+        for (int i = 0; i < 1000; ++i) tokens[i] = 7 + i % 900;
+        assert_ok(weir_session_create(f->model, &options, &session));
+        assert_ok(weir_session_prefill(session, tokens, 100, NULL, NULL));
+        assert_ok(weir_session_step(session, 5));
+        assert_ok(weir_session_logits(session, &logits, NULL));
+        memcpy(before, logits, sizeof(before));
+        n_before = position(session);
+        assert_error(weir_session_prefill(session, tokens, 1000, stop_at_half, &n_calls), WEIR_ERR_CANCELLED,
+                     "cancelled");
+        if (p == 0) {
+            assert_true(position(session) > n_before);
+            assert_error(weir_session_logits(session, &logits, NULL), WEIR_ERR_STATE, "no logits");
+            assert_error(weir_session_sample(session, &token), WEIR_ERR_STATE, "no logits");
+            assert_error(weir_session_generate(session, NULL, NULL), WEIR_ERR_STATE, "no logits");
+        } else {
+            assert_int_equal(position(session), n_before);
+            assert_ok(weir_session_logits(session, &logits, NULL));
+            assert_memory_equal(logits, before, sizeof(before));
+        }
+        assert_ok(weir_session_step(session, 6));
+        assert_ok(weir_session_logits(session, &logits, NULL));
+        weir_session_destroy(session);
+    }
+}
+
 static void cancel__generate_keeps_what_was_shown(void **state) {
     const fixture *f = *state;
     weir_session *session = NULL;
@@ -142,8 +183,9 @@ static weir_status cancel_at_the_third(void *user, const weir_token_event *event
     return WEIR_OK;
 }
 
-/* A cancel that comes with the last token finds nothing to stop, and does not wait for the next call. */
-static void cancel__does_not_outlive_its_call(void **state) {
+/* A cancel that comes with the last token finds nothing to stop. It waits for the next call, which is that of the same
+ * turn for all that the library knows. */
+static void cancel__that_comes_too_late_stays(void **state) {
     const fixture *f = *state;
     weir_session *session = NULL;
     weir_generate_options options = WEIR_GENERATE_OPTIONS_INIT;
@@ -155,8 +197,84 @@ static void cancel__does_not_outlive_its_call(void **state) {
     options.user = session;
     assert_ok(weir_session_generate(session, &options, &result));
     assert_int_equal(result.stop, WEIR_STOP_LENGTH);
-    prefill_text(f->model, session, "x");
+    assert_error(weir_session_step(session, 1), WEIR_ERR_CANCELLED, "the step was cancelled");
+    assert_ok(weir_session_step(session, 1)); /* used up */
+    weir_session_destroy(session);
+}
+
+static weir_status refuse_and_count(void *user, const weir_progress_info *info) {
+    (void)info;
+    ++*(int *)user;
+    return WEIR_ERR_INTERNAL;
+}
+
+static weir_status refuse_token(void *user, const weir_token_event *event) {
+    (void)event;
+    weir_session_cancel(user);
+    return WEIR_ERR_INTERNAL;
+}
+
+/* Only a call that ends because of the cancel takes it. */
+static void cancel__is_not_used_up_by_another_failure(void **state) {
+    const fixture *f = *state;
+    static weir_token tokens[20000];
+    weir_session *session = NULL;
+    weir_session_options small = WEIR_SESSION_OPTIONS_INIT;
+    weir_generate_options options = WEIR_GENERATE_OPTIONS_INIT;
+    const float *logits = NULL;
+    weir_token token = 0;
+    int n_calls = 0;
+    small.context_tokens = 64;
+    assert_ok(weir_session_create(f->model, &small, &session));
+    weir_session_cancel(session);
+    assert_error(weir_session_generate(session, NULL, NULL), WEIR_ERR_STATE, "no logits");
+    assert_error(weir_session_prefill(session, tokens, 65, NULL, NULL), WEIR_ERR_CONTEXT_FULL, "64");
+    tokens[3] = -1;
+    assert_error(weir_session_prefill(session, tokens, 5, NULL, NULL), WEIR_ERR_INVALID_ARG, "token -1");
+    tokens[3] = 0;
+    assert_error(weir_session_step(session, -1), WEIR_ERR_INVALID_ARG, "token -1");
+    assert_error(weir_session_prefill(session, tokens, 5, refuse_and_count, &n_calls), WEIR_ERR_CANCELLED,
+                 "by its progress callback");
+    assert_int_equal(n_calls, 1);
+    assert_error(weir_session_prefill(session, tokens, 5, NULL, NULL), WEIR_ERR_CANCELLED,
+                 "prefill was cancelled after 0 of 5");
+    assert_ok(weir_session_prefill(session, tokens, 5, NULL, NULL));
+    weir_session_cancel(session);
+    options.flags = 1u << 30;
+    assert_error(weir_session_generate(session, &options, NULL), WEIR_ERR_INVALID_ARG, "flags");
+    assert_ok(weir_session_logits(session, &logits, NULL)); /* calls that are not cancelled leave it alone as well */
+    assert_ok(weir_session_sample(session, &token));
+    assert_ok(weir_session_set_sampling(session, NULL));
+    assert_error(weir_session_step(session, 1), WEIR_ERR_CANCELLED, "the step was cancelled");
+    options.flags = WEIR_GENERATE_IGNORE_EOS;
+    options.on_token = refuse_token; /* cancels, but it is the callback that ends the call */
+    options.user = session;
+    assert_error(weir_session_generate(session, &options, NULL), WEIR_ERR_CANCELLED, "after 1 tokens");
+    assert_error(weir_session_step(session, 1), WEIR_ERR_CANCELLED, "the step was cancelled");
     assert_ok(weir_session_step(session, 1));
+    weir_session_destroy(session);
+}
+
+/* The protocol of a Stop button, from the thread that takes the clicks: clear, hand the turn over. */
+static void cancel__of_an_old_turn_never_hits_the_next(void **state) {
+    const fixture *f = *state;
+    weir_session *session = NULL;
+    weir_generate_options options = WEIR_GENERATE_OPTIONS_INIT;
+    const weir_token turn[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    weir_session_clear_cancel(NULL);
+    assert_ok(weir_session_create(f->model, NULL, &session));
+    options.flags = WEIR_GENERATE_IGNORE_EOS;
+    options.max_tokens = 5;
+    for (int click = 0; click < 4; ++click) { /* after the turn, before its prefill, between its two calls, never */
+        const weir_status prefilled = click == 1 ? WEIR_ERR_CANCELLED : WEIR_OK,
+                          generated = click == 2 ? WEIR_ERR_CANCELLED : WEIR_OK;
+        weir_session_clear_cancel(session);
+        if (click == 1) weir_session_cancel(session);
+        assert_int_equal(weir_session_prefill(session, turn, 8, NULL, NULL), prefilled);
+        if (click == 2) weir_session_cancel(session);
+        if (prefilled == WEIR_OK) assert_int_equal(weir_session_generate(session, &options, NULL), generated);
+        if (click == 0) weir_session_cancel(session);
+    }
     weir_session_destroy(session);
 }
 
@@ -188,8 +306,11 @@ int main(void) {
         cmocka_unit_test(cancel__open),
         cmocka_unit_test(cancel__prefill_changes_nothing),
         cmocka_unit_test(cancel__prefill_of_sink_keeps_whole_chunks),
+        cmocka_unit_test(cancel__prefill_never_leaves_stale_logits),
         cmocka_unit_test(cancel__generate_keeps_what_was_shown),
-        cmocka_unit_test(cancel__does_not_outlive_its_call),
+        cmocka_unit_test(cancel__that_comes_too_late_stays),
+        cmocka_unit_test(cancel__is_not_used_up_by_another_failure),
+        cmocka_unit_test(cancel__of_an_old_turn_never_hits_the_next),
         cmocka_unit_test(cancel__from_another_thread),
     };
     return cmocka_run_group_tests_name("api_cancel", tests, open_fixture, close_fixture);

@@ -1,4 +1,6 @@
 /* api: the ring of pages that left. Sessions are on the device that WEIR_DEVICE_AUTO finds, so the same tests run on a GPU. */
+#include <pthread.h>
+
 #include "api_test.h"
 #include "weir/experimental.h"
 
@@ -322,19 +324,102 @@ static void page_events__the_same_on_every_device(void **state) {
     weir_session_destroy(session[1]);
 }
 
-static weir_status ask_inside(void *user, const weir_token_event *event) {
+static weir_status ask_inside(void *user, const weir_progress_info *info) {
     weir_page_event events[4];
     uint32_t n = 77;
-    (void)event;
+    (void)info;
     assert_error(page_events(user, events, 4, &n, NULL), WEIR_ERR_BUSY, "another thread");
     assert_int_equal(n, 77);
     return WEIR_OK;
 }
 
+/* raas keeps prompts for good; unpinned, their pages leave like others. */
+static void page_events__of_unpinned_prompts(void **state) {
+    const fixture *f = *state;
+    static weir_page_event events[MOST_EVENTS];
+    for (int unpinned = 0; unpinned < 2; ++unpinned) {
+        weir_session *session = new_session(f, "raas", WEIR_DEVICE_AUTO);
+        uint32_t n_prompt_pages = 0, n;
+        prefill(session, PROMPT);
+        if (unpinned) assert_ok(weir_session_unpin(session, 0, PROMPT));
+        for (int i = 0; i < 10; ++i) {
+            decode(session, 64);
+            n = read_all(session, events, NULL);
+            for (uint32_t k = 0; k < n; ++k) n_prompt_pages += (events[k].flags & 2u) != 0;
+        }
+        assert_true(stats_of(session).pages_evicted > 0);
+        assert_int_equal(n_prompt_pages > 0, unpinned);
+        weir_session_destroy(session);
+    }
+}
+
+typedef struct reader {
+    weir_session *session;
+    uint64_t n_events, n_lost;
+    uint32_t n_tokens;
+    weir_status elsewhere; /* of another thread that tried meanwhile */
+} reader;
+
+static void *read_elsewhere(void *user) {
+    reader *r = user;
+    uint32_t n = 0;
+    r->elsewhere = page_events(r->session, NULL, 0, &n, NULL);
+    return NULL;
+}
+
+static weir_status read_inside(void *user, const weir_token_event *event) {
+    static weir_page_event events[MOST_EVENTS];
+    reader *r = user;
+    uint64_t n_lost = 0;
+    pthread_t thread;
+    uint32_t n = 0;
+    (void)event;
+    if (++r->n_tokens % 64 != 0) return WEIR_OK;
+    assert_ok(page_events(r->session, events, MOST_EVENTS, &n, &n_lost));
+    for (uint32_t i = 0; i < n; ++i) assert_int_equal(events[i].index, r->n_events + i);
+    r->n_events += n;
+    r->n_lost += n_lost;
+    if (r->n_tokens == 640) {
+        assert_int_equal(pthread_create(&thread, NULL, read_elsewhere, r), 0);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        assert_error(weir_session_step(r->session, 1), WEIR_ERR_BUSY, "inside this session"); /* nothing else */
+    }
+    return WEIR_OK;
+}
+
+/* One call of generate for a long answer: who reads in its callback misses nothing. */
+static void page_events__inside_on_token_miss_none(void **state) {
+    static const char *const policies[] = {"sink", "raas"};
+    const fixture *f = *state;
+    static weir_page_event events[MOST_EVENTS];
+    for (int p = 0; p < 2; ++p) {
+        weir_session *session = new_session(f, policies[p], WEIR_DEVICE_AUTO);
+        weir_generate_options options = WEIR_GENERATE_OPTIONS_INIT;
+        weir_memory_info memory = WEIR_MEMORY_INFO_INIT;
+        reader r = {session, 0, 0, 0, WEIR_OK};
+        uint64_t n_lost = 0;
+        uint32_t n;
+        prefill(session, PROMPT);
+        options.flags = WEIR_GENERATE_IGNORE_EOS;
+        options.max_tokens = 1500;
+        options.on_token = read_inside;
+        options.user = &r;
+        assert_ok(weir_session_generate(session, &options, NULL));
+        n = read_all(session, events, &n_lost);
+        assert_int_equal(r.n_lost + n_lost, 0);
+        assert_int_equal(r.n_events + n, stats_of(session).pages_evicted);
+        assert_true(r.n_events > ring_capacity(f)); /* reading once at the end would not have been enough */
+        assert_int_equal(r.elsewhere, WEIR_ERR_BUSY);
+        assert_ok(weir_session_memory(session, &memory));
+        assert_int_equal(memory.allocs_while_decoding, 0);
+        weir_session_destroy(session);
+    }
+}
+
 static void page_events__bad_arguments(void **state) {
     const fixture *f = *state;
     weir_session *session = new_session(f, "sink", WEIR_DEVICE_AUTO);
-    weir_generate_options generate = WEIR_GENERATE_OPTIONS_INIT;
+    const weir_token token = 7;
     weir_page_event events[4];
     uint32_t n = 77;
     uint64_t n_lost = 0;
@@ -343,12 +428,8 @@ static void page_events__bad_arguments(void **state) {
     assert_error(page_events(session, events, 4, NULL, &n_lost), WEIR_ERR_INVALID_ARG, "n_events is NULL");
     assert_ok(page_events(session, events, 4, &n, NULL));
     assert_int_equal(n, 0);
-    prefill(session, 20);
-    generate.max_tokens = 2;
-    generate.flags = WEIR_GENERATE_IGNORE_EOS;
-    generate.on_token = ask_inside;
-    generate.user = session;
-    assert_ok(weir_session_generate(session, &generate, NULL));
+    assert_ok(
+        weir_session_prefill(session, &token, 1, ask_inside, session)); /* on_token may, other callbacks may not */
     weir_session_destroy(session);
 }
 
@@ -361,6 +442,8 @@ int main(void) {
         cmocka_unit_test(page_events__reset_forgets_what_was_not_read),
         cmocka_unit_test(page_events__of_a_cancelled_prompt),
         cmocka_unit_test(page_events__the_same_on_every_device),
+        cmocka_unit_test(page_events__of_unpinned_prompts),
+        cmocka_unit_test(page_events__inside_on_token_miss_none),
         cmocka_unit_test(page_events__bad_arguments),
     };
     return cmocka_run_group_tests_name("api_page_events", tests, open_all, close_fixture);

@@ -442,6 +442,52 @@ static void session__sampling_is_deterministic_by_seed(void **state) {
     weir_session_destroy(session);
 }
 
+/* The random state starts anew, and tokens of the old conversation are not held against the new one. */
+static void session__reset_restarts_the_sampler(void **state) {
+    const fixture *f = *state;
+    static collected first, second;
+    weir_session *session = new_session(f, NULL, 0);
+    weir_sampling_options sampling = WEIR_SAMPLING_OPTIONS_INIT;
+    collected *const outs[] = {&first, &second};
+    sampling.temperature = 3.0f;
+    sampling.repeat_penalty = 1.5f;
+    sampling.seed = 3;
+    assert_ok(weir_session_set_sampling(session, &sampling));
+    for (int i = 0; i < 2; ++i) {
+        weir_generate_options options = WEIR_GENERATE_OPTIONS_INIT;
+        memset(outs[i], 0, sizeof(*outs[i]));
+        prefill_text(f->model, session, RULE_PROMPT);
+        options.flags = WEIR_GENERATE_IGNORE_EOS;
+        options.max_tokens = 60;
+        options.on_token = collect;
+        options.user = outs[i];
+        assert_ok(weir_session_generate(session, &options, NULL));
+        assert_ok(weir_session_reset(session));
+    }
+    assert_memory_equal(first.tokens, second.tokens, 60 * sizeof(weir_token));
+    weir_session_destroy(session);
+}
+
+static weir_status count_progress(void *user, const weir_progress_info *info) {
+    (void)info;
+    ++*(int *)user;
+    return WEIR_OK;
+}
+
+/* A chunk fills the open page and as many more as can make room: here 10 tokens and one page of 16, in one go. */
+static void session__chunks_fill_the_open_page(void **state) {
+    const fixture *f = *state;
+    weir_token prompt[160];
+    weir_session *session = new_session(f, "tova", 160);
+    int n_calls = 0;
+    for (int i = 0; i < 160; ++i) prompt[i] = 7 + i * 3 % 900;
+    assert_ok(weir_session_prefill(session, prompt, 134, NULL, NULL));
+    assert_ok(weir_session_pin(session, 0, 128)); /* 8 of 10 pages; the open one has 6 tokens */
+    assert_ok(weir_session_prefill(session, prompt + 134, 26, count_progress, &n_calls));
+    assert_int_equal(n_calls, 1);
+    weir_session_destroy(session);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(session__solves_a_problem),
@@ -457,6 +503,8 @@ int main(void) {
         cmocka_unit_test(session__sliced_generation_gives_the_same_text),
         cmocka_unit_test(session__second_entry_is_busy),
         cmocka_unit_test(session__sampling_is_deterministic_by_seed),
+        cmocka_unit_test(session__reset_restarts_the_sampler),
+        cmocka_unit_test(session__chunks_fill_the_open_page),
     };
     return cmocka_run_group_tests_name("api_session", tests, open_fixture, close_fixture);
 }

@@ -382,6 +382,23 @@ static void step_many__cancelled_before_changes_nothing(void **state) {
     close_trio(&t);
 }
 
+/* Each cancel ends one call, which names its session; none is lost in another's, and one that is cleared ends none. */
+static void step_many__cancels_are_told_one_by_one(void **state) {
+    static trio t;
+    const weir_token tokens[3] = {1, 2, 3};
+    open_trio(*state, &t);
+    for (int i = 0; i < 3; ++i) weir_session_cancel(t.sessions[i]);
+    weir_session_clear_cancel(t.sessions[1]);
+    assert_error(weir_step_many(t.sessions, tokens, 3), WEIR_ERR_CANCELLED, "sessions[0] was cancelled");
+    assert_error(weir_step_many(t.sessions, tokens, 3), WEIR_ERR_CANCELLED, "sessions[2] was cancelled");
+    assert_as_before(&t);
+    weir_session_cancel(t.sessions[2]);
+    assert_ok(weir_step_many(t.sessions, tokens, 2)); /* not in the list: its cancel waits */
+    assert_error(weir_session_step(t.sessions[2], 3), WEIR_ERR_CANCELLED, "cancelled");
+    assert_ok(weir_session_step(t.sessions[2], 3));
+    close_trio(&t);
+}
+
 typedef struct trap {
     weir_session *victim; /* cancelled in layer `layer`; NULL: the callback itself stops the step */
     uint32_t layer;
@@ -476,6 +493,7 @@ int main(void) {
         cmocka_unit_test(step_many__refuses_arguments),
         cmocka_unit_test(step_many__with_one_full_context_changes_nothing),
         cmocka_unit_test(step_many__cancelled_before_changes_nothing),
+        cmocka_unit_test(step_many__cancels_are_told_one_by_one),
         cmocka_unit_test(step_many__cancelled_meanwhile_appends_nothing),
         cmocka_unit_test(step_many__of_a_busy_session_changes_nothing),
     };

@@ -116,11 +116,75 @@ static void threads__open_beside_decoding(void **state) {
     weir_session_destroy(decoding.session);
 }
 
+#ifndef WEIR_INTERNAL_SANITIZED /* instrumented code takes several times as much */
+
+/* Everything that an application calls, on a thread with the least stack that the headers promise to do with. */
+static void *whole_life(void *user) {
+    static const char *const policies[] = {"dense", "sink", "h2o", "tova", "quest", "raas", "hybrid"};
+    weir_runtime_options options = WEIR_RUNTIME_OPTIONS_INIT;
+    weir_generate_options generate = WEIR_GENERATE_OPTIONS_INIT;
+    weir_sampling_options sampling = WEIR_SAMPLING_OPTIONS_INIT;
+    weir_model_options model_options = WEIR_MODEL_OPTIONS_INIT;
+    weir_runtime *runtime = NULL;
+    weir_model *model = NULL;
+    uint64_t n = 0;
+    static char text[20000];
+    static weir_token tokens[20000];
+    weir_status status;
+    (void)user;
+    memset(text, 'a', sizeof(text));
+    options.n_threads = 2;
+    model_options.flags = WEIR_MODEL_COPY;
+    sampling.temperature = 0.8f;
+    sampling.top_p = 0.9f;
+    generate.flags = WEIR_GENERATE_IGNORE_EOS;
+    generate.max_tokens = 10;
+    status = weir_runtime_create(&options, &runtime);
+    if (status == WEIR_OK) status = weir_model_open(runtime, TINY_MODEL, &model_options, &model);
+    if (status == WEIR_OK) status = weir_tokenize(model, text, sizeof(text), WEIR_TOKENIZE_SPECIAL, tokens, 20000, &n);
+    for (int p = 0; p < 7 && status == WEIR_OK; ++p) {
+        weir_session *session = NULL;
+        weir_session_options session_options = WEIR_SESSION_OPTIONS_INIT;
+        session_options.device = WEIR_DEVICE_CPU;
+        session_options.policy = policies[p];
+        session_options.budget_tokens = p == 0 ? 0 : 256;
+        status = weir_session_create(model, &session_options, &session);
+        if (status == WEIR_OK) status = weir_session_set_sampling(session, &sampling);
+        if (status == WEIR_OK) status = weir_session_prefill(session, tokens, 100, NULL, NULL);
+        if (status == WEIR_OK) status = weir_session_generate(session, &generate, NULL);
+        if (status == WEIR_OK) status = weir_step_many(&session, tokens, 1);
+        weir_session_destroy(session);
+    }
+    weir_model_close(model);
+    if (status == WEIR_OK && weir_model_open(runtime, "/no/such/file", NULL, &model) != WEIR_ERR_IO)
+        status = WEIR_ERR_INTERNAL;
+    weir_runtime_destroy(runtime);
+    return status == WEIR_OK ? NULL : (void *)weir_status_name(status);
+}
+
+static void threads__of_128_kib_are_enough(void **state) {
+    pthread_attr_t attributes;
+    pthread_t thread;
+    void *error = NULL;
+    (void)state;
+    assert_int_equal(pthread_attr_init(&attributes), 0);
+    assert_int_equal(pthread_attr_setstacksize(&attributes, 128 << 10), 0);
+    assert_int_equal(pthread_create(&thread, &attributes, whole_life, NULL), 0);
+    assert_int_equal(pthread_join(thread, &error), 0);
+    assert_null(error);
+    pthread_attr_destroy(&attributes);
+}
+
+#endif
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads__two_sessions_at_once),
         cmocka_unit_test(threads__cancel_while_the_other_decodes),
         cmocka_unit_test(threads__open_beside_decoding),
+#ifndef WEIR_INTERNAL_SANITIZED
+        cmocka_unit_test(threads__of_128_kib_are_enough),
+#endif
     };
     return cmocka_run_group_tests_name("api_threads", tests, open_fixture, close_fixture);
 }
