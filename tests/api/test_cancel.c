@@ -301,6 +301,32 @@ static void cancel__from_another_thread(void **state) {
     weir_session_destroy(session);
 }
 
+/* Between two layers of one large chunk nobody is asked but the flag; the call that ends there has used it up. */
+static void cancel__inside_a_chunk(void **state) {
+    const fixture *f = *state;
+    static weir_token tokens[4000];
+    weir_session *session = NULL;
+    weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
+    int n_hits = 0;
+    options.batch_tokens = 4000;
+    options.context_tokens = 4096;
+    for (int i = 0; i < 4000; ++i) tokens[i] = 7 + i % 900;
+    assert_ok(weir_session_create(f->model, &options, &session));
+    for (int i = 0; i < 20 && n_hits == 0; ++i) {
+        pthread_t thread;
+        weir_status status;
+        assert_int_equal(pthread_create(&thread, NULL, cancel_later, session), 0);
+        status = weir_session_prefill(session, tokens, 4000, NULL, NULL);
+        n_hits += status == WEIR_ERR_CANCELLED && strstr(weir_last_error(), "in layer") != NULL;
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        if (n_hits == 0) assert_ok(weir_session_reset(session)); /* too early or too late */
+    }
+    assert_int_equal(n_hits, 1);
+    assert_int_equal(position(session), 0);
+    assert_ok(weir_session_prefill(session, tokens, 10, NULL, NULL));
+    weir_session_destroy(session);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cancel__open),
@@ -312,6 +338,7 @@ int main(void) {
         cmocka_unit_test(cancel__is_not_used_up_by_another_failure),
         cmocka_unit_test(cancel__of_an_old_turn_never_hits_the_next),
         cmocka_unit_test(cancel__from_another_thread),
+        cmocka_unit_test(cancel__inside_a_chunk),
     };
     return cmocka_run_group_tests_name("api_cancel", tests, open_fixture, close_fixture);
 }
