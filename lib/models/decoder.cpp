@@ -134,10 +134,4 @@ Status run_logits(const StepGroup& group) {
   return {};
 }
 
-Status run_decoder(Step& s) {
-  Step* step = &s;
-  WEIR_TRY(run_layers({&step, 1}));
-  return s.want_logits ? run_logits({&step, 1}) : Status();
-}
-
 }  // namespace weir

@@ -69,9 +69,6 @@ struct Step {
 void lay_out_buffers(const ModelConfig& config, const RopeTable& rope, const PolicyNeeds& needs, uint32_t max_tok,
                      uint32_t max_pages, Arena& arena, StepBuffers& b);
 
-// Runs the pass over pages that are already reserved; the caller commits or rolls back.
-Status run_decoder(Step& step);
-
 // Decode steps of different sessions over one model as one pass: each weight is read once, and each session attends its own pages by its own policy.
 // Row i of the activations is that of steps[i], and they lie in the buffers of steps[0], which has at least `n` rows.
 struct StepGroup {

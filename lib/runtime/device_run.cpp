@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "policy/room.h"
 #include "runtime/session.h"
 #include "runtime/session_pools.h"
 
@@ -153,7 +154,7 @@ Status Session::host_tables() {
 }
 
 Status Session::run_device_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_left) {
-  make_room(n_tok, Phase::kPrompt);
+  make_room(*policy_, kv_, n_tok, Phase::kPrompt);
   WEIR_TRY(kv_.reserve(n_tok, policy_->prompt_flags(), kv_.n_tokens() + n_tok));
   const RopeTable& rope = model_->rope();
   const uint32_t pos = kv_.n_tokens();

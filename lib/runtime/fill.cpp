@@ -2,6 +2,7 @@
 // happen as in decoding, page by page; the values are noise of the size that normalised keys have.
 #include <algorithm>
 
+#include "policy/room.h"
 #include "quant/half.h"
 #include "runtime/session.h"
 
@@ -19,7 +20,7 @@ Status Session::fill(uint32_t n_tokens) {
   uint64_t random = 1;
   for (uint32_t done = 0; done < n_tokens;) {
     const uint32_t n = std::min(n_tokens - done, kPageTokens - kv_.n_tokens() % kPageTokens);
-    make_room(n, Phase::kDecode);
+    make_room(*policy_, kv_, n, Phase::kDecode);
     WEIR_TRY(kv_.reserve(n, 0, kv_.n_tokens() + n));
     for (uint32_t s = 0; device_ == nullptr && s < kv_.shape().n_streams(); ++s) {
       const StreamView stream = kv_.stream(s);

@@ -137,15 +137,14 @@ class Session {
   Status read_events(PageEvent* out, uint32_t capacity, uint32_t& n_events, uint64_t& n_lost);
 
   Status check_token(weir_token token) const;
-  void make_room(uint32_t n_tok, Phase phase);
-  // Pages that every stream can open at once if all leaves that may.
-  uint32_t room_pages() const;
   Status run_prefill(const weir_token* tokens, uint32_t n_tokens, weir_progress_fn progress, void* user);
   Status run_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_left);
   Status run_step(weir_token token);
   // Makes room for one more token and tells the decoder of it; a commit or a rollback follows.
   Status open_step(const weir_token* token);
-  Status run_generate(const weir_generate_options& options, weir_generate_result& result);
+  int32_t stop_before_token(const weir_generate_options& options, const weir_generate_result& result);
+  Answer show(const weir_generate_options& options, const weir_generate_result& result, weir_token token,
+              std::string_view text);
   Status draw(weir_token& token);
   Status sample_logits(weir_token& token);
   void count_step(weir_token token, uint64_t started);

@@ -17,6 +17,7 @@
 #include "kv/kv_cache.h"
 #include "ops/ops.h"
 #include "policy/policy.h"
+#include "policy/room.h"
 #include "quant/half.h"
 
 namespace weir::test {
@@ -124,7 +125,7 @@ class Sim {
     if (!policy_->admit_prompt(kv, n_tok).ok()) fail_msg("a prompt of %u tokens: %s", n_tok, last_error_text());
     const uint32_t before = kv.n_tokens();
     for (uint32_t done = 0; done < n_tok;) {
-      const uint32_t n = policy_->chunk_tokens(kv, n_tok - done, shape.batch);
+      const uint32_t n = next_chunk(*policy_, kv, n_tok - done, shape.batch);
       assert_true(n >= 1 && n <= n_tok - done && n <= shape.batch);
       done += n;
       make_room(n, Phase::kPrompt);
@@ -248,20 +249,13 @@ class Sim {
   }
 
   void make_room(uint32_t n_tok, Phase phase) {
-    RoomArgs room = {phase, kv.n_tokens(), kv.pages_to_open(n_tok), false, 0};
-    for (uint32_t s = 0; s < kv.shape().n_streams(); ++s) {
-      room.stream = s;
-      for (;;) {
-        const StreamView stream = kv.stream(s);
-        room.crowded = stream.n_pages + room.opens > stream.capacity;
-        const uint32_t row = policy_->victim(stream, room);
-        if (row == Policy::kNone || (row + 1 == stream.n_pages && stream.len[row] < kPageTokens)) break;
-        assert_true(row < stream.n_pages);
-        if (on_evict) on_evict(s, stream, row, room);
-        kv.evict(s, row);
-        ++n_evicted;
-      }
-    }
+    const auto told = [](void* sim, uint32_t stream, const StreamView& s, uint32_t row, const RoomArgs& room) {
+      Sim& self = *static_cast<Sim*>(sim);
+      assert_true(row < s.n_pages);
+      if (self.on_evict) self.on_evict(stream, s, row, room);
+      ++self.n_evicted;
+    };
+    weir::make_room(*policy_, kv, n_tok, phase, {told, this});
   }
 
   static float* data(std::vector<float>& v) { return v.empty() ? nullptr : v.data(); }

@@ -1,0 +1,144 @@
+// Prompts: read in chunks, each a pass of the decoder over pages that are reserved before it and committed after it. What
+// a prompt that fails or is cancelled changed is taken back (docs/decisions/004-cancel-semantics.md).
+#include "policy/room.h"
+#include "runtime/session_entry.h"
+
+namespace weir {
+namespace {
+
+// Whether a pass that computes logits and ended so may have left some of them. Cancels and callbacks end it in the
+// layers, before any changes; on a device that is lost they are what they were on the host, and the device has none to
+// give.
+bool may_spoil_logits(Status status) {
+  return !status.ok() && status.code() != WEIR_ERR_CANCELLED && status.code() != WEIR_ERR_DEVICE_LOST;
+}
+
+}  // namespace
+
+// A prompt on its way in. Unless finish() was called, what can be taken back is taken back when it ends, however that
+// comes about.
+class Session::Prompt {
+ public:
+  Prompt(Session& session, const weir_token* tokens)
+      : s_(session),
+        tokens_(tokens),
+        before_(s_.kv_.n_tokens()),
+        open_flags_(s_.kv_.open_page_flags()),
+        evicted_(s_.kv_.pages_evicted()),
+        prompt_evicted_(s_.kv_.prompt_pages_evicted()),
+        started_(now_ns()) {}
+  Prompt(const Prompt&) = delete;
+  Prompt& operator=(const Prompt&) = delete;
+
+  ~Prompt() {
+    if (!finished_) take_back();
+    s_.device_is_behind_ = true;
+    const uint32_t n_kept = s_.kv_.n_tokens() - before_;
+    const Tokenizer& tokenizer = s_.model_->tokenizer();
+    if (n_kept != 0) s_.detokenizer_.reset(&tokenizer, false, tokenizer.starts_text_after(tokens_[n_kept - 1]));
+    for (uint32_t i = 0; i < n_kept; ++i) s_.sampler_.accept(tokens_[i]);
+    s_.n_prompt_.fetch_add(n_kept, std::memory_order_relaxed);
+    s_.prefill_ns_.fetch_add(now_ns() - started_, std::memory_order_relaxed);
+  }
+
+  void finish() {
+    make_room(*s_.policy_, s_.kv_, 0, Phase::kPromptEnd);
+    s_.policy_->prompt_end(s_.kv_, before_);
+    s_.has_logits_ = true;
+    finished_ = true;
+  }
+
+ private:
+  // All of it, unless prompt pages had to leave for it that later tokens need: then whole chunks stay.
+  void take_back() {
+    KvCache& kv = s_.kv_;
+    if (kv.pages_evicted() == evicted_ ||
+        (s_.policy_->can_take_back_prompt() && kv.prompt_pages_evicted() == prompt_evicted_)) {
+      kv.truncate(before_);
+    }
+    if (kv.n_tokens() != before_) {
+      s_.has_logits_ = false;  // those of a position that is no longer the last
+    } else if (before_ % kPageTokens != 0) {
+      kv.set_open_page_flags(open_flags_);
+    }
+    s_.redo_digests();
+  }
+
+  Session& s_;
+  const weir_token* tokens_;
+  uint32_t before_, open_flags_;
+  uint64_t evicted_, prompt_evicted_, started_;
+  bool finished_ = false;
+};
+
+Status Session::run_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_left) {
+  if (device_ != nullptr) return run_device_chunk(tokens, n_tok, n_left);
+  make_room(*policy_, kv_, n_tok, Phase::kPrompt);
+  WEIR_TRY(kv_.reserve(n_tok, policy_->prompt_flags(), kv_.n_tokens() + n_tok));
+  step_.tokens = tokens;
+  step_.n_tok = n_tok;
+  step_.is_decode = false;
+  step_.want_logits = n_left == 0;
+  step_.n_left = n_left;
+  step_.cancel = &cancel_;
+  KvReservation reservation(kv_);
+  const ThreadPool::Lease lease(pool_);
+  Step* const step = &step_;
+  WEIR_TRY(run_layers({&step, 1}));
+  if (step_.want_logits) WEIR_TRY(run_logits({&step, 1}));
+  reservation.commit();
+  return {};
+}
+
+Status Session::run_prefill(const weir_token* tokens, uint32_t n_tokens, weir_progress_fn progress, void* user) {
+  for (uint32_t done = 0; done < n_tokens;) {
+    if (progress != nullptr) {
+      const weir_progress_info info = {sizeof(weir_progress_info), 0, done, n_tokens};
+      const Answer answer = call_out([&] { return progress(user, &info); });
+      if (!answer.agreed) {
+        return fail(WEIR_ERR_CANCELLED, "prefill was cancelled by its progress callback after %u of %u tokens%s", done,
+                    n_tokens, answer.why());
+      }
+    }
+    if (take_cancel()) return fail(WEIR_ERR_CANCELLED, "prefill was cancelled after %u of %u tokens", done, n_tokens);
+    const uint32_t n_tok = next_chunk(*policy_, kv_, n_tokens - done, step_.b.max_tok);
+    if (n_tok == 0)
+      return fail(WEIR_ERR_BUDGET, "prefill stopped after %u of %u tokens: pinned pages leave no room", done, n_tokens);
+    const uint32_t n_left = n_tokens - done - n_tok;
+    const Status status = run_chunk(tokens + done, n_tok, n_left);
+    if (status.code() == WEIR_ERR_CANCELLED) (void)take_cancel();
+    if (n_left == 0 && may_spoil_logits(status)) has_logits_ = false;
+    WEIR_TRY(status);
+    done += n_tok;
+  }
+  return {};
+}
+
+Status Session::prefill(const weir_token* tokens, uint64_t n_tokens, weir_progress_fn progress, void* user) {
+  Entry entry(*this);
+  WEIR_TRY(entry.status());
+  const uint32_t before = kv_.n_tokens();
+  const uint64_t room = policy_->needs().context_tokens - before;
+  if (n_tokens > room) {
+    return fail(WEIR_ERR_CONTEXT_FULL, "a prompt of %llu tokens does not fit: %llu of %u positions are free",
+                static_cast<unsigned long long>(n_tokens), static_cast<unsigned long long>(room),
+                policy_->needs().context_tokens);
+  }
+  for (uint64_t i = 0; i < n_tokens; ++i) WEIR_TRY(check_token(tokens[i]));
+  WEIR_TRY(host_tables());
+  const auto n = static_cast<uint32_t>(n_tokens);
+  WEIR_TRY(policy_->admit_prompt(kv_, n));
+  if (kv_.pages_to_open(n) > 0 && room_pages(*policy_, kv_) == 0) {
+    return fail(
+        WEIR_ERR_BUDGET,
+        "a prompt of %u tokens does not fit, %u would: pinned pages leave no room; weir_session_unpin lets some leave",
+        n, (kPageTokens - before % kPageTokens) % kPageTokens);
+  }
+
+  Prompt prompt(*this, tokens);
+  WEIR_TRY(run_prefill(tokens, n, progress, user));
+  prompt.finish();
+  return {};
+}
+
+}  // namespace weir

@@ -1,0 +1,31 @@
+// What every entry of a session takes first.
+#pragma once
+
+#include "runtime/session.h"
+
+namespace weir {
+
+// Holds the session for one thread and counts what is allocated meanwhile, what callbacks allocate for themselves excepted.
+class Session::Entry {
+ public:
+  explicit Entry(Session& session)
+      : session_(session), entered_(!session.busy_.exchange(true)), allocs_(HostMemory::thread_allocs()) {
+    if (entered_) session.callback_allocs_ = 0;
+  }
+  ~Entry() {
+    if (!entered_) return;
+    session_.late_allocs_.fetch_add(HostMemory::thread_allocs() - allocs_ - session_.callback_allocs_,
+                                    std::memory_order_relaxed);
+    session_.busy_.store(false);
+  }
+  Entry(const Entry&) = delete;
+  Entry& operator=(const Entry&) = delete;
+  Status status() const { return entered_ ? Status() : fail(WEIR_ERR_BUSY, "another thread is inside this session"); }
+
+ private:
+  Session& session_;
+  bool entered_;
+  uint64_t allocs_;
+};
+
+}  // namespace weir
