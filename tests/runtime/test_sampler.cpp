@@ -86,6 +86,19 @@ void sampler__cuts_keep_what_they_say(void**) {
   }
 }
 
+// A set whose probability is exactly P is large enough: nothing more is kept. Powers of two make the sums exact.
+void sampler__top_p_stops_at_an_exact_sum(void**) {
+  const std::vector<float> logits = {0.0f, 0.0f, 0.0f, 0.0f};
+  for (const int n_kept : {1, 2, 3}) {
+    weir_sampling_options o = options(1);
+    o.top_p = 0.25f * static_cast<float>(n_kept);
+    Fixture f(4, o);
+    int count[4] = {};
+    for (int i = 0; i < 2000; ++i) ++count[f.draw(logits)];
+    for (int token = 0; token < 4; ++token) assert_true((count[token] > 0) == (token < n_kept));
+  }
+}
+
 void sampler__penalty_hits_recent_tokens_once(void**) {
   weir_sampling_options o = options(0);
   o.repeat_penalty = 2;
@@ -229,6 +242,7 @@ int main() {
       cmocka_unit_test(sampler__frequencies_follow_probabilities),
       cmocka_unit_test(sampler__temperature_sharpens),
       cmocka_unit_test(sampler__cuts_keep_what_they_say),
+      cmocka_unit_test(sampler__top_p_stops_at_an_exact_sum),
       cmocka_unit_test(sampler__penalty_hits_recent_tokens_once),
       cmocka_unit_test(sampler__seed_and_restart),
       cmocka_unit_test(sampler__candidates_draw_as_all_logits_do),
