@@ -319,6 +319,10 @@ def bad_tensors():
         yield f"type_of_{what}", UNSUPPORTED, name, changed(tensor=name, rows=x)
     for name in "blk.0.attn_sinks.weight", "blk.1.attn_norm.weight", "surprise.weight":
         yield f"tensor_extra_{name.split('.')[-2]}", UNSUPPORTED, name, changed(tensor=name, rows=(T_F32, [32]))
+    for what, layer in ("zeros", "00"), ("plus", "+0"), ("space", " 0"), ("wraps", str(2**32)), ("empty", ""):
+        name = f"blk.{layer}.attn_norm.weight"  # a number that is written otherwise names no layer
+        yield f"tensor_layer_{what}", UNSUPPORTED, name, changed(tensor=name, rows=(T_F32, [32]))
+    yield "tensor_layer_alone", UNSUPPORTED, "blk.0: architecture", changed(tensor="blk.0", rows=(T_F32, [32]))
 
 
 def bad_tokenizer():
