@@ -39,7 +39,7 @@ enum {
 typedef struct weir_model_options {
     uint32_t struct_size;      /**< sizeof this struct in the caller's build. Required. */
     uint32_t flags;            /**< WEIR_MODEL_*. Default 0. */
-    weir_progress_fn progress; /**< Progress and cancel; NULL (default) for none. */
+    weir_progress_fn progress; /**< Progress and cancel, see weir_model_open; NULL (default) for none. */
     void *progress_user;       /**< Passed to progress. */
 } weir_model_options;
 
@@ -106,6 +106,12 @@ WEIR_API weir_status weir_model_options_init(weir_model_options *options, uint32
  *  Whatever the file contains, the process survives it. A mapped file must not be changed or truncated while the model
  *  lives: where it became shorter, the system ends the process with SIGBUS, now or in a later call. Where that cannot
  *  be ruled out, WEIR_MODEL_COPY reads the file into memory instead.
+ *
+ *  The progress callback hears bytes: done is 0 while the description of the file and its vocabulary are read, then
+ *  what WEIR_MODEL_PREFETCH has read, and total (the size of the file) in the last call. It is called before anything
+ *  is read and again after every few thousand keys, tokens, merges and tensors, so opening can be stopped at any time,
+ *  however large or hostile the file is. An exception that it throws (C++) stops opening as another status than WEIR_OK
+ *  does.
  *
  *  @param runtime in
  *  @param path    in, NUL-terminated UTF-8

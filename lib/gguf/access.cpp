@@ -138,16 +138,16 @@ Status GgufFile::get_array(string_view key, GgufType element_type, bool required
   return {};
 }
 
-Status GgufFile::prefetch(weir_progress_fn progress, void* user) const {
+Status GgufFile::prefetch(OpenProgress& progress) const {
   file_.will_need();
   const size_t total = bytes_.size();
-  WEIR_TRY(report_bytes(progress, user, 0, total));
+  WEIR_TRY(progress.tell(0));
   for (size_t begin = 0; begin < total; begin += kProgressBytes) {
     const size_t end = std::min(total, begin + kProgressBytes);
     for (size_t at = begin; at < end; at += kTouchBytes) {
       [[maybe_unused]] const uint8_t touched = *static_cast<const volatile uint8_t*>(bytes_.data() + at);
     }
-    WEIR_TRY(report_bytes(progress, user, end, total));
+    WEIR_TRY(progress.tell(end));
   }
   return {};
 }

@@ -13,7 +13,6 @@
 #include <new>
 #include <utility>
 
-#include "core/callback.h"
 #include "core/memory.h"
 #include "core/plain_text.h"
 
@@ -78,15 +77,6 @@ Status in_file(Status status, const char* path) {
   return fail(status.code(), "%s%s: %s", end == path && shown == plain ? "" : "...", shown, last_error_text());
 }
 
-Status report_bytes(weir_progress_fn progress, void* user, uint64_t done, uint64_t total) {
-  if (progress == nullptr) return {};
-  const weir_progress_info info = {sizeof(weir_progress_info), 0, done, total};
-  const Answer answer = call_back([&] { return progress(user, &info); });
-  if (answer.agreed) return {};
-  return fail(WEIR_ERR_CANCELLED, "reading the file was cancelled by its progress callback at byte %llu of %llu%s",
-              static_cast<unsigned long long>(done), static_cast<unsigned long long>(total), answer.why());
-}
-
 Status FileBytes::map(const char* path) {
   close();
   Descriptor file;
@@ -99,7 +89,7 @@ Status FileBytes::map(const char* path) {
   return {};
 }
 
-Status FileBytes::read(const char* path, std::pmr::memory_resource* memory, weir_progress_fn progress, void* user) {
+Status FileBytes::read(const char* path, std::pmr::memory_resource* memory, OpenProgress& progress) {
   close();
   Descriptor file;
   uint64_t size = 0;
@@ -114,15 +104,16 @@ Status FileBytes::read(const char* path, std::pmr::memory_resource* memory, weir
   }
   copy.memory_ = memory;
   copy.size_ = static_cast<size_t>(size);
-  WEIR_TRY(named(copy.read_all(file.number, progress, user), path));
+  WEIR_TRY(named(copy.read_all(file.number, progress), path));
   swap(copy);
   return {};
 }
 
 // Fills the block with what the file has, which must be as much as the block has room for.
-Status FileBytes::read_all(int file, weir_progress_fn progress, void* user) {
+Status FileBytes::read_all(int file, OpenProgress& progress) {
   const auto size = static_cast<unsigned long long>(size_);
-  WEIR_TRY(report_bytes(progress, user, 0, size_));
+  progress.set_total(size_);
+  WEIR_TRY(progress.tell(0));
   for (size_t at = 0; at < size_;) {
     const size_t end = std::min(size_, at + kProgressBytes);
     while (at < end) {
@@ -132,7 +123,7 @@ Status FileBytes::read_all(int file, weir_progress_fn progress, void* user) {
       if (n == 0) return fail(WEIR_ERR_IO, "the file had %llu bytes and ended at byte %zu while it was read", size, at);
       at += static_cast<size_t>(n);
     }
-    WEIR_TRY(report_bytes(progress, user, at, size_));
+    WEIR_TRY(progress.tell(at));
   }
   struct stat info;
   if (fstat(file, &info) != 0) return io_error("cannot be examined", errno);

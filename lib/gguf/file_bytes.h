@@ -9,17 +9,13 @@
 #include <memory_resource>
 #include <span>
 
+#include "core/progress.h"
 #include "core/status.h"
-#include "weir/model.h"
 
 namespace weir {
 
 // Puts "<path>: " before the thread's error text; of a very long path only the end, so that the rest still fits.
 Status in_file(Status status, const char* path);
-
-// Tells the callback of weir_model_open (which may be null) how many bytes are done; WEIR_ERR_CANCELLED when it
-// refuses.
-Status report_bytes(weir_progress_fn progress, void* user, uint64_t done, uint64_t total);
 
 inline constexpr size_t kProgressBytes = size_t{16} << 20;  // between two reports
 
@@ -40,8 +36,8 @@ class FileBytes {
   // WEIR_ERR_CANCELLED.
   Status map(const char* path);
   // Reads it into memory of `memory`. The file's size is looked at before and after: one that changed meanwhile is
-  // WEIR_ERR_IO. `progress` (may be null) hears of 0, then of each 16 MiB, then of all bytes.
-  Status read(const char* path, std::pmr::memory_resource* memory, weir_progress_fn progress, void* user);
+  // WEIR_ERR_IO. `progress` hears of 0, then of each 16 MiB, then of all bytes.
+  Status read(const char* path, std::pmr::memory_resource* memory, OpenProgress& progress);
   void close();
 
   std::span<const uint8_t> bytes() const { return {static_cast<const uint8_t*>(data_), size_}; }
@@ -50,7 +46,7 @@ class FileBytes {
   void will_need() const;
 
  private:
-  Status read_all(int file, weir_progress_fn progress, void* user);
+  Status read_all(int file, OpenProgress& progress);
   void swap(FileBytes& other) noexcept;
 
   void* data_ = nullptr;

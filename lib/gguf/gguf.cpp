@@ -87,7 +87,7 @@ Status check_bools(const uint8_t* data, uint64_t n) {
   return {};
 }
 
-Status read_strings(ByteReader& in, uint64_t count) {
+Status read_strings(ByteReader& in, uint64_t count, OpenProgress& progress) {
   if (count > in.left() / sizeof(uint64_t)) {
     return fail(WEIR_ERR_FORMAT, "an array of %llu strings does not fit in the remaining %llu bytes", ull(count),
                 ull(in.left()));
@@ -99,18 +99,19 @@ Status read_strings(ByteReader& in, uint64_t count) {
     if (!status.ok())
       return fail(status.code(), "string %llu of %llu at byte %llu: %s", ull(i), ull(count), ull(at),
                   last_error_text());
+    WEIR_TRY(progress.step());
   }
   return {};
 }
 
-Status read_array(ByteReader& in, GgufValue& out) {
+Status read_array(ByteReader& in, OpenProgress& progress, GgufValue& out) {
   WEIR_TRY(read_type(in, "its element type", out.element_type));
   if (out.element_type == GgufType::kArray) return fail(WEIR_ERR_UNSUPPORTED, "arrays of arrays cannot be read");
   WEIR_TRY(in.number("its number of elements", out.count));
   const uint64_t start = in.at();
   if (out.element_type == GgufType::kString) {
     WEIR_TRY(in.take("its elements", 0, out.data));
-    WEIR_TRY(read_strings(in, out.count));
+    WEIR_TRY(read_strings(in, out.count, progress));
     out.data_bytes = in.at() - start;
     return {};
   }
@@ -122,7 +123,7 @@ Status read_array(ByteReader& in, GgufValue& out) {
   return out.element_type == GgufType::kBool ? check_bools(out.data, out.count) : Status();
 }
 
-Status read_value(ByteReader& in, GgufValue& out) {
+Status read_value(ByteReader& in, OpenProgress& progress, GgufValue& out) {
   string_view key;
   WEIR_TRY(in.string("the key", key));
   WEIR_TRY(check_name("the key", key, kGgufMaxKeyBytes));
@@ -149,7 +150,7 @@ Status read_value(ByteReader& in, GgufValue& out) {
     case GgufType::kString:
       return in.string("its value", out.text);
     case GgufType::kArray:
-      return read_array(in, out);
+      return read_array(in, progress, out);
     case GgufType::kBool:
       break;
   }
@@ -265,8 +266,10 @@ std::string_view GgufStrings::next() {
   return text;
 }
 
-Status GgufFile::read_all(std::span<const uint8_t> bytes) {
+Status GgufFile::read_all(std::span<const uint8_t> bytes, OpenProgress& progress) {
   bytes_ = bytes;
+  progress.set_total(bytes.size());
+  WEIR_TRY(progress.repeat());
   ByteReader in(bytes);
   Header header;
   WEIR_TRY(read_header(in, header));
@@ -275,9 +278,11 @@ Status GgufFile::read_all(std::span<const uint8_t> bytes) {
   for (uint64_t i = 0; i < header.n_values; ++i) {
     const uint64_t at = in.at();
     GgufValue value;
-    const Status status = read_value(in, value);
+    const Status status = read_value(in, progress, value);
+    if (status.code() == WEIR_ERR_CANCELLED) return status;
     if (!status.ok()) return in_context(status, value.key, "metadata key", at);
     values_.push_back(value);
+    WEIR_TRY(progress.step());
   }
   WEIR_TRY(build_index("metadata keys", bytes, values_, &GgufValue::key, by_key_));
   uint32_t alignment = 0;
@@ -289,6 +294,7 @@ Status GgufFile::read_all(std::span<const uint8_t> bytes) {
     const Status status = read_tensor(in, tensor);
     if (!status.ok()) return in_context(status, tensor.name, "tensor", at);
     tensors_.push_back(tensor);
+    WEIR_TRY(progress.step());
   }
   WEIR_TRY(build_index("tensors", bytes, tensors_, &GgufTensor::name, by_name_));
   const uint64_t section = (in.at() + alignment - 1) / alignment * alignment;  // no overflow: at() <= the file's size
@@ -299,29 +305,35 @@ Status GgufFile::read_all(std::span<const uint8_t> bytes) {
 Status GgufFile::parse(std::span<const uint8_t> bytes) {
   GgufFile(values_.get_allocator().resource()).swap(*this);
   GgufFile next(values_.get_allocator().resource());
-  WEIR_TRY(next.read_all(bytes));
+  OpenProgress nobody;
+  WEIR_TRY(next.read_all(bytes, nobody));
   swap(next);
   return {};
 }
 
 Status GgufFile::open(const char* path) {
+  OpenProgress nobody;
+  return open(path, nobody);
+}
+
+Status GgufFile::open(const char* path, OpenProgress& progress) {
   GgufFile(values_.get_allocator().resource()).swap(*this);
   FileBytes file;
   WEIR_TRY(file.map(path));
-  return open(path, std::move(file));
+  return open(path, std::move(file), progress);
 }
 
-Status GgufFile::open_copy(const char* path, weir_progress_fn progress, void* user) {
+Status GgufFile::open_copy(const char* path, OpenProgress& progress) {
   GgufFile(values_.get_allocator().resource()).swap(*this);
   FileBytes file;
-  WEIR_TRY(file.read(path, values_.get_allocator().resource(), progress, user));
-  return open(path, std::move(file));
+  WEIR_TRY(file.read(path, values_.get_allocator().resource(), progress));
+  return open(path, std::move(file), progress);
 }
 
-Status GgufFile::open(const char* path, FileBytes file) {
+Status GgufFile::open(const char* path, FileBytes file, OpenProgress& progress) {
   GgufFile next(values_.get_allocator().resource());
   next.file_ = std::move(file);
-  const Status status = next.read_all(next.file_.bytes());
+  const Status status = next.read_all(next.file_.bytes(), progress);
   if (!status.ok()) return in_file(status, path);
   swap(next);
   return {};

@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/progress.h"
 #include "core/status.h"
 #include "gguf/file_bytes.h"
 #include "weir/model.h"
@@ -93,14 +94,16 @@ class GgufFile {
   // byte order, tensor type, nested array). On failure, or when an allocation throws, the object is as freshly
   // constructed.
   Status open(const char* path);
+  // The same, telling `progress` now and then; WEIR_ERR_CANCELLED when it wants no more.
+  Status open(const char* path, OpenProgress& progress);
   // The same for a copy of the file, in memory of this object's resource: what happens to the file later is of no
-  // concern. `progress` (may be null) as in FileBytes::read; also WEIR_ERR_OUT_OF_MEMORY and WEIR_ERR_CANCELLED.
-  Status open_copy(const char* path, weir_progress_fn progress, void* user);
+  // concern. Also WEIR_ERR_OUT_OF_MEMORY.
+  Status open_copy(const char* path, OpenProgress& progress);
   // Checks bytes that the caller keeps alive (tests and fuzzing). Tensor data is aligned as `bytes` is.
   Status parse(std::span<const uint8_t> bytes);
-  // Reads every page of a mapping once. `progress` (may be null) hears of 0, then of each 16 MiB, then of all bytes;
+  // Reads every page of a mapping once. `progress` hears of 0, then of each 16 MiB, then of all bytes;
   // WEIR_ERR_CANCELLED when it says so.
-  Status prefetch(weir_progress_fn progress, void* user) const;
+  Status prefetch(OpenProgress& progress) const;
 
   uint32_t version() const { return version_; }
   uint64_t file_bytes() const { return bytes_.size(); }
@@ -125,8 +128,8 @@ class GgufFile {
   Status get_array(std::string_view key, GgufType element_type, bool required, const GgufValue*& out) const;
 
  private:
-  Status read_all(std::span<const uint8_t> bytes);
-  Status open(const char* path, FileBytes file);
+  Status read_all(std::span<const uint8_t> bytes, OpenProgress& progress);
+  Status open(const char* path, FileBytes file, OpenProgress& progress);
   void swap(GgufFile& other) noexcept;
 
   FileBytes file_;  // empty after parse()

@@ -99,22 +99,18 @@ void NameTable::build(const GgufFile& file) {
   for (const GgufTensor& tensor : file.tensors()) add(tensor.name);
 }
 
-Status Model::open(const char* path, uint32_t flags, weir_progress_fn progress, void* user) {
+Status Model::open(const char* path, uint32_t flags, weir_progress_fn fn, void* user) {
+  OpenProgress progress(fn, user);
   const bool copy = (flags & WEIR_MODEL_COPY) != 0;
-  WEIR_TRY(copy ? file_.open_copy(path, progress, user) : file_.open(path));
-  Status status = read((flags & WEIR_MODEL_VOCAB_ONLY) != 0);
-  if (status.ok() && !copy) status = read_ahead((flags & WEIR_MODEL_PREFETCH) != 0, progress, user);
+  WEIR_TRY(copy ? file_.open_copy(path, progress) : file_.open(path, progress));
+  Status status = read((flags & WEIR_MODEL_VOCAB_ONLY) != 0, progress);
+  // A mapped file's bytes come when they are needed, unless they are fetched here.
+  if (status.ok() && !copy && (flags & WEIR_MODEL_PREFETCH) != 0) status = file_.prefetch(progress);
+  if (status.ok()) status = progress.complete();
   return status.ok() ? status : in_file(status, path);
 }
 
-// Progress of a mapped file, whose bytes come when they are needed unless they are fetched here.
-Status Model::read_ahead(bool prefetch, weir_progress_fn progress, void* user) const {
-  if (prefetch) return file_.prefetch(progress, user);
-  WEIR_TRY(report_bytes(progress, user, 0, file_.file_bytes()));
-  return report_bytes(progress, user, file_.file_bytes(), file_.file_bytes());
-}
-
-Status Model::read(bool vocab_only) {
+Status Model::read(bool vocab_only, OpenProgress& progress) {
   names_.build(file_);
   vocab_only_ = vocab_only;
   std::string_view name;
@@ -124,7 +120,7 @@ Status Model::read(bool vocab_only) {
   WEIR_TRY(file_.get_string("general.architecture", arch));
   copy_text(arch_name_, sizeof(arch_name_), arch);
   if (!vocab_only) WEIR_TRY(read_config(arch));
-  WEIR_TRY(tokenizer_.build(file_));
+  WEIR_TRY(tokenizer_.build(file_, progress));
   std::string_view chat;
   WEIR_TRY(file_.get_string("tokenizer.chat_template", chat, ""));
   chat_family_ = chat_family_of(chat);
@@ -134,7 +130,7 @@ Status Model::read(bool vocab_only) {
     config_.vocab_size = tokenizer_.vocab_size();
   }
   read_fingerprint();
-  return {};
+  return progress.tell(0);
 }
 
 Status Model::read_config(std::string_view arch) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/memory.h"
+#include "core/progress.h"
 #include "core/status.h"
 #include "gguf/gguf.h"
 #include "models/layer.h"
@@ -82,8 +83,7 @@ class Model {
   void get_info(weir_model_info& info) const;
 
  private:
-  Status read(bool vocab_only);
-  Status read_ahead(bool prefetch, weir_progress_fn progress, void* user) const;
+  Status read(bool vocab_only, OpenProgress& progress);
   Status read_config(std::string_view arch);
   Status read_weights();
   void read_fingerprint();

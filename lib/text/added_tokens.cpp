@@ -25,6 +25,21 @@ void AddedTokens::build(const Vocab& vocab) {
     const int order = vocab.text(a).compare(vocab.text(b));
     return order != 0 ? order < 0 : a < b;
   });
+  // Of equal texts the first token counts, and without `special` the first user-defined one. More would only cost time:
+  // a file could give thousands of tokens one text.
+  weir_token first_of_text = -1;
+  bool has_user = false;
+  std::erase_if(sorted_, [&](weir_token token) {
+    const bool user = is_user_defined(vocab, token);
+    if (first_of_text < 0 || vocab.text(token) != vocab.text(first_of_text)) {
+      first_of_text = token;
+      has_user = user;
+      return false;
+    }
+    const bool drop = !user || has_user;
+    has_user = has_user || user;
+    return drop;
+  });
   std::array<uint32_t, 256> n{};
   for (const weir_token token : sorted_) {
     const auto first = static_cast<uint8_t>(vocab.text(token)[0]);

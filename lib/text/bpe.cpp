@@ -5,7 +5,6 @@
 #include <cstring>
 #include <limits>
 
-#include "text/text_hash.h"
 #include "text/tokenizer.h"
 
 namespace weir {
@@ -58,11 +57,14 @@ class MergeResolver {
 
 }  // namespace
 
-Status BpeMerges::read(const GgufFile& file, const Vocab& vocab, const AddedTokens& added) {
+Status BpeMerges::read(const GgufFile& file, const Vocab& vocab, const AddedTokens& added, const HashKey& key,
+                       OpenProgress& progress) {
   const GgufValue* merges = nullptr;
   WEIR_TRY(file.get_array(kMergesKey, GgufType::kString, true, merges));
   if (merges->count > std::numeric_limits<int32_t>::max()) return bad_merge(merges->count - 1, "too many merges");
   slots_.assign(std::bit_ceil(merges->count * 3 / 2 + 2), Slot{0, 0, -1});
+  hash_shift_ = static_cast<uint32_t>(64 - std::countr_zero(slots_.size()));
+  key_ = key;
   MergeResolver resolver(vocab, added);
   GgufStrings strings(*merges);
   for (uint32_t rank = 0; strings.left() > 0; ++rank) {
@@ -79,6 +81,7 @@ Status BpeMerges::read(const GgufFile& file, const Vocab& vocab, const AddedToke
     const weir_token merged = resolver.result(left, right);
     if (merged < 0) return bad_merge(rank, "its result is not a token");
     insert(left_token, right_token, rank, merged);
+    WEIR_TRY(progress.step());
   }
   return {};
 }
@@ -86,15 +89,15 @@ Status BpeMerges::read(const GgufFile& file, const Vocab& vocab, const AddedToke
 void BpeMerges::insert(weir_token left, weir_token right, uint32_t rank, weir_token merged) {
   const uint64_t pair = pair_of(left, right);
   const size_t mask = slots_.size() - 1;
-  size_t at = text_hash_mix(kTextHashSeed, pair) & mask;
-  while (slots_[at].merged >= 0 && slots_[at].pair != pair) at = (at + 1) & mask;
+  size_t at = first_slot(pair);
+  for (; slots_[at].merged >= 0 && slots_[at].pair != pair; at = (at + 1) & mask) ++n_collisions_;
   if (slots_[at].merged < 0) slots_[at] = {pair, rank, merged};
 }
 
 weir_token BpeMerges::find(weir_token left, weir_token right, uint32_t& rank) const {
   const uint64_t pair = pair_of(left, right);
   const size_t mask = slots_.size() - 1;
-  for (size_t at = text_hash_mix(kTextHashSeed, pair) & mask; slots_[at].merged >= 0; at = (at + 1) & mask) {
+  for (size_t at = first_slot(pair); slots_[at].merged >= 0; at = (at + 1) & mask) {
     if (slots_[at].pair != pair) continue;
     rank = slots_[at].rank;
     return slots_[at].merged;

@@ -6,9 +6,11 @@
 #include <string_view>
 #include <vector>
 
+#include "core/progress.h"
 #include "core/status.h"
 #include "gguf/gguf.h"
 #include "text/added_tokens.h"
+#include "text/keyed_hash.h"
 #include "text/merge_list.h"
 #include "text/vocab.h"
 
@@ -20,11 +22,15 @@ class BpeMerges {
 
   // Reads tokenizer.ggml.merges. Every merge is "left right"; both halves and their concatenation must be tokens of the
   // vocabulary (files of real models keep to that), anything else is WEIR_ERR_FORMAT naming the index. A pair that
-  // comes twice keeps its first rank.
-  Status read(const GgufFile& file, const Vocab& vocab, const AddedTokens& added);
+  // comes twice keeps its first rank. `key` is that of the table.
+  Status read(const GgufFile& file, const Vocab& vocab, const AddedTokens& added, const HashKey& key,
+              OpenProgress& progress);
 
   // Leaves the tokens of `piece` in `list`; a byte that the vocabulary lacks stays a symbol with token -1.
   void apply(std::string_view piece, const Vocab& vocab, MergeList& list) const;
+
+  // Occupied slots that were passed by while the table was filled: what collisions cost.
+  uint64_t n_collisions() const { return n_collisions_; }
 
  private:
   struct Slot {
@@ -35,8 +41,12 @@ class BpeMerges {
 
   void insert(weir_token left, weir_token right, uint32_t rank, weir_token merged);
   weir_token find(weir_token left, weir_token right, uint32_t& rank) const;
+  size_t first_slot(uint64_t pair) const { return keyed_hash(pair, key_) >> hash_shift_; }
 
-  std::pmr::vector<Slot> slots_;  // open addressing, a power of two
+  std::pmr::vector<Slot> slots_;  // open addressing, a power of two, at least 2
+  uint32_t hash_shift_ = 0;       // leaves a slot's number of a hash
+  HashKey key_;
+  uint64_t n_collisions_ = 0;
 };
 
 }  // namespace weir

@@ -24,14 +24,16 @@ uint32_t priority_of(float score) {
 
 }  // namespace
 
-void SpmMerges::build(const Vocab& vocab) {
+Status SpmMerges::build(const Vocab& vocab, OpenProgress& progress) {
   vocab_ = &vocab;
   words_are_apart_ = true;
   for (uint32_t i = 0; i < vocab.size() && words_are_apart_; ++i) {
     const auto token = static_cast<weir_token>(i);
     const std::string_view text = vocab.text(token);
     words_are_apart_ = next_word(text) == std::string_view::npos || vocab.find(text) < 0;
+    WEIR_TRY(progress.step());
   }
+  return {};
 }
 
 size_t SpmMerges::word_bytes(std::string_view text) const {

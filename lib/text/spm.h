@@ -4,6 +4,8 @@
 
 #include <string_view>
 
+#include "core/progress.h"
+#include "core/status.h"
 #include "text/merge_list.h"
 #include "text/vocab.h"
 
@@ -12,7 +14,7 @@ namespace weir {
 class SpmMerges {
  public:
   // `vocab` must outlive this object.
-  void build(const Vocab& vocab);
+  Status build(const Vocab& vocab, OpenProgress& progress);
 
   // Leaves the tokens of `piece` (spaces already marked) in `list`; a character that is no token stays a symbol with
   // token -1.

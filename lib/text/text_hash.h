@@ -1,5 +1,5 @@
-// Hash of short strings and of whole arrays: eight bytes per multiplication. Not for secrets; colliding keys only cost
-// time, and callers compare the text itself.
+// Hash of whole arrays, for fingerprints: eight bytes per multiplication, no key, the same on every machine. Not for
+// tables: whoever makes a file can make its entries collide (keyed_hash.h).
 #pragma once
 
 #include <bit>

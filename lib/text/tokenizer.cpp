@@ -50,13 +50,18 @@ void hash_array(const GgufFile& file, std::string_view key, uint64_t& hash) {
 Tokenizer::~Tokenizer() { destroy_in(*memory_, impl_); }
 
 Status Tokenizer::build(const GgufFile& file) {
+  OpenProgress nobody;
+  return build(file, nobody);
+}
+
+Status Tokenizer::build(const GgufFile& file, OpenProgress& progress) {
   if (impl_ != nullptr) return fail(WEIR_ERR_STATE, "the tokenizer is built already");
   struct Holder {  // gives the half-built object back on every way out but the last
     std::pmr::memory_resource& memory;
     TokenizerImpl* impl;
     ~Holder() { destroy_in(memory, impl); }
   } holder = {*memory_, make_in<TokenizerImpl>(*memory_, memory_)};
-  WEIR_TRY(holder.impl->read_model(file, memory_));
+  WEIR_TRY(holder.impl->read_model(file, memory_, progress));
   WEIR_TRY(holder.impl->read_special(file));
   holder.impl->read_hash(file);
   impl_ = holder.impl;
@@ -64,7 +69,7 @@ Status Tokenizer::build(const GgufFile& file) {
   return {};
 }
 
-Status TokenizerImpl::read_model(const GgufFile& file, std::pmr::memory_resource* memory) {
+Status TokenizerImpl::read_model(const GgufFile& file, std::pmr::memory_resource* memory, OpenProgress& progress) {
   std::string_view model, pre_name;
   WEIR_TRY(file.get_string("tokenizer.ggml.model", model));
   WEIR_TRY(file.get_string("tokenizer.ggml.pre", pre_name, ""));
@@ -74,13 +79,14 @@ Status TokenizerImpl::read_model(const GgufFile& file, std::pmr::memory_resource
                 static_cast<int>(model.size() < 64 ? model.size() : 64), model.data());
   }
   if (!is_spm) WEIR_TRY(pre.build(pre_name, memory));
-  WEIR_TRY(vocab.read(file, is_spm ? TokenSpelling::kSentencePiece : TokenSpelling::kByteLevel));
+  const HashKey key = random_hash_key();
+  WEIR_TRY(vocab.read(file, is_spm ? TokenSpelling::kSentencePiece : TokenSpelling::kByteLevel, key, progress));
   added.build(vocab);
   if (is_spm) {
-    spm.build(vocab);
+    WEIR_TRY(spm.build(vocab, progress));
     WEIR_TRY(file.get_bool("tokenizer.ggml.add_space_prefix", space_prefix, true));
   } else {
-    WEIR_TRY(merges.read(file, vocab, added));
+    WEIR_TRY(merges.read(file, vocab, added, key, progress));
   }
   whole.assign(vocab.size(), kWholeUnknown);
   // The pre-tokenizer of a SentencePiece model has no effect; files say "default" there.

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/progress.h"
 #include "core/status.h"
 #include "gguf/gguf.h"
 #include "weir/text.h"
@@ -30,6 +31,8 @@ class Tokenizer {
   // Reads tokenizer.ggml.* of `file`, which must outlive this object. Unknown models and pre-tokenizers are
   // WEIR_ERR_UNSUPPORTED naming them.
   Status build(const GgufFile& file);
+  // The same, telling `progress` now and then; WEIR_ERR_CANCELLED when it wants no more.
+  Status build(const GgufFile& file, OpenProgress& progress);
 
   uint32_t vocab_size() const;
   const char* kind() const;             // "gpt2/llama-bpe", "llama/default"

@@ -38,7 +38,7 @@ struct TokenizerImpl {
       : vocab(memory), added(memory), merges(memory), token_flags(memory), whole(memory) {}
 
   // Each reads its keys; in this order.
-  Status read_model(const GgufFile& file, std::pmr::memory_resource* memory);
+  Status read_model(const GgufFile& file, std::pmr::memory_resource* memory, OpenProgress& progress);
   Status read_special(const GgufFile& file);  // special_tokens.cpp
   void read_hash(const GgufFile& file);
 

@@ -8,7 +8,6 @@
 #include <limits>
 
 #include "core/utf8.h"
-#include "text/text_hash.h"
 #include "text/tokenizer.h"
 
 namespace weir {
@@ -100,7 +99,8 @@ void append_byte_level(std::string_view bytes, std::pmr::string& out) {
   }
 }
 
-Status Vocab::read(const GgufFile& file, TokenSpelling spelling) {
+Status Vocab::read(const GgufFile& file, TokenSpelling spelling, const HashKey& key, OpenProgress& progress) {
+  key_ = key;
   const GgufValue* tokens = nullptr;
   WEIR_TRY(file.get_array(kTokensKey, GgufType::kString, true, tokens));
   if (tokens->count == 0 || tokens->count > std::numeric_limits<int32_t>::max() ||
@@ -108,17 +108,17 @@ Status Vocab::read(const GgufFile& file, TokenSpelling spelling) {
     return fail(WEIR_ERR_FORMAT, "%s: %llu tokens in %llu bytes", kTokensKey,
                 static_cast<unsigned long long>(tokens->count), static_cast<unsigned long long>(tokens->data_bytes));
   }
-  WEIR_TRY(read_texts(*tokens));
+  WEIR_TRY(read_texts(*tokens, progress));
   types_.assign(tokens->count, TokenType::kNormal);
   WEIR_TRY(read_types(file));
   if (spelling == TokenSpelling::kSentencePiece) WEIR_TRY(read_scores(file));
-  WEIR_TRY(spell(spelling));
-  index(spelling);
+  WEIR_TRY(spell(spelling, progress));
+  WEIR_TRY(index(spelling, progress));
   find_bytes(spelling);
   return {};
 }
 
-Status Vocab::read_texts(const GgufValue& tokens) {
+Status Vocab::read_texts(const GgufValue& tokens, OpenProgress& progress) {
   // A length takes eight bytes in the file and a NUL one here, so the file's size is a bound.
   text_.reserve(tokens.data_bytes - tokens.count * (sizeof(uint64_t) - 1));
   text_at_.reserve(tokens.count + 1);
@@ -129,6 +129,7 @@ Status Vocab::read_texts(const GgufValue& tokens) {
     text_at_.push_back(static_cast<uint32_t>(text_.size()));
     text_.insert(text_.end(), text.begin(), text.end());
     text_.push_back('\0');
+    WEIR_TRY(progress.step());
   }
   text_at_.push_back(static_cast<uint32_t>(text_.size()));
   return {};
@@ -161,7 +162,7 @@ Status Vocab::read_scores(const GgufFile& file) {
   return {};
 }
 
-Status Vocab::spell(TokenSpelling spelling) {
+Status Vocab::spell(TokenSpelling spelling, OpenProgress& progress) {
   bytes_.resize(text_.size());  // decoded text is never longer
   bytes_at_.reserve(size() + 1);
   size_t end = 0;
@@ -182,28 +183,33 @@ Status Vocab::spell(TokenSpelling spelling) {
     }
     if (n > kMaxTokenBytes) return too_long(i, n);
     end += n;
+    WEIR_TRY(progress.step());
   }
   bytes_at_.push_back(static_cast<uint32_t>(end));
   return {};
 }
 
-void Vocab::index(TokenSpelling spelling) {
+Status Vocab::index(TokenSpelling spelling, OpenProgress& progress) {
   slots_.assign(std::bit_ceil(size_t{size()} * 3 / 2 + 1), Slot{0, -1});
   const size_t mask = slots_.size() - 1;
   for (uint32_t i = 0; i < size(); ++i) {
+    WEIR_TRY(progress.step());
     const auto token = static_cast<weir_token>(i);
     const TokenType kind = type(token);
     const bool user = kind == TokenType::kUserDefined && spelling == TokenSpelling::kByteLevel;
     const bool byte =
         kind == TokenType::kByte && spelling == TokenSpelling::kSentencePiece;  // text such as "<0x0A>" is no byte
     if (kind == TokenType::kControl || kind == TokenType::kUnknown || user || byte || text(token).empty()) continue;
-    const uint64_t hash = text_hash(text(token));
+    const uint64_t hash = keyed_hash(text(token), key_);
     const auto high = static_cast<uint32_t>(hash >> 32);
     size_t at = hash & mask;
-    while (slots_[at].token >= 0 && (slots_[at].hash != high || text(slots_[at].token) != text(token)))
-      at = (at + 1) & mask;
+    for (; slots_[at].token >= 0; at = (at + 1) & mask) {
+      if (slots_[at].hash == high && text(slots_[at].token) == text(token)) break;
+      ++n_collisions_;
+    }
     if (slots_[at].token < 0) slots_[at] = {high, token};
   }
+  return {};
 }
 
 void Vocab::find_bytes(TokenSpelling spelling) {
@@ -227,7 +233,7 @@ void Vocab::find_bytes(TokenSpelling spelling) {
 
 weir_token Vocab::find(std::string_view wanted) const {
   const size_t mask = slots_.size() - 1;
-  const uint64_t hash = text_hash(wanted);
+  const uint64_t hash = keyed_hash(wanted, key_);
   const auto high = static_cast<uint32_t>(hash >> 32);
   for (size_t at = hash & mask; slots_[at].token >= 0; at = (at + 1) & mask) {
     if (slots_[at].hash == high && text(slots_[at].token) == wanted) return slots_[at].token;

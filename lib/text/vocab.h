@@ -7,8 +7,10 @@
 #include <string_view>
 #include <vector>
 
+#include "core/progress.h"
 #include "core/status.h"
 #include "gguf/gguf.h"
+#include "text/keyed_hash.h"
 #include "text/tokenizer.h"
 #include "weir/text.h"
 
@@ -39,8 +41,8 @@ class Vocab {
         scores_(memory),
         slots_(memory) {}
 
-  // Reads tokens, types and (SentencePiece, where they are required) scores.
-  Status read(const GgufFile& file, TokenSpelling spelling);
+  // Reads tokens, types and (SentencePiece, where they are required) scores. `key` is that of the look-up table.
+  Status read(const GgufFile& file, TokenSpelling spelling, const HashKey& key, OpenProgress& progress);
 
   uint32_t size() const { return static_cast<uint32_t>(types_.size()); }
   TokenType type(weir_token token) const { return types_[static_cast<size_t>(token)]; }
@@ -56,6 +58,8 @@ class Vocab {
   weir_token find(std::string_view text) const;
   // The token of one raw byte, -1 when there is none.
   weir_token find_byte(uint8_t byte) const { return byte_tokens_[byte]; }
+  // Occupied slots that were passed by while the look-up table was filled: what collisions cost.
+  uint64_t n_collisions() const { return n_collisions_; }
 
  private:
   struct Slot {
@@ -68,11 +72,11 @@ class Vocab {
     const auto i = static_cast<size_t>(token);
     return {block.data() + at[i], at[i + 1] - at[i] - gap};
   }
-  Status read_texts(const GgufValue& tokens);
+  Status read_texts(const GgufValue& tokens, OpenProgress& progress);
   Status read_types(const GgufFile& file);
   Status read_scores(const GgufFile& file);
-  Status spell(TokenSpelling spelling);
-  void index(TokenSpelling spelling);
+  Status spell(TokenSpelling spelling, OpenProgress& progress);
+  Status index(TokenSpelling spelling, OpenProgress& progress);
   void find_bytes(TokenSpelling spelling);
 
   std::pmr::vector<char> text_;
@@ -82,6 +86,8 @@ class Vocab {
   std::pmr::vector<TokenType> types_;
   std::pmr::vector<float> scores_;
   std::pmr::vector<Slot> slots_;  // open addressing, a power of two
+  HashKey key_;
+  uint64_t n_collisions_ = 0;
   weir_token byte_tokens_[256] = {};
 };
 

@@ -1,0 +1,49 @@
+// The progress callback of weir_model_open: how many bytes of the file are done, and now and then the same again while a
+// description and a vocabulary are made of them, so that opening a large or hostile file can be stopped. A callback that
+// throws has asked for a stop, too.
+#pragma once
+
+#include <cstdint>
+
+#include "core/callback.h"
+#include "core/status.h"
+#include "weir/model.h"
+
+namespace weir {
+
+class OpenProgress {
+ public:
+  OpenProgress() = default;  // nobody listens
+  OpenProgress(weir_progress_fn fn, void* user) : fn_(fn), user_(user) {}
+
+  // The size of the file, told with every call.
+  void set_total(uint64_t bytes) { total_ = bytes; }
+  // Tells that all is done, unless that was the last thing told.
+  Status complete() { return done_ == total_ ? Status() : tell(total_); }
+  // Tells again what was told last.
+  Status repeat() { return tell(done_); }
+
+  // Tells how many bytes are done. WEIR_ERR_CANCELLED when the callback wants no more.
+  Status tell(uint64_t done) {
+    done_ = done;
+    if (fn_ == nullptr) return {};
+    const weir_progress_info info = {sizeof(weir_progress_info), 0, done, total_};
+    const Answer answer = call_back([&] { return fn_(user_, &info); });
+    if (answer.agreed) return {};
+    return fail(WEIR_ERR_CANCELLED, "opening was cancelled by its progress callback at byte %llu of %llu%s",
+                static_cast<unsigned long long>(done), static_cast<unsigned long long>(total_), answer.why());
+  }
+
+  // One entry of the file (a key, a string of an array, a tensor) or of a table made from it is dealt with.
+  Status step() { return ++n_entries_ % kEntries != 0 ? Status() : repeat(); }
+
+ private:
+  static constexpr uint64_t kEntries = 8192;  // a millisecond or less between two calls
+
+  weir_progress_fn fn_ = nullptr;
+  void* user_ = nullptr;
+  uint64_t total_ = 0, done_ = 0;
+  uint64_t n_entries_ = 0;
+};
+
+}  // namespace weir
