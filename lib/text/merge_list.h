@@ -54,6 +54,7 @@ class MergeList {
     }
   }
 
+  const Symbol& first() const { return symbols_.front(); }  // precondition: something was added
   // The symbols that are left, in order; f(symbol).
   template <class F>
   void for_each(const F& f) const {

@@ -1,6 +1,7 @@
 // Building a tokenizer from a file, and text to tokens.
 #include "text/tokenizer.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <limits>
@@ -8,6 +9,7 @@
 
 #include "core/memory.h"
 #include "core/utf8.h"
+#include "text/long_piece.h"
 #include "text/text_hash.h"
 #include "text/tokenizer_impl.h"
 
@@ -125,6 +127,8 @@ Status Tokenizer::encode(std::string_view text, uint32_t flags, std::pmr::vector
   std::pmr::memory_resource* memory = out.get_allocator().resource();
   const bool ends = (flags & WEIR_TOKENIZE_BOS_EOS) != 0, special = (flags & WEIR_TOKENIZE_SPECIAL) != 0;
   AppendGuard guard(out);
+  // Ordinary text has a token for some four bytes. Of a long one the ids are what takes the memory.
+  if (text.size() > kWindowBytes) out.reserve(out.size() + text.size() / 4);
   EncodeCall call(out, memory);
   std::optional<PreSplitter> splitter;
   if (!t.is_spm) splitter.emplace(t.pre, memory);
@@ -153,6 +157,7 @@ Status TokenizerImpl::encode_bpe(std::string_view text, PreSplitter& splitter, E
   } context = {*this, call};
   const auto encode = [](void* user, std::string_view piece) {
     const auto& c = *static_cast<Context*>(user);
+    if (piece.size() > kWindowBytes) return c.t.encode_long(piece, c.call);
     c.call.spelled.clear();
     append_byte_level(piece, c.call.spelled);
     return c.t.encode_piece(piece, c.call.spelled, c.call);
@@ -161,7 +166,9 @@ Status TokenizerImpl::encode_bpe(std::string_view text, PreSplitter& splitter, E
 }
 
 Status TokenizerImpl::encode_spm(std::string_view text, bool prefix, EncodeCall& call) const {
+  const auto n_spaces = static_cast<size_t>(std::count(text.begin(), text.end(), ' ')) + (prefix ? 1 : 0);
   call.spelled.clear();
+  call.spelled.reserve(text.size() + n_spaces * kSpaceMarkBytes);
   if (prefix) call.spelled.append(kSpaceMark);
   for (const char c : text) {
     if (c == ' ') {
@@ -175,7 +182,7 @@ Status TokenizerImpl::encode_spm(std::string_view text, bool prefix, EncodeCall&
   }
   for (std::string_view left = call.spelled; !left.empty();) {
     const std::string_view word = left.substr(0, spm.word_bytes(left));
-    WEIR_TRY(encode_piece(word, word, call));
+    WEIR_TRY(word.size() > kWindowBytes ? encode_long(word, call) : encode_piece(word, word, call));
     left.remove_prefix(word.size());
   }
   return {};
@@ -191,24 +198,39 @@ Status TokenizerImpl::encode_piece(std::string_view piece, std::string_view spel
       return {};
     }
   }
-  if (is_spm) {
-    spm.apply(piece, call.list);
-  } else {
-    merges.apply(piece, vocab, call.list);
-  }
+  merge(piece, call.list);
   if (token >= 0) {
     const Whole answer = call.list.single() == token ? kWholeYes : kWholeNo;
     std::atomic_ref<uint8_t>(whole[static_cast<size_t>(token)]).store(answer, std::memory_order_relaxed);
   }
   Status status;
   call.list.for_each([&](const Symbol& symbol) {
-    if (symbol.token >= 0) {
-      call.out.push_back(symbol.token);
-    } else if (status.ok()) {
-      status = encode_bytes(piece.substr(symbol.begin, symbol.n_bytes), call);
-    }
+    if (status.ok()) status = encode_symbol(symbol, piece, call);
   });
   return status;
+}
+
+// The same for a piece that is longer than any token, in memory that does not grow with it.
+Status TokenizerImpl::encode_long(std::string_view piece, EncodeCall& call) const {
+  const size_t start = call.out.size();
+  const auto merge_text = [&](std::string_view text, MergeList& list) { merge(text, list); };
+  const auto emit = [&](const Symbol& symbol, std::string_view text) { return encode_symbol(symbol, text, call); };
+  const auto undo = [&] { call.out.resize(start); };
+  return LongPiece(merge_text, emit, undo, call.out.get_allocator().resource()).run(piece);
+}
+
+void TokenizerImpl::merge(std::string_view piece, MergeList& list) const {
+  if (is_spm) {
+    spm.apply(piece, list);
+  } else {
+    merges.apply(piece, vocab, list);
+  }
+}
+
+Status TokenizerImpl::encode_symbol(const Symbol& symbol, std::string_view text, EncodeCall& call) const {
+  if (symbol.token < 0) return encode_bytes(text.substr(symbol.begin, symbol.n_bytes), call);
+  call.out.push_back(symbol.token);
+  return {};
 }
 
 // A stretch of text that is no token: its bytes, or the unknown token.

@@ -45,6 +45,9 @@ struct TokenizerImpl {
   Status encode_bpe(std::string_view text, PreSplitter& splitter, EncodeCall& call) const;
   Status encode_spm(std::string_view text, bool prefix, EncodeCall& call) const;
   Status encode_piece(std::string_view piece, std::string_view spelled, EncodeCall& call) const;
+  Status encode_long(std::string_view piece, EncodeCall& call) const;
+  Status encode_symbol(const Symbol& symbol, std::string_view text, EncodeCall& call) const;
+  void merge(std::string_view piece, MergeList& list) const;
   Status encode_bytes(std::string_view text, EncodeCall& call) const;
 
   bool is_spm = false;
