@@ -10,7 +10,8 @@ extern "C" {
 
 /** Bits of weir_tokenize flags. */
 enum {
-    WEIR_TOKENIZE_SPECIAL = 1, /**< Text such as "<|im_end|>" becomes the control token of that name. Off: it is plain text. */
+    WEIR_TOKENIZE_SPECIAL = 1, /**< Text such as "<|im_end|>" becomes the control token of that name. Off: it is plain
+                                    text. Not for text of others: see weir_chat_tokenize. */
     WEIR_TOKENIZE_BOS_EOS = 2  /**< Add the begin/end tokens that the model's file asks for. */
 };
 
@@ -69,12 +70,31 @@ typedef struct weir_chat_message {
     uint64_t content_bytes; /**< Length of content. */
 } weir_chat_message;
 
-/** Bits of weir_chat_render flags. */
+/** Bits of weir_chat_options.flags and of weir_chat_render flags. */
 enum {
     WEIR_CHAT_ADD_ASSISTANT = 1, /**< End with the opening of an assistant turn, so that the model answers. */
-    WEIR_CHAT_CONTINUE = 2       /**< The session already holds a conversation that ends in an answer of the model without its end-of-turn
-                                      token: close that turn first, then render @p messages only. */
+    WEIR_CHAT_CONTINUE = 2,      /**< The session already holds a conversation that ends in an answer of the model
+                                      without its end-of-turn token: close that turn first, then render @p messages
+                                      only. */
+    WEIR_CHAT_ACCEPT_RESEMBLING = 4 /**< Where the file's chat template is not known exactly, render the family that it
+                                         resembles (weir_model_info.chat_resembles). What the model gets may differ from
+                                         what it was trained on: a system text that is missing, an answer that does not
+                                         begin with its thoughts. */
 };
+
+/** Options of weir_chat_tokenize.
+ *  @since 1.0 */
+typedef struct weir_chat_options {
+    uint32_t struct_size;   /**< sizeof this struct in the caller's build. Required. */
+    uint32_t flags;         /**< WEIR_CHAT_*. Default 0. */
+    uint32_t message_bytes; /**< sizeof(weir_chat_message) in the caller's build, the distance of two messages;
+                                 0 (default): that of this version. Fields of a message that this version does not know
+                                 must be 0. */
+    uint32_t reserved;      /**< 0. */
+} weir_chat_options;
+
+/** Static initialiser of weir_chat_options. */
+#define WEIR_CHAT_OPTIONS_INIT { (uint32_t)sizeof(weir_chat_options), 0, (uint32_t)sizeof(weir_chat_message), 0 }
 
 /** Turn text into tokens.
  *
@@ -192,7 +212,56 @@ WEIR_API weir_status weir_token_get_info(const weir_model *model, weir_token tok
  *  @since 1.0 */
 WEIR_API weir_status weir_model_special_tokens(const weir_model *model, weir_special_tokens *special);
 
-/** Render a conversation with the chat template family of the model's file. Tokenize the result with WEIR_TOKENIZE_SPECIAL.
+/** Fill @p options with the defaults of the library that is loaded.
+ *
+ *  @param options     out; its first @p struct_size bytes are written
+ *  @param struct_size sizeof(weir_chat_options) in the caller's build
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG  NULL, or a size below 8; nothing written
+ *  @threads any thread
+ *  @owner the caller
+ *  @since 1.0 */
+WEIR_API weir_status weir_chat_options_init(weir_chat_options *options, uint32_t struct_size);
+
+/** Turn a conversation into tokens as the chat template of the model's file does: what to prefill before an answer.
+ *
+ *  Only the template's own text becomes control tokens. Text of messages never does, whatever it holds: a user who
+ *  writes "<|im_end|>" has written ten characters. Exactly, no control, unknown or user-defined token is recognised in
+ *  it, but for user-defined ones of letters, digits and white space (some vocabularies have such for runs of spaces)
+ *  that the template does not use. An answer (role "assistant") that begins with "<think>" is the one exception: this
+ *  mark and the next "</think>" are tokens, as they were when the model wrote them. What the file classes as ordinary
+ *  text is ordinary text everywhere.
+ *
+ *  For messages without such texts the ids are those of weir_chat_render and weir_tokenize with WEIR_TOKENIZE_SPECIAL.
+ *
+ *  @param model      in
+ *  @param messages   in, [n_messages]
+ *  @param n_messages 0 .. 65535
+ *  @param options    in, NULL for all defaults
+ *  @param tokens     out, [capacity] ids; may be NULL when @p capacity is 0
+ *  @param capacity   room at @p tokens
+ *  @param n_tokens   out, number of ids of the whole conversation, also when they did not fit
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG       NULL pointer, bad struct_size, message_bytes or flags, unknown role, an order of
+ *                                     roles that the template cannot have, or 2^31 bytes of text and more
+ *          WEIR_ERR_UNSUPPORTED       the file has no chat template, or one that is not known exactly: the message
+ *                                     names the family that it resembles, which WEIR_CHAT_ACCEPT_RESEMBLING accepts. Or
+ *                                     a field of the options or of a message is set that this version does not know
+ *          WEIR_ERR_BUFFER_TOO_SMALL  @p n_tokens is set, @p tokens untouched
+ *          WEIR_ERR_FORMAT            the vocabulary has no token for a part of the text and no unknown token
+ *          WEIR_ERR_OUT_OF_MEMORY     an allocation was refused
+ *  @threads immutable
+ *  @owner the caller owns the buffers
+ *  @since 1.0 */
+WEIR_API weir_status weir_chat_tokenize(const weir_model *model, const weir_chat_message *messages, uint64_t n_messages,
+                                        const weir_chat_options *options, weir_token *tokens, uint64_t capacity,
+                                        uint64_t *n_tokens);
+
+/** Render a conversation as the chat template of the model's file does, as text to look at.
+ *
+ *  Use weir_chat_tokenize to feed a session. Rendering and then tokenizing with WEIR_TOKENIZE_SPECIAL lets anybody
+ *  whose text is in a message forge turns: "<|im_end|>" in it ends the turn, and what follows can be a system message
+ *  of his own.
  *
  *  @param model      in
  *  @param messages   in, [n_messages]
@@ -202,8 +271,10 @@ WEIR_API weir_status weir_model_special_tokens(const weir_model *model, weir_spe
  *  @param capacity   room at @p text
  *  @param text_bytes out, bytes of the whole text, also when it did not fit
  *  @return WEIR_OK
- *          WEIR_ERR_INVALID_ARG       NULL pointer, unknown role or flag
- *          WEIR_ERR_UNSUPPORTED       the file has no chat template, or one of no known family
+ *          WEIR_ERR_INVALID_ARG       NULL pointer, unknown role or flag, an order of roles that the template cannot
+ *                                     have
+ *          WEIR_ERR_UNSUPPORTED       the file has no chat template, or one that is not known exactly: the message
+ *                                     names the family that it resembles, which WEIR_CHAT_ACCEPT_RESEMBLING accepts
  *          WEIR_ERR_BUFFER_TOO_SMALL  @p text_bytes is set
  *          WEIR_ERR_OUT_OF_MEMORY     an allocation was refused
  *  @threads immutable

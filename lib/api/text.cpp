@@ -1,8 +1,11 @@
 // Text in and out.
 #include "weir/text.h"
 
+#include <algorithm>
+#include <cstring>
 #include <memory_resource>
-#include <string>
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "api/handles.h"
@@ -26,6 +29,50 @@ Status check_token(const weir_model* model, weir_token token) {
   if (token < 0 || static_cast<uint32_t>(token) >= n)
     return fail(WEIR_ERR_INVALID_ARG, "token %d is not in 0..%u", token, n - 1);
   return {};
+}
+
+Status check_messages(const char* function, const weir_chat_message* messages, uint64_t n_messages) {
+  if (messages == nullptr && n_messages != 0) return fail(WEIR_ERR_INVALID_ARG, "%s: messages is NULL", function);
+  if (n_messages > UINT16_MAX)
+    return fail(WEIR_ERR_INVALID_ARG, "%s: %llu messages are too many", function,
+                static_cast<unsigned long long>(n_messages));
+  return {};
+}
+
+// Copies messages that lie `stride` bytes apart (0: as in this build). A newer caller's messages have fields that this
+// version does not know; they must be 0, as those of option structs.
+Status read_messages(const weir_chat_message* messages, uint64_t n_messages, uint32_t stride,
+                     std::pmr::vector<weir_chat_message>& out) {
+  constexpr uint32_t kKnown = sizeof(weir_chat_message);
+  if (stride == 0) stride = kKnown;
+  if (stride < kKnown || stride > api::kMaxStructSize || stride % alignof(weir_chat_message) != 0) {
+    return fail(WEIR_ERR_INVALID_ARG, "weir_chat_options: message_bytes is %u; set it to sizeof(weir_chat_message)",
+                stride);
+  }
+  out.resize(n_messages);
+  const auto* at = reinterpret_cast<const unsigned char*>(messages);
+  for (uint64_t i = 0; i < n_messages; ++i, at += stride) {
+    std::memcpy(&out[i], at, kKnown);
+    for (uint32_t byte = kKnown; byte < stride; ++byte) {
+      if (at[byte] != 0) {
+        return fail(WEIR_ERR_UNSUPPORTED, "messages[%llu]: byte %u of %u is set, but this version knows only %u bytes",
+                    static_cast<unsigned long long>(i), byte, stride, kKnown);
+      }
+    }
+  }
+  return {};
+}
+
+Status render(const weir_model* model, std::span<const weir_chat_message> messages, uint32_t flags, RenderedChat& out) {
+  const Tokenizer& tokenizer = model->model.tokenizer();
+  const weir_special_tokens special = tokenizer.special();
+  const auto text_of = [&](weir_token token) {
+    weir_token_info info = WEIR_TOKEN_INFO_INIT;
+    if (token < 0) return std::string_view();
+    tokenizer.token_info(token, info);
+    return std::string_view(info.text, info.text_bytes);
+  };
+  return chat_render(model->model.chat_template(), messages, flags, text_of(special.bos), text_of(special.eos), out);
 }
 
 }  // namespace
@@ -144,41 +191,57 @@ weir_status weir_model_special_tokens(const weir_model* model, weir_special_toke
   });
 }
 
+weir_status weir_chat_options_init(weir_chat_options* options, uint32_t struct_size) {
+  WEIR_API_REQUIRE(options);
+  if (struct_size < 8)
+    return fail(WEIR_ERR_INVALID_ARG, "weir_chat_options_init: struct_size is %u", struct_size).code();
+  std::memset(options, 0, struct_size);
+  options->struct_size = struct_size;
+  return WEIR_OK;
+}
+
 weir_status weir_chat_render(const weir_model* model, const weir_chat_message* messages, uint64_t n_messages,
                              uint32_t flags, char* text, uint64_t capacity, uint64_t* text_bytes) {
   WEIR_API_REQUIRE(model);
   WEIR_API_REQUIRE(text_bytes);
-  if (messages == nullptr && n_messages != 0)
-    return fail(WEIR_ERR_INVALID_ARG, "weir_chat_render: messages is NULL").code();
   if (text == nullptr && capacity != 0)
     return fail(WEIR_ERR_INVALID_ARG, "weir_chat_render: text is NULL, capacity is not 0").code();
-  if ((flags & ~static_cast<uint32_t>(WEIR_CHAT_ADD_ASSISTANT | WEIR_CHAT_CONTINUE)) != 0)
-    return bad_flags("weir_chat_render", flags);
-  if (n_messages > UINT16_MAX)
-    return fail(WEIR_ERR_INVALID_ARG, "weir_chat_render: %llu messages are too many",
-                static_cast<unsigned long long>(n_messages))
-        .code();
   return api::guard([&]() -> Status {
-    for (uint64_t i = 0; i < n_messages; ++i) {
-      if (messages[i].role == nullptr || (messages[i].content == nullptr && messages[i].content_bytes != 0)) {
-        return fail(WEIR_ERR_INVALID_ARG, "weir_chat_render: messages[%llu] has a NULL role or content",
-                    static_cast<unsigned long long>(i));
-      }
-    }
-    const Tokenizer& tokenizer = model->model.tokenizer();
-    const weir_special_tokens special = tokenizer.special();
-    const auto text_of = [&](weir_token token) {
-      weir_token_info info = WEIR_TOKEN_INFO_INIT;
-      if (token < 0) return std::string_view();
-      tokenizer.token_info(token, info);
-      return std::string_view(info.text, info.text_bytes);
-    };
-    std::pmr::string rendered(&model->runtime->memory);
-    WEIR_TRY(chat_render(model->model.chat_family(), {messages, n_messages}, flags, text_of(special.bos),
-                         text_of(special.eos), rendered));
-    *text_bytes = rendered.size();
-    if (rendered.size() > capacity) return Status(too_small("bytes", rendered.size(), capacity));
-    std::copy(rendered.begin(), rendered.end(), text);
+    WEIR_TRY(check_messages("weir_chat_render", messages, n_messages));
+    RenderedChat rendered(&model->runtime->memory);
+    WEIR_TRY(render(model, {messages, n_messages}, flags, rendered));
+    *text_bytes = rendered.text.size();
+    if (rendered.text.size() > capacity) return Status(too_small("bytes", rendered.text.size(), capacity));
+    std::copy(rendered.text.begin(), rendered.text.end(), text);
+    return {};
+  });
+}
+
+weir_status weir_chat_tokenize(const weir_model* model, const weir_chat_message* messages, uint64_t n_messages,
+                               const weir_chat_options* options, weir_token* tokens, uint64_t capacity,
+                               uint64_t* n_tokens) {
+  WEIR_API_REQUIRE(model);
+  WEIR_API_REQUIRE(n_tokens);
+  if (tokens == nullptr && capacity != 0)
+    return fail(WEIR_ERR_INVALID_ARG, "weir_chat_tokenize: tokens is NULL, capacity is not 0").code();
+  return api::guard([&]() -> Status {
+    weir_chat_options read;
+    WEIR_TRY(api::read_struct(options, "weir_chat_options", read));
+    if (read.reserved != 0) return fail(WEIR_ERR_INVALID_ARG, "weir_chat_options: reserved is not 0");
+    WEIR_TRY(check_messages("weir_chat_tokenize", messages, n_messages));
+    std::pmr::memory_resource* memory = &model->runtime->memory;
+    std::pmr::vector<weir_chat_message> list(memory);
+    WEIR_TRY(read_messages(messages, n_messages, read.message_bytes, list));
+    RenderedChat rendered(memory);
+    WEIR_TRY(render(model, list, read.flags, rendered));
+    if (rendered.text.size() > INT32_MAX)
+      return fail(WEIR_ERR_INVALID_ARG, "weir_chat_tokenize: a conversation of %zu bytes is too long",
+                  rendered.text.size());
+    std::pmr::vector<weir_token> ids(memory);
+    WEIR_TRY(model->model.tokenizer().encode_chat(rendered.text, rendered.said, ids));
+    *n_tokens = ids.size();
+    if (ids.size() > capacity) return Status(too_small("tokens", ids.size(), capacity));
+    std::copy(ids.begin(), ids.end(), tokens);
     return {};
   });
 }

@@ -123,7 +123,7 @@ Status Model::read(bool vocab_only, OpenProgress& progress) {
   WEIR_TRY(tokenizer_.build(file_, progress));
   std::string_view chat;
   WEIR_TRY(file_.get_string("tokenizer.chat_template", chat, ""));
-  chat_family_ = chat_family_of(chat);
+  chat_template_ = chat_template_of(chat);
   if (!vocab_only) {
     WEIR_TRY(read_weights());
   } else {
@@ -231,7 +231,8 @@ void Model::get_info(weir_model_info& info) const {
   info.architecture = arch_name_;
   info.name = model_name_;
   info.weight_type = main_type_;
-  info.chat_template = chat_family_name(chat_family_);
+  info.chat_template = chat_template_.name();
+  info.chat_resembles = chat_template_.resembles();
   info.tokenizer = tokenizer_.kind();
 }
 

@@ -78,7 +78,7 @@ class Model {
   const Tokenizer& tokenizer() const { return tokenizer_; }
   const GgufFile& file() const { return file_; }
   const NameTable& names() const { return names_; }
-  ChatFamily chat_family() const { return chat_family_; }
+  const ChatTemplate& chat_template() const { return chat_template_; }
   uint64_t weights_bytes() const { return weights_bytes_; }
   void get_info(weir_model_info& info) const;
 
@@ -94,7 +94,7 @@ class Model {
   ModelConfig config_;
   ModelWeights weights_;
   RopeTable rope_;
-  ChatFamily chat_family_ = ChatFamily::kNone;
+  ChatTemplate chat_template_;
   bool vocab_only_ = false;
   uint64_t weights_bytes_ = 0;
   uint64_t n_params_ = 0;

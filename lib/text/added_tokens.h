@@ -4,6 +4,7 @@
 
 #include <array>
 #include <memory_resource>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -18,23 +19,36 @@ class AddedTokens {
   // `vocab` must outlive this object.
   void build(const Vocab& vocab);
 
+  // Which tokens count, each a part of the one before.
+  enum class Which : uint8_t {
+    kAll,          // control, unknown and user-defined ones
+    kUserDefined,  // the latter
+    kPlain,        // of these the ones that are no marks, see Vocab::is_mark
+  };
+  static constexpr size_t kKinds = 3;
+
   struct Match {
     weir_token token;
     size_t begin, end;  // in the text
   };
-  // The first match at or after `from`; false when there is none. `special`: control and unknown tokens count too.
-  bool next(std::string_view text, size_t from, bool special, Match& out) const;
+  // The first match at or after `from`; false when there is none. Tokens of `except` (ascending) do not count.
+  bool next(std::string_view text, size_t from, Which which, Match& out, std::span<const weir_token> except = {}) const;
 
   // The added token of exactly this text, -1 when there is none.
   weir_token find(std::string_view text) const;
 
  private:
-  weir_token longest_at(std::string_view text, bool special) const;
+  struct Entry {
+    weir_token token;
+    Which kind;  // the last that it belongs to
+  };
+
+  weir_token longest_at(std::string_view text, Which which, std::span<const weir_token> except) const;
 
   const Vocab* vocab_ = nullptr;
-  std::pmr::vector<weir_token> sorted_;            // by text, then by id
-  std::array<uint32_t, 257> begin_{};              // of the tokens with a first byte, in sorted_
-  std::array<std::array<bool, 256>, 2> starts_{};  // [special][first byte]: some token that counts begins so
+  std::pmr::vector<Entry> sorted_;                      // by text, then by id
+  std::array<uint32_t, 257> begin_{};                   // of the tokens with a first byte, in sorted_
+  std::array<std::array<bool, 256>, kKinds> starts_{};  // [which][first byte]: some token that counts begins so
 };
 
 }  // namespace weir

@@ -80,7 +80,7 @@ Status BpeMerges::read(const GgufFile& file, const Vocab& vocab, const AddedToke
     if (right_token < 0) return bad_merge(rank, "its right half is not a token");
     const weir_token merged = resolver.result(left, right);
     if (merged < 0) return bad_merge(rank, "its result is not a token");
-    insert(left_token, right_token, rank, merged);
+    if (!vocab.is_mark(merged)) insert(left_token, right_token, rank, merged);  // a mark is never made of plain text
     WEIR_TRY(progress.step());
   }
   return {};

@@ -39,7 +39,8 @@ Status check_turns(const Chat& c) {
 
 // ---- ChatML and its relatives ----
 
-void chatml_turn(const Chat& c, string_view role, string_view content) {
+template <class Content>  // template text or Said
+void chatml_turn(const Chat& c, string_view role, const Content& content) {
   c.put("<|im_start|>", role, "\n", content, "<|im_end|>\n");
 }
 
@@ -118,7 +119,7 @@ struct Qwen3 {
   // The last message of the user that is not a tool's result; without one, the last message.
   static size_t last_question_of(const Chat& c) {
     for (size_t i = c.size(); i-- > 0;) {
-      const string_view text = c.content(i);
+      const string_view text = c.content(i).text;
       const bool tool_result = text.starts_with("<tool_response>") && text.ends_with("</tool_response>");
       if (c.role(i) == Role::kUser && !tool_result) return i;
     }
@@ -126,11 +127,11 @@ struct Qwen3 {
   }
 
   static void answer(const Chat& c, size_t i, bool after_question) {
-    const bool has_thoughts = c.content(i).find(kThinkEnd) != string_view::npos;
-    const string_view text = has_thoughts ? trim_front(after_thoughts(c.content(i)), '\n') : c.content(i);
-    const string_view thought = thoughts(c.content(i));
+    const bool has_thoughts = c.content(i).text.find(kThinkEnd) != string_view::npos;
+    const Said text = has_thoughts ? trim_front(after_thoughts(c.content(i)), '\n') : c.content(i);
+    const Said thought = thoughts(c.content(i));
     c.put("<|im_start|>assistant\n");
-    if (after_question && (i + 1 == c.size() || !thought.empty())) {
+    if (after_question && (i + 1 == c.size() || !thought.text.empty())) {
       c.put("<think>\n", trim_back(trim_front(thought, '\n'), '\n'), "\n</think>\n\n", trim_front(text, '\n'));
     } else {
       c.put(text);
@@ -205,8 +206,8 @@ struct Llama2 {
         c.put(" ", trim(c.content(i)), " ", c.eos);
       } else if (i == 1 && c.starts_with_system()) {
         // The whole is trimmed at both ends; it begins with a marker, so only its end can change.
-        const string_view text = trim_end(c.content(i));
-        c.put(c.bos, "[INST] <<SYS>>\n", c.content(0), text.empty() ? "\n<</SYS>>" : "\n<</SYS>>\n\n", text,
+        const Said text = trim_end(c.content(i));
+        c.put(c.bos, "[INST] <<SYS>>\n", c.content(0), text.text.empty() ? "\n<</SYS>>" : "\n<</SYS>>\n\n", text,
               " [/INST]");
       } else {
         c.put(c.bos, "[INST] ", trim(c.content(i)), " [/INST]");
@@ -237,8 +238,8 @@ Status render_mistral(const Chat& c, const MistralStyle& style) {
     c.put(c.bos);
   }
   const size_t first = c.starts_with_system() ? 1 : 0;
-  const size_t last_question = c.size() == 0 ? 0 : c.size() - 1 - (c.size() - 1 - first) % 2;
-  const size_t with_system = style.system == System::kLastQuestion ? last_question : first;
+  // kLastQuestion: in a conversation that ends with an answer it stands nowhere.
+  const size_t with_system = style.system == System::kLastQuestion ? c.size() - 1 : first;
   if (first == 1 && style.system == System::kOwnTurn) c.put(style.system_open, c.content(0), "[/SYSTEM_PROMPT]");
   for (size_t i = first; i < c.size(); ++i) {
     if (c.role(i) == Role::kAssistant) {
@@ -354,6 +355,15 @@ struct DeepSeekR1Think {
   static Status render(const Chat& c) { return render_deepseek_r1(c, "<think>\n"); }
 };
 
+// Later templates open the answer together with the question before it, so that other orders come out differently.
+struct DeepSeekR1Turns {
+  static bool matches(const TemplateText& t) { return is_deepseek_r1(t) && t.has("is_last_user"); }
+  static Status render(const Chat& c) {
+    WEIR_TRY(check_turns(c));
+    return render_deepseek_r1(c, "");
+  }
+};
+
 struct DeepSeekLlm {
   static bool matches(const TemplateText& t) {
     return t.has("'User: ' + message['content']") && t.has("'Assistant: ' + message['content'] + eos_token");
@@ -436,6 +446,22 @@ constexpr ChatFamilyEntry kFamilies[] = {
 };
 
 }  // namespace
+
+void Chat::append(const Said& said) const {
+  if (said.text.empty()) return;
+  if (said.may_think && said.text.starts_with(kThinkBegin)) {
+    const string_view rest = said.text.substr(kThinkBegin.size());
+    const size_t end = rest.find(kThinkEnd);
+    append(kThinkBegin);
+    append(Said{rest.substr(0, end)});
+    if (end == string_view::npos) return;
+    append(kThinkEnd);
+    append(Said{rest.substr(end + kThinkEnd.size())});
+    return;
+  }
+  out.said.push_back({out.text.size(), out.text.size() + said.text.size()});
+  out.text.append(said.text);
+}
 
 bool TemplateText::has_lines(string_view before, string_view after) const {
   for (size_t at = text.find(before); at != string_view::npos; at = text.find(before, at + 1)) {

@@ -7,6 +7,7 @@
 
 #include "core/status.h"
 #include "text/chat_template.h"
+#include "text/chat_text.h"
 
 namespace weir {
 
@@ -22,26 +23,52 @@ struct TemplateText {
 
 enum class Role : uint8_t { kSystem, kUser, kAssistant };
 
+// A stretch of a message: what Chat::put writes of it never becomes a control token, other than template text. Not to
+// be turned into a string_view, so that a family cannot write it as template text by accident.
+struct Said {
+  std::string_view text;
+  // Still the whole of an answer: when it begins with <think>, this mark and the next </think> are template text. The
+  // model wrote them as tokens, and whoever asks cannot: they are of the assistant's role.
+  bool may_think = false;
+};
+
+inline Said trim(const Said& said) { return {trim(said.text), said.may_think}; }
+inline Said trim_end(const Said& said) { return {trim_end(said.text), said.may_think}; }
+inline Said trim_front(const Said& said, char c) { return {trim_front(said.text, c), said.may_think}; }
+inline Said trim_back(const Said& said, char c) { return {trim_back(said.text, c), said.may_think}; }
+inline Said after_thoughts(const Said& said) { return {after_thoughts(said.text)}; }
+inline Said thoughts(const Said& said) { return {thoughts(said.text)}; }
+
 // One rendering. The roles were checked.
 struct Chat {
   std::span<const weir_chat_message> messages;
   bool continues;  // the model's last turn is still open
   bool asks;       // end with the opening of an answer
   std::string_view bos, eos;
-  std::pmr::string& out;
+  RenderedChat& out;
 
   size_t size() const { return messages.size(); }
-  std::string_view role_name(size_t i) const { return messages[i].role; }
   Role role(size_t i) const {
-    return role_name(i) == "system" ? Role::kSystem : role_name(i) == "user" ? Role::kUser : Role::kAssistant;
+    const std::string_view name = messages[i].role;
+    return name == "system" ? Role::kSystem : name == "user" ? Role::kUser : Role::kAssistant;
   }
-  std::string_view content(size_t i) const { return {messages[i].content, messages[i].content_bytes}; }
+  std::string_view role_name(size_t i) const {
+    return role(i) == Role::kSystem ? "system" : role(i) == Role::kUser ? "user" : "assistant";
+  }
+  Said content(size_t i) const {
+    return {{messages[i].content, messages[i].content_bytes}, role(i) == Role::kAssistant};
+  }
   bool starts_with_system() const { return !messages.empty() && role(0) == Role::kSystem; }
 
+  // Template text is anything but Said.
   template <class... Parts>
   void put(const Parts&... parts) const {
-    (out.append(parts), ...);
+    (append(parts), ...);
   }
+
+ private:
+  void append(std::string_view text) const { out.text.append(text); }
+  void append(const Said& said) const;
 };
 
 struct ChatFamilyEntry {

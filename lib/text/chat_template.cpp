@@ -1,12 +1,62 @@
-// Recognising a family, and the checks that all renderings share.
+// Recognising a template, and the checks that all renderings share.
 #include "text/chat_template.h"
 
+#include <algorithm>
+
 #include "text/chat_families.h"
+#include "text/sha256.h"
 
 namespace weir {
 namespace {
 
 constexpr size_t kFirstFamily = static_cast<size_t>(ChatFamily::kNone) + 1;
+constexpr uint32_t kChatFlags = WEIR_CHAT_ADD_ASSISTANT | WEIR_CHAT_CONTINUE | WEIR_CHAT_ACCEPT_RESEMBLING;
+
+struct KnownTemplate {
+  ChatFamily family;
+  uint32_t n_bytes;
+  std::string_view sha256;  // in hexadecimal digits
+};
+constexpr KnownTemplate kKnown[] = {
+#define WEIR_CHAT_TEMPLATE(Family, n_bytes, sha256, names) {ChatFamily::k##Family, n_bytes, sha256},
+#include "text/chat_known.inc"
+#undef WEIR_CHAT_TEMPLATE
+};
+
+bool has_digits(const Sha256& hash, std::string_view digits) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  bool same = digits.size() == 2 * hash.size();
+  for (size_t i = 0; same && i < hash.size(); ++i) {
+    same = digits[2 * i] == kDigits[hash[i] >> 4] && digits[2 * i + 1] == kDigits[hash[i] & 15];
+  }
+  return same;
+}
+
+// The template without the line end at its end, which Jinja drops; it tells nothing, and files differ in it.
+std::string_view without_line_end(std::string_view text) {
+  if (text.ends_with('\n')) text.remove_suffix(1);
+  return text;
+}
+
+const KnownTemplate* find_known(std::string_view template_text) {
+  const std::string_view text = without_line_end(template_text);
+  const auto same_size = [&](const KnownTemplate& known) { return known.n_bytes == text.size(); };
+  const KnownTemplate* at = std::find_if(std::begin(kKnown), std::end(kKnown), same_size);
+  if (at == std::end(kKnown)) return nullptr;  // without a hash: a template can be as large as a file
+  const Sha256 hash = sha256(text);
+  at = std::find_if(at, std::end(kKnown),
+                    [&](const KnownTemplate& known) { return same_size(known) && has_digits(hash, known.sha256); });
+  return at == std::end(kKnown) ? nullptr : at;
+}
+
+ChatFamily family_like(std::string_view template_text) {
+  const TemplateText text = {template_text};
+  const auto families = chat_families();
+  for (size_t i = 0; i < families.size(); ++i) {
+    if (families[i].matches(text)) return static_cast<ChatFamily>(kFirstFamily + i);
+  }
+  return ChatFamily::kUnknown;
+}
 
 Status check_messages(std::span<const weir_chat_message> messages) {
   for (size_t i = 0; i < messages.size(); ++i) {
@@ -23,16 +73,31 @@ Status check_messages(std::span<const weir_chat_message> messages) {
   return {};
 }
 
+// Whether the template can be rendered with these flags.
+Status check_template(const ChatTemplate& chat_template, uint32_t flags) {
+  if (chat_template.family == ChatFamily::kNone) {
+    return fail(WEIR_ERR_UNSUPPORTED, "the model's file has no chat template (tokenizer.chat_template)");
+  }
+  if (chat_template.family == ChatFamily::kUnknown) {
+    return fail(WEIR_ERR_UNSUPPORTED,
+                "the model's chat template (tokenizer.chat_template) is none that this version knows, and resembles "
+                "none");
+  }
+  if (!chat_template.is_exact && (flags & WEIR_CHAT_ACCEPT_RESEMBLING) == 0) {
+    return fail(WEIR_ERR_UNSUPPORTED,
+                "the model's chat template (tokenizer.chat_template) is none that this version knows exactly; it "
+                "resembles the family %s, which WEIR_CHAT_ACCEPT_RESEMBLING accepts",
+                chat_family_name(chat_template.family));
+  }
+  return {};
+}
+
 }  // namespace
 
-ChatFamily chat_family_of(std::string_view template_text) {
-  if (template_text.empty()) return ChatFamily::kNone;
-  const TemplateText text = {template_text};
-  const auto families = chat_families();
-  for (size_t i = 0; i < families.size(); ++i) {
-    if (families[i].matches(text)) return static_cast<ChatFamily>(kFirstFamily + i);
-  }
-  return ChatFamily::kUnknown;
+ChatTemplate chat_template_of(std::string_view template_text) {
+  if (template_text.empty()) return {};
+  if (const KnownTemplate* known = find_known(template_text)) return {known->family, true};
+  return {family_like(template_text), false};
 }
 
 const char* chat_family_name(ChatFamily family) {
@@ -41,24 +106,25 @@ const char* chat_family_name(ChatFamily family) {
   return i < chat_families().size() ? chat_families()[i].name : "unknown";
 }
 
-Status chat_render(ChatFamily family, std::span<const weir_chat_message> messages, uint32_t flags, std::string_view bos,
-                   std::string_view eos, std::pmr::string& out) {
-  if (family == ChatFamily::kNone)
-    return fail(WEIR_ERR_UNSUPPORTED, "the model's file has no chat template (tokenizer.chat_template)");
-  const size_t i = static_cast<size_t>(family) - kFirstFamily;
-  if (i >= chat_families().size()) {
-    return fail(WEIR_ERR_UNSUPPORTED,
-                "the model's chat template (tokenizer.chat_template) is of no family that this version knows");
-  }
-  if ((flags & ~static_cast<uint32_t>(WEIR_CHAT_ADD_ASSISTANT | WEIR_CHAT_CONTINUE)) != 0) {
-    return fail(WEIR_ERR_INVALID_ARG, "chat flags 0x%x are not known", flags);
-  }
+const char* ChatTemplate::name() const {
+  return family == ChatFamily::kNone || is_exact ? chat_family_name(family) : "unknown";
+}
+
+const char* ChatTemplate::resembles() const {
+  return is_exact || family == ChatFamily::kUnknown ? "" : chat_family_name(family);
+}
+
+Status chat_render(const ChatTemplate& chat_template, std::span<const weir_chat_message> messages, uint32_t flags,
+                   std::string_view bos, std::string_view eos, RenderedChat& out) {
+  if ((flags & ~kChatFlags) != 0) return fail(WEIR_ERR_INVALID_ARG, "chat flags 0x%x are not known", flags);
+  WEIR_TRY(check_template(chat_template, flags));
   WEIR_TRY(check_messages(messages));
-  std::pmr::string rendered(out.get_allocator());
+  RenderedChat rendered(out.text.get_allocator().resource());
   const Chat chat = {messages, (flags & WEIR_CHAT_CONTINUE) != 0, (flags & WEIR_CHAT_ADD_ASSISTANT) != 0,
                      bos,      eos.empty() ? "</s>" : eos,        rendered};
-  WEIR_TRY(chat_families()[i].render(chat));
-  out.append(rendered);
+  WEIR_TRY(chat_families()[static_cast<size_t>(chat_template.family) - kFirstFamily].render(chat));
+  out.text.swap(rendered.text);
+  out.said.swap(rendered.said);
   return {};
 }
 

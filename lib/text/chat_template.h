@@ -1,8 +1,14 @@
-// Chat rendering. A file's Jinja template is not run: its family is recognised by characteristic pieces, and each is
-// a small function. A template of no known family is an error that says so, never a guess.
+// Chat rendering. A file's Jinja template is not run: families of templates are small functions here, and
+// chat_known.inc lists the templates, by their fingerprints, of which it was checked with Jinja that a family renders
+// just what they do. Any other template is refused, never guessed at: characteristic pieces only tell which family it
+// resembles, and the caller may ask for that one.
 //
-// Every family renders what its template renders for conversations of the roles system, user and assistant, without
+// Every family renders what its templates render for conversations of the roles system, user and assistant, without
 // tools. WEIR_CHAT_CONTINUE closes the model's turn as the family does; no BOS and no default system message come then.
+// On purpose different from all templates:
+//   - The opening of an answer comes with WEIR_CHAT_ADD_ASSISTANT and only with it; some templates write it always, or
+//     never behind an answer.
+//   - Dates are those that templates fall back to without a clock: a rendering must not depend on one.
 //
 //   family          form of a turn, and what is special
 //   chatml          <|im_start|>ROLE\nTEXT<|im_end|>\n. Any order of roles. BOS only where the template has it.
@@ -21,12 +27,13 @@
 //   mistral-v1      the same with more spaces; a system message is put before the first question
 //   mistral-v3 mistral-v3-tekken
 //                   [INST] TEXT[/INST] TEXT EOS, tekken without the spaces; a system message is put before the last
-//                   question, as the templates have it
+//                   question if the conversation ends with it, as the templates have it
 //   mistral-v7 mistral-v7-tekken
 //                   [SYSTEM_PROMPT] TEXT[/SYSTEM_PROMPT], then as v3; the default system message with today's date is
 //                   left out
 //   deepseek-r1     BOS, system text, <｜User｜>TEXT, <｜Assistant｜>TEXT<｜end▁of▁sentence｜>; thoughts of answers are left
-//                   out; an answer begins with <think>\n where the template says so
+//                   out; an answer begins with <think>\n where the template says so. Any order of questions and
+//                   answers, but with the templates of R1-0528.
 //   deepseek-llm    BOS, TEXT\n\n, User: TEXT\n\n, Assistant: TEXT EOS. Any order of roles.
 //   phi3            <|ROLE|>\nTEXT<|end|>\n. Any order of roles. BOS only where the template has it; the EOS that it
 //                   writes when no answer is asked for is left out
@@ -43,8 +50,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/status.h"
+#include "text/tokenizer.h"
 #include "weir/text.h"
 
 namespace weir {
@@ -57,14 +66,32 @@ enum class ChatFamily : uint8_t {
   kUnknown,
 };
 
-// Family of the template text ("" gives kNone).
-ChatFamily chat_family_of(std::string_view template_text);
 const char* chat_family_name(ChatFamily family);  // "chatml"; "" for kNone, "unknown" for kUnknown
 
-// Appends the rendering to `out`. flags: WEIR_CHAT_*. `bos` and `eos` are the texts of these tokens ("" when there is
-// none; families that need an EOS then write </s>, which their models have); a rendering that starts a conversation
-// includes `bos` where the family's template does. `out` is as before after a failure.
-Status chat_render(ChatFamily family, std::span<const weir_chat_message> messages, uint32_t flags, std::string_view bos,
-                   std::string_view eos, std::pmr::string& out);
+// What is known of a template: the family that renders it exactly, or else the one that it resembles.
+struct ChatTemplate {
+  ChatFamily family = ChatFamily::kNone;  // kNone: there is no template; kUnknown: it resembles nothing known
+  bool is_exact = false;
+
+  // For weir_model_info.
+  const char* name() const;
+  const char* resembles() const;
+};
+
+ChatTemplate chat_template_of(std::string_view template_text);
+
+// A rendered conversation: all of its text, and which stretches of it are text of messages.
+struct RenderedChat {
+  explicit RenderedChat(std::pmr::memory_resource* memory) : text(memory), said(memory) {}
+
+  std::pmr::string text;
+  std::pmr::vector<TextRange> said;  // ascending, none empty
+};
+
+// Renders into `out`. flags: WEIR_CHAT_*. `bos` and `eos` are the texts of these tokens ("" when there is none;
+// families that need an EOS then write </s>, which their models have); a rendering that starts a conversation includes
+// `bos` where the family's template does. `out` is as before after a failure.
+Status chat_render(const ChatTemplate& chat_template, std::span<const weir_chat_message> messages, uint32_t flags,
+                   std::string_view bos, std::string_view eos, RenderedChat& out);
 
 }  // namespace weir

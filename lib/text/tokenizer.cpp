@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstdio>
 #include <limits>
-#include <optional>
 
 #include "core/memory.h"
 #include "core/utf8.h"
@@ -34,6 +33,13 @@ class AppendGuard {
   size_t size_;
   bool kept_ = false;
 };
+
+using Which = AddedTokens::Which;
+
+// Ordinary text has a token for some four bytes. Of a long one the ids are what takes the memory.
+void reserve_ids(size_t n_bytes, std::pmr::vector<weir_token>& out) {
+  if (n_bytes > kWindowBytes) out.reserve(out.size() + n_bytes / 4);
+}
 
 // Length of the white space at the front of `text`, as ASCII has it.
 size_t leading_space(std::string_view text) {
@@ -124,33 +130,82 @@ void Tokenizer::token_info(weir_token token, weir_token_info& info) const {
 
 Status Tokenizer::encode(std::string_view text, uint32_t flags, std::pmr::vector<weir_token>& out) const {
   const TokenizerImpl& t = *impl_;
-  std::pmr::memory_resource* memory = out.get_allocator().resource();
   const bool ends = (flags & WEIR_TOKENIZE_BOS_EOS) != 0, special = (flags & WEIR_TOKENIZE_SPECIAL) != 0;
   AppendGuard guard(out);
-  // Ordinary text has a token for some four bytes. Of a long one the ids are what takes the memory.
-  if (text.size() > kWindowBytes) out.reserve(out.size() + text.size() / 4);
-  EncodeCall call(out, memory);
-  std::optional<PreSplitter> splitter;
-  if (!t.is_spm) splitter.emplace(t.pre, memory);
+  reserve_ids(text.size(), out);
+  EncodeCall call(t.is_spm ? nullptr : &t.pre, out, out.get_allocator().resource());
   if (ends && t.special.add_bos != 0) out.push_back(t.special.bos);
-  bool prefix = t.space_prefix;
-  for (size_t at = 0; at < text.size();) {
-    AddedTokens::Match match = {-1, text.size(), text.size()};
-    const bool found = t.added.next(text, at, special, match);
-    const std::string_view plain = text.substr(at, match.begin - at);
-    if (!plain.empty()) WEIR_TRY(t.is_spm ? t.encode_spm(plain, prefix, call) : t.encode_bpe(plain, *splitter, call));
-    at = match.end;
-    if (!found) break;
-    out.push_back(match.token);
-    prefix = t.space_prefix;
-    if ((t.token_flags[static_cast<size_t>(match.token)] & kTokenRstrip) != 0) at += leading_space(text.substr(at));
-  }
+  WEIR_TRY(t.encode_mixed(text, special ? Which::kAll : Which::kUserDefined, {}, call));
   if (ends && t.special.add_eos != 0) out.push_back(t.special.eos);
   guard.keep();
   return {};
 }
 
-Status TokenizerImpl::encode_bpe(std::string_view text, PreSplitter& splitter, EncodeCall& call) const {
+Status Tokenizer::encode_chat(std::string_view text, std::span<const TextRange> said,
+                              std::pmr::vector<weir_token>& out) const {
+  const TokenizerImpl& t = *impl_;
+  std::pmr::memory_resource* memory = out.get_allocator().resource();
+  AppendGuard guard(out);
+  reserve_ids(text.size(), out);
+  EncodeCall call(t.is_spm ? nullptr : &t.pre, out, memory);
+  std::pmr::vector<AddedTokens::Match> marks(memory);
+  std::pmr::vector<weir_token> written(memory);
+  t.find_marks(text, said, marks, written);
+  size_t at = 0;
+  for (const AddedTokens::Match& mark : marks) {
+    if (at < mark.begin) WEIR_TRY(t.encode_mixed(text.substr(at, mark.begin - at), Which::kPlain, written, call));
+    out.push_back(mark.token);
+    at = mark.end + t.taken_behind(mark.token, text.substr(mark.end));
+  }
+  WEIR_TRY(t.encode_mixed(text.substr(at), Which::kPlain, written, call));
+  guard.keep();
+  return {};
+}
+
+// The marks of the template, which is the text outside of `said`: all that it holds but plain tokens of white space.
+// `written` are the plain ones among them, which messages cannot have then.
+void TokenizerImpl::find_marks(std::string_view text, std::span<const TextRange> said,
+                               std::pmr::vector<AddedTokens::Match>& marks,
+                               std::pmr::vector<weir_token>& written) const {
+  for (size_t i = 0, at = 0; i <= said.size(); ++i) {
+    const size_t end = i < said.size() ? said[i].begin : text.size();
+    AddedTokens::Match match = {};
+    while (added.next(text.substr(0, end), at, Which::kAll, match)) {
+      at = match.end;
+      const std::string_view mark = vocab.text(match.token);
+      if (leading_space(mark) == mark.size()) continue;
+      marks.push_back(match);
+      if (!vocab.is_mark(match.token)) written.push_back(match.token);
+    }
+    if (i < said.size()) at = said[i].end;
+  }
+  std::sort(written.begin(), written.end());
+}
+
+Status TokenizerImpl::encode_mixed(std::string_view text, AddedTokens::Which which, std::span<const weir_token> except,
+                                   EncodeCall& call) const {
+  for (size_t at = 0; at < text.size();) {
+    AddedTokens::Match match = {-1, text.size(), text.size()};
+    const bool found = added.next(text, at, which, match, except);
+    WEIR_TRY(encode_plain(text.substr(at, match.begin - at), call));
+    at = match.end;
+    if (!found) break;
+    call.out.push_back(match.token);
+    at += taken_behind(match.token, text.substr(at));
+  }
+  return {};
+}
+
+Status TokenizerImpl::encode_plain(std::string_view text, EncodeCall& call) const {
+  if (text.empty()) return {};
+  return is_spm ? encode_spm(text, call) : encode_bpe(text, call);
+}
+
+size_t TokenizerImpl::taken_behind(weir_token token, std::string_view text) const {
+  return (token_flags[static_cast<size_t>(token)] & kTokenRstrip) != 0 ? leading_space(text) : 0;
+}
+
+Status TokenizerImpl::encode_bpe(std::string_view text, EncodeCall& call) const {
   struct Context {
     const TokenizerImpl& t;
     EncodeCall& call;
@@ -162,14 +217,14 @@ Status TokenizerImpl::encode_bpe(std::string_view text, PreSplitter& splitter, E
     append_byte_level(piece, c.call.spelled);
     return c.t.encode_piece(piece, c.call.spelled, c.call);
   };
-  return splitter.split(text, encode, &context);
+  return call.splitter->split(text, encode, &context);
 }
 
-Status TokenizerImpl::encode_spm(std::string_view text, bool prefix, EncodeCall& call) const {
-  const auto n_spaces = static_cast<size_t>(std::count(text.begin(), text.end(), ' ')) + (prefix ? 1 : 0);
+Status TokenizerImpl::encode_spm(std::string_view text, EncodeCall& call) const {
+  const auto n_spaces = static_cast<size_t>(std::count(text.begin(), text.end(), ' ')) + (space_prefix ? 1 : 0);
   call.spelled.clear();
   call.spelled.reserve(text.size() + n_spaces * kSpaceMarkBytes);
-  if (prefix) call.spelled.append(kSpaceMark);
+  if (space_prefix) call.spelled.append(kSpaceMark);
   for (const char c : text) {
     if (c == ' ') {
       call.spelled.append(kSpaceMark);

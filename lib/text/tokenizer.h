@@ -21,6 +21,11 @@ struct TokenizerImpl;
 // allocation.
 inline constexpr size_t kMaxTokenBytes = 1024;
 
+// A stretch of a text, in bytes.
+struct TextRange {
+  size_t begin, end;
+};
+
 class Tokenizer {
  public:
   explicit Tokenizer(std::pmr::memory_resource* memory) : memory_(memory) {}
@@ -43,6 +48,11 @@ class Tokenizer {
 
   // Appends the ids of `text` to `out` (allocating from out's resource). flags: WEIR_TOKENIZE_*.
   Status encode(std::string_view text, uint32_t flags, std::pmr::vector<weir_token>& out) const;
+  // The same for a rendered conversation: tokens with a meaning are recognised as WEIR_TOKENIZE_SPECIAL does, but none
+  // of which a byte lies in `said` (ascending, disjoint, inside of the text). There only user-defined tokens of
+  // letters, digits and white space count, such as runs of spaces; and none of these that the text outside of `said`
+  // holds as a mark. All other text is split into words as if there were no borders.
+  Status encode_chat(std::string_view text, std::span<const TextRange> said, std::pmr::vector<weir_token>& out) const;
 
   // The bytes of one token, a view into the tokenizer, as they appear in running text. Control and unknown tokens give
   // their text when `special`, else nothing. `first` tells that the token starts a text (SentencePiece drops one

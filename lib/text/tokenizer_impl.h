@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory_resource>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,14 +25,17 @@ inline constexpr uint8_t kTokenInfoMask = 0x1F;
 static_assert((WEIR_TOKEN_CONTROL | WEIR_TOKEN_BYTE | WEIR_TOKEN_USER_DEFINED | WEIR_TOKEN_UNKNOWN |
                WEIR_TOKEN_END_OF_GENERATION) == kTokenInfoMask);
 
-// One call of encode: its output and the memory that it uses again for every piece.
+// One call of encode: its output, and what it uses again for every piece.
 struct EncodeCall {
-  EncodeCall(std::pmr::vector<weir_token>& tokens, std::pmr::memory_resource* memory)
-      : out(tokens), list(memory), spelled(memory) {}
+  EncodeCall(const PreTokenizer* pre, std::pmr::vector<weir_token>& tokens, std::pmr::memory_resource* memory)
+      : out(tokens), list(memory), spelled(memory) {
+    if (pre != nullptr) splitter.emplace(*pre, memory);
+  }
 
   std::pmr::vector<weir_token>& out;
   MergeList list;
   std::pmr::string spelled;
+  std::optional<PreSplitter> splitter;  // of byte-level BPE
 };
 
 struct TokenizerImpl {
@@ -42,8 +47,16 @@ struct TokenizerImpl {
   Status read_special(const GgufFile& file);  // special_tokens.cpp
   void read_hash(const GgufFile& file);
 
-  Status encode_bpe(std::string_view text, PreSplitter& splitter, EncodeCall& call) const;
-  Status encode_spm(std::string_view text, bool prefix, EncodeCall& call) const;
+  // Text in which the added tokens that count are still to be found, and text without any.
+  Status encode_mixed(std::string_view text, AddedTokens::Which which, std::span<const weir_token> except,
+                      EncodeCall& call) const;
+  Status encode_plain(std::string_view text, EncodeCall& call) const;
+  Status encode_bpe(std::string_view text, EncodeCall& call) const;
+  Status encode_spm(std::string_view text, EncodeCall& call) const;
+  void find_marks(std::string_view text, std::span<const TextRange> said, std::pmr::vector<AddedTokens::Match>& marks,
+                  std::pmr::vector<weir_token>& written) const;
+  // Bytes of `text` that belong to the added token in front of it.
+  size_t taken_behind(weir_token token, std::string_view text) const;
   Status encode_piece(std::string_view piece, std::string_view spelled, EncodeCall& call) const;
   Status encode_long(std::string_view piece, EncodeCall& call) const;
   Status encode_symbol(const Symbol& symbol, std::string_view text, EncodeCall& call) const;

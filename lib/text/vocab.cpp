@@ -75,6 +75,22 @@ int byte_of_text(std::string_view text) {
   return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
+// Letters, digits and white space. Beyond ASCII everything counts as a letter but the punctuation of East Asian
+// scripts, which has brackets and bars of its own; bytes that are no characters do not.
+bool is_plain(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Step step = utf8_step(text.substr(at));
+    if (step.kind != Utf8Kind::kComplete) return false;
+    const uint32_t code = utf8_code_point(text.substr(at), step.n_bytes);
+    const bool letter = (code >= 'a' && code <= 'z') || (code >= 'A' && code <= 'Z') || (code >= '0' && code <= '9');
+    const bool space = code == ' ' || (code >= '\t' && code <= '\r');
+    const bool other = code >= 0x80 && !(code >= 0x3000 && code <= 0x303F) && !(code >= 0xFE30 && code <= 0xFFEF);
+    if (!letter && !space && !other) return false;
+    at += step.n_bytes;
+  }
+  return true;
+}
+
 Status too_long(uint64_t index, size_t n_bytes) {
   return fail(WEIR_ERR_FORMAT, "%s[%llu]: a token of %zu bytes; the longest allowed has %zu", kTokensKey,
               static_cast<unsigned long long>(index), n_bytes, kMaxTokenBytes);
@@ -97,6 +113,12 @@ void append_byte_level(std::string_view bytes, std::pmr::string& out) {
       out.push_back(static_cast<char>(0x80 | (code & 0x3F)));
     }
   }
+}
+
+bool Vocab::is_mark(weir_token token) const {
+  const TokenType kind = type(token);
+  if (kind != TokenType::kUserDefined) return kind == TokenType::kControl || kind == TokenType::kUnknown;
+  return !is_plain(text(token));
 }
 
 Status Vocab::read(const GgufFile& file, TokenSpelling spelling, const HashKey& key, OpenProgress& progress) {
@@ -199,7 +221,7 @@ Status Vocab::index(TokenSpelling spelling, OpenProgress& progress) {
     const bool user = kind == TokenType::kUserDefined && spelling == TokenSpelling::kByteLevel;
     const bool byte =
         kind == TokenType::kByte && spelling == TokenSpelling::kSentencePiece;  // text such as "<0x0A>" is no byte
-    if (kind == TokenType::kControl || kind == TokenType::kUnknown || user || byte || text(token).empty()) continue;
+    if (is_mark(token) || user || byte || text(token).empty()) continue;
     const uint64_t hash = keyed_hash(text(token), key_);
     const auto high = static_cast<uint32_t>(hash >> 32);
     size_t at = hash & mask;

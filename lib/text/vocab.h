@@ -52,9 +52,14 @@ class Vocab {
   // What the token stands for.
   std::string_view bytes(weir_token token) const { return view(bytes_, bytes_at_, token, 0); }
 
+  // Whether the token may have a meaning beyond its text: a control or unknown token, or a user-defined one that is not
+  // of letters, digits and white space alone. Files class the marks of turns, of thoughts and of tools either way;
+  // those that are left are runs of spaces and characters that were added late.
+  bool is_mark(weir_token token) const;
+
   // The token that ordinary text may become, by its stored text; -1 when there is none. The first of equal texts wins.
-  // Control and unknown tokens are never found. Byte-level vocabularies leave out user-defined tokens too: their texts
-  // are not spelled byte by byte.
+  // Marks are never found. Byte-level vocabularies leave out all user-defined tokens: their texts are not spelled byte
+  // by byte.
   weir_token find(std::string_view text) const;
   // The token of one raw byte, -1 when there is none.
   weir_token find_byte(uint8_t byte) const { return byte_tokens_[byte]; }

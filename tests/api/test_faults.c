@@ -76,6 +76,7 @@ static weir_status whole_life(const weir_runtime_options *options, const char *p
     if (status == WEIR_OK) status = weir_model_open(runtime, TINY_MODEL, NULL, &model);
     if (status == WEIR_OK) status = weir_tokenize(model, text, sizeof(text) - 1, WEIR_TOKENIZE_SPECIAL, tokens, 256, &n);
     if (status == WEIR_OK) status = weir_chat_render(model, &message, 1, WEIR_CHAT_ADD_ASSISTANT, rendered, sizeof(rendered), &bytes);
+    if (status == WEIR_OK) status = weir_chat_tokenize(model, &message, 1, NULL, tokens + 200, 56, &bytes);
     if (status == WEIR_OK) status = weir_detokenizer_create(model, 0, &detokenizer);
     if (status == WEIR_OK) status = weir_session_create(model, &session_options, &session);
     if (status == WEIR_OK) status = weir_session_prefill(session, tokens, n, NULL, NULL);

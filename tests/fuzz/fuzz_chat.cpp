@@ -1,6 +1,7 @@
-// Fuzzes lib/text/chat_template: recognising any text, and rendering any messages with every family. Input: byte 0
-// flags, byte 1 the family besides the recognised one, then the template, then role and content of each message; all
-// texts end with a NUL byte. A role of one byte is the first letter of a real one.
+// Fuzzes lib/text/chat_template: recognising any text, rendering any messages with every family, and turning them into
+// tokens, none of which is a mark that a message wrote. Input: byte 0 flags, byte 1 the family besides the recognised
+// one, then the template, then role and content of each message; all texts end with a NUL byte. A role of one byte is
+// the first letter of a real one.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -8,9 +9,11 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/text/text_test.h"
 #include "text/chat_template.h"
 
 using namespace weir;
+using namespace weir_test;
 
 namespace {
 
@@ -36,22 +39,64 @@ std::string full_role(const std::string& role) {
   return role == "a" ? "assistant" : role;
 }
 
-void run(ChatFamily family, const std::vector<weir_chat_message>& messages, uint32_t flags) {
-  std::pmr::string out = "before", again;
-  const Status status = chat_render(family, messages, flags, "<s>", "</s>", out);
-  require(chat_family_name(family) != nullptr, "every family has a name");
+// A vocabulary that knows the marks of many families.
+const Opened& vocabulary() {
+  static Opened* opened = nullptr;
+  if (opened == nullptr) {
+    VocabParts parts = byte_level_parts();
+    for (const char* mark : {"<s>", "</s>", "<|im_start|>", "<|eot_id|>", "[INST]", "[/INST]", "<｜User｜>", "<|end|>"})
+      parts.add(mark, 3);
+    for (const char* mark : {"<think>", "</think>", "<start_of_turn>", "\n\n", "<|user|>"}) parts.add(mark, 4);
+    opened = new Opened(parts.file());
+    require(opened->status().ok(), "the vocabulary opens");
+  }
+  return *opened;
+}
+
+void check_tokens(const RenderedChat& chat) {
+  const Opened& vocab = vocabulary();
+  std::pmr::vector<weir_token> ids;
+  require(vocab->encode_chat(chat.text, chat.said, ids).ok(), "any conversation has tokens");
+  std::string back;
+  size_t i = 0;  // in chat.said
+  for (const weir_token id : ids) {
+    weir_token_info info = WEIR_TOKEN_INFO_INIT;
+    vocab->token_info(id, info);
+    const std::string_view piece = vocab->decode(id, true, false);
+    const size_t end = back.size() + piece.size();
+    while (i < chat.said.size() && chat.said[i].end <= back.size()) ++i;
+    const bool is_said = i < chat.said.size() && chat.said[i].begin < end;
+    const bool is_mark = (info.flags & WEIR_TOKEN_CONTROL) != 0 || piece.find('<') == 0;
+    require(!is_said || !is_mark || piece.size() == 1, "no mark is text of a message");
+    back += piece;
+  }
+  require(back == std::string_view(chat.text), "the tokens stand for the text");
+}
+
+void run(const ChatTemplate& chat_template, const std::vector<weir_chat_message>& messages, uint32_t flags) {
+  RenderedChat out(std::pmr::get_default_resource()), again(std::pmr::get_default_resource());
+  out.text = "before";
+  const Status status = chat_render(chat_template, messages, flags, "<s>", "</s>", out);
+  require(chat_template.name() != nullptr && chat_template.resembles() != nullptr, "every template has a name");
   if (!status.ok()) {
     require(status.code() == WEIR_ERR_INVALID_ARG || status.code() == WEIR_ERR_UNSUPPORTED,
             "a refusal says what the argument is");
-    require(out == "before", "a refusal changes nothing");
+    require(out.text == "before" && out.said.empty(), "a refusal changes nothing");
     return;
   }
-  size_t n_bytes = 2 * kMaxTurnBytes;
+  size_t n_bytes = 2 * kMaxTurnBytes, n_said = 0, end = 0;
   for (const weir_chat_message& message : messages) n_bytes += kMaxTurnBytes + message.content_bytes;
-  require(out.substr(0, 6) == "before" && out.size() <= n_bytes,
-          "a rendering is appended and not much longer than the messages");
-  require(chat_render(family, messages, flags, "<s>", "</s>", again).ok() && out.substr(6) == again,
+  require(out.text.size() <= n_bytes, "a rendering is not much longer than the messages");
+  for (const TextRange& range : out.said) {
+    require(range.begin >= end && range.end > range.begin && range.end <= out.text.size(), "stretches are in order");
+    end = range.end;
+    n_said += range.end - range.begin;
+  }
+  for (const weir_chat_message& message : messages) n_bytes -= message.content_bytes;
+  require(out.text.size() - n_said <= n_bytes, "what is not of a message is of the template");
+  require(chat_render(chat_template, messages, flags, "<s>", "</s>", again).ok() && out.text == again.text,
           "a second rendering is the same");
+  check_tokens(out);
 }
 
 }  // namespace
@@ -68,7 +113,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::vector<weir_chat_message> messages;
   for (size_t i = 0; i + 1 < texts.size(); i += 2)
     messages.push_back({texts[i].c_str(), texts[i + 1].data(), texts[i + 1].size()});
-  run(chat_family_of(template_text), messages, data[0] & 7u);
-  run(static_cast<ChatFamily>(data[1] % (static_cast<uint32_t>(ChatFamily::kUnknown) + 1)), messages, data[0] & 7u);
+  const uint32_t flags = (data[0] & 15u) ^ WEIR_CHAT_ACCEPT_RESEMBLING;  // most templates are none that is known
+  run(chat_template_of(template_text), messages, flags);
+  const auto family = static_cast<ChatFamily>(data[1] % (static_cast<uint32_t>(ChatFamily::kUnknown) + 1));
+  run({family, (data[0] & 16u) == 0}, messages, flags);
   return 0;
 }

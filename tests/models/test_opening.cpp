@@ -1,5 +1,6 @@
 // models: weir_model_open tells its progress callback while it reads a file's description and builds the tokenizer, and
-// stops at any of these calls when the callback says so or throws; nothing stays behind.
+// stops at any of these calls when the callback says so or throws; nothing stays behind. And what it tells of the chat
+// template in a file.
 #include <unistd.h>
 #include <cstdio>
 #include <stdexcept>
@@ -139,12 +140,55 @@ void opening__any_call_can_end_it(void**) {
   }
 }
 
+// What a file's template is taken for, and that it is rendered as something else only on demand.
+void opening__chat_templates(void**) {
+  struct Case {
+    const char *text, *name, *resembles;
+  };
+  const Case cases[] = {
+      {"", "", ""},
+      {"{{ '<|im_start|>' + message['role'] + '<|im_end|>' }}{{ '<|im_start|>assistant\\n<think>\\n' }}", "unknown",
+       "qwq"},
+      {"{{ '<|im_start|>' + message['role'] + '<|im_end|>' }}", "unknown", "chatml"},
+      {"{{ messages[0]['content'] }}", "unknown", ""},
+  };
+  const Runtime runtime;
+  for (const Case& c : cases) {
+    VocabParts parts = byte_level_parts();
+    if (c.text[0] != '\0') parts.more.add_string("tokenizer.chat_template", c.text);
+    const File file(parts);
+    weir_model_options options = WEIR_MODEL_OPTIONS_INIT;
+    options.flags = WEIR_MODEL_VOCAB_ONLY;
+    weir_model* model = nullptr;
+    assert_int_equal(weir_model_open(runtime.handle, file.path(), &options, &model), WEIR_OK);
+    weir_model_info info = WEIR_MODEL_INFO_INIT;
+    assert_int_equal(weir_model_get_info(model, &info), WEIR_OK);
+    assert_string_equal(info.chat_template, c.name);
+    assert_string_equal(info.chat_resembles, c.resembles);
+
+    const weir_chat_message message = {"user", "hello", 5};
+    weir_chat_options chat = WEIR_CHAT_OPTIONS_INIT;
+    weir_token tokens[64];
+    char text[256];
+    uint64_t n = 0;
+    assert_int_equal(weir_chat_render(model, &message, 1, 0, text, sizeof(text), &n), WEIR_ERR_UNSUPPORTED);
+    assert_int_equal(weir_chat_tokenize(model, &message, 1, &chat, tokens, 64, &n), WEIR_ERR_UNSUPPORTED);
+    assert_non_null(std::strstr(weir_last_error(), c.resembles));
+    chat.flags = WEIR_CHAT_ACCEPT_RESEMBLING;
+    const weir_status accepted = c.resembles[0] != '\0' ? WEIR_OK : WEIR_ERR_UNSUPPORTED;
+    assert_int_equal(weir_chat_tokenize(model, &message, 1, &chat, tokens, 64, &n), accepted);
+    assert_int_equal(weir_chat_render(model, &message, 1, chat.flags, text, sizeof(text), &n), accepted);
+    weir_model_close(model);
+  }
+}
+
 }  // namespace
 
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(opening__the_callback_hears_of_every_stage),
       cmocka_unit_test(opening__any_call_can_end_it),
+      cmocka_unit_test(opening__chat_templates),
   };
   return cmocka_run_group_tests_name("models/opening", tests, nullptr, nullptr);
 }

@@ -1,8 +1,12 @@
-// text: chat families. Each has a template that it is recognised by and its rendering of one conversation, written out.
+// text: chat families. Each has a template that resembles it and its rendering of one conversation, written out; which
+// templates are known exactly, and that any other is refused.
+#include <set>
 #include <string>
 #include <vector>
 
+#include "text/chat_families.h"
 #include "text/chat_template.h"
+#include "text/sha256.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,18 +27,25 @@ struct Message {
 };
 using Messages = std::vector<Message>;
 
-Status render(ChatFamily family, const Messages& messages, uint32_t flags, std::pmr::string& out,
+// A family, as if the template were known exactly.
+ChatTemplate exactly(ChatFamily family) { return {family, true}; }
+
+Status render(const ChatTemplate& chat_template, const Messages& messages, uint32_t flags, RenderedChat& out,
               const char* bos = "<s>", const char* eos = "</s>") {
   std::vector<weir_chat_message> list;
   for (const Message& m : messages) list.push_back({m.role, m.content.data(), m.content.size()});
-  return chat_render(family, list, flags, bos, eos, out);
+  return chat_render(chat_template, list, flags, bos, eos, out);
+}
+
+std::string rendered(const ChatTemplate& chat_template, const Messages& messages, uint32_t flags) {
+  RenderedChat out(std::pmr::get_default_resource());
+  const Status status = render(chat_template, messages, flags, out);
+  if (!status.ok()) fail_msg("%s: %s", chat_family_name(chat_template.family), last_error_text());
+  return std::string(out.text);
 }
 
 std::string rendered(ChatFamily family, const Messages& messages, uint32_t flags) {
-  std::pmr::string out;
-  const Status status = render(family, messages, flags, out);
-  if (!status.ok()) fail_msg("%s: %s", chat_family_name(family), last_error_text());
-  return std::string(out);
+  return rendered(exactly(family), messages, flags);
 }
 
 const Messages kConversation = {{"system", "Be brief."},
@@ -169,6 +180,12 @@ const Golden kGoldens[] = {
      "2?\n<｜Assistant｜>\n\n4<｜end▁of▁sentence｜><｜User｜>Thanks<｜Assistant｜><think>\n",
      "<s><｜User｜> What is 2 + 2?\n<｜Assistant｜><think>\n",
      "<｜end▁of▁sentence｜><｜User｜> What is 2 + 2?\n<｜Assistant｜><think>\n"},
+    {"deepseek-r1",
+     "{%- set ns = namespace(is_last_user=false) %}{{'<｜User｜>' + content + '<｜Assistant｜>'}}{{content + "
+     "'<｜end▁of▁sentence｜>'}}",
+     "<s>Be brief.<｜User｜> What is 2 + 2?\n<｜Assistant｜>\n\n4<｜end▁of▁sentence｜><｜User｜>Thanks<｜Assistant｜>",
+     "<s><｜User｜> What is 2 + 2?\n<｜Assistant｜>",
+     "<｜end▁of▁sentence｜><｜User｜> What is 2 + 2?\n<｜Assistant｜>"},
     {"deepseek-llm", "{{ 'User: ' + message['content'] + '\n\n' }}{{ 'Assistant: ' + message['content'] + eos_token }}",
      "<s>Be brief.\n\nUser:  What is 2 + 2?\n\n\nAssistant: <think>\nEasy.\n</think>\n\n4</s>User: "
      "Thanks\n\nAssistant:",
@@ -201,19 +218,32 @@ const Golden kGoldens[] = {
 
 ChatFamily family_of(const char* name) {
   for (const Golden& golden : kGoldens) {
-    if (strcmp(golden.family, name) == 0) return chat_family_of(golden.template_text);
+    if (strcmp(golden.family, name) == 0) return chat_template_of(golden.template_text).family;
   }
   fail_msg("no golden for %s", name);
   return ChatFamily::kUnknown;
 }
 
+// The templates are shortened ones, so they are taken for their families only on demand.
 void chat__goldens(void**) {
   for (const Golden& golden : kGoldens) {
-    const ChatFamily family = chat_family_of(golden.template_text);
-    assert_string_equal(chat_family_name(family), golden.family);
-    assert_string_equal(rendered(family, kConversation, WEIR_CHAT_ADD_ASSISTANT).c_str(), golden.conversation);
-    assert_string_equal(rendered(family, kQuestion, WEIR_CHAT_ADD_ASSISTANT).c_str(), golden.question);
-    assert_string_equal(rendered(family, kQuestion, WEIR_CHAT_ADD_ASSISTANT | WEIR_CHAT_CONTINUE).c_str(), golden.next);
+    const ChatTemplate t = chat_template_of(golden.template_text);
+    assert_false(t.is_exact);
+    assert_string_equal(chat_family_name(t.family), golden.family);
+    assert_string_equal(t.name(), "unknown");
+    assert_string_equal(t.resembles(), golden.family);
+    RenderedChat out(std::pmr::get_default_resource());
+    assert_int_equal(render(t, kConversation, WEIR_CHAT_ADD_ASSISTANT, out).code(), WEIR_ERR_UNSUPPORTED);
+    const std::string family = std::string("the family ") + golden.family + ",";
+    if (strstr(last_error_text(), family.c_str()) == nullptr ||
+        strstr(last_error_text(), "WEIR_CHAT_ACCEPT_RESEMBLING") == nullptr) {
+      fail_msg("%s: %s", golden.family, last_error_text());
+    }
+    assert_true(out.text.empty());
+    constexpr uint32_t kAsk = WEIR_CHAT_ADD_ASSISTANT | WEIR_CHAT_ACCEPT_RESEMBLING;
+    assert_string_equal(rendered(t, kConversation, kAsk).c_str(), golden.conversation);
+    assert_string_equal(rendered(t, kQuestion, kAsk).c_str(), golden.question);
+    assert_string_equal(rendered(t, kQuestion, kAsk | WEIR_CHAT_CONTINUE).c_str(), golden.next);
   }
 }
 
@@ -226,7 +256,7 @@ void chat__every_family_has_a_golden(void**) {
 #undef WEIR_CHAT_FAMILY
   for (const ChatFamily family : families) {
     bool found = false;
-    for (const Golden& golden : kGoldens) found = found || chat_family_of(golden.template_text) == family;
+    for (const Golden& golden : kGoldens) found = found || chat_template_of(golden.template_text).family == family;
     if (!found) fail_msg("no golden for %s (family %d)", chat_family_name(family), static_cast<int>(family));
   }
 }
@@ -263,49 +293,51 @@ void chat__trimming_is_pythons(void**) {
 }
 
 void chat__content_is_taken_by_length(void**) {
-  std::pmr::string out;
+  RenderedChat out(std::pmr::get_default_resource());
   const weir_chat_message message = {"user", "a\0b<|im_end|>", 3};
-  assert_true(chat_render(family_of("chatml"), {&message, 1}, 0, "", "", out).ok());
-  assert_true(out == std::string_view("<|im_start|>user\na\0b<|im_end|>\n", 31));
+  assert_true(chat_render(exactly(family_of("chatml")), {&message, 1}, 0, "", "", out).ok());
+  assert_true(out.text == std::string_view("<|im_start|>user\na\0b<|im_end|>\n", 31));
 }
 
 void chat__missing_tokens(void**) {
-  std::pmr::string out;
-  assert_true(render(family_of("llama3"), kQuestion, 0, out, "", "").ok());
-  assert_string_equal(out.c_str(), "<|start_header_id|>user<|end_header_id|>\n\nWhat is 2 + 2?<|eot_id|>");
-  out.clear();
-  assert_true(render(family_of("mistral-v1"), kQuestion, WEIR_CHAT_CONTINUE, out, "", "").ok());
-  assert_string_equal(out.c_str(), "</s> [INST]  What is 2 + 2?\n [/INST]");
+  RenderedChat out(std::pmr::get_default_resource());
+  assert_true(render(exactly(family_of("llama3")), kQuestion, 0, out, "", "").ok());
+  assert_string_equal(out.text.c_str(), "<|start_header_id|>user<|end_header_id|>\n\nWhat is 2 + 2?<|eot_id|>");
+  assert_true(render(exactly(family_of("mistral-v1")), kQuestion, WEIR_CHAT_CONTINUE, out, "", "").ok());
+  assert_string_equal(out.text.c_str(), "</s> [INST]  What is 2 + 2?\n [/INST]");
 }
 
 void assert_refused(ChatFamily family, const Messages& messages, uint32_t flags, weir_status code, const char* part) {
-  std::pmr::string out = "before";
-  assert_int_equal(render(family, messages, flags, out).code(), code);
+  RenderedChat out(std::pmr::get_default_resource());
+  out.text = "before";
+  assert_int_equal(render(exactly(family), messages, flags, out).code(), code);
   if (strstr(last_error_text(), part) == nullptr) fail_msg("\"%s\" is not in \"%s\"", part, last_error_text());
-  assert_string_equal(out.c_str(), "before");
+  assert_string_equal(out.text.c_str(), "before");
+  assert_true(out.said.empty());
 }
 
 void chat__refusals(void**) {
   const ChatFamily chatml = family_of("chatml"), gemma = family_of("gemma"), r1 = family_of("deepseek-r1");
   assert_refused(ChatFamily::kNone, kQuestion, 0, WEIR_ERR_UNSUPPORTED, "no chat template");
-  assert_refused(ChatFamily::kUnknown, kQuestion, 0, WEIR_ERR_UNSUPPORTED, "no family");
+  assert_refused(ChatFamily::kUnknown, kQuestion, 0, WEIR_ERR_UNSUPPORTED, "resembles none");
+  assert_refused(ChatFamily::kUnknown, kQuestion, WEIR_CHAT_ACCEPT_RESEMBLING, WEIR_ERR_UNSUPPORTED, "resembles none");
   assert_refused(chatml, {{"user", "a"}, {"tool", "b"}}, 0, WEIR_ERR_INVALID_ARG, "messages[1]: the role \"tool\"");
   assert_refused(chatml, {{"User", "a"}}, 0, WEIR_ERR_INVALID_ARG, "User");
-  assert_refused(chatml, kQuestion, 4, WEIR_ERR_INVALID_ARG, "0x4");
+  assert_refused(chatml, kQuestion, 8, WEIR_ERR_INVALID_ARG, "0x8");
   assert_refused(gemma, {{"user", "a"}, {"user", "b"}}, 0, WEIR_ERR_INVALID_ARG, "messages[1]");
   assert_refused(gemma, {{"assistant", "a"}}, 0, WEIR_ERR_INVALID_ARG, "messages[0]");
   assert_refused(gemma, {{"system", "a"}}, 0, WEIR_ERR_INVALID_ARG, "user message");
   assert_refused(gemma, {{"system", "a"}, {"user", "b"}}, WEIR_CHAT_CONTINUE, WEIR_ERR_INVALID_ARG, "messages[0]");
   assert_refused(r1, {{"user", "a"}, {"system", "b"}}, 0, WEIR_ERR_INVALID_ARG, "messages[1]");
-  std::pmr::string out;
+  RenderedChat out(std::pmr::get_default_resource());
   const weir_chat_message no_role = {nullptr, "a", 1}, no_content = {"user", nullptr, 1}, empty = {"user", nullptr, 0};
-  assert_int_equal(chat_render(chatml, {&no_role, 1}, 0, "", "", out).code(), WEIR_ERR_INVALID_ARG);
-  assert_int_equal(chat_render(chatml, {&no_content, 1}, 0, "", "", out).code(), WEIR_ERR_INVALID_ARG);
-  assert_true(chat_render(chatml, {&empty, 1}, 0, "", "", out).ok());
+  assert_int_equal(chat_render(exactly(chatml), {&no_role, 1}, 0, "", "", out).code(), WEIR_ERR_INVALID_ARG);
+  assert_int_equal(chat_render(exactly(chatml), {&no_content, 1}, 0, "", "", out).code(), WEIR_ERR_INVALID_ARG);
+  assert_true(chat_render(exactly(chatml), {&empty, 1}, 0, "", "", out).ok());
 }
 
 void chat__unknown_templates(void**) {
-  assert_true(chat_family_of("") == ChatFamily::kNone);
+  assert_true(chat_template_of("").family == ChatFamily::kNone);
   assert_string_equal(chat_family_name(ChatFamily::kNone), "");
   assert_string_equal(chat_family_name(ChatFamily::kUnknown), "unknown");
   for (const char* text : {
@@ -321,9 +353,100 @@ void chat__unknown_templates(void**) {
            "{{'<｜User｜>' + message['content']}}{%- if not thinking "
            "%}{{'<｜Assistant｜></think><｜end▁of▁sentence｜>'}}{% endif %}",
        }) {
-    if (chat_family_of(text) != ChatFamily::kUnknown)
-      fail_msg("%s is taken for %s", text, chat_family_name(chat_family_of(text)));
+    const ChatTemplate t = chat_template_of(text);
+    if (t.family != ChatFamily::kUnknown) fail_msg("%s is taken for %s", text, chat_family_name(t.family));
+    assert_string_equal(t.name(), "unknown");
+    assert_string_equal(t.resembles(), "");
   }
+}
+
+// The template of samples/models, which is the project's own.
+constexpr std::string_view kKnown =
+    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + "
+    "'\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+
+void chat__a_known_template_needs_no_flag(void**) {
+  const ChatTemplate t = chat_template_of(kKnown);
+  assert_true(t.is_exact);
+  assert_string_equal(t.name(), "chatml");
+  assert_string_equal(t.resembles(), "");
+  assert_string_equal(rendered(t, kQuestion, WEIR_CHAT_ADD_ASSISTANT).c_str(), CHATML_SHORT);
+  assert_string_equal(rendered(t, kQuestion, WEIR_CHAT_ADD_ASSISTANT | WEIR_CHAT_ACCEPT_RESEMBLING).c_str(),
+                      CHATML_SHORT);
+  // Jinja drops one line end at the end of a template, and nothing else.
+  assert_true(chat_template_of(std::string(kKnown) + "\n").is_exact);
+  for (const char* end : {"\n\n", " ", "\r\n", "x"}) assert_false(chat_template_of(std::string(kKnown) + end).is_exact);
+  for (size_t i = 0; i < kKnown.size(); ++i) {
+    std::string changed(kKnown);
+    changed[i] ^= 1;
+    assert_false(chat_template_of(changed).is_exact);
+  }
+}
+
+// What recognition by pieces gets wrong: a template that ends its opening with <think>, and one that has a text of its
+// own in front.
+void chat__a_resembling_template_is_no_guess(void**) {
+  const ChatTemplate thinks =
+      chat_template_of("{%- set ns = namespace(last_query_index=0) %}{%- if '</think>' in content %}" CHATML_TURNS
+                       "{{- '<|im_start|>assistant\\n<think>\\n' }}");
+  const ChatTemplate preamble =
+      chat_template_of("{{ '<|im_start|>system\\n## Metadata\\nReasoning Mode: /think<|im_end|>\\n' }}" CHATML_TURNS);
+  assert_string_equal(thinks.resembles(), "qwen3");
+  assert_string_equal(preamble.resembles(), "chatml");
+  for (const ChatTemplate& t : {thinks, preamble}) {
+    RenderedChat out(std::pmr::get_default_resource());
+    assert_string_equal(t.name(), "unknown");
+    assert_int_equal(render(t, kQuestion, WEIR_CHAT_ADD_ASSISTANT, out).code(), WEIR_ERR_UNSUPPORTED);
+    assert_non_null(strstr(last_error_text(), t.resembles()));
+  }
+}
+
+void chat__the_list_of_known_templates(void**) {
+  struct Line {
+    ChatFamily family;
+    uint32_t n_bytes;
+    std::string digits, models;
+  };
+  const Line lines[] = {
+#define WEIR_CHAT_TEMPLATE(Family, n_bytes, sha256, models) {ChatFamily::k##Family, n_bytes, sha256, models},
+#include "text/chat_known.inc"
+#undef WEIR_CHAT_TEMPLATE
+  };
+  std::set<std::string> seen;
+  for (const Line& line : lines) {
+    assert_int_equal(line.digits.size(), 64);
+    assert_true(line.digits.find_first_not_of("0123456789abcdef") == std::string::npos);
+    assert_true(line.n_bytes > 0 && !line.models.empty());
+    assert_true(seen.insert(line.digits).second);
+  }
+  assert_true(seen.size() >= 40);
+}
+
+// The examples of FIPS 180-4, and lengths around the end of a block.
+void chat__sha256(void**) {
+  const auto digits = [](std::string_view text) {
+    std::string out;
+    for (const uint8_t byte : sha256(text)) {
+      for (const int digit : {byte >> 4, byte & 15}) out += "0123456789abcdef"[digit];
+    }
+    return out;
+  };
+  assert_string_equal(digits("").c_str(), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  assert_string_equal(digits("abc").c_str(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  assert_string_equal(digits("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq").c_str(),
+                      "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  assert_string_equal(digits(std::string(55, 'a')).c_str(),
+                      "9f4390f8d30c2dd92ec9f095b65e2b9ae9b0a925a5258e241c9f1e910f734318");
+  assert_string_equal(digits(std::string(56, 'a')).c_str(),
+                      "b35439a4ac6f0948b6d6f9e3c6af0f5f590ce20f1bde7090ef7970686ec6738a");
+  assert_string_equal(digits(std::string(64, 'a')).c_str(),
+                      "ffe054fe7ae0cb6dc65c3af9b61d5209f439851db43d0ba5997337df154668eb");
+}
+
+// In a conversation that ends with an answer the system message of these families is nowhere, as the templates have it.
+void chat__mistral_v3_system_goes_with_the_last_question(void**) {
+  const Messages messages = {{"system", "s"}, {"user", "a"}, {"assistant", "b"}};
+  assert_string_equal(rendered(family_of("mistral-v3-tekken"), messages, 0).c_str(), "<s>[INST]a[/INST]b</s>");
 }
 
 }  // namespace
@@ -339,6 +462,11 @@ int main() {
       cmocka_unit_test(chat__missing_tokens),
       cmocka_unit_test(chat__refusals),
       cmocka_unit_test(chat__unknown_templates),
+      cmocka_unit_test(chat__a_known_template_needs_no_flag),
+      cmocka_unit_test(chat__a_resembling_template_is_no_guess),
+      cmocka_unit_test(chat__the_list_of_known_templates),
+      cmocka_unit_test(chat__sha256),
+      cmocka_unit_test(chat__mistral_v3_system_goes_with_the_last_question),
   };
   return cmocka_run_group_tests_name("text/chat_template", tests, nullptr, nullptr);
 }
