@@ -1,4 +1,5 @@
-# What `cmake --install` puts where: public headers, libweir.so, libweir_cuda.so where it was built, weir.pc, weirConfig.cmake and the weir program.
+# What `cmake --install` puts where: public headers, libweir.so, libweir_cuda.so where it was built, weir.pc, weirConfig.cmake, the weir program and
+# the model of weir demo.
 # Nothing installed holds an absolute path, so the whole tree can be moved. `--strip` removes the debug information of lib/api.
 include(CMakePackageConfigHelpers)
 set(weir_cmake_dir "${CMAKE_INSTALL_LIBDIR}/cmake/weir")
@@ -11,6 +12,9 @@ if(TARGET weir_cuda)  # libweir.so looks for it beside itself
 endif()
 if(TARGET weir_cli)
   install(TARGETS weir_cli RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+  if(WEIR_INSTALL_MODEL)  # 14 MB, for weir demo
+    install(FILES "${PROJECT_SOURCE_DIR}/samples/models/weir-tiny-reasoner-q8_0.gguf" DESTINATION "${CMAKE_INSTALL_DATADIR}/weir")
+  endif()
 endif()
 
 install(EXPORT weir NAMESPACE weir:: FILE weirTargets.cmake DESTINATION "${weir_cmake_dir}")

@@ -20,6 +20,9 @@ list(REMOVE_ITEM weir_cli_sources "${weir_cli_main}")
 add_library(weir_cli_parts STATIC ${weir_cli_sources})
 target_include_directories(weir_cli_parts PUBLIC "${PROJECT_SOURCE_DIR}/samples/cli")
 target_link_libraries(weir_cli_parts PUBLIC weir::weir CLI11::CLI11 nlohmann_json::nlohmann_json Threads::Threads)
+# Where `weir demo` finds its model when both are installed, from the program's folder.
+cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_DATADIR BASE_DIRECTORY "${CMAKE_INSTALL_FULL_BINDIR}" OUTPUT_VARIABLE weir_data_from_bin)
+target_compile_definitions(weir_cli_parts PRIVATE "WEIR_MODEL_FOLDER=\"${weir_data_from_bin}/weir\"")
 weir_compile_options(weir_cli_parts)
 # Pictures of traces; without libpng they are SVG only.
 find_package(PNG)

@@ -18,23 +18,21 @@ static void check(weir_status status, const char *what) {
 /* The question as the model was trained to see it, in tokens. The caller frees them. */
 static weir_token *prompt_tokens(const weir_model *model, const char *question, uint64_t *n_tokens) {
     weir_chat_message message = {"user", question, strlen(question)};
-    uint64_t n_bytes = 0;
-    char *text;
+    weir_chat_options options = WEIR_CHAT_OPTIONS_INIT;
     weir_token *tokens;
+    weir_status status;
 
-    /* The first call only asks for the size, so "too small" is what we expect from it. */
-    weir_status status = weir_chat_render(model, &message, 1, WEIR_CHAT_ADD_ASSISTANT, NULL, 0, &n_bytes);
-    if (status != WEIR_ERR_BUFFER_TOO_SMALL) check(status, "render the question");
-    text = malloc(n_bytes);
-    /* A token stands for at least one byte, but some vocabularies put a space in front of the text. */
-    tokens = malloc((n_bytes + 1) * sizeof *tokens);
-    if (text == NULL || tokens == NULL) {
+    /* The first call only asks for the number, so "too small" is what we expect from it. Whatever the question holds,
+     * it stays the text of one message. */
+    options.flags = WEIR_CHAT_ADD_ASSISTANT;
+    status = weir_chat_tokenize(model, &message, 1, &options, NULL, 0, n_tokens);
+    if (status != WEIR_ERR_BUFFER_TOO_SMALL) check(status, "tokenize the question");
+    tokens = malloc(*n_tokens * sizeof *tokens);
+    if (tokens == NULL) {
         fprintf(stderr, "out of memory\n");
         exit(1);
     }
-    check(weir_chat_render(model, &message, 1, WEIR_CHAT_ADD_ASSISTANT, text, n_bytes, &n_bytes), "render it");
-    check(weir_tokenize(model, text, n_bytes, WEIR_TOKENIZE_SPECIAL, tokens, n_bytes + 1, n_tokens), "tokenize it");
-    free(text);
+    check(weir_chat_tokenize(model, &message, 1, &options, tokens, *n_tokens, n_tokens), "tokenize the question");
     return tokens;
 }
 

@@ -2,8 +2,8 @@
  *
  *   02_stream MODEL.gguf [MAX_TOKENS]
  *
- * The session keeps the history: the second turn feeds only the new message, which WEIR_CHAT_CONTINUE renders together
- * with the end of the answer before it. The callback stops an answer at MAX_TOKENS by returning a status that is not
+ * The session keeps the history: the second turn feeds only the new message, which WEIR_CHAT_CONTINUE puts behind the
+ * end of the answer before it. The callback stops an answer at MAX_TOKENS by returning a status that is not
  * WEIR_OK; weir_session_cancel does the same from any other thread. Such a cancel stays until it has ended a call, so
  * the thread that takes the clicks of a Stop button calls weir_session_clear_cancel when a new turn begins: as ask()
  * does here, where one thread is both. */
@@ -12,7 +12,6 @@
 #include <string.h>
 #include <weir/weir.h>
 
-#define MAX_TEXT 4096
 #define MAX_PROMPT_TOKENS 4096
 
 typedef struct answer {
@@ -46,14 +45,13 @@ static weir_status on_progress(void *user, const weir_progress_info *info) {
 /* Adds one user turn to the session. */
 static int feed(const weir_model *model, weir_session *session, const char *question, int is_first) {
     weir_chat_message message = {"user", question, strlen(question)};
-    uint32_t flags = WEIR_CHAT_ADD_ASSISTANT | (is_first ? 0 : WEIR_CHAT_CONTINUE);
-    static char text[MAX_TEXT];
+    weir_chat_options options = WEIR_CHAT_OPTIONS_INIT;
     static weir_token tokens[MAX_PROMPT_TOKENS];
-    uint64_t n_bytes = 0, n_tokens = 0;
+    uint64_t n_tokens = 0;
+    weir_status status;
 
-    weir_status status = weir_chat_render(model, &message, 1, flags, text, sizeof text, &n_bytes);
-    if (failed(status, "render the question")) return 1;
-    status = weir_tokenize(model, text, n_bytes, WEIR_TOKENIZE_SPECIAL, tokens, MAX_PROMPT_TOKENS, &n_tokens);
+    options.flags = WEIR_CHAT_ADD_ASSISTANT | (is_first ? 0 : WEIR_CHAT_CONTINUE);
+    status = weir_chat_tokenize(model, &message, 1, &options, tokens, MAX_PROMPT_TOKENS, &n_tokens);
     if (failed(status, "tokenize the question")) return 1;
     return failed(weir_session_prefill(session, tokens, n_tokens, on_progress, NULL), "read the question");
 }

@@ -33,11 +33,11 @@ static void write_problem(char *text, size_t capacity) {
 
 static void feed(const weir_model *model, weir_session *session, const char *question) {
     weir_chat_message message = {"user", question, strlen(question)};
-    char text[2048];
+    weir_chat_options options = WEIR_CHAT_OPTIONS_INIT;
     weir_token tokens[2048];
-    uint64_t n_bytes = 0, n_tokens = 0;
-    check(weir_chat_render(model, &message, 1, WEIR_CHAT_ADD_ASSISTANT, text, sizeof text, &n_bytes), "render");
-    check(weir_tokenize(model, text, n_bytes, WEIR_TOKENIZE_SPECIAL, tokens, 2048, &n_tokens), "tokenize");
+    uint64_t n_tokens = 0;
+    options.flags = WEIR_CHAT_ADD_ASSISTANT;
+    check(weir_chat_tokenize(model, &message, 1, &options, tokens, 2048, &n_tokens), "tokenize");
     check(weir_session_prefill(session, tokens, n_tokens, NULL, NULL), "read the question");
 }
 

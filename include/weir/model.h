@@ -67,12 +67,12 @@ typedef struct weir_model_info {
     const char *name;          /**< general.name, or ""; lives as long as the model. */
     const char *weight_type;   /**< Type of most weights, such as "q8_0"; static. */
     const char *chat_template; /**< Family of the file's chat template, such as "chatml", when Weir renders exactly what
-                                    the template does; "" when there is none, "unknown" for any other; static. */
+                                    the template does. "" when there is none, "unknown" for any other. Static. */
     const char *tokenizer;     /**< Tokenizer kind and pre-tokenizer, such as "gpt2/llama-bpe"; lives as long as the model. */
     uint64_t copied_bytes;      /**< Bytes of the file in memory of the allocator hooks: all of them with WEIR_MODEL_COPY; 0
                                      when it is mapped. @since 1.0 */
     const char *chat_resembles; /**< Where chat_template is "unknown": the family that the template resembles and that
-                                     WEIR_CHAT_ACCEPT_RESEMBLING renders; "" when it resembles none; static. */
+                                     WEIR_CHAT_ACCEPT_RESEMBLING renders, "" when it resembles none. Static. */
 } weir_model_info;
 
 /** Static initialiser of weir_model_info. */

@@ -18,6 +18,7 @@
 #include "bench_plot.h"
 #include "commands.h"
 #include "conversation.h"
+#include "output.h"
 #include "terminal.h"
 #include "weir/experimental.h"
 
@@ -143,34 +144,34 @@ class Bench {
     out["load_ms"] = load_s_ * 1e3;
     out["version"] = weir_version_string();
     if (!flags_.commit.empty()) out["commit"] = flags_.commit;
-    std::puts(dump_json(out).c_str());
+    put_line(dump_json(out));
   }
 
   void print_table() const {
-    std::printf("%s, %s, %s of weights read a step, policy %s\n",
-                info_.name[0] != '\0' ? info_.name : info_.architecture, info_.weight_type,
-                human_bytes(weight_bytes_).c_str(), flags_.session.policy.c_str());
-    if (flags_.n_sessions > 1) std::printf("%u sessions in each step\n", flags_.n_sessions);
+    put_format("%s, %s, %s of weights read a step, policy %s\n",
+               info_.name[0] != '\0' ? info_.name : info_.architecture, info_.weight_type,
+               human_bytes(weight_bytes_).c_str(), flags_.session.policy.c_str());
+    if (flags_.n_sessions > 1) put_format("%u sessions in each step\n", flags_.n_sessions);
     if (on_gpu_) {
-      std::printf("%s, memory copy %.1f GB/s, loaded in %.1f ms\n\n", gpu_.name, read_gbps_, load_s_ * 1e3);
+      put_format("%s, memory copy %.1f GB/s, loaded in %.1f ms\n\n", gpu_.name, read_gbps_, load_s_ * 1e3);
     } else {
-      std::printf("%s %s, %u threads, memory read %.1f GB/s, loaded in %.1f ms\n\n", device().c_str(),
-                  weir_runtime_cpu_target(runtime_.get()), weir_runtime_thread_count(runtime_.get()), read_gbps_,
-                  load_s_ * 1e3);
+      put_format("%s %s, %u threads, memory read %.1f GB/s, loaded in %.1f ms\n\n", device().c_str(),
+                 weir_runtime_cpu_target(runtime_.get()), weir_runtime_thread_count(runtime_.get()), read_gbps_,
+                 load_s_ * 1e3);
     }
-    std::printf("%10s %10s %10s %10s %12s", "depth", "tok/s", "GB/s", on_gpu_ ? "of copy" : "of read", "KV");
-    for (size_t i = 0; has_parts_ && i < 5; ++i) std::printf(" %10s", kPartNames[i]);
-    std::printf("%s\n", has_parts_ ? "  (us)" : "");
+    put_format("%10s %10s %10s %10s %12s", "depth", "tok/s", "GB/s", on_gpu_ ? "of copy" : "of read", "KV");
+    for (size_t i = 0; has_parts_ && i < 5; ++i) put_format(" %10s", kPartNames[i]);
+    put_format("%s\n", has_parts_ ? "  (us)" : "");
     for (const Row& r : rows_) {
-      std::printf("%10s %10.2f %10.2f %8.1f %% %12s", grouped(r.depth).c_str(), tokens_per_s(r), gbps(r),
-                  100 * gbps(r) / read_gbps_, human_bytes(r.kv_bytes).c_str());
-      for (size_t i = 0; has_parts_ && i < 5; ++i) std::printf(" %10.1f", r.part_s[i] * 1e6);
-      std::printf("\n");
+      put_format("%10s %10.2f %10.2f %8.1f %% %12s", grouped(r.depth).c_str(), tokens_per_s(r), gbps(r),
+                 100 * gbps(r) / read_gbps_, human_bytes(r.kv_bytes).c_str());
+      for (size_t i = 0; has_parts_ && i < 5; ++i) put_format(" %10.1f", r.part_s[i] * 1e6);
+      put_format("\n");
     }
     if (prefill_s_ > 0) {
       const double rate = flags_.prefill / prefill_s_;
-      std::printf("\nprefill of %s tokens: %.1f tok/s, %.1f times decode\n", grouped(flags_.prefill).c_str(), rate,
-                  rate / tokens_per_s(rows_.front()));
+      put_format("\nprefill of %s tokens: %.1f tok/s, %.1f times decode\n", grouped(flags_.prefill).c_str(), rate,
+                 rate / tokens_per_s(rows_.front()));
     }
   }
 

@@ -9,6 +9,7 @@
 
 #include "commands.h"
 #include "conversation.h"
+#include "output.h"
 #include "terminal.h"
 
 namespace weir_cli {
@@ -17,6 +18,7 @@ namespace {
 struct ChatFlags {
   std::string model;
   std::string system;
+  bool accept_resembling = false;
   uint32_t max_tokens = 0;
   SessionFlags session;
   SamplingFlags sampling;
@@ -37,10 +39,7 @@ class Chat {
         row_(interactive_),
         runtime_(create_runtime(flags.session.threads)) {
     model_ = open_model(runtime_.get(), flags.model);
-    if (model_info(model_.get()).chat_template[0] == '\0') {
-      throw std::runtime_error(flags.model +
-                               ": the file has no chat template, so it cannot hold a conversation; try weir run --raw");
-    }
+    require_chat_template(model_.get(), flags.model, flags.accept_resembling);
     SessionOptions options(flags.session);
     plan_ = checked_plan(model_.get(), options.get());
     session_ = create_session(model_.get(), options.get());
@@ -75,22 +74,22 @@ class Chat {
     if (!interactive_) return;
     const weir_model_info info = model_info(model_.get());
     const char* name = info.name[0] != '\0' ? info.name : flags_.model.c_str();
-    std::printf("%s%s%s  %s, %s budget of %s tokens, %s in all. /help tells more.\n\n", style_.bold, name, style_.reset,
-                human_bytes(info.weights_bytes).c_str(), flags_.session.policy.c_str(),
-                grouped(plan_.budget_tokens).c_str(), human_bytes(plan_.total_bytes).c_str());
+    put_format("%s%s%s  %s, %s budget of %s tokens, %s in all. /help tells more.\n\n", style_.bold, name, style_.reset,
+               human_bytes(info.weights_bytes).c_str(), flags_.session.policy.c_str(),
+               grouped(plan_.budget_tokens).c_str(), human_bytes(plan_.total_bytes).c_str());
   }
 
   void print(std::string_view text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
+    put(text);
+    flush_output();
     row_.note_text(text);
   }
 
   void print_styled(const char* style, std::string_view text) {
-    std::fputs(style, stdout);
+    put(style);
     print(text);
-    std::fputs(style_.reset, stdout);
-    std::fflush(stdout);
+    put(style_.reset);
+    flush_output();
   }
 
   // Reads the user's next turn; false ends the conversation.
@@ -149,8 +148,9 @@ class Chat {
     std::vector<Message> messages;
     if (!has_history_ && !flags_.system.empty()) messages.push_back({"system", flags_.system});
     messages.push_back({"user", text});
-    const uint32_t flags = WEIR_CHAT_ADD_ASSISTANT | (has_history_ ? static_cast<uint32_t>(WEIR_CHAT_CONTINUE) : 0u);
-    return tokenize(model_.get(), render_chat(model_.get(), messages, flags), WEIR_TOKENIZE_SPECIAL);
+    const uint32_t flags = WEIR_CHAT_ADD_ASSISTANT | (has_history_ ? static_cast<uint32_t>(WEIR_CHAT_CONTINUE) : 0u) |
+                           resembling_flag(flags_.accept_resembling);
+    return tokenize_chat(model_.get(), messages, flags);
   }
 
   void answer(const std::string& text) {
@@ -207,9 +207,9 @@ class Chat {
 
   // Thinking is shown dim. The marks are single tokens in the models that think, so they arrive whole.
   void show(std::string_view text) {
-    if (text == "<think>") std::fputs(style_.dim, stdout);
+    if (text == "<think>") put(style_.dim);
     print(text);
-    if (text == "</think>") std::fputs(style_.reset, stdout);
+    if (text == "</think>") put(style_.reset);
   }
 
   void notice(const std::string& text) {
@@ -279,6 +279,7 @@ void add_chat(CLI::App& program, Action& action) {
   CLI::App* app = program.add_subcommand("chat", "A conversation in the terminal");
   add_model_flag(*app, flags->model)->required();
   app->add_option("--system", flags->system, "System message")->type_name("TEXT");
+  add_template_flag(*app, flags->accept_resembling);
   app->add_option("-n", flags->max_tokens, "Most tokens of an answer; default: what the model was trained for")
       ->type_name("MAX");
   add_sampling_flags(*app, flags->sampling);

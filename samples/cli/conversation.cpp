@@ -92,7 +92,7 @@ Conversation parse_conversation(const json& line, const std::string& system, boo
 }
 
 std::vector<std::vector<weir_token>> render_turns(const weir_model* model, const Conversation& conversation,
-                                                  bool add_bos) {
+                                                  bool add_bos, bool accept_resembling) {
   if (conversation.is_raw) {
     std::vector<weir_token> tokens = tokenize(model, conversation.raw_text, WEIR_TOKENIZE_SPECIAL);
     weir_special_tokens special = WEIR_SPECIAL_TOKENS_INIT;
@@ -107,17 +107,28 @@ std::vector<std::vector<weir_token>> render_turns(const weir_model* model, const
     pending.push_back(conversation.messages[i]);
     const bool is_last = i + 1 == conversation.messages.size();
     if (pending.back().role != "user" || (!is_last && conversation.messages[i + 1].role == "assistant")) continue;
-    const uint32_t flags = WEIR_CHAT_ADD_ASSISTANT | (turns.empty() ? 0u : static_cast<uint32_t>(WEIR_CHAT_CONTINUE));
-    turns.push_back(tokenize(model, render_chat(model, pending, flags), WEIR_TOKENIZE_SPECIAL));
+    const uint32_t flags = WEIR_CHAT_ADD_ASSISTANT | (turns.empty() ? 0u : static_cast<uint32_t>(WEIR_CHAT_CONTINUE)) |
+                           resembling_flag(accept_resembling);
+    turns.push_back(tokenize_chat(model, pending, flags));
     pending.clear();
   }
   return turns;
 }
 
-void require_chat_template(const weir_model* model, const std::string& path) {
-  if (model_info(model).chat_template[0] != '\0') return;
-  throw std::runtime_error(path + ": the file has no chat template; give the whole prompt with --raw");
+void require_chat_template(const weir_model* model, const std::string& path, bool accept_resembling) {
+  const weir_model_info info = model_info(model);
+  const std::string name = info.chat_template, resembles = info.chat_resembles;
+  if (name.empty())
+    throw std::runtime_error(path + ": the file has no chat template; weir run --raw takes whole prompts");
+  if (name != "unknown" || (accept_resembling && !resembles.empty())) return;
+  if (resembles.empty()) {
+    throw std::runtime_error(path + ": the file's chat template is not known; weir run --raw takes whole prompts");
+  }
+  throw std::runtime_error(path + ": the file's chat template is not known exactly; it resembles the family " +
+                           resembles + ", which --accept-resembling accepts");
 }
+
+uint32_t resembling_flag(bool accept) { return accept ? static_cast<uint32_t>(WEIR_CHAT_ACCEPT_RESEMBLING) : 0u; }
 
 uint32_t pinned_prompt_tokens(const std::vector<std::vector<weir_token>>& turns) {
   constexpr size_t kPageTokens = 16;
@@ -139,7 +150,7 @@ Solution solve(weir_model* model, const SolveOptions& options, const Conversatio
   solution.policy = options.session.policy;
   SessionPtr session;
   try {
-    const auto turns = render_turns(model, conversation, options.add_bos);
+    const auto turns = render_turns(model, conversation, options.add_bos, options.accept_resembling);
     SessionOptions session_options(options.session);
     if (options.session.extends_for_prompt() && options.session.max_prompt == 0) {
       session_options.get().max_prompt_tokens = pinned_prompt_tokens(turns);

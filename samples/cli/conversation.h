@@ -28,10 +28,14 @@ Conversation parse_conversation(const nlohmann::json& line, const std::string& s
 // message follows it: that is history, taken as said. Throws Error, or std::runtime_error for messages in an impossible
 // order.
 std::vector<std::vector<weir_token>> render_turns(const weir_model* model, const Conversation& conversation,
-                                                  bool add_bos);
+                                                  bool add_bos, bool accept_resembling = false);
 
-// A renderer of turns needs a chat template; throws std::runtime_error naming the file when it has none.
-void require_chat_template(const weir_model* model, const std::string& path);
+// A renderer of turns needs a chat template that is known, or one that resembles a known one where that is accepted.
+// Throws std::runtime_error naming the file and what helps.
+void require_chat_template(const weir_model* model, const std::string& path, bool accept_resembling = false);
+
+// WEIR_CHAT_ACCEPT_RESEMBLING or nothing.
+uint32_t resembling_flag(bool accept);
 
 // Most tokens of an answer when the user gave no number: what the model was trained for. A policy may have no end of its
 // context, and a model that has lost its thread may never end its answer.
@@ -46,6 +50,7 @@ struct SolveOptions {
   SamplingFlags sampling;
   uint32_t max_tokens = 0;  // of each answer; 0: answer_limit()
   bool add_bos = false;
+  bool accept_resembling = false;  // of chat templates
 };
 
 // How solve() shows what happens; each may be empty. Returning false cancels.

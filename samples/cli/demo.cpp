@@ -9,6 +9,7 @@
 
 #include "commands.h"
 #include "conversation.h"
+#include "output.h"
 #include "problems.h"
 #include "terminal.h"
 
@@ -41,8 +42,8 @@ struct Run {
   int n_wrong_lines = 0;
 };
 
-// The model of the source tree: found from the folder one is in, from the program's own folder upwards (a build folder
-// lies inside the tree), or at the place that the build told. A model that lies next to the program is found too.
+// The model: in the source tree, found from the folder one is in, from the program's own folder upwards (a build folder
+// lies inside the tree), or at the place that the build told; where it was installed with the program; or next to it.
 std::string find_model() {
   const fs::path in_tree = fs::path("samples") / "models" / kModelName;
   std::vector<fs::path> places = {in_tree};
@@ -50,13 +51,17 @@ std::string find_model() {
   places.push_back(WEIR_SOURCE_DIR / in_tree);
 #endif
   std::error_code error;
-  fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+  const fs::path folder_of_program = fs::read_symlink("/proc/self/exe", error).parent_path();
+  fs::path folder = folder_of_program;
   places.push_back(folder / kModelName);
+  places.push_back(folder / WEIR_MODEL_FOLDER / kModelName);
   for (; folder.has_relative_path(); folder = folder.parent_path()) places.push_back(folder / in_tree);
   for (const fs::path& place : places) {
     if (fs::exists(place, error)) return place.string();
   }
-  throw std::runtime_error("cannot find " + in_tree.string() + " here or above the program; -m names the model file");
+  throw std::runtime_error(std::string("cannot find ") + kModelName + ", which is installed with the program to " +
+                           (folder_of_program / WEIR_MODEL_FOLDER).lexically_normal().string() +
+                           " and lies in samples/models of Weir's source; -m FILE names it elsewhere");
 }
 
 // Shows one solution as it grows.
@@ -78,8 +83,8 @@ class View {
     if (live_) {
       if (throttle_.due()) draw(session);
     } else if (n_tokens_ % kReportTokens == 0) {
-      std::printf("%s\n", status(session, 0).c_str());
-      std::fflush(stdout);
+      put_format("%s\n", status(session, 0).c_str());
+      flush_output();
     }
   }
 
@@ -150,14 +155,14 @@ Run solve_once(weir_model* model, const Problem& problem, const std::string& nam
 
 void print_table(const std::vector<Run>& runs) {
   const Style style(stdout_is_terminal());
-  std::printf("\n%-15s %7s %12s %8s %10s %7s %14s\n", "", "answer", "wrong lines", "tokens", "KV peak", "tok/s",
-              "pages evicted");
+  put_format("\n%-15s %7s %12s %8s %10s %7s %14s\n", "", "answer", "wrong lines", "tokens", "KV peak", "tok/s",
+             "pages evicted");
   for (const Run& run : runs) {
     const Solution& s = run.solution;
-    std::printf("%-15s %s%7s%s %12d %8s %10s %7.0f %14s\n", run.name.c_str(), run.is_right ? style.green : style.red,
-                run.is_right ? "right" : "wrong", style.reset, run.n_wrong_lines, grouped(s.stats.n_decode).c_str(),
-                human_bytes(s.memory.kv_peak_bytes).c_str(), s.tokens_per_second(),
-                grouped(s.stats.pages_evicted).c_str());
+    put_format("%-15s %s%7s%s %12d %8s %10s %7.0f %14s\n", run.name.c_str(), run.is_right ? style.green : style.red,
+               run.is_right ? "right" : "wrong", style.reset, run.n_wrong_lines, grouped(s.stats.n_decode).c_str(),
+               human_bytes(s.memory.kv_peak_bytes).c_str(), s.tokens_per_second(),
+               grouped(s.stats.pages_evicted).c_str());
   }
 }
 
@@ -183,10 +188,10 @@ int run_demo(DemoFlags& flags) {
   bounded.session.budget = flags.budget;
 
   const Style style(stdout_is_terminal());
-  std::printf("%sOne problem of %d steps, solved twice by %s (%s)%s\n", style.bold, flags.steps, info.name,
-              human_bytes(info.file_bytes).c_str(), style.reset);
-  std::printf("%s%s%s\n\n", style.dim, problem.prompt.c_str(), style.reset);
-  std::fflush(stdout);
+  put_format("%sOne problem of %d steps, solved twice by %s (%s)%s\n", style.bold, flags.steps, info.name,
+             human_bytes(info.file_bytes).c_str(), style.reset);
+  put_format("%s%s%s\n\n", style.dim, problem.prompt.c_str(), style.reset);
+  flush_output();
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> csv(
       flags.csv.empty() ? nullptr : std::fopen(flags.csv.c_str(), "w"), std::fclose);
   if (!flags.csv.empty() && csv == nullptr) throw std::runtime_error("cannot write " + flags.csv);

@@ -32,6 +32,7 @@ struct EvalFlags {
   std::string out = "eval";
   bool plot_only = false;
   bool forced = false;
+  bool accept_resembling = false;
   TraceFlags trace;
 };
 
@@ -180,7 +181,7 @@ void prepare(EvalFlags& flags) {
 uint64_t check_model(const EvalFlags& flags) {
   const RuntimePtr runtime = create_runtime(1);
   const ModelPtr model = open_model(runtime.get(), flags.model);
-  require_chat_template(model.get(), flags.model);
+  require_chat_template(model.get(), flags.model, flags.accept_resembling);
   check_policies(model.get(), flags.settings);
   return model_info(model.get()).file_bytes;
 }
@@ -289,7 +290,8 @@ void add_eval(CLI::App& program, Action& action) {
   flags->settings.families = {"base", "hubs", "rule", "facts", "early", "passkey"};
   flags->settings.budgets = {64, 128, 256, 512, 1024, 2048};
   CLI::App* app = program.add_subcommand("eval", "Right answers and their cost by policy and budget; tables and plots");
-  add_model_flag(*app, flags->model);
+  add_model_flag(*app, flags->model)->description("Model file (GGUF); required but for --plot-only and --draw");
+  add_template_flag(*app, flags->accept_resembling);
   app->add_option("--policies", flags->policies,
                   "Entries name[:key=value[+key=value...]][@label]; default: every policy")
       ->delimiter(',')

@@ -40,10 +40,12 @@ void read_counters(const weir_session* session, RunRecord& record) {
 }  // namespace
 
 PromptTokens prompt_tokens(const weir_model* model, const Problem& problem, bool question_as_decode) {
-  const std::string text = render_chat(model, {{"user", problem.prompt}}, WEIR_CHAT_ADD_ASSISTANT);
+  // Whether the template is known, or one that resembles it accepted, was asked once for all (require_chat_template).
+  constexpr uint32_t kFlags = WEIR_CHAT_ADD_ASSISTANT | WEIR_CHAT_ACCEPT_RESEMBLING;
   PromptTokens prompt;
-  prompt.prefill = tokenize(model, text, WEIR_TOKENIZE_SPECIAL);
+  prompt.prefill = tokenize_chat(model, {{"user", problem.prompt}}, kFlags);
   if (!question_as_decode) return prompt;
+  const std::string text = render_chat(model, {{"user", problem.prompt}}, kFlags);
   const std::string question = problem.prompt.substr(problem.question_at);
   const size_t at = text.rfind(question);
   if (question.empty() || at == std::string::npos || at == 0) {

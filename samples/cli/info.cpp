@@ -1,5 +1,5 @@
-// weir info: what is in a model file: facts, metadata, tensors. A file whose weights this version cannot use is still
-// described.
+// weir info: what is in a model file: facts, metadata, tensors. A file that this version cannot run is still described,
+// and the exit status is then 1.
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -7,6 +7,7 @@
 
 #include "commands.h"
 #include "conversation.h"
+#include "output.h"
 #include "terminal.h"
 
 namespace weir_cli {
@@ -22,7 +23,7 @@ struct InfoFlags {
 struct File {
   RuntimePtr runtime;
   ModelPtr model;
-  std::string note;  // why the weights cannot be used, or empty
+  std::string note;  // why the model cannot be run, or empty
 };
 
 File open_file(const std::string& path) {
@@ -75,6 +76,7 @@ void print_json(const File& file, const weir_model_info& info) {
               {"weight_type", info.weight_type},
               {"tokenizer", info.tokenizer},
               {"chat_template", info.chat_template},
+              {"chat_resembles", info.chat_resembles},
               {"n_layers", info.n_layers},
               {"n_heads", info.n_heads},
               {"n_kv_heads", info.n_kv_heads},
@@ -101,11 +103,11 @@ void print_json(const File& file, const weir_model_info& info) {
     tensors.push_back(
         {{"name", t.name}, {"type", t.type}, {"dims", dims}, {"bytes", t.bytes}, {"file_offset", t.file_offset}});
   }
-  std::puts(dump_json(out).c_str());
+  put_line(dump_json(out));
 }
 
 void print_fact(const char* name, const std::string& value) {
-  if (!value.empty()) std::printf("%-14s %s\n", name, value.c_str());
+  if (!value.empty()) put_format("%-14s %s\n", name, value.c_str());
 }
 
 // Metadata is shown on one line each; a template of a thousand characters is cut.
@@ -125,7 +127,10 @@ void print_facts(const weir_model_info& i) {
     print_fact("KV", human_bytes(4ull * i.n_layers * i.n_kv_heads * i.head_dim) + " a token");  // K and V of 2 bytes
   }
   print_fact("vocabulary", grouped(i.vocab_size) + " tokens, " + i.tokenizer);
-  print_fact("chat template", i.chat_template[0] != '\0' ? i.chat_template : "none");
+  const std::string resembles = i.chat_resembles;
+  print_fact("chat template", i.chat_template[0] == '\0' ? "none"
+                              : resembles.empty()        ? i.chat_template
+                                                  : "unknown; resembles " + resembles + " (--accept-resembling)");
   if (i.n_params > 0)
     print_fact("weights", grouped(i.n_params) + ", " + i.weight_type + ", " + human_bytes(i.weights_bytes));
   print_fact("file", human_bytes(i.file_bytes));
@@ -136,15 +141,15 @@ void print_tables(const File& file, const weir_model_info& info) {
   print_facts(info);
   if (!file.note.empty()) print_fact("note", file.note);
   const uint32_t n_values = weir_model_metadata_count(file.model.get());
-  std::printf("\nmetadata (%u)\n", n_values);
+  put_format("\nmetadata (%u)\n", n_values);
   for (uint32_t i = 0; i < n_values; ++i) {
     const auto [key, value] = metadata(file.model.get(), i);
-    std::printf("  %-42s %s\n", key.c_str(), one_line(value, 60).c_str());
+    put_format("  %-42s %s\n", key.c_str(), one_line(value, 60).c_str());
   }
-  std::printf("\ntensors (%u)\n", info.n_tensors);
+  put_format("\ntensors (%u)\n", info.n_tensors);
   for (uint32_t i = 0; i < info.n_tensors; ++i) {
     const weir_tensor_info t = tensor_info(file.model.get(), i);
-    std::printf("  %-34s %-5s %-16s %10s\n", t.name, t.type, dims_text(t).c_str(), human_bytes(t.bytes).c_str());
+    put_format("  %-34s %-5s %-16s %10s\n", t.name, t.type, dims_text(t).c_str(), human_bytes(t.bytes).c_str());
   }
 }
 
@@ -163,6 +168,8 @@ void add_info(CLI::App& program, Action& action) {
         print_json(file, info);
       else
         print_tables(file, info);
+      flush_output();
+      if (!file.note.empty()) throw std::runtime_error(file.note);
       return 0;
     };
   });

@@ -4,12 +4,14 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <new>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "commands.h"
 #include "options.h"
+#include "output.h"
 
 namespace {
 
@@ -37,6 +39,50 @@ std::string chosen_command(const CLI::App& program) {
   return chosen.empty() ? "weir" : "weir " + chosen.front()->get_name();
 }
 
+// Changes of one letter that turn one word into the other.
+size_t distance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t change = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = std::exchange(row[j], std::min({change, row[j] + 1, row[j - 1] + 1}));
+    }
+  }
+  return row.back();
+}
+
+// "; did you mean --model?", or nothing when no name is near.
+std::string suggestion(const std::string& word, const std::vector<std::string>& names) {
+  std::string best;
+  size_t least = std::max<size_t>(2, word.size() / 3) + 1;
+  for (const std::string& name : names) {
+    const size_t changes = distance(word, name);
+    if (changes >= least) continue;
+    least = changes;
+    best = name;
+  }
+  return best.empty() ? "" : "; did you mean " + best + "?";
+}
+
+// What is wrong with a word that the parser could not place, or "". It may be a misspelt option, which then seems to be
+// missing; so this is told first.
+std::string misplaced(const CLI::App& program) {
+  const auto chosen = program.get_subcommands();
+  std::vector<std::string> commands, options;
+  for (const CLI::App* command : program.get_subcommands(nullptr)) commands.push_back(command->get_name());
+  for (const CLI::Option* option : (chosen.empty() ? &program : chosen.front())->get_options()) {
+    for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
+  }
+  for (const std::string& word : program.remaining(true)) {
+    const std::string name = word.substr(0, word.find('='));
+    if (chosen.empty() && name[0] != '-') return "there is no subcommand " + name + suggestion(name, commands);
+    if (name.size() > 1 && name[0] == '-') return "there is no option " + name + suggestion(name, options);
+  }
+  return "";
+}
+
 int run(int argc, char** argv) {
   CLI::App program(
       "Long reasoning in a fixed memory footprint: run, measure and inspect language models in GGUF files.", "weir");
@@ -57,18 +103,21 @@ int run(int argc, char** argv) {
   try {
     program.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    std::fputs(help_text(program).c_str(), stdout);
+    weir_cli::put(help_text(program));
+    weir_cli::flush_output();
     return 0;
   } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() == 0) return program.exit(e);  // --version
-    return complain(std::string(e.what()) + " (see " + chosen_command(program) + " --help)", kWrongUsage);
+    if (e.get_exit_code() == 0) {  // --version
+      weir_cli::put_line(e.what());
+      weir_cli::flush_output();
+      return 0;
+    }
+    const std::string wrong = misplaced(program);
+    return complain((wrong.empty() ? e.what() : wrong) + " (see " + chosen_command(program) + " --help)", kWrongUsage);
   }
   if (!action) return complain("expected a subcommand (see weir --help)", kWrongUsage);
   const int status = action();
-  // A full disk shows only here: what was printed may still be in the buffer.
-  if (std::fflush(stdout) != 0 || std::ferror(stdout)) {
-    return complain(std::string("standard output: ") + std::strerror(errno), kFailed);
-  }
+  weir_cli::flush_output();  // a full disk may show only here
   return status;
 }
 

@@ -110,6 +110,12 @@ CLI::Option* add_model_flag(CLI::App& app, std::string& path) {
   return app.add_option("-m,--model", path, "Model file (GGUF)")->type_name("FILE");
 }
 
+void add_template_flag(CLI::App& app, bool& accept_resembling) {
+  app.add_flag(
+      "--accept-resembling", accept_resembling,
+      "Where the file's chat template is not known exactly: use the family that it resembles (weir info tells)");
+}
+
 void add_threads_flag(CLI::App& app, SessionFlags& flags) {
   app.add_option("--threads", flags.threads, "Threads that compute; 0 (default): all cores")
       ->check(in_range(0, 256))

@@ -74,6 +74,7 @@ CLI::Validator at_least_one();
 CLI::Validator one_of(const std::vector<std::string>& names);
 
 CLI::Option* add_model_flag(CLI::App& app, std::string& path);
+void add_template_flag(CLI::App& app, bool& accept_resembling);
 void add_threads_flag(CLI::App& app, SessionFlags& flags);
 void add_session_flags(CLI::App& app, SessionFlags& flags);
 void add_sampling_flags(CLI::App& app, SamplingFlags& flags);

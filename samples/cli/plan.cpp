@@ -4,6 +4,7 @@
 
 #include "commands.h"
 #include "conversation.h"
+#include "output.h"
 
 namespace weir_cli {
 namespace {
@@ -38,20 +39,20 @@ void print_json(const weir_plan_info& p, const SessionFlags& flags) {
       {"device_bytes", p.device_bytes},
       {"device_weights_bytes", p.device_weights_bytes},
   };
-  std::puts(dump_json(out).c_str());
+  put_line(dump_json(out));
 }
 
 void print_row(const char* name, uint64_t bytes, const std::string& note) {
-  std::printf("%-12s %16s %12s%s%s\n", name, grouped(bytes).c_str(), human_bytes(bytes).c_str(),
-              note.empty() ? "" : "   ", note.c_str());
+  put_format("%-12s %16s %12s%s%s\n", name, grouped(bytes).c_str(), human_bytes(bytes).c_str(),
+             note.empty() ? "" : "   ", note.c_str());
 }
 
 void print_table(const weir_plan_info& p, const SessionFlags& flags) {
-  std::printf("policy %s, context %s tokens, KV budget %s tokens a stream\n", flags.policy.c_str(),
-              grouped(p.context_tokens).c_str(), grouped(p.budget_tokens).c_str());
-  std::printf("%s streams x %s pages x %s bytes (%u tokens a page)\n\n", grouped(p.n_streams).c_str(),
-              grouped(p.pages_per_stream).c_str(), grouped(p.page_bytes).c_str(), p.page_tokens);
-  std::printf("%-12s %16s\n", "pool", "bytes");
+  put_format("policy %s, context %s tokens, KV budget %s tokens a stream\n", flags.policy.c_str(),
+             grouped(p.context_tokens).c_str(), grouped(p.budget_tokens).c_str());
+  put_format("%s streams x %s pages x %s bytes (%u tokens a page)\n\n", grouped(p.n_streams).c_str(),
+             grouped(p.pages_per_stream).c_str(), grouped(p.page_bytes).c_str(), p.page_tokens);
+  put_format("%-12s %16s\n", "pool", "bytes");
   print_row("KV pages", p.kv_bytes, "");
   print_row("digests", p.digest_bytes, "");
   print_row("tables", p.table_bytes, "page tables, stamps, scores");

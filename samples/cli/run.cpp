@@ -1,5 +1,7 @@
 // weir run: answers one prompt, or every line of a prompts file, each in a session of its own.
 // Text is streamed to stdout as it comes; with --json one line per conversation tells the text and what it cost.
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -8,6 +10,8 @@
 
 #include "commands.h"
 #include "conversation.h"
+#include "input.h"
+#include "output.h"
 #include "terminal.h"
 
 namespace weir_cli {
@@ -49,7 +53,7 @@ class Runner {
  public:
   explicit Runner(RunFlags& flags) : flags_(flags), runtime_(create_runtime(flags.solve.session.threads)) {
     model_ = open_model(runtime_.get(), flags.model);
-    if (!flags.raw) require_chat_template(model_.get(), flags.model);
+    if (!flags.raw) require_chat_template(model_.get(), flags.model, flags.solve.accept_resembling);
     // Options that no prompt can make right are told before the first one is read.
     SessionOptions options(flags.solve.session);
     if (flags.solve.session.extends_for_prompt() && options.get().max_prompt_tokens == 0) {
@@ -99,8 +103,8 @@ class Runner {
   }
 
   void stream_text(std::string_view text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
+    put(text);
+    flush_output();
     if (!text.empty()) at_line_start_ = text.back() == '\n';
   }
 
@@ -115,7 +119,7 @@ int run_prompt(RunFlags& flags) {
   Runner runner(flags);
   nlohmann::json line = {{"id", nullptr}, {"prompt", flags.prompt}};
   const Solution solution = runner.run(parse_conversation(line, flags.system, flags.raw), "");
-  if (flags.json) std::puts(dump_json(to_json(solution)).c_str());
+  if (flags.json) put_line(dump_json(to_json(solution)));
   if (!solution.error.empty()) throw std::runtime_error(solution.error);
   if (solution.stop == "cancelled") throw std::runtime_error("cancelled");
   if (!flags.json && stderr_is_terminal()) {
@@ -152,19 +156,39 @@ Solution run_line(Runner& runner, const RunFlags& flags, const Line& line, const
 int run_file(RunFlags& flags) {
   const std::vector<Line> lines = read_lines(flags.prompts_file);
   Runner runner(flags);
+  size_t n_failed = 0;
   for (size_t i = 0; i < lines.size(); ++i) {
     const std::string position = "[" + std::to_string(i + 1) + "/" + std::to_string(lines.size()) + "] ";
     const Solution solution = run_line(runner, flags, lines[i], position);
     if (flags.json) {
-      std::puts(dump_json(to_json(solution)).c_str());
-      std::fflush(stdout);
+      put_line(dump_json(to_json(solution)));
+      flush_output();
     } else if (!solution.error.empty()) {
       std::fprintf(stderr, "weir: %s\n", solution.error.c_str());
     }
+    n_failed += solution.error.empty() ? 0 : 1;
     if (solution.stop == "cancelled")
       throw std::runtime_error("cancelled at line " + std::to_string(lines[i].number) + " of " + flags.prompts_file);
   }
-  return 0;
+  if (n_failed == 0) return 0;
+  throw std::runtime_error(std::to_string(n_failed) + " of the " + std::to_string(lines.size()) + " prompts in " +
+                           flags.prompts_file + " failed");
+}
+
+// The prompt of the command line, or standard input where that was asked for or nothing else was given. One line end at
+// its end is the shell's.
+std::string read_prompt(const CLI::Option& option, const std::string& given) {
+  if (!option.empty() && given != "-") return given;
+  if (option.empty() && isatty(STDIN_FILENO) != 0) {
+    throw UsageError("run: expected -p TEXT, a prompt on standard input, or --prompts FILE");
+  }
+  std::string text = read_stdin();
+  if (text.ends_with('\n')) text.pop_back();
+  if (text.empty() && option.empty()) {
+    throw UsageError("run: expected -p TEXT, a prompt on standard input, or --prompts FILE; standard input is empty");
+  }
+  if (text.empty()) throw std::runtime_error("run: -p -: standard input is empty");
+  return text;
 }
 
 }  // namespace
@@ -173,13 +197,18 @@ void add_run(CLI::App& program, Action& action) {
   auto flags = std::make_shared<RunFlags>();
   CLI::App* app = program.add_subcommand("run", "Answer a prompt, or every line of a prompts file");
   add_model_flag(*app, flags->model)->required();
-  auto* prompt = app->add_option("-p,--prompt", flags->prompt, "The prompt")->type_name("TEXT");
-  auto* prompts = app->add_option("--prompts", flags->prompts_file,
-                                  "JSON lines {\"id\", \"prompt\"} or {\"id\", \"messages\"}; - reads stdin")
-                      ->type_name("FILE");
+  auto* prompt = app->add_option("-p,--prompt", flags->prompt,
+                                 "The prompt; - or none: what standard input holds, which may be a mere -")
+                     ->type_name("TEXT");
+  auto* prompts =
+      app->add_option("--prompts", flags->prompts_file,
+                      "JSON lines {\"id\", \"prompt\"} or {\"id\", \"messages\"}; - reads stdin. A line that "
+                      "fails does not end the run, but its exit status is then 1")
+          ->type_name("FILE");
   prompts->excludes(prompt);
   app->add_option("--system", flags->system, "System message in front of conversations that have none")
       ->type_name("TEXT");
+  add_template_flag(*app, flags->solve.accept_resembling);
   app->add_flag("--raw", flags->raw,
                 "Use no chat template: the prompt is the text, special tokens such as <|im_start|> included");
   app->add_flag("--bos", flags->solve.add_bos, "With --raw: start with the model's begin-of-text token");
@@ -190,9 +219,9 @@ void add_run(CLI::App& program, Action& action) {
   add_session_flags(*app, flags->solve.session);
   app->callback([flags, prompt, prompts, &action] {
     action = [flags, prompt, prompts] {
-      if (prompt->empty() && prompts->empty()) throw UsageError("run: expected -p TEXT or --prompts FILE");
       if (flags->raw && !flags->system.empty())
         throw UsageError("run: --system needs the chat template, --raw uses none");
+      if (prompts->empty()) flags->prompt = read_prompt(*prompt, flags->prompt);
       catch_interrupts();
       return prompts->empty() ? run_prompt(*flags) : run_file(*flags);
     };

@@ -1,9 +1,10 @@
 // weir tokenize: the text on stdin as token ids on one line. Works with vocabulary-only files too.
-#include <cstdio>
 #include <memory>
 
 #include "commands.h"
+#include "input.h"
 #include "options.h"
+#include "output.h"
 
 namespace weir_cli {
 namespace {
@@ -13,14 +14,6 @@ struct TokenizeFlags {
   bool parse_special = false;
   bool bos = false;
 };
-
-std::string read_stdin() {
-  std::string text;
-  char chunk[65536];
-  for (size_t n; (n = std::fread(chunk, 1, sizeof(chunk), stdin)) > 0;) text.append(chunk, n);
-  if (std::ferror(stdin)) throw std::runtime_error("cannot read standard input");
-  return text;
-}
 
 int run_tokenize(const TokenizeFlags& flags) {
   const RuntimePtr runtime = create_runtime(1);
@@ -32,7 +25,7 @@ int run_tokenize(const TokenizeFlags& flags) {
     if (!line.empty()) line += ' ';
     line += std::to_string(token);
   }
-  std::puts(line.c_str());
+  put_line(line);
   return 0;
 }
 

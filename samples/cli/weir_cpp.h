@@ -108,7 +108,7 @@ struct Message {
   std::string content;
 };
 
-// flags: WEIR_CHAT_*.
+// The conversation as text to look at; tokenize_chat() is what feeds a session. flags: WEIR_CHAT_*.
 inline std::string render_chat(const weir_model* model, const std::vector<Message>& messages, uint32_t flags) {
   std::vector<weir_chat_message> views;
   for (const Message& m : messages) views.push_back({m.role.c_str(), m.content.data(), m.content.size()});
@@ -121,6 +121,32 @@ inline std::string render_chat(const weir_model* model, const std::vector<Messag
           "cannot render the conversation");
   }
   return text;
+}
+
+// What to prefill for these messages. Text of messages becomes no control token. flags: WEIR_CHAT_*.
+inline std::vector<weir_token> tokenize_chat(const weir_model* model, const std::vector<Message>& messages,
+                                             uint32_t flags) {
+  std::vector<weir_chat_message> views;
+  size_t n_bytes = 0;
+  for (const Message& m : messages) {
+    views.push_back({m.role.c_str(), m.content.data(), m.content.size()});
+    n_bytes += m.content.size();
+  }
+  weir_chat_options options = WEIR_CHAT_OPTIONS_INIT;
+  options.flags = flags;
+  std::vector<weir_token> tokens(n_bytes / 3 + 256);
+  uint64_t n = 0;
+  const auto call = [&] {
+    return weir_chat_tokenize(model, views.data(), views.size(), &options, tokens.data(), tokens.size(), &n);
+  };
+  weir_status status = call();
+  if (status == WEIR_ERR_BUFFER_TOO_SMALL) {
+    tokens.resize(n);
+    status = call();
+  }
+  check(status, "cannot tokenize the conversation");
+  tokens.resize(n);
+  return tokens;
 }
 
 // Returns false to stop.

@@ -65,15 +65,15 @@ std::string quoted(const std::string& text) {
   return out;
 }
 
-// Runs the program with `arguments`, each taken as it is.
-Output weir(const std::vector<std::string>& arguments, const std::string& input = "") {
-  const std::string in = write_file("stdin", input), out = (g_folder / "stdout").string(),
-                    err = (g_folder / "stderr").string();
+// Runs the program with `arguments`, each taken as it is. Its standard output goes to `device` when that is not empty.
+Output weir(const std::vector<std::string>& arguments, const std::string& input = "", const std::string& device = "") {
+  const std::string in = write_file("stdin", input), err = (g_folder / "stderr").string(),
+                    out = device.empty() ? (g_folder / "stdout").string() : device;
   std::string command = quoted(WEIR_PROGRAM);
   for (const std::string& argument : arguments) command += " " + quoted(argument);
   command += " <" + quoted(in) + " >" + quoted(out) + " 2>" + quoted(err);
   const int status = std::system(command.c_str());
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(out), read_file(err)};
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, device.empty() ? read_file(out) : "", read_file(err)};
 }
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
@@ -88,9 +88,9 @@ void assert_fails(const Output& o, int status, const std::string& part) {
   assert_string_equal(o.out.c_str(), "");
 }
 
-std::vector<json> json_lines(const Output& o) {
-  if (o.status != 0) print_error("%s", o.err.c_str());
-  assert_int_equal(o.status, 0);
+std::vector<json> json_lines(const Output& o, int status = 0) {
+  if (o.status != status) print_error("%s", o.err.c_str());
+  assert_int_equal(o.status, status);
   std::vector<json> lines;
   std::istringstream in(o.out);
   for (std::string line; std::getline(in, line);) lines.push_back(json::parse(line));
@@ -233,7 +233,10 @@ void run__prompts_file_goes_on_after_bad_lines(void**) {
                                       "[{\"role\": \"king\", \"content\": \"\"}]}\n" +
                                       "{\"id\": \"long\", \"messages\": [{\"role\": \"user\", \"content\": \"" +
                                       std::string(4000, '7') + "\"}]}\n" + good + "\n");
-  const std::vector<json> r = json_lines(weir({"run", "-m", kModel, "--prompts", path, "--json", "--context", "1024"}));
+  const Output o = weir({"run", "-m", kModel, "--prompts", path, "--json", "--context", "1024"});
+  const std::vector<json> r = json_lines(o, 1);  // some lines failed, and that is told once
+  assert_true(contains(o.err, "4 of the 6 prompts"));
+  assert_int_equal(line_count(o.err), 1);
   assert_int_equal(r.size(), 6);
   for (size_t i : {0u, 5u}) {
     assert_string_equal(r[i]["id"].get<std::string>().c_str(), "good");
@@ -248,6 +251,98 @@ void run__prompts_file_goes_on_after_bad_lines(void**) {
   assert_true(contains(r[3]["error"].get<std::string>(), "king"));
   assert_string_equal(r[4]["stop"].get<std::string>().c_str(), "error");
   assert_true(contains(r[4]["error"].get<std::string>(), "WEIR_ERR_CONTEXT_FULL"));
+}
+
+// Exit status 0 means that every line was answered; without --json each failure has its line on stderr.
+void run__prompts_from_standard_input(void**) {
+  const std::string good = json({{"prompt", "Hello"}}).dump() + "\n";
+  assert_int_equal(json_lines(weir({"run", "-m", kModel, "--prompts", "-", "--json"}, good + good)).size(), 2);
+  assert_int_equal(json_lines(weir({"run", "-m", kModel, "--prompts", "-", "--json"}, "")).size(), 0);
+  const Output o = weir({"run", "-m", kModel, "--prompts", "-"}, "x\n" + good + "{}\n");
+  assert_int_equal(o.status, 1);
+  assert_true(contains(o.err, "-:1: not valid JSON") && contains(o.err, "-:3:"));
+  assert_true(contains(o.err, "2 of the 3 prompts in - failed"));
+  assert_int_equal(line_count(o.err), 3);
+  assert_true(contains(o.out, "Hello!"));
+}
+
+// A prompt may come on standard input; a mere "-" can be said that way too.
+void run__prompt_from_standard_input(void**) {
+  const auto answer = [](const std::vector<std::string>& more, const std::string& input) {
+    std::vector<std::string> arguments = {"run", "-m", kModel, "--json", "-n", "8"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const json r = one_json(weir(arguments, input));
+    return r["n_prompt"].dump() + " " + r["text"].dump();
+  };
+  const std::string hello = answer({"-p", "Hello"}, "");
+  assert_string_equal(answer({"-p", "-"}, "Hello").c_str(), hello.c_str());
+  assert_string_equal(answer({"-p", "-"}, "Hello\n").c_str(), hello.c_str());
+  assert_string_equal(answer({}, "Hello\n").c_str(), hello.c_str());
+  assert_string_not_equal(answer({}, "Hello\n\n").c_str(), hello.c_str());
+  assert_string_equal(answer({"-p", "Hello"}, "never read").c_str(), hello.c_str());
+  const std::string path = write_file("dash.jsonl", json({{"prompt", "-"}}).dump() + "\n");
+  assert_string_equal(answer({}, "-\n").c_str(), answer({"--prompts", path}, "").c_str());
+  assert_fails(weir({"run", "-m", kModel, "-p", "-"}, ""), 1, "standard input is empty");
+  assert_fails(weir({"run", "-m", kModel}, "\n"), 2, "standard input is empty");
+}
+
+// What cannot be written is told as the system tells it, whichever command writes.
+void output__errors_are_told(void**) {
+  const std::string good = json({{"prompt", "Hello"}}).dump() + "\n";
+  const std::vector<std::vector<std::string>> commands = {
+      {"run", "-m", kModel, "-p", "Hello"},
+      {"run", "-m", kModel, "-p", "Hello", "--json"},
+      {"run", "-m", kModel, "--prompts", "-", "--json"},
+      {"chat", "-m", kModel},
+      {"info", "-m", kModel},
+      {"info", "-m", kModel, "--json"},
+      {"plan", "-m", kModel},
+      {"tokenize", "-m", kModel},
+      {"demo", "-m", kModel, "--steps", "20"},
+      {"run", "--help"},
+      {"--version"},
+  };
+  for (const std::vector<std::string>& command : commands) {
+    const Output o = weir(command, good, "/dev/full");
+    if (o.status != 1 || !contains(o.err, "standard output: No space left on device") || line_count(o.err) != 1) {
+      fail_msg("%s %s: status %d, %s", command[0].c_str(), command.back().c_str(), o.status, o.err.c_str());
+    }
+  }
+}
+
+// The model with a template that differs in a byte, so that it is known no more.
+std::string model_with_another_template() {
+  const std::string path = (g_folder / "other-template.gguf").string();
+  std::string bytes = read_file(kModel);
+  const size_t at = bytes.find("{% for message in messages %}{{'<|im_start|>'");
+  assert_true(at != std::string::npos);
+  bytes[at + 2] = '\t';
+  std::ofstream(path, std::ios::binary) << bytes;
+  return path;
+}
+
+void template__that_only_resembles_needs_a_flag(void**) {
+  const std::string model = model_with_another_template(), accept = "--accept-resembling";
+  assert_fails(weir({"run", "-m", model, "-p", "Hello"}), 1, "chatml, which --accept-resembling accepts");
+  assert_fails(weir({"chat", "-m", model}, "Hello\n"), 1, accept);
+  assert_fails(weir({"eval", "-m", model, "--out", (g_folder / "eval").string()}), 1, accept);
+  const Output known = weir({"run", "-m", kModel, "-p", "Hello"});
+  const Output run = weir({"run", "-m", model, "-p", "Hello", accept}),
+               chat = weir({"chat", "-m", model, accept}, "Hello\n");
+  assert_int_equal(run.status, 0);
+  assert_string_equal(run.out.c_str(), known.out.c_str());
+  assert_int_equal(chat.status, 0);
+  assert_string_equal(chat.out.c_str(), known.out.c_str());
+  const Output eval = weir({"eval", "-m", model, "-n", "1", "--families", "rule", "--steps", "14", "--policies",
+                            "dense", "--threads", "1", "--out", (g_folder / "eval").string(), accept});
+  assert_int_equal(eval.status, 0);
+  const json info = one_json(weir({"info", "-m", model, "--json"})),
+             before = one_json(weir({"info", "-m", kModel, "--json"}));
+  assert_string_equal(info["chat_template"].get<std::string>().c_str(), "unknown");
+  assert_string_equal(info["chat_resembles"].get<std::string>().c_str(), "chatml");
+  assert_string_equal(before["chat_template"].get<std::string>().c_str(), "chatml");
+  assert_string_equal(before["chat_resembles"].get<std::string>().c_str(), "");
+  assert_true(contains(weir({"info", "-m", model}).out, "unknown; resembles chatml (--accept-resembling)"));
 }
 
 void run__user_turns_are_one_conversation(void**) {
@@ -273,9 +368,13 @@ void run__user_turns_are_one_conversation(void**) {
 
 void run__wrong_usage_is_status_2(void**) {
   assert_fails(weir({}), 2, "subcommand");
-  assert_fails(weir({"fly"}), 2, "");
+  assert_fails(weir({"fly"}), 2, "fly");
+  assert_fails(weir({"chatt"}), 2, "did you mean chat?");
   assert_fails(weir({"run", "-p", "Hello"}), 2, "--model");
   assert_fails(weir({"run", "-m", kModel}), 2, "--prompts");
+  assert_fails(weir({"run", "--modell", "x", "-p", "a"}), 2, "--modell; did you mean --model?");
+  assert_fails(weir({"run", "--modell=x", "-p", "a"}), 2, "--modell; did you mean --model?");
+  assert_fails(weir({"run", "-m", kModel, "-p", "a", "more"}), 2, "more");
   assert_fails(weir({"run", "-m", kModel, "-p", "a", "--prompts", "b"}), 2, "--prompts");
   assert_fails(weir({"run", "-m", kModel, "-p", "a", "--wings"}), 2, "--wings");
   assert_fails(weir({"run", "-m", kModel, "-p", "a", "--temp", "-1"}), 2, "--temp");
@@ -304,6 +403,8 @@ void help_and_version__are_status_0(void**) {
   const Output help = weir({"run", "--help"}), version = weir({"--version"});
   assert_int_equal(help.status, 0);
   assert_true(contains(help.out, "--budget-bytes"));
+  const Output eval = weir({"eval", "--help"});
+  assert_true(contains(eval.out, "required but for --plot-only and --draw"));
   assert_int_equal(version.status, 0);
   assert_int_equal(version.out.rfind("weir ", 0), 0);
 }
@@ -337,6 +438,20 @@ void info__describes_the_file(void**) {
   const Output table = weir({"info", "-m", kModel});
   assert_int_equal(table.status, 0);
   assert_true(contains(table.out, "blk.7.ffn_down.weight"));
+}
+
+// What is in the file is told all the same; that it cannot be run is told beside it.
+void info__of_a_file_that_cannot_run_is_status_1(void**) {
+  const std::string vocab = WEIR_SOURCE_DIR "/tests/golden/vocabs/ggml-vocab-gpt-2.gguf";
+  const Output table = weir({"info", "-m", vocab});
+  assert_int_equal(table.status, 1);
+  assert_true(contains(table.out, "50,257 tokens") && contains(table.out, "tokenizer.ggml.merges"));
+  assert_true(contains(table.err, "general.architecture"));
+  assert_int_equal(line_count(table.err), 1);
+  const std::vector<json> i = json_lines(weir({"info", "-m", vocab, "--json"}), 1);
+  assert_int_equal(i.size(), 1);
+  assert_int_equal(i[0]["vocab_size"].get<int>(), 50257);
+  assert_true(contains(i[0]["note"].get<std::string>(), "general.architecture"));
 }
 
 void tokenize__special_text_only_when_asked(void**) {
@@ -435,12 +550,17 @@ int main() {
       cmocka_unit_test(run__budget_bounds_the_memory),
       cmocka_unit_test(run__prompt_beyond_the_budget_fits_or_says_what_would),
       cmocka_unit_test(run__prompts_file_goes_on_after_bad_lines),
+      cmocka_unit_test(run__prompts_from_standard_input),
+      cmocka_unit_test(run__prompt_from_standard_input),
+      cmocka_unit_test(output__errors_are_told),
+      cmocka_unit_test(template__that_only_resembles_needs_a_flag),
       cmocka_unit_test(run__user_turns_are_one_conversation),
       cmocka_unit_test(run__wrong_usage_is_status_2),
       cmocka_unit_test(run__failures_are_status_1_and_name_the_thing),
       cmocka_unit_test(help_and_version__are_status_0),
       cmocka_unit_test(plan__pools_add_up_and_budgets_agree),
       cmocka_unit_test(info__describes_the_file),
+      cmocka_unit_test(info__of_a_file_that_cannot_run_is_status_1),
       cmocka_unit_test(tokenize__special_text_only_when_asked),
       cmocka_unit_test(chat__piped_keeps_history_and_writes_no_control_codes),
       cmocka_unit_test(chat__full_context_is_told_and_reset_helps),

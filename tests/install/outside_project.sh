@@ -35,6 +35,15 @@ LD_LIBRARY_PATH=$libdir "$work/hello" "$model"
 
 echo "== the weir program"
 "$prefix/bin/weir" info -m "$model"
+(cd / && "$prefix/bin/weir" demo --steps 20 --threads 1)  # with the model that was installed
+
+echo "== the weir program without its model"
+rm "$prefix/share/weir/weir-tiny-reasoner-q8_0.gguf"
+if (cd / && "$prefix/bin/weir" demo --steps 20) 2>"$work/demo.err"; then
+    echo "weir demo runs without a model"
+    exit 1
+fi
+grep -q "samples/models.*-m FILE" "$work/demo.err" || { echo "no help: $(cat "$work/demo.err")"; exit 1; }
 
 if [ -e "$build/lib/libweir_cuda.so" ]; then
     echo "== the CUDA backend"
