@@ -112,10 +112,10 @@ WEIR_API weir_status weir_model_options_init(weir_model_options *options, uint32
  *  be ruled out, WEIR_MODEL_COPY reads the file into memory instead.
  *
  *  The progress callback hears bytes: done is 0 while the description of the file and its vocabulary are read, then
- *  what WEIR_MODEL_PREFETCH has read, and total (the size of the file) in the last call. It is called before anything
- *  is read and again after every few thousand keys, tokens, merges and tensors, so opening can be stopped at any time,
- *  however large or hostile the file is. An exception that it throws (C++) stops opening as another status than WEIR_OK
- *  does.
+ *  what WEIR_MODEL_PREFETCH has read, and total (the size of the file) in the last call. With WEIR_MODEL_COPY the bytes
+ *  come first, and done stays at total from then on. It is called before anything is read and again after every few
+ *  thousand keys, tokens, merges and tensors, so opening can be stopped at any time, however large or hostile the file
+ *  is. An exception that it throws (C++) stops opening as another status than WEIR_OK does.
  *
  *  @param runtime in
  *  @param path    in, NUL-terminated UTF-8
