@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "core/utf8.h"
+#include "core/plain_text.h"
 
 namespace weir {
 
@@ -45,20 +45,6 @@ Status get_ranged(const GgufFile& file, const Key& key, uint32_t low, uint32_t h
   WEIR_TRY(file.get_u32(key, out));
   if (out < low || out > high) return fail(WEIR_ERR_FORMAT, "%s: %u is not in %u..%u", key.text, out, low, high);
   return {};
-}
-
-// Copies text of the file as printable UTF-8: what is not becomes '?', and a cut falls between characters.
-void copy_text(char* out, size_t capacity, std::string_view text) {
-  size_t n = 0;
-  while (!text.empty()) {
-    const Utf8Step step = utf8_step(text);
-    const bool good = step.kind == Utf8Kind::kComplete && static_cast<unsigned char>(text[0]) >= 0x20;
-    const std::string_view shown = good ? text.substr(0, step.n_bytes) : "?";
-    if (n + shown.size() >= capacity) break;
-    n += shown.copy(out + n, shown.size());
-    text.remove_prefix(std::max<size_t>(step.n_bytes, 1));
-  }
-  out[n] = '\0';
 }
 
 // FNV-1a, 64 bits: a fingerprint against mix-ups, not against forgery.
@@ -115,10 +101,10 @@ Status Model::read(bool vocab_only, OpenProgress& progress) {
   vocab_only_ = vocab_only;
   std::string_view name;
   WEIR_TRY(file_.get_string("general.name", name, ""));
-  copy_text(model_name_, sizeof(model_name_), name);
+  plain_text(name, model_name_, sizeof(model_name_));
   std::string_view arch;
   WEIR_TRY(file_.get_string("general.architecture", arch));
-  copy_text(arch_name_, sizeof(arch_name_), arch);
+  plain_text(arch, arch_name_, sizeof(arch_name_));
   if (!vocab_only) WEIR_TRY(read_config(arch));
   WEIR_TRY(tokenizer_.build(file_, progress));
   std::string_view chat;

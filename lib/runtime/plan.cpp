@@ -1,7 +1,6 @@
 // From options to bytes: the checks of session options and the layout of a session's memory. Planning and creating run the same layout function,
 // once over arenas that only measure and once over the block, so that the plan cannot differ from what is taken.
 #include <algorithm>
-#include <cstdio>
 
 #include "runtime/session.h"
 #include "runtime/session_pools.h"
@@ -94,9 +93,7 @@ Status find_backend(const weir_session_options& o, const Model& model, const Pol
   const Status status = find();
   if (status.ok()) return {};
   if (o.device == WEIR_DEVICE_AUTO) return check_cpu();
-  char why[512];
-  std::snprintf(why, sizeof(why), "%s", last_error_text());
-  return fail(status.code(), "device %s: %s", kDeviceNames[o.device], why);
+  return fail(status.code(), "device %s: %s", kDeviceNames[o.device], last_error_text());
 }
 
 PageEventRing lay_out_events(const SessionSetup& setup, Arena& arena) {

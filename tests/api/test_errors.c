@@ -108,6 +108,21 @@ static void errors__quote_files_as_plain_text(void **state) {
     unlink(path);
 }
 
+/* What an info struct tells of a file is plain, too. */
+static void errors__names_of_models_are_plain_text(void **state) {
+    static const char path[] = "weir-spoiled.gguf";
+    const fixture *f = *state;
+    weir_model *model = NULL;
+    weir_model_info info = WEIR_MODEL_INFO_INIT;
+    assert_true(write_spoiled(path, "general.name"));
+    assert_ok(weir_model_open(f->runtime, path, NULL, &model));
+    assert_ok(weir_model_get_info(model, &info));
+    assert_plain(info.name);
+    assert_ptr_equal(strstr(info.name, "\xEF\xBF\xBD\\x1b[3"), info.name);
+    weir_model_close(model);
+    unlink(path);
+}
+
 typedef struct lines {
     int n;
     int n_wrong;
@@ -228,6 +243,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(errors__quote_anything_as_plain_text),
         cmocka_unit_test(errors__quote_files_as_plain_text),
+        cmocka_unit_test(errors__names_of_models_are_plain_text),
         cmocka_unit_test(errors__log_lines_are_plain_text),
         cmocka_unit_test(errors__stay_over_calls_that_succeed),
         cmocka_unit_test(errors__of_callbacks_calls_are_their_own),
