@@ -28,7 +28,7 @@ struct EvalFlags {
   bool chooses_policies = false;  // --policies is given
   std::vector<std::string> policies = {"dense", "sink", "h2o", "tova", "quest", "raas", "hybrid", "random"};
   EvalSettings settings;
-  uint32_t threads = 0;
+  uint32_t threads = 0, together = 1;
   std::string out = "eval";
   bool plot_only = false;
   bool forced = false;
@@ -143,8 +143,13 @@ std::string point_key(const EvalSettings& settings, const EvalPoint& point) {
 }
 
 void run_accuracy(const EvalFlags& flags, const std::vector<EvalPoint>& points, ResultsFile& results) {
-  run_units(flags.model, flags.threads, points.size(), [&](weir_model* model, size_t unit) {
-    results.append(to_json(run_point(model, flags.settings, points[unit])));
+  const std::vector<std::vector<EvalPoint>> groups = point_groups(points, flags.together);
+  run_units(flags.model, flags.threads, groups.size(), [&](weir_model* model, size_t unit) {
+    if (flags.together == 1) {
+      results.append(to_json(run_point(model, flags.settings, groups[unit][0])));
+      return;
+    }
+    for (const RunRecord& record : run_together(model, flags.settings, groups[unit])) results.append(to_json(record));
   });
 }
 
@@ -303,6 +308,10 @@ void add_eval(CLI::App& program, Action& action) {
       ->type_name("LIST");
   app->add_option("--threads", flags->threads, "Problems that run at a time; 0 (default): one per core")
       ->check(in_range(0, 256))
+      ->type_name("N");
+  app->add_option("--together", flags->together,
+                  "Runs of a problem that take their steps together: the same answers in less time; default 1")
+      ->check(in_range(1, kMostTogether))
       ->type_name("N");
   app->add_option("--out", flags->out,
                   "Folder of results, tables and plots; runs that are in it are not repeated; default eval")

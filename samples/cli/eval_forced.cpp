@@ -230,14 +230,7 @@ nlohmann::ordered_json to_json(const ForcedRecord& r) {
 }
 
 std::vector<std::vector<EvalPoint>> forced_groups(const std::vector<EvalPoint>& points) {
-  std::vector<std::vector<EvalPoint>> groups;
-  for (const EvalPoint& point : points) {
-    const bool fits = !groups.empty() && groups.back().size() < kMostSessions &&
-                      groups.back()[0].family == point.family && groups.back()[0].problem == point.problem;
-    if (!fits) groups.emplace_back();
-    groups.back().push_back(point);
-  }
-  return groups;
+  return point_groups(points, kMostSessions);
 }
 
 std::vector<ForcedRecord> run_forced_group(weir_model* model, const EvalSettings& settings,

@@ -24,8 +24,8 @@ struct ForcedRecord {
 };
 nlohmann::ordered_json to_json(const ForcedRecord& record);
 
-// Points of one problem that are compared with one run of the whole history. A group is of limited size, since all its
-// sessions are alive together.
+// Points of one problem that are compared with one run of the whole history: point_groups of as many sessions as may be
+// alive together.
 std::vector<std::vector<EvalPoint>> forced_groups(const std::vector<EvalPoint>& points);
 
 // One record for each point of a group. Throws Interrupted on Ctrl-C.

@@ -2,6 +2,7 @@
 #include "eval_run.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
 #include "terminal.h"
@@ -35,6 +36,81 @@ void read_counters(const weir_session* session, RunRecord& record) {
   record.pages_evicted = stats.pages_evicted;
   record.prefill_s = static_cast<double>(stats.prefill_ns) * 1e-9;
   record.decode_s = static_cast<double>(stats.decode_ns) * 1e-9;
+}
+
+// What all runs of a problem have in common.
+struct Task {
+  Task(const weir_model* model, const EvalSettings& settings, const std::string& family, int index)
+      : problem(eval_problem(settings, family, index)),
+        prompt(prompt_tokens(model, problem, settings.question_as_decode)),
+        n_expected(answer_tokens(model, problem).size()),
+        n_most(static_cast<size_t>(std::ceil(settings.max_factor * static_cast<double>(n_expected))) + kSpareTokens) {}
+
+  Problem problem;
+  PromptTokens prompt;
+  size_t n_expected, n_most;  // tokens of the right answer, and of the longest that is waited for
+};
+
+// The session of a point, and what is known of its run by then.
+Started start(const Task& task, weir_model* model, const EvalSettings& settings, const EvalPoint& point,
+              RunRecord& record, const SessionHook& on_prefilled, uint32_t session_flags) {
+  const PolicyEntry& policy = settings.policies[point.policy];
+  record.family = point.family;
+  record.id = task.problem.id;
+  record.label = policy.label;
+  record.spec = policy.spec();
+  record.budget = point.budget;
+  record.n_prompt = task.prompt.prefill.size() + task.prompt.question.size();
+  record.n_question = task.prompt.question.size();
+  record.n_expected = task.n_expected;
+  const SessionFlags flags =
+      point_session(policy, point.budget, task.prompt.prefill.size(), task.prompt.question.size() + task.n_most);
+  Started started = start_session(model, flags, session_flags, task.prompt, on_prefilled);
+  record.is_refused = !started.session;
+  record.message = started.refused;
+  return started;
+}
+
+// A run among those that step together.
+struct Lane {
+  size_t index;  // of its point
+  SessionPtr session;
+  std::vector<weir_token> tokens;  // of the answer
+  double decode_s;
+};
+
+std::vector<Lane*> pointers_to(std::vector<Lane>& lanes) {
+  std::vector<Lane*> pointers;
+  for (Lane& lane : lanes) pointers.push_back(&lane);
+  return pointers;
+}
+
+// The next token of the answer. False when the answer has ended, and the record says how; generate() ends it alike.
+bool draw(const weir_model* model, size_t n_most, Lane& lane, RunRecord& record) {
+  record.stop = stop_name(WEIR_STOP_LENGTH);
+  if (lane.tokens.size() == n_most) return false;
+  weir_token token = 0;
+  weir_token_info info = WEIR_TOKEN_INFO_INIT;
+  check(weir_session_sample(lane.session.get(), &token), "cannot draw a token");
+  check(weir_token_get_info(model, token, &info), "cannot describe a token");
+  record.stop = stop_name(WEIR_STOP_EOS);
+  if ((info.flags & WEIR_TOKEN_END_OF_GENERATION) != 0) return false;
+  lane.tokens.push_back(token);
+  return true;
+}
+
+void step_together(const std::vector<Lane*>& lanes) {
+  if (lanes.empty()) return;
+  std::vector<weir_session*> sessions;
+  std::vector<weir_token> tokens;
+  for (const Lane* lane : lanes) {
+    sessions.push_back(lane->session.get());
+    tokens.push_back(lane->tokens.back());
+  }
+  const auto start = std::chrono::steady_clock::now();
+  check(weir_step_many(sessions.data(), tokens.data(), static_cast<uint32_t>(sessions.size())), "cannot step");
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  for (Lane* lane : lanes) lane->decode_s += seconds.count() / static_cast<double>(lanes.size());
 }
 
 }  // namespace
@@ -86,29 +162,10 @@ Started start_session(weir_model* model, const SessionFlags& flags, uint32_t ses
 
 RunRecord run_point(weir_model* model, const EvalSettings& settings, const EvalPoint& point,
                     const SessionHook& on_prefilled, uint32_t session_flags) {
-  const Problem problem = eval_problem(settings, point.family, point.problem);
-  const PolicyEntry& policy = settings.policies[point.policy];
-  const PromptTokens prompt = prompt_tokens(model, problem, settings.question_as_decode);
+  const Task task(model, settings, point.family, point.problem);
   RunRecord record;
-  record.family = point.family;
-  record.id = problem.id;
-  record.label = policy.label;
-  record.spec = policy.spec();
-  record.budget = point.budget;
-  record.n_prompt = prompt.prefill.size() + prompt.question.size();
-  record.n_question = prompt.question.size();
-  record.n_expected = answer_tokens(model, problem).size();
-  const size_t n_most =
-      static_cast<size_t>(std::ceil(settings.max_factor * static_cast<double>(record.n_expected))) + kSpareTokens;
-
-  const SessionFlags flags =
-      point_session(policy, point.budget, prompt.prefill.size(), prompt.question.size() + n_most);
-  const Started started = start_session(model, flags, session_flags, prompt, on_prefilled);
-  if (!started.session) {
-    record.is_refused = true;
-    record.message = started.refused;
-    return record;
-  }
+  const Started started = start(task, model, settings, point, record, on_prefilled, session_flags);
+  if (!started.session) return record;
   std::string text;
   const auto on_token = [&](const weir_token_event& event) {
     text.append(event.text, event.text_bytes);
@@ -116,13 +173,37 @@ RunRecord run_point(weir_model* model, const EvalSettings& settings, const EvalP
   };
   // Files may class <think> as a control token; what the model thinks is part of what it says.
   const weir_generate_result result =
-      generate(started.session.get(), static_cast<uint32_t>(n_most), WEIR_GENERATE_SPECIAL_TEXT, on_token);
+      generate(started.session.get(), static_cast<uint32_t>(task.n_most), WEIR_GENERATE_SPECIAL_TEXT, on_token);
   if (result.stop == WEIR_STOP_CANCELLED) throw Interrupted();
   record.stop = stop_name(result.stop);
   record.n_decode = result.n_tokens;
-  judge(problem, text, record);
+  judge(task.problem, text, record);
   read_counters(started.session.get(), record);
   return record;
+}
+
+std::vector<RunRecord> run_together(weir_model* model, const EvalSettings& settings,
+                                    const std::vector<EvalPoint>& points) {
+  const Task task(model, settings, points.at(0).family, points[0].problem);
+  std::vector<RunRecord> records(points.size());
+  std::vector<Lane> lanes;
+  for (size_t i = 0; i < points.size(); ++i) {
+    Started started = start(task, model, settings, points[i], records[i], nullptr, 0);
+    if (started.session) lanes.push_back({i, std::move(started.session), {}, 0});
+  }
+  for (std::vector<Lane*> live = pointers_to(lanes); !live.empty();) {
+    if (interrupt_count() > 0) throw Interrupted();
+    std::erase_if(live, [&](Lane* lane) { return !draw(model, task.n_most, *lane, records[lane->index]); });
+    step_together(live);
+  }
+  for (const Lane& lane : lanes) {
+    RunRecord& record = records[lane.index];
+    record.n_decode = lane.tokens.size();
+    judge(task.problem, detokenize(model, lane.tokens, WEIR_DETOKENIZE_SPECIAL), record);
+    read_counters(lane.session.get(), record);
+    record.decode_s = lane.decode_s;
+  }
+  return records;
 }
 
 }  // namespace weir_cli

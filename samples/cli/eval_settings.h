@@ -68,6 +68,9 @@ struct EvalPoint {
 // problems.
 std::vector<EvalPoint> eval_points(const EvalSettings& settings);
 
+// Neighbouring points of one problem, at most n_most in a group.
+std::vector<std::vector<EvalPoint>> point_groups(const std::vector<EvalPoint>& points, size_t n_most);
+
 // The session of a point: n_prompt tokens are prefilled, n_decode follow at most.
 SessionFlags point_session(const PolicyEntry& policy, uint32_t budget, size_t n_prompt, size_t n_decode);
 

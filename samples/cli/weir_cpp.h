@@ -103,6 +103,19 @@ inline std::vector<weir_token> tokenize(const weir_model* model, std::string_vie
   return tokens;
 }
 
+// flags: WEIR_DETOKENIZE_*.
+inline std::string detokenize(const weir_model* model, const std::vector<weir_token>& tokens, uint32_t flags) {
+  uint64_t n = 0;
+  weir_status status = weir_detokenize(model, tokens.data(), tokens.size(), flags, nullptr, 0, &n);
+  if (status != WEIR_ERR_BUFFER_TOO_SMALL) check(status, "cannot write tokens as text");
+  std::string text(n, '\0');
+  if (n > 0) {
+    check(weir_detokenize(model, tokens.data(), tokens.size(), flags, text.data(), text.size(), &n),
+          "cannot write tokens as text");
+  }
+  return text;
+}
+
 struct Message {
   std::string role;  // "system", "user" or "assistant"
   std::string content;

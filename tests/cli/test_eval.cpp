@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -197,6 +198,42 @@ void eval__runs_that_are_there_are_not_repeated(void**) {
   assert_fails(eval({"--plot-only", "--out", out.string(), "--policies", "yours"}), 1, {"no such runs"});
 }
 
+// Runs that step together have the same answers; only their times are others.
+void eval__together_is_the_same(void**) {
+  const auto runs_of = [&](const std::string& together, const std::string& max_factor) {
+    const fs::path out = g_folder / ("together" + together + "x" + max_factor);
+    assert_works(eval({"-m",           kModel,
+                       "--families",   "base",
+                       "-n",           "2",
+                       "--steps",      "12",
+                       "--every",      "5",
+                       "--policies",   "dense,raas,random,quest:skip_layers=0@quest",
+                       "--budgets",    "128,160,1024",
+                       "--out",        out.string(),
+                       "--together",   together,
+                       "--max-factor", max_factor}));
+    std::map<std::string, json> runs;
+    for (const std::string& line : lines_of(out / "results.jsonl")) {
+      json run = json::parse(line);
+      if (!run.contains("id")) continue;
+      if (!run["refused"].get<bool>()) assert_true(run["decode_s"].get<double>() > 0);
+      for (const char* time : {"decode_s", "prefill_s"}) run.erase(time);
+      runs[run["id"].get<std::string>() + run["policy"].get<std::string>() + run["budget"].dump()] = run;
+    }
+    return runs;
+  };
+  const auto alone = runs_of("1", "1.5"), cut = runs_of("1", "0.2");
+  assert_int_equal(alone.size(), 2 * (1 + 3 * 3));
+  const auto any = [](const auto& runs, const auto& is_so) { return std::any_of(runs.begin(), runs.end(), is_so); };
+  assert_true(any(alone, [](const auto& run) { return run.second["wrong_lines"] != 0; }));
+  assert_true(any(alone, [](const auto& run) { return run.second["stop"] == "eos"; }));
+  assert_true(any(cut, [](const auto& run) { return run.second["stop"] == "length"; }));
+  assert_true(alone == runs_of("8", "1.5"));
+  assert_true(alone == runs_of("3", "1.5"));
+  assert_true(cut == runs_of("8", "0.2"));
+  assert_fails(eval(small(g_folder / "nine", {"--together", "9"})), 2, {"--together"});
+}
+
 void eval__other_header_or_options_are_errors_that_name_them(void**) {
   const fs::path out = g_folder / "header";
   assert_works(eval(small(out)));
@@ -350,6 +387,7 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(eval__two_problems_give_exactly_these_files),
       cmocka_unit_test(eval__runs_that_are_there_are_not_repeated),
+      cmocka_unit_test(eval__together_is_the_same),
       cmocka_unit_test(eval__other_header_or_options_are_errors_that_name_them),
       cmocka_unit_test(eval__unknown_names_are_wrong_usage_and_listed),
       cmocka_unit_test(eval__refused_runs_are_not_wrong_ones),
