@@ -418,11 +418,28 @@ __global__ void __launch_bounds__(kThreads, kBlocks<F, kColumns>)
 
 size_t shared_room() { return device().shared_bytes - 1024; }  // what the kernel's static arrays leave
 
+using AllColumns = GemvKernelArgs<kMostColumns>;
+
+// Launches a kernel for columns [first, first + n) of `all`; n is at most the number of columns that the kernel has.
+using Launcher = Status (*)(OpContext& cx, const AllColumns& all, uint32_t first, uint32_t n, bool overlap);
+
 template <class F, uint32_t kUnroll, bool kGlu, uint32_t kColumns>
-Status launch_gemv(OpContext& cx, GemvKernelArgs<kColumns> k, bool overlap) {
-  const auto kernel = gemv_kernel<F, kUnroll, kGlu, kColumns>;
+Status launch_columns(OpContext& cx, const AllColumns& all, uint32_t first, uint32_t n, bool overlap) {
+  GemvKernelArgs<kColumns> k = {};
+  std::copy_n(all.data, 3, k.data);
+  std::copy_n(all.bias, 3, k.bias);
+  std::copy_n(all.accumulate, 3, k.accumulate);
+  std::copy_n(all.end_row, 3, k.end_row);
+  k.n_cols = all.n_cols;
+  k.norm = all.norm;
+  k.eps = all.eps;
+  k.n_columns = n;
+  std::copy_n(all.x + first, n, k.x);
+  for (uint32_t c = 0; c < n; ++c) std::copy_n(all.y[first + c], 3, k.y[c]);
   k.input_bytes = column_bytes(input_shape<F>(), k.n_cols, kUnroll);
-  const size_t bytes = size_t{k.n_columns} * k.input_bytes;
+
+  const auto kernel = gemv_kernel<F, kUnroll, kGlu, kColumns>;
+  const size_t bytes = size_t{n} * k.input_bytes;
   // Without asking a block has 48 KiB, of which the kernel's static array takes a little. The maximum is requested,
   // because one graph may hold a kernel with several sizes.
   if (bytes > 47 * 1024) {
@@ -440,55 +457,33 @@ Status launch_gemv(OpContext& cx, GemvKernelArgs<kColumns> k, bool overlap) {
   return launch("gemv", kernel, dim3(blocks), dim3(kThreads), bytes, stream_of(cx), overlap, k, parts);
 }
 
-// As many units per lane and load as a row has lanes for, limited by registers and shared memory.
-template <WeightType T, bool kGlu, uint32_t kColumns>
-Status pick_unroll(OpContext& cx, const GemvKernelArgs<kColumns>& k, bool overlap) {
-  using F = Format<T>;
+// The kernel that loads as many units per lane at a time as a row has lanes for, limited by registers and shared
+// memory.
+template <class F, bool kGlu, uint32_t kColumns>
+Launcher launcher_of(uint32_t n_cols) {
   if constexpr (kColumns > 1) {
-    return launch_gemv<F, unroll_of_columns(kColumns, F::kInteger, F::kRegisters), kGlu>(cx, k, overlap);
+    return launch_columns<F, unroll_of_columns(kColumns, F::kInteger, F::kRegisters), kGlu, kColumns>;
   } else {
-    const uint32_t n_units = k.n_cols / F::kUnit;
+    const uint32_t n_units = n_cols / F::kUnit;
     constexpr uint32_t kMost = 4 / (kGlu ? 2 : 1), kTwo = kMost < 2 ? kMost : 2;
-    const auto fits = [&](uint32_t unroll) {
-      return column_bytes(input_shape<F>(), k.n_cols, unroll) <= shared_room();
-    };
-    if (n_units <= kWarp || !fits(kTwo)) return launch_gemv<F, 1, kGlu>(cx, k, overlap);
-    if (n_units <= 2 * kWarp || !fits(kMost)) return launch_gemv<F, kTwo, kGlu>(cx, k, overlap);
-    return launch_gemv<F, kMost, kGlu>(cx, k, overlap);
+    const auto fits = [&](uint32_t unroll) { return column_bytes(input_shape<F>(), n_cols, unroll) <= shared_room(); };
+    if (n_units <= kWarp || !fits(kTwo)) return launch_columns<F, 1, kGlu, kColumns>;
+    if (n_units <= 2 * kWarp || !fits(kMost)) return launch_columns<F, kTwo, kGlu, kColumns>;
+    return launch_columns<F, kMost, kGlu, kColumns>;
   }
 }
 
 template <uint32_t kColumns>
-Status pick_type(OpContext& cx, WeightType type, bool glu, const GemvKernelArgs<kColumns>& k, bool overlap) {
+Launcher find_launcher(WeightType type, bool glu, uint32_t n_cols) {
   switch (type) {
-#define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes)     \
-  case WeightType::k##Name:                                             \
-    return glu ? pick_unroll<WeightType::k##Name, true>(cx, k, overlap) \
-               : pick_unroll<WeightType::k##Name, false>(cx, k, overlap);
+#define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes)               \
+  case WeightType::k##Name:                                                       \
+    return glu ? launcher_of<Format<WeightType::k##Name>, true, kColumns>(n_cols) \
+               : launcher_of<Format<WeightType::k##Name>, false, kColumns>(n_cols);
 #include "quant/quants.inc"
 #undef WEIR_QUANT
   }
-  return fail(WEIR_ERR_INTERNAL, "gemv: weight type %d", static_cast<int>(type));
-}
-
-using AllColumns = GemvKernelArgs<kMostColumns>;
-
-// Runs columns [first, first + n) of `all` with the kernel for kColumns columns; n <= kColumns.
-template <uint32_t kColumns>
-Status run_columns(OpContext& cx, WeightType type, bool glu, const AllColumns& all, uint32_t first, uint32_t n,
-                   bool overlap) {
-  GemvKernelArgs<kColumns> k = {};
-  std::copy_n(all.data, 3, k.data);
-  std::copy_n(all.bias, 3, k.bias);
-  std::copy_n(all.accumulate, 3, k.accumulate);
-  std::copy_n(all.end_row, 3, k.end_row);
-  k.n_cols = all.n_cols;
-  k.norm = all.norm;
-  k.eps = all.eps;
-  k.n_columns = n;
-  std::copy_n(all.x + first, n, k.x);
-  for (uint32_t c = 0; c < n; ++c) std::copy_n(all.y[first + c], 3, k.y[c]);
-  return pick_type(cx, type, glu, k, overlap);
+  return nullptr;
 }
 
 // What the host needs to know of a weight format for a GEMV.
@@ -520,26 +515,44 @@ bool fit_together(WeightType type, uint32_t n, uint32_t n_cols) {
   return size_t{n} * column_bytes(t.input, n_cols, unroll) <= shared_room();
 }
 
-// Runs all columns. When their inputs do not fit into shared memory together, they are computed in groups of about
-// equal size, each of which reads the weights.
-Status run_groups(OpContext& cx, WeightType type, bool glu, const AllColumns& all, bool overlap) {
+// Number of groups, of about equal size, into which the columns are divided so that the inputs of each group fit into
+// shared memory together. Every group reads the weights.
+uint32_t groups_of(WeightType type, const AllColumns& all) {
   const auto fits_in = [&](uint32_t n_groups) {
     const uint32_t least = all.n_columns / n_groups, most = (all.n_columns + n_groups - 1) / n_groups;
     return fit_together(type, least, all.n_cols) && fit_together(type, most, all.n_cols);
   };
   uint32_t n_groups = 1;
   while (n_groups < all.n_columns && !fits_in(n_groups)) ++n_groups;
-  for (uint32_t g = 0, first = 0; g < n_groups; ++g) {
-    const uint32_t left = n_groups - g, n = (all.n_columns - first + left - 1) / left;
-    const uint32_t columns = kernel_columns(n);
-    const auto run = columns == 1   ? run_columns<1>
-                     : columns == 2 ? run_columns<2>
-                     : columns == 4 ? run_columns<4>
-                                    : run_columns<kMostColumns>;
-    WEIR_TRY(run(cx, type, glu, all, first, n, overlap || g > 0));
-    first += n;
+  return n_groups;
+}
+
+// The parts of the type of part `i`, which are marked in `done`, for one launch.
+AllColumns parts_of_type(const GemvArgs& a, uint32_t i, bool (&done)[3]) {
+  AllColumns k = {};
+  k.n_cols = a.part[i].w.n_cols;
+  k.norm = a.norm;
+  k.eps = a.eps;
+  k.n_columns = 1 + a.n_more;
+  k.x[0] = a.x;
+  for (uint32_t c = 0; c < a.n_more; ++c) k.x[1 + c] = a.more[c].x;
+  uint32_t n = 0, rows = 0;
+  for (uint32_t j = i; j < a.n_parts; ++j) {
+    if (a.part[j].w.type != a.part[i].w.type || (a.glu && j > 1)) continue;
+    done[j] = true;
+    rows = a.glu ? a.part[j].w.n_rows : rows + a.part[j].w.n_rows;
+    k.data[n] = a.part[j].w.data;
+    k.bias[n] = a.part[j].bias;
+    k.y[0][n] = a.part[j].y;
+    for (uint32_t c = 0; c < a.n_more; ++c) k.y[1 + c][n] = a.more[c].y[j];
+    k.accumulate[n] = a.part[j].accumulate;
+    k.end_row[n++] = rows;
   }
-  return {};
+  for (; n < 3; ++n) {
+    k.data[n] = k.data[n - 1];
+    k.end_row[n] = rows;
+  }
+  return k;
 }
 
 }  // namespace
@@ -553,34 +566,22 @@ Status gemv(OpContext& cx, const GemvArgs& a) {
   if (a.n_more >= kMostColumns)
     return fail(WEIR_ERR_INTERNAL, "gemv: %u columns, at most %u", a.n_more + 1, kMostColumns);
   bool done[3] = {};
-  bool first = true;
+  bool overlap = a.overlap;
   for (uint32_t i = 0; i < a.n_parts; ++i) {
     if (done[i]) continue;
-    AllColumns k = {};
-    k.n_cols = a.part[i].w.n_cols;
-    k.norm = a.norm;
-    k.eps = a.eps;
-    k.n_columns = 1 + a.n_more;
-    k.x[0] = a.x;
-    for (uint32_t c = 0; c < a.n_more; ++c) k.x[1 + c] = a.more[c].x;
-    uint32_t n = 0, rows = 0;
-    for (uint32_t j = i; j < a.n_parts; ++j) {
-      if (a.part[j].w.type != a.part[i].w.type || (a.glu && j > 1)) continue;
-      done[j] = true;
-      rows = a.glu ? a.part[j].w.n_rows : rows + a.part[j].w.n_rows;
-      k.data[n] = a.part[j].w.data;
-      k.bias[n] = a.part[j].bias;
-      k.y[0][n] = a.part[j].y;
-      for (uint32_t c = 0; c < a.n_more; ++c) k.y[1 + c][n] = a.more[c].y[j];
-      k.accumulate[n] = a.part[j].accumulate;
-      k.end_row[n++] = rows;
+    const WeightType type = a.part[i].w.type;
+    const AllColumns all = parts_of_type(a, i, done);
+    for (uint32_t left = groups_of(type, all), first = 0; left > 0; --left) {
+      const uint32_t n = (all.n_columns - first + left - 1) / left;
+      const uint32_t columns = kernel_columns(n);
+      const auto find = columns == 1   ? find_launcher<1>
+                        : columns == 2 ? find_launcher<2>
+                        : columns == 4 ? find_launcher<4>
+                                       : find_launcher<kMostColumns>;
+      WEIR_TRY(find(type, a.glu, all.n_cols)(cx, all, first, n, overlap));
+      first += n;
+      overlap = true;
     }
-    for (; n < 3; ++n) {
-      k.data[n] = k.data[n - 1];
-      k.end_row[n] = rows;
-    }
-    WEIR_TRY(run_groups(cx, a.part[i].w.type, a.glu, k, a.overlap || !first));
-    first = false;
   }
   return {};
 }

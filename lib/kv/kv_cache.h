@@ -140,11 +140,9 @@ class KvCache {
   // Counters, readable from any thread.
   uint64_t pages_resident() const { return pages_resident_.load(std::memory_order_relaxed); }
   uint64_t pages_resident_max() const { return pages_resident_max_.load(std::memory_order_relaxed); }
-  uint64_t prompt_pages_evicted() const {
-    return prompt_pages_evicted_;
-    // Evicted pages with kPagePrompt; for the session's thread only.
-  }
   uint64_t pages_evicted() const { return pages_evicted_.load(std::memory_order_relaxed); }
+  // Evicted pages with kPagePrompt; for the session's thread only.
+  uint64_t prompt_pages_evicted() const { return prompt_pages_evicted_; }
   uint32_t n_tokens_any_thread() const { return n_tokens_published_.load(std::memory_order_relaxed); }
 
  private:

@@ -110,9 +110,6 @@ uint32_t chunk_that_fits(const KvCache& kv, uint32_t n_left, uint32_t batch_toke
   return std::min(want, pages * kPageTokens - kv.n_tokens() % kPageTokens);
 }
 
-namespace {
-
-// Devices follow the rules without asking the policy: rules by which nothing leaves need tables that hold the whole context.
 Status check_rules(const char* name, const Policy& policy) {
   const PolicyNeeds& needs = policy.needs();
   const uint32_t whole = whole_pages(needs.context_tokens);
@@ -122,8 +119,6 @@ Status check_rules(const char* name, const Policy& policy) {
   return fail(WEIR_ERR_INTERNAL, "policy %s keeps %u pages of %u, but its rules for a step let none leave", name, least,
               whole);
 }
-
-}  // namespace
 
 Status make_policy(const char* name, const PolicyConfig& config, PolicyStorage& storage, Policy*& out) {
   if (name == nullptr) name = "dense";

@@ -146,6 +146,10 @@ struct PolicyStorage {
 // names or options there are, WEIR_ERR_INVALID_ARG, WEIR_ERR_BUDGET naming the minimum, WEIR_ERR_UNSUPPORTED.
 Status make_policy(const char* name, const PolicyConfig& config, PolicyStorage& storage, Policy*& out);
 
+// Devices follow a policy's rules without asking the policy. Rules by which no page leaves need tables that hold the whole
+// context; WEIR_ERR_INTERNAL otherwise. make_policy checks every policy.
+Status check_rules(const char* name, const Policy& policy);
+
 // Pages of a budget: floor, at least two (algorithms 1.13), and not more than the context needs.
 uint32_t budget_pages(const PolicyConfig& config, uint32_t context_tokens);
 inline uint32_t whole_pages(uint32_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
