@@ -38,9 +38,12 @@ Form form_of(DigestKind kind) {
       return Form::kMean;
     case DigestKind::kMeanStd:
       return Form::kMeanStd;
-    default:
-      return Form::kBound;
+    case DigestKind::kMinMax:
+    case DigestKind::kCuboidMean:
+    case DigestKind::kNone:  // a policy that scores pages has digests
+      break;
   }
+  return Form::kBound;
 }
 
 struct Rows {
@@ -475,9 +478,10 @@ Status page_score(OpContext& cx, const PageScoreArgs& a) {
       return launch_form<Form::kMean>(cx, a);
     case Form::kMeanStd:
       return launch_form<Form::kMeanStd>(cx, a);
-    default:
+    case Form::kBound:
       return launch_form<Form::kBound>(cx, a);
   }
+  return fail(WEIR_ERR_INTERNAL, "page_score: digests of kind %u", static_cast<uint32_t>(a.kv.digest));
 }
 
 Status page_score_step(OpContext& cx, const PageScoreStepArgs& a) {

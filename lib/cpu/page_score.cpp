@@ -94,8 +94,11 @@ void score_rows(const PageScoreArgs& a, uint32_t kv_head, uint32_t begin, uint32
       return score_rows_of<Form::kBound>(a, kv_head, begin, end);
     case DigestKind::kMeanStd:
       return score_rows_of<Form::kMoments>(a, kv_head, begin, end);
-    default:
+    case DigestKind::kSphereMean:
+    case DigestKind::kCentroid:
       return score_rows_of<Form::kBall>(a, kv_head, begin, end);
+    case DigestKind::kNone:
+      return;
   }
 }
 

@@ -41,9 +41,12 @@ constexpr size_t digest_elements(DigestKind kind, size_t head_dim) {
       return head_dim + 2;
     case DigestKind::kCentroid:
       return head_dim;
-    default:
+    case DigestKind::kMinMax:
+    case DigestKind::kCuboidMean:
+    case DigestKind::kMeanStd:
       return 2 * head_dim;
   }
+  return 0;
 }
 
 // The digest of `len` keys [len, head_dim], any kind but kNone; out has digest_elements. Statistics are computed in f32

@@ -30,8 +30,11 @@ double estimate(const PageScoreArgs& a, const float* q, const uint16_t* digest) 
         square += spread * spread;
         break;
       }
-      default:
+      case DigestKind::kCentroid:
         sum += x * first;
+        break;
+      case DigestKind::kNone:
+        break;
     }
   }
   if (a.kv.digest == DigestKind::kSphereMean) return sum + double{bf16_to_f32(digest[d])} * std::sqrt(square);

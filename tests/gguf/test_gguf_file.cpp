@@ -126,14 +126,17 @@ void gguf_prefetch__reports_and_can_be_cancelled(void**) {
   const TemporaryFile temporary(w.build());
   GgufFile file(std::pmr::new_delete_resource());
   assert_true(file.open(temporary.path).ok());
-  assert_true(file.prefetch(nullptr, nullptr).ok());
+  OpenProgress nobody;
+  assert_true(file.prefetch(nobody).ok());
   Progress all;
-  assert_true(file.prefetch(note_progress, &all).ok());
+  OpenProgress told(note_progress, &all);
+  assert_true(file.prefetch(told).ok());
   assert_true(all.total == file.file_bytes());
   assert_true((all.done == std::vector<uint64_t>{0, kStep, 2 * kStep, file.file_bytes()}));
   Progress stopped;
   stopped.stop_after = 1;
-  assert_fails(file.prefetch(note_progress, &stopped), WEIR_ERR_CANCELLED, "cancelled");
+  OpenProgress refused(note_progress, &stopped);
+  assert_fails(file.prefetch(refused), WEIR_ERR_CANCELLED, "cancelled");
   assert_int_equal(stopped.done.size(), 2);
 }
 

@@ -1,5 +1,7 @@
 // policy: what make_room, next_chunk and the registry guarantee whatever a policy answers. The policy here answers what
 // a test tells it to.
+#include <cstring>
+
 #include "policy/room.h"
 #include "tests/kv/cache_case.h"
 
@@ -8,7 +10,7 @@ namespace {
 using namespace weir;
 using namespace weir::test;
 
-class Told final : public Policy {
+class Told : public Policy {
  public:
   uint32_t row = kNone;      // that leaves, as long as `leaves` says so
   uint32_t leaves = 0;       // pages of each stream that leave in one call
@@ -62,7 +64,7 @@ void room__a_page_that_takes_tokens_never_leaves(void**) {
     for (uint32_t s = 0; s < 4; ++s) assert_int_equal(cache.kv.stream(s).n_pages, is_full ? before - 3 : before);
     if (is_full) return;
   }
-  fail();
+  fail_msg("%s", "the last page was never full");
 }
 
 void room__streams_are_asked_until_nothing_leaves(void**) {
@@ -97,14 +99,13 @@ void room__a_chunk_fits_what_can_be_had(void**) {
     uint32_t n_tokens, pinned_end, front, chunk;
   };
   const Case cases[] = {
-      {0, 0, 0, 96},    // all six pages
-      {5, 0, 0, 91},    // five pages and eleven tokens of the open one
-      {16, 0, 0, 96},   // a full page can leave
-      {16, 16, 0, 80},  // unless it is pinned
-      {30, 16, 0, 66},  // one pinned, one filling: four pages and two tokens
-      {96, 96, 0, 0},
-      {95, 95, 0, 1},  // only the open page's last token
-      {64, 0, 1, 80},  // a front row never leaves
+      {0, 0, 0, 96},                    // all six pages
+      {5, 0, 0, 91},                    // five pages and eleven tokens of the open one
+      {16, 0, 0, 96},                   // a full page can leave
+      {16, 16, 0, 80},                  // unless it is pinned
+      {30, 16, 0, 66},                  // one pinned, one filling: four pages and two tokens
+      {96, 96, 0, 0},  {95, 95, 0, 1},  // only the open page's last token
+      {64, 0, 1, 80},                   // a front row never leaves
       {64, 0, 4, 32},
   };
   for (const Case& c : cases) {
@@ -126,11 +127,11 @@ void room__a_chunk_that_makes_pages_leave_is_a_quarter(void**) {
     uint32_t pages, n_tokens, n_left, batch, chunk;
   };
   const Case cases[] = {
-      {16, 0, 500, 256, 256},  // it fills the pages
-      {16, 0, 500, 512, 64},   // 500 tokens are 32 pages
-      {16, 0, 256, 512, 256},  // the rest of the prompt
-      {16, 192, 500, 64, 64},  // the last four pages
-      {16, 200, 500, 64, 56},  // eight tokens of the open page are taken
+      {16, 0, 500, 256, 256},                                                 // it fills the pages
+      {16, 0, 500, 512, 64},                                                  // 500 tokens are 32 pages
+      {16, 0, 256, 512, 256},                                                 // the rest of the prompt
+      {16, 192, 500, 64, 64},                                                 // the last four pages
+      {16, 200, 500, 64, 56},                                                 // eight tokens of the open page are taken
       {16, 208, 500, 256, 64}, {16, 208, 20, 256, 20}, {3, 40, 500, 256, 8},  // one page
       {3, 48, 500, 256, 16},   {1, 16, 500, 256, 16},
   };
