@@ -120,7 +120,7 @@ static void cancel__prefill_never_leaves_stale_logits(void **state) {
     for (int p = 0; p < 2; ++p) {
         weir_session *session = NULL;
         weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
-        weir_token tokens[1000], token = 0;
+        weir_token tokens[500], token = 0;
         static float before[1664];
         const float *logits = NULL;
         uint32_t n_before;
@@ -128,14 +128,14 @@ static void cancel__prefill_never_leaves_stale_logits(void **state) {
         options.policy = policies[p];
         options.budget_tokens = p == 0 ? 128 : 0;
         options.batch_tokens = 32;
-        for (int i = 0; i < 1000; ++i) tokens[i] = 7 + i % 900;
+        for (int i = 0; i < 500; ++i) tokens[i] = 7 + i % 900;
         assert_ok(weir_session_create(f->model, &options, &session));
         assert_ok(weir_session_prefill(session, tokens, 100, NULL, NULL));
         assert_ok(weir_session_step(session, 5));
         assert_ok(weir_session_logits(session, &logits, NULL));
         memcpy(before, logits, sizeof(before));
         n_before = position(session);
-        assert_error(weir_session_prefill(session, tokens, 1000, stop_at_half, &n_calls), WEIR_ERR_CANCELLED,
+        assert_error(weir_session_prefill(session, tokens, 500, stop_at_half, &n_calls), WEIR_ERR_CANCELLED,
                      "cancelled");
         if (p == 0) {
             assert_true(position(session) > n_before);
@@ -278,6 +278,13 @@ static void cancel__of_an_old_turn_never_hits_the_next(void **state) {
     weir_session_destroy(session);
 }
 
+/* A chunk that takes far longer than cancel_later() waits, on any machine. */
+#ifdef WEIR_INTERNAL_SANITIZED
+#define LONG_PROMPT 500
+#else
+#define LONG_PROMPT 4000
+#endif
+
 static void *cancel_later(void *session) {
     const struct timespec wait = {0, 30000000};
     nanosleep(&wait, NULL);
@@ -304,19 +311,19 @@ static void cancel__from_another_thread(void **state) {
 /* Between two layers of one large chunk nobody is asked but the flag; the call that ends there has used it up. */
 static void cancel__inside_a_chunk(void **state) {
     const fixture *f = *state;
-    static weir_token tokens[4000];
+    static weir_token tokens[LONG_PROMPT];
     weir_session *session = NULL;
     weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
     int n_hits = 0;
-    options.batch_tokens = 4000;
+    options.batch_tokens = LONG_PROMPT;
     options.context_tokens = 4096;
-    for (int i = 0; i < 4000; ++i) tokens[i] = 7 + i % 900;
+    for (int i = 0; i < LONG_PROMPT; ++i) tokens[i] = 7 + i % 900;
     assert_ok(weir_session_create(f->model, &options, &session));
     for (int i = 0; i < 20 && n_hits == 0; ++i) {
         pthread_t thread;
         weir_status status;
         assert_int_equal(pthread_create(&thread, NULL, cancel_later, session), 0);
-        status = weir_session_prefill(session, tokens, 4000, NULL, NULL);
+        status = weir_session_prefill(session, tokens, LONG_PROMPT, NULL, NULL);
         n_hits += status == WEIR_ERR_CANCELLED && strstr(weir_last_error(), "in layer") != NULL;
         assert_int_equal(pthread_join(thread, NULL), 0);
         if (n_hits == 0) assert_ok(weir_session_reset(session)); /* too early or too late */

@@ -342,7 +342,7 @@ static void page_events__of_unpinned_prompts(void **state) {
         uint32_t n_prompt_pages = 0, n;
         prefill(session, PROMPT);
         if (unpinned) assert_ok(weir_session_unpin(session, 0, PROMPT));
-        for (int i = 0; i < 10; ++i) {
+        for (int i = 0; i < 4; ++i) {
             decode(session, 64);
             n = read_all(session, events, NULL);
             for (uint32_t k = 0; k < n; ++k) n_prompt_pages += (events[k].flags & 2u) != 0;
@@ -379,7 +379,7 @@ static weir_status read_inside(void *user, const weir_token_event *event) {
     for (uint32_t i = 0; i < n; ++i) assert_int_equal(events[i].index, r->n_events + i);
     r->n_events += n;
     r->n_lost += n_lost;
-    if (r->n_tokens == 640) {
+    if (r->n_tokens == 128) {
         assert_int_equal(pthread_create(&thread, NULL, read_elsewhere, r), 0);
         assert_int_equal(pthread_join(thread, NULL), 0);
         assert_error(weir_session_step(r->session, 1), WEIR_ERR_BUSY, "inside this session"); /* nothing else */
@@ -401,7 +401,7 @@ static void page_events__inside_on_token_miss_none(void **state) {
         uint32_t n;
         prefill(session, PROMPT);
         options.flags = WEIR_GENERATE_IGNORE_EOS;
-        options.max_tokens = 1500;
+        options.max_tokens = 400;
         options.on_token = read_inside;
         options.user = &r;
         assert_ok(weir_session_generate(session, &options, NULL));
