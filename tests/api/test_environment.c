@@ -199,6 +199,8 @@ static void environment__of_callbacks_is_the_callers(void **state) {
     assert_int_equal(s.n_wrong, 0);
 }
 
+#ifndef WEIR_INTERNAL_SANITIZED /* AddressSanitizer takes the unwinding of a cancelled thread for a defect of its stack */
+
 typedef struct worker {
     weir_session *session;
     pthread_mutex_t lock;
@@ -259,12 +261,16 @@ static void environment__a_cancelled_thread_ends_after_its_call(void **state) {
     weir_session_destroy(w.session);
 }
 
+#endif
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(environment__does_not_reach_results),
         cmocka_unit_test(environment__is_put_back_by_failures),
         cmocka_unit_test(environment__of_callbacks_is_the_callers),
+#ifndef WEIR_INTERNAL_SANITIZED
         cmocka_unit_test(environment__a_cancelled_thread_ends_after_its_call),
+#endif
     };
     return cmocka_run_group_tests_name("api_environment", tests, open_fixture, close_fixture);
 }
