@@ -8,8 +8,7 @@ namespace weir {
 struct RaasOptions {
   uint32_t rule = 1;  // StampRule: kAlpha
   float r = 0.5f;     // kTopR: of the ranked pages, stamped each step; the paper's 50 %
-  float alpha =
-      0.9f;  // of the exact mass: a page that one head reads from, and nothing less (docs/papers.md has the measurements)
+  float alpha = 0.99f;  // of the exact mass: a page that one head reads from, and nothing less
   uint32_t exact_mass = 1;
   DigestKind digest = DigestKind::kMinMax;  // the paper's, for stamps from digests
   float spread = 1.0f;                      // for kMeanStd

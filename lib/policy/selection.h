@@ -9,7 +9,7 @@ namespace weir {
 struct SelectionOptions {
   DigestKind digest = DigestKind::kMinMax;  // docs/papers.md has the comparison
   float spread = 1.0f;                      // kMeanStd: standard deviations above the mean
-  AggMode agg = AggMode::kMaxZ;
+  AggMode agg = AggMode::kMaxRaw;
   uint32_t skip_layers = 2;  // the first layers attend everything: they are hardly sparse (Quest, sec. 3.1)
   uint32_t sink_pages = 0;   // first pages that are always attended
 };

@@ -145,7 +145,7 @@ std::string point_key(const EvalSettings& settings, const EvalPoint& point) {
 void run_accuracy(const EvalFlags& flags, const std::vector<EvalPoint>& points, ResultsFile& results) {
   const std::vector<std::vector<EvalPoint>> groups = point_groups(points, flags.together);
   run_units(flags.model, flags.threads, groups.size(), [&](weir_model* model, size_t unit) {
-    if (flags.together == 1) {
+    if (flags.together == 1 && !flags.settings.stop_at_error) {
       results.append(to_json(run_point(model, flags.settings, groups[unit][0])));
       return;
     }
@@ -263,6 +263,9 @@ void add_problem_flags(CLI::App& app, EvalSettings& s) {
       ->group("Problems");
   app.add_flag("--question-as-decode", s.question_as_decode,
                "Feed the question token by token as if decoded, after everything before it was prefilled")
+      ->group("Problems");
+  app.add_flag("--stop-at-error", s.stop_at_error,
+               "End an answer where it leaves the right one: strict accuracy alone, in less time")
       ->group("Problems");
   app.add_option("--max-factor", s.max_factor, "Longest answer, in lengths of the right one; default 1.5")
       ->check(in_range(0.1, 100))

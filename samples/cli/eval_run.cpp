@@ -85,10 +85,14 @@ std::vector<Lane*> pointers_to(std::vector<Lane>& lanes) {
   return pointers;
 }
 
-// The next token of the answer. False when the answer has ended, and the record says how; generate() ends it alike.
-bool draw(const weir_model* model, size_t n_most, Lane& lane, RunRecord& record) {
+// The next token of the answer. False when the answer has ended, and the record says how; generate() ends it alike, but
+// for stop_at_error.
+bool draw(const weir_model* model, const Task& task, bool stop_at_error, Lane& lane, RunRecord& record) {
+  record.stop = "error";
+  if (stop_at_error && !task.problem.answer.starts_with(detokenize(model, lane.tokens, WEIR_DETOKENIZE_SPECIAL)))
+    return false;
   record.stop = stop_name(WEIR_STOP_LENGTH);
-  if (lane.tokens.size() == n_most) return false;
+  if (lane.tokens.size() == task.n_most) return false;
   weir_token token = 0;
   weir_token_info info = WEIR_TOKEN_INFO_INIT;
   check(weir_session_sample(lane.session.get(), &token), "cannot draw a token");
@@ -193,7 +197,8 @@ std::vector<RunRecord> run_together(weir_model* model, const EvalSettings& setti
   }
   for (std::vector<Lane*> live = pointers_to(lanes); !live.empty();) {
     if (interrupt_count() > 0) throw Interrupted();
-    std::erase_if(live, [&](Lane* lane) { return !draw(model, task.n_most, *lane, records[lane->index]); });
+    std::erase_if(live,
+                  [&](Lane* lane) { return !draw(model, task, settings.stop_at_error, *lane, records[lane->index]); });
     step_together(live);
   }
   for (const Lane& lane : lanes) {

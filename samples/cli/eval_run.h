@@ -46,7 +46,7 @@ struct RunRecord {
   uint64_t n_question = 0;  // of these, fed as if decoded
   uint64_t n_decode = 0;    // tokens of the answer
   uint64_t n_expected = 0;  // tokens of the right answer
-  std::string stop;         // "eos", "length" or "context"
+  std::string stop;         // "eos", "length" or "context"; "error" with stop_at_error
   uint64_t kv_peak_bytes = 0;
   uint64_t plan_bytes = 0;
   uint64_t pages_evicted = 0;
@@ -60,6 +60,7 @@ RunRecord run_point(weir_model* model, const EvalSettings& settings, const EvalP
 
 // Runs points of one problem whose sessions take their steps together: logits, and so answers, are those of sessions alone
 // while there are at most kMostTogether, and the weights are read once a step. decode_s is a run's part of the steps' time.
+// With settings.stop_at_error an answer ends where it leaves the right one.
 inline constexpr size_t kMostTogether = 8;
 std::vector<RunRecord> run_together(weir_model* model, const EvalSettings& settings,
                                     const std::vector<EvalPoint>& points);

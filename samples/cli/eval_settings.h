@@ -38,7 +38,8 @@ struct EvalSettings {
   int every = 0;
   int passkey_tokens = 0;
   bool question_as_decode = false;
-  double max_factor = 1.5;  // longest answer, in lengths of the expected one
+  double max_factor = 1.5;     // longest answer, in lengths of the expected one
+  bool stop_at_error = false;  // end an answer where it leaves the right one: enough for strict accuracy
 };
 
 // A family with the size of its problems when the command line gives none.

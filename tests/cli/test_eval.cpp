@@ -234,6 +234,38 @@ void eval__together_is_the_same(void**) {
   assert_fails(eval(small(g_folder / "nine", {"--together", "9"})), 2, {"--together"});
 }
 
+// With --stop-at-error the strictly right answers are the same, and the others end where they go wrong.
+void eval__stopping_at_errors_tells_strict_accuracy(void**) {
+  const fs::path whole = g_folder / "whole", cut = g_folder / "cut";
+  const std::vector<std::string> more = {"--policies", "dense,raas,random", "--budgets", "128,1024", "--together", "8"};
+  assert_works(eval(small(whole, more)));
+  std::vector<std::string> arguments = small(cut, more);
+  arguments.push_back("--stop-at-error");
+  assert_works(eval(arguments));
+  std::map<std::string, json> runs[2];
+  for (const fs::path& out : {whole, cut}) {
+    for (const std::string& line : lines_of(out / "results.jsonl")) {
+      const json run = json::parse(line);
+      if (run.contains("id"))
+        runs[out == cut ? 1 : 0]
+            [run["id"].get<std::string>() + run["policy"].get<std::string>() + run["budget"].dump()] = run;
+    }
+  }
+  assert_int_equal(runs[0].size(), runs[1].size());
+  int n_cut = 0;
+  for (const auto& [key, run] : runs[0]) {
+    const json& other = runs[1].at(key);
+    const bool strict = run["right"].get<bool>() && run["wrong_lines"] == 0;
+    assert_int_equal(other["right"].get<bool>(), strict);
+    assert_int_equal(other["stop"] == "error", !strict);
+    if (strict) assert_true(other["n_decode"] == run["n_decode"]);
+    if (!strict) assert_true(other["n_decode"] <= run["n_decode"]);
+    n_cut += strict ? 0 : 1;
+  }
+  assert_true(n_cut > 0);
+  assert_fails(eval(small(cut, more)), 1, {"stop_at_error true", "has false"});
+}
+
 void eval__other_header_or_options_are_errors_that_name_them(void**) {
   const fs::path out = g_folder / "header";
   assert_works(eval(small(out)));
@@ -388,6 +420,7 @@ int main() {
       cmocka_unit_test(eval__two_problems_give_exactly_these_files),
       cmocka_unit_test(eval__runs_that_are_there_are_not_repeated),
       cmocka_unit_test(eval__together_is_the_same),
+      cmocka_unit_test(eval__stopping_at_errors_tells_strict_accuracy),
       cmocka_unit_test(eval__other_header_or_options_are_errors_that_name_them),
       cmocka_unit_test(eval__unknown_names_are_wrong_usage_and_listed),
       cmocka_unit_test(eval__refused_runs_are_not_wrong_ones),
