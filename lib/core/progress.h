@@ -3,6 +3,7 @@
 // throws has asked for a stop, too.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "core/callback.h"
@@ -36,6 +37,22 @@ class OpenProgress {
 
   // One entry of the file (a key, a string of an array, a tensor) or of a table made from it is dealt with.
   Status step() { return ++n_entries_ % kEntries != 0 ? Status() : repeat(); }
+
+  // std::sort, every comparison being a step: a long list can be stopped, and is then in any order.
+  template <class Iterator, class Less>
+  Status sort(Iterator begin, Iterator end, const Less& less) {
+    Status stopped;
+    struct Stop {};
+    try {
+      std::sort(begin, end, [&](const auto& a, const auto& b) {
+        stopped = step();
+        if (!stopped.ok()) throw Stop();
+        return less(a, b);
+      });
+    } catch (const Stop&) {
+    }
+    return stopped;
+  }
 
  private:
   static constexpr uint64_t kEntries = 8192;  // a millisecond or less between two calls

@@ -225,10 +225,11 @@ Status place_tensor(std::span<const uint8_t> bytes, uint64_t section, uint32_t a
 // Fills `index` with the numbers of `items` in the order of their names; two equal names are an error.
 template <class Item>
 Status build_index(const char* what, std::span<const uint8_t> bytes, const std::pmr::vector<Item>& items,
-                   string_view Item::*name, std::pmr::vector<uint32_t>& index) {
+                   string_view Item::*name, OpenProgress& progress, std::pmr::vector<uint32_t>& index) {
   index.resize(items.size());
   for (size_t i = 0; i < index.size(); ++i) index[i] = static_cast<uint32_t>(i);
-  std::sort(index.begin(), index.end(), [&](uint32_t a, uint32_t b) { return items[a].*name < items[b].*name; });
+  WEIR_TRY(progress.sort(index.begin(), index.end(),
+                         [&](uint32_t a, uint32_t b) { return items[a].*name < items[b].*name; }));
   const auto place = [&](uint32_t i) {
     return ull(static_cast<uint64_t>(reinterpret_cast<const uint8_t*>((items[i].*name).data()) - bytes.data()));
   };
@@ -284,7 +285,7 @@ Status GgufFile::read_all(std::span<const uint8_t> bytes, OpenProgress& progress
     values_.push_back(value);
     WEIR_TRY(progress.step());
   }
-  WEIR_TRY(build_index("metadata keys", bytes, values_, &GgufValue::key, by_key_));
+  WEIR_TRY(build_index("metadata keys", bytes, values_, &GgufValue::key, progress, by_key_));
   uint32_t alignment = 0;
   WEIR_TRY(read_alignment(*this, alignment));
   tensors_.reserve(static_cast<size_t>(std::min(header.n_tensors, kMaxReserve)));
@@ -296,7 +297,7 @@ Status GgufFile::read_all(std::span<const uint8_t> bytes, OpenProgress& progress
     tensors_.push_back(tensor);
     WEIR_TRY(progress.step());
   }
-  WEIR_TRY(build_index("tensors", bytes, tensors_, &GgufTensor::name, by_name_));
+  WEIR_TRY(build_index("tensors", bytes, tensors_, &GgufTensor::name, progress, by_name_));
   const uint64_t section = (in.at() + alignment - 1) / alignment * alignment;  // no overflow: at() <= the file's size
   for (GgufTensor& tensor : tensors_) WEIR_TRY(place_tensor(bytes, section, alignment, tensor));
   return {};

@@ -69,20 +69,22 @@ const Architecture* find_architecture(std::string_view name) {
   return nullptr;
 }
 
-void NameTable::build(const GgufFile& file) {
+Status NameTable::build(const GgufFile& file, OpenProgress& progress) {
   n_keys_ = file.values().size();
   size_t bytes = 0;
   for (const GgufValue& value : file.values()) bytes += value.key.size() + 1;
   for (const GgufTensor& tensor : file.tensors()) bytes += tensor.name.size() + 1;
   text_.reserve(bytes);
   at_.reserve(n_keys_ + file.tensors().size());
-  const auto add = [this](std::string_view name) {
+  const auto add = [&](std::string_view name) {
     at_.push_back(text_.size());
     text_.append(name);
     text_.push_back('\0');
+    return progress.step();
   };
-  for (const GgufValue& value : file.values()) add(value.key);
-  for (const GgufTensor& tensor : file.tensors()) add(tensor.name);
+  for (const GgufValue& value : file.values()) WEIR_TRY(add(value.key));
+  for (const GgufTensor& tensor : file.tensors()) WEIR_TRY(add(tensor.name));
+  return {};
 }
 
 Status Model::open(const char* path, uint32_t flags, weir_progress_fn fn, void* user) {
@@ -97,7 +99,7 @@ Status Model::open(const char* path, uint32_t flags, weir_progress_fn fn, void* 
 }
 
 Status Model::read(bool vocab_only, OpenProgress& progress) {
-  names_.build(file_);
+  WEIR_TRY(names_.build(file_, progress));
   vocab_only_ = vocab_only;
   std::string_view name;
   WEIR_TRY(file_.get_string("general.name", name, ""));
@@ -115,7 +117,7 @@ Status Model::read(bool vocab_only, OpenProgress& progress) {
   } else {
     config_.vocab_size = tokenizer_.vocab_size();
   }
-  read_fingerprint();
+  WEIR_TRY(read_fingerprint(progress));
   return progress.tell(0);
 }
 
@@ -167,7 +169,7 @@ Status Model::read_config(std::string_view arch) {
   return rope_.read(file_, prefix, c.head_dim, c.context_tokens);
 }
 
-void Model::read_fingerprint() {
+Status Model::read_fingerprint(OpenProgress& progress) {
   Hash hash;
   hash.add(arch_name_, std::strlen(arch_name_));
   for (uint32_t number : {config_.n_layers, config_.n_heads, config_.n_kv_heads, config_.head_dim, config_.d_model,
@@ -186,6 +188,7 @@ void Model::read_fingerprint() {
     n_params_ += tensor.n_weights;
     weights_bytes_ += tensor.bytes;
     if (tensor.type_id < 256 && tensor.n_dims > 1) bytes_of[tensor.type_id] += tensor.bytes;
+    WEIR_TRY(progress.step());
   }
   hash.add(tokenizer_.hash());
   hash.add(rope_.angles().data(), rope_.angles().size() * sizeof(double));
@@ -197,6 +200,7 @@ void Model::read_fingerprint() {
     most = bytes_of[tensor.type_id];
     main_type_ = tensor.type_name;
   }
+  return {};
 }
 
 void Model::get_info(weir_model_info& info) const {

@@ -53,7 +53,7 @@ struct ModelWeights {
 class NameTable {
  public:
   explicit NameTable(std::pmr::memory_resource* memory) : text_(memory), at_(memory) {}
-  void build(const GgufFile& file);
+  Status build(const GgufFile& file, OpenProgress& progress);
   const char* key(uint32_t index) const { return text_.data() + at_[index]; }
   const char* tensor(uint32_t index) const { return text_.data() + at_[n_keys_ + index]; }
 
@@ -86,7 +86,7 @@ class Model {
   Status read(bool vocab_only, OpenProgress& progress);
   Status read_config(std::string_view arch);
   Status read_weights();
-  void read_fingerprint();
+  Status read_fingerprint(OpenProgress& progress);
 
   GgufFile file_;
   NameTable names_;

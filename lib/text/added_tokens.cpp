@@ -13,7 +13,7 @@ bool is_added(const Vocab& vocab, weir_token token) {
 
 }  // namespace
 
-void AddedTokens::build(const Vocab& vocab) {
+Status AddedTokens::build(const Vocab& vocab, OpenProgress& progress) {
   vocab_ = &vocab;
   for (uint32_t i = 0; i < vocab.size(); ++i) {
     const auto token = static_cast<weir_token>(i);
@@ -21,10 +21,10 @@ void AddedTokens::build(const Vocab& vocab) {
     const bool user = vocab.type(token) == TokenType::kUserDefined;
     sorted_.push_back({token, !user ? Which::kAll : vocab.is_mark(token) ? Which::kUserDefined : Which::kPlain});
   }
-  std::sort(sorted_.begin(), sorted_.end(), [&](const Entry& a, const Entry& b) {
+  WEIR_TRY(progress.sort(sorted_.begin(), sorted_.end(), [&](const Entry& a, const Entry& b) {
     const int order = vocab.text(a.token).compare(vocab.text(b.token));
     return order != 0 ? order < 0 : a.token < b.token;
-  });
+  }));
   // Of equal texts the first token counts, and among the user-defined ones the first of these. More would only cost
   // time: a file could give thousands of tokens one text.
   weir_token first = -1;
@@ -44,6 +44,7 @@ void AddedTokens::build(const Vocab& vocab) {
     for (size_t which = 0; which <= static_cast<size_t>(entry.kind); ++which) starts_[which][byte] = true;
   }
   for (size_t byte = 0; byte < 256; ++byte) begin_[byte + 1] = begin_[byte] + n[byte];
+  return {};
 }
 
 weir_token AddedTokens::longest_at(std::string_view text, Which which, std::span<const weir_token> except) const {

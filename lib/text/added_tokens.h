@@ -17,7 +17,7 @@ class AddedTokens {
   explicit AddedTokens(std::pmr::memory_resource* memory) : sorted_(memory) {}
 
   // `vocab` must outlive this object.
-  void build(const Vocab& vocab);
+  Status build(const Vocab& vocab, OpenProgress& progress);
 
   // Which tokens count, each a part of the one before.
   enum class Which : uint8_t {

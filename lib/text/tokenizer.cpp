@@ -38,7 +38,8 @@ using Which = AddedTokens::Which;
 
 // Ordinary text has a token for some four bytes. Of a long one the ids are what takes the memory.
 void reserve_ids(size_t n_bytes, std::pmr::vector<weir_token>& out) {
-  if (n_bytes > kWindowBytes) out.reserve(out.size() + n_bytes / 4);
+  // A vector doubles, and 16 more leave room for the few that belong to no byte.
+  if (n_bytes > kWindowBytes) out.reserve(out.size() + n_bytes / 4 + 16);
 }
 
 // Length of the white space at the front of `text`, as ASCII has it.
@@ -89,7 +90,7 @@ Status TokenizerImpl::read_model(const GgufFile& file, std::pmr::memory_resource
   if (!is_spm) WEIR_TRY(pre.build(pre_name, memory));
   const HashKey key = random_hash_key();
   WEIR_TRY(vocab.read(file, is_spm ? TokenSpelling::kSentencePiece : TokenSpelling::kByteLevel, key, progress));
-  added.build(vocab);
+  WEIR_TRY(added.build(vocab, progress));
   if (is_spm) {
     WEIR_TRY(spm.build(vocab, progress));
     WEIR_TRY(file.get_bool("tokenizer.ggml.add_space_prefix", space_prefix, true));
@@ -221,9 +222,9 @@ Status TokenizerImpl::encode_bpe(std::string_view text, EncodeCall& call) const 
 }
 
 Status TokenizerImpl::encode_spm(std::string_view text, EncodeCall& call) const {
-  const auto n_spaces = static_cast<size_t>(std::count(text.begin(), text.end(), ' ')) + (space_prefix ? 1 : 0);
+  const auto n_spaces = static_cast<size_t>(std::count(text.begin(), text.end(), ' '));
   call.spelled.clear();
-  call.spelled.reserve(text.size() + n_spaces * kSpaceMarkBytes);
+  call.spelled.reserve(text.size() + n_spaces * (kSpaceMarkBytes - 1) + kSpaceMarkBytes);
   if (space_prefix) call.spelled.append(kSpaceMark);
   for (const char c : text) {
     if (c == ' ') {

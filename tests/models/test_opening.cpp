@@ -117,6 +117,24 @@ void opening__the_callback_hears_of_every_stage(void**) {
   }
 }
 
+// The same for keys and for tokens with a meaning, which are sorted.
+void opening__the_callback_hears_of_keys_and_sorting(void**) {
+  const Runtime runtime;
+  VocabParts keys = byte_level_parts(), marks = byte_level_parts();
+  for (size_t i = 0; i < kTokens; ++i) keys.more.add_u32("key" + std::to_string(i * 7919 % kTokens), 1);
+  for (size_t i = 0; i < kTokens; ++i) marks.add("<mark" + std::to_string(i * 7919 % kTokens) + ">", 3);
+  for (const VocabParts& parts : {keys, marks}) {
+    const File file(parts);
+    Listener listener;
+    assert_int_equal(runtime.open(file.path(), 0, listener), WEIR_OK);
+    // Sorting compares some 17 times as often as there are entries.
+    assert_true(listener.calls.size() >= 10 * kTokens / kEntriesBetweenCalls);
+    Listener half{listener.calls.size() / 2, true, {}};
+    assert_int_equal(runtime.open(file.path(), 0, half), WEIR_ERR_CANCELLED);
+    assert_int_equal(half.calls.size(), listener.calls.size() / 2 + 1);
+  }
+}
+
 void opening__any_call_can_end_it(void**) {
   const Runtime runtime;
   const File file(large(byte_level_parts()));
@@ -187,6 +205,7 @@ void opening__chat_templates(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(opening__the_callback_hears_of_every_stage),
+      cmocka_unit_test(opening__the_callback_hears_of_keys_and_sorting),
       cmocka_unit_test(opening__any_call_can_end_it),
       cmocka_unit_test(opening__chat_templates),
   };

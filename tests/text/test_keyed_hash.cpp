@@ -106,7 +106,7 @@ uint64_t merge_collisions(uint32_t n) {
   AddedTokens added(&memory);
   BpeMerges merges(&memory);
   assert_true(vocab.read(file, TokenSpelling::kByteLevel, key, nobody).ok());
-  added.build(vocab);
+  assert_true(added.build(vocab, nobody).ok());
   assert_true(merges.read(file, vocab, added, key, nobody).ok());
   return merges.n_collisions();
 }

@@ -154,6 +154,23 @@ void long_piece__memory_of_one_word(void**) {
   }
 }
 
+// The texts that take most: no two bytes are of one token, spaces are three bytes in SentencePiece's spelling, and a
+// token stands for no byte at all.
+void long_piece__memory_at_worst(void**) {
+  constexpr size_t kBytes = size_t{4} << 20;
+  const Opened spm(spm_parts().file()), bpe(byte_level_parts().file());
+  for (const char unit : {' ', '\xFF', 'q', 'a'}) {
+    for (const Opened* vocab : {&spm, &bpe}) {
+      HostMemory memory{AllocatorHooks()};
+      std::pmr::vector<weir_token> ids(&memory);
+      assert_true((*vocab)->encode(std::string(kBytes, unit), 0, ids).ok());
+      const double bytes = static_cast<double>(memory.peak_bytes()) / kBytes;
+      print_message("0x%02X, %s: %.2f bytes for a byte\n", static_cast<uint8_t>(unit), (*vocab)->kind(), bytes);
+      assert_true(bytes < 10);
+    }
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -162,6 +179,7 @@ int main() {
       cmocka_unit_test(long_piece__a_chain_from_the_far_end),
       cmocka_unit_test(long_piece__words_of_a_real_vocabulary),
       cmocka_unit_test(long_piece__memory_of_one_word),
+      cmocka_unit_test(long_piece__memory_at_worst),
   };
   return cmocka_run_group_tests_name("text/long_piece", tests, nullptr, nullptr);
 }
