@@ -3,20 +3,22 @@
  * Conventions of the whole API (docs/architecture.md has the reasons):
  *  - Handles are opaque. `_create` and `_open` take the out pointer last; `_destroy` and `_close` accept NULL.
  *  - Option and info structs start with `struct_size`, set by the caller to sizeof of the struct it was compiled with
- *    (the `_init` functions and `_INIT` macros do so). Fields beyond the caller's size take their defaults. An options struct
- *    longer than the library knows must be zero in its unknown tail, or the call fails with WEIR_ERR_UNSUPPORTED. Of a longer
- *    info struct the unknown tail is left alone.
+ *    (the `_init` functions and `_INIT` macros do so). Fields beyond the caller's size take their defaults. If an
+ *    options struct is longer than the library knows, the bytes beyond must be zero, or the call fails with
+ *    WEIR_ERR_UNSUPPORTED. The unknown bytes of a longer info struct are left alone.
  *  - 0 in a field means its default, unless the field says otherwise.
- *  - After a failed call the state is as before it, unless its documentation says otherwise, and weir_last_error() names the cause.
- *  - Thread words: `immutable` (any number of threads), `one thread at a time`, `any thread`.
+ *  - After a failed call the state is as before it, unless its documentation says otherwise, and weir_last_error()
+ *    names the cause.
+ *  - After @threads stands one of: `immutable` (any number of threads), `one thread at a time`, `any thread`.
  *  - Callbacks (progress, token, trace, log, allocator hooks) return or throw; they do not longjmp out of the call and
- *    do not end their thread. An exception never crosses the library: it does what a refusal by that callback does, and
- *    the message says "the callback threw". Exceptions of log and free hooks are dropped.
- *  - A call computes in the default floating-point environment, whatever the calling thread's is, and puts that back at
- *    its end; in callbacks it is the caller's. Results do not depend on it.
- *  - pthread_cancel is put off until the call ends, in its callbacks, too.
- *  - A thread that calls needs a stack of 128 KiB. What callbacks need comes on top, and on a GPU what the driver needs.
- *  - After fork() the child may call exec or _exit and nothing of this library, not even to free: the threads stayed
+ *    do not end their thread. An exception never crosses the library: it counts as a refusal by that callback, and the
+ *    message says "the callback threw". Exceptions of log and free hooks are dropped.
+ *  - A call computes in the default floating-point environment and restores the calling thread's own at its end and
+ *    during callbacks. Results do not depend on the thread's environment.
+ *  - pthread_cancel takes effect when the call ends, not before, and not in its callbacks either.
+ *  - A thread that calls needs a stack of 128 KiB. What callbacks need comes on top, and on a GPU what the driver
+ *    needs.
+ *  - After fork() the child may call exec or _exit, but nothing of this library, not even to free: the threads stayed
  *    with the parent, and its handles are unusable in the child. */
 #ifndef WEIR_BASE_H
 #define WEIR_BASE_H
@@ -55,7 +57,7 @@ enum {
     WEIR_ERR_UNSUPPORTED = -5,      /**< Well-formed, but this build cannot do it. */
     WEIR_ERR_NOT_FOUND = -6,        /**< No policy, option, key or token of that name. */
     WEIR_ERR_CONTEXT_FULL = -7,     /**< The position limit of the session is reached. */
-    WEIR_ERR_BUDGET = -8,           /**< The KV budget is too small for what was asked; the message says what would do. */
+    WEIR_ERR_BUDGET = -8,           /**< The KV budget is too small for the request; the message says what fits. */
     WEIR_ERR_BUSY = -9,             /**< Another thread is inside this session. */
     WEIR_ERR_CANCELLED = -10,       /**< Stopped by weir_session_cancel or by a callback. */
     WEIR_ERR_STATE = -11,           /**< Not possible in the object's present state (no logits yet, for example). */

@@ -1,5 +1,5 @@
-/* Weir: what may change. Functions that weir_get_experimental finds by name, and their types. Not part of the stable ABI: a later release may change
- * or drop any of them, so an application checks for NULL and for struct_size. */
+/* Weir: experimental functions, which weir_get_experimental finds by name, and their types. They are not part of the
+ * stable ABI: a later release may change or drop any of them, so an application checks for NULL and struct_size. */
 #ifndef WEIR_EXPERIMENTAL_H
 #define WEIR_EXPERIMENTAL_H
 
@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 
-/** What one decode step did in one layer. Every array belongs to the library and is valid during the call. A stream is the history of one KV head;
- *  its table lists the resident pages in ascending position.
+/** What one decode step did in one layer. Every array belongs to the library and is valid during the call. A stream is
+ *  the history of one KV head; its table lists the resident pages in ascending position.
  *  @since 1.0 */
 typedef struct weir_trace_layer {
     uint32_t struct_size;      /**< sizeof this struct in the library's build. */
@@ -23,8 +23,10 @@ typedef struct weir_trace_layer {
     uint32_t reserved;         /**< 0. */
     const uint32_t *n_pages;   /**< [n_kv_heads] resident pages. */
     const uint32_t *first_pos; /**< [n_kv_heads, capacity] position of a page's first token. */
-    const uint32_t *flags;     /**< [n_kv_heads, capacity] 1: never leaves; 2: holds prompt tokens; 4: pinned by the application. */
-    const uint32_t *stamp;     /**< [n_kv_heads, capacity] last step at which the page mattered, in tokens; 0 without such a policy. */
+    const uint32_t *flags;     /**< [n_kv_heads, capacity] 1: never leaves; 2: holds prompt tokens; 4: pinned by the
+                                    application. */
+    const uint32_t *stamp;     /**< [n_kv_heads, capacity] last step at which the page mattered, in tokens; 0 without
+                                    such a policy. */
     const float *score;        /**< [n_kv_heads, capacity] the policy's latest score of the page. */
     const uint32_t *n_listed;  /**< [n_lists] pages that were attended. */
     const uint32_t *listed;    /**< [n_lists, capacity] their table rows, ascending; NULL: all resident pages. */
@@ -37,42 +39,47 @@ typedef struct weir_trace_layer {
  *  everything but the sessions of that step; other sessions of the same runtime can be stepped, created, destroyed. */
 typedef weir_status (*weir_trace_fn)(void *user, const weir_trace_layer *layer);
 
-/** "weir_session_trace": begins or (with NULL) ends tracing of a session that was created with WEIR_SESSION_TRACE; WEIR_ERR_STATE without. */
+/** "weir_session_trace": begins or (with NULL) ends tracing of a session that was created with WEIR_SESSION_TRACE;
+ *  WEIR_ERR_STATE without. */
 typedef weir_status (*weir_session_trace_fn)(weir_session *session, weir_trace_fn fn, void *user);
 
 /** A page that left a stream because of the budget. A stream is the history of one KV head of one layer.
  *  @since 1.0 */
 typedef struct weir_page_event {
-    uint64_t index;     /**< Pages of the session that had left before, all streams: a running number that nothing sets back. */
-    uint32_t layer;     /**< Of the stream. */
-    uint32_t kv_head;   /**< Of the stream. */
+    uint64_t index;     /**< Number of pages that had left before, all streams of the session; never reset. */
+    uint32_t layer;     /**< Layer of the stream. */
+    uint32_t kv_head;   /**< KV head of the stream. */
     uint32_t first_pos; /**< Position of the page's first token. */
     uint32_t n_tokens;  /**< Tokens of the page. */
     uint32_t flags;     /**< As in weir_trace_layer; 2: it held prompt tokens. */
-    uint32_t left_at;   /**< Positions in the conversation when it left, those not counted that it made room for. */
+    uint32_t left_at;   /**< Positions in the conversation when it left, without those that it made room for. */
 } weir_page_event;
 
-/** "weir_session_page_events": pages that left since the last call, oldest first, at most @p capacity; the next call goes on with the rest.
+/** "weir_session_page_events": pages that left since the last call, oldest first, at most @p capacity; the next call
+ *  goes on with the rest.
  *
- *  Every page that leaves is recorded, on a device by the device itself without waiting for anybody, in a ring of the smallest power of two that is at least
- *  four events for each stream; the ring is part of the plan. Decoding mostly lets one page of a stream go in 16 tokens, and then a call in every 64 tokens
- *  misses none. A long prompt, or a step after weir_session_unpin that lets many pages go, may overwrite events that nobody read, or be too much for the
- *  ring: then the newest are kept, and of a device's step the first. Events of one stream are in the order in which its pages left. Of streams that let
- *  pages go in the same step the order is that of the streams on the CPU and none on a device.
+ *  Every page that leaves is recorded in a ring of events (a device records by itself, without waiting). The ring is
+ *  part of the plan; its size is the smallest power of two that gives at least four events to each stream. While
+ *  decoding a stream mostly loses one page in 16 tokens, so a call in every 64 tokens misses none. More pages may leave
+ *  at once because of a long prompt, or in a step after weir_session_unpin. They may overwrite events that nobody has
+ *  read; if they are more than the ring holds, the newest are kept, but of one step of a device the first. Events of
+ *  one stream are in the order in which its pages left. When several streams lose pages in the same step, their events
+ *  are in the order of the streams on the CPU and in no order on a device.
  *
- *  Pages that go because tokens are taken back (reset, a prefill that failed or was cancelled) did not leave because of the budget and have no events. What
- *  left to make room for such a prefill stays gone, and has. weir_session_reset forgets the events that were not read; they do not count as lost.
+ *  Pages that go because tokens are taken back (reset, a prefill that failed or was cancelled) have no events: they did
+ *  not leave because of the budget. Pages that were evicted to make room for such a prefill stay gone and have events.
+ *  weir_session_reset forgets the events that were not read; they do not count as lost.
  *
  *  @p events [capacity] may be NULL when capacity is 0; @p n_events: how many were written; @p n_lost (may be NULL):
- *  events before or between them that the ring had not kept, by this call. WEIR_ERR_INVALID_ARG: NULL; WEIR_ERR_BUSY:
- *  another thread is inside the session; nothing is read then. One thread at a time, and inside on_token of a
- *  weir_session_generate of this session the thread that is in it: called there for every 64th token, it misses none of
- *  a long answer. Allocates nothing. */
-typedef weir_status (*weir_session_page_events_fn)(weir_session *session, weir_page_event *events, uint32_t capacity, uint32_t *n_events,
-                                                   uint64_t *n_lost);
+ *  how many before or between them the ring had not kept. WEIR_ERR_INVALID_ARG: NULL; WEIR_ERR_BUSY: another thread is
+ *  inside the session; nothing is read then. One thread at a time. It may also be called inside on_token of a
+ *  weir_session_generate of this session, on the thread that is in it; called there for every 64th token, it misses
+ *  none of a long answer. Allocates nothing. */
+typedef weir_status (*weir_session_page_events_fn)(weir_session *session, weir_page_event *events, uint32_t capacity,
+                                                   uint32_t *n_events, uint64_t *n_lost);
 
-/** "weir_bench_fill": fills the KV memory with pseudo-random tokens as if they had been decoded, so that a benchmark reaches a depth at once. On a device
- *  the pages of tokens before become noise too. */
+/** "weir_bench_fill": fills the KV memory with pseudo-random tokens as if they had been decoded, so that a benchmark
+ *  reaches a depth at once. On a device the pages of earlier tokens become noise too. */
 typedef weir_status (*weir_bench_fill_fn)(weir_session *session, uint32_t n_tokens);
 
 /** What a runtime's device is, and how fast its memory copies; see weir_bench_device_fn.
@@ -81,16 +88,19 @@ typedef struct weir_bench_device {
     uint32_t struct_size;   /**< sizeof this struct in the caller's build. Required. */
     int32_t device;         /**< WEIR_DEVICE_*. */
     char name[192];         /**< Name, architecture and driver. */
-    double copy_gbps;       /**< Copy from device memory to device memory, bytes read and written, in units of 10^9 a second; the best of a few. */
+    double copy_gbps;       /**< Rate of a copy from device memory to device memory, bytes read and written, in units of
+                                 10^9 bytes per second, the best of a few. */
     uint64_t free_bytes;    /**< Free device memory at the call. */
-    uint64_t library_bytes; /**< Device memory in use that is not the runtime's: the driver's context, and other processes. */
+    uint64_t library_bytes; /**< Device memory in use that is not the runtime's: the driver's context, and other
+                                 processes. */
 } weir_bench_device;
 
-/** "weir_bench_device": measures. @p device is WEIR_DEVICE_CUDA; takes and frees 2 GiB of device memory. */
+/** "weir_bench_device": measures a device. @p device is WEIR_DEVICE_CUDA; takes 2 GiB of device memory meanwhile. */
 typedef weir_status (*weir_bench_device_fn)(weir_runtime *runtime, int32_t device, weir_bench_device *out);
 
-/** "weir_bench_profile": seconds of the parts of one decode step on a device, all layers: [0] matrix products, [1] page scoring, [2] page selection,
- *  [3] attention. What a part alone takes; the step's sum may be less, as parts overlap. 0: no kernel of its own; one that scores, selects and attends
+/** "weir_bench_profile": seconds that the parts of one decode step take on a device, over all layers: [0] GEMVs, [1]
+ *  page scoring, [2] page selection, [3] attention; [4] is 0. Each part is measured alone; the step may take less than
+ *  their sum, as parts overlap. A part without a kernel of its own is 0; a kernel that scores, selects and attends
  *  counts as attention. The token and a few more are appended. */
 typedef weir_status (*weir_bench_profile_fn)(weir_session *session, weir_token token, double seconds[5]);
 

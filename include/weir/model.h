@@ -26,12 +26,12 @@ typedef weir_status (*weir_progress_fn)(void *user, const weir_progress_info *in
 
 /** Bits of weir_model_options.flags. */
 enum {
-    WEIR_MODEL_VOCAB_ONLY = 1, /**< Load the tokenizer only; files without weights are accepted, sessions are refused. */
-    WEIR_MODEL_PREFETCH = 2,   /**< Read the whole file in at once, so that the first tokens do not wait for
-                                    the disk. */
-    WEIR_MODEL_COPY = 4        /**< Read the file into memory from the allocator hooks instead of mapping it: as many bytes
-                                    as the file has, in the runtime's counters. Once the call has returned, nothing that
-                                    happens to the file matters. @since 1.0 */
+    WEIR_MODEL_VOCAB_ONLY = 1, /**< Load the tokenizer only; files without weights are accepted, sessions are
+                                    refused. */
+    WEIR_MODEL_PREFETCH = 2,   /**< Read the whole file at once, so that the first tokens do not wait for the disk. */
+    WEIR_MODEL_COPY = 4        /**< Read the file into memory from the allocator hooks instead of mapping it: as many
+                                    bytes as the file has, in the runtime's counters. Once the call has returned, the
+                                    file may change. @since 1.0 */
 };
 
 /** Options of weir_model_open.
@@ -62,15 +62,17 @@ typedef struct weir_model_info {
     uint64_t n_params;         /**< Weights in all tensors. */
     uint64_t weights_bytes;    /**< Bytes of all tensors in the file; used where they lie in it, mapped or copied. */
     uint64_t file_bytes;       /**< Size of the file. */
-    uint64_t fingerprint;      /**< Hash of hyper-parameters, tensor table and vocabulary; 0 with WEIR_MODEL_VOCAB_ONLY. */
+    uint64_t fingerprint;      /**< Hash of hyper-parameters, tensor table and vocabulary; 0 with
+                                    WEIR_MODEL_VOCAB_ONLY. */
     const char *architecture;  /**< "llama", "qwen2", "qwen3"; lives as long as the model. */
     const char *name;          /**< general.name as one line of UTF-8, or ""; lives as long as the model. */
     const char *weight_type;   /**< Type of most weights, such as "q8_0"; static. */
     const char *chat_template; /**< Family of the file's chat template, such as "chatml", when Weir renders exactly what
                                     the template does. "" when there is none, "unknown" for any other. Static. */
-    const char *tokenizer;     /**< Tokenizer kind and pre-tokenizer, such as "gpt2/llama-bpe"; lives as long as the model. */
-    uint64_t copied_bytes;      /**< Bytes of the file in memory of the allocator hooks: all of them with WEIR_MODEL_COPY; 0
-                                     when it is mapped. @since 1.0 */
+    const char *tokenizer;     /**< Tokenizer kind and pre-tokenizer, such as "gpt2/llama-bpe"; lives as long as the
+                                    model. */
+    uint64_t copied_bytes;      /**< Bytes of the file in memory of the allocator hooks: all of them with
+                                     WEIR_MODEL_COPY, 0 when it is mapped. @since 1.0 */
     const char *chat_resembles; /**< Where chat_template is "unknown": the family that the template resembles and that
                                      WEIR_CHAT_ACCEPT_RESEMBLING renders, "" when it resembles none. Static. */
 } weir_model_info;
@@ -111,11 +113,11 @@ WEIR_API weir_status weir_model_options_init(weir_model_options *options, uint32
  *  lives: where it became shorter, the system ends the process with SIGBUS, now or in a later call. Where that cannot
  *  be ruled out, WEIR_MODEL_COPY reads the file into memory instead.
  *
- *  The progress callback hears bytes: done is 0 while the description of the file and its vocabulary are read, then
- *  what WEIR_MODEL_PREFETCH has read, and total (the size of the file) in the last call. With WEIR_MODEL_COPY the bytes
- *  come first, and done stays at total from then on. It is called before anything is read and again after every few
- *  thousand keys, tokens, merges and tensors, so opening can be stopped at any time, however large or hostile the file
- *  is. An exception that it throws (C++) stops opening as another status than WEIR_OK does.
+ *  The progress callback counts bytes: done is 0 while the description of the file and its vocabulary are read, then
+ *  the number of bytes that WEIR_MODEL_PREFETCH has read, and total (the size of the file) in the last call. With
+ *  WEIR_MODEL_COPY the bytes are read first, and done stays at total from then on. The callback is called before
+ *  anything is read and again after every few thousand keys, tokens, merges and tensors, so opening can be stopped at
+ *  any time, however large or hostile the file is. A C++ exception stops opening as any status but WEIR_OK does.
  *
  *  @param runtime in
  *  @param path    in, NUL-terminated UTF-8
@@ -126,8 +128,9 @@ WEIR_API weir_status weir_model_options_init(weir_model_options *options, uint32
  *          WEIR_ERR_IO             the file cannot be opened, mapped or read; with WEIR_MODEL_COPY also: its size
  *                                  changed while it was read
  *          WEIR_ERR_FORMAT         the file breaks the format; the message names key, tensor or offset
- *          WEIR_ERR_UNSUPPORTED    architecture, tensor type, tokenizer or pre-tokenizer that this version does not have
- *          WEIR_ERR_CANCELLED      the progress callback said so, or threw
+ *          WEIR_ERR_UNSUPPORTED    architecture, tensor type, tokenizer or pre-tokenizer that this version does not
+ *                                  have
+ *          WEIR_ERR_CANCELLED      the progress callback refused or threw
  *          WEIR_ERR_OUT_OF_MEMORY  an allocation was refused
  *  @threads any thread
  *  @owner the caller; weir_model_close. The model keeps @p runtime alive.
@@ -176,7 +179,8 @@ WEIR_API weir_status weir_model_tensor_info(const weir_model *model, uint32_t in
  *  @since 1.0 */
 WEIR_API uint32_t weir_model_metadata_count(const weir_model *model);
 
-/** Metadata key and value number @p index, the value as text (arrays as "[type; count]", strings with the bytes that the file has).
+/** Metadata key and value number @p index. The value is given as text: an array as "[type; count]", a string with the
+ *  bytes that the file has.
  *
  *  @param model       in
  *  @param index       0 .. weir_model_metadata_count - 1

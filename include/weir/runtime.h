@@ -14,7 +14,8 @@ typedef struct weir_runtime weir_runtime;
 /** Kinds of memory that the allocator hooks are asked for. */
 enum {
     WEIR_MEMORY_HOST = 0,  /**< Ordinary memory of the process. */
-    WEIR_MEMORY_DEVICE = 1 /**< Memory of an accelerator, of the device hooks only; a device pointer. */
+    WEIR_MEMORY_DEVICE = 1 /**< Memory of an accelerator, which only the device hooks are asked for; the pointer is a
+                                device pointer. */
 };
 
 /** One request to an allocator hook.
@@ -28,8 +29,8 @@ typedef struct weir_alloc_info {
 } weir_alloc_info;
 
 /** Hook that allocates. Store the pointer in @p out and return WEIR_OK; to refuse, return any error or throw: the call
- *  that needed the memory fails with WEIR_ERR_OUT_OF_MEMORY. So it does when the memory is not aligned as asked, which
- *  is freed again at once. Called on any thread. */
+ *  that needed the memory fails with WEIR_ERR_OUT_OF_MEMORY. Memory that is not aligned as asked goes back to the free
+ *  hook at once and counts as a refusal. Called on any thread. */
 typedef weir_status (*weir_alloc_fn)(void *user, const weir_alloc_info *info, void **out);
 
 /** Hook that frees `info->ptr`; bytes, alignment and kind are those of the allocation. Its status is ignored, an
@@ -44,8 +45,8 @@ enum { WEIR_LOG_ERROR = 0, WEIR_LOG_WARNING = 1, WEIR_LOG_INFO = 2, WEIR_LOG_DEB
 typedef struct weir_log_info {
     uint32_t struct_size;   /**< sizeof this struct in the library's build. */
     int32_t level;          /**< WEIR_LOG_*. */
-    const char *message;    /**< One line of UTF-8 as weir_last_error tells, at most 511 bytes, NUL-terminated; valid
-                                 during the call. */
+    const char *message;    /**< One line of UTF-8, NUL-terminated, at most 511 bytes; valid during the call. Escaped
+                                 like the text of weir_last_error. */
     uint64_t message_bytes; /**< Length of @ref message without the NUL. */
 } weir_log_info;
 
@@ -55,17 +56,19 @@ typedef weir_status (*weir_log_fn)(void *user, const weir_log_info *info);
 
 /** Devices that a session can run on. */
 enum {
-    WEIR_DEVICE_AUTO = 0,   /**< The fastest backend that is there and can run the session: an NVIDIA GPU whose memory holds the model, else the CPU. */
+    WEIR_DEVICE_AUTO = 0,   /**< The fastest available backend that can run the session: an NVIDIA GPU whose memory
+                                 holds the model, else the CPU. */
     WEIR_DEVICE_CPU = 1,    /**< This machine's processor cores. */
     WEIR_DEVICE_CUDA = 2,   /**< The first NVIDIA GPU that the driver shows. */
-    WEIR_DEVICE_VULKAN = 3  /**< Any GPU with Vulkan compute. */
+    WEIR_DEVICE_VULKAN = 3  /**< Any GPU with Vulkan compute; this version has no such backend. */
 };
 
 /** Options of weir_runtime_create.
  *  @since 1.0 */
 typedef struct weir_runtime_options {
     uint32_t struct_size;   /**< sizeof this struct in the caller's build. Required. */
-    uint32_t n_threads;     /**< Threads that compute, the caller's included; 1..256. 0 (default): the cores this process may use. */
+    uint32_t n_threads;     /**< Threads that compute, the caller's included; 1..256. 0 (default): the cores this
+                                 process may use. */
     weir_alloc_fn alloc;    /**< Allocator hook; NULL (default) for the system's. Set both hooks or neither. */
     weir_free_fn free;      /**< Its counterpart. */
     void *alloc_user;       /**< Passed to both hooks. */
@@ -73,10 +76,10 @@ typedef struct weir_runtime_options {
     void *log_user;         /**< Passed to the log hook. */
     int32_t log_level;      /**< Most detailed WEIR_LOG_* level wanted. Default WEIR_LOG_ERROR. */
     uint32_t reserved;      /**< 0. */
-    const char *backend_dir; /**< Folder of the backend modules (libweir_cuda.so). NULL (default): that of the library itself. Copied; shorter
-                                  than 1024 bytes. @since 1.0 */
-    weir_alloc_fn device_alloc; /**< Hook for device memory (WEIR_MEMORY_DEVICE, aligned to 256); NULL (default): the backend's own. Set both
-                                     hooks or neither. @since 1.0 */
+    const char *backend_dir; /**< Folder of the backend modules (libweir_cuda.so). NULL (default): that of the library
+                                  itself. It is copied, and shorter than 1024 bytes. @since 1.0 */
+    weir_alloc_fn device_alloc; /**< Hook for device memory (WEIR_MEMORY_DEVICE, aligned to 256); NULL (default): the
+                                     backend's own. Set both hooks or neither. @since 1.0 */
     weir_free_fn device_free;   /**< Its counterpart. @since 1.0 */
     void *device_alloc_user;    /**< Passed to both device hooks. @since 1.0 */
 } weir_runtime_options;
@@ -113,13 +116,15 @@ typedef struct weir_memory_counters {
  *  @since 1.0 */
 WEIR_API weir_status weir_runtime_options_init(weir_runtime_options *options, uint32_t struct_size);
 
-/** Create a runtime: start its worker threads and look for backends.
+/** Create a runtime and start its worker threads. The module of a device backend is loaded later, when a plan or a
+ *  session first needs it.
  *
  *  @param options in, NULL for all defaults
  *  @param out     out, the handle; NULL after a failure
  *  @return WEIR_OK
- *          WEIR_ERR_INVALID_ARG    NULL @p out, a bad struct_size, n_threads above 256, one of the two hooks missing
- *          WEIR_ERR_UNSUPPORTED    @p options has fields that this version does not know
+ *          WEIR_ERR_INVALID_ARG    NULL @p out, a bad struct_size, n_threads above 256, an unknown log_level, a
+ *                                  backend_dir that is too long, an alloc hook without its free hook or vice versa
+ *          WEIR_ERR_UNSUPPORTED    @p options has fields that this version does not know, or reserved is not 0
  *          WEIR_ERR_OUT_OF_MEMORY  memory or threads could not be had
  *  @threads any thread
  *  @owner the caller; weir_runtime_destroy
@@ -135,8 +140,8 @@ WEIR_API weir_status weir_runtime_create(const weir_runtime_options *options, we
  *  @since 1.0 */
 WEIR_API void weir_runtime_destroy(weir_runtime *runtime);
 
-/** Host memory that the runtime and everything made from it have allocated. Mapped model files are not in it, copied
- *  ones are.
+/** Memory that the runtime and everything made from it have allocated, on the host and on devices. Mapped model files
+ *  are not included, copied ones are.
  *
  *  @param runtime  in
  *  @param counters in/out, struct_size set by the caller

@@ -13,8 +13,8 @@ typedef struct weir_session weir_session;
 
 /** Bits of weir_session_options.flags. */
 enum {
-    WEIR_SESSION_TRACE = 1 /**< Keep the attention masses of every step for the experimental weir_session_trace (weir/experimental.h); costs some
-                                speed and memory. */
+    WEIR_SESSION_TRACE = 1 /**< Keep the attention masses of every step for the experimental weir_session_trace
+                                (weir/experimental.h); costs some speed and memory. On the CPU only. */
 };
 
 /** Options of weir_plan and weir_session_create.
@@ -23,16 +23,23 @@ typedef struct weir_session_options {
     uint32_t struct_size;                 /**< sizeof this struct in the caller's build. Required. */
     uint32_t flags;                       /**< WEIR_SESSION_*. */
     int32_t device;                       /**< WEIR_DEVICE_*. Default WEIR_DEVICE_AUTO. */
-    uint32_t context_tokens;              /**< Most positions the conversation may reach. 0 (default): what the model was trained for. */
-    uint32_t batch_tokens;                /**< Tokens of one prefill chunk, 1..4096. Default 512, less when the context is smaller. */
+    uint32_t context_tokens;              /**< Most positions the conversation may reach. 0 (default): what the model
+                                               was trained for. */
+    uint32_t batch_tokens;                /**< Tokens of one prefill chunk, 1..4096. Default 512, less when the context
+                                               is smaller. */
     uint32_t page_tokens;                 /**< Tokens of one KV page. Only 16 (default) exists. */
-    uint32_t budget_tokens;               /**< KV budget in tokens per (layer, kv head) stream. 0 (default): the whole context. */
-    uint32_t max_prompt_tokens;           /**< Longest prompt to plan for where a policy keeps prompts beyond the budget. Default 0. */
-    uint64_t budget_bytes;                /**< KV budget in bytes for all streams, instead of budget_tokens: so many tokens per stream. A policy that
-                                               keeps more than its budget (quest, hybrid, dense layers of h2o and tova) takes more, as the plan
-                                               tells. 0 (default): not used. */
-    uint64_t spill_budget_bytes;          /**< Host memory for spilled pages. Only 0 (default) exists in this version. */
-    const char *policy;                   /**< "dense" (also NULL, default), "sink", "h2o", "tova", "quest", "raas", "hybrid", "random". Copied. */
+    uint32_t budget_tokens;               /**< KV budget in tokens per (layer, kv head) stream. 0 (default): the whole
+                                               context. */
+    uint32_t max_prompt_tokens;           /**< Longest prompt to plan for where a policy keeps prompts beyond the
+                                               budget. Default 0. */
+    uint64_t budget_bytes;                /**< KV budget in bytes for all streams together, instead of budget_tokens: as
+                                               many tokens per stream as fit into it. A policy that keeps more than its
+                                               budget (quest, hybrid, dense layers of h2o and tova) takes more, as the
+                                               plan shows. 0 (default): not used. */
+    uint64_t spill_budget_bytes;          /**< Host memory for spilled pages. Only 0 (default) exists in this
+                                               version. */
+    const char *policy;                   /**< "dense" (also NULL, default), "sink", "h2o", "tova", "quest", "raas",
+                                               "hybrid", "random". Copied. */
     const weir_key_value *policy_options; /**< [n_policy_options] options of the policy, docs/policies.md. Copied. */
     uint32_t n_policy_options;            /**< Count of policy_options. */
     uint32_t reserved;                    /**< 0. */
@@ -48,28 +55,35 @@ typedef struct weir_plan_info {
     uint32_t context_tokens;     /**< Most positions. */
     uint32_t budget_tokens;      /**< Tokens of one stream that fit: pages_per_stream * page_tokens. */
     uint32_t page_tokens;        /**< Tokens of a page. */
-    uint32_t pages_per_stream;   /**< Pages a stream can hold; streams of layers that a policy leaves dense hold the context. */
+    uint32_t pages_per_stream;   /**< Pages a stream can hold; streams of layers that a policy leaves dense hold the
+                                      context. */
     uint32_t n_streams;          /**< Layers times KV heads. */
     uint64_t page_bytes;         /**< Bytes of one page. */
     uint64_t weights_bytes;      /**< Weights in the file, mapped and shared by all sessions; not in total_bytes. */
     uint64_t kv_bytes;           /**< Resident KV pages. */
     uint64_t digest_bytes;       /**< Page digests. */
-    uint64_t table_bytes;        /**< Page tables, stamps, scores, free lists, on the CPU the events of pages. */
-    uint64_t workspace_bytes;    /**< Activations, logits, attention partials. */
+    uint64_t table_bytes;        /**< Page tables, stamps, scores, free lists; on the CPU also the ring of page
+                                      events. */
+    uint64_t workspace_bytes;    /**< Activations, logits, partial results of attention. */
     uint64_t sampler_bytes;      /**< Sampler and detokenizer state. */
     uint64_t session_bytes;      /**< The session object itself. */
-    uint64_t staging_bytes;      /**< Host memory that a device copies from and to, the host's tables and events of pages too; 0 on the CPU. */
+    uint64_t staging_bytes;      /**< Host memory that a device copies from and to, with the host's page tables and the
+                                      ring of page events. 0 on the CPU. */
     uint64_t spill_bytes;        /**< Spill store; 0 in this version. */
     uint64_t library_bytes;      /**< What vendor libraries reserve; 0, as no backend of this version uses one. */
-    uint64_t total_bytes;        /**< All of the session's own memory: the sum of the fields from kv_bytes to library_bytes. */
-    uint64_t device_bytes;       /**< Of total_bytes, memory of the device: pages, digests, tables and workspace; 0 on the CPU. @since 1.0 */
-    uint64_t device_weights_bytes; /**< Device memory of the weights, shared by all sessions of the model there; not in total_bytes. @since 1.0 */
+    uint64_t total_bytes;        /**< All of the session's own memory: the sum of the fields from kv_bytes to
+                                      library_bytes. */
+    uint64_t device_bytes;       /**< Of total_bytes, memory of the device: pages, digests, tables and workspace; 0 on
+                                      the CPU. @since 1.0 */
+    uint64_t device_weights_bytes; /**< Device memory of the weights, shared by all sessions of the model there; not in
+                                        total_bytes. @since 1.0 */
     int32_t device;              /**< WEIR_DEVICE_* that the session will run on. @since 1.0 */
     uint32_t reserved;           /**< 0. */
 } weir_plan_info;
 
 /** Static initialiser of weir_plan_info. */
-#define WEIR_PLAN_INFO_INIT { (uint32_t)sizeof(weir_plan_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define WEIR_PLAN_INFO_INIT \
+    { (uint32_t)sizeof(weir_plan_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** Memory of a live session.
  *  @since 1.0 */
@@ -83,7 +97,7 @@ typedef struct weir_memory_info {
     uint64_t kv_bytes;              /**< Bytes of the pages that hold tokens now. */
     uint64_t kv_peak_bytes;         /**< Highest value so far. */
     uint64_t n_allocs;              /**< Allocations of this session. */
-    uint64_t allocs_while_decoding; /**< Allocations made after create, of the device too; 0 is the promise. */
+    uint64_t allocs_while_decoding; /**< Allocations made after create, also of device memory; Weir promises 0. */
     uint64_t device_bytes;          /**< Of bytes, memory of the device. @since 1.0 */
 } weir_memory_info;
 
@@ -105,7 +119,8 @@ typedef struct weir_session_stats {
     uint64_t pages_dropped;    /**< Pages that are gone for good. */
     uint64_t prefill_ns;       /**< Time inside prefill. */
     uint64_t decode_ns;        /**< Time of decode steps and of drawing tokens in generate, without the callback. */
-    uint64_t pages_attended;   /**< Pages that the latest decode step attended, all streams; a page counts for each list that has it. @since 1.0 */
+    uint64_t pages_attended;   /**< Pages that the latest decode step attended, all streams; a page counts once for each
+                                    list that contains it. @since 1.0 */
 } weir_session_stats;
 
 /** Static initialiser of weir_session_stats. */
@@ -119,7 +134,8 @@ typedef struct weir_sampling_options {
     float temperature;      /**< 0 (default): greedy, the most probable token, the lowest id on a tie. At most 100. */
     float top_p;            /**< Keep the smallest set with this probability; (0, 1]; 0 (default) means 1, off. */
     float min_p;            /**< Drop tokens less probable than this fraction of the best; [0, 1). Default 0, off. */
-    float repeat_penalty;   /**< Divides positive logits (multiplies negative ones) of recent tokens; 0 (default) means 1, off. At most 100. */
+    float repeat_penalty;   /**< Divides positive logits (multiplies negative ones) of recent tokens; 0 (default) means
+                                 1, off. At most 100. */
     uint32_t repeat_last_n; /**< Recent tokens that the penalty looks at, at most 4096; 0 (default): 64. */
     uint32_t reserved;      /**< 0. */
     uint64_t seed;          /**< Same seed, same options, same logits: same tokens. Default 0. */
@@ -135,17 +151,19 @@ enum {
     WEIR_STOP_LENGTH = 2,   /**< max_tokens were generated. */
     WEIR_STOP_CONTEXT = 3,  /**< The context is full. */
     WEIR_STOP_CANCELLED = 4, /**< weir_session_cancel or the callback. */
-    WEIR_STOP_ERROR = 5      /**< The call failed on the way; its status tells. */
+    WEIR_STOP_ERROR = 5      /**< The call failed; its status says why. */
 };
 
 /** One generated token, for the callback of weir_session_generate.
  *  @since 1.0 */
 typedef struct weir_token_event {
     uint32_t struct_size; /**< sizeof this struct in the library's build. */
-    weir_token token;     /**< The token; -1 in a last event that only brings text which no token can complete any more. */
+    weir_token token;     /**< The token; -1 in a last event that only brings text which no token can complete any
+                               more. */
     uint32_t index;       /**< 0 for the first token of this call. */
     uint32_t n_tokens;    /**< Positions in the conversation before this token is appended. */
-    const char *text;     /**< Text that is now complete, whole UTF-8 sequences, NUL-terminated, perhaps empty; valid during the call. */
+    const char *text;     /**< Text that is now complete, whole UTF-8 sequences, NUL-terminated, perhaps empty; valid
+                               during the call. */
     uint64_t text_bytes;  /**< Its length. */
 } weir_token_event;
 
@@ -197,15 +215,16 @@ typedef struct weir_generate_result {
  *  @since 1.0 */
 WEIR_API weir_status weir_session_options_init(weir_session_options *options, uint32_t struct_size);
 
-/** Choose policy, budget and policy options by the name of a preset, docs/policies.md.
+/** Choose policy, budget and policy options by the name of a preset (docs/policies.md).
  *
- *  Sets policy, policy_options and n_policy_options; also budget_tokens, unless a budget is set already. Other fields stay.
+ *  Sets policy, policy_options and n_policy_options; also budget_tokens, unless a budget is set already. Other fields
+ *  stay.
  *
  *  @param name    in, such as "reason-fixed"
  *  @param options in/out, struct_size set by the caller and large enough for n_policy_options
  *  @return WEIR_OK
  *          WEIR_ERR_INVALID_ARG  NULL or a bad struct_size; nothing changed
- *          WEIR_ERR_NOT_FOUND    no such preset; the message lists those there are; nothing changed
+ *          WEIR_ERR_NOT_FOUND    no such preset; the message lists the valid ones; nothing changed
  *          WEIR_ERR_UNSUPPORTED  the preset needs a method that this version lacks; nothing changed
  *  @threads any thread
  *  @owner the texts that the options then point to are static
@@ -234,7 +253,7 @@ WEIR_API weir_status weir_sampling_options_init(weir_sampling_options *options, 
  *  @since 1.0 */
 WEIR_API weir_status weir_generate_options_init(weir_generate_options *options, uint32_t struct_size);
 
-/** Tell the exact bytes that a session with these options takes. Allocates nothing from the hooks.
+/** Compute the exact number of bytes that a session with these options takes. Allocates nothing from the hooks.
  *
  *  @param model   in
  *  @param options in, NULL for all defaults
@@ -250,13 +269,14 @@ WEIR_API weir_status weir_generate_options_init(weir_generate_options *options, 
  *  @since 1.0 */
 WEIR_API weir_status weir_plan(const weir_model *model, const weir_session_options *options, weir_plan_info *plan);
 
-/** Create a session: take the bytes that weir_plan tells, all of them, or fail.
+/** Create a session. Allocates exactly the bytes that weir_plan computes, or fails.
  *
  *  @param model   in
  *  @param options in, NULL for all defaults
  *  @param out     out, the handle; NULL after a failure
  *  @return WEIR_OK, the errors of weir_plan, or
- *          WEIR_ERR_OUT_OF_MEMORY  the message names the bytes; nothing stays allocated but the model's weights on a device, if they fit
+ *          WEIR_ERR_OUT_OF_MEMORY  the message names the bytes; nothing stays allocated, except the model's weights on
+ *                                  a device if they did fit
  *  @threads any thread
  *  @owner the caller; weir_session_destroy. The session keeps @p model alive.
  *  @since 1.0 */
@@ -271,7 +291,8 @@ WEIR_API weir_status weir_session_create(weir_model *model, const weir_session_o
  *  @since 1.0 */
 WEIR_API void weir_session_destroy(weir_session *session);
 
-/** Forget the conversation: all pages are free, position 0, the sampler's random state starts anew, a pending cancel is cleared.
+/** Forget the conversation: all pages are free, position 0, the sampler's random state starts anew, a pending cancel is
+ *  cleared.
  *
  *  @param session in/out
  *  @return WEIR_OK
@@ -293,15 +314,17 @@ WEIR_API weir_status weir_session_reset(weir_session *session);
  *  @param progress_user passed to @p progress
  *  @return WEIR_OK
  *          WEIR_ERR_INVALID_ARG   NULL, no tokens, an id out of range; nothing changed
- *          WEIR_ERR_CONTEXT_FULL  more tokens than the context has room for; nothing changed; the message says how many would fit
- *          WEIR_ERR_BUDGET        more tokens than the policy can hold; nothing changed; the message says how many would fit
+ *          WEIR_ERR_CONTEXT_FULL  more tokens than the context has room for; nothing changed; the message says how many
+ *                                 would fit
+ *          WEIR_ERR_BUDGET        more tokens than the policy can hold; nothing changed; the message says how many
+ *                                 would fit
  *          WEIR_ERR_BUSY          another thread is inside the session; nothing changed
  *          WEIR_ERR_CANCELLED     weir_session_cancel, or @p progress refused or threw. n_tokens of the stats is as
  *                                 before, and so are the logits, unless the policy had to drop prompt pages for a long
- *                                 prompt: then whole chunks stay, n_tokens tells how many tokens, and there are no
- *                                 logits before the next prefill or step. Answers' pages that made room stay gone;
- *                                 pages_evicted tells. What h2o and tova observed of the cancelled tokens stays in
- *                                 their scores
+ *                                 prompt: then whole chunks stay, n_tokens says how many tokens, and there are no
+ *                                 logits before the next prefill or step. Pages of answers that were evicted to make
+ *                                 room stay gone and count in pages_evicted. What h2o and tova observed of the
+ *                                 cancelled tokens stays in their scores
  *  @threads one thread at a time
  *  @owner the caller owns @p tokens
  *  @since 1.0 */
@@ -323,37 +346,44 @@ WEIR_API weir_status weir_session_prefill(weir_session *session, const weir_toke
  *  @since 1.0 */
 WEIR_API weir_status weir_session_step(weir_session *session, weir_token token);
 
-/** Append one token to each of several conversations of one model as one decode step, and compute the logits after each. Allocates nothing
- *  through the hooks.
+/** Append one token to each of several conversations of one model as one decode step, and compute the logits after
+ *  each. Allocates nothing through the hooks.
  *
- *  The model's weights, whose reading takes most of a step's time, are read once for each group of sessions (below); each session attends its own pages
- *  under its own policy and budget, at its own depth. All sessions append their token or none does. What weir_session_step leaves is left in each: logits,
- *  counters, text state; n_decode grows by 1 and decode_ns by the time of the whole call, all groups.
+ *  Most of a step's time goes into reading the model's weights. Here they are read once for each group of sessions
+ *  (below). Each session attends its own pages under its own policy and budget, at its own depth. All sessions append
+ *  their token or none does. Afterwards each is as after weir_session_step: logits, counters, text state. n_decode
+ *  grows by 1, and decode_ns by the time of the whole call, all groups.
  *
- *  Sessions go through the layers in groups, in the order of the list. On the CPU a group has at most 256 of them, and at most the batch_tokens of its first,
- *  in whose prefill buffers it lies; logits are exactly those of weir_session_step in groups of up to 8. In larger ones products sum in another order: after
- *  one step logits differ by 1e-4 to 1e-3 of their size, as they do between prefill and steps. On a GPU a group has at most 8 sessions, and
- *  reads a matrix more than once if it is so wide that the sessions' inputs do not fit into a multiprocessor's shared memory together. A group's step is a
- *  graph there: it is recorded, before any group steps, when these sessions were not a group in this order before, or not lately, and when one of them
- *  begins to select pages. The driver allocates for it, which neither the hooks nor any counter see.
+ *  Sessions go through the layers in groups, in the order of the list. On the CPU a group has at most 256 sessions, and
+ *  at most batch_tokens of its first session, whose prefill buffers the group uses. In groups of up to 8 sessions the
+ *  logits are exactly those of weir_session_step. In larger groups matrix multiplications sum in another order: after
+ *  one step logits differ by 1e-4 to 1e-3 of their size, as they do between prefill and steps.
+ *
+ *  On a GPU a group has at most 8 sessions. A matrix is read more than once if it is so wide that the sessions' inputs
+ *  do not fit into an SM's shared memory together. A group's step is a CUDA graph. It is recorded, before any group
+ *  steps, when these sessions were not a group in this order before, or not lately, and when one of them begins to
+ *  select pages. The driver allocates memory for the graph, which neither passes through the hooks nor is counted.
  *
  *  @param sessions   in, [n_sessions] different sessions of one model, all on one device
  *  @param tokens     in, [n_sessions] ids in [0, vocab_size): tokens[i] goes to sessions[i]
  *  @param n_sessions 1..4096
  *  @return WEIR_OK
- *          WEIR_ERR_INVALID_ARG   NULL, also in the list; n_sessions or an id out of range; a session twice, two models or two devices: the message
- *                                 names the places in the list; nothing changed
+ *          WEIR_ERR_INVALID_ARG   NULL, also in the list; n_sessions or an id out of range; a session twice, two models
+ *                                 or two devices: the message names the entries of the list; nothing changed
  *          WEIR_ERR_CONTEXT_FULL  the context of a session is full, the message names it; nothing changed
- *          WEIR_ERR_BUSY          another thread is inside a session, the message names it; nothing changed. Never waits: of two threads whose lists
- *                                 overlap, one or both get this
- *          WEIR_ERR_CANCELLED     weir_session_cancel for any of the sessions, before the call or meanwhile: the message
- *                                 names the first, and cancels of others are still pending. Or a trace callback. Nothing
- *                                 appended anywhere, all logits stay. Pages that made room stay gone, and what h2o and
- *                                 tova observed stays in their scores
- *          WEIR_ERR_OUT_OF_MEMORY on a GPU: the driver has no memory to record a step, the message names the sessions; nothing changed
- *          WEIR_ERR_INTERNAL      on a GPU: a step could not be recorded, the message names the sessions; nothing changed
- *          WEIR_ERR_DEVICE_LOST   the device failed, the message names the sessions that it was working for; some of all may have appended their token, as
- *                                 their counters tell. Destroy them
+ *          WEIR_ERR_BUSY          another thread is inside a session, the message names it; nothing changed. Never
+ *                                 waits: of two threads whose lists overlap, one or both get this
+ *          WEIR_ERR_CANCELLED     weir_session_cancel for any of the sessions, before the call or meanwhile: the
+ *                                 message names the first, and cancels of others are still pending. Or a trace
+ *                                 callback. Nothing appended anywhere, all logits stay. Pages that made room stay gone,
+ *                                 and what h2o and tova observed stays in their scores
+ *          WEIR_ERR_OUT_OF_MEMORY on a GPU: the driver has no memory to record a step, the message names the sessions;
+ *                                 nothing changed
+ *          WEIR_ERR_INTERNAL      on a GPU: a step could not be recorded, the message names the sessions; nothing
+ *                                 changed
+ *          WEIR_ERR_DEVICE_LOST   the device failed; the message names the sessions whose step it was running. Some
+ *                                 sessions of the list may have appended their token, as their counters show. Destroy
+ *                                 all of them
  *  @threads one thread at a time for each session; calls with different sessions take turns
  *  @owner the caller owns @p sessions and @p tokens
  *  @since 1.0 */
@@ -374,7 +404,8 @@ WEIR_API weir_status weir_step_many(weir_session *const *sessions, const weir_to
  *  @since 1.0 */
 WEIR_API weir_status weir_session_logits(weir_session *session, const float **logits, uint32_t *n_logits);
 
-/** Set how tokens are drawn, and restart the random state from the seed. What the repetition penalty looks at stays.
+/** Set how tokens are drawn, and restart the random state from the seed. The recent tokens that the repetition penalty
+ *  looks at are kept.
  *
  *  @param session in/out
  *  @param options in, NULL for greedy
@@ -400,13 +431,14 @@ WEIR_API weir_status weir_session_set_sampling(weir_session *session, const weir
  *  @since 1.0 */
 WEIR_API weir_status weir_session_sample(weir_session *session, weir_token *token);
 
-/** Generate: draw a token, show it to the callback, append it, again and again until the answer ends. Allocates nothing.
+/** Generate an answer: draw a token, show it to the callback and append it, until the answer ends. Allocates nothing.
  *
  *  The token that ends an answer is neither shown nor appended; WEIR_CHAT_CONTINUE renders it with the next turn.
  *
  *  @param session in/out
  *  @param options in, NULL for all defaults
- *  @param result  in/out, struct_size set by the caller; may be NULL. Written whatever the status, once the arguments are valid.
+ *  @param result  in/out, struct_size set by the caller; may be NULL. Written whatever the status, once the arguments
+ *                 are valid.
  *  @return WEIR_OK                stopped by eos, length or a full context
  *          WEIR_ERR_INVALID_ARG   NULL session, bad struct_size or flags; nothing changed
  *          WEIR_ERR_STATE         nothing was prefilled yet; nothing changed
@@ -421,29 +453,34 @@ WEIR_API weir_status weir_session_generate(weir_session *session, const weir_gen
 
 /** Pin positions: the pages that hold any of [first, end) never leave, and every step attends them.
  *
- *  Pages have 16 tokens and are pinned whole. Where some streams have dropped a page already, it stays pinned in the others.
+ *  Pages have 16 tokens and are pinned whole. Where some streams have dropped a page already, it stays pinned in the
+ *  others.
  *
  *  @param session in/out
  *  @param first   first position
  *  @param end     one past the last position
  *  @return WEIR_OK
- *          WEIR_ERR_INVALID_ARG  NULL, an empty range, or positions that the conversation does not have; nothing changed
+ *          WEIR_ERR_INVALID_ARG  NULL, an empty range, or positions that the conversation does not have; nothing
+ *                                changed
  *          WEIR_ERR_NOT_FOUND    every such page has left
- *          WEIR_ERR_BUDGET       too few pages would be left that can make room; nothing changed
- *          WEIR_ERR_UNSUPPORTED  sink with positions=incache cannot keep pages between sinks and window; nothing changed
+ *          WEIR_ERR_BUDGET       too few pages that may be evicted would be left; nothing changed
+ *          WEIR_ERR_UNSUPPORTED  sink with positions=incache cannot keep pages between sinks and window; nothing
+ *                                changed
  *          WEIR_ERR_BUSY         another thread is inside the session; nothing changed
  *  @threads one thread at a time
  *  @owner nothing changes
  *  @since 1.0 */
 WEIR_API weir_status weir_session_pin(weir_session *session, uint32_t first, uint32_t end);
 
-/** Take pins back from all pages that hold any of [first, end): those of weir_session_pin, and those of prompts, so that old turns may leave.
+/** Unpin all pages that hold any of [first, end). Takes back the pins of weir_session_pin and also those that policies
+ *  give to prompts, so that old turns may leave.
  *
  *  @param session in/out
  *  @param first   first position
  *  @param end     one past the last position
  *  @return WEIR_OK
- *          WEIR_ERR_INVALID_ARG  NULL, an empty range, or positions that the conversation does not have; nothing changed
+ *          WEIR_ERR_INVALID_ARG  NULL, an empty range, or positions that the conversation does not have; nothing
+ *                                changed
  *          WEIR_ERR_NOT_FOUND    every such page has left
  *          WEIR_ERR_BUSY         another thread is inside the session; nothing changed
  *  @threads one thread at a time
@@ -451,8 +488,8 @@ WEIR_API weir_status weir_session_pin(weir_session *session, uint32_t first, uin
  *  @since 1.0 */
 WEIR_API weir_status weir_session_unpin(weir_session *session, uint32_t first, uint32_t end);
 
-/** Stop what runs in this session, or what runs next: a prefill, step or generate, or a weir_step_many that has it in
- *  its list.
+/** Stop the call that runs in this session, or else the next one: a prefill, step or generate, or a weir_step_many that
+ *  has the session in its list.
  *
  *  The cancel stays until a call has ended with WEIR_ERR_CANCELLED because of it, or weir_session_clear_cancel or
  *  weir_session_reset takes it back. A call that fails for another reason, is stopped by its callback, or finishes
@@ -460,8 +497,8 @@ WEIR_API weir_status weir_session_unpin(weir_session *session, uint32_t first, u
  *
  *  For a Stop button that never hits the next turn: the thread that takes the clicks calls weir_session_clear_cancel
  *  when a new turn begins (the calls of the turn before have returned), and then hands the turn to the thread that
- *  computes. A click that came after the old turn's end is gone then; one of the new turn counts, whichever call of the
- *  turn runs at that moment, also between two of them.
+ *  computes. So a click that came after the end of the old turn has no effect. A click during the new turn counts,
+ *  whichever of its calls is running, and also between two of them.
  *
  *  @param session in, NULL is allowed
  *  @return nothing

@@ -1,4 +1,5 @@
-/* Weir: every public header. An embeddable runtime that lets a language model reason at length in a fixed memory footprint. */
+/* Weir: every stable public header. Weir is an embeddable runtime that lets a language model reason at length in a
+ * fixed memory footprint. weir/experimental.h is not among them. */
 #ifndef WEIR_WEIR_H
 #define WEIR_WEIR_H
 
