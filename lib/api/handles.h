@@ -35,7 +35,8 @@ struct weir_model {
   weir::DeviceWeights device_weights;
 };
 
-// The session itself; its owner() is the weir_model that it references. No members, so that the plan's session_bytes are the handle's size.
+// The session itself; its owner() is the weir_model that it references. No members, so that the plan's session_bytes
+// are the handle's size.
 struct weir_session final : weir::Session {
   explicit weir_session(weir_model* owner)
       : Session(owner->runtime->memory, owner->runtime->pool, owner->runtime->devices, owner->device_weights, owner) {}
@@ -57,7 +58,7 @@ void release(weir_runtime* runtime);
 void retain(weir_model* model);
 void release(weir_model* model);
 
-// No struct of any version is longer; a size beyond it was never set.
+// No struct of any version is longer; a larger size means that it was never set.
 inline constexpr uint32_t kMaxStructSize = 4096;
 
 inline Status check_struct_size(uint32_t size, const char* name) {

@@ -12,7 +12,7 @@
 namespace weir {
 namespace {
 
-thread_local Call* g_call = nullptr;  // the innermost that the thread is in; null outside and in callbacks
+thread_local Call* g_call = nullptr;  // the innermost call that the thread is in; null outside and in callbacks
 thread_local char g_error[kErrorBytes];
 
 }  // namespace
@@ -35,7 +35,7 @@ uint16_t x87_control() {
 void FloatEnvironment::save() {
   mxcsr_ = _mm_getcsr();
   x87_control_ = x87_control();
-  // Also masks all traps, so that none that is pending can strike before the environment is back.
+  // fnstenv also masks all traps, so that no pending one can strike before the environment is restored.
   if (x87_control_ != kDefaultX87) __asm__ __volatile__("fnstenv %0" : "=m"(x87_));
 }
 

@@ -1,8 +1,8 @@
-// One public call on one thread: what it changes in the thread for its own time and puts back. The floating-point
-// environment is the default one, so that neither the caller's traps nor its rounding mode reach the kernels; the
-// thread cannot be cancelled (pthread_cancel waits for the end of the call); and the error text is the call's own until
-// it fails, so that a failure that was got over leaves weir_last_error alone. Callbacks of the application run outside
-// of all that (core/callback.h).
+// One public call on one thread: what it changes in the thread's state, and restores at its end. The floating-point
+// environment is the default one, so that neither the caller's traps nor its rounding mode reach the kernels. The
+// thread cannot be cancelled (pthread_cancel waits for the end of the call). The error text belongs to the call until
+// it fails, so that a failure from which the library recovers leaves weir_last_error alone. Callbacks of the
+// application run outside of all that (core/callback.h).
 #pragma once
 
 #include <cfenv>
@@ -39,17 +39,17 @@ class Call {
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
-  // The call failed: its text is the thread's last error now.
+  // The call failed: makes its text the thread's last error.
   void publish_error() const;
 
   // Where the thread's failures store their text: [kErrorBytes], its call's or, outside of any, the thread's last
   // error.
   static char* error_text();
-  // The text that weir_last_error tells.
+  // The text that weir_last_error returns.
   static const char* published_error_text();
 
-  // The thread is the caller's own for a while, for a callback. What that changes of the floating-point environment
-  // stays changed for the caller.
+  // Restores the caller's state of the thread for the time of a callback. If the callback changes the floating-point
+  // environment, it stays changed for the caller.
   class Break {
    public:
     Break();
@@ -68,7 +68,7 @@ class Call {
   char error_[kErrorBytes];
 };
 
-// Something that differs from thread to thread while they live.
+// An address that identifies the thread among those that are alive.
 const void* this_thread();
 
 }  // namespace weir

@@ -1,6 +1,6 @@
-// The one way to a callback of the application. An exception never gets past it: it counts as a refusal, so the code
-// that asks has one way back to write and to test. The thread's floating-point environment is the caller's own
-// meanwhile, and calls that the callback makes have error texts of their own.
+// The only way in which callbacks of the application are called. An exception never gets past it: it counts as a
+// refusal, so the calling code has one error path to write and to test. Meanwhile the thread has the caller's
+// floating-point environment, and calls that the callback makes have error texts of their own.
 #pragma once
 
 #include <utility>

@@ -32,7 +32,7 @@ struct Refusal {
 // Asks an allocator hook, which is set. Null and a reason when it refuses, throws, or gives memory that is not aligned
 // as asked (that goes back to it).
 void* ask_hook(const AllocatorHooks& hooks, int32_t kind, uint64_t bytes, uint64_t alignment, const char*& why);
-// Gives memory back to the hook; whatever it answers.
+// Gives memory back to the hook; its answer is ignored.
 void return_to_hook(const AllocatorHooks& hooks, int32_t kind, uint64_t bytes, uint64_t alignment, void* ptr);
 
 // Throws std::bad_alloc when the hook refuses. `parent` (may be null) counts the same allocations a second time:
@@ -48,9 +48,9 @@ class HostMemory final : public std::pmr::memory_resource {
   uint64_t n_allocs() const { return n_allocs_.load(std::memory_order_relaxed); }
   uint64_t n_frees() const { return n_frees_.load(std::memory_order_relaxed); }
   const AllocatorHooks& hooks() const { return hooks_; }
-  // Allocations of any HostMemory by the calling thread; a difference tells whether a stretch of code allocated.
+  // Allocations from any HostMemory by the calling thread; a difference shows whether a stretch of code allocated.
   static uint64_t thread_allocs();
-  // Counts an allocation that went another way (device memory).
+  // Counts an allocation of another kind (device memory).
   static void note_thread_alloc();
   // The allocation that was refused last on the calling thread.
   static Refusal thread_refusal();
@@ -67,8 +67,8 @@ class HostMemory final : public std::pmr::memory_resource {
   std::atomic<uint64_t> bytes_{0}, peak_bytes_{0}, n_allocs_{0}, n_frees_{0};
 };
 
-// Hands out aligned pieces of one block. Built over a null block it only measures: the same layout function run twice gives first
-// the size and then the pointers, which is what makes the plan exact.
+// Hands out aligned pieces of one block. Built over a null block it only measures: the same layout function run twice
+// gives first the size and then the pointers, which is what makes the plan exact.
 class Arena {
  public:
   Arena() = default;

@@ -43,7 +43,7 @@ size_t plain_format(char* out, size_t capacity, const char* format, va_list args
   char raw[1024];
   const int n = std::vsnprintf(raw, sizeof(raw), format, args);
   std::string_view text(raw, n < 0 ? 0 : std::min(static_cast<size_t>(n), sizeof(raw) - 1));
-  // A character that the end of `raw` cut in two is left out; one that came in pieces is replaced.
+  // A character that the end of `raw` cut in two is left out; one that was incomplete before is replaced.
   if (n >= static_cast<int>(sizeof(raw))) {
     for (size_t left = 1; left < 4 && left <= text.size(); ++left) {
       const std::string_view tail = text.substr(text.size() - left);

@@ -10,11 +10,11 @@ namespace weir {
 
 // Writes `text` to `out`, NUL-terminated, and returns its length. Control characters (C0, DEL, C1, and the line and
 // paragraph separators) become \x1b or \u2028, ill-formed UTF-8 becomes U+FFFD, one for each maximal subpart. What does
-// not fit into capacity - 1 bytes is cut off, between characters and not inside such an escape. What it made it leaves
-// alone when it sees it again.
+// not fit into capacity - 1 bytes is cut off, between characters and not inside such an escape. Applied to its own
+// output it changes nothing.
 size_t plain_text(std::string_view text, char* out, size_t capacity);
 
-// The same for what printf makes of the arguments, of which it looks at 1023 bytes; they may point into `out`.
+// The same for the first 1023 bytes of what printf would print; the arguments may point into `out`.
 size_t plain_format(char* out, size_t capacity, const char* format, va_list args) __attribute__((format(printf, 3, 0)));
 
 }  // namespace weir

@@ -1,7 +1,6 @@
-// Status of an internal call, and the calling thread's error texts.
-// A Status is one number; the text lives in a fixed buffer, so that reporting an error allocates nothing. What fails
-// inside a public call stores its text with that call (core/call.h); only when the call as a whole fails does it become
-// what weir_last_error tells.
+// Status of an internal call, and the calling thread's error texts. A Status is one number; the text lives in a fixed
+// buffer, so that reporting an error allocates nothing. What fails inside a public call stores its text with that call
+// (core/call.h); only when the call as a whole fails does it become the text of weir_last_error.
 #pragma once
 
 #include <cstddef>

@@ -20,11 +20,12 @@ constexpr uint32_t kOpen = 1u << 8;  // below it: workers inside, at most 255
 constexpr uint32_t kInsideMask = kOpen - 1;
 constexpr uint32_t kRegionStep = kOpen << 1;
 
-// Long enough to bridge sampling and a token callback between two steps, short enough not to burn a core that the host needs.
+// Long enough to bridge sampling and a token callback between two steps, short enough not to burn a core that the host
+// needs.
 constexpr auto kSpinTime = std::chrono::microseconds(100);
 // A pause takes 10 to 140 cycles; asking the clock every 32 of them costs little.
 constexpr int kPausesPerClock = 32;
-// The last tasks of a region differ by microseconds at most; beyond, somebody else has the worker's core.
+// The last tasks of a region differ by microseconds at most; after that, something else runs on the worker's core.
 constexpr int kSpinsBeforeYield = 2000;
 
 void cpu_pause() {
@@ -47,7 +48,7 @@ Status ThreadPool::start(uint32_t n_threads) {
   n_threads_ = n_threads;
   if (n_threads <= 1) return {};
   workers_ = static_cast<Worker*>(memory_->allocate((n_threads - 1) * sizeof(Worker), alignof(Worker)));
-  // The host's signals are the host's threads' business: workers are born with all of them blocked.
+  // Signals are for the host's own threads: workers start with all of them blocked.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -100,7 +101,7 @@ uint32_t ThreadPool::wait_for_change(uint32_t seen) {
 void* ThreadPool::worker_main(void* argument) {
   auto* self = static_cast<Worker*>(argument);
   ThreadPool& pool = *self->pool;
-  FloatEnvironment::set_default();  // whatever that of the thread was which created this one
+  FloatEnvironment::set_default();  // instead of the one inherited from the creating thread
   uint32_t gate = pool.gate_.load(std::memory_order_acquire);
   while (!pool.stop_.load()) {
     if ((gate & kOpen) != 0) {
@@ -132,7 +133,7 @@ void ThreadPool::run(size_t n_tasks, TaskFn fn, void* context) {
   take_tasks(0);
   uint32_t gate = gate_.fetch_and(~kOpen, std::memory_order_acq_rel) & ~kOpen;
   for (int spins = 0; (gate & kInsideMask) != 0; ++spins) {
-    // A worker that was descheduled inside must get its core back, should it be this one.
+    // A worker that was descheduled inside the region may need this core to finish.
     spins < kSpinsBeforeYield ? cpu_pause() : static_cast<void>(sched_yield());
     gate = gate_.load(std::memory_order_acquire);
   }

@@ -1,6 +1,6 @@
-// A small own thread pool: an embedder's process must not get an OpenMP runtime. Workers spin for a short while between the parallel regions of
-// one step and sleep otherwise. Regions of different callers are serialised by a fair lock. Tasks write disjoint outputs, so results do not
-// depend on the number of threads.
+// A small thread pool of our own, so that the host process does not get an OpenMP runtime. Workers spin for a short
+// while between the parallel regions of one step and sleep otherwise. Regions of different callers are serialised by a
+// fair lock. Tasks write disjoint outputs, so results do not depend on the number of threads.
 #pragma once
 
 #include <atomic>
@@ -23,11 +23,12 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  // Starts n_threads - 1 workers; the caller of run() is the last one.
+  // Starts n_threads - 1 workers; the thread that calls run() works, too.
   Status start(uint32_t n_threads);
   uint32_t n_threads() const { return n_threads_; }
 
-  // Runs tasks 0 .. n_tasks - 1 and returns when all are done. Threads take tasks in ascending order. No exceptions may leave `fn`.
+  // Runs tasks 0 .. n_tasks - 1 and returns when all are done. Threads take tasks in ascending order. No exceptions may
+  // leave `fn`.
   void run(size_t n_tasks, TaskFn fn, void* context);
 
   // The same for a callable f(task, worker).
@@ -39,7 +40,8 @@ class ThreadPool {
         const_cast<void*>(static_cast<const void*>(&f)));
   }
 
-  // Holds the pool for one caller during a whole step, so that two sessions do not alternate region by region. run() inside needs it.
+  // Holds the pool for one caller during a whole step, so that two sessions do not alternate region by region. run()
+  // must be called under a lease.
   class Lease {
    public:
     explicit Lease(ThreadPool& pool) : pool_(pool) { pool_.enter(); }
@@ -51,8 +53,8 @@ class ThreadPool {
     ThreadPool& pool_;
   };
 
-  // Lets go of the lease that the thread holds, for a callback of the application that may want the pool for a session
-  // of its own. Waits for it afterwards.
+  // Releases the lease that the thread holds, for a callback of the application that may use the pool for another
+  // session. Waits for the lease afterwards.
   class LeaseBreak {
    public:
     explicit LeaseBreak(ThreadPool& pool) : pool_(pool) { pool_.leave(); }
@@ -66,7 +68,7 @@ class ThreadPool {
 
  private:
   struct Worker;
-  void enter();  // waits for a turn, and ends it
+  void enter();  // waits for a turn; leave() ends it
   void leave();
   static void* worker_main(void* worker);
   void take_tasks(size_t worker);
@@ -77,8 +79,9 @@ class ThreadPool {
   uint32_t n_started_ = 0;
   Worker* workers_ = nullptr;
 
-  // The gate: region number, an open bit, and the number of workers inside. Workers enter an open gate by raising the count; the caller closes it
-  // when the tasks are handed out and waits only for those inside, so that a worker that sleeps or was descheduled holds nobody up.
+  // The gate: region number, an open bit, and the number of workers inside. Workers enter an open gate by raising the
+  // count; the caller closes it when the tasks are handed out and waits only for those inside, so that a worker that
+  // sleeps or was descheduled holds nobody up.
   alignas(64) std::atomic<uint32_t> gate_{0};
   std::atomic<uint32_t> n_sleeping_{0};
   std::atomic<bool> stop_{false};

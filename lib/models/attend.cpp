@@ -1,4 +1,5 @@
-// What each session does with its own pages in a layer: rotation, appending, digests, the policy's choice, attention, and the policy's observation.
+// What each session does with its own pages in a layer: it rotates the query and key, appends, makes digests, lets the
+// policy select pages, attends, and lets the policy observe.
 #include "models/attend.h"
 
 #include <algorithm>
@@ -49,7 +50,7 @@ bool digests_are_due(DigestKind digest, uint32_t pos, uint32_t n_tok) {
 
 namespace {
 
-// The policy chooses pages before attention and observes it after.
+// The policy selects pages before attention and observes it after.
 Status attend_step(Step& s, AttnPagedArgs attn, uint32_t layer) {
   const OpTable& ops = s.backend->ops;
   const uint32_t n_heads = attn.n_heads;
@@ -70,7 +71,7 @@ Status attend_step(Step& s, AttnPagedArgs attn, uint32_t layer) {
   return s.trace->layer(*s.kv, layer, n_heads, s.policy->needs().list_per_head, lists, s.b.page_mass);
 }
 
-// A prompt chunk attends all that is resident; the policy looks at the last rows.
+// A prompt chunk attends all resident pages; the policy observes the chunk's last rows.
 Status attend_chunk(Step& s, AttnPagedArgs attn, uint32_t layer) {
   attn.lse = s.b.lse;
   WEIR_TRY(s.backend->ops.attn_paged(s.cx, attn));

@@ -1,4 +1,4 @@
-// The forward pass of a decoder on the processor: embedding, the stages of each layer (layer.h), logits.
+// The forward pass of a decoder on the CPU: embedding, the stages of each layer (layer.h), logits.
 // Papers: Touvron et al., "Llama 2", arXiv:2307.09288, sec. 2.2; biases and head norms as in the Qwen 2 and 3 reports.
 #include "models/decoder.h"
 
@@ -121,7 +121,8 @@ Status run_logits(const StepGroup& group) {
   const StepBuffers& b = s.b;
   const float* last = b.x + size_t{n_tokens_of(group) - group.n} * c.d_model;
   WEIR_TRY(ops.rms_norm(s.cx, {b.h, last, w.output_norm, group.n, c.d_model, c.norm_eps}));
-  // A product's rows lie one after another, the sessions' logits do not: g, which is free now, takes as many as it has room for.
+  // A matrix multiplication writes its rows one after another, but each session has its own logits. So the rows go to
+  // g, which is free now and takes as many as it has room for, and from there to the sessions.
   const auto room =
       static_cast<uint32_t>(std::clamp<uint64_t>(uint64_t{b.max_tok} * c.d_ff / c.vocab_size, 1, group.n));
   for (uint32_t done = 0; done < group.n; done += room) {

@@ -1,5 +1,5 @@
-// One pass of the decoder over a batch of tokens: a prefill chunk, one decode step, or one decode step of each of several sessions. All buffers belong
-// to the sessions; nothing is allocated.
+// One pass of the decoder over a batch of tokens: a prefill chunk, one decode step, or one decode step of each of
+// several sessions. All buffers belong to the sessions; nothing is allocated.
 #pragma once
 
 #include <atomic>
@@ -28,7 +28,7 @@ struct StepBuffers {
   float* cos_sin_sink = nullptr;  // the same, for q_sink
   float* page_mass = nullptr;     // [n_heads, most pages of a stream]; null unless policy or trace need it
   float* page_score = nullptr;    // the same shape; null without digests
-  uint32_t* select = nullptr;     // [n_lists, most pages of a stream]; null unless the policy chooses pages
+  uint32_t* select = nullptr;     // [n_lists, most pages of a stream]; null unless the policy selects pages
   uint32_t* n_select = nullptr;   // [n_lists]
   float* lse = nullptr;           // [max_tok, n_heads]; this and the next null unless the policy observes prompts
   float* token_mass = nullptr;    // [n_kv_heads, most pages of a stream * kPageTokens]
@@ -69,15 +69,17 @@ struct Step {
 void lay_out_buffers(const ModelConfig& config, const RopeTable& rope, const PolicyNeeds& needs, uint32_t max_tok,
                      uint32_t max_pages, Arena& arena, StepBuffers& b);
 
-// Decode steps of different sessions over one model as one pass: each weight is read once, and each session attends its own pages by its own policy.
-// Row i of the activations is that of steps[i], and they lie in the buffers of steps[0], which has at least `n` rows.
+// Decode steps of different sessions over one model as one pass: each weight is read once, and each session attends its
+// own pages by its own policy. Row i of the activations is that of steps[i], and they lie in the buffers of steps[0],
+// which has at least `n` rows.
 struct StepGroup {
   Step* const* steps = nullptr;
   uint32_t n = 0;  // their tokens lie one after another, from steps[0]->tokens on
 };
 
-// The pass up to the logits, and the logits from what it left in the buffers of steps[0]. Two functions, so that nobody's logits change before the
-// layers of all groups are through. Whatever could make run_logits fail half-way makes run_layers fail before it.
+// The pass up to the logits, and the logits from what it left in the buffers of steps[0]. They are two functions, so
+// that no session's logits change before all groups have gone through the layers. Whatever could make run_logits fail
+// half-way makes run_layers fail before it.
 Status run_layers(const StepGroup& group);
 Status run_logits(const StepGroup& group);
 

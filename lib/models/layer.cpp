@@ -1,4 +1,4 @@
-// From an architecture's row to the stages of its layers, and from those to the traits that a backend must have.
+// Makes the stages of a layer from an architecture's row, and from the stages the traits that a backend must have.
 #include "models/layer.h"
 
 #include <cstdio>

@@ -1,6 +1,7 @@
-// What a decoder layer does, as data: a short list of stages over the rows of the activations. It is built once, when a model is opened, from the
-// architecture's row (models.inc), and it is all that the CPU's decoder (decoder.cpp), the GPU's prompt chunks (lib/cuda/session_chunk.cpp) and its
-// recorded decode step (lib/cuda/session_step.cpp) know of a layer: each walks the stages. None of them knows an architecture.
+// What a decoder layer does, as data: a short list of stages over the rows of the activations. It is built once, when a
+// model is opened, from the architecture's row (struct Architecture, one in each <name>.cpp). The CPU's decoder
+// (decoder.cpp), the GPU's prompt chunks (lib/cuda/session_chunk.cpp) and its recorded decode step
+// (lib/cuda/session_step.cpp) walk the stages; none of them knows an architecture.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,7 @@ enum class Row : uint8_t {
 enum class Gate : uint8_t {
   kSilu,
   kGelu,     // tanh approximation
-  kClamped,  // SwiGLU of clamped inputs, as gpt-oss has it
+  kClamped,  // SwiGLU of clamped inputs, as in gpt-oss
 };
 
 // One matrix of a stage: y = W x (+ bias), or y += W x (+ bias).
@@ -52,7 +53,7 @@ struct Stage {
   Row x = Row::kX;              // input of kProject and kGlu
   const float* norm = nullptr;  // [width of x] weights of an RMS norm of the input; null: none
   Gate gate = Gate::kSilu;      // kGlu
-  uint32_t n_experts = 0;       // > 0: each part's matrix is a stack of so many, of which a router chooses
+  uint32_t n_experts = 0;       // > 0: each part's matrix is a stack of that many, from which a router selects
   const float* post_norm =
       nullptr;  // [width of y] weights of an RMS norm of the result, before it is added; null: none
   uint32_t n_parts = 0;
@@ -83,13 +84,13 @@ struct Layer {
 // Elements of a row.
 uint32_t row_width(const ModelConfig& config, Row row);
 
-// The layer's tensors into the stages that the architecture's row asks for.
+// Reads the layer's tensors into the stages that the architecture's row asks for.
 Status describe_layer(TensorReader& in, const ModelConfig& config, Layer& out);
 
-// What the description has that a plain layer has not.
+// What the description has beyond a plain layer.
 TraitSet traits_of(const ModelConfig& config, std::span<const Layer> layers);
 
-// WEIR_ERR_UNSUPPORTED naming the first of `wanted` that a backend of the name `backend` has not.
+// WEIR_ERR_UNSUPPORTED naming the first trait of `wanted` that is not in `have`, the traits of the backend `backend`.
 Status check_traits(TraitSet wanted, TraitSet have, const char* backend);
 
 }  // namespace weir

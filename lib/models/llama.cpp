@@ -1,4 +1,5 @@
-// Architecture "llama": Llama 2 and 3, Mistral, DeepSeek-R1-Distill-Llama and their relatives. The plain layer of lib/models/layer.cpp.
+// Architecture "llama": Llama 2 and 3, Mistral, DeepSeek-R1-Distill-Llama and their relatives. Its layers are the plain
+// ones of lib/models/layer.cpp.
 // Paper: Touvron et al., "Llama 2", arXiv:2307.09288, sec. 2.2.
 // GGUF converters permute the rows of q and k, so that elements 2i and 2i+1 of a head rotate together.
 #include "models/model.h"

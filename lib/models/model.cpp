@@ -1,4 +1,5 @@
-// Opening a model: hyper-parameters with their ranges, then tokenizer, then weights; and the facts that the API tells.
+// Opening a model: hyper-parameters with their ranges, then tokenizer, then weights; and the facts for
+// weir_model_get_info.
 #include "models/model.h"
 
 #include <algorithm>
@@ -92,7 +93,7 @@ Status Model::open(const char* path, uint32_t flags, weir_progress_fn fn, void* 
   const bool copy = (flags & WEIR_MODEL_COPY) != 0;
   WEIR_TRY(copy ? file_.open_copy(path, progress) : file_.open(path, progress));
   Status status = read((flags & WEIR_MODEL_VOCAB_ONLY) != 0, progress);
-  // A mapped file's bytes come when they are needed, unless they are fetched here.
+  // The pages of a mapped file are read when they are first used, unless they are fetched here.
   if (status.ok() && !copy && (flags & WEIR_MODEL_PREFETCH) != 0) status = file_.prefetch(progress);
   if (status.ok()) status = progress.complete();
   return status.ok() ? status : in_file(status, path);

@@ -1,5 +1,5 @@
-// A model: hyper-parameters, weights as views into the mapped file, tokenizer. Immutable once opened.
-// An architecture is one file here (its row) and one line in models.inc.
+// A model: hyper-parameters, tokenizer, and weights as views into the file's bytes (mapped or copied). Immutable once
+// opened. An architecture is one file here (its row) and one line in models.inc.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,12 @@
 
 namespace weir {
 
-// An architecture's row: what its layers do besides what a plain Llama layer does. describe_layer (layer.cpp) turns it into stages.
+// An architecture's row: how its layers differ from plain Llama layers. describe_layer (layer.cpp) turns it into
+// stages.
 struct Architecture {
   const char* name;        // general.architecture and the prefix of its keys
   RopeLayout rope_layout;  // of the weights as GGUF files hold them
-  bool qkv_bias = false;   // q, k and v must have biases; without, they may
+  bool qkv_bias = false;   // q, k and v must have biases; false: they may have them
   bool qk_norm = false;    // q and k are RMS-normalised head by head
 };
 
@@ -104,7 +105,7 @@ class Model {
   char model_name_[256] = "";
 };
 
-// The architecture called `name`, or null. Its key prefix and tensor table follow from it.
+// The architecture called `name`, or null.
 const Architecture* find_architecture(std::string_view name);
 
 }  // namespace weir

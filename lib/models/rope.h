@@ -1,6 +1,7 @@
-// Rotary position embedding: the angle per position of every pair of a head, with the frequency scalings that GGUF files describe.
-// Papers: Su et al., "RoFormer", arXiv:2104.09864, sec. 3.2; Peng et al., "YaRN", arXiv:2309.00071, sec. 3; linear scaling: Chen et al.,
-// arXiv:2306.15595, sec. 2.3. Llama 3's scaling arrives as per-frequency factors in the file.
+// Rotary position embedding: the angle per position of every pair of a head, with the frequency scalings that GGUF
+// files describe.
+// Papers: Su et al., "RoFormer", arXiv:2104.09864, sec. 3.2; Peng et al., "YaRN", arXiv:2309.00071, sec. 3; linear
+// scaling: Chen et al., arXiv:2306.15595, sec. 2.3. Llama 3's scaling arrives as per-frequency factors in the file.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,7 @@ class RopeTable {
   Status read(const GgufFile& file, std::string_view prefix, uint32_t head_dim, uint32_t trained_tokens);
 
   uint32_t rope_dim() const { return static_cast<uint32_t>(angle_.size()) * 2; }
-  // What tells this table from another, for fingerprints.
+  // With the magnitude, what distinguishes this table from others; for fingerprints.
   const std::pmr::vector<double>& angles() const { return angle_; }
   double magnitude() const { return magnitude_; }
   // cos_sin: out [rope_dim / 2, 2]; angles in double, so that positions of 2^30 are still exact to 1e-7.

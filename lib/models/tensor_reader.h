@@ -1,5 +1,5 @@
-// Reads a model's tensors from a file by name: checks shape and type, and remembers which were taken, so that a tensor that nobody asked for is an error
-// (ignoring one would give wrong answers in silence).
+// Reads a model's tensors from a file by name: checks shape and type, and remembers which were taken. A tensor that
+// nothing has asked for is an error, because ignoring one would silently give wrong answers.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class TensorReader {
   Status matrix(const char* name, uint32_t n_rows, uint32_t n_cols, Weight& out, bool required = true);
   // A vector [n] of f32. Not `required` and absent: null.
   Status vector(const char* name, uint32_t n, const float*& out, bool required = true);
-  // A tensor that somebody else reads, if the file has it.
+  // Counts a tensor as taken that other code reads, if the file has it.
   void skip(const char* name);
   // Whether every tensor of the file was taken; the error names the first that was not.
   Status check_all_taken(const char* architecture) const;

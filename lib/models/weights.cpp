@@ -12,7 +12,8 @@ Status Model::read_weights() {
   WEIR_TRY(in.matrix("output.weight", config_.vocab_size, config_.d_model, weights_.output, false));
   if (weights_.output.data == nullptr) weights_.output = weights_.token_embd;  // tied
   in.skip("rope_freqs.weight");                                                // RopeTable::read took it
-  // Each layer has more than a tensor, so a block_count that the file cannot hold is found before anything of its size is allocated.
+  // Each layer has more than one tensor, so a block_count that the file cannot hold is found before anything of its
+  // size is allocated.
   if (config_.n_layers > file_.tensors().size()) {
     return fail(WEIR_ERR_FORMAT, "%s.block_count: %u layers, but the file has only %zu tensors", config_.arch->name,
                 config_.n_layers, file_.tensors().size());

@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint64_t kDeviceAlignment = 256;  // of all device memory that hooks are asked for
 
-// The folder of the file that this code was loaded from, with its slash; empty when it cannot be told.
+// The folder of the file that this code was loaded from, with its slash; empty when it is unknown.
 void own_folder(char* out, size_t size) {
   Dl_info info = {};
   out[0] = '\0';
@@ -42,7 +42,7 @@ Status load_device_module(const char* folder, const char* name, const DeviceModu
     own_folder(base, sizeof(base));
   }
   std::snprintf(path, sizeof(path), "%slib%s.so", base, name);
-  // The dynamic linker counts, and gives the same module again.
+  // The dynamic linker counts references and returns the same module again.
   void* handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) return fail(WEIR_ERR_UNSUPPORTED, "no backend module: %.512s", dlerror());
   const auto get = reinterpret_cast<device_module_fn>(dlsym(handle, kDeviceModuleSymbol));
@@ -52,7 +52,7 @@ Status load_device_module(const char* folder, const char* name, const DeviceModu
     return fail(WEIR_ERR_UNSUPPORTED, "lib%s.so is not a backend module of this build: %.300s", name, path);
   }
   const Status opened = from_module(*module, module->open());
-  if (!opened.ok()) return opened;  // it stays loaded: drivers do not like to be unloaded
+  if (!opened.ok()) return opened;  // it stays loaded: unloading a driver is not safe
   out = module;
   return {};
 }

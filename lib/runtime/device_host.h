@@ -1,4 +1,5 @@
-// A runtime's devices: the backend modules that it found, and their memory, which goes through the application's hooks and is counted.
+// A runtime's devices: the backend modules that it found, and device memory, which comes from the application's hooks
+// and is counted.
 #pragma once
 
 #include <atomic>
@@ -18,10 +19,10 @@ class DeviceHost {
  public:
   // `hooks` may be empty: then the module allocates.
   void set_hooks(const AllocatorHooks& hooks) { hooks_ = hooks; }
-  // Where modules lie; null: beside the library. Copied.
+  // The folder of the modules; null: beside the library. Copied.
   Status set_folder(const char* folder);
 
-  // The CUDA backend, opened when first asked for. The error says what is missing, every time.
+  // The CUDA backend, opened when first asked for. Each failed call says what is missing.
   Status cuda(const DeviceModule*& out);
 
   // Device memory; `pool` names it in messages.
@@ -40,16 +41,18 @@ class DeviceHost {
   std::atomic<uint64_t> bytes_{0}, peak_bytes_{0}, n_allocs_{0}, n_frees_{0};
 };
 
-// A model's weights in device memory, shared by its sessions there: uploaded by the first of them, freed with the model.
+// A model's weights in device memory, shared by its sessions there: uploaded by the first of them, freed with the
+// model.
 class DeviceWeights {
  public:
-  // `memory` holds the table of weights, and the staging while they are uploaded: neither is any session's.
+  // `memory` holds the table of weights, and the staging buffer while they are uploaded; no session counts either.
   explicit DeviceWeights(std::pmr::memory_resource* memory) : memory_(memory), weights_(memory) {}
   ~DeviceWeights() { clear(); }
   DeviceWeights(const DeviceWeights&) = delete;
   DeviceWeights& operator=(const DeviceWeights&) = delete;
 
-  // Takes the table of the copies when the model is opened, so that a session's host memory is what its plan says. Throws std::bad_alloc.
+  // Allocates the table of the copies when the model is opened, so that a session takes no more host memory than its
+  // plan says. Throws std::bad_alloc.
   void reserve(const Model& model);
   // Uploads what is not there yet. Any thread.
   Status ensure(DeviceHost& host, const DeviceModule& module, const Model& model, ThreadPool& pool);

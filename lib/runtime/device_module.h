@@ -1,6 +1,7 @@
-// The contract between the library and a device backend, which is a shared library of its own, loaded at run time (libweir_cuda.so). Both come from
-// one build; the version is checked. Sessions stay the library's: it checks options, lays out memory and asks policies; the module copies, computes
-// and runs decode steps by the rules that the policy stated.
+// The contract between the library and a device backend, which is a shared library of its own, loaded at run time
+// (libweir_cuda.so). Both come from one build; the version is checked. The library keeps the sessions: it checks
+// options, lays out memory and asks policies. The module copies, computes, and runs decode steps by the rules that the
+// policy stated.
 #pragma once
 
 #include <atomic>
@@ -17,15 +18,16 @@
 
 namespace weir {
 
-// Moves with every change of this header.
+// Raised with every change of this header.
 inline constexpr uint32_t kDeviceInterface = 5;
 
-// Sessions that DeviceModule::step_many takes at once, at most: for so many inputs of a product a multiprocessor's registers hold the sums.
+// The most sessions that DeviceModule::step_many takes at once: an SM's registers can hold a GEMV's sums for this many
+// inputs.
 inline constexpr uint32_t kMostTogether = 8;
 
 // Host memory that the device copies from and to at full speed; planned and taken with the session.
 struct DeviceStaging {
-  std::byte* tables = nullptr;    // the host's page tables, [table_bytes]: what the policy code of the library works on
+  std::byte* tables = nullptr;    // [table_bytes] the host's page tables, on which the library's policies work
   StepState* state = nullptr;     // the step's
   int32_t* tokens = nullptr;      // [max_tok] of a prompt chunk
   float* cos_sin = nullptr;       // [max_tok, rope_dim] of a prompt chunk
@@ -45,8 +47,8 @@ struct DeviceBuffers {
   StepState* state = nullptr;
   int32_t* tokens = nullptr;
   double* angles = nullptr;
-  uint32_t* counters = nullptr;  // [kCounters] of work that is done, zero between kernels
-  std::byte* module = nullptr;   // what the module itself asked for
+  uint32_t* counters = nullptr;  // [kCounters] of finished work, zero between kernels
+  std::byte* module = nullptr;   // the bytes that the module asked for (session_device_bytes)
   static constexpr uint32_t kCounters = 4096;
 };
 
@@ -56,7 +58,7 @@ struct DeviceSessionArgs {
   const RopeTable* rope = nullptr;
   const PolicyNeeds* needs = nullptr;
   StepRules rules;
-  const KvCache* kv = nullptr;  // laid out over device memory: for its pointers
+  const KvCache* kv = nullptr;  // laid out over device memory; only its pointers are used
   StepBuffers b;
   OpContext cx;
   DeviceBuffers device;
@@ -76,35 +78,38 @@ struct DeviceChunk {
   uint32_t pos = 0, n_tok = 0;
   bool want_logits = false;
   bool sink_moved = false;  // some token's position for the sink pages is not its own, so that the second query differs
-  ChunkObserver* observer = nullptr;  // null: nobody looks
+  ChunkObserver* observer = nullptr;  // null: nothing observes the chunk
   const std::atomic<bool>* cancel = nullptr;
 };
 
-// A session's half on the device. One thread at a time. After a failure with WEIR_ERR_DEVICE_LOST every call gives that again.
+// The device's half of a session. One thread at a time. After WEIR_ERR_DEVICE_LOST every call fails with it again.
 class DeviceSession {
  public:
   virtual ~DeviceSession() = default;
-  // Whether that has happened.
+  // Whether a call has failed with WEIR_ERR_DEVICE_LOST.
   virtual bool is_lost() const = 0;
   // Page tables and state, host to device and back; both wait.
   virtual Status put_tables() = 0;
   virtual Status get_tables() = 0;
   // A prompt chunk over reserved pages; tokens and rotations lie in the staging memory. Waits.
   virtual Status run_chunk(const DeviceChunk& chunk) = 0;
-  // The op of that name during a chunk: q and lse are device memory (StepBuffers), `mass` is host memory of a.kv's shape. Waits.
+  // The op token_mass during a chunk: q and lse are device memory (StepBuffers), `mass` is host memory of a.kv's shape.
+  // Waits.
   virtual Status token_mass(uint32_t layer, const TokenMassArgs& a) = 0;
-  // One whole decode step: room, reservation, forward pass, commit, greedy token. Waits; the staging state is fresh then.
+  // One whole decode step: makes room, reserves, runs the forward pass, commits, finds the greedy token. Waits; the
+  // staging state is up to date then.
   virtual Status step(int32_t token) = 0;
-  // Logits of the last token to the staging memory. Waits.
+  // Copies the logits of the last token to the staging memory. Waits.
   virtual Status get_logits() = 0;
-  // Of the last token's logits the n best to the staging memory, n in 1..min(kMostTopLogits, vocab_size): descending, of equals the lower id first;
-  // what is not a number counts as -inf. Waits.
+  // Copies the n best logits of the last token to the staging memory, n in 1..min(kMostTopLogits, vocab_size), in
+  // descending order, the lower id first of equals; NaN counts as -inf. Waits.
   virtual Status top_logits(uint32_t n) = 0;
   // Fills the pages of every stream with noise and makes their digests (benchmarks). Waits.
   virtual Status fill_noise(uint64_t seed) = 0;
-  // Digests of the last pages anew, after tokens were taken back. Waits.
+  // Makes the digests of the last pages again, after tokens were taken back. Waits.
   virtual Status rebuild_last_digests() = 0;
-  // What the kernels of each part of a decode step take by themselves, all layers: seconds by kPart*. For benchmarks; the step counts, and up to one more.
+  // Seconds that the kernels of each part of a decode step take by themselves over all layers, indexed by kPart*, for
+  // benchmarks. The token is appended, once or twice.
   virtual Status profile_step(int32_t token, double* seconds) = 0;
 };
 
@@ -127,7 +132,7 @@ struct DeviceModule {
   Status (*open)();
   Status (*info)(DeviceInfo& info);
   const char* (*last_error)();
-  // Raw device memory; the caller counts. WEIR_ERR_OUT_OF_MEMORY when there is none.
+  // Raw device memory; the caller counts it. WEIR_ERR_OUT_OF_MEMORY when there is none left.
   Status (*allocate)(uint64_t bytes, void** out);
   Status (*release)(void* device);
   // Lets the device copy from and to host memory directly.
@@ -141,33 +146,38 @@ struct DeviceModule {
   Status (*copy_rate)(void* from, void* to, uint64_t bytes, double* rate);
   // Whether the device's kernels can compute with this matrix; the message says why not.
   Status (*check_weight)(const Weight& weight);
-  // Rows [first_row, end_row) of a matrix from the file's layout to the device's, which takes the same number of bytes. `out` is the whole matrix.
+  // Converts rows [first_row, end_row) of a matrix from the file's layout to the device's, which takes the same number
+  // of bytes. `out` is the whole matrix.
   void (*repack)(const Weight& host, uint32_t first_row, uint32_t end_row, uint8_t* out);
-  // The planes that a matrix of this type consists of there, one after another: bytes of 256 weights in each. Returns how many, at most 4.
+  // The planes of a matrix of this type in the device's layout, one after another: bytes of 256 weights in each.
+  // Returns how many, at most 4.
   uint32_t (*planes)(WeightType type, uint32_t bytes[4]);
   // Whether the kernels can run this model and these rules; the message says why not.
   Status (*check_session)(const ModelConfig& config, const PolicyNeeds& needs, const StepRules& rules);
   uint64_t (*session_device_bytes)(const OpShapes& shapes);  // DeviceBuffers::module
   // Builds the session in `place` (session_bytes, 64-byte aligned); the caller calls its destructor.
   Status (*create_session)(void* place, const DeviceSessionArgs& args, DeviceSession*& out);
-  // Makes what step_many needs for these sessions in this order, which is where the driver may have no memory; no conversation changes, whether it
-  // succeeds or not. None of them is lost. What is made stays until sessions[0] is prepared at the head of other groups.
+  // Makes what step_many needs for these sessions in this order. This is where the driver may have no memory left. No
+  // conversation changes, whether the call succeeds or not. None of the sessions may be lost. What is made stays until
+  // sessions[0] is prepared at the head of other groups.
   Status (*prepare_many)(DeviceSession* const* sessions, uint32_t n);
-  // One decode step of each of `n` different sessions over the same weights, 1..kMostTogether, after prepare_many for them: tokens[i] for sessions[i].
-  // A product reads its weights once for all sessions whose inputs fit into a multiprocessor's shared memory together. Waits; every staging state is
-  // fresh then. A failure is every session's, and what fails is the device: WEIR_ERR_DEVICE_LOST.
+  // One decode step of each of `n` different sessions over the same weights, 1..kMostTogether, after prepare_many for
+  // them: tokens[i] for sessions[i]. A GEMV reads its weights once for all sessions whose inputs fit into an SM's
+  // shared memory together. Waits; every staging state is up to date then. Only the device can fail, and that is a
+  // failure of every session: WEIR_ERR_DEVICE_LOST.
   Status (*step_many)(DeviceSession* const* sessions, const int32_t* tokens, uint32_t n);
 };
 
-// The one function that a module exports; null when the version is another.
+// The one function that a module exports; it returns null when the version differs.
 using device_module_fn = const DeviceModule* (*)(uint32_t interface_version);
 inline constexpr char kDeviceModuleSymbol[] = "weir_device_module";
 
-// Opens lib<name>.so in `folder` (null: the folder that the library itself lies in) and its device, once per process and name; a module stays loaded.
-// WEIR_ERR_UNSUPPORTED: there is none, it is of another build, or it finds no driver or device.
+// Opens lib<name>.so in `folder` (null: the folder that the library itself lies in) and its device, once per process
+// and name; a module stays loaded. WEIR_ERR_UNSUPPORTED: there is none, it is of another build, or it finds no driver
+// or device.
 Status load_device_module(const char* folder, const char* name, const DeviceModule*& out);
 
-// A module's failure as one of the library's own, whose thread has the message then.
+// Turns a module's failure into one of the library's own, with the module's message.
 Status from_module(const DeviceModule& module, Status status);
 
 }  // namespace weir

@@ -1,5 +1,5 @@
-// Sessions on a device: where their memory lies, and how the page tables travel. Around prompts the host's tables are the ones that policies work on;
-// decode steps change the device's alone, and the host fetches them when somebody asks.
+// Sessions on a device: where their memory lies, and when page tables are copied. Around prompts policies work on the
+// host's tables. Decode steps change only the device's tables; the host fetches them when they are needed there.
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -12,7 +12,7 @@
 namespace weir {
 namespace {
 
-// The op table that policies see around a prompt chunk: token_mass runs on the device, and nothing else is asked for.
+// For the op table that policies see around a prompt chunk: token_mass runs on the device, and no other op is needed.
 struct TokenMassBridge {
   OpContext cx;  // its stream is this bridge
   const DeviceModule* module;
@@ -27,7 +27,7 @@ Status token_mass_on_device(OpContext& cx, const TokenMassArgs& a) {
 
 }  // namespace
 
-// Shows the policy what a layer's attention over a chunk was.
+// Lets the policy observe a layer's attention over a chunk.
 class Session::Observer final : public ChunkObserver {
  public:
   Observer(Session& session, uint32_t n_tok, uint32_t n_left) : s_(session), n_tok_(n_tok), n_left_(n_left) {}
@@ -45,7 +45,7 @@ class Session::Observer final : public ChunkObserver {
                                           n_left_, s_.staging_.token_mass});
     return failed_;
   }
-  // Not ok when the chunk failed because of the policy: the message is the library's own then.
+  // Not ok when the chunk failed because of the policy; the message is then the library's own.
   Status failed() const { return failed_; }
 
  private:
@@ -187,7 +187,7 @@ Status Session::run_device_chunk(const weir_token* tokens, uint32_t n_tok, uint3
   return {};
 }
 
-// Between these two the device's tables change, and the host's are behind from then on.
+// Between these two calls the device's tables change; from then on the host's are out of date.
 Status Session::open_device_step() {
   WEIR_TRY(device_tables());
   host_is_behind_ = true;
@@ -225,7 +225,7 @@ Status Session::sample_top_logits(uint32_t n, weir_token& token) {
 
 void Session::redo_digests() {
   if (device_ == nullptr) return;
-  // When this fails the device is lost and the next call says so; the message that the caller gets is that of his own call.
+  // When this fails the device is lost and the next call says so; the caller's message stays that of the failed prompt.
   if (put_device_tables().ok()) (void)device_->rebuild_last_digests();
 }
 
@@ -251,7 +251,7 @@ Status Session::profile_step(weir_token token, double* seconds) {
   WEIR_TRY(device_tables());
   host_is_behind_ = true;
   const Status status = from_module(*module_, device_->profile_step(token, seconds));
-  // What the parts wrote is nobody's logits.
+  // The timed parts overwrote the logits.
   logits_on_device_ = greedy_from_device_ = has_logits_ = false;
   WEIR_TRY(status);
   return host_tables();

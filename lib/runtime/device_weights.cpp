@@ -9,13 +9,13 @@ namespace weir {
 namespace {
 
 constexpr uint64_t kAlignment = 256;         // of matrices in device memory
-constexpr uint64_t kPieceBytes = 16u << 20;  // rows are laid out anew by all threads, so many bytes at a time
+constexpr uint64_t kPieceBytes = 16u << 20;  // all threads convert rows to the device's layout, this much at a time
 
 uint64_t weight_bytes(const Weight& w) { return align_up(w.row_bytes * w.n_rows, kAlignment); }
 uint64_t vector_bytes(uint64_t n) { return align_up(n * sizeof(float), kAlignment); }
 
-// Calls matrix(weight, copy, name) and vector(values, count, copy) for all that a model has, in the order in which it lies in device memory; the copies
-// are `to`'s, whose layers may be missing when nobody fills them.
+// Calls matrix(weight, copy, name) and vector(values, count, copy) for all weights of a model, in their order in device
+// memory. The copies are those of `to`; its layers may be missing when the calls do not fill them.
 template <class Matrix, class Vector>
 Status for_all(const ModelConfig& c, const ModelWeights& from, ModelWeights& to, const Matrix& matrix,
                const Vector& vector) {
@@ -75,7 +75,8 @@ Status DeviceWeights::upload_vector(const float* values, uint64_t n, const float
   return from_module(*module_, module_->copy_in(to, values, n * sizeof(float)));
 }
 
-// Piece by piece: its rows are laid out as a matrix of their own, whose planes then go to their places in the whole one.
+// Works piece by piece: converts some rows as a matrix of their own, then copies its planes to where they belong in the
+// whole one.
 Status DeviceWeights::upload_matrix(const Weight& w, ThreadPool& pool, Weight& out) {
   auto* to = static_cast<uint8_t*>(block_) + used_;
   used_ += weight_bytes(w);

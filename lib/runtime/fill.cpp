@@ -1,5 +1,5 @@
-// Fills a session's KV memory with pseudo-random tokens, so that a benchmark reaches a depth without computing its way there. The policy's evictions
-// happen as in decoding, page by page; the values are noise of the size that normalised keys have.
+// Fills a session's KV memory with pseudo-random tokens, so that a benchmark reaches a depth without decoding up to it.
+// The policy evicts as in decoding, page by page; the values are noise of the size of normalised keys.
 #include <algorithm>
 
 #include "policy/room.h"

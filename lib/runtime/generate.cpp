@@ -1,11 +1,11 @@
-// Decode steps, one by one and as a whole answer. A step's pages are reserved before the decoder runs and committed after
-// it, so a failure leaves the conversation as it was.
+// Decode steps, one by one and as a whole answer. A step's pages are reserved before the decoder runs and committed
+// after it, so a failure leaves the conversation as it was.
 #include "policy/room.h"
 #include "runtime/session_entry.h"
 
 namespace weir {
 
-// Tells who is in on_token, which may ask its session for more than other callbacks may.
+// Records which thread is in on_token: it may call more functions of its session than other callbacks.
 class Session::TokenCallback {
  public:
   explicit TokenCallback(Session& session) : session_(session) { session_.token_thread_.store(this_thread()); }
@@ -25,7 +25,7 @@ Status Session::open_step(const weir_token* token) {
   step_.is_decode = true;
   step_.want_logits = true;
   step_.trace = trace_.fn != nullptr ? &trace_ : nullptr;
-  step_.cancel = nullptr;  // a step is short, and its observations could not be taken back
+  step_.cancel = nullptr;  // a step is short, and what the policy observed could not be taken back
   return {};
 }
 
@@ -42,7 +42,7 @@ Status Session::run_step(weir_token token) {
   Step* const step = &step_;
   WEIR_TRY(run_layers({&step, 1}));
   const Status status = run_logits({&step, 1});
-  if (!status.ok()) has_logits_ = false;  // some of them are new
+  if (!status.ok()) has_logits_ = false;  // some of them may be new
   WEIR_TRY(status);
   reservation.commit();
   count_step(token, started);
@@ -77,7 +77,7 @@ Status Session::draw(weir_token& token) {
   return status;
 }
 
-// Shows a token, or with -1 the rest of the text, to the application.
+// Shows the application a token, or with -1 the rest of the text.
 Answer Session::show(const weir_generate_options& options, const weir_generate_result& result, weir_token token,
                      std::string_view text) {
   if (options.on_token == nullptr) return {};
@@ -103,7 +103,7 @@ Status Session::generate(const weir_generate_options& options, weir_generate_res
   if (!has_logits_) return fail(WEIR_ERR_STATE, "there are no logits before the first prefill or step");
   const bool ignore_eos = (options.flags & WEIR_GENERATE_IGNORE_EOS) != 0;
   detokenizer_.set_special((options.flags & WEIR_GENERATE_SPECIAL_TEXT) != 0);
-  Answer answer;  // of the application, to the latest token
+  Answer answer;  // the application's, to the latest token
   const auto failed = [&](Status status) {
     result.stop = status.code() == WEIR_ERR_CANCELLED ? WEIR_STOP_CANCELLED : WEIR_STOP_ERROR;
     return status;
@@ -119,14 +119,15 @@ Status Session::generate(const weir_generate_options& options, weir_generate_res
     }
     answer = show(options, result, token, detokenizer_.push(token));
     if (!answer.agreed) stop = WEIR_STOP_CANCELLED;
-    // A token that was shown is also appended when the application did not agree.
+    // A token that was shown is appended even if the callback refused.
     if (const Status status = run_step(token); !status.ok()) return failed(status);
     ++result.n_tokens;
   }
   result.stop = stop;
   if (stop == WEIR_STOP_CANCELLED)
     return fail(WEIR_ERR_CANCELLED, "generation was cancelled after %u tokens%s", result.n_tokens, answer.why());
-  // Nothing can complete a character that the answer left open. After STOP_LENGTH the next call can, so its bytes are kept.
+  // Nothing can complete a character that the answer left open. After STOP_LENGTH the next call can, so its bytes are
+  // kept.
   if (stop != WEIR_STOP_LENGTH) {
     const std::string_view rest = detokenizer_.flush();
     if (!rest.empty()) (void)show(options, result, -1, rest);

@@ -1,4 +1,4 @@
-// What an application may do with pages: pin ranges of the conversation, and look at what steps do with them.
+// What an application may do with pages: pin ranges of the conversation, trace steps, and read which pages left.
 #include "runtime/session.h"
 
 namespace weir {
@@ -62,7 +62,7 @@ Status Session::unpin(uint32_t first, uint32_t end) {
 }
 
 Status Session::page_events(PageEvent* out, uint32_t capacity, uint32_t& n_events, uint64_t& n_lost) {
-  // In on_token the thread has the session already, and between two steps it is at rest.
+  // In on_token the thread has the session already, and no step is running.
   if (token_thread_.load() == this_thread()) return read_events(out, capacity, n_events, n_lost);
   const Lock lock(*this);
   WEIR_TRY(lock.status());
@@ -71,7 +71,7 @@ Status Session::page_events(PageEvent* out, uint32_t capacity, uint32_t& n_event
 
 Status Session::read_events(PageEvent* out, uint32_t capacity, uint32_t& n_events, uint64_t& n_lost) {
   n_lost = 0;
-  // pages_evicted() is counted after every step, whoever has the tables.
+  // pages_evicted() is up to date after every step, whether the host or the device has the current tables.
   n_events = kv_.events().read(events_read_, kv_.pages_evicted(), out, capacity, n_lost);
   return {};
 }

@@ -1,5 +1,6 @@
-// From options to bytes: the checks of session options and the layout of a session's memory. Planning and creating run the same layout function,
-// once over arenas that only measure and once over the block, so that the plan cannot differ from what is taken.
+// From options to bytes: the checks of session options and the layout of a session's memory. Planning and creating run
+// the same layout function, once over arenas that only measure and once over the block, so that the plan cannot differ
+// from what is taken.
 #include <algorithm>
 
 #include "runtime/session.h"
@@ -64,7 +65,8 @@ Status budget_of(const weir_session_options& o, const ModelConfig& c, uint32_t& 
   return {};
 }
 
-// The backend that the options ask for; WEIR_DEVICE_AUTO takes a device that is there and can run this session, else the processor.
+// The backend that the options ask for; WEIR_DEVICE_AUTO takes an available device that can run this session, else the
+// CPU.
 Status find_backend(const weir_session_options& o, const Model& model, const PolicyNeeds& needs, DeviceHost& devices,
                     SessionSetup& setup) {
   setup.backend = &cpu_backend();
@@ -81,7 +83,7 @@ Status find_backend(const weir_session_options& o, const Model& model, const Pol
     WEIR_TRY(check_traits(model.config().traits, module->backend->traits, module->backend->name));
     WEIR_TRY(from_module(*module, module->check_session(model.config(), needs, setup.rules)));
     WEIR_TRY(DeviceWeights::check(*module, model));
-    // AUTO goes on with the processor where the model cannot be on the device at all, or the device was lost.
+    // AUTO falls back to the CPU where the model can never fit on the device, or the device was lost.
     DeviceInfo info = {};
     WEIR_TRY(from_module(*module, module->info(info)));
     if (o.device == WEIR_DEVICE_AUTO && DeviceWeights::bytes_of(model) >= info.total_bytes)

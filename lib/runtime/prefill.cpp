@@ -1,22 +1,21 @@
-// Prompts: read in chunks, each a pass of the decoder over pages that are reserved before it and committed after it. What
-// a prompt that fails or is cancelled changed is taken back (docs/decisions/004-cancel-semantics.md).
+// Prompts: read in chunks, each a pass of the decoder over pages that are reserved before it and committed after it.
+// What a failed or cancelled prompt changed is taken back (docs/decisions/004-cancel-semantics.md).
 #include "policy/room.h"
 #include "runtime/session_entry.h"
 
 namespace weir {
 namespace {
 
-// Whether a pass that computes logits and ended so may have left some of them. Cancels and callbacks end it in the
-// layers, before any changes; on a device that is lost they are what they were on the host, and the device has none to
-// give.
+// Whether a pass that was to compute logits and ended with this status may have changed some of them. Cancels and
+// callbacks end a pass in the layers, before the logits. When a device is lost, the host still has the logits from
+// before, and the device can give none.
 bool may_spoil_logits(Status status) {
   return !status.ok() && status.code() != WEIR_ERR_CANCELLED && status.code() != WEIR_ERR_DEVICE_LOST;
 }
 
 }  // namespace
 
-// A prompt on its way in. Unless finish() was called, what can be taken back is taken back when it ends, however that
-// comes about.
+// A prompt that is being read. Its destructor takes back what can be taken back, unless finish() was called.
 class Session::Prompt {
  public:
   Prompt(Session& session, const weir_token* tokens)
@@ -49,7 +48,7 @@ class Session::Prompt {
   }
 
  private:
-  // All of it, unless prompt pages had to leave for it that later tokens need: then whole chunks stay.
+  // Takes back all of it, unless prompt pages had to leave that later tokens need: then whole chunks stay.
   void take_back() {
     KvCache& kv = s_.kv_;
     if (kv.pages_evicted() == evicted_ ||

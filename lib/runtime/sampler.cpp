@@ -77,8 +77,8 @@ uint32_t Sampler::n_looked_at() const {
   return options_.repeat_penalty == 1.0f ? 0 : std::min(n_recent_, options_.repeat_last_n);
 }
 
-// A token counts once, however often it came: only a logit that is still the model's is changed. logits[i] is that of candidates_[i]; find(token) is
-// its i, n when it is not among them.
+// Applies the repetition penalty. A token counts once, however often it occurred: only a logit that is still the
+// model's is changed. logits[i] is that of candidates_[i]; find(token) is its i, n when it is not among them.
 template <class Find>
 void Sampler::penalise(const float* logits, uint32_t n, const Find& find) {
   const uint32_t n_tokens = n_looked_at();
@@ -90,7 +90,7 @@ void Sampler::penalise(const float* logits, uint32_t n, const Find& find) {
   }
 }
 
-// Leaves the wanted ones of n candidates in front, in descending order; returns how many there are.
+// Puts the top k of n candidates in front, in descending order; returns how many there are.
 uint32_t Sampler::keep_top_k(uint32_t n) {
   const auto better = [](const Candidate& a, const Candidate& b) {
     return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
@@ -108,8 +108,9 @@ Status Sampler::sample(const float* logits, weir_token& token) {
   return draw(vocab_size_, token);
 }
 
-// A penalty above 1 only lowers: a token below as many others as are kept and penalised together has at least as many as are kept above it in any
-// case. One below 1 may raise any recent token, one of 1 none.
+// A penalty above 1 only lowers logits, and at most n_looked_at() of them. So a token with kept + n_looked_at() others
+// above it still has at least `kept` above it after the penalty, and cannot be drawn. A penalty below 1 may raise any
+// recent token.
 uint32_t Sampler::candidates_needed() const {
   const bool lowers = options_.repeat_penalty >= 1.0f;
   const uint32_t kept = options_.temperature == 0.0f ? 1 : options_.top_k;
@@ -124,7 +125,7 @@ Status Sampler::sample_candidates(const int32_t* ids, const float* logits, uint3
   return draw(n, token);
 }
 
-// From the first n of candidates_.
+// Draws from the first n of candidates_.
 Status Sampler::draw(uint32_t n, weir_token& token) {
   n = keep_top_k(n);
   const float best = candidates_[0].logit;

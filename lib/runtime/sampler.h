@@ -1,4 +1,5 @@
-// Draws tokens from logits: repetition penalty, temperature, top-k, top-p, min-p, in this order. Deterministic by seed; all memory is laid out once.
+// Draws tokens from logits: repetition penalty, temperature, top-k, top-p, min-p, in this order. Deterministic by seed;
+// all memory is laid out once.
 #pragma once
 
 #include <cstdint>
@@ -17,20 +18,21 @@ class Sampler {
   static constexpr uint32_t kMaxRecent = 4096;
 
   void lay_out(uint32_t vocab_size, Arena& arena);
-  // Greedy when `options` is all defaults. Restarts the random state and keeps what is recent; options were checked.
+  // Greedy when `options` is all defaults. Restarts the random state and keeps the recent tokens; options were checked.
   void set(const weir_sampling_options& options);
-  void restart();  // random state from the seed, nothing recent
+  void restart();  // random state from the seed, no recent tokens
 
-  // The largest logit as it is: what a device may find by itself.
+  // Whether the largest unchanged logit is drawn, which a device can find by itself.
   bool is_greedy() const { return options_.temperature == 0.0f && options_.repeat_penalty == 1.0f; }
   // A token went into the conversation.
   void accept(weir_token token);
   // Draws from logits [vocab_size]. WEIR_ERR_FORMAT when none of them is a number.
   Status sample(const float* logits, weir_token& token);
-  // How many of the best logits decide what sample() draws, in its own order: descending, the lower id first of equals, -inf for what is not a number.
-  // 0: all of them.
+  // How many of the best logits decide what sample() draws; 0: all of them. Best is in the order of sample():
+  // descending, the lower id first of equals, NaN as -inf.
   uint32_t candidates_needed() const;
-  // The same draw, token and random state, from these alone: ids and logits [n], n at least candidates_needed(), in any order.
+  // Draws the same token as sample(), with the same random state, from these logits alone: ids and logits [n], n at
+  // least candidates_needed(), in any order.
   Status sample_candidates(const int32_t* ids, const float* logits, uint32_t n, weir_token& token);
 
  private:

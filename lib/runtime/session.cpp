@@ -1,5 +1,5 @@
-// Life of a session, its logits and its counters. Prompts are in prefill.cpp, decode steps in generate.cpp. Every public
-// entry takes the busy flag first, so two threads in one session are an error and not a race.
+// Life of a session, its logits and its counters. Prompts are in prefill.cpp, decode steps in generate.cpp. Whatever
+// uses the conversation takes the busy flag first, so two threads in one session are an error and not a race.
 #include "runtime/session.h"
 
 #include <algorithm>

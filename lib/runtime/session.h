@@ -1,4 +1,5 @@
-// A session: one conversation over a model, in memory that is planned to the byte and taken once. The API shims call this; it calls the decoder.
+// A session: one conversation over a model, in memory that is planned to the byte and taken once. The API shims call
+// this; it calls the decoder.
 #pragma once
 
 #include <atomic>
@@ -19,11 +20,11 @@
 
 namespace weir {
 
-// What options mean for a model, after every check. Plan and session are both made from it.
+// What the options mean for a model, after every check. Plan and session are both made from it.
 struct SessionSetup {
   const Model* model = nullptr;
   const Backend* backend = nullptr;
-  const DeviceModule* module = nullptr;  // of a device backend; null: the processor
+  const DeviceModule* module = nullptr;  // of a device backend; null: the CPU
   StepRules rules;                       // what its kernels do for the policy
   uint32_t n_threads = 1;
   uint32_t max_tok = 0;  // rows of a prefill chunk
@@ -32,12 +33,12 @@ struct SessionSetup {
   OpShapes shapes;
 };
 
-// Of memory that devices copy from and to.
+// Alignment of memory that devices copy from and to.
 inline constexpr uint64_t kStagingAlignment = 4096;
 
 class Session;
 
-// Sessions by number, from whatever array the caller holds them in.
+// Sessions by index, in whatever array the caller holds them.
 struct SessionList {
   const void* handles;
   Session& (*at)(const void* handles, uint32_t i);
@@ -68,23 +69,23 @@ class Session {
   Status reset();
   Status prefill(const weir_token* tokens, uint64_t n_tokens, weir_progress_fn progress, void* user);
   Status step(weir_token token);
-  // A step of each of several sessions together (step_many.cpp), all or none: tokens[i] for sessions[i]; n is at least 1.
+  // One step of each of several sessions (step_many.cpp), all or none: tokens[i] for sessions[i]; n is at least 1.
   static Status step_many(const SessionList& sessions, const weir_token* tokens, uint32_t n);
   Status logits(const float*& out, uint32_t& n);
   Status set_sampling(const weir_sampling_options& options);
   Status sample(weir_token& token);
   Status generate(const weir_generate_options& options, weir_generate_result& result);
-  // Fills the KV memory with n_tokens pseudo-random tokens, as if they had been decoded (benchmarks reach a depth at once).
+  // Fills the KV memory with n_tokens pseudo-random tokens, as if they had been decoded; for benchmarks.
   Status fill(uint32_t n_tokens);
 
-  // Positions [first, end): pages that hold any of them stay and are attended, or may leave again.
+  // Pages that hold any of the positions [first, end) stay and are attended, or may leave again.
   Status pin(uint32_t first, uint32_t end);
   Status unpin(uint32_t first, uint32_t end);
   Status set_trace(weir_trace_fn fn, void* user);
-  // Pages that left since the last call, at most `capacity`; n_lost: those that the ring had not kept.
+  // Pages that left since the last call, at most `capacity`; n_lost: how many the ring had not kept.
   Status page_events(PageEvent* out, uint32_t capacity, uint32_t& n_events, uint64_t& n_lost);
 
-  // Any thread. A cancel stays until a call has ended because of it, or somebody clears it.
+  // Any thread. A cancel stays until a call has ended because of it, or it is cleared.
   void cancel() { cancel_.store(true); }
   void clear_cancel() { cancel_.store(false); }
   void get_stats(weir_session_stats& stats) const;
@@ -132,7 +133,7 @@ class Session {
     Session& session_;
   };
   class Prompt;         // what a prompt changed, and the way back
-  class TokenCallback;  // on_token runs
+  class TokenCallback;  // lives while on_token runs
   Status check_range(uint32_t first, uint32_t end) const;
   Status read_events(PageEvent* out, uint32_t capacity, uint32_t& n_events, uint64_t& n_lost);
 
@@ -140,7 +141,7 @@ class Session {
   Status run_prefill(const weir_token* tokens, uint32_t n_tokens, weir_progress_fn progress, void* user);
   Status run_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_left);
   Status run_step(weir_token token);
-  // Makes room for one more token and tells the decoder of it; a commit or a rollback follows.
+  // Makes room for one more token and sets step_ up for it; a commit or a rollback follows.
   Status open_step(const weir_token* token);
   int32_t stop_before_token(const weir_generate_options& options, const weir_generate_result& result);
   Answer show(const weir_generate_options& options, const weir_generate_result& result, weir_token token,
@@ -162,7 +163,7 @@ class Session {
   Status check_turn(weir_token token, uint32_t index) const;
   void finish_turn(weir_token token, uint64_t started);
   Status begin(const SessionSetup& setup);
-  // Sessions on a device pin their staging memory, whole operating-system pages of it.
+  // Sessions on a device pin their staging memory, in whole pages of the operating system.
   size_t block_alignment() const { return module_ != nullptr ? kStagingAlignment : kCacheLine; }
 
   // The same on a device (device_run.cpp).
@@ -182,7 +183,7 @@ class Session {
   // Runs a callback of the application and keeps its allocations out of the session's counters.
   template <class F>
   Answer call_out(F&& callback);
-  // For the call that ends because of it.
+  // Clears a pending cancel and returns whether there was one; the caller then ends because of it.
   bool take_cancel() { return cancel_.exchange(false); }
 
   HostMemory memory_;
@@ -195,7 +196,7 @@ class Session {
   PolicyStorage policy_storage_;
   Policy* policy_ = nullptr;
   KvCache kv_;
-  uint64_t events_read_ = 0;  // the first of kv_.events() that the application has not seen
+  uint64_t events_read_ = 0;  // number of the first event in kv_.events() that the application has not read
   Step step_;
   Trace trace_{*this};
   Sampler sampler_;
@@ -204,7 +205,7 @@ class Session {
   uint64_t block_bytes_ = 0;
   bool has_logits_ = false;
 
-  // On a device: kv_ has the host's tables, device_kv_ the device's; one of the two may be behind.
+  // On a device: kv_ has the host's tables, device_kv_ the device's; one of the two may be out of date.
   const DeviceModule* module_ = nullptr;
   DeviceSession* device_ = nullptr;
   KvCache device_kv_;
@@ -213,9 +214,9 @@ class Session {
   uint64_t device_bytes_ = 0;
   bool staging_pinned_ = false;
   bool host_is_behind_ = false, device_is_behind_ = false;
-  bool logits_on_device_ = false;    // the staging memory has not got the latest
+  bool logits_on_device_ = false;    // the latest logits are not in the staging memory yet
   bool greedy_from_device_ = false;  // next_token of the state belongs to the latest logits
-  uint64_t callback_allocs_ = 0;     // of callbacks during the current call
+  uint64_t callback_allocs_ = 0;     // allocations by callbacks during the current call
 
   std::atomic<const void*> token_thread_{nullptr};  // this_thread() of the one that is in on_token
   std::atomic<bool> busy_{false};

@@ -1,11 +1,12 @@
-// What every entry of a session takes first.
+// The guard that calls into a session hold: one thread at a time, and allocations are counted.
 #pragma once
 
 #include "runtime/session.h"
 
 namespace weir {
 
-// Holds the session for one thread and counts what is allocated meanwhile, what callbacks allocate for themselves excepted.
+// Holds the session for one thread and counts the allocations meanwhile, except those that callbacks make for
+// themselves.
 class Session::Entry {
  public:
   explicit Entry(Session& session)

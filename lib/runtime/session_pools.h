@@ -7,14 +7,14 @@
 namespace weir {
 
 struct SessionPools {
-  Arena pages, digests, tables, workspace, sampler;  // on a device all but the last are there
+  Arena pages, digests, tables, workspace, sampler;  // all but the sampler are device memory in sessions on a device
   Arena staging;                                     // host memory that a device copies from and to
 };
 
-// Takes everything from the pools; over measuring arenas only the sizes result.
+// Takes everything from the pools; over measuring arenas it only adds up sizes.
 void lay_out_session(const SessionSetup& setup, const PolicyNeeds& needs, SessionPools& pools, KvCache& kv, Step& step,
                      Sampler& sampler);
-// The device's part of it: what lay_out_session does not know.
+// What a session on a device needs besides: its staging memory and the module's buffers.
 void lay_out_staging(const SessionSetup& setup, const PolicyNeeds& needs, uint64_t table_bytes, SessionPools& pools,
                      DeviceBuffers& device, DeviceStaging& staging);
 void fill_plan(const SessionSetup& setup, const PolicyNeeds& needs, const SessionPools& pools, weir_plan_info& plan);

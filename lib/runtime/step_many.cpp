@@ -1,6 +1,7 @@
-// One decode step of several sessions as one call: all or none of them append a token. On the processor the sessions of a group share one pass of the
-// decoder, whose activations lie in the buffers of the group's first session; each session's pages, policy and logits are its own. Sessions are entered
-// without waiting, so threads whose lists overlap get an error and never a deadlock.
+// One decode step of several sessions as one call: all or none of them append a token. On the CPU the sessions of a
+// group share one pass of the decoder, whose activations are in the buffers of the group's first session; each session
+// has its own pages, policy and logits. Sessions are entered without waiting, so threads whose lists overlap get an
+// error and never a deadlock.
 #include <algorithm>
 
 #include "runtime/session.h"
@@ -8,10 +9,10 @@
 namespace weir {
 namespace {
 
-// Rows of one pass at most; the weights are far from being the larger part of the work then.
+// The most rows of one pass; with so many, reading the weights is only a small part of the work.
 constexpr uint32_t kMostRows = 256;
 
-// Calls f(first, n) for runs of sessions that `room(first)` says can be together.
+// Calls f(first, n) for each group of sessions; `room(first)` is how many a group that begins at `first` may have.
 template <class Room, class F>
 Status for_each_group(uint32_t n, Room&& room, F&& f) {
   for (uint32_t first = 0; first < n;) {
@@ -22,7 +23,7 @@ Status for_each_group(uint32_t n, Room&& room, F&& f) {
   return {};
 }
 
-// A module's failure, with the places in the caller's list of the `n` sessions that it is about.
+// A module's failure, naming the `n` sessions it concerns by their indices in the caller's list.
 Status failed_for(const DeviceModule& module, Status status, uint32_t first, uint32_t n) {
   if (status.ok()) return status;
   if (n == 1) return fail(status.code(), "sessions[%u]: %s", first, module.last_error());
@@ -31,8 +32,8 @@ Status failed_for(const DeviceModule& module, Status status, uint32_t first, uin
 
 }  // namespace
 
-// Holds all sessions for one thread and counts what is allocated meanwhile, what callbacks allocate for themselves
-// excepted.
+// Holds all sessions for one thread and counts the allocations meanwhile, except those that callbacks make for
+// themselves.
 class Session::JointEntry {
  public:
   JointEntry(const SessionList& sessions, uint32_t n) : sessions_(sessions), allocs_(HostMemory::thread_allocs()) {
@@ -54,7 +55,7 @@ class Session::JointEntry {
   Status status() const { return status_; }
 
  private:
-  // A session that is inside already is another thread's, or was in the list before.
+  // A busy session is either in use by another thread or twice in the list.
   Status refused() const {
     const Session* busy = &sessions_[n_entered_];
     for (uint32_t i = 0; i < n_entered_; ++i) {
@@ -70,7 +71,7 @@ class Session::JointEntry {
   Status status_;
 };
 
-// What never changes in a session, so that it may be looked at before the session is entered.
+// Checks what never changes in a session, which may be read before the session is entered.
 Status Session::check_together(const SessionList& sessions, uint32_t n) {
   const Session& first = sessions[0];
   for (uint32_t i = 1; i < n; ++i) {
@@ -93,7 +94,7 @@ Status Session::check_turn(weir_token token, uint32_t index) const {
   return {};
 }
 
-// The call ends because of the first that was cancelled; cancels of others wait for theirs.
+// The call ends because of the first session that was cancelled; cancels of others stay for their next call.
 Status Session::take_cancels(const SessionList& sessions, uint32_t n) {
   for (uint32_t i = 0; i < n; ++i) {
     if (sessions[i].take_cancel()) return fail(WEIR_ERR_CANCELLED, "sessions[%u] was cancelled", i);
@@ -118,8 +119,8 @@ Status Session::step_many(const SessionList& sessions, const weir_token* tokens,
   return sessions[0].device_ != nullptr ? run_device_together(sessions, tokens, n) : run_together(sessions, tokens, n);
 }
 
-// The layers of all groups come before the logits of any, so that a cancel or a failure leaves everybody's logits as they were: the logits are products of
-// no more rows and columns than the layers', for which there was room.
+// All groups go through the layers before the logits of any are computed, so that a cancel or a failure leaves all
+// logits as they were. The logits need no more room than the matrix multiplications of the layers had.
 Status Session::decode_together(const SessionList& sessions, uint32_t n) {
   const auto room = [&](uint32_t first) { return std::min(sessions[first].step_.b.max_tok, kMostRows); };
   const auto run = [&](Status (*part)(const StepGroup&)) {
@@ -131,7 +132,7 @@ Status Session::decode_together(const SessionList& sessions, uint32_t n) {
   };
   const ThreadPool::Lease lease(sessions[0].pool_);
   const Status status = run(run_layers);
-  // Also says which session it was; a cancel may have come to one whose group was through.
+  // Also says which session was cancelled; it may be one whose group had finished its layers.
   WEIR_TRY(take_cancels(sessions, n));
   WEIR_TRY(status);
   const Status computed = run(run_logits);
@@ -139,7 +140,7 @@ Status Session::decode_together(const SessionList& sessions, uint32_t n) {
   return computed;
 }
 
-// The way back from what several sessions reserve.
+// Drops what several sessions reserved, unless it is committed.
 class Session::JointReservation {
  public:
   JointReservation(const SessionList& sessions, uint32_t n) : sessions_(sessions), n_(n) {}
@@ -164,7 +165,7 @@ Status Session::run_together(const SessionList& sessions, const weir_token* toke
   JointReservation reservation(sessions, n);
   for (uint32_t i = 0; i < n; ++i) {
     WEIR_TRY(sessions[i].open_step(tokens + i));
-    sessions[i].step_.cancel = &sessions[i].cancel_;  // many sessions' step may be long
+    sessions[i].step_.cancel = &sessions[i].cancel_;  // a step of many sessions may be long
   }
   WEIR_TRY(decode_together(sessions, n));
   reservation.commit();
@@ -172,8 +173,8 @@ Status Session::run_together(const SessionList& sessions, const weir_token* toke
   return {};
 }
 
-// The device commits a group's tokens itself. So whatever can fail without the device being lost comes before the first group's step; when the device is
-// lost, sessions of the groups before keep their token, and their counters tell.
+// The device commits a group's tokens itself. So whatever can fail without the device being lost happens before the
+// first group's step. When the device is lost, sessions of earlier groups keep their token, as their counters show.
 Status Session::run_device_together(const SessionList& sessions, const weir_token* tokens, uint32_t n) {
   const uint64_t started = now_ns();
   const DeviceModule& module = *sessions[0].module_;
