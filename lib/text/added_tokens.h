@@ -19,11 +19,11 @@ class AddedTokens {
   // `vocab` must outlive this object.
   Status build(const Vocab& vocab, OpenProgress& progress);
 
-  // Which tokens count, each a part of the one before.
+  // Which tokens are matched; each set is a part of the one before.
   enum class Which : uint8_t {
-    kAll,          // control, unknown and user-defined ones
-    kUserDefined,  // the latter
-    kPlain,        // of these the ones that are no marks, see Vocab::is_mark
+    kAll,          // control, unknown and user-defined tokens
+    kUserDefined,  // user-defined tokens
+    kPlain,        // user-defined tokens that are not marks, see Vocab::is_mark
   };
   static constexpr size_t kKinds = 3;
 
@@ -40,15 +40,15 @@ class AddedTokens {
  private:
   struct Entry {
     weir_token token;
-    Which kind;  // the last that it belongs to
+    Which kind;  // the last set that it belongs to
   };
 
   weir_token longest_at(std::string_view text, Which which, std::span<const weir_token> except) const;
 
   const Vocab* vocab_ = nullptr;
   std::pmr::vector<Entry> sorted_;                      // by text, then by id
-  std::array<uint32_t, 257> begin_{};                   // of the tokens with a first byte, in sorted_
-  std::array<std::array<bool, 256>, kKinds> starts_{};  // [which][first byte]: some token that counts begins so
+  std::array<uint32_t, 257> begin_{};                   // [first byte] where its tokens begin in sorted_
+  std::array<std::array<bool, 256>, kKinds> starts_{};  // [which][first byte]: some matched token begins with it
 };
 
 }  // namespace weir

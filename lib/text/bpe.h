@@ -22,7 +22,7 @@ class BpeMerges {
 
   // Reads tokenizer.ggml.merges. Every merge is "left right"; both halves and their concatenation must be tokens of the
   // vocabulary (files of real models keep to that), anything else is WEIR_ERR_FORMAT naming the index. A pair that
-  // comes twice keeps its first rank. `key` is that of the table.
+  // comes twice keeps its first rank. `key` is the hash key of the table.
   Status read(const GgufFile& file, const Vocab& vocab, const AddedTokens& added, const HashKey& key,
               OpenProgress& progress);
 
@@ -44,7 +44,7 @@ class BpeMerges {
   size_t first_slot(uint64_t pair) const { return keyed_hash(pair, key_) >> hash_shift_; }
 
   std::pmr::vector<Slot> slots_;  // open addressing, a power of two, at least 2
-  uint32_t hash_shift_ = 0;       // leaves a slot's number of a hash
+  uint32_t hash_shift_ = 0;       // shifts a hash down to the index of a slot
   HashKey key_;
   uint64_t n_collisions_ = 0;
 };

@@ -238,7 +238,7 @@ Status render_mistral(const Chat& c, const MistralStyle& style) {
     c.put(c.bos);
   }
   const size_t first = c.starts_with_system() ? 1 : 0;
-  // kLastQuestion: in a conversation that ends with an answer it stands nowhere.
+  // kLastQuestion: in a conversation that ends with an answer the system message is left out.
   const size_t with_system = style.system == System::kLastQuestion ? c.size() - 1 : first;
   if (first == 1 && style.system == System::kOwnTurn) c.put(style.system_open, c.content(0), "[/SYSTEM_PROMPT]");
   for (size_t i = first; i < c.size(); ++i) {

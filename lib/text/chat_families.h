@@ -16,19 +16,19 @@ struct TemplateText {
   std::string_view text;
 
   bool has(std::string_view piece) const { return text.find(piece) != std::string_view::npos; }
-  // `before`, a line end, `after`. The line end is a real one or, as Jinja sources mostly write it, a backslash and an
-  // n.
+  // Whether it has `before`, a line end and `after` in a row. The line end is a real one or, as mostly in Jinja
+  // sources, the two characters \n.
   bool has_lines(std::string_view before, std::string_view after) const;
 };
 
 enum class Role : uint8_t { kSystem, kUser, kAssistant };
 
-// A stretch of a message: what Chat::put writes of it never becomes a control token, other than template text. Not to
-// be turned into a string_view, so that a family cannot write it as template text by accident.
+// A stretch of a message. Unlike template text, it never becomes a control token when Chat::put writes it. It does not
+// convert to a string_view, so that a family cannot write it as template text by accident.
 struct Said {
   std::string_view text;
-  // Still the whole of an answer: when it begins with <think>, this mark and the next </think> are template text. The
-  // model wrote them as tokens, and whoever asks cannot: they are of the assistant's role.
+  // It is still the whole of an answer: if it begins with <think>, this mark and the next </think> are template text.
+  // The model wrote them as tokens. Messages of users cannot do so, because only the assistant's role sets this.
   bool may_think = false;
 };
 

@@ -32,7 +32,7 @@ bool has_digits(const Sha256& hash, std::string_view digits) {
   return same;
 }
 
-// The template without the line end at its end, which Jinja drops; it tells nothing, and files differ in it.
+// The template without the line end at its end, which Jinja drops and in which files differ.
 std::string_view without_line_end(std::string_view text) {
   if (text.ends_with('\n')) text.remove_suffix(1);
   return text;

@@ -1,14 +1,14 @@
-// Chat rendering. A file's Jinja template is not run: families of templates are small functions here, and
-// chat_known.inc lists the templates, by their fingerprints, of which it was checked with Jinja that a family renders
-// just what they do. Any other template is refused, never guessed at: characteristic pieces only tell which family it
-// resembles, and the caller may ask for that one.
+// Chat rendering. A file's Jinja template is not run: families of templates are small functions here. chat_known.inc
+// lists fingerprints of the templates for which a comparison with Jinja has shown that a family renders exactly what
+// they do. Any other template is refused, never guessed at: characteristic pieces only show which family it resembles,
+// and the caller may ask for that one.
 //
 // Every family renders what its templates render for conversations of the roles system, user and assistant, without
 // tools. WEIR_CHAT_CONTINUE closes the model's turn as the family does; no BOS and no default system message come then.
-// On purpose different from all templates:
+// Two things differ from the templates on purpose:
 //   - The opening of an answer comes with WEIR_CHAT_ADD_ASSISTANT and only with it; some templates write it always, or
 //     never behind an answer.
-//   - Dates are those that templates fall back to without a clock: a rendering must not depend on one.
+//   - Dates are those that templates fall back to without a clock, because a rendering must not depend on a clock.
 //
 //   family          form of a turn, and what is special
 //   chatml          <|im_start|>ROLE\nTEXT<|im_end|>\n. Any order of roles. BOS only where the template has it.
@@ -19,8 +19,8 @@
 //                   behind it always has them
 //   qwq             chatml; an answer begins with <think>\n; thoughts are left out except of the last message
 //   llama3          BOS once, <|start_header_id|>ROLE<|end_header_id|>\n\nTEXT<|eot_id|>, texts trimmed. Any order.
-//   llama3.1        llama3; a system turn with the template's dates comes always, today being the day that the template
-//                   falls back to (26 Jul 2024): a rendering must not depend on a clock
+//   llama3.1        llama3; there is always a system turn with the template's dates, today being the day that the
+//                   template falls back to (26 Jul 2024)
 //   llama2          BOS before each question, [INST] <<SYS>>..<</SYS>> TEXT [/INST] TEXT EOS, trimmed
 //   mistral         BOS, [INST] TEXT [/INST]TEXT EOS; a system message, which these templates refuse, is put before the
 //                   first question
@@ -33,7 +33,7 @@
 //                   left out
 //   deepseek-r1     BOS, system text, <｜User｜>TEXT, <｜Assistant｜>TEXT<｜end▁of▁sentence｜>; thoughts of answers are left
 //                   out; an answer begins with <think>\n where the template says so. Any order of questions and
-//                   answers, but with the templates of R1-0528.
+//                   answers, except with the templates of R1-0528.
 //   deepseek-llm    BOS, TEXT\n\n, User: TEXT\n\n, Assistant: TEXT EOS. Any order of roles.
 //   phi3            <|ROLE|>\nTEXT<|end|>\n. Any order of roles. BOS only where the template has it; the EOS that it
 //                   writes when no answer is asked for is left out

@@ -1,4 +1,4 @@
-// Where keys come from.
+// Drawing hash keys.
 #include "text/keyed_hash.h"
 
 #include <atomic>
@@ -15,7 +15,7 @@ namespace {
 
 bool draw(HashKey& key) {
 #if defined(__linux__)
-  // GRND_NONBLOCK: early in the start of a machine there may be nothing yet, and no file is worth waiting for that.
+  // GRND_NONBLOCK: while a machine starts there may be no randomness yet, and opening a file does not wait for it.
   return getrandom(&key, sizeof(key), GRND_NONBLOCK) == static_cast<ssize_t>(sizeof(key));
 #else
   (void)key;

@@ -20,7 +20,7 @@ struct Symbol {
   uint32_t previous, next;  // neighbours, kNoSymbol at the ends
   weir_token token;         // -1 when the vocabulary has none for this text
   uint32_t priority;        // of merging with `next`, lower is sooner
-  weir_token merged;        // what that gives; -1 when the two cannot merge
+  weir_token merged;        // the token that this gives; -1 when the two cannot merge
 };
 
 class MergeList {

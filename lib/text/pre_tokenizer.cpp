@@ -127,8 +127,8 @@ T* or_throw(T* object) {
 
 PreTokenizer::~PreTokenizer() {
   for (void* pattern : patterns_) pcre2_code_free(code_of(pattern));  // null is allowed
-  // PCRE2 keeps a chunk of executable pages for the next expression, also when the process unloads it. Without a
-  // context: they come from no allocator.
+  // PCRE2 keeps executable pages for the next expression, even when the library is unloaded; this frees them. There is
+  // no context because they do not come from an allocator.
   pcre2_jit_free_unused_memory(nullptr);
 }
 

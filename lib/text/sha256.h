@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4), for telling whether a chat template is one that was checked: its numbers can be compared with
+// SHA-256 (FIPS 180-4), to find out whether a chat template is one that was checked. Its values can be compared with
 // those of any other program.
 #pragma once
 

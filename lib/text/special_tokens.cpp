@@ -1,5 +1,4 @@
-// Tokens with a meaning: begin, end, end of turn, unknown, padding; which tokens end an answer; and the flags of every
-// token.
+// Special tokens: begin, end, end of turn, unknown, padding; which tokens end an answer; and the flags of every token.
 #include <algorithm>
 #include <iterator>
 
@@ -123,7 +122,7 @@ Status TokenizerImpl::read_special(const GgufFile& file) {
   end(special.eos);
   end(special.eot);
   for (const string_view text : kEndTexts) end(added.find(text));
-  if (special.eot == special.eos) special.eot = -1;  // told only when it differs
+  if (special.eot == special.eos) special.eot = -1;  // reported only when it differs
   return {};
 }
 

@@ -16,7 +16,7 @@ class SpmMerges {
   // `vocab` must outlive this object.
   Status build(const Vocab& vocab, OpenProgress& progress);
 
-  // Leaves the tokens of `piece` (spaces already marked) in `list`; a character that is no token stays a symbol with
+  // Leaves the tokens of `piece` (spaces already marked) in `list`; a character that is not a token stays a symbol with
   // token -1.
   void apply(std::string_view piece, MergeList& list) const;
 

@@ -36,7 +36,7 @@ class AppendGuard {
 
 using Which = AddedTokens::Which;
 
-// Ordinary text has a token for some four bytes. Of a long one the ids are what takes the memory.
+// Ordinary text has about one token in four bytes. For long text the ids take most of the memory.
 void reserve_ids(size_t n_bytes, std::pmr::vector<weir_token>& out) {
   // A vector doubles, and 16 more leave room for the few that belong to no byte.
   if (n_bytes > kWindowBytes) out.reserve(out.size() + n_bytes / 4 + 16);
@@ -163,8 +163,8 @@ Status Tokenizer::encode_chat(std::string_view text, std::span<const TextRange> 
   return {};
 }
 
-// The marks of the template, which is the text outside of `said`: all that it holds but plain tokens of white space.
-// `written` are the plain ones among them, which messages cannot have then.
+// Finds the marks in template text, which is the text outside of `said`: all added tokens there, except plain tokens of
+// white space. `written` are the plain ones among the marks; they are not recognised in messages then.
 void TokenizerImpl::find_marks(std::string_view text, std::span<const TextRange> said,
                                std::pmr::vector<AddedTokens::Match>& marks,
                                std::pmr::vector<weir_token>& written) const {
@@ -266,7 +266,7 @@ Status TokenizerImpl::encode_piece(std::string_view piece, std::string_view spel
   return status;
 }
 
-// The same for a piece that is longer than any token, in memory that does not grow with it.
+// The same for a piece that is longer than any token, in memory that does not grow with the piece.
 Status TokenizerImpl::encode_long(std::string_view piece, EncodeCall& call) const {
   const size_t start = call.out.size();
   const auto merge_text = [&](std::string_view text, MergeList& list) { merge(text, list); };
@@ -289,7 +289,7 @@ Status TokenizerImpl::encode_symbol(const Symbol& symbol, std::string_view text,
   return {};
 }
 
-// A stretch of text that is no token: its bytes, or the unknown token.
+// A stretch of text that is not a token: its bytes, or the unknown token.
 Status TokenizerImpl::encode_bytes(std::string_view text, EncodeCall& call) const {
   const size_t start = call.out.size();
   for (const char c : text) {

@@ -36,7 +36,7 @@ class Tokenizer {
   // Reads tokenizer.ggml.* of `file`, which must outlive this object. Unknown models and pre-tokenizers are
   // WEIR_ERR_UNSUPPORTED naming them.
   Status build(const GgufFile& file);
-  // The same, telling `progress` now and then; WEIR_ERR_CANCELLED when it wants no more.
+  // The same with progress; WEIR_ERR_CANCELLED when the callback refuses.
   Status build(const GgufFile& file, OpenProgress& progress);
 
   uint32_t vocab_size() const;
@@ -48,18 +48,18 @@ class Tokenizer {
 
   // Appends the ids of `text` to `out` (allocating from out's resource). flags: WEIR_TOKENIZE_*.
   Status encode(std::string_view text, uint32_t flags, std::pmr::vector<weir_token>& out) const;
-  // The same for a rendered conversation: tokens with a meaning are recognised as WEIR_TOKENIZE_SPECIAL does, but none
-  // of which a byte lies in `said` (ascending, disjoint, inside of the text). There only user-defined tokens of
-  // letters, digits and white space count, such as runs of spaces; and none of these that the text outside of `said`
-  // holds as a mark. All other text is split into words as if there were no borders.
+  // The same for a rendered conversation. Special tokens are recognised as with WEIR_TOKENIZE_SPECIAL, but only if none
+  // of their bytes is in `said` (ascending, disjoint, inside the text). In `said` only user-defined tokens of letters,
+  // digits and white space are recognised, such as runs of spaces, except those that the text outside of `said` uses as
+  // a mark. All other text is split into words as if there were no borders.
   Status encode_chat(std::string_view text, std::span<const TextRange> said, std::pmr::vector<weir_token>& out) const;
 
   // The bytes of one token, a view into the tokenizer, as they appear in running text. Control and unknown tokens give
-  // their text when `special`, else nothing. `first` tells that the token starts a text (SentencePiece drops one
-  // leading space there when the model adds one).
+  // their text when `special`, else nothing. `first`: the token starts a text (SentencePiece drops one leading space
+  // there when the model adds one).
   std::string_view decode(weir_token token, bool special, bool first) const;
-  // Whether the token behind `token` starts a text, in the sense of decode: encode puts a space before text that
-  // follows a token which it matched as a whole, so decode takes it away there.
+  // Whether the token after `token` starts a text, in the sense of decode: encode puts a space before text that follows
+  // a token which it matched as a whole, so decode removes it there.
   bool starts_text_after(weir_token token) const;
 
  private:
@@ -67,13 +67,13 @@ class Tokenizer {
   TokenizerImpl* impl_ = nullptr;
 };
 
-// Streams bytes out as whole UTF-8 sequences; fixed size, never allocates. Each maximal stretch of bytes that cannot be
-// part of a sequence becomes one U+FFFD, as usual.
+// Turns a stream of tokens into whole UTF-8 sequences; fixed size, never allocates. Each maximal stretch of bytes that
+// cannot be part of a sequence becomes one U+FFFD, as usual.
 class Detokenizer {
  public:
   // `first`: the next token starts a text, in the sense of Tokenizer::decode.
   void reset(const Tokenizer* tokenizer, bool special, bool first = true);
-  // Whether control tokens appear from now on; what is held stays.
+  // Whether control tokens appear from now on; held bytes stay.
   void set_special(bool special) { special_ = special; }
   // View of the text that is complete after `token`, NUL-terminated, valid until the next call.
   std::string_view push(weir_token token);

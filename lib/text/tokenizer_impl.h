@@ -25,7 +25,7 @@ inline constexpr uint8_t kTokenInfoMask = 0x1F;
 static_assert((WEIR_TOKEN_CONTROL | WEIR_TOKEN_BYTE | WEIR_TOKEN_USER_DEFINED | WEIR_TOKEN_UNKNOWN |
                WEIR_TOKEN_END_OF_GENERATION) == kTokenInfoMask);
 
-// One call of encode: its output, and what it uses again for every piece.
+// One call of encode: its output, and buffers that are reused for every piece.
 struct EncodeCall {
   EncodeCall(const PreTokenizer* pre, std::pmr::vector<weir_token>& tokens, std::pmr::memory_resource* memory)
       : out(tokens), list(memory), spelled(memory) {
@@ -47,7 +47,7 @@ struct TokenizerImpl {
   Status read_special(const GgufFile& file);  // special_tokens.cpp
   void read_hash(const GgufFile& file);
 
-  // Text in which the added tokens that count are still to be found, and text without any.
+  // Encode text in which added tokens are still to be found, and text without any.
   Status encode_mixed(std::string_view text, AddedTokens::Which which, std::span<const weir_token> except,
                       EncodeCall& call) const;
   Status encode_plain(std::string_view text, EncodeCall& call) const;

@@ -75,8 +75,8 @@ int byte_of_text(std::string_view text) {
   return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
-// Letters, digits and white space. Beyond ASCII everything counts as a letter but the punctuation of East Asian
-// scripts, which has brackets and bars of its own; bytes that are no characters do not.
+// Letters, digits and white space. Beyond ASCII everything counts as a letter except the punctuation of East Asian
+// scripts, which has its own brackets and bars, and bytes that are not characters.
 bool is_plain(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     const Utf8Step step = utf8_step(text.substr(at));

@@ -41,7 +41,8 @@ class Vocab {
         scores_(memory),
         slots_(memory) {}
 
-  // Reads tokens, types and (SentencePiece, where they are required) scores. `key` is that of the look-up table.
+  // Reads tokens and types, and for SentencePiece also scores, which are required there. `key` is the look-up table's
+  // hash key.
   Status read(const GgufFile& file, TokenSpelling spelling, const HashKey& key, OpenProgress& progress);
 
   uint32_t size() const { return static_cast<uint32_t>(types_.size()); }
@@ -53,8 +54,8 @@ class Vocab {
   std::string_view bytes(weir_token token) const { return view(bytes_, bytes_at_, token, 0); }
 
   // Whether the token may have a meaning beyond its text: a control or unknown token, or a user-defined one that is not
-  // of letters, digits and white space alone. Files class the marks of turns, of thoughts and of tools either way;
-  // those that are left are runs of spaces and characters that were added late.
+  // of letters, digits and white space alone. Files give the marks of turns, thoughts and tools either type; the other
+  // user-defined tokens are runs of spaces and characters that were added late.
   bool is_mark(weir_token token) const;
 
   // The token that ordinary text may become, by its stored text; -1 when there is none. The first of equal texts wins.
