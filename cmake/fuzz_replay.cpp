@@ -1,5 +1,6 @@
-// Runs a fuzz target without libFuzzer: every seed as it is, then cut and changed copies of it, the same ones on every run.
-// It finds what crashes, hangs or trips a sanitizer; it does not look for new paths, which is libFuzzer's work (WEIR_FUZZ).
+// Runs a fuzz target without libFuzzer: every seed as it is, then cut and changed copies of it, the same ones on every
+// run. It finds what crashes, hangs or trips a sanitizer; it does not look for new paths, which is libFuzzer's work
+// (WEIR_FUZZ).
 #include <algorithm>
 #include <chrono>
 #include <cstdint>

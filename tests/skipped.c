@@ -1,5 +1,5 @@
-/* A test program in which every test was skipped tested nothing: it ends with 77, which CTest and tests/gpu/run count as skipped and not as passed. Linked into
- * every test program with --wrap, so that tests need not know of it. */
+/* A test program in which every test was skipped tested nothing: it ends with 77, which CTest and tests/gpu/run count
+ * as skipped and not as passed. Linked into every test program with --wrap, so that tests need not know of it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,8 +13,10 @@ static size_t n_skipped; /* in all groups of the program */
 
 void __real__skip(const char *file, int line);
 void __wrap__skip(const char *file, int line);
-int __real__cmocka_run_group_tests(const char *name, const struct CMUnitTest *tests, size_t n, CMFixtureFunction setup, CMFixtureFunction teardown);
-int __wrap__cmocka_run_group_tests(const char *name, const struct CMUnitTest *tests, size_t n, CMFixtureFunction setup, CMFixtureFunction teardown);
+int __real__cmocka_run_group_tests(const char *name, const struct CMUnitTest *tests, size_t n, CMFixtureFunction setup,
+                                   CMFixtureFunction teardown);
+int __wrap__cmocka_run_group_tests(const char *name, const struct CMUnitTest *tests, size_t n, CMFixtureFunction setup,
+                                   CMFixtureFunction teardown);
 
 void __wrap__skip(const char *file, int line) {
     ++n_skipped;

@@ -1,8 +1,8 @@
 // weir bench: tokens and bytes a second of decode steps at chosen KV depths, against the memory bandwidth of this
 // machine. The bandwidth is measured between the steps of each depth, so that both see the same noise. A depth is
 // reached by filling the KV memory with random values (an experimental function of the library), not by computing it.
-// Steps are reported by their median; the bandwidth by its best pass, which makes the fraction a careful one. On a GPU the
-// yardstick is a copy within its memory, and the parts of a step are measured by themselves. Several sessions step
+// Steps are reported by their median; the bandwidth by its best pass, which makes the fraction a careful one. On a GPU
+// the yardstick is a copy within its memory, and the parts of a step are measured by themselves. Several sessions step
 // together; then tokens and bytes are those of all of them, and the weights count once.
 #include <algorithm>
 #include <chrono>

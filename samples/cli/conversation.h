@@ -37,8 +37,8 @@ void require_chat_template(const weir_model* model, const std::string& path, boo
 // WEIR_CHAT_ACCEPT_RESEMBLING or nothing.
 uint32_t resembling_flag(bool accept);
 
-// Most tokens of an answer when the user gave no number: what the model was trained for. A policy may have no end of its
-// context, and a model that has lost its thread may never end its answer.
+// Most tokens of an answer when the user gave no number: what the model was trained for. A policy may have no end of
+// its context, and a model that has lost its thread may never end its answer.
 uint32_t answer_limit(const weir_model* model);
 
 // Prompt tokens to plan for when the policy pins prompts: a later turn can start and end inside pages, which are pinned

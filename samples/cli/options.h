@@ -65,7 +65,8 @@ struct SamplingFlags {
   weir_sampling_options get() const;
 };
 
-// Sets policy, budget and options by the preset that flags name, if any; options and a budget that were given win over the preset's. Throws UsageError.
+// Sets policy, budget and options by the preset that flags name, if any; options and a budget that were given win over
+// the preset's. Throws UsageError.
 void apply_preset(SessionFlags& flags, bool policy_given);
 
 // A check whose help text stays short. The range check of the parser would print both limits next to every flag.

@@ -1,4 +1,5 @@
-/* What the C API tests share: cmocka, the tiny model's path, and short helpers that fail the test with the library's message. */
+/* What the C API tests share: cmocka, the tiny model's path, and short helpers that fail the test with the library's
+ * message. */
 #ifndef WEIR_TESTS_API_TEST_H
 #define WEIR_TESTS_API_TEST_H
 
@@ -25,10 +26,10 @@ __attribute__((constructor)) static void take_test_filter(void) {
 
 #define TINY_MODEL WEIR_SOURCE_DIR "/samples/models/weir-tiny-reasoner-q8_0.gguf"
 
-/* A prompt of the tiny model and the answer that its training data gives it. */
-#define RULE_PROMPT                                                                                                       \
-    "<|im_start|>user\nStart: x0 = 97, x1 = 57, x2 = 60. Rule: x[n] = x[n-3] - x[n-1]. Work modulo 100. Find x13.<|im_end|>\n" \
-    "<|im_start|>assistant\n"
+/* A prompt for the tiny model; session__solves_a_problem has the answer. */
+#define RULE_PROMPT                                                                                                    \
+    "<|im_start|>user\nStart: x0 = 97, x1 = 57, x2 = 60. Rule: x[n] = x[n-3] - x[n-1]. Work modulo 100. Find x13."     \
+    "<|im_end|>\n<|im_start|>assistant\n"
 
 #define assert_ok(call)                                                                             \
     do {                                                                                            \
@@ -43,7 +44,7 @@ __attribute__((constructor)) static void take_test_filter(void) {
     do {                                                                                                               \
         const weir_status assert_error_status = (call);                                                                \
         if (assert_error_status != (status) || strstr(weir_last_error(), (text)) == NULL) {                            \
-            fail_msg("%s: got %s \"%s\", expected %s with \"%s\"", #call, weir_status_name(assert_error_status),        \
+            fail_msg("%s: got %s \"%s\", expected %s with \"%s\"", #call, weir_status_name(assert_error_status),       \
                      weir_last_error(), weir_status_name(status), (text));                                             \
         }                                                                                                              \
     } while (0)
@@ -58,7 +59,8 @@ static inline int open_fixture(void **state) {
     static fixture f;
     weir_runtime_options options = WEIR_RUNTIME_OPTIONS_INIT;
     options.n_threads = 2;
-    if (weir_runtime_create(&options, &f.runtime) != WEIR_OK || weir_model_open(f.runtime, TINY_MODEL, NULL, &f.model) != WEIR_OK) {
+    if (weir_runtime_create(&options, &f.runtime) != WEIR_OK ||
+        weir_model_open(f.runtime, TINY_MODEL, NULL, &f.model) != WEIR_OK) {
         fprintf(stderr, "%s\n", weir_last_error());
         return -1;
     }
@@ -77,7 +79,8 @@ static inline int close_fixture(void **state) {
 static inline weir_token *tokens_of(const weir_model *model, const char *text, uint64_t *n) {
     weir_token *tokens;
     *n = 0;
-    assert_int_equal(weir_tokenize(model, text, strlen(text), WEIR_TOKENIZE_SPECIAL, NULL, 0, n), WEIR_ERR_BUFFER_TOO_SMALL);
+    assert_int_equal(weir_tokenize(model, text, strlen(text), WEIR_TOKENIZE_SPECIAL, NULL, 0, n),
+                     WEIR_ERR_BUFFER_TOO_SMALL);
     tokens = (weir_token *)malloc(*n * sizeof(*tokens));
     assert_non_null(tokens);
     assert_ok(weir_tokenize(model, text, strlen(text), WEIR_TOKENIZE_SPECIAL, tokens, *n, n));

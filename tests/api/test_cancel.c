@@ -47,7 +47,8 @@ static void cancel__open(void **state) {
     assert_int_equal(before.bytes, after.bytes);
 }
 
-/* A cancelled prefill leaves the conversation as it was: the answer after it is that of a session that never saw the cancelled tokens. */
+/* A cancelled prefill leaves the conversation as it was: the answer after it is that of a session that never saw the
+ * cancelled tokens. */
 static void cancel__prefill_changes_nothing(void **state) {
     const fixture *f = *state;
     static const char *const policies[] = {"dense", "raas"};
@@ -72,10 +73,11 @@ static void cancel__prefill_changes_nothing(void **state) {
         assert_ok(weir_session_prefill(other, tokens, 37, NULL, NULL));
         assert_ok(weir_session_step(session, 5));
         assert_ok(weir_session_step(other, 5));
-        assert_error(weir_session_prefill(session, tokens, 400, stop_at_half, &n_calls), WEIR_ERR_CANCELLED, "cancelled");
+        assert_error(weir_session_prefill(session, tokens, 400, stop_at_half, &n_calls), WEIR_ERR_CANCELLED,
+                     "cancelled");
         assert_true(n_calls > 2);
         assert_int_equal(position(session), 38);
-        weir_session_cancel(session); /* nothing runs: the next call is the one */
+        weir_session_cancel(session); /* nothing runs: it ends the next call */
         assert_error(weir_session_prefill(session, tokens, 5, NULL, NULL), WEIR_ERR_CANCELLED, "cancelled");
         assert_int_equal(position(session), 38);
         assert_ok(weir_session_prefill(session, tokens + 100, 30, NULL, NULL));
@@ -112,8 +114,8 @@ static void cancel__prefill_of_sink_keeps_whole_chunks(void **state) {
     weir_session_destroy(session);
 }
 
-/* Logits are those of the last token or none: whole chunks that stay make those from before stale, and what is taken
- * back leaves them. */
+/* Logits are those of the last token, or there are none: whole chunks that stay make the old logits stale, and a prompt
+ * that is taken back leaves them. */
 static void cancel__prefill_never_leaves_stale_logits(void **state) {
     const fixture *f = *state;
     static const char *const policies[] = {"sink", "dense"};
@@ -183,8 +185,8 @@ static weir_status cancel_at_the_third(void *user, const weir_token_event *event
     return WEIR_OK;
 }
 
-/* A cancel that comes with the last token finds nothing to stop. It waits for the next call, which is that of the same
- * turn for all that the library knows. */
+/* A cancel that comes with the last token finds nothing to stop. It stays for the next call, which may belong to the
+ * same turn for all that the library knows. */
 static void cancel__that_comes_too_late_stays(void **state) {
     const fixture *f = *state;
     weir_session *session = NULL;
@@ -308,7 +310,7 @@ static void cancel__from_another_thread(void **state) {
     weir_session_destroy(session);
 }
 
-/* Between two layers of one large chunk nobody is asked but the flag; the call that ends there has used it up. */
+/* Between two layers of one large chunk only the flag is checked; the call that ends there uses the cancel up. */
 static void cancel__inside_a_chunk(void **state) {
     const fixture *f = *state;
     static weir_token tokens[LONG_PROMPT];

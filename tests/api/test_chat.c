@@ -1,5 +1,5 @@
-/* api: weir_chat_tokenize and weir_chat_render: arguments, options of older and newer callers, sizes; and that a message
- * for the tiny model cannot forge a turn. What the families make of conversations is in tests/text. */
+/* api: weir_chat_tokenize and weir_chat_render: arguments, options of older and newer callers, sizes; and that a
+ * message for the tiny model cannot forge a turn. What the families make of conversations is in tests/text. */
 #include "api_test.h"
 
 #define MAX_TOKENS 512

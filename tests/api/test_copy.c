@@ -13,7 +13,7 @@ typedef struct copied {
     char path[PATH_BYTES]; /* a file of its own, which tests may spoil */
     off_t bytes;
     uint64_t n_live, most_bytes; /* allocations of the hooks that are not freed, the largest so far */
-    uint64_t refuse_from;        /* bytes of one allocation that are too many; 0: none are */
+    uint64_t refuse_from;        /* allocations of this many bytes or more are refused; 0: none */
 } copied;
 
 static weir_status hook_alloc(void *user, const weir_alloc_info *info, void **out) {
@@ -165,7 +165,7 @@ static void copy__without_memory_is_refused(void **state) {
 
 typedef struct meddler {
     const copied *c;
-    uint64_t at;    /* does it when so many bytes are done */
+    uint64_t at;    /* meddles when this many bytes are done */
     off_t new_size; /* -1: refuses instead */
     uint64_t last;
     int n_calls;

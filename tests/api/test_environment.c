@@ -90,7 +90,7 @@ static void environment__does_not_reach_results(void **state) {
             rounding = fegetround();
             traps = fegetexcept();
             whole_life(n_threads, got, got_drawn);
-            assert_int_equal(control_word(), before); /* with the flags of what happened: nothing, for the caller */
+            assert_int_equal(control_word(), before); /* with its flags: the caller sees none of what happened */
             assert_int_equal(fegetround(), rounding);
             assert_int_equal(fegetexcept(), traps);
             assert_int_equal(fetestexcept(FE_ALL_EXCEPT), 0);
@@ -101,7 +101,7 @@ static void environment__does_not_reach_results(void **state) {
     }
 }
 
-/* A failed call puts it back, too, and flags that were raised before stay raised. */
+/* A failed call restores the environment, too, and flags that were raised before stay raised. */
 static void environment__is_put_back_by_failures(void **state) {
     const fixture *f = *state;
     weir_session *session = NULL;

@@ -1,5 +1,5 @@
-/* api: weir_last_error and log lines: whose text they tell, and that it is one line of UTF-8 whatever paths, names and
- * files say. */
+/* api: weir_last_error and log lines: which call's text they have, and that it is one line of UTF-8 whatever paths,
+ * names and files contain. */
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -74,8 +74,8 @@ static void errors__quote_anything_as_plain_text(void **state) {
     }
 }
 
-/* The embedded model with the text of `key`'s value begun by bytes that are neither UTF-8 nor harmless. Returns 0 when
- * there is no such value. */
+/* Writes the embedded model, with the text of `key`'s value beginning with bytes that are neither UTF-8 nor harmless.
+ * Returns 0 when there is no such value. */
 static int write_spoiled(const char *path, const char *key) {
     static char bytes[64 << 20];
     FILE *from = fopen(TINY_MODEL, "rb"), *to = fopen(path, "wb");
@@ -108,7 +108,7 @@ static void errors__quote_files_as_plain_text(void **state) {
     unlink(path);
 }
 
-/* What an info struct tells of a file is plain, too. */
+/* The name in the info struct is plain text, too. */
 static void errors__names_of_models_are_plain_text(void **state) {
     static const char path[] = "weir-spoiled.gguf";
     const fixture *f = *state;
@@ -169,7 +169,7 @@ static void errors__log_lines_are_plain_text(void **state) {
     assert_true(l.longest >= 500 && l.longest <= 511);
 }
 
-/* A session that goes to the CPU because there is no module for a GPU has failed at nothing. */
+/* When a session runs on the CPU because there is no module for a GPU, nothing has failed. */
 static void errors__stay_over_calls_that_succeed(void **state) {
     weir_runtime_options options = WEIR_RUNTIME_OPTIONS_INIT;
     weir_runtime *runtime = NULL;
@@ -215,7 +215,8 @@ static weir_status plain_alloc(void *user, const weir_alloc_info *info, void **o
                : WEIR_ERR_OUT_OF_MEMORY;
 }
 
-/* Calls that callbacks make have texts of their own: a call that fails tells its own reason, one that succeeds none. */
+/* Calls that callbacks make have texts of their own: a call that fails reports its own reason, one that succeeds leaves
+ * the text alone. */
 static void errors__of_callbacks_calls_are_their_own(void **state) {
     const fixture *f = *state;
     weir_session *session = NULL;

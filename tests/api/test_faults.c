@@ -1,11 +1,12 @@
-/* api: every allocation of runtime, open, tokenize, render, create and prefill refused in turn: a status, nothing leaked, and the next try works. */
+/* api: every allocation of runtime, open, tokenize, render, create and prefill refused in turn: a status, nothing
+ * leaked, and the next try works. */
 #include "api_test.h"
 
 typedef struct hooks {
     uint64_t n_allocs, n_live, bytes_live;
     uint64_t fail_at; /* 1-based number of the allocation that is refused; 0: none */
-    int misaligned;   /* that one is not refused but given where it must not lie */
-    void *shifted;    /* where it was given */
+    int misaligned;   /* that one is not refused but gets misaligned memory */
+    void *shifted;    /* the misaligned memory */
     uint64_t n_shifted_frees;
 } hooks;
 
@@ -25,7 +26,8 @@ static weir_status hook_alloc(void *user, const weir_alloc_info *info, void **ou
         *out = h->shifted = (char *)ptr + wrong;
         return WEIR_OK;
     }
-    if (posix_memalign(&ptr, info->alignment < sizeof(void *) ? sizeof(void *) : info->alignment, info->bytes) != 0) return WEIR_ERR_OUT_OF_MEMORY;
+    if (posix_memalign(&ptr, info->alignment < sizeof(void *) ? sizeof(void *) : info->alignment, info->bytes) != 0)
+        return WEIR_ERR_OUT_OF_MEMORY;
     memset(ptr, 0xcd, info->bytes); /* fresh memory is not zero */
     ++h->n_live;
     h->bytes_live += info->bytes;
@@ -74,8 +76,10 @@ static weir_status whole_life(const weir_runtime_options *options, const char *p
     session_options.policy = policy;
     session_options.budget_tokens = 256;
     if (status == WEIR_OK) status = weir_model_open(runtime, TINY_MODEL, NULL, &model);
-    if (status == WEIR_OK) status = weir_tokenize(model, text, sizeof(text) - 1, WEIR_TOKENIZE_SPECIAL, tokens, 256, &n);
-    if (status == WEIR_OK) status = weir_chat_render(model, &message, 1, WEIR_CHAT_ADD_ASSISTANT, rendered, sizeof(rendered), &bytes);
+    if (status == WEIR_OK)
+        status = weir_tokenize(model, text, sizeof(text) - 1, WEIR_TOKENIZE_SPECIAL, tokens, 256, &n);
+    if (status == WEIR_OK)
+        status = weir_chat_render(model, &message, 1, WEIR_CHAT_ADD_ASSISTANT, rendered, sizeof(rendered), &bytes);
     if (status == WEIR_OK) status = weir_chat_tokenize(model, &message, 1, NULL, tokens + 200, 56, &bytes);
     if (status == WEIR_OK) status = weir_detokenizer_create(model, 0, &detokenizer);
     if (status == WEIR_OK) status = weir_session_create(model, &session_options, &session);
@@ -104,7 +108,8 @@ static void faults__each_allocation_refused(void **state) {
             hooks h = {.fail_at = n};
             options = with_hooks(&h);
             status = whole_life(&options, policies[p]);
-            /* PCRE2's just-in-time step may fail: the patterns are interpreted then. Nothing else can do without its memory. */
+            /* PCRE2's just-in-time step may fail: the patterns are interpreted then. Nothing else can do without its
+             * memory. */
             if (status == WEIR_OK) {
                 ++n_optional;
             } else {
@@ -124,7 +129,7 @@ static void faults__each_allocation_refused(void **state) {
 #define STRIDE 1
 #endif
 
-/* Memory that does not lie as asked is never used: back to the hook, and out of memory. */
+/* Misaligned memory is never used: it goes back to the hook, and the call is out of memory. */
 static void faults__each_allocation_misaligned(void **state) {
     hooks clean = {0};
     weir_runtime_options options = with_hooks(&clean);
@@ -136,7 +141,7 @@ static void faults__each_allocation_misaligned(void **state) {
         weir_status status;
         options = with_hooks(&h);
         status = whole_life(&options, "quest");
-        if (h.n_shifted_frees == 0) { /* bytes, which lie right anywhere */
+        if (h.n_shifted_frees == 0) { /* bytes, which need no alignment */
             assert_ok(status);
         } else if (status == WEIR_OK) { /* PCRE2's machine code, which is not needed */
             ++n_optional;

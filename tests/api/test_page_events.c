@@ -1,4 +1,5 @@
-/* api: the ring of pages that left. Sessions are on the device that WEIR_DEVICE_AUTO finds, so the same tests run on a GPU. */
+/* api: the ring of pages that left. Sessions are on the device that WEIR_DEVICE_AUTO finds, so the same tests run on a
+ * GPU. */
 #include <pthread.h>
 
 #include "api_test.h"
@@ -63,7 +64,8 @@ static uint32_t read_all(weir_session *session, weir_page_event *events, uint64_
 }
 
 /* What every event must be, whatever the policy. */
-static void check_event(const weir_page_event *e, const weir_session *session, uint64_t index, uint32_t n_layers, uint32_t n_kv_heads) {
+static void check_event(const weir_page_event *e, const weir_session *session, uint64_t index, uint32_t n_layers,
+                        uint32_t n_kv_heads) {
     assert_int_equal(e->index, index);
     assert_true(e->layer < n_layers && e->kv_head < n_kv_heads);
     assert_int_equal(e->first_pos % 16, 0);
@@ -95,7 +97,8 @@ static void page_events__are_the_pages_that_left(void **state) {
             assert_int_equal(n_lost, 0);
             for (uint32_t i = 0; i < n; ++i) {
                 check_event(&events[i], session, n_seen++, info.n_layers, info.n_kv_heads);
-                assert_int_equal(left[events[i].layer * info.n_kv_heads + events[i].kv_head][events[i].first_pos / 16]++, 0);
+                assert_int_equal(
+                    left[events[i].layer * info.n_kv_heads + events[i].kv_head][events[i].first_pos / 16]++, 0);
                 n_prompt += events[i].flags / 2;
             }
             assert_int_equal(n_seen, stats_of(session).pages_evicted);
@@ -112,7 +115,7 @@ static void page_events__are_the_pages_that_left(void **state) {
     }
 }
 
-/* What nobody read is overwritten: the newest are there, the others counted. */
+/* Events that were not read are overwritten: the newest are there, the others are counted. */
 static void page_events__the_newest_stay(void **state) {
     const fixture *f = *state;
     static weir_page_event events[MOST_EVENTS];
@@ -138,8 +141,9 @@ static void page_events__the_newest_stay(void **state) {
     weir_session_destroy(session);
 }
 
-/* A conversation of 320 pinned tokens and 280 others in a window of 320. Unpinned, 17 pages of every stream leave in one step, more than the ring holds:
- * it has as many events as there is room for, each once, and the others are counted. `n_more` steps follow before anybody looks. */
+/* A conversation of 320 pinned tokens and 280 others in a window of 320. After unpinning, 17 pages of every stream
+ * leave in one step, more than the ring holds: it has as many events as there is room for, each once, and the others
+ * are counted. `n_more` steps follow before the events are read. */
 static void unpinned_at_once(const fixture *f, uint32_t n_more) {
     static weir_page_event events[MOST_EVENTS];
     static unsigned char left[64][64]; /* [stream][page] */
@@ -185,7 +189,8 @@ static void unpinned_at_once(const fixture *f, uint32_t n_more) {
         assert_true(e->layer < info.n_layers && e->kv_head < info.n_kv_heads);
         assert_int_equal(e->first_pos % 16, 0);
         assert_int_equal(e->n_tokens, 16);
-        assert_true(e->first_pos >= 16 && e->first_pos + 16 + 320 <= e->left_at + 1); /* outside the window, and no sink */
+        /* Outside the window, and no sink. */
+        assert_true(e->first_pos >= 16 && e->first_pos + 16 + 320 <= e->left_at + 1);
         assert_true(e->left_at >= 600 && e->left_at < stats_of(session).n_tokens);
         assert_int_equal(left[e->layer * info.n_kv_heads + e->kv_head][e->first_pos / 16]++, 0);
     }
@@ -254,7 +259,8 @@ static weir_status stop_after_a_chunk(void *user, const weir_progress_info *info
     return info->done != 0 ? WEIR_ERR_CANCELLED : WEIR_OK;
 }
 
-/* Pages that made room for a prompt that was cancelled stay gone, and have their events; the prompt's own pages are just taken back. */
+/* Pages that made room for a prompt that was cancelled stay gone, and have their events; the prompt's own pages are
+ * just taken back. */
 static void page_events__of_a_cancelled_prompt(void **state) {
     const fixture *f = *state;
     static weir_page_event events[MOST_EVENTS];
@@ -308,7 +314,9 @@ static void page_events__the_same_on_every_device(void **state) {
             uint32_t at[2] = {0, 0};
             for (;;) {
                 for (int i = 0; i < 2; ++i) {
-                    while (at[i] < n[i] && events[i][at[i]].layer * info.n_kv_heads + events[i][at[i]].kv_head != stream) ++at[i];
+                    while (at[i] < n[i] &&
+                           events[i][at[i]].layer * info.n_kv_heads + events[i][at[i]].kv_head != stream)
+                        ++at[i];
                 }
                 assert_int_equal(at[0] == n[0], at[1] == n[1]);
                 if (at[0] == n[0]) break;
@@ -357,7 +365,7 @@ typedef struct reader {
     weir_session *session;
     uint64_t n_events, n_lost;
     uint32_t n_tokens;
-    weir_status elsewhere; /* of another thread that tried meanwhile */
+    weir_status elsewhere; /* what another thread got that tried meanwhile */
 } reader;
 
 static void *read_elsewhere(void *user) {
@@ -387,7 +395,7 @@ static weir_status read_inside(void *user, const weir_token_event *event) {
     return WEIR_OK;
 }
 
-/* One call of generate for a long answer: who reads in its callback misses nothing. */
+/* One call of generate for a long answer: reading in its callback misses nothing. */
 static void page_events__inside_on_token_miss_none(void **state) {
     static const char *const policies[] = {"sink", "raas"};
     const fixture *f = *state;

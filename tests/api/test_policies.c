@@ -1,4 +1,5 @@
-/* api: random conversations under every policy: several turns, pins, cancels. No call may fail for a reason of ours, and no page may be above the plan. */
+/* api: random conversations under every policy: several turns, pins, cancels. Calls may fail only in the expected ways,
+ * and pages never exceed the plan. */
 #include "api_test.h"
 
 static uint32_t random_state;
@@ -47,7 +48,9 @@ static weir_status stop_later(void *user, const weir_progress_info *info) {
 
 /* What may happen to a call here; everything else is a defect. */
 static void assert_expected(weir_status status, const choice *c, const char *call) {
-    if (status == WEIR_OK || status == WEIR_ERR_BUDGET || status == WEIR_ERR_CONTEXT_FULL || status == WEIR_ERR_CANCELLED) return;
+    if (status == WEIR_OK || status == WEIR_ERR_BUDGET || status == WEIR_ERR_CONTEXT_FULL ||
+        status == WEIR_ERR_CANCELLED)
+        return;
     if (status == WEIR_ERR_UNSUPPORTED && strcmp(call, "pin") == 0) return;   /* sink with positions=incache */
     if (status == WEIR_ERR_NOT_FOUND && strstr(call, "pin") != NULL) return;  /* all these pages have left */
     fail_msg("%s under %s: %s: %s", call, c->policy, weir_status_name(status), weir_last_error());
@@ -72,7 +75,8 @@ static void one_turn(weir_session *session, const choice *c, const weir_token *t
         }
         break;
     case 2:
-        assert_expected(weir_session_prefill(session, tokens, 1 + draw(200), stop_later, &n_calls), c, "cancelled prefill");
+        assert_expected(weir_session_prefill(session, tokens, 1 + draw(200), stop_later, &n_calls), c,
+                        "cancelled prefill");
         break;
     default:
         assert_expected(weir_session_prefill(session, tokens, 1 + draw(draw(2) ? 400 : 40), NULL, NULL), c, "prefill");
@@ -100,7 +104,8 @@ static void run_random(const fixture *f, const choice *c, uint32_t seed) {
     options.max_prompt_tokens = draw(3) == 0 ? 0 : 40 + draw(500);
     options.batch_tokens = 16u << draw(6);
     status = weir_session_create(f->model, &options, &session);
-    if (status == WEIR_ERR_BUDGET || status == WEIR_ERR_INVALID_ARG) return; /* such as overflow=hybrid without max_prompt_tokens */
+    /* Some choices are refused, such as overflow=hybrid without max_prompt_tokens. */
+    if (status == WEIR_ERR_BUDGET || status == WEIR_ERR_INVALID_ARG) return;
     assert_ok(status);
     assert_ok(weir_plan(f->model, &options, &plan));
     for (int turn = 0; turn < 12; ++turn) one_turn(session, c, tokens);
@@ -140,7 +145,7 @@ static void policies__later_prompts_are_made_to_fit(void **state) {
     weir_session_destroy(session);
 }
 
-/* What is stamped decides what stays: without max_prompt_tokens a hybrid session stamps as well as with it. */
+/* Stamps decide which pages stay: a hybrid session stamps in the same way with and without max_prompt_tokens. */
 static void policies__hybrid_stamps_without_max_prompt(void **state) {
     const fixture *f = *state;
     static float logits[2][8192];

@@ -47,7 +47,8 @@ static void session__solves_a_problem(void **state) {
     weir_session_stats stats = WEIR_SESSION_STATS_INIT;
     prefill_text(f->model, session, RULE_PROMPT);
     generate(session, &out, 0, WEIR_STOP_EOS);
-    /* x3 = 97-60 = 37, 57-37 = 20, 60-20 = 40, 37-40 = -3, 20-97 = -77 -> 23, 40-23 = 17, 97-17 = 80, 23-80 -> 43, 17-43 -> 74, 80-74 = 6, 43-6 = 37 */
+    /* x3 = 97-60 = 37, 57-37 = 20, 60-20 = 40, 37-40 = -3, 20-97 = -77 -> 23, 40-23 = 17, 97-17 = 80, 23-80 -> 43,
+     * 17-43 -> 74, 80-74 = 6, 43-6 = 37 */
     assert_non_null(strstr(out.text, "x3 = x0 - x2 = 97 - 60 = 37.\n"));
     assert_non_null(strstr(out.text, "</think>\nx13 = 37."));
     assert_ok(weir_session_memory(session, &memory));
@@ -61,18 +62,34 @@ static void session__solves_a_problem(void **state) {
     weir_session_destroy(session);
 }
 
-/* Every policy with a budget for the whole context gives the logits of dense, bit for bit (the golden degenerate matrix, first row). */
+/* Every policy with a budget for the whole context gives the logits of dense, bit for bit. */
 static void session__full_budget_equals_dense(void **state) {
     const fixture *f = *state;
     static const struct {
         const char *policy;
         weir_key_value option;
-    } rows[] = {{"sink", {"positions", "incache"}}, {"sink", {"positions", "abs"}}, {"sink", {"exact_mask", "true"}},
-                {"raas", {"stamp_source", "exact_mass"}}, {"raas", {"stamp_source", "digest"}}, {"raas", {"stamp_rule", "alpha"}},
-                {"raas", {"prompt", "snapkv"}}, {"h2o", {"score", "sum"}}, {"h2o", {"score", "norm_sum"}}, {"h2o", {"skip_layers", "0"}},
-                {"h2o", {"init", "window"}}, {"tova", {"scope", "layer"}}, {"tova", {"scope", "stream"}}, {"quest", {"digest", "minmax"}},
-                {"quest", {"digest", "mean_std"}}, {"quest", {"agg", "qhead"}}, {"quest", {"skip_layers", "0"}}, {"quest", {"prompt", "snapkv"}},
-                {"hybrid", {"rho", "0.5"}}, {"hybrid", {"stamp_source", "digest"}}, {"random", {"seed", "2"}}, {"dense", {"prompt", "snapkv"}}};
+    } rows[] = {{"sink", {"positions", "incache"}},
+                {"sink", {"positions", "abs"}},
+                {"sink", {"exact_mask", "true"}},
+                {"raas", {"stamp_source", "exact_mass"}},
+                {"raas", {"stamp_source", "digest"}},
+                {"raas", {"stamp_rule", "alpha"}},
+                {"raas", {"prompt", "snapkv"}},
+                {"h2o", {"score", "sum"}},
+                {"h2o", {"score", "norm_sum"}},
+                {"h2o", {"skip_layers", "0"}},
+                {"h2o", {"init", "window"}},
+                {"tova", {"scope", "layer"}},
+                {"tova", {"scope", "stream"}},
+                {"quest", {"digest", "minmax"}},
+                {"quest", {"digest", "mean_std"}},
+                {"quest", {"agg", "qhead"}},
+                {"quest", {"skip_layers", "0"}},
+                {"quest", {"prompt", "snapkv"}},
+                {"hybrid", {"rho", "0.5"}},
+                {"hybrid", {"stamp_source", "digest"}},
+                {"random", {"seed", "2"}},
+                {"dense", {"prompt", "snapkv"}}};
     static float want[96][1664];
     uint64_t n;
     weir_token *tokens = tokens_of(f->model, RULE_PROMPT, &n);
@@ -192,9 +209,11 @@ static void session__context_full(void **state) {
     weir_token tokens[41] = {0};
     options.context_tokens = 40;
     assert_ok(weir_session_create(f->model, &options, &session));
-    assert_error(weir_session_prefill(session, tokens, 41, NULL, NULL), WEIR_ERR_CONTEXT_FULL, "40 of 40 positions are free");
+    assert_error(weir_session_prefill(session, tokens, 41, NULL, NULL), WEIR_ERR_CONTEXT_FULL,
+                 "40 of 40 positions are free");
     assert_ok(weir_session_prefill(session, tokens, 30, NULL, NULL));
-    assert_error(weir_session_prefill(session, tokens, 11, NULL, NULL), WEIR_ERR_CONTEXT_FULL, "10 of 40 positions are free");
+    assert_error(weir_session_prefill(session, tokens, 11, NULL, NULL), WEIR_ERR_CONTEXT_FULL,
+                 "10 of 40 positions are free");
     more.flags = WEIR_GENERATE_IGNORE_EOS;
     assert_ok(weir_session_generate(session, &more, &result));
     assert_int_equal(result.stop, WEIR_STOP_CONTEXT);
@@ -214,7 +233,8 @@ static void session__bad_arguments_change_nothing(void **state) {
     assert_error(weir_session_logits(session, &logits, NULL), WEIR_ERR_STATE, "no logits");
     assert_error(weir_session_sample(session, &token), WEIR_ERR_STATE, "no logits");
     assert_error(weir_session_generate(session, NULL, NULL), WEIR_ERR_STATE, "no logits");
-    assert_error(weir_session_prefill(session, tokens, 3, NULL, NULL), WEIR_ERR_INVALID_ARG, "token 1664 is not in 0..1663");
+    assert_error(weir_session_prefill(session, tokens, 3, NULL, NULL), WEIR_ERR_INVALID_ARG,
+                 "token 1664 is not in 0..1663");
     assert_error(weir_session_prefill(session, tokens, 0, NULL, NULL), WEIR_ERR_INVALID_ARG, "n_tokens is 0");
     assert_error(weir_session_step(session, -1), WEIR_ERR_INVALID_ARG, "token -1");
     options.flags = 1u << 30;
@@ -233,7 +253,8 @@ static void session__bad_arguments_change_nothing(void **state) {
     weir_session_destroy(session);
 }
 
-static void expect_refusal(const fixture *f, const weir_session_options *options, weir_status status, const char *text) {
+static void expect_refusal(const fixture *f, const weir_session_options *options, weir_status status,
+                           const char *text) {
     weir_plan_info plan = WEIR_PLAN_INFO_INIT;
     weir_memory_counters before = WEIR_MEMORY_COUNTERS_INIT, after = WEIR_MEMORY_COUNTERS_INIT;
     weir_session *session = (weir_session *)&plan;
@@ -337,7 +358,7 @@ static void session__prompt_longer_than_the_policy_holds(void **state) {
     weir_session_destroy(session);
 }
 
-/* The number that a refusal names is right: so many tokens are admitted, one more is not. */
+/* The number that a refusal names is right: that many tokens are admitted, one more is not. */
 static void session__refusal_says_how_many_tokens_fit(void **state) {
     const fixture *f = *state;
     static const weir_token tokens[400];
@@ -372,7 +393,7 @@ static void session__refusal_says_how_many_tokens_fit(void **state) {
     }
 }
 
-/* Control over the whole text in slices of one token gives the same bytes as one call. */
+/* Generating the whole text in slices of one token gives the same bytes as one call. */
 static void session__sliced_generation_gives_the_same_text(void **state) {
     const fixture *f = *state;
     static collected whole, sliced;
@@ -442,7 +463,7 @@ static void session__sampling_is_deterministic_by_seed(void **state) {
     weir_session_destroy(session);
 }
 
-/* The random state starts anew, and tokens of the old conversation are not held against the new one. */
+/* The random state starts anew, and the repetition penalty forgets the tokens of the old conversation. */
 static void session__reset_restarts_the_sampler(void **state) {
     const fixture *f = *state;
     static collected first, second;

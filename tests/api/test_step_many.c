@@ -1,4 +1,5 @@
-/* api: weir_step_many. Every session must be as if weir_session_step had been called for it alone, and after an error as before the call. */
+/* api: weir_step_many. Every session must end up as if weir_session_step had been called for it alone, and after an
+ * error as before the call. */
 #include "api_test.h"
 #include "weir/experimental.h"
 
@@ -43,7 +44,9 @@ static weir_session *new_session(const fixture *f, uint32_t i, uint32_t batch_to
     return session;
 }
 
-static weir_token token_of(uint32_t i, uint32_t step) { return (weir_token)(7 + (step * 61 + i * 29 + step * step) % 1650); }
+static weir_token token_of(uint32_t i, uint32_t step) {
+    return (weir_token)(7 + (step * 61 + i * 29 + step * step) % 1650);
+}
 
 static const float *logits_of(weir_session *session) {
     const float *logits = NULL;
@@ -65,7 +68,7 @@ static void assert_no_allocations(const weir_session *session) {
     assert_int_equal(memory.allocs_while_decoding, 0);
 }
 
-/* What steps leave, the times apart. */
+/* Everything that steps leave behind, except times. */
 static void assert_same_state(weir_session *got, weir_session *want) {
     const weir_session_stats a = stats_of(got), b = stats_of(want);
     weir_token drawn = -1, wanted = -2;
@@ -104,7 +107,7 @@ static said say(weir_session *session, uint32_t n_tokens) {
     return answer;
 }
 
-/* The sampler's memory went on too, and a step ends a character that was begun: what both say afterwards is the same. */
+/* The samplers have seen the same tokens, and a step ends a character that was begun: both say the same afterwards. */
 static void assert_same_speech(weir_session *got, weir_session *want) {
     weir_session *both[] = {got, want};
     const weir_token token = 40;
@@ -189,7 +192,8 @@ static void step_many__groups_by_the_first_ones_room(void **state) {
     }
 }
 
-/* Products with several rows have kernels of their own for each weight type; biases and head norms come with the architecture. */
+/* GEMVs over several rows have kernels of their own for each weight type; biases and head norms come with the
+ * architecture. */
 static void steps_equal_alone(const fixture *f, const char *name) {
     char path[512];
     weir_model *model = NULL;
@@ -212,7 +216,8 @@ static void steps_equal_alone(const fixture *f, const char *name) {
             uint32_t n = 0;
             assert_ok(weir_session_logits(together[i], &got, &n));
             assert_ok(weir_session_logits(alone[i], &want, &n));
-            if (memcmp(got, want, n * sizeof(float)) != 0) fail_msg("%s: other logits in step %u of session %u", name, step, i);
+            if (memcmp(got, want, n * sizeof(float)) != 0)
+                fail_msg("%s: other logits in step %u of session %u", name, step, i);
         }
     }
     for (uint32_t i = 0; i < 7; ++i) {
@@ -223,8 +228,9 @@ static void steps_equal_alone(const fixture *f, const char *name) {
 }
 
 static void step_many__of_every_weight_type(void **state) {
-    static const char *const names[] = {"llama_f32",  "llama_f16",  "llama_bf16", "llama_q8_0", "llama_q4_0",        "llama_q4_k",
-                                        "llama_q5_k", "llama_q6_k", "qwen2_q8_0", "qwen3_f32",  "llama_q4_k_m_mix"};
+    static const char *const names[] = {"llama_f32",  "llama_f16",  "llama_bf16",      "llama_q8_0",
+                                        "llama_q4_0", "llama_q4_k", "llama_q5_k",      "llama_q6_k",
+                                        "qwen2_q8_0", "qwen3_f32",  "llama_q4_k_m_mix"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); ++i) steps_equal_alone(*state, names[i]);
 }
 
@@ -240,8 +246,9 @@ static int runs_on_cpu(const fixture *f) {
     return plan.device == WEIR_DEVICE_CPU;
 }
 
-/* Beyond eight rows the processor's products sum in another order; a device goes in groups of eight, and nothing differs. After one step the squared error is
- * below 1e-6 of the logits' squares, after many one page that is chosen in place of another makes it up to 3e-4; greedy tokens stay, near ties apart. */
+/* With more than eight rows the CPU uses its GEMM, which sums in another order. A device works in groups of eight, and
+ * nothing differs. After one step the squared error is below 1e-6 of the logits' squares. After many steps it is up to
+ * 3e-4, when a page was selected in place of another. Greedy tokens stay the same, except for near ties. */
 static void step_many__of_many_sessions_is_close(void **state) {
     const fixture *f = *state;
     weir_session *together[MOST], *alone[MOST];
@@ -271,8 +278,9 @@ static void step_many__of_many_sessions_is_close(void **state) {
         }
         if (step == 0) worst_first = worst;
     }
-    print_message("largest NMSE of the logits: %.2g, after one step %.2g; other tokens: %u of %u\n", worst, worst_first, n_other, MOST * 60);
-    assert_true(runs_on_cpu(f) ? worst_first > 0 : worst_first == 0); /* these are the other products, or not */
+    print_message("largest NMSE of the logits: %.2g, after one step %.2g; other tokens: %u of %u\n", worst, worst_first,
+                  n_other, MOST * 60);
+    assert_true(runs_on_cpu(f) ? worst_first > 0 : worst_first == 0); /* the CPU used its GEMM */
     assert_true(worst_first < 1e-5);
     assert_true(worst < 1e-2);
     assert_true(n_other <= 3);
@@ -283,7 +291,7 @@ static void step_many__of_many_sessions_is_close(void **state) {
     }
 }
 
-/* Three sessions and what they were when the picture was taken. */
+/* Three sessions, and their state when the picture was taken. */
 typedef struct trio {
     weir_session *sessions[3];
     weir_session_stats stats[3];
@@ -342,7 +350,8 @@ static void step_many__refuses_arguments(void **state) {
     assert_ok(weir_model_open(f->runtime, TINY_MODEL, NULL, &model));
     other.model = model;
     list[2] = new_session(&other, 0, 0);
-    assert_error(weir_step_many(list, tokens, 3), WEIR_ERR_INVALID_ARG, "sessions[0] and sessions[2] are of different models");
+    assert_error(weir_step_many(list, tokens, 3), WEIR_ERR_INVALID_ARG,
+                 "sessions[0] and sessions[2] are of different models");
     weir_session_destroy(list[2]);
     weir_model_close(model);
     assert_as_before(&t);
@@ -363,7 +372,8 @@ static void step_many__with_one_full_context_changes_nothing(void **state) {
     assert_ok(weir_step_many(t.sessions, tokens, 3));
     take_picture(&t);
     weir_session_cancel(t.sessions[0]); /* not used up by a call that changes nothing */
-    assert_error(weir_step_many(t.sessions, tokens, 3), WEIR_ERR_CONTEXT_FULL, "all 9 positions of the context of sessions[2]");
+    assert_error(weir_step_many(t.sessions, tokens, 3), WEIR_ERR_CONTEXT_FULL,
+                 "all 9 positions of the context of sessions[2]");
     assert_error(weir_step_many(t.sessions, tokens, 2), WEIR_ERR_CANCELLED, "sessions[0]");
     assert_as_before(&t);
     assert_ok(weir_step_many(t.sessions, tokens, 2));
@@ -382,7 +392,8 @@ static void step_many__cancelled_before_changes_nothing(void **state) {
     close_trio(&t);
 }
 
-/* Each cancel ends one call, which names its session; none is lost in another's, and one that is cleared ends none. */
+/* Each cancel ends one call, which names its session. None is lost in a call that another one ended, and a cleared one
+ * ends none. */
 static void step_many__cancels_are_told_one_by_one(void **state) {
     static trio t;
     const weir_token tokens[3] = {1, 2, 3};
@@ -412,11 +423,13 @@ static weir_status spring(void *user, const weir_trace_layer *layer) {
     return WEIR_OK;
 }
 
-/* Session 0 is a group of its own and through all layers when a callback in session 1 cancels it, then session 2, then stops the step itself. */
+/* Session 0 is a group of its own and has gone through all layers when a callback in session 1 acts: it cancels session
+ * 0, then session 2, then stops the step itself. */
 static void step_many__cancelled_meanwhile_appends_nothing(void **state) {
     const fixture *f = *state;
     const weir_session_trace_fn set_trace = (weir_session_trace_fn)weir_get_experimental("weir_session_trace");
-    static const char *const messages[] = {"sessions[0] was cancelled", "sessions[2] was cancelled", "trace callback stopped the step in layer 2"};
+    static const char *const messages[] = {"sessions[0] was cancelled", "sessions[2] was cancelled",
+                                           "trace callback stopped the step in layer 2"};
     const weir_token tokens[3] = {1, 2, 3}, prompt[16] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
     static trio t;
     weir_session *alone[3];

@@ -1,5 +1,6 @@
-/* api: weir_step_many in two threads, with lists that share a session and lists that do not. A call whose session is taken fails at once; nobody's
- * conversation suffers. With a model of a few kilobytes, so that calls meet often, and ThreadSanitizer is through in seconds. */
+/* api: weir_step_many in two threads, with lists that share a session and lists that do not. A call fails at once if a
+ * session is in use, and no conversation changes. The model has a few kilobytes, so that calls meet often and
+ * ThreadSanitizer takes seconds. */
 #include <pthread.h>
 #include <time.h>
 
@@ -97,7 +98,7 @@ static void step_many_threads__with_lists_of_their_own(void **state) {
     assert_int_equal(walkers[0].n_busy + walkers[1].n_busy, 0);
 }
 
-/* Sessions 0 and 2 belong to one thread each, session 1 to both, in different places of their lists. */
+/* Sessions 0 and 2 belong to one thread each, session 1 to both, at different indices of their lists. */
 static void step_many_threads__with_overlapping_lists_never_wait(void **state) {
     weir_session *sessions[3];
     static walker walkers[2];

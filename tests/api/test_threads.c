@@ -1,4 +1,5 @@
-/* api: two sessions of one model in two threads, with queries and cancels from a third; the answers are those of one thread alone. */
+/* api: two sessions of one model in two threads, with queries and cancels from a third; the answers are those of one
+ * thread alone. */
 #include <pthread.h>
 
 #include "api_test.h"
@@ -24,7 +25,8 @@ static void *run_job(void *user) {
     weir_generate_options options = WEIR_GENERATE_OPTIONS_INIT;
     weir_token tokens[256];
     uint64_t n = 0;
-    weir_status status = weir_tokenize(j->f->model, RULE_PROMPT, strlen(RULE_PROMPT), WEIR_TOKENIZE_SPECIAL, tokens, 256, &n);
+    weir_status status =
+        weir_tokenize(j->f->model, RULE_PROMPT, strlen(RULE_PROMPT), WEIR_TOKENIZE_SPECIAL, tokens, 256, &n);
     options.flags = WEIR_GENERATE_IGNORE_EOS;
     options.max_tokens = N_TOKENS;
     options.on_token = keep;
@@ -118,7 +120,7 @@ static void threads__open_beside_decoding(void **state) {
 
 #ifndef WEIR_INTERNAL_SANITIZED /* instrumented code takes several times as much */
 
-/* Everything that an application calls, on a thread with the least stack that the headers promise to do with. */
+/* Everything that an application calls, on a thread with the smallest stack that the headers allow. */
 static void *whole_life(void *user) {
     static const char *const policies[] = {"dense", "sink", "h2o", "tova", "quest", "raas", "hybrid"};
     weir_runtime_options options = WEIR_RUNTIME_OPTIONS_INIT;

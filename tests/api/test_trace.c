@@ -1,5 +1,5 @@
-/* api: what a trace callback may do: use other sessions of the same runtime while it has a step in its hands. A
- * callback that waits for ever ends the test. */
+/* api: what a trace callback may do: use other sessions of the same runtime in the middle of a step. If a callback
+ * waits for ever, alarm() ends the test. */
 #include <unistd.h>
 
 #include "api_test.h"

@@ -1,5 +1,6 @@
-// Speed of the CPU matrix products on the shapes of an 8B model's layer, per weight type and number of threads: bytes of weights per second with
-// one token, multiply-adds per second with many. The machine's read bandwidth is measured in the same run. Best of several repetitions.
+// Speed of the CPU matrix products on the shapes of an 8B model's layer, per weight type and number of threads: bytes
+// of weights per second with one token, multiply-adds per second with many. The machine's read bandwidth is measured in
+// the same run. Best of several repetitions.
 //
 //   bench_matmul [-t TYPE]... [-n TOKENS]... [-j THREADS]... [-s 8b|tiny] [-r REPETITIONS]
 #include <sys/mman.h>

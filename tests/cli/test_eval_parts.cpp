@@ -1,5 +1,6 @@
 // cli: the parts of weir eval that need no model: policy entries, points, sums and tables, charts, divergence,
-// recordings and their pictures. Mirrors samples/cli/{eval_settings,eval_table,plot,eval_forced,eval_trace,eval_waterfall}.cpp.
+// recordings and their pictures. Mirrors
+// samples/cli/{eval_settings,eval_table,plot,eval_forced,eval_trace,eval_waterfall}.cpp.
 #include <unistd.h>
 
 #include <cmath>
@@ -146,7 +147,8 @@ void table__refused_runs_have_their_own_column(void**) {
   assert_true(contains(csv, "\nbase,never,64,100,100,0,,0.01,0,,0,\n"));
 }
 
-// An answer that is right although a line before it is wrong counts as right and not as strictly right; the smallest budgets go by the latter.
+// An answer that is right although a line before it is wrong counts as right and not as strictly right; the smallest
+// budgets go by the latter.
 void table__strict_answers_have_no_wrong_line(void**) {
   std::vector<ordered_json> lines;
   for (int i = 0; i < 10; ++i) {

@@ -1,4 +1,5 @@
-/* Uses an installed Weir: opens the model that is given, feeds it a prompt and decodes a few tokens. Exit status 0 when all of that worked. */
+/* Uses an installed Weir: opens the model that is given, feeds it a prompt and decodes a few tokens. Exit status 0 when
+ * all of that worked. */
 #include <stdio.h>
 #include <string.h>
 #include <weir/weir.h>
@@ -16,10 +17,12 @@ static int decode(weir_model *model, weir_session *session) {
     weir_generate_options options = WEIR_GENERATE_OPTIONS_INIT;
     weir_generate_result result = WEIR_GENERATE_RESULT_INIT;
     options.max_tokens = 8;
-    if (failed("tokenize", weir_tokenize(model, prompt, strlen(prompt), WEIR_TOKENIZE_SPECIAL, tokens, 64, &n_tokens))) return 1;
+    if (failed("tokenize", weir_tokenize(model, prompt, strlen(prompt), WEIR_TOKENIZE_SPECIAL, tokens, 64, &n_tokens)))
+        return 1;
     if (failed("prefill", weir_session_prefill(session, tokens, n_tokens, NULL, NULL))) return 1;
     if (failed("generate", weir_session_generate(session, &options, &result))) return 1;
-    printf("libweir %s: %u prompt tokens, %u decoded\n", weir_version_string(), (unsigned)n_tokens, (unsigned)result.n_tokens);
+    printf("libweir %s: %u prompt tokens, %u decoded\n", weir_version_string(), (unsigned)n_tokens,
+           (unsigned)result.n_tokens);
     return result.n_tokens == 0;
 }
 
