@@ -1,5 +1,5 @@
-/* A test program in which every test was skipped tested nothing: it ends with 77, which CTest and tests/gpu/run count
- * as skipped and not as passed. Linked into every test program with --wrap, so that tests need not know of it. */
+/* A test program in which every test was skipped has tested nothing: it exits with 77, which CTest and tests/gpu/run
+ * count as skipped and not as passed. Linked into every test program with --wrap, so that tests need not know it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-// Speed of the CPU matrix products on the shapes of an 8B model's layer, per weight type and number of threads: bytes
+// Speed of the CPU's GEMV and GEMM on the shapes of an 8B model's layer, per weight type and number of threads: bytes
 // of weights per second with one token, multiply-adds per second with many. The machine's read bandwidth is measured in
 // the same run. Best of several repetitions.
 //
@@ -22,7 +22,7 @@ using namespace weir;
 
 struct Shape {
   uint32_t d_model, d_ff, kv_rows;
-  size_t min_bytes;  // of all weights, so that they come from where a whole model's would
+  size_t min_bytes;  // of all weights, so that they are read from memory like those of a whole model
 };
 constexpr Shape k8b = {4096, 14336, 1024, size_t{1} << 30};
 constexpr Shape kTiny = {384, 1024, 384, size_t{14} << 20};

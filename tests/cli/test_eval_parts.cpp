@@ -147,8 +147,8 @@ void table__refused_runs_have_their_own_column(void**) {
   assert_true(contains(csv, "\nbase,never,64,100,100,0,,0.01,0,,0,\n"));
 }
 
-// An answer that is right although a line before it is wrong counts as right and not as strictly right; the smallest
-// budgets go by the latter.
+// An answer that is right although a line before it is wrong counts as right but not as strictly right; the smallest
+// budgets are those for strictly right answers.
 void table__strict_answers_have_no_wrong_line(void**) {
   std::vector<ordered_json> lines;
   for (int i = 0; i < 10; ++i) {
@@ -205,7 +205,7 @@ void plot__svg_has_a_panel_for_each_and_escapes_text(void**) {
 
 void forced__divergence_is_that_of_the_definition(void**) {
   const float p[] = {std::log(0.5f), std::log(0.25f), std::log(0.25f)};
-  const float q[] = {1 + std::log(0.25f), 1 + std::log(0.5f), 1 + std::log(0.25f)};  // softmax takes no notice of the 1
+  const float q[] = {1 + std::log(0.25f), 1 + std::log(0.5f), 1 + std::log(0.25f)};  // softmax ignores the 1
   const std::vector<double> log_p = log_softmax(p, 3), log_q = log_softmax(q, 3);
   assert_true(std::abs(log_p[0] - std::log(0.5)) < 1e-6);
   assert_true(std::abs(kl_divergence(log_p, log_q) - 0.25 * std::log(2.0)) < 1e-6);
@@ -216,8 +216,8 @@ void put(std::string& bytes, uint32_t value) {
   for (int shift = 0; shift < 32; shift += 8) bytes += static_cast<char>(value >> shift);
 }
 
-// One layer, two query heads on one KV head, written as docs/eval.md tells. Step 0: pages at 0 and 16, both attended.
-// Step 1: the page at 0 left, pages at 16 and 32, only the second attended.
+// One layer, two query heads on one KV head, in the format of docs/eval.md. Step 0: pages at 0 and 16, both attended.
+// Step 1: the page at 0 has left, pages at 16 and 32, only the second attended.
 std::string recording() {
   std::string file("WEIRTRC\0", 8);
   for (uint32_t value : {1u, 1u, 2u, 1u, 16u, 5u, 3u}) put(file, value);

@@ -1,4 +1,5 @@
-// cli: problems. Mirrors samples/cli/problems.cpp. The golden texts are those that the tiny reasoner's notes give.
+// cli: problems. Mirrors samples/cli/problems.cpp. The golden texts are in the formats that samples/tiny_reasoner
+// trains on.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -234,7 +234,7 @@ void run__prompts_file_goes_on_after_bad_lines(void**) {
                                       "{\"id\": \"long\", \"messages\": [{\"role\": \"user\", \"content\": \"" +
                                       std::string(4000, '7') + "\"}]}\n" + good + "\n");
   const Output o = weir({"run", "-m", kModel, "--prompts", path, "--json", "--context", "1024"});
-  const std::vector<json> r = json_lines(o, 1);  // some lines failed, and that is told once
+  const std::vector<json> r = json_lines(o, 1);  // some lines failed, which is reported once
   assert_true(contains(o.err, "4 of the 6 prompts"));
   assert_int_equal(line_count(o.err), 1);
   assert_int_equal(r.size(), 6);
@@ -266,7 +266,7 @@ void run__prompts_from_standard_input(void**) {
   assert_true(contains(o.out, "Hello!"));
 }
 
-// A prompt may come on standard input; a mere "-" can be said that way too.
+// A prompt may come on standard input, which is also the way to give a lone "-".
 void run__prompt_from_standard_input(void**) {
   const auto answer = [](const std::vector<std::string>& more, const std::string& input) {
     std::vector<std::string> arguments = {"run", "-m", kModel, "--json", "-n", "8"};
@@ -286,7 +286,7 @@ void run__prompt_from_standard_input(void**) {
   assert_fails(weir({"run", "-m", kModel}, "\n"), 2, "standard input is empty");
 }
 
-// What cannot be written is told as the system tells it, whichever command writes.
+// An output that cannot be written is reported with the system's message, whichever command writes.
 void output__errors_are_told(void**) {
   const std::string good = json({{"prompt", "Hello"}}).dump() + "\n";
   const std::vector<std::vector<std::string>> commands = {
@@ -310,7 +310,7 @@ void output__errors_are_told(void**) {
   }
 }
 
-// The model with a template that differs in a byte, so that it is known no more.
+// The model with a template that differs in a byte, so that it is no longer known.
 std::string model_with_another_template() {
   const std::string path = (g_folder / "other-template.gguf").string();
   std::string bytes = read_file(kModel);
@@ -440,7 +440,7 @@ void info__describes_the_file(void**) {
   assert_true(contains(table.out, "blk.7.ffn_down.weight"));
 }
 
-// What is in the file is told all the same; that it cannot be run is told beside it.
+// The content of the file is shown all the same, together with the reason why it cannot be run.
 void info__of_a_file_that_cannot_run_is_status_1(void**) {
   const std::string vocab = WEIR_SOURCE_DIR "/tests/golden/vocabs/ggml-vocab-gpt-2.gguf";
   const Output table = weir({"info", "-m", vocab});

@@ -1,5 +1,5 @@
-// core: error texts and log lines: one line of UTF-8 whatever is quoted, cut between characters, and told only when a
-// public call fails as a whole.
+// core: error texts and log lines: one line of UTF-8 whatever is quoted, cut between characters, and published only
+// when a public call fails as a whole.
 #include <pthread.h>
 
 #include <cstring>
@@ -73,9 +73,9 @@ void plain_text__cuts_between_characters(void**) {
 void fail__stores_plain_text(void**) {
   assert_int_equal(fail(WEIR_ERR_FORMAT, "%s: \x1b[0m %d", "\xff\n", 7).code(), WEIR_ERR_FORMAT);
   assert_string_equal(last_error_text(), "\xEF\xBF\xBD\\x0a: \\x1b[0m 7");
-  (void)fail(WEIR_ERR_FORMAT, "outer: %s", last_error_text());  // as often as it likes
+  (void)fail(WEIR_ERR_FORMAT, "outer: %s", last_error_text());  // any number of times
   assert_string_equal(last_error_text(), "outer: \xEF\xBF\xBD\\x0a: \\x1b[0m 7");
-  // Cut by a precision inside a character, and by the length of the whole at every place of one.
+  // Cut by a precision inside a character, and by the length of the whole at every byte of one.
   (void)fail(WEIR_ERR_NOT_FOUND, "no policy \"%.4s\"", "abc\xE2\x82\xAC");
   assert_string_equal(last_error_text(), "no policy \"abc\xEF\xBF\xBD\"");
   for (size_t n = kErrorBytes - 8; n < kErrorBytes + 4; ++n) {
@@ -124,7 +124,7 @@ void call__tells_an_error_when_it_fails(void**) {
     assert_string_equal(last_error_text(), "there is no device");
     assert_string_equal(Call::published_error_text(), "outside of any call");
   }
-  assert_string_equal(Call::published_error_text(), "outside of any call");  // it was got over
+  assert_string_equal(Call::published_error_text(), "outside of any call");  // the call itself did not fail
   {
     const Call call;
     (void)fail(WEIR_ERR_UNSUPPORTED, "this counts");
@@ -133,7 +133,7 @@ void call__tells_an_error_when_it_fails(void**) {
   assert_string_equal(Call::published_error_text(), "this counts");
 }
 
-// What a callback's own calls fail with is the thread's last error, and not the text of the call that it is inside of.
+// When a call of a callback fails, its text becomes the thread's last error, not the text of the call around it.
 void call__keeps_its_text_through_callbacks(void**) {
   const Call call;
   (void)fail(WEIR_ERR_FORMAT, "the outer failure");

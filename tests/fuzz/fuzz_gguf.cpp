@@ -1,5 +1,5 @@
-// Fuzz target: any bytes as a GGUF file. What parses is walked completely, so that a wrong length or place is read
-// through, and the promises of lib/gguf/gguf.h are checked; a broken one traps.
+// Fuzz target: any bytes as a GGUF file. What parses is read completely, so that a wrong length or offset has an
+// effect, and the promises of lib/gguf/gguf.h are checked; a broken one traps.
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>

@@ -97,11 +97,11 @@ double worst_of(weir_runtime* runtime, const std::string& name, const Golden& g)
 
 void models_golden__logits_and_top_tokens(void** state) {
   auto* f = static_cast<fixture*>(*state);
-  // Weir keeps K and V in bf16. Against goldens that do so too only arithmetic differs. Float weights: the order of f32
-  // sums, which now and then flips one rounding to bf16 and so moves a logit by up to 1e-3 of the position's largest.
-  // Quantised weights: activations are rounded to 16 bits as well, which flips some twenty of a model's five thousand K
-  // and V elements; 3e-3 was seen. Against f32 goldens the rounding of K and V itself shows: 4e-2 in llama_q5_k, whose
-  // K and V are large, at most 2e-2 elsewhere.
+  // Weir keeps K and V in bf16. Against goldens that do so, too, only arithmetic differs. Float weights: the order of
+  // f32 sums, which now and then flips one rounding to bf16 and so moves a logit by up to 1e-3 of the position's
+  // largest. Quantised weights: activations are rounded to 16 bits as well, which flips some twenty of a model's five
+  // thousand K and V elements; 3e-3 was seen. Against f32 goldens the rounding of K and V itself shows: 4e-2 in
+  // llama_q5_k, whose K and V are large, at most 2e-2 elsewhere.
   constexpr double kFloatWeights = 2e-3, kQuantWeights = 6e-3, kF32Golden = 5e-2;
   DIR* dir = opendir(WEIR_SOURCE_DIR "/tests/golden/models");
   assert_non_null(dir);
@@ -119,7 +119,7 @@ void models_golden__logits_and_top_tokens(void** state) {
     checked.push_back(name);
   }
   closedir(dir);
-  // Nothing of the lists may be without a golden model, and none may be left out.
+  // Every weight type and architecture must have a golden model.
   const auto has = [&](const std::string& prefix) {
     return std::any_of(checked.begin(), checked.end(),
                        [&](const std::string& name) { return name.starts_with(prefix); });

@@ -78,8 +78,8 @@ void traits__each_is_found_in_the_description(void**) {
   for (uint32_t i = 0; i < kTraitCount; ++i) assert_true(all.has(static_cast<Trait>(i)));
 }
 
-// A backend runs what it names; everything else is refused by name, when a session is planned and not in the middle of
-// a step.
+// A backend runs the traits that it names. Any other trait is refused by name when a session is planned, not in the
+// middle of a step.
 void traits__a_backend_refuses_those_that_it_lacks(void**) {
   uint32_t n_refused = 0;
   for (const Backend* backend : {&cpu_backend(), &reference_backend()}) {

@@ -1,6 +1,6 @@
-// models: weir_model_open tells its progress callback while it reads a file's description and builds the tokenizer, and
-// stops at any of these calls when the callback says so or throws; nothing stays behind. And what it tells of the chat
-// template in a file.
+// models: weir_model_open calls its progress callback while it reads a file's description and builds the tokenizer. It
+// stops at any of these calls when the callback refuses or throws, and nothing stays allocated. Also: what it reports
+// about the chat template in a file.
 #include <unistd.h>
 #include <cstdio>
 #include <stdexcept>
@@ -52,7 +52,7 @@ VocabParts large(VocabParts parts) {
   return parts;
 }
 
-// What the callback heard, and when it is to end the call.
+// The callback's calls so far, and when it is to end the call.
 struct Listener {
   size_t stop_at = SIZE_MAX;  // number of the call
   bool throws = false;
@@ -95,7 +95,7 @@ struct Runtime {
   weir_runtime* handle = nullptr;
 };
 
-// 100,000 strings are read, copied, spelled and put into a table: each of these takes its calls.
+// 100,000 strings are read, copied, spelled and put into a table; each of these steps calls back.
 void opening__the_callback_hears_of_every_stage(void**) {
   const Runtime runtime;
   for (const VocabParts& parts : {byte_level_parts(), spm_parts()}) {

@@ -74,7 +74,7 @@ struct Session {
     assert_ok(weir_session_logits(handle, &view, &n));
     return {view, view + n};
   }
-  // The open page holds what the conversation has of it, in every stream: nothing of a step that failed.
+  // In every stream the open page has only the conversation's tokens, none of a step that failed.
   void check_open_pages() const {
     const weir::KvCache& kv = handle->kv();
     for (uint32_t s = 0; s < kv.shape().n_streams(); ++s) {
@@ -133,7 +133,7 @@ void callbacks__progress_throws(void**) {
   }
 }
 
-// Where prompt pages had to leave, whole chunks stay, counted, and nobody gets logits of another position.
+// Where prompt pages had to leave, whole chunks stay and are counted, and there are no logits of another position.
 void callbacks__progress_throws_where_pages_left(void**) {
   const Fixture f;
   const Session session(f, "sink", 128, 16);
@@ -151,7 +151,7 @@ void callbacks__progress_throws_where_pages_left(void**) {
   assert_ok(weir_session_logits(session, &logits, nullptr));
 }
 
-// The tokens that were shown stay, the one included in whose callback it threw.
+// The tokens that were shown stay, including the one whose callback threw.
 void callbacks__token_throws(void**) {
   const Fixture f;
   const Session session(f, "raas", 128), other(f, "raas", 128);
@@ -242,7 +242,7 @@ int count_threads() {
   return n;
 }
 
-// Nobody minds: everything is created, and no thread stays behind.
+// Exceptions of the log hook have no effect: everything is created, and no thread stays behind.
 void callbacks__log_throws(void**) {
   const int n_threads = count_threads();
   int n_lines = 0;

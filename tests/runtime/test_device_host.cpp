@@ -35,12 +35,12 @@ weir_status hook_free(void* user, const weir_alloc_info* info) {
   assert_ptr_equal(info->ptr, h.last);
   assert_int_equal(info->bytes, 1000);
   ++h.n_frees;
-  throw 8;  // nobody hears of it
+  throw 8;  // is dropped
 }
 
 void device_host__refuses_what_the_hooks_get_wrong(void**) {
   static Hooks hooks;
-  const DeviceModule module = {};  // with hooks it is not asked
+  const DeviceModule module = {};  // not used where there are hooks
   DeviceHost host;
   host.set_hooks({hook_alloc, hook_free, &hooks});
   void* memory = nullptr;

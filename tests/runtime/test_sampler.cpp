@@ -142,7 +142,7 @@ std::vector<int32_t> by_logit(const std::vector<float>& logits) {
   return ids;
 }
 
-// Logits of few different values, so that many are equal, some of them infinite or no numbers.
+// Logits of few different values, so that many are equal, some of them infinite or NaN.
 std::vector<float> odd_logits(std::mt19937& random, uint32_t n) {
   const uint32_t kind = random() % 5;
   std::vector<float> logits(n);

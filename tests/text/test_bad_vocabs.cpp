@@ -157,8 +157,8 @@ class FailingMemory final : public std::pmr::memory_resource {
   int64_t left_, held_ = 0;
 };
 
-// Runs `work` with the first, second, ... allocation failing, until none fails. A failed one may be made up for
-// (machine code for an expression), but nothing may stay behind.
+// Runs `work` with the first, second, ... allocation failing, until none fails. Work may succeed without an allocation
+// (machine code for an expression), but nothing may stay allocated.
 void fail_each_allocation(const std::function<void(FailingMemory&)>& work) {
   for (int64_t n = 0;; ++n) {
     FailingMemory memory(n);

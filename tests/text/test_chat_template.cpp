@@ -224,7 +224,7 @@ ChatFamily family_of(const char* name) {
   return ChatFamily::kUnknown;
 }
 
-// The templates are shortened ones, so they are taken for their families only on demand.
+// The templates are shortened ones, so they are accepted as their families' only on request.
 void chat__goldens(void**) {
   for (const Golden& golden : kGoldens) {
     const ChatTemplate t = chat_template_of(golden.template_text);

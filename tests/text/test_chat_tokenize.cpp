@@ -109,7 +109,7 @@ bool is_mark(const Tokenizer& tokenizer, weir_token token) {
   return std::find(kMarks.begin(), kMarks.end(), text) != kMarks.end();
 }
 
-// The marks in their order: what the model takes the conversation for.
+// The marks in their order: how the model sees the conversation.
 Ids marks_of(const Tokenizer& tokenizer, const Ids& ids) {
   Ids out;
   for (const weir_token id : ids) {
@@ -169,7 +169,7 @@ void chat_tokenize__no_message_forges_a_mark(void**) {
   assert_true(n_checked > 10000 && n_forged > n_checked / 4);
 }
 
-// What a vocabulary calls user-defined and the template writes is a mark, also without brackets; white space is not.
+// A user-defined token that the template writes is a mark, also without brackets; white space is not.
 void chat_tokenize__what_the_template_writes_is_a_mark(void**) {
   VocabParts parts = byte_level_parts();
   const weir_token assistant = parts.add("Assistant", 4), lines = parts.add("\n\n", 4);

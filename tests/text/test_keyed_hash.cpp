@@ -1,5 +1,5 @@
-// text: the look-up tables of a vocabulary stand hostile files. The hash is the one it claims to be, every model has a
-// key of its own, and files whose entries all collided under the hash without a key cost no more than others.
+// text: the look-up tables of a vocabulary withstand hostile files. The hash is the one it claims to be, every model
+// has a key of its own, and files whose entries all collided under the hash without a key cost no more than others.
 #include "tests/text/text_test.h"
 #include "text/bpe.h"
 #include "text/keyed_hash.h"
@@ -69,8 +69,8 @@ uint64_t vocab_collisions(const std::vector<std::string>& texts) {
   return vocab.n_collisions();
 }
 
-// Linear: four times as many entries pass by some four times as many slots. Each entry passing by all before it would
-// make it sixteen times, and 200 million slots for the smaller file.
+// Collisions grow linearly: four times as many entries pass about four times as many slots. If each entry passed all
+// before it, there would be sixteen times as many, 200 million in the smaller file.
 void keyed_hash__colliding_tokens_cost_what_others_do(void**) {
   const uint64_t few = vocab_collisions(colliding_texts(20000)), many = vocab_collisions(colliding_texts(80000));
   print_message("%llu slots passed by for 20,000 tokens, %llu for 80,000\n", static_cast<unsigned long long>(few),

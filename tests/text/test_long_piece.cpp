@@ -115,7 +115,7 @@ void long_piece__a_chain_from_the_far_end(void**) {
   assert_true(by_windows(merges, std::string_view(text).substr(0, 89), 16).n_undone > 0);
 }
 
-// Words of real vocabularies, longer than some windows: the ids are those of the reference's way, one window.
+// Words of real vocabularies, longer than some windows: the ids are those of merging in one window.
 void long_piece__words_of_a_real_vocabulary(void**) {
   Random random(12);
   for (const char* name : {"gpt-2", "llama-spm"}) {
@@ -134,7 +134,7 @@ void long_piece__words_of_a_real_vocabulary(void**) {
   }
 }
 
-// Bytes for a byte of text, at the highest: 72 when a word was one list of symbols.
+// Peak bytes per byte of text; there were 72 when a word was one list of symbols.
 void long_piece__memory_of_one_word(void**) {
   constexpr size_t kBytes = size_t{8} << 20;
   for (const char* name : {"gpt-2", "llama-spm"}) {

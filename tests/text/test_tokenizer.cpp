@@ -160,7 +160,7 @@ void spm__byte_fallback(void**) {
   assert_ids(*t, "\xC3\xA9", 0, {263, 267});
   assert_ids(*t, "\xC3\xA8\xFF", 0, {263, 3 + 0xC3, 3 + 0xA8, 3 + 0xFF});
   assert_ids(*t, "<0x41>", 0,
-             {263, 3 + '<', 3 + '0', 3 + 'x', 3 + '4', 3 + '1', 3 + '>'});  // text about a byte is no byte
+             {263, 3 + '<', 3 + '0', 3 + 'x', 3 + '4', 3 + '1', 3 + '>'});  // text that names a byte is not a byte
   assert_string_equal(decode(*t, {263, 3 + 0xC3, 3 + 0xA8}).c_str(), "\xC3\xA8");
 }
 
@@ -175,7 +175,7 @@ void spm__markers_in_text_are_text(void**) {
   const Opened t(spm_parts().file());
   assert_ids(*t, "</s>", 0, {263, 3 + '<', 3 + '/', 3 + 's', 3 + '>'});
   assert_ids(*t, "</s>", WEIR_TOKENIZE_SPECIAL, {2});
-  // Text behind a token that was matched as a whole gets its space again, and loses it again.
+  // Text after a token that was matched as a whole gets a space again, and loses it in decoding.
   assert_ids(*t, "<s>a<tool>a", WEIR_TOKENIZE_SPECIAL, {1, 259, 268, 259});
   assert_string_equal(decode(*t, {1, 259, 268, 259}, true).c_str(), "<s>a<tool>a");
   assert_string_equal(decode(*t, {1, 259, 268, 259}, false).c_str(), "a<tool>a");

@@ -1,5 +1,5 @@
-// What the tests of lib/text share: opening vocabularies, small ones made in memory, and encoding without ceremony.
-// Not a part of the library. Include after the library's headers, before cmocka.
+// What the tests of lib/text share: opening vocabularies, making small ones in memory, and short forms of encoding. Not
+// a part of the library. Include after the library's headers, before cmocka.
 #pragma once
 
 #include <cstring>
