@@ -1,15 +1,18 @@
-# Tests that are no cmocka programs: the samples, style checks of .ci/check, headers, exported symbols, ABI
+# Tests that are not cmocka programs: the samples, style checks of .ci/check, headers, exported symbols, ABI
 # description, installation. They look at a normal build; sanitized builds leave them out.
 find_package(Python3 COMPONENTS Interpreter REQUIRED)
 set(weir_abi "${PROJECT_SOURCE_DIR}/tests/abi")
 set(weir_install_test "${PROJECT_SOURCE_DIR}/tests/install")
 set(weir_tiny_model "${PROJECT_SOURCE_DIR}/samples/models/weir-tiny-reasoner-q8_0.gguf")
 
-# weir_add_check(<name> <label> <command>...): exit status 0 is a pass, 77 means that a tool is missing, and the output says which.
+string(CONCAT weir_check_environment "CC=${CMAKE_C_COMPILER};CXX=${CMAKE_CXX_COMPILER};NM=${CMAKE_NM};"
+                                     "PYTHON=${Python3_EXECUTABLE};STRIP=${CMAKE_STRIP}")
+# weir_add_check(<name> <label> <command>...): exit status 0 is a pass, 77 means that a tool is missing, and the output
+# says which.
 function(weir_add_check name label)
   add_test(NAME "${name}" COMMAND ${ARGN})
   set_tests_properties("${name}" PROPERTIES LABELS "${label}" TIMEOUT 300 SKIP_RETURN_CODE 77
-                       ENVIRONMENT "CC=${CMAKE_C_COMPILER};CXX=${CMAKE_CXX_COMPILER};NM=${CMAKE_NM};PYTHON=${Python3_EXECUTABLE};STRIP=${CMAKE_STRIP}")
+                       ENVIRONMENT "${weir_check_environment}")
 endfunction()
 
 weir_add_check(gpu/run gpu sh "${PROJECT_SOURCE_DIR}/tests/gpu/test_run.sh")
@@ -17,15 +20,16 @@ foreach(check docs includes size spread)
   weir_add_check("style/${check}" style Python3::Interpreter "${PROJECT_SOURCE_DIR}/.ci/check" ${check})
 endforeach()
 weir_add_check(abi/headers abi sh "${weir_abi}/headers.sh" "${PROJECT_SOURCE_DIR}/include")
-weir_add_check(abi/symbols abi sh "${weir_abi}/symbols.sh" "$<TARGET_FILE:weir>" "${PROJECT_SOURCE_DIR}/docs/abi/symbols.txt"
-               "${PROJECT_SOURCE_DIR}/include/weir")
+weir_add_check(abi/symbols abi sh "${weir_abi}/symbols.sh" "$<TARGET_FILE:weir>"
+               "${PROJECT_SOURCE_DIR}/docs/abi/symbols.txt" "${PROJECT_SOURCE_DIR}/include/weir")
 weir_add_check(abi/description abi sh "${weir_abi}/description.sh" "$<TARGET_FILE:weir>" "${PROJECT_SOURCE_DIR}")
 weir_add_check(abi/forbidden_calls abi sh "${weir_abi}/forbidden_calls.sh" "$<TARGET_FILE:weir>")
 if(WEIR_BUILD_SAMPLES AND PROJECT_IS_TOP_LEVEL)
-  weir_add_check(install/outside_project install sh "${weir_install_test}/outside_project.sh" "${PROJECT_BINARY_DIR}" "${PROJECT_SOURCE_DIR}"
-                 "${CMAKE_COMMAND}" "${weir_tiny_model}")
+  weir_add_check(install/outside_project install sh "${weir_install_test}/outside_project.sh" "${PROJECT_BINARY_DIR}"
+                 "${PROJECT_SOURCE_DIR}" "${CMAKE_COMMAND}" "${weir_tiny_model}")
 endif()
-weir_add_check(install/size install sh "${weir_install_test}/size.sh" "$<TARGET_FILE:weir>" "${CMAKE_CURRENT_BINARY_DIR}")
+weir_add_check(install/size install sh "${weir_install_test}/size.sh" "$<TARGET_FILE:weir>"
+               "${CMAKE_CURRENT_BINARY_DIR}")
 foreach(sample IN LISTS WEIR_SAMPLES)
   weir_add_check("samples/${sample}" samples sample_${sample} "${weir_tiny_model}")
 endforeach()

@@ -1,5 +1,5 @@
-# How everything is compiled: build type, language level, output folders, warnings, sanitizers, ccache.
-# Code is compiled for the plain architecture: Highway picks the instruction set at run time, so one file runs everywhere.
+# How everything is compiled: build type, language level, output folders, warnings, sanitizers, ccache. Code is compiled
+# for the plain architecture: Highway picks the instruction set at run time, so one file runs everywhere.
 
 if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Release, RelWithDebInfo or Debug" FORCE)
@@ -24,7 +24,8 @@ if(WEIR_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
 endif()
 
 set(WEIR_WARNINGS -Wall -Wextra -Wpedantic)
-# A switch over an enumeration has a case for each value and no default: a new value does not compile until it is handled everywhere.
+# A switch over an enumeration has a case for each value and no default: a new value does not compile until it is
+# handled everywhere.
 set(WEIR_LIBRARY_WARNINGS -Wshadow -Wconversion -Werror=switch)
 # GCC 12 sees overlaps and overflows in inlined std::string operations that are not there (its bugs 105329 and 105651).
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
@@ -43,7 +44,8 @@ endif()
 set(WEIR_SANITIZE_OPTIONS "")
 if(WEIR_SANITIZE)
   string(REPLACE ";" "," weir_sanitizers "${WEIR_SANITIZE}")
-  # Instrumented vector code takes compilers minutes a file at higher levels; lib/cpu/simd_targets.h leaves out the widest instruction sets.
+  # Instrumented vector code takes compilers minutes a file at higher levels; lib/cpu/simd_targets.h leaves out the
+  # widest instruction sets.
   set(WEIR_SANITIZE_OPTIONS "-fsanitize=${weir_sanitizers}" -fno-sanitize-recover=all -fno-omit-frame-pointer -O1 -g1)
   add_compile_definitions(WEIR_INTERNAL_SANITIZED)
 endif()
@@ -60,8 +62,8 @@ if(WEIR_SANITIZE AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   set(WEIR_NO_UNDEFINED "")
 endif()
 
-# Options of every target of the project. No contraction of a * b + c: results must not depend on the compiler's taste; vector code asks for
-# fused operations by name. Sections let the linker drop what nothing uses.
+# Options of every target of the project. No contraction of a * b + c: results must not depend on the compiler's taste;
+# vector code asks for fused operations by name. Sections let the linker drop what nothing uses.
 function(weir_compile_options target)
   target_compile_options(${target} PRIVATE ${WEIR_WARNINGS} $<$<BOOL:${WEIR_WERROR}>:-Werror>
                          -ffp-contract=off -ffunction-sections -fdata-sections)

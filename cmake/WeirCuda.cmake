@@ -1,6 +1,8 @@
-# The CUDA backend: libweir_cuda.so, a module that libweir.so loads at run time. It is built when nvcc is found (WEIR_CUDA=OFF leaves it out); neither
-# the toolkit nor a GPU is needed to run the rest. cudart is linked statically, so that the driver is all that a machine needs.
-set(WEIR_CUDA_ARCH "" CACHE STRING "CUDA architectures as CMake writes them, such as 90-real; empty: one for development (90-real), `all` for a release")
+# The CUDA backend: libweir_cuda.so, a module that libweir.so loads at run time. It is built when nvcc is found
+# (WEIR_CUDA=OFF leaves it out); neither the toolkit nor a GPU is needed to run the rest. cudart is linked statically,
+# so that the driver is all that a machine needs.
+set(WEIR_CUDA_ARCH "" CACHE STRING
+    "CUDA architectures as CMake writes them, such as 90-real; empty: one for development (90-real), `all` for a release")
 option(WEIR_CUDA "Build the CUDA backend when nvcc is there" ON)
 # Of the sanitizers only ThreadSanitizer gets along with the driver; `./dev gpu-bundle --tsan` asks for both.
 option(WEIR_CUDA_TSAN "Build the CUDA backend with WEIR_SANITIZE=thread" OFF)
@@ -21,7 +23,8 @@ if(NOT CMAKE_CUDA_COMPILER)
   endif()
   set(CMAKE_CUDA_COMPILER "${weir_nvcc}")
 endif()
-# Every architecture that desktops and servers still have, and PTX of the last one for those to come. 90a and the like are not used.
+# Every architecture that desktops and servers still have, and PTX of the last one for those to come. 90a and the like
+# are not used.
 if(WEIR_CUDA_ARCH STREQUAL "all")
   set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 89-real 90-real 100-real 120)
 elseif(WEIR_CUDA_ARCH)
@@ -39,14 +42,16 @@ foreach(extension IN ITEMS STANDARD EXTENSION)
 endforeach()
 message(STATUS "Weir: CUDA backend ${CMAKE_CUDA_COMPILER_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}")
 
-file(GLOB weir_cuda_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/cuda/*/*.cu" "${PROJECT_SOURCE_DIR}/lib/cuda/*.cpp")
+file(GLOB weir_cuda_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/cuda/*/*.cu"
+     "${PROJECT_SOURCE_DIR}/lib/cuda/*.cpp")
 add_library(weir_cuda MODULE ${weir_cuda_sources})
-# What the module shares with the library (statuses, tables) it has a copy of; nothing but its entry point is visible.
-target_include_directories(weir_cuda PRIVATE "${PROJECT_SOURCE_DIR}")  # kernels are named from the root: "cuda/attn/attn_decode.cuh"
+# The module has its own copy of what it shares with the library (statuses, tables); only its entry point is visible.
+# Kernels are included by their path from the root: "cuda/attn/attn_decode.cuh".
+target_include_directories(weir_cuda PRIVATE "${PROJECT_SOURCE_DIR}")
 target_link_libraries(weir_cuda PRIVATE weir_core CUDA::cudart_static)
 target_link_options(weir_cuda PRIVATE "LINKER:--exclude-libs,ALL" "LINKER:--gc-sections" ${WEIR_NO_UNDEFINED})
-set_target_properties(weir_cuda PROPERTIES PREFIX "lib" OUTPUT_NAME weir_cuda CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden
-                      VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON)
+set_target_properties(weir_cuda PROPERTIES PREFIX "lib" OUTPUT_NAME weir_cuda CXX_VISIBILITY_PRESET hidden
+                      CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON)
 target_compile_options(weir_cuda PRIVATE
   $<$<COMPILE_LANGUAGE:CXX>:${WEIR_WARNINGS} ${WEIR_LIBRARY_WARNINGS}>
   # No fast-math: scores decide which pages are kept. Contraction stays on, as GPUs expect.

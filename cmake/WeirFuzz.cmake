@@ -1,6 +1,7 @@
-# tests/fuzz/fuzz_<name>.cpp defines LLVMFuzzerTestOneInput; its seeds are the files of tests/fuzz/corpus/<name>/.
-# With WEIR_FUZZ (clang) each is a libFuzzer program, and its test runs for WEIR_FUZZ_SECONDS. Without, every compiler builds it with
-# fuzz_replay.cpp, and its test runs the seeds and a fixed set of changed copies, so that the quick tier sees old findings come back.
+# tests/fuzz/fuzz_<name>.cpp defines LLVMFuzzerTestOneInput; its seeds are the files of tests/fuzz/corpus/<name>/. With
+# WEIR_FUZZ (clang) each is a libFuzzer program, and its test runs for WEIR_FUZZ_SECONDS. Without, every compiler builds
+# it with fuzz_replay.cpp, and its test runs the seeds and a fixed set of changed copies, so that the quick tier sees
+# old findings come back.
 set(WEIR_FUZZ_SECONDS 60 CACHE STRING "Seconds that each fuzz test runs")
 add_custom_target(fuzz_tests)  # builds the fuzz targets alone
 file(GLOB weir_fuzz_files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/fuzz/fuzz_*.cpp")

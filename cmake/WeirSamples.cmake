@@ -1,4 +1,5 @@
-# The samples, one program per samples/0N_*.c, and the weir program from samples/cli. All of them use the public C API only.
+# The samples, one program per samples/0N_*.c, and the weir program from samples/cli. All of them use the public C API
+# only.
 file(GLOB weir_samples CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/samples/[0-9]*.c")
 set(WEIR_SAMPLES "")  # names, for the tests that run them
 foreach(file IN LISTS weir_samples)
@@ -21,7 +22,8 @@ add_library(weir_cli_parts STATIC ${weir_cli_sources})
 target_include_directories(weir_cli_parts PUBLIC "${PROJECT_SOURCE_DIR}/samples/cli")
 target_link_libraries(weir_cli_parts PUBLIC weir::weir CLI11::CLI11 nlohmann_json::nlohmann_json Threads::Threads)
 # Where `weir demo` finds its model when both are installed, from the program's folder.
-cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_DATADIR BASE_DIRECTORY "${CMAKE_INSTALL_FULL_BINDIR}" OUTPUT_VARIABLE weir_data_from_bin)
+cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_DATADIR BASE_DIRECTORY "${CMAKE_INSTALL_FULL_BINDIR}"
+           OUTPUT_VARIABLE weir_data_from_bin)
 target_compile_definitions(weir_cli_parts PRIVATE "WEIR_MODEL_FOLDER=\"${weir_data_from_bin}/weir\"")
 weir_compile_options(weir_cli_parts)
 # Pictures of traces; without libpng they are SVG only.

@@ -1,9 +1,11 @@
 #!/bin/sh
-# The ABI of the built library against docs/abi/weir-1.abi (functions, types, sizes, offsets) and docs/abi/constants.txt (numbers of enum values).
-# Additions pass: functions, fields at the end of a struct, enum values. Everything else breaks programs and fails.
+# The ABI of the built library against docs/abi/weir-1.abi (functions, types, sizes, offsets) and docs/abi/constants.txt
+# (numbers of enum values). Additions pass: functions, fields at the end of a struct, enum values. Everything else
+# breaks programs and fails.
 # Usage: description.sh LIBRARY SOURCE_FOLDER           compare
 #        description.sh LIBRARY SOURCE_FOLDER --update  write symbols.txt, constants.txt and weir-1.abi anew
-# The library needs debug information for lib/api, which every build of the project has. Exit status 77: libabigail is not installed.
+# The library needs debug information for lib/api, which every build of the project has. Exit status 77: libabigail is
+# not installed.
 set -u
 library=$1 source=$2 mode=${3:-compare}
 abi=$source/docs/abi
@@ -23,8 +25,9 @@ constants() {
 
 # Public types only, and nothing that depends on the machine: no paths, no architecture, no list of needed libraries.
 describe() {
-    abidw --headers-dir "$source/include/weir" --drop-private-types --no-architecture --no-corpus-path --no-comp-dir-path --no-show-locs \
-        --no-elf-needed --exported-interfaces-only --type-id-style hash "$library" | sed "s| path='[^']*/lib/api/| path='lib/api/|"
+    abidw --headers-dir "$source/include/weir" --drop-private-types --no-architecture --no-corpus-path \
+        --no-comp-dir-path --no-show-locs --no-elf-needed --exported-interfaces-only --type-id-style hash "$library" |
+        sed "s| path='[^']*/lib/api/| path='lib/api/|"
 }
 
 describe >"$work/fresh.abi" || exit 1
@@ -37,10 +40,12 @@ fi
 constants >"$work/constants"
 
 if [ "$mode" = --update ]; then
-    "${NM:-nm}" -D --defined-only "$library" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort >"$abi/symbols.txt"
+    "${NM:-nm}" -D --defined-only "$library" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' |
+        sort >"$abi/symbols.txt"
     cp "$work/constants" "$abi/constants.txt"
     cp "$work/fresh.abi" "$abi/weir-1.abi"
-    echo "written: symbols.txt ($(wc -l <"$abi/symbols.txt") symbols), constants.txt ($(wc -l <"$abi/constants.txt")), weir-1.abi"
+    n_symbols=$(wc -l <"$abi/symbols.txt")
+    echo "written: symbols.txt ($n_symbols symbols), constants.txt ($(wc -l <"$abi/constants.txt")), weir-1.abi"
     exit 0
 fi
 
@@ -63,7 +68,8 @@ if [ -s "$work/changed" ] || ! [ -s "$work/layout_before" ]; then
     sed 's/^/  /' "$work/changed"
     failures=1
 fi
-abidiff --suppressions "$source/tests/abi/additions.abignore" --no-added-syms "$abi/weir-1.abi" "$work/fresh.abi" >"$work/report" 2>&1
+abidiff --suppressions "$source/tests/abi/additions.abignore" --no-added-syms "$abi/weir-1.abi" "$work/fresh.abi" \
+    >"$work/report" 2>&1
 status=$?
 if [ $status -ne 0 ]; then
     cat "$work/report"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Every public header compiles alone, and twice in one file, as C99, C11, C++11 and C++20, without a warning, with each compiler that is here.
-# Every _INIT macro fills its struct completely and sets struct_size.
+# Every public header compiles alone, and twice in one file, as C99, C11, C++11 and C++20, without a warning, with each
+# compiler that is here. Every _INIT macro fills its struct completely and sets struct_size.
 # Usage: headers.sh INCLUDE_FOLDER. CC and CXX name the project's compilers; gcc and clang are tried as well.
 set -u
 include=$1
@@ -14,7 +14,8 @@ compile() {  # compile COMPILER LANGUAGE STANDARD FILE [WARNING...]
     compiler=$1 language=$2 standard=$3 file=$4
     shift 4
     n_compiled=$((n_compiled + 1))
-    if ! "$compiler" -x "$language" -std="$standard" $warnings "$@" -I "$include" -fsyntax-only "$file" >"$work/log" 2>&1; then
+    if ! "$compiler" -x "$language" -std="$standard" $warnings "$@" -I "$include" -fsyntax-only "$file" \
+        >"$work/log" 2>&1; then
         echo "$compiler -std=$standard: $(basename "$file") fails"
         sed -n '1,12p' "$work/log"
         failures=$((failures + 1))
@@ -30,7 +31,8 @@ compile_all() {  # compile_all FILE: with every compiler and standard
     done
 }
 
-# add COMPILER LIST...: prints the list, and the compiler when it can be run and no compiler of the list is of the same make.
+# add COMPILER LIST...: prints the list, and the compiler when it can be run and no compiler of the list is of the same
+# make.
 add() {
     compiler=$1
     shift

@@ -1,7 +1,9 @@
-"""Prints every field of every public struct in an ABI description: struct, number of the field, offset in bits, name, type.
+"""Prints every field of every public struct in an ABI description: struct, number of the field, offset in bits, name,
+type.
 
-abidiff alone cannot tell a struct that grew at its end, which is allowed, from one whose fields changed: when the one is suppressed, so is the other.
-Lines that a release has printed must be printed by every later one. Usage: layout.py FILE.abi
+abidiff alone cannot distinguish a struct that grew at its end, which is allowed, from one whose fields changed: when
+the one is suppressed, so is the other. Lines that a release has printed must be printed by every later one.
+Usage: layout.py FILE.abi
 """
 import sys
 import xml.etree.ElementTree
@@ -16,7 +18,8 @@ def spell(types, type_id):
     if node.tag == "pointer-type-def":
         return spell(types, inner) + "*"
     if node.tag == "qualified-type-def":
-        return ("const " if node.get("const") else "") + ("volatile " if node.get("volatile") else "") + spell(types, inner)
+        qualifiers = ("const " if node.get("const") else "") + ("volatile " if node.get("volatile") else "")
+        return qualifiers + spell(types, inner)
     if node.tag == "array-type-def":
         return spell(types, inner) + "".join(f"[{dimension.get('length')}]" for dimension in node.iter("subrange"))
     if node.tag == "function-type":
@@ -33,7 +36,8 @@ def main(path):
     for struct in root.iter("class-decl"):
         for number, member in enumerate(struct.findall("data-member")):
             field = member.find("var-decl")
-            print(struct.get("name"), number, member.get("layout-offset-in-bits"), field.get("name"), spell(types, field.get("type-id")))
+            print(struct.get("name"), number, member.get("layout-offset-in-bits"), field.get("name"),
+                  spell(types, field.get("type-id")))
 
 
 main(sys.argv[1])

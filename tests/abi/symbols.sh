@@ -1,6 +1,6 @@
 #!/bin/sh
-# The symbols that libweir.so exports are those of docs/abi/symbols.txt, no more and no fewer, all with version WEIR_1, and each is
-# declared with WEIR_API in a public header.
+# The symbols that libweir.so exports are those of docs/abi/symbols.txt, no more and no fewer, all with version WEIR_1,
+# and each is declared with WEIR_API in a public header.
 # Usage: symbols.sh LIBRARY SYMBOLS_TXT HEADER_FOLDER
 set -u
 library=$1 list=$2 headers=$3

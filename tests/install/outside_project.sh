@@ -1,6 +1,7 @@
 #!/bin/sh
-# Installs into an empty folder and uses the result as a stranger would: a CMake project with find_package(weir), a compiler with pkg-config, and
-# the weir program. The folder is moved before use: an installation must not know where it was made.
+# Installs into an empty folder and uses the result as a stranger would: a CMake project with find_package(weir), a
+# compiler with pkg-config, and the weir program. The folder is moved before use: an installation must not know where it
+# was made.
 # Usage: outside_project.sh BUILD_FOLDER SOURCE_FOLDER CMAKE TINY_MODEL. CC names the C compiler.
 set -eu
 build=$1 source=$2 cmake=$3 model=$4
@@ -11,8 +12,8 @@ trap 'rm -rf "$work"' EXIT
 mv "$work/first" "$work/prefix"
 prefix=$work/prefix
 libdir=$(dirname "$(find "$prefix" -name libweir.so)")
-for file in "$libdir/libweir.so.1" "$libdir/pkgconfig/weir.pc" "$libdir/cmake/weir/weirConfig.cmake" "$prefix/include/weir/weir.h" \
-    "$prefix/bin/weir"; do
+for file in "$libdir/libweir.so.1" "$libdir/pkgconfig/weir.pc" "$libdir/cmake/weir/weirConfig.cmake" \
+    "$prefix/include/weir/weir.h" "$prefix/bin/weir"; do
     [ -e "$file" ] || { echo "not installed: ${file#"$prefix"/}"; exit 1; }
 done
 if grep -rlF -e "$source/" -e "$work/first" "$prefix"; then
@@ -21,7 +22,8 @@ if grep -rlF -e "$source/" -e "$work/first" "$prefix"; then
 fi
 
 echo "== CMake project"
-"$cmake" -S "$source/tests/install/outside" -B "$work/outside" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="${CC:-cc}" >"$work/outside.log" 2>&1 &&
+"$cmake" -S "$source/tests/install/outside" -B "$work/outside" -DCMAKE_PREFIX_PATH="$prefix" \
+    -DCMAKE_C_COMPILER="${CC:-cc}" >"$work/outside.log" 2>&1 &&
     "$cmake" --build "$work/outside" >>"$work/outside.log" 2>&1 || { cat "$work/outside.log"; exit 1; }
 "$work/outside/outside" "$model"
 
