@@ -6,8 +6,8 @@
 namespace weir {
 
 struct RaasOptions {
-  uint32_t rule = 1;  // StampRule: kAlpha
-  float r = 0.5f;     // kTopR: of the ranked pages, stamped each step; the paper's 50 %
+  uint32_t rule = 1;    // StampRule: kAlpha
+  float r = 0.5f;       // kTopR: of the ranked pages, stamped each step; the paper's 50 %
   float alpha = 0.99f;  // of the exact mass: a page that one head reads from, and nothing less
   uint32_t exact_mass = 1;
   DigestKind digest = DigestKind::kMinMax;  // the paper's, for stamps from digests
