@@ -119,7 +119,7 @@ Status Model::read(bool vocab_only, OpenProgress& progress) {
     config_.vocab_size = tokenizer_.vocab_size();
   }
   WEIR_TRY(read_fingerprint(progress));
-  return progress.tell(0);
+  return progress.repeat();
 }
 
 Status Model::read_config(std::string_view arch) {
