@@ -1,5 +1,6 @@
 // H2O: the pages with the largest attention summed over all steps stay, and a recent window; the rest leaves for good. Time and memory O(budget).
-// Paper: Zhang et al., "H2O: Heavy-Hitter Oracle for Efficient Generative Inference", arXiv:2306.14048, sec. 4; algorithms 2.3.
+// Paper: Zhang et al., "H2O: Heavy-Hitter Oracle for Efficient Generative Inference", arXiv:2306.14048, sec. 4;
+// docs/algorithms.md, "H2O".
 // Differs from the paper: pages instead of tokens (tests/policy/token_reference.h has the token form), budgets in tokens and not as shares of the
 // prompt, evictions are real, and a prompt beyond the budget is read in chunks with evictions between them, so that the budget always holds.
 #include <algorithm>

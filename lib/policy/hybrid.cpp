@@ -1,6 +1,7 @@
 // Hybrid: the prompt stays whole and a step attends its best pages; of the decoded text, milestones stay within a budget of their own. For long prompts
 // and long answers. Time O(prompt / 16 + budget), memory O(prompt + budget), constant in the decoded length.
-// Source: algorithms 2.7; Hu et al., arXiv:2502.11147, recommend the combination for long prompts without saying how.
+// docs/algorithms.md, "Hybrid".
+// Source: Hu et al., arXiv:2502.11147, recommend the combination for long prompts without saying how.
 #include <algorithm>
 #include <new>
 

@@ -150,7 +150,7 @@ Status make_policy(const char* name, const PolicyConfig& config, PolicyStorage& 
 // context; WEIR_ERR_INTERNAL otherwise. make_policy checks every policy.
 Status check_rules(const char* name, const Policy& policy);
 
-// Pages of a budget: floor, at least two (algorithms 1.13), and not more than the context needs.
+// Pages of a budget: floor, at least two (docs/algorithms.md, "Budgets"), and not more than the context needs.
 uint32_t budget_pages(const PolicyConfig& config, uint32_t context_tokens);
 inline uint32_t whole_pages(uint32_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
 
@@ -167,7 +167,7 @@ uint32_t room_of(const StreamView& s, uint32_t n_front_rows);
 // neither pushes out its own first pages nor those that its rows need most.
 uint32_t chunk_that_fits(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens);
 
-// Scores compare with NaN as -inf (algorithms 1.11).
+// Scores compare with NaN as -inf (docs/algorithms.md, "Ties and determinism").
 inline float score_of(const StreamView& s, uint32_t row) {
   return std::isnan(s.last_score[row]) ? -INFINITY : s.last_score[row];
 }

@@ -1,5 +1,6 @@
 // Quest: every page stays, and a step attends the pages whose keys can match its query best. Time O(length / 16 + budget), memory O(length).
-// Paper: Tang et al., "Quest: Query-Aware Sparsity for Efficient Long-Context LLM Inference", arXiv:2406.10774, sec. 3; algorithms 2.5.
+// Paper: Tang et al., "Quest: Query-Aware Sparsity for Efficient Long-Context LLM Inference", arXiv:2406.10774, sec. 3;
+// docs/algorithms.md, "Quest".
 // Differs from the paper: the open page is always attended, inside the budget (as in its runtime); the heads of a group share one list (agg=qhead
 // gives each its own), by the best estimate of any head: docs/papers.md has the measurements.
 #include <algorithm>

@@ -1,6 +1,7 @@
 // RaaS: every page carries the last step at which it mattered; when a stream is full the stalest page leaves. Prompt pages are pinned. All resident
 // pages are attended, so a step has no selection. Time and memory O(budget).
-// Paper: Hu et al., "RaaS: Reasoning-Aware Attention Sparsity for Efficient LLM Reasoning", arXiv:2502.11147 (v1), sec. 3; algorithms 2.6.
+// Paper: Hu et al., "RaaS: Reasoning-Aware Attention Sparsity for Efficient LLM Reasoning", arXiv:2502.11147 (v1),
+// sec. 3; docs/algorithms.md, "RaaS".
 // Differs from the paper: recent pages are protected, ties go by the last weight, stamps come from exact page masses and a high threshold by default
 // (docs/papers.md has the measurements), and every (layer, kv head) stream decides for itself.
 #include "policy/raas.h"

@@ -1,4 +1,5 @@
-// What policies share that attend only the best pages of a step: their options, and the choice itself (algorithms 1.7, 1.8, 2.5).
+// What policies share that attend only the best pages of a step: their options, and the choice itself
+// (docs/algorithms.md, "Quest", "Digests and their estimates" and "How the heads of a group agree").
 #pragma once
 
 #include "policy/options.h"

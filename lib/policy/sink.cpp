@@ -1,7 +1,9 @@
 // StreamingLLM: the first tokens (attention sinks) and a recent window stay, the middle leaves. Constant memory for endless text.
-// Paper: Xiao et al., "Efficient Streaming Language Models with Attention Sinks", arXiv:2309.17453, sec. 3; algorithms 2.2.
+// Paper: Xiao et al., "Efficient Streaming Language Models with Attention Sinks", arXiv:2309.17453, sec. 3;
+// docs/algorithms.md, "StreamingLLM".
 // Differs from the paper: whole pages of 16 tokens are kept, so up to 15 tokens more than asked for on either side are visible (exact_mask hides them),
-// and positions in the cache are made by rotating the query for the sink pages, not the keys (algorithms 1.9).
+// and positions in the cache are made by rotating the query for the sink pages, not the keys (docs/algorithms.md,
+// "Positions when pages leave").
 #include <algorithm>
 #include <new>
 

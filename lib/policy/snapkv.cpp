@@ -1,6 +1,7 @@
 // SnapKV: of a prompt, the pages stay that its last queries attend to. A prompt policy: it stands before any other, decides what of a prompt is kept,
 // and leaves decoding to the policy behind it.
-// Paper: Li et al., "SnapKV: LLM Knows What You are Looking for Before Generation", arXiv:2404.14469, sec. 4; algorithms 2.11.
+// Paper: Li et al., "SnapKV: LLM Knows What You are Looking for Before Generation", arXiv:2404.14469, sec. 4;
+// docs/algorithms.md, "SnapKV".
 // Differs from the paper: whole pages by the best of their tokens; one choice per KV head, by the mean of its query heads; and a prompt beyond the
 // budget is read in chunks, each compressed by its own last queries, so that the budget holds at every moment. A prompt that fits the budget in one
 // chunk is compressed exactly as in the paper. Average pooling counts what lies outside, and what already left, as 0.

@@ -1,5 +1,6 @@
-// policy: configurations that must be the same as another method (algorithms 5.1), on the simulator of a session: a
-// budget that holds everything is dense attention to the last bit, and edge values of options are simpler methods.
+// policy: configurations that must be the same as another method (docs/algorithms.md, "What must equal what"), on the
+// simulator of a session: a budget that holds everything is dense attention to the last bit, and edge values of
+// options are simpler methods.
 #include "tests/policy/session_sim.h"
 
 namespace {

@@ -1,5 +1,6 @@
-// policy: H2O in a session (algorithms 2.3). Sums of attention against sums recomputed in f64, victims against those
-// sums, the recent window, and what may never happen: a page that returns, a sum that falls, a stream above its budget.
+// policy: H2O in a session (docs/algorithms.md, "H2O"). Sums of attention against sums recomputed in f64, victims
+// against those sums, the recent window, and what may never happen: a page that returns, a sum that falls, a stream
+// above its budget.
 #include <cstdlib>
 #include <map>
 #include <set>

@@ -1,5 +1,6 @@
-// policy: Quest in a session (algorithms 2.5). Nothing ever leaves; lists have the budget's size, hold the open page,
-// grow with the budget; bounds and digests are what the pages say; with pages of one token the choice is the exact top.
+// policy: Quest in a session (docs/algorithms.md, "Quest"). Nothing ever leaves; lists have the budget's size, hold the
+// open page, grow with the budget; bounds and digests are what the pages say; with pages of one token the choice is the
+// exact top.
 #include "tests/policy/session_sim.h"
 
 #include <numeric>

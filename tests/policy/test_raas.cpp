@@ -1,4 +1,5 @@
-// policy: RaaS. The hand-checked trace of algorithms appendix C.4, its invariants over random weights, and planted milestones.
+// policy: RaaS. The example of docs/algorithms.md, "RaaS", checked by hand, its invariants over random weights, and
+// planted milestones.
 #include "tests/policy/policy_test.h"
 
 #include <random>
@@ -26,7 +27,7 @@ PageStampArgs stamp_args(Table& t, const float* weight, uint32_t now, StampRule 
 }
 
 // A page here is one token of the trace. The trace ranks the newest token like any other; its weight is above alpha in every step.
-void raas__token_trace_of_appendix_c(void**) {
+void raas__token_trace(void**) {
   Made made("raas", 5 * kPageTokens, 1024,
             {{"stamp_rule", "alpha"}, {"alpha", "0.1"}, {"protect_recent", "0"}, {"min_decode_pages", "2"}});
   assert_true(made.status.ok());
@@ -176,7 +177,7 @@ void raas__the_protected_share_is_of_the_pages_that_can_leave(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(raas__token_trace_of_appendix_c),
+      cmocka_unit_test(raas__token_trace),
       cmocka_unit_test(raas__no_stamps_is_fifo),
       cmocka_unit_test(raas__invariants_over_random_weights),
       cmocka_unit_test(raas__milestone_stays_while_used),

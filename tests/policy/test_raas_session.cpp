@@ -1,4 +1,4 @@
-// policy: RaaS in a session (algorithms 2.6, invariants 1 to 8), and planted pages (5.2): a milestone that is used for
+// policy: RaaS in a session (docs/algorithms.md, "Invariants of RaaS"), and planted pages: a milestone that is used for
 // long, and phoenixes that wake up.
 #include <map>
 

@@ -1,4 +1,5 @@
-// policy: StreamingLLM. Which pages are resident, in-cache positions (algorithms appendix C.3), chunks, and budgets.
+// policy: StreamingLLM. Which pages are resident, in-cache positions (docs/algorithms.md, "Positions
+// when pages leave"), chunks, and budgets.
 #include "tests/policy/policy_test.h"
 
 #include <cstring>
@@ -76,7 +77,7 @@ void sink__residents_are_sinks_and_a_suffix(void**) {
   }
 }
 
-void sink__in_cache_position_of_appendix_c(void**) {
+void sink__in_cache_position_with_a_mask(void**) {
   // ns=4, w=8 with an exact mask: the query at position 19 sits at 11 in the cache.
   Made made("sink", 48, 0, {{"sinks", "4"}, {"window", "8"}, {"exact_mask", "true"}});
   assert_true(made.status.ok());
@@ -136,7 +137,7 @@ void sink__budgets(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(sink__residents_are_sinks_and_a_suffix),
-      cmocka_unit_test(sink__in_cache_position_of_appendix_c),
+      cmocka_unit_test(sink__in_cache_position_with_a_mask),
       cmocka_unit_test(sink__in_cache_position_counts_resident_tokens),
       cmocka_unit_test(sink__window_drops_by_position),
       cmocka_unit_test(sink__long_prompts_keep_the_window_while_chunking),

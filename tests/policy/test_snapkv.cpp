@@ -1,5 +1,5 @@
-// policy: SnapKV before another policy (algorithms 2.11). What of a prompt stays against a plain computation in f64;
-// the window stays; the count is exact; prompts in chunks; and what the policy behind it sees.
+// policy: SnapKV before another policy (docs/algorithms.md, "SnapKV"). What of a prompt stays against a plain
+// computation in f64; the window stays; the count is exact; prompts in chunks; and what the policy behind it sees.
 #include <cstdlib>
 
 #include "tests/policy/exact_attention.h"

@@ -216,8 +216,8 @@ void token__raas_keeps_what_the_token_form_keeps(void**) {
   }
 }
 
-// The trace of algorithms appendix C.4, of the token form itself.
-void token__raas_trace_of_appendix_c(void**) {
+// The example of docs/algorithms.md, "RaaS", of the token form itself.
+void token__raas_trace(void**) {
   const struct {
     std::vector<uint32_t> residents;
     std::vector<float> weights;
@@ -248,7 +248,7 @@ int main() {
       cmocka_unit_test(token__h2o_without_heavy_is_a_window),
       cmocka_unit_test(token__tova_keeps_what_the_token_form_keeps),
       cmocka_unit_test(token__raas_keeps_what_the_token_form_keeps),
-      cmocka_unit_test(token__raas_trace_of_appendix_c),
+      cmocka_unit_test(token__raas_trace),
   };
   return cmocka_run_group_tests_name("policy_token_reference", tests, nullptr, nullptr);
 }

@@ -1,5 +1,5 @@
-// The token forms of H2O, TOVA and RaaS, written from the specification (algorithms 2.3, 2.4, 2.6) and not from the
-// library: one stream, lists of tokens, f64. The library's policies over pages of one token must keep the same tokens.
+// The token forms of H2O, TOVA and RaaS, written from their descriptions (docs/algorithms.md) and not from the library:
+// one stream, lists of tokens, f64. The library's policies over pages of one token must keep the same tokens.
 // Weights are handed in per query head, in the order of the residents.
 #pragma once
 
