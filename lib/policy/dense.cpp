@@ -1,4 +1,5 @@
-// Dense attention: every token stays and is attended; the oracle for all other policies. A budget makes the session smaller, nothing is evicted.
+// Dense attention: every token stays, and every step attends all of them. The other policies are tested against it.
+// A budget makes the context smaller; nothing is evicted.
 #include <new>
 
 #include "policy/options.h"
@@ -10,7 +11,7 @@ namespace {
 class DensePolicy final : public Policy {
  public:
   explicit DensePolicy(const PolicyNeeds& needs) { needs_ = needs; }
-  // The context was cut to what the pages hold, so a prompt that passes the context check fits.
+  // The context is at most what the pages hold, so a prompt that passes the context check fits.
   Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }
   uint32_t victim(const StreamView&, const RoomArgs&) const override { return kNone; }
   bool can_take_back_prompt() const override { return true; }

@@ -1,8 +1,11 @@
-// H2O: the pages with the largest attention summed over all steps stay, and a recent window; the rest leaves for good. Time and memory O(budget).
+// H2O: the pages with the largest attention mass, summed over all steps, stay, and so does a recent window. The other
+// pages leave for good. Time per step and memory O(budget), but for the first skip_layers layers, which are dense.
 // Paper: Zhang et al., "H2O: Heavy-Hitter Oracle for Efficient Generative Inference", arXiv:2306.14048, sec. 4;
 // docs/algorithms.md, "H2O".
-// Differs from the paper: pages instead of tokens (tests/policy/token_reference.h has the token form), budgets in tokens and not as shares of the
-// prompt, evictions are real, and a prompt beyond the budget is read in chunks with evictions between them, so that the budget always holds.
+// Differs from the paper: pages instead of tokens (tests/policy/token_reference.h has the token form); the query heads
+// of a group share one sum; budgets are numbers of tokens, not shares of the prompt; and a prompt longer than the
+// budget is read in chunks with evictions between them, so that the budget holds at every moment. The paper sums
+// without dividing and over the whole prompt: score=norm_sum, init=window and init=zero are additions.
 #include <algorithm>
 #include <new>
 
@@ -12,14 +15,14 @@
 namespace weir {
 namespace {
 
-// What the prompt leaves in the accumulators.
+// What a prompt puts into the sums.
 enum Init : uint32_t { kExact, kWindow, kZero };
 
 struct H2oOptions {
-  uint32_t recent = 0;       // tokens of the window; default half of the budget
-  uint32_t normalise = 0;    // 1: a page's sum is divided by the steps that observed it
-  uint32_t init = kExact;    // column sums of the whole prompt, the paper's rule
-  uint32_t init_rows = 8;    // kWindow: last prompt queries that count; OpenVINO GenAI's choice
+  uint32_t recent = 0;       // tokens of the recent window; default: half of the budget
+  uint32_t normalise = 0;    // 1: a page's sum is divided by the number of steps that it holds
+  uint32_t init = kExact;    // the sums over all queries of the prompt, as in the paper
+  uint32_t init_rows = 8;    // kWindow: so many last prompt queries count; 8 as in OpenVINO GenAI
   uint32_t skip_layers = 2;  // dense layers, as in the Quest paper's comparison
 };
 
@@ -27,19 +30,19 @@ class H2oPolicy final : public Policy {
  public:
   H2oPolicy(const PolicyNeeds& needs, const H2oOptions& o, float scale) : o_(o), attn_scale_(scale) { needs_ = needs; }
 
-  // Any length: the lightest pages leave on the way.
+  // Any length: pages leave while the prompt is read.
   Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }
-  // A chunk that drops pages opens no more than lie outside the window.
+  // A chunk for which pages must leave opens no more pages than the table has outside the recent window.
   uint32_t chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const override {
     const uint32_t fits = chunk_that_fits(kv, n_left, batch_tokens), capacity = kv.shape().pages_per_stream;
     if (bounded_stream(kv).n_pages + kv.pages_to_open(fits) <= capacity) return fits;
-    const uint32_t window = whole_pages(o_.recent) + 1;  // pages that it can touch
+    const uint32_t window = whole_pages(o_.recent) + 1;  // most pages that it can touch
     const uint32_t pages = capacity > window ? capacity - window : 1;
     return std::min(fits, pages * kPageTokens - kv.n_tokens() % kPageTokens);
   }
   bool can_take_back_prompt() const override { return true; }
 
-  // The lightest page outside the window; when pins leave none there, the lightest of all.
+  // The page with the lowest score outside the recent window; when none of those can leave, the lowest of all.
   uint32_t victim(const StreamView& s, const RoomArgs& room) const override {
     if (!room.crowded) return kNone;
     const auto weight = [&](uint32_t row) {
@@ -87,8 +90,9 @@ class H2oPolicy final : public Policy {
     return {};
   }
 
-  // Stamps are the first step whose attention the score holds, for the division by steps: that of the first token where the page was opened, and after
-  // prompts that are not looked at, as many steps later.
+  // A page's stamp is the first step whose attention its score holds; score=norm_sum divides by the steps since then.
+  // With init=zero a prompt is not observed: the pages that it opened begin with the step after it, and the stamps of
+  // older pages move forward by its length.
   void prompt_end(KvCache& kv, uint32_t first) const override {
     for (uint32_t i = 0; i < kv.shape().n_streams(); ++i) {
       const StreamView s = kv.stream(i);

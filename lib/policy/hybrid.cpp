@@ -1,7 +1,8 @@
-// Hybrid: the prompt stays whole and a step attends its best pages; of the decoded text, milestones stay within a budget of their own. For long prompts
-// and long answers. Time O(prompt / 16 + budget), memory O(prompt + budget), constant in the decoded length.
-// docs/algorithms.md, "Hybrid".
-// Source: Hu et al., arXiv:2502.11147, recommend the combination for long prompts without saying how.
+// Hybrid: the whole prompt stays, and a step attends its best pages, as Quest does. Of the decoded text, pages are kept
+// as RaaS keeps them, within a part of the budget. For long prompts with long answers. Time per step
+// O(prompt / 16 + budget), memory O(prompt + budget); neither depends on the length of the answer.
+// Source: Hu et al., arXiv:2502.11147, recommend the combination for long prompts without saying how. How the budget is
+// divided is ours: docs/algorithms.md, "Hybrid".
 #include <algorithm>
 #include <new>
 
@@ -11,11 +12,11 @@
 namespace weir {
 namespace {
 
-// In pages. What a short prompt leaves of its part is the answer's.
+// In pages. What a short prompt does not need of its part goes to the answer.
 struct Split {
   uint32_t all = 0;     // attended in a step
-  uint32_t prompt = 0;  // of them, of a prompt longer than `whole`
-  uint32_t whole = 0;   // a prompt of at most so many pages is attended whole; at least `prompt`
+  uint32_t prompt = 0;  // of these, prompt pages, when the prompt is longer than `whole`
+  uint32_t whole = 0;   // a prompt of at most this many pages is attended whole; at least `prompt`
   uint32_t prompt_part(uint32_t n_prompt) const { return n_prompt <= whole ? n_prompt : prompt; }
   uint32_t decode_part(uint32_t n_prompt) const { return all - prompt_part(n_prompt); }
   uint32_t least_decode() const { return all - prompt; }
@@ -85,12 +86,12 @@ class HybridPolicy final : public RaasPolicy {
 
   bool holds_all() const override { return split_.all >= whole_pages(needs_.context_tokens); }
 
-  // Prompt pages that were unpinned leave only for room; a full decode part is no reason.
+  // Prompt pages that were unpinned leave only when the table is full, not when the answer has used up its part.
   uint32_t staying_flags(const RoomArgs& room) const override {
     return room.crowded ? kPageStays : kPageStays | kPagePrompt;
   }
 
-  // Decode pages have a budget of their own, however much of the prompt's room is taken.
+  // Decode pages are limited to the answer's part, even while the table has free rows that are meant for prompts.
   bool is_full(const StreamView& s, const RoomArgs& room) const override {
     if (room.phase != Phase::kDecode) return room.crowded;
     const uint32_t n_prompt = prompt_pages(s);
@@ -106,8 +107,8 @@ Status make(const PolicyConfig& config, OptionReader& options, const RaasOptions
             PolicyStorage& storage, Policy*& out) {
   SelectionOptions selection;
   selection.digest = raas.exact_mass != 0 ? selection.digest : raas.digest;
-  selection.sink_pages = 1;  // the first four positions
-  float rho = 0.5f;          // the prompt's part of the budget
+  selection.sink_pages = 1;  // it holds the attention sinks
+  float rho = 0.5f;          // most of the budget that the prompt takes
   WEIR_TRY(read_selection(options, config.n_layers, selection));
   WEIR_TRY(options.get_f32("rho", rho, 0.0f, 1.0f));
   WEIR_TRY(options.finish());
@@ -129,10 +130,10 @@ Status make(const PolicyConfig& config, OptionReader& options, const RaasOptions
   }
   split.whole = when_needed ? split.all - std::min(split.all, raas.pinned.min_decode_pages) : split.prompt;
   if (split.all >= whole) split.whole = split.prompt = whole;
-  // A prompt that is attended whole fits anyway, so the session may hold one.
+  // A prompt of `whole` pages fits in any case, so the session accepts one even if max_prompt_tokens is less.
   uint32_t prompt = config.max_prompt_tokens != 0 ? std::min(whole, whole_pages(config.max_prompt_tokens)) : whole;
   if (when_needed) prompt = std::max(prompt, split.whole);
-  // The most that a prompt of any length up to that and its part of the answer take together.
+  // The most pages that a prompt of up to that length and the answer's part take together.
   needs.pages_per_stream = prompt <= split.whole ? split.all : std::min(whole, prompt + split.least_decode());
   if (split.all < whole) {
     needs.prompt_pages = prompt;
@@ -160,7 +161,7 @@ Status make_hybrid(const PolicyConfig& config, PolicyStorage& storage, Policy*& 
   RaasOptions o;
   OptionReader options("hybrid", config.options);
   WEIR_TRY(read_raas_options(options, o));
-  if (options.has("digest") && !options.has("stamp_source")) o.exact_mass = 1;  // here the digest is the selection's
+  if (options.has("digest") && !options.has("stamp_source")) o.exact_mass = 1;  // here the digest is for the selection
   return make(config, options, o, false, storage, out);
 }
 

@@ -1,4 +1,4 @@
-// Text options of policies.
+// Reads the text options of policies; see options.h.
 #include "policy/options.h"
 
 #include <charconv>
@@ -105,7 +105,7 @@ Status OptionReader::finish() {
     if (n > 0 && static_cast<size_t>(n) < sizeof(list) - used) used += static_cast<size_t>(n);
   }
   for (size_t i = 0; i < options_.size(); ++i) {
-    if (is_prompt_option(options_[i].key) != (scope_ == kPromptPolicy)) continue;  // somebody else reads and checks it
+    if (is_prompt_option(options_[i].key) != (scope_ == kPromptPolicy)) continue;  // another reader checks it
     bool known = false;
     for (uint32_t k = 0; k < n_known_; ++k) known = known || std::strcmp(known_[k], options_[i].key) == 0;
     if (!known) {

@@ -1,4 +1,5 @@
-// Reads a policy's text options by name and finds the ones that nobody asked for. Every getter leaves its value alone when the option is absent.
+// Reads a policy's text options by name, and finds options that the policy does not have. A getter leaves its value
+// unchanged when the option is absent.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +10,10 @@
 
 namespace weir {
 
-// "prompt" names a prompt policy, and options that begin with "prompt_" are its own; a policy's reader passes over both.
+// "prompt" names a prompt policy, and options that begin with "prompt_" belong to it; a policy's reader skips both.
 inline constexpr const char* kPromptOption = "prompt";
 
-// Fails when options of a prompt policy are there although no prompt policy is.
+// Fails when there are options of a prompt policy, but no prompt policy.
 Status refuse_prompt_options(std::span<const weir_key_value> options);
 
 class OptionReader {
@@ -27,10 +28,11 @@ class OptionReader {
   // `value` becomes the index in `words` of the option's text.
   Status get_word(const char* name, uint32_t& value, std::span<const char* const> words);
   bool has(const char* name) const { return find(name) != nullptr; }
-  // Fails when `name` was given although `because`, "stamp_rule=top_r" say, leaves it without effect.
+  // Fails when `name` was given although it has no effect, because of `because`: "stamp_rule=top_r", for example.
   Status contradicts(const char* name, const char* because) const;
 
-  // Fails with WEIR_ERR_NOT_FOUND when an option was given that no getter knows, listing those that exist; duplicates are refused too.
+  // Fails with WEIR_ERR_NOT_FOUND when an option was given that no getter has asked for; the error lists those that
+  // exist. Duplicates are refused, too.
   Status finish();
 
  private:

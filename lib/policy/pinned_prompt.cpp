@@ -1,5 +1,5 @@
-// Prompts that are pinned; see pinned_prompt.h. Hu et al. (RaaS, arXiv:2502.11147) keep the prompt whole and leave open what happens when it is longer
-// than the budget; the ways out are ours.
+// Policies that pin the prompt; see pinned_prompt.h. Hu et al. (RaaS, arXiv:2502.11147) keep the whole prompt and do
+// not say what happens when it is longer than the budget; what the option "overflow" offers is ours.
 #include "policy/pinned_prompt.h"
 
 #include <algorithm>
@@ -7,13 +7,14 @@
 namespace weir {
 
 uint32_t PinnedPromptPolicy::pinned_after(const KvCache& kv, uint32_t n_tok) {
-  // Prompts are pinned alike in all streams, but what the application pins may have left some of them.
+  // Prompts are pinned alike in all streams. But a page that the application pins may have left some streams before,
+  // and is then pinned only in the others.
   uint32_t most = 0;
   for (uint32_t i = 0; i < kv.shape().n_streams(); ++i) {
     const StreamView s = kv.stream(i);
     uint32_t pinned = 0;
     for (uint32_t row = 0; row < s.n_pages; ++row) pinned += (s.flags[row] & kPageStays) != 0 ? 1u : 0u;
-    // An open page that takes the first tokens becomes a prompt page too.
+    // If the first tokens go to the open page, that becomes a prompt page, too.
     const bool open_joins = kv.n_tokens() % kPageTokens != 0 && (s.flags[s.n_pages - 1] & kPageStays) == 0;
     most = std::max(most, pinned + (open_joins ? 1u : 0u));
   }
@@ -43,7 +44,7 @@ Status PinnedPromptPolicy::admit_prompt(const KvCache& kv, uint32_t n_tok) const
               static_cast<unsigned long long>(needed));
 }
 
-// A prompt that is not pinned must not push its own first pages out within one chunk.
+// A chunk of a prompt that is not pinned must not be so long that the chunk's own first pages leave.
 uint32_t PinnedPromptPolicy::chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const {
   return pinned_.pin_prompt ? std::min(n_left, batch_tokens) : chunk_that_fits(kv, n_left, batch_tokens);
 }
@@ -69,7 +70,7 @@ Status plan_pinned_prompt(const char* policy, const PolicyConfig& config, const 
   }
   const bool holds_all = uint64_t{needs.pages_per_stream} * kPageTokens >= needs.context_tokens;
   const uint32_t least =
-      o.pin_prompt ? o.min_decode_pages + 1 : o.min_decode_pages;  // pages; a pinned prompt takes one at least
+      o.pin_prompt ? o.min_decode_pages + 1 : o.min_decode_pages;  // pages; a pinned prompt takes at least one
   if (!holds_all && needs.pages_per_stream < least) {
     return fail(WEIR_ERR_BUDGET, "policy %s with min_decode_pages=%u needs a budget of at least %u tokens, not %u",
                 policy, o.min_decode_pages, least * kPageTokens, config.budget_tokens);

@@ -1,5 +1,6 @@
-// What policies share that pin the prompt and let pages of the answer leave: how much of a stream a prompt may take, what becomes of one that is
-// too long for that, and how many pages a session needs. A policy derives from PinnedPromptPolicy and says which page leaves.
+// Shared code of the policies that pin the prompt and let pages of the answer leave: how much of a stream a prompt may
+// take, what happens to a longer prompt, and how many pages a session needs. A policy derives from PinnedPromptPolicy
+// and decides which page leaves.
 #pragma once
 
 #include "policy/options.h"
@@ -7,12 +8,13 @@
 
 namespace weir {
 
-// A prompt too long to be pinned beside min_decode_pages. Without a store for pages that have left, kAuto means kCompress.
+// What happens to a prompt that is too long to be pinned beside min_decode_pages. kAuto means kCompress: there is no
+// store from which pages that have left could return.
 enum class PromptOverflow : uint32_t { kAuto, kError, kExtend, kCompress, kHybrid };
 
 struct PinnedPromptOptions {
   bool pin_prompt = true;
-  uint32_t min_decode_pages = 4;  // the open page and three sealed ones
+  uint32_t min_decode_pages = 4;  // the open page and three sealed pages
   PromptOverflow overflow = PromptOverflow::kAuto;
 };
 
@@ -24,24 +26,25 @@ class PinnedPromptPolicy : public Policy {
   bool can_take_back_prompt() const override { return pinned_.pin_prompt; }
 
  protected:
-  // `name` is static.
+  // `name` is a string literal.
   PinnedPromptPolicy(const char* name, const PolicyNeeds& needs, const PinnedPromptOptions& o)
       : name_(name), pinned_(o) {
     needs_ = needs;
   }
-  // True while the context can never need an eviction.
+  // True if the table holds the whole context, so that no page ever has to leave.
   virtual bool holds_all() const { return uint64_t{needs_.pages_per_stream} * kPageTokens >= needs_.context_tokens; }
-  // Pages of a stream that will be pinned after a prompt of n_tok more tokens, those already pinned included.
+  // The most pages of any stream that are pinned after a prompt of n_tok more tokens, including those pinned now.
   static uint32_t pinned_after(const KvCache& kv, uint32_t n_tok);
 
   const char* name_;
   PinnedPromptOptions pinned_;
 };
 
-// "pin_prompt" and "overflow", the latter with hybrid among its words when `with_hybrid`.
+// Reads "pin_prompt" and "overflow"; `with_hybrid` allows overflow=hybrid.
 Status read_pinned_prompt(OptionReader& options, bool with_hybrid, PinnedPromptOptions& o);
 
-// Context and pages of a stream, and what the prompt policy has to keep to. Fails with WEIR_ERR_BUDGET naming the least budget.
+// Sets the context, the pages of a stream, and the limits for a prompt policy. Fails with WEIR_ERR_BUDGET, naming the
+// least budget.
 Status plan_pinned_prompt(const char* policy, const PolicyConfig& config, const PinnedPromptOptions& o,
                           PolicyNeeds& needs);
 

@@ -1,4 +1,4 @@
-// The registry of policies and what they share.
+// The registry of policies, and code that they share.
 #include "policy/policy.h"
 
 #include <algorithm>
@@ -52,7 +52,7 @@ constexpr char kPromptPolicyNames[] =
 #undef WEIR_PROMPT_POLICY
     ;
 
-// Puts the prompt policy that is asked for, or that the policy itself asks for, before `out`.
+// Puts a prompt policy before `out`: the one that the options name, or the first of the list if `out` needs one.
 Status put_prompt_policy(const PolicyConfig& config, PolicyStorage& storage, Policy*& out) {
   const char* name = nullptr;
   for (const weir_key_value& option : config.options) {

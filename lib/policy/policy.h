@@ -1,6 +1,7 @@
-// What a sparse policy is: it declares its needs and answers which page leaves, which pages are attended and what was observed. It never owns a
-// cache: residency, accounting and rollback are lib/kv's. A new policy is one file here and one line in policies.inc; prompt policies, which
-// decide what of a prompt stays and can stand before any other, have prompt_policies.inc.
+// The interface of sparse policies. A policy declares what it needs, and decides which page leaves and which pages a
+// step attends; it observes attention for that. It never owns a cache: residency, accounting and rollback are in
+// lib/kv. A new policy is one file here and one line in policies.inc. Prompt policies decide what of a prompt stays and
+// stand before another policy; they are listed in prompt_policies.inc.
 #pragma once
 
 #include <cmath>
@@ -16,46 +17,47 @@
 
 namespace weir {
 
-// What a policy is configured from. Numbers are checked: context_tokens >= 1, budget_tokens 0 or >= 2 pages.
+// What a policy is made from. The numbers have been checked: the context is at least 1 token, and budget_tokens is 0 or
+// at least two pages.
 struct PolicyConfig {
   uint32_t n_layers = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0;
-  uint32_t context_tokens = 0;  // wanted by the caller, 0 when he said nothing
+  uint32_t context_tokens = 0;  // what the caller wants; 0: not given
   uint32_t trained_tokens = 0;  // of the model
-  uint32_t budget_tokens = 0;   // per stream; 0: none, the whole context
+  uint32_t budget_tokens = 0;   // per stream; 0: no budget, the whole context
   uint32_t max_prompt_tokens = 0;
   float attn_scale = 1.0f;
   std::span<const weir_key_value> options;
 };
 
-// Filled by the factory: what plan and session must provide.
+// Filled by the factory: what the plan and the session must provide.
 struct PolicyNeeds {
   uint32_t context_tokens = 0;    // most positions
   uint32_t pages_per_stream = 0;  // table capacity
-  uint32_t n_wide_layers = 0;     // the first layers, which hold wide_pages instead: layers that a policy leaves dense
+  uint32_t n_wide_layers = 0;     // the first layers, left dense by the policy, hold wide_pages instead
   uint32_t wide_pages = 0;
   DigestKind digest = DigestKind::kNone;
   bool page_mass = false;      // exact page masses from attention
-  bool page_lists = false;     // select chooses pages; masses are then in list order
+  bool page_lists = false;     // `select` makes lists of pages; masses are then in list order
   bool list_per_head = false;  // one list per query head instead of one per KV head
   bool sink_query = false;     // a second query, rotated to in-cache positions, for the first sink_pages rows
-  uint32_t prompt_rows =
-      0;  // last query rows of every prompt chunk whose attention observe_prompt looks at; kAllRows: all
-  bool prompt_scores = false;  // a score per page of a prompt policy's own
-  uint32_t prompt_pages = 0;   // most prompt pages of a stream that may stay; 0: no limit but the pages there are
-  bool prompt_policy =
-      false;  // a prompt policy has to make prompts fit that many pages, whether one was asked for or not
+  // Number of last query rows of every prompt chunk whose attention observe_prompt observes; kAllRows: all.
+  uint32_t prompt_rows = 0;
+  bool prompt_scores = false;  // the table has prompt_score, a score per page for a prompt policy
+  uint32_t prompt_pages = 0;   // most prompt pages of a stream that may stay; 0: as many as the table has rows
+  // Prompts must be reduced to prompt_pages by a prompt policy, even if the caller named none.
+  bool prompt_policy = false;
   static constexpr uint32_t kAllRows = UINT32_MAX;
 };
 
-// When a page is asked for.
+// When Policy::victim is asked.
 enum class Phase : uint8_t { kPrompt, kPromptEnd, kDecode };
 
 struct RoomArgs {
   Phase phase = Phase::kDecode;
   uint32_t pos = 0;      // position of the first token that will be appended
-  uint32_t opens = 0;    // pages that these tokens will open
-  bool crowded = false;  // the stream lacks free rows for them
-  uint32_t stream = 0;   // its index, layer * n_kv_heads + KV head
+  uint32_t opens = 0;    // pages that the coming tokens will open
+  bool crowded = false;  // the stream has too few free rows for them
+  uint32_t stream = 0;   // index of the stream, layer * n_kv_heads + KV head
 };
 
 // Pages to attend; see AttnPagedArgs. Null: all.
@@ -69,7 +71,7 @@ struct SelectArgs {
   uint32_t n_heads;
   const float* q;      // [n_heads, head_dim] rotated query of the step
   float* page_score;   // scratch [n_heads, capacity of the layer]
-  uint32_t* select;    // room for the lists, [n_heads, capacity]
+  uint32_t* select;    // out: the lists, [n_heads, capacity]
   uint32_t* n_select;  // [n_heads]
 };
 
@@ -77,10 +79,10 @@ struct ObserveArgs {
   uint32_t layer;
   uint32_t n_heads;
   const float* q;          // [n_heads, head_dim] rotated query of the step
-  const float* page_mass;  // [n_heads, capacity] exact masses in list order, when asked for
-  float* page_score;       // scratch of the same shape, with a digest
-  PageLists lists;         // what select chose
-  uint32_t now;            // tokens, the current one included
+  const float* page_mass;  // [n_heads, capacity] exact masses in list order, with needs().page_mass
+  float* page_score;       // scratch of the same shape, with needs().digest
+  PageLists lists;         // from `select`
+  uint32_t now;            // number of tokens, including the current one
 };
 
 struct ObservePromptArgs {
@@ -90,7 +92,7 @@ struct ObservePromptArgs {
   const float* lse;  // [n_rows, n_heads]
   uint32_t n_rows;
   uint32_t pos;       // position of the first of them
-  uint32_t n_left;    // prompt tokens that come after this chunk
+  uint32_t n_left;    // prompt tokens after this chunk
   float* token_mass;  // scratch [n_kv_heads, capacity * kPageTokens]
 };
 
@@ -99,35 +101,39 @@ class Policy {
   virtual ~Policy() = default;
   const PolicyNeeds& needs() const { return needs_; }
 
-  // Before a prompt of n_tok tokens changes anything: can all of it be held? The error says how many tokens could.
+  // Asked before a prompt of n_tok tokens changes anything: can the session take it? The error says how many tokens it
+  // could take, or how many pages are missing.
   virtual Status admit_prompt(const KvCache& kv, uint32_t n_tok) const = 0;
   // Tokens of the next prefill chunk, 1..n_left; `batch_tokens` is the workspace's limit.
   virtual uint32_t chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const;
-  // The row that must leave stream `s` before tokens are appended, or kNone. Asked before every chunk and step and after a prompt, again until it
-  // says kNone.
+  // The row that must leave stream `s` before tokens are appended, or kNone. Asked before every chunk, before every
+  // step and after a prompt, and each time again until it returns kNone.
   virtual uint32_t victim(const StreamView& s, const RoomArgs& room) const = 0;
-  // Flags of pages that take prompt tokens.
+  // Flags of the pages that hold prompt tokens.
   virtual uint32_t prompt_flags() const { return kPagePrompt; }
-  // True when a prompt can be taken back although pages left during the call, as long as none of them was a prompt page.
+  // True if a prompt can be taken back even when pages have left during the call, as long as none of them was a prompt
+  // page.
   virtual bool can_take_back_prompt() const { return false; }
-  // Rows at the front that never leave, whatever their flags.
+  // Number of first rows that never leave, whatever their flags.
   virtual uint32_t n_front_rows() const { return 0; }
-  // Before the application's pin of the positions [first, end): does enough stay free?
+  // Asked before the application pins the positions [first, end): can enough pages still leave?
   virtual Status admit_pin(const KvCache& kv, uint32_t first, uint32_t end) const;
   // In-cache position of the query at `pos` (only with needs().sink_query).
   virtual uint32_t in_cache_pos(const KvCache&, uint32_t pos) const { return pos; }
-  // Pages that a decode step attends in one layer; leaves `lists` alone when it is all of them.
+  // Selects the pages that a decode step attends in one layer; leaves `lists` unchanged when it attends all.
   virtual Status select(OpContext&, const OpTable&, KvCache&, const SelectArgs&,
                         [[maybe_unused]] PageLists& lists) const {
     return {};
   }
-  // After the attention of one layer in a decode step.
+  // Called after the attention of one layer in a decode step.
   virtual Status observe(OpContext&, const OpTable&, KvCache&, const ObserveArgs&) const { return {}; }
-  // After the attention of one layer over a prompt chunk (only with needs().prompt_rows).
+  // Called after the attention of one layer over a prompt chunk (only with needs().prompt_rows).
   virtual Status observe_prompt(OpContext&, const OpTable&, KvCache&, const ObservePromptArgs&) const { return {}; }
-  // What victim, select and observe do in a decode step, for devices that keep the tables themselves, and how attention is restricted everywhere.
+  // What victim, select and observe do in a decode step, for devices that keep the tables themselves; and which tokens
+  // attention is restricted to, for all backends.
   virtual StepRules step_rules() const = 0;
-  // After the last chunk of a prompt whose first token is at position `first`, and after the evictions of Phase::kPromptEnd.
+  // Called after the last chunk of a prompt whose first token is at position `first`, and after the evictions of
+  // Phase::kPromptEnd.
   virtual void prompt_end(KvCache&, [[maybe_unused]] uint32_t first) const {}
 
   static constexpr uint32_t kNone = UINT32_MAX;
@@ -136,43 +142,46 @@ class Policy {
   PolicyNeeds needs_;
 };
 
-// Room for any policy object and a prompt policy before it, so that neither planning nor sessions allocate for one.
+// Memory for a policy object and a prompt policy before it, so that neither plans nor sessions allocate for them.
 struct PolicyStorage {
   alignas(16) std::byte bytes[256];
   alignas(16) std::byte prompt_bytes[256];
 };
 
-// Builds the policy `name` (null: dense) in `storage`, behind the prompt policy that the option "prompt" names. Errors: WEIR_ERR_NOT_FOUND listing the
-// names or options there are, WEIR_ERR_INVALID_ARG, WEIR_ERR_BUDGET naming the minimum, WEIR_ERR_UNSUPPORTED.
+// Builds the policy `name` (null: dense) in `storage`, behind the prompt policy that the option "prompt" names. Errors:
+// WEIR_ERR_NOT_FOUND listing the names or options that exist, WEIR_ERR_INVALID_ARG, WEIR_ERR_BUDGET naming the minimum,
+// WEIR_ERR_UNSUPPORTED.
 Status make_policy(const char* name, const PolicyConfig& config, PolicyStorage& storage, Policy*& out);
 
-// Devices follow a policy's rules without asking the policy. Rules by which no page leaves need tables that hold the whole
-// context; WEIR_ERR_INTERNAL otherwise. make_policy checks every policy.
+// Devices follow a policy's rules without asking the policy. If no page leaves by the rules, the tables must hold the
+// whole context; WEIR_ERR_INTERNAL otherwise. make_policy checks every policy.
 Status check_rules(const char* name, const Policy& policy);
 
-// Pages of a budget: floor, at least two (docs/algorithms.md, "Budgets"), and not more than the context needs.
+// Pages of a budget, rounded down, and not more than the context needs (docs/algorithms.md, "Budgets").
 uint32_t budget_pages(const PolicyConfig& config, uint32_t context_tokens);
 inline uint32_t whole_pages(uint32_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
 
-// A stream of the last layer: no policy leaves that one dense, so it stands for all layers under the budget.
+// A stream of the last layer. No policy leaves that layer dense, so it stands for all layers under the budget.
 inline StreamView bounded_stream(const KvCache& kv) { return kv.stream(kv.shape().n_streams() - 1); }
 
-// An open page that still takes tokens; it never leaves.
+// True for an open page that still takes tokens; such a page never leaves.
 inline bool is_filling(const StreamView& s, uint32_t row) { return row + 1 == s.n_pages && s.len[row] < kPageTokens; }
 
-// Pages that a stream can open at once if everything that may leave does.
+// Number of pages that a stream can open at once if every page leaves that may.
 uint32_t room_of(const StreamView& s, uint32_t n_front_rows);
 
-// Tokens of a prompt chunk for policies that drop prompt pages on the way: what fits without dropping, else a quarter of the pages, so that a chunk
-// neither pushes out its own first pages nor those that its rows need most.
+// Tokens of the next prompt chunk for policies that evict prompt pages while a prompt is read. If the chunk fits
+// without evictions, it is as long as the caller allows; else it opens at most a quarter of the table's pages, so that
+// neither its own first pages leave nor those that its rows need most.
 uint32_t chunk_that_fits(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens);
 
-// Scores compare with NaN as -inf (docs/algorithms.md, "Ties and determinism").
+// A page's score; NaN counts as -inf (docs/algorithms.md, "Ties and determinism").
 inline float score_of(const StreamView& s, uint32_t row) {
   return std::isnan(s.last_score[row]) ? -INFINITY : s.last_score[row];
 }
 
-// The row of the lowest value(row) among the unpinned rows before `end`, the older one of equals; the open page is never one of them.
+// The row with the lowest value(row) among the unpinned rows before `end`, of equals the older one; kNone if there is
+// none. The last row is never one of them.
 template <class F>
 uint32_t lowest_row(const StreamView& s, uint32_t end, const F& value) {
   uint32_t best = Policy::kNone;

@@ -1,8 +1,10 @@
-// Quest: every page stays, and a step attends the pages whose keys can match its query best. Time O(length / 16 + budget), memory O(length).
+// Quest: every page stays, and a step attends the pages whose keys can match its query best, judged by digests of the
+// pages. Time per step O(length / 16 + budget), memory O(length).
 // Paper: Tang et al., "Quest: Query-Aware Sparsity for Efficient Long-Context LLM Inference", arXiv:2406.10774, sec. 3;
 // docs/algorithms.md, "Quest".
-// Differs from the paper: the open page is always attended, inside the budget (as in its runtime); the heads of a group share one list (agg=qhead
-// gives each its own), by the best estimate of any head: docs/papers.md has the measurements.
+// Differs from the paper: the open page is always attended, and counts in the budget (as in the authors' runtime); the
+// query heads of a group share one list, which ranks pages by the best estimate of any head. With agg=qhead each head
+// has a list of its own, as in the paper; docs/papers.md has the measurements.
 #include <algorithm>
 #include <new>
 
@@ -18,13 +20,13 @@ class QuestPolicy final : public Policy {
     needs_ = needs;
   }
 
-  Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }  // the context check is enough
+  Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }  // checked against the context already
   uint32_t victim(const StreamView&, const RoomArgs&) const override { return kNone; }
   bool can_take_back_prompt() const override { return true; }
 
   Status select(OpContext& cx, const OpTable& ops, KvCache& kv, const SelectArgs& a, PageLists& lists) const override {
     const KvView view = kv.view(a.layer);
-    // Streams of a layer differ only when a prompt policy dropped pages, of equal number each.
+    // Behind a prompt policy the streams of a layer may hold different pages, so the one with the most pages counts.
     const uint32_t most = *std::max_element(view.n_pages, view.n_pages + view.n_kv_heads);
     if (a.layer < o_.skip_layers || most <= std::max(budget_, dense_pages_)) return {};
     return select_pages(cx, ops, kv, a, o_, attn_scale_, budget_, 0, lists);
@@ -40,7 +42,7 @@ class QuestPolicy final : public Policy {
  private:
   SelectionOptions o_;
   uint32_t budget_;       // pages attended
-  uint32_t dense_pages_;  // up to so many, all are
+  uint32_t dense_pages_;  // with at most this many pages all are attended
   float attn_scale_;
 };
 

@@ -1,9 +1,12 @@
-// RaaS: every page carries the last step at which it mattered; when a stream is full the stalest page leaves. Prompt pages are pinned. All resident
-// pages are attended, so a step has no selection. Time and memory O(budget).
+// RaaS: every page has a stamp, the last step in which it mattered; when a stream is full, the page with the oldest
+// stamp leaves. Prompt pages are pinned. Steps attend all resident pages and select nothing. Time per step and memory
+// O(budget).
 // Paper: Hu et al., "RaaS: Reasoning-Aware Attention Sparsity for Efficient LLM Reasoning", arXiv:2502.11147 (v1),
 // sec. 3; docs/algorithms.md, "RaaS".
-// Differs from the paper: recent pages are protected, ties go by the last weight, stamps come from exact page masses and a high threshold by default
-// (docs/papers.md has the measurements), and every (layer, kv head) stream decides for itself.
+// Differs from the paper: by default stamps come from exact page masses and a high threshold, not from digests and a
+// low one (docs/papers.md has the measurements); the newest pages are protected; of equal stamps the lower last weight
+// leaves; top_r ranks only the pages that can leave; every (layer, KV head) stream decides for itself; and there are
+// rules for prompts that are too long to be pinned (pinned_prompt.h).
 #include "policy/raas.h"
 
 #include <algorithm>
@@ -14,8 +17,9 @@
 
 namespace weir {
 
-// The stalest unpinned page by (stamp, last score, age). The newest pages are protected: a page that was just sealed has not been used yet, while old
-// ones are re-stamped by every stray look.
+// Of the pages that can leave and are not protected, the one with the oldest stamp; of equal stamps the one with the
+// lowest last score, then the oldest. The newest pages are protected: nothing has had a reason yet to read a page that
+// was just sealed, while any query that happens to read an old page renews its stamp.
 uint32_t RaasPolicy::victim(const StreamView& s, const RoomArgs& room) const {
   if (!is_full(s, room)) return kNone;
   const uint32_t stays = staying_flags(room);
@@ -52,7 +56,7 @@ void RaasPolicy::digest_weights(const KvCache& kv, uint32_t layer, uint32_t n_he
 }
 
 Status RaasPolicy::observe(OpContext& cx, const OpTable& ops, KvCache& kv, const ObserveArgs& a) const {
-  if (holds_all()) return {};  // nothing will ever leave, so nobody will ask
+  if (holds_all()) return {};  // nothing will ever leave, so stamps are not needed
   const KvView view = kv.view(a.layer);
   PageStampArgs stamp = {};
   stamp.capacity = view.capacity;
@@ -107,14 +111,14 @@ Status read_raas_options(OptionReader& options, RaasOptions& o) {
   static constexpr const char* kRules[] = {"top_r", "alpha"};
   static constexpr const char* kSources[] = {"digest", "exact_mass"};
   static constexpr const char* kScopes[] = {"evictable", "all"};
-  // r and alpha each choose their rule.
+  // Giving r without alpha selects top_r, unless stamp_rule says otherwise.
   if (options.has("r") && !options.has("alpha")) o.rule = 0;
   WEIR_TRY(options.get_word("stamp_rule", o.rule, kRules));
   WEIR_TRY(options.get_f32("r", o.r, 0.0f, 1.0f));
   WEIR_TRY(options.get_f32("alpha", o.alpha, 0.0f, 1.0f));
   WEIR_TRY(o.rule == 0 ? options.contradicts("alpha", "stamp_rule=top_r")
                        : options.contradicts("r", "stamp_rule=alpha"));
-  if (options.has("digest")) o.exact_mass = 0;  // nothing else would read one
+  if (options.has("digest")) o.exact_mass = 0;  // digests have no other use here
   WEIR_TRY(options.get_word("stamp_source", o.exact_mass, kSources));
   WEIR_TRY(options.get_word("rank_scope", o.rank_all, kScopes));
   WEIR_TRY(options.get_f32("protect_share", o.protect.share, 0.0f, 0.75f));

@@ -1,4 +1,5 @@
-// The RaaS policy's class: what a policy that keeps milestones of the decode part builds on (raas.cpp has the method).
+// The class of the RaaS policy. Policies that keep pages of the answer in the same way derive from it (raas.cpp has the
+// method).
 #pragma once
 
 #include "policy/pinned_prompt.h"
@@ -6,18 +7,20 @@
 namespace weir {
 
 struct RaasOptions {
-  uint32_t rule = 1;    // StampRule: kAlpha
-  float r = 0.5f;       // kTopR: of the ranked pages, stamped each step; the paper's 50 %
-  float alpha = 0.99f;  // of the exact mass: a page that one head reads from, and nothing less
+  uint32_t rule = 1;  // StampRule: kAlpha
+  float r = 0.5f;     // kTopR: the share of the ranked pages that a step stamps; 50 % as in the paper
+  // kAlpha, 0..1: a page is stamped when a query head gives it more than this part of its attention. 0.99: only a page
+  // from which the head takes nearly its whole result.
+  float alpha = 0.99f;
   uint32_t exact_mass = 1;
-  DigestKind digest = DigestKind::kMinMax;  // the paper's, for stamps from digests
+  DigestKind digest = DigestKind::kMinMax;  // for stamps from digests; as in the paper
   float spread = 1.0f;                      // for kMeanStd
   uint32_t rank_all = 0;
-  RecentPages protect = {0, 0.5625f};  // of the pages that can leave (docs/papers.md has the measurements)
+  RecentPages protect = {0, 0.5625f};  // 9/16 of the pages that can leave (docs/papers.md)
   PinnedPromptOptions pinned;
 };
 
-// Reads the options that every such policy has: those of the stamps and of the protected pages.
+// Reads the options that all these policies have: stamps, protected pages and min_decode_pages.
 Status read_raas_options(OptionReader& options, RaasOptions& o);
 
 class RaasPolicy : public PinnedPromptPolicy {
@@ -31,9 +34,9 @@ class RaasPolicy : public PinnedPromptPolicy {
   StepRules step_rules() const override;
 
  protected:
-  // True when a page must leave before the next tokens come.
+  // True if a page must leave before the next tokens are appended.
   virtual bool is_full(const StreamView&, const RoomArgs& room) const { return room.crowded; }
-  // Pages with any of these flags do not leave now.
+  // Pages with any of these flags cannot leave now.
   virtual uint32_t staying_flags(const RoomArgs&) const { return kPageStays; }
 
   RaasOptions o_;
@@ -43,8 +46,8 @@ class RaasPolicy : public PinnedPromptPolicy {
   void digest_weights(const KvCache& kv, uint32_t layer, uint32_t n_heads, float* score) const;
 };
 
-// The same with a selection among the prompt's pages once the prompt is too long to be kept beside min_decode_pages (hybrid.cpp). Reads the options
-// of the selection; needs config.max_prompt_tokens.
+// RaaS that selects among the pages of a prompt that is too long to be attended whole beside min_decode_pages
+// (hybrid.cpp). Reads the options of the selection; needs config.max_prompt_tokens.
 Status make_raas_with_selection(const PolicyConfig& config, OptionReader& options, const RaasOptions& o,
                                 PolicyStorage& storage, Policy*& out);
 

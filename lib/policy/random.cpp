@@ -1,8 +1,10 @@
-// Random: the prompt stays, and pages of the answer leave by chance, in every stream by its own. The control for all policies that choose what leaves:
-// one that is not better than this has chosen nothing. Time and memory O(budget).
-// Paper: "Random Attention", arXiv:2609.03430 (2026), which found it level with the strongest of them on long reasoning.
-// Differs from the paper: pages instead of tokens, and the page that was filled last stays. Which page leaves depends on nothing but the seed, the
-// stream and the position, so it is the same on every device and every time.
+// Random: the prompt stays, and pages of the answer leave at random, independently in every stream. It is the control
+// for the policies that choose which page leaves: a policy that is no better than this gains nothing by choosing. Time
+// per step and memory O(budget).
+// Paper: "Random Attention", arXiv:2609.03430 (2026), which found it as good as the strongest of those policies on long
+// reasoning; docs/algorithms.md, "Random".
+// Differs from the paper: pages instead of tokens, and the page that was filled last stays. Which page leaves depends
+// only on the seed, the stream and positions, so it is the same on every device and in every run.
 #include <new>
 
 #include "policy/pinned_prompt.h"

@@ -1,4 +1,4 @@
-// Making room.
+// Makes room in the page tables of a session by a policy's answers; see room.h.
 #include "policy/room.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ void make_room(const Policy& policy, KvCache& kv, uint32_t n_tok, Phase phase, c
       const StreamView stream = kv.stream(s);
       room.crowded = stream.n_pages + room.opens > stream.capacity;
       const uint32_t row = policy.victim(stream, room);
-      // A page that still takes tokens never leaves, whatever a policy says.
+      // A page that still takes tokens never leaves, whatever the policy says.
       if (row == Policy::kNone || is_filling(stream, row)) break;
       if (hook.fn != nullptr) hook.fn(hook.user, s, stream, row, room);
       kv.evict(s, row);

@@ -1,4 +1,4 @@
-// Scoring and choosing pages by digest.
+// Scores pages by their digests and selects the best; see selection.h.
 #include "policy/selection.h"
 
 namespace weir {
@@ -23,7 +23,7 @@ Status read_selection(OptionReader& options, uint32_t n_layers, SelectionOptions
   auto agg = static_cast<uint32_t>(o.agg);
   WEIR_TRY(options.get_word("agg", agg, kWords));
   o.agg = static_cast<AggMode>(agg);
-  if (o.skip_layers >= n_layers) o.skip_layers = 0;  // the default is made for models with more layers than that
+  if (o.skip_layers >= n_layers) o.skip_layers = 0;  // the default is for models with more layers
   WEIR_TRY(options.get_u32("skip_layers", o.skip_layers, 0, n_layers - 1));
   return options.get_u32("sink_pages", o.sink_pages, 0, 1u << 20);
 }

@@ -1,9 +1,10 @@
-// StreamingLLM: the first tokens (attention sinks) and a recent window stay, the middle leaves. Constant memory for endless text.
+// StreamingLLM: the first tokens (attention sinks) and a recent window stay, the tokens between them leave. Constant
+// memory for endless text.
 // Paper: Xiao et al., "Efficient Streaming Language Models with Attention Sinks", arXiv:2309.17453, sec. 3;
 // docs/algorithms.md, "StreamingLLM".
-// Differs from the paper: whole pages of 16 tokens are kept, so up to 15 tokens more than asked for on either side are visible (exact_mask hides them),
-// and positions in the cache are made by rotating the query for the sink pages, not the keys (docs/algorithms.md,
-// "Positions when pages leave").
+// Differs from the paper: whole pages of 16 tokens are kept, so up to 15 tokens more than asked for are visible on
+// either side (exact_mask hides them); and positions in the cache come from a second rotation of the query, for the
+// sink pages, not from rotating the keys again (docs/algorithms.md, "Positions when pages leave").
 #include <algorithm>
 #include <new>
 
@@ -13,11 +14,12 @@
 namespace weir {
 namespace {
 
-// Without a trained limit (in-cache positions) a conversation may go on to here; leaves head-room in 32-bit positions.
+// The limit of a conversation with positions in the cache, which the trained length does not limit. 32-bit positions
+// have room for more, so they do not overflow.
 constexpr uint32_t kEndlessTokens = 1u << 30;
 
 struct SinkOptions {
-  uint32_t n_sink = 4;  // the paper's choice: one token is not enough, more than four gain nothing
+  uint32_t n_sink = 4;  // as in the paper: one token is not enough, more than four gain nothing
   uint32_t window = 0;  // 0: all that the budget holds
   bool in_cache = true;
   bool exact_mask = false;
@@ -32,7 +34,8 @@ class SinkPolicy final : public Policy {
 
   Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }  // any length: the middle leaves
 
-  // A chunk may not push out what its own first rows must still see: with a mask the whole window, without one three quarters of it.
+  // Pages that the chunk's first rows must see may not leave for the chunk: with a mask these are the whole window;
+  // without one the chunk may open a quarter of the window's pages, at least one.
   uint32_t chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const override {
     const uint32_t want = std::min(n_left, batch_tokens);
     const uint32_t cap = kv.shape().pages_per_stream;
@@ -57,7 +60,8 @@ class SinkPolicy final : public Policy {
 
   uint32_t n_front_rows() const override { return sink_pages_; }
 
-  // Positions in the cache have room for two shifts, of the sinks and of the window; a page between them would need a third.
+  // With positions in the cache there are two shifts, one for the sinks and one for the window; a pinned page between
+  // them would need a third.
   Status admit_pin(const KvCache& kv, uint32_t first, uint32_t end) const override {
     if (o_.in_cache)
       return fail(WEIR_ERR_UNSUPPORTED, "policy sink cannot pin with positions=incache; positions=abs can");
@@ -70,7 +74,8 @@ class SinkPolicy final : public Policy {
     rules.front_rows = sink_pages_;
     rules.window_tokens = o_.window;
     rules.in_cache_pos = o_.in_cache;
-    // Zero (no sinks, a window of one token) has no rows that the position is for.
+    // With no sinks and a window of one token this is 0, which means another rule. That does no harm: without sinks no
+    // row uses the position.
     rules.in_cache_limit = o_.exact_mask ? o_.n_sink + o_.window - 1 : 0;
     rules.scope.n_sink_pages = o_.in_cache ? sink_pages_ : 0;
     if (o_.exact_mask) {
@@ -80,7 +85,7 @@ class SinkPolicy final : public Policy {
     return rules;
   }
 
-  // Resident (or, with a mask, visible) tokens before this one: the sinks, then the window without a gap.
+  // Number of tokens before this one that are resident (with a mask: visible): the sinks, then the window, no gap.
   uint32_t in_cache_pos(const KvCache& kv, uint32_t pos) const override {
     if (o_.exact_mask) return std::min<uint64_t>(pos, uint64_t{o_.n_sink} + o_.window - 1) & UINT32_MAX;
     const StreamView s = kv.stream(0);
@@ -116,14 +121,14 @@ Status make_sink(const PolicyConfig& config, PolicyStorage& storage, Policy*& ou
   needs.sink_query = o.in_cache;
   const uint32_t sink_pages = (o.n_sink + kPageTokens - 1) / kPageTokens;
   const bool holds_all = uint64_t{needs.pages_per_stream} * kPageTokens >= needs.context_tokens;
-  // Beside the sinks: a page of window and the page being filled.
+  // Beside the sinks there must be one page of the window, and the page that is being filled.
   if (!holds_all && needs.pages_per_stream < sink_pages + 2) {
     const uint32_t window_pages = std::max(2u, o.window == 0 ? 2u : (o.window - 1 + kPageTokens - 1) / kPageTokens + 1);
     return fail(WEIR_ERR_BUDGET, "policy sink with sinks=%u needs a budget of at least %u tokens, not %u", o.n_sink,
                 (sink_pages + window_pages) * kPageTokens, config.budget_tokens);
   }
   const uint32_t window_pages = needs.pages_per_stream - std::min(needs.pages_per_stream, sink_pages);
-  // A window of w tokens ends inside the open page, so at worst it touches one page more than w / 16.
+  // A window of w tokens ends inside the open page, so it may touch one page more than w / 16.
   const uint32_t most = window_pages > 1 ? (window_pages - 1) * kPageTokens + 1 : needs.context_tokens;
   if (o.window == 0 && o.exact_mask) o.window = holds_all ? needs.context_tokens : most;
   if (!holds_all && o.window > most) {

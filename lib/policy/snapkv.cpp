@@ -1,10 +1,12 @@
-// SnapKV: of a prompt, the pages stay that its last queries attend to. A prompt policy: it stands before any other, decides what of a prompt is kept,
-// and leaves decoding to the policy behind it.
+// SnapKV: of a prompt, those pages stay that its last queries (the window) attend to most, and the window's own pages.
+// It is a prompt policy: it stands before another policy, decides what of a prompt stays, and leaves decoding to the
+// policy behind it.
 // Paper: Li et al., "SnapKV: LLM Knows What You are Looking for Before Generation", arXiv:2404.14469, sec. 4;
 // docs/algorithms.md, "SnapKV".
-// Differs from the paper: whole pages by the best of their tokens; one choice per KV head, by the mean of its query heads; and a prompt beyond the
-// budget is read in chunks, each compressed by its own last queries, so that the budget holds at every moment. A prompt that fits the budget in one
-// chunk is compressed exactly as in the paper. Average pooling counts what lies outside, and what already left, as 0.
+// Differs from the paper: whole pages stay, scored by their best token; each KV head decides by the mean over its query
+// heads; and a prompt that does not fit the table is read in chunks, each compressed by its own last queries, so that
+// the budget holds at every moment. A prompt that fits in one chunk is compressed once, by the window at its end, as in
+// the paper. Pooling takes the mean; neighbours outside the prompt, in the window or in pages that left count as 0.
 #include <algorithm>
 #include <new>
 
@@ -14,13 +16,13 @@
 namespace weir {
 namespace {
 
-// Pages of a stream that must be able to make room for an answer: the open page, and one before it.
+// Pages of a stream that must stay available for an answer: the open page, and one that can leave for the next.
 constexpr uint32_t kFreePages = 2;
 
 struct SnapKvOptions {
-  uint32_t pages = 0;    // of a stream's prompt that stay
-  uint32_t window = 64;  // last queries that look, whose tokens stay; kvpress and KVCache-Factory use 64
-  uint32_t kernel = 5;   // tokens that a score is averaged over
+  uint32_t pages = 0;    // prompt pages of a stream that stay
+  uint32_t window = 64;  // last queries that score pages, whose tokens stay; 64 as in kvpress and KVCache-Factory
+  uint32_t kernel = 5;   // tokens over which a weight is averaged
 };
 
 class SnapKvPolicy final : public Policy {
@@ -41,7 +43,7 @@ class SnapKvPolicy final : public Policy {
   }
   uint32_t in_cache_pos(const KvCache& kv, uint32_t pos) const override { return next_.in_cache_pos(kv, pos); }
   StepRules step_rules() const override { return next_.step_rules(); }
-  // Pinned only when it is known what stays.
+  // Prompt pages are pinned at the end of the prompt, when it is known which ones stay.
   uint32_t prompt_flags() const override { return next_.prompt_flags() & ~kPagePinned; }
   Status select(OpContext& cx, const OpTable& ops, KvCache& kv, const SelectArgs& a, PageLists& lists) const override {
     return next_.select(cx, ops, kv, a, lists);
@@ -57,7 +59,8 @@ class SnapKvPolicy final : public Policy {
 
  private:
   uint32_t window_pages() const { return whole_pages(o_.window); }
-  // First row that holds tokens of the window, the last ones before `end`. A window as long as what stays gives up its oldest page when it begins inside it.
+  // First row that holds tokens of the window, which ends before position `end`. If the window touches more pages than
+  // may stay, its oldest page does not count as part of it.
   uint32_t window_row(const StreamView& s, uint32_t end) const {
     uint32_t row = s.n_pages;
     while (row > 0 && uint64_t{s.first_pos[row - 1]} + s.len[row - 1] + o_.window > end && s.n_pages - row < o_.pages)
@@ -65,7 +68,8 @@ class SnapKvPolicy final : public Policy {
     return row;
   }
   static uint32_t prompt_pages(const StreamView& s);
-  // Prompt pages of a stream that stay: what the application pinned of answers takes its room from them.
+  // Number of prompt pages of a stream that stay. Answer pages that the application pinned reduce it where the table is
+  // too small for both.
   uint32_t limit(const StreamView& s) const;
   void score_stream(const StreamView& s, const float* mass, uint32_t window_begin, float rows) const;
 
@@ -86,7 +90,7 @@ uint32_t SnapKvPolicy::limit(const StreamView& s) const {
   return std::min(o_.pages, s.capacity - std::min(s.capacity, kept + kFreePages));
 }
 
-// Any length is made to fit, if what the application pinned leaves room for the window.
+// A prompt of any length can be made to fit, if the pages that the application pinned leave room for the window.
 Status SnapKvPolicy::admit_prompt(const KvCache& kv, uint32_t) const {
   for (uint32_t i = 0; i < kv.shape().n_streams(); ++i) {
     const StreamView s = kv.stream(i);
@@ -99,8 +103,9 @@ Status SnapKvPolicy::admit_prompt(const KvCache& kv, uint32_t) const {
   return {};
 }
 
-// What fits; when pages must leave, a chunk that leaves those of the window alone. The last chunk has all rows of the window, if the
-// prompt has them and half of the free pages hold them.
+// As many tokens as fit. When pages must leave, a chunk opens at most half of the pages that the window leaves free. If
+// fewer tokens than the window would remain for the last chunk, this chunk is shortened, so that the last one holds the
+// whole window (as far as a chunk can be that long).
 uint32_t SnapKvPolicy::chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const {
   uint32_t want = std::min(n_left, batch_tokens);
   const uint32_t capacity = kv.shape().pages_per_stream;
@@ -112,8 +117,8 @@ uint32_t SnapKvPolicy::chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t
   return rest > 0 && rest < o_.window && n_left > o_.window && n_left - o_.window <= want ? n_left - o_.window : want;
 }
 
-// The prompt page outside the window that the window looks at least. Pages of answers leave by the rule of the policy behind, unless the prompt has
-// more than its part.
+// The prompt page outside the window with the lowest score. While the prompt has no more pages than may stay, pages of
+// answers leave first, by the rule of the policy behind.
 uint32_t SnapKvPolicy::victim(const StreamView& s, const RoomArgs& room) const {
   if (room.phase == Phase::kDecode) return next_.victim(s, room);
   const bool above = prompt_pages(s) > limit(s);
@@ -124,14 +129,14 @@ uint32_t SnapKvPolicy::victim(const StreamView& s, const RoomArgs& room) const {
   }
   uint32_t best = kNone;
   for (uint32_t row = n_front_rows(); row < window_row(s, room.pos); ++row) {
-    // Pages pinned as an earlier prompt compete again; what the application pinned does not.
+    // Pages that were pinned with an earlier prompt compete again; pages that the application pinned do not.
     if ((s.flags[row] & kPageKept) != 0 || (s.flags[row] & kPagePrompt) == 0) continue;
     if (best == kNone || s.prompt_score[row] < s.prompt_score[best]) best = row;
   }
   return best != kNone || room.phase == Phase::kPromptEnd ? best : next_.victim(s, room);
 }
 
-// Scores of a stream's pages: the best of its tokens' pooled weights. Tokens from window_begin on take no part.
+// Scores the pages of a stream: the largest pooled weight of a page's tokens. Tokens from window_begin on do not count.
 void SnapKvPolicy::score_stream(const StreamView& s, const float* mass, uint32_t window_begin, float rows) const {
   const auto reach = static_cast<int64_t>(o_.kernel / 2);
   for (uint32_t row = 0; row < s.n_pages; ++row) {
@@ -141,7 +146,7 @@ void SnapKvPolicy::score_stream(const StreamView& s, const float* mass, uint32_t
       if (pos >= window_begin) break;
       float sum = 0.0f;
       for (int64_t at = pos - reach; at <= pos + reach; ++at) {
-        // A neighbour lies in this page or in the one beside it (the kernel reaches no further), if that is still there.
+        // A neighbour lies in this page or in one beside it, which may have left; the kernel reaches no further.
         const int64_t page = at < int64_t{s.first_pos[row]}                  ? int64_t{row} - 1
                              : at >= int64_t{s.first_pos[row]} + kPageTokens ? int64_t{row} + 1
                                                                              : int64_t{row};
@@ -157,7 +162,7 @@ void SnapKvPolicy::score_stream(const StreamView& s, const float* mass, uint32_t
 
 Status SnapKvPolicy::observe_prompt(OpContext& cx, const OpTable& ops, KvCache& kv, const ObservePromptArgs& a) const {
   if (next_.needs().prompt_rows != 0) {
-    // The policy behind may look at more or fewer rows than were asked for together; it gets its own number.
+    // The rows are as many as the policy that needs more of them asked for; the policy behind gets its own number.
     ObservePromptArgs b = a;
     const uint32_t skipped = a.n_rows - std::min(a.n_rows, next_.needs().prompt_rows);
     b.q += size_t{skipped} * a.n_heads * kv.shape().head_dim;
@@ -167,7 +172,7 @@ Status SnapKvPolicy::observe_prompt(OpContext& cx, const OpTable& ops, KvCache& 
     WEIR_TRY(next_.observe_prompt(cx, ops, kv, b));
   }
   const StreamView any = kv.stream(a.layer * kv.shape().n_kv_heads);
-  // The last chunk is looked at even if all fits: a later prompt may need the room.
+  // The last chunk is observed even if everything fits: a later prompt may need the room.
   if (a.n_left > 0 && any.n_pages + whole_pages(a.n_left) <= o_.pages) return {};
   const KvView view = kv.view(a.layer);
   const uint32_t skipped = a.n_rows - std::min(a.n_rows, o_.window);
@@ -183,7 +188,7 @@ Status SnapKvPolicy::observe_prompt(OpContext& cx, const OpTable& ops, KvCache& 
   return {};
 }
 
-// What is left of the prompt gets the flags that the policy behind gives prompts.
+// The prompt pages that stay get the flags that the policy behind gives prompts.
 void SnapKvPolicy::prompt_end(KvCache& kv, uint32_t first) const {
   for (uint32_t i = 0; i < kv.shape().n_streams(); ++i) {
     const StreamView s = kv.stream(i);
@@ -216,7 +221,7 @@ Status make_snapkv(const PolicyConfig& config, PolicyStorage& storage, Policy& n
                 "prompt=snapkv keeps pages between sinks and window, for which positions=incache has no room; "
                 "positions=abs has");
   }
-  // What the policy behind allows; without a rule of its own, all but two pages, which must be free for the answer.
+  // As many as the policy behind allows. If it has no limit, all but two pages, which the answer needs.
   const uint32_t most = needs.prompt_pages != 0 ? needs.prompt_pages
                         : holds_all             ? needs.pages_per_stream
                                                 : needs.pages_per_stream - kFreePages;
@@ -235,7 +240,7 @@ Status make_snapkv(const PolicyConfig& config, PolicyStorage& storage, Policy& n
                 "option prompt_budget=%u leaves no room for decoding in a budget of %u tokens; %u is the most", budget,
                 config.budget_tokens, most * kPageTokens);
   }
-  // The window's tokens stay, so it may take half of what stays.
+  // The window's tokens stay, so the default window is at most half of what stays.
   if (!options.has("prompt_window")) o.window = std::min(o.window, std::max(1u, o.pages * kPageTokens / 2));
   if (o.window > o.pages * kPageTokens) {
     return fail(WEIR_ERR_INVALID_ARG, "option prompt_window=%u is more than the %u prompt tokens that stay", o.window,

@@ -1,9 +1,11 @@
-// TOVA: when room is needed, the page that the current query looks at least leaves for good; there is no history. Time and memory O(budget).
-// Paper: Oren et al., "Transformers are Multi-State RNNs", arXiv:2401.06104, sec. 4.
-// Differs from the paper: pages instead of tokens, by their mean weight (tests/policy/token_reference.h has the token form); the open page stays; a
-// prompt beyond the budget is read in chunks with evictions between them; scope=stream lets every (layer, kv head) decide for itself.
-// In the paper every query drops a token once the cache is full; a page needs room once in 16 tokens. decide=page asks the latest query alone.
-// decide=token asks all: each marks the page whose token it would drop, and the page with most marks leaves.
+// TOVA: when room is needed, the page to which the latest query gives the least attention leaves for good. Time per
+// step and memory O(budget), but for the first skip_layers layers, which are dense.
+// Paper: Oren et al., "Transformers are Multi-State RNNs", arXiv:2401.06104, sec. 4; docs/algorithms.md, "TOVA".
+// Differs from the paper: pages instead of tokens, by their mean weight (tests/policy/token_reference.h has the token
+// form); the open page stays; a prompt longer than the budget is read in chunks with evictions between them; with
+// scope=stream every (layer, KV head) stream decides for itself. In the paper every query evicts one token once the
+// cache is full; here a page must leave once in 16 tokens. decide=page asks only the latest query. With decide=token
+// every query of a full stream marks the page with the least mean weight, and the page with the most marks leaves.
 #include <algorithm>
 #include <new>
 #include <utility>
@@ -26,13 +28,13 @@ class TovaPolicy final : public Policy {
     needs_ = needs;
   }
 
-  Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }  // any length: pages leave on the way
+  Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }  // any length: pages leave meanwhile
   uint32_t chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const override {
     return chunk_that_fits(kv, n_left, batch_tokens);
   }
   bool can_take_back_prompt() const override { return true; }
 
-  // Of a prompt, the last query of each chunk decides.
+  // While a prompt is read, the last query of each chunk decides.
   uint32_t victim(const StreamView& s, const RoomArgs& room) const override {
     if (!room.crowded) return kNone;
     const bool by_marks = o_.marks != 0 && room.phase == Phase::kDecode;
@@ -59,7 +61,7 @@ class TovaPolicy final : public Policy {
     return rules;
   }
 
-  // The last prompt query decides (one row is asked for).
+  // Scores pages by the last query of the chunk (prompt_rows is 1).
   Status observe_prompt(OpContext& cx, const OpTable& ops, KvCache& kv, const ObservePromptArgs& a) const override {
     if (a.layer < o_.skip_layers) return {};
     const KvView view = kv.view(a.layer);
@@ -87,7 +89,7 @@ class TovaPolicy final : public Policy {
   }
 
  private:
-  // Stamps count marks up from that of a page which was opened in a step.
+  // Marks are counted in the stamp, which starts at first_pos + 1 when a decode step opens a page.
   static uint32_t marks_of(const StreamView& s, uint32_t row) { return s.stamp[row] - s.first_pos[row] - 1; }
   AccumulateRule rule() const { return o_.stream != 0 ? AccumulateRule::kLatestGroup : AccumulateRule::kLatestLayer; }
 
@@ -114,7 +116,7 @@ Status make_tova(const PolicyConfig& config, PolicyStorage& storage, Policy*& ou
   static constexpr const char* kDecide[] = {"page", "token"};
   OptionReader options("tova", config.options);
   if (o.skip_layers >= config.n_layers) o.skip_layers = 0;
-  // Prompt policies drop pages per KV head; one choice for a whole layer needs the same pages in all its streams.
+  // Prompt policies evict pages per KV head; one decision for a whole layer needs the same pages in all its streams.
   if (options.has(kPromptOption) && config.n_kv_heads > 1) o.stream = 1;
   WEIR_TRY(options.get_word("scope", o.stream, kScopes));
   if (o.stream == 0 && config.n_kv_heads > 1) WEIR_TRY(options.contradicts(kPromptOption, "scope=layer"));

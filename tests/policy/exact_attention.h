@@ -1,5 +1,5 @@
-// Attention weights in f64 straight from the simulator's inputs, for tests that recompute what a policy was told: no
-// pages, no ops.
+// Attention weights in f64 straight from the simulator's inputs, for tests that recompute what a policy observed:
+// no pages, no ops.
 #pragma once
 
 #include "tests/policy/session_sim.h"

@@ -1,4 +1,5 @@
-// What the policy tests share: a table that is not part of a cache, policies built from options, and a small simulator of one stream.
+// Shared code of the policy tests: a table that is not part of a cache, policies built from options, and a small
+// simulator of one stream.
 #pragma once
 
 #include "tests/cmocka_cpp.h"

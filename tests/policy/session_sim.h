@@ -47,7 +47,7 @@ class Numbers {
 struct SimShape {
   uint32_t n_layers = 3, n_kv_heads = 2, group = 4, head_dim = 64;
   uint32_t batch = 512;  // most tokens of a prompt chunk
-  bool rotate = true;    // positions are rotated into queries and keys; planted directions want them as they are
+  bool rotate = true;    // queries and keys are rotated to their positions; tests that plant directions switch it off
   uint32_t n_heads() const { return n_kv_heads * group; }
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(head_dim)); }
 };
@@ -160,7 +160,7 @@ class Sim {
     for (uint32_t s = 0; s < kv.shape().n_streams(); ++s) all.push_back(pages(s));
     return all;
   }
-  // Row of the page that begins at `pos`, kNone when it has left.
+  // Row of the page that begins at `pos`; kNone when the page has left.
   uint32_t row_of(uint32_t stream, uint32_t pos) const {
     const StreamView s = kv.stream(stream);
     for (uint32_t row = 0; row < s.n_pages; ++row) {
@@ -208,7 +208,7 @@ class Sim {
   static void check(Status status) {
     if (!status.ok()) fail_msg("%s", last_error_text());
   }
-  // Bytes of 0xFF are NaN in f32 and bf16: what is read before it is written shows.
+  // Bytes of 0xFF are NaN in f32 and bf16, so that reading memory before it is written shows.
   static std::byte* take(std::vector<Line>& lines, uint64_t bytes) {
     lines.resize(bytes / sizeof(Line) + 1);
     std::memset(lines.data(), 0xFF, lines.size() * sizeof(Line));
@@ -373,7 +373,7 @@ class Sim {
   std::vector<std::vector<float>> last_q_, last_mass_;
 };
 
-// Equal to the last bit, and written at all.
+// Equal to the last bit, and every element was written.
 inline void assert_same_outputs(const Sim& a, const Sim& b, const char* what) {
   for (uint32_t layer = 0; layer < a.shape.n_layers; ++layer) {
     const auto &x = a.out[layer], &y = b.out[layer];

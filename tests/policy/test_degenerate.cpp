@@ -83,7 +83,7 @@ void degenerate__a_budget_below_the_length_is_not_dense(void**) {
   }
 }
 
-// Both of a pair at every step, from the end of the prompt on.
+// Compares both sessions of a pair at every step, from the end of the prompt on.
 void compare_tables(const Backend& backend, const Inputs& inputs, const PolicySpec& one, const PolicySpec& two,
                     uint32_t n_prompt, uint32_t n_steps) {
   Sim a(backend, inputs, one), b(backend, inputs, two);
@@ -155,7 +155,8 @@ void degenerate__raas_that_stamps_all_drops_the_lightest(void**) {
   }
 }
 
-// A prompt that the hybrid attends whole: RaaS with the same budget. What such a prompt leaves of its half is the answer's.
+// With a prompt that hybrid attends whole it equals raas with the same budget. What such a prompt does not need of its
+// half goes to the answer.
 void degenerate__hybrid_with_a_short_prompt_is_raas(void**) {
   for (const Backend* backend : kBackends) {
     const Inputs inputs({3, 2, 3, 64, 512, true}, 480, 14);
@@ -170,7 +171,7 @@ void degenerate__hybrid_with_a_short_prompt_is_raas(void**) {
   }
 }
 
-// Nothing left the cache: positions in it are the original ones. Once something has left, they are not.
+// While no page has left, positions in the cache are the original ones. Once a page has left, they are not.
 void degenerate__sink_positions_agree_while_everything_fits(void**) {
   const Inputs inputs({3, 2, 4, 64, 512, true}, 200, 15);
   Sim abs(cpu_backend(), inputs, {"sink", 160, 1024, 0, {{"positions", "abs"}}});

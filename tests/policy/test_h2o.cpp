@@ -1,5 +1,5 @@
 // policy: H2O in a session (docs/algorithms.md, "H2O"). Sums of attention against sums recomputed in f64, victims
-// against those sums, the recent window, and what may never happen: a page that returns, a sum that falls, a stream
+// against those sums, the recent window, and what must never happen: a page that returns, a sum that falls, a stream
 // above its budget.
 #include <cstdlib>
 #include <map>
@@ -82,8 +82,8 @@ void h2o__skipped_layers_keep_everything(void**) {
   for (uint32_t stream = 0; stream < 6; ++stream) assert_int_equal(sim.pages(stream).size(), stream < 4 ? 16 : 8);
 }
 
-// A prompt beyond the budget in chunks: what was promised about the window holds there too, also when the window is
-// nearly all of the budget.
+// A prompt longer than the budget, in chunks: the recent window stays there, too, even when it is nearly the whole
+// budget.
 void h2o__window_survives_long_prompts(void**) {
   const Inputs inputs({1, 2, 2, 64, 512, true}, 700, 23);
   for (const char* recent : {"16", "100", "128", "192", "224"}) {
@@ -97,7 +97,7 @@ void h2o__window_survives_long_prompts(void**) {
   }
 }
 
-// Sums of a stream are the number of queries that looked, times the heads: every query hands out a weight of one.
+// The sums of a stream add up to the number of observed queries times the heads: the weights of a query sum to one.
 void h2o__sums_are_conserved(void**) {
   for (const Backend* backend : kBackends) {
     for (const SimShape& shape : kShapes) {
@@ -120,7 +120,7 @@ void h2o__sums_are_conserved(void**) {
   }
 }
 
-// Column sums of the prompt's causal attention by the last `n_rows` queries (0: all), per page, of one stream.
+// Column sums of the prompt's causal attention over the last `n_rows` queries (0: all), per page, of one stream.
 std::vector<double> column_sums(const Inputs& inputs, uint32_t layer, uint32_t kv_head, uint32_t n_prompt,
                                 uint32_t n_rows) {
   const ExactAttention exact(inputs);
@@ -151,7 +151,8 @@ void h2o__prompt_sums_are_the_columns_of_attention(void**) {
   }
 }
 
-// Sums and ages kept here from the masses of every step; the page that leaves is the lightest outside the window.
+// The test keeps sums and ages from the masses of every step; the page that leaves has the least sum outside the
+// window.
 void check_victims(const SimShape& shape, const char* score, uint32_t n_prompt) {
   const bool normalised = std::strcmp(score, "norm_sum") == 0;
   constexpr uint32_t kRecent = 40;
@@ -195,7 +196,7 @@ void h2o__the_lightest_page_leaves(void**) {
   for (const SimShape& shape : kShapes) check_victims(shape, "sum", 33);
 }
 
-// With norm_sum a sum is divided by the steps that observed the page.
+// With norm_sum a sum is divided by the number of steps that observed the page.
 void h2o__the_lightest_page_per_step_leaves(void**) {
   for (const SimShape& shape : kShapes) {
     for (uint32_t n_prompt : {1u, 33u, 100u}) check_victims(shape, "norm_sum", n_prompt);

@@ -1,5 +1,6 @@
-// policy: hybrid in a session. Prompt pages never leave and the best of them are attended; decoded pages have what the
-// attended ones leave of the budget and are all attended; memory does not depend on the decoded length.
+// policy: hybrid in a session. Prompt pages never leave, and the best of them are attended. Decoded pages have the part
+// of the budget that attended prompt pages do not take, and are all attended. Memory does not depend on the decoded
+// length.
 #include "tests/policy/exact_attention.h"
 
 namespace {
@@ -16,7 +17,7 @@ PolicySpec hybrid(uint32_t max_prompt) {
   return {"hybrid", 256, 4096, max_prompt, {{"skip_layers", "1"}, {"protect_recent", "2"}}};
 }
 
-// Decoded pages that a prompt of n_prompt tokens leaves room for.
+// The number of decoded pages for which a prompt of n_prompt tokens leaves room.
 uint32_t decode_pages(uint32_t n_prompt) { return 16 - std::min(8u, whole_pages(n_prompt)); }
 
 uint32_t prompt_pages(const StreamView& v) {
@@ -124,8 +125,8 @@ void hybrid__a_later_prompt_takes_its_part_back(void**) {
   }
 }
 
-// While only the open page is not of the prompt, both choose among the same pages; Quest's budget includes the open
-// one.
+// While only the open page is not part of the prompt, hybrid and quest select from the same pages; quest's budget
+// includes the open page.
 void hybrid__chooses_prompt_pages_as_quest_does(void**) {
   for (const Backend* backend : kBackends) {
     const Inputs inputs({2, 2, 3, 64, 512, true}, 250, 63);
@@ -173,7 +174,7 @@ void hybrid__attends_the_union(void**) {
   }
 }
 
-// Prompts of later turns stay as well, with the page that they share with the answer before.
+// Prompts of later turns stay as well, with the page that they share with the answer before them.
 void hybrid__later_prompts_stay(void**) {
   const Inputs inputs({2, 2, 4, 64, 512, true}, 900, 65);
   Sim sim(cpu_backend(), inputs, hybrid(400));
@@ -192,8 +193,8 @@ void hybrid__later_prompts_stay(void**) {
   }
 }
 
-// raas with overflow=hybrid: a prompt that leaves room is attended whole beside all the rest of the budget, a longer
-// one as by the hybrid.
+// raas with overflow=hybrid: a prompt that leaves enough room is attended whole, and the rest of the budget is for the
+// answer; a longer prompt is attended as by hybrid.
 void hybrid__raas_becomes_it_when_needed(void**) {
   const Inputs inputs({2, 2, 4, 64, 512, true}, 700, 66);
   const PolicySpec spec = {

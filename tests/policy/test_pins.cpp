@@ -1,5 +1,5 @@
-// policy: pages pinned by the application (kPageKept). No policy drops one, policies that choose pages always list it,
-// and pins that would leave no room are refused.
+// policy: pages pinned by the application (kPageKept). No policy evicts them, policies that select pages always list
+// them, and pins that would leave no room are refused.
 #include "tests/policy/session_sim.h"
 
 namespace {
@@ -67,7 +67,7 @@ void pins__stay_and_are_attended(void**) {
   }
 }
 
-// They outlive later prompts too, also those that a prompt policy compresses.
+// Pinned pages stay during later prompts, too, even when a prompt policy compresses those.
 void pins__stay_through_later_prompts(void**) {
   const SimShape shape = {2, 2, 3, 64, 64, true};
   const Inputs inputs(shape, 520, 82);
@@ -86,7 +86,7 @@ void pins__stay_through_later_prompts(void**) {
   }
 }
 
-// The choice of a step has the same size: pinned pages take places, they do not add any.
+// The lists of a step have the same size: pinned pages count in the budget of the list.
 void pins__are_inside_the_budget(void**) {
   const SimShape shape = {2, 2, 3, 64, 512, true};
   const Inputs inputs(shape, 420, 83);
@@ -104,7 +104,7 @@ void pins__are_inside_the_budget(void**) {
   }
 }
 
-// More pins than a step may choose: all of them and the open page are attended.
+// With more pinned pages than a list may have, all of them and the open page are attended.
 void pins__beyond_the_choice_are_all_attended(void**) {
   const Inputs inputs({2, 2, 3, 64, 512, true}, 420, 84);
   Sim sim(cpu_backend(), inputs, {"quest", 64, 1024, 0, {{"skip_layers", "0"}}});
@@ -131,7 +131,7 @@ void pins__that_leave_no_room_are_refused(void**) {
   assert_non_null(std::strstr(last_error_text(), "positions=abs"));
 }
 
-// As many pins as are admitted, then a long answer: there is room to the end.
+// As many pins as are accepted, then a long answer: there is room until the end.
 void pins__the_most_that_is_admitted_works(void**) {
   const Inputs inputs({2, 2, 3, 64, 512, true}, 420, 86);
   for (const PolicySpec& spec : kPolicies) {

@@ -1,5 +1,5 @@
 // policy: options, budgets and presets. Every bad value has its status and a message that names the option; a budget
-// that is too small is answered with one that works; presets make policies.
+// that is too small is refused with a message that names one that works; presets make policies.
 #include "tests/cmocka_cpp.h"
 
 #include <cstdlib>
@@ -48,7 +48,7 @@ std::string text_of(const Spec& s) {
   return text;
 }
 
-// Fails with `code` and a message that has all of `words` in it.
+// Expects a failure with `code` and a message that contains all of `words`.
 void expect_refusal(const Spec& s, weir_status code, const std::vector<const char*>& words) {
   const Status status = try_policy(s);
   if (status.code() != code)
@@ -63,7 +63,8 @@ void expect_policy(const Spec& s) {
   if (!try_policy(s).ok()) fail_msg("%s: %s", text_of(s).c_str(), last_error_text());
 }
 
-// One option alone that is no number, no word or out of range: WEIR_ERR_INVALID_ARG naming policy, option and value.
+// One option whose value is no number, an unknown word or out of range: WEIR_ERR_INVALID_ARG naming policy, option and
+// value.
 void options__bad_values(void**) {
   const struct {
     const char *policy, *key;
@@ -119,7 +120,7 @@ void options__bad_values(void**) {
   }
 }
 
-// The ends of every range are inside.
+// Both ends of every range are allowed.
 void options__limits_are_allowed(void**) {
   for (const Spec& s : {
            Spec{"sink", 512, 4096, 0, {{"sinks", "0"}, {"window", "1"}, {"exact_mask", "on"}}},
@@ -176,7 +177,7 @@ void options__contradictions(void**) {
   expect_refusal({"hybrid", 512, 4096, 0, {{"agg", "qhead"}}}, bad, {"agg=qhead"});
 }
 
-// Names that do not exist are answered with those that do.
+// The message about a name that does not exist lists those that do.
 void options__unknown_names(void**) {
   expect_refusal({"lru", 512, 4096, 0, {}}, WEIR_ERR_NOT_FOUND,
                  {"lru", "dense", "sink", "h2o", "tova", "quest", "raas", "hybrid", "random"});
@@ -203,7 +204,7 @@ void options__unknown_names(void**) {
     words.push_back(row.policy);
     expect_refusal({row.policy, 512, 4096, 0, {{"budget", "4"}}}, WEIR_ERR_NOT_FOUND, words);
   }
-  // Options of a selection belong to raas only when it may become one.
+  // raas has the options of a selection only when it may select.
   expect_refusal({"raas", 512, 4096, 256, {{"rho", "0.5"}}}, WEIR_ERR_NOT_FOUND, {"rho"});
   expect_policy({"raas", 512, 4096, 256, {{"rho", "0.5"}, {"overflow", "hybrid"}}});
 }
@@ -225,7 +226,7 @@ void options__prompt_policies(void**) {
     expect_refusal({name, 512, 4096, 0, {{"prompt", "pyramid"}}}, WEIR_ERR_NOT_FOUND, {"pyramid", "snapkv"});
     expect_refusal({name, 512, 4096, 0, {{"prompt_window", "16"}}}, bad, {"prompt_window", "prompt=NAME"});
   }
-  // raas chooses one itself, unless told what else to do with a prompt that is too long.
+  // raas chooses one itself, unless `overflow` says what else to do with a prompt that is too long.
   expect_policy({"raas", 512, 4096, 0, {{"prompt_window", "16"}}});
   expect_refusal({"raas", 512, 4096, 0, {{"overflow", "error"}, {"prompt_window", "16"}}}, bad,
                  {"prompt_window", "prompt=NAME"});
@@ -254,7 +255,7 @@ uint32_t number_after(const char* word) {
   return static_cast<uint32_t>(std::strtoul(at + std::strlen(word), nullptr, 10));
 }
 
-// A budget that is too small is answered with the smallest that works.
+// The message about a budget that is too small names the smallest that works.
 void budgets__the_minimum_that_is_named_works(void**) {
   const Spec rows[] = {
       {"sink", 32, 4096, 0, {}},
@@ -291,7 +292,7 @@ void budgets__of_the_hybrid(void**) {
   expect_policy({"hybrid", 512, 512, 0, {{"rho", "1"}}});  // the context fits: nothing ever leaves
 }
 
-// Prompt tokens that stay may not take the room for decoding; the most that works is named.
+// Prompt tokens that stay must leave room for decoding; the message names the most that works.
 void budgets__of_prompts(void**) {
   for (const Spec& row :
        {Spec{"h2o", 256, 4096, 0, {{"recent", "32"}, {"prompt", "snapkv"}, {"prompt_budget", "256"}}},
@@ -308,7 +309,7 @@ void budgets__of_prompts(void**) {
   }
 }
 
-// A pinned prompt leaves raas min_decode_pages, whoever made it fit.
+// A pinned prompt leaves raas at least min_decode_pages, whether it was compressed or not.
 void budgets__pinned_prompts_leave_room_to_decode(void**) {
   for (const auto& [name, overflow] : {std::pair{"raas", "compress"}, {"raas", "error"}, {"random", "compress"}}) {
     Spec spec = {name, 256, 4096, 0, {{"overflow", overflow}, {"prompt", "snapkv"}, {"prompt_budget", "208"}}};
@@ -320,7 +321,7 @@ void budgets__pinned_prompts_leave_room_to_decode(void**) {
 
 struct Named {
   const char* name;
-  const char* missing;  // null: there is one
+  const char* missing;  // null: this version has it
 };
 
 constexpr Named kPresets[] = {
@@ -360,7 +361,7 @@ void presets__unknown_names_are_answered_with_the_list(void**) {
     assert_null(preset);
     assert_non_null(std::strstr(last_error_text(), (std::string("\"") + name + "\"").c_str()));
     for (const Named& named : kPresets) {
-      // Those of later versions are not offered.
+      // Presets that this version lacks are not listed.
       assert_int_equal(std::strstr(last_error_text(), (std::string(" ") + named.name).c_str()) != nullptr,
                        named.missing == nullptr);
     }

@@ -1,6 +1,6 @@
-// policy: Quest in a session (docs/algorithms.md, "Quest"). Nothing ever leaves; lists have the budget's size, hold the
-// open page, grow with the budget; bounds and digests are what the pages say; with pages of one token the choice is the
-// exact top.
+// policy: Quest in a session (docs/algorithms.md, "Quest"). Nothing ever leaves; lists have the size of the budget,
+// contain the open page, and grow with the budget; digests and bounds are those of the pages' keys; with pages of one
+// token the list is the exact top.
 #include "tests/policy/session_sim.h"
 
 #include <numeric>
@@ -42,7 +42,7 @@ void quest__lists_in_sessions(void**) {
   }
 }
 
-// Up to dense_tokens everything is attended, whatever the budget; the rules for devices say the same.
+// Up to dense_tokens everything is attended, whatever the budget is; the rules for devices say the same.
 void quest__short_conversations_are_dense(void**) {
   const Inputs inputs(kShapes[0], 250, 43);
   Sim sim(cpu_backend(), inputs, {"quest", 96, 4096, 0, {{"dense_tokens", "167"}, {"skip_layers", "0"}}});
@@ -106,7 +106,8 @@ void quest__lists_grow_with_the_budget(void**) {
   }
 }
 
-// Bounds of all pages, the open one too, are above every q.k; digests kept key by key are those of the whole page.
+// The bound of every page, also of the open one, is at least every q.k; digests that were updated key by key equal
+// those of the whole page.
 void quest__minmax_bounds_hold(void**) {
   const SimShape shape = {2, 2, 3, 64, 24, true};
   const Inputs inputs(shape, 150, 44);
@@ -141,7 +142,7 @@ void quest__minmax_bounds_hold(void**) {
   }
 }
 
-// Pages of one key: the bound is q.k itself, and the list is the exact top of the sealed tokens with the current one.
+// Pages of one key: the bound is q.k itself, and the list has the top sealed tokens exactly, and the current token.
 void quest__pages_of_one_token_are_the_exact_top(void**) {
   constexpr uint32_t n = 200, d = 64, budget = 40;
   for (const Backend* backend : kBackends) {
@@ -212,7 +213,7 @@ void quest__a_planted_page_is_found(void**) {
   }
   for (uint32_t pos = 500; pos < 600; ++pos) {
     for (uint32_t head = 0; head < 8; ++head) {
-      for (uint32_t e = 0; e < 8; ++e) inputs.q(0, pos)[head * 64 + e] += 3.0f;  // and late queries look there
+      for (uint32_t e = 0; e < 8; ++e) inputs.q(0, pos)[head * 64 + e] += 3.0f;  // and late queries point there
     }
   }
   for (const char* digest : {"minmax", "cuboid_mean", "sphere_mean", "centroid", "mean_std"}) {

@@ -26,7 +26,8 @@ PageStampArgs stamp_args(Table& t, const float* weight, uint32_t now, StampRule 
   return a;
 }
 
-// A page here is one token of the trace. The trace ranks the newest token like any other; its weight is above alpha in every step.
+// A page here is one token of the example, which ranks the newest token like any other; its weight is above alpha in
+// every step.
 void raas__token_trace(void**) {
   Made made("raas", 5 * kPageTokens, 1024,
             {{"stamp_rule", "alpha"}, {"alpha", "0.1"}, {"protect_recent", "0"}, {"min_decode_pages", "2"}});
@@ -113,7 +114,7 @@ void raas__invariants_over_random_weights(void**) {
   }
 }
 
-// A milestone that draws the most attention stays while it does (a FIFO would lose it), and leaves soon after it fades.
+// A milestone with the most attention stays for as long as it has it (a FIFO would lose it), and leaves soon after.
 void raas__milestone_stays_while_used(void**) {
   constexpr uint32_t b = 12, milestone = 5, used_until = 5 + 3 * b;
   Made made("raas", b * kPageTokens, 1u << 20, {});
@@ -153,7 +154,8 @@ void raas__recent_pages_are_protected(void**) {
   assert_int_equal(made.policy->victim(t.view(), room(256, true)), Policy::kNone);
 }
 
-// The default protects a share of the pages that can leave, however many of the budget's are pinned: by a prompt as it is, or one that was compressed.
+// The default protects a share of the pages that can leave, however many others are pinned by a prompt, whole or
+// compressed.
 void raas__the_protected_share_is_of_the_pages_that_can_leave(void**) {
   for (const char* name : {"raas", "hybrid"}) {
     const Made made(name, 32 * kPageTokens, 1u << 20, {{"protect_share", "0.5"}});
@@ -161,7 +163,7 @@ void raas__the_protected_share_is_of_the_pages_that_can_leave(void**) {
       Table t(32);
       const uint32_t n_free = 32 - n_pinned, n_protected = std::max(1u, n_free / 2);
       for (uint32_t i = 0; i < 32; ++i) t.append(i * kPageTokens, 1000 - i, i < n_pinned ? uint32_t{kPagePinned} : 0u);
-      // The newer the staler: the victim is the newest page that is not protected.
+      // Newer pages have older stamps: the victim is the newest page that is not protected.
       assert_int_equal(made.policy->victim(t.view(), room(512, true)), 32 - n_protected - 1);
     }
   }

@@ -1,5 +1,5 @@
-// policy: RaaS in a session (docs/algorithms.md, "Invariants of RaaS"), and planted pages: a milestone that is used for
-// long, and phoenixes that wake up.
+// policy: RaaS in a session (docs/algorithms.md, "Invariants of RaaS"), and planted pages: a milestone that is used
+// for long, and phoenixes: pages that are used again after a long silence.
 #include <map>
 
 #include "tests/policy/exact_attention.h"
@@ -109,7 +109,7 @@ void raas_session__attends_all_that_is_resident(void**) {
   }
 }
 
-// A prompt that is not pinned competes with what is decoded.
+// Pages of a prompt that is not pinned compete with decoded pages.
 void raas_session__unpinned_prompts_can_leave(void**) {
   const Inputs inputs({2, 2, 3, 64, 512, true}, 600, 53);
   Sim sim(cpu_backend(), inputs, {"raas", 128, 4096, 0, {{"pin_prompt", "false"}}});
@@ -157,8 +157,8 @@ void plant_queries(Inputs& inputs, uint32_t first, uint32_t end, uint32_t channe
   }
 }
 
-// A hot prompt of half the budget: ranked with the rest it takes every stamp, and the answer is a queue; it does not
-// when only pages that can leave are ranked.
+// A prompt of half the budget that gets most of the attention: ranked with the other pages it takes every stamp, and
+// the answer becomes a queue; not so when only pages that can leave are ranked.
 void raas_session__rank_scope(void**) {
   const SimShape shape = {2, 2, 3, 64, 512, false};
   Inputs inputs(shape, 400, 57);
@@ -181,8 +181,8 @@ void raas_session__rank_scope(void**) {
 constexpr uint32_t kBudgetPages = 8;
 constexpr uint32_t kSpan = 3 * kBudgetPages * kPageTokens;
 
-// A milestone, page 3, is used for three budgets of steps and then looked at less than anything else: RaaS keeps it
-// that long and drops it within a budget of steps; a queue has lost it long before.
+// A milestone, page 3, is used for three budgets of steps and then gets less attention than any other page: RaaS keeps
+// it that long and evicts it within a budget of steps; a queue has lost it long before.
 void raas_session__milestone(void**) {
   const SimShape shape = {2, 2, 3, 64, 512, false};
   constexpr uint32_t kFades = 64 + kSpan;
@@ -209,8 +209,8 @@ void raas_session__milestone(void**) {
   }
 }
 
-// Phoenixes: page 1 of the prompt and page 6, decoded, are both silent until late. The one in the prompt is there and
-// takes the attention when it is wanted; the other is lost.
+// Phoenixes: page 1 of the prompt and page 6, decoded, get no attention until late. The one in the prompt is there when
+// it is needed, and gets the attention; the other is lost.
 void raas_session__phoenix(void**) {
   const SimShape shape = {2, 2, 3, 64, 512, false};
   constexpr uint32_t kWakes = 7 * kPageTokens + kSpan;

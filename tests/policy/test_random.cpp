@@ -1,5 +1,6 @@
-// policy: random, the control. Which page leaves is uniform among those that may, independent between streams and moments, and a pure function of
-// seed, stream and positions; the prompt and the open page stay. And in a session: budget, prompts of later turns, prompts that are too long.
+// policy: random, the control. Which page leaves is uniform among those that may, independent between streams and
+// steps, and a pure function of seed, stream and positions; the prompt and the open page stay. In a session: the
+// budget, prompts of later turns, and prompts that are too long.
 #include <algorithm>
 #include <vector>
 
@@ -28,7 +29,7 @@ uint32_t victim_of(const Policy& policy, Table& t, uint32_t pos, uint32_t stream
   return row;
 }
 
-// Of counts that should be equal. For f degrees of freedom its mean is f and its deviation sqrt(2 f).
+// Chi-squared of counts that should be equal. For f degrees of freedom its mean is f, its deviation sqrt(2 f).
 double chi_square(const std::vector<uint32_t>& counts) {
   double n = 0, sum = 0;
   for (uint32_t count : counts) n += count;
@@ -37,13 +38,13 @@ double chi_square(const std::vector<uint32_t>& counts) {
   return sum;
 }
 
-// Within five deviations of its mean: the draws are fixed, so this holds always or never.
+// Within five deviations of the mean. The draws are fixed, so this holds always or never.
 void assert_uniform(const std::vector<uint32_t>& counts, const char* what) {
   const double freedom = static_cast<double>(counts.size() - 1), x = chi_square(counts);
   if (std::fabs(x - freedom) > 5 * std::sqrt(2 * freedom)) fail_msg("%s: chi-square %g for %g", what, x, freedom);
 }
 
-// One draw a page border in each of 64 streams, for several seeds.
+// One draw per page border in each of 64 streams, for several seeds.
 void random__every_page_leaves_as_often(void**) {
   Table t = full_stream();
   for (const char* seed : {"0", "1", "2", "4294967295"}) {
@@ -58,7 +59,7 @@ void random__every_page_leaves_as_often(void**) {
   }
 }
 
-// What one stream, one moment or one seed drops says nothing of the next.
+// What leaves one stream, in one step or with one seed, says nothing about the next.
 void random__draws_are_independent(void**) {
   Table t = full_stream();
   std::vector<uint32_t> streams(kFree * kFree), moments(kFree * kFree), seeds(kFree * kFree);
@@ -81,7 +82,7 @@ void random__draws_are_independent(void**) {
   assert_uniform(seeds, "seeds");
 }
 
-// Several pages that leave at one moment are a uniform choice too: ordered pairs, no page twice.
+// Several pages that leave in one step are a uniform choice, too: of ordered pairs, no page twice.
 void random__pairs_of_one_moment_are_uniform(void**) {
   const Made made("random", kPages * kPageTokens, 1u << 20, {});
   std::vector<uint32_t> pairs(kFree * (kFree - 1));
@@ -96,14 +97,15 @@ void random__pairs_of_one_moment_are_uniform(void**) {
   assert_uniform(pairs, "pairs");
 }
 
-// The numbers must never change, nor differ between devices. Computed apart from this code, from the definition in lib/ops/step_rules.h.
+// The numbers must never change, nor differ between devices. The expected ones were computed by other code, from the
+// definition in lib/ops/step_rules.h.
 void random__the_order_is_this_one(void**) {
   assert_true(random_order(1, 0, 0, 0) == 0xB18A02F46D8D86C3u);
   assert_true(random_order(1, 2, 528, 96) == 0x7847164ADB2C3EF8u);
   assert_true(random_order(UINT32_MAX, 255, 131072, 131056) == 0x36BFD6F89BC39B1u);
 }
 
-// The page that leaves is the one of least order among the candidates, whatever attention saw; and the same when asked again.
+// The candidate of least order leaves, whatever the attention was; asked again, the answer is the same.
 void random__the_choice_is_a_function_of_seed_stream_and_positions(void**) {
   const Made made("random", kPages * kPageTokens, 1u << 20, {{"seed", "7"}});
   for (uint32_t stream : {0u, 1u, 255u}) {
@@ -122,7 +124,7 @@ void random__the_choice_is_a_function_of_seed_stream_and_positions(void**) {
   }
 }
 
-// What kernels follow is the same rule with the same seed.
+// The kernels' rules have the same rule and the same seed.
 void random__rules_say_the_same(void**) {
   const Made made("random", 512, 4096, {{"seed", "4294967295"}});
   const StepRules rules = made.policy->step_rules();
@@ -132,7 +134,8 @@ void random__rules_say_the_same(void**) {
   assert_true(!needs.page_mass && !needs.page_lists && needs.digest == DigestKind::kNone);
 }
 
-// A whole session: nothing pinned leaves, the budget holds at every step, all that is resident is attended, and streams differ.
+// A whole session: no pinned page leaves, the budget holds at every step, all resident pages are attended, and streams
+// differ.
 void random__in_a_session(void**) {
   const SimShape shape = {2, 2, 3, 64, 48, true};
   const Inputs inputs(shape, 420, 91);
@@ -180,7 +183,8 @@ void random__sessions_repeat(void**) {
   assert_true(one.all_pages() != other.all_pages());
 }
 
-// Prompts as under raas: later ones stay too, too long ones are compressed, refused or extended for, and one that is not pinned competes.
+// Prompts as under raas: those of later turns stay, too; one that is too long is compressed, refused, or gets an
+// extended table; and pages of one that is not pinned compete.
 void random__prompts_as_under_raas(void**) {
   const Inputs inputs({2, 2, 3, 64, 64, true}, 800, 93);
   Sim later(cpu_backend(), inputs, {"random", 256, 4096, 0, {{"overflow", "error"}}});

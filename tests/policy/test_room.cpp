@@ -1,5 +1,5 @@
-// policy: what make_room, next_chunk and the registry guarantee whatever a policy answers. The policy here answers what
-// a test tells it to.
+// policy: what make_room, next_chunk and the registry guarantee, whatever a policy answers. The policy here gives the
+// answers that a test sets.
 #include <cstring>
 
 #include "policy/room.h"
@@ -12,7 +12,7 @@ using namespace weir::test;
 
 class Told : public Policy {
  public:
-  uint32_t row = kNone;      // that leaves, as long as `leaves` says so
+  uint32_t row = kNone;      // the row that leaves, as often as `leaves` says
   uint32_t leaves = 0;       // pages of each stream that leave in one call
   uint32_t front = 0;        // rows at the front that never leave
   uint32_t most_tokens = 0;  // of a chunk; 0: chunk_that_fits
@@ -93,7 +93,7 @@ void room__streams_are_asked_until_nothing_leaves(void**) {
   }
 }
 
-// A chunk goes to the open page and to the pages that can be had: free ones, and those that may leave.
+// A chunk fills the open page and the pages that can be made available: free ones, and those that may leave.
 void room__a_chunk_fits_what_can_be_had(void**) {
   struct Case {
     uint32_t n_tokens, pinned_end, front, chunk;
@@ -121,7 +121,7 @@ void room__a_chunk_fits_what_can_be_had(void**) {
   }
 }
 
-// Prompt pages leave on the way: a chunk is what fits beside what is there, else a quarter of the pages.
+// Prompt pages leave while a prompt is read: a chunk is what fits without evictions, else a quarter of the pages.
 void room__a_chunk_that_makes_pages_leave_is_a_quarter(void**) {
   struct Case {
     uint32_t pages, n_tokens, n_left, batch, chunk;
@@ -142,7 +142,7 @@ void room__a_chunk_that_makes_pages_leave_is_a_quarter(void**) {
   }
 }
 
-// Devices follow rules and not answers: without a rule that lets pages leave, a step could find no room.
+// Devices follow rules, not answers: without a rule that lets pages leave, a step might find no room.
 void room__rules_that_keep_all_pages_need_all_pages(void**) {
   Told holds_all(4096, 256), one_less(4096, 255);
   assert_true(check_rules("told", holds_all).ok());

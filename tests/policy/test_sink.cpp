@@ -1,5 +1,5 @@
-// policy: StreamingLLM. Which pages are resident, in-cache positions (docs/algorithms.md, "Positions
-// when pages leave"), chunks, and budgets.
+// policy: StreamingLLM. Which pages are resident, positions in the cache (docs/algorithms.md, "Positions when pages
+// leave"), chunks, and budgets.
 #include "tests/policy/policy_test.h"
 
 #include <cstring>
@@ -51,7 +51,7 @@ struct Stream {
   }
 };
 
-// Residents are [0, sinks) and a suffix without a gap.
+// The resident positions are [0, sinks) and a suffix without a gap.
 void check_suffix(const KvCache& kv, uint32_t sink_pages) {
   const StreamView v = kv.stream(0);
   for (uint32_t row = 0; row < v.n_pages; ++row) {

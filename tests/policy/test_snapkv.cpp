@@ -1,5 +1,5 @@
-// policy: SnapKV before another policy (docs/algorithms.md, "SnapKV"). What of a prompt stays against a plain
-// computation in f64; the window stays; the count is exact; prompts in chunks; and what the policy behind it sees.
+// policy: SnapKV before another policy (docs/algorithms.md, "SnapKV"). The pages that stay against a plain computation
+// in f64; the window stays; the number of pages is exact; prompts in chunks; and what the policy behind it sees.
 #include <cstdlib>
 
 #include "tests/policy/exact_attention.h"
@@ -115,8 +115,8 @@ void snapkv__a_window_of_the_whole_budget_keeps_only_the_window(void**) {
   }
 }
 
-// Any prompt length, in one chunk or several: ascending, the last tokens among them, exactly as many as there is room
-// for.
+// Any prompt length, in one chunk or several: the pages ascend, hold the last tokens, and are exactly as many as there
+// is room for.
 void snapkv__counts_are_exact(void**) {
   for (uint32_t batch : {512u, 64u, 48u}) {
     SimShape shape = {2, 2, 3, 64, batch, true};
@@ -135,7 +135,7 @@ void snapkv__counts_are_exact(void**) {
   }
 }
 
-// Kernel 1 is no pooling: a token's neighbours do not help it, with a wider kernel they do.
+// A kernel of 1 is no pooling: a token's neighbours do not raise its score; with a wider kernel they do.
 void snapkv__pooling_spreads_weight(void**) {
   const SimShape shape = {1, 1, 1, 64, 512, false};
   Inputs inputs(shape, 200, 74);
@@ -154,7 +154,7 @@ void snapkv__pooling_spreads_weight(void**) {
   }
 }
 
-// After the prompt, what is kept never changes, and the policy behind it treats it as its prompt.
+// After the prompt the pages that stay never change, and the policy behind treats them as its prompt.
 void snapkv__the_policy_behind_pins_what_stays(void**) {
   const Inputs inputs({2, 2, 4, 64, 512, true}, 700, 75);
   for (const char* overflow : {"auto", "compress"}) {
@@ -203,7 +203,7 @@ void snapkv__stands_before_every_policy(void**) {
   }
 }
 
-// The sums of H2O behind it go on from those of the prompt when nothing had to leave.
+// When no page had to leave, the sums of H2O behind it continue those of the prompt.
 void snapkv__leaves_the_sums_of_h2o_alone_when_all_fits(void**) {
   const Inputs inputs({2, 2, 4, 64, 512, true}, 200, 77);
   Sim plain(cpu_backend(), inputs, {"h2o", 256, 1024, 0, {{"skip_layers", "0"}}});
@@ -219,7 +219,7 @@ void snapkv__leaves_the_sums_of_h2o_alone_when_all_fits(void**) {
   }
 }
 
-// When something has to leave, the sums of what stays are still the attention that it drew.
+// When pages have to leave, the sums of the other pages are still the attention that those received.
 void snapkv__leaves_the_sums_of_h2o_alone_when_pages_leave(void**) {
   const Inputs inputs({2, 2, 4, 64, 512, true}, 300, 78);
   Sim plain(cpu_backend(), inputs, {"h2o", 384, 1024, 0, {{"skip_layers", "0"}}});

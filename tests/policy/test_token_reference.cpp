@@ -1,6 +1,6 @@
 // policy: pages of one token against the token forms of the methods (token_reference.h), over random weights: the same
-// residents after every step. A row of the table is one token here; which row leaves and what is observed is the policy's
-// own doing, by its options, and does not depend on the size of a page.
+// tokens are resident after every step. A row of the table is one token here. The policy decides which row leaves and
+// what it observes; neither depends on the size of a page.
 #include "tests/policy/token_reference.h"
 
 #include "tests/policy/policy_test.h"
@@ -11,7 +11,8 @@ namespace {
 using namespace weir;
 using namespace weir::test;
 
-// A stream of one-token pages under a policy, with the backend's ops. The tables are a cache's; its pages are never read.
+// A stream of one-token pages under a policy, with the backend's ops. The tables are those of a cache, whose pages are
+// never read.
 class OneTokenPages {
  public:
   OneTokenPages(const Backend& backend, const char* name, uint32_t capacity, uint32_t group,
@@ -42,7 +43,7 @@ class OneTokenPages {
     kv_.reset();
   }
 
-  // Room for the token, which the policy makes when there is none, and the token.
+  // Makes room for the token by the policy when there is none, and appends it.
   void append(uint32_t pos, uint32_t now, uint32_t flags = 0) {
     const StreamView s = table();
     const uint32_t row = made_.policy->victim(s, room(pos, s.n_pages == s.capacity));
@@ -55,7 +56,7 @@ class OneTokenPages {
     s.stamp[n] = now;
     s.last_score[n] = 0.0f;
   }
-  // What a step shows the policy: the weights of every head.
+  // What the policy observes in a step: the weights of every head.
   void observe(const HeadWeights& w, uint32_t now) {
     const StreamView s = table();
     std::vector<float> mass(size_t{group_} * s.capacity, NAN);
@@ -118,8 +119,8 @@ std::vector<Case> cases() {
 
 constexpr uint32_t kSteps = 300;
 
-// The page form makes room before it opens a page, the token form after attention: heavy + recent tokens between steps
-// are a table of one row more.
+// The page form makes room before it opens a page, the token form after attention. So heavy + recent tokens between
+// steps correspond to a table with one row more.
 void token__h2o_keeps_what_the_token_form_keeps(void**) {
   const struct {
     uint32_t heavy, recent;
@@ -145,7 +146,7 @@ void token__h2o_keeps_what_the_token_form_keeps(void**) {
   }
 }
 
-// Without room for heavy hitters only the window is left.
+// Without room for heavy hitters only the window remains.
 void token__h2o_without_heavy_is_a_window(void**) {
   for (const Case& c : cases()) {
     Numbers numbers(c.seed);
@@ -160,7 +161,7 @@ void token__h2o_without_heavy_is_a_window(void**) {
   }
 }
 
-// One token a page: whether the latest query decides or each query marks a page is the same.
+// With one token per page, decide=page and decide=token are the same.
 void token__tova_keeps_what_the_token_form_keeps(void**) {
   for (const Case& c : cases()) {
     for (const auto& [scope, decide] :

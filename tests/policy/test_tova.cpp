@@ -1,5 +1,6 @@
-// policy: TOVA in a session. One page leaves when one is opened, by the weights of the latest query alone, or by how
-// many queries looked at it least; values play no part; with scope=layer the streams of a layer hold the same pages.
+// policy: TOVA in a session. When a page is opened, one leaves: by the weights of the latest query alone, or by how
+// many queries gave it the least weight. Values play no part; with scope=layer the streams of a layer hold the same
+// pages.
 #include <map>
 
 #include "tests/policy/session_sim.h"
@@ -70,7 +71,7 @@ void tova__layer_scope_has_one_table_per_layer(void**) {
   const Inputs inputs(shape, 420, 33);
   for (const char* scope : {"layer", "stream"}) {
     Sim sim(cpu_backend(), inputs, tova(scope));
-    sim.prefill(200);  // beyond the budget: pages leave on the way
+    sim.prefill(200);  // longer than the budget: pages leave while it is read
     uint32_t n_differ = 0;
     for (uint32_t i = 0; i < 200; ++i) {
       for (uint32_t stream = 0; stream < 9; ++stream)
@@ -81,7 +82,8 @@ void tova__layer_scope_has_one_table_per_layer(void**) {
   }
 }
 
-// SnapKV before it drops pages per KV head; then the streams of a layer can hold the same pages only if it is asked to.
+// SnapKV before it evicts pages per KV head. Either scope=layer is refused then, or the streams of a layer hold the same
+// pages in spite of that.
 void tova__layer_scope_behind_a_prompt_policy(void**) {
   const SimShape shape = {3, 3, 3, 64, 512, true};
   const Inputs inputs(shape, 420, 34);
@@ -98,7 +100,7 @@ void tova__layer_scope_behind_a_prompt_policy(void**) {
   PolicyStorage storage;
   Policy* policy = nullptr;
   const Status status = make_policy("tova", config, storage, policy);
-  if (!status.ok()) {  // refusing the pair is an answer too
+  if (!status.ok()) {  // refusing the pair is allowed
     assert_true(std::strstr(last_error_text(), "scope") != nullptr);
     return;
   }
@@ -140,8 +142,8 @@ void tova__only_the_latest_query_decides(void**) {
   }
 }
 
-// decide=token: in a full stream every step marks the page of least score; the page with most marks leaves, of equals the one of less score. Pages of a
-// later prompt begin without marks, whatever chunk they came in.
+// decide=token: in a full stream every step marks the page of least score. The page with most marks leaves, of equals
+// the one of less score. Pages of a later prompt begin without marks, whichever chunk they came in.
 void tova__every_query_marks_the_page_it_looks_at_least(void**) {
   for (const Backend* backend : kBackends) {
     for (const SimShape& shape : {SimShape{2, 2, 3, 64, 512, true}, SimShape{2, 3, 4, 64, 24, true}}) {

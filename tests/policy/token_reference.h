@@ -25,7 +25,7 @@ inline double max_of_heads(const HeadWeights& w, size_t i) {
   return double{max};
 }
 
-// Of the tokens outside the last `recent`, the `heavy` with the largest sums stay; a step ends with the eviction of the
+// Of the tokens outside the last `recent`, the `heavy` ones with the largest sums stay; a step ends by evicting the
 // others.
 class TokenH2o {
  public:
@@ -41,7 +41,7 @@ class TokenH2o {
   void end_step() {
     while (position.size() > heavy_ + recent_) {
       const auto end = sum.end() - static_cast<std::ptrdiff_t>(recent_);
-      const auto at = std::min_element(sum.begin(), end) - sum.begin();  // the older of equals
+      const auto at = std::min_element(sum.begin(), end) - sum.begin();  // of equals the older
       position.erase(position.begin() + at);
       sum.erase(sum.begin() + at);
     }
@@ -54,7 +54,7 @@ class TokenH2o {
   size_t heavy_, recent_;
 };
 
-// The token that the current query looks at least leaves; the current token itself does not.
+// The token to which the current query gives the least weight leaves, but never the current token.
 class TokenTova {
  public:
   explicit TokenTova(uint32_t limit) : limit_(limit) {}
