@@ -2,7 +2,7 @@
 # (WEIR_CUDA=OFF leaves it out); neither the toolkit nor a GPU is needed to run the rest. cudart is linked statically,
 # so that the driver is all that a machine needs.
 set(WEIR_CUDA_ARCH "" CACHE STRING
-    "CUDA architectures as CMake writes them, such as 90-real; empty: one for development (90-real), `all` for a release")
+    "CUDA architectures as in CMake, such as 90-real; empty: one for development (90-real); `all`: for a release")
 option(WEIR_CUDA "Build the CUDA backend when nvcc is there" ON)
 # Of the sanitizers only ThreadSanitizer gets along with the driver; `./dev gpu-bundle --tsan` asks for both.
 option(WEIR_CUDA_TSAN "Build the CUDA backend with WEIR_SANITIZE=thread" OFF)

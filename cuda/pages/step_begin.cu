@@ -1,6 +1,6 @@
 // Computes: what precedes the layers of a decode step. Pages are evicted by the policy's rules, every stream gets room
-// for the token, and the rotation of its position is computed. The same as make_room (lib/policy/room.h), KvCache::evict,
-// KvCache::reserve and RopeTable::fill.
+// for the token, and the rotation of its position is computed. The same as make_room (lib/policy/room.h),
+// KvCache::evict, KvCache::reserve and RopeTable::fill.
 // Launch: the first block does what all streams share; in the other blocks each warp has a stream.
 // Numerics: tables and counters are exact, angles are f64.
 // Assumes: every stream has, or can make, room for a page. make_policy checks this for a policy's rules, the host for

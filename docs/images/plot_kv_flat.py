@@ -19,7 +19,8 @@ def main(source, target):
     most_mib = max(y for rows in runs.values() for _, y in rows) * 1.05
 
     def at(x, y):
-        return (LEFT + (WIDTH - LEFT - RIGHT) * x / most_tokens, HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * y / most_mib)
+        return (LEFT + (WIDTH - LEFT - RIGHT) * x / most_tokens,
+                HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * y / most_mib)
 
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="13">',
            f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
@@ -31,12 +32,14 @@ def main(source, target):
     for tokens in range(0, most_tokens + 1, 1000):
         x, y = at(tokens, 0)
         out.append(f'<text x="{x:.1f}" y="{y + 18:.1f}" text-anchor="middle" fill="#555">{tokens}</text>')
-    out.append(f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 8}" text-anchor="middle" fill="#555">decoded tokens</text>')
+    out.append(f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 8}" text-anchor="middle" fill="#555">'
+               'decoded tokens</text>')
     for colour, (name, rows) in zip(COLOURS, runs.items()):
         points = " ".join("%.1f,%.1f" % at(x, y) for x, y in rows)
         out.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2.5"/>')
         x, y = at(*rows[-1])
-        out.append(f'<text x="{x + 10:.1f}" y="{y + 4:.1f}" fill="{colour}" font-weight="bold">{name}: {rows[-1][1]:.1f} MiB</text>')
+        out.append(f'<text x="{x + 10:.1f}" y="{y + 4:.1f}" fill="{colour}" font-weight="bold">'
+                   f'{name}: {rows[-1][1]:.1f} MiB</text>')
     out.append("</svg>\n")
     with open(target, "w") as file:
         file.write("\n".join(out))

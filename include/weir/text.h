@@ -99,11 +99,11 @@ typedef struct weir_chat_options {
 /** Turn text into tokens.
  *
  *  While it runs, the call takes 2 to 7 bytes of memory for a byte of most texts and never more than 10, however long
- *  its words are. Only a vocabulary that is made for it, in which a token depends on text far behind it, can bring a long
- *  word to some 75.
+ *  its words are. Only a vocabulary that is made for the purpose, in which a token depends on text far behind it, can
+ *  make that some 75 for a long word.
  *
  *  @param model    in
- *  @param text     in, [text_bytes] UTF-8; bytes that are not valid UTF-8 are tokenized as bytes where the vocabulary can
+ *  @param text     in, [text_bytes] UTF-8; bytes that are not valid UTF-8 are tokenized as bytes if the vocabulary can
  *  @param text_bytes 0 .. 2^31 - 1
  *  @param flags    WEIR_TOKENIZE_*
  *  @param tokens   out, [capacity] ids; may be NULL when @p capacity is 0
@@ -137,8 +137,8 @@ WEIR_API weir_status weir_tokenize(const weir_model *model, const char *text, ui
  *  @threads immutable
  *  @owner the caller owns the buffers
  *  @since 1.0 */
-WEIR_API weir_status weir_detokenize(const weir_model *model, const weir_token *tokens, uint64_t n_tokens, uint32_t flags,
-                                     char *text, uint64_t capacity, uint64_t *text_bytes);
+WEIR_API weir_status weir_detokenize(const weir_model *model, const weir_token *tokens, uint64_t n_tokens,
+                                     uint32_t flags, char *text, uint64_t capacity, uint64_t *text_bytes);
 
 /** Create a streaming detokenizer.
  *

@@ -1,6 +1,6 @@
-// The progress callback of weir_model_open: how many bytes of the file are done, and now and then the same again while a
-// description and a vocabulary are made of them, so that opening a large or hostile file can be stopped. A callback that
-// throws has asked for a stop, too.
+// The progress callback of weir_model_open. It is told how many bytes of the file are done, and now and then the same
+// number again while the description and the vocabulary are made from them, so that opening a large or hostile file can
+// be stopped. A callback that throws asks for a stop, too.
 #pragma once
 
 #include <algorithm>

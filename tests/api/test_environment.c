@@ -199,7 +199,7 @@ static void environment__of_callbacks_is_the_callers(void **state) {
     assert_int_equal(s.n_wrong, 0);
 }
 
-#ifndef WEIR_INTERNAL_SANITIZED /* AddressSanitizer takes the unwinding of a cancelled thread for a defect of its stack */
+#ifndef WEIR_INTERNAL_SANITIZED /* AddressSanitizer reports the unwinding of a cancelled thread as a stack defect */
 
 typedef struct worker {
     weir_session *session;

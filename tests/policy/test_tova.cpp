@@ -82,8 +82,8 @@ void tova__layer_scope_has_one_table_per_layer(void**) {
   }
 }
 
-// SnapKV before it evicts pages per KV head. Either scope=layer is refused then, or the streams of a layer hold the same
-// pages in spite of that.
+// SnapKV before it evicts pages per KV head. Either scope=layer is refused then, or the streams of a layer hold the
+// same pages in spite of that.
 void tova__layer_scope_behind_a_prompt_policy(void**) {
   const SimShape shape = {3, 3, 3, 64, 512, true};
   const Inputs inputs(shape, 420, 34);

@@ -372,7 +372,8 @@ def good():
 
 def every_type(version, alignment):
     """A container with each kind of value and some tensors, as small as can be: what a fuzzer likes to start from."""
-    scalars = {U8: 200, I8: -7, U16: 60000, I16: -300, U32: 1, I32: -7, F32: 0.5, BOOL: 1, U64: 2**40, I64: -1, F64: 0.5}
+    scalars = {U8: 200, I8: -7, U16: 60000, I16: -300, U32: 1, I32: -7, F32: 0.5, BOOL: 1, U64: 2**40, I64: -1,
+               F64: 0.5}
     entries = [kv("general.alignment", U32, alignment)]
     entries += [kv(f"s{kind}", kind, x) for kind, x in scalars.items()]
     entries += [kv(f"a{kind}", ARR, (kind, [x] * 3)) for kind, x in scalars.items()]
