@@ -8,11 +8,10 @@
 
 namespace {
 
-const char kLines[] =
-    R"({"shape":"8b","type":"q8_0","policy":"dense","budget":0,"device":"cuda","gpu":"A GPU",)"
-    R"("rows":[{"depth":0,"tok_per_s":390},{"depth":32768,"tok_per_s":280}]}
+const char kLines[] = R"({"shape":"8b","type":"q8_0","policy":"dense","budget":0,"device":"cuda","gpu":"A GPU",)"
+                      R"("rows":[{"depth":0,"tok_per_s":390},{"depth":32768,"tok_per_s":280}]}
 {"shape":"8b","type":"q8_0","policy":"raas","budget":1024,"device":"cuda",)"
-    R"("rows":[{"depth":4096,"tok_per_s":375},{"depth":131072,"tok_per_s":376}]}
+                      R"("rows":[{"depth":4096,"tok_per_s":375},{"depth":131072,"tok_per_s":376}]}
 {"shape":"1b","type":"f16","policy":"sink","budget":512,"device":"cuda","rows":[{"depth":0,"tok_per_s":1}]}
 )";
 
