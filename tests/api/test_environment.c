@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "api_test.h"
+#include "../policy/every_policy.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -40,7 +41,6 @@ static void set_mode(int mode) {
 
 /* Everything that computes: opening, all policies, drawing with every option. */
 static void whole_life(uint32_t n_threads, float *logits, weir_token *drawn) {
-    static const char *const policies[] = {"dense", "sink", "h2o", "tova", "quest", "raas", "hybrid"};
     weir_runtime_options runtime_options = WEIR_RUNTIME_OPTIONS_INIT;
     weir_sampling_options sampling = WEIR_SAMPLING_OPTIONS_INIT;
     weir_runtime *runtime = NULL;
@@ -54,14 +54,14 @@ static void whole_life(uint32_t n_threads, float *logits, weir_token *drawn) {
     sampling.top_p = 0.9f;
     sampling.min_p = 0.05f;
     sampling.repeat_penalty = 1.2f;
-    for (int p = 0; p < 7; ++p) {
+    for (size_t p = 0; p < N_POLICIES; ++p) {
         weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
         weir_session *session = NULL;
         const float *view = NULL;
         options.device = WEIR_DEVICE_CPU;
-        options.policy = policies[p];
+        options.policy = every_policy[p];
         options.context_tokens = 512;
-        options.budget_tokens = p == 0 ? 0 : 128;
+        options.budget_tokens = strcmp(every_policy[p], "dense") == 0 ? 0 : 128;
         assert_ok(weir_session_create(model, &options, &session));
         assert_ok(weir_session_set_sampling(session, &sampling));
         assert_ok(weir_session_prefill(session, tokens, N_PROMPT, NULL, NULL));
@@ -76,8 +76,8 @@ static void whole_life(uint32_t n_threads, float *logits, weir_token *drawn) {
 }
 
 static void environment__does_not_reach_results(void **state) {
-    static float want[7 * VOCAB], got[7 * VOCAB];
-    weir_token want_drawn[7], got_drawn[7];
+    static float want[N_POLICIES * VOCAB], got[N_POLICIES * VOCAB];
+    weir_token want_drawn[N_POLICIES], got_drawn[N_POLICIES];
     (void)state;
     set_mode(kDefault);
     whole_life(1, want, want_drawn);

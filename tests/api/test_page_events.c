@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include "api_test.h"
+#include "../policy/every_policy.h"
 #include "weir/experimental.h"
 
 #define MOST_EVENTS 4096
@@ -78,20 +79,21 @@ static void check_event(const weir_page_event *e, const weir_session *session, u
 
 /* Reading often enough brings every page that left, once; the pages that stayed are those that are resident. */
 static void page_events__are_the_pages_that_left(void **state) {
-    static const char *const policies[] = {"sink", "raas", "h2o", "tova", "dense"};
     const fixture *f = *state;
     static weir_page_event events[MOST_EVENTS];
     static unsigned char left[64][256]; /* [stream][page] */
     weir_model_info info = WEIR_MODEL_INFO_INIT;
     assert_ok(weir_model_get_info(f->model, &info));
     assert_true(info.n_layers * info.n_kv_heads <= 64);
-    for (size_t p = 0; p < sizeof(policies) / sizeof(policies[0]); ++p) {
-        weir_session *session = new_session(f, policies[p], WEIR_DEVICE_AUTO);
+    for (size_t p = 0; p < N_POLICIES; ++p) {
+        const int is_dense = strcmp(every_policy[p], "dense") == 0;
+        const int leave = !is_dense && strcmp(every_policy[p], "quest") != 0; /* which selects among all pages */
+        weir_session *session = new_session(f, every_policy[p], WEIR_DEVICE_AUTO);
         weir_memory_info memory = WEIR_MEMORY_INFO_INIT;
         uint64_t n_seen = 0, n_prompt = 0;
         memset(left, 0, sizeof(left));
         prefill(session, PROMPT);
-        for (int round = 0; round < (p == 4 ? 1 : 12); ++round) {
+        for (int round = 0; round < (is_dense ? 1 : 12); ++round) {
             uint64_t n_lost = 99;
             const uint32_t n = read_all(session, events, &n_lost);
             assert_int_equal(n_lost, 0);
@@ -104,10 +106,10 @@ static void page_events__are_the_pages_that_left(void **state) {
             assert_int_equal(n_seen, stats_of(session).pages_evicted);
             assert_int_equal(stats_of(session).pages_resident + n_seen,
                              (uint64_t)info.n_layers * info.n_kv_heads * ((stats_of(session).n_tokens + 15) / 16));
-            if (p < 4) decode(session, 64);
+            if (!is_dense) decode(session, 64); /* whose budget is the context */
         }
-        assert_true((n_seen > 0) == (p < 4));
-        if (strcmp(policies[p], "raas") == 0) assert_int_equal(n_prompt, 0); /* it pins the prompt */
+        if ((n_seen > 0) != leave) fail_msg("%s: %llu pages left", every_policy[p], (unsigned long long)n_seen);
+        if (strcmp(every_policy[p], "raas") == 0) assert_int_equal(n_prompt, 0); /* it pins the prompt */
         assert_ok(weir_session_memory(session, &memory));
         assert_int_equal(memory.peak_bytes, memory.plan_bytes);
         assert_int_equal(memory.allocs_while_decoding, 0);

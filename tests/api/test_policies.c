@@ -1,6 +1,7 @@
 /* api: random conversations under every policy: several turns, pins, cancels. Calls may fail only in the expected ways,
  * and pages never exceed the plan. */
 #include "api_test.h"
+#include "../policy/every_policy.h"
 
 static uint32_t random_state;
 
@@ -118,6 +119,7 @@ static void run_random(const fixture *f, const choice *c, uint32_t seed) {
 }
 
 static void policies__random_conversations(void **state) {
+    ASSERT_EVERY_POLICY(choices, policy);
     for (size_t i = 0; i < sizeof(choices) / sizeof(choices[0]); ++i) {
         for (uint32_t seed = 1; seed <= 12; ++seed) run_random(*state, &choices[i], seed * 7919u + (uint32_t)i);
     }

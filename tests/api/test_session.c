@@ -1,5 +1,6 @@
 /* api: plan, prefill, step, generate, policies at a budget that holds everything, and every refusal of a session. */
 #include "api_test.h"
+#include "../policy/every_policy.h"
 
 typedef struct collected {
     char text[65536];
@@ -94,6 +95,7 @@ static void session__full_budget_equals_dense(void **state) {
     uint64_t n;
     weir_token *tokens = tokens_of(f->model, RULE_PROMPT, &n);
     weir_session *dense = new_session(f, "dense", 0);
+    ASSERT_EVERY_POLICY(rows, policy);
     assert_ok(weir_session_prefill(dense, tokens, n, NULL, NULL));
     for (int i = 0; i < 96; ++i) {
         const float *logits = NULL;
@@ -271,7 +273,7 @@ static void session__bad_options(void **state) {
     weir_session_options o = WEIR_SESSION_OPTIONS_INIT;
     weir_key_value option = {"top_q", "1"};
     o.policy = "nosuch";
-    expect_refusal(f, &o, WEIR_ERR_NOT_FOUND, "dense sink h2o tova quest raas hybrid");
+    expect_refusal(f, &o, WEIR_ERR_NOT_FOUND, every_policy_text);
     o.policy = "raas";
     o.policy_options = &option;
     o.n_policy_options = 1;

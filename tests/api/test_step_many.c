@@ -1,6 +1,7 @@
 /* api: weir_step_many. Every session must end up as if weir_session_step had been called for it alone, and after an
  * error as before the call. */
 #include "api_test.h"
+#include "../policy/every_policy.h"
 #include "weir/experimental.h"
 
 #define VOCAB 1664
@@ -21,6 +22,7 @@ static const choice choices[] = {
     {"tova", {{"skip_layers", "0"}}, 1},
     {"quest", {{"skip_layers", "0"}}, 1},
     {"hybrid", {{"skip_layers", "0"}}, 1},
+    {"random", {{0, 0}}, 0},
     {"sink", {{"positions", "abs"}}, 1},
 };
 #define N_CHOICES (sizeof(choices) / sizeof(choices[0]))
@@ -130,13 +132,14 @@ static void assert_same_speech(weir_session *got, weir_session *want) {
     assert_string_equal(say(got, 6).text, say(want, 6).text);
 }
 
-static void equals_alone(const fixture *f, uint32_t n, uint32_t n_steps) {
+/* `n` sessions, the first one with choice `first`. */
+static void equals_alone(const fixture *f, uint32_t first, uint32_t n, uint32_t n_steps) {
     weir_session *together[8], *alone[8];
     weir_memory_counters before = WEIR_MEMORY_COUNTERS_INIT, after = WEIR_MEMORY_COUNTERS_INIT;
     uint64_t n_evicted = 0;
     for (uint32_t i = 0; i < n; ++i) {
-        together[i] = new_session(f, i, 0);
-        alone[i] = new_session(f, i, 0);
+        together[i] = new_session(f, first + i, 0);
+        alone[i] = new_session(f, first + i, 0);
     }
     assert_ok(weir_runtime_memory(f->runtime, &before));
     for (uint32_t step = 0; step < n_steps; ++step) {
@@ -162,11 +165,12 @@ static void equals_alone(const fixture *f, uint32_t n, uint32_t n_steps) {
 }
 
 static void step_many__equals_stepping_alone(void **state) {
-    equals_alone(*state, 1, 150);
-    equals_alone(*state, 2, 200);
-    equals_alone(*state, 3, 200);
-    equals_alone(*state, 7, 200);
-    equals_alone(*state, 8, 100);
+    ASSERT_EVERY_POLICY(choices, policy);
+    equals_alone(*state, 0, 1, 150);
+    equals_alone(*state, 7, 2, 200);
+    equals_alone(*state, 0, 3, 200);
+    equals_alone(*state, 0, 7, 200);
+    equals_alone(*state, 0, 8, 100);
 }
 
 /* Sessions with room for few rows make small groups; the results are the same. */

@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include "api_test.h"
+#include "../policy/every_policy.h"
 
 #define N_TOKENS 60
 
@@ -122,7 +123,6 @@ static void threads__open_beside_decoding(void **state) {
 
 /* Everything that an application calls, on a thread with the smallest stack that the headers allow. */
 static void *whole_life(void *user) {
-    static const char *const policies[] = {"dense", "sink", "h2o", "tova", "quest", "raas", "hybrid"};
     weir_runtime_options options = WEIR_RUNTIME_OPTIONS_INIT;
     weir_generate_options generate = WEIR_GENERATE_OPTIONS_INIT;
     weir_sampling_options sampling = WEIR_SAMPLING_OPTIONS_INIT;
@@ -144,12 +144,12 @@ static void *whole_life(void *user) {
     status = weir_runtime_create(&options, &runtime);
     if (status == WEIR_OK) status = weir_model_open(runtime, TINY_MODEL, &model_options, &model);
     if (status == WEIR_OK) status = weir_tokenize(model, text, sizeof(text), WEIR_TOKENIZE_SPECIAL, tokens, 20000, &n);
-    for (int p = 0; p < 7 && status == WEIR_OK; ++p) {
+    for (size_t p = 0; p < N_POLICIES && status == WEIR_OK; ++p) {
         weir_session *session = NULL;
         weir_session_options session_options = WEIR_SESSION_OPTIONS_INIT;
         session_options.device = WEIR_DEVICE_CPU;
-        session_options.policy = policies[p];
-        session_options.budget_tokens = p == 0 ? 0 : 256;
+        session_options.policy = every_policy[p];
+        session_options.budget_tokens = strcmp(every_policy[p], "dense") == 0 ? 0 : 256;
         status = weir_session_create(model, &session_options, &session);
         if (status == WEIR_OK) status = weir_session_set_sampling(session, &sampling);
         if (status == WEIR_OK) status = weir_session_prefill(session, tokens, 100, NULL, NULL);

@@ -2,6 +2,7 @@
  * Every call ends with the same status on both and keeps the same number of pages. For policies without scores the
  * logits are equal except for rounding. */
 #include "cuda_test.h"
+#include "../policy/every_policy.h"
 
 /* Largest difference of logits in units of their root mean square, for random prompts: the GPU's prefill multiplies in
  * f16. Measured: 0.026. */
@@ -162,6 +163,7 @@ static double run_random(const fixture *f, const choice *c, uint32_t seed) {
 static void conversations__as_on_the_cpu(void **state) {
     fixture f;
     (void)state;
+    ASSERT_EVERY_POLICY(choices, v.policy);
     NEED_GPU();
     open_gpu_fixture(&f);
     for (size_t i = 0; i < sizeof(choices) / sizeof(choices[0]); ++i) {

@@ -1,5 +1,6 @@
 /* cuda: plans are exact on a device too, nothing is allocated while decoding, and all memory is returned. */
 #include "cuda_test.h"
+#include "../policy/every_policy.h"
 
 static const variant variants[] = {
     {"dense", {{0, 0}}, 0},
@@ -10,6 +11,7 @@ static const variant variants[] = {
     {"raas", {{0, 0}}, 0},
     {"raas", {{"stamp_source", "digest"}, {"prompt", "snapkv"}}, 2},
     {"hybrid", {{0, 0}}, 0},
+    {"random", {{0, 0}}, 0},
 };
 #define N_VARIANTS (sizeof(variants) / sizeof(variants[0]))
 
@@ -61,6 +63,7 @@ static void memory__plan_is_exact(void **state) {
     fixture f;
     weir_memory_counters counters;
     (void)state;
+    ASSERT_EVERY_POLICY(variants, policy);
     NEED_GPU();
     open_with_hooks(&f, &h);
     for (size_t i = 0; i < N_VARIANTS; ++i) {

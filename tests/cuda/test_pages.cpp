@@ -10,6 +10,7 @@
 
 #include "api/handles.h"
 #include "tests/cuda/problem_tokens.h"
+#include "tests/policy/every_policy.h"
 
 namespace {
 
@@ -183,6 +184,7 @@ bool check_row(const fixture& f, const Row& row, const char* family, const weir:
 }
 
 void pages__as_on_the_cpu(void**) {
+  ASSERT_EVERY_POLICY(kRows, v.policy);  // on machines without a GPU, too
   NEED_GPU();
   fixture f;
   open_gpu_fixture(&f);

@@ -1,6 +1,7 @@
 /* cuda: a session on the GPU by itself: a budget that holds everything equals dense bit for bit; greedy tokens,
  * cancels, resets, refusals. */
 #include "cuda_test.h"
+#include "../policy/every_policy.h"
 
 #define N_LOGITS 1664
 #define N_STEPS 96
@@ -33,7 +34,8 @@ static void session__full_budget_equals_dense(void **state) {
         {"quest", {{"digest", "centroid"}}, 1}, {"quest", {{"digest", "mean_std"}}, 1},
         {"quest", {{"agg", "qhead"}}, 1}, {"quest", {{"skip_layers", "0"}}, 1},
         {"quest", {{"prompt", "snapkv"}}, 1}, {"hybrid", {{"rho", "0.5"}}, 1},
-        {"hybrid", {{"stamp_source", "digest"}}, 1}, {"dense", {{"prompt", "snapkv"}}, 1}};
+        {"hybrid", {{"stamp_source", "digest"}}, 1}, {"random", {{"seed", "2"}}, 1},
+        {"dense", {{"prompt", "snapkv"}}, 1}};
     static const variant plain = {"dense", {{0, 0}}, 0};
     static float want[N_STEPS][N_LOGITS];
     weir_session_options options = options_of(&plain, WEIR_DEVICE_CUDA, 0, 1024);
@@ -42,6 +44,7 @@ static void session__full_budget_equals_dense(void **state) {
     fixture f;
     int n_bad = 0;
     (void)state;
+    ASSERT_EVERY_POLICY(rows, policy);
     NEED_GPU();
     open_gpu_fixture(&f);
     dense = new_session(&f, &options);
@@ -90,6 +93,7 @@ static void session__full_budget_equals_dense_by_steps(void **state) {
     fixture f;
     int n_bad = 0;
     (void)state;
+    ASSERT_EVERY_POLICY(rows, policy);
     NEED_GPU();
     open_gpu_fixture(&f);
     for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); ++r) {

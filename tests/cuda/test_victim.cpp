@@ -8,6 +8,7 @@
 
 #include "policy/policy.h"
 #include "tests/cmocka_cpp.h"
+#include "tests/policy/every_policy.h"
 
 namespace {
 
@@ -119,6 +120,7 @@ uint32_t victim_of(const StepRules& rules, const cuda::DeviceStream& s, const cu
 }
 
 void victim__as_the_policies_say(void**) {
+  ASSERT_EVERY_POLICY(kSpecs, name);
   cuda::HostBlock warp(cuda::kWarp);
   for (const Spec& spec : kSpecs) {
     PolicyConfig config;

@@ -19,6 +19,7 @@
 #include "policy/policy.h"
 #include "policy/room.h"
 #include "quant/half.h"
+#include "tests/policy/every_policy.h"
 
 namespace weir::test {
 

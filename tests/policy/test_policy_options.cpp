@@ -9,6 +9,7 @@
 
 #include "policy/policy.h"
 #include "policy/presets.h"
+#include "tests/policy/every_policy.h"
 
 namespace {
 
@@ -22,8 +23,8 @@ struct Spec {
   Options options;
 };
 
-// Builds the policy for a model of four layers and throws it away.
-Status try_policy(const Spec& s) {
+// Builds the policy for a model of four layers and throws it away; `needs`, where given, is what it needs.
+Status try_policy(const Spec& s, PolicyNeeds* needs = nullptr) {
   PolicyConfig config;
   config.n_layers = 4;
   config.n_heads = 8;
@@ -38,7 +39,10 @@ Status try_policy(const Spec& s) {
   PolicyStorage storage;
   Policy* policy = nullptr;
   const Status status = make_policy(s.name, config, storage, policy);
-  if (status.ok()) policy->~Policy();
+  if (status.ok()) {
+    if (needs != nullptr) *needs = policy->needs();
+    policy->~Policy();
+  }
   return status;
 }
 
@@ -107,6 +111,7 @@ void options__bad_values(void**) {
       {"random", "overflow", {"hybrid", "spill"}},
       {"random", "pin_prompt", {"perhaps"}},
   };
+  ASSERT_EVERY_POLICY_EXCEPT("dense", rows, policy);  // it has no options
   for (const auto& row : rows) {
     for (const char* value : row.values) {
       expect_refusal({row.policy, 512, 4096, 0, {{row.key, value}}}, WEIR_ERR_INVALID_ARG,
@@ -122,28 +127,28 @@ void options__bad_values(void**) {
 
 // Both ends of every range are allowed.
 void options__limits_are_allowed(void**) {
-  for (const Spec& s : {
-           Spec{"sink", 512, 4096, 0, {{"sinks", "0"}, {"window", "1"}, {"exact_mask", "on"}}},
-           Spec{"h2o", 512, 4096, 0, {{"recent", "0"}, {"init", "window"}, {"init_rows", "1"}, {"skip_layers", "3"}}},
-           Spec{"h2o", 512, 4096, 0, {{"recent", "480"}, {"init", "window"}, {"init_rows", "4096"}}},
-           Spec{"tova", 512, 4096, 0, {{"skip_layers", "3"}}},
-           Spec{"quest", 512, 4096, 0, {{"spread", "0"}, {"sink_pages", "30"}, {"min_pages", "2"}}},
-           Spec{"quest", 512, 4096, 0, {{"spread", "100"}}},
-           Spec{"raas", 512, 4096, 0, {{"r", "0"}, {"protect_recent", "0"}, {"min_decode_pages", "2"}}},
-           Spec{"raas", 512, 4096, 0, {{"r", "1"}, {"min_decode_pages", "31"}}},
-           Spec{"raas", 512, 4096, 0, {{"stamp_rule", "alpha"}, {"alpha", "0"}, {"pin_prompt", "off"}}},
-           Spec{"raas", 512, 4096, 0, {{"stamp_rule", "alpha"}, {"alpha", "1"}}},
-           Spec{"hybrid", 512, 4096, 0, {{"rho", "0"}}},
-           Spec{"random", 512, 4096, 0, {{"seed", "0"}, {"min_decode_pages", "2"}}},
-           Spec{"random", 512, 4096, 0, {{"seed", "4294967295"}, {"min_decode_pages", "31"}}},
-           Spec{"dense",
-                0,
-                4096,
-                0,
-                {{"prompt", "snapkv"}, {"prompt_budget", "32"}, {"prompt_window", "32"}, {"prompt_kernel", "33"}}},
-       }) {
-    expect_policy(s);
-  }
+  const Spec rows[] = {
+      {"sink", 512, 4096, 0, {{"sinks", "0"}, {"window", "1"}, {"exact_mask", "on"}}},
+      {"h2o", 512, 4096, 0, {{"recent", "0"}, {"init", "window"}, {"init_rows", "1"}, {"skip_layers", "3"}}},
+      {"h2o", 512, 4096, 0, {{"recent", "480"}, {"init", "window"}, {"init_rows", "4096"}}},
+      {"tova", 512, 4096, 0, {{"skip_layers", "3"}}},
+      {"quest", 512, 4096, 0, {{"spread", "0"}, {"sink_pages", "30"}, {"min_pages", "2"}}},
+      {"quest", 512, 4096, 0, {{"spread", "100"}}},
+      {"raas", 512, 4096, 0, {{"r", "0"}, {"protect_recent", "0"}, {"min_decode_pages", "2"}}},
+      {"raas", 512, 4096, 0, {{"r", "1"}, {"min_decode_pages", "31"}}},
+      {"raas", 512, 4096, 0, {{"stamp_rule", "alpha"}, {"alpha", "0"}, {"pin_prompt", "off"}}},
+      {"raas", 512, 4096, 0, {{"stamp_rule", "alpha"}, {"alpha", "1"}}},
+      {"hybrid", 512, 4096, 0, {{"rho", "0"}}},
+      {"random", 512, 4096, 0, {{"seed", "0"}, {"min_decode_pages", "2"}}},
+      {"random", 512, 4096, 0, {{"seed", "4294967295"}, {"min_decode_pages", "31"}}},
+      {"dense",
+       0,
+       4096,
+       0,
+       {{"prompt", "snapkv"}, {"prompt_budget", "32"}, {"prompt_window", "32"}, {"prompt_kernel", "33"}}},
+  };
+  ASSERT_EVERY_POLICY(rows, name);
+  for (const Spec& s : rows) expect_policy(s);
 }
 
 void options__contradictions(void**) {
@@ -179,8 +184,7 @@ void options__contradictions(void**) {
 
 // The message about a name that does not exist lists those that do.
 void options__unknown_names(void**) {
-  expect_refusal({"lru", 512, 4096, 0, {}}, WEIR_ERR_NOT_FOUND,
-                 {"lru", "dense", "sink", "h2o", "tova", "quest", "raas", "hybrid", "random"});
+  expect_refusal({"lru", 512, 4096, 0, {}}, WEIR_ERR_NOT_FOUND, {"lru", every_policy_text});
   expect_refusal({"", 512, 4096, 0, {}}, WEIR_ERR_NOT_FOUND, {"dense"});
   expect_refusal({"dense", 512, 4096, 0, {{"window", "4"}}}, WEIR_ERR_NOT_FOUND,
                  {"policy dense", "window", "it has none"});
@@ -198,6 +202,7 @@ void options__unknown_names(void**) {
       {"hybrid", {"stamp_rule", "rho", "digest", "agg", "skip_layers", "sink_pages"}},
       {"random", {"seed", "min_decode_pages", "overflow", "pin_prompt"}},
   };
+  ASSERT_EVERY_POLICY_EXCEPT("dense", rows, policy);  // above
   for (const auto& row : rows) {
     std::vector<const char*> words = row.words;
     words.push_back("\"budget\"");
@@ -222,9 +227,15 @@ void options__given_twice(void**) {
 
 void options__prompt_policies(void**) {
   const weir_status bad = WEIR_ERR_INVALID_ARG;
-  for (const char* name : {"dense", "sink", "h2o", "tova", "quest", "hybrid"}) {
+  for (const char* name : every_policy) {
+    const Spec window = {name, 512, 4096, 0, {{"prompt_window", "16"}}};
+    PolicyNeeds needs;
+    assert_true(try_policy({name, 512, 4096, 0, {}}, &needs).ok());
     expect_refusal({name, 512, 4096, 0, {{"prompt", "pyramid"}}}, WEIR_ERR_NOT_FOUND, {"pyramid", "snapkv"});
-    expect_refusal({name, 512, 4096, 0, {{"prompt_window", "16"}}}, bad, {"prompt_window", "prompt=NAME"});
+    if (needs.prompt_policy)
+      expect_policy(window);  // it has one without being asked for it
+    else
+      expect_refusal(window, bad, {"prompt_window", "prompt=NAME"});
   }
   // raas chooses one itself, unless `overflow` says what else to do with a prompt that is too long.
   expect_policy({"raas", 512, 4096, 0, {{"prompt_window", "16"}}});

@@ -181,7 +181,9 @@ void snapkv__stands_before_every_policy(void**) {
       {"quest", 96, 1024, 0, {{"prompt", "snapkv"}, {"prompt_budget", "192"}}},
       {"raas", 256, 1024, 0, {{"prompt", "snapkv"}, {"prompt_budget", "96"}}},
       {"hybrid", 256, 1024, 256, {{"prompt", "snapkv"}, {"prompt_budget", "192"}}},
+      {"random", 256, 1024, 0, {{"prompt", "snapkv"}, {"prompt_budget", "96"}}},
   };
+  ASSERT_EVERY_POLICY(specs, name);
   for (const PolicySpec& spec : specs) {
     Sim sim(cpu_backend(), inputs, spec);
     const uint32_t n_keep = number(spec.options.back().value) / kPageTokens;
