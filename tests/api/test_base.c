@@ -84,6 +84,60 @@ static void base__struct_size_rules(void **state) {
     assert_null(runtime);
 }
 
+/* Info structs: filled as far as the caller's has room, whose struct_size stays what it says. */
+static void base__an_info_struct_keeps_its_size(void **state) {
+    struct {
+        weir_memory_counters known;
+        unsigned char tail[16];
+    } info;
+    unsigned char garbage[sizeof(info)];
+    weir_runtime *runtime = NULL;
+    (void)state;
+    memset(garbage, 0xaa, sizeof(garbage));
+    assert_ok(weir_runtime_create(NULL, &runtime));
+    memcpy(&info, garbage, sizeof(info));
+    info.known.struct_size = 16; /* an older caller */
+    assert_ok(weir_runtime_memory(runtime, &info.known));
+    assert_int_equal(info.known.struct_size, 16);
+    assert_memory_equal((unsigned char *)&info + 16, garbage, sizeof(info) - 16);
+    memcpy(&info, garbage, sizeof(info));
+    info.known.struct_size = sizeof(info); /* a newer one */
+    assert_ok(weir_runtime_memory(runtime, &info.known));
+    assert_int_equal(info.known.struct_size, sizeof(info));
+    assert_memory_equal(info.tail, garbage, sizeof(info.tail));
+    assert_true(info.known.bytes > 0 && info.known.n_allocs > 0 && info.known.n_allocs < 1000000);
+    weir_runtime_destroy(runtime);
+}
+
+/* Room for a value is its length and one byte more. */
+static void base__metadata_values_end_with_a_nul(void **state) {
+    weir_runtime *runtime = NULL;
+    weir_model *model = NULL;
+    (void)state;
+    assert_ok(weir_runtime_create(NULL, &runtime));
+    assert_ok(weir_model_open(runtime, TINY_MODEL, NULL, &model));
+    assert_true(weir_model_metadata_count(model) > 10);
+    for (uint32_t i = 0; i < weir_model_metadata_count(model); ++i) {
+        const char *key = NULL;
+        uint64_t n = 0, n_again = 0;
+        char *value;
+        assert_error(weir_model_metadata(model, i, &key, NULL, 0, &n), WEIR_ERR_BUFFER_TOO_SMALL, "with its NUL");
+        value = malloc(n + 2);
+        assert_non_null(value);
+        memset(value, '#', n + 2);
+        assert_error(weir_model_metadata(model, i, &key, value, n, &n_again), WEIR_ERR_BUFFER_TOO_SMALL, key);
+        assert_int_equal(n_again, n);
+        assert_int_equal(value[n], '#');
+        assert_ok(weir_model_metadata(model, i, &key, value, n + 1, &n_again));
+        assert_int_equal(n_again, n);
+        assert_int_equal(strlen(value), n);
+        assert_int_equal(value[n + 1], '#');
+        free(value);
+    }
+    weir_model_close(model);
+    weir_runtime_destroy(runtime);
+}
+
 static void base__init_functions_equal_macros(void **state) {
     weir_runtime_options a = WEIR_RUNTIME_OPTIONS_INIT, b;
     weir_session_options c = WEIR_SESSION_OPTIONS_INIT, d;
@@ -163,6 +217,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(base__version_matches_headers),       cmocka_unit_test(base__status_names),
         cmocka_unit_test(base__null_handles_are_errors_or_ignored), cmocka_unit_test(base__struct_size_rules),
+        cmocka_unit_test(base__an_info_struct_keeps_its_size), cmocka_unit_test(base__metadata_values_end_with_a_nul),
         cmocka_unit_test(base__init_functions_equal_macros),   cmocka_unit_test(base__runtime_options_out_of_range),
         cmocka_unit_test(base__log_lines_reach_the_hook),      cmocka_unit_test(base__children_keep_parents_alive),
     };

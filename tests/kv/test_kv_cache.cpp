@@ -30,6 +30,19 @@ void kv_cache__append_fills_pages(void**) {
   assert_int_equal(c.kv.stream(0).flags[2], 0);
 }
 
+// A prompt that goes on in a page of the answer makes it a prompt page; an answer that goes on in a page of the prompt
+// leaves it one.
+void kv_cache__an_open_page_takes_the_flags_of_a_prompt(void**) {
+  Cache c({1, 2, 8, 4, DigestKind::kNone});
+  c.append(5);
+  assert_int_equal(c.kv.stream(1).flags[0], 0);
+  c.append(20, kPagePrompt | kPagePinned);
+  for (uint32_t row : {0u, 1u}) assert_int_equal(c.kv.stream(1).flags[row], kPagePrompt | kPagePinned);
+  c.append(20);
+  assert_int_equal(c.kv.stream(1).flags[1], kPagePrompt | kPagePinned);
+  assert_int_equal(c.kv.stream(1).flags[2], 0);
+}
+
 void kv_cache__append_when_full_changes_nothing(void**) {
   Cache c({1, 2, 8, 2, DigestKind::kNone});
   assert_true(c.kv.reserve(32, 0, 32).ok());
@@ -108,6 +121,7 @@ void kv_cache__arena_measures_what_it_takes(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(kv_cache__append_fills_pages),
+      cmocka_unit_test(kv_cache__an_open_page_takes_the_flags_of_a_prompt),
       cmocka_unit_test(kv_cache__append_when_full_changes_nothing),
       cmocka_unit_test(kv_cache__rollback_restores_tables),
       cmocka_unit_test(kv_cache__evict_frees_the_slot),

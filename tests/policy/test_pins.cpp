@@ -143,6 +143,19 @@ void pins__that_leave_no_room_are_refused(void**) {
   }
 }
 
+// Ten pages without gaps, the first two of them the prompt's: eight pins leave the two that are needed, nine do not.
+void pins__leave_two_pages(void**) {
+  const Inputs inputs({2, 2, 3, 64, 512, true}, 420, 87);
+  for (const char* name : {"h2o", "tova", "raas", "random"}) {
+    Sim sim(cpu_backend(), inputs, {name, 160, 1024, 0, {}});
+    sim.prefill(30);
+    sim.steps(130);
+    if (!sim.policy().admit_pin(sim.kv, 0, 8 * kPageTokens).ok()) fail_msg("%s: %s", name, last_error_text());
+    assert_int_equal(sim.policy().admit_pin(sim.kv, 0, 8 * kPageTokens + 1).code(), WEIR_ERR_BUDGET);
+    assert_non_null(std::strstr(last_error_text(), "would leave 1 of 10 pages that can make room, 2 are needed"));
+  }
+}
+
 // As many pins as are accepted, then a long answer: there is room until the end.
 void pins__the_most_that_is_admitted_works(void**) {
   const Inputs inputs({2, 2, 3, 64, 512, true}, 420, 86);
@@ -174,6 +187,7 @@ int main() {
       cmocka_unit_test(pins__are_inside_the_budget),
       cmocka_unit_test(pins__beyond_the_choice_are_all_attended),
       cmocka_unit_test(pins__that_leave_no_room_are_refused),
+      cmocka_unit_test(pins__leave_two_pages),
       cmocka_unit_test(pins__the_most_that_is_admitted_works),
   };
   return cmocka_run_group_tests_name("policy_pins", tests, nullptr, nullptr);

@@ -1,5 +1,11 @@
+<<<<<<< HEAD
 // policy: RaaS in a session (docs/algorithms.md, "Invariants of RaaS"), and planted pages: a milestone that is used
 // for long, and phoenixes: pages that are used again after a long silence.
+=======
+// policy: RaaS in a session (algorithms 2.6, invariants 1 to 8), and planted pages (5.2): a milestone that is used for
+// long, and phoenixes that wake up.
+#include <cstdlib>
+>>>>>>> 0459f10 (tests : what changed lines of the library showed to be untested)
 #include <map>
 
 #include "tests/policy/exact_attention.h"
@@ -136,6 +142,54 @@ void raas_session__later_prompts_are_pinned(void**) {
   }
 }
 
+// A pinned prompt leaves min_decode_pages to the answer, and takes all others; the message says how many tokens fit.
+void raas_session__the_longest_prompt_fits(void**) {
+  const Inputs inputs({2, 2, 3, 64, 512, true}, 400, 59);
+  for (uint32_t before : {0u, 16u, 30u}) {  // tokens of a first prompt, 12 pages for both and the answer
+    for (uint32_t n_steps : {0u, 16u, 21u}) {
+      Sim sim(cpu_backend(), inputs, {"raas", 192, 4096, 0, {{"overflow", "error"}, {"min_decode_pages", "4"}}});
+      if (before != 0) sim.prefill(before);
+      if (before != 0) sim.steps(n_steps);
+      assert_int_equal(sim.policy().admit_prompt(sim.kv, 200).code(), WEIR_ERR_BUDGET);
+      const char* fits = std::strstr(last_error_text(), "for decoding, ");
+      assert_non_null(fits);
+      const auto n = static_cast<uint32_t>(std::strtoul(fits + std::strlen("for decoding, "), nullptr, 10));
+      assert_true(before != 0 || n == 8 * kPageTokens);
+      assert_int_equal(sim.policy().admit_prompt(sim.kv, n + 1).code(), WEIR_ERR_BUDGET);
+      sim.prefill(n);
+      sim.steps(100);
+      for (uint32_t s = 0; s < 4; ++s) {
+        const StreamView v = sim.kv.stream(s);
+        assert_int_equal(std::count_if(v.flags, v.flags + v.n_pages, [](uint32_t f) { return (f & kPageStays) != 0; }),
+                         8);
+      }
+    }
+  }
+}
+
+// The end of a prompt stamps the pages that it has tokens in, and no older one.
+void raas_session__a_later_prompt_stamps_its_own_pages(void**) {
+  const Inputs inputs({2, 2, 3, 64, 512, true}, 600, 58);
+  Sim sim(cpu_backend(), inputs, {"raas", 256, 4096, 0, {{"overflow", "error"}}});
+  sim.prefill(20);
+  sim.steps(200);
+  const uint32_t first = sim.n_tokens();
+  assert_true(first % kPageTokens != 0);  // the prompt begins inside a page
+  std::vector<std::map<uint32_t, uint32_t>> before(4);
+  for (uint32_t s = 0; s < 4; ++s) {
+    const StreamView v = sim.kv.stream(s);
+    for (uint32_t row = 0; row < v.n_pages; ++row) before[s][v.first_pos[row]] = v.stamp[row];
+  }
+  sim.prefill(50);
+  for (uint32_t s = 0; s < 4; ++s) {
+    const StreamView v = sim.kv.stream(s);
+    for (uint32_t row = 0; row < v.n_pages; ++row) {
+      const bool of_prompt = v.first_pos[row] + v.len[row] > first;
+      assert_int_equal(v.stamp[row], of_prompt ? sim.n_tokens() : before[s].at(v.first_pos[row]));
+    }
+  }
+}
+
 // Adds `amount` along eight channels of their own to the keys of one page, in every stream.
 void plant_keys(Inputs& inputs, uint32_t page, uint32_t channel, float amount) {
   const SimShape& s = inputs.shape;
@@ -244,6 +298,8 @@ int main() {
       cmocka_unit_test(raas_session__attends_all_that_is_resident),
       cmocka_unit_test(raas_session__unpinned_prompts_can_leave),
       cmocka_unit_test(raas_session__later_prompts_are_pinned),
+      cmocka_unit_test(raas_session__the_longest_prompt_fits),
+      cmocka_unit_test(raas_session__a_later_prompt_stamps_its_own_pages),
       cmocka_unit_test(raas_session__rank_scope),
       cmocka_unit_test(raas_session__milestone),
       cmocka_unit_test(raas_session__phoenix),

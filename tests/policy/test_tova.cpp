@@ -154,6 +154,7 @@ void tova__every_query_marks_the_page_it_looks_at_least(void**) {
         Sim sim(*backend, inputs, spec), latest(*backend, inputs, tova(scope));
         std::map<std::pair<uint32_t, uint32_t>, uint32_t> marks;  // by stream and first position
         uint32_t n_other = 0;                                     // victims that the latest query would have kept
+        uint32_t n_for_prompts = 0;
         sim.on_layer = [&](uint32_t layer) {
           for (uint32_t s = layer * shape.n_kv_heads; s < (layer + 1) * shape.n_kv_heads; ++s) {
             const StreamView v = sim.kv.stream(s);
@@ -163,7 +164,11 @@ void tova__every_query_marks_the_page_it_looks_at_least(void**) {
           }
         };
         sim.on_evict = [&](uint32_t s, const StreamView& v, uint32_t victim, const RoomArgs& room) {
-          if (room.phase != Phase::kDecode) return;
+          if (room.phase != Phase::kDecode) {  // the chunk's last query decides alone
+            assert_true(v.last_score[victim] <= *std::min_element(v.last_score, v.last_score + v.n_pages - 1));
+            ++n_for_prompts;
+            return;
+          }
           const uint32_t most = marks[{s, v.first_pos[victim]}];
           for (uint32_t row = 0; row + 1 < v.n_pages; ++row) {
             const uint32_t n = marks[{s, v.first_pos[row]}];
@@ -177,7 +182,7 @@ void tova__every_query_marks_the_page_it_looks_at_least(void**) {
           one->prefill(70);
           one->steps(200);
         }
-        assert_true(sim.n_evicted > 0 && n_other > 0);
+        assert_true(sim.n_evicted > n_for_prompts && n_for_prompts > 0 && n_other > 0);
         assert_true(sim.all_pages() != latest.all_pages());
         if (scope[0] != 'l') continue;
         for (uint32_t s = 0; s < shape.n_layers * shape.n_kv_heads; ++s)

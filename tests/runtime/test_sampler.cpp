@@ -99,6 +99,20 @@ void sampler__top_p_stops_at_an_exact_sum(void**) {
   }
 }
 
+// A token that is exactly min_p times as probable as the best one stays. The exponential is the sampler's, and taken when
+// the test runs: a compiler may round its own differently.
+void sampler__min_p_keeps_its_border(void**) {
+  volatile float below = -1.0f;
+  weir_sampling_options o = options(1);
+  o.min_p = std::exp(below);
+  for (const bool keeps : {true, false}) {
+    Fixture f(2, o);
+    int count[2] = {};
+    for (int i = 0; i < 2000; ++i) ++count[f.draw({0.0f, keeps ? -1.0f : -1.0001f})];
+    assert_true(count[0] > 0 && (count[1] > 0) == keeps);
+  }
+}
+
 void sampler__penalty_hits_recent_tokens_once(void**) {
   weir_sampling_options o = options(0);
   o.repeat_penalty = 2;
@@ -243,6 +257,7 @@ int main() {
       cmocka_unit_test(sampler__temperature_sharpens),
       cmocka_unit_test(sampler__cuts_keep_what_they_say),
       cmocka_unit_test(sampler__top_p_stops_at_an_exact_sum),
+      cmocka_unit_test(sampler__min_p_keeps_its_border),
       cmocka_unit_test(sampler__penalty_hits_recent_tokens_once),
       cmocka_unit_test(sampler__seed_and_restart),
       cmocka_unit_test(sampler__candidates_draw_as_all_logits_do),

@@ -275,6 +275,10 @@ void chat__qwen3_thoughts_behind_the_last_question(void**) {
   const Messages messages = {{"user", "a"}, {"assistant", "<think>\nt\n</think>\n\nb"}};
   assert_string_equal(rendered(family_of("qwen3"), messages, 0).c_str(),
                       "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n<think>\nt\n</think>\n\nb<|im_end|>\n");
+  // Thoughts end at the first mark and begin behind the last one before it; the answer begins behind the last.
+  const Messages marks = {{"user", "a"}, {"assistant", "<think>s<think>\n\nt\n\n</think>u\n</think>\nb"}};
+  assert_string_equal(rendered(family_of("qwen3"), marks, 0).c_str(),
+                      "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n<think>\nt\n</think>\n\nb<|im_end|>\n");
   const Messages plain = {{"user", "a"}, {"assistant", "b"}};
   assert_string_equal(rendered(family_of("qwen3"), plain, 0).c_str(),
                       "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\nb<|im_end|>\n");

@@ -2,6 +2,8 @@
 // trips.
 #include "tests/text/text_test.h"
 
+#include <map>
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,6 +38,51 @@ void bpe__merges_by_rank(void**) {
   assert_ids(*t, "lll", 0, {256, 'l'});  // equal ranks: the leftmost pair first
   assert_ids(*t, "llll", 0, {256, 256});
   assert_ids(*t, " ello", 0, {' ', 'e', 256, 'o'});  // what was learned about "hello" is not used for other words
+}
+
+// What the merges say, done plainly: while some neighbours have a merge, the pair with the lowest rank is joined, the
+// leftmost of equal ones. Of a merge that the list has twice, the first one counts.
+void bpe__the_best_pair_first_the_leftmost_of_equals(void**) {
+  using Pair = std::pair<std::string, std::string>;
+  const std::vector<Pair> merges = {{"b", "c"},   {"a", "a"},  {"aa", "aa"}, {"c", "a"}, {"a", "b"},
+                                    {"aa", "bc"}, {"b", "c"},  {"ab", "ca"}, {"b", "b"}, {"c", "c"},
+                                    {"bb", "bb"}, {"a", "bc"}, {"aaa", "a"}, {"a", "aa"}};
+  VocabParts parts = byte_level_parts();
+  parts.merges.clear();
+  std::map<std::string, weir_token> ids = {{"a", 'a'}, {"b", 'b'}, {"c", 'c'}};
+  std::map<Pair, size_t> ranks;
+  ids["aaa"] = parts.add("aaa");
+  for (const Pair& merge : merges) {
+    const std::string joined = merge.first + merge.second;
+    if (ids.count(joined) == 0) ids[joined] = parts.add(joined);
+    parts.merges.push_back(merge.first + " " + merge.second);
+    ranks.emplace(merge, ranks.size());
+  }
+  const Opened t(parts.file());
+  assert_true(t.status().ok());
+  uint32_t state = 1;
+  for (uint32_t n = 1; n <= 600; ++n) {
+    std::vector<std::string> symbols;
+    std::string text;
+    for (uint32_t i = 0; i < 1 + n % 40; ++i) {
+      state = state * 1664525u + 1013904223u;
+      symbols.emplace_back(1, static_cast<char>('a' + (state >> 24) % 3));
+      text += symbols.back();
+    }
+    for (;;) {
+      size_t best = symbols.size(), best_rank = merges.size();
+      for (size_t i = 0; i + 1 < symbols.size(); ++i) {
+        const auto found = ranks.find({symbols[i], symbols[i + 1]});
+        if (found != ranks.end() && found->second < best_rank) best = i, best_rank = found->second;
+      }
+      if (best == symbols.size()) break;
+      symbols[best] += symbols[best + 1];
+      symbols.erase(symbols.begin() + static_cast<ptrdiff_t>(best) + 1);
+    }
+    Ids wanted;
+    for (const std::string& symbol : symbols) wanted.push_back(ids.at(symbol));
+    assert_ids(*t, text, 0, wanted);
+  }
 }
 
 // "abc" is a token that its merges do not reach: only Llama 3's kind of pre-tokenizer takes it all the same.
@@ -271,6 +318,7 @@ void special__old_files(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(bpe__merges_by_rank),
+      cmocka_unit_test(bpe__the_best_pair_first_the_leftmost_of_equals),
       cmocka_unit_test(bpe__a_whole_token_counts_only_where_the_model_says_so),
       cmocka_unit_test(bpe__added_tokens),
       cmocka_unit_test(bpe__an_added_letter_is_not_a_byte),
