@@ -1,5 +1,5 @@
 # Tests that are not cmocka programs: the samples, style checks of .ci/check, headers, exported symbols, ABI
-# description, installation. They look at a normal build; sanitized builds leave them out.
+# description, installation, mutants of the library. They look at a normal build; sanitized builds leave them out.
 find_package(Python3 COMPONENTS Interpreter REQUIRED)
 set(weir_abi "${PROJECT_SOURCE_DIR}/tests/abi")
 set(weir_install_test "${PROJECT_SOURCE_DIR}/tests/install")
@@ -30,6 +30,10 @@ if(WEIR_BUILD_SAMPLES AND PROJECT_IS_TOP_LEVEL)
 endif()
 weir_add_check(install/size install sh "${weir_install_test}/size.sh" "$<TARGET_FILE:weir>"
                "${CMAKE_CURRENT_BINARY_DIR}")
+# All mutants, with this build's objects; on all processors, so nothing else runs meanwhile.
+weir_add_check(mutation/run slow Python3::Interpreter "${PROJECT_SOURCE_DIR}/tests/mutation/run" --built
+               --build "${PROJECT_BINARY_DIR}")
+set_tests_properties(mutation/run PROPERTIES RUN_SERIAL ON TIMEOUT 1800)
 foreach(sample IN LISTS WEIR_SAMPLES)
   weir_add_check("samples/${sample}" samples sample_${sample} "${weir_tiny_model}")
 endforeach()
