@@ -1,4 +1,5 @@
-# What differs from the defaults (label cmocka and the folder's name, 120 seconds). Labels with a meaning:
+# What differs from the defaults: label cmocka and the folder's name, 120 seconds; under a sanitizer all limits are ten
+# times as long. Labels with a meaning:
 #   threads  runs several threads; ./dev test --long repeats it under ThreadSanitizer
 #   slow     only ./dev test --long runs it
 # One line per test: weir_test_labels(<area>/<stem> LABELS <label>... TIMEOUT <seconds>)

@@ -54,18 +54,34 @@ typedef struct fixture {
     weir_model *model;
 } fixture;
 
-/* Group set-up and tear-down: a runtime with two threads and the tiny model. */
-static inline int open_fixture(void **state) {
+/* Group set-up and tear-down: a runtime with two threads and a model, mostly the tiny one. */
+static inline int open_fixture_of(const char *path, void **state) {
     static fixture f;
     weir_runtime_options options = WEIR_RUNTIME_OPTIONS_INIT;
     options.n_threads = 2;
     if (weir_runtime_create(&options, &f.runtime) != WEIR_OK ||
-        weir_model_open(f.runtime, TINY_MODEL, NULL, &f.model) != WEIR_OK) {
+        weir_model_open(f.runtime, path, NULL, &f.model) != WEIR_OK) {
         fprintf(stderr, "%s\n", weir_last_error());
         return -1;
     }
     *state = &f;
     return 0;
+}
+
+static inline int open_fixture(void **state) { return open_fixture_of(TINY_MODEL, state); }
+
+/* The same for tests that take hundreds of steps in which any weights will do: under a sanitizer, whose steps take some
+ * twenty times as long, a model of two small layers with random weights. */
+#ifdef WEIR_INTERNAL_SANITIZED
+#define LONG_RUN_MODEL WEIR_SOURCE_DIR "/tests/golden/models/llama_q8_0.gguf"
+#define LONG_RUN_VOCAB 272
+#else
+#define LONG_RUN_MODEL TINY_MODEL
+#define LONG_RUN_VOCAB 1664
+#endif
+
+static inline int open_long_run_fixture(void **state) {
+    return open_fixture_of(LONG_RUN_MODEL, state);
 }
 
 static inline int close_fixture(void **state) {

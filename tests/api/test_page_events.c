@@ -14,7 +14,7 @@ static weir_session_page_events_fn page_events;
 static int open_all(void **state) {
     page_events = (weir_session_page_events_fn)weir_get_experimental("weir_session_page_events");
     if (page_events == NULL) return -1;
-    return open_fixture(state);
+    return open_long_run_fixture(state);
 }
 
 static weir_session *new_session(const fixture *f, const char *policy, int32_t device) {
@@ -43,7 +43,7 @@ static weir_session_stats stats_of(const weir_session *session) {
     return stats;
 }
 
-static weir_token token_at(uint32_t pos) { return (weir_token)(7 + pos * 37 % 900); }
+static weir_token token_at(uint32_t pos) { return (weir_token)(7 + pos * 37 % (LONG_RUN_VOCAB - 10)); }
 
 static void prefill(weir_session *session, uint32_t n) {
     weir_token tokens[2000];

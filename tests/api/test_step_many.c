@@ -4,7 +4,7 @@
 #include "../policy/every_policy.h"
 #include "weir/experimental.h"
 
-#define VOCAB 1664
+#define VOCAB LONG_RUN_VOCAB
 #define MOST 20
 
 typedef struct choice {
@@ -40,14 +40,14 @@ static weir_session *new_session(const fixture *f, uint32_t i, uint32_t batch_to
     options.context_tokens = 1024;
     options.batch_tokens = batch_tokens;
     if (strcmp(c->policy, "dense") != 0) options.budget_tokens = 128 + i % 3 * 16;
-    for (uint32_t t = 0; t < n_prompt; ++t) prompt[t] = (weir_token)(10 + (t * 37 + i * 101) % 1600);
+    for (uint32_t t = 0; t < n_prompt; ++t) prompt[t] = (weir_token)(10 + (t * 37 + i * 101) % (VOCAB - 64));
     assert_ok(weir_session_create(f->model, &options, &session));
     assert_ok(weir_session_prefill(session, prompt, n_prompt, NULL, NULL));
     return session;
 }
 
 static weir_token token_of(uint32_t i, uint32_t step) {
-    return (weir_token)(7 + (step * 61 + i * 29 + step * step) % 1650);
+    return (weir_token)(7 + (step * 61 + i * 29 + step * step) % (VOCAB - 14));
 }
 
 static const float *logits_of(weir_session *session) {
@@ -331,6 +331,7 @@ static void step_many__refuses_arguments(void **state) {
     const fixture *f = *state;
     static trio t;
     weir_token tokens[3] = {1, 2, 3};
+    char message[64];
     weir_session *list[3];
     weir_model *model = NULL;
     fixture other = *f;
@@ -346,12 +347,13 @@ static void step_many__refuses_arguments(void **state) {
     list[2] = t.sessions[0];
     assert_error(weir_step_many(list, tokens, 3), WEIR_ERR_INVALID_ARG, "sessions[0] and sessions[2] are the same");
     tokens[2] = 9999;
-    assert_error(weir_step_many(t.sessions, tokens, 3), WEIR_ERR_INVALID_ARG, "tokens[2] = 9999 is not in 0..1663");
+    snprintf(message, sizeof(message), "tokens[2] = 9999 is not in 0..%d", VOCAB - 1);
+    assert_error(weir_step_many(t.sessions, tokens, 3), WEIR_ERR_INVALID_ARG, message);
     tokens[2] = 3;
     tokens[0] = -1;
     assert_error(weir_step_many(t.sessions, tokens, 3), WEIR_ERR_INVALID_ARG, "tokens[0] = -1 is not in");
     tokens[0] = 1;
-    assert_ok(weir_model_open(f->runtime, TINY_MODEL, NULL, &model));
+    assert_ok(weir_model_open(f->runtime, LONG_RUN_MODEL, NULL, &model));
     other.model = model;
     list[2] = new_session(&other, 0, 0);
     assert_error(weir_step_many(list, tokens, 3), WEIR_ERR_INVALID_ARG,
@@ -433,12 +435,12 @@ static void step_many__cancelled_meanwhile_appends_nothing(void **state) {
     const fixture *f = *state;
     const weir_session_trace_fn set_trace = (weir_session_trace_fn)weir_get_experimental("weir_session_trace");
     static const char *const messages[] = {"sessions[0] was cancelled", "sessions[2] was cancelled",
-                                           "trace callback stopped the step in layer 2"};
+                                           "trace callback stopped the step in layer 1"};
     const weir_token tokens[3] = {1, 2, 3}, prompt[16] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
     static trio t;
     weir_session *alone[3];
     weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
-    trap traps[3] = {{NULL, 1}, {NULL, 1}, {NULL, 2}};
+    trap traps[3] = {{NULL, 0}, {NULL, 1}, {NULL, 1}};
     assert_non_null(set_trace);
     options.flags = WEIR_SESSION_TRACE;
     for (uint32_t i = 0; i < 3; ++i) { /* in the middle of a page, one before its end, at its end */
@@ -514,5 +516,5 @@ int main(void) {
         cmocka_unit_test(step_many__cancelled_meanwhile_appends_nothing),
         cmocka_unit_test(step_many__of_a_busy_session_changes_nothing),
     };
-    return cmocka_run_group_tests_name("api_step_many", tests, open_fixture, close_fixture);
+    return cmocka_run_group_tests_name("api_step_many", tests, open_long_run_fixture, close_fixture);
 }
