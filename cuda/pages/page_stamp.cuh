@@ -17,9 +17,9 @@ __device__ inline float stamp_weight(const PageStampArgs& a, uint32_t kv_head, u
   float w = weight[0];
   for (uint32_t g = 1; g < group; ++g) {
     const float next = weight[size_t{g} * a.capacity];
-    w = a.rule != StampRule::kAlpha ? w + next : w < next ? next : w;
+    w = !stamps_by_threshold(a.rule) ? w + next : w < next ? next : w;
   }
-  return a.rule == StampRule::kAlpha ? w : w / static_cast<float>(group);
+  return stamps_by_threshold(a.rule) ? w : w / static_cast<float>(group);
 }
 
 // Executed by all threads of a block of full warps, at most kMaxBlock. The weights must be visible to all threads. On
@@ -48,9 +48,9 @@ __device__ inline void stamp_stream(const PageStampArgs& a, uint32_t kv_head, St
       w = score[row];
     }
     n_ranked += is_ranked(row) ? 1u : 0u;
-    if (row + 1 == n || (a.rule == StampRule::kAlpha && w > a.alpha)) stamp[row] = a.now;
+    if (row + 1 == n || (stamps_by_threshold(a.rule) && w > a.alpha)) stamp[row] = a.now;
   }
-  if (a.rule == StampRule::kAlpha) return;
+  if (stamps_by_threshold(a.rule)) return;
   n_ranked = block_sum(n_ranked, scratch.warps);
   const auto n_best = static_cast<uint32_t>(ceilf(__fmul_rn(a.r, static_cast<float>(n_ranked))));
   if (n_best == 0) return;

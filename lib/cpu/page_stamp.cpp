@@ -22,13 +22,13 @@ void group_weights(const PageStampArgs& a, uint32_t kv_head, float* score, uint3
   std::copy(weight, weight + n, score);
   for (uint32_t g = 1; g < group; ++g) {
     weight += a.capacity;
-    if (a.rule == StampRule::kAlpha) {
+    if (stamps_by_threshold(a.rule)) {
       for (uint32_t row = 0; row < n; ++row) score[row] = std::max(score[row], weight[row]);
     } else {
       for (uint32_t row = 0; row < n; ++row) score[row] += weight[row];
     }
   }
-  if (a.rule == StampRule::kAlpha) return;
+  if (stamps_by_threshold(a.rule)) return;
   for (uint32_t row = 0; row < n; ++row) score[row] /= static_cast<float>(group);
 }
 
@@ -54,7 +54,7 @@ void stamp_stream(const PageStampArgs& a, uint32_t kv_head, uint32_t* key) {
   uint32_t* stamp = a.stamp + table;
   group_weights(a, kv_head, score, a.select != nullptr ? a.n_select[kv_head] : n);
   if (a.select != nullptr) spread_weights(a.select + table, a.n_select[kv_head], score, n);
-  if (a.rule == StampRule::kAlpha) {
+  if (stamps_by_threshold(a.rule)) {
     for (uint32_t row = 0; row < n; ++row) stamp[row] = score[row] > a.alpha ? a.now : stamp[row];
   } else {
     uint32_t n_ranked = 0;

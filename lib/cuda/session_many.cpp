@@ -79,8 +79,14 @@ Status CudaSession::step_together(const SessionGroup& group, const int32_t* toke
   // A launch that fails also counts as a lost device, because other groups of the same call may have stepped.
   const cudaError_t launched = cudaGraphLaunch(graph, stream_);
   WEIR_TRY(note_all(group, launched == cudaSuccess ? wait("a decode step") : lose(launched, "launching a step")));
-  for (uint32_t i = 0; i < group.n; ++i) WEIR_TRY(group.session[i]->check_room());
-  return {};
+  // A session without room is lost, and so are the others: their steps are done, but the caller is told of a failure.
+  Status status;
+  for (uint32_t i = 0; i < group.n; ++i) {
+    const Status room = group.session[i]->check_room();
+    if (status.ok()) status = room;
+  }
+  for (uint32_t i = 0; i < group.n; ++i) group.session[i]->lost_ = group.session[i]->lost_ || !status.ok();
+  return status;
 }
 
 Status prepare_many(DeviceSession* const* sessions, uint32_t n) {

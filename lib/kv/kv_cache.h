@@ -47,7 +47,9 @@ struct StreamView {
   uint32_t* first_pos;  // [n_pages] position of the first token
   uint32_t* len;        // [n_pages] tokens
   uint32_t* flags;      // [n_pages] kPage*
-  uint32_t* stamp;      // [n_pages] last step in which the page mattered, as a number of tokens
+  // [n_pages] last step in which the page mattered, as a number of tokens; with tova's decide=token first_pos + 1 and
+  // the number of marks
+  uint32_t* stamp;
   float* last_score;    // [n_pages] its latest weight
   float* prompt_score;  // [n_pages] how much attention the end of the prompt gives to it; null without a prompt policy
   uint32_t n_pages;

@@ -18,6 +18,8 @@ class LayerBuilder {
 
   // A stage whose parts follow; `norm` names the weights of its input's norm, null for none.
   Status begin(Stage::Kind kind, Row x, const char* norm) {
+    if (layer_.n_stages == Layer::kMostStages)
+      return fail(WEIR_ERR_INTERNAL, "a layer has at most %u stages", Layer::kMostStages);
     stage_ = &layer_.stage[layer_.n_stages++];
     stage_->kind = kind;
     stage_->x = x;
@@ -25,6 +27,10 @@ class LayerBuilder {
   }
   enum class Bias : uint8_t { kNone, kIfThere, kRequired };
   Status part(const char* name, Row y, bool accumulate, Bias bias = Bias::kNone) {
+    if (stage_->n_parts == Stage::kMostParts)
+      return fail(WEIR_ERR_INTERNAL, "a stage has at most %u matrices, %s is one more", Stage::kMostParts, name);
+    if (accumulate && stage_->kind == Stage::Kind::kGlu)
+      return fail(WEIR_ERR_INTERNAL, "%s: what a gate makes is not added to anything", name);
     StagePart& part = stage_->part[stage_->n_parts++];
     part.name = name;
     part.y = y;
@@ -97,20 +103,21 @@ void add_traits(const Attention& attention, TraitSet& traits) {
   traits.add(Trait::kAttnSinks, sinks != nullptr);
 }
 
-void add_traits(const StagePart& of_stage, TraitSet& traits) {
+void add_traits(const StagePart& of_stage, bool of_glu, TraitSet& traits) {
   const auto& [name, w, bias, y, accumulate] = of_stage;
   const bool is_qkv = y == Row::kQ || y == Row::kK || y == Row::kV;
-  traits.add(is_qkv ? Trait::kQkvBias : Trait::kOutBias, bias != nullptr);
+  traits.add(of_glu ? Trait::kGluBias : is_qkv ? Trait::kQkvBias : Trait::kOutBias, bias != nullptr);
 }
 
 void add_traits(const Stage& stage, TraitSet& traits) {
   const auto& [kind, x, norm, gate, n_experts, post_norm, n_parts, part] = stage;
   traits.add(Trait::kNoNorm, kind != Stage::Kind::kAttend && x == Row::kX && norm == nullptr);
+  traits.add(Trait::kInnerNorm, x != Row::kX && norm != nullptr);
   traits.add(Trait::kGeluGate, gate == Gate::kGelu);
   traits.add(Trait::kClampedGate, gate == Gate::kClamped);
   traits.add(Trait::kExperts, n_experts != 0);
   traits.add(Trait::kPostNorm, post_norm != nullptr);
-  for (uint32_t i = 0; i < n_parts; ++i) add_traits(part[i], traits);
+  for (uint32_t i = 0; i < n_parts; ++i) add_traits(part[i], kind == Stage::Kind::kGlu, traits);
 }
 
 }  // namespace

@@ -291,6 +291,17 @@ inline constexpr uint32_t kPageStays = kPagePinned | kPageKept;
 
 enum class StampRule : uint8_t { kTopR, kAlpha };
 
+// Whether pages above a threshold are stamped, by the maximum over the group's heads; else the best ones, by the mean.
+constexpr bool stamps_by_threshold(StampRule rule) {
+  switch (rule) {
+    case StampRule::kTopR:
+      return false;
+    case StampRule::kAlpha:
+      return true;
+  }
+  return false;
+}
+
 // RaaS stamping of one layer (docs/algorithms.md, "RaaS"). Per stream, W[p] is the mean (kTopR) or maximum (kAlpha) of
 // the group's weights. The ceil(r * m) best of the m ranked pages, or the pages with W > alpha, get stamp `now`; so
 // does always the last row (the open page). last_score = W. Ties go to the lower row.

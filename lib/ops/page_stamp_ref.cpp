@@ -17,9 +17,9 @@ float group_weight(const PageStampArgs& a, uint32_t kv_head, uint32_t place) {
   float w = weight[0];
   for (size_t g = 1; g < group; ++g) {
     const float next = weight[g * a.capacity];
-    w = a.rule == StampRule::kAlpha ? std::max(w, next) : w + next;
+    w = stamps_by_threshold(a.rule) ? std::max(w, next) : w + next;
   }
-  return a.rule == StampRule::kAlpha ? w : w / static_cast<float>(group);
+  return stamps_by_threshold(a.rule) ? w : w / static_cast<float>(group);
 }
 
 bool is_ranked(const PageStampArgs& a, const uint32_t* flags, uint32_t row, uint32_t n) {
@@ -53,7 +53,7 @@ Status page_stamp(OpContext&, const PageStampArgs& a) {
     const auto n_best = static_cast<uint32_t>(std::ceil(a.r * static_cast<float>(n_ranked)));
     for (uint32_t row = 0; row < n; ++row) {
       bool hit = row + 1 == n;
-      if (a.rule == StampRule::kAlpha) {
+      if (stamps_by_threshold(a.rule)) {
         hit = hit || score[row] > a.alpha;
       } else if (is_ranked(a, flags, row, n)) {
         uint32_t rank = 0;

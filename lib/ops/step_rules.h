@@ -36,8 +36,8 @@ struct RecentPages {
   float share = 0.0f;
 };
 
-// Number of protected pages among n_free: at most three quarters, so that stamps still decide. The page that was sealed
-// last is always protected, unless it is the only one.
+// Number of protected pages among n_free: at least max(1, n_free / 4) can leave, so that stamps still decide. The page
+// that was sealed last is always protected, unless it is the only one.
 constexpr uint32_t protected_pages(const RecentPages& recent, uint32_t n_free) {
   if (n_free == 0) return 0;
   const uint32_t wanted = std::max(recent.pages, static_cast<uint32_t>(recent.share * static_cast<float>(n_free)));

@@ -19,7 +19,9 @@ struct Split {
   uint32_t whole = 0;   // a prompt of at most this many pages is attended whole; at least `prompt`
   uint32_t prompt_part(uint32_t n_prompt) const { return n_prompt <= whole ? n_prompt : prompt; }
   uint32_t decode_part(uint32_t n_prompt) const { return all - prompt_part(n_prompt); }
-  uint32_t least_decode() const { return all - prompt; }
+  uint32_t least_decode() const { return all - prompt; }  // beside a prompt of which only a part is attended
+  // What the answer has whatever prompt comes: one of `whole` pages may take more than `prompt`.
+  uint32_t decode_part_of_any() const { return all - whole; }
 };
 
 class HybridPolicy final : public RaasPolicy {
@@ -44,7 +46,9 @@ class HybridPolicy final : public RaasPolicy {
   }
 
   Status admit_pin(const KvCache& kv, uint32_t first, uint32_t end) const override {
-    constexpr uint32_t kFree = 2;  // the open page, and one that can make room for the next
+    WEIR_TRY(Policy::admit_pin(kv, first, end));  // the table, too, must have room
+    constexpr uint32_t kFree = 2;                 // the open page, and one that can make room for the next
+    const uint32_t least = split_.decode_part_of_any();
     for (uint32_t i = 0; !holds_all() && i < kv.shape().n_streams(); ++i) {
       const StreamView s = kv.stream(i);
       uint32_t n_kept = 0;
@@ -52,11 +56,10 @@ class HybridPolicy final : public RaasPolicy {
         const bool touched = s.first_pos[row] < end && s.first_pos[row] + s.len[row] > first;
         n_kept += (s.flags[row] & kPagePrompt) == 0 && (touched || (s.flags[row] & kPageStays) != 0) ? 1u : 0u;
       }
-      if (n_kept + kFree > split_.least_decode()) {
+      if (n_kept + kFree > least) {
         return fail(WEIR_ERR_BUDGET,
                     "pinning positions %u..%u would leave %u of %u decode pages that can make room, %u are needed",
-                    first, end - 1, split_.least_decode() - std::min(split_.least_decode(), n_kept),
-                    split_.least_decode(), kFree);
+                    first, end - 1, least - std::min(least, n_kept), least, kFree);
       }
     }
     return {};

@@ -98,7 +98,7 @@ uint32_t budget_pages(const PolicyConfig& config, uint32_t context_tokens) {
 uint32_t room_of(const StreamView& s, uint32_t n_front_rows) {
   uint32_t n_stay = 0;
   for (uint32_t row = 0; row < s.n_pages; ++row) {
-    n_stay += row < n_front_rows || (s.flags[row] & kPageStays) != 0 || is_filling(s, row) ? 1u : 0u;
+    n_stay += row < n_front_rows || (s.flags[row] & kPageStays) != 0 || row + 1 == s.n_pages ? 1u : 0u;
   }
   return s.capacity - std::min(s.capacity, n_stay);
 }

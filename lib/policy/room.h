@@ -17,7 +17,8 @@ struct EvictionHook {
 // policy's window.
 void make_room(const Policy& policy, KvCache& kv, uint32_t n_tok, Phase phase, const EvictionHook& hook = {});
 
-// Number of pages that every stream can open at once if every page leaves that may.
+// Number of pages that every stream can open at once if every page leaves that may: all but the front rows, those that
+// are pinned, and the last one.
 uint32_t room_pages(const Policy& policy, const KvCache& kv);
 
 // Tokens of the next chunk of a prompt of which n_left tokens are left: what the policy wants, but not more than there

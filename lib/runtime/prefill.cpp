@@ -55,7 +55,9 @@ class Session::Prompt {
         (s_.policy_->can_take_back_prompt() && kv.prompt_pages_evicted() == prompt_evicted_)) {
       kv.truncate(before_);
     }
-    if (kv.n_tokens() != before_) {
+    if (kv.n_tokens() != before_) {  // what stays is a shorter prompt
+      make_room(*s_.policy_, kv, 0, Phase::kPromptEnd);
+      s_.policy_->prompt_end(kv, before_);
       s_.has_logits_ = false;  // those of a position that is no longer the last
     } else if (before_ % kPageTokens != 0) {
       kv.set_open_page_flags(open_flags_);

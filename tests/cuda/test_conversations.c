@@ -7,6 +7,9 @@
 /* Largest difference of logits in units of their root mean square, for random prompts: the GPU's prefill multiplies in
  * f16. Measured: 0.026. */
 #define MAX_APART 0.05
+/* The same for policies under which the first page leaves, too: without the attention sink that models put there, the
+ * differences of prefill grow. Measured: 0.113. */
+#define MAX_APART_WITHOUT_SINK 0.2
 /* The same for real prompts, where attention picks single tokens and single logits may move far: the mean and the
  * largest. Measured: 0.0037 and 0.24 for dense, 0.0075 and 0.61 for sink. */
 #define MAX_MEAN_APART 0.02
@@ -21,13 +24,13 @@ static uint32_t draw(uint32_t below) {
 
 typedef struct choice {
     variant v;
-    int exact;  /* pages leave by their position alone */
+    double apart; /* limit of the logits' distance, for policies whose pages leave by their position alone; 0: none */
 } choice;
 
 static const choice choices[] = {
-    {{"dense", {{0, 0}}, 0}, 1},
-    {{"sink", {{0, 0}}, 0}, 1},
-    {{"sink", {{"positions", "abs"}}, 1}, 1},
+    {{"dense", {{0, 0}}, 0}, MAX_APART},
+    {{"sink", {{0, 0}}, 0}, MAX_APART},
+    {{"sink", {{"positions", "abs"}}, 1}, MAX_APART},
     {{"sink", {{"positions", "abs"}, {"prompt", "snapkv"}, {"prompt_budget", "64"}}, 3}, 0},
     {{"h2o", {{"skip_layers", "0"}}, 1}, 0},
     {{"h2o", {{"skip_layers", "1"}, {"score", "norm_sum"}, {"init", "window"}}, 3}, 0},
@@ -47,7 +50,7 @@ static const choice choices[] = {
     {{"hybrid", {{"skip_layers", "0"}}, 1}, 0},
     {{"hybrid", {{"skip_layers", "0"}, {"prompt", "snapkv"}}, 2}, 0},
     {{"random", {{0, 0}}, 0}, 0},
-    {{"random", {{"pin_prompt", "false"}, {"seed", "3"}}, 2}, 1},
+    {{"random", {{"pin_prompt", "false"}, {"seed", "3"}}, 2}, MAX_APART_WITHOUT_SINK},
 };
 
 static weir_status stop_later(void *user, const weir_progress_info *info) {
@@ -82,12 +85,12 @@ static void one_turn(weir_session **sessions, const choice *c, const weir_token 
         if (stats.n_tokens == 0) break;
         first = draw(stats.n_tokens);
         end = first + 1 + draw(stats.n_tokens - first);
-        if (c->exact) ON_BOTH("pin", weir_session_pin(session, first, end));
+        if (c->apart > 0) ON_BOTH("pin", weir_session_pin(session, first, end));
         break;
     case 1:
         if (stats.n_tokens == 0) break;
         first = draw(stats.n_tokens);
-        if (c->exact) ON_BOTH("unpin", weir_session_unpin(session, first, stats.n_tokens));
+        if (c->apart > 0) ON_BOTH("unpin", weir_session_unpin(session, first, stats.n_tokens));
         break;
     case 2:
         n = 1 + draw(200);
@@ -150,7 +153,7 @@ static double run_random(const fixture *f, const choice *c, uint32_t seed) {
         one_turn(sessions, c, tokens);
         apart = compare(sessions);
         if (apart > worst) worst = apart;
-        if (c->exact && apart > MAX_APART)
+        if (c->apart > 0 && apart > c->apart)
             fail_msg("%s, seed %u, turn %d: logits are %.3g apart", describe(&c->v), seed, turn, apart);
     }
     assert_ok(weir_session_memory(sessions[1], &memory));
@@ -179,7 +182,10 @@ static void conversations__as_on_the_cpu(void **state) {
 
 /* A second question after a long answer; pages are pinned and unpinned in between. */
 static void conversations__second_turn(void **state) {
-    static const choice rows[] = {{{"dense", {{0, 0}}, 0}, 1}, {{"sink", {{"positions", "abs"}}, 1}, 1}};
+    static const choice rows[] = {
+        {{"dense", {{0, 0}}, 0}, MAX_APART},
+        {{"sink", {{"positions", "abs"}}, 1}, MAX_APART},
+    };
     static const char second[] = "<|im_end|>\n<|im_start|>user\nWhat was x7?<|im_end|>\n<|im_start|>assistant\n";
     fixture f;
     (void)state;

@@ -16,6 +16,7 @@ namespace {
 
 constexpr uint32_t kSteps = 600, kEvery = 20;
 constexpr uint32_t kBudget = 384;  // 24 pages
+constexpr uint32_t kContext = 2048;
 
 // Minimum fractions, per layer: of the pages that can leave, those that both sessions hold; and of these, those whose
 // stamps are equal.
@@ -24,6 +25,9 @@ struct Bounds {
 };
 constexpr Bounds kExact = {1.0, 1.0};
 constexpr Bounds kNearTies = {0.97, 0.97};
+// Stamps that count marks: every query marks the page of the least mean weight, where near ties are common. Measured on
+// an H200: 0.94. A session that marks only when a page leaves has at most 0.5 (the same test, on the CPU).
+constexpr Bounds kMarks = {0.97, 0.9};
 
 struct Row {
   variant v;
@@ -51,7 +55,7 @@ const Row kRows[] = {
     {{"h2o", {{"score", "norm_sum"}, {"init", "window"}}, 2}, kNearTies},
     {{"tova", {{"skip_layers", "0"}}, 1}, kNearTies},
     {{"tova", {{"scope", "stream"}, {"prompt", "snapkv"}}, 2}, kNearTies},
-    {{"tova", {{"skip_layers", "0"}, {"decide", "token"}}, 2}, kNearTies},
+    {{"tova", {{"skip_layers", "0"}, {"decide", "token"}}, 2}, kMarks},
     {{"hybrid", {}, 0}, kNearTies},
     {{"hybrid", {{"skip_layers", "0"}, {"alpha", "0.1"}}, 2}, kNearTies},
 };
@@ -113,7 +117,7 @@ struct Close {
 using Session = std::unique_ptr<weir_session, Close>;
 
 Session open_session(const fixture& f, const variant& v, int32_t device) {
-  weir_session_options options = options_of(&v, device, kBudget, 1024);
+  weir_session_options options = options_of(&v, device, kBudget, kContext);
   if (strcmp(v.policy, "dense") == 0) options.budget_tokens = 0;  // with dense a budget limits the context
   weir_session* session = nullptr;
   assert_ok(weir_session_create(f.model, &options, &session));
@@ -144,6 +148,7 @@ weir::test::ProblemTokens text_of(const fixture& f, const char* family) {
   options.steps = 60;
   weir::test::ProblemTokens text = weir::test::problem_tokens(f.model, options);
   assert_true(text.answer.size() >= kSteps);
+  assert_true(text.prompt.size() + kSteps <= kContext);
   return text;
 }
 

@@ -39,6 +39,7 @@ struct Case {
   uint32_t budget, sinks;  // pages
   uint32_t n_prompt;       // tokens
   Pins pins;
+  const char* digest = "minmax";
 };
 
 struct Limits {
@@ -63,6 +64,8 @@ const Group kGroups[] = {
      {{"max_z", 2, 0, 75, Pins::kNone},
       {"mean_raw", 16, 3, 2075, Pins::kMany},
       {"max_raw", 64, 0, 9600, Pins::kFew},
+      {"max_raw", 4, 0, 75, Pins::kNone, "cuboid_mean"},
+      {"max_raw", 16, 3, 2075, Pins::kFew, "cuboid_mean"},
       {"max_z", 599, 3, 9600, Pins::kNone}}},
     {{"qwen3", 3, 1, 64, "f16", 1, kMostTokens},
      {{"max_z", 4, 0, 272, Pins::kNone}, {"max_raw", 16, 3, 2075, Pins::kFew}, {"mean_raw", 2, 0, 9600, Pins::kNone}}},
@@ -70,6 +73,8 @@ const Group kGroups[] = {
      {{"max_z", 16, 3, 272, Pins::kNone},
       {"mean_raw", 64, 0, 2075, Pins::kNone},
       {"max_raw", 4, 0, 75, Pins::kNone},
+      {"max_raw", 4, 0, 75, Pins::kNone, "cuboid_mean"},
+      {"max_z", 16, 0, 2075, Pins::kNone, "cuboid_mean"},
       {"max_z", 4, 0, 2075, Pins::kMany}}},
     {{"qwen2", 8, 1, 128, "q8_0", 1, kMostTokens},
      {{"max_z", 64, 3, 2075, Pins::kFew}, {"mean_raw", 4, 0, 75, Pins::kNone}, {"max_raw", 17, 0, 272, Pins::kNone}}},
@@ -250,7 +255,7 @@ bool report(const RandomModel& m, const Case& c, uint32_t n_pages, const Limits&
 weir_session* open_session(weir_model* model, int32_t device, const char* agg, const Case& c, uint32_t context) {
   char sinks[16];
   std::snprintf(sinks, sizeof(sinks), "%u", c.sinks);
-  const variant v = {"quest", {{"agg", agg}, {"sink_pages", sinks}, {"skip_layers", "0"}}, 3};
+  const variant v = {"quest", {{"agg", agg}, {"sink_pages", sinks}, {"skip_layers", "0"}, {"digest", c.digest}}, 4};
   const weir_session_options options = options_of(&v, device, c.budget * weir::kPageTokens, context);
   weir_session* session = nullptr;
   assert_ok(weir_session_create(model, &options, &session));
@@ -308,7 +313,7 @@ std::vector<Job> jobs_of(const Group* groups, size_t n) {
   for (size_t i = 0; i < n; ++i) {
     for (const Case& c : groups[i].cases)
       jobs.push_back({groups + i, &c,
-                      "sparse_layer__" + weir::test::name_of(groups[i].model) + "__" + c.agg + "_" +
+                      "sparse_layer__" + weir::test::name_of(groups[i].model) + "__" + c.digest + "_" + c.agg + "_" +
                           std::to_string(c.budget) + "_pages_after_" + std::to_string(c.n_prompt) + "_tokens"});
   }
   return jobs;

@@ -45,6 +45,8 @@ std::vector<Change> changes() {
   return {
       {Trait::kQkvBias, [](Layer& l, ModelConfig&) { l.stage[0].part[1].bias = kAny; }},
       {Trait::kOutBias, [](Layer& l, ModelConfig&) { l.stage[4].part[0].bias = kAny; }},
+      {Trait::kGluBias, [](Layer& l, ModelConfig&) { l.stage[3].part[1].bias = kAny; }},
+      {Trait::kInnerNorm, [](Layer& l, ModelConfig&) { l.stage[4].norm = kAny; }},
       {Trait::kQkNorm, [](Layer& l, ModelConfig&) { l.attention.k_norm = kAny; }},
       {Trait::kPostNorm, [](Layer& l, ModelConfig&) { l.stage[2].post_norm = kAny; }},
       {Trait::kNoNorm, [](Layer& l, ModelConfig&) { l.stage[3].norm = nullptr; }},

@@ -1,5 +1,5 @@
 // A session without a model: random queries, keys and values per position and layer, a real cache, a real policy and
-// the ops of a backend, called in the order of lib/runtime/session.cpp and lib/models/decoder.cpp. Tests look at
+// the ops of a backend, called in the order of lib/runtime/prefill.cpp and lib/models/attend.cpp. Tests look at
 // tables, lists and attention outputs after every pass. The inputs depend on (position, layer) alone, so that two
 // policies, backends or chunk sizes see the same conversation.
 #pragma once

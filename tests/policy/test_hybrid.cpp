@@ -217,10 +217,29 @@ void hybrid__raas_becomes_it_when_needed(void**) {
   check_tables(does_not, 193, 8);
 }
 
+// A prompt that is attended whole may leave the answer less than its part, so no more is promised to pins.
+void hybrid__pins_leave_room_for_the_answer(void**) {
+  const Inputs inputs({2, 2, 4, 64, 512, true}, 700, 69);
+  const std::vector<weir_key_value> raas = {{"overflow", "hybrid"}, {"skip_layers", "0"}, {"min_decode_pages", "4"}};
+  for (uint32_t n_prompt : {32u, 192u}) {
+    Sim sim(cpu_backend(), inputs, {"raas", 256, 4096, n_prompt == 32 ? 512u : 160u, raas});
+    sim.prefill(n_prompt);
+    sim.steps(56);
+    assert_int_equal(sim.policy().admit_pin(sim.kv, n_prompt, n_prompt + 33).code(), WEIR_ERR_BUDGET);
+    assert_non_null(std::strstr(last_error_text(), "would leave 1 of 4 decode pages that can make room, 2 are needed"));
+    sim.pin(n_prompt, n_prompt + 32);
+    if (n_prompt == 32) sim.prefill(160);
+    sim.steps(200);
+    for (uint32_t s = 0; n_prompt == 192 && s < 4; ++s) assert_int_equal(sim.pages(s).size(), 16);
+    for (uint32_t head = 0; head < 8; ++head) assert_true(sim.attended(1, head).size() <= 16);
+  }
+}
+
 }  // namespace
 
 int main() {
   const CMUnitTest tests[] = {
+      cmocka_unit_test(hybrid__pins_leave_room_for_the_answer),
       cmocka_unit_test(hybrid__invariants),
       cmocka_unit_test(hybrid__memory_does_not_depend_on_the_answer),
       cmocka_unit_test(hybrid__pages_are_as_planned),

@@ -156,6 +156,23 @@ void pins__leave_two_pages(void**) {
   }
 }
 
+// The page that was filled last stays, so a prompt takes its place in chunks of what is left.
+void pins__a_prompt_after_many(void**) {
+  const Inputs inputs({2, 2, 3, 64, 512, true}, 420, 88);
+  for (const PolicySpec& spec : {PolicySpec{"h2o", 256, 1024, 0, {{"skip_layers", "0"}}},
+                                 PolicySpec{"tova", 256, 1024, 0, {{"skip_layers", "0"}}},
+                                 PolicySpec{"random", 256, 1024, 0, {{"pin_prompt", "false"}}},
+                                 PolicySpec{"raas", 256, 1024, 0, {{"pin_prompt", "false"}}}}) {
+    Sim sim(cpu_backend(), inputs, spec);
+    sim.prefill(16);
+    sim.steps(240);
+    sim.pin(0, 224);
+    sim.prefill(40);
+    sim.steps(40);
+    check_pinned(sim, {0, 112, 208});
+  }
+}
+
 // As many pins as are accepted, then a long answer: there is room until the end.
 void pins__the_most_that_is_admitted_works(void**) {
   const Inputs inputs({2, 2, 3, 64, 512, true}, 420, 86);
@@ -188,6 +205,7 @@ int main() {
       cmocka_unit_test(pins__beyond_the_choice_are_all_attended),
       cmocka_unit_test(pins__that_leave_no_room_are_refused),
       cmocka_unit_test(pins__leave_two_pages),
+      cmocka_unit_test(pins__a_prompt_after_many),
       cmocka_unit_test(pins__the_most_that_is_admitted_works),
   };
   return cmocka_run_group_tests_name("policy_pins", tests, nullptr, nullptr);

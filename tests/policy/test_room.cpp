@@ -101,11 +101,12 @@ void room__a_chunk_fits_what_can_be_had(void**) {
   const Case cases[] = {
       {0, 0, 0, 96},                    // all six pages
       {5, 0, 0, 91},                    // five pages and eleven tokens of the open one
-      {16, 0, 0, 96},                   // a full page can leave
-      {16, 16, 0, 80},                  // unless it is pinned
+      {16, 0, 0, 80},                   // the last page stays, also when it is full
+      {32, 0, 0, 80},                   // the one before it can leave
+      {32, 16, 0, 64},                  // unless it is pinned
       {30, 16, 0, 66},                  // one pinned, one filling: four pages and two tokens
       {96, 96, 0, 0},  {95, 95, 0, 1},  // only the open page's last token
-      {64, 0, 1, 80},                   // a front row never leaves
+      {64, 0, 1, 64},                   // a front row never leaves
       {64, 0, 4, 32},
   };
   for (const Case& c : cases) {

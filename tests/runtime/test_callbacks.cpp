@@ -151,6 +151,29 @@ void callbacks__progress_throws_where_pages_left(void**) {
   assert_ok(weir_session_logits(session, &logits, nullptr));
 }
 
+// What stays of a cancelled prompt is a prompt like any other: its pages have no marks, and the stamps of their ends.
+void callbacks__a_cut_prompt_ends_like_any_other(void**) {
+  const Fixture f;
+  const weir_key_value by_token = {"decide", "token"}, zero = {"init", "zero"};
+  for (const auto& [policy, option] : {std::pair{"tova", &by_token}, std::pair{"h2o", &zero}}) {
+    const Session cut(f, policy, 256, 64, option), whole(f, policy, 256, 64, option);
+    int n_calls = -6;
+    assert_threw(weir_session_prefill(cut, tokens_of(1000).data(), 1000, throw_third, &n_calls), WEIR_ERR_CANCELLED,
+                 "of 1000 tokens");
+    const uint32_t n_kept = static_cast<uint32_t>(cut.stats().n_tokens);
+    assert_true(n_kept > 256 && n_kept < 1000);
+    prefill(whole, n_kept);
+    const weir::KvCache &a = cut.handle->kv(), &b = whole.handle->kv();
+    for (uint32_t i = 0; i < a.shape().n_streams(); ++i) {
+      const weir::StreamView x = a.stream(i), y = b.stream(i);
+      assert_int_equal(x.n_pages, y.n_pages);
+      assert_memory_equal(x.first_pos, y.first_pos, x.n_pages * sizeof(uint32_t));
+      assert_memory_equal(x.stamp, y.stamp, x.n_pages * sizeof(uint32_t));
+      assert_memory_equal(x.flags, y.flags, x.n_pages * sizeof(uint32_t));
+    }
+  }
+}
+
 // The tokens that were shown stay, including the one whose callback threw.
 void callbacks__token_throws(void**) {
   const Fixture f;
@@ -367,6 +390,7 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(callbacks__progress_throws),
       cmocka_unit_test(callbacks__progress_throws_where_pages_left),
+      cmocka_unit_test(callbacks__a_cut_prompt_ends_like_any_other),
       cmocka_unit_test(callbacks__token_throws),
       cmocka_unit_test(callbacks__trace_throws),
       cmocka_unit_test(callbacks__trace_throws_in_a_joint_step),
