@@ -46,8 +46,7 @@ class HybridPolicy final : public RaasPolicy {
   }
 
   Status admit_pin(const KvCache& kv, uint32_t first, uint32_t end) const override {
-    WEIR_TRY(Policy::admit_pin(kv, first, end));  // the table, too, must have room
-    constexpr uint32_t kFree = 2;                 // the open page, and one that can make room for the next
+    constexpr uint32_t kFree = 2;  // the open page, and one that can make room for the next
     const uint32_t least = split_.decode_part_of_any();
     for (uint32_t i = 0; !holds_all() && i < kv.shape().n_streams(); ++i) {
       const StreamView s = kv.stream(i);
@@ -62,7 +61,7 @@ class HybridPolicy final : public RaasPolicy {
                     first, end - 1, least - std::min(least, n_kept), least, kFree);
       }
     }
-    return {};
+    return Policy::admit_pin(kv, first, end);  // the table must have room, too
   }
 
   Status select(OpContext& cx, const OpTable& ops, KvCache& kv, const SelectArgs& a, PageLists& lists) const override {
