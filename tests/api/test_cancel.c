@@ -66,7 +66,7 @@ static void cancel__prefill_changes_nothing(void **state) {
             options.policy_options = &source;
             options.n_policy_options = 1;
         }
-        for (int i = 0; i < 400; ++i) tokens[i] = 7 + i * 3 % 900;
+        for (int i = 0; i < 400; ++i) tokens[i] = 7 + i * 3 % (LONG_RUN_VOCAB - 10);
         assert_ok(weir_session_create(f->model, &options, &session));
         assert_ok(weir_session_create(f->model, &options, &other));
         assert_ok(weir_session_prefill(session, tokens, 37, NULL, NULL));
@@ -88,7 +88,7 @@ static void cancel__prefill_changes_nothing(void **state) {
         }
         assert_ok(weir_session_logits(session, &got, NULL));
         assert_ok(weir_session_logits(other, &want, NULL));
-        assert_memory_equal(got, want, 1664 * sizeof(float));
+        assert_memory_equal(got, want, LONG_RUN_VOCAB * sizeof(float));
         weir_session_destroy(session);
         weir_session_destroy(other);
     }
@@ -104,7 +104,7 @@ static void cancel__prefill_of_sink_keeps_whole_chunks(void **state) {
     int n_calls = 0;
     options.policy = "sink";
     options.budget_tokens = 128;
-    for (int i = 0; i < 1000; ++i) tokens[i] = 7 + i % 900;
+    for (int i = 0; i < 1000; ++i) tokens[i] = 7 + i % (LONG_RUN_VOCAB - 10);
     assert_ok(weir_session_create(f->model, &options, &session));
     assert_error(weir_session_prefill(session, tokens, 1000, stop_at_half, &n_calls), WEIR_ERR_CANCELLED, "cancelled");
     assert_true(position(session) >= 500 && position(session) < 1000);
@@ -123,14 +123,15 @@ static void cancel__prefill_never_leaves_stale_logits(void **state) {
         weir_session *session = NULL;
         weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
         weir_token tokens[500], token = 0;
-        static float before[1664];
+        static float before[LONG_RUN_VOCAB];
         const float *logits = NULL;
         uint32_t n_before;
         int n_calls = 0;
         options.policy = policies[p];
         options.budget_tokens = p == 0 ? 128 : 0;
         options.batch_tokens = 32;
-        for (int i = 0; i < 500; ++i) tokens[i] = 7 + i % 900;
+        options.context_tokens = 1024;
+        for (int i = 0; i < 500; ++i) tokens[i] = 7 + i % (LONG_RUN_VOCAB - 10);
         assert_ok(weir_session_create(f->model, &options, &session));
         assert_ok(weir_session_prefill(session, tokens, 100, NULL, NULL));
         assert_ok(weir_session_step(session, 5));
@@ -319,7 +320,7 @@ static void cancel__inside_a_chunk(void **state) {
     int n_hits = 0;
     options.batch_tokens = LONG_PROMPT;
     options.context_tokens = 4096;
-    for (int i = 0; i < LONG_PROMPT; ++i) tokens[i] = 7 + i % 900;
+    for (int i = 0; i < LONG_PROMPT; ++i) tokens[i] = 7 + i % (LONG_RUN_VOCAB - 10);
     assert_ok(weir_session_create(f->model, &options, &session));
     for (int i = 0; i < 20 && n_hits == 0; ++i) {
         pthread_t thread;
@@ -337,8 +338,13 @@ static void cancel__inside_a_chunk(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
+    /* What another thread cancels has to take long enough. */
+    const struct CMUnitTest slow[] = {
         cmocka_unit_test(cancel__open),
+        cmocka_unit_test(cancel__from_another_thread),
+        cmocka_unit_test(cancel__inside_a_chunk),
+    };
+    const struct CMUnitTest tests[] = {
         cmocka_unit_test(cancel__prefill_changes_nothing),
         cmocka_unit_test(cancel__prefill_of_sink_keeps_whole_chunks),
         cmocka_unit_test(cancel__prefill_never_leaves_stale_logits),
@@ -346,8 +352,7 @@ int main(void) {
         cmocka_unit_test(cancel__that_comes_too_late_stays),
         cmocka_unit_test(cancel__is_not_used_up_by_another_failure),
         cmocka_unit_test(cancel__of_an_old_turn_never_hits_the_next),
-        cmocka_unit_test(cancel__from_another_thread),
-        cmocka_unit_test(cancel__inside_a_chunk),
     };
-    return cmocka_run_group_tests_name("api_cancel", tests, open_fixture, close_fixture);
+    return cmocka_run_group_tests_name("api_cancel_slow", slow, open_fixture, close_fixture) +
+           cmocka_run_group_tests_name("api_cancel", tests, open_long_run_fixture, close_fixture);
 }

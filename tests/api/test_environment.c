@@ -18,14 +18,9 @@ static uint32_t control_word(void) { return (uint32_t)fegetround(); }
 static void flush_subnormals(void) {}
 #endif
 
-#define VOCAB 1664
-#ifdef WEIR_INTERNAL_SANITIZED /* some twenty times slower */
-#define N_PROMPT 20
-#define N_STEPS 3
-#else
+#define VOCAB LONG_RUN_VOCAB
 #define N_PROMPT 100
 #define N_STEPS 20
-#endif
 
 static const int kTraps = FE_INVALID | FE_DIVBYZERO | FE_OVERFLOW;
 
@@ -49,7 +44,7 @@ static void whole_life(uint32_t n_threads, float *logits, weir_token *drawn) {
     runtime_options.n_threads = n_threads;
     for (int i = 0; i < N_PROMPT; ++i) tokens[i] = 20 + i;
     assert_ok(weir_runtime_create(&runtime_options, &runtime));
-    assert_ok(weir_model_open(runtime, TINY_MODEL, NULL, &model));
+    assert_ok(weir_model_open(runtime, LONG_RUN_MODEL, NULL, &model));
     sampling.temperature = 0.7f;
     sampling.top_p = 0.9f;
     sampling.min_p = 0.05f;

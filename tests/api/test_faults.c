@@ -126,8 +126,10 @@ static void faults__each_allocation_refused(void **state) {
 
 #ifdef WEIR_INTERNAL_SANITIZED
 #define STRIDE 5 /* lives take some twenty times as long */
+#define N_TOKENS 120
 #else
 #define STRIDE 1
+#define N_TOKENS 300
 #endif
 
 /* Misaligned memory is never used: it goes back to the hook, and the call is out of memory. */
@@ -190,7 +192,7 @@ static void faults__nothing_is_allocated_while_decoding(void **state) {
         assert_ok(weir_session_set_sampling(session, &sampling));
         assert_ok(weir_session_prefill(session, tokens, n, NULL, NULL));
         generate.flags = WEIR_GENERATE_IGNORE_EOS;
-        generate.max_tokens = 300;
+        generate.max_tokens = N_TOKENS;
         assert_ok(weir_session_generate(session, &generate, NULL));
         assert_int_equal(h.n_allocs, allocs);
         assert_ok(weir_session_memory(session, &memory));

@@ -440,7 +440,7 @@ static void step_many__cancelled_meanwhile_appends_nothing(void **state) {
     static trio t;
     weir_session *alone[3];
     weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
-    trap traps[3] = {{NULL, 0}, {NULL, 1}, {NULL, 1}};
+    trap traps[3] = {{NULL, 0}, {NULL, 0}, {NULL, 1}};
     assert_non_null(set_trace);
     options.flags = WEIR_SESSION_TRACE;
     for (uint32_t i = 0; i < 3; ++i) { /* in the middle of a page, one before its end, at its end */
