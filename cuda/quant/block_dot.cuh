@@ -7,6 +7,7 @@
 #pragma once
 
 #include "cuda/common/base.cuh"
+#include "cuda/common/load_stream.cuh"
 #include "quant/weight_type.h"
 
 namespace weir::cuda {
@@ -17,30 +18,6 @@ namespace weir::cuda {
 inline constexpr uint32_t kGroupUnits = 32, kPieceBytes = 16, kPieceStride = kGroupUnits * kPieceBytes;
 
 #ifdef __CUDACC__
-
-// Streaming loads that bypass L1: weights are read once per step, L1 is for everything else.
-__device__ inline uint4 load_stream(const uint4* p) {
-  uint4 v;
-  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "l"(p));
-  return v;
-}
-__device__ inline uint2 load_stream(const uint2* p) {
-  uint2 v;
-  asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
-  return v;
-}
-__device__ inline uint32_t load_stream(const uint32_t* p) {
-  uint32_t v;
-  asm volatile("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(v) : "l"(p));
-  return v;
-}
-__device__ inline uint16_t load_stream(const uint16_t* p) {
-  uint16_t v;
-  asm volatile("ld.global.nc.L1::no_allocate.u16 %0, [%1];" : "=h"(v) : "l"(p));
-  return v;
-}
 
 __device__ inline float half_bits(uint32_t bits) {
   return __half2float(__ushort_as_half(static_cast<unsigned short>(bits)));

@@ -1,5 +1,5 @@
 // Replaces cuda/common/base.cuh where device code is compiled for the host: what cuda/common/top_k.cuh,
-// top_k_shared.cuh and cuda/pages/victim.cuh need of CUDA, and one thread block to run them in.
+// top_k_shared.cuh, cuda/pages/victim.cuh and cuda/quant need of CUDA, and one thread block to run them in.
 //
 // The block's threads take turns, warps in random order, and some run far ahead of others. A block fails when lanes of
 // a warp meet in different collectives, or when no thread can continue. So code that would hang a GPU is found without
@@ -18,16 +18,24 @@
 #include <string>
 #include <vector>
 
+#include "quant/half.h"
+
 #define __CUDACC__ 1
 #define __CUDA_ARCH__ 900
 #define __device__
 #define __host__
 
-struct uint2 {
+struct alignas(8) uint2 {
   uint32_t x, y;
 };
 struct alignas(16) uint4 {
   uint32_t x, y, z, w;
+};
+struct alignas(16) int4 {
+  int x, y, z, w;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
 };
 inline uint2 make_uint2(uint32_t x, uint32_t y) { return {x, y}; }
 inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) { return {x, y, z, w}; }
@@ -221,6 +229,20 @@ inline uint32_t atomicAdd(uint32_t* at, uint32_t x) {
   *at += x;
   return before;
 }
+// Dot product of four signed bytes each.
+inline int __dp4a(int a, int b, int sum) {
+  for (int i = 0; i < 32; i += 8) sum += static_cast<int8_t>(a >> i) * static_cast<int8_t>(b >> i);
+  return sum;
+}
+struct __half {
+  uint16_t bits;
+};
+inline __half __ushort_as_half(unsigned short bits) { return {bits}; }
+inline float __half2float(__half h) { return f16_to_f32(h.bits); }
+template <class T>
+T __ldg(const T* p) {
+  return *p;
+}
 inline int __ffs(int x) { return __builtin_ffs(x); }
 inline int __popc(uint32_t x) { return __builtin_popcount(x); }
 inline float __uint_as_float(uint32_t x) {
@@ -228,6 +250,9 @@ inline float __uint_as_float(uint32_t x) {
   std::memcpy(&f, &x, sizeof(f));
   return f;
 }
+inline float __int_as_float(int x) { return __uint_as_float(static_cast<uint32_t>(x)); }
+inline float bf16_low(uint32_t pair) { return __uint_as_float(pair << 16); }
+inline float bf16_high(uint32_t pair) { return __uint_as_float(pair & 0xFFFF0000u); }
 inline uint32_t __float_as_uint(float f) {
   uint32_t x;
   std::memcpy(&x, &f, sizeof(x));
