@@ -22,6 +22,17 @@ constexpr OtherType kOtherTypes[] = {
     {40, {"nvfp4", 64, 36}},   {41, {"q1_0", 128, 18}},    {42, {"q2_0", 64, 18}},
 };
 
+constexpr bool is_other(uint32_t gguf_id) {
+  for (const OtherType& other : kOtherTypes) {
+    if (other.gguf_id == gguf_id) return true;
+  }
+  return false;
+}
+#define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes) \
+  static_assert(!is_other(gguf_id), text " is in quants.inc, so it leaves the list above");
+#include "quant/quants.inc"
+#undef WEIR_QUANT
+
 }  // namespace
 
 bool find_tensor_type(uint32_t gguf_id, TensorType& out) {

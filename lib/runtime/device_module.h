@@ -18,8 +18,35 @@
 
 namespace weir {
 
-// Raised with every change of this header.
-inline constexpr uint32_t kDeviceInterface = 5;
+// Every weight type, op and trait, in order, and the sizes of what the tables and steps are made of: a module that was
+// built from other lists would take one type or op for another.
+inline constexpr char kDeviceLists[] =
+#define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes) text " " #gguf_id "\n"
+#include "quant/quants.inc"
+#undef WEIR_QUANT
+#define WEIR_OP(name, Args) #name "\n"
+#include "ops/ops.inc"
+#undef WEIR_OP
+#define WEIR_TRAIT(Name, text) #Name "\n"
+#include "ops/traits.inc"
+#undef WEIR_TRAIT
+    ;
+
+// FNV-1a of `version`, the lists and the sizes.
+constexpr uint32_t device_interface(uint32_t version) {
+  uint32_t hash = 2166136261u;
+  const auto add = [&hash](uint32_t number) { hash = (hash ^ number) * 16777619u; };
+  add(version);
+  for (const char c : kDeviceLists) add(static_cast<uint8_t>(c));
+  for (const size_t size : {sizeof(Backend), sizeof(StepRules), sizeof(StepState), sizeof(PolicyNeeds), sizeof(Layer),
+                            sizeof(ModelConfig), sizeof(StepBuffers)}) {
+    add(static_cast<uint32_t>(size));
+  }
+  return hash;
+}
+
+// The number is raised with every change of this header, and of a rule or an enum that the module knows.
+inline constexpr uint32_t kDeviceInterface = device_interface(5);
 
 // The most sessions that DeviceModule::step_many takes at once: an SM's registers can hold a GEMV's sums for this many
 // inputs.

@@ -38,17 +38,26 @@ void put_u16(uint8_t* at, uint16_t bits) { std::memcpy(at, &bits, sizeof(bits));
 void make_sane(const std::string& type, uint8_t* block, Random& random) {
   const auto sign = static_cast<uint16_t>((random.next() >> 48) & 0x8000);
   const auto bits = static_cast<uint16_t>(random.next() >> 48);
-  if (type == "q8_0") put_u16(block, 0x0c6d);                              // 2.7e-4
-  if (type == "q4_0") put_u16(block, 0x1c67);                              // 4.3e-3
-  if (type == "q4_k") put_u16(block, 0x053e), put_u16(block + 2, 0x10ea);  // 8.0e-5 and 7.5 times it
-  if (type == "q5_k") put_u16(block, 0x0410), put_u16(block + 2, 0x13e0);  // 6.2e-5 and 15.5 times it
-  if (type == "q6_k") {
+  if (type == "q8_0") {
+    put_u16(block, 0x0c6d);  // 2.7e-4
+  } else if (type == "q4_0") {
+    put_u16(block, 0x1c67);  // 4.3e-3
+  } else if (type == "q4_k") {
+    put_u16(block, 0x053e), put_u16(block + 2, 0x10ea);  // 8.0e-5 and 7.5 times it
+  } else if (type == "q5_k") {
+    put_u16(block, 0x0410), put_u16(block + 2, 0x13e0);  // 6.2e-5 and 15.5 times it
+  } else if (type == "q6_k") {
     put_u16(block + 208, 0x0410);
     for (int i = 192; i < 208; ++i) block[i] = static_cast<uint8_t>((block[i] & 31) - 16);
+  } else if (type == "f16") {
+    put_u16(block, static_cast<uint16_t>(sign | (8 << 10) | (bits & 0x7ff)));  // 2^-7 .. 2^-5
+  } else if (type == "bf16") {
+    put_u16(block, static_cast<uint16_t>(sign | (120 << 7) | (bits & 0xff)));
+  } else if (type == "f32") {
+    put_u16(block + 2, static_cast<uint16_t>(sign | (120 << 7) | (bits & 0xff)));
+  } else {
+    throw std::logic_error("weights of type " + type + " have no random blocks");
   }
-  if (type == "f16") put_u16(block, static_cast<uint16_t>(sign | (8 << 10) | (bits & 0x7ff)));  // 2^-7 .. 2^-5
-  if (type == "bf16") put_u16(block, static_cast<uint16_t>(sign | (120 << 7) | (bits & 0xff)));
-  if (type == "f32") put_u16(block + 2, static_cast<uint16_t>(sign | (120 << 7) | (bits & 0xff)));
 }
 
 std::vector<uint8_t> random_blocks(const WeightType& type) {

@@ -211,28 +211,30 @@ void fill(const Matrix& m, Block block) {
     std::memcpy(m.data() + at, &block, sizeof block);
 }
 
-void largest_sums_of(const Backend& backend, uint32_t n_rows) {
-  constexpr uint32_t kCols = 512;
-  Matrix q8_0(WeightType::kQ8_0, n_rows, kCols, 1), q4_0(WeightType::kQ4_0, n_rows, kCols, 1),
-      q4_k(WeightType::kQ4_K, n_rows, kCols, 1), q5_k(WeightType::kQ5_K, n_rows, kCols, 1),
-      q6_k(WeightType::kQ6_K, n_rows, kCols, 1);
-  BlockQ8_0 b8;
-  std::memset(&b8, 0x80, sizeof b8), b8.scale = f32_to_f16(0.5f), fill(q8_0, b8);
-  BlockQ4_0 b4;
-  std::memset(&b4, 0, sizeof b4), b4.scale = f32_to_f16(-0.5f), fill(q4_0, b4);
-  BlockQ4_K k4;
-  std::memset(&k4, 0xFF, sizeof k4), k4.scale = f32_to_f16(0.5f), k4.min_scale = 0, fill(q4_k, k4);
-  BlockQ5_K k5;
-  std::memset(&k5, 0xFF, sizeof k5), k5.scale = f32_to_f16(0.5f), k5.min_scale = 0, fill(q5_k, k5);
-  BlockQ6_K k6;
-  std::memset(&k6, 0, sizeof k6), std::memset(k6.sub_scales, 0x80, sizeof k6.sub_scales), k6.scale = f32_to_f16(0.5f),
-                                                                                          fill(q6_k, k6);
-  for (const Matrix* m : {&q8_0, &q4_0, &q4_k, &q5_k, &q6_k}) {
+// The block with the largest weights of one sign. A block type without a function here does not compile.
+void make_largest(BlockQ8_0& b) { std::memset(&b, 0x80, sizeof b), b.scale = f32_to_f16(0.5f); }
+void make_largest(BlockQ4_0& b) { std::memset(&b, 0, sizeof b), b.scale = f32_to_f16(-0.5f); }
+void make_largest(BlockQ4_K& b) { std::memset(&b, 0xFF, sizeof b), b.scale = f32_to_f16(0.5f), b.min_scale = 0; }
+void make_largest(BlockQ5_K& b) { std::memset(&b, 0xFF, sizeof b), b.scale = f32_to_f16(0.5f), b.min_scale = 0; }
+void make_largest(BlockQ6_K& b) {
+  std::memset(&b, 0, sizeof b);
+  std::memset(b.sub_scales, 0x80, sizeof b.sub_scales);
+  b.scale = f32_to_f16(0.5f);
+}
+
+template <class Block>
+void largest_sums_of(const Backend& backend, WeightType type, uint32_t n_rows) {
+  if constexpr (Block::kWeights > 1) {  // sums of integers
+    constexpr uint32_t kCols = 512;
+    Matrix m(type, n_rows, kCols, 1);
+    Block block;
+    make_largest(block);
+    fill(m, block);
     for (uint32_t n_tok : {1u, 2u, 4u, 33u}) {
       for (float sign : {1.0f, -1.0f}) {
         const std::vector<float> x(size_t{n_tok} * kCols, sign * 3.0f);
-        const std::vector<float> want = multiply(reference_backend(), m->w(), x, n_tok);
-        assert_close(weight_type_info(m->w().type).name, multiply(backend, m->w(), x, n_tok), want, 1e-12,
+        const std::vector<float> want = multiply(reference_backend(), m.w(), x, n_tok);
+        assert_close(weight_type_info(type).name, multiply(backend, m.w(), x, n_tok), want, 1e-12,
                      1e-6 * double{std::fabs(want[0])});
       }
     }
@@ -240,7 +242,12 @@ void largest_sums_of(const Backend& backend, uint32_t n_rows) {
 }
 
 void largest_sums(const Backend& backend) {
-  for (uint32_t n_rows : {25u, 24u}) largest_sums_of(backend, n_rows);
+  for (uint32_t n_rows : {25u, 24u}) {
+#define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes) \
+  largest_sums_of<Block##Name>(backend, WeightType::k##Name, n_rows);
+#include "quant/quants.inc"
+#undef WEIR_QUANT
+  }
 }
 
 // One input is a thousand times larger than the others of its group. The others lose bits, but the results must stay
