@@ -16,7 +16,7 @@ function(weir_add_check name label)
 endfunction()
 
 weir_add_check(gpu/run gpu sh "${PROJECT_SOURCE_DIR}/tests/gpu/test_run.sh")
-foreach(check docs includes size spread)
+foreach(check docs includes size spread lists)
   weir_add_check("style/${check}" style Python3::Interpreter "${PROJECT_SOURCE_DIR}/.ci/check" ${check})
 endforeach()
 weir_add_check(abi/headers abi sh "${weir_abi}/headers.sh" "${PROJECT_SOURCE_DIR}/include")
