@@ -1,5 +1,5 @@
 // A model: hyper-parameters, tokenizer, and weights as views into the file's bytes (mapped or copied). Immutable once
-// opened. An architecture is one file here (its row) and one line in models.inc.
+// opened. docs/contributing.md says how to add an architecture.
 #pragma once
 
 #include <cstdint>

@@ -110,8 +110,34 @@ uint32_t chunk_that_fits(const KvCache& kv, uint32_t n_left, uint32_t batch_toke
   return std::min(want, pages * kPageTokens - kv.n_tokens() % kPageTokens);
 }
 
+namespace {
+
+// What the policy does on the CPU, by what it needs for that, against what a device would do.
+Status check_rules_fit_needs(const char* name, const PolicyNeeds& needs, const StepRules& rules) {
+  using Observe = StepRules::Observe;
+  const bool by_mass = rules.observe == Observe::kStampMass || rules.observe == Observe::kAccumulate;
+  const bool by_digest = rules.selects || rules.observe == Observe::kStampDigest;
+  const struct {
+    bool need, rule;
+    const char* what;
+  } pairs[] = {
+      {needs.page_lists, rules.selects, "the selection of pages"},
+      {needs.sink_query, rules.in_cache_pos, "a query of their own for the first pages"},
+      {needs.page_mass, by_mass, "exact page masses"},
+      {needs.digest != DigestKind::kNone || !by_digest, true, "digests"},
+  };
+  for (const auto& pair : pairs) {
+    if (pair.need == pair.rule) continue;
+    return fail(WEIR_ERR_INTERNAL, "policy %s: its needs and its rules for a step disagree about %s", name, pair.what);
+  }
+  return {};
+}
+
+}  // namespace
+
 Status check_rules(const char* name, const Policy& policy) {
   const PolicyNeeds& needs = policy.needs();
+  WEIR_TRY(check_rules_fit_needs(name, needs, policy.step_rules()));
   const uint32_t whole = whole_pages(needs.context_tokens);
   const uint32_t least =
       needs.n_wide_layers != 0 ? std::min(needs.wide_pages, needs.pages_per_stream) : needs.pages_per_stream;

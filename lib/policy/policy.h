@@ -1,7 +1,7 @@
 // The interface of sparse policies. A policy declares what it needs, and decides which page leaves and which pages a
 // step attends; it observes attention for that. It never owns a cache: residency, accounting and rollback are in
-// lib/kv. A new policy is one file here and one line in policies.inc. Prompt policies decide what of a prompt stays and
-// stand before another policy; they are listed in prompt_policies.inc.
+// lib/kv. docs/contributing.md says how to add one. Prompt policies decide what of a prompt stays and stand before another
+// policy; they are listed in prompt_policies.inc.
 #pragma once
 
 #include <cmath>
@@ -154,7 +154,8 @@ struct PolicyStorage {
 Status make_policy(const char* name, const PolicyConfig& config, PolicyStorage& storage, Policy*& out);
 
 // Devices follow a policy's rules without asking the policy. If no page leaves by the rules, the tables must hold the
-// whole context; WEIR_ERR_INTERNAL otherwise. make_policy checks every policy.
+// whole context; and the rules must do what the needs are for. WEIR_ERR_INTERNAL otherwise. make_policy checks every
+// policy.
 Status check_rules(const char* name, const Policy& policy);
 
 // Pages of a budget, rounded down, and not more than the context needs (docs/algorithms.md, "Budgets").

@@ -163,6 +163,48 @@ void room__rules_that_keep_all_pages_need_all_pages(void**) {
   assert_int_equal(check_rules("told", Wide(200)).code(), WEIR_ERR_INTERNAL);
 }
 
+// A policy that forgets a rule would do one thing on the CPU and another on a device.
+void room__rules_do_what_the_needs_are_for(void**) {
+  class Needy : public Told {
+   public:
+    Needy() : Told(4096, 256) {}
+    PolicyNeeds& mine() { return needs_; }
+  };
+  using Observe = StepRules::Observe;
+  struct Case {
+    const char* what;
+    void (*change)(Needy& p);
+    void (*repair)(Needy& p);
+  };
+  const Case cases[] = {
+      {"selection of pages", [](Needy& p) { p.mine().page_lists = true, p.mine().digest = DigestKind::kMinMax; },
+       [](Needy& p) { p.rules.selects = true; }},
+      {"selection of pages", [](Needy& p) { p.rules.selects = true, p.mine().digest = DigestKind::kMinMax; },
+       [](Needy& p) { p.mine().page_lists = true; }},
+      {"query of their own", [](Needy& p) { p.mine().sink_query = true; },
+       [](Needy& p) { p.rules.in_cache_pos = true; }},
+      {"query of their own", [](Needy& p) { p.rules.in_cache_pos = true; },
+       [](Needy& p) { p.mine().sink_query = true; }},
+      {"exact page masses", [](Needy& p) { p.mine().page_mass = true; },
+       [](Needy& p) { p.rules.observe = Observe::kAccumulate; }},
+      {"exact page masses", [](Needy& p) { p.rules.observe = Observe::kStampMass; },
+       [](Needy& p) { p.mine().page_mass = true; }},
+      {"digests", [](Needy& p) { p.rules.observe = Observe::kStampDigest; },
+       [](Needy& p) { p.mine().digest = DigestKind::kMeanStd; }},
+      {"digests", [](Needy& p) { p.rules.selects = p.mine().page_lists = true; },
+       [](Needy& p) { p.mine().digest = DigestKind::kMinMax; }},
+  };
+  for (const Case& c : cases) {
+    Needy policy;
+    assert_true(check_rules("told", policy).ok());
+    c.change(policy);
+    assert_int_equal(check_rules("told", policy).code(), WEIR_ERR_INTERNAL);
+    if (std::strstr(last_error_text(), c.what) == nullptr) fail_msg("\"%s\" without \"%s\"", last_error_text(), c.what);
+    c.repair(policy);
+    assert_true(check_rules("told", policy).ok());
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -172,6 +214,7 @@ int main() {
       cmocka_unit_test(room__a_chunk_fits_what_can_be_had),
       cmocka_unit_test(room__a_chunk_that_makes_pages_leave_is_a_quarter),
       cmocka_unit_test(room__rules_that_keep_all_pages_need_all_pages),
+      cmocka_unit_test(room__rules_do_what_the_needs_are_for),
   };
   return cmocka_run_group_tests_name("policy_room", tests, nullptr, nullptr);
 }
