@@ -122,6 +122,38 @@ Status Model::read(bool vocab_only, OpenProgress& progress) {
   return progress.repeat();
 }
 
+namespace {
+
+// Numbers that change what a model computes and that nothing here reads; 0 leaves them out, and so does a factor of 1.
+// An architecture that has one of them reads it and takes it off this list.
+Status refuse_unread_numbers(const GgufFile& file, const char* prefix) {
+  constexpr struct {
+    const char* key;
+    bool is_factor;
+  } kNumbers[] = {
+      {"attn_logit_softcapping", false},
+      {"final_logit_softcapping", false},
+      {"attention.scale", false},
+      {"attention.clamp_kqv", false},
+      {"attention.max_alibi_bias", false},
+      {"attention.temperature_scale", false},
+      {"embedding_scale", true},
+      {"residual_scale", true},
+      {"logit_scale", true},
+  };
+  for (const auto& entry : kNumbers) {
+    const Key key(prefix, entry.key);
+    float number = 0.0f;
+    WEIR_TRY(file.get_f32(key, number, 0.0f));
+    if (number == 0.0f || (entry.is_factor && number == 1.0f)) continue;
+    return fail(WEIR_ERR_UNSUPPORTED, "%s: %g; architecture %s does not compute with it", key.text,
+                static_cast<double>(number), prefix);
+  }
+  return {};
+}
+
+}  // namespace
+
 Status Model::read_config(std::string_view arch) {
   ModelConfig& c = config_;
   c.arch = find_architecture(arch);
@@ -156,6 +188,7 @@ Status Model::read_config(std::string_view arch) {
   if (n_experts != 0)
     return fail(WEIR_ERR_UNSUPPORTED, "%s: %u; mixture-of-experts models are not supported", expert_key.text,
                 n_experts);
+  WEIR_TRY(refuse_unread_numbers(file_, prefix));
   const Key eps_key(prefix, "attention.layer_norm_rms_epsilon");
   WEIR_TRY(file_.get_f32(eps_key, c.norm_eps));
   if (!(std::isfinite(c.norm_eps) && c.norm_eps >= 0.0f && c.norm_eps < 1.0f)) {

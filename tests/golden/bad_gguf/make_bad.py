@@ -286,6 +286,11 @@ def bad_shapes():
         yield f"key_length_{n}", FORMAT, t + "key_length", changed(t + "key_length", (U32, n))
     yield "value_length_differs", UNSUPPORTED, t + "value_length", changed(t + "value_length", (U32, 32))
     yield "experts", UNSUPPORTED, a + "expert_count", changed(a + "expert_count", (U32, 8))
+    yield "sliding_window", UNSUPPORTED, t + "sliding_window", changed(t + "sliding_window", (U32, 1))
+    for key in a + "attn_logit_softcapping", a + "final_logit_softcapping", t + "scale", t + "clamp_kqv", \
+            t + "max_alibi_bias", t + "temperature_scale", a + "embedding_scale", a + "residual_scale", \
+            a + "logit_scale":
+        yield f"unread_{key.split('.', 1)[1].replace('.', '_')}", UNSUPPORTED, key, changed(key, (F32, 0.5))
     eps = t + "layer_norm_rms_epsilon"
     for name, x in ("nan", (F32, float("nan"))), ("inf", (F32, float("inf"))), ("negative", (F32, -1e-5)), \
             ("f64_huge", (F64, 1e300)), ("integer", (U32, 0)):
