@@ -1,7 +1,7 @@
 // The interface of sparse policies. A policy declares what it needs, and decides which page leaves and which pages a
 // step attends; it observes attention for that. It never owns a cache: residency, accounting and rollback are in
-// lib/kv. docs/contributing.md says how to add one. Prompt policies decide what of a prompt stays and stand before another
-// policy; they are listed in prompt_policies.inc.
+// lib/kv. docs/contributing.md says how to add one. Prompt policies decide what of a prompt stays and stand before
+// another policy; they are listed in prompt_policies.inc.
 #pragma once
 
 #include <cmath>
