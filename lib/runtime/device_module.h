@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string_view>
 
 #include "core/memory.h"
 #include "core/status.h"
@@ -33,11 +34,11 @@ inline constexpr char kDeviceLists[] =
     ;
 
 // FNV-1a of `version`, the lists and the sizes.
-constexpr uint32_t device_interface(uint32_t version) {
+constexpr uint32_t device_interface(uint32_t version, std::string_view lists) {
   uint32_t hash = 2166136261u;
   const auto add = [&hash](uint32_t number) { hash = (hash ^ number) * 16777619u; };
   add(version);
-  for (const char c : kDeviceLists) add(static_cast<uint8_t>(c));
+  for (const char c : lists) add(static_cast<uint8_t>(c));
   for (const size_t size : {sizeof(Backend), sizeof(StepRules), sizeof(StepState), sizeof(PolicyNeeds), sizeof(Layer),
                             sizeof(ModelConfig), sizeof(StepBuffers)}) {
     add(static_cast<uint32_t>(size));
@@ -46,7 +47,7 @@ constexpr uint32_t device_interface(uint32_t version) {
 }
 
 // The number is raised with every change of this header, and of a rule or an enum that the module knows.
-inline constexpr uint32_t kDeviceInterface = device_interface(5);
+inline constexpr uint32_t kDeviceInterface = device_interface(5, kDeviceLists);
 
 // The most sessions that DeviceModule::step_many takes at once: an SM's registers can hold a GEMV's sums for this many
 // inputs.
