@@ -1,5 +1,5 @@
-// Replaces cuda/common/load_stream.cuh where device code is compiled for the host: plain loads. Addresses must be aligned
-// as a GPU needs them; a load at another address is counted.
+// Replaces cuda/common/load_stream.cuh where device code is compiled for the host: plain loads. Loads from addresses
+// that a GPU would not accept, for lack of alignment, are counted.
 #pragma once
 
 #include "cuda/common/base.cuh"
