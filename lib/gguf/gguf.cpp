@@ -80,9 +80,11 @@ Status read_scalar(ByteReader& in, uint64_t& out) {
   return {};
 }
 
-Status check_bools(const uint8_t* data, uint64_t n) {
+Status check_bools(const uint8_t* data, uint64_t n, OpenProgress& progress) {
+  constexpr uint64_t kBoolsPerStep = 64;  // they take about as long as one string
   for (uint64_t i = 0; i < n; ++i) {
     if (data[i] > 1) return fail(WEIR_ERR_FORMAT, "boolean %llu is %u; only 0 and 1 are valid", ull(i), data[i]);
+    if (i % kBoolsPerStep == kBoolsPerStep - 1) WEIR_TRY(progress.step());
   }
   return {};
 }
@@ -120,7 +122,7 @@ Status read_array(ByteReader& in, OpenProgress& progress, GgufValue& out) {
                 ull(in.left()));
   }
   WEIR_TRY(in.take("its elements", out.data_bytes, out.data));
-  return out.element_type == GgufType::kBool ? check_bools(out.data, out.count) : Status();
+  return out.element_type == GgufType::kBool ? check_bools(out.data, out.count, progress) : Status();
 }
 
 Status read_value(ByteReader& in, OpenProgress& progress, GgufValue& out) {
@@ -157,7 +159,7 @@ Status read_value(ByteReader& in, OpenProgress& progress, GgufValue& out) {
   const uint8_t* data = nullptr;
   WEIR_TRY(in.take("its value", 1, data));
   out.raw = *data;
-  return check_bools(data, 1);
+  return check_bools(data, 1, progress);
 }
 
 // ---- tensors ----

@@ -9,6 +9,9 @@
 namespace weir {
 namespace {
 
+// Longer texts are no model's template: the known ones have at most 6 KB. Searching a text as long as a file can be
+// would take a minute.
+constexpr size_t kMaxTemplateBytes = size_t{256} << 10;
 constexpr size_t kFirstFamily = static_cast<size_t>(ChatFamily::kNone) + 1;
 constexpr uint32_t kChatFlags = WEIR_CHAT_ADD_ASSISTANT | WEIR_CHAT_CONTINUE | WEIR_CHAT_ACCEPT_RESEMBLING;
 
@@ -42,7 +45,7 @@ const KnownTemplate* find_known(std::string_view template_text) {
   const std::string_view text = without_line_end(template_text);
   const auto same_size = [&](const KnownTemplate& known) { return known.n_bytes == text.size(); };
   const KnownTemplate* at = std::find_if(std::begin(kKnown), std::end(kKnown), same_size);
-  if (at == std::end(kKnown)) return nullptr;  // without a hash: a template can be as large as a file
+  if (at == std::end(kKnown)) return nullptr;  // mostly no hash is needed
   const Sha256 hash = sha256(text);
   at = std::find_if(at, std::end(kKnown),
                     [&](const KnownTemplate& known) { return same_size(known) && has_digits(hash, known.sha256); });
@@ -96,6 +99,7 @@ Status check_template(const ChatTemplate& chat_template, uint32_t flags) {
 
 ChatTemplate chat_template_of(std::string_view template_text) {
   if (template_text.empty()) return {};
+  if (template_text.size() > kMaxTemplateBytes) return {ChatFamily::kUnknown, false};
   if (const KnownTemplate* known = find_known(template_text)) return {known->family, true};
   return {family_like(template_text), false};
 }

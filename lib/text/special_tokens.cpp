@@ -60,11 +60,15 @@ bool contains_lower(string_view text, string_view word) {
   return std::search(text.begin(), text.end(), word.begin(), word.end(), same) != text.end();
 }
 
+// Of a model's name. A file can hold one of any length, and searching that could not be stopped.
+constexpr size_t kSearchedNameBytes = 4096;
+
 // Phi-3's added tokens take the white space behind them, except these three.
 bool is_phi3(const GgufFile& file) {
   string_view name, arch;
   if (!file.get_string("general.name", name, "").ok() || !file.get_string("general.architecture", arch, "").ok())
     return false;
+  name = name.substr(0, kSearchedNameBytes);
   return arch == "phi3" || contains_lower(name, "phi-3") || contains_lower(name, "phi3");
 }
 bool keeps_space_after(string_view text) { return text == "<unk>" || text == "<s>" || text == "<|endoftext|>"; }

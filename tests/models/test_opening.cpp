@@ -135,6 +135,21 @@ void opening__the_callback_hears_of_keys_and_sorting(void**) {
   }
 }
 
+// An array of booleans is checked one by one, so checking a long one can be stopped, too.
+void opening__the_callback_hears_of_booleans(void**) {
+  constexpr size_t kBools = size_t{8} << 20, kBoolsBetweenCalls = size_t{1} << 20;  // at most
+  const Runtime runtime;
+  VocabParts parts = byte_level_parts();
+  parts.more.add_array("booleans", GgufType::kBool, std::vector<uint8_t>(kBools));
+  const File file(parts);
+  Listener listener;
+  assert_int_equal(runtime.open(file.path(), 0, listener), WEIR_OK);
+  assert_true(listener.calls.size() >= kBools / kBoolsBetweenCalls);
+  Listener half{listener.calls.size() / 2, false, {}};
+  assert_int_equal(runtime.open(file.path(), 0, half), WEIR_ERR_CANCELLED);
+  assert_int_equal(half.calls.size(), listener.calls.size() / 2 + 1);
+}
+
 void opening__any_call_can_end_it(void**) {
   const Runtime runtime;
   const File file(large(byte_level_parts()));
@@ -206,6 +221,7 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(opening__the_callback_hears_of_every_stage),
       cmocka_unit_test(opening__the_callback_hears_of_keys_and_sorting),
+      cmocka_unit_test(opening__the_callback_hears_of_booleans),
       cmocka_unit_test(opening__any_call_can_end_it),
       cmocka_unit_test(opening__chat_templates),
   };

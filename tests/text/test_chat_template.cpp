@@ -247,6 +247,20 @@ void chat__goldens(void**) {
   }
 }
 
+// A file can hold a template of any length. No model's is nearly as long as the bound; longer ones are not searched.
+void chat__a_huge_template_is_unknown(void**) {
+  constexpr size_t kMost = size_t{256} << 10;
+  for (const Golden& golden : kGoldens) {
+    std::string text = golden.template_text;
+    text.resize(kMost, ' ');
+    assert_string_equal(chat_template_of(text).resembles(), golden.family);
+    text += ' ';
+    const ChatTemplate t = chat_template_of(text);
+    assert_true(t.family == ChatFamily::kUnknown && !t.is_exact);
+    assert_string_equal(t.resembles(), "");
+  }
+}
+
 // Every line of the list is covered by the table above.
 void chat__every_family_has_a_golden(void**) {
 #define WEIR_CHAT_FAMILY(Name, text) ChatFamily::k##Name,
@@ -458,6 +472,7 @@ void chat__mistral_v3_system_goes_with_the_last_question(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(chat__goldens),
+      cmocka_unit_test(chat__a_huge_template_is_unknown),
       cmocka_unit_test(chat__every_family_has_a_golden),
       cmocka_unit_test(chat__no_answer_asked_for),
       cmocka_unit_test(chat__qwen3_thoughts_behind_the_last_question),

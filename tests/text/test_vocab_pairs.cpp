@@ -122,6 +122,17 @@ void vocab_pairs__phi3_markers_take_the_space_behind(void**) {
   assert_true(encode(*spm, "</s>\nHi", WEIR_TOKENIZE_SPECIAL) != encode(*spm, "</s>Hi", WEIR_TOKENIZE_SPECIAL));
 }
 
+// The family is recognised by the name, of which only the beginning is searched: a file can give any length.
+void vocab_pairs__phi3_is_named_early(void**) {
+  for (const size_t n_before : {0u, 4091u, 4092u, 100000u}) {
+    VocabParts parts = spm_parts();
+    parts.more.add_string("general.name", std::string(n_before, 'x') + "Phi-3");
+    const Opened vocab(parts.file());
+    const bool takes_space = encode(*vocab, "<tool> a") == encode(*vocab, "<tool>a");
+    assert_true(takes_space == (n_before + 5 <= 4096));
+  }
+}
+
 void vocab_pairs__hashes_differ(void**) {
   const Opened a(vocab_path("gpt-2")), again(vocab_path("gpt-2")), b(vocab_path("falcon")), c(vocab_path("phi-3"));
   assert_true(a->hash() == again->hash());
@@ -136,6 +147,7 @@ int main() {
       cmocka_unit_test(vocab_pairs__encoding_again_gives_the_same),
       cmocka_unit_test(vocab_pairs__tokens_are_described),
       cmocka_unit_test(vocab_pairs__phi3_markers_take_the_space_behind),
+      cmocka_unit_test(vocab_pairs__phi3_is_named_early),
       cmocka_unit_test(vocab_pairs__hashes_differ),
   };
   return cmocka_run_group_tests_name("text/vocab_pairs", tests, nullptr, nullptr);
