@@ -168,8 +168,10 @@ typedef struct weir_token_event {
 } weir_token_event;
 
 /** Receives each generated token. Any status but WEIR_OK, or an exception, stops the call with WEIR_ERR_CANCELLED after
- *  that token. Called on the thread that called weir_session_generate; of the session it may read stats, memory and, on
- *  that thread, the experimental weir_session_page_events, and it may cancel; nothing else. */
+ *  that token, also in the last event. A token whose step then fails (a trace callback refuses it, or the device is
+ *  lost) was shown, but is not part of the conversation and not counted. Called on the thread that called
+ *  weir_session_generate; of the session it may read stats, memory and, on that thread, the experimental
+ *  weir_session_page_events, and it may cancel; nothing else. */
 typedef weir_status (*weir_token_fn)(void *user, const weir_token_event *event);
 
 /** Bits of weir_generate_options.flags. */
@@ -443,7 +445,8 @@ WEIR_API weir_status weir_session_sample(weir_session *session, weir_token *toke
  *          WEIR_ERR_INVALID_ARG   NULL session, bad struct_size or flags; nothing changed
  *          WEIR_ERR_STATE         nothing was prefilled yet; nothing changed
  *          WEIR_ERR_BUSY          another thread is inside the session; nothing changed
- *          WEIR_ERR_CANCELLED     the tokens shown so far stay
+ *          WEIR_ERR_CANCELLED     weir_session_cancel, or the callback refused or threw: the tokens shown so far stay.
+ *                                 Or a trace callback: all of them but the last
  *          WEIR_ERR_FORMAT        none of the logits is a number; the tokens shown so far stay
  *  @threads one thread at a time
  *  @owner the caller owns @p result

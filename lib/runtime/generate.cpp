@@ -87,6 +87,21 @@ Answer Session::show(const weir_generate_options& options, const weir_generate_r
   return call_out([&] { return options.on_token(options.user, &event); });
 }
 
+// A token that was shown is appended even if the callback refused. If that fails, it is not part of the conversation: it
+// does not count and leaves no bytes for the text of the next token.
+Status Session::show_and_append(const weir_generate_options& options, weir_generate_result& result, weir_token token,
+                                Answer& answer) {
+  const Detokenizer::Held before = detokenizer_.held();
+  answer = show(options, result, token, detokenizer_.push(token));
+  const Status status = run_step(token);
+  if (status.ok()) {
+    ++result.n_tokens;
+  } else {
+    detokenizer_.restore(before);
+  }
+  return status;
+}
+
 // Why the answer ends before the next token is drawn; WEIR_STOP_NONE: it does not.
 int32_t Session::stop_before_token(const weir_generate_options& options, const weir_generate_result& result) {
   if (options.max_tokens != 0 && result.n_tokens >= options.max_tokens) return WEIR_STOP_LENGTH;
@@ -117,22 +132,19 @@ Status Session::generate(const weir_generate_options& options, weir_generate_res
       stop = WEIR_STOP_EOS;
       break;
     }
-    answer = show(options, result, token, detokenizer_.push(token));
+    if (const Status status = show_and_append(options, result, token, answer); !status.ok()) return failed(status);
     if (!answer.agreed) stop = WEIR_STOP_CANCELLED;
-    // A token that was shown is appended even if the callback refused.
-    if (const Status status = run_step(token); !status.ok()) return failed(status);
-    ++result.n_tokens;
+  }
+  // At the end of an answer and of the context nothing can complete a character that was left open. After the other
+  // stops the next call can, so its bytes are kept.
+  if (stop == WEIR_STOP_EOS || stop == WEIR_STOP_CONTEXT) {
+    const std::string_view rest = detokenizer_.flush();
+    if (!rest.empty()) answer = show(options, result, -1, rest);
+    if (!answer.agreed) stop = WEIR_STOP_CANCELLED;
   }
   result.stop = stop;
-  if (stop == WEIR_STOP_CANCELLED)
-    return fail(WEIR_ERR_CANCELLED, "generation was cancelled after %u tokens%s", result.n_tokens, answer.why());
-  // Nothing can complete a character that the answer left open. After STOP_LENGTH the next call can, so its bytes are
-  // kept.
-  if (stop != WEIR_STOP_LENGTH) {
-    const std::string_view rest = detokenizer_.flush();
-    if (!rest.empty()) (void)show(options, result, -1, rest);
-  }
-  return {};
+  if (stop != WEIR_STOP_CANCELLED) return {};
+  return fail(WEIR_ERR_CANCELLED, "generation was cancelled after %u tokens%s", result.n_tokens, answer.why());
 }
 
 }  // namespace weir

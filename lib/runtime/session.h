@@ -146,6 +146,8 @@ class Session {
   int32_t stop_before_token(const weir_generate_options& options, const weir_generate_result& result);
   Answer show(const weir_generate_options& options, const weir_generate_result& result, weir_token token,
               std::string_view text);
+  Status show_and_append(const weir_generate_options& options, weir_generate_result& result, weir_token token,
+                         Answer& answer);
   Status draw(weir_token& token);
   Status sample_logits(weir_token& token);
   void count_step(weir_token token, uint64_t started);

@@ -31,23 +31,23 @@ bool Tokenizer::starts_text_after(weir_token token) const {
 void Detokenizer::reset(const Tokenizer* tokenizer, bool special, bool first) {
   tokenizer_ = tokenizer;
   special_ = special;
-  first_ = first;
-  n_held_ = 0;
+  held_ = {};
+  held_.first = first;
 }
 
 std::string_view Detokenizer::push(weir_token token) {
-  const std::string_view bytes = tokenizer_->decode(token, special_, first_);
-  first_ = tokenizer_->starts_text_after(token);
-  char joined[sizeof(held_) + kMaxTokenBytes];
-  std::memcpy(joined, held_, n_held_);
-  bytes.copy(joined + n_held_, bytes.size());
-  std::string_view left(joined, n_held_ + bytes.size());
-  n_held_ = 0;
+  const std::string_view bytes = tokenizer_->decode(token, special_, held_.first);
+  held_.first = tokenizer_->starts_text_after(token);
+  char joined[sizeof(held_.bytes) + kMaxTokenBytes];
+  std::memcpy(joined, held_.bytes, held_.n_bytes);
+  bytes.copy(joined + held_.n_bytes, bytes.size());
+  std::string_view left(joined, held_.n_bytes + bytes.size());
+  held_.n_bytes = 0;
   size_t n = 0;
   while (!left.empty()) {
     const Utf8Step step = utf8_step(left);
     if (step.kind == Utf8Kind::kIncomplete) {
-      n_held_ = static_cast<uint32_t>(left.copy(held_, sizeof(held_)));
+      held_.n_bytes = static_cast<uint32_t>(left.copy(held_.bytes, sizeof(held_.bytes)));
       break;
     }
     const std::string_view shown = step.kind == Utf8Kind::kComplete ? left.substr(0, step.n_bytes) : kReplacement;
@@ -59,9 +59,8 @@ std::string_view Detokenizer::push(weir_token token) {
 }
 
 std::string_view Detokenizer::flush() {
-  const size_t n = n_held_ == 0 ? 0 : kReplacement.copy(text_, kReplacement.size());
-  n_held_ = 0;
-  first_ = true;
+  const size_t n = held_.n_bytes == 0 ? 0 : kReplacement.copy(text_, kReplacement.size());
+  held_ = {};
   text_[n] = '\0';
   return {text_, n};
 }

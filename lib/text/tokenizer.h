@@ -71,6 +71,13 @@ class Tokenizer {
 // cannot be part of a sequence becomes one U+FFFD, as usual.
 class Detokenizer {
  public:
+  // All that earlier tokens have left for the next one.
+  struct Held {
+    uint32_t n_bytes = 0;  // of an incomplete sequence, at most 3
+    char bytes[4] = {};
+    bool first = true;  // the next token starts a text
+  };
+
   // `first`: the next token starts a text, in the sense of Tokenizer::decode.
   void reset(const Tokenizer* tokenizer, bool special, bool first = true);
   // Whether control tokens appear from now on; held bytes stay.
@@ -79,13 +86,14 @@ class Detokenizer {
   std::string_view push(weir_token token);
   // What is still incomplete, as U+FFFD; the next push starts a text.
   std::string_view flush();
+  // With the two a token can be taken back: as if it had not been pushed.
+  const Held& held() const { return held_; }
+  void restore(const Held& held) { held_ = held; }
 
  private:
   const Tokenizer* tokenizer_ = nullptr;
+  Held held_;
   bool special_ = false;
-  bool first_ = true;
-  uint32_t n_held_ = 0;  // bytes of an incomplete sequence at the front of held_, at most 3
-  char held_[4] = {};
   char text_[3 * (kMaxTokenBytes + 4) + 1] = {};  // worst case: every byte becomes U+FFFD
 };
 

@@ -48,12 +48,12 @@ struct Fixture {
 struct Session {
   weir_session* handle = nullptr;
   Session(const Fixture& f, const char* policy, uint32_t budget, uint32_t batch = 0,
-          const weir_key_value* option = nullptr) {
+          const weir_key_value* option = nullptr, uint32_t context = 4096) {
     weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
     options.flags = WEIR_SESSION_TRACE;
     options.device = WEIR_DEVICE_CPU;
     options.policy = policy;
-    options.context_tokens = 4096;
+    options.context_tokens = context;
     options.budget_tokens = budget;
     options.batch_tokens = batch;
     options.policy_options = option;
@@ -199,6 +199,59 @@ void callbacks__token_throws(void**) {
   assert_same_after_steps(session, other);
 }
 
+// An answer of random tokens, most of which are parts of characters, until the context is full. The last event, without a
+// token, brings what is incomplete then; its refusal counts as any other's. Nothing is lost by it.
+struct LastEvent {
+  bool throws = false;
+  uint32_t n_last = 0;
+
+  static weir_status call(void* user, const weir_token_event* event) {
+    auto& self = *static_cast<LastEvent*>(user);
+    if (event->token >= 0) return WEIR_OK;
+    ++self.n_last;
+    if (self.throws) throw 5;
+    return WEIR_ERR_STATE;
+  }
+};
+
+void callbacks__token_throws_in_the_last_event(void**) {
+  const Fixture f;
+  uint32_t n_found = 0;
+  for (uint32_t seed = 0; seed < 400 && n_found < 4; ++seed) {
+    Session session(f, "dense", 0, 0, nullptr, 24);
+    prefill(session, 4);
+    weir_sampling_options sampling = WEIR_SAMPLING_OPTIONS_INIT;
+    sampling.temperature = 100;
+    sampling.seed = seed;
+    assert_ok(weir_session_set_sampling(session, &sampling));
+    weir_generate_options options = WEIR_GENERATE_OPTIONS_INIT;
+    weir_generate_result result = WEIR_GENERATE_RESULT_INIT;
+    LastEvent last;
+    last.throws = n_found % 2 == 0;
+    options.flags = WEIR_GENERATE_IGNORE_EOS;
+    options.user = &last;
+    options.on_token = LastEvent::call;
+    const weir_status status = weir_session_generate(session, &options, &result);
+    assert_int_equal(session.stats().n_tokens, 24);
+    assert_int_equal(result.n_tokens, 20);
+    if (last.n_last == 0) {
+      assert_ok(status);
+      assert_int_equal(result.stop, WEIR_STOP_CONTEXT);
+      continue;
+    }
+    ++n_found;
+    assert_int_equal(last.n_last, 1);
+    assert_int_equal(status, WEIR_ERR_CANCELLED);
+    assert_non_null(std::strstr(weir_last_error(), "generation was cancelled after 20 tokens"));
+    assert_true((std::strstr(weir_last_error(), "the callback threw") != nullptr) == last.throws);
+    assert_int_equal(result.stop, WEIR_STOP_CANCELLED);
+    assert_ok(weir_session_generate(session, &options, &result));  // the rest has been shown
+    assert_int_equal(last.n_last, 1);
+    assert_int_equal(result.stop, WEIR_STOP_CONTEXT);
+  }
+  assert_int_equal(n_found, 4);
+}
+
 weir_status throw_in_layer(void* user, const weir_trace_layer* layer) {
   if (layer->layer == *static_cast<uint32_t*>(user)) throw "layer";
   return WEIR_OK;
@@ -232,6 +285,81 @@ void callbacks__trace_throws(void**) {
   prefill(raas, 400);
   for (int i = 0; i < 100; ++i) assert_ok(weir_session_step(raas, 5 + i));
   raas.check_open_pages();
+}
+
+// Tokens of which text is held, and what comes behind them, are drawn at random; one of them is refused by the trace.
+struct Refusal {
+  bool behind = false;  // refuse the token behind one whose text is held, not that token itself
+  bool armed = false;   // the latest token's step is refused
+  bool was_held = false;
+  uint32_t n_shown = 0;
+
+  static weir_status on_token(void* user, const weir_token_event* event) {
+    auto& self = *static_cast<Refusal*>(user);
+    const bool held = event->text_bytes == 0;
+    self.armed = self.behind ? self.was_held : held;
+    self.was_held = held;
+    ++self.n_shown;
+    return WEIR_OK;
+  }
+  static weir_status on_layer(void* user, const weir_trace_layer*) {
+    return static_cast<Refusal*>(user)->armed ? WEIR_ERR_CANCELLED : WEIR_OK;
+  }
+};
+
+// A token whose step is refused was shown, but is not part of the conversation: the text that follows is that of a
+// session which never saw it, also in the bytes that are held.
+void callbacks__trace_refuses_a_shown_token(void**) {
+  const Fixture f;
+  const auto next_text = [&](const Session& session) {
+    std::string text;
+    weir_generate_options options = WEIR_GENERATE_OPTIONS_INIT;
+    options.flags = WEIR_GENERATE_IGNORE_EOS | WEIR_GENERATE_SPECIAL_TEXT;
+    options.max_tokens = 8;
+    options.user = &text;
+    options.on_token = [](void* user, const weir_token_event* event) -> weir_status {
+      static_cast<std::string*>(user)->append(event->text, event->text_bytes);
+      return WEIR_OK;
+    };
+    assert_ok(weir_session_set_sampling(session, nullptr));
+    assert_ok(weir_session_generate(session, &options, nullptr));
+    return text;
+  };
+  for (const bool behind : {false, true}) {
+    uint32_t n_refused = 0;
+    for (uint32_t seed = 0; seed < 200 && n_refused < 20; ++seed) {
+      const Session session(f, "dense", 0), other(f, "dense", 0);
+      weir_sampling_options sampling = WEIR_SAMPLING_OPTIONS_INIT;
+      sampling.temperature = 100;
+      sampling.seed = seed;
+      for (const Session* s : {&session, &other}) {
+        prefill(*s, 4);
+        assert_ok(weir_session_set_sampling(*s, &sampling));
+      }
+      weir_generate_options options = WEIR_GENERATE_OPTIONS_INIT;
+      weir_generate_result result = WEIR_GENERATE_RESULT_INIT;
+      Refusal refusal;
+      refusal.behind = behind;
+      options.flags = WEIR_GENERATE_IGNORE_EOS | WEIR_GENERATE_SPECIAL_TEXT;
+      options.max_tokens = 20;
+      options.user = &refusal;
+      options.on_token = Refusal::on_token;
+      assert_ok(f.set_trace(session, Refusal::on_layer, &refusal));
+      const weir_status status = weir_session_generate(session, &options, &result);
+      assert_ok(f.set_trace(session, nullptr, nullptr));
+      if (status == WEIR_OK || result.n_tokens == 0) continue;
+      ++n_refused;
+      assert_int_equal(status, WEIR_ERR_CANCELLED);
+      assert_int_equal(result.n_tokens, refusal.n_shown - 1);
+      assert_int_equal(session.stats().n_tokens, 4 + result.n_tokens);
+      options.on_token = nullptr;
+      options.max_tokens = result.n_tokens;
+      assert_ok(weir_session_generate(other, &options, nullptr));
+      assert_true(session.logits() == other.logits());
+      assert_string_equal(next_text(session).c_str(), next_text(other).c_str());
+    }
+    assert_true(n_refused >= 10);
+  }
 }
 
 void callbacks__trace_throws_in_a_joint_step(void**) {
@@ -392,7 +520,9 @@ int main() {
       cmocka_unit_test(callbacks__progress_throws_where_pages_left),
       cmocka_unit_test(callbacks__a_cut_prompt_ends_like_any_other),
       cmocka_unit_test(callbacks__token_throws),
+      cmocka_unit_test(callbacks__token_throws_in_the_last_event),
       cmocka_unit_test(callbacks__trace_throws),
+      cmocka_unit_test(callbacks__trace_refuses_a_shown_token),
       cmocka_unit_test(callbacks__trace_throws_in_a_joint_step),
       cmocka_unit_test(callbacks__log_throws),
       cmocka_unit_test(callbacks__allocator_throws),
