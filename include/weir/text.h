@@ -62,7 +62,8 @@ typedef struct weir_special_tokens {
 /** Turns tokens into text piece by piece; never splits a UTF-8 sequence. */
 typedef struct weir_detokenizer weir_detokenizer;
 
-/** One message of a conversation.
+/** One message of a conversation. It may grow in later versions; callers of weir_chat_tokenize say how large theirs are
+ *  (weir_chat_options.message_bytes).
  *  @since 1.0 */
 typedef struct weir_chat_message {
     const char *role;       /**< "system", "user" or "assistant", NUL-terminated. */
@@ -87,9 +88,10 @@ enum {
 typedef struct weir_chat_options {
     uint32_t struct_size;   /**< sizeof this struct in the caller's build. Required. */
     uint32_t flags;         /**< WEIR_CHAT_*. Default 0. */
-    uint32_t message_bytes; /**< sizeof(weir_chat_message) in the caller's build, the distance of two messages;
-                                 0 (default): that of this version. Fields of a message that this version does not know
-                                 must be 0. */
+    uint32_t message_bytes; /**< sizeof(weir_chat_message) in the caller's build, the distance of two messages. 0
+                                 (default, also after weir_chat_options_init): 24, the size in 1.0, in every version.
+                                 Fields beyond the caller's size take their defaults; fields of a message that the
+                                 library does not know must be 0. */
     uint32_t reserved;      /**< 0. */
 } weir_chat_options;
 
@@ -265,7 +267,7 @@ WEIR_API weir_status weir_chat_tokenize(const weir_model *model, const weir_chat
  *  of his own.
  *
  *  @param model      in
- *  @param messages   in, [n_messages]
+ *  @param messages   in, [n_messages], 24 bytes apart: of the size that they have in 1.0, in every version
  *  @param n_messages 0 .. 65535
  *  @param flags      WEIR_CHAT_*
  *  @param text       out, [capacity] bytes, no NUL is added; may be NULL when @p capacity is 0

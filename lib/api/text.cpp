@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "api/chat_messages.h"
 #include "api/handles.h"
 
 using namespace weir;
@@ -36,30 +37,6 @@ Status check_messages(const char* function, const weir_chat_message* messages, u
   if (n_messages > UINT16_MAX)
     return fail(WEIR_ERR_INVALID_ARG, "%s: %llu messages are too many", function,
                 static_cast<unsigned long long>(n_messages));
-  return {};
-}
-
-// Copies messages that lie `stride` bytes apart (0: as in this build). A newer caller's messages have fields that this
-// version does not know; they must be 0, as those of option structs.
-Status read_messages(const weir_chat_message* messages, uint64_t n_messages, uint32_t stride,
-                     std::pmr::vector<weir_chat_message>& out) {
-  constexpr uint32_t kKnown = sizeof(weir_chat_message);
-  if (stride == 0) stride = kKnown;
-  if (stride < kKnown || stride > api::kMaxStructSize || stride % alignof(weir_chat_message) != 0) {
-    return fail(WEIR_ERR_INVALID_ARG, "weir_chat_options: message_bytes is %u; set it to sizeof(weir_chat_message)",
-                stride);
-  }
-  out.resize(n_messages);
-  const auto* at = reinterpret_cast<const unsigned char*>(messages);
-  for (uint64_t i = 0; i < n_messages; ++i, at += stride) {
-    std::memcpy(&out[i], at, kKnown);
-    for (uint32_t byte = kKnown; byte < stride; ++byte) {
-      if (at[byte] != 0) {
-        return fail(WEIR_ERR_UNSUPPORTED, "messages[%llu]: byte %u of %u is set, but this version knows only %u bytes",
-                    static_cast<unsigned long long>(i), byte, stride, kKnown);
-      }
-    }
-  }
   return {};
 }
 
@@ -208,8 +185,11 @@ weir_status weir_chat_render(const weir_model* model, const weir_chat_message* m
     return fail(WEIR_ERR_INVALID_ARG, "weir_chat_render: text is NULL, capacity is not 0").code();
   return api::guard([&]() -> Status {
     WEIR_TRY(check_messages("weir_chat_render", messages, n_messages));
-    RenderedChat rendered(&model->runtime->memory);
-    WEIR_TRY(render(model, {messages, n_messages}, flags, rendered));
+    std::pmr::memory_resource* memory = &model->runtime->memory;
+    std::pmr::vector<weir_chat_message> list(memory);
+    WEIR_TRY(api::read_messages(messages, n_messages, api::kFirstMessageBytes, list));
+    RenderedChat rendered(memory);
+    WEIR_TRY(render(model, list, flags, rendered));
     *text_bytes = rendered.text.size();
     if (rendered.text.size() > capacity) return Status(too_small("bytes", rendered.text.size(), capacity));
     std::copy(rendered.text.begin(), rendered.text.end(), text);
@@ -231,7 +211,7 @@ weir_status weir_chat_tokenize(const weir_model* model, const weir_chat_message*
     WEIR_TRY(check_messages("weir_chat_tokenize", messages, n_messages));
     std::pmr::memory_resource* memory = &model->runtime->memory;
     std::pmr::vector<weir_chat_message> list(memory);
-    WEIR_TRY(read_messages(messages, n_messages, read.message_bytes, list));
+    WEIR_TRY(api::read_messages(messages, n_messages, read.message_bytes, list));
     RenderedChat rendered(memory);
     WEIR_TRY(render(model, list, read.flags, rendered));
     if (rendered.text.size() > INT32_MAX)
