@@ -27,40 +27,41 @@ class LongPiece {
   LongPiece(const Merge& merge, const Emit& emit, const Undo& undo, std::pmr::memory_resource* memory)
       : merge_(merge), emit_(emit), undo_(undo), list_(memory), border_(memory) {}
 
-  // An error of emit counts only when it comes from the piece as a whole; before, symbols may still change.
+  // An error of emit counts once the windows are known to be long enough; before, its symbol may still change. Nothing
+  // is emitted after it.
   Status run(std::string_view piece, size_t window = kWindowBytes) {
     for (;; window *= 2) {
       bool stays = true;
       const Status status = try_windows(piece, window, stays);
-      if (window >= piece.size() || (status.ok() && stays)) return status;
+      if (window >= piece.size() || stays) return status;
       undo_();
     }
   }
 
  private:
+  // Returns the first error of emit. `stays`: symbols stay apart at all borders, so the result is that of the piece.
   Status try_windows(std::string_view piece, size_t window, bool& stays) {
+    Status status;
     size_t n_last = 0;  // bytes of the symbol before `at`
     for (size_t at = 0; at < piece.size();) {
       const std::string_view text = piece.substr(at, window);
       merge_(text, list_);
       stays = at == 0 || stay_apart(piece.substr(at - n_last, n_last + list_.first().n_bytes), n_last);
-      if (!stays) return {};
+      if (!stays) return status;
       // What lies near the end of the window is found by the next one again, together with what follows.
       const size_t n_wanted = at + text.size() == piece.size() ? text.size() : window - window / 4;
       size_t n_kept = 0;
-      Status status;
       list_.for_each([&](const Symbol& symbol) {
-        if (!status.ok() || symbol.begin + size_t{symbol.n_bytes} > n_wanted) return;
-        status = emit_(symbol, text);
+        if (symbol.begin + size_t{symbol.n_bytes} > n_wanted) return;
+        if (status.ok()) status = emit_(symbol, text);
         n_last = symbol.n_bytes;
         n_kept = symbol.begin + n_last;
       });
-      if (!status.ok()) return status;
       stays = n_kept > 0;
-      if (!stays) return {};
+      if (!stays) return status;
       at += n_kept;
     }
-    return {};
+    return status;
   }
 
   // Whether merging `text` gives two symbols, the first of `n_first` bytes.

@@ -115,6 +115,20 @@ void long_piece__a_chain_from_the_far_end(void**) {
   assert_true(by_windows(merges, std::string_view(text).substr(0, 89), 16).n_undone > 0);
 }
 
+// A symbol that is refused is found with the windows that everything else needs: nothing is done again because of it.
+void long_piece__an_error_needs_no_longer_windows(void**) {
+  Merges merges;
+  merges.entries[{0, 1}] = {1, 100};
+  for (const size_t at : {0u, 150u, 299u}) {
+    std::string text;
+    while (text.size() < 300) text += "ab";
+    text[at] = 'c';
+    const Result got = by_windows(merges, text, 16, 2);
+    assert_int_equal(got.status.code(), WEIR_ERR_FORMAT);
+    assert_int_equal(got.n_undone, 0);
+  }
+}
+
 // Words of real vocabularies, longer than some windows: the ids are those of merging in one window.
 void long_piece__words_of_a_real_vocabulary(void**) {
   Random random(12);
@@ -171,15 +185,43 @@ void long_piece__memory_at_worst(void**) {
   }
 }
 
+// A byte that the vocabulary cannot spell makes the call fail, in no more memory than a good text takes.
+void long_piece__memory_of_an_error(void**) {
+  constexpr size_t kBytes = size_t{4} << 20;
+  VocabParts bpe = byte_level_parts(), spm;
+  bpe.tokens['q'] = "qq";
+  spm.model = "llama";
+  spm.add("a");  // a SentencePiece vocabulary of three tokens has an unknown one
+  spm.add("\xE2\x96\x81");
+  for (const VocabParts& parts : {bpe, spm}) {
+    const Opened vocab(parts.file());
+    assert_true(vocab.status().ok());
+    for (const size_t at : {size_t{0}, kBytes / 2, kBytes - 1}) {
+      std::string text(kBytes, 'a');
+      text[at] = 'q';
+      HostMemory memory{AllocatorHooks()};
+      std::pmr::vector<weir_token> ids(&memory);
+      assert_int_equal(vocab->encode(text, 0, ids).code(), WEIR_ERR_FORMAT);
+      assert_non_null(strstr(last_error_text(), "0x71"));
+      assert_true(ids.empty());
+      const double bytes = static_cast<double>(memory.peak_bytes()) / kBytes;
+      print_message("%s, byte %zu: %.2f bytes for a byte\n", vocab->kind(), at, bytes);
+      assert_true(bytes < 10);
+    }
+  }
+}
+
 }  // namespace
 
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(long_piece__windows_change_nothing),
       cmocka_unit_test(long_piece__a_chain_from_the_far_end),
+      cmocka_unit_test(long_piece__an_error_needs_no_longer_windows),
       cmocka_unit_test(long_piece__words_of_a_real_vocabulary),
       cmocka_unit_test(long_piece__memory_of_one_word),
       cmocka_unit_test(long_piece__memory_at_worst),
+      cmocka_unit_test(long_piece__memory_of_an_error),
   };
   return cmocka_run_group_tests_name("text/long_piece", tests, nullptr, nullptr);
 }
