@@ -87,8 +87,8 @@ Answer Session::show(const weir_generate_options& options, const weir_generate_r
   return call_out([&] { return options.on_token(options.user, &event); });
 }
 
-// A token that was shown is appended even if the callback refused. If that fails, it is not part of the conversation: it
-// does not count and leaves no bytes for the text of the next token.
+// A token that was shown is appended even if the callback refused. If that fails, it is not part of the conversation:
+// it does not count and leaves no bytes for the text of the next token.
 Status Session::show_and_append(const weir_generate_options& options, weir_generate_result& result, weir_token token,
                                 Answer& answer) {
   const Detokenizer::Held before = detokenizer_.held();

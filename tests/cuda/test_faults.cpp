@@ -162,8 +162,8 @@ void faults__more_than_the_device_has(void**) {
 }
 
 // Rules by which no page can leave, as a defective policy would have them: here every page of a full session is pinned
-// without the policy's knowledge. h2o never takes the last page, so none is left to it. The step fails, nothing is written into another stream's table, and other sessions
-// continue.
+// without the policy's knowledge. h2o never takes the last page, so none is left to it. The step fails, nothing is
+// written into another stream's table, and other sessions continue.
 void faults__a_stream_without_room_is_an_error(void**) {
   NEED_GPU();
   const std::vector<weir_token> want = plain_answer(kVariants[3]);

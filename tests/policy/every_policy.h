@@ -1,7 +1,7 @@
 /* The policies of lib/policy/policies.inc, for tests in C and in C++ that are about every policy. Where its name is all
- * that a policy needs, a test walks through every_policy. Where it needs options or bounds of its own, the test has rows
- * written by hand, and ASSERT_EVERY_POLICY names the policies without one: a new line in policies.inc fails the test
- * until its row is there. A header with cmocka comes first. */
+ * that a policy needs, a test walks through every_policy. Where it needs options or bounds of its own, the test has
+ * rows written by hand, and ASSERT_EVERY_POLICY names the policies without one: a new line in policies.inc fails the
+ * test until its row is there. A header with cmocka comes first. */
 #ifndef WEIR_TESTS_POLICY_EVERY_POLICY_H
 #define WEIR_TESTS_POLICY_EVERY_POLICY_H
 

@@ -199,8 +199,8 @@ void callbacks__token_throws(void**) {
   assert_same_after_steps(session, other);
 }
 
-// An answer of random tokens, most of which are parts of characters, until the context is full. The last event, without a
-// token, brings what is incomplete then; its refusal counts as any other's. Nothing is lost by it.
+// An answer of random tokens, most of which are parts of characters, until the context is full. The last event, without
+// a token, brings what is incomplete then; its refusal counts as any other's. Nothing is lost by it.
 struct LastEvent {
   bool throws = false;
   uint32_t n_last = 0;

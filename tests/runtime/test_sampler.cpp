@@ -99,8 +99,8 @@ void sampler__top_p_stops_at_an_exact_sum(void**) {
   }
 }
 
-// A token that is exactly min_p times as probable as the best one stays. The exponential is the sampler's, and taken when
-// the test runs: a compiler may round its own differently.
+// A token that is exactly min_p times as probable as the best one stays. The exponential is the sampler's, and taken
+// when the test runs: a compiler may round its own differently.
 void sampler__min_p_keeps_its_border(void**) {
   volatile float below = -1.0f;
   weir_sampling_options o = options(1);
