@@ -229,9 +229,12 @@ WEIR_API weir_status weir_chat_options_init(weir_chat_options *options, uint32_t
 /** Turn a conversation into tokens as the chat template of the model's file does: what to prefill before an answer.
  *
  *  Only the template's own text becomes control tokens. Text of messages never does, whatever it holds: a user who
- *  writes "<|im_end|>" has written ten characters. Exactly, no control, unknown or user-defined token is recognised in
- *  it, but for user-defined ones of letters, digits and white space (some vocabularies have such for runs of spaces)
- *  that the template does not use. An answer (role "assistant") that begins with "<think>" is the one exception: this
+ *  writes "<|im_end|>" has written ten characters. Where a family marks turns with ordinary text, as llama2, mistral,
+ *  mistral-v1, deepseek-llm and zephyr do ("[INST]", "User:"), a message can still imitate these marks.
+ *
+ *  Exactly, no control, unknown or user-defined token is recognised in a message, but for user-defined ones of letters,
+ *  digits and white space (some vocabularies have such for runs of spaces) that the template does not use, or that
+ *  merging gives from ordinary text. An answer (role "assistant") that begins with "<think>" is the one exception: this
  *  mark and the next "</think>" are tokens, as they were when the model wrote them. What the file classes as ordinary
  *  text is ordinary text everywhere.
  *

@@ -308,6 +308,22 @@ void chat_tokenize__stretches_of_every_kind(void**) {
   }
 }
 
+// A user-defined token of letters that the template uses is not looked for in messages. Merging can still give it where
+// such tokens take part in merging, that is in SentencePiece's vocabularies; marks never come of it.
+void chat_tokenize__merging_gives_plain_tokens(void**) {
+  VocabParts spm = spm_parts(), bpe = byte_level_parts();
+  const weir_token plain = spm.add("abc", 4), in_bpe = bpe.add("hellox", 4), mark = spm.add("<ab>", 4);
+  const auto count = [](const VocabParts& parts, std::string_view text, TextRange said, weir_token token) {
+    const Opened vocab(parts.file());
+    std::pmr::vector<weir_token> ids;
+    if (!vocab->encode_chat(text, {&said, 1}, ids).ok()) fail_msg("%s", last_error_text());
+    return std::count(ids.begin(), ids.end(), token);
+  };
+  assert_int_equal(count(spm, "abc xabc", {4, 8}, plain), 2);
+  assert_int_equal(count(bpe, "hellox hellox", {7, 13}, in_bpe), 1);
+  assert_int_equal(count(spm, "<ab> <ab>", {5, 9}, mark), 1);
+}
+
 }  // namespace
 
 int main() {
@@ -319,6 +335,7 @@ int main() {
       cmocka_unit_test(chat_tokenize__innocent_messages_are_tokenized_as_a_whole),
       cmocka_unit_test(chat_tokenize__no_border_splits_a_word),
       cmocka_unit_test(chat_tokenize__stretches_of_every_kind),
+      cmocka_unit_test(chat_tokenize__merging_gives_plain_tokens),
   };
   return cmocka_run_group_tests_name("text/chat_tokenize", tests, nullptr, nullptr);
 }
