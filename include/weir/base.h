@@ -15,7 +15,8 @@
  *    message says "the callback threw". Exceptions of log and free hooks are dropped.
  *  - A call computes in the default floating-point environment and restores the calling thread's own at its end and
  *    during callbacks. Results do not depend on the thread's environment.
- *  - pthread_cancel takes effect when the call ends, not before, and not in its callbacks either.
+ *  - pthread_cancel of the deferred type, the default, takes effect when the call ends or later, not before, and not in
+ *    its callbacks either. A thread of the asynchronous type may not call.
  *  - A thread that calls needs a stack of 128 KiB. What callbacks need comes on top, and on a GPU what the driver
  *    needs.
  *  - After fork() the child may call exec or _exit, but nothing of this library, not even to free: the threads stayed

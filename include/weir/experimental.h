@@ -25,8 +25,11 @@ typedef struct weir_trace_layer {
     const uint32_t *first_pos; /**< [n_kv_heads, capacity] position of a page's first token. */
     const uint32_t *flags;     /**< [n_kv_heads, capacity] 1: never leaves; 2: holds prompt tokens; 4: pinned by the
                                     application. */
-    const uint32_t *stamp;     /**< [n_kv_heads, capacity] last step at which the page mattered, in tokens; 0 without
-                                    such a policy. */
+    const uint32_t *stamp;     /**< [n_kv_heads, capacity] what the policy remembers of the page. Steps are counted in
+                                    positions, their tokens included. raas, hybrid: the last step at which the page
+                                    mattered. h2o: the first step whose attention is in its score. tova with
+                                    decide=token: first_pos + 1 + the page's marks. Else the step, or the end of the
+                                    prompt chunk, that opened the page. */
     const float *score;        /**< [n_kv_heads, capacity] the policy's latest score of the page. */
     const uint32_t *n_listed;  /**< [n_lists] pages that were attended. */
     const uint32_t *listed;    /**< [n_lists, capacity] their table rows, ascending; NULL: all resident pages. */
@@ -34,9 +37,10 @@ typedef struct weir_trace_layer {
 } weir_trace_layer;
 
 /** Receives every layer of every decode step, after the step's attention in that layer. Any status but WEIR_OK, or an
- *  exception, makes the step fail with WEIR_ERR_CANCELLED; the token is not appended then, the logits stay, and layers
- *  before this one have observed it. Called on the thread that decodes, its time counts as decoding. It may use
- *  everything but the sessions of that step; other sessions of the same runtime can be stepped, created, destroyed. */
+ *  exception, makes the step fail with WEIR_ERR_CANCELLED; the token is not appended then, and the logits stay. Pages
+ *  that made room for it stay gone and count as evicted, and layers before this one have observed it. Called on the
+ *  thread that decodes, its time counts as decoding. It may use everything but the sessions of that step; other
+ *  sessions of the same runtime can be stepped, created, destroyed. */
 typedef weir_status (*weir_trace_fn)(void *user, const weir_trace_layer *layer);
 
 /** "weir_session_trace": begins or (with NULL) ends tracing of a session that was created with WEIR_SESSION_TRACE;

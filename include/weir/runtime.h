@@ -30,7 +30,9 @@ typedef struct weir_alloc_info {
 
 /** Hook that allocates. Store the pointer in @p out and return WEIR_OK; to refuse, return any error or throw: the call
  *  that needed the memory fails with WEIR_ERR_OUT_OF_MEMORY. Memory that is not aligned as asked goes back to the free
- *  hook at once and counts as a refusal. Called on any thread. */
+ *  hook at once and counts as a refusal. Called on any thread. While the weights of a model are copied to a device, the
+ *  hooks run under a lock of that model: there they may not create another of its sessions, nor wait for a thread that
+ *  does. */
 typedef weir_status (*weir_alloc_fn)(void *user, const weir_alloc_info *info, void **out);
 
 /** Hook that frees `info->ptr`; bytes, alignment and kind are those of the allocation. Its status is ignored, an

@@ -341,8 +341,9 @@ WEIR_API weir_status weir_session_prefill(weir_session *session, const weir_toke
  *          WEIR_ERR_INVALID_ARG   NULL or an id out of range; nothing changed
  *          WEIR_ERR_CONTEXT_FULL  the context is full; nothing changed
  *          WEIR_ERR_BUSY          another thread is inside the session; nothing changed
- *          WEIR_ERR_CANCELLED     weir_session_cancel before the call, or a trace callback; nothing appended, the
- *                                 logits stay
+ *          WEIR_ERR_CANCELLED     weir_session_cancel before the call; nothing changed. Or a trace callback: nothing
+ *                                 appended, the logits stay. Pages that made room stay gone and count in
+ *                                 pages_evicted, and what the policy observed stays in its scores
  *  @threads one thread at a time
  *  @owner nothing changes
  *  @since 1.0 */

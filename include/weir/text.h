@@ -90,8 +90,8 @@ typedef struct weir_chat_options {
     uint32_t flags;         /**< WEIR_CHAT_*. Default 0. */
     uint32_t message_bytes; /**< sizeof(weir_chat_message) in the caller's build, the distance of two messages. 0
                                  (default, also after weir_chat_options_init): 24, the size in 1.0, in every version.
-                                 Fields beyond the caller's size take their defaults. Fields of a message that
-                                 the library does not know must be 0. */
+                                 Fields beyond the caller's size take their defaults. Fields of a message that the
+                                 library does not know must be 0. */
     uint32_t reserved;      /**< 0. */
 } weir_chat_options;
 

@@ -51,8 +51,8 @@ class Tokenizer {
   // The same for a rendered conversation. Special tokens are recognised as with WEIR_TOKENIZE_SPECIAL, but only if none
   // of their bytes is in `said` (ascending, disjoint, inside the text). In `said` only user-defined tokens of letters,
   // digits and white space are recognised, such as runs of spaces, except those that the text outside of `said` uses as
-  // a mark; of these SentencePiece's merging may still give some. All other text is split into words as if there were no
-  // borders.
+  // a mark; of these SentencePiece's merging may still give some. All other text is split into words as if there were
+  // no borders.
   Status encode_chat(std::string_view text, std::span<const TextRange> said, std::pmr::vector<weir_token>& out) const;
 
   // The bytes of one token, a view into the tokenizer, as they appear in running text. Control and unknown tokens give
