@@ -142,7 +142,9 @@ static void errors__log_lines_are_plain_text(void **state) {
     lines l = {0, 0, 0};
     weir_runtime_options options = WEIR_RUNTIME_OPTIONS_INIT;
     weir_runtime *runtime = NULL;
+    char *target = realpath(TINY_MODEL, NULL); /* a link's target counts from the link's folder */
     (void)state;
+    assert_non_null(target);
     options.log = check_line;
     options.log_user = &l;
     options.log_level = WEIR_LOG_DEBUG;
@@ -157,12 +159,13 @@ static void errors__log_lines_are_plain_text(void **state) {
             assert_int_equal(mkdir(path, 0700), 0);
         }
         strcat(path, "/m.gguf");
-        assert_int_equal(symlink(TINY_MODEL, path), 0);
+        assert_int_equal(symlink(target, path), 0);
         assert_ok(weir_model_open(runtime, path, NULL, &model));
         weir_model_close(model);
         for (char *slash; (slash = strrchr(path, '/')) != NULL; *slash = '\0') (void)remove(path);
         (void)remove(path);
     }
+    free(target);
     weir_runtime_destroy(runtime);
     assert_true(l.n >= 4);
     assert_int_equal(l.n_wrong, 0);
