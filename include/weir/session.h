@@ -376,10 +376,10 @@ WEIR_API weir_status weir_session_step(weir_session *session, weir_token token);
  *          WEIR_ERR_CONTEXT_FULL  the context of a session is full, the message names it; nothing changed
  *          WEIR_ERR_BUSY          another thread is inside a session, the message names it; nothing changed. Never
  *                                 waits: of two threads whose lists overlap, one or both get this
- *          WEIR_ERR_CANCELLED     weir_session_cancel for any of the sessions, before the call or meanwhile: the
- *                                 message names the first, and cancels of others are still pending. Or a trace
- *                                 callback. Nothing appended anywhere, all logits stay. Pages that made room stay gone,
- *                                 and what h2o and tova observed stays in their scores
+ *          WEIR_ERR_CANCELLED     weir_session_cancel for any of the sessions, before the call, on the CPU also
+ *                                 meanwhile: the message names the first, and cancels of others are still pending. Or a
+ *                                 trace callback. Nothing appended anywhere, all logits stay. Pages that made room stay
+ *                                 gone, and what h2o and tova observed stays in their scores
  *          WEIR_ERR_OUT_OF_MEMORY on a GPU: the driver has no memory to record a step, the message names the sessions;
  *                                 nothing changed
  *          WEIR_ERR_INTERNAL      on a GPU: a step could not be recorded, the message names the sessions; nothing
@@ -494,6 +494,9 @@ WEIR_API weir_status weir_session_unpin(weir_session *session, uint32_t first, u
 
 /** Stop the call that runs in this session, or else the next one: a prefill, step or generate, or a weir_step_many that
  *  has the session in its list.
+ *
+ *  A prefill ends before its next chunk (batch_tokens), on the CPU also between two layers of one; a GPU mostly
+ *  finishes the chunk that it was given. A generate ends before its next token.
  *
  *  The cancel stays until a call has ended with WEIR_ERR_CANCELLED because of it, or weir_session_clear_cancel or
  *  weir_session_reset takes it back. A call that fails for another reason, is stopped by its callback, or finishes

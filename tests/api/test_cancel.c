@@ -311,13 +311,14 @@ static void cancel__from_another_thread(void **state) {
     weir_session_destroy(session);
 }
 
-/* Between two layers of one large chunk only the flag is checked; the call that ends there uses the cancel up. */
+/* On the CPU the flag is also checked between two layers of a chunk; the call that ends there uses the cancel up. */
 static void cancel__inside_a_chunk(void **state) {
     const fixture *f = *state;
     static weir_token tokens[LONG_PROMPT];
     weir_session *session = NULL;
     weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
     int n_hits = 0;
+    options.device = WEIR_DEVICE_CPU; /* a GPU mostly finishes the chunk that it was given */
     options.batch_tokens = LONG_PROMPT;
     options.context_tokens = 4096;
     for (int i = 0; i < LONG_PROMPT; ++i) tokens[i] = 7 + i % (LONG_RUN_VOCAB - 10);
@@ -337,6 +338,75 @@ static void cancel__inside_a_chunk(void **state) {
     weir_session_destroy(session);
 }
 
+static weir_status cancel_in_the_third_chunk(void *user, const weir_progress_info *info) {
+    if (info->done == 128) weir_session_cancel(user);
+    return WEIR_OK;
+}
+
+/* On every device a prefill ends before the next chunk, as the last thing that it does because of the cancel. */
+static void cancel__between_two_chunks(void **state) {
+    const fixture *f = *state;
+    weir_session *session = NULL;
+    weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
+    weir_token tokens[300];
+    options.batch_tokens = 64;
+    for (int i = 0; i < 300; ++i) tokens[i] = 7 + i % (LONG_RUN_VOCAB - 10);
+    assert_ok(weir_session_create(f->model, &options, &session));
+    assert_error(weir_session_prefill(session, tokens, 300, cancel_in_the_third_chunk, session), WEIR_ERR_CANCELLED,
+                 "prefill was cancelled after 128 of 300 tokens");
+    assert_int_equal(position(session), 0);
+    assert_ok(weir_session_prefill(session, tokens, 300, NULL, NULL));
+    weir_session_destroy(session);
+}
+
+typedef struct cancel_after {
+    weir_session *session;
+    long wait_ns;
+} cancel_after;
+
+static void *cancel_after_a_while(void *user) {
+    const cancel_after *c = user;
+    const struct timespec wait = {0, c->wait_ns};
+    nanosleep(&wait, NULL);
+    weir_session_cancel(c->session);
+    return NULL;
+}
+
+/* A cancel at any time of a prefill of one chunk: it ends the call, and the prompt is taken back, or it came too late,
+ * the prompt is there, and it ends the next call. On every device. */
+static void cancel__at_any_time_of_a_chunk(void **state) {
+    const fixture *f = *state;
+    static weir_token tokens[LONG_PROMPT];
+    weir_session *session = NULL;
+    weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
+    int n_ended = 0, n_late = 0;
+    options.batch_tokens = LONG_PROMPT;
+    options.context_tokens = 4096;
+    for (int i = 0; i < LONG_PROMPT; ++i) tokens[i] = 7 + i % (LONG_RUN_VOCAB - 10);
+    assert_ok(weir_session_create(f->model, &options, &session));
+    for (long wait_us = 0; wait_us < 20000; wait_us = wait_us * 2 + 20) {
+        cancel_after c = {session, wait_us * 1000};
+        pthread_t thread;
+        weir_status status;
+        assert_int_equal(pthread_create(&thread, NULL, cancel_after_a_while, &c), 0);
+        status = weir_session_prefill(session, tokens, LONG_PROMPT, NULL, NULL);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        if (status == WEIR_OK) {
+            ++n_late;
+            assert_int_equal(position(session), LONG_PROMPT);
+            assert_error(weir_session_step(session, 1), WEIR_ERR_CANCELLED, "the step was cancelled");
+        } else {
+            ++n_ended;
+            assert_error(status, WEIR_ERR_CANCELLED, "cancelled");
+            assert_int_equal(position(session), 0);
+        }
+        assert_ok(weir_session_step(session, 1)); /* used up */
+        assert_ok(weir_session_reset(session));
+    }
+    print_message("%d of %d cancels ended the prefill\n", n_ended, n_ended + n_late);
+    weir_session_destroy(session);
+}
+
 int main(void) {
     /* What another thread cancels has to take long enough. */
     const struct CMUnitTest slow[] = {
@@ -352,6 +422,10 @@ int main(void) {
         cmocka_unit_test(cancel__that_comes_too_late_stays),
         cmocka_unit_test(cancel__is_not_used_up_by_another_failure),
         cmocka_unit_test(cancel__of_an_old_turn_never_hits_the_next),
+        cmocka_unit_test(cancel__from_another_thread),
+        cmocka_unit_test(cancel__inside_a_chunk),
+        cmocka_unit_test(cancel__between_two_chunks),
+        cmocka_unit_test(cancel__at_any_time_of_a_chunk),
     };
     return cmocka_run_group_tests_name("api_cancel_slow", slow, open_fixture, close_fixture) +
            cmocka_run_group_tests_name("api_cancel", tests, open_long_run_fixture, close_fixture);
