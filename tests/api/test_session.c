@@ -2,17 +2,11 @@
 #include "api_test.h"
 #include "../policy/every_policy.h"
 
-/* Steps; fewer under a sanitizer, where they take some twenty times as long. Pages leave in all the same. */
-#ifdef WEIR_INTERNAL_SANITIZED
-#define N_SAME 24
+#define N_SAME 96 /* steps */
+#ifdef WEIR_INTERNAL_SANITIZED /* some twenty times slower; pages leave all the same */
 #define N_LONG 150
-#define N_STREAM 600
-#define COARSER 2
 #else
-#define N_SAME 96
 #define N_LONG 600
-#define N_STREAM 3000
-#define COARSER 1
 #endif
 
 typedef struct collected {
@@ -104,7 +98,7 @@ static void session__full_budget_equals_dense(void **state) {
                 {"hybrid", {"stamp_source", "digest"}},
                 {"random", {"seed", "2"}},
                 {"dense", {"prompt", "snapkv"}}};
-    static float want[N_SAME][1664];
+    static float want[N_SAME][LONG_RUN_VOCAB];
     uint64_t n;
     weir_token *tokens = tokens_of(f->model, RULE_PROMPT, &n);
     weir_session *dense = new_session(f, "dense", 0);
@@ -199,17 +193,17 @@ static void session__stream_policy_outlives_its_context(void **state) {
     weir_generate_options more = WEIR_GENERATE_OPTIONS_INIT;
     weir_session *session = NULL;
     weir_session_stats stats = WEIR_SESSION_STATS_INIT;
-    weir_token *tokens = malloc(N_STREAM * sizeof(*tokens));
+    weir_token *tokens = malloc(3000 * sizeof(*tokens));
     options.policy = "sink";
     options.budget_tokens = 128;
     assert_ok(weir_session_create(f->model, &options, &session));
-    for (int i = 0; i < N_STREAM; ++i) tokens[i] = 100 + i % 500;
-    assert_ok(weir_session_prefill(session, tokens, N_STREAM, NULL, NULL)); /* far beyond the budget */
+    for (int i = 0; i < 3000; ++i) tokens[i] = 100 + i % (LONG_RUN_VOCAB - 100);
+    assert_ok(weir_session_prefill(session, tokens, 3000, NULL, NULL)); /* far beyond the budget */
     more.flags = WEIR_GENERATE_IGNORE_EOS;
     more.max_tokens = 50;
     assert_ok(weir_session_generate(session, &more, NULL));
     assert_ok(weir_session_get_stats(session, &stats));
-    assert_int_equal(stats.n_tokens, N_STREAM + 50);
+    assert_int_equal(stats.n_tokens, 3050);
     assert_true(stats.pages_resident_max <= 16 * 8);
     free(tokens);
     weir_session_destroy(session);
@@ -377,8 +371,8 @@ static void session__prompt_longer_than_the_policy_holds(void **state) {
 static void session__refusal_says_how_many_tokens_fit(void **state) {
     const fixture *f = *state;
     static const weir_token tokens[400];
-    for (uint32_t n_first = 16; n_first <= 40; n_first += 8 * COARSER) {
-        for (uint32_t n_steps = 0; n_steps <= 20; n_steps += 5 * COARSER) {
+    for (uint32_t n_first = 16; n_first <= 40; n_first += 8) {
+        for (uint32_t n_steps = 0; n_steps <= 20; n_steps += 5) {
             weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
             weir_key_value refuse = {"overflow", "error"};
             weir_session *session = NULL;
@@ -525,22 +519,25 @@ static void session__chunks_fill_the_open_page(void **state) {
 }
 
 int main(void) {
+    const struct CMUnitTest any_weights[] = {
+        cmocka_unit_test(session__full_budget_equals_dense),
+        cmocka_unit_test(session__stream_policy_outlives_its_context),
+        cmocka_unit_test(session__refusal_says_how_many_tokens_fit),
+        cmocka_unit_test(session__sampling_is_deterministic_by_seed),
+        cmocka_unit_test(session__reset_restarts_the_sampler),
+    };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(session__solves_a_problem),
-        cmocka_unit_test(session__full_budget_equals_dense),
         cmocka_unit_test(session__reset_gives_the_same_answer),
         cmocka_unit_test(session__pages_never_exceed_the_budget),
-        cmocka_unit_test(session__stream_policy_outlives_its_context),
         cmocka_unit_test(session__context_full),
         cmocka_unit_test(session__bad_arguments_change_nothing),
         cmocka_unit_test(session__bad_options),
         cmocka_unit_test(session__prompt_longer_than_the_policy_holds),
-        cmocka_unit_test(session__refusal_says_how_many_tokens_fit),
         cmocka_unit_test(session__sliced_generation_gives_the_same_text),
         cmocka_unit_test(session__second_entry_is_busy),
-        cmocka_unit_test(session__sampling_is_deterministic_by_seed),
-        cmocka_unit_test(session__reset_restarts_the_sampler),
         cmocka_unit_test(session__chunks_fill_the_open_page),
     };
-    return cmocka_run_group_tests_name("api_session", tests, open_fixture, close_fixture);
+    return cmocka_run_group_tests_name("api_session", tests, open_fixture, close_fixture) +
+           cmocka_run_group_tests_name("api_session_any_weights", any_weights, open_long_run_fixture, close_fixture);
 }
