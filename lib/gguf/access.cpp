@@ -141,6 +141,7 @@ Status GgufFile::get_array(string_view key, GgufType element_type, bool required
 Status GgufFile::prefetch(OpenProgress& progress) const {
   file_.will_need();
   const size_t total = bytes_.size();
+  progress.set_total(total);
   WEIR_TRY(progress.tell(0));
   for (size_t begin = 0; begin < total; begin += kProgressBytes) {
     const size_t end = std::min(total, begin + kProgressBytes);
