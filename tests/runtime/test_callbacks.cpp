@@ -287,6 +287,31 @@ void callbacks__trace_throws(void**) {
   raas.check_open_pages();
 }
 
+// Where a page had to leave to make room for the step, it stays gone and is counted; the next step finds the room.
+void callbacks__trace_throws_where_a_page_left(void**) {
+  const Fixture f;
+  uint32_t layer = 0;
+  const Session session(f, "raas", 128);
+  prefill(session, 40);
+  while (session.stats().n_tokens < 128) assert_ok(weir_session_step(session, 5));
+  const weir_session_stats before = session.stats();
+  const std::vector<float> logits = session.logits();
+  assert_int_equal(before.pages_evicted, 0);
+  assert_ok(f.set_trace(session, throw_in_layer, &layer));
+  for (int i = 0; i < 3; ++i) {
+    assert_threw(weir_session_step(session, 5), WEIR_ERR_CANCELLED, "the trace callback stopped the step");
+    const weir_session_stats after = session.stats();
+    assert_int_equal(after.n_tokens, 128);
+    assert_true(after.pages_evicted > 0);
+    assert_int_equal(after.pages_resident, before.pages_resident - after.pages_evicted);
+    assert_true(session.logits() == logits);
+  }
+  const uint64_t evicted = session.stats().pages_evicted;
+  assert_ok(f.set_trace(session, nullptr, nullptr));
+  assert_ok(weir_session_step(session, 5));
+  assert_int_equal(session.stats().pages_evicted, evicted);
+}
+
 // Tokens of which text is held, and what comes behind them, are drawn at random; one of them is refused by the trace.
 struct Refusal {
   bool behind = false;  // refuse the token behind one whose text is held, not that token itself
@@ -522,6 +547,7 @@ int main() {
       cmocka_unit_test(callbacks__token_throws),
       cmocka_unit_test(callbacks__token_throws_in_the_last_event),
       cmocka_unit_test(callbacks__trace_throws),
+      cmocka_unit_test(callbacks__trace_throws_where_a_page_left),
       cmocka_unit_test(callbacks__trace_refuses_a_shown_token),
       cmocka_unit_test(callbacks__trace_throws_in_a_joint_step),
       cmocka_unit_test(callbacks__log_throws),
