@@ -1,11 +1,6 @@
-<<<<<<< HEAD
 // policy: RaaS in a session (docs/algorithms.md, "Invariants of RaaS"), and planted pages: a milestone that is used
 // for long, and phoenixes: pages that are used again after a long silence.
-=======
-// policy: RaaS in a session (algorithms 2.6, invariants 1 to 8), and planted pages (5.2): a milestone that is used for
-// long, and phoenixes that wake up.
 #include <cstdlib>
->>>>>>> 0459f10 (tests : what changed lines of the library showed to be untested)
 #include <map>
 
 #include "tests/policy/exact_attention.h"
