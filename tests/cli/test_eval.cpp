@@ -59,6 +59,12 @@ Output eval(const std::vector<std::string>& arguments) {
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(out), read_file(err)};
 }
 
+#ifdef WEIR_INTERNAL_SANITIZED
+constexpr char kTogetherSteps[] = "4";  // a step takes some twenty times as long
+#else
+constexpr char kTogetherSteps[] = "12";
+#endif
+
 // Two problems, two policies, two budgets: dense runs once a problem, so 2 x (1 + 2) runs.
 std::vector<std::string> small(const fs::path& out, const std::vector<std::string>& more = {}) {
   std::vector<std::string> arguments = {"-m", kModel,    "--families", "base",  "-n",         "2",         "--steps",
@@ -205,7 +211,7 @@ void eval__together_is_the_same(void**) {
     assert_works(eval({"-m",           kModel,
                        "--families",   "base",
                        "-n",           "2",
-                       "--steps",      "12",
+                       "--steps",      kTogetherSteps,
                        "--every",      "5",
                        "--policies",   "dense,raas,random,quest:skip_layers=0@quest",
                        "--budgets",    "128,160,1024",
