@@ -578,7 +578,9 @@ Status gemv(OpContext& cx, const GemvArgs& a) {
                         : columns == 2 ? find_launcher<2>
                         : columns == 4 ? find_launcher<4>
                                        : find_launcher<kMostColumns>;
-      WEIR_TRY(find(type, a.glu, all.n_cols)(cx, all, first, n, overlap));
+      const Launcher run = find(type, a.glu, all.n_cols);
+      if (run == nullptr) return fail(WEIR_ERR_INTERNAL, "gemv: weight type %d", static_cast<int>(type));
+      WEIR_TRY(run(cx, all, first, n, overlap));
       first += n;
       overlap = true;
     }

@@ -221,7 +221,11 @@ static void page_events__in_pieces(void **state) {
         decode(session[i], 200);
     }
     n_all = read_all(session[0], all, NULL);
+#ifdef WEIR_INTERNAL_SANITIZED /* a model of two layers has fewer streams */
     assert_true(n_all > 2 * 7);
+#else
+    assert_true(n_all > 20);
+#endif
     assert_ok(page_events(session[1], NULL, 0, &n, NULL));
     assert_int_equal(n, 0);
     do {

@@ -7,9 +7,10 @@
 /* Largest difference of logits in units of their root mean square, for random prompts: the GPU's prefill multiplies in
  * f16. Measured: 0.026. */
 #define MAX_APART 0.05
-/* The same for policies under which the first page leaves, too: without the attention sink that models put there, the
- * differences of prefill grow. Measured: 0.113. */
-#define MAX_APART_WITHOUT_SINK 0.2
+/* The same for the row under which the first page leaves, too, and with it the attention sink that models put there.
+ * Measured: 0.065. That is the model, not the device: of 40 such conversations the worst is 0.088 between two CPU
+ * sessions, one with these weights in Q8_0 and one with the same numbers in F32, and 0.033 if the first page is pinned. */
+#define MAX_APART_WITHOUT_SINK 0.1
 /* The same for real prompts, where attention picks single tokens and single logits may move far: the mean and the
  * largest. Measured: 0.0037 and 0.24 for dense, 0.0075 and 0.61 for sink. */
 #define MAX_MEAN_APART 0.02
