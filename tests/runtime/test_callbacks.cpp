@@ -335,6 +335,11 @@ struct Refusal {
 // A token whose step is refused was shown, but is not part of the conversation: the text that follows is that of a
 // session which never saw it, also in the bytes that are held.
 void callbacks__trace_refuses_a_shown_token(void**) {
+#ifdef WEIR_INTERNAL_SANITIZED
+  constexpr uint32_t kWanted = 4;  // answers take some ten times as long
+#else
+  constexpr uint32_t kWanted = 20;
+#endif
   const Fixture f;
   const auto next_text = [&](const Session& session) {
     std::string text;
@@ -352,7 +357,7 @@ void callbacks__trace_refuses_a_shown_token(void**) {
   };
   for (const bool behind : {false, true}) {
     uint32_t n_refused = 0;
-    for (uint32_t seed = 0; seed < 200 && n_refused < 20; ++seed) {
+    for (uint32_t seed = 0; seed < 200 && n_refused < kWanted; ++seed) {
       const Session session(f, "dense", 0), other(f, "dense", 0);
       weir_sampling_options sampling = WEIR_SAMPLING_OPTIONS_INIT;
       sampling.temperature = 100;
@@ -383,7 +388,7 @@ void callbacks__trace_refuses_a_shown_token(void**) {
       assert_true(session.logits() == other.logits());
       assert_string_equal(next_text(session).c_str(), next_text(other).c_str());
     }
-    assert_true(n_refused >= 10);
+    assert_true(n_refused >= kWanted / 2);
   }
 }
 
