@@ -71,7 +71,7 @@ static inline int open_fixture_of(const char *path, void **state) {
 static inline int open_fixture(void **state) { return open_fixture_of(TINY_MODEL, state); }
 
 /* The same for tests that take hundreds of steps in which any weights will do: under a sanitizer, whose steps take some
- * twenty times as long, a model of two small layers with random weights. */
+ * ten times as long, a model of two small layers with random weights. */
 #ifdef WEIR_INTERNAL_SANITIZED
 #define LONG_RUN_MODEL WEIR_SOURCE_DIR "/tests/golden/models/llama_f32.gguf"
 #define LONG_RUN_VOCAB 272

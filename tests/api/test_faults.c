@@ -3,7 +3,7 @@
 #include "api_test.h"
 #include "../policy/every_policy.h"
 
-#ifdef WEIR_INTERNAL_SANITIZED /* lives take some twenty times as long */
+#ifdef WEIR_INTERNAL_SANITIZED /* lives take some ten times as long */
 #define TURNS 3 /* each allocation is refused under one of three policies, not under all */
 #define STRIDE 5
 #define N_TOKENS 120

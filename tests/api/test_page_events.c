@@ -224,7 +224,7 @@ static void page_events__in_pieces(void **state) {
 #ifdef WEIR_INTERNAL_SANITIZED /* a model of two layers has fewer streams */
     assert_true(n_all > 2 * 7);
 #else
-    assert_true(n_all > 20);
+    assert_true(n_all > 20); /* several pieces of 7 */
 #endif
     assert_ok(page_events(session[1], NULL, 0, &n, NULL));
     assert_int_equal(n, 0);

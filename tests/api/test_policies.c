@@ -3,7 +3,7 @@
 #include "api_test.h"
 #include "../policy/every_policy.h"
 
-#ifdef WEIR_INTERNAL_SANITIZED /* some twenty times slower */
+#ifdef WEIR_INTERNAL_SANITIZED /* some ten times slower */
 #define N_SEEDS 2
 #else
 #define N_SEEDS 12

@@ -3,7 +3,7 @@
 #include "../policy/every_policy.h"
 
 #define N_SAME 96 /* steps */
-#ifdef WEIR_INTERNAL_SANITIZED /* some twenty times slower; pages leave all the same */
+#ifdef WEIR_INTERNAL_SANITIZED /* some ten times slower; pages leave all the same */
 #define N_LONG 150
 #else
 #define N_LONG 600

@@ -62,8 +62,8 @@ Output eval(const std::vector<std::string>& arguments) {
 // A step takes some ten times as long under a sanitizer. There, runs that step together still end at different times,
 // by their end and by their length.
 #ifdef WEIR_INTERNAL_SANITIZED
-constexpr char kSteps[] = "3", kTogetherSteps[] = "4", kTogetherPolicies[] = "dense,raas",
-               kTogetherBudgets[] = "128,1024";
+constexpr char kSteps[] = "3", kTogetherSteps[] = "4", kTogetherPolicies[] = "dense,raas,quest:skip_layers=0@quest",
+               kTogetherBudgets[] = "128";
 constexpr int kTogetherRuns = 2 * (1 + 2);
 #else
 constexpr char kSteps[] = "6", kTogetherSteps[] = "12",

@@ -520,7 +520,7 @@ void bench__random_model_gives_rows_and_needs_raw(void**) {
 
 void demo__solves_twice_and_compares(void**) {
 #ifdef WEIR_INTERNAL_SANITIZED
-  const char* steps = "20";  // a step takes some twenty times as long
+  const char* steps = "20";  // a step takes some ten times as long
 #else
   const char* steps = "60";
 #endif

@@ -7,10 +7,11 @@
 /* Largest difference of logits in units of their root mean square, for random prompts: the GPU's prefill multiplies in
  * f16. Measured: 0.026. */
 #define MAX_APART 0.05
-/* The same for the row under which the first page leaves, too, and with it the attention sink that models put there.
- * Measured: 0.065. That is the model, not the device: between two CPU sessions, one with these weights in Q8_0 and one
- * with the same numbers in F32, the worst of 40 such conversations is 0.088, and 0.033 if the first page is pinned. */
-#define MAX_APART_WITHOUT_SINK 0.1
+/* The same for pages that leave at random, and with them what the model has come to rely on, which makes it sensitive
+ * to rounding. Measured: 0.142. Two CPU sessions, one with these weights in Q8_0 and one with the same numbers in F32,
+ * are up to 0.088 apart in 40 such conversations (0.033 if the first page is pinned), and up to 0.092 in 40 dense ones.
+ */
+#define MAX_APART_AT_RANDOM 0.2
 /* The same for real prompts, where attention picks single tokens and single logits may move far: the mean and the
  * largest. Measured: 0.0037 and 0.24 for dense, 0.0075 and 0.61 for sink. */
 #define MAX_MEAN_APART 0.02
@@ -25,7 +26,7 @@ static uint32_t draw(uint32_t below) {
 
 typedef struct choice {
     variant v;
-    double apart; /* limit of the logits' distance, for policies whose pages leave by their position alone; 0: none */
+    double apart; /* limit of the logits' distance, for policies without scores; 0: near ties may change pages */
 } choice;
 
 static const choice choices[] = {
@@ -50,8 +51,8 @@ static const choice choices[] = {
     {{"raas", {{"min_decode_pages", "2"}, {"prompt_window", "16"}, {"prompt", "snapkv"}}, 3}, 0},
     {{"hybrid", {{"skip_layers", "0"}}, 1}, 0},
     {{"hybrid", {{"skip_layers", "0"}, {"prompt", "snapkv"}}, 2}, 0},
-    {{"random", {{0, 0}}, 0}, 0},
-    {{"random", {{"pin_prompt", "false"}, {"seed", "3"}}, 2}, MAX_APART_WITHOUT_SINK},
+    {{"random", {{0, 0}}, 0}, MAX_APART_AT_RANDOM},
+    {{"random", {{"pin_prompt", "false"}, {"seed", "3"}}, 2}, MAX_APART_AT_RANDOM},
 };
 
 static weir_status stop_later(void *user, const weir_progress_info *info) {
