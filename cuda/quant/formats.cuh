@@ -6,6 +6,7 @@
 #include "cuda/quant/f32.cuh"
 #include "cuda/quant/q4_0.cuh"
 #include "cuda/quant/q4_k.cuh"
+#include "cuda/quant/q5_0.cuh"
 #include "cuda/quant/q5_k.cuh"
 #include "cuda/quant/q6_k.cuh"
 #include "cuda/quant/q8_0.cuh"

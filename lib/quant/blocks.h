@@ -6,6 +6,7 @@
 #include "quant/f32.h"
 #include "quant/q4_0.h"
 #include "quant/q4_k.h"
+#include "quant/q5_0.h"
 #include "quant/q5_k.h"
 #include "quant/q6_k.h"
 #include "quant/q8_0.h"

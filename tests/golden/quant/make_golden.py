@@ -49,6 +49,13 @@ def hand_q4_0():
     return f16(0.5) + STAIRS, [0.5 * (i - 8) for i in range(16)] + [0.5 * (7 - i) for i in range(16)]
 
 
+def hand_q5_0():
+    # Bit i of the four bytes AA AA 55 55 is set for odd i below 16 and for even i from 16 on.
+    high = [i % 2 if i < 16 else 1 - i % 2 for i in range(32)]
+    low = list(range(16)) + list(range(15, -1, -1))
+    return f16(0.5) + b"\xaa\xaa\x55\x55" + STAIRS, [0.5 * (q + 16 * h - 16) for q, h in zip(low, high)]
+
+
 def stair(j, i):
     """4-bit quant of weight i (0..31) of sub-block j when the quants are STAIRS repeated."""
     return 15 - i % 16 if j % 2 else i % 16
@@ -117,6 +124,7 @@ def float_type(infinity):
 TYPES = {
     T.F16: (hand_f16, float_type(0x7C00)), T.BF16: (hand_bf16, float_type(0x7F80)),
     T.Q8_0: (hand_q8_0, block_type([0])), T.Q4_0: (hand_q4_0, block_type([0])),
+    T.Q5_0: (hand_q5_0, block_type([0])),
     T.Q4_K: (hand_q4_k, block_type([0, 2])), T.Q5_K: (hand_q5_k, block_type([0, 2])),
     T.Q6_K: (hand_q6_k, block_type([208])),
 }

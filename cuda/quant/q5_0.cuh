@@ -1,0 +1,65 @@
+// Q5_0 on the GPU. Planes: [B][16] nibbles as Q4_0 has them; [B] u32 whose bit i is bit 4 of weight i; [B] f16 scales.
+// B is the number of 32-weight blocks of the matrix, in row order.
+#pragma once
+
+#include "cuda/quant/block_dot.cuh"
+#include "cuda/quant/planes.h"
+#include "quant/q5_0.h"
+
+namespace weir::cuda {
+
+template <>
+struct PlaneLayout<WeightType::kQ5_0> {
+  static constexpr uint32_t kBytes[] = {128, 32, 16};
+
+  static void place(const BlockQ5_0& block, size_t b, size_t n, uint8_t* out) {
+    std::memcpy(out + 16 * b, block.q, 16);
+    std::memcpy(out + 16 * n + 4 * b, &block.high, 4);
+    std::memcpy(out + 20 * n + 2 * b, &block.scale, 2);
+  }
+};
+
+#ifdef __CUDACC__
+
+template <>
+struct Format<WeightType::kQ5_0> {
+  static constexpr bool kInteger = true;
+  static constexpr uint32_t kUnit = 32, kPieces = Act::kPieces, kRegisters = 6;
+  struct Planes {
+    const uint4* q;
+    const uint32_t* high;
+    const uint16_t* scale;
+  };
+  struct Regs {
+    uint4 q;
+    uint32_t high;
+    uint16_t scale;
+  };
+  __host__ __device__ static Planes planes(const uint8_t* data, size_t n_blocks) {
+    return {reinterpret_cast<const uint4*>(data), reinterpret_cast<const uint32_t*>(data + 16 * n_blocks),
+            reinterpret_cast<const uint16_t*>(data + 20 * n_blocks)};
+  }
+  __device__ static Planes at(const Planes& p, size_t b) { return {p.q + b, p.high + b, p.scale + b}; }
+  __device__ static Regs load(const Planes& p) { return {load_stream(p.q), load_stream(p.high), load_stream(p.scale)}; }
+  struct Words {
+    Bytes32 w;
+    float scale;
+  };
+  __device__ static Bytes32 quants(const Regs& r) {
+    return {low_nibbles(r.q) | spread16(r.high), high_nibbles(r.q) | spread16(r.high >> 16)};
+  }
+  __device__ static Words unpack(const Regs& r, uint32_t) { return {quants(r), half_bits(r.scale)}; }
+  __device__ static float dot(const Words& w, const std::byte* at, float total) {
+    const Act a(at);
+    return fmaf(w.scale * a.scale, static_cast<float>(dot32(w.w, a) - 16 * a.both), total);
+  }
+  __device__ static void decode(const Regs& r, uint32_t, float* out) {
+    const Bytes32 w = quants(r);
+    bytes_to_float(w.low, 16.0f, half_bits(r.scale), out);
+    bytes_to_float(w.high, 16.0f, half_bits(r.scale), out + 16);
+  }
+};
+
+#endif  // __CUDACC__
+
+}  // namespace weir::cuda
