@@ -42,6 +42,39 @@ inline constexpr size_t kStreams = 4;
 // Prefetch distance of each stream in bytes: about the memory latency times a core's share of the bandwidth.
 inline constexpr size_t kPrefetchBytes = 1536;
 
+// The lanes of blocks of 16 bytes whose low and high nibbles are weights 0..15 and 16..31; their decoders derive from
+// this. 512-bit vectors hold two blocks side by side, so that no lane is idle and no shuffle is needed.
+struct NibbleLanes {
+#if HWY_CAP_GE512
+  using D16 = hn::CappedTag<int16_t, 32>;
+  using Half = hn::Half<D16>;
+  static constexpr size_t kAtOnce = 2;
+
+  static HWY_INLINE Vec<D16> numbers(const int16_t* q, size_t key) {
+    return hn::Combine(D16(), hn::Load(Half(), q + 32 + key), hn::Load(Half(), q + key));
+  }
+  static HWY_INLINE void store(Vec<D16> v, int16_t* q, size_t key) {
+    hn::Store(hn::LowerHalf(Half(), v), Half(), q + key);
+    hn::Store(hn::UpperHalf(Half(), v), Half(), q + 32 + key);
+  }
+  static HWY_INLINE Vec<D16> load_bytes(const uint8_t* p, const uint8_t* next) {
+    const hn::Rebind<uint8_t, D16> d8;
+    return hn::PromoteTo(
+        D16(), hn::Combine(d8, hn::LoadU(hn::Half<decltype(d8)>(), next), hn::LoadU(hn::Half<decltype(d8)>(), p)));
+  }
+#else
+  using D16 = hn::CappedTag<int16_t, 16>;
+  using Half = D16;
+  static constexpr size_t kAtOnce = 1;
+
+  static HWY_INLINE Vec<D16> numbers(const int16_t* q, size_t key) { return hn::Load(D16(), q + key); }
+  static HWY_INLINE void store(Vec<D16> v, int16_t* q, size_t key) { hn::Store(v, D16(), q + key); }
+  static HWY_INLINE Vec<D16> load_bytes(const uint8_t* p, const uint8_t*) {
+    return hn::PromoteTo(D16(), hn::LoadU(hn::Rebind<uint8_t, D16>(), p));
+  }
+#endif
+};
+
 // An i16 vector of a pair of equal numbers that memory holds as 32 bits: 32-bit broadcasts from memory need no shuffle.
 template <class D16>
 HWY_INLINE Vec<D16> broadcast_pair(D16 d16, uint32_t pair) {

@@ -1,6 +1,5 @@
 // Vector decoder of Q4_0 (layout: quant/q4_0.h): 16 bytes are widened to 16-bit lanes, whose low and high nibbles are
-// weights 0..15 and 16..31. 512-bit vectors hold two blocks side by side, so that no lane is idle and no shuffle is
-// needed.
+// weights 0..15 and 16..31.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/weight_q4_0.cpp"
 #include "cpu/simd_targets.h"
@@ -13,38 +12,10 @@ WEIR_BEFORE_NAMESPACE();
 namespace weir::cpu::HWY_NAMESPACE {
 #if WEIR_VECTOR_KERNELS
 
-struct DecoderQ4_0 {
+struct DecoderQ4_0 : NibbleLanes {
   static constexpr Layout kLayout = Layout::kBlocks;
   static constexpr size_t kBlockBytes = sizeof(BlockQ4_0);
   static constexpr int8_t kOffset = 8;
-#if HWY_CAP_GE512
-  using D16 = hn::CappedTag<int16_t, 32>;
-  using Half = hn::Half<D16>;
-  static constexpr size_t kAtOnce = 2;
-
-  static HWY_INLINE Vec<D16> numbers(const int16_t* q, size_t key) {
-    return hn::Combine(D16(), hn::Load(Half(), q + 32 + key), hn::Load(Half(), q + key));
-  }
-  static HWY_INLINE void store(Vec<D16> v, int16_t* q, size_t key) {
-    hn::Store(hn::LowerHalf(Half(), v), Half(), q + key);
-    hn::Store(hn::UpperHalf(Half(), v), Half(), q + 32 + key);
-  }
-  static HWY_INLINE Vec<D16> load_bytes(const uint8_t* p, const uint8_t* next) {
-    const hn::Rebind<uint8_t, D16> d8;
-    return hn::PromoteTo(
-        D16(), hn::Combine(d8, hn::LoadU(hn::Half<decltype(d8)>(), next), hn::LoadU(hn::Half<decltype(d8)>(), p)));
-  }
-#else
-  using D16 = hn::CappedTag<int16_t, 16>;
-  using Half = D16;
-  static constexpr size_t kAtOnce = 1;
-
-  static HWY_INLINE Vec<D16> numbers(const int16_t* q, size_t key) { return hn::Load(D16(), q + key); }
-  static HWY_INLINE void store(Vec<D16> v, int16_t* q, size_t key) { hn::Store(v, D16(), q + key); }
-  static HWY_INLINE Vec<D16> load_bytes(const uint8_t* p, const uint8_t*) {
-    return hn::PromoteTo(D16(), hn::LoadU(hn::Rebind<uint8_t, D16>(), p));
-  }
-#endif
 
   template <bool kCentred, class F>
   static HWY_INLINE void blocks(const uint8_t* p, const uint8_t* next, F&& f) {

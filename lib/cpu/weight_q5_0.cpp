@@ -1,6 +1,5 @@
 // Vector decoder of Q5_0 (layout: quant/q5_0.h): nibbles as in Q4_0, and a fifth bit, which a mask of the lanes whose
-// bit of `high` is set adds. 512-bit vectors hold two blocks side by side, so that no lane is idle and no shuffle is
-// needed.
+// bit of `high` is set adds.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/weight_q5_0.cpp"
 #include "cpu/simd_targets.h"
@@ -13,27 +12,12 @@ WEIR_BEFORE_NAMESPACE();
 namespace weir::cpu::HWY_NAMESPACE {
 #if WEIR_VECTOR_KERNELS
 
-struct DecoderQ5_0 {
+struct DecoderQ5_0 : NibbleLanes {
   static constexpr Layout kLayout = Layout::kBlocks;
   static constexpr size_t kBlockBytes = sizeof(BlockQ5_0);
   static constexpr int8_t kOffset = 16;
-#if HWY_CAP_GE512
-  using D16 = hn::CappedTag<int16_t, 32>;
-  using Half = hn::Half<D16>;
-  static constexpr size_t kAtOnce = 2;
 
-  static HWY_INLINE Vec<D16> numbers(const int16_t* q, size_t key) {
-    return hn::Combine(D16(), hn::Load(Half(), q + 32 + key), hn::Load(Half(), q + key));
-  }
-  static HWY_INLINE void store(Vec<D16> v, int16_t* q, size_t key) {
-    hn::Store(hn::LowerHalf(Half(), v), Half(), q + key);
-    hn::Store(hn::UpperHalf(Half(), v), Half(), q + 32 + key);
-  }
-  static HWY_INLINE Vec<D16> load_bytes(const uint8_t* p, const uint8_t* next) {
-    const hn::Rebind<uint8_t, D16> d8;
-    return hn::PromoteTo(
-        D16(), hn::Combine(d8, hn::LoadU(hn::Half<decltype(d8)>(), next), hn::LoadU(hn::Half<decltype(d8)>(), p)));
-  }
+#if HWY_CAP_GE512
   // 16 in the lanes whose bit is set, of the 16 bits at p and at next.
   static HWY_INLINE Vec<D16> fifth_bits(const uint8_t* p, const uint8_t* next) {
     uint8_t bits[8] = {};  // LoadMaskBits may read eight bytes
@@ -42,15 +26,6 @@ struct DecoderQ5_0 {
     return hn::IfThenElseZero(hn::LoadMaskBits(D16(), bits), hn::Set(D16(), 16));
   }
 #else
-  using D16 = hn::CappedTag<int16_t, 16>;
-  using Half = D16;
-  static constexpr size_t kAtOnce = 1;
-
-  static HWY_INLINE Vec<D16> numbers(const int16_t* q, size_t key) { return hn::Load(D16(), q + key); }
-  static HWY_INLINE void store(Vec<D16> v, int16_t* q, size_t key) { hn::Store(v, D16(), q + key); }
-  static HWY_INLINE Vec<D16> load_bytes(const uint8_t* p, const uint8_t*) {
-    return hn::PromoteTo(D16(), hn::LoadU(hn::Rebind<uint8_t, D16>(), p));
-  }
   static HWY_INLINE Vec<D16> fifth_bits(const uint8_t* p, const uint8_t*) {
     return hn::IfThenElseZero(hn::LoadMaskBits(D16(), p), hn::Set(D16(), 16));
   }

@@ -16,6 +16,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
+#include <initializer_list>
 #include <memory>
 #include <vector>
 
@@ -36,7 +38,7 @@ struct Bounds {
   double stamps, scores, together;
 };
 // In the comments: the worst layer of all rows, measured on an H200.
-constexpr Bounds kExact = {1.0, 1.0, 1.0};             // scores are 0, or those of dense attention
+constexpr Bounds kExact = {1.0, 1.0, 1.0};             // scores are 0: nothing observes
 constexpr Bounds kScored = {1.0, 0.98, 1.0};           // 98.9 % of the scores
 constexpr Bounds kNearTies = {0.97, 0.97, 0.98};       // 98.1 % of the stamps, 97.4 % of the scores, 98.9 % together
 constexpr Bounds kScoredNearTies = {1.0, 0.98, 0.98};  // 99.1 % of the scores, 99.6 % together
@@ -125,7 +127,7 @@ struct LayerCounts {
 class StepByStep {
  public:
   // In decode steps, scores that add up are compared by what a step adds.
-  explicit StepByStep(const weir::KvCache& kv, bool scores_add_up)
+  StepByStep(const weir::KvCache& kv, bool scores_add_up)
       : layers(kv.shape().n_layers), before_(copy_of(kv)), add_up_(scores_add_up) {}
 
   // Compares; then the tables of `kv` get the stamps and scores of `other` in all streams that hold the same pages.
