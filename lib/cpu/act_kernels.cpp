@@ -13,6 +13,7 @@
 #include "cpu/matmul_simd-inl.h"
 #include "hwy/cache_control.h"
 #include "hwy/contrib/math/math-inl.h"
+#include "ops/ops.h"
 
 #include <cmath>
 #include <limits>
@@ -332,24 +333,28 @@ void store(const float* c, size_t stride, size_t n_rows, size_t n_tok, const flo
   }
 }
 
-template <class V>
+template <Gate kGate, class V>
 HWY_INLINE V glu_one(V gate, V up) {
   const hn::DFromV<V> d;
-  // exp would overflow beyond 88; there silu is below 1e-36 in magnitude either way.
-  const auto e = hn::Exp(d, hn::Min(hn::Neg(gate), hn::Set(d, 88.0f)));
+  V logit = gate;  // whose sigmoid the gate is multiplied by
+  if constexpr (kGate == Gate::kGelu)
+    logit = hn::Mul(gate, hn::MulAdd(hn::Mul(gate, gate), hn::Set(d, kGelu3), hn::Set(d, kGelu1)));
+  // exp would overflow beyond 88; there the result is below 1e-36 in magnitude either way.
+  const auto e = hn::Exp(d, hn::Min(hn::Neg(logit), hn::Set(d, 88.0f)));
   return hn::Mul(hn::Div(gate, hn::Add(hn::Set(d, 1.0f), e)), up);
 }
 
+template <Gate kGate>
 void glu(float* gate, const float* up, size_t n) {
   const DF df;
   size_t i = 0;
   for (; i + kLanes <= n; i += kLanes)
-    hn::StoreU(glu_one(hn::LoadU(df, gate + i), hn::LoadU(df, up + i)), df, gate + i);
+    hn::StoreU(glu_one<kGate>(hn::LoadU(df, gate + i), hn::LoadU(df, up + i)), df, gate + i);
   if (i == n) return;
   HWY_ALIGN float rest[2][kLanes] = {};
   std::memcpy(rest[0], gate + i, (n - i) * sizeof(float));
   std::memcpy(rest[1], up + i, (n - i) * sizeof(float));
-  hn::Store(glu_one(hn::Load(df, rest[0]), hn::Load(df, rest[1])), df, rest[0]);
+  hn::Store(glu_one<kGate>(hn::Load(df, rest[0]), hn::Load(df, rest[1])), df, rest[0]);
   std::memcpy(gate + i, rest[0], (n - i) * sizeof(float));
 }
 
@@ -372,7 +377,7 @@ const ActKernels& kernels() {
     {multiply_float, nullptr, nullptr, nullptr, nullptr},
 #endif
     store,
-    glu
+    {glu<Gate::kSilu>, glu<Gate::kGelu>, nullptr}
   };
   return table;
 }
@@ -381,12 +386,26 @@ const ActKernels& kernels() {
 
 void quantize(const float*, size_t, bool, int16_t*, float*, float*) {}
 
+template <Gate kGate>
 void glu(float* gate, const float* up, size_t n) {
-  for (size_t i = 0; i < n; ++i) gate[i] = gate[i] / (1.0f + std::exp(-gate[i])) * up[i];
+  for (size_t i = 0; i < n; ++i) {
+    const float g = gate[i], logit = kGate == Gate::kGelu ? g * (g * g * kGelu3 + kGelu1) : g;
+    gate[i] = g / (1.0f + std::exp(-logit)) * up[i];
+  }
 }
 
 const ActKernels& kernels() {
-  static constexpr ActKernels table = {HWY_TARGET, false, false, 1, 1, quantize, nullptr, nullptr, {}, nullptr, glu};
+  static constexpr ActKernels table = {HWY_TARGET,
+                                       false,
+                                       false,
+                                       1,
+                                       1,
+                                       quantize,
+                                       nullptr,
+                                       nullptr,
+                                       {},
+                                       nullptr,
+                                       {glu<Gate::kSilu>, glu<Gate::kGelu>, nullptr}};
   return table;
 }
 

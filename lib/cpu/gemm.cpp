@@ -138,7 +138,7 @@ void tile_task(const GemmRun& run, size_t task, size_t worker) {
   for (size_t panel = 0; panel < run.n_panels; ++panel) {
     const size_t tok = panel * panel_tokens(run), tokens = panel_vectors(run, panel) * run.act->vector_tokens;
     float* sums = c + panel * rows.total() * panel_tokens(run);
-    if (p.glu) run.act->glu(sums, sums + rows.padded * tokens, rows.padded * tokens);
+    if (p.glu) p.activate(sums, sums + rows.padded * tokens, rows.padded * tokens);
     run.act->store(sums, tokens, rows.n_rows, std::min(panel_tokens(run), run.n_tok - tok),
                    part.bias == nullptr ? nullptr : part.bias + rows.first, part.accumulate,
                    part.y + (run.first_tok + tok) * part.w.n_rows + rows.first, part.w.n_rows);

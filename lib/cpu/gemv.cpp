@@ -71,7 +71,7 @@ void run_task(const GemvRun& run, size_t n_tok, size_t first_tok, size_t task, s
   if (p.glu) {
     float* up = out + kGemvTokens * kGemvRows;
     multiply(run, p.part[1].w, first, n_rows, n_tok, up);
-    run.act->glu(out, up, n_tok * n_rows);
+    p.activate(out, up, n_tok * n_rows);
   }
   for (size_t t = 0; t < n_tok; ++t) {
     float* y = part.y + (first_tok + t) * part.w.n_rows + first;

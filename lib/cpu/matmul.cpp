@@ -56,7 +56,7 @@ Status matmul(OpContext& cx, const MatmulArgs& a) {
   if (a.n_tok == 0 || a.n_parts == 0) return {};
   const size_t n_cols = a.part[0].w.n_cols;
   WEIR_TRY(check_scratch(cx, "matmul", n_cols, a.n_tok));
-  Product product{a.x, n_cols, a.n_tok, a.n_parts, {}, false};
+  Product product{a.x, n_cols, a.n_tok, a.n_parts, {}, false, nullptr};
   for (uint32_t i = 0; i < a.n_parts; ++i)
     product.part[i] = {a.part[i].w, a.part[i].bias, a.part[i].y, a.part[i].accumulate};
   use_gemv(a.n_tok) ? run_gemv(cx, product) : run_gemm(cx, product);
@@ -66,7 +66,9 @@ Status matmul(OpContext& cx, const MatmulArgs& a) {
 Status glu_matmul(OpContext& cx, const GluMatmulArgs& a) {
   if (a.n_tok == 0) return {};
   WEIR_TRY(check_scratch(cx, "glu_matmul", a.gate.n_cols, a.n_tok));
-  Product product{a.x, a.gate.n_cols, a.n_tok, 2, {}, true};
+  const GluFn activate = act_kernels().glu[static_cast<size_t>(a.activation)];
+  if (activate == nullptr) return fail(WEIR_ERR_UNSUPPORTED, "glu_matmul: clamped gates");
+  Product product{a.x, a.gate.n_cols, a.n_tok, 2, {}, true, activate};
   product.part[0] = {a.gate, nullptr, a.y, false};
   product.part[1] = {a.up, nullptr, a.y, false};
   use_gemv(a.n_tok) ? run_gemv(cx, product) : run_gemm(cx, product);
@@ -77,8 +79,9 @@ Status glu_matmul(OpContext& cx, const GluMatmulArgs& a) {
 Status embed(OpContext& cx, const EmbedArgs& a) {
   const WeightTypeInfo& info = weight_type_info(a.table.type);
   cx.pool->parallel_for(a.n_tok, [&](size_t t, size_t) {
-    info.decode(a.table.data + static_cast<size_t>(a.tokens[t]) * a.table.row_bytes, a.x + t * a.table.n_cols,
-                a.table.n_cols);
+    float* x = a.x + t * a.table.n_cols;
+    info.decode(a.table.data + static_cast<size_t>(a.tokens[t]) * a.table.row_bytes, x, a.table.n_cols);
+    for (size_t i = 0; i < a.table.n_cols; ++i) x[i] *= a.scale;
   });
   return {};
 }

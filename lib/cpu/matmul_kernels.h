@@ -74,6 +74,8 @@ struct MultiplyCall {
   size_t next_stride, next_rows, next_bytes, next_first, next_every;
 };
 using MultiplyFn = void (*)(const MultiplyCall&);
+// gate[i] = activation(gate[i]) * up[i].
+using GluFn = void (*)(float* gate, const float* up, size_t n);
 
 // How the tile of a weight type is multiplied.
 enum class TileKind : uint8_t {
@@ -119,8 +121,7 @@ struct ActKernels {
   // y[t * ld + r] (+)= c[r * stride + t] + bias[r].
   void (*store)(const float* c, size_t stride, size_t n_rows, size_t n_tok, const float* bias, bool accumulate,
                 float* y, size_t ld);
-  // gate[i] = silu(gate[i]) * up[i].
-  void (*glu)(float* gate, const float* up, size_t n);
+  GluFn glu[3];  // by Gate; null for one that is not computed
 };
 
 const ActKernels& act_kernels();

@@ -32,7 +32,8 @@ struct ProductPart {
   bool accumulate;
 };
 
-// One call of an op: parts that share the input x. With `glu`, parts 0 and 1 are gate and up and share y.
+// One call of an op: parts that share the input x. With `glu`, parts 0 and 1 are gate and up and share y, and `activate`
+// computes the gated activation.
 struct Product {
   const float* x;
   size_t n_cols;
@@ -40,6 +41,7 @@ struct Product {
   size_t n_parts;
   ProductPart part[3];
   bool glu;
+  GluFn activate;
 };
 
 constexpr size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }

@@ -20,7 +20,7 @@ void norm_rows(const RmsNormArgs& a, size_t begin, size_t end) {
   for (size_t row = begin; row < end; ++row) {
     const float* x = a.x + row * a.n;
     const auto inverse = static_cast<float>(1.0 / std::sqrt(sum_squares(x, a.n) / a.n + double{a.eps}));
-    scale_by(x, inverse, a.weight, a.y + row * a.n, a.n);
+    (a.accumulate ? add_scaled_by : scale_by)(x, inverse, a.weight, a.y + row * a.n, a.n);
   }
 }
 

@@ -81,6 +81,19 @@ inline void scale_by(const float* x, float factor, const float* weight, float* y
   for (; i < n; ++i) y[i] = x[i] * factor * weight[i];
 }
 
+// y += x * factor * weight.
+inline void add_scaled_by(const float* x, float factor, const float* weight, float* y, size_t n) {
+  const hn::ScalableTag<float> df;
+  const size_t lanes = hn::Lanes(df);
+  const auto f = hn::Set(df, factor);
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto scaled = hn::Mul(hn::Mul(hn::LoadU(df, x + i), f), hn::LoadU(df, weight + i));
+    hn::StoreU(hn::Add(hn::LoadU(df, y + i), scaled), df, y + i);
+  }
+  for (; i < n; ++i) y[i] += x[i] * factor * weight[i];
+}
+
 }  // namespace weir::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -23,9 +23,9 @@ HWY_BEFORE_NAMESPACE();
 namespace weir::cpu::HWY_NAMESPACE {
 
 // Adds the weights of one query row to mass[kPageTokens]; `turned` is [head_dim, kPageTokens], the transposed keys.
-// Tokens from n_seen on are not seen.
+// Only tokens in [begin, n_seen) are seen.
 void add_row(const float* HWY_RESTRICT q, const float* HWY_RESTRICT turned, size_t d, float scale, float lse,
-             uint32_t n_seen, float* HWY_RESTRICT mass) {
+             uint32_t begin, uint32_t n_seen, float* HWY_RESTRICT mass) {
   const hn::CappedTag<float, kPageTokens> df;
   const size_t lanes = hn::Lanes(df);
   for (size_t t = 0; t < kPageTokens; t += lanes) {
@@ -38,7 +38,8 @@ void add_row(const float* HWY_RESTRICT q, const float* HWY_RESTRICT turned, size
     if (i < d) even = hn::MulAdd(hn::Set(df, q[i]), hn::Load(df, turned + i * kPageTokens + t), even);
     const auto logit = hn::Mul(hn::Add(even, odd), hn::Set(df, scale));
     const auto weight = hn::Exp(df, hn::Sub(logit, hn::Set(df, lse)));
-    const auto seen = hn::FirstN(df, n_seen > t ? n_seen - t : 0);
+    const auto before = hn::FirstN(df, begin > t ? begin - t : 0);
+    const auto seen = hn::AndNot(before, hn::FirstN(df, n_seen > t ? n_seen - t : 0));
     hn::Store(hn::Add(hn::Load(df, mass + t), hn::IfThenElseZero(seen, weight)), df, mass + t);
   }
 }
@@ -52,10 +53,13 @@ void page_mass_of(const TokenMassArgs& a, uint32_t kv_head, uint32_t page, float
   }
   HWY_ALIGN float mass[kPageTokens] = {};
   for (uint32_t r = first > a.pos ? first - a.pos : 0; r < a.n_rows; ++r) {
-    const uint32_t n_seen = std::min(len, a.pos + r - first + 1);
+    const uint32_t row_pos = a.pos + r, n_seen = std::min(len, row_pos - first + 1);
+    // The first position in the row's window, counted from the page's first.
+    const uint32_t begin = a.window != 0 && row_pos - first >= a.window ? row_pos - first - a.window + 1 : 0;
+    if (begin >= n_seen) continue;
     for (uint32_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
       const size_t row = size_t{r} * a.n_heads + head;
-      add_row(a.q + row * d, turned, d, a.scale, a.lse[row], n_seen, mass);
+      add_row(a.q + row * d, turned, d, a.scale, a.lse[row], begin, n_seen, mass);
     }
   }
   std::copy(mass, mass + len, a.mass + at * kPageTokens);

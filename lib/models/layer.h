@@ -27,12 +27,6 @@ enum class Row : uint8_t {
   kG,  // [d_ff]
 };
 
-enum class Gate : uint8_t {
-  kSilu,
-  kGelu,     // tanh approximation
-  kClamped,  // SwiGLU of clamped inputs, as in gpt-oss
-};
-
 // One matrix of a stage: y = W x (+ bias), or y += W x (+ bias).
 struct StagePart {
   const char* name = "";  // of the tensor in the file, without layer and ".weight"

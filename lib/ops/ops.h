@@ -92,21 +92,23 @@ struct OpContext {
   void* stream = nullptr;  // of a device backend: the stream that its ops are enqueued in
 };
 
-// x[i] = row tokens[i] of the embedding table, decoded.
+// x[i] = row tokens[i] of the embedding table, decoded, times `scale`.
 struct EmbedArgs {
   float* x;               // out [n_tok, n_cols]
   Weight table;           // [vocab_size, d_model]
   const int32_t* tokens;  // [n_tok]
   uint32_t n_tok;
+  float scale = 1.0f;
 };
 
-// y = x / sqrt(mean(x^2) + eps) * weight, row by row. y may be x.
+// y = x / sqrt(mean(x^2) + eps) * weight, row by row, or y += that. y may be x.
 struct RmsNormArgs {
   float* y;             // out [n_tok, n]
   const float* x;       // [n_tok, n]
   const float* weight;  // [n]
   uint32_t n_tok, n;
   float eps;
+  bool accumulate = false;
 };
 
 // One output of a matmul: y = W x (+ bias), or y += W x (+ bias).
@@ -125,16 +127,28 @@ struct MatmulArgs {
   uint32_t n_tok;
 };
 
-// y = silu(Wg x) * (Wu x).
+// The activation of a gated product.
+enum class Gate : uint8_t {
+  kSilu,     // g * sigmoid(g)
+  kGelu,     // tanh approximation: g / 2 * (1 + tanh u) = g * sigmoid(2 u), u = sqrt(2 / pi) * (g + 0.044715 g^3)
+  kClamped,  // SwiGLU of clamped inputs, as gpt-oss has it; no backend computes it yet
+};
+inline constexpr float kGelu1 = 1.59576912160573f, kGelu3 = 0.0713548162726009f;  // 2 u = kGelu1 * g + kGelu3 * g^3
+
+// y = activation(Wg x) * (Wu x).
 struct GluMatmulArgs {
   float* y;         // out [n_tok, n_rows]
   Weight gate, up;  // [n_rows, n_cols], both of one type or of two
   const float* x;   // [n_tok, n_cols]
   uint32_t n_tok;
+  Gate activation = Gate::kSilu;
 };
 
 // Which elements of a head rotate together: (2i, 2i+1), or (i, i + rope_dim/2).
 enum class RopeLayout : uint8_t { kAdjacent, kHalfSplit };
+
+// Rotations of one model, at most: layers may have one of their own.
+inline constexpr uint32_t kMostRotations = 2;
 
 // Optional per-head RMS norm of q and k, rotation of both, and storing of k and v (rounded to bf16, nearest even) in
 // the pages. With kMinMax digests the maxima and minima are updated with the stored keys; a page's first token
@@ -270,7 +284,7 @@ struct PageAccumulateArgs {
 
 // Attention weights of each token, summed over some query rows and the heads of a group: the observation window of
 // prompt policies, and H2O's column sums (docs/algorithms.md, "H2O" and "SnapKV"). A row at position t sees tokens up
-// to t.
+// to t, with a window only those at positions > t - window.
 struct TokenMassArgs {
   float* mass;       // out [n_kv_heads, capacity * kPageTokens], tokens in use; not written beyond a page's len
   const float* q;    // [n_rows, n_heads, head_dim]
@@ -279,6 +293,7 @@ struct TokenMassArgs {
   uint32_t n_rows, n_heads;
   uint32_t pos;  // position of the first query row
   float scale;
+  uint32_t window = 0;  // 0: none
 };
 
 // Flags of a page in its stream's table.

@@ -14,7 +14,10 @@ Status rms_norm(OpContext&, const RmsNormArgs& a) {
     double sum = 0.0;
     for (size_t i = 0; i < a.n; ++i) sum += double{x[i]} * double{x[i]};
     const auto inverse = static_cast<float>(1.0 / std::sqrt(sum / a.n + double{a.eps}));
-    for (size_t i = 0; i < a.n; ++i) y[i] = x[i] * inverse * a.weight[i];
+    for (size_t i = 0; i < a.n; ++i) {
+      const float normed = x[i] * inverse * a.weight[i];
+      y[i] = a.accumulate ? y[i] + normed : normed;
+    }
   }
   return {};
 }

@@ -18,7 +18,8 @@ Status token_mass(OpContext&, const TokenMassArgs& a) {
         const uint16_t* key = a.kv.keys_of(kv_head, page) + j * d;
         float mass = 0.0f;
         for (uint32_t r = 0; r < a.n_rows; ++r) {
-          if (a.kv.first_pos[at] + j > a.pos + r) continue;
+          const uint64_t token = uint64_t{a.kv.first_pos[at]} + j, row = uint64_t{a.pos} + r;
+          if (token > row || (a.window != 0 && token + a.window <= row)) continue;
           for (uint32_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
             const float* q = a.q + (size_t{r} * a.n_heads + head) * d;
             float dot = 0.0f;

@@ -58,19 +58,19 @@ constexpr Spec kSpecs[] = {
 };
 
 std::vector<float> run(const Backend& backend, const Weight& gate, const Weight& up, const std::vector<float>& x,
-                       uint32_t n_tok, uint32_t n_threads) {
+                       uint32_t n_tok, uint32_t n_threads, Gate activation = Gate::kSilu) {
   std::vector<float> y(size_t{n_tok} * gate.n_rows, NAN);
   Machine machine(backend, matmul_shapes(std::max(gate.n_cols, gate.n_rows), n_tok, n_threads));
-  machine.check(backend.ops.glu_matmul(machine.cx(), {y.data(), gate, up, x.data(), n_tok}));
+  machine.check(backend.ops.glu_matmul(machine.cx(), {y.data(), gate, up, x.data(), n_tok, activation}));
   return y;
 }
 
-std::vector<Output> run_spec(const Backend& backend, const Spec& s) {
+std::vector<Output> run_spec(const Backend& backend, const Spec& s, Gate activation) {
   const Matrix gate(s.gate, s.n_rows, s.n_cols, 1), up(s.up, s.n_rows, s.n_cols, 2);
   std::vector<Output> outputs;
   for (uint32_t n_tok : {1u, 2u, 5u, 8u, 9u, 17u, 64u}) {
-    outputs.push_back(
-        {"y", run(backend, gate.w(), up.w(), Random(n_tok).normals(size_t{n_tok} * s.n_cols, 2.0f), n_tok, 2)});
+    const std::vector<float> x = Random(n_tok).normals(size_t{n_tok} * s.n_cols, 2.0f);
+    outputs.push_back({"y", run(backend, gate.w(), up.w(), x, n_tok, 2, activation)});
   }
   return outputs;
 }
@@ -128,6 +128,34 @@ void silu_is_exact_everywhere(const Backend& backend) {
   }
 }
 
+// GELU in the same way. Its exponent grows with the third power of the input, and so does the error of the exponential.
+void gelu_is_exact_everywhere(const Backend& backend) {
+  std::vector<float> x;
+  for (float f = -200.0f; f <= 200.0f; f += 0.37f) x.push_back(f);
+  for (float f = -8.0f; f <= 8.0f; f += 0.01f) x.push_back(f);
+  for (float f : {0.0f, -0.0f, 1e-30f, -1e-30f, 1e-5f, 1e4f, -1e4f}) x.push_back(f);
+  const float one = 1.0f;
+  const Weight w = {reinterpret_cast<const uint8_t*>(&one), WeightType::kF32, 1, 1, 4};
+  const auto n = static_cast<uint32_t>(x.size());
+  const std::vector<float> y = run(backend, w, w, x, n, 1, Gate::kGelu);
+  for (size_t i = 0; i < n; ++i) {
+    const double g = double{x[i]}, u = std::sqrt(2.0 / std::acos(-1.0)) * (g + 0.044715 * g * g * g);
+    const double want = g / (1.0 + std::exp(-2.0 * u)) * g;
+    if (!(std::fabs(double{y[i]} - want) <= 1e-5 * std::fabs(want) + 1e-12))
+      fail_msg("gelu(%g): %.9g, not %.9g", g, double{y[i]}, want);
+  }
+}
+
+void clamped_gates_are_refused(const Backend& backend) {
+  const float one = 1.0f;
+  float x = 1.0f, y = 7.0f;
+  const Weight w = {reinterpret_cast<const uint8_t*>(&one), WeightType::kF32, 1, 1, 4};
+  Machine machine(backend, matmul_shapes(1, 1, 1));
+  const Status status = backend.ops.glu_matmul(machine.cx(), {&y, w, w, &x, 1, Gate::kClamped});
+  assert_int_equal(status.code(), WEIR_ERR_UNSUPPORTED);
+  assert_true(y == 7.0f);
+}
+
 // Gate 0 gives 0, gate 1 gives 1 / (1 + 1/e) times up.
 void golden(const Backend& backend) {
   const float gate[4] = {0, 0, 1, 0}, up[4] = {1, 1, 0, 2};
@@ -141,8 +169,11 @@ void golden(const Backend& backend) {
 std::vector<OpCase> cases() {
   std::vector<OpCase> list;
   for (const Spec& s : kSpecs) {
-    list.push_back({std::string("glu_matmul__") + s.name, [&s](const Backend& b) { return run_spec(b, s); }, s.max_nmse,
-                    s.reason, kCudaNmse, kCudaReason});
+    for (const Gate gate : {Gate::kSilu, Gate::kGelu}) {
+      list.push_back({std::string("glu_matmul__") + (gate == Gate::kGelu ? "gelu_" : "") + s.name,
+                      [&s, gate](const Backend& b) { return run_spec(b, s, gate); }, s.max_nmse, s.reason, kCudaNmse,
+                      kCudaReason});
+    }
   }
   return list;
 }
@@ -156,5 +187,7 @@ int main() {
                    {{"glu_matmul__golden", golden},
                     {"glu_matmul__does_not_depend_on_threads", does_not_depend_on_threads},
                     {"glu_matmul__few_tokens_match_single_ones", few_tokens_match_single_ones},
-                    {"glu_matmul__silu_is_exact_everywhere", silu_is_exact_everywhere}});
+                    {"glu_matmul__silu_is_exact_everywhere", silu_is_exact_everywhere},
+                    {"glu_matmul__gelu_is_exact_everywhere", gelu_is_exact_everywhere},
+                    {"glu_matmul__clamped_gates_are_refused", clamped_gates_are_refused}});
 }

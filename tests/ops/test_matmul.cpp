@@ -356,6 +356,20 @@ void embed_decodes_rows(const Backend& backend) {
   }
 }
 
+void embed_scales_rows(const Backend& backend) {
+  for (const TypeRow& row : kTypes) {
+    const uint32_t n_cols = row.n_cols.back();
+    const Matrix m(row.type, 5, n_cols, 18);
+    const int32_t tokens[] = {4, 1};
+    std::vector<float> got(2 * n_cols, NAN), want(2 * n_cols);
+    Machine machine(backend, matmul_shapes(n_cols, 2, 2));
+    machine.check(backend.ops.embed(machine.cx(), {got.data(), m.w(), tokens, 2, 25.3f}));
+    machine.check(backend.ops.embed(machine.cx(), {want.data(), m.w(), tokens, 2}));
+    for (float& x : want) x *= 25.3f;
+    assert_same(weight_type_info(row.type).name, got, want);
+  }
+}
+
 std::vector<BackendTest> tests() {
   std::vector<BackendTest> list = {{"matmul__golden", golden},
                                    {"matmul__parts", parts},
@@ -366,7 +380,8 @@ std::vector<BackendTest> tests() {
                                    {"matmul__far_from_one", far_from_one},
                                    {"matmul__not_a_number_is_seen", not_a_number_is_seen},
                                    {"matmul__too_little_scratch_is_an_error", too_little_scratch_is_an_error},
-                                   {"embed__decodes_rows", embed_decodes_rows}};
+                                   {"embed__decodes_rows", embed_decodes_rows},
+                                   {"embed__scales_rows", embed_scales_rows}};
   for (const TypeRow& row : kTypes) {
     const std::string type = weight_type_info(row.type).name;
     list.push_back({"matmul__" + type + "_matches_reference", [&row](const Backend& b) { matches_reference(b, row); }});

@@ -9,6 +9,7 @@ struct Spec {
   uint32_t n_tok, n;
   float scale;  // of x
   bool in_place;
+  bool accumulate = false;
   bool gpu = true;  // false: the GPU sums squares in f32, whose range these exceed
 };
 
@@ -18,21 +19,24 @@ constexpr Spec kSpecs[] = {
     {"one_element", 2, 1, 1.0f, false},
     {"odd_width", 5, 1037, 1.0f, false},
     {"many_rows", 100, 512, 1.0f, true},
-    {"tiny_values", 2, 256, 1e-20f, false},        // eps dominates
-    {"huge_values", 2, 256, 1e19f, false, false},  // squares exceed the range of f32
+    {"added", 3, 384, 1.0f, false, true},
+    {"added_odd_width", 40, 1037, 1.0f, false, true},
+    {"tiny_values", 2, 256, 1e-20f, false},               // eps dominates
+    {"huge_values", 2, 256, 1e19f, false, false, false},  // squares exceed the range of f32
 };
 
 std::vector<Output> run_spec(const Backend& backend, const Spec& s) {
   Random random(11);
   std::vector<float> x = random.normals(size_t{s.n_tok} * s.n, s.scale), y(x.size(), NAN);
+  if (s.accumulate) y = Random(12).normals(x.size());
   const std::vector<float> weight = random.normals(s.n);
   OpShapes shapes;
   shapes.n_threads = 3;
   shapes.max_tok = s.n_tok;
   shapes.max_cols = s.n;
   Machine machine(backend, shapes);
-  machine.check(backend.ops.rms_norm(machine.cx(),
-                                     {s.in_place ? x.data() : y.data(), x.data(), weight.data(), s.n_tok, s.n, 1e-6f}));
+  machine.check(backend.ops.rms_norm(
+      machine.cx(), {s.in_place ? x.data() : y.data(), x.data(), weight.data(), s.n_tok, s.n, 1e-6f, s.accumulate}));
   return {{"y", s.in_place ? x : y}};
 }
 

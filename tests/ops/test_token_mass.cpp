@@ -28,7 +28,7 @@ class MassCase {
     Machine machine(backend, attn.shapes());
     machine.check(backend.ops.token_mass(
         machine.cx(), {mass.data(), a.q + size_t{first} * n_heads * a.kv.head_dim, lse.data() + size_t{first} * n_heads,
-                       a.kv, a.n_tok - first, n_heads, a.pos + first, a.scale}));
+                       a.kv, a.n_tok - first, n_heads, a.pos + first, a.scale, a.window}));
     return mass;
   }
 
@@ -53,7 +53,9 @@ class MassCase {
         double sum = 0.0;
         std::vector<std::pair<size_t, double>> weights;
         for_tokens([&](uint32_t head, uint32_t row, uint32_t t, size_t i) {
-          if (head != query / group || attn.kv.first_pos(head, row) + t > a.pos + r) return;
+          const uint32_t token = attn.kv.first_pos(head, row) + t;
+          if (head != query / group || token > a.pos + r) return;
+          if (a.window != 0 && token + a.window <= a.pos + r) return;
           double dot = 0.0;
           for (size_t e = 0; e < a.kv.head_dim; ++e)
             dot += double{a.q[(size_t{r} * a.n_heads + query) * a.kv.head_dim + e]} *
@@ -114,6 +116,21 @@ void equals_plain_softmax(const Backend& backend) {
         for (size_t i = 0; i < got.size(); ++i)  // nothing is written beyond a page's tokens or the table
           assert_true(std::fabs(double{got[i]} - want[i]) <= 1e-5 * std::fabs(want[i]) + 1e-9);
       }
+    }
+  }
+}
+
+// Windows that end in the open page, in a page before it, at a page's edge, and before the conversation's beginning.
+void equals_plain_softmax_in_a_window(const Backend& backend) {
+  for (uint32_t window : {1u, 3u, 16u, 17u, 40u, 1000u}) {
+    for (uint32_t n_rows : {1u, 2u, 40u}) {
+      AttnSpec s = spec_of(64, 3, n_rows);
+      s.window = window;
+      MassCase c(s, window + n_rows);
+      const std::vector<float> got = c.run(backend);
+      const std::vector<double> want = c.plain();
+      for (size_t i = 0; i < got.size(); ++i)
+        assert_true(std::fabs(double{got[i]} - want[i]) <= 1e-5 * std::fabs(want[i]) + 1e-9);
     }
   }
 }
@@ -185,9 +202,9 @@ int main() {
   using namespace weir::test;
 #define WEIR_PROPERTY(name) \
   { "token_mass__" #name, name }
-  return run_group(
-      "ops/token_mass", cases(),
-      {WEIR_PROPERTY(equals_plain_softmax), WEIR_PROPERTY(weights_sum_to_one_per_row_and_head),
-       WEIR_PROPERTY(last_row_agrees_with_page_mass), WEIR_PROPERTY(rows_add_up), WEIR_PROPERTY(two_tokens_golden)});
+  return run_group("ops/token_mass", cases(),
+                   {WEIR_PROPERTY(equals_plain_softmax), WEIR_PROPERTY(equals_plain_softmax_in_a_window),
+                    WEIR_PROPERTY(weights_sum_to_one_per_row_and_head), WEIR_PROPERTY(last_row_agrees_with_page_mass),
+                    WEIR_PROPERTY(rows_add_up), WEIR_PROPERTY(two_tokens_golden)});
 #undef WEIR_PROPERTY
 }
