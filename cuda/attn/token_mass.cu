@@ -59,7 +59,9 @@ __global__ void __launch_bounds__(kBlock) token_mass_kernel(const TokenMassArgs 
         for (uint32_t t = 0; t < kTokens; ++t) dot[t] = fmaf(q.y, key[t][2 * j + 1], fmaf(q.x, key[t][2 * j], dot[t]));
       }
       const float sum = team_sum<kWarp>(dot, lane);
-      if (begin + mine <= a.pos + r) mass += expf(__fmul_rn(a.scale, sum) - a.lse[head]);
+      const uint32_t token = begin + mine, row_pos = a.pos + r;
+      if (token <= row_pos && (a.window == 0 || row_pos - token < a.window))
+        mass += expf(__fmul_rn(a.scale, sum) - a.lse[head]);
     }
   }
   if (lane < kTokens && first + lane < len) a.mass[at * kPageTokens + first + lane] = mass;

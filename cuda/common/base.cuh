@@ -90,6 +90,11 @@ __device__ inline float bf16_low(uint32_t pair) { return __uint_as_float(pair <<
 __device__ inline float bf16_high(uint32_t pair) { return __uint_as_float(pair & 0xFFFF0000u); }
 __device__ inline uint16_t float_to_bf16(float x) { return __bfloat16_as_ushort(__float2bfloat16_rn(x)); }
 
+// What the sigmoid of is multiplied with g.
+__device__ inline float gate_logit(Gate gate, float g) {
+  return gate == Gate::kGelu ? g * fmaf(g * g, kGelu3, kGelu1) : g;
+}
+
 #endif  // __CUDACC__
 
 }  // namespace weir::cuda

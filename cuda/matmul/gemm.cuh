@@ -35,9 +35,10 @@ Status gemm_f16_tile(OpContext& cx, const GemmArgs& a, uint32_t tile, uint32_t n
 // aligned.
 Status pack_rows_f16(OpContext& cx, const float* x, __half* out, float* scale, uint32_t n_tok, uint32_t n_cols);
 
-// y = silu(gate) * up, all [n_tok, n_cols]; and the same, packed into f16. y may be gate or up.
-Status silu_mul(OpContext& cx, const float* gate, const float* up, float* y, uint32_t n_tok, uint32_t n_cols);
-Status silu_mul_pack_f16(OpContext& cx, const float* gate, const float* up, __half* out, float* scale, uint32_t n_tok,
-                         uint32_t n_cols);
+// y = activation(gate) * up, all [n_tok, n_cols]; and the same, packed into f16. y may be gate or up.
+Status gate_mul(OpContext& cx, Gate activation, const float* gate, const float* up, float* y, uint32_t n_tok,
+                uint32_t n_cols);
+Status gate_mul_pack_f16(OpContext& cx, Gate activation, const float* gate, const float* up, __half* out, float* scale,
+                         uint32_t n_tok, uint32_t n_cols);
 
 }  // namespace weir::cuda

@@ -71,6 +71,7 @@ struct GemvKernelArgs {
   // loads then depend on loaded data, so those loads cannot be issued before the current tile has arrived.
   uint32_t zero;
   uint32_t n_columns;  // more than kColumns / 2: fewer have a smaller kernel
+  Gate activation;     // of a gated product
 };
 
 template <uint32_t kColumns>
@@ -135,7 +136,9 @@ __device__ float norm_scale(const float* norm, const float* sums, uint32_t n_col
   return rsqrtf(sum / static_cast<float>(n_cols) + eps);
 }
 
-__device__ float gated(float gate, float up) { return gate / (1.0f + __expf(-gate)) * up; }
+__device__ float gated(Gate activation, float gate, float up) {
+  return gate / (1.0f + __expf(-gate_logit(activation, gate))) * up;
+}
 
 // part_of: the part that a row belongs to. first_row: the first row of a part.
 template <uint32_t kColumns>
@@ -176,7 +179,7 @@ __device__ void store_row(const GemvKernelArgs<1>& a, uint32_t row, float* total
   for (uint32_t m = 0; m < kHeld<kGlu, 1>; ++m) total[m] = __fmul_rn(warp_sum(total[m]), scale);
   if (threadIdx.x % kWarp != 0) return;
   if constexpr (kGlu) {
-    a.y[0][0][row] = gated(total[0], total[1]);
+    a.y[0][0][row] = gated(a.activation, total[0], total[1]);
   } else {
     store_output(a, 0, row, total[0], add);
   }
@@ -216,7 +219,7 @@ __device__ void store_rows(const GemvKernelArgs<kColumns>& a, uint32_t row, uint
   const bool stores = lane % kSpread<kN> == 0 && has_column(a, c);
   if constexpr (kGlu) {
     const float up = __shfl_xor_sync(kAllLanes, y, kWarp / 2);  // the gates' sums are in the lower half of the lanes
-    if (stores && held == 0) a.y[c][0][row] = gated(y, up);
+    if (stores && held == 0) a.y[c][0][row] = gated(a.activation, y, up);
   } else {
     const uint32_t r = row + held * stride;
     if (stores && r < a.end_row[2]) store_output(a, c, r, y, read_addends(a, c, r));
@@ -433,6 +436,7 @@ Status launch_columns(OpContext& cx, const AllColumns& all, uint32_t first, uint
   k.n_cols = all.n_cols;
   k.norm = all.norm;
   k.eps = all.eps;
+  k.activation = all.activation;
   k.n_columns = n;
   std::copy_n(all.x + first, n, k.x);
   for (uint32_t c = 0; c < n; ++c) std::copy_n(all.y[first + c], 3, k.y[c]);
@@ -533,6 +537,7 @@ AllColumns parts_of_type(const GemvArgs& a, uint32_t i, bool (&done)[3]) {
   k.n_cols = a.part[i].w.n_cols;
   k.norm = a.norm;
   k.eps = a.eps;
+  k.activation = a.activation;
   k.n_columns = 1 + a.n_more;
   k.x[0] = a.x;
   for (uint32_t c = 0; c < a.n_more; ++c) k.x[1 + c] = a.more[c].x;

@@ -22,7 +22,8 @@ struct GemvArgs {
   const float* x = nullptr;     // [n_cols]
   const float* norm = nullptr;  // [n_cols] weight of an RMS norm of x, or null
   float eps = 0.0f;
-  bool glu = false;      // part[0] is the gate, part[1] the up matrix; part[0].y = silu(gate x) * (up x)
+  bool glu = false;  // part[0] is the gate, part[1] the up matrix; part[0].y = activation(gate x) * (up x)
+  Gate activation = Gate::kSilu;
   bool overlap = false;  // programmatic dependent launch, see launch()
 
   // More input vectors; bias, accumulate, norm, eps and glu apply to every column.

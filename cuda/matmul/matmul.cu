@@ -159,6 +159,7 @@ Status matmul(OpContext& cx, const MatmulArgs& a) {
 
 Status glu_matmul(OpContext& cx, const GluMatmulArgs& a) {
   const bool one_type = a.gate.type == a.up.type;
+  if (a.activation == Gate::kClamped) return fail(WEIR_ERR_UNSUPPORTED, "glu_matmul: clamped gates");
   if (a.n_tok == 1 && !one_type) return fail(WEIR_ERR_UNSUPPORTED, "glu_matmul: gate and up matrices of two types");
   const bool by_gemv = one_type && fits_gemv(a.gate, a.n_tok);
   WEIR_TRY(check(cx, a.gate, a.n_tok, by_gemv));
@@ -169,6 +170,7 @@ Status glu_matmul(OpContext& cx, const GluMatmulArgs& a) {
     g.part[1] = {a.up, nullptr, nullptr, false};
     g.n_parts = 2;
     g.glu = true;
+    g.activation = a.activation;
     g.x = a.x;
     return multiply_few(cx, g, a.n_tok);
   }
@@ -178,7 +180,7 @@ Status glu_matmul(OpContext& cx, const GluMatmulArgs& a) {
   WEIR_TRY(pack_rows_f16(cx, a.x, s.x, s.scale, a.n_tok, a.gate.n_cols));
   WEIR_TRY(multiply(cx, s, {a.gate, nullptr, a.y, false}, a.n_tok));
   WEIR_TRY(multiply(cx, s, {a.up, nullptr, s.up, false}, a.n_tok));
-  return silu_mul(cx, a.y, s.up, a.y, a.n_tok, a.gate.n_rows);
+  return gate_mul(cx, a.activation, a.y, s.up, a.y, a.n_tok, a.gate.n_rows);
 }
 
 }  // namespace weir::cuda

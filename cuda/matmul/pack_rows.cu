@@ -14,14 +14,14 @@ struct Plain {
   __device__ float4 operator()(size_t i) const { return reinterpret_cast<const float4*>(x)[i]; }
 };
 
-__device__ inline float silu(float x) { return x / (1.0f + expf(-x)); }
-
-struct SiluMul {
+struct GateMul {
+  Gate activation;
   const float* gate;
   const float* up;
+  __device__ float one(float g, float u) const { return g / (1.0f + expf(-gate_logit(activation, g))) * u; }
   __device__ float4 operator()(size_t i) const {
     const float4 g = reinterpret_cast<const float4*>(gate)[i], u = reinterpret_cast<const float4*>(up)[i];
-    return make_float4(silu(g.x) * u.x, silu(g.y) * u.y, silu(g.z) * u.z, silu(g.w) * u.w);
+    return make_float4(one(g.x, u.x), one(g.y, u.y), one(g.z, u.z), one(g.w, u.w));
   }
 };
 
@@ -66,9 +66,9 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Computes: y = silu(gate) * up.
+// Computes: y = activation(gate) * up.
 // Launch: one thread per four elements.
-__global__ void __launch_bounds__(kThreads) silu_mul_kernel(SiluMul source, float* y, size_t n) {
+__global__ void __launch_bounds__(kThreads) gate_mul_kernel(GateMul source, float* y, size_t n) {
   const size_t i = size_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i < n) reinterpret_cast<float4*>(y)[i] = source(i);
 }
@@ -80,16 +80,18 @@ Status pack_rows_f16(OpContext& cx, const float* x, __half* out, float* scale, u
                 scale, n_cols);
 }
 
-Status silu_mul_pack_f16(OpContext& cx, const float* gate, const float* up, __half* out, float* scale, uint32_t n_tok,
-                         uint32_t n_cols) {
-  return launch("silu_mul_pack_f16", pack_rows_kernel<SiluMul>, n_tok, kThreads, 0, stream_of(cx), false,
-                SiluMul{gate, up}, out, scale, n_cols);
+Status gate_mul_pack_f16(OpContext& cx, Gate activation, const float* gate, const float* up, __half* out, float* scale,
+                         uint32_t n_tok, uint32_t n_cols) {
+  return launch("gate_mul_pack_f16", pack_rows_kernel<GateMul>, n_tok, kThreads, 0, stream_of(cx), false,
+                GateMul{activation, gate, up}, out, scale, n_cols);
 }
 
-Status silu_mul(OpContext& cx, const float* gate, const float* up, float* y, uint32_t n_tok, uint32_t n_cols) {
+Status gate_mul(OpContext& cx, Gate activation, const float* gate, const float* up, float* y, uint32_t n_tok,
+                uint32_t n_cols) {
   const size_t n = size_t{n_tok} * n_cols / 4;
   const auto blocks = static_cast<uint32_t>((n + kThreads - 1) / kThreads);
-  return launch("silu_mul", silu_mul_kernel, blocks, kThreads, 0, stream_of(cx), false, SiluMul{gate, up}, y, n);
+  return launch("gate_mul", gate_mul_kernel, blocks, kThreads, 0, stream_of(cx), false, GateMul{activation, gate, up},
+                y, n);
 }
 
 }  // namespace weir::cuda

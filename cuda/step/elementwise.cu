@@ -25,7 +25,8 @@ __global__ void embed_kernel(const EmbedArgs a) {
     F::decode(F::load(F::at(planes, row * n_units + unit)), unit % 8, v);
 #pragma unroll
     for (uint32_t i = 0; i < F::kUnit; i += 4)
-      *reinterpret_cast<float4*>(x + unit * F::kUnit + i) = make_float4(v[i], v[i + 1], v[i + 2], v[i + 3]);
+      *reinterpret_cast<float4*>(x + unit * F::kUnit + i) =
+          make_float4(v[i] * a.scale, v[i + 1] * a.scale, v[i + 2] * a.scale, v[i + 3] * a.scale);
   }
 }
 
@@ -41,7 +42,10 @@ __global__ void rms_norm_kernel(const RmsNormArgs a) {
   sum = 0.0f;
   for (uint32_t i = 0; i < kThreads / kWarp; ++i) sum += sums[i];
   const float scale = rsqrtf(sum / static_cast<float>(a.n) + a.eps);
-  for (uint32_t i = threadIdx.x; i < a.n; i += kThreads) y[i] = x[i] * scale * a.weight[i];
+  for (uint32_t i = threadIdx.x; i < a.n; i += kThreads) {
+    const float normed = x[i] * scale * a.weight[i];
+    y[i] = a.accumulate ? y[i] + normed : normed;
+  }
 }
 
 // rope_append: blockIdx.x is the token; each warp takes one head at a time, query heads first, then KV heads.
