@@ -22,14 +22,15 @@ using StepTables = KvTables;
 
 // The beginning of a decode step: evicts the pages that the policy's rules select, opens a page in every stream where
 // position n_tokens is the first of a page, counts the token in the pages' `len`, and computes the RoPE factors cos_sin
-// [rope_dim / 2, 2] of position n_tokens. step_end increments n_tokens itself.
+// [rope_dim / 2, 2] of position n_tokens for each rotation of the model. step_end increments n_tokens itself.
 struct StepBeginArgs {
   StepTables tables;
   StepRules rules;
   StepState* state;
-  const double* angles;  // [rope_dim / 2] radians per position
-  double magnitude;
-  uint32_t rope_dim;
+  const double* angles;  // [n_rotations, rope_dim / 2] radians per position
+  double magnitude[kMostRotations];
+  uint32_t rope_dim, n_rotations;
+  uint32_t stride;  // from one rotation to the next in cos_sin and cos_sin_sink
   float* cos_sin;
   float* cos_sin_sink;   // null unless the rules have in_cache_pos
   uint32_t* counter;     // zero before and after

@@ -142,11 +142,14 @@ __device__ void reserve(const StepTables& t, uint32_t stream, const Room& room, 
 
 // The rotations of one position. Executed by one block.
 __device__ void fill_rotation(const StepBeginArgs& a, uint32_t pos, float* cos_sin) {
-  for (uint32_t i = threadIdx.x; i < a.rope_dim / 2; i += kBlock) {
+  const uint32_t half = a.rope_dim / 2;
+  for (uint32_t i = threadIdx.x; i < a.n_rotations * half; i += kBlock) {
+    const uint32_t rotation = i / half;
+    float* pair = cos_sin + size_t{rotation} * a.stride + 2 * (i - rotation * half);
     double sine = 0.0, cosine = 0.0;
     sincos(static_cast<double>(pos) * a.angles[i], &sine, &cosine);
-    cos_sin[2 * i] = static_cast<float>(cosine * a.magnitude);
-    cos_sin[2 * i + 1] = static_cast<float>(sine * a.magnitude);
+    pair[0] = static_cast<float>(cosine * a.magnitude[rotation]);
+    pair[1] = static_cast<float>(sine * a.magnitude[rotation]);
   }
 }
 

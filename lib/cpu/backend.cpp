@@ -45,7 +45,8 @@ const Backend& cpu_backend() {
       },
       scratch_bytes,
       cpu::matmul_target,
-      TraitSet(Trait::kQkvBias, Trait::kQkNorm),
+      TraitSet(Trait::kQkvBias, Trait::kQkNorm, Trait::kPostNorm, Trait::kGeluGate, Trait::kEmbeddingScale,
+               Trait::kWindow, Trait::kLayerRope),
   };
   return kBackend;
 }

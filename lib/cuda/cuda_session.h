@@ -92,6 +92,8 @@ class CudaSession final : public DeviceSession {
   // itself.
   Status enqueue_step(const SessionGroup& group);
   Status enqueue_stage(const SessionGroup& group, uint32_t layer, uint32_t stage);
+  Status enqueue_products(const SessionGroup& group, const Stage& stage, bool after_branches);
+  Status enqueue_post_norm(const SessionGroup& group, const Stage& stage);
   template <class Column>
   Status enqueue_gemv(const SessionGroup& group, GemvArgs g, const Column& column);
   template <class F>
@@ -113,7 +115,7 @@ class CudaSession final : public DeviceSession {
     return selected_ != nullptr && pages > a_.rules.select_above_pages;
   }
   bool is_selected(uint32_t layer, bool selects) const {
-    return selects && a_.rules.selects && layer >= a_.rules.select_from_layer;
+    return selects && a_.rules.selects && layer >= a_.rules.select_from_layer && may_select(layers()[layer].attention);
   }
 
   AttendPass pass_of(uint32_t n_tok, uint32_t pos) const {

@@ -241,7 +241,8 @@ constexpr Backend kBackend = {
     },
     scratch_bytes,
     target,
-    TraitSet(Trait::kQkvBias, Trait::kQkNorm),
+    TraitSet(Trait::kQkvBias, Trait::kQkNorm, Trait::kPostNorm, Trait::kGeluGate, Trait::kEmbeddingScale,
+             Trait::kWindow, Trait::kLayerRope),
 };
 
 constexpr DeviceModule kModule = {

@@ -12,10 +12,14 @@ Status CudaSession::copy_chunk_in(const DeviceChunk& chunk) {
     WEIR_CUDA_TRY(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_), "copying a prompt chunk");
     return Status();
   };
-  const size_t rotations = size_t{chunk.n_tok} * a_.rope->rope_dim() * sizeof(float);
   WEIR_TRY(copy(a_.device.tokens, a_.host.tokens, chunk.n_tok * sizeof(int32_t)));
-  WEIR_TRY(copy(a_.b.cos_sin, a_.host.cos_sin, rotations));
-  return a_.b.cos_sin_sink == nullptr ? Status() : copy(a_.b.cos_sin_sink, a_.host.cos_sin_sink, rotations);
+  const size_t bytes = size_t{chunk.n_tok} * a_.rope->rope_dim() * sizeof(float);
+  for (uint32_t rotation = 0; rotation < a_.rope->n_rotations(); ++rotation) {
+    const size_t at = a_.b.rotation(rotation, a_.rope->rope_dim());
+    WEIR_TRY(copy(a_.b.cos_sin + at, a_.host.cos_sin + at, bytes));
+    if (a_.b.cos_sin_sink != nullptr) WEIR_TRY(copy(a_.b.cos_sin_sink + at, a_.host.cos_sin_sink + at, bytes));
+  }
+  return {};
 }
 
 Status CudaSession::token_mass(uint32_t layer, const TokenMassArgs& host) {
@@ -56,10 +60,14 @@ Status CudaSession::chunk_stage(const DeviceChunk& chunk, uint32_t layer, const 
         const StagePart& part = stage.part[i];
         m.part[i] = {part.w, part.bias, row_of(a_.b, part.y), part.accumulate};
       }
-      return matmul(a_.cx, m);
+      if (stage.post_norm == nullptr) return matmul(a_.cx, m);
+      const RmsNormArgs norm = take_to_norm(a_.b, c, stage, m.part[0], chunk.n_tok);
+      WEIR_TRY(matmul(a_.cx, m));
+      return rms_norm(a_.cx, norm);
     }
     case Stage::Kind::kGlu:
-      return glu_matmul(a_.cx, {row_of(a_.b, stage.part[0].y), stage.part[0].w, stage.part[1].w, x, chunk.n_tok});
+      return glu_matmul(a_.cx,
+                        {row_of(a_.b, stage.part[0].y), stage.part[0].w, stage.part[1].w, x, chunk.n_tok, stage.gate});
     case Stage::Kind::kAttend:
       return chunk_attention(chunk, layer);
   }
@@ -81,7 +89,7 @@ StepEndArgs CudaSession::end_args(bool commit) const {
 Status CudaSession::enqueue_chunk(const DeviceChunk& chunk) {
   const ModelConfig& c = *a_.config;
   WEIR_TRY(copy_chunk_in(chunk));
-  WEIR_TRY(embed(a_.cx, {a_.b.x, a_.weights->token_embd, a_.device.tokens, chunk.n_tok}));
+  WEIR_TRY(embed(a_.cx, {a_.b.x, a_.weights->token_embd, a_.device.tokens, chunk.n_tok, c.embedding_scale}));
   for (uint32_t layer = 0; layer < c.n_layers; ++layer) {
     if (chunk.cancel != nullptr && chunk.cancel->load(std::memory_order_relaxed))
       return fail(WEIR_ERR_CANCELLED, "cancelled in layer %u", layer);

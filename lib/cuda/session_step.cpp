@@ -156,6 +156,11 @@ Status CudaSession::enqueue_each(const SessionGroup& group, const F& enqueue) {
   return {};
 }
 
+// Whether a stage's last kernels run session by session, in branches of the graph.
+static bool ends_in_branches(const Stage& stage) {
+  return stage.kind == Stage::Kind::kAttend || stage.post_norm != nullptr;
+}
+
 // One GEMV for all sessions. column(buffers) returns a session's input and its parts' outputs; the rest is the same for
 // all.
 template <class Column>
@@ -171,11 +176,23 @@ Status CudaSession::enqueue_gemv(const SessionGroup& group, GemvArgs g, const Co
   return gemv(a_.cx, g);
 }
 
+// The norm after a stage, of every session's `r`. By kernels that start when the one before has ended.
+Status CudaSession::enqueue_post_norm(const SessionGroup& group, const Stage& stage) {
+  if ((group.parts & part_bit(kPartOther)) == 0) return {};
+  return enqueue_each(group, [&](CudaSession& session, bool) {
+    const StepBuffers& b = session.a_.b;
+    MatmulPart part = {stage.part[0].w, nullptr, row_of(b, stage.part[0].y), stage.part[0].accumulate};
+    return rms_norm(session.a_.cx, take_to_norm(b, *a_.config, stage, part, 1));
+  });
+}
+
 Status CudaSession::enqueue_stage(const SessionGroup& group, uint32_t layer, uint32_t index) {
   const Layer& l = layers()[layer];
   const Stage& stage = l.stage[index];
-  // Whether the sessions' branches come right before: at the beginning of the recording, and after attention.
-  const bool after_branches = index == 0 ? layer == 0 : l.stage[index - 1].kind == Stage::Kind::kAttend;
+  // Whether the sessions' branches come right before: at the beginning of the recording, after attention, and after a
+  // norm of a stage's result.
+  const bool after_branches = index == 0 ? layer == 0 || ends_in_branches(layers()[layer - 1].stages().back())
+                                         : ends_in_branches(l.stage[index - 1]);
   switch (stage.kind) {
     case Stage::Kind::kAttend:
       return enqueue_each(group, [&](CudaSession& session, bool selects) {
@@ -185,20 +202,26 @@ Status CudaSession::enqueue_stage(const SessionGroup& group, uint32_t layer, uin
     case Stage::Kind::kGlu:
       break;
   }
-  if ((group.parts & part_bit(kPartGemv)) == 0) return {};
+  if ((group.parts & part_bit(kPartGemv)) != 0) WEIR_TRY(enqueue_products(group, stage, after_branches));
+  return stage.post_norm == nullptr ? Status() : enqueue_post_norm(group, stage);
+}
+
+Status CudaSession::enqueue_products(const SessionGroup& group, const Stage& stage, bool after_branches) {
   GemvArgs g;
   g.n_parts = stage.n_parts;
   for (uint32_t i = 0; i < stage.n_parts; ++i) {
     const StagePart& part = stage.part[i];
-    g.part[i] = {part.w, part.bias, nullptr, part.accumulate};
+    g.part[i] = {part.w, part.bias, nullptr, part.accumulate && stage.post_norm == nullptr};
   }
   g.norm = stage.norm;
   g.eps = a_.config->norm_eps;
   g.glu = stage.kind == Stage::Kind::kGlu;
+  g.activation = stage.gate;
   g.overlap = group.n == 1 || !after_branches;
   return enqueue_gemv(group, g, [&](const StepBuffers& b) {
     GemvColumn column = {row_of(b, stage.x), {}};
-    for (uint32_t i = 0; i < stage.n_parts; ++i) column.y[i] = row_of(b, stage.part[i].y);
+    for (uint32_t i = 0; i < stage.n_parts; ++i)
+      column.y[i] = stage.post_norm != nullptr ? b.r : row_of(b, stage.part[i].y);
     return column;
   });
 }
@@ -209,14 +232,16 @@ Status CudaSession::enqueue_begin() {
   begin.rules = a_.rules;
   begin.state = a_.device.state;
   begin.angles = a_.device.angles;
-  begin.magnitude = a_.rope->magnitude();
   begin.rope_dim = a_.rope->rope_dim();
+  begin.n_rotations = a_.rope->n_rotations();
+  for (uint32_t i = 0; i < begin.n_rotations; ++i) begin.magnitude[i] = a_.rope->magnitude(i);
+  begin.stride = static_cast<uint32_t>(a_.b.rotation(1, begin.rope_dim));
   begin.cos_sin = a_.b.cos_sin;
   begin.cos_sin_sink = a_.b.cos_sin_sink;
   begin.counter = a_.device.counters + kBeginCounter;
   begin.events = {events_, a_.host.events.capacity};
   WEIR_TRY(step_begin(a_.cx, begin));
-  return embed(a_.cx, {a_.b.x, a_.weights->token_embd, token_, 1});
+  return embed(a_.cx, {a_.b.x, a_.weights->token_embd, token_, 1, a_.config->embedding_scale});
 }
 
 Status CudaSession::enqueue_step(const SessionGroup& group) {
@@ -231,7 +256,7 @@ Status CudaSession::enqueue_step(const SessionGroup& group) {
     g.n_parts = 1;
     g.norm = a_.weights->output_norm;
     g.eps = a_.config->norm_eps;
-    g.overlap = true;
+    g.overlap = group.n == 1 || !ends_in_branches(layers().back().stages().back());
     WEIR_TRY(enqueue_gemv(group, g, [](const StepBuffers& b) { return GemvColumn{b.x, {b.logits}}; }));
   }
   if (!whole) return {};

@@ -6,6 +6,14 @@
 
 namespace weir {
 
+AttnScope scope_in(const AttnScope& policy, const Attention& attention) {
+  if (attention.window == 0) return policy;
+  AttnScope scope = policy;
+  scope.n_sink = 0;
+  scope.window = policy.window == 0 ? attention.window : std::min(policy.window, attention.window);
+  return scope;
+}
+
 RopeAppendArgs rope_append_args(const AttendPass& pass, const Attention& attention, uint32_t layer) {
   RopeAppendArgs a = {};
   a.q = pass.b.q;
@@ -15,8 +23,9 @@ RopeAppendArgs rope_append_args(const AttendPass& pass, const Attention& attenti
   a.q_norm = attention.q_norm;
   a.k_norm = attention.k_norm;
   a.norm_eps = pass.config.norm_eps;
-  a.cos_sin = pass.b.cos_sin;
-  a.cos_sin_sink = pass.b.cos_sin_sink;
+  const size_t rotation = pass.b.rotation(attention.rotation, pass.rope.rope_dim());
+  a.cos_sin = pass.b.cos_sin + rotation;
+  a.cos_sin_sink = pass.b.cos_sin_sink == nullptr ? nullptr : pass.b.cos_sin_sink + rotation;
   a.rope_dim = pass.rope.rope_dim();
   a.layout = pass.config.arch->rope_layout;
   a.n_tok = pass.n_tok;
@@ -27,7 +36,8 @@ RopeAppendArgs rope_append_args(const AttendPass& pass, const Attention& attenti
   return a;
 }
 
-AttnPagedArgs attn_paged_args(const AttendPass& pass, const Attention&, uint32_t layer) {
+AttnPagedArgs attn_paged_args(const AttendPass& pass, const Attention& attention, uint32_t layer) {
+  const AttnScope scope = scope_in(pass.scope, attention);
   AttnPagedArgs a = {};
   a.out = pass.b.o;
   a.q = pass.b.q;
@@ -37,9 +47,9 @@ AttnPagedArgs attn_paged_args(const AttendPass& pass, const Attention&, uint32_t
   a.n_heads = pass.config.n_heads;
   a.pos = pass.pos;
   a.scale = pass.config.attn_scale;
-  a.n_sink_pages = pass.scope.n_sink_pages;
-  a.n_sink = pass.scope.n_sink;
-  a.window = pass.scope.window;
+  a.n_sink_pages = scope.n_sink_pages;
+  a.n_sink = scope.n_sink;
+  a.window = scope.window;
   return a;
 }
 
@@ -51,11 +61,11 @@ bool digests_are_due(DigestKind digest, uint32_t pos, uint32_t n_tok) {
 namespace {
 
 // The policy selects pages before attention and observes it after.
-Status attend_step(Step& s, AttnPagedArgs attn, uint32_t layer) {
+Status attend_step(Step& s, const Attention& attention, AttnPagedArgs attn, uint32_t layer) {
   const OpTable& ops = s.backend->ops;
   const uint32_t n_heads = attn.n_heads;
   PageLists lists;
-  if (s.b.select != nullptr)
+  if (s.b.select != nullptr && may_select(attention))
     WEIR_TRY(
         s.policy->select(s.cx, ops, *s.kv, {layer, n_heads, attn.q, s.b.page_score, s.b.select, s.b.n_select}, lists));
   attn.select = lists.select;
@@ -72,7 +82,7 @@ Status attend_step(Step& s, AttnPagedArgs attn, uint32_t layer) {
 }
 
 // A prompt chunk attends all resident pages; the policy observes the chunk's last rows.
-Status attend_chunk(Step& s, AttnPagedArgs attn, uint32_t layer) {
+Status attend_chunk(Step& s, const Attention& attention, AttnPagedArgs attn, uint32_t layer) {
   attn.lse = s.b.lse;
   WEIR_TRY(s.backend->ops.attn_paged(s.cx, attn));
   if (s.b.lse == nullptr) return {};
@@ -80,7 +90,7 @@ Status attend_chunk(Step& s, AttnPagedArgs attn, uint32_t layer) {
   return s.policy->observe_prompt(
       s.cx, s.backend->ops, *s.kv,
       {layer, attn.n_heads, attn.q + size_t{first} * attn.n_heads * attn.kv.head_dim,
-       s.b.lse + size_t{first} * attn.n_heads, n_rows, attn.pos + first, s.n_left, s.b.token_mass});
+       s.b.lse + size_t{first} * attn.n_heads, n_rows, attn.pos + first, s.n_left, s.b.token_mass, attention.window});
 }
 
 }  // namespace
@@ -102,7 +112,7 @@ Status attend(Step& s, const StepBuffers& b, uint32_t row, uint32_t layer) {
   AttnPagedArgs attn = attn_paged_args(pass, attention, layer);
   attn.q = append.q;
   attn.out = b.o + q_at;
-  return s.is_decode ? attend_step(s, attn, layer) : attend_chunk(s, attn, layer);
+  return s.is_decode ? attend_step(s, attention, attn, layer) : attend_chunk(s, attention, attn, layer);
 }
 
 }  // namespace weir

@@ -30,10 +30,14 @@ Status run_stage(const StepGroup& group, uint32_t layer, const Stage& stage) {
         const StagePart& part = stage.part[i];
         a.part[i] = {part.w, part.bias, row_of(s.b, part.y), part.accumulate};
       }
-      return ops.matmul(s.cx, a);
+      if (stage.post_norm == nullptr) return ops.matmul(s.cx, a);
+      const RmsNormArgs norm = take_to_norm(s.b, c, stage, a.part[0], n_tok);
+      WEIR_TRY(ops.matmul(s.cx, a));
+      return ops.rms_norm(s.cx, norm);
     }
     case Stage::Kind::kGlu:
-      return ops.glu_matmul(s.cx, {row_of(s.b, stage.part[0].y), stage.part[0].w, stage.part[1].w, x, n_tok});
+      return ops.glu_matmul(s.cx,
+                            {row_of(s.b, stage.part[0].y), stage.part[0].w, stage.part[1].w, x, n_tok, stage.gate});
     case Stage::Kind::kAttend:
       for (uint32_t i = 0; i < group.n; ++i) WEIR_TRY(attend(*group.steps[i], s.b, i, layer));
   }
@@ -43,10 +47,12 @@ Status run_stage(const StepGroup& group, uint32_t layer, const Stage& stage) {
 void fill_rope(Step& s) {
   const RopeTable& rope = s.model->rope();
   const uint32_t pos = s.kv->n_tokens();
-  for (uint32_t i = 0; i < s.n_tok; ++i) {
-    const size_t row = size_t{i} * rope.rope_dim();
-    rope.fill(pos + i, s.b.cos_sin + row);
-    if (s.b.q_sink != nullptr) rope.fill(s.policy->in_cache_pos(*s.kv, pos + i), s.b.cos_sin_sink + row);
+  for (uint32_t rotation = 0; rotation < rope.n_rotations(); ++rotation) {
+    for (uint32_t i = 0; i < s.n_tok; ++i) {
+      const size_t row = s.b.rotation(rotation, rope.rope_dim()) + size_t{i} * rope.rope_dim();
+      rope.fill(rotation, pos + i, s.b.cos_sin + row);
+      if (s.b.q_sink != nullptr) rope.fill(rotation, s.policy->in_cache_pos(*s.kv, pos + i), s.b.cos_sin_sink + row);
+    }
   }
 }
 
@@ -70,6 +76,14 @@ float* row_of(const StepBuffers& b, Row row) {
   return nullptr;
 }
 
+RmsNormArgs take_to_norm(const StepBuffers& b, const ModelConfig& c, const Stage& stage, MatmulPart& part,
+                         uint32_t n_tok) {
+  const RmsNormArgs norm = {part.y, b.r, stage.post_norm, n_tok, c.d_model, c.norm_eps, part.accumulate};
+  part.y = b.r;
+  part.accumulate = false;
+  return norm;
+}
+
 void lay_out_buffers(const ModelConfig& c, const RopeTable& rope, const PolicyNeeds& needs, uint32_t max_tok,
                      uint32_t max_pages, Arena& arena, StepBuffers& b) {
   const uint64_t n = max_tok;
@@ -84,8 +98,10 @@ void lay_out_buffers(const ModelConfig& c, const RopeTable& rope, const PolicyNe
   b.v = arena.take<float>(n * c.n_kv_heads * c.head_dim);
   b.o = arena.take<float>(n * c.n_heads * c.head_dim);
   b.g = arena.take<float>(n * c.d_ff);
-  b.cos_sin = arena.take<float>(n * rope.rope_dim());
-  b.cos_sin_sink = needs.sink_query ? arena.take<float>(n * rope.rope_dim()) : nullptr;
+  b.r = c.traits.has(Trait::kPostNorm) ? arena.take<float>(n * c.d_model) : nullptr;
+  const uint64_t rotations = rope.n_rotations() * n * rope.rope_dim();
+  b.cos_sin = arena.take<float>(rotations);
+  b.cos_sin_sink = needs.sink_query ? arena.take<float>(rotations) : nullptr;
   b.page_mass = needs.page_mass ? arena.take<float>(masses) : nullptr;
   b.page_score = needs.digest != DigestKind::kNone ? arena.take<float>(masses) : nullptr;
   b.select = n_lists != 0 ? arena.take<uint32_t>(uint64_t{n_lists} * max_pages) : nullptr;
@@ -101,8 +117,10 @@ Status run_layers(const StepGroup& group) {
     fill_rope(*group.steps[i]);
     group.steps[i]->pages_attended = 0;
   }
-  WEIR_TRY(s.backend->ops.embed(s.cx, {s.b.x, s.model->weights().token_embd, s.tokens, n_tokens_of(group)}));
-  for (uint32_t layer = 0; layer < s.model->config().n_layers; ++layer) {
+  const ModelConfig& c = s.model->config();
+  WEIR_TRY(s.backend->ops.embed(
+      s.cx, {s.b.x, s.model->weights().token_embd, s.tokens, n_tokens_of(group), c.embedding_scale}));
+  for (uint32_t layer = 0; layer < c.n_layers; ++layer) {
     for (uint32_t i = 0; i < group.n; ++i) {
       const std::atomic<bool>* cancel = group.steps[i]->cancel;
       if (cancel != nullptr && cancel->load(std::memory_order_relaxed))

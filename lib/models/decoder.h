@@ -24,7 +24,8 @@ struct StepBuffers {
   float* v = nullptr;             // [max_tok, n_kv_heads, head_dim]
   float* o = nullptr;             // [max_tok, n_heads, head_dim] attention output
   float* g = nullptr;             // [max_tok, d_ff]
-  float* cos_sin = nullptr;       // [max_tok, rope_dim / 2, 2]
+  float* r = nullptr;             // [max_tok, d_model] result of a stage that has a norm after it; null when none has
+  float* cos_sin = nullptr;       // [rotations of the model, max_tok, rope_dim / 2, 2]
   float* cos_sin_sink = nullptr;  // the same, for q_sink
   float* page_mass = nullptr;     // [n_heads, most pages of a stream]; null unless policy or trace need it
   float* page_score = nullptr;    // the same shape; null without digests
@@ -33,9 +34,16 @@ struct StepBuffers {
   float* lse = nullptr;           // [max_tok, n_heads]; this and the next null unless the policy observes prompts
   float* token_mass = nullptr;    // [n_kv_heads, most pages of a stream * kPageTokens]
   float* logits = nullptr;        // [vocab_size] after the last token
+
+  // Where a rotation begins in cos_sin and cos_sin_sink.
+  size_t rotation(uint32_t number, uint32_t rope_dim) const { return size_t{number} * max_tok * rope_dim; }
 };
 
 float* row_of(const StepBuffers& b, Row row);
+
+// For a stage with a norm after it: sends the part's result to `r`, and returns the norm that brings it from there to where the part had it.
+RmsNormArgs take_to_norm(const StepBuffers& b, const ModelConfig& config, const Stage& stage, MatmulPart& part,
+                         uint32_t n_tok);
 
 // Sees what a decode step did in each layer; see weir_trace_layer.
 class StepTrace {

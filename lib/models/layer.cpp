@@ -42,6 +42,8 @@ class LayerBuilder {
     std::snprintf(text, sizeof(text), "%s.bias", name);
     return in_.vector(text, part.w.n_rows, part.bias, bias == Bias::kRequired);
   }
+  void gate(Gate gate) { stage_->gate = gate; }
+  Status post_norm(const char* name) { return in_.vector(name, row_width(c_, stage_->part[0].y), stage_->post_norm); }
 
  private:
   TensorReader& in_;
@@ -68,7 +70,7 @@ uint32_t row_width(const ModelConfig& c, Row row) {
   return 0;
 }
 
-Status describe_layer(TensorReader& in, const ModelConfig& c, Layer& layer) {
+Status describe_layer(TensorReader& in, const ModelConfig& c, uint32_t number, Layer& layer) {
   using Kind = Stage::Kind;
   const Architecture& arch = *c.arch;
   const auto qkv_bias = arch.qkv_bias ? LayerBuilder::Bias::kRequired : LayerBuilder::Bias::kIfThere;
@@ -82,13 +84,20 @@ Status describe_layer(TensorReader& in, const ModelConfig& c, Layer& layer) {
     WEIR_TRY(in.vector("attn_q_norm.weight", c.head_dim, layer.attention.q_norm));
     WEIR_TRY(in.vector("attn_k_norm.weight", c.head_dim, layer.attention.k_norm));
   }
+  if (c.is_local(number)) {
+    layer.attention.window = c.window;
+    layer.attention.rotation = arch.local_rope_base != 0.0f ? 1 : 0;
+  }
   WEIR_TRY(b.begin(Kind::kProject, Row::kO, nullptr));
   WEIR_TRY(b.part("attn_output", Row::kX, true));
+  if (arch.post_norms) WEIR_TRY(b.post_norm("post_attention_norm.weight"));
   WEIR_TRY(b.begin(Kind::kGlu, Row::kX, "ffn_norm.weight"));
+  b.gate(arch.gate);
   WEIR_TRY(b.part("ffn_gate", Row::kG, false));
   WEIR_TRY(b.part("ffn_up", Row::kG, false));
   WEIR_TRY(b.begin(Kind::kProject, Row::kG, nullptr));
-  return b.part("ffn_down", Row::kX, true);
+  WEIR_TRY(b.part("ffn_down", Row::kX, true));
+  return arch.post_norms ? b.post_norm("post_ffw_norm.weight") : Status();
 }
 
 namespace {

@@ -49,7 +49,7 @@ struct Stage {
   Gate gate = Gate::kSilu;      // kGlu
   uint32_t n_experts = 0;       // > 0: each part's matrix is a stack of that many, from which a router selects
   const float* post_norm =
-      nullptr;  // [width of y] weights of an RMS norm of the result, before it is added; null: none
+      nullptr;  // kProject with one part: [d_model] weights of an RMS norm of the result, before it is added; null: none
   uint32_t n_parts = 0;
   StagePart part[kMostParts];
 };
@@ -78,8 +78,8 @@ struct Layer {
 // Elements of a row.
 uint32_t row_width(const ModelConfig& config, Row row);
 
-// Reads the layer's tensors into the stages that the architecture's row asks for.
-Status describe_layer(TensorReader& in, const ModelConfig& config, Layer& out);
+// Reads the tensors of layer `number` into the stages that the architecture's row asks for.
+Status describe_layer(TensorReader& in, const ModelConfig& config, uint32_t number, Layer& out);
 
 // What the description has beyond a plain layer.
 TraitSet traits_of(const ModelConfig& config, std::span<const Layer> layers);

@@ -194,13 +194,35 @@ Status Model::read_config(std::string_view arch) {
   if (!(std::isfinite(c.norm_eps) && c.norm_eps >= 0.0f && c.norm_eps < 1.0f)) {
     return fail(WEIR_ERR_FORMAT, "%s: %g is not in [0, 1)", eps_key.text, static_cast<double>(c.norm_eps));
   }
-  uint32_t window = 0;
-  const Key window_key(prefix, "attention.sliding_window");
-  WEIR_TRY(file_.get_u32(window_key, window, 0));
-  if (window != 0 && window < c.context_tokens)
-    return fail(WEIR_ERR_UNSUPPORTED, "%s: %u; sliding-window layers are not supported", window_key.text, window);
+  WEIR_TRY(file_.get_f32(Key(prefix, "final_logit_softcapping"), c.logit_soft_cap, 0.0f));
   c.attn_scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim));
-  return rope_.read(file_, prefix, c.head_dim, c.context_tokens);
+  WEIR_TRY(rope_.read(file_, prefix, c.head_dim, c.context_tokens));
+  WEIR_TRY(read_windows());
+  if (c.arch->adapt != nullptr) c.arch->adapt(c);
+  return {};
+}
+
+// Which layers see a window, and how those rotate. Without the key none has one.
+Status Model::read_windows() {
+  ModelConfig& c = config_;
+  const Key window_key(c.arch->name, "attention.sliding_window");
+  uint32_t window = 0;
+  WEIR_TRY(file_.get_u32(window_key, window, 0));
+  if (c.arch->global_every == 0) {
+    if (window == 0 || window >= c.context_tokens) return {};
+    return fail(WEIR_ERR_UNSUPPORTED, "%s: %u; architecture %s has no sliding-window layers", window_key.text, window,
+                c.arch->name);
+  }
+  c.window = window;
+  if (window == 0) return {};
+  const Key every_key(c.arch->name, "attention.sliding_window_pattern");
+  WEIR_TRY(file_.get_u32(every_key, c.global_every, c.arch->global_every));
+  if (c.global_every == 0) return fail(WEIR_ERR_FORMAT, "%s: 0", every_key.text);
+  if (c.arch->local_rope_base == 0.0f) return {};
+  const Key base_key(c.arch->name, "rope.freq_base_swa");
+  float base = 0.0f;
+  WEIR_TRY(file_.get_f32(base_key, base, c.arch->local_rope_base));
+  return rope_.add(base_key, base);
 }
 
 Status Model::read_fingerprint(OpenProgress& progress) {
@@ -226,7 +248,8 @@ Status Model::read_fingerprint(OpenProgress& progress) {
   }
   hash.add(tokenizer_.hash());
   hash.add(rope_.angles().data(), rope_.angles().size() * sizeof(double));
-  hash.add(rope_.magnitude());
+  for (uint32_t i = 0; i < rope_.n_rotations(); ++i) hash.add(rope_.magnitude(i));
+  if (config_.window != 0) hash.add(config_.window);
   fingerprint_ = vocab_only_ ? 0 : hash.value;
   uint64_t most = 0;
   for (const GgufTensor& tensor : file_.tensors()) {

@@ -24,10 +24,16 @@ namespace weir {
 // An architecture's row: how its layers differ from plain Llama layers. describe_layer (layer.cpp) turns it into
 // stages.
 struct Architecture {
-  const char* name;        // general.architecture and the prefix of its keys
-  RopeLayout rope_layout;  // of the weights as GGUF files hold them
-  bool qkv_bias = false;   // q, k and v must have biases; false: they may have them
-  bool qk_norm = false;    // q and k are RMS-normalised head by head
+  const char* name;         // general.architecture and the prefix of its keys
+  RopeLayout rope_layout;   // of the weights as GGUF files hold them
+  bool qkv_bias = false;    // q, k and v must have biases; false: they may have them
+  bool qk_norm = false;     // q and k are RMS-normalised head by head
+  bool post_norms = false;  // what attention and feed-forward add to the residual stream is RMS-normalised
+  Gate gate = Gate::kSilu;
+  // One layer in `global_every` sees all positions, the others the last attention.sliding_window; 0: all layers see all.
+  uint32_t global_every = 0;
+  float local_rope_base = 0.0f;             // of layers with a window, unscaled; 0: they rotate as the others
+  void (*adapt)(ModelConfig& c) = nullptr;  // sets what no key of the file says, after the keys were read
 };
 
 struct ModelConfig {
@@ -39,7 +45,10 @@ struct ModelConfig {
   float attn_scale = 0.0f;
   float embedding_scale = 1.0f;  // of the residual stream's first value
   float logit_soft_cap = 0.0f;   // logits become cap * tanh(logit / cap); 0: as they are
+  uint32_t window = 0;           // of local layers
+  uint32_t global_every = 0;     // as Architecture's, or as the file has it
   TraitSet traits;               // what a backend must be able to compute
+  bool is_local(uint32_t layer) const { return window != 0 && (layer + 1) % global_every != 0; }
 };
 
 struct ModelWeights {
@@ -86,6 +95,7 @@ class Model {
  private:
   Status read(bool vocab_only, OpenProgress& progress);
   Status read_config(std::string_view arch);
+  Status read_windows();
   Status read_weights();
   Status read_fingerprint(OpenProgress& progress);
 

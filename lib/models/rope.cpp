@@ -53,6 +53,12 @@ Status read_scaling(const GgufFile& file, std::string_view prefix, uint32_t trai
   return {};
 }
 
+Status check_base(std::string_view key, float base) {
+  if (std::isfinite(base) && base > 1.0f) return {};
+  return fail(WEIR_ERR_FORMAT, "%.*s: %g is not a number above 1", static_cast<int>(key.size()), key.data(),
+              static_cast<double>(base));
+}
+
 // Dimension index at which `turns` full turns fit into the original context (YaRN, sec. 3.2).
 double yarn_dim(double turns, double rope_dim, double base, double original_tokens) {
   return rope_dim * std::log(original_tokens / (turns * 2.0 * std::numbers::pi)) / (2.0 * std::log(base));
@@ -70,10 +76,7 @@ Status RopeTable::read(const GgufFile& file, std::string_view prefix, uint32_t h
     return fail(WEIR_ERR_FORMAT, "%s: %u is not an even number from 2 to the head size %u",
                 Key(prefix, "rope.dimension_count").text, dim, head_dim);
   }
-  if (!(std::isfinite(base) && base > 1.0f)) {
-    return fail(WEIR_ERR_FORMAT, "%s: %g is not a number above 1", Key(prefix, "rope.freq_base").text,
-                static_cast<double>(base));
-  }
+  WEIR_TRY(check_base(Key(prefix, "rope.freq_base"), base));
   WEIR_TRY(read_scaling(file, prefix, trained_tokens, s));
   const bool yarn = s.type == "yarn";
   if (s.type != "none" && s.type != "linear" && !yarn) {
@@ -91,6 +94,7 @@ Status RopeTable::read(const GgufFile& file, std::string_view prefix, uint32_t h
 
   const double low = yarn ? std::max(0.0, std::floor(yarn_dim(s.beta_fast, dim, base, s.original_tokens))) : 0.0;
   const double high = yarn ? std::min(dim - 1.0, std::ceil(yarn_dim(s.beta_slow, dim, base, s.original_tokens))) : 0.0;
+  rope_dim_ = dim;
   angle_.resize(dim / 2);
   for (uint32_t i = 0; i < dim / 2; ++i) {
     double angle = std::pow(static_cast<double>(base), -2.0 * i / dim);
@@ -111,16 +115,27 @@ Status RopeTable::read(const GgufFile& file, std::string_view prefix, uint32_t h
       angle_[i] = stretched;
     }
   }
-  magnitude_ = s.attn_factor;
-  if (yarn && s.ext_factor != 0.0f && s.factor > 1.0f) magnitude_ *= 1.0 + 0.1 * std::log(s.factor);
+  magnitude_[0] = s.attn_factor;
+  if (yarn && s.ext_factor != 0.0f && s.factor > 1.0f) magnitude_[0] *= 1.0 + 0.1 * std::log(s.factor);
   return {};
 }
 
-void RopeTable::fill(uint64_t pos, float* cos_sin) const {
-  for (size_t i = 0; i < angle_.size(); ++i) {
-    const double angle = static_cast<double>(pos) * angle_[i];
-    cos_sin[2 * i] = static_cast<float>(std::cos(angle) * magnitude_);
-    cos_sin[2 * i + 1] = static_cast<float>(std::sin(angle) * magnitude_);
+Status RopeTable::add(std::string_view key, float base) {
+  WEIR_TRY(check_base(key, base));
+  if (n_rotations() == kMostRotations)
+    return fail(WEIR_ERR_INTERNAL, "%.*s: a model of more than %u rotations", static_cast<int>(key.size()), key.data(),
+                kMostRotations);
+  for (uint32_t i = 0; i < rope_dim_ / 2; ++i)
+    angle_.push_back(std::pow(static_cast<double>(base), -2.0 * i / rope_dim_));
+  return {};
+}
+
+void RopeTable::fill(uint32_t rotation, uint64_t pos, float* cos_sin) const {
+  const double* angles = angle_.data() + size_t{rotation} * (rope_dim_ / 2);
+  for (size_t i = 0; i < rope_dim_ / 2; ++i) {
+    const double angle = static_cast<double>(pos) * angles[i];
+    cos_sin[2 * i] = static_cast<float>(std::cos(angle) * magnitude_[rotation]);
+    cos_sin[2 * i + 1] = static_cast<float>(std::sin(angle) * magnitude_[rotation]);
   }
 }
 

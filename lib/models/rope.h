@@ -11,26 +11,33 @@
 
 #include "core/status.h"
 #include "gguf/gguf.h"
+#include "ops/ops.h"
 
 namespace weir {
 
+// The rotations of a model's layers: one, or one for each kind of layer. At most kMostRotations; all turn as many elements of a head.
 class RopeTable {
  public:
   explicit RopeTable(std::pmr::memory_resource* memory) : angle_(memory) {}
 
-  // Reads <prefix>.rope.* and the optional tensor rope_freqs.weight.
+  // Rotation 0: reads <prefix>.rope.* and the optional tensor rope_freqs.weight.
   Status read(const GgufFile& file, std::string_view prefix, uint32_t head_dim, uint32_t trained_tokens);
+  // The next rotation, of that base and unscaled; `key` is what messages call the base.
+  Status add(std::string_view key, float base);
 
-  uint32_t rope_dim() const { return static_cast<uint32_t>(angle_.size()) * 2; }
-  // With the magnitude, what distinguishes this table from others; for fingerprints.
+  uint32_t rope_dim() const { return rope_dim_; }
+  uint32_t n_rotations() const { return static_cast<uint32_t>(angle_.size() / (rope_dim_ / 2)); }
+  // [n_rotations, rope_dim / 2] radians per position. With the magnitudes, what distinguishes this table from others;
+  // for fingerprints.
   const std::pmr::vector<double>& angles() const { return angle_; }
-  double magnitude() const { return magnitude_; }
+  double magnitude(uint32_t rotation) const { return magnitude_[rotation]; }
   // cos_sin: out [rope_dim / 2, 2]; angles in double, so that positions of 2^30 are still exact to 1e-7.
-  void fill(uint64_t pos, float* cos_sin) const;
+  void fill(uint32_t rotation, uint64_t pos, float* cos_sin) const;
 
  private:
-  std::pmr::vector<double> angle_;  // [rope_dim / 2] radians per position
-  double magnitude_ = 1.0;          // YaRN's attention factor, on cos and sin alike
+  uint32_t rope_dim_ = 2;
+  std::pmr::vector<double> angle_;                 // as angles()
+  double magnitude_[kMostRotations] = {1.0, 1.0};  // YaRN's attention factor, on cos and sin alike
 };
 
 }  // namespace weir

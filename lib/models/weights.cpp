@@ -21,7 +21,7 @@ Status Model::read_weights() {
   weights_.layers.resize(config_.n_layers);
   for (uint32_t i = 0; i < config_.n_layers; ++i) {
     in.set_layer(i);
-    WEIR_TRY(describe_layer(in, config_, weights_.layers[i]));
+    WEIR_TRY(describe_layer(in, config_, i, weights_.layers[i]));
   }
   WEIR_TRY(in.check_all_taken(config_.arch->name));
   config_.traits = traits_of(config_, weights_.layers);

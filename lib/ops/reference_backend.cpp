@@ -16,7 +16,8 @@ const Backend& reference_backend() {
       },
       [](const OpShapes&) -> uint64_t { return 0; },
       []() { return "plain C++"; },
-      TraitSet(Trait::kQkvBias, Trait::kQkNorm),
+      TraitSet(Trait::kQkvBias, Trait::kQkNorm, Trait::kPostNorm, Trait::kGeluGate, Trait::kEmbeddingScale,
+               Trait::kWindow, Trait::kLayerRope),
   };
   return kBackend;
 }

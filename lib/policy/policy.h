@@ -91,9 +91,10 @@ struct ObservePromptArgs {
   const float* q;    // [n_rows, n_heads, head_dim] rotated queries of the chunk's last rows
   const float* lse;  // [n_rows, n_heads]
   uint32_t n_rows;
-  uint32_t pos;       // position of the first of them
-  uint32_t n_left;    // prompt tokens after this chunk
-  float* token_mass;  // scratch [n_kv_heads, capacity * kPageTokens]
+  uint32_t pos;         // position of the first of them
+  uint32_t n_left;      // prompt tokens after this chunk
+  float* token_mass;    // scratch [n_kv_heads, capacity * kPageTokens]
+  uint32_t window = 0;  // the layer's own; see TokenMassArgs
 };
 
 class Policy {

@@ -47,7 +47,7 @@ constexpr uint32_t device_interface(uint32_t version, std::string_view lists) {
 }
 
 // The number is raised with every change of this header, and of a rule or an enum that the module knows.
-inline constexpr uint32_t kDeviceInterface = device_interface(5, kDeviceLists);
+inline constexpr uint32_t kDeviceInterface = device_interface(6, kDeviceLists);
 
 // The most sessions that DeviceModule::step_many takes at once: an SM's registers can hold a GEMV's sums for this many
 // inputs.
@@ -58,9 +58,9 @@ struct DeviceStaging {
   std::byte* tables = nullptr;    // [table_bytes] the host's page tables, on which the library's policies work
   StepState* state = nullptr;     // the step's
   int32_t* tokens = nullptr;      // [max_tok] of a prompt chunk
-  float* cos_sin = nullptr;       // [max_tok, rope_dim] of a prompt chunk
+  float* cos_sin = nullptr;       // [rotations of the model, max_tok, rope_dim] of a prompt chunk
   float* cos_sin_sink = nullptr;  // the same, or null
-  double* angles = nullptr;       // [rope_dim / 2]
+  double* angles = nullptr;       // [rotations of the model, rope_dim / 2]
   float* token_mass = nullptr;    // [n_kv_heads, most pages * kPageTokens] for prompt policies, or null
   float* logits = nullptr;        // [vocab_size]
   PageEventRing events;           // the host writes to it around prompts, the device in decode steps

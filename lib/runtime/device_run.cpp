@@ -39,10 +39,11 @@ class Session::Observer final : public ChunkObserver {
     bridge.cx.stream = &bridge;
     OpTable ops = {};
     ops.token_mass = token_mass_on_device;
-    failed_ = s_.policy_->observe_prompt(bridge.cx, ops, s_.kv_,
-                                         {layer, c.n_heads, s_.step_.b.q + size_t{first} * c.n_heads * c.head_dim,
-                                          s_.step_.b.lse + size_t{first} * c.n_heads, n_rows, s_.kv_.n_tokens() + first,
-                                          n_left_, s_.staging_.token_mass});
+    failed_ = s_.policy_->observe_prompt(
+        bridge.cx, ops, s_.kv_,
+        {layer, c.n_heads, s_.step_.b.q + size_t{first} * c.n_heads * c.head_dim,
+         s_.step_.b.lse + size_t{first} * c.n_heads, n_rows, s_.kv_.n_tokens() + first, n_left_, s_.staging_.token_mass,
+         s_.model_->weights().layers[layer].attention.window});
     return failed_;
   }
   // Not ok when the chunk failed because of the policy; the message is then the library's own.
@@ -161,10 +162,12 @@ Status Session::run_device_chunk(const weir_token* tokens, uint32_t n_tok, uint3
   DeviceChunk chunk;
   for (uint32_t i = 0; i < n_tok; ++i) {
     staging_.tokens[i] = tokens[i];
-    rope.fill(pos + i, staging_.cos_sin + size_t{i} * rope.rope_dim());
-    if (staging_.cos_sin_sink == nullptr) continue;
-    const uint32_t in_cache = policy_->in_cache_pos(kv_, pos + i);
-    rope.fill(in_cache, staging_.cos_sin_sink + size_t{i} * rope.rope_dim());
+    const uint32_t in_cache = staging_.cos_sin_sink != nullptr ? policy_->in_cache_pos(kv_, pos + i) : pos + i;
+    for (uint32_t rotation = 0; rotation < rope.n_rotations(); ++rotation) {
+      const size_t row = step_.b.rotation(rotation, rope.rope_dim()) + size_t{i} * rope.rope_dim();
+      rope.fill(rotation, pos + i, staging_.cos_sin + row);
+      if (staging_.cos_sin_sink != nullptr) rope.fill(rotation, in_cache, staging_.cos_sin_sink + row);
+    }
     chunk.sink_moved = chunk.sink_moved || in_cache != pos + i;
   }
   Observer observer(*this, n_tok, n_left);

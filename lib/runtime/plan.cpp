@@ -176,20 +176,20 @@ void lay_out_session(const SessionSetup& setup, const PolicyNeeds& needs, Sessio
 void lay_out_staging(const SessionSetup& setup, const PolicyNeeds& needs, uint64_t table_bytes, SessionPools& p,
                      DeviceBuffers& device, DeviceStaging& staging) {
   const ModelConfig& c = setup.model->config();
-  const uint64_t rope_dim = setup.model->rope().rope_dim();
+  const uint64_t n_angles = setup.model->rope().angles().size();
   device.table_bytes = table_bytes;
   device.state = p.workspace.take<StepState>(1);
   device.tokens = p.workspace.take<int32_t>(setup.max_tok);
-  device.angles = p.workspace.take<double>(rope_dim / 2);
+  device.angles = p.workspace.take<double>(n_angles);
   device.counters = p.workspace.take<uint32_t>(DeviceBuffers::kCounters);
   device.module = p.workspace.take<std::byte>(setup.module->session_device_bytes(setup.shapes));
 
   staging.tables = p.staging.take<std::byte>(table_bytes);
   staging.state = p.staging.take<StepState>(1);
   staging.tokens = p.staging.take<int32_t>(setup.max_tok);
-  staging.cos_sin = p.staging.take<float>(setup.max_tok * rope_dim);
-  staging.cos_sin_sink = needs.sink_query ? p.staging.take<float>(setup.max_tok * rope_dim) : nullptr;
-  staging.angles = p.staging.take<double>(rope_dim / 2);
+  staging.cos_sin = p.staging.take<float>(setup.max_tok * 2 * n_angles);
+  staging.cos_sin_sink = needs.sink_query ? p.staging.take<float>(setup.max_tok * 2 * n_angles) : nullptr;
+  staging.angles = p.staging.take<double>(n_angles);
   staging.token_mass = needs.prompt_rows != 0
                            ? p.staging.take<float>(uint64_t{c.n_kv_heads} * setup.kv.max_capacity() * kPageTokens)
                            : nullptr;

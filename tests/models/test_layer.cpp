@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "models/attend.h"
 #include "models/model.h"
 #include "tests/cmocka_cpp.h"
 
@@ -98,6 +99,40 @@ void traits__a_backend_refuses_those_that_it_lacks(void**) {
   assert_true(n_refused > 0);
 }
 
+// The layers of gemma3 that see a window, and what follows from it.
+void layers__of_gemma3_are_local_and_global(void**) {
+  for (const char* name : {"gemma3_f32", "gemma3_q8_0"}) {
+    Model model(std::pmr::new_delete_resource());
+    const std::string path = std::string(WEIR_SOURCE_DIR "/tests/golden/models/") + name + ".gguf";
+    assert_true(model.open(path.c_str(), false, false, nullptr, nullptr).ok());
+    const uint32_t every = std::strcmp(name, "gemma3_f32") == 0 ? 3 : 6;  // the file's, and the architecture's own
+    const uint32_t window = every == 3 ? 20 : 9;
+    assert_int_equal(model.rope().n_rotations(), 2);
+    for (uint32_t i = 0; i < model.config().n_layers; ++i) {
+      const Attention& attention = model.weights().layers[i].attention;
+      assert_int_equal(attention.window, (i + 1) % every == 0 ? 0 : window);
+      assert_int_equal(attention.rotation, (i + 1) % every == 0 ? 0 : 1);
+      assert_int_equal(may_select(attention), (i + 1) % every == 0);
+    }
+    assert_true(model.config().traits == TraitSet(Trait::kQkNorm, Trait::kPostNorm, Trait::kGeluGate,
+                                                  Trait::kEmbeddingScale, Trait::kWindow, Trait::kLayerRope));
+  }
+}
+
+// A layer's window and the policy's: the smaller one, and sinks only where the layer sees everything.
+void layers__windows_narrow_the_policys_scope(void**) {
+  Attention global, local;
+  local.window = 100;
+  const auto check = [](const AttnScope& got, uint32_t n_sink, uint32_t window) {
+    assert_int_equal(got.n_sink, n_sink);
+    assert_int_equal(got.window, window);
+  };
+  check(scope_in({1, 4, 50}, global), 4, 50);
+  check(scope_in({1, 4, 50}, local), 0, 50);
+  check(scope_in({1, 4, 200}, local), 0, 100);
+  check(scope_in({1, 0, 0}, local), 0, 100);
+}
+
 }  // namespace
 }  // namespace weir
 
@@ -107,6 +142,8 @@ int main() {
       cmocka_unit_test(traits__a_plain_layer_has_none),
       cmocka_unit_test(traits__each_is_found_in_the_description),
       cmocka_unit_test(traits__a_backend_refuses_those_that_it_lacks),
+      cmocka_unit_test(layers__of_gemma3_are_local_and_global),
+      cmocka_unit_test(layers__windows_narrow_the_policys_scope),
   };
   return cmocka_run_group_tests_name("models/layer", tests, nullptr, nullptr);
 }

@@ -4,7 +4,7 @@
 By hand:  python3 check_golden.py [name ...]     Needs numpy and gguf, nothing else.
 
 It reads metadata and tensors from the file alone, as a runtime must: RoPE pairs are (2i, 2i+1) for `llama` and
-(i, i + head_dim / 2) for `qwen2` and `qwen3`, scaled RoPE comes from the rope.scaling keys or rope_freqs.weight. Slow
+(i, i + head_dim / 2) for the others, scaled RoPE comes from the rope.scaling keys or rope_freqs.weight. Slow
 and plain on purpose. Exit status 1 if a golden is further than TOLERANCE from it, or top-1 differs at any position.
 """
 import struct
@@ -60,9 +60,15 @@ class Model:
         blend = np.clip((np.arange(half) - low) / max(high - low, 1e-3), 0, 1)
         return freq * (1 - blend + blend / factor), 1 + 0.1 * np.log(factor)    # blend 0: as trained, 1: stretched
 
-    def rotate(self, x):
+    def is_local(self, layer):
+        """Whether a layer of gemma3 sees only a window, and rotates by a base of its own."""
+        return self.arch == "gemma3" and (layer + 1) % self.key("attention.sliding_window_pattern", 6) != 0
+
+    def rotate(self, x, layer):
         """x [n_tok, heads, head_dim], positions 0.."""
         freq, magnitude = self.rope_frequencies()
+        if self.is_local(layer):
+            freq, magnitude = 10000.0 ** (-np.arange(self.head_dim // 2) / (self.head_dim // 2)), 1.0
         angle = np.arange(len(x))[:, None, None] * freq
         c, s = np.cos(angle) * magnitude, np.sin(angle) * magnitude
         out = np.empty_like(x)
@@ -78,30 +84,39 @@ class Model:
         y = x @ self.w[name + ".weight"].T + self.w.get(name + ".bias", 0.0)
         return y.reshape(len(x), -1, self.head_dim)
 
-    def attention(self, x, b, store):
+    def attention(self, x, b, layer, store):
         q, k, v = (self.project(x, b + n) for n in ("attn_q", "attn_k", "attn_v"))
         if b + "attn_q_norm.weight" in self.w:
             q, k = self.norm(q, b + "attn_q_norm.weight"), self.norm(k, b + "attn_k_norm.weight")
-        q, k, v = self.rotate(q), store(self.rotate(k)), store(v)
+        q, k, v = self.rotate(q, layer), store(self.rotate(k, layer)), store(v)
+        seen = np.tri(len(x), dtype=bool)
+        if self.is_local(layer):
+            seen &= ~np.tri(len(x), k=-self.key("attention.sliding_window"), dtype=bool)
         group = self.n_heads // self.n_kv_heads
         out = np.empty_like(q)
         for h in range(self.n_heads):
             s = q[:, h] @ k[:, h // group].T / np.sqrt(self.head_dim)
-            s = np.where(np.tri(len(x), dtype=bool), s, -np.inf)
+            s = np.where(seen, s, -np.inf)
             p = np.exp(s - s.max(1, keepdims=True))
             out[:, h] = p / p.sum(1, keepdims=True) @ v[:, h // group]
         return out.reshape(len(x), -1)
 
     def logits(self, tokens, store):
-        w = self.w
-        x = w["token_embd.weight"][tokens]
+        w, gemma = self.w, self.arch == "gemma3"
+        x = w["token_embd.weight"][tokens] * (self.key("embedding_length") ** 0.5 if gemma else 1.0)
         for i in range(self.key("block_count")):
             b = f"blk.{i}."
-            x = x + self.attention(self.norm(x, b + "attn_norm.weight"), b, store) @ w[b + "attn_output.weight"].T
+            h = self.attention(self.norm(x, b + "attn_norm.weight"), b, i, store) @ w[b + "attn_output.weight"].T
+            x = x + (self.norm(h, b + "post_attention_norm.weight") if gemma else h)
             h = self.norm(x, b + "ffn_norm.weight")
             gate, up = h @ w[b + "ffn_gate.weight"].T, h @ w[b + "ffn_up.weight"].T
-            x = x + (gate / (1 + np.exp(-gate)) * up) @ w[b + "ffn_down.weight"].T
+            h = ((gelu(gate) if gemma else gate / (1 + np.exp(-gate))) * up) @ w[b + "ffn_down.weight"].T
+            x = x + (self.norm(h, b + "post_ffw_norm.weight") if gemma else h)
         return self.norm(x, "output_norm.weight") @ w.get("output.weight", w["token_embd.weight"]).T
+
+
+def gelu(x):
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
 
 
 def to_bf16(x):

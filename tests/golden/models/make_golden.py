@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
+import check_golden
 import gguf
 import numpy as np
 import torch
@@ -55,6 +56,8 @@ class Model:
     rope: dict | None = None           # Hugging Face rope parameters of a scaled RoPE, without the base
     types: dict | None = None          # matrix stem -> type where it differs from qtype
     omit: tuple = ()                   # optional keys left out, to exercise their defaults
+    window: int = 0                    # gemma3: positions that a local layer sees
+    every: int = 0                     # gemma3: every so-manyth layer is global; 0: no key, the default
 
 
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -83,6 +86,8 @@ MODELS = [
     Model("llama_q4_k", qtype=T.Q4_K, **BIG),
     Model("llama_q5_k", qtype=T.Q5_K, **BIG),
     Model("llama_q6_k", qtype=T.Q6_K, **BIG),
+    Model("gemma3_f32", arch="gemma3", qtype=T.F32, n_layers=3, rope_base=1e6, window=20, every=3),
+    Model("gemma3_q8_0", arch="gemma3", qtype=T.Q8_0, d_model=64, n_layers=6, rope_base=1e6, window=9),
     Model("llama_q4_k_m_mix", qtype=T.Q4_K, types=Q4_K_M, tied=False, **BIG),
 ]
 
@@ -174,14 +179,18 @@ def draw_tensors(m):
             yield mat(b + stem, rows, d, std / d**0.5)
             if m.arch == "qwen2":
                 yield vec(b + stem + ".bias", rows, 0.0, 0.5)
-        if m.arch == "qwen3":
+        if m.arch in ("qwen3", "gemma3"):
             yield vec(b + "attn_q_norm.weight", m.head_dim, 1.2, 0.3)
             yield vec(b + "attn_k_norm.weight", m.head_dim, 1.2, 0.3)
         yield mat(b + "attn_output", d, q_rows, 3.0 / q_rows**0.5)
+        if m.arch == "gemma3":
+            yield vec(b + "post_attention_norm.weight", d, 1.0, 0.2)
         yield vec(b + "ffn_norm.weight", d, 1.0, 0.2)
         yield mat(b + "ffn_gate", m.d_ff, d, 1.5 / d**0.5)
         yield mat(b + "ffn_up", m.d_ff, d, 1.5 / d**0.5)
         yield mat(b + "ffn_down", d, m.d_ff, 2.0 / m.d_ff**0.5)
+        if m.arch == "gemma3":
+            yield vec(b + "post_ffw_norm.weight", d, 1.0, 0.2)
     yield vec("output_norm.weight", d, 1.0, 0.2)
     if not m.tied:
         yield mat("output", VOCAB, d, 3.0 / d**0.5)
@@ -218,7 +227,11 @@ def write_gguf(m, path):
     if m.arch == "llama":  # the converters write these two for this architecture only
         w.add_vocab_size(VOCAB)
         w.add_rope_dimension_count(m.head_dim)
-    if m.arch == "qwen3" or m.head_dim * m.n_heads != m.d_model:
+    if m.window:
+        w.add_sliding_window(m.window)
+    if m.every:
+        w.add_uint32(f"{m.arch}.attention.sliding_window_pattern", m.every)
+    if m.arch in ("qwen3", "gemma3") or m.head_dim * m.n_heads != m.d_model:
         w.add_key_length(m.head_dim)
         w.add_value_length(m.head_dim)
     if m.rope and m.rope["rope_type"] in ("linear", "yarn"):  # llama3 is carried by rope_freqs.weight alone
@@ -298,6 +311,10 @@ def hf_model(m, tensors):
     return model
 
 
+def model_of(m, tensors):
+    return NumpyModel(m, tensors) if m.arch == "gemma3" else hf_model(m, tensors)
+
+
 class Bf16Cache(transformers.DynamicCache):
     """A KV cache that keeps bf16 (round to nearest even): what attention reads is what such a cache can hold."""
 
@@ -305,7 +322,20 @@ class Bf16Cache(transformers.DynamicCache):
         return super().update(keys.bfloat16().float(), values.bfloat16().float(), *args, **kwargs)
 
 
+class NumpyModel:
+    """For `gemma3`, whose goldens come from check_golden.py's implementation."""
+
+    def __init__(self, m, tensors):
+        self.model = check_golden.Model(HERE / f"{m.name}.gguf")
+        self.model.w = {name: value.astype(np.float64) for name, value in tensors.items()}
+        self.model.keys |= {"gemma3.rope.freq_base": m.rope_base, "gemma3.attention.sliding_window": m.window,
+                            "gemma3.attention.sliding_window_pattern": m.every or 6}
+
+
 def logits_of(model, tokens, cache=None):
+    if isinstance(model, NumpyModel):
+        store = check_golden.to_bf16 if cache is not None else lambda x: x
+        return model.model.logits(tokens, store).astype(np.float32)
     with torch.no_grad():
         out = model(input_ids=torch.tensor([tokens.tolist()]), past_key_values=cache, use_cache=cache is not None)
     return out.logits[0].float().numpy()
@@ -346,7 +376,14 @@ def ablations(m, tensors):
             n = {"attn_q": m.n_heads, "attn_k": m.n_kv_heads}.get(name.split(".")[-2])
             return v if n is None else v.reshape(n, 2, -1, v.shape[1]).swapaxes(1, 2).reshape(v.shape)
         yield "half-split RoPE", m, {k: halves(k, v) for k, v in tensors.items()}
-    for what, end in ("no bias", ".bias"), ("no q norm", "attn_q_norm.weight"), ("no k norm", "attn_k_norm.weight"):
+    if m.arch == "gemma3":
+        yield "no window", replace(m, window=m.context), tensors
+        yield "window of one more", replace(m, window=m.window + 1), tensors
+        yield "one rotation", replace(m, rope_base=10000.0), tensors
+        yield "other layers global", replace(m, every=2), tensors
+    for what, end in (("no bias", ".bias"), ("no q norm", "attn_q_norm.weight"), ("no k norm", "attn_k_norm.weight"),
+                      ("no norm after attention", "post_attention_norm.weight"),
+                      ("no norm after feed-forward", "post_ffw_norm.weight")):
         hit = [k for k in tensors if k.endswith(end)]
         if hit:
             fill = 0.0 if end == ".bias" else 1.0
@@ -362,7 +399,7 @@ def make(m):
     path = HERE / f"{m.name}.gguf"
     write_gguf(m, path)
     tensors = read_tensors(path)
-    model = hf_model(m, tensors)
+    model = model_of(m, tensors)
     gap, seed, tokens = best_tokens(m, model)
     assert gap > MIN_GAP, f"{m.name}: smallest gap {gap:.2g}; raise SEEDS"
     logits = logits_of(model, tokens)
@@ -370,7 +407,7 @@ def make(m):
     top = np.abs(logits).max()
     rounded = logits_of(model, tokens, Bf16Cache())
     write_golden(HERE / f"{m.name}.bf16kv.golden", tokens, rounded)
-    worst = [(np.abs(logits_of(hf_model(m2, t2), tokens) - logits).max() / top, what)
+    worst = [(np.abs(logits_of(model_of(m2, t2), tokens) - logits).max() / top, what)
              for what, m2, t2 in ablations(m, tensors)]
     note = "{1}: {0:.2g}".format(*min(worst)) if worst else "-"
     same = int((rounded.argmax(1) == logits.argmax(1)).sum())

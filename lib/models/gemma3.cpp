@@ -1,0 +1,29 @@
+// Architecture "gemma3": the text models of Gemma 3. Norms before and after attention and feed-forward, head norms, GELU gates, scaled embeddings; five
+// layers with a window, whose rotations are faster, and then one that sees everything. Norm weights lie in the file as they are multiplied, the +1 added.
+// Paper: Gemma Team, "Gemma 3 Technical Report", arXiv:2503.19786, sec. 2.
+#include <cmath>
+
+#include "models/model.h"
+
+namespace weir {
+namespace {
+
+void adapt(ModelConfig& c) {
+  c.embedding_scale = std::sqrt(static_cast<float>(c.d_model));
+  // The model with 27 billion parameters divides by the root of d_model / n_heads, which no key says. It alone has 62 layers.
+  if (c.n_layers == 62) c.attn_scale = 1.0f / std::sqrt(static_cast<float>(c.d_model / c.n_heads));
+}
+
+}  // namespace
+
+extern const Architecture kArch_gemma3;
+const Architecture kArch_gemma3 = {.name = "gemma3",
+                                   .rope_layout = RopeLayout::kHalfSplit,
+                                   .qk_norm = true,
+                                   .post_norms = true,
+                                   .gate = Gate::kGelu,
+                                   .global_every = 6,
+                                   .local_rope_base = 10000.0f,
+                                   .adapt = adapt};
+
+}  // namespace weir
