@@ -32,8 +32,8 @@ struct ProductPart {
   bool accumulate;
 };
 
-// One call of an op: parts that share the input x. With `glu`, parts 0 and 1 are gate and up and share y, and `activate`
-// computes the gated activation.
+// One call of an op: parts that share the input x. With `glu`, parts 0 and 1 are gate and up and share y, which
+// `activate` computes from both.
 struct Product {
   const float* x;
   size_t n_cols;

@@ -41,7 +41,8 @@ struct StepBuffers {
 
 float* row_of(const StepBuffers& b, Row row);
 
-// For a stage with a norm after it: sends the part's result to `r`, and returns the norm that brings it from there to where the part had it.
+// For a stage with a norm after it: sends the part's result to `r`, and returns the norm that brings it from there to
+// the row that the part names.
 RmsNormArgs take_to_norm(const StepBuffers& b, const ModelConfig& config, const Stage& stage, MatmulPart& part,
                          uint32_t n_tok);
 

@@ -1,5 +1,6 @@
-// Architecture "gemma3": the text models of Gemma 3. Norms before and after attention and feed-forward, head norms, GELU gates, scaled embeddings; five
-// layers with a window, whose rotations are faster, and then one that sees everything. Norm weights lie in the file as they are multiplied, the +1 added.
+// Architecture "gemma3": the text models of Gemma 3. Norms before and after attention and feed-forward, head norms,
+// GELU gates, scaled embeddings; five layers with a window and a rotation base of their own, then one that sees all.
+// The file has norm weights as they are multiplied: the model's +1 is already in them.
 // Paper: Gemma Team, "Gemma 3 Technical Report", arXiv:2503.19786, sec. 2.
 #include <cmath>
 
@@ -10,7 +11,8 @@ namespace {
 
 void adapt(ModelConfig& c) {
   c.embedding_scale = std::sqrt(static_cast<float>(c.d_model));
-  // The model with 27 billion parameters divides by the root of d_model / n_heads, which no key says. It alone has 62 layers.
+  // The model with 27 billion parameters, the only one with 62 layers, divides by the root of d_model / n_heads; no key
+  // of the file says so.
   if (c.n_layers == 62) c.attn_scale = 1.0f / std::sqrt(static_cast<float>(c.d_model / c.n_heads));
 }
 

@@ -134,7 +134,7 @@ void add_traits(const Stage& stage, TraitSet& traits) {
 TraitSet traits_of(const ModelConfig& c, std::span<const Layer> layers) {
   // Taken apart by name as above. What is not used here is in every model: sizes, and numbers that all backends read.
   const auto& [arch, n_layers, n_heads, n_kv_heads, head_dim, d_model, d_ff, vocab_size, context_tokens, norm_eps,
-               attn_scale, embedding_scale, logit_soft_cap, filled_in_later] = c;
+               attn_scale, embedding_scale, logit_soft_cap, window, global_every, filled_in_later] = c;
   TraitSet traits;
   traits.add(Trait::kEmbeddingScale, embedding_scale != 1.0f);
   traits.add(Trait::kLogitSoftCap, logit_soft_cap != 0.0f);

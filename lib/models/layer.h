@@ -48,8 +48,8 @@ struct Stage {
   const float* norm = nullptr;  // [width of x] weights of an RMS norm of the input; null: none
   Gate gate = Gate::kSilu;      // kGlu
   uint32_t n_experts = 0;       // > 0: each part's matrix is a stack of that many, from which a router selects
-  const float* post_norm =
-      nullptr;  // kProject with one part: [d_model] weights of an RMS norm of the result, before it is added; null: none
+  // kProject with one part: [d_model] weights of an RMS norm of the result, before it is added; null: none
+  const float* post_norm = nullptr;
   uint32_t n_parts = 0;
   StagePart part[kMostParts];
 };

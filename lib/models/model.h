@@ -30,7 +30,7 @@ struct Architecture {
   bool qk_norm = false;     // q and k are RMS-normalised head by head
   bool post_norms = false;  // what attention and feed-forward add to the residual stream is RMS-normalised
   Gate gate = Gate::kSilu;
-  // One layer in `global_every` sees all positions, the others the last attention.sliding_window; 0: all layers see all.
+  // One layer in `global_every` sees all positions, the others the last attention.sliding_window; 0: all see all.
   uint32_t global_every = 0;
   float local_rope_base = 0.0f;             // of layers with a window, unscaled; 0: they rotate as the others
   void (*adapt)(ModelConfig& c) = nullptr;  // sets what no key of the file says, after the keys were read

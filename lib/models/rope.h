@@ -15,7 +15,8 @@
 
 namespace weir {
 
-// The rotations of a model's layers: one, or one for each kind of layer. At most kMostRotations; all turn as many elements of a head.
+// The rotations of a model's layers: one, or one for each kind of layer, at most kMostRotations. All rotate the same
+// number of elements of a head.
 class RopeTable {
  public:
   explicit RopeTable(std::pmr::memory_resource* memory) : angle_(memory) {}

@@ -104,7 +104,7 @@ void layers__of_gemma3_are_local_and_global(void**) {
   for (const char* name : {"gemma3_f32", "gemma3_q8_0"}) {
     Model model(std::pmr::new_delete_resource());
     const std::string path = std::string(WEIR_SOURCE_DIR "/tests/golden/models/") + name + ".gguf";
-    assert_true(model.open(path.c_str(), false, false, nullptr, nullptr).ok());
+    assert_true(model.open(path.c_str(), 0, nullptr, nullptr).ok());
     const uint32_t every = std::strcmp(name, "gemma3_f32") == 0 ? 3 : 6;  // the file's, and the architecture's own
     const uint32_t window = every == 3 ? 20 : 9;
     assert_int_equal(model.rope().n_rotations(), 2);
