@@ -8,7 +8,8 @@
 namespace weir::ref {
 namespace {
 
-// Both activations are g * sigmoid of something; the tanh of GELU written out would lose the digits of what is left of large negative inputs.
+// Both activations are g * sigmoid of something; GELU written with tanh would lose the last digits for large negative
+// inputs.
 double activated(Gate kind, double g) {
   const double logit = kind == Gate::kSilu ? g : 2.0 * std::sqrt(2.0 / std::numbers::pi) * (g + 0.044715 * g * g * g);
   return g / (1.0 + std::exp(-logit));
