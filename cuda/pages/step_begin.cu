@@ -15,21 +15,12 @@ constexpr uint32_t kBlock = 128;
 constexpr uint32_t kMoved = 4;  // rows of a lane that are loaded before any of them is stored
 
 struct Shared {
-  uint32_t n_evicted, n_prompt_evicted;
+  uint32_t n_evicted, n_prompt_evicted, n_slid;
 };
 
-// As KvCache::at(stream, 0), and the stream's capacity.
-__device__ size_t rows_before(const StepTables& t, uint32_t stream, uint32_t& capacity) {
-  const uint32_t layer = stream / t.n_kv_heads, kv_head = stream % t.n_kv_heads;
-  const uint32_t wide = min(layer, t.n_wide_layers);
-  capacity = layer < t.n_wide_layers ? t.wide_pages : t.pages_per_stream;
-  return t.n_kv_heads * (size_t{wide} * t.wide_pages + size_t{layer - wide} * t.pages_per_stream) +
-         size_t{kv_head} * capacity;
-}
-
 __device__ DeviceStream stream_at(const StepTables& t, uint32_t stream) {
-  uint32_t capacity = 0;
-  const size_t i = rows_before(t, stream, capacity);
+  const size_t i = t.row_begin[stream];
+  const uint32_t capacity = t.row_begin[stream + 1] - t.row_begin[stream];
   return {t.slots + i,
           t.first_pos + i,
           t.len + i,
@@ -102,9 +93,27 @@ __device__ void make_room(const StepBeginArgs& a, uint32_t stream, const Room& r
   if (lane == 0 && s.n_pages != n) a.tables.n_pages[stream] = s.n_pages;
 }
 
+// Removes the pages of a stream that are outside its layer's window, as KvCache::slide. Executed by one warp.
+__device__ void slide(const StepTables& t, uint32_t stream, uint32_t window, uint32_t pos, Shared& shared) {
+  const uint32_t lane = threadIdx.x % kWarp;
+  DeviceStream s = stream_at(t, stream);
+  const uint32_t n = s.n_pages;
+  while (s.n_pages > 0 && !s.is_filling(0) && s.end(0) + window <= uint64_t{pos} + 1) {
+    if (lane == 0) {
+      t.free_slots[s.first + s.capacity - s.n_pages] = s.slots[0];
+      atomicAdd(&shared.n_slid, 1u);
+    }
+    __syncwarp();
+    remove_row(s, 0);
+  }
+  if (lane == 0 && s.n_pages != n) t.n_pages[stream] = s.n_pages;
+}
+
 // Whether a page can leave in this step at all.
 template <VictimRule kRule>
-__device__ bool pages_may_leave(const StepRules& rules, const Room& room) {
+__device__ bool pages_may_leave(const StepBeginArgs& a, const Room& room) {
+  const StepRules& rules = a.rules;
+  if (a.tables.has_windows) return true;
   if (kRule == VictimRule::kNever) return false;
   const bool any_time = (kRule == VictimRule::kWindow && rules.window_tokens != 0) ||
                         (kRule == VictimRule::kStalest && rules.decode_pages != 0);
@@ -115,8 +124,8 @@ __device__ bool pages_may_leave(const StepRules& rules, const Room& room) {
 // only be full here if the policy's rules are wrong. Then the token takes the stream's last page, not the table of the
 // next stream, and the host is told.
 __device__ void reserve(const StepTables& t, uint32_t stream, const Room& room, StepState& state) {
-  uint32_t capacity = 0;
-  const size_t first = rows_before(t, stream, capacity);
+  const size_t first = t.row_begin[stream];
+  const uint32_t capacity = t.row_begin[stream + 1] - t.row_begin[stream];
   const uint32_t n = t.n_pages[stream];
   if (room.opens == 0) {
     ++t.len[first + n - 1];
@@ -153,12 +162,13 @@ __device__ void fill_rotation(const StepBeginArgs& a, uint32_t pos, float* cos_s
   }
 }
 
-// The query's position in the cache, as the front rows see it. All streams hold the same positions.
+// The query's position in the cache, as the front rows see it. All streams under the policy hold the same positions.
+// Executed by the block of the ruled stream, after its evictions.
 __device__ uint32_t in_cache_pos(const StepBeginArgs& a, uint32_t pos) {
   if (a.rules.in_cache_limit != 0) return min(pos, a.rules.in_cache_limit);
   const uint32_t front = a.rules.front_rows;
-  if (a.tables.n_pages[0] <= front) return pos;
-  return pos - (a.tables.first_pos[front] - front * kPageTokens);
+  if (a.tables.n_pages[a.tables.ruled_stream] <= front) return pos;
+  return pos - (a.tables.first_pos[a.tables.row_begin[a.tables.ruled_stream] + front] - front * kPageTokens);
 }
 
 // Adds up what all blocks' streams changed; the last block to arrive knows the number of pages. Executed by one thread
@@ -166,7 +176,7 @@ __device__ uint32_t in_cache_pos(const StepBeginArgs& a, uint32_t pos) {
 __device__ void count_pages(const StepBeginArgs& a, const Shared& shared, uint32_t n_opened) {
   using Count = unsigned long long;
   StepState& state = *a.state;
-  const Count change = Count{n_opened} - shared.n_evicted;  // wraps around as the sum does
+  const Count change = Count{n_opened} - shared.n_evicted - shared.n_slid;  // wraps around as the sum does
   if (shared.n_prompt_evicted != 0)
     atomicAdd(reinterpret_cast<Count*>(&state.prompt_pages_evicted), Count{shared.n_prompt_evicted});
   if (change != 0) atomicAdd(reinterpret_cast<Count*>(&state.pages_resident), change);
@@ -182,7 +192,7 @@ __device__ void count_pages(const StepBeginArgs& a, const Shared& shared, uint32
 template <VictimRule kRule>
 __global__ void __launch_bounds__(kBlock) step_begin_kernel(const StepBeginArgs a) {
   __shared__ Shared shared;
-  if (threadIdx.x == 0) shared = {0, 0};
+  if (threadIdx.x == 0) shared = {0, 0, 0};
   wait_for_previous();
   start_next();
   const StepTables& t = a.tables;
@@ -195,14 +205,20 @@ __global__ void __launch_bounds__(kBlock) step_begin_kernel(const StepBeginArgs 
     return;
   }
   const uint32_t first_stream = (blockIdx.x - 1) * (kBlock / kWarp), stream = first_stream + threadIdx.x / kWarp;
-  const bool leave = pages_may_leave<kRule>(a.rules, room);
+  const bool leave = pages_may_leave<kRule>(a, room);
   if (leave) __syncthreads();
   if (stream < n_streams) {
-    if (leave) make_room<kRule>(a, stream, room, shared);
+    const uint32_t window = t.has_windows ? t.window[stream] : 0;
+    if (window != 0) {
+      slide(t, stream, window, pos, shared);
+    } else if (leave) {
+      make_room<kRule>(a, stream, room, shared);
+    }
     __syncwarp();
     if (threadIdx.x % kWarp == 0) reserve(t, stream, room, *a.state);
   }
-  const bool fills_sink = first_stream == 0 && a.rules.in_cache_pos && a.cos_sin_sink != nullptr;
+  const bool fills_sink = t.ruled_stream / (kBlock / kWarp) == blockIdx.x - 1 && a.rules.in_cache_pos &&
+                          a.cos_sin_sink != nullptr;
   if (leave || fills_sink) __syncthreads();
   if (threadIdx.x == 0 && (leave || room.opens != 0))
     count_pages(a, shared, room.opens * min(kBlock / kWarp, n_streams - first_stream));

@@ -79,11 +79,16 @@ typedef struct weir_plan_info {
                                         total_bytes. @since 1.0 */
     int32_t device;              /**< WEIR_DEVICE_* that the session will run on. @since 1.0 */
     uint32_t reserved;           /**< 0. */
+    uint32_t n_window_streams;   /**< Of n_streams, those of layers with a sliding window of their own. @since 1.0 */
+    uint32_t window_pages_per_stream; /**< Pages that such a stream can hold instead of pages_per_stream, whatever the
+                                           policy and the budget: those of the window and of a prompt chunk of
+                                           batch_tokens. @since 1.0 */
+    uint64_t window_kv_bytes;    /**< Of kv_bytes, pages of such streams. @since 1.0 */
 } weir_plan_info;
 
 /** Static initialiser of weir_plan_info. */
 #define WEIR_PLAN_INFO_INIT \
-    { (uint32_t)sizeof(weir_plan_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { (uint32_t)sizeof(weir_plan_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** Memory of a live session.
  *  @since 1.0 */

@@ -105,7 +105,8 @@ class CudaSession final : public DeviceSession {
   PageSelectArgs select_args(uint32_t layer) const;
   AttnDecodeArgs decode_args(uint32_t layer, bool append, bool overlap) const;
   bool observes(uint32_t layer) const {
-    return a_.rules.observe != StepRules::Observe::kNone && layer >= a_.rules.observe_from_layer;
+    return a_.rules.observe != StepRules::Observe::kNone && layer >= a_.rules.observe_from_layer &&
+           is_ruled(layers()[layer].attention);
   }
   // Whether selection can change anything. That depends on the number of pages that compete: the prompt's pages, or
   // all. If all pages compete, none is evicted in a decode step.
@@ -115,7 +116,7 @@ class CudaSession final : public DeviceSession {
     return selected_ != nullptr && pages > a_.rules.select_above_pages;
   }
   bool is_selected(uint32_t layer, bool selects) const {
-    return selects && a_.rules.selects && layer >= a_.rules.select_from_layer && may_select(layers()[layer].attention);
+    return selects && a_.rules.selects && layer >= a_.rules.select_from_layer && is_ruled(layers()[layer].attention);
   }
 
   AttendPass pass_of(uint32_t n_tok, uint32_t pos) const {

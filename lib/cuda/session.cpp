@@ -113,6 +113,7 @@ Status CudaSession::put_tables() {
   n_pages_ = n_prompt_pages_ = 0;
   n_filled_ = (a_.host.state->n_tokens + kPageTokens - 1) / kPageTokens;
   for (uint32_t layer = 0; layer < tables.n_layers; ++layer) {
+    if (!is_ruled(layers()[layer].attention)) continue;
     // Counted in the layer's first stream, which stands for the layer.
     const uint32_t* flags = host(a_.kv->flags(layer));
     const uint32_t n = host(tables.n_pages)[layer * tables.n_kv_heads];

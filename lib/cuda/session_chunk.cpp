@@ -40,10 +40,10 @@ Status CudaSession::chunk_attention(const DeviceChunk& chunk, uint32_t layer) {
   if (digests_are_due(append.kv.digest, pass.pos, pass.n_tok))
     WEIR_TRY(page_digest(a_.cx, {append.kv, append.append_row, pass.n_tok / kPageTokens + 2}));
   AttnPagedArgs attn = attn_paged_args(pass, attention, layer);
-  attn.lse = a_.b.lse;
+  attn.lse = is_ruled(attention) ? a_.b.lse : nullptr;
   if (!chunk.sink_moved) attn.q_sink = nullptr;  // both queries are equal: one pass, with the bits of dense attention
   WEIR_TRY(attn_prefill(a_.cx, attn));
-  return chunk.observer == nullptr ? Status() : chunk.observer->observe(layer);
+  return chunk.observer == nullptr || !is_ruled(attention) ? Status() : chunk.observer->observe(layer);
 }
 
 Status CudaSession::chunk_stage(const DeviceChunk& chunk, uint32_t layer, const Stage& stage) {

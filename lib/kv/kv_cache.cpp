@@ -23,16 +23,22 @@ void KvCache::lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena&
   n_pages_ = tables.take<uint32_t>(shape.n_streams());
   append_row_ = tables.take<uint32_t>(shape.n_streams());
   free_ = tables.take<uint32_t>(rows);
+  row_begin_ = tables.take<uint32_t>(shape.n_streams() + 1);
+  window_ = tables.take<uint32_t>(shape.n_streams());
 }
 
 void KvCache::reset() {
   // A stream's slots are contiguous, and the lowest is used first. A GPU that attends a stream then touches few of the
   // large pages of its address translation, and a short conversation touches little of the pool.
+  uint32_t first = 0;
   for (uint32_t s = 0; s < shape_.n_streams(); ++s) {
     const uint32_t capacity = shape_.capacity(s / shape_.n_kv_heads);
-    const size_t first = at(s, 0);
-    for (uint32_t i = 0; i < capacity; ++i) free_[first + i] = static_cast<uint32_t>(first) + capacity - 1 - i;
+    row_begin_[s] = first;
+    window_[s] = window(s);
+    for (uint32_t i = 0; i < capacity; ++i) free_[first + i] = first + capacity - 1 - i;
+    first += capacity;
   }
+  row_begin_[shape_.n_streams()] = first;
   std::fill_n(n_pages_, shape_.n_streams(), 0u);
   std::fill_n(append_row_, shape_.n_streams(), 0u);
   n_tokens_ = 0;
@@ -66,7 +72,7 @@ StreamView KvCache::stream(uint32_t index) const {
           last_score_ + i,
           prompt_score_ == nullptr ? nullptr : prompt_score_ + i,
           n_pages_[index],
-          shape_.capacity(index / shape_.n_kv_heads)};
+          capacity(index)};
 }
 
 KvTables KvCache::tables() const {
@@ -80,11 +86,12 @@ KvTables KvCache::tables() const {
           n_pages_,
           append_row_,
           free_,
+          row_begin_,
+          window_,
           shape_.n_layers,
           shape_.n_kv_heads,
-          shape_.n_wide_layers,
-          shape_.wide_pages,
-          shape_.pages_per_stream};
+          shape_.last_ruled_stream(),
+          shape_.window != 0};
 }
 
 KvCounters KvCache::counters() const {
@@ -118,9 +125,9 @@ Status KvCache::reserve(uint32_t n_tok, uint32_t flags, uint32_t now) {
   const uint32_t opens = pages_to_open(n_tok);
   const uint32_t n_streams = shape_.n_streams();
   for (uint32_t s = 0; s < n_streams; ++s) {
-    const uint32_t capacity = shape_.capacity(s / shape_.n_kv_heads);
-    if (n_pages_[s] + opens > capacity) {
-      return fail(WEIR_ERR_INTERNAL, "stream %u has %u of %u pages and must open %u", s, n_pages_[s], capacity, opens);
+    if (n_pages_[s] + opens > capacity(s)) {
+      return fail(WEIR_ERR_INTERNAL, "stream %u has %u of %u pages and must open %u", s, n_pages_[s], capacity(s),
+                  opens);
     }
   }
   n_reserved_ = n_tok;
@@ -190,16 +197,31 @@ void KvCache::record_event(uint32_t stream, size_t row) {
 }
 
 void KvCache::evict(uint32_t stream, uint32_t row) {
-  const uint32_t n = --n_pages_[stream];
   const size_t i = at(stream, row);
   if (events_.events != nullptr) record_event(stream, i);
   if ((flags_[i] & kPagePrompt) != 0) ++prompt_pages_evicted_;
+  remove_row(stream, row);
+  pages_evicted_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void KvCache::slide(uint32_t stream, uint32_t pos) {
+  while (n_pages_[stream] > 0) {
+    const size_t first = at(stream, 0);
+    const bool is_open = n_pages_[stream] == 1 && len_[first] < kPageTokens;
+    if (is_open || uint64_t{first_pos_[first]} + len_[first] + window(stream) > uint64_t{pos} + 1) return;
+    remove_row(stream, 0);
+    ++pages_slid_;
+  }
+}
+
+void KvCache::remove_row(uint32_t stream, uint32_t row) {
+  const uint32_t n = --n_pages_[stream];
+  const size_t i = at(stream, row);
   const size_t moved = (n - row) * sizeof(uint32_t);
   free_[top_free(stream)] = slots_[i];
   for (uint32_t* column : {slots_, first_pos_, len_, flags_, stamp_}) std::memmove(column + i, column + i + 1, moved);
   std::memmove(last_score_ + i, last_score_ + i + 1, moved);
   if (prompt_score_ != nullptr) std::memmove(prompt_score_ + i, prompt_score_ + i + 1, moved);
-  pages_evicted_.fetch_add(1, std::memory_order_relaxed);
   count_resident(-1);
 }
 
@@ -212,7 +234,7 @@ void KvCache::set_open_page_flags(uint32_t flags) {
 uint64_t KvCache::set_flags(uint32_t first, uint32_t end, uint32_t set, uint32_t clear) {
   uint64_t n = 0;
   for (uint32_t s = 0; s < shape_.n_streams(); ++s) {
-    for (uint32_t row = 0; row < n_pages_[s]; ++row) {
+    for (uint32_t row = 0; window(s) == 0 && row < n_pages_[s]; ++row) {
       const size_t i = at(s, row);
       if (first_pos_[i] >= end || first_pos_[i] + len_[i] <= first) continue;
       flags_[i] = (flags_[i] & ~clear) | set;

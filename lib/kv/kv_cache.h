@@ -4,7 +4,8 @@
 //
 // A stream is the history of one (layer, KV head). Its table lists the resident pages in ascending order of position.
 // Every stream sees every token, so pages begin at the same positions (multiples of 16) in all streams; which of them
-// are still resident differs.
+// are still resident differs. Rows and slots are counted per stream. The streams of a layer with a window of its own, a
+// local layer, hold the pages of that window; the budget and the policy rule the other layers.
 #pragma once
 
 #include <algorithm>
@@ -26,18 +27,35 @@ struct KvShape {
   uint32_t n_wide_layers = 0;  // the first layers may have tables of another size
   uint32_t wide_pages = 0;     // table capacity of those layers
   bool prompt_scores = false;  // a second score per page, for a prompt policy
+  // Local layers: all but every global_every-th see `window` positions, their own included, and hold window_pages per
+  // stream. window 0: there are none.
+  uint32_t window = 0, global_every = 0;
+  uint32_t window_pages = 0;
+
   uint32_t n_streams() const { return n_layers * n_kv_heads; }
   uint64_t page_bytes() const { return uint64_t{2} * kPageTokens * head_dim * sizeof(uint16_t); }
-  uint32_t capacity(uint32_t layer) const { return layer < n_wide_layers ? wide_pages : pages_per_stream; }
+  bool is_local(uint32_t layer) const { return window != 0 && (layer + 1) % global_every != 0; }
+  // Number of layers that are not local among the first `layers`.
+  uint32_t n_global(uint32_t layers) const { return window == 0 ? layers : layers / global_every; }
+  uint32_t capacity(uint32_t layer) const {
+    return is_local(layer) ? window_pages : layer < n_wide_layers ? wide_pages : pages_per_stream;
+  }
   uint32_t max_capacity() const {
-    return n_wide_layers != 0 ? std::max(wide_pages, pages_per_stream) : pages_per_stream;
+    return std::max({pages_per_stream, n_wide_layers != 0 ? wide_pages : 0u, window != 0 ? window_pages : 0u});
   }
   // Table rows of all layers before this one; the pool has as many slots as the tables have rows.
   uint64_t rows_before(uint32_t layer) const {
-    const uint64_t wide = std::min(layer, n_wide_layers);
-    return n_kv_heads * (wide * wide_pages + (layer - wide) * pages_per_stream);
+    const uint64_t global = n_global(layer), wide = n_global(std::min(layer, n_wide_layers));
+    return n_kv_heads * (wide * wide_pages + (global - wide) * pages_per_stream + (layer - global) * window_pages);
   }
   uint64_t n_slots() const { return rows_before(n_layers); }
+  uint64_t n_local_streams() const { return uint64_t{n_layers - n_global(n_layers)} * n_kv_heads; }
+  // A stream of the last layer that is not local; of the last layer if all are. No policy leaves that layer dense, so
+  // the stream stands for all that the budget and the policy rule.
+  uint32_t last_ruled_stream() const {
+    const uint32_t global = n_global(n_layers);
+    return (window == 0 || global == 0 ? n_layers : global * global_every) * n_kv_heads - 1;
+  }
 };
 
 // One stream's table, as policies see it. Rows are pages in ascending position; the last one is open (filling, or just
@@ -71,8 +89,11 @@ struct KvTables {
   // [n_slots] a stack of free slots per stream. It uses the first capacity - n_pages entries of the stream's rows, with
   // the top at the last of them.
   uint32_t* free_slots;
+  const uint32_t* row_begin;  // [n_streams + 1] a stream's first row; its capacity is the distance to the next one's
+  const uint32_t* window;     // [n_streams] positions that its layer sees; 0: all
   uint32_t n_layers, n_kv_heads;
-  uint32_t n_wide_layers, wide_pages, pages_per_stream;
+  uint32_t ruled_stream;  // KvShape::last_ruled_stream
+  bool has_windows;       // any
 };
 
 // What changes besides the tables when pages come and go.
@@ -125,12 +146,18 @@ class KvCache {
   // Removes one page. Its slot becomes free, and the ring of events records it.
   void evict(uint32_t stream, uint32_t row);
 
+  // Positions that the stream's layer sees, 0: all. Of a stream with a window, slide() removes the pages that no token
+  // from position `pos` on can see. They are neither evicted nor recorded: the model itself has done with them.
+  uint32_t window(uint32_t stream) const { return shape_.is_local(stream / shape_.n_kv_heads) ? shape_.window : 0; }
+  void slide(uint32_t stream, uint32_t pos);
+  uint64_t pages_slid() const { return pages_slid_; }  // for the session's thread only
+
   // Flags of the open page (the same in all streams), 0 if there is none. The setter restores them in every stream.
   uint32_t open_page_flags() const { return n_pages_[0] == 0 ? 0 : flags_[at(0, n_pages_[0] - 1)]; }
   void set_open_page_flags(uint32_t flags);
 
-  // Sets and clears flags of the pages that hold any of the positions [first, end). Returns the number of pages, in all
-  // streams.
+  // Sets and clears flags of the pages that hold any of the positions [first, end), in all streams without a window.
+  // Returns the number of pages.
   uint64_t set_flags(uint32_t first, uint32_t end, uint32_t set, uint32_t clear);
 
   // The keys of one page in the pool, [kPageTokens, head_dim] bf16, with its values after them; for tests and tools.
@@ -149,14 +176,11 @@ class KvCache {
 
  private:
   size_t row_base(uint32_t layer) const { return shape_.rows_before(layer); }
-  size_t at(uint32_t stream, uint32_t row) const {
-    const uint32_t layer = stream / shape_.n_kv_heads;
-    return row_base(layer) + size_t{stream % shape_.n_kv_heads} * shape_.capacity(layer) + row;
-  }
+  size_t at(uint32_t stream, uint32_t row) const { return size_t{row_begin_[stream]} + row; }
+  uint32_t capacity(uint32_t stream) const { return row_begin_[stream + 1] - row_begin_[stream]; }
   // Index of the top of a stream's stack of free slots; the stack is not empty while the table has a free row.
-  size_t top_free(uint32_t stream) const {
-    return at(stream, shape_.capacity(stream / shape_.n_kv_heads) - 1 - n_pages_[stream]);
-  }
+  size_t top_free(uint32_t stream) const { return at(stream, capacity(stream) - 1 - n_pages_[stream]); }
+  void remove_row(uint32_t stream, uint32_t row);
   size_t page_elements() const { return size_t{2} * kPageTokens * shape_.head_dim; }
   void count_resident(int64_t change);
 
@@ -177,9 +201,11 @@ class KvCache {
   uint32_t* n_pages_ = nullptr;     // [n_streams]
   uint32_t* append_row_ = nullptr;  // [n_streams] row that holds the first reserved token
   uint32_t* free_ = nullptr;        // [n_slots] a stack of free slots per stream; see KvTables
+  uint32_t* row_begin_ = nullptr;   // [n_streams + 1]
+  uint32_t* window_ = nullptr;      // [n_streams]
   uint32_t n_tokens_ = 0;           // committed
   uint32_t n_reserved_ = 0;
-  uint64_t prompt_pages_evicted_ = 0;
+  uint64_t prompt_pages_evicted_ = 0, pages_slid_ = 0;
   std::atomic<uint64_t> pages_resident_{0}, pages_resident_max_{0}, pages_evicted_{0};
   std::atomic<uint32_t> n_tokens_published_{0};
 };

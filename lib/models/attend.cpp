@@ -8,9 +8,8 @@ namespace weir {
 
 AttnScope scope_in(const AttnScope& policy, const Attention& attention) {
   if (attention.window == 0) return policy;
-  AttnScope scope = policy;
-  scope.n_sink = 0;
-  scope.window = policy.window == 0 ? attention.window : std::min(policy.window, attention.window);
+  AttnScope scope;
+  scope.window = attention.window;
   return scope;
 }
 
@@ -65,27 +64,29 @@ Status attend_step(Step& s, const Attention& attention, AttnPagedArgs attn, uint
   const OpTable& ops = s.backend->ops;
   const uint32_t n_heads = attn.n_heads;
   PageLists lists;
-  if (s.b.select != nullptr && may_select(attention))
+  const bool ruled = is_ruled(attention);
+  if (s.b.select != nullptr && ruled)
     WEIR_TRY(
         s.policy->select(s.cx, ops, *s.kv, {layer, n_heads, attn.q, s.b.page_score, s.b.select, s.b.n_select}, lists));
   attn.select = lists.select;
   attn.n_select = lists.n_select;
   attn.list_per_head = lists.select != nullptr && s.policy->needs().list_per_head;
-  attn.page_mass = s.b.page_mass;
+  attn.page_mass = ruled || s.trace != nullptr ? s.b.page_mass : nullptr;
   WEIR_TRY(ops.attn_paged(s.cx, attn));
   const uint32_t* n_listed = lists.select != nullptr ? lists.n_select : attn.kv.n_pages;
   for (uint32_t i = 0; i < (attn.list_per_head ? n_heads : attn.kv.n_kv_heads); ++i) s.pages_attended += n_listed[i];
-  WEIR_TRY(s.policy->observe(s.cx, ops, *s.kv,
-                             {layer, n_heads, attn.q, s.b.page_mass, s.b.page_score, lists, attn.pos + 1}));
+  if (ruled)
+    WEIR_TRY(s.policy->observe(s.cx, ops, *s.kv,
+                               {layer, n_heads, attn.q, s.b.page_mass, s.b.page_score, lists, attn.pos + 1}));
   if (s.trace == nullptr) return {};
   return s.trace->layer(*s.kv, layer, n_heads, s.policy->needs().list_per_head, lists, s.b.page_mass);
 }
 
 // A prompt chunk attends all resident pages; the policy observes the chunk's last rows.
 Status attend_chunk(Step& s, const Attention& attention, AttnPagedArgs attn, uint32_t layer) {
-  attn.lse = s.b.lse;
+  attn.lse = is_ruled(attention) ? s.b.lse : nullptr;
   WEIR_TRY(s.backend->ops.attn_paged(s.cx, attn));
-  if (s.b.lse == nullptr) return {};
+  if (attn.lse == nullptr) return {};
   const uint32_t n_rows = std::min(s.n_tok, s.policy->needs().prompt_rows), first = s.n_tok - n_rows;
   return s.policy->observe_prompt(
       s.cx, s.backend->ops, *s.kv,

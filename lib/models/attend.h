@@ -21,12 +21,11 @@ struct AttendPass {
   uint32_t pos = 0;  // of the first token
 };
 
-// What a layer's attention sees: what both the policy and the layer's own window, if it has one, show. The policy's
-// sinks are seen only in layers without a window.
+// Whether the policy rules the layer: it decides which pages stay and which are attended, and observes. A layer with a
+// window of its own holds and attends the pages of that window.
+inline bool is_ruled(const Attention& attention) { return attention.window == 0; }
+// What a layer's attention sees: its own window, or what the policy shows.
 AttnScope scope_in(const AttnScope& policy, const Attention& attention);
-// Whether the policy selects pages in a decode step. A layer with a window reads little already, and estimates know
-// nothing of windows.
-inline bool may_select(const Attention& attention) { return attention.window == 0; }
 
 // Rotates q and k, and writes k and v to their pages. Rows of activations are those of `b`.
 RopeAppendArgs rope_append_args(const AttendPass& pass, const Attention& attention, uint32_t layer);

@@ -49,6 +49,7 @@ class HybridPolicy final : public RaasPolicy {
     constexpr uint32_t kFree = 2;  // the open page, and one that can make room for the next
     const uint32_t least = split_.decode_part_of_any();
     for (uint32_t i = 0; !holds_all() && i < kv.shape().n_streams(); ++i) {
+      if (kv.window(i) != 0) continue;
       const StreamView s = kv.stream(i);
       uint32_t n_kept = 0;
       for (uint32_t row = 0; row < s.n_pages; ++row) {

@@ -11,6 +11,7 @@ uint32_t PinnedPromptPolicy::pinned_after(const KvCache& kv, uint32_t n_tok) {
   // and is then pinned only in the others.
   uint32_t most = 0;
   for (uint32_t i = 0; i < kv.shape().n_streams(); ++i) {
+    if (kv.window(i) != 0) continue;
     const StreamView s = kv.stream(i);
     uint32_t pinned = 0;
     for (uint32_t row = 0; row < s.n_pages; ++row) pinned += (s.flags[row] & kPageStays) != 0 ? 1u : 0u;

@@ -76,6 +76,7 @@ Status Policy::admit_pin(const KvCache& kv, uint32_t first, uint32_t end) const 
   constexpr uint32_t kFree = 2;  // the open page, and one that can make room for the next
   for (uint32_t i = 0; i < kv.shape().n_streams(); ++i) {
     const StreamView s = kv.stream(i);
+    if (kv.window(i) != 0) continue;                                            // pins have no effect there
     if (uint64_t{s.capacity} * kPageTokens >= needs_.context_tokens) continue;  // nothing ever has to leave
     uint32_t n_stay = 0;
     for (uint32_t row = 0; row < s.n_pages; ++row) {

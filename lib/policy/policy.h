@@ -163,8 +163,8 @@ Status check_rules(const char* name, const Policy& policy);
 uint32_t budget_pages(const PolicyConfig& config, uint32_t context_tokens);
 inline uint32_t whole_pages(uint32_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
 
-// A stream of the last layer. No policy leaves that layer dense, so it stands for all layers under the budget.
-inline StreamView bounded_stream(const KvCache& kv) { return kv.stream(kv.shape().n_streams() - 1); }
+// A stream that stands for all that the budget and the policy rule.
+inline StreamView bounded_stream(const KvCache& kv) { return kv.stream(kv.shape().last_ruled_stream()); }
 
 // True for an open page that still takes tokens; such a page never leaves.
 inline bool is_filling(const StreamView& s, uint32_t row) { return row + 1 == s.n_pages && s.len[row] < kPageTokens; }

@@ -9,6 +9,10 @@ void make_room(const Policy& policy, KvCache& kv, uint32_t n_tok, Phase phase, c
   RoomArgs room = {phase, kv.n_tokens(), kv.pages_to_open(n_tok), false, 0};
   for (uint32_t s = 0; s < kv.shape().n_streams(); ++s) {
     room.stream = s;
+    if (kv.window(s) != 0) {
+      kv.slide(s, room.pos);
+      continue;
+    }
     for (;;) {
       const StreamView stream = kv.stream(s);
       room.crowded = stream.n_pages + room.opens > stream.capacity;
@@ -23,8 +27,9 @@ void make_room(const Policy& policy, KvCache& kv, uint32_t n_tok, Phase phase, c
 
 uint32_t room_pages(const Policy& policy, const KvCache& kv) {
   uint32_t room = UINT32_MAX;
-  for (uint32_t s = 0; s < kv.shape().n_streams(); ++s)
-    room = std::min(room, room_of(kv.stream(s), policy.n_front_rows()));
+  for (uint32_t s = 0; s < kv.shape().n_streams(); ++s) {
+    if (kv.window(s) == 0) room = std::min(room, room_of(kv.stream(s), policy.n_front_rows()));
+  }
   return room;
 }
 

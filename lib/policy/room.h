@@ -14,11 +14,11 @@ struct EvictionHook {
 };
 
 // Evicts the policy's victims until every stream has free rows for n_tok more tokens, and no page is outside the
-// policy's window.
+// policy's window. In streams of local layers the pages leave that are outside the layer's window, and no others.
 void make_room(const Policy& policy, KvCache& kv, uint32_t n_tok, Phase phase, const EvictionHook& hook = {});
 
 // Number of pages that every stream can open at once if every page leaves that may: all but the front rows, those that
-// are pinned, and the last one.
+// are pinned, and the last one. Streams of local layers always have room for a chunk.
 uint32_t room_pages(const Policy& policy, const KvCache& kv);
 
 // Tokens of the next chunk of a prompt of which n_left tokens are left: what the policy wants, but not more than there

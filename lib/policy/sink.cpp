@@ -40,7 +40,7 @@ class SinkPolicy final : public Policy {
     const uint32_t want = std::min(n_left, batch_tokens);
     const uint32_t cap = kv.shape().pages_per_stream;
     const uint32_t in_page = kv.n_tokens() % kPageTokens;
-    const StreamView s = kv.stream(0);
+    const StreamView s = bounded_stream(kv);
     if (s.n_pages + kv.pages_to_open(want) <= cap) return want;
     const uint32_t window_pages = cap - sink_pages_;
     const uint32_t kept =
@@ -88,7 +88,7 @@ class SinkPolicy final : public Policy {
   // Number of tokens before this one that are resident (with a mask: visible): the sinks, then the window, no gap.
   uint32_t in_cache_pos(const KvCache& kv, uint32_t pos) const override {
     if (o_.exact_mask) return std::min<uint64_t>(pos, uint64_t{o_.n_sink} + o_.window - 1) & UINT32_MAX;
-    const StreamView s = kv.stream(0);
+    const StreamView s = bounded_stream(kv);
     if (s.n_pages <= sink_pages_) return pos;
     return pos - (s.first_pos[sink_pages_] - sink_pages_ * kPageTokens);
   }

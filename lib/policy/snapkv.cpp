@@ -93,6 +93,7 @@ uint32_t SnapKvPolicy::limit(const StreamView& s) const {
 // A prompt of any length can be made to fit, if the pages that the application pinned leave room for the window.
 Status SnapKvPolicy::admit_prompt(const KvCache& kv, uint32_t) const {
   for (uint32_t i = 0; i < kv.shape().n_streams(); ++i) {
+    if (kv.window(i) != 0) continue;
     const StreamView s = kv.stream(i);
     const auto kept = static_cast<uint32_t>(
         std::count_if(s.flags, s.flags + s.n_pages, [](uint32_t flags) { return (flags & kPageKept) != 0; }));

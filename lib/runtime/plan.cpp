@@ -45,17 +45,31 @@ Status check_numbers(const weir_session_options& o) {
   return {};
 }
 
-// Tokens of one stream that the caller's budget holds, 0 when there is none. Bytes are for all streams together.
+uint32_t batch_of(const weir_session_options& o) { return o.batch_tokens == 0 ? kDefaultBatch : o.batch_tokens; }
+
+// Pages that a chunk of n_tok tokens and the window before its first token touch, wherever they begin.
+uint32_t window_pages(uint32_t window, uint32_t n_tok) {
+  return static_cast<uint32_t>((uint64_t{window} + n_tok + 2 * kPageTokens - 3) / kPageTokens);
+}
+
+// Tokens of one stream that the caller's budget holds, 0 when there is none. Bytes are for all streams together, those
+// of local layers included.
 Status budget_of(const weir_session_options& o, const ModelConfig& c, uint32_t& tokens) {
-  const uint64_t n_streams = uint64_t{c.n_layers} * c.n_kv_heads;
-  const uint64_t page_row = n_streams * 2 * kPageTokens * c.head_dim * sizeof(uint16_t);  // a page in every stream
+  KvShape shape = {c.n_layers, c.n_kv_heads, c.head_dim};
+  shape.window = c.window;
+  shape.global_every = c.global_every;
+  const uint64_t local = shape.n_local_streams(), ruled = shape.n_streams() - local;
+  const uint64_t local_bytes = local * window_pages(c.window, batch_of(o)) * shape.page_bytes();
+  const uint64_t page_row = std::max<uint64_t>(ruled, 1) * shape.page_bytes();  // a page in every stream
   tokens = o.budget_tokens;
   if (o.budget_bytes != 0) {
-    const uint64_t pages = o.budget_bytes / page_row;
+    const uint64_t pages = (o.budget_bytes - std::min(o.budget_bytes, local_bytes)) / page_row;
     if (pages < 2) {
-      return fail(WEIR_ERR_BUDGET, "a budget of %llu bytes is below two pages of each of the %llu streams, %llu bytes",
-                  static_cast<unsigned long long>(o.budget_bytes), static_cast<unsigned long long>(n_streams),
-                  static_cast<unsigned long long>(2 * page_row));
+      return fail(WEIR_ERR_BUDGET,
+                  "a budget of %llu bytes is below two pages of each of the %llu streams%s, %llu bytes",
+                  static_cast<unsigned long long>(o.budget_bytes), static_cast<unsigned long long>(ruled),
+                  local == 0 ? "" : " under the budget and the windows of the others",
+                  static_cast<unsigned long long>(local_bytes + 2 * page_row));
     }
     tokens = static_cast<uint32_t>(std::min<uint64_t>(pages, kMaxTokens / kPageTokens) * kPageTokens);
   }
@@ -127,14 +141,15 @@ Status Session::check(const Model& model, const weir_session_options& o, uint32_
   WEIR_TRY(make_policy(o.policy, config, storage, policy));
 
   const PolicyNeeds& needs = policy->needs();
-  const uint32_t batch = o.batch_tokens == 0 ? kDefaultBatch : o.batch_tokens;
   setup.model = &model;
   setup.rules = policy->step_rules();
   WEIR_TRY(find_backend(o, model, needs, devices, setup));
   setup.n_threads = n_threads;
-  setup.max_tok = std::min(batch, needs.context_tokens);
+  setup.max_tok = std::min(batch_of(o), needs.context_tokens);
   setup.kv = {c.n_layers,   c.n_kv_heads,        c.head_dim,       needs.pages_per_stream,
-              needs.digest, needs.n_wide_layers, needs.wide_pages, needs.prompt_scores};
+              needs.digest, needs.n_wide_layers, needs.wide_pages, needs.prompt_scores,
+              c.window,     c.global_every};
+  setup.kv.window_pages = std::min(window_pages(c.window, setup.max_tok), whole_pages(needs.context_tokens));
   setup.trace = (o.flags & WEIR_SESSION_TRACE) != 0;
   // Slots are numbered in 32 bits.
   if (setup.kv.n_slots() >= UINT32_MAX) {
@@ -206,6 +221,9 @@ void fill_plan(const SessionSetup& setup, const PolicyNeeds& needs, const Sessio
   plan.pages_per_stream = needs.pages_per_stream;
   plan.budget_tokens = needs.pages_per_stream * kPageTokens;
   plan.n_streams = setup.kv.n_streams();
+  plan.n_window_streams = static_cast<uint32_t>(setup.kv.n_local_streams());
+  plan.window_pages_per_stream = plan.n_window_streams != 0 ? setup.kv.window_pages : 0;
+  plan.window_kv_bytes = uint64_t{plan.n_window_streams} * plan.window_pages_per_stream * setup.kv.page_bytes();
   plan.page_bytes = setup.kv.page_bytes();
   plan.weights_bytes = setup.model->weights_bytes();
   plan.kv_bytes = p.pages.used();

@@ -24,6 +24,7 @@ class Session::Prompt {
         before_(s_.kv_.n_tokens()),
         open_flags_(s_.kv_.open_page_flags()),
         evicted_(s_.kv_.pages_evicted()),
+        slid_(s_.kv_.pages_slid()),
         prompt_evicted_(s_.kv_.prompt_pages_evicted()),
         started_(now_ns()) {}
   Prompt(const Prompt&) = delete;
@@ -48,13 +49,13 @@ class Session::Prompt {
   }
 
  private:
-  // Takes back all of it, unless prompt pages had to leave that later tokens need: then whole chunks stay.
+  // Takes back all of it, unless pages had to leave that later tokens need, or that tokens in a local layer's window
+  // would need again: then whole chunks stay.
   void take_back() {
     KvCache& kv = s_.kv_;
-    if (kv.pages_evicted() == evicted_ ||
-        (s_.policy_->can_take_back_prompt() && kv.prompt_pages_evicted() == prompt_evicted_)) {
-      kv.truncate(before_);
-    }
+    const bool has_them = kv.pages_evicted() == evicted_ ||
+                          (s_.policy_->can_take_back_prompt() && kv.prompt_pages_evicted() == prompt_evicted_);
+    if (has_them && kv.pages_slid() == slid_) kv.truncate(before_);
     if (kv.n_tokens() != before_) {  // what stays is a shorter prompt
       make_room(*s_.policy_, kv, 0, Phase::kPromptEnd);
       s_.policy_->prompt_end(kv, before_);
@@ -68,7 +69,7 @@ class Session::Prompt {
   Session& s_;
   const weir_token* tokens_;
   uint32_t before_, open_flags_;
-  uint64_t evicted_, prompt_evicted_, started_;
+  uint64_t evicted_, slid_, prompt_evicted_, started_;
   bool finished_ = false;
 };
 

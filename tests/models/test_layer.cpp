@@ -112,25 +112,26 @@ void layers__of_gemma3_are_local_and_global(void**) {
       const Attention& attention = model.weights().layers[i].attention;
       assert_int_equal(attention.window, (i + 1) % every == 0 ? 0 : window);
       assert_int_equal(attention.rotation, (i + 1) % every == 0 ? 0 : 1);
-      assert_int_equal(may_select(attention), (i + 1) % every == 0);
+      assert_int_equal(is_ruled(attention), (i + 1) % every == 0);
     }
     assert_true(model.config().traits == TraitSet(Trait::kQkNorm, Trait::kPostNorm, Trait::kGeluGate,
                                                   Trait::kEmbeddingScale, Trait::kWindow, Trait::kLayerRope));
   }
 }
 
-// A layer's window and the policy's: the smaller one, and sinks only where the layer sees everything.
-void layers__windows_narrow_the_policys_scope(void**) {
+// A layer with a window sees that window, whatever the policy shows in the others.
+void layers__with_a_window_see_it_and_no_more(void**) {
   Attention global, local;
   local.window = 100;
-  const auto check = [](const AttnScope& got, uint32_t n_sink, uint32_t window) {
+  const auto check = [](const AttnScope& got, uint32_t n_sink_pages, uint32_t n_sink, uint32_t window) {
+    assert_int_equal(got.n_sink_pages, n_sink_pages);
     assert_int_equal(got.n_sink, n_sink);
     assert_int_equal(got.window, window);
   };
-  check(scope_in({1, 4, 50}, global), 4, 50);
-  check(scope_in({1, 4, 50}, local), 0, 50);
-  check(scope_in({1, 4, 200}, local), 0, 100);
-  check(scope_in({1, 0, 0}, local), 0, 100);
+  check(scope_in({1, 4, 50}, global), 1, 4, 50);
+  check(scope_in({1, 4, 50}, local), 0, 0, 100);
+  check(scope_in({1, 4, 200}, local), 0, 0, 100);
+  check(scope_in({1, 0, 0}, local), 0, 0, 100);
 }
 
 }  // namespace
@@ -143,7 +144,7 @@ int main() {
       cmocka_unit_test(traits__each_is_found_in_the_description),
       cmocka_unit_test(traits__a_backend_refuses_those_that_it_lacks),
       cmocka_unit_test(layers__of_gemma3_are_local_and_global),
-      cmocka_unit_test(layers__windows_narrow_the_policys_scope),
+      cmocka_unit_test(layers__with_a_window_see_it_and_no_more),
   };
   return cmocka_run_group_tests_name("models/layer", tests, nullptr, nullptr);
 }
