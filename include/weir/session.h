@@ -327,9 +327,10 @@ WEIR_API weir_status weir_session_reset(weir_session *session);
  *                                 would fit
  *          WEIR_ERR_BUSY          another thread is inside the session; nothing changed
  *          WEIR_ERR_CANCELLED     weir_session_cancel, or @p progress refused or threw. n_tokens of the stats is as
- *                                 before, and so are the logits, unless the policy had to drop prompt pages for a long
- *                                 prompt: then whole chunks stay, n_tokens says how many tokens, and there are no
- *                                 logits before the next prefill or step. Pages of answers that were evicted to make
+ *                                 before, and so are the logits, unless a long prompt made the policy drop prompt
+ *                                 pages, or pages left the window of a sliding-window layer: then whole chunks stay,
+ *                                 n_tokens says how many tokens, and there are no logits before the next prefill or
+ *                                 step. Pages of answers that were evicted to make
  *                                 room stay gone and count in pages_evicted. What h2o and tova observed of the
  *                                 cancelled tokens stays in their scores
  *  @threads one thread at a time
