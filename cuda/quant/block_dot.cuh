@@ -58,6 +58,10 @@ struct Bytes32 {
   uint4 low, high;
 };
 __device__ inline Bytes32 unpack_nibbles(uint4 q) { return {low_nibbles(q), high_nibbles(q)}; }
+// Bit i of `high` is bit 4 of weight i.
+__device__ inline Bytes32 unpack_nibbles(uint4 q, uint32_t high) {
+  return {low_nibbles(q) | spread16(high), high_nibbles(q) | spread16(high >> 16)};
+}
 
 // 32 quantised activations, a unit of the integer formats, as a lane reads them from shared memory: two pieces with the
 // hi bytes of each half, two with the lo bytes. In place of a fifth piece lie four arrays of words, one word per unit

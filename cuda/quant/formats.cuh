@@ -5,6 +5,7 @@
 #include "cuda/quant/f16.cuh"
 #include "cuda/quant/f32.cuh"
 #include "cuda/quant/q4_0.cuh"
+#include "cuda/quant/q4_1.cuh"
 #include "cuda/quant/q4_k.cuh"
 #include "cuda/quant/q5_0.cuh"
 #include "cuda/quant/q5_k.cuh"

@@ -1,4 +1,5 @@
-// What Q4_K and Q5_K have in common on the GPU: the header's sub-scales, and the dot product of a block.
+// What the types with minima have in common on the GPU: the sub-scales in the headers of Q4_K and Q5_K, the pair of
+// scale and minimum of Q4_1, and the dot product and the decoder of 32 weights.
 #pragma once
 
 #include "cuda/quant/block_dot.cuh"
@@ -7,10 +8,11 @@ namespace weir::cuda {
 
 #ifdef __CUDACC__
 
-// Scale and minimum of sub-block s (0..7) of a K-quant header.
+// 32 weights are step * quant - low.
 struct KStep {
   float step, low;
 };
+// Of sub-block s (0..7) of a K-quant header.
 __device__ inline KStep k_step(uint4 header, uint32_t s) {
   const uint32_t shift = s % 4 * 8;
   uint32_t scale = header.y >> shift & 255u, minimum = header.z >> shift & 255u;
@@ -26,6 +28,9 @@ __device__ inline KStep k_step(uint4 header, uint32_t s) {
           half_bits(header.x >> 16) * static_cast<float>(minimum)};
 }
 
+// Of a pair of f16: scale, and minimum, which is added.
+__device__ inline KStep minimum_step(uint32_t pair) { return {half_bits(pair & 0xFFFFu), -half_bits(pair >> 16)}; }
+
 // A block ready to be multiplied.
 struct KWords {
   Bytes32 w;
@@ -34,6 +39,12 @@ struct KWords {
 __device__ inline float k_dot(const KWords& w, const Act& a, float total) {
   const float low = w.k.low * static_cast<float>(a.both);
   return fmaf(a.scale, fmaf(w.k.step, static_cast<float>(dot32(w.w, a)), -low), total);
+}
+__device__ inline void k_decode(const Bytes32& w, const KStep& k, float* out) {
+  bytes_to_float(w.low, 0.0f, k.step, out);
+  bytes_to_float(w.high, 0.0f, k.step, out + 16);
+#pragma unroll
+  for (uint32_t i = 0; i < 32; ++i) out[i] -= k.low;
 }
 
 #endif  // __CUDACC__

@@ -45,16 +45,13 @@ struct Format<WeightType::kQ5_0> {
     Bytes32 w;
     float scale;
   };
-  __device__ static Bytes32 quants(const Regs& r) {
-    return {low_nibbles(r.q) | spread16(r.high), high_nibbles(r.q) | spread16(r.high >> 16)};
-  }
-  __device__ static Words unpack(const Regs& r, uint32_t) { return {quants(r), half_bits(r.scale)}; }
+  __device__ static Words unpack(const Regs& r, uint32_t) { return {unpack_nibbles(r.q, r.high), half_bits(r.scale)}; }
   __device__ static float dot(const Words& w, const std::byte* at, float total) {
     const Act a(at);
     return fmaf(w.scale * a.scale, static_cast<float>(dot32(w.w, a) - 16 * a.both), total);
   }
   __device__ static void decode(const Regs& r, uint32_t, float* out) {
-    const Bytes32 w = quants(r);
+    const Bytes32 w = unpack_nibbles(r.q, r.high);
     bytes_to_float(w.low, 16.0f, half_bits(r.scale), out);
     bytes_to_float(w.high, 16.0f, half_bits(r.scale), out + 16);
   }

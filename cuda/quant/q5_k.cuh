@@ -46,15 +46,11 @@ struct Format<WeightType::kQ5_K> {
   __device__ static Regs load(const Planes& p) { return {load_stream(p.q), __ldg(p.header), load_stream(p.high)}; }
   using Words = KWords;
   __device__ static Words unpack(const Regs& r, uint32_t s) {
-    return {{low_nibbles(r.q) | spread16(r.high), high_nibbles(r.q) | spread16(r.high >> 16)}, k_step(r.header, s)};
+    return {unpack_nibbles(r.q, r.high), k_step(r.header, s)};
   }
   __device__ static float dot(const Words& w, const std::byte* at, float total) { return k_dot(w, Act(at), total); }
   __device__ static void decode(const Regs& r, uint32_t s, float* out) {
-    const KStep k = k_step(r.header, s);
-    bytes_to_float(low_nibbles(r.q) | spread16(r.high), 0.0f, k.step, out);
-    bytes_to_float(high_nibbles(r.q) | spread16(r.high >> 16), 0.0f, k.step, out + 16);
-#pragma unroll
-    for (uint32_t i = 0; i < 32; ++i) out[i] -= k.low;
+    k_decode(unpack_nibbles(r.q, r.high), k_step(r.header, s), out);
   }
 };
 

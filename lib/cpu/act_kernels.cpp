@@ -237,8 +237,8 @@ HWY_INLINE void chunk_sums(const uint32_t* x, const int16_t* w, Vec<DI> (&sum)[k
 
 template <size_t kRows, size_t kVectors, TileKind kKind>
 HWY_INLINE void block_integer(const MultiplyCall& c, size_t row) {
-  constexpr bool kSubScales = kKind == TileKind::kSubScales;
-  constexpr bool kMinima = kKind == TileKind::kGroupScale32 || kKind == TileKind::kGroupScale64;
+  constexpr bool kSubScales = kKind == TileKind::kSubScales || kKind == TileKind::kSubMinima;
+  constexpr bool kMinima = kKind != TileKind::kSubScales && kKind != TileKind::kGroupScale16;
   constexpr size_t kChunk = kKind == TileKind::kGroupScale16 ? 16 : kKind == TileKind::kGroupScale64 ? 64 : 32;
   constexpr size_t kTokens = kVectors * kLanes;
   const DF df;
@@ -369,12 +369,13 @@ const ActKernels& kernels() {
 #if HWY_ARCH_X86
     pack,
     pack_float,
-    {multiply_float, multiply_integer<TileKind::kSubScales>, multiply_integer<TileKind::kGroupScale16>,
-     multiply_integer<TileKind::kGroupScale32>, multiply_integer<TileKind::kGroupScale64>},
+    {multiply_float, multiply_integer<TileKind::kSubScales>, multiply_integer<TileKind::kSubMinima>,
+     multiply_integer<TileKind::kGroupScale16>, multiply_integer<TileKind::kGroupScale32>,
+     multiply_integer<TileKind::kGroupScale64>},
 #else
     nullptr,
     pack_float,
-    {multiply_float, nullptr, nullptr, nullptr, nullptr},
+    {multiply_float},
 #endif
     store,
     {glu<Gate::kSilu>, glu<Gate::kGelu>, nullptr}

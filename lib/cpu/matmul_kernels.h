@@ -81,11 +81,12 @@ using GluFn = void (*)(float* gate, const float* up, size_t n);
 enum class TileKind : uint8_t {
   kFloat,         // Tile::f
   kSubScales,     // Tile::q with one scale per 32 columns, no minimum
+  kSubMinima,     // the same with minima
   kGroupScale16,  // one scale, an i32 can sum 16 products, no minimum
   kGroupScale32,  // one scale, an i32 can sum 32 products, minima
   kGroupScale64,  // the same with 64 products
 };
-inline constexpr size_t kTileKinds = 5;
+inline constexpr size_t kTileKinds = 6;
 
 // Packs groups [first_group, end_group) of the tokens of one panel.
 struct PackCall {

@@ -7,7 +7,8 @@
 // other tokens.
 //
 // A decoder of blocks of 32 weights with an f16 scale in front has kLayout = kBlocks and
-//   D16, kBlockBytes, kOffset; kAtOnce, 1 or 2 blocks;
+//   D16, kBlockBytes, kOffset; kMinima, whether an f16 that is added to every weight follows the scale; kAtOnce, 1 or 2
+//   blocks;
 //   blocks<centred>(p, next, f): calls f(i16 vector, key) for all weights of a block, or of two, at p and next;
 //   numbers(q, key): the vector of activations for a key, and store(v, q, key): the inverse, from and to an array in
 //   the order of the weights.
@@ -188,9 +189,9 @@ HWY_INLINE void subtract_excess(const Excess& excess, const ActGroup* act, Vec<S
   }
 }
 
-// out[0..7] = the f16 scales of eight consecutive blocks, each block's first two bytes.
+// out[0..7] = the f16 numbers at p in eight consecutive blocks.
 template <class Dec>
-HWY_INLINE void load_scales(const uint8_t* p, float* HWY_RESTRICT out) {
+HWY_INLINE void load_f16_of_blocks(const uint8_t* p, float* HWY_RESTRICT out) {
   const hn::CappedTag<float, 4> d4;
   const hn::Rebind<hwy::float16_t, decltype(d4)> dh;
   const hn::CappedTag<uint64_t, 1> d64;
@@ -215,6 +216,27 @@ HWY_INLINE Vec<SumTag<Dec>> block_scales(const float* scales, size_t b) {
   const SumTag<Dec> df;
   if constexpr (Dec::kAtOnce == 1) return hn::Set(df, scales[b]);
   return hn::IfThenElse(hn::FirstN(df, hn::MaxLanes(df) / 2), hn::Set(df, scales[b]), hn::Set(df, scales[b + 1]));
+}
+
+// Of n_blocks (1 to kSubs) consecutive blocks: scale[0..7], 0 where there is no block, and low[0..7], which is
+// subtracted from a block's weights.
+template <class Dec>
+HWY_INLINE void load_block_scales(const uint8_t* p, size_t n_blocks, float* HWY_RESTRICT scale,
+                                  float* HWY_RESTRICT low) {
+  constexpr size_t kMinimum = sizeof(uint16_t);  // follows the scale
+  if (HWY_LIKELY(n_blocks == kSubs)) {
+    load_f16_of_blocks<Dec>(p, scale);
+    if constexpr (Dec::kMinima) load_f16_of_blocks<Dec>(p + kMinimum, low);
+  } else {
+    for (size_t b = 0; b < kSubs; ++b) {
+      scale[b] = b < n_blocks ? load_f16(p + b * Dec::kBlockBytes) : 0.0f;
+      if constexpr (Dec::kMinima) low[b] = b < n_blocks ? load_f16(p + b * Dec::kBlockBytes + kMinimum) : 0.0f;
+    }
+  }
+  if constexpr (Dec::kMinima) {
+    const hn::CappedTag<float, kSubs> d;
+    for (size_t b = 0; b < kSubs; b += hn::MaxLanes(d)) hn::Store(hn::Neg(hn::Load(d, low + b)), d, low + b);
+  }
 }
 
 // acc[r][t] += (Dec::kAtOnce blocks of row r from b on) . (q of token t). If block b + 1 does not exist, its scale is
@@ -254,29 +276,26 @@ HWY_INLINE void dot_group_blocks(const RowGroups& p, size_t n_cols, const ActGro
     for (size_t t = 0; t < kTok; ++t) group[r][t] = hn::Zero(df);
   }
   HWY_ALIGN float scales[kStreams][kSubs];
-  if (HWY_LIKELY(n_cols == kGroup)) {
-    HWY_UNROLL(4)
-    for (size_t r = 0; r < kStreams; ++r) load_scales<Dec>(p[r], scales[r]);
+  HWY_ALIGN float low[Dec::kMinima ? kStreams : 1][kSubs];
+  const size_t n_blocks = n_cols / kSub;
+  HWY_UNROLL(4)
+  for (size_t r = 0; r < kStreams; ++r) load_block_scales<Dec>(p[r], n_blocks, scales[r], low[Dec::kMinima ? r : 0]);
+  if (HWY_LIKELY(n_blocks == kSubs)) {
     keep_in_memory(scales);
     HWY_UNROLL(8)
     for (size_t b = 0; b < kSubs; b += Dec::kAtOnce) dot_blocks<Dec, kTok>(p, b, kSubs - 1, act, scales, group);
   } else {
-    const size_t n_blocks = n_cols / kSub;
-    for (size_t r = 0; r < kStreams; ++r) {
-      for (size_t b = 0; b < kSubs; ++b) scales[r][b] = b < n_blocks ? load_f16(p[r] + b * Dec::kBlockBytes) : 0.0f;
-    }
     for (size_t b = 0; b < n_blocks; b += Dec::kAtOnce) dot_blocks<Dec, kTok>(p, b, n_blocks - 1, act, scales, group);
   }
   HWY_UNROLL(4)
   for (size_t r = 0; r < kStreams; ++r) {
     HWY_UNROLL(8)
     for (size_t t = 0; t < kTok; ++t) acc[r][t] = hn::MulAdd(group[r][t], hn::Set(df, *act[t].scale), acc[r][t]);
-    if constexpr (Dec::kOffset != 0) {
-      const auto excess = [&](auto d, size_t i) WEIR_ATTR {
-        return hn::Mul(hn::Load(d, scales[r] + i), hn::Set(d, float{Dec::kOffset}));
-      };
-      subtract_excess<Dec, kTok>(excess, act, acc[r]);
-    }
+    const auto excess = [&](auto d, size_t i) WEIR_ATTR {
+      if constexpr (Dec::kMinima) return hn::Load(d, low[r] + i);
+      return hn::Mul(hn::Load(d, scales[r] + i), hn::Set(d, float{Dec::kOffset}));
+    };
+    if constexpr (Dec::kMinima || Dec::kOffset != 0) subtract_excess<Dec, kTok>(excess, act, acc[r]);
   }
 }
 
@@ -408,7 +427,7 @@ HWY_INLINE void decode_group(const uint8_t* p, size_t n_cols, int16_t* HWY_RESTR
                              float* HWY_RESTRICT low) {
   if constexpr (Dec::kLayout == Layout::kBlocks) {
     const size_t n_blocks = n_cols / kSub;
-    for (size_t b = 0; b < n_blocks; ++b) scale[b] = load_f16(p + b * Dec::kBlockBytes);
+    load_block_scales<Dec>(p, n_blocks, scale, low);
     for (size_t b = 0; b < n_blocks; b += Dec::kAtOnce) {
       const size_t next = HWY_MIN(b + Dec::kAtOnce - 1, n_blocks - 1);
       Dec::template blocks<true>(p + b * Dec::kBlockBytes, p + next * Dec::kBlockBytes,
@@ -469,7 +488,8 @@ constexpr WeightKernels make_weight_kernels() {
   if constexpr (Dec::kLayout == Layout::kFloats) {
     return {TileKind::kFloat, false, gemv<Dec>, nullptr, decode_float<Dec>};
   } else if constexpr (Dec::kLayout == Layout::kBlocks) {
-    return {TileKind::kSubScales, Dec::kOffset != 0, gemv<Dec>, decode<Dec>, decode_float<Dec>};
+    return {Dec::kMinima ? TileKind::kSubMinima : TileKind::kSubScales, Dec::kMinima || Dec::kOffset != 0, gemv<Dec>,
+            decode<Dec>, decode_float<Dec>};
   } else {
     return {Dec::kKind, Dec::kMinima, gemv<Dec>, decode<Dec>, decode_float<Dec>};
   }

@@ -16,6 +16,7 @@ struct DecoderQ4_0 : NibbleLanes {
   static constexpr Layout kLayout = Layout::kBlocks;
   static constexpr size_t kBlockBytes = sizeof(BlockQ4_0);
   static constexpr int8_t kOffset = 8;
+  static constexpr bool kMinima = false;
 
   template <bool kCentred, class F>
   static HWY_INLINE void blocks(const uint8_t* p, const uint8_t* next, F&& f) {

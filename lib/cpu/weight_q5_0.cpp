@@ -16,6 +16,7 @@ struct DecoderQ5_0 : NibbleLanes {
   static constexpr Layout kLayout = Layout::kBlocks;
   static constexpr size_t kBlockBytes = sizeof(BlockQ5_0);
   static constexpr int8_t kOffset = 16;
+  static constexpr bool kMinima = false;
 
 #if HWY_CAP_GE512
   // 16 in the lanes whose bit is set, of the 16 bits at p and at next.

@@ -5,6 +5,7 @@
 #include "quant/f16.h"
 #include "quant/f32.h"
 #include "quant/q4_0.h"
+#include "quant/q4_1.h"
 #include "quant/q4_k.h"
 #include "quant/q5_0.h"
 #include "quant/q5_k.h"

@@ -42,6 +42,8 @@ void make_sane(const std::string& type, uint8_t* block, Random& random) {
     put_u16(block, 0x0c6d);  // 2.7e-4
   } else if (type == "q4_0") {
     put_u16(block, 0x1c67);  // 4.3e-3
+  } else if (type == "q4_1") {
+    put_u16(block, 0x1c67), put_u16(block + 2, 0xa821);  // 4.3e-3 and -7.5 times it
   } else if (type == "q5_0") {
     put_u16(block, 0x186e);  // 2.2e-3
   } else if (type == "q4_k") {

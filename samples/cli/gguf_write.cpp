@@ -14,9 +14,9 @@ namespace {
 
 constexpr uint64_t kAlignment = 32;
 constexpr uint64_t kChunkBytes = 1 << 20;
-constexpr WeightType kTypes[] = {{"f32", 0, 1, 4},       {"f16", 1, 1, 2},       {"bf16", 30, 1, 2},
-                                 {"q8_0", 8, 32, 34},    {"q4_0", 2, 32, 18},    {"q5_0", 6, 32, 22},
-                                 {"q4_k", 12, 256, 144}, {"q5_k", 13, 256, 176}, {"q6_k", 14, 256, 210}};
+constexpr WeightType kTypes[] = {
+    {"f32", 0, 1, 4},    {"f16", 1, 1, 2},    {"bf16", 30, 1, 2},     {"q8_0", 8, 32, 34},    {"q4_0", 2, 32, 18},
+    {"q4_1", 3, 32, 20}, {"q5_0", 6, 32, 22}, {"q4_k", 12, 256, 144}, {"q5_k", 13, 256, 176}, {"q6_k", 14, 256, 210}};
 
 enum : uint32_t { kU32 = 4, kI32 = 5, kF32 = 6, kBool = 7, kString = 8, kArray = 9 };  // value types of the format
 

@@ -14,7 +14,7 @@ namespace weir_test {
 
 using weir::GgufType;
 
-inline constexpr uint32_t kF32Id = 0, kQ8Id = 8, kQ4_1Id = 3;
+inline constexpr uint32_t kF32Id = 0, kQ8Id = 8, kQ8_1Id = 9;
 
 inline void assert_message_has(const char* part) {
   if (std::strstr(weir::last_error_text(), part) == nullptr)

@@ -108,12 +108,12 @@ void gguf__alignment_key_moves_the_data(void**) {
 
 void gguf__types_without_kernels_are_listed(void**) {
   GgufWriter w;
-  w.add_tensor("old", {2, 64}, kQ4_1Id, Bytes(80, 0));
+  w.add_tensor("old", {2, 64}, kQ8_1Id, Bytes(144, 0));
   const Bytes bytes = w.build();
   GgufFile file(std::pmr::new_delete_resource());
   assert_true(file.parse(bytes).ok());
-  assert_string_equal(file.tensors()[0].type_name, "q4_1");
-  assert_int_equal(file.tensors()[0].bytes, 80);
+  assert_string_equal(file.tensors()[0].type_name, "q8_1");
+  assert_int_equal(file.tensors()[0].bytes, 144);
 }
 
 void gguf__limits_of_names_are_inclusive(void**) {

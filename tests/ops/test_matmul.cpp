@@ -214,6 +214,7 @@ void fill(const Matrix& m, Block block) {
 // The block with the largest weights of one sign. A block type without a function here does not compile.
 void make_largest(BlockQ8_0& b) { std::memset(&b, 0x80, sizeof b), b.scale = f32_to_f16(0.5f); }
 void make_largest(BlockQ4_0& b) { std::memset(&b, 0, sizeof b), b.scale = f32_to_f16(-0.5f); }
+void make_largest(BlockQ4_1& b) { std::memset(&b, 0xFF, sizeof b), b.scale = f32_to_f16(0.5f), b.minimum = 0; }
 void make_largest(BlockQ5_0& b) { std::memset(&b, 0, sizeof b), b.scale = f32_to_f16(-0.5f); }
 void make_largest(BlockQ4_K& b) { std::memset(&b, 0xFF, sizeof b), b.scale = f32_to_f16(0.5f), b.min_scale = 0; }
 void make_largest(BlockQ5_K& b) { std::memset(&b, 0xFF, sizeof b), b.scale = f32_to_f16(0.5f), b.min_scale = 0; }

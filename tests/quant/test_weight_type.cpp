@@ -35,7 +35,7 @@ void weight_type__is_found_by_number(void**) {
     assert_true(weight_type_from_gguf(weight_type_info(type).gguf_id, found) && found == type);
   });
   WeightType untouched = WeightType::kQ4_K;
-  for (uint32_t id : {3u, 4u, 9u, 31u, 99u, 0xFFFFFFFFu}) assert_false(weight_type_from_gguf(id, untouched));
+  for (uint32_t id : {4u, 9u, 31u, 36u, 99u, 0xFFFFFFFFu}) assert_false(weight_type_from_gguf(id, untouched));
   assert_int_equal(untouched, WeightType::kQ4_K);
 }
 

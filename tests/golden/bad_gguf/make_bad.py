@@ -18,8 +18,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 U8, I8, U16, I16, U32, I32, F32, BOOL, STR, ARR, U64, I64, F64 = range(13)  # value types
 FORMS = {U8: "B", I8: "b", U16: "H", I16: "h", U32: "I", I32: "i", F32: "f", BOOL: "B", U64: "Q", I64: "q", F64: "d"}
-T_F32, T_F16, T_Q4_0, T_Q4_1, T_Q8_0, T_Q4_K = 0, 1, 2, 3, 8, 12            # tensor types
-BLOCKS = {T_F32: (1, 4), T_F16: (1, 2), T_Q4_0: (32, 18), T_Q4_1: (32, 20), T_Q8_0: (32, 34)}
+T_F32, T_F16, T_Q4_0, T_Q8_0, T_Q8_1, T_Q4_K = 0, 1, 2, 8, 9, 12            # tensor types
+BLOCKS = {T_F32: (1, 4), T_F16: (1, 2), T_Q4_0: (32, 18), T_Q8_0: (32, 34), T_Q8_1: (32, 36)}
 FORMAT, UNSUPPORTED, IO, OK = "WEIR_ERR_FORMAT", "WEIR_ERR_UNSUPPORTED", "WEIR_ERR_IO", "WEIR_OK"
 MAX64 = 2**64 - 1
 
@@ -319,7 +319,7 @@ def bad_tensors():
             ("norm_long", "blk.0.attn_norm", (T_F32, [64])), ("embd_rows", "token_embd", (T_Q4_0, [32, 15])), \
             ("norm_2d", "output_norm", (T_F32, [32, 1])), ("output_rows", "output", (T_Q4_0, [32, 17])):
         yield f"shape_{what}", FORMAT, name + ".weight", changed(tensor=name + ".weight", rows=x)
-    for what, name, x in ("matrix", "blk.0.attn_q.weight", (T_Q4_1, [32, 32])), \
+    for what, name, x in ("matrix", "blk.0.attn_q.weight", (T_Q8_1, [32, 32])), \
             ("norm", "output_norm.weight", (T_F16, [32])):
         yield f"type_of_{what}", UNSUPPORTED, name, changed(tensor=name, rows=x)
     for name in "blk.0.attn_sinks.weight", "blk.1.attn_norm.weight", "surprise.weight":

@@ -33,7 +33,8 @@ SEEDS = 1024     # token sequences tried per model
 MIN_GAP = 1e-3   # smallest accepted (top1 - top2) / max |logit| of a position
 NORM_EPS = 1e-5
 
-FILE_TYPES = {T.F32: 0, T.F16: 1, T.BF16: 32, T.Q8_0: 7, T.Q4_0: 2, T.Q5_0: 8, T.Q4_K: 15, T.Q5_K: 17, T.Q6_K: 18}
+FILE_TYPES = {T.F32: 0, T.F16: 1, T.BF16: 32, T.Q8_0: 7, T.Q4_0: 2, T.Q4_1: 3, T.Q5_0: 8, T.Q4_K: 15, T.Q5_K: 17,
+              T.Q6_K: 18}
 
 # The 6-bit matrices of a Q4_K_M file: the output, and in the more important layers the value and down projections.
 Q4_K_M = {"attn_v": T.Q6_K, "ffn_down": T.Q6_K, "output": T.Q6_K}
@@ -82,6 +83,7 @@ MODELS = [
     Model("qwen3_tied", arch="qwen3", qtype=T.BF16, head_dim=128, rope_base=1e6),
     Model("llama_q8_0", qtype=T.Q8_0, d_model=128, n_layers=1),
     Model("llama_q4_0", qtype=T.Q4_0, d_model=128, tied=False),
+    Model("llama_q4_1", qtype=T.Q4_1, d_model=128, tied=False),
     Model("llama_q5_0", qtype=T.Q5_0, d_model=128, tied=False),
     Model("llama_q4_k", qtype=T.Q4_K, **BIG),
     Model("llama_q5_k", qtype=T.Q5_K, **BIG),

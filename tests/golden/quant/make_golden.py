@@ -49,6 +49,10 @@ def hand_q4_0():
     return f16(0.5) + STAIRS, [0.5 * (i - 8) for i in range(16)] + [0.5 * (7 - i) for i in range(16)]
 
 
+def hand_q4_1():
+    return f16(0.5) + f16(-3.0) + STAIRS, [0.5 * q - 3 for q in [*range(16), *range(15, -1, -1)]]
+
+
 def hand_q5_0():
     # Bit i of the four bytes AA AA 55 55 is set for odd i below 16 and for even i from 16 on.
     high = [i % 2 if i < 16 else 1 - i % 2 for i in range(32)]
@@ -124,7 +128,7 @@ def float_type(infinity):
 TYPES = {
     T.F16: (hand_f16, float_type(0x7C00)), T.BF16: (hand_bf16, float_type(0x7F80)),
     T.Q8_0: (hand_q8_0, block_type([0])), T.Q4_0: (hand_q4_0, block_type([0])),
-    T.Q5_0: (hand_q5_0, block_type([0])),
+    T.Q4_1: (hand_q4_1, block_type([0, 2])), T.Q5_0: (hand_q5_0, block_type([0])),
     T.Q4_K: (hand_q4_k, block_type([0, 2])), T.Q5_K: (hand_q5_k, block_type([0, 2])),
     T.Q6_K: (hand_q6_k, block_type([208])),
 }
