@@ -1,4 +1,5 @@
-// The small ops: embedding, RMS norm, rotation and appending of many rows, digests of the appended keys.
+// The small ops: embedding, RMS norm, soft caps of the logits, rotation and appending of many rows, digests of the
+// appended keys.
 #include <algorithm>
 
 #include "cuda/ops.h"
@@ -46,6 +47,13 @@ __global__ void rms_norm_kernel(const RmsNormArgs a) {
     const float normed = x[i] * scale * a.weight[i];
     y[i] = a.accumulate ? y[i] + normed : normed;
   }
+}
+
+__global__ void soft_cap_kernel(const SoftCapArgs a) {
+  start_next();
+  wait_for_previous();
+  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
+  if (i < a.n) a.x[i] = a.cap * tanhf(a.x[i] / a.cap);
 }
 
 // rope_append: blockIdx.x is the token; each warp takes one head at a time, query heads first, then KV heads.
@@ -187,6 +195,11 @@ Status embed(OpContext& cx, const EmbedArgs& a) {
 
 Status rms_norm(OpContext& cx, const RmsNormArgs& a) {
   return launch("rms_norm", rms_norm_kernel, dim3(a.n_tok), dim3(kThreads), 0, stream_of(cx), false, a);
+}
+
+Status soft_cap(OpContext& cx, const SoftCapArgs& a) {
+  return launch("soft_cap", soft_cap_kernel, dim3((a.n + kThreads - 1) / kThreads), dim3(kThreads), 0, stream_of(cx),
+                false, a);
 }
 
 Status rope_append_at(OpContext& cx, const RopeAppendArgs& a, const uint32_t* n_tokens, bool overlap) {

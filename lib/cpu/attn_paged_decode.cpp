@@ -70,6 +70,10 @@ void unit_logits(const AttnPagedArgs& a, const DecodeScratch& s, uint32_t list, 
   }
 }
 
+void cap_unit(const AttnPagedArgs& a, uint32_t group, uint32_t n, float* weight) {
+  for (uint32_t g = 0; g < group; ++g) cap_logits(a.soft_cap, weight + g * kUnitTokens, size_t{n} * kPageTokens);
+}
+
 void unit_values(const AttnPagedArgs& a, const DecodeScratch& s, uint32_t list, uint32_t unit, uint32_t n,
                  const float* weight) {
   const uint32_t group = heads_of_list(a);
@@ -100,6 +104,7 @@ void decode_unit(const AttnPagedArgs& a, const DecodeScratch& s, uint32_t list, 
   const uint32_t n = HWY_MIN(kSplitPages, n_listed(a, list) - first);
   float* weight = s.weight + worker * group * kUnitTokens;
   unit_logits(a, s, list, first, n, weight);
+  if (a.soft_cap != 0.0f) cap_unit(a, group, n, weight);
   for (uint32_t g = 0; g < group; ++g) {
     const size_t head = size_t{list} * group + g, at = head * s.max_units + unit;
     HWY_ALIGN float page_sum[kSplitPages];
@@ -149,9 +154,11 @@ void merge_units(const AttnPagedArgs& a, const DecodeScratch& s, uint32_t head) 
   const float* part = s.part + head * s.max_units * s.d_pad;
   float* share = s.lse + head * s.max_units;
   const float* sum = s.sum + head * s.max_units;
-  float high = kUnseen, total = 0.0f;
+  const float sink = a.sinks != nullptr ? a.sinks[head] : kUnseen;
+  float high = sink, total = 0.0f;
   for (size_t u = 0; u < n_units; ++u) high = HWY_MAX(high, share[u]);
   for (size_t u = 0; u < n_units; ++u) total += share[u] = high == kUnseen ? 0.0f : std::exp(share[u] - high);
+  if (a.sinks != nullptr) total += std::exp(sink - high);
   if (a.lse != nullptr) a.lse[head] = total > 0.0f ? high + std::log(total) : kUnseen;
   const V inverse = hn::Set(df, total > 0.0f ? 1.0f / total : 0.0f);
   for (size_t i = 0; i < d; i += kBlock) {

@@ -20,6 +20,7 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h:
 #include "cpu/simd-inl.h"
+#include "cpu/soft_cap-inl.h"
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 
@@ -210,6 +211,10 @@ void unit_logits(const Block& b) {
       }
     }
   }
+  for (uint32_t strip = 0; b.a.soft_cap != 0.0f && strip < b.n_strips; ++strip) {
+    cap_logits(b.a.soft_cap, b.s.weight + size_t{strip} * kUnitTokens * kStrip,
+               size_t{b.n_pages} * kPageTokens * kStrip);
+  }
   for (uint32_t p = 0; p < b.n_pages; ++p) {
     if (b.pages[p].masked) mask_page(b, b.pages[p], b.s.weight + p * kPageTokens * kStrip);
   }
@@ -282,10 +287,23 @@ void unit_masses(const Block& b) {
   }
 }
 
+// Takes the sinks into the sums and maxima of the rows, and leaves in `shrink` the factor of the weighted sums.
+void add_sinks(const Block& b) {
+  for (uint32_t row = 0; row < b.n_rows; ++row) {
+    const float sink = b.a.sinks[size_t{b.kv_head} * b.group + row % b.group], high = HWY_MAX(b.s.high[row], sink);
+    const float shrink = std::exp(b.s.high[row] - high);
+    b.s.shrink[row] = shrink;
+    b.s.sum[row] = b.s.sum[row] * shrink + std::exp(sink - high);
+    b.s.high[row] = high;
+  }
+}
+
 void finish_rows(const Block& b, bool masses) {
   const size_t d = b.a.kv.head_dim;
+  if (b.a.sinks != nullptr) add_sinks(b);
   for (uint32_t row = 0; row < b.n_rows; ++row) {
-    const float inverse = b.s.sum[row] > 0.0f ? 1.0f / b.s.sum[row] : 0.0f;
+    const float factor = b.a.sinks != nullptr ? b.s.shrink[row] : 1.0f;
+    const float inverse = b.s.sum[row] > 0.0f ? factor / b.s.sum[row] : 0.0f;
     float* out = b.a.out + (query_row(b, b.a.q, row) - b.a.q);
     for (size_t i = 0; i < d; ++i) out[i] = b.s.out[row * b.s.d_pad + i] * inverse;
     if (b.a.lse != nullptr) {

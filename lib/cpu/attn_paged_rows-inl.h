@@ -14,6 +14,7 @@
 
 #include "cpu/attn_paged_parts.h"
 #include "cpu/simd-inl.h"
+#include "cpu/soft_cap-inl.h"
 #include "hwy/cache_control.h"
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"

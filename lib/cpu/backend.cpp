@@ -10,6 +10,7 @@
 #include "cpu/page_stamp.h"
 #include "cpu/rms_norm.h"
 #include "cpu/rope_append.h"
+#include "cpu/soft_cap.h"
 #include "cpu/token_mass.h"
 #include "ops/ops.h"
 #include "weir/runtime.h"
@@ -46,7 +47,7 @@ const Backend& cpu_backend() {
       scratch_bytes,
       cpu::matmul_target,
       TraitSet(Trait::kQkvBias, Trait::kQkNorm, Trait::kPostNorm, Trait::kGeluGate, Trait::kEmbeddingScale,
-               Trait::kWindow, Trait::kLayerRope),
+               Trait::kWindow, Trait::kLayerRope, Trait::kAttnSoftCap, Trait::kLogitSoftCap, Trait::kAttnSinks),
   };
   return kBackend;
 }

@@ -16,6 +16,7 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h:
 #include "cpu/simd-inl.h"
+#include "cpu/soft_cap-inl.h"
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 
@@ -24,7 +25,8 @@ namespace weir::cpu::HWY_NAMESPACE {
 
 // Adds the weights of one query row to mass[kPageTokens]; `turned` is [head_dim, kPageTokens], the transposed keys.
 // Only tokens in [begin, n_seen) are seen.
-void add_row(const float* HWY_RESTRICT q, const float* HWY_RESTRICT turned, size_t d, float scale, float lse,
+template <bool kCapped>
+void add_row(const float* HWY_RESTRICT q, const float* HWY_RESTRICT turned, size_t d, float scale, float cap, float lse,
              uint32_t begin, uint32_t n_seen, float* HWY_RESTRICT mass) {
   const hn::CappedTag<float, kPageTokens> df;
   const size_t lanes = hn::Lanes(df);
@@ -36,7 +38,8 @@ void add_row(const float* HWY_RESTRICT q, const float* HWY_RESTRICT turned, size
       odd = hn::MulAdd(hn::Set(df, q[i + 1]), hn::Load(df, turned + (i + 1) * kPageTokens + t), odd);
     }
     if (i < d) even = hn::MulAdd(hn::Set(df, q[i]), hn::Load(df, turned + i * kPageTokens + t), even);
-    const auto logit = hn::Mul(hn::Add(even, odd), hn::Set(df, scale));
+    auto logit = hn::Mul(hn::Add(even, odd), hn::Set(df, scale));
+    if constexpr (kCapped) logit = hn::Mul(hn::Set(df, cap), hn::Tanh(df, hn::Mul(logit, hn::Set(df, 1.0f / cap))));
     const auto weight = hn::Exp(df, hn::Sub(logit, hn::Set(df, lse)));
     const auto before = hn::FirstN(df, begin > t ? begin - t : 0);
     const auto seen = hn::AndNot(before, hn::FirstN(df, n_seen > t ? n_seen - t : 0));
@@ -59,7 +62,11 @@ void page_mass_of(const TokenMassArgs& a, uint32_t kv_head, uint32_t page, float
     if (begin >= n_seen) continue;
     for (uint32_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
       const size_t row = size_t{r} * a.n_heads + head;
-      add_row(a.q + row * d, turned, d, a.scale, a.lse[row], begin, n_seen, mass);
+      if (a.soft_cap != 0.0f) {
+        add_row<true>(a.q + row * d, turned, d, a.scale, a.soft_cap, a.lse[row], begin, n_seen, mass);
+      } else {
+        add_row<false>(a.q + row * d, turned, d, a.scale, 0.0f, a.lse[row], begin, n_seen, mass);
+      }
     }
   }
   std::copy(mass, mass + len, a.mass + at * kPageTokens);

@@ -49,6 +49,8 @@ AttnPagedArgs attn_paged_args(const AttendPass& pass, const Attention& attention
   a.n_sink_pages = scope.n_sink_pages;
   a.n_sink = scope.n_sink;
   a.window = scope.window;
+  a.sinks = attention.sinks;
+  a.soft_cap = attention.soft_cap;
   return a;
 }
 
@@ -88,10 +90,10 @@ Status attend_chunk(Step& s, const Attention& attention, AttnPagedArgs attn, uin
   WEIR_TRY(s.backend->ops.attn_paged(s.cx, attn));
   if (attn.lse == nullptr) return {};
   const uint32_t n_rows = std::min(s.n_tok, s.policy->needs().prompt_rows), first = s.n_tok - n_rows;
-  return s.policy->observe_prompt(
-      s.cx, s.backend->ops, *s.kv,
-      {layer, attn.n_heads, attn.q + size_t{first} * attn.n_heads * attn.kv.head_dim,
-       s.b.lse + size_t{first} * attn.n_heads, n_rows, attn.pos + first, s.n_left, s.b.token_mass, attention.window});
+  return s.policy->observe_prompt(s.cx, s.backend->ops, *s.kv,
+                                  {layer, attn.n_heads, attn.q + size_t{first} * attn.n_heads * attn.kv.head_dim,
+                                   s.b.lse + size_t{first} * attn.n_heads, n_rows, attn.pos + first, s.n_left,
+                                   s.b.token_mass, attention.window, attention.soft_cap});
 }
 
 }  // namespace

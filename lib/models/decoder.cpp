@@ -150,6 +150,8 @@ Status run_logits(const StepGroup& group) {
     for (uint32_t i = 0; n > 1 && i < n; ++i)
       std::copy_n(y + size_t{i} * c.vocab_size, c.vocab_size, group.steps[done + i]->b.logits);
   }
+  for (uint32_t i = 0; c.logit_soft_cap != 0.0f && i < group.n; ++i)
+    WEIR_TRY(ops.soft_cap(s.cx, {group.steps[i]->b.logits, c.vocab_size, c.logit_soft_cap}));
   return {};
 }
 

@@ -1,7 +1,8 @@
 // Attention over the pages of a table, defined: one query row of one head at a time.
 // The listed pages are taken in units of kSplitPages. Each unit gives a partial result, normalised within the unit, and
-// its lse; the partial results are merged in ascending order (docs/algorithms.md, "Merging partial attention"). Tokens
-// that are not seen do not contribute, and a row that sees nothing gives 0.
+// its lse; the partial results are merged in ascending order (docs/algorithms.md, "Merging partial attention"). A sink
+// is one more partial result, the last, whose o is 0. Tokens that are not seen do not contribute, and a row that sees
+// nothing gives 0.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -55,8 +56,9 @@ float unit_weights(const Query& q, uint32_t unit, float* weight) {
       const float* query = (is_sink && a.q_sink != nullptr ? a.q_sink : a.q) + q_at;
       float dot = 0.0f;
       for (size_t i = 0; i < d; ++i) dot += query[i] * bf16_to_f32(keys[j * d + i]);
-      weight[p * kPageTokens + j] = a.scale * dot;
-      high = std::max(high, a.scale * dot);
+      const float logit = soft_capped(a.scale * dot, a.soft_cap);
+      weight[p * kPageTokens + j] = logit;
+      high = std::max(high, logit);
     }
   }
   if (high == kUnseen) {
@@ -97,7 +99,7 @@ void attend_row(const Query& q) {
   std::fill(out, out + d, 0.0f);
   if (mass != nullptr) std::fill(mass, mass + q.n_listed(), 0.0f);
 
-  float high = -std::numeric_limits<float>::infinity();
+  float high = a.sinks != nullptr ? a.sinks[q.head] : -std::numeric_limits<float>::infinity();
   for (uint32_t unit = 0; unit < q.n_units(); ++unit) high = std::max(high, unit_weights(q, unit, weight));
   float* lse = a.lse != nullptr ? a.lse + size_t{q.tok} * a.n_heads + q.head : nullptr;
   if (lse != nullptr) *lse = high;
@@ -113,6 +115,7 @@ void attend_row(const Query& q) {
       for (uint32_t j = 0; j < kPageTokens; ++j) mass[first + p] += share * weight[p * kPageTokens + j];
     }
   }
+  if (a.sinks != nullptr) total += std::exp(a.sinks[q.head] - high);
   if (lse != nullptr) *lse = high + std::log(total);
   for (size_t i = 0; i < d; ++i) out[i] /= total;
   for (uint32_t p = 0; mass != nullptr && p < q.n_listed(); ++p) mass[p] /= total;

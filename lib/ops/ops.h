@@ -3,6 +3,7 @@
 // (lib/ops/*_ref.cpp) are the definition.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -172,6 +173,9 @@ struct RopeAppendArgs {
   const uint32_t* append_row;
 };
 
+// A logit under a soft cap; 0: none.
+inline float soft_capped(float logit, float cap) { return cap == 0.0f ? logit : cap * std::tanh(logit / cap); }
+
 // Attention of n_tok query rows (positions pos, pos+1, ...) over pages: causal, grouped query heads, softmax in f32.
 // Per KV head the listed pages are taken in list order, in units of kSplitPages. Each unit gives a partial (o, lse);
 // the partials are merged in ascending order (docs/algorithms.md, "Merging partial attention"). The reference defines
@@ -195,7 +199,12 @@ struct AttnPagedArgs {
   // Out [n_heads, capacity]: of the LAST query row, the attention mass of each listed page, in list order; null: not
   // computed.
   float* page_mass;
-  float* lse;  // out [n_tok, n_heads]: log of the sum of exp(logit) over what the row sees; null: not computed
+  // Out [n_tok, n_heads]: log of the sum of exp(logit) over what the row sees and the head's sink; null: not computed.
+  float* lse;
+  // [n_heads] logit for each head that takes part in the softmax and has no value, as it is: neither scaled nor capped;
+  // null: none. Masses are shares of the whole softmax, so with sinks they sum to less than 1.
+  const float* sinks = nullptr;
+  float soft_cap = 0.0f;  // logit = cap * tanh(scale * q.k / cap); 0: none
 };
 
 // Digests of the sealed pages among the `n_rows` table rows from first_row[kv_head] on, for kinds that need whole
@@ -293,7 +302,8 @@ struct TokenMassArgs {
   uint32_t n_rows, n_heads;
   uint32_t pos;  // position of the first query row
   float scale;
-  uint32_t window = 0;  // 0: none
+  uint32_t window = 0;    // 0: none
+  float soft_cap = 0.0f;  // as in AttnPagedArgs, whose lse has the sinks in it
 };
 
 // Flags of a page in its stream's table.
@@ -342,6 +352,13 @@ struct PageStampArgs {
 struct AttnStampArgs {
   AttnPagedArgs attn;   // n_tok is 1, select is null, page_mass is not
   PageStampArgs stamp;  // weight is attn.page_mass, select is null; its tables are those of attn.kv
+};
+
+// Output logits under a soft cap, in place: x = cap * tanh(x / cap).
+struct SoftCapArgs {
+  float* x;  // in/out [n]
+  uint32_t n;
+  float cap;  // not 0
 };
 
 #define WEIR_OP(name, Args)                              \

@@ -17,7 +17,7 @@ const Backend& reference_backend() {
       [](const OpShapes&) -> uint64_t { return 0; },
       []() { return "plain C++"; },
       TraitSet(Trait::kQkvBias, Trait::kQkNorm, Trait::kPostNorm, Trait::kGeluGate, Trait::kEmbeddingScale,
-               Trait::kWindow, Trait::kLayerRope),
+               Trait::kWindow, Trait::kLayerRope, Trait::kAttnSoftCap, Trait::kLogitSoftCap, Trait::kAttnSinks),
   };
   return kBackend;
 }

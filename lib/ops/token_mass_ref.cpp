@@ -24,7 +24,7 @@ Status token_mass(OpContext&, const TokenMassArgs& a) {
             const float* q = a.q + (size_t{r} * a.n_heads + head) * d;
             float dot = 0.0f;
             for (size_t i = 0; i < d; ++i) dot += q[i] * bf16_to_f32(key[i]);
-            mass += std::exp(a.scale * dot - a.lse[size_t{r} * a.n_heads + head]);
+            mass += std::exp(soft_capped(a.scale * dot, a.soft_cap) - a.lse[size_t{r} * a.n_heads + head]);
           }
         }
         a.mass[at * kPageTokens + j] = mass;

@@ -94,7 +94,8 @@ struct ObservePromptArgs {
   uint32_t pos;         // position of the first of them
   uint32_t n_left;      // prompt tokens after this chunk
   float* token_mass;    // scratch [n_kv_heads, capacity * kPageTokens]
-  uint32_t window = 0;  // the layer's own; see TokenMassArgs
+  uint32_t window = 0;  // this and the next are the layer's own; see TokenMassArgs
+  float soft_cap = 0.0f;
 };
 
 class Policy {

@@ -34,16 +34,16 @@ class Session::Observer final : public ChunkObserver {
 
   Status observe(uint32_t layer) override {
     const ModelConfig& c = s_.model_->config();
+    const Attention& attention = s_.model_->weights().layers[layer].attention;
     const uint32_t n_rows = std::min(n_tok_, s_.policy_->needs().prompt_rows), first = n_tok_ - n_rows;
     TokenMassBridge bridge = {{}, s_.module_, s_.device_, layer};
     bridge.cx.stream = &bridge;
     OpTable ops = {};
     ops.token_mass = token_mass_on_device;
-    failed_ = s_.policy_->observe_prompt(
-        bridge.cx, ops, s_.kv_,
-        {layer, c.n_heads, s_.step_.b.q + size_t{first} * c.n_heads * c.head_dim,
-         s_.step_.b.lse + size_t{first} * c.n_heads, n_rows, s_.kv_.n_tokens() + first, n_left_, s_.staging_.token_mass,
-         s_.model_->weights().layers[layer].attention.window});
+    failed_ = s_.policy_->observe_prompt(bridge.cx, ops, s_.kv_,
+                                         {layer, c.n_heads, s_.step_.b.q + size_t{first} * c.n_heads * c.head_dim,
+                                          s_.step_.b.lse + size_t{first} * c.n_heads, n_rows, s_.kv_.n_tokens() + first,
+                                          n_left_, s_.staging_.token_mass, attention.window, attention.soft_cap});
     return failed_;
   }
   // Not ok when the chunk failed because of the policy; the message is then the library's own.

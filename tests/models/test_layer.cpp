@@ -134,6 +134,23 @@ void layers__with_a_window_see_it_and_no_more(void**) {
   check(scope_in({1, 0, 0}, local), 0, 0, 100);
 }
 
+// What attention has beyond a plain layer reaches the op.
+void layers__sinks_and_soft_caps_reach_attention(void**) {
+  static const float kSinks[2] = {1.0f, -1.0f};
+  const ModelConfig config = {};
+  const RopeTable rope(std::pmr::null_memory_resource());
+  const KvCache kv;
+  const StepBuffers buffers = {};
+  const AttnScope scope = {};
+  Attention attention;
+  assert_null(attn_paged_args({config, rope, kv, buffers, scope}, attention, 0).sinks);
+  attention.sinks = kSinks;
+  attention.soft_cap = 50.0f;
+  const AttnPagedArgs a = attn_paged_args({config, rope, kv, buffers, scope}, attention, 0);
+  assert_ptr_equal(a.sinks, kSinks);
+  assert_true(a.soft_cap == 50.0f);
+}
+
 }  // namespace
 }  // namespace weir
 
@@ -145,6 +162,7 @@ int main() {
       cmocka_unit_test(traits__a_backend_refuses_those_that_it_lacks),
       cmocka_unit_test(layers__of_gemma3_are_local_and_global),
       cmocka_unit_test(layers__with_a_window_see_it_and_no_more),
+      cmocka_unit_test(layers__sinks_and_soft_caps_reach_attention),
   };
   return cmocka_run_group_tests_name("models/layer", tests, nullptr, nullptr);
 }

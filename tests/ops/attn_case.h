@@ -20,6 +20,8 @@ struct AttnSpec {
   bool page_mass = false;
   bool lse = false;
   bool list_per_head = false;  // with select_every: the lists differ between heads
+  bool sinks = false;          // a logit for each head, from far below those of the tokens to far above
+  float soft_cap = 0.0f;
   uint32_t n_threads = 2;
 };
 
@@ -36,6 +38,8 @@ class AttnCase {
     select.assign(size_t{n_lists()} * kv.capacity(), 0);
     for (uint32_t list = 0; list < n_lists(); ++list) n_select.push_back(choose_rows(list));
     scale = 1.0f / std::sqrt(static_cast<float>(s.kv.head_dim));
+    for (uint32_t head = 0; head < s.n_heads; ++head)
+      sinks.push_back(static_cast<float>(head % 5) * 3.0f - 4.0f + random.normal());
   }
 
   AttnPagedArgs args() {
@@ -56,6 +60,8 @@ class AttnCase {
     a.list_per_head = spec.list_per_head;
     a.page_mass = spec.page_mass ? mass.data() : nullptr;
     a.lse = spec.lse ? lse.data() : nullptr;
+    a.sinks = spec.sinks ? sinks.data() : nullptr;
+    a.soft_cap = spec.soft_cap;
     return a;
   }
   uint32_t n_lists() const { return spec.list_per_head ? spec.n_heads : spec.kv.n_kv_heads; }
@@ -94,7 +100,7 @@ class AttnCase {
 
   AttnSpec spec;
   PagedKv kv;
-  std::vector<float> q, q_sink, out, mass, lse;
+  std::vector<float> q, q_sink, out, mass, lse, sinks;
   std::vector<uint32_t> select, n_select;
   float scale;
 
@@ -124,12 +130,15 @@ class AttnCase {
         const float* query = (a.q_sink != nullptr && is_sink ? a.q_sink : a.q) + q_at;
         double dot = 0.0;
         for (size_t e = 0; e < d; ++e) dot += double{query[e]} * double{bf16_to_f32(kv.key(kv_head, row, j)[e])};
-        logit.push_back(dot * double{scale});
+        dot *= double{scale};
+        logit.push_back(a.soft_cap != 0.0f ? double{a.soft_cap} * std::tanh(dot / double{a.soft_cap}) : dot);
         value.push_back(kv.value(kv_head, row, j));
       }
     }
     double high = -std::numeric_limits<double>::infinity(), sum = 0.0;
+    if (a.sinks != nullptr) high = double{a.sinks[head]};
     for (double x : logit) high = std::max(high, x);
+    if (a.sinks != nullptr) sum = std::exp(double{a.sinks[head]} - high);
     for (double& x : logit) sum += x = std::exp(x - high);  // logits become weights
     for (size_t e = 0; e < d; ++e) {
       double o = 0.0;

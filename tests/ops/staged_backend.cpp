@@ -321,6 +321,7 @@ void stage(Staging& s, AttnPagedArgs& a) {
   s.in("n_select", a.n_select, n_lists);
   s.out("page_mass", a.page_mass, size_t{a.n_heads} * a.kv.capacity);
   s.out("lse", a.lse, size_t{a.n_tok} * a.n_heads);
+  s.in("sinks", a.sinks, a.n_heads);
   stage_kv(s, a.kv, false, false);
 }
 
@@ -378,6 +379,8 @@ void stage(Staging& s, AttnStampArgs& a) {
   stage(s, a.attn);
   stage(s, a.stamp);
 }
+
+void stage(Staging& s, SoftCapArgs& a) { s.out("x", a.x, a.n); }
 
 // --- the table -------------------------------------------------------------------------------------------------------
 

@@ -67,6 +67,23 @@ std::vector<OpCase> cases() {
     AttnSpec large = s;
     large.kv.key_scale = 60.0f;  // logits in the hundreds: weights of 0 and 1
     add(path + "large_logits", large);
+    AttnSpec with_sinks = s;
+    with_sinks.sinks = true;
+    add(path + "sinks", with_sinks);
+    with_sinks.n_sink_pages = 3;
+    with_sinks.window = 300;
+    with_sinks.n_sink = 21;
+    add(path + "sinks_window_and_sink_query", with_sinks);
+    AttnSpec capped = selected;
+    capped.soft_cap = 1.5f;  // of logits of about 1: most are bent
+    add(path + "soft_cap", capped);
+    AttnSpec saturated = large;
+    saturated.soft_cap = 50.0f;  // of logits in the hundreds: most become the cap
+    add(path + "soft_cap_of_large_logits", saturated);
+    AttnSpec both = per_head;
+    both.sinks = true;
+    both.soft_cap = 3.0f;
+    add(path + "sinks_soft_cap_pages_per_head", both);
     AttnSpec wide = s;
     wide.kv = {.n_kv_heads = 1, .head_dim = 32, .n_pages = 6, .last_len = 16};
     wide.n_heads = 64;
@@ -111,6 +128,18 @@ void reference_equals_dense_computation(void**) {
     s.window = 200;
     s.n_sink = 7;
     s.lse = true;
+    for (const bool bent : {false, true}) {
+      s.sinks = bent;
+      s.soft_cap = bent ? 2.0f : 0.0f;
+      s.select_every = 0;
+      s.list_per_head = false;
+      AttnCase c(s, 4);
+      c.run(reference_backend());
+      std::vector<float> lse;
+      const std::vector<float> out = c.dense(&lse);
+      assert_true(close_enough("reference", c.out.data(), out.data(), out.size(), 1e-11));
+      assert_true(close_enough("lse of the reference", c.lse.data(), lse.data(), lse.size(), 1e-12));
+    }
     for (bool list_per_head : {false, true}) {
       s.select_every = list_per_head ? 2 : 0;
       s.list_per_head = list_per_head;

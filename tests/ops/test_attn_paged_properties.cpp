@@ -172,6 +172,94 @@ void masses_sum_to_one(const Backend& backend) {
   }
 }
 
+// Logits of 0 for three tokens and of ln 2 for the sink: the sink takes 2 / 5, the lse is ln 5.
+void sink_golden(const Backend& backend) {
+  for (uint32_t n_tok : {1u, 2u}) {
+    AttnSpec s;
+    s.kv = {.n_kv_heads = 1, .head_dim = 64, .n_pages = kSplitPages + 2};
+    s.n_heads = 2;
+    s.n_tok = n_tok;
+    s.page_mass = true;
+    s.lse = true;
+    s.sinks = true;
+    AttnCase c(s, 1);
+    for (uint32_t row = 0; row < s.kv.n_pages; ++row) {
+      for (uint32_t t = 0; t < kPageTokens; ++t) {
+        const bool counts = (row == 0 && t < 2) || (row == kSplitPages && t == 5);
+        std::fill_n(c.kv.key(0, row, t), 64, uint16_t{0});
+        std::fill_n(c.kv.value(0, row, t), 64, f32_to_bf16(counts ? 5.0f : 1000.0f));
+        if (!counts) c.kv.key(0, row, t)[0] = f32_to_bf16(-1e4f);  // exp(-1e4) is 0
+      }
+    }
+    std::fill(c.q.begin(), c.q.end(), 1.0f);
+    c.scale = 1.0f;
+    c.sinks = {std::log(2.0f), -200.0f};
+    c.run(backend);
+    for (size_t i = 0; i < c.out.size(); ++i) assert_float_equal(c.out[i], (i / 64 % 2 == 0 ? 3.0f : 5.0f), 2e-6f);
+    for (size_t i = 0; i < c.lse.size(); ++i) assert_float_equal(c.lse[i], std::log(i % 2 == 0 ? 5.0f : 3.0f), 2e-6f);
+    const float* mass = c.mass.data();
+    assert_float_equal(mass[0], 0.4f, 1e-6f);
+    assert_float_equal(mass[kSplitPages], 0.2f, 1e-6f);
+    assert_float_equal(mass[c.kv.capacity()], 2.0f / 3.0f, 1e-6f);
+  }
+}
+
+// A sink at -inf is none, to the last bit.
+void sinks_of_no_weight_change_nothing(const Backend& backend) {
+  for (uint32_t n_tok : kRowCounts) {
+    AttnSpec s = spec_of(n_tok);
+    s.lse = true;
+    AttnCase without(s, 13);
+    without.run(backend);
+    s.sinks = true;
+    AttnCase with(s, 13);
+    std::fill(with.sinks.begin(), with.sinks.end(), -INFINITY);
+    with.run(backend);
+    assert_same_bits(with.out, without.out);
+    assert_same_bits(with.mass, without.mass);
+    assert_same_bits(with.lse, without.lse);
+  }
+}
+
+// The masses of the attended pages and of the sink, exp(sink - lse), are the whole softmax.
+void masses_and_sink_sum_to_one(const Backend& backend) {
+  for (uint32_t n_tok : kRowCounts) {
+    for (float soft_cap : {0.0f, 2.0f}) {
+      AttnSpec s = spec_of(n_tok);
+      s.select_every = 2;
+      s.lse = s.sinks = true;
+      s.soft_cap = soft_cap;
+      AttnCase c(s, 14);
+      c.run(backend);
+      double most = 0.0;  // of the sinks
+      for (uint32_t head = 0; head < s.n_heads; ++head) {
+        double sum = std::exp(double{c.sinks[head]} - double{c.lse[size_t{n_tok - 1} * s.n_heads + head]});
+        most = std::max(most, sum);
+        for (uint32_t p = 0; p < c.n_select[head / 3]; ++p) sum += double{c.mass[size_t{head} * c.kv.capacity() + p]};
+        assert_true(std::fabs(sum - 1.0) < 1e-5);
+      }
+      assert_true(most > 0.1);
+    }
+  }
+}
+
+// With a sink too, a row without tokens gives 0; its lse is the sink.
+void rows_of_a_sink_alone_are_zero(const Backend& backend) {
+  for (uint32_t n_tok : kRowCounts) {
+    AttnSpec s = spec_of(n_tok);
+    s.lse = s.sinks = true;
+    s.soft_cap = 5.0f;
+    s.select_every = 1;
+    AttnCase c(s, 15);
+    c.n_select = {0, 1};
+    c.run(backend);
+    for (size_t i = 0; i < c.out.size(); ++i) assert_true((c.out[i] == 0.0f) == (i / 64 % s.n_heads < 3));
+    for (size_t i = 0; i < c.lse.size(); ++i) {
+      if (i % s.n_heads < 3) assert_float_equal(c.lse[i], c.sinks[i % s.n_heads], 1e-6f);
+    }
+  }
+}
+
 void window_equals_dense_computation(const Backend& backend) {
   for (uint32_t n_tok : kRowCounts) {
     for (uint32_t window : {1u, 15u, 16u, 17u, 300u, 5000u}) {
@@ -321,8 +409,10 @@ int main() {
       {WEIR_PROPERTY(lse_merge_golden), WEIR_PROPERTY(same_bits_wherever_pages_lie),
        WEIR_PROPERTY(same_bits_when_the_list_names_all_pages), WEIR_PROPERTY(same_bits_for_any_number_of_threads),
        WEIR_PROPERTY(order_of_pages_does_not_matter), WEIR_PROPERTY(partition_into_pages_does_not_matter),
-       WEIR_PROPERTY(masses_sum_to_one), WEIR_PROPERTY(window_equals_dense_computation),
-       WEIR_PROPERTY(prefill_row_equals_decode), WEIR_PROPERTY(unseen_tokens_leave_no_trace),
-       WEIR_PROPERTY(rows_that_see_nothing_are_zero), WEIR_PROPERTY(sink_query_makes_distance_irrelevant)});
+       WEIR_PROPERTY(masses_sum_to_one), WEIR_PROPERTY(sink_golden), WEIR_PROPERTY(sinks_of_no_weight_change_nothing),
+       WEIR_PROPERTY(masses_and_sink_sum_to_one), WEIR_PROPERTY(rows_of_a_sink_alone_are_zero),
+       WEIR_PROPERTY(window_equals_dense_computation), WEIR_PROPERTY(prefill_row_equals_decode),
+       WEIR_PROPERTY(unseen_tokens_leave_no_trace), WEIR_PROPERTY(rows_that_see_nothing_are_zero),
+       WEIR_PROPERTY(sink_query_makes_distance_irrelevant)});
 #undef WEIR_PROPERTY
 }

@@ -13,6 +13,7 @@ struct Spec {
   uint32_t group;
   StampRule rule;
   float r, alpha;
+  bool bent = false;  // with sinks and a soft cap
 };
 
 struct Result {
@@ -58,6 +59,8 @@ class StampCase {
     spec.kv = s.kv;
     spec.n_heads = s.kv.n_kv_heads * s.group;
     spec.page_mass = true;
+    spec.sinks = s.bent;
+    spec.soft_cap = s.bent ? 3.0f : 0.0f;
     return spec;
   }
 
@@ -101,6 +104,7 @@ std::vector<OpCase> cases() {
             "d" + std::to_string(d) + "_g" + std::to_string(group) + "_" + std::to_string(pages) + "_pages";
         add("alpha_0.2_" + tail, {kv, group, StampRule::kAlpha, 0.0f, 0.2f});
         if (d == 64) add("alpha_0.9_" + tail, {kv, group, StampRule::kAlpha, 0.0f, 0.9f});
+        if (group == 4) add("sinks_and_soft_cap_" + tail, {kv, group, StampRule::kAlpha, 0.0f, 0.1f, true});
         if (d == 64 && group == 3) add("top_r_" + tail, {kv, group, StampRule::kTopR, 0.5f, 0.0f});
       }
     }

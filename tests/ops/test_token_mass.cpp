@@ -28,7 +28,7 @@ class MassCase {
     Machine machine(backend, attn.shapes());
     machine.check(backend.ops.token_mass(
         machine.cx(), {mass.data(), a.q + size_t{first} * n_heads * a.kv.head_dim, lse.data() + size_t{first} * n_heads,
-                       a.kv, a.n_tok - first, n_heads, a.pos + first, a.scale, a.window}));
+                       a.kv, a.n_tok - first, n_heads, a.pos + first, a.scale, a.window, a.soft_cap}));
     return mass;
   }
 
@@ -50,7 +50,7 @@ class MassCase {
     for_tokens([&](uint32_t, uint32_t, uint32_t, size_t i) { mass[i] = 0.0; });
     for (uint32_t r = 0; r < a.n_tok; ++r) {
       for (uint32_t query = 0; query < a.n_heads; ++query) {
-        double sum = 0.0;
+        double sum = a.sinks != nullptr ? std::exp(double{a.sinks[query]}) : 0.0;
         std::vector<std::pair<size_t, double>> weights;
         for_tokens([&](uint32_t head, uint32_t row, uint32_t t, size_t i) {
           const uint32_t token = attn.kv.first_pos(head, row) + t;
@@ -60,7 +60,9 @@ class MassCase {
           for (size_t e = 0; e < a.kv.head_dim; ++e)
             dot += double{a.q[(size_t{r} * a.n_heads + query) * a.kv.head_dim + e]} *
                    double{bf16_to_f32(attn.kv.key(head, row, t)[e])};
-          weights.emplace_back(i, std::exp(double{a.scale} * dot));
+          dot *= double{a.scale};
+          if (a.soft_cap != 0.0f) dot = double{a.soft_cap} * std::tanh(dot / double{a.soft_cap});
+          weights.emplace_back(i, std::exp(dot));
           sum += weights.back().second;
         });
         for (const auto& [i, weight] : weights) mass[i] += weight / sum;
@@ -103,6 +105,14 @@ std::vector<OpCase> cases() {
   add("many_pages", many, true);
   many.kv.key_scale = 30.0f;  // weights of 0 and 1
   add("large_logits", many, false);
+  many.soft_cap = 50.0f;
+  add("soft_cap_of_large_logits", many, false);
+  for (uint32_t d : {20u, 64u, 128u, 256u}) {
+    AttnSpec bent = spec_of(d, 3, 19);
+    bent.soft_cap = 1.5f;
+    bent.sinks = true;
+    add("sinks_and_soft_cap_d" + std::to_string(d), bent, true);
+  }
   return list;
 }
 
@@ -132,6 +142,20 @@ void equals_plain_softmax_in_a_window(const Backend& backend) {
       for (size_t i = 0; i < got.size(); ++i)
         assert_true(std::fabs(double{got[i]} - want[i]) <= 1e-5 * std::fabs(want[i]) + 1e-9);
     }
+  }
+}
+
+// The sinks are in the lse, so the masses are shares of a softmax that has them.
+void equals_plain_softmax_with_sinks_and_soft_cap(const Backend& backend) {
+  for (uint32_t n_rows : {1u, 2u, 40u}) {
+    AttnSpec s = spec_of(64, 3, n_rows);
+    s.sinks = true;
+    s.soft_cap = 1.0f;
+    MassCase c(s, n_rows);
+    const std::vector<float> got = c.run(backend);
+    const std::vector<double> want = c.plain();
+    for (size_t i = 0; i < got.size(); ++i)
+      assert_true(std::fabs(double{got[i]} - want[i]) <= 1e-5 * std::fabs(want[i]) + 1e-9);
   }
 }
 
@@ -202,9 +226,10 @@ int main() {
   using namespace weir::test;
 #define WEIR_PROPERTY(name) \
   { "token_mass__" #name, name }
-  return run_group("ops/token_mass", cases(),
-                   {WEIR_PROPERTY(equals_plain_softmax), WEIR_PROPERTY(equals_plain_softmax_in_a_window),
-                    WEIR_PROPERTY(weights_sum_to_one_per_row_and_head), WEIR_PROPERTY(last_row_agrees_with_page_mass),
-                    WEIR_PROPERTY(rows_add_up), WEIR_PROPERTY(two_tokens_golden)});
+  return run_group(
+      "ops/token_mass", cases(),
+      {WEIR_PROPERTY(equals_plain_softmax), WEIR_PROPERTY(equals_plain_softmax_in_a_window),
+       WEIR_PROPERTY(equals_plain_softmax_with_sinks_and_soft_cap), WEIR_PROPERTY(weights_sum_to_one_per_row_and_head),
+       WEIR_PROPERTY(last_row_agrees_with_page_mass), WEIR_PROPERTY(rows_add_up), WEIR_PROPERTY(two_tokens_golden)});
 #undef WEIR_PROPERTY
 }
