@@ -27,7 +27,7 @@ cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_DATADIR BASE_DIRECTORY "${CMAKE_INST
 target_compile_definitions(weir_cli_parts PRIVATE "WEIR_MODEL_FOLDER=\"${weir_data_from_bin}/weir\"")
 weir_compile_options(weir_cli_parts)
 weir_optimise_little(weir_cli_parts)  # options and JSON
-foreach(file IN ITEMS bench_bandwidth bench_model eval_forced)  # but these have loops that take time
+foreach(file IN ITEMS bench_bandwidth bench_model eval_prediction)  # but these have loops that take time
   set_source_files_properties("${PROJECT_SOURCE_DIR}/samples/cli/${file}.cpp" PROPERTIES
                               COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>")
 endforeach()

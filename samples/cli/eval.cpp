@@ -13,6 +13,7 @@
 #include "eval_run.h"
 #include "eval_settings.h"
 #include "eval_table.h"
+#include "eval_text_command.h"
 #include "eval_trace_command.h"
 #include "eval_work.h"
 #include "terminal.h"
@@ -33,7 +34,10 @@ struct EvalFlags {
   bool plot_only = false;
   bool forced = false;
   bool accept_resembling = false;
+  bool chooses_budgets = false;  // --budgets is given
+  bool chooses_text = false;     // --text is given
   TraceFlags trace;
+  TextFlags text;
 };
 
 // What differs between the two modes that fill a results file.
@@ -44,43 +48,6 @@ struct Mode {
 };
 const Mode kAccuracy = {"accuracy", "results.jsonl", "table.csv"};
 const Mode kForced = {"forced", "forced.jsonl", "forced.csv"};
-
-// Wrong names and options are told before the first run. The largest budget and a long context are the least likely to
-// be refused for their size; what is refused all the same is a result of its own.
-void check_policies(const weir_model* model, const EvalSettings& settings) {
-  constexpr size_t kPrompt = 64, kAnswer = 4096;
-  for (const PolicyEntry& policy : settings.policies) {
-    const uint32_t budget = policy.is_dense() || settings.budgets.empty() ? 0 : settings.budgets.back();
-    const SessionFlags flags = point_session(policy, budget, kPrompt, kAnswer);
-    SessionOptions options(flags);
-    try {
-      make_plan(model, options.get());
-    } catch (const Error& e) {
-      if (e.status() == WEIR_ERR_NOT_FOUND || e.status() == WEIR_ERR_INVALID_ARG) {
-        throw UsageError("--policies " + policy.spec() + ": " + e.what());
-      }
-      if (e.status() != WEIR_ERR_BUDGET && e.status() != WEIR_ERR_UNSUPPORTED) throw;
-    }
-  }
-}
-
-std::vector<std::string> labels_of(const EvalSettings& settings) {
-  std::vector<std::string> labels;
-  for (const PolicyEntry& policy : settings.policies) labels.push_back(policy.label);
-  return labels;
-}
-
-// A label that meant something else in the runs that are there would mix two policies in one line.
-void check_specs(const ResultsFile& results, const EvalSettings& settings, const std::string& path) {
-  for (const ordered_json& line : results.lines()) {
-    for (const PolicyEntry& policy : settings.policies) {
-      const std::string spec = line.value("spec", "");
-      if (line.at("policy") != policy.label || spec == policy.spec()) continue;
-      throw std::runtime_error(path + ": policy \"" + policy.label + "\" was " + spec + " there, this command has " +
-                               policy.spec() + "; choose another label or another --out");
-    }
-  }
-}
 
 void write_out(const fs::path& path, const std::string& text) { write_text_file(path.string(), text); }
 
@@ -126,7 +93,7 @@ void show_forced(const Summary& summary, const Results& results, const fs::path&
 // The table of the results; families and labels come in the order of `settings`, what else there is after them.
 void show(const Mode& mode, const Results& results, const EvalSettings& settings, const fs::path& out) {
   if (results.lines.empty()) throw std::runtime_error((out / mode.file).string() + ": holds no such runs");
-  const Summary summary = summarize(results.lines, settings.families, labels_of(settings));
+  const Summary summary = summarize(results.lines, settings.families, policy_labels(settings));
   if (mode.name == kForced.name) {
     show_forced(summary, results, out);
   } else {
@@ -187,7 +154,8 @@ uint64_t check_model(const EvalFlags& flags) {
   const RuntimePtr runtime = create_runtime(1);
   const ModelPtr model = open_model(runtime.get(), flags.model);
   require_chat_template(model.get(), flags.model, flags.accept_resembling);
-  check_policies(model.get(), flags.settings);
+  constexpr size_t kPrompt = 64, kAnswer = 4096;
+  check_policies(model.get(), flags.settings, kPrompt, kAnswer);
   return model_info(model.get()).file_bytes;
 }
 
@@ -199,7 +167,7 @@ void show_again(const Mode& mode, const EvalFlags& flags) {
   settings.families = problem_families();
   if (flags.chooses_policies) {
     for (const std::string& text : flags.policies) settings.policies.push_back(parse_policy_entry(text));
-    const std::vector<std::string> labels = labels_of(settings);
+    const std::vector<std::string> labels = policy_labels(settings);
     std::erase_if(results.lines, [&](const ordered_json& line) {
       return std::find(labels.begin(), labels.end(), line.at("policy")) == labels.end();
     });
@@ -207,7 +175,17 @@ void show_again(const Mode& mode, const EvalFlags& flags) {
   show(mode, results, settings, out);
 }
 
+// The command of --text with what it shares with the others.
+int run_text(EvalFlags& flags) {
+  if (flags.model.empty() && !flags.plot_only) throw UsageError("eval: --model is required");
+  if (!flags.chooses_budgets) flags.settings.budgets = {128, 256, 512, 1024};
+  prepare(flags);
+  return text_command(flags.text,
+                      {flags.model, flags.out, flags.threads, flags.plot_only, flags.chooses_policies, flags.settings});
+}
+
 int run_eval(EvalFlags& flags) {
+  if (flags.chooses_text) return run_text(flags);
   const Mode& mode = flags.forced ? kForced : kAccuracy;
   const fs::path out = flags.out;
   if (flags.plot_only) {
@@ -305,11 +283,12 @@ void add_eval(CLI::App& program, Action& action) {
       ->delimiter(',')
       ->type_name("LIST");
   app->add_option("--budgets", flags->settings.budgets,
-                  "KV budgets in tokens per stream; default 64,128,256,512,1024,2048")
+                  "KV budgets in tokens per stream; default 64,128,256,512,1024,2048, with --text 128,256,512,1024")
       ->delimiter(',')
       ->check(at_least_one())
       ->type_name("LIST");
-  app->add_option("--threads", flags->threads, "Problems that run at a time; 0 (default): one per core")
+  app->add_option("--threads", flags->threads,
+                  "Problems that run at a time, or threads that compute (--text); 0 (default): one per core")
       ->check(in_range(0, 256))
       ->type_name("N");
   app->add_option("--together", flags->together,
@@ -325,8 +304,12 @@ void add_eval(CLI::App& program, Action& action) {
                 "Instead of answers: agreement, KL divergence and page recall over the right answer's tokens");
   add_problem_flags(*app, flags->settings);
   add_trace_flags(*app, flags->trace);
+  add_text_flags(*app, flags->text);
   app->callback([flags, app, &action] {
     flags->chooses_policies = app->count("--policies") > 0;
+    flags->chooses_budgets = app->count("--budgets") > 0;
+    flags->chooses_text = app->count("--text") > 0;
+    check_text_flags(*app);
     action = [flags] { return run_eval(*flags); };
   });
 }

@@ -2,8 +2,8 @@
 #include "eval_forced.h"
 
 #include <algorithm>
-#include <cmath>
 
+#include "eval_prediction.h"
 #include "eval_trace.h"
 #include "terminal.h"
 
@@ -95,21 +95,6 @@ struct Recall {
   }
 };
 
-struct Prediction {
-  size_t best = 0;  // the lowest id on a tie, as greedy decoding takes it
-  std::vector<double> log_p;
-};
-
-Prediction predict(weir_session* session) {
-  const float* logits = nullptr;
-  uint32_t n = 0;
-  check(weir_session_logits(session, &logits, &n), "cannot read the logits");
-  Prediction p;
-  p.best = static_cast<size_t>(std::max_element(logits, logits + n) - logits);
-  p.log_p = log_softmax(logits, n);
-  return p;
-}
-
 void step(weir_session* session, weir_token token, weir_trace_fn fn, void* user) {
   if (fn != nullptr) set_trace(session, fn, user);
   check(weir_session_step(session, token), "cannot feed the answer");
@@ -126,7 +111,7 @@ struct Lane {
   void compare(const Prediction& truth) {
     const Prediction own = predict(session.get());
     n_same += own.best == truth.best ? 1 : 0;
-    kl += kl_divergence(truth.log_p, own.log_p);
+    kl += kl_divergence(truth, own);
   }
 };
 
@@ -241,22 +226,6 @@ std::vector<ForcedRecord> run_forced_group(weir_model* model, const EvalSettings
   comparison.run();
   for (size_t i = 0; i < records.size(); ++i) comparison.finish(i, records[i]);
   return records;
-}
-
-std::vector<double> log_softmax(const float* logits, size_t n) {
-  const double most = *std::max_element(logits, logits + n);
-  double sum = 0;
-  for (size_t i = 0; i < n; ++i) sum += std::exp(logits[i] - most);
-  const double log_sum = most + std::log(sum);
-  std::vector<double> log_p(n);
-  for (size_t i = 0; i < n; ++i) log_p[i] = logits[i] - log_sum;
-  return log_p;
-}
-
-double kl_divergence(const std::vector<double>& log_p, const std::vector<double>& log_q) {
-  double sum = 0;
-  for (size_t i = 0; i < log_p.size(); ++i) sum += std::exp(log_p[i]) * (log_p[i] - log_q[i]);
-  return std::max(0.0, sum);
 }
 
 }  // namespace weir_cli

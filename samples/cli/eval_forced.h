@@ -32,9 +32,4 @@ std::vector<std::vector<EvalPoint>> forced_groups(const std::vector<EvalPoint>& 
 std::vector<ForcedRecord> run_forced_group(weir_model* model, const EvalSettings& settings,
                                            const std::vector<EvalPoint>& group);
 
-// log(softmax(logits)).
-std::vector<double> log_softmax(const float* logits, size_t n);
-// KL(p || q) in nats, from logarithms of probabilities; at least 0.
-double kl_divergence(const std::vector<double>& log_p, const std::vector<double>& log_q);
-
 }  // namespace weir_cli

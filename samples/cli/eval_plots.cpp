@@ -38,6 +38,25 @@ PlotLine policy_line(const Summary& summary, const std::string& family, size_t p
   return line;
 }
 
+// An axis of whole decades around the values of the lines; what it cannot show becomes a gap.
+void make_log(PlotPanel& panel) {
+  double low = INFINITY, high = 0;
+  for (PlotLine& line : panel.lines) {
+    for (auto& [x, y] : line.points) {
+      if (!(y > 0) || std::isinf(y)) y = NAN;
+      low = std::fmin(low, y);
+      high = std::fmax(high, y);
+    }
+  }
+  if (low > high) low = high = 1;  // no value at all
+  const int first = static_cast<int>(std::floor(std::log10(low)));
+  const int last = std::max(static_cast<int>(std::ceil(std::log10(high))), first + 1);
+  panel.y.is_log2 = panel.y.has_range = true;
+  for (int power = first; power <= last; ++power) panel.y.ticks.push_back(std::pow(10, power));
+  panel.y.low = panel.y.ticks.front();
+  panel.y.high = panel.y.ticks.back();
+}
+
 struct Sample {
   double n_decode, kv_bytes, decode_s;
 };
@@ -136,6 +155,7 @@ std::string budget_plot_svg(const Summary& summary, const BudgetPlot& plot) {
     for (size_t i = 0; i < summary.labels.size(); ++i) {
       panel.lines.push_back(policy_line(summary, family, i, plot.measure));
     }
+    if (plot.is_log) make_log(panel);
     figure.panels.push_back(std::move(panel));
   }
   return plot_svg(figure);

@@ -84,14 +84,19 @@ void compare_headers(const std::string& path, const ordered_json& found, const o
 
 }  // namespace
 
-ordered_json results_header(const EvalSettings& settings, const std::string& mode, const std::string& model_path,
-                            uint64_t model_bytes) {
+ordered_json run_header(const std::string& mode, const std::string& model_path, uint64_t model_bytes) {
   ordered_json header;
   header[kMagicKey] = kFormat;
   header["mode"] = mode;
   header["version"] = weir_version_string();
   header["model"] = std::filesystem::path(model_path).filename().string();
   header["model_bytes"] = model_bytes;
+  return header;
+}
+
+ordered_json results_header(const EvalSettings& settings, const std::string& mode, const std::string& model_path,
+                            uint64_t model_bytes) {
+  ordered_json header = run_header(mode, model_path, model_bytes);
   header["seed"] = settings.seed;
   header["steps"] = settings.steps;
   header["lag"] = settings.lag;
@@ -178,6 +183,17 @@ Results read_results(const std::string& path, const std::string& mode) {
   const std::string found = content.header.value("mode", "");
   if (found != mode) throw std::runtime_error(path + ": made with mode \"" + found + "\", expected \"" + mode + "\"");
   return {std::move(content.header), std::move(content.lines)};
+}
+
+void check_specs(const ResultsFile& results, const EvalSettings& settings, const std::string& path) {
+  for (const ordered_json& line : results.lines()) {
+    for (const PolicyEntry& policy : settings.policies) {
+      const std::string spec = line.value("spec", "");
+      if (line.at("policy") != policy.label || spec == policy.spec()) continue;
+      throw std::runtime_error(path + ": policy \"" + policy.label + "\" was " + spec + " there, this command has " +
+                               policy.spec() + "; choose another label or another --out");
+    }
+  }
 }
 
 std::string run_text(const ordered_json& header) {

@@ -14,7 +14,9 @@
 
 namespace weir_cli {
 
-// What makes two results comparable. A file with another header is an error that names what differs.
+// What makes two results comparable. A file with another header is an error that names what differs. The first has what
+// all modes have, the second what problems are made of.
+nlohmann::ordered_json run_header(const std::string& mode, const std::string& model_path, uint64_t model_bytes);
 nlohmann::ordered_json results_header(const EvalSettings& settings, const std::string& mode,
                                       const std::string& model_path, uint64_t model_bytes);
 
@@ -45,6 +47,10 @@ class ResultsFile {
   std::vector<nlohmann::ordered_json> lines_;
   std::set<std::string> keys_;
 };
+
+// A label that meant something else in the runs that are there would mix two policies in one line; throws
+// std::runtime_error that names it.
+void check_specs(const ResultsFile& results, const EvalSettings& settings, const std::string& path);
 
 struct Results {
   nlohmann::ordered_json header;

@@ -119,6 +119,22 @@ void step_together(const std::vector<Lane*>& lanes) {
 
 }  // namespace
 
+void check_policies(const weir_model* model, const EvalSettings& settings, size_t n_prompt, size_t n_decode) {
+  for (const PolicyEntry& policy : settings.policies) {
+    const uint32_t budget = policy.is_dense() || settings.budgets.empty() ? 0 : settings.budgets.back();
+    const SessionFlags flags = point_session(policy, budget, n_prompt, n_decode);
+    SessionOptions options(flags);
+    try {
+      make_plan(model, options.get());
+    } catch (const Error& e) {
+      if (e.status() == WEIR_ERR_NOT_FOUND || e.status() == WEIR_ERR_INVALID_ARG) {
+        throw UsageError("--policies " + policy.spec() + ": " + e.what());
+      }
+      if (e.status() != WEIR_ERR_BUDGET && e.status() != WEIR_ERR_UNSUPPORTED) throw;
+    }
+  }
+}
+
 PromptTokens prompt_tokens(const weir_model* model, const Problem& problem, bool question_as_decode) {
   // Whether the template is known, or one that resembles it accepted, was asked once for all (require_chat_template).
   constexpr uint32_t kFlags = WEIR_CHAT_ADD_ASSISTANT | WEIR_CHAT_ACCEPT_RESEMBLING;

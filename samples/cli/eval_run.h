@@ -20,6 +20,11 @@ PromptTokens prompt_tokens(const weir_model* model, const Problem& problem, bool
 // The expected answer, without the token that ends it.
 std::vector<weir_token> answer_tokens(const weir_model* model, const Problem& problem);
 
+// Tells wrong names and options of policies before the first run, as UsageError. The largest budget, with a prompt and
+// an answer of these lengths, is the least likely to be refused for its size; what is refused all the same is a result
+// of its own.
+void check_policies(const weir_model* model, const EvalSettings& settings, size_t n_prompt, size_t n_decode);
+
 // A session for the point with the prompt in it, the question included. When the library refuses the session, or the
 // prompt does not fit its budget, there is no session and `refused` says why; any other failure is thrown.
 struct Started {

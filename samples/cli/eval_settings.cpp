@@ -96,6 +96,12 @@ void check_settings(const EvalSettings& s) {
   }
 }
 
+std::vector<std::string> policy_labels(const EvalSettings& settings) {
+  std::vector<std::string> labels;
+  for (const PolicyEntry& policy : settings.policies) labels.push_back(policy.label);
+  return labels;
+}
+
 Problem eval_problem(const EvalSettings& settings, const std::string& family, int index) {
   return make_problem(problem_options(settings, family, index));
 }

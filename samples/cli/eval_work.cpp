@@ -3,61 +3,15 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <cstdio>
 #include <exception>
 #include <mutex>
 #include <thread>
 #include <vector>
 
-#include "options.h"
-#include "terminal.h"
+#include "eval_progress.h"
 
 namespace weir_cli {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-// "12:05", "1:02:05".
-std::string clock_text(double seconds) {
-  const auto total = static_cast<long>(seconds + 0.5);
-  const long hours = total / 3600, minutes = total / 60 % 60;
-  return hours > 0 ? format("%ld:%02ld:%02ld", hours, minutes, total % 60) : format("%ld:%02ld", minutes, total % 60);
-}
-
-class Progress {
- public:
-  explicit Progress(size_t n_units) : n_units_(n_units), on_terminal_(stderr_is_terminal()) {
-    if (on_terminal_) line_.update([&] { return text(true); });
-  }
-
-  void unit_done() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    ++n_done_;
-    if (on_terminal_) {
-      line_.update([&] { return text(true); });
-    } else if (n_done_ * 10 / n_units_ != (n_done_ - 1) * 10 / n_units_) {
-      std::fprintf(stderr, "%s\n", text(false).c_str());
-    }
-  }
-
- private:
-  std::string text(bool with_bar) const {
-    const double part = static_cast<double>(n_done_) / static_cast<double>(n_units_);
-    const double elapsed = std::chrono::duration<double>(Clock::now() - start_).count();
-    std::string line = with_bar ? bar(part, 24) + " " : "";
-    line += format("%zu of %zu  %3.0f%%  %s", n_done_, n_units_, 100 * part, clock_text(elapsed).c_str());
-    if (n_done_ > 0 && n_done_ < n_units_) line += "  " + clock_text(elapsed / part - elapsed) + " left";
-    return line;
-  }
-
-  size_t n_units_;
-  bool on_terminal_;
-  ProgressLine line_;
-  std::mutex mutex_;
-  size_t n_done_ = 0;
-  Clock::time_point start_ = Clock::now();
-};
 
 // What the threads share.
 class Workers {
@@ -71,7 +25,7 @@ class Workers {
       const ModelPtr model = open_model(runtime.get(), model_path_);
       for (size_t unit; !stop_ && (unit = next_.fetch_add(1)) < n_units_;) {
         fn_(model.get(), unit);
-        progress_.unit_done();
+        progress_.done();
       }
     } catch (...) {
       const std::lock_guard<std::mutex> lock(mutex_);

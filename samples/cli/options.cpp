@@ -123,11 +123,15 @@ void add_threads_flag(CLI::App& app, SessionFlags& flags) {
       ->group("Machine");
 }
 
-void add_session_flags(CLI::App& app, SessionFlags& flags) {
-  app.add_option("--device", flags.device, "auto (default), cpu, cuda or vulkan")
+CLI::Option* add_device_flag(CLI::App& app, std::string& device) {
+  return app.add_option("--device", device, "auto (default), cpu, cuda or vulkan")
       ->check(one_of(kDevices))
       ->type_name("NAME")
       ->group("Machine");
+}
+
+void add_session_flags(CLI::App& app, SessionFlags& flags) {
+  add_device_flag(app, flags.device);
   add_threads_flag(app, flags);
   app.add_option("--context", flags.context,
                  "Most positions of a conversation; default: what the model was trained for")

@@ -76,6 +76,7 @@ CLI::Validator one_of(const std::vector<std::string>& names);
 
 CLI::Option* add_model_flag(CLI::App& app, std::string& path);
 void add_template_flag(CLI::App& app, bool& accept_resembling);
+CLI::Option* add_device_flag(CLI::App& app, std::string& device);
 void add_threads_flag(CLI::App& app, SessionFlags& flags);
 void add_session_flags(CLI::App& app, SessionFlags& flags);
 void add_sampling_flags(CLI::App& app, SamplingFlags& flags);

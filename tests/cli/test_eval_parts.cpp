@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "samples/cli/eval_forced.h"
+#include "samples/cli/eval_prediction.h"
 #include "samples/cli/eval_plots.h"
 #include "samples/cli/eval_settings.h"
 #include "samples/cli/eval_table.h"
@@ -206,10 +207,13 @@ void plot__svg_has_a_panel_for_each_and_escapes_text(void**) {
 void forced__divergence_is_that_of_the_definition(void**) {
   const float p[] = {std::log(0.5f), std::log(0.25f), std::log(0.25f)};
   const float q[] = {1 + std::log(0.25f), 1 + std::log(0.5f), 1 + std::log(0.25f)};  // softmax ignores the 1
-  const std::vector<double> log_p = log_softmax(p, 3), log_q = log_softmax(q, 3);
-  assert_true(std::abs(log_p[0] - std::log(0.5)) < 1e-6);
-  assert_true(std::abs(kl_divergence(log_p, log_q) - 0.25 * std::log(2.0)) < 1e-6);
-  assert_true(kl_divergence(log_p, log_p) == 0.0);
+  const Prediction of_p = prediction(p, 3), of_q = prediction(q, 3);
+  assert_int_equal(of_p.best, 0);
+  assert_int_equal(of_q.best, 1);
+  assert_true(std::abs(of_p.log_p[0] - std::log(0.5)) < 1e-6);
+  assert_true(std::abs(of_q.p[1] - 0.5) < 1e-6);
+  assert_true(std::abs(kl_divergence(of_p, of_q) - 0.25 * std::log(2.0)) < 1e-6);
+  assert_true(kl_divergence(of_p, of_p) == 0.0);
 }
 
 void put(std::string& bytes, uint32_t value) {

@@ -1,0 +1,250 @@
+// The command of eval_text.h; see eval_text_command.h. As in the other modes a stopped evaluation goes on where it
+// ended: text.jsonl has a line for each window, and one for each policy and budget.
+#include "eval_text_command.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "conversation.h"
+#include "eval_plots.h"
+#include "eval_results.h"
+#include "eval_table.h"
+#include "output.h"
+
+namespace weir_cli {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+constexpr char kMode[] = "text", kFile[] = "text.jsonl";
+
+// FNV-1a, 64 bits: tells texts apart, no more.
+uint64_t hash_of(const std::string& text) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return hash;
+}
+
+ordered_json text_header(const TextSettings& settings, const std::string& model_path, uint64_t model_bytes,
+                         const std::string& text, size_t n_tokens) {
+  ordered_json header = run_header(kMode, model_path, model_bytes);
+  header["text"] = fs::path(settings.file).filename().string();
+  header["text_bytes"] = text.size();
+  header["text_hash"] = format("%016llx", static_cast<unsigned long long>(hash_of(text)));
+  header["text_tokens"] = n_tokens;
+  header["prompt_tokens"] = settings.n_prompt;
+  header["forced_tokens"] = settings.n_forced;
+  header["device"] = settings.device;
+  return header;
+}
+
+std::string point_key(const EvalSettings& settings, const EvalPoint& point) {
+  return run_key(kTextFamily, settings.policies[point.policy].label, point.budget);
+}
+
+std::string window_key(size_t index) { return run_key(window_id(index), "dense", 0); }
+
+// What is to be run, without what the results have.
+struct Work {
+  std::vector<std::vector<size_t>> windows;
+  std::vector<std::vector<EvalPoint>> groups;
+  size_t n_units = 0;  // predictions
+};
+
+Work work_left(const EvalSettings& settings, const TextSettings& text, size_t n_windows, const ResultsFile& results) {
+  Work work;
+  for (size_t i = 0; i < n_windows; ++i) {
+    if (results.has(window_key(i))) continue;
+    if (work.windows.empty() || work.windows.back().size() == kMostTogether) work.windows.emplace_back();
+    work.windows.back().push_back(i);
+    work.n_units += kScoredTokens;
+  }
+  std::vector<EvalPoint> points = eval_points(settings);
+  std::erase_if(points, [&](const EvalPoint& point) { return results.has(point_key(settings, point)); });
+  work.groups = point_groups(points, kMostTextPoints);
+  work.n_units += points.size() * text.n_forced;
+  return work;
+}
+
+void run(weir_model* model, const EvalSettings& settings, const TextSettings& text_settings, const TextTokens& text,
+         const Work& work, ResultsFile& results) {
+  if (work.n_units == 0) return;
+  Progress progress(work.n_units);
+  for (const std::vector<size_t>& indices : work.windows) {
+    for (const WindowRecord& record : score_windows(model, text_settings, text, indices, progress))
+      results.append(to_json(record));
+  }
+  for (const std::vector<EvalPoint>& group : work.groups) {
+    for (const TextRecord& record : run_text_group(model, settings, text_settings, text, group, progress))
+      results.append(to_json(record));
+  }
+}
+
+// Of the lines those that this command asks for, in its order; the windows first.
+std::vector<ordered_json> asked_for(const ResultsFile& results, const EvalSettings& settings, size_t n_windows) {
+  std::map<std::string, const ordered_json*> by_key;
+  for (const ordered_json& line : results.lines()) by_key[run_key(line)] = &line;
+  std::vector<ordered_json> lines;
+  const auto take = [&](const std::string& key) {
+    const auto line = by_key.find(key);
+    if (line != by_key.end()) lines.push_back(*line->second);
+  };
+  for (size_t i = 0; i < n_windows; ++i) take(window_key(i));
+  for (const EvalPoint& point : eval_points(settings)) take(point_key(settings, point));
+  return lines;
+}
+
+// What is shown: perplexity of all windows, and the lines of the policies.
+struct Shown {
+  size_t n_windows = 0;
+  double nll = 0;  // of all their scored tokens
+  std::vector<ordered_json> rows;
+
+  explicit Shown(const std::vector<ordered_json>& lines) {
+    for (const ordered_json& line : lines) {
+      if (line.at("family") == kTextFamily) rows.push_back(line);
+      if (line.at("family") != kWindowFamily) continue;
+      ++n_windows;
+      nll += line.at("nll").get<double>();
+    }
+  }
+  double perplexity() const { return std::exp(nll / static_cast<double>(n_windows * kScoredTokens)); }
+};
+
+ordered_json json_of(const ordered_json& header, const Shown& shown) {
+  ordered_json json;
+  for (const char* key : {"model", "text", "text_tokens", "device", "prompt_tokens", "forced_tokens"})
+    json[key] = header.value(key, ordered_json());
+  json["perplexity"] = shown.n_windows > 0 ? ordered_json(shown.perplexity()) : ordered_json();
+  json["n_windows"] = shown.n_windows;
+  json["rows"] = ordered_json::array();
+  for (const ordered_json& line : shown.rows) {
+    ordered_json row;
+    for (const char* key : {"policy", "budget", "kl_mean", "kl_p99", "top1", "perplexity"})
+      row[key] = line.value(key, ordered_json());
+    if (line.at("refused").get<bool>()) row["refused"] = line.value("message", "");
+    json["rows"].push_back(row);
+  }
+  return json;
+}
+
+std::string tables(const ordered_json& header, const Shown& shown, const Summary& summary) {
+  std::string text;
+  if (shown.n_windows > 0) {
+    text += format("Perplexity %.4f, second halves of %zu windows of %zu tokens\n\n", shown.perplexity(),
+                   shown.n_windows, kWindowTokens);
+  }
+  text += format("%u tokens after a prompt of %u, against the whole history\n\n", header.value("forced_tokens", 0u),
+                 header.value("prompt_tokens", 0u));
+  const Measure measures[] = {{"KL divergence, nats per token", "kl_mean", 1, 4},
+                              {"Its 99th percentile", "kl_p99", 1, 3},
+                              {"Same most probable token, %", "top1", 100, 2},
+                              {"Perplexity", "perplexity", 1, 3}};
+  for (const Measure& measure : measures) text += table_text(summary, measure) + "\n";
+  for (const ordered_json& row : shown.rows) {
+    if (!row.at("refused").get<bool>()) continue;
+    text += "refused: " + row.value("policy", "") + format(", %u tokens: ", row.value("budget", 0u)) +
+            row.value("message", "") + "\n";
+  }
+  return text;
+}
+
+// The files and the output. Fails when nothing was measured.
+void show(const Results& results, const EvalSettings& settings, const fs::path& out, bool json) {
+  const Shown shown(results.lines);
+  const auto was_measured = [](const ordered_json& row) { return !row.at("refused").get<bool>(); };
+  if (!shown.rows.empty() && std::none_of(shown.rows.begin(), shown.rows.end(), was_measured)) {
+    throw std::runtime_error("every policy was refused; the first, " + shown.rows[0].value("policy", "") + " with " +
+                             std::to_string(shown.rows[0].value("budget", 0u)) +
+                             " tokens: " + shown.rows[0].value("message", ""));
+  }
+  const Summary summary = summarize(shown.rows, {kTextFamily}, policy_labels(settings));
+  write_text_file((out / "text.csv").string(),
+                  table_csv(summary, {"kl_mean", "kl_p99", "top1", "perplexity", "n_positions"}, false));
+  const std::string what = results.header.value("model", "") + ", " + results.header.value("text", "");
+  const Measure kl = {"", "kl_mean", 1, 4};
+  write_text_file((out / "text-kl.svg").string(),
+                  budget_plot_svg(summary, {"KL divergence from the whole history (" + what + ")", "nats per token", kl,
+                                            false, true}));
+  if (json) {
+    put_line(dump_json(json_of(results.header, shown)));
+  } else {
+    put(tables(results.header, shown, summary));
+  }
+}
+
+// --plot-only: what is in the folder; with --policies the windows, and of the policies those with these labels.
+void show_again(const TextFlags& flags, const TextCommand& command) {
+  Results results = read_results((fs::path(command.out) / kFile).string(), kMode);
+  EvalSettings settings;
+  if (command.chooses_policies) {
+    settings.policies = command.settings.policies;
+    const std::vector<std::string> labels = policy_labels(settings);
+    std::erase_if(results.lines, [&](const ordered_json& line) {
+      return line.at("family") == kTextFamily &&
+             std::find(labels.begin(), labels.end(), line.at("policy")) == labels.end();
+    });
+  }
+  if (results.lines.empty()) throw std::runtime_error(command.out + "/" + kFile + ": holds no such runs");
+  show(results, settings, command.out, flags.json);
+}
+
+}  // namespace
+
+void add_text_flags(CLI::App& app, TextFlags& flags) {
+  TextSettings& s = flags.settings;
+  auto* text = app.add_option("--text", s.file,
+                              "Instead of problems: perplexity of this text, and how far policies are from the whole "
+                              "history on it");
+  text->type_name("FILE")->group("Text");
+  const auto add = [&](CLI::Option* option) { option->needs(text)->group("Text"); };
+  auto* windows = app.add_option("--windows", s.n_windows,
+                                 "Windows of 1024 tokens whose second half is scored, at most; 0: none; default all");
+  add(windows->type_name("N"));
+  auto* prompt = app.add_option("--prompt-tokens", s.n_prompt, "Tokens that are prefilled; default 256");
+  add(prompt->check(in_range(1, 1000000))->type_name("N"));
+  auto* forced = app.add_option("--forced-tokens", s.n_forced, "Tokens after them that are compared; default 1200");
+  add(forced->check(in_range(1, 1000000))->type_name("N"));
+  add_device_flag(app, s.device)->needs(text);
+  add(app.add_flag("--json", flags.json, "Instead of tables one line of JSON"));
+}
+
+void check_text_flags(const CLI::App& app) {
+  for (const char* other : {"--forced", "--trace", "--draw", "--families", "-n", "--seed", "--steps", "--lag",
+                            "--every", "--passkey-tokens", "--question-as-decode", "--stop-at-error", "--max-factor",
+                            "--together", "--accept-resembling"}) {
+    if (app.count("--text") > 0 && app.count(other) > 0)
+      throw UsageError(std::string(other) + " is for problems, not for --text");
+  }
+}
+
+int text_command(const TextFlags& flags, TextCommand command) {
+  if (command.plot_only) {
+    show_again(flags, command);
+    return 0;
+  }
+  const TextSettings& settings = flags.settings;
+  command.settings.families = {kTextFamily};
+  command.settings.n_problems = 1;
+  const std::string text = read_text_file(settings.file);
+  const RuntimePtr runtime = create_runtime(command.threads);
+  const ModelPtr model = open_model(runtime.get(), command.model);
+  check_policies(model.get(), command.settings, settings.n_prompt, settings.n_forced);
+  const TextTokens tokens = text_tokens(model.get(), text);
+  const size_t n_windows = check_text(tokens, settings);
+
+  fs::create_directories(command.out);
+  const std::string path = (fs::path(command.out) / kFile).string();
+  const ordered_json header =
+      text_header(settings, command.model, model_info(model.get()).file_bytes, text, tokens.tokens.size());
+  ResultsFile results(path, header);
+  check_specs(results, command.settings, path);
+  catch_interrupts();
+  run(model.get(), command.settings, settings, tokens, work_left(command.settings, settings, n_windows, results),
+      results);
+  show({header, asked_for(results, command.settings, n_windows)}, command.settings, command.out, flags.json);
+  return 0;
+}
+
+}  // namespace weir_cli

@@ -1,0 +1,32 @@
+// weir eval --text as a command: its flags, its results file, tables, CSV, plot, and the line of --json.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "eval_settings.h"
+#include "eval_text.h"
+
+namespace weir_cli {
+
+struct TextFlags {
+  TextSettings settings;
+  bool json = false;
+};
+
+void add_text_flags(CLI::App& app, TextFlags& flags);
+// Throws UsageError when --text came with a flag of problems or traces.
+void check_text_flags(const CLI::App& app);
+
+// What the command shares with the other modes.
+struct TextCommand {
+  std::string model;
+  std::string out;  // folder
+  uint32_t threads = 0;
+  bool plot_only = false;
+  bool chooses_policies = false;  // --policies is given
+  EvalSettings settings;          // policies and budgets, checked
+};
+int text_command(const TextFlags& flags, TextCommand command);
+
+}  // namespace weir_cli
