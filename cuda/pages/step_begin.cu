@@ -217,8 +217,8 @@ __global__ void __launch_bounds__(kBlock) step_begin_kernel(const StepBeginArgs 
     __syncwarp();
     if (threadIdx.x % kWarp == 0) reserve(t, stream, room, *a.state);
   }
-  const bool fills_sink = t.ruled_stream / (kBlock / kWarp) == blockIdx.x - 1 && a.rules.in_cache_pos &&
-                          a.cos_sin_sink != nullptr;
+  const bool fills_sink =
+      t.ruled_stream / (kBlock / kWarp) == blockIdx.x - 1 && a.rules.in_cache_pos && a.cos_sin_sink != nullptr;
   if (leave || fills_sink) __syncthreads();
   if (threadIdx.x == 0 && (leave || room.opens != 0))
     count_pages(a, shared, room.opens * min(kBlock / kWarp, n_streams - first_stream));

@@ -48,7 +48,10 @@ Status CudaSession::chunk_attention(const DeviceChunk& chunk, uint32_t layer) {
 
 Status CudaSession::chunk_stage(const DeviceChunk& chunk, uint32_t layer, const Stage& stage) {
   const ModelConfig& c = *a_.config;
-  const float* x = row_of(a_.b, stage.x);
+  float* const row = row_of(a_.b, stage.x);
+  const float* x = row;
+  if (stage.kind == Stage::Kind::kNorm)
+    return rms_norm(a_.cx, {row, row, stage.norm, chunk.n_tok, row_width(c, stage.x), c.norm_eps});
   if (stage.norm != nullptr) {
     WEIR_TRY(rms_norm(a_.cx, {a_.b.h, x, stage.norm, chunk.n_tok, row_width(c, stage.x), c.norm_eps}));
     x = a_.b.h;
@@ -70,6 +73,8 @@ Status CudaSession::chunk_stage(const DeviceChunk& chunk, uint32_t layer, const 
                         {row_of(a_.b, stage.part[0].y), stage.part[0].w, stage.part[1].w, x, chunk.n_tok, stage.gate});
     case Stage::Kind::kAttend:
       return chunk_attention(chunk, layer);
+    case Stage::Kind::kNorm:
+      break;
   }
   return {};
 }

@@ -158,7 +158,7 @@ Status CudaSession::enqueue_each(const SessionGroup& group, const F& enqueue) {
 
 // Whether a stage's last kernels run session by session, in branches of the graph.
 static bool ends_in_branches(const Stage& stage) {
-  return stage.kind == Stage::Kind::kAttend || stage.post_norm != nullptr;
+  return stage.kind == Stage::Kind::kAttend || stage.kind == Stage::Kind::kNorm || stage.post_norm != nullptr;
 }
 
 // One GEMV for all sessions. column(buffers) returns a session's input and its parts' outputs; the rest is the same for
@@ -197,6 +197,12 @@ Status CudaSession::enqueue_stage(const SessionGroup& group, uint32_t layer, uin
     case Stage::Kind::kAttend:
       return enqueue_each(group, [&](CudaSession& session, bool selects) {
         return session.enqueue_attention(layer, selects, group.parts, group.n == 1);
+      });
+    case Stage::Kind::kNorm:
+      if ((group.parts & part_bit(kPartOther)) == 0) return {};
+      return enqueue_each(group, [&](CudaSession& session, bool) {
+        float* const row = row_of(session.a_.b, stage.x);
+        return rms_norm(session.a_.cx, {row, row, stage.norm, 1, row_width(*a_.config, stage.x), a_.config->norm_eps});
       });
     case Stage::Kind::kProject:
     case Stage::Kind::kGlu:

@@ -22,7 +22,7 @@ RopeAppendArgs rope_append_args(const AttendPass& pass, const Attention& attenti
   a.q_norm = attention.q_norm;
   a.k_norm = attention.k_norm;
   a.norm_eps = pass.config.norm_eps;
-  const size_t rotation = pass.b.rotation(attention.rotation, pass.rope.rope_dim());
+  const size_t rotation = pass.b.rotation(pass.b.first_rotation + attention.rotation, pass.rope.rope_dim());
   a.cos_sin = pass.b.cos_sin + rotation;
   a.cos_sin_sink = pass.b.cos_sin_sink == nullptr ? nullptr : pass.b.cos_sin_sink + rotation;
   a.rope_dim = pass.rope.rope_dim();

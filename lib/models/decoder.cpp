@@ -18,7 +18,10 @@ Status run_stage(const StepGroup& group, uint32_t layer, const Stage& stage) {
   const OpTable& ops = s.backend->ops;
   const ModelConfig& c = s.model->config();
   const uint32_t n_tok = n_tokens_of(group);
-  const float* x = row_of(s.b, stage.x);
+  float* const row = row_of(s.b, stage.x);
+  const float* x = row;
+  if (stage.kind == Stage::Kind::kNorm)
+    return ops.rms_norm(s.cx, {row, row, stage.norm, n_tok, row_width(c, stage.x), c.norm_eps});
   if (stage.norm != nullptr) {
     WEIR_TRY(ops.rms_norm(s.cx, {s.b.h, x, stage.norm, n_tok, row_width(c, stage.x), c.norm_eps}));
     x = s.b.h;
@@ -40,6 +43,9 @@ Status run_stage(const StepGroup& group, uint32_t layer, const Stage& stage) {
                             {row_of(s.b, stage.part[0].y), stage.part[0].w, stage.part[1].w, x, n_tok, stage.gate});
     case Stage::Kind::kAttend:
       for (uint32_t i = 0; i < group.n; ++i) WEIR_TRY(attend(*group.steps[i], s.b, i, layer));
+      return {};
+    case Stage::Kind::kNorm:
+      break;
   }
   return {};
 }
@@ -90,6 +96,7 @@ void lay_out_buffers(const ModelConfig& c, const RopeTable& rope, const PolicyNe
   const uint64_t masses = uint64_t{c.n_heads} * max_pages;
   const uint32_t n_lists = !needs.page_lists ? 0 : needs.list_per_head ? c.n_heads : c.n_kv_heads;
   b.max_tok = max_tok;
+  b.first_rotation = rope.first_rotation(needs.context_tokens);
   b.x = arena.take<float>(n * c.d_model);
   b.h = arena.take<float>(n * c.d_model);
   b.q = arena.take<float>(n * c.n_heads * c.head_dim);

@@ -25,6 +25,7 @@ struct StepBuffers {
   float* o = nullptr;             // [max_tok, n_heads, head_dim] attention output
   float* g = nullptr;             // [max_tok, d_ff]
   float* r = nullptr;             // [max_tok, d_model] result of a stage that has a norm after it; null when none has
+  uint32_t first_rotation = 0;    // RopeTable::first_rotation
   float* cos_sin = nullptr;       // [rotations of the model, max_tok, rope_dim / 2, 2]
   float* cos_sin_sink = nullptr;  // the same, for q_sink
   float* page_mass = nullptr;     // [n_heads, most pages of a stream]; null unless policy or trace need it

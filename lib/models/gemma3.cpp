@@ -21,7 +21,7 @@ void adapt(ModelConfig& c) {
 extern const Architecture kArch_gemma3;
 const Architecture kArch_gemma3 = {.name = "gemma3",
                                    .rope_layout = RopeLayout::kHalfSplit,
-                                   .qk_norm = true,
+                                   .qk_norm = Architecture::QkNorm::kHeads,
                                    .post_norms = true,
                                    .gate = Gate::kGelu,
                                    .global_every = 6,

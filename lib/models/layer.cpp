@@ -2,6 +2,7 @@
 #include "models/layer.h"
 
 #include <cstdio>
+#include <initializer_list>
 
 #include "models/model.h"
 #include "models/tensor_reader.h"
@@ -42,6 +43,33 @@ class LayerBuilder {
     std::snprintf(text, sizeof(text), "%s.bias", name);
     return in_.vector(text, part.w.n_rows, part.bias, bias == Bias::kRequired);
   }
+  // Parts whose matrices, and biases if the file has any, are one tensor: the rows of the first output, then those of
+  // the next.
+  Status fused_parts(const char* name, std::initializer_list<Row> outputs) {
+    uint32_t n_rows = 0;
+    for (const Row y : outputs) n_rows += row_width(c_, y);
+    char text[64];
+    std::snprintf(text, sizeof(text), "%s.weight", name);
+    Weight all;
+    const float* bias = nullptr;
+    WEIR_TRY(in_.matrix(text, n_rows, row_width(c_, stage_->x), all));
+    std::snprintf(text, sizeof(text), "%s.bias", name);
+    WEIR_TRY(in_.vector(text, n_rows, bias, false));
+    uint32_t first = 0;
+    for (const Row y : outputs) {
+      if (stage_->n_parts == Stage::kMostParts)
+        return fail(WEIR_ERR_INTERNAL, "a stage has at most %u matrices, %s has more", Stage::kMostParts, name);
+      StagePart& part = stage_->part[stage_->n_parts++];
+      part.name = name;
+      part.y = y;
+      part.w = all;
+      part.w.data = all.data + first * all.row_bytes;
+      part.w.n_rows = row_width(c_, y);
+      if (bias != nullptr) part.bias = bias + first;
+      first += part.w.n_rows;
+    }
+    return {};
+  }
   void gate(Gate gate) { stage_->gate = gate; }
   Status post_norm(const char* name) { return in_.vector(name, row_width(c_, stage_->part[0].y), stage_->post_norm); }
 
@@ -70,34 +98,64 @@ uint32_t row_width(const ModelConfig& c, Row row) {
   return 0;
 }
 
-Status describe_layer(TensorReader& in, const ModelConfig& c, uint32_t number, Layer& layer) {
+namespace {
+
+Status describe_attention(TensorReader& in, LayerBuilder& b, const ModelConfig& c, uint32_t number, Layer& layer) {
   using Kind = Stage::Kind;
   const Architecture& arch = *c.arch;
   const auto qkv_bias = arch.qkv_bias ? LayerBuilder::Bias::kRequired : LayerBuilder::Bias::kIfThere;
-  LayerBuilder b(in, c, layer);
-  WEIR_TRY(b.begin(Kind::kProject, Row::kX, "attn_norm.weight"));
-  WEIR_TRY(b.part("attn_q", Row::kQ, false, qkv_bias));
-  WEIR_TRY(b.part("attn_k", Row::kK, false, qkv_bias));
-  WEIR_TRY(b.part("attn_v", Row::kV, false, qkv_bias));
+  WEIR_TRY(b.begin(Kind::kProject, Row::kX, arch.pre_norms ? "attn_norm.weight" : nullptr));
+  if (arch.fused) {
+    WEIR_TRY(b.fused_parts("attn_qkv", {Row::kQ, Row::kK, Row::kV}));
+  } else {
+    WEIR_TRY(b.part("attn_q", Row::kQ, false, qkv_bias));
+    WEIR_TRY(b.part("attn_k", Row::kK, false, qkv_bias));
+    WEIR_TRY(b.part("attn_v", Row::kV, false, qkv_bias));
+  }
+  Attention& attention = layer.attention;
+  switch (arch.qk_norm) {
+    case Architecture::QkNorm::kNone:
+      break;
+    case Architecture::QkNorm::kHeads:
+      WEIR_TRY(in.vector("attn_q_norm.weight", c.head_dim, attention.q_norm));
+      WEIR_TRY(in.vector("attn_k_norm.weight", c.head_dim, attention.k_norm));
+      break;
+    case Architecture::QkNorm::kRows:
+      WEIR_TRY(b.begin(Kind::kNorm, Row::kQ, "attn_q_norm.weight"));
+      WEIR_TRY(b.begin(Kind::kNorm, Row::kK, "attn_k_norm.weight"));
+      break;
+  }
   WEIR_TRY(b.begin(Kind::kAttend, Row::kQ, nullptr));
-  if (arch.qk_norm) {
-    WEIR_TRY(in.vector("attn_q_norm.weight", c.head_dim, layer.attention.q_norm));
-    WEIR_TRY(in.vector("attn_k_norm.weight", c.head_dim, layer.attention.k_norm));
-  }
-  if (c.is_local(number)) {
-    layer.attention.window = c.window;
-    layer.attention.rotation = arch.local_rope_base != 0.0f ? 1 : 0;
-  }
+  attention.soft_cap = c.attn_soft_cap;
+  if (c.is_local(number)) attention.window = c.window;
+  if (c.is_local(number) && arch.local_rope_base != 0.0f) attention.rotation = 1;
+  if (arch.no_rope_every != 0 && (number + 1) % arch.no_rope_every == 0) attention.rotation = 1;
   WEIR_TRY(b.begin(Kind::kProject, Row::kO, nullptr));
   WEIR_TRY(b.part("attn_output", Row::kX, true));
-  if (arch.post_norms) WEIR_TRY(b.post_norm("post_attention_norm.weight"));
-  WEIR_TRY(b.begin(Kind::kGlu, Row::kX, "ffn_norm.weight"));
+  return arch.post_norms ? b.post_norm("post_attention_norm.weight") : Status();
+}
+
+Status describe_feed_forward(LayerBuilder& b, const Architecture& arch) {
+  using Kind = Stage::Kind;
+  WEIR_TRY(b.begin(Kind::kGlu, Row::kX, arch.pre_norms ? "ffn_norm.weight" : nullptr));
   b.gate(arch.gate);
-  WEIR_TRY(b.part("ffn_gate", Row::kG, false));
-  WEIR_TRY(b.part("ffn_up", Row::kG, false));
+  if (arch.fused || arch.fused_glu) {
+    WEIR_TRY(b.fused_parts("ffn_up", {Row::kG, Row::kG}));
+  } else {
+    WEIR_TRY(b.part("ffn_gate", Row::kG, false));
+    WEIR_TRY(b.part("ffn_up", Row::kG, false));
+  }
   WEIR_TRY(b.begin(Kind::kProject, Row::kG, nullptr));
   WEIR_TRY(b.part("ffn_down", Row::kX, true));
   return arch.post_norms ? b.post_norm("post_ffw_norm.weight") : Status();
+}
+
+}  // namespace
+
+Status describe_layer(TensorReader& in, const ModelConfig& c, uint32_t number, Layer& layer) {
+  LayerBuilder b(in, c, layer);
+  WEIR_TRY(describe_attention(in, b, c, number, layer));
+  return describe_feed_forward(b, *c.arch);
 }
 
 namespace {
@@ -121,7 +179,8 @@ void add_traits(const StagePart& of_stage, bool of_glu, TraitSet& traits) {
 void add_traits(const Stage& stage, TraitSet& traits) {
   const auto& [kind, x, norm, gate, n_experts, post_norm, n_parts, part] = stage;
   traits.add(Trait::kNoNorm, kind != Stage::Kind::kAttend && x == Row::kX && norm == nullptr);
-  traits.add(Trait::kInnerNorm, x != Row::kX && norm != nullptr);
+  traits.add(Trait::kInnerNorm, kind != Stage::Kind::kNorm && x != Row::kX && norm != nullptr);
+  traits.add(Trait::kQkRowNorm, kind == Stage::Kind::kNorm);
   traits.add(Trait::kGeluGate, gate == Gate::kGelu);
   traits.add(Trait::kClampedGate, gate == Gate::kClamped);
   traits.add(Trait::kExperts, n_experts != 0);
@@ -134,7 +193,8 @@ void add_traits(const Stage& stage, TraitSet& traits) {
 TraitSet traits_of(const ModelConfig& c, std::span<const Layer> layers) {
   // Taken apart by name as above. What is not used here is in every model: sizes, and numbers that all backends read.
   const auto& [arch, n_layers, n_heads, n_kv_heads, head_dim, d_model, d_ff, vocab_size, context_tokens, norm_eps,
-               attn_scale, embedding_scale, logit_soft_cap, window, global_every, filled_in_later] = c;
+               attn_scale, embedding_scale, logit_scale, attn_soft_cap, logit_soft_cap, window, global_every,
+               filled_in_later] = c;
   TraitSet traits;
   traits.add(Trait::kEmbeddingScale, embedding_scale != 1.0f);
   traits.add(Trait::kLogitSoftCap, logit_soft_cap != 0.0f);

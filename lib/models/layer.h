@@ -41,11 +41,12 @@ struct Stage {
     kProject,  // every part is a matrix over the same input
     kGlu,      // part 0 is the gate and part 1 what it gates; the result goes to part 0's y
     kAttend,   // Layer::attention over the pages: q, k, v to o
+    kNorm,     // RMS norm of the row x, in place
   };
   static constexpr uint32_t kMostParts = 3;
   Kind kind = Kind::kProject;
-  Row x = Row::kX;              // input of kProject and kGlu
-  const float* norm = nullptr;  // [width of x] weights of an RMS norm of the input; null: none
+  Row x = Row::kX;              // input of kProject and kGlu, and the row of kNorm
+  const float* norm = nullptr;  // [width of x] weights of an RMS norm of the input; null: none, but for kNorm
   Gate gate = Gate::kSilu;      // kGlu
   uint32_t n_experts = 0;       // > 0: each part's matrix is a stack of that many, from which a router selects
   // kProject with one part: [d_model] weights of an RMS norm of the result, before it is added; null: none
@@ -66,7 +67,7 @@ struct Attention {
 };
 
 struct Layer {
-  static constexpr uint32_t kMostStages = 5;
+  static constexpr uint32_t kMostStages = 7;
   Attention attention;
   uint32_t n_stages = 0;
   Stage stage[kMostStages];

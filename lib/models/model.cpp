@@ -126,22 +126,21 @@ namespace {
 
 // Numbers that change what a model computes and that nothing here reads; 0 leaves them out, and so does a factor of 1.
 // An architecture that has one of them reads it and takes it off this list.
-Status refuse_unread_numbers(const GgufFile& file, const char* prefix) {
-  constexpr struct {
+Status refuse_unread_numbers(const GgufFile& file, const Architecture& arch) {
+  const char* prefix = arch.name;
+  const struct {
     const char* key;
     bool is_factor;
-  } kNumbers[] = {
-      {"attn_logit_softcapping", false},
-      {"final_logit_softcapping", false},
-      {"attention.scale", false},
-      {"attention.clamp_kqv", false},
-      {"attention.max_alibi_bias", false},
-      {"attention.temperature_scale", false},
-      {"embedding_scale", true},
-      {"residual_scale", true},
-      {"logit_scale", true},
+    bool is_read;
+  } numbers[] = {
+      {"attn_logit_softcapping", false, arch.soft_caps}, {"final_logit_softcapping", false, arch.soft_caps},
+      {"attention.scale", false, arch.multipliers},      {"attention.clamp_kqv", false, false},
+      {"attention.max_alibi_bias", false, false},        {"attention.temperature_scale", false, false},
+      {"embedding_scale", true, arch.multipliers},       {"residual_scale", true, arch.multipliers},
+      {"logit_scale", true, arch.multipliers},
   };
-  for (const auto& entry : kNumbers) {
+  for (const auto& entry : numbers) {
+    if (entry.is_read) continue;
     const Key key(prefix, entry.key);
     float number = 0.0f;
     WEIR_TRY(file.get_f32(key, number, 0.0f));
@@ -188,17 +187,61 @@ Status Model::read_config(std::string_view arch) {
   if (n_experts != 0)
     return fail(WEIR_ERR_UNSUPPORTED, "%s: %u; mixture-of-experts models are not supported", expert_key.text,
                 n_experts);
-  WEIR_TRY(refuse_unread_numbers(file_, prefix));
+  WEIR_TRY(refuse_unread_numbers(file_, *c.arch));
   const Key eps_key(prefix, "attention.layer_norm_rms_epsilon");
   WEIR_TRY(file_.get_f32(eps_key, c.norm_eps));
   if (!(std::isfinite(c.norm_eps) && c.norm_eps >= 0.0f && c.norm_eps < 1.0f)) {
     return fail(WEIR_ERR_FORMAT, "%s: %g is not in [0, 1)", eps_key.text, static_cast<double>(c.norm_eps));
   }
-  WEIR_TRY(file_.get_f32(Key(prefix, "final_logit_softcapping"), c.logit_soft_cap, 0.0f));
   c.attn_scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim));
+  if (c.arch->soft_caps) WEIR_TRY(read_soft_caps());
+  if (c.arch->multipliers) WEIR_TRY(read_multipliers());
   WEIR_TRY(rope_.read(file_, prefix, c.head_dim, c.context_tokens));
   WEIR_TRY(read_windows());
+  if (c.arch->no_rope_every != 0) WEIR_TRY(rope_.add_none());
   if (c.arch->adapt != nullptr) c.arch->adapt(c);
+  return {};
+}
+
+Status Model::read_soft_caps() {
+  const struct {
+    const char* key;
+    float& cap;
+  } caps[] = {{"attn_logit_softcapping", config_.attn_soft_cap}, {"final_logit_softcapping", config_.logit_soft_cap}};
+  for (const auto& entry : caps) {
+    const Key key(config_.arch->name, entry.key);
+    WEIR_TRY(file_.get_f32(key, entry.cap, 0.0f));
+    if (!std::isfinite(entry.cap) || entry.cap < 0.0f)
+      return fail(WEIR_ERR_FORMAT, "%s: %g is not a cap", key.text, static_cast<double>(entry.cap));
+  }
+  return {};
+}
+
+// Factors of the embeddings, of what each layer adds, of the attention logits, and a divisor of the output logits.
+// Instead of what is added, the residual stream is scaled: with x = r x', x + r f becomes x' + f, and a norm of x' is
+// that of x if its epsilon is divided by r * r. So layers need no factor of their own.
+Status Model::read_multipliers() {
+  ModelConfig& c = config_;
+  float residual = 1.0f, logits = 1.0f, attention = 0.0f;
+  const struct {
+    const char* key;
+    float& factor;
+  } factors[] = {{"embedding_scale", c.embedding_scale},
+                 {"residual_scale", residual},
+                 {"logit_scale", logits},
+                 {"attention.scale", attention}};
+  for (const auto& entry : factors) {
+    const Key key(c.arch->name, entry.key);
+    const float otherwise = entry.factor == 0.0f ? c.attn_scale : 1.0f;
+    WEIR_TRY(file_.get_f32(key, entry.factor, otherwise));
+    if (entry.factor == 0.0f) entry.factor = otherwise;  // files have 0 for a factor that the model does not use
+    if (!std::isfinite(entry.factor) || entry.factor < 1e-6f || entry.factor > 1e6f)
+      return fail(WEIR_ERR_FORMAT, "%s: %g is not a factor in 1e-6..1e6", key.text, static_cast<double>(entry.factor));
+  }
+  c.attn_scale = attention;
+  c.embedding_scale /= residual;
+  c.norm_eps /= residual * residual;
+  c.logit_scale = 1.0f / logits;
   return {};
 }
 
@@ -215,6 +258,11 @@ Status Model::read_windows() {
   }
   c.window = window;
   if (window == 0) return {};
+  if (c.arch->global_every == Architecture::kNeverGlobal) {
+    c.global_every = Architecture::kNeverGlobal;
+    if (window >= c.context_tokens) c.window = 0;  // it never hides anything
+    return {};
+  }
   const Key every_key(c.arch->name, "attention.sliding_window_pattern");
   WEIR_TRY(file_.get_u32(every_key, c.global_every, c.arch->global_every));
   if (c.global_every == 0) return fail(WEIR_ERR_FORMAT, "%s: 0", every_key.text);
@@ -250,6 +298,9 @@ Status Model::read_fingerprint(OpenProgress& progress) {
   hash.add(rope_.angles().data(), rope_.angles().size() * sizeof(double));
   for (uint32_t i = 0; i < rope_.n_rotations(); ++i) hash.add(rope_.magnitude(i));
   if (config_.window != 0) hash.add(config_.window);
+  for (float number : {config_.embedding_scale, config_.logit_scale, config_.attn_soft_cap, config_.logit_soft_cap})
+    hash.add(number);
+  hash.add(config_.attn_scale);
   fingerprint_ = vocab_only_ ? 0 : hash.value;
   uint64_t most = 0;
   for (const GgufTensor& tensor : file_.tensors()) {

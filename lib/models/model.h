@@ -24,15 +24,23 @@ namespace weir {
 // An architecture's row: how its layers differ from plain Llama layers. describe_layer (layer.cpp) turns it into
 // stages.
 struct Architecture {
-  const char* name;         // general.architecture and the prefix of its keys
-  RopeLayout rope_layout;   // of the weights as GGUF files hold them
-  bool qkv_bias = false;    // q, k and v must have biases; false: they may have them
-  bool qk_norm = false;     // q and k are RMS-normalised head by head
-  bool post_norms = false;  // what attention and feed-forward add to the residual stream is RMS-normalised
+  const char* name;        // general.architecture and the prefix of its keys
+  RopeLayout rope_layout;  // of the weights as GGUF files hold them
+  bool qkv_bias = false;   // q, k and v must have biases; false: they may have them
+  enum class QkNorm : uint8_t { kNone, kHeads, kRows };
+  QkNorm qk_norm = QkNorm::kNone;  // q and k are RMS-normalised: each head, or all heads of a row together
+  bool pre_norms = true;           // attention and feed-forward take the residual stream RMS-normalised
+  bool post_norms = false;         // what they add to it is RMS-normalised
+  bool fused = false;              // q, k and v are one tensor, and so are gate and up
+  bool fused_glu = false;          // only gate and up are
+  bool multipliers = false;        // the file has factors of embeddings, residuals, attention and logits
+  bool soft_caps = false;          // the file has caps of logits
   Gate gate = Gate::kSilu;
   // One layer in `global_every` sees all positions, the others the last attention.sliding_window; 0: all see all.
   uint32_t global_every = 0;
+  static constexpr uint32_t kNeverGlobal = UINT32_MAX;  // with a window every layer has it
   float local_rope_base = 0.0f;             // of layers with a window, unscaled; 0: they rotate as the others
+  uint32_t no_rope_every = 0;               // one layer in so many does not rotate; 0: all do
   void (*adapt)(ModelConfig& c) = nullptr;  // sets what no key of the file says, after the keys were read
 };
 
@@ -44,7 +52,9 @@ struct ModelConfig {
   float norm_eps = 0.0f;
   float attn_scale = 0.0f;
   float embedding_scale = 1.0f;  // of the residual stream's first value
-  float logit_soft_cap = 0.0f;   // logits become cap * tanh(logit / cap); 0: as they are
+  float logit_scale = 1.0f;      // of the output logits; it is in ModelWeights::output_norm
+  float attn_soft_cap = 0.0f;    // attention logits become cap * tanh(logit / cap); 0: as they are
+  float logit_soft_cap = 0.0f;   // the same for output logits
   uint32_t window = 0;           // of local layers
   uint32_t global_every = 0;     // as Architecture's, or as the file has it
   TraitSet traits;               // what a backend must be able to compute
@@ -52,10 +62,11 @@ struct ModelConfig {
 };
 
 struct ModelWeights {
-  explicit ModelWeights(std::pmr::memory_resource* memory) : layers(memory) {}
-  Weight token_embd;                   // [vocab_size, d_model]
-  const float* output_norm = nullptr;  // [d_model]
-  Weight output;                       // [vocab_size, d_model]; the embedding table when tied
+  explicit ModelWeights(std::pmr::memory_resource* memory) : scaled_norm(memory), layers(memory) {}
+  Weight token_embd;                    // [vocab_size, d_model]
+  const float* output_norm = nullptr;   // [d_model]
+  std::pmr::vector<float> scaled_norm;  // what output_norm points to if logits have a factor
+  Weight output;                        // [vocab_size, d_model]; the embedding table when tied
   std::pmr::vector<Layer> layers;
 };
 
@@ -96,6 +107,8 @@ class Model {
   Status read(bool vocab_only, OpenProgress& progress);
   Status read_config(std::string_view arch);
   Status read_windows();
+  Status read_multipliers();
+  Status read_soft_caps();
   Status read_weights();
   Status read_fingerprint(OpenProgress& progress);
 

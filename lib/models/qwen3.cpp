@@ -5,6 +5,7 @@
 namespace weir {
 
 extern const Architecture kArch_qwen3;
-const Architecture kArch_qwen3 = {.name = "qwen3", .rope_layout = RopeLayout::kHalfSplit, .qk_norm = true};
+const Architecture kArch_qwen3 = {
+    .name = "qwen3", .rope_layout = RopeLayout::kHalfSplit, .qk_norm = Architecture::QkNorm::kHeads};
 
 }  // namespace weir

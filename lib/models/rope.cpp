@@ -4,18 +4,33 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <numbers>
 
 namespace weir {
-namespace {
 
-struct Scaling {
+// What the keys <prefix>.rope.scaling.* say.
+struct RopeTable::Scaling {
   std::string_view type;
   float factor = 1.0f;
   uint32_t original_tokens = 0;
   float ext_factor = 1.0f, attn_factor = 1.0f;
   float beta_fast = 32.0f, beta_slow = 1.0f;  // the paper's values for Llama models
+  Status read(const GgufFile& file, std::string_view prefix, uint32_t trained_tokens);
 };
+
+// An optional tensor [rope_dim / 2] f32 that divides the angles.
+struct RopeTable::Divisors {
+  const uint8_t* data = nullptr;  // null: all are 1
+  Status read(const GgufFile& file, const char* name, uint32_t rope_dim);
+  float at(uint32_t i) const {
+    float divisor = 1.0f;
+    if (data != nullptr) std::memcpy(&divisor, data + size_t{i} * sizeof(float), sizeof(float));
+    return divisor;
+  }
+};
+
+namespace {
 
 // A key under the architecture's prefix, formatted on the stack.
 struct Key {
@@ -26,7 +41,21 @@ struct Key {
   operator std::string_view() const { return text; }
 };
 
-Status read_scaling(const GgufFile& file, std::string_view prefix, uint32_t trained_tokens, Scaling& s) {
+Status check_base(std::string_view key, float base) {
+  if (std::isfinite(base) && base > 1.0f) return {};
+  return fail(WEIR_ERR_FORMAT, "%.*s: %g is not a number above 1", static_cast<int>(key.size()), key.data(),
+              static_cast<double>(base));
+}
+
+// Dimension index at which `turns` full turns fit into the original context (YaRN, sec. 3.2).
+double yarn_dim(double turns, double rope_dim, double base, double original_tokens) {
+  return rope_dim * std::log(original_tokens / (turns * 2.0 * std::numbers::pi)) / (2.0 * std::log(base));
+}
+
+}  // namespace
+
+Status RopeTable::Scaling::read(const GgufFile& file, std::string_view prefix, uint32_t trained_tokens) {
+  Scaling& s = *this;
   float legacy = 0.0f;
   WEIR_TRY(file.get_string(Key(prefix, "rope.scaling.type"), s.type, ""));
   WEIR_TRY(file.get_f32(Key(prefix, "rope.scaling.factor"), s.factor, 0.0f));
@@ -53,18 +82,20 @@ Status read_scaling(const GgufFile& file, std::string_view prefix, uint32_t trai
   return {};
 }
 
-Status check_base(std::string_view key, float base) {
-  if (std::isfinite(base) && base > 1.0f) return {};
-  return fail(WEIR_ERR_FORMAT, "%.*s: %g is not a number above 1", static_cast<int>(key.size()), key.data(),
-              static_cast<double>(base));
+Status RopeTable::Divisors::read(const GgufFile& file, const char* name, uint32_t rope_dim) {
+  const GgufTensor* tensor = file.find_tensor(name);
+  if (tensor == nullptr) return {};
+  if (tensor->type_id != 0 || tensor->n_weights != rope_dim / 2) {
+    return fail(WEIR_ERR_FORMAT, "%s: expected [%u] f32, file has [%llu] %s", name, rope_dim / 2,
+                static_cast<unsigned long long>(tensor->n_weights), tensor->type_name);
+  }
+  data = tensor->data;
+  for (uint32_t i = 0; i < rope_dim / 2; ++i) {
+    if (!std::isfinite(at(i)) || at(i) == 0.0f)
+      return fail(WEIR_ERR_FORMAT, "%s: element %u is %g", name, i, static_cast<double>(at(i)));
+  }
+  return {};
 }
-
-// Dimension index at which `turns` full turns fit into the original context (YaRN, sec. 3.2).
-double yarn_dim(double turns, double rope_dim, double base, double original_tokens) {
-  return rope_dim * std::log(original_tokens / (turns * 2.0 * std::numbers::pi)) / (2.0 * std::log(base));
-}
-
-}  // namespace
 
 Status RopeTable::read(const GgufFile& file, std::string_view prefix, uint32_t head_dim, uint32_t trained_tokens) {
   uint32_t dim = 0;
@@ -77,47 +108,50 @@ Status RopeTable::read(const GgufFile& file, std::string_view prefix, uint32_t h
                 Key(prefix, "rope.dimension_count").text, dim, head_dim);
   }
   WEIR_TRY(check_base(Key(prefix, "rope.freq_base"), base));
-  WEIR_TRY(read_scaling(file, prefix, trained_tokens, s));
-  const bool yarn = s.type == "yarn";
-  if (s.type != "none" && s.type != "linear" && !yarn) {
+  WEIR_TRY(s.read(file, prefix, trained_tokens));
+  Divisors divisors[3];  // of kTensors
+  for (uint32_t i = 0; i < 3; ++i) WEIR_TRY(divisors[i].read(file, kTensors[i], dim));
+  const auto& [all, of_short, of_long] = divisors;
+  if ((of_short.data == nullptr) != (of_long.data == nullptr)) {
+    return fail(WEIR_ERR_FORMAT, "%s: the file has no such tensor, but %s", kTensors[of_short.data == nullptr ? 1 : 2],
+                kTensors[of_short.data == nullptr ? 2 : 1]);
+  }
+  const bool yarn = s.type == "yarn", long_rope = of_long.data != nullptr;
+  if (s.type != "none" && s.type != "linear" && !yarn && !(long_rope && s.type == "longrope")) {
     return fail(WEIR_ERR_UNSUPPORTED, "%s: frequency scaling \"%.*s\" is not known; there are none, linear and yarn",
                 Key(prefix, "rope.scaling.type").text, static_cast<int>(std::min<size_t>(s.type.size(), 64)),
                 s.type.data());
   }
-  const GgufTensor* factors = file.find_tensor("rope_freqs.weight");
-  if (factors != nullptr && (factors->type_id != 0 || factors->n_weights != dim / 2)) {
-    return fail(WEIR_ERR_FORMAT, "rope_freqs.weight: expected [%u] f32, file has [%llu] %s", dim / 2,
-                static_cast<unsigned long long>(factors->n_weights), factors->type_name);
-  }
-  if (yarn && s.original_tokens == 0)
+  if ((yarn || long_rope) && s.original_tokens == 0)
     return fail(WEIR_ERR_FORMAT, "%s: 0", Key(prefix, "rope.scaling.original_context_length").text);
 
+  rope_dim_ = dim;
+  if (long_rope) short_tokens_ = s.original_tokens;
+  if (s.type == "longrope") s.factor = 1.0f;  // it is in the divisors
+  add_scaled(base, s, long_rope ? of_short : all);
+  if (long_rope) add_scaled(base, s, of_long);
+  return {};
+}
+
+void RopeTable::add_scaled(double base, const Scaling& s, const Divisors& divisors) {
+  const uint32_t dim = rope_dim_;
+  const bool yarn = s.type == "yarn";
   const double low = yarn ? std::max(0.0, std::floor(yarn_dim(s.beta_fast, dim, base, s.original_tokens))) : 0.0;
   const double high = yarn ? std::min(dim - 1.0, std::ceil(yarn_dim(s.beta_slow, dim, base, s.original_tokens))) : 0.0;
-  rope_dim_ = dim;
-  angle_.resize(dim / 2);
+  magnitude_[n_rotations()] =
+      s.attn_factor * (yarn && s.ext_factor != 0.0f && s.factor > 1.0f ? 1.0 + 0.1 * std::log(s.factor) : 1.0);
   for (uint32_t i = 0; i < dim / 2; ++i) {
-    double angle = std::pow(static_cast<double>(base), -2.0 * i / dim);
-    if (factors != nullptr) {
-      float factor = 1.0f;
-      __builtin_memcpy(&factor, factors->data + size_t{i} * sizeof(float), sizeof(float));
-      if (!std::isfinite(factor) || factor == 0.0f)
-        return fail(WEIR_ERR_FORMAT, "rope_freqs.weight: element %u is %g", i, static_cast<double>(factor));
-      angle /= factor;
-    }
+    const double angle = std::pow(base, -2.0 * i / dim) / divisors.at(i);
     const double stretched = s.type == "none" ? angle : angle / s.factor;
     if (yarn) {
       // Fast dimensions keep their angle, slow ones are stretched, those between are mixed.
       const double ramp = std::clamp((i - low) / std::max(0.001, high - low), 0.0, 1.0);
       const double keep = (1.0 - ramp) * s.ext_factor;
-      angle_[i] = stretched * (1.0 - keep) + angle * keep;
+      angle_.push_back(stretched * (1.0 - keep) + angle * keep);
     } else {
-      angle_[i] = stretched;
+      angle_.push_back(stretched);
     }
   }
-  magnitude_[0] = s.attn_factor;
-  if (yarn && s.ext_factor != 0.0f && s.factor > 1.0f) magnitude_[0] *= 1.0 + 0.1 * std::log(s.factor);
-  return {};
 }
 
 Status RopeTable::add(std::string_view key, float base) {
@@ -127,6 +161,13 @@ Status RopeTable::add(std::string_view key, float base) {
                 kMostRotations);
   for (uint32_t i = 0; i < rope_dim_ / 2; ++i)
     angle_.push_back(std::pow(static_cast<double>(base), -2.0 * i / rope_dim_));
+  return {};
+}
+
+Status RopeTable::add_none() {
+  if (n_rotations() == kMostRotations)
+    return fail(WEIR_ERR_INTERNAL, "a model of more than %u rotations", kMostRotations);
+  angle_.resize(angle_.size() + rope_dim_ / 2, 0.0);
   return {};
 }
 

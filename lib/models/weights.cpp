@@ -11,7 +11,12 @@ Status Model::read_weights() {
   WEIR_TRY(in.vector("output_norm.weight", config_.d_model, weights_.output_norm));
   WEIR_TRY(in.matrix("output.weight", config_.vocab_size, config_.d_model, weights_.output, false));
   if (weights_.output.data == nullptr) weights_.output = weights_.token_embd;  // tied
-  in.skip("rope_freqs.weight");                                                // RopeTable::read took it
+  if (config_.logit_scale != 1.0f) {
+    weights_.scaled_norm.assign(weights_.output_norm, weights_.output_norm + config_.d_model);
+    for (float& weight : weights_.scaled_norm) weight *= config_.logit_scale;
+    weights_.output_norm = weights_.scaled_norm.data();
+  }
+  for (const char* name : RopeTable::kTensors) in.skip(name);  // RopeTable::read took them
   // Each layer has more than one tensor, so a block_count that the file cannot hold is found before anything of its
   // size is allocated.
   if (config_.n_layers > file_.tensors().size()) {

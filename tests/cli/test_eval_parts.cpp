@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "samples/cli/eval_forced.h"
-#include "samples/cli/eval_prediction.h"
 #include "samples/cli/eval_plots.h"
+#include "samples/cli/eval_prediction.h"
 #include "samples/cli/eval_settings.h"
 #include "samples/cli/eval_table.h"
 #include "samples/cli/eval_waterfall.h"
