@@ -92,7 +92,14 @@ __device__ inline uint16_t float_to_bf16(float x) { return __bfloat16_as_ushort(
 
 // What the sigmoid of is multiplied with g.
 __device__ inline float gate_logit(Gate gate, float g) {
-  return gate == Gate::kGelu ? g * fmaf(g * g, kGelu3, kGelu1) : g;
+  return gate == Gate::kGelu ? g * fmaf(g * g, kGelu3, kGelu1) : gate == Gate::kClamped ? kClampedSteepness * g : g;
+}
+
+// What a gate does to its inputs before that. By comparisons, which let a NaN pass.
+__device__ inline void clamp_inputs(Gate gate, float& g, float& u) {
+  if (gate != Gate::kClamped) return;
+  g = g > kClampedMost ? kClampedMost : g;
+  u = (u > kClampedMost ? kClampedMost : u < -kClampedMost ? -kClampedMost : u) + 1.0f;
 }
 
 #endif  // __CUDACC__

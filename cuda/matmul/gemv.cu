@@ -137,6 +137,7 @@ __device__ float norm_scale(const float* norm, const float* sums, uint32_t n_col
 }
 
 __device__ float gated(Gate activation, float gate, float up) {
+  clamp_inputs(activation, gate, up);
   return gate / (1.0f + __expf(-gate_logit(activation, gate))) * up;
 }
 
@@ -179,6 +180,8 @@ __device__ void store_row(const GemvKernelArgs<1>& a, uint32_t row, float* total
   for (uint32_t m = 0; m < kHeld<kGlu, 1>; ++m) total[m] = __fmul_rn(warp_sum(total[m]), scale);
   if (threadIdx.x % kWarp != 0) return;
   if constexpr (kGlu) {
+    if (a.bias[0] != nullptr) total[0] += __ldg(a.bias[0] + row);
+    if (a.bias[1] != nullptr) total[1] += __ldg(a.bias[1] + row);
     a.y[0][0][row] = gated(a.activation, total[0], total[1]);
   } else {
     store_output(a, 0, row, total[0], add);
@@ -215,9 +218,10 @@ __device__ void store_rows(const GemvKernelArgs<kColumns>& a, uint32_t row, uint
                            float scale) {
   constexpr uint32_t kN = 2 * kColumns;
   const uint32_t lane = threadIdx.x % kWarp, held = lane / kSpread<kN> / kColumns, c = lane / kSpread<kN> % kColumns;
-  const float y = __fmul_rn(spread_sums<kN>(total), scale);
+  float y = __fmul_rn(spread_sums<kN>(total), scale);
   const bool stores = lane % kSpread<kN> == 0 && has_column(a, c);
   if constexpr (kGlu) {
+    if (a.bias[held] != nullptr) y += __ldg(a.bias[held] + row);
     const float up = __shfl_xor_sync(kAllLanes, y, kWarp / 2);  // the gates' sums are in the lower half of the lanes
     if (stores && held == 0) a.y[c][0][row] = gated(a.activation, y, up);
   } else {

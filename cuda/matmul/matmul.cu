@@ -159,15 +159,14 @@ Status matmul(OpContext& cx, const MatmulArgs& a) {
 
 Status glu_matmul(OpContext& cx, const GluMatmulArgs& a) {
   const bool one_type = a.gate.type == a.up.type;
-  if (a.activation == Gate::kClamped) return fail(WEIR_ERR_UNSUPPORTED, "glu_matmul: clamped gates");
   if (a.n_tok == 1 && !one_type) return fail(WEIR_ERR_UNSUPPORTED, "glu_matmul: gate and up matrices of two types");
   const bool by_gemv = one_type && fits_gemv(a.gate, a.n_tok);
   WEIR_TRY(check(cx, a.gate, a.n_tok, by_gemv));
   WEIR_TRY(check(cx, a.up, a.n_tok, by_gemv));
   if (by_gemv) {
     GemvArgs g;
-    g.part[0] = {a.gate, nullptr, a.y, false};
-    g.part[1] = {a.up, nullptr, nullptr, false};
+    g.part[0] = {a.gate, a.gate_bias, a.y, false};
+    g.part[1] = {a.up, a.up_bias, nullptr, false};
     g.n_parts = 2;
     g.glu = true;
     g.activation = a.activation;
@@ -178,8 +177,8 @@ Status glu_matmul(OpContext& cx, const GluMatmulArgs& a) {
   const Scratch s = lay_out(cx.scratch, a.n_tok, std::max(a.gate.n_cols, a.gate.n_rows));
   if (s.bytes > cx.scratch_bytes) return fail(WEIR_ERR_INTERNAL, "glu_matmul: the scratch memory is too small");
   WEIR_TRY(pack_rows_f16(cx, a.x, s.x, s.scale, a.n_tok, a.gate.n_cols));
-  WEIR_TRY(multiply(cx, s, {a.gate, nullptr, a.y, false}, a.n_tok));
-  WEIR_TRY(multiply(cx, s, {a.up, nullptr, s.up, false}, a.n_tok));
+  WEIR_TRY(multiply(cx, s, {a.gate, a.gate_bias, a.y, false}, a.n_tok));
+  WEIR_TRY(multiply(cx, s, {a.up, a.up_bias, s.up, false}, a.n_tok));
   return gate_mul(cx, a.activation, a.y, s.up, a.y, a.n_tok, a.gate.n_rows);
 }
 

@@ -18,7 +18,10 @@ struct GateMul {
   Gate activation;
   const float* gate;
   const float* up;
-  __device__ float one(float g, float u) const { return g / (1.0f + expf(-gate_logit(activation, g))) * u; }
+  __device__ float one(float g, float u) const {
+    clamp_inputs(activation, g, u);
+    return g / (1.0f + expf(-gate_logit(activation, g))) * u;
+  }
   __device__ float4 operator()(size_t i) const {
     const float4 g = reinterpret_cast<const float4*>(gate)[i], u = reinterpret_cast<const float4*>(up)[i];
     return make_float4(one(g.x, u.x), one(g.y, u.y), one(g.z, u.z), one(g.w, u.w));

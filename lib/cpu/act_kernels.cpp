@@ -339,6 +339,13 @@ HWY_INLINE V glu_one(V gate, V up) {
   V logit = gate;  // whose sigmoid the gate is multiplied by
   if constexpr (kGate == Gate::kGelu)
     logit = hn::Mul(gate, hn::MulAdd(hn::Mul(gate, gate), hn::Set(d, kGelu3), hn::Set(d, kGelu1)));
+  if constexpr (kGate == Gate::kClamped) {  // by comparisons, which let a NaN pass
+    const auto most = hn::Set(d, kClampedMost), least = hn::Set(d, -kClampedMost);
+    gate = hn::IfThenElse(hn::Gt(gate, most), most, gate);
+    up = hn::IfThenElse(hn::Gt(up, most), most, hn::IfThenElse(hn::Lt(up, least), least, up));
+    up = hn::Add(up, hn::Set(d, 1.0f));
+    logit = hn::Mul(gate, hn::Set(d, kClampedSteepness));
+  }
   // exp would overflow beyond 88; there the result is below 1e-36 in magnitude either way.
   const auto e = hn::Exp(d, hn::Min(hn::Neg(logit), hn::Set(d, 88.0f)));
   return hn::Mul(hn::Div(gate, hn::Add(hn::Set(d, 1.0f), e)), up);
@@ -378,7 +385,7 @@ const ActKernels& kernels() {
     {multiply_float},
 #endif
     store,
-    {glu<Gate::kSilu>, glu<Gate::kGelu>, nullptr}
+    {glu<Gate::kSilu>, glu<Gate::kGelu>, glu<Gate::kClamped>}
   };
   return table;
 }
@@ -390,8 +397,14 @@ void quantize(const float*, size_t, bool, int16_t*, float*, float*) {}
 template <Gate kGate>
 void glu(float* gate, const float* up, size_t n) {
   for (size_t i = 0; i < n; ++i) {
-    const float g = gate[i], logit = kGate == Gate::kGelu ? g * (g * g * kGelu3 + kGelu1) : g;
-    gate[i] = g / (1.0f + std::exp(-logit)) * up[i];
+    float g = gate[i], u = up[i];
+    float logit = kGate == Gate::kGelu ? g * (g * g * kGelu3 + kGelu1) : g;
+    if constexpr (kGate == Gate::kClamped) {
+      g = g > kClampedMost ? kClampedMost : g;
+      u = (u > kClampedMost ? kClampedMost : u < -kClampedMost ? -kClampedMost : u) + 1.0f;
+      logit = kClampedSteepness * g;
+    }
+    gate[i] = g / (1.0f + std::exp(-logit)) * u;
   }
 }
 
@@ -406,7 +419,7 @@ const ActKernels& kernels() {
                                        nullptr,
                                        {},
                                        nullptr,
-                                       {glu<Gate::kSilu>, glu<Gate::kGelu>, nullptr}};
+                                       {glu<Gate::kSilu>, glu<Gate::kGelu>, glu<Gate::kClamped>}};
   return table;
 }
 

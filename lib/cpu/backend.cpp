@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "cpu/attn_paged.h"
+#include "cpu/experts.h"
 #include "cpu/matmul.h"
 #include "cpu/page_accumulate.h"
 #include "cpu/page_digest.h"
@@ -30,7 +31,7 @@ namespace {
 uint64_t scratch_bytes(const OpShapes& shapes) {
   return std::max({cpu::matmul_scratch_bytes(shapes), cpu::attn_scratch_bytes(shapes),
                    cpu::page_stamp_scratch_bytes(shapes), cpu::page_select_scratch_bytes(shapes),
-                   cpu::token_mass_scratch_bytes(shapes)});
+                   cpu::token_mass_scratch_bytes(shapes), cpu::experts_scratch_bytes(shapes)});
 }
 
 }  // namespace
@@ -47,7 +48,8 @@ const Backend& cpu_backend() {
       scratch_bytes,
       cpu::matmul_target,
       TraitSet(Trait::kQkvBias, Trait::kQkNorm, Trait::kPostNorm, Trait::kGeluGate, Trait::kEmbeddingScale,
-               Trait::kWindow, Trait::kLayerRope, Trait::kAttnSoftCap, Trait::kLogitSoftCap, Trait::kAttnSinks),
+               Trait::kWindow, Trait::kLayerRope, Trait::kAttnSoftCap, Trait::kLogitSoftCap, Trait::kAttnSinks,
+               Trait::kOutBias, Trait::kGluBias, Trait::kClampedGate, Trait::kExperts),
   };
   return kBackend;
 }

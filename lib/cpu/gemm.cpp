@@ -116,6 +116,14 @@ void clear_padding(const Tile& tile, const TaskRows& rows) {
   }
 }
 
+// c [n_rows, tokens] += bias, if there is one, before a gate.
+void add_bias(float* c, const ProductPart& part, size_t first, size_t n_rows, size_t tokens) {
+  if (part.bias == nullptr) return;
+  for (size_t r = 0; r < n_rows; ++r) {
+    for (size_t t = 0; t < tokens; ++t) c[r * tokens + t] += part.bias[first + r];
+  }
+}
+
 void tile_task(const GemmRun& run, size_t task, size_t worker) {
   const Product& p = *run.product;
   size_t i = 0;
@@ -138,9 +146,13 @@ void tile_task(const GemmRun& run, size_t task, size_t worker) {
   for (size_t panel = 0; panel < run.n_panels; ++panel) {
     const size_t tok = panel * panel_tokens(run), tokens = panel_vectors(run, panel) * run.act->vector_tokens;
     float* sums = c + panel * rows.total() * panel_tokens(run);
-    if (p.glu) p.activate(sums, sums + rows.padded * tokens, rows.padded * tokens);
+    if (p.glu) {
+      add_bias(sums, part, rows.first, rows.n_rows, tokens);
+      add_bias(sums + rows.padded * tokens, p.part[1], rows.first, rows.n_rows, tokens);
+      p.activate(sums, sums + rows.padded * tokens, rows.padded * tokens);
+    }
     run.act->store(sums, tokens, rows.n_rows, std::min(panel_tokens(run), run.n_tok - tok),
-                   part.bias == nullptr ? nullptr : part.bias + rows.first, part.accumulate,
+                   part.bias == nullptr || p.glu ? nullptr : part.bias + rows.first, part.accumulate,
                    part.y + (run.first_tok + tok) * part.w.n_rows + rows.first, part.w.n_rows);
   }
 }

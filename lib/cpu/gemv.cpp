@@ -59,6 +59,18 @@ void multiply(const GemvRun& run, const Weight& w, size_t first, size_t n_rows, 
   weight_kernels(w.type).gemv(call);
 }
 
+// out [n_tok, n_rows] += bias, if there is one.
+void add_bias(float* out, const float* bias, size_t n_rows, size_t n_tok) {
+  if (bias == nullptr) return;
+  for (size_t t = 0; t < n_tok; ++t) {
+    for (size_t r = 0; r < n_rows; ++r) out[t * n_rows + r] += bias[r];
+  }
+}
+
+const float* bias_from(const ProductPart& part, size_t first) {
+  return part.bias == nullptr ? nullptr : part.bias + first;
+}
+
 void run_task(const GemvRun& run, size_t n_tok, size_t first_tok, size_t task, size_t worker) {
   const Product& p = *run.product;
   size_t i = 0;
@@ -71,6 +83,8 @@ void run_task(const GemvRun& run, size_t n_tok, size_t first_tok, size_t task, s
   if (p.glu) {
     float* up = out + kGemvTokens * kGemvRows;
     multiply(run, p.part[1].w, first, n_rows, n_tok, up);
+    add_bias(out, bias_from(part, first), n_rows, n_tok);
+    add_bias(up, bias_from(p.part[1], first), n_rows, n_tok);
     p.activate(out, up, n_tok * n_rows);
   }
   for (size_t t = 0; t < n_tok; ++t) {
@@ -81,7 +95,7 @@ void run_task(const GemvRun& run, size_t n_tok, size_t first_tok, size_t task, s
     } else {
       for (size_t r = 0; r < n_rows; ++r) y[r] = from[r];
     }
-    if (part.bias == nullptr) continue;
+    if (part.bias == nullptr || p.glu) continue;
     for (size_t r = 0; r < n_rows; ++r) y[r] += part.bias[first + r];
   }
 }

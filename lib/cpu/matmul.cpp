@@ -52,6 +52,8 @@ bool use_gemv(size_t n_tok) { return n_tok <= kGemvTokens || !act_kernels().has_
 
 }  // namespace
 
+void run_product(OpContext& cx, const Product& p) { use_gemv(p.n_tok) ? run_gemv(cx, p) : run_gemm(cx, p); }
+
 Status matmul(OpContext& cx, const MatmulArgs& a) {
   if (a.n_tok == 0 || a.n_parts == 0) return {};
   const size_t n_cols = a.part[0].w.n_cols;
@@ -59,7 +61,7 @@ Status matmul(OpContext& cx, const MatmulArgs& a) {
   Product product{a.x, n_cols, a.n_tok, a.n_parts, {}, false, nullptr};
   for (uint32_t i = 0; i < a.n_parts; ++i)
     product.part[i] = {a.part[i].w, a.part[i].bias, a.part[i].y, a.part[i].accumulate};
-  use_gemv(a.n_tok) ? run_gemv(cx, product) : run_gemm(cx, product);
+  run_product(cx, product);
   return {};
 }
 
@@ -67,11 +69,10 @@ Status glu_matmul(OpContext& cx, const GluMatmulArgs& a) {
   if (a.n_tok == 0) return {};
   WEIR_TRY(check_scratch(cx, "glu_matmul", a.gate.n_cols, a.n_tok));
   const GluFn activate = act_kernels().glu[static_cast<size_t>(a.activation)];
-  if (activate == nullptr) return fail(WEIR_ERR_UNSUPPORTED, "glu_matmul: clamped gates");
   Product product{a.x, a.gate.n_cols, a.n_tok, 2, {}, true, activate};
-  product.part[0] = {a.gate, nullptr, a.y, false};
-  product.part[1] = {a.up, nullptr, a.y, false};
-  use_gemv(a.n_tok) ? run_gemv(cx, product) : run_gemm(cx, product);
+  product.part[0] = {a.gate, a.gate_bias, a.y, false};
+  product.part[1] = {a.up, a.up_bias, a.y, false};
+  run_product(cx, product);
   return {};
 }
 

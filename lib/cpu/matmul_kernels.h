@@ -122,7 +122,7 @@ struct ActKernels {
   // y[t * ld + r] (+)= c[r * stride + t] + bias[r].
   void (*store)(const float* c, size_t stride, size_t n_rows, size_t n_tok, const float* bias, bool accumulate,
                 float* y, size_t ld);
-  GluFn glu[3];  // by Gate; null for one that is not computed
+  GluFn glu[3];  // by Gate
 };
 
 const ActKernels& act_kernels();

@@ -33,7 +33,7 @@ struct ProductPart {
 };
 
 // One call of an op: parts that share the input x. With `glu`, parts 0 and 1 are gate and up and share y, which
-// `activate` computes from both.
+// `activate` computes from both, after their biases are added.
 struct Product {
   const float* x;
   size_t n_cols;
@@ -85,5 +85,7 @@ constexpr size_t gemm_worker_bytes(size_t n_tok) {
 
 void run_gemv(OpContext& cx, const Product& p);
 void run_gemm(OpContext& cx, const Product& p);
+// The one of the two that suits the number of tokens.
+void run_product(OpContext& cx, const Product& p);
 
 }  // namespace weir::cpu

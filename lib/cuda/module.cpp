@@ -242,7 +242,7 @@ constexpr Backend kBackend = {
     scratch_bytes,
     target,
     TraitSet(Trait::kQkvBias, Trait::kQkNorm, Trait::kPostNorm, Trait::kGeluGate, Trait::kEmbeddingScale,
-             Trait::kWindow, Trait::kLayerRope),
+             Trait::kWindow, Trait::kLayerRope, Trait::kOutBias, Trait::kGluBias, Trait::kClampedGate),
 };
 
 constexpr DeviceModule kModule = {

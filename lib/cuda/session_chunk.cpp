@@ -69,8 +69,10 @@ Status CudaSession::chunk_stage(const DeviceChunk& chunk, uint32_t layer, const 
       return rms_norm(a_.cx, norm);
     }
     case Stage::Kind::kGlu:
-      return glu_matmul(a_.cx,
-                        {row_of(a_.b, stage.part[0].y), stage.part[0].w, stage.part[1].w, x, chunk.n_tok, stage.gate});
+      return glu_matmul(a_.cx, {row_of(a_.b, stage.part[0].y), stage.part[0].w, stage.part[1].w, x, chunk.n_tok,
+                                stage.gate, stage.part[0].bias, stage.part[1].bias});
+    case Stage::Kind::kExperts:
+      return experts(a_.cx, experts_args(layers()[layer], stage, x, chunk.n_tok, a_.b.x));
     case Stage::Kind::kAttend:
       return chunk_attention(chunk, layer);
     case Stage::Kind::kNorm:

@@ -204,6 +204,8 @@ Status CudaSession::enqueue_stage(const SessionGroup& group, uint32_t layer, uin
         float* const row = row_of(session.a_.b, stage.x);
         return rms_norm(session.a_.cx, {row, row, stage.norm, 1, row_width(*a_.config, stage.x), a_.config->norm_eps});
       });
+    case Stage::Kind::kExperts:
+      return fail(WEIR_ERR_UNSUPPORTED, "experts: no kernel yet");
     case Stage::Kind::kProject:
     case Stage::Kind::kGlu:
       break;

@@ -39,8 +39,10 @@ Status run_stage(const StepGroup& group, uint32_t layer, const Stage& stage) {
       return ops.rms_norm(s.cx, norm);
     }
     case Stage::Kind::kGlu:
-      return ops.glu_matmul(s.cx,
-                            {row_of(s.b, stage.part[0].y), stage.part[0].w, stage.part[1].w, x, n_tok, stage.gate});
+      return ops.glu_matmul(s.cx, {row_of(s.b, stage.part[0].y), stage.part[0].w, stage.part[1].w, x, n_tok, stage.gate,
+                                   stage.part[0].bias, stage.part[1].bias});
+    case Stage::Kind::kExperts:
+      return ops.experts(s.cx, experts_args(s.model->weights().layers[layer], stage, x, n_tok, s.b.x));
     case Stage::Kind::kAttend:
       for (uint32_t i = 0; i < group.n; ++i) WEIR_TRY(attend(*group.steps[i], s.b, i, layer));
       return {};

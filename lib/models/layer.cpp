@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <initializer_list>
+#include <iterator>
 
 #include "models/model.h"
 #include "models/tensor_reader.h"
@@ -28,12 +29,11 @@ class LayerBuilder {
   }
   enum class Bias : uint8_t { kNone, kIfThere, kRequired };
   Status part(const char* name, Row y, bool accumulate, Bias bias = Bias::kNone) {
-    if (stage_->n_parts == Stage::kMostParts)
-      return fail(WEIR_ERR_INTERNAL, "a stage has at most %u matrices, %s is one more", Stage::kMostParts, name);
+    if (stage_->n_parts == kMostProducts)
+      return fail(WEIR_ERR_INTERNAL, "a stage has at most %u matrices, %s is one more", kMostProducts, name);
     if (accumulate && stage_->kind == Stage::Kind::kGlu)
       return fail(WEIR_ERR_INTERNAL, "%s: what a gate makes is not added to anything", name);
-    StagePart& part = stage_->part[stage_->n_parts++];
-    part.name = name;
+    StagePart& part = next_part(name);
     part.y = y;
     part.accumulate = accumulate;
     char text[64];
@@ -57,10 +57,9 @@ class LayerBuilder {
     WEIR_TRY(in_.vector(text, n_rows, bias, false));
     uint32_t first = 0;
     for (const Row y : outputs) {
-      if (stage_->n_parts == Stage::kMostParts)
-        return fail(WEIR_ERR_INTERNAL, "a stage has at most %u matrices, %s has more", Stage::kMostParts, name);
-      StagePart& part = stage_->part[stage_->n_parts++];
-      part.name = name;
+      if (stage_->n_parts == kMostProducts)
+        return fail(WEIR_ERR_INTERNAL, "a stage has at most %u matrices, %s has more", kMostProducts, name);
+      StagePart& part = next_part(name);
       part.y = y;
       part.w = all;
       part.w.data = all.data + first * all.row_bytes;
@@ -70,10 +69,33 @@ class LayerBuilder {
     }
     return {};
   }
+  // The parts of kExperts: one matrix per expert, or one of the shared expert.
+  Status expert_part(const char* name, uint32_t n_rows, uint32_t n_cols, bool bias) {
+    StagePart& part = next_part(name);
+    char text[64];
+    std::snprintf(text, sizeof(text), "%s.weight", name);
+    WEIR_TRY(in_.stack(text, c_.n_experts, n_rows, n_cols, part.w));
+    if (!bias) return {};
+    std::snprintf(text, sizeof(text), "%s.bias", name);
+    return in_.table(text, c_.n_experts, n_rows, part.bias);
+  }
+  Status shared_part(const char* name, uint32_t n_rows, uint32_t n_cols) {
+    StagePart& part = next_part(name);
+    char text[64];
+    std::snprintf(text, sizeof(text), "%s.weight", name);
+    return in_.matrix(text, n_rows, n_cols, part.w);
+  }
   void gate(Gate gate) { stage_->gate = gate; }
   Status post_norm(const char* name) { return in_.vector(name, row_width(c_, stage_->part[0].y), stage_->post_norm); }
 
  private:
+  static constexpr uint32_t kMostProducts = std::size(MatmulArgs{}.part);  // of a stage that is a matmul
+  StagePart& next_part(const char* name) {
+    StagePart& part = stage_->part[stage_->n_parts++];
+    part.name = name;
+    return part;
+  }
+
   TensorReader& in_;
   const ModelConfig& c_;
   Layer& layer_;
@@ -98,7 +120,39 @@ uint32_t row_width(const ModelConfig& c, Row row) {
   return 0;
 }
 
+ExpertsArgs experts_args(const Layer& layer, const Stage& stage, const float* x, uint32_t n_tok, float* y) {
+  const Experts& e = layer.experts;
+  const auto stack = [&](uint32_t i) { return ExpertStack{stage.part[i].w, stage.part[i].bias}; };
+  ExpertsArgs a = {y,          x,        n_tok,         e.n,      e.n_used, e.rule,
+                   stage.gate, e.router, e.router_bias, stack(0), stack(1), stack(2)};
+  if (e.shared_router == nullptr) return a;
+  a.shared_router = e.shared_router;
+  a.shared_gate = stage.part[3].w;
+  a.shared_up = stage.part[4].w;
+  a.shared_down = stage.part[5].w;
+  return a;
+}
+
 namespace {
+
+Status add_experts(LayerBuilder& b, TensorReader& in, const ModelConfig& c, Layer& layer) {
+  const Architecture& arch = *c.arch;
+  WEIR_TRY(b.begin(Stage::Kind::kExperts, Row::kX, arch.ffn_norm));
+  b.gate(arch.gate);
+  layer.experts.n = c.n_experts;
+  layer.experts.n_used = c.n_experts_used;
+  layer.experts.rule = arch.route;
+  WEIR_TRY(in.table("ffn_gate_inp.weight", c.n_experts, c.d_model, layer.experts.router));
+  if (arch.ffn_bias) WEIR_TRY(in.vector("ffn_gate_inp.bias", c.n_experts, layer.experts.router_bias));
+  WEIR_TRY(b.expert_part("ffn_gate_exps", c.expert_ff, c.d_model, arch.ffn_bias));
+  WEIR_TRY(b.expert_part("ffn_up_exps", c.expert_ff, c.d_model, arch.ffn_bias));
+  WEIR_TRY(b.expert_part("ffn_down_exps", c.d_model, c.expert_ff, arch.ffn_bias));
+  if (c.shared_ff == 0) return {};
+  WEIR_TRY(in.vector("ffn_gate_inp_shexp.weight", c.d_model, layer.experts.shared_router));
+  WEIR_TRY(b.shared_part("ffn_gate_shexp", c.shared_ff, c.d_model));
+  WEIR_TRY(b.shared_part("ffn_up_shexp", c.shared_ff, c.d_model));
+  return b.shared_part("ffn_down_shexp", c.d_model, c.shared_ff);
+}
 
 Status describe_attention(TensorReader& in, LayerBuilder& b, const ModelConfig& c, uint32_t number, Layer& layer) {
   using Kind = Stage::Kind;
@@ -130,14 +184,16 @@ Status describe_attention(TensorReader& in, LayerBuilder& b, const ModelConfig& 
   if (c.is_local(number)) attention.window = c.window;
   if (c.is_local(number) && arch.local_rope_base != 0.0f) attention.rotation = 1;
   if (arch.no_rope_every != 0 && (number + 1) % arch.no_rope_every == 0) attention.rotation = 1;
+  if (arch.attn_sinks) WEIR_TRY(in.vector("attn_sinks.weight", c.n_heads, attention.sinks));
   WEIR_TRY(b.begin(Kind::kProject, Row::kO, nullptr));
-  WEIR_TRY(b.part("attn_output", Row::kX, true));
+  WEIR_TRY(b.part("attn_output", Row::kX, true,
+                  arch.attn_output_bias ? LayerBuilder::Bias::kRequired : LayerBuilder::Bias::kNone));
   return arch.post_norms ? b.post_norm("post_attention_norm.weight") : Status();
 }
 
 Status describe_feed_forward(LayerBuilder& b, const Architecture& arch) {
   using Kind = Stage::Kind;
-  WEIR_TRY(b.begin(Kind::kGlu, Row::kX, arch.pre_norms ? "ffn_norm.weight" : nullptr));
+  WEIR_TRY(b.begin(Kind::kGlu, Row::kX, arch.pre_norms ? arch.ffn_norm : nullptr));
   b.gate(arch.gate);
   if (arch.fused || arch.fused_glu) {
     WEIR_TRY(b.fused_parts("ffn_up", {Row::kG, Row::kG}));
@@ -155,7 +211,7 @@ Status describe_feed_forward(LayerBuilder& b, const Architecture& arch) {
 Status describe_layer(TensorReader& in, const ModelConfig& c, uint32_t number, Layer& layer) {
   LayerBuilder b(in, c, layer);
   WEIR_TRY(describe_attention(in, b, c, number, layer));
-  return describe_feed_forward(b, *c.arch);
+  return c.n_experts != 0 ? add_experts(b, in, c, layer) : describe_feed_forward(b, *c.arch);
 }
 
 namespace {
@@ -170,6 +226,12 @@ void add_traits(const Attention& attention, TraitSet& traits) {
   traits.add(Trait::kAttnSinks, sinks != nullptr);
 }
 
+// What computes experts computes all of their fields.
+void add_traits(const Experts& experts, TraitSet& traits) {
+  const auto& [n, n_used, rule, router, router_bias, shared_router] = experts;
+  traits.add(Trait::kExperts, n != 0);
+}
+
 void add_traits(const StagePart& of_stage, bool of_glu, TraitSet& traits) {
   const auto& [name, w, bias, y, accumulate] = of_stage;
   const bool is_qkv = y == Row::kQ || y == Row::kK || y == Row::kV;
@@ -177,15 +239,15 @@ void add_traits(const StagePart& of_stage, bool of_glu, TraitSet& traits) {
 }
 
 void add_traits(const Stage& stage, TraitSet& traits) {
-  const auto& [kind, x, norm, gate, n_experts, post_norm, n_parts, part] = stage;
+  const auto& [kind, x, norm, gate, post_norm, n_parts, part] = stage;
+  const bool gated = kind == Stage::Kind::kGlu || kind == Stage::Kind::kExperts;
   traits.add(Trait::kNoNorm, kind != Stage::Kind::kAttend && x == Row::kX && norm == nullptr);
   traits.add(Trait::kInnerNorm, kind != Stage::Kind::kNorm && x != Row::kX && norm != nullptr);
   traits.add(Trait::kQkRowNorm, kind == Stage::Kind::kNorm);
   traits.add(Trait::kGeluGate, gate == Gate::kGelu);
   traits.add(Trait::kClampedGate, gate == Gate::kClamped);
-  traits.add(Trait::kExperts, n_experts != 0);
   traits.add(Trait::kPostNorm, post_norm != nullptr);
-  for (uint32_t i = 0; i < n_parts; ++i) add_traits(part[i], kind == Stage::Kind::kGlu, traits);
+  for (uint32_t i = 0; i < n_parts; ++i) add_traits(part[i], gated, traits);
 }
 
 }  // namespace
@@ -193,13 +255,14 @@ void add_traits(const Stage& stage, TraitSet& traits) {
 TraitSet traits_of(const ModelConfig& c, std::span<const Layer> layers) {
   // Taken apart by name as above. What is not used here is in every model: sizes, and numbers that all backends read.
   const auto& [arch, n_layers, n_heads, n_kv_heads, head_dim, d_model, d_ff, vocab_size, context_tokens, norm_eps,
-               attn_scale, embedding_scale, logit_scale, attn_soft_cap, logit_soft_cap, window, global_every,
-               filled_in_later] = c;
+               attn_scale, embedding_scale, logit_scale, attn_soft_cap, logit_soft_cap, window, global_every, n_experts,
+               n_experts_used, expert_ff, shared_ff, filled_in_later] = c;
   TraitSet traits;
   traits.add(Trait::kEmbeddingScale, embedding_scale != 1.0f);
   traits.add(Trait::kLogitSoftCap, logit_soft_cap != 0.0f);
   for (const Layer& layer : layers) {
     add_traits(layer.attention, traits);
+    add_traits(layer.experts, traits);
     for (const Stage& stage : layer.stages()) add_traits(stage, traits);
   }
   return traits;

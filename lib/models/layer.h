@@ -42,13 +42,15 @@ struct Stage {
     kGlu,      // part 0 is the gate and part 1 what it gates; the result goes to part 0's y
     kAttend,   // Layer::attention over the pages: q, k, v to o
     kNorm,     // RMS norm of the row x, in place
+    // Layer::experts: parts 0 to 2 are the experts' gates, ups and downs, one matrix below the other; 3 to 5 those of
+    // the shared expert, if there is one. The result is added to x.
+    kExperts,
   };
-  static constexpr uint32_t kMostParts = 3;
+  static constexpr uint32_t kMostParts = 6;
   Kind kind = Kind::kProject;
   Row x = Row::kX;              // input of kProject and kGlu, and the row of kNorm
   const float* norm = nullptr;  // [width of x] weights of an RMS norm of the input; null: none, but for kNorm
-  Gate gate = Gate::kSilu;      // kGlu
-  uint32_t n_experts = 0;       // > 0: each part's matrix is a stack of that many, from which a router selects
+  Gate gate = Gate::kSilu;      // kGlu and kExperts
   // kProject with one part: [d_model] weights of an RMS norm of the result, before it is added; null: none
   const float* post_norm = nullptr;
   uint32_t n_parts = 0;
@@ -66,9 +68,19 @@ struct Attention {
       nullptr;  // [n_heads] a logit for each head that takes part in the softmax and has no value; null: none
 };
 
+// What Stage::Kind::kExperts has besides its matrices; ExpertsArgs says what the fields are.
+struct Experts {
+  uint32_t n = 0, n_used = 0;
+  RouteRule rule = RouteRule::kChosen;
+  const float* router = nullptr;         // [n, d_model]
+  const float* router_bias = nullptr;    // [n] or null
+  const float* shared_router = nullptr;  // [d_model]; null: no shared expert
+};
+
 struct Layer {
   static constexpr uint32_t kMostStages = 7;
   Attention attention;
+  Experts experts;
   uint32_t n_stages = 0;
   Stage stage[kMostStages];
 
@@ -78,6 +90,9 @@ struct Layer {
 
 // Elements of a row.
 uint32_t row_width(const ModelConfig& config, Row row);
+
+// The op of a layer's kExperts stage, over the rows x [n_tok, d_model].
+ExpertsArgs experts_args(const Layer& layer, const Stage& stage, const float* x, uint32_t n_tok, float* y);
 
 // Reads the tensors of layer `number` into the stages that the architecture's row asks for.
 Status describe_layer(TensorReader& in, const ModelConfig& config, uint32_t number, Layer& out);

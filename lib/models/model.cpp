@@ -137,7 +137,7 @@ Status refuse_unread_numbers(const GgufFile& file, const Architecture& arch) {
       {"attention.scale", false, arch.multipliers},      {"attention.clamp_kqv", false, false},
       {"attention.max_alibi_bias", false, false},        {"attention.temperature_scale", false, false},
       {"embedding_scale", true, arch.multipliers},       {"residual_scale", true, arch.multipliers},
-      {"logit_scale", true, arch.multipliers},
+      {"logit_scale", true, arch.multipliers},           {"expert_weights_scale", true, false},
   };
   for (const auto& entry : numbers) {
     if (entry.is_read) continue;
@@ -177,16 +177,12 @@ Status Model::read_config(std::string_view arch) {
     return fail(WEIR_ERR_FORMAT, "%s: a head of %u elements; a multiple of 8 from 8 to %u is needed", dim_key.text,
                 c.head_dim, kMaxHeadDim);
   }
-  uint32_t value_dim = 0, n_experts = 0;
+  uint32_t value_dim = 0;
   const Key value_key(prefix, "attention.value_length");
   WEIR_TRY(file_.get_u32(value_key, value_dim, c.head_dim));
   if (value_dim != c.head_dim)
     return fail(WEIR_ERR_UNSUPPORTED, "%s: %u differs from the key size %u", value_key.text, value_dim, c.head_dim);
-  const Key expert_key(prefix, "expert_count");
-  WEIR_TRY(file_.get_u32(expert_key, n_experts, 0));
-  if (n_experts != 0)
-    return fail(WEIR_ERR_UNSUPPORTED, "%s: %u; mixture-of-experts models are not supported", expert_key.text,
-                n_experts);
+  WEIR_TRY(read_experts());
   WEIR_TRY(refuse_unread_numbers(file_, *c.arch));
   const Key eps_key(prefix, "attention.layer_norm_rms_epsilon");
   WEIR_TRY(file_.get_f32(eps_key, c.norm_eps));
@@ -242,6 +238,38 @@ Status Model::read_multipliers() {
   c.embedding_scale /= residual;
   c.norm_eps /= residual * residual;
   c.logit_scale = 1.0f / logits;
+  return {};
+}
+
+// The sizes of a mixture of experts. Files of other architectures may say that they have none.
+Status Model::read_experts() {
+  ModelConfig& c = config_;
+  const char* prefix = c.arch->name;
+  const Key count_key(prefix, "expert_count"), used_key(prefix, "expert_used_count");
+  if (!c.arch->experts) {
+    uint32_t n_experts = 0;
+    WEIR_TRY(file_.get_u32(count_key, n_experts, 0));
+    if (n_experts == 0) return {};
+    return fail(WEIR_ERR_UNSUPPORTED, "%s: %u; architecture %s has no experts here", count_key.text, n_experts, prefix);
+  }
+  WEIR_TRY(get_ranged(file_, count_key, 1, kMostExperts, c.n_experts));
+  WEIR_TRY(get_ranged(file_, used_key, 1, std::min(c.n_experts, kMostExpertsUsed), c.n_experts_used));
+  const auto get_width = [&](const char* name, uint32_t otherwise, uint32_t& out) -> Status {
+    const Key key(prefix, name);
+    WEIR_TRY(file_.get_u32(key, out, otherwise));
+    if (out == 0 || out > kMaxWidth) return fail(WEIR_ERR_FORMAT, "%s: %u is not in 1..%u", key.text, out, kMaxWidth);
+    return {};
+  };
+  // Files of 2024 lack the two widths.
+  WEIR_TRY(get_width("expert_feed_forward_length", c.d_ff / c.n_experts_used, c.expert_ff));
+  if (c.arch->shared_expert) WEIR_TRY(get_width("expert_shared_feed_forward_length", c.d_ff, c.shared_ff));
+  // How the router weighs experts is the architecture's, unless the file has another way.
+  uint32_t gating = 0, groups = 0;
+  const Key gating_key(prefix, "expert_gating_func"), groups_key(prefix, "expert_group_count");
+  WEIR_TRY(file_.get_u32(gating_key, gating, 0));
+  if (gating > 1) return fail(WEIR_ERR_UNSUPPORTED, "%s: %u; only softmax is known", gating_key.text, gating);
+  WEIR_TRY(file_.get_u32(groups_key, groups, 0));
+  if (groups > 1) return fail(WEIR_ERR_UNSUPPORTED, "%s: %u", groups_key.text, groups);
   return {};
 }
 

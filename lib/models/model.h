@@ -35,7 +35,15 @@ struct Architecture {
   bool fused_glu = false;          // only gate and up are
   bool multipliers = false;        // the file has factors of embeddings, residuals, attention and logits
   bool soft_caps = false;          // the file has caps of logits
+  bool attn_output_bias = false;
+  bool attn_sinks = false;
   Gate gate = Gate::kSilu;
+  const char* ffn_norm = "ffn_norm.weight";  // tensor of the norm before the feed-forward network
+  // The feed-forward network is a mixture of experts.
+  bool experts = false;
+  bool shared_expert = false;
+  bool ffn_bias = false;  // of the router and of the experts' matrices
+  RouteRule route = RouteRule::kChosen;
   // One layer in `global_every` sees all positions, the others the last attention.sliding_window; 0: all see all.
   uint32_t global_every = 0;
   static constexpr uint32_t kNeverGlobal = UINT32_MAX;  // with a window every layer has it
@@ -57,7 +65,10 @@ struct ModelConfig {
   float logit_soft_cap = 0.0f;   // the same for output logits
   uint32_t window = 0;           // of local layers
   uint32_t global_every = 0;     // as Architecture's, or as the file has it
-  TraitSet traits;               // what a backend must be able to compute
+  uint32_t n_experts = 0, n_experts_used = 0;
+  uint32_t expert_ff = 0;  // rows of an expert's gate
+  uint32_t shared_ff = 0;  // rows of the shared expert's gate; 0: there is none
+  TraitSet traits;         // what a backend must be able to compute
   bool is_local(uint32_t layer) const { return window != 0 && (layer + 1) % global_every != 0; }
 };
 
@@ -109,6 +120,7 @@ class Model {
   Status read_windows();
   Status read_multipliers();
   Status read_soft_caps();
+  Status read_experts();
   Status read_weights();
   Status read_fingerprint(OpenProgress& progress);
 

@@ -18,10 +18,24 @@ Status TensorReader::matrix(const char* name, uint32_t n_rows, uint32_t n_cols, 
   if (tensor->n_dims != 2 || tensor->dims[0] != n_rows || tensor->dims[1] != n_cols) {
     return fail(WEIR_ERR_FORMAT, "%s: expected [%u, %u], file has %s", name_, n_rows, n_cols, shape_text(*tensor));
   }
-  if (!weight_type_from_gguf(tensor->type_id, out.type)) {
-    return fail(WEIR_ERR_UNSUPPORTED, "%s: type %s cannot be computed with", name_, tensor->type_name);
+  return set_weight(*tensor, n_rows, n_cols, out);
+}
+
+Status TensorReader::stack(const char* name, uint32_t n, uint32_t n_rows, uint32_t n_cols, Weight& out) {
+  const GgufTensor* tensor = nullptr;
+  WEIR_TRY(find(name, true, tensor));
+  if (tensor->n_dims != 3 || tensor->dims[0] != n || tensor->dims[1] != n_rows || tensor->dims[2] != n_cols) {
+    return fail(WEIR_ERR_FORMAT, "%s: expected [%u, %u, %u], file has %s", name_, n, n_rows, n_cols,
+                shape_text(*tensor));
   }
-  out.data = tensor->data;
+  return set_weight(*tensor, n * n_rows, n_cols, out);
+}
+
+Status TensorReader::set_weight(const GgufTensor& tensor, uint32_t n_rows, uint32_t n_cols, Weight& out) {
+  if (!weight_type_from_gguf(tensor.type_id, out.type)) {
+    return fail(WEIR_ERR_UNSUPPORTED, "%s: type %s cannot be computed with", name_, tensor.type_name);
+  }
+  out.data = tensor.data;
   out.n_rows = n_rows;
   out.n_cols = n_cols;
   out.row_bytes = weight_row_bytes(out.type, n_cols);
@@ -35,14 +49,27 @@ Status TensorReader::vector(const char* name, uint32_t n, const float*& out, boo
   if (tensor->n_dims != 1 || tensor->dims[0] != n) {
     return fail(WEIR_ERR_FORMAT, "%s: expected [%u], file has %s", name_, n, shape_text(*tensor));
   }
-  if (tensor->type_id != weight_type_info(WeightType::kF32).gguf_id) {
-    return fail(WEIR_ERR_UNSUPPORTED, "%s: expected f32, file has %s", name_, tensor->type_name);
+  return set_floats(*tensor, out);
+}
+
+Status TensorReader::table(const char* name, uint32_t n_rows, uint32_t n_cols, const float*& out) {
+  const GgufTensor* tensor = nullptr;
+  WEIR_TRY(find(name, true, tensor));
+  if (tensor->n_dims != 2 || tensor->dims[0] != n_rows || tensor->dims[1] != n_cols) {
+    return fail(WEIR_ERR_FORMAT, "%s: expected [%u, %u], file has %s", name_, n_rows, n_cols, shape_text(*tensor));
   }
-  if (reinterpret_cast<uintptr_t>(tensor->data) % alignof(float) != 0) {
+  return set_floats(*tensor, out);
+}
+
+Status TensorReader::set_floats(const GgufTensor& tensor, const float*& out) {
+  if (tensor.type_id != weight_type_info(WeightType::kF32).gguf_id) {
+    return fail(WEIR_ERR_UNSUPPORTED, "%s: expected f32, file has %s", name_, tensor.type_name);
+  }
+  if (reinterpret_cast<uintptr_t>(tensor.data) % alignof(float) != 0) {
     return fail(WEIR_ERR_FORMAT, "%s: offset %llu is not aligned for f32", name_,
-                static_cast<unsigned long long>(tensor->file_offset));
+                static_cast<unsigned long long>(tensor.file_offset));
   }
-  out = reinterpret_cast<const float*>(tensor->data);
+  out = reinterpret_cast<const float*>(tensor.data);
   return {};
 }
 

@@ -20,14 +20,20 @@ class TensorReader {
 
   // A matrix [n_rows, n_cols] of any type that Weir computes with. Not `required` and absent: `out` stays empty.
   Status matrix(const char* name, uint32_t n_rows, uint32_t n_cols, Weight& out, bool required = true);
+  // `n` matrices [n_rows, n_cols] in one tensor [n, n_rows, n_cols]; `out` is one matrix with the rows of all.
+  Status stack(const char* name, uint32_t n, uint32_t n_rows, uint32_t n_cols, Weight& out);
   // A vector [n] of f32. Not `required` and absent: null.
   Status vector(const char* name, uint32_t n, const float*& out, bool required = true);
+  // A matrix [n_rows, n_cols] of f32.
+  Status table(const char* name, uint32_t n_rows, uint32_t n_cols, const float*& out);
   // Counts a tensor as taken that other code reads, if the file has it.
   void skip(const char* name);
   // Whether every tensor of the file was taken; the error names the first that was not.
   Status check_all_taken(const char* architecture) const;
 
  private:
+  Status set_weight(const GgufTensor& tensor, uint32_t n_rows, uint32_t n_cols, Weight& out);
+  Status set_floats(const GgufTensor& tensor, const float*& out);
   Status find(const char* name, bool required, const GgufTensor*& out);
   const char* shape_text(const GgufTensor& tensor);
 

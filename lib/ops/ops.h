@@ -130,20 +130,71 @@ struct MatmulArgs {
 
 // The activation of a gated product.
 enum class Gate : uint8_t {
-  kSilu,     // g * sigmoid(g)
-  kGelu,     // tanh approximation: g / 2 * (1 + tanh u) = g * sigmoid(2 u), u = sqrt(2 / pi) * (g + 0.044715 g^3)
-  kClamped,  // SwiGLU of clamped inputs, as gpt-oss has it; no backend computes it yet
+  kSilu,  // g * sigmoid(g)
+  kGelu,  // tanh approximation: g / 2 * (1 + tanh u) = g * sigmoid(2 u), u = sqrt(2 / pi) * (g + 0.044715 g^3)
+  // SwiGLU of clamped inputs: g' * sigmoid(kClampedSteepness * g') * (u' + 1) with g' = min(g, kClampedMost) and u' = u
+  // clamped to [-kClampedMost, kClampedMost]
+  kClamped,
 };
+inline constexpr float kClampedMost = 7.0f, kClampedSteepness = 1.702f;
 inline constexpr float kGelu1 = 1.59576912160573f, kGelu3 = 0.0713548162726009f;  // 2 u = kGelu1 * g + kGelu3 * g^3
 
-// y = activation(Wg x) * (Wu x).
+// y = activation(Wg x (+ bias)) * (Wu x (+ bias)).
 struct GluMatmulArgs {
   float* y;         // out [n_tok, n_rows]
   Weight gate, up;  // [n_rows, n_cols], both of one type or of two
   const float* x;   // [n_tok, n_cols]
   uint32_t n_tok;
   Gate activation = Gate::kSilu;
+  const float* gate_bias = nullptr;  // [n_rows] or null
+  const float* up_bias = nullptr;
 };
+
+// How the weights of a token's chosen experts follow from the router's logits.
+enum class RouteRule : uint8_t {
+  kChosen,  // softmax over the chosen: what softmax over all, divided by the sum over the chosen, comes to
+  kAll,     // softmax over all, so that the weights of the chosen add up to less than 1
+};
+
+// One matrix [n_rows, n_cols] per expert, one below the other, and their biases.
+struct ExpertStack {
+  Weight w;                     // [n_experts * n_rows, n_cols]
+  const float* bias = nullptr;  // [n_experts, n_rows] or null
+};
+
+// Mixture of experts (docs/algorithms.md, "Mixture of experts"). Per token the n_used experts with the largest router
+// logits are chosen, the lower index first of equals; NaN counts as -inf. Each is a gated feed-forward network, and
+//   y += sum over the chosen of weight * (Wd (activation(Wg x) * (Wu x)) + bias)
+// plus, with a shared expert, sigmoid(shared_router . x) times the same of the shared matrices.
+struct ExpertsArgs {
+  float* y;        // in/out [n_tok, d_model]; not x
+  const float* x;  // [n_tok, d_model]
+  uint32_t n_tok;
+  uint32_t n_experts, n_used;  // 1 <= n_used <= n_experts, at most kMostExperts and kMostExpertsUsed
+  RouteRule rule;
+  Gate activation;
+  const float* router;                      // [n_experts, d_model]
+  const float* router_bias;                 // [n_experts] or null
+  ExpertStack gate, up;                     // d_ff rows, d_model columns
+  ExpertStack down;                         // d_model rows, d_ff columns
+  const float* shared_router = nullptr;     // [d_model]; null: no shared expert
+  Weight shared_gate = {}, shared_up = {};  // [shared_ff, d_model]
+  Weight shared_down = {};                  // [d_model, shared_ff]
+};
+inline constexpr uint32_t kMostExperts = 1024, kMostExpertsUsed = 64;
+
+// Matrix `expert` of a stack.
+constexpr Weight expert_of(const Weight& stack, uint32_t n_experts, uint32_t expert) {
+  Weight w = stack;
+  w.n_rows = stack.n_rows / n_experts;
+  w.data = stack.data + size_t{expert} * w.n_rows * stack.row_bytes;
+  return w;
+}
+
+// Chooses a token's experts from its logits [n_experts]: their indices in ascending order, and their weights. A NaN or
+// a positive infinity among the logits that a weight depends on makes it NaN. lib/ops/experts_ref.cpp.
+void choose_experts(const float* logits, uint32_t n_experts, uint32_t n_used, RouteRule rule, uint32_t* ids,
+                    float* weights);
 
 // Which elements of a head rotate together: (2i, 2i+1), or (i, i + rope_dim/2).
 enum class RopeLayout : uint8_t { kAdjacent, kHalfSplit };
@@ -379,10 +430,13 @@ struct OpTable {
 struct OpShapes {
   uint32_t n_threads = 1;
   uint32_t max_tok = 1;   // rows of one call
-  uint32_t max_cols = 0;  // longest matmul input: max(d_model, d_ff, n_heads * head_dim)
+  uint32_t max_cols = 0;  // longest matmul input: max(d_model, d_ff, n_heads * head_dim, expert_ff, shared_ff)
   uint32_t max_rows = 0;  // most outputs of a matmul: max(vocab_size, d_ff, ...)
   uint32_t n_heads = 0, n_kv_heads = 0, head_dim = 0;
   uint32_t max_pages = 0;  // most pages of a stream
+  uint32_t d_model = 0;    // this and the next are set where there are experts
+  uint32_t n_experts = 0, n_experts_used = 0;
+  uint32_t expert_ff = 0, shared_ff = 0;  // rows of an expert's gate, and of the shared expert's; 0: none
 };
 
 struct Backend {

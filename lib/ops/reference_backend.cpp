@@ -4,6 +4,9 @@
 #include "weir/runtime.h"
 
 namespace weir {
+namespace ref {
+uint64_t experts_scratch_bytes(const OpShapes& shapes);
+}
 
 const Backend& reference_backend() {
   static constexpr Backend kBackend = {
@@ -14,10 +17,11 @@ const Backend& reference_backend() {
 #include "ops/ops.inc"
 #undef WEIR_OP
       },
-      [](const OpShapes&) -> uint64_t { return 0; },
+      ref::experts_scratch_bytes,
       []() { return "plain C++"; },
       TraitSet(Trait::kQkvBias, Trait::kQkNorm, Trait::kPostNorm, Trait::kGeluGate, Trait::kEmbeddingScale,
-               Trait::kWindow, Trait::kLayerRope, Trait::kAttnSoftCap, Trait::kLogitSoftCap, Trait::kAttnSinks),
+               Trait::kWindow, Trait::kLayerRope, Trait::kAttnSoftCap, Trait::kLogitSoftCap, Trait::kAttnSinks,
+               Trait::kOutBias, Trait::kGluBias, Trait::kClampedGate, Trait::kExperts),
   };
   return kBackend;
 }

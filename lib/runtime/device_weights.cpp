@@ -34,6 +34,10 @@ Status for_all(const ModelConfig& c, const ModelWeights& from, ModelWeights& to,
     WEIR_TRY(vector(layer.attention.q_norm, c.head_dim, copy.attention.q_norm));
     WEIR_TRY(vector(layer.attention.k_norm, c.head_dim, copy.attention.k_norm));
     WEIR_TRY(vector(layer.attention.sinks, c.n_heads, copy.attention.sinks));
+    const Experts& experts = layer.experts;
+    WEIR_TRY(vector(experts.router, uint64_t{experts.n} * c.d_model, copy.experts.router));
+    WEIR_TRY(vector(experts.router_bias, experts.n, copy.experts.router_bias));
+    WEIR_TRY(vector(experts.shared_router, c.d_model, copy.experts.shared_router));
     for (uint32_t s = 0; s < layer.n_stages; ++s) {
       const Stage& stage = layer.stage[s];
       WEIR_TRY(vector(stage.norm, row_width(c, stage.x), copy.stage[s].norm));
@@ -136,7 +140,8 @@ Status DeviceWeights::check(const DeviceModule& module, const Model& model) {
   uint32_t number = 0;
   for (const Layer& layer : model.weights().layers) {
     for (const Stage& stage : layer.stages()) {
-      if (stage.kind != Stage::Kind::kGlu || stage.part[0].w.type == stage.part[1].w.type) continue;
+      const bool gated = stage.kind == Stage::Kind::kGlu || stage.kind == Stage::Kind::kExperts;
+      if (!gated || stage.part[0].w.type == stage.part[1].w.type) continue;
       return fail(WEIR_ERR_UNSUPPORTED, "layer %u: %s is %s and %s %s; the device needs one type", number,
                   stage.part[0].name, weight_type_info(stage.part[0].w.type).name, stage.part[1].name,
                   weight_type_info(stage.part[1].w.type).name);

@@ -161,12 +161,17 @@ Status Session::check(const Model& model, const weir_session_options& o, uint32_
   OpShapes& shapes = setup.shapes;
   shapes.n_threads = n_threads;
   shapes.max_tok = setup.max_tok;
-  shapes.max_cols = std::max({c.d_model, c.d_ff, c.n_heads * c.head_dim});
+  shapes.max_cols = std::max({c.d_model, c.d_ff, c.n_heads * c.head_dim, c.expert_ff, c.shared_ff});
   shapes.max_rows = std::max({c.vocab_size, c.d_ff, c.n_heads * c.head_dim, c.d_model});
   shapes.n_heads = c.n_heads;
   shapes.n_kv_heads = c.n_kv_heads;
   shapes.head_dim = c.head_dim;
   shapes.max_pages = setup.kv.max_capacity();
+  shapes.d_model = c.d_model;
+  shapes.n_experts = c.n_experts;
+  shapes.n_experts_used = c.n_experts_used;
+  shapes.expert_ff = c.expert_ff;
+  shapes.shared_ff = c.shared_ff;
 #define WEIR_OP(op, Args)               \
   if (setup.backend->ops.op == nullptr) \
     return fail(WEIR_ERR_UNSUPPORTED, "backend %s has no op " #op, setup.backend->name);

@@ -59,7 +59,7 @@ std::vector<Change> changes() {
       {Trait::kAttnSoftCap, [](Layer& l, ModelConfig&) { l.attention.soft_cap = 50.0f; }},
       {Trait::kLogitSoftCap, [](Layer&, ModelConfig& c) { c.logit_soft_cap = 30.0f; }},
       {Trait::kAttnSinks, [](Layer& l, ModelConfig&) { l.attention.sinks = kAny; }},
-      {Trait::kExperts, [](Layer& l, ModelConfig&) { l.stage[3].n_experts = 8; }},
+      {Trait::kExperts, [](Layer& l, ModelConfig&) { l.experts.n = 8; }},
   };
 }
 

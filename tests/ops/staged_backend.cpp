@@ -295,6 +295,22 @@ void stage(Staging& s, GluMatmulArgs& a) {
   s.in("x", a.x, size_t{a.n_tok} * a.gate.n_cols);
   s.weight("gate", a.gate);
   s.weight("up", a.up);
+  s.in("gate_bias", a.gate_bias, a.gate.n_rows);
+  s.in("up_bias", a.up_bias, a.up.n_rows);
+}
+
+void stage(Staging& s, ExpertsArgs& a) {
+  const size_t d = a.gate.w.n_cols;
+  s.out("y", a.y, a.n_tok * d);
+  s.in("x", a.x, a.n_tok * d);
+  s.in("router", a.router, a.n_experts * d);
+  s.in("router_bias", a.router_bias, a.n_experts);
+  s.in("shared_router", a.shared_router, d);
+  for (ExpertStack* stack : {&a.gate, &a.up, &a.down}) {
+    s.weight("experts", stack->w);
+    s.in("experts' bias", stack->bias, stack->w.n_rows);
+  }
+  for (Weight* w : {&a.shared_gate, &a.shared_up, &a.shared_down}) s.weight("shared expert", *w);
 }
 
 void stage(Staging& s, RopeAppendArgs& a) {

@@ -146,14 +146,41 @@ void gelu_is_exact_everywhere(const Backend& backend) {
   }
 }
 
-void clamped_gates_are_refused(const Backend& backend) {
+// The clamped gate in the same way, where up is the input too: both sides of both limits.
+void clamped_is_exact_everywhere(const Backend& backend) {
+  std::vector<float> x;
+  for (float f = -200.0f; f <= 200.0f; f += 0.37f) x.push_back(f);
+  for (float f = -8.0f; f <= 8.0f; f += 0.01f) x.push_back(f);
+  for (float f : {0.0f, -0.0f, 1e-30f, 7.0f, -7.0f, 1e4f, -1e4f}) x.push_back(f);
   const float one = 1.0f;
-  float x = 1.0f, y = 7.0f;
   const Weight w = {reinterpret_cast<const uint8_t*>(&one), WeightType::kF32, 1, 1, 4};
-  Machine machine(backend, matmul_shapes(1, 1, 1));
-  const Status status = backend.ops.glu_matmul(machine.cx(), {&y, w, w, &x, 1, Gate::kClamped});
-  assert_int_equal(status.code(), WEIR_ERR_UNSUPPORTED);
-  assert_true(y == 7.0f);
+  const auto n = static_cast<uint32_t>(x.size());
+  const std::vector<float> y = run(backend, w, w, x, n, 1, Gate::kClamped);
+  for (size_t i = 0; i < n; ++i) {
+    const double g = std::min(double{x[i]}, 7.0), u = std::clamp(double{x[i]}, -7.0, 7.0);
+    const double want = g / (1.0 + std::exp(-1.702 * g)) * (u + 1.0);
+    if (!(std::fabs(double{y[i]} - want) <= 1e-5 * std::fabs(want) + 1e-12))
+      fail_msg("clamped(%g): %.9g, not %.9g", double{x[i]}, double{y[i]}, want);
+  }
+  const std::vector<float> bad = run(backend, w, w, {NAN, 1.0f}, 2, 1, Gate::kClamped);
+  assert_true(std::isnan(bad[0]) && !std::isnan(bad[1]));
+}
+
+// Biases are added before the gate, to every token.
+std::vector<Output> run_with_biases(const Backend& backend, WeightType type) {
+  constexpr uint32_t kRows = 136, kCols = 96;
+  const Matrix gate(type, kRows, kCols, 1), up(type, kRows, kCols, 2);
+  const std::vector<float> gate_bias = Random(5).normals(kRows), up_bias = Random(6).normals(kRows);
+  std::vector<Output> outputs;
+  for (uint32_t n_tok : {1u, 3u, 8u, 40u}) {
+    const std::vector<float> x = Random(7).normals(size_t{n_tok} * kCols);
+    std::vector<float> y(size_t{n_tok} * kRows, NAN);
+    Machine machine(backend, matmul_shapes(kRows, n_tok, 2));
+    machine.check(backend.ops.glu_matmul(
+        machine.cx(), {y.data(), gate.w(), up.w(), x.data(), n_tok, Gate::kSilu, gate_bias.data(), up_bias.data()}));
+    outputs.push_back({"y", y});
+  }
+  return outputs;
 }
 
 // Gate 0 gives 0, gate 1 gives 1 / (1 + 1/e) times up.
@@ -169,11 +196,18 @@ void golden(const Backend& backend) {
 std::vector<OpCase> cases() {
   std::vector<OpCase> list;
   for (const Spec& s : kSpecs) {
-    for (const Gate gate : {Gate::kSilu, Gate::kGelu}) {
-      list.push_back({std::string("glu_matmul__") + (gate == Gate::kGelu ? "gelu_" : "") + s.name,
+    for (const Gate gate : {Gate::kSilu, Gate::kGelu, Gate::kClamped}) {
+      const char* const prefix = gate == Gate::kGelu ? "gelu_" : gate == Gate::kClamped ? "clamped_" : "";
+      list.push_back({std::string("glu_matmul__") + prefix + s.name,
                       [&s, gate](const Backend& b) { return run_spec(b, s, gate); }, s.max_nmse, s.reason, kCudaNmse,
                       kCudaReason});
     }
+  }
+  for (const WeightType type : {WeightType::kQ8_0, WeightType::kF32}) {
+    const bool floats = type == WeightType::kF32;
+    list.push_back({std::string("glu_matmul__biases_") + weight_type_info(type).name,
+                    [type](const Backend& b) { return run_with_biases(b, type); }, floats ? 1e-12 : kIntegerNmse,
+                    floats ? kFloatReason : kIntegerReason, kCudaNmse, kCudaReason});
   }
   return list;
 }
@@ -189,5 +223,5 @@ int main() {
                     {"glu_matmul__few_tokens_match_single_ones", few_tokens_match_single_ones},
                     {"glu_matmul__silu_is_exact_everywhere", silu_is_exact_everywhere},
                     {"glu_matmul__gelu_is_exact_everywhere", gelu_is_exact_everywhere},
-                    {"glu_matmul__clamped_gates_are_refused", clamped_gates_are_refused}});
+                    {"glu_matmul__clamped_is_exact_everywhere", clamped_is_exact_everywhere}});
 }

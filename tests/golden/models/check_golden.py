@@ -101,6 +101,23 @@ class Model:
             out[:, h] = p / p.sum(1, keepdims=True) @ v[:, h // group]
         return out.reshape(len(x), -1)
 
+    def experts(self, x, b):
+        """Token by token: the experts with the largest router logits, and qwen2moe's shared one."""
+        w, n_used, out = self.w, self.key("expert_used_count"), np.zeros_like(x)
+        gates = x @ w[b + "ffn_gate_inp.weight"].T
+        for t, row in enumerate(x):
+            chosen = np.argsort(-gates[t], kind="stable")[:n_used]
+            share = np.exp(gates[t] - gates[t].max())
+            share /= share.sum() if self.arch == "qwen2moe" else share[chosen].sum()
+            for e in chosen:
+                gate, up = (w[b + f"ffn_{n}_exps.weight"][e] @ row for n in ("gate", "up"))
+                out[t] += share[e] * (w[b + "ffn_down_exps.weight"][e] @ (gate / (1 + np.exp(-gate)) * up))
+            if b + "ffn_gate_inp_shexp.weight" in w:
+                gate, up, open_ = (w[b + f"ffn_{n}_shexp.weight"] @ row for n in ("gate", "up", "gate_inp"))
+                inner = gate / (1 + np.exp(-gate)) * up
+                out[t] += w[b + "ffn_down_shexp.weight"] @ inner / (1 + np.exp(-open_))
+        return out
+
     def logits(self, tokens, store):
         w, gemma = self.w, self.arch == "gemma3"
         x = w["token_embd.weight"][tokens] * (self.key("embedding_length") ** 0.5 if gemma else 1.0)
@@ -109,6 +126,9 @@ class Model:
             h = self.attention(self.norm(x, b + "attn_norm.weight"), b, i, store) @ w[b + "attn_output.weight"].T
             x = x + (self.norm(h, b + "post_attention_norm.weight") if gemma else h)
             h = self.norm(x, b + "ffn_norm.weight")
+            if b + "ffn_gate_inp.weight" in w:
+                x = x + self.experts(h, b)
+                continue
             gate, up = h @ w[b + "ffn_gate.weight"].T, h @ w[b + "ffn_up.weight"].T
             h = ((gelu(gate) if gemma else gate / (1 + np.exp(-gate))) * up) @ w[b + "ffn_down.weight"].T
             x = x + (self.norm(h, b + "post_ffw_norm.weight") if gemma else h)

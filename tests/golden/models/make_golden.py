@@ -58,6 +58,10 @@ class Model:
     types: dict | None = None          # matrix stem -> type where it differs from qtype
     omit: tuple = ()                   # optional keys left out, to exercise their defaults
     window: int = 0                    # gemma3: positions that a local layer sees
+    experts: int = 0                   # a mixture of so many experts of d_ff rows
+    used: int = 0                      # experts that each token goes through
+    norm_as: str = ""                  # the architecture whose rule weighs the experts, where it is not arch
+    shared: int = 0                    # qwen2moe: rows of the shared expert's gate
     every: int = 0                     # gemma3: every so-manyth layer is global; 0: no key, the default
 
 
@@ -90,6 +94,12 @@ MODELS = [
     Model("llama_q6_k", qtype=T.Q6_K, **BIG),
     Model("gemma3_f32", arch="gemma3", qtype=T.F32, n_layers=3, rope_base=1e6, window=20, every=3),
     Model("gemma3_q8_0", arch="gemma3", qtype=T.Q8_0, d_model=64, n_layers=6, rope_base=1e6, window=9),
+    Model("qwen3moe_f32", arch="qwen3moe", qtype=T.F32, n_layers=2, d_ff=32, experts=8, used=3, rope_base=1e6),
+    Model("qwen3moe_q8_0", arch="qwen3moe", qtype=T.Q8_0, d_model=64, d_ff=32, experts=5, used=2, rope_base=1e6),
+    Model("qwen2moe_f32", arch="qwen2moe", qtype=T.F32, n_layers=2, d_ff=32, experts=6, used=2, shared=64,
+          rope_base=1e6),
+    Model("qwen2moe_q8_0", arch="qwen2moe", qtype=T.Q8_0, d_model=128, d_ff=32, experts=4, used=2, shared=64,
+          rope_base=1e6),
     Model("llama_q4_k_m_mix", qtype=T.Q4_K, types=Q4_K_M, tied=False, **BIG),
 ]
 
@@ -179,15 +189,18 @@ def draw_tensors(m):
         yield vec(b + "attn_norm.weight", d, 1.0, 0.2)
         for stem, rows, std in ("attn_q", q_rows, 1.2), ("attn_k", kv_rows, 1.2), ("attn_v", kv_rows, 1.0):
             yield mat(b + stem, rows, d, std / d**0.5)
-            if m.arch == "qwen2":
+            if m.arch in ("qwen2", "qwen2moe"):
                 yield vec(b + stem + ".bias", rows, 0.0, 0.5)
-        if m.arch in ("qwen3", "gemma3"):
+        if m.arch in ("qwen3", "qwen3moe", "gemma3"):
             yield vec(b + "attn_q_norm.weight", m.head_dim, 1.2, 0.3)
             yield vec(b + "attn_k_norm.weight", m.head_dim, 1.2, 0.3)
         yield mat(b + "attn_output", d, q_rows, 3.0 / q_rows**0.5)
         if m.arch == "gemma3":
             yield vec(b + "post_attention_norm.weight", d, 1.0, 0.2)
         yield vec(b + "ffn_norm.weight", d, 1.0, 0.2)
+        if m.experts:
+            yield from expert_tensors(m, rng, b)
+            continue
         yield mat(b + "ffn_gate", m.d_ff, d, 1.5 / d**0.5)
         yield mat(b + "ffn_up", m.d_ff, d, 1.5 / d**0.5)
         yield mat(b + "ffn_down", d, m.d_ff, 2.0 / m.d_ff**0.5)
@@ -196,6 +209,25 @@ def draw_tensors(m):
     yield vec("output_norm.weight", d, 1.0, 0.2)
     if not m.tied:
         yield mat("output", VOCAB, d, 3.0 / d**0.5)
+
+
+def expert_tensors(m, rng, b):
+    """The feed-forward network of one layer as experts, each matrix of a stack drawn by itself."""
+    d, f32 = m.d_model, np.float32
+
+    def stack(name, rows, cols, std):
+        drawn = [matrix(rng, (rows, cols), std, m.qtype) for _ in range(m.experts)]
+        return b + name + ".weight", np.stack(drawn), m.qtype
+
+    yield b + "ffn_gate_inp.weight", (rng.standard_normal((m.experts, d)) * 1.5 / d**0.5).astype(f32), T.F32
+    yield stack("ffn_gate_exps", m.d_ff, d, 1.5 / d**0.5)
+    yield stack("ffn_up_exps", m.d_ff, d, 1.5 / d**0.5)
+    yield stack("ffn_down_exps", d, m.d_ff, 3.0 / m.d_ff**0.5)
+    if m.shared:
+        yield b + "ffn_gate_inp_shexp.weight", (rng.standard_normal(d) / d**0.5).astype(f32), T.F32
+        for stem, rows, cols, std in (("gate", m.shared, d, 1.5), ("up", m.shared, d, 1.5), ("down", d, m.shared, 2.0)):
+            name = f"{b}ffn_{stem}_shexp.weight"
+            yield name, matrix(rng, (rows, cols), std / cols**0.5, m.qtype), m.qtype
 
 
 def llama3_factors(m):
@@ -229,11 +261,17 @@ def write_gguf(m, path):
     if m.arch == "llama":  # the converters write these two for this architecture only
         w.add_vocab_size(VOCAB)
         w.add_rope_dimension_count(m.head_dim)
+    if m.experts:
+        w.add_expert_count(m.experts)
+        w.add_expert_used_count(m.used)
+        w.add_expert_feed_forward_length(m.d_ff)
+    if m.shared:
+        w.add_expert_shared_feed_forward_length(m.shared)
     if m.window:
         w.add_sliding_window(m.window)
     if m.every:
         w.add_uint32(f"{m.arch}.attention.sliding_window_pattern", m.every)
-    if m.arch in ("qwen3", "gemma3") or m.head_dim * m.n_heads != m.d_model:
+    if m.arch in ("qwen3", "qwen3moe", "gemma3") or m.head_dim * m.n_heads != m.d_model:
         w.add_key_length(m.head_dim)
         w.add_value_length(m.head_dim)
     if m.rope and m.rope["rope_type"] in ("linear", "yarn"):  # llama3 is carried by rope_freqs.weight alone
@@ -266,6 +304,9 @@ HF_NAMES = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "ou
             "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
             "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
             "attn_output": "self_attn.o_proj", "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm",
+            "ffn_gate_inp": "mlp.gate", "ffn_gate_inp_shexp": "mlp.shared_expert_gate",
+            "ffn_gate_shexp": "mlp.shared_expert.gate_proj", "ffn_up_shexp": "mlp.shared_expert.up_proj",
+            "ffn_down_shexp": "mlp.shared_expert.down_proj",
             "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
 
 
@@ -282,19 +323,39 @@ def to_half_split(rows, n_heads):
     return pairs.swapaxes(1, 2).reshape(rows.shape)
 
 
+def join_experts(m, tensors, state):
+    """Puts the stacks into `state`, gate and up in one tensor as the library has them; returns the other tensors."""
+    for i in range(m.n_layers):
+        b, to = f"blk.{i}.ffn_", f"model.layers.{i}.mlp.experts."
+        gate, up = tensors[b + "gate_exps.weight"], tensors[b + "up_exps.weight"]
+        state[to + "gate_up_proj"] = torch.from_numpy(np.concatenate([gate, up], axis=1))
+        state[to + "down_proj"] = torch.from_numpy(tensors[b + "down_exps.weight"])
+    return {name: value[None] if "inp_shexp" in name else value for name, value in tensors.items()
+            if "_exps." not in name}
+
+
 def hf_model(m, tensors):
     kinds = {"llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
              "qwen2": (transformers.Qwen2Config, transformers.Qwen2ForCausalLM),
-             "qwen3": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM)}
+             "qwen3": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM),
+             "qwen3moe": (transformers.Qwen3MoeConfig, transformers.Qwen3MoeForCausalLM),
+             "qwen2moe": (transformers.Qwen2MoeConfig, transformers.Qwen2MoeForCausalLM)}
     config_type, model_type = kinds[m.arch]
+    more = {}
+    if m.experts:
+        more = {"num_experts": m.experts, "num_experts_per_tok": m.used, "moe_intermediate_size": m.d_ff,
+                "decoder_sparse_step": 1, "mlp_only_layers": [], "norm_topk_prob": (m.norm_as or m.arch) == "qwen3moe",
+                "shared_expert_intermediate_size": m.shared}
     config = config_type(
         vocab_size=VOCAB, hidden_size=m.d_model, intermediate_size=m.d_ff, num_hidden_layers=m.n_layers,
         num_attention_heads=m.n_heads, num_key_value_heads=m.n_kv_heads, head_dim=m.head_dim, rms_norm_eps=NORM_EPS,
         max_position_embeddings=m.context, tie_word_embeddings=m.tied,
         rope_parameters={"rope_theta": m.rope_base, **(m.rope or {"rope_type": "default"})},
-        bos_token_id=None, eos_token_id=None, attn_implementation="eager")
+        bos_token_id=None, eos_token_id=None, attn_implementation="eager", **more)
     model = model_type(config).float().eval()
     state = {}
+    if m.experts:
+        tensors = join_experts(m, tensors, state)
     for name, value in tensors.items():
         if name == "rope_freqs.weight":
             continue
@@ -350,12 +411,34 @@ def smallest_gap(logits):
     return float(((best[:, 1] - best[:, 0]) / np.abs(logits).max(axis=1)).min())
 
 
+def smallest_margin(m, router_logits):
+    """Of all tokens and layers: the last expert chosen before the first one left out, relative to the largest logit."""
+    worst = np.inf
+    for logits in router_logits:
+        best = np.sort(logits, axis=1)[:, ::-1]
+        worst = min(worst, float(((best[:, m.used - 1] - best[:, m.used]) / np.abs(logits).max()).min()))
+    return worst
+
+
+def watch_routers(model):
+    """Keeps the router logits of the latest pass in model.margins, one array per layer."""
+    model.margins = []
+    layers = [layer for layer in model.modules() if type(layer).__name__.endswith("TopKRouter")]
+    for i, router in enumerate(layers):
+        def keep(_, __, out, i=i):
+            model.margins[i:i + 1] = [out[0].detach().float().numpy()]
+        router.register_forward_hook(keep)
+
+
 def best_tokens(m, model):
     tries = []
     for seed in range(SEEDS):
         rng = np.random.default_rng([zlib.crc32(m.name.encode()), seed])
         tokens = rng.integers(0, VOCAB, N_TOK, dtype=np.int32)
-        tries.append((smallest_gap(logits_of(model, tokens)), seed, tokens))
+        gap = smallest_gap(logits_of(model, tokens))
+        if m.experts:  # what rounding changes must not decide which experts a token goes through
+            gap = min(gap, smallest_margin(m, model.margins))
+        tries.append((gap, seed, tokens))
     return max(tries, key=lambda t: t[:2])
 
 
@@ -383,6 +466,16 @@ def ablations(m, tensors):
         yield "window of one more", replace(m, window=m.window + 1), tensors
         yield "one rotation", replace(m, rope_base=10000.0), tensors
         yield "other layers global", replace(m, every=2), tensors
+    if m.experts:
+        yield "one expert fewer", replace(m, used=m.used - 1), tensors
+        yield "experts moved by one", m, {k: np.roll(v, 1, axis=0) if "_exps." in k else v for k, v in tensors.items()}
+        yield "gate and up swapped", m, {k.replace("gate_exps", "?").replace("up_exps", "gate_exps").replace(
+            "?", "up_exps"): v for k, v in tensors.items()}
+        if m.arch in ("qwen2moe", "qwen3moe"):
+            other = "qwen3moe" if m.arch == "qwen2moe" else "qwen2moe"
+            yield "weights normalised otherwise", replace(m, norm_as=other), tensors
+    if m.shared:
+        yield "shared expert always open", m, {k: v * 0 if "inp_shexp" in k else v for k, v in tensors.items()}
     for what, end in (("no bias", ".bias"), ("no q norm", "attn_q_norm.weight"), ("no k norm", "attn_k_norm.weight"),
                       ("no norm after attention", "post_attention_norm.weight"),
                       ("no norm after feed-forward", "post_ffw_norm.weight")):
@@ -402,6 +495,8 @@ def make(m):
     write_gguf(m, path)
     tensors = read_tensors(path)
     model = model_of(m, tensors)
+    if m.experts:
+        watch_routers(model)
     gap, seed, tokens = best_tokens(m, model)
     assert gap > MIN_GAP, f"{m.name}: smallest gap {gap:.2g}; raise SEEDS"
     logits = logits_of(model, tokens)

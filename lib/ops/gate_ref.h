@@ -1,0 +1,24 @@
+// What a gate makes of its two inputs, for the references of glu_matmul and experts.
+#pragma once
+
+#include <cmath>
+#include <numbers>
+
+#include "ops/ops.h"
+
+namespace weir::ref {
+
+// Every activation is g * sigmoid of something; GELU written with tanh would lose the last digits for large negative
+// inputs. The comparisons of the clamped gate let a NaN pass.
+inline double gated(Gate kind, double g, double u) {
+  double logit = g;
+  if (kind == Gate::kGelu) logit = 2.0 * std::sqrt(2.0 / std::numbers::pi) * (g + 0.044715 * g * g * g);
+  if (kind == Gate::kClamped) {
+    g = g > kClampedMost ? kClampedMost : g;
+    u = (u > kClampedMost ? kClampedMost : u < -kClampedMost ? -kClampedMost : u) + 1.0;
+    logit = 1.702 * g;
+  }
+  return g / (1.0 + std::exp(-logit)) * u;
+}
+
+}  // namespace weir::ref

@@ -1,0 +1,333 @@
+// ops: experts. Mirrors lib/ops/experts_ref.cpp, lib/cpu/experts.cpp, cuda/matmul/experts.cu and experts_prompt.cu.
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "tests/ops/matmul_case.h"
+
+namespace weir::test {
+namespace {
+
+// A mixture of experts with random weights.
+struct Spec {
+  const char* name;
+  WeightType in, out;  // of gate and up, and of down
+  uint32_t d_model, n_experts, n_used, d_ff, shared_ff;
+  RouteRule rule;
+  Gate activation;
+  bool biases;
+  double max_nmse;
+  const char* reason;
+};
+
+constexpr double kIntegerNmse = 2e-8;
+constexpr char kIntegerReason[] = "the inputs of three matrices are rounded to 16 bits";
+constexpr double kFloatNmse = 2e-12;
+constexpr char kFloatReason[] = "sums in f32, in another order";
+// The bound of glu_matmul, and the second matrix.
+constexpr double kCudaNmse = 8 * kCudaGemmNmse;
+constexpr char kCudaReason[] = "prompts are multiplied in f16, in three factors";
+
+constexpr Spec kSpecs[] = {
+// Every type of the list, in a width of its blocks that the GPU has.
+#define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes) \
+  {text,                                                            \
+   WeightType::k##Name,                                             \
+   WeightType::k##Name,                                             \
+   block_weights == 256 ? 512 : 96,                                 \
+   7,                                                               \
+   3,                                                               \
+   block_weights == 256 ? 256 : 64,                                 \
+   0,                                                               \
+   RouteRule::kChosen,                                              \
+   Gate::kSilu,                                                     \
+   false,                                                           \
+   block_weights == 1 ? kFloatNmse : kIntegerNmse,                  \
+   block_weights == 1 ? kFloatReason : kIntegerReason},
+#include "quant/quants.inc"
+#undef WEIR_QUANT
+    {"biases", WeightType::kQ8_0, WeightType::kQ8_0, 128, 8, 4, 96, 0, RouteRule::kChosen, Gate::kClamped, true,
+     kIntegerNmse, kIntegerReason},
+    {"biases_f32", WeightType::kF32, WeightType::kF32, 64, 8, 4, 96, 0, RouteRule::kChosen, Gate::kClamped, true,
+     kFloatNmse, kFloatReason},
+    {"shared", WeightType::kQ8_0, WeightType::kQ8_0, 128, 6, 2, 64, 160, RouteRule::kAll, Gate::kSilu, false,
+     kIntegerNmse, kIntegerReason},
+    {"shared_f32", WeightType::kF32, WeightType::kF32, 128, 6, 2, 64, 160, RouteRule::kAll, Gate::kGelu, false,
+     kFloatNmse, kFloatReason},
+    {"two_types", WeightType::kQ4_K, WeightType::kQ6_K, 256, 5, 2, 256, 0, RouteRule::kAll, Gate::kSilu, false,
+     kIntegerNmse, kIntegerReason},
+    {"all_experts", WeightType::kQ8_0, WeightType::kQ8_0, 64, 4, 4, 32, 0, RouteRule::kAll, Gate::kSilu, false,
+     kIntegerNmse, kIntegerReason},
+    {"one_expert", WeightType::kQ8_0, WeightType::kQ8_0, 64, 1, 1, 32, 0, RouteRule::kChosen, Gate::kSilu, true,
+     kIntegerNmse, kIntegerReason},
+    {"many_experts", WeightType::kQ8_0, WeightType::kQ4_0, 64, 160, 16, 32, 0, RouteRule::kChosen, Gate::kSilu, false,
+     kIntegerNmse, kIntegerReason},
+    // Rows for several rounds of the widest GPU.
+    {"tall", WeightType::kQ8_0, WeightType::kQ8_0, 2336, 4, 4, 1248, 0, RouteRule::kChosen, Gate::kSilu, true,
+     kIntegerNmse, kIntegerReason},
+};
+
+class Network {
+ public:
+  explicit Network(const Spec& s)
+      : spec(s),
+        gate(s.in, s.n_experts * s.d_ff, s.d_model, 1),
+        up(s.in, s.n_experts * s.d_ff, s.d_model, 2),
+        down(s.out, s.n_experts * s.d_model, s.d_ff, 3),
+        shared_gate(s.in, std::max(s.shared_ff, 1u), s.d_model, 4),
+        shared_up(s.in, std::max(s.shared_ff, 1u), s.d_model, 5),
+        shared_down(s.out, s.d_model, s.shared_ff != 0 ? s.shared_ff : s.d_ff, 6),
+        router(Random(7).normals(size_t{s.n_experts} * s.d_model, 2.0f / std::sqrt(static_cast<float>(s.d_model)))),
+        router_bias(Random(8).normals(s.n_experts)),
+        gate_bias(Random(9).normals(size_t{s.n_experts} * s.d_ff, 3.0f)),
+        up_bias(Random(10).normals(size_t{s.n_experts} * s.d_ff, 3.0f)),
+        down_bias(Random(11).normals(size_t{s.n_experts} * s.d_model)),
+        shared_router(Random(12).normals(s.d_model, 1.0f / std::sqrt(static_cast<float>(s.d_model)))) {}
+
+  ExpertsArgs args(const std::vector<float>& x, std::vector<float>& y) const {
+    const auto n_tok = static_cast<uint32_t>(x.size() / spec.d_model);
+    const auto bias = [&](const std::vector<float>& b) { return spec.biases ? b.data() : nullptr; };
+    ExpertsArgs a = {y.data(),
+                     x.data(),
+                     n_tok,
+                     spec.n_experts,
+                     spec.n_used,
+                     spec.rule,
+                     spec.activation,
+                     router.data(),
+                     bias(router_bias),
+                     {gate.w(), bias(gate_bias)},
+                     {up.w(), bias(up_bias)},
+                     {down.w(), bias(down_bias)}};
+    if (spec.shared_ff == 0) return a;
+    a.shared_router = shared_router.data();
+    a.shared_gate = shared_gate.w();
+    a.shared_up = shared_up.w();
+    a.shared_down = shared_down.w();
+    return a;
+  }
+  OpShapes shapes(uint32_t n_tok, uint32_t n_threads) const {
+    OpShapes s = matmul_shapes(std::max({spec.d_model, spec.d_ff, spec.shared_ff}), n_tok, n_threads);
+    s.d_model = spec.d_model;
+    s.n_experts = spec.n_experts;
+    s.n_experts_used = spec.n_used;
+    s.expert_ff = spec.d_ff;
+    s.shared_ff = spec.shared_ff;
+    return s;
+  }
+
+  Spec spec;
+  Matrix gate, up, down, shared_gate, shared_up, shared_down;
+  std::vector<float> router, router_bias, gate_bias, up_bias, down_bias, shared_router;
+};
+
+// Of the rows of x, those for which no rounding decides which experts are chosen.
+std::vector<float> decided(const Network& n, std::vector<float> x) {
+  const size_t d = n.spec.d_model;
+  size_t kept = 0;
+  for (size_t t = 0; t < x.size() / d; ++t) {
+    std::vector<double> logits;
+    for (size_t e = 0; e < n.spec.n_experts; ++e) {
+      double sum = n.spec.biases ? double{n.router_bias[e]} : 0.0;
+      for (size_t i = 0; i < d; ++i) sum += double{n.router[e * d + i]} * double{x[t * d + i]};
+      logits.push_back(sum);
+    }
+    std::sort(logits.rbegin(), logits.rend());
+    const bool close = n.spec.n_used < n.spec.n_experts && logits[n.spec.n_used - 1] - logits[n.spec.n_used] < 1e-3;
+    if (!close) std::copy_n(x.begin() + static_cast<long>(t * d), d, x.begin() + static_cast<long>(kept++ * d));
+  }
+  x.resize(kept * d);
+  return x;
+}
+
+std::vector<float> run(const Backend& backend, const Network& n, const std::vector<float>& x, uint32_t n_threads = 2,
+                       float before = 0.5f) {
+  std::vector<float> y(x.size(), before);
+  const auto n_tok = static_cast<uint32_t>(x.size() / n.spec.d_model);
+  Machine machine(backend, n.shapes(n_tok, n_threads));
+  machine.check(backend.ops.experts(machine.cx(), n.args(x, y)));
+  return y;
+}
+
+std::vector<Output> run_spec(const Backend& backend, const Spec& s) {
+  const Network n(s);
+  std::vector<Output> outputs;
+  for (uint32_t n_tok : {1u, 2u, 5u, 8u, 9u, 33u, 150u}) {
+    const std::vector<float> x = decided(n, Random(n_tok).normals(size_t{n_tok} * s.d_model));
+    if (!x.empty()) outputs.push_back({"y", run(backend, n, x)});
+  }
+  return outputs;
+}
+
+void does_not_depend_on_threads(const Backend& backend) {
+  for (const Spec& s : kSpecs) {
+    const Network n(s);
+    for (uint32_t n_tok : {1u, 7u, 40u}) {
+      const std::vector<float> x = Random(3).normals(size_t{n_tok} * s.d_model), one = run(backend, n, x, 1);
+      for (uint32_t n_threads : {2u, 3u}) {
+        const std::vector<float> more = run(backend, n, x, n_threads);
+        assert_memory_equal(more.data(), one.data(), one.size() * sizeof(float));
+      }
+    }
+  }
+}
+
+// Up to eight tokens at once give the bits of single tokens: what a session decodes must not depend on the sessions
+// that decode beside it.
+void few_tokens_match_single_ones(const Backend& backend) {
+  for (const Spec& s : kSpecs) {
+    const Network n(s);
+    const uint32_t most = 8;
+    const std::vector<float> x = Random(4).normals(size_t{most} * s.d_model);
+    std::vector<float> singles;
+    for (size_t t = 0; t < most; ++t) {
+      const auto at = x.begin() + static_cast<long>(t * s.d_model);
+      const std::vector<float> y = run(backend, n, std::vector<float>(at, at + s.d_model));
+      singles.insert(singles.end(), y.begin(), y.end());
+    }
+    for (uint32_t n_tok = 2; n_tok <= most; ++n_tok) {
+      const std::vector<float> y = run(backend, n, std::vector<float>(x.begin(), x.begin() + n_tok * s.d_model));
+      if (std::memcmp(y.data(), singles.data(), y.size() * sizeof(float)) != 0)
+        fail_msg("%s, %u tokens: not the same bits", s.name, n_tok);
+    }
+  }
+}
+
+// Experts that add i + 1 to every element, whatever the input, chosen by hand-made logits: the router's rows are the
+// unit vectors, so that a token's logits are its first elements.
+struct Counting {
+  static constexpr uint32_t kWidth = 32;
+  uint32_t n_experts, n_used;
+  RouteRule rule;
+  std::vector<float> router, zeros, ones, down_bias;
+  Counting(uint32_t n, uint32_t used, RouteRule r) : n_experts(n), n_used(used), rule(r) {
+    router.resize(size_t{n} * kWidth);
+    for (uint32_t e = 0; e < n; ++e) router[e * kWidth + e] = 1.0f;
+    zeros.resize(size_t{n} * kWidth * kWidth);
+    down_bias.resize(size_t{n} * kWidth);
+    for (uint32_t e = 0; e < n; ++e) std::fill_n(down_bias.begin() + e * kWidth, kWidth, static_cast<float>(e + 1));
+  }
+  // What the op adds to 0, for tokens of the given logits.
+  std::vector<float> run(const Backend& backend, const std::vector<std::vector<float>>& logits) const {
+    std::vector<float> x(logits.size() * kWidth), y(x.size());
+    for (size_t t = 0; t < logits.size(); ++t) std::copy(logits[t].begin(), logits[t].end(), x.begin() + t * kWidth);
+    const Weight w = {reinterpret_cast<const uint8_t*>(zeros.data()), WeightType::kF32, n_experts * kWidth, kWidth,
+                      kWidth * sizeof(float)};
+    OpShapes shapes = matmul_shapes(kWidth, static_cast<uint32_t>(logits.size()), 2);
+    shapes.d_model = shapes.expert_ff = kWidth;
+    shapes.n_experts = n_experts;
+    shapes.n_experts_used = n_used;
+    Machine machine(backend, shapes);
+    machine.check(backend.ops.experts(machine.cx(), {y.data(),
+                                                     x.data(),
+                                                     static_cast<uint32_t>(logits.size()),
+                                                     n_experts,
+                                                     n_used,
+                                                     rule,
+                                                     Gate::kSilu,
+                                                     router.data(),
+                                                     nullptr,
+                                                     {w, nullptr},
+                                                     {w, nullptr},
+                                                     {w, down_bias.data()}}));
+    std::vector<float> first;
+    for (size_t t = 0; t < logits.size(); ++t) first.push_back(y[t * kWidth]);
+    return first;
+  }
+};
+
+// One token, and as many as go through the grouped path.
+std::vector<std::vector<float>> repeated(const std::vector<float>& logits, size_t n) {
+  return std::vector<std::vector<float>>(n, logits);
+}
+
+void weights_follow_from_the_logits(const Backend& backend) {
+  const float third = std::log(3.0f);
+  for (size_t n : {1u, 12u}) {
+    // e^0 and e^ln 3 are 1 and 3: experts 1 and 3 (0-based) by 1/4 and 3/4.
+    const auto logits = repeated({-9.0f, 0.0f, -8.0f, third}, n);
+    for (float y : Counting(4, 2, RouteRule::kChosen).run(backend, logits))
+      assert_float_equal(y, 2 * 0.25f + 4 * 0.75f, 1e-5f);
+    // Over all: 1, 1, 1, 3 of 6.
+    for (float y : Counting(4, 1, RouteRule::kAll).run(backend, repeated({0, 0, 0, third}, n)))
+      assert_float_equal(y, 4 * 0.5f, 1e-5f);
+    for (float y : Counting(4, 1, RouteRule::kChosen).run(backend, repeated({0, 0, 0, third}, n)))
+      assert_float_equal(y, 4.0f, 1e-5f);
+  }
+}
+
+void the_lower_index_wins_ties(const Backend& backend) {
+  for (size_t n : {1u, 12u}) {
+    for (float y : Counting(5, 2, RouteRule::kChosen).run(backend, repeated({1, 2, 2, 2, 0}, n)))
+      assert_float_equal(y, (2 + 3) / 2.0f, 1e-5f);
+    for (float y : Counting(5, 3, RouteRule::kChosen).run(backend, repeated({7, 7, 7, 7, 7}, n)))
+      assert_float_equal(y, (1 + 2 + 3) / 3.0f, 1e-5f);
+  }
+}
+
+// A NaN or an infinity among a token's inputs must not turn into a plausible number, and must not affect other tokens.
+void not_a_number_is_seen(const Backend& backend) {
+  for (float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    for (size_t n : {2u, 12u}) {
+      auto logits = repeated({3, 2, 1, 0}, n);
+      logits[1][2] = bad;
+      for (RouteRule rule : {RouteRule::kChosen, RouteRule::kAll}) {
+        const std::vector<float> y = Counting(4, 2, rule).run(backend, logits);
+        for (size_t t = 0; t < n; ++t) {
+          if (std::isfinite(y[t]) == (t == 1)) fail_msg("token %zu of %zu: %g", t, n, double{y[t]});
+        }
+      }
+    }
+  }
+}
+
+void too_little_scratch_is_an_error(const Backend& backend) {
+  const Network n(kSpecs[0]);
+  const std::vector<float> x(9 * n.spec.d_model);
+  std::vector<float> y(x.size());
+  Machine machine(backend, n.shapes(9, 1));
+  OpContext cx = machine.cx();
+  cx.scratch_bytes = 64;
+  assert_int_equal(backend.ops.experts(cx, n.args(x, y)).code(), WEIR_ERR_INTERNAL);
+}
+
+// The choice itself: NaN last, and what it does to the weights.
+void choosing(const Backend&) {
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN(), kInf = std::numeric_limits<float>::infinity();
+  uint32_t ids[3];
+  float weights[3];
+  const float some[4] = {kNaN, 1, kNaN, 1};
+  choose_experts(some, 4, 2, RouteRule::kChosen, ids, weights);
+  assert_true(ids[0] == 1 && ids[1] == 3 && weights[0] == 0.5f && weights[1] == 0.5f);
+  choose_experts(some, 4, 2, RouteRule::kAll, ids, weights);
+  assert_true(ids[0] == 1 && ids[1] == 3 && std::isnan(weights[0]) && std::isnan(weights[1]));
+  choose_experts(some, 4, 3, RouteRule::kChosen, ids, weights);
+  assert_true(ids[0] == 0 && ids[1] == 1 && ids[2] == 3 && std::isnan(weights[1]));
+  const float none[3] = {-kInf, -kInf, 0};
+  choose_experts(none, 3, 2, RouteRule::kChosen, ids, weights);
+  assert_true(ids[0] == 0 && ids[1] == 2 && weights[0] == 0.0f && weights[1] == 1.0f);
+}
+
+std::vector<OpCase> cases() {
+  std::vector<OpCase> list;
+  for (const Spec& s : kSpecs) {
+    list.push_back({std::string("experts__") + s.name, [&s](const Backend& b) { return run_spec(b, s); }, s.max_nmse,
+                    s.reason, kCudaNmse, kCudaReason});
+  }
+  return list;
+}
+
+}  // namespace
+}  // namespace weir::test
+
+int main() {
+  using namespace weir::test;
+  return run_group("ops/experts", cases(),
+                   {{"experts__weights_follow_from_the_logits", weights_follow_from_the_logits},
+                    {"experts__the_lower_index_wins_ties", the_lower_index_wins_ties},
+                    {"experts__not_a_number_is_seen", not_a_number_is_seen},
+                    {"experts__too_little_scratch_is_an_error", too_little_scratch_is_an_error},
+                    {"experts__choosing", choosing},
+                    {"experts__does_not_depend_on_threads", does_not_depend_on_threads},
+                    {"experts__few_tokens_match_single_ones", few_tokens_match_single_ones}});
+}
