@@ -30,7 +30,7 @@ struct KernelArgs {
   uint32_t heads_per_list;
   uint32_t lists_per_merge;  // lists that share one counter and one merge
   uint32_t n_splits;
-  float* partial;     // [n_lists, n_splits, heads_per_list, head_dim]
+  float* partial;     // [n_lists, n_splits, heads_per_list, padded head_dim]
   float* partial_ml;  // [n_lists, n_splits, heads_per_list, 2] maximum and sum of the softmax, exponents to base 2
 };
 
@@ -60,11 +60,25 @@ __device__ Job find_job(const KernelArgs& k) {
   return job;
 }
 
+// Queries beside the warps' partial results. Heads of 256 elements have no room for both: there the results take the
+// queries' place, once no warp needs them any more.
 template <uint32_t kDim>
-struct alignas(16) Shared {
-  float q[kHeads + 1][kDim];  // rotated; the last row is the new key if one is appended
-  float q_sink[kHeads][kDim];
+struct QueriesAndSums {
+  float q[2 * kHeads + 1][kDim];
   float o[kWarps][kHeads][kDim];
+};
+template <>
+struct QueriesAndSums<256> {
+  union {
+    float q[2 * kHeads + 1][256];
+    float o[kWarps][kHeads][256];
+  };
+};
+
+template <uint32_t kDim>
+struct alignas(16) Shared : QueriesAndSums<kDim> {
+  // Rotated queries; row kHeads is the new key if one is appended, the rows behind it are the queries for sinks.
+  static constexpr uint32_t kKeyRow = kHeads, kSinkRow = kHeads + 1;
   float m[kWarps][kHeads], l[kWarps][kHeads];
   float weight[kMaxSplits][kHeads];
   float lse2[kHeads];  // log2 of the sum of exp2
@@ -78,25 +92,34 @@ __device__ Place append_place(const KernelArgs& k, const Job& job) {
   return {kv.slots[row], job.pos - kv.first_pos[row]};
 }
 
-// Loads the queries of the block's heads into shared memory. If the block owns the open page, it also stores the step's
-// key and value there.
-template <uint32_t kDim>
-__device__ void read_query(const KernelArgs& k, const Job& job, bool owns_last_page, const Place& place,
-                           Shared<kDim>& s) {
+// Loads the queries of the block's heads into shared memory, and zeros beyond their last element. If the block owns the
+// open page, it also stores the step's key and value there.
+template <class Head>
+__device__ void read_query(const Head& size, const KernelArgs& k, const Job& job, bool owns_last_page,
+                           const Place& place, Shared<Head::kDim>& s) {
+  constexpr uint32_t kDim = Head::kDim;
   const AttnPagedArgs& a = k.op.attn;
-  const uint32_t warp = threadIdx.x / kWarp;
+  const uint32_t warp = threadIdx.x / kWarp, d = size.dim();
   const bool sink = a.q_sink != nullptr || (k.op.append && k.op.rope.cos_sin_sink != nullptr);
   if (!k.op.append) {
     for (uint32_t i = threadIdx.x; i < k.heads_per_list * kDim; i += kThreads) {
-      s.q[i / kDim][i % kDim] = a.q[size_t{job.first_head} * kDim + i];
-      if (sink) s.q_sink[i / kDim][i % kDim] = a.q_sink[size_t{job.first_head} * kDim + i];
+      const bool there = size.has(i % kDim);
+      const size_t from = size_t{job.first_head + i / kDim} * d + i % kDim;
+      s.q[i / kDim][i % kDim] = there ? a.q[from] : 0.0f;
+      if (sink) s.q[s.kSinkRow + i / kDim][i % kDim] = there ? a.q_sink[from] : 0.0f;
     }
     return;
   }
   const RopeAppendArgs& r = k.op.rope;
-  for (uint32_t h = warp; h < k.heads_per_list; h += kWarps)
-    rotate<kDim>(r, r.q + size_t{job.first_head + h} * kDim, r.q_norm, s.q[h], sink ? s.q_sink[h] : nullptr);
-  if (owns_last_page && warp == kWarps - 1) append_token<kDim>(r, a.kv, job.kv_head, place, s.q[kHeads]);
+  for (uint32_t h = warp; h < k.heads_per_list; h += kWarps) {
+    float* sink_query = sink ? s.q[s.kSinkRow + h] : nullptr;
+    rotate(size, r, r.q + size_t{job.first_head + h} * d, r.q_norm, s.q[h], sink_query);
+    for (uint32_t i = d + threadIdx.x % kWarp; i < kDim; i += kWarp) {
+      s.q[h][i] = 0.0f;
+      if (sink) sink_query[i] = 0.0f;
+    }
+  }
+  if (owns_last_page && warp == kWarps - 1) append_token(size, r, a.kv, job.kv_head, place, s.q[s.kKeyRow]);
 }
 
 // One row of the page table. The lanes of a warp prefetch one row each.
@@ -132,9 +155,11 @@ __device__ void query_fragment(const float (*q)[kDim], uint32_t n_heads, uint32_
 }
 
 // Logits of a page to base 2, kUnseen for tokens that the query does not see.
-template <uint32_t kDim, class F>
-__device__ void page_logits(const KernelArgs& k, const Job& job, const PageInfo& page, const PageKeys<kDim>& keys,
-                            const F& fragment, const Shared<kDim>& s, float (&logit)[2][2]) {
+template <class Head, class F>
+__device__ void page_logits(const Head&, const KernelArgs& k, const Job& job, const PageInfo& page,
+                            const PageKeys<Head::kDim>& keys, const F& fragment, const Shared<Head::kDim>& s,
+                            float (&logit)[2][2]) {
+  constexpr uint32_t kDim = Head::kDim;
   const AttnPagedArgs& a = k.op.attn;
   const float scale = a.scale * kLog2E;
   const uint32_t c = threadIdx.x % 4;
@@ -144,7 +169,7 @@ __device__ void page_logits(const KernelArgs& k, const Job& job, const PageInfo&
   float sink_logit[2][2] = {};
   if (sink)
     page_dots<kDim>(
-        keys, [&](uint32_t i, uint32_t(&out)[4]) { query_fragment<kDim>(s.q_sink, k.heads_per_list, i, out); },
+        keys, [&](uint32_t i, uint32_t(&out)[4]) { query_fragment<kDim>(s.q + s.kSinkRow, k.heads_per_list, i, out); },
         sink_logit);
 #pragma unroll
   for (uint32_t t = 0; t < 2; ++t) {
@@ -153,7 +178,11 @@ __device__ void page_logits(const KernelArgs& k, const Job& job, const PageInfo&
       const uint32_t token = t * 8 + c * 2 + e, pos = page.first_pos + token;
       if (sink && (a.window == 0 || pos < a.n_sink)) logit[t][e] = sink_logit[t][e];
       const bool seen = token < page.len && (a.window == 0 || pos < a.n_sink || uint64_t{pos} + a.window > job.pos);
-      logit[t][e] = seen ? logit[t][e] * scale : kUnseen;
+      float scaled = logit[t][e] * scale;
+      if constexpr (Head::kAny) {
+        if (a.soft_cap != 0.0f) scaled = a.soft_cap * kLog2E * tanhf(logit[t][e] * (a.scale / a.soft_cap));
+      }
+      logit[t][e] = seen ? scaled : kUnseen;
     }
   }
 }
@@ -177,44 +206,56 @@ __device__ Run pages_of_warp(const Job& job) {
   return {begin, begin < end ? (end - begin + kWarps - 1) / kWarps : 0};
 }
 
-template <uint32_t kDim>
-__device__ const uint16_t* page_of(const AttnPagedArgs& a, const PageInfo& page) {
-  return a.kv.pool + size_t{page.slot} * (2 * kPageTokens * kDim);
+template <class Head>
+__device__ const uint16_t* page_of(const Head& size, const AttnPagedArgs& a, const PageInfo& page) {
+  return a.kv.pool + size_t{page.slot} * (2 * kPageTokens * size.dim());
 }
 
+// Whether queries and values, besides keys and sums, fit in a thread's registers. Wider heads read the query from
+// shared memory and each page's values when they are needed.
+template <class Head>
+constexpr bool kFitsRegisters = Head::kDim <= 128;
+
 // Loads the table rows from page `i` of the warp on, and the first page's keys.
-template <uint32_t kDim>
-__device__ void read_ahead(const AttnPagedArgs& a, const Job& job, const Run& run, uint32_t i, Ahead<kDim>& ahead) {
+template <class Head>
+__device__ void read_ahead(const Head& size, const AttnPagedArgs& a, const Job& job, const Run& run, uint32_t i,
+                           Ahead<Head::kDim>& ahead) {
   const uint32_t lane = threadIdx.x % kWarp;
   if (i + lane < run.count) ahead.infos = read_info(a, job, run.first + (i + lane) * kWarps);
   ahead.page = shuffle_info(ahead.infos, 0);
-  load_keys<kDim>(page_of<kDim>(a, ahead.page), ahead.page.len, ahead.keys);
+  load_keys(size, page_of(size, a, ahead.page), ahead.page.len, ahead.keys);
 }
 
 // Attends the pages of this block's split, warp by warp. With `loaded` the first page is already in registers.
-template <uint32_t kDim>
-__device__ void attend_split(const KernelArgs& k, const Job& job, const Run& run, bool loaded, Ahead<kDim>& ahead,
-                             Shared<kDim>& s) {
+template <class Head>
+__device__ void attend_split(const Head& size, const KernelArgs& k, const Job& job, const Run& run, bool loaded,
+                             Ahead<Head::kDim>& ahead, Shared<Head::kDim>& s) {
+  constexpr uint32_t kDim = Head::kDim;
+  constexpr bool kFits = kFitsRegisters<Head>;
   const AttnPagedArgs& a = k.op.attn;
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, head = lane / 4;
-  uint32_t q[kDim / 16][4];
+  uint32_t q[kFits ? kDim / 16 : 1][4];
 #pragma unroll
-  for (uint32_t i = 0; i < kDim / 16; ++i) query_fragment<kDim>(s.q, k.heads_per_list, i, q[i]);
+  for (uint32_t i = 0; kFits && i < kDim / 16; ++i) query_fragment<kDim>(s.q, k.heads_per_list, i, q[i]);
   const auto fragment = [&](uint32_t i, uint32_t(&out)[4]) {
+    if constexpr (kFits) {
 #pragma unroll
-    for (uint32_t j = 0; j < 4; ++j) out[j] = q[i][j];
+      for (uint32_t j = 0; j < 4; ++j) out[j] = q[i][j];
+    } else {
+      query_fragment<kDim>(s.q, k.heads_per_list, i, out);
+    }
   };
   Running sum;
   float acc[kDim / 8][4] = {};
   for (uint32_t i = 0; i < run.count; ++i) {
     const bool here = loaded && i == 0;
-    if (i % kWarp == 0 && !here) read_ahead<kDim>(a, job, run, i, ahead);
-    if (!here) load_values<kDim>(page_of<kDim>(a, ahead.page), ahead.page.len, ahead.values);
+    if (i % kWarp == 0 && !here) read_ahead(size, a, job, run, i, ahead);
+    if (kFits && !here) load_values(size, page_of(size, a, ahead.page), ahead.page.len, ahead.values);
     float weight[2][2];
-    page_logits<kDim>(k, job, ahead.page, ahead.keys, fragment, s, weight);
+    page_logits(size, k, job, ahead.page, ahead.keys, fragment, s, weight);
     const bool more = i + 1 < run.count && (i + 1) % kWarp != 0;
     const PageInfo next = shuffle_info(ahead.infos, (i + 1) % kWarp);
-    if (more) load_keys<kDim>(page_of<kDim>(a, next), next.len, ahead.keys);
+    if (more) load_keys(size, page_of(size, a, next), next.len, ahead.keys);
     const float mass = fold_page(weight, sum, [&](float shrink) {
 #pragma unroll
       for (uint32_t j = 0; j < kDim / 8; ++j) {
@@ -224,9 +265,14 @@ __device__ void attend_split(const KernelArgs& k, const Job& job, const Run& run
     });
     if (a.page_mass != nullptr && lane % 4 == 0 && head < k.heads_per_list)
       a.page_mass[size_t{job.first_head + head} * a.kv.capacity + run.first + i * kWarps] = mass;
-    add_values<kDim>(ahead.values, weight, acc);
+    if constexpr (kFits) {
+      add_values<kDim>(ahead.values, weight, acc);
+    } else {
+      load_and_add_values(size, page_of(size, a, ahead.page), ahead.page.len, weight, acc);
+    }
     if (more) ahead.page = next;
   }
+  if constexpr (!kFits) __syncthreads();  // all warps have used the queries, whose place the sums take
   if (lane % 4 == 0) {
     s.m[warp][head] = sum.m;
     s.l[warp][head] = sum.l;
@@ -240,13 +286,14 @@ __device__ void attend_split(const KernelArgs& k, const Job& job, const Run& run
   }
 }
 
-// Weights that rescale the partial results of one head to a common maximum and sum, from `ml` [n, stride]. Executed by
-// one warp. Returns log2 of the whole sum.
-__device__ float merge_weights(uint32_t n, const float* ml, uint32_t stride, float (*weight)[kHeads], uint32_t head) {
+// Weights that rescale the partial results of one head to a common maximum and sum, from `ml` [n, stride] and the
+// head's sink (its logit to base 2, kUnseen if it has none). Executed by one warp. Returns log2 of the whole sum.
+__device__ float merge_weights(uint32_t n, const float* ml, uint32_t stride, float sink, float (*weight)[kHeads],
+                               uint32_t head) {
   const uint32_t lane = threadIdx.x % kWarp;
   constexpr uint32_t kEach = kMaxSplits / kWarp;
   float m[kEach], l[kEach];
-  float high = kUnseen;
+  float high = sink;
 #pragma unroll
   for (uint32_t j = 0; j < kEach; ++j) {
     const uint32_t i = j * kWarp + lane;
@@ -262,6 +309,7 @@ __device__ float merge_weights(uint32_t n, const float* ml, uint32_t stride, flo
     sum += l[j] * m[j];
   }
   sum = warp_sum(sum);
+  if (sink != kUnseen) sum += exp2f(sink - high);
 #pragma unroll
   for (uint32_t j = 0; j < kEach; ++j) {
     if (j * kWarp + lane < n) weight[j * kWarp + lane][head] = sum == 0.0f ? 0.0f : m[j] / sum;
@@ -290,8 +338,10 @@ __device__ void finish_pages(const KernelArgs& k, const Job& job, uint32_t list,
 }
 
 // Output, lse and page masses of one list from its `n_parts` partial results in memory.
-template <uint32_t kDim>
-__device__ void finish_list(const KernelArgs& k, const Job& job, uint32_t list, uint32_t n_parts, Shared<kDim>& s) {
+template <class Head>
+__device__ void finish_list(const Head& size, const KernelArgs& k, const Job& job, uint32_t list, uint32_t n_parts,
+                            Shared<Head::kDim>& s) {
+  constexpr uint32_t kDim = Head::kDim;
   const AttnPagedArgs& a = k.op.attn;
   const uint32_t heads = k.heads_per_list, first_head = list * heads;
   const float* ml = k.partial_ml + size_t{list} * k.n_splits * heads * 2;
@@ -307,7 +357,8 @@ __device__ void finish_list(const KernelArgs& k, const Job& job, uint32_t list, 
   }
   __syncthreads();
   for (uint32_t h = threadIdx.x / kWarp; h < heads; h += kWarps) {
-    const float lse2 = merge_weights(n_parts, ml + h * 2, heads * 2, s.weight, h);
+    const float sink = a.sinks != nullptr ? a.sinks[first_head + h] * kLog2E : kUnseen;
+    const float lse2 = merge_weights(n_parts, ml + h * 2, heads * 2, sink, s.weight, h);
     if (threadIdx.x % kWarp != 0) continue;
     s.lse2[h] = lse2;
     if (a.lse != nullptr) a.lse[first_head + h] = lse2 * kLn2;
@@ -329,7 +380,8 @@ __device__ void finish_list(const KernelArgs& k, const Job& job, uint32_t list, 
     }
 #pragma unroll 8
     for (uint32_t part = kFirst; part < n_parts; ++part) add(part, load(part));
-    *reinterpret_cast<float4*>(a.out + size_t{first_head} * kDim + i) = sum;
+    if (size.has(i % kDim))
+      *reinterpret_cast<float4*>(a.out + size_t{first_head + i / kDim} * size.dim() + i % kDim) = sum;
   }
   finish_pages(k, job, list, 0, job.n, s.lse2);
 }
@@ -366,8 +418,10 @@ __device__ void merge_warps(uint32_t heads, Shared<kDim>& s) {
   }
 }
 
-template <uint32_t kDim>
+template <class Head>
 __global__ void __launch_bounds__(kThreads, kBlocks) attn_decode_kernel(const __grid_constant__ KernelArgs k) {
+  constexpr uint32_t kDim = Head::kDim;
+  const Head size(k.op.attn.kv.head_dim);
   __shared__ Shared<kDim> s;
   // With append and without a selection the previous kernel is the QKV GEMV, which lets this kernel start only after
   // its own wait: the page tables and all pages but the open one are complete then, and can be read before this
@@ -380,15 +434,16 @@ __global__ void __launch_bounds__(kThreads, kBlocks) attn_decode_kernel(const __
   Ahead<kDim> ahead = {};
   const bool loaded = early && run.count > 0 && run.first + 1 != job.n;  // not the page that is appended to
   if (loaded) {
-    read_ahead<kDim>(k.op.attn, job, run, 0, ahead);
-    load_values<kDim>(page_of<kDim>(k.op.attn, ahead.page), ahead.page.len, ahead.values);
+    read_ahead(size, k.op.attn, job, run, 0, ahead);
+    if constexpr (kFitsRegisters<Head>)
+      load_values(size, page_of(size, k.op.attn, ahead.page), ahead.page.len, ahead.values);
   }
   const Place place = append_place(k, job);
   if (early) wait_for_previous();
   start_next();
-  read_query<kDim>(k, job, blockIdx.y + 1 == job.n_active, place, s);
+  read_query(size, k, job, blockIdx.y + 1 == job.n_active, place, s);
   __syncthreads();
-  attend_split<kDim>(k, job, run, loaded, ahead, s);
+  attend_split(size, k, job, run, loaded, ahead, s);
   __syncthreads();
   const uint32_t heads = k.heads_per_list, merge = job.list / k.lists_per_merge;
   merge_warps<kDim>(heads, s);
@@ -405,7 +460,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) attn_decode_kernel(const __
   __syncthreads();
   if (!s.last) return;
   for (uint32_t i = 0; i < k.lists_per_merge; ++i)
-    finish_list<kDim>(k, job, merge * k.lists_per_merge + i, job.n_active, s);
+    finish_list(size, k, job, merge * k.lists_per_merge + i, job.n_active, s);
   if (threadIdx.x == 0) {
     k.op.counters[merge] = 0;
     if (k.op.pages_attended != nullptr) atomicAdd(k.op.pages_attended, static_cast<unsigned long long>(job.n));
@@ -432,7 +487,7 @@ uint32_t splits_of(uint32_t n_lists) {
 
 uint64_t attn_decode_scratch_bytes(const OpShapes& shapes) {
   // Lists times heads per list is n_heads, and there are at most kMaxSplits splits.
-  return uint64_t{shapes.n_heads} * kMaxSplits * (shapes.head_dim + 2) * sizeof(float);
+  return uint64_t{shapes.n_heads} * kMaxSplits * (padded_head_dim(shapes.head_dim) + 2) * sizeof(float);
 }
 
 bool attn_decode_can_stamp(const AttnPagedArgs& a, const PageStampArgs& stamp) {
@@ -441,9 +496,9 @@ bool attn_decode_can_stamp(const AttnPagedArgs& a, const PageStampArgs& stamp) {
 }
 
 Status attn_decode(OpContext& cx, const AttnDecodeArgs& a) {
-  if (!attn_decode_has(a.attn.kv.head_dim))
-    return fail(WEIR_ERR_UNSUPPORTED, "attention on this device has no kernel for heads of %u, only of 64 and 128",
-                a.attn.kv.head_dim);
+  if (!is_head_dim(a.attn.kv.head_dim))
+    return fail(WEIR_ERR_UNSUPPORTED, "attention on this device: heads of %u elements, not a multiple of 8 up to %u",
+                a.attn.kv.head_dim, kMostHeadDim);
   KernelArgs k = {};
   k.op = a;
   k.heads_per_list = heads_per_list(a.attn);
@@ -451,9 +506,11 @@ Status attn_decode(OpContext& cx, const AttnDecodeArgs& a) {
   k.lists_per_merge = a.attn.list_per_head ? 1 : a.attn.n_heads / a.attn.kv.n_kv_heads / k.heads_per_list;
   k.n_splits = splits_of(k.n_lists);
   k.partial = reinterpret_cast<float*>(a.scratch);
-  k.partial_ml = k.partial + size_t{a.attn.n_heads} * k.n_splits * a.attn.kv.head_dim;
-  const auto kernel = a.attn.kv.head_dim == 64 ? attn_decode_kernel<64> : attn_decode_kernel<128>;
-  return launch("attn_decode", kernel, dim3(k.n_lists, k.n_splits), dim3(kThreads), 0, stream_of(cx), a.overlap, k);
+  k.partial_ml = k.partial + size_t{a.attn.n_heads} * k.n_splits * padded_head_dim(a.attn.kv.head_dim);
+  return with_head_size(a.attn.kv.head_dim, a.attn.soft_cap == 0.0f, [&](auto size) {
+    return launch("attn_decode", attn_decode_kernel<decltype(size)>, dim3(k.n_lists, k.n_splits), dim3(kThreads), 0,
+                  stream_of(cx), a.overlap, k);
+  });
 }
 
 }  // namespace weir::cuda

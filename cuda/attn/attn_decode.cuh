@@ -37,7 +37,4 @@ uint64_t attn_decode_scratch_bytes(const OpShapes& shapes);
 // Whether `stamps` can be set for this call: the rule needs no ranking, and one block has all query heads of a KV head.
 bool attn_decode_can_stamp(const AttnPagedArgs& a, const PageStampArgs& stamp);
 
-// Head dimensions that the kernel is compiled for.
-inline bool attn_decode_has(uint32_t head_dim) { return head_dim == 64 || head_dim == 128; }
-
 }  // namespace weir::cuda

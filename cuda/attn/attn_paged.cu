@@ -30,7 +30,7 @@ Status decode(OpContext& cx, AttnDecodeArgs& d) {
 }  // namespace
 
 Status attn_paged(OpContext& cx, const AttnPagedArgs& a) {
-  if (a.n_tok > 1 || !attn_decode_has(a.kv.head_dim)) return attn_prefill(cx, a);
+  if (a.n_tok > 1) return attn_prefill(cx, a);
   AttnDecodeArgs d = {};
   d.attn = a;
   return decode(cx, d);
@@ -40,7 +40,7 @@ Status attn_stamp(OpContext& cx, const AttnStampArgs& a) {
   AttnDecodeArgs d = {};
   d.attn = a.attn;
   d.stamp = a.stamp;
-  d.stamps = attn_decode_has(a.attn.kv.head_dim) && attn_decode_can_stamp(a.attn, a.stamp);
+  d.stamps = attn_decode_can_stamp(a.attn, a.stamp);
   if (d.stamps) return decode(cx, d);
   WEIR_TRY(attn_paged(cx, a.attn));
   return page_stamp(cx, a.stamp);

@@ -4,6 +4,7 @@
 // two bf16 each, so that results are close to f32. Not for decoding: the pages are not split among blocks.
 #include "cuda/attn/attn_prefill.h"
 
+#include "cuda/attn/head_size.cuh"
 #include "cuda/attn/visible_tokens.cuh"
 #include "cuda/common/tensor_core.cuh"
 
@@ -13,7 +14,14 @@ namespace {
 constexpr uint32_t kWarps = 4;
 constexpr uint32_t kThreads = kWarps * kWarp;
 constexpr uint32_t kRows = kWarps * 16;  // query rows of a block
-constexpr uint32_t kStepPages = 4;       // pages of a step: with 64 tokens a warp's weights take 32 registers per lane
+
+// Wide heads leave no registers for the queries, which are then in shared memory, and fewer for a step's weights.
+constexpr bool is_wide(uint32_t dim) { return dim > 128; }
+// Pages of a step: with 64 tokens a warp's weights take 32 registers per lane.
+constexpr uint32_t step_pages(uint32_t dim) { return is_wide(dim) ? 2 : 4; }
+// Bytes of dynamic shared memory: the pages of two steps, and the queries of wide heads in two bf16 parts.
+constexpr uint32_t stage_bytes(uint32_t dim) { return 2 * step_pages(dim) * 2 * kPageTokens * dim * 2; }
+constexpr uint32_t shared_bytes(uint32_t dim) { return stage_bytes(dim) + (is_wide(dim) ? 2 * kRows * dim * 2 : 0); }
 
 #if __CUDA_ARCH__ >= 800
 
@@ -56,6 +64,7 @@ struct BlockSpan {
 // Lists the next pages of `list` that the block sees, until `entries` is nearly full or the list ends. Returns their
 // number, and fills up the last step with empty pages. `next` is the list index to continue at. All threads of the
 // block take part.
+template <uint32_t kStepPages>
 __device__ uint32_t find_pages(const AttnPagedArgs& a, const PageList& list, const BlockSpan& span, bool for_sinks,
                                uint32_t& next, PageEntry* entries, uint32_t* warp_counts) {
   const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
@@ -106,26 +115,56 @@ __device__ inline uint32_t chunk_offset(uint32_t row, uint32_t chunk) {
 
 // State of a warp's 16 query rows: split queries, weighted sums of values, softmax maxima and sums. A lane has rows
 // lane / 4 and lane / 4 + 8.
-template <uint32_t kDim>
+template <class Head>
 struct WarpRows {
+  static constexpr uint32_t kDim = Head::kDim, kStepPages = step_pages(kDim);
   static constexpr uint32_t kTiles = kDim / 16;
   static constexpr uint32_t kPageBytes = 2 * kPageTokens * kDim * 2;
+  static constexpr bool kWide = is_wide(kDim);
 
-  uint32_t q_high[kTiles][4], q_low[kTiles][4];
+  Head size;
+  uint32_t q_high[kWide ? 1 : kTiles][4], q_low[kWide ? 1 : kTiles][4];
+  uint4* q_shared;  // of wide heads: the same [kTiles, 2, kWarp], each lane's own
   float out[2 * kTiles][4];
   float high[2], sum[2];  // `sum` covers this lane's tokens only; both are in units of log2
   uint32_t pos[2];        // of the rows
 
-  // Multiplies the logits' factor and log2(e) into the queries, so that weights are powers of 2.
-  __device__ void load_queries(const float* const (&rows)[2], float factor) {
+  __device__ explicit WarpRows(const AttnPagedArgs& a) : size(a.kv.head_dim) {}
+
+  // Multiplies the logits' factor and log2(e) into the queries, so that weights are powers of 2. Logits with a soft cap
+  // get their powers of 2 from the cap.
+  __device__ void load_queries(const AttnPagedArgs& a, const float* const (&rows)[2]) {
+    float factor = a.scale * kLog2E;
+    if constexpr (Head::kAny) factor = a.soft_cap != 0.0f ? a.scale / a.soft_cap : factor;
     const uint32_t column = threadIdx.x % 4 * 2;
 #pragma unroll
     for (uint32_t k = 0; k < kTiles; ++k) {
+      uint32_t high_part[4], low_part[4];
 #pragma unroll
       for (uint32_t i = 0; i < 4; ++i) {
-        const float2 x = *reinterpret_cast<const float2*>(rows[i % 2] + k * 16 + i / 2 * 8 + column);
-        split_bf16(factor * x.x, factor * x.y, q_high[k][i], q_low[k][i]);
+        const uint32_t channel = k * 16 + i / 2 * 8;
+        const float2 x = size.has(channel) ? *reinterpret_cast<const float2*>(rows[i % 2] + channel + column)
+                                           : make_float2(0.0f, 0.0f);
+        split_bf16(factor * x.x, factor * x.y, high_part[i], low_part[i]);
       }
+      if constexpr (kWide) {
+        q_shared[2 * k * kWarp] = make_uint4(high_part[0], high_part[1], high_part[2], high_part[3]);
+        q_shared[(2 * k + 1) * kWarp] = make_uint4(low_part[0], low_part[1], low_part[2], low_part[3]);
+      } else {
+#pragma unroll
+        for (uint32_t i = 0; i < 4; ++i) q_high[k][i] = high_part[i], q_low[k][i] = low_part[i];
+      }
+    }
+  }
+
+  // Tile k of the queries' leading parts (part 0) or remainders.
+  __device__ void query_tile(uint32_t k, uint32_t part, uint32_t (&out)[4]) const {
+    if constexpr (kWide) {
+      const uint4 q = q_shared[(2 * k + part) * kWarp];
+      out[0] = q.x, out[1] = q.y, out[2] = q.z, out[3] = q.w;
+    } else {
+#pragma unroll
+      for (uint32_t i = 0; i < 4; ++i) out[i] = part == 0 ? q_high[k][i] : q_low[k][i];
     }
   }
 
@@ -137,6 +176,10 @@ struct WarpRows {
     const uint32_t keys_at = stage + chunk_offset<kDim>(lane % 8 + lane / 16 * 8, lane / 8 % 2);
 #pragma unroll
     for (uint32_t k = 0; k < kTiles; ++k) {
+      if (!size.has(k * 16)) continue;
+      uint32_t leading[4], remainder[4];
+      query_tile(k, 0, leading);
+      query_tile(k, 1, remainder);
 #pragma unroll
       for (uint32_t p = 0; p < kStepPages; p += 2) {  // two pages give four independent MMAs
         uint32_t keys[2][4];
@@ -144,12 +187,13 @@ struct WarpRows {
         load_matrices(keys[1], (keys_at ^ (k << 5)) + (p + 1) * kPageBytes);
 #pragma unroll
         for (uint32_t i = 0; i < 4; ++i)
-          multiply_bf16(s[2 * p + i], q_high[k], keys[i / 2][i % 2 * 2], keys[i / 2][i % 2 * 2 + 1]);
+          multiply_bf16(s[2 * p + i], leading, keys[i / 2][i % 2 * 2], keys[i / 2][i % 2 * 2 + 1]);
 #pragma unroll
         for (uint32_t i = 0; i < 4; ++i)
-          multiply_bf16(s[2 * p + i], q_low[k], keys[i / 2][i % 2 * 2], keys[i / 2][i % 2 * 2 + 1]);
+          multiply_bf16(s[2 * p + i], remainder, keys[i / 2][i % 2 * 2], keys[i / 2][i % 2 * 2 + 1]);
       }
     }
+    if constexpr (Head::kAny) cap(a, s);
     mask(a, s, entries);
     soften(s);
     const uint32_t values_at = stage + chunk_offset<kDim>(kPageTokens + lane % 16, lane / 16);
@@ -162,6 +206,7 @@ struct WarpRows {
       }
 #pragma unroll
       for (uint32_t k = 0; k < kTiles; k += 2) {
+        if (!size.has(k * 16)) continue;
         uint32_t values[2][4];
         load_matrices_transposed(values[0], (values_at ^ (k << 5)) + p * kPageBytes);
         load_matrices_transposed(values[1], (values_at ^ ((k + 1) << 5)) + p * kPageBytes);
@@ -172,6 +217,15 @@ struct WarpRows {
         for (uint32_t i = 0; i < 4; ++i)
           multiply_bf16(out[2 * k + i], w_low, values[i / 2][i % 2 * 2], values[i / 2][i % 2 * 2 + 1]);
       }
+    }
+  }
+
+  __device__ void cap(const AttnPagedArgs& a, float (&s)[2 * kStepPages][4]) const {
+    if (a.soft_cap == 0.0f) return;
+#pragma unroll
+    for (uint32_t j = 0; j < 2 * kStepPages; ++j) {
+#pragma unroll
+      for (uint32_t i = 0; i < 4; ++i) s[j][i] = a.soft_cap * kLog2E * tanhf(s[j][i]);
     }
   }
 
@@ -236,14 +290,15 @@ struct WarpRows {
 // Numerics: q and the weights are split into two bf16, keys and values are bf16, sums are f32, in a fixed order.
 // Traffic: every block reads all pages that it sees, mostly from L2.
 // Paper: Dao, FlashAttention-2, arXiv:2307.08691.
-template <uint32_t kDim>
-__global__ void __launch_bounds__(kThreads, 2) attn_prefill_kernel(AttnPagedArgs a, uint32_t group) {
+template <class Head>
+__global__ void __launch_bounds__(kThreads, is_wide(Head::kDim) ? 1 : 2)
+    attn_prefill_kernel(AttnPagedArgs a, uint32_t group) {
 #if __CUDA_ARCH__ >= 800
-  constexpr uint32_t kPageBytes = WarpRows<kDim>::kPageBytes;
+  constexpr uint32_t kDim = Head::kDim, kStepPages = step_pages(kDim);
+  constexpr uint32_t kPageBytes = WarpRows<Head>::kPageBytes;
   constexpr uint32_t kRowChunks = kDim / 8;
-  constexpr uint32_t kCopyRows = kThreads / kRowChunks;  // rows that the block copies at once
-  static_assert(kCopyRows % 8 == 0);
-  extern __shared__ __align__(256) unsigned char stages[];  // [2, kStepPages, 2 * kPageTokens, kDim]
+  constexpr uint32_t kCopyRows = kThreads / kRowChunks;     // rows that the block copies at once
+  extern __shared__ __align__(512) unsigned char stages[];  // [2, kStepPages, 2 * kPageTokens, kDim]; a row's alignment
   __shared__ PageEntry entries[kBatchPages + kStepPages];
   __shared__ uint32_t warp_counts[kWarps];
   const uint32_t base = shared_address(stages);
@@ -256,7 +311,8 @@ __global__ void __launch_bounds__(kThreads, 2) attn_prefill_kernel(AttnPagedArgs
   const uint32_t first_row = (gridDim.y - 1 - blockIdx.y) * kRows;
   const uint32_t last_row = min(first_row + kRows, n_rows) - 1;
 
-  WarpRows<kDim> rows;
+  WarpRows<Head> rows(a);
+  rows.q_shared = reinterpret_cast<uint4*>(stages + stage_bytes(kDim)) + warp * (2 * kDim / 16 * kWarp) + lane;
   uint32_t my_row[2];
   uint32_t at[2];  // of the rows, in heads
 #pragma unroll
@@ -287,13 +343,15 @@ __global__ void __launch_bounds__(kThreads, 2) attn_prefill_kernel(AttnPagedArgs
 #pragma unroll
     for (uint32_t p = 0; p < kStepPages; ++p) {
       const PageEntry entry = entries[step * kStepPages + p];
-      const uint16_t* const page = a.kv.pool + size_t{entry.slot} * (2 * kPageTokens * kDim) + copy_chunk * 8;
+      const uint16_t* const page =
+          a.kv.pool + size_t{entry.slot} * (2 * kPageTokens * rows.size.dim()) + copy_chunk * 8;
       const uint32_t to = base + (step % 2 * kStepPages + p) * kPageBytes;
 #pragma unroll
       for (uint32_t i = 0; i < 2 * kPageTokens / kCopyRows; ++i) {
         const uint32_t row = copy_row + i * kCopyRows;
         // Memory beyond the page's tokens can hold anything, even NaN, which a weight of 0 would not hide.
-        copy_16_async(to + chunk_offset<kDim>(row, copy_chunk), page + row * kDim, row % kPageTokens < entry.end);
+        copy_16_async(to + chunk_offset<kDim>(row, copy_chunk), page + row * rows.size.dim(),
+                      row % kPageTokens < entry.end && rows.size.has(copy_chunk * 8));
       }
     }
     commit_copies();
@@ -302,12 +360,12 @@ __global__ void __launch_bounds__(kThreads, 2) attn_prefill_kernel(AttnPagedArgs
   // First the tokens that use q_sink, then the others.
   for (uint32_t phase = a.q_sink != nullptr && a.n_sink_pages > 0 ? 0 : 1; phase < 2; ++phase) {
     const float* const q = phase == 0 ? a.q_sink : a.q;
-    const float* const queries[2] = {q + size_t{at[0]} * kDim, q + size_t{at[1]} * kDim};
-    rows.load_queries(queries, a.scale * kLog2E);
+    const float* const queries[2] = {q + size_t{at[0]} * rows.size.dim(), q + size_t{at[1]} * rows.size.dim()};
+    rows.load_queries(a, queries);
     uint32_t next = 0;
     while (next < list.n) {
       const uint32_t n_steps =
-          (find_pages(a, list, span, phase == 0, next, entries, warp_counts) + kStepPages - 1) / kStepPages;
+          (find_pages<kStepPages>(a, list, span, phase == 0, next, entries, warp_counts) + kStepPages - 1) / kStepPages;
       if (n_steps > 0) copy_step(0);
       for (uint32_t step = 0; step < n_steps; ++step) {
         wait_copies<0>();
@@ -326,26 +384,36 @@ __global__ void __launch_bounds__(kThreads, 2) attn_prefill_kernel(AttnPagedArgs
     sum += __shfl_xor_sync(kAllLanes, sum, 2);
     if (my_row[i] > last_row) continue;
     const bool is_blind = rows.high[i] == kUnseen;
-    const float share = is_blind ? 0.0f : 1.0f / sum;
-    float* const out = a.out + size_t{at[i]} * kDim + lane % 4 * 2;
+    float share = is_blind ? 0.0f : 1.0f / sum;
+    if (a.sinks != nullptr) {
+      const float sink = a.sinks[at[i] % a.n_heads] * kLog2E, high = fmaxf(rows.high[i], sink);
+      const float keep = is_blind ? 0.0f : exp2f(rows.high[i] - high);
+      sum = high == kUnseen ? 0.0f : sum * keep + exp2f(sink - high);
+      share = is_blind ? 0.0f : keep / sum;
+      rows.high[i] = high;
+    }
+    float* const out = a.out + size_t{at[i]} * rows.size.dim() + lane % 4 * 2;
 #pragma unroll
     for (uint32_t k = 0; k < kDim / 8; ++k) {
+      if (!rows.size.has(k * 8)) continue;
       const float2 y = make_float2(rows.out[k][2 * i] * share, rows.out[k][2 * i + 1] * share);
       *reinterpret_cast<float2*>(out + k * 8) = is_blind ? make_float2(0.0f, 0.0f) : y;
     }
-    if (a.lse != nullptr && lane % 4 == 0) a.lse[at[i]] = is_blind ? kUnseen : (rows.high[i] + log2f(sum)) * kLn2;
+    if (a.lse != nullptr && lane % 4 == 0)
+      a.lse[at[i]] = rows.high[i] == kUnseen ? kUnseen : (rows.high[i] + log2f(sum)) * kLn2;
   }
 #endif
 }
 
-template <uint32_t kDim>
+template <class Head>
 Status launch_prefill(OpContext& cx, const AttnPagedArgs& a) {
-  constexpr auto kernel = attn_prefill_kernel<kDim>;
-  constexpr size_t kSharedBytes = size_t{2} * kStepPages * 2 * kPageTokens * kDim * 2;
-  // The device may run code of an older architecture, in which the kernel has no body.
+  constexpr auto kernel = attn_prefill_kernel<Head>;
+  constexpr size_t kSharedBytes = shared_bytes(Head::kDim);
+  // The device may run code of an older architecture, in which the kernel has no body, or have too little memory.
   cudaFuncAttributes code = {};
   WEIR_CUDA_TRY(cudaFuncGetAttributes(&code, kernel), "attn_prefill: code");
-  if (code.ptxVersion < 80) return attn_prefill_plain(cx, a);
+  if (code.ptxVersion < 80 || code.sharedSizeBytes + kSharedBytes > device().shared_bytes)
+    return attn_prefill_plain(cx, a);
   WEIR_CUDA_TRY(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kSharedBytes)),
       "attn_prefill: shared memory");
@@ -357,16 +425,11 @@ Status launch_prefill(OpContext& cx, const AttnPagedArgs& a) {
 }  // namespace
 
 Status attn_prefill(OpContext& cx, const AttnPagedArgs& a) {
-  switch (a.kv.head_dim) {
-    case 64:
-      WEIR_TRY(launch_prefill<64>(cx, a));
-      break;
-    case 128:
-      WEIR_TRY(launch_prefill<128>(cx, a));
-      break;
-    default:
-      WEIR_TRY(attn_prefill_plain(cx, a));
-  }
+  if (!is_head_dim(a.kv.head_dim))
+    return fail(WEIR_ERR_UNSUPPORTED, "attention on this device: heads of %u elements, not a multiple of 8 up to %u",
+                a.kv.head_dim, kMostHeadDim);
+  WEIR_TRY(with_head_size(a.kv.head_dim, a.soft_cap == 0.0f,
+                          [&](auto size) { return launch_prefill<decltype(size)>(cx, a); }));
   return a.page_mass != nullptr ? attn_page_mass(cx, a) : Status();
 }
 

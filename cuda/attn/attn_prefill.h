@@ -5,7 +5,7 @@
 
 namespace weir::cuda {
 
-// head_dim is a multiple of 32 up to 256; positions fit in 32 bits. Needs no scratch. Results differ from the reference
+// head_dim is a multiple of 8 up to 256; positions fit in 32 bits. Needs no scratch. Results differ from the reference
 // by rounding: the units of kSplitPages pages are not merged separately, and with tensor cores q and the weights are
 // sums of two bf16 (17 bits of mantissa).
 Status attn_prefill(OpContext& cx, const AttnPagedArgs& a);

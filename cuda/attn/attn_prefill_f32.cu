@@ -1,6 +1,7 @@
 // Attention of many query rows over KV pages in f32, without tensor cores: any head_dim and device, one warp per query
 // row and head. Also the attention mass that the last query row gives to each page.
 #include "cuda/attn/attn_prefill.h"
+#include "cuda/attn/head_size.cuh"
 #include "cuda/attn/visible_tokens.cuh"
 
 namespace weir::cuda {
@@ -8,7 +9,6 @@ namespace {
 
 constexpr uint32_t kWarps = 4;
 constexpr uint32_t kThreads = kWarps * kWarp;
-constexpr uint32_t kMaxDim = 256;
 constexpr float kUnseen = -__builtin_huge_valf();
 
 // A query row of one head, in shared memory.
@@ -19,7 +19,8 @@ struct Query {
   uint32_t begin;  // of the window
 };
 
-// Logit of token lane / 2 of a page, -inf if the query does not see it. Two lanes share a token.
+// Logit of token lane / 2 of a page, -inf if the query does not see it. Two lanes share a token, in pieces of 8
+// elements.
 __device__ float page_logit(const AttnPagedArgs& a, const Query& query, const PageList& list, uint32_t row) {
   const uint32_t token = threadIdx.x % kWarp / 2, half = threadIdx.x % 2;
   const uint32_t dim = a.kv.head_dim;
@@ -28,10 +29,11 @@ __device__ float page_logit(const AttnPagedArgs& a, const Query& query, const Pa
   const bool is_seen = token < len && at <= query.pos && (at >= query.begin || at < a.n_sink);
   float dot = 0.0f;
   if (is_seen) {
-    const float* const q = (token < sink_tokens(a, row, first_pos, len) ? query.q_sink : query.q) + half * (dim / 2);
+    const float* const q = token < sink_tokens(a, row, first_pos, len) ? query.q_sink : query.q;
     const uint16_t* const key =
-        a.kv.pool + a.kv.slots[list.table + row] * (size_t{2} * kPageTokens * dim) + token * dim + half * (dim / 2);
-    for (uint32_t i = 0; i < dim / 2; i += 8) {
+        a.kv.pool + a.kv.slots[list.table + row] * (size_t{2} * kPageTokens * dim) + token * dim;
+    const uint32_t middle = (dim / 8 + 1) / 2 * 8;
+    for (uint32_t i = half == 0 ? 0 : middle; i < (half == 0 ? middle : dim); i += 8) {
       const uint4 k = *reinterpret_cast<const uint4*>(key + i);
       dot += q[i] * bf16_low(k.x) + q[i + 1] * bf16_high(k.x) + q[i + 2] * bf16_low(k.y) + q[i + 3] * bf16_high(k.y);
       dot +=
@@ -39,27 +41,37 @@ __device__ float page_logit(const AttnPagedArgs& a, const Query& query, const Pa
     }
   }
   dot += __shfl_xor_sync(kAllLanes, dot, 1);
-  return is_seen ? a.scale * dot : kUnseen;
+  const float logit = a.scale * dot;
+  return !is_seen ? kUnseen : a.soft_cap == 0.0f ? logit : a.soft_cap * tanhf(logit / a.soft_cap);
 }
 
-// Copies a head's query, and its query for sink tokens, to shared memory [2, kMaxDim]. Threads [0, n) take part.
+// Copies a head's query, and its query for sink tokens, to shared memory [2, kMostHeadDim]. Threads [0, n) take part.
 __device__ Query load_query(const AttnPagedArgs& a, float* to, uint32_t tok, uint32_t head, uint32_t thread,
                             uint32_t n) {
   const size_t from = (size_t{tok} * a.n_heads + head) * a.kv.head_dim;
   for (uint32_t i = thread; i < a.kv.head_dim; i += n) {
     to[i] = a.q[from + i];
-    to[kMaxDim + i] = a.q_sink != nullptr ? a.q_sink[from + i] : 0.0f;
+    to[kMostHeadDim + i] = a.q_sink != nullptr ? a.q_sink[from + i] : 0.0f;
   }
-  return {to, to + kMaxDim, a.pos + tok, window_begin(a, a.pos + tok)};
+  return {to, to + kMostHeadDim, a.pos + tok, window_begin(a, a.pos + tok)};
+}
+
+// Takes a sink into the maximum and the sum of a softmax; `keep` is the factor of what was summed before.
+__device__ void add_sink(float sink, float& high, float& sum, float& keep) {
+  const float top = fmaxf(high, sink);
+  if (top == kUnseen) return;
+  keep = expf(high - top);
+  sum = sum * keep + expf(sink - top);
+  high = top;
 }
 
 // Computes: out (and lse) of AttnPagedArgs.
-// Shapes: see there; head_dim is a multiple of 32, at most kMaxDim.
+// Shapes: see there.
 // Launch: one warp per query row and head.
 // Numerics: f32, an online softmax over the pages in ascending order.
 // Traffic: every warp reads all pages that it sees.
 __global__ void __launch_bounds__(kThreads) attn_prefill_plain_kernel(AttnPagedArgs a) {
-  __shared__ float queries[kWarps][2 * kMaxDim];
+  __shared__ float queries[kWarps][2 * kMostHeadDim];
   const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   const size_t index = size_t{blockIdx.x} * kWarps + warp;
   if (index >= size_t{a.n_tok} * a.n_heads) return;
@@ -70,7 +82,7 @@ __global__ void __launch_bounds__(kThreads) attn_prefill_plain_kernel(AttnPagedA
   __syncwarp();
 
   const uint32_t dim = a.kv.head_dim;
-  float sums[kMaxDim / kWarp] = {};
+  float sums[kMostHeadDim / kWarp] = {};
   float high = kUnseen, sum = 0.0f;
   for (uint32_t i = 0; i < list.n; ++i) {
     const uint32_t row = list.row(i);
@@ -86,22 +98,24 @@ __global__ void __launch_bounds__(kThreads) attn_prefill_plain_kernel(AttnPagedA
     const uint16_t* const values =
         a.kv.pool + a.kv.slots[list.table + row] * (size_t{2} * kPageTokens * dim) + kPageTokens * dim;
 #pragma unroll
-    for (uint32_t k = 0; k < kMaxDim / kWarp; ++k) sums[k] *= keep;
+    for (uint32_t k = 0; k < kMostHeadDim / kWarp; ++k) sums[k] *= keep;
     for (uint32_t j = 0; j < kPageTokens; ++j) {
       const float w = __shfl_sync(kAllLanes, weight, j * 2);
       if (w == 0.0f) continue;
 #pragma unroll
-      for (uint32_t k = 0; k < kMaxDim / kWarp; ++k) {
-        if (k * kWarp < dim) sums[k] += w * bf16_to_float(values[j * dim + k * kWarp + lane]);
+      for (uint32_t k = 0; k < kMostHeadDim / kWarp; ++k) {
+        if (k * kWarp + lane < dim) sums[k] += w * bf16_to_float(values[j * dim + k * kWarp + lane]);
       }
     }
   }
   const bool is_blind = high == kUnseen;
+  float keep = 1.0f;
+  if (a.sinks != nullptr) add_sink(a.sinks[head], high, sum, keep);
 #pragma unroll
-  for (uint32_t k = 0; k < kMaxDim / kWarp; ++k) {
-    if (k * kWarp < dim) a.out[index * dim + k * kWarp + lane] = is_blind ? 0.0f : sums[k] / sum;
+  for (uint32_t k = 0; k < kMostHeadDim / kWarp; ++k) {
+    if (k * kWarp + lane < dim) a.out[index * dim + k * kWarp + lane] = is_blind ? 0.0f : keep * sums[k] / sum;
   }
-  if (a.lse != nullptr && lane == 0) a.lse[index] = is_blind ? kUnseen : high + logf(sum);
+  if (a.lse != nullptr && lane == 0) a.lse[index] = high == kUnseen ? kUnseen : high + logf(sum);
 }
 
 constexpr uint32_t kMassWarps = 16;
@@ -112,7 +126,7 @@ constexpr uint32_t kMassWarps = 16;
 // Numerics: f32, fixed order.
 // Traffic: the keys of all listed pages, once per head.
 __global__ void __launch_bounds__(kMassWarps* kWarp) attn_page_mass_kernel(AttnPagedArgs a) {
-  __shared__ float queries[2 * kMaxDim];
+  __shared__ float queries[2 * kMostHeadDim];
   __shared__ float warp_high[kMassWarps], warp_sums[kMassWarps];
   const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   const uint32_t head = blockIdx.x, kv_head = head / (a.n_heads / a.kv.n_kv_heads);
@@ -143,27 +157,21 @@ __global__ void __launch_bounds__(kMassWarps* kWarp) attn_page_mass_kernel(AttnP
   for (uint32_t w = 0; w < kMassWarps; ++w) high = fmaxf(high, warp_high[w]);
   for (uint32_t w = 0; w < kMassWarps; ++w)
     sum += warp_high[w] == kUnseen ? 0.0f : warp_sums[w] * expf(warp_high[w] - high);
+  float keep = 1.0f;
+  if (a.sinks != nullptr) add_sink(a.sinks[head], high, sum, keep);
   for (uint32_t i = threadIdx.x; i < list.n; i += kMassWarps * kWarp) {
     mass[i] = high == kUnseen || mass[i] == kUnseen ? 0.0f : expf(mass[i] - high) / sum;
   }
 }
 
-Status check_dim(const AttnPagedArgs& a) {
-  if (a.kv.head_dim % kWarp == 0 && a.kv.head_dim > 0 && a.kv.head_dim <= kMaxDim) return {};
-  return fail(WEIR_ERR_UNSUPPORTED, "attention on CUDA: head_dim %u is not a multiple of %u up to %u", a.kv.head_dim,
-              kWarp, kMaxDim);
-}
-
 }  // namespace
 
 Status attn_prefill_plain(OpContext& cx, const AttnPagedArgs& a) {
-  WEIR_TRY(check_dim(a));
   const auto blocks = static_cast<uint32_t>((size_t{a.n_tok} * a.n_heads + kWarps - 1) / kWarps);
   return launch("attn_prefill", attn_prefill_plain_kernel, blocks, kThreads, 0, stream_of(cx), false, a);
 }
 
 Status attn_page_mass(OpContext& cx, const AttnPagedArgs& a) {
-  WEIR_TRY(check_dim(a));
   return launch("attn_paged: page mass", attn_page_mass_kernel, a.n_heads, kMassWarps * kWarp, 0, stream_of(cx), false,
                 a);
 }

@@ -2,6 +2,7 @@
 // Which channel stands in which column does not matter as long as both operands agree.
 #pragma once
 
+#include "cuda/attn/head_size.cuh"
 #include "cuda/common/mma_bf16.cuh"
 
 namespace weir::cuda {
@@ -20,31 +21,38 @@ struct PageValues {
 // Plain loads, not the read-only path: this kernel itself may have written the open page.
 __device__ inline uint4 load16(const uint16_t* p) { return *reinterpret_cast<const uint4*>(p); }
 
-template <uint32_t kDim>
-__device__ void load_keys(const uint16_t* page, uint32_t len, PageKeys<kDim>& out) {
+template <class Head>
+__device__ void load_keys(const Head& size, const uint16_t* page, uint32_t len, PageKeys<Head::kDim>& out) {
   const uint32_t lane = threadIdx.x % kWarp;
 #pragma unroll
   for (uint32_t t = 0; t < 2; ++t) {
     const uint32_t token = t * 8 + lane / 4;
 #pragma unroll
-    for (uint32_t g = 0; g < kDim / 32; ++g)
-      out.part[t][g] = token < len ? load16(page + token * kDim + g * 32 + lane % 4 * 8) : make_uint4(0, 0, 0, 0);
+    for (uint32_t g = 0; g < Head::kDim / 32; ++g) {
+      const uint32_t channel = g * 32 + lane % 4 * 8;
+      out.part[t][g] =
+          token < len && size.has(channel) ? load16(page + token * size.dim() + channel) : make_uint4(0, 0, 0, 0);
+    }
   }
 }
 
 // Rows of a page beyond `len` can hold anything, even NaN. They are loaded as 0, so that they vanish in the MMA.
-template <uint32_t kDim>
-__device__ void load_values(const uint16_t* page, uint32_t len, PageValues<kDim>& out) {
-  const uint32_t lane = threadIdx.x % kWarp;
-  const uint16_t* values = page + kPageTokens * kDim;
+// The channels from 64 p on.
+template <class Head>
+__device__ void load_values_part(const Head& size, const uint16_t* page, uint32_t len, uint32_t p, uint4 (&out)[4]) {
+  const uint32_t lane = threadIdx.x % kWarp, channel = p * 64 + lane / 4 * 8;
+  const uint16_t* values = page + kPageTokens * size.dim();
 #pragma unroll
-  for (uint32_t p = 0; p < kDim / 64; ++p) {
-#pragma unroll
-    for (uint32_t i = 0; i < 4; ++i) {
-      const uint32_t token = lane % 4 * 2 + i % 2 + i / 2 * 8;
-      out.part[p][i] = token < len ? load16(values + token * kDim + p * 64 + lane / 4 * 8) : make_uint4(0, 0, 0, 0);
-    }
+  for (uint32_t i = 0; i < 4; ++i) {
+    const uint32_t token = lane % 4 * 2 + i % 2 + i / 2 * 8;
+    out[i] = token < len && size.has(channel) ? load16(values + token * size.dim() + channel) : make_uint4(0, 0, 0, 0);
   }
+}
+
+template <class Head>
+__device__ void load_values(const Head& size, const uint16_t* page, uint32_t len, PageValues<Head::kDim>& out) {
+#pragma unroll
+  for (uint32_t p = 0; p < Head::kDim / 64; ++p) load_values_part(size, page, len, p, out.part[p]);
 }
 
 __device__ inline uint32_t word_of(const uint4& v, uint32_t i) {
@@ -70,23 +78,44 @@ __device__ void page_dots(const PageKeys<kDim>& keys, const F& fragment, float (
   }
 }
 
+__device__ inline void split_weights(const float (&weight)[2][2], uint32_t (&a)[4]) {
+  a[0] = split_bf16(weight[0][0], weight[0][1], a[1]);
+  a[2] = split_bf16(weight[1][0], weight[1][1], a[3]);
+}
+
+template <uint32_t kSums>
+__device__ void add_values_part(const uint4 (&part)[4], const uint32_t (&a)[4], uint32_t p, float (&acc)[kSums][4]) {
+#pragma unroll
+  for (uint32_t j = 0; j < 8; ++j) {
+    const uint32_t pick = j % 2 == 0 ? 0x5410u : 0x7632u;
+    const uint32_t b0 = __byte_perm(word_of(part[0], j / 2), word_of(part[1], j / 2), pick);
+    const uint32_t b1 = __byte_perm(word_of(part[2], j / 2), word_of(part[3], j / 2), pick);
+    mma_bf16(acc[p * 8 + j], a, b0, b1);
+  }
+}
+
 // acc += weights * values. For head lane / 4, acc[8 p + j] has the channels 64 p + 16 (lane % 4) + j and that + 8. Its
 // first two elements come from the leading bf16 parts of the weights, its last two (MMA rows 8..15) from the
 // remainders.
 template <uint32_t kDim>
 __device__ void add_values(const PageValues<kDim>& v, const float (&weight)[2][2], float (&acc)[kDim / 8][4]) {
   uint32_t a[4];
-  a[0] = split_bf16(weight[0][0], weight[0][1], a[1]);
-  a[2] = split_bf16(weight[1][0], weight[1][1], a[3]);
+  split_weights(weight, a);
 #pragma unroll
-  for (uint32_t p = 0; p < kDim / 64; ++p) {
+  for (uint32_t p = 0; p < kDim / 64; ++p) add_values_part(v.part[p], a, p, acc);
+}
+
+// The same with values that are loaded part by part, for heads whose values do not fit in registers beside the sums.
+template <class Head>
+__device__ void load_and_add_values(const Head& size, const uint16_t* page, uint32_t len, const float (&weight)[2][2],
+                                    float (&acc)[Head::kDim / 8][4]) {
+  uint32_t a[4];
+  split_weights(weight, a);
 #pragma unroll
-    for (uint32_t j = 0; j < 8; ++j) {
-      const uint32_t pick = j % 2 == 0 ? 0x5410u : 0x7632u;
-      const uint32_t b0 = __byte_perm(word_of(v.part[p][0], j / 2), word_of(v.part[p][1], j / 2), pick);
-      const uint32_t b1 = __byte_perm(word_of(v.part[p][2], j / 2), word_of(v.part[p][3], j / 2), pick);
-      mma_bf16(acc[p * 8 + j], a, b0, b1);
-    }
+  for (uint32_t p = 0; p < Head::kDim / 64; ++p) {
+    uint4 part[4];
+    load_values_part(size, page, len, p, part);
+    add_values_part(part, a, p, acc);
   }
 }
 

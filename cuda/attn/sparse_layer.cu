@@ -232,7 +232,7 @@ __device__ void attend(const Work<kDim>& w, uint32_t n_pages) {
     const uint32_t slot = w.list[i] & ((1u << kLengthShift) - 1), len = (w.list[i] >> kLengthShift) + 1;
     const uint16_t* page = kv.pool + size_t{slot} * (2 * kPageTokens * kDim);
     PageKeys<kDim> keys;
-    load_keys<kDim>(page, len, keys);
+    load_keys(FixedHead<kDim>(kDim), page, len, keys);
     __syncwarp();  // the values of the last page have been read
     fetch_values<kDim>(page, len, s.values[warp]);
     float weight[2][2];
@@ -298,7 +298,10 @@ __device__ void merge_parts(const Work<kDim>& w) {
   for (uint32_t i = threadIdx.x; i < w.share(); i += kThreads) {
     const uint32_t at = w.rank * w.share() + i, channel = at >> w.group_shift, head = at - (channel << w.group_shift);
     if (channel >= kDim || head >= w.group) continue;
-    float high = kUnseen, sum = 0.0f, out = 0.0f;
+    // The head's sink is a partial result without values.
+    const float* sinks = w.k.attn.sinks;
+    const float sink = sinks != nullptr ? sinks[w.kv_head * w.group + head] * kLog2E : kUnseen;
+    float high = sink, sum = 0.0f, out = 0.0f;
 #pragma unroll 4
     for (uint32_t from = 0; from < w.n_blocks; ++from) high = fmaxf(high, s.part_ml[head][from].x);
 #pragma unroll 4
@@ -308,6 +311,7 @@ __device__ void merge_parts(const Work<kDim>& w) {
       sum += share * ml.y;
       out += share * s.part[from][i];
     }
+    if (sink != kUnseen) sum += exp2f(sink - high);
     w.k.attn.out[(size_t{w.kv_head} * w.group + head) * kDim + channel] = sum == 0.0f ? 0.0f : __fdividef(out, sum);
   }
 }
@@ -334,7 +338,7 @@ __global__ void __launch_bounds__(kThreads, 1) sparse_layer_kernel(const __grid_
   wait_for_previous();
   start_next();
   read_queries(w, rotation);
-  if (appends) append_token<kDim>(k.rope, k.attn.kv, w.kv_head, place, s.key);
+  if (appends) append_token(FixedHead<kDim>(kDim), k.rope, k.attn.kv, w.kv_head, place, s.key);
   __syncthreads();
   while (own < w.n_own) {
     score_tile(w, tile, own);
@@ -441,8 +445,8 @@ bool has_sparse_layer(const SparseLayerArgs& a) {
   const AttnPagedArgs& t = a.attn.attn;
   // Both use the same estimate.
   const bool is_box = t.kv.digest == DigestKind::kMinMax || t.kv.digest == DigestKind::kCuboidMean;
-  const bool plain = a.attn.append && is_box && attn_decode_has(t.kv.head_dim) &&
-                     t.n_heads / t.kv.n_kv_heads <= kHeads && !t.list_per_head && t.window == 0 &&
+  const bool plain = a.attn.append && is_box && (t.kv.head_dim == 64 || t.kv.head_dim == 128) &&
+                     t.n_heads / t.kv.n_kv_heads <= kHeads && !t.list_per_head && t.window == 0 && t.soft_cap == 0.0f &&
                      t.page_mass == nullptr && a.attn.rope.cos_sin_sink == nullptr && a.select.candidate_flags == 0 &&
                      t.kv.capacity <= kMostRows;
   Launch launch;

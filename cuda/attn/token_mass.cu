@@ -17,8 +17,14 @@ constexpr uint32_t kBlock = 128;
 constexpr uint32_t kTokens = 8;                // half a page: with heads of 256 channels the keys take 64 registers
 constexpr uint32_t kWarpChannels = 2 * kWarp;  // channels that a warp covers at a time, a pair per lane
 
-// head_dim <= kPairs * kWarpChannels.
-template <uint32_t kPairs>
+template <bool kCapped>
+__device__ float logit_of(const TokenMassArgs& a, float dot) {
+  const float logit = __fmul_rn(a.scale, dot);
+  return kCapped ? a.soft_cap * tanhf(logit / a.soft_cap) : logit;
+}
+
+// head_dim <= kPairs * kWarpChannels. kCapped: the logits have a soft cap.
+template <uint32_t kPairs, bool kCapped = false>
 __global__ void __launch_bounds__(kBlock) token_mass_kernel(const TokenMassArgs a) {
   start_next();
   wait_for_previous();
@@ -61,17 +67,17 @@ __global__ void __launch_bounds__(kBlock) token_mass_kernel(const TokenMassArgs 
       const float sum = team_sum<kWarp>(dot, lane);
       const uint32_t token = begin + mine, row_pos = a.pos + r;
       if (token <= row_pos && (a.window == 0 || row_pos - token < a.window))
-        mass += expf(__fmul_rn(a.scale, sum) - a.lse[head]);
+        mass += expf(logit_of<kCapped>(a, sum) - a.lse[head]);
     }
   }
   if (lane < kTokens && first + lane < len) a.mass[at * kPageTokens + first + lane] = mass;
 }
 
-template <uint32_t kPairs>
+template <uint32_t kPairs, bool kCapped = false>
 Status launch_pairs(OpContext& cx, const TokenMassArgs& a) {
   constexpr uint32_t kBlockTokens = kBlock / kWarp * kTokens;
   const dim3 grid(a.kv.n_kv_heads, (a.kv.capacity * kPageTokens + kBlockTokens - 1) / kBlockTokens);
-  return launch("token_mass", token_mass_kernel<kPairs>, grid, kBlock, 0, stream_of(cx), true, a);
+  return launch("token_mass", token_mass_kernel<kPairs, kCapped>, grid, kBlock, 0, stream_of(cx), true, a);
 }
 
 }  // namespace
@@ -79,11 +85,14 @@ Status launch_pairs(OpContext& cx, const TokenMassArgs& a) {
 Status token_mass(OpContext& cx, const TokenMassArgs& a) {
   if (a.kv.head_dim % 2 != 0)
     return fail(WEIR_ERR_UNSUPPORTED, "token_mass: heads of %u channels, not an even number", a.kv.head_dim);
+  if (a.kv.head_dim > 4 * kWarpChannels)
+    return fail(WEIR_ERR_UNSUPPORTED, "token_mass: heads of %u channels; %u is the most", a.kv.head_dim,
+                4 * kWarpChannels);
+  // Few models have a soft cap: one kernel for all sizes of their heads.
+  if (a.soft_cap != 0.0f) return launch_pairs<4, true>(cx, a);
   if (a.kv.head_dim <= kWarpChannels) return launch_pairs<1>(cx, a);
   if (a.kv.head_dim <= 2 * kWarpChannels) return launch_pairs<2>(cx, a);
-  if (a.kv.head_dim <= 4 * kWarpChannels) return launch_pairs<4>(cx, a);
-  return fail(WEIR_ERR_UNSUPPORTED, "token_mass: heads of %u channels; %u is the most", a.kv.head_dim,
-              4 * kWarpChannels);
+  return launch_pairs<4>(cx, a);
 }
 
 }  // namespace weir::cuda

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <mutex>
 
-#include "cuda/attn/attn_decode.cuh"
+#include "cuda/attn/head_size.cuh"
 #include "cuda/common/base.cuh"
 #include "cuda/common/device.cuh"
 #include "cuda/matmul/gemv.cuh"
@@ -213,8 +213,10 @@ Status check_matrix(const Weight& w) {
 }
 
 Status check_session(const ModelConfig& c, const PolicyNeeds&, const StepRules&) {
-  if (!attn_decode_has(c.head_dim))
-    return fail(WEIR_ERR_UNSUPPORTED, "CUDA: heads of %u elements; there are kernels for 64 and 128", c.head_dim);
+  if (!is_head_dim(c.head_dim)) {
+    return fail(WEIR_ERR_UNSUPPORTED, "CUDA: heads of %u elements; multiples of 8 up to %u are needed", c.head_dim,
+                kMostHeadDim);
+  }
   if (c.d_model % 32 != 0 || c.d_ff % 32 != 0)
     return fail(WEIR_ERR_UNSUPPORTED, "CUDA: sizes %u and %u; multiples of 32 are needed", c.d_model, c.d_ff);
   // One counter per page list, and every query head may have a list of its own.
@@ -242,7 +244,8 @@ constexpr Backend kBackend = {
     scratch_bytes,
     target,
     TraitSet(Trait::kQkvBias, Trait::kQkNorm, Trait::kPostNorm, Trait::kGeluGate, Trait::kEmbeddingScale,
-             Trait::kWindow, Trait::kLayerRope, Trait::kOutBias, Trait::kGluBias, Trait::kClampedGate),
+             Trait::kWindow, Trait::kLayerRope, Trait::kAttnSoftCap, Trait::kLogitSoftCap, Trait::kAttnSinks,
+             Trait::kOutBias, Trait::kGluBias, Trait::kClampedGate, Trait::kQkRowNorm, Trait::kNoNorm),
 };
 
 constexpr DeviceModule kModule = {

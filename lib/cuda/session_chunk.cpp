@@ -110,6 +110,7 @@ Status CudaSession::enqueue_chunk(const DeviceChunk& chunk) {
   logits.norm = a_.weights->output_norm;
   logits.eps = c.norm_eps;
   WEIR_TRY(gemv(a_.cx, logits));
+  if (c.logit_soft_cap != 0.0f) WEIR_TRY(soft_cap(a_.cx, {a_.b.logits, c.vocab_size, c.logit_soft_cap}));
   return step_end(a_.cx, end_args(false));
 }
 

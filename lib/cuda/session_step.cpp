@@ -269,6 +269,9 @@ Status CudaSession::enqueue_step(const SessionGroup& group) {
   }
   if (!whole) return {};
   return enqueue_each(group, [&](CudaSession& session, bool) {
+    const ModelConfig& c = *session.a_.config;
+    if (c.logit_soft_cap != 0.0f)
+      WEIR_TRY(soft_cap(session.a_.cx, {session.a_.b.logits, c.vocab_size, c.logit_soft_cap}));
     StepEndArgs end = session.end_args(true);
     end.overlap = group.n == 1;
     return step_end(session.a_.cx, end);

@@ -1,6 +1,6 @@
-// cuda: models of other shapes than the tiny reasoner. Groups of one to sixteen query heads, both head dimensions, both
-// rotations, head norms and biases, with random weights. The GPU is fed the CPU's tokens and must give its logits. The
-// policies look at positions alone, so that no near tie of scores can make the two diverge.
+// cuda: models of other shapes than the tiny reasoner. Groups of one to sixteen query heads, heads of 8 to 256
+// elements, both rotations, head norms and biases, with random weights. The GPU is fed the CPU's tokens and must give
+// its logits. The policies look at positions alone, so that no near tie of scores can make the two diverge.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -17,9 +17,25 @@ constexpr uint32_t kPrompt = 70;
 const uint32_t kSteps = steps_at_most(60);
 
 const RandomModel kShapes[] = {
-    {"llama", 4, 4, 64, "f16"},   {"qwen2", 5, 1, 64, "q8_0"}, {"llama", 12, 2, 128, "q8_0"},
-    {"qwen2", 7, 1, 128, "f16"},  {"qwen3", 8, 1, 64, "bf16"}, {"llama", 16, 1, 64, "q8_0"},
+    {"llama", 4, 4, 64, "f16"},
+    {"qwen2", 5, 1, 64, "q8_0"},
+    {"llama", 12, 2, 128, "q8_0"},
+    {"qwen2", 7, 1, 128, "f16"},
+    {"qwen3", 8, 1, 64, "bf16"},
+    {"llama", 16, 1, 64, "q8_0"},
     {"qwen3", 14, 2, 128, "f32"},
+    // Other sizes run in the kernel for the next larger one of 64, 128 and 256; groups above 8 are split.
+    {"llama", 4, 1, 8, "f16"},
+    {"qwen3", 12, 1, 24, "f16"},
+    {"llama", 4, 4, 40, "q8_0"},
+    {"qwen2", 4, 2, 72, "q8_0"},
+    {"qwen3", 5, 1, 96, "q8_0"},
+    {"llama", 14, 2, 112, "bf16"},
+    {"qwen2", 3, 1, 160, "q8_0"},
+    {"llama", 12, 1, 192, "f16"},
+    {"qwen3", 4, 1, 256, "q8_0"},
+    {"llama", 8, 1, 256, "f16"},
+    {"qwen3", 11, 1, 64, "f16"},
 };
 
 void compare(weir_model* model, const RandomModel& shape, const char* policy, uint32_t budget) {

@@ -94,6 +94,12 @@ const Group kGroups[] = {
     {{"llama", 12, 2, 64, "f16", 1, kMostTokens}, {{"mean_raw", 16, 0, 2075, Pins::kNone}}},
     {{"qwen2", 7, 1, 128, "q8_0", 1, kMostTokens},
      {{"max_z", 64, 3, 9600, Pins::kNone}, {"max_raw", 4, 0, 75, Pins::kNone}}},
+    // Heads of other sizes, whose layers take three launches and more.
+    {{"llama", 4, 1, 256, "f16", 1, kMostTokens},
+     {{"max_z", 4, 0, 272, Pins::kNone}, {"max_raw", 16, 3, 2075, Pins::kFew, "cuboid_mean"}}},
+    {{"qwen3", 12, 1, 96, "f16", 1, kMostTokens},
+     {{"max_raw", 4, 0, 272, Pins::kNone}, {"mean_raw", 16, 3, 2075, Pins::kFew, "cuboid_mean"}}},
+    {{"llama", 8, 2, 24, "f16", 1, kMostTokens}, {{"max_raw", 4, 0, 272, Pins::kNone}}},
     {{"qwen2", 4, 2, 64, "f16", 1, kMostTokens, true},
      {{"max_z", 4, 0, 272, Pins::kNone},
       {"max_raw", 16, 3, 2075, Pins::kFew},

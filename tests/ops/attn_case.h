@@ -10,6 +10,15 @@
 
 namespace weir::test {
 
+// Head sizes and groups that every operation on heads is tested with: those that the GPU has kernels for, those that
+// run in a kernel for a larger size, and groups that a kernel takes in parts.
+inline constexpr uint32_t kHeadDims[] = {8, 24, 40, 64, 72, 80, 96, 112, 128, 160, 192, 256};
+inline constexpr uint32_t kGroups[] = {1, 2, 3, 4, 5, 7, 8, 12, 16};
+// Every size with some groups, and the sizes that kernels are made for with all.
+constexpr bool is_tested_together(uint32_t head_dim, uint32_t group) {
+  return head_dim == 64 || head_dim == 128 || head_dim == 256 || group == 1 || group == 3 || group == 7 || group == 12;
+}
+
 struct AttnSpec {
   KvShapeSpec kv;
   uint32_t n_heads = 1;

@@ -23,9 +23,10 @@ std::vector<OpCase> cases() {
                     spec.kv.key_scale > 1.0f ? kCudaLargeLogitsNmse : kCudaAttnNmse, kCudaAttnReason});
   };
   // Every head dimension and group in both implementations: 1 row is decode, 20 rows are prefill.
-  for (uint32_t d : {8u, 40u, 64u, 72u, 80u, 96u, 128u, 256u}) {
-    for (uint32_t group : {1u, 2u, 3u, 4u, 7u, 8u}) {
+  for (uint32_t d : kHeadDims) {
+    for (uint32_t group : kGroups) {
       for (uint32_t n_tok : {1u, 20u}) {
+        if (!is_tested_together(d, group)) continue;
         AttnSpec s;
         s.kv = {.n_kv_heads = 2, .head_dim = d, .n_pages = 5, .last_len = 11};
         s.n_heads = 2 * group;
@@ -92,12 +93,32 @@ std::vector<OpCase> cases() {
     odd.kv = {.n_kv_heads = 2, .head_dim = 20, .n_pages = 6, .last_len = 1};
     add(path + "head_dim_20", odd);
   }
+  // Sinks, soft caps and queries for sink pages of every head size.
+  for (uint32_t d : kHeadDims) {
+    for (uint32_t n_tok : {1u, 20u}) {
+      AttnSpec s;
+      s.kv = {.n_kv_heads = 2, .head_dim = d, .n_pages = 38, .last_len = 11, .gaps = true};
+      s.n_heads = 10;
+      s.n_tok = n_tok;
+      s.page_mass = true;
+      s.lse = true;
+      s.n_sink_pages = 2;
+      const std::string name = (n_tok == 1 ? "decode_d" : "prefill_d") + std::to_string(d);
+      add(name + "_sink_query", s);
+      s.sinks = true;
+      add(name + "_sinks", s);
+      s.soft_cap = 2.0f;
+      s.window = 200;
+      s.n_sink = 20;
+      add(name + "_sinks_soft_cap_window", s);
+    }
+  }
   AttnSpec first;
   first.kv = {.n_kv_heads = 1, .head_dim = 64, .n_pages = 1, .last_len = 1};
   first.lse = true;
   add("first_token", first);
-  for (uint32_t d : {8u, 20u, 64u, 80u, 96u, 128u, 256u}) {
-    for (uint32_t group : {1u, 2u, 3u, 4u, 7u, 8u}) {
+  for (uint32_t d : {8u, 20u, 64u, 80u, 96u, 128u, 160u, 256u}) {
+    for (uint32_t group : {1u, 2u, 3u, 4u, 7u, 8u, 16u}) {
       AttnSpec s;
       s.kv = {.n_kv_heads = 2, .head_dim = d, .n_pages = 37, .last_len = 11, .gaps = true};
       s.n_heads = 2 * group;

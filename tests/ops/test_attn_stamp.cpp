@@ -90,9 +90,9 @@ std::vector<OpCase> cases() {
     list.push_back({"attn_stamp__" + name, [s, seed = seed_of(s)](const Backend& b) { return run_spec(b, s, seed); },
                     1e-11, "order of f32 sums, logits up to 20", kCudaLargeLogitsNmse, kCudaAttnReason});
   };
-  for (uint32_t d : {64u, 80u, 128u}) {
+  for (uint32_t d : {24u, 64u, 80u, 128u, 256u}) {
     for (uint32_t group : {1u, 3u, 4u, 8u, 12u}) {
-      if (d == 80 && group != 4) continue;
+      if (d != 64 && d != 128 && group != 4) continue;
       for (uint32_t pages : {1u, 5u, 33u, 300u}) {
         KvShapeSpec kv;
         kv.n_kv_heads = 2;

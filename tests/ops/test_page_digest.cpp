@@ -30,7 +30,7 @@ std::vector<OpCase> cases() {
   };
   for (DigestKind kind : kAllDigests) {
     const std::string name = digest_name(kind);
-    for (uint32_t d : {8u, 20u, 64u, 80u, 96u, 128u, 256u}) {
+    for (uint32_t d : {8u, 20u, 24u, 40u, 64u, 72u, 80u, 96u, 112u, 128u, 160u, 192u, 256u}) {
       const KvShapeSpec s = {.n_kv_heads = 2, .head_dim = d, .n_pages = 7, .last_len = 3, .digest = kind};
       add(name + "_d" + std::to_string(d), s, {0, 0}, 7);
       add(name + "_one_page_d" + std::to_string(d), s, {5, 4}, 1);

@@ -21,8 +21,8 @@ std::vector<OpCase> cases() {
   };
   for (DigestKind kind : kAllDigests) {
     const std::string name = digest_name(kind);
-    for (uint32_t d : {8u, 20u, 64u, 80u, 96u, 128u, 256u}) {
-      for (uint32_t group : {1u, 2u, 3u, 4u, 7u, 8u}) {
+    for (uint32_t d : {8u, 20u, 24u, 40u, 64u, 72u, 80u, 96u, 112u, 128u, 160u, 192u, 256u}) {
+      for (uint32_t group : {1u, 2u, 3u, 4u, 5u, 7u, 8u, 12u, 16u}) {
         add(name + "_d" + std::to_string(d) + "_g" + std::to_string(group),
             {.n_kv_heads = 2, .head_dim = d, .n_pages = 5, .last_len = 3, .digest = kind}, group);
       }

@@ -99,7 +99,7 @@ std::vector<Output> run_spec(const Backend& backend, const Spec& s) {
 
 std::vector<OpCase> cases() {
   constexpr auto kAdjacent = RopeLayout::kAdjacent, kHalfSplit = RopeLayout::kHalfSplit;
-  const std::vector<Spec> specs = {
+  std::vector<Spec> specs = {
       {"decode_adjacent", 6, 2, 64, 64, kAdjacent, 1, 3, false, false, false},
       {"decode_half_split", 6, 2, 64, 64, kHalfSplit, 1, 3, false, false, false},
       {"decode_norm_sink_digests", 8, 2, 128, 128, kHalfSplit, 1, 7, true, true, true},
@@ -113,6 +113,11 @@ std::vector<OpCase> cases() {
       {"prefill_without_digests", 8, 8, 96, 96, kAdjacent, 64, 1, false, false, false},
       {"head_dim_256", 4, 1, 256, 256, kHalfSplit, 33, 15, false, false, true},
   };
+  for (uint32_t d : {8u, 24u, 40u, 72u, 112u, 160u, 192u, 256u}) {
+    const std::string name = "head_dim_" + std::to_string(d);
+    specs.push_back({name + "_decode", 7, 1, d, d, kHalfSplit, 1, 5, true, true, true});
+    specs.push_back({name + "_prefill", 10, 2, d, d / 2, kAdjacent, 19, 9, true, false, true});
+  }
   std::vector<OpCase> list;
   for (const Spec& s : specs) {
     list.push_back({"rope_append__" + s.name, [s](const Backend& b) { return run_spec(b, s); }, 0.0,

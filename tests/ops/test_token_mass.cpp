@@ -91,13 +91,15 @@ std::vector<OpCase> cases() {
     list.push_back(
         {"token_mass__" + name, run, 1e-11, "f32 sums in another order and another exp: about 1e-6 of a mass"});
   };
-  for (uint32_t d : {8u, 20u, 64u, 80u, 96u, 128u, 256u}) {
-    for (uint32_t group : {1u, 2u, 3u, 4u, 7u, 8u}) {
+  for (uint32_t d : kHeadDims) {
+    for (uint32_t group : kGroups) {
+      if (!is_tested_together(d, group)) continue;
       for (uint32_t n_rows : {1u, 19u})
         add("d" + std::to_string(d) + "_g" + std::to_string(group) + "_" + std::to_string(n_rows) + "_rows",
             spec_of(d, group, n_rows, n_rows == 19), n_rows == 1);
     }
   }
+  add("head_dim_20", spec_of(20, 3, 19, true), false);
   AttnSpec odd = spec_of(23, 2, 3);
   add("odd_head_dim", odd, true);
   AttnSpec many = spec_of(64, 3, 32);
