@@ -7,9 +7,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <string>
 #include <vector>
 
+#include "api/handles.h"
 #include "samples/cli/gguf_write.cpp"
 #include "tests/cuda/cuda_test.h"
 
@@ -27,6 +29,9 @@ struct RandomModel {
   uint32_t context_tokens = 4096;
   bool equal_keys = false;   // of all tokens and positions: only qwen2's bias, not rotated
   bool equal_heads = false;  // all query heads have the same query; not for qwen2, whose biases differ
+  // What no file of these architectures can say; bend() adds it to the opened model.
+  bool sinks = false;  // of attention
+  float soft_cap = 0.0f, logit_soft_cap = 0.0f;
 };
 
 // For the names of tests.
@@ -37,6 +42,9 @@ inline std::string name_of(const RandomModel& m) {
   if (m.n_layers != 2) name += "_layers_" + std::to_string(m.n_layers);
   if (m.equal_keys) name += "_equal_keys";
   if (m.equal_heads) name += "_equal_heads";
+  if (m.sinks) name += "_sinks";
+  if (m.soft_cap != 0.0f) name += "_soft_cap";
+  if (m.logit_soft_cap != 0.0f) name += "_logit_soft_cap";
   return name;
 }
 
@@ -179,6 +187,22 @@ inline std::string write_random_model(const RandomModel& s) {
       },
       [](uint64_t, uint64_t) {});
   return path;
+}
+
+// Gives an opened model, of which there is no session yet, the sinks and soft caps of `s`. The sinks take from next to
+// nothing to most of the softmax over some hundred tokens.
+inline void bend(weir_model* opened, const RandomModel& s) {
+  static constexpr float kSinks[] = {3.0f, 6.0f, -2.0f, 4.5f, 5.0f, 0.0f, 7.0f, 4.0f,
+                                     2.5f, 5.5f, 3.5f,  6.5f, 1.0f, 5.0f, 4.0f, 6.0f};
+  assert_true(s.n_heads <= std::size(kSinks));
+  auto& weights = const_cast<ModelWeights&>(opened->model.weights());
+  auto& config = const_cast<ModelConfig&>(opened->model.config());
+  for (Layer& layer : weights.layers) {
+    layer.attention.sinks = s.sinks ? kSinks : nullptr;
+    layer.attention.soft_cap = s.soft_cap;
+  }
+  config.logit_soft_cap = s.logit_soft_cap;
+  config.traits = traits_of(config, weights.layers);
 }
 
 inline std::vector<float> logits_of(weir_session* session) {

@@ -36,6 +36,13 @@ const RandomModel kShapes[] = {
     {"qwen3", 4, 1, 256, "q8_0"},
     {"llama", 8, 1, 256, "f16"},
     {"qwen3", 11, 1, 64, "f16"},
+    // Sinks of every kernel, and soft caps, of which heads of 64 and 128 elements have none in their own kernels.
+    {"llama", 8, 1, 64, "q8_0", 2, 4096, false, false, true},
+    {"qwen3", 6, 2, 128, "f16", 2, 4096, false, false, true},
+    {"llama", 4, 1, 64, "f16", 2, 4096, false, false, true, 0.25f},
+    {"llama", 12, 2, 128, "q8_0", 2, 4096, false, false, false, 1.0f, 2.0f},
+    {"qwen3", 4, 1, 256, "q8_0", 2, 4096, false, false, true, 2.0f, 2.0f},
+    {"llama", 5, 1, 96, "q8_0", 2, 4096, false, false, true, 1.0f},
 };
 
 void compare(weir_model* model, const RandomModel& shape, const char* policy, uint32_t budget) {
@@ -76,6 +83,7 @@ void logits_are_the_cpus(void** state) {
   weir_model* model = nullptr;
   assert_ok(weir_runtime_create(&options, &runtime));
   assert_ok(weir_model_open(runtime, path.c_str(), nullptr, &model));
+  weir::test::bend(model, shape);
   compare(model, shape, "dense", 0);
   compare(model, shape, "sink", 64);  // drops tokens, so that the sinks' query is rotated otherwise
   weir_model_close(model);
@@ -83,12 +91,65 @@ void logits_are_the_cpus(void** state) {
   std::remove(path.c_str());
 }
 
+std::vector<float> cpu_logits(weir_model* model) {
+  weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
+  options.device = WEIR_DEVICE_CPU;
+  options.context_tokens = 128;
+  weir_session* session = nullptr;
+  assert_ok(weir_session_create(model, &options, &session));
+  uint64_t state = 7;
+  std::vector<weir_token> tokens(kPrompt);
+  for (weir_token& token : tokens) token = weir::test::random_token(state);
+  assert_ok(weir_session_prefill(session, tokens.data(), kPrompt, nullptr, nullptr));
+  const std::vector<float> logits = logits_of(session);
+  weir_session_destroy(session);
+  return logits;
+}
+
+// Without this a GPU that computes none of them could pass the tests above.
+void shapes__sinks_and_soft_caps_matter(void**) {
+  for (const RandomModel& shape : kShapes) {
+    if (!shape.sinks && shape.soft_cap == 0.0f) continue;
+    const std::string path = weir::test::write_random_model(shape);
+    weir_runtime_options options = WEIR_RUNTIME_OPTIONS_INIT;
+    weir_runtime* runtime = nullptr;
+    weir_model* model = nullptr;
+    assert_ok(weir_runtime_create(&options, &runtime));
+    assert_ok(weir_model_open(runtime, path.c_str(), nullptr, &model));
+    RandomModel some = shape;
+    some.sinks = false;
+    some.soft_cap = some.logit_soft_cap = 0.0f;
+    const std::vector<float> plain = cpu_logits(model);
+    const auto moves = [&](const RandomModel& bent) {
+      weir::test::bend(model, bent);
+      return distance(plain, cpu_logits(model));
+    };
+    if (shape.sinks) {
+      some.sinks = true;
+      assert_true(moves(some) > 0.15);
+      some.sinks = false;
+    }
+    if (shape.soft_cap != 0.0f) {
+      some.soft_cap = shape.soft_cap;
+      assert_true(moves(some) > 0.15);
+      some.soft_cap = 0.0f;
+    }
+    if (shape.logit_soft_cap != 0.0f) {
+      some.logit_soft_cap = shape.logit_soft_cap;
+      assert_true(moves(some) > 0.15);
+    }
+    weir_model_close(model);
+    weir_runtime_destroy(runtime);
+    std::remove(path.c_str());
+  }
+}
+
 }  // namespace
 
 int main() {
   std::vector<std::string> names;
   for (const RandomModel& shape : kShapes) names.push_back("shapes__" + weir::test::name_of(shape));
-  std::vector<CMUnitTest> tests;
+  std::vector<CMUnitTest> tests = {cmocka_unit_test(shapes__sinks_and_soft_caps_matter)};
   for (size_t i = 0; i < names.size(); ++i)
     tests.push_back({names[i].c_str(), logits_are_the_cpus, nullptr, nullptr, const_cast<RandomModel*>(&kShapes[i])});
   return _cmocka_run_group_tests("cuda/shapes", tests.data(), tests.size(), nullptr, nullptr);

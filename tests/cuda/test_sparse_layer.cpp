@@ -94,6 +94,11 @@ const Group kGroups[] = {
     {{"llama", 12, 2, 64, "f16", 1, kMostTokens}, {{"mean_raw", 16, 0, 2075, Pins::kNone}}},
     {{"qwen2", 7, 1, 128, "q8_0", 1, kMostTokens},
      {{"max_z", 64, 3, 9600, Pins::kNone}, {"max_raw", 4, 0, 75, Pins::kNone}}},
+    // Sinks in the one launch, and a soft cap, which it does not have.
+    {{"llama", 8, 1, 64, "f16", 1, kMostTokens, false, false, true},
+     {{"max_raw", 4, 0, 272, Pins::kNone}, {"max_z", 16, 3, 2075, Pins::kFew, "cuboid_mean"}}},
+    {{"qwen3", 6, 2, 128, "f16", 1, kMostTokens, false, false, true}, {{"mean_raw", 4, 0, 272, Pins::kNone}}},
+    {{"llama", 4, 1, 64, "f16", 1, kMostTokens, false, false, true, 0.25f}, {{"max_raw", 4, 0, 272, Pins::kNone}}},
     // Heads of other sizes, whose layers take three launches and more.
     {{"llama", 4, 1, 256, "f16", 1, kMostTokens},
      {{"max_z", 4, 0, 272, Pins::kNone}, {"max_raw", 16, 3, 2075, Pins::kFew, "cuboid_mean"}}},
@@ -295,6 +300,7 @@ struct OpenModel {
     options.n_threads = 0;  // all; the prompts are long
     assert_ok(weir_runtime_create(&options, &f.runtime));
     assert_ok(weir_model_open(f.runtime, path.c_str(), nullptr, &f.model));
+    weir::test::bend(f.model, m);
   }
   ~OpenModel() {
     close_gpu_fixture(&f);
