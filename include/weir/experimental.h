@@ -33,7 +33,8 @@ typedef struct weir_trace_layer {
     const float *score;        /**< [n_kv_heads, capacity] the policy's latest score of the page. */
     const uint32_t *n_listed;  /**< [n_lists] pages that were attended. */
     const uint32_t *listed;    /**< [n_lists, capacity] their table rows, ascending; NULL: all resident pages. */
-    const float *mass;         /**< [n_heads, capacity] exact attention mass of each attended page, in list order. */
+    const float *mass;         /**< [n_heads, capacity] exact attention mass of each attended page, in list order: its
+                                    share of the softmax, in which a model's attention sinks have their part, too. */
 } weir_trace_layer;
 
 /** Receives every layer of every decode step, after the step's attention in that layer. Any status but WEIR_OK, or an
