@@ -91,6 +91,27 @@ void logits_are_the_cpus(void** state) {
   std::remove(path.c_str());
 }
 
+void shapes__larger_heads_are_refused(void**) {
+  const RandomModel shape = {"llama", 4, 1, 264, "f16"};
+  const std::string path = weir::test::write_random_model(shape);
+  const weir_runtime_options options = gpu_runtime_options();
+  weir_runtime* runtime = nullptr;
+  weir_model* model = nullptr;
+  assert_ok(weir_runtime_create(&options, &runtime));
+  assert_ok(weir_model_open(runtime, path.c_str(), nullptr, &model));
+  weir_session_options session = WEIR_SESSION_OPTIONS_INIT;
+  weir_plan_info plan = WEIR_PLAN_INFO_INIT;
+  session.device = WEIR_DEVICE_AUTO;
+  assert_ok(weir_plan(model, &session, &plan));
+  assert_int_equal(plan.device, WEIR_DEVICE_CPU);
+  session.device = WEIR_DEVICE_CUDA;
+  if (why_no_gpu()[0] == '\0')
+    assert_error(weir_plan(model, &session, &plan), WEIR_ERR_UNSUPPORTED, "heads of 264 elements");
+  weir_model_close(model);
+  weir_runtime_destroy(runtime);
+  std::remove(path.c_str());
+}
+
 std::vector<float> cpu_logits(weir_model* model) {
   weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
   options.device = WEIR_DEVICE_CPU;
@@ -149,7 +170,8 @@ void shapes__sinks_and_soft_caps_matter(void**) {
 int main() {
   std::vector<std::string> names;
   for (const RandomModel& shape : kShapes) names.push_back("shapes__" + weir::test::name_of(shape));
-  std::vector<CMUnitTest> tests = {cmocka_unit_test(shapes__sinks_and_soft_caps_matter)};
+  std::vector<CMUnitTest> tests = {cmocka_unit_test(shapes__sinks_and_soft_caps_matter),
+                                   cmocka_unit_test(shapes__larger_heads_are_refused)};
   for (size_t i = 0; i < names.size(); ++i)
     tests.push_back({names[i].c_str(), logits_are_the_cpus, nullptr, nullptr, const_cast<RandomModel*>(&kShapes[i])});
   return _cmocka_run_group_tests("cuda/shapes", tests.data(), tests.size(), nullptr, nullptr);
