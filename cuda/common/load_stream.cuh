@@ -32,6 +32,11 @@ __device__ inline uint16_t load_stream(const uint16_t* p) {
   asm volatile("ld.global.nc.L1::no_allocate.u16 %0, [%1];" : "=h"(v) : "l"(p));
   return v;
 }
+__device__ inline uint8_t load_stream(const uint8_t* p) {
+  uint16_t v;  // there is no register of eight bits
+  asm volatile("ld.global.nc.L1::no_allocate.u8 %0, [%1];" : "=h"(v) : "l"(p));
+  return static_cast<uint8_t>(v);
+}
 
 #endif  // __CUDACC__
 

@@ -53,6 +53,14 @@ __device__ inline void bytes_to_float(uint4 w, float offset, float step, float* 
   for (uint32_t i = 0; i < 16; ++i) out[i] = step * (static_cast<float>(words[i / 4] >> (i % 4 * 8) & 255u) - offset);
 }
 
+// The same of signed bytes.
+__device__ inline void signed_to_float(uint4 w, float step, float* out) {
+  const uint32_t words[4] = {w.x, w.y, w.z, w.w};
+#pragma unroll
+  for (uint32_t i = 0; i < 16; ++i)
+    out[i] = step * static_cast<float>(static_cast<int8_t>(words[i / 4] >> (i % 4 * 8)));
+}
+
 // The 32 weights of a block as signed bytes, in the order of an Act's halves.
 struct Bytes32 {
   uint4 low, high;

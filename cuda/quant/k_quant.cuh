@@ -1,5 +1,5 @@
 // What the types with minima have in common on the GPU: the sub-scales in the headers of Q4_K and Q5_K, the pair of
-// scale and minimum of Q4_1, and the dot product and the decoder of 32 weights.
+// scale and minimum of Q4_1 and Q5_1, and the dot product and the decoder of 32 weights.
 #pragma once
 
 #include "cuda/quant/block_dot.cuh"

@@ -1,4 +1,4 @@
-// How a weight matrix lies in device memory. Files interleave scales and quants in blocks of 18 to 210 bytes, which
+// How a weight matrix lies in device memory. Files interleave scales and quants in blocks of 17 to 210 bytes, which
 // 16-byte loads cannot read. The host separates them into planes, each aligned; their total size is that of the file.
 // cuda/quant/<type>.cuh says which planes a type has.
 #pragma once
@@ -18,7 +18,7 @@ namespace weir::cuda {
 template <WeightType T>
 struct PlaneLayout;
 
-inline constexpr uint32_t kMostPlanes = 4;
+inline constexpr uint32_t kMostPlanes = 5;
 
 // Packs the nibbles of the eight sub-blocks of a K-quant. In the file one sub-block has the low nibbles of 32 bytes and
 // the next one their high nibbles.

@@ -54,22 +54,24 @@ HWY_INLINE float quantize_group(const float* x, size_t n, int16_t* HWY_RESTRICT 
   return finite ? m / 32767.0f : std::numeric_limits<float>::quiet_NaN();
 }
 
-// sum[i] = scale * (q[32i] + ... + q[32i + 31]).
+// sum[i] = scale * (q[n * i] + ... + q[n * i + n - 1]) with n = kWidth.
+template <size_t kWidth>
 HWY_INLINE void sum_group(const int16_t* q, float scale, float* sum) {
-  const hn::CappedTag<int16_t, kSub> d16;
+  const hn::CappedTag<int16_t, kWidth> d16;
   const hn::RepartitionToWide<decltype(d16)> d32;
-  for (size_t i = 0; i < kSubs; ++i) {
+  for (size_t i = 0; i < kGroup / kWidth; ++i) {
     auto s = hn::Zero(d32), other = hn::Zero(d32);
-    for (size_t k = 0; k < kSub; k += hn::MaxLanes(d16))
-      s = dot_pairs(d32, hn::LoadU(d16, q + i * kSub + k), hn::Set(d16, 1), s, other);
+    for (size_t k = 0; k < kWidth; k += hn::MaxLanes(d16))
+      s = dot_pairs(d32, hn::LoadU(d16, q + i * kWidth + k), hn::Set(d16, 1), s, other);
     sum[i] = scale * static_cast<float>(hn::GetLane(hn::SumOfLanes(d32, hn::Add(s, other))));
   }
 }
 
-void quantize(const float* x, size_t n_cols, bool sums, int16_t* q, float* scale, float* sum) {
+void quantize(const float* x, size_t n_cols, int16_t* q, float* scale, float* sum, float* half_sum) {
   for (size_t g = 0; g < n_groups(n_cols); ++g) {
     scale[g] = quantize_group(x + g * kGroup, HWY_MIN(kGroup, n_cols - g * kGroup), q + g * kGroup);
-    if (sums) sum_group(q + g * kGroup, scale[g], sum + g * kSubs);
+    if (sum != nullptr) sum_group<kSub>(q + g * kGroup, scale[g], sum + g * kSubs);
+    if (half_sum != nullptr) sum_group<kHalf>(q + g * kGroup, scale[g], half_sum + g * kHalves);
   }
 }
 
@@ -100,16 +102,17 @@ HWY_INLINE void for_packed_groups(const PackCall& c, size_t at_once, size_t toke
 }
 
 #if HWY_ARCH_X86
-// Sums of a packed group, with the tokens side by side as in the panel.
+// Sums of kWidth columns of a packed group, with the tokens side by side as in the panel.
+template <size_t kWidth>
 HWY_INLINE void sum_packed(const uint32_t* pairs, const float* scale, size_t tokens, float* sum) {
   const DF df;
   const DI di;
   const hn::RebindToUnsigned<DI> du;
   const hn::Repartition<int16_t, DI> d16;
-  for (size_t i = 0; i < kSubs; ++i) {
+  for (size_t i = 0; i < kGroup / kWidth; ++i) {
     for (size_t t = 0; t < tokens; t += kLanes) {
       auto s = hn::Zero(di), other = s;
-      for (size_t k = i * kSub / 2; k < (i + 1) * kSub / 2; ++k) {
+      for (size_t k = i * kWidth / 2; k < (i + 1) * kWidth / 2; ++k) {
         s = dot_pairs(di, hn::BitCast(d16, hn::Load(du, pairs + k * tokens + t)), hn::Set(d16, 1), s, other);
       }
       hn::Store(hn::Mul(hn::ConvertTo(df, s), hn::Load(df, scale + t)), df, sum + i * tokens + t);
@@ -118,7 +121,7 @@ HWY_INLINE void sum_packed(const uint32_t* pairs, const float* scale, size_t tok
 }
 
 void pack(const PackCall& c) {
-  const size_t tokens = c.n_vectors * kLanes, bytes = packed_bytes(tokens);
+  const size_t tokens = c.n_vectors * kLanes, bytes = packed_bytes(tokens, c.half_sums);
   for_packed_groups(c, 2, tokens, [&](size_t t, size_t g) WEIR_ATTR {
     auto* pairs = reinterpret_cast<uint32_t*>(c.out + g * bytes);  // [kGroup / 2, tokens]
     auto* scale = reinterpret_cast<float*>(c.out + g * bytes + kGroup * sizeof(int16_t) * tokens);
@@ -131,7 +134,9 @@ void pack(const PackCall& c) {
     }
     const auto* in = reinterpret_cast<const uint32_t*>(q);
     for (size_t k = 0; k < kGroup / 2; k += 4) transpose4(in + k, kGroup / 2, pairs + k * tokens + t, tokens);
-    if (t + 4 == tokens) sum_packed(pairs, scale, tokens, scale + tokens);
+    if (t + 4 < tokens) return;
+    sum_packed<kSub>(pairs, scale, tokens, scale + tokens);
+    if (c.half_sums) sum_packed<kHalf>(pairs, scale, tokens, scale + (1 + kSubs) * tokens);
   });
 }
 #endif
@@ -238,16 +243,21 @@ HWY_INLINE void chunk_sums(const uint32_t* x, const int16_t* w, Vec<DI> (&sum)[k
 template <size_t kRows, size_t kVectors, TileKind kKind>
 HWY_INLINE void block_integer(const MultiplyCall& c, size_t row) {
   constexpr bool kSubScales = kKind == TileKind::kSubScales || kKind == TileKind::kSubMinima;
-  constexpr bool kMinima = kKind != TileKind::kSubScales && kKind != TileKind::kGroupScale16;
-  constexpr size_t kChunk = kKind == TileKind::kGroupScale16 ? 16 : kKind == TileKind::kGroupScale64 ? 64 : 32;
+  constexpr bool kNoMinima =
+      kKind == TileKind::kSubScales || kKind == TileKind::kGroupScale16 || kKind == TileKind::kGroupScale64;
+  constexpr bool kHalfMinima = kKind == TileKind::kGroupHalfMinima64;
+  constexpr size_t kMinima = kNoMinima ? 0 : kHalfMinima ? kHalves : kSubs;
+  constexpr size_t kChunk = kKind == TileKind::kGroupScale16                  ? 16
+                            : kSubScales || kKind == TileKind::kGroupMinima32 ? 32
+                                                                              : 64;
   constexpr size_t kTokens = kVectors * kLanes;
   const DF df;
   const auto* x = reinterpret_cast<const uint32_t*>(c.x);
   const auto* x_scale = reinterpret_cast<const float*>(c.x + kGroup * sizeof(int16_t) * kTokens);
-  const float* x_sum = x_scale + kTokens;
+  const float* x_sum = x_scale + (kHalfMinima ? 1 + kSubs : 1) * kTokens;
   const int16_t* w = c.tile->q + row * kGroup;
   const float* scale = c.tile->scale + row * kSubs;
-  const float* low = c.tile->min + row * kSubs;
+  const float* low = c.tile->min + row * kHalves;
   float* out = c.c + row * kTokens;
 
   Vec<DF> acc[kRows][kVectors];
@@ -276,12 +286,10 @@ HWY_INLINE void block_integer(const MultiplyCall& c, size_t row) {
       auto xs = hn::Load(df, x_scale + v * kLanes);
       if constexpr (!kSubScales) xs = hn::Mul(xs, hn::Set(df, scale[r * kSubs]));
       auto total = hn::MulAdd(acc[r][v], xs, hn::Load(df, out + (r * kVectors + v) * kLanes));
-      if constexpr (kMinima) {
-        HWY_UNROLL(8)
-        for (size_t i = 0; i < kSubs; ++i) {
-          total =
-              hn::NegMulAdd(hn::Set(df, low[r * kSubs + i]), hn::Load(df, x_sum + (i * kVectors + v) * kLanes), total);
-        }
+      HWY_UNROLL(16)
+      for (size_t i = 0; i < kMinima; ++i) {
+        total =
+            hn::NegMulAdd(hn::Set(df, low[r * kHalves + i]), hn::Load(df, x_sum + (i * kVectors + v) * kLanes), total);
       }
       hn::Store(total, df, out + (r * kVectors + v) * kLanes);
     }
@@ -377,8 +385,9 @@ const ActKernels& kernels() {
     pack,
     pack_float,
     {multiply_float, multiply_integer<TileKind::kSubScales>, multiply_integer<TileKind::kSubMinima>,
-     multiply_integer<TileKind::kGroupScale16>, multiply_integer<TileKind::kGroupScale32>,
-     multiply_integer<TileKind::kGroupScale64>},
+     multiply_integer<TileKind::kGroupScale16>, multiply_integer<TileKind::kGroupScale64>,
+     multiply_integer<TileKind::kGroupMinima32>, multiply_integer<TileKind::kGroupMinima64>,
+     multiply_integer<TileKind::kGroupHalfMinima64>},
 #else
     nullptr,
     pack_float,
@@ -392,7 +401,7 @@ const ActKernels& kernels() {
 
 #else  // no vectors
 
-void quantize(const float*, size_t, bool, int16_t*, float*, float*) {}
+void quantize(const float*, size_t, int16_t*, float*, float*, float*) {}
 
 template <Gate kGate>
 void glu(float* gate, const float* up, size_t n) {

@@ -11,8 +11,9 @@ namespace {
 struct GemmRun {
   const Product* product;
   const ActKernels* act;
-  bool floats;   // this pass does the parts whose tiles are f32
-  bool mine[3];  // parts of this pass
+  bool floats;     // this pass does the parts whose tiles are f32
+  bool half_sums;  // a part of this pass needs the sums per 16 columns
+  bool mine[3];    // parts of this pass
   size_t first_tok, n_tok;
   size_t n_panels;
   size_t pack_pieces;  // tasks that pack one panel
@@ -33,7 +34,8 @@ size_t panel_vectors(const GemmRun& run, size_t panel) {
 
 // Bytes of one group of a panel.
 size_t group_bytes(const GemmRun& run, size_t n_vectors) {
-  return (run.floats ? packed_float_bytes : packed_bytes)(n_vectors * run.act->vector_tokens);
+  const size_t tokens = n_vectors * run.act->vector_tokens;
+  return run.floats ? packed_float_bytes(tokens) : packed_bytes(tokens, run.half_sums);
 }
 
 std::byte* packed_panel(const GemmRun& run, size_t panel) {
@@ -50,6 +52,7 @@ void pack_task(const GemmRun& run, size_t task) {
                          n_cols,
                          groups * piece / run.pack_pieces,
                          groups * (piece + 1) / run.pack_pieces,
+                         run.half_sums,
                          packed_panel(run, panel)};
   run.floats ? run.act->pack_float(call) : run.act->pack(call);
 }
@@ -65,7 +68,7 @@ struct TaskRows {
 };
 
 Tile rows_from(const Tile& tile, size_t row) {
-  return {tile.q + row * kGroup, tile.scale + row * kSubs, tile.min + row * kSubs, tile.f + row * kGroup};
+  return {tile.q + row * kGroup, tile.scale + row * kSubs, tile.min + row * kHalves, tile.f + row * kGroup};
 }
 
 // Multiplies the decoded group g of weight i with every panel. The panels share the prefetch of the next group's
@@ -112,7 +115,7 @@ void clear_padding(const Tile& tile, const TaskRows& rows) {
     std::memset(rest.q, 0, n * kGroup * sizeof(int16_t));
     std::memset(rest.f, 0, n * kGroup * sizeof(float));
     std::memset(rest.scale, 0, n * kSubs * sizeof(float));
-    std::memset(rest.min, 0, n * kSubs * sizeof(float));
+    std::memset(rest.min, 0, n * kHalves * sizeof(float));
   }
 }
 
@@ -137,7 +140,7 @@ void tile_task(const GemmRun& run, size_t task, size_t worker) {
   Carver carver(run.workers + worker * run.worker_bytes);
   Tile tile;
   tile.scale = carver.take<float>(kTileRows * kSubs);
-  tile.min = carver.take<float>(kTileRows * kSubs);
+  tile.min = carver.take<float>(kTileRows * kHalves);
   tile.q = carver.take<int16_t>(kTileRows * kGroup);
   tile.f = carver.take<float>(kTileRows * kGroup);
   auto* c = carver.take<float>(0);
@@ -200,13 +203,15 @@ void run_gemm(OpContext& cx, const Product& p) {
   run.act = &act_kernels();
   for (const bool floats : {false, true}) {
     bool any = false;
+    run.half_sums = false;
     for (size_t i = 0; i < p.n_parts; ++i) {
       run.mine[i] = needs_floats(*run.act, p, i) == floats;
       any |= run.mine[i];
+      run.half_sums |= run.mine[i] && !floats && weight_kernels(p.part[i].w.type).uses_half_sums;
     }
     if (!any) continue;
     run.floats = floats;
-    const size_t pass = floats ? kPassTokensFloat : kPassTokens;
+    const size_t pass = floats ? kPassTokensFloat : run.half_sums ? kPassTokensHalfSums : kPassTokens;
     for (run.first_tok = 0; run.first_tok < p.n_tok; run.first_tok += pass) {
       run.n_tok = std::min(pass, p.n_tok - run.first_tok);
       run_pass(cx, run);

@@ -23,18 +23,20 @@ struct GemvRun {
 
 void quantize(GemvRun& run, size_t n_cols, size_t n_tok) {
   const Product& p = *run.product;
-  bool integers = false, sums = false;
+  bool integers = false, sums = false, half_sums = false;
   for (size_t i = 0; i < p.n_parts; ++i) {
     const WeightKernels& kernels = weight_kernels(p.part[i].w.type);
     integers |= kernels.kind != TileKind::kFloat;
     sums |= kernels.uses_sums;
+    half_sums |= kernels.uses_half_sums;
   }
   if (!integers) return;
   const size_t groups = n_groups(n_cols);
   const Activations& a = run.activations;
   for (size_t t = 0; t < n_tok; ++t) {
-    run.act->quantize(a.x + t * n_cols, n_cols, sums, a.q + t * groups * kGroup, a.scale + t * groups,
-                      a.sum + t * groups * kSubs);
+    run.act->quantize(a.x + t * n_cols, n_cols, a.q + t * groups * kGroup, a.scale + t * groups,
+                      sums ? a.sum + t * groups * kSubs : nullptr,
+                      half_sums ? a.half_sum + t * groups * kHalves : nullptr);
   }
 }
 
@@ -109,6 +111,7 @@ void run_gemv(OpContext& cx, const Product& p) {
   run.activations.q = carver.take<int16_t>(std::min(p.n_tok, kGemvTokens) * groups * kGroup);
   run.activations.scale = carver.take<float>(std::min(p.n_tok, kGemvTokens) * groups);
   run.activations.sum = carver.take<float>(std::min(p.n_tok, kGemvTokens) * groups * kSubs);
+  run.activations.half_sum = carver.take<float>(std::min(p.n_tok, kGemvTokens) * groups * kHalves);
   run.results = carver.take<float>(0);
   cut(run, cx.pool->n_threads());
   for (size_t tok = 0; tok < p.n_tok; tok += kGemvTokens) {  // several rounds only without a GEMM

@@ -13,19 +13,23 @@ namespace weir::cpu {
 // Columns that share one scale of the quantised activations, and the step of the GEMM along columns: a whole
 // super-block of the K types.
 inline constexpr size_t kGroup = 256;
-// Columns of the smallest quantised block. The sums of activations are kept per such block.
+// Columns of a quantised block. The sums of activations are kept per such block, and per half of one for the types with
+// a minimum per 16 weights.
 inline constexpr size_t kSub = 32;
 inline constexpr size_t kSubs = kGroup / kSub;
+inline constexpr size_t kHalf = kSub / 2;
+inline constexpr size_t kHalves = kGroup / kHalf;
 
 constexpr size_t n_groups(size_t n_cols) { return (n_cols + kGroup - 1) / kGroup; }
 
 // Activations of the GEMV, as f32 and as 16-bit integers: x = scale * q to within scale / 2. Arrays per token, one
 // after another.
 struct Activations {
-  const float* x = nullptr;  // [n_tok, n_cols]
-  int16_t* q = nullptr;      // [n_tok, groups * kGroup], zero beyond n_cols
-  float* scale = nullptr;    // [n_tok, groups]
-  float* sum = nullptr;      // [n_tok, groups, kSubs] scale * (sum of 32 q); filled on request only
+  const float* x = nullptr;   // [n_tok, n_cols]
+  int16_t* q = nullptr;       // [n_tok, groups * kGroup], zero beyond n_cols
+  float* scale = nullptr;     // [n_tok, groups]
+  float* sum = nullptr;       // [n_tok, groups, kSubs] scale * (sum of 32 q); filled on request only
+  float* half_sum = nullptr;  // [n_tok, groups, kHalves] scale * (sum of 16 q); filled on request only
 };
 
 // out[t * out_stride + r] = row r of the matrix times token t.
@@ -41,11 +45,11 @@ struct GemvCall {
 };
 
 // Decoded weights of up to kTileRows rows in one group of columns. An integer weight is scale * q - min. The scale is
-// that of the group (element 0) or one per 32 columns; TileKind says which.
+// that of the group (element 0) or one per 32 columns; the minimum is one per 32 or 16 columns. TileKind says which.
 struct Tile {
   int16_t* q;    // [kTileRows, kGroup]
   float* scale;  // [kTileRows, kSubs]
-  float* min;    // [kTileRows, kSubs]
+  float* min;    // [kTileRows, kHalves]
   float* f;      // [kTileRows, kGroup]: the weights of an f32 tile
 };
 inline constexpr size_t kTileRows = 96;
@@ -79,14 +83,16 @@ using GluFn = void (*)(float* gate, const float* up, size_t n);
 
 // How the tile of a weight type is multiplied.
 enum class TileKind : uint8_t {
-  kFloat,         // Tile::f
-  kSubScales,     // Tile::q with one scale per 32 columns, no minimum
-  kSubMinima,     // the same with minima
-  kGroupScale16,  // one scale, an i32 can sum 16 products, no minimum
-  kGroupScale32,  // one scale, an i32 can sum 32 products, minima
-  kGroupScale64,  // the same with 64 products
+  kFloat,             // Tile::f
+  kSubScales,         // Tile::q with one scale per 32 columns, no minimum
+  kSubMinima,         // the same with minima
+  kGroupScale16,      // one scale, an i32 can sum 16 products, no minimum
+  kGroupScale64,      // the same with 64 products
+  kGroupMinima32,     // one scale, an i32 can sum 32 products, minima
+  kGroupMinima64,     // the same with 64 products
+  kGroupHalfMinima64  // the same with a minimum per 16 columns
 };
-inline constexpr size_t kTileKinds = 6;
+inline constexpr size_t kTileKinds = 8;
 
 // Packs groups [first_group, end_group) of the tokens of one panel.
 struct PackCall {
@@ -95,12 +101,14 @@ struct PackCall {
   size_t n_vectors;  // vectors of tokens in the panel
   size_t n_cols;
   size_t first_group, end_group;
+  bool half_sums;  // integer panels: also the sums per 16 columns
   std::byte* out;  // group 0 of the panel
 };
 
 struct WeightKernels {
-  TileKind kind;   // kFloat: the GEMV reads act.x; else act.q
-  bool uses_sums;  // the GEMV and the tile need the activations' sums
+  TileKind kind;        // kFloat: the GEMV reads act.x; else act.q
+  bool uses_sums;       // the GEMV and the tile need the activations' sums per 32 columns
+  bool uses_half_sums;  // the same per 16 columns
   void (*gemv)(const GemvCall&);
   void (*decode)(const DecodeCall&, Tile&);        // fills q, scale, min; null for kFloat
   void (*decode_float)(const DecodeCall&, Tile&);  // fills f
@@ -114,8 +122,8 @@ struct ActKernels {
   bool integer_gemm;     // multiply integer tiles; otherwise decode to f32
   size_t vector_tokens;  // tokens in one vector
   size_t panel_vectors;  // vectors of a full panel
-  // Fills q and scale, and sum if `sums`, of one token.
-  void (*quantize)(const float* x, size_t n_cols, bool sums, int16_t* q, float* scale, float* sum);
+  // Fills q, scale, and sum and half_sum unless null, of one token.
+  void (*quantize)(const float* x, size_t n_cols, int16_t* q, float* scale, float* sum, float* half_sum);
   void (*pack)(const PackCall&);
   void (*pack_float)(const PackCall&);
   MultiplyFn multiply[kTileKinds];
@@ -132,9 +140,10 @@ const ActKernels& act_kernels();
 const WeightKernels& weight_kernels(WeightType type);
 
 // Bytes of one group of a packed panel of `tokens` tokens (vectors * vector_tokens).
-// i16 [kGroup / 2, tokens, 2], f32 scale [tokens], f32 sum [kSubs, tokens].
-constexpr size_t packed_bytes(size_t tokens) {
-  return (tokens * (kGroup * sizeof(int16_t) + (1 + kSubs) * sizeof(float)) + 63) / 64 * 64;
+// i16 [kGroup / 2, tokens, 2], f32 scale [tokens], f32 sum [kSubs, tokens]; with half sums f32 [kHalves, tokens].
+constexpr size_t packed_bytes(size_t tokens, bool half_sums) {
+  const size_t n_floats = 1 + kSubs + (half_sums ? kHalves : 0);
+  return (tokens * (kGroup * sizeof(int16_t) + n_floats * sizeof(float)) + 63) / 64 * 64;
 }
 constexpr size_t packed_float_bytes(size_t tokens) { return tokens * kGroup * sizeof(float); }
 

@@ -22,6 +22,8 @@ inline constexpr size_t kGemvTokens = 8;
 inline constexpr size_t kPassTokens = 512;
 // The f32 path packs twice the bytes.
 inline constexpr size_t kPassTokensFloat = 256;
+// Integer panels with sums per 16 columns: as many tokens as fit into the scratch of kPassTokensFloat.
+inline constexpr size_t kPassTokensHalfSums = 416;
 // Maximum number of rows of a GEMV task; bounds the scratch of its results.
 inline constexpr size_t kGemvRows = 512;
 
@@ -61,10 +63,10 @@ class Carver {
   std::byte* at_;
 };
 
-// q, scale and sum of the quantised activations. Rounded up to 64 bytes, because sums are read in whole vectors.
+// q, scale and sums of the quantised activations. Rounded up to 64 bytes, because sums are read in whole vectors.
 constexpr size_t gemv_shared_bytes(size_t groups, size_t n_tok) {
   return round_up(n_tok * groups * kGroup * sizeof(int16_t), 64) + round_up(n_tok * groups * sizeof(float), 64) +
-         round_up(n_tok * groups * kSubs * sizeof(float), 64);
+         round_up(n_tok * groups * kSubs * sizeof(float), 64) + round_up(n_tok * groups * kHalves * sizeof(float), 64);
 }
 // Results of a task, for gate and up.
 constexpr size_t gemv_worker_bytes() { return 2 * kGemvRows * kGemvTokens * sizeof(float); }
@@ -73,13 +75,16 @@ constexpr size_t gemv_worker_bytes() { return 2 * kGemvRows * kGemvTokens * size
 // bytes, which 16 bytes per token cover, as it has at least 4 tokens. A pass is padded to a whole panel of at most 32
 // tokens.
 constexpr size_t gemm_shared_bytes(size_t groups, size_t n_tok) {
-  const size_t integer = round_up(std::min(n_tok, kPassTokens), 32) * (packed_bytes(64) / 64 + 16);
+  const size_t integer = round_up(std::min(n_tok, kPassTokens), 32) * (packed_bytes(64, false) / 64 + 16);
   const size_t floats = round_up(std::min(n_tok, kPassTokensFloat), 32) * packed_float_bytes(1);
   return round_up(groups * std::max(integer, floats), 64);
 }
+static_assert(kPassTokensHalfSums * (packed_bytes(64, true) / 64 + 16) <= kPassTokensFloat * packed_float_bytes(1) &&
+                  packed_bytes(64, true) / 64 + 16 <= packed_float_bytes(1),
+              "half sums need no more scratch than f32 panels of as many tokens, or of kPassTokensFloat");
 // A tile and the sums.
 constexpr size_t gemm_worker_bytes(size_t n_tok) {
-  return kTileRows * (kGroup * (sizeof(int16_t) + sizeof(float)) + 2 * kSubs * sizeof(float)) +
+  return kTileRows * (kGroup * (sizeof(int16_t) + sizeof(float)) + (kSubs + kHalves) * sizeof(float)) +
          kTileRows * round_up(std::min(n_tok, kPassTokens), 32) * sizeof(float);
 }
 

@@ -28,6 +28,7 @@ void plain_gemv(const GemvCall& c) {
 }
 
 template <WeightType kType>
-inline constexpr WeightKernels kPlainWeightKernels = {TileKind::kFloat, false, plain_gemv<kType>, nullptr, nullptr};
+inline constexpr WeightKernels kPlainWeightKernels = {TileKind::kFloat,  false,   false,
+                                                      plain_gemv<kType>, nullptr, nullptr};
 
 }  // namespace weir::cpu

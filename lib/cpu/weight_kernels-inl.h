@@ -7,8 +7,8 @@
 // other tokens.
 //
 // A decoder of blocks of 32 weights with an f16 scale in front has kLayout = kBlocks and
-//   D16, kBlockBytes, kOffset; kMinima, whether an f16 that is added to every weight follows the scale; kAtOnce, 1 or 2
-//   blocks;
+//   D16, kBlockBytes, kOffset; kMinima, kSubs if an f16 that is added to every weight follows the scale, else 0;
+//   kAtOnce, 1 or 2 blocks; scales(p, n_blocks, out) where scales are not f16: what load_block_scales says of `scale`;
 //   blocks<centred>(p, next, f): calls f(i16 vector, key) for all weights of a block, or of two, at p and next;
 //   numbers(q, key): the vector of activations for a key, and store(v, q, key): the inverse, from and to an array in
 //   the order of the weights.
@@ -16,7 +16,8 @@
 // kAtOnce = 2 the lower half of a sum's lanes belongs to the first block.
 //
 // A decoder of super-blocks of 256 weights has kLayout = kSuperBlocks and
-//   D16, kBlockBytes, kMinima, kKind; Header, filled by header(p, h): scale, sub; a KHeader if kMinima;
+//   D16, kBlockBytes, kKind; kMinima, the number of minima: 0, kSubs or kHalves; Header, filled by header(p, h): scale,
+//   sub; with minima also minima and min_scale, as KHeader has them;
 //   unit<u>(p, h, f): calls f as above for weights 64u .. 64u+63 times their integer sub-scales;
 //   |q| * 16 * 32767 must be below 2^31.
 //
@@ -42,39 +43,6 @@ enum class Layout { kBlocks, kSuperBlocks, kFloats };
 inline constexpr size_t kStreams = 4;
 // Prefetch distance of each stream in bytes: about the memory latency times a core's share of the bandwidth.
 inline constexpr size_t kPrefetchBytes = 1536;
-
-// The lanes of blocks of 16 bytes whose low and high nibbles are weights 0..15 and 16..31; their decoders derive from
-// this. 512-bit vectors hold two blocks side by side, so that no lane is idle and no shuffle is needed.
-struct NibbleLanes {
-#if HWY_CAP_GE512
-  using D16 = hn::CappedTag<int16_t, 32>;
-  using Half = hn::Half<D16>;
-  static constexpr size_t kAtOnce = 2;
-
-  static HWY_INLINE Vec<D16> numbers(const int16_t* q, size_t key) {
-    return hn::Combine(D16(), hn::Load(Half(), q + 32 + key), hn::Load(Half(), q + key));
-  }
-  static HWY_INLINE void store(Vec<D16> v, int16_t* q, size_t key) {
-    hn::Store(hn::LowerHalf(Half(), v), Half(), q + key);
-    hn::Store(hn::UpperHalf(Half(), v), Half(), q + 32 + key);
-  }
-  static HWY_INLINE Vec<D16> load_bytes(const uint8_t* p, const uint8_t* next) {
-    const hn::Rebind<uint8_t, D16> d8;
-    return hn::PromoteTo(
-        D16(), hn::Combine(d8, hn::LoadU(hn::Half<decltype(d8)>(), next), hn::LoadU(hn::Half<decltype(d8)>(), p)));
-  }
-#else
-  using D16 = hn::CappedTag<int16_t, 16>;
-  using Half = D16;
-  static constexpr size_t kAtOnce = 1;
-
-  static HWY_INLINE Vec<D16> numbers(const int16_t* q, size_t key) { return hn::Load(D16(), q + key); }
-  static HWY_INLINE void store(Vec<D16> v, int16_t* q, size_t key) { hn::Store(v, D16(), q + key); }
-  static HWY_INLINE Vec<D16> load_bytes(const uint8_t* p, const uint8_t*) {
-    return hn::PromoteTo(D16(), hn::LoadU(hn::Rebind<uint8_t, D16>(), p));
-  }
-#endif
-};
 
 // An i16 vector of a pair of equal numbers that memory holds as 32 bits: 32-bit broadcasts from memory need no shuffle.
 template <class D16>
@@ -124,9 +92,20 @@ HWY_INLINE void load_k_header(const uint8_t* p, KHeader& h) {
   }
 }
 
+// Broadcasts the sub-scales of 16 weights each to the lanes of weights k .. k + lanes of a quarter of 32 weights, whose
+// sub-scales begin at `sub`.
+template <class D16>
+HWY_INLINE Vec<D16> broadcast_halves(D16 d16, const uint32_t* sub, size_t k) {
+  if constexpr (hn::MaxLanes(d16) == 32) {
+    return hn::IfThenElse(hn::FirstN(d16, 16), broadcast_pair(d16, sub[0]), broadcast_pair(d16, sub[1]));
+  } else {
+    return broadcast_pair(d16, sub[k / 16]);
+  }
+}
+
 // minima[i .. i + lanes) * min_scale.
-template <class D>
-HWY_INLINE Vec<D> load_minima(D d, const KHeader& h, size_t i) {
+template <class D, class Header>
+HWY_INLINE Vec<D> load_minima(D d, const Header& h, size_t i) {
   const hn::Rebind<int32_t, D> d32;
   const hn::Rebind<uint8_t, D> d8;
   return hn::Mul(hn::ConvertTo(d, hn::PromoteTo(d32, hn::LoadU(d8, h.minima + i))), hn::Set(d, h.min_scale));
@@ -136,8 +115,9 @@ HWY_INLINE Vec<D> load_minima(D d, const KHeader& h, size_t i) {
 struct ActGroup {
   const float* x;
   const int16_t* q;
-  const float* sum;    // [kSubs]
-  const float* scale;  // a pointer, so that it is broadcast from memory
+  const float* sum;       // [kSubs]
+  const float* half_sum;  // [kHalves]
+  const float* scale;     // a pointer, so that it is broadcast from memory
 };
 
 // One group of each of kStreams rows, as fixed pointers and one offset. Four moving pointers would do as well, but
@@ -169,18 +149,18 @@ using SumTag = typename RowSum<Dec>::DF;
 template <class Dec, size_t kTok>
 using RowSums = Vec<SumTag<Dec>>[kStreams][kTok];
 
-// acc[t] -= sum over the eight sub-blocks of (what each of its weights is too large by) * (sum of its activations).
-// excess(d, i) returns the first factor for sub-blocks i, i + 1, ...
-template <class Dec, size_t kTok, class Excess>
+// acc[t] -= sum over the kN (kSubs or kHalves) sub-blocks of (what each of its weights is too large by) * (sum of its
+// activations). excess(d, i) returns the first factor for sub-blocks i, i + 1, ...
+template <class Dec, size_t kTok, size_t kN = kSubs, class Excess>
 HWY_INLINE void subtract_excess(const Excess& excess, const ActGroup* act, Vec<SumTag<Dec>>* acc) {
   const SumTag<Dec> df;
-  const hn::CappedTag<float, HWY_MIN(hn::MaxLanes(df), kSubs)> d;
-  for (size_t i = 0; i < kSubs; i += hn::MaxLanes(d)) {
+  const hn::CappedTag<float, HWY_MIN(hn::MaxLanes(df), kN)> d;
+  for (size_t i = 0; i < kN; i += hn::MaxLanes(d)) {
     const auto e = excess(d, i);
     HWY_UNROLL(8)
     for (size_t t = 0; t < kTok; ++t) {
-      const auto s = hn::LoadU(d, act[t].sum + i);
-      if constexpr (hn::MaxLanes(df) > kSubs) {
+      const auto s = hn::LoadU(d, (kN == kHalves ? act[t].half_sum : act[t].sum) + i);
+      if constexpr (hn::MaxLanes(df) > kN) {
         acc[t] = hn::NegMulAdd(hn::ZeroExtendVector(df, e), hn::ZeroExtendVector(df, s), acc[t]);
       } else {
         acc[t] = hn::NegMulAdd(e, s, acc[t]);
@@ -218,22 +198,30 @@ HWY_INLINE Vec<SumTag<Dec>> block_scales(const float* scales, size_t b) {
   return hn::IfThenElse(hn::FirstN(df, hn::MaxLanes(df) / 2), hn::Set(df, scales[b]), hn::Set(df, scales[b + 1]));
 }
 
+// Whether a decoder of blocks reads their scales itself.
+template <class Dec>
+concept HasScales = requires(const uint8_t* p, float* out) {
+  Dec::scales(p, kSubs, out);
+};
+
 // Of n_blocks (1 to kSubs) consecutive blocks: scale[0..7], 0 where there is no block, and low[0..7], which is
 // subtracted from a block's weights.
 template <class Dec>
 HWY_INLINE void load_block_scales(const uint8_t* p, size_t n_blocks, float* HWY_RESTRICT scale,
                                   float* HWY_RESTRICT low) {
   constexpr size_t kMinimum = sizeof(uint16_t);  // follows the scale
-  if (HWY_LIKELY(n_blocks == kSubs)) {
+  if constexpr (HasScales<Dec>) {
+    Dec::scales(p, n_blocks, scale);
+  } else if (HWY_LIKELY(n_blocks == kSubs)) {
     load_f16_of_blocks<Dec>(p, scale);
-    if constexpr (Dec::kMinima) load_f16_of_blocks<Dec>(p + kMinimum, low);
+    if constexpr (Dec::kMinima != 0) load_f16_of_blocks<Dec>(p + kMinimum, low);
   } else {
     for (size_t b = 0; b < kSubs; ++b) {
       scale[b] = b < n_blocks ? load_f16(p + b * Dec::kBlockBytes) : 0.0f;
-      if constexpr (Dec::kMinima) low[b] = b < n_blocks ? load_f16(p + b * Dec::kBlockBytes + kMinimum) : 0.0f;
+      if constexpr (Dec::kMinima != 0) low[b] = b < n_blocks ? load_f16(p + b * Dec::kBlockBytes + kMinimum) : 0.0f;
     }
   }
-  if constexpr (Dec::kMinima) {
+  if constexpr (Dec::kMinima != 0) {
     const hn::CappedTag<float, kSubs> d;
     for (size_t b = 0; b < kSubs; b += hn::MaxLanes(d)) hn::Store(hn::Neg(hn::Load(d, low + b)), d, low + b);
   }
@@ -276,10 +264,11 @@ HWY_INLINE void dot_group_blocks(const RowGroups& p, size_t n_cols, const ActGro
     for (size_t t = 0; t < kTok; ++t) group[r][t] = hn::Zero(df);
   }
   HWY_ALIGN float scales[kStreams][kSubs];
-  HWY_ALIGN float low[Dec::kMinima ? kStreams : 1][kSubs];
+  HWY_ALIGN float low[Dec::kMinima != 0 ? kStreams : 1][kSubs];
   const size_t n_blocks = n_cols / kSub;
   HWY_UNROLL(4)
-  for (size_t r = 0; r < kStreams; ++r) load_block_scales<Dec>(p[r], n_blocks, scales[r], low[Dec::kMinima ? r : 0]);
+  for (size_t r = 0; r < kStreams; ++r)
+    load_block_scales<Dec>(p[r], n_blocks, scales[r], low[Dec::kMinima != 0 ? r : 0]);
   if (HWY_LIKELY(n_blocks == kSubs)) {
     keep_in_memory(scales);
     HWY_UNROLL(8)
@@ -292,10 +281,10 @@ HWY_INLINE void dot_group_blocks(const RowGroups& p, size_t n_cols, const ActGro
     HWY_UNROLL(8)
     for (size_t t = 0; t < kTok; ++t) acc[r][t] = hn::MulAdd(group[r][t], hn::Set(df, *act[t].scale), acc[r][t]);
     const auto excess = [&](auto d, size_t i) WEIR_ATTR {
-      if constexpr (Dec::kMinima) return hn::Load(d, low[r] + i);
+      if constexpr (Dec::kMinima != 0) return hn::Load(d, low[r] + i);
       return hn::Mul(hn::Load(d, scales[r] + i), hn::Set(d, float{Dec::kOffset}));
     };
-    if constexpr (Dec::kMinima || Dec::kOffset != 0) subtract_excess<Dec, kTok>(excess, act, acc[r]);
+    if constexpr (Dec::kMinima != 0 || Dec::kOffset != 0) subtract_excess<Dec, kTok>(excess, act, acc[r]);
   }
 }
 
@@ -333,8 +322,9 @@ HWY_INLINE void dot_group_super(const uint8_t* p, const ActGroup* act, Vec<SumTa
   open(1), Dec::template unit<1>(p, h, dot), close(1);
   open(2), Dec::template unit<2>(p, h, dot), close(2);
   open(3), Dec::template unit<3>(p, h, dot), close(3);
-  if constexpr (Dec::kMinima)
-    subtract_excess<Dec, kTok>([&](auto d, size_t i) WEIR_ATTR { return load_minima(d, h, i); }, act, acc);
+  if constexpr (Dec::kMinima != 0)
+    subtract_excess<Dec, kTok, Dec::kMinima>([&](auto d, size_t i) WEIR_ATTR { return load_minima(d, h, i); }, act,
+                                             acc);
 }
 
 template <class Dec, size_t kTok>
@@ -388,9 +378,10 @@ HWY_NOINLINE void gemv_rows(const GemvCall& c, const size_t* rows, size_t tok) {
     for (size_t t = 0; t < kTok; ++t) {
       const size_t at = (tok + t) * groups + g;
       if constexpr (Dec::kLayout == Layout::kFloats) {
-        act[t] = {c.act.x + (tok + t) * c.n_cols + g * kGroup, nullptr, nullptr, nullptr};
+        act[t] = {c.act.x + (tok + t) * c.n_cols + g * kGroup, nullptr, nullptr, nullptr, nullptr};
       } else {
-        act[t] = {nullptr, c.act.q + at * kGroup, c.act.sum + at * kSubs, c.act.scale + at};
+        act[t] = {nullptr, c.act.q + at * kGroup, c.act.sum + at * kSubs, c.act.half_sum + at * kHalves,
+                  c.act.scale + at};
       }
     }
     const RowGroups p = {{first[0], first[1], first[2], first[3]}, g * group_bytes<Dec>()};
@@ -421,7 +412,7 @@ void gemv(const GemvCall& c) {
   }
 }
 
-// Decodes one group of a row into q[kGroup], scale[kSubs] and low[kSubs] of a tile.
+// Decodes one group of a row into q[kGroup], scale[kSubs] and low[kHalves] of a tile.
 template <class Dec>
 HWY_INLINE void decode_group(const uint8_t* p, size_t n_cols, int16_t* HWY_RESTRICT q, float* HWY_RESTRICT scale,
                              float* HWY_RESTRICT low) {
@@ -443,9 +434,9 @@ HWY_INLINE void decode_group(const uint8_t* p, size_t n_cols, int16_t* HWY_RESTR
     Dec::template unit<2>(p, h, store);
     Dec::template unit<3>(p, h, store);
     scale[0] = h.scale;
-    if constexpr (Dec::kMinima) {
+    if constexpr (Dec::kMinima != 0) {
       const hn::CappedTag<float, kSubs> d;
-      for (size_t i = 0; i < kSubs; i += hn::MaxLanes(d)) hn::Store(load_minima(d, h, i), d, low + i);
+      for (size_t i = 0; i < Dec::kMinima; i += hn::MaxLanes(d)) hn::Store(load_minima(d, h, i), d, low + i);
     }
   }
 }
@@ -454,7 +445,7 @@ template <class Dec>
 void decode(const DecodeCall& c, Tile& tile) {
   for (size_t r = 0; r < c.n_rows; ++r) {
     const uint8_t* p = c.rows + r * c.row_bytes + c.group * group_bytes<Dec>();
-    decode_group<Dec>(p, c.n_cols, tile.q + r * kGroup, tile.scale + r * kSubs, tile.min + r * kSubs);
+    decode_group<Dec>(p, c.n_cols, tile.q + r * kGroup, tile.scale + r * kSubs, tile.min + r * kHalves);
   }
 }
 
@@ -471,13 +462,15 @@ void decode_float(const DecodeCall& c, Tile& tile) {
       for (; k < c.n_cols; ++k) f[k] = Dec::one(p + k * Dec::kBytes);
     } else {
       HWY_ALIGN int16_t q[kGroup];
-      HWY_ALIGN float scale[kSubs], low[kSubs] = {};
+      HWY_ALIGN float scale[kSubs], low[kHalves] = {};
+      constexpr size_t kPerMinimum = Dec::kMinima == kHalves ? kHalf : kSub;
+      static_assert(kLanes <= kPerMinimum);
       decode_group<Dec>(p, c.n_cols, q, scale, low);
       for (size_t k = 0; k < c.n_cols; k += kLanes) {
         const float s = Dec::kLayout == Layout::kBlocks ? scale[k / kSub] : scale[0];
         const auto i32 =
             hn::PromoteTo(hn::Rebind<int32_t, decltype(df)>(), hn::Load(hn::Rebind<int16_t, decltype(df)>(), q + k));
-        hn::Store(hn::MulSub(hn::ConvertTo(df, i32), hn::Set(df, s), hn::Set(df, low[k / kSub])), df, f + k);
+        hn::Store(hn::MulSub(hn::ConvertTo(df, i32), hn::Set(df, s), hn::Set(df, low[k / kPerMinimum])), df, f + k);
       }
     }
   }
@@ -486,12 +479,17 @@ void decode_float(const DecodeCall& c, Tile& tile) {
 template <class Dec>
 constexpr WeightKernels make_weight_kernels() {
   if constexpr (Dec::kLayout == Layout::kFloats) {
-    return {TileKind::kFloat, false, gemv<Dec>, nullptr, decode_float<Dec>};
+    return {TileKind::kFloat, false, false, gemv<Dec>, nullptr, decode_float<Dec>};
   } else if constexpr (Dec::kLayout == Layout::kBlocks) {
-    return {Dec::kMinima ? TileKind::kSubMinima : TileKind::kSubScales, Dec::kMinima || Dec::kOffset != 0, gemv<Dec>,
-            decode<Dec>, decode_float<Dec>};
+    constexpr bool kMinima = Dec::kMinima != 0;
+    return {kMinima ? TileKind::kSubMinima : TileKind::kSubScales,
+            kMinima || Dec::kOffset != 0,
+            false,
+            gemv<Dec>,
+            decode<Dec>,
+            decode_float<Dec>};
   } else {
-    return {Dec::kKind, Dec::kMinima, gemv<Dec>, decode<Dec>, decode_float<Dec>};
+    return {Dec::kKind, Dec::kMinima == kSubs, Dec::kMinima == kHalves, gemv<Dec>, decode<Dec>, decode_float<Dec>};
   }
 }
 template <class Dec>

@@ -5,6 +5,7 @@
 #include "cpu/simd_targets.h"
 #include "hwy/foreach_target.h"
 // After foreach_target.h.
+#include "cpu/nibble_lanes-inl.h"
 #include "cpu/weight_kernels-inl.h"
 #include "quant/q4_1.h"
 
@@ -16,7 +17,7 @@ struct DecoderQ4_1 : NibbleLanes {
   static constexpr Layout kLayout = Layout::kBlocks;
   static constexpr size_t kBlockBytes = sizeof(BlockQ4_1);
   static constexpr int8_t kOffset = 0;
-  static constexpr bool kMinima = true;
+  static constexpr size_t kMinima = kSubs;
 
   template <bool, class F>
   static HWY_INLINE void blocks(const uint8_t* p, const uint8_t* next, F&& f) {

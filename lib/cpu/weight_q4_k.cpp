@@ -15,8 +15,8 @@ namespace weir::cpu::HWY_NAMESPACE {
 struct DecoderQ4_K {
   static constexpr Layout kLayout = Layout::kSuperBlocks;
   static constexpr size_t kBlockBytes = sizeof(BlockQ4_K);
-  static constexpr bool kMinima = true;
-  static constexpr TileKind kKind = TileKind::kGroupScale64;  // 15 * 63 * 32767 * 64 < 2^31
+  static constexpr size_t kMinima = kSubs;
+  static constexpr TileKind kKind = TileKind::kGroupMinima64;  // 15 * 63 * 32767 * 64 < 2^31
   using D16 = hn::CappedTag<int16_t, 32>;
   using Header = KHeader;
 

@@ -14,8 +14,8 @@ namespace weir::cpu::HWY_NAMESPACE {
 struct DecoderQ5_K {
   static constexpr Layout kLayout = Layout::kSuperBlocks;
   static constexpr size_t kBlockBytes = sizeof(BlockQ5_K);
-  static constexpr bool kMinima = true;
-  static constexpr TileKind kKind = TileKind::kGroupScale32;  // 31 * 63 * 32767 * 32 < 2^31
+  static constexpr size_t kMinima = kSubs;
+  static constexpr TileKind kKind = TileKind::kGroupMinima32;  // 31 * 63 * 32767 * 32 < 2^31
   using D16 = hn::CappedTag<int16_t, 32>;
   using Header = KHeader;
 

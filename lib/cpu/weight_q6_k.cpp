@@ -15,7 +15,7 @@ namespace weir::cpu::HWY_NAMESPACE {
 struct DecoderQ6_K {
   static constexpr Layout kLayout = Layout::kSuperBlocks;
   static constexpr size_t kBlockBytes = sizeof(BlockQ6_K);
-  static constexpr bool kMinima = false;
+  static constexpr size_t kMinima = 0;
   static constexpr TileKind kKind = TileKind::kGroupScale16;  // 32 * 128 * 32767 * 16 < 2^31
   using D16 = hn::CappedTag<int16_t, 32>;
   struct Header {
@@ -30,16 +30,6 @@ struct DecoderQ6_K {
     const auto* sub = reinterpret_cast<const int8_t*>(p + offsetof(BlockQ6_K, sub_scales));
     for (size_t i = 0; i < 16; i += hn::MaxLanes(d32))
       store_pairs(hn::PromoteTo(d32, hn::LoadU(d8, sub + i)), h.sub + i);
-  }
-
-  // Sub-scales of the D16 lanes that begin at weight k of a quarter; one sub-scale per 16 lanes.
-  static HWY_INLINE Vec<D16> sub_scales(const uint32_t* sub, size_t k) {
-    const D16 d16;
-    if constexpr (hn::MaxLanes(d16) == 32) {
-      return hn::IfThenElse(hn::FirstN(d16, 16), broadcast_pair(d16, sub[0]), broadcast_pair(d16, sub[1]));
-    } else {
-      return broadcast_pair(d16, sub[k / 16]);
-    }
   }
 
   template <size_t kUnit, class F>
@@ -63,7 +53,7 @@ struct DecoderQ6_K {
         const auto bottom = kHighNibble != 0 ? hn::ShiftRight<4>(bytes) : hn::And(bytes, four_bits);
         const auto q = hn::Sub(hn::Or(bottom, hn::And(top, high_bits)), centre);
         const size_t sub = 8 * kHalf + 4 * kHighNibble + 2 * quarter;
-        f(hn::Mul(q, sub_scales(h.sub + sub, k)), 64 * kUnit + 32 * quarter + k);
+        f(hn::Mul(q, broadcast_halves(d16, h.sub + sub, k)), 64 * kUnit + 32 * quarter + k);
       }
     }
   }

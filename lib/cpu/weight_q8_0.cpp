@@ -15,7 +15,7 @@ struct DecoderQ8_0 {
   static constexpr Layout kLayout = Layout::kBlocks;
   static constexpr size_t kBlockBytes = sizeof(BlockQ8_0);
   static constexpr int8_t kOffset = 0;
-  static constexpr bool kMinima = false;
+  static constexpr size_t kMinima = 0;
   using D16 = hn::CappedTag<int16_t, 32>;
 
   static constexpr size_t kAtOnce = 1;

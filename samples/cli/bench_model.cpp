@@ -46,6 +46,18 @@ void make_sane(const std::string& type, uint8_t* block, Random& random) {
     put_u16(block, 0x1c67), put_u16(block + 2, 0xa821);  // 4.3e-3 and -7.5 times it
   } else if (type == "q5_0") {
     put_u16(block, 0x186e);  // 2.2e-3
+  } else if (type == "q5_1") {
+    put_u16(block, 0x1870), put_u16(block + 2, 0xa84c);  // 2.2e-03 and -15.5 times it
+  } else if (type == "iq4_nl") {
+    put_u16(block, 0x0cdc);  // 3.0e-04
+  } else if (type == "mxfp4") {
+    block[0] = 120;  // 2 to the power -7
+  } else if (type == "q2_k") {
+    put_u16(block + 80, 0x15e8), put_u16(block + 82, 0x186e);  // 1.4e-03 and 1.5 times it
+  } else if (type == "q3_k") {
+    put_u16(block + 108, 0x0f90);  // 4.6e-04
+  } else if (type == "iq4_xs") {
+    put_u16(block, 0x010d);  // 1.6e-05
   } else if (type == "q4_k") {
     put_u16(block, 0x053e), put_u16(block + 2, 0x10ea);  // 8.0e-5 and 7.5 times it
   } else if (type == "q5_k") {

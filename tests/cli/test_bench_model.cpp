@@ -52,7 +52,7 @@ void decodes(weir_model* model) {
 
 void bench_model__file_opens_and_decodes(void**) {
   const RuntimePtr runtime = create_runtime(1);
-  for (const char* type : {"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0"}) {
+  for (const char* type : {"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl", "mxfp4"}) {
     const std::string path = bench_model_file(model_shape("tiny"), type, g_folder);
     const ModelPtr model = open_model(runtime.get(), path);
     const weir_model_info info = model_info(model.get());

@@ -216,6 +216,12 @@ void make_largest(BlockQ8_0& b) { std::memset(&b, 0x80, sizeof b), b.scale = f32
 void make_largest(BlockQ4_0& b) { std::memset(&b, 0, sizeof b), b.scale = f32_to_f16(-0.5f); }
 void make_largest(BlockQ4_1& b) { std::memset(&b, 0xFF, sizeof b), b.scale = f32_to_f16(0.5f), b.minimum = 0; }
 void make_largest(BlockQ5_0& b) { std::memset(&b, 0, sizeof b), b.scale = f32_to_f16(-0.5f); }
+void make_largest(BlockQ5_1& b) { std::memset(&b, 0xFF, sizeof b), b.scale = f32_to_f16(0.5f), b.minimum = 0; }
+void make_largest(BlockIQ4_NL& b) { std::memset(&b, 0, sizeof b), b.scale = f32_to_f16(-0.5f); }
+void make_largest(BlockMXFP4& b) { std::memset(&b, 0x77, sizeof b), b.scale = 127; }
+void make_largest(BlockQ2_K& b) { std::memset(&b, 0xFF, sizeof b), b.scale = f32_to_f16(0.5f), b.min_scale = 0; }
+void make_largest(BlockQ3_K& b) { std::memset(&b, 0, sizeof b), b.scale = f32_to_f16(0.5f); }
+void make_largest(BlockIQ4_XS& b) { std::memset(&b, 0, sizeof b), b.scale = f32_to_f16(0.5f); }
 void make_largest(BlockQ4_K& b) { std::memset(&b, 0xFF, sizeof b), b.scale = f32_to_f16(0.5f), b.min_scale = 0; }
 void make_largest(BlockQ5_K& b) { std::memset(&b, 0xFF, sizeof b), b.scale = f32_to_f16(0.5f), b.min_scale = 0; }
 void make_largest(BlockQ6_K& b) {
@@ -250,6 +256,36 @@ void largest_sums(const Backend& backend) {
 #include "quant/quants.inc"
 #undef WEIR_QUANT
   }
+}
+
+// A scale byte that is no number must not turn into a plausible result, and must not affect other rows. Nothing is
+// promised of scales in f16: some instruction sets have no conversion that knows of NaN.
+template <class Block>
+void damaged_scale_of(const Backend& backend, WeightType type) {
+  if constexpr (Block::kWeights > 1) {
+    Block block;
+    if constexpr (sizeof block.scale == 1) {
+      constexpr uint32_t kCols = 512, kRows = 40, kBad = 7;
+      Matrix m(type, kRows, kCols, 23);
+      uint8_t* at = m.data() + kBad * m.w().row_bytes + sizeof block;  // the second block of the row
+      std::memcpy(&block, at, sizeof block);
+      block.scale = 0xFF;
+      std::memcpy(at, &block, sizeof block);
+      for (uint32_t n_tok : {1u, 2u, 12u}) {
+        const std::vector<float> y = multiply(backend, m.w(), Random(24).normals(size_t{n_tok} * kCols), n_tok);
+        for (uint32_t i = 0; i < n_tok * kRows; ++i) {
+          if (std::isnan(y[i]) != (i % kRows == kBad)) fail_msg("%s: row %u", weight_type_info(type).name, i % kRows);
+        }
+      }
+    }
+  }
+}
+
+void damaged_scale_is_seen(const Backend& backend) {
+#define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes) \
+  damaged_scale_of<Block##Name>(backend, WeightType::k##Name);
+#include "quant/quants.inc"
+#undef WEIR_QUANT
 }
 
 // One input is a thousand times larger than the others of its group. The others lose bits, but the results must stay
@@ -376,6 +412,7 @@ std::vector<BackendTest> tests() {
                                    {"matmul__parts", parts},
                                    {"matmul__many_tokens", many_tokens},
                                    {"matmul__largest_sums", largest_sums},
+                                   {"matmul__damaged_scale_is_seen", damaged_scale_is_seen},
                                    {"matmul__outliers", outliers},
                                    {"matmul__zeros_give_zeros", zeros_give_zeros},
                                    {"matmul__far_from_one", far_from_one},

@@ -7,7 +7,8 @@ Needs numpy, gguf, torch (CPU) and transformers; README.md lists the versions th
 For each row of MODELS it draws random weights, writes a complete GGUF file as the usual converters lay it out, reads
 that file back, gives the dequantised weights to the Hugging Face implementation of the architecture, and stores its
 float32 logits. Because the weights come out of the file, an implementation under test can differ from a golden only by
-the order of its arithmetic. What it does not do: quantise well. K-quant blocks are random bytes with sane scales.
+the order of its arithmetic. What it does not do: quantise well. The blocks of RANDOM_BLOCKS are random bytes with sane
+scales.
 
 Every random number comes from a generator seeded with the model's name, and the token sequence is the best of SEEDS
 candidates: the one whose smallest distance between the best and the second-best logit is largest, so that top-1 can be
@@ -33,8 +34,8 @@ SEEDS = 1024     # token sequences tried per model
 MIN_GAP = 1e-3   # smallest accepted (top1 - top2) / max |logit| of a position
 NORM_EPS = 1e-5
 
-FILE_TYPES = {T.F32: 0, T.F16: 1, T.BF16: 32, T.Q8_0: 7, T.Q4_0: 2, T.Q4_1: 3, T.Q5_0: 8, T.Q4_K: 15, T.Q5_K: 17,
-              T.Q6_K: 18}
+FILE_TYPES = {T.F32: 0, T.F16: 1, T.BF16: 32, T.Q8_0: 7, T.Q4_0: 2, T.Q4_1: 3, T.Q5_0: 8, T.Q5_1: 9, T.IQ4_NL: 25,
+              T.MXFP4: 38, T.Q2_K: 10, T.Q3_K: 12, T.IQ4_XS: 30, T.Q4_K: 15, T.Q5_K: 17, T.Q6_K: 18}
 
 # The 6-bit matrices of a Q4_K_M file: the output, and in the more important layers the value and down projections.
 Q4_K_M = {"attn_v": T.Q6_K, "ffn_down": T.Q6_K, "output": T.Q6_K}
@@ -89,6 +90,12 @@ MODELS = [
     Model("llama_q4_0", qtype=T.Q4_0, d_model=128, tied=False),
     Model("llama_q4_1", qtype=T.Q4_1, d_model=128, tied=False),
     Model("llama_q5_0", qtype=T.Q5_0, d_model=128, tied=False),
+    Model("llama_q5_1", qtype=T.Q5_1, d_model=128, tied=False),
+    Model("llama_iq4_nl", qtype=T.IQ4_NL, d_model=128, tied=False),
+    Model("llama_mxfp4", qtype=T.MXFP4, d_model=128, tied=False),
+    Model("llama_q2_k", qtype=T.Q2_K, **BIG),
+    Model("llama_q3_k", qtype=T.Q3_K, **BIG),
+    Model("llama_iq4_xs", qtype=T.IQ4_XS, **BIG),
     Model("llama_q4_k", qtype=T.Q4_K, **BIG),
     Model("llama_q5_k", qtype=T.Q5_K, **BIG),
     Model("llama_q6_k", qtype=T.Q6_K, **BIG),
@@ -136,16 +143,20 @@ def add_tokenizer(w):
 
 # ---- weights ---------------------------------------------------------------------------------------------------------
 
-def k_quant_blocks(rng, shape, std, qtype):
+# Types whose blocks are random bytes, because the gguf package does not quantise to them: offsets of the f16 scales,
+# and their ratios. A scale of minimums follows that of the weights, in the ratio that centres the values; without one,
+# inner scales or the numbers themselves have signs, and the mean is near zero.
+RANDOM_BLOCKS = {T.IQ4_NL: ([0], [1.0]), T.IQ4_XS: ([0], [1.0]), T.Q3_K: ([108], [1.0]), T.Q6_K: ([208], [1.0]),
+                 T.Q2_K: ([80, 82], [1.0, 1.5]), T.Q4_K: ([0, 2], [1.0, 7.5]), T.Q5_K: ([0, 2], [1.0, 15.5])}
+
+
+def random_blocks(rng, shape, std, qtype):
     """Random blocks whose dequantised values have about the wanted standard deviation. Returns u8 [rows, row bytes]."""
     rows, cols = shape
     weights, size = gguf.GGML_QUANT_SIZES[qtype]
     blocks = rng.integers(0, 256, (rows * cols // weights, size), dtype=np.uint8)
     jitter = rng.uniform(0.5, 1.5, (len(blocks), 1))
-    if qtype == T.Q6_K:  # one f16 scale at the end; the 16 inner scales are signed, so the mean is near zero
-        at, ratio = [208], [1.0]
-    else:                # f16 scale and f16 scale of the minimums; their ratio centres the values
-        at, ratio = [0, 2], [1.0, 7.5 if qtype == T.Q4_K else 15.5]
+    at, ratio = RANDOM_BLOCKS[qtype]
 
     def put(scale):
         for a, r in zip(at, ratio):
@@ -158,8 +169,8 @@ def k_quant_blocks(rng, shape, std, qtype):
 
 def matrix(rng, shape, std, qtype):
     """A random [rows, cols] matrix in the storage of qtype: f32 or f16 values, or bytes."""
-    if qtype in (T.Q4_K, T.Q5_K, T.Q6_K):
-        return k_quant_blocks(rng, shape, std, qtype)
+    if qtype in RANDOM_BLOCKS:
+        return random_blocks(rng, shape, std, qtype)
     x = (rng.standard_normal(shape) * std).astype(np.float32)
     if qtype == T.F32:
         return x

@@ -19,9 +19,14 @@ SEED = 20240
 N_RANDOM = 6
 
 STAIRS = bytes(i | (15 - i) << 4 for i in range(16))  # F0 E1 D2 .. 0F: low nibbles count up, high nibbles count down
+IQ4 = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113]  # what IQ4_NL's 4-bit numbers select
 SC = [1, 2, 3, 63, 17, 34, 51, 60]                    # Q4_K, Q5_K: 6-bit scale and minimum of the eight sub-blocks
 MIN = [0, 1, 33, 63, 22, 41, 60, 5]
 SC_PACKED = bytes.fromhex("4182c3ff 4081e13f 6192c35c")
+SC3 = [1, -2, 3, -32, 17, -17, 31, -1, 2, -3, 4, -31, 16, -16, 30, 0]  # Q3_K: sub-scales less 32
+SC3_PACKED = bytes.fromhex("21de4310 010fef0f ee51ee84")
+SC_XS = [1, -32, 31, -1, 17, -17, 0, 5]               # IQ4_XS: the same
+SC_XS_PACKED = bytes.fromhex("72a3 01fff150")
 
 
 def f16(x):
@@ -58,6 +63,42 @@ def hand_q5_0():
     high = [i % 2 if i < 16 else 1 - i % 2 for i in range(32)]
     low = list(range(16)) + list(range(15, -1, -1))
     return f16(0.5) + b"\xaa\xaa\x55\x55" + STAIRS, [0.5 * (q + 16 * h - 16) for q, h in zip(low, high)]
+
+
+def hand_q5_1():
+    return f16(0.5) + f16(-3.0) + b"\xaa\xaa\x55\x55" + STAIRS, [v + 8 - 3 for v in hand_q5_0()[1]]
+
+
+def hand_iq4_nl():
+    return f16(0.5) + STAIRS, [0.5 * v for v in IQ4 + IQ4[::-1]]
+
+
+def hand_mxfp4():
+    values = [0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6]
+    return bytes([125]) + STAIRS, [0.25 * v for v in values + values[::-1]]
+
+
+def hand_q2_k():
+    # Even bytes E4: quarter k of a half has the quant k; odd bytes 1B: 3 - k. Sub-block s: scale s, minimum 15 - s.
+    values = []
+    for w in range(256):
+        k = w // 32 % 4
+        values.append(0.5 * (w // 16) * (3 - k if w % 2 else k) - 0.25 * (15 - w // 16))
+    return STAIRS + b"\xe4\x1b" * 32 + f16(0.5) + f16(0.25), values
+
+
+def hand_q3_k():
+    # The low two bits as in Q2_K; bytes AA 55: the third bit of sub-block s of 32 weights is set where w + s is odd.
+    values = []
+    for w in range(256):
+        k, high = w // 32 % 4, (w + w // 32) % 2
+        values.append(0.25 * SC3[w // 16] * ((3 - k if w % 2 else k) + 4 * high - 4))
+    return b"\xaa\x55" * 16 + b"\xe4\x1b" * 32 + SC3_PACKED + f16(0.25), values
+
+
+def hand_iq4_xs():
+    values = [0.25 * SC_XS[s] * v for s in range(8) for v in IQ4 + IQ4[::-1]]
+    return f16(0.25) + SC_XS_PACKED + STAIRS * 8, values
 
 
 def stair(j, i):
@@ -112,6 +153,18 @@ def block_type(places):
     return make
 
 
+def exponent_type():
+    """The same for a type whose scale is one byte, an exponent; 255 would be a NaN."""
+    def make(rng, size):
+        for scale in (0, 1, 2, 3, 126, 127, 250, 251, 253, 254):
+            yield bytes([scale]) + rng.bytes(size - 1)
+        for fill in FILLS:
+            yield bytes([120]) + bytes([fill]) * (size - 1)
+        for scale in rng.integers(0, 255, N_RANDOM):
+            yield bytes([scale]) + rng.bytes(size - 1)
+    return make
+
+
 def float_type(infinity):
     """Edge and random values of a 16-bit float type: both infinities, the values next to 0 and 1, anything but NaN."""
     def make(rng, size):
@@ -129,6 +182,10 @@ TYPES = {
     T.F16: (hand_f16, float_type(0x7C00)), T.BF16: (hand_bf16, float_type(0x7F80)),
     T.Q8_0: (hand_q8_0, block_type([0])), T.Q4_0: (hand_q4_0, block_type([0])),
     T.Q4_1: (hand_q4_1, block_type([0, 2])), T.Q5_0: (hand_q5_0, block_type([0])),
+    T.Q5_1: (hand_q5_1, block_type([0, 2])), T.IQ4_NL: (hand_iq4_nl, block_type([0])),
+    T.MXFP4: (hand_mxfp4, exponent_type()),
+    T.Q2_K: (hand_q2_k, block_type([80, 82])), T.Q3_K: (hand_q3_k, block_type([108])),
+    T.IQ4_XS: (hand_iq4_xs, block_type([0])),
     T.Q4_K: (hand_q4_k, block_type([0, 2])), T.Q5_K: (hand_q5_k, block_type([0, 2])),
     T.Q6_K: (hand_q6_k, block_type([208])),
 }

@@ -1,0 +1,86 @@
+// Q2_K on the GPU. Planes: [B][2] words, of which bits 2w..2w+1 of byte k of word h belong to weight 16h + 4w + k;
+// [B][2] bytes of sub-scale and sub-minimum, as in the file; [B/8] pairs of f16: scale and min_scale. B is the number
+// of 32-weight blocks of the matrix, in row order.
+#pragma once
+
+#include "cuda/quant/block_dot.cuh"
+#include "cuda/quant/planes.h"
+#include "quant/q2_k.h"
+
+namespace weir::cuda {
+
+template <>
+struct PlaneLayout<WeightType::kQ2_K> {
+  static constexpr uint32_t kBytes[] = {64, 16, 4};
+
+  static void place(const BlockQ2_K& block, size_t b, size_t n, uint8_t* out) {
+    for (size_t s = 0; s < 8; ++s) {
+      uint32_t words[2] = {};
+      for (uint32_t i = 0; i < 32; ++i) {
+        const uint32_t bits = block.q[s / 4 * 32 + i] >> (s % 4 * 2) & 3u, word = i / 4 % 4, byte = i % 4;
+        words[i / 16] |= bits << (8 * byte + 2 * word);
+      }
+      std::memcpy(out + 8 * (b + s), words, 8);
+    }
+    std::memcpy(out + 8 * n + 2 * b, block.sub_scales, 16);
+    std::memcpy(out + 10 * n + b / 2, &block.scale, 4);  // min_scale follows
+  }
+};
+
+#ifdef __CUDACC__
+
+template <>
+struct Format<WeightType::kQ2_K> {
+  static constexpr bool kInteger = true;
+  static constexpr uint32_t kUnit = 32, kPieces = Act::kPieces, kRegisters = 4;
+  struct Planes {
+    const uint2* q;
+    const uint16_t* sub;
+    const uint32_t* scale;
+  };
+  struct Regs {
+    uint2 q;
+    uint32_t scale;
+    uint16_t sub;
+  };
+  __host__ __device__ static Planes planes(const uint8_t* data, size_t n_blocks) {
+    return {reinterpret_cast<const uint2*>(data), reinterpret_cast<const uint16_t*>(data + 8 * n_blocks),
+            reinterpret_cast<const uint32_t*>(data + 10 * n_blocks)};
+  }
+  __device__ static Planes at(const Planes& p, size_t b) { return {p.q + b, p.sub + b, p.scale + b / 8}; }
+  __device__ static Regs load(const Planes& p) { return {load_stream(p.q), __ldg(p.scale), load_stream(p.sub)}; }
+  struct Words {
+    Bytes32 w;
+    int sub[2], low[2];
+    float scale, min_scale;
+  };
+  __device__ static uint4 quants(uint32_t word) {
+    return {word & 0x03030303u, word >> 2 & 0x03030303u, word >> 4 & 0x03030303u, word >> 6 & 0x03030303u};
+  }
+  __device__ static Words unpack(const Regs& r, uint32_t) {
+    const int sub = r.sub;
+    return {{quants(r.q.x), quants(r.q.y)},
+            {sub & 15, sub >> 8 & 15},
+            {sub >> 4 & 15, sub >> 12},
+            half_bits(r.scale & 0xFFFFu),
+            half_bits(r.scale >> 16)};
+  }
+  // The integers are below 2^27.
+  __device__ static float dot(const Words& w, const std::byte* at, float total) {
+    const Act a(at);
+    const int sum = w.sub[0] * dot16(w.w.low, a.hi[0], a.lo[0]) + w.sub[1] * dot16(w.w.high, a.hi[1], a.lo[1]);
+    const float low = w.min_scale * static_cast<float>(w.low[0] * a.sum[0] + w.low[1] * a.sum[1]);
+    return fmaf(a.scale, fmaf(w.scale, static_cast<float>(sum), -low), total);
+  }
+  __device__ static void decode(const Regs& r, uint32_t s, float* out) {
+    const Words w = unpack(r, s);
+    bytes_to_float(w.w.low, 0.0f, w.scale * static_cast<float>(w.sub[0]), out);
+    bytes_to_float(w.w.high, 0.0f, w.scale * static_cast<float>(w.sub[1]), out + 16);
+#pragma unroll
+    for (uint32_t i = 0; i < 32; ++i) out[i] -= w.min_scale * static_cast<float>(w.low[i / 16]);
+  }
+};
+
+#endif  // __CUDACC__
+
+}  // namespace weir::cuda
