@@ -3,8 +3,8 @@
 
 By hand:  python3 check_golden.py [name ...]     Needs numpy and gguf, nothing else.
 
-It reads metadata and tensors from the file alone, as a runtime must: RoPE pairs are (2i, 2i+1) for `llama` and
-(i, i + head_dim / 2) for the others, scaled RoPE comes from the rope.scaling keys or rope_freqs.weight. Slow
+It reads metadata and tensors from the file alone, as a runtime must: RoPE pairs are (2i, 2i+1) for `llama`,
+`smollm3`, `granite` and `glm4`, and (i, i + rope_dim / 2) for the others, scaled RoPE comes from the rope.scaling keys or rope_freqs.weight. Slow
 and plain on purpose. Exit status 1 if a golden is further than TOLERANCE from it, or top-1 differs at any position.
 """
 import struct
@@ -36,7 +36,10 @@ class Model:
         self.n_kv_heads = self.key("attention.head_count_kv", self.n_heads)
         self.head_dim = self.key("attention.key_length", self.key("embedding_length") // self.n_heads)
         self.eps = self.key("attention.layer_norm_rms_epsilon")
-        assert self.key("rope.dimension_count", self.head_dim) == self.head_dim
+        self.rope_dim = self.key("rope.dimension_count", self.head_dim)
+        self.adjacent = self.arch in ("llama", "smollm3", "granite", "glm4")
+        self.gemma = self.arch in ("gemma2", "gemma3")
+        self.scale = self.key("attention.scale", self.head_dim ** -0.5)
         assert self.w["token_embd.weight"].shape[0] == len(self.keys["tokenizer.ggml.tokens"])
 
     def key(self, name, default=None):
@@ -45,10 +48,14 @@ class Model:
         return value
 
     def rope_frequencies(self):
-        """(radians per position [head_dim / 2], factor on the rotated vectors)."""
-        half = self.head_dim // 2
+        """(radians per position [rope_dim / 2], factor on the rotated vectors)."""
+        half = self.rope_dim // 2
         base = self.key("rope.freq_base", 10000.0)
         freq = base ** (-np.arange(half) / half) / self.w.get("rope_freqs.weight", np.ones(half))
+        if "rope_factors_long.weight" in self.w:  # for a session of the whole trained context
+            is_long = self.key("context_length") > self.key("rope.scaling.original_context_length")
+            return freq / self.w[f"rope_factors_{'long' if is_long else 'short'}.weight"], self.key(
+                "rope.scaling.attn_factor")
         kind, factor = self.key("rope.scaling.type", "none"), self.key("rope.scaling.factor", 1.0)
         if kind == "linear":
             return freq / factor, 1.0
@@ -61,19 +68,23 @@ class Model:
         return freq * (1 - blend + blend / factor), 1 + 0.1 * np.log(factor)    # blend 0: as trained, 1: stretched
 
     def is_local(self, layer):
-        """Whether a layer of gemma3 sees only a window, and rotates by a base of its own."""
-        return self.arch == "gemma3" and (layer + 1) % self.key("attention.sliding_window_pattern", 6) != 0
+        """Whether a layer sees only a window; those of gemma3 also rotate by a base of their own."""
+        every = {"gemma2": 2, "gemma3": 6, "phi3": 10**9}.get(self.arch, 1)
+        every = self.key("attention.sliding_window_pattern", every)
+        return self.key("attention.sliding_window", 0) != 0 and (layer + 1) % every != 0
 
     def rotate(self, x, layer):
         """x [n_tok, heads, head_dim], positions 0.."""
+        if self.arch == "smollm3" and layer % 4 == 3:
+            return x
         freq, magnitude = self.rope_frequencies()
-        if self.is_local(layer):
+        if self.arch == "gemma3" and self.is_local(layer):
             freq, magnitude = 10000.0 ** (-np.arange(self.head_dim // 2) / (self.head_dim // 2)), 1.0
         angle = np.arange(len(x))[:, None, None] * freq
         c, s = np.cos(angle) * magnitude, np.sin(angle) * magnitude
-        out = np.empty_like(x)
-        h = self.head_dim // 2
-        a, b = (np.s_[..., 0::2], np.s_[..., 1::2]) if self.arch == "llama" else (np.s_[..., :h], np.s_[..., h:])
+        out = x.copy()
+        d, h = self.rope_dim, self.rope_dim // 2
+        a, b = (np.s_[..., 0:d:2], np.s_[..., 1:d:2]) if self.adjacent else (np.s_[..., :h], np.s_[..., h:d])
         out[a], out[b] = x[a] * c - x[b] * s, x[a] * s + x[b] * c
         return out
 
@@ -85,8 +96,14 @@ class Model:
         return y.reshape(len(x), -1, self.head_dim)
 
     def attention(self, x, b, layer, store):
-        q, k, v = (self.project(x, b + n) for n in ("attn_q", "attn_k", "attn_v"))
-        if b + "attn_q_norm.weight" in self.w:
+        if b + "attn_qkv.weight" in self.w:
+            q, k, v = np.split(self.project(x, b + "attn_qkv"), np.cumsum([self.n_heads, self.n_kv_heads]), axis=1)
+        else:
+            q, k, v = (self.project(x, b + n) for n in ("attn_q", "attn_k", "attn_v"))
+        if self.arch == "olmo2":  # over all heads
+            q, k = (self.norm(y.reshape(len(x), -1), f"{b}attn_{n}_norm.weight").reshape(y.shape)
+                    for y, n in ((q, "q"), (k, "k")))
+        elif b + "attn_q_norm.weight" in self.w:
             q, k = self.norm(q, b + "attn_q_norm.weight"), self.norm(k, b + "attn_k_norm.weight")
         q, k, v = self.rotate(q, layer), store(self.rotate(k, layer)), store(v)
         seen = np.tri(len(x), dtype=bool)
@@ -95,7 +112,7 @@ class Model:
         group = self.n_heads // self.n_kv_heads
         out = np.empty_like(q)
         for h in range(self.n_heads):
-            s = q[:, h] @ k[:, h // group].T / np.sqrt(self.head_dim)
+            s = cap(q[:, h] @ k[:, h // group].T * self.scale, self.key("attn_logit_softcapping", 0.0))
             s = np.where(seen, s, -np.inf)
             p = np.exp(s - s.max(1, keepdims=True))
             out[:, h] = p / p.sum(1, keepdims=True) @ v[:, h // group]
@@ -118,21 +135,37 @@ class Model:
                 out[t] += w[b + "ffn_down_shexp.weight"] @ inner / (1 + np.exp(-open_))
         return out
 
+    def feed_forward(self, h, b):
+        w = self.w
+        if b + "ffn_gate_inp.weight" in w:
+            return self.experts(h, b)
+        if b + "ffn_gate.weight" in w:
+            gate, up = h @ w[b + "ffn_gate.weight"].T, h @ w[b + "ffn_up.weight"].T
+        else:
+            gate, up = np.split(h @ w[b + "ffn_up.weight"].T, 2, axis=1)
+        return ((gelu(gate) if self.gemma else gate / (1 + np.exp(-gate))) * up) @ w[b + "ffn_down.weight"].T
+
     def logits(self, tokens, store):
-        w, gemma = self.w, self.arch == "gemma3"
-        x = w["token_embd.weight"][tokens] * (self.key("embedding_length") ** 0.5 if gemma else 1.0)
+        w = self.w
+        residual = self.key("residual_scale", 1.0)
+        embedding = self.key("embedding_length") ** 0.5 if self.gemma else self.key("embedding_scale", 1.0)
+        x = w["token_embd.weight"][tokens] * embedding
+
+        def normed(y, name):
+            return self.norm(y, name) if name in w else y
+
         for i in range(self.key("block_count")):
             b = f"blk.{i}."
-            h = self.attention(self.norm(x, b + "attn_norm.weight"), b, i, store) @ w[b + "attn_output.weight"].T
-            x = x + (self.norm(h, b + "post_attention_norm.weight") if gemma else h)
-            h = self.norm(x, b + "ffn_norm.weight")
-            if b + "ffn_gate_inp.weight" in w:
-                x = x + self.experts(h, b)
-                continue
-            gate, up = h @ w[b + "ffn_gate.weight"].T, h @ w[b + "ffn_up.weight"].T
-            h = ((gelu(gate) if gemma else gate / (1 + np.exp(-gate))) * up) @ w[b + "ffn_down.weight"].T
-            x = x + (self.norm(h, b + "post_ffw_norm.weight") if gemma else h)
-        return self.norm(x, "output_norm.weight") @ w.get("output.weight", w["token_embd.weight"]).T
+            h = self.attention(normed(x, b + "attn_norm.weight"), b, i, store) @ w[b + "attn_output.weight"].T
+            x = x + residual * normed(h, b + "post_attention_norm.weight")
+            h = self.feed_forward(normed(x, b + "ffn_norm.weight"), b)
+            x = x + residual * normed(h, b + "post_ffw_norm.weight")
+        y = self.norm(x, "output_norm.weight") @ w.get("output.weight", w["token_embd.weight"]).T
+        return cap(y / self.key("logit_scale", 1.0), self.key("final_logit_softcapping", 0.0))
+
+
+def cap(x, limit):
+    return limit * np.tanh(x / limit) if limit else x
 
 
 def gelu(x):

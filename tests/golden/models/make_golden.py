@@ -21,7 +21,6 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
-import check_golden
 import gguf
 import numpy as np
 import torch
@@ -58,17 +57,28 @@ class Model:
     rope: dict | None = None           # Hugging Face rope parameters of a scaled RoPE, without the base
     types: dict | None = None          # matrix stem -> type where it differs from qtype
     omit: tuple = ()                   # optional keys left out, to exercise their defaults
-    window: int = 0                    # gemma3: positions that a local layer sees
+    window: int = 0                    # positions that a local layer sees: of gemma2, gemma3 and phi3
     experts: int = 0                   # a mixture of so many experts of d_ff rows
     used: int = 0                      # experts that each token goes through
     norm_as: str = ""                  # the architecture whose rule weighs the experts, where it is not arch
     shared: int = 0                    # qwen2moe: rows of the shared expert's gate
     every: int = 0                     # gemma3: every so-manyth layer is global; 0: no key, the default
+    caps: tuple = (0.0, 0.0)           # gemma2: of attention logits and of output logits
+    factors: dict | None = None        # granite: key -> factor
+    rope_dim: int = 0                  # elements of a head that rotate; 0: all
+
+
+ADJACENT = ("llama", "smollm3", "granite")  # their converters reorder the rows of q and k
+GEMMA = ("gemma2", "gemma3")
+FUSED = ("phi3", "glm4")                    # gate and up are one tensor
 
 
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 32}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 256}
+LONG = {"rope_type": "longrope", "factor": 16.0, "original_max_position_embeddings": 32, "attention_factor": 1.19}
+SHORT = {**LONG, "factor": 0.5, "original_max_position_embeddings": 1024, "attention_factor": 1.05}
+GRANITE = {"embedding_scale": 12.0, "residual_scale": 0.22, "attention.scale": 0.0625, "logit_scale": 8.0}
 BIG = {"d_model": 256, "n_layers": 1, "n_heads": 4, "d_ff": 256}  # K-quants need rows of a multiple of 256 weights
 
 MODELS = [
@@ -107,6 +117,20 @@ MODELS = [
           rope_base=1e6),
     Model("qwen2moe_q8_0", arch="qwen2moe", qtype=T.Q8_0, d_model=128, d_ff=32, experts=4, used=2, shared=64,
           rope_base=1e6),
+    Model("gemma2_f32", arch="gemma2", qtype=T.F32, window=9, caps=(5.0, 8.0)),
+    Model("gemma2_q8_0", arch="gemma2", qtype=T.Q8_0, d_model=64, n_layers=3, n_heads=4, window=20, caps=(8.0, 12.0)),
+    Model("phi3_f32", arch="phi3", qtype=T.F32, n_layers=1, n_heads=4, n_kv_heads=2, head_dim=96, tied=False),
+    Model("phi3_long", arch="phi3", n_layers=1, head_dim=96, rope=LONG, tied=False),
+    Model("phi3_short", arch="phi3", n_layers=1, head_dim=96, rope=SHORT, tied=False),
+    Model("phi3_window", arch="phi3", qtype=T.Q8_0, d_model=64, window=9, tied=False),
+    Model("smollm3_f32", arch="smollm3", qtype=T.F32, n_layers=4, rope_base=1e4),
+    Model("smollm3_q8_0", arch="smollm3", qtype=T.Q8_0, d_model=64, n_layers=5, rope_base=1e4),
+    Model("granite_f32", arch="granite", qtype=T.F32, n_heads=4, n_kv_heads=2, factors=GRANITE),
+    Model("granite_q8_0", arch="granite", qtype=T.Q8_0, d_model=64, factors=GRANITE, tied=False),
+    Model("olmo2_f32", arch="olmo2", qtype=T.F32, n_heads=4, n_kv_heads=2, tied=False),
+    Model("olmo2_q8_0", arch="olmo2", qtype=T.Q8_0, d_model=64, tied=False),
+    Model("glm4_f32", arch="glm4", qtype=T.F32, rope_dim=32, tied=False),
+    Model("glm4_q8_0", arch="glm4", qtype=T.Q8_0, d_model=64, n_heads=4, rope_dim=32, tied=False),
     Model("llama_q4_k_m_mix", qtype=T.Q4_K, types=Q4_K_M, tied=False, **BIG),
 ]
 
@@ -195,27 +219,38 @@ def draw_tensors(m):
     yield mat("token_embd", VOCAB, d, 2.0 / d**0.5 if m.tied else 1.0)
     if m.rope and m.rope["rope_type"] == "llama3":
         yield "rope_freqs.weight", llama3_factors(m), T.F32
+    if m.rope and m.rope["rope_type"] == "longrope":
+        for kind, factors in long_factors(m).items():
+            yield f"rope_factors_{kind}.weight", factors, T.F32
+    post_norms = m.arch in (*GEMMA, "olmo2", "glm4")
     for i in range(m.n_layers):
         b = f"blk.{i}."
-        yield vec(b + "attn_norm.weight", d, 1.0, 0.2)
-        for stem, rows, std in ("attn_q", q_rows, 1.2), ("attn_k", kv_rows, 1.2), ("attn_v", kv_rows, 1.0):
-            yield mat(b + stem, rows, d, std / d**0.5)
-            if m.arch in ("qwen2", "qwen2moe"):
-                yield vec(b + stem + ".bias", rows, 0.0, 0.5)
-        if m.arch in ("qwen3", "qwen3moe", "gemma3"):
-            yield vec(b + "attn_q_norm.weight", m.head_dim, 1.2, 0.3)
-            yield vec(b + "attn_k_norm.weight", m.head_dim, 1.2, 0.3)
+        if m.arch != "olmo2":
+            yield vec(b + "attn_norm.weight", d, 1.0, 0.2)
+        if m.arch == "phi3":
+            yield mat(b + "attn_qkv", q_rows + 2 * kv_rows, d, 1.2 / d**0.5)
+        else:
+            for stem, rows, std in ("attn_q", q_rows, 1.2), ("attn_k", kv_rows, 1.2), ("attn_v", kv_rows, 1.0):
+                yield mat(b + stem, rows, d, std / d**0.5)
+                if m.arch in ("qwen2", "qwen2moe", "glm4"):
+                    yield vec(b + stem + ".bias", rows, 0.0, 0.5)
+        if m.arch in ("qwen3", "qwen3moe", "gemma3", "olmo2"):
+            rows = (q_rows, kv_rows) if m.arch == "olmo2" else (m.head_dim, m.head_dim)
+            yield vec(b + "attn_q_norm.weight", rows[0], 1.2, 0.3)
+            yield vec(b + "attn_k_norm.weight", rows[1], 1.2, 0.3)
         yield mat(b + "attn_output", d, q_rows, 3.0 / q_rows**0.5)
-        if m.arch == "gemma3":
+        if post_norms:
             yield vec(b + "post_attention_norm.weight", d, 1.0, 0.2)
-        yield vec(b + "ffn_norm.weight", d, 1.0, 0.2)
+        if m.arch != "olmo2":
+            yield vec(b + "ffn_norm.weight", d, 1.0, 0.2)
         if m.experts:
             yield from expert_tensors(m, rng, b)
             continue
-        yield mat(b + "ffn_gate", m.d_ff, d, 1.5 / d**0.5)
-        yield mat(b + "ffn_up", m.d_ff, d, 1.5 / d**0.5)
+        if m.arch not in FUSED:
+            yield mat(b + "ffn_gate", m.d_ff, d, 1.5 / d**0.5)
+        yield mat(b + "ffn_up", m.d_ff * (2 if m.arch in FUSED else 1), d, 1.5 / d**0.5)
         yield mat(b + "ffn_down", d, m.d_ff, 2.0 / m.d_ff**0.5)
-        if m.arch == "gemma3":
+        if post_norms:
             yield vec(b + "post_ffw_norm.weight", d, 1.0, 0.2)
     yield vec("output_norm.weight", d, 1.0, 0.2)
     if not m.tied:
@@ -239,6 +274,14 @@ def expert_tensors(m, rng, b):
         for stem, rows, cols, std in (("gate", m.shared, d, 1.5), ("up", m.shared, d, 1.5), ("down", d, m.shared, 2.0)):
             name = f"{b}ffn_{stem}_shexp.weight"
             yield name, matrix(rng, (rows, cols), std / cols**0.5, m.qtype), m.qtype
+
+
+def long_factors(m):
+    """LongRoPE's divisors of the RoPE frequencies for short and for long contexts, f32 [head_dim / 2] each."""
+    rng = np.random.default_rng(zlib.crc32((m.name + " rope").encode()))
+    n = m.head_dim // 2
+    return {"long": (1.0 + 15.0 * rng.random(n) * np.arange(n) / n).astype(np.float32),
+            "short": (1.0 + rng.random(n) * np.arange(n) / n).astype(np.float32)}
 
 
 def llama3_factors(m):
@@ -272,6 +315,13 @@ def write_gguf(m, path):
     if m.arch == "llama":  # the converters write these two for this architecture only
         w.add_vocab_size(VOCAB)
         w.add_rope_dimension_count(m.head_dim)
+    elif m.rope_dim or m.arch == "phi3":
+        w.add_rope_dimension_count(m.rope_dim or m.head_dim)
+    for key, value in (m.factors or {}).items():
+        w.add_float32(f"{m.arch}.{key}", value)
+    if m.arch == "gemma2":
+        w.add_attn_logit_softcapping(m.caps[0])
+        w.add_final_logit_softcapping(m.caps[1])
     if m.experts:
         w.add_expert_count(m.experts)
         w.add_expert_used_count(m.used)
@@ -282,14 +332,16 @@ def write_gguf(m, path):
         w.add_sliding_window(m.window)
     if m.every:
         w.add_uint32(f"{m.arch}.attention.sliding_window_pattern", m.every)
-    if m.arch in ("qwen3", "qwen3moe", "gemma3") or m.head_dim * m.n_heads != m.d_model:
+    if m.arch in ("qwen3", "qwen3moe", *GEMMA) or m.head_dim * m.n_heads != m.d_model:
         w.add_key_length(m.head_dim)
         w.add_value_length(m.head_dim)
     if m.rope and m.rope["rope_type"] in ("linear", "yarn"):  # llama3 is carried by rope_freqs.weight alone
         w.add_rope_scaling_type(gguf.RopeScalingType(m.rope["rope_type"]))
         w.add_rope_scaling_factor(m.rope["factor"])
-    if m.rope and m.rope["rope_type"] == "yarn":
+    if m.rope and m.rope["rope_type"] in ("yarn", "longrope"):
         w.add_rope_scaling_orig_ctx_len(m.rope["original_max_position_embeddings"])
+    if m.rope and m.rope["rope_type"] == "longrope":
+        w.add_rope_scaling_attn_factors(m.rope["attention_factor"])
     add_tokenizer(w)
     for name, data, qtype in draw_tensors(m):
         w.add_tensor(name, data, raw_dtype=qtype)
@@ -319,12 +371,20 @@ HF_NAMES = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "ou
             "ffn_gate_shexp": "mlp.shared_expert.gate_proj", "ffn_up_shexp": "mlp.shared_expert.up_proj",
             "ffn_down_shexp": "mlp.shared_expert.down_proj",
             "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
+# Where an architecture's library code has other names.
+POST_NORMS = {"post_attention_norm": "post_attention_layernorm", "post_ffw_norm": "post_feedforward_layernorm"}
+HF_OTHER = {**{arch: {**POST_NORMS, "ffn_norm": "pre_feedforward_layernorm"} for arch in GEMMA},
+            "olmo2": POST_NORMS,
+            "glm4": {"post_attention_norm": "post_self_attn_layernorm", "post_ffw_norm": "post_mlp_layernorm",
+                     "ffn_up": "mlp.gate_up_proj"},
+            "phi3": {"attn_qkv": "self_attn.qkv_proj", "ffn_up": "mlp.gate_up_proj"}}
 
 
-def hf_name(name):
+def hf_name(name, arch):
     parts = name.split(".")
     if parts[0] == "blk":
-        return f"model.layers.{parts[1]}.{HF_NAMES[parts[2]]}.{parts[3]}"
+        stem = HF_OTHER.get(arch, {}).get(parts[2]) or HF_NAMES[parts[2]]
+        return f"model.layers.{parts[1]}.{stem}.{parts[3]}"
     return f"{HF_NAMES[parts[0]]}.{parts[1]}"
 
 
@@ -345,48 +405,84 @@ def join_experts(m, tensors, state):
             if "_exps." not in name}
 
 
+def hf_extras(m):
+    """Settings of the library's configuration that only some architectures have."""
+    layers = range(m.n_layers)
+    if m.experts:
+        return {"num_experts": m.experts, "num_experts_per_tok": m.used, "moe_intermediate_size": m.d_ff,
+                "decoder_sparse_step": 1, "mlp_only_layers": [], "norm_topk_prob": (m.norm_as or m.arch) == "qwen3moe",
+                "shared_expert_intermediate_size": m.shared}
+    if m.arch in GEMMA:
+        every = 2 if m.arch == "gemma2" else m.every or 6
+        caps = {"attn_logit_softcapping": m.caps[0] or None, "final_logit_softcapping": m.caps[1] or None}
+        return {"query_pre_attn_scalar": m.head_dim, "sliding_window": m.window, **caps,
+                "layer_types": ["full_attention" if (i + 1) % every == 0 else "sliding_attention" for i in layers]}
+    if m.arch == "phi3":
+        return {"pad_token_id": None, "sliding_window": m.window or None}
+    if m.arch == "smollm3":
+        return {"no_rope_layers": [int((i + 1) % 4 != 0) for i in layers], "pad_token_id": None}
+    if m.arch == "granite":
+        names = {"embedding_scale": "embedding_multiplier", "residual_scale": "residual_multiplier",
+                 "attention.scale": "attention_multiplier", "logit_scale": "logits_scaling"}
+        return {names[key]: value for key, value in m.factors.items()}
+    if m.arch == "glm4":
+        return {"attention_bias": True, "pad_token_id": None}
+    return {"pad_token_id": None} if m.arch == "olmo2" else {}
+
+
+def hf_rope(m):
+    rope = {"rope_theta": m.rope_base, **(m.rope or {"rope_type": "default"})}
+    if rope["rope_type"] == "longrope":
+        rope |= {f"{kind}_factor": factors.tolist() for kind, factors in long_factors(m).items()}
+    if m.rope_dim:
+        rope["partial_rotary_factor"] = m.rope_dim / m.head_dim
+    if m.arch == "gemma3":
+        return {"full_attention": rope, "sliding_attention": {"rope_theta": 10000.0, "rope_type": "default"}}
+    return rope
+
+
 def hf_model(m, tensors):
     kinds = {"llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
              "qwen2": (transformers.Qwen2Config, transformers.Qwen2ForCausalLM),
              "qwen3": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM),
              "qwen3moe": (transformers.Qwen3MoeConfig, transformers.Qwen3MoeForCausalLM),
-             "qwen2moe": (transformers.Qwen2MoeConfig, transformers.Qwen2MoeForCausalLM)}
+             "qwen2moe": (transformers.Qwen2MoeConfig, transformers.Qwen2MoeForCausalLM),
+             "gemma3": (transformers.Gemma3TextConfig, transformers.Gemma3ForCausalLM),
+             "gemma2": (transformers.Gemma2Config, transformers.Gemma2ForCausalLM),
+             "phi3": (transformers.Phi3Config, transformers.Phi3ForCausalLM),
+             "smollm3": (transformers.SmolLM3Config, transformers.SmolLM3ForCausalLM),
+             "granite": (transformers.GraniteConfig, transformers.GraniteForCausalLM),
+             "olmo2": (transformers.Olmo2Config, transformers.Olmo2ForCausalLM),
+             "glm4": (transformers.Glm4Config, transformers.Glm4ForCausalLM)}
     config_type, model_type = kinds[m.arch]
-    more = {}
-    if m.experts:
-        more = {"num_experts": m.experts, "num_experts_per_tok": m.used, "moe_intermediate_size": m.d_ff,
-                "decoder_sparse_step": 1, "mlp_only_layers": [], "norm_topk_prob": (m.norm_as or m.arch) == "qwen3moe",
-                "shared_expert_intermediate_size": m.shared}
     config = config_type(
         vocab_size=VOCAB, hidden_size=m.d_model, intermediate_size=m.d_ff, num_hidden_layers=m.n_layers,
         num_attention_heads=m.n_heads, num_key_value_heads=m.n_kv_heads, head_dim=m.head_dim, rms_norm_eps=NORM_EPS,
         max_position_embeddings=m.context, tie_word_embeddings=m.tied,
-        rope_parameters={"rope_theta": m.rope_base, **(m.rope or {"rope_type": "default"})},
-        bos_token_id=None, eos_token_id=None, attn_implementation="eager", **more)
+        rope_parameters=hf_rope(m),
+        bos_token_id=None, eos_token_id=None, attn_implementation="eager", **hf_extras(m))
     model = model_type(config).float().eval()
     state = {}
     if m.experts:
         tensors = join_experts(m, tensors, state)
     for name, value in tensors.items():
-        if name == "rope_freqs.weight":
+        if name.startswith("rope_"):
             continue
-        if m.arch == "llama" and name.endswith("attn_q.weight"):
+        if m.arch in ADJACENT and name.endswith("attn_q.weight"):
             value = to_half_split(value, m.n_heads)
-        if m.arch == "llama" and name.endswith("attn_k.weight"):
+        if m.arch in ADJACENT and name.endswith("attn_k.weight"):
             value = to_half_split(value, m.n_kv_heads)
-        state[hf_name(name)] = torch.from_numpy(value.copy())
+        if m.arch in GEMMA and name.endswith("norm.weight"):
+            value = value - 1.0  # the library adds it again
+        state[hf_name(name, m.arch)] = torch.from_numpy(value.copy())
     if m.tied:
         state["lm_head.weight"] = state["model.embed_tokens.weight"]
     model.load_state_dict(state, strict=True)
-    assert model.model.layers[0].self_attn.q_proj.out_features == m.n_heads * m.head_dim
+    assert model.model.layers[0].self_attn.o_proj.in_features == m.n_heads * m.head_dim
     if "rope_freqs.weight" in tensors:  # the file's divisors and the library's own formula must be the same thing
         plain = m.rope_base ** (-np.arange(0, m.head_dim, 2) / m.head_dim)
         np.testing.assert_allclose(plain / tensors["rope_freqs.weight"], model.model.rotary_emb.inv_freq, rtol=1e-5)
     return model
-
-
-def model_of(m, tensors):
-    return NumpyModel(m, tensors) if m.arch == "gemma3" else hf_model(m, tensors)
 
 
 class Bf16Cache(transformers.DynamicCache):
@@ -396,20 +492,7 @@ class Bf16Cache(transformers.DynamicCache):
         return super().update(keys.bfloat16().float(), values.bfloat16().float(), *args, **kwargs)
 
 
-class NumpyModel:
-    """For `gemma3`, whose goldens come from check_golden.py's implementation."""
-
-    def __init__(self, m, tensors):
-        self.model = check_golden.Model(HERE / f"{m.name}.gguf")
-        self.model.w = {name: value.astype(np.float64) for name, value in tensors.items()}
-        self.model.keys |= {"gemma3.rope.freq_base": m.rope_base, "gemma3.attention.sliding_window": m.window,
-                            "gemma3.attention.sliding_window_pattern": m.every or 6}
-
-
 def logits_of(model, tokens, cache=None):
-    if isinstance(model, NumpyModel):
-        store = check_golden.to_bf16 if cache is not None else lambda x: x
-        return model.model.logits(tokens, store).astype(np.float32)
     with torch.no_grad():
         out = model(input_ids=torch.tensor([tokens.tolist()]), past_key_values=cache, use_cache=cache is not None)
     return out.logits[0].float().numpy()
@@ -465,18 +548,29 @@ def ablations(m, tensors):
     if m.rope:
         plain = {k: v for k, v in tensors.items() if k != "rope_freqs.weight"}
         yield "no RoPE scaling", replace(m, rope=None), plain
-    if m.rope and m.rope["rope_type"] == "yarn":
-        yield "no YaRN magnitude", replace(m, rope={**m.rope, "attention_factor": 1.0}), tensors
-    if m.arch == "llama":
+    if m.rope and m.rope["rope_type"] in ("yarn", "longrope"):
+        yield "no magnitude", replace(m, rope={**m.rope, "attention_factor": 1.0}), tensors
+    if m.arch in ADJACENT:
         def halves(name, v):
             n = {"attn_q": m.n_heads, "attn_k": m.n_kv_heads}.get(name.split(".")[-2])
             return v if n is None else v.reshape(n, 2, -1, v.shape[1]).swapaxes(1, 2).reshape(v.shape)
         yield "half-split RoPE", m, {k: halves(k, v) for k, v in tensors.items()}
-    if m.arch == "gemma3":
+    if m.window:
         yield "no window", replace(m, window=m.context), tensors
         yield "window of one more", replace(m, window=m.window + 1), tensors
+    if m.arch == "gemma3":
         yield "one rotation", replace(m, rope_base=10000.0), tensors
         yield "other layers global", replace(m, every=2), tensors
+    if m.arch == "gemma2":
+        yield "no cap of attention logits", replace(m, caps=(0.0, m.caps[1])), tensors
+        yield "no cap of output logits", replace(m, caps=(m.caps[0], 0.0)), tensors
+    for key in m.factors or {}:
+        yield "no " + key, replace(m, factors={**m.factors, key: 1.0}), tensors
+    if m.rope_dim:
+        yield "all elements rotate", replace(m, rope_dim=0), tensors
+    if m.arch in FUSED:
+        yield "gate and up swapped", m, {k: np.roll(v, m.d_ff, axis=0) if k.endswith("ffn_up.weight") else v
+                                         for k, v in tensors.items()}
     if m.experts:
         yield "one expert fewer", replace(m, used=m.used - 1), tensors
         yield "experts moved by one", m, {k: np.roll(v, 1, axis=0) if "_exps." in k else v for k, v in tensors.items()}
@@ -505,7 +599,7 @@ def make(m):
     path = HERE / f"{m.name}.gguf"
     write_gguf(m, path)
     tensors = read_tensors(path)
-    model = model_of(m, tensors)
+    model = hf_model(m, tensors)
     if m.experts:
         watch_routers(model)
     gap, seed, tokens = best_tokens(m, model)
@@ -515,7 +609,7 @@ def make(m):
     top = np.abs(logits).max()
     rounded = logits_of(model, tokens, Bf16Cache())
     write_golden(HERE / f"{m.name}.bf16kv.golden", tokens, rounded)
-    worst = [(np.abs(logits_of(model_of(m2, t2), tokens) - logits).max() / top, what)
+    worst = [(np.abs(logits_of(hf_model(m2, t2), tokens) - logits).max() / top, what)
              for what, m2, t2 in ablations(m, tensors)]
     note = "{1}: {0:.2g}".format(*min(worst)) if worst else "-"
     same = int((rounded.argmax(1) == logits.argmax(1)).sum())
