@@ -194,6 +194,7 @@ class Sim {
   // Attention outputs of all positions, [n_layers][positions, n_heads, head_dim].
   std::vector<std::vector<float>> out;
   uint32_t n_evicted = 0;
+  float soft_cap = 0.0f;  // of the logits of every layer; set before the first token
   // Before a page leaves; after the attention of a layer in a decode step, its observation included.
   std::function<void(uint32_t stream, const StreamView&, uint32_t row, const RoomArgs&)> on_evict;
   std::function<void(uint32_t layer)> on_layer;
@@ -328,6 +329,7 @@ class Sim {
     a.select = lists.select;
     a.n_select = lists.n_select;
     a.list_per_head = lists.select != nullptr && needs().list_per_head;
+    a.soft_cap = soft_cap;
     return a;
   }
 
@@ -360,7 +362,7 @@ class Sim {
     check(policy_->observe_prompt(
         cx_, backend.ops, kv,
         {layer, n_heads, q_.data() + size_t{first} * n_heads * shape.head_dim, lse_.data() + size_t{first} * n_heads,
-         n_rows, kv.n_tokens() + first, n_left, token_mass_.data()}));
+         n_rows, kv.n_tokens() + first, n_left, token_mass_.data(), 0, soft_cap}));
   }
 
   PolicyStorage storage_;

@@ -171,6 +171,32 @@ void snapkv__the_policy_behind_pins_what_stays(void**) {
   }
 }
 
+// The soft caps that the op token_mass was told.
+std::vector<float>& told_caps() {
+  static std::vector<float> caps;
+  return caps;
+}
+Status listening_token_mass(OpContext& cx, const TokenMassArgs& a) {
+  told_caps().push_back(a.soft_cap);
+  return ref::token_mass(cx, a);
+}
+
+// The weights of prompt tokens come from logits with the layer's soft cap, for SnapKV and for the policies behind it.
+void snapkv__every_weight_knows_the_soft_cap(void**) {
+  const Inputs inputs({2, 2, 4, 64, 64, true}, 200, 77);
+  Backend listening = reference_backend();
+  listening.ops.token_mass = listening_token_mass;
+  for (const char* behind : {"h2o", "tova"}) {
+    told_caps().clear();
+    Sim sim(listening, inputs,
+            {behind, 192, 1024, 0, {{"skip_layers", "0"}, {"prompt", "snapkv"}, {"prompt_budget", "96"}}});
+    sim.soft_cap = 3.0f;
+    sim.prefill(190);
+    assert_true(told_caps().size() >= 2 * 3 + 2);  // the policy's for three chunks, SnapKV's at least for the last
+    for (float cap : told_caps()) assert_true(cap == 3.0f);
+  }
+}
+
 void snapkv__stands_before_every_policy(void**) {
   const Inputs inputs({3, 2, 4, 64, 96, true}, 600, 76);
   const PolicySpec specs[] = {
@@ -251,6 +277,7 @@ int main() {
       cmocka_unit_test(snapkv__counts_are_exact),
       cmocka_unit_test(snapkv__pooling_spreads_weight),
       cmocka_unit_test(snapkv__the_policy_behind_pins_what_stays),
+      cmocka_unit_test(snapkv__every_weight_knows_the_soft_cap),
       cmocka_unit_test(snapkv__stands_before_every_policy),
       cmocka_unit_test(snapkv__leaves_the_sums_of_h2o_alone_when_all_fits),
       cmocka_unit_test(snapkv__leaves_the_sums_of_h2o_alone_when_pages_leave),
