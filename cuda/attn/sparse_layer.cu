@@ -1,5 +1,5 @@
 // Computes: what page_score_step, page_select and attn_decode compute, for kMinMax and kCuboidMean digests, lists
-// shared by the group, and no observation.
+// shared by the group, heads of 64 or 128 elements, no soft cap, and no observation.
 // Launch: one cluster of 8 to 16 blocks per KV head, one block per SM. The phases exchange results through distributed
 // shared memory instead of through the end of a kernel: one layer of the 8B model at 32,768 tokens takes 15.5 us on an
 // H200, where three launches take 29 us.
