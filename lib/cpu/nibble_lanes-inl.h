@@ -35,9 +35,12 @@ struct NibbleLanes {
   }
   // 16 in the lanes whose bit is set, of the 16 bits at p and at next.
   static HWY_INLINE Vec<D16> fifth_bits(const uint8_t* p, const uint8_t* next) {
-    uint8_t bits[8] = {};  // LoadMaskBits may read eight bytes
-    std::memcpy(bits, p, 2);
-    std::memcpy(bits + 2, next, 2);
+    uint16_t first, second;
+    std::memcpy(&first, p, sizeof first);
+    std::memcpy(&second, next, sizeof second);
+    const uint64_t both = first | uint64_t{second} << 16;  // in a register: a wide read after narrow writes has to wait
+    uint8_t bits[8];                                       // LoadMaskBits may read eight bytes
+    std::memcpy(bits, &both, sizeof bits);
     return hn::IfThenElseZero(hn::LoadMaskBits(D16(), bits), hn::Set(D16(), 16));
   }
 #else

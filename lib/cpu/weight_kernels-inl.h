@@ -204,26 +204,41 @@ concept HasScales = requires(const uint8_t* p, float* out) {
   Dec::scales(p, kSubs, out);
 };
 
-// Of n_blocks (1 to kSubs) consecutive blocks: scale[0..7], 0 where there is no block, and low[0..7], which is
-// subtracted from a block's weights.
+// The same of the pairs of f16 at p: out[0][0..7] the first, out[1][0..7] the second numbers.
+template <class Dec>
+HWY_INLINE void load_pairs_of_blocks(const uint8_t* p, float* HWY_RESTRICT first, float* HWY_RESTRICT second) {
+  const hn::CappedTag<float, 4> d4;
+  const hn::Rebind<hwy::float16_t, decltype(d4)> dh;
+  const hn::CappedTag<uint64_t, 1> d64;
+  const auto two_pairs = [&](size_t b) WEIR_ATTR {
+    uint32_t a, c;
+    std::memcpy(&a, p + b * Dec::kBlockBytes, sizeof a);
+    std::memcpy(&c, p + (b + 1) * Dec::kBlockBytes, sizeof c);
+    return hn::PromoteTo(d4, hn::BitCast(dh, hn::Set(d64, a | uint64_t{c} << 32)));
+  };
+  HWY_UNROLL(2)
+  for (size_t b = 0; b < kSubs; b += 4) {
+    const auto low = two_pairs(b), high = two_pairs(b + 2);
+    hn::Store(hn::ConcatEven(d4, high, low), d4, first + b);
+    hn::Store(hn::ConcatOdd(d4, high, low), d4, second + b);
+  }
+}
+
+// Of n_blocks (1 to kSubs) consecutive blocks: scale[0..7] and, with minima, minimum[0..7], 0 where there is no block.
 template <class Dec>
 HWY_INLINE void load_block_scales(const uint8_t* p, size_t n_blocks, float* HWY_RESTRICT scale,
-                                  float* HWY_RESTRICT low) {
-  constexpr size_t kMinimum = sizeof(uint16_t);  // follows the scale
+                                  float* HWY_RESTRICT minimum) {
   if constexpr (HasScales<Dec>) {
     Dec::scales(p, n_blocks, scale);
   } else if (HWY_LIKELY(n_blocks == kSubs)) {
-    load_f16_of_blocks<Dec>(p, scale);
-    if constexpr (Dec::kMinima != 0) load_f16_of_blocks<Dec>(p + kMinimum, low);
+    if constexpr (Dec::kMinima == 0) load_f16_of_blocks<Dec>(p, scale);
+    if constexpr (Dec::kMinima != 0) load_pairs_of_blocks<Dec>(p, scale, minimum);
   } else {
     for (size_t b = 0; b < kSubs; ++b) {
-      scale[b] = b < n_blocks ? load_f16(p + b * Dec::kBlockBytes) : 0.0f;
-      if constexpr (Dec::kMinima != 0) low[b] = b < n_blocks ? load_f16(p + b * Dec::kBlockBytes + kMinimum) : 0.0f;
+      const uint8_t* at = p + b * Dec::kBlockBytes;
+      scale[b] = b < n_blocks ? load_f16(at) : 0.0f;
+      if constexpr (Dec::kMinima != 0) minimum[b] = b < n_blocks ? load_f16(at + sizeof(uint16_t)) : 0.0f;
     }
-  }
-  if constexpr (Dec::kMinima != 0) {
-    const hn::CappedTag<float, kSubs> d;
-    for (size_t b = 0; b < kSubs; b += hn::MaxLanes(d)) hn::Store(hn::Neg(hn::Load(d, low + b)), d, low + b);
   }
 }
 
@@ -264,11 +279,11 @@ HWY_INLINE void dot_group_blocks(const RowGroups& p, size_t n_cols, const ActGro
     for (size_t t = 0; t < kTok; ++t) group[r][t] = hn::Zero(df);
   }
   HWY_ALIGN float scales[kStreams][kSubs];
-  HWY_ALIGN float low[Dec::kMinima != 0 ? kStreams : 1][kSubs];
+  HWY_ALIGN float minima[Dec::kMinima != 0 ? kStreams : 1][kSubs];
   const size_t n_blocks = n_cols / kSub;
   HWY_UNROLL(4)
   for (size_t r = 0; r < kStreams; ++r)
-    load_block_scales<Dec>(p[r], n_blocks, scales[r], low[Dec::kMinima != 0 ? r : 0]);
+    load_block_scales<Dec>(p[r], n_blocks, scales[r], minima[Dec::kMinima != 0 ? r : 0]);
   if (HWY_LIKELY(n_blocks == kSubs)) {
     keep_in_memory(scales);
     HWY_UNROLL(8)
@@ -281,7 +296,7 @@ HWY_INLINE void dot_group_blocks(const RowGroups& p, size_t n_cols, const ActGro
     HWY_UNROLL(8)
     for (size_t t = 0; t < kTok; ++t) acc[r][t] = hn::MulAdd(group[r][t], hn::Set(df, *act[t].scale), acc[r][t]);
     const auto excess = [&](auto d, size_t i) WEIR_ATTR {
-      if constexpr (Dec::kMinima != 0) return hn::Load(d, low[r] + i);
+      if constexpr (Dec::kMinima != 0) return hn::Neg(hn::Load(d, minima[r] + i));
       return hn::Mul(hn::Load(d, scales[r] + i), hn::Set(d, float{Dec::kOffset}));
     };
     if constexpr (Dec::kMinima != 0 || Dec::kOffset != 0) subtract_excess<Dec, kTok>(excess, act, acc[r]);
@@ -419,6 +434,10 @@ HWY_INLINE void decode_group(const uint8_t* p, size_t n_cols, int16_t* HWY_RESTR
   if constexpr (Dec::kLayout == Layout::kBlocks) {
     const size_t n_blocks = n_cols / kSub;
     load_block_scales<Dec>(p, n_blocks, scale, low);
+    if constexpr (Dec::kMinima != 0) {  // minima are added, `low` is subtracted
+      const hn::CappedTag<float, 4> d;
+      for (size_t b = 0; b < kSubs; b += hn::MaxLanes(d)) hn::Store(hn::Neg(hn::Load(d, low + b)), d, low + b);
+    }
     for (size_t b = 0; b < n_blocks; b += Dec::kAtOnce) {
       const size_t next = HWY_MIN(b + Dec::kAtOnce - 1, n_blocks - 1);
       Dec::template blocks<true>(p + b * Dec::kBlockBytes, p + next * Dec::kBlockBytes,

@@ -35,7 +35,8 @@ struct DecoderQ3_K {
                                (low >> 4 & 0x0F0F0F0F0F0F0F0Fu) | top(4) | top(6) << 32};
     uint8_t sub[kHalves];
     std::memcpy(sub, bytes, sizeof sub);
-    const hn::CappedTag<int32_t, kHalves> d32;
+    // At most eight at once: reads that are wider than the writes above would have to wait.
+    const hn::CappedTag<int32_t, 8> d32;
     const hn::Rebind<uint8_t, decltype(d32)> d8;
     for (size_t i = 0; i < kHalves; i += hn::MaxLanes(d32))
       store_pairs(hn::Sub(hn::PromoteTo(d32, hn::LoadU(d8, sub + i)), hn::Set(d32, 32)), h.sub + i);
