@@ -17,6 +17,7 @@ namespace weir::cuda {
 uint64_t matmul_scratch_bytes(const OpShapes& shapes);  // matmul.cu
 uint64_t attn_scratch_bytes(const OpShapes& shapes);    // attn_paged.cu
 uint64_t page_select_scratch_bytes(const OpShapes& shapes);
+uint64_t experts_scratch_bytes(const OpShapes& shapes);  // experts.cu
 
 using StepTables = KvTables;
 

@@ -53,14 +53,19 @@ struct SliceCopy {
   }
 };
 
-// Computes: c (+)= scale_x * (x . w^T) (+ bias); with split-K (gridDim.z > 1) partial[part] = x . w^T over the columns
-// of the part.
+// Which share of the sums a block takes, with split-K.
+struct SplitK {
+  uint32_t part, n_parts;
+};
+
+// Computes: c (+)= scale_x * (x . w^T) (+ bias) of one tile; with split-K partial[part] = x . w^T over the columns of
+// the part.
 // Shapes: see GemmArgs.
 // Launch: grid (tiles of tokens, tiles of rows, parts), so that blocks that run at the same time share slices of w.
 // Numerics: f32 sums in ascending order of columns.
 // Traffic: x is read n_rows / kN times, w n_tok / kM times, mostly from L2.
-template <uint32_t kM, uint32_t kN, uint32_t kWarpsM, uint32_t kWarpsN, uint32_t kStages, uint32_t kBlocks>
-__global__ void __launch_bounds__(kWarpsM* kWarpsN* kWarp, kBlocks) gemm_f16_kernel(GemmArgs a) {
+template <uint32_t kM, uint32_t kN, uint32_t kWarpsM, uint32_t kWarpsN, uint32_t kStages>
+__device__ __forceinline__ void multiply_tile(const GemmArgs& a, uint32_t first_tok, uint32_t first_row, SplitK split) {
   constexpr uint32_t kThreads = kWarpsM * kWarpsN * kWarp;
   constexpr uint32_t kTilesM = kM / kWarpsM / 16;  // of a warp, 16 tokens each
   constexpr uint32_t kTilesN = kN / kWarpsN / 16;  // of a warp, 16 rows of w each
@@ -69,11 +74,10 @@ __global__ void __launch_bounds__(kWarpsM* kWarpsN* kWarp, kBlocks) gemm_f16_ker
   extern __shared__ __align__(128) unsigned char stages[];
   const uint32_t base = shared_address(stages);
   const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
-  const uint32_t first_tok = blockIdx.x * kM, first_row = blockIdx.y * kN;
 
   const uint32_t n_slices = (a.n_cols + kSlice - 1) / kSlice;
-  const uint32_t part_slices = (n_slices + gridDim.z - 1) / gridDim.z;
-  const uint32_t begin = min(blockIdx.z * part_slices, n_slices);
+  const uint32_t part_slices = (n_slices + split.n_parts - 1) / split.n_parts;
+  const uint32_t begin = min(split.part * part_slices, n_slices);
   const uint32_t n = min(part_slices, n_slices - begin);
 
   const SliceCopy<kM, kThreads> copy_x(a.x, first_tok, a.n_tok, a.n_cols);
@@ -126,8 +130,8 @@ __global__ void __launch_bounds__(kWarpsM* kWarpsN* kWarp, kBlocks) gemm_f16_ker
   }
   wait_copies<0>();
 
-  const bool is_part = gridDim.z > 1;
-  float* const c = is_part ? a.partial + size_t{blockIdx.z} * a.n_tok * a.n_rows : a.c;
+  const bool is_part = split.n_parts > 1;
+  float* const c = is_part ? a.partial + size_t{split.part} * a.n_tok * a.n_rows : a.c;
   const size_t ldc = is_part ? a.n_rows : a.ldc;
 #pragma unroll
   for (uint32_t i = 0; i < 2 * kTilesM; ++i) {  // 8 tokens each
@@ -145,6 +149,26 @@ __global__ void __launch_bounds__(kWarpsM* kWarpsN* kWarp, kBlocks) gemm_f16_ker
       *to = y;
     }
   }
+}
+
+template <uint32_t kM, uint32_t kN, uint32_t kWarpsM, uint32_t kWarpsN, uint32_t kStages, uint32_t kBlocks>
+__global__ void __launch_bounds__(kWarpsM* kWarpsN* kWarp, kBlocks) gemm_f16_kernel(const GemmArgs a) {
+  multiply_tile<kM, kN, kWarpsM, kWarpsN, kStages>(a, blockIdx.x * kM, blockIdx.y * kN, {blockIdx.z, gridDim.z});
+}
+
+// The tile of one group, blockIdx.z; blocks beyond the group's rows have nothing to do.
+template <uint32_t kM, uint32_t kN, uint32_t kWarpsM, uint32_t kWarpsN, uint32_t kStages, uint32_t kBlocks>
+__global__ void __launch_bounds__(kWarpsM* kWarpsN* kWarp, kBlocks) gemm_f16_groups_kernel(const GemmGroups g) {
+  const uint32_t group = g.first + blockIdx.z, begin = g.begin[group], n = g.begin[group + 1] - begin;
+  if (blockIdx.x * kM >= n) return;
+  GemmArgs a = g.gemm;
+  a.n_tok = n;
+  a.x += size_t{begin} * a.n_cols;
+  a.c += size_t{begin} * a.ldc;
+  if (a.scale_x != nullptr) a.scale_x += begin;
+  a.w += size_t{blockIdx.z} * a.n_rows * a.n_cols;
+  if (a.bias != nullptr) a.bias += size_t{group} * g.bias_stride;
+  multiply_tile<kM, kN, kWarpsM, kWarpsN, kStages>(a, blockIdx.x * kM, blockIdx.y * kN, {0, 1});
 }
 
 constexpr uint32_t kMergeThreads = 256;
@@ -172,6 +196,7 @@ __global__ void __launch_bounds__(kMergeThreads) merge_parts_kernel(GemmArgs a, 
 
 struct Tile {
   void (*kernel)(GemmArgs);
+  void (*groups_kernel)(GemmGroups);
   uint32_t m, n, threads, stages;
   float rate;       // estimated throughput of an SM with `enough` blocks, relative to the first tile
   uint32_t enough;  // blocks
@@ -181,6 +206,7 @@ struct Tile {
 template <uint32_t kM, uint32_t kN, uint32_t kWarpsM, uint32_t kWarpsN, uint32_t kStages, uint32_t kBlocks>
 constexpr Tile make_tile(float rate) {
   return {gemm_f16_kernel<kM, kN, kWarpsM, kWarpsN, kStages, kBlocks>,
+          gemm_f16_groups_kernel<kM, kN, kWarpsM, kWarpsN, kStages, kBlocks>,
           kM,
           kN,
           kWarpsM * kWarpsN * kWarp,
@@ -271,6 +297,17 @@ Status gemm_f16(OpContext& cx, const GemmArgs& a) {
   WEIR_TRY(device_limits(limits));
   const uint32_t tile = best_tile(a, limits);
   return gemm_f16_tile(cx, a, tile, best_parts(a, kTiles[tile], limits));
+}
+
+Status gemm_f16_groups(OpContext& cx, const GemmGroups& g, uint32_t n_groups) {
+  // The tile for the rows that a group has on average: 16, 64 or 128.
+  const Tile& tile = kTiles[g.usual_tok <= 16 ? 4 : g.usual_tok <= 64 ? 3 : 0];
+  WEIR_CUDA_TRY(cudaFuncSetAttribute(tile.groups_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(tile.shared_bytes())),
+                "gemm_f16: shared memory");
+  const dim3 grid(divide_up(g.gemm.n_tok, tile.m), divide_up(g.gemm.n_rows, tile.n), n_groups);
+  return launch("gemm_f16_groups", tile.groups_kernel, grid, tile.threads, tile.shared_bytes(), stream_of(cx), false,
+                g);
 }
 
 }  // namespace weir::cuda

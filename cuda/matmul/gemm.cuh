@@ -30,10 +30,23 @@ Status gemm_f16(OpContext& cx, const GemmArgs& a);
 inline constexpr uint32_t kGemmTiles = 5;
 Status gemm_f16_tile(OpContext& cx, const GemmArgs& a, uint32_t tile, uint32_t n_parts);
 
+// The same for groups of rows, each of which has a matrix of its own. Group i has rows [begin[i], begin[i + 1]) of x, c
+// and scale_x. `gemm` describes the first of the groups of the launch and is the same for all, but for w, of which
+// theirs follow one another, and bias, theirs being bias_stride apart; gemm.n_tok is the most rows that a group can have.
+struct GemmGroups {
+  GemmArgs gemm;
+  const uint32_t* begin;  // device memory
+  uint32_t first;         // group of the launch's first matrix
+  uint32_t bias_stride;
+  uint32_t usual_tok;  // rows of a group on average, by which the tile is chosen
+};
+Status gemm_f16_groups(OpContext& cx, const GemmGroups& groups, uint32_t n_groups);
+
 // Per row: scale = max|x|, out = x / scale, which keeps f16's 11 bits of mantissa for inputs of any range. A row of
 // zeros has scale 0; a row with an infinity or a NaN has scale NaN. n_cols is a multiple of 4, rows are 16-byte
-// aligned.
-Status pack_rows_f16(OpContext& cx, const float* x, __half* out, float* scale, uint32_t n_tok, uint32_t n_cols);
+// aligned. With `row_of` row t is row row_of[t] of x.
+Status pack_rows_f16(OpContext& cx, const float* x, __half* out, float* scale, uint32_t n_tok, uint32_t n_cols,
+                     const uint32_t* row_of = nullptr);
 
 // y = activation(gate) * up, all [n_tok, n_cols]; and the same, packed into f16. y may be gate or up.
 Status gate_mul(OpContext& cx, Gate activation, const float* gate, const float* up, float* y, uint32_t n_tok,

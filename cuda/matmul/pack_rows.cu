@@ -9,8 +9,17 @@ namespace {
 
 constexpr uint32_t kThreads = 256;
 
+// A source's first(row, n) is where a row of n float4 begins.
 struct Plain {
   const float* x;
+  __device__ static size_t first(uint32_t row, uint32_t n) { return size_t{row} * n; }
+  __device__ float4 operator()(size_t i) const { return reinterpret_cast<const float4*>(x)[i]; }
+};
+
+struct Gathered {
+  const float* x;
+  const uint32_t* row_of;
+  __device__ size_t first(uint32_t row, uint32_t n) const { return size_t{row_of[row]} * n; }
   __device__ float4 operator()(size_t i) const { return reinterpret_cast<const float4*>(x)[i]; }
 };
 
@@ -22,6 +31,7 @@ struct GateMul {
     clamp_inputs(activation, g, u);
     return g / (1.0f + expf(-gate_logit(activation, g))) * u;
   }
+  __device__ static size_t first(uint32_t row, uint32_t n) { return size_t{row} * n; }
   __device__ float4 operator()(size_t i) const {
     const float4 g = reinterpret_cast<const float4*>(gate)[i], u = reinterpret_cast<const float4*>(up)[i];
     return make_float4(one(g.x, u.x), one(g.y, u.y), one(g.z, u.z), one(g.w, u.w));
@@ -40,7 +50,7 @@ template <class Source>
 __global__ void __launch_bounds__(kThreads)
     pack_rows_kernel(Source source, __half* out, float* scale, uint32_t n_cols) {
   __shared__ uint32_t warp_high[kThreads / kWarp];
-  const size_t first = size_t{blockIdx.x} * (n_cols / 4);
+  const size_t first = source.first(blockIdx.x, n_cols / 4), to = size_t{blockIdx.x} * (n_cols / 4);
   uint32_t high = 0;
   for (uint32_t i = threadIdx.x; i < n_cols / 4; i += kThreads) {
     const float4 v = source(first + i);
@@ -65,7 +75,7 @@ __global__ void __launch_bounds__(kThreads)
       h[0] = __floats2half2_rn(v.x / row_scale, v.y / row_scale);
       h[1] = __floats2half2_rn(v.z / row_scale, v.w / row_scale);
     }
-    reinterpret_cast<uint2*>(out)[first + i] = *reinterpret_cast<const uint2*>(h);
+    reinterpret_cast<uint2*>(out)[to + i] = *reinterpret_cast<const uint2*>(h);
   }
 }
 
@@ -78,7 +88,12 @@ __global__ void __launch_bounds__(kThreads) gate_mul_kernel(GateMul source, floa
 
 }  // namespace
 
-Status pack_rows_f16(OpContext& cx, const float* x, __half* out, float* scale, uint32_t n_tok, uint32_t n_cols) {
+Status pack_rows_f16(OpContext& cx, const float* x, __half* out, float* scale, uint32_t n_tok, uint32_t n_cols,
+                     const uint32_t* row_of) {
+  if (row_of != nullptr) {
+    return launch("pack_rows_f16", pack_rows_kernel<Gathered>, n_tok, kThreads, 0, stream_of(cx), false,
+                  Gathered{x, row_of}, out, scale, n_cols);
+  }
   return launch("pack_rows_f16", pack_rows_kernel<Plain>, n_tok, kThreads, 0, stream_of(cx), false, Plain{x}, out,
                 scale, n_cols);
 }

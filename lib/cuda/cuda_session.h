@@ -16,7 +16,8 @@ namespace weir::cuda {
 
 // Indices into DeviceBuffers::counters. Attention uses the front of the array.
 inline constexpr uint32_t kBeginCounter = DeviceBuffers::kCounters - 6, kEndCounter = DeviceBuffers::kCounters - 4,
-                          kBestKey = DeviceBuffers::kCounters - 2, kTopCounter = DeviceBuffers::kCounters - 8;
+                          kBestKey = DeviceBuffers::kCounters - 2, kTopCounter = DeviceBuffers::kCounters - 8,
+                          kRouteCounter = DeviceBuffers::kCounters - 10;
 
 // Bit of a part of a step. Measurements record only some parts.
 constexpr uint32_t part_bit(uint32_t part) { return 1u << part; }
@@ -93,6 +94,7 @@ class CudaSession final : public DeviceSession {
   Status enqueue_step(const SessionGroup& group);
   Status enqueue_stage(const SessionGroup& group, uint32_t layer, uint32_t stage);
   Status enqueue_products(const SessionGroup& group, const Stage& stage, bool after_branches);
+  Status enqueue_experts(uint32_t layer, const Stage& stage, bool overlap);
   Status enqueue_post_norm(const SessionGroup& group, const Stage& stage);
   template <class Column>
   Status enqueue_gemv(const SessionGroup& group, GemvArgs g, const Column& column);

@@ -219,6 +219,16 @@ Status check_session(const ModelConfig& c, const PolicyNeeds&, const StepRules&)
   }
   if (c.d_model % 32 != 0 || c.d_ff % 32 != 0)
     return fail(WEIR_ERR_UNSUPPORTED, "CUDA: sizes %u and %u; multiples of 32 are needed", c.d_model, c.d_ff);
+  if (c.n_experts != 0 && (c.expert_ff % 32 != 0 || c.shared_ff % 32 != 0)) {
+    return fail(WEIR_ERR_UNSUPPORTED, "CUDA: experts of sizes %u and %u; multiples of 32 are needed", c.expert_ff,
+                c.shared_ff);
+  }
+  // The down matrices of a step read what all chosen experts gave as one input. f32 takes the most room of all types.
+  if (c.n_experts != 0 && uint64_t{c.n_experts_used} * c.expert_ff > gemv_max_cols(WeightType::kF32) / 2) {
+    return fail(WEIR_ERR_UNSUPPORTED,
+                "CUDA: %u experts of %u for each token do not fit into the device's shared memory", c.n_experts_used,
+                c.expert_ff);
+  }
   // One counter per page list, and every query head may have a list of its own.
   if (c.n_heads > DeviceBuffers::kCounters / 2) {
     return fail(WEIR_ERR_UNSUPPORTED, "CUDA: %u heads; %u are the most", c.n_heads, DeviceBuffers::kCounters / 2);
@@ -227,8 +237,8 @@ Status check_session(const ModelConfig& c, const PolicyNeeds&, const StepRules&)
 }
 
 uint64_t scratch_bytes(const OpShapes& shapes) {
-  return std::max(
-      {matmul_scratch_bytes(shapes), attn_scratch_bytes(shapes), page_select_scratch_bytes(shapes), uint64_t{256}});
+  return std::max({matmul_scratch_bytes(shapes), attn_scratch_bytes(shapes), page_select_scratch_bytes(shapes),
+                   experts_scratch_bytes(shapes), uint64_t{256}});
 }
 
 const char* target() { return g_target; }
@@ -245,7 +255,8 @@ constexpr Backend kBackend = {
     target,
     TraitSet(Trait::kQkvBias, Trait::kQkNorm, Trait::kPostNorm, Trait::kGeluGate, Trait::kEmbeddingScale,
              Trait::kWindow, Trait::kLayerRope, Trait::kAttnSoftCap, Trait::kLogitSoftCap, Trait::kAttnSinks,
-             Trait::kOutBias, Trait::kGluBias, Trait::kClampedGate, Trait::kQkRowNorm, Trait::kNoNorm),
+             Trait::kOutBias, Trait::kGluBias, Trait::kClampedGate, Trait::kQkRowNorm, Trait::kNoNorm,
+             Trait::kExperts),
 };
 
 constexpr DeviceModule kModule = {

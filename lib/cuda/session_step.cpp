@@ -6,6 +6,7 @@
 // overlap needs a single predecessor in the same stream.
 #include "cuda/attn/sparse_layer.cuh"
 #include "cuda/cuda_session.h"
+#include "cuda/matmul/experts.cuh"
 #include "cuda/matmul/gemv.cuh"
 #include "cuda/ops.h"
 #include "cuda/pages/page_digest.cuh"
@@ -158,7 +159,16 @@ Status CudaSession::enqueue_each(const SessionGroup& group, const F& enqueue) {
 
 // Whether a stage's last kernels run session by session, in branches of the graph.
 static bool ends_in_branches(const Stage& stage) {
-  return stage.kind == Stage::Kind::kAttend || stage.kind == Stage::Kind::kNorm || stage.post_norm != nullptr;
+  switch (stage.kind) {
+    case Stage::Kind::kAttend:
+    case Stage::Kind::kNorm:
+    case Stage::Kind::kExperts:
+      return true;
+    case Stage::Kind::kProject:
+    case Stage::Kind::kGlu:
+      break;
+  }
+  return stage.post_norm != nullptr;
 }
 
 // One GEMV for all sessions. column(buffers) returns a session's input and its parts' outputs; the rest is the same for
@@ -198,20 +208,33 @@ Status CudaSession::enqueue_stage(const SessionGroup& group, uint32_t layer, uin
       return enqueue_each(group, [&](CudaSession& session, bool selects) {
         return session.enqueue_attention(layer, selects, group.parts, group.n == 1);
       });
+    case Stage::Kind::kExperts:
+      if ((group.parts & part_bit(kPartGemv)) == 0) return {};
+      return enqueue_each(
+          group, [&](CudaSession& session, bool) { return session.enqueue_experts(layer, stage, group.n == 1); });
     case Stage::Kind::kNorm:
       if ((group.parts & part_bit(kPartOther)) == 0) return {};
       return enqueue_each(group, [&](CudaSession& session, bool) {
         float* const row = row_of(session.a_.b, stage.x);
         return rms_norm(session.a_.cx, {row, row, stage.norm, 1, row_width(*a_.config, stage.x), a_.config->norm_eps});
       });
-    case Stage::Kind::kExperts:
-      return fail(WEIR_ERR_UNSUPPORTED, "experts: no kernel yet");
     case Stage::Kind::kProject:
     case Stage::Kind::kGlu:
       break;
   }
   if ((group.parts & part_bit(kPartGemv)) != 0) WEIR_TRY(enqueue_products(group, stage, after_branches));
   return stage.post_norm == nullptr ? Status() : enqueue_post_norm(group, stage);
+}
+
+// Sessions that step together each read the experts that they chose.
+Status CudaSession::enqueue_experts(uint32_t layer, const Stage& stage, bool overlap) {
+  ExpertsStepArgs step;
+  step.op = experts_args(layers()[layer], stage, a_.b.x, 1, a_.b.x);
+  step.norm = stage.norm;
+  step.eps = a_.config->norm_eps;
+  step.counter = a_.device.counters + kRouteCounter;
+  step.overlap = overlap;
+  return experts_step(a_.cx, step);
 }
 
 Status CudaSession::enqueue_products(const SessionGroup& group, const Stage& stage, bool after_branches) {

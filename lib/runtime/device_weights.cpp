@@ -140,11 +140,14 @@ Status DeviceWeights::check(const DeviceModule& module, const Model& model) {
   uint32_t number = 0;
   for (const Layer& layer : model.weights().layers) {
     for (const Stage& stage : layer.stages()) {
+      // Gate and up; of experts also those of the shared one.
       const bool gated = stage.kind == Stage::Kind::kGlu || stage.kind == Stage::Kind::kExperts;
-      if (!gated || stage.part[0].w.type == stage.part[1].w.type) continue;
-      return fail(WEIR_ERR_UNSUPPORTED, "layer %u: %s is %s and %s %s; the device needs one type", number,
-                  stage.part[0].name, weight_type_info(stage.part[0].w.type).name, stage.part[1].name,
-                  weight_type_info(stage.part[1].w.type).name);
+      for (uint32_t p = 0; gated && p + 1 < stage.n_parts; p += 3) {
+        const StagePart &gate = stage.part[p], &up = stage.part[p + 1];
+        if (gate.w.type == up.w.type) continue;
+        return fail(WEIR_ERR_UNSUPPORTED, "layer %u: %s is %s and %s %s; the device needs one type", number, gate.name,
+                    weight_type_info(gate.w.type).name, up.name, weight_type_info(up.w.type).name);
+      }
     }
     ++number;
   }

@@ -1,0 +1,190 @@
+// The router of a mixture of experts: logits in f32, the choice of the largest ones, and their weights.
+//
+// For a decode step it is one kernel with a block per expert. The last block to finish chooses, so that no second launch
+// waits for the logits. For prompts the logits and the choice are kernels of their own.
+#include "cuda/matmul/route.cuh"
+
+namespace weir::cuda {
+namespace {
+
+constexpr uint32_t kThreads = 128;
+constexpr uint32_t kRowWarps = 8;   // of a block of route_rows: experts that share the rows in L1
+constexpr uint32_t kRowTokens = 4;  // whose logits a warp computes with one reading of the router's row
+
+// The order in which experts are chosen, as an integer: the larger logit, then the lower index; NaN counts as -inf.
+__device__ unsigned long long rank_of(float logit, uint32_t expert) {
+  const float x = isnan(logit) ? -INFINITY : logit + 0.0f;  // -0 becomes 0
+  const uint32_t bits = __float_as_uint(x);
+  const uint32_t ordered = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+  return static_cast<unsigned long long>(ordered) << 32 | (0xFFFFFFFFu - expert);
+}
+
+__device__ unsigned long long warp_max(unsigned long long x) {
+#pragma unroll
+  for (uint32_t i = kWarp / 2; i > 0; i /= 2) {
+    const unsigned long long other = __shfl_xor_sync(kAllLanes, x, i);
+    x = other > x ? other : x;
+  }
+  return x;
+}
+
+// One warp: chooses a token's experts. `chosen` is the warp's shared memory.
+__device__ void choose(const RouteArgs& a, const float* logits, uint32_t* ids, float* weights, uint32_t* chosen) {
+  const uint32_t lane = threadIdx.x % kWarp;
+  unsigned long long last = ~0ull;
+  for (uint32_t i = 0; i < a.n_used; ++i) {
+    unsigned long long best = 0;
+    for (uint32_t e = lane; e < a.n_experts; e += kWarp) {
+      const unsigned long long rank = rank_of(__ldcg(logits + e), e);
+      if (rank < last && rank > best) best = rank;
+    }
+    last = warp_max(best);
+    if (lane == 0) chosen[i] = 0xFFFFFFFFu - static_cast<uint32_t>(last);
+  }
+  __syncwarp();
+  const float first = __ldcg(logits + chosen[0]), most = isnan(first) ? -INFINITY : first;
+  const auto share = [&](uint32_t e) { return expf(__ldcg(logits + e) - most); };
+  const bool of_all = a.rule == RouteRule::kAll;
+  float sum = 0.0f;
+  for (uint32_t i = lane; i < (of_all ? a.n_experts : a.n_used); i += kWarp) sum += share(of_all ? i : chosen[i]);
+  sum = warp_sum(sum);
+  for (uint32_t i = lane; i < a.n_used; i += kWarp) {
+    const uint32_t e = chosen[i];
+    uint32_t place = 0;  // in ascending order
+    for (uint32_t j = 0; j < a.n_used; ++j) place += chosen[j] < e ? 1u : 0u;
+    ids[place] = e;
+    weights[place] = share(e) / sum;
+  }
+}
+
+// Sum of v[2] over the block, in v of thread 0.
+__device__ void block_sum(float (&v)[2]) {
+  __shared__ float sums[2][kThreads / kWarp];
+#pragma unroll
+  for (uint32_t i = 0; i < 2; ++i) {
+    v[i] = warp_sum(v[i]);
+    if (threadIdx.x % kWarp == 0) sums[i][threadIdx.x / kWarp] = v[i];
+  }
+  __syncthreads();
+  v[0] = v[1] = 0.0f;
+#pragma unroll
+  for (uint32_t w = 0; w < kThreads / kWarp; ++w) v[0] += sums[0][w], v[1] += sums[1][w];
+}
+
+__device__ float dot4(float4 a, float4 b) { return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.x, b.x, a.y * b.y))); }
+__device__ float4 times(float4 a, float4 b) { return make_float4(a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w); }
+
+__device__ const float* router_row(const RouteArgs& a, uint32_t expert) {
+  return expert < a.n_experts ? a.router + size_t{expert} * a.d_model : a.shared_router;
+}
+
+// Computes: the logits of one token, and from them ids and weights.
+// Launch: one block per logit; what it reads of the router it loads before it waits.
+// Numerics: f32; the norm's scale is applied to the logit.
+__global__ void __launch_bounds__(kThreads) route_kernel(const RouteArgs a) {
+  constexpr uint32_t kHeld = 4;
+  __shared__ uint32_t chosen[kMostExpertsUsed];
+  __shared__ bool is_last;
+  const uint32_t expert = blockIdx.x, n = a.d_model / 4;
+  const auto* row = reinterpret_cast<const float4*>(router_row(a, expert));
+  const auto* x = reinterpret_cast<const float4*>(a.x);
+  const auto* norm = reinterpret_cast<const float4*>(a.norm);
+  float4 held[kHeld];
+#pragma unroll
+  for (uint32_t i = 0; i < kHeld; ++i) {
+    if (i * kThreads + threadIdx.x < n) held[i] = __ldg(row + i * kThreads + threadIdx.x);
+  }
+  wait_for_previous();
+  start_next();
+  float sum[2] = {};  // of the products, and of the squares
+  const auto add = [&](uint32_t at, float4 w) {
+    float4 v = x[at];
+    sum[1] += dot4(v, v);
+    if (norm != nullptr) v = times(v, __ldg(norm + at));
+    sum[0] += dot4(v, w);
+  };
+#pragma unroll
+  for (uint32_t i = 0; i < kHeld; ++i) {
+    if (i * kThreads + threadIdx.x < n) add(i * kThreads + threadIdx.x, held[i]);
+  }
+  for (uint32_t at = kHeld * kThreads + threadIdx.x; at < n; at += kThreads) add(at, __ldg(row + at));
+  block_sum(sum);
+  if (threadIdx.x == 0) {
+    const float scale = norm == nullptr ? 1.0f : rsqrtf(sum[1] / static_cast<float>(a.d_model) + a.eps);
+    const float bias = a.bias != nullptr && expert < a.n_experts ? a.bias[expert] : 0.0f;
+    a.out.logits[expert] = sum[0] * scale + bias;
+    __threadfence();
+    is_last = atomicAdd(a.counter, 1u) == gridDim.x - 1;
+    if (is_last) *a.counter = 0;
+  }
+  __syncthreads();
+  if (!is_last || threadIdx.x >= kWarp) return;
+  __threadfence();
+  choose(a, a.out.logits, a.out.ids, a.out.weights, chosen);
+}
+
+// Computes: the logits of many tokens.
+// Launch: grid (logits / kRowWarps, tokens / kRowTokens), a warp per logit and kRowTokens tokens.
+__global__ void __launch_bounds__(kRowWarps* kWarp) route_rows_kernel(const RouteArgs a) {
+  const uint32_t expert = blockIdx.x * kRowWarps + threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  const uint32_t first = blockIdx.y * kRowTokens, n_tok = min(kRowTokens, a.n_tok - first), n = a.d_model / 4;
+  if (expert >= a.out.n_logits) return;
+  const auto* row = reinterpret_cast<const float4*>(router_row(a, expert));
+  const auto* x = reinterpret_cast<const float4*>(a.x) + size_t{first} * n;
+  float sum[kRowTokens] = {};
+  for (uint32_t at = lane; at < n; at += kWarp) {
+    const float4 w = __ldg(row + at);
+#pragma unroll
+    for (uint32_t t = 0; t < kRowTokens; ++t) {
+      if (t < n_tok) sum[t] += dot4(x[size_t{t} * n + at], w);
+    }
+  }
+#pragma unroll
+  for (uint32_t t = 0; t < kRowTokens; ++t) {
+    const float logit = warp_sum(sum[t]);
+    if (lane != 0 || t >= n_tok) continue;
+    const float bias = a.bias != nullptr && expert < a.n_experts ? a.bias[expert] : 0.0f;
+    a.out.logits[size_t{first + t} * a.out.n_logits + expert] = logit + bias;
+  }
+}
+
+// Computes: ids and weights of many tokens from their logits. Launch: one warp per token.
+__global__ void __launch_bounds__(kThreads) choose_kernel(const RouteArgs a) {
+  __shared__ uint32_t chosen[kThreads / kWarp][kMostExpertsUsed];
+  const uint32_t warp = threadIdx.x / kWarp, tok = blockIdx.x * (kThreads / kWarp) + warp;
+  if (tok >= a.n_tok) return;
+  choose(a, a.out.logits + size_t{tok} * a.out.n_logits, a.out.ids + size_t{tok} * a.n_used,
+         a.out.weights + size_t{tok} * a.n_used, chosen[warp]);
+}
+
+// Computes: x[tok] *= sigmoid(logit of the shared expert's gate). Launch: one block per token.
+__global__ void __launch_bounds__(kThreads)
+    scale_by_gate_kernel(float* x, const float* logits, uint32_t n_logits, uint32_t n_experts, uint32_t n) {
+  wait_for_previous();
+  start_next();
+  const float scale = 1.0f / (1.0f + expf(-__ldcg(logits + size_t{blockIdx.x} * n_logits + n_experts)));
+  float* row = x + size_t{blockIdx.x} * n;
+  for (uint32_t i = threadIdx.x; i < n; i += kThreads) row[i] *= scale;
+}
+
+}  // namespace
+
+Status route_one(OpContext& cx, const RouteArgs& a, bool overlap) {
+  return launch("route", route_kernel, dim3(a.out.n_logits), dim3(kThreads), 0, stream_of(cx), overlap, a);
+}
+
+Status route_rows(OpContext& cx, const RouteArgs& a) {
+  const dim3 grid((a.out.n_logits + kRowWarps - 1) / kRowWarps, (a.n_tok + kRowTokens - 1) / kRowTokens);
+  WEIR_TRY(launch("route_rows", route_rows_kernel, grid, dim3(kRowWarps * kWarp), 0, stream_of(cx), false, a));
+  const uint32_t per_block = kThreads / kWarp;
+  return launch("choose", choose_kernel, dim3((a.n_tok + per_block - 1) / per_block), dim3(kThreads), 0, stream_of(cx),
+                false, a);
+}
+
+Status scale_by_gate(OpContext& cx, float* x, const Routing& r, uint32_t n_experts, uint32_t n_tok, uint32_t n,
+                     bool overlap) {
+  return launch("scale_by_gate", scale_by_gate_kernel, dim3(n_tok), dim3(kThreads), 0, stream_of(cx), overlap, x,
+                r.logits, r.n_logits, n_experts, n);
+}
+
+}  // namespace weir::cuda
