@@ -1,4 +1,4 @@
-// Mixture of experts in decode steps: GEMVs over the weights of the chosen experts, whose indices are read on the device.
+// Mixture of experts in decode steps: GEMVs over the weights of the chosen experts, whose indices the device reads.
 //
 // A stack is laid out as one matrix with the rows of all experts, so an expert is an offset. Gates and ups: the rows of
 // the chosen experts follow one another, n_used * d_ff of them, each a dot product with the same input. Downs: a row of
@@ -93,7 +93,8 @@ struct Cursor {
   }
 };
 
-// Loads the input into shared memory, multiplied with the norm's weights or with the experts'. Returns the norm's scale.
+// Loads the input into shared memory, multiplied with the norm's weights or with the experts'. Returns the norm's
+// scale.
 template <class F, bool kGlu>
 __device__ float take_input(const ExpertGemvArgs& a, const float* weights, std::byte* input, float* sums) {
   float square = 0.0f;

@@ -31,8 +31,8 @@ inline constexpr uint32_t kGemmTiles = 5;
 Status gemm_f16_tile(OpContext& cx, const GemmArgs& a, uint32_t tile, uint32_t n_parts);
 
 // The same for groups of rows, each of which has a matrix of its own. Group i has rows [begin[i], begin[i + 1]) of x, c
-// and scale_x. `gemm` describes the first of the groups of the launch and is the same for all, but for w, of which
-// theirs follow one another, and bias, theirs being bias_stride apart; gemm.n_tok is the most rows that a group can have.
+// and scale_x. `gemm` is the same for all groups of a launch, but for w, of which theirs follow one another, and bias,
+// of which theirs are bias_stride apart; gemm.n_tok is the most rows that a group can have.
 struct GemmGroups {
   GemmArgs gemm;
   const uint32_t* begin;  // device memory

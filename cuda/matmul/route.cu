@@ -1,7 +1,7 @@
 // The router of a mixture of experts: logits in f32, the choice of the largest ones, and their weights.
 //
-// For a decode step it is one kernel with a block per expert. The last block to finish chooses, so that no second launch
-// waits for the logits. For prompts the logits and the choice are kernels of their own.
+// For a decode step it is one kernel with a block per expert. The last block to finish chooses, so that no second
+// launch waits for the logits. For prompts the logits and the choice are kernels of their own.
 #include "cuda/matmul/route.cuh"
 
 namespace weir::cuda {
