@@ -1,6 +1,6 @@
 // Mixture of experts over the rows of a prompt: the device sorts what the tokens chose by expert, and the GEMM runs
-// over the rows of each expert. The host does not know how many those are: it launches tiles for the most that an expert can
-// have, and those beyond its rows end at once. Weights of experts that nobody chose are not read.
+// over the rows of each expert. The host does not know how many those are: it launches tiles for the most that an
+// expert can have, and those beyond its rows end at once. Weights of experts that nobody chose are not read.
 #include <algorithm>
 
 #include "core/memory.h"

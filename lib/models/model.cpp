@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 
 #include "core/plain_text.h"
 
@@ -22,12 +23,6 @@ constexpr const Architecture* kArchitectures[] = {
 #include "models/models.inc"
 #undef WEIR_ARCH
 };
-
-constexpr char kArchitectureNames[] =
-#define WEIR_ARCH(name) " " #name
-#include "models/models.inc"
-#undef WEIR_ARCH
-    ;
 
 // Ranges far above every published model, low enough that sizes computed from them stay well inside 64 bits.
 constexpr uint32_t kMaxLayers = 1024;
@@ -157,8 +152,11 @@ Status Model::read_config(std::string_view arch) {
   ModelConfig& c = config_;
   c.arch = find_architecture(arch);
   if (c.arch == nullptr) {
-    return fail(WEIR_ERR_UNSUPPORTED, "general.architecture: \"%s\" is not known; there are:%s", arch_name_,
-                kArchitectureNames);
+    char names[24 * std::size(kArchitectures)] = "";
+    size_t used = 0;
+    for (const Architecture* known : kArchitectures)
+      used += static_cast<size_t>(std::snprintf(names + used, sizeof(names) - used, " %.22s", known->name));
+    return fail(WEIR_ERR_UNSUPPORTED, "general.architecture: \"%s\" is not known; there are:%s", arch_name_, names);
   }
   const char* prefix = c.arch->name;
   WEIR_TRY(get_ranged(file_, Key(prefix, "block_count"), 1, kMaxLayers, c.n_layers));
@@ -192,7 +190,7 @@ Status Model::read_config(std::string_view arch) {
   c.attn_scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim));
   if (c.arch->soft_caps) WEIR_TRY(read_soft_caps());
   if (c.arch->multipliers) WEIR_TRY(read_multipliers());
-  WEIR_TRY(rope_.read(file_, prefix, c.head_dim, c.context_tokens));
+  WEIR_TRY(rope_.read(file_, prefix, c.head_dim, c.context_tokens, c.arch->yarn_rounds));
   WEIR_TRY(read_windows());
   if (c.arch->no_rope_every != 0) WEIR_TRY(rope_.add_none());
   if (c.arch->adapt != nullptr) c.arch->adapt(c);

@@ -49,6 +49,7 @@ struct Architecture {
   static constexpr uint32_t kNeverGlobal = UINT32_MAX;  // with a window every layer has it
   float local_rope_base = 0.0f;             // of layers with a window, unscaled; 0: they rotate as the others
   uint32_t no_rope_every = 0;               // one layer in so many does not rotate; 0: all do
+  bool yarn_rounds = true;                  // YaRN blends from and to whole dimensions
   void (*adapt)(ModelConfig& c) = nullptr;  // sets what no key of the file says, after the keys were read
 };
 

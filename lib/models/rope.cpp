@@ -16,6 +16,7 @@ struct RopeTable::Scaling {
   uint32_t original_tokens = 0;
   float ext_factor = 1.0f, attn_factor = 1.0f;
   float beta_fast = 32.0f, beta_slow = 1.0f;  // the paper's values for Llama models
+  bool rounds = true;                         // the dimensions between which YaRN blends
   Status read(const GgufFile& file, std::string_view prefix, uint32_t trained_tokens);
 };
 
@@ -97,7 +98,8 @@ Status RopeTable::Divisors::read(const GgufFile& file, const char* name, uint32_
   return {};
 }
 
-Status RopeTable::read(const GgufFile& file, std::string_view prefix, uint32_t head_dim, uint32_t trained_tokens) {
+Status RopeTable::read(const GgufFile& file, std::string_view prefix, uint32_t head_dim, uint32_t trained_tokens,
+                       bool yarn_rounds) {
   uint32_t dim = 0;
   float base = 0.0f;
   Scaling s;
@@ -109,6 +111,7 @@ Status RopeTable::read(const GgufFile& file, std::string_view prefix, uint32_t h
   }
   WEIR_TRY(check_base(Key(prefix, "rope.freq_base"), base));
   WEIR_TRY(s.read(file, prefix, trained_tokens));
+  s.rounds = yarn_rounds;
   Divisors divisors[3];  // of kTensors
   for (uint32_t i = 0; i < 3; ++i) WEIR_TRY(divisors[i].read(file, kTensors[i], dim));
   const auto& [all, of_short, of_long] = divisors;
@@ -136,8 +139,10 @@ Status RopeTable::read(const GgufFile& file, std::string_view prefix, uint32_t h
 void RopeTable::add_scaled(double base, const Scaling& s, const Divisors& divisors) {
   const uint32_t dim = rope_dim_;
   const bool yarn = s.type == "yarn";
-  const double low = yarn ? std::max(0.0, std::floor(yarn_dim(s.beta_fast, dim, base, s.original_tokens))) : 0.0;
-  const double high = yarn ? std::min(dim - 1.0, std::ceil(yarn_dim(s.beta_slow, dim, base, s.original_tokens))) : 0.0;
+  double low = yarn ? yarn_dim(s.beta_fast, dim, base, s.original_tokens) : 0.0;
+  double high = yarn ? yarn_dim(s.beta_slow, dim, base, s.original_tokens) : 0.0;
+  low = std::max(0.0, s.rounds ? std::floor(low) : low);
+  high = std::min(dim - 1.0, s.rounds ? std::ceil(high) : high);
   magnitude_[n_rotations()] =
       s.attn_factor * (yarn && s.ext_factor != 0.0f && s.factor > 1.0f ? 1.0 + 0.1 * std::log(s.factor) : 1.0);
   for (uint32_t i = 0; i < dim / 2; ++i) {

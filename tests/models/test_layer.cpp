@@ -119,6 +119,24 @@ void layers__of_gemma3_are_local_and_global(void**) {
   }
 }
 
+// Every other layer of gpt-oss sees a window, the first among them, and all of them have what gpt-oss has of its own.
+void layers__of_gpt_oss_alternate(void**) {
+  Model model(std::pmr::new_delete_resource());
+  assert_true(model.open(WEIR_SOURCE_DIR "/tests/golden/models/gpt_oss_f32.gguf", 0, nullptr, nullptr).ok());
+  assert_int_equal(model.rope().n_rotations(), 1);
+  for (uint32_t i = 0; i < model.config().n_layers; ++i) {
+    const Layer& layer = model.weights().layers[i];
+    assert_int_equal(layer.attention.window, i % 2 == 0 ? 12 : 0);
+    assert_non_null(layer.attention.sinks);
+    assert_int_equal(layer.experts.n, 6);
+    assert_int_equal(layer.experts.n_used, 2);
+    assert_non_null(layer.experts.router_bias);
+    assert_null(layer.experts.shared_router);
+  }
+  assert_true(model.config().traits == TraitSet(Trait::kQkvBias, Trait::kOutBias, Trait::kGluBias, Trait::kClampedGate,
+                                                Trait::kWindow, Trait::kAttnSinks, Trait::kExperts));
+}
+
 // A layer with a window sees that window, whatever the policy shows in the others.
 void layers__with_a_window_see_it_and_no_more(void**) {
   Attention global, local;
@@ -161,6 +179,7 @@ int main() {
       cmocka_unit_test(traits__each_is_found_in_the_description),
       cmocka_unit_test(traits__a_backend_refuses_those_that_it_lacks),
       cmocka_unit_test(layers__of_gemma3_are_local_and_global),
+      cmocka_unit_test(layers__of_gpt_oss_alternate),
       cmocka_unit_test(layers__with_a_window_see_it_and_no_more),
       cmocka_unit_test(layers__sinks_and_soft_caps_reach_attention),
   };

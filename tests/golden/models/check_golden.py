@@ -63,13 +63,15 @@ class Model:
             return freq, 1.0
         turns = self.key("rope.scaling.original_context_length") / (2 * np.pi)  # of pair 0 in the original context
         index = half * np.log(turns / np.array([32.0, 1.0])) / np.log(base)     # pairs making 32 turns and 1 turn
-        low, high = max(np.floor(index[0]), 0), min(np.ceil(index[1]), self.head_dim - 1)
+        if self.arch != "gpt-oss":
+            index = np.floor(index[0]), np.ceil(index[1])
+        low, high = max(index[0], 0), min(index[1], self.head_dim - 1)
         blend = np.clip((np.arange(half) - low) / max(high - low, 1e-3), 0, 1)
         return freq * (1 - blend + blend / factor), 1 + 0.1 * np.log(factor)    # blend 0: as trained, 1: stretched
 
     def is_local(self, layer):
         """Whether a layer sees only a window; those of gemma3 also rotate by a base of their own."""
-        every = {"gemma2": 2, "gemma3": 6, "phi3": 10**9}.get(self.arch, 1)
+        every = {"gemma2": 2, "gpt-oss": 2, "gemma3": 6, "phi3": 10**9}.get(self.arch, 1)
         every = self.key("attention.sliding_window_pattern", every)
         return self.key("attention.sliding_window", 0) != 0 and (layer + 1) % every != 0
 
@@ -114,21 +116,29 @@ class Model:
         for h in range(self.n_heads):
             s = cap(q[:, h] @ k[:, h // group].T * self.scale, self.key("attn_logit_softcapping", 0.0))
             s = np.where(seen, s, -np.inf)
-            p = np.exp(s - s.max(1, keepdims=True))
-            out[:, h] = p / p.sum(1, keepdims=True) @ v[:, h // group]
+            sink = self.w.get(b + "attn_sinks.weight", np.full(self.n_heads, -np.inf))[h]
+            most = np.maximum(s.max(1, keepdims=True), sink)
+            p = np.exp(s - most)
+            out[:, h] = p / (p.sum(1, keepdims=True) + np.exp(sink - most)) @ v[:, h // group]
         return out.reshape(len(x), -1)
 
     def experts(self, x, b):
         """Token by token: the experts with the largest router logits, and qwen2moe's shared one."""
         w, n_used, out = self.w, self.key("expert_used_count"), np.zeros_like(x)
-        gates = x @ w[b + "ffn_gate_inp.weight"].T
+        gates = x @ w[b + "ffn_gate_inp.weight"].T + w.get(b + "ffn_gate_inp.bias", 0.0)
         for t, row in enumerate(x):
             chosen = np.argsort(-gates[t], kind="stable")[:n_used]
             share = np.exp(gates[t] - gates[t].max())
             share /= share.sum() if self.arch == "qwen2moe" else share[chosen].sum()
             for e in chosen:
                 gate, up = (w[b + f"ffn_{n}_exps.weight"][e] @ row for n in ("gate", "up"))
-                out[t] += share[e] * (w[b + "ffn_down_exps.weight"][e] @ (gate / (1 + np.exp(-gate)) * up))
+                inner = gate / (1 + np.exp(-gate)) * up
+                if self.arch == "gpt-oss":
+                    gate = np.minimum(gate + w[b + "ffn_gate_exps.bias"][e], 7)
+                    up = np.clip(up + w[b + "ffn_up_exps.bias"][e], -7, 7)
+                    inner = gate / (1 + np.exp(-1.702 * gate)) * (up + 1)
+                down = w[b + "ffn_down_exps.weight"][e] @ inner
+                out[t] += share[e] * (down + w.get(b + "ffn_down_exps.bias", np.zeros((e + 1, len(row))))[e])
             if b + "ffn_gate_inp_shexp.weight" in w:
                 gate, up, open_ = (w[b + f"ffn_{n}_shexp.weight"] @ row for n in ("gate", "up", "gate_inp"))
                 inner = gate / (1 + np.exp(-gate)) * up
@@ -157,8 +167,10 @@ class Model:
         for i in range(self.key("block_count")):
             b = f"blk.{i}."
             h = self.attention(normed(x, b + "attn_norm.weight"), b, i, store) @ w[b + "attn_output.weight"].T
-            x = x + residual * normed(h, b + "post_attention_norm.weight")
-            h = self.feed_forward(normed(x, b + "ffn_norm.weight"), b)
+            h = h + w.get(b + "attn_output.bias", 0.0)
+            oss = self.arch == "gpt-oss"  # whose norm after attention is that before the experts
+            x = x + residual * (h if oss else normed(h, b + "post_attention_norm.weight"))
+            h = self.feed_forward(normed(x, b + ("post_attention_norm.weight" if oss else "ffn_norm.weight")), b)
             x = x + residual * normed(h, b + "post_ffw_norm.weight")
         y = self.norm(x, "output_norm.weight") @ w.get("output.weight", w["token_embd.weight"]).T
         return cap(y / self.key("logit_scale", 1.0), self.key("final_logit_softcapping", 0.0))

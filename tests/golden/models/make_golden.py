@@ -79,6 +79,7 @@ YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 
 LONG = {"rope_type": "longrope", "factor": 16.0, "original_max_position_embeddings": 32, "attention_factor": 1.19}
 SHORT = {**LONG, "factor": 0.5, "original_max_position_embeddings": 1024, "attention_factor": 1.05}
 GRANITE = {"embedding_scale": 12.0, "residual_scale": 0.22, "attention.scale": 0.0625, "logit_scale": 8.0}
+OSS_YARN = {**YARN, "factor": 8.0, "original_max_position_embeddings": 128, "truncate": False}
 BIG = {"d_model": 256, "n_layers": 1, "n_heads": 4, "d_ff": 256}  # K-quants need rows of a multiple of 256 weights
 
 MODELS = [
@@ -131,6 +132,10 @@ MODELS = [
     Model("olmo2_q8_0", arch="olmo2", qtype=T.Q8_0, d_model=64, tied=False),
     Model("glm4_f32", arch="glm4", qtype=T.F32, rope_dim=32, tied=False),
     Model("glm4_q8_0", arch="glm4", qtype=T.Q8_0, d_model=64, n_heads=4, rope_dim=32, tied=False),
+    Model("gpt_oss_f32", arch="gpt-oss", qtype=T.F32, d_ff=32, n_heads=4, n_kv_heads=2, experts=6, used=2,
+          rope_base=100.0, rope=OSS_YARN, context=1024, window=12),
+    Model("gpt_oss_q8_0", arch="gpt-oss", qtype=T.Q8_0, d_model=64, d_ff=64, experts=4, used=2, rope_base=100.0,
+          rope=OSS_YARN, context=1024, window=20, tied=False),
     Model("llama_q4_k_m_mix", qtype=T.Q4_K, types=Q4_K_M, tied=False, **BIG),
 ]
 
@@ -232,16 +237,19 @@ def draw_tensors(m):
         else:
             for stem, rows, std in ("attn_q", q_rows, 1.2), ("attn_k", kv_rows, 1.2), ("attn_v", kv_rows, 1.0):
                 yield mat(b + stem, rows, d, std / d**0.5)
-                if m.arch in ("qwen2", "qwen2moe", "glm4"):
+                if m.arch in ("qwen2", "qwen2moe", "glm4", "gpt-oss"):
                     yield vec(b + stem + ".bias", rows, 0.0, 0.5)
         if m.arch in ("qwen3", "qwen3moe", "gemma3", "olmo2"):
             rows = (q_rows, kv_rows) if m.arch == "olmo2" else (m.head_dim, m.head_dim)
             yield vec(b + "attn_q_norm.weight", rows[0], 1.2, 0.3)
             yield vec(b + "attn_k_norm.weight", rows[1], 1.2, 0.3)
         yield mat(b + "attn_output", d, q_rows, 3.0 / q_rows**0.5)
-        if post_norms:
+        if m.arch == "gpt-oss":
+            yield vec(b + "attn_output.bias", d, 0.0, 0.5)
+            yield vec(b + "attn_sinks.weight", m.n_heads, 1.0, 1.5)
+        if post_norms or m.arch == "gpt-oss":  # in gpt-oss it is the norm before the experts
             yield vec(b + "post_attention_norm.weight", d, 1.0, 0.2)
-        if m.arch != "olmo2":
+        if m.arch not in ("olmo2", "gpt-oss"):
             yield vec(b + "ffn_norm.weight", d, 1.0, 0.2)
         if m.experts:
             yield from expert_tensors(m, rng, b)
@@ -265,10 +273,18 @@ def expert_tensors(m, rng, b):
         drawn = [matrix(rng, (rows, cols), std, m.qtype) for _ in range(m.experts)]
         return b + name + ".weight", np.stack(drawn), m.qtype
 
+    def biases(name, rows, std):
+        return b + name + ".bias", (rng.standard_normal((m.experts, rows)) * std).astype(f32), T.F32
+
     yield b + "ffn_gate_inp.weight", (rng.standard_normal((m.experts, d)) * 1.5 / d**0.5).astype(f32), T.F32
     yield stack("ffn_gate_exps", m.d_ff, d, 1.5 / d**0.5)
     yield stack("ffn_up_exps", m.d_ff, d, 1.5 / d**0.5)
     yield stack("ffn_down_exps", d, m.d_ff, 3.0 / m.d_ff**0.5)
+    if m.arch == "gpt-oss":  # wide enough for the gates' limits of 7
+        yield b + "ffn_gate_inp.bias", rng.standard_normal(m.experts).astype(f32), T.F32
+        yield biases("ffn_gate_exps", m.d_ff, 5.0)
+        yield biases("ffn_up_exps", m.d_ff, 5.0)
+        yield biases("ffn_down_exps", d, 1.0)
     if m.shared:
         yield b + "ffn_gate_inp_shexp.weight", (rng.standard_normal(d) / d**0.5).astype(f32), T.F32
         for stem, rows, cols, std in (("gate", m.shared, d, 1.5), ("up", m.shared, d, 1.5), ("down", d, m.shared, 2.0)):
@@ -380,8 +396,14 @@ HF_OTHER = {**{arch: {**POST_NORMS, "ffn_norm": "pre_feedforward_layernorm"} for
             "phi3": {"attn_qkv": "self_attn.qkv_proj", "ffn_up": "mlp.gate_up_proj"}}
 
 
+OSS_NAMES = {"attn_sinks": "self_attn.sinks", "ffn_gate_inp": "mlp.router",
+             "post_attention_norm": "post_attention_layernorm"}
+
+
 def hf_name(name, arch):
     parts = name.split(".")
+    if arch == "gpt-oss" and parts[-2] in OSS_NAMES:
+        return f"model.layers.{parts[1]}.{OSS_NAMES[parts[2]]}" + (f".{parts[3]}" if parts[2] != "attn_sinks" else "")
     if parts[0] == "blk":
         stem = HF_OTHER.get(arch, {}).get(parts[2]) or HF_NAMES[parts[2]]
         return f"model.layers.{parts[1]}.{stem}.{parts[3]}"
@@ -394,11 +416,23 @@ def to_half_split(rows, n_heads):
     return pairs.swapaxes(1, 2).reshape(rows.shape)
 
 
+def alternate(a, b):
+    """Along axis 1: an element of a, one of b, and so on."""
+    return np.stack([a, b], axis=2).reshape(a.shape[0], -1, *a.shape[2:])
+
+
 def join_experts(m, tensors, state):
     """Puts the stacks into `state`, gate and up in one tensor as the library has them; returns the other tensors."""
     for i in range(m.n_layers):
         b, to = f"blk.{i}.ffn_", f"model.layers.{i}.mlp.experts."
         gate, up = tensors[b + "gate_exps.weight"], tensors[b + "up_exps.weight"]
+        if m.arch == "gpt-oss":  # gate and up alternate, and matrices are [inputs, outputs]
+            state[to + "gate_up_proj"] = torch.from_numpy(alternate(gate, up).swapaxes(1, 2).copy())
+            state[to + "down_proj"] = torch.from_numpy(tensors[b + "down_exps.weight"].swapaxes(1, 2).copy())
+            state[to + "gate_up_proj_bias"] = torch.from_numpy(
+                alternate(tensors[b + "gate_exps.bias"], tensors[b + "up_exps.bias"]))
+            state[to + "down_proj_bias"] = torch.from_numpy(tensors[b + "down_exps.bias"])
+            continue
         state[to + "gate_up_proj"] = torch.from_numpy(np.concatenate([gate, up], axis=1))
         state[to + "down_proj"] = torch.from_numpy(tensors[b + "down_exps.weight"])
     return {name: value[None] if "inp_shexp" in name else value for name, value in tensors.items()
@@ -408,6 +442,8 @@ def join_experts(m, tensors, state):
 def hf_extras(m):
     """Settings of the library's configuration that only some architectures have."""
     layers = range(m.n_layers)
+    if m.arch == "gpt-oss":
+        return {"num_local_experts": m.experts, "num_experts_per_tok": m.used, "sliding_window": m.window}
     if m.experts:
         return {"num_experts": m.experts, "num_experts_per_tok": m.used, "moe_intermediate_size": m.d_ff,
                 "decoder_sparse_step": 1, "mlp_only_layers": [], "norm_topk_prob": (m.norm_as or m.arch) == "qwen3moe",
@@ -453,7 +489,8 @@ def hf_model(m, tensors):
              "smollm3": (transformers.SmolLM3Config, transformers.SmolLM3ForCausalLM),
              "granite": (transformers.GraniteConfig, transformers.GraniteForCausalLM),
              "olmo2": (transformers.Olmo2Config, transformers.Olmo2ForCausalLM),
-             "glm4": (transformers.Glm4Config, transformers.Glm4ForCausalLM)}
+             "glm4": (transformers.Glm4Config, transformers.Glm4ForCausalLM),
+             "gpt-oss": (transformers.GptOssConfig, transformers.GptOssForCausalLM)}
     config_type, model_type = kinds[m.arch]
     config = config_type(
         vocab_size=VOCAB, hidden_size=m.d_model, intermediate_size=m.d_ff, num_hidden_layers=m.n_layers,
@@ -548,6 +585,8 @@ def ablations(m, tensors):
     if m.rope:
         plain = {k: v for k, v in tensors.items() if k != "rope_freqs.weight"}
         yield "no RoPE scaling", replace(m, rope=None), plain
+    if m.rope and not m.rope.get("truncate", True):
+        yield "YaRN's range rounded", replace(m, rope={**m.rope, "truncate": True}), tensors
     if m.rope and m.rope["rope_type"] in ("yarn", "longrope"):
         yield "no magnitude", replace(m, rope={**m.rope, "attention_factor": 1.0}), tensors
     if m.arch in ADJACENT:
@@ -555,6 +594,8 @@ def ablations(m, tensors):
             n = {"attn_q": m.n_heads, "attn_k": m.n_kv_heads}.get(name.split(".")[-2])
             return v if n is None else v.reshape(n, 2, -1, v.shape[1]).swapaxes(1, 2).reshape(v.shape)
         yield "half-split RoPE", m, {k: halves(k, v) for k, v in tensors.items()}
+    if m.arch == "gpt-oss":
+        yield "no sinks", m, {k: v * 0 - 1e9 if "attn_sinks" in k else v for k, v in tensors.items()}
     if m.window:
         yield "no window", replace(m, window=m.context), tensors
         yield "window of one more", replace(m, window=m.window + 1), tensors
