@@ -65,10 +65,25 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// Every weight is read once a step, except the embedding: one row of it, or all when it is the output matrix too.
+// How many experts a token goes through, 0 when the model has none.
+uint64_t experts_used(const weir_model* model) {
+  const std::string wanted = std::string(model_info(model).architecture) + ".expert_used_count";
+  for (uint32_t i = 0; i < weir_model_metadata_count(model); ++i) {
+    const char* key = nullptr;
+    char value[64] = "";
+    uint64_t n_bytes = 0;
+    if (weir_model_metadata(model, i, &key, value, sizeof(value), &n_bytes) == WEIR_OK && wanted == key)
+      return std::stoull(value);
+  }
+  return 0;
+}
+
+// Every weight is read once a step, except the embedding, of which it is one row, or all when it is the output matrix
+// too; and of the experts' matrices only those of the chosen experts.
 uint64_t step_weight_bytes(const weir_model* model) {
   uint64_t all = 0, embedding = 0, embedding_row = 0;
   bool tied = true;
+  const uint64_t n_used = experts_used(model);
   for (uint32_t i = 0; i < model_info(model).n_tensors; ++i) {
     weir_tensor_info t = WEIR_TENSOR_INFO_INIT;
     check(weir_model_tensor_info(model, i, &t), "cannot describe tensor " + std::to_string(i));
@@ -79,7 +94,9 @@ uint64_t step_weight_bytes(const weir_model* model) {
       embedding = t.bytes;
       embedding_row = t.bytes / std::max<uint64_t>(t.dims[0], 1);
     }
-    all += t.bytes;
+    // A stack's slowest axis counts the experts.
+    const bool of_experts = name.find("_exps.") != std::string::npos;
+    all += of_experts ? t.bytes / std::max<uint64_t>(t.dims[0], 1) * n_used : t.bytes;
   }
   return tied ? all : all - embedding + embedding_row;
 }
@@ -362,7 +379,8 @@ void add_bench(CLI::App& program, Action& action) {
   for (const ModelShape& shape : model_shapes()) shapes.emplace_back(shape.name);
   add_model_flag(*app, flags->model);
   app->add_option("--shape", flags->shape,
-                  "A model of this shape with random weights: 8b, 1b, 1.5b-qwen, 7b-qwen, tiny")
+                  "A model of this shape with random weights: 8b, 1b, 1.5b-qwen, 7b-qwen, 30b-a3b, "
+                  "20b-oss, tiny")
       ->check(one_of(shapes))
       ->type_name("NAME");
   app->add_option("--type", flags->type, "Weight type of --shape; default q8_0")

@@ -125,6 +125,8 @@ void add_tokenizer(GgufWriter& file, const ModelShape& shape) {
   file.add_bool("tokenizer.ggml.add_bos_token", false);
 }
 
+bool is_gpt_oss(const ModelShape& s) { return std::string(s.architecture) == "gpt-oss"; }
+
 void add_metadata(GgufWriter& file, const ModelShape& s) {
   const std::string a = s.architecture;
   file.add_string("general.architecture", a);
@@ -141,6 +143,34 @@ void add_metadata(GgufWriter& file, const ModelShape& s) {
   file.add_f32(a + ".rope.freq_base", s.rope_base);
   file.add_f32(a + ".attention.layer_norm_rms_epsilon", 1e-5f);
   file.add_u32(a + ".vocab_size", s.vocab_size);
+  if (s.n_experts == 0) return;
+  file.add_u32(a + ".expert_count", s.n_experts);
+  file.add_u32(a + ".expert_used_count", s.n_experts_used);
+  file.add_u32(a + ".expert_feed_forward_length", s.d_ff);
+  if (!is_gpt_oss(s)) return;
+  file.add_u32(a + ".attention.sliding_window", 128);
+  file.add_string(a + ".rope.scaling.type", "yarn");
+  file.add_f32(a + ".rope.scaling.factor", 32.0f);
+  file.add_u32(a + ".rope.scaling.original_context_length", 4096);
+}
+
+void add_feed_forward(GgufWriter& file, const ModelShape& s, const std::string& layer, const WeightType& type) {
+  const WeightType& f32 = weight_type("f32");
+  file.add_tensor(layer + (is_gpt_oss(s) ? "post_attention_norm.weight" : "ffn_norm.weight"), {s.d_model}, f32);
+  if (s.n_experts == 0) {
+    file.add_tensor(layer + "ffn_gate.weight", {s.d_ff, s.d_model}, type);
+    file.add_tensor(layer + "ffn_up.weight", {s.d_ff, s.d_model}, type);
+    file.add_tensor(layer + "ffn_down.weight", {s.d_model, s.d_ff}, type);
+    return;
+  }
+  file.add_tensor(layer + "ffn_gate_inp.weight", {s.n_experts, s.d_model}, f32);
+  if (is_gpt_oss(s)) file.add_tensor(layer + "ffn_gate_inp.bias", {s.n_experts}, f32);
+  for (const char* name : {"ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"}) {
+    const bool down = std::string(name) == "ffn_down_exps";
+    const uint64_t n_rows = down ? s.d_model : s.d_ff, n_cols = down ? s.d_ff : s.d_model;
+    file.add_tensor(layer + name + ".weight", {s.n_experts, n_rows, n_cols}, type);
+    if (is_gpt_oss(s)) file.add_tensor(layer + name + ".bias", {s.n_experts, n_rows}, f32);
+  }
 }
 
 void add_tensors(GgufWriter& file, const ModelShape& s, const WeightType& type) {
@@ -155,16 +185,21 @@ void add_tensors(GgufWriter& file, const ModelShape& s, const WeightType& type) 
     file.add_tensor(layer + "attn_q.weight", {q_width, s.d_model}, type);
     file.add_tensor(layer + "attn_k.weight", {kv_width, s.d_model}, type);
     file.add_tensor(layer + "attn_v.weight", {kv_width, s.d_model}, type);
-    if (std::string(s.architecture) == "qwen2") {
+    if (std::string(s.architecture) == "qwen2" || is_gpt_oss(s)) {
       file.add_tensor(layer + "attn_q.bias", {q_width}, f32);
       file.add_tensor(layer + "attn_k.bias", {kv_width}, f32);
       file.add_tensor(layer + "attn_v.bias", {kv_width}, f32);
     }
     file.add_tensor(layer + "attn_output.weight", {s.d_model, q_width}, type);
-    file.add_tensor(layer + "ffn_norm.weight", {s.d_model}, f32);
-    file.add_tensor(layer + "ffn_gate.weight", {s.d_ff, s.d_model}, type);
-    file.add_tensor(layer + "ffn_up.weight", {s.d_ff, s.d_model}, type);
-    file.add_tensor(layer + "ffn_down.weight", {s.d_model, s.d_ff}, type);
+    if (is_gpt_oss(s)) {
+      file.add_tensor(layer + "attn_output.bias", {s.d_model}, f32);
+      file.add_tensor(layer + "attn_sinks.weight", {s.n_heads}, f32);
+    }
+    if (std::string(s.architecture) == "qwen3moe") {
+      file.add_tensor(layer + "attn_q_norm.weight", {s.head_dim}, f32);
+      file.add_tensor(layer + "attn_k_norm.weight", {s.head_dim}, f32);
+    }
+    add_feed_forward(file, s, layer, type);
   }
 }
 
@@ -180,14 +215,18 @@ void check_disk(const std::string& folder, uint64_t bytes) {
 
 void write_file(const GgufWriter& file, const WeightType& type, const std::string& path) {
   const std::vector<uint8_t> pool = random_blocks(type);
+  const std::vector<uint8_t> f32_pool = random_blocks(weight_type("f32"));  // routers, and biases of experts
   const std::vector<float> ones(1 << 18, 1.0f);
   ProgressLine line;
   const auto source = [&](const GgufWriter::Tensor& tensor, uint64_t offset, uint64_t n_bytes) -> const uint8_t* {
     // Vectors are f32 whatever the type: norms are 1, biases too (their value does not matter).
     if (tensor.dims.size() == 1) return reinterpret_cast<const uint8_t*>(ones.data());
-    const uint64_t n_starts = (pool.size() - n_bytes) / type.block_bytes;  // the last one could reach past the end
-    const uint64_t block = offset / type.block_bytes * 7919 % n_starts;
-    return pool.data() + block * type.block_bytes + offset % type.block_bytes;
+    const bool is_f32 = tensor.type == &weight_type("f32");
+    const std::vector<uint8_t>& from = is_f32 ? f32_pool : pool;
+    const uint64_t block_bytes = is_f32 ? sizeof(float) : type.block_bytes;
+    const uint64_t n_starts = (from.size() - n_bytes) / block_bytes;  // the last one could reach past the end
+    const uint64_t block = offset / block_bytes * 7919 % n_starts;
+    return from.data() + block * block_bytes + offset % block_bytes;
   };
   const auto progress = [&](uint64_t done, uint64_t total) {
     line.update([&] { return "writing " + path + ": " + human_bytes(done) + " of " + human_bytes(total); });
@@ -203,6 +242,8 @@ const std::vector<ModelShape>& model_shapes() {
       {"1b", "llama", 16, 2048, 32, 8, 64, 8192, 128256, 131072, true, 500000.0f},
       {"1.5b-qwen", "qwen2", 28, 1536, 12, 2, 128, 8960, 151936, 131072, true, 1000000.0f},
       {"7b-qwen", "qwen2", 28, 3584, 28, 4, 128, 18944, 152064, 131072, false, 1000000.0f},
+      {"30b-a3b", "qwen3moe", 48, 2048, 32, 4, 128, 768, 151936, 40960, false, 1000000.0f, 128, 8},
+      {"20b-oss", "gpt-oss", 24, 2880, 64, 8, 64, 2880, 201088, 131072, false, 150000.0f, 32, 4},
       {"tiny", "llama", 8, 384, 6, 2, 64, 1024, 1664, 16384, true, 100000.0f},
   };
   return kShapes;

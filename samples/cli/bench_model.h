@@ -15,6 +15,7 @@ struct ModelShape {
   uint32_t n_layers, d_model, n_heads, n_kv_heads, head_dim, d_ff, vocab_size, context_tokens;
   bool tied;  // the embedding is the output matrix too
   float rope_base;
+  uint32_t n_experts = 0, n_experts_used = 0;  // of d_ff rows each; 0: one feed-forward network
 };
 
 const std::vector<ModelShape>& model_shapes();

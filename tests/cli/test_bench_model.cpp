@@ -63,6 +63,17 @@ void bench_model__file_opens_and_decodes(void**) {
   }
 }
 
+// Shapes with experts, small enough for a test.
+void bench_model__experts_decode(void**) {
+  const RuntimePtr runtime = create_runtime(1);
+  for (const char* architecture : {"qwen3moe", "gpt-oss"}) {
+    const ModelShape shape = {architecture, architecture, 2, 64, 4, 2, 32, 96, 512, 256, false, 10000.0f, 6, 2};
+    const ModelPtr model = open_model(runtime.get(), bench_model_file(shape, "q8_0", g_folder));
+    assert_string_equal(model_info(model.get()).architecture, architecture);
+    decodes(model.get());
+  }
+}
+
 // A shape that the K types can have, small enough for a test.
 void bench_model__k_types_decode(void**) {
   const RuntimePtr runtime = create_runtime(1);
@@ -128,6 +139,7 @@ int remove_folder(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(bench_model__file_opens_and_decodes),
+      cmocka_unit_test(bench_model__experts_decode),
       cmocka_unit_test(bench_model__k_types_decode),
       cmocka_unit_test(bench_model__whole_file_is_used_again_and_a_short_one_is_not),
       cmocka_unit_test(bench_model__unknown_names_are_errors),
