@@ -208,7 +208,7 @@ def alignments():
 LETTERS = "abcdefghij"
 BPE = list(LETTERS) + ["ab", "abc", "<|bos|>", "<|eos|>", "<|pad|>", "\u0120"]                  # 16 tokens
 SPM = ["<unk>", "<s>", "</s>"] + list(LETTERS) + ["ab", "\u2581", "\u2581a"]                    # 16 tokens
-D_MODEL, D_FF, HEAD_DIM = 32, 32, 16
+D_MODEL, D_FF, HEAD_DIM, N_EXPERTS = 32, 32, 16, 4
 
 
 def base(spm=False):
@@ -239,6 +239,71 @@ def base(spm=False):
     rows["token_embd.weight"] = (T_Q4_0, [D_MODEL, len(BPE)])
     rows["output_norm.weight"] = (T_F32, [D_MODEL])
     return keys, rows
+
+
+def moe_base():
+    """The same as a mixture of four experts, of the architecture that has most of what can be wrong."""
+    keys, rows = base()
+    keys = {k.replace("llama.", "gpt-oss."): x for k, x in keys.items()}
+    keys["general.architecture"] = (STR, "gpt-oss")
+    for key, n in ("expert_count", N_EXPERTS), ("expert_used_count", 2), ("expert_feed_forward_length", D_FF), \
+            ("attention.sliding_window", 16):
+        keys["gpt-oss." + key] = (U32, n)
+    rows = {k: x for k, x in rows.items() if "ffn_" not in k}
+    for name, n in ("attn_q", 2 * HEAD_DIM), ("attn_k", HEAD_DIM), ("attn_v", HEAD_DIM), ("attn_output", D_MODEL), \
+            ("ffn_gate_inp", N_EXPERTS):
+        rows[f"blk.0.{name}.bias"] = (T_F32, [n])
+    rows["blk.0.attn_sinks.weight"] = (T_F32, [2])
+    rows["blk.0.post_attention_norm.weight"] = (T_F32, [D_MODEL])
+    rows["blk.0.ffn_gate_inp.weight"] = (T_F32, [D_MODEL, N_EXPERTS])
+    for name in "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps":
+        rows[f"blk.0.{name}.weight"] = (T_Q4_0, [D_MODEL, D_FF, N_EXPERTS])  # D_MODEL is D_FF
+        rows[f"blk.0.{name}.bias"] = (T_F32, [D_FF, N_EXPERTS])
+    return keys, rows
+
+
+def changed_moe(key=None, new=None, tensor=None, rows=None):
+    keys, table = moe_base()
+    for entries, name, x in (keys, key, new), (table, tensor, rows):
+        if name is not None:
+            entries.pop(name, None) if x is None else entries.update({name: x})
+    return model_file(keys, table)
+
+
+def bad_experts():
+    a, b = "gpt-oss.", "blk.0."
+    yield "experts_good", OK, "-", changed_moe()
+    for what, n in ("0", 0), ("1025", 1025), ("2p31", 2**31), ("max", 2**32 - 1):
+        yield f"expert_count_{what}", FORMAT, a + "expert_count", changed_moe(a + "expert_count", (U32, n))
+    yield "expert_count_missing", FORMAT, a + "expert_count", changed_moe(a + "expert_count")
+    yield "expert_count_of_more", FORMAT, b + "ffn_gate_inp.weight", changed_moe(a + "expert_count", (U32, 5))
+    for what, n in ("0", 0), ("of_more", 5), ("max", 2**32 - 1):
+        yield f"expert_used_{what}", FORMAT, a + "expert_used_count", changed_moe(a + "expert_used_count", (U32, n))
+    yield "expert_used_missing", FORMAT, a + "expert_used_count", changed_moe(a + "expert_used_count")
+    for what, n in ("0", 0), ("max", 2**32 - 1):
+        yield f"expert_width_{what}", FORMAT, a + "expert_feed_forward_length", \
+            changed_moe(a + "expert_feed_forward_length", (U32, n))
+    yield "expert_width_other", FORMAT, b + "ffn_gate_exps.weight", \
+        changed_moe(a + "expert_feed_forward_length", (U32, 64))
+    yield "expert_gating", UNSUPPORTED, a + "expert_gating_func", changed_moe(a + "expert_gating_func", (U32, 2))
+    yield "expert_groups", UNSUPPORTED, a + "expert_group_count", changed_moe(a + "expert_group_count", (U32, 4))
+    yield "expert_scale", UNSUPPORTED, a + "expert_weights_scale", changed_moe(a + "expert_weights_scale", (F32, 2.5))
+    for name in "ffn_gate_inp.weight", "ffn_gate_inp.bias", "ffn_gate_exps.weight", "ffn_up_exps.weight", \
+            "ffn_down_exps.weight", "ffn_gate_exps.bias", "ffn_up_exps.bias", "ffn_down_exps.bias", \
+            "attn_sinks.weight", "attn_output.bias", "post_attention_norm.weight":
+        yield f"experts_without_{name.replace('.', '_')}", FORMAT, b + name, changed_moe(tensor=b + name)
+    for what, name, x in ("router_short", "ffn_gate_inp.weight", (T_F32, [D_MODEL, 3])), \
+            ("router_1d", "ffn_gate_inp.weight", (T_F32, [D_MODEL * N_EXPERTS])), \
+            ("router_bias_long", "ffn_gate_inp.bias", (T_F32, [5])), \
+            ("sinks_long", "attn_sinks.weight", (T_F32, [3])), \
+            ("stack_2d", "ffn_up_exps.weight", (T_Q4_0, [D_MODEL, D_FF * N_EXPERTS])), \
+            ("stack_of_fewer", "ffn_down_exps.weight", (T_Q4_0, [D_FF, D_MODEL, 3])), \
+            ("stack_bias_1d", "ffn_up_exps.bias", (T_F32, [D_FF * N_EXPERTS])):
+        yield f"shape_{what}", FORMAT, b + name, changed_moe(tensor=b + name, rows=x)
+    for what, name, x in ("router", "ffn_gate_inp.weight", (T_F16, [D_MODEL, N_EXPERTS])), \
+            ("stack", "ffn_up_exps.weight", (T_Q8_1, [D_MODEL, D_FF, N_EXPERTS])):
+        yield f"type_of_{what}", UNSUPPORTED, b + name, changed_moe(tensor=b + name, rows=x)
+    yield "experts_of_llama", UNSUPPORTED, "llama.expert_count", changed("llama.expert_count", (U32, 8))
 
 
 def model_file(keys, rows):
@@ -285,7 +350,6 @@ def bad_shapes():
     for n in 0, 15, 17, 2**31:
         yield f"key_length_{n}", FORMAT, t + "key_length", changed(t + "key_length", (U32, n))
     yield "value_length_differs", UNSUPPORTED, t + "value_length", changed(t + "value_length", (U32, 32))
-    yield "experts", UNSUPPORTED, a + "expert_count", changed(a + "expert_count", (U32, 8))
     yield "sliding_window", UNSUPPORTED, t + "sliding_window", changed(t + "sliding_window", (U32, 1))
     for key in a + "attn_logit_softcapping", a + "final_logit_softcapping", t + "scale", t + "clamp_kqv", \
             t + "max_alibi_bias", t + "temperature_scale", a + "embedding_scale", a + "residual_scale", \
@@ -415,7 +479,7 @@ def write(folder, groups):
 
 def main():
     write(HERE, [headers, values, names, tensors, alignments])
-    write(HERE / "model", [good, bad_shapes, bad_rope, bad_tensors, bad_tokenizer])
+    write(HERE / "model", [good, bad_shapes, bad_experts, bad_rope, bad_tensors, bad_tokenizer])
     write_seeds(HERE.parents[1] / "fuzz" / "corpus" / "gguf")
 
 
