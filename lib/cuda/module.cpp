@@ -255,8 +255,7 @@ constexpr Backend kBackend = {
     target,
     TraitSet(Trait::kQkvBias, Trait::kQkNorm, Trait::kPostNorm, Trait::kGeluGate, Trait::kEmbeddingScale,
              Trait::kWindow, Trait::kLayerRope, Trait::kAttnSoftCap, Trait::kLogitSoftCap, Trait::kAttnSinks,
-             Trait::kOutBias, Trait::kGluBias, Trait::kClampedGate, Trait::kQkRowNorm, Trait::kNoNorm,
-             Trait::kExperts),
+             Trait::kOutBias, Trait::kGluBias, Trait::kClampedGate, Trait::kQkRowNorm, Trait::kNoNorm, Trait::kExperts),
 };
 
 constexpr DeviceModule kModule = {
