@@ -2,6 +2,7 @@
 # times as long. Labels with a meaning:
 #   threads  runs several threads; ./dev test --long repeats it under ThreadSanitizer
 #   slow     only ./dev test --long runs it
+#   real     only ./dev test --real runs it; the label of all of tests/real
 # One line per test: weir_test_labels(<area>/<stem> LABELS <label>... TIMEOUT <seconds>)
 weir_test_labels(api/test_cancel LABELS threads)
 weir_test_labels(api/test_step_many TIMEOUT 300)
@@ -10,4 +11,5 @@ weir_test_labels(api/test_threads LABELS threads TIMEOUT 300)
 weir_test_labels(cuda/test_equality TIMEOUT 300)
 weir_test_labels(cuda/test_step_many LABELS threads)
 weir_test_labels(cuda/test_threads LABELS threads)
+weir_test_labels(real/test_real_models TIMEOUT 900)
 weir_test_labels(text/test_threads LABELS threads)
