@@ -271,22 +271,22 @@ Status Model::read_experts() {
   return {};
 }
 
-// Which layers see a window, and how those rotate. Without the key none has one.
+// Which layers see a window, and how those rotate.
 Status Model::read_windows() {
   ModelConfig& c = config_;
   const Key window_key(c.arch->name, "attention.sliding_window");
-  uint32_t window = 0;
-  WEIR_TRY(file_.get_u32(window_key, window, 0));
-  if (c.arch->global_every == 0) {
-    if (window == 0 || window >= c.context_tokens) return {};
-    return fail(WEIR_ERR_UNSUPPORTED, "%s: %u; architecture %s has no sliding-window layers", window_key.text, window,
-                c.arch->name);
-  }
-  c.window = window;
-  if (window == 0) return {};
-  if (c.arch->global_every == Architecture::kNeverGlobal) {
+  if (c.arch->global_every != 0 && c.arch->global_every != Architecture::kNeverGlobal) {
+    WEIR_TRY(get_ranged(file_, window_key, 1, kMaxContext, c.window));
+  } else {
+    uint32_t window = 0;
+    WEIR_TRY(file_.get_u32(window_key, window, 0));
+    if (window == 0 || window >= c.context_tokens) return {};  // it hides nothing
+    if (c.arch->global_every == 0) {
+      return fail(WEIR_ERR_UNSUPPORTED, "%s: %u; architecture %s has no sliding-window layers", window_key.text, window,
+                  c.arch->name);
+    }
+    c.window = window;
     c.global_every = Architecture::kNeverGlobal;
-    if (window >= c.context_tokens) c.window = 0;  // it never hides anything
     return {};
   }
   const Key every_key(c.arch->name, "attention.sliding_window_pattern");

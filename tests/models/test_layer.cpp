@@ -50,7 +50,10 @@ std::vector<Change> changes() {
       {Trait::kInnerNorm, [](Layer& l, ModelConfig&) { l.stage[4].norm = kAny; }},
       {Trait::kQkNorm, [](Layer& l, ModelConfig&) { l.attention.k_norm = kAny; }},
       {Trait::kQkRowNorm,
-       [](Layer& l, ModelConfig&) { l.stage[1] = {.kind = Stage::Kind::kNorm, .x = Row::kQ, .norm = kAny}; }},
+       [](Layer& l, ModelConfig&) {
+         l.stage[1].kind = Stage::Kind::kNorm;
+         l.stage[1].norm = kAny;
+       }},
       {Trait::kPostNorm, [](Layer& l, ModelConfig&) { l.stage[2].post_norm = kAny; }},
       {Trait::kNoNorm, [](Layer& l, ModelConfig&) { l.stage[3].norm = nullptr; }},
       {Trait::kGeluGate, [](Layer& l, ModelConfig&) { l.stage[3].gate = Gate::kGelu; }},

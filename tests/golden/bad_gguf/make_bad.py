@@ -328,6 +328,72 @@ def changed(key=None, new=None, tensor=None, rows=None, spm=False):
     return model_file(keys, table)
 
 
+def changed_as(arch, key=None, new=None, tensor=None, rows=None):
+    """changed() of a file of another architecture: `llama`'s tensors but for what that one has otherwise."""
+    keys, table = base()
+    keys = {k.replace("llama.", arch + "."): x for k, x in keys.items()}
+    keys["general.architecture"] = (STR, arch)
+    b, q, kv_rows = "blk.0.", 2 * HEAD_DIM, HEAD_DIM
+    if arch in ("gemma2", "gemma3"):
+        keys[arch + ".attention.sliding_window"] = (U32, 16)
+    if arch in ("gemma2", "gemma3", "olmo2", "glm4"):
+        for name in "post_attention_norm", "post_ffw_norm":
+            table[f"{b}{name}.weight"] = (T_F32, [D_MODEL])
+    if arch in ("gemma3", "olmo2"):
+        for name, n in ("q", q if arch == "olmo2" else HEAD_DIM), ("k", kv_rows):
+            table[f"{b}attn_{name}_norm.weight"] = (T_F32, [n])
+    if arch == "olmo2":
+        del table[b + "attn_norm.weight"], table[b + "ffn_norm.weight"]
+    if arch in ("phi3", "glm4"):
+        del table[b + "ffn_gate.weight"]
+        table[b + "ffn_up.weight"] = (T_Q4_0, [D_MODEL, 2 * D_FF])
+    if arch == "phi3":
+        for name in "attn_q", "attn_k", "attn_v":
+            del table[f"{b}{name}.weight"]
+        table[b + "attn_qkv.weight"] = (T_Q4_0, [D_MODEL, q + 2 * kv_rows])
+    for entries, name, x in (keys, key, new), (table, tensor, rows):
+        if name is not None:
+            entries.pop(name, None) if x is None else entries.update({name: x})
+    return model_file(keys, table)
+
+
+def bad_architectures():
+    nan, b = float("nan"), "blk.0."
+    for arch in "gemma2", "gemma3", "phi3", "smollm3", "granite", "olmo2", "glm4":
+        yield f"{arch}_good", OK, "-", changed_as(arch)
+    for arch in "gemma2", "gemma3":
+        key = arch + ".attention.sliding_window"
+        for what, x in ("missing", None), ("0", (U32, 0)), ("max", (U32, 2**32 - 1)), ("text", (STR, "16")):
+            yield f"{arch}_window_{what}", FORMAT, key, changed_as(arch, key, x)
+        for name in "post_attention_norm", "post_ffw_norm":
+            yield f"{arch}_without_{name}", FORMAT, f"{b}{name}.weight", changed_as(arch, tensor=f"{b}{name}.weight")
+    key = "gemma3.attention.sliding_window_pattern"
+    yield "gemma3_pattern_0", FORMAT, key, changed_as("gemma3", key, (U32, 0))
+    key = "gemma3.rope.freq_base_swa"
+    yield "gemma3_local_base_nan", FORMAT, key, changed_as("gemma3", key, (F32, nan))
+    for name in "attn_logit_softcapping", "final_logit_softcapping":
+        for what, x in ("nan", nan), ("negative", -1.0), ("inf", float("inf")):
+            yield f"gemma2_{name}_{what}", FORMAT, "gemma2." + name, changed_as("gemma2", "gemma2." + name, (F32, x))
+    for name in "embedding_scale", "residual_scale", "attention.scale", "logit_scale":
+        for what, x in ("nan", nan), ("negative", -1.0), ("inf", float("inf")), ("tiny", 1e-30):
+            yield f"granite_{name.replace('.', '_')}_{what}", FORMAT, "granite." + name, \
+                changed_as("granite", "granite." + name, (F32, x))
+    for arch, name, x in ("phi3", "attn_qkv", (T_Q4_0, [D_MODEL, 2 * HEAD_DIM])), \
+            ("phi3", "ffn_up", (T_Q4_0, [D_MODEL, D_FF])), ("glm4", "ffn_up", (T_Q4_0, [D_MODEL, D_FF])), \
+            ("olmo2", "attn_q_norm", (T_F32, [HEAD_DIM])), ("olmo2", "attn_k_norm", (T_F32, [2 * HEAD_DIM])), \
+            ("gemma3", "attn_q_norm", (T_F32, [2 * HEAD_DIM])):
+        yield f"{arch}_{name}_shape", FORMAT, f"{b}{name}.weight", changed_as(arch, tensor=f"{b}{name}.weight", rows=x)
+        yield f"{arch}_without_{name}", FORMAT, f"{b}{name}.weight", changed_as(arch, tensor=f"{b}{name}.weight")
+    for name in "attn_norm", "ffn_norm":  # OLMo 2 has no norm before attention and feed-forward
+        yield f"olmo2_{name}", UNSUPPORTED, f"{b}{name}.weight", \
+            changed_as("olmo2", tensor=f"{b}{name}.weight", rows=(T_F32, [D_MODEL]))
+    one = (T_F32, [HEAD_DIM // 2])
+    for kind in "long", "short":
+        name = f"rope_factors_{kind}.weight"
+        yield f"phi3_{kind}_zero", FORMAT, name, changed_as("phi3", tensor=name, rows=one)
+        yield f"phi3_{kind}_shape", FORMAT, name, changed_as("phi3", tensor=name, rows=(T_F32, [HEAD_DIM]))
+
+
 def bad_shapes():
     a, t = "llama.", "llama.attention."
     yield "arch_missing", FORMAT, "general.architecture", changed("general.architecture")
@@ -479,7 +545,7 @@ def write(folder, groups):
 
 def main():
     write(HERE, [headers, values, names, tensors, alignments])
-    write(HERE / "model", [good, bad_shapes, bad_experts, bad_rope, bad_tensors, bad_tokenizer])
+    write(HERE / "model", [good, bad_shapes, bad_experts, bad_architectures, bad_rope, bad_tensors, bad_tokenizer])
     write_seeds(HERE.parents[1] / "fuzz" / "corpus" / "gguf")
 
 

@@ -78,7 +78,7 @@ LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_fr
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 256}
 LONG = {"rope_type": "longrope", "factor": 16.0, "original_max_position_embeddings": 32, "attention_factor": 1.19}
 SHORT = {**LONG, "factor": 0.5, "original_max_position_embeddings": 1024, "attention_factor": 1.05}
-GRANITE = {"embedding_scale": 12.0, "residual_scale": 0.22, "attention.scale": 0.0625, "logit_scale": 8.0}
+GRANITE = {"embedding_scale": 3.0, "residual_scale": 0.6, "attention.scale": 0.09, "logit_scale": 4.0}
 OSS_YARN = {**YARN, "factor": 8.0, "original_max_position_embeddings": 128, "truncate": False}
 BIG = {"d_model": 256, "n_layers": 1, "n_heads": 4, "d_ff": 256}  # K-quants need rows of a multiple of 256 weights
 
@@ -121,8 +121,8 @@ MODELS = [
     Model("gemma2_f32", arch="gemma2", qtype=T.F32, window=9, caps=(5.0, 8.0)),
     Model("gemma2_q8_0", arch="gemma2", qtype=T.Q8_0, d_model=64, n_layers=3, n_heads=4, window=20, caps=(8.0, 12.0)),
     Model("phi3_f32", arch="phi3", qtype=T.F32, n_layers=1, n_heads=4, n_kv_heads=2, head_dim=96, tied=False),
-    Model("phi3_long", arch="phi3", n_layers=1, head_dim=96, rope=LONG, tied=False),
-    Model("phi3_short", arch="phi3", n_layers=1, head_dim=96, rope=SHORT, tied=False),
+    Model("phi3_long", arch="phi3", qtype=T.Q8_0, d_model=192, n_layers=1, head_dim=96, rope=LONG),
+    Model("phi3_short", arch="phi3", qtype=T.Q8_0, d_model=192, n_layers=1, head_dim=96, rope=SHORT),
     Model("phi3_window", arch="phi3", qtype=T.Q8_0, d_model=64, window=9, tied=False),
     Model("smollm3_f32", arch="smollm3", qtype=T.F32, n_layers=4, rope_base=1e4),
     Model("smollm3_q8_0", arch="smollm3", qtype=T.Q8_0, d_model=64, n_layers=5, rope_base=1e4),
@@ -470,8 +470,8 @@ def hf_rope(m):
     rope = {"rope_theta": m.rope_base, **(m.rope or {"rope_type": "default"})}
     if rope["rope_type"] == "longrope":
         rope |= {f"{kind}_factor": factors.tolist() for kind, factors in long_factors(m).items()}
-    if m.rope_dim:
-        rope["partial_rotary_factor"] = m.rope_dim / m.head_dim
+    if m.arch == "glm4":
+        rope["partial_rotary_factor"] = (m.rope_dim or m.head_dim) / m.head_dim
     if m.arch == "gemma3":
         return {"full_attention": rope, "sliding_attention": {"rope_theta": 10000.0, "rope_type": "default"}}
     return rope
@@ -629,7 +629,7 @@ def ablations(m, tensors):
         if hit:
             fill = 0.0 if end == ".bias" else 1.0
             yield what, m, {k: np.full_like(v, fill) if k in hit else v for k, v in tensors.items()}
-    if m.n_kv_heads > 1:
+    if m.n_kv_heads > 1 and m.arch != "phi3":
         def swap(name, v):
             kv = name.split(".")[-2] in ("attn_k", "attn_v")
             return np.roll(v, m.head_dim, axis=0) if kv else v
