@@ -96,8 +96,15 @@ HWY_INLINE void load_k_header(const uint8_t* p, KHeader& h) {
 // sub-scales begin at `sub`.
 template <class D16>
 HWY_INLINE Vec<D16> broadcast_halves(D16 d16, const uint32_t* sub, size_t k) {
-  if constexpr (hn::MaxLanes(d16) == 32) {
-    return hn::IfThenElse(hn::FirstN(d16, 16), broadcast_pair(d16, sub[0]), broadcast_pair(d16, sub[1]));
+  if constexpr (hn::MaxLanes(d16) == 32) {  // two pairs in every 64 bits; half of the 128-bit lanes take the first one
+    const hn::Repartition<uint8_t, D16> d8;
+    const hn::Repartition<uint64_t, D16> d64;
+    alignas(64) static constexpr uint8_t kPairs[64] = {0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1,
+                                                       0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 4, 5, 4, 5, 4, 5, 4, 5, 4, 5, 4, 5,
+                                                       4, 5, 4, 5, 4, 5, 4, 5, 4, 5, 4, 5, 4, 5, 4, 5, 4, 5, 4, 5};
+    uint64_t both;
+    std::memcpy(&both, sub, sizeof both);
+    return hn::BitCast(d16, hn::TableLookupBytes(hn::BitCast(d8, hn::Set(d64, both)), hn::Load(d8, kPairs)));
   } else {
     return broadcast_pair(d16, sub[k / 16]);
   }
