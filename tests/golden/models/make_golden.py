@@ -79,6 +79,7 @@ YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 
 LONG = {"rope_type": "longrope", "factor": 16.0, "original_max_position_embeddings": 32, "attention_factor": 1.19}
 SHORT = {**LONG, "factor": 0.5, "original_max_position_embeddings": 1024, "attention_factor": 1.05}
 GRANITE = {"embedding_scale": 3.0, "residual_scale": 0.6, "attention.scale": 0.09, "logit_scale": 4.0}
+MXFP4_EXPERTS = {f"ffn_{n}_exps": T.MXFP4 for n in ("gate", "up", "down")}
 OSS_YARN = {**YARN, "factor": 8.0, "original_max_position_embeddings": 128, "truncate": False}
 BIG = {"d_model": 256, "n_layers": 1, "n_heads": 4, "d_ff": 256}  # K-quants need rows of a multiple of 256 weights
 
@@ -136,6 +137,8 @@ MODELS = [
           rope_base=100.0, rope=OSS_YARN, context=1024, window=12),
     Model("gpt_oss_q8_0", arch="gpt-oss", qtype=T.Q8_0, d_model=64, d_ff=64, experts=4, used=2, rope_base=100.0,
           rope=OSS_YARN, context=1024, window=20, tied=False),
+    Model("gpt_oss_mxfp4", arch="gpt-oss", qtype=T.Q8_0, types=MXFP4_EXPERTS, d_model=64, d_ff=96, experts=5, used=3,
+          rope_base=100.0, rope=OSS_YARN, context=1024, window=16),
     Model("llama_q4_k_m_mix", qtype=T.Q4_K, types=Q4_K_M, tied=False, **BIG),
 ]
 
@@ -270,8 +273,9 @@ def expert_tensors(m, rng, b):
     d, f32 = m.d_model, np.float32
 
     def stack(name, rows, cols, std):
-        drawn = [matrix(rng, (rows, cols), std, m.qtype) for _ in range(m.experts)]
-        return b + name + ".weight", np.stack(drawn), m.qtype
+        qtype = (m.types or {}).get(name, m.qtype)
+        drawn = [matrix(rng, (rows, cols), std, qtype) for _ in range(m.experts)]
+        return b + name + ".weight", np.stack(drawn), qtype
 
     def biases(name, rows, std):
         return b + name + ".bias", (rng.standard_normal((m.experts, rows)) * std).astype(f32), T.F32
