@@ -1,5 +1,5 @@
-// Architecture "gemma2": Gemma 2. Norms before and after attention and feed-forward, GELU gates, scaled embeddings, caps
-// of attention and output logits; every second layer sees a window. Norm weights have the model's +1 in them.
+// Architecture "gemma2": Gemma 2. Norms before and after attention and feed-forward, GELU gates, scaled embeddings,
+// caps of attention and output logits; every second layer sees a window. Norm weights have the model's +1 in them.
 // Paper: Gemma Team, "Gemma 2", arXiv:2408.00118, sec. 2.
 #include <cmath>
 

@@ -1,5 +1,5 @@
-// Architecture "glm4": the dense GLM-4-0414 models. Norms before and after attention and feed-forward, half of each head
-// rotates (the file says how many elements), gate and up are one tensor.
+// Architecture "glm4": the dense GLM-4-0414 models. Norms before and after attention and feed-forward, half of each
+// head rotates (the file says how many elements), gate and up are one tensor.
 // Source: GLM Team, "ChatGLM: A Family of Large Language Models from GLM-130B to GLM-4", arXiv:2406.12793, sec. 2.
 #include "models/model.h"
 

@@ -1,5 +1,5 @@
-// Architecture "granite": the dense Granite 3 models. A Llama with factors of embeddings, residuals, attention logits and
-// output logits, so that widths can be changed without new hyper-parameters.
+// Architecture "granite": the dense Granite 3 models. A Llama with factors of embeddings, residuals, attention logits
+// and output logits, so that widths can be changed without new hyper-parameters.
 // Paper: Shen et al., "Power Scheduler", arXiv:2408.13359, sec. 4 (the factors of muP).
 #include "models/model.h"
 

@@ -4,8 +4,9 @@
 By hand:  python3 check_golden.py [name ...]     Needs numpy and gguf, nothing else.
 
 It reads metadata and tensors from the file alone, as a runtime must: RoPE pairs are (2i, 2i+1) for `llama`,
-`smollm3`, `granite` and `glm4`, and (i, i + rope_dim / 2) for the others, scaled RoPE comes from the rope.scaling keys or rope_freqs.weight. Slow
-and plain on purpose. Exit status 1 if a golden is further than TOLERANCE from it, or top-1 differs at any position.
+`smollm3`, `granite` and `glm4`, and (i, i + rope_dim / 2) for the others, scaled RoPE comes from the rope.scaling keys
+or the tensors rope_freqs.weight and rope_factors_*.weight. Slow and plain on purpose. Exit status 1 if a golden is
+further than TOLERANCE from it, or top-1 differs at any position.
 """
 import struct
 import sys
