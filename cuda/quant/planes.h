@@ -18,8 +18,6 @@ namespace weir::cuda {
 template <WeightType T>
 struct PlaneLayout;
 
-inline constexpr uint32_t kMostPlanes = 5;
-
 // Packs the nibbles of the eight sub-blocks of a K-quant. In the file one sub-block has the low nibbles of 32 bytes and
 // the next one their high nibbles.
 inline void place_nibbles(const uint8_t* q, size_t b, uint8_t* out) {

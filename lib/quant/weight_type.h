@@ -22,6 +22,9 @@ struct WeightTypeInfo {
   void (*decode)(const void* blocks, float* out, size_t n);
 };
 
+// The most planes into which a device's layout separates the blocks of a type (cuda/quant/planes.h).
+inline constexpr uint32_t kMostPlanes = 5;
+
 inline constexpr size_t kWeightTypeCount = 0
 #define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes) +1
 #include "quant/quants.inc"

@@ -47,7 +47,7 @@ constexpr uint32_t device_interface(uint32_t version, std::string_view lists) {
 }
 
 // The number is raised with every change of this header, and of a rule or an enum that the module knows.
-inline constexpr uint32_t kDeviceInterface = device_interface(7, kDeviceLists);
+inline constexpr uint32_t kDeviceInterface = device_interface(8, kDeviceLists);
 
 // The most sessions that DeviceModule::step_many takes at once: an SM's registers can hold a GEMV's sums for this many
 // inputs.
@@ -178,8 +178,8 @@ struct DeviceModule {
   // of bytes. `out` is the whole matrix.
   void (*repack)(const Weight& host, uint32_t first_row, uint32_t end_row, uint8_t* out);
   // The planes of a matrix of this type in the device's layout, one after another: bytes of 256 weights in each.
-  // Returns how many, at most 4.
-  uint32_t (*planes)(WeightType type, uint32_t bytes[4]);
+  // Returns how many.
+  uint32_t (*planes)(WeightType type, uint32_t bytes[kMostPlanes]);
   // Whether the kernels can run this model and these rules; the message says why not.
   Status (*check_session)(const ModelConfig& config, const PolicyNeeds& needs, const StepRules& rules);
   uint64_t (*session_device_bytes)(const OpShapes& shapes);  // DeviceBuffers::module

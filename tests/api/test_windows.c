@@ -46,9 +46,13 @@ static void copy_logits(weir_session *session, float *out) {
     memcpy(out, logits, kVocab * sizeof(*out));
 }
 
-/* Logits of up to 6 that differ in the rounding of sums: 2.4e-4 with steps of one token, 0 with chunks. */
-static void assert_same(const float *got, const float *want) {
-    for (int i = 0; i < kVocab; ++i) assert_true(fabsf(got[i] - want[i]) < 2e-3f);
+/* The largest difference of two rows of logits, which are up to 6. On the CPU, chunks are 0 and steps 2.4e-4 apart; on a
+ * GPU chunks are computed in f16. A window that loses its first four positions is 0.12 apart. */
+static float distance(const float *got, const float *want) {
+    float most = 0.0f;
+    for (int i = 0; i < kVocab; ++i) most = fmaxf(most, fabsf(got[i] - want[i]));
+    print_message("logits %.2g apart\n", (double)most);
+    return most;
 }
 
 /* One chunk that holds the whole text has every page, and the window is only a mask. With chunks of 16 tokens, and with
@@ -62,11 +66,11 @@ static void windows__pages_that_left_were_not_needed(void **state) {
     copy_logits(whole, want);
     prefill(chunks, 0, kTokens);
     copy_logits(chunks, got);
-    assert_same(got, want);
+    assert_true(distance(got, want) < 2e-2f);
     prefill(steps, 0, 1);
     for (int i = 1; i < kTokens; ++i) assert_ok(weir_session_step(steps, token(i)));
     copy_logits(steps, got);
-    assert_same(got, want);
+    assert_true(distance(got, want) < 2e-2f);
     /* 300 tokens are 19 pages of the global layer; the window of 20 positions before position 300 begins at 281. */
     assert_int_equal(stats_of(steps).pages_resident, 19 * kGlobal + 2 * kLocal);
     assert_int_equal(stats_of(chunks).pages_resident, 19 * kGlobal + 2 * kLocal);

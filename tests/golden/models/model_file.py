@@ -105,7 +105,7 @@ MODELS = [
     Model("phi3_short", arch="phi3", qtype=T.Q8_0, d_model=192, n_layers=1, head_dim=96, rope=SHORT),
     Model("phi3_window", arch="phi3", qtype=T.Q8_0, d_model=64, window=9, tied=False),
     Model("smollm3_f32", arch="smollm3", qtype=T.F32, n_layers=4, rope_base=1e4),
-    Model("smollm3_q8_0", arch="smollm3", qtype=T.Q8_0, d_model=64, n_layers=5, rope_base=1e4),
+    Model("smollm3_q8_0", arch="smollm3", qtype=T.Q8_0, d_model=64, n_layers=4, rope_base=1e4),
     Model("granite_f32", arch="granite", qtype=T.F32, n_heads=4, n_kv_heads=2, factors=GRANITE),
     Model("granite_q8_0", arch="granite", qtype=T.Q8_0, d_model=64, factors=GRANITE, tied=False),
     Model("olmo2_f32", arch="olmo2", qtype=T.F32, n_heads=4, n_kv_heads=2, tied=False),
