@@ -8,6 +8,7 @@ namespace weir::cuda {
 namespace {
 
 constexpr uint32_t kThreads = 128;
+constexpr uint32_t kHeldRanks = 4;  // of a lane: for 128 experts
 constexpr uint32_t kRowWarps = 8;   // of a block of route_rows: experts that share the rows in L1
 constexpr uint32_t kRowTokens = 4;  // whose logits a warp computes with one reading of the router's row
 
@@ -31,10 +32,21 @@ __device__ unsigned long long warp_max(unsigned long long x) {
 // One warp: chooses a token's experts. `chosen` is the warp's shared memory.
 __device__ void choose(const RouteArgs& a, const float* logits, uint32_t* ids, float* weights, uint32_t* chosen) {
   const uint32_t lane = threadIdx.x % kWarp;
+  // Ranks of a lane's experts that are read once; further ones are read again for every choice.
+  unsigned long long held[kHeldRanks];
+#pragma unroll
+  for (uint32_t j = 0; j < kHeldRanks; ++j) {
+    const uint32_t e = lane + j * kWarp;
+    held[j] = e < a.n_experts ? rank_of(__ldcg(logits + e), e) : 0;
+  }
   unsigned long long last = ~0ull;
   for (uint32_t i = 0; i < a.n_used; ++i) {
     unsigned long long best = 0;
-    for (uint32_t e = lane; e < a.n_experts; e += kWarp) {
+#pragma unroll
+    for (uint32_t j = 0; j < kHeldRanks; ++j) {
+      if (held[j] < last && held[j] > best) best = held[j];
+    }
+    for (uint32_t e = lane + kHeldRanks * kWarp; e < a.n_experts; e += kWarp) {
       const unsigned long long rank = rank_of(__ldcg(logits + e), e);
       if (rank < last && rank > best) best = rank;
     }

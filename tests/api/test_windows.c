@@ -46,7 +46,7 @@ static void copy_logits(weir_session *session, float *out) {
     memcpy(out, logits, kVocab * sizeof(*out));
 }
 
-/* The largest difference of two rows of logits, which are up to 6. On the CPU, chunks are 0 and steps 2.4e-4 apart; on a
+/* The largest difference of two rows of logits, which are up to 6. On the CPU chunks are 0 and steps 2.4e-4 apart; on a
  * GPU chunks are computed in f16. A window that loses its first four positions is 0.12 apart. */
 static float distance(const float *got, const float *want) {
     float most = 0.0f;
