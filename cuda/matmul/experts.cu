@@ -5,7 +5,8 @@
 // the result is one dot product over the chosen experts' rows, one behind the other; its input, n_used * d_ff long, is
 // what the gates gave, times the expert's weight. So the weighted sum over experts needs no kernel and no atomics.
 //
-// Nothing can be loaded before the router has ended. Then a warp loads its first tile before the block reads the input.
+// No weights can be loaded before the router has ended, but gates and ups take their input while it chooses. Downs load
+// their first tile before the block reads the input.
 #include "cuda/matmul/experts.cuh"
 
 #include <algorithm>
@@ -179,7 +180,9 @@ __global__ void __launch_bounds__(kThreads, kBlocks<F>)
   __shared__ uint32_t ids[kMostExpertsUsed];
   using T = Tile<F, kGlu>;
   const uint32_t lane = threadIdx.x % kWarp;
-  if (kGlu && a.norm != nullptr && threadIdx.x * 8 < a.n_in) prefetch(a.norm + threadIdx.x * 8);
+  // The router reads x, too, and let this kernel start when x was there: only the choice is waited for.
+  float scale = 1.0f;
+  if constexpr (kGlu) scale = take_input<F, kGlu>(a, weights, input, sums);
   wait_for_previous();
   start_next();
   if (threadIdx.x < a.n_used) {
@@ -192,7 +195,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks<F>)
   T even = {}, odd = {};
   ahead.load(stacks, 0, even);
   ahead.next();
-  const float scale = take_input<F, kGlu>(a, weights, input, sums);
+  if constexpr (!kGlu) take_input<F, kGlu>(a, weights, input, sums);
   if (row >= ahead.n_rows) return;
 
   float total[T::kMatrices] = {};

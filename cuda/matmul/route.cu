@@ -8,7 +8,6 @@ namespace weir::cuda {
 namespace {
 
 constexpr uint32_t kThreads = 128;
-constexpr uint32_t kHeldRanks = 4;  // of a lane: for 128 experts
 constexpr uint32_t kRowWarps = 8;   // of a block of route_rows: experts that share the rows in L1
 constexpr uint32_t kRowTokens = 4;  // whose logits a warp computes with one reading of the router's row
 
@@ -32,21 +31,10 @@ __device__ unsigned long long warp_max(unsigned long long x) {
 // One warp: chooses a token's experts. `chosen` is the warp's shared memory.
 __device__ void choose(const RouteArgs& a, const float* logits, uint32_t* ids, float* weights, uint32_t* chosen) {
   const uint32_t lane = threadIdx.x % kWarp;
-  // Ranks of a lane's experts that are read once; further ones are read again for every choice.
-  unsigned long long held[kHeldRanks];
-#pragma unroll
-  for (uint32_t j = 0; j < kHeldRanks; ++j) {
-    const uint32_t e = lane + j * kWarp;
-    held[j] = e < a.n_experts ? rank_of(__ldcg(logits + e), e) : 0;
-  }
   unsigned long long last = ~0ull;
   for (uint32_t i = 0; i < a.n_used; ++i) {
     unsigned long long best = 0;
-#pragma unroll
-    for (uint32_t j = 0; j < kHeldRanks; ++j) {
-      if (held[j] < last && held[j] > best) best = held[j];
-    }
-    for (uint32_t e = lane + kHeldRanks * kWarp; e < a.n_experts; e += kWarp) {
+    for (uint32_t e = lane; e < a.n_experts; e += kWarp) {
       const unsigned long long rank = rank_of(__ldcg(logits + e), e);
       if (rank < last && rank > best) best = rank;
     }
@@ -67,6 +55,45 @@ __device__ void choose(const RouteArgs& a, const float* logits, uint32_t* ids, f
     ids[place] = e;
     weights[place] = share(e) / sum;
   }
+}
+
+// Experts that a block of kThreads chooses from together; of more, one warp chooses as for prompts.
+constexpr uint32_t kMostTogether = kThreads;
+
+// One block: the same choice for at most kMostTogether experts. A thread has an expert and counts those before it, so
+// that nothing is chosen one after another.
+__device__ void choose_together(const RouteArgs& a, const float* logits, uint32_t* ids, float* weights) {
+  __shared__ unsigned long long ranks[kMostTogether];
+  __shared__ uint32_t chosen[kThreads / kWarp];
+  __shared__ float sums[kThreads / kWarp], most;
+  const uint32_t e = threadIdx.x, lane = e % kWarp, warp = e / kWarp;
+  const bool is_expert = e < a.n_experts;
+  const float logit = is_expert ? __ldcg(logits + e) : 0.0f;
+  const unsigned long long rank = is_expert ? rank_of(logit, e) : 0;
+  ranks[e] = rank;
+  __syncthreads();
+  uint32_t before = 0;
+#pragma unroll 8
+  for (uint32_t i = 0; i < a.n_experts; ++i) before += ranks[i] > rank ? 1u : 0u;
+  const bool is_chosen = is_expert && before < a.n_used;
+  const uint32_t mask = __ballot_sync(kAllLanes, is_chosen);
+  if (lane == 0) chosen[warp] = mask;
+  if (is_expert && before == 0) most = isnan(logit) ? -INFINITY : logit;
+  __syncthreads();
+  const float share = is_expert ? expf(logit - most) : 0.0f;
+  const float part = warp_sum(is_chosen || a.rule == RouteRule::kAll ? share : 0.0f);
+  if (lane == 0) sums[warp] = part;
+  __syncthreads();
+  float sum = 0.0f;
+  uint32_t place = __popc(mask & ((1u << lane) - 1));  // in ascending order of experts
+#pragma unroll
+  for (uint32_t w = 0; w < kThreads / kWarp; ++w) {
+    sum += sums[w];
+    place += w < warp ? __popc(chosen[w]) : 0;
+  }
+  if (!is_chosen) return;
+  ids[place] = e;
+  weights[place] = share / sum;
 }
 
 // Sum of v[2] over the block, in v of thread 0.
@@ -130,9 +157,13 @@ __global__ void __launch_bounds__(kThreads) route_kernel(const RouteArgs a) {
     if (is_last) *a.counter = 0;
   }
   __syncthreads();
-  if (!is_last || threadIdx.x >= kWarp) return;
+  if (!is_last) return;
   __threadfence();
-  choose(a, a.out.logits, a.out.ids, a.out.weights, chosen);
+  if (a.n_experts <= kMostTogether) {
+    choose_together(a, a.out.logits, a.out.ids, a.out.weights);
+  } else if (threadIdx.x < kWarp) {
+    choose(a, a.out.logits, a.out.ids, a.out.weights, chosen);
+  }
 }
 
 // Computes: the logits of many tokens.
