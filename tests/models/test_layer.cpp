@@ -1,6 +1,7 @@
 // models: the description of a layer. Mirrors lib/models/layer.cpp, lib/ops/traits.h.
 #include "models/layer.h"
 
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <string>
@@ -142,6 +143,21 @@ void layers__of_gpt_oss_alternate(void**) {
                                                 Trait::kWindow, Trait::kAttnSinks, Trait::kExperts));
 }
 
+// Granite's residual stream is divided by the residual factor, which the embeddings' factor and epsilon make good for;
+// logits are divided in the last norm.
+void layers__of_granite_have_no_factors(void**) {
+  Model model(std::pmr::new_delete_resource());
+  assert_true(model.open(WEIR_SOURCE_DIR "/tests/golden/models/granite_f32.gguf", 0, nullptr, nullptr).ok());
+  const ModelConfig& c = model.config();
+  const auto near = [](float got, double want) { assert_true(std::fabs(double{got} / want - 1.0) < 1e-6); };
+  near(c.embedding_scale, 3.0 / 0.6);
+  near(c.norm_eps, 1e-5 / (0.6 * 0.6));
+  near(c.attn_scale, 0.09);
+  near(c.logit_scale, 1.0 / 4.0);
+  assert_ptr_equal(model.weights().output_norm, model.weights().scaled_norm.data());
+  assert_true(c.traits == TraitSet(Trait::kEmbeddingScale));
+}
+
 // A layer with a window sees that window, whatever the policy shows in the others.
 void layers__with_a_window_see_it_and_no_more(void**) {
   Attention global, local;
@@ -185,6 +201,7 @@ int main() {
       cmocka_unit_test(traits__a_backend_refuses_those_that_it_lacks),
       cmocka_unit_test(layers__of_gemma3_are_local_and_global),
       cmocka_unit_test(layers__of_gpt_oss_alternate),
+      cmocka_unit_test(layers__of_granite_have_no_factors),
       cmocka_unit_test(layers__with_a_window_see_it_and_no_more),
       cmocka_unit_test(layers__sinks_and_soft_caps_reach_attention),
   };
