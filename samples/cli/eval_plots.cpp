@@ -139,7 +139,7 @@ std::string budget_plot_svg(const Summary& summary, const BudgetPlot& plot) {
   figure.legend = summary.labels;
   for (const std::string& family : summary.families) {
     PlotPanel panel;
-    panel.title = family;
+    panel.title = plot.panel.empty() ? family : plot.panel;
     panel.x.label = "budget, tokens per stream";
     panel.x.is_log2 = true;
     panel.x.ticks = budget_ticks(summary);

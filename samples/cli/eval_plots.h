@@ -13,8 +13,9 @@ namespace weir_cli {
 struct BudgetPlot {
   std::string title, y_label;
   Measure measure;
-  bool is_share = false;  // the axis ends at 0 and 100
-  bool is_log = false;    // a logarithmic axis, on which what is not above 0 is left out
+  bool is_share = false;   // the axis ends at 0 and 100
+  bool is_log = false;     // a logarithmic axis, on which what is not above 0 is left out
+  std::string panel = "";  // title of the panels; "": their family
 };
 std::string budget_plot_svg(const Summary& summary, const BudgetPlot& plot);
 

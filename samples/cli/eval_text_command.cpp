@@ -110,6 +110,16 @@ struct Shown {
     }
   }
   double perplexity() const { return std::exp(nll / static_cast<double>(n_windows * kScoredTokens)); }
+
+  // Of the policies, in the order of their first rows.
+  std::vector<std::string> labels() const {
+    std::vector<std::string> names;
+    for (const ordered_json& row : rows) {
+      const std::string name = row.at("policy");
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    }
+    return names;
+  }
 };
 
 ordered_json json_of(const ordered_json& header, const Shown& shown) {
@@ -150,8 +160,21 @@ std::string tables(const ordered_json& header, const Shown& shown, const Summary
   return text;
 }
 
+// The whole history has no divergence, so it is no line of the picture.
+std::string plot_of(const ordered_json& header, const Shown& shown) {
+  std::vector<ordered_json> lines = shown.rows;
+  std::erase_if(lines, [](const ordered_json& row) { return row.at("budget") == 0u; });
+  BudgetPlot plot;
+  plot.title = "Divergence from the whole history";
+  plot.panel = header.value("model", "") + ", " + header.value("text", "");
+  plot.y_label = "KL divergence, nats per token";
+  plot.measure = {"", "kl_mean", 1, 4};
+  plot.is_log = true;
+  return budget_plot_svg(summarize(lines, {kTextFamily}, shown.labels()), plot);
+}
+
 // The files and the output. Fails when nothing was measured.
-void show(const Results& results, const EvalSettings& settings, const fs::path& out, bool json) {
+void show(const Results& results, const fs::path& out, bool json) {
   const Shown shown(results.lines);
   const auto was_measured = [](const ordered_json& row) { return !row.at("refused").get<bool>(); };
   if (!shown.rows.empty() && std::none_of(shown.rows.begin(), shown.rows.end(), was_measured)) {
@@ -159,14 +182,10 @@ void show(const Results& results, const EvalSettings& settings, const fs::path& 
                              std::to_string(shown.rows[0].value("budget", 0u)) +
                              " tokens: " + shown.rows[0].value("message", ""));
   }
-  const Summary summary = summarize(shown.rows, {kTextFamily}, policy_labels(settings));
+  const Summary summary = summarize(shown.rows, {kTextFamily}, shown.labels());
   write_text_file((out / "text.csv").string(),
                   table_csv(summary, {"kl_mean", "kl_p99", "top1", "perplexity", "n_positions"}, false));
-  const std::string what = results.header.value("model", "") + ", " + results.header.value("text", "");
-  const Measure kl = {"", "kl_mean", 1, 4};
-  write_text_file((out / "text-kl.svg").string(),
-                  budget_plot_svg(summary, {"KL divergence from the whole history (" + what + ")", "nats per token", kl,
-                                            false, true}));
+  write_text_file((out / "text-kl.svg").string(), plot_of(results.header, shown));
   if (json) {
     put_line(dump_json(json_of(results.header, shown)));
   } else {
@@ -177,17 +196,15 @@ void show(const Results& results, const EvalSettings& settings, const fs::path& 
 // --plot-only: what is in the folder; with --policies the windows, and of the policies those with these labels.
 void show_again(const TextFlags& flags, const TextCommand& command) {
   Results results = read_results((fs::path(command.out) / kFile).string(), kMode);
-  EvalSettings settings;
   if (command.chooses_policies) {
-    settings.policies = command.settings.policies;
-    const std::vector<std::string> labels = policy_labels(settings);
+    const std::vector<std::string> labels = policy_labels(command.settings);
     std::erase_if(results.lines, [&](const ordered_json& line) {
       return line.at("family") == kTextFamily &&
              std::find(labels.begin(), labels.end(), line.at("policy")) == labels.end();
     });
   }
   if (results.lines.empty()) throw std::runtime_error(command.out + "/" + kFile + ": holds no such runs");
-  show(results, settings, command.out, flags.json);
+  show(results, command.out, flags.json);
 }
 
 }  // namespace
@@ -243,7 +260,7 @@ int text_command(const TextFlags& flags, TextCommand command) {
   catch_interrupts();
   run(model.get(), command.settings, settings, tokens, work_left(command.settings, settings, n_windows, results),
       results);
-  show({header, asked_for(results, command.settings, n_windows)}, command.settings, command.out, flags.json);
+  show({header, asked_for(results, command.settings, n_windows)}, command.out, flags.json);
   return 0;
 }
 

@@ -341,7 +341,8 @@ void text__tables_and_files_tell_the_same(void**) {
   assert_true(contains(csv, "\ntext,dense,0,1,0,0,0,1,"));
   assert_true(contains(csv, "\ntext,mine,32,1,1,,,,,\n"));
   const std::string svg = read_file(g_folder / "tables" / "text-kl.svg");
-  assert_true(contains(svg, "(weir-tiny-reasoner-q8_0.gguf, tables.txt)"));
+  assert_true(contains(svg, ">weir-tiny-reasoner-q8_0.gguf, tables.txt</text>"));
+  assert_true(contains(svg, ">mine</text>") && !contains(svg, ">dense</text>"));
   assert_false(contains(svg, "nan") || contains(svg, "inf"));
 }
 
