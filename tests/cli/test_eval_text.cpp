@@ -35,12 +35,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr char kModel[] = WEIR_SOURCE_DIR "/samples/models/weir-tiny-reasoner-q8_0.gguf";
-constexpr size_t kPrompt = 48;
-#ifdef WEIR_INTERNAL_SANITIZED  // steps take some ten times as long; the budget below must still evict
-constexpr size_t kForced = 60;
-#else
-constexpr size_t kForced = 150;
-#endif
+constexpr size_t kPrompt = 48, kForced = 150;
 constexpr uint32_t kBudget = 96;
 fs::path g_folder;  // of this run, for all files that it makes
 
