@@ -108,6 +108,18 @@ struct CodebookLanes : NibbleLanes {
     (void)next;
 #endif
   }
+  // Calls f(numbers of the table, key) for the weights of the blocks at p and next, which have their nibbles from byte
+  // kNibbles on.
+  template <size_t kNibbles, class F>
+  static HWY_INLINE void look_up_blocks(const Codebook& c, const uint8_t* p, const uint8_t* next, F&& f) {
+    HWY_UNROLL(2)
+    for (size_t k = 0; k < 16; k += hn::MaxLanes(Half())) {
+      Vec<D16> low, high;
+      look_up(c, p + kNibbles + k, next + kNibbles + k, low, high);
+      f(low, k);
+      f(high, k + 16);
+    }
+  }
 };
 
 }  // namespace weir::cpu::HWY_NAMESPACE

@@ -21,14 +21,7 @@ struct DecoderIQ4_NL : CodebookLanes {
 
   template <bool, class F>
   static HWY_INLINE void blocks(const uint8_t* p, const uint8_t* next, F&& f) {
-    constexpr size_t kQ = offsetof(BlockIQ4_NL, q);
-    HWY_UNROLL(2)
-    for (size_t k = 0; k < 16; k += hn::MaxLanes(Half())) {
-      Vec<D16> low, high;
-      look_up(kValues, p + kQ + k, next + kQ + k, low, high);
-      f(low, k);
-      f(high, k + 16);
-    }
+    look_up_blocks<offsetof(BlockIQ4_NL, q)>(kValues, p, next, f);
   }
 };
 

@@ -45,14 +45,7 @@ struct DecoderMXFP4 : CodebookLanes {
 
   template <bool, class F>
   static HWY_INLINE void blocks(const uint8_t* p, const uint8_t* next, F&& f) {
-    constexpr size_t kQ = offsetof(BlockMXFP4, q);
-    HWY_UNROLL(2)
-    for (size_t k = 0; k < 16; k += hn::MaxLanes(Half())) {
-      Vec<D16> low, high;
-      look_up(kValues, p + kQ + k, next + kQ + k, low, high);
-      f(low, k);
-      f(high, k + 16);
-    }
+    look_up_blocks<offsetof(BlockMXFP4, q)>(kValues, p, next, f);
   }
 };
 
