@@ -110,6 +110,19 @@ HWY_INLINE Vec<D16> broadcast_halves(D16 d16, const uint32_t* sub, size_t k) {
   }
 }
 
+// Calls f(i16 vector, key) for a vector of i8 weights from `key` on, once or twice.
+template <class D16, class V8, class F>
+HWY_INLINE void widen_to(D16 d16, V8 weights, size_t key, F&& f) {
+  const hn::DFromV<V8> d8;
+  if constexpr (hn::MaxLanes(d16) == hn::MaxLanes(d8)) {
+    f(hn::PromoteTo(d16, weights), key);
+  } else {
+    const hn::Half<decltype(d8)> d_half;
+    f(hn::PromoteTo(d16, hn::LowerHalf(d_half, weights)), key);
+    f(hn::PromoteTo(d16, hn::UpperHalf(d_half, weights)), key + hn::MaxLanes(d_half));
+  }
+}
+
 // minima[i .. i + lanes) * min_scale.
 template <class D, class Header>
 HWY_INLINE Vec<D> load_minima(D d, const Header& h, size_t i) {

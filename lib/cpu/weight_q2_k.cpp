@@ -1,5 +1,5 @@
-// Vector decoder of Q2_K (layout: quant/q2_k.h): two bits are widened to 16-bit lanes and multiplied by
-// their sub-scales; the minima need the sums of 16 activations.
+// Vector decoder of Q2_K (layout: quant/q2_k.h). A weight is one of four multiples of its sub-scale. They are looked up
+// in tables of bytes and then widened; the minima need the sums of 16 activations.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/weight_q2_k.cpp"
 #include "cpu/simd_targets.h"
@@ -12,14 +12,30 @@ WEIR_BEFORE_NAMESPACE();
 namespace weir::cpu::HWY_NAMESPACE {
 #if WEIR_VECTOR_KERNELS
 
+// Constants for making tables. Each half of a block has two, for weights 0..15 and 16..31 of its quarters (32 weights).
+// An index has the quant in bits 0..1, and in bits 2..3 which quarter of the half it is.
+struct ConstantsQ2_K {
+  alignas(64) uint8_t sub[64];     // of all tables, the sub-scales as u16; a byte of 128 becomes 0
+  alignas(16) uint8_t factor[16];  // pairs of bytes are multiplied at once; the products are below 256
+};
+constexpr ConstantsQ2_K make_constants_q2_k() {
+  ConstantsQ2_K c = {};
+  for (size_t i = 0; i < 64; ++i)
+    c.sub[i] = static_cast<uint8_t>(i % 2 != 0 ? 128 : i / 32 * 8 + i / 4 % 4 * 2 + i / 16 % 2);
+  for (size_t i = 0; i < 16; ++i) c.factor[i] = i % 4;
+  return c;
+}
+
 struct DecoderQ2_K {
   static constexpr Layout kLayout = Layout::kSuperBlocks;
   static constexpr size_t kBlockBytes = sizeof(BlockQ2_K);
   static constexpr size_t kMinima = kHalves;
   static constexpr TileKind kKind = TileKind::kGroupHalfMinima64;  // 3 * 15 * 32767 * 64 < 2^31
   using D16 = hn::CappedTag<int16_t, 32>;
+  using D8 = hn::CappedTag<uint8_t, 32>;
+  static constexpr ConstantsQ2_K kConstants = make_constants_q2_k();
   struct Header {
-    HWY_ALIGN uint32_t sub[kHalves];  // sub-scales, as pairs of equal i16
+    HWY_ALIGN uint8_t sub[kHalves];
     float scale, min_scale;
     uint8_t minima[kHalves];  // times min_scale
   };
@@ -30,12 +46,7 @@ struct DecoderQ2_K {
     const hn::Full128<uint8_t> d128;
     const auto bytes = hn::LoadU(d128, p + offsetof(BlockQ2_K, sub_scales));
     hn::StoreU(hn::ShiftRight<4>(bytes), d128, h.minima);
-    const hn::CappedTag<int32_t, kHalves> d32;
-    const hn::Rebind<uint8_t, decltype(d32)> d8;
-    for (size_t i = 0; i < kHalves; i += hn::MaxLanes(d32)) {
-      const auto both = hn::PromoteTo(d32, hn::LoadU(d8, p + offsetof(BlockQ2_K, sub_scales) + i));
-      store_pairs(hn::And(both, hn::Set(d32, 15)), h.sub + i);
-    }
+    hn::Store(hn::And(bytes, hn::Set(d128, 15)), d128, h.sub);
   }
 
   template <size_t kUnit, class F>
@@ -46,14 +57,19 @@ struct DecoderQ2_K {
   // Weights 32 * kQuarter and the next 31.
   template <size_t kQuarter, class F>
   static HWY_INLINE void quarter(const uint8_t* p, const Header& h, F&& f) {
-    const D16 d16;
-    const hn::Rebind<uint8_t, D16> d8;
-    const uint8_t* q = p + offsetof(BlockQ2_K, q) + kQuarter / 4 * 32;
-    HWY_UNROLL(4)
-    for (size_t k = 0; k < 32; k += hn::MaxLanes(d16)) {
-      const auto bytes = hn::PromoteTo(d16, hn::LoadU(d8, q + k));
-      const auto numbers = hn::And(hn::ShiftRight<kQuarter % 4 * 2>(bytes), hn::Set(d16, 3));
-      f(hn::Mul(numbers, broadcast_halves(d16, h.sub + 2 * kQuarter, k)), 32 * kQuarter + k);
+    const D8 d8;
+    const hn::Repartition<uint16_t, D8> d_words;
+    constexpr size_t kFirst = kQuarter / 4 * 32;  // byte
+    constexpr size_t kShift = kQuarter % 4 * 2;
+    const auto factor = hn::BitCast(d_words, hn::LoadDup128(d8, kConstants.factor));
+    HWY_UNROLL(2)
+    for (size_t k = 0; k < 32; k += hn::MaxLanes(d8)) {
+      const auto sub = hn::TableLookupBytesOr0(hn::LoadDup128(d8, h.sub), hn::Load(d8, kConstants.sub + kFirst + k));
+      const auto table = hn::BitCast(d8, hn::Mul(hn::BitCast(d_words, sub), factor));
+      const auto bytes = hn::BitCast(d_words, hn::LoadU(d8, p + offsetof(BlockQ2_K, q) + kFirst + k));
+      const auto bits = hn::BitCast(d8, hn::ShiftRight<kShift>(bytes));
+      const auto index = hn::OrAnd(hn::Set(d8, 2 * kShift), bits, hn::Set(d8, 3));
+      widen_to(D16(), hn::BitCast(hn::RebindToSigned<D8>(), hn::TableLookupBytes(table, index)), 32 * kQuarter + k, f);
     }
   }
 };

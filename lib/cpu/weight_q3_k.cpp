@@ -123,18 +123,9 @@ struct DecoderQ3_K {
     return HWY_ARCH_X86 ? both : hn::And(both, fifteen);  // x86 ignores bits 4..6, and bit 7 is clear
 #endif
   }
-  template <class F, class V>
-  static HWY_INLINE void widen(F&& f, V bytes, size_t k) {
-    const D16 d16;
-    const hn::RebindToSigned<hn::DFromV<V>> d8;
-    const auto weights = hn::BitCast(d8, bytes);
-    if constexpr (hn::MaxLanes(d16) == hn::MaxLanes(d8)) {
-      f(hn::PromoteTo(d16, weights), k);
-    } else {
-      const hn::Half<decltype(d8)> d_half;
-      f(hn::PromoteTo(d16, hn::LowerHalf(d_half, weights)), k);
-      f(hn::PromoteTo(d16, hn::UpperHalf(d_half, weights)), k + hn::MaxLanes(d_half));
-    }
+  template <class F>
+  static HWY_INLINE void widen(F&& f, Vec<D8> bytes, size_t k) {
+    widen_to(D16(), hn::BitCast(hn::RebindToSigned<D8>(), bytes), k, f);
   }
 
   template <size_t kUnit, class F>
