@@ -1,9 +1,6 @@
 // cli: random models of the bench. Mirrors samples/cli/bench_model.cpp, gguf_write.cpp and bench_bandwidth.cpp: the
 // files are read back by the library, which checks every number in them.
-#include <unistd.h>
-
 #include <filesystem>
-#include <fstream>
 #include <stdexcept>
 #include <string>
 
@@ -11,22 +8,13 @@
 #include "samples/cli/bench_model.h"
 #include "samples/cli/gguf_write.h"
 #include "samples/cli/weir_cpp.h"
-
-// After the standard headers: cmocka makes `fail` a macro.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-extern "C" {
-#include <cmocka.h>
-}
+#include "tests/cli/cli_test.h"
 
 using namespace weir_cli;
+using namespace weir_cli::test;
 namespace fs = std::filesystem;
 
 namespace {
-
-std::string g_folder;
 
 template <class Fn>
 bool throws(const Fn& fn) {
@@ -108,13 +96,14 @@ void gguf_write__failure_leaves_no_file(void**) {
   GgufWriter file;
   file.add_string("general.architecture", "llama");
   file.add_tensor("a", {2, 32}, weight_type("q8_0"));
-  const std::string path = g_folder + "/broken.gguf";
+  const std::string path = (g_folder / "broken.gguf").string();
   const auto source = [](const GgufWriter::Tensor&, uint64_t, uint64_t) -> const uint8_t* {
     throw std::runtime_error("no bytes");
   };
   assert_true(throws([&] { file.write(path, source, [](uint64_t, uint64_t) {}); }));
   assert_false(fs::exists(path));
-  assert_true(throws([&] { file.write(g_folder + "/no/such/folder.gguf", source, [](uint64_t, uint64_t) {}); }));
+  assert_true(
+      throws([&] { file.write((g_folder / "no/such/folder.gguf").string(), source, [](uint64_t, uint64_t) {}); }));
 }
 
 void bandwidth__passes_give_a_rate(void**) {
@@ -122,16 +111,6 @@ void bandwidth__passes_give_a_rate(void**) {
   assert_true(meter.buffer_bytes() >= 16u << 20);
   assert_true(meter.pass_gbps() > 0.01);
   assert_true(meter.best_gbps(2) > 0.01);
-}
-
-int make_folder(void**) {
-  g_folder = (fs::temp_directory_path() / ("weir-bench-test-" + std::to_string(getpid()))).string();
-  return fs::create_directories(g_folder) ? 0 : -1;
-}
-
-int remove_folder(void**) {
-  fs::remove_all(g_folder);
-  return 0;
 }
 
 }  // namespace

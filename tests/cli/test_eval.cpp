@@ -1,13 +1,8 @@
 // cli: weir eval as a user runs it. Mirrors samples/cli/eval*.cpp. It starts the built program on small problems of the
 // embedded tiny reasoner and reads the files that it makes.
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -15,49 +10,15 @@
 #include <string>
 #include <vector>
 
-// After the standard headers: cmocka makes `fail` a macro.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-extern "C" {
-#include <cmocka.h>
-}
-
 #include "samples/cli/eval_trace.h"
 #include "samples/cli/png_write.h"
+#include "tests/cli/cli_test.h"
 
+using namespace weir_cli::test;
 using nlohmann::json;
 namespace fs = std::filesystem;
 
 namespace {
-
-constexpr char kModel[] = WEIR_SOURCE_DIR "/samples/models/weir-tiny-reasoner-q8_0.gguf";
-fs::path g_folder;  // of this run, for all files that it makes
-
-struct Output {
-  int status = -1;
-  std::string out, err;
-};
-
-std::string read_file(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-void write_file(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
-
-// Runs weir eval; no argument holds a quote.
-Output eval(const std::vector<std::string>& arguments) {
-  const std::string out = (g_folder / "stdout").string(), err = (g_folder / "stderr").string();
-  std::string command = "'" WEIR_PROGRAM "' eval";
-  for (const std::string& argument : arguments) command += " '" + argument + "'";
-  command += " </dev/null >'" + out + "' 2>'" + err + "'";
-  const int status = std::system(command.c_str());
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(out), read_file(err)};
-}
 
 // A step takes some ten times as long under a sanitizer. There, runs that step together still end at different times,
 // by their end and by their length.
@@ -80,22 +41,6 @@ std::vector<std::string> small(const fs::path& out, const std::vector<std::strin
   if (!is_given("--budgets")) arguments.insert(arguments.end(), {"--budgets", "128,1024"});
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;
-}
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-void assert_works(const Output& o) {
-  if (o.status != 0) print_error("%s", o.err.c_str());
-  assert_int_equal(o.status, 0);
-}
-
-void assert_fails(const Output& o, int status, const std::vector<std::string>& parts) {
-  for (const std::string& part : parts) {
-    if (!contains(o.err, part)) print_error("expected \"%s\" in: %s", part.c_str(), o.err.c_str());
-    assert_true(contains(o.err, part));
-  }
-  assert_int_equal(o.status, status);
-  assert_string_equal(o.out.c_str(), "");
 }
 
 std::vector<std::string> lines_of(const fs::path& path) {
@@ -407,16 +352,6 @@ void eval__trace_is_recorded_and_drawn(void**) {
   assert_fails(eval({"--draw", path, "--layer", "99"}), 1, {"run.trace", "layers"});
   assert_fails(eval({"--draw", kModel}), 1, {"not a recording"});
   assert_fails(eval({"-m", kModel, "--trace", path, "--policies", "dense"}), 2, {"--trace records one run"});
-}
-
-int make_folder(void**) {
-  g_folder = fs::temp_directory_path() / ("weir-eval-test-" + std::to_string(getpid()));
-  return fs::create_directories(g_folder) ? 0 : -1;
-}
-
-int remove_folder(void**) {
-  fs::remove_all(g_folder);
-  return 0;
 }
 
 }  // namespace

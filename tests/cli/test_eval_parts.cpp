@@ -1,11 +1,8 @@
 // cli: the parts of weir eval that need no model: policy entries, points, sums and tables, charts, divergence,
 // recordings and their pictures. Mirrors
 // samples/cli/{eval_settings,eval_table,plot,eval_forced,eval_trace,eval_waterfall}.cpp.
-#include <unistd.h>
-
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <set>
 #include <string>
@@ -19,25 +16,14 @@
 #include "samples/cli/eval_waterfall.h"
 #include "samples/cli/plot.h"
 #include "samples/cli/png_write.h"
-
-// Last: cmocka makes `fail` a macro.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-extern "C" {
-#include <cmocka.h>
-}
+#include "tests/cli/cli_test.h"
 
 using namespace weir_cli;
+using namespace weir_cli::test;
 using nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 namespace {
-
-fs::path g_folder;  // of this run, for all files that it makes
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 bool refuses(const std::function<void()>& call, const std::string& part) {
   try {
@@ -237,13 +223,8 @@ std::string recording() {
   return file;
 }
 
-std::string written(const std::string& name, const std::string& bytes) {
-  std::ofstream(g_folder / name, std::ios::binary) << bytes;
-  return (g_folder / name).string();
-}
-
 void waterfall__cells_are_those_of_the_recording(void**) {
-  const Waterfall w = read_waterfall(written("two.trace", recording()), -1, 1);
+  const Waterfall w = read_waterfall(write_file("two.trace", recording()), -1, 1);
   assert_int_equal(w.n_steps, 2);
   assert_int_equal(w.n_pages, 3);
   assert_int_equal(w.n_prompt_pages, 1);
@@ -280,9 +261,9 @@ void trace__broken_recordings_are_errors_that_name_the_file(void**) {
   const auto changed = [&](size_t at, char value) {
     std::string bytes = good;
     bytes[at] = value;
-    return written("broken.trace", bytes);
+    return write_file("broken.trace", bytes);
   };
-  read(written("good.trace", good));
+  read(write_file("good.trace", good));
   assert_true(refuses([&] { read(changed(0, 'X')); }, "broken.trace: not a recording"));
   assert_true(refuses([&] { read(changed(8, 9)); }, "format version 9"));
   assert_true(refuses([&] { read(changed(16, 0)); }, "impossible numbers"));             // no query heads
@@ -291,7 +272,7 @@ void trace__broken_recordings_are_errors_that_name_the_file(void**) {
   assert_true(refuses([&] { read(changed(8 + 28 + 3 + 4 + 16, 99)); }, "ends inside a value"));  // pages
   assert_true(refuses([&] { read((g_folder / "none.trace").string()); }, "none.trace"));
   int n_blocks = 0;  // what the end cuts is not there
-  read_trace(written("torn.trace", good.substr(0, good.size() - 1)),
+  read_trace(write_file("torn.trace", good.substr(0, good.size() - 1)),
              [&](const TraceHeader&, const TraceBlock&) { ++n_blocks; });
   assert_int_equal(n_blocks, 1);
 }
@@ -304,16 +285,6 @@ void png__wrong_sizes_and_folders_are_errors(void**) {
   const std::string path = (g_folder / "one.png").string();
   write_png(path, 1, 1, pixel);
   assert_true(fs::file_size(path) > 40);
-}
-
-int make_folder(void**) {
-  g_folder = fs::temp_directory_path() / ("weir-eval-parts-test-" + std::to_string(getpid()));
-  return fs::create_directories(g_folder) ? 0 : -1;
-}
-
-int remove_folder(void**) {
-  fs::remove_all(g_folder);
-  return 0;
 }
 
 }  // namespace

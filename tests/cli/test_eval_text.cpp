@@ -1,62 +1,28 @@
 // cli: weir eval --text as a user runs it. Mirrors samples/cli/eval_text*.cpp. The built program reads a generated text
 // with the embedded tiny reasoner, and what it says is compared with the same numbers computed here by hand, from
 // sessions that step alone.
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "samples/cli/eval_plots.h"
 #include "samples/cli/eval_text.h"
-
-// After the standard headers: cmocka makes `fail` a macro.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-extern "C" {
-#include <cmocka.h>
-}
+#include "tests/cli/cli_test.h"
 
 using namespace weir_cli;
+using namespace weir_cli::test;
 using nlohmann::json;
 namespace fs = std::filesystem;
 
 namespace {
 
-constexpr char kModel[] = WEIR_SOURCE_DIR "/samples/models/weir-tiny-reasoner-q8_0.gguf";
 constexpr size_t kPrompt = 48, kForced = 150;
 constexpr uint32_t kBudget = 96;
-fs::path g_folder;  // of this run, for all files that it makes
-
-struct Output {
-  int status = -1;
-  std::string out, err;
-};
-
-std::string read_file(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-std::string write_file(const std::string& name, const std::string& text) {
-  std::ofstream(g_folder / name, std::ios::binary) << text;
-  return (g_folder / name).string();
-}
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 // Sentences of `n` words in all, the same in every run.
 std::string sentences(size_t n) {
@@ -72,16 +38,6 @@ std::string sentences(size_t n) {
   return text;
 }
 
-// Runs weir eval; no argument holds a quote.
-Output eval(const std::vector<std::string>& arguments) {
-  const std::string out = (g_folder / "stdout").string(), err = (g_folder / "stderr").string();
-  std::string command = "'" WEIR_PROGRAM "' eval";
-  for (const std::string& argument : arguments) command += " '" + argument + "'";
-  command += " </dev/null >'" + out + "' 2>'" + err + "'";
-  const int status = std::system(command.c_str());
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(out), read_file(err)};
-}
-
 std::vector<std::string> small(const std::string& text, const std::string& out,
                                const std::vector<std::string>& more = {}, const std::string& model = kModel) {
   std::vector<std::string> arguments = {"-m", model, "--text", text, "--out", (g_folder / out).string()};
@@ -95,20 +51,6 @@ std::vector<std::string> small(const std::string& text, const std::string& out,
   add("--budgets", std::to_string(kBudget));
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;
-}
-
-void assert_works(const Output& o) {
-  if (o.status != 0) print_error("%s", o.err.c_str());
-  assert_int_equal(o.status, 0);
-}
-
-void assert_fails(const Output& o, int status, const std::vector<std::string>& parts) {
-  for (const std::string& part : parts) {
-    if (!contains(o.err, part)) print_error("expected \"%s\" in: %s", part.c_str(), o.err.c_str());
-    assert_true(contains(o.err, part));
-  }
-  assert_int_equal(o.status, status);
-  assert_string_equal(o.out.c_str(), "");
 }
 
 // The one line of --json.
@@ -416,16 +358,6 @@ void text__parts(void**) {
   const TextTokens with = {{1, 2, 3, 4}, 9}, without = {{1, 2, 3, 4}};
   assert_true(with.context(1, 2) == (std::vector<weir_token>{9, 3}));
   assert_true(without.context(1, 2) == (std::vector<weir_token>{2, 3}));
-}
-
-int make_folder(void**) {
-  g_folder = fs::temp_directory_path() / ("weir-eval-text-test-" + std::to_string(getpid()));
-  return fs::create_directories(g_folder) ? 0 : -1;
-}
-
-int remove_folder(void**) {
-  fs::remove_all(g_folder);
-  return 0;
 }
 
 }  // namespace

@@ -1,96 +1,35 @@
 // cli: the weir program as a user runs it: flags, JSON, exit status, what goes to stdout and what to stderr. Mirrors
 // samples/cli/{main,options,conversation,run,chat,plan,info,tokenize,bench,demo}.cpp. It starts the built program and
 // reads its output; the model is the embedded tiny reasoner.
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 #include <string>
 #include <vector>
 
-// After the standard headers: cmocka makes `fail` a macro.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-extern "C" {
-#include <cmocka.h>
-}
-
 #include "samples/cli/problems.h"
+#include "tests/cli/cli_test.h"
 
 using nlohmann::json;
 using namespace weir_cli;
+using namespace weir_cli::test;
 namespace fs = std::filesystem;
 
 namespace {
 
-constexpr char kModel[] = WEIR_SOURCE_DIR "/samples/models/weir-tiny-reasoner-q8_0.gguf";
-fs::path g_folder;  // of this run, for all files that it makes
-
-struct Output {
-  int status = -1;
-  std::string out, err;
-};
-
-std::string read_file(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-std::string write_file(const std::string& name, const std::string& text) {
-  std::ofstream(g_folder / name, std::ios::binary) << text;
-  return (g_folder / name).string();
-}
-
-std::string quoted(const std::string& text) {
-  std::string out = "'";
-  for (char c : text) {
-    if (c == '\'') {
-      out += "'\\''";
-    } else {
-      out += c;
-    }
-  }
-  out += '\'';
-  return out;
-}
-
-// Runs the program with `arguments`, each taken as it is. Its standard output goes to `device` when that is not empty.
-Output weir(const std::vector<std::string>& arguments, const std::string& input = "", const std::string& device = "") {
-  const std::string in = write_file("stdin", input), err = (g_folder / "stderr").string(),
-                    out = device.empty() ? (g_folder / "stdout").string() : device;
-  std::string command = quoted(WEIR_PROGRAM);
-  for (const std::string& argument : arguments) command += " " + quoted(argument);
-  command += " <" + quoted(in) + " >" + quoted(out) + " 2>" + quoted(err);
-  const int status = std::system(command.c_str());
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, device.empty() ? read_file(out) : "", read_file(err)};
-}
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 size_t line_count(const std::string& text) { return static_cast<size_t>(std::count(text.begin(), text.end(), '\n')); }
 
 // Every failure leaves nothing on stdout and one line on stderr.
 void assert_fails(const Output& o, int status, const std::string& part) {
-  if (!contains(o.err, part)) print_error("expected \"%s\" in: %s", part.c_str(), o.err.c_str());
-  assert_true(contains(o.err, part));
-  assert_int_equal(o.status, status);
+  assert_fails(o, status, std::vector<std::string>{part});
   assert_int_equal(line_count(o.err), 1);
-  assert_string_equal(o.out.c_str(), "");
 }
 
 std::vector<json> json_lines(const Output& o, int status = 0) {
-  if (o.status != status) print_error("%s", o.err.c_str());
-  assert_int_equal(o.status, status);
+  assert_status(o, status);
   std::vector<json> lines;
   std::istringstream in(o.out);
   for (std::string line; std::getline(in, line);) lines.push_back(json::parse(line));
@@ -144,7 +83,7 @@ void run__answers_with_its_thoughts_and_without_the_end_of_turn(void**) {
 void run__text_goes_to_stdout_alone(void**) {
   const Problem problem = short_problem();
   const Output o = weir({"run", "-m", kModel, "-p", problem.prompt});
-  assert_int_equal(o.status, 0);
+  assert_works(o);
   assert_string_equal(o.out.c_str(), (problem.answer + "\n").c_str());
   assert_string_equal(o.err.c_str(), "");
 }
@@ -259,7 +198,7 @@ void run__prompts_from_standard_input(void**) {
   assert_int_equal(json_lines(weir({"run", "-m", kModel, "--prompts", "-", "--json"}, good + good)).size(), 2);
   assert_int_equal(json_lines(weir({"run", "-m", kModel, "--prompts", "-", "--json"}, "")).size(), 0);
   const Output o = weir({"run", "-m", kModel, "--prompts", "-"}, "x\n" + good + "{}\n");
-  assert_int_equal(o.status, 1);
+  assert_status(o, 1);
   assert_true(contains(o.err, "-:1: not valid JSON") && contains(o.err, "-:3:"));
   assert_true(contains(o.err, "2 of the 3 prompts in - failed"));
   assert_int_equal(line_count(o.err), 3);
@@ -312,13 +251,11 @@ void output__errors_are_told(void**) {
 
 // The model with a template that differs in a byte, so that it is no longer known.
 std::string model_with_another_template() {
-  const std::string path = (g_folder / "other-template.gguf").string();
   std::string bytes = read_file(kModel);
   const size_t at = bytes.find("{% for message in messages %}{{'<|im_start|>'");
   assert_true(at != std::string::npos);
   bytes[at + 2] = '\t';
-  std::ofstream(path, std::ios::binary) << bytes;
-  return path;
+  return write_file("other-template.gguf", bytes);
 }
 
 void template__that_only_resembles_needs_a_flag(void**) {
@@ -329,13 +266,13 @@ void template__that_only_resembles_needs_a_flag(void**) {
   const Output known = weir({"run", "-m", kModel, "-p", "Hello"});
   const Output run = weir({"run", "-m", model, "-p", "Hello", accept}),
                chat = weir({"chat", "-m", model, accept}, "Hello\n");
-  assert_int_equal(run.status, 0);
+  assert_works(run);
   assert_string_equal(run.out.c_str(), known.out.c_str());
-  assert_int_equal(chat.status, 0);
+  assert_works(chat);
   assert_string_equal(chat.out.c_str(), known.out.c_str());
   const Output eval = weir({"eval", "-m", model, "-n", "1", "--families", "rule", "--steps", "14", "--policies",
                             "dense", "--threads", "1", "--out", (g_folder / "eval").string(), accept});
-  assert_int_equal(eval.status, 0);
+  assert_works(eval);
   const json info = one_json(weir({"info", "-m", model, "--json"})),
              before = one_json(weir({"info", "-m", kModel, "--json"}));
   assert_string_equal(info["chat_template"].get<std::string>().c_str(), "unknown");
@@ -401,11 +338,11 @@ void run__failures_are_status_1_and_name_the_thing(void**) {
 
 void help_and_version__are_status_0(void**) {
   const Output help = weir({"run", "--help"}), version = weir({"--version"});
-  assert_int_equal(help.status, 0);
+  assert_works(help);
   assert_true(contains(help.out, "--budget-bytes"));
   const Output eval = weir({"eval", "--help"});
   assert_true(contains(eval.out, "required but for --plot-only and --draw"));
-  assert_int_equal(version.status, 0);
+  assert_works(version);
   assert_int_equal(version.out.rfind("weir ", 0), 0);
 }
 
@@ -424,7 +361,7 @@ void plan__pools_add_up_and_budgets_agree(void**) {
   assert_true(plan({"--budget-bytes", "4MiB"}) == p);
   assert_true(plan({"--budget-bytes", "4194304"}) == p);
   const Output table = weir({"plan", "-m", kModel});
-  assert_int_equal(table.status, 0);
+  assert_works(table);
   assert_true(contains(table.out, "KV pages"));
 }
 
@@ -436,7 +373,7 @@ void info__describes_the_file(void**) {
   assert_int_equal(i["tensors"].size(), 74);  // 9 of each layer, the embedding, the last norm
   assert_string_equal(i["metadata"]["general.architecture"].get<std::string>().c_str(), "llama");
   const Output table = weir({"info", "-m", kModel});
-  assert_int_equal(table.status, 0);
+  assert_works(table);
   assert_true(contains(table.out, "blk.7.ffn_down.weight"));
 }
 
@@ -444,7 +381,7 @@ void info__describes_the_file(void**) {
 void info__of_a_file_that_cannot_run_is_status_1(void**) {
   const std::string vocab = WEIR_SOURCE_DIR "/tests/golden/vocabs/ggml-vocab-gpt-2.gguf";
   const Output table = weir({"info", "-m", vocab});
-  assert_int_equal(table.status, 1);
+  assert_status(table, 1);
   assert_true(contains(table.out, "50,257 tokens") && contains(table.out, "tokenizer.ggml.merges"));
   assert_true(contains(table.err, "general.architecture"));
   assert_int_equal(line_count(table.err), 1);
@@ -457,8 +394,8 @@ void info__of_a_file_that_cannot_run_is_status_1(void**) {
 void tokenize__special_text_only_when_asked(void**) {
   const Output plain = weir({"tokenize", "-m", kModel}, "<|im_end|>"),
                special = weir({"tokenize", "-m", kModel, "--parse-special"}, "<|im_end|>");
-  assert_int_equal(plain.status, 0);
-  assert_int_equal(special.status, 0);
+  assert_works(plain);
+  assert_works(special);
   assert_false(contains(special.out, " "));  // one id
   assert_true(contains(plain.out, " "));
   assert_int_equal(line_count(plain.out), 1);
@@ -471,7 +408,7 @@ void chat__piped_keeps_history_and_writes_no_control_codes(void**) {
   const FollowUp follow_up = make_follow_up(problem, 3);
   const Output o = weir({"chat", "-m", kModel},
                         problem.prompt + "\n" + follow_up.question + "\n/stats\n/reset\nHello\n/exit\nnever read\n");
-  assert_int_equal(o.status, 0);
+  assert_works(o);
   assert_string_equal(o.err.c_str(), "");
   assert_int_equal(o.out.find('\x1b'), std::string::npos);
   assert_int_equal(o.out.find(problem.answer + "\n"), 0);
@@ -482,7 +419,7 @@ void chat__piped_keeps_history_and_writes_no_control_codes(void**) {
 
 void chat__full_context_is_told_and_reset_helps(void**) {
   const Output o = weir({"chat", "-m", kModel, "--context", "64"}, std::string(400, '7') + "\n/reset\nHello\n");
-  assert_int_equal(o.status, 1);
+  assert_status(o, 1);
   assert_true(contains(o.err, "WEIR_ERR_CONTEXT_FULL"));
   assert_true(contains(o.out, "Hello!"));
 }
@@ -515,7 +452,7 @@ void bench__random_model_gives_rows_and_needs_raw(void**) {
 
   const std::string model = (fs::path(cache) / "tiny-q8_0.gguf").string();
   assert_fails(weir({"run", "-m", model, "-p", "Hello"}), 1, "--raw");
-  assert_int_equal(weir({"run", "-m", model, "--raw", "-p", "Hello", "-n", "3"}).status, 0);
+  assert_works(weir({"run", "-m", model, "--raw", "-p", "Hello", "-n", "3"}));
 }
 
 void demo__solves_twice_and_compares(void**) {
@@ -525,20 +462,10 @@ void demo__solves_twice_and_compares(void**) {
   const char* steps = "60";
 #endif
   const Output o = weir({"demo", "-m", kModel, "--steps", steps, "--budget", "768"});
-  assert_int_equal(o.status, 0);
+  assert_works(o);
   assert_int_equal(o.out.find('\x1b'), std::string::npos);
   assert_true(contains(o.out, "raas 768"));
   assert_true(contains(o.out, "right"));
-}
-
-int make_folder(void**) {
-  g_folder = fs::temp_directory_path() / ("weir-test-" + std::to_string(getpid()));
-  return fs::create_directories(g_folder) ? 0 : -1;
-}
-
-int remove_folder(void**) {
-  fs::remove_all(g_folder);
-  return 0;
 }
 
 }  // namespace

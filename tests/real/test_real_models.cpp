@@ -1,9 +1,6 @@
 // real: two models that people use, against numbers of an independent implementation on the same weights
 // (tests/golden/real). Run by ./dev test --real; ./dev real-models fetches the files, and a test whose file is missing
 // is skipped. WEIR_REAL_MODELS names another folder than its default.
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -12,23 +9,15 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "samples/cli/eval_prediction.h"
 #include "samples/cli/weir_cpp.h"
-
-// After the standard headers: cmocka makes `fail` a macro.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-extern "C" {
-#include <cmocka.h>
-}
+#include "tests/cli/cli_test.h"
 
 using namespace weir_cli;
+using namespace weir_cli::test;
 namespace fs = std::filesystem;
 
 namespace {
@@ -249,19 +238,10 @@ void real__texts_have_the_tokens_of_the_references(void**) {
 
 void evaluates_a_text(const RealModel& real, double low, double high) {
   const std::string model = real_file(real.file), text = real_file("opticks.txt");
-  const fs::path out = fs::temp_directory_path() / ("weir-real-test-" + std::to_string(getpid()));
-  const std::string command = "'" WEIR_PROGRAM "' eval --text '" + text + "' -m '" + model + "' --out '" +
-                              out.string() + "' --windows 1 --policies dense,raas,sink --budgets 256,1024 " +
-                              "--forced-tokens 64 --json </dev/null 2>/dev/null";
-  std::FILE* pipe = popen(command.c_str(), "r");
-  assert_non_null(pipe);
-  std::string output;
-  char chunk[4096];
-  for (size_t n; (n = std::fread(chunk, 1, sizeof(chunk), pipe)) > 0;) output.append(chunk, n);
-  const int status = pclose(pipe);
-  fs::remove_all(out);
-  assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-  const nlohmann::json j = nlohmann::json::parse(output);
+  const Output o = eval({"--text", text, "-m", model, "--out", (g_folder / real.golden).string(), "--windows", "1",
+                         "--policies", "dense,raas,sink", "--budgets", "256,1024", "--forced-tokens", "64", "--json"});
+  assert_works(o);
+  const nlohmann::json j = nlohmann::json::parse(o.out);
   print_message("%s: perplexity of the first window %.3f\n", real.golden, j["perplexity"].get<double>());
   assert_int_equal(j["n_windows"].get<int>(), 1);
   assert_true(j["perplexity"] > low && j["perplexity"] < high);
@@ -289,5 +269,5 @@ int main() {
       cmocka_unit_test(real__texts_have_the_tokens_of_the_references),
       cmocka_unit_test(real__eval_reads_a_text),
   };
-  return cmocka_run_group_tests_name("real", tests, nullptr, nullptr);
+  return cmocka_run_group_tests_name("real", tests, make_folder, remove_folder);
 }
