@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "eval_prediction.h"
+#include "eval_results.h"
 #include "eval_trace.h"
 #include "terminal.h"
 
@@ -196,17 +197,8 @@ class Comparison {
 }  // namespace
 
 nlohmann::ordered_json to_json(const ForcedRecord& r) {
-  nlohmann::ordered_json line;
-  line["family"] = r.family;
-  line["id"] = r.id;
-  line["policy"] = r.label;
-  line["spec"] = r.spec;
-  line["budget"] = r.budget;
-  line["refused"] = r.is_refused;
-  if (r.is_refused) {
-    line["message"] = r.message;
-    return line;
-  }
+  nlohmann::ordered_json line = head_to_json(r);
+  if (r.is_refused) return line;
   line["n_positions"] = r.n_positions;
   line["agreement"] = r.agreement;
   line["kl"] = r.kl;

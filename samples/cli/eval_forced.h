@@ -12,11 +12,7 @@
 namespace weir_cli {
 
 // A line of forced.jsonl.
-struct ForcedRecord {
-  std::string family, id, label, spec;
-  uint32_t budget = 0;  // tokens; 0: the whole history
-  bool is_refused = false;
-  std::string message;
+struct ForcedRecord : PointRecord {
   uint64_t n_positions = 0;      // predictions compared: after the prompt, and after each token of the answer
   double agreement = 0;          // part of them with the same most probable token
   double kl = 0;                 // mean KL(whole history || policy), nats

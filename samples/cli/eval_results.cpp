@@ -117,7 +117,7 @@ std::string run_key(const ordered_json& line) {
                  line.at("budget").get<uint32_t>());
 }
 
-ordered_json to_json(const RunRecord& r) {
+ordered_json head_to_json(const PointRecord& r) {
   ordered_json line;
   line["family"] = r.family;
   line["id"] = r.id;
@@ -125,10 +125,13 @@ ordered_json to_json(const RunRecord& r) {
   line["spec"] = r.spec;
   line["budget"] = r.budget;
   line["refused"] = r.is_refused;
-  if (r.is_refused) {
-    line["message"] = r.message;
-    return line;
-  }
+  if (r.is_refused) line["message"] = r.message;
+  return line;
+}
+
+ordered_json to_json(const RunRecord& r) {
+  ordered_json line = head_to_json(r);
+  if (r.is_refused) return line;
   line["right"] = r.is_right;
   line["whole_text"] = r.is_whole_text;
   line["wrong_lines"] = r.n_wrong_lines;

@@ -24,6 +24,8 @@ nlohmann::ordered_json results_header(const EvalSettings& settings, const std::s
 std::string run_key(const std::string& id, const std::string& label, uint32_t budget);
 std::string run_key(const nlohmann::ordered_json& line);
 
+// What the lines of all modes start with; a refused point's line has nothing more.
+nlohmann::ordered_json head_to_json(const PointRecord& record);
 nlohmann::ordered_json to_json(const RunRecord& record);
 
 class ResultsFile {

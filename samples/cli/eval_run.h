@@ -37,13 +37,17 @@ using SessionHook = std::function<void(weir_session*)>;
 Started start_session(weir_model* model, const SessionFlags& flags, uint32_t session_flags, const PromptTokens& prompt,
                       const SessionHook& on_prefilled = nullptr);
 
-// A line of results.jsonl.
-struct RunRecord {
-  std::string family, id;   // of the problem
+// What a line of each mode starts with: what was run, and whether it could be.
+struct PointRecord {
+  std::string family, id;   // of the problem or the text
   std::string label, spec;  // of the policy
   uint32_t budget = 0;      // tokens; 0: the whole history
-  bool is_refused = false;  // then `message` says why and the fields below are 0
+  bool is_refused = false;  // then `message` says why, and nothing was measured
   std::string message;
+};
+
+// A line of results.jsonl.
+struct RunRecord : PointRecord {
   bool is_right = false;
   bool is_whole_text = false;  // every character as expected
   int n_wrong_lines = 0;

@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "eval_prediction.h"
+#include "eval_results.h"
 
 namespace weir_cli {
 namespace {
@@ -69,6 +70,7 @@ class Walk {
     Started started = start(policy, budget);
     lanes_.emplace_back().session = std::move(started.session);
     TextRecord record;
+    record.family = record.id = kTextFamily;
     record.label = policy.label;
     record.spec = policy.spec();
     record.budget = budget;
@@ -222,30 +224,15 @@ std::vector<TextRecord> run_text_group(weir_model* model, const EvalSettings& se
 }
 
 nlohmann::ordered_json to_json(const WindowRecord& r) {
-  nlohmann::ordered_json line;
-  line["family"] = kWindowFamily;
-  line["id"] = window_id(r.index);
-  line["policy"] = "dense";
-  line["spec"] = "dense";
-  line["budget"] = 0u;
-  line["refused"] = false;
+  nlohmann::ordered_json line = head_to_json({kWindowFamily, window_id(r.index), "dense", "dense", 0, false, ""});
   line["n_positions"] = kScoredTokens;
   line["nll"] = r.nll;
   return line;
 }
 
 nlohmann::ordered_json to_json(const TextRecord& r) {
-  nlohmann::ordered_json line;
-  line["family"] = kTextFamily;
-  line["id"] = kTextFamily;
-  line["policy"] = r.label;
-  line["spec"] = r.spec;
-  line["budget"] = r.budget;
-  line["refused"] = r.is_refused;
-  if (r.is_refused) {
-    line["message"] = r.message;
-    return line;
-  }
+  nlohmann::ordered_json line = head_to_json(r);
+  if (r.is_refused) return line;
   line["n_positions"] = r.n_positions;
   line["kl_mean"] = r.kl_mean;
   line["kl_p99"] = r.kl_p99;

@@ -56,11 +56,7 @@ std::vector<WindowRecord> score_windows(weir_model* model, const TextSettings& s
                                         const std::vector<size_t>& indices, Progress& progress);
 
 // A line of text.jsonl for one policy and budget.
-struct TextRecord {
-  std::string label, spec;
-  uint32_t budget = 0;  // tokens; 0: the whole history
-  bool is_refused = false;
-  std::string message;
+struct TextRecord : PointRecord {
   uint64_t n_positions = 0;  // predictions compared: after the prompt, and after each forced token but the last
   double kl_mean = 0;        // KL(whole history || policy), nats
   double kl_p99 = 0;         // of a hundred positions one is above
