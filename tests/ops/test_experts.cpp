@@ -12,21 +12,25 @@ namespace {
 struct Spec {
   const char* name;
   WeightType in, out;  // of gate and up, and of down
-  uint32_t d_model, n_experts, n_used, d_ff, shared_ff;
-  RouteRule rule;
-  Gate activation;
-  bool biases;
-  double max_nmse;
-  const char* reason;
+  uint32_t d_model, n_experts, n_used, d_ff;
+  uint32_t shared_ff = 0;
+  RouteRule rule = RouteRule::kChosen;
+  Gate activation = Gate::kSilu;
+  bool biases = false;
+
+  bool is_float() const { return weight_type_info(in).block_weights == 1; }
 };
 
-constexpr double kIntegerNmse = 2e-8;
-constexpr char kIntegerReason[] = "the inputs of three matrices are rounded to 16 bits";
-constexpr double kFloatNmse = 2e-12;
+constexpr double kFloatNmse = 2e-12, kIntegerNmse = 2e-8;
 constexpr char kFloatReason[] = "sums in f32, in another order";
+constexpr char kIntegerReason[] = "the inputs of three matrices are rounded to 16 bits";
 // The bound of glu_matmul, and the second matrix.
 constexpr double kCudaNmse = 8 * kCudaGemmNmse;
 constexpr char kCudaReason[] = "prompts are multiplied in f16, in three factors";
+
+constexpr WeightType kF32 = WeightType::kF32, kQ4_0 = WeightType::kQ4_0, kQ4_K = WeightType::kQ4_K,
+                     kQ6_K = WeightType::kQ6_K, kQ8_0 = WeightType::kQ8_0;
+constexpr RouteRule kChosen = RouteRule::kChosen, kAll = RouteRule::kAll;
 
 constexpr Spec kSpecs[] = {
 // Every type of the list, in a width of its blocks that the GPU has.
@@ -37,34 +41,19 @@ constexpr Spec kSpecs[] = {
    block_weights == 256 ? 512 : 96,                                 \
    7,                                                               \
    3,                                                               \
-   block_weights == 256 ? 256 : 64,                                 \
-   0,                                                               \
-   RouteRule::kChosen,                                              \
-   Gate::kSilu,                                                     \
-   false,                                                           \
-   block_weights == 1 ? kFloatNmse : kIntegerNmse,                  \
-   block_weights == 1 ? kFloatReason : kIntegerReason},
+   block_weights == 256 ? 256 : 64},
 #include "quant/quants.inc"
 #undef WEIR_QUANT
-    {"biases", WeightType::kQ8_0, WeightType::kQ8_0, 128, 8, 4, 96, 0, RouteRule::kChosen, Gate::kClamped, true,
-     kIntegerNmse, kIntegerReason},
-    {"biases_f32", WeightType::kF32, WeightType::kF32, 64, 8, 4, 96, 0, RouteRule::kChosen, Gate::kClamped, true,
-     kFloatNmse, kFloatReason},
-    {"shared", WeightType::kQ8_0, WeightType::kQ8_0, 128, 6, 2, 64, 160, RouteRule::kAll, Gate::kSilu, false,
-     kIntegerNmse, kIntegerReason},
-    {"shared_f32", WeightType::kF32, WeightType::kF32, 128, 6, 2, 64, 160, RouteRule::kAll, Gate::kGelu, false,
-     kFloatNmse, kFloatReason},
-    {"two_types", WeightType::kQ4_K, WeightType::kQ6_K, 256, 5, 2, 256, 0, RouteRule::kAll, Gate::kSilu, false,
-     kIntegerNmse, kIntegerReason},
-    {"all_experts", WeightType::kQ8_0, WeightType::kQ8_0, 64, 4, 4, 32, 0, RouteRule::kAll, Gate::kSilu, false,
-     kIntegerNmse, kIntegerReason},
-    {"one_expert", WeightType::kQ8_0, WeightType::kQ8_0, 64, 1, 1, 32, 0, RouteRule::kChosen, Gate::kSilu, true,
-     kIntegerNmse, kIntegerReason},
-    {"many_experts", WeightType::kQ8_0, WeightType::kQ4_0, 64, 160, 16, 32, 0, RouteRule::kChosen, Gate::kSilu, false,
-     kIntegerNmse, kIntegerReason},
+    {"biases", kQ8_0, kQ8_0, 128, 8, 4, 96, 0, kChosen, Gate::kClamped, true},
+    {"biases_f32", kF32, kF32, 64, 8, 4, 96, 0, kChosen, Gate::kClamped, true},
+    {"shared", kQ8_0, kQ8_0, 128, 6, 2, 64, 160, kAll},
+    {"shared_f32", kF32, kF32, 128, 6, 2, 64, 160, kAll, Gate::kGelu},
+    {"two_types", kQ4_K, kQ6_K, 256, 5, 2, 256, 0, kAll},
+    {"all_experts", kQ8_0, kQ8_0, 64, 4, 4, 32, 0, kAll},
+    {"one_expert", kQ8_0, kQ8_0, 64, 1, 1, 32, 0, kChosen, Gate::kSilu, true},
+    {"many_experts", kQ8_0, kQ4_0, 64, 160, 16, 32},
     // Rows for several rounds of the widest GPU.
-    {"tall", WeightType::kQ8_0, WeightType::kQ8_0, 2336, 4, 4, 1248, 0, RouteRule::kChosen, Gate::kSilu, true,
-     kIntegerNmse, kIntegerReason},
+    {"tall", kQ8_0, kQ8_0, 2336, 4, 4, 1248, 0, kChosen, Gate::kSilu, true},
 };
 
 class Network {
@@ -218,51 +207,39 @@ struct Counting {
     shapes.n_experts = n_experts;
     shapes.n_experts_used = n_used;
     Machine machine(backend, shapes);
-    machine.check(backend.ops.experts(machine.cx(), {y.data(),
-                                                     x.data(),
-                                                     static_cast<uint32_t>(logits.size()),
-                                                     n_experts,
-                                                     n_used,
-                                                     rule,
-                                                     Gate::kSilu,
-                                                     router.data(),
-                                                     nullptr,
-                                                     {w, nullptr},
-                                                     {w, nullptr},
-                                                     {w, down_bias.data()}}));
+    const ExpertsArgs args = {y.data(), x.data(),     shapes.max_tok, n_experts,
+                              n_used,   rule,         Gate::kSilu,    router.data(),
+                              nullptr,  {w, nullptr}, {w, nullptr},   {w, down_bias.data()}};
+    machine.check(backend.ops.experts(machine.cx(), args));
     std::vector<float> first;
     for (size_t t = 0; t < logits.size(); ++t) first.push_back(y[t * kWidth]);
     return first;
   }
 };
 
-// One token, and as many as go through the grouped path.
 std::vector<std::vector<float>> repeated(const std::vector<float>& logits, size_t n) {
   return std::vector<std::vector<float>>(n, logits);
 }
 
-void weights_follow_from_the_logits(const Backend& backend) {
-  const float third = std::log(3.0f);
+// For one token, and for as many as go through the grouped path.
+void expect_sum(const Backend& backend, RouteRule rule, uint32_t n_used, const std::vector<float>& logits, float want) {
+  const Counting experts(static_cast<uint32_t>(logits.size()), n_used, rule);
   for (size_t n : {1u, 12u}) {
-    // e^0 and e^ln 3 are 1 and 3: experts 1 and 3 (0-based) by 1/4 and 3/4.
-    const auto logits = repeated({-9.0f, 0.0f, -8.0f, third}, n);
-    for (float y : Counting(4, 2, RouteRule::kChosen).run(backend, logits))
-      assert_float_equal(y, 2 * 0.25f + 4 * 0.75f, 1e-5f);
-    // Over all: 1, 1, 1, 3 of 6.
-    for (float y : Counting(4, 1, RouteRule::kAll).run(backend, repeated({0, 0, 0, third}, n)))
-      assert_float_equal(y, 4 * 0.5f, 1e-5f);
-    for (float y : Counting(4, 1, RouteRule::kChosen).run(backend, repeated({0, 0, 0, third}, n)))
-      assert_float_equal(y, 4.0f, 1e-5f);
+    for (float y : experts.run(backend, repeated(logits, n))) assert_float_equal(y, want, 1e-5f);
   }
 }
 
+void weights_follow_from_the_logits(const Backend& backend) {
+  const float third = std::log(3.0f);
+  // e^0 and e^ln 3 are 1 and 3: experts 1 and 3 (0-based) by 1/4 and 3/4.
+  expect_sum(backend, kChosen, 2, {-9.0f, 0.0f, -8.0f, third}, 2 * 0.25f + 4 * 0.75f);
+  expect_sum(backend, kAll, 1, {0, 0, 0, third}, 4 * 0.5f);  // 1, 1, 1, 3 of 6
+  expect_sum(backend, kChosen, 1, {0, 0, 0, third}, 4.0f);
+}
+
 void the_lower_index_wins_ties(const Backend& backend) {
-  for (size_t n : {1u, 12u}) {
-    for (float y : Counting(5, 2, RouteRule::kChosen).run(backend, repeated({1, 2, 2, 2, 0}, n)))
-      assert_float_equal(y, (2 + 3) / 2.0f, 1e-5f);
-    for (float y : Counting(5, 3, RouteRule::kChosen).run(backend, repeated({7, 7, 7, 7, 7}, n)))
-      assert_float_equal(y, (1 + 2 + 3) / 3.0f, 1e-5f);
-  }
+  expect_sum(backend, kChosen, 2, {1, 2, 2, 2, 0}, (2 + 3) / 2.0f);
+  expect_sum(backend, kChosen, 3, {7, 7, 7, 7, 7}, (1 + 2 + 3) / 3.0f);
 }
 
 // A NaN or an infinity among a token's inputs must not turn into a plausible number, and must not affect other tokens.
@@ -271,7 +248,7 @@ void not_a_number_is_seen(const Backend& backend) {
     for (size_t n : {2u, 12u}) {
       auto logits = repeated({3, 2, 1, 0}, n);
       logits[1][2] = bad;
-      for (RouteRule rule : {RouteRule::kChosen, RouteRule::kAll}) {
+      for (RouteRule rule : {kChosen, kAll}) {
         const std::vector<float> y = Counting(4, 2, rule).run(backend, logits);
         for (size_t t = 0; t < n; ++t) {
           if (std::isfinite(y[t]) == (t == 1)) fail_msg("token %zu of %zu: %g", t, n, double{y[t]});
@@ -297,22 +274,23 @@ void choosing(const Backend&) {
   uint32_t ids[3];
   float weights[3];
   const float some[4] = {kNaN, 1, kNaN, 1};
-  choose_experts(some, 4, 2, RouteRule::kChosen, ids, weights);
+  choose_experts(some, 4, 2, kChosen, ids, weights);
   assert_true(ids[0] == 1 && ids[1] == 3 && weights[0] == 0.5f && weights[1] == 0.5f);
-  choose_experts(some, 4, 2, RouteRule::kAll, ids, weights);
+  choose_experts(some, 4, 2, kAll, ids, weights);
   assert_true(ids[0] == 1 && ids[1] == 3 && std::isnan(weights[0]) && std::isnan(weights[1]));
-  choose_experts(some, 4, 3, RouteRule::kChosen, ids, weights);
+  choose_experts(some, 4, 3, kChosen, ids, weights);
   assert_true(ids[0] == 0 && ids[1] == 1 && ids[2] == 3 && std::isnan(weights[1]));
   const float none[3] = {-kInf, -kInf, 0};
-  choose_experts(none, 3, 2, RouteRule::kChosen, ids, weights);
+  choose_experts(none, 3, 2, kChosen, ids, weights);
   assert_true(ids[0] == 0 && ids[1] == 2 && weights[0] == 0.0f && weights[1] == 1.0f);
 }
 
 std::vector<OpCase> cases() {
   std::vector<OpCase> list;
   for (const Spec& s : kSpecs) {
-    list.push_back({std::string("experts__") + s.name, [&s](const Backend& b) { return run_spec(b, s); }, s.max_nmse,
-                    s.reason, kCudaNmse, kCudaReason});
+    list.push_back({std::string("experts__") + s.name, [&s](const Backend& b) { return run_spec(b, s); },
+                    s.is_float() ? kFloatNmse : kIntegerNmse, s.is_float() ? kFloatReason : kIntegerReason, kCudaNmse,
+                    kCudaReason});
   }
   return list;
 }
