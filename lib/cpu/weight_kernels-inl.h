@@ -224,7 +224,7 @@ concept HasScales = requires(const uint8_t* p, float* out) {
   Dec::scales(p, kSubs, out);
 };
 
-// The same of the pairs of f16 at p: out[0][0..7] the first, out[1][0..7] the second numbers.
+// Of the pairs of f16 numbers at p in eight consecutive blocks: first[0..7] and second[0..7].
 template <class Dec>
 HWY_INLINE void load_pairs_of_blocks(const uint8_t* p, float* HWY_RESTRICT first, float* HWY_RESTRICT second) {
   const hn::CappedTag<float, 4> d4;
