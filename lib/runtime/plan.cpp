@@ -47,9 +47,11 @@ Status check_numbers(const weir_session_options& o) {
 
 uint32_t batch_of(const weir_session_options& o) { return o.batch_tokens == 0 ? kDefaultBatch : o.batch_tokens; }
 
-// Pages that a chunk of n_tok tokens and the window before its first token touch, wherever they begin.
-uint32_t window_pages(uint32_t window, uint32_t n_tok) {
-  return static_cast<uint32_t>((uint64_t{window} + n_tok + 2 * kPageTokens - 3) / kPageTokens);
+// Pages of a local layer's stream: those that a chunk of n_tok tokens and the window before its first token touch,
+// wherever they begin, but no more than the whole context has.
+uint32_t window_pages(uint32_t window, uint32_t n_tok, uint32_t context_tokens) {
+  const auto touched = static_cast<uint32_t>((uint64_t{window} + n_tok + 2 * kPageTokens - 3) / kPageTokens);
+  return std::min(touched, whole_pages(context_tokens));
 }
 
 // Tokens of one stream that the caller's budget holds, 0 when there is none. Bytes are for all streams together, those
@@ -59,7 +61,10 @@ Status budget_of(const weir_session_options& o, const ModelConfig& c, uint32_t& 
   shape.window = c.window;
   shape.global_every = c.global_every;
   const uint64_t local = shape.n_local_streams(), ruled = shape.n_streams() - local;
-  const uint64_t local_bytes = local * window_pages(c.window, batch_of(o)) * shape.page_bytes();
+  // The policy chooses a context that the caller leaves open; then whole windows are paid for.
+  const uint32_t context = o.context_tokens != 0 ? o.context_tokens : kMaxTokens;
+  const uint64_t local_bytes =
+      local * window_pages(c.window, std::min(batch_of(o), context), context) * shape.page_bytes();
   const uint64_t page_row = std::max<uint64_t>(ruled, 1) * shape.page_bytes();  // a page in every stream
   tokens = o.budget_tokens;
   if (o.budget_bytes != 0) {
@@ -149,7 +154,7 @@ Status Session::check(const Model& model, const weir_session_options& o, uint32_
   setup.kv = {c.n_layers,   c.n_kv_heads,        c.head_dim,       needs.pages_per_stream,
               needs.digest, needs.n_wide_layers, needs.wide_pages, needs.prompt_scores,
               c.window,     c.global_every};
-  setup.kv.window_pages = std::min(window_pages(c.window, setup.max_tok), whole_pages(needs.context_tokens));
+  setup.kv.window_pages = window_pages(c.window, setup.max_tok, needs.context_tokens);
   setup.trace = (o.flags & WEIR_SESSION_TRACE) != 0;
   // Slots are numbered in 32 bits.
   if (setup.kv.n_slots() >= UINT32_MAX) {

@@ -156,6 +156,14 @@ static void windows__count_in_a_budget_of_bytes(void **state) {
     assert_int_equal(plan.page_bytes, 4096);
     assert_int_equal(plan.kv_bytes, 20 * 4096);
     assert_int_equal(plan.pages_per_stream, 20 - kLocal * 4);
+    /* A context that is shorter than a window and a chunk: no more than its 6 pages are paid for. */
+    options.context_tokens = 96;
+    options.batch_tokens = 0;
+    options.budget_bytes = 17 * 4096;
+    assert_ok(weir_plan(f->model, &options, &plan));
+    assert_int_equal(plan.window_pages_per_stream, 6);
+    assert_int_equal(plan.pages_per_stream, 17 - kLocal * 6);
+    assert_int_equal(plan.kv_bytes, 17 * 4096);
 }
 
 /* Pages that left a window do not come back: a cancelled prompt keeps its whole chunks then, and only then. */
