@@ -164,8 +164,8 @@ struct ExpertStack {
 
 // Mixture of experts (docs/algorithms.md, "Mixture of experts"). Per token the n_used experts with the largest router
 // logits are chosen, the lower index first of equals; NaN counts as -inf. Each is a gated feed-forward network, and
-//   y += sum over the chosen of weight * (Wd (activation(Wg x) * (Wu x)) + bias)
-// plus, with a shared expert, sigmoid(shared_router . x) times the same of the shared matrices.
+//   y += sum over the chosen of weight * (Wd (activation(Wg x (+ bias)) * (Wu x (+ bias))) (+ bias))
+// plus, with a shared expert, sigmoid(shared_router . x) times the same of the shared matrices, which have no biases.
 struct ExpertsArgs {
   float* y;        // in/out [n_tok, d_model]; not x
   const float* x;  // [n_tok, d_model]
@@ -433,10 +433,10 @@ struct OpShapes {
   uint32_t max_cols = 0;  // longest matmul input: max(d_model, d_ff, n_heads * head_dim, expert_ff, shared_ff)
   uint32_t max_rows = 0;  // most outputs of a matmul: max(vocab_size, d_ff, ...)
   uint32_t n_heads = 0, n_kv_heads = 0, head_dim = 0;
-  uint32_t max_pages = 0;  // most pages of a stream
-  uint32_t d_model = 0;    // this and the next are set where there are experts
-  uint32_t n_experts = 0, n_experts_used = 0;
-  uint32_t expert_ff = 0, shared_ff = 0;  // rows of an expert's gate, and of the shared expert's; 0: none
+  uint32_t max_pages = 0;                      // most pages of a stream
+  uint32_t d_model = 0;                        // read where there are experts
+  uint32_t n_experts = 0, n_experts_used = 0;  // 0: none
+  uint32_t expert_ff = 0, shared_ff = 0;       // rows of an expert's gate, and of the shared expert's; 0: none
 };
 
 struct Backend {
