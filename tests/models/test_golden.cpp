@@ -1,22 +1,18 @@
 // models: every golden model against the logits of an independent implementation, token by token and as one prefill,
 // through the C API.
-#include <dirent.h>
-
 #include <algorithm>
-#include <cmath>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include "tests/api/api_test.h"
+#include "tests/models/golden.h"
 
 namespace {
 
-constexpr const char* kArchitectures[] = {
-#define WEIR_ARCH(name) #name,
-#include "models/models.inc"
-#undef WEIR_ARCH
-};
+using weir::test::golden_name;
+using weir::test::kArchitectures;
+
 constexpr const char* kWeightTypes[] = {
 #define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes) text,
 #include "quant/quants.inc"
@@ -50,26 +46,20 @@ Golden read_golden(const std::string& path) {
 
 // Largest difference relative to the position's largest logit; also checks that the most probable token is the same.
 double compare(const std::string& name, const Golden& g, uint32_t row, const float* got) {
-  const float* want = g.logits.data() + size_t{row} * g.vocab;
-  double worst = 0, scale = 0;
-  uint32_t top_want = 0, top_got = 0;
-  for (uint32_t i = 0; i < g.vocab; ++i) {
-    scale = std::max(scale, std::fabs(static_cast<double>(want[i])));
-    worst = std::max(worst, std::fabs(static_cast<double>(want[i]) - static_cast<double>(got[i])));
-    if (want[i] > want[top_want]) top_want = i;
-    if (got[i] > got[top_got]) top_got = i;
+  const auto [apart, top_got, top_want] =
+      weir::test::compare_logits({g.logits.data() + size_t{row} * g.vocab, g.vocab}, got);
+  if (top_want != top_got) {
+    fail_msg("%s, position %u: top token %zu, expected %zu", name.c_str(), row, top_got, top_want);
   }
-  if (top_want != top_got) fail_msg("%s, position %u: top token %u, expected %u", name.c_str(), row, top_got, top_want);
-  return worst / scale;
+  return apart;
 }
 
 // A session's logits after each position, decoded one by one; and after the whole as one prefill.
 double worst_of(weir_runtime* runtime, const std::string& name, const Golden& g) {
   weir_model* model = nullptr;
   weir_session* session = nullptr;
-  const std::string file = name.substr(0, name.find('.'));
-  assert_ok(weir_model_open(runtime, (std::string(WEIR_SOURCE_DIR "/tests/golden/models/") + file + ".gguf").c_str(),
-                            nullptr, &model));
+  assert_ok(
+      weir_model_open(runtime, (WEIR_GOLDEN_MODELS + golden_name(name).model + ".gguf").c_str(), nullptr, &model));
   assert_ok(weir_session_create(model, nullptr, &session));
   double worst = 0;
   const float* logits = nullptr;
@@ -103,14 +93,12 @@ void models_golden__logits_and_top_tokens(void** state) {
   // thousand K and V elements; 3e-3 was seen. Against f32 goldens the rounding of K and V itself shows: 4e-2 in
   // llama_q5_k, whose K and V are large, at most 2e-2 elsewhere.
   constexpr double kFloatWeights = 2e-3, kQuantWeights = 6e-3, kF32Golden = 5e-2;
-  DIR* dir = opendir(WEIR_SOURCE_DIR "/tests/golden/models");
-  assert_non_null(dir);
   std::vector<std::string> checked;
-  while (const dirent* entry = readdir(dir)) {
-    std::string name = entry->d_name;
-    if (!name.ends_with(".golden")) continue;
-    const bool bf16 = name.ends_with(".bf16kv.golden");
-    const Golden g = read_golden(WEIR_SOURCE_DIR "/tests/golden/models/" + name);
+  for (const std::string& name : weir::test::golden_files()) {
+    const std::string what = golden_name(name).what;
+    const bool bf16 = what == "bf16kv";
+    if (!bf16 && !what.empty()) continue;  // of a policy: test_policy_golden.cpp
+    const Golden g = read_golden(WEIR_GOLDEN_MODELS + name);
     const double worst = worst_of(f->runtime, name, g);
     print_message("%-36s worst %.2e\n", name.c_str(), worst);
     const bool quantised = name.find("_q") != std::string::npos;
@@ -118,7 +106,6 @@ void models_golden__logits_and_top_tokens(void** state) {
       fail_msg("%s: relative error %.3e", name.c_str(), worst);
     checked.push_back(name);
   }
-  closedir(dir);
   // Every weight type and architecture must have a golden model.
   const auto has = [&](const std::string& prefix) {
     return std::any_of(checked.begin(), checked.end(),
