@@ -129,8 +129,13 @@ bool report(const std::string& name, const char* prompt, const Worst& worst) {
   return worst.ok();
 }
 
+// How far logits may be from the golden's, relative to the largest one of their position.
+struct Bounds {
+  double whole, by_token;  // by how the prompt is given
+};
+
 // Every golden of a policy on one device; returns the names of their files.
-std::vector<std::string> compare_all(weir_runtime* runtime, int32_t device, double bound) {
+std::vector<std::string> compare_all(weir_runtime* runtime, int32_t device, const Bounds& bounds) {
   std::vector<std::string> checked;
   bool ok = true;
   for (const std::string& name : weir::test::golden_files()) {
@@ -142,9 +147,9 @@ std::vector<std::string> compare_all(weir_runtime* runtime, int32_t device, doub
     assert_ok(
         weir_model_open(runtime, (WEIR_GOLDEN_MODELS + golden_name(name).model + ".gguf").c_str(), nullptr, &model));
     weir_session* session = open_session(model, g, device);
-    ok = report(name, "whole", run(session, g, g.n_prompt, bound)) && ok;
+    ok = report(name, "whole", run(session, g, g.n_prompt, bounds.whole)) && ok;
     assert_ok(weir_session_reset(session));
-    ok = report(name, "token by token", run(session, g, 1, bound)) && ok;
+    ok = report(name, "token by token", run(session, g, 1, bounds.by_token)) && ok;
     weir_session_destroy(session);
     weir_model_close(model);
     checked.push_back(name);
@@ -156,7 +161,7 @@ std::vector<std::string> compare_all(weir_runtime* runtime, int32_t device, doub
 void policy_golden__logits_on_the_cpu(void** state) {
   auto* f = static_cast<fixture*>(*state);
   // As in test_golden.cpp: the order of f32 sums now and then moves a key or value to the neighbouring bf16 number.
-  const std::vector<std::string> checked = compare_all(f->runtime, WEIR_DEVICE_CPU, 2e-3);
+  const std::vector<std::string> checked = compare_all(f->runtime, WEIR_DEVICE_CPU, {2e-3, 2e-3});
   for (const char* arch : kArchitectures) {
     for (const std::string policy : kPolicies) {
       const bool found = std::any_of(checked.begin(), checked.end(), [&](const std::string& name) {
@@ -172,8 +177,11 @@ void policy_golden__logits_on_a_gpu(void**) {
   const weir_runtime_options options = gpu_runtime_options();
   weir_runtime* runtime = nullptr;
   assert_ok(weir_runtime_create(&options, &runtime));
-  // A prompt's matrices are multiplied in f16, which moves many of its keys and values to the neighbouring bf16 number.
-  compare_all(runtime, WEIR_DEVICE_CUDA, 1e-2);
+  // A prompt of more than 8 tokens is multiplied in f16. Doing so in the implementation that made the goldens moves
+  // logits by up to 9e-3, those at the prompt's end in smollm3_f32, and changes no decision. All else is nearly f32: an
+  // error in the 15th bit of every input of a matrix moves them by up to 7e-3. The least visible mistake that the
+  // goldens' README lists moves them by 3.6e-2.
+  compare_all(runtime, WEIR_DEVICE_CUDA, {2e-2, 1e-2});
   weir_runtime_destroy(runtime);
 }
 
