@@ -92,34 +92,61 @@ __device__ Place append_place(const KernelArgs& k, const Job& job) {
   return {kv.slots[row], job.pos - kv.first_pos[row]};
 }
 
-// Loads the queries of the block's heads into shared memory, and zeros beyond their last element. If the block owns the
-// open page, it also stores the step's key and value there.
+// What rotates a step's heads, prefetched, and the heads of this warp.
 template <class Head>
-__device__ void read_query(const Head& size, const KernelArgs& k, const Job& job, bool owns_last_page,
-                           const Place& place, Shared<Head::kDim>& s) {
+struct Rotation {
+  static constexpr uint32_t kPairs = LanePairs<Head>::kPairs, kEach = kHeads / kWarps;  // heads of a warp
+  Turns<Head> turns;
+  float2 norm[kPairs];
+
+  __device__ Rotation(const Head& size, const RopeAppendArgs& r) : turns(r), norm{} {
+    if (r.q_norm != nullptr) turns.load(size, r, r.q_norm, norm);
+  }
+};
+
+// Loads the queries of the block's heads into shared memory, and zeros beyond their last element.
+template <class Head>
+__device__ void read_query(const Head& size, const KernelArgs& k, const Job& job, Shared<Head::kDim>& s) {
   constexpr uint32_t kDim = Head::kDim;
   const AttnPagedArgs& a = k.op.attn;
-  const uint32_t warp = threadIdx.x / kWarp, d = size.dim();
-  const bool sink = a.q_sink != nullptr || (k.op.append && k.op.rope.cos_sin_sink != nullptr);
-  if (!k.op.append) {
-    for (uint32_t i = threadIdx.x; i < k.heads_per_list * kDim; i += kThreads) {
-      const bool there = size.has(i % kDim);
-      const size_t from = size_t{job.first_head + i / kDim} * d + i % kDim;
-      s.q[i / kDim][i % kDim] = there ? a.q[from] : 0.0f;
-      if (sink) s.q[s.kSinkRow + i / kDim][i % kDim] = there ? a.q_sink[from] : 0.0f;
-    }
-    return;
+  const uint32_t d = size.dim();
+  for (uint32_t i = threadIdx.x; i < k.heads_per_list * kDim; i += kThreads) {
+    const bool there = size.has(i % kDim);
+    const size_t from = size_t{job.first_head + i / kDim} * d + i % kDim;
+    s.q[i / kDim][i % kDim] = there ? a.q[from] : 0.0f;
+    if (a.q_sink != nullptr) s.q[s.kSinkRow + i / kDim][i % kDim] = there ? a.q_sink[from] : 0.0f;
   }
+}
+
+// The same from the projection's output, which is rotated on the way. If the block owns the open page, its last warp
+// also stores the step's key and value there.
+template <class Head>
+__device__ void rotate_query(const Head& size, const KernelArgs& k, const Job& job, const Rotation<Head>& rotation,
+                             bool owns_last_page, const Place& place, Shared<Head::kDim>& s) {
+  const AttnPagedArgs& a = k.op.attn;
   const RopeAppendArgs& r = k.op.rope;
-  for (uint32_t h = warp; h < k.heads_per_list; h += kWarps) {
+  const uint32_t warp = threadIdx.x / kWarp, d = size.dim();
+  const bool sink = r.cos_sin_sink != nullptr, appends = owns_last_page && warp == kWarps - 1;
+  HeadInRegisters<Head> head[rotation.kEach];
+  NewToken<Head> token;
+#pragma unroll
+  for (uint32_t i = 0; i < rotation.kEach; ++i) {
+    const uint32_t h = warp + i * kWarps;
+    if (h < k.heads_per_list) head[i].load(size, r, r.q + size_t{job.first_head + h} * d, head[i].x);
+  }
+  if (appends) token.load(size, r, a.kv, job.kv_head, place);
+#pragma unroll
+  for (uint32_t i = 0; i < rotation.kEach; ++i) {
+    const uint32_t h = warp + i * kWarps;
+    if (h >= k.heads_per_list) continue;
     float* sink_query = sink ? s.q[s.kSinkRow + h] : nullptr;
-    rotate(size, r, r.q + size_t{job.first_head + h} * d, r.q_norm, s.q[h], sink_query);
-    for (uint32_t i = d + threadIdx.x % kWarp; i < kDim; i += kWarp) {
-      s.q[h][i] = 0.0f;
-      if (sink) sink_query[i] = 0.0f;
+    head[i].store(size, r, rotation.turns, r.q_norm != nullptr, rotation.norm, s.q[h], sink_query);
+    for (uint32_t c = d + threadIdx.x % kWarp; c < Head::kDim; c += kWarp) {
+      s.q[h][c] = 0.0f;
+      if (sink) sink_query[c] = 0.0f;
     }
   }
-  if (owns_last_page && warp == kWarps - 1) append_token(size, r, a.kv, job.kv_head, place, s.q[s.kKeyRow]);
+  if (appends) token.store(size, r, rotation.turns, a.kv, place, s.q[s.kKeyRow]);
 }
 
 // One row of the page table. The lanes of a warp prefetch one row each.
@@ -439,9 +466,15 @@ __global__ void __launch_bounds__(kThreads, kBlocks) attn_decode_kernel(const __
       load_values(size, page_of(size, k.op.attn, ahead.page), ahead.page.len, ahead.values);
   }
   const Place place = append_place(k, job);
-  if (early) wait_for_previous();
-  start_next();
-  read_query(size, k, job, blockIdx.y + 1 == job.n_active, place, s);
+  if (k.op.append) {
+    const Rotation<Head> rotation(size, k.op.rope);
+    if (early) wait_for_previous();
+    start_next();
+    rotate_query(size, k, job, rotation, blockIdx.y + 1 == job.n_active, place, s);
+  } else {
+    start_next();
+    read_query(size, k, job, s);
+  }
   __syncthreads();
   attend_split(size, k, job, run, loaded, ahead, s);
   __syncthreads();

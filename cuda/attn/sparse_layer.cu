@@ -338,7 +338,13 @@ __global__ void __launch_bounds__(kThreads, 1) sparse_layer_kernel(const __grid_
   wait_for_previous();
   start_next();
   read_queries(w, rotation);
-  if (appends) append_token(FixedHead<kDim>(kDim), k.rope, k.attn.kv, w.kv_head, place, s.key);
+  if (appends) {
+    const FixedHead<kDim> size(kDim);
+    const Turns<FixedHead<kDim>> turns(k.rope);
+    NewToken<FixedHead<kDim>> token;
+    token.load(size, k.rope, k.attn.kv, w.kv_head, place);
+    token.store(size, k.rope, turns, k.attn.kv, place, s.key);
+  }
   __syncthreads();
   while (own < w.n_own) {
     score_tile(w, tile, own);

@@ -168,12 +168,6 @@ struct Tile {
   }
 };
 
-// The two channels of a pair: pairs that rotate come first, then channels that pass through.
-__device__ inline uint2 channels_of(const RopeAppendArgs& r, uint32_t pair) {
-  const bool adjacent = r.layout == RopeLayout::kAdjacent || pair >= r.rope_dim / 2;
-  return adjacent ? make_uint2(2 * pair, 2 * pair + 1) : make_uint2(pair, pair + r.rope_dim / 2);
-}
-
 // What a lane needs to rotate its pair of channels of its warp's head, prefetched. One or two warps share a head.
 template <uint32_t kDim>
 struct Rotation {
