@@ -1,10 +1,33 @@
-# Dependencies. Required: Highway, PCRE2, threads. Samples and tests find theirs where they are used.
-# Device toolkits are optional; what is there is printed.
+# Dependencies. Required: Highway, PCRE2, Zstandard, xxHash (headers only), threads. Samples and tests find theirs where
+# they are used. Device toolkits are optional; what is there is printed.
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(XXHASH REQUIRED libxxhash)
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
+
+# The target weir_zstd. A libzstd.a goes into libweir.so, which exports nothing of it; otherwise libweir.so needs the
+# system's shared library. The experimental interface that lib/kv/page_codec.cpp uses has these names since 1.5.1.
+set(WEIR_ZSTD "" CACHE STRING "Zstandard: static or system (shared); empty: static where there is a libzstd.a")
+pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd>=1.5.1)
+find_library(WEIR_ZSTD_ARCHIVE NAMES libzstd.a HINTS ${ZSTD_LIBDIR} ${ZSTD_LIBRARY_DIRS})
+mark_as_advanced(WEIR_ZSTD_ARCHIVE)
+add_library(weir_zstd INTERFACE IMPORTED)
+if(WEIR_ZSTD STREQUAL "system" OR (WEIR_ZSTD STREQUAL "" AND NOT WEIR_ZSTD_ARCHIVE))
+  set(weir_zstd_kind "shared")
+  target_link_libraries(weir_zstd INTERFACE PkgConfig::ZSTD)
+elseif(WEIR_ZSTD STREQUAL "static" OR WEIR_ZSTD STREQUAL "")
+  if(NOT WEIR_ZSTD_ARCHIVE)
+    message(FATAL_ERROR "WEIR_ZSTD=static: there is no libzstd.a; install it, or use WEIR_ZSTD=system")
+  endif()
+  set(weir_zstd_kind "static")
+  target_link_libraries(weir_zstd INTERFACE "${WEIR_ZSTD_ARCHIVE}")
+  target_include_directories(weir_zstd INTERFACE ${ZSTD_INCLUDE_DIRS})
+else()
+  message(FATAL_ERROR "WEIR_ZSTD is '${WEIR_ZSTD}'; it must be static, system or empty")
+endif()
+
 find_package(CUDAToolkit QUIET)
 find_package(Vulkan QUIET)
 
@@ -17,5 +40,7 @@ function(weir_report name found version)
 endfunction()
 weir_report("Highway" "${HWY_FOUND}" "${HWY_VERSION}")
 weir_report("PCRE2" "${PCRE2_FOUND}" "${PCRE2_VERSION}")
+weir_report("Zstandard" "${ZSTD_FOUND}" "${ZSTD_VERSION}, ${weir_zstd_kind}")
+weir_report("xxHash" "${XXHASH_FOUND}" "${XXHASH_VERSION}")
 weir_report("CUDA Toolkit (optional)" "${CUDAToolkit_FOUND}" "${CUDAToolkit_VERSION}")
 weir_report("Vulkan (optional, not used by this version)" "${Vulkan_FOUND}" "${Vulkan_VERSION}")

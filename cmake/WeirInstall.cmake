@@ -27,5 +27,9 @@ install(FILES "${PROJECT_BINARY_DIR}/weirConfig.cmake" "${PROJECT_BINARY_DIR}/we
 
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY "${CMAKE_INSTALL_PREFIX}/${weir_pkgconfig_dir}"
            OUTPUT_VARIABLE weir_pc_prefix)
+set(weir_pc_zstd "")
+if(weir_zstd_kind STREQUAL "shared")
+  set(weir_pc_zstd " libzstd")
+endif()
 configure_file("${PROJECT_SOURCE_DIR}/cmake/weir.pc.in" "${PROJECT_BINARY_DIR}/weir.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/weir.pc" DESTINATION "${weir_pkgconfig_dir}")

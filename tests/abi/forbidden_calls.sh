@@ -15,7 +15,7 @@ found=$("${NM:-nm}" -D --undefined-only "$library" | awk -v names="$forbidden" '
     { name = $NF; sub(/@.*/, "", name); if (name in bad) print name }')
 needed=$(LC_ALL=C readelf -d "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
 foreign=$(echo "$needed" |
-    grep -vE '^(libhwy|libpcre2-8|libstdc\+\+|libgcc_s|libm|libc|libpthread|ld-linux[a-z0-9_-]*)\.so')
+    grep -vE '^(libhwy|libpcre2-8|libzstd|libstdc\+\+|libgcc_s|libm|libc|libpthread|ld-linux[a-z0-9_-]*)\.so')
 echo "needs: $(echo $needed)"
 [ -n "$found" ] && echo "the library calls: $(echo $found)"
 [ -n "$foreign" ] && echo "the library needs more than its documented dependencies: $(echo $foreign)"
