@@ -1,0 +1,60 @@
+// Chains of cells in host memory.
+#include "kv/spill_cells.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace weir {
+
+uint32_t SpillCells::link(uint32_t cell) const {
+  uint32_t to = 0;
+  std::memcpy(&to, memory_ + size_t{cell} * kCellBytes, kLinkBytes);
+  return to;
+}
+
+void SpillCells::set_link(uint32_t cell, uint32_t to) {
+  std::memcpy(memory_ + size_t{cell} * kCellBytes, &to, kLinkBytes);
+}
+
+void SpillCells::init(std::byte* memory, uint32_t n_cells) {
+  memory_ = memory;
+  n_cells_ = n_free_ = n_cells;
+  first_free_ = 0;
+  for (uint32_t i = 0; i < n_cells; ++i) set_link(i, i + 1);
+}
+
+bool SpillCells::put(const std::byte* block, uint32_t bytes, uint32_t& first, uint32_t& last) {
+  const auto n = static_cast<uint32_t>(cells_for(bytes));
+  if (n > n_free_) return false;
+  uint32_t cell = first_free_, end = 0;
+  for (uint32_t i = 0; i < n; ++i) {
+    if (cell >= n_cells_) return false;
+    const uint32_t done = i * kPayload;
+    std::memcpy(memory_ + size_t{cell} * kCellBytes + kLinkBytes, block + done, std::min(bytes - done, kPayload));
+    end = cell;
+    cell = link(cell);
+  }
+  first = first_free_;
+  last = end;
+  first_free_ = cell;
+  n_free_ -= n;
+  return true;
+}
+
+bool SpillCells::get(uint32_t first, uint32_t bytes, std::byte* out) const {
+  uint32_t cell = first;
+  for (uint32_t done = 0; done < bytes; done += kPayload) {
+    if (cell >= n_cells_) return false;
+    std::memcpy(out + done, memory_ + size_t{cell} * kCellBytes + kLinkBytes, std::min(bytes - done, kPayload));
+    cell = link(cell);
+  }
+  return true;
+}
+
+void SpillCells::give_back(uint32_t n, uint32_t first, uint32_t last) {
+  set_link(last, first_free_);
+  first_free_ = first;
+  n_free_ += n;
+}
+
+}  // namespace weir

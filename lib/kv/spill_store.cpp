@@ -1,0 +1,406 @@
+// The store's pages: putting, moving from tier to tier, reading, references. What it is made of and how it begins and
+// ends is in spill_create.cpp. mutex_ guards everything but the contents of slots, which change only under it and are
+// read without it by the worker that has the page; compressing, restoring and reading the file happen outside it.
+#include "kv/spill_store.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace weir {
+namespace {
+
+// Blocks that move to the file together, unless that were more than an eighth of the cells: the puts that follow find
+// room without waiting for the queue.
+constexpr uint64_t kMovedTogether = 32;
+
+}  // namespace
+
+// --- lists ---------------------------------------------------------------------------------------------------------
+
+void SpillStore::append(List& list, uint32_t index) {
+  Entry& e = entries_[index];
+  e.prev = list.last;
+  e.next = kNoSpill;
+  (list.last == kNoSpill ? list.first : entries_[list.last].next) = index;
+  list.last = index;
+  ++list.n;
+}
+
+void SpillStore::remove(List& list, uint32_t index) {
+  const Entry& e = entries_[index];
+  (e.prev == kNoSpill ? list.first : entries_[e.prev].next) = e.next;
+  (e.next == kNoSpill ? list.last : entries_[e.next].prev) = e.prev;
+  --list.n;
+}
+
+// The place where the page lies is free already.
+void SpillStore::free_entry(uint32_t index) {
+  entries_[index].where = Where::kFree;
+  entries_[index].next = free_entry_;
+  free_entry_ = index;
+}
+
+// --- putting -------------------------------------------------------------------------------------------------------
+
+Status SpillStore::make_room(uint32_t n_pages) {
+  const std::lock_guard turn(put_mutex_);
+  Lock lock(mutex_);
+  return make_room(lock, n_pages);
+}
+
+Status SpillStore::make_room(Lock& lock, uint32_t n_pages) {
+  if (stats_.pages_held + n_pages > max_pages_) {
+    return fail(WEIR_ERR_BUDGET, "the spill store holds %llu pages, at most %u; %u more have no room",
+                static_cast<unsigned long long>(stats_.pages_held), max_pages_, n_pages);
+  }
+  const uint64_t n_raw = uint64_t{raw_.n} + n_pages;
+  const uint64_t n_retired = n_raw > plan_.n_raw ? n_raw - plan_.n_raw : 0;
+  if (free_cells(lock, n_retired * plan_.worst_cells)) return {};
+  return fail(WEIR_ERR_BUDGET, "the spill store is full: %llu pages in %llu bytes, room for %u more was asked for",
+              static_cast<unsigned long long>(stats_.pages_held), static_cast<unsigned long long>(stats_.stored_bytes),
+              n_pages);
+}
+
+// Whether n cells are free for sure, after everything has been tried.
+bool SpillStore::free_cells(Lock& lock, uint64_t n) {
+  while (free_for_sure_ < n && queue_.n > 0) take_from_queue(lock);
+  return free_for_sure_ >= n || move_to_file(n);
+}
+
+// Takes the oldest page out of the queue when its worker is done. Others may end references meanwhile, so the queue may
+// be empty afterwards.
+void SpillStore::take_from_queue(Lock& lock) {
+  const auto is_done = [&] { return queue_.n == 0 || entries_[queue_.first].where >= Where::kDone; };
+  if (!is_done()) {
+    ++stats_.waits;
+    done_.wait(lock, is_done);
+  }
+  if (queue_.n == 0) return;
+  const uint32_t index = queue_.first;
+  Entry& e = entries_[index];
+  remove(queue_, index);
+  free_for_sure_ += plan_.worst_cells - SpillCells::cells_for(e.block_bytes);
+  if (e.block_bytes == 0) {
+    lose(e);
+    return;
+  }
+  e.where = Where::kCells;
+  append(in_cells_, index);
+}
+
+// Sends the oldest raw page to the workers, or compresses it. The cells for it are free.
+void SpillStore::retire(Lock& lock) {
+  while (queue_.n >= plan_.queue_pages) take_from_queue(lock);
+  const uint32_t index = raw_.first;
+  Entry& e = entries_[index];
+  remove(raw_, index);
+  append(queue_, index);
+  free_for_sure_ -= plan_.worst_cells;
+  if (n_workers_ == 0) {
+    e.where = Where::kBusy;
+    keep_block(index, workers_[0].block, compress(workers_[0], index));
+    take_from_queue(lock);
+    return;
+  }
+  e.where = Where::kQueued;
+  if (next_job_ == kNoSpill) next_job_ = index;
+  job_.notify_one();
+}
+
+Status SpillStore::put(uint32_t stream, uint32_t position, const void* page, SpillHandle& handle) {
+  const uint64_t checksum = page_checksum(page, plan_page_bytes_, stream, position);
+  const std::lock_guard turn(put_mutex_);
+  Lock lock(mutex_);
+  WEIR_TRY(make_room(lock, 1));
+  const uint32_t index = free_entry_;
+  Entry& e = entries_[index];
+  free_entry_ = e.next;
+  e = {.checksum = checksum,
+       .n_refs = 1,
+       .first = free_slots_[--n_free_slots_],
+       .last = 0,
+       .block_bytes = 0,
+       .prev = kNoSpill,
+       .next = kNoSpill,
+       .where = Where::kRaw,
+       .was_read = false};
+  std::memcpy(slot(e.first), page, plan_page_bytes_);
+  append(raw_, index);
+  ++stats_.pages_spilled;
+  ++stats_.pages_held;
+  stats_.stored_bytes += plan_page_bytes_;
+  handle = index;
+  if (raw_.n > plan_.n_raw) retire(lock);
+  return {};
+}
+
+// --- workers -------------------------------------------------------------------------------------------------------
+
+// Returns the size of the block in the worker's buffer.
+uint32_t SpillStore::compress(Worker& worker, uint32_t index) {
+  const Entry& e = entries_[index];
+  const uint32_t stored = worker.encoder.encode(slot(e.first), worker.block + kBlockHeaderBytes);
+  write_block_header(e.checksum, stored, worker.block);
+  return kBlockHeaderBytes + stored;
+}
+
+// A busy page's block goes into cells, and its slot becomes free.
+void SpillStore::keep_block(uint32_t index, const std::byte* block, uint32_t block_bytes) {
+  Entry& e = entries_[index];
+  free_slots_[n_free_slots_++] = e.first;
+  if (e.where == Where::kGone) {
+    free_entry(index);
+    return;
+  }
+  stats_.stored_bytes -= plan_page_bytes_;
+  e.where = Where::kDone;
+  if (!cells_.put(block, block_bytes, e.first, e.last)) {  // there are enough, but a link is damaged
+    ++stats_.errors;
+    return;
+  }
+  e.block_bytes = block_bytes;
+  stats_.stored_bytes += SpillCells::cells_for(block_bytes) * SpillCells::kCellBytes;
+}
+
+void* SpillStore::worker_main(void* argument) {
+  auto& self = *static_cast<Worker*>(argument);
+  SpillStore& s = *self.store;
+  Lock lock(s.mutex_);
+  for (;;) {
+    s.job_.wait(lock, [&] { return s.stop_ || s.next_job_ != kNoSpill; });
+    if (s.stop_) return nullptr;
+    const uint32_t index = s.next_job_;
+    s.next_job_ = s.entries_[index].next;
+    s.entries_[index].where = Where::kBusy;
+    lock.unlock();
+    const uint32_t block_bytes = s.compress(self, index);
+    lock.lock();
+    s.keep_block(index, self.block, block_bytes);
+    s.done_.notify_all();
+  }
+}
+
+void SpillStore::drain() {
+  const std::lock_guard turn(put_mutex_);
+  Lock lock(mutex_);
+  while (queue_.n > 0) take_from_queue(lock);
+}
+
+// --- file ----------------------------------------------------------------------------------------------------------
+
+// The queue is empty. Moves blocks to the file until `wanted` cells are free, and some more.
+bool SpillStore::move_to_file(uint64_t wanted) {
+  if (!file_.is_open() || file_failed_) return false;
+  const uint64_t more = std::min<uint64_t>(kMovedTogether * plan_.worst_cells, plan_.n_cells / 8);
+  // Two rounds: after the first, nothing counts as read.
+  for (uint64_t left = uint64_t{2} * in_cells_.n; left > 0 && in_cells_.n > 0 && free_for_sure_ < wanted + more;
+       --left) {
+    const uint32_t index = in_cells_.first;
+    Entry& e = entries_[index];
+    if (!e.was_read && SpillFile::cells_for(e.block_bytes) > file_.n_free()) break;
+    remove(in_cells_, index);
+    if (e.was_read) {
+      e.was_read = false;
+      append(in_cells_, index);
+    } else if (!write_to_file(e)) {
+      if (e.where == Where::kLost) continue;
+      append(in_cells_, index);
+      break;
+    }
+  }
+  return free_for_sure_ >= wanted;
+}
+
+// Of a block in cells. False when the file or the block is lost.
+bool SpillStore::write_to_file(Entry& e) {
+  Reader& buffers = readers_[n_readers_];
+  const auto n_cells = static_cast<uint32_t>(SpillCells::cells_for(e.block_bytes));
+  if (!cells_.get(e.first, e.block_bytes, buffers.block)) {
+    ++stats_.errors;
+    stats_.stored_bytes -= n_cells * SpillCells::kCellBytes;
+    lose(e);
+    return false;
+  }
+  const auto n = static_cast<uint32_t>(SpillFile::cells_for(e.block_bytes));
+  uint32_t first = 0, last = 0;
+  file_.take(n, first, last);
+  if (file_.write(buffers.runs, file_.runs(first, e.block_bytes, buffers.runs), buffers.block) != 0) {
+    file_.give_back(n, first, last);
+    give_up_file();
+    return false;
+  }
+  cells_.give_back(n_cells, e.first, e.last);
+  free_for_sure_ += n_cells;
+  stats_.stored_bytes += uint64_t{n} * SpillFile::kCellBytes - uint64_t{n_cells} * SpillCells::kCellBytes;
+  ++stats_.pages_in_file;
+  e.first = first;
+  e.last = last;
+  e.where = Where::kFile;
+  return true;
+}
+
+// Its pages are lost; those that cannot be read any more keep their handles.
+void SpillStore::give_up_file() {
+  if (file_failed_) return;
+  file_failed_ = true;
+  ++stats_.errors;
+  for (uint32_t i = 0; i < plan_.n_entries; ++i) {
+    Entry& e = entries_[i];
+    if (e.where != Where::kFile) continue;
+    stats_.stored_bytes -= SpillFile::cells_for(e.block_bytes) * SpillFile::kCellBytes;
+    lose(e);
+  }
+  stats_.pages_in_file = 0;
+}
+
+void SpillStore::lose(Entry& e) {
+  e.where = Where::kLost;
+  ++stats_.pages_dropped;
+}
+
+// --- reading -------------------------------------------------------------------------------------------------------
+
+Status SpillStore::get(SpillHandle handle, uint32_t stream, uint32_t position, void* out) {
+  auto* page = static_cast<std::byte*>(out);
+  Lock lock(mutex_);
+  if (!is_page(handle)) return fail(WEIR_ERR_INTERNAL, "the spill store holds no page %u", handle);
+  const Where where = entries_[handle].where;
+  // Of pages in the queue, too: whether a worker has been there must make no difference.
+  entries_[handle].was_read = where != Where::kRaw;
+  if (where <= Where::kBusy) {
+    const uint64_t checksum = entries_[handle].checksum;
+    std::memcpy(page, slot(entries_[handle].first), plan_page_bytes_);
+    lock.unlock();
+    if (page_checksum(page, plan_page_bytes_, stream, position) == checksum) return {};
+    lock.lock();
+    ++stats_.errors;
+    return fail(WEIR_ERR_FORMAT, "spilled page of stream %u at position %u: wrong checksum", stream, position);
+  }
+  reader_free_.wait(lock, [&] { return free_reader_ != nullptr; });
+  Reader& reader = *free_reader_;
+  free_reader_ = reader.next;
+  const Status status = read(lock, handle, stream, position, page, reader);
+  reader.next = free_reader_;
+  free_reader_ = &reader;
+  reader_free_.notify_one();
+  return status;
+}
+
+// Of a compressed page. The lock is held before and after.
+Status SpillStore::read(Lock& lock, SpillHandle handle, uint32_t stream, uint32_t position, std::byte* out,
+                        Reader& reader) {
+  Entry& e = entries_[handle];
+  if (e.where == Where::kLost) {
+    return fail(WEIR_ERR_NOT_FOUND, "spilled page of stream %u at position %u was lost with the spill file", stream,
+                position);
+  }
+  const uint32_t block_bytes = e.block_bytes;
+  const bool in_file = e.where == Where::kFile;
+  uint32_t n_runs = 0;
+  bool is_good = true;
+  if (in_file) {
+    n_runs = file_.runs(e.first, block_bytes, reader.runs);
+  } else {
+    is_good = cells_.get(e.first, block_bytes, reader.block);
+  }
+  lock.unlock();
+  const int error = in_file ? file_.read(reader.runs, n_runs, reader.block) : 0;
+  is_good = is_good && error == 0 && reader.decoder.decode_block(reader.block, block_bytes, stream, position, out);
+  lock.lock();
+  if (is_good) return {};
+  if (error != 0) {
+    give_up_file();
+    return fail(WEIR_ERR_IO, "the spill file cannot be read: error %d", error);
+  }
+  ++stats_.errors;
+  return fail(WEIR_ERR_FORMAT, "spilled page of stream %u at position %u: the block is damaged", stream, position);
+}
+
+const std::byte* SpillStore::raw_page(SpillHandle handle) const {
+  const std::lock_guard lock(mutex_);
+  return is_page(handle) && entries_[handle].where == Where::kRaw ? slot(entries_[handle].first) : nullptr;
+}
+
+bool SpillStore::is_lost(SpillHandle handle) const {
+  const std::lock_guard lock(mutex_);
+  return is_page(handle) && entries_[handle].where == Where::kLost;
+}
+
+bool SpillStore::file_given_up() const {
+  const std::lock_guard lock(mutex_);
+  return file_failed_;
+}
+
+SpillStats SpillStore::stats() const {
+  const std::lock_guard lock(mutex_);
+  SpillStats stats = stats_;
+  stats.pages_raw = raw_.n;
+  return stats;
+}
+
+// --- references ----------------------------------------------------------------------------------------------------
+
+void SpillStore::share(SpillHandle handle) {
+  const std::lock_guard lock(mutex_);
+  if (is_page(handle)) ++entries_[handle].n_refs;
+}
+
+void SpillStore::release(SpillHandle handle) { end_reference(handle, false); }
+void SpillStore::drop(SpillHandle handle) { end_reference(handle, true); }
+
+void SpillStore::end_reference(SpillHandle handle, bool is_drop) {
+  const std::lock_guard lock(mutex_);
+  if (!is_page(handle)) return;
+  Entry& e = entries_[handle];
+  if (is_drop && e.where != Where::kLost) ++stats_.pages_dropped;  // what is lost has been counted
+  if (--e.n_refs != 0) return;
+  --stats_.pages_held;
+  if (e.where == Where::kRaw) remove(raw_, handle);
+  if (e.where == Where::kCells) {
+    remove(in_cells_, handle);
+    free_for_sure_ += SpillCells::cells_for(e.block_bytes);
+  }
+  if (e.where == Where::kQueued || e.where == Where::kBusy || e.where == Where::kDone) {
+    if (next_job_ == handle) next_job_ = e.next;
+    remove(queue_, handle);
+    free_for_sure_ += plan_.worst_cells;
+    done_.notify_all();
+  }
+  free_place(handle);
+}
+
+// Of a page that is in no list any more.
+void SpillStore::free_place(uint32_t index) {
+  Entry& e = entries_[index];
+  const auto n_cells = static_cast<uint32_t>(SpillCells::cells_for(e.block_bytes));
+  switch (e.where) {
+    case Where::kRaw:
+    case Where::kQueued:
+      stats_.stored_bytes -= plan_page_bytes_;
+      free_slots_[n_free_slots_++] = e.first;
+      break;
+    case Where::kBusy:
+      stats_.stored_bytes -= plan_page_bytes_;
+      e.where = Where::kGone;  // the worker frees slot and entry
+      return;
+    case Where::kDone:
+    case Where::kCells:
+      stats_.stored_bytes -= uint64_t{n_cells} * SpillCells::kCellBytes;
+      if (n_cells != 0) cells_.give_back(n_cells, e.first, e.last);
+      break;
+    case Where::kFile: {
+      const auto n = static_cast<uint32_t>(SpillFile::cells_for(e.block_bytes));
+      stats_.stored_bytes -= uint64_t{n} * SpillFile::kCellBytes;
+      --stats_.pages_in_file;
+      file_.give_back(n, e.first, e.last);
+      break;
+    }
+    case Where::kFree:
+    case Where::kGone:
+    case Where::kLost:
+      break;
+  }
+  free_entry(index);
+}
+
+}  // namespace weir

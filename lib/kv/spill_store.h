@@ -1,0 +1,222 @@
+// Store of sealed KV pages outside the pool: the latest pages as they are ("raw"), older ones compressed in host
+// memory, and behind that optionally a file. It knows pages by handles; which page belongs to which session, what a
+// page is worth and which one is dropped are the caller's business.
+//
+//   put -> raw slots, the latest n_raw pages -> queue, at most queue_pages -> cells -> file
+//
+// A page leaves the raw slots when a later one needs the room, and goes through a bounded queue to background workers,
+// which compress it (kv/page_codec.h) into cells (kv/spill_cells.h). When the cells are full, the oldest blocks move to
+// the file, except those read since they were last considered, which get another round. A page can be read in any of
+// these places, with the same result.
+//
+// Whether a put succeeds depends on the calls and the pages' bytes alone, never on the workers' progress: a page in the
+// queue counts with the cells of the largest block until put takes it out of the queue in order, waiting for its worker
+// if need be, and before put refuses, the whole queue has been taken out like this.
+//
+// Memory: everything is allocated by create(), the bytes are those of plan_spill(). Threads: all functions after
+// create() may be called from several threads; puts take turns. Whoever holds a reference to a page may read it; puts
+// of several threads give results that depend on their order.
+#pragma once
+
+#include <pthread.h>
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory_resource>
+#include <mutex>
+#include <span>
+
+#include "core/memory.h"
+#include "core/status.h"
+#include "kv/page_codec.h"
+#include "kv/spill_cells.h"
+#include "kv/spill_file.h"
+
+namespace weir {
+
+using SpillHandle = uint32_t;
+inline constexpr SpillHandle kNoSpill = UINT32_MAX;
+
+using CreateThreadFn = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+
+struct SpillOptions {
+  uint32_t page_bytes = 0;          // as is_codec_page() wants them
+  uint32_t max_pages = 0;           // held at one time
+  uint64_t budget_bytes = 0;        // of raw slots and cells
+  uint64_t raw_bytes = 0;           // of it, for raw slots; 0: every page is compressed at once
+  const char* file_path = nullptr;  // used in create() alone
+  uint64_t file_bytes = 0;          // 0: no file
+  uint32_t n_workers = 0;           // background threads; 0: put compresses
+  uint32_t queue_pages = 64;        // pages that may wait for workers, their memory is not part of the budget
+  uint32_t n_readers = 1;           // reads of compressed pages at one time; more wait
+  const FileCalls* file_calls = &kSystemFile;
+  CreateThreadFn create_thread = pthread_create;
+};
+
+struct SpillPlan {
+  uint32_t worst_cells = 0;  // of one page
+  uint32_t n_raw = 0, n_cells = 0, n_file_cells = 0;
+  uint32_t queue_pages = 0;  // 1 without workers
+  uint32_t n_slots = 0;      // of a page each: n_raw, those of the queue, one a worker, and one for the newest page
+  uint32_t n_entries = 0;    // of the table of pages
+  uint64_t host_bytes = 0;   // from the first resource: table, cells, contexts, links of the file
+  uint64_t slot_bytes = 0;   // from the second: all slots
+  uint64_t file_bytes = 0;   // on disk
+  uint64_t total_bytes() const { return host_bytes + slot_bytes; }
+};
+
+// Bytes of cells that hold any n_pages pages, whatever is in them.
+constexpr uint64_t spill_worst_bytes(uint32_t page_bytes, uint64_t n_pages) {
+  return n_pages * SpillCells::cells_for(max_block_bytes(page_bytes)) * SpillCells::kCellBytes;
+}
+
+// Checks the options and computes what create() takes. WEIR_ERR_BUDGET when not even one page fits, naming the bytes.
+Status plan_spill(const SpillOptions& options, SpillPlan& plan);
+
+struct SpillStats {
+  uint64_t pages_spilled = 0;  // puts that succeeded
+  uint64_t pages_dropped = 0;  // given up by drop(), or lost with the file
+  uint64_t pages_held = 0, pages_raw = 0, pages_in_file = 0;
+  uint64_t stored_bytes = 0;  // taken by the pages held: raw pages, cells and cells of the file
+  uint64_t waits = 0;         // how often a put waited for a worker
+  uint64_t errors = 0;        // of the file, and blocks that were damaged
+};
+
+class SpillStore {
+ public:
+  // `slot_memory` gives the memory of raw pages, so that a device can map it.
+  SpillStore(std::pmr::memory_resource* memory, std::pmr::memory_resource* slot_memory)
+      : memory_(memory), slot_memory_(slot_memory) {}
+  ~SpillStore();  // ends the workers; pages in the queue are not waited for
+  SpillStore(const SpillStore&) = delete;
+  SpillStore& operator=(const SpillStore&) = delete;
+
+  // Once. Throws std::bad_alloc like the resources; after a failure the store can only be destroyed.
+  Status create(const SpillOptions& options);
+  const SpillPlan& plan() const { return plan_; }
+
+  // Makes the next n_pages puts succeed if nobody else puts. WEIR_ERR_BUDGET when the store is full: the caller drops
+  // pages and tries again, or gives up. May move blocks to the file.
+  Status make_room(uint32_t n_pages);
+  // Copies a page, [page_bytes]. WEIR_ERR_BUDGET as for make_room(1), nothing has changed then.
+  Status put(uint32_t stream, uint32_t position, const void* page, SpillHandle& handle);
+  // Restores the page that was put with this stream and position. WEIR_ERR_FORMAT: the block is damaged, or another
+  // page's; WEIR_ERR_IO: the file failed and is given up; WEIR_ERR_NOT_FOUND: the page was lost with the file.
+  // `out` holds anything then.
+  Status get(SpillHandle handle, uint32_t stream, uint32_t position, void* out);
+
+  // References: put gives one, share adds one, release and drop take one away; the page is gone with its last one. drop
+  // is for pages that somebody still might want, and counts them.
+  void share(SpillHandle handle);
+  void release(SpillHandle handle);
+  void drop(SpillHandle handle);
+
+  // The page's raw bytes, or null if it is elsewhere. They stay there until the next put, make_room or release. Not
+  // checked against the checksum.
+  const std::byte* raw_page(SpillHandle handle) const;
+  bool is_lost(SpillHandle handle) const;  // with the file
+  bool file_given_up() const;
+  void drain();  // waits until the queue is empty
+  SpillStats stats() const;
+
+  std::span<std::byte> cells_memory() { return cells_.memory(); }  // for tests
+
+ private:
+  enum class Where : uint8_t {
+    kFree,    // the entry is not used
+    kRaw,     // in a slot
+    kQueued,  // in a slot, waits for a worker
+    kBusy,    // in a slot, a worker compresses it
+    kGone,    // the same, but the last reference ended
+    kDone,    // in cells, not yet taken out of the queue
+    kCells,
+    kFile,
+    kLost,  // with the file, or by damage of the cells' links
+  };
+  // Pages are in one list or none: raw pages in order of put; the queue; blocks in cells, those to move first in front.
+  struct Entry {
+    uint64_t checksum;
+    uint32_t n_refs;
+    uint32_t first, last;  // first: slot or first cell; last: last cell
+    uint32_t block_bytes;
+    uint32_t prev, next;
+    Where where;
+    bool was_read;  // since the block was last considered for the file
+  };
+  struct List {
+    uint32_t first = kNoSpill, last = kNoSpill, n = 0;
+  };
+  struct Worker {
+    SpillStore* store;
+    PageEncoder encoder;
+    std::byte* block;  // [max_block_bytes]
+    pthread_t thread;
+  };
+  struct Reader {
+    PageDecoder decoder;
+    std::byte* block;
+    SpillFile::Run* runs;
+    Reader* next;
+  };
+  using Lock = std::unique_lock<std::mutex>;
+  friend Status plan_spill(const SpillOptions& options, SpillPlan& plan);
+
+  void lay_out(const SpillOptions& options, const SpillPlan& plan, Arena& arena);
+  Status init_codecs();
+  void init_lists();
+  Status start_workers(const SpillOptions& options);
+  void append(List& list, uint32_t index);
+  void remove(List& list, uint32_t index);
+  std::byte* slot(uint32_t index) const { return slots_ + size_t{index} * plan_page_bytes_; }
+  bool is_page(SpillHandle handle) const {
+    return handle < plan_.n_entries && entries_[handle].where != Where::kFree && entries_[handle].n_refs != 0;
+  }
+  Status make_room(Lock& lock, uint32_t n_pages);
+  bool free_cells(Lock& lock, uint64_t n);
+  void take_from_queue(Lock& lock);
+  void retire(Lock& lock);
+  bool move_to_file(uint64_t wanted);
+  bool write_to_file(Entry& entry);
+  void give_up_file();
+  uint32_t compress(Worker& worker, uint32_t index);
+  void keep_block(uint32_t index, const std::byte* block, uint32_t block_bytes);
+  void free_entry(uint32_t index);
+  void free_place(uint32_t index);
+  void end_reference(SpillHandle handle, bool is_drop);
+  void lose(Entry& entry);
+  Status read(Lock& lock, SpillHandle handle, uint32_t stream, uint32_t position, std::byte* out, Reader& reader);
+  static void* worker_main(void* worker);
+
+  std::pmr::memory_resource* memory_;
+  std::pmr::memory_resource* slot_memory_;
+  SpillPlan plan_;
+  uint32_t plan_page_bytes_ = 0, n_workers_ = 0, n_readers_ = 0, max_pages_ = 0, n_started_ = 0;
+  std::byte* block_ = nullptr;  // of host_bytes; the next pointers lead into it
+  Entry* entries_ = nullptr;
+  uint32_t* free_slots_ = nullptr;  // a stack
+  std::byte* cell_memory_ = nullptr;
+  uint32_t* file_links_ = nullptr;
+  std::byte* encoder_memory_ = nullptr;  // workspaces and buffers, one after the other
+  std::byte* decoder_memory_ = nullptr;
+  std::byte* block_memory_ = nullptr;
+  SpillFile::Run* run_memory_ = nullptr;
+  Worker* workers_ = nullptr;  // [max(1, n_workers)]
+  Reader* readers_ = nullptr;  // [n_readers + 1], the last for writing to the file
+  std::byte* slots_ = nullptr;
+
+  std::mutex put_mutex_;  // puts take turns; taken before mutex_
+  mutable std::mutex mutex_;
+  std::condition_variable job_, done_, reader_free_;
+  SpillCells cells_;
+  SpillFile file_;
+  List raw_, queue_, in_cells_;
+  uint32_t next_job_ = kNoSpill;  // the first page of the queue that no worker has taken
+  uint32_t free_entry_ = kNoSpill, n_free_slots_ = 0;
+  uint64_t free_for_sure_ = 0;  // cells that are free when every page in the queue needs worst_cells
+  Reader* free_reader_ = nullptr;
+  bool stop_ = false, file_failed_ = false;
+  SpillStats stats_;
+};
+
+}  // namespace weir
