@@ -15,7 +15,7 @@ constexpr uint32_t kMostPages = 1u << 31, kMostThreads = 256, kMostQueued = 1u <
 
 using Number = unsigned long long;  // for messages
 
-uint32_t n_encoders(const SpillOptions& o) { return std::max(1u, o.n_workers); }
+uint32_t n_encoders(const SpillOptions& o) { return o.n_workers + 1; }
 uint64_t encoder_bytes(uint32_t page_bytes) { return align_up(PageEncoder::workspace_bytes(page_bytes), kCacheLine); }
 uint64_t decoder_bytes(uint32_t page_bytes) { return align_up(PageDecoder::workspace_bytes(page_bytes), kCacheLine); }
 uint64_t buffer_bytes(uint32_t page_bytes) { return align_up(max_block_bytes(page_bytes), kCacheLine); }
@@ -120,7 +120,7 @@ Status SpillStore::init_codecs() {
     block += buffer_bytes(plan_page_bytes_);
     return taken;
   };
-  for (uint32_t i = 0; i < std::max(1u, n_workers_); ++i) {
+  for (uint32_t i = 0; i <= n_workers_; ++i) {
     auto* w = new (&workers_[i]) Worker{this, {}, next_block(), {}};
     WEIR_TRY(w->encoder.init(plan_page_bytes_, encoder_memory_ + i * encoder_bytes(plan_page_bytes_)));
   }

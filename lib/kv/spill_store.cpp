@@ -63,17 +63,23 @@ Status SpillStore::make_room(Lock& lock, uint32_t n_pages) {
 
 // Whether n cells are free for sure, after everything has been tried.
 bool SpillStore::free_cells(Lock& lock, uint64_t n) {
-  while (free_for_sure_ < n && queue_.n > 0) take_from_queue(lock);
+  while (free_for_sure_ < n && queue_.n > 0) {
+    if (n_workers_ != 0 && entries_[queue_.first].where < Where::kDone) ++stats_.waits;
+    take_from_queue(lock);
+  }
   return free_for_sure_ >= n || move_to_file(n);
 }
 
-// Takes the oldest page out of the queue when its worker is done. Others may end references meanwhile, so the queue may
-// be empty afterwards.
+// Takes the oldest page out of the queue when it is compressed. Until then it compresses pages that no worker has
+// taken, and waits only for those that one has. Others may end references meanwhile, so the queue may be empty
+// afterwards.
 void SpillStore::take_from_queue(Lock& lock) {
-  const auto is_done = [&] { return queue_.n == 0 || entries_[queue_.first].where >= Where::kDone; };
-  if (!is_done()) {
-    ++stats_.waits;
-    done_.wait(lock, is_done);
+  while (queue_.n > 0 && entries_[queue_.first].where < Where::kDone) {
+    if (next_job_ != kNoSpill) {
+      do_job(lock, workers_[n_workers_]);
+    } else {
+      done_.wait(lock);
+    }
   }
   if (queue_.n == 0) return;
   const uint32_t index = queue_.first;
@@ -88,23 +94,24 @@ void SpillStore::take_from_queue(Lock& lock) {
   append(in_cells_, index);
 }
 
-// Sends the oldest raw page to the workers, or compresses it. The cells for it are free.
+// Puts the oldest raw page into the queue. The cells for it are free.
 void SpillStore::retire(Lock& lock) {
-  while (queue_.n >= plan_.queue_pages) take_from_queue(lock);
+  while (queue_.n >= plan_.queue_pages) {
+    if (entries_[queue_.first].where < Where::kDone) ++stats_.waits;
+    take_from_queue(lock);
+  }
   const uint32_t index = raw_.first;
   Entry& e = entries_[index];
   remove(raw_, index);
   append(queue_, index);
   free_for_sure_ -= plan_.worst_cells;
-  if (n_workers_ == 0) {
-    e.where = Where::kBusy;
-    keep_block(index, workers_[0].block, compress(workers_[0], index));
-    take_from_queue(lock);
-    return;
-  }
   e.where = Where::kQueued;
   if (next_job_ == kNoSpill) next_job_ = index;
-  job_.notify_one();
+  if (n_workers_ == 0) {
+    take_from_queue(lock);
+  } else {
+    job_.notify_one();
+  }
 }
 
 Status SpillStore::put(uint32_t stream, uint32_t position, const void* page, SpillHandle& handle) {
@@ -169,15 +176,20 @@ void* SpillStore::worker_main(void* argument) {
   for (;;) {
     s.job_.wait(lock, [&] { return s.stop_ || s.next_job_ != kNoSpill; });
     if (s.stop_) return nullptr;
-    const uint32_t index = s.next_job_;
-    s.next_job_ = s.entries_[index].next;
-    s.entries_[index].where = Where::kBusy;
-    lock.unlock();
-    const uint32_t block_bytes = s.compress(self, index);
-    lock.lock();
-    s.keep_block(index, self.block, block_bytes);
+    s.do_job(lock, self);
     s.done_.notify_all();
   }
+}
+
+// Takes the first page that nobody has taken and compresses it, without the lock.
+void SpillStore::do_job(Lock& lock, Worker& worker) {
+  const uint32_t index = next_job_;
+  next_job_ = entries_[index].next;
+  entries_[index].where = Where::kBusy;
+  lock.unlock();
+  const uint32_t block_bytes = compress(worker, index);
+  lock.lock();
+  keep_block(index, worker.block, block_bytes);
 }
 
 void SpillStore::drain() {

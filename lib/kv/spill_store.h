@@ -10,8 +10,9 @@
 // these places, with the same result.
 //
 // Whether a put succeeds depends on the calls and the pages' bytes alone, never on the workers' progress: a page in the
-// queue counts with the cells of the largest block until put takes it out of the queue in order, waiting for its worker
-// if need be, and before put refuses, the whole queue has been taken out like this.
+// queue counts with the cells of the largest block until put takes it out of the queue, and pages leave it in order.
+// Before put refuses, it has taken out all of them. If the page to take out is not compressed yet, put compresses with
+// the workers, and waits if they have all that is left.
 //
 // Memory: everything is allocated by create(), the bytes are those of plan_spill(). Threads: all functions after
 // create() may be called from several threads; puts take turns. Whoever holds a reference to a page may read it; puts
@@ -79,7 +80,7 @@ struct SpillStats {
   uint64_t pages_dropped = 0;  // given up by drop(), or lost with the file
   uint64_t pages_held = 0, pages_raw = 0, pages_in_file = 0;
   uint64_t stored_bytes = 0;  // taken by the pages held: raw pages, cells and cells of the file
-  uint64_t waits = 0;         // how often a put waited for a worker
+  uint64_t waits = 0;         // how often put or make_room found the workers behind and helped or waited
   uint64_t errors = 0;        // of the file, and blocks that were damaged
 };
 
@@ -179,6 +180,7 @@ class SpillStore {
   bool move_to_file(uint64_t wanted);
   bool write_to_file(Entry& entry);
   void give_up_file();
+  void do_job(Lock& lock, Worker& worker);
   uint32_t compress(Worker& worker, uint32_t index);
   void keep_block(uint32_t index, const std::byte* block, uint32_t block_bytes);
   void free_entry(uint32_t index);
@@ -201,7 +203,7 @@ class SpillStore {
   std::byte* decoder_memory_ = nullptr;
   std::byte* block_memory_ = nullptr;
   SpillFile::Run* run_memory_ = nullptr;
-  Worker* workers_ = nullptr;  // [max(1, n_workers)]
+  Worker* workers_ = nullptr;  // [n_workers + 1], the last for the thread that puts
   Reader* readers_ = nullptr;  // [n_readers + 1], the last for writing to the file
   std::byte* slots_ = nullptr;
 

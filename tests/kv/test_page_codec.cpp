@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "kv/page_codec.h"
+#include "kv/spill_cells.h"
 #include "tests/cmocka_cpp.h"
+#include "tests/kv/model_pages.h"
 #include "tests/kv/page_makers.h"
 
 namespace {
@@ -93,6 +95,30 @@ void page_codec__pages_of_models_shrink(void**) {
     for (uint64_t seed = 0; seed < 50; ++seed) stored += codec.round_trip(model_page(page_bytes, seed));
     assert_true(static_cast<double>(stored) * 1.40 <= 50.0 * page_bytes);
   }
+}
+
+// Keys and values as the embedded model makes them; beside the bare ratio the one with checksums, cells and links.
+void page_codec__the_embedded_model_s_pages_shrink(void**) {
+  const std::string model = std::string(WEIR_SOURCE_DIR) + "/samples/models/weir-tiny-reasoner-q8_0.gguf";
+  uint32_t page_bytes = 0;
+#ifdef WEIR_INTERNAL_SANITIZED
+  const uint64_t n_tokens = 120;
+#else
+  const uint64_t n_tokens = 1200;
+#endif
+  const std::vector<std::byte> pages = model_pages::read(model.c_str(), model_pages::sums(), n_tokens, page_bytes);
+  assert_int_equal(page_bytes, 4096);
+  assert_true(pages.size() > 100 * page_bytes);
+  Codec codec(page_bytes);
+  uint64_t stored = 0, cells = 0;
+  for (auto at = pages.begin(); at != pages.end(); at += page_bytes) {
+    const size_t n = codec.round_trip(Bytes(at, at + page_bytes));
+    stored += n;
+    cells += SpillCells::cells_for(kBlockHeaderBytes + n);
+  }
+  const auto raw = static_cast<double>(pages.size());
+  assert_true(raw >= 1.44 * static_cast<double>(stored));
+  assert_true(raw >= 1.33 * static_cast<double>(cells * SpillCells::kCellBytes));
 }
 
 void page_codec__one_value_alone_takes_half_a_page(void**) {
@@ -218,6 +244,7 @@ int main() {
       cmocka_unit_test(page_codec__all_bit_patterns_return),
       cmocka_unit_test(page_codec__noise_is_stored_as_it_is),
       cmocka_unit_test(page_codec__pages_of_models_shrink),
+      cmocka_unit_test(page_codec__the_embedded_model_s_pages_shrink),
       cmocka_unit_test(page_codec__one_value_alone_takes_half_a_page),
       cmocka_unit_test(page_codec__the_same_page_gives_the_same_bytes),
       cmocka_unit_test(page_codec__no_flipped_bit_gives_another_page),
