@@ -94,12 +94,13 @@ void SpillStore::take_from_queue(Lock& lock) {
   append(in_cells_, index);
 }
 
-// Puts the oldest raw page into the queue. The cells for it are free.
+// Puts the oldest raw page into the queue if there are too many. The cells for it are free.
 void SpillStore::retire(Lock& lock) {
   while (queue_.n >= plan_.queue_pages) {
     if (entries_[queue_.first].where < Where::kDone) ++stats_.waits;
     take_from_queue(lock);
   }
+  if (raw_.n <= plan_.n_raw) return;  // others have ended references meanwhile
   const uint32_t index = raw_.first;
   Entry& e = entries_[index];
   remove(raw_, index);
