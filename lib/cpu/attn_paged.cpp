@@ -36,13 +36,14 @@ Status attn_paged(OpContext& cx, const AttnPagedArgs& a) {
   uint32_t most = 0;
   for (uint32_t list = 0; list < n_lists(a); ++list) most = std::max(most, n_listed(a, list));
   const uint32_t n_threads = cx.pool->n_threads();
-  const uint64_t needed = a.n_tok == 1 ? decode_bytes(n_threads, a.n_heads, a.kv.n_kv_heads, a.kv.head_dim, most)
-                                       : prefill_bytes(n_threads, a.n_tok, a.n_heads / a.kv.n_kv_heads, a.kv.head_dim);
+  const bool decodes = a.n_tok == 1 && a.carry == nullptr;
+  const uint64_t needed = decodes ? decode_bytes(n_threads, a.n_heads, a.kv.n_kv_heads, a.kv.head_dim, most)
+                                  : prefill_bytes(n_threads, a.n_tok, a.n_heads / a.kv.n_kv_heads, a.kv.head_dim);
   if (needed > cx.scratch_bytes) {
     return fail(WEIR_ERR_INTERNAL, "attn_paged: %llu bytes of scratch, %llu needed",
                 static_cast<unsigned long long>(cx.scratch_bytes), static_cast<unsigned long long>(needed));
   }
-  if (a.n_tok == 1) {
+  if (decodes) {
     attn_decode(cx, a);
   } else {
     attn_prefill(cx, a);

@@ -95,6 +95,11 @@ const float* query_row(const Block& b, const float* q, uint32_t row) {
   return q + (tok * b.a.n_heads + head) * b.a.kv.head_dim;
 }
 
+// Index of a row's (token, head).
+size_t state_index(const Block& b, uint32_t row) {
+  return (size_t{b.begin} + row / b.group) * b.a.n_heads + size_t{b.kv_head} * b.group + row % b.group;
+}
+
 void load_queries(const Block& b, const float* q, float* to) {
   const size_t d = b.a.kv.head_dim;
   for (uint32_t strip = 0; strip < b.n_strips; ++strip) {
@@ -118,6 +123,23 @@ void start_rows(const Block& b) {
   std::fill(b.s.sum, b.s.sum + n, 0.0f);
   for (uint32_t row = 0; row < n; ++row)
     b.s.token[row] = static_cast<int32_t>(HWY_MIN(b.begin + row / b.group, b.end - 1));
+  if (b.a.carry == nullptr || b.a.carry->first) return;
+  for (uint32_t row = 0; row < b.n_rows; ++row) {
+    const size_t at = state_index(b, row), d = b.a.kv.head_dim;
+    b.s.high[row] = b.a.carry->high[at];
+    b.s.sum[row] = b.a.carry->sum[at];
+    std::copy(b.a.out + at * d, b.a.out + (at + 1) * d, b.s.out + row * b.s.d_pad);
+  }
+}
+
+// What the next part of the pages goes on from.
+void keep_rows(const Block& b) {
+  for (uint32_t row = 0; row < b.n_rows; ++row) {
+    const size_t at = state_index(b, row), d = b.a.kv.head_dim;
+    b.a.carry->high[at] = b.s.high[row];
+    b.a.carry->sum[at] = b.s.sum[row];
+    std::copy(b.s.out + row * b.s.d_pad, b.s.out + row * b.s.d_pad + d, b.a.out + at * d);
+  }
 }
 
 // Lists the pages of a unit that some row sees.
@@ -306,11 +328,8 @@ void finish_rows(const Block& b, bool masses) {
     const float inverse = b.s.sum[row] > 0.0f ? factor / b.s.sum[row] : 0.0f;
     float* out = b.a.out + (query_row(b, b.a.q, row) - b.a.q);
     for (size_t i = 0; i < d; ++i) out[i] = b.s.out[row * b.s.d_pad + i] * inverse;
-    if (b.a.lse != nullptr) {
-      const size_t head = size_t{b.kv_head} * b.group + row % b.group;
-      b.a.lse[(b.begin + row / b.group) * b.a.n_heads + head] =
-          b.s.sum[row] > 0.0f ? b.s.high[row] + std::log(b.s.sum[row]) : kUnseen;
-    }
+    if (b.a.lse != nullptr)
+      b.a.lse[state_index(b, row)] = b.s.sum[row] > 0.0f ? b.s.high[row] + std::log(b.s.sum[row]) : kUnseen;
     if (!masses || row < b.n_rows - b.group) continue;
     float* mass = b.a.page_mass + (size_t{b.kv_head} * b.group + row % b.group) * b.a.kv.capacity;
     for (uint32_t p = 0; p < n_listed(b.a, b.kv_head); ++p) mass[p] *= inverse;
@@ -339,7 +358,11 @@ void prefill_block(const AttnPagedArgs& a, const PrefillScratch& s, uint32_t kv_
     unit_values(b);
     if (masses) unit_masses(b);
   }
-  finish_rows(b, masses);
+  if (a.carry != nullptr && !a.carry->last) {
+    keep_rows(b);
+  } else {
+    finish_rows(b, masses);
+  }
 }
 
 #else

@@ -129,7 +129,8 @@ void append_tokens(const RopeAppendArgs& a, uint32_t kv_head, uint32_t begin, ui
     if (a.k_norm != nullptr) norm_head(a.k + at, a.k_norm, a.norm_eps, d);
     rotate_head(a, a.k + at, a.k + at, cos_sin);
 
-    const size_t slot = a.kv.slots[table + (offset + tok) / kPageTokens];
+    const uint32_t row = a.append_row[kv_head] + (offset + tok) / kPageTokens;
+    const size_t slot = a.kv.slots[size_t{kv_head} * a.kv.capacity + row];
     const size_t in_page = (offset + tok) % kPageTokens;
     uint16_t* keys = a.kv.pool + slot * a.kv.page_elements();
     store_row(a.k + at, keys + in_page * d, d);
@@ -137,7 +138,7 @@ void append_tokens(const RopeAppendArgs& a, uint32_t kv_head, uint32_t begin, ui
     const bool page_ends = in_page + 1 == kPageTokens || tok + 1 == end;
     if (a.kv.digest != DigestKind::kMinMax || !page_ends) continue;
     const size_t page_begin = in_page - std::min<size_t>(in_page, tok - begin);
-    uint16_t* digest = a.kv.digests + slot * 2 * d;
+    uint16_t* digest = a.kv.digest_of(kv_head, row);
     update_digest(keys, page_begin, in_page + 1, digest, digest + d, d);
   }
 }

@@ -8,8 +8,8 @@ namespace weir {
 
 void KvCache::lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena& tables) {
   shape_ = shape;
-  const uint64_t rows = shape.n_slots();
-  pool_ = pages.take<uint16_t>(rows * page_elements());
+  const uint64_t rows = shape.n_rows();
+  pool_ = pages.take<uint16_t>(shape.n_slots() * page_elements());
   digests_ = shape.digest != DigestKind::kNone
                  ? digests.take<uint16_t>(rows * digest_elements(shape.digest, shape.head_dim))
                  : nullptr;
@@ -20,9 +20,12 @@ void KvCache::lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena&
   stamp_ = tables.take<uint32_t>(rows);
   last_score_ = tables.take<float>(rows);
   prompt_score_ = shape.prompt_scores ? tables.take<float>(rows) : nullptr;
+  copies_ = shape.recalls() ? tables.take<uint32_t>(rows) : nullptr;
   n_pages_ = tables.take<uint32_t>(shape.n_streams());
   append_row_ = tables.take<uint32_t>(shape.n_streams());
-  free_ = tables.take<uint32_t>(rows);
+  n_resident_ = shape.recalls() ? tables.take<uint32_t>(shape.n_streams()) : nullptr;
+  row_per_stream_ = shape.recalls() ? tables.take<uint32_t>(shape.n_streams()) : nullptr;
+  free_ = tables.take<uint32_t>(shape.n_slots());
   row_begin_ = tables.take<uint32_t>(shape.n_streams() + 1);
   window_ = tables.take<uint32_t>(shape.n_streams());
 }
@@ -30,28 +33,34 @@ void KvCache::lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena&
 void KvCache::reset() {
   // A stream's slots are contiguous, and the lowest is used first. A GPU that attends a stream then touches few of the
   // large pages of its address translation, and a short conversation touches little of the pool.
-  uint32_t first = 0;
+  uint32_t first_row = 0, first = 0;
   for (uint32_t s = 0; s < shape_.n_streams(); ++s) {
-    const uint32_t capacity = shape_.capacity(s / shape_.n_kv_heads);
-    row_begin_[s] = first;
+    const uint32_t n_slots = n_slots_of(s);
+    row_begin_[s] = first_row;
     window_[s] = window(s);
-    for (uint32_t i = 0; i < capacity; ++i) free_[first + i] = first + capacity - 1 - i;
-    first += capacity;
+    for (uint32_t i = 0; i < n_slots; ++i) free_[first + i] = first + n_slots - 1 - i;
+    first_row += shape_.capacity(s / shape_.n_kv_heads);
+    first += n_slots;
   }
-  row_begin_[shape_.n_streams()] = first;
+  row_begin_[shape_.n_streams()] = first_row;
   std::fill_n(n_pages_, shape_.n_streams(), 0u);
+  if (n_resident_ != nullptr) std::fill_n(n_resident_, shape_.n_streams(), 0u);
   std::fill_n(append_row_, shape_.n_streams(), 0u);
   n_tokens_ = 0;
   n_reserved_ = 0;
   n_tokens_published_.store(0, std::memory_order_relaxed);
   pages_resident_.store(0, std::memory_order_relaxed);
+  pages_cold_.store(0, std::memory_order_relaxed);
 }
 
 KvView KvCache::view(uint32_t layer) const {
   KvView v;
   v.pool = pool_;
-  v.digests = digests_;
+  v.digest_by_row = shape_.recalls();
   v.digest = shape_.digest;
+  v.digests = digests_;
+  if (v.digest_by_row && digests_ != nullptr)
+    v.digests += row_base(layer) * digest_elements(shape_.digest, shape_.head_dim);
   v.slots = slots_ + row_base(layer);
   v.first_pos = first_pos_ + row_base(layer);
   v.len = len_ + row_base(layer);
@@ -71,8 +80,11 @@ StreamView KvCache::stream(uint32_t index) const {
           stamp_ + i,
           last_score_ + i,
           prompt_score_ == nullptr ? nullptr : prompt_score_ + i,
+          copies_ == nullptr ? nullptr : copies_ + i,
           n_pages_[index],
-          capacity(index)};
+          capacity(index),
+          resident(index),
+          n_slots_of(index)};
 }
 
 KvTables KvCache::tables() const {
@@ -125,9 +137,9 @@ Status KvCache::reserve(uint32_t n_tok, uint32_t flags, uint32_t now) {
   const uint32_t opens = pages_to_open(n_tok);
   const uint32_t n_streams = shape_.n_streams();
   for (uint32_t s = 0; s < n_streams; ++s) {
-    if (n_pages_[s] + opens > capacity(s)) {
-      return fail(WEIR_ERR_INTERNAL, "stream %u has %u of %u pages and must open %u", s, n_pages_[s], capacity(s),
-                  opens);
+    if (n_pages_[s] + opens > capacity(s) || resident(s) + opens > n_slots_of(s)) {
+      return fail(WEIR_ERR_INTERNAL, "stream %u has %u of %u pages, %u of %u of them in the pool, and must open %u", s,
+                  n_pages_[s], capacity(s), resident(s), n_slots_of(s), opens);
     }
   }
   n_reserved_ = n_tok;
@@ -145,6 +157,7 @@ Status KvCache::reserve(uint32_t n_tok, uint32_t flags, uint32_t now) {
     for (uint32_t pos = n_tokens_ + (n_tok - left); left > 0; pos += kPageTokens) {
       const uint32_t slot = free_[top_free(s)];
       const size_t row = at(s, n_pages_[s]++);
+      change_resident(s, 1);
       const uint32_t take = std::min(left, kPageTokens);
       slots_[row] = slot;
       first_pos_[row] = pos;
@@ -153,6 +166,7 @@ Status KvCache::reserve(uint32_t n_tok, uint32_t flags, uint32_t now) {
       stamp_[row] = now;
       last_score_[row] = 0.0f;
       if (prompt_score_ != nullptr) prompt_score_[row] = 0.0f;
+      if (copies_ != nullptr) copies_[row] = kNoCopy;
       left -= take;
     }
   }
@@ -171,6 +185,11 @@ void KvCache::truncate(uint32_t n_tokens) {
   for (uint32_t s = 0; s < shape_.n_streams(); ++s) {
     while (n_pages_[s] > 0 && first_pos_[at(s, n_pages_[s] - 1)] >= n_tokens) {
       const uint32_t slot = slots_[at(s, --n_pages_[s])];
+      if (slot == kNoSlot) {
+        if (copies_[at(s, n_pages_[s])] != kNoCopy) pages_cold_.fetch_sub(1, std::memory_order_relaxed);
+        continue;
+      }
+      change_resident(s, -1);
       free_[top_free(s)] = slot;
       ++freed;
     }
@@ -180,7 +199,7 @@ void KvCache::truncate(uint32_t n_tokens) {
     const uint32_t len = std::min(len_[row], n_tokens - first_pos_[row]);
     if (len != len_[row]) {
       len_[row] = len;
-      if (digests_ != nullptr && !pages_elsewhere_) rebuild_digest(s, last);
+      if (digests_ != nullptr && !pages_elsewhere_ && slots_[row] != kNoSlot) rebuild_digest(s, last);
     }
   }
   n_tokens_ = n_tokens;
@@ -200,8 +219,45 @@ void KvCache::evict(uint32_t stream, uint32_t row) {
   const size_t i = at(stream, row);
   if (events_.events != nullptr) record_event(stream, i);
   if ((flags_[i] & kPagePrompt) != 0) ++prompt_pages_evicted_;
-  remove_row(stream, row);
+  if (shape_.recalls()) {
+    make_cold(stream, row);
+    if (copies_[i] == kNoCopy) lose(stream, row);
+  } else {
+    remove_row(stream, row);
+  }
   pages_evicted_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void KvCache::make_cold(uint32_t stream, uint32_t row) {
+  uint32_t& slot = slots_[at(stream, row)];
+  change_resident(stream, -1);
+  free_[top_free(stream)] = slot;
+  slot = kNoSlot;
+  count_resident(-1);
+  pages_cold_.fetch_add(1, std::memory_order_relaxed);
+}
+
+uint16_t* KvCache::take_back(uint32_t stream, uint32_t row) {
+  const uint32_t slot = free_[top_free(stream)];
+  slots_[at(stream, row)] = slot;
+  change_resident(stream, 1);
+  count_resident(1);
+  pages_cold_.fetch_sub(1, std::memory_order_relaxed);
+  return page_data(slot);
+}
+
+void KvCache::lose(uint32_t stream, uint32_t row) {
+  pages_lost_.fetch_add(1, std::memory_order_relaxed);
+  flags_[at(stream, row)] &= ~uint32_t{kPageKept};  // steps want what is pinned
+  pages_cold_.fetch_sub(1, std::memory_order_relaxed);
+  if (digests_ == nullptr) return;
+  // Any estimate from NaN is NaN, which counts as -inf.
+  const size_t n = digest_elements(shape_.digest, shape_.head_dim);
+  std::fill_n(digests_ + digest_index(stream, row) * n, n, uint16_t{0x7fc0});
+}
+
+void KvCache::change_resident(uint32_t stream, int32_t change) {
+  if (n_resident_ != nullptr) n_resident_[stream] += static_cast<uint32_t>(change);
 }
 
 void KvCache::slide(uint32_t stream, uint32_t pos) {
@@ -218,6 +274,7 @@ void KvCache::remove_row(uint32_t stream, uint32_t row) {
   const uint32_t n = --n_pages_[stream];
   const size_t i = at(stream, row);
   const size_t moved = (n - row) * sizeof(uint32_t);
+  change_resident(stream, -1);
   free_[top_free(stream)] = slots_[i];
   for (uint32_t* column : {slots_, first_pos_, len_, flags_, stamp_}) std::memmove(column + i, column + i + 1, moved);
   std::memmove(last_score_ + i, last_score_ + i + 1, moved);
@@ -237,6 +294,7 @@ uint64_t KvCache::set_flags(uint32_t first, uint32_t end, uint32_t set, uint32_t
     for (uint32_t row = 0; window(s) == 0 && row < n_pages_[s]; ++row) {
       const size_t i = at(s, row);
       if (first_pos_[i] >= end || first_pos_[i] + len_[i] <= first) continue;
+      if (copies_ != nullptr && slots_[i] == kNoSlot && copies_[i] == kNoCopy) continue;
       flags_[i] = (flags_[i] & ~clear) | set;
       ++n;
     }
@@ -248,7 +306,7 @@ void KvCache::rebuild_digest(uint32_t stream, uint32_t row) {
   const size_t i = at(stream, row);
   if (shape_.digest != DigestKind::kMinMax && len_[i] < kPageTokens) return;
   digest_page(shape_.digest, page_keys(slots_[i]), len_[i], shape_.head_dim,
-              digests_ + slots_[i] * digest_elements(shape_.digest, shape_.head_dim));
+              digests_ + digest_index(stream, row) * digest_elements(shape_.digest, shape_.head_dim));
 }
 
 }  // namespace weir

@@ -6,6 +6,9 @@
 // Every stream sees every token, so pages begin at the same positions (multiples of 16) in all streams; which of them
 // are still resident differs. Rows and slots are counted per stream. The streams of a layer with a window of its own, a
 // local layer, hold the pages of that window; the budget and the policy rule the other layers.
+//
+// With recall rows do not leave: row = position / 16 in the streams that the budget rules, and a row whose page is not
+// in the pool is cold. Where its copy is, lib/kv/cold_pages.h knows.
 #pragma once
 
 #include <algorithm>
@@ -31,6 +34,9 @@ struct KvShape {
   // stream. window 0: there are none.
   uint32_t window = 0, global_every = 0;
   uint32_t window_pages = 0;
+  // With recall: slots of a stream that the budget rules, whose table then has a row for each page of the context. 0:
+  // as many as rows.
+  uint32_t recall_slots = 0;
 
   uint32_t n_streams() const { return n_layers * n_kv_heads; }
   uint64_t page_bytes() const { return uint64_t{2} * kPageTokens * head_dim * sizeof(uint16_t); }
@@ -43,12 +49,20 @@ struct KvShape {
   uint32_t max_capacity() const {
     return std::max({pages_per_stream, n_wide_layers != 0 ? wide_pages : 0u, window != 0 ? window_pages : 0u});
   }
-  // Table rows of all layers before this one; the pool has as many slots as the tables have rows.
+  // Table rows of all layers before this one, and slots; without recall each row has a slot.
   uint64_t rows_before(uint32_t layer) const {
     const uint64_t global = n_global(layer), wide = n_global(std::min(layer, n_wide_layers));
     return n_kv_heads * (wide * wide_pages + (global - wide) * pages_per_stream + (layer - global) * window_pages);
   }
-  uint64_t n_slots() const { return rows_before(n_layers); }
+  uint64_t n_rows() const { return rows_before(n_layers); }
+  bool recalls() const { return recall_slots != 0; }
+  uint32_t slots(uint32_t layer) const { return recalls() && !is_local(layer) ? recall_slots : capacity(layer); }
+  uint64_t slots_before(uint32_t layer) const {
+    if (!recalls()) return rows_before(layer);
+    const uint64_t global = n_global(layer);
+    return n_kv_heads * (global * recall_slots + (layer - global) * window_pages);
+  }
+  uint64_t n_slots() const { return slots_before(n_layers); }
   uint64_t n_local_streams() const { return uint64_t{n_layers - n_global(n_layers)} * n_kv_heads; }
   // A stream of the last layer that is not local; of the last layer if all are. No policy leaves that layer dense, so
   // the stream stands for all that the budget and the policy rule.
@@ -58,10 +72,13 @@ struct KvShape {
   }
 };
 
+// The copy of a page that has none in the spill store.
+inline constexpr uint32_t kNoCopy = UINT32_MAX;
+
 // One stream's table, as policies see it. Rows are pages in ascending position; the last one is open (filling, or just
 // full).
 struct StreamView {
-  uint32_t* slots;      // [n_pages] slot in the pool
+  uint32_t* slots;      // [n_pages] slot in the pool; kNoSlot: the page is cold
   uint32_t* first_pos;  // [n_pages] position of the first token
   uint32_t* len;        // [n_pages] tokens
   uint32_t* flags;      // [n_pages] kPage*
@@ -70,8 +87,13 @@ struct StreamView {
   uint32_t* stamp;
   float* last_score;    // [n_pages] its latest weight
   float* prompt_score;  // [n_pages] how much attention the end of the prompt gives to it; null without a prompt policy
+  uint32_t* copies;     // [n_pages] handle in the spill store, or kNoCopy; null without recall
   uint32_t n_pages;
   uint32_t capacity;
+  uint32_t n_resident;  // pages in the pool; without recall n_pages
+  uint32_t n_slots;     // most of them; without recall the capacity
+  // With recall: the page has neither a slot nor a copy.
+  bool is_lost(uint32_t row) const { return slots[row] == kNoSlot && copies[row] == kNoCopy; }
 };
 
 // The tables of all streams, for the kernels of a device. The rows of a stream are contiguous, and streams are in
@@ -127,6 +149,10 @@ class KvCache {
   uint32_t* stamps(uint32_t layer) const { return stamp_ + row_base(layer); }
   float* last_scores(uint32_t layer) const { return last_score_ + row_base(layer); }
   const uint32_t* flags(uint32_t layer) const { return flags_ + row_base(layer); }
+  // With recall: [n_streams] rows, for whoever keeps the copies.
+  uint32_t* row_per_stream() const { return row_per_stream_; }
+  // Of a ruled stream of a layer, with recall: whether any of its pages is cold.
+  bool has_cold(uint32_t stream) const { return resident(stream) != n_pages_[stream]; }
 
   // Pages that a stream must open to take `n_tok` more tokens.
   uint32_t pages_to_open(uint32_t n_tok) const;
@@ -140,11 +166,19 @@ class KvCache {
   // Drops the tokens that are reserved but not committed.
   void rollback() { truncate(n_tokens_); }
   // Drops tokens from position n_tokens on, including reserved ones. No page before that position may have been evicted
-  // since they were written.
+  // since they were written; with recall a last page that is cold and no longer full must come back
+  // (ColdPages::truncate).
   void truncate(uint32_t n_tokens);
 
-  // Removes one page. Its slot becomes free, and the ring of events records it.
+  // Removes one page, or with recall makes it cold. Its slot becomes free, and the ring of events records it. A page
+  // without a copy is lost.
   void evict(uint32_t stream, uint32_t row);
+  // Frees the slot of a page and keeps its row. Gives it a slot again, of which the stream must have a free one, and
+  // returns the memory that the page's bytes go to.
+  void make_cold(uint32_t stream, uint32_t row);
+  uint16_t* take_back(uint32_t stream, uint32_t row);
+  // Counts a cold page that is lost, unpins it, and makes its digest worse than any other.
+  void lose(uint32_t stream, uint32_t row);
 
   // Positions that the stream's layer sees, 0: all. Of a stream with a window, slide() removes the pages that no token
   // from position `pos` on can see. They are neither evicted nor recorded: the model itself has done with them.
@@ -157,7 +191,7 @@ class KvCache {
   void set_open_page_flags(uint32_t flags);
 
   // Sets and clears flags of the pages that hold any of the positions [first, end), in all streams without a window.
-  // Returns the number of pages.
+  // Returns the number of pages; those that are lost are none.
   uint64_t set_flags(uint32_t first, uint32_t end, uint32_t set, uint32_t clear);
 
   // The keys of one page in the pool, [kPageTokens, head_dim] bf16, with its values after them; for tests and tools.
@@ -170,6 +204,9 @@ class KvCache {
   uint64_t pages_resident() const { return pages_resident_.load(std::memory_order_relaxed); }
   uint64_t pages_resident_max() const { return pages_resident_max_.load(std::memory_order_relaxed); }
   uint64_t pages_evicted() const { return pages_evicted_.load(std::memory_order_relaxed); }
+  // With recall: pages that are lost, and pages that have no slot but a copy.
+  uint64_t pages_lost() const { return pages_lost_.load(std::memory_order_relaxed); }
+  uint64_t pages_cold() const { return pages_cold_.load(std::memory_order_relaxed); }
   // Evicted pages with kPagePrompt; for the session's thread only.
   uint64_t prompt_pages_evicted() const { return prompt_pages_evicted_; }
   uint32_t n_tokens_any_thread() const { return n_tokens_published_.load(std::memory_order_relaxed); }
@@ -178,8 +215,19 @@ class KvCache {
   size_t row_base(uint32_t layer) const { return shape_.rows_before(layer); }
   size_t at(uint32_t stream, uint32_t row) const { return size_t{row_begin_[stream]} + row; }
   uint32_t capacity(uint32_t stream) const { return row_begin_[stream + 1] - row_begin_[stream]; }
-  // Index of the top of a stream's stack of free slots; the stack is not empty while the table has a free row.
-  size_t top_free(uint32_t stream) const { return at(stream, capacity(stream) - 1 - n_pages_[stream]); }
+  uint32_t n_slots_of(uint32_t stream) const { return shape_.slots(stream / shape_.n_kv_heads); }
+  size_t slot_base(uint32_t stream) const {
+    const uint32_t layer = stream / shape_.n_kv_heads;
+    return shape_.slots_before(layer) + size_t{stream % shape_.n_kv_heads} * shape_.slots(layer);
+  }
+  uint32_t resident(uint32_t stream) const { return n_resident_ != nullptr ? n_resident_[stream] : n_pages_[stream]; }
+  // Index of the top of a stream's stack of free slots; the stack is not empty while the stream has a free slot.
+  size_t top_free(uint32_t stream) const { return slot_base(stream) + n_slots_of(stream) - 1 - resident(stream); }
+  void change_resident(uint32_t stream, int32_t change);
+  // Where the digest of a row is.
+  size_t digest_index(uint32_t stream, uint32_t row) const {
+    return shape_.recalls() ? at(stream, row) : slots_[at(stream, row)];
+  }
   void remove_row(uint32_t stream, uint32_t row);
   size_t page_elements() const { return size_t{2} * kPageTokens * shape_.head_dim; }
   void count_resident(int64_t change);
@@ -190,7 +238,7 @@ class KvCache {
   bool pages_elsewhere_ = false;
   PageEventRing events_;
   uint16_t* pool_ = nullptr;     // [n_slots, 2, kPageTokens, head_dim] bf16
-  uint16_t* digests_ = nullptr;  // [n_slots, digest_elements] bf16, or null
+  uint16_t* digests_ = nullptr;  // [n_slots, or with recall n_rows, digest_elements] bf16, or null
   uint32_t* slots_ = nullptr;    // this and the next six: [n_streams, capacity of the stream's layer]
   uint32_t* first_pos_ = nullptr;
   uint32_t* len_ = nullptr;
@@ -198,7 +246,10 @@ class KvCache {
   uint32_t* stamp_ = nullptr;
   float* last_score_ = nullptr;
   float* prompt_score_ = nullptr;   // or null
+  uint32_t* copies_ = nullptr;      // [n_streams, capacity of the stream's layer], or null
   uint32_t* n_pages_ = nullptr;     // [n_streams]
+  uint32_t* n_resident_ = nullptr;  // [n_streams]; null without recall
+  uint32_t* row_per_stream_ = nullptr;  // [n_streams]; null without recall
   uint32_t* append_row_ = nullptr;  // [n_streams] row that holds the first reserved token
   uint32_t* free_ = nullptr;        // [n_slots] a stack of free slots per stream; see KvTables
   uint32_t* row_begin_ = nullptr;   // [n_streams + 1]
@@ -206,7 +257,7 @@ class KvCache {
   uint32_t n_tokens_ = 0;           // committed
   uint32_t n_reserved_ = 0;
   uint64_t prompt_pages_evicted_ = 0, pages_slid_ = 0;
-  std::atomic<uint64_t> pages_resident_{0}, pages_resident_max_{0}, pages_evicted_{0};
+  std::atomic<uint64_t> pages_resident_{0}, pages_resident_max_{0}, pages_evicted_{0}, pages_lost_{0}, pages_cold_{0};
   std::atomic<uint32_t> n_tokens_published_{0};
 };
 

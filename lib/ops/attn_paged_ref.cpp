@@ -96,16 +96,29 @@ void attend_row(const Query& q) {
   float* out = a.out + (size_t{q.tok} * a.n_heads + q.head) * d;
   float* mass = a.page_mass != nullptr && q.tok + 1 == a.n_tok ? a.page_mass + size_t{q.head} * a.kv.capacity : nullptr;
   float weight[kUnitTokens];
-  std::fill(out, out + d, 0.0f);
+  const bool begins = a.carry == nullptr || a.carry->first, ends = a.carry == nullptr || a.carry->last;
+  const size_t at = size_t{q.tok} * a.n_heads + q.head;
+  if (begins) std::fill(out, out + d, 0.0f);
   if (mass != nullptr) std::fill(mass, mass + q.n_listed(), 0.0f);
 
-  float high = a.sinks != nullptr ? a.sinks[q.head] : -std::numeric_limits<float>::infinity();
+  constexpr float kNothing = -std::numeric_limits<float>::infinity();
+  const float before = begins ? kNothing : a.carry->high[at];
+  float high = a.sinks != nullptr && ends ? std::max(before, a.sinks[q.head]) : before;
   for (uint32_t unit = 0; unit < q.n_units(); ++unit) high = std::max(high, unit_weights(q, unit, weight));
-  float* lse = a.lse != nullptr ? a.lse + size_t{q.tok} * a.n_heads + q.head : nullptr;
+  float* lse = a.lse != nullptr ? a.lse + at : nullptr;
   if (lse != nullptr) *lse = high;
-  if (high == -std::numeric_limits<float>::infinity()) return;
-
   float total = 0.0f;
+  if (before != kNothing) {
+    const float shrink = std::exp(before - high);
+    total = a.carry->sum[at] * shrink;
+    for (size_t i = 0; i < d; ++i) out[i] *= shrink;
+  }
+  if (!ends) {
+    a.carry->high[at] = high;
+    a.carry->sum[at] = total;
+  }
+  if (high == kNothing) return;
+
   for (uint32_t unit = 0; unit < q.n_units(); ++unit) {
     const float share = std::exp(unit_weights(q, unit, weight) - high);
     total += share;
@@ -114,6 +127,10 @@ void attend_row(const Query& q) {
     for (uint32_t p = 0; mass != nullptr && p < std::min(kSplitPages, q.n_listed() - first); ++p) {
       for (uint32_t j = 0; j < kPageTokens; ++j) mass[first + p] += share * weight[p * kPageTokens + j];
     }
+  }
+  if (!ends) {
+    a.carry->sum[at] = total;
+    return;
   }
   if (a.sinks != nullptr) total += std::exp(a.sinks[q.head] - high);
   if (lse != nullptr) *lse = high + std::log(total);

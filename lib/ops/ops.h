@@ -63,13 +63,19 @@ struct Weight {
   size_t row_bytes = 0;
 };
 
+// The slot of a page that is not in the pool.
+inline constexpr uint32_t kNoSlot = UINT32_MAX;
+
 // The KV streams of one layer of a session. A stream's table has `capacity` rows, of which n_pages are in use, in
 // ascending order of position.
 struct KvView {
-  uint16_t* pool = nullptr;     // [n_slots, 2, kPageTokens, head_dim] bf16: K rows then V rows of a page
-  uint16_t* digests = nullptr;  // [n_slots, digest_elements] bf16; null when the policy needs none
+  uint16_t* pool = nullptr;  // [n_slots, 2, kPageTokens, head_dim] bf16: K rows then V rows of a page
+  // [n_slots, digest_elements] bf16, or with digest_by_row [n_kv_heads, capacity, digest_elements]; null when the
+  // policy needs none
+  uint16_t* digests = nullptr;
   DigestKind digest = DigestKind::kNone;
-  const uint32_t* slots = nullptr;      // [n_kv_heads, capacity] slot of each table row
+  bool digest_by_row = false;           // rows may have no slot
+  const uint32_t* slots = nullptr;      // [n_kv_heads, capacity] slot of each table row, or kNoSlot
   const uint32_t* first_pos = nullptr;  // [n_kv_heads, capacity] position of the row's first token
   const uint32_t* len = nullptr;  // [n_kv_heads, capacity] tokens in the page, including tokens that are being appended
   const uint32_t* n_pages = nullptr;  // [n_kv_heads] rows in use
@@ -79,7 +85,8 @@ struct KvView {
   constexpr size_t page_elements() const { return size_t{2} * kPageTokens * head_dim; }
   // Digest of a table row, and the keys [kPageTokens, head_dim] of its page.
   constexpr uint16_t* digest_of(uint32_t kv_head, uint32_t row) const {
-    return digests + slots[size_t{kv_head} * capacity + row] * digest_elements(digest, head_dim);
+    const size_t at = size_t{kv_head} * capacity + row;
+    return digests + (digest_by_row ? at : slots[at]) * digest_elements(digest, head_dim);
   }
   constexpr const uint16_t* keys_of(uint32_t kv_head, uint32_t row) const {
     return pool + slots[size_t{kv_head} * capacity + row] * page_elements();
@@ -227,6 +234,15 @@ struct RopeAppendArgs {
 // A logit under a soft cap; 0: none.
 inline float soft_capped(float logit, float cap) { return cap == 0.0f ? logit : cap * std::tanh(logit / cap); }
 
+// Attention over more pages than one call sees: the pages come in parts, ascending, each a multiple of kSplitPages but
+// the last. Between the calls AttnPagedArgs::out holds sums that are not yet divided. On the CPU, with heads of a
+// multiple of 8, the result has the bits of one call of several rows over all pages.
+struct AttnCarry {
+  float* high;       // in/out [n_tok, n_heads] maximum of the logits so far
+  float* sum;        // in/out [n_tok, n_heads] of exp(logit - high)
+  bool first, last;  // part
+};
+
 // Attention of n_tok query rows (positions pos, pos+1, ...) over pages: causal, grouped query heads, softmax in f32.
 // Per KV head the listed pages are taken in list order, in units of kSplitPages. Each unit gives a partial (o, lse);
 // the partials are merged in ascending order (docs/algorithms.md, "Merging partial attention"). The reference defines
@@ -255,7 +271,8 @@ struct AttnPagedArgs {
   // [n_heads] logit for each head that takes part in the softmax and has no value, as it is: neither scaled nor capped;
   // null: none. Masses are shares of the whole softmax, so with sinks they sum to less than 1.
   const float* sinks = nullptr;
-  float soft_cap = 0.0f;  // logit = cap * tanh(scale * q.k / cap); 0: none
+  float soft_cap = 0.0f;             // logit = cap * tanh(scale * q.k / cap); 0: none
+  const AttnCarry* carry = nullptr;  // without select, q_sink and page_mass; null: this call sees all pages
 };
 
 // Digests of the sealed pages among the `n_rows` table rows from first_row[kv_head] on, for kinds that need whole

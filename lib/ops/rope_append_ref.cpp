@@ -40,7 +40,7 @@ void store_token(const RopeAppendArgs& a, uint32_t tok, uint32_t kv_head) {
   const size_t from = (size_t{tok} * a.kv.n_kv_heads + kv_head) * d;
   uint16_t* keys = a.kv.pool + slot * a.kv.page_elements() + in_page * d;
   uint16_t* values = keys + kPageTokens * d;
-  uint16_t* high = a.kv.digest != DigestKind::kMinMax ? nullptr : a.kv.digests + slot * 2 * d;
+  uint16_t* high = a.kv.digest != DigestKind::kMinMax ? nullptr : a.kv.digest_of(kv_head, static_cast<uint32_t>(row));
   for (size_t i = 0; i < d; ++i) {
     keys[i] = f32_to_bf16(a.k[from + i]);
     values[i] = f32_to_bf16(a.v[from + i]);

@@ -102,6 +102,8 @@ struct StepRules {
   AccumulateRule accumulate = AccumulateRule::kSum;
   bool marks = false;  // kAccumulate: in `stamp`
 
+  bool recalls = false;  // wanted pages come back before they are attended; no device does this yet
+
   AttnScope scope;  // of attention, in every pass
 };
 
