@@ -36,10 +36,12 @@ typedef struct weir_session_options {
                                                many tokens per stream as fit into it. A policy that keeps more than its
                                                budget (quest, hybrid, dense layers of h2o and tova) takes more, as the
                                                plan shows. 0 (default): not used. */
-    uint64_t spill_budget_bytes;          /**< Host memory for spilled pages. Only 0 (default) exists in this
-                                               version. */
+    uint64_t spill_budget_bytes;          /**< Host memory for the pages of a policy that recalls them (arkvale), at
+                                               least one page of each stream that the budget rules. 0 (default): what
+                                               the whole context needs at worst. When it is full, the pages that were
+                                               wanted the longest ago are dropped for good. */
     const char *policy;                   /**< "dense" (also NULL, default), "sink", "h2o", "tova", "quest", "raas",
-                                               "hybrid", "random". Copied. */
+                                               "hybrid", "random", "arkvale" (processor only). Copied. */
     const weir_key_value *policy_options; /**< [n_policy_options] options of the policy, docs/policies.md. Copied. */
     uint32_t n_policy_options;            /**< Count of policy_options. */
     uint32_t reserved;                    /**< 0. */
@@ -69,7 +71,8 @@ typedef struct weir_plan_info {
     uint64_t session_bytes;      /**< The session object itself. */
     uint64_t staging_bytes;      /**< Host memory that a device copies from and to, with the host's page tables and the
                                       ring of page events. 0 on the CPU. */
-    uint64_t spill_bytes;        /**< Spill store; 0 in this version. */
+    uint64_t spill_bytes;        /**< Spill store of a policy that recalls pages, with all that compression needs; else
+                                      0. */
     uint64_t library_bytes;      /**< What vendor libraries reserve; 0, as no backend of this version uses one. */
     uint64_t total_bytes;        /**< All of the session's own memory: the sum of the fields from kv_bytes to
                                       library_bytes. */
@@ -119,17 +122,24 @@ typedef struct weir_session_stats {
     uint64_t pages_resident;   /**< Pages that hold tokens now, all streams. */
     uint64_t pages_resident_max; /**< Highest value so far. */
     uint64_t pages_evicted;    /**< Pages that left because of the budget. */
-    uint64_t pages_spilled;    /**< Of these, pages that were kept in host memory; 0 in this version. */
-    uint64_t pages_recalled;   /**< Pages that came back; 0 in this version. */
+    uint64_t pages_spilled;    /**< Of these, pages that were kept in host memory and not dropped. */
+    uint64_t pages_recalled;   /**< Times that a page came back from there. */
     uint64_t pages_dropped;    /**< Pages that are gone for good. */
     uint64_t prefill_ns;       /**< Time inside prefill. */
     uint64_t decode_ns;        /**< Time of decode steps and of drawing tokens in generate, without the callback. */
     uint64_t pages_attended;   /**< Pages that the latest decode step attended, all streams; a page counts once for each
                                     list that contains it. @since 1.0 */
+    uint64_t pages_cold;       /**< Pages that are now in host memory alone. @since 1.0 */
+    uint64_t spill_stored_bytes; /**< Host memory that spilled pages take now, copies of resident pages included.
+                                      @since 1.0 */
+    uint64_t recall_ns;        /**< Of decode_ns, time in which pages came back. @since 1.0 */
+    uint64_t spill_waits;      /**< Times that a page had to wait for the compression of others. @since 1.0 */
+    uint64_t spill_errors;     /**< Spilled pages that could not be read back; they count as dropped. @since 1.0 */
 } weir_session_stats;
 
 /** Static initialiser of weir_session_stats. */
-#define WEIR_SESSION_STATS_INIT { (uint32_t)sizeof(weir_session_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define WEIR_SESSION_STATS_INIT \
+    { (uint32_t)sizeof(weir_session_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** How the next token is drawn. Applied in this order: repetition penalty, temperature, top-k, top-p, min-p.
  *  @since 1.0 */

@@ -68,8 +68,8 @@ Status attend_step(Step& s, const Attention& attention, AttnPagedArgs attn, uint
   PageLists lists;
   const bool ruled = is_ruled(attention);
   if (s.b.select != nullptr && ruled)
-    WEIR_TRY(
-        s.policy->select(s.cx, ops, *s.kv, {layer, n_heads, attn.q, s.b.page_score, s.b.select, s.b.n_select}, lists));
+    WEIR_TRY(s.policy->select(s.cx, ops, *s.kv,
+                              {layer, n_heads, attn.q, s.b.page_score, s.b.select, s.b.n_select, s.cold}, lists));
   attn.select = lists.select;
   attn.n_select = lists.n_select;
   attn.list_per_head = lists.select != nullptr && s.policy->needs().list_per_head;
@@ -84,9 +84,11 @@ Status attend_step(Step& s, const Attention& attention, AttnPagedArgs attn, uint
   return s.trace->layer(*s.kv, layer, n_heads, s.policy->needs().list_per_head, lists, s.b.page_mass);
 }
 
-// A prompt chunk attends all resident pages; the policy observes the chunk's last rows.
+// A prompt chunk attends all pages that are resident or cold; the policy observes the chunk's last rows, unless it
+// recalls pages.
 Status attend_chunk(Step& s, const Attention& attention, AttnPagedArgs attn, uint32_t layer) {
   attn.lse = is_ruled(attention) ? s.b.lse : nullptr;
+  if (is_ruled(attention) && has_cold_pages(s, layer)) return attend_chunk_cold(s, attn, layer);
   WEIR_TRY(s.backend->ops.attn_paged(s.cx, attn));
   if (attn.lse == nullptr) return {};
   const uint32_t n_rows = std::min(s.n_tok, s.policy->needs().prompt_rows), first = s.n_tok - n_rows;

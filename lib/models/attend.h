@@ -35,6 +35,10 @@ AttnPagedArgs attn_paged_args(const AttendPass& pass, const Attention& attention
 // Whether `n_tok` tokens from position `pos` on fill a page, and digests of this kind are made when a page is full.
 bool digests_are_due(DigestKind digest, uint32_t pos, uint32_t n_tok);
 
+// Whether some of a layer's pages are cold, and a chunk's attention over all of them (attend_cold.cpp).
+bool has_cold_pages(const Step& step, uint32_t layer);
+Status attend_chunk_cold(Step& step, AttnPagedArgs attn, uint32_t layer);
+
 // Runs the stage for the session of `step`. Its rows of q, k, v and o begin at row `row` of the buffers `b`.
 Status attend(Step& step, const StepBuffers& b, uint32_t row, uint32_t layer);
 

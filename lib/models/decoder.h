@@ -13,6 +13,18 @@
 
 namespace weir {
 
+// Where the pages of a prompt's unit of attention lie while some of them are cold, and what attention carries from one
+// unit to the next.
+struct StagingWindow {
+  uint16_t* pages = nullptr;  // [n_kv_heads, kSplitPages, 2, kPageTokens, head_dim] bf16; null without recall
+  uint32_t* slots = nullptr;  // this and the next two: [n_kv_heads, kSplitPages]
+  uint32_t* first_pos = nullptr;
+  uint32_t* len = nullptr;
+  uint32_t* n_pages = nullptr;            // [n_kv_heads]
+  float *high = nullptr, *sum = nullptr;  // [max_tok, n_heads]; see AttnCarry
+  void lay_out(uint32_t n_kv_heads, uint32_t head_dim, uint32_t n_heads, uint32_t max_tok, Arena& arena);
+};
+
 // Activations, laid out once per session for `max_tok` rows.
 struct StepBuffers {
   uint32_t max_tok = 0;
@@ -35,6 +47,7 @@ struct StepBuffers {
   float* lse = nullptr;           // [max_tok, n_heads]; this and the next null unless the policy observes prompts
   float* token_mass = nullptr;    // [n_kv_heads, most pages of a stream * kPageTokens]
   float* logits = nullptr;        // [vocab_size] after the last token
+  StagingWindow staging;
 
   // Where a rotation begins in cos_sin and cos_sin_sink.
   size_t rotation(uint32_t number, uint32_t rope_dim) const { return size_t{number} * max_tok * rope_dim; }
@@ -62,7 +75,8 @@ struct Step {
   const Backend* backend = nullptr;
   const Policy* policy = nullptr;
   KvCache* kv = nullptr;
-  AttnScope scope;  // the policy's
+  ColdPages* cold = nullptr;  // with recall
+  AttnScope scope;            // the policy's
   OpContext cx;
   StepBuffers b;
   const int32_t* tokens = nullptr;  // [n_tok]

@@ -61,7 +61,10 @@ Status put_prompt_policy(const PolicyConfig& config, PolicyStorage& storage, Pol
   if (name == nullptr && !out->needs().prompt_policy) return refuse_prompt_options(config.options);
   if (name == nullptr) return kPromptPolicies[0].make(config, storage, *out, out);
   for (const PromptEntry& entry : kPromptPolicies) {
-    if (std::strcmp(entry.name, name) == 0) return entry.make(config, storage, *out, out);
+    if (std::strcmp(entry.name, name) != 0) continue;
+    if (out->needs().recall_slots != 0)
+      return fail(WEIR_ERR_INVALID_ARG, "prompt=%.64s: with recall the whole prompt is kept", name);
+    return entry.make(config, storage, *out, out);
   }
   return fail(WEIR_ERR_NOT_FOUND, "no prompt policy \"%.64s\"; there are:%s", name, kPromptPolicyNames);
 }
@@ -73,20 +76,21 @@ uint32_t Policy::chunk_tokens(const KvCache&, uint32_t n_left, uint32_t batch_to
 }
 
 Status Policy::admit_pin(const KvCache& kv, uint32_t first, uint32_t end) const {
-  constexpr uint32_t kFree = 2;  // the open page, and one that can make room for the next
+  // The open page, and one that can make room for the next; with recall those that a step must be able to bring back.
+  const uint32_t n_free = std::max(2u, least_unpinned());
   for (uint32_t i = 0; i < kv.shape().n_streams(); ++i) {
     const StreamView s = kv.stream(i);
-    if (kv.window(i) != 0) continue;                                            // pins have no effect there
-    if (uint64_t{s.capacity} * kPageTokens >= needs_.context_tokens) continue;  // nothing ever has to leave
+    if (kv.window(i) != 0) continue;                                           // pins have no effect there
+    if (uint64_t{s.n_slots} * kPageTokens >= needs_.context_tokens) continue;  // nothing ever has to leave
     uint32_t n_stay = 0;
     for (uint32_t row = 0; row < s.n_pages; ++row) {
       const bool touched = s.first_pos[row] < end && s.first_pos[row] + s.len[row] > first;
       n_stay += touched || row < n_front_rows() || (s.flags[row] & kPageStays) != 0 ? 1u : 0u;
     }
-    if (n_stay + kFree <= s.capacity) continue;
+    if (n_stay + n_free <= s.n_slots) continue;
     return fail(WEIR_ERR_BUDGET,
                 "pinning positions %u..%u would leave %u of %u pages that can make room, %u are needed", first, end - 1,
-                s.capacity - std::min(s.capacity, n_stay), s.capacity, kFree);
+                s.n_slots - std::min(s.n_slots, n_stay), s.n_slots, n_free);
   }
   return {};
 }
@@ -99,15 +103,18 @@ uint32_t budget_pages(const PolicyConfig& config, uint32_t context_tokens) {
 uint32_t room_of(const StreamView& s, uint32_t n_front_rows) {
   uint32_t n_stay = 0;
   for (uint32_t row = 0; row < s.n_pages; ++row) {
-    n_stay += row < n_front_rows || (s.flags[row] & kPageStays) != 0 || row + 1 == s.n_pages ? 1u : 0u;
+    const bool stays = row < n_front_rows || (s.flags[row] & kPageStays) != 0 || row + 1 == s.n_pages;
+    n_stay += stays && s.slots[row] != kNoSlot ? 1u : 0u;
   }
-  return s.capacity - std::min(s.capacity, n_stay);
+  return s.n_slots - std::min(s.n_slots, n_stay);
 }
 
 uint32_t chunk_that_fits(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) {
-  const uint32_t want = std::min(n_left, batch_tokens), capacity = kv.shape().pages_per_stream;
-  if (bounded_stream(kv).n_pages + kv.pages_to_open(want) <= capacity) return want;
-  const uint32_t pages = std::max(1u, capacity / 4);
+  const uint32_t want = std::min(n_left, batch_tokens);
+  const KvShape& shape = kv.shape();
+  const uint32_t n_slots = shape.recalls() ? shape.recall_slots : shape.pages_per_stream;
+  if (bounded_stream(kv).n_resident + kv.pages_to_open(want) <= n_slots) return want;
+  const uint32_t pages = std::max(1u, n_slots / 4);
   return std::min(want, pages * kPageTokens - kv.n_tokens() % kPageTokens);
 }
 

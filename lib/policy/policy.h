@@ -10,6 +10,7 @@
 #include <span>
 
 #include "core/status.h"
+#include "kv/cold_pages.h"
 #include "kv/kv_cache.h"
 #include "ops/ops.h"
 #include "ops/step_rules.h"
@@ -35,6 +36,9 @@ struct PolicyNeeds {
   uint32_t pages_per_stream = 0;  // table capacity
   uint32_t n_wide_layers = 0;     // the first layers, left dense by the policy, hold wide_pages instead
   uint32_t wide_pages = 0;
+  // With recall: most pages of a stream in the pool; pages_per_stream is then the context. 0: pages that leave are
+  // gone.
+  uint32_t recall_slots = 0;
   DigestKind digest = DigestKind::kNone;
   bool page_mass = false;      // exact page masses from attention
   bool page_lists = false;     // `select` makes lists of pages; masses are then in list order
@@ -56,7 +60,7 @@ struct RoomArgs {
   Phase phase = Phase::kDecode;
   uint32_t pos = 0;      // position of the first token that will be appended
   uint32_t opens = 0;    // pages that the coming tokens will open
-  bool crowded = false;  // the stream has too few free rows for them
+  bool crowded = false;  // the stream has too few free rows for them, or with recall too few free slots
   uint32_t stream = 0;   // index of the stream, layer * n_kv_heads + KV head
 };
 
@@ -73,6 +77,7 @@ struct SelectArgs {
   float* page_score;   // scratch [n_heads, capacity of the layer]
   uint32_t* select;    // out: the lists, [n_heads, capacity]
   uint32_t* n_select;  // [n_heads]
+  ColdPages* cold;     // with needs().recall_slots
 };
 
 struct ObserveArgs {
@@ -116,6 +121,8 @@ class Policy {
   // True if a prompt can be taken back even when pages have left during the call, as long as none of them was a prompt
   // page.
   virtual bool can_take_back_prompt() const { return false; }
+  // Slots of a stream that pins of the application must leave.
+  virtual uint32_t least_unpinned() const { return 2; }
   // Number of first rows that never leave, whatever their flags.
   virtual uint32_t n_front_rows() const { return 0; }
   // Asked before the application pins the positions [first, end): can enough pages still leave?

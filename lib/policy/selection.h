@@ -15,6 +15,8 @@ struct SelectionOptions {
   uint32_t sink_pages = 0;   // first pages that are always attended
 };
 
+// Reads "agg".
+Status read_agg(OptionReader& options, AggMode& agg);
 // Reads "digest" and "spread".
 Status read_digest(OptionReader& options, DigestKind& digest, float& spread);
 // Reads all of SelectionOptions. `n_layers`: layers of the model.

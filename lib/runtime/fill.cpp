@@ -37,6 +37,7 @@ Status Session::fill(uint32_t n_tokens) {
       if (kv_.shape().digest != DigestKind::kNone) kv_.rebuild_digest(s, row);
     }
     kv_.commit();
+    if (cold_.is_on()) cold_.seal(kv_.n_tokens() - n);
     done += n;
   }
   if (device_ != nullptr) return fill_on_device();

@@ -33,8 +33,6 @@ Status check_numbers(const weir_session_options& o) {
     return fail(WEIR_ERR_INVALID_ARG, "max_prompt_tokens: %u is above %u", o.max_prompt_tokens, kMaxTokens);
   if (o.budget_tokens != 0 && o.budget_bytes != 0)
     return fail(WEIR_ERR_INVALID_ARG, "budget_tokens and budget_bytes are both set; give one");
-  if (o.spill_budget_bytes != 0)
-    return fail(WEIR_ERR_UNSUPPORTED, "spill_budget_bytes: spilling does not exist in this version");
   if (o.n_policy_options != 0 && o.policy_options == nullptr)
     return fail(WEIR_ERR_INVALID_ARG, "policy_options is NULL, n_policy_options is %u", o.n_policy_options);
   for (uint32_t i = 0; i < o.n_policy_options; ++i) {
@@ -95,6 +93,8 @@ Status find_backend(const weir_session_options& o, const Model& model, const Pol
   };
   if (o.device == WEIR_DEVICE_CPU) return check_cpu();
   const auto find = [&]() -> Status {
+    if (needs.recall_slots != 0)
+      return fail(WEIR_ERR_UNSUPPORTED, "policy %s: pages can be recalled on the processor only", o.policy);
     if ((o.flags & WEIR_SESSION_TRACE) != 0)
       return fail(WEIR_ERR_UNSUPPORTED, "WEIR_SESSION_TRACE: only the processor's steps can be traced");
     const DeviceModule* module = nullptr;
@@ -115,6 +115,34 @@ Status find_backend(const weir_session_options& o, const Model& model, const Pol
   if (status.ok()) return {};
   if (o.device == WEIR_DEVICE_AUTO) return check_cpu();
   return fail(status.code(), "device %s: %s", kDeviceNames[o.device], last_error_text());
+}
+
+// Quarter of the store's memory that holds the latest pages as they are, unless the caller says otherwise.
+constexpr uint64_t kRawShare = 4;
+
+// With recall: the store for all sealed pages that the budget rules. Without a budget it holds the whole context,
+// whatever is in the pages.
+Status plan_store(const weir_session_options& o, SessionSetup& setup) {
+  if (!setup.kv.recalls()) {
+    if (o.spill_budget_bytes == 0) return {};
+    return fail(WEIR_ERR_INVALID_ARG, "spill_budget_bytes is %llu, but policy %s recalls no pages in this session",
+                static_cast<unsigned long long>(o.spill_budget_bytes), o.policy == nullptr ? "dense" : o.policy);
+  }
+  const uint64_t n_ruled = setup.kv.n_streams() - setup.kv.n_local_streams();
+  const uint64_t n_pages = n_ruled * setup.kv.pages_per_stream;
+  SpillOptions& spill = setup.spill;
+  spill.page_bytes = static_cast<uint32_t>(setup.kv.page_bytes());
+  spill.max_pages = static_cast<uint32_t>(n_pages);
+  spill.budget_bytes = o.spill_budget_bytes != 0 ? o.spill_budget_bytes : spill_worst_bytes(spill.page_bytes, n_pages);
+  spill.raw_bytes = spill.budget_bytes / kRawShare;
+  spill.n_workers = 1;
+  const uint64_t least = spill_worst_bytes(spill.page_bytes, n_ruled);
+  if (spill.budget_bytes < least) {
+    return fail(WEIR_ERR_BUDGET, "spill_budget_bytes %llu are too few for one page of each of %llu streams, %llu bytes",
+                static_cast<unsigned long long>(spill.budget_bytes), static_cast<unsigned long long>(n_ruled),
+                static_cast<unsigned long long>(least));
+  }
+  return plan_spill(spill, setup.spill_plan);
 }
 
 PageEventRing lay_out_events(const SessionSetup& setup, Arena& arena) {
@@ -154,15 +182,17 @@ Status Session::check(const Model& model, const weir_session_options& o, uint32_
   setup.kv = {c.n_layers,   c.n_kv_heads,        c.head_dim,       needs.pages_per_stream,
               needs.digest, needs.n_wide_layers, needs.wide_pages, needs.prompt_scores,
               c.window,     c.global_every};
+  setup.kv.recall_slots = needs.recall_slots;
   setup.kv.window_pages = window_pages(c.window, setup.max_tok, needs.context_tokens);
   setup.trace = (o.flags & WEIR_SESSION_TRACE) != 0;
   // Slots are numbered in 32 bits.
-  if (setup.kv.n_slots() >= UINT32_MAX) {
+  if (setup.kv.n_rows() >= UINT32_MAX) {
     return fail(
         WEIR_ERR_INVALID_ARG,
         "%u tokens in each of %u streams are more pages than can be numbered; a smaller context or budget is needed",
         setup.kv.max_capacity() * kPageTokens, setup.kv.n_streams());
   }
+  WEIR_TRY(plan_store(o, setup));
   OpShapes& shapes = setup.shapes;
   shapes.n_threads = n_threads;
   shapes.max_tok = setup.max_tok;
@@ -228,8 +258,8 @@ void fill_plan(const SessionSetup& setup, const PolicyNeeds& needs, const Sessio
   plan.struct_size = sizeof(plan);
   plan.context_tokens = needs.context_tokens;
   plan.page_tokens = kPageTokens;
-  plan.pages_per_stream = needs.pages_per_stream;
-  plan.budget_tokens = needs.pages_per_stream * kPageTokens;
+  plan.pages_per_stream = setup.kv.recalls() ? setup.kv.recall_slots : needs.pages_per_stream;
+  plan.budget_tokens = plan.pages_per_stream * kPageTokens;
   plan.n_streams = setup.kv.n_streams();
   plan.n_window_streams = static_cast<uint32_t>(setup.kv.n_local_streams());
   plan.window_pages_per_stream = plan.n_window_streams != 0 ? setup.kv.window_pages : 0;
@@ -251,8 +281,9 @@ void fill_plan(const SessionSetup& setup, const PolicyNeeds& needs, const Sessio
   } else {
     plan.device = WEIR_DEVICE_CPU;
   }
-  plan.total_bytes = plan.kv_bytes + plan.digest_bytes + plan.table_bytes + plan.workspace_bytes + plan.sampler_bytes +
-                     plan.session_bytes + plan.staging_bytes;
+  plan.spill_bytes = setup.spill_plan.total_bytes();
+  plan.total_bytes = plan.spill_bytes + plan.kv_bytes + plan.digest_bytes + plan.table_bytes + plan.workspace_bytes +
+                     plan.sampler_bytes + plan.session_bytes + plan.staging_bytes;
 }
 
 Status Session::plan(const Model& model, const weir_session_options& options, uint32_t n_threads, DeviceHost& devices,

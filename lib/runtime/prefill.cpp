@@ -53,9 +53,15 @@ class Session::Prompt {
   // would need again: then whole chunks stay.
   void take_back() {
     KvCache& kv = s_.kv_;
-    const bool has_them = kv.pages_evicted() == evicted_ ||
+    const bool has_them = kv.pages_evicted() == evicted_ || s_.cold_.is_on() ||
                           (s_.policy_->can_take_back_prompt() && kv.prompt_pages_evicted() == prompt_evicted_);
-    if (has_them && kv.pages_slid() == slid_) kv.truncate(before_);
+    if (has_them && kv.pages_slid() == slid_) {
+      if (s_.cold_.is_on()) {
+        (void)s_.cold_.truncate(before_);  // what cannot be taken back stays, as below
+      } else {
+        kv.truncate(before_);
+      }
+    }
     if (kv.n_tokens() != before_) {  // what stays is a shorter prompt
       make_room(*s_.policy_, kv, 0, Phase::kPromptEnd);
       s_.policy_->prompt_end(kv, before_);
@@ -88,7 +94,9 @@ Status Session::run_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_l
   Step* const step = &step_;
   WEIR_TRY(run_layers({&step, 1}));
   if (step_.want_logits) WEIR_TRY(run_logits({&step, 1}));
+  const uint32_t first = kv_.n_tokens();
   reservation.commit();
+  if (cold_.is_on()) cold_.seal(first);
   return {};
 }
 

@@ -35,7 +35,7 @@ Status Session::create(const Model& model, const weir_session_options& options) 
   SessionPools measured;
   lay_out_session(setup, policy_->needs(), measured, kv_, step_, sampler_);
   fill_plan(setup, policy_->needs(), measured, plan_);
-  block_bytes_ = plan_.total_bytes - plan_.session_bytes;
+  block_bytes_ = plan_.total_bytes - plan_.session_bytes - plan_.spill_bytes;
   try {
     block_ = memory_.allocate(block_bytes_, kCacheLine);
   } catch (const std::bad_alloc&) {
@@ -54,7 +54,17 @@ Status Session::create(const Model& model, const weir_session_options& options) 
     at += size;
   }
   lay_out_session(setup, policy_->needs(), pools, kv_, step_, sampler_);
+  if (setup.kv.recalls()) WEIR_TRY(create_store(setup.spill));
   return begin(setup);
+}
+
+Status Session::create_store(const SpillOptions& options) {
+  try {
+    return store_.create(options);
+  } catch (const std::bad_alloc&) {
+    return fail(WEIR_ERR_OUT_OF_MEMORY, "the spill store's %llu bytes could not be allocated%s",
+                static_cast<unsigned long long>(plan_.spill_bytes), HostMemory::thread_refusal().why);
+  }
 }
 
 // What is the same on all devices, once the memory is there.
@@ -70,6 +80,10 @@ Status Session::begin(const SessionSetup& setup) {
   trace_.possible = setup.trace;
   detokenizer_.reset(&model.tokenizer(), false, true);
   kv_.reset();
+  if (setup.kv.recalls()) {
+    cold_.start(kv_, store_);
+    step_.cold = &cold_;
+  }
   weir_sampling_options greedy = WEIR_SAMPLING_OPTIONS_INIT;
   WEIR_TRY(check_sampling(greedy));
   sampler_.set(greedy);
@@ -79,6 +93,7 @@ Status Session::begin(const SessionSetup& setup) {
 Status Session::reset() {
   Entry entry(*this);
   WEIR_TRY(entry.status());
+  if (cold_.is_on()) cold_.reset();
   kv_.reset();
   events_read_ = kv_.pages_evicted();
   host_is_behind_ = false;
@@ -141,7 +156,17 @@ void Session::get_stats(weir_session_stats& s) const {
   s.pages_resident = kv_.pages_resident();
   s.pages_resident_max = kv_.pages_resident_max();
   s.pages_evicted = kv_.pages_evicted();
-  s.pages_dropped = s.pages_evicted;  // no spilling yet: what leaves is gone
+  s.pages_recalled = cold_.pages_recalled();
+  s.pages_dropped = cold_.is_on() ? kv_.pages_lost() : s.pages_evicted;
+  s.pages_spilled = s.pages_evicted - std::min(s.pages_evicted, s.pages_dropped);
+  if (cold_.is_on()) {
+    const SpillStats store = store_.stats();
+    s.pages_cold = kv_.pages_cold();
+    s.spill_stored_bytes = store.stored_bytes;
+    s.recall_ns = cold_.recall_ns();
+    s.spill_waits = store.waits;
+    s.spill_errors = store.errors;
+  }
   s.prefill_ns = prefill_ns_.load(std::memory_order_relaxed);
   s.decode_ns = decode_ns_.load(std::memory_order_relaxed);
   s.pages_attended = pages_attended_.load(std::memory_order_relaxed);

@@ -8,6 +8,7 @@
 #include "core/callback.h"
 #include "core/memory.h"
 #include "core/status.h"
+#include "kv/cold_pages.h"
 #include "kv/kv_cache.h"
 #include "models/decoder.h"
 #include "models/model.h"
@@ -30,6 +31,8 @@ struct SessionSetup {
   uint32_t max_tok = 0;  // rows of a prefill chunk
   bool trace = false;    // page masses of every step are kept for weir_session_trace
   KvShape kv;
+  SpillOptions spill;  // this and the next with kv.recalls()
+  SpillPlan spill_plan;
   OpShapes shapes;
 };
 
@@ -170,6 +173,7 @@ class Session {
 
   // The same on a device (device_run.cpp).
   class Observer;
+  Status create_store(const SpillOptions& options);
   Status create_on_device(const SessionSetup& setup);
   Status run_device_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_left);
   Status run_device_step(weir_token token);
@@ -198,7 +202,9 @@ class Session {
   PolicyStorage policy_storage_;
   Policy* policy_ = nullptr;
   KvCache kv_;
-  uint64_t events_read_ = 0;  // number of the first event in kv_.events() that the application has not read
+  uint64_t events_read_ = 0;              // number of the first event in kv_.events() that the application has not read
+  SpillStore store_{&memory_, &memory_};  // with recall
+  ColdPages cold_;
   Step step_;
   Trace trace_{*this};
   Sampler sampler_;

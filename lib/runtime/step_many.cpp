@@ -169,7 +169,11 @@ Status Session::run_together(const SessionList& sessions, const weir_token* toke
   }
   WEIR_TRY(decode_together(sessions, n));
   reservation.commit();
-  for (uint32_t i = 0; i < n; ++i) sessions[i].finish_turn(tokens[i], started);
+  for (uint32_t i = 0; i < n; ++i) {
+    Session& session = sessions[i];
+    if (session.cold_.is_on()) session.cold_.seal(session.kv_.n_tokens() - 1);
+    session.finish_turn(tokens[i], started);
+  }
   return {};
 }
 

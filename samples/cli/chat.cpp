@@ -236,7 +236,11 @@ class Chat {
     std::string text = " " + grouped(stats.n_tokens) + " tokens";
     if (speed_ > 0) text += format("  %.0f tok/s", speed_);
     text += "  KV " + human_bytes(memory.kv_bytes) + " of " + human_bytes(memory.kv_budget_bytes) + " " + bar(used, 12);
-    if (stats.pages_evicted > 0) text += "  " + grouped(stats.pages_evicted) + " pages evicted";
+    if (stats.pages_spilled > 0) {
+      text += "  " + grouped(stats.pages_cold) + " pages cold, " + grouped(stats.pages_recalled) + " recalled";
+    } else if (stats.pages_evicted > 0) {
+      text += "  " + grouped(stats.pages_evicted) + " pages evicted";
+    }
     return text;
   }
 
@@ -256,6 +260,11 @@ class Chat {
     print("pages    " + grouped(s.pages_resident) + " resident, " + grouped(s.pages_evicted) + " evicted, " +
           grouped(s.pages_spilled) + " spilled, " + grouped(s.pages_recalled) + " recalled, " +
           grouped(s.pages_dropped) + " dropped\n");
+    if (s.spill_stored_bytes > 0) {
+      print("store    " + human_bytes(s.spill_stored_bytes) + " of " + human_bytes(plan_.spill_bytes) + ", " +
+            grouped(s.pages_cold) + " pages cold, " + format("%.1f s", static_cast<double>(s.recall_ns) * 1e-9) +
+            " of recalls\n");
+    }
     print("memory   " + human_bytes(m.bytes) + " of a plan of " + human_bytes(m.plan_bytes) + ", " +
           grouped(m.allocs_while_decoding) + " allocations while decoding\n");
   }

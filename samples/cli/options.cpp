@@ -60,6 +60,7 @@ SessionOptions::SessionOptions(const SessionFlags& flags) : policy_(flags.policy
   options_.batch_tokens = flags.batch;
   options_.budget_tokens = flags.budget;
   options_.budget_bytes = flags.budget_bytes;
+  options_.spill_budget_bytes = flags.spill_bytes;
   options_.max_prompt_tokens = flags.max_prompt;
   options_.policy = policy_.c_str();
   options_.policy_options = pairs_.empty() ? nullptr : pairs_.data();
@@ -155,6 +156,12 @@ void add_session_flags(CLI::App& app, SessionFlags& flags) {
       ->transform(CLI::AsSizeValue(false).description(""))
       ->check(at_least_one())
       ->excludes(budget)
+      ->type_name("N")
+      ->group("Memory");
+  app.add_option("--spill-bytes", flags.spill_bytes,
+                 "Host memory for pages outside the pool (arkvale), such as 64MiB; default: for the whole context")
+      ->transform(CLI::AsSizeValue(false).description(""))
+      ->check(at_least_one())
       ->type_name("N")
       ->group("Memory");
   app.add_option("--max-prompt", flags.max_prompt,

@@ -27,6 +27,7 @@ struct SessionFlags {
   std::string policy = "dense";
   uint32_t budget = 0;                      // tokens per stream; 0: the whole context
   uint64_t budget_bytes = 0;                // instead of budget
+  uint64_t spill_bytes = 0;
   uint32_t max_prompt = 0;                  // tokens to plan for where a policy pins prompts beyond the budget
   std::vector<std::string> policy_options;  // "key=value"
 
