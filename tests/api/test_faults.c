@@ -4,7 +4,7 @@
 #include "../policy/every_policy.h"
 
 #ifdef WEIR_INTERNAL_SANITIZED /* lives take some ten times as long */
-#define TURNS 3 /* each allocation is refused under one of three policies, not under all */
+#define TURNS 4 /* each allocation is refused under one of four policies, not under all */
 #define STRIDE 5
 #define N_TOKENS 120
 #else
@@ -104,9 +104,9 @@ static weir_status whole_life(const weir_runtime_options *options, const char *p
 }
 
 static void faults__each_allocation_refused(void **state) {
-    static const char *const policies[] = {"dense", "sink", "raas"};
+    static const char *const policies[] = {"dense", "sink", "raas", "arkvale"};
     (void)state;
-    for (size_t p = 0; p < 3; ++p) {
+    for (size_t p = 0; p < sizeof(policies) / sizeof(policies[0]); ++p) {
         hooks clean = {0};
         weir_runtime_options options = with_hooks(&clean);
         weir_status status;

@@ -77,7 +77,8 @@ static void check_event(const weir_page_event *e, const weir_session *session, u
     if ((e->flags & 2u) != 0) assert_true(e->first_pos < PROMPT);
 }
 
-/* Reading often enough brings every page that left, once; the pages that stayed are those that are resident. */
+/* Reading often enough brings every page that left, once; the pages that stayed are those that are resident. Pages that
+ * come back can leave again, in every step, and then the ring does not hold all. */
 static void page_events__are_the_pages_that_left(void **state) {
     const fixture *f = *state;
     static weir_page_event events[MOST_EVENTS];
@@ -88,6 +89,7 @@ static void page_events__are_the_pages_that_left(void **state) {
     for (size_t p = 0; p < N_POLICIES; ++p) {
         const int is_dense = strcmp(every_policy[p], "dense") == 0;
         const int leave = !is_dense && strcmp(every_policy[p], "quest") != 0; /* which selects among all pages */
+        const int recalls = strcmp(every_policy[p], "arkvale") == 0;
         weir_session *session = new_session(f, every_policy[p], WEIR_DEVICE_AUTO);
         weir_memory_info memory = WEIR_MEMORY_INFO_INIT;
         uint64_t n_seen = 0, n_prompt = 0;
@@ -96,15 +98,18 @@ static void page_events__are_the_pages_that_left(void **state) {
         for (int round = 0; round < (is_dense ? 1 : 12); ++round) {
             uint64_t n_lost = 99;
             const uint32_t n = read_all(session, events, &n_lost);
-            assert_int_equal(n_lost, 0);
+            if (!recalls) assert_int_equal(n_lost, 0);
+            n_seen += n_lost;
             for (uint32_t i = 0; i < n; ++i) {
+                unsigned char *times = &left[events[i].layer * info.n_kv_heads + events[i].kv_head]
+                                            [events[i].first_pos / 16];
                 check_event(&events[i], session, n_seen++, info.n_layers, info.n_kv_heads);
-                assert_int_equal(
-                    left[events[i].layer * info.n_kv_heads + events[i].kv_head][events[i].first_pos / 16]++, 0);
+                if (!recalls) assert_int_equal(*times, 0);
+                ++*times;
                 n_prompt += events[i].flags / 2;
             }
             assert_int_equal(n_seen, stats_of(session).pages_evicted);
-            assert_int_equal(stats_of(session).pages_resident + n_seen,
+            assert_int_equal(stats_of(session).pages_resident + n_seen - stats_of(session).pages_recalled,
                              (uint64_t)info.n_layers * info.n_kv_heads * ((stats_of(session).n_tokens + 15) / 16));
             if (!is_dense) decode(session, 64); /* whose budget is the context */
         }

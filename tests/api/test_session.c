@@ -97,6 +97,8 @@ static void session__full_budget_equals_dense(void **state) {
                 {"hybrid", {"rho", "0.5"}},
                 {"hybrid", {"stamp_source", "digest"}},
                 {"random", {"seed", "2"}},
+                {"arkvale", {"recall_pages", "0"}},
+                {"arkvale", {"attend", "top"}},
                 {"dense", {"prompt", "snapkv"}}};
     static float want[N_SAME][LONG_RUN_VOCAB];
     uint64_t n;
@@ -319,7 +321,13 @@ static void session__bad_options(void **state) {
     expect_refusal(f, &o, WEIR_ERR_INVALID_ARG, "device");
     o.device = 0;
     o.spill_budget_bytes = 1;
-    expect_refusal(f, &o, WEIR_ERR_UNSUPPORTED, "spill");
+    expect_refusal(f, &o, WEIR_ERR_INVALID_ARG, "spill_budget_bytes is 1, but policy sink recalls no pages");
+    o.policy = "arkvale";
+    o.context_tokens = 4096;
+    o.budget_tokens = 256;
+    expect_refusal(f, &o, WEIR_ERR_BUDGET, "spill_budget_bytes 1 are too few for one page of each of 16 streams");
+    o.policy = "sink";
+    o.context_tokens = o.budget_tokens = 0;
     o.spill_budget_bytes = 0;
     o.page_tokens = 32;
     expect_refusal(f, &o, WEIR_ERR_UNSUPPORTED, "page_tokens");

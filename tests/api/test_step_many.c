@@ -24,6 +24,7 @@ static const choice choices[] = {
     {"hybrid", {{"skip_layers", "0"}}, 1},
     {"random", {{0, 0}}, 0},
     {"sink", {{"positions", "abs"}}, 1},
+    {"arkvale", {{"recall_from", "4"}}, 1},
 };
 #define N_CHOICES (sizeof(choices) / sizeof(choices[0]))
 
@@ -171,6 +172,8 @@ static void step_many__equals_stepping_alone(void **state) {
     equals_alone(*state, 0, 3, 200);
     equals_alone(*state, 0, 7, 200);
     equals_alone(*state, 0, 8, 100);
+    equals_alone(*state, 9, 1, 200);
+    equals_alone(*state, 8, 3, 200);
 }
 
 /* Sessions with room for few rows make small groups; the results are the same. */

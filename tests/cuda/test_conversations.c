@@ -168,7 +168,8 @@ static double run_random(const fixture *f, const choice *c, uint32_t seed) {
 static void conversations__as_on_the_cpu(void **state) {
     fixture f;
     (void)state;
-    ASSERT_EVERY_POLICY(choices, v.policy);
+    /* While pages come back no device takes a session; see cuda/test_session. */
+    ASSERT_EVERY_POLICY_EXCEPT("arkvale", choices, v.policy);
     NEED_GPU();
     open_gpu_fixture(&f);
     for (size_t i = 0; i < sizeof(choices) / sizeof(choices[0]); ++i) {

@@ -63,7 +63,8 @@ static void memory__plan_is_exact(void **state) {
     fixture f;
     weir_memory_counters counters;
     (void)state;
-    ASSERT_EVERY_POLICY(variants, policy);
+    /* While pages come back no device takes a session; see cuda/test_session. */
+    ASSERT_EVERY_POLICY_EXCEPT("arkvale", variants, policy);
     NEED_GPU();
     open_with_hooks(&f, &h);
     for (size_t i = 0; i < N_VARIANTS; ++i) {

@@ -35,7 +35,8 @@ static void session__full_budget_equals_dense(void **state) {
         {"quest", {{"agg", "qhead"}}, 1}, {"quest", {{"skip_layers", "0"}}, 1},
         {"quest", {{"prompt", "snapkv"}}, 1}, {"hybrid", {{"rho", "0.5"}}, 1},
         {"hybrid", {{"stamp_source", "digest"}}, 1}, {"random", {{"seed", "2"}}, 1},
-        {"dense", {{"prompt", "snapkv"}}, 1}};
+        {"dense", {{"prompt", "snapkv"}}, 1},
+        {"arkvale", {{"recall_pages", "0"}}, 1}, {"arkvale", {{"attend", "top"}}, 1}};
     static const variant plain = {"dense", {{0, 0}}, 0};
     static float want[N_STEPS][N_LOGITS];
     weir_session_options options = options_of(&plain, WEIR_DEVICE_CUDA, 0, 1024);
@@ -88,6 +89,8 @@ static void session__full_budget_equals_dense_by_steps(void **state) {
         {"quest", {{"skip_layers", "0"}}, 1},
         {"hybrid", {{"skip_layers", "0"}}, 1},
         {"random", {{0, 0}}, 0},
+        {"arkvale", {{0, 0}}, 0},
+        {"arkvale", {{"attend", "top"}}, 1},
     };
     static float want[N_STEPS][N_LOGITS];
     fixture f;
@@ -114,6 +117,32 @@ static void session__full_budget_equals_dense_by_steps(void **state) {
     }
     close_gpu_fixture(&f);
     assert_int_equal(n_bad, 0);
+}
+
+/* Pages come back on the CPU only: a session that needs that is refused on a device, and where the library chooses the
+ * device it takes the CPU. A budget for the whole context needs nothing of the kind. */
+static void session__recall_is_refused(void **state) {
+    static const variant arkvale = {"arkvale", {{0, 0}}, 0};
+    weir_session_options options = options_of(&arkvale, WEIR_DEVICE_CUDA, 256, 2048);
+    weir_plan_info plan = WEIR_PLAN_INFO_INIT;
+    weir_session *session = NULL;
+    fixture f;
+    (void)state;
+    open_gpu_fixture(&f);
+    assert_error(weir_plan(f.model, &options, &plan), WEIR_ERR_UNSUPPORTED, "policy arkvale: pages can be recalled");
+    assert_error(weir_session_create(f.model, &options, &session), WEIR_ERR_UNSUPPORTED,
+                 "policy arkvale: pages can be recalled");
+    assert_null(session);
+    options.device = WEIR_DEVICE_AUTO;
+    assert_ok(weir_plan(f.model, &options, &plan));
+    assert_int_equal(plan.device, WEIR_DEVICE_CPU);
+    if (why_no_gpu()[0] == '\0') {
+        options = options_of(&arkvale, WEIR_DEVICE_CUDA, 1024, 1024);
+        assert_ok(weir_plan(f.model, &options, &plan));
+        assert_int_equal(plan.device, WEIR_DEVICE_CUDA);
+        assert_int_equal(plan.spill_bytes, 0);
+    }
+    close_gpu_fixture(&f);
 }
 
 /* The device's greedy token is the argmax of its logits. With a temperature the host samples. */
@@ -254,6 +283,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(session__full_budget_equals_dense),
         cmocka_unit_test(session__full_budget_equals_dense_by_steps),
+        cmocka_unit_test(session__recall_is_refused),
         cmocka_unit_test(session__greedy_is_the_largest_logit),
         cmocka_unit_test(session__cancelled_prefill_changes_nothing),
         cmocka_unit_test(session__reset_gives_the_same_logits),

@@ -47,6 +47,8 @@ const Spec kSpecs[] = {
     {"hybrid", 512, {{"rho", "0.25"}, {"protect_share", "0.3"}}},
     {"random", 512, {}},
     {"random", 512, {{"seed", "4294967295"}, {"pin_prompt", "false"}}},
+    // Without a budget: no device takes it while pages come back.
+    {"arkvale", 0, {}},
 };
 
 // One stream's table.
@@ -95,8 +97,17 @@ Table random_table(uint32_t capacity) {
 }
 
 StreamView view(Table& t, uint32_t capacity) {
-  return {t.slots.data(), t.first_pos.data(), t.len.data(), t.flags.data(),
-          t.stamp.data(), t.score.data(),     nullptr,      t.n,
+  return {t.slots.data(),
+          t.first_pos.data(),
+          t.len.data(),
+          t.flags.data(),
+          t.stamp.data(),
+          t.score.data(),
+          nullptr,
+          nullptr,
+          t.n,
+          capacity,
+          t.n,
           capacity};
 }
 

@@ -30,8 +30,27 @@ struct Cache {
   }
 };
 
-// No slot is in two tables, rows ascend in position, and pages are as full as they must be. A layer's view and its
-// streams are the same tables.
+// The slots of one stream: each is in one row or free, and with recall a row may have none.
+inline void check_slots(const KvCache& kv, uint32_t stream, std::set<uint32_t>& used) {
+  const StreamView v = kv.stream(stream);
+  const KvShape& shape = kv.shape();
+  const uint32_t layer = stream / shape.n_kv_heads, head = stream % shape.n_kv_heads;
+  assert_int_equal(v.n_slots, shape.slots(layer));
+  uint32_t n_resident = 0;
+  for (uint32_t row = 0; row < v.n_pages; ++row) {
+    if (v.copies != nullptr && v.slots[row] == kNoSlot) continue;
+    assert_true(v.slots[row] < shape.n_slots());
+    assert_true(used.insert(v.slots[row]).second);
+    ++n_resident;
+  }
+  assert_int_equal(v.n_resident, n_resident);
+  assert_true(n_resident <= v.n_slots);
+  const uint32_t* free_slots = kv.tables().free_slots + shape.slots_before(layer) + size_t{head} * v.n_slots;
+  for (uint32_t i = 0; i < v.n_slots - n_resident; ++i) assert_true(used.insert(free_slots[i]).second);
+}
+
+// No slot is in two tables, rows ascend in position, and pages are as full as they must be; with recall a row is a
+// position. A layer's view and its streams are the same tables.
 inline void check(const KvCache& kv) {
   std::set<uint32_t> used;
   uint64_t resident = 0;
@@ -44,15 +63,17 @@ inline void check(const KvCache& kv) {
     assert_ptr_equal(layer.slots + size_t{s % n_kv_heads} * layer.capacity, v.slots);
     assert_int_equal(layer.n_pages[s % n_kv_heads], v.n_pages);
     assert_true(v.n_pages <= v.capacity);
+    assert_int_equal(v.copies != nullptr, kv.shape().recalls());
     for (uint32_t row = 0; row < v.n_pages; ++row) {
-      assert_true(used.insert(v.slots[row]).second);
-      assert_true(v.slots[row] < kv.shape().n_slots());
       assert_int_equal(v.first_pos[row] % kPageTokens, 0);
       assert_true(v.len[row] >= 1 && v.len[row] <= kPageTokens);
       if (row > 0) assert_true(v.first_pos[row] > v.first_pos[row - 1] && v.len[row - 1] == kPageTokens);
-      ++resident;
+      if (kv.shape().recalls() && kv.window(s) == 0) assert_int_equal(v.first_pos[row], row * kPageTokens);
     }
+    check_slots(kv, s, used);
+    resident += v.n_resident;
   }
+  assert_int_equal(used.size(), kv.shape().n_slots());
   assert_int_equal(resident, kv.pages_resident());
 }
 

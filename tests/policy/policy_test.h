@@ -42,7 +42,7 @@ inline RoomArgs room(uint32_t pos, bool crowded, uint32_t stream = 0) {
 
 // One stream's table with room for `capacity` rows.
 struct Table {
-  std::vector<uint32_t> slots, first_pos, len, flags, stamp;
+  std::vector<uint32_t> slots, first_pos, len, flags, stamp, copies;
   std::vector<float> score;
   uint32_t n = 0;
   explicit Table(uint32_t capacity)
@@ -55,6 +55,9 @@ struct Table {
             stamp.data(),
             score.data(),
             nullptr,
+            copies.empty() ? nullptr : copies.data(),
+            n,
+            static_cast<uint32_t>(slots.size()),
             n,
             static_cast<uint32_t>(slots.size())};
   }

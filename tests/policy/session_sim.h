@@ -14,7 +14,9 @@
 #include <vector>
 
 #include "core/thread_pool.h"
+#include "kv/cold_pages.h"
 #include "kv/kv_cache.h"
+#include "models/attend.h"
 #include "ops/ops.h"
 #include "policy/policy.h"
 #include "policy/room.h"
@@ -94,6 +96,7 @@ struct PolicySpec {
   const char* name = "dense";
   uint32_t budget = 0, context = 0, max_prompt = 0;
   std::vector<weir_key_value> options;
+  uint32_t spill_pages = 0;  // with recall: pages that the store holds whatever is in them; 0: the whole context
 };
 
 class Sim {
@@ -113,6 +116,8 @@ class Sim {
     if (!make_policy(spec.name, config, storage_, policy_).ok())
       fail_msg("policy %s: %s", spec.name, last_error_text());
     lay_out();
+    step_.kv = &kv;
+    if (needs().recall_slots != 0) start_store(spec.spill_pages);
   }
   ~Sim() { policy_->~Policy(); }
   Sim(const Sim&) = delete;
@@ -132,7 +137,7 @@ class Sim {
       make_room(n, Phase::kPrompt);
       check(kv.reserve(n, policy_->prompt_flags(), kv.n_tokens() + n));
       run(n, false, n_tok - done);
-      kv.commit();
+      commit();
     }
     make_room(0, Phase::kPromptEnd);
     policy_->prompt_end(kv, before);
@@ -141,7 +146,7 @@ class Sim {
     make_room(1, Phase::kDecode);
     check(kv.reserve(1, 0, kv.n_tokens() + 1));
     run(1, true, 0);
-    kv.commit();
+    commit();
   }
   void steps(uint32_t n) {
     for (uint32_t i = 0; i < n; ++i) step();
@@ -154,18 +159,22 @@ class Sim {
   // First positions of a stream's resident pages.
   std::vector<uint32_t> pages(uint32_t stream) const {
     const StreamView s = kv.stream(stream);
-    return std::vector<uint32_t>(s.first_pos, s.first_pos + s.n_pages);
+    std::vector<uint32_t> resident;
+    for (uint32_t row = 0; row < s.n_pages; ++row) {
+      if (s.slots[row] != kNoSlot) resident.push_back(s.first_pos[row]);
+    }
+    return resident;
   }
   std::vector<std::vector<uint32_t>> all_pages() const {
     std::vector<std::vector<uint32_t>> all;
     for (uint32_t s = 0; s < kv.shape().n_streams(); ++s) all.push_back(pages(s));
     return all;
   }
-  // Row of the page that begins at `pos`; kNone when the page has left.
+  // Row of the page that begins at `pos`; kNone when the page has left, for good or to come back.
   uint32_t row_of(uint32_t stream, uint32_t pos) const {
     const StreamView s = kv.stream(stream);
     for (uint32_t row = 0; row < s.n_pages; ++row) {
-      if (s.first_pos[row] == pos) return row;
+      if (s.first_pos[row] == pos && s.slots[row] != kNoSlot) return row;
     }
     return Policy::kNone;
   }
@@ -191,6 +200,7 @@ class Sim {
   const Inputs& inputs;
   const SimShape shape;
   KvCache kv;
+  ColdPages cold;  // with recall
   // Attention outputs of all positions, [n_layers][positions, n_heads, head_dim].
   std::vector<std::vector<float>> out;
   uint32_t n_evicted = 0;
@@ -219,8 +229,18 @@ class Sim {
 
   void lay_out() {
     const PolicyNeeds& n = needs();
-    const KvShape kv_shape = {shape.n_layers, shape.n_kv_heads, shape.head_dim, n.pages_per_stream,
-                              n.digest,       n.n_wide_layers,  n.wide_pages,   n.prompt_scores};
+    const KvShape kv_shape = {shape.n_layers,
+                              shape.n_kv_heads,
+                              shape.head_dim,
+                              n.pages_per_stream,
+                              n.digest,
+                              n.n_wide_layers,
+                              n.wide_pages,
+                              n.prompt_scores,
+                              0,
+                              0,
+                              0,
+                              n.recall_slots};
     Arena measured[3], arenas[3];
     kv.lay_out(kv_shape, measured[0], measured[1], measured[2]);
     for (int i = 0; i < 3; ++i) arenas[i] = Arena(take(memory_[i], measured[i].used()), measured[i].used());
@@ -248,6 +268,28 @@ class Sim {
     last_q_.resize(shape.n_layers);
     last_mass_.resize(shape.n_layers);
     listed_.resize(shape.n_layers);
+  }
+
+  // A store without threads, and the window that prompts read cold pages through.
+  void start_store(uint32_t n_pages) {
+    SpillOptions o;
+    o.page_bytes = static_cast<uint32_t>(kv.shape().page_bytes());
+    o.max_pages = kv.shape().n_streams() * kv.shape().pages_per_stream;
+    o.budget_bytes = spill_worst_bytes(o.page_bytes, n_pages != 0 ? n_pages : o.max_pages);
+    check(store_.create(o));
+    cold.start(kv, store_);
+    step_.backend = &backend;
+    step_.cold = &cold;
+    Arena measured;
+    step_.b.staging.lay_out(shape.n_kv_heads, shape.head_dim, shape.n_heads(), shape.batch, measured);
+    Arena arena(take(staging_, measured.used()), measured.used());
+    step_.b.staging.lay_out(shape.n_kv_heads, shape.head_dim, shape.n_heads(), shape.batch, arena);
+  }
+
+  void commit() {
+    const uint32_t first = kv.n_tokens();
+    kv.commit();
+    if (cold.is_on()) cold.seal(first);
   }
 
   void make_room(uint32_t n_tok, Phase phase) {
@@ -338,7 +380,7 @@ class Sim {
     PageLists lists;
     if (!select_.empty()) {
       check(policy_->select(cx_, backend.ops, kv,
-                            {layer, n_heads, q_.data(), data(score_), select_.data(), n_select_.data()}, lists));
+                            {layer, n_heads, q_.data(), data(score_), select_.data(), n_select_.data(), &cold}, lists));
     }
     listed_[layer] = {};
     if (lists.select != nullptr) listed_[layer] = {select_, n_select_};
@@ -356,6 +398,8 @@ class Sim {
     AttnPagedArgs a = attn_args(layer, n_tok, {});
     if (needs().prompt_rows != 0) lse_.assign(size_t{n_tok} * n_heads, NAN);
     a.lse = data(lse_);
+    step_.cx = cx_;
+    if (has_cold_pages(step_, layer)) return check(attend_chunk_cold(step_, a, layer));
     check(backend.ops.attn_paged(cx_, a));
     if (a.lse == nullptr) return;
     const uint32_t n_rows = std::min(n_tok, needs().prompt_rows), first = n_tok - n_rows;
@@ -369,7 +413,9 @@ class Sim {
   Policy* policy_ = nullptr;
   ThreadPool pool_{std::pmr::new_delete_resource()};
   OpContext cx_;
-  std::vector<Line> memory_[3], scratch_;
+  std::vector<Line> memory_[3], scratch_, staging_;
+  SpillStore store_{std::pmr::new_delete_resource(), std::pmr::new_delete_resource()};
+  Step step_;
   std::vector<float> q_, q_sink_, k_, cos_sin_, cos_sin_sink_, mass_, score_, lse_, token_mass_;
   std::vector<uint32_t> select_, n_select_;
   std::vector<Listed> listed_;

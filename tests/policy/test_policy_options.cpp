@@ -110,6 +110,13 @@ void options__bad_values(void**) {
       {"random", "min_decode_pages", {"1"}},
       {"random", "overflow", {"hybrid", "spill"}},
       {"random", "pin_prompt", {"perhaps"}},
+      {"arkvale", "digest", {"max", "none"}},
+      {"arkvale", "spread", {"-0.5", "101", "nan"}},
+      {"arkvale", "agg", {"sum", "qhead", ""}},
+      {"arkvale", "recall_from", {"0", "-1", "1048577", "half"}},
+      {"arkvale", "recall_pages", {"-1", "1048577", "all", ""}},
+      {"arkvale", "attend", {"all", "TOP", ""}},
+      {"arkvale", "protect_recent", {"-1", "1048577", "two"}},
   };
   ASSERT_EVERY_POLICY_EXCEPT("dense", rows, policy);  // it has no options
   for (const auto& row : rows) {
@@ -141,6 +148,10 @@ void options__limits_are_allowed(void**) {
       {"hybrid", 512, 4096, 0, {{"rho", "0"}}},
       {"random", 512, 4096, 0, {{"seed", "0"}, {"min_decode_pages", "2"}}},
       {"random", 512, 4096, 0, {{"seed", "4294967295"}, {"min_decode_pages", "31"}}},
+      {"arkvale", 512, 4096, 0, {{"recall_from", "31"}, {"protect_recent", "0"}, {"recall_pages", "0"}}},
+      {"arkvale", 512, 4096, 0, {{"recall_from", "1"}, {"protect_recent", "30"}, {"recall_pages", "1048576"}}},
+      {"arkvale", 512, 4096, 0, {{"spread", "0"}, {"attend", "top"}}},
+      {"arkvale", 512, 512, 0, {{"recall_from", "1048576"}, {"protect_recent", "1048576"}}},  // nothing ever leaves
       {"dense",
        0,
        4096,
@@ -169,7 +180,7 @@ void options__contradictions(void**) {
   expect_refusal({"raas", 512, 4096, 0, {{"overflow", "error"}, {"pin_prompt", "false"}}}, bad,
                  {"policy raas", "overflow", "pin_prompt=false"});
   expect_refusal({"raas", 512, 4096, 0, {{"overflow", "hybrid"}}}, bad, {"overflow=hybrid", "max_prompt_tokens"});
-  for (const char* name : {"quest", "hybrid"}) {
+  for (const char* name : {"quest", "hybrid", "arkvale"}) {
     for (const char* digest : {"minmax", "cuboid_mean", "sphere_mean", "centroid"}) {
       expect_refusal({name, 512, 4096, 0, {{"digest", digest}, {"spread", "2"}}}, bad, {name, "spread", "mean_std"});
     }
@@ -180,6 +191,10 @@ void options__contradictions(void**) {
                    {"policy h2o", "init_rows", "window"});
   }
   expect_refusal({"hybrid", 512, 4096, 0, {{"agg", "qhead"}}}, bad, {"agg=qhead"});
+  // With recall nothing of a prompt is given up. A budget for the whole context recalls nothing.
+  expect_refusal({"arkvale", 512, 4096, 0, {{"prompt", "snapkv"}}}, bad, {"prompt=snapkv", "recall"});
+  expect_refusal({"arkvale", 512, 4096, 0, {{"prompt_budget", "64"}}}, bad, {"prompt_budget"});
+  expect_policy({"arkvale", 512, 512, 0, {{"prompt", "snapkv"}}});
 }
 
 // The message about a name that does not exist lists those that do.
@@ -201,6 +216,7 @@ void options__unknown_names(void**) {
         "pin_prompt"}},
       {"hybrid", {"stamp_rule", "rho", "digest", "agg", "skip_layers", "sink_pages"}},
       {"random", {"seed", "min_decode_pages", "overflow", "pin_prompt"}},
+      {"arkvale", {"digest", "spread", "agg", "recall_from", "recall_pages", "attend", "protect_recent"}},
   };
   ASSERT_EVERY_POLICY_EXCEPT("dense", rows, policy);  // above
   for (const auto& row : rows) {
