@@ -24,10 +24,11 @@ uint32_t stalest(const StreamView& v, uint32_t none) {
   return best;
 }
 
-// Copies are dropped in this order: of cold pages before pinned ones and these before pages in the pool, then by the
-// last step that wanted the page.
-std::tuple<bool, bool, uint32_t> drop_order(const StreamView& v, uint32_t row) {
-  return {v.slots[row] != kNoSlot, (v.flags[row] & kPageStays) != 0, v.stamp[row]};
+// Copies are dropped in this order: those of cold pages, of pages in the pool, of cold pages that are pinned; then by
+// the last step that wanted the page.
+std::tuple<uint32_t, uint32_t> drop_order(const StreamView& v, uint32_t row) {
+  const bool is_cold = v.slots[row] == kNoSlot, is_pinned = (v.flags[row] & kPageStays) != 0;
+  return {!is_cold ? 1u : is_pinned ? 2u : 0u, v.stamp[row]};
 }
 
 }  // namespace
@@ -55,6 +56,7 @@ void ColdPages::seal(uint32_t first) {
       do {
         v.copies[row] = kNoCopy;
       } while (!store_->put(s, v.first_pos[row], kv_->page_keys(v.slots[row]), v.copies[row]).ok() && drop_one());
+      if (least_is_known_ && least_[s] == kNoRow && v.copies[row] != kNoCopy) least_[s] = row;
     }
   }
 }

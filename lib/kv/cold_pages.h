@@ -3,7 +3,7 @@
 //
 // When the store is full, copies are dropped: of the cold pages the one that was wanted the longest ago, then by stream
 // and row, which is then lost for good: it keeps its row, is never attended, and its digest is spoilt so that nothing
-// wants it. The copies of cold pages that are pinned, and then of pages in the pool, are dropped only when there are no
+// wants it. The copies of pages in the pool, and then of cold pages that are pinned, are dropped only when there are no
 // others.
 #pragma once
 

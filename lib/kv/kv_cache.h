@@ -245,16 +245,16 @@ class KvCache {
   uint32_t* flags_ = nullptr;
   uint32_t* stamp_ = nullptr;
   float* last_score_ = nullptr;
-  float* prompt_score_ = nullptr;   // or null
-  uint32_t* copies_ = nullptr;      // [n_streams, capacity of the stream's layer], or null
-  uint32_t* n_pages_ = nullptr;     // [n_streams]
-  uint32_t* n_resident_ = nullptr;  // [n_streams]; null without recall
+  float* prompt_score_ = nullptr;       // or null
+  uint32_t* copies_ = nullptr;          // [n_streams, capacity of the stream's layer], or null
+  uint32_t* n_pages_ = nullptr;         // [n_streams]
+  uint32_t* n_resident_ = nullptr;      // [n_streams]; null without recall
   uint32_t* row_per_stream_ = nullptr;  // [n_streams]; null without recall
-  uint32_t* append_row_ = nullptr;  // [n_streams] row that holds the first reserved token
-  uint32_t* free_ = nullptr;        // [n_slots] a stack of free slots per stream; see KvTables
-  uint32_t* row_begin_ = nullptr;   // [n_streams + 1]
-  uint32_t* window_ = nullptr;      // [n_streams]
-  uint32_t n_tokens_ = 0;           // committed
+  uint32_t* append_row_ = nullptr;      // [n_streams] row that holds the first reserved token
+  uint32_t* free_ = nullptr;            // [n_slots] a stack of free slots per stream; see KvTables
+  uint32_t* row_begin_ = nullptr;       // [n_streams + 1]
+  uint32_t* window_ = nullptr;          // [n_streams]
+  uint32_t n_tokens_ = 0;               // committed
   uint32_t n_reserved_ = 0;
   uint64_t prompt_pages_evicted_ = 0, pages_slid_ = 0;
   std::atomic<uint64_t> pages_resident_{0}, pages_resident_max_{0}, pages_evicted_{0}, pages_lost_{0}, pages_cold_{0};

@@ -19,21 +19,22 @@ void SpillCells::set_link(uint32_t cell, uint32_t to) {
 void SpillCells::init(std::byte* memory, uint32_t n_cells) {
   memory_ = memory;
   n_cells_ = n_free_ = n_cells;
-  first_free_ = 0;
-  for (uint32_t i = 0; i < n_cells; ++i) set_link(i, i + 1);
+  first_free_ = n_linked_ = 0;
 }
 
 bool SpillCells::put(const std::byte* block, uint32_t bytes, uint32_t& first, uint32_t& last) {
   const auto n = static_cast<uint32_t>(cells_for(bytes));
   if (n > n_free_) return false;
-  uint32_t cell = first_free_, end = 0;
+  uint32_t cell = first_free_, end = 0, n_linked = n_linked_;
   for (uint32_t i = 0; i < n; ++i) {
     if (cell >= n_cells_) return false;
     const uint32_t done = i * kPayload;
     std::memcpy(memory_ + size_t{cell} * kCellBytes + kLinkBytes, block + done, std::min(bytes - done, kPayload));
     end = cell;
+    if (cell == n_linked) set_link(cell, ++n_linked);  // its first use
     cell = link(cell);
   }
+  n_linked_ = n_linked;
   first = first_free_;
   last = end;
   first_free_ = cell;

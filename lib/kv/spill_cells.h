@@ -36,6 +36,9 @@ class SpillCells {
 
   std::byte* memory_ = nullptr;
   uint32_t n_cells_ = 0, n_free_ = 0, first_free_ = 0;
+  // Cells from this one on were never used: they are free, in order, behind all others, and nothing has touched their
+  // memory.
+  uint32_t n_linked_ = 0;
 };
 
 }  // namespace weir

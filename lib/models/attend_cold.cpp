@@ -1,6 +1,6 @@
 // A prompt chunk whose earlier pages are partly cold: they pass through a staging window of one unit of pages per KV
 // head, in ascending order, and attention carries its sums from one unit to the next. The units are those of attention
-// over a pool that holds everything, so on the CPU a chunk has the same bits either way.
+// over a pool that holds everything, so on the CPU a chunk of several tokens has the same bits either way.
 #include <algorithm>
 #include <cstring>
 

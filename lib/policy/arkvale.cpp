@@ -126,9 +126,14 @@ class ArkValePolicy final : public Policy {
     for (uint32_t i = 0; i < n; ++i) {
       const uint32_t row = list[i];
       if (s.slots[row] != kNoSlot || s.is_lost(row)) continue;
-      if (best == kNone || score_of(s, row) > score_of(s, best)) best = row;
+      if (best == kNone || comes_before(s, row, best)) best = row;
     }
     return best;
+  }
+  // Pinned pages come back first.
+  static bool comes_before(const StreamView& s, uint32_t a, uint32_t b) {
+    const bool a_pinned = (s.flags[a] & kPageKept) != 0, b_pinned = (s.flags[b] & kPageKept) != 0;
+    return a_pinned != b_pinned ? a_pinned : score_of(s, a) > score_of(s, b);
   }
 
   ArkValeOptions o_;
@@ -144,10 +149,11 @@ Status make_arkvale(const PolicyConfig& config, PolicyStorage& storage, Policy*&
   needs.pages_per_stream = whole_pages(needs.context_tokens);
   const uint32_t n_slots = budget_pages(config, needs.context_tokens);
   ArkValeOptions o;
+  OptionReader options("arkvale", config.options);
   // Of 32 pages, 28 are wanted and 2 are protected; small pools protect less.
   o.protect = std::min(2u, n_slots / 8);
+  WEIR_TRY(options.get_u32("protect_recent", o.protect, 0, 1u << 20));
   o.recall_from = std::max(1u, std::min(n_slots - n_slots / 8, n_slots - std::min(n_slots, o.protect + 1)));
-  OptionReader options("arkvale", config.options);
   WEIR_TRY(read_digest(options, o.digest, o.spread));
   WEIR_TRY(read_agg(options, o.agg));
   if (o.agg == AggMode::kQHead)
@@ -155,7 +161,6 @@ Status make_arkvale(const PolicyConfig& config, PolicyStorage& storage, Policy*&
   WEIR_TRY(options.get_u32("recall_from", o.recall_from, 1, 1u << 20));
   WEIR_TRY(options.get_u32("recall_pages", o.recall_pages, 0, 1u << 20));
   WEIR_TRY(options.get_word("attend", o.attend_top, kScopes));
-  WEIR_TRY(options.get_u32("protect_recent", o.protect, 0, 1u << 20));
   WEIR_TRY(options.finish());
   const bool holds_all = n_slots >= needs.pages_per_stream;
   if (!holds_all && uint64_t{o.recall_from} + o.protect + 1 > n_slots) {
@@ -167,6 +172,7 @@ Status make_arkvale(const PolicyConfig& config, PolicyStorage& storage, Policy*&
         n_slots * kPageTokens);
   }
   needs.recall_slots = holds_all ? 0 : n_slots;
+  needs.may_recall = true;
   needs.page_lists = !holds_all || (o.attend_top != 0 && o.recall_from + 1 < needs.pages_per_stream);
   needs.digest = needs.page_lists ? o.digest : DigestKind::kNone;
   static_assert(sizeof(ArkValePolicy) <= sizeof(storage.bytes));

@@ -39,6 +39,7 @@ struct PolicyNeeds {
   // With recall: most pages of a stream in the pool; pages_per_stream is then the context. 0: pages that leave are
   // gone.
   uint32_t recall_slots = 0;
+  bool may_recall = false;  // in a smaller pool it would
   DigestKind digest = DigestKind::kNone;
   bool page_mass = false;      // exact page masses from attention
   bool page_lists = false;     // `select` makes lists of pages; masses are then in list order

@@ -122,9 +122,9 @@ constexpr uint64_t kRawShare = 4;
 
 // With recall: the store for all sealed pages that the budget rules. Without a budget it holds the whole context,
 // whatever is in the pages.
-Status plan_store(const weir_session_options& o, SessionSetup& setup) {
+Status plan_store(const weir_session_options& o, const PolicyNeeds& needs, SessionSetup& setup) {
   if (!setup.kv.recalls()) {
-    if (o.spill_budget_bytes == 0) return {};
+    if (o.spill_budget_bytes == 0 || needs.may_recall) return {};  // nothing leaves a pool that holds all
     return fail(WEIR_ERR_INVALID_ARG, "spill_budget_bytes is %llu, but policy %s recalls no pages in this session",
                 static_cast<unsigned long long>(o.spill_budget_bytes), o.policy == nullptr ? "dense" : o.policy);
   }
@@ -192,7 +192,7 @@ Status Session::check(const Model& model, const weir_session_options& o, uint32_
         "%u tokens in each of %u streams are more pages than can be numbered; a smaller context or budget is needed",
         setup.kv.max_capacity() * kPageTokens, setup.kv.n_streams());
   }
-  WEIR_TRY(plan_store(o, setup));
+  WEIR_TRY(plan_store(o, needs, setup));
   OpShapes& shapes = setup.shapes;
   shapes.n_threads = n_threads;
   shapes.max_tok = setup.max_tok;

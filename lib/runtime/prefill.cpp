@@ -25,6 +25,7 @@ class Session::Prompt {
         open_flags_(s_.kv_.open_page_flags()),
         evicted_(s_.kv_.pages_evicted()),
         slid_(s_.kv_.pages_slid()),
+        lost_(s_.kv_.pages_lost()),
         prompt_evicted_(s_.kv_.prompt_pages_evicted()),
         started_(now_ns()) {}
   Prompt(const Prompt&) = delete;
@@ -53,7 +54,7 @@ class Session::Prompt {
   // would need again: then whole chunks stay.
   void take_back() {
     KvCache& kv = s_.kv_;
-    const bool has_them = kv.pages_evicted() == evicted_ || s_.cold_.is_on() ||
+    const bool has_them = kv.pages_evicted() == evicted_ || (s_.cold_.is_on() && kv.pages_lost() == lost_) ||
                           (s_.policy_->can_take_back_prompt() && kv.prompt_pages_evicted() == prompt_evicted_);
     if (has_them && kv.pages_slid() == slid_) {
       if (s_.cold_.is_on()) {
@@ -75,7 +76,7 @@ class Session::Prompt {
   Session& s_;
   const weir_token* tokens_;
   uint32_t before_, open_flags_;
-  uint64_t evicted_, slid_, prompt_evicted_, started_;
+  uint64_t evicted_, slid_, lost_, prompt_evicted_, started_;
   bool finished_ = false;
 };
 

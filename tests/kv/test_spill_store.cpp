@@ -349,8 +349,12 @@ void spill_store__damaged_memory_gives_no_wrong_page(void**) {
 void spill_store__damaged_links_lose_pages_only(void**) {
   for (uint32_t n_workers : {0u, 2u}) {
     Store s(options_for(1, 6, n_workers));
+    std::vector<SpillHandle> handles;
+    for (uint32_t i = 0; i < 6; ++i) handles.push_back(s.must_put(i));
+    s.store->drain();
+    for (; !handles.empty(); handles.pop_back()) s.store->release(handles.back());  // all cells have had a link now
     const SpillHandle good = s.must_put(0);
-    std::vector<SpillHandle> handles = {s.must_put(1)};
+    handles.push_back(s.must_put(1));
     s.store->drain();
     for (size_t cell = 5; cell * 256 < s.store->cells_memory().size(); ++cell)
       std::fill_n(&s.store->cells_memory()[cell * 256], 4, std::byte{0xFF});

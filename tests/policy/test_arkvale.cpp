@@ -46,8 +46,11 @@ void arkvale__bounds(void**) {
   assert_non_null(std::strstr(last_error_text(), "recall_from=30 and protect_recent=2"));
   assert_non_null(std::strstr(last_error_text(), "at least 528 tokens, not 512"));
   Made protects("arkvale", 512, 4096, {{"protect_recent", "4"}});
-  assert_int_equal(protects.status.code(), WEIR_ERR_BUDGET);
-  assert_non_null(std::strstr(last_error_text(), "recall_from=28 and protect_recent=4"));
+  assert_true(protects.status.ok());
+  assert_int_equal(protects.policy->step_rules().select_budget, 27 + 1);
+  Made too_many("arkvale", 512, 4096, {{"protect_recent", "31"}});
+  assert_int_equal(too_many.status.code(), WEIR_ERR_BUDGET);
+  assert_non_null(std::strstr(last_error_text(), "recall_from=1 and protect_recent=31"));
   Made most("arkvale", 512, 4096, {{"recall_from", "1048576"}, {"protect_recent", "1048576"}});
   assert_int_equal(most.status.code(), WEIR_ERR_BUDGET);
   assert_non_null(std::strstr(last_error_text(), "33554448 tokens"));
