@@ -121,7 +121,7 @@ typedef struct weir_session_stats {
     uint64_t n_decode;         /**< Tokens that went through step or generate. */
     uint64_t pages_resident;   /**< Pages that hold tokens now, all streams. */
     uint64_t pages_resident_max; /**< Highest value so far. */
-    uint64_t pages_evicted;    /**< Pages that left because of the budget. */
+    uint64_t pages_evicted;    /**< Pages that left because of the budget, each as often as it left. */
     uint64_t pages_spilled;    /**< Of these, pages that were kept in host memory and not dropped. */
     uint64_t pages_recalled;   /**< Times that a page came back from there. */
     uint64_t pages_dropped;    /**< Pages that are gone for good. */

@@ -1,18 +1,13 @@
 // Copies of sealed pages; see cold_pages.h.
 #include "kv/cold_pages.h"
 
-#include <chrono>
 #include <cstring>
 #include <tuple>
 
+#include "core/clock.h"
+
 namespace weir {
 namespace {
-
-uint64_t now_ns() {
-  return static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-          .count());
-}
 
 // The page that was wanted the longest ago among those that may leave; `none` if there is none.
 uint32_t stalest(const StreamView& v, uint32_t none) {

@@ -17,7 +17,7 @@ void make_room(const Policy& policy, KvCache& kv, uint32_t n_tok, Phase phase, c
       const StreamView stream = kv.stream(s);
       room.crowded = stream.n_resident + room.opens > stream.n_slots;
       const uint32_t row = policy.victim(stream, room);
-      // A page that still takes tokens never leaves, whatever the policy says.
+      // A page that still takes tokens never leaves, nor one that has left, whatever the policy says.
       if (row == Policy::kNone || is_filling(stream, row) || stream.slots[row] == kNoSlot) break;
       if (hook.fn != nullptr) hook.fn(hook.user, s, stream, row, room);
       kv.evict(s, row);

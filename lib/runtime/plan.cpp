@@ -117,7 +117,7 @@ Status find_backend(const weir_session_options& o, const Model& model, const Pol
   return fail(status.code(), "device %s: %s", kDeviceNames[o.device], last_error_text());
 }
 
-// Quarter of the store's memory that holds the latest pages as they are, unless the caller says otherwise.
+// One part in this many of the store's memory holds the latest pages as they are.
 constexpr uint64_t kRawShare = 4;
 
 // With recall: the store for all sealed pages that the budget rules. Without a budget it holds the whole context,

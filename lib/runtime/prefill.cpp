@@ -54,8 +54,9 @@ class Session::Prompt {
   // would need again: then whole chunks stay.
   void take_back() {
     KvCache& kv = s_.kv_;
-    const bool has_them = kv.pages_evicted() == evicted_ || (s_.cold_.is_on() && kv.pages_lost() == lost_) ||
-                          (s_.policy_->can_take_back_prompt() && kv.prompt_pages_evicted() == prompt_evicted_);
+    const bool keeps = kv.pages_evicted() == evicted_ ||
+                       (s_.policy_->can_take_back_prompt() && kv.prompt_pages_evicted() == prompt_evicted_);
+    const bool has_them = s_.cold_.is_on() ? kv.pages_lost() == lost_ : keeps;
     if (has_them && kv.pages_slid() == slid_) {
       if (s_.cold_.is_on()) {
         (void)s_.cold_.truncate(before_);  // what cannot be taken back stays, as below

@@ -3,7 +3,6 @@
 #include "runtime/session.h"
 
 #include <algorithm>
-#include <chrono>
 #include <new>
 #include <utility>
 
@@ -11,11 +10,6 @@
 #include "runtime/session_pools.h"
 
 namespace weir {
-uint64_t Session::now_ns() {
-  return static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-          .count());
-}
 
 Session::~Session() {
   if (device_ != nullptr) device_->~DeviceSession();

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/callback.h"
+#include "core/clock.h"
 #include "core/memory.h"
 #include "core/status.h"
 #include "kv/cold_pages.h"
@@ -154,7 +155,6 @@ class Session {
   Status draw(weir_token& token);
   Status sample_logits(weir_token& token);
   void count_step(weir_token token, uint64_t started);
-  static uint64_t now_ns();
 
   // Steps of several sessions (step_many.cpp).
   class JointEntry;
