@@ -36,6 +36,10 @@ struct StepBeginArgs {
   float* cos_sin_sink;   // null unless the rules have in_cache_pos
   uint32_t* counter;     // zero before and after
   PageEventRing events;  // in host memory
+  // With recall: where copies are (host memory, by row), and the digests of all layers, by row.
+  const uint32_t* raw_index = nullptr;
+  uint16_t* digests = nullptr;
+  uint32_t digest_elements = 0;
 };
 Status step_begin(OpContext& cx, const StepBeginArgs& a);
 

@@ -88,8 +88,9 @@ struct alignas(16) Shared : QueriesAndSums<kDim> {
 __device__ Place append_place(const KernelArgs& k, const Job& job) {
   const KvView& kv = k.op.attn.kv;
   if (!k.op.append) return {};
-  const size_t row = job.table + k.op.rope.append_row[job.kv_head];
-  return {kv.slots[row], job.pos - kv.first_pos[row]};
+  const uint32_t append_row = k.op.rope.append_row[job.kv_head];
+  const size_t row = job.table + append_row;
+  return {kv.slots[row], job.pos - kv.first_pos[row], static_cast<uint32_t>(kv.digest_index(job.kv_head, append_row))};
 }
 
 // What rotates a step's heads, prefetched, and the heads of this warp.

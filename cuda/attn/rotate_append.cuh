@@ -82,16 +82,17 @@ struct HeadInRegisters : LanePairs<Head> {
   }
 };
 
-// Where the step's key and value go.
+// Where the step's key and value go, and the page's digest.
 struct Place {
   uint32_t slot, in_page;
+  uint32_t digest;  // KvView::digest_index
 };
 // Computes the digest of the page that the step's key filled, by the warp that stored the key; each lane takes the
 // channels whose new key it wrote itself. Called in one of 16 steps.
 template <class Head>
-__device__ __noinline__ void digest_filled_page(Head size, const KvView& kv, uint32_t slot) {
-  const uint16_t* keys = kv.pool + size_t{slot} * (2 * kPageTokens * size.dim());
-  uint16_t* digest = kv.digests + size_t{slot} * 2 * size.dim();
+__device__ __noinline__ void digest_filled_page(Head size, const KvView& kv, const Place& place) {
+  const uint16_t* keys = kv.pool + size_t{place.slot} * (2 * kPageTokens * size.dim());
+  uint16_t* digest = kv.digests + size_t{place.digest} * 2 * size.dim();
   for (uint32_t i = threadIdx.x % kWarp; i < size.dim(); i += kWarp)
     digest_channel(DigestKind::kCuboidMean, PageChannel(keys, size.dim(), i), size.dim(), i, digest);
 }
@@ -142,13 +143,13 @@ struct NewToken {
       if (place.in_page == 0 || bf16_to_float(rounded) < bf16_to_float(low[j])) digest[d + i] = rounded;
     }
     if (kv.digest == DigestKind::kCuboidMean && place.in_page + 1 == kPageTokens)
-      digest_filled_page(size, kv, place.slot);
+      digest_filled_page(size, kv, place);
   }
 
  private:
   // Of a page whose digest changes with every key; null: of another kind.
   static __device__ uint16_t* digest_of(const Head& size, const KvView& kv, const Place& place) {
-    return kv.digest == DigestKind::kMinMax ? kv.digests + size_t{place.slot} * 2 * size.dim() : nullptr;
+    return kv.digest == DigestKind::kMinMax ? kv.digests + size_t{place.digest} * 2 * size.dim() : nullptr;
   }
 };
 

@@ -333,7 +333,7 @@ __global__ void __launch_bounds__(kThreads, 1) sparse_layer_kernel(const __grid_
   const RowEntry entry = read_row(w, w.row(threadIdx.x)), open = read_row(w, k.rope.append_row[w.kv_head]);
   const Rotation<kDim> rotation(w);
   tile.load(w, own, slot);
-  const Place place = {open.slot, w.pos - open.first_pos};
+  const Place place = {open.slot, w.pos - open.first_pos, open.slot};
   s.top.clear();
   wait_for_previous();
   start_next();

@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(kBlock) page_digest_kernel(const PageDigestArg
   const bool sphere = a.kv.digest == DigestKind::kSphereMean;
   const size_t halves = a.kv.digest == DigestKind::kCentroid || sphere ? 1 : 2;
   const uint16_t* keys = a.kv.pool + slot * 2 * kPageTokens * d;
-  uint16_t* out = a.kv.digests + slot * (halves * d + (sphere ? 2 : 0));
+  uint16_t* out = a.kv.digests + a.kv.digest_index(kv_head, row) * (halves * d + (sphere ? 2 : 0));
   for (uint32_t i = threadIdx.x; i < d; i += kBlock) digest_channel(a.kv.digest, PageChannel(keys, d, i), d, i, out);
   if (!sphere) return;
   __syncthreads();

@@ -49,10 +49,10 @@ Form form_of(DigestKind kind) {
 struct Rows {
   const PageScoreArgs& a;
   uint32_t kv_head, n;
-  const uint32_t* slots;
 
-  __device__ Rows(const PageScoreArgs& args, uint32_t head)
-      : a(args), kv_head(head), n(args.kv.n_pages[head]), slots(args.kv.slots + size_t{head} * args.kv.capacity) {}
+  __device__ Rows(const PageScoreArgs& args, uint32_t head) : a(args), kv_head(head), n(args.kv.n_pages[head]) {}
+  // Number of a row's digest.
+  __device__ size_t digest(uint32_t row) const { return a.kv.digest_index(kv_head, row); }
   __device__ bool has_digest(uint32_t row) const {
     return row + 1 < n || a.kv.digest == DigestKind::kMinMax ||
            a.kv.len[size_t{kv_head} * a.kv.capacity + row] == kPageTokens;
@@ -109,12 +109,12 @@ __global__ void __launch_bounds__(kBlock) page_score_team(const PageScoreArgs a)
     // stored.
     for (uint32_t base = first_row; base < rows.n; base += gridDim.y * kTeams * kInFlight) {
       uint4 half[kInFlight][2];
-      uint32_t slot[kInFlight];
+      size_t at[kInFlight];
 #pragma unroll
-      for (uint32_t i = 0; i < kInFlight; ++i) slot[i] = rows.slots[min(base + i * kTeams + team, rows.n - 1)];
+      for (uint32_t i = 0; i < kInFlight; ++i) at[i] = rows.digest(min(base + i * kTeams + team, rows.n - 1));
 #pragma unroll
       for (uint32_t i = 0; i < kInFlight; ++i) {
-        const uint4* digest = digests + slot[i] * kVectors + lane;
+        const uint4* digest = digests + at[i] * kVectors + lane;
         half[i][0] = digest[0];
         half[i][1] = kTwo ? digest[kLanes] : uint4{};
       }
@@ -193,7 +193,6 @@ __global__ void __launch_bounds__(kStepBlock, 2) page_score_step_tiles(const Pag
   const PageScoreArgs& a = args.op;
   const uint32_t lane = threadIdx.x % kWarp, kv_head = blockIdx.x, group = a.n_heads / a.kv.n_kv_heads;
   const uint32_t n = a.kv.n_pages[kv_head], stride = gridDim.y * kWarps * kTileRows;
-  const uint32_t* slots = a.kv.slots + size_t{kv_head} * a.kv.capacity;
   const auto* digests = reinterpret_cast<const uint4*>(a.kv.digests);
   if (blockIdx.y * kTileRows >= n) {
     wait_for_previous();
@@ -201,16 +200,16 @@ __global__ void __launch_bounds__(kStepBlock, 2) page_score_step_tiles(const Pag
   }
   uint4 digest[2][kLaneVectors];
   const auto load = [&](uint32_t first) {
-    uint32_t slot[2];
+    uint32_t at[2];
 #pragma unroll
     for (uint32_t i = 0; i < 2; ++i) {
       const uint32_t row = first + 8 * i + lane / 4;
-      slot[i] = row + 1 < n ? slots[row] : 0;
+      at[i] = row + 1 < n ? static_cast<uint32_t>(a.kv.digest_index(kv_head, row)) : 0;
     }
 #pragma unroll
     for (uint32_t i = 0; i < 2; ++i) {
       const bool is_read = first + 8 * i + lane / 4 + 1 < n;
-      const uint4* from = digests + size_t{slot[i]} * (kChannels / kLaneChannels) + lane % 4;
+      const uint4* from = digests + size_t{at[i]} * (kChannels / kLaneChannels) + lane % 4;
 #pragma unroll
       for (uint32_t v = 0; v < kLaneVectors; ++v) digest[i][v] = is_read ? from[4 * v] : uint4{};
     }
@@ -276,7 +275,6 @@ __global__ void __launch_bounds__(kStepBlock, 2) page_score_step_team(const Page
   const PageScoreArgs& a = args.op;
   const uint32_t lane = threadIdx.x % kLanes, kv_head = blockIdx.x, group = a.n_heads / a.kv.n_kv_heads;
   const uint32_t n = a.kv.n_pages[kv_head], stride = gridDim.y * kTeams, first_row = blockIdx.y * kTeams;
-  const uint32_t* slots = a.kv.slots + size_t{kv_head} * a.kv.capacity;
   const auto* digests = reinterpret_cast<const uint4*>(a.kv.digests);
   if (first_row >= n) {
     wait_for_previous();
@@ -284,12 +282,13 @@ __global__ void __launch_bounds__(kStepBlock, 2) page_score_step_team(const Page
   }
   uint4 half[kStepRows][2];
   const auto load = [&](uint32_t row) {
-    uint32_t slot[kStepRows];
+    size_t at[kStepRows];
 #pragma unroll
-    for (uint32_t i = 0; i < kStepRows; ++i) slot[i] = row + i * stride < n ? slots[row + i * stride] : 0;
+    for (uint32_t i = 0; i < kStepRows; ++i)
+      at[i] = row + i * stride < n ? a.kv.digest_index(kv_head, row + i * stride) : 0;
 #pragma unroll
     for (uint32_t i = 0; i < kStepRows; ++i) {
-      const uint4* digest = digests + slot[i] * kVectors + lane;
+      const uint4* digest = digests + at[i] * kVectors + lane;
       const bool is_row = row + i * stride < n;
       half[i][0] = is_row ? digest[0] : uint4{};
       half[i][1] = is_row ? digest[kLanes] : uint4{};
@@ -376,7 +375,7 @@ __global__ void __launch_bounds__(kBlock) page_score_warp(const PageScoreArgs a)
       __syncthreads();
     }
     for (uint32_t row = blockIdx.y * n_warps + warp; row < rows.n; row += gridDim.y * n_warps) {
-      const auto* digest = reinterpret_cast<const uint32_t*>(a.kv.digests + size_t{rows.slots[row]} * n_elements);
+      const auto* digest = reinterpret_cast<const uint32_t*>(a.kv.digests + rows.digest(row) * n_elements);
       float sum[kMostHeads] = {}, square[kMostHeads] = {};
       for (uint32_t i = lane; i < d / 2; i += kWarp) {
         const uint32_t first = digest[i];

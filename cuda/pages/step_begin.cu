@@ -6,7 +6,7 @@
 // Assumes: every stream has, or can make, room for a page. make_policy checks this for a policy's rules, the host for
 // prompts and pins.
 #include "cuda/ops.h"
-#include "cuda/pages/victim.cuh"
+#include "cuda/pages/leave_page.cuh"
 
 namespace weir::cuda {
 namespace {
@@ -31,7 +31,10 @@ __device__ DeviceStream stream_at(const StepTables& t, uint32_t stream) {
           t.n_pages[stream],
           capacity,
           i,
-          stream};
+          stream,
+          t.slot_begin[stream],
+          t.slot_begin[stream + 1],
+          t.n_resident == nullptr ? t.n_pages[stream] : t.n_resident[stream]};
 }
 
 // Removes a table row: the rows after it move to the next lower index. Executed by one warp.
@@ -61,20 +64,40 @@ __device__ void remove_row(DeviceStream& s, uint32_t row) {
   }
 }
 
-// Records the eviction event of a page, as KvCache::evict does. When one step evicts more pages than the ring holds,
-// the first events are kept: two writers never use the same entry. Executed by one thread.
-__device__ void record_event(const StepBeginArgs& a, uint32_t stream, const DeviceStream& s, uint32_t row,
-                             uint32_t n_tokens) {
-  const uint64_t index = atomicAdd(reinterpret_cast<unsigned long long*>(&a.state->pages_evicted), 1ull);
-  if (index - a.state->pages_evicted_before >= a.events.capacity) return;
-  const uint32_t layer = stream / a.tables.n_kv_heads, kv_head = stream % a.tables.n_kv_heads;
-  a.events.events[index & (a.events.capacity - 1)] = {index,      layer,        kv_head, s.first_pos[row],
-                                                      s.len[row], s.flags[row], n_tokens};
+// With recall: pages of one stream become cold until there is a slot. Executed by one warp.
+__device__ void make_slots(const StepBeginArgs& a, uint32_t stream, const Room& room, Shared& shared) {
+  const uint32_t lane = threadIdx.x % kWarp;
+  DeviceStream s = stream_at(a.tables, stream);
+  const uint32_t n = s.n_resident;
+  for (;;) {
+    const uint32_t row = victim_of<VictimRule::kCold>(a.rules, s, room);
+    if (row == kNoRow) break;
+    const bool is_lost = *static_cast<const volatile uint32_t*>(a.raw_index + s.first + row) == kNoRaw;
+    if (is_lost && a.digests != nullptr)
+      spoil_digest(a.digests + (s.first + row) * a.digest_elements, a.digest_elements, lane, kWarp);
+    if (lane == 0) {
+      record_event(a.state, a.events, a.tables.n_kv_heads, s, row, room.pos);
+      a.tables.free_slots[s.free_end - s.n_resident] = s.slots[row];
+      atomicAdd(&shared.n_evicted, 1u);
+      if ((s.flags[row] & kPagePrompt) != 0) atomicAdd(&shared.n_prompt_evicted, 1u);
+      using Count = unsigned long long;
+      atomicAdd(reinterpret_cast<Count*>(is_lost ? &a.state->pages_lost : &a.state->pages_cold), Count{1});
+      if (is_lost) s.flags[row] &= ~uint32_t{kPageKept};
+      s.slots[row] = kNoSlot;
+    }
+    --s.n_resident;
+    __syncwarp();
+  }
+  if (lane == 0 && s.n_resident != n) a.tables.n_resident[stream] = s.n_resident;
 }
 
 // Evicts the pages of one stream that must leave. Executed by one warp.
 template <VictimRule kRule>
 __device__ void make_room(const StepBeginArgs& a, uint32_t stream, const Room& room, Shared& shared) {
+  if constexpr (kRule == VictimRule::kCold) {
+    make_slots(a, stream, room, shared);
+    return;
+  }
   const uint32_t lane = threadIdx.x % kWarp;
   DeviceStream s = stream_at(a.tables, stream);
   const uint32_t n = s.n_pages;
@@ -82,8 +105,8 @@ __device__ void make_room(const StepBeginArgs& a, uint32_t stream, const Room& r
     const uint32_t row = victim_of<kRule>(a.rules, s, room);
     if (row == kNoRow) break;
     if (lane == 0) {
-      record_event(a, stream, s, row, room.pos);
-      a.tables.free_slots[s.first + s.capacity - s.n_pages] = s.slots[row];
+      record_event(a.state, a.events, a.tables.n_kv_heads, s, row, room.pos);
+      a.tables.free_slots[s.free_end - s.n_pages] = s.slots[row];
       atomicAdd(&shared.n_evicted, 1u);
       if ((s.flags[row] & kPagePrompt) != 0) atomicAdd(&shared.n_prompt_evicted, 1u);
     }
@@ -100,13 +123,15 @@ __device__ void slide(const StepTables& t, uint32_t stream, uint32_t window, uin
   const uint32_t n = s.n_pages;
   while (s.n_pages > 0 && !s.is_filling(0) && s.end(0) + window <= uint64_t{pos} + 1) {
     if (lane == 0) {
-      t.free_slots[s.first + s.capacity - s.n_pages] = s.slots[0];
+      t.free_slots[s.free_end - s.n_pages] = s.slots[0];
       atomicAdd(&shared.n_slid, 1u);
     }
     __syncwarp();
     remove_row(s, 0);
   }
-  if (lane == 0 && s.n_pages != n) t.n_pages[stream] = s.n_pages;
+  if (lane != 0 || s.n_pages == n) return;
+  t.n_pages[stream] = s.n_pages;
+  if (t.n_resident != nullptr) t.n_resident[stream] = s.n_pages;
 }
 
 // Whether a page can leave in this step at all.
@@ -132,10 +157,12 @@ __device__ void reserve(const StepTables& t, uint32_t stream, const Room& room, 
     t.append_row[stream] = n - 1;
     return;
   }
-  const bool has_room = n < capacity;
+  const uint32_t n_used = t.n_resident == nullptr ? n : t.n_resident[stream];
+  const bool has_room = n < capacity && n_used < t.slot_begin[stream + 1] - t.slot_begin[stream];
   const size_t row = first + (has_room ? n : n - 1);
   if (has_room) {
-    t.slots[row] = t.free_slots[first + capacity - 1 - n];
+    t.slots[row] = t.free_slots[t.slot_begin[stream + 1] - 1 - n_used];
+    if (t.n_resident != nullptr) t.n_resident[stream] = n_used + 1;
   } else {
     atomicAdd(&state.n_without_room, 1u);
   }
@@ -241,6 +268,8 @@ Kernel kernel_of(VictimRule rule) {
       return step_begin_kernel<VictimRule::kMarked>;
     case VictimRule::kRandom:
       return step_begin_kernel<VictimRule::kRandom>;
+    case VictimRule::kCold:
+      return step_begin_kernel<VictimRule::kCold>;
   }
   return nullptr;
 }

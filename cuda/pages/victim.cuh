@@ -23,8 +23,10 @@ struct DeviceStream {
   float* prompt_score;  // may be null
   uint32_t n_pages;
   uint32_t capacity;
-  size_t first;    // index of its first row among the rows of all streams
-  uint32_t index;  // layer * n_kv_heads + KV head
+  size_t first;                 // index of its first row among the rows of all streams
+  uint32_t index;               // layer * n_kv_heads + KV head
+  size_t free_begin, free_end;  // its entries in the stack of free slots, as many as its slots
+  uint32_t n_resident;          // pages in the pool
 
   // The open page while it still takes tokens; it never leaves.
   __device__ bool is_filling(uint32_t row) const { return row + 1 == n_pages && len[row] < kPageTokens; }
@@ -37,6 +39,11 @@ struct Room {
   uint32_t opens;  // 1 if that token begins a page
   __device__ bool crowded(const DeviceStream& s) const { return s.n_pages + opens > s.capacity; }
 };
+
+// With recall: whether a page in the pool may become cold.
+__device__ inline bool may_become_cold(const DeviceStream& s, uint32_t row) {
+  return s.slots[row] != kNoSlot && (s.flags[row] & kPageStays) == 0;
+}
 
 // The row with the lowest key over all lanes; of equal keys the lowest row.
 struct LowestRow {
@@ -157,6 +164,22 @@ __device__ inline uint32_t marked_victim(const DeviceStream& s, const Room& room
   return lowest.of_warp();
 }
 
+// kCold: the page in the pool with the least (stamp, last score, row), outside the newest as long as there is one; never
+// the last row.
+__device__ inline uint32_t cold_victim(const StepRules& rules, const DeviceStream& s) {
+  LowestRow outside, any;
+  const uint32_t end = s.n_pages - min(s.n_pages, 1 + rules.protect.pages);
+#pragma unroll 4
+  for (uint32_t row = threadIdx.x % kWarp; row + 1 < s.n_pages; row += kWarp) {
+    if (!may_become_cold(s, row)) continue;
+    const uint64_t key = uint64_t{s.stamp[row]} << 32 | key_of_score(s.last_score[row]);
+    any.take(key, row);
+    if (row < end) outside.take(key, row);
+  }
+  const uint32_t row = outside.of_warp(), any_row = any.of_warp();
+  return row != kNoRow ? row : any_row;
+}
+
 // kRandom: the page with the least (random order, row); never the last row.
 __device__ inline uint32_t random_victim(const StepRules& rules, const DeviceStream& s, const Room& room) {
   if (!room.crowded(s)) return kNoRow;
@@ -182,6 +205,8 @@ __device__ inline uint32_t victim_of(const StepRules& rules, const DeviceStream&
     row = marked_victim(s, room);
   } else if constexpr (kRule == VictimRule::kRandom) {
     row = random_victim(rules, s, room);
+  } else if constexpr (kRule == VictimRule::kCold) {
+    row = s.n_resident + room.opens > s.free_end - s.free_begin ? cold_victim(rules, s) : kNoRow;
   } else {
     static_assert(kRule == VictimRule::kNever);
   }

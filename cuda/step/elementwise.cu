@@ -135,7 +135,7 @@ __global__ void update_minmax_kernel(const RopeKernelArgs k) {
   for (uint32_t page = blockIdx.y; page * kPageTokens < first + a.n_tok; page += gridDim.y) {
     const size_t slot = a.kv.slots[table + row + page];
     const uint16_t* keys = a.kv.pool + slot * a.kv.page_elements();
-    uint16_t* high = a.kv.digests + slot * 2 * d;
+    uint16_t* high = a.kv.digests + a.kv.digest_index(kv_head, row + page) * 2 * d;
     const uint32_t begin = page == 0 ? first : 0, end = min(kPageTokens, first + a.n_tok - page * kPageTokens);
     for (uint32_t i = threadIdx.x; i < d; i += blockDim.x) {
       uint16_t most = high[i], least = high[d + i];
@@ -155,6 +155,7 @@ __global__ void rebuild_last_kernel(const KvView kv) {
   if (n == 0) return;
   const size_t at = size_t{kv_head} * kv.capacity + n - 1, slot = kv.slots[at];
   const uint16_t* keys = kv.pool + slot * kv.page_elements();
+  uint16_t* digest = kv.digests + kv.digest_index(kv_head, n - 1) * 2 * d;
   for (uint32_t i = threadIdx.x; i < d; i += blockDim.x) {
     uint16_t most = keys[i], least = keys[i];
     for (uint32_t t = 1; t < kv.len[at]; ++t) {
@@ -162,8 +163,8 @@ __global__ void rebuild_last_kernel(const KvView kv) {
       if (bf16_to_float(key) > bf16_to_float(most)) most = key;
       if (bf16_to_float(key) < bf16_to_float(least)) least = key;
     }
-    kv.digests[slot * 2 * d + i] = most;
-    kv.digests[slot * 2 * d + d + i] = least;
+    digest[i] = most;
+    digest[d + i] = least;
   }
 }
 

@@ -8,7 +8,7 @@ namespace weir::cuda {
 struct StepEndArgs {
   const float* logits;  // [vocab_size]
   uint32_t vocab_size;
-  bool commit;          // whether the step's token counts
+  bool commit;          // whether the step's token counts, unless the step is late
   bool overlap = true;  // see launch()
   StepState* state;
   StepState* mailbox;        // host memory that the device writes to

@@ -41,7 +41,7 @@ typedef struct weir_session_options {
                                                the whole context needs at worst. When it is full, the pages that were
                                                wanted the longest ago are dropped for good. */
     const char *policy;                   /**< "dense" (also NULL, default), "sink", "h2o", "tova", "quest", "raas",
-                                               "hybrid", "random", "arkvale" (processor only). Copied. */
+                                               "hybrid", "random", "arkvale". Copied. */
     const weir_key_value *policy_options; /**< [n_policy_options] options of the policy, docs/policies.md. Copied. */
     uint32_t n_policy_options;            /**< Count of policy_options. */
     uint32_t reserved;                    /**< 0. */

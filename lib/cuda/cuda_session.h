@@ -1,6 +1,6 @@
 // A session on the GPU: the whole class. Creation, page tables and single steps: session.cpp; prompts:
 // session_chunk.cpp; the contents of a decode step: session_step.cpp; steps of several sessions at once:
-// session_many.cpp; benchmarks: session_bench.cpp.
+// session_many.cpp; recall: session_recall.cpp; benchmarks: session_bench.cpp.
 #pragma once
 
 #include <span>
@@ -8,6 +8,7 @@
 #include "cuda/attn/attn_decode.cuh"
 #include "cuda/common/base.cuh"
 #include "cuda/matmul/gemv.cuh"
+#include "cuda/pages/page_recall.cuh"
 #include "cuda/session.h"
 #include "cuda/step/step.cuh"
 #include "models/attend.h"
@@ -54,7 +55,7 @@ class CudaSession final : public DeviceSession {
   Status create();
 
   bool is_lost() const override { return lost_; }
-  Status put_tables() override;
+  Status put_tables(bool repeats) override;
   Status get_tables() override;
   Status run_chunk(const DeviceChunk& chunk) override;
   Status token_mass(uint32_t layer, const TokenMassArgs& a) override;
@@ -64,6 +65,9 @@ class CudaSession final : public DeviceSession {
   Status fill_noise(uint64_t seed) override;
   Status rebuild_last_digests() override;
   Status profile_step(int32_t token, double* seconds) override;
+  Status copy_row_out(uint32_t row) override;
+  Status copy_pages_in(uint32_t n) override;
+  Status fill_row(uint32_t row, uint64_t seed) override;
   // The group of these sessions, with what each selects in its next step.
   static SessionGroup together(DeviceSession* const* sessions, uint32_t n);
   // DeviceModule::prepare_many and step_many, called on the group's leader.
@@ -83,6 +87,16 @@ class CudaSession final : public DeviceSession {
   Status chunk_stage(const DeviceChunk& chunk, uint32_t layer, const Stage& stage);
   Status chunk_attention(const DeviceChunk& chunk, uint32_t layer);
   Status copy_tables(bool in);
+
+  // With recall.
+  bool recalls() const { return a_.recall != nullptr; }
+  Status map_recall();
+  PageRecallArgs recall_args(uint32_t layer) const;
+  Status attend_units(const DeviceChunk& chunk, const AttnPagedArgs& whole, uint32_t layer, uint32_t n_rows);
+  // Before a launch: nothing is asked for. After it: sends the pages that steps ask for until the stream is done.
+  void open_posts();
+  void answer_posts();
+  static Status wait_and_answer(const SessionGroup& group);
 
   SessionGroup alone(bool selects, uint32_t parts) { return {{this}, {selects}, 1, parts}; }
   Status record(const SessionGroup& group, cudaGraphExec_t& out);
@@ -142,12 +156,25 @@ class CudaSession final : public DeviceSession {
   static constexpr uint32_t kJointGraphs = 4;
   JointGraph joint_[kJointGraphs];  // of groups that this session leads
   uint64_t n_joint_uses_ = 0;
+  DeviceRecall recall_;             // the device's addresses of host.recall
+  RecallHead* heads_ = nullptr;     // the journal: [n_streams]
+  RecallEntry* entries_ = nullptr;  // [n_streams, most]
   // Taken when the tables were put on the device: the most pages of a stream, the most prompt pages of a stream, and
   // the number of pages that the tokens fill.
   uint32_t n_pages_ = 0, n_prompt_pages_ = 0, n_filled_ = 0;
   bool lost_ = false;
 };
 static_assert(sizeof(CudaSession) <= session_bytes());
+
+// The device's address of staging memory.
+template <class T>
+Status map(T* host, T*& out) {
+  void* address = nullptr;
+  WEIR_CUDA_TRY(cudaHostGetDevicePointer(&address, const_cast<std::remove_const_t<T>*>(host), 0),
+                "mapping staging memory");
+  out = static_cast<T*>(address);
+  return {};
+}
 
 #define WEIR_REQUIRE_DEVICE() \
   const OnDevice on_device;   \

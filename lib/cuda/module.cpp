@@ -9,6 +9,7 @@
 #include "cuda/common/device.cuh"
 #include "cuda/matmul/gemv.cuh"
 #include "cuda/ops.h"
+#include "cuda/pages/page_recall.cuh"
 #include "cuda/session.h"
 #include "cuda/weights.h"
 #include "runtime/device_module.h"
@@ -212,7 +213,7 @@ Status check_matrix(const Weight& w) {
               gemv_max_cols(w.type));
 }
 
-Status check_session(const ModelConfig& c, const PolicyNeeds&, const StepRules&) {
+Status check_session(const ModelConfig& c, const PolicyNeeds& needs, const StepRules& rules) {
   if (!is_head_dim(c.head_dim)) {
     return fail(WEIR_ERR_UNSUPPORTED, "CUDA: heads of %u elements; multiples of 8 up to %u are needed", c.head_dim,
                 kMostHeadDim);
@@ -229,6 +230,12 @@ Status check_session(const ModelConfig& c, const PolicyNeeds&, const StepRules&)
                 "CUDA: %u experts of %u for each token do not fit into the device's shared memory", c.n_experts_used,
                 c.expert_ff);
   }
+  if (needs.recall_slots > kMostRecallSlots) {
+    return fail(WEIR_ERR_UNSUPPORTED, "CUDA: recall into a pool of %u tokens a stream; %u are the most",
+                needs.recall_slots * kPageTokens, kMostRecallSlots * kPageTokens);
+  }
+  if (needs.recall_slots != 0 && (!rules.recalls || rules.recall_pages > kMostRecallSlots))
+    return fail(WEIR_ERR_UNSUPPORTED, "CUDA: this policy recalls pages on the processor only");
   // One counter per page list, and every query head may have a list of its own.
   if (c.n_heads > DeviceBuffers::kCounters / 2) {
     return fail(WEIR_ERR_UNSUPPORTED, "CUDA: %u heads; %u are the most", c.n_heads, DeviceBuffers::kCounters / 2);

@@ -14,19 +14,6 @@
 #include "cuda/step/top_logits.cuh"
 
 namespace weir::cuda {
-namespace {
-
-// The device's address of staging memory.
-template <class T>
-Status map(T* host, T*& out) {
-  void* address = nullptr;
-  WEIR_CUDA_TRY(cudaHostGetDevicePointer(&address, host, 0), "mapping staging memory");
-  out = static_cast<T*>(address);
-  return {};
-}
-
-}  // namespace
-
 CudaSession::~CudaSession() {
   const OnDevice on_device;
   if (stream_ != nullptr) (void)cudaStreamSynchronize(stream_);
@@ -50,6 +37,8 @@ Status CudaSession::create() {
   WEIR_TRY(map(a_.host.events.events, events_));
   WEIR_TRY(map(a_.host.top_ids, top_ids_));
   WEIR_TRY(map(a_.host.top_logits, top_logits_));
+
+  if (recalls()) WEIR_TRY(map_recall());
 
   const RopeTable& rope = *a_.rope;
   std::memcpy(a_.host.angles, rope.angles().data(), rope.angles().size() * sizeof(double));
@@ -102,7 +91,7 @@ Status CudaSession::copy_tables(bool in) {
   return wait("copying page tables");
 }
 
-Status CudaSession::put_tables() {
+Status CudaSession::put_tables(bool repeats) {
   WEIR_REQUIRE_DEVICE();
   // The host's tables have the same layout as the device's.
   const KvTables tables = a_.kv->tables();
@@ -122,7 +111,17 @@ Status CudaSession::put_tables() {
     n_prompt_pages_ = std::max(n_prompt_pages_, n_prompt);
     n_pages_ = std::max(n_pages_, n);
   }
-  return note(copy_tables(true));
+  WEIR_TRY(note(copy_tables(true)));
+  if (!recalls()) return {};
+  const KvView kv = a_.kv->view(0);
+  if (a_.host.state->pages_lost != 0)
+    WEIR_TRY(note(spoil_lost(a_.cx, {tables, recall_.raw_index, kv.digests,
+                                     static_cast<uint32_t>(digest_elements(kv.digest, kv.head_dim))})));
+  if (!repeats) {
+    WEIR_TRY(note(cuda_status(cudaMemsetAsync(heads_, 0, a_.kv->shape().n_streams() * sizeof(RecallHead), stream_),
+                              "clearing the journal")));
+  }
+  return note(wait("copying page tables"));
 }
 
 Status CudaSession::get_tables() {
@@ -161,8 +160,9 @@ Status CudaSession::step(int32_t token) {
   WEIR_REQUIRE_DEVICE();
   const bool selects = selects_now();
   a_.host.tokens[0] = token;
+  open_posts();
   WEIR_TRY(note(cuda_status(cudaGraphLaunch(selects ? selected_ : all_pages_, stream_), "launching a step")));
-  WEIR_TRY(note(wait("a decode step")));
+  WEIR_TRY(note(selects && recalls() ? wait_and_answer(alone(true, kAllParts)) : wait("a decode step")));
   return check_room();
 }
 

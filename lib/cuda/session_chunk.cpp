@@ -42,6 +42,9 @@ Status CudaSession::chunk_attention(const DeviceChunk& chunk, uint32_t layer) {
   AttnPagedArgs attn = attn_paged_args(pass, attention, layer);
   attn.lse = is_ruled(attention) ? a_.b.lse : nullptr;
   if (!chunk.sink_moved) attn.q_sink = nullptr;  // both queries are equal: one pass, with the bits of dense attention
+  uint32_t n_rows = 0;
+  if (chunk.pages != nullptr && is_ruled(attention) && chunk.pages->in_units(layer, n_rows))
+    return attend_units(chunk, attn, layer, n_rows);
   WEIR_TRY(attn_prefill(a_.cx, attn));
   return chunk.observer == nullptr || !is_ruled(attention) ? Status() : chunk.observer->observe(layer);
 }

@@ -75,10 +75,13 @@ Status CudaSession::step_together(const SessionGroup& group, const int32_t* toke
   const OnDevice on_device;
   const cudaGraphExec_t graph = find_graph(group);
   if (graph == nullptr) return fail(WEIR_ERR_INTERNAL, "a step of %u sessions was not prepared", group.n);
-  for (uint32_t i = 0; i < group.n; ++i) group.session[i]->a_.host.tokens[0] = tokens[i];
+  for (uint32_t i = 0; i < group.n; ++i) {
+    group.session[i]->a_.host.tokens[0] = tokens[i];
+    group.session[i]->open_posts();
+  }
   // A launch that fails also counts as a lost device, because other groups of the same call may have stepped.
   const cudaError_t launched = cudaGraphLaunch(graph, stream_);
-  WEIR_TRY(note_all(group, launched == cudaSuccess ? wait("a decode step") : lose(launched, "launching a step")));
+  WEIR_TRY(note_all(group, launched == cudaSuccess ? wait_and_answer(group) : lose(launched, "launching a step")));
   // A session without room is lost, and so are the others: their steps are done, but the caller is told of a failure.
   Status status;
   for (uint32_t i = 0; i < group.n; ++i) {

@@ -113,7 +113,7 @@ Status CudaSession::enqueue_attention(uint32_t layer, bool selects, uint32_t par
     if (kv.digest != DigestKind::kNone && kv.digest != DigestKind::kMinMax)
       WEIR_TRY(page_digest(a_.cx, {kv, a_.kv->append_rows(layer), 1}));
   }
-  if (selected && !apart) {
+  if (selected && !apart && !recalls()) {
     SparseLayerArgs all = {decode_args(layer, true, overlap), select_args(layer)};
     all.attn.attn.list_per_head = a_.needs->list_per_head;
     if (has_sparse_layer(all)) return (parts & part_bit(kPartAttention)) != 0 ? sparse_layer(a_.cx, all) : Status();
@@ -125,6 +125,11 @@ Status CudaSession::enqueue_attention(uint32_t layer, bool selects, uint32_t par
       WEIR_TRY(apart ? page_score(a_.cx, score) : page_score_step(a_.cx, {score, rope, overlap}));
     if ((parts & part_bit(kPartSelect)) != 0) WEIR_TRY(page_select(a_.cx, select_args(layer)));
     lists = {a_.b.select, a_.b.n_select};
+    if (recalls()) {
+      PageRecallArgs recall = recall_args(layer);
+      recall.only_lists = parts != kAllParts;
+      WEIR_TRY(page_recall(a_.cx, recall));
+    }
   }
   bool stamped = false;  // by the attention kernel
   if ((parts & part_bit(kPartAttention)) != 0) {
@@ -271,6 +276,12 @@ Status CudaSession::enqueue_begin() {
   begin.cos_sin_sink = a_.b.cos_sin_sink;
   begin.counter = a_.device.counters + kBeginCounter;
   begin.events = {events_, a_.host.events.capacity};
+  if (recalls()) {
+    const KvView kv = a_.kv->view(0);
+    begin.raw_index = recall_.raw_index;
+    begin.digests = kv.digests;
+    begin.digest_elements = static_cast<uint32_t>(digest_elements(kv.digest, kv.head_dim));
+  }
   WEIR_TRY(step_begin(a_.cx, begin));
   return embed(a_.cx, {a_.b.x, a_.weights->token_embd, token_, 1, a_.config->embedding_scale});
 }

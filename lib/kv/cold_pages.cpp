@@ -41,18 +41,27 @@ void ColdPages::forget(uint32_t stream, uint32_t row) {
 }
 
 void ColdPages::seal(uint32_t first) {
-  const uint32_t begin = first / kPageTokens, end = kv_->n_tokens() / kPageTokens;
   least_is_known_ = false;
-  for (uint32_t s = 0; begin < end && s < kv_->shape().n_streams(); ++s) {
+  for (uint32_t row = first / kPageTokens; row < kv_->n_tokens() / kPageTokens; ++row) copy_row(row, nullptr);
+}
+
+void ColdPages::seal_row(uint32_t row, const uint16_t* pages) {
+  least_is_known_ = false;
+  copy_row(row, pages);
+}
+
+void ColdPages::copy_row(uint32_t row, const uint16_t* pages) {
+  const size_t page_elements = kv_->shape().page_bytes() / sizeof(uint16_t);
+  for (uint32_t s = 0; s < kv_->shape().n_streams(); ++s) {
     if (!has_stream(s)) continue;
     const StreamView v = kv_->stream(s);
-    for (uint32_t row = begin; row < end; ++row) {
-      // A page for which no other copy can be dropped has none.
-      do {
-        v.copies[row] = kNoCopy;
-      } while (!store_->put(s, v.first_pos[row], kv_->page_keys(v.slots[row]), v.copies[row]).ok() && drop_one());
-      if (least_is_known_ && least_[s] == kNoRow && v.copies[row] != kNoCopy) least_[s] = row;
-    }
+    const uint16_t* page = pages != nullptr ? pages + s * page_elements : kv_->page_keys(v.slots[row]);
+    const auto tag = static_cast<uint32_t>(kv_->row_index(s, row));
+    // A page for which no other copy can be dropped has none.
+    do {
+      v.copies[row] = kNoCopy;
+    } while (!store_->put(s, row * kPageTokens, page, v.copies[row], tag).ok() && drop_one());
+    if (least_is_known_ && least_[s] == kNoRow && v.copies[row] != kNoCopy) least_[s] = row;
   }
 }
 
@@ -94,8 +103,7 @@ bool ColdPages::read(uint32_t stream, uint32_t row, uint16_t* out) {
   }
   if (v.copies[row] == kNoCopy) return false;
   if (store_->get(v.copies[row], stream, v.first_pos[row], out).ok()) return true;
-  forget(stream, row);
-  kv_->lose(stream, row);
+  lose(stream, row);
   return false;
 }
 
@@ -103,16 +111,23 @@ bool ColdPages::recall(uint32_t stream, uint32_t row) {
   const StreamView v = kv_->stream(stream);
   if (v.copies[row] == kNoCopy) return false;
   const uint64_t started = now_ns();
-  const bool came = store_->get(v.copies[row], stream, v.first_pos[row], kv_->take_back(stream, row)).ok();
+  uint16_t* const page = kv_->take_back(stream, row);
+  void* const out = writer_ != nullptr ? static_cast<void*>(writer_->buffer()) : page;
+  bool came = store_->get(v.copies[row], stream, v.first_pos[row], out).ok();
+  if (came && writer_ != nullptr) came = writer_->write(v.slots[row]);
   if (came) {
     recalled_.fetch_add(1, std::memory_order_relaxed);
   } else {  // its bytes are damaged
-    kv_->make_cold(stream, row);
-    forget(stream, row);
-    kv_->lose(stream, row);
+    lose(stream, row);
   }
   recall_ns_.fetch_add(now_ns() - started, std::memory_order_relaxed);
   return came;
+}
+
+void ColdPages::lose(uint32_t stream, uint32_t row) {
+  if (kv_->stream(stream).slots[row] != kNoSlot) kv_->make_cold(stream, row);
+  forget(stream, row);
+  kv_->lose(stream, row);
 }
 
 bool ColdPages::can_reopen(uint32_t stream, uint32_t row) const {

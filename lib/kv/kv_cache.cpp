@@ -6,7 +6,7 @@
 
 namespace weir {
 
-void KvCache::lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena& tables) {
+void KvCache::lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena& tables, Arena& host) {
   shape_ = shape;
   const uint64_t rows = shape.n_rows();
   pool_ = pages.take<uint16_t>(shape.n_slots() * page_elements());
@@ -20,13 +20,14 @@ void KvCache::lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena&
   stamp_ = tables.take<uint32_t>(rows);
   last_score_ = tables.take<float>(rows);
   prompt_score_ = shape.prompt_scores ? tables.take<float>(rows) : nullptr;
-  copies_ = shape.recalls() ? tables.take<uint32_t>(rows) : nullptr;
+  copies_ = shape.recalls() ? host.take<uint32_t>(rows) : nullptr;
   n_pages_ = tables.take<uint32_t>(shape.n_streams());
   append_row_ = tables.take<uint32_t>(shape.n_streams());
   n_resident_ = shape.recalls() ? tables.take<uint32_t>(shape.n_streams()) : nullptr;
-  row_per_stream_ = shape.recalls() ? tables.take<uint32_t>(shape.n_streams()) : nullptr;
+  row_per_stream_ = shape.recalls() ? host.take<uint32_t>(shape.n_streams()) : nullptr;
   free_ = tables.take<uint32_t>(shape.n_slots());
   row_begin_ = tables.take<uint32_t>(shape.n_streams() + 1);
+  slot_begin_ = shape.recalls() ? tables.take<uint32_t>(shape.n_streams() + 1) : row_begin_;
   window_ = tables.take<uint32_t>(shape.n_streams());
 }
 
@@ -37,12 +38,14 @@ void KvCache::reset() {
   for (uint32_t s = 0; s < shape_.n_streams(); ++s) {
     const uint32_t n_slots = n_slots_of(s);
     row_begin_[s] = first_row;
+    slot_begin_[s] = first;
     window_[s] = window(s);
     for (uint32_t i = 0; i < n_slots; ++i) free_[first + i] = first + n_slots - 1 - i;
     first_row += shape_.capacity(s / shape_.n_kv_heads);
     first += n_slots;
   }
   row_begin_[shape_.n_streams()] = first_row;
+  slot_begin_[shape_.n_streams()] = first;
   std::fill_n(n_pages_, shape_.n_streams(), 0u);
   if (n_resident_ != nullptr) std::fill_n(n_resident_, shape_.n_streams(), 0u);
   std::fill_n(append_row_, shape_.n_streams(), 0u);
@@ -98,7 +101,9 @@ KvTables KvCache::tables() const {
           n_pages_,
           append_row_,
           free_,
+          n_resident_,
           row_begin_,
+          slot_begin_,
           window_,
           shape_.n_layers,
           shape_.n_kv_heads,
@@ -107,7 +112,8 @@ KvTables KvCache::tables() const {
 }
 
 KvCounters KvCache::counters() const {
-  return {n_tokens_, pages_resident(), pages_resident_max(), pages_evicted(), prompt_pages_evicted_};
+  return {n_tokens_,    pages_resident(), pages_resident_max(), pages_evicted(), prompt_pages_evicted_,
+          pages_cold(), pages_lost()};
 }
 
 void KvCache::set_counters(const KvCounters& c) {
@@ -118,6 +124,8 @@ void KvCache::set_counters(const KvCounters& c) {
   pages_resident_.store(c.pages_resident, std::memory_order_relaxed);
   pages_resident_max_.store(c.pages_resident_max, std::memory_order_relaxed);
   pages_evicted_.store(c.pages_evicted, std::memory_order_relaxed);
+  pages_cold_.store(c.pages_cold, std::memory_order_relaxed);
+  pages_lost_.store(c.pages_lost, std::memory_order_relaxed);
 }
 
 uint32_t KvCache::pages_to_open(uint32_t n_tok) const {
@@ -250,7 +258,7 @@ void KvCache::lose(uint32_t stream, uint32_t row) {
   pages_lost_.fetch_add(1, std::memory_order_relaxed);
   flags_[at(stream, row)] &= ~uint32_t{kPageKept};  // steps want what is pinned
   pages_cold_.fetch_sub(1, std::memory_order_relaxed);
-  if (digests_ == nullptr) return;
+  if (digests_ == nullptr || pages_elsewhere_) return;
   // Any estimate from NaN is NaN, which counts as -inf.
   const size_t n = digest_elements(shape_.digest, shape_.head_dim);
   std::fill_n(digests_ + digest_index(stream, row) * n, n, uint16_t{0x7fc0});

@@ -75,6 +75,10 @@ struct KvShape {
 // The copy of a page that has none in the spill store.
 inline constexpr uint32_t kNoCopy = UINT32_MAX;
 
+// What a device sees of a page's copy, unless it is the number of a raw slot of the store: the copy is elsewhere, or
+// there is none.
+inline constexpr uint32_t kNotRaw = UINT32_MAX - 1, kNoRaw = UINT32_MAX;
+
 // One stream's table, as policies see it. Rows are pages in ascending position; the last one is open (filling, or just
 // full).
 struct StreamView {
@@ -111,8 +115,10 @@ struct KvTables {
   // [n_slots] a stack of free slots per stream. It uses the first capacity - n_pages entries of the stream's rows, with
   // the top at the last of them.
   uint32_t* free_slots;
-  const uint32_t* row_begin;  // [n_streams + 1] a stream's first row; its capacity is the distance to the next one's
-  const uint32_t* window;     // [n_streams] positions that its layer sees; 0: all
+  uint32_t* n_resident;        // [n_streams] pages in the pool; null without recall, when all are
+  const uint32_t* row_begin;   // [n_streams + 1] a stream's first row; its capacity is the distance to the next one's
+  const uint32_t* slot_begin;  // [n_streams + 1] the same of its entries in free_slots; without recall row_begin
+  const uint32_t* window;      // [n_streams] positions that its layer sees; 0: all
   uint32_t n_layers, n_kv_heads;
   uint32_t ruled_stream;  // KvShape::last_ruled_stream
   bool has_windows;       // any
@@ -122,12 +128,17 @@ struct KvTables {
 struct KvCounters {
   uint32_t n_tokens;
   uint64_t pages_resident, pages_resident_max, pages_evicted, prompt_pages_evicted;
+  uint64_t pages_cold, pages_lost;  // with recall
 };
 
 class KvCache {
  public:
-  // Takes pages, digests and tables from three arenas. Over measuring arenas this only adds up their sizes.
-  void lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena& tables);
+  // Takes pages, digests and tables from three arenas, and from `host` what only the host uses of the tables. Over
+  // measuring arenas this only adds up their sizes.
+  void lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena& tables, Arena& host);
+  void lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena& tables) {
+    lay_out(shape, pages, digests, tables, tables);
+  }
   void reset();  // all pages free; also needed once after lay_out
 
   // Pages and digests are in device memory: nothing here may read or write them.
@@ -149,6 +160,8 @@ class KvCache {
   uint32_t* stamps(uint32_t layer) const { return stamp_ + row_base(layer); }
   float* last_scores(uint32_t layer) const { return last_score_ + row_base(layer); }
   const uint32_t* flags(uint32_t layer) const { return flags_ + row_base(layer); }
+  // Index of a table row among those of all streams.
+  size_t row_index(uint32_t stream, uint32_t row) const { return at(stream, row); }
   // With recall: [n_streams] rows, for whoever keeps the copies.
   uint32_t* row_per_stream() const { return row_per_stream_; }
   // Of a ruled stream of a layer, with recall: whether any of its pages is cold.
@@ -177,7 +190,8 @@ class KvCache {
   // returns the memory that the page's bytes go to.
   void make_cold(uint32_t stream, uint32_t row);
   uint16_t* take_back(uint32_t stream, uint32_t row);
-  // Counts a cold page that is lost, unpins it, and makes its digest worse than any other.
+  // Counts a cold page that is lost, unpins it, and makes its digest worse than any other; where digests are elsewhere,
+  // the device does that when it gets the tables.
   void lose(uint32_t stream, uint32_t row);
 
   // Positions that the stream's layer sees, 0: all. Of a stream with a window, slide() removes the pages that no token
@@ -216,13 +230,9 @@ class KvCache {
   size_t at(uint32_t stream, uint32_t row) const { return size_t{row_begin_[stream]} + row; }
   uint32_t capacity(uint32_t stream) const { return row_begin_[stream + 1] - row_begin_[stream]; }
   uint32_t n_slots_of(uint32_t stream) const { return shape_.slots(stream / shape_.n_kv_heads); }
-  size_t slot_base(uint32_t stream) const {
-    const uint32_t layer = stream / shape_.n_kv_heads;
-    return shape_.slots_before(layer) + size_t{stream % shape_.n_kv_heads} * shape_.slots(layer);
-  }
   uint32_t resident(uint32_t stream) const { return n_resident_ != nullptr ? n_resident_[stream] : n_pages_[stream]; }
   // Index of the top of a stream's stack of free slots; the stack is not empty while the stream has a free slot.
-  size_t top_free(uint32_t stream) const { return slot_base(stream) + n_slots_of(stream) - 1 - resident(stream); }
+  size_t top_free(uint32_t stream) const { return size_t{slot_begin_[stream + 1]} - 1 - resident(stream); }
   void change_resident(uint32_t stream, int32_t change);
   // Where the digest of a row is.
   size_t digest_index(uint32_t stream, uint32_t row) const {
@@ -253,6 +263,7 @@ class KvCache {
   uint32_t* append_row_ = nullptr;      // [n_streams] row that holds the first reserved token
   uint32_t* free_ = nullptr;            // [n_slots] a stack of free slots per stream; see KvTables
   uint32_t* row_begin_ = nullptr;       // [n_streams + 1]
+  uint32_t* slot_begin_ = nullptr;      // [n_streams + 1]; without recall row_begin_
   uint32_t* window_ = nullptr;          // [n_streams]
   uint32_t n_tokens_ = 0;               // committed
   uint32_t n_reserved_ = 0;

@@ -104,6 +104,7 @@ void SpillStore::retire(Lock& lock) {
   const uint32_t index = raw_.first;
   Entry& e = entries_[index];
   remove(raw_, index);
+  tell(e, kNotRaw);
   append(queue_, index);
   free_for_sure_ -= plan_.worst_cells;
   e.where = Where::kQueued;
@@ -115,7 +116,7 @@ void SpillStore::retire(Lock& lock) {
   }
 }
 
-Status SpillStore::put(uint32_t stream, uint32_t position, const void* page, SpillHandle& handle) {
+Status SpillStore::put(uint32_t stream, uint32_t position, const void* page, SpillHandle& handle, uint32_t tag) {
   const uint64_t checksum = page_checksum(page, plan_page_bytes_, stream, position);
   const std::lock_guard turn(put_mutex_);
   Lock lock(mutex_);
@@ -124,6 +125,7 @@ Status SpillStore::put(uint32_t stream, uint32_t position, const void* page, Spi
   Entry& e = entries_[index];
   free_entry_ = e.next;
   e = {.checksum = checksum,
+       .tag = tag,
        .n_refs = 1,
        .first = free_slots_[--n_free_slots_],
        .last = 0,
@@ -134,6 +136,7 @@ Status SpillStore::put(uint32_t stream, uint32_t position, const void* page, Spi
        .was_read = false};
   std::memcpy(slot(e.first), page, plan_page_bytes_);
   append(raw_, index);
+  tell(e, e.first);
   ++stats_.pages_spilled;
   ++stats_.pages_held;
   stats_.stored_bytes += plan_page_bytes_;
@@ -368,6 +371,7 @@ void SpillStore::end_reference(SpillHandle handle, bool is_drop) {
   if (is_drop && e.where != Where::kLost) ++stats_.pages_dropped;  // what is lost has been counted
   if (--e.n_refs != 0) return;
   --stats_.pages_held;
+  tell(e, kNoRaw);
   if (e.where == Where::kRaw) remove(raw_, handle);
   if (e.where == Where::kCells) {
     remove(in_cells_, handle);

@@ -30,6 +30,7 @@
 
 #include "core/memory.h"
 #include "core/status.h"
+#include "kv/kv_cache.h"
 #include "kv/page_codec.h"
 #include "kv/spill_cells.h"
 #include "kv/spill_file.h"
@@ -100,8 +101,13 @@ class SpillStore {
   // Makes the next n_pages puts succeed if nobody else puts. WEIR_ERR_BUDGET when the store is full: the caller drops
   // pages and tries again, or gives up. May move blocks to the file.
   Status make_room(uint32_t n_pages);
-  // Copies a page, [page_bytes]. WEIR_ERR_BUDGET as for make_room(1), nothing has changed then.
-  Status put(uint32_t stream, uint32_t position, const void* page, SpillHandle& handle);
+  // Copies a page, [page_bytes]. WEIR_ERR_BUDGET as for make_room(1), nothing has changed then. `tag`: the page's place
+  // in what set_raw_index() got.
+  Status put(uint32_t stream, uint32_t position, const void* page, SpillHandle& handle, uint32_t tag = 0);
+  // From now on index[tag] says where the copy of the page with that tag is: its raw slot, kNotRaw or kNoRaw. It changes
+  // only in calls of the functions here. `index` outlives the store; its owner fills it with kNoRaw.
+  void set_raw_index(uint32_t* index) { raw_index_ = index; }
+  const std::byte* raw_slots() const { return slots_; }
   // Restores the page that was put with this stream and position. WEIR_ERR_FORMAT: the block is damaged, or another
   // page's; WEIR_ERR_IO: the file failed and is given up; WEIR_ERR_NOT_FOUND: the page was lost with the file.
   // `out` holds anything then.
@@ -138,6 +144,7 @@ class SpillStore {
   // Pages are in one list or none: raw pages in order of put; the queue; blocks in cells, those to move first in front.
   struct Entry {
     uint64_t checksum;
+    uint32_t tag;
     uint32_t n_refs;
     uint32_t first, last;  // first: slot or first cell; last: last cell
     uint32_t block_bytes;
@@ -187,6 +194,9 @@ class SpillStore {
   void free_place(uint32_t index);
   void end_reference(SpillHandle handle, bool is_drop);
   void lose(Entry& entry);
+  void tell(const Entry& entry, uint32_t where) {
+    if (raw_index_ != nullptr) raw_index_[entry.tag] = where;
+  }
   Status read(Lock& lock, SpillHandle handle, uint32_t stream, uint32_t position, std::byte* out, Reader& reader);
   static void* worker_main(void* worker);
 
@@ -206,6 +216,7 @@ class SpillStore {
   Worker* workers_ = nullptr;  // [n_workers + 1], the last for the thread that puts
   Reader* readers_ = nullptr;  // [n_readers + 1], the last for writing to the file
   std::byte* slots_ = nullptr;
+  uint32_t* raw_index_ = nullptr;  // by tag; null: nobody wants to know
 
   std::mutex put_mutex_;  // puts take turns; taken before mutex_
   mutable std::mutex mutex_;

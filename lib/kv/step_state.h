@@ -20,7 +20,10 @@ struct StepState {
   uint64_t pages_resident_max;
   uint64_t pages_attended;  // by the step
   uint32_t n_without_room;  // streams that were full when a page had to open; not 0: the policy's rules are wrong
-  uint32_t reserved;
+  // With recall. A step is late if the host did not bring a page in time, or could not; it is then not committed.
+  uint32_t is_late;
+  uint64_t pages_cold, pages_lost;
+  uint64_t pages_recalled;
 };
 
 }  // namespace weir

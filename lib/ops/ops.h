@@ -83,10 +83,14 @@ struct KvView {
   uint32_t n_kv_heads = 0;
   uint32_t head_dim = 0;
   constexpr size_t page_elements() const { return size_t{2} * kPageTokens * head_dim; }
+  // Index of a table row's digest, in digests of digest_elements.
+  constexpr size_t digest_index(uint32_t kv_head, uint32_t row) const {
+    const size_t at = size_t{kv_head} * capacity + row;
+    return digest_by_row ? at : slots[at];
+  }
   // Digest of a table row, and the keys [kPageTokens, head_dim] of its page.
   constexpr uint16_t* digest_of(uint32_t kv_head, uint32_t row) const {
-    const size_t at = size_t{kv_head} * capacity + row;
-    return digests + (digest_by_row ? at : slots[at]) * digest_elements(digest, head_dim);
+    return digests + digest_index(kv_head, row) * digest_elements(digest, head_dim);
   }
   constexpr const uint16_t* keys_of(uint32_t kv_head, uint32_t row) const {
     return pool + slots[size_t{kv_head} * capacity + row] * page_elements();

@@ -21,6 +21,9 @@ enum class VictimRule : uint8_t {
   // last row.
   kMarked,
   kRandom,  // random: the least (random_order, row); never the last row
+  // With recall: the least (stamp, last_score, row) among the pages in the pool, outside the newest protect.pages as
+  // long as there is a page; never the last row. The page becomes cold.
+  kCold,
 };
 
 // Restrictions of attention; see AttnPagedArgs.
@@ -102,7 +105,12 @@ struct StepRules {
   AccumulateRule accumulate = AccumulateRule::kSum;
   bool marks = false;  // kAccumulate: in `stamp`
 
-  bool recalls = false;  // wanted pages come back before they are attended; no device does this yet
+  // With kCold: wanted is what selection lists. Of the wanted pages the best that are cold come back before attention,
+  // each over the page in the pool with the least (stamp, last_score, row) that is neither wanted nor protected. Wanted
+  // pages are stamped.
+  bool recalls = false;
+  uint32_t recall_pages = 0;   // most that come back in a step and stream
+  bool attend_wanted = false;  // attended are the wanted pages in the pool, not all that are there
 
   AttnScope scope;  // of attention, in every pass
 };

@@ -63,7 +63,7 @@ class ArkValePolicy final : public Policy {
 
   StepRules step_rules() const override {
     StepRules rules;
-    rules.victim = needs_.recall_slots != 0 ? VictimRule::kStalest : VictimRule::kNever;
+    rules.victim = needs_.recall_slots != 0 ? VictimRule::kCold : VictimRule::kNever;
     rules.protect.pages = o_.protect;
     SelectionOptions selection;
     selection.agg = o_.agg;
@@ -71,6 +71,8 @@ class ArkValePolicy final : public Policy {
     selection.skip_layers = 0;
     set_selection(rules, selection, needs_.page_lists, o_.recall_from + 1, 0);
     rules.recalls = needs_.recall_slots != 0;
+    rules.recall_pages = o_.recall_pages == 0 ? o_.recall_from : std::min(o_.recall_pages, o_.recall_from);
+    rules.attend_wanted = o_.attend_top != 0;
     return rules;
   }
 

@@ -25,6 +25,11 @@ class DeviceHost {
   // The CUDA backend, opened when first asked for. Each failed call says what is missing.
   Status cuda(const DeviceModule*& out);
 
+  // How long a step on a device waits for a page that the host brings. A host that is stopped for longer repeats the
+  // step. Tests change it.
+  uint64_t recall_late_ns() const { return recall_late_ns_; }
+  void set_recall_late_ns(uint64_t ns) { recall_late_ns_ = ns; }
+
   // Device memory; `pool` names it in messages.
   Status allocate(const DeviceModule& module, uint64_t bytes, const char* pool, void** out);
   void release(const DeviceModule& module, void* device, uint64_t bytes);
@@ -38,6 +43,7 @@ class DeviceHost {
  private:
   AllocatorHooks hooks_;
   char folder_[kMaxPathBytes] = "";
+  uint64_t recall_late_ns_ = 500'000'000;
   std::atomic<uint64_t> bytes_{0}, peak_bytes_{0}, n_allocs_{0}, n_frees_{0};
 };
 

@@ -47,25 +47,56 @@ constexpr uint32_t device_interface(uint32_t version, std::string_view lists) {
 }
 
 // The number is raised with every change of this header, and of a rule or an enum that the module knows.
-inline constexpr uint32_t kDeviceInterface = device_interface(8, kDeviceLists);
+inline constexpr uint32_t kDeviceInterface = device_interface(9, kDeviceLists);
 
 // The most sessions that DeviceModule::step_many takes at once: an SM's registers can hold a GEMV's sums for this many
 // inputs.
 inline constexpr uint32_t kMostTogether = 8;
 
+// What a stream of a layer asks of the host in a step: copies that are not raw. The device fills it, `ticket` last; a
+// ticket is a number that no other step and layer of the same launch has, never 0.
+struct RecallPost {
+  uint32_t ticket, layer, n;  // n rows in DeviceRecall::rows; kNoRow where nothing is asked
+  uint32_t reserved;
+};
+// The host's answer; its pages are in DeviceRecall::pages. `is_refused` may be set before `ticket`: some cannot be read.
+struct RecallAnswer {
+  uint32_t ticket, is_refused;
+};
+inline constexpr uint32_t kNoAskedRow = UINT32_MAX;
+
+// With recall: what both sides see of it, in host memory.
+struct DeviceRecall {
+  uint64_t late_ns = 0;                  // a step that waits longer for a page is late
+  uint32_t most = 0;                     // StepRules::recall_pages
+  uint32_t n_rows = 0;                   // of all tables
+  uint32_t n_pages = 0;                  // of `pages`
+  uint32_t* raw_index = nullptr;         // [n_rows] where a page's copy is; see SpillStore::set_raw_index
+  const std::byte* raw_pages = nullptr;  // raw slots, by index
+  RecallPost* posts = nullptr;           // [n_kv_heads]
+  RecallAnswer* answers = nullptr;       // [n_kv_heads]
+  uint32_t* rows = nullptr;              // [n_kv_heads, most] that the posts ask for
+  std::byte* pages = nullptr;            // [n_pages, page_bytes] for pages on their way; see the functions that use it
+  uint32_t* page_slots = nullptr;        // [n_pages] where each of them comes from or goes to
+  uint32_t* unit_pos = nullptr;          // [n_kv_heads, kSplitPages] of a unit of a prompt's attention: positions
+  uint32_t* unit_len = nullptr;          // the same: tokens
+};
+
 // Host memory that the device copies from and to at full speed; planned and taken with the session.
 struct DeviceStaging {
-  std::byte* tables = nullptr;    // [table_bytes] the host's page tables, on which the library's policies work
-  StepState* state = nullptr;     // the step's
-  int32_t* tokens = nullptr;      // [max_tok] of a prompt chunk
-  float* cos_sin = nullptr;       // [rotations of the model, max_tok, rope_dim] of a prompt chunk
-  float* cos_sin_sink = nullptr;  // the same, or null
-  double* angles = nullptr;       // [rotations of the model, rope_dim / 2]
-  float* token_mass = nullptr;    // [n_kv_heads, most pages * kPageTokens] for prompt policies, or null
-  float* logits = nullptr;        // [vocab_size]
-  PageEventRing events;           // the host writes to it around prompts, the device in decode steps
-  int32_t* top_ids = nullptr;     // [kMostTopLogits]
-  float* top_logits = nullptr;    // [kMostTopLogits]
+  std::byte* tables = nullptr;     // [table_bytes] the host's page tables, on which the library's policies work
+  StepState* state = nullptr;      // the step's
+  int32_t* tokens = nullptr;       // [max_tok] of a prompt chunk
+  float* cos_sin = nullptr;        // [rotations of the model, max_tok, rope_dim] of a prompt chunk
+  float* cos_sin_sink = nullptr;   // the same, or null
+  double* angles = nullptr;        // [rotations of the model, rope_dim / 2]
+  float* token_mass = nullptr;     // [n_kv_heads, most pages * kPageTokens] for prompt policies, or null
+  float* logits = nullptr;         // [vocab_size]
+  PageEventRing events;            // the host writes to it around prompts, the device in decode steps
+  int32_t* top_ids = nullptr;      // [kMostTopLogits]
+  float* top_logits = nullptr;     // [kMostTopLogits]
+  std::byte* host_rows = nullptr;  // what only the host uses of the tables
+  DeviceRecall recall;
 };
 
 // The device's counterpart, besides pages, digests, tables and StepBuffers.
@@ -77,7 +108,21 @@ struct DeviceBuffers {
   double* angles = nullptr;
   uint32_t* counters = nullptr;  // [kCounters] of finished work, zero between kernels
   std::byte* module = nullptr;   // the bytes that the module asked for (session_device_bytes)
+  // With recall: what each stream has brought back in its latest step, RecallHead [n_streams] and RecallEntry
+  // [n_streams, most] (cuda/pages/page_recall.cuh), and the output of one unit of a prompt's attention.
+  uint32_t* journal = nullptr;
+  float* unit_out = nullptr;  // [max_tok, n_heads, head_dim]
   static constexpr uint32_t kCounters = 4096;
+};
+
+// Where the host finds pages that are not in the pool.
+class RecallSource {
+ public:
+  // Reads a page's copy to `out` [page_bytes]; false: it cannot be read.
+  virtual bool read(uint32_t stream, uint32_t row, std::byte* out) = 0;
+
+ protected:
+  ~RecallSource() = default;
 };
 
 struct DeviceSessionArgs {
@@ -91,6 +136,7 @@ struct DeviceSessionArgs {
   OpContext cx;
   DeviceBuffers device;
   DeviceStaging host;
+  RecallSource* recall = nullptr;  // with recall
 };
 
 // Called after a layer's attention over a prompt chunk; it may ask for DeviceSession::token_mass.
@@ -102,11 +148,35 @@ class ChunkObserver {
   ~ChunkObserver() = default;
 };
 
+// Where the pages of a unit of a prompt's attention are: kInPool + slot, kRaw + raw slot, kStaged + number in
+// DeviceRecall::pages, or kLostPage.
+struct UnitPage {
+  enum Where : uint32_t { kInPool = 0, kRaw = 1, kStaged = 2, kLostPage = 3 };
+  static constexpr uint32_t kBits = 30;
+  static constexpr uint32_t at(Where where, uint32_t index) { return static_cast<uint32_t>(where) << kBits | index; }
+};
+
+// With recall: loads a prompt's earlier pages unit by unit.
+class ChunkPages {
+ public:
+  // Whether the layer is attended unit by unit, and the most rows of its streams. That depends on the number of rows
+  // alone, unless one unit holds them all: units add up in an order of their own, and what a prompt gives must not
+  // depend on which of its pages are cold.
+  virtual bool in_units(uint32_t layer, uint32_t& n_rows) = 0;
+  // Fills DeviceRecall::page_slots (UnitPage), unit_pos and unit_len with kSplitPages rows of each KV head from
+  // first_row on; rows that do not exist have no tokens. `pages` of DeviceRecall takes what is not raw.
+  virtual void load_unit(uint32_t layer, uint32_t first_row) = 0;
+
+ protected:
+  ~ChunkPages() = default;
+};
+
 struct DeviceChunk {
   uint32_t pos = 0, n_tok = 0;
   bool want_logits = false;
   bool sink_moved = false;  // some token's position for the sink pages is not its own, so that the second query differs
   ChunkObserver* observer = nullptr;  // null: nothing observes the chunk
+  ChunkPages* pages = nullptr;        // with recall
   const std::atomic<bool>* cancel = nullptr;
 };
 
@@ -116,8 +186,9 @@ class DeviceSession {
   virtual ~DeviceSession() = default;
   // Whether a call has failed with WEIR_ERR_DEVICE_LOST.
   virtual bool is_lost() const = 0;
-  // Page tables and state, host to device and back; both wait.
-  virtual Status put_tables() = 0;
+  // Page tables and state, host to device and back; both wait. With recall the digests of lost pages are spoilt, and
+  // what steps have brought back is forgotten unless the next step repeats one that was late.
+  virtual Status put_tables(bool repeats) = 0;
   virtual Status get_tables() = 0;
   // A prompt chunk over reserved pages; tokens and rotations lie in the staging memory. Waits.
   virtual Status run_chunk(const DeviceChunk& chunk) = 0;
@@ -125,8 +196,16 @@ class DeviceSession {
   // Waits.
   virtual Status token_mass(uint32_t layer, const TokenMassArgs& a) = 0;
   // One whole decode step: makes room, reserves, runs the forward pass, commits, finds the greedy token. Waits; the
-  // staging state is up to date then.
+  // staging state is up to date then. If its is_late is set, the step is not committed; some pages that were asked for
+  // are not in the pool.
   virtual Status step(int32_t token) = 0;
+  // With recall: copies a table row of all streams to DeviceRecall::pages, by stream. Waits.
+  virtual Status copy_row_out(uint32_t row) = 0;
+  // Copies the first n of DeviceRecall::pages into the pool's slots page_slots. Waits.
+  virtual Status copy_pages_in(uint32_t n) = 0;
+  // Fills a table row of all streams with noise, makes its digests, and copies it out like copy_row_out; page_slots
+  // [n_streams] are its slots (benchmarks). Waits.
+  virtual Status fill_row(uint32_t row, uint64_t seed) = 0;
   // Copies the logits of the last token to the staging memory. Waits.
   virtual Status get_logits() = 0;
   // Copies the n best logits of the last token to the staging memory, n in 1..min(kMostTopLogits, vocab_size), in

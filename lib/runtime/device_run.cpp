@@ -100,8 +100,8 @@ Status Session::create_on_device(const SessionSetup& setup) {
   std::byte* tables = buffers.tables;
   lay_out_staging(setup, needs, table_bytes, pools, buffers, staging_);
   buffers.tables = tables;
-  Arena elsewhere, host_tables(staging_.tables, table_bytes);
-  kv_.lay_out(setup.kv, elsewhere, elsewhere, host_tables);
+  Arena elsewhere, host_tables(staging_.tables, table_bytes), host_rows(staging_.host_rows, UINT64_MAX);
+  kv_.lay_out(setup.kv, elsewhere, elsewhere, host_tables, host_rows);
   kv_.set_pages_elsewhere();
   kv_.set_events(staging_.events);
   std::memset(staging_.state, 0, sizeof(StepState));
@@ -116,6 +116,15 @@ Status Session::create_on_device(const SessionSetup& setup) {
   args.b = step_.b;
   args.cx = step_.cx;
   args.device = buffers;
+  if (setup.kv.recalls()) {
+    std::fill_n(staging_.recall.raw_index, staging_.recall.n_rows, kNoRaw);
+    slot_memory_.module = module_;
+    staging_.recall.late_ns = devices_.recall_late_ns();
+    WEIR_TRY(create_store(setup.spill));
+    store_.set_raw_index(staging_.recall.raw_index);
+    staging_.recall.raw_pages = store_.raw_slots();
+    args.recall = &device_pages_;
+  }
   args.host = staging_;
   WEIR_TRY(
       from_module(*module_, module_->create_session(host + plan_.staging_bytes + plan_.sampler_bytes, args, device_)));
@@ -126,7 +135,7 @@ Status Session::create_on_device(const SessionSetup& setup) {
 
 Status Session::device_tables() { return device_ == nullptr ? Status() : from_module(*module_, put_device_tables()); }
 
-Status Session::put_device_tables() {
+Status Session::put_device_tables(bool repeats) {
   if (!device_is_behind_) return {};
   const KvCounters c = kv_.counters();
   StepState& state = *staging_.state;
@@ -135,7 +144,10 @@ Status Session::put_device_tables() {
   state.pages_resident_max = c.pages_resident_max;
   state.pages_evicted = state.pages_evicted_before = c.pages_evicted;
   state.prompt_pages_evicted = c.prompt_pages_evicted;
-  WEIR_TRY(device_->put_tables());
+  state.pages_cold = c.pages_cold;
+  state.pages_lost = c.pages_lost;
+  state.is_late = 0;
+  WEIR_TRY(device_->put_tables(repeats));
   device_is_behind_ = false;
   return {};
 }
@@ -143,7 +155,9 @@ Status Session::put_device_tables() {
 // The device's counters belong to its tables.
 void Session::read_counters() {
   const StepState& s = *staging_.state;
-  kv_.set_counters({s.n_tokens, s.pages_resident, s.pages_resident_max, s.pages_evicted, s.prompt_pages_evicted});
+  kv_.set_counters({s.n_tokens, s.pages_resident, s.pages_resident_max, s.pages_evicted, s.prompt_pages_evicted,
+                    s.pages_cold, s.pages_lost});
+  cold_.set_recalled(s.pages_recalled);
 }
 
 Status Session::host_tables() {
@@ -176,6 +190,7 @@ Status Session::run_device_chunk(const weir_token* tokens, uint32_t n_tok, uint3
   chunk.want_logits = n_left == 0;
   chunk.observer = step_.b.lse != nullptr ? &observer : nullptr;
   chunk.cancel = &cancel_;
+  chunk.pages = cold_.is_on() ? &device_pages_ : nullptr;
   KvReservation reservation(kv_);
   device_is_behind_ = true;
   Status status = device_tables();
@@ -187,7 +202,7 @@ Status Session::run_device_chunk(const weir_token* tokens, uint32_t n_tok, uint3
   WEIR_TRY(status);
   reservation.commit();
   if (chunk.want_logits) logits_on_device_ = greedy_from_device_ = true;
-  return {};
+  return cold_.is_on() ? seal_on_device(pos) : Status();
 }
 
 // Between these two calls the device's tables change; from then on the host's are out of date.
@@ -205,13 +220,13 @@ void Session::close_device_step() {
 
 Status Session::run_device_step(weir_token token) {
   WEIR_TRY(open_device_step());
-  const Status status = from_module(*module_, device_->step(token));
+  const Status status = cold_.is_on() ? step_on_device(token) : from_module(*module_, device_->step(token));
   if (!status.ok()) {
     greedy_from_device_ = false;
     return status;
   }
   close_device_step();
-  return {};
+  return cold_.is_on() ? seal_on_device(kv_.n_tokens() - 1) : Status();
 }
 
 Status Session::current_logits() {
@@ -234,7 +249,7 @@ void Session::redo_digests() {
 
 Status Session::fill_on_device() {
   WEIR_TRY(device_tables());
-  WEIR_TRY(from_module(*module_, device_->fill_noise(1)));
+  WEIR_TRY(from_module(*module_, cold_.is_on() ? device_->rebuild_last_digests() : device_->fill_noise(1)));
   if (!has_logits_) {
     std::fill_n(step_.b.logits, model_->config().vocab_size, 0.0f);
     logits_on_device_ = greedy_from_device_ = false;

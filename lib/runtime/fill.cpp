@@ -17,6 +17,7 @@ Status Session::fill(uint32_t n_tokens) {
   if (n_tokens > room)
     return fail(WEIR_ERR_CONTEXT_FULL, "%u tokens do not fit, %u positions are free", n_tokens, room);
   const uint32_t d = kv_.shape().head_dim;
+  if (device_ != nullptr && cold_.is_on()) WEIR_TRY(device_tables());  // of the streams; their rows change on the host
   uint64_t random = 1;
   for (uint32_t done = 0; done < n_tokens;) {
     const uint32_t n = std::min(n_tokens - done, kPageTokens - kv_.n_tokens() % kPageTokens);
@@ -36,10 +37,15 @@ Status Session::fill(uint32_t n_tokens) {
       }
       if (kv_.shape().digest != DigestKind::kNone) kv_.rebuild_digest(s, row);
     }
+    if (device_ != nullptr && cold_.is_on()) WEIR_TRY(fill_row_on_device());
     kv_.commit();
-    if (cold_.is_on()) cold_.seal(kv_.n_tokens() - n);
+    if (cold_.is_on() && device_ == nullptr) cold_.seal(kv_.n_tokens() - n);
+    if (cold_.is_on() && device_ != nullptr && kv_.n_tokens() % kPageTokens == 0) {
+      cold_.seal_row(kv_.n_tokens() / kPageTokens - 1, reinterpret_cast<const uint16_t*>(staging_.recall.pages));
+    }
     done += n;
   }
+  device_is_behind_ = true;
   if (device_ != nullptr) return fill_on_device();
   if (!has_logits_) std::fill_n(step_.b.logits, model_->config().vocab_size, 0.0f);
   has_logits_ = true;

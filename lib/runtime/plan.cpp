@@ -93,8 +93,6 @@ Status find_backend(const weir_session_options& o, const Model& model, const Pol
   };
   if (o.device == WEIR_DEVICE_CPU) return check_cpu();
   const auto find = [&]() -> Status {
-    if (needs.recall_slots != 0)
-      return fail(WEIR_ERR_UNSUPPORTED, "policy %s: pages can be recalled on the processor only", o.policy);
     if ((o.flags & WEIR_SESSION_TRACE) != 0)
       return fail(WEIR_ERR_UNSUPPORTED, "WEIR_SESSION_TRACE: only the processor's steps can be traced");
     const DeviceModule* module = nullptr;
@@ -217,7 +215,8 @@ Status Session::check(const Model& model, const weir_session_options& o, uint32_
 
 void lay_out_session(const SessionSetup& setup, const PolicyNeeds& needs, SessionPools& p, KvCache& kv, Step& step,
                      Sampler& sampler) {
-  kv.lay_out(setup.kv, p.pages, p.digests, p.tables);
+  Arena elsewhere;  // on a device what only the host uses of the tables is in the staging memory
+  kv.lay_out(setup.kv, p.pages, p.digests, p.tables, setup.module == nullptr ? p.tables : elsewhere);
   if (setup.module == nullptr) kv.set_events(lay_out_events(setup, p.tables));
   PolicyNeeds wanted = needs;
   wanted.page_mass = needs.page_mass || setup.trace;
@@ -227,6 +226,36 @@ void lay_out_session(const SessionSetup& setup, const PolicyNeeds& needs, Sessio
   step.cx.scratch = p.workspace.take<std::byte>(step.cx.scratch_bytes);
   sampler.lay_out(setup.model->config().vocab_size, p.sampler);
 }
+
+namespace {
+
+// The bytes of the tables that only the host uses.
+uint64_t host_row_bytes(const KvShape& shape) {
+  KvCache kv;
+  Arena pages, digests, tables, host;
+  kv.lay_out(shape, pages, digests, tables, host);
+  return host.used();
+}
+
+void lay_out_recall(const SessionSetup& setup, SessionPools& p, DeviceBuffers& device, DeviceRecall& recall) {
+  const ModelConfig& c = setup.model->config();
+  const KvShape& kv = setup.kv;
+  recall.most = setup.rules.recall_pages;
+  recall.n_rows = static_cast<uint32_t>(kv.n_rows());
+  recall.n_pages = std::max(kv.n_streams(), c.n_kv_heads * std::max(recall.most, kSplitPages));
+  device.journal = p.workspace.take<uint32_t>(uint64_t{kv.n_streams()} * (2 + 3 * uint64_t{recall.most}));
+  device.unit_out = p.workspace.take<float>(uint64_t{setup.max_tok} * c.n_heads * c.head_dim);
+  recall.raw_index = p.staging.take<uint32_t>(recall.n_rows);
+  recall.posts = p.staging.take<RecallPost>(c.n_kv_heads);
+  recall.answers = p.staging.take<RecallAnswer>(c.n_kv_heads);
+  recall.rows = p.staging.take<uint32_t>(uint64_t{c.n_kv_heads} * recall.most);
+  recall.pages = p.staging.take<std::byte>(recall.n_pages * kv.page_bytes());
+  recall.page_slots = p.staging.take<uint32_t>(recall.n_pages);
+  recall.unit_pos = p.staging.take<uint32_t>(uint64_t{c.n_kv_heads} * kSplitPages);
+  recall.unit_len = p.staging.take<uint32_t>(uint64_t{c.n_kv_heads} * kSplitPages);
+}
+
+}  // namespace
 
 void lay_out_staging(const SessionSetup& setup, const PolicyNeeds& needs, uint64_t table_bytes, SessionPools& p,
                      DeviceBuffers& device, DeviceStaging& staging) {
@@ -252,6 +281,9 @@ void lay_out_staging(const SessionSetup& setup, const PolicyNeeds& needs, uint64
   staging.events = lay_out_events(setup, p.staging);
   staging.top_ids = p.staging.take<int32_t>(kMostTopLogits);
   staging.top_logits = p.staging.take<float>(kMostTopLogits);
+  if (!setup.kv.recalls()) return;
+  staging.host_rows = p.staging.take<std::byte>(host_row_bytes(setup.kv));
+  lay_out_recall(setup, p, device, staging.recall);
 }
 
 void fill_plan(const SessionSetup& setup, const PolicyNeeds& needs, const SessionPools& p, weir_plan_info& plan) {

@@ -167,12 +167,43 @@ class Session {
   static Status run_device_together(const SessionList& sessions, const weir_token* tokens, uint32_t n);
   Status check_turn(weir_token token, uint32_t index) const;
   void finish_turn(weir_token token, uint64_t started);
+  Status finish_device_turn(weir_token token, uint64_t started);
   Status begin(const SessionSetup& setup);
   // Sessions on a device pin their staging memory, in whole pages of the operating system.
   size_t block_alignment() const { return module_ != nullptr ? kStagingAlignment : kCacheLine; }
 
-  // The same on a device (device_run.cpp).
+  // The same on a device (device_run.cpp, with recall device_recall.cpp).
   class Observer;
+  // Memory of raw pages: on a device in whole pages of the operating system, pinned.
+  class SlotMemory final : public std::pmr::memory_resource {
+   public:
+    explicit SlotMemory(HostMemory& memory) : memory_(memory) {}
+    const DeviceModule* module = nullptr;
+
+   private:
+    void* do_allocate(size_t bytes, size_t alignment) override;
+    void do_deallocate(void* ptr, size_t bytes, size_t alignment) override;
+    bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
+    HostMemory& memory_;
+  };
+  // Pages on their way between the store and the device (device_recall.cpp).
+  class DevicePages final : public RecallSource, public PoolWriter, public ChunkPages {
+   public:
+    explicit DevicePages(Session& session) : s_(session) {}
+    bool read(uint32_t stream, uint32_t row, std::byte* out) override;
+    std::byte* buffer() override;
+    bool write(uint32_t slot) override;
+    bool in_units(uint32_t layer, uint32_t& n_rows) override;
+    void load_unit(uint32_t layer, uint32_t first_row) override;
+
+   private:
+    uint32_t find_page(uint32_t stream, const StreamView& v, uint32_t row, uint32_t at);
+    Session& s_;
+  };
+  Status step_on_device(weir_token token);
+  Status seal_on_device(uint32_t first);
+  Status repair_late_step();
+  Status fill_row_on_device();
   Status create_store(const SpillOptions& options);
   Status create_on_device(const SessionSetup& setup);
   Status run_device_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_left);
@@ -180,11 +211,11 @@ class Session {
   Status open_device_step();
   void close_device_step();
   Status fill_on_device();
-  Status device_tables();      // makes the device's page tables current
-  Status put_device_tables();  // the same, with the message left in the module
-  void read_counters();        // from the step's state
-  void redo_digests();         // after tokens were taken back
-  Status current_logits();     // to step_.b.logits
+  Status device_tables();                          // makes the device's page tables current
+  Status put_device_tables(bool repeats = false);  // the same, with the message left in the module
+  void read_counters();                            // from the step's state
+  void redo_digests();                             // after tokens were taken back
+  Status current_logits();                         // to step_.b.logits
   Status sample_top_logits(uint32_t n, weir_token& token);
   // Runs a callback of the application and keeps its allocations out of the session's counters.
   template <class F>
@@ -202,8 +233,9 @@ class Session {
   PolicyStorage policy_storage_;
   Policy* policy_ = nullptr;
   KvCache kv_;
-  uint64_t events_read_ = 0;              // number of the first event in kv_.events() that the application has not read
-  SpillStore store_{&memory_, &memory_};  // with recall
+  uint64_t events_read_ = 0;  // number of the first event in kv_.events() that the application has not read
+  SlotMemory slot_memory_{memory_};
+  SpillStore store_{&memory_, &slot_memory_};  // with recall
   ColdPages cold_;
   Step step_;
   Trace trace_{*this};
@@ -218,6 +250,7 @@ class Session {
   DeviceSession* device_ = nullptr;
   KvCache device_kv_;
   DeviceStaging staging_;
+  DevicePages device_pages_{*this};
   void* device_block_ = nullptr;
   uint64_t device_bytes_ = 0;
   bool staging_pinned_ = false;

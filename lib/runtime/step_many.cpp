@@ -195,7 +195,7 @@ Status Session::run_device_together(const SessionList& sessions, const weir_toke
   WEIR_TRY(for_each_device_group(
       [&](DeviceSession* const* group, uint32_t, uint32_t n_group) { return module.prepare_many(group, n_group); }));
   uint32_t n_stepped = 0;
-  const Status status = for_each_device_group([&](DeviceSession* const* group, uint32_t first, uint32_t n_group) {
+  Status status = for_each_device_group([&](DeviceSession* const* group, uint32_t first, uint32_t n_group) {
     for (uint32_t i = first; i < first + n_group; ++i) sessions[i].host_is_behind_ = true;
     const Status stepped = module.step_many(group, tokens + first, n_group);
     if (stepped.ok()) n_stepped = first + n_group;
@@ -203,13 +203,28 @@ Status Session::run_device_together(const SessionList& sessions, const weir_toke
   });
   for (uint32_t i = 0; i < n; ++i) {
     if (i < n_stepped) {
-      sessions[i].close_device_step();
-      sessions[i].finish_turn(tokens[i], started);
+      const Status finished = sessions[i].finish_device_turn(tokens[i], started);
+      if (status.ok()) status = finished;
     } else {
       sessions[i].greedy_from_device_ = false;
     }
   }
   return status;
+}
+
+// A session whose step was late steps again alone; the others have their token.
+Status Session::finish_device_turn(weir_token token, uint64_t started) {
+  if (cold_.is_on() && staging_.state->is_late != 0) {
+    Status status = repair_late_step();
+    if (status.ok()) status = step_on_device(token);
+    if (!status.ok()) {
+      greedy_from_device_ = false;
+      return status;
+    }
+  }
+  close_device_step();
+  finish_turn(token, started);
+  return cold_.is_on() ? seal_on_device(kv_.n_tokens() - 1) : Status();
 }
 
 void Session::finish_turn(weir_token token, uint64_t started) {

@@ -217,7 +217,6 @@ static void recall__refuses_what_it_cannot_do(void **state) {
         {{"arkvale", OPTIONS(heads), 160, 0, 0}, WEIR_DEVICE_CPU, WEIR_ERR_INVALID_ARG, "agg=qhead"},
         {{"arkvale", OPTIONS(prompt), 160, 0, 0}, WEIR_DEVICE_CPU, WEIR_ERR_INVALID_ARG, "prompt=snapkv"},
         {{"arkvale", NULL, 0, 160, 0, 1000}, WEIR_DEVICE_CPU, WEIR_ERR_BUDGET, "spill_budget_bytes 1000"},
-        {{"arkvale", NULL, 0, 160, 0, 0}, WEIR_DEVICE_CUDA, WEIR_ERR_UNSUPPORTED, "recall"},
         {{"raas", NULL, 0, 160, 0, 1 << 20}, WEIR_DEVICE_CPU, WEIR_ERR_INVALID_ARG, "recalls no pages"},
         {{NULL, NULL, 0, 0, 0, 1 << 20}, WEIR_DEVICE_CPU, WEIR_ERR_INVALID_ARG, "policy dense recalls no pages"},
     };

@@ -168,7 +168,7 @@ static double run_random(const fixture *f, const choice *c, uint32_t seed) {
 static void conversations__as_on_the_cpu(void **state) {
     fixture f;
     (void)state;
-    /* While pages come back no device takes a session; see cuda/test_session. */
+    /* Where pages come back a near tie changes all that follows; see cuda/test_recall. */
     ASSERT_EVERY_POLICY_EXCEPT("arkvale", choices, v.policy);
     NEED_GPU();
     open_gpu_fixture(&f);

@@ -398,7 +398,7 @@ bool check_row(const fixture& f, const Row& row, const Text& text) {
 }
 
 void pages__as_on_the_cpu(void**) {
-  // On machines without a GPU, too. While pages come back no device takes a session; see cuda/test_session.
+  // On machines without a GPU, too. Where pages come back a near tie changes all that follows; see cuda/test_recall.
   ASSERT_EVERY_POLICY_EXCEPT("arkvale", kRows, v.policy);
   NEED_GPU();
   fixture f;

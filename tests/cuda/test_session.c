@@ -119,29 +119,33 @@ static void session__full_budget_equals_dense_by_steps(void **state) {
     assert_int_equal(n_bad, 0);
 }
 
-/* Pages come back on the CPU only: a session that needs that is refused on a device, and where the library chooses the
- * device it takes the CPU. A budget for the whole context needs nothing of the kind. */
-static void session__recall_is_refused(void **state) {
+/* A session that recalls pages runs on the device, if its pool is not too large for that; where the library chooses the
+ * device a larger one takes the CPU. A budget for the whole context needs no store. */
+static void session__recall(void **state) {
     static const variant arkvale = {"arkvale", {{0, 0}}, 0};
     weir_session_options options = options_of(&arkvale, WEIR_DEVICE_CUDA, 256, 2048);
     weir_plan_info plan = WEIR_PLAN_INFO_INIT;
     weir_session *session = NULL;
     fixture f;
     (void)state;
+    NEED_GPU();
     open_gpu_fixture(&f);
-    assert_error(weir_plan(f.model, &options, &plan), WEIR_ERR_UNSUPPORTED, "policy arkvale: pages can be recalled");
-    assert_error(weir_session_create(f.model, &options, &session), WEIR_ERR_UNSUPPORTED,
-                 "policy arkvale: pages can be recalled");
+    assert_ok(weir_plan(f.model, &options, &plan));
+    assert_true(plan.spill_bytes > 0);
+    options.device = WEIR_DEVICE_AUTO;
+    assert_ok(weir_plan(f.model, &options, &plan));
+    assert_int_equal(plan.device, WEIR_DEVICE_CUDA);
+    options = options_of(&arkvale, WEIR_DEVICE_CUDA, 140000, 200000);
+    assert_error(weir_plan(f.model, &options, &plan), WEIR_ERR_UNSUPPORTED, "131072 are the most");
+    assert_error(weir_session_create(f.model, &options, &session), WEIR_ERR_UNSUPPORTED, "131072 are the most");
     assert_null(session);
     options.device = WEIR_DEVICE_AUTO;
     assert_ok(weir_plan(f.model, &options, &plan));
     assert_int_equal(plan.device, WEIR_DEVICE_CPU);
-    if (why_no_gpu()[0] == '\0') {
-        options = options_of(&arkvale, WEIR_DEVICE_CUDA, 1024, 1024);
-        assert_ok(weir_plan(f.model, &options, &plan));
-        assert_int_equal(plan.device, WEIR_DEVICE_CUDA);
-        assert_int_equal(plan.spill_bytes, 0);
-    }
+    options = options_of(&arkvale, WEIR_DEVICE_CUDA, 1024, 1024);
+    assert_ok(weir_plan(f.model, &options, &plan));
+    assert_int_equal(plan.device, WEIR_DEVICE_CUDA);
+    assert_int_equal(plan.spill_bytes, 0);
     close_gpu_fixture(&f);
 }
 
@@ -283,7 +287,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(session__full_budget_equals_dense),
         cmocka_unit_test(session__full_budget_equals_dense_by_steps),
-        cmocka_unit_test(session__recall_is_refused),
+        cmocka_unit_test(session__recall),
         cmocka_unit_test(session__greedy_is_the_largest_logit),
         cmocka_unit_test(session__cancelled_prefill_changes_nothing),
         cmocka_unit_test(session__reset_gives_the_same_logits),

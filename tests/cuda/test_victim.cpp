@@ -47,16 +47,31 @@ const Spec kSpecs[] = {
     {"hybrid", 512, {{"rho", "0.25"}, {"protect_share", "0.3"}}},
     {"random", 512, {}},
     {"random", 512, {{"seed", "4294967295"}, {"pin_prompt", "false"}}},
-    // Without a budget: no device takes it while pages come back.
     {"arkvale", 0, {}},
+    {"arkvale", 512, {}},
+    {"arkvale", 512, {{"protect_recent", "0"}, {"recall_from", "8"}}},
+    {"arkvale", 256, {{"protect_recent", "9"}, {"recall_from", "4"}}},
 };
 
 // One stream's table.
 struct Table {
   std::vector<uint32_t> slots, first_pos, len, flags, stamp;
   std::vector<float> score;
-  uint32_t n = 0, pos = 0;  // rows in use; position of the next token
+  uint32_t n = 0, pos = 0;               // rows in use; position of the next token
+  uint32_t n_resident = 0, n_slots = 0;  // pages in the pool, and most of them
 };
+
+// With recall: leaves at most n_slots pages in the pool, the last one among them.
+void make_cold(Table& t, uint32_t n_slots) {
+  t.n_slots = n_slots;
+  const uint32_t most = std::min(t.n, below(3) == 0 ? n_slots - 1 : n_slots);
+  while (t.n_resident > most) {
+    uint32_t& slot = t.slots[below(t.n - 1)];
+    if (slot == kNoSlot) continue;
+    slot = kNoSlot;
+    --t.n_resident;
+  }
+}
 
 float random_score() {
   switch (below(8)) {
@@ -107,8 +122,8 @@ StreamView view(Table& t, uint32_t capacity) {
           nullptr,
           t.n,
           capacity,
-          t.n,
-          capacity};
+          t.n_resident,
+          t.n_slots};
 }
 
 // As step_begin's kernels, of which each rule has one.
@@ -126,6 +141,8 @@ uint32_t victim_of(const StepRules& rules, const cuda::DeviceStream& s, const cu
       return cuda::victim_of<VictimRule::kMarked>(rules, s, room);
     case VictimRule::kRandom:
       return cuda::victim_of<VictimRule::kRandom>(rules, s, room);
+    case VictimRule::kCold:
+      return cuda::victim_of<VictimRule::kCold>(rules, s, room);
   }
   return cuda::kNoRow;
 }
@@ -152,12 +169,14 @@ void victim__as_the_policies_say(void**) {
     uint32_t n_left = 0, n_stayed = 0;
     for (uint32_t i = 0; i < 2000; ++i) {
       Table t = random_table(capacity);
+      t.n_resident = t.n, t.n_slots = capacity;
+      if (rules.recalls) make_cold(t, policy->needs().recall_slots);
       const uint32_t stream = below(8), opens = t.pos % kPageTokens == 0 ? 1 : 0;
       const StreamView s = view(t, capacity);
-      uint32_t want = policy->victim(s, {Phase::kDecode, t.pos, opens, t.n + opens > capacity, stream});
+      uint32_t want = policy->victim(s, {Phase::kDecode, t.pos, opens, t.n_resident + opens > t.n_slots, stream});
       if (want != Policy::kNone && is_filling(s, want)) want = Policy::kNone;
-      const cuda::DeviceStream device = {s.slots, s.first_pos, s.len,    s.flags, s.stamp, s.last_score,
-                                         nullptr, t.n,         capacity, 0,       stream};
+      const cuda::DeviceStream device = {s.slots, s.first_pos, s.len, s.flags, s.stamp, s.last_score, nullptr,
+                                         t.n,     capacity,    0,     stream,  0,       t.n_slots,    t.n_resident};
       uint32_t got[cuda::kWarp] = {};
       const std::string error = warp.run([&] {
         got[cuda::threadIdx.x % cuda::kWarp] = victim_of(rules, device, {t.pos, opens});

@@ -1,0 +1,432 @@
+// Computes: recall of a decode step in one layer, as lib/policy/arkvale.cpp does it on the host, ties included; and the
+// copies between the pool and the host's memory that recall needs elsewhere.
+// Launch: page_recall is two kernels. The choice has a block for each stream of the layer. The copies have a block for
+// each page that can come back; a block without a page ends at once.
+// Traffic: the pages that come back cross the bus once, 16 bytes a thread.
+// Paper: Chen et al., "ArkVale", NeurIPS 2024, sec. 4; docs/algorithms.md, "ArkVale".
+#include "cuda/pages/page_recall.cuh"
+
+#include <algorithm>
+
+#include "cuda/common/device.cuh"
+#include "cuda/pages/leave_page.cuh"
+#include "cuda/pages/page_digest.cuh"
+
+namespace weir::cuda {
+namespace {
+
+constexpr uint32_t kChoose = 512;  // threads of a block
+constexpr uint32_t kCopy = 256;
+constexpr uint32_t kVector = 16;  // bytes
+
+using Count = unsigned long long;
+
+// Host memory changes between the steps, so nothing of it may come from a cache.
+__device__ inline uint32_t read_host(const uint32_t* p) { return *static_cast<const volatile uint32_t*>(p); }
+__device__ inline uint32_t acquire_host(const uint32_t* p) {
+  uint32_t x;
+  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
+  return x;
+}
+__device__ inline uint64_t now_ns() {
+  uint64_t t;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
+  return t;
+}
+
+// A number for this layer of this step that no other layer and no neighbouring step has.
+__device__ inline uint32_t ticket_of(uint32_t now, uint32_t n_layers, uint32_t layer) {
+  const uint32_t ticket = now * n_layers + layer;
+  return ticket == 0 ? ~0u : ticket;
+}
+
+struct Candidate {
+  uint64_t key;  // the least leaves or comes first
+  uint32_t row, copy;
+};
+
+// The shared memory of a block: candidates to come back, candidates to leave.
+struct Lists {
+  Candidate* wanted;   // [wanted at most]
+  Candidate* leaving;  // [n_slots]
+};
+
+struct Counts {
+  uint32_t n_wanted, n_leaving, n_back, n_out, warps[kChoose / kWarp];
+  uint32_t n_cold, n_lost, n_prompt;
+};
+
+__device__ DeviceStream stream_at(const PageRecallArgs& a, uint32_t stream) {
+  const KvTables& t = a.tables;
+  const size_t i = t.row_begin[stream];
+  return {t.slots + i,
+          t.first_pos + i,
+          t.len + i,
+          t.flags + i,
+          t.stamp + i,
+          t.last_score + i,
+          nullptr,
+          t.n_pages[stream],
+          a.capacity,
+          i,
+          stream,
+          t.slot_begin[stream],
+          t.slot_begin[stream + 1],
+          t.n_resident[stream]};
+}
+
+// Moves the n candidates with the least (key, row) to the front, in order. Executed by one warp.
+__device__ void front_least(Candidate* list, uint32_t n_list, uint32_t n) {
+  const uint32_t lane = threadIdx.x % kWarp;
+  for (uint32_t done = 0; done < n; ++done) {
+    uint64_t key = ~uint64_t{0};
+    uint32_t row = kNoRow, at = kNoRow;
+    for (uint32_t i = done + lane; i < n_list; i += kWarp) {
+      const Candidate c = list[i];
+      if (at == kNoRow || c.key < key || (c.key == key && c.row < row)) key = c.key, row = c.row, at = i;
+    }
+#pragma unroll
+    for (uint32_t i = kWarp / 2; i > 0; i /= 2) {
+      const uint64_t other = __shfl_xor_sync(kAllLanes, key, i);
+      const uint32_t other_row = __shfl_xor_sync(kAllLanes, row, i), other_at = __shfl_xor_sync(kAllLanes, at, i);
+      const bool is_less = other_at != kNoRow && (at == kNoRow || other < key || (other == key && other_row < row));
+      if (is_less) key = other, row = other_row, at = other_at;
+    }
+    if (lane == 0) {
+      const Candidate first = list[done];
+      list[done] = list[at];
+      list[at] = first;
+    }
+    __syncwarp();
+  }
+}
+
+// Stamps the wanted rows, and collects those that are cold and have a copy.
+__device__ void collect_wanted(const PageRecallArgs& a, const DeviceStream& s, const uint32_t* list, uint32_t n,
+                               uint32_t now, bool may_come_back, Candidate* wanted, Counts& counts) {
+  for (uint32_t i = threadIdx.x; i < n; i += kChoose) {
+    const uint32_t row = list[i];
+    s.stamp[row] = now;
+    if (!may_come_back || s.slots[row] != kNoSlot) continue;
+    const uint32_t copy = read_host(a.host.raw_index + s.first + row);
+    if (copy == kNoRaw) continue;
+    // Pinned pages come back first, then those with the best score.
+    const uint64_t key = uint64_t{(s.flags[row] & kPageKept) != 0 ? 0u : 1u} << 32 | ~key_of_score(s.last_score[row]);
+    wanted[atomicAdd(&counts.n_wanted, 1u)] = {key, row, copy};
+  }
+}
+
+__device__ void collect_leaving(const PageRecallArgs& a, const DeviceStream& s, uint32_t now, Candidate* leaving,
+                                Counts& counts) {
+  const uint32_t end = s.n_pages - min(s.n_pages, 1 + a.rules.protect.pages);
+  for (uint32_t row = threadIdx.x; row < end; row += kChoose) {
+    if (!may_become_cold(s, row) || s.stamp[row] == now) continue;
+    const uint64_t key = uint64_t{s.stamp[row]} << 32 | key_of_score(s.last_score[row]);
+    leaving[atomicAdd(&counts.n_leaving, 1u)] = {key, row, 0};
+  }
+}
+
+// Gives page i of those that come back its slot. Executed by one thread.
+__device__ void bring_back(const PageRecallArgs& a, const DeviceStream& s, uint32_t i, uint32_t now, const Lists& lists,
+                           Counts& counts) {
+  const uint32_t n_free = static_cast<uint32_t>(s.free_end - s.free_begin) - s.n_resident;
+  const Candidate back = lists.wanted[i];
+  uint32_t slot;
+  if (i < n_free) {
+    slot = a.tables.free_slots[s.free_end - 1 - (s.n_resident + i)];
+  } else {
+    const uint32_t row = lists.leaving[i - n_free].row;
+    slot = s.slots[row];
+    record_event(a.state, a.events, a.tables.n_kv_heads, s, row, now - 1);
+    const bool is_lost = read_host(a.host.raw_index + s.first + row) == kNoRaw;
+    atomicAdd(is_lost ? &counts.n_lost : &counts.n_cold, 1u);
+    if ((s.flags[row] & kPagePrompt) != 0) atomicAdd(&counts.n_prompt, 1u);
+    if (is_lost) {
+      s.flags[row] &= ~uint32_t{kPageKept};
+      spoil_digest(a.digests + (s.first - a.tables.row_begin[a.layer * a.tables.n_kv_heads] + row) * a.digest_elements,
+                   a.digest_elements, 0, 1);
+    }
+    s.slots[row] = kNoSlot;
+  }
+  s.slots[back.row] = slot;
+  a.entries[size_t{s.index} * a.host.most + i] = {back.row, slot, back.copy};
+  const uint32_t kv_head = s.index % a.tables.n_kv_heads;
+  if (back.copy == kNotRaw) atomicAdd(&counts.n_out, 1u);
+  a.host.rows[size_t{kv_head} * a.host.most + i] = back.copy == kNotRaw ? back.row : kNoAskedRow;
+}
+
+// What the block's stream brought back, in the tables' and the step's counters. Executed by one thread.
+__device__ void count(const PageRecallArgs& a, const DeviceStream& s, const Counts& counts) {
+  const uint32_t n_out = counts.n_cold + counts.n_lost, n_back = counts.n_back;
+  StepState& state = *a.state;
+  a.tables.n_resident[s.index] = s.n_resident + n_back - n_out;
+  atomicAdd(reinterpret_cast<Count*>(&state.pages_recalled), Count{n_back});
+  atomicAdd(reinterpret_cast<Count*>(&state.pages_cold), Count{counts.n_cold} - n_back);
+  if (counts.n_lost != 0) atomicAdd(reinterpret_cast<Count*>(&state.pages_lost), Count{counts.n_lost});
+  if (counts.n_prompt != 0) atomicAdd(reinterpret_cast<Count*>(&state.prompt_pages_evicted), Count{counts.n_prompt});
+  if (n_back != n_out) {
+    const Count before = atomicAdd(reinterpret_cast<Count*>(&state.pages_resident), Count{n_back} - n_out);
+    atomicMax(reinterpret_cast<Count*>(&state.pages_resident_max), before + n_back - n_out);
+  }
+}
+
+// Lists the rows of `row_of(0..n)`, ascending, whose pages are in the pool. Executed by the block; row_of may read the
+// list that is written.
+template <class Row>
+__device__ void list_resident(const DeviceStream& s, uint32_t n, const Row& row_of, uint32_t* list, uint32_t* n_list,
+                              Counts& counts) {
+  const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  uint32_t done = 0;
+  for (uint32_t first = 0; first < n; first += kChoose) {
+    const uint32_t i = first + threadIdx.x, row = i < n ? row_of(i) : 0;
+    const bool is_there = i < n && s.slots[row] != kNoSlot;
+    const uint32_t are_there = __ballot_sync(kAllLanes, is_there);
+    if (lane == 0) counts.warps[warp] = __popc(are_there);
+    __syncthreads();
+    uint32_t before = done;
+#pragma unroll
+    for (uint32_t w = 0; w < kChoose / kWarp; ++w) {
+      const uint32_t in_warp = counts.warps[w];
+      before += w < warp ? in_warp : 0u;
+      done += in_warp;
+    }
+    if (is_there) list[before + __popc(are_there & ((1u << lane) - 1))] = row;
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) *n_list = done;
+}
+
+__global__ void __launch_bounds__(kChoose) choose_kernel(const PageRecallArgs a) {
+  extern __shared__ Candidate candidates[];
+  __shared__ Counts counts;
+  const uint32_t kv_head = blockIdx.x, stream = a.layer * a.tables.n_kv_heads + kv_head;
+  if (threadIdx.x == 0) counts = {};
+  __syncthreads();
+  wait_for_previous();
+  start_next();
+  const DeviceStream s = stream_at(a, stream);
+  uint32_t* const list = a.select + size_t{kv_head} * a.capacity;
+  const uint32_t n = a.n_select[kv_head], now = a.state->n_tokens + 1;
+  const Lists lists = {candidates, candidates + a.rules.select_budget};
+  if (!a.only_lists && *static_cast<volatile uint32_t*>(&a.state->is_late) == 0) {
+    const bool repeats = a.heads[stream].now == now;
+    collect_wanted(a, s, list, n, now, !repeats, lists.wanted, counts);
+    __syncthreads();
+    if (!repeats && counts.n_wanted != 0) {
+      collect_leaving(a, s, now, lists.leaving, counts);
+      __syncthreads();
+      const uint32_t n_free = static_cast<uint32_t>(s.free_end - s.free_begin) - s.n_resident;
+      const uint32_t n_back = min(min(counts.n_wanted, a.host.most), n_free + counts.n_leaving);
+      if (threadIdx.x == 0) counts.n_back = n_back;
+      if (threadIdx.x < kWarp) front_least(lists.wanted, counts.n_wanted, n_back);
+      if (threadIdx.x / kWarp == 1) front_least(lists.leaving, counts.n_leaving, n_back - min(n_back, n_free));
+      __syncthreads();
+      for (uint32_t i = threadIdx.x; i < n_back; i += kChoose) bring_back(a, s, i, now, lists, counts);
+      __syncthreads();
+    }
+    if (threadIdx.x == 0 && !repeats) {
+      if (counts.n_back != 0) count(a, s, counts);
+      a.heads[stream] = {now, counts.n_back};
+      if (counts.n_out != 0) {
+        a.host.posts[kv_head].layer = a.layer;
+        a.host.posts[kv_head].n = counts.n_back;
+        __threadfence_system();
+        *static_cast<volatile uint32_t*>(&a.host.posts[kv_head].ticket) = ticket_of(now, a.tables.n_layers, a.layer);
+      }
+    } else if (threadIdx.x == 0) {
+      a.heads[stream].n = 0;  // their pages are in the pool
+    }
+  } else if (threadIdx.x == 0) {
+    a.heads[stream].n = 0;
+  }
+  __syncthreads();
+  if (a.rules.attend_wanted) {
+    list_resident(
+        s, n, [&](uint32_t i) { return list[i]; }, list, a.n_select + kv_head, counts);
+  } else {
+    list_resident(
+        s, s.n_pages, [](uint32_t i) { return i; }, list, a.n_select + kv_head, counts);
+  }
+}
+
+// 16 bytes of a page that the host wrote.
+__device__ inline uint4 load_host(const uint4* p) { return __ldcv(p); }
+
+__device__ void copy_page(const std::byte* from, uint16_t* to, uint32_t page_bytes) {
+  const auto* in = reinterpret_cast<const uint4*>(from);
+  auto* out = reinterpret_cast<uint4*>(to);
+  for (uint32_t i = threadIdx.x; i < page_bytes / kVector; i += kCopy) out[i] = load_host(in + i);
+}
+
+// Waits until the host has sent the stream's pages. False: the step is late.
+__device__ bool wait_for_host(const PageRecallArgs& a, uint32_t kv_head, uint32_t ticket) {
+  const RecallAnswer* answer = a.host.answers + kv_head;
+  const uint64_t started = now_ns();
+  while (acquire_host(&answer->ticket) != ticket) {
+    if (now_ns() - started > a.host.late_ns) return false;
+  }
+  return acquire_host(&answer->is_refused) == 0;
+}
+
+__global__ void __launch_bounds__(kCopy) fetch_kernel(const PageRecallArgs a) {
+  __shared__ bool came;
+  wait_for_previous();
+  start_next();
+  const uint32_t i = blockIdx.x, kv_head = blockIdx.y, stream = a.layer * a.tables.n_kv_heads + kv_head;
+  if (i >= a.heads[stream].n) return;
+  const RecallEntry entry = a.entries[size_t{stream} * a.host.most + i];
+  uint16_t* const page = a.pool + size_t{entry.slot} * (a.page_bytes / sizeof(uint16_t));
+  if (entry.copy != kNotRaw) {
+    copy_page(a.host.raw_pages + size_t{entry.copy} * a.page_bytes, page, a.page_bytes);
+    return;
+  }
+  if (threadIdx.x == 0) {
+    came = wait_for_host(a, kv_head, ticket_of(a.state->n_tokens + 1, a.tables.n_layers, a.layer));
+    if (!came) a.state->is_late = 1;
+  }
+  __syncthreads();
+  if (came) copy_page(a.host.pages + (size_t{kv_head} * a.host.most + i) * a.page_bytes, page, a.page_bytes);
+}
+
+__global__ void __launch_bounds__(kCopy) spoil_kernel(const SpoilLostArgs a) {
+  const uint32_t stream = blockIdx.x;
+  if (a.tables.window[stream] != 0) return;
+  const size_t first = a.tables.row_begin[stream];
+  for (uint32_t row = threadIdx.x; row < a.tables.n_pages[stream]; row += kCopy) {
+    if (a.tables.slots[first + row] == kNoSlot && read_host(a.raw_index + first + row) == kNoRaw)
+      spoil_digest(a.digests + (first + row) * a.digest_elements, a.digest_elements, 0, 1);
+  }
+}
+
+__global__ void __launch_bounds__(kCopy)
+    row_out_kernel(const KvTables t, uint32_t row, const uint16_t* pool, uint32_t page_bytes, std::byte* pages) {
+  const uint32_t stream = blockIdx.x;
+  if (t.window[stream] != 0) return;
+  const uint32_t slot = t.slots[size_t{t.row_begin[stream]} + row];
+  const auto* in = reinterpret_cast<const uint4*>(pool) + size_t{slot} * (page_bytes / kVector);
+  auto* out = reinterpret_cast<uint4*>(pages + size_t{stream} * page_bytes);
+  for (uint32_t i = threadIdx.x; i < page_bytes / kVector; i += kCopy) out[i] = in[i];
+}
+
+__global__ void __launch_bounds__(kCopy)
+    pages_in_kernel(uint16_t* pool, uint32_t page_bytes, const std::byte* pages, const uint32_t* slots) {
+  const uint32_t slot = read_host(slots + blockIdx.x);
+  copy_page(pages + size_t{blockIdx.x} * page_bytes, pool + size_t{slot} * (page_bytes / sizeof(uint16_t)), page_bytes);
+}
+
+__global__ void __launch_bounds__(kCopy) unit_kernel(const LoadUnitArgs a) {
+  const uint32_t at = blockIdx.y * kSplitPages + blockIdx.x;
+  const uint32_t page = read_host(a.host.page_slots + at), index = page & ((1u << UnitPage::kBits) - 1);
+  uint16_t* const to = a.window + size_t{at} * (a.page_bytes / sizeof(uint16_t));
+  if (threadIdx.x == 0) {
+    a.slots[at] = at;
+    a.first_pos[at] = read_host(a.host.unit_pos + at);
+    a.len[at] = read_host(a.host.unit_len + at);
+    if (blockIdx.x == 0) a.n_pages[blockIdx.y] = kSplitPages;
+  }
+  switch (static_cast<UnitPage::Where>(page >> UnitPage::kBits)) {
+    case UnitPage::kInPool: {
+      const auto* in = reinterpret_cast<const uint4*>(a.pool) + size_t{index} * (a.page_bytes / kVector);
+      auto* out = reinterpret_cast<uint4*>(to);
+      for (uint32_t i = threadIdx.x; i < a.page_bytes / kVector; i += kCopy) out[i] = in[i];
+      break;
+    }
+    case UnitPage::kRaw:
+      copy_page(a.host.raw_pages + size_t{index} * a.page_bytes, to, a.page_bytes);
+      break;
+    case UnitPage::kStaged:
+      copy_page(a.host.pages + size_t{index} * a.page_bytes, to, a.page_bytes);
+      break;
+    case UnitPage::kLostPage:
+      break;
+  }
+}
+
+__global__ void merge_kernel(const MergeUnitArgs a) {
+  const uint32_t row = blockIdx.x;
+  const float before = a.lse[row], more = a.unit_lse[row], high = fmaxf(before, more);
+  const float share = before == -INFINITY ? 0.0f : expf(before - high);
+  const float unit_share = more == -INFINITY ? 0.0f : expf(more - high), sum = share + unit_share;
+  __syncthreads();
+  if (sum == 0.0f) return;
+  const float weight = share / sum, unit_weight = unit_share / sum;
+  for (uint32_t i = threadIdx.x; i < a.head_dim; i += blockDim.x) {
+    const size_t at = size_t{row} * a.head_dim + i;
+    // What saw nothing may hold anything.
+    const float x = weight == 0.0f ? 0.0f : weight * a.out[at];
+    a.out[at] = unit_weight == 0.0f ? x : x + unit_weight * a.unit_out[at];
+  }
+  if (threadIdx.x == 0) a.lse[row] = high + logf(sum);
+}
+
+__device__ uint64_t mix(uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+
+// Sums of four uniform numbers, so that about 2.7 bits of each exponent are news, as in models' keys and values.
+__global__ void __launch_bounds__(kCopy) fill_row_kernel(const FillRowArgs a) {
+  const uint32_t stream = blockIdx.x, d = a.head_dim, slot = read_host(a.slots + stream);
+  uint16_t* const page = a.pool + size_t{slot} * 2 * kPageTokens * d;
+  for (uint32_t i = threadIdx.x; i < 2 * kPageTokens * d; i += kCopy) {
+    const uint64_t z = mix(a.seed + (uint64_t{stream} * 2 * kPageTokens * d + i + 1) * 0x9E3779B97F4A7C15u);
+    const float sum = static_cast<float>((z & 0xFFFFu) + (z >> 16 & 0xFFFFu) + (z >> 32 & 0xFFFFu) + (z >> 48));
+    const float scale = i % 3 == 0 ? 0.5f : i % 3 == 1 ? 1.0f : 2.0f;
+    page[i] = float_to_bf16((sum * 0x1p-16f - 2.0f) * scale);
+    a.pages[size_t{stream} * 2 * kPageTokens * d + i] = page[i];
+  }
+  __syncthreads();
+  if (a.digest == DigestKind::kNone || a.digest == DigestKind::kSphereMean || a.tables.window[stream] != 0) return;
+  uint16_t* const digest = a.digests + (size_t{a.tables.row_begin[stream]} + a.row) * a.digest_elements;
+  for (uint32_t i = threadIdx.x; i < d; i += kCopy) digest_channel(a.digest, PageChannel(page, d, i), d, i, digest);
+}
+
+}  // namespace
+
+Status page_recall(OpContext& cx, const PageRecallArgs& a) {
+  const size_t shared = (size_t{a.rules.select_budget} + a.n_slots) * sizeof(Candidate);
+  if (shared > 40 * 1024) {
+    WEIR_CUDA_TRY(
+        cudaFuncSetAttribute(choose_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)),
+        "page_recall");
+  }
+  WEIR_TRY(
+      launch("page_recall", choose_kernel, dim3(a.tables.n_kv_heads), dim3(kChoose), shared, stream_of(cx), true, a));
+  if (a.only_lists) return {};
+  return launch("page_fetch", fetch_kernel, dim3(a.host.most, a.tables.n_kv_heads), dim3(kCopy), 0, stream_of(cx), true,
+                a);
+}
+
+Status spoil_lost(OpContext& cx, const SpoilLostArgs& a) {
+  const uint32_t n_streams = a.tables.n_layers * a.tables.n_kv_heads;
+  return launch("spoil_lost", spoil_kernel, dim3(n_streams), dim3(kCopy), 0, stream_of(cx), false, a);
+}
+
+Status copy_row_out(OpContext& cx, const KvTables& t, uint32_t row, const uint16_t* pool, uint32_t page_bytes,
+                    std::byte* pages) {
+  return launch("copy_row_out", row_out_kernel, dim3(t.n_layers * t.n_kv_heads), dim3(kCopy), 0, stream_of(cx), false,
+                t, row, pool, page_bytes, pages);
+}
+
+Status copy_pages_in(OpContext& cx, uint16_t* pool, uint32_t page_bytes, const std::byte* pages, const uint32_t* slots,
+                     uint32_t n) {
+  if (n == 0) return {};
+  return launch("copy_pages_in", pages_in_kernel, dim3(n), dim3(kCopy), 0, stream_of(cx), false, pool, page_bytes,
+                pages, slots);
+}
+
+Status load_unit(OpContext& cx, const LoadUnitArgs& a) {
+  return launch("load_unit", unit_kernel, dim3(kSplitPages, a.n_kv_heads), dim3(kCopy), 0, stream_of(cx), false, a);
+}
+
+Status merge_unit(OpContext& cx, const MergeUnitArgs& a) {
+  return launch("merge_unit", merge_kernel, dim3(a.n_rows), dim3(128), 0, stream_of(cx), false, a);
+}
+
+Status fill_row(OpContext& cx, const FillRowArgs& a) {
+  const uint32_t n_streams = a.tables.n_layers * a.tables.n_kv_heads;
+  return launch("fill_row", fill_row_kernel, dim3(n_streams), dim3(kCopy), 0, stream_of(cx), false, a);
+}
+
+}  // namespace weir::cuda

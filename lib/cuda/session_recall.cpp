@@ -1,0 +1,164 @@
+// Recall in a session on the GPU, the host's part: it sends the pages that a step asks for while it waits for the step,
+// and runs a prompt's attention over cold pages unit by unit.
+#include <atomic>
+
+#include "cuda/attn/attn_prefill.h"
+#include "cuda/cuda_session.h"
+
+namespace weir::cuda {
+namespace {
+
+// The stream is asked whether it is done after this many looks at what steps ask for: asking takes the driver longer.
+constexpr uint32_t kLooks = 256;
+
+}  // namespace
+
+Status CudaSession::map_recall() {
+  const DeviceRecall& host = a_.host.recall;
+  recall_ = host;
+  WEIR_TRY(map(host.raw_index, recall_.raw_index));
+  WEIR_TRY(map(host.raw_pages, recall_.raw_pages));
+  WEIR_TRY(map(host.posts, recall_.posts));
+  WEIR_TRY(map(host.answers, recall_.answers));
+  WEIR_TRY(map(host.rows, recall_.rows));
+  WEIR_TRY(map(host.pages, recall_.pages));
+  WEIR_TRY(map(host.page_slots, recall_.page_slots));
+  WEIR_TRY(map(host.unit_pos, recall_.unit_pos));
+  WEIR_TRY(map(host.unit_len, recall_.unit_len));
+  heads_ = reinterpret_cast<RecallHead*>(a_.device.journal);
+  entries_ = reinterpret_cast<RecallEntry*>(heads_ + a_.kv->shape().n_streams());
+  return {};
+}
+
+PageRecallArgs CudaSession::recall_args(uint32_t layer) const {
+  const KvShape& shape = a_.kv->shape();
+  const KvView kv = a_.kv->view(layer);
+  PageRecallArgs a = {};
+  a.tables = a_.kv->tables();
+  a.layer = layer;
+  a.rules = a_.rules;
+  a.state = a_.device.state;
+  a.select = a_.b.select;
+  a.n_select = a_.b.n_select;
+  a.capacity = kv.capacity;
+  a.n_slots = shape.recall_slots;
+  a.digest = kv.digest;
+  a.digests = kv.digests;
+  a.digest_elements = static_cast<uint32_t>(digest_elements(kv.digest, kv.head_dim));
+  a.pool = kv.pool;
+  a.page_bytes = static_cast<uint32_t>(shape.page_bytes());
+  a.events = {events_, a_.host.events.capacity};
+  a.host = recall_;
+  a.heads = heads_;
+  a.entries = entries_;
+  return a;
+}
+
+void CudaSession::open_posts() {
+  if (!recalls()) return;
+  for (uint32_t head = 0; head < a_.config->n_kv_heads; ++head) {
+    a_.host.recall.posts[head] = {};
+    a_.host.recall.answers[head] = {};
+  }
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+// Reads the pages that streams ask for, in the order of their heads.
+void CudaSession::answer_posts() {
+  const DeviceRecall& r = a_.host.recall;
+  const KvShape& shape = a_.kv->shape();
+  for (uint32_t head = 0; head < shape.n_kv_heads; ++head) {
+    const std::atomic_ref posted(r.posts[head].ticket);
+    const std::atomic_ref answered(r.answers[head].ticket);
+    const uint32_t ticket = posted.load(std::memory_order_acquire);
+    if (ticket == answered.load(std::memory_order_relaxed)) continue;
+    const RecallPost post = r.posts[head];
+    for (uint32_t i = 0; i < post.n && i < r.most; ++i) {
+      const size_t at = size_t{head} * r.most + i;
+      if (r.rows[at] == kNoAskedRow) continue;
+      std::byte* const page = r.pages + at * shape.page_bytes();
+      if (!a_.recall->read(post.layer * shape.n_kv_heads + head, r.rows[at], page)) r.answers[head].is_refused = 1;
+    }
+    answered.store(ticket, std::memory_order_release);
+  }
+}
+
+Status CudaSession::wait_and_answer(const SessionGroup& group) {
+  CudaSession& leader = *group.session[0];
+  bool any = false;
+  for (uint32_t i = 0; i < group.n; ++i) any = any || (group.session[i]->recalls() && group.selects[i]);
+  while (any) {
+    for (uint32_t look = 0; look < kLooks; ++look) {
+      for (uint32_t i = 0; i < group.n; ++i) {
+        if (group.session[i]->recalls() && group.selects[i]) group.session[i]->answer_posts();
+      }
+    }
+    if (cudaStreamQuery(leader.stream_) != cudaErrorNotReady) break;
+  }
+  return leader.wait("a decode step");
+}
+
+Status CudaSession::copy_row_out(uint32_t row) {
+  WEIR_REQUIRE_DEVICE();
+  const KvView kv = a_.kv->view(0);
+  const auto page_bytes = static_cast<uint32_t>(a_.kv->shape().page_bytes());
+  WEIR_TRY(note(cuda::copy_row_out(a_.cx, a_.kv->tables(), row, kv.pool, page_bytes, recall_.pages)));
+  return note(wait("copying sealed pages"));
+}
+
+Status CudaSession::copy_pages_in(uint32_t n) {
+  WEIR_REQUIRE_DEVICE();
+  const KvView kv = a_.kv->view(0);
+  const auto page_bytes = static_cast<uint32_t>(a_.kv->shape().page_bytes());
+  WEIR_TRY(note(cuda::copy_pages_in(a_.cx, kv.pool, page_bytes, recall_.pages, recall_.page_slots, n)));
+  return note(wait("copying pages to the pool"));
+}
+
+Status CudaSession::fill_row(uint32_t row, uint64_t seed) {
+  WEIR_REQUIRE_DEVICE();
+  const KvView kv = a_.kv->view(0);
+  FillRowArgs fill = {};
+  fill.slots = recall_.page_slots;
+  fill.row = row;
+  fill.tables = a_.kv->tables();
+  fill.pool = kv.pool;
+  fill.head_dim = kv.head_dim;
+  fill.digest = kv.digest;
+  fill.digests = kv.digests;
+  fill.digest_elements = static_cast<uint32_t>(digest_elements(kv.digest, kv.head_dim));
+  fill.seed = seed;
+  fill.pages = reinterpret_cast<uint16_t*>(recall_.pages);
+  WEIR_TRY(note(cuda::fill_row(a_.cx, fill)));
+  return note(wait("filling pages"));
+}
+
+Status CudaSession::attend_units(const DeviceChunk& chunk, const AttnPagedArgs& whole, uint32_t layer,
+                                 uint32_t n_rows) {
+  const StagingWindow& w = a_.b.staging;
+  const auto page_bytes = static_cast<uint32_t>(a_.kv->shape().page_bytes());
+  AttnPagedArgs attn = whole;
+  attn.kv.pool = w.pages;
+  attn.kv.slots = w.slots;
+  attn.kv.first_pos = w.first_pos;
+  attn.kv.len = w.len;
+  attn.kv.n_pages = w.n_pages;
+  attn.kv.capacity = kSplitPages;
+  for (uint32_t first = 0; first < n_rows; first += kSplitPages) {
+    WEIR_TRY(wait("a prompt chunk"));  // the unit before has been loaded
+    chunk.pages->load_unit(layer, first);
+    WEIR_TRY(load_unit(a_.cx, {recall_, whole.kv.pool, w.pages, w.slots, w.first_pos, w.len, w.n_pages,
+                               whole.kv.n_kv_heads, page_bytes}));
+    // Learned sinks take their share once.
+    attn.sinks = first + kSplitPages >= n_rows ? whole.sinks : nullptr;
+    attn.out = first == 0 ? whole.out : a_.device.unit_out;
+    attn.lse = first == 0 ? w.high : w.sum;
+    WEIR_TRY(attn_prefill(a_.cx, attn));
+    if (first != 0) {
+      WEIR_TRY(merge_unit(
+          a_.cx, {whole.out, w.high, a_.device.unit_out, w.sum, chunk.n_tok * whole.n_heads, whole.kv.head_dim}));
+    }
+  }
+  return {};
+}
+
+}  // namespace weir::cuda
