@@ -1,5 +1,5 @@
-// What is done about a page that leaves a stream's pool, besides the tables: its event, and the digest of a page that is
-// lost.
+// What is done about a page that leaves a stream's pool, besides the tables: its event, and the digest of a page that
+// is lost.
 #pragma once
 
 #include "cuda/pages/victim.cuh"

@@ -41,8 +41,8 @@ struct PageRecallArgs {
 };
 
 // Stamps what is wanted, brings back what of it is cold, and lists what is attended. Two kernels: the choice, and the
-// copies. If the host does not send a page in host.late_ns, or refuses to, state->is_late is set; the rest of the step then
-// changes no tables and is not committed.
+// copies. If the host does not send a page in host.late_ns, or refuses to, state->is_late is set; the rest of the step
+// then changes no tables and is not committed.
 Status page_recall(OpContext& cx, const PageRecallArgs& a);
 
 // Makes the digests of pages that have neither a slot nor a copy worse than any other.

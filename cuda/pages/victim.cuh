@@ -164,8 +164,8 @@ __device__ inline uint32_t marked_victim(const DeviceStream& s, const Room& room
   return lowest.of_warp();
 }
 
-// kCold: the page in the pool with the least (stamp, last score, row), outside the newest as long as there is one; never
-// the last row.
+// kCold: the page in the pool with the least (stamp, last score, row), outside the newest as long as there is one;
+// never the last row.
 __device__ inline uint32_t cold_victim(const StepRules& rules, const DeviceStream& s) {
   LowestRow outside, any;
   const uint32_t end = s.n_pages - min(s.n_pages, 1 + rules.protect.pages);

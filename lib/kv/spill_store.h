@@ -104,8 +104,8 @@ class SpillStore {
   // Copies a page, [page_bytes]. WEIR_ERR_BUDGET as for make_room(1), nothing has changed then. `tag`: the page's place
   // in what set_raw_index() got.
   Status put(uint32_t stream, uint32_t position, const void* page, SpillHandle& handle, uint32_t tag = 0);
-  // From now on index[tag] says where the copy of the page with that tag is: its raw slot, kNotRaw or kNoRaw. It changes
-  // only in calls of the functions here. `index` outlives the store; its owner fills it with kNoRaw.
+  // From now on index[tag] says where the copy of the page with that tag is: its raw slot, kNotRaw or kNoRaw. It
+  // changes only in calls of the functions here. `index` outlives the store; its owner fills it with kNoRaw.
   void set_raw_index(uint32_t* index) { raw_index_ = index; }
   const std::byte* raw_slots() const { return slots_; }
   // Restores the page that was put with this stream and position. WEIR_ERR_FORMAT: the block is damaged, or another

@@ -59,7 +59,7 @@ struct RecallPost {
   uint32_t ticket, layer, n;  // n rows in DeviceRecall::rows; kNoRow where nothing is asked
   uint32_t reserved;
 };
-// The host's answer; its pages are in DeviceRecall::pages. `is_refused` may be set before `ticket`: some cannot be read.
+// The host's answer; its pages are in DeviceRecall::pages. `is_refused` is set before `ticket` if some cannot be read.
 struct RecallAnswer {
   uint32_t ticket, is_refused;
 };
