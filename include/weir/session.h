@@ -17,6 +17,14 @@ enum {
                                 (weir/experimental.h); costs some speed and memory. On the CPU only. */
 };
 
+/** Bits of weir_session_options.spill_flags. */
+enum {
+    WEIR_SPILL_STRICT = 1, /**< No page is dropped: a call that would have to, or that needs a page which was lost,
+                                fails, and its tokens are not appended. WEIR_ERR_BUDGET: store and file are full;
+                                WEIR_ERR_IO: the file failed; WEIR_ERR_FORMAT: a page is damaged. */
+    WEIR_SPILL_NO_RAW = 2  /**< All spilled pages are compressed at once. */
+};
+
 /** Options of weir_plan and weir_session_create.
  *  @since 1.0 */
 typedef struct weir_session_options {
@@ -45,10 +53,21 @@ typedef struct weir_session_options {
     const weir_key_value *policy_options; /**< [n_policy_options] options of the policy, docs/policies.md. Copied. */
     uint32_t n_policy_options;            /**< Count of policy_options. */
     uint32_t reserved;                    /**< 0. */
+    uint64_t spill_raw_bytes;             /**< Of spill_budget_bytes, what holds the latest spilled pages uncompressed.
+                                               0 (default): a quarter. @since 1.1 */
+    const char *spill_path;               /**< Path (UTF-8) of a file of spill_file_bytes for the pages that
+                                               spill_budget_bytes have no room for. Nothing may be there: the file is
+                                               created, and its name removed at once. Used while the session is
+                                               created. NULL (default): no file. @since 1.1 */
+    uint64_t spill_file_bytes;            /**< Size of that file, reserved on the disk at once. 0 (default): no file.
+                                               @since 1.1 */
+    uint32_t spill_flags;                 /**< WEIR_SPILL_*. @since 1.1 */
+    uint32_t reserved_spill;              /**< 0. @since 1.1 */
 } weir_session_options;
 
 /** Static initialiser of weir_session_options. */
-#define WEIR_SESSION_OPTIONS_INIT { (uint32_t)sizeof(weir_session_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define WEIR_SESSION_OPTIONS_INIT \
+    { (uint32_t)sizeof(weir_session_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** The exact bytes of every pool of a session, known before anything is allocated.
  *  @since 1.0 */
@@ -71,8 +90,8 @@ typedef struct weir_plan_info {
     uint64_t session_bytes;      /**< The session object itself. */
     uint64_t staging_bytes;      /**< Host memory that a device copies from and to, with the host's page tables and the
                                       ring of page events. 0 on the CPU. */
-    uint64_t spill_bytes;        /**< Spill store of a policy that recalls pages, with all that compression needs; else
-                                      0. */
+    uint64_t spill_bytes;        /**< Host memory of the spill store of a policy that recalls pages: its pages,
+                                      the queue to its compression and all that this needs. Else 0. */
     uint64_t library_bytes;      /**< What vendor libraries reserve; 0, as no backend of this version uses one. */
     uint64_t total_bytes;        /**< All of the session's own memory: the sum of the fields from kv_bytes to
                                       library_bytes. */
@@ -87,11 +106,12 @@ typedef struct weir_plan_info {
                                            policy and the budget: those of the window and of a prompt chunk of
                                            batch_tokens. @since 1.0 */
     uint64_t window_kv_bytes;    /**< Of kv_bytes, pages of such streams. @since 1.0 */
+    uint64_t spill_file_bytes;   /**< Size of the spill file; not in total_bytes. @since 1.1 */
 } weir_plan_info;
 
 /** Static initialiser of weir_plan_info. */
 #define WEIR_PLAN_INFO_INIT \
-    { (uint32_t)sizeof(weir_plan_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { (uint32_t)sizeof(weir_plan_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** Memory of a live session.
  *  @since 1.0 */

@@ -115,16 +115,47 @@ Status find_backend(const weir_session_options& o, const Model& model, const Pol
   return fail(status.code(), "device %s: %s", kDeviceNames[o.device], last_error_text());
 }
 
-// One part in this many of the store's memory holds the latest pages as they are.
+// One part in this many of the store's memory holds the latest pages as they are, unless the options say otherwise.
 constexpr uint64_t kRawShare = 4;
+
+Status check_spill(const weir_session_options& o) {
+  const uint32_t known = uint32_t{WEIR_SPILL_STRICT} | uint32_t{WEIR_SPILL_NO_RAW};
+  if ((o.spill_flags & ~known) != 0)
+    return fail(WEIR_ERR_UNSUPPORTED, "spill_flags: 0x%x are not known", o.spill_flags & ~known);
+  if (o.reserved_spill != 0)
+    return fail(WEIR_ERR_UNSUPPORTED, "session options: reserved_spill is %u, not 0", o.reserved_spill);
+  if ((o.spill_flags & WEIR_SPILL_NO_RAW) != 0 && o.spill_raw_bytes != 0) {
+    return fail(WEIR_ERR_INVALID_ARG, "spill_raw_bytes is %llu, but spill_flags has WEIR_SPILL_NO_RAW",
+                static_cast<unsigned long long>(o.spill_raw_bytes));
+  }
+  const bool has_path = o.spill_path != nullptr && o.spill_path[0] != '\0';
+  if (has_path && o.spill_file_bytes == 0)
+    return fail(WEIR_ERR_INVALID_ARG, "spill_path is set, but spill_file_bytes is 0");
+  if (!has_path && o.spill_file_bytes != 0) {
+    return fail(WEIR_ERR_INVALID_ARG, "spill_file_bytes is %llu, but spill_path is %s",
+                static_cast<unsigned long long>(o.spill_file_bytes), o.spill_path == nullptr ? "NULL" : "empty");
+  }
+  return {};
+}
+
+// The first option for the store that is set, or null.
+const char* spill_option(const weir_session_options& o) {
+  return o.spill_budget_bytes != 0                            ? "spill_budget_bytes"
+         : o.spill_raw_bytes != 0                             ? "spill_raw_bytes"
+         : o.spill_path != nullptr && o.spill_path[0] != '\0' ? "spill_path"
+         : o.spill_flags != 0                                 ? "spill_flags"
+                                                              : nullptr;
+}
 
 // With recall: the store for all sealed pages that the budget rules. Without a budget it holds the whole context,
 // whatever is in the pages.
 Status plan_store(const weir_session_options& o, const PolicyNeeds& needs, SessionSetup& setup) {
+  WEIR_TRY(check_spill(o));
   if (!setup.kv.recalls()) {
-    if (o.spill_budget_bytes == 0 || needs.may_recall) return {};  // nothing leaves a pool that holds all
-    return fail(WEIR_ERR_INVALID_ARG, "spill_budget_bytes is %llu, but policy %s recalls no pages in this session",
-                static_cast<unsigned long long>(o.spill_budget_bytes), o.policy == nullptr ? "dense" : o.policy);
+    const char* option = spill_option(o);
+    if (option == nullptr || needs.may_recall) return {};  // nothing leaves a pool that holds all
+    return fail(WEIR_ERR_INVALID_ARG, "%s is set, but policy %s recalls no pages in this session", option,
+                o.policy == nullptr ? "dense" : o.policy);
   }
   const uint64_t n_ruled = setup.kv.n_streams() - setup.kv.n_local_streams();
   const uint64_t n_pages = n_ruled * setup.kv.pages_per_stream;
@@ -132,8 +163,13 @@ Status plan_store(const weir_session_options& o, const PolicyNeeds& needs, Sessi
   spill.page_bytes = static_cast<uint32_t>(setup.kv.page_bytes());
   spill.max_pages = static_cast<uint32_t>(n_pages);
   spill.budget_bytes = o.spill_budget_bytes != 0 ? o.spill_budget_bytes : spill_worst_bytes(spill.page_bytes, n_pages);
-  spill.raw_bytes = spill.budget_bytes / kRawShare;
+  spill.raw_bytes = (o.spill_flags & WEIR_SPILL_NO_RAW) != 0 ? 0
+                    : o.spill_raw_bytes != 0                 ? o.spill_raw_bytes
+                                                             : spill.budget_bytes / kRawShare;
+  spill.file_path = o.spill_path;
+  spill.file_bytes = o.spill_file_bytes;
   spill.n_workers = 1;
+  setup.spill_strict = (o.spill_flags & WEIR_SPILL_STRICT) != 0;
   const uint64_t least = spill_worst_bytes(spill.page_bytes, n_ruled);
   if (spill.budget_bytes < least) {
     return fail(WEIR_ERR_BUDGET, "spill_budget_bytes %llu are too few for one page of each of %llu streams, %llu bytes",
@@ -314,6 +350,7 @@ void fill_plan(const SessionSetup& setup, const PolicyNeeds& needs, const Sessio
     plan.device = WEIR_DEVICE_CPU;
   }
   plan.spill_bytes = setup.spill_plan.total_bytes();
+  plan.spill_file_bytes = setup.spill_plan.file_bytes;
   plan.total_bytes = plan.spill_bytes + plan.kv_bytes + plan.digest_bytes + plan.table_bytes + plan.workspace_bytes +
                      plan.sampler_bytes + plan.session_bytes + plan.staging_bytes;
 }

@@ -34,6 +34,7 @@ struct SessionSetup {
   KvShape kv;
   SpillOptions spill;  // this and the next with kv.recalls()
   SpillPlan spill_plan;
+  bool spill_strict = false;  // WEIR_SPILL_STRICT
   OpShapes shapes;
 };
 
@@ -100,6 +101,7 @@ class Session {
   const Backend* backend() const { return step_.backend; }
   // Tests look at pages through this; one thread at a time. After a step on a device, host_tables() first.
   const KvCache& kv() const { return kv_; }
+  const SpillStore& store() const { return store_; }  // for tests
   // Makes the host's page tables current after steps that a device did alone.
   Status host_tables();
   // Seconds of the parts of one decode step (kPart*), for benchmarks; the step counts. WEIR_ERR_UNSUPPORTED on the CPU.

@@ -48,7 +48,7 @@ void apply_preset(SessionFlags& flags, bool policy_given) {
   }
 }
 
-SessionOptions::SessionOptions(const SessionFlags& flags) : policy_(flags.policy) {
+SessionOptions::SessionOptions(const SessionFlags& flags) : policy_(flags.policy), spill_file_(flags.spill_file) {
   for (const std::string& text : flags.policy_options) {
     auto [key, value] = split_option(text);
     keys_.push_back(std::move(key));
@@ -61,6 +61,8 @@ SessionOptions::SessionOptions(const SessionFlags& flags) : policy_(flags.policy
   options_.budget_tokens = flags.budget;
   options_.budget_bytes = flags.budget_bytes;
   options_.spill_budget_bytes = flags.spill_bytes;
+  options_.spill_path = spill_file_.empty() ? nullptr : spill_file_.c_str();
+  options_.spill_file_bytes = flags.spill_file_bytes;
   options_.max_prompt_tokens = flags.max_prompt;
   options_.policy = policy_.c_str();
   options_.policy_options = pairs_.empty() ? nullptr : pairs_.data();
@@ -164,6 +166,16 @@ void add_session_flags(CLI::App& app, SessionFlags& flags) {
       ->check(at_least_one())
       ->type_name("N")
       ->group("Memory");
+  auto* file = app.add_option("--spill-file", flags.spill_file,
+                              "A new file, nameless while it is used, for pages that --spill-bytes has no room for");
+  file->type_name("FILE")->group("Memory");
+  auto* file_bytes = app.add_option("--spill-file-bytes", flags.spill_file_bytes, "Size of that file, such as 4GiB");
+  file_bytes->transform(CLI::AsSizeValue(false).description(""))
+      ->check(at_least_one())
+      ->needs(file)
+      ->type_name("N")
+      ->group("Memory");
+  file->needs(file_bytes);
   app.add_option("--max-prompt", flags.max_prompt,
                  "Longest prompt to plan for where a policy keeps prompts beyond the budget")
       ->type_name("TOKENS")

@@ -25,9 +25,11 @@ struct SessionFlags {
   uint32_t context = 0;  // tokens; 0: what the model was trained for
   uint32_t batch = 0;    // tokens of a prefill chunk; 0: the library's default
   std::string policy = "dense";
-  uint32_t budget = 0;                      // tokens per stream; 0: the whole context
-  uint64_t budget_bytes = 0;                // instead of budget
-  uint64_t spill_bytes = 0;
+  uint32_t budget = 0;        // tokens per stream; 0: the whole context
+  uint64_t budget_bytes = 0;  // instead of budget
+  uint64_t spill_bytes = 0;   // host memory for pages outside the pool; 0: for the whole context
+  std::string spill_file;     // a new file behind that memory, of spill_file_bytes; "": none
+  uint64_t spill_file_bytes = 0;
   uint32_t max_prompt = 0;                  // tokens to plan for where a policy pins prompts beyond the budget
   std::vector<std::string> policy_options;  // "key=value"
 
@@ -49,7 +51,7 @@ class SessionOptions {
   weir_session_options& get() { return options_; }
 
  private:
-  std::string policy_;
+  std::string policy_, spill_file_;
   std::vector<std::string> keys_, values_;
   std::vector<weir_key_value> pairs_;
   weir_session_options options_ = WEIR_SESSION_OPTIONS_INIT;

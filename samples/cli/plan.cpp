@@ -36,6 +36,7 @@ void print_json(const weir_plan_info& p, const SessionFlags& flags) {
       {"session_bytes", p.session_bytes},
       {"staging_bytes", p.staging_bytes},
       {"spill_bytes", p.spill_bytes},
+      {"spill_file_bytes", p.spill_file_bytes},
       {"library_bytes", p.library_bytes},
       {"total_bytes", p.total_bytes},
       {"device", p.device == WEIR_DEVICE_CUDA ? "cuda" : "cpu"},
@@ -75,6 +76,7 @@ void print_table(const weir_plan_info& p, const SessionFlags& flags) {
     print_row("on the GPU", p.device_bytes, "of the total: pages, digests, tables, workspace");
     print_row("GPU weights", p.device_weights_bytes, "shared by all sessions, beside the total");
   }
+  if (p.spill_file_bytes > 0) print_row("spill file", p.spill_file_bytes, "on the disk, beside the total");
   print_row("weights", p.weights_bytes, "mapped from the file, shared by all sessions");
 }
 

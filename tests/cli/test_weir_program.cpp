@@ -360,6 +360,19 @@ void plan__pools_add_up_and_budgets_agree(void**) {
   assert_int_equal(p["kv_bytes"].get<uint64_t>(), 4u << 20);  // 1024 tokens of 4096 bytes
   assert_true(plan({"--budget-bytes", "4MiB"}) == p);
   assert_true(plan({"--budget-bytes", "4194304"}) == p);
+  const std::vector<std::string> spilling = {"plan", "-m",        kModel, "--policy",      "arkvale", "--budget",
+                                             "1024", "--context", "8192", "--spill-bytes", "1MiB"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), spilling.begin(), spilling.end());
+    return weir(more);
+  };
+  const json spill = one_json(with({"--json", "--spill-file", "/nowhere/spill", "--spill-file-bytes", "4MiB"}));
+  assert_int_equal(spill["spill_file_bytes"].get<uint64_t>(), 4u << 20);
+  assert_true(spill["spill_bytes"].get<uint64_t>() > 1u << 20);
+  assert_int_equal(p["spill_file_bytes"].get<uint64_t>(), 0);
+  assert_true(contains(with({"--spill-file", "/nowhere/spill", "--spill-file-bytes", "4MiB"}).out, "spill file"));
+  assert_int_equal(with({"--spill-file", "/nowhere/spill"}).status, 2);
+  assert_int_equal(with({"--spill-file-bytes", "4MiB"}).status, 2);
   const Output table = weir({"plan", "-m", kModel});
   assert_works(table);
   assert_true(contains(table.out, "KV pages"));
