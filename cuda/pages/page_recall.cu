@@ -309,9 +309,15 @@ __global__ void __launch_bounds__(kCopy)
 }
 
 __global__ void __launch_bounds__(kCopy)
-    pages_in_kernel(uint16_t* pool, uint32_t page_bytes, const std::byte* pages, const uint32_t* slots) {
+    pages_kernel(uint16_t* pool, uint32_t page_bytes, std::byte* pages, const uint32_t* slots, bool in) {
   const uint32_t slot = read_host(slots + blockIdx.x);
-  copy_page(pages + size_t{blockIdx.x} * page_bytes, pool + size_t{slot} * (page_bytes / sizeof(uint16_t)), page_bytes);
+  uint16_t* const page = pool + size_t{slot} * (page_bytes / sizeof(uint16_t));
+  std::byte* const other = pages + size_t{blockIdx.x} * page_bytes;
+  if (in) {
+    copy_page(other, page, page_bytes);
+  } else {
+    copy_page(reinterpret_cast<const std::byte*>(page), reinterpret_cast<uint16_t*>(other), page_bytes);
+  }
 }
 
 __global__ void __launch_bounds__(kCopy) unit_kernel(const LoadUnitArgs a) {
@@ -409,11 +415,11 @@ Status copy_row_out(OpContext& cx, const KvTables& t, uint32_t row, const uint16
                 t, row, pool, page_bytes, pages);
 }
 
-Status copy_pages_in(OpContext& cx, uint16_t* pool, uint32_t page_bytes, const std::byte* pages, const uint32_t* slots,
-                     uint32_t n) {
+Status copy_pages(OpContext& cx, uint16_t* pool, uint32_t page_bytes, std::byte* pages, const uint32_t* slots,
+                  uint32_t n, bool in) {
   if (n == 0) return {};
-  return launch("copy_pages_in", pages_in_kernel, dim3(n), dim3(kCopy), 0, stream_of(cx), false, pool, page_bytes,
-                pages, slots);
+  return launch("copy_pages", pages_kernel, dim3(n), dim3(kCopy), 0, stream_of(cx), false, pool, page_bytes, pages,
+                slots, in);
 }
 
 Status load_unit(OpContext& cx, const LoadUnitArgs& a) {

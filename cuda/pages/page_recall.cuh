@@ -57,9 +57,9 @@ Status spoil_lost(OpContext& cx, const SpoilLostArgs& a);
 // Copies table row `row` of every stream without a window to pages [n_streams, page_bytes].
 Status copy_row_out(OpContext& cx, const KvTables& tables, uint32_t row, const uint16_t* pool, uint32_t page_bytes,
                     std::byte* pages);
-// Copies pages [n, page_bytes] to the pool's slots.
-Status copy_pages_in(OpContext& cx, uint16_t* pool, uint32_t page_bytes, const std::byte* pages, const uint32_t* slots,
-                     uint32_t n);
+// Copies pages [n, page_bytes] to the pool's slots, or from there.
+Status copy_pages(OpContext& cx, uint16_t* pool, uint32_t page_bytes, std::byte* pages, const uint32_t* slots,
+                  uint32_t n, bool in);
 
 // Loads a unit of a prompt's earlier pages into its window.
 struct LoadUnitArgs {

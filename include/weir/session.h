@@ -19,9 +19,10 @@ enum {
 
 /** Bits of weir_session_options.spill_flags. */
 enum {
-    WEIR_SPILL_STRICT = 1, /**< No page is dropped: a call that would have to, or that needs a page which was lost,
-                                fails, and its tokens are not appended. WEIR_ERR_BUDGET: store and file are full;
-                                WEIR_ERR_IO: the file failed; WEIR_ERR_FORMAT: a page is damaged. */
+    WEIR_SPILL_STRICT = 1, /**< No page is dropped in silence. A call that would append tokens fails, and appends none,
+                                with WEIR_ERR_BUDGET when the pages that they fill have no room; with WEIR_ERR_IO when a
+                                page is lost with the spill file, and with WEIR_ERR_FORMAT when one proves to be
+                                damaged, and so do all later ones until weir_session_reset. */
     WEIR_SPILL_NO_RAW = 2  /**< All spilled pages are compressed at once. */
 };
 
@@ -154,7 +155,8 @@ typedef struct weir_session_stats {
                                       @since 1.0 */
     uint64_t recall_ns;        /**< Of decode_ns, time in which pages came back. @since 1.0 */
     uint64_t spill_waits;      /**< Times that a page had to wait for the compression of others. @since 1.0 */
-    uint64_t spill_errors;     /**< Spilled pages that could not be read back; they count as dropped. @since 1.0 */
+    uint64_t spill_errors;     /**< Spilled pages that proved to be damaged, and 1 when the spill file was given up
+                                    because reading or writing failed. Such pages count as dropped. @since 1.0 */
 } weir_session_stats;
 
 /** Static initialiser of weir_session_stats. */
@@ -203,10 +205,10 @@ typedef struct weir_token_event {
 } weir_token_event;
 
 /** Receives each generated token. Any status but WEIR_OK, or an exception, stops the call with WEIR_ERR_CANCELLED after
- *  that token, also in the last event. A token whose step then fails (a trace callback refuses it, or the device is
- *  lost) was shown, but is not part of the conversation and not counted. Called on the thread that called
- *  weir_session_generate; of the session it may read stats, memory and, on that thread, the experimental
- *  weir_session_page_events, and it may cancel; nothing else. */
+ *  that token, also in the last event. A token whose step then fails (a trace callback refuses it, the device is lost,
+ *  or a spilled page with WEIR_SPILL_STRICT) was shown, but is not part of the conversation and not counted. Called on
+ *  the thread that called weir_session_generate; of the session it may read stats, memory and, on that thread, the
+ *  experimental weir_session_page_events, and it may cancel; nothing else. */
 typedef weir_status (*weir_token_fn)(void *user, const weir_token_event *event);
 
 /** Bits of weir_generate_options.flags. */
@@ -354,7 +356,10 @@ WEIR_API weir_status weir_session_reset(weir_session *session);
  *          WEIR_ERR_CONTEXT_FULL  more tokens than the context has room for; nothing changed; the message says how many
  *                                 would fit
  *          WEIR_ERR_BUDGET        more tokens than the policy can hold; nothing changed; the message says how many
- *                                 would fit
+ *                                 would fit. With WEIR_SPILL_STRICT also: the spill store is full
+ *          WEIR_ERR_IO            with WEIR_SPILL_STRICT: the spill file failed
+ *          WEIR_ERR_FORMAT        with WEIR_SPILL_STRICT: a spilled page is damaged. After these three tokens are taken
+ *                                 back as after a cancel; other pages may be in the pool than before
  *          WEIR_ERR_BUSY          another thread is inside the session; nothing changed
  *          WEIR_ERR_CANCELLED     weir_session_cancel, or @p progress refused or threw. n_tokens of the stats is as
  *                                 before, and so are the logits, unless a long prompt made the policy drop prompt
@@ -376,6 +381,11 @@ WEIR_API weir_status weir_session_prefill(weir_session *session, const weir_toke
  *  @return WEIR_OK
  *          WEIR_ERR_INVALID_ARG   NULL or an id out of range; nothing changed
  *          WEIR_ERR_CONTEXT_FULL  the context is full; nothing changed
+ *          WEIR_ERR_BUDGET        with WEIR_SPILL_STRICT: the token fills pages for which the spill store has no room;
+ *                                 nothing changed
+ *          WEIR_ERR_IO            with WEIR_SPILL_STRICT: the spill file failed
+ *          WEIR_ERR_FORMAT        with WEIR_SPILL_STRICT: a spilled page is damaged. After these two nothing is
+ *                                 appended and the logits stay; other pages may be in the pool than before
  *          WEIR_ERR_BUSY          another thread is inside the session; nothing changed
  *          WEIR_ERR_CANCELLED     weir_session_cancel before the call; nothing changed. Or a trace callback: nothing
  *                                 appended, the logits stay. Pages that made room stay gone and count in
@@ -410,6 +420,9 @@ WEIR_API weir_status weir_session_step(weir_session *session, weir_token token);
  *          WEIR_ERR_INVALID_ARG   NULL, also in the list; n_sessions or an id out of range; a session twice, two models
  *                                 or two devices: the message names the entries of the list; nothing changed
  *          WEIR_ERR_CONTEXT_FULL  the context of a session is full, the message names it; nothing changed
+ *          WEIR_ERR_BUDGET, WEIR_ERR_IO, WEIR_ERR_FORMAT
+ *                                 as of weir_session_step for any of the sessions; nothing appended anywhere, all
+ *                                 logits stay
  *          WEIR_ERR_BUSY          another thread is inside a session, the message names it; nothing changed. Never
  *                                 waits: of two threads whose lists overlap, one or both get this
  *          WEIR_ERR_CANCELLED     weir_session_cancel for any of the sessions, before the call, on the CPU also

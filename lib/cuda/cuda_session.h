@@ -66,7 +66,7 @@ class CudaSession final : public DeviceSession {
   Status rebuild_last_digests() override;
   Status profile_step(int32_t token, double* seconds) override;
   Status copy_row_out(uint32_t row) override;
-  Status copy_pages_in(uint32_t n) override;
+  Status copy_pages(uint32_t n, bool in) override;
   Status fill_row(uint32_t row, uint64_t seed) override;
   // The group of these sessions, with what each selects in its next step.
   static SessionGroup together(DeviceSession* const* sessions, uint32_t n);

@@ -106,12 +106,12 @@ Status CudaSession::copy_row_out(uint32_t row) {
   return note(wait("copying sealed pages"));
 }
 
-Status CudaSession::copy_pages_in(uint32_t n) {
+Status CudaSession::copy_pages(uint32_t n, bool in) {
   WEIR_REQUIRE_DEVICE();
   const KvView kv = a_.kv->view(0);
   const auto page_bytes = static_cast<uint32_t>(a_.kv->shape().page_bytes());
-  WEIR_TRY(note(cuda::copy_pages_in(a_.cx, kv.pool, page_bytes, recall_.pages, recall_.page_slots, n)));
-  return note(wait("copying pages to the pool"));
+  WEIR_TRY(note(cuda::copy_pages(a_.cx, kv.pool, page_bytes, recall_.pages, recall_.page_slots, n, in)));
+  return note(wait("copying pages"));
 }
 
 Status CudaSession::fill_row(uint32_t row, uint64_t seed) {

@@ -1,6 +1,7 @@
 // Copies of sealed pages; see cold_pages.h.
 #include "kv/cold_pages.h"
 
+#include <algorithm>
 #include <cstring>
 #include <tuple>
 
@@ -32,6 +33,8 @@ void ColdPages::reset() {
   for (uint32_t s = 0; s < kv_->shape().n_streams(); ++s) {
     for (uint32_t row = 0; has_stream(s) && row < kv_->stream(s).n_pages; ++row) forget(s, row);
   }
+  lacks_copies_ = false;
+  failure_ = WEIR_OK;
 }
 
 void ColdPages::forget(uint32_t stream, uint32_t row) {
@@ -40,14 +43,111 @@ void ColdPages::forget(uint32_t stream, uint32_t row) {
   copy = kNoCopy;
 }
 
-void ColdPages::seal(uint32_t first) {
+// --- losses --------------------------------------------------------------------------------------------------------
+
+// A cold page whose copy cannot be read.
+void ColdPages::lose(uint32_t stream, uint32_t row, weir_status why) {
+  forget(stream, row);
+  kv_->lose(stream, row);
+  if (!strict_) return;
+  const uint32_t pos = kv_->stream(stream).first_pos[row];
+  lost_pos_ = failure_ == WEIR_OK ? pos : std::min(lost_pos_, pos);
+  if (failure_ == WEIR_OK) failure_ = why == WEIR_ERR_FORMAT ? WEIR_ERR_FORMAT : WEIR_ERR_IO;
+}
+
+// After the store was used: when it has given up its file, the copies there are gone.
+void ColdPages::look_at_file() {
+  if (file_is_lost_ || !store_->file_given_up()) return;
+  file_is_lost_ = true;
   least_is_known_ = false;
-  for (uint32_t row = first / kPageTokens; row < kv_->n_tokens() / kPageTokens; ++row) copy_row(row, nullptr);
+  for (uint32_t s = 0; s < kv_->shape().n_streams(); ++s) {
+    if (!has_stream(s)) continue;
+    const StreamView v = kv_->stream(s);
+    for (uint32_t row = 0; row < v.n_pages; ++row) {
+      if (v.copies[row] == kNoCopy || !store_->is_lost(v.copies[row])) continue;
+      if (v.slots[row] == kNoSlot) {
+        lose(s, row, WEIR_ERR_IO);
+      } else {
+        forget(s, row);
+        lacks_copies_ = true;
+      }
+    }
+  }
+}
+
+Status ColdPages::failure() const {
+  if (failure_ == WEIR_OK) return {};
+  return fail(failure_,
+              "a page of the conversation is lost %s, from position %u on; tokens can be appended after a reset, or a "
+              "rewind to before that position",
+              failure_ == WEIR_ERR_IO ? "with the spill file" : "because its copy was damaged", lost_pos_);
+}
+
+Status ColdPages::prepare(uint32_t n_tok) {
+  if (!strict_) return {};
+  WEIR_TRY(failure());
+  const uint32_t n_full = (kv_->n_tokens() + n_tok) / kPageTokens - kv_->n_tokens() / kPageTokens;
+  const uint32_t n_pages = n_full * static_cast<uint32_t>(kv_->shape().n_streams() - kv_->shape().n_local_streams());
+  const bool had_file = !file_is_lost_;
+  const bool all_copied = copy_again();
+  const Status status = all_copied && n_pages != 0 ? store_->make_room(n_pages) : Status();
+  look_at_file();
+  WEIR_TRY(failure());
+  if (all_copied && !lacks_copies_ && status.ok()) return {};
+  if (had_file && file_is_lost_)
+    return fail(WEIR_ERR_IO, "the spill file failed, and without it the spill store is full");
+  if (!status.ok()) return status;
+  return fail(WEIR_ERR_BUDGET, "the spill store is full: it has no room for copies of all pages in the pool");
+}
+
+// --- copies --------------------------------------------------------------------------------------------------------
+
+// Null if the device is lost.
+const void* ColdPages::pool_page(uint32_t slot) {
+  if (pool_ == nullptr) return kv_->page_keys(slot);
+  return pool_->read(slot) ? pool_->buffer() : nullptr;
+}
+
+// kNoCopy if there is no room.
+SpillHandle ColdPages::copy(uint32_t stream, uint32_t row, const void* page) {
+  SpillHandle handle = kNoCopy;
+  const auto tag = static_cast<uint32_t>(kv_->row_index(stream, row));
+  (void)store_->put(stream, row * kPageTokens, page, handle, tag);
+  return handle;
+}
+
+// Copies full pages in the pool that have no copy, as far as there is room. Returns whether all have one.
+bool ColdPages::copy_again() {
+  const uint32_t end = kv_->n_tokens() / kPageTokens;
+  for (uint32_t s = 0; lacks_copies_ && s < kv_->shape().n_streams(); ++s) {
+    if (!has_stream(s)) continue;
+    const StreamView v = kv_->stream(s);
+    for (uint32_t row = 0; row < end; ++row) {
+      if (v.slots[row] == kNoSlot || v.copies[row] != kNoCopy) continue;
+      const void* page = pool_page(v.slots[row]);
+      if (page != nullptr) v.copies[row] = copy(s, row, page);
+      if (v.copies[row] == kNoCopy) return false;
+      least_is_known_ = false;
+    }
+  }
+  lacks_copies_ = false;
+  return true;
+}
+
+void ColdPages::seal(uint32_t first) {
+  const uint32_t begin = first / kPageTokens, end = kv_->n_tokens() / kPageTokens;
+  if (begin == end) return;
+  least_is_known_ = false;
+  for (uint32_t row = begin; row < end; ++row) copy_row(row, nullptr);
+  look_at_file();
+  (void)copy_again();
 }
 
 void ColdPages::seal_row(uint32_t row, const uint16_t* pages) {
   least_is_known_ = false;
   copy_row(row, pages);
+  look_at_file();
+  (void)copy_again();
 }
 
 void ColdPages::copy_row(uint32_t row, const uint16_t* pages) {
@@ -56,13 +156,15 @@ void ColdPages::copy_row(uint32_t row, const uint16_t* pages) {
     if (!has_stream(s)) continue;
     const StreamView v = kv_->stream(s);
     const uint16_t* page = pages != nullptr ? pages + s * page_elements : kv_->page_keys(v.slots[row]);
-    const auto tag = static_cast<uint32_t>(kv_->row_index(s, row));
     // A page for which no other copy can be dropped has none.
     do {
-      v.copies[row] = kNoCopy;
-    } while (!store_->put(s, row * kPageTokens, page, v.copies[row], tag).ok() && drop_one());
+      v.copies[row] = copy(s, row, page);
+    } while (v.copies[row] == kNoCopy && !strict_ && drop_one());
+    if (v.copies[row] == kNoCopy) lacks_copies_ = true;
     if (least_is_known_ && least_[s] == kNoRow && v.copies[row] != kNoCopy) least_[s] = row;
   }
+  look_at_file();
+  (void)copy_again();
 }
 
 void ColdPages::find_least(uint32_t stream) {
@@ -90,9 +192,19 @@ bool ColdPages::drop_one() {
   const uint32_t row = least_[stream];
   store_->drop(v.copies[row]);
   v.copies[row] = kNoCopy;
-  if (v.slots[row] == kNoSlot) kv_->lose(stream, row);
+  if (v.slots[row] == kNoSlot) {
+    kv_->lose(stream, row);
+  } else {
+    lacks_copies_ = true;
+  }
   find_least(stream);
   return true;
+}
+
+void ColdPages::cannot_read(uint32_t stream, uint32_t row, Status status) {
+  if (kv_->stream(stream).slots[row] != kNoSlot) kv_->make_cold(stream, row);
+  look_at_file();
+  if (!kv_->stream(stream).is_lost(row)) lose(stream, row, status.code());
 }
 
 bool ColdPages::read(uint32_t stream, uint32_t row, uint16_t* out) {
@@ -102,9 +214,9 @@ bool ColdPages::read(uint32_t stream, uint32_t row, uint16_t* out) {
     return true;
   }
   if (v.copies[row] == kNoCopy) return false;
-  if (store_->get(v.copies[row], stream, v.first_pos[row], out).ok()) return true;
-  lose(stream, row);
-  return false;
+  const Status status = store_->get(v.copies[row], stream, v.first_pos[row], out);
+  if (!status.ok()) cannot_read(stream, row, status);
+  return status.ok();
 }
 
 bool ColdPages::recall(uint32_t stream, uint32_t row) {
@@ -112,22 +224,16 @@ bool ColdPages::recall(uint32_t stream, uint32_t row) {
   if (v.copies[row] == kNoCopy) return false;
   const uint64_t started = now_ns();
   uint16_t* const page = kv_->take_back(stream, row);
-  void* const out = writer_ != nullptr ? static_cast<void*>(writer_->buffer()) : page;
-  bool came = store_->get(v.copies[row], stream, v.first_pos[row], out).ok();
-  if (came && writer_ != nullptr) came = writer_->write(v.slots[row]);
+  void* const out = pool_ != nullptr ? static_cast<void*>(pool_->buffer()) : page;
+  const Status status = store_->get(v.copies[row], stream, v.first_pos[row], out);
+  const bool came = status.ok() && (pool_ == nullptr || pool_->write(v.slots[row]));
   if (came) {
     recalled_.fetch_add(1, std::memory_order_relaxed);
-  } else {  // its bytes are damaged
-    lose(stream, row);
+  } else {
+    cannot_read(stream, row, status);
   }
   recall_ns_.fetch_add(now_ns() - started, std::memory_order_relaxed);
   return came;
-}
-
-void ColdPages::lose(uint32_t stream, uint32_t row) {
-  if (kv_->stream(stream).slots[row] != kNoSlot) kv_->make_cold(stream, row);
-  forget(stream, row);
-  kv_->lose(stream, row);
 }
 
 bool ColdPages::can_reopen(uint32_t stream, uint32_t row) const {
@@ -160,6 +266,9 @@ bool ColdPages::truncate(uint32_t n_tokens) {
     }
   }
   kv_->truncate(n_tokens);
+  least_is_known_ = false;
+  if (n_tokens <= lost_pos_) failure_ = WEIR_OK;
+  (void)copy_again();
   return true;
 }
 

@@ -4,7 +4,10 @@
 // When the store is full, copies are dropped: of the cold pages the one that was wanted the longest ago, then by stream
 // and row, which is then lost for good: it keeps its row, is never attended, and its digest is spoilt so that nothing
 // wants it. The copies of pages in the pool, and then of cold pages that are pinned, are dropped only when there are no
-// others.
+// others. A page in the pool without a copy gets one again as soon as there is room.
+//
+// With a strict store nothing is dropped: before tokens are appended there must be room for the copies of the pages
+// that they fill, and while a page of the conversation is lost, with the file or by damage, no token can be appended.
 #pragma once
 
 #include <atomic>
@@ -15,27 +18,36 @@
 
 namespace weir {
 
-// Writes pages of a pool that is not in host memory.
-class PoolWriter {
+// Pages of a pool that is not in host memory, one at a time.
+class PoolAccess {
  public:
   virtual std::byte* buffer() = 0;        // for one page
-  virtual bool write(uint32_t slot) = 0;  // what is in the buffer; false: the device is lost
+  virtual bool write(uint32_t slot) = 0;  // from the buffer; false: the device is lost
+  virtual bool read(uint32_t slot) = 0;   // into the buffer
 
  protected:
-  ~PoolWriter() = default;
+  ~PoolAccess() = default;
 };
 
 class ColdPages {
  public:
-  // All outlive this. `writer`: null when the pool is in host memory.
-  void start(KvCache& kv, SpillStore& store, PoolWriter* writer = nullptr) {
+  // All outlive this. `pool`: null when the pool is in host memory.
+  void start(KvCache& kv, SpillStore& store, bool strict = false, PoolAccess* pool = nullptr) {
     kv_ = &kv;
     store_ = &store;
-    writer_ = writer;
+    strict_ = strict;
+    pool_ = pool;
     least_ = kv.row_per_stream();
   }
   bool is_on() const { return store_ != nullptr; }
+  bool is_strict() const { return strict_; }
   void reset();  // drops all copies; the tables are reset next
+
+  // Strict: before n_tok tokens are appended. WEIR_ERR_BUDGET: the copies of the pages that they fill have no room;
+  // WEIR_ERR_IO: the file failed while room was made; or failure(). No token is gone then.
+  Status prepare(uint32_t n_tok);
+  // Strict: whether a page of the conversation is lost. WEIR_ERR_IO: with the file; WEIR_ERR_FORMAT: it was damaged.
+  Status failure() const;
 
   // Copies the pages that were sealed by the tokens from position `first` on; after a commit.
   void seal(uint32_t first);
@@ -47,12 +59,13 @@ class ColdPages {
   // cold pages can be read.
   bool read(uint32_t stream, uint32_t row, uint16_t* out);
   // Reads the copy of a page that has no table row of its own at the moment, because a device has the tables.
-  bool read_copy(uint32_t stream, uint32_t row, void* out) const {
-    const uint32_t copy = kv_->stream(stream).copies[row];
-    return copy != kNoCopy && store_->get(copy, stream, row * kPageTokens, out).ok();
+  Status read_copy(uint32_t stream, uint32_t row, void* out) const {
+    return store_->get(kv_->stream(stream).copies[row], stream, row * kPageTokens, out);
   }
-  // A page whose copy cannot be read is lost, in the pool or not.
-  void lose(uint32_t stream, uint32_t row);
+  // Of a page whose copy could not be read: it is lost, and with the file perhaps others are.
+  void cannot_read(uint32_t stream, uint32_t row, Status status);
+  // Whether the next seal_row() looks at the tables.
+  bool needs_tables() const { return lacks_copies_ || (!file_is_lost_ && store_->file_given_up()); }
   // KvCache::truncate, with the copies: a last page that is no longer full comes back, into the slot of the page that
   // was wanted the longest ago if need be. False: that page is lost, or no page can leave for it. No token is gone
   // then, and unless its copy proved to be damaged nothing has changed.
@@ -68,6 +81,11 @@ class ColdPages {
  private:
   bool has_stream(uint32_t stream) const { return kv_->window(stream) == 0; }
   void copy_row(uint32_t row, const uint16_t* pages);
+  const void* pool_page(uint32_t slot);
+  SpillHandle copy(uint32_t stream, uint32_t row, const void* page);
+  bool copy_again();
+  void lose(uint32_t stream, uint32_t row, weir_status why);
+  void look_at_file();
   bool drop_one();
   void find_least(uint32_t stream);
   bool can_reopen(uint32_t stream, uint32_t row) const;
@@ -76,10 +94,16 @@ class ColdPages {
 
   KvCache* kv_ = nullptr;
   SpillStore* store_ = nullptr;
-  PoolWriter* writer_ = nullptr;
+  PoolAccess* pool_ = nullptr;
   static constexpr uint32_t kNoRow = UINT32_MAX;
   uint32_t* least_ = nullptr;  // [n_streams] the row whose copy is dropped first, or kNoRow
   bool least_is_known_ = false;
+  bool strict_ = false;
+  bool lacks_copies_ = false;  // pages in the pool may have none
+  bool file_is_lost_ = false;  // and with it what was there, in the tables too
+  // Strict: why a page was lost, and the first position of the first such page.
+  weir_status failure_ = WEIR_OK;
+  uint32_t lost_pos_ = 0;
   std::atomic<uint64_t> recalled_{0}, recall_ns_{0};
 };
 

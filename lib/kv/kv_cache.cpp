@@ -201,6 +201,9 @@ void KvCache::truncate(uint32_t n_tokens) {
       free_[top_free(s)] = slot;
       ++freed;
     }
+    // A step that is taken back was none. With recall, a stamp tells what matters in the current step.
+    for (uint32_t i = 0; shape_.recalls() && i < n_pages_[s]; ++i)
+      stamp_[at(s, i)] = std::min(stamp_[at(s, i)], n_tokens);
     if (n_pages_[s] == 0) continue;
     const uint32_t last = n_pages_[s] - 1;
     const size_t row = at(s, last);

@@ -5,6 +5,7 @@
 // holds, the first events stay and the rest is not recorded, because its writers run in parallel.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 
@@ -15,15 +16,21 @@ namespace weir {
 using PageEvent = weir_page_event;
 
 // Most streams evict a page every kPageTokens tokens, all in the same step. An application that reads the events once
-// in 64 tokens misses none of these. More pages may leave at once after pages were unpinned, or around a prompt.
+// in 64 tokens misses none of these. More pages may leave at once after pages were unpinned, or around a prompt. With
+// recall a page may leave for each that comes back, in the worst case all pages of the pool in one step.
 inline constexpr uint32_t kEventsPerStream = 4;
+
+inline constexpr uint64_t kMostEvents = 1u << 20;
 
 struct PageEventRing {
   PageEvent* events = nullptr;  // [capacity]; null: nothing is recorded
   uint32_t capacity = 0;        // a power of two
 
-  // Entries of a ring for n_streams streams.
-  static uint32_t capacity_for(uint32_t n_streams) { return std::bit_ceil(kEventsPerStream * n_streams); }
+  // Entries of a ring for n_streams streams, of which with recall recall_slots pages may leave in a step.
+  static uint32_t capacity_for(uint32_t n_streams, uint32_t recall_slots) {
+    return static_cast<uint32_t>(
+        std::bit_ceil(std::min(uint64_t{std::max(kEventsPerStream, recall_slots)} * n_streams, kMostEvents)));
+  }
 
   // Copies events [at, end) to `out`, at most `n` of them, and moves `at` past the last event that was read; `end` is
   // the number of pages evicted so far. Returns the number of events copied; n_lost counts those that were overwritten

@@ -70,6 +70,7 @@ Status attend_step(Step& s, const Attention& attention, AttnPagedArgs attn, uint
   if (s.b.select != nullptr && ruled)
     WEIR_TRY(s.policy->select(s.cx, ops, *s.kv,
                               {layer, n_heads, attn.q, s.b.page_score, s.b.select, s.b.n_select, s.cold}, lists));
+  if (s.cold != nullptr) WEIR_TRY(s.cold->failure());
   attn.select = lists.select;
   attn.n_select = lists.n_select;
   attn.list_per_head = lists.select != nullptr && s.policy->needs().list_per_head;

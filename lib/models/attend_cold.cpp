@@ -59,6 +59,7 @@ Status attend_chunk_cold(Step& s, AttnPagedArgs attn, uint32_t layer) {
   const uint32_t n_rows = *std::max_element(kv.n_pages, kv.n_pages + kv.n_kv_heads);
   for (uint32_t first = 0; first < n_rows; first += kSplitPages) {
     for (uint32_t head = 0; head < kv.n_kv_heads; ++head) load_unit(s, kv, layer, head, first);
+    WEIR_TRY(s.cold->failure());
     carry.first = first == 0;
     carry.last = first + kSplitPages >= n_rows;
     WEIR_TRY(s.backend->ops.attn_paged(s.cx, attn));

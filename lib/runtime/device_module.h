@@ -201,8 +201,8 @@ class DeviceSession {
   virtual Status step(int32_t token) = 0;
   // With recall: copies a table row of all streams to DeviceRecall::pages, by stream. Waits.
   virtual Status copy_row_out(uint32_t row) = 0;
-  // Copies the first n of DeviceRecall::pages into the pool's slots page_slots. Waits.
-  virtual Status copy_pages_in(uint32_t n) = 0;
+  // Copies the first n of DeviceRecall::pages into the pool's slots page_slots, or from there. Waits.
+  virtual Status copy_pages(uint32_t n, bool in) = 0;
   // Fills a table row of all streams with noise, makes its digests, and copies it out like copy_row_out; page_slots
   // [n_streams] are its slots (benchmarks). Waits.
   virtual Status fill_row(uint32_t row, uint64_t seed) = 0;

@@ -26,7 +26,7 @@ void Session::SlotMemory::do_deallocate(void* ptr, size_t bytes, size_t alignmen
 
 bool Session::DevicePages::read(uint32_t stream, uint32_t row, std::byte* out) {
   const uint64_t started = now_ns();
-  const bool is_read = s_.cold_.read_copy(stream, row, out);
+  const bool is_read = s_.cold_.read_copy(stream, row, out).ok();
   s_.cold_.add_recall_ns(now_ns() - started);
   return is_read;
 }
@@ -35,7 +35,12 @@ std::byte* Session::DevicePages::buffer() { return s_.staging_.recall.pages; }
 
 bool Session::DevicePages::write(uint32_t slot) {
   s_.staging_.recall.page_slots[0] = slot;
-  return s_.device_->copy_pages_in(1).ok();
+  return s_.device_->copy_pages(1, true).ok();
+}
+
+bool Session::DevicePages::read(uint32_t slot) {
+  s_.staging_.recall.page_slots[0] = slot;
+  return s_.device_->copy_pages(1, false).ok();
 }
 
 bool Session::DevicePages::in_units(uint32_t layer, uint32_t& n_rows) {
@@ -82,7 +87,7 @@ Status Session::seal_on_device(uint32_t first) {
   const auto n_ruled = static_cast<uint32_t>(kv_.shape().n_streams() - kv_.shape().n_local_streams());
   for (uint32_t row = first / kPageTokens; row < end; ++row) {
     WEIR_TRY(from_module(*module_, device_->copy_row_out(row)));
-    if (!store_.make_room(n_ruled).ok()) {  // copies will be dropped, which the tables decide
+    if (cold_.needs_tables() || !store_.make_room(n_ruled).ok()) {  // copies will be dropped, which the tables decide
       WEIR_TRY(host_tables());
       device_is_behind_ = true;
     }
@@ -126,14 +131,15 @@ Status Session::repair_late_step() {
     for (uint32_t i = 0; i < post.n; ++i) {
       const uint32_t row = r.rows[size_t{head} * r.most + i];
       if (row == kNoAskedRow || kv_.stream(stream).slots[row] == kNoSlot) continue;
-      if (cold_.read_copy(stream, row, r.pages + n * kv_.shape().page_bytes())) {
+      const Status status = cold_.read_copy(stream, row, r.pages + n * kv_.shape().page_bytes());
+      if (status.ok()) {
         r.page_slots[n++] = kv_.stream(stream).slots[row];
       } else {
-        cold_.lose(stream, row);
+        cold_.cannot_read(stream, row, status);
       }
     }
   }
-  WEIR_TRY(from_module(*module_, device_->copy_pages_in(n)));
+  WEIR_TRY(from_module(*module_, device_->copy_pages(n, true)));
   device_is_behind_ = true;
   WEIR_TRY(from_module(*module_, put_device_tables(true)));
   WEIR_TRY(from_module(*module_, device_->rebuild_last_digests()));

@@ -180,7 +180,7 @@ Status plan_store(const weir_session_options& o, const PolicyNeeds& needs, Sessi
 }
 
 PageEventRing lay_out_events(const SessionSetup& setup, Arena& arena) {
-  const uint32_t capacity = PageEventRing::capacity_for(setup.kv.n_streams());
+  const uint32_t capacity = PageEventRing::capacity_for(setup.kv.n_streams(), setup.kv.recall_slots);
   return {arena.take<PageEvent>(capacity), capacity};
 }
 

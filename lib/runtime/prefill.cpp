@@ -6,11 +6,12 @@
 namespace weir {
 namespace {
 
-// Whether a pass that was to compute logits and ended with this status may have changed some of them. Cancels and
-// callbacks end a pass in the layers, before the logits. When a device is lost, the host still has the logits from
-// before, and the device can give none.
+// Whether a pass that was to compute logits and ended with this status may have changed some of them. Cancels,
+// callbacks and spilled pages that cannot be read end a pass in the layers, before the logits. When a device is lost,
+// the host still has the logits from before, and the device can give none.
 bool may_spoil_logits(Status status) {
-  return !status.ok() && status.code() != WEIR_ERR_CANCELLED && status.code() != WEIR_ERR_DEVICE_LOST;
+  return !status.ok() && status.code() != WEIR_ERR_CANCELLED && status.code() != WEIR_ERR_DEVICE_LOST &&
+         status.code() != WEIR_ERR_IO && status.code() != WEIR_ERR_FORMAT;
 }
 
 }  // namespace
@@ -56,7 +57,7 @@ class Session::Prompt {
     KvCache& kv = s_.kv_;
     const bool keeps = kv.pages_evicted() == evicted_ ||
                        (s_.policy_->can_take_back_prompt() && kv.prompt_pages_evicted() == prompt_evicted_);
-    const bool has_them = s_.cold_.is_on() ? kv.pages_lost() == lost_ : keeps;
+    const bool has_them = s_.cold_.is_on() ? kv.pages_lost() == lost_ || s_.cold_.is_strict() : keeps;
     if (has_them && kv.pages_slid() == slid_) {
       if (s_.cold_.is_on()) {
         (void)s_.cold_.truncate(before_);  // what cannot be taken back stays, as below
@@ -117,6 +118,7 @@ Status Session::run_prefill(const weir_token* tokens, uint32_t n_tokens, weir_pr
     if (n_tok == 0)
       return fail(WEIR_ERR_BUDGET, "prefill stopped after %u of %u tokens: pinned pages leave no room", done, n_tokens);
     const uint32_t n_left = n_tokens - done - n_tok;
+    WEIR_TRY(cold_.prepare(n_tok));
     const Status status = run_chunk(tokens + done, n_tok, n_left);
     if (status.code() == WEIR_ERR_CANCELLED) (void)take_cancel();
     if (n_left == 0 && may_spoil_logits(status)) has_logits_ = false;

@@ -75,7 +75,7 @@ Status Session::begin(const SessionSetup& setup) {
   detokenizer_.reset(&model.tokenizer(), false, true);
   kv_.reset();
   if (setup.kv.recalls()) {
-    cold_.start(kv_, store_, device_ == nullptr ? nullptr : &device_pages_);
+    cold_.start(kv_, store_, setup.spill_strict, device_ == nullptr ? nullptr : &device_pages_);
     step_.cold = &cold_;
   }
   weir_sampling_options greedy = WEIR_SAMPLING_OPTIONS_INIT;

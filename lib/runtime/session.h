@@ -189,12 +189,13 @@ class Session {
     HostMemory& memory_;
   };
   // Pages on their way between the store and the device (device_recall.cpp).
-  class DevicePages final : public RecallSource, public PoolWriter, public ChunkPages {
+  class DevicePages final : public RecallSource, public PoolAccess, public ChunkPages {
    public:
     explicit DevicePages(Session& session) : s_(session) {}
     bool read(uint32_t stream, uint32_t row, std::byte* out) override;
     std::byte* buffer() override;
     bool write(uint32_t slot) override;
+    bool read(uint32_t slot) override;
     bool in_units(uint32_t layer, uint32_t& n_rows) override;
     void load_unit(uint32_t layer, uint32_t first_row) override;
 

@@ -164,7 +164,8 @@ Status Session::run_together(const SessionList& sessions, const weir_token* toke
   const uint64_t started = now_ns();
   JointReservation reservation(sessions, n);
   for (uint32_t i = 0; i < n; ++i) {
-    WEIR_TRY(sessions[i].open_step(tokens + i));
+    const Status opened = sessions[i].open_step(tokens + i);
+    if (!opened.ok()) return fail(opened.code(), "sessions[%u]: %s", i, last_error_text());
     sessions[i].step_.cancel = &sessions[i].cancel_;  // a step of many sessions may be long
   }
   WEIR_TRY(decode_together(sessions, n));

@@ -1,101 +1,13 @@
 // The options of the spill store: what contradicts itself is refused, the plan has every byte, and what a step attends
 // does not depend on where a spilled page lies.
-#include <unistd.h>
+#include <algorithm>
 
-#include <string>
-#include <vector>
-
-#include "api/handles.h"
-#include "tests/api/api_test.h"
+#include "tests/api/spill_session.h"
+#include "weir/experimental.h"
 
 namespace {
 
-#ifdef WEIR_INTERNAL_SANITIZED
-constexpr uint32_t kSteps = 120;
-#else
-constexpr uint32_t kSteps = 300;
-#endif
-constexpr uint32_t kContext = 1024, kPrompt = 40;
-
-using Options = std::vector<weir_key_value>;
-
-// With all wanted pages brought back and only those attended, arkvale is quest, which never lets a page go.
-const Options kQuest = {{"skip_layers", "0"}, {"sink_pages", "0"}, {"digest", "minmax"}, {"agg", "max_raw"}};
-const Options kTop = {{"attend", "top"},    {"recall_pages", "0"}, {"recall_from", "7"},
-                      {"digest", "minmax"}, {"agg", "max_raw"},    {"protect_recent", "1"}};
-
-weir_session_options options_of(const char* policy, const Options& list, uint32_t budget_tokens) {
-  weir_session_options o = WEIR_SESSION_OPTIONS_INIT;
-  o.device = WEIR_DEVICE_CPU;
-  o.context_tokens = kContext;
-  o.batch_tokens = 64;
-  o.policy = policy;
-  o.policy_options = list.data();
-  o.n_policy_options = static_cast<uint32_t>(list.size());
-  o.budget_tokens = budget_tokens;
-  return o;
-}
-
-weir_token token(uint32_t i) { return static_cast<weir_token>(i * 2654435761u % 199 + 20); }
-
-// A folder for spill files; at the end nothing is left in it.
-class Folder {
- public:
-  Folder() { assert_non_null(mkdtemp(path_)); }
-  ~Folder() { assert_int_equal(rmdir(path_), 0); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  std::string file() const { return std::string(path_) + "/spill"; }
-
- private:
-  char path_[32] = "/tmp/weir-spill-XXXXXX";
-};
-
-class Session {
- public:
-  Session(weir_model* model, const weir_session_options& options) {
-    assert_ok(weir_session_create(model, &options, &handle_));
-  }
-  ~Session() { weir_session_destroy(handle_); }
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
-  operator weir_session*() const { return handle_; }
-
-  void prefill(uint32_t first, uint32_t n) { assert_ok(try_prefill(first, n)); }
-  weir_status try_prefill(uint32_t first, uint32_t n) {
-    std::vector<weir_token> tokens;
-    for (uint32_t i = 0; i < n; ++i) tokens.push_back(token(first + i));
-    return weir_session_prefill(handle_, tokens.data(), n, nullptr, nullptr);
-  }
-  std::vector<float> logits() {
-    const float* logits = nullptr;
-    uint32_t n = 0;
-    assert_ok(weir_session_logits(handle_, &logits, &n));
-    return {logits, logits + n};
-  }
-  weir_session_stats stats() const {
-    weir_session_stats stats = WEIR_SESSION_STATS_INIT;
-    assert_ok(weir_session_get_stats(handle_, &stats));
-    return stats;
-  }
-  weir::SpillStats store() const { return handle_->store().stats(); }
-
- private:
-  weir_session* handle_ = nullptr;
-};
-
-weir_plan_info plan_of(weir_model* model, const weir_session_options& o) {
-  weir_plan_info plan = WEIR_PLAN_INFO_INIT;
-  assert_ok(weir_plan(model, &o, &plan));
-  return plan;
-}
-
-// Bytes of cells for n pages a stream, whatever is in them.
-uint64_t cells_for(const weir_plan_info& plan, uint32_t n_pages) {
-  return weir::spill_worst_bytes(static_cast<uint32_t>(plan.page_bytes), uint64_t{n_pages} * plan.n_streams);
-}
-
-// ---------------------------------------------------------------------------------------------------------------------
+using namespace spill_session;
 
 void spill__contradictions_are_refused(void** state) {
   const fixture* f = static_cast<fixture*>(*state);
@@ -148,7 +60,7 @@ void spill__budget_of_less_than_a_page_a_stream(void** state) {
   weir_session_options o = options_of("arkvale", {}, 160);
   const weir_plan_info plan = plan_of(f->model, o);
   const uint64_t least = cells_for(plan, 1);
-  for (uint32_t flags : {0, int{WEIR_SPILL_NO_RAW}, int{WEIR_SPILL_STRICT}}) {
+  for (uint32_t flags : {0, int{WEIR_SPILL_NO_RAW}}) {
     o.spill_flags = flags;
     o.spill_budget_bytes = least - 1;
     weir_plan_info refused = WEIR_PLAN_INFO_INIT;
@@ -280,6 +192,61 @@ void spill__results_do_not_depend_on_the_tier(void** state) {
   }
 }
 
+// The ring of events holds what one step can evict, however many pages come back.
+void spill__no_event_is_missed(void** state) {
+  const fixture* f = static_cast<fixture*>(*state);
+  Options top = kTop;
+  top[2].value = "24";  // recall_from
+  Session session(f->model, options_of("arkvale", top, 30 * 16));
+  const auto read = reinterpret_cast<weir_session_page_events_fn>(weir_get_experimental("weir_session_page_events"));
+  std::vector<weir_page_event> events(16 * 30 + 1);
+  uint32_t most = 0, n = 0;
+  uint64_t n_lost = 0;
+  session.prefill(0, 600);
+  for (;;) {  // those of the prompt
+    assert_ok(read(session, events.data(), 100, &n, &n_lost));
+    if (n == 0) break;
+  }
+  for (uint32_t i = 0; i < kSteps / 2; ++i) {
+    const uint64_t before = session.stats().pages_evicted;
+    assert_ok(weir_session_step(session, token(i)));
+    assert_ok(read(session, events.data(), static_cast<uint32_t>(events.size()), &n, &n_lost));
+    assert_int_equal(n_lost, 0);
+    assert_int_equal(n, session.stats().pages_evicted - before);
+    most = std::max(most, n);
+  }
+  assert_true(most > 4 * 16);
+}
+
+weir_status refuse_last_layer(void* user, const weir_trace_layer* info) {
+  return *static_cast<bool*>(user) && info->layer == 7 ? WEIR_ERR_CANCELLED : WEIR_OK;
+}
+
+// A step that a trace callback stopped leaves nothing that the next one could see: what it wanted shields no page.
+void spill__stopped_steps_change_no_result(void** state) {
+  const fixture* f = static_cast<fixture*>(*state);
+  weir_model_info info = WEIR_MODEL_INFO_INIT;
+  assert_ok(weir_model_get_info(f->model, &info));
+  assert_int_equal(info.n_layers, 8);
+  weir_session_options plain = options_of("arkvale", kTop, 9 * 16), traced = plain;
+  traced.flags = WEIR_SESSION_TRACE;
+  Session want(f->model, plain), got(f->model, traced);
+  const auto set_trace = reinterpret_cast<weir_session_trace_fn>(weir_get_experimental("weir_session_trace"));
+  bool refuses = false;
+  assert_ok(set_trace(got, refuse_last_layer, &refuses));
+  want.prefill(0, kPrompt);
+  got.prefill(0, kPrompt);
+  for (uint32_t i = kPrompt; i < kPrompt + kSteps; ++i) {
+    refuses = i % 3 == 0;
+    if (refuses) assert_error(weir_session_step(got, token(7 * i + 3)), WEIR_ERR_CANCELLED, "");
+    refuses = false;
+    assert_ok(weir_session_step(want, token(i)));
+    assert_ok(weir_session_step(got, token(i)));
+    if (got.logits() != want.logits()) fail_msg("logits differ at position %u", i);
+  }
+  assert_true(want.stats().pages_recalled > 0);
+}
+
 }  // namespace
 
 int main() {
@@ -289,6 +256,8 @@ int main() {
       cmocka_unit_test(spill__plan_has_every_byte),
       cmocka_unit_test(spill__shorter_options_have_the_defaults),
       cmocka_unit_test(spill__results_do_not_depend_on_the_tier),
+      cmocka_unit_test(spill__no_event_is_missed),
+      cmocka_unit_test(spill__stopped_steps_change_no_result),
   };
   return cmocka_run_group_tests_name("spill", tests, open_fixture, close_fixture);
 }

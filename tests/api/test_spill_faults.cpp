@@ -1,0 +1,264 @@
+// When the spill store is full, or its file, its memory or the system fail, pages are dropped and counted; with a
+// strict store no token is appended instead, and the conversation is as before.
+#include <errno.h>
+#include <pthread.h>
+
+#include <cmath>
+#include <cstring>
+#include <memory>
+
+#include "tests/api/spill_session.h"
+
+// What the library asks of the system goes through here (tests/CMakeLists.txt wraps these functions).
+namespace {
+struct Faults {
+  int n_reads = 0, n_writes = 0, n_threads = 0;
+  int read_fails_at = -1, write_fails_at = -1, thread_fails_at = -1;  // number of the call, from 0
+  int read_damaged_at = -1;
+} g;
+}  // namespace
+
+extern "C" {
+ssize_t __real_pread(int fd, void* data, size_t bytes, off_t offset);
+ssize_t __real_pwrite(int fd, const void* data, size_t bytes, off_t offset);
+int __real_pthread_create(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+
+ssize_t __wrap_pread(int fd, void* data, size_t bytes, off_t offset) {
+  const int n = g.n_reads++;
+  if (n == g.read_fails_at) {
+    errno = EIO;
+    return -1;
+  }
+  const ssize_t got = __real_pread(fd, data, bytes, offset);
+  if (n == g.read_damaged_at && got > 0) static_cast<char*>(data)[got / 2] ^= 0x10;
+  return got;
+}
+ssize_t __wrap_pwrite(int fd, const void* data, size_t bytes, off_t offset) {
+  if (g.n_writes++ == g.write_fails_at) {
+    errno = ENOSPC;
+    return -1;
+  }
+  return __real_pwrite(fd, data, bytes, offset);
+}
+int __wrap_pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*start)(void*), void* argument) {
+  if (g.n_threads++ == g.thread_fails_at) return EAGAIN;
+  return __real_pthread_create(thread, attributes, start, argument);
+}
+}  // extern "C"
+
+namespace {
+
+using namespace spill_session;
+
+// A session of arkvale whose store is small: a few pages a stream in memory, and perhaps a file.
+struct SmallStore {
+  SmallStore(weir_model* model, const weir_plan_info& plan, uint32_t pages_per_stream, uint32_t flags,
+             uint64_t file_bytes)
+      : path(folder.file()) {
+    options = options_of("arkvale", kTop, 9 * 16);
+    options.spill_budget_bytes = cells_for(plan, pages_per_stream);
+    options.spill_flags = flags | WEIR_SPILL_NO_RAW;
+    if (file_bytes != 0) options.spill_path = path.c_str(), options.spill_file_bytes = file_bytes;
+    session = std::make_unique<Session>(model, options);
+    g = {};
+  }
+  Folder folder;
+  std::string path;
+  weir_session_options options;
+  std::unique_ptr<Session> session;
+};
+
+// Takes steps until one fails, or kSteps. Until then the conversation grows, and all logits are numbers.
+weir_status steps(Session& s, uint32_t& n_done) {
+  for (n_done = 0; n_done < kSteps; ++n_done) {
+    const uint32_t before = s.stats().n_tokens;
+    const weir_status status = weir_session_step(s, token(n_done));
+    assert_int_equal(s.stats().n_tokens, status == WEIR_OK ? before + 1 : before);
+    if (status != WEIR_OK) return status;
+    for (float x : s.logits()) assert_true(std::isfinite(x));
+  }
+  return WEIR_OK;
+}
+
+// The cold pages of a session can be read, and those that are resident are none of the lost ones.
+uint64_t lost_pages(const weir_session* session) {
+  uint64_t n = 0;
+  for (uint32_t s = 0; s < session->kv().shape().n_streams(); ++s) {
+    const weir::StreamView v = session->kv().stream(s);
+    for (uint32_t row = 0; row < v.n_pages; ++row) n += v.is_lost(row);
+  }
+  return n;
+}
+
+// Store and file full: without STRICT pages are dropped, with it the step that fills pages is refused.
+void spill__full_store_and_file(void** state) {
+  const fixture* f = static_cast<fixture*>(*state);
+  const weir_plan_info plan = plan_of(f->model, options_of("arkvale", kTop, 9 * 16));
+  for (uint64_t file_bytes : {0, 1 << 18}) {
+    SmallStore loose(f->model, plan, 4, 0, file_bytes), strict(f->model, plan, 4, WEIR_SPILL_STRICT, file_bytes);
+    loose.session->prefill(0, kPrompt);
+    strict.session->prefill(0, kPrompt);
+    uint32_t n_loose = 0, n_strict = 0;
+    assert_int_equal(steps(*loose.session, n_loose), WEIR_OK);
+    assert_true(loose.session->stats().pages_dropped > 0);
+    assert_int_equal(loose.session->stats().pages_dropped, lost_pages(*loose.session));
+    assert_int_equal(loose.session->stats().spill_errors, 0);
+
+    Session& s = *strict.session;
+    assert_int_equal(steps(s, n_strict), WEIR_ERR_BUDGET);
+    assert_non_null(std::strstr(weir_last_error(), "the spill store is full"));
+    assert_int_equal((kPrompt + n_strict + 1) % 16, 0);  // the token that would fill a page
+    assert_int_equal(s.stats().pages_dropped, 0);
+    const std::vector<float> before = s.logits();
+    const weir_session_stats stats = s.stats();
+    assert_error(weir_session_step(s, 30), WEIR_ERR_BUDGET, "the spill store is full");
+    assert_int_equal(s.try_prefill(0, 200), WEIR_ERR_BUDGET);
+    assert_true(s.logits() == before);
+    assert_int_equal(s.stats().n_tokens, stats.n_tokens);
+    assert_int_equal(s.stats().n_prompt, stats.n_prompt);
+    assert_int_equal(s.stats().pages_dropped, 0);
+    // A chunk that fits, and one that does not: nothing of the prompt stays.
+    assert_ok(weir_session_reset(s));
+    s.prefill(0, 17);
+    const std::vector<float> first = s.logits();
+    assert_int_equal(s.try_prefill(17, 700), WEIR_ERR_BUDGET);
+    assert_int_equal(s.stats().n_tokens, 17);
+    assert_true(s.logits() == first);
+    assert_int_equal(s.stats().pages_dropped, 0);
+    s.prefill(17, 10);
+    assert_ok(weir_session_step(s, 30));
+  }
+}
+
+// The n-th write fails: the file is given up, what was there is lost and counted, and the conversation goes on; with
+// STRICT it stops where the loss is found, and can be started anew.
+void spill__write_and_read_errors(void** state) {
+  const fixture* f = static_cast<fixture*>(*state);
+  const weir_plan_info plan = plan_of(f->model, options_of("arkvale", kTop, 9 * 16));
+  for (bool write : {true, false}) {
+    uint32_t n_failed = 0;
+    for (int n : {0, 1, 7, 40, 150}) {
+      for (uint32_t flags : {0, int{WEIR_SPILL_STRICT}}) {
+        SmallStore small(f->model, plan, 4, flags, 16 << 20);
+        Session& s = *small.session;
+        (write ? g.write_fails_at : g.read_fails_at) = n;
+        s.prefill(0, kPrompt);
+        uint32_t n_done = 0;
+        const weir_status status = steps(s, n_done);
+        if ((write ? g.n_writes : g.n_reads) <= n) continue;  // so many there are not
+        const weir_session_stats stats = s.stats();
+        assert_true(stats.spill_errors > 0);
+        assert_int_equal(stats.pages_dropped, lost_pages(s));
+        assert_int_equal(s.store().pages_in_file, 0);
+        if (!write || n > 40) assert_true(stats.pages_dropped > 0);
+        assert_int_equal(status, flags == 0 ? WEIR_OK : WEIR_ERR_IO);
+        ++n_failed;
+        if (flags == 0) continue;
+        assert_non_null(std::strstr(weir_last_error(), "spill file"));
+        // It stays so, except that without a page lost there is only no room any more.
+        const weir_status again = stats.pages_dropped > 0 ? WEIR_ERR_IO : WEIR_ERR_BUDGET;
+        const std::vector<float> before = s.logits();
+        assert_int_equal(weir_session_step(s, 30), again);
+        assert_int_equal(s.try_prefill(0, 100), again);
+        assert_true(s.logits() == before);
+        assert_int_equal(s.stats().n_tokens, stats.n_tokens);
+        assert_ok(weir_session_reset(s));
+        s.prefill(0, kPrompt);
+      }
+    }
+    assert_true(n_failed >= 6);
+  }
+}
+
+// A block that was changed on the disk is no page: it is dropped and never attended; with STRICT the step fails.
+void spill__damaged_blocks(void** state) {
+  const fixture* f = static_cast<fixture*>(*state);
+  const weir_plan_info plan = plan_of(f->model, options_of("arkvale", kTop, 9 * 16));
+  for (uint32_t flags : {0, int{WEIR_SPILL_STRICT}}) {
+    SmallStore small(f->model, plan, 4, flags, 16 << 20);
+    Session& s = *small.session;
+    g.read_damaged_at = 5;
+    s.prefill(0, kPrompt);
+    uint32_t n_done = 0;
+    const weir_status status = steps(s, n_done);
+    assert_int_equal(s.stats().spill_errors, 1);
+    assert_int_equal(s.stats().pages_dropped, 1);
+    assert_int_equal(lost_pages(s), 1);
+    assert_true(s.store().pages_in_file > 0);  // the others are there
+    if (flags == 0) {
+      assert_int_equal(status, WEIR_OK);
+      continue;
+    }
+    assert_int_equal(status, WEIR_ERR_FORMAT);
+    assert_error(weir_session_step(s, 30), WEIR_ERR_FORMAT, "damaged");
+    assert_int_equal(s.try_prefill(0, 40), WEIR_ERR_FORMAT);
+    weir_session* const handles[] = {s};
+    const weir_token next = 30;
+    assert_error(weir_step_many(handles, &next, 1), WEIR_ERR_FORMAT, "sessions[0]: ");
+    assert_ok(weir_session_reset(s));
+    s.prefill(0, kPrompt);
+    assert_ok(weir_session_step(s, 30));
+  }
+}
+
+// A prompt that reads a damaged page: with STRICT nothing of it stays, without it every token is read.
+void spill__damaged_blocks_in_a_prompt(void** state) {
+  const fixture* f = static_cast<fixture*>(*state);
+  const weir_plan_info plan = plan_of(f->model, options_of("arkvale", kTop, 9 * 16));
+  for (bool damaged : {false, true}) {
+    for (uint32_t flags : {0, int{WEIR_SPILL_STRICT}}) {
+      SmallStore small(f->model, plan, 4, flags, 16 << 20);
+      Session& s = *small.session;
+      s.prefill(0, 300);
+      assert_true(s.store().pages_in_file > 0);
+      const std::vector<float> before = s.logits();
+      const uint64_t n_prompt = s.stats().n_prompt;
+      (damaged ? g.read_damaged_at : g.read_fails_at) = g.n_reads + 3;
+      const weir_status status = s.try_prefill(300, 100);
+      if (flags == 0) {
+        assert_int_equal(status, WEIR_OK);
+        assert_int_equal(s.stats().n_tokens, 400);
+      } else {
+        assert_int_equal(status, damaged ? WEIR_ERR_FORMAT : WEIR_ERR_IO);
+        assert_int_equal(s.stats().n_tokens, 300);
+        assert_int_equal(s.stats().n_prompt, n_prompt);
+        assert_true(s.logits() == before);
+      }
+      assert_true(s.stats().pages_dropped > 0);
+      assert_int_equal(s.stats().pages_dropped, lost_pages(s));
+    }
+  }
+}
+
+// No thread for the compression: the session is refused, its memory and its file are gone.
+void spill__threads_that_cannot_start(void** state) {
+  const fixture* f = static_cast<fixture*>(*state);
+  const Folder folder;
+  const std::string path = folder.file();
+  weir_session_options o = options_of("arkvale", kTop, 9 * 16);
+  o.spill_path = path.c_str();
+  o.spill_file_bytes = 1 << 20;
+  weir_memory_counters before = WEIR_MEMORY_COUNTERS_INIT, after = WEIR_MEMORY_COUNTERS_INIT;
+  assert_ok(weir_runtime_memory(f->runtime, &before));
+  g = {};
+  g.thread_fails_at = 0;
+  weir_session* session = nullptr;
+  assert_error(weir_session_create(f->model, &o, &session), WEIR_ERR_OUT_OF_MEMORY, "worker 1 of 1");
+  assert_null(session);
+  assert_ok(weir_runtime_memory(f->runtime, &after));
+  assert_int_equal(after.bytes, before.bytes);
+  Session works(f->model, o);
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(spill__full_store_and_file),
+      cmocka_unit_test(spill__write_and_read_errors),
+      cmocka_unit_test(spill__damaged_blocks),
+      cmocka_unit_test(spill__damaged_blocks_in_a_prompt),
+      cmocka_unit_test(spill__threads_that_cannot_start),
+  };
+  return cmocka_run_group_tests_name("spill_faults", tests, open_fixture, close_fixture);
+}
