@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cuda/ops.h"
-#include "runtime/device_module.h"
+#include "kv/device_recall.h"
 
 namespace weir::cuda {
 

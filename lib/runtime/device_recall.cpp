@@ -107,6 +107,16 @@ Status Session::fill_row_on_device() {
   return from_module(*module_, device_->fill_row(row, uint64_t{row + 1} << 40));
 }
 
+// Strict stores: room for the copies of the pages that n_tok more tokens fill.
+Status Session::prepare_copies(uint32_t n_tok) {
+  if (!cold_.is_strict()) return {};
+  if (device_ != nullptr && cold_.needs_tables()) {
+    WEIR_TRY(host_tables());
+    device_is_behind_ = true;
+  }
+  return cold_.prepare(n_tok);
+}
+
 // A step, repeated while the pages that it asks for come too late.
 Status Session::step_on_device(weir_token token) {
   for (uint32_t i = 0; i < kMostRepeats; ++i) {
@@ -144,7 +154,7 @@ Status Session::repair_late_step() {
   WEIR_TRY(from_module(*module_, put_device_tables(true)));
   WEIR_TRY(from_module(*module_, device_->rebuild_last_digests()));
   host_is_behind_ = true;
-  return {};
+  return cold_.failure();
 }
 
 }  // namespace weir

@@ -219,6 +219,7 @@ void Session::close_device_step() {
 }
 
 Status Session::run_device_step(weir_token token) {
+  WEIR_TRY(prepare_copies(1));
   WEIR_TRY(open_device_step());
   const Status status = cold_.is_on() ? step_on_device(token) : from_module(*module_, device_->step(token));
   if (!status.ok()) {

@@ -18,7 +18,7 @@ class Session::TokenCallback {
 };
 
 Status Session::open_step(const weir_token* token) {
-  WEIR_TRY(cold_.prepare(1));
+  WEIR_TRY(prepare_copies(1));
   make_room(*policy_, kv_, 1, Phase::kDecode);
   WEIR_TRY(kv_.reserve(1, 0, kv_.n_tokens() + 1));
   step_.tokens = token;

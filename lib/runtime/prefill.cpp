@@ -118,7 +118,7 @@ Status Session::run_prefill(const weir_token* tokens, uint32_t n_tokens, weir_pr
     if (n_tok == 0)
       return fail(WEIR_ERR_BUDGET, "prefill stopped after %u of %u tokens: pinned pages leave no room", done, n_tokens);
     const uint32_t n_left = n_tokens - done - n_tok;
-    WEIR_TRY(cold_.prepare(n_tok));
+    WEIR_TRY(prepare_copies(n_tok));
     const Status status = run_chunk(tokens + done, n_tok, n_left);
     if (status.code() == WEIR_ERR_CANCELLED) (void)take_cancel();
     if (n_left == 0 && may_spoil_logits(status)) has_logits_ = false;

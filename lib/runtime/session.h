@@ -206,6 +206,7 @@ class Session {
   Status step_on_device(weir_token token);
   Status seal_on_device(uint32_t first);
   Status repair_late_step();
+  Status prepare_copies(uint32_t n_tok);
   Status fill_row_on_device();
   Status create_store(const SpillOptions& options);
   Status create_on_device(const SessionSetup& setup);

@@ -184,7 +184,11 @@ Status Session::run_device_together(const SessionList& sessions, const weir_toke
   const uint64_t started = now_ns();
   const DeviceModule& module = *sessions[0].module_;
   WEIR_TRY(check_devices(sessions, n));
-  for (uint32_t i = 0; i < n; ++i) WEIR_TRY(failed_for(module, sessions[i].put_device_tables(), i, 1));
+  for (uint32_t i = 0; i < n; ++i) {
+    const Status prepared = sessions[i].prepare_copies(1);
+    if (!prepared.ok()) return fail(prepared.code(), "sessions[%u]: %s", i, last_error_text());
+    WEIR_TRY(failed_for(module, sessions[i].put_device_tables(), i, 1));
+  }
   const auto for_each_device_group = [&](auto&& f) {
     const auto room = [](uint32_t) { return kMostTogether; };
     return for_each_group(n, room, [&](uint32_t first, uint32_t n_group) {
