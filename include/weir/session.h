@@ -87,7 +87,7 @@ typedef struct weir_plan_info {
     uint64_t table_bytes;        /**< Page tables, stamps, scores, free lists; on the CPU also the ring of page
                                       events. */
     uint64_t workspace_bytes;    /**< Activations, logits, partial results of attention. */
-    uint64_t sampler_bytes;      /**< Sampler and detokenizer state. */
+    uint64_t sampler_bytes;      /**< Sampler state, and the tokens of the conversation. */
     uint64_t session_bytes;      /**< The session object itself. */
     uint64_t staging_bytes;      /**< Host memory that a device copies from and to, with the host's page tables and the
                                       ring of page events. 0 on the CPU. */
@@ -455,6 +455,22 @@ WEIR_API weir_status weir_step_many(weir_session *const *sessions, const weir_to
  *  @owner the view belongs to the session and is valid until its next prefill, step, generate, reset or destroy
  *  @since 1.0 */
 WEIR_API weir_status weir_session_logits(weir_session *session, const float **logits, uint32_t *n_logits);
+
+/** The tokens of the conversation, in order: what was prefilled, and what was appended by steps.
+ *
+ *  Pages may have left and tokens stay. A prompt or step that was taken back is not among them.
+ *
+ *  @param session  in
+ *  @param tokens   out, view of [n_tokens] ids
+ *  @param n_tokens out, n_tokens of the stats
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG  NULL
+ *          WEIR_ERR_BUSY         another thread is inside the session
+ *  @threads one thread at a time
+ *  @owner the view belongs to the session and is valid until its next prefill, step, generate, reset or destroy; it may
+ *         be the argument of a prefill that follows a reset
+ *  @since 1.1 */
+WEIR_API weir_status weir_session_tokens(weir_session *session, const weir_token **tokens, uint32_t *n_tokens);
 
 /** Set how tokens are drawn, and restart the random state from the seed. The recent tokens that the repetition penalty
  *  looks at are kept.

@@ -156,6 +156,13 @@ weir_status weir_session_logits(weir_session* session, const float** logits, uin
   });
 }
 
+weir_status weir_session_tokens(weir_session* session, const weir_token** tokens, uint32_t* n_tokens) {
+  WEIR_API_REQUIRE(session);
+  WEIR_API_REQUIRE(tokens);
+  WEIR_API_REQUIRE(n_tokens);
+  return api::guard([&] { return session->tokens(*tokens, *n_tokens); });
+}
+
 weir_status weir_session_set_sampling(weir_session* session, const weir_sampling_options* options) {
   WEIR_API_REQUIRE(session);
   return api::guard([&]() -> Status {

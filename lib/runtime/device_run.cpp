@@ -59,7 +59,7 @@ Status Session::create_on_device(const SessionSetup& setup) {
   const PolicyNeeds& needs = policy_->needs();
   SessionPools measured;
   DeviceBuffers buffers;
-  lay_out_session(setup, needs, measured, device_kv_, step_, sampler_);
+  lay_out_session(setup, needs, measured, device_kv_, step_, sampler_, tokens_);
   const uint64_t table_bytes = measured.tables.used();
   lay_out_staging(setup, needs, table_bytes, measured, buffers, staging_);
   fill_plan(setup, needs, measured, plan_);
@@ -96,7 +96,7 @@ Status Session::create_on_device(const SessionSetup& setup) {
   auto* host = static_cast<std::byte*>(block_);
   pools.staging = Arena(host, plan_.staging_bytes);
   pools.sampler = Arena(host + plan_.staging_bytes, plan_.sampler_bytes);
-  lay_out_session(setup, needs, pools, device_kv_, step_, sampler_);
+  lay_out_session(setup, needs, pools, device_kv_, step_, sampler_, tokens_);
   std::byte* tables = buffers.tables;
   lay_out_staging(setup, needs, table_bytes, pools, buffers, staging_);
   buffers.tables = tables;
@@ -273,7 +273,10 @@ Status Session::profile_step(weir_token token, double* seconds) {
   // The timed parts overwrote the logits.
   logits_on_device_ = greedy_from_device_ = has_logits_ = false;
   WEIR_TRY(status);
-  return host_tables();
+  const uint32_t before = kv_.n_tokens();
+  WEIR_TRY(host_tables());
+  std::fill(tokens_ + before, tokens_ + kv_.n_tokens(), token);
+  return {};
 }
 
 }  // namespace weir

@@ -7,6 +7,13 @@
 #include "runtime/session.h"
 
 namespace weir {
+namespace {
+
+weir_token noise_token(uint32_t position, uint32_t vocab_size) {
+  return static_cast<weir_token>(uint64_t{position} * 2654435761u % vocab_size);
+}
+
+}  // namespace
 
 Status Session::fill(uint32_t n_tokens) {
   const Lock lock(*this);
@@ -16,7 +23,7 @@ Status Session::fill(uint32_t n_tokens) {
   const uint32_t room = policy_->needs().context_tokens - kv_.n_tokens();
   if (n_tokens > room)
     return fail(WEIR_ERR_CONTEXT_FULL, "%u tokens do not fit, %u positions are free", n_tokens, room);
-  const uint32_t d = kv_.shape().head_dim;
+  const uint32_t d = kv_.shape().head_dim, vocab_size = model_->config().vocab_size;
   if (device_ != nullptr && cold_.is_on()) WEIR_TRY(device_tables());  // of the streams; their rows change on the host
   uint64_t random = 1;
   for (uint32_t done = 0; done < n_tokens;) {
@@ -43,6 +50,7 @@ Status Session::fill(uint32_t n_tokens) {
     if (cold_.is_on() && device_ != nullptr && kv_.n_tokens() % kPageTokens == 0) {
       cold_.seal_row(kv_.n_tokens() / kPageTokens - 1, reinterpret_cast<const uint16_t*>(staging_.recall.pages));
     }
+    for (uint32_t t = kv_.n_tokens() - n; t < kv_.n_tokens(); ++t) tokens_[t] = noise_token(t, vocab_size);
     done += n;
   }
   device_is_behind_ = true;

@@ -52,6 +52,7 @@ Status Session::run_step(weir_token token) {
 }
 
 void Session::count_step(weir_token token, uint64_t started) {
+  tokens_[kv_.n_tokens() - 1] = token;
   sampler_.accept(token);
   has_logits_ = true;
   n_decode_.fetch_add(1, std::memory_order_relaxed);

@@ -250,7 +250,7 @@ Status Session::check(const Model& model, const weir_session_options& o, uint32_
 }
 
 void lay_out_session(const SessionSetup& setup, const PolicyNeeds& needs, SessionPools& p, KvCache& kv, Step& step,
-                     Sampler& sampler) {
+                     Sampler& sampler, weir_token*& tokens) {
   Arena elsewhere;  // on a device what only the host uses of the tables is in the staging memory
   kv.lay_out(setup.kv, p.pages, p.digests, p.tables, setup.module == nullptr ? p.tables : elsewhere);
   if (setup.module == nullptr) kv.set_events(lay_out_events(setup, p.tables));
@@ -261,6 +261,7 @@ void lay_out_session(const SessionSetup& setup, const PolicyNeeds& needs, Sessio
   step.cx.scratch_bytes = setup.backend->scratch_bytes(setup.shapes);
   step.cx.scratch = p.workspace.take<std::byte>(step.cx.scratch_bytes);
   sampler.lay_out(setup.model->config().vocab_size, p.sampler);
+  tokens = p.sampler.take<weir_token>(needs.context_tokens);
 }
 
 namespace {
@@ -365,7 +366,8 @@ Status Session::plan(const Model& model, const weir_session_options& options, ui
   KvCache kv;
   Step step;
   Sampler sampler;
-  lay_out_session(setup, policy->needs(), pools, kv, step, sampler);
+  weir_token* tokens = nullptr;
+  lay_out_session(setup, policy->needs(), pools, kv, step, sampler, tokens);
   DeviceBuffers device;
   DeviceStaging staging;
   if (setup.module != nullptr) lay_out_staging(setup, policy->needs(), pools.tables.used(), pools, device, staging);

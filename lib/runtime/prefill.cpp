@@ -1,5 +1,7 @@
 // Prompts: read in chunks, each a pass of the decoder over pages that are reserved before it and committed after it.
 // What a failed or cancelled prompt changed is taken back (docs/decisions/004-cancel-semantics.md).
+#include <cstring>
+
 #include "policy/room.h"
 #include "runtime/session_entry.h"
 
@@ -19,16 +21,18 @@ bool may_spoil_logits(Status status) {
 // A prompt that is being read. Its destructor takes back what can be taken back, unless finish() was called.
 class Session::Prompt {
  public:
-  Prompt(Session& session, const weir_token* tokens)
+  // Records the tokens, which count only as far as they are appended. `tokens` may be the record itself.
+  Prompt(Session& session, const weir_token* tokens, uint32_t n_tokens)
       : s_(session),
-        tokens_(tokens),
         before_(s_.kv_.n_tokens()),
         open_flags_(s_.kv_.open_page_flags()),
         evicted_(s_.kv_.pages_evicted()),
         slid_(s_.kv_.pages_slid()),
         lost_(s_.kv_.pages_lost()),
         prompt_evicted_(s_.kv_.prompt_pages_evicted()),
-        started_(now_ns()) {}
+        started_(now_ns()) {
+    std::memmove(s_.tokens_ + before_, tokens, n_tokens * sizeof(weir_token));
+  }
   Prompt(const Prompt&) = delete;
   Prompt& operator=(const Prompt&) = delete;
 
@@ -37,8 +41,9 @@ class Session::Prompt {
     s_.device_is_behind_ = true;
     const uint32_t n_kept = s_.kv_.n_tokens() - before_;
     const Tokenizer& tokenizer = s_.model_->tokenizer();
-    if (n_kept != 0) s_.detokenizer_.reset(&tokenizer, false, tokenizer.starts_text_after(tokens_[n_kept - 1]));
-    for (uint32_t i = 0; i < n_kept; ++i) s_.sampler_.accept(tokens_[i]);
+    if (n_kept != 0)
+      s_.detokenizer_.reset(&tokenizer, false, tokenizer.starts_text_after(s_.tokens_[before_ + n_kept - 1]));
+    for (uint32_t i = 0; i < n_kept; ++i) s_.sampler_.accept(s_.tokens_[before_ + i]);
     s_.n_prompt_.fetch_add(n_kept, std::memory_order_relaxed);
     s_.prefill_ns_.fetch_add(now_ns() - started_, std::memory_order_relaxed);
   }
@@ -76,7 +81,6 @@ class Session::Prompt {
   }
 
   Session& s_;
-  const weir_token* tokens_;
   uint32_t before_, open_flags_;
   uint64_t evicted_, slid_, lost_, prompt_evicted_, started_;
   bool finished_ = false;
@@ -149,8 +153,8 @@ Status Session::prefill(const weir_token* tokens, uint64_t n_tokens, weir_progre
         n, (kPageTokens - before % kPageTokens) % kPageTokens);
   }
 
-  Prompt prompt(*this, tokens);
-  WEIR_TRY(run_prefill(tokens, n, progress, user));
+  Prompt prompt(*this, tokens, n);
+  WEIR_TRY(run_prefill(tokens_ + before, n, progress, user));
   prompt.finish();
   return {};
 }

@@ -27,7 +27,7 @@ Status Session::create(const Model& model, const weir_session_options& options) 
     return begin(setup);
   }
   SessionPools measured;
-  lay_out_session(setup, policy_->needs(), measured, kv_, step_, sampler_);
+  lay_out_session(setup, policy_->needs(), measured, kv_, step_, sampler_, tokens_);
   fill_plan(setup, policy_->needs(), measured, plan_);
   block_bytes_ = plan_.total_bytes - plan_.session_bytes - plan_.spill_bytes;
   try {
@@ -47,7 +47,7 @@ Status Session::create(const Model& model, const weir_session_options& options) 
     *pool = Arena(at, size);
     at += size;
   }
-  lay_out_session(setup, policy_->needs(), pools, kv_, step_, sampler_);
+  lay_out_session(setup, policy_->needs(), pools, kv_, step_, sampler_, tokens_);
   if (setup.kv.recalls()) WEIR_TRY(create_store(setup.spill));
   return begin(setup);
 }
@@ -113,6 +113,14 @@ Status Session::logits(const float*& out, uint32_t& n) {
   WEIR_TRY(current_logits());
   out = step_.b.logits;
   n = model_->config().vocab_size;
+  return {};
+}
+
+Status Session::tokens(const weir_token*& out, uint32_t& n) {
+  Entry entry(*this);
+  WEIR_TRY(entry.status());
+  out = tokens_;
+  n = kv_.n_tokens();
   return {};
 }
 

@@ -77,6 +77,7 @@ class Session {
   // One step of each of several sessions (step_many.cpp), all or none: tokens[i] for sessions[i]; n is at least 1.
   static Status step_many(const SessionList& sessions, const weir_token* tokens, uint32_t n);
   Status logits(const float*& out, uint32_t& n);
+  Status tokens(const weir_token*& out, uint32_t& n);
   Status set_sampling(const weir_sampling_options& options);
   Status sample(weir_token& token);
   Status generate(const weir_generate_options& options, weir_generate_result& result);
@@ -244,6 +245,7 @@ class Session {
   Step step_;
   Trace trace_{*this};
   Sampler sampler_;
+  weir_token* tokens_ = nullptr;  // [context_tokens] of which the conversation has kv_.n_tokens()
   Detokenizer detokenizer_;
   void* block_ = nullptr;
   uint64_t block_bytes_ = 0;

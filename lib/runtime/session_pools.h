@@ -11,9 +11,9 @@ struct SessionPools {
   Arena staging;                                     // host memory that a device copies from and to
 };
 
-// Takes everything from the pools; over measuring arenas it only adds up sizes.
+// Takes everything from the pools; over measuring arenas it only adds up sizes. `tokens`: [context_tokens].
 void lay_out_session(const SessionSetup& setup, const PolicyNeeds& needs, SessionPools& pools, KvCache& kv, Step& step,
-                     Sampler& sampler);
+                     Sampler& sampler, weir_token*& tokens);
 // What a session on a device needs besides: its staging memory and the module's buffers.
 void lay_out_staging(const SessionSetup& setup, const PolicyNeeds& needs, uint64_t table_bytes, SessionPools& pools,
                      DeviceBuffers& device, DeviceStaging& staging);
