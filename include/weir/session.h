@@ -1,4 +1,5 @@
-/* Weir: sessions. A session is one conversation: its KV memory under a fixed budget, its sparse policy, its sampler. */
+/* Weir: sessions. A session is one conversation: its KV memory under a fixed budget, its sparse policy, its sampler.
+ * Longer than 600 lines because every function of a session is described here. */
 #ifndef WEIR_SESSION_H
 #define WEIR_SESSION_H
 
@@ -373,6 +374,47 @@ WEIR_API weir_status weir_session_reset(weir_session *session);
  *  @since 1.0 */
 WEIR_API weir_status weir_session_prefill(weir_session *session, const weir_token *tokens, uint64_t n_tokens,
                                           weir_progress_fn progress, void *progress_user);
+
+/** Bits of the flags of weir_session_rewind. */
+enum {
+    WEIR_REWIND_LOSSY = 1 /**< Go back although pages of the tokens that stay are lost. */
+};
+
+/** Go back to the first @p n_tokens of the conversation, as if the tokens after them had never come.
+ *
+ *  The next prompt or step continues there. Where no page has been evicted, and under arkvale also where evicted pages
+ *  can come back, dense, quest and arkvale with attend=top and recall_pages=0 then compute the bits of a session that
+ *  never went further. Other policies keep what they observed: scores stay, and no stamp is newer than the new end.
+ *
+ *  There are no logits until the next prefill or step, also where @p n_tokens is the length already. The repetition
+ *  penalty looks at the tokens that are left, the sampler's random state goes on, and the text of the next token
+ *  begins anew. Pins of pages that stay, counters, a pending cancel and the list of evicted pages are as before.
+ *
+ *  Layers with a sliding window need the pages of the window before @p n_tokens. As long as the window has not moved
+ *  past them, they are there; a pool without recall cannot bring them back.
+ *
+ *  With WEIR_REWIND_LOSSY lost pages are missing and steps do not attend them, as after an eviction. If the page with
+ *  the last token is lost in any stream, its tokens, at most 15, are read again as decode steps over the pages that are
+ *  left. Layers with a sliding window then see nothing of what left it: go back further, by the window's length, and
+ *  prefill these tokens again.
+ *
+ *  @param session  in/out
+ *  @param n_tokens tokens that stay, at most n_tokens of the stats
+ *  @param flags    WEIR_REWIND_*
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG  NULL, more tokens than the conversation has, or an unknown flag; nothing changed
+ *          WEIR_ERR_NOT_FOUND    pages that the remaining tokens need are lost, and WEIR_REWIND_LOSSY is not set; the
+ *                                message names the first; nothing changed
+ *          WEIR_ERR_IO           the spill file failed in the middle: the conversation ends at an earlier page, as
+ *                                n_tokens of the stats tells
+ *          WEIR_ERR_CANCELLED    with WEIR_REWIND_LOSSY: the trace callback refused a step that reads tokens again;
+ *                                n_tokens of the stats tells how many are there
+ *          WEIR_ERR_BUSY         another thread is inside the session; nothing changed
+ *          WEIR_ERR_DEVICE_LOST  the device failed; destroy the session
+ *  @threads one thread at a time
+ *  @owner nothing changes
+ *  @since 1.1 */
+WEIR_API weir_status weir_session_rewind(weir_session *session, uint32_t n_tokens, uint32_t flags);
 
 /** Append one token as a decode step and compute the logits after it. Allocates nothing.
  *

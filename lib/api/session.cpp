@@ -126,6 +126,13 @@ weir_status weir_session_prefill(weir_session* session, const weir_token* tokens
   return api::guard([&] { return session->prefill(tokens, n_tokens, progress, progress_user); });
 }
 
+weir_status weir_session_rewind(weir_session* session, uint32_t n_tokens, uint32_t flags) {
+  WEIR_API_REQUIRE(session);
+  if ((flags & ~static_cast<uint32_t>(WEIR_REWIND_LOSSY)) != 0)
+    return fail(WEIR_ERR_INVALID_ARG, "weir_session_rewind: flags 0x%x are not known", flags).code();
+  return api::guard([&] { return session->rewind(n_tokens, flags); });
+}
+
 weir_status weir_session_step(weir_session* session, weir_token token) {
   WEIR_API_REQUIRE(session);
   return api::guard([&] { return session->step(token); });

@@ -10,16 +10,6 @@
 namespace weir {
 namespace {
 
-// The page that was wanted the longest ago among those that may leave; `none` if there is none.
-uint32_t stalest(const StreamView& v, uint32_t none) {
-  uint32_t best = none;
-  for (uint32_t row = 0; row + 1 < v.n_pages; ++row) {
-    const bool leaves = v.slots[row] != kNoSlot && (v.flags[row] & kPageStays) == 0;
-    if (leaves && (best == none || v.stamp[row] < v.stamp[best])) best = row;
-  }
-  return best;
-}
-
 // Copies are dropped in this order: those of cold pages, of pages in the pool, of cold pages that are pinned; then by
 // the last step that wanted the page.
 std::tuple<uint32_t, uint32_t> drop_order(const StreamView& v, uint32_t row) {
@@ -236,40 +226,45 @@ bool ColdPages::recall(uint32_t stream, uint32_t row) {
   return came;
 }
 
-bool ColdPages::can_reopen(uint32_t stream, uint32_t row) const {
+bool ColdPages::is_cold(uint32_t stream, uint32_t row) const {
   const StreamView v = kv_->stream(stream);
-  if (row >= v.n_pages || v.slots[row] != kNoSlot) return true;
-  return !v.is_lost(row) && (v.n_resident < v.n_slots || stalest(v, row) != row);
+  return has_stream(stream) && row < v.n_pages && v.slots[row] == kNoSlot;
 }
 
-bool ColdPages::reopen(uint32_t stream, uint32_t row) {
+// Whether a cold page can be read, and has a slot when the pages after it are gone.
+bool ColdPages::can_reopen(uint32_t stream, uint32_t row) {
   const StreamView v = kv_->stream(stream);
-  if (row >= v.n_pages || v.slots[row] != kNoSlot) return true;
-  if (v.n_resident == v.n_slots) kv_->evict(stream, stalest(v, row));
-  return recall(stream, row);
+  uint32_t n_resident = 0;
+  for (uint32_t i = 0; i < row; ++i) n_resident += v.slots[i] != kNoSlot ? 1u : 0u;
+  return n_resident < v.n_slots && !v.is_lost(row) && read(stream, row, kv_->spare_page());
+}
+
+// KvCache::truncate, and the copies of pages that are no longer full.
+void ColdPages::drop_rows(uint32_t n_tokens) {
+  for (uint32_t s = 0; s < kv_->shape().n_streams(); ++s) {
+    const StreamView v = kv_->stream(s);
+    for (uint32_t row = n_tokens / kPageTokens; has_stream(s) && row < v.n_pages; ++row) {
+      if (v.copies[row] != kNoCopy) store_->release(v.copies[row]);
+      if (v.slots[row] != kNoSlot) v.copies[row] = kNoCopy;  // of the others the tables still need to know
+    }
+  }
+  kv_->truncate(n_tokens);
 }
 
 bool ColdPages::truncate(uint32_t n_tokens) {
   const uint32_t n_whole = n_tokens / kPageTokens, n_streams = kv_->shape().n_streams();
   const bool cuts_page = n_tokens % kPageTokens != 0;
   for (uint32_t s = 0; cuts_page && s < n_streams; ++s) {
-    if (has_stream(s) && !can_reopen(s, n_whole)) return false;
+    if (is_cold(s, n_whole) && !can_reopen(s, n_whole)) return false;
   }
-  for (uint32_t s = 0; cuts_page && s < n_streams; ++s) {
-    if (has_stream(s) && !reopen(s, n_whole)) return false;  // its copy is damaged
-  }
-  for (uint32_t s = 0; s < n_streams; ++s) {
-    const StreamView v = kv_->stream(s);
-    for (uint32_t row = n_whole; has_stream(s) && row < v.n_pages; ++row) {
-      if (v.copies[row] != kNoCopy) store_->release(v.copies[row]);
-      if (v.slots[row] != kNoSlot) v.copies[row] = kNoCopy;  // of the others the tables still need to know
-    }
-  }
-  kv_->truncate(n_tokens);
+  bool came = true;
+  if (cuts_page) drop_rows(std::min(kv_->n_tokens(), (n_whole + 1) * kPageTokens));
+  for (uint32_t s = 0; cuts_page && s < n_streams; ++s) came &= !is_cold(s, n_whole) || recall(s, n_whole);
+  drop_rows(came ? n_tokens : n_whole * kPageTokens);
   least_is_known_ = false;
-  if (n_tokens <= lost_pos_) failure_ = WEIR_OK;
+  if (kv_->n_tokens() <= lost_pos_) failure_ = WEIR_OK;
   (void)copy_again();
-  return true;
+  return came;
 }
 
 }  // namespace weir

@@ -66,9 +66,10 @@ class ColdPages {
   void cannot_read(uint32_t stream, uint32_t row, Status status);
   // Whether the next seal_row() looks at the tables.
   bool needs_tables() const { return lacks_copies_ || (!file_is_lost_ && store_->file_given_up()); }
-  // KvCache::truncate, with the copies: a last page that is no longer full comes back, into the slot of the page that
-  // was wanted the longest ago if need be. False: that page is lost, or no page can leave for it. No token is gone
-  // then, and unless its copy proved to be damaged nothing has changed.
+  // KvCache::truncate, with the copies: a last page that is no longer full comes back, into a slot of the pages that
+  // are gone. False: that page is lost, or there is no such slot. Nothing has changed then, but that a copy which
+  // proved to be damaged is lost. One exception: a copy that can be read when this begins and not when it is needed
+  // (the store's file fails in between) costs the tokens of its page, so that fewer than n_tokens are left.
   bool truncate(uint32_t n_tokens);
 
   // Counters, readable from any thread.
@@ -88,8 +89,9 @@ class ColdPages {
   void look_at_file();
   bool drop_one();
   void find_least(uint32_t stream);
-  bool can_reopen(uint32_t stream, uint32_t row) const;
-  bool reopen(uint32_t stream, uint32_t row);
+  bool is_cold(uint32_t stream, uint32_t row) const;
+  bool can_reopen(uint32_t stream, uint32_t row);
+  void drop_rows(uint32_t n_tokens);
   void forget(uint32_t stream, uint32_t row);
 
   KvCache* kv_ = nullptr;

@@ -25,6 +25,7 @@ void KvCache::lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena&
   append_row_ = tables.take<uint32_t>(shape.n_streams());
   n_resident_ = shape.recalls() ? tables.take<uint32_t>(shape.n_streams()) : nullptr;
   row_per_stream_ = shape.recalls() ? host.take<uint32_t>(shape.n_streams()) : nullptr;
+  spare_page_ = shape.recalls() ? host.take<uint16_t>(page_elements()) : nullptr;
   free_ = tables.take<uint32_t>(shape.n_slots());
   row_begin_ = tables.take<uint32_t>(shape.n_streams() + 1);
   slot_begin_ = shape.recalls() ? tables.take<uint32_t>(shape.n_streams() + 1) : row_begin_;
@@ -311,6 +312,12 @@ uint64_t KvCache::set_flags(uint32_t first, uint32_t end, uint32_t set, uint32_t
     }
   }
   return n;
+}
+
+void KvCache::limit_stamps(uint32_t step) {
+  for (uint32_t s = 0; s < shape_.n_streams(); ++s) {
+    for (size_t i = at(s, 0); i < at(s, n_pages_[s]); ++i) stamp_[i] = std::min(stamp_[i], step);
+  }
 }
 
 void KvCache::rebuild_digest(uint32_t stream, uint32_t row) {

@@ -164,6 +164,7 @@ class KvCache {
   size_t row_index(uint32_t stream, uint32_t row) const { return at(stream, row); }
   // With recall: [n_streams] rows, for whoever keeps the copies.
   uint32_t* row_per_stream() const { return row_per_stream_; }
+  uint16_t* spare_page() const { return spare_page_; }  // [page_elements], with recall
   // Of a ruled stream of a layer, with recall: whether any of its pages is cold.
   bool has_cold(uint32_t stream) const { return resident(stream) != n_pages_[stream]; }
 
@@ -198,6 +199,11 @@ class KvCache {
   // from position `pos` on can see. They are neither evicted nor recorded: the model itself has done with them.
   uint32_t window(uint32_t stream) const { return shape_.is_local(stream / shape_.n_kv_heads) ? shape_.window : 0; }
   void slide(uint32_t stream, uint32_t pos);
+  // The first page that a token at position `pos` sees in this stream, as position / 16.
+  uint32_t first_page_seen(uint32_t stream, uint32_t pos) const {
+    const uint32_t w = window(stream);
+    return w == 0 || pos + 1 < w ? 0 : (pos + 1 - w) / kPageTokens;
+  }
   uint64_t pages_slid() const { return pages_slid_; }  // for the session's thread only
 
   // Flags of the open page (the same in all streams), 0 if there is none. The setter restores them in every stream.
@@ -207,6 +213,8 @@ class KvCache {
   // Sets and clears flags of the pages that hold any of the positions [first, end), in all streams without a window.
   // Returns the number of pages; those that are lost are none.
   uint64_t set_flags(uint32_t first, uint32_t end, uint32_t set, uint32_t clear);
+  // No stamp is above `step` afterwards.
+  void limit_stamps(uint32_t step);
 
   // The keys of one page in the pool, [kPageTokens, head_dim] bf16, with its values after them; for tests and tools.
   const uint16_t* page_keys(uint32_t slot) const { return pool_ + slot * page_elements(); }
@@ -260,6 +268,7 @@ class KvCache {
   uint32_t* n_pages_ = nullptr;         // [n_streams]
   uint32_t* n_resident_ = nullptr;      // [n_streams]; null without recall
   uint32_t* row_per_stream_ = nullptr;  // [n_streams]; null without recall
+  uint16_t* spare_page_ = nullptr;      // null without recall
   uint32_t* append_row_ = nullptr;      // [n_streams] row that holds the first reserved token
   uint32_t* free_ = nullptr;            // [n_slots] a stack of free slots per stream; see KvTables
   uint32_t* row_begin_ = nullptr;       // [n_streams + 1]

@@ -1,5 +1,6 @@
 // Prompts: read in chunks, each a pass of the decoder over pages that are reserved before it and committed after it.
 // What a failed or cancelled prompt changed is taken back (docs/decisions/004-cancel-semantics.md).
+#include <algorithm>
 #include <cstring>
 
 #include "policy/room.h"
@@ -39,12 +40,9 @@ class Session::Prompt {
   ~Prompt() {
     if (!finished_) take_back();
     s_.device_is_behind_ = true;
-    const uint32_t n_kept = s_.kv_.n_tokens() - before_;
-    const Tokenizer& tokenizer = s_.model_->tokenizer();
-    if (n_kept != 0)
-      s_.detokenizer_.reset(&tokenizer, false, tokenizer.starts_text_after(s_.tokens_[before_ + n_kept - 1]));
-    for (uint32_t i = 0; i < n_kept; ++i) s_.sampler_.accept(s_.tokens_[before_ + i]);
-    s_.n_prompt_.fetch_add(n_kept, std::memory_order_relaxed);
+    const uint32_t n = s_.kv_.n_tokens();
+    if (n != before_) s_.restart_text();
+    s_.n_prompt_.fetch_add(n - std::min(n, before_), std::memory_order_relaxed);
     s_.prefill_ns_.fetch_add(now_ns() - started_, std::memory_order_relaxed);
   }
 

@@ -53,6 +53,11 @@ void Sampler::accept(weir_token token) {
   n_recent_ = std::min(n_recent_ + 1, kMaxRecent);
 }
 
+void Sampler::set_recent(const weir_token* tokens, uint32_t n_tokens) {
+  n_recent_ = recent_at_ = 0;
+  for (uint32_t i = n_tokens - std::min(n_tokens, kMaxRecent); i < n_tokens; ++i) accept(tokens[i]);
+}
+
 // SplitMix64 (Steele, Lea, Flood 2014): one add and three mixes, the same numbers on every platform.
 double Sampler::next_uniform() {
   uint64_t z = (random_ += 0x9e3779b97f4a7c15u);

@@ -26,6 +26,8 @@ class Sampler {
   bool is_greedy() const { return options_.temperature == 0.0f && options_.repeat_penalty == 1.0f; }
   // A token went into the conversation.
   void accept(weir_token token);
+  // The conversation is now these tokens; the random state stays.
+  void set_recent(const weir_token* tokens, uint32_t n_tokens);
   // Draws from logits [vocab_size]. WEIR_ERR_FORMAT when none of them is a number.
   Status sample(const float* logits, weir_token& token);
   // How many of the best logits decide what sample() draws; 0: all of them. Best is in the order of sample():

@@ -81,6 +81,8 @@ class Session {
   Status set_sampling(const weir_sampling_options& options);
   Status sample(weir_token& token);
   Status generate(const weir_generate_options& options, weir_generate_result& result);
+  // Goes back to the first n_tokens of the conversation (rewind.cpp). flags: WEIR_REWIND_*.
+  Status rewind(uint32_t n_tokens, uint32_t flags);
   // Fills the KV memory with n_tokens pseudo-random tokens, as if they had been decoded; for benchmarks.
   Status fill(uint32_t n_tokens);
 
@@ -142,6 +144,11 @@ class Session {
   class Prompt;         // what a prompt changed, and the way back
   class TokenCallback;  // lives while on_token runs
   Status check_range(uint32_t first, uint32_t end) const;
+  Status find_lost(uint32_t n_tokens, bool lossy, uint32_t& n_kept) const;
+  Status cut_to(uint32_t n_tokens);
+  void restart_text();  // sampler and detokenizer are those of the record's last tokens
+  Status forget_after_cut();
+  Status read_again(uint32_t n_tokens);
   Status read_events(PageEvent* out, uint32_t capacity, uint32_t& n_events, uint64_t& n_lost);
 
   Status check_token(weir_token token) const;

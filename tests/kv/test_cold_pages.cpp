@@ -231,11 +231,7 @@ void cold_pages__truncate_into_a_cold_page(void**) {
     r.evict_all(1);
     if (full) {
       r.append(16);
-      for (uint32_t s = 0; s < 2; ++s) {
-        const StreamView v = r.kv.stream(s);
-        v.stamp[0] = 9, v.stamp[2] = 3, v.stamp[3] = 8;
-        v.flags[2] = s == 0 ? 0u : uint32_t{kPageKept};
-      }
+      for (uint32_t s = 0; s < 2; ++s) r.kv.stream(s).stamp[0] = 1;  // the page that would leave
     }
     assert_true(r.cold.truncate(23));
     check(r.kv);
@@ -252,8 +248,9 @@ void cold_pages__truncate_into_a_cold_page(void**) {
       digest_page(DigestKind::kMinMax, r.page(s, 1).data(), 7, kHeadDim, want);
       assert_memory_equal(r.digest(s, 1), want, sizeof(want));
     }
-    // For the page to come back another one had to leave if the pool was full: the stalest that may.
-    assert_int_equal(r.kv.pages_evicted(), full ? 4 : 2);
+    // The pages that are gone made room for it; no older one had to leave.
+    assert_int_equal(r.kv.pages_evicted(), 2);
+    assert_true(r.has_slot(0, 0) && r.has_slot(1, 0));
     // Other tokens follow, and their pages are those that count.
     r.version = 1;
     r.write(0, 16, 7), r.write(1, 16, 7);
@@ -287,7 +284,7 @@ void cold_pages__truncate_between_pages(void**) {
   r.append(40);
 }
 
-// Back into a page that is lost, or for which no other can leave: no token is gone.
+// Back into a page that is lost, or that has no slot even when the pages after it are gone: no token is gone.
 void cold_pages__truncate_that_cannot_be(void**) {
   SpillOptions o = store_for(one_layer(4));
   o.max_pages = 7;
@@ -307,14 +304,35 @@ void cold_pages__truncate_that_cannot_be(void**) {
   assert_int_equal(lost.held(), held);
   assert_true(lost.cold.truncate(16));  // behind the page
 
-  Recall pinned(one_layer(2));
-  pinned.append(32);
-  pinned.evict_all(0);
-  pinned.append(10);
-  assert_int_equal(pinned.kv.set_flags(16, 32, kPageKept, 0), 2);
-  assert_false(pinned.cold.truncate(5));
-  check(pinned.kv);
-  assert_int_equal(pinned.kv.n_tokens(), 42);
+  Recall full(one_layer(2));
+  full.append(32);
+  full.evict_all(0);
+  full.append(16);
+  full.evict_all(2);
+  assert_true(full.cold.recall(0, 0) && full.cold.recall(1, 0));
+  assert_false(full.cold.truncate(40));
+  check(full.kv);
+  full.check_copies();
+  assert_int_equal(full.kv.n_tokens(), 48);
+}
+
+// A copy that is damaged is found before anything changes, also if other streams have theirs.
+void cold_pages__truncate_into_a_damaged_page(void**) {
+  Recall r(one_layer(4));
+  r.append(64);
+  r.evict_all(1);
+  r.append(10);
+  for (std::byte& b : r.store->cells_memory()) b ^= std::byte{0x40};
+  const uint64_t held = r.held();
+  assert_false(r.cold.truncate(23));
+  check(r.kv);
+  r.check_copies();
+  assert_int_equal(r.kv.n_tokens(), 74);
+  assert_int_equal(r.held(), held - 1);
+  assert_true(r.kv.stream(0).is_lost(1) && r.has_copy(1, 1));
+  assert_int_equal(r.kv.pages_evicted(), 2);
+  assert_true(r.cold.truncate(16));
+  assert_int_equal(r.kv.n_tokens(), 16);
 }
 
 void cold_pages__reset_releases_every_copy(void**) {
@@ -394,6 +412,7 @@ int main() {
       cmocka_unit_test(cold_pages__truncate_into_a_cold_page),
       cmocka_unit_test(cold_pages__truncate_between_pages),
       cmocka_unit_test(cold_pages__truncate_that_cannot_be),
+      cmocka_unit_test(cold_pages__truncate_into_a_damaged_page),
       cmocka_unit_test(cold_pages__reset_releases_every_copy),
       cmocka_unit_test(cold_pages__local_layers_have_no_copies),
       cmocka_unit_test(cold_pages__arena_measures_what_it_takes),

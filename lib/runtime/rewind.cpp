@@ -1,0 +1,117 @@
+// Going back in a conversation. The tables lose the tokens after the new end, a page that is cut comes back into the
+// pool if it was cold, and what else the session knows of its last tokens is made anew from the record of its tokens.
+// What is missing is found before anything changes.
+#include "policy/room.h"
+#include "runtime/session_entry.h"
+
+namespace weir {
+namespace {
+
+// Whether a stream still has a page, in the pool or in the store.
+bool has_page(const StreamView& v, uint32_t page) {
+  uint32_t row = v.n_pages;
+  while (row > 0 && v.first_pos[row - 1] > page * kPageTokens) --row;
+  return row > 0 && v.first_pos[row - 1] == page * kPageTokens && (v.copies == nullptr || !v.is_lost(row - 1));
+}
+
+// The first page that a stream must have to go on after n_tokens and has not; one past the last if it has all.
+uint32_t first_lost(const KvCache& kv, uint32_t stream, uint32_t n_tokens) {
+  const StreamView v = kv.stream(stream);
+  const uint32_t end = whole_pages(n_tokens);
+  uint32_t page = kv.first_page_seen(stream, n_tokens), row = 0;
+  while (row < v.n_pages && v.first_pos[row] < page * kPageTokens) ++row;
+  for (; page < end && row < v.n_pages; ++page, ++row) {
+    if (v.first_pos[row] != page * kPageTokens || (v.copies != nullptr && v.is_lost(row))) break;
+  }
+  return page;
+}
+
+}  // namespace
+
+// Checks that going back is possible. n_kept: how many of the n_tokens can stay as they are; if a lossy rewind cuts a
+// page that is lost, all before that page.
+Status Session::find_lost(uint32_t n_tokens, bool lossy, uint32_t& n_kept) const {
+  n_kept = n_tokens;
+  const uint32_t n_pages = whole_pages(n_tokens);
+  for (uint32_t s = 0; s < kv_.shape().n_streams(); ++s) {
+    if (lossy) {
+      if (n_tokens % kPageTokens != 0 && !has_page(kv_.stream(s), n_pages - 1)) n_kept = (n_pages - 1) * kPageTokens;
+      continue;
+    }
+    const uint32_t page = first_lost(kv_, s, n_tokens);
+    if (page == n_pages) continue;
+    const uint32_t layer = s / kv_.shape().n_kv_heads, kv_head = s % kv_.shape().n_kv_heads;
+    return fail(WEIR_ERR_NOT_FOUND,
+                "a rewind to %u tokens: the page of positions %u to %u is lost in layer %u, KV head %u%s", n_tokens,
+                page * kPageTokens, page * kPageTokens + kPageTokens - 1, layer, kv_head,
+                kv_.window(s) != 0 ? ", whose window has moved on" : "");
+  }
+  return {};
+}
+
+// Removes the tokens from n_tokens on, whose page has not been lost yet.
+Status Session::cut_to(uint32_t n_tokens) {
+  if (!cold_.is_on()) {
+    kv_.truncate(n_tokens);
+    return {};
+  }
+  const uint32_t before = kv_.n_tokens();
+  if (cold_.truncate(n_tokens)) return {};
+  if (kv_.n_tokens() == before)
+    return fail(WEIR_ERR_NOT_FOUND, "a rewind to %u tokens: the page of the last one is damaged", n_tokens);
+  return fail(WEIR_ERR_IO, "a rewind to %u tokens: the page of the last one could not be read; %u are left", n_tokens,
+              kv_.n_tokens());
+}
+
+void Session::restart_text() {
+  const uint32_t n = kv_.n_tokens();
+  const Tokenizer& tokenizer = model_->tokenizer();
+  sampler_.set_recent(tokens_, n);
+  detokenizer_.reset(&tokenizer, false, n == 0 || tokenizer.starts_text_after(tokens_[n - 1]));
+}
+
+// What belonged to the tokens that are gone.
+Status Session::forget_after_cut() {
+  if (!policy_->step_rules().marks) kv_.limit_stamps(kv_.n_tokens());
+  restart_text();
+  has_logits_ = logits_on_device_ = greedy_from_device_ = false;
+  device_is_behind_ = true;
+  if (device_ == nullptr) return {};
+  WEIR_TRY(device_tables());
+  return from_module(*module_, device_->rebuild_last_digests());
+}
+
+Status Session::rewind(uint32_t n_tokens, uint32_t flags) {
+  Entry entry(*this);
+  WEIR_TRY(entry.status());
+  WEIR_TRY(host_tables());
+  if (n_tokens > kv_.n_tokens())
+    return fail(WEIR_ERR_INVALID_ARG, "a rewind to %u tokens: there are only %u", n_tokens, kv_.n_tokens());
+  if (n_tokens == kv_.n_tokens()) {
+    has_logits_ = false;
+    return {};
+  }
+  const bool lossy = (flags & WEIR_REWIND_LOSSY) != 0;
+  uint32_t n_kept = 0;
+  WEIR_TRY(find_lost(n_tokens, lossy, n_kept));
+  Status cut = cut_to(n_kept);
+  if (!cut.ok() && lossy && kv_.n_tokens() > n_kept) cut = cut_to(n_kept - n_kept % kPageTokens);  // now it is lost
+  if (!cut.ok() && kv_.n_tokens() > n_kept) return cut;  // nothing has changed
+  const bool reads_again = kv_.n_tokens() < n_tokens;
+  const Status forgotten = forget_after_cut();
+  WEIR_TRY(lossy || cut.ok() ? forgotten : cut);
+  return reads_again ? read_again(n_tokens) : Status();
+}
+
+// Appends the tokens that a lossy rewind could not keep, from the record.
+Status Session::read_again(uint32_t n_tokens) {
+  while (kv_.n_tokens() < n_tokens) {
+    const Status status = run_step(tokens_[kv_.n_tokens()]);
+    has_logits_ = false;
+    WEIR_TRY(status);
+  }
+  restart_text();
+  return {};
+}
+
+}  // namespace weir
