@@ -322,6 +322,30 @@ WEIR_API weir_status weir_plan(const weir_model *model, const weir_session_optio
  *  @since 1.0 */
 WEIR_API weir_status weir_session_create(weir_model *model, const weir_session_options *options, weir_session **out);
 
+/** Create a second session that goes on where this one is.
+ *
+ *  The fork has the options, the device and the conversation of @p session: pages in the pool and outside of it,
+ *  logits, tokens, sampling options, the sampler's random state, text that is not complete yet, pins, counters, unread
+ *  page events. From then on each computes what a session of that history computes, whatever the other does, also after
+ *  the other was destroyed. A trace callback and a pending cancel stay with @p session.
+ *
+ *  The fork takes what weir_plan says for the options, for itself: its own pool, its own spill memory of the same size
+ *  with copies of the pages there, and if the session has a spill file a new one at the same path. The time is that of
+ *  copying what the conversation holds. Afterwards neither session allocates.
+ *
+ *  @param session in; it waits until pages that are being compressed are, and does not change otherwise
+ *  @param out     out, the handle; NULL after a failure
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG    NULL
+ *          WEIR_ERR_BUSY           another thread is inside the session
+ *          WEIR_ERR_OUT_OF_MEMORY  the message names the bytes; nothing stays allocated
+ *          WEIR_ERR_IO             a spill file could not be created, read or written
+ *          WEIR_ERR_DEVICE_LOST    the device failed; destroy the session
+ *  @threads one thread at a time for @p session; the fork is a session of its own
+ *  @owner the caller; weir_session_destroy. The fork keeps the model alive.
+ *  @since 1.1 */
+WEIR_API weir_status weir_session_fork(weir_session *session, weir_session **out);
+
 /** Destroy a session. No other call may be inside it.
  *
  *  @param session in, NULL is allowed

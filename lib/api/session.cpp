@@ -49,6 +49,30 @@ Status create_session(weir_model* model, const weir_session_options& options, we
   return {};
 }
 
+Status fork_session(weir_session& parent, weir_session** out) {
+  auto* model = static_cast<weir_model*>(parent.owner());
+  HostMemory& memory = model->runtime->memory;
+  auto* session = make_in<weir_session>(memory, model);
+  Status status;
+  try {
+    status = session->create_fork(parent);
+  } catch (...) {
+    destroy_in(memory, session);
+    throw;
+  }
+  if (!status.ok()) {
+    destroy_in(memory, session);
+    return status;
+  }
+  api::retain(model);
+  const weir_plan_info& plan = session->plan_info();
+  model->runtime->log.write(WEIR_LOG_INFO, "session: a fork, %llu bytes, %llu of them KV",
+                            static_cast<unsigned long long>(plan.total_bytes),
+                            static_cast<unsigned long long>(plan.kv_bytes));
+  *out = session;
+  return {};
+}
+
 }  // namespace
 
 weir_status weir_session_options_init(weir_session_options* options, uint32_t struct_size) {
@@ -103,6 +127,13 @@ weir_status weir_session_create(weir_model* model, const weir_session_options* o
     WEIR_TRY(api::read_struct(options, "weir_session_options", read));
     return create_session(model, read, out);
   });
+}
+
+weir_status weir_session_fork(weir_session* session, weir_session** out) {
+  WEIR_API_REQUIRE(out);
+  *out = nullptr;
+  WEIR_API_REQUIRE(session);
+  return api::guard([&] { return fork_session(*session, out); });
 }
 
 void weir_session_destroy(weir_session* session) {

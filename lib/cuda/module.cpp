@@ -171,6 +171,13 @@ Status copy_out(void* to, const void* from, uint64_t bytes) {
   return {};
 }
 
+Status copy(void* to, const void* from, uint64_t bytes) {
+  const OnDevice on_device;
+  WEIR_CUDA_TRY(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, g_stream), "copying on the device");
+  WEIR_CUDA_TRY(cudaStreamSynchronize(g_stream), "copying on the device");
+  return {};
+}
+
 Status fill(void* to, uint8_t value, uint64_t bytes) {
   const OnDevice on_device;
   WEIR_CUDA_TRY(cudaMemsetAsync(to, value, bytes, g_stream), "filling device memory");
@@ -278,6 +285,7 @@ constexpr DeviceModule kModule = {
     unpin,
     copy_in,
     copy_out,
+    copy,
     fill,
     stream,
     copy_rate,

@@ -19,6 +19,12 @@ std::tuple<uint32_t, uint32_t> drop_order(const StreamView& v, uint32_t row) {
 
 }  // namespace
 
+void ColdPages::copy_from(const ColdPages& other) {
+  least_is_known_ = false;
+  recalled_.store(other.pages_recalled(), std::memory_order_relaxed);
+  recall_ns_.store(other.recall_ns(), std::memory_order_relaxed);
+}
+
 void ColdPages::reset() {
   for (uint32_t s = 0; s < kv_->shape().n_streams(); ++s) {
     for (uint32_t row = 0; has_stream(s) && row < kv_->stream(s).n_pages; ++row) forget(s, row);

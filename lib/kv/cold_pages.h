@@ -41,6 +41,8 @@ class ColdPages {
   }
   bool is_on() const { return store_ != nullptr; }
   bool is_strict() const { return strict_; }
+  // Goes on as another one, whose tables and store were copied.
+  void copy_from(const ColdPages& other);
   void reset();  // drops all copies; the tables are reset next
 
   // Strict: before n_tok tokens are appended. WEIR_ERR_BUDGET: the copies of the pages that they fill have no room;

@@ -57,6 +57,43 @@ void KvCache::reset() {
   pages_cold_.store(0, std::memory_order_relaxed);
 }
 
+void KvCache::copy_from(const KvCache& other) {
+  std::copy_n(other.n_pages_, shape_.n_streams(), n_pages_);
+  if (n_resident_ != nullptr) std::copy_n(other.n_resident_, shape_.n_streams(), n_resident_);
+  std::copy_n(other.append_row_, shape_.n_streams(), append_row_);
+  std::copy_n(other.free_, shape_.n_slots(), free_);
+  for (uint32_t s = 0; s < shape_.n_streams(); ++s) copy_stream(other, s);
+  set_counters(other.counters());
+  commit();
+  pages_slid_ = other.pages_slid_;
+  pages_lost_.store(other.pages_lost(), std::memory_order_relaxed);
+  pages_cold_.store(other.pages_cold(), std::memory_order_relaxed);
+  if (events_.events != nullptr)
+    std::copy_n(other.events_.events, std::min<uint64_t>(pages_evicted(), events_.capacity), events_.events);
+}
+
+void KvCache::copy_stream(const KvCache& other, uint32_t stream) {
+  const size_t first = at(stream, 0);
+  const auto copy = [&](auto* to, const auto* from) {
+    if (to != nullptr) std::copy_n(from + first, n_pages_[stream], to + first);
+  };
+  copy(slots_, other.slots_);
+  copy(first_pos_, other.first_pos_);
+  copy(len_, other.len_);
+  copy(flags_, other.flags_);
+  copy(stamp_, other.stamp_);
+  copy(last_score_, other.last_score_);
+  copy(prompt_score_, other.prompt_score_);
+  copy(copies_, other.copies_);
+  const size_t n_digest = digest_elements(shape_.digest, shape_.head_dim);
+  for (uint32_t row = 0; !pages_elsewhere_ && row < n_pages_[stream]; ++row) {
+    const uint32_t slot = slots_[first + row];
+    if (slot != kNoSlot) std::memcpy(page_data(slot), other.page_keys(slot), shape_.page_bytes());
+    const size_t digest = digest_index(stream, row) * n_digest;
+    if (digests_ != nullptr) std::copy_n(other.digests_ + digest, n_digest, digests_ + digest);
+  }
+}
+
 KvView KvCache::view(uint32_t layer) const {
   KvView v;
   v.pool = pool_;

@@ -141,6 +141,9 @@ class KvCache {
   }
   void reset();  // all pages free; also needed once after lay_out
 
+  // Makes this cache, which was just reset, equal to another one of the same shape, with its pages and events.
+  void copy_from(const KvCache& other);
+
   // Pages and digests are in device memory: nothing here may read or write them.
   void set_pages_elsewhere() { pages_elsewhere_ = true; }
   // Where evict() records; without a ring it records nothing.
@@ -247,6 +250,7 @@ class KvCache {
     return shape_.recalls() ? at(stream, row) : slots_[at(stream, row)];
   }
   void remove_row(uint32_t stream, uint32_t row);
+  void copy_stream(const KvCache& other, uint32_t stream);
   size_t page_elements() const { return size_t{2} * kPageTokens * shape_.head_dim; }
   void count_resident(int64_t change);
 

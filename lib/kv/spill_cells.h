@@ -19,6 +19,8 @@ class SpillCells {
 
   // `memory` has n_cells * kCellBytes bytes and stays with this object.
   void init(std::byte* memory, uint32_t n_cells);
+  // Makes these cells equal to others of the same number.
+  void copy_from(const SpillCells& other);
   uint32_t n_cells() const { return n_cells_; }
   uint32_t n_free() const { return n_free_; }
 

@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <new>
 
@@ -20,6 +21,8 @@ uint64_t encoder_bytes(uint32_t page_bytes) { return align_up(PageEncoder::works
 uint64_t decoder_bytes(uint32_t page_bytes) { return align_up(PageDecoder::workspace_bytes(page_bytes), kCacheLine); }
 uint64_t buffer_bytes(uint32_t page_bytes) { return align_up(max_block_bytes(page_bytes), kCacheLine); }
 uint64_t n_runs(uint32_t page_bytes) { return SpillFile::cells_for(max_block_bytes(page_bytes)); }
+
+uint64_t path_bytes(const SpillOptions& o) { return o.file_bytes == 0 ? 0 : std::strlen(o.file_path) + 1; }
 
 Status check_options(const SpillOptions& o) {
   if (!is_codec_page(o.page_bytes))
@@ -85,6 +88,7 @@ void SpillStore::lay_out(const SpillOptions& o, const SpillPlan& plan, Arena& ar
   decoder_memory_ = arena.take<std::byte>(o.n_readers * decoder_bytes(o.page_bytes));
   block_memory_ = arena.take<std::byte>((uint64_t{n_encoders(o)} + o.n_readers + 1) * buffer_bytes(o.page_bytes));
   run_memory_ = arena.take<SpillFile::Run>((uint64_t{o.n_readers} + 1) * n_runs(o.page_bytes));
+  path_memory_ = arena.take<char>(path_bytes(o));
 }
 
 Status SpillStore::create(const SpillOptions& o) {
@@ -97,6 +101,9 @@ Status SpillStore::create(const SpillOptions& o) {
   slots_ = static_cast<std::byte*>(slot_memory_->allocate(plan_.slot_bytes, kCacheLine));
   Arena arena(block_, plan_.host_bytes);
   lay_out(o, plan_, arena);
+  options_ = o;
+  options_.file_path = path_bytes(o) == 0 ? nullptr : path_memory_;
+  if (path_bytes(o) != 0) std::memcpy(path_memory_, o.file_path, path_bytes(o));
   init_lists();
   WEIR_TRY(init_codecs());
   if (plan_.n_file_cells != 0) WEIR_TRY(file_.open(o.file_path, plan_.n_file_cells, file_links_, *o.file_calls));

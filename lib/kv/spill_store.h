@@ -96,6 +96,10 @@ class SpillStore {
 
   // Once. Throws std::bad_alloc like the resources; after a failure the store can only be destroyed.
   Status create(const SpillOptions& options);
+  // Once, instead of create(): a store with the options of `other` and all its pages, under the same handles with the
+  // same references. From then on the same calls have the same results in both. Waits until no page of `other` is being
+  // compressed. WEIR_ERR_IO: the file of one of them failed; `other` goes on as before.
+  Status create_copy(SpillStore& other);
   const SpillPlan& plan() const { return plan_; }
 
   // Makes the next n_pages puts succeed if nobody else puts. WEIR_ERR_BUDGET when the store is full: the caller drops
@@ -172,6 +176,8 @@ class SpillStore {
 
   void lay_out(const SpillOptions& options, const SpillPlan& plan, Arena& arena);
   Status init_codecs();
+  Status copy_pages(SpillStore& other);
+  Status copy_file(SpillStore& other);
   void init_lists();
   Status start_workers(const SpillOptions& options);
   void append(List& list, uint32_t index);
@@ -202,6 +208,7 @@ class SpillStore {
 
   std::pmr::memory_resource* memory_;
   std::pmr::memory_resource* slot_memory_;
+  SpillOptions options_;
   SpillPlan plan_;
   uint32_t plan_page_bytes_ = 0, n_workers_ = 0, n_readers_ = 0, max_pages_ = 0, n_started_ = 0;
   std::byte* block_ = nullptr;  // of host_bytes; the next pointers lead into it
@@ -213,8 +220,9 @@ class SpillStore {
   std::byte* decoder_memory_ = nullptr;
   std::byte* block_memory_ = nullptr;
   SpillFile::Run* run_memory_ = nullptr;
-  Worker* workers_ = nullptr;  // [n_workers + 1], the last for the thread that puts
-  Reader* readers_ = nullptr;  // [n_readers + 1], the last for writing to the file
+  char* path_memory_ = nullptr;  // of the file, for a copy of the store
+  Worker* workers_ = nullptr;    // [n_workers + 1], the last for the thread that puts
+  Reader* readers_ = nullptr;    // [n_readers + 1], the last for writing to the file
   std::byte* slots_ = nullptr;
   uint32_t* raw_index_ = nullptr;  // by tag; null: nobody wants to know
 

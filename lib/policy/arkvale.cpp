@@ -30,6 +30,7 @@ class ArkValePolicy final : public Policy {
   ArkValePolicy(const PolicyNeeds& needs, const ArkValeOptions& o, float scale) : o_(o), attn_scale_(scale) {
     needs_ = needs;
   }
+  Policy* copy_to(PolicyStorage& storage) const override { return new (storage.bytes) ArkValePolicy(*this); }
 
   Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }  // checked against the context already
   uint32_t chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const override {

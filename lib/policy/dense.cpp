@@ -11,6 +11,7 @@ namespace {
 class DensePolicy final : public Policy {
  public:
   explicit DensePolicy(const PolicyNeeds& needs) { needs_ = needs; }
+  Policy* copy_to(PolicyStorage& storage) const override { return new (storage.bytes) DensePolicy(*this); }
   // The context is at most what the pages hold, so a prompt that passes the context check fits.
   Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }
   uint32_t victim(const StreamView&, const RoomArgs&) const override { return kNone; }

@@ -29,6 +29,7 @@ struct H2oOptions {
 class H2oPolicy final : public Policy {
  public:
   H2oPolicy(const PolicyNeeds& needs, const H2oOptions& o, float scale) : o_(o), attn_scale_(scale) { needs_ = needs; }
+  Policy* copy_to(PolicyStorage& storage) const override { return new (storage.bytes) H2oPolicy(*this); }
 
   // Any length: pages leave while the prompt is read.
   Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }

@@ -32,6 +32,7 @@ class HybridPolicy final : public RaasPolicy {
         selection_(selection),
         split_(split),
         prompt_capacity_(prompt_capacity) {}
+  Policy* copy_to(PolicyStorage& storage) const override { return new (storage.bytes) HybridPolicy(*this); }
 
   Status admit_prompt(const KvCache& kv, uint32_t n_tok) const override {
     const uint32_t after = pinned_after(kv, n_tok);

@@ -104,10 +104,14 @@ struct ObservePromptArgs {
   float soft_cap = 0.0f;
 };
 
+struct PolicyStorage;
+
 class Policy {
  public:
   virtual ~Policy() = default;
   const PolicyNeeds& needs() const { return needs_; }
+  // A policy that decides as this one does, in the storage of another session.
+  virtual Policy* copy_to(PolicyStorage& storage) const = 0;
 
   // Asked before a prompt of n_tok tokens changes anything: can the session take it? The error says how many tokens it
   // could take, or how many pages are missing.

@@ -19,6 +19,7 @@ class QuestPolicy final : public Policy {
       : o_(o), budget_(budget), dense_pages_(dense_pages), attn_scale_(scale) {
     needs_ = needs;
   }
+  Policy* copy_to(PolicyStorage& storage) const override { return new (storage.bytes) QuestPolicy(*this); }
 
   Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }  // checked against the context already
   uint32_t victim(const StreamView&, const RoomArgs&) const override { return kNone; }

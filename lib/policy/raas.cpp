@@ -98,6 +98,8 @@ StepRules RaasPolicy::step_rules() const {
   return rules;
 }
 
+Policy* RaasPolicy::copy_to(PolicyStorage& storage) const { return new (storage.bytes) RaasPolicy(*this); }
+
 void RaasPolicy::prompt_end(KvCache& kv, uint32_t first) const {
   for (uint32_t i = 0; i < kv.shape().n_streams(); ++i) {
     const StreamView s = kv.stream(i);

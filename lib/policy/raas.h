@@ -27,6 +27,7 @@ class RaasPolicy : public PinnedPromptPolicy {
  public:
   RaasPolicy(const char* name, const PolicyNeeds& needs, const RaasOptions& o, float scale)
       : PinnedPromptPolicy(name, needs, o.pinned), o_(o), attn_scale_(scale) {}
+  Policy* copy_to(PolicyStorage& storage) const override;
 
   uint32_t victim(const StreamView& s, const RoomArgs& room) const override;
   Status observe(OpContext& cx, const OpTable& ops, KvCache& kv, const ObserveArgs& a) const override;

@@ -16,6 +16,7 @@ class RandomPolicy final : public PinnedPromptPolicy {
  public:
   RandomPolicy(const PolicyNeeds& needs, const PinnedPromptOptions& o, uint32_t seed)
       : PinnedPromptPolicy("random", needs, o), seed_(seed) {}
+  Policy* copy_to(PolicyStorage& storage) const override { return new (storage.bytes) RandomPolicy(*this); }
 
   uint32_t victim(const StreamView& s, const RoomArgs& room) const override {
     if (!room.crowded) return kNone;

@@ -31,6 +31,7 @@ class SinkPolicy final : public Policy {
       : o_(o), sink_pages_((o.n_sink + kPageTokens - 1) / kPageTokens) {
     needs_ = needs;
   }
+  Policy* copy_to(PolicyStorage& storage) const override { return new (storage.bytes) SinkPolicy(*this); }
 
   Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }  // any length: the middle leaves
 

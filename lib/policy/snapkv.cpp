@@ -34,6 +34,9 @@ class SnapKvPolicy final : public Policy {
   ~SnapKvPolicy() override { next_.~Policy(); }
   SnapKvPolicy(const SnapKvPolicy&) = delete;
   SnapKvPolicy& operator=(const SnapKvPolicy&) = delete;
+  Policy* copy_to(PolicyStorage& storage) const override {
+    return new (storage.prompt_bytes) SnapKvPolicy(*next_.copy_to(storage), needs_, o_, attn_scale_);
+  }
 
   Status admit_prompt(const KvCache& kv, uint32_t n_tok) const override;
   uint32_t n_front_rows() const override { return next_.n_front_rows(); }

@@ -27,6 +27,7 @@ class TovaPolicy final : public Policy {
   TovaPolicy(const PolicyNeeds& needs, const TovaOptions& o, float scale) : o_(o), attn_scale_(scale) {
     needs_ = needs;
   }
+  Policy* copy_to(PolicyStorage& storage) const override { return new (storage.bytes) TovaPolicy(*this); }
 
   Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }  // any length: pages leave meanwhile
   uint32_t chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const override {

@@ -211,6 +211,7 @@ struct DeviceModule {
   Status (*unpin)(void* host);
   Status (*copy_in)(void* device, const void* host, uint64_t bytes);   // waits
   Status (*copy_out)(void* host, const void* device, uint64_t bytes);  // waits for everything before
+  Status (*copy)(void* to, const void* from, uint64_t bytes);          // on the device; waits
   Status (*fill)(void* device, uint8_t value, uint64_t bytes);         // waits
   void* (*stream)();                                                   // the module's queue for ops outside sessions
   // Bytes per second of a copy from device memory to device memory, bytes read and written counted, over `bytes` bytes.

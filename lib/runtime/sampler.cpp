@@ -41,6 +41,14 @@ void Sampler::set(const weir_sampling_options& options) {
   random_ = options.seed;
 }
 
+void Sampler::copy_from(const Sampler& other) {
+  options_ = other.options_;
+  random_ = other.random_;
+  n_recent_ = other.n_recent_;
+  recent_at_ = other.recent_at_;
+  std::copy_n(other.recent_, n_recent_, recent_);
+}
+
 void Sampler::restart() {
   random_ = options_.seed;
   n_recent_ = 0;

@@ -20,7 +20,8 @@ class Sampler {
   void lay_out(uint32_t vocab_size, Arena& arena);
   // Greedy when `options` is all defaults. Restarts the random state and keeps the recent tokens; options were checked.
   void set(const weir_sampling_options& options);
-  void restart();  // random state from the seed, no recent tokens
+  void copy_from(const Sampler& other);  // that was laid out for the same vocabulary
+  void restart();                        // random state from the seed, no recent tokens
 
   // Whether the largest unchanged logit is drawn, which a device can find by itself.
   bool is_greedy() const { return options_.temperature == 0.0f && options_.repeat_penalty == 1.0f; }

@@ -20,11 +20,18 @@ Session::~Session() {
 }
 
 Status Session::create(const Model& model, const weir_session_options& options) {
-  SessionSetup setup;
-  WEIR_TRY(check(model, options, pool_.n_threads(), devices_, policy_storage_, policy_, setup));
+  WEIR_TRY(check(model, options, pool_.n_threads(), devices_, policy_storage_, policy_, setup_));
+  WEIR_TRY(build());
+  if (setup_.kv.recalls()) WEIR_TRY(create_store(nullptr));
+  setup_.spill.file_path = nullptr;  // the caller's
+  return {};
+}
+
+Status Session::build() {
+  const SessionSetup& setup = setup_;
   if (setup.module != nullptr) {
     WEIR_TRY(create_on_device(setup));
-    return begin(setup);
+    return begin();
   }
   SessionPools measured;
   lay_out_session(setup, policy_->needs(), measured, kv_, step_, sampler_, tokens_);
@@ -48,13 +55,12 @@ Status Session::create(const Model& model, const weir_session_options& options) 
     at += size;
   }
   lay_out_session(setup, policy_->needs(), pools, kv_, step_, sampler_, tokens_);
-  if (setup.kv.recalls()) WEIR_TRY(create_store(setup.spill));
-  return begin(setup);
+  return begin();
 }
 
-Status Session::create_store(const SpillOptions& options) {
+Status Session::create_store(SpillStore* other) {
   try {
-    return store_.create(options);
+    return other != nullptr ? store_.create_copy(*other) : store_.create(setup_.spill);
   } catch (const std::bad_alloc&) {
     return fail(WEIR_ERR_OUT_OF_MEMORY, "the spill store's %llu bytes could not be allocated%s",
                 static_cast<unsigned long long>(plan_.spill_bytes), HostMemory::thread_refusal().why);
@@ -62,7 +68,8 @@ Status Session::create_store(const SpillOptions& options) {
 }
 
 // What is the same on all devices, once the memory is there.
-Status Session::begin(const SessionSetup& setup) {
+Status Session::begin() {
+  const SessionSetup& setup = setup_;
   const Model& model = *setup.model;
   model_ = &model;
   step_.model = &model;

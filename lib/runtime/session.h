@@ -70,6 +70,8 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
   Status create(const Model& model, const weir_session_options& options);
+  // Instead: a session with the conversation of another one of the same model (fork.cpp).
+  Status create_fork(Session& parent);
 
   Status reset();
   Status prefill(const weir_token* tokens, uint64_t n_tokens, weir_progress_fn progress, void* user);
@@ -178,7 +180,10 @@ class Session {
   Status check_turn(weir_token token, uint32_t index) const;
   void finish_turn(weir_token token, uint64_t started);
   Status finish_device_turn(weir_token token, uint64_t started);
-  Status begin(const SessionSetup& setup);
+  Status build();  // by setup_ and with policy_
+  Status begin();
+  Status copy_conversation(Session& parent);
+  void copy_counters(const Session& parent);
   // Sessions on a device pin their staging memory, in whole pages of the operating system.
   size_t block_alignment() const { return module_ != nullptr ? kStagingAlignment : kCacheLine; }
 
@@ -216,7 +221,7 @@ class Session {
   Status repair_late_step();
   Status prepare_copies(uint32_t n_tok);
   Status fill_row_on_device();
-  Status create_store(const SpillOptions& options);
+  Status create_store(SpillStore* other);  // null: an empty one
   Status create_on_device(const SessionSetup& setup);
   Status run_device_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_left);
   Status run_device_step(weir_token token);
@@ -241,6 +246,7 @@ class Session {
   DeviceWeights& device_weights_;
   void* owner_;
   const Model* model_ = nullptr;
+  SessionSetup setup_;  // what the session was built from
   weir_plan_info plan_ = WEIR_PLAN_INFO_INIT;
   PolicyStorage policy_storage_;
   Policy* policy_ = nullptr;

@@ -23,6 +23,7 @@ class Told : public Policy {
     needs_.context_tokens = context;
     needs_.pages_per_stream = pages;
   }
+  Policy* copy_to(PolicyStorage&) const override { return nullptr; }  // nobody forks its session
   Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }
   uint32_t chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const override {
     return most_tokens != 0 ? std::min(most_tokens, n_left) : chunk_that_fits(kv, n_left, batch_tokens);

@@ -1,0 +1,50 @@
+// A session that goes on where another one is. It is built like the other, from the setup and a copy of the policy, and
+// then gets its pages, tables, store and state. Nothing is shared, so neither can tell that the other exists.
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/session.h"
+
+namespace weir {
+
+Status Session::create_fork(Session& parent) {
+  const Lock lock(parent);
+  WEIR_TRY(lock.status());
+  WEIR_TRY(parent.host_tables());
+  setup_ = parent.setup_;
+  policy_ = parent.policy_->copy_to(policy_storage_);
+  WEIR_TRY(build());
+  if (setup_.kv.recalls()) WEIR_TRY(create_store(&parent.store_));
+  return copy_conversation(parent);
+}
+
+Status Session::copy_conversation(Session& parent) {
+  kv_.copy_from(parent.kv_);
+  cold_.copy_from(parent.cold_);
+  sampler_.copy_from(parent.sampler_);
+  std::copy_n(parent.tokens_, kv_.n_tokens(), tokens_);
+  detokenizer_ = parent.detokenizer_;
+  events_read_ = parent.events_read_;
+  has_logits_ = parent.has_logits_;
+  logits_on_device_ = parent.logits_on_device_;
+  greedy_from_device_ = parent.greedy_from_device_;
+  step_.pages_attended = parent.step_.pages_attended;
+  if (has_logits_) std::copy_n(parent.step_.b.logits, model_->config().vocab_size, step_.b.logits);
+  copy_counters(parent);
+  if (device_ == nullptr) return {};
+  std::memcpy(staging_.state, parent.staging_.state, sizeof(StepState));
+  return from_module(*module_, module_->copy(device_block_, parent.device_block_, device_bytes_));
+}
+
+void Session::copy_counters(const Session& parent) {
+  const auto copy = [](std::atomic<uint64_t>& to, const std::atomic<uint64_t>& from) {
+    to.store(from.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  };
+  copy(n_prompt_, parent.n_prompt_);
+  copy(n_decode_, parent.n_decode_);
+  copy(prefill_ns_, parent.prefill_ns_);
+  copy(decode_ns_, parent.decode_ns_);
+  copy(pages_attended_, parent.pages_attended_);
+}
+
+}  // namespace weir
