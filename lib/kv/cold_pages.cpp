@@ -21,6 +21,10 @@ std::tuple<uint32_t, uint32_t> drop_order(const StreamView& v, uint32_t row) {
 
 void ColdPages::copy_from(const ColdPages& other) {
   least_is_known_ = false;
+  lacks_copies_ = other.lacks_copies_;
+  file_is_lost_ = other.file_is_lost_;
+  failure_ = other.failure_;
+  lost_pos_ = other.lost_pos_;
   recalled_.store(other.pages_recalled(), std::memory_order_relaxed);
   recall_ns_.store(other.recall_ns(), std::memory_order_relaxed);
 }

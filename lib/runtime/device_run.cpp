@@ -55,7 +55,7 @@ class Session::Observer final : public ChunkObserver {
   Status failed_;
 };
 
-Status Session::create_on_device(const SessionSetup& setup) {
+Status Session::create_on_device(const SessionSetup& setup, SpillStore* other) {
   const PolicyNeeds& needs = policy_->needs();
   SessionPools measured;
   DeviceBuffers buffers;
@@ -120,7 +120,7 @@ Status Session::create_on_device(const SessionSetup& setup) {
     std::fill_n(staging_.recall.raw_index, staging_.recall.n_rows, kNoRaw);
     slot_memory_.module = module_;
     staging_.recall.late_ns = devices_.recall_late_ns();
-    WEIR_TRY(create_store(setup.spill));
+    WEIR_TRY(create_store(other));
     store_.set_raw_index(staging_.recall.raw_index);
     staging_.recall.raw_pages = store_.raw_slots();
     args.recall = &device_pages_;

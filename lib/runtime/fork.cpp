@@ -13,8 +13,7 @@ Status Session::create_fork(Session& parent) {
   WEIR_TRY(parent.host_tables());
   setup_ = parent.setup_;
   policy_ = parent.policy_->copy_to(policy_storage_);
-  WEIR_TRY(build());
-  if (setup_.kv.recalls()) WEIR_TRY(create_store(&parent.store_));
+  WEIR_TRY(build(&parent.store_));
   return copy_conversation(parent);
 }
 
@@ -32,6 +31,7 @@ Status Session::copy_conversation(Session& parent) {
   if (has_logits_) std::copy_n(parent.step_.b.logits, model_->config().vocab_size, step_.b.logits);
   copy_counters(parent);
   if (device_ == nullptr) return {};
+  if (cold_.is_on()) std::copy_n(parent.staging_.recall.raw_index, staging_.recall.n_rows, staging_.recall.raw_index);
   std::memcpy(staging_.state, parent.staging_.state, sizeof(StepState));
   return from_module(*module_, module_->copy(device_block_, parent.device_block_, device_bytes_));
 }

@@ -21,16 +21,15 @@ Session::~Session() {
 
 Status Session::create(const Model& model, const weir_session_options& options) {
   WEIR_TRY(check(model, options, pool_.n_threads(), devices_, policy_storage_, policy_, setup_));
-  WEIR_TRY(build());
-  if (setup_.kv.recalls()) WEIR_TRY(create_store(nullptr));
+  WEIR_TRY(build(nullptr));
   setup_.spill.file_path = nullptr;  // the caller's
   return {};
 }
 
-Status Session::build() {
+Status Session::build(SpillStore* other) {
   const SessionSetup& setup = setup_;
   if (setup.module != nullptr) {
-    WEIR_TRY(create_on_device(setup));
+    WEIR_TRY(create_on_device(setup, other));
     return begin();
   }
   SessionPools measured;
@@ -55,6 +54,7 @@ Status Session::build() {
     at += size;
   }
   lay_out_session(setup, policy_->needs(), pools, kv_, step_, sampler_, tokens_);
+  if (setup.kv.recalls()) WEIR_TRY(create_store(other));
   return begin();
 }
 

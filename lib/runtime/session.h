@@ -180,7 +180,7 @@ class Session {
   Status check_turn(weir_token token, uint32_t index) const;
   void finish_turn(weir_token token, uint64_t started);
   Status finish_device_turn(weir_token token, uint64_t started);
-  Status build();  // by setup_ and with policy_
+  Status build(SpillStore* other);  // by setup_ and with policy_; other: see create_store
   Status begin();
   Status copy_conversation(Session& parent);
   void copy_counters(const Session& parent);
@@ -222,7 +222,7 @@ class Session {
   Status prepare_copies(uint32_t n_tok);
   Status fill_row_on_device();
   Status create_store(SpillStore* other);  // null: an empty one
-  Status create_on_device(const SessionSetup& setup);
+  Status create_on_device(const SessionSetup& setup, SpillStore* other);
   Status run_device_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_left);
   Status run_device_step(weir_token token);
   Status open_device_step();
