@@ -70,7 +70,7 @@ typedef struct weir_page_event {
  *  pages may leave at once because of a long prompt, or in a step after weir_session_unpin. They may overwrite events
  *  that nobody has read; if they are more than the ring holds, the newest are kept, but of one step of a device the
  *  first. Events of one stream are in the order in which its pages left. When several streams lose pages in the same
- *  step, their events are in the order of the streams on the CPU, with arkvale first those that make room and then
+ *  step, their events are in the order of the streams on the CPU, with recall first those that make room and then
  *  those that others replace, and in no order on a device.
  *
  *  Pages that go because tokens are taken back (reset, a prefill that failed or was cancelled) have no events: they did

@@ -46,8 +46,9 @@ typedef struct weir_session_options {
                                                many tokens per stream as fit into it. A policy that keeps more than its
                                                budget (quest, hybrid, dense layers of h2o and tova) takes more, as the
                                                plan shows. 0 (default): not used. */
-    uint64_t spill_budget_bytes;          /**< Host memory for the pages of a policy that recalls them (arkvale), at
-                                               least one page of each stream that the budget rules. 0 (default): what
+    uint64_t spill_budget_bytes;          /**< Host memory for the pages of a policy that recalls them (arkvale;
+                                               raas and hybrid with recall=on), at least one page of each stream that
+                                               the budget rules. 0 (default): what
                                                the whole context needs at worst. When it is full, the pages that were
                                                wanted the longest ago are dropped for good. */
     const char *policy;                   /**< "dense" (also NULL, default), "sink", "h2o", "tova", "quest", "raas",

@@ -7,10 +7,12 @@
 #include <new>
 
 #include "policy/raas.h"
-#include "policy/selection.h"
+#include "policy/recall.h"
 
 namespace weir {
 namespace {
+
+constexpr float kRho = 0.5f;  // most of the budget that the prompt takes
 
 // In pages. What a short prompt does not need of its part goes to the answer.
 struct Split {
@@ -112,7 +114,7 @@ Status make(const PolicyConfig& config, OptionReader& options, const RaasOptions
   SelectionOptions selection;
   selection.digest = raas.exact_mass != 0 ? selection.digest : raas.digest;
   selection.sink_pages = 1;  // it holds the attention sinks
-  float rho = 0.5f;          // most of the budget that the prompt takes
+  float rho = kRho;
   WEIR_TRY(read_selection(options, config.n_layers, selection));
   WEIR_TRY(options.get_f32("rho", rho, 0.0f, 1.0f));
   WEIR_TRY(options.finish());
@@ -166,6 +168,14 @@ Status make_hybrid(const PolicyConfig& config, PolicyStorage& storage, Policy*& 
   OptionReader options("hybrid", config.options);
   WEIR_TRY(read_raas_options(options, o));
   if (options.has("digest") && !options.has("stamp_source")) o.exact_mass = 1;  // here the digest is for the selection
+  bool recall = false;
+  WEIR_TRY(options.get_bool("recall", recall));
+  if (recall) {
+    float rho = kRho;
+    WEIR_TRY(options.get_f32("rho", rho, 0.0f, 1.0f));
+    return make_raas_with_recall("hybrid", config, options, o, &rho, storage, out);
+  }
+  WEIR_TRY(refuse_recall_options(options));
   return make(config, options, o, false, storage, out);
 }
 

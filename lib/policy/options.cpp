@@ -39,6 +39,9 @@ const char* OptionReader::find(const char* name) const {
 }
 
 void OptionReader::know(const char* name) {
+  for (uint32_t i = 0; i < n_known_; ++i) {
+    if (std::strcmp(known_[i], name) == 0) return;
+  }
   if (n_known_ < kMaxKnown) known_[n_known_++] = name;
 }
 

@@ -13,7 +13,7 @@
 #include <cmath>
 #include <new>
 
-#include "policy/selection.h"
+#include "policy/recall.h"
 
 namespace weir {
 
@@ -136,6 +136,10 @@ Status make_raas(const PolicyConfig& config, PolicyStorage& storage, Policy*& ou
   RaasOptions o;
   OptionReader options("raas", config.options);
   WEIR_TRY(read_raas_options(options, o));
+  bool recall = false;
+  WEIR_TRY(options.get_bool("recall", recall));
+  if (recall) return make_raas_with_recall("raas", config, options, o, nullptr, storage, out);
+  WEIR_TRY(refuse_recall_options(options));
   WEIR_TRY(read_digest(options, o.digest, o.spread));
   if (o.exact_mass != 0) WEIR_TRY(options.contradicts("digest", "stamp_source=exact_mass"));
   WEIR_TRY(read_pinned_prompt(options, true, o.pinned));

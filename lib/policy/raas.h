@@ -47,6 +47,11 @@ class RaasPolicy : public PinnedPromptPolicy {
   void digest_weights(const KvCache& kv, uint32_t layer, uint32_t n_heads, float* score) const;
 };
 
+// RaaS whose pages come back when a step wants them (raas_recall.cpp). `rho`: the share of the pool that prompt pages
+// may hold; null: they have none of their own. Reads the options of recall.
+Status make_raas_with_recall(const char* name, const PolicyConfig& config, OptionReader& options, RaasOptions o,
+                             const float* rho, PolicyStorage& storage, Policy*& out);
+
 // RaaS that selects among the pages of a prompt that is too long to be attended whole beside min_decode_pages
 // (hybrid.cpp). Reads the options of the selection; needs config.max_prompt_tokens.
 Status make_raas_with_selection(const PolicyConfig& config, OptionReader& options, const RaasOptions& o,

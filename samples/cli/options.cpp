@@ -161,7 +161,7 @@ void add_session_flags(CLI::App& app, SessionFlags& flags) {
       ->type_name("N")
       ->group("Memory");
   app.add_option("--spill-bytes", flags.spill_bytes,
-                 "Host memory for pages outside the pool (arkvale), such as 64MiB; default: for the whole context")
+                 "Host memory for pages outside the pool (recall), such as 64MiB; default: for the whole context")
       ->transform(CLI::AsSizeValue(false).description(""))
       ->check(at_least_one())
       ->type_name("N")

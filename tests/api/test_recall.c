@@ -70,17 +70,24 @@ static const weir_key_value kQuest[] = {
     {"skip_layers", "0"}, {"sink_pages", "0"}, {"digest", "minmax"}, {"agg", "max_raw"}};
 static const weir_key_value kTop[] = {{"attend", "top"},    {"recall_pages", "0"}, {"recall_from", "7"},
                                       {"digest", "minmax"}, {"agg", "max_raw"},    {"protect_recent", "1"}};
+static const weir_key_value kTopOfRaas[] = {{"recall", "on"},     {"attend", "top"},    {"recall_pages", "0"},
+                                            {"recall_from", "7"}, {"digest", "minmax"}, {"agg", "max_raw"},
+                                            {"protect_recent", "1"}};
 
-/* With all wanted pages brought back and only those attended, arkvale is quest, which never lets a page go. */
+/* With all wanted pages brought back and only those attended, recall is quest, which never lets a page go, whatever the
+ * stamps by which pages do. */
 static void recall__of_all_wanted_pages_is_quest(void **state) {
     const fixture *f = *state;
     static const struct {
         uint32_t budget;
         uint64_t spill_bytes;
-    } pools[] = {{9 * 16, 0}, {12 * 16, 0}, {30 * 16, 0}, {9 * 16, 40 << 20}};
+        int is_raas;
+    } pools[] = {{9 * 16, 0, 0}, {12 * 16, 0, 0}, {30 * 16, 0, 0}, {9 * 16, 40 << 20, 0}, {10 * 16, 0, 1}};
     const variant quest = {"quest", OPTIONS(kQuest), 8 * 16, 64, 0};
     for (size_t p = 0; p < sizeof(pools) / sizeof(pools[0]); ++p) {
-        const variant v = {"arkvale", OPTIONS(kTop), pools[p].budget, 64, pools[p].spill_bytes};
+        const variant arkvale = {"arkvale", OPTIONS(kTop), pools[p].budget, 64, pools[p].spill_bytes};
+        const variant raas = {"raas", OPTIONS(kTopOfRaas), pools[p].budget, 64, pools[p].spill_bytes};
+        const variant v = pools[p].is_raas ? raas : arkvale;
         weir_session *want = session_of(f->model, &quest), *got = session_of(f->model, &v);
         prefill(want, 0, kPrompt);
         prefill(got, 0, kPrompt);
@@ -207,6 +214,9 @@ static void recall__refuses_what_it_cannot_do(void **state) {
     static const weir_key_value many[] = {{"recall_from", "8"}, {"protect_recent", "2"}};
     static const weir_key_value heads[] = {{"agg", "qhead"}};
     static const weir_key_value prompt[] = {{"prompt", "snapkv"}};
+    static const weir_key_value pinned[] = {{"recall", "on"}, {"pin_prompt", "true"}};
+    static const weir_key_value overflow[] = {{"overflow", "compress"}, {"recall", "on"}};
+    static const weir_key_value on[] = {{"recall", "on"}};
     const struct {
         variant v;
         int32_t device;
@@ -217,6 +227,11 @@ static void recall__refuses_what_it_cannot_do(void **state) {
         {{"arkvale", OPTIONS(heads), 160, 0, 0}, WEIR_DEVICE_CPU, WEIR_ERR_INVALID_ARG, "agg=qhead"},
         {{"arkvale", OPTIONS(prompt), 160, 0, 0}, WEIR_DEVICE_CPU, WEIR_ERR_INVALID_ARG, "prompt=snapkv"},
         {{"arkvale", NULL, 0, 160, 0, 1000}, WEIR_DEVICE_CPU, WEIR_ERR_BUDGET, "spill_budget_bytes 1000"},
+        {{"raas", OPTIONS(pinned), 160, 0, 0}, WEIR_DEVICE_CPU, WEIR_ERR_INVALID_ARG,
+         "option pin_prompt contradicts recall=on"},
+        {{"hybrid", OPTIONS(overflow), 160, 0, 0}, WEIR_DEVICE_CPU, WEIR_ERR_INVALID_ARG,
+         "option overflow contradicts recall=on"},
+        {{"raas", OPTIONS(on), 160, 0, 1000}, WEIR_DEVICE_CPU, WEIR_ERR_BUDGET, "spill_budget_bytes 1000"},
         {{"raas", NULL, 0, 160, 0, 1 << 20}, WEIR_DEVICE_CPU, WEIR_ERR_INVALID_ARG, "recalls no pages"},
         {{NULL, NULL, 0, 0, 0, 1 << 20}, WEIR_DEVICE_CPU, WEIR_ERR_INVALID_ARG, "policy dense recalls no pages"},
     };

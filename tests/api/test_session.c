@@ -99,6 +99,8 @@ static void session__full_budget_equals_dense(void **state) {
                 {"random", {"seed", "2"}},
                 {"arkvale", {"recall_pages", "0"}},
                 {"arkvale", {"attend", "top"}},
+                {"raas", {"recall", "on"}},
+                {"hybrid", {"recall", "on"}},
                 {"dense", {"prompt", "snapkv"}}};
     static float want[N_SAME][LONG_RUN_VOCAB];
     uint64_t n;

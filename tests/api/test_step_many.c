@@ -9,7 +9,7 @@
 
 typedef struct choice {
     const char *policy;
-    weir_key_value options[1];
+    weir_key_value options[2];
     uint32_t n_options;
 } choice;
 
@@ -25,6 +25,7 @@ static const choice choices[] = {
     {"random", {{0, 0}}, 0},
     {"sink", {{"positions", "abs"}}, 1},
     {"arkvale", {{"recall_from", "4"}}, 1},
+    {"raas", {{"recall", "on"}, {"recall_from", "4"}}, 2},
 };
 #define N_CHOICES (sizeof(choices) / sizeof(choices[0]))
 
@@ -34,8 +35,12 @@ static int runs_on_cpu(const fixture *f) {
     return plan.device == WEIR_DEVICE_CPU;
 }
 
+static int recalls(const choice *c) {
+    return strcmp(c->policy, "arkvale") == 0 || (c->n_options != 0 && strcmp(c->options[0].key, "recall") == 0);
+}
+
 /* A session of its own policy, budget and depth for each i. Where the others are on a device, which recalls no pages,
- * arkvale has a pool in which all of them stay. */
+ * those that would have a pool in which all of them stay. */
 static weir_session *new_session(const fixture *f, uint32_t i, uint32_t batch_tokens) {
     const choice *c = &choices[i % N_CHOICES];
     weir_session *session = NULL;
@@ -47,7 +52,7 @@ static weir_session *new_session(const fixture *f, uint32_t i, uint32_t batch_to
     options.n_policy_options = c->n_options;
     options.context_tokens = 1024;
     options.batch_tokens = batch_tokens;
-    const int keeps_all = strcmp(c->policy, "dense") == 0 || (strcmp(c->policy, "arkvale") == 0 && !runs_on_cpu(f));
+    const int keeps_all = strcmp(c->policy, "dense") == 0 || (recalls(c) && !runs_on_cpu(f));
     if (!keeps_all) options.budget_tokens = 128 + i % 3 * 16;
     for (uint32_t t = 0; t < n_prompt; ++t) prompt[t] = (weir_token)(10 + (t * 37 + i * 101) % (VOCAB - 64));
     assert_ok(weir_session_create(f->model, &options, &session));
@@ -180,7 +185,7 @@ static void step_many__equals_stepping_alone(void **state) {
     equals_alone(*state, 0, 3, 200);
     equals_alone(*state, 0, 7, 200);
     equals_alone(*state, 0, 8, 100);
-    if (runs_on_cpu(*state)) equals_alone(*state, 9, 1, 200); /* pages of arkvale leave */
+    if (runs_on_cpu(*state)) equals_alone(*state, 9, 2, 200); /* pages leave and come back */
     equals_alone(*state, 8, 3, 200);
 }
 

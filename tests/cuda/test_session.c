@@ -36,6 +36,7 @@ static void session__full_budget_equals_dense(void **state) {
         {"quest", {{"prompt", "snapkv"}}, 1}, {"hybrid", {{"rho", "0.5"}}, 1},
         {"hybrid", {{"stamp_source", "digest"}}, 1}, {"random", {{"seed", "2"}}, 1},
         {"dense", {{"prompt", "snapkv"}}, 1},
+        {"raas", {{"recall", "on"}}, 1}, {"hybrid", {{"recall", "on"}}, 1},
         {"arkvale", {{"recall_pages", "0"}}, 1}, {"arkvale", {{"attend", "top"}}, 1}};
     static const variant plain = {"dense", {{0, 0}}, 0};
     static float want[N_STEPS][N_LOGITS];

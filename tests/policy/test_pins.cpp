@@ -27,6 +27,8 @@ const PolicySpec kPolicies[] = {
     {"arkvale", 160, 1024, 0, {{"recall_from", "4"}}},
     {"arkvale", 160, 1024, 0, {{"recall_from", "4"}, {"attend", "top"}, {"recall_pages", "0"}}},
     {"arkvale", 160, 1024, 0, {{"recall_from", "2"}, {"protect_recent", "2"}, {"recall_pages", "1"}}},
+    {"raas", 160, 1024, 0, {{"recall", "on"}, {"recall_from", "4"}}},
+    {"hybrid", 160, 1024, 0, {{"recall", "on"}, {"recall_from", "3"}, {"rho", "0.3"}}},
     {"h2o", 160, 1024, 0, {{"skip_layers", "0"}, {"prompt", "snapkv"}, {"prompt_budget", "96"}}},
     {"raas", 160, 1024, 0, {{"prompt", "snapkv"}, {"prompt_budget", "96"}}},
 };
@@ -170,7 +172,8 @@ void pins__a_prompt_after_many(void**) {
         PolicySpec{"tova", 256, 1024, 0, {{"skip_layers", "0"}}},
         PolicySpec{"random", 256, 1024, 0, {{"pin_prompt", "false"}}},
         PolicySpec{"raas", 256, 1024, 0, {{"pin_prompt", "false"}}},
-        PolicySpec{"arkvale", 256, 1024, 0, {{"recall_from", "1"}, {"protect_recent", "0"}}}}) {
+        PolicySpec{"arkvale", 256, 1024, 0, {{"recall_from", "1"}, {"protect_recent", "0"}}},
+        PolicySpec{"raas", 256, 1024, 0, {{"recall", "on"}, {"recall_from", "1"}, {"protect_recent", "0"}}}}) {
     Sim sim(cpu_backend(), inputs, spec);
     sim.prefill(16);
     sim.steps(240);

@@ -117,12 +117,22 @@ void options__bad_values(void**) {
       {"arkvale", "recall_pages", {"-1", "1048577", "all", ""}},
       {"arkvale", "attend", {"all", "TOP", ""}},
       {"arkvale", "protect_recent", {"-1", "1048577", "two"}},
+      {"raas", "recall", {"yes", ""}},
+      {"hybrid", "recall", {"2"}},
   };
   ASSERT_EVERY_POLICY_EXCEPT("dense", rows, policy);  // it has no options
   for (const auto& row : rows) {
     for (const char* value : row.values) {
       expect_refusal({row.policy, 512, 4096, 0, {{row.key, value}}}, WEIR_ERR_INVALID_ARG,
                      {(std::string(row.key) + "=" + value).c_str()});
+    }
+  }
+  for (const char* name : {"raas", "hybrid"}) {
+    const std::vector<std::pair<const char*, const char*>> values = {
+        {"recall_from", "0"}, {"recall_pages", "-1"}, {"attend", "all"}, {"agg", "qhead"}, {"digest", "none"}};
+    for (const auto& [key, value] : values) {
+      expect_refusal({name, 512, 4096, 0, {{"recall", "on"}, {key, value}}}, WEIR_ERR_INVALID_ARG,
+                     {(std::string(key) + "=" + value).c_str()});
     }
   }
   // With a rule that reads it.
@@ -152,6 +162,11 @@ void options__limits_are_allowed(void**) {
       {"arkvale", 512, 4096, 0, {{"recall_from", "1"}, {"protect_recent", "30"}, {"recall_pages", "1048576"}}},
       {"arkvale", 512, 4096, 0, {{"spread", "0"}, {"attend", "top"}}},
       {"arkvale", 512, 512, 0, {{"recall_from", "1048576"}, {"protect_recent", "1048576"}}},  // nothing ever leaves
+      {"raas", 512, 4096, 0, {{"recall", "on"}, {"recall_from", "31"}, {"protect_recent", "0"}}},
+      {"raas", 512, 4096, 0, {{"recall", "on"}, {"alpha", "0"}, {"agg", "max_raw"}, {"spread", "2"}}},
+      {"hybrid", 512, 4096, 0, {{"recall", "on"}, {"rho", "0"}, {"digest", "centroid"}}},
+      {"hybrid", 512, 4096, 0, {{"recall", "on"}, {"rho", "0.875"}}},
+      {"hybrid", 512, 512, 0, {{"recall", "on"}, {"rho", "1"}}},  // nothing ever leaves
       {"dense",
        0,
        4096,
@@ -197,6 +212,41 @@ void options__contradictions(void**) {
   expect_policy({"arkvale", 512, 512, 0, {{"prompt", "snapkv"}}});
 }
 
+// With recall nothing pins itself, prompts have any length, and no layer is left out; and without it there is nothing
+// to choose about it.
+void options__recall(void**) {
+  const weir_status bad = WEIR_ERR_INVALID_ARG;
+  for (const char* name : {"raas", "hybrid"}) {
+    const std::string policy = std::string("policy ") + name;
+    const std::vector<std::pair<const char*, const char*>> without_sense = {
+        {"pin_prompt", "true"},     {"pin_prompt", "false"}, {"overflow", "auto"},
+        {"overflow", "compress"},   {"skip_layers", "0"},    {"sink_pages", "1"},
+        {"stamp_source", "digest"}, {"stamp_rule", "top_r"}, {"r", "0.5"}};
+    for (const auto& [key, value] : without_sense) {
+      expect_refusal({name, 512, 4096, 0, {{key, value}, {"recall", "on"}}}, bad,
+                     {policy.c_str(), (std::string("option ") + key + " ").c_str(), "recall=on"});
+    }
+    for (const char* key : {"recall_from", "recall_pages"}) {
+      expect_refusal({name, 512, 4096, 0, {{key, "4"}}}, bad, {policy.c_str(), key, "recall=off"});
+      expect_refusal({name, 512, 4096, 0, {{key, "4"}, {"recall", "off"}}}, bad, {policy.c_str(), key, "recall=off"});
+    }
+    expect_refusal({name, 512, 4096, 0, {{"attend", "top"}}}, bad, {policy.c_str(), "attend", "recall=off"});
+    expect_refusal({name, 512, 4096, 0, {{"recall", "on"}, {"prompt", "snapkv"}}}, bad, {"prompt=snapkv", "recall"});
+    expect_refusal({name, 512, 4096, 0, {{"recall", "on"}, {"protect_share", "0.1"}, {"protect_recent", "1"}}}, bad,
+                   {policy.c_str(), "protect_share", "protect_recent"});
+    expect_refusal({name, 512, 4096, 0, {{"recall", "on"}, {"recall_from", "30"}}}, WEIR_ERR_BUDGET,
+                   {policy.c_str(), "recall_from=30 and protect_recent=2", "at least 528 tokens, not 512"});
+    expect_refusal({name, 512, 4096, 0, {{"recall", "on"}, {"budget", "4"}}}, WEIR_ERR_NOT_FOUND,
+                   {policy.c_str(), "recall", "recall_from", "recall_pages", "attend", "agg", "digest"});
+  }
+  expect_refusal({"raas", 512, 4096, 0, {{"recall", "on"}, {"min_decode_pages", "4"}}}, bad,
+                 {"policy raas", "min_decode_pages", "recall=on"});
+  expect_refusal({"raas", 512, 4096, 0, {{"recall", "on"}, {"rho", "0.5"}}}, WEIR_ERR_NOT_FOUND,
+                 {"policy raas", "rho"});
+  expect_refusal({"hybrid", 512, 4096, 0, {{"recall", "on"}, {"rho", "0.95"}}}, WEIR_ERR_BUDGET,
+                 {"policy hybrid", "512 tokens with rho=0.95 leaves 2 decode pages", "4 are needed"});
+}
+
 // The message about a name that does not exist lists those that do.
 void options__unknown_names(void**) {
   expect_refusal({"lru", 512, 4096, 0, {}}, WEIR_ERR_NOT_FOUND, {"lru", every_policy_text});
@@ -213,8 +263,8 @@ void options__unknown_names(void**) {
       {"quest", {"digest", "spread", "agg", "skip_layers", "sink_pages", "min_pages", "dense_tokens"}},
       {"raas",
        {"stamp_rule", "r", "alpha", "stamp_source", "rank_scope", "protect_recent", "min_decode_pages", "overflow",
-        "pin_prompt"}},
-      {"hybrid", {"stamp_rule", "rho", "digest", "agg", "skip_layers", "sink_pages"}},
+        "pin_prompt", "recall"}},
+      {"hybrid", {"stamp_rule", "rho", "digest", "agg", "skip_layers", "sink_pages", "recall"}},
       {"random", {"seed", "min_decode_pages", "overflow", "pin_prompt"}},
       {"arkvale", {"digest", "spread", "agg", "recall_from", "recall_pages", "attend", "protect_recent"}},
   };
@@ -402,6 +452,7 @@ int main() {
       cmocka_unit_test(options__bad_values),
       cmocka_unit_test(options__limits_are_allowed),
       cmocka_unit_test(options__contradictions),
+      cmocka_unit_test(options__recall),
       cmocka_unit_test(options__unknown_names),
       cmocka_unit_test(options__given_twice),
       cmocka_unit_test(options__prompt_policies),

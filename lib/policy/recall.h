@@ -1,0 +1,53 @@
+// Shared code of the policies that recall pages: their options, what these need, and a decode step's part before
+// attention. Each step estimates all sealed pages. The best of them, and the open page, are wanted; wanted pages that
+// are cold come back before the step attends, over the pages of least (stamp, score, row) that are not wanted. The
+// policy says what a stamp is. Nothing pins itself: only pins of the application hold pages in the pool.
+// docs/algorithms.md, "ArkVale" and "Recall by other policies".
+#pragma once
+
+#include <algorithm>
+
+#include "policy/selection.h"
+
+namespace weir {
+
+struct RecallOptions {
+  SelectionOptions selection = {.agg = AggMode::kMaxZ, .skip_layers = 0};
+  RecallStamp stamp = RecallStamp::kWanted;
+  uint32_t from = 0;        // pages that a step wants, besides the open one
+  uint32_t pages = 8;       // of them, most that return in a step and stream; 0: all
+  uint32_t attend_top = 0;  // attended are the wanted pages, not all resident ones
+  uint32_t protect = 0;     // newest sealed pages that do not leave
+  // > 0: the slots that prompt pages may hold when the answer needs the others. Each part then wants pages of its own.
+  uint32_t prompt_slots = 0;
+};
+
+// Pages of a stream's pool under the budget.
+inline uint32_t recall_slots(const PolicyConfig& config) {
+  return budget_pages(config, config.context_tokens != 0 ? config.context_tokens : config.trained_tokens);
+}
+// The newest pages that are protected unless the options say otherwise.
+constexpr uint32_t default_protect(uint32_t n_slots) { return std::min(2u, n_slots / 8); }
+
+// Reads the options of recall. o.protect is what it is without options.
+Status read_recall(OptionReader& options, uint32_t n_slots, RecallOptions& o);
+// For a policy that could recall pages and does not: these options contradict recall=off.
+Status refuse_recall_options(const OptionReader& options);
+// Fills in context, tables, slots, digests and lists. `policy` is a name.
+Status plan_recall(const char* policy, const PolicyConfig& config, const RecallOptions& o, PolicyNeeds& needs);
+
+// The sealed pages of prompts and of the answer (o.prompt_slots > 0): how many are wanted of each, and how many slots
+// prompt pages may hold.
+struct RecallParts {
+  uint32_t prompt_slots, wanted_prompt, wanted_answer;
+};
+RecallParts recall_parts(const StreamView& s, const RecallOptions& o);
+
+// The page that becomes cold before tokens are appended, or Policy::kNone.
+uint32_t recall_victim(const StreamView& s, const RoomArgs& room, const RecallOptions& o);
+// Makes the wanted pages of a layer resident, as far as o.pages allows, and lists the pages to attend; `lists` stay as
+// they are if these are all.
+Status select_with_recall(OpContext& cx, const OpTable& ops, KvCache& kv, const SelectArgs& a, const RecallOptions& o,
+                          float scale, PageLists& lists);
+
+}  // namespace weir
