@@ -195,6 +195,10 @@ int run_eval(EvalFlags& flags) {
   if (!flags.trace.draw.empty()) return draw_trace_command(flags.trace);
   if (flags.model.empty()) throw UsageError("eval: --model is required");
   prepare(flags);
+  const std::vector<std::string>& families = flags.settings.families;
+  const bool feeds_one_answer = flags.forced || !flags.trace.file.empty();
+  if (feeds_one_answer && std::find(families.begin(), families.end(), "followup") != families.end())
+    throw UsageError("eval: --forced and --trace see one answer, and a problem of followup has two");
   const uint64_t model_bytes = check_model(flags);
   if (!flags.trace.file.empty()) return record_trace_command(flags.trace, flags.model, flags.settings);
 
@@ -214,7 +218,8 @@ int run_eval(EvalFlags& flags) {
 }
 
 void add_problem_flags(CLI::App& app, EvalSettings& s) {
-  app.add_option("--families", s.families, "Problem families: rule, base, facts, hubs, passkey, early; default all")
+  app.add_option("--families", s.families,
+                 "Problem families: rule, base, facts, hubs, passkey, early, followup; default all but followup")
       ->delimiter(',')
       ->type_name("NAMES")
       ->group("Problems");
@@ -227,7 +232,8 @@ void add_problem_flags(CLI::App& app, EvalSettings& s) {
       ->check(in_range(2, 990))
       ->type_name("N")
       ->group("Problems");
-  app.add_option("--lag", s.lag, "The larger lag of rule and early, default 12; the lag of base, default drawn")
+  app.add_option("--lag", s.lag,
+                 "The larger lag of rule, early and followup, default 12; the lag of base, default drawn")
       ->check(in_range(1, 40))
       ->type_name("N")
       ->group("Problems");

@@ -22,9 +22,11 @@ const char* stop_name(int32_t stop) {
   return stop == WEIR_STOP_EOS ? "eos" : stop == WEIR_STOP_CONTEXT ? "context" : "length";
 }
 
-void judge(const Problem& problem, const std::string& text, RunRecord& record) {
+// `second`: the answer to the follow-up question, if the problem has one.
+void judge(const Problem& problem, const std::string& text, const std::string& second, RunRecord& record) {
   record.is_right = answer_is_right(problem, text, &record.n_wrong_lines);
-  record.is_whole_text = text == problem.answer;
+  record.is_whole_text = text == problem.answer && second == problem.follow_up.answer;
+  if (problem.follow_up.index >= 0) record.is_right = record.is_right && follow_up_is_right(problem.follow_up, second);
 }
 
 void read_counters(const weir_session* session, RunRecord& record) {
@@ -44,11 +46,26 @@ struct Task {
       : problem(eval_problem(settings, family, index)),
         prompt(prompt_tokens(model, problem, settings.question_as_decode)),
         n_expected(answer_tokens(model, problem).size()),
-        n_most(static_cast<size_t>(std::ceil(settings.max_factor * static_cast<double>(n_expected))) + kSpareTokens) {}
+        n_most(longest(settings, n_expected)) {
+    if (problem.follow_up.index < 0) return;
+    constexpr uint32_t kFlags = WEIR_CHAT_ADD_ASSISTANT | WEIR_CHAT_CONTINUE | WEIR_CHAT_ACCEPT_RESEMBLING;
+    second_prompt = tokenize_chat(model, {{"user", problem.follow_up.question}}, kFlags);
+    n_second = tokenize(model, problem.follow_up.answer, WEIR_TOKENIZE_SPECIAL).size();
+  }
+  static size_t longest(const EvalSettings& settings, size_t n) {
+    return static_cast<size_t>(std::ceil(settings.max_factor * static_cast<double>(n))) + kSpareTokens;
+  }
+  bool has_second() const { return !second_prompt.empty(); }
+  // A second prompt may begin and end inside a page of answers.
+  size_t n_prompt_in_pages() const {
+    return prompt.prefill.size() + (has_second() ? second_prompt.size() + 2 * size_t{kPageTokens} : 0);
+  }
 
   Problem problem;
   PromptTokens prompt;
-  size_t n_expected, n_most;  // tokens of the right answer, and of the longest that is waited for
+  size_t n_expected, n_most;              // tokens of the right answer, and of the longest that is waited for
+  std::vector<weir_token> second_prompt;  // of the follow-up question
+  size_t n_second = 0;                    // tokens of the right answer to it
 };
 
 // The session of a point, and what is known of its run by then.
@@ -60,11 +77,12 @@ Started start(const Task& task, weir_model* model, const EvalSettings& settings,
   record.label = policy.label;
   record.spec = policy.spec();
   record.budget = point.budget;
-  record.n_prompt = task.prompt.prefill.size() + task.prompt.question.size();
+  record.n_prompt = task.prompt.prefill.size() + task.prompt.question.size() + task.second_prompt.size();
   record.n_question = task.prompt.question.size();
-  record.n_expected = task.n_expected;
+  record.n_expected = task.n_expected + task.n_second;
+  const size_t n_answers = task.n_most + (task.has_second() ? Task::longest(settings, task.n_second) : 0);
   const SessionFlags flags =
-      point_session(policy, point.budget, task.prompt.prefill.size(), task.prompt.question.size() + task.n_most);
+      point_session(policy, point.budget, task.n_prompt_in_pages(), task.prompt.question.size() + n_answers);
   Started started = start_session(model, flags, session_flags, task.prompt, on_prefilled);
   record.is_refused = !started.session;
   record.message = started.refused;
@@ -77,6 +95,8 @@ struct Lane {
   SessionPtr session;
   std::vector<weir_token> tokens;  // of the answer
   double decode_s;
+  std::vector<weir_token> first;  // of the first answer, while the second is written
+  bool is_second = false;
 };
 
 std::vector<Lane*> pointers_to(std::vector<Lane>& lanes) {
@@ -87,20 +107,42 @@ std::vector<Lane*> pointers_to(std::vector<Lane>& lanes) {
 
 // The next token of the answer. False when the answer has ended, and the record says how; generate() ends it alike, but
 // for stop_at_error.
-bool draw(const weir_model* model, const Task& task, bool stop_at_error, Lane& lane, RunRecord& record) {
+bool draw(const weir_model* model, const Task& task, const EvalSettings& settings, Lane& lane, RunRecord& record) {
   record.stop = "error";
-  if (stop_at_error && !task.problem.answer.starts_with(detokenize(model, lane.tokens, WEIR_DETOKENIZE_SPECIAL)))
+  const std::string& wanted = lane.is_second ? task.problem.follow_up.answer : task.problem.answer;
+  if (settings.stop_at_error && !wanted.starts_with(detokenize(model, lane.tokens, WEIR_DETOKENIZE_SPECIAL)))
     return false;
   record.stop = stop_name(WEIR_STOP_LENGTH);
-  if (lane.tokens.size() == task.n_most) return false;
+  if (lane.tokens.size() == (lane.is_second ? Task::longest(settings, task.n_second) : task.n_most)) return false;
   weir_token token = 0;
   weir_token_info info = WEIR_TOKEN_INFO_INIT;
   check(weir_session_sample(lane.session.get(), &token), "cannot draw a token");
   check(weir_token_get_info(model, token, &info), "cannot describe a token");
   record.stop = stop_name(WEIR_STOP_EOS);
-  if ((info.flags & WEIR_TOKEN_END_OF_GENERATION) != 0) return false;
+  if ((info.flags & WEIR_TOKEN_END_OF_GENERATION) != 0) {
+    if (lane.is_second || !task.has_second()) return false;
+    lane.first.swap(lane.tokens);
+    lane.is_second = true;
+    prefill(lane.session.get(), task.second_prompt);
+    return draw(model, task, settings, lane, record);
+  }
   lane.tokens.push_back(token);
   return true;
+}
+
+// The answer so far; false when it has not ended by itself.
+bool generate_answer(weir_session* session, size_t n_most, std::string& text, RunRecord& record) {
+  const auto on_token = [&](const weir_token_event& event) {
+    text.append(event.text, event.text_bytes);
+    return interrupt_count() == 0;
+  };
+  // Files may class <think> as a control token; what the model thinks is part of what it says.
+  const weir_generate_result result =
+      generate(session, static_cast<uint32_t>(n_most), WEIR_GENERATE_SPECIAL_TEXT, on_token);
+  if (result.stop == WEIR_STOP_CANCELLED) throw Interrupted();
+  record.stop = stop_name(result.stop);
+  record.n_decode += result.n_tokens;
+  return result.stop == WEIR_STOP_EOS;
 }
 
 void step_together(const std::vector<Lane*>& lanes) {
@@ -186,18 +228,12 @@ RunRecord run_point(weir_model* model, const EvalSettings& settings, const EvalP
   RunRecord record;
   const Started started = start(task, model, settings, point, record, on_prefilled, session_flags);
   if (!started.session) return record;
-  std::string text;
-  const auto on_token = [&](const weir_token_event& event) {
-    text.append(event.text, event.text_bytes);
-    return interrupt_count() == 0;
-  };
-  // Files may class <think> as a control token; what the model thinks is part of what it says.
-  const weir_generate_result result =
-      generate(started.session.get(), static_cast<uint32_t>(task.n_most), WEIR_GENERATE_SPECIAL_TEXT, on_token);
-  if (result.stop == WEIR_STOP_CANCELLED) throw Interrupted();
-  record.stop = stop_name(result.stop);
-  record.n_decode = result.n_tokens;
-  judge(task.problem, text, record);
+  std::string text, second;
+  if (generate_answer(started.session.get(), task.n_most, text, record) && task.has_second()) {
+    prefill(started.session.get(), task.second_prompt);
+    generate_answer(started.session.get(), Task::longest(settings, task.n_second), second, record);
+  }
+  judge(task.problem, text, second, record);
   read_counters(started.session.get(), record);
   return record;
 }
@@ -209,18 +245,19 @@ std::vector<RunRecord> run_together(weir_model* model, const EvalSettings& setti
   std::vector<Lane> lanes;
   for (size_t i = 0; i < points.size(); ++i) {
     Started started = start(task, model, settings, points[i], records[i], nullptr, 0);
-    if (started.session) lanes.push_back({i, std::move(started.session), {}, 0});
+    if (started.session) lanes.push_back({i, std::move(started.session), {}, 0, {}});
   }
   for (std::vector<Lane*> live = pointers_to(lanes); !live.empty();) {
     if (interrupt_count() > 0) throw Interrupted();
-    std::erase_if(live,
-                  [&](Lane* lane) { return !draw(model, task, settings.stop_at_error, *lane, records[lane->index]); });
+    std::erase_if(live, [&](Lane* lane) { return !draw(model, task, settings, *lane, records[lane->index]); });
     step_together(live);
   }
   for (const Lane& lane : lanes) {
     RunRecord& record = records[lane.index];
-    record.n_decode = lane.tokens.size();
-    judge(task.problem, detokenize(model, lane.tokens, WEIR_DETOKENIZE_SPECIAL), record);
+    record.n_decode = lane.first.size() + lane.tokens.size();
+    std::string text = detokenize(model, lane.is_second ? lane.first : lane.tokens, WEIR_DETOKENIZE_SPECIAL);
+    std::string second = detokenize(model, lane.tokens, WEIR_DETOKENIZE_SPECIAL);
+    judge(task.problem, text, lane.is_second ? second : "", record);
     read_counters(lane.session.get(), record);
     record.decode_s = lane.decode_s;
   }

@@ -14,6 +14,7 @@ constexpr FamilySize kFamilySizes[] = {
     {"rule", 40, 12, 0},       // the window of 12 lines spans 14 pages
     {"facts", 40, 0, 0},       // as hubs
     {"early", 40, 12, 0},      // the value asked for again is 36 lines or more back, far outside the window
+    {"followup", 40, 12, 0},   // as early
     {"passkey", 0, 0, 1000}};  // half of the largest default budget
 
 std::vector<std::string> split(const std::string& text, char separator) {

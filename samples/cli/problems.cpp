@@ -226,13 +226,16 @@ Problem draw_passkey(Rng& rng, const ProblemOptions& o) {
   return p;
 }
 
+// Rule problems and what is made of them.
+bool has_window(const std::string& family) { return family == "rule" || family == "early" || family == "followup"; }
+
 std::string problem_id(const ProblemOptions& o, const Problem& p) {
   std::string id = o.family;
   if (o.family == "passkey") {
     id += "-t" + std::to_string(o.passkey_tokens);
   } else {
     id += "-s" + std::to_string(o.steps);
-    if (o.family == "rule" || o.family == "early" || o.family == "base") id += "-l" + std::to_string(p.first_line);
+    if (has_window(o.family) || o.family == "base") id += "-l" + std::to_string(p.first_line);
     if (o.every != 0) id += "-m" + std::to_string(o.every);
   }
   return id + "-seed" + std::to_string(o.seed);
@@ -323,7 +326,7 @@ std::string out_of_range(const char* field, int value, int low, int high) {
 }  // namespace
 
 const std::vector<std::string>& problem_families() {
-  static const std::vector<std::string> kFamilies = {"rule", "base", "facts", "hubs", "passkey", "early"};
+  static const std::vector<std::string> kFamilies = {"rule", "base", "facts", "hubs", "passkey", "early", "followup"};
   return kFamilies;
 }
 
@@ -335,13 +338,13 @@ const std::vector<int>& milestone_distances() {
 double chance_level(const std::string& family) {
   if (family == "passkey") return 1.0 / (kMostPasskey - kLeastPasskey + 1);
   constexpr double kOneValue = 1.0 / kModulus;
-  return family == "early" ? kOneValue * kOneValue : kOneValue;
+  return family == "early" || family == "followup" ? kOneValue * kOneValue : kOneValue;
 }
 
 std::string check_problem_options(const ProblemOptions& o) {
   const std::vector<std::string>& all = problem_families();
   if (std::find(all.begin(), all.end(), o.family) == all.end()) {
-    return "family is \"" + o.family + "\", must be rule, base, facts, hubs, passkey or early";
+    return "family is \"" + o.family + "\", must be rule, base, facts, hubs, passkey, early or followup";
   }
   if (o.family == "passkey") {
     if (o.passkey_tokens < 100 || o.passkey_tokens > 1000000) {
@@ -353,7 +356,7 @@ std::string check_problem_options(const ProblemOptions& o) {
   const int least_steps = o.family == "facts" || o.family == "hubs" ? 3 : 2;
   if (o.steps < least_steps || o.steps > kMaxSteps) return out_of_range("steps", o.steps, least_steps, kMaxSteps);
   if (o.op != 0 && o.op != '+' && o.op != '-' && o.op != '*') return "op must be '+', '-', '*' or 0";
-  const bool window = o.family == "rule" || o.family == "early";
+  const bool window = has_window(o.family);
   const int least = window ? 2 : 1;
   const int most = window ? 40 : 4;
   if (window || o.family == "base") {
@@ -380,6 +383,7 @@ Problem make_problem(const ProblemOptions& options) {
   } else {
     p = draw_rule(rng, options);
   }
+  if (options.family == "followup") p.follow_up = make_follow_up(p, options.seed);
   p.family = options.family;
   p.id = problem_id(options, p);
   return p;

@@ -26,13 +26,14 @@ struct ProblemOptions {
   //   hubs     the same, but a line needs a recent value and one of a few hub values that are replaced now and then
   //   passkey  a number hidden in filler text
   //   early    a rule problem that asks for an early value again at the end
+  //   followup a rule problem, and when it is answered, a second turn that asks for a value of its first half
   std::string family = "rule";
-  int steps = 120;            // chain lines to write, 2..990, of facts and hubs at least 3 (a chain's last index is at
-                              // most kMaxIndex)
-  int lag = 0;                // rule, early: the larger lag, 2..40; base: the lag, 1..4; also the number of start
-                              // values; 0: drawn
-  int every = 0;              // base: M, the distance of the milestones, 2..500; 0: drawn from milestone_distances()
-  char op = 0;                // rule, early, base: '+', '-' or '*'; 0: '+' or '-' (a chain of '*' alone sinks to 0)
+  int steps = 120;  // chain lines to write, 2..990, of facts and hubs at least 3 (a chain's last index is at
+                    // most kMaxIndex)
+  int lag = 0;      // rule, early, followup: the larger lag, 2..40; base: the lag, 1..4; also the number of start
+                    // values; 0: drawn
+  int every = 0;    // base: M, the distance of the milestones, 2..500; 0: drawn from milestone_distances()
+  char op = 0;      // rule, early, followup, base: '+', '-' or '*'; 0: '+' or '-' (a chain of '*' alone sinks to 0)
   int passkey_tokens = 1000;  // passkey: length of the whole prompt in the tiny reasoner's tokens, 100..1000000
   double passkey_depth = -1;  // passkey: where the key is, 0 start .. 1 end; below 0: drawn
   uint64_t seed = 1;
@@ -44,6 +45,13 @@ struct ChainStep {
   int right = -1;  // index of the right operand
   char op = '+';   // '+', '-' or '*'
   int value = 0;   // 0..99
+};
+
+// A second user turn about the same conversation, and what a right answer to it is.
+struct FollowUp {
+  int index = -1;        // the value asked for, -1 when there is no such turn, or the problem has no chain
+  std::string question;  // "What was x7?"
+  std::string answer;    // "x7 = 23."
 };
 
 struct Problem {
@@ -61,13 +69,8 @@ struct Problem {
   int early = -1;                // index of the value that is asked for again at the end, or -1
 
   std::string passkey;  // pass key only: its five digits
-};
 
-// A second user turn about the same conversation, and what a right answer to it is.
-struct FollowUp {
-  int index = -1;        // the value asked for, -1 when the problem has no chain
-  std::string question;  // "What was x7?"
-  std::string answer;    // "x7 = 23."
+  FollowUp follow_up;  // followup only
 };
 
 // Every family, in the order of ProblemOptions::family.
@@ -77,7 +80,7 @@ const std::vector<std::string>& problem_families();
 const std::vector<int>& milestone_distances();
 
 // How often an answer to a problem of the family is right whose values are guessed, each as likely as any other: one of
-// kModulus, two of them for early, a pass key of five digits. 0..1.
+// kModulus, two of them for early and followup, a pass key of five digits. 0..1.
 double chance_level(const std::string& family);
 
 // What is wrong with `options`, in one line that names the field; empty when nothing is.

@@ -185,6 +185,45 @@ void eval__together_is_the_same(void**) {
   assert_fails(eval(small(g_folder / "nine", {"--together", "9"})), 2, {"--together"});
 }
 
+// A second turn asks for an early value: right are answers to both, alone and together.
+void eval__follow_ups_are_second_turns(void**) {
+  const auto runs_of = [&](const std::string& folder, const std::vector<std::string>& more) {
+    const fs::path out = g_folder / folder;
+    std::vector<std::string> arguments = {"-m",        kModel,     "--families", "followup",   "-n",
+                                          "2",         "--steps",  "14",         "--policies", "dense,raas",
+                                          "--budgets", "128,1024", "--out",      out.string()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    assert_works(eval(arguments));
+    std::map<std::string, json> runs;
+    for (const std::string& line : lines_of(out / "results.jsonl")) {
+      json run = json::parse(line);
+      if (!run.contains("id")) continue;
+      for (const char* time : {"decode_s", "prefill_s"}) run.erase(time);
+      runs[run["id"].get<std::string>() + run["policy"].get<std::string>() + run["budget"].dump()] = run;
+    }
+    return runs;
+  };
+  const auto alone = runs_of("follow1", {});
+  assert_int_equal(alone.size(), 6);
+  for (const auto& [key, run] : alone) {
+    if (run["policy"] != "dense" && run["budget"] != 1024) {
+      assert_false(run["right"].get<bool>() && run["whole_text"].get<bool>());
+      continue;
+    }
+    assert_true(run["right"].get<bool>() && run["whole_text"].get<bool>());
+    assert_true(run["n_decode"] == run["n_expected"] && run["stop"] == "eos");
+  }
+  assert_true(alone == runs_of("follow8", {"--together", "8"}));
+  const auto cut = runs_of("follow-cut", {"--stop-at-error"});
+  for (const auto& [key, run] : alone) {
+    const json& other = cut.at(key);
+    assert_true((run["right"] == true && run["wrong_lines"] == 0) ==
+                (other["right"] == true && other["wrong_lines"] == 0));
+  }
+  assert_fails(eval({"-m", kModel, "--families", "followup", "--forced", "--out", (g_folder / "f").string()}), 2,
+               {"--forced", "followup"});
+}
+
 // With --stop-at-error the strictly right answers are the same, and the others end where they go wrong.
 void eval__stopping_at_errors_tells_strict_accuracy(void**) {
   const fs::path whole = g_folder / "whole", cut = g_folder / "cut";
@@ -362,6 +401,7 @@ int main() {
       cmocka_unit_test(eval__runs_that_are_there_are_not_repeated),
       cmocka_unit_test(eval__together_is_the_same),
       cmocka_unit_test(eval__stopping_at_errors_tells_strict_accuracy),
+      cmocka_unit_test(eval__follow_ups_are_second_turns),
       cmocka_unit_test(eval__other_header_or_options_are_errors_that_name_them),
       cmocka_unit_test(eval__unknown_names_are_wrong_usage_and_listed),
       cmocka_unit_test(eval__refused_runs_are_not_wrong_ones),

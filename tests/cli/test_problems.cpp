@@ -232,7 +232,7 @@ void problems__the_value_asked_for_is_never_given(void**) {
 // What guesses reach: counted over drawn values, for the families whose values are even.
 void problems__chance_is_that_of_guessing(void**) {
   for (const std::string& family : problem_families()) {
-    const double want = family == "passkey" ? 1.0 / 90000 : family == "early" ? 1e-4 : 0.01;
+    const double want = family == "passkey" ? 1.0 / 90000 : family == "early" || family == "followup" ? 1e-4 : 0.01;
     assert_true(std::fabs(chance_level(family) - want) < 1e-12);
   }
   int n_right = 0;
@@ -323,6 +323,14 @@ void problems__follow_up_asks_for_a_value_of_the_first_half(void**) {
     assert_false(follow_up_is_right(f, name + " = 1" + value + "."));
   }
   assert_int_equal(make_follow_up(make_problem(options_of("passkey", 0, 1)), 1).index, -1);
+  for (const std::string& family : problem_families()) {
+    const Problem p = make_problem(options_of(family, 40, 5));
+    assert_int_equal(p.follow_up.index >= 0, family == "followup");
+    if (family != "followup") continue;
+    assert_true(p.follow_up.index >= p.first_line && p.follow_up.index < p.first_line + 20);
+    assert_true(follow_up_is_right(p.follow_up, p.follow_up.answer));
+    assert_true(p.id.starts_with("followup-s40-l") && p.early < 0);
+  }
 }
 
 void problems__bad_options_are_named(void**) {
