@@ -45,11 +45,14 @@ struct Candidate {
   uint32_t row, copy;
 };
 
-// The shared memory of a block: candidates to come back, candidates to leave.
+// The shared memory of a block: candidates to come back, candidates to leave, and a bit for each row that is wanted.
 struct Lists {
   Candidate* wanted;   // [wanted at most]
   Candidate* leaving;  // [n_slots]
+  uint32_t* is_wanted;
 };
+
+constexpr uint32_t words_for(uint32_t n_bits) { return (n_bits + 31) / 32; }
 
 struct Counts {
   uint32_t n_wanted, n_leaving, n_back, n_out, warps[kChoose / kWarp];
@@ -101,28 +104,28 @@ __device__ void front_least(Candidate* list, uint32_t n_list, uint32_t n) {
   }
 }
 
-// Stamps the wanted rows, and collects those that are cold and have a copy.
+// Marks the wanted rows, and collects those that are cold and have a copy.
 __device__ void collect_wanted(const PageRecallArgs& a, const DeviceStream& s, const uint32_t* list, uint32_t n,
-                               uint32_t now, bool may_come_back, Candidate* wanted, Counts& counts) {
+                               uint32_t now, bool may_come_back, const Lists& lists, Counts& counts) {
   for (uint32_t i = threadIdx.x; i < n; i += kChoose) {
     const uint32_t row = list[i];
-    s.stamp[row] = now;
+    if (a.rules.stamps_wanted) s.stamp[row] = now;
+    atomicOr(&lists.is_wanted[row / 32], 1u << row % 32);
     if (!may_come_back || s.slots[row] != kNoSlot) continue;
     const uint32_t copy = read_host(a.host.raw_index + s.first + row);
     if (copy == kNoRaw) continue;
     // Pinned pages come back first, then those with the best score.
     const uint64_t key = uint64_t{(s.flags[row] & kPageKept) != 0 ? 0u : 1u} << 32 | ~key_of_score(s.last_score[row]);
-    wanted[atomicAdd(&counts.n_wanted, 1u)] = {key, row, copy};
+    lists.wanted[atomicAdd(&counts.n_wanted, 1u)] = {key, row, copy};
   }
 }
 
-__device__ void collect_leaving(const PageRecallArgs& a, const DeviceStream& s, uint32_t now, Candidate* leaving,
-                                Counts& counts) {
+__device__ void collect_leaving(const PageRecallArgs& a, const DeviceStream& s, const Lists& lists, Counts& counts) {
   const uint32_t end = s.n_pages - min(s.n_pages, 1 + a.rules.protect.pages);
   for (uint32_t row = threadIdx.x; row < end; row += kChoose) {
-    if (!may_become_cold(s, row) || s.stamp[row] == now) continue;
+    if (!may_become_cold(s, row) || (lists.is_wanted[row / 32] >> row % 32 & 1u) != 0) continue;
     const uint64_t key = uint64_t{s.stamp[row]} << 32 | key_of_score(s.last_score[row]);
-    leaving[atomicAdd(&counts.n_leaving, 1u)] = {key, row, 0};
+    lists.leaving[atomicAdd(&counts.n_leaving, 1u)] = {key, row, 0};
   }
 }
 
@@ -200,20 +203,22 @@ __global__ void __launch_bounds__(kChoose) choose_kernel(const PageRecallArgs a)
   extern __shared__ Candidate candidates[];
   __shared__ Counts counts;
   const uint32_t kv_head = blockIdx.x, stream = a.layer * a.tables.n_kv_heads + kv_head;
+  const Lists lists = {candidates, candidates + a.rules.select_budget,
+                       reinterpret_cast<uint32_t*>(candidates + a.rules.select_budget + a.n_slots)};
   if (threadIdx.x == 0) counts = {};
+  for (uint32_t i = threadIdx.x; i < words_for(a.capacity); i += kChoose) lists.is_wanted[i] = 0;
   __syncthreads();
   wait_for_previous();
   start_next();
   const DeviceStream s = stream_at(a, stream);
   uint32_t* const list = a.select + size_t{kv_head} * a.capacity;
   const uint32_t n = a.n_select[kv_head], now = a.state->n_tokens + 1;
-  const Lists lists = {candidates, candidates + a.rules.select_budget};
   if (!a.only_lists && *static_cast<volatile uint32_t*>(&a.state->is_late) == 0) {
     const bool repeats = a.heads[stream].now == now;
-    collect_wanted(a, s, list, n, now, !repeats, lists.wanted, counts);
+    collect_wanted(a, s, list, n, now, !repeats, lists, counts);
     __syncthreads();
     if (!repeats && counts.n_wanted != 0) {
-      collect_leaving(a, s, now, lists.leaving, counts);
+      collect_leaving(a, s, lists, counts);
       __syncthreads();
       const uint32_t n_free = static_cast<uint32_t>(s.free_end - s.free_begin) - s.n_resident;
       const uint32_t n_back = min(min(counts.n_wanted, a.host.most), n_free + counts.n_leaving);
@@ -391,7 +396,8 @@ __global__ void __launch_bounds__(kCopy) fill_row_kernel(const FillRowArgs a) {
 }  // namespace
 
 Status page_recall(OpContext& cx, const PageRecallArgs& a) {
-  const size_t shared = (size_t{a.rules.select_budget} + a.n_slots) * sizeof(Candidate);
+  const size_t shared =
+      (size_t{a.rules.select_budget} + a.n_slots) * sizeof(Candidate) + words_for(a.capacity) * sizeof(uint32_t);
   if (shared > 40 * 1024) {
     WEIR_CUDA_TRY(
         cudaFuncSetAttribute(choose_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)),

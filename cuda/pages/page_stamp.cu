@@ -13,18 +13,21 @@ namespace {
 
 constexpr uint32_t kBlock = 256;
 
-__global__ void __launch_bounds__(kBlock) page_stamp_kernel(PageStampArgs a, const uint32_t* n_tokens) {
+__global__ void __launch_bounds__(kBlock) page_stamp_kernel(PageStampArgs a, const StepState* state) {
   __shared__ StampScratch scratch;
   start_next();
   wait_for_previous();
-  if (n_tokens != nullptr) a.now = *n_tokens + 1;
+  if (state != nullptr) {
+    if (state->is_late != 0) return;
+    a.now = state->n_tokens + 1;
+  }
   stamp_stream(a, blockIdx.x, scratch);
 }
 
 }  // namespace
 
-Status page_stamp_at(OpContext& cx, const PageStampArgs& a, const uint32_t* n_tokens) {
-  return launch("page_stamp", page_stamp_kernel, a.n_kv_heads, kBlock, 0, stream_of(cx), true, a, n_tokens);
+Status page_stamp_at(OpContext& cx, const PageStampArgs& a, const StepState* state) {
+  return launch("page_stamp", page_stamp_kernel, a.n_kv_heads, kBlock, 0, stream_of(cx), true, a, state);
 }
 
 Status page_stamp(OpContext& cx, const PageStampArgs& a) { return page_stamp_at(cx, a, nullptr); }

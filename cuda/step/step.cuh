@@ -20,8 +20,8 @@ Status step_end(OpContext& cx, const StepEndArgs& a);
 // rope_append whose position is in device memory. `overlap`: see launch().
 Status rope_append_at(OpContext& cx, const RopeAppendArgs& a, const uint32_t* n_tokens, bool overlap);
 
-// page_stamp with `now` = *n_tokens + 1, read on the device.
-Status page_stamp_at(OpContext& cx, const PageStampArgs& a, const uint32_t* n_tokens);
+// page_stamp in the step that `state` is about; nothing if it is late.
+Status page_stamp_at(OpContext& cx, const PageStampArgs& a, const StepState* state);
 
 // Rebuilds the kMinMax digest of the last page of every stream, however full it is.
 Status rebuild_last_minmax(OpContext& cx, const KvView& kv);

@@ -48,14 +48,14 @@ Status CudaSession::enqueue_observation(uint32_t layer, const PageLists& lists) 
           a_.cx, {a_.b.page_mass, a_.kv->last_scores(layer), kv.len, kv.n_pages, kv.capacity, n_heads, kv.n_kv_heads,
                   rules.accumulate, a_.kv->flags(layer), rules.marks ? a_.kv->stamps(layer) : nullptr});
     case StepRules::Observe::kStampMass:
-      return page_stamp_at(a_.cx, stamp, n_tokens());
+      return page_stamp_at(a_.cx, stamp, a_.device.state);
     case StepRules::Observe::kStampDigest:
       WEIR_TRY(page_score(a_.cx, {a_.b.page_score, a_.b.q, kv, n_heads, rules.stamp_spread}));
       WEIR_TRY(page_softmax(a_.cx,
                             {a_.b.page_score, kv.n_pages, kv.capacity, n_heads, kv.n_kv_heads, a_.config->attn_scale}));
       stamp.weight = a_.b.page_score;
       stamp.select = stamp.n_select = nullptr;
-      return page_stamp_at(a_.cx, stamp, n_tokens());
+      return page_stamp_at(a_.cx, stamp, a_.device.state);
   }
   return {};
 }

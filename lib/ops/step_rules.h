@@ -106,10 +106,11 @@ struct StepRules {
   bool marks = false;  // kAccumulate: in `stamp`
 
   // With kCold: wanted is what selection lists. Of the wanted pages the best that are cold come back before attention,
-  // each over the page in the pool with the least (stamp, last_score, row) that is neither wanted nor protected. Wanted
-  // pages are stamped.
+  // each over the page in the pool with the least (stamp, last_score, row) that is neither wanted nor protected.
   bool recalls = false;
+  bool stamps_wanted = false;  // what is wanted is stamped
   uint32_t recall_pages = 0;   // most that come back in a step and stream
+  uint32_t prompt_slots = 0;   // > 0: prompt pages have slots of their own; no device does this yet
   bool attend_wanted = false;  // attended are the wanted pages in the pool, not all that are there
 
   AttnScope scope;  // of attention, in every pass

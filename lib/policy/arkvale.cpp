@@ -37,12 +37,7 @@ class ArkValePolicy final : public Policy {
 
   StepRules step_rules() const override {
     StepRules rules;
-    rules.victim = needs_.recall_slots != 0 ? VictimRule::kCold : VictimRule::kNever;
-    rules.protect.pages = o_.protect;
-    set_selection(rules, o_.selection, needs_.page_lists, o_.from + 1, 0);
-    rules.recalls = needs_.recall_slots != 0;
-    rules.recall_pages = o_.recall_pages == 0 ? o_.recall_from : std::min(o_.recall_pages, o_.recall_from);
-    rules.attend_wanted = o_.attend_top != 0;
+    set_recall(rules, needs_, o_);
     return rules;
   }
 

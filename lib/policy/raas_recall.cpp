@@ -30,10 +30,7 @@ class RaasRecallPolicy final : public RaasPolicy {
 
   StepRules step_rules() const override {
     StepRules rules = RaasPolicy::step_rules();
-    if (holds_all()) rules.victim = VictimRule::kNever;
-    rules.protect = {recall_.protect, 0.0f};
-    set_selection(rules, recall_.selection, needs_.page_lists, recall_.from + 1, 0);
-    rules.recalls = !holds_all();
+    set_recall(rules, needs_, recall_);
     return rules;
   }
 

@@ -180,6 +180,17 @@ Status refuse_recall_options(const OptionReader& options) {
   return {};
 }
 
+void set_recall(StepRules& rules, const PolicyNeeds& needs, const RecallOptions& o) {
+  rules.recalls = needs.recall_slots != 0;
+  rules.victim = rules.recalls ? VictimRule::kCold : VictimRule::kNever;
+  rules.protect = {o.protect, 0.0f};
+  set_selection(rules, o.selection, needs.page_lists, o.from + 1, 0);
+  rules.recall_pages = o.pages == 0 ? o.from : std::min(o.pages, o.from);
+  rules.attend_wanted = o.attend_top != 0;
+  rules.stamps_wanted = o.stamp == RecallStamp::kWanted;
+  rules.prompt_slots = o.prompt_slots;
+}
+
 Status plan_recall(const char* policy, const PolicyConfig& config, const RecallOptions& o, PolicyNeeds& needs) {
   needs.context_tokens = config.context_tokens != 0 ? config.context_tokens : config.trained_tokens;
   needs.pages_per_stream = whole_pages(needs.context_tokens);

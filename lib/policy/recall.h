@@ -36,6 +36,9 @@ Status refuse_recall_options(const OptionReader& options);
 // Fills in context, tables, slots, digests and lists. `policy` is a name.
 Status plan_recall(const char* policy, const PolicyConfig& config, const RecallOptions& o, PolicyNeeds& needs);
 
+// Writes the options to a policy's rules.
+void set_recall(StepRules& rules, const PolicyNeeds& needs, const RecallOptions& o);
+
 // The sealed pages of prompts and of the answer (o.prompt_slots > 0): how many are wanted of each, and how many slots
 // prompt pages may hold.
 struct RecallParts {
