@@ -155,6 +155,7 @@ void ColdPages::copy_row(uint32_t row, const uint16_t* pages) {
   for (uint32_t s = 0; s < kv_->shape().n_streams(); ++s) {
     if (!has_stream(s)) continue;
     const StreamView v = kv_->stream(s);
+    if (v.copies[row] != kNoCopy) continue;  // by copy_again() after an earlier row
     const uint16_t* page = pages != nullptr ? pages + s * page_elements : kv_->page_keys(v.slots[row]);
     // A page for which no other copy can be dropped has none.
     do {
@@ -163,8 +164,6 @@ void ColdPages::copy_row(uint32_t row, const uint16_t* pages) {
     if (v.copies[row] == kNoCopy) lacks_copies_ = true;
     if (least_is_known_ && least_[s] == kNoRow && v.copies[row] != kNoCopy) least_[s] = row;
   }
-  look_at_file();
-  (void)copy_again();
 }
 
 void ColdPages::find_least(uint32_t stream) {

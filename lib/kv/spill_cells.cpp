@@ -19,7 +19,7 @@ void SpillCells::set_link(uint32_t cell, uint32_t to) {
 void SpillCells::init(std::byte* memory, uint32_t n_cells) {
   memory_ = memory;
   n_cells_ = n_free_ = n_cells;
-  first_free_ = n_linked_ = 0;
+  first_free_ = n_linked_ = n_lost_ = 0;
 }
 
 void SpillCells::copy_from(const SpillCells& other) {
@@ -27,6 +27,7 @@ void SpillCells::copy_from(const SpillCells& other) {
   n_free_ = other.n_free_;
   first_free_ = other.first_free_;
   n_linked_ = other.n_linked_;
+  n_lost_ = other.n_lost_;
 }
 
 bool SpillCells::put(const std::byte* block, uint32_t bytes, uint32_t& first, uint32_t& last) {
@@ -34,7 +35,12 @@ bool SpillCells::put(const std::byte* block, uint32_t bytes, uint32_t& first, ui
   if (n > n_free_) return false;
   uint32_t cell = first_free_, end = 0, n_linked = n_linked_;
   for (uint32_t i = 0; i < n; ++i) {
-    if (cell >= n_cells_) return false;
+    if (cell >= n_cells_) {
+      n_lost_ += n_free_ - (n_cells_ - n_linked_);
+      n_free_ = n_cells_ - n_linked_;
+      first_free_ = n_linked_;
+      return false;
+    }
     const uint32_t done = i * kPayload;
     std::memcpy(memory_ + size_t{cell} * kCellBytes + kLinkBytes, block + done, std::min(bytes - done, kPayload));
     end = cell;
@@ -59,10 +65,17 @@ bool SpillCells::get(uint32_t first, uint32_t bytes, std::byte* out) const {
   return true;
 }
 
-void SpillCells::give_back(uint32_t n, uint32_t first, uint32_t last) {
+bool SpillCells::give_back(uint32_t n, uint32_t first, uint32_t last) {
+  uint32_t cell = first;
+  for (uint32_t i = 1; i < n && cell < n_cells_; ++i) cell = link(cell);
+  if (cell != last) {
+    n_lost_ += n;
+    return false;
+  }
   set_link(last, first_free_);
   first_free_ = first;
   n_free_ += n;
+  return true;
 }
 
 }  // namespace weir

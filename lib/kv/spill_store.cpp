@@ -1,6 +1,7 @@
 // The store's pages: putting, moving from tier to tier, reading, references. What it is made of and how it begins and
 // ends is in spill_create.cpp. mutex_ guards everything but the contents of slots, which change only under it and are
-// read without it by the worker that has the page; compressing, restoring and reading the file happen outside it.
+// read without it by the worker that has the page; compressing, restoring, reading and writing the file happen outside
+// it.
 #include "kv/spill_store.h"
 
 #include <algorithm>
@@ -63,11 +64,12 @@ Status SpillStore::make_room(Lock& lock, uint32_t n_pages) {
 
 // Whether n cells are free for sure, after everything has been tried.
 bool SpillStore::free_cells(Lock& lock, uint64_t n) {
-  while (free_for_sure_ < n && queue_.n > 0) {
+  const auto wanted = static_cast<int64_t>(n);
+  while (free_for_sure_ < wanted && queue_.n > 0) {
     if (n_workers_ != 0 && entries_[queue_.first].where < Where::kDone) ++stats_.waits;
     take_from_queue(lock);
   }
-  return free_for_sure_ >= n || move_to_file(n);
+  return free_for_sure_ >= wanted || move_to_file(lock, wanted);
 }
 
 // Takes the oldest page out of the queue when it is compressed. Until then it compresses pages that no worker has
@@ -85,7 +87,7 @@ void SpillStore::take_from_queue(Lock& lock) {
   const uint32_t index = queue_.first;
   Entry& e = entries_[index];
   remove(queue_, index);
-  free_for_sure_ += plan_.worst_cells - SpillCells::cells_for(e.block_bytes);
+  free_for_sure_ += plan_.worst_cells - static_cast<int64_t>(SpillCells::cells_for(e.block_bytes));
   if (e.block_bytes == 0) {
     lose(e);
     return;
@@ -165,7 +167,11 @@ void SpillStore::keep_block(uint32_t index, const std::byte* block, uint32_t blo
   }
   stats_.stored_bytes -= plan_page_bytes_;
   e.where = Where::kDone;
-  if (!cells_.put(block, block_bytes, e.first, e.last)) {  // there are enough, but a link is damaged
+  // There are enough; but where a link is damaged, only those that were never used remain.
+  const uint32_t n_lost = cells_.n_lost();
+  const bool kept = cells_.put(block, block_bytes, e.first, e.last) || cells_.put(block, block_bytes, e.first, e.last);
+  free_for_sure_ -= cells_.n_lost() - n_lost;
+  if (!kept) {
     ++stats_.errors;
     return;
   }
@@ -205,12 +211,13 @@ void SpillStore::drain() {
 // --- file ----------------------------------------------------------------------------------------------------------
 
 // The queue is empty. Moves blocks to the file until `wanted` cells are free, and some more.
-bool SpillStore::move_to_file(uint64_t wanted) {
-  if (!file_.is_open() || file_failed_) return false;
-  const uint64_t more = std::min<uint64_t>(kMovedTogether * plan_.worst_cells, plan_.n_cells / 8);
+bool SpillStore::move_to_file(Lock& lock, uint64_t wanted) {
+  const auto more = static_cast<int64_t>(std::min<uint64_t>(kMovedTogether * plan_.worst_cells, plan_.n_cells / 8));
+  const auto enough = static_cast<int64_t>(wanted);
   // Two rounds: after the first, nothing counts as read.
-  for (uint64_t left = uint64_t{2} * in_cells_.n; left > 0 && in_cells_.n > 0 && free_for_sure_ < wanted + more;
+  for (uint64_t left = uint64_t{2} * in_cells_.n; left > 0 && in_cells_.n > 0 && free_for_sure_ < enough + more;
        --left) {
+    if (!file_.is_open() || file_failed_) break;
     const uint32_t index = in_cells_.first;
     Entry& e = entries_[index];
     if (!e.was_read && SpillFile::cells_for(e.block_bytes) > file_.n_free()) break;
@@ -218,41 +225,59 @@ bool SpillStore::move_to_file(uint64_t wanted) {
     if (e.was_read) {
       e.was_read = false;
       append(in_cells_, index);
-    } else if (!write_to_file(e)) {
-      if (e.where == Where::kLost) continue;
-      append(in_cells_, index);
+    } else if (!write_to_file(lock, index)) {
       break;
     }
   }
-  return free_for_sure_ >= wanted;
+  return free_for_sure_ >= enough;
 }
 
-// Of a block in cells. False when the file or the block is lost.
-bool SpillStore::write_to_file(Entry& e) {
+// A block in cells that is in no list. The lock is not held while it is written: others may read the block meanwhile,
+// in its cells, and end the last reference to it. False when the file failed; the block stays in its cells then.
+bool SpillStore::write_to_file(Lock& lock, uint32_t index) {
+  Entry& e = entries_[index];
   Reader& buffers = readers_[n_readers_];
-  const auto n_cells = static_cast<uint32_t>(SpillCells::cells_for(e.block_bytes));
   if (!cells_.get(e.first, e.block_bytes, buffers.block)) {
     ++stats_.errors;
-    stats_.stored_bytes -= n_cells * SpillCells::kCellBytes;
+    stats_.stored_bytes -= SpillCells::cells_for(e.block_bytes) * SpillCells::kCellBytes;
     lose(e);
-    return false;
+    return true;
   }
   const auto n = static_cast<uint32_t>(SpillFile::cells_for(e.block_bytes));
   uint32_t first = 0, last = 0;
   file_.take(n, first, last);
-  if (file_.write(buffers.runs, file_.runs(first, e.block_bytes, buffers.runs), buffers.block) != 0) {
+  const uint32_t n_runs = file_.runs(first, e.block_bytes, buffers.runs);
+  e.where = Where::kMoving;
+  lock.unlock();
+  const int error = file_.write(buffers.runs, n_runs, buffers.block);
+  lock.lock();
+  e.where = Where::kCells;
+  if (error != 0) give_up_file();
+  if (e.n_refs == 0 || file_failed_) {
     file_.give_back(n, first, last);
-    give_up_file();
-    return false;
+    if (e.n_refs == 0) {
+      free_for_sure_ += static_cast<int64_t>(SpillCells::cells_for(e.block_bytes));
+      free_place(index);
+    } else {
+      append(in_cells_, index);
+    }
+    return !file_failed_;
   }
-  cells_.give_back(n_cells, e.first, e.last);
-  free_for_sure_ += n_cells;
-  stats_.stored_bytes += uint64_t{n} * SpillFile::kCellBytes - uint64_t{n_cells} * SpillCells::kCellBytes;
+  stats_.stored_bytes += uint64_t{n} * SpillFile::kCellBytes;
+  free_for_sure_ += static_cast<int64_t>(SpillCells::cells_for(e.block_bytes));
+  give_cells_back(e);
   ++stats_.pages_in_file;
   e.first = first;
   e.last = last;
   e.where = Where::kFile;
   return true;
+}
+
+// Of a block that counts as free already.
+void SpillStore::give_cells_back(const Entry& e) {
+  const auto n = static_cast<uint32_t>(SpillCells::cells_for(e.block_bytes));
+  stats_.stored_bytes -= uint64_t{n} * SpillCells::kCellBytes;
+  if (n != 0 && !cells_.give_back(n, e.first, e.last)) free_for_sure_ -= n;
 }
 
 // Its pages are lost; those that cannot be read any more keep their handles.
@@ -372,10 +397,11 @@ void SpillStore::end_reference(SpillHandle handle, bool is_drop) {
   if (--e.n_refs != 0) return;
   --stats_.pages_held;
   tell(e, kNoRaw);
+  if (e.where == Where::kMoving) return;  // who moves it frees it
   if (e.where == Where::kRaw) remove(raw_, handle);
   if (e.where == Where::kCells) {
     remove(in_cells_, handle);
-    free_for_sure_ += SpillCells::cells_for(e.block_bytes);
+    free_for_sure_ += static_cast<int64_t>(SpillCells::cells_for(e.block_bytes));
   }
   if (e.where == Where::kQueued || e.where == Where::kBusy || e.where == Where::kDone) {
     if (next_job_ == handle) next_job_ = e.next;
@@ -389,7 +415,6 @@ void SpillStore::end_reference(SpillHandle handle, bool is_drop) {
 // Of a page that is in no list any more.
 void SpillStore::free_place(uint32_t index) {
   Entry& e = entries_[index];
-  const auto n_cells = static_cast<uint32_t>(SpillCells::cells_for(e.block_bytes));
   switch (e.where) {
     case Where::kRaw:
     case Where::kQueued:
@@ -402,8 +427,7 @@ void SpillStore::free_place(uint32_t index) {
       return;
     case Where::kDone:
     case Where::kCells:
-      stats_.stored_bytes -= uint64_t{n_cells} * SpillCells::kCellBytes;
-      if (n_cells != 0) cells_.give_back(n_cells, e.first, e.last);
+      give_cells_back(e);
       break;
     case Where::kFile: {
       const auto n = static_cast<uint32_t>(SpillFile::cells_for(e.block_bytes));
@@ -414,6 +438,7 @@ void SpillStore::free_place(uint32_t index) {
     }
     case Where::kFree:
     case Where::kGone:
+    case Where::kMoving:
     case Where::kLost:
       break;
   }

@@ -142,6 +142,7 @@ class SpillStore {
     kGone,    // the same, but the last reference ended
     kDone,    // in cells, not yet taken out of the queue
     kCells,
+    kMoving,  // the same, while the block is written to the file
     kFile,
     kLost,  // with the file, or by damage of the cells' links
   };
@@ -190,8 +191,9 @@ class SpillStore {
   bool free_cells(Lock& lock, uint64_t n);
   void take_from_queue(Lock& lock);
   void retire(Lock& lock);
-  bool move_to_file(uint64_t wanted);
-  bool write_to_file(Entry& entry);
+  bool move_to_file(Lock& lock, uint64_t wanted);
+  bool write_to_file(Lock& lock, uint32_t index);
+  void give_cells_back(const Entry& entry);
   void give_up_file();
   void do_job(Lock& lock, Worker& worker);
   uint32_t compress(Worker& worker, uint32_t index);
@@ -234,7 +236,8 @@ class SpillStore {
   List raw_, queue_, in_cells_;
   uint32_t next_job_ = kNoSpill;  // the first page of the queue that no worker has taken
   uint32_t free_entry_ = kNoSpill, n_free_slots_ = 0;
-  uint64_t free_for_sure_ = 0;  // cells that are free when every page in the queue needs worst_cells
+  // Cells that are free when every page in the queue needs worst_cells. Damage of links may take more than are free.
+  int64_t free_for_sure_ = 0;
   Reader* free_reader_ = nullptr;
   bool stop_ = false, file_failed_ = false;
   SpillStats stats_;

@@ -117,6 +117,7 @@ Status find_backend(const weir_session_options& o, const Model& model, const Pol
 
 // One part in this many of the store's memory holds the latest pages as they are, unless the options say otherwise.
 constexpr uint64_t kRawShare = 4;
+constexpr uint64_t kLeastQueue = 64, kMostQueue = 1024;  // pages that wait to be compressed
 
 Status check_spill(const weir_session_options& o) {
   const uint32_t known = uint32_t{WEIR_SPILL_STRICT} | uint32_t{WEIR_SPILL_NO_RAW};
@@ -169,6 +170,8 @@ Status plan_store(const weir_session_options& o, const PolicyNeeds& needs, Sessi
   spill.file_path = o.spill_path;
   spill.file_bytes = o.spill_file_bytes;
   spill.n_workers = 1;
+  // All streams fill a page in the same step; a queue for all of these makes no step wait.
+  spill.queue_pages = static_cast<uint32_t>(std::clamp(n_ruled, kLeastQueue, kMostQueue));
   setup.spill_strict = (o.spill_flags & WEIR_SPILL_STRICT) != 0;
   const uint64_t least = spill_worst_bytes(spill.page_bytes, n_ruled);
   if (spill.budget_bytes < least) {

@@ -3,7 +3,8 @@
 // reached by filling the KV memory with random values (an experimental function of the library), not by computing it.
 // Steps are reported by their median; the bandwidth by its best pass, which makes the fraction a careful one. On a GPU
 // the yardstick is a copy within its memory, and the parts of a step are measured by themselves. Several sessions step
-// together; then tokens and bytes are those of all of them, and the weights count once.
+// together; then tokens and bytes are those of all of them, and the weights count once. With --spill the counters of
+// the store of spilled pages are beside each depth.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -45,8 +46,35 @@ struct BenchFlags {
   uint32_t n_steps = 32;
   uint32_t prefill = 512;
   uint32_t n_sessions = 1;
+  bool spill = false;
   bool json = false;
   SessionFlags session;
+};
+
+// Counters of spilled pages, of all sessions.
+struct SpillCounts {
+  uint64_t n_recalled = 0, n_evicted = 0, n_waits = 0, n_errors = 0, recall_ns = 0;
+  // At the end, pages in host memory or the file alone, and pages and bytes of the store.
+  uint64_t n_cold = 0, n_dropped = 0, n_stored = 0, stored_bytes = 0;
+
+  void add(const weir_plan_info& plan, const weir_session_stats& stats) {
+    n_recalled += stats.pages_recalled;
+    n_evicted += stats.pages_evicted;
+    n_waits += stats.spill_waits;
+    n_errors += stats.spill_errors;
+    recall_ns += stats.recall_ns;
+    n_cold += stats.pages_cold;
+    n_dropped += stats.pages_dropped;
+    n_stored += stored_pages(plan, stats);
+    stored_bytes += stats.spill_stored_bytes;
+  }
+  void subtract_steps(const SpillCounts& before) {
+    n_recalled -= before.n_recalled;
+    n_evicted -= before.n_evicted;
+    n_waits -= before.n_waits;
+    n_errors -= before.n_errors;
+    recall_ns -= before.recall_ns;
+  }
 };
 
 struct Row {
@@ -55,6 +83,7 @@ struct Row {
   uint64_t read_bytes = 0;  // of a step: weights and KV
   uint64_t kv_bytes = 0;    // pages that hold tokens, of all sessions
   double part_s[5] = {};    // on a GPU, of one session: products, scoring, selection, attention, the rest
+  SpillCounts spill;        // of the measured steps
 };
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -115,6 +144,8 @@ class Bench {
     checked_plan(model_.get(), options.get());
     on_gpu_ = make_plan(model_.get(), options.get()).device == WEIR_DEVICE_CUDA;
     has_parts_ = on_gpu_ && flags.n_sessions == 1;
+    if (flags.spill && make_plan(model_.get(), options.get()).spill_bytes == 0)
+      throw UsageError("bench: --spill needs a policy that recalls pages, and a --budget below the context");
   }
 
   void run() {
@@ -149,6 +180,7 @@ class Bench {
                       {"gbps", gbps(r)},
                       {on_gpu_ ? "fraction_of_copy" : "fraction_of_read", gbps(r) / read_gbps_},
                       {"kv_bytes", r.kv_bytes}});
+      if (flags_.spill) rows.back()["spill"] = spill_json(r);
       if (!has_parts_) continue;
       auto& parts = rows.back()["part_us"] = nlohmann::ordered_json::object();
       for (size_t i = 0; i < 5; ++i) parts[kPartNames[i]] = r.part_s[i] * 1e6;
@@ -185,6 +217,7 @@ class Bench {
       for (size_t i = 0; has_parts_ && i < 5; ++i) put_format(" %10.1f", r.part_s[i] * 1e6);
       put_format("\n");
     }
+    if (flags_.spill) print_spill();
     if (prefill_s_ > 0) {
       const double rate = flags_.prefill / prefill_s_;
       put_format("\nprefill of %s tokens: %.1f tok/s, %.1f times decode\n", grouped(flags_.prefill).c_str(), rate,
@@ -193,6 +226,49 @@ class Bench {
   }
 
  private:
+  // Streams that the budget rules, of all sessions, in all measured steps.
+  double stream_steps() const {
+    return static_cast<double>(session_plan_.n_streams - session_plan_.n_window_streams) * flags_.n_sessions *
+           flags_.n_steps;
+  }
+  double ratio(const Row& row) const {
+    return row.spill.stored_bytes == 0 ? 0
+                                       : static_cast<double>(row.spill.n_stored * session_plan_.page_bytes) /
+                                             static_cast<double>(row.spill.stored_bytes);
+  }
+
+  nlohmann::ordered_json spill_json(const Row& row) const {
+    const SpillCounts& c = row.spill;
+    return {{"recalls_per_stream_step", static_cast<double>(c.n_recalled) / stream_steps()},
+            {"evictions_per_stream_step", static_cast<double>(c.n_evicted) / stream_steps()},
+            {"recall_us_per_step", static_cast<double>(c.recall_ns) * 1e-3 / flags_.n_steps},
+            {"waits", c.n_waits},
+            {"errors", c.n_errors},
+            {"pages_cold", c.n_cold},
+            {"pages_dropped", c.n_dropped},
+            {"stored_bytes", c.stored_bytes},
+            {"ratio", ratio(row)}};
+  }
+
+  void print_spill() const {
+    put_format("\n%10s %14s %14s %10s %12s %8s %12s %8s\n", "depth", "recalls", "recalls", "waits", "cold pages",
+               "dropped", "stored", "ratio");
+    put_format("%10s %14s %14s\n", "", "stream x step", "us a step");
+    for (const Row& r : rows_) {
+      put_format("%10s %14.2f %14.1f %10s %12s %8s %12s %8.2f\n", grouped(r.depth).c_str(),
+                 static_cast<double>(r.spill.n_recalled) / stream_steps(),
+                 static_cast<double>(r.spill.recall_ns) * 1e-3 / flags_.n_steps, grouped(r.spill.n_waits).c_str(),
+                 grouped(r.spill.n_cold).c_str(), grouped(r.spill.n_dropped).c_str(),
+                 human_bytes(r.spill.stored_bytes).c_str(), ratio(r));
+    }
+  }
+
+  SpillCounts spill_counts() const {
+    SpillCounts counts;
+    for (const weir_session* session : handles_) counts.add(session_plan_, session_stats(session));
+    return counts;
+  }
+
   double tokens_per_s(const Row& row) const { return flags_.n_sessions / row.step_s; }
   static double gbps(const Row& row) { return static_cast<double>(row.read_bytes) / row.step_s / 1e9; }
   std::string device() const { return on_gpu_ ? "cuda" : "cpu"; }
@@ -267,6 +343,7 @@ class Bench {
     for (uint32_t i = 0; i < kWarmUpSteps; ++i) step();
     std::vector<double> seconds;
     uint64_t kv_bytes = 0, attended_bytes = 0;
+    const SpillCounts before = spill_counts();
     measure_bandwidth();
     for (uint32_t round = 0; round < kRounds; ++round) {
       while (seconds.size() < static_cast<size_t>(flags_.n_steps) * (round + 1) / kRounds) {
@@ -286,6 +363,8 @@ class Bench {
     row.step_s = median(seconds);
     row.kv_bytes = kv_bytes / seconds.size();
     row.read_bytes = weight_bytes_ + attended_bytes / seconds.size();
+    row.spill = spill_counts();
+    row.spill.subtract_steps(before);
     if (has_parts_) measure_parts(handles_[0], row);
     sessions_.clear();
     return row;
@@ -401,6 +480,9 @@ void add_bench(CLI::App& program, Action& action) {
       ->type_name("N");
   app->add_option("--prefill", flags->prefill, "Tokens of the prefill measurement; 0: none; default 512")
       ->type_name("N");
+  app->add_flag(
+      "--spill", flags->spill,
+      "Also what a policy that recalls pages did: recalls of each stream and step, waits, what the store takes");
   app->add_option("--commit", flags->commit, "Text to put into the JSON result as it is")->type_name("TEXT");
   app->add_option("--plot", flags->plot, "Draw stored --results of --shape as SVG instead of measuring")
       ->type_name("FILE");

@@ -237,11 +237,19 @@ class Chat {
     if (speed_ > 0) text += format("  %.0f tok/s", speed_);
     text += "  KV " + human_bytes(memory.kv_bytes) + " of " + human_bytes(memory.kv_budget_bytes) + " " + bar(used, 12);
     if (stats.pages_spilled > 0) {
-      text += "  " + grouped(stats.pages_cold) + " pages cold, " + grouped(stats.pages_recalled) + " recalled";
+      text += "  pages " + grouped(stats.pages_resident) + " resident, " + grouped(stats.pages_cold) + " cold, " +
+              grouped(stats.pages_recalled) + " recalled" + ratio_text(stats);
     } else if (stats.pages_evicted > 0) {
       text += "  " + grouped(stats.pages_evicted) + " pages evicted";
     }
     return text;
+  }
+
+  // Bytes of the pages in the store to what they take there.
+  std::string ratio_text(const weir_session_stats& stats) const {
+    if (stats.spill_stored_bytes == 0) return "";
+    return format(", ratio %.2f", static_cast<double>(stored_pages(plan_, stats) * plan_.page_bytes) /
+                                      static_cast<double>(stats.spill_stored_bytes));
   }
 
   void draw_status() { row_.draw(status_text()); }
@@ -262,8 +270,8 @@ class Chat {
           grouped(s.pages_dropped) + " dropped\n");
     if (s.spill_stored_bytes > 0) {
       print("store    " + human_bytes(s.spill_stored_bytes) + " of " + human_bytes(plan_.spill_bytes) + ", " +
-            grouped(s.pages_cold) + " pages cold, " + format("%.1f s", static_cast<double>(s.recall_ns) * 1e-9) +
-            " of recalls\n");
+            grouped(s.pages_cold) + " pages cold" + ratio_text(s) + ", " +
+            format("%.1f s", static_cast<double>(s.recall_ns) * 1e-9) + " of recalls\n");
     }
     print("memory   " + human_bytes(m.bytes) + " of a plan of " + human_bytes(m.plan_bytes) + ", " +
           grouped(m.allocs_while_decoding) + " allocations while decoding\n");

@@ -1,6 +1,7 @@
 // Shared flags; see options.h.
 #include "options.h"
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 
@@ -223,6 +224,12 @@ weir_plan_info checked_plan(const weir_model* model, const weir_session_options&
     if (e.status() == WEIR_ERR_NOT_FOUND || e.status() == WEIR_ERR_INVALID_ARG) throw UsageError(e.what());
     throw;
   }
+}
+
+uint64_t stored_pages(const weir_plan_info& plan, const weir_session_stats& stats) {
+  if (stats.spill_stored_bytes == 0) return 0;
+  const uint64_t full = uint64_t{plan.n_streams - plan.n_window_streams} * (stats.n_tokens / plan.page_tokens);
+  return full - std::min(full, stats.pages_dropped);
 }
 
 std::string human_bytes(uint64_t bytes) {

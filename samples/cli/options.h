@@ -89,6 +89,9 @@ int32_t device_number(const std::string& name);
 // The plan of a session; a policy or an option that does not exist is wrong usage.
 weir_plan_info checked_plan(const weir_model* model, const weir_session_options& options);
 
+// Pages in the spill store: the full ones of the streams that the budget rules, less those that were dropped.
+uint64_t stored_pages(const weir_plan_info& plan, const weir_session_stats& stats);
+
 // "4.0 MiB", "812 B".
 std::string human_bytes(uint64_t bytes);
 // "12,345".

@@ -463,6 +463,21 @@ void bench__random_model_gives_rows_and_needs_raw(void**) {
   assert_int_equal(three["sessions"].get<int>(), 3);
   assert_true(three["rows"][1]["kv_bytes"].get<uint64_t>() == 3 * b["rows"][1]["kv_bytes"].get<uint64_t>());
 
+  const std::vector<std::string> spilling = {"bench", "--shape", "tiny", "--cache-dir", cache, "--depths",
+                                             "400",   "--n",     "5",    "--prefill",   "0",   "--spill"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), spilling.begin(), spilling.end());
+    return weir(more);
+  };
+  const json s = one_json(with({"--json", "--policy", "arkvale", "--budget", "128"}))["rows"][0]["spill"];
+  assert_true(s["recalls_per_stream_step"].get<double>() > 0 && s["recalls_per_stream_step"].get<double>() <= 8);
+  assert_true(s["ratio"].get<double>() > 0.9 && s["ratio"].get<double>() < 2);
+  assert_true(s["pages_cold"].get<uint64_t>() > 0 && s["stored_bytes"].get<uint64_t>() > 0);
+  assert_true(s["pages_dropped"] == 0 && s["errors"] == 0 && s.contains("waits"));
+  assert_true(contains(with({"--policy", "arkvale", "--budget", "128"}).out, "cold pages"));
+  assert_fails(with({"--policy", "raas", "--budget", "128"}), 2, "--spill");
+  assert_false(b["rows"][0].contains("spill"));
+
   const std::string model = (fs::path(cache) / "tiny-q8_0.gguf").string();
   assert_fails(weir({"run", "-m", model, "-p", "Hello"}), 1, "--raw");
   assert_works(weir({"run", "-m", model, "--raw", "-p", "Hello", "-n", "3"}));

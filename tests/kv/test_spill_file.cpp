@@ -6,7 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <functional>
+#include <future>
 #include <string>
 
 #include "tests/kv/spill_case.h"
@@ -25,6 +28,7 @@ struct Faults {
   bool is_slow = false;                         // a few bytes a call, interrupted in between
   int fd = -1;
   int n_interrupted = 0;
+  std::function<void()> during_write;
 } g;
 
 std::string file_path() { return "spill_file_test_" + std::to_string(getpid()) + ".tmp"; }
@@ -75,6 +79,7 @@ ssize_t fault_read(int fd, void* data, size_t bytes, off_t offset) {
 
 ssize_t fault_write(int fd, const void* data, size_t bytes, off_t offset) {
   const ssize_t result = fault(g.n_writes++, g.write_fails_at, bytes);
+  if (g.during_write) std::function<void()>(g.during_write)();
   return result == 1 ? kSystemFile.write(fd, data, bytes, offset) : result;
 }
 
@@ -264,6 +269,42 @@ void spill_file__full_file_and_memory(void**) {
   assert_int_equal(s.store->stats().stored_bytes, 0);
 }
 
+// While a block is written, others read pages, this one too, and may end the last reference to it.
+void spill_file__nobody_waits_for_a_write(void**) {
+  for (bool release : {false, true}) {
+    g = {};
+    const std::string path = file_path();
+    Store s(with_file(path));
+    std::vector<SpillHandle> handles;
+    const auto meanwhile = [&] {
+      for (uint32_t i = 0; i < handles.size(); ++i) assert_int_equal(s.get(handles[i], i), WEIR_OK);
+      if (!release) return;
+      s.store->release(handles[0]);  // which is being written
+      assert_int_equal(s.store->stats().pages_held, handles.size() - 1);
+    };
+    g.during_write = [&] {
+      g.during_write = nullptr;
+      const std::future<void> done = std::async(std::launch::async, meanwhile);
+      if (done.wait_for(std::chrono::seconds(10)) != std::future_status::ready) {
+        print_error("a reader waits for the disk\n");
+        _exit(1);  // neither thread would end
+      }
+    };
+    for (uint32_t i = 0; i < 40; ++i) handles.push_back(s.must_put(i));
+    assert_true(g.n_writes > 0 && g.during_write == nullptr);
+    for (uint32_t i = release ? 1 : 0; i < 40; ++i) assert_int_equal(s.get(handles[i], i), WEIR_OK);
+    for (uint32_t i = release ? 1 : 0; i < 40; ++i) s.store->release(handles[i]);
+    const SpillStats stats = s.store->stats();
+    assert_int_equal(stats.pages_held, 0);
+    assert_int_equal(stats.pages_in_file, 0);
+    assert_int_equal(stats.stored_bytes, 0);
+    // All room is there again.
+    const auto noise = [](uint32_t i) { return page_makers::random_page(kPageBytes, 100 + i); };
+    handles.assign(50, kNoSpill);
+    for (uint32_t i = 0; i < 50; ++i) assert_true(s.store->put(i, 0, noise(i).data(), handles[i]).ok());
+  }
+}
+
 // Pages that are lost with the file are counted once, and nothing but them is lost.
 void check_after_fault(Store& s, const std::vector<SpillHandle>& handles) {
   assert_true(s.store->file_given_up());
@@ -282,6 +323,27 @@ void check_after_fault(Store& s, const std::vector<SpillHandle>& handles) {
   assert_int_equal(s.store->stats().stored_bytes, 0);
   assert_int_equal(s.store->stats().pages_dropped, handles.size());
   for (uint32_t i = 0; i < 10; ++i) assert_int_equal(s.get(s.must_put(i), i), WEIR_OK);
+}
+
+// A reader finds the file broken while a block is written: the block stays in memory.
+void spill_file__read_error_during_a_write(void**) {
+  g = {};
+  const std::string path = file_path();
+  Store s(with_file(path));
+  std::vector<SpillHandle> handles;
+  while (s.store->stats().pages_in_file == 0) handles.push_back(s.must_put(static_cast<uint32_t>(handles.size())));
+  g.during_write = [&] {
+    g.during_write = nullptr;
+    g.read_fails_at = g.n_reads;
+    const weir_status code = std::async(std::launch::async, [&] { return s.get(handles[0], 0); }).get();
+    assert_int_equal(code, WEIR_ERR_IO);
+  };
+  while (!s.store->file_given_up()) {
+    SpillHandle handle = kNoSpill;
+    if (s.put(static_cast<uint32_t>(handles.size()), handle) == WEIR_OK) handles.push_back(handle);
+  }
+  g.read_fails_at = -1;
+  check_after_fault(s, handles);
 }
 
 void spill_file__write_errors(void**) {
@@ -367,6 +429,8 @@ int main() {
       cmocka_unit_test(spill_file__short_counts_and_interruptions),
       cmocka_unit_test(spill_file__what_is_read_stays_in_memory),
       cmocka_unit_test(spill_file__full_file_and_memory),
+      cmocka_unit_test(spill_file__nobody_waits_for_a_write),
+      cmocka_unit_test(spill_file__read_error_during_a_write),
       cmocka_unit_test(spill_file__write_errors),
       cmocka_unit_test(spill_file__read_errors),
       cmocka_unit_test(spill_file__changed_from_outside),
