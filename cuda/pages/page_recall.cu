@@ -306,8 +306,11 @@ __global__ void __launch_bounds__(kCopy) spoil_kernel(const SpoilLostArgs a) {
 __global__ void __launch_bounds__(kCopy)
     row_out_kernel(const KvTables t, uint32_t row, const uint16_t* pool, uint32_t page_bytes, std::byte* pages) {
   const uint32_t stream = blockIdx.x;
-  if (t.window[stream] != 0) return;
-  const uint32_t slot = t.slots[size_t{t.row_begin[stream]} + row];
+  const size_t first = t.row_begin[stream];
+  // The pages of a window follow each other.
+  const uint32_t at = t.window[stream] == 0 ? row : row - t.first_pos[first] / kPageTokens;
+  if (at >= t.n_pages[stream]) return;
+  const uint32_t slot = t.slots[first + at];
   const auto* in = reinterpret_cast<const uint4*>(pool) + size_t{slot} * (page_bytes / kVector);
   auto* out = reinterpret_cast<uint4*>(pages + size_t{stream} * page_bytes);
   for (uint32_t i = threadIdx.x; i < page_bytes / kVector; i += kCopy) out[i] = in[i];

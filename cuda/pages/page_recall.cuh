@@ -54,7 +54,8 @@ struct SpoilLostArgs {
 };
 Status spoil_lost(OpContext& cx, const SpoilLostArgs& a);
 
-// Copies table row `row` of every stream without a window to pages [n_streams, page_bytes].
+// Copies the page with the tokens from position row * 16 on of every stream to pages [n_streams, page_bytes]; of a
+// stream with a window only if it is there.
 Status copy_row_out(OpContext& cx, const KvTables& tables, uint32_t row, const uint16_t* pool, uint32_t page_bytes,
                     std::byte* pages);
 // Copies pages [n, page_bytes] to the pool's slots, or from there.

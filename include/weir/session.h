@@ -416,7 +416,8 @@ enum {
  *  begins anew. Pins of pages that stay, counters, a pending cancel and the list of evicted pages are as before.
  *
  *  Layers with a sliding window need the pages of the window before @p n_tokens. As long as the window has not moved
- *  past them, they are there; a pool without recall cannot bring them back.
+ *  past them, they are there. With recall they are kept outside of the pool, too, and come back; a full store drops
+ *  them before any other page.
  *
  *  With WEIR_REWIND_LOSSY lost pages are missing and steps do not attend them, as after an eviction. If the page with
  *  the last token is lost in any stream, its tokens, at most 15, are read again as decode steps over the pages that are
@@ -431,7 +432,7 @@ enum {
  *          WEIR_ERR_NOT_FOUND    pages that the remaining tokens need are lost, and WEIR_REWIND_LOSSY is not set; the
  *                                message names the first; nothing changed
  *          WEIR_ERR_IO           the spill file failed in the middle: the conversation ends at an earlier page, as
- *                                n_tokens of the stats tells
+ *                                n_tokens of the stats tells, or lacks a page as with WEIR_REWIND_LOSSY
  *          WEIR_ERR_CANCELLED    with WEIR_REWIND_LOSSY: the trace callback refused a step that reads tokens again;
  *                                n_tokens of the stats tells how many are there
  *          WEIR_ERR_BUSY         another thread is inside the session; nothing changed

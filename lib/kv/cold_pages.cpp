@@ -20,6 +20,7 @@ std::tuple<uint32_t, uint32_t> drop_order(const StreamView& v, uint32_t row) {
 }  // namespace
 
 void ColdPages::copy_from(const ColdPages& other) {
+  windows_.copy_from(other.windows_);
   least_is_known_ = false;
   lacks_copies_ = other.lacks_copies_;
   file_is_lost_ = other.file_is_lost_;
@@ -30,6 +31,7 @@ void ColdPages::copy_from(const ColdPages& other) {
 }
 
 void ColdPages::reset() {
+  windows_.reset();
   for (uint32_t s = 0; s < kv_->shape().n_streams(); ++s) {
     for (uint32_t row = 0; has_stream(s) && row < kv_->stream(s).n_pages; ++row) forget(s, row);
   }
@@ -90,7 +92,10 @@ Status ColdPages::prepare(uint32_t n_tok) {
   const uint32_t n_pages = n_full * static_cast<uint32_t>(kv_->shape().n_streams() - kv_->shape().n_local_streams());
   const bool had_file = !file_is_lost_;
   const bool all_copied = copy_again();
-  const Status status = all_copied && n_pages != 0 ? store_->make_room(n_pages) : Status();
+  Status status;
+  do {
+    status = all_copied && n_pages != 0 ? store_->make_room(n_pages) : Status();
+  } while (!status.ok() && windows_.drop_one());
   look_at_file();
   WEIR_TRY(failure());
   if (all_copied && !lacks_copies_ && status.ok()) return {};
@@ -112,7 +117,8 @@ const void* ColdPages::pool_page(uint32_t slot) {
 SpillHandle ColdPages::copy(uint32_t stream, uint32_t row, const void* page) {
   SpillHandle handle = kNoCopy;
   const auto tag = static_cast<uint32_t>(kv_->row_index(stream, row));
-  (void)store_->put(stream, row * kPageTokens, page, handle, tag);
+  while (!store_->put(stream, row * kPageTokens, page, handle, tag).ok() && windows_.drop_one()) {
+  }
   return handle;
 }
 
@@ -141,6 +147,7 @@ void ColdPages::seal(uint32_t first) {
   for (uint32_t row = begin; row < end; ++row) copy_row(row, nullptr);
   look_at_file();
   (void)copy_again();
+  for (uint32_t page = begin; page < end; ++page) windows_.seal(page, nullptr);
 }
 
 void ColdPages::seal_row(uint32_t row, const uint16_t* pages) {
@@ -148,6 +155,7 @@ void ColdPages::seal_row(uint32_t row, const uint16_t* pages) {
   copy_row(row, pages);
   look_at_file();
   (void)copy_again();
+  windows_.seal(row, pages);
 }
 
 void ColdPages::copy_row(uint32_t row, const uint16_t* pages) {
@@ -266,6 +274,7 @@ bool ColdPages::truncate(uint32_t n_tokens) {
   for (uint32_t s = 0; cuts_page && s < n_streams; ++s) {
     if (is_cold(s, n_whole) && !can_reopen(s, n_whole)) return false;
   }
+  if (!windows_.can_be_read(n_tokens)) return false;
   bool came = true;
   if (cuts_page) drop_rows(std::min(kv_->n_tokens(), (n_whole + 1) * kPageTokens));
   for (uint32_t s = 0; cuts_page && s < n_streams; ++s) came &= !is_cold(s, n_whole) || recall(s, n_whole);
@@ -273,7 +282,7 @@ bool ColdPages::truncate(uint32_t n_tokens) {
   least_is_known_ = false;
   if (kv_->n_tokens() <= lost_pos_) failure_ = WEIR_OK;
   (void)copy_again();
-  return came;
+  return windows_.bring_back(kv_->n_tokens()) && came;
 }
 
 }  // namespace weir

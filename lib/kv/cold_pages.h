@@ -1,5 +1,6 @@
 // With recall: the copies of a session's pages outside the pool. A page is copied when it is sealed, so leaving the
-// pool costs nothing, and what comes back is what left, bit for bit. Only streams that the budget rules have copies.
+// pool costs nothing, and what comes back is what left, bit for bit. These are pages of streams that the budget
+// rules; window_copies.h has the others.
 //
 // When the store is full, copies are dropped: of the cold pages the one that was wanted the longest ago, then by stream
 // and row, which is then lost for good: it keeps its row, is never attended, and its digest is spoilt so that nothing
@@ -15,19 +16,9 @@
 
 #include "kv/kv_cache.h"
 #include "kv/spill_store.h"
+#include "kv/window_copies.h"
 
 namespace weir {
-
-// Pages of a pool that is not in host memory, one at a time.
-class PoolAccess {
- public:
-  virtual std::byte* buffer() = 0;        // for one page
-  virtual bool write(uint32_t slot) = 0;  // from the buffer; false: the device is lost
-  virtual bool read(uint32_t slot) = 0;   // into the buffer
-
- protected:
-  ~PoolAccess() = default;
-};
 
 class ColdPages {
  public:
@@ -38,6 +29,7 @@ class ColdPages {
     strict_ = strict;
     pool_ = pool;
     least_ = kv.row_per_stream();
+    windows_.start(kv, store, pool);
   }
   bool is_on() const { return store_ != nullptr; }
   bool is_strict() const { return strict_; }
@@ -53,7 +45,7 @@ class ColdPages {
 
   // Copies the pages that were sealed by the tokens from position `first` on; after a commit.
   void seal(uint32_t first);
-  // The same of one row of a pool that is not in host memory, from `pages` [n_streams, page_elements].
+  // The same of one page of all streams, of a pool that is not in host memory, from `pages` [n_streams, page_elements].
   void seal_row(uint32_t row, const uint16_t* pages);
   // Brings a cold page back; its stream has a free slot. False: the page is lost.
   bool recall(uint32_t stream, uint32_t row);
@@ -71,8 +63,12 @@ class ColdPages {
   // KvCache::truncate, with the copies: a last page that is no longer full comes back, into a slot of the pages that
   // are gone. False: that page is lost, or there is no such slot. Nothing has changed then, but that a copy which
   // proved to be damaged is lost. One exception: a copy that can be read when this begins and not when it is needed
-  // (the store's file fails in between) costs the tokens of its page, so that fewer than n_tokens are left.
+  // (the store's file fails in between) costs the tokens of its page, so that fewer than n_tokens are left, or is
+  // missing in its window. Pages that the windows need and that are nowhere are the caller's business.
   bool truncate(uint32_t n_tokens);
+
+  // Of streams with a window of their own.
+  const WindowCopies& windows() const { return windows_; }
 
   // Counters, readable from any thread.
   // Of pages that a device has brought back itself.
@@ -96,6 +92,7 @@ class ColdPages {
   void drop_rows(uint32_t n_tokens);
   void forget(uint32_t stream, uint32_t row);
 
+  WindowCopies windows_;
   KvCache* kv_ = nullptr;
   SpillStore* store_ = nullptr;
   PoolAccess* pool_ = nullptr;

@@ -25,6 +25,7 @@ void KvCache::lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena&
   append_row_ = tables.take<uint32_t>(shape.n_streams());
   n_resident_ = shape.recalls() ? tables.take<uint32_t>(shape.n_streams()) : nullptr;
   row_per_stream_ = shape.recalls() ? host.take<uint32_t>(shape.n_streams()) : nullptr;
+  window_copies_ = n_window_copies() != 0 ? host.take<uint32_t>(n_window_copies()) : nullptr;
   spare_page_ = shape.recalls() ? host.take<uint16_t>(page_elements()) : nullptr;
   free_ = tables.take<uint32_t>(shape.n_slots());
   row_begin_ = tables.take<uint32_t>(shape.n_streams() + 1);
@@ -50,6 +51,7 @@ void KvCache::reset() {
   std::fill_n(n_pages_, shape_.n_streams(), 0u);
   if (n_resident_ != nullptr) std::fill_n(n_resident_, shape_.n_streams(), 0u);
   std::fill_n(append_row_, shape_.n_streams(), 0u);
+  std::fill_n(window_copies_, n_window_copies(), kNoCopy);
   n_tokens_ = 0;
   n_reserved_ = 0;
   n_tokens_published_.store(0, std::memory_order_relaxed);
@@ -62,6 +64,7 @@ void KvCache::copy_from(const KvCache& other) {
   if (n_resident_ != nullptr) std::copy_n(other.n_resident_, shape_.n_streams(), n_resident_);
   std::copy_n(other.append_row_, shape_.n_streams(), append_row_);
   std::copy_n(other.free_, shape_.n_slots(), free_);
+  std::copy_n(other.window_copies_, n_window_copies(), window_copies_);
   for (uint32_t s = 0; s < shape_.n_streams(); ++s) copy_stream(other, s);
   set_counters(other.counters());
   commit();
@@ -317,6 +320,24 @@ void KvCache::slide(uint32_t stream, uint32_t pos) {
     remove_row(stream, 0);
     ++pages_slid_;
   }
+}
+
+uint16_t* KvCache::prepend(uint32_t stream, uint32_t first_pos, uint32_t len) {
+  const uint32_t slot = free_[top_free(stream)];
+  const size_t i = at(stream, 0), moved = n_pages_[stream]++ * sizeof(uint32_t);
+  change_resident(stream, 1);
+  for (uint32_t* column : {slots_, first_pos_, len_, flags_, stamp_}) std::memmove(column + i + 1, column + i, moved);
+  std::memmove(last_score_ + i + 1, last_score_ + i, moved);
+  if (prompt_score_ != nullptr) std::memmove(prompt_score_ + i + 1, prompt_score_ + i, moved);
+  slots_[i] = slot;
+  first_pos_[i] = stamp_[i] = first_pos;
+  len_[i] = len;
+  flags_[i] = 0;
+  last_score_[i] = 0.0f;
+  if (prompt_score_ != nullptr) prompt_score_[i] = 0.0f;
+  if (copies_ != nullptr) copies_[i] = kNoCopy;
+  count_resident(1);
+  return page_data(slot);
 }
 
 void KvCache::remove_row(uint32_t stream, uint32_t row) {

@@ -167,6 +167,12 @@ class KvCache {
   size_t row_index(uint32_t stream, uint32_t row) const { return at(stream, row); }
   // With recall: [n_streams] rows, for whoever keeps the copies.
   uint32_t* row_per_stream() const { return row_per_stream_; }
+  // With recall and windows, of a stream with a window: [pages_per_stream] copies of its pages by position / 16.
+  uint32_t* window_copies(uint32_t stream) const {
+    const uint32_t layer = stream / shape_.n_kv_heads, head = stream % shape_.n_kv_heads;
+    const size_t local = size_t{layer - shape_.n_global(layer)} * shape_.n_kv_heads + head;
+    return window_copies_ + local * shape_.pages_per_stream;
+  }
   uint16_t* spare_page() const { return spare_page_; }  // [page_elements], with recall
   // Of a ruled stream of a layer, with recall: whether any of its pages is cold.
   bool has_cold(uint32_t stream) const { return resident(stream) != n_pages_[stream]; }
@@ -207,6 +213,10 @@ class KvCache {
     const uint32_t w = window(stream);
     return w == 0 || pos + 1 < w ? 0 : (pos + 1 - w) / kPageTokens;
   }
+  // Puts a page before all others of a stream, which has room, and returns the memory that its bytes go to; takes the
+  // first page of a stream away.
+  uint16_t* prepend(uint32_t stream, uint32_t first_pos, uint32_t len);
+  void remove_first(uint32_t stream) { remove_row(stream, 0); }
   uint64_t pages_slid() const { return pages_slid_; }  // for the session's thread only
 
   // Flags of the open page (the same in all streams), 0 if there is none. The setter restores them in every stream.
@@ -252,6 +262,7 @@ class KvCache {
   void remove_row(uint32_t stream, uint32_t row);
   void copy_stream(const KvCache& other, uint32_t stream);
   size_t page_elements() const { return size_t{2} * kPageTokens * shape_.head_dim; }
+  uint64_t n_window_copies() const { return shape_.recalls() ? shape_.n_local_streams() * shape_.pages_per_stream : 0; }
   void count_resident(int64_t change);
 
   void record_event(uint32_t stream, size_t row);
@@ -272,6 +283,7 @@ class KvCache {
   uint32_t* n_pages_ = nullptr;         // [n_streams]
   uint32_t* n_resident_ = nullptr;      // [n_streams]; null without recall
   uint32_t* row_per_stream_ = nullptr;  // [n_streams]; null without recall
+  uint32_t* window_copies_ = nullptr;   // [n_local_streams, pages_per_stream]; null without recall or windows
   uint16_t* spare_page_ = nullptr;      // null without recall
   uint32_t* append_row_ = nullptr;      // [n_streams] row that holds the first reserved token
   uint32_t* free_ = nullptr;            // [n_slots] a stack of free slots per stream; see KvTables

@@ -163,7 +163,8 @@ class DeviceSession {
   // staging state is up to date then. If its is_late is set, the step is not committed; some pages that were asked for
   // are not in the pool.
   virtual Status step(int32_t token) = 0;
-  // With recall: copies a table row of all streams to DeviceRecall::pages, by stream. Waits.
+  // With recall: copies the page with the tokens from position row * 16 on of all streams to DeviceRecall::pages, by
+  // stream. Waits.
   virtual Status copy_row_out(uint32_t row) = 0;
   // Copies the first n of DeviceRecall::pages into the pool's slots page_slots, or from there. Waits.
   virtual Status copy_pages(uint32_t n, bool in) = 0;

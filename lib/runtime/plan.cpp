@@ -159,7 +159,7 @@ Status plan_store(const weir_session_options& o, const PolicyNeeds& needs, Sessi
                 o.policy == nullptr ? "dense" : o.policy);
   }
   const uint64_t n_ruled = setup.kv.n_streams() - setup.kv.n_local_streams();
-  const uint64_t n_pages = n_ruled * setup.kv.pages_per_stream;
+  const uint64_t n_pages = uint64_t{setup.kv.n_streams()} * setup.kv.pages_per_stream;  // of windows for rewinding
   SpillOptions& spill = setup.spill;
   spill.page_bytes = static_cast<uint32_t>(setup.kv.page_bytes());
   spill.max_pages = static_cast<uint32_t>(n_pages);

@@ -61,7 +61,8 @@ class Session::Prompt {
     const bool keeps = kv.pages_evicted() == evicted_ ||
                        (s_.policy_->can_take_back_prompt() && kv.prompt_pages_evicted() == prompt_evicted_);
     const bool has_them = s_.cold_.is_on() ? kv.pages_lost() == lost_ || s_.cold_.is_strict() : keeps;
-    if (has_them && kv.pages_slid() == slid_) {
+    const bool has_windows = kv.pages_slid() == slid_ || (s_.cold_.is_on() && s_.cold_.windows().has_all(before_));
+    if (has_them && has_windows) {
       if (s_.cold_.is_on()) {
         (void)s_.cold_.truncate(before_);  // what cannot be taken back stays, as below
       } else {

@@ -1,28 +1,29 @@
 // Going back in a conversation. The tables lose the tokens after the new end, a page that is cut comes back into the
 // pool if it was cold, and what else the session knows of its last tokens is made anew from the record of its tokens.
 // What is missing is found before anything changes.
+#include <algorithm>
+
 #include "policy/room.h"
 #include "runtime/session_entry.h"
 
 namespace weir {
 namespace {
 
-// Whether a stream still has a page, in the pool or in the store.
-bool has_page(const StreamView& v, uint32_t page) {
-  uint32_t row = v.n_pages;
-  while (row > 0 && v.first_pos[row - 1] > page * kPageTokens) --row;
-  return row > 0 && v.first_pos[row - 1] == page * kPageTokens && (v.copies == nullptr || !v.is_lost(row - 1));
+// Whether a stream still has a page, in the pool or in the store. `windows` is null without a store.
+bool has_page(const KvCache& kv, const WindowCopies* windows, uint32_t stream, uint32_t page) {
+  if (windows != nullptr && kv.window(stream) != 0) return windows->has(stream, page);
+  const StreamView v = kv.stream(stream);
+  const uint32_t *const begin = v.first_pos, *const end = begin + v.n_pages;
+  const uint32_t* at = std::lower_bound(begin, end, page * kPageTokens);
+  return at != end && *at == page * kPageTokens &&
+         (v.copies == nullptr || !v.is_lost(static_cast<uint32_t>(at - begin)));
 }
 
 // The first page that a stream must have to go on after n_tokens and has not; one past the last if it has all.
-uint32_t first_lost(const KvCache& kv, uint32_t stream, uint32_t n_tokens) {
-  const StreamView v = kv.stream(stream);
+uint32_t first_lost(const KvCache& kv, const WindowCopies* windows, uint32_t stream, uint32_t n_tokens) {
   const uint32_t end = whole_pages(n_tokens);
-  uint32_t page = kv.first_page_seen(stream, n_tokens), row = 0;
-  while (row < v.n_pages && v.first_pos[row] < page * kPageTokens) ++row;
-  for (; page < end && row < v.n_pages; ++page, ++row) {
-    if (v.first_pos[row] != page * kPageTokens || (v.copies != nullptr && v.is_lost(row))) break;
-  }
+  uint32_t page = kv.first_page_seen(stream, n_tokens);
+  while (page < end && has_page(kv, windows, stream, page)) ++page;
   return page;
 }
 
@@ -33,12 +34,13 @@ uint32_t first_lost(const KvCache& kv, uint32_t stream, uint32_t n_tokens) {
 Status Session::find_lost(uint32_t n_tokens, bool lossy, uint32_t& n_kept) const {
   n_kept = n_tokens;
   const uint32_t n_pages = whole_pages(n_tokens);
+  const WindowCopies* windows = cold_.is_on() ? &cold_.windows() : nullptr;
   for (uint32_t s = 0; s < kv_.shape().n_streams(); ++s) {
     if (lossy) {
-      if (n_tokens % kPageTokens != 0 && !has_page(kv_.stream(s), n_pages - 1)) n_kept = (n_pages - 1) * kPageTokens;
+      if (n_tokens % kPageTokens != 0 && !has_page(kv_, windows, s, n_pages - 1)) n_kept = (n_pages - 1) * kPageTokens;
       continue;
     }
-    const uint32_t page = first_lost(kv_, s, n_tokens);
+    const uint32_t page = first_lost(kv_, windows, s, n_tokens);
     if (page == n_pages) continue;
     const uint32_t layer = s / kv_.shape().n_kv_heads, kv_head = s % kv_.shape().n_kv_heads;
     return fail(WEIR_ERR_NOT_FOUND,
@@ -58,8 +60,8 @@ Status Session::cut_to(uint32_t n_tokens) {
   const uint32_t before = kv_.n_tokens();
   if (cold_.truncate(n_tokens)) return {};
   if (kv_.n_tokens() == before)
-    return fail(WEIR_ERR_NOT_FOUND, "a rewind to %u tokens: the page of the last one is damaged", n_tokens);
-  return fail(WEIR_ERR_IO, "a rewind to %u tokens: the page of the last one could not be read; %u are left", n_tokens,
+    return fail(WEIR_ERR_NOT_FOUND, "a rewind to %u tokens: a page that they need is damaged", n_tokens);
+  return fail(WEIR_ERR_IO, "a rewind to %u tokens: a page that they need could not be read; %u are left", n_tokens,
               kv_.n_tokens());
 }
 

@@ -323,6 +323,89 @@ static void rewind__windows(void **state) {
     weir_model_close(model);
 }
 
+/* With recall the pages of the windows are kept too, and come back however far the windows have moved on. */
+static void rewind__windows_with_recall(void **state) {
+    const fixture *f = *state;
+    weir_model *model = NULL;
+    assert_ok(weir_model_open(f->runtime, WINDOW_MODEL, NULL, &model));
+    const variant v = {"arkvale", OPTIONS(kTop), 112, 0};
+    static const uint32_t kCuts[] = {1, 16, 20, 36, 51, 99, 112, 150, 200};
+    weir_session *moved = session_of(model, &v);
+    for (size_t c = 0; c < sizeof(kCuts) / sizeof(kCuts[0]); ++c) {
+        weir_session *stayed = session_of(model, &v), *fork = NULL;
+        assert_ok(weir_session_rewind(moved, 0, 0));
+        advance(stayed, kCuts[c]);
+        advance(moved, kCuts[c]);
+        detour(moved, 61, 90);
+        assert_ok(weir_session_fork(moved, &fork));
+        assert_ok(weir_session_rewind(moved, kCuts[c], 0));
+        assert_at(moved, kCuts[c]);
+        go_on_together(stayed, moved, kCuts[c], 30);
+        assert_ok(weir_session_rewind(stayed, kCuts[c] - 1, 0));
+        assert_ok(weir_session_rewind(fork, kCuts[c] - 1, 0));
+        go_on_together(stayed, fork, kCuts[c] - 1, 10);
+        weir_session_destroy(stayed);
+        weir_session_destroy(fork);
+    }
+    weir_memory_info memory = WEIR_MEMORY_INFO_INIT;
+    assert_ok(weir_session_memory(moved, &memory));
+    assert_int_equal(memory.bytes, memory.plan_bytes);
+    weir_session_destroy(moved);
+    weir_model_close(model);
+}
+
+static weir_status stop_at_64(void *user, const weir_progress_info *info) {
+    (void)user;
+    return info->done >= 64 ? WEIR_ERR_CANCELLED : WEIR_OK;
+}
+
+/* Such a prompt is taken back whole, although pages have left the windows. */
+static void rewind__of_a_cancelled_prompt(void **state) {
+    const fixture *f = *state;
+    weir_model *model = NULL;
+    weir_token tokens[100];
+    assert_ok(weir_model_open(f->runtime, WINDOW_MODEL, NULL, &model));
+    const variant v = {"arkvale", OPTIONS(kTop), 112, 0};
+    weir_session *moved = session_of(model, &v), *stayed = session_of(model, &v);
+    advance(moved, 140);
+    advance(stayed, 140);
+    for (uint32_t i = 0; i < 100; ++i) tokens[i] = token(700 + i);
+    assert_error(weir_session_prefill(moved, tokens, 100, stop_at_64, NULL), WEIR_ERR_CANCELLED, "");
+    assert_int_equal(stats_of(moved).n_tokens, 140);
+    assert_same_logits(moved, stayed, 140);
+    go_on_together(moved, stayed, 140, 30);
+    weir_session_destroy(moved);
+    weir_session_destroy(stayed);
+    weir_model_close(model);
+}
+
+/* They are the first that a full store drops: what steps attend is that of a store without them. */
+static void rewind__windows_of_a_full_store(void **state) {
+    const fixture *f = *state;
+    weir_model *model = NULL;
+    assert_ok(weir_model_open(f->runtime, WINDOW_MODEL, NULL, &model));
+    variant v = {"arkvale", OPTIONS(kTop), 112, 0};
+    weir_session *whole = session_of(model, &v);
+    v.spill_bytes = 24 * (4096 + 512); /* all pages of the layer that sees everything, and a few others */
+    weir_session *session = session_of(model, &v);
+    for (uint32_t i = 0; i < 300; ++i) {
+        assert_ok(weir_session_step(session, token(i)));
+        assert_ok(weir_session_step(whole, token(i)));
+        assert_same_logits(session, whole, i);
+    }
+    assert_int_equal(stats_of(session).pages_dropped, 0);
+    assert_error(weir_session_rewind(session, 60, 0), WEIR_ERR_NOT_FOUND, "whose window has moved on");
+    assert_ok(weir_session_rewind(session, 240, 0));
+    assert_ok(weir_session_rewind(whole, 240, 0));
+    go_on_together(session, whole, 240, 30);
+    assert_ok(weir_session_rewind(session, 60, WEIR_REWIND_LOSSY));
+    assert_at(session, 60);
+    detour(session, 50, 50);
+    weir_session_destroy(session);
+    weir_session_destroy(whole);
+    weir_model_close(model);
+}
+
 static weir_status look_at_stamps(void *user, const weir_trace_layer *layer) {
     for (uint32_t i = 0; i < layer->n_kv_heads; ++i) {
         for (uint32_t row = 0; row < layer->n_pages[i]; ++row)
@@ -424,6 +507,9 @@ int main(void) {
         cmocka_unit_test(rewind__lossy_always_can),
         cmocka_unit_test(rewind__into_dropped_pages),
         cmocka_unit_test(rewind__windows),
+        cmocka_unit_test(rewind__windows_with_recall),
+        cmocka_unit_test(rewind__of_a_cancelled_prompt),
+        cmocka_unit_test(rewind__windows_of_a_full_store),
         cmocka_unit_test(rewind__stamps_are_not_of_the_future),
         cmocka_unit_test(rewind__sampler_and_text),
     };

@@ -36,7 +36,7 @@ inline KvShape one_layer(uint32_t slots) {
 inline SpillOptions store_for(const KvShape& shape, uint32_t n_workers = 0) {
   SpillOptions o;
   o.page_bytes = static_cast<uint32_t>(shape.page_bytes());
-  o.max_pages = static_cast<uint32_t>(shape.n_rows());
+  o.max_pages = shape.n_streams() * shape.pages_per_stream;
   o.budget_bytes = spill_worst_bytes(o.page_bytes, o.max_pages);
   o.n_workers = n_workers;
   o.queue_pages = 4;
@@ -106,6 +106,10 @@ struct Recall {
         if (v.copies[row] == kNoCopy) continue;
         assert_true(v.len[row] == kPageTokens && kv.window(s) == 0);
         assert_true(handles.insert(v.copies[row]).second);
+      }
+      for (uint32_t page = 0; kv.window(s) != 0 && page < kv.shape().pages_per_stream; ++page) {
+        const uint32_t copy = kv.window_copies(s)[page];
+        assert_true(copy == kNoCopy || (page < kv.n_tokens() / kPageTokens && handles.insert(copy).second));
       }
     }
     assert_int_equal(held(), handles.size());

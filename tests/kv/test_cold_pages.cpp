@@ -355,25 +355,37 @@ void cold_pages__reset_releases_every_copy(void**) {
   }
 }
 
-// A layer with a window of its own keeps its pages as ever, with a slot for each row, and none has a copy.
-void cold_pages__local_layers_have_no_copies(void**) {
+// A layer with a window of its own keeps its pages as ever, with a slot for each row. Their copies are not in the
+// table. They are the first to go when the store is full, and come back when the conversation goes back.
+KvShape with_windows() {
   KvShape shape = {4, 2, kHeadDim, 12, DigestKind::kCuboidMean};
   shape.window = 20;
   shape.global_every = 2;
   shape.window_pages = 4;
   shape.recall_slots = 5;
-  Recall r(shape);
-  assert_int_equal(shape.n_rows(), 4 * 4 + 4 * 12);
-  assert_int_equal(shape.n_slots(), 4 * 4 + 4 * 5);
-  for (uint32_t page = 0; page < 11; ++page) {
+  return shape;
+}
+
+void append_pages(Recall& r, uint32_t first, uint32_t end) {
+  for (uint32_t page = first; page < end; ++page) {
     for (uint32_t s = 0; s < 8; ++s) {
       if (r.kv.window(s) != 0) r.kv.slide(s, r.kv.n_tokens());
-      if (r.kv.window(s) == 0 && page >= 5) r.kv.evict(s, page - 5);
+      if (r.kv.window(s) == 0 && page >= 5 && r.has_slot(s, page - 5)) r.kv.evict(s, page - 5);
     }
     r.append(16);
     r.check_copies();
   }
-  assert_int_equal(r.held(), 4 * 11);
+}
+
+bool has_window_copy(const Recall& r, uint32_t s, uint32_t page) { return r.kv.window_copies(s)[page] != kNoCopy; }
+
+void cold_pages__of_local_layers_are_copied_beside_the_table(void**) {
+  const KvShape shape = with_windows();
+  Recall r(shape);
+  assert_int_equal(shape.n_rows(), 4 * 4 + 4 * 12);
+  assert_int_equal(shape.n_slots(), 4 * 4 + 4 * 5);
+  append_pages(r, 0, 11);
+  assert_int_equal(r.held(), 8 * 11);
   assert_int_equal(r.kv.stream(0).n_pages, 3);
   assert_int_equal(r.kv.stream(0).capacity, 4);
   assert_int_equal(r.kv.stream(3).n_pages, 11);
@@ -385,6 +397,67 @@ void cold_pages__local_layers_have_no_copies(void**) {
   r.cold.reset();
   r.kv.reset();
   assert_int_equal(r.held(), 0);
+}
+
+void cold_pages__of_local_layers_come_back(void**) {
+  for (const uint32_t n : {1u, 15u, 16u, 33u, 35u, 36u, 40u, 51u, 52u, 96u, 100u}) {
+    Recall r(with_windows());
+    append_pages(r, 0, 11);
+    assert_true(r.cold.windows().has_all(n));
+    assert_true(r.cold.truncate(n));
+    check(r.kv);
+    r.check_copies();
+    // The pages that a token at position n sees: from the one with position n - 19 on.
+    const uint32_t first = n < 19 ? 0 : (n - 19) / 16, end = (n + 15) / 16;
+    for (uint32_t s : {0u, 1u, 4u, 5u}) {
+      const StreamView v = r.kv.stream(s);
+      assert_int_equal(v.n_pages, end - first);
+      for (uint32_t row = 0; row < v.n_pages; ++row) {
+        assert_int_equal(v.first_pos[row], (first + row) * 16);
+        assert_int_equal(v.len[row], std::min(16u, n - v.first_pos[row]));
+        const std::vector<uint16_t> want = r.page(s, first + row);
+        assert_memory_equal(r.kv.page_keys(v.slots[row]), want.data(), v.len[row] * kHeadDim * sizeof(uint16_t));
+      }
+    }
+    assert_int_equal(r.held(), 8 * (n / 16));
+    if (n % 16 == 0) append_pages(r, n / 16, 11);
+  }
+}
+
+// A window's pages make room for others, the oldest first; where one is missing, nobody claims to have it.
+void cold_pages__of_local_layers_are_dropped_first(void**) {
+  SpillOptions o = store_for(with_windows());
+  o.max_pages = 50;  // 44 are those of the other layers
+  Recall r(with_windows(), o);
+  append_pages(r, 0, 11);
+  assert_int_equal(r.held(), 50);
+  assert_int_equal(r.kv.pages_lost(), 0);
+  for (uint32_t s : {2u, 3u, 6u, 7u}) {
+    for (uint32_t page = 0; page < 11; ++page) assert_true(r.has_copy(s, page));
+  }
+  assert_true(has_window_copy(r, 0, 10) && has_window_copy(r, 5, 10) && !has_window_copy(r, 0, 9));
+  assert_true(has_window_copy(r, 4, 9) && has_window_copy(r, 5, 9));
+  assert_true(r.cold.windows().has_all(r.kv.n_tokens()));
+  assert_false(r.cold.windows().has_all(60));
+  assert_true(r.cold.truncate(60));  // what is missing stays missing
+  check(r.kv);
+  r.check_copies();
+  assert_int_equal(r.kv.stream(0).n_pages, 0);
+}
+
+void cold_pages__of_local_layers_that_are_damaged(void**) {
+  SpillOptions o = store_for(with_windows());
+  o.raw_bytes = 0;
+  Recall r(with_windows(), o);
+  append_pages(r, 0, 11);
+  r.store->drain();
+  for (std::byte& b : r.store->cells_memory()) b ^= std::byte{0x40};
+  assert_false(r.cold.truncate(32));
+  check(r.kv);
+  r.check_copies();
+  assert_int_equal(r.kv.n_tokens(), 11 * 16);
+  assert_false(has_window_copy(r, 0, 0));
+  assert_true(has_window_copy(r, 0, 1) && has_window_copy(r, 1, 0));
 }
 
 // Tables, digests and pages take what the shape says.
@@ -414,7 +487,10 @@ int main() {
       cmocka_unit_test(cold_pages__truncate_that_cannot_be),
       cmocka_unit_test(cold_pages__truncate_into_a_damaged_page),
       cmocka_unit_test(cold_pages__reset_releases_every_copy),
-      cmocka_unit_test(cold_pages__local_layers_have_no_copies),
+      cmocka_unit_test(cold_pages__of_local_layers_are_copied_beside_the_table),
+      cmocka_unit_test(cold_pages__of_local_layers_come_back),
+      cmocka_unit_test(cold_pages__of_local_layers_are_dropped_first),
+      cmocka_unit_test(cold_pages__of_local_layers_that_are_damaged),
       cmocka_unit_test(cold_pages__arena_measures_what_it_takes),
   };
   return cmocka_run_group_tests_name("cold_pages", tests, nullptr, nullptr);
