@@ -5,6 +5,7 @@
 #include "weir/experimental.h"
 
 #define WINDOW_MODEL WEIR_SOURCE_DIR "/tests/golden/models/gemma3_f32.gguf"
+#define SPILL_FILE "fork_test_spill.tmp" /* it has no name once it is open */
 enum { kContext = 512 };
 
 typedef struct variant {
@@ -13,6 +14,7 @@ typedef struct variant {
     uint32_t n_options;
     uint32_t budget_tokens;
     uint64_t spill_bytes;
+    uint64_t file_bytes;
 } variant;
 
 #define OPTIONS(array) array, sizeof(array) / sizeof((array)[0])
@@ -26,6 +28,8 @@ static weir_session_options options_of(const variant *v) {
     options.n_policy_options = v->n_options;
     options.budget_tokens = v->budget_tokens;
     options.spill_budget_bytes = v->spill_bytes;
+    options.spill_file_bytes = v->file_bytes;
+    if (v->file_bytes != 0) options.spill_path = SPILL_FILE;
     options.context_tokens = kContext;
     options.batch_tokens = 16;
     if (strcmp(v->policy, "arkvale") == 0) options.device = WEIR_DEVICE_CPU;
@@ -154,10 +158,10 @@ static void fork__goes_on_like_a_session_of_that_history(void **state) {
                 {"raas", 192},   {"hybrid", 192}, {"random", 192}, {"arkvale", 128}};
     ASSERT_EVERY_POLICY(rows, name);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
-        const variant v = {rows[i].name, NULL, 0, rows[i].budget, 0};
+        const variant v = {rows[i].name, NULL, 0, rows[i].budget, 0, 0};
         check_fork(f->model, &v, 70, 75, kOn);
     }
-    const variant top = {"arkvale", OPTIONS(kTop), 112, 0}, snap = {"raas", OPTIONS(kSnap), 256, 0};
+    const variant top = {"arkvale", OPTIONS(kTop), 112, 0, 0}, snap = {"raas", OPTIONS(kSnap), 256, 0, 0};
     check_fork(f->model, &top, 100, 80, kOn);
     check_fork(f->model, &snap, 150, 60, kOn);
 }
@@ -167,7 +171,7 @@ static void fork__of_a_full_store(void **state) {
     const fixture *f = *state;
     static const uint32_t kPages[] = {6, 9, 12};
     for (size_t i = 0; i < 3; ++i) {
-        variant v = {"arkvale", NULL, 0, 128, 0};
+        variant v = {"arkvale", NULL, 0, 128, 0, 0};
         const weir_session_options options = options_of(&v);
         weir_plan_info plan = WEIR_PLAN_INFO_INIT;
         assert_ok(weir_plan(f->model, &options, &plan));
@@ -187,13 +191,45 @@ static void fork__of_a_full_store(void **state) {
     }
 }
 
+/* The fork has a file of its own. Where something has taken the path meanwhile, there is no fork. */
+static void fork__of_a_session_with_a_file(void **state) {
+    const fixture *f = *state;
+    variant v = {"arkvale", NULL, 0, 128, 0, 32 << 20};
+    const weir_session_options options = options_of(&v);
+    weir_plan_info plan = WEIR_PLAN_INFO_INIT;
+    assert_ok(weir_plan(f->model, &options, &plan));
+    v.spill_bytes = plan.n_streams * 4 * (plan.page_bytes + 512);
+    check_fork(f->model, &v, 100, 131, kOn);
+    weir_session *session = session_of(f->model, &v), *other = session_of(f->model, &v), *fork = NULL;
+    weir_session *const both[] = {session, other};
+    for (size_t i = 0; i < 2; ++i) {
+        prefill(both[i], 0, 100);
+        steps(both[i], 1000, 80);
+    }
+    FILE *file = fopen(SPILL_FILE, "w");
+    assert_non_null(file);
+    fclose(file);
+    assert_error(weir_session_fork(session, &fork), WEIR_ERR_IO, SPILL_FILE);
+    assert_null(fork);
+    assert_int_equal(remove(SPILL_FILE), 0);
+    for (uint32_t i = 0; i < 20; ++i) {
+        steps(session, 2000 + i, 1);
+        steps(other, 2000 + i, 1);
+        assert_equal_sessions(session, other);
+    }
+    assert_equal_counters(session, other);
+    assert_int_equal(stats_of(session).pages_dropped, 0);
+    weir_session_destroy(session);
+    weir_session_destroy(other);
+}
+
 static void fork__of_windows(void **state) {
     const fixture *f = *state;
     weir_model *model = NULL;
     assert_ok(weir_model_open(f->runtime, WINDOW_MODEL, NULL, &model));
     static const char *const policies[] = {"dense", "quest", "raas", "arkvale"};
     for (size_t p = 0; p < 4; ++p) {
-        const variant v = {policies[p], NULL, 0, p == 0 ? 0u : 160u, 0};
+        const variant v = {policies[p], NULL, 0, p == 0 ? 0u : 160u, 0, 0};
         check_fork(model, &v, 90, 75, kOn);
     }
     weir_model_close(model);
@@ -202,7 +238,7 @@ static void fork__of_windows(void **state) {
 /* Of an empty session, of forks, and back to the beginning. */
 static void fork__of_forks(void **state) {
     const fixture *f = *state;
-    const variant v = {"arkvale", NULL, 0, 128, 0};
+    const variant v = {"arkvale", NULL, 0, 128, 0, 0};
     weir_session *sessions[5] = {session_of(f->model, &v)};
     for (int i = 1; i < 5; ++i) {
         const float *logits = NULL;
@@ -246,7 +282,7 @@ static weir_status take_text(void *user, const weir_token_event *event) {
 /* Sampling options, random state, penalties and text that is not complete go along. */
 static void fork__draws_what_the_parent_draws(void **state) {
     const fixture *f = *state;
-    const variant v = {"dense", NULL, 0, 0, 0};
+    const variant v = {"dense", NULL, 0, 0, 0, 0};
     weir_session *parent = session_of(f->model, &v);
     answer first = {{0}, 0}, answers[2] = {{{0}, 0}, {{0}, 0}};
     weir_sampling_options sampling = WEIR_SAMPLING_OPTIONS_INIT;
@@ -276,7 +312,7 @@ static void fork__draws_what_the_parent_draws(void **state) {
 /* A token with the first bytes of a character may be the parent's last. */
 static void fork__knows_the_bytes_of_a_character(void **state) {
     const fixture *f = *state;
-    const variant v = {"dense", NULL, 0, 0, 0};
+    const variant v = {"dense", NULL, 0, 0, 0, 0};
     weir_session *parent = session_of(f->model, &v);
     weir_sampling_options sampling = WEIR_SAMPLING_OPTIONS_INIT;
     weir_generate_options options = WEIR_GENERATE_OPTIONS_INIT;
@@ -309,7 +345,7 @@ static void fork__knows_the_bytes_of_a_character(void **state) {
 /* Unread page events are the fork's too; a cancel that waits is not. */
 static void fork__events_and_cancels(void **state) {
     const fixture *f = *state;
-    const variant v = {"raas", NULL, 0, 128, 0};
+    const variant v = {"raas", NULL, 0, 128, 0, 0};
     weir_session *parent = session_of(f->model, &v);
     const weir_session_page_events_fn events =
         (weir_session_page_events_fn)weir_get_experimental("weir_session_page_events");
@@ -344,7 +380,7 @@ static weir_status fork_inside(void *user, const weir_token_event *event) {
 
 static void fork__refuses(void **state) {
     const fixture *f = *state;
-    const variant v = {"dense", NULL, 0, 0, 0};
+    const variant v = {"dense", NULL, 0, 0, 0, 0};
     weir_session *session = session_of(f->model, &v), *fork = session;
     weir_generate_options options = WEIR_GENERATE_OPTIONS_INIT;
     assert_error(weir_session_fork(NULL, &fork), WEIR_ERR_INVALID_ARG, "session");
@@ -391,7 +427,7 @@ static void fork__without_memory_changes_nothing(void **state) {
         options.alloc = hook_alloc;
         options.free = hook_free;
         options.alloc_user = &h;
-        const variant v = {policies[p], NULL, 0, p == 0 ? 0u : 128u, 0};
+        const variant v = {policies[p], NULL, 0, p == 0 ? 0u : 128u, 0, 0};
         assert_ok(weir_runtime_create(&options, &runtime));
         assert_ok(weir_model_open(runtime, TINY_MODEL, NULL, &model));
         weir_session *parent = session_of(model, &v), *other = session_of(model, &v);
@@ -434,6 +470,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fork__goes_on_like_a_session_of_that_history),
         cmocka_unit_test(fork__of_a_full_store),
+        cmocka_unit_test(fork__of_a_session_with_a_file),
         cmocka_unit_test(fork__of_windows),
         cmocka_unit_test(fork__of_forks),
         cmocka_unit_test(fork__draws_what_the_parent_draws),
