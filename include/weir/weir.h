@@ -6,6 +6,7 @@
 #include "weir/base.h"
 #include "weir/model.h"
 #include "weir/runtime.h"
+#include "weir/save.h"
 #include "weir/session.h"
 #include "weir/text.h"
 

@@ -216,6 +216,18 @@ weir_status weir_session_sample(weir_session* session, weir_token* token) {
   return api::guard([&] { return session->sample(*token); });
 }
 
+weir_status weir_session_save(weir_session* session, weir_write_fn write, void* user) {
+  WEIR_API_REQUIRE(session);
+  WEIR_API_REQUIRE(write);
+  return api::guard([&] { return session->save(write, user); });
+}
+
+weir_status weir_session_restore(weir_session* session, weir_read_fn read, void* user) {
+  WEIR_API_REQUIRE(session);
+  WEIR_API_REQUIRE(read);
+  return api::guard([&] { return session->restore(read, user); });
+}
+
 weir_status weir_session_generate(weir_session* session, const weir_generate_options* options,
                                   weir_generate_result* result) {
   WEIR_API_REQUIRE(session);

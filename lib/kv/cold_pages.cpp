@@ -183,9 +183,10 @@ void ColdPages::find_least(uint32_t stream) {
   }
 }
 
-bool ColdPages::drop_one() {
+// The stream whose copy of row least_[stream] is dropped next; false: there are no copies.
+bool ColdPages::find_next_to_drop(uint32_t& stream) {
   const uint32_t n_streams = kv_->shape().n_streams();
-  uint32_t stream = n_streams;
+  stream = n_streams;
   for (uint32_t s = 0; s < n_streams; ++s) {
     if (!has_stream(s)) continue;
     if (!least_is_known_) find_least(s);
@@ -194,16 +195,24 @@ bool ColdPages::drop_one() {
       stream = s;
   }
   least_is_known_ = true;
-  if (stream == n_streams) return false;
+  return stream != n_streams;
+}
+
+void ColdPages::drop(uint32_t stream, uint32_t row) {
   const StreamView v = kv_->stream(stream);
-  const uint32_t row = least_[stream];
-  store_->drop(v.copies[row]);
+  if (v.copies[row] != kNoCopy) store_->drop(v.copies[row]);
   v.copies[row] = kNoCopy;
   if (v.slots[row] == kNoSlot) {
     kv_->lose(stream, row);
   } else {
     lacks_copies_ = true;
   }
+}
+
+bool ColdPages::drop_one() {
+  uint32_t stream = 0;
+  if (!find_next_to_drop(stream)) return false;
+  drop(stream, least_[stream]);
   find_least(stream);
   return true;
 }
@@ -212,6 +221,57 @@ void ColdPages::cannot_read(uint32_t stream, uint32_t row, Status status) {
   if (kv_->stream(stream).slots[row] != kNoSlot) kv_->make_cold(stream, row);
   look_at_file();
   if (!kv_->stream(stream).is_lost(row)) lose(stream, row, status.code());
+}
+
+bool ColdPages::get_block(uint32_t stream, uint32_t row, std::byte* block, uint32_t& block_bytes, SpillPlace& place) {
+  const StreamView v = kv_->stream(stream);
+  const Status status = store_->get_block(v.copies[row], stream, v.first_pos[row], block, block_bytes, place);
+  if (status.ok()) return true;
+  least_is_known_ = false;
+  look_at_file();
+  if (v.copies[row] == kNoCopy) return false;
+  if (v.slots[row] == kNoSlot) {
+    lose(stream, row, status.code());
+  } else {
+    forget(stream, row);
+    lacks_copies_ = true;
+  }
+  return false;
+}
+
+void ColdPages::restore_without(uint32_t stream, uint32_t row) {
+  if (kv_->stream(stream).slots[row] == kNoSlot) {
+    lose(stream, row, WEIR_ERR_IO);
+  } else {
+    lacks_copies_ = lacks_copies_ || kv_->stream(stream).len[row] == kPageTokens;
+  }
+}
+
+Status ColdPages::put_block(uint32_t stream, uint32_t row, const std::byte* block, uint32_t block_bytes,
+                            SpillPlace place) {
+  const StreamView v = kv_->stream(stream);
+  uint16_t* page = v.slots[row] != kNoSlot ? kv_->page_data(v.slots[row]) : nullptr;
+  for (;;) {
+    SpillHandle copy = kNoCopy;
+    const auto tag = static_cast<uint32_t>(kv_->row_index(stream, row));
+    const Status status = store_->put_block(stream, v.first_pos[row], block, block_bytes, place, page, copy, tag);
+    if (status.ok()) {
+      v.copies[row] = copy;
+      uint32_t& least = least_[stream];
+      if (least_is_known_ && (least == kNoRow || drop_order(v, row) < drop_order(v, least))) least = row;
+      return {};
+    }
+    if (status.code() != WEIR_ERR_BUDGET || strict_) return status;
+    uint32_t s = 0;
+    const bool others = find_next_to_drop(s);
+    const auto next = others ? drop_order(kv_->stream(s), least_[s]) : drop_order(v, row);
+    if (!others || drop_order(v, row) < next || (drop_order(v, row) == next && stream < s)) {
+      drop(stream, row);
+      return {};
+    }
+    drop(s, least_[s]);
+    find_least(s);
+  }
 }
 
 bool ColdPages::read(uint32_t stream, uint32_t row, uint16_t* out) {

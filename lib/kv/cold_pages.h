@@ -60,6 +60,16 @@ class ColdPages {
   void cannot_read(uint32_t stream, uint32_t row, Status status);
   // Whether the next seal_row() looks at the tables.
   bool needs_tables() const { return lacks_copies_ || (!file_is_lost_ && store_->file_given_up()); }
+  // The copy of a page as SpillStore::get_block gives it; false: it is damaged, and the page has none any more.
+  bool get_block(uint32_t stream, uint32_t row, std::byte* block, uint32_t& block_bytes, SpillPlace& place);
+  // Gives a page of a restored conversation its copy, and if it is in the pool its bytes. When the store is full, the
+  // copy that is dropped first has to go, perhaps this one. WEIR_ERR_FORMAT: the block is damaged, or another page's;
+  // strict: WEIR_ERR_BUDGET instead of a loss.
+  Status put_block(uint32_t stream, uint32_t row, const std::byte* block, uint32_t block_bytes, SpillPlace place);
+  // Of a restored page that has none: it is in the pool, or lost.
+  void restore_without(uint32_t stream, uint32_t row);
+  void begin_restore() { least_is_known_ = false; }
+
   // KvCache::truncate, with the copies: a last page that is no longer full comes back, into a slot of the pages that
   // are gone. False: that page is lost, or there is no such slot. Nothing has changed then, but that a copy which
   // proved to be damaged is lost. One exception: a copy that can be read when this begins and not when it is needed
@@ -86,10 +96,12 @@ class ColdPages {
   void lose(uint32_t stream, uint32_t row, weir_status why);
   void look_at_file();
   bool drop_one();
+  bool find_next_to_drop(uint32_t& stream);
   void find_least(uint32_t stream);
   bool is_cold(uint32_t stream, uint32_t row) const;
   bool can_reopen(uint32_t stream, uint32_t row);
   void drop_rows(uint32_t n_tokens);
+  void drop(uint32_t stream, uint32_t row);
   void forget(uint32_t stream, uint32_t row);
 
   WindowCopies windows_;

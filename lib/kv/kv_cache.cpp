@@ -340,6 +340,16 @@ uint16_t* KvCache::prepend(uint32_t stream, uint32_t first_pos, uint32_t len) {
   return page_data(slot);
 }
 
+uint32_t KvCache::n_out_of_window(uint32_t stream, uint32_t pos) const {
+  uint32_t n = 0;
+  for (; window(stream) != 0 && n < n_pages_[stream]; ++n) {
+    const size_t i = at(stream, n);
+    const bool is_open = n + 1 == n_pages_[stream] && len_[i] < kPageTokens;
+    if (is_open || uint64_t{first_pos_[i]} + len_[i] + window(stream) > uint64_t{pos} + 1) break;
+  }
+  return n;
+}
+
 void KvCache::remove_row(uint32_t stream, uint32_t row) {
   const uint32_t n = --n_pages_[stream];
   const size_t i = at(stream, row);
@@ -356,6 +366,28 @@ void KvCache::set_open_page_flags(uint32_t flags) {
   for (uint32_t s = 0; s < shape_.n_streams(); ++s) {
     if (n_pages_[s] != 0) flags_[at(s, n_pages_[s] - 1)] = flags;
   }
+}
+
+void KvCache::place_rows(uint32_t stream, uint32_t n_pages, uint32_t n_tokens) {
+  uint32_t n_placed = 0;
+  for (uint32_t row = 0; row < n_pages; ++row) {
+    const size_t i = at(stream, row);
+    slots_[i] = kNoSlot;
+    if ((flags_[i] & kPlaced) != 0) slots_[i] = free_[slot_begin_[stream + 1] - 1 - n_placed++];
+    flags_[i] &= ~kPlaced;
+    len_[i] = std::min(kPageTokens, n_tokens - first_pos_[i]);
+    if (copies_ != nullptr) copies_[i] = kNoCopy;
+  }
+  n_pages_[stream] = n_pages;
+  if (n_resident_ != nullptr) n_resident_[stream] = n_placed;
+  count_resident(n_placed);
+  pages_cold_.fetch_add(n_pages - n_placed, std::memory_order_relaxed);
+}
+
+void KvCache::set_n_tokens(uint32_t n_tokens) {
+  n_tokens_ = n_tokens;
+  n_reserved_ = 0;
+  n_tokens_published_.store(n_tokens, std::memory_order_relaxed);
 }
 
 uint64_t KvCache::set_flags(uint32_t first, uint32_t end, uint32_t set, uint32_t clear) {

@@ -217,7 +217,17 @@ class KvCache {
   // first page of a stream away.
   uint16_t* prepend(uint32_t stream, uint32_t first_pos, uint32_t len);
   void remove_first(uint32_t stream) { remove_row(stream, 0); }
+  // How many pages slide() would remove.
+  uint32_t n_out_of_window(uint32_t stream, uint32_t pos) const;
   uint64_t pages_slid() const { return pages_slid_; }  // for the session's thread only
+
+  // A conversation that was saved, into an empty cache. The columns first_pos, flags, stamp and scores of the first
+  // n_pages rows of a stream have been filled, and checked against n_tokens: here the rows get their lengths, and those
+  // with kPlaced among their flags get slots, of which the stream has enough; the others are cold. The number of tokens
+  // is set last.
+  static constexpr uint32_t kPlaced = 1u << 31;
+  void place_rows(uint32_t stream, uint32_t n_pages, uint32_t n_tokens);
+  void set_n_tokens(uint32_t n_tokens);
 
   // Flags of the open page (the same in all streams), 0 if there is none. The setter restores them in every stream.
   uint32_t open_page_flags() const { return n_pages_[0] == 0 ? 0 : flags_[at(0, n_pages_[0] - 1)]; }
@@ -232,6 +242,13 @@ class KvCache {
   // The keys of one page in the pool, [kPageTokens, head_dim] bf16, with its values after them; for tests and tools.
   const uint16_t* page_keys(uint32_t slot) const { return pool_ + slot * page_elements(); }
   uint16_t* page_data(uint32_t slot) { return pool_ + slot * page_elements(); }
+  // Where the digest of a row is among the digests, and a digest, [digest_elements].
+  size_t digest_index(uint32_t stream, uint32_t row) const {
+    return shape_.recalls() ? at(stream, row) : slots_[at(stream, row)];
+  }
+  uint16_t* digest_data(size_t index) const {
+    return digests_ + index * digest_elements(shape_.digest, shape_.head_dim);
+  }
   // Computes a page's digest from its keys. Kinds that need whole pages give no digest to a page that is not full.
   void rebuild_digest(uint32_t stream, uint32_t row);
 
@@ -255,10 +272,6 @@ class KvCache {
   // Index of the top of a stream's stack of free slots; the stack is not empty while the stream has a free slot.
   size_t top_free(uint32_t stream) const { return size_t{slot_begin_[stream + 1]} - 1 - resident(stream); }
   void change_resident(uint32_t stream, int32_t change);
-  // Where the digest of a row is.
-  size_t digest_index(uint32_t stream, uint32_t row) const {
-    return shape_.recalls() ? at(stream, row) : slots_[at(stream, row)];
-  }
   void remove_row(uint32_t stream, uint32_t row);
   void copy_stream(const KvCache& other, uint32_t stream);
   size_t page_elements() const { return size_t{2} * kPageTokens * shape_.head_dim; }

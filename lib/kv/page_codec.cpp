@@ -72,6 +72,12 @@ void write_block_header(uint64_t checksum, uint32_t stored_bytes, std::byte* blo
   std::memcpy(block + 8, &stored_bytes, 4);
 }
 
+uint32_t stored_bytes_of(const std::byte* block) {
+  uint32_t stored_bytes = 0;
+  std::memcpy(&stored_bytes, block + 8, 4);
+  return stored_bytes;
+}
+
 uint64_t PageEncoder::workspace_bytes(uint32_t page_bytes) { return encoder_context_bytes() + page_bytes / 2; }
 
 Status PageEncoder::init(uint32_t page_bytes, std::byte* workspace) {

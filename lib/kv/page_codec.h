@@ -39,8 +39,9 @@ constexpr uint32_t max_block_bytes(uint32_t page_bytes) { return kBlockHeaderByt
 // Of the page with the position of its first token, in a stream.
 uint64_t page_checksum(const void* page, uint32_t page_bytes, uint32_t stream, uint32_t position);
 
-// Writes a block's header.
+// Writes a block's header; what a header says.
 void write_block_header(uint64_t checksum, uint32_t stored_bytes, std::byte* block);
+uint32_t stored_bytes_of(const std::byte* block);
 
 class PageEncoder {
  public:

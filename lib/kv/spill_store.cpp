@@ -123,28 +123,34 @@ Status SpillStore::put(uint32_t stream, uint32_t position, const void* page, Spi
   const std::lock_guard turn(put_mutex_);
   Lock lock(mutex_);
   WEIR_TRY(make_room(lock, 1));
+  const uint32_t free_slot = free_slots_[--n_free_slots_];
+  std::memcpy(slot(free_slot), page, plan_page_bytes_);
+  handle = add_raw(checksum, tag, free_slot);
+  if (raw_.n > plan_.n_raw) retire(lock);
+  return {};
+}
+
+// Takes an entry for a page that is in a slot.
+SpillHandle SpillStore::add_raw(uint64_t checksum, uint32_t tag, uint32_t slot) {
   const uint32_t index = free_entry_;
   Entry& e = entries_[index];
   free_entry_ = e.next;
   e = {.checksum = checksum,
        .tag = tag,
        .n_refs = 1,
-       .first = free_slots_[--n_free_slots_],
+       .first = slot,
        .last = 0,
        .block_bytes = 0,
        .prev = kNoSpill,
        .next = kNoSpill,
        .where = Where::kRaw,
        .was_read = false};
-  std::memcpy(slot(e.first), page, plan_page_bytes_);
   append(raw_, index);
   tell(e, e.first);
   ++stats_.pages_spilled;
   ++stats_.pages_held;
   stats_.stored_bytes += plan_page_bytes_;
-  handle = index;
-  if (raw_.n > plan_.n_raw) retire(lock);
-  return {};
+  return index;
 }
 
 // --- workers -------------------------------------------------------------------------------------------------------
@@ -317,14 +323,24 @@ Status SpillStore::get(SpillHandle handle, uint32_t stream, uint32_t position, v
     ++stats_.errors;
     return fail(WEIR_ERR_FORMAT, "spilled page of stream %u at position %u: wrong checksum", stream, position);
   }
+  Reader& reader = take_reader(lock);
+  const Status status = read(lock, handle, stream, position, page, reader);
+  give_reader(reader);
+  return status;
+}
+
+SpillStore::Reader& SpillStore::take_reader(Lock& lock) {
   reader_free_.wait(lock, [&] { return free_reader_ != nullptr; });
   Reader& reader = *free_reader_;
   free_reader_ = reader.next;
-  const Status status = read(lock, handle, stream, position, page, reader);
+  return reader;
+}
+
+// The lock is held.
+void SpillStore::give_reader(Reader& reader) {
   reader.next = free_reader_;
   free_reader_ = &reader;
   reader_free_.notify_one();
-  return status;
 }
 
 // Of a compressed page. The lock is held before and after.

@@ -56,6 +56,9 @@ struct SpillOptions {
   CreateThreadFn create_thread = pthread_create;
 };
 
+// Where a page lies, for files that keep it.
+enum class SpillPlace : uint8_t { kRaw, kCells, kFile };
+
 struct SpillPlan {
   uint32_t worst_cells = 0;  // of one page
   uint32_t n_raw = 0, n_cells = 0, n_file_cells = 0;
@@ -116,6 +119,16 @@ class SpillStore {
   // page's; WEIR_ERR_IO: the file failed and is given up; WEIR_ERR_NOT_FOUND: the page was lost with the file.
   // `out` holds anything then.
   Status get(SpillHandle handle, uint32_t stream, uint32_t position, void* out);
+
+  // The same page as a block (page_codec.h), [max_block_bytes], which the store has checked; and back. Between the two
+  // places should be the same, so that a store of the same size holds as much: put_block uses another one only when
+  // there is no room. Blocks that were in memory are stored as they are; WEIR_ERR_FORMAT when one is damaged or another
+  // page's.
+  Status get_block(SpillHandle handle, uint32_t stream, uint32_t position, std::byte* block, uint32_t& block_bytes,
+                   SpillPlace& place);
+  // put_block also restores the page to `page` if that is not null; in WEIR_ERR_BUDGET, too.
+  Status put_block(uint32_t stream, uint32_t position, const std::byte* block, uint32_t block_bytes, SpillPlace place,
+                   void* page, SpillHandle& handle, uint32_t tag = 0);
 
   // References: put gives one, share adds one, release and drop take one away; the page is gone with its last one. drop
   // is for pages that somebody still might want, and counts them.
@@ -205,6 +218,11 @@ class SpillStore {
   void tell(const Entry& entry, uint32_t where) {
     if (raw_index_ != nullptr) raw_index_[entry.tag] = where;
   }
+  SpillHandle add_raw(uint64_t checksum, uint32_t tag, uint32_t slot);
+  bool add_to_cells(Lock& lock, uint64_t checksum, uint32_t tag, const std::byte* block, uint32_t block_bytes,
+                    bool to_file, SpillHandle& handle);
+  Reader& take_reader(Lock& lock);
+  void give_reader(Reader& reader);
   Status read(Lock& lock, SpillHandle handle, uint32_t stream, uint32_t position, std::byte* out, Reader& reader);
   static void* worker_main(void* worker);
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <iterator>
 
+#include "kv/checksum.h"
 #include "core/plain_text.h"
 
 namespace weir {
@@ -297,6 +298,16 @@ Status Model::read_windows() {
   float base = 0.0f;
   WEIR_TRY(file_.get_f32(base_key, base, c.arch->local_rope_base));
   return rope_.add(base_key, base);
+}
+
+uint64_t Model::sampled_weights() const {
+  constexpr uint64_t kSamples = 16, kBytes = 64;
+  Checksum sum;
+  for (const GgufTensor& tensor : file_.tensors()) {
+    const uint64_t n = std::min(tensor.bytes, kBytes);
+    for (uint64_t i = 0; i < kSamples; ++i) sum.add(tensor.data + (tensor.bytes - n) / (kSamples - 1) * i, n);
+  }
+  return sum.value();
 }
 
 Status Model::read_fingerprint(OpenProgress& progress) {

@@ -112,6 +112,11 @@ class Model {
   const GgufFile& file() const { return file_; }
   const NameTable& names() const { return names_; }
   const ChatTemplate& chat_template() const { return chat_template_; }
+  // With vocab_only 0; see weir_model_info. Two trainings of one shape differ in it if they do in the first bytes of
+  // any tensor.
+  uint64_t fingerprint() const { return fingerprint_; }
+  // The hash of samples of every tensor's bytes. Reads them from the file.
+  uint64_t sampled_weights() const;
   uint64_t weights_bytes() const { return weights_bytes_; }
   void get_info(weir_model_info& info) const;
 

@@ -45,7 +45,7 @@ void OptionReader::know(const char* name) {
   if (n_known_ < kMaxKnown) known_[n_known_++] = name;
 }
 
-Status OptionReader::get_u32(const char* name, uint32_t& value, uint32_t low, uint32_t high) {
+Status OptionReader::find_u32(const char* name, uint32_t& value, uint32_t low, uint32_t high) {
   know(name);
   const char* text = find(name);
   if (text == nullptr) return {};
@@ -60,7 +60,7 @@ Status OptionReader::get_u32(const char* name, uint32_t& value, uint32_t low, ui
   return {};
 }
 
-Status OptionReader::get_f32(const char* name, float& value, float low, float high) {
+Status OptionReader::find_f32(const char* name, float& value, float low, float high) {
   know(name);
   const char* text = find(name);
   if (text == nullptr) return {};
@@ -78,12 +78,13 @@ Status OptionReader::get_f32(const char* name, float& value, float low, float hi
 Status OptionReader::get_bool(const char* name, bool& value) {
   static constexpr const char* kWords[] = {"false", "true", "0", "1", "off", "on"};
   uint32_t index = value ? 1 : 0;
-  WEIR_TRY(get_word(name, index, kWords));
+  WEIR_TRY(find_word(name, index, kWords));
   value = index % 2 == 1;
+  if (effective_ != nullptr) effective_->add(name, "%s", value ? "true" : "false");
   return {};
 }
 
-Status OptionReader::get_word(const char* name, uint32_t& value, std::span<const char* const> words) {
+Status OptionReader::find_word(const char* name, uint32_t& value, std::span<const char* const> words) {
   know(name);
   const char* text = find(name);
   if (text == nullptr) return {};
@@ -98,6 +99,24 @@ Status OptionReader::get_word(const char* name, uint32_t& value, std::span<const
     if (n > 0 && static_cast<size_t>(n) < sizeof(list) - used) used += static_cast<size_t>(n);
   }
   return fail(WEIR_ERR_INVALID_ARG, "policy %s: option %s=%.64s is none of:%s", policy_, name, text, list);
+}
+
+Status OptionReader::get_u32(const char* name, uint32_t& value, uint32_t low, uint32_t high) {
+  WEIR_TRY(find_u32(name, value, low, high));
+  if (effective_ != nullptr) effective_->add(name, "%u", value);
+  return {};
+}
+
+Status OptionReader::get_f32(const char* name, float& value, float low, float high) {
+  WEIR_TRY(find_f32(name, value, low, high));
+  if (effective_ != nullptr) effective_->add(name, "%.9g", static_cast<double>(value));
+  return {};
+}
+
+Status OptionReader::get_word(const char* name, uint32_t& value, std::span<const char* const> words) {
+  WEIR_TRY(find_word(name, value, words));
+  if (effective_ != nullptr) effective_->add(name, "%s", value < words.size() ? words[value] : "");
+  return {};
 }
 
 Status OptionReader::finish() {

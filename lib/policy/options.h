@@ -2,9 +2,11 @@
 // unchanged when the option is absent.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <span>
 
+#include "core/named_values.h"
 #include "core/status.h"
 #include "weir/base.h"
 
@@ -13,14 +15,25 @@ namespace weir {
 // "prompt" names a prompt policy, and options that begin with "prompt_" belong to it; a policy's reader skips both.
 inline constexpr const char* kPromptOption = "prompt";
 
+// The options that were given, and where readers note what each came to be, given or not; null: nowhere.
+struct OptionList {
+  OptionList() = default;
+  template <class Range>
+  requires std::convertible_to<Range, std::span<const weir_key_value>> OptionList(Range&& options) : given(options) {}
+  OptionList(const weir_key_value* options, size_t n) : given(options, n) {}
+
+  std::span<const weir_key_value> given;
+  NamedValues* effective = nullptr;
+};
+
 // Fails when there are options of a prompt policy, but no prompt policy.
 Status refuse_prompt_options(std::span<const weir_key_value> options);
 
 class OptionReader {
  public:
   enum Scope { kPolicy, kPromptPolicy };
-  OptionReader(const char* policy, std::span<const weir_key_value> options, Scope scope = kPolicy)
-      : policy_(policy), options_(options), scope_(scope) {}
+  OptionReader(const char* policy, const OptionList& options, Scope scope = kPolicy)
+      : policy_(policy), options_(options.given), effective_(options.effective), scope_(scope) {}
 
   Status get_u32(const char* name, uint32_t& value, uint32_t low, uint32_t high);
   Status get_f32(const char* name, float& value, float low, float high);
@@ -36,12 +49,16 @@ class OptionReader {
   Status finish();
 
  private:
+  Status find_u32(const char* name, uint32_t& value, uint32_t low, uint32_t high);
+  Status find_f32(const char* name, float& value, float low, float high);
+  Status find_word(const char* name, uint32_t& value, std::span<const char* const> words);
   const char* find(const char* name) const;
   void know(const char* name);
 
   static constexpr uint32_t kMaxKnown = 24;
   const char* policy_;
   std::span<const weir_key_value> options_;
+  NamedValues* effective_;
   Scope scope_;
   const char* known_[kMaxKnown] = {};
   uint32_t n_known_ = 0;

@@ -55,15 +55,19 @@ constexpr char kPromptPolicyNames[] =
 // Puts a prompt policy before `out`: the one that the options name, or the first of the list if `out` needs one.
 Status put_prompt_policy(const PolicyConfig& config, PolicyStorage& storage, Policy*& out) {
   const char* name = nullptr;
-  for (const weir_key_value& option : config.options) {
+  for (const weir_key_value& option : config.options.given) {
     if (std::strcmp(option.key, kPromptOption) == 0) name = option.value;
   }
-  if (name == nullptr && !out->needs().prompt_policy) return refuse_prompt_options(config.options);
-  if (name == nullptr) return kPromptPolicies[0].make(config, storage, *out, out);
+  if (name == nullptr && !out->needs().prompt_policy) return refuse_prompt_options(config.options.given);
+  if (name == nullptr) {
+    storage.effective.add(kPromptOption, "%s", kPromptPolicies[0].name);
+    return kPromptPolicies[0].make(config, storage, *out, out);
+  }
   for (const PromptEntry& entry : kPromptPolicies) {
     if (std::strcmp(entry.name, name) != 0) continue;
     if (out->needs().recall_slots != 0)
       return fail(WEIR_ERR_INVALID_ARG, "prompt=%.64s: with recall the whole prompt is kept", name);
+    storage.effective.add(kPromptOption, "%s", name);
     return entry.make(config, storage, *out, out);
   }
   return fail(WEIR_ERR_NOT_FOUND, "no prompt policy \"%.64s\"; there are:%s", name, kPromptPolicyNames);
@@ -141,6 +145,16 @@ Status check_rules_fit_needs(const char* name, const PolicyNeeds& needs, const S
   return {};
 }
 
+// What of the needs decides which states a session can be in.
+void add_needs(const PolicyNeeds& needs, NamedValues& effective) {
+  effective.add("context_tokens", "%u", needs.context_tokens);
+  effective.add("pages_per_stream", "%u", needs.pages_per_stream);
+  effective.add("dense_layers", "%u", needs.n_wide_layers);
+  effective.add("pages_per_dense_stream", "%u", needs.wide_pages);
+  effective.add("recall_slots", "%u", needs.recall_slots);
+  effective.add("prompt_pages", "%u", needs.prompt_pages);
+}
+
 }  // namespace
 
 Status check_rules(const char* name, const Policy& policy) {
@@ -154,13 +168,21 @@ Status check_rules(const char* name, const Policy& policy) {
               whole);
 }
 
-Status make_policy(const char* name, const PolicyConfig& config, PolicyStorage& storage, Policy*& out) {
+Status make_policy(const char* name, const PolicyConfig& wanted, PolicyStorage& storage, Policy*& out) {
   if (name == nullptr) name = "dense";
+  PolicyConfig config = wanted;
+  config.options.effective = &storage.effective;
+  storage.effective.clear();
   for (const Entry& entry : kPolicies) {
     if (std::strcmp(entry.name, name) != 0) continue;
+    storage.effective.add("policy", "%s", name);
+    storage.effective.add("budget_tokens", "%u", config.budget_tokens);
     WEIR_TRY(entry.make(config, storage, out));
     Status status = check_rules(name, *out);
     if (status.ok()) status = put_prompt_policy(config, storage, out);
+    if (status.ok()) add_needs(out->needs(), storage.effective);
+    if (status.ok() && storage.effective.is_cut())
+      status = fail(WEIR_ERR_INTERNAL, "policy %s: its options are too long to note", name);
     if (!status.ok()) {
       out->~Policy();
       out = nullptr;

@@ -14,6 +14,7 @@
 #include "kv/kv_cache.h"
 #include "ops/ops.h"
 #include "ops/step_rules.h"
+#include "policy/options.h"
 #include "weir/base.h"
 
 namespace weir {
@@ -27,7 +28,7 @@ struct PolicyConfig {
   uint32_t budget_tokens = 0;   // per stream; 0: no budget, the whole context
   uint32_t max_prompt_tokens = 0;
   float attn_scale = 1.0f;
-  std::span<const weir_key_value> options;
+  OptionList options;
 };
 
 // With recall: what a page's stamp is, by which pages leave. For devices, which must know the rule.
@@ -163,10 +164,13 @@ class Policy {
   PolicyNeeds needs_;
 };
 
-// Memory for a policy object and a prompt policy before it, so that neither plans nor sessions allocate for them.
+// Memory for a policy object and a prompt policy before it, so that neither plans nor sessions allocate for them; and
+// what a saved session must have in common with one that it is restored into: name, sizes, and every option with the
+// value that it came to have.
 struct PolicyStorage {
   alignas(16) std::byte bytes[256];
   alignas(16) std::byte prompt_bytes[256];
+  NamedValues effective;
 };
 
 // Builds the policy `name` (null: dense) in `storage`, behind the prompt policy that the option "prompt" names. Errors:

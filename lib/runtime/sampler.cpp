@@ -66,6 +66,15 @@ void Sampler::set_recent(const weir_token* tokens, uint32_t n_tokens) {
   for (uint32_t i = n_tokens - std::min(n_tokens, kMaxRecent); i < n_tokens; ++i) accept(tokens[i]);
 }
 
+weir_token Sampler::recent(uint32_t i) const { return recent_[(recent_at_ + kMaxRecent - n_recent_ + i) % kMaxRecent]; }
+
+void Sampler::restore(const State& state) {
+  options_ = state.options;
+  random_ = state.random;
+  n_recent_ = state.n_recent;
+  recent_at_ = n_recent_ % kMaxRecent;
+}
+
 // SplitMix64 (Steele, Lea, Flood 2014): one add and three mixes, the same numbers on every platform.
 double Sampler::next_uniform() {
   uint64_t z = (random_ += 0x9e3779b97f4a7c15u);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "core/memory.h"
 #include "core/status.h"
@@ -22,6 +23,19 @@ class Sampler {
   void set(const weir_sampling_options& options);
   void copy_from(const Sampler& other);  // that was laid out for the same vocabulary
   void restart();                        // random state from the seed, no recent tokens
+
+  // All that decides what is drawn next, besides the recent tokens.
+  struct State {
+    weir_sampling_options options = WEIR_SAMPLING_OPTIONS_INIT;
+    uint64_t random = 0;
+    uint32_t n_recent = 0;
+  };
+  State state() const { return {options_, random_, n_recent_}; }
+  weir_token recent(uint32_t i) const;  // of n_recent, the oldest first
+  // The other way round: the recent tokens are written to this room, [kMaxRecent], while there are none; they count
+  // from restore() on.
+  std::span<weir_token> recent_room() { return {recent_, kMaxRecent}; }
+  void restore(const State& state);
 
   // Whether the largest unchanged logit is drawn, which a device can find by itself.
   bool is_greedy() const { return options_.temperature == 0.0f && options_.repeat_penalty == 1.0f; }

@@ -94,6 +94,11 @@ Status Session::begin() {
 Status Session::reset() {
   Entry entry(*this);
   WEIR_TRY(entry.status());
+  forget();
+  return {};
+}
+
+void Session::forget() {
   if (cold_.is_on()) cold_.reset();
   kv_.reset();
   events_read_ = kv_.pages_evicted();
@@ -103,7 +108,6 @@ Status Session::reset() {
   detokenizer_.reset(&model_->tokenizer(), false, true);
   has_logits_ = false;
   cancel_.store(false);
-  return {};
 }
 
 Status Session::check_token(weir_token token) const {

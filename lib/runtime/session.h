@@ -18,7 +18,7 @@
 #include "runtime/sampler.h"
 #include "text/tokenizer.h"
 #include "weir/experimental.h"
-#include "weir/session.h"
+#include "weir/save.h"
 
 namespace weir {
 
@@ -85,6 +85,9 @@ class Session {
   Status generate(const weir_generate_options& options, weir_generate_result& result);
   // Goes back to the first n_tokens of the conversation (rewind.cpp). flags: WEIR_REWIND_*.
   Status rewind(uint32_t n_tokens, uint32_t flags);
+  // The conversation to a stream of bytes, and back (session_save.cpp, session_restore.cpp).
+  Status save(weir_write_fn fn, void* user);
+  Status restore(weir_read_fn fn, void* user);
   // Fills the KV memory with n_tokens pseudo-random tokens, as if they had been decoded; for benchmarks.
   Status fill(uint32_t n_tokens);
 
@@ -145,6 +148,12 @@ class Session {
   };
   class Prompt;         // what a prompt changed, and the way back
   class TokenCallback;  // lives while on_token runs
+  class PageMemory;     // these three: saved_session.h
+  class Saver;
+  class Restorer;
+  Status describe(NamedValues& out) const;
+  Status check_savable() const;
+  void forget();  // the conversation
   Status check_range(uint32_t first, uint32_t end) const;
   Status find_lost(uint32_t n_tokens, bool lossy, uint32_t& n_kept) const;
   Status cut_to(uint32_t n_tokens);

@@ -1,0 +1,90 @@
+// Pages that leave the store as blocks, for a file, and come back from one. While a page is checked, its bytes lie in
+// the slot that the next page to put would take; only a put takes slots, and puts take turns.
+#include <cstring>
+
+#include "kv/spill_store.h"
+
+namespace weir {
+
+Status SpillStore::get_block(SpillHandle handle, uint32_t stream, uint32_t position, std::byte* block,
+                             uint32_t& block_bytes, SpillPlace& place) {
+  const std::lock_guard turn(put_mutex_);
+  Lock lock(mutex_);
+  if (!is_page(handle)) return fail(WEIR_ERR_INTERNAL, "the spill store holds no page %u", handle);
+  Entry& e = entries_[handle];
+  if (e.where <= Where::kBusy) {
+    place = SpillPlace::kRaw;
+    block_bytes = max_block_bytes(plan_page_bytes_);
+    write_block_header(e.checksum, plan_page_bytes_, block);
+    std::memcpy(block + kBlockHeaderBytes, slot(e.first), plan_page_bytes_);
+    if (page_checksum(block + kBlockHeaderBytes, plan_page_bytes_, stream, position) == e.checksum) return {};
+    ++stats_.errors;
+    return fail(WEIR_ERR_FORMAT, "spilled page of stream %u at position %u: wrong checksum", stream, position);
+  }
+  place = e.where == Where::kFile ? SpillPlace::kFile : SpillPlace::kCells;
+  block_bytes = e.block_bytes;
+  std::byte* page = slot(free_slots_[n_free_slots_ - 1]);
+  Reader& reader = take_reader(lock);
+  const Status status = read(lock, handle, stream, position, page, reader);
+  if (status.ok()) std::memcpy(block, reader.block, block_bytes);
+  give_reader(reader);
+  return status;
+}
+
+Status SpillStore::put_block(uint32_t stream, uint32_t position, const std::byte* block, uint32_t block_bytes,
+                             SpillPlace place, void* page, SpillHandle& handle, uint32_t tag) {
+  const std::lock_guard turn(put_mutex_);
+  Lock lock(mutex_);
+  const uint32_t free_slot = free_slots_[n_free_slots_ - 1];
+  Reader& reader = take_reader(lock);
+  lock.unlock();
+  const bool is_good = reader.decoder.decode_block(block, block_bytes, stream, position, slot(free_slot));
+  lock.lock();
+  give_reader(reader);
+  if (!is_good)
+    return fail(WEIR_ERR_FORMAT, "page of stream %u at position %u: the block is damaged", stream, position);
+  if (page != nullptr) std::memcpy(page, slot(free_slot), plan_page_bytes_);
+  const uint64_t checksum = page_checksum(slot(free_slot), plan_page_bytes_, stream, position);
+  if (place != SpillPlace::kRaw && stats_.pages_held < max_pages_ &&
+      add_to_cells(lock, checksum, tag, block, block_bytes, place == SpillPlace::kFile, handle))
+    return {};
+  WEIR_TRY(make_room(lock, 1));
+  // Workers may have put slots on the stack meanwhile, under which this one lies; its page goes into the top one.
+  const uint32_t taken = free_slots_[--n_free_slots_];
+  if (taken != free_slot) std::memcpy(slot(taken), slot(free_slot), plan_page_bytes_);
+  handle = add_raw(checksum, tag, taken);
+  if (raw_.n > plan_.n_raw) retire(lock);
+  return {};
+}
+
+// False, and nothing has changed, when there is no room.
+bool SpillStore::add_to_cells(Lock& lock, uint64_t checksum, uint32_t tag, const std::byte* block, uint32_t block_bytes,
+                              bool to_file, SpillHandle& handle) {
+  const uint64_t n_cells = SpillCells::cells_for(block_bytes);
+  uint32_t first = 0, last = 0;
+  if (!free_cells(lock, n_cells) || !cells_.put(block, block_bytes, first, last)) return false;
+  const uint32_t index = free_entry_;
+  Entry& e = entries_[index];
+  free_entry_ = e.next;
+  e = {.checksum = checksum,
+       .tag = tag,
+       .n_refs = 1,
+       .first = first,
+       .last = last,
+       .block_bytes = block_bytes,
+       .prev = kNoSpill,
+       .next = kNoSpill,
+       .where = Where::kCells,
+       .was_read = false};
+  tell(e, kNotRaw);
+  free_for_sure_ -= n_cells;
+  ++stats_.pages_spilled;
+  ++stats_.pages_held;
+  stats_.stored_bytes += n_cells * SpillCells::kCellBytes;
+  handle = index;
+  const bool has_room = file_.is_open() && !file_failed_ && SpillFile::cells_for(block_bytes) <= file_.n_free();
+  if (!to_file || !has_room || (!write_to_file(e) && e.where != Where::kLost)) append(in_cells_, index);
+  return true;
+}
+
+}  // namespace weir

@@ -1,0 +1,71 @@
+// What saving and restoring share: the memory of pages and digests, on the processor or on a device.
+#pragma once
+
+#include <algorithm>
+#include <span>
+
+#include "kv/page_codec.h"
+#include "runtime/session.h"
+#include "runtime/session_file.h"
+
+namespace weir {
+
+// Pages and digests of a session. On a device they pass through staging memory that is otherwise used while prompts are
+// read.
+class Session::PageMemory {
+ public:
+  explicit PageMemory(Session& session)
+      : s_(session), kv_(session.device_ != nullptr ? session.device_kv_ : session.kv_) {}
+
+  uint16_t* keys(uint32_t slot) const { return kv_.page_data(slot); }
+  uint16_t* values(uint32_t slot) const { return kv_.page_data(slot) + size_t{kPageTokens} * kv_.shape().head_dim; }
+  uint16_t* digest(uint32_t stream, uint32_t row) const { return kv_.digest_data(s_.kv_.digest_index(stream, row)); }
+  // Room for the largest block, with recall.
+  std::span<std::byte> block() const {
+    const KvShape& shape = kv_.shape();
+    const uint64_t n = uint64_t{shape.n_kv_heads} * kSplitPages * shape.page_bytes();
+    return {reinterpret_cast<std::byte*>(s_.step_.b.staging.pages), n};
+  }
+
+  // Calls use(std::span<const uint16_t>) for the n elements at `from`, piece by piece.
+  template <class Use>
+  Status read(const uint16_t* from, uint64_t n, const Use& use) const {
+    if (s_.device_ == nullptr) return use(std::span<const uint16_t>(from, n));
+    const std::span<uint16_t> staging = pieces();
+    for (uint64_t done = 0; done < n; done += staging.size()) {
+      const std::span<uint16_t> part = staging.first(std::min<uint64_t>(staging.size(), n - done));
+      WEIR_TRY(from_module(*s_.module_, s_.module_->copy_out(part.data(), from + done, part.size_bytes())));
+      WEIR_TRY(use(std::span<const uint16_t>(part)));
+    }
+    return {};
+  }
+  // Calls fill(std::span<uint16_t>) for the n elements at `to`, piece by piece.
+  template <class Fill>
+  Status write(uint16_t* to, uint64_t n, const Fill& fill) const {
+    if (s_.device_ == nullptr) return fill(std::span<uint16_t>(to, n));
+    const std::span<uint16_t> staging = pieces();
+    for (uint64_t done = 0; done < n; done += staging.size()) {
+      const std::span<uint16_t> part = staging.first(std::min<uint64_t>(staging.size(), n - done));
+      WEIR_TRY(fill(part));
+      WEIR_TRY(from_module(*s_.module_, s_.module_->copy_in(to + done, part.data(), part.size_bytes())));
+    }
+    return {};
+  }
+
+ private:
+  std::span<uint16_t> pieces() const {
+    const uint64_t n = uint64_t{s_.step_.b.max_tok} * 2 * s_.model_->rope().angles().size();
+    return {reinterpret_cast<uint16_t*>(s_.staging_.cos_sin), 2 * n};
+  }
+
+  Session& s_;
+  KvCache& kv_;
+};
+
+// Whether a page with this many tokens has a digest that anything reads.
+inline bool has_digest(const KvShape& shape, uint32_t stream, uint32_t len) {
+  if (shape.digest == DigestKind::kNone || shape.is_local(stream / shape.n_kv_heads)) return false;
+  return len == kPageTokens || shape.digest == DigestKind::kMinMax;
+}
+
+}  // namespace weir

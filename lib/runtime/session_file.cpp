@@ -1,0 +1,169 @@
+// Header, sections and checksums of saved sessions; see session_file.h.
+#include "runtime/session_file.h"
+
+#include <bit>
+#include <cstring>
+
+namespace weir {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "saved sessions are little-endian");
+
+// The first byte is no text, and the line ends show a transfer that changes them.
+constexpr uint8_t kMagic[8] = {0x89, 'W', 'E', 'I', 'R', 'S', '\r', '\n'};
+constexpr uint32_t kByteOrder = 0x01020304, kOtherByteOrder = 0x04030201;
+
+// The same in all versions.
+struct Header {
+  uint8_t magic[8];
+  uint32_t version;
+  uint32_t byte_order;
+  uint64_t checksum;  // of the fields before
+};
+static_assert(sizeof(Header) == 24);
+
+uint64_t header_checksum(const Header& header) {
+  Checksum sum;
+  sum.add(&header, offsetof(Header, checksum));
+  return sum.value();
+}
+
+using Number = unsigned long long;
+
+struct SectionName {
+  explicit SectionName(Section section) {
+    for (uint32_t i = 0; i < 4; ++i) text[i] = static_cast<char>(static_cast<uint32_t>(section) >> (8 * i) & 0xFF);
+  }
+  char text[5] = {};
+};
+
+}  // namespace
+
+// --- writing -------------------------------------------------------------------------------------------------------
+
+Status SessionWriter::put(const void* data, uint64_t n) {
+  const Answer answer = sink_.write(data, n, at_);
+  if (!answer.agreed) {
+    return fail(WEIR_ERR_IO, "the write callback did not take %llu bytes at byte %llu of the saved session%s",
+                Number{n}, Number{at_}, answer.why());
+  }
+  at_ += n;
+  return {};
+}
+
+Status SessionWriter::flush() {
+  const uint32_t n = n_buffered_;
+  n_buffered_ = 0;
+  return n == 0 ? Status() : put(buffer_, n);
+}
+
+Status SessionWriter::bytes(const void* data, uint64_t n) {
+  section_.add(data, n);
+  total_.add(data, n);
+  if (n > sizeof(buffer_) - n_buffered_) WEIR_TRY(flush());
+  if (n > sizeof(buffer_)) return put(data, n);
+  if (n != 0) std::memcpy(buffer_ + n_buffered_, data, n);
+  n_buffered_ += static_cast<uint32_t>(n);
+  return {};
+}
+
+Status SessionWriter::begin() {
+  Header header = {};
+  std::memcpy(header.magic, kMagic, sizeof(kMagic));
+  header.version = kSessionVersion;
+  header.byte_order = kByteOrder;
+  header.checksum = header_checksum(header);
+  return bytes(&header, sizeof(header));
+}
+
+Status SessionWriter::begin_section(Section section) {
+  section_.reset();
+  return number(static_cast<uint32_t>(section));
+}
+
+Status SessionWriter::end_section() { return number(section_.value()); }
+
+Status SessionWriter::finish() {
+  WEIR_TRY(begin_section(Section::kEnd));
+  WEIR_TRY(number(total_.value()));
+  return flush();
+}
+
+// --- reading -------------------------------------------------------------------------------------------------------
+
+Status SessionReader::fill(void* out, uint64_t n) {
+  auto* to = static_cast<std::byte*>(out);
+  for (uint64_t done = 0; done < n;) {
+    uint64_t n_read = 0;
+    const Answer answer = source_.read(to + done, n - done, at_ + done, n_read);
+    if (!answer.agreed) {
+      return fail(WEIR_ERR_IO, "the read callback did not give byte %llu of the saved session%s", Number{at_ + done},
+                  answer.why());
+    }
+    if (n_read > n - done) {
+      return fail(WEIR_ERR_IO,
+                  "the read callback claims to have given %llu bytes at byte %llu of the saved session, %llu"
+                  " were asked for",
+                  Number{n_read}, Number{at_ + done}, Number{n - done});
+    }
+    if (n_read == 0) return fail(WEIR_ERR_FORMAT, "the saved session ends at byte %llu", Number{at_ + done});
+    done += n_read;
+  }
+  section_.add(out, n);
+  total_.add(out, n);
+  at_ += n;
+  return {};
+}
+
+Status SessionReader::too_many(uint64_t n, uint64_t room, const char* what) const {
+  return fail(WEIR_ERR_FORMAT, "the saved session has %llu %s at byte %llu, where this session has room for %llu",
+              Number{n}, what, Number{at_}, Number{room});
+}
+
+Status SessionReader::begin() {
+  Header header;
+  WEIR_TRY(fill(&header, sizeof(header)));
+  if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0)
+    return fail(WEIR_ERR_FORMAT, "this is no saved session: the first eight bytes are others");
+  if (header.byte_order == kOtherByteOrder)
+    return fail(WEIR_ERR_UNSUPPORTED, "the saved session is of a big-endian machine");
+  if (header.checksum != header_checksum(header) || header.byte_order != kByteOrder || header.version == 0)
+    return fail(WEIR_ERR_FORMAT, "the saved session is damaged: its header has another checksum");
+  if (header.version > kSessionVersion) {
+    return fail(WEIR_ERR_UNSUPPORTED, "the saved session has format version %u; this build reads up to %u",
+                header.version, kSessionVersion);
+  }
+  return {};
+}
+
+Status SessionReader::begin_section(Section section) {
+  section_.reset();
+  in_ = section;
+  const uint64_t at = at_;
+  uint32_t id = 0;
+  WEIR_TRY(number(id));
+  if (id == static_cast<uint32_t>(section)) return {};
+  return fail(WEIR_ERR_FORMAT, "the saved session is damaged: no section %s at byte %llu", SectionName(section).text,
+              Number{at});
+}
+
+Status SessionReader::end_section() {
+  const uint64_t wanted = section_.value();
+  uint64_t checksum = 0;
+  WEIR_TRY(number(checksum));
+  if (checksum == wanted) return {};
+  return fail(WEIR_ERR_FORMAT,
+              "the saved session is damaged: section %s, which ends at byte %llu, has another checksum",
+              SectionName(in_).text, Number{at_});
+}
+
+Status SessionReader::finish() {
+  WEIR_TRY(begin_section(Section::kEnd));
+  const uint64_t wanted = total_.value();
+  uint64_t checksum = 0;
+  WEIR_TRY(number(checksum));
+  if (checksum == wanted) return {};
+  return fail(WEIR_ERR_FORMAT, "the saved session is damaged: the checksum of all %llu bytes is another", Number{at_});
+}
+
+}  // namespace weir

@@ -1,0 +1,260 @@
+// Restores a session from a file that is not trusted. Sizes are those of the session's own plan; numbers of the file
+// are compared with them. Everything is checked before it is used as an index, and until all of it is there the session
+// has no tokens; whatever fails leaves it as after a reset.
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+
+#include "core/utf8.h"
+#include "runtime/saved_session.h"
+#include "runtime/session_entry.h"
+
+namespace weir {
+namespace {
+
+constexpr uint32_t kKnownFlags = kPagePinned | kPagePrompt | kPageKept;
+
+}  // namespace
+
+class Session::Restorer final : ByteSource {
+ public:
+  Restorer(Session& session, weir_read_fn fn, void* user)
+      : s_(session), kv_(session.kv_), shape_(kv_.shape()), memory_(session), fn_(fn), user_(user), in_(*this) {}
+
+  Status run() {
+    WEIR_TRY(in_.begin());
+    using Part = Status (Restorer::*)();
+    constexpr struct {
+      Section section;
+      Part part;
+    } kParts[] = {{Section::kTokens, &Restorer::tokens},   {Section::kLogits, &Restorer::logits},
+                  {Section::kSampler, &Restorer::sampler}, {Section::kText, &Restorer::text},
+                  {Section::kRows, &Restorer::rows},       {Section::kDigests, &Restorer::digests},
+                  {Section::kPages, &Restorer::pages}};
+    WEIR_TRY(description());
+    for (const auto& [section, part] : kParts) {
+      WEIR_TRY(in_.begin_section(section));
+      WEIR_TRY((this->*part)());
+      WEIR_TRY(in_.end_section());
+    }
+    WEIR_TRY(in_.finish());
+    kv_.set_n_tokens(n_tokens_);
+    s_.sampler_.restore(sampler_);
+    s_.detokenizer_.restore(held_);
+    s_.has_logits_ = has_logits_;
+    return {};
+  }
+
+ private:
+  Answer read(void* bytes, uint64_t n, uint64_t at, uint64_t& n_read) override {
+    const weir_read_info info = {sizeof(weir_read_info), 0, at, n, bytes};
+    return s_.call_out([&] { return fn_(user_, &info, &n_read); });
+  }
+
+  Status damaged(const char* format, ...) const __attribute__((format(printf, 2, 3))) {
+    char what[128];
+    va_list arguments;
+    va_start(arguments, format);
+    std::vsnprintf(what, sizeof(what), format, arguments);
+    va_end(arguments);
+    return fail(WEIR_ERR_FORMAT, "the saved session is damaged before byte %llu: %s",
+                static_cast<unsigned long long>(in_.at()), what);
+  }
+
+  // What differs is told only once it is certain that the file says so.
+  Status description() {
+    NamedValues here;
+    WEIR_TRY(s_.describe(here));
+    char text[NamedValues::kBytes];
+    uint32_t n = 0;
+    WEIR_TRY(in_.begin_section(Section::kDescription));
+    WEIR_TRY(in_.number(n));
+    WEIR_TRY(in_.array(std::span<char>(text), n, "bytes of description"));
+    WEIR_TRY(in_.end_section());
+    return compare_named_values({text, n}, here.text());
+  }
+
+  Status check_tokens(std::span<const weir_token> tokens) const {
+    const uint32_t n = s_.model_->config().vocab_size;
+    for (const weir_token token : tokens) {
+      if (token < 0 || static_cast<uint32_t>(token) >= n) return damaged("token %d is not in 0..%u", token, n - 1);
+    }
+    return {};
+  }
+
+  Status tokens() {
+    const std::span<weir_token> room(s_.tokens_, s_.policy_->needs().context_tokens);
+    WEIR_TRY(in_.number(n_tokens_));
+    WEIR_TRY(in_.array(room, n_tokens_, "tokens"));
+    return check_tokens(room.first(n_tokens_));
+  }
+
+  Status logits() {
+    const uint32_t vocab_size = s_.model_->config().vocab_size;
+    uint32_t n = 0;
+    WEIR_TRY(in_.number(n));
+    if (n != 0 && n != vocab_size) return damaged("%u logits, not %u", n, vocab_size);
+    if (n != 0 && n_tokens_ == 0) return damaged("logits of no token");
+    has_logits_ = n != 0;
+    return in_.array(std::span<float>(s_.step_.b.logits, vocab_size), n, "logits");
+  }
+
+  Status sampler() {
+    weir_sampling_options& o = sampler_.options;
+    WEIR_TRY(in_.number(o.top_k));
+    WEIR_TRY(in_.number(o.temperature));
+    WEIR_TRY(in_.number(o.top_p));
+    WEIR_TRY(in_.number(o.min_p));
+    WEIR_TRY(in_.number(o.repeat_penalty));
+    WEIR_TRY(in_.number(o.repeat_last_n));
+    WEIR_TRY(in_.number(o.seed));
+    WEIR_TRY(in_.number(sampler_.random));
+    WEIR_TRY(in_.number(sampler_.n_recent));
+    if (!check_sampling(o).ok()) return damaged("sampling options that no session has");
+    const std::span<weir_token> room = s_.sampler_.recent_room();
+    WEIR_TRY(in_.array(room, sampler_.n_recent, "recent tokens"));
+    return check_tokens(room.first(sampler_.n_recent));
+  }
+
+  Status text() {
+    uint32_t first = 0;
+    WEIR_TRY(in_.number(held_.n_bytes));
+    WEIR_TRY(in_.number(first));
+    WEIR_TRY(in_.array(std::span<char>(held_.bytes), sizeof(held_.bytes), "bytes of text"));
+    held_.first = first == 1;
+    const bool is_open = held_.n_bytes == 0 || (held_.n_bytes < sizeof(held_.bytes) &&
+                                                utf8_step({held_.bytes, held_.n_bytes}).kind == Utf8Kind::kIncomplete);
+    const bool has_rest = std::any_of(held_.bytes + std::min<size_t>(held_.n_bytes, sizeof(held_.bytes)),
+                                      held_.bytes + sizeof(held_.bytes), [](char c) { return c != 0; });
+    return first <= 1 && is_open && !has_rest ? Status() : damaged("no beginning of a character");
+  }
+
+  Status rows() {
+    for (uint32_t s = 0; s < shape_.n_streams(); ++s) {
+      const StreamView v = kv_.stream(s);
+      uint32_t n = 0;
+      WEIR_TRY(in_.number(n));
+      WEIR_TRY(in_.array(std::span(v.first_pos, v.capacity), n, "pages of a stream"));
+      WEIR_TRY(in_.array(std::span(v.flags, v.capacity), n, "pages of a stream"));
+      WEIR_TRY(in_.array(std::span(v.stamp, v.capacity), n, "pages of a stream"));
+      WEIR_TRY(in_.array(std::span(v.last_score, v.capacity), n, "pages of a stream"));
+      if (v.prompt_score != nullptr) WEIR_TRY(in_.array(std::span(v.prompt_score, v.capacity), n, "pages of a stream"));
+      WEIR_TRY(check_rows(s, v, n));
+      kv_.place_rows(s, n, n_tokens_);
+    }
+    return {};
+  }
+
+  // Positions ascend in whole pages below the number of tokens, a page that still takes tokens is there and in the
+  // pool, and the pool has room. With recall no row is missing.
+  Status check_rows(uint32_t stream, const StreamView& v, uint32_t n) const {
+    const bool is_complete = shape_.recalls() && !shape_.is_local(stream / shape_.n_kv_heads);
+    const uint32_t whole = n_tokens_ / kPageTokens, n_positions = whole_pages(n_tokens_);
+    uint32_t n_resident = 0;
+    for (uint32_t row = 0; row < n; ++row) {
+      const uint32_t pos = v.first_pos[row], flags = v.flags[row] & ~kRowResident;
+      const bool is_resident = (v.flags[row] & kRowResident) != 0;
+      const bool ascends = row == 0 || pos > v.first_pos[row - 1];
+      if (pos % kPageTokens != 0 || pos / kPageTokens >= n_positions || !ascends)
+        return damaged("row %u of stream %u is at position %u", row, stream, pos);
+      if ((flags & ~kKnownFlags) != 0) return damaged("row %u of stream %u has flags 0x%x", row, stream, flags);
+      if (!is_resident && !is_complete) return damaged("row %u of stream %u has no page", row, stream);
+      n_resident += is_resident ? 1 : 0;
+    }
+    if (n_resident > v.n_slots) return damaged("stream %u has %u pages for %u slots", stream, n_resident, v.n_slots);
+    if (is_complete && n != n_positions) return damaged("stream %u has %u rows, not %u", stream, n, n_positions);
+    if (n_tokens_ % kPageTokens == 0) return {};
+    const bool has_open = n != 0 && v.first_pos[n - 1] == whole * kPageTokens && (v.flags[n - 1] & kRowResident) != 0;
+    return has_open ? Status() : damaged("stream %u has no page for its last tokens", stream);
+  }
+
+  Status digests() {
+    const size_t n = digest_elements(shape_.digest, shape_.head_dim);
+    for (uint32_t s = 0; s < shape_.n_streams(); ++s) {
+      const StreamView v = kv_.stream(s);
+      for (uint32_t row = 0; row < v.n_pages; ++row) {
+        if (!has_digest(shape_, s, v.len[row])) continue;
+        WEIR_TRY(memory_.write(memory_.digest(s, row), n,
+                               [&](std::span<uint16_t> part) { return in_.array(part, part.size(), "digests"); }));
+      }
+    }
+    return {};
+  }
+
+  Status pages() {
+    uint32_t n_rows = 0;
+    for (uint32_t s = 0; s < shape_.n_streams(); ++s) n_rows = std::max(n_rows, kv_.stream(s).n_pages);
+    if (s_.cold_.is_on()) s_.cold_.begin_restore();
+    for (uint32_t row = 0; row < n_rows; ++row) {
+      for (uint32_t s = 0; s < shape_.n_streams(); ++s) {
+        if (row < kv_.stream(s).n_pages) WEIR_TRY(page(s, row));
+      }
+    }
+    return {};
+  }
+
+  Status page(uint32_t stream, uint32_t row) {
+    const StreamView v = kv_.stream(stream);
+    const bool is_resident = v.slots[row] != kNoSlot;
+    const bool may_have_copy = v.copies != nullptr && kv_.window(stream) == 0 && v.len[row] == kPageTokens;
+    uint32_t kind = 0;
+    WEIR_TRY(in_.number(kind));
+    if (kind == static_cast<uint32_t>(SavedPage::kLost) && !is_resident) {
+      s_.cold_.restore_without(stream, row);
+      return {};
+    }
+    if (kind == static_cast<uint32_t>(SavedPage::kPool) && is_resident) {
+      if (may_have_copy) s_.cold_.restore_without(stream, row);
+      return pool_page(v, row);
+    }
+    if (kind >= static_cast<uint32_t>(SavedPage::kRaw) && kind <= static_cast<uint32_t>(SavedPage::kFile) &&
+        may_have_copy)
+      return stored_page(stream, row, static_cast<SpillPlace>(kind - static_cast<uint32_t>(SavedPage::kRaw)));
+    return damaged("page %u of stream %u is of kind %u", row, stream, kind);
+  }
+
+  Status pool_page(const StreamView& v, uint32_t row) {
+    const uint64_t n = uint64_t{v.len[row]} * shape_.head_dim;
+    for (uint16_t* rows : {memory_.keys(v.slots[row]), memory_.values(v.slots[row])}) {
+      WEIR_TRY(memory_.write(
+          rows, n, [&](std::span<uint16_t> part) { return in_.array(part, part.size(), "values of a page"); }));
+    }
+    return {};
+  }
+
+  // A page that the store gets as a block, and the pool as it is.
+  Status stored_page(uint32_t stream, uint32_t row, SpillPlace place) {
+    const std::span<std::byte> room =
+        memory_.block().first(max_block_bytes(static_cast<uint32_t>(shape_.page_bytes())));
+    WEIR_TRY(in_.array(room, kBlockHeaderBytes, "bytes of a block"));
+    const uint32_t n = stored_bytes_of(room.data());
+    WEIR_TRY(in_.array(room.subspan(kBlockHeaderBytes), n, "bytes of a page"));
+    const Status status = s_.cold_.put_block(stream, row, room.data(), kBlockHeaderBytes + n, place);
+    if (status.code() != WEIR_ERR_FORMAT) return status;
+    return damaged("page %u of stream %u does not have its checksum", row, stream);
+  }
+
+  Session& s_;
+  KvCache& kv_;
+  const KvShape& shape_;
+  PageMemory memory_;
+  weir_read_fn fn_;
+  void* user_;
+  SessionReader in_;
+  uint32_t n_tokens_ = 0;
+  bool has_logits_ = false;
+  Sampler::State sampler_;
+  Detokenizer::Held held_;
+};
+
+Status Session::restore(weir_read_fn fn, void* user) {
+  Entry entry(*this);
+  WEIR_TRY(entry.status());
+  WEIR_TRY(check_savable());
+  forget();
+  const Status status = Restorer(*this, fn, user).run();
+  if (!status.ok()) forget();
+  return status;
+}
+
+}  // namespace weir

@@ -1,0 +1,201 @@
+// Saves a session: what later steps depend on, section by section, straight from where it lies. Nothing is allocated,
+// and the session does not change. docs/formats/session.md describes the bytes.
+#include <algorithm>
+
+#include "runtime/saved_session.h"
+#include "runtime/session_entry.h"
+
+namespace weir {
+namespace {
+
+constexpr char kHex[] = "%016llx";
+
+}  // namespace
+
+// What a saved session and the one that takes it must have in common.
+Status Session::describe(NamedValues& out) const {
+  const ModelConfig& c = model_->config();
+  const KvShape& shape = kv_.shape();
+  out.clear();
+  out.add("architecture", "%s", c.arch->name);
+  out.add("layers", "%u", c.n_layers);
+  out.add("kv_heads", "%u", c.n_kv_heads);
+  out.add("head_dim", "%u", c.head_dim);
+  out.add("vocabulary", "%u", c.vocab_size);
+  out.add("fingerprint", kHex, static_cast<unsigned long long>(model_->fingerprint()));
+  out.add("weights", kHex, static_cast<unsigned long long>(model_->sampled_weights()));
+  out.add("page_tokens", "%u", kPageTokens);
+  out.add("window", "%u", shape.window);
+  out.add("global_every", "%u", shape.global_every);
+  out.add("digest", "%u", static_cast<uint32_t>(shape.digest));
+  out.add("prompt_scores", "%u", shape.prompt_scores ? 1u : 0u);
+  out.add(policy_storage_.effective);
+  return out.is_cut() ? fail(WEIR_ERR_INTERNAL, "the description of the session is too long") : Status();
+}
+
+Status Session::check_savable() const {
+  if (device_ == nullptr || !kv_.shape().recalls()) return {};
+  return fail(WEIR_ERR_UNSUPPORTED, "sessions that recall pages on a device cannot be saved or restored");
+}
+
+class Session::Saver final : ByteSink {
+ public:
+  Saver(Session& session, weir_write_fn fn, void* user)
+      : s_(session), kv_(session.kv_), shape_(kv_.shape()), memory_(session), fn_(fn), user_(user), out_(*this) {}
+
+  Status run() {
+    WEIR_TRY(out_.begin());
+    using Part = Status (Saver::*)();
+    constexpr struct {
+      Section section;
+      Part part;
+    } kParts[] = {{Section::kDescription, &Saver::description},
+                  {Section::kTokens, &Saver::tokens},
+                  {Section::kLogits, &Saver::logits},
+                  {Section::kSampler, &Saver::sampler},
+                  {Section::kText, &Saver::text},
+                  {Section::kRows, &Saver::rows},
+                  {Section::kDigests, &Saver::digests},
+                  {Section::kPages, &Saver::pages}};
+    for (const auto& [section, part] : kParts) {
+      WEIR_TRY(out_.begin_section(section));
+      WEIR_TRY((this->*part)());
+      WEIR_TRY(out_.end_section());
+    }
+    return out_.finish();
+  }
+
+ private:
+  Answer write(const void* bytes, uint64_t n, uint64_t at) override {
+    const weir_write_info info = {sizeof(weir_write_info), 0, at, n, bytes};
+    return s_.call_out([&] { return fn_(user_, &info); });
+  }
+
+  Status description() {
+    NamedValues values;
+    WEIR_TRY(s_.describe(values));
+    const std::string_view text = values.text();
+    WEIR_TRY(out_.number(static_cast<uint32_t>(text.size())));
+    return out_.bytes(text.data(), text.size());
+  }
+
+  Status tokens() {
+    WEIR_TRY(out_.number(kv_.n_tokens()));
+    return out_.array(std::span<const weir_token>(s_.tokens_, kv_.n_tokens()));
+  }
+
+  Status logits() {
+    const uint32_t n = s_.has_logits_ ? s_.model_->config().vocab_size : 0;
+    WEIR_TRY(out_.number(n));
+    return out_.array(std::span<const float>(s_.step_.b.logits, n));
+  }
+
+  Status sampler() {
+    const Sampler::State state = s_.sampler_.state();
+    const weir_sampling_options& o = state.options;
+    WEIR_TRY(out_.number(o.top_k));
+    WEIR_TRY(out_.number(o.temperature));
+    WEIR_TRY(out_.number(o.top_p));
+    WEIR_TRY(out_.number(o.min_p));
+    WEIR_TRY(out_.number(o.repeat_penalty));
+    WEIR_TRY(out_.number(o.repeat_last_n));
+    WEIR_TRY(out_.number(o.seed));
+    WEIR_TRY(out_.number(state.random));
+    WEIR_TRY(out_.number(state.n_recent));
+    for (uint32_t i = 0; i < state.n_recent; ++i) WEIR_TRY(out_.number(s_.sampler_.recent(i)));
+    return {};
+  }
+
+  Status text() {
+    const Detokenizer::Held& held = s_.detokenizer_.held();
+    char bytes[sizeof(held.bytes)] = {};
+    std::copy_n(held.bytes, held.n_bytes, bytes);
+    WEIR_TRY(out_.number(held.n_bytes));
+    WEIR_TRY(out_.number(held.first ? 1u : 0u));
+    return out_.bytes(bytes, sizeof(bytes));
+  }
+
+  // Pages that have left a local layer's window are not saved.
+  uint32_t first_row(uint32_t stream) const { return kv_.n_out_of_window(stream, kv_.n_tokens()); }
+
+  Status rows() {
+    for (uint32_t s = 0; s < shape_.n_streams(); ++s) {
+      const StreamView v = kv_.stream(s);
+      const uint32_t first = first_row(s), n = v.n_pages - first;
+      WEIR_TRY(out_.number(n));
+      WEIR_TRY(out_.array(std::span<const uint32_t>(v.first_pos + first, n)));
+      for (uint32_t row = first; row < v.n_pages; ++row)
+        WEIR_TRY(out_.number(v.flags[row] | (v.slots[row] != kNoSlot ? kRowResident : 0u)));
+      WEIR_TRY(out_.array(std::span<const uint32_t>(v.stamp + first, n)));
+      WEIR_TRY(out_.array(std::span<const float>(v.last_score + first, n)));
+      if (v.prompt_score != nullptr) WEIR_TRY(out_.array(std::span<const float>(v.prompt_score + first, n)));
+    }
+    return {};
+  }
+
+  Status digests() {
+    const size_t n = digest_elements(shape_.digest, shape_.head_dim);
+    for (uint32_t s = 0; s < shape_.n_streams(); ++s) {
+      const StreamView v = kv_.stream(s);
+      for (uint32_t row = 0; row < v.n_pages; ++row) {
+        if (!has_digest(shape_, s, v.len[row])) continue;
+        WEIR_TRY(
+            memory_.read(memory_.digest(s, row), n, [&](std::span<const uint16_t> part) { return out_.array(part); }));
+      }
+    }
+    return {};
+  }
+
+  // Row by row, the order in which the store got its copies.
+  Status pages() {
+    uint32_t n_rows = 0;
+    for (uint32_t s = 0; s < shape_.n_streams(); ++s) n_rows = std::max(n_rows, kv_.stream(s).n_pages - first_row(s));
+    for (uint32_t row = 0; row < n_rows; ++row) {
+      for (uint32_t s = 0; s < shape_.n_streams(); ++s) {
+        const uint32_t first = first_row(s);
+        if (row < kv_.stream(s).n_pages - first) WEIR_TRY(page(s, first + row));
+      }
+    }
+    return {};
+  }
+
+  Status page(uint32_t stream, uint32_t row) {
+    const StreamView v = kv_.stream(stream);
+    if (v.copies != nullptr && v.copies[row] != kNoCopy) {
+      const std::span<std::byte> block = memory_.block();
+      uint32_t n = 0;
+      SpillPlace place = SpillPlace::kRaw;
+      if (s_.cold_.get_block(stream, row, block.data(), n, place)) {
+        WEIR_TRY(out_.number(static_cast<uint32_t>(SavedPage::kRaw) + static_cast<uint32_t>(place)));
+        return out_.bytes(block.data(), n);
+      }
+    }
+    if (v.slots[row] == kNoSlot) return out_.number(static_cast<uint32_t>(SavedPage::kLost));
+    WEIR_TRY(out_.number(static_cast<uint32_t>(SavedPage::kPool)));
+    const uint64_t n = uint64_t{v.len[row]} * shape_.head_dim;
+    for (const uint16_t* rows : {memory_.keys(v.slots[row]), memory_.values(v.slots[row])}) {
+      WEIR_TRY(memory_.read(rows, n, [&](std::span<const uint16_t> part) { return out_.array(part); }));
+    }
+    return {};
+  }
+
+  Session& s_;
+  KvCache& kv_;
+  const KvShape& shape_;
+  PageMemory memory_;
+  weir_write_fn fn_;
+  void* user_;
+  SessionWriter out_;
+};
+
+Status Session::save(weir_write_fn fn, void* user) {
+  Entry entry(*this);
+  WEIR_TRY(entry.status());
+  WEIR_TRY(check_savable());
+  WEIR_TRY(host_tables());
+  if (has_logits_) WEIR_TRY(current_logits());
+  if (cold_.is_on()) store_.drain();  // what is compressed already does not depend on time
+  return Saver(*this, fn, user).run();
+}
+
+}  // namespace weir
