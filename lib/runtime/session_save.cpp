@@ -27,9 +27,9 @@ Status Session::describe(NamedValues& out) const {
   out.add("page_tokens", "%u", kPageTokens);
   out.add("window", "%u", shape.window);
   out.add("global_every", "%u", shape.global_every);
-  out.add("digest", "%u", static_cast<uint32_t>(shape.digest));
-  out.add("prompt_scores", "%u", shape.prompt_scores ? 1u : 0u);
   out.add(policy_storage_.effective);
+  out.add("digest_kind", "%u", static_cast<uint32_t>(shape.digest));
+  out.add("prompt_scores", "%u", shape.prompt_scores ? 1u : 0u);
   return out.is_cut() ? fail(WEIR_ERR_INTERNAL, "the description of the session is too long") : Status();
 }
 

@@ -7,6 +7,8 @@
 
 /* A few small layers with random weights are enough, and quick. */
 #define SMALL_MODEL WEIR_SOURCE_DIR "/tests/golden/models/llama_f32.gguf"
+/* Two of its three layers have a sliding window. */
+#define WINDOW_MODEL WEIR_SOURCE_DIR "/tests/golden/models/gemma3_f32.gguf"
 
 typedef struct file {
     unsigned char *bytes;
@@ -99,6 +101,8 @@ static inline weir_session_options options_of(const choice *c) {
     options.n_policy_options = c->n_options;
     options.budget_tokens = c->budget_tokens;
     options.max_prompt_tokens = c->max_prompt_tokens;
+    /* A fourth of it holds the latest pages as they are, the rest older ones, compressed. */
+    if (strcmp(c->policy, "arkvale") == 0) options.spill_budget_bytes = 600 << 10;
     return options;
 }
 

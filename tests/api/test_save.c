@@ -100,6 +100,192 @@ static void save__every_policy_goes_on_as_if_it_had_never_stopped(void **state) 
     close_second(&other);
 }
 
+/* Threads, chunk size and the store's size may be others; so may pages in the window of a local layer. */
+static void save__batch_and_spill_sizes_may_differ(void **state) {
+    const fixture *f = *state;
+    static const char *const models[] = {SMALL_MODEL, WINDOW_MODEL};
+    static const uint32_t batches[] = {16, 512};
+    for (size_t m = 0; m < 2; ++m) {
+        second_runtime other = with_one_thread(models[m]);
+        weir_model *model = NULL;
+        assert_ok(weir_model_open(f->runtime, models[m], NULL, &model));
+        for (size_t i = 0; i < N_CHOICES; ++i) {
+            for (size_t b = 0; b < 2; ++b) {
+                weir_session_options options = options_of(&choices[i]);
+                weir_session *whole = session_with(model, &options), *resumed = NULL;
+                options.batch_tokens = batches[b];
+                if (strcmp(choices[i].policy, "arkvale") == 0) options.spill_budget_bytes = b == 0 ? 1 << 20 : 64 << 20;
+                resumed = session_with(other.model, &options);
+                converse(whole);
+                prefill(whole, 900, 64); /* a window's pages leave before the next step */
+                file first = saved(whole);
+                assert_ok(restore_from(resumed, &first));
+                assert_same_steps(whole, resumed, kSteps / 2, choices[i].policy);
+                free(first.bytes);
+                weir_session_destroy(whole);
+                weir_session_destroy(resumed);
+            }
+        }
+        weir_model_close(model);
+        close_second(&other);
+    }
+}
+
+static const choice kRecall = {"arkvale", {{0, 0}}, 0, 128, 0};
+
+/* Room for some 12 pages a stream. */
+static weir_session_options full_store(const weir_model *model, uint32_t pages) {
+    weir_session_options options = options_of(&kRecall);
+    weir_plan_info plan = WEIR_PLAN_INFO_INIT;
+    assert_ok(weir_plan(model, &options, &plan));
+    options.spill_budget_bytes = (uint64_t)plan.n_streams * pages * (plan.page_bytes + 512);
+    return options;
+}
+
+/* What a full store drops depends on what is in it, and where: it is restored as it was. */
+static void save__a_full_store_drops_the_same_pages_afterwards(void **state) {
+    const fixture *f = *state;
+    const weir_session_options options = full_store(f->model, 12);
+    weir_session *whole = session_with(f->model, &options), *resumed = session_with(f->model, &options);
+    uint64_t recalled, dropped;
+    converse(whole);
+    converse(whole);
+    recalled = stats_of(whole).pages_recalled;
+    dropped = stats_of(whole).pages_dropped;
+    assert_true(dropped > 0 && recalled > 0 && stats_of(whole).pages_cold > 0);
+    file first = saved(whole);
+    assert_ok(restore_from(resumed, &first));
+    /* What was lost counts as dropped. */
+    assert_int_equal(stats_of(resumed).pages_dropped, dropped);
+    file second = saved(resumed);
+    assert_same_files(&first, &second, "full store");
+    assert_same_steps(whole, resumed, 2 * kSteps, "full store");
+    assert_true(stats_of(whole).pages_dropped > dropped);
+    assert_int_equal(stats_of(resumed).pages_dropped, stats_of(whole).pages_dropped);
+    assert_int_equal(stats_of(resumed).pages_recalled, stats_of(whole).pages_recalled - recalled);
+    free(first.bytes);
+    free(second.bytes);
+    weir_session_destroy(whole);
+    weir_session_destroy(resumed);
+}
+
+static void save__a_smaller_store_drops_pages_and_counts_them(void **state) {
+    const fixture *f = *state;
+    const weir_session_options large = options_of(&kRecall), small = full_store(f->model, 12);
+    weir_session *whole = session_with(f->model, &large), *resumed = session_with(f->model, &small);
+    converse(whole);
+    converse(whole);
+    assert_int_equal(stats_of(whole).pages_dropped, 0);
+    file first = saved(whole);
+    assert_ok(restore_from(resumed, &first));
+    const weir_session_stats stats = stats_of(resumed);
+    assert_true(stats.pages_dropped > 0);
+    assert_true(stats.pages_cold > 0);
+    assert_int_equal(stats.pages_cold + stats.pages_dropped, stats_of(whole).pages_cold);
+    for (uint32_t i = 0; i < kSteps; ++i) assert_ok(weir_session_step(resumed, token(i)));
+    free(first.bytes);
+    weir_session_destroy(whole);
+    weir_session_destroy(resumed);
+}
+
+static void save__a_session_without_tokens(void **state) {
+    const fixture *f = *state;
+    for (size_t i = 0; i < N_CHOICES; ++i) {
+        weir_session *empty = session_of(f->model, &choices[i]), *resumed = session_of(f->model, &choices[i]);
+        file first = saved(empty);
+        prefill(resumed, 0, 40);
+        assert_ok(restore_from(resumed, &first));
+        assert_int_equal(stats_of(resumed).n_tokens, 0);
+        weir_token drawn = -1;
+        assert_error(weir_session_sample(resumed, &drawn), WEIR_ERR_STATE, "no logits");
+        prefill(empty, 3, 50);
+        prefill(resumed, 3, 50);
+        assert_same_steps(empty, resumed, 5, choices[i].policy);
+        free(first.bytes);
+        weir_session_destroy(empty);
+        weir_session_destroy(resumed);
+    }
+}
+
+typedef struct text {
+    char bytes[4096];
+    uint64_t n;
+} text;
+
+static weir_status add_text(void *user, const weir_token_event *event) {
+    text *t = (text *)user;
+    assert_true(t->n + event->text_bytes < sizeof(t->bytes));
+    memcpy(t->bytes + t->n, event->text, event->text_bytes);
+    t->n += event->text_bytes;
+    return WEIR_OK;
+}
+
+static void generate(weir_session *session, uint32_t n, text *out) {
+    weir_generate_options options = WEIR_GENERATE_OPTIONS_INIT;
+    options.max_tokens = n;
+    options.flags = WEIR_GENERATE_IGNORE_EOS;
+    options.on_token = add_text;
+    options.user = out;
+    assert_ok(weir_session_generate(session, &options, NULL));
+}
+
+/* Bytes of a character that is not complete, as the file has them. */
+static uint32_t n_held(const file *f) {
+    uint64_t i = 0;
+    uint32_t n = 0;
+    while (memcmp(f->bytes + i, "TEXT", 4) != 0) ++i;
+    memcpy(&n, f->bytes + i + 4, 4);
+    return n;
+}
+
+/* Random tokens are often bytes that begin a character. Saved there, the character appears whole. */
+static void save__in_the_middle_of_a_character(void **state) {
+    const fixture *f = *state;
+    const choice dense = {"dense", {{0, 0}}, 0, 0, 0};
+    static const weir_sampling_options wild = {
+        sizeof(weir_sampling_options), 0, 100.0f, 0.0f, 0.0f, 0.0f, 0, 0, 7};
+    weir_session *whole = session_of(f->model, &dense), *resumed = session_of(f->model, &dense);
+    uint32_t n_found = 0;
+    prefill(whole, 0, 20);
+    assert_ok(weir_session_set_sampling(whole, &wild));
+    for (uint32_t i = 0; i < 400 && n_found < 5; ++i) {
+        text before = {{0}, 0}, a = {{0}, 0}, b = {{0}, 0};
+        generate(whole, 1, &before);
+        file first = saved(whole);
+        if (n_held(&first) != 0) {
+            ++n_found;
+            assert_ok(restore_from(resumed, &first));
+            generate(whole, 6, &a);
+            generate(resumed, 6, &b);
+            assert_int_equal(a.n, b.n);
+            assert_memory_equal(a.bytes, b.bytes, a.n);
+        }
+        free(first.bytes);
+    }
+    assert_true(n_found >= 5);
+    weir_session_destroy(whole);
+    weir_session_destroy(resumed);
+}
+
+/* The tokens come back too, and so does what sampling options were set. */
+static void save__keeps_the_tokens(void **state) {
+    const fixture *f = *state;
+    weir_session *whole = session_of(f->model, &kRecall), *resumed = session_of(f->model, &kRecall);
+    const weir_token *a = NULL, *b = NULL;
+    uint32_t n_a = 0, n_b = 0;
+    converse(whole);
+    file first = saved(whole);
+    assert_ok(restore_from(resumed, &first));
+    assert_ok(weir_session_tokens(whole, &a, &n_a));
+    assert_ok(weir_session_tokens(resumed, &b, &n_b));
+    assert_int_equal(n_a, n_b);
+    assert_int_equal(n_a, stats_of(whole).n_tokens);
+    assert_memory_equal(a, b, n_a * sizeof(*a));
+    free(first.bytes);
+    weir_session_destroy(whole);
+    weir_session_destroy(resumed);
+}
+
 static int open_small(void **state) {
     return open_fixture_of(SMALL_MODEL, state);
 }
@@ -107,6 +293,12 @@ static int open_small(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(save__every_policy_goes_on_as_if_it_had_never_stopped),
+        cmocka_unit_test(save__batch_and_spill_sizes_may_differ),
+        cmocka_unit_test(save__a_full_store_drops_the_same_pages_afterwards),
+        cmocka_unit_test(save__a_smaller_store_drops_pages_and_counts_them),
+        cmocka_unit_test(save__a_session_without_tokens),
+        cmocka_unit_test(save__in_the_middle_of_a_character),
+        cmocka_unit_test(save__keeps_the_tokens),
     };
     return cmocka_run_group_tests_name("save", tests, open_small, close_fixture);
 }
