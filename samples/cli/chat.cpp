@@ -10,6 +10,7 @@
 #include "commands.h"
 #include "conversation.h"
 #include "output.h"
+#include "session_file.h"
 #include "terminal.h"
 
 namespace weir_cli {
@@ -22,6 +23,7 @@ struct ChatFlags {
   uint32_t max_tokens = 0;
   SessionFlags session;
   SamplingFlags sampling;
+  SavedFlags saved;
 };
 
 constexpr char kHelp[] =
@@ -43,8 +45,12 @@ class Chat {
     SessionOptions options(flags.session);
     plan_ = checked_plan(model_.get(), options.get());
     session_ = create_session(model_.get(), options.get());
+    const bool resumes = !flags.saved.resume.empty();
+    if (resumes) resume_session(session_.get(), flags.saved.resume);
+    has_history_ = session_stats(session_.get()).n_tokens != 0;
     const weir_sampling_options sampling = flags.sampling.get();
-    check(weir_session_set_sampling(session_.get(), &sampling), "cannot set the sampling");
+    if (!resumes || flags.sampling.given)
+      check(weir_session_set_sampling(session_.get(), &sampling), "cannot set the sampling");
   }
 
   int run() {
@@ -66,6 +72,7 @@ class Chat {
       }
     }
     row_.close();
+    if (!flags_.saved.save.empty()) save_session(session_.get(), flags_.saved.save);
     return failed && !interactive_ ? 1 : 0;
   }
 
@@ -299,10 +306,12 @@ void add_chat(CLI::App& program, Action& action) {
   add_template_flag(*app, flags->accept_resembling);
   app->add_option("-n", flags->max_tokens, "Most tokens of an answer; default: what the model was trained for")
       ->type_name("MAX");
+  add_saved_flags(*app, flags->saved);
   add_sampling_flags(*app, flags->sampling);
   add_session_flags(*app, flags->session);
   app->callback([flags, &action] {
     action = [flags] {
+      check_saved_flags(flags->saved, flags->system);
       catch_interrupts();
       return Chat(*flags).run();
     };

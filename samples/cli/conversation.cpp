@@ -92,7 +92,7 @@ Conversation parse_conversation(const json& line, const std::string& system, boo
 }
 
 std::vector<std::vector<weir_token>> render_turns(const weir_model* model, const Conversation& conversation,
-                                                  bool add_bos, bool accept_resembling) {
+                                                  bool add_bos, bool accept_resembling, bool continues) {
   if (conversation.is_raw) {
     std::vector<weir_token> tokens = tokenize(model, conversation.raw_text, WEIR_TOKENIZE_SPECIAL);
     weir_special_tokens special = WEIR_SPECIAL_TOKENS_INIT;
@@ -107,7 +107,8 @@ std::vector<std::vector<weir_token>> render_turns(const weir_model* model, const
     pending.push_back(conversation.messages[i]);
     const bool is_last = i + 1 == conversation.messages.size();
     if (pending.back().role != "user" || (!is_last && conversation.messages[i + 1].role == "assistant")) continue;
-    const uint32_t flags = WEIR_CHAT_ADD_ASSISTANT | (turns.empty() ? 0u : static_cast<uint32_t>(WEIR_CHAT_CONTINUE)) |
+    const bool is_first = turns.empty() && !continues;
+    const uint32_t flags = WEIR_CHAT_ADD_ASSISTANT | (is_first ? 0u : static_cast<uint32_t>(WEIR_CHAT_CONTINUE)) |
                            resembling_flag(accept_resembling);
     turns.push_back(tokenize_chat(model, pending, flags));
     pending.clear();
@@ -150,20 +151,24 @@ Solution solve(weir_model* model, const SolveOptions& options, const Conversatio
   solution.policy = options.session.policy;
   SessionPtr session;
   try {
-    const auto turns = render_turns(model, conversation, options.add_bos, options.accept_resembling);
+    const bool resumes = !options.saved.resume.empty();
+    const auto turns = render_turns(model, conversation, options.add_bos, options.accept_resembling, resumes);
     SessionOptions session_options(options.session);
     if (options.session.extends_for_prompt() && options.session.max_prompt == 0) {
       session_options.get().max_prompt_tokens = pinned_prompt_tokens(turns);
     }
     solution.plan = make_plan(model, session_options.get());
     session = create_session(model, session_options.get());
+    if (resumes) resume_session(session.get(), options.saved.resume);
     const weir_sampling_options sampling = options.sampling.get();
-    check(weir_session_set_sampling(session.get(), &sampling), "cannot set the sampling");
+    if (!resumes || options.sampling.given)
+      check(weir_session_set_sampling(session.get(), &sampling), "cannot set the sampling");
     const uint32_t max_tokens = options.max_tokens != 0 ? options.max_tokens : answer_limit(model);
     for (const auto& turn : turns) {
       answer_turn(session.get(), turn, max_tokens, hooks, solution);
       if (solution.stop == "context" || solution.stop == "cancelled") break;
     }
+    if (!options.saved.save.empty()) save_session(session.get(), options.saved.save);
     if (hooks.on_end) hooks.on_end(session.get());
   } catch (const std::runtime_error& e) {
     solution.stop = "error";

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "options.h"
+#include "session_file.h"
 #include "weir_cpp.h"
 
 namespace weir_cli {
@@ -25,10 +26,10 @@ struct Conversation {
 Conversation parse_conversation(const nlohmann::json& line, const std::string& system, bool raw);
 
 // What to feed before each answer, one entry per answer. A user message is answered by the model, unless an assistant
-// message follows it: that is history, taken as said. Throws Error, or std::runtime_error for messages in an impossible
-// order.
+// message follows it: that is history, taken as said. `continues`: the first turn follows an answer of the session.
+// Throws Error, or std::runtime_error for messages in an impossible order.
 std::vector<std::vector<weir_token>> render_turns(const weir_model* model, const Conversation& conversation,
-                                                  bool add_bos, bool accept_resembling = false);
+                                                  bool add_bos, bool accept_resembling = false, bool continues = false);
 
 // A renderer of turns needs a chat template that is known, or one that resembles a known one where that is accepted.
 // Throws std::runtime_error naming the file and what helps.
@@ -51,6 +52,7 @@ struct SolveOptions {
   uint32_t max_tokens = 0;  // of each answer; 0: answer_limit()
   bool add_bos = false;
   bool accept_resembling = false;  // of chat templates
+  SavedFlags saved;
 };
 
 // How solve() shows what happens; each may be empty. Returning false cancels.

@@ -188,26 +188,35 @@ void add_session_flags(CLI::App& app, SessionFlags& flags) {
 }
 
 void add_sampling_flags(CLI::App& app, SamplingFlags& flags) {
+  const auto note = [&flags](const std::string&) { flags.given = true; };
   app.add_option("--temp", flags.temperature, "Temperature; 0 (default): the most probable token")
       ->check(in_range(0.0, 100.0))
       ->type_name("T")
-      ->group("Sampling");
-  app.add_option("--seed", flags.seed, "Seed of the random numbers; default 0")->type_name("S")->group("Sampling");
+      ->group("Sampling")
+      ->each(note);
+  app.add_option("--seed", flags.seed, "Seed of the random numbers; default 0")
+      ->type_name("S")
+      ->group("Sampling")
+      ->each(note);
   app.add_option("--top-k", flags.top_k, "Keep the K most probable tokens; 0 (default): all")
       ->type_name("K")
-      ->group("Sampling");
+      ->group("Sampling")
+      ->each(note);
   app.add_option("--top-p", flags.top_p, "Keep the smallest set with probability P; default 1")
       ->check(in_range(0.0, 1.0))
       ->type_name("P")
-      ->group("Sampling");
+      ->group("Sampling")
+      ->each(note);
   app.add_option("--min-p", flags.min_p, "Drop tokens less probable than P times the best; default 0")
       ->check(in_range(0.0, 0.999999))
       ->type_name("P")
-      ->group("Sampling");
+      ->group("Sampling")
+      ->each(note);
   app.add_option("--repeat-penalty", flags.repeat_penalty, "Penalty on recent tokens; default 1, none")
       ->check(in_range(0.0, 100.0))
       ->type_name("R")
-      ->group("Sampling");
+      ->group("Sampling")
+      ->each(note);
 }
 
 int32_t device_number(const std::string& name) {

@@ -64,6 +64,7 @@ struct SamplingFlags {
   float top_p = 0;
   float min_p = 0;
   float repeat_penalty = 0;
+  bool given = false;  // any of them
 
   weir_sampling_options get() const;
 };

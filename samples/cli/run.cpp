@@ -191,6 +191,19 @@ std::string read_prompt(const CLI::Option& option, const std::string& given) {
   return text;
 }
 
+void check_saved(const RunFlags& flags, bool has_file) {
+  const SavedFlags& saved = flags.solve.saved;
+  if (saved.save.empty() && saved.resume.empty()) return;
+  if (has_file) throw UsageError("run: --save and --resume are for one conversation, not for --prompts");
+  check_saved_flags(saved, flags.system);
+  // Otherwise each prompt plans for its own length.
+  if (flags.solve.session.extends_for_prompt() && flags.solve.session.max_prompt == 0) {
+    throw UsageError(
+        "run: --save and --resume need --max-prompt with this policy: it sets the size of page tables, which must be "
+        "the same in both runs");
+  }
+}
+
 }  // namespace
 
 void add_run(CLI::App& program, Action& action) {
@@ -215,12 +228,14 @@ void add_run(CLI::App& program, Action& action) {
   app->add_option("-n", flags->solve.max_tokens, "Most tokens of an answer; default: what the model was trained for")
       ->type_name("MAX");
   app->add_flag("--json", flags->json, "One JSON line per conversation instead of the text");
+  add_saved_flags(*app, flags->solve.saved);
   add_sampling_flags(*app, flags->solve.sampling);
   add_session_flags(*app, flags->solve.session);
   app->callback([flags, prompt, prompts, &action] {
     action = [flags, prompt, prompts] {
       if (flags->raw && !flags->system.empty())
         throw UsageError("run: --system needs the chat template, --raw uses none");
+      check_saved(*flags, !prompts->empty());
       if (prompts->empty()) flags->prompt = read_prompt(*prompt, flags->prompt);
       catch_interrupts();
       return prompts->empty() ? run_prompt(*flags) : run_file(*flags);
