@@ -77,13 +77,17 @@ bool SpillStore::add_to_cells(Lock& lock, uint64_t checksum, uint32_t tag, const
        .where = Where::kCells,
        .was_read = false};
   tell(e, kNotRaw);
-  free_for_sure_ -= n_cells;
+  free_for_sure_ -= static_cast<int64_t>(n_cells);
   ++stats_.pages_spilled;
   ++stats_.pages_held;
   stats_.stored_bytes += n_cells * SpillCells::kCellBytes;
   handle = index;
   const bool has_room = file_.is_open() && !file_failed_ && SpillFile::cells_for(block_bytes) <= file_.n_free();
-  if (!to_file || !has_room || (!write_to_file(e) && e.where != Where::kLost)) append(in_cells_, index);
+  if (to_file && has_room) {
+    (void)write_to_file(lock, index);  // if the file fails the block stays in its cells
+  } else {
+    append(in_cells_, index);
+  }
   return true;
 }
 

@@ -64,6 +64,8 @@ SessionOptions::SessionOptions(const SessionFlags& flags) : policy_(flags.policy
   options_.spill_budget_bytes = flags.spill_bytes;
   options_.spill_path = spill_file_.empty() ? nullptr : spill_file_.c_str();
   options_.spill_file_bytes = flags.spill_file_bytes;
+  options_.spill_raw_bytes = flags.spill_raw_bytes;
+  options_.spill_flags = flags.spill_flags;
   options_.max_prompt_tokens = flags.max_prompt;
   options_.policy = policy_.c_str();
   options_.policy_options = pairs_.empty() ? nullptr : pairs_.data();
@@ -166,6 +168,13 @@ void add_session_flags(CLI::App& app, SessionFlags& flags) {
       ->transform(CLI::AsSizeValue(false).description(""))
       ->check(at_least_one())
       ->type_name("N")
+      ->group("Memory");
+  auto* raw = app.add_option("--spill-raw-bytes", flags.spill_raw_bytes,
+                             "Of that memory, what holds the latest pages uncompressed; default: a quarter");
+  raw->transform(CLI::AsSizeValue(false).description(""))->check(at_least_one())->type_name("N")->group("Memory");
+  app.add_flag_callback(
+         "--spill-no-raw", [&flags] { flags.spill_flags |= WEIR_SPILL_NO_RAW; }, "All of these pages are compressed")
+      ->excludes(raw)
       ->group("Memory");
   auto* file = app.add_option("--spill-file", flags.spill_file,
                               "A new file, nameless while it is used, for pages that --spill-bytes has no room for");

@@ -30,6 +30,8 @@ struct SessionFlags {
   uint64_t spill_bytes = 0;   // host memory for pages outside the pool; 0: for the whole context
   std::string spill_file;     // a new file behind that memory, of spill_file_bytes; "": none
   uint64_t spill_file_bytes = 0;
+  uint64_t spill_raw_bytes = 0;             // 0: a quarter of the memory
+  uint32_t spill_flags = 0;                 // WEIR_SPILL_*
   uint32_t max_prompt = 0;                  // tokens to plan for where a policy pins prompts beyond the budget
   std::vector<std::string> policy_options;  // "key=value"
 
