@@ -36,12 +36,15 @@ struct StepBeginArgs {
   float* cos_sin_sink;   // null unless the rules have in_cache_pos
   uint32_t* counter;     // zero before and after
   PageEventRing events;  // in host memory
-  // With recall: where copies are (host memory, by row), and the digests of all layers, by row.
+  // With recall: where copies are, which rows have their pages in the pool, and the digests, each of all layers by row.
   const uint32_t* raw_index = nullptr;
+  uint32_t* resident = nullptr;  // [n_streams, resident_words(max_capacity)] one bit per row
+  uint32_t max_capacity = 0;
   uint16_t* digests = nullptr;
   uint32_t digest_elements = 0;
 };
 Status step_begin(OpContext& cx, const StepBeginArgs& a);
+constexpr uint32_t resident_words(uint32_t n_rows) { return (n_rows + 31) / 32; }
 
 // softmax(scale * score) over the table rows in use of each head, in place. It turns digest estimates into weights, for
 // RaaS with stamps from digests.

@@ -47,12 +47,11 @@ struct Candidate {
 
 // The shared memory of a block: candidates to come back, candidates to leave, and a bit for each row that is wanted.
 struct Lists {
-  Candidate* wanted;   // [wanted at most]
-  Candidate* leaving;  // [n_slots]
+  Candidate* wanted;      // [wanted at most]
+  Candidate* leaving;     // [n_slots]
+  Candidate *back, *out;  // those that do, in order
   uint32_t* is_wanted;
 };
-
-constexpr uint32_t words_for(uint32_t n_bits) { return (n_bits + 31) / 32; }
 
 struct Counts {
   uint32_t n_wanted, n_leaving, n_back, n_out, warps[kChoose / kWarp];
@@ -75,7 +74,8 @@ __device__ DeviceStream stream_at(const PageRecallArgs& a, uint32_t stream) {
           stream,
           t.slot_begin[stream],
           t.slot_begin[stream + 1],
-          t.n_resident[stream]};
+          t.n_resident[stream],
+          a.resident + size_t{stream} * resident_words(a.max_capacity)};
 }
 
 // Moves the n candidates with the least (key, row) to the front, in order. Executed by one warp.
@@ -104,6 +104,19 @@ __device__ void front_least(Candidate* list, uint32_t n_list, uint32_t n) {
   }
 }
 
+// The same by all threads of the block, for lists that are not longer than the block: each finds its candidate's place.
+// `sorted` [n] takes the first ones. The block synchronises afterwards.
+__device__ void sort_least(const Candidate* list, uint32_t n_list, uint32_t n, Candidate* sorted) {
+  if (threadIdx.x >= n_list) return;
+  const Candidate mine = list[threadIdx.x];
+  uint32_t before = 0;
+  for (uint32_t i = 0; i < n_list; ++i) {
+    const Candidate c = list[i];
+    before += c.key < mine.key || (c.key == mine.key && c.row < mine.row) ? 1u : 0u;
+  }
+  if (before < n) sorted[before] = mine;
+}
+
 // Marks the wanted rows, and collects those that are cold and have a copy.
 __device__ void collect_wanted(const PageRecallArgs& a, const DeviceStream& s, const uint32_t* list, uint32_t n,
                                uint32_t now, bool may_come_back, const Lists& lists, Counts& counts) {
@@ -112,7 +125,7 @@ __device__ void collect_wanted(const PageRecallArgs& a, const DeviceStream& s, c
     if (a.rules.stamps_wanted) s.stamp[row] = now;
     atomicOr(&lists.is_wanted[row / 32], 1u << row % 32);
     if (!may_come_back || s.slots[row] != kNoSlot) continue;
-    const uint32_t copy = read_host(a.host.raw_index + s.first + row);
+    const uint32_t copy = a.raw_index[s.first + row];
     if (copy == kNoRaw) continue;
     // Pinned pages come back first, then those with the best score.
     const uint64_t key = uint64_t{(s.flags[row] & kPageKept) != 0 ? 0u : 1u} << 32 | ~key_of_score(s.last_score[row]);
@@ -122,10 +135,13 @@ __device__ void collect_wanted(const PageRecallArgs& a, const DeviceStream& s, c
 
 __device__ void collect_leaving(const PageRecallArgs& a, const DeviceStream& s, const Lists& lists, Counts& counts) {
   const uint32_t end = s.n_pages - min(s.n_pages, 1 + a.rules.protect.pages);
-  for (uint32_t row = threadIdx.x; row < end; row += kChoose) {
-    if (!may_become_cold(s, row) || (lists.is_wanted[row / 32] >> row % 32 & 1u) != 0) continue;
-    const uint64_t key = uint64_t{s.stamp[row]} << 32 | key_of_score(s.last_score[row]);
-    lists.leaving[atomicAdd(&counts.n_leaving, 1u)] = {key, row, 0};
+  for (uint32_t word = threadIdx.x; word < resident_words(end); word += kChoose) {
+    for (uint32_t bits = s.resident[word] & ~lists.is_wanted[word]; bits != 0; bits &= bits - 1) {
+      const uint32_t row = word * 32 + __ffs(static_cast<int>(bits)) - 1;
+      if (row >= end || (s.flags[row] & kPageStays) != 0) continue;
+      const uint64_t key = uint64_t{s.stamp[row]} << 32 | key_of_score(s.last_score[row]);
+      lists.leaving[atomicAdd(&counts.n_leaving, 1u)] = {key, row, 0};
+    }
   }
 }
 
@@ -133,15 +149,15 @@ __device__ void collect_leaving(const PageRecallArgs& a, const DeviceStream& s, 
 __device__ void bring_back(const PageRecallArgs& a, const DeviceStream& s, uint32_t i, uint32_t now, const Lists& lists,
                            Counts& counts) {
   const uint32_t n_free = static_cast<uint32_t>(s.free_end - s.free_begin) - s.n_resident;
-  const Candidate back = lists.wanted[i];
+  const Candidate back = lists.back[i];
   uint32_t slot;
   if (i < n_free) {
     slot = a.tables.free_slots[s.free_end - 1 - (s.n_resident + i)];
   } else {
-    const uint32_t row = lists.leaving[i - n_free].row;
+    const uint32_t row = lists.out[i - n_free].row;
     slot = s.slots[row];
     record_event(a.state, a.events, a.tables.n_kv_heads, s, row, now - 1);
-    const bool is_lost = read_host(a.host.raw_index + s.first + row) == kNoRaw;
+    const bool is_lost = a.raw_index[s.first + row] == kNoRaw;
     atomicAdd(is_lost ? &counts.n_lost : &counts.n_cold, 1u);
     if ((s.flags[row] & kPagePrompt) != 0) atomicAdd(&counts.n_prompt, 1u);
     if (is_lost) {
@@ -150,8 +166,10 @@ __device__ void bring_back(const PageRecallArgs& a, const DeviceStream& s, uint3
                    a.digest_elements, 0, 1);
     }
     s.slots[row] = kNoSlot;
+    atomicAnd(&s.resident[row / 32], ~(1u << row % 32));
   }
   s.slots[back.row] = slot;
+  atomicOr(&s.resident[back.row / 32], 1u << back.row % 32);
   a.entries[size_t{s.index} * a.host.most + i] = {back.row, slot, back.copy};
   const uint32_t kv_head = s.index % a.tables.n_kv_heads;
   if (back.copy == kNotRaw) atomicAdd(&counts.n_out, 1u);
@@ -173,40 +191,88 @@ __device__ void count(const PageRecallArgs& a, const DeviceStream& s, const Coun
   }
 }
 
-// Lists the rows of `row_of(0..n)`, ascending, whose pages are in the pool. Executed by the block; row_of may read the
-// list that is written.
-template <class Row>
-__device__ void list_resident(const DeviceStream& s, uint32_t n, const Row& row_of, uint32_t* list, uint32_t* n_list,
-                              Counts& counts) {
+// The number of `n`s of the threads before this one, and of all. Executed by the block; it may be called again after a
+// barrier.
+__device__ uint32_t sum_before(uint32_t n, Counts& counts, uint32_t& all) {
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  uint32_t sum = n;
+#pragma unroll
+  for (uint32_t i = 1; i < kWarp; i *= 2) {
+    const uint32_t other = __shfl_up_sync(kAllLanes, sum, i);
+    sum += lane >= i ? other : 0u;
+  }
+  if (lane == kWarp - 1) counts.warps[warp] = sum;
+  __syncthreads();
+  uint32_t before = sum - n;
+  all = 0;
+#pragma unroll
+  for (uint32_t w = 0; w < kChoose / kWarp; ++w) {
+    before += w < warp ? counts.warps[w] : 0u;
+    all += counts.warps[w];
+  }
+  return before;
+}
+
+// Leaves in a list of n rows, ascending, those whose pages are in the pool.
+__device__ void keep_resident(const DeviceStream& s, uint32_t n, uint32_t* list, uint32_t* n_list, Counts& counts) {
   uint32_t done = 0;
   for (uint32_t first = 0; first < n; first += kChoose) {
-    const uint32_t i = first + threadIdx.x, row = i < n ? row_of(i) : 0;
+    const uint32_t i = first + threadIdx.x, row = i < n ? list[i] : 0;
     const bool is_there = i < n && s.slots[row] != kNoSlot;
-    const uint32_t are_there = __ballot_sync(kAllLanes, is_there);
-    if (lane == 0) counts.warps[warp] = __popc(are_there);
-    __syncthreads();
-    uint32_t before = done;
-#pragma unroll
-    for (uint32_t w = 0; w < kChoose / kWarp; ++w) {
-      const uint32_t in_warp = counts.warps[w];
-      before += w < warp ? in_warp : 0u;
-      done += in_warp;
-    }
-    if (is_there) list[before + __popc(are_there & ((1u << lane) - 1))] = row;
+    uint32_t all = 0;
+    const uint32_t before = sum_before(is_there ? 1 : 0, counts, all);
+    if (is_there) list[done + before] = row;
+    done += all;
     __syncthreads();
   }
   if (threadIdx.x == 0) *n_list = done;
+}
+
+// Lists all rows whose pages are in the pool, ascending.
+__device__ void list_resident(const DeviceStream& s, uint32_t* list, uint32_t* n_list, Counts& counts) {
+  uint32_t done = 0;
+  for (uint32_t first = 0; first < resident_words(s.n_pages); first += kChoose) {
+    const uint32_t word = first + threadIdx.x;
+    uint32_t bits = word < resident_words(s.n_pages) ? s.resident[word] : 0, all = 0;
+    uint32_t at = done + sum_before(__popc(bits), counts, all);
+    for (; bits != 0; bits &= bits - 1) list[at++] = word * 32 + __ffs(static_cast<int>(bits)) - 1;
+    done += all;
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) *n_list = done;
+}
+
+// What comes back, what leaves for it, and their new slots.
+__device__ void exchange(const PageRecallArgs& a, const DeviceStream& s, uint32_t now, Lists& lists, Counts& counts) {
+  collect_leaving(a, s, lists, counts);
+  __syncthreads();
+  const uint32_t n_wanted = counts.n_wanted, n_leaving = counts.n_leaving;
+  const uint32_t n_free = static_cast<uint32_t>(s.free_end - s.free_begin) - s.n_resident;
+  const uint32_t n_back = min(min(n_wanted, a.host.most), n_free + n_leaving), n_out = n_back - min(n_back, n_free);
+  if (threadIdx.x == 0) counts.n_back = n_back;
+  if (max(n_wanted, n_leaving) <= kChoose) {
+    sort_least(lists.wanted, n_wanted, n_back, lists.back);
+    sort_least(lists.leaving, n_leaving, n_out, lists.out);
+  } else {
+    if (threadIdx.x < kWarp) front_least(lists.wanted, n_wanted, n_back);
+    if (threadIdx.x / kWarp == 1) front_least(lists.leaving, n_leaving, n_out);
+    lists.back = lists.wanted;
+    lists.out = lists.leaving;
+  }
+  __syncthreads();
+  for (uint32_t i = threadIdx.x; i < n_back; i += kChoose) bring_back(a, s, i, now, lists, counts);
+  __syncthreads();
 }
 
 __global__ void __launch_bounds__(kChoose) choose_kernel(const PageRecallArgs a) {
   extern __shared__ Candidate candidates[];
   __shared__ Counts counts;
   const uint32_t kv_head = blockIdx.x, stream = a.layer * a.tables.n_kv_heads + kv_head;
-  const Lists lists = {candidates, candidates + a.rules.select_budget,
-                       reinterpret_cast<uint32_t*>(candidates + a.rules.select_budget + a.n_slots)};
+  Candidate* const sorted = candidates + a.rules.select_budget + a.n_slots;
+  Lists lists = {candidates, candidates + a.rules.select_budget, sorted, sorted + a.host.most,
+                 reinterpret_cast<uint32_t*>(sorted + 2 * a.host.most)};
   if (threadIdx.x == 0) counts = {};
-  for (uint32_t i = threadIdx.x; i < words_for(a.capacity); i += kChoose) lists.is_wanted[i] = 0;
+  for (uint32_t i = threadIdx.x; i < resident_words(a.capacity); i += kChoose) lists.is_wanted[i] = 0;
   __syncthreads();
   wait_for_previous();
   start_next();
@@ -217,18 +283,7 @@ __global__ void __launch_bounds__(kChoose) choose_kernel(const PageRecallArgs a)
     const bool repeats = a.heads[stream].now == now;
     collect_wanted(a, s, list, n, now, !repeats, lists, counts);
     __syncthreads();
-    if (!repeats && counts.n_wanted != 0) {
-      collect_leaving(a, s, lists, counts);
-      __syncthreads();
-      const uint32_t n_free = static_cast<uint32_t>(s.free_end - s.free_begin) - s.n_resident;
-      const uint32_t n_back = min(min(counts.n_wanted, a.host.most), n_free + counts.n_leaving);
-      if (threadIdx.x == 0) counts.n_back = n_back;
-      if (threadIdx.x < kWarp) front_least(lists.wanted, counts.n_wanted, n_back);
-      if (threadIdx.x / kWarp == 1) front_least(lists.leaving, counts.n_leaving, n_back - min(n_back, n_free));
-      __syncthreads();
-      for (uint32_t i = threadIdx.x; i < n_back; i += kChoose) bring_back(a, s, i, now, lists, counts);
-      __syncthreads();
-    }
+    if (!repeats && counts.n_wanted != 0) exchange(a, s, now, lists, counts);
     if (threadIdx.x == 0 && !repeats) {
       if (counts.n_back != 0) count(a, s, counts);
       a.heads[stream] = {now, counts.n_back};
@@ -246,11 +301,9 @@ __global__ void __launch_bounds__(kChoose) choose_kernel(const PageRecallArgs a)
   }
   __syncthreads();
   if (a.rules.attend_wanted) {
-    list_resident(
-        s, n, [&](uint32_t i) { return list[i]; }, list, a.n_select + kv_head, counts);
+    keep_resident(s, n, list, a.n_select + kv_head, counts);
   } else {
-    list_resident(
-        s, s.n_pages, [](uint32_t i) { return i; }, list, a.n_select + kv_head, counts);
+    list_resident(s, list, a.n_select + kv_head, counts);
   }
 }
 
@@ -298,8 +351,20 @@ __global__ void __launch_bounds__(kCopy) spoil_kernel(const SpoilLostArgs a) {
   if (a.tables.window[stream] != 0) return;
   const size_t first = a.tables.row_begin[stream];
   for (uint32_t row = threadIdx.x; row < a.tables.n_pages[stream]; row += kCopy) {
-    if (a.tables.slots[first + row] == kNoSlot && read_host(a.raw_index + first + row) == kNoRaw)
+    if (a.tables.slots[first + row] == kNoSlot && a.raw_index[first + row] == kNoRaw)
       spoil_digest(a.digests + (first + row) * a.digest_elements, a.digest_elements, 0, 1);
+  }
+}
+
+// The bits of the rows in the pool, after the host has changed the tables.
+__global__ void __launch_bounds__(kCopy) resident_kernel(const KvTables t, uint32_t* resident, uint32_t words) {
+  const uint32_t stream = blockIdx.x;
+  const size_t first = t.row_begin[stream];
+  for (uint32_t word = threadIdx.x; word < words; word += kCopy) {
+    uint32_t bits = 0;
+    for (uint32_t row = word * 32; row < min(word * 32 + 32, t.n_pages[stream]); ++row)
+      bits |= t.slots[first + row] != kNoSlot ? 1u << row % 32 : 0u;
+    resident[size_t{stream} * words + word] = bits;
   }
 }
 
@@ -400,7 +465,7 @@ __global__ void __launch_bounds__(kCopy) fill_row_kernel(const FillRowArgs a) {
 
 Status page_recall(OpContext& cx, const PageRecallArgs& a) {
   const size_t shared =
-      (size_t{a.rules.select_budget} + a.n_slots) * sizeof(Candidate) + words_for(a.capacity) * sizeof(uint32_t);
+      (size_t{a.rules.select_budget} + a.n_slots) * sizeof(Candidate) + resident_words(a.capacity) * sizeof(uint32_t);
   if (shared > 40 * 1024) {
     WEIR_CUDA_TRY(
         cudaFuncSetAttribute(choose_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)),
@@ -416,6 +481,11 @@ Status page_recall(OpContext& cx, const PageRecallArgs& a) {
 Status spoil_lost(OpContext& cx, const SpoilLostArgs& a) {
   const uint32_t n_streams = a.tables.n_layers * a.tables.n_kv_heads;
   return launch("spoil_lost", spoil_kernel, dim3(n_streams), dim3(kCopy), 0, stream_of(cx), false, a);
+}
+
+Status mark_resident(OpContext& cx, const KvTables& t, uint32_t* resident, uint32_t max_capacity) {
+  return launch("mark_resident", resident_kernel, dim3(t.n_layers * t.n_kv_heads), dim3(kCopy), 0, stream_of(cx), false,
+                t, resident, resident_words(max_capacity));
 }
 
 Status copy_row_out(OpContext& cx, const KvTables& t, uint32_t row, const uint16_t* pool, uint32_t page_bytes,

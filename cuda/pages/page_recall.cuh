@@ -33,7 +33,10 @@ struct PageRecallArgs {
   uint32_t digest_elements;
   uint16_t* pool;
   uint32_t page_bytes;
-  bool only_lists;       // nothing comes back (benchmarks)
+  bool only_lists;            // nothing comes back (benchmarks)
+  const uint32_t* raw_index;  // the device's copy of host.raw_index
+  uint32_t* resident;         // [n_streams, resident_words(max_capacity)] a bit for each row whose page is in the pool
+  uint32_t max_capacity;
   PageEventRing events;  // this and the rest but the journal in host memory
   DeviceRecall host;
   RecallHead* heads;     // [n_streams]
@@ -48,11 +51,14 @@ Status page_recall(OpContext& cx, const PageRecallArgs& a);
 // Makes the digests of pages that have neither a slot nor a copy worse than any other.
 struct SpoilLostArgs {
   KvTables tables;
-  const uint32_t* raw_index;  // in host memory
-  uint16_t* digests;          // by row, of all layers
+  const uint32_t* raw_index;
+  uint16_t* digests;  // by row, of all layers
   uint32_t digest_elements;
 };
 Status spoil_lost(OpContext& cx, const SpoilLostArgs& a);
+
+// Makes the bits of PageRecallArgs::resident.
+Status mark_resident(OpContext& cx, const KvTables& tables, uint32_t* resident, uint32_t max_capacity);
 
 // Copies the page with the tokens from position row * 16 on of every stream to pages [n_streams, page_bytes]; of a
 // stream with a window only if it is there.

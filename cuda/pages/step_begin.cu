@@ -64,6 +64,12 @@ __device__ void remove_row(DeviceStream& s, uint32_t row) {
   }
 }
 
+// With recall: the bit that says whether a row's page is in the pool.
+__device__ void mark_resident(const StepBeginArgs& a, uint32_t stream, uint32_t row, bool is_there) {
+  uint32_t& word = a.resident[size_t{stream} * resident_words(a.max_capacity) + row / 32];
+  word = is_there ? word | 1u << row % 32 : word & ~(1u << row % 32);
+}
+
 // With recall: pages of one stream become cold until there is a slot. Executed by one warp.
 __device__ void make_slots(const StepBeginArgs& a, uint32_t stream, const Room& room, Shared& shared) {
   const uint32_t lane = threadIdx.x % kWarp;
@@ -72,7 +78,7 @@ __device__ void make_slots(const StepBeginArgs& a, uint32_t stream, const Room& 
   for (;;) {
     const uint32_t row = victim_of<VictimRule::kCold>(a.rules, s, room);
     if (row == kNoRow) break;
-    const bool is_lost = *static_cast<const volatile uint32_t*>(a.raw_index + s.first + row) == kNoRaw;
+    const bool is_lost = a.raw_index[s.first + row] == kNoRaw;
     if (is_lost && a.digests != nullptr)
       spoil_digest(a.digests + (s.first + row) * a.digest_elements, a.digest_elements, lane, kWarp);
     if (lane == 0) {
@@ -84,6 +90,7 @@ __device__ void make_slots(const StepBeginArgs& a, uint32_t stream, const Room& 
       atomicAdd(reinterpret_cast<Count*>(is_lost ? &a.state->pages_lost : &a.state->pages_cold), Count{1});
       if (is_lost) s.flags[row] &= ~uint32_t{kPageKept};
       s.slots[row] = kNoSlot;
+      mark_resident(a, stream, row, false);
     }
     --s.n_resident;
     __syncwarp();
@@ -148,7 +155,8 @@ __device__ bool pages_may_leave(const StepBeginArgs& a, const Room& room) {
 // Reserves room for one token in the stream's table. Executed by one thread, after its warp's evictions. A stream can
 // only be full here if the policy's rules are wrong. Then the token takes the stream's last page, not the table of the
 // next stream, and the host is told.
-__device__ void reserve(const StepTables& t, uint32_t stream, const Room& room, StepState& state) {
+__device__ void reserve(const StepBeginArgs& a, uint32_t stream, const Room& room) {
+  const StepTables& t = a.tables;
   const size_t first = t.row_begin[stream];
   const uint32_t capacity = t.row_begin[stream + 1] - t.row_begin[stream];
   const uint32_t n = t.n_pages[stream];
@@ -163,8 +171,9 @@ __device__ void reserve(const StepTables& t, uint32_t stream, const Room& room, 
   if (has_room) {
     t.slots[row] = t.free_slots[t.slot_begin[stream + 1] - 1 - n_used];
     if (t.n_resident != nullptr) t.n_resident[stream] = n_used + 1;
+    if (a.resident != nullptr) mark_resident(a, stream, n, true);
   } else {
-    atomicAdd(&state.n_without_room, 1u);
+    atomicAdd(&a.state->n_without_room, 1u);
   }
   t.first_pos[row] = room.pos;
   t.len[row] = 1;
@@ -242,7 +251,7 @@ __global__ void __launch_bounds__(kBlock) step_begin_kernel(const StepBeginArgs 
       make_room<kRule>(a, stream, room, shared);
     }
     __syncwarp();
-    if (threadIdx.x % kWarp == 0) reserve(t, stream, room, *a.state);
+    if (threadIdx.x % kWarp == 0) reserve(a, stream, room);
   }
   const bool fills_sink =
       t.ruled_stream / (kBlock / kWarp) == blockIdx.x - 1 && a.rules.in_cache_pos && a.cos_sin_sink != nullptr;

@@ -27,6 +27,7 @@ struct DeviceStream {
   uint32_t index;               // layer * n_kv_heads + KV head
   size_t free_begin, free_end;  // its entries in the stack of free slots, as many as its slots
   uint32_t n_resident;          // pages in the pool
+  uint32_t* resident = nullptr;  // with recall: a bit for each row whose page is there
 
   // The open page while it still takes tokens; it never leaves.
   __device__ bool is_filling(uint32_t row) const { return row + 1 == n_pages && len[row] < kPageTokens; }

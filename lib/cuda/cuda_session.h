@@ -96,6 +96,7 @@ class CudaSession final : public DeviceSession {
   // Before a launch: nothing is asked for. After it: sends the pages that steps ask for until the stream is done.
   void open_posts();
   void answer_posts();
+  Status put_raw_index();
   static Status wait_and_answer(const SessionGroup& group);
 
   SessionGroup alone(bool selects, uint32_t parts) { return {{this}, {selects}, 1, parts}; }
@@ -156,7 +157,8 @@ class CudaSession final : public DeviceSession {
   static constexpr uint32_t kJointGraphs = 4;
   JointGraph joint_[kJointGraphs];  // of groups that this session leads
   uint64_t n_joint_uses_ = 0;
-  DeviceRecall recall_;             // the device's addresses of host.recall
+  DeviceRecall recall_;  // the device's addresses of host.recall
+  bool raw_index_is_behind_ = true;
   RecallHead* heads_ = nullptr;     // the journal: [n_streams]
   RecallEntry* entries_ = nullptr;  // [n_streams, most]
   // Taken when the tables were put on the device: the most pages of a stream, the most prompt pages of a stream, and

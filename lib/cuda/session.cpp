@@ -114,8 +114,11 @@ Status CudaSession::put_tables(bool repeats) {
   WEIR_TRY(note(copy_tables(true)));
   if (!recalls()) return {};
   const KvView kv = a_.kv->view(0);
+  raw_index_is_behind_ = true;
+  WEIR_TRY(note(put_raw_index()));
+  WEIR_TRY(note(mark_resident(a_.cx, tables, a_.device.resident, a_.kv->shape().max_capacity())));
   if (a_.host.state->pages_lost != 0)
-    WEIR_TRY(note(spoil_lost(a_.cx, {tables, recall_.raw_index, kv.digests,
+    WEIR_TRY(note(spoil_lost(a_.cx, {tables, a_.device.raw_index, kv.digests,
                                      static_cast<uint32_t>(digest_elements(kv.digest, kv.head_dim))})));
   if (!repeats) {
     WEIR_TRY(note(cuda_status(cudaMemsetAsync(heads_, 0, a_.kv->shape().n_streams() * sizeof(RecallHead), stream_),
@@ -161,6 +164,7 @@ Status CudaSession::step(int32_t token) {
   const bool selects = selects_now();
   a_.host.tokens[0] = token;
   open_posts();
+  if (recalls()) WEIR_TRY(note(put_raw_index()));
   WEIR_TRY(note(cuda_status(cudaGraphLaunch(selects ? selected_ : all_pages_, stream_), "launching a step")));
   WEIR_TRY(note(selects && recalls() ? wait_and_answer(alone(true, kAllParts)) : wait("a decode step")));
   return check_room();

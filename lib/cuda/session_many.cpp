@@ -78,6 +78,7 @@ Status CudaSession::step_together(const SessionGroup& group, const int32_t* toke
   for (uint32_t i = 0; i < group.n; ++i) {
     group.session[i]->a_.host.tokens[0] = tokens[i];
     group.session[i]->open_posts();
+    if (group.session[i]->recalls()) WEIR_TRY(note_all(group, group.session[i]->put_raw_index()));
   }
   // A launch that fails also counts as a lost device, because other groups of the same call may have stepped.
   const cudaError_t launched = cudaGraphLaunch(graph, stream_);

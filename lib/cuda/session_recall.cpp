@@ -49,6 +49,9 @@ PageRecallArgs CudaSession::recall_args(uint32_t layer) const {
   a.page_bytes = static_cast<uint32_t>(shape.page_bytes());
   a.events = {events_, a_.host.events.capacity};
   a.host = recall_;
+  a.raw_index = a_.device.raw_index;
+  a.resident = a_.device.resident;
+  a.max_capacity = shape.max_capacity();
   a.heads = heads_;
   a.entries = entries_;
   return a;
@@ -61,6 +64,16 @@ void CudaSession::open_posts() {
     a_.host.recall.answers[head] = {};
   }
   std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+// The device's copy of the index, which the host changes when it copies pages out and when it has the tables.
+Status CudaSession::put_raw_index() {
+  if (!raw_index_is_behind_) return {};
+  raw_index_is_behind_ = false;
+  const DeviceRecall& r = a_.host.recall;
+  return cuda_status(
+      cudaMemcpyAsync(a_.device.raw_index, r.raw_index, r.n_rows * sizeof(uint32_t), cudaMemcpyHostToDevice, stream_),
+      "copying where pages are");
 }
 
 // Reads the pages that streams ask for, in the order of their heads.
@@ -102,6 +115,7 @@ Status CudaSession::copy_row_out(uint32_t row) {
   WEIR_REQUIRE_DEVICE();
   const KvView kv = a_.kv->view(0);
   const auto page_bytes = static_cast<uint32_t>(a_.kv->shape().page_bytes());
+  raw_index_is_behind_ = true;  // the caller gives copies to the store
   WEIR_TRY(note(cuda::copy_row_out(a_.cx, a_.kv->tables(), row, kv.pool, page_bytes, recall_.pages)));
   return note(wait("copying sealed pages"));
 }

@@ -278,7 +278,9 @@ Status CudaSession::enqueue_begin() {
   begin.events = {events_, a_.host.events.capacity};
   if (recalls()) {
     const KvView kv = a_.kv->view(0);
-    begin.raw_index = recall_.raw_index;
+    begin.raw_index = a_.device.raw_index;
+    begin.resident = a_.device.resident;
+    begin.max_capacity = a_.kv->shape().max_capacity();
     begin.digests = kv.digests;
     begin.digest_elements = static_cast<uint32_t>(digest_elements(kv.digest, kv.head_dim));
   }

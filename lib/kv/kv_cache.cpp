@@ -52,6 +52,8 @@ void KvCache::reset() {
   if (n_resident_ != nullptr) std::fill_n(n_resident_, shape_.n_streams(), 0u);
   std::fill_n(append_row_, shape_.n_streams(), 0u);
   std::fill_n(window_copies_, n_window_copies(), kNoCopy);
+  // A device opens rows itself, so those that are not in use have no copies either.
+  if (copies_ != nullptr) std::fill_n(copies_, shape_.n_rows(), kNoCopy);
   n_tokens_ = 0;
   n_reserved_ = 0;
   n_tokens_published_.store(0, std::memory_order_relaxed);
@@ -235,7 +237,9 @@ void KvCache::truncate(uint32_t n_tokens) {
     while (n_pages_[s] > 0 && first_pos_[at(s, n_pages_[s] - 1)] >= n_tokens) {
       const uint32_t slot = slots_[at(s, --n_pages_[s])];
       if (slot == kNoSlot) {
-        if (copies_[at(s, n_pages_[s])] != kNoCopy) pages_cold_.fetch_sub(1, std::memory_order_relaxed);
+        uint32_t& copy = copies_[at(s, n_pages_[s])];
+        if (copy != kNoCopy) pages_cold_.fetch_sub(1, std::memory_order_relaxed);
+        copy = kNoCopy;
         continue;
       }
       change_resident(s, -1);

@@ -83,7 +83,9 @@ struct DeviceBuffers {
   // With recall: what each stream has brought back in its latest step, RecallHead [n_streams] and RecallEntry
   // [n_streams, most] (cuda/pages/page_recall.cuh), and the output of one unit of a prompt's attention.
   uint32_t* journal = nullptr;
-  float* unit_out = nullptr;  // [max_tok, n_heads, head_dim]
+  float* unit_out = nullptr;      // [max_tok, n_heads, head_dim]
+  uint32_t* raw_index = nullptr;  // [n_rows] a copy of DeviceRecall::raw_index, made when that has changed
+  uint32_t* resident = nullptr;   // [n_streams, rows / 32 of the largest table] a bit for each page in the pool
   static constexpr uint32_t kCounters = 4096;
 };
 

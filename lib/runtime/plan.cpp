@@ -285,6 +285,8 @@ void lay_out_recall(const SessionSetup& setup, SessionPools& p, DeviceBuffers& d
   recall.n_pages = std::max(kv.n_streams(), c.n_kv_heads * std::max(recall.most, kSplitPages));
   device.journal = p.workspace.take<uint32_t>(uint64_t{kv.n_streams()} * (2 + 3 * uint64_t{recall.most}));
   device.unit_out = p.workspace.take<float>(uint64_t{setup.max_tok} * c.n_heads * c.head_dim);
+  device.raw_index = p.workspace.take<uint32_t>(recall.n_rows);
+  device.resident = p.workspace.take<uint32_t>(uint64_t{kv.n_streams()} * ((kv.max_capacity() + 31) / 32));
   recall.raw_index = p.staging.take<uint32_t>(recall.n_rows);
   recall.posts = p.staging.take<RecallPost>(c.n_kv_heads);
   recall.answers = p.staging.take<RecallAnswer>(c.n_kv_heads);
