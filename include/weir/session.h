@@ -517,10 +517,11 @@ WEIR_API weir_status weir_step_many(weir_session *const *sessions, const weir_to
  *  @return WEIR_OK
  *          WEIR_ERR_INVALID_ARG  NULL
  *          WEIR_ERR_STATE        nothing was prefilled yet, or a prefill failed and the logits of the last token are
- *                                gone
+ *                                gone, or weir_session_rewind was called
  *          WEIR_ERR_BUSY         another thread is inside the session
  *  @threads one thread at a time
- *  @owner the view belongs to the session and is valid until its next prefill, step, generate, reset or destroy
+ *  @owner the view belongs to the session and is valid until its next prefill, step, generate, rewind, reset, restore
+ *         or destroy
  *  @since 1.0 */
 WEIR_API weir_status weir_session_logits(weir_session *session, const float **logits, uint32_t *n_logits);
 
@@ -535,8 +536,8 @@ WEIR_API weir_status weir_session_logits(weir_session *session, const float **lo
  *          WEIR_ERR_INVALID_ARG  NULL
  *          WEIR_ERR_BUSY         another thread is inside the session
  *  @threads one thread at a time
- *  @owner the view belongs to the session and is valid until its next prefill, step, generate, reset or destroy; it may
- *         be the argument of a prefill that follows a reset
+ *  @owner the view belongs to the session and is valid until its next prefill, step, generate, rewind, reset, restore
+ *         or destroy; it may be the argument of a prefill that follows a rewind or a reset
  *  @since 1.1 */
 WEIR_API weir_status weir_session_tokens(weir_session *session, const weir_token **tokens, uint32_t *n_tokens);
 
