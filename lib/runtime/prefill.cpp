@@ -117,11 +117,14 @@ Status Session::run_prefill(const weir_token* tokens, uint32_t n_tokens, weir_pr
       }
     }
     if (take_cancel()) return fail(WEIR_ERR_CANCELLED, "prefill was cancelled after %u of %u tokens", done, n_tokens);
-    const uint32_t n_tok = next_chunk(*policy_, kv_, n_tokens - done, step_.b.max_tok);
+    uint32_t n_tok = next_chunk(*policy_, kv_, n_tokens - done, step_.b.max_tok);
     if (n_tok == 0)
       return fail(WEIR_ERR_BUDGET, "prefill stopped after %u of %u tokens: pinned pages leave no room", done, n_tokens);
+    // A strict store may have room for a shorter chunk, and for the next one when blocks have moved to the file.
+    Status room = prepare_copies(n_tok);
+    for (; room.code() == WEIR_ERR_BUDGET && n_tok > kPageTokens; room = prepare_copies(n_tok)) n_tok /= 2;
+    WEIR_TRY(room);
     const uint32_t n_left = n_tokens - done - n_tok;
-    WEIR_TRY(prepare_copies(n_tok));
     const Status status = run_chunk(tokens + done, n_tok, n_left);
     if (status.code() == WEIR_ERR_CANCELLED) (void)take_cancel();
     if (n_left == 0 && may_spoil_logits(status)) has_logits_ = false;

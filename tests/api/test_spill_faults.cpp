@@ -5,7 +5,9 @@
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <memory>
+#include <new>
 
 #include "tests/api/spill_session.h"
 
@@ -230,6 +232,134 @@ void spill__damaged_blocks_in_a_prompt(void** state) {
   }
 }
 
+// A prompt, steps, and another prompt. Ends at the first call that fails, whose tokens are not appended.
+weir_status converse(Session& s) {
+  const auto call = [&](auto&& f) -> weir_status {
+    const uint32_t before = s.stats().n_tokens;
+    const weir_status status = f();
+    if (status == WEIR_OK) return status;
+    // Chunks of a prompt stay only if the page before it, which they filled, is lost.
+    if (s.stats().n_tokens != before)
+      assert_true(before % 16 != 0 && static_cast<weir_session*>(s)->kv().pages_lost() > 0);
+    return status;
+  };
+  weir_status status = call([&] { return s.try_prefill(0, 150); });
+  for (uint32_t i = 0; status == WEIR_OK && i < 34; ++i) status = call([&] { return weir_session_step(s, token(i)); });
+  return status != WEIR_OK ? status : call([&] { return s.try_prefill(300, 40); });
+}
+
+// Every read and every write of a conversation fails in turn, and every block that is read is damaged in turn.
+void spill__each_read_and_write_in_turn(void** state) {
+  const fixture* f = static_cast<fixture*>(*state);
+  weir_model* model = nullptr;
+  assert_ok(weir_model_open(f->runtime, WEIR_SOURCE_DIR "/tests/golden/models/llama_f32.gguf", nullptr, &model));
+  const weir_plan_info plan = plan_of(model, options_of("arkvale", kTop, 9 * 16));
+  int* const faults[] = {&g.write_fails_at, &g.read_fails_at, &g.read_damaged_at};
+  for (uint32_t flags : {0, int{WEIR_SPILL_STRICT}}) {
+    int n_writes = 0, n_reads = 0;
+    {
+      SmallStore small(model, plan, 2, flags, 4 << 20);
+      assert_int_equal(converse(*small.session), WEIR_OK);
+      n_writes = g.n_writes, n_reads = g.n_reads;
+      assert_true(n_writes > 10 && n_reads > 10);
+    }
+    for (int* fault : faults) {
+      for (int n = 0; n < (fault == faults[0] ? n_writes : n_reads); ++n) {
+        SmallStore small(model, plan, 2, flags, 4 << 20);
+        Session& s = *small.session;
+        *fault = n;
+        const weir_status status = converse(s);
+        const weir_session_stats stats = s.stats();
+        // Pages of tokens that were taken back were lost, too.
+        assert_true(flags == 0 ? lost_pages(s) == stats.pages_dropped : lost_pages(s) <= stats.pages_dropped);
+        assert_int_equal(stats.spill_errors, 1);
+        if (flags == 0) {
+          assert_int_equal(status, WEIR_OK);
+          assert_int_equal(stats.n_tokens, 224);
+          assert_true(fault == faults[0] || stats.pages_dropped > 0);
+          continue;
+        }
+        // After a write that fails perhaps nothing is missing: what is in the file is in the pool, and there is room.
+        if (fault != faults[0] || stats.pages_dropped > 0)
+          assert_int_equal(status, fault == faults[2] ? WEIR_ERR_FORMAT : WEIR_ERR_IO);
+        g = {};
+        assert_ok(weir_session_reset(s));
+        assert_ok(s.try_prefill(0, 40));
+      }
+    }
+  }
+  weir_model_close(model);
+}
+
+struct Refusing {
+  uint64_t n_allocs = 0, bytes = 0, refused_at = UINT64_MAX;
+};
+
+weir_status refusing_alloc(void* user, const weir_alloc_info* info, void** out) {
+  auto& r = *static_cast<Refusing*>(user);
+  if (r.n_allocs++ == r.refused_at) return WEIR_ERR_OUT_OF_MEMORY;
+  *out = ::operator new(info->bytes, std::align_val_t(info->alignment));
+  r.bytes += info->bytes;
+  return WEIR_OK;
+}
+
+weir_status refusing_free(void* user, const weir_alloc_info* info) {
+  static_cast<Refusing*>(user)->bytes -= info->bytes;
+  ::operator delete(info->ptr, std::align_val_t(info->alignment));
+  return WEIR_OK;
+}
+
+int open_files() {
+  int n = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) (void)entry, ++n;
+  return n;
+}
+
+// Every allocation of a session with a spill file refused in turn: neither memory nor a file stays.
+void spill__each_allocation_refused(void**) {
+  Refusing r;
+  weir_runtime_options options = WEIR_RUNTIME_OPTIONS_INIT;
+  options.n_threads = 1;
+  options.alloc = refusing_alloc;
+  options.free = refusing_free;
+  options.alloc_user = &r;
+  weir_runtime* runtime = nullptr;
+  weir_model* model = nullptr;
+  assert_ok(weir_runtime_create(&options, &runtime));
+  assert_ok(weir_model_open(runtime, TINY_MODEL, nullptr, &model));
+  const Folder folder;
+  const std::string path = folder.file();
+  weir_session_options o = options_of("arkvale", kTop, 9 * 16);
+  o.spill_path = path.c_str();
+  o.spill_file_bytes = 1 << 20;
+  const uint64_t bytes = r.bytes;
+  const int n_files = open_files();
+  g = {};
+  bool works = false;
+  for (uint64_t n = 0; !works; ++n) {
+    r.refused_at = r.n_allocs + n;
+    weir_session* session = nullptr;
+    const weir_status status = weir_session_create(model, &o, &session);
+    works = status == WEIR_OK;
+    assert_int_equal(open_files(), n_files + (works ? 1 : 0));
+    if (!works) {
+      assert_int_equal(status, WEIR_ERR_OUT_OF_MEMORY);
+      assert_true(std::strstr(weir_last_error(), "could not be allocated") != nullptr || n == 0);
+      assert_null(session);
+      assert_int_equal(r.bytes, bytes);
+    } else {
+      assert_true(n >= 3);  // the object, its block, the store
+    }
+    weir_session_destroy(session);
+    assert_int_equal(r.bytes, bytes);
+    assert_int_equal(open_files(), n_files);
+    assert_int_equal(access(path.c_str(), F_OK), -1);
+  }
+  weir_model_close(model);
+  weir_runtime_destroy(runtime);
+  assert_int_equal(r.bytes, 0);
+}
+
 // No thread for the compression: the session is refused, its memory and its file are gone.
 void spill__threads_that_cannot_start(void** state) {
   const fixture* f = static_cast<fixture*>(*state);
@@ -258,6 +388,8 @@ int main() {
       cmocka_unit_test(spill__write_and_read_errors),
       cmocka_unit_test(spill__damaged_blocks),
       cmocka_unit_test(spill__damaged_blocks_in_a_prompt),
+      cmocka_unit_test(spill__each_read_and_write_in_turn),
+      cmocka_unit_test(spill__each_allocation_refused),
       cmocka_unit_test(spill__threads_that_cannot_start),
   };
   return cmocka_run_group_tests_name("spill_faults", tests, open_fixture, close_fixture);
