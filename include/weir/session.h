@@ -48,9 +48,10 @@ typedef struct weir_session_options {
                                                plan shows. 0 (default): not used. */
     uint64_t spill_budget_bytes;          /**< Host memory for the pages of a policy that recalls them (arkvale;
                                                raas and hybrid with recall=on), at least one page of each stream that
-                                               the budget rules. 0 (default): what
-                                               the whole context needs at worst. When it is full, the pages that were
-                                               wanted the longest ago are dropped for good. */
+                                               the budget rules. 0 (default): what the whole context needs at worst.
+                                               When it is full, pages move to the spill file. Without one, or when that
+                                               is full too, those that were wanted the longest ago are dropped for
+                                               good. */
     const char *policy;                   /**< "dense" (also NULL, default), "sink", "h2o", "tova", "quest", "raas",
                                                "hybrid", "random", "arkvale". Copied. */
     const weir_key_value *policy_options; /**< [n_policy_options] options of the policy, docs/policies.md. Copied. */
@@ -318,6 +319,8 @@ WEIR_API weir_status weir_plan(const weir_model *model, const weir_session_optio
  *  @return WEIR_OK, the errors of weir_plan, or
  *          WEIR_ERR_OUT_OF_MEMORY  the message names the bytes; nothing stays allocated, except the model's weights on
  *                                  a device if they did fit
+ *          WEIR_ERR_IO             the spill file cannot be created, or its bytes not reserved; the message names path
+ *                                  and bytes; no file is left behind
  *  @threads any thread
  *  @owner the caller; weir_session_destroy. The session keeps @p model alive.
  *  @since 1.0 */
