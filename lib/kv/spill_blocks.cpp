@@ -62,7 +62,7 @@ bool SpillStore::add_to_cells(Lock& lock, uint64_t checksum, uint32_t tag, const
                               bool to_file, SpillHandle& handle) {
   const uint64_t n_cells = SpillCells::cells_for(block_bytes);
   uint32_t first = 0, last = 0;
-  if (!free_cells(lock, n_cells) || !cells_.put(block, block_bytes, first, last)) return false;
+  if (!free_cells(lock, n_cells) || !put_in_cells(block, block_bytes, first, last)) return false;
   const uint32_t index = free_entry_;
   Entry& e = entries_[index];
   free_entry_ = e.next;

@@ -163,6 +163,14 @@ uint32_t SpillStore::compress(Worker& worker, uint32_t index) {
   return kBlockHeaderBytes + stored;
 }
 
+// There are enough free cells; but where a link between them is damaged, only those that were never used remain.
+bool SpillStore::put_in_cells(const std::byte* block, uint32_t block_bytes, uint32_t& first, uint32_t& last) {
+  const uint32_t n_lost = cells_.n_lost();
+  const bool kept = cells_.put(block, block_bytes, first, last) || cells_.put(block, block_bytes, first, last);
+  free_for_sure_ -= cells_.n_lost() - n_lost;
+  return kept;
+}
+
 // A busy page's block goes into cells, and its slot becomes free.
 void SpillStore::keep_block(uint32_t index, const std::byte* block, uint32_t block_bytes) {
   Entry& e = entries_[index];
@@ -173,10 +181,7 @@ void SpillStore::keep_block(uint32_t index, const std::byte* block, uint32_t blo
   }
   stats_.stored_bytes -= plan_page_bytes_;
   e.where = Where::kDone;
-  // There are enough; but where a link is damaged, only those that were never used remain.
-  const uint32_t n_lost = cells_.n_lost();
-  const bool kept = cells_.put(block, block_bytes, e.first, e.last) || cells_.put(block, block_bytes, e.first, e.last);
-  free_for_sure_ -= cells_.n_lost() - n_lost;
+  const bool kept = put_in_cells(block, block_bytes, e.first, e.last);
   if (!kept) {
     ++stats_.errors;
     return;

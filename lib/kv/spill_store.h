@@ -206,6 +206,7 @@ class SpillStore {
   void retire(Lock& lock);
   bool move_to_file(Lock& lock, uint64_t wanted);
   bool write_to_file(Lock& lock, uint32_t index);
+  bool put_in_cells(const std::byte* block, uint32_t block_bytes, uint32_t& first, uint32_t& last);
   void give_cells_back(const Entry& entry);
   void give_up_file();
   void do_job(Lock& lock, Worker& worker);
