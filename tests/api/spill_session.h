@@ -12,7 +12,7 @@
 namespace spill_session {
 
 #ifdef WEIR_INTERNAL_SANITIZED
-inline constexpr uint32_t kSteps = 120;
+inline constexpr uint32_t kSteps = 220;
 #else
 inline constexpr uint32_t kSteps = 300;
 #endif

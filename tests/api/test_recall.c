@@ -3,7 +3,7 @@
 #include "api_test.h"
 
 #ifdef WEIR_INTERNAL_SANITIZED
-enum { kSteps = 120, kLongPrompt = 324 };
+enum { kSteps = 220, kLongPrompt = 324 };
 #else
 enum { kSteps = 300, kLongPrompt = 900 };
 #endif
@@ -138,7 +138,7 @@ static void recall__a_prompt_beyond_the_pool_has_the_bits_of_dense(void **state)
         prefill(want, kLongPrompt - 48, 28);
         prefill(got, kLongPrompt - 48, 28);
         assert_same_logits(got, want, kLongPrompt - 20);
-        assert_true(stats_of(got).pages_spilled > 0);
+        if (budgets[b] < kLongPrompt - 48) assert_true(stats_of(got).pages_spilled > 0);
         weir_session_destroy(want);
         weir_session_destroy(got);
     }
