@@ -66,7 +66,8 @@ WEIR_API weir_status weir_session_save(weir_session *session, weir_write_fn writ
  *  Model, policy, its options, context and budget must be those of the saved session; device, threads, batch_tokens,
  *  flags and the sizes of the spill store need not. Where that store is smaller, pages are dropped in the same order as
  *  when it is full, and counted. Counters go on from where this session's are; pages that the saved session had lost
- *  count as dropped. A pending cancel is cleared. Nothing is allocated, and the bytes are not trusted.
+ *  count as dropped. In layers with a sliding window, weir_session_rewind cannot go back to before pages that had left
+ *  the window. A pending cancel is cleared. Nothing is allocated, and the bytes are not trusted.
  *
  *  @param session in/out; after an error other than WEIR_ERR_INVALID_ARG, WEIR_ERR_BUSY and WEIR_ERR_UNSUPPORTED for a
  *                 device it is as after weir_session_reset

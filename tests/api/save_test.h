@@ -88,8 +88,14 @@ static const choice choices[] = {
     {"arkvale", {{0, 0}}, 0, 128, 0},
     {"arkvale", {{"recall_from", "4"}, {"recall_pages", "0"}, {"attend", "top"}}, 3, 128, 0},
     {"arkvale", {{"digest", "cuboid_mean"}, {"agg", "max_raw"}}, 2, 1024, 0},
+    {"raas", {{"recall", "on"}}, 1, 128, 0},
+    {"hybrid", {{"recall", "on"}}, 1, 128, 0},
 };
 #define N_CHOICES (sizeof(choices) / sizeof(choices[0]))
+
+static inline int recalls(const choice *c) {
+    return strcmp(c->policy, "arkvale") == 0 || (c->n_options > 0 && strcmp(c->options[0].key, "recall") == 0);
+}
 
 static inline weir_session_options options_of(const choice *c) {
     weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
@@ -102,7 +108,7 @@ static inline weir_session_options options_of(const choice *c) {
     options.budget_tokens = c->budget_tokens;
     options.max_prompt_tokens = c->max_prompt_tokens;
     /* A fourth of it holds the latest pages as they are, the rest older ones, compressed. */
-    if (strcmp(c->policy, "arkvale") == 0) options.spill_budget_bytes = 600 << 10;
+    if (recalls(c)) options.spill_budget_bytes = 600 << 10;
     return options;
 }
 

@@ -114,7 +114,7 @@ static void save__batch_and_spill_sizes_may_differ(void **state) {
                 weir_session_options options = options_of(&choices[i]);
                 weir_session *whole = session_with(model, &options), *resumed = NULL;
                 options.batch_tokens = batches[b];
-                if (strcmp(choices[i].policy, "arkvale") == 0) options.spill_budget_bytes = b == 0 ? 1 << 20 : 64 << 20;
+                if (recalls(&choices[i])) options.spill_budget_bytes = b == 0 ? 1 << 20 : 64 << 20;
                 resumed = session_with(other.model, &options);
                 converse(whole);
                 prefill(whole, 900, 64); /* a window's pages leave before the next step */
