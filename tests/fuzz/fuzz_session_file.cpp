@@ -143,7 +143,7 @@ struct Target {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static Target target;
+  static Target& target = *new Target;  // for the whole run
   if (size == 0) return 0;
   target.try_one(data[0] % target.sessions.size(), data + 1, size - 1, true);
   return 0;
