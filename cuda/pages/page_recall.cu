@@ -464,8 +464,8 @@ __global__ void __launch_bounds__(kCopy) fill_row_kernel(const FillRowArgs a) {
 }  // namespace
 
 Status page_recall(OpContext& cx, const PageRecallArgs& a) {
-  const size_t shared =
-      (size_t{a.rules.select_budget} + a.n_slots) * sizeof(Candidate) + resident_words(a.capacity) * sizeof(uint32_t);
+  const size_t n_candidates = size_t{a.rules.select_budget} + a.n_slots + 2 * size_t{a.host.most};
+  const size_t shared = n_candidates * sizeof(Candidate) + resident_words(a.capacity) * sizeof(uint32_t);
   if (shared > 40 * 1024) {
     WEIR_CUDA_TRY(
         cudaFuncSetAttribute(choose_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)),
