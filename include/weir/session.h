@@ -46,12 +46,14 @@ typedef struct weir_session_options {
                                                many tokens per stream as fit into it. A policy that keeps more than its
                                                budget (quest, hybrid, dense layers of h2o and tova) takes more, as the
                                                plan shows. 0 (default): not used. */
-    uint64_t spill_budget_bytes;          /**< Host memory for the pages of a policy that recalls them (arkvale;
-                                               raas and hybrid with recall=on), at least one page of each stream that
-                                               the budget rules. 0 (default): what the whole context needs at worst.
-                                               When it is full, pages move to the spill file. Without one, or when that
-                                               is full too, those that were wanted the longest ago are dropped for
-                                               good. */
+    uint64_t spill_budget_bytes;          /**< Host memory for pages outside the KV pool, at least one page of each
+                                               stream that the budget rules. With recall (arkvale; raas and hybrid with
+                                               recall=on) steps bring pages back from it, 0 (default) is what the whole
+                                               context needs at worst, and when it is full, pages move to the spill
+                                               file; without one, or when that is full too, those that were wanted the
+                                               longest ago are dropped for good. Other policies that let pages go keep
+                                               copies there, which no step reads, on the CPU only, and 0 (default) keeps
+                                               none. */
     const char *policy;                   /**< "dense" (also NULL, default), "sink", "h2o", "tova", "quest", "raas",
                                                "hybrid", "random", "arkvale". Copied. */
     const weir_key_value *policy_options; /**< [n_policy_options] options of the policy, docs/policies.md. Copied. */
@@ -94,8 +96,8 @@ typedef struct weir_plan_info {
     uint64_t session_bytes;      /**< The session object itself. */
     uint64_t staging_bytes;      /**< Host memory that a device copies from and to, with the host's page tables and the
                                       ring of page events. 0 on the CPU. */
-    uint64_t spill_bytes;        /**< Host memory of the spill store of a policy that recalls pages: its pages,
-                                      the queue to its compression and all that this needs. Else 0. */
+    uint64_t spill_bytes;        /**< Host memory of the store of pages outside the KV pool: its pages, the queue to
+                                      its compression and all that this needs. Else 0. */
     uint64_t library_bytes;      /**< What vendor libraries reserve; 0, as no backend of this version uses one. */
     uint64_t total_bytes;        /**< All of the session's own memory: the sum of the fields from kv_bytes to
                                       library_bytes. */

@@ -27,6 +27,9 @@ void KvCache::lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena&
   row_per_stream_ = shape.recalls() ? host.take<uint32_t>(shape.n_streams()) : nullptr;
   window_copies_ = n_window_copies() != 0 ? host.take<uint32_t>(n_window_copies()) : nullptr;
   spare_page_ = shape.recalls() ? host.take<uint16_t>(page_elements()) : nullptr;
+  archive_ =
+      shape.archive_pages != 0 ? tables.take<uint32_t>(shape.n_archived_streams() * shape.archive_pages) : nullptr;
+  archive_flags_ = shape.archive_pages != 0 ? tables.take<uint8_t>(shape.archive_pages) : nullptr;
   free_ = tables.take<uint32_t>(shape.n_slots());
   row_begin_ = tables.take<uint32_t>(shape.n_streams() + 1);
   slot_begin_ = shape.recalls() ? tables.take<uint32_t>(shape.n_streams() + 1) : row_begin_;
@@ -68,6 +71,10 @@ void KvCache::copy_from(const KvCache& other) {
   std::copy_n(other.free_, shape_.n_slots(), free_);
   std::copy_n(other.window_copies_, n_window_copies(), window_copies_);
   for (uint32_t s = 0; s < shape_.n_streams(); ++s) copy_stream(other, s);
+  if (archive_ != nullptr) {
+    std::copy_n(other.archive_, shape_.n_archived_streams() * shape_.archive_pages, archive_);
+    std::copy_n(other.archive_flags_, shape_.archive_pages, archive_flags_);
+  }
   set_counters(other.counters());
   commit();
   pages_slid_ = other.pages_slid_;
@@ -279,9 +286,56 @@ void KvCache::evict(uint32_t stream, uint32_t row) {
     make_cold(stream, row);
     if (copies_[i] == kNoCopy) lose(stream, row);
   } else {
+    const uint32_t* copies = archive(stream);
+    if (copies != nullptr) {
+      const bool is_kept = copies[first_pos_[i] / kPageTokens] != kNoCopy;
+      (is_kept ? pages_cold_ : pages_lost_).fetch_add(1, std::memory_order_relaxed);
+    }
     remove_row(stream, row);
   }
   pages_evicted_.fetch_add(1, std::memory_order_relaxed);
+}
+
+uint32_t* KvCache::archive(uint32_t stream) const {
+  const uint32_t layer = stream / shape_.n_kv_heads;
+  if (archive_ == nullptr || !shape_.is_archived(layer)) return nullptr;
+  uint32_t n_before = 0;
+  for (uint32_t l = 0; l < layer; ++l) n_before += shape_.is_archived(l) ? shape_.n_kv_heads : 0;
+  return archive_ + size_t{n_before + stream % shape_.n_kv_heads} * shape_.archive_pages;
+}
+
+uint32_t KvCache::row_of(uint32_t stream, uint32_t page) const {
+  const uint32_t* first = first_pos_ + at(stream, 0);
+  return static_cast<uint32_t>(std::lower_bound(first, first + n_pages_[stream], page * kPageTokens) - first);
+}
+
+bool KvCache::holds(uint32_t stream, uint32_t page) const {
+  const uint32_t row = row_of(stream, page);
+  return row < n_pages_[stream] && first_pos_[at(stream, row)] == page * kPageTokens;
+}
+
+void KvCache::put_back(uint32_t stream, uint32_t page) {
+  const uint32_t row = row_of(stream, page), slot = free_[top_free(stream)];
+  const size_t i = at(stream, row), moved = (n_pages_[stream] - row) * sizeof(uint32_t);
+  for (uint32_t* column : {slots_, first_pos_, len_, flags_, stamp_}) std::memmove(column + i + 1, column + i, moved);
+  std::memmove(last_score_ + i + 1, last_score_ + i, moved);
+  if (prompt_score_ != nullptr) std::memmove(prompt_score_ + i + 1, prompt_score_ + i, moved);
+  ++n_pages_[stream];
+  slots_[i] = slot;
+  first_pos_[i] = page * kPageTokens;
+  len_[i] = kPageTokens;
+  flags_[i] = archive_flags_[page];
+  stamp_[i] = first_pos_[i] + kPageTokens;  // when it was sealed
+  last_score_[i] = 0.0f;
+  if (prompt_score_ != nullptr) prompt_score_[i] = 0.0f;
+  count_resident(1);
+  pages_cold_.fetch_sub(1, std::memory_order_relaxed);
+  if (digests_ != nullptr) rebuild_digest(stream, row);
+}
+
+void KvCache::count_dropped(uint64_t n) {
+  pages_lost_.fetch_add(n, std::memory_order_relaxed);
+  pages_cold_.fetch_sub(n, std::memory_order_relaxed);
 }
 
 void KvCache::make_cold(uint32_t stream, uint32_t row) {

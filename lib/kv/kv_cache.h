@@ -37,6 +37,9 @@ struct KvShape {
   // With recall: slots of a stream that the budget rules, whose table then has a row for each page of the context. 0:
   // as many as rows.
   uint32_t recall_slots = 0;
+  // Without recall, > 0: pages of the context, of which the streams that let pages go have copies in a store: all but
+  // those of local layers and of first layers that hold the context.
+  uint32_t archive_pages = 0;
 
   uint32_t n_streams() const { return n_layers * n_kv_heads; }
   uint64_t page_bytes() const { return uint64_t{2} * kPageTokens * head_dim * sizeof(uint16_t); }
@@ -63,6 +66,14 @@ struct KvShape {
     return n_kv_heads * (global * recall_slots + (layer - global) * window_pages);
   }
   uint64_t n_slots() const { return slots_before(n_layers); }
+  bool is_archived(uint32_t layer) const {
+    return archive_pages != 0 && !is_local(layer) && (layer >= n_wide_layers || wide_pages < archive_pages);
+  }
+  uint64_t n_archived_streams() const {
+    uint64_t n = 0;
+    for (uint32_t layer = 0; layer < n_layers; ++layer) n += is_archived(layer) ? n_kv_heads : 0;
+    return n;
+  }
   uint64_t n_local_streams() const { return uint64_t{n_layers - n_global(n_layers)} * n_kv_heads; }
   // A stream of the last layer that is not local; of the last layer if all are. No policy leaves that layer dense, so
   // the stream stands for all that the budget and the policy rule.
@@ -174,6 +185,12 @@ class KvCache {
     return window_copies_ + local * shape_.pages_per_stream;
   }
   uint16_t* spare_page() const { return spare_page_; }  // [page_elements], with recall
+  // With copies of what leaves (KvShape::archive_pages): [archive_pages] handle or kNoCopy of each page of a stream by
+  // position / 16; null for a stream that has none.
+  uint32_t* archive(uint32_t stream) const;
+  uint8_t* archive_flags() const { return archive_flags_; }  // [archive_pages] kPagePrompt or 0
+  // Whether a stream has a page in the pool.
+  bool holds(uint32_t stream, uint32_t page) const;
   // Of a ruled stream of a layer, with recall: whether any of its pages is cold.
   bool has_cold(uint32_t stream) const { return resident(stream) != n_pages_[stream]; }
 
@@ -200,6 +217,13 @@ class KvCache {
   // returns the memory that the page's bytes go to.
   void make_cold(uint32_t stream, uint32_t row);
   uint16_t* take_back(uint32_t stream, uint32_t row);
+  // Puts a full page that left back into a table with a free row; its bytes are in free_page() of the stream by then.
+  void put_back(uint32_t stream, uint32_t page);
+  uint16_t* free_page(uint32_t stream) { return page_data(free_[top_free(stream)]); }
+  uint32_t row_of(uint32_t stream, uint32_t page) const;  // of a page that the stream holds
+  // Counts copies of pages that left: those that are dropped for good, and those that nobody needs.
+  void count_dropped(uint64_t n);
+  void count_forgotten(uint64_t n) { pages_cold_.fetch_sub(n, std::memory_order_relaxed); }
   // Counts a cold page that is lost, unpins it, and makes its digest worse than any other; where digests are elsewhere,
   // the device does that when it gets the tables.
   void lose(uint32_t stream, uint32_t row);
@@ -298,6 +322,8 @@ class KvCache {
   uint32_t* row_per_stream_ = nullptr;  // [n_streams]; null without recall
   uint32_t* window_copies_ = nullptr;   // [n_local_streams, pages_per_stream]; null without recall or windows
   uint16_t* spare_page_ = nullptr;      // null without recall
+  uint32_t* archive_ = nullptr;         // [n_archived_streams, archive_pages]; null without copies
+  uint8_t* archive_flags_ = nullptr;    // [archive_pages]; null without copies
   uint32_t* append_row_ = nullptr;      // [n_streams] row that holds the first reserved token
   uint32_t* free_ = nullptr;            // [n_slots] a stack of free slots per stream; see KvTables
   uint32_t* row_begin_ = nullptr;       // [n_streams + 1]

@@ -17,6 +17,7 @@ class RaasRecallPolicy final : public RaasPolicy {
   RaasRecallPolicy(const char* name, const PolicyNeeds& needs, const RaasOptions& raas, const RecallOptions& o,
                    float scale)
       : RaasPolicy(name, needs, raas, scale), recall_(o) {}
+  Policy* copy_to(PolicyStorage& storage) const override { return new (storage.bytes) RaasRecallPolicy(*this); }
 
   uint32_t victim(const StreamView& s, const RoomArgs& room) const override {
     return holds_all() ? kNone : recall_victim(s, room, recall_);

@@ -46,7 +46,7 @@ Status Session::fill(uint32_t n_tokens) {
     }
     if (device_ != nullptr && cold_.is_on()) WEIR_TRY(fill_row_on_device());
     kv_.commit();
-    if (cold_.is_on() && device_ == nullptr) cold_.seal(kv_.n_tokens() - n);
+    if (device_ == nullptr) seal(kv_.n_tokens() - n);
     if (cold_.is_on() && device_ != nullptr && kv_.n_tokens() % kPageTokens == 0) {
       cold_.seal_row(kv_.n_tokens() / kPageTokens - 1, reinterpret_cast<const uint16_t*>(staging_.recall.pages));
     }

@@ -21,6 +21,7 @@ Status Session::create_fork(Session& parent) {
 Status Session::copy_conversation(Session& parent) {
   kv_.copy_from(parent.kv_);
   cold_.copy_from(parent.cold_);
+  archive_.copy_from(parent.archive_);
   sampler_.copy_from(parent.sampler_);
   std::copy_n(parent.tokens_, kv_.n_tokens(), tokens_);
   detokenizer_ = parent.detokenizer_;

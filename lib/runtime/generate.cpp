@@ -46,7 +46,7 @@ Status Session::run_step(weir_token token) {
   if (!status.ok()) has_logits_ = false;  // some of them may be new
   WEIR_TRY(status);
   reservation.commit();
-  if (cold_.is_on()) cold_.seal(kv_.n_tokens() - 1);
+  seal(kv_.n_tokens() - 1);
   count_step(token, started);
   return {};
 }

@@ -82,6 +82,15 @@ Status budget_of(const weir_session_options& o, const ModelConfig& c, uint32_t& 
   return {};
 }
 
+bool lets_pages_go(const StepRules& rules) { return rules.victim != VictimRule::kNever; }
+
+// Whether what leaves for good is stored all the same.
+bool keeps_copies(const weir_session_options& o, const PolicyNeeds& needs, const StepRules& rules) {
+  // A table may hold the whole context, and let pages of the answer go all the same.
+  const bool holds_all = needs.pages_per_stream >= whole_pages(needs.context_tokens) && rules.decode_pages == 0;
+  return o.spill_budget_bytes != 0 && !needs.may_recall && lets_pages_go(rules) && !holds_all;
+}
+
 // The backend that the options ask for; WEIR_DEVICE_AUTO takes an available device that can run this session, else the
 // CPU.
 Status find_backend(const weir_session_options& o, const Model& model, const PolicyNeeds& needs, DeviceHost& devices,
@@ -93,6 +102,8 @@ Status find_backend(const weir_session_options& o, const Model& model, const Pol
   };
   if (o.device == WEIR_DEVICE_CPU) return check_cpu();
   const auto find = [&]() -> Status {
+    if (keeps_copies(o, needs, setup.rules))
+      return fail(WEIR_ERR_UNSUPPORTED, "spill_budget_bytes: what leaves the pool can be stored on the processor only");
     if ((o.flags & WEIR_SESSION_TRACE) != 0)
       return fail(WEIR_ERR_UNSUPPORTED, "WEIR_SESSION_TRACE: only the processor's steps can be traced");
     const DeviceModule* module = nullptr;
@@ -148,18 +159,28 @@ const char* spill_option(const weir_session_options& o) {
                                                               : nullptr;
 }
 
-// With recall: the store for all sealed pages that the budget rules. Without a budget it holds the whole context,
-// whatever is in the pages.
+// The store for the sealed pages of the streams that the budget rules: with recall of all of them, else, if a budget
+// for it is given, of those that let pages go. Without a budget it holds the whole context, whatever is in the pages.
 Status plan_store(const weir_session_options& o, const PolicyNeeds& needs, SessionSetup& setup) {
   WEIR_TRY(check_spill(o));
-  if (!setup.kv.recalls()) {
+  if (!setup.has_store()) {
     const char* option = spill_option(o);
     if (option == nullptr || needs.may_recall) return {};  // nothing leaves a pool that holds all
-    return fail(WEIR_ERR_INVALID_ARG, "%s is set, but policy %s recalls no pages in this session", option,
-                o.policy == nullptr ? "dense" : o.policy);
+    const char* policy = o.policy == nullptr ? "dense" : o.policy;
+    if (!lets_pages_go(setup.rules))
+      return fail(WEIR_ERR_INVALID_ARG, "%s is set, but policy %s lets no pages go", option, policy);
+    if (o.spill_budget_bytes != 0) return {};
+    return fail(WEIR_ERR_INVALID_ARG, "%s is set, but policy %s stores pages only with spill_budget_bytes", option,
+                policy);
   }
-  const uint64_t n_ruled = setup.kv.n_streams() - setup.kv.n_local_streams();
-  const uint64_t n_pages = uint64_t{setup.kv.n_streams()} * setup.kv.pages_per_stream;  // of windows for rewinding
+  const bool recalls = setup.kv.recalls();
+  if (!recalls && (o.spill_flags & WEIR_SPILL_STRICT) != 0)
+    return fail(WEIR_ERR_INVALID_ARG, "spill_flags: WEIR_SPILL_STRICT is for policies that recall pages, not %s",
+                o.policy);
+  const uint64_t n_ruled = recalls ? setup.kv.n_streams() - setup.kv.n_local_streams() : setup.kv.n_archived_streams();
+  // With recall also of windows, for rewinding.
+  const uint64_t n_pages = recalls ? uint64_t{setup.kv.n_streams()} * setup.kv.pages_per_stream
+                                   : n_ruled * setup.kv.archive_pages;
   SpillOptions& spill = setup.spill;
   spill.page_bytes = static_cast<uint32_t>(setup.kv.page_bytes());
   spill.max_pages = static_cast<uint32_t>(n_pages);
@@ -221,6 +242,8 @@ Status Session::check(const Model& model, const weir_session_options& o, uint32_
               c.window,     c.global_every};
   setup.kv.recall_slots = needs.recall_slots;
   setup.kv.window_pages = window_pages(c.window, setup.max_tok, needs.context_tokens);
+  if (keeps_copies(o, needs, setup.rules)) setup.kv.archive_pages = whole_pages(needs.context_tokens);
+  if (setup.kv.n_archived_streams() == 0) setup.kv.archive_pages = 0;
   setup.trace = (o.flags & WEIR_SESSION_TRACE) != 0;
   // Slots are numbered in 32 bits.
   if (setup.kv.n_rows() >= UINT32_MAX) {

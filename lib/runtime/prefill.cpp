@@ -65,6 +65,8 @@ class Session::Prompt {
     if (has_them && has_windows) {
       if (s_.cold_.is_on()) {
         (void)s_.cold_.truncate(before_);  // what cannot be taken back stays, as below
+      } else if (s_.archive_.is_on()) {
+        (void)s_.archive_.truncate(before_, false);  // as without copies
       } else {
         kv.truncate(before_);
       }
@@ -102,7 +104,7 @@ Status Session::run_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_l
   if (step_.want_logits) WEIR_TRY(run_logits({&step, 1}));
   const uint32_t first = kv_.n_tokens();
   reservation.commit();
-  if (cold_.is_on()) cold_.seal(first);
+  seal(first);
   return {};
 }
 

@@ -9,9 +9,10 @@
 namespace weir {
 namespace {
 
-// Whether a stream still has a page, in the pool or in the store. `windows` is null without a store.
+// Whether a stream still has a page, in the pool or in the store. `windows` is null without recall.
 bool has_page(const KvCache& kv, const WindowCopies* windows, uint32_t stream, uint32_t page) {
   if (windows != nullptr && kv.window(stream) != 0) return windows->has(stream, page);
+  if (const uint32_t* copies = kv.archive(stream)) return kv.holds(stream, page) || copies[page] != kNoCopy;
   const StreamView v = kv.stream(stream);
   const uint32_t *const begin = v.first_pos, *const end = begin + v.n_pages;
   const uint32_t* at = std::lower_bound(begin, end, page * kPageTokens);
@@ -53,12 +54,12 @@ Status Session::find_lost(uint32_t n_tokens, bool lossy, uint32_t& n_kept) const
 
 // Removes the tokens from n_tokens on, whose page has not been lost yet.
 Status Session::cut_to(uint32_t n_tokens) {
-  if (!cold_.is_on()) {
+  if (!cold_.is_on() && !archive_.is_on()) {
     kv_.truncate(n_tokens);
     return {};
   }
   const uint32_t before = kv_.n_tokens();
-  if (cold_.truncate(n_tokens)) return {};
+  if (cold_.is_on() ? cold_.truncate(n_tokens) : archive_.truncate(n_tokens, true)) return {};
   if (kv_.n_tokens() == before)
     return fail(WEIR_ERR_NOT_FOUND, "a rewind to %u tokens: a page that they need is damaged", n_tokens);
   return fail(WEIR_ERR_IO, "a rewind to %u tokens: a page that they need could not be read; %u are left", n_tokens,

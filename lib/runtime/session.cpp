@@ -54,7 +54,7 @@ Status Session::build(SpillStore* other) {
     at += size;
   }
   lay_out_session(setup, policy_->needs(), pools, kv_, step_, sampler_, tokens_);
-  if (setup.kv.recalls()) WEIR_TRY(create_store(other));
+  if (setup.has_store()) WEIR_TRY(create_store(other));
   return begin();
 }
 
@@ -84,11 +84,18 @@ Status Session::begin() {
   if (setup.kv.recalls()) {
     cold_.start(kv_, store_, setup.spill_strict, device_ == nullptr ? nullptr : &device_pages_);
     step_.cold = &cold_;
+  } else if (setup.has_store()) {
+    archive_.start(kv_, store_);
   }
   weir_sampling_options greedy = WEIR_SAMPLING_OPTIONS_INIT;
   WEIR_TRY(check_sampling(greedy));
   sampler_.set(greedy);
   return {};
+}
+
+void Session::seal(uint32_t first) {
+  if (cold_.is_on()) cold_.seal(first);
+  if (archive_.is_on()) archive_.seal(first);
 }
 
 Status Session::reset() {
@@ -100,6 +107,7 @@ Status Session::reset() {
 
 void Session::forget() {
   if (cold_.is_on()) cold_.reset();
+  if (archive_.is_on()) archive_.reset();
   kv_.reset();
   events_read_ = kv_.pages_evicted();
   host_is_behind_ = false;
@@ -170,9 +178,10 @@ void Session::get_stats(weir_session_stats& s) const {
   s.pages_resident_max = kv_.pages_resident_max();
   s.pages_evicted = kv_.pages_evicted();
   s.pages_recalled = cold_.pages_recalled();
-  s.pages_dropped = cold_.is_on() ? kv_.pages_lost() : s.pages_evicted;
+  const bool has_store = cold_.is_on() || archive_.is_on();
+  s.pages_dropped = has_store ? kv_.pages_lost() : s.pages_evicted;
   s.pages_spilled = s.pages_evicted - std::min(s.pages_evicted, s.pages_dropped);
-  if (cold_.is_on()) {
+  if (has_store) {
     const SpillStats store = store_.stats();
     s.pages_cold = kv_.pages_cold();
     s.spill_stored_bytes = store.stored_bytes;

@@ -10,6 +10,7 @@
 #include "core/memory.h"
 #include "core/status.h"
 #include "kv/cold_pages.h"
+#include "kv/page_archive.h"
 #include "kv/kv_cache.h"
 #include "models/decoder.h"
 #include "models/model.h"
@@ -32,7 +33,8 @@ struct SessionSetup {
   uint32_t max_tok = 0;  // rows of a prefill chunk
   bool trace = false;    // page masses of every step are kept for weir_session_trace
   KvShape kv;
-  SpillOptions spill;  // this and the next with kv.recalls()
+  bool has_store() const { return kv.recalls() || kv.archive_pages != 0; }
+  SpillOptions spill;  // this and the next with a store
   SpillPlan spill_plan;
   bool spill_strict = false;  // WEIR_SPILL_STRICT
   OpShapes shapes;
@@ -231,6 +233,7 @@ class Session {
   Status prepare_copies(uint32_t n_tok);
   Status fill_row_on_device();
   Status create_store(SpillStore* other);  // null: an empty one
+  void seal(uint32_t first);  // copies the pages that the tokens from position `first` on have filled
   Status create_on_device(const SessionSetup& setup, SpillStore* other);
   Status run_device_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_left);
   Status run_device_step(weir_token token);
@@ -262,8 +265,9 @@ class Session {
   KvCache kv_;
   uint64_t events_read_ = 0;  // number of the first event in kv_.events() that the application has not read
   SlotMemory slot_memory_{memory_};
-  SpillStore store_{&memory_, &slot_memory_};  // with recall
+  SpillStore store_{&memory_, &slot_memory_};  // with recall, or for what leaves without it
   ColdPages cold_;
+  PageArchive archive_;
   Step step_;
   Trace trace_{*this};
   Sampler sampler_;

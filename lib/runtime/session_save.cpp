@@ -34,6 +34,8 @@ Status Session::describe(NamedValues& out) const {
 }
 
 Status Session::check_savable() const {
+  if (archive_.is_on())
+    return fail(WEIR_ERR_UNSUPPORTED, "sessions that store pages without recall cannot be saved or restored");
   if (device_ == nullptr || !kv_.shape().recalls()) return {};
   return fail(WEIR_ERR_UNSUPPORTED, "sessions that recall pages on a device cannot be saved or restored");
 }

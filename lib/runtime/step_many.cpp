@@ -172,7 +172,7 @@ Status Session::run_together(const SessionList& sessions, const weir_token* toke
   reservation.commit();
   for (uint32_t i = 0; i < n; ++i) {
     Session& session = sessions[i];
-    if (session.cold_.is_on()) session.cold_.seal(session.kv_.n_tokens() - 1);
+    session.seal(session.kv_.n_tokens() - 1);
     session.finish_turn(tokens[i], started);
   }
   return {};

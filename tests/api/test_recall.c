@@ -209,6 +209,54 @@ static void recall__takes_a_cancelled_prompt_back(void **state) {
     weir_session_destroy(got);
 }
 
+/* A store for what a policy lets go changes neither logits nor tables, keeps all of it, and is part of the plan. */
+static void recall__a_store_without_recall_changes_nothing(void **state) {
+    const fixture *f = *state;
+    static const char *const policies[] = {"raas", "sink", "h2o", "tova", "hybrid", "random"};
+    static const weir_key_value bounded[] = {{"skip_layers", "0"}};
+    for (size_t p = 0; p < sizeof(policies) / sizeof(policies[0]); ++p) {
+        const int selects = strchr("hth", policies[p][0]) != NULL;
+        const variant without = {policies[p], selects ? bounded : NULL, selects ? 1 : 0, 128, 64, 0};
+        variant with = without;
+        with.spill_bytes = 24 << 20;
+        weir_session *want = session_of(f->model, &without), *got = session_of(f->model, &with);
+        weir_memory_info memory = WEIR_MEMORY_INFO_INIT;
+        for (int round = 0; round < 2; ++round) {
+            prefill(want, 0, kPrompt);
+            prefill(got, 0, kPrompt);
+            for (uint32_t i = kPrompt; i < kPrompt + kSteps / 2; ++i) {
+                assert_same_logits(got, want, i);
+                assert_ok(weir_session_step(want, token(i)));
+                assert_ok(weir_session_step(got, token(i)));
+            }
+            const weir_session_stats a = stats_of(want), b = stats_of(got);
+            assert_int_equal(a.pages_evicted, b.pages_evicted);
+            assert_true(a.pages_dropped == a.pages_evicted && a.pages_cold == 0);
+            assert_true(b.pages_dropped == 0 && b.pages_spilled == b.pages_evicted && b.pages_recalled == 0);
+            if (round == 0) assert_int_equal(b.pages_cold, b.pages_evicted);
+            assert_true(b.pages_evicted > 0 && b.spill_stored_bytes > 0);
+            weir_token refused[200];
+            for (uint32_t i = 0; i < 200; ++i) refused[i] = token(500 + i);
+            weir_session_stats before = stats_of(want);
+            assert_error(weir_session_prefill(want, refused, 100, stop_at_half, NULL), WEIR_ERR_CANCELLED, "");
+            assert_error(weir_session_prefill(got, refused, 100, stop_at_half, NULL), WEIR_ERR_CANCELLED, "");
+            assert_int_equal(stats_of(want).n_tokens, stats_of(got).n_tokens);
+            assert_true(stats_of(want).n_tokens >= before.n_tokens);
+            assert_ok(weir_session_step(want, 33));
+            assert_ok(weir_session_step(got, 33));
+            assert_same_logits(got, want, before.n_tokens);
+            assert_ok(weir_session_memory(got, &memory));
+            assert_int_equal(memory.bytes, memory.plan_bytes);
+            assert_int_equal(memory.allocs_while_decoding, 0);
+            assert_ok(weir_session_reset(want));
+            assert_ok(weir_session_reset(got));
+        }
+        assert_int_equal(stats_of(got).spill_stored_bytes, 0);
+        weir_session_destroy(want);
+        weir_session_destroy(got);
+    }
+}
+
 static void recall__refuses_what_it_cannot_do(void **state) {
     const fixture *f = *state;
     static const weir_key_value many[] = {{"recall_from", "8"}, {"protect_recent", "2"}};
@@ -232,8 +280,10 @@ static void recall__refuses_what_it_cannot_do(void **state) {
         {{"hybrid", OPTIONS(overflow), 160, 0, 0}, WEIR_DEVICE_CPU, WEIR_ERR_INVALID_ARG,
          "option overflow contradicts recall=on"},
         {{"raas", OPTIONS(on), 160, 0, 1000}, WEIR_DEVICE_CPU, WEIR_ERR_BUDGET, "spill_budget_bytes 1000"},
-        {{"raas", NULL, 0, 160, 0, 1 << 20}, WEIR_DEVICE_CPU, WEIR_ERR_INVALID_ARG, "recalls no pages"},
-        {{NULL, NULL, 0, 0, 0, 1 << 20}, WEIR_DEVICE_CPU, WEIR_ERR_INVALID_ARG, "policy dense recalls no pages"},
+        {{"raas", NULL, 0, 160, 0, 1000}, WEIR_DEVICE_CPU, WEIR_ERR_BUDGET, "spill_budget_bytes 1000"},
+        {{"raas", NULL, 0, 160, 0, 1 << 20}, WEIR_DEVICE_CUDA, WEIR_ERR_UNSUPPORTED, "processor only"},
+        {{"quest", NULL, 0, 160, 0, 1 << 20}, WEIR_DEVICE_CPU, WEIR_ERR_INVALID_ARG, "policy quest lets no pages go"},
+        {{NULL, NULL, 0, 0, 0, 1 << 20}, WEIR_DEVICE_CPU, WEIR_ERR_INVALID_ARG, "policy dense lets no pages go"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
         weir_session_options options = options_of(&cases[i].v);
@@ -253,6 +303,7 @@ int main(void) {
         cmocka_unit_test(recall__a_prompt_beyond_the_pool_has_the_bits_of_dense),
         cmocka_unit_test(recall__a_full_store_drops_pages_and_counts_them),
         cmocka_unit_test(recall__takes_a_cancelled_prompt_back),
+        cmocka_unit_test(recall__a_store_without_recall_changes_nothing),
         cmocka_unit_test(recall__refuses_what_it_cannot_do),
     };
     return cmocka_run_group_tests_name("recall", tests, open_fixture, close_fixture);

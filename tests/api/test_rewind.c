@@ -115,6 +115,7 @@ static void rewind__has_the_bits_of_never_having_gone(void **state) {
         {"quest", OPTIONS(kMeans), 96, 0},
         {"arkvale", OPTIONS(kTop), 112, 0},
         {"arkvale", OPTIONS(kTopMinMax), 160, 0},
+        {"sink", NULL, 0, 128, 24 << 20},
     };
 #ifdef WEIR_INTERNAL_SANITIZED
     static const uint32_t kCuts[] = {0, 37, 96, 161};
@@ -193,6 +194,47 @@ static void rewind__refuses(void **state) {
     assert_ok(weir_session_rewind(session, 16, 0)); /* the prompt is pinned, and nothing of it has left */
     weir_session_destroy(session);
     weir_session_destroy(other);
+}
+
+/* With a store, pages that left are not lost: a rewind finds them, and the tables hold the newest of them again. */
+static void rewind__with_a_store_finds_what_left(void **state) {
+    const fixture *f = *state;
+    static const char *const policies[] = {"raas", "sink", "random", "h2o"};
+    for (size_t p = 0; p < sizeof(policies) / sizeof(policies[0]); ++p) {
+        const variant with = {policies[p], NULL, 0, 128, 24 << 20}, without = {policies[p], NULL, 0, 128, 0};
+        weir_session *session = session_of(f->model, &with), *other = session_of(f->model, &without);
+        weir_session *all[] = {session, other};
+        for (size_t i = 0; i < 2; ++i) {
+            prefill(all[i], 0, 30);
+            for (uint32_t t = 30; t < 260; ++t) assert_ok(weir_session_step(all[i], token(t)));
+        }
+        assert_same_logits(session, other, 260);
+        assert_error(weir_session_rewind(other, 100, 0), WEIR_ERR_NOT_FOUND, "is lost in layer");
+        const weir_session_stats before = stats_of(session);
+        assert_true(before.pages_cold > 0 && before.pages_dropped == 0);
+        assert_ok(weir_session_rewind(session, 121, 0));
+        assert_at(session, 121);
+        const weir_session_stats after = stats_of(session);
+        assert_int_equal(after.pages_resident + after.pages_cold, 16 * 8); /* 8 pages hold 121 tokens */
+        assert_int_equal(after.pages_dropped, 0);
+        assert_int_equal(after.pages_cold, 0);
+        /* All 121 tokens are attended again, as a session does that never let one go. */
+        const variant dense = {"dense", NULL, 0, 0, 0};
+        weir_session *whole = session_of(f->model, &dense);
+        if (strcmp(policies[p], "sink") != 0) { /* whose window shows less */
+            prefill(whole, 0, 30);
+            for (uint32_t t = 30; t < 121; ++t) assert_ok(weir_session_step(whole, token(t)));
+            assert_ok(weir_session_step(whole, token(7)));
+            assert_ok(weir_session_step(session, token(7)));
+            assert_same_logits(session, whole, 121);
+        }
+        for (uint32_t t = 0; t < 120; ++t) assert_ok(weir_session_step(session, token(7000 + t)));
+        assert_ok(weir_session_rewind(session, 0, 0));
+        assert_int_equal(stats_of(session).spill_stored_bytes, 0);
+        weir_session_destroy(session);
+        weir_session_destroy(other);
+        weir_session_destroy(whole);
+    }
 }
 
 static weir_status rewind_inside(void *user, const weir_token_event *event) {
@@ -502,6 +544,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rewind__has_the_bits_of_never_having_gone),
         cmocka_unit_test(rewind__by_a_few_tokens),
+        cmocka_unit_test(rewind__with_a_store_finds_what_left),
         cmocka_unit_test(rewind__refuses),
         cmocka_unit_test(rewind__a_busy_session_and_a_pending_cancel),
         cmocka_unit_test(rewind__lossy_always_can),

@@ -323,7 +323,8 @@ static void session__bad_options(void **state) {
     expect_refusal(f, &o, WEIR_ERR_INVALID_ARG, "device");
     o.device = 0;
     o.spill_budget_bytes = 1;
-    expect_refusal(f, &o, WEIR_ERR_INVALID_ARG, "spill_budget_bytes is set, but policy sink recalls no pages");
+    o.policy = "quest";
+    expect_refusal(f, &o, WEIR_ERR_INVALID_ARG, "spill_budget_bytes is set, but policy quest lets no pages go");
     o.policy = "arkvale";
     o.context_tokens = 4096;
     o.budget_tokens = 256;

@@ -33,13 +33,15 @@ void spill__contradictions_are_refused(void** state) {
       {[](weir_session_options& o) { o.spill_file_bytes = 511, o.spill_path = "/tmp/x"; }, WEIR_ERR_BUDGET,
        "spill_file_bytes 511 hold no page", "bytes"},
       {[](weir_session_options& o) { o.policy = "raas", o.spill_budget_bytes = 0, o.spill_raw_bytes = 1; },
-       WEIR_ERR_INVALID_ARG, "spill_raw_bytes", "policy raas recalls no pages"},
+       WEIR_ERR_INVALID_ARG, "spill_raw_bytes", "policy raas stores pages only with spill_budget_bytes"},
       {[](weir_session_options& o) { o.policy = "raas", o.spill_budget_bytes = 0, o.spill_flags = WEIR_SPILL_STRICT; },
-       WEIR_ERR_INVALID_ARG, "spill_flags", "policy raas recalls no pages"},
+       WEIR_ERR_INVALID_ARG, "spill_flags", "policy raas stores pages only with spill_budget_bytes"},
+      {[](weir_session_options& o) { o.policy = "raas", o.spill_flags = WEIR_SPILL_STRICT; }, WEIR_ERR_INVALID_ARG,
+       "WEIR_SPILL_STRICT", "not raas"},
       {[](weir_session_options& o) {
          o.policy = nullptr, o.spill_budget_bytes = 0, o.spill_path = "/tmp/x", o.spill_file_bytes = 1 << 20;
        },
-       WEIR_ERR_INVALID_ARG, "spill_path", "policy dense recalls no pages"},
+       WEIR_ERR_INVALID_ARG, "spill_path", "policy dense lets no pages go"},
   };
   for (const Case& c : cases) {
     weir_session_options o = options_of("arkvale", {}, 160);

@@ -3,7 +3,8 @@
 // session's bytes are not those of its plan, when anything was allocated while decoding, or when resident memory grew
 // by more than the plan.
 //
-//   bench_recall -m MODEL [-p POLICY] [-n TOKENS] [-e EVERY] [-l BUDGET_TOKENS] [-s SPILL_MIB] [-o KEY=VALUE]...
+//   bench_recall -m MODEL [-p POLICY] [-n TOKENS] [-e EVERY] [-l BUDGET_TOKENS] [-s SPILL_MIB] [-j THREADS]
+//                [-o KEY=VALUE]...
 #include <unistd.h>
 
 #include <chrono>
@@ -20,7 +21,7 @@ namespace {
 struct Settings {
   const char* model = nullptr;
   const char* policy = "arkvale";
-  uint32_t n_tokens = 100000, every = 1000, budget = 512, spill_mib = 128;
+  uint32_t n_tokens = 100000, every = 1000, budget = 512, spill_mib = 128, n_threads = 0;
   std::vector<std::string> texts;
   std::vector<weir_key_value> options;
 };
@@ -51,6 +52,9 @@ Settings read_settings(int argc, char** argv) {
         break;
       case 'l':
         s.budget = number;
+        break;
+      case 'j':
+        s.n_threads = number;
         break;
       case 's':
         s.spill_mib = number;
@@ -144,7 +148,9 @@ int main(int argc, char** argv) {
   }
   weir_runtime* runtime = nullptr;
   weir_model* model = nullptr;
-  check(weir_runtime_create(nullptr, &runtime), "runtime");
+  weir_runtime_options threads = WEIR_RUNTIME_OPTIONS_INIT;
+  threads.n_threads = s.n_threads;
+  check(weir_runtime_create(&threads, &runtime), "runtime");
   check(weir_model_open(runtime, s.model, nullptr, &model), "model");
   Run run = {s, nullptr, WEIR_PLAN_INFO_INIT, resident_bytes()};
   run.session = open_session(s, model, run.plan);

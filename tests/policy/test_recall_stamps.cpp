@@ -24,7 +24,7 @@ void recall_stamps__defaults(void**) {
     assert_true(needs.may_recall && needs.recall_stamp == RecallStamp::kObserved);
     assert_true(needs.page_lists && needs.page_mass && needs.digest == DigestKind::kMinMax);
     assert_false(needs.prompt_policy || needs.prompt_pages != 0);
-    assert_true(rules.recalls && rules.selects && rules.victim == VictimRule::kStalest);
+    assert_true(rules.recalls && rules.selects && rules.victim == VictimRule::kCold);
     assert_true(rules.observe == StepRules::Observe::kStampMass && rules.agg == AggMode::kMaxZ);
     assert_int_equal(rules.select_budget, 29);
     assert_true(rules.protect.pages == 2 && rules.protect.share == 0.0f);

@@ -1,0 +1,122 @@
+// Copies of pages that left for good; see page_archive.h.
+#include "kv/page_archive.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace weir {
+
+void PageArchive::start(KvCache& kv, SpillStore& store) {
+  kv_ = &kv;
+  store_ = &store;
+  first_page_ = 0;
+  for (uint32_t s = 0; s < kv.shape().n_streams(); ++s) {
+    if (uint32_t* copies = kv.archive(s)) std::fill_n(copies, kv.shape().archive_pages, kNoCopy);
+  }
+}
+
+void PageArchive::forget(uint32_t stream, uint32_t page) {
+  uint32_t* copies = kv_->archive(stream);
+  if (copies == nullptr || copies[page] == kNoCopy) return;
+  store_->release(copies[page]);
+  copies[page] = kNoCopy;
+}
+
+void PageArchive::reset() {
+  const uint32_t n_pages = kv_->n_tokens() / kPageTokens;
+  for (uint32_t s = 0; s < kv_->shape().n_streams(); ++s) {
+    for (uint32_t page = first_page_; page < n_pages; ++page) forget(s, page);
+  }
+  first_page_ = 0;
+}
+
+bool PageArchive::drop_one() {
+  for (; first_page_ < kv_->shape().archive_pages; ++first_page_) {
+    for (uint32_t s = 0; s < kv_->shape().n_streams(); ++s) {
+      uint32_t* copies = kv_->archive(s);
+      if (copies == nullptr || copies[first_page_] == kNoCopy) continue;
+      store_->drop(copies[first_page_]);
+      copies[first_page_] = kNoCopy;
+      if (!kv_->holds(s, first_page_)) kv_->count_dropped(1);
+      return true;
+    }
+  }
+  return false;
+}
+
+void PageArchive::seal(uint32_t first) {
+  const uint32_t begin = first / kPageTokens, end = kv_->n_tokens() / kPageTokens;
+  for (uint32_t s = 0; begin < end && s < kv_->shape().n_streams(); ++s) {
+    uint32_t* copies = kv_->archive(s);
+    for (uint32_t page = begin; copies != nullptr && page < end; ++page) {
+      const StreamView v = kv_->stream(s);
+      const uint32_t row = kv_->row_of(s, page);
+      const uint16_t* data = kv_->page_keys(v.slots[row]);
+      kv_->archive_flags()[page] = static_cast<uint8_t>(v.flags[row] & kPagePrompt);
+      first_page_ = std::min(first_page_, page);
+      while (!store_->put(s, page * kPageTokens, data, copies[page]).ok() && drop_one()) {
+      }
+    }
+  }
+}
+
+bool PageArchive::has(uint32_t stream, uint32_t page) const {
+  if (kv_->holds(stream, page)) return true;
+  const uint32_t* copies = kv_->archive(stream);
+  return copies != nullptr && copies[page] != kNoCopy;
+}
+
+bool PageArchive::read(uint32_t stream, uint32_t page, uint16_t* out) {
+  if (kv_->holds(stream, page)) {
+    std::memcpy(out, kv_->page_keys(kv_->stream(stream).slots[kv_->row_of(stream, page)]), kv_->shape().page_bytes());
+    return true;
+  }
+  uint32_t* copies = kv_->archive(stream);
+  if (copies == nullptr || copies[page] == kNoCopy) return false;
+  if (store_->get(copies[page], stream, page * kPageTokens, out).ok()) return true;
+  forget(stream, page);  // its bytes are damaged
+  kv_->count_dropped(1);
+  return false;
+}
+
+// Brings a page that left back into a free row; false: it is lost.
+bool PageArchive::put_back(uint32_t stream, uint32_t page) {
+  if (kv_->archive(stream) == nullptr || !read(stream, page, kv_->free_page(stream))) return false;
+  kv_->put_back(stream, page);
+  return true;
+}
+
+void PageArchive::drop_from(uint32_t page) {
+  for (uint32_t s = 0; s < kv_->shape().n_streams(); ++s) {
+    const uint32_t* copies = kv_->archive(s);
+    for (uint32_t p = page; copies != nullptr && p < kv_->n_tokens() / kPageTokens; ++p) {
+      if (copies[p] != kNoCopy && !kv_->holds(s, p)) kv_->count_forgotten(1);
+      forget(s, p);
+    }
+  }
+}
+
+bool PageArchive::truncate(uint32_t n_tokens, bool refill) {
+  const uint32_t n_whole = n_tokens / kPageTokens, n_streams = kv_->shape().n_streams();
+  const bool cuts_page = n_tokens % kPageTokens != 0;
+  for (uint32_t s = 0; cuts_page && s < n_streams; ++s) {
+    if (kv_->archive(s) != nullptr && !has(s, n_whole)) return false;
+  }
+  drop_from(n_whole + (cuts_page ? 1 : 0));
+  bool came = true;
+  if (cuts_page) {
+    kv_->truncate(std::min(kv_->n_tokens(), (n_whole + 1) * kPageTokens));
+    for (uint32_t s = 0; s < n_streams; ++s)
+      came &= kv_->archive(s) == nullptr || kv_->holds(s, n_whole) || put_back(s, n_whole);
+    drop_from(n_whole);
+  }
+  kv_->truncate(came ? n_tokens : n_whole * kPageTokens);
+  for (uint32_t s = 0; refill && s < n_streams; ++s) {
+    for (uint32_t page = n_whole; page-- > first_page_ && kv_->stream(s).n_pages < kv_->stream(s).capacity;) {
+      if (!kv_->holds(s, page)) (void)put_back(s, page);
+    }
+  }
+  return came;
+}
+
+}  // namespace weir

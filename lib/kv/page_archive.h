@@ -1,0 +1,46 @@
+// Without recall: copies of the pages that a policy lets go. A page is copied to the store when it is sealed; steps and
+// prompts never read the copies, so that they do what they would do without a store. They are there to go back in the
+// conversation (truncate) and for whoever saves it. Only streams whose tables cannot hold the context have copies.
+//
+// When the store is full, the copies of the oldest positions are dropped, of equal positions those of the first stream.
+#pragma once
+
+#include <cstdint>
+
+#include "kv/kv_cache.h"
+#include "kv/spill_store.h"
+
+namespace weir {
+
+class PageArchive {
+ public:
+  // Both outlive this. The cache has been reset.
+  void start(KvCache& kv, SpillStore& store);
+  bool is_on() const { return store_ != nullptr; }
+  // Goes on as another one, whose tables and store were copied.
+  void copy_from(const PageArchive& other) { first_page_ = other.first_page_; }
+  void reset();  // drops all copies; the tables are reset next
+
+  // Copies the pages that were sealed by the tokens from position `first` on; after a commit.
+  void seal(uint32_t first);
+  // Whether a page can be had, from the pool or from the store.
+  bool has(uint32_t stream, uint32_t page) const;
+  // Reads a page to `out` [page_elements]; false: it is lost.
+  bool read(uint32_t stream, uint32_t page, uint16_t* out);
+  // KvCache::truncate, with the copies; a page that is cut comes back if it left. With `refill` the tables then get
+  // back what left of the tokens before, newest first, as far as they have rows. False: the page that is cut is lost,
+  // and nothing has changed, but that the tokens of a page whose copy proves to be damaged are gone.
+  bool truncate(uint32_t n_tokens, bool refill);
+
+ private:
+  bool drop_one();
+  void forget(uint32_t stream, uint32_t page);
+  bool put_back(uint32_t stream, uint32_t page);
+  void drop_from(uint32_t page);
+
+  KvCache* kv_ = nullptr;
+  SpillStore* store_ = nullptr;
+  uint32_t first_page_ = 0;  // no page before this one has a copy
+};
+
+}  // namespace weir

@@ -1,0 +1,207 @@
+// kv: copies of pages that leave for good. They are what left, bit for bit; going back brings them into the tables
+// again, newest first; a full store drops the oldest positions; and nothing of it changes the tables while tokens come.
+#include "kv/page_archive.h"
+
+#include <memory>
+#include <set>
+
+#include "tests/kv/cache_case.h"
+#include "tests/kv/spill_case.h"
+
+namespace {
+
+using namespace weir;
+using weir::test::Cache;
+using weir::test::check;
+
+constexpr uint32_t kHeadDim = 16;
+constexpr uint32_t kElements = 2 * kPageTokens * kHeadDim;  // of a page
+constexpr uint32_t kContext = 12;                           // pages
+
+// Two layers of two KV heads with tables of 4 pages.
+KvShape small_shape() {
+  KvShape shape = {2, 2, kHeadDim, 4, DigestKind::kMinMax};
+  shape.archive_pages = kContext;
+  return shape;
+}
+
+struct Archive {
+  explicit Archive(const KvShape& shape, uint32_t store_pages = 0) : c(shape), kv(c.kv) {
+    SpillOptions o;
+    o.page_bytes = static_cast<uint32_t>(shape.page_bytes());
+    o.max_pages = static_cast<uint32_t>(shape.n_archived_streams() * kContext);
+    o.budget_bytes = spill_worst_bytes(o.page_bytes, store_pages != 0 ? store_pages : o.max_pages);
+    o.queue_pages = 4;
+    store = std::make_unique<SpillStore>(&memory, &memory);
+    if (!store->create(o).ok()) fail_msg("%s", last_error_text());
+    archive.start(kv, *store);
+  }
+  // Appends tokens and seals what they filled; a full table lets its page `leaves` go first.
+  void append(uint32_t n_tok, uint32_t flags = 0, uint32_t leaves = 0) {
+    for (uint32_t done = 0; done < n_tok;) {
+      const uint32_t n = std::min(n_tok - done, kPageTokens - kv.n_tokens() % kPageTokens), first = kv.n_tokens();
+      for (uint32_t s = 0; s < kv.shape().n_streams(); ++s) {
+        if (kv.pages_to_open(n) != 0 && kv.stream(s).n_pages == kv.stream(s).capacity) kv.evict(s, leaves);
+      }
+      assert_true(kv.reserve(n, flags, first + n).ok());
+      for (uint32_t s = 0; s < kv.shape().n_streams(); ++s) write(s, first, n);
+      kv.commit();
+      archive.seal(first);
+      check(kv);
+      done += n;
+    }
+  }
+  static uint16_t element(uint32_t s, uint32_t pos, uint32_t row, uint32_t i, uint32_t version) {
+    return f32_to_bf16(static_cast<float>((s * 7919 + (pos + row) * 131 + i * 17 + version * 977) % 4099) / 512.0f);
+  }
+  void write(uint32_t s, uint32_t first, uint32_t n_tok) {
+    const StreamView v = kv.stream(s);
+    const uint32_t row = v.n_pages - 1;
+    for (uint32_t t = first - v.first_pos[row]; t < first - v.first_pos[row] + n_tok; ++t) {
+      for (uint32_t part : {0u, kPageTokens}) {
+        for (uint32_t i = 0; i < kHeadDim; ++i)
+          kv.page_data(v.slots[row])[(part + t) * kHeadDim + i] = element(s, v.first_pos[row], part + t, i, version);
+      }
+    }
+    kv.rebuild_digest(s, row);
+  }
+  // Whether the page in `got` is what was written, as far as its first n tokens.
+  bool is_page(const uint16_t* got, uint32_t s, uint32_t page, uint32_t n = kPageTokens) const {
+    for (uint32_t t = 0; t < n; ++t) {
+      for (uint32_t row : {t, kPageTokens + t}) {
+        for (uint32_t i = 0; i < kHeadDim; ++i)
+          if (got[row * kHeadDim + i] != element(s, page * kPageTokens, row, i, version)) return false;
+      }
+    }
+    return true;
+  }
+  std::vector<uint32_t> pages(uint32_t s) const {
+    const StreamView v = kv.stream(s);
+    std::vector<uint32_t> out;
+    for (uint32_t row = 0; row < v.n_pages; ++row) out.push_back(v.first_pos[row] / kPageTokens);
+    return out;
+  }
+
+  Cache c;
+  KvCache& kv;
+  spill_case::CountingMemory memory;
+  std::unique_ptr<SpillStore> store;
+  PageArchive archive;
+  uint32_t version = 0;
+};
+
+using Pages = std::vector<uint32_t>;
+
+void page_archive__has_what_left(void**) {
+  Archive a(small_shape());
+  a.append(10 * kPageTokens + 5);
+  uint16_t page[kElements];
+  for (uint32_t s = 0; s < 4; ++s) {
+    assert_true(a.pages(s) == (Pages{7, 8, 9, 10}));
+    for (uint32_t p = 0; p < 10; ++p) {
+      assert_true(a.archive.has(s, p) && a.archive.read(s, p, page) && a.is_page(page, s, p));
+    }
+    assert_true(a.archive.has(s, 10) && !a.archive.has(s, 11));
+  }
+  assert_int_equal(a.kv.pages_evicted(), 28);
+  assert_int_equal(a.kv.pages_cold(), 28);
+  assert_int_equal(a.kv.pages_lost(), 0);
+  assert_int_equal(a.store->stats().pages_held, 40);
+  a.archive.reset();
+  a.kv.reset();
+  assert_int_equal(a.store->stats().pages_held, 0);
+  a.append(3 * kPageTokens);
+  assert_int_equal(a.store->stats().pages_held, 12);
+}
+
+// Going back cuts a page that left, and refills the tables with the newest before it.
+void page_archive__going_back_refills_the_tables(void**) {
+  for (uint32_t n : {7u * kPageTokens + 3, 6u * kPageTokens, 2u * kPageTokens + 15, 9u * kPageTokens + 1, 0u}) {
+    Archive a(small_shape());
+    a.append(5 * kPageTokens, kPagePrompt, 1);
+    a.append(5 * kPageTokens + 5, 0, 1);
+    for (uint32_t s = 0; s < 4; ++s) assert_true(a.pages(s) == (Pages{0, 8, 9, 10}));
+    assert_true(a.archive.truncate(n, true));
+    check(a.kv);
+    const uint32_t n_pages = (n + kPageTokens - 1) / kPageTokens;
+    assert_int_equal(a.kv.n_tokens(), n);
+    for (uint32_t s = 0; s < 4; ++s) {
+      const StreamView v = a.kv.stream(s);
+      assert_int_equal(v.n_pages, std::min(4u, n_pages));
+      for (uint32_t row = 0; row < v.n_pages; ++row) {
+        const uint32_t p = v.first_pos[row] / kPageTokens;
+        assert_true(p == 0 || p + v.n_pages - row == n_pages);  // the first page never left
+        assert_int_equal(v.len[row], std::min(kPageTokens, n - v.first_pos[row]));
+        assert_int_equal(v.flags[row], p < 5 ? uint32_t{kPagePrompt} : 0u);
+        assert_true(a.is_page(a.kv.page_keys(v.slots[row]), s, p, v.len[row]));
+      }
+      for (uint32_t p = 0; p < n / kPageTokens; ++p) assert_true(a.archive.has(s, p));
+    }
+    assert_int_equal(a.store->stats().pages_held, 4 * (n / kPageTokens));
+    assert_int_equal(a.kv.pages_cold(), n_pages > 4 ? 4 * (n_pages - 4) : 0);
+    a.version = 1;  // what is written now differs
+    a.append(12 * kPageTokens - n);
+    uint16_t page[kElements];
+    for (uint32_t p = n_pages; p < 12; ++p) assert_true(a.archive.read(1, p, page) && a.is_page(page, 1, p));
+  }
+}
+
+// Without refilling, only the copies go.
+void page_archive__taking_back_leaves_the_rows(void**) {
+  Archive a(small_shape());
+  a.append(8 * kPageTokens);
+  assert_true(a.archive.truncate(7 * kPageTokens + 4, false));
+  for (uint32_t s = 0; s < 4; ++s) assert_true(a.pages(s) == (Pages{4, 5, 6, 7}));
+  assert_int_equal(a.store->stats().pages_held, 28);
+  assert_int_equal(a.kv.pages_cold(), 16);
+}
+
+// A full store gives up the oldest positions, which cannot be gone back into.
+void page_archive__a_full_store_drops_the_oldest(void**) {
+  Archive a(small_shape(), 14);
+  a.append(12 * kPageTokens, 0, 1);  // the first page stays, and its copy goes first
+  uint64_t n_held = 0, n_gone = 0;
+  for (uint32_t s = 0; s < 4; ++s) {
+    bool had = false;
+    for (uint32_t p = 0; p < 12; ++p) {
+      const bool has = a.kv.archive(s)[p] != kNoCopy;
+      assert_true(has || !had);  // oldest first
+      had |= has;
+      n_held += has ? 1 : 0;
+      n_gone += a.archive.has(s, p) ? 0 : 1;
+    }
+  }
+  assert_int_equal(a.kv.pages_lost(), n_gone);
+  assert_true(n_held >= 14 && n_held < 48);
+  assert_int_equal(a.store->stats().pages_held, n_held);
+  assert_int_equal(a.kv.pages_cold() + a.kv.pages_lost(), 32);
+  assert_true(a.kv.pages_lost() >= 12 && a.archive.has(0, 0));
+  assert_false(a.archive.has(0, 1));
+  assert_false(a.archive.truncate(kPageTokens + 4, true));
+  assert_int_equal(a.kv.n_tokens(), 12 * kPageTokens);
+  assert_int_equal(a.store->stats().pages_held, n_held);
+}
+
+// Streams whose tables hold the context, and those of local layers, have no copies.
+void page_archive__only_of_what_can_leave(void**) {
+  KvShape shape = small_shape();
+  shape.n_wide_layers = 1;
+  shape.wide_pages = kContext;
+  assert_int_equal(shape.n_archived_streams(), 2);
+  Cache c(shape);
+  for (uint32_t s = 0; s < 4; ++s) assert_int_equal(c.kv.archive(s) != nullptr, s >= 2);
+  assert_true(c.kv.archive(3) == c.kv.archive(2) + kContext);
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(page_archive__has_what_left),
+      cmocka_unit_test(page_archive__going_back_refills_the_tables),
+      cmocka_unit_test(page_archive__taking_back_leaves_the_rows),
+      cmocka_unit_test(page_archive__a_full_store_drops_the_oldest),
+      cmocka_unit_test(page_archive__only_of_what_can_leave),
+  };
+  return cmocka_run_group_tests_name("kv_page_archive", tests, nullptr, nullptr);
+}
