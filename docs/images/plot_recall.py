@@ -1,4 +1,4 @@
-"""Draws recall.svg: memory along 100,000 decoded tokens with recall, and how many answers are right. Standard library
+"""Draws recall.svg: memory along a long answer with recall, and how many answers are right. Standard library
 only.
 
     python3 docs/images/plot_recall.py docs/results/recall/long-arkvale.jsonl docs/results/recall/answers.csv \
