@@ -54,7 +54,7 @@ struct Lists {
 };
 
 struct Counts {
-  uint32_t n_wanted, n_leaving, n_back, n_out, warps[kChoose / kWarp];
+  uint32_t n_wanted, n_leaving, n_back, n_asked, warps[kChoose / kWarp];
   uint32_t n_cold, n_lost, n_prompt;
 };
 
@@ -171,9 +171,22 @@ __device__ void bring_back(const PageRecallArgs& a, const DeviceStream& s, uint3
   s.slots[back.row] = slot;
   atomicOr(&s.resident[back.row / 32], 1u << back.row % 32);
   a.entries[size_t{s.index} * a.host.most + i] = {back.row, slot, back.copy};
-  const uint32_t kv_head = s.index % a.tables.n_kv_heads;
-  if (back.copy == kNotRaw) atomicAdd(&counts.n_out, 1u);
-  a.host.rows[size_t{kv_head} * a.host.most + i] = back.copy == kNotRaw ? back.row : kNoAskedRow;
+  if (back.copy == kNotRaw) atomicAdd(&counts.n_asked, 1u);
+}
+
+// Asks the host for the pages whose copies are not raw. Executed by the block.
+__device__ void ask_host(const PageRecallArgs& a, uint32_t kv_head, uint32_t now, const Lists& lists,
+                         const Counts& counts) {
+  for (uint32_t i = threadIdx.x; i < counts.n_back; i += kChoose)
+    a.host.rows[size_t{kv_head} * a.host.most + i] = lists.back[i].copy == kNotRaw ? lists.back[i].row : kNoAskedRow;
+  __threadfence_system();
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  RecallPost& post = a.host.posts[kv_head];
+  post.layer = a.layer;
+  post.n = counts.n_back;
+  __threadfence_system();
+  *static_cast<volatile uint32_t*>(&post.ticket) = ticket_of(now, a.tables.n_layers, a.layer);
 }
 
 // What the block's stream brought back, in the tables' and the step's counters. Executed by one thread.
@@ -262,6 +275,7 @@ __device__ void exchange(const PageRecallArgs& a, const DeviceStream& s, uint32_
   __syncthreads();
   for (uint32_t i = threadIdx.x; i < n_back; i += kChoose) bring_back(a, s, i, now, lists, counts);
   __syncthreads();
+  if (counts.n_asked != 0) ask_host(a, s.index % a.tables.n_kv_heads, now, lists, counts);
 }
 
 __global__ void __launch_bounds__(kChoose) choose_kernel(const PageRecallArgs a) {
@@ -287,12 +301,6 @@ __global__ void __launch_bounds__(kChoose) choose_kernel(const PageRecallArgs a)
     if (threadIdx.x == 0 && !repeats) {
       if (counts.n_back != 0) count(a, s, counts);
       a.heads[stream] = {now, counts.n_back};
-      if (counts.n_out != 0) {
-        a.host.posts[kv_head].layer = a.layer;
-        a.host.posts[kv_head].n = counts.n_back;
-        __threadfence_system();
-        *static_cast<volatile uint32_t*>(&a.host.posts[kv_head].ticket) = ticket_of(now, a.tables.n_layers, a.layer);
-      }
     } else if (threadIdx.x == 0) {
       a.heads[stream].n = 0;  // their pages are in the pool
     }
