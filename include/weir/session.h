@@ -47,13 +47,13 @@ typedef struct weir_session_options {
                                                budget (quest, hybrid, dense layers of h2o and tova) takes more, as the
                                                plan shows. 0 (default): not used. */
     uint64_t spill_budget_bytes;          /**< Host memory for pages outside the KV pool, at least one page of each
-                                               stream that the budget rules. With recall (arkvale; raas and hybrid with
-                                               recall=on) steps bring pages back from it, 0 (default) is what the whole
-                                               context needs at worst, and when it is full, pages move to the spill
-                                               file; without one, or when that is full too, those that were wanted the
-                                               longest ago are dropped for good. Other policies that let pages go keep
-                                               copies there, which no step reads, on the CPU only, and 0 (default) keeps
-                                               none. */
+                                               stream that the budget rules. With recall (arkvale, and raas and hybrid
+                                               with recall=on) steps bring pages back from it, 0 (default) is what the
+                                               whole context needs at worst, and when it is full, pages move to the
+                                               spill file. Without one, or when that is full too, those that were
+                                               wanted the longest ago are dropped for good. Other policies that let
+                                               pages go keep copies there, which no step reads, on the CPU only, and 0
+                                               (default) keeps none. */
     const char *policy;                   /**< "dense" (also NULL, default), "sink", "h2o", "tova", "quest", "raas",
                                                "hybrid", "random", "arkvale". Copied. */
     const weir_key_value *policy_options; /**< [n_policy_options] options of the policy, docs/policies.md. Copied. */

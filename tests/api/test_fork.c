@@ -165,11 +165,11 @@ static void fork__goes_on_like_a_session_of_that_history(void **state) {
     const variant top = {"arkvale", OPTIONS(kTop), 112, 0, 0}, snap = {"raas", OPTIONS(kSnap), 256, 0, 0};
     check_fork(f->model, &top, 100, 80, kOn);
     check_fork(f->model, &snap, 150, 60, kOn);
-    const variant raas = {"raas", OPTIONS(kRecall), 128, 0}, hybrid = {"hybrid", OPTIONS(kRecall), 160, 0};
+    const variant raas = {"raas", OPTIONS(kRecall), 128, 0, 0}, hybrid = {"hybrid", OPTIONS(kRecall), 160, 0, 0};
     check_fork(f->model, &raas, 70, 75, kOn);
     check_fork(f->model, &hybrid, 150, 75, kOn);
     /* A store without recall is copied too. */
-    const variant stored = {"raas", NULL, 0, 192, 24 << 20}, little = {"sink", NULL, 0, 128, 1 << 19};
+    const variant stored = {"raas", NULL, 0, 192, 24 << 20, 0}, little = {"sink", NULL, 0, 128, 1 << 19, 0};
     check_fork(f->model, &stored, 70, 75, kOn);
     check_fork(f->model, &little, 70, 75, kOn);
 }
