@@ -154,6 +154,7 @@ __global__ void rebuild_last_kernel(const KvView kv) {
   const uint32_t d = kv.head_dim, kv_head = blockIdx.x, n = kv.n_pages[kv_head];
   if (n == 0) return;
   const size_t at = size_t{kv_head} * kv.capacity + n - 1, slot = kv.slots[at];
+  if (kv.slots[at] == kNoSlot) return;  // with recall, a full page whose digest is complete
   const uint16_t* keys = kv.pool + slot * kv.page_elements();
   uint16_t* digest = kv.digests + kv.digest_index(kv_head, n - 1) * 2 * d;
   for (uint32_t i = threadIdx.x; i < d; i += blockDim.x) {

@@ -60,7 +60,9 @@ struct Job {
 
 std::vector<Job> make_jobs() {
   std::vector<Job> jobs;
-  const std::vector<std::string>& families = weir_cli::problem_families();
+  // The bounds were measured on these families. Two turns in one text are another distribution.
+  std::vector<std::string> families = weir_cli::problem_families();
+  std::erase(families, "followup");
   for (size_t row = 0; row < kRowCount; ++row) {
     for (uint32_t i = 0; i < kRows[row].n_problems; ++i) {
       weir_cli::ProblemOptions o;

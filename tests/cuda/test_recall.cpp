@@ -95,7 +95,8 @@ void check_tables(const Session& session) {
     }
     assert_int_equal(n_resident, s.n_resident);
     assert_true(n_resident <= s.n_slots);
-    assert_true(s.slots[s.n_pages - 1] != weir::kNoSlot);
+    // Of the open page; a full one may be cold after a rewind.
+    assert_true(kv.n_tokens() % weir::kPageTokens == 0 || s.slots[s.n_pages - 1] != weir::kNoSlot);
   }
   const weir_session_stats stats = stats_of(session);
   assert_int_equal(stats.pages_resident, used.size());
