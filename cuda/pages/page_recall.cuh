@@ -28,8 +28,7 @@ struct PageRecallArgs {
   uint32_t* n_select;  // [n_kv_heads]
   uint32_t capacity;   // table rows of a stream of this layer
   uint32_t n_slots;    // pages of a stream in the pool
-  DigestKind digest;
-  uint16_t* digests;  // of this layer, by row
+  uint16_t* digests;   // of this layer, by row
   uint32_t digest_elements;
   uint16_t* pool;
   uint32_t page_bytes;

@@ -21,12 +21,14 @@ weir_status init(T* options, uint32_t struct_size, const char* function) {
   return WEIR_OK;
 }
 
-Status create_session(weir_model* model, const weir_session_options& options, weir_session** out) {
+// Builds a session of `model` by build(session); nothing is left when that fails.
+template <class Build>
+Status make_session(weir_model* model, const Build& build, weir_session** out) {
   HostMemory& memory = model->runtime->memory;
   auto* session = make_in<weir_session>(memory, model);
   Status status;
   try {
-    status = session->create(model->model, options);
+    status = build(*session);
   } catch (...) {
     destroy_in(memory, session);
     throw;
@@ -36,7 +38,14 @@ Status create_session(weir_model* model, const weir_session_options& options, we
     return status;
   }
   api::retain(model);
-  const weir_plan_info& plan = session->plan_info();
+  *out = session;
+  return {};
+}
+
+Status create_session(weir_model* model, const weir_session_options& options, weir_session** out) {
+  WEIR_TRY(make_session(
+      model, [&](weir_session& session) { return session.create(model->model, options); }, out));
+  const weir_plan_info& plan = (*out)->plan_info();
   model->runtime->log.write(WEIR_LOG_INFO, "session: policy %s, %u tokens a stream, %llu bytes, %llu of them KV",
                             options.policy == nullptr ? "dense" : options.policy, plan.budget_tokens,
                             static_cast<unsigned long long>(plan.total_bytes),
@@ -45,31 +54,17 @@ Status create_session(weir_model* model, const weir_session_options& options, we
     model->runtime->log.write(WEIR_LOG_WARNING, "session: a context of %u tokens, the model was trained for %u",
                               plan.context_tokens, model->model.config().context_tokens);
   }
-  *out = session;
   return {};
 }
 
 Status fork_session(weir_session& parent, weir_session** out) {
   auto* model = static_cast<weir_model*>(parent.owner());
-  HostMemory& memory = model->runtime->memory;
-  auto* session = make_in<weir_session>(memory, model);
-  Status status;
-  try {
-    status = session->create_fork(parent);
-  } catch (...) {
-    destroy_in(memory, session);
-    throw;
-  }
-  if (!status.ok()) {
-    destroy_in(memory, session);
-    return status;
-  }
-  api::retain(model);
-  const weir_plan_info& plan = session->plan_info();
+  WEIR_TRY(make_session(
+      model, [&](weir_session& session) { return session.create_fork(parent); }, out));
+  const weir_plan_info& plan = (*out)->plan_info();
   model->runtime->log.write(WEIR_LOG_INFO, "session: a fork, %llu bytes, %llu of them KV",
                             static_cast<unsigned long long>(plan.total_bytes),
                             static_cast<unsigned long long>(plan.kv_bytes));
-  *out = session;
   return {};
 }
 

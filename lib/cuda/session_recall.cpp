@@ -42,7 +42,6 @@ PageRecallArgs CudaSession::recall_args(uint32_t layer) const {
   a.n_select = a_.b.n_select;
   a.capacity = kv.capacity;
   a.n_slots = shape.recall_slots;
-  a.digest = kv.digest;
   a.digests = kv.digests;
   a.digest_elements = static_cast<uint32_t>(digest_elements(kv.digest, kv.head_dim));
   a.pool = kv.pool;

@@ -10,7 +10,7 @@ namespace weir {
 // What a stream of a layer asks of the host in a step: copies that are not raw. The device fills it, `ticket` last; a
 // ticket is a number that no other step and layer of the same launch has, never 0.
 struct RecallPost {
-  uint32_t ticket, layer, n;  // n rows in DeviceRecall::rows; kNoRow where nothing is asked
+  uint32_t ticket, layer, n;  // n rows in DeviceRecall::rows; kNoAskedRow where nothing is asked
   uint32_t reserved;
 };
 // The host's answer; its pages are in DeviceRecall::pages. `is_refused` is set before `ticket` if some cannot be read.

@@ -78,8 +78,6 @@ void KvCache::copy_from(const KvCache& other) {
   set_counters(other.counters());
   commit();
   pages_slid_ = other.pages_slid_;
-  pages_lost_.store(other.pages_lost(), std::memory_order_relaxed);
-  pages_cold_.store(other.pages_cold(), std::memory_order_relaxed);
   if (events_.events != nullptr)
     std::copy_n(other.events_.events, std::min<uint64_t>(pages_evicted(), events_.capacity), events_.events);
 }
@@ -314,21 +312,28 @@ bool KvCache::holds(uint32_t stream, uint32_t page) const {
   return row < n_pages_[stream] && first_pos_[at(stream, row)] == page * kPageTokens;
 }
 
-void KvCache::put_back(uint32_t stream, uint32_t page) {
-  const uint32_t row = row_of(stream, page), slot = free_[top_free(stream)];
-  const size_t i = at(stream, row), moved = (n_pages_[stream] - row) * sizeof(uint32_t);
+uint32_t KvCache::insert_row(uint32_t stream, uint32_t row, uint32_t first_pos) {
+  const uint32_t slot = free_[top_free(stream)];
+  const size_t i = at(stream, row), moved = (n_pages_[stream]++ - row) * sizeof(uint32_t);
+  change_resident(stream, 1);
   for (uint32_t* column : {slots_, first_pos_, len_, flags_, stamp_}) std::memmove(column + i + 1, column + i, moved);
   std::memmove(last_score_ + i + 1, last_score_ + i, moved);
   if (prompt_score_ != nullptr) std::memmove(prompt_score_ + i + 1, prompt_score_ + i, moved);
-  ++n_pages_[stream];
   slots_[i] = slot;
-  first_pos_[i] = page * kPageTokens;
-  len_[i] = kPageTokens;
-  flags_[i] = archive_flags_[page];
-  stamp_[i] = first_pos_[i] + kPageTokens;  // when it was sealed
+  first_pos_[i] = first_pos;
   last_score_[i] = 0.0f;
   if (prompt_score_ != nullptr) prompt_score_[i] = 0.0f;
   count_resident(1);
+  return slot;
+}
+
+void KvCache::put_back(uint32_t stream, uint32_t page) {
+  const uint32_t row = row_of(stream, page);
+  insert_row(stream, row, page * kPageTokens);
+  const size_t i = at(stream, row);
+  len_[i] = kPageTokens;
+  flags_[i] = archive_flags_[page];
+  stamp_[i] = first_pos_[i] + kPageTokens;  // when it was sealed
   pages_cold_.fetch_sub(1, std::memory_order_relaxed);
   if (digests_ != nullptr) rebuild_digest(stream, row);
 }
@@ -370,34 +375,6 @@ void KvCache::change_resident(uint32_t stream, int32_t change) {
   if (n_resident_ != nullptr) n_resident_[stream] += static_cast<uint32_t>(change);
 }
 
-void KvCache::slide(uint32_t stream, uint32_t pos) {
-  while (n_pages_[stream] > 0) {
-    const size_t first = at(stream, 0);
-    const bool is_open = n_pages_[stream] == 1 && len_[first] < kPageTokens;
-    if (is_open || uint64_t{first_pos_[first]} + len_[first] + window(stream) > uint64_t{pos} + 1) return;
-    remove_row(stream, 0);
-    ++pages_slid_;
-  }
-}
-
-uint16_t* KvCache::prepend(uint32_t stream, uint32_t first_pos, uint32_t len) {
-  const uint32_t slot = free_[top_free(stream)];
-  const size_t i = at(stream, 0), moved = n_pages_[stream]++ * sizeof(uint32_t);
-  change_resident(stream, 1);
-  for (uint32_t* column : {slots_, first_pos_, len_, flags_, stamp_}) std::memmove(column + i + 1, column + i, moved);
-  std::memmove(last_score_ + i + 1, last_score_ + i, moved);
-  if (prompt_score_ != nullptr) std::memmove(prompt_score_ + i + 1, prompt_score_ + i, moved);
-  slots_[i] = slot;
-  first_pos_[i] = stamp_[i] = first_pos;
-  len_[i] = len;
-  flags_[i] = 0;
-  last_score_[i] = 0.0f;
-  if (prompt_score_ != nullptr) prompt_score_[i] = 0.0f;
-  if (copies_ != nullptr) copies_[i] = kNoCopy;
-  count_resident(1);
-  return page_data(slot);
-}
-
 uint32_t KvCache::n_out_of_window(uint32_t stream, uint32_t pos) const {
   uint32_t n = 0;
   for (; window(stream) != 0 && n < n_pages_[stream]; ++n) {
@@ -406,6 +383,23 @@ uint32_t KvCache::n_out_of_window(uint32_t stream, uint32_t pos) const {
     if (is_open || uint64_t{first_pos_[i]} + len_[i] + window(stream) > uint64_t{pos} + 1) break;
   }
   return n;
+}
+
+void KvCache::slide(uint32_t stream, uint32_t pos) {
+  for (uint32_t n = n_out_of_window(stream, pos); n > 0; --n) {
+    remove_row(stream, 0);
+    ++pages_slid_;
+  }
+}
+
+uint16_t* KvCache::prepend(uint32_t stream, uint32_t first_pos, uint32_t len) {
+  const uint32_t slot = insert_row(stream, 0, first_pos);
+  const size_t i = at(stream, 0);
+  len_[i] = len;
+  flags_[i] = 0;
+  stamp_[i] = first_pos;
+  if (copies_ != nullptr) copies_[i] = kNoCopy;
+  return page_data(slot);
 }
 
 void KvCache::remove_row(uint32_t stream, uint32_t row) {

@@ -297,6 +297,8 @@ class KvCache {
   size_t top_free(uint32_t stream) const { return size_t{slot_begin_[stream + 1]} - 1 - resident(stream); }
   void change_resident(uint32_t stream, int32_t change);
   void remove_row(uint32_t stream, uint32_t row);
+  // Opens a row with a slot, which is returned, in the middle of a table; its length, flags and stamp are the caller's.
+  uint32_t insert_row(uint32_t stream, uint32_t row, uint32_t first_pos);
   void copy_stream(const KvCache& other, uint32_t stream);
   size_t page_elements() const { return size_t{2} * kPageTokens * shape_.head_dim; }
   uint64_t n_window_copies() const { return shape_.recalls() ? shape_.n_local_streams() * shape_.pages_per_stream : 0; }

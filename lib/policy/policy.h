@@ -31,12 +31,6 @@ struct PolicyConfig {
   OptionList options;
 };
 
-// With recall: what a page's stamp is, by which pages leave. For devices, which must know the rule.
-enum class RecallStamp : uint8_t {
-  kWanted,   // the last step that wanted the page
-  kObserved  // what the policy's observation stamps
-};
-
 // Filled by the factory: what the plan and the session must provide.
 struct PolicyNeeds {
   uint32_t context_tokens = 0;    // most positions
@@ -47,7 +41,6 @@ struct PolicyNeeds {
   // gone.
   uint32_t recall_slots = 0;
   bool may_recall = false;  // in a smaller pool it would
-  RecallStamp recall_stamp = RecallStamp::kWanted;
   DigestKind digest = DigestKind::kNone;
   bool page_mass = false;      // exact page masses from attention
   bool page_lists = false;     // `select` makes lists of pages; masses are then in list order

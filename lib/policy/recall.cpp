@@ -204,7 +204,6 @@ Status plan_recall(const char* policy, const PolicyConfig& config, const RecallO
   }
   needs.recall_slots = holds_all ? 0 : n_slots;
   needs.may_recall = true;
-  needs.recall_stamp = o.stamp;
   needs.page_lists = !holds_all || (o.attend_top != 0 && o.from + 1 < needs.pages_per_stream);
   needs.digest = needs.page_lists ? o.selection.digest : DigestKind::kNone;
   return {};

@@ -11,6 +11,12 @@
 
 namespace weir {
 
+// What a page's stamp is, by which pages leave.
+enum class RecallStamp : uint8_t {
+  kWanted,   // the last step that wanted the page
+  kObserved  // what the policy's observation stamps
+};
+
 struct RecallOptions {
   SelectionOptions selection = {.agg = AggMode::kMaxZ, .skip_layers = 0};
   RecallStamp stamp = RecallStamp::kWanted;

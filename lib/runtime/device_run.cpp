@@ -200,6 +200,7 @@ Status Session::run_device_chunk(const weir_token* tokens, uint32_t n_tok, uint3
   }
   device_is_behind_ = true;
   WEIR_TRY(status);
+  WEIR_TRY(cold_.failure());  // a strict store: a page that the chunk attends is lost
   reservation.commit();
   if (chunk.want_logits) logits_on_device_ = greedy_from_device_ = true;
   return cold_.is_on() ? seal_on_device(pos) : Status();

@@ -21,7 +21,7 @@ void recall_stamps__defaults(void**) {
     const StepRules rules = m.policy->step_rules();
     assert_int_equal(needs.recall_slots, 32);
     assert_int_equal(needs.pages_per_stream, 256);
-    assert_true(needs.may_recall && needs.recall_stamp == RecallStamp::kObserved);
+    assert_true(needs.may_recall && !rules.stamps_wanted);
     assert_true(needs.page_lists && needs.page_mass && needs.digest == DigestKind::kMinMax);
     assert_false(needs.prompt_policy || needs.prompt_pages != 0);
     assert_true(rules.recalls && rules.selects && rules.victim == VictimRule::kCold);
@@ -35,7 +35,7 @@ void recall_stamps__defaults(void**) {
     assert_true(m.policy->can_take_back_prompt());
   }
   Made ark("arkvale", 512, 4096, {});
-  assert_true(ark.policy->needs().recall_stamp == RecallStamp::kWanted);
+  assert_true(ark.policy->step_rules().stamps_wanted);
   Made share("raas", 512, 4096, {{"recall", "on"}, {"protect_share", "0.25"}});
   assert_int_equal(share.policy->step_rules().protect.pages, 8);
   assert_int_equal(share.policy->step_rules().select_budget, 24);
