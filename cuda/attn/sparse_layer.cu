@@ -8,6 +8,8 @@
 // variance, and then the rows' keys, to all blocks. Each block finds the threshold by itself and attends its part of
 // the list, in ascending order. For the merge the output elements are divided among the blocks, which add up the
 // blocks' partial results in ascending order.
+// With recall the pages that are selected and cold come back between selection and attention
+// (sparse_layer_recall.cuh), in place of the two launches of page_recall.
 // Numerics: as those three, but sums are taken in another order. Mean and variance are f32: estimates whose standard
 // deviation is above 1e18 or below 1e-18 count as all equal for max_z.
 // Traffic: the digests of all pages, the keys and values of the selected pages, once.
@@ -15,7 +17,7 @@
 // lib/ops/attn_paged_ref.cpp.
 #include "cuda/attn/sparse_layer.cuh"
 
-#include "cuda/attn/sparse_layer_scores.cuh"
+#include "cuda/attn/sparse_layer_recall.cuh"
 #include "cuda/common/device.cuh"
 
 namespace weir::cuda {
@@ -141,9 +143,15 @@ __device__ void push_keys(const Work<kDim>& w, const RowEntry& first) {
   if (lane < w.n_blocks) *shared_of(&w.s.range[w.rank * kWarps + warp], lane) = make_uint2(high, n_forced);
 }
 
-// Selects pages by the keys of all rows and lists this block's part of them. Returns the length of that part.
+// The threshold of the selected pages, and their number.
+struct Selected {
+  Threshold threshold;
+  uint32_t n;
+};
+
+// Selects pages by the keys of all rows.
 template <uint32_t kDim>
-__device__ uint32_t list_pages(const Work<kDim>& w) {
+__device__ Selected select_by_keys(const Work<kDim>& w) {
   uint32_t high = 0, n_forced = 0;
 #pragma unroll 2
   for (uint32_t i = threadIdx.x % kWarp; i < w.n_blocks * kWarps; i += kWarp) {
@@ -161,15 +169,28 @@ __device__ uint32_t list_pages(const Work<kDim>& w) {
   } else if (n_best < n_others) {
     threshold = find_shared_threshold(w.keys, w.n, n_best, n_forced, high, w.s.top);
   }
-  const uint32_t each = (n_listed + w.n_blocks - 1) / w.n_blocks;
-  const uint32_t begin = min(n_listed, w.rank * each), end = min(n_listed, begin + each);
-  take_shared_rows(w.keys, w.n, threshold, w.s.top, [&](uint32_t row, uint32_t place) {
-    if (begin <= place && place < end) w.list[place - begin] = w.pages[row];
-  });
+  return {threshold, n_listed};
+}
+
+// Lists this block's part of the pages to attend. Returns the length of that part.
+template <uint32_t kDim, bool kRecalls>
+__device__ uint32_t list_pages(const Work<kDim>& w) {
+  const Selected selected = select_by_keys(w);
+  uint32_t n_listed = selected.n, n_own;
+  if constexpr (kRecalls) {
+    n_own = list_with_recall(w, selected.threshold, n_listed);
+  } else {
+    const uint32_t each = (n_listed + w.n_blocks - 1) / w.n_blocks;
+    const uint32_t begin = min(n_listed, w.rank * each), end = min(n_listed, begin + each);
+    take_shared_rows(w.keys, w.n, selected.threshold, w.s.top, [&](uint32_t row, uint32_t place) {
+      if (begin <= place && place < end) w.list[place - begin] = w.pages[row];
+    });
+    n_own = end - begin;
+  }
   if (w.rank == 0 && threadIdx.x == 0 && w.k.pages_attended != nullptr)
     atomicAdd(w.k.pages_attended, static_cast<unsigned long long>(n_listed));
   __syncthreads();
-  return end - begin;
+  return n_own;
 }
 
 // Starts the asynchronous copy of a page's values to shared memory, by one warp; zeros for tokens that the page does
@@ -204,7 +225,7 @@ __device__ void add_shared_values(const uint4* values, const float (&weight)[2][
 }
 
 // Attends the block's pages, one warp per page, and leaves the results in s.o, s.l and s.high.
-template <uint32_t kDim>
+template <uint32_t kDim, bool kRecalls>
 __device__ void attend(const Work<kDim>& w, uint32_t n_pages) {
   const KvView& kv = w.k.attn.kv;
   Shared<kDim>& s = w.s;
@@ -229,7 +250,11 @@ __device__ void attend(const Work<kDim>& w, uint32_t n_pages) {
   };
 #pragma unroll 1
   for (uint32_t i = warp; i < n_pages; i += kWarps) {
-    const uint32_t slot = w.list[i] & ((1u << kLengthShift) - 1), len = (w.list[i] >> kLengthShift) + 1;
+    uint32_t slot = w.list[i] & ((1u << kLengthShift) - 1);
+    const uint32_t len = (w.list[i] >> kLengthShift) + 1;
+    if constexpr (kRecalls) {
+      if ((slot & kComesBack) != 0) slot = bring_page(w, slot & (kComesBack - 1));
+    }
     const uint16_t* page = kv.pool + size_t{slot} * (2 * kPageTokens * kDim);
     PageKeys<kDim> keys;
     load_keys(FixedHead<kDim>(kDim), page, len, keys);
@@ -318,7 +343,7 @@ __device__ void merge_parts(const Work<kDim>& w) {
 
 #endif
 
-template <uint32_t kDim, AggMode kAgg>
+template <uint32_t kDim, AggMode kAgg, bool kRecalls>
 __global__ void __launch_bounds__(kThreads, 1) sparse_layer_kernel(const __grid_constant__ KernelArgs k) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   extern __shared__ uint4 memory[];
@@ -328,13 +353,14 @@ __global__ void __launch_bounds__(kThreads, 1) sparse_layer_kernel(const __grid_
   const uint32_t warp = threadIdx.x / kWarp;
   const bool appends = w.rank + 1 == w.n_blocks && warp + 1 == kWarps;
   Tile<kDim> tile;
-  uint32_t own = warp * kTileRows, slot[2];
-  tile.read_slots(w, own, slot);
+  uint32_t own = warp * kTileRows, digest[2];
+  tile.find(w, own, digest);
   const RowEntry entry = read_row(w, w.row(threadIdx.x)), open = read_row(w, k.rope.append_row[w.kv_head]);
   const Rotation<kDim> rotation(w);
-  tile.load(w, own, slot);
-  const Place place = {open.slot, w.pos - open.first_pos, open.slot};
+  tile.load(w, own, digest);
+  const Place place = {open.slot, w.pos - open.first_pos, w.digest_index(k.rope.append_row[w.kv_head])};
   s.top.clear();
+  if constexpr (kRecalls) begin_recall(w);
   wait_for_previous();
   start_next();
   read_queries(w, rotation);
@@ -350,8 +376,8 @@ __global__ void __launch_bounds__(kThreads, 1) sparse_layer_kernel(const __grid_
     score_tile(w, tile, own);
     own += kWarps * kTileRows;
     if (own >= w.n_own) break;
-    tile.read_slots(w, own, slot);
-    tile.load(w, own, slot);
+    tile.find(w, own, digest);
+    tile.load(w, own, digest);
   }
   cluster_wait();  // all blocks have begun, so their shared memory can be written
   __syncthreads();
@@ -367,8 +393,8 @@ __global__ void __launch_bounds__(kThreads, 1) sparse_layer_kernel(const __grid_
   }
   push_keys<kDim, kAgg>(w, entry);
   cluster_sync();
-  const uint32_t n_listed = list_pages(w);
-  attend(w, n_listed);
+  const uint32_t n_listed = list_pages<kDim, kRecalls>(w);
+  attend<kDim, kRecalls>(w, n_listed);
   __syncthreads();
   push_parts(w);
   cluster_sync();
@@ -377,31 +403,47 @@ __global__ void __launch_bounds__(kThreads, 1) sparse_layer_kernel(const __grid_
 }
 
 template <uint32_t kDim>
-size_t shared_bytes(const AttnPagedArgs& a, uint32_t n_blocks) {
-  return sizeof(Shared<kDim>) + Layout(a.kv.capacity, n_blocks).bytes(a.n_heads / a.kv.n_kv_heads);
+size_t shared_bytes(const SparseLayerArgs& a, uint32_t n_blocks) {
+  const AttnPagedArgs& t = a.attn.attn;
+  const size_t recall = a.recall.tables.slots != nullptr ? Layout::recall_bytes(a.recall.host.most) : 0;
+  return sizeof(Shared<kDim>) + Layout(t.kv.capacity, n_blocks).bytes(t.n_heads / t.kv.n_kv_heads) + recall;
 }
 
-size_t shared_bytes(const AttnPagedArgs& a, uint32_t n_blocks) {
-  return a.kv.head_dim == 64 ? shared_bytes<64>(a, n_blocks) : shared_bytes<128>(a, n_blocks);
+size_t shared_bytes(const SparseLayerArgs& a, uint32_t n_blocks) {
+  return a.attn.attn.kv.head_dim == 64 ? shared_bytes<64>(a, n_blocks) : shared_bytes<128>(a, n_blocks);
 }
 
 using Kernel = void (*)(KernelArgs);
 
-template <uint32_t kDim>
+template <uint32_t kDim, bool kRecalls>
 Kernel kernel_of(AggMode agg) {
   switch (agg) {
     case AggMode::kMaxZ:
-      return sparse_layer_kernel<kDim, AggMode::kMaxZ>;
+      return sparse_layer_kernel<kDim, AggMode::kMaxZ, kRecalls>;
     case AggMode::kMeanRaw:
-      return sparse_layer_kernel<kDim, AggMode::kMeanRaw>;
+      return sparse_layer_kernel<kDim, AggMode::kMeanRaw, kRecalls>;
     case AggMode::kMaxRaw:
-      return sparse_layer_kernel<kDim, AggMode::kMaxRaw>;
+      return sparse_layer_kernel<kDim, AggMode::kMaxRaw, kRecalls>;
     case AggMode::kSumProb:
     case AggMode::kMaxProb:
     case AggMode::kQHead:
       return nullptr;
   }
   return nullptr;
+}
+
+template <uint32_t kDim>
+Kernel kernel_of(AggMode agg, bool recalls) {
+  return recalls ? kernel_of<kDim, true>(agg) : kernel_of<kDim, false>(agg);
+}
+
+// The first block's scratch memory lies where the values of pages come later, and numbers of pages that come back where
+// slots are.
+bool has_recall(const SparseLayerArgs& a) {
+  const KvView& kv = a.attn.attn.kv;
+  const size_t room = kv.head_dim == 64 ? sizeof(Shared<64>::values) : sizeof(Shared<128>::values);
+  const uint64_t n_slots = uint64_t{a.recall.tables.n_layers} * kv.n_kv_heads * a.recall.n_slots;
+  return a.recall.rules.prompt_slots == 0 && RecallScratch(kv.capacity, a.recall).bytes <= room && n_slots < kComesBack;
 }
 
 struct Launch {
@@ -414,8 +456,9 @@ struct Launch {
 // shared memory, or it cannot run all clusters at once (a second wave would double the time).
 bool prepare(const SparseLayerArgs& a, uint32_t n_blocks, Launch& out) {
   const AttnPagedArgs& t = a.attn.attn;
-  out.kernel = t.kv.head_dim == 64 ? kernel_of<64>(a.select.agg) : kernel_of<128>(a.select.agg);
-  const size_t bytes = shared_bytes(t, n_blocks);
+  const bool recalls = a.recall.tables.slots != nullptr;
+  out.kernel = t.kv.head_dim == 64 ? kernel_of<64>(a.select.agg, recalls) : kernel_of<128>(a.select.agg, recalls);
+  const size_t bytes = shared_bytes(a, n_blocks);
   if (out.kernel == nullptr || bytes > device().shared_bytes) return false;
   out.config.gridDim = dim3(n_blocks * t.kv.n_kv_heads);
   out.config.blockDim = dim3(kThreads);
@@ -454,7 +497,7 @@ bool has_sparse_layer(const SparseLayerArgs& a) {
   const bool plain = a.attn.append && is_box && (t.kv.head_dim == 64 || t.kv.head_dim == 128) &&
                      t.n_heads / t.kv.n_kv_heads <= kHeads && !t.list_per_head && t.window == 0 && t.soft_cap == 0.0f &&
                      t.page_mass == nullptr && a.attn.rope.cos_sin_sink == nullptr && a.select.candidate_flags == 0 &&
-                     t.kv.capacity <= kMostRows;
+                     t.kv.capacity <= kMostRows && (a.recall.tables.slots == nullptr || has_recall(a));
   Launch launch;
   return plain && device().arch >= 90 && prepare_largest(a, launch);
 }
@@ -465,7 +508,7 @@ Status sparse_layer(OpContext& cx, const SparseLayerArgs& a) {
     return fail(WEIR_ERR_INTERNAL, "sparse_layer: no clusters of blocks for tables of %u pages",
                 a.attn.attn.kv.capacity);
   launch.config.stream = stream_of(cx);
-  const KernelArgs k = {a.attn.attn, a.attn.rope, a.attn.n_tokens, a.attn.pages_attended, a.select};
+  const KernelArgs k = {a.attn.attn, a.attn.rope, a.attn.n_tokens, a.attn.pages_attended, a.select, a.recall};
   WEIR_CUDA_TRY(cudaLaunchKernelEx(&launch.config, launch.kernel, k), "sparse_layer");
   return {};
 }

@@ -1,16 +1,19 @@
 // A sparse layer of a decode step in one launch: rotation of the query, appending, estimates of all pages, top-k page
-// selection, attention over the selected pages.
+// selection, recall, attention over the selected pages.
 #pragma once
 
 #include "cuda/attn/attn_decode.cuh"
+#include "cuda/pages/page_recall.cuh"
 
 namespace weir::cuda {
 
 // The arguments of page_select and attn_decode (with append). Of `select` the kernel reads flags, agg, budget and
-// n_sink_pages and writes group_score. The estimates and the lists stay inside the kernel.
+// n_sink_pages and writes group_score. With recall also those of page_recall, without lists and entries. The estimates and
+// the lists stay inside the kernel.
 struct SparseLayerArgs {
   AttnDecodeArgs attn;
   PageSelectArgs select;
+  PageRecallArgs recall = {};  // without tables: nothing comes back
 };
 
 // Whether the device has a kernel for these arguments. If not, three launches do the layer.

@@ -7,6 +7,7 @@
 #include "cuda/common/cluster.cuh"
 #include "cuda/common/tensor_core.cuh"
 #include "cuda/common/top_k_shared.cuh"
+#include "cuda/pages/page_recall.cuh"
 
 namespace weir::cuda::sparse {
 
@@ -19,6 +20,9 @@ inline constexpr uint32_t kTilePad = 32;      // elements; the padding puts the 
 inline constexpr uint32_t kSplitHeads = 4;    // the three bf16 parts of 4 heads fill the rows of an MMA
 inline constexpr uint32_t kMostRows = 16384;  // of a table: two counts of rows share a word
 inline constexpr uint32_t kLengthShift = 28;  // of the length in a word with a page's slot and length
+// With recall, in place of the slot of a page that comes back: its number among those, with this bit.
+inline constexpr uint32_t kComesBack = 1u << 27;
+inline constexpr uint32_t kColdPage = 0xFFFFFFFFu;  // such a word for a page that is not in the pool
 
 struct KernelArgs {
   AttnPagedArgs attn;
@@ -26,6 +30,7 @@ struct KernelArgs {
   const uint32_t* n_tokens;
   unsigned long long* pages_attended;
   PageSelectArgs select;
+  PageRecallArgs recall;  // kernels with recall
 };
 
 // Sums for mean and variance over a part of a block's estimates for one head: `sum` and `square` are taken of the
@@ -83,6 +88,8 @@ struct Layout {
   __host__ __device__ size_t bytes(uint32_t n_heads) const {
     return (2 * size_t{n_rows} + size_t{n_heads} * n_own + n_own) * sizeof(uint32_t);
   }
+  // With recall: of the pages that come back, behind the other arrays.
+  static constexpr size_t recall_bytes(uint32_t most) { return sizeof(RecallEntry) * (1 + size_t{most}); }
 };
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -102,6 +109,9 @@ struct Work {
   float* score;          // [group, own_stride]
   uint32_t* list;        // [own_stride] pages
   uint32_t own_stride;
+  // With recall, written by the block of rank 0: how many pages come back, and [recall.host.most] which.
+  uint32_t* n_back;
+  RecallEntry* back;
 
   __device__ Work(const KernelArgs& args, Shared<kDim>& shared)
       : k(args), s(shared), rank(cluster_rank()), n_blocks(cluster_blocks()) {
@@ -118,11 +128,17 @@ struct Work {
     pages = keys + layout.n_rows;
     score = reinterpret_cast<float*>(pages + layout.n_rows);
     list = pages + layout.n_rows + group * own_stride;
+    n_back = list + own_stride;
+    back = reinterpret_cast<RecallEntry*>(n_back) + 1;
     const uint32_t n_tiles = (n + kTileRows - 1) / kTileRows;
     n_own = n_tiles > rank ? (n_tiles - rank + n_blocks - 1) / n_blocks * kTileRows : 0;
   }
   // Output elements that a block merges; elements are ordered by channel, then by head.
   __device__ uint32_t share() const { return ((kDim << group_shift) + n_blocks - 1) / n_blocks; }
+  __device__ uint32_t digest_index(uint32_t row) const {
+    const KvView& kv = k.attn.kv;
+    return kv.digest_by_row ? static_cast<uint32_t>(table) + row : kv.slots[table + row];
+  }
   // Table row of the block's own row i: tiles are dealt to the blocks in turn.
   __device__ uint32_t row(uint32_t i) const { return (i / kTileRows * n_blocks + rank) * kTileRows + i % kTileRows; }
 };
@@ -145,23 +161,23 @@ struct Tile {
   static constexpr uint32_t kVectors = 2 * kDim / 8 / 4;  // 16-byte vectors per lane and row
   uint4 digest[2][kVectors];
 
-  // Loading takes two steps, so that other reads can be in flight with each.
-  __device__ void read_slots(const Work<kDim>& w, uint32_t own, uint32_t (&slot)[2]) const {
+  // Loading takes two steps, so that other reads can be in flight with each. `at`: the digests' indices.
+  __device__ void find(const Work<kDim>& w, uint32_t own, uint32_t (&at)[2]) const {
 #pragma unroll
     for (uint32_t i = 0; i < 2; ++i) {
       const uint32_t row = w.row(own) + 8 * i + threadIdx.x % kWarp / 4;
-      slot[i] = w.k.attn.kv.slots[w.table + min(row, w.n - 1)];
+      at[i] = w.digest_index(min(row, w.n - 1));
     }
   }
   // The digest of the last row may be written at this moment. Its estimate is not used, but must not depend on a race,
   // so zeros are loaded instead.
-  __device__ void load(const Work<kDim>& w, uint32_t own, const uint32_t (&slot)[2]) {
+  __device__ void load(const Work<kDim>& w, uint32_t own, const uint32_t (&at)[2]) {
     const uint32_t lane = threadIdx.x % kWarp;
     const auto* digests = reinterpret_cast<const uint4*>(w.k.attn.kv.digests);
 #pragma unroll
     for (uint32_t i = 0; i < 2; ++i) {
       const bool is_read = w.row(own) + 8 * i + lane / 4 + 1 < w.n;
-      const uint4* from = digests + size_t{slot[i]} * (2 * kDim / 8) + lane % 4;
+      const uint4* from = digests + size_t{at[i]} * (2 * kDim / 8) + lane % 4;
 #pragma unroll
       for (uint32_t v = 0; v < kVectors; ++v) digest[i][v] = is_read ? from[4 * v] : uint4{};
     }

@@ -9,204 +9,23 @@
 #include <algorithm>
 
 #include "cuda/common/device.cuh"
-#include "cuda/pages/leave_page.cuh"
 #include "cuda/pages/page_digest.cuh"
+#include "cuda/pages/page_exchange.cuh"
 
 namespace weir::cuda {
 namespace {
 
-constexpr uint32_t kChoose = 512;  // threads of a block
-constexpr uint32_t kCopy = 256;
+constexpr uint32_t kChoose = kExchangeThreads;
+constexpr uint32_t kCopy = 256;   // threads of a block
 constexpr uint32_t kVector = 16;  // bytes
 
-using Count = unsigned long long;
-
-// Host memory changes between the steps, so nothing of it may come from a cache.
-__device__ inline uint32_t read_host(const uint32_t* p) { return *static_cast<const volatile uint32_t*>(p); }
-__device__ inline uint32_t acquire_host(const uint32_t* p) {
-  uint32_t x;
-  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
-  return x;
-}
-__device__ inline uint64_t now_ns() {
-  uint64_t t;
-  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
-  return t;
-}
-
-// A number for this layer of this step that no other layer and no neighbouring step has.
-__device__ inline uint32_t ticket_of(uint32_t now, uint32_t n_layers, uint32_t layer) {
-  const uint32_t ticket = now * n_layers + layer;
-  return ticket == 0 ? ~0u : ticket;
-}
-
-struct Candidate {
-  uint64_t key;  // the least leaves or comes first
-  uint32_t row, copy;
+struct Warps {
+  uint32_t n[kChoose / kWarp];
 };
-
-// The shared memory of a block: candidates to come back, candidates to leave, and a bit for each row that is wanted.
-struct Lists {
-  Candidate* wanted;      // [wanted at most]
-  Candidate* leaving;     // [n_slots]
-  Candidate *back, *out;  // those that do, in order
-  uint32_t* is_wanted;
-};
-
-struct Counts {
-  uint32_t n_wanted, n_leaving, n_back, n_asked, warps[kChoose / kWarp];
-  uint32_t n_cold, n_lost, n_prompt;
-};
-
-__device__ DeviceStream stream_at(const PageRecallArgs& a, uint32_t stream) {
-  const KvTables& t = a.tables;
-  const size_t i = t.row_begin[stream];
-  return {t.slots + i,
-          t.first_pos + i,
-          t.len + i,
-          t.flags + i,
-          t.stamp + i,
-          t.last_score + i,
-          nullptr,
-          t.n_pages[stream],
-          a.capacity,
-          i,
-          stream,
-          t.slot_begin[stream],
-          t.slot_begin[stream + 1],
-          t.n_resident[stream],
-          a.resident + size_t{stream} * resident_words(a.max_capacity)};
-}
-
-// Moves the n candidates with the least (key, row) to the front, in order. Executed by one warp.
-__device__ void front_least(Candidate* list, uint32_t n_list, uint32_t n) {
-  const uint32_t lane = threadIdx.x % kWarp;
-  for (uint32_t done = 0; done < n; ++done) {
-    uint64_t key = ~uint64_t{0};
-    uint32_t row = kNoRow, at = kNoRow;
-    for (uint32_t i = done + lane; i < n_list; i += kWarp) {
-      const Candidate c = list[i];
-      if (at == kNoRow || c.key < key || (c.key == key && c.row < row)) key = c.key, row = c.row, at = i;
-    }
-#pragma unroll
-    for (uint32_t i = kWarp / 2; i > 0; i /= 2) {
-      const uint64_t other = __shfl_xor_sync(kAllLanes, key, i);
-      const uint32_t other_row = __shfl_xor_sync(kAllLanes, row, i), other_at = __shfl_xor_sync(kAllLanes, at, i);
-      const bool is_less = other_at != kNoRow && (at == kNoRow || other < key || (other == key && other_row < row));
-      if (is_less) key = other, row = other_row, at = other_at;
-    }
-    if (lane == 0) {
-      const Candidate first = list[done];
-      list[done] = list[at];
-      list[at] = first;
-    }
-    __syncwarp();
-  }
-}
-
-// The same by all threads of the block, for lists that are not longer than the block: each finds its candidate's place.
-// `sorted` [n] takes the first ones. The block synchronises afterwards.
-__device__ void sort_least(const Candidate* list, uint32_t n_list, uint32_t n, Candidate* sorted) {
-  if (threadIdx.x >= n_list) return;
-  const Candidate mine = list[threadIdx.x];
-  uint32_t before = 0;
-  for (uint32_t i = 0; i < n_list; ++i) {
-    const Candidate c = list[i];
-    before += c.key < mine.key || (c.key == mine.key && c.row < mine.row) ? 1u : 0u;
-  }
-  if (before < n) sorted[before] = mine;
-}
-
-// Marks the wanted rows, and collects those that are cold and have a copy.
-__device__ void collect_wanted(const PageRecallArgs& a, const DeviceStream& s, const uint32_t* list, uint32_t n,
-                               uint32_t now, bool may_come_back, const Lists& lists, Counts& counts) {
-  for (uint32_t i = threadIdx.x; i < n; i += kChoose) {
-    const uint32_t row = list[i];
-    if (a.rules.stamps_wanted) s.stamp[row] = now;
-    atomicOr(&lists.is_wanted[row / 32], 1u << row % 32);
-    if (!may_come_back || s.slots[row] != kNoSlot) continue;
-    const uint32_t copy = a.raw_index[s.first + row];
-    if (copy == kNoRaw) continue;
-    // Pinned pages come back first, then those with the best score.
-    const uint64_t key = uint64_t{(s.flags[row] & kPageKept) != 0 ? 0u : 1u} << 32 | ~key_of_score(s.last_score[row]);
-    lists.wanted[atomicAdd(&counts.n_wanted, 1u)] = {key, row, copy};
-  }
-}
-
-__device__ void collect_leaving(const PageRecallArgs& a, const DeviceStream& s, const Lists& lists, Counts& counts) {
-  const uint32_t end = s.n_pages - min(s.n_pages, 1 + a.rules.protect.pages);
-  for (uint32_t word = threadIdx.x; word < resident_words(end); word += kChoose) {
-    for (uint32_t bits = s.resident[word] & ~lists.is_wanted[word]; bits != 0; bits &= bits - 1) {
-      const uint32_t row = word * 32 + __ffs(static_cast<int>(bits)) - 1;
-      if (row >= end || (s.flags[row] & kPageStays) != 0) continue;
-      const uint64_t key = uint64_t{s.stamp[row]} << 32 | key_of_score(s.last_score[row]);
-      lists.leaving[atomicAdd(&counts.n_leaving, 1u)] = {key, row, 0};
-    }
-  }
-}
-
-// Gives page i of those that come back its slot. Executed by one thread.
-__device__ void bring_back(const PageRecallArgs& a, const DeviceStream& s, uint32_t i, uint32_t now, const Lists& lists,
-                           Counts& counts) {
-  const uint32_t n_free = static_cast<uint32_t>(s.free_end - s.free_begin) - s.n_resident;
-  const Candidate back = lists.back[i];
-  uint32_t slot;
-  if (i < n_free) {
-    slot = a.tables.free_slots[s.free_end - 1 - (s.n_resident + i)];
-  } else {
-    const uint32_t row = lists.out[i - n_free].row;
-    slot = s.slots[row];
-    record_event(a.state, a.events, a.tables.n_kv_heads, s, row, now - 1);
-    const bool is_lost = a.raw_index[s.first + row] == kNoRaw;
-    atomicAdd(is_lost ? &counts.n_lost : &counts.n_cold, 1u);
-    if ((s.flags[row] & kPagePrompt) != 0) atomicAdd(&counts.n_prompt, 1u);
-    if (is_lost) {
-      s.flags[row] &= ~uint32_t{kPageKept};
-      spoil_digest(a.digests + (s.first - a.tables.row_begin[a.layer * a.tables.n_kv_heads] + row) * a.digest_elements,
-                   a.digest_elements, 0, 1);
-    }
-    s.slots[row] = kNoSlot;
-    atomicAnd(&s.resident[row / 32], ~(1u << row % 32));
-  }
-  s.slots[back.row] = slot;
-  atomicOr(&s.resident[back.row / 32], 1u << back.row % 32);
-  a.entries[size_t{s.index} * a.host.most + i] = {back.row, slot, back.copy};
-  if (back.copy == kNotRaw) atomicAdd(&counts.n_asked, 1u);
-}
-
-// Asks the host for the pages whose copies are not raw. Executed by the block.
-__device__ void ask_host(const PageRecallArgs& a, uint32_t kv_head, uint32_t now, const Lists& lists,
-                         const Counts& counts) {
-  for (uint32_t i = threadIdx.x; i < counts.n_back; i += kChoose)
-    a.host.rows[size_t{kv_head} * a.host.most + i] = lists.back[i].copy == kNotRaw ? lists.back[i].row : kNoAskedRow;
-  __threadfence_system();
-  __syncthreads();
-  if (threadIdx.x != 0) return;
-  RecallPost& post = a.host.posts[kv_head];
-  post.layer = a.layer;
-  post.n = counts.n_back;
-  __threadfence_system();
-  *static_cast<volatile uint32_t*>(&post.ticket) = ticket_of(now, a.tables.n_layers, a.layer);
-}
-
-// What the block's stream brought back, in the tables' and the step's counters. Executed by one thread.
-__device__ void count(const PageRecallArgs& a, const DeviceStream& s, const Counts& counts) {
-  const uint32_t n_out = counts.n_cold + counts.n_lost, n_back = counts.n_back;
-  StepState& state = *a.state;
-  a.tables.n_resident[s.index] = s.n_resident + n_back - n_out;
-  atomicAdd(reinterpret_cast<Count*>(&state.pages_recalled), Count{n_back});
-  atomicAdd(reinterpret_cast<Count*>(&state.pages_cold), Count{counts.n_cold} - n_back);
-  if (counts.n_lost != 0) atomicAdd(reinterpret_cast<Count*>(&state.pages_lost), Count{counts.n_lost});
-  if (counts.n_prompt != 0) atomicAdd(reinterpret_cast<Count*>(&state.prompt_pages_evicted), Count{counts.n_prompt});
-  if (n_back != n_out) {
-    const Count before = atomicAdd(reinterpret_cast<Count*>(&state.pages_resident), Count{n_back} - n_out);
-    atomicMax(reinterpret_cast<Count*>(&state.pages_resident_max), before + n_back - n_out);
-  }
-}
 
 // The number of `n`s of the threads before this one, and of all. Executed by the block; it may be called again after a
 // barrier.
-__device__ uint32_t sum_before(uint32_t n, Counts& counts, uint32_t& all) {
+__device__ uint32_t sum_before(uint32_t n, Warps& warps, uint32_t& all) {
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   uint32_t sum = n;
 #pragma unroll
@@ -214,26 +33,26 @@ __device__ uint32_t sum_before(uint32_t n, Counts& counts, uint32_t& all) {
     const uint32_t other = __shfl_up_sync(kAllLanes, sum, i);
     sum += lane >= i ? other : 0u;
   }
-  if (lane == kWarp - 1) counts.warps[warp] = sum;
+  if (lane == kWarp - 1) warps.n[warp] = sum;
   __syncthreads();
   uint32_t before = sum - n;
   all = 0;
 #pragma unroll
   for (uint32_t w = 0; w < kChoose / kWarp; ++w) {
-    before += w < warp ? counts.warps[w] : 0u;
-    all += counts.warps[w];
+    before += w < warp ? warps.n[w] : 0u;
+    all += warps.n[w];
   }
   return before;
 }
 
 // Leaves in a list of n rows, ascending, those whose pages are in the pool.
-__device__ void keep_resident(const DeviceStream& s, uint32_t n, uint32_t* list, uint32_t* n_list, Counts& counts) {
+__device__ void keep_resident(const DeviceStream& s, uint32_t n, uint32_t* list, uint32_t* n_list, Warps& warps) {
   uint32_t done = 0;
   for (uint32_t first = 0; first < n; first += kChoose) {
     const uint32_t i = first + threadIdx.x, row = i < n ? list[i] : 0;
     const bool is_there = i < n && s.slots[row] != kNoSlot;
     uint32_t all = 0;
-    const uint32_t before = sum_before(is_there ? 1 : 0, counts, all);
+    const uint32_t before = sum_before(is_there ? 1 : 0, warps, all);
     if (is_there) list[done + before] = row;
     done += all;
     __syncthreads();
@@ -242,12 +61,12 @@ __device__ void keep_resident(const DeviceStream& s, uint32_t n, uint32_t* list,
 }
 
 // Lists all rows whose pages are in the pool, ascending.
-__device__ void list_resident(const DeviceStream& s, uint32_t* list, uint32_t* n_list, Counts& counts) {
+__device__ void list_resident(const DeviceStream& s, uint32_t* list, uint32_t* n_list, Warps& warps) {
   uint32_t done = 0;
   for (uint32_t first = 0; first < resident_words(s.n_pages); first += kChoose) {
     const uint32_t word = first + threadIdx.x;
     uint32_t bits = word < resident_words(s.n_pages) ? s.resident[word] : 0, all = 0;
-    uint32_t at = done + sum_before(__popc(bits), counts, all);
+    uint32_t at = done + sum_before(__popc(bits), warps, all);
     for (; bits != 0; bits &= bits - 1) list[at++] = word * 32 + __ffs(static_cast<int>(bits)) - 1;
     done += all;
     __syncthreads();
@@ -255,36 +74,14 @@ __device__ void list_resident(const DeviceStream& s, uint32_t* list, uint32_t* n
   if (threadIdx.x == 0) *n_list = done;
 }
 
-// What comes back, what leaves for it, and their new slots.
-__device__ void exchange(const PageRecallArgs& a, const DeviceStream& s, uint32_t now, Lists& lists, Counts& counts) {
-  collect_leaving(a, s, lists, counts);
-  __syncthreads();
-  const uint32_t n_wanted = counts.n_wanted, n_leaving = counts.n_leaving;
-  const uint32_t n_free = static_cast<uint32_t>(s.free_end - s.free_begin) - s.n_resident;
-  const uint32_t n_back = min(min(n_wanted, a.host.most), n_free + n_leaving), n_out = n_back - min(n_back, n_free);
-  if (threadIdx.x == 0) counts.n_back = n_back;
-  if (max(n_wanted, n_leaving) <= kChoose) {
-    sort_least(lists.wanted, n_wanted, n_back, lists.back);
-    sort_least(lists.leaving, n_leaving, n_out, lists.out);
-  } else {
-    if (threadIdx.x < kWarp) front_least(lists.wanted, n_wanted, n_back);
-    if (threadIdx.x / kWarp == 1) front_least(lists.leaving, n_leaving, n_out);
-    lists.back = lists.wanted;
-    lists.out = lists.leaving;
-  }
-  __syncthreads();
-  for (uint32_t i = threadIdx.x; i < n_back; i += kChoose) bring_back(a, s, i, now, lists, counts);
-  __syncthreads();
-  if (counts.n_asked != 0) ask_host(a, s.index % a.tables.n_kv_heads, now, lists, counts);
-}
-
 __global__ void __launch_bounds__(kChoose) choose_kernel(const PageRecallArgs a) {
   extern __shared__ Candidate candidates[];
-  __shared__ Counts counts;
+  __shared__ RecallCounts counts;
+  __shared__ Warps warps;
   const uint32_t kv_head = blockIdx.x, stream = a.layer * a.tables.n_kv_heads + kv_head;
-  Candidate* const sorted = candidates + a.rules.select_budget + a.n_slots;
-  Lists lists = {candidates, candidates + a.rules.select_budget, sorted, sorted + a.host.most,
-                 reinterpret_cast<uint32_t*>(sorted + 2 * a.host.most)};
+  Candidate* const sorted = candidates + most_wanted(a) + a.n_slots;
+  RecallLists lists = {candidates, candidates + most_wanted(a), sorted, sorted + a.host.most,
+                       reinterpret_cast<uint32_t*>(sorted + 2 * a.host.most)};
   if (threadIdx.x == 0) counts = {};
   for (uint32_t i = threadIdx.x; i < resident_words(a.capacity); i += kChoose) lists.is_wanted[i] = 0;
   __syncthreads();
@@ -293,65 +90,44 @@ __global__ void __launch_bounds__(kChoose) choose_kernel(const PageRecallArgs a)
   const DeviceStream s = stream_at(a, stream);
   uint32_t* const list = a.select + size_t{kv_head} * a.capacity;
   const uint32_t n = a.n_select[kv_head], now = a.state->n_tokens + 1;
-  if (!a.only_lists && *static_cast<volatile uint32_t*>(&a.state->is_late) == 0) {
-    const bool repeats = a.heads[stream].now == now;
-    collect_wanted(a, s, list, n, now, !repeats, lists, counts);
-    __syncthreads();
-    if (!repeats && counts.n_wanted != 0) exchange(a, s, now, lists, counts);
-    if (threadIdx.x == 0 && !repeats) {
-      if (counts.n_back != 0) count(a, s, counts);
-      a.heads[stream] = {now, counts.n_back};
-    } else if (threadIdx.x == 0) {
-      a.heads[stream].n = 0;  // their pages are in the pool
+  const bool is_late = *static_cast<volatile uint32_t*>(&a.state->is_late) != 0;
+  const bool exchanges = !a.only_lists && !is_late, repeats = exchanges && a.heads[stream].now == now;
+  if (exchanges) {
+    for (uint32_t i = threadIdx.x; i < n; i += kChoose) {
+      const uint32_t row = list[i];
+      collect_wanted(a, s, row, s.slots[row] == kNoSlot, now, !repeats, lists, counts);
     }
-  } else if (threadIdx.x == 0) {
-    a.heads[stream].n = 0;
   }
   __syncthreads();
+  if (counts.n_wanted != 0) {
+    RecallEntry* const entries = a.entries + size_t{stream} * a.host.most;
+    choose_exchange(a, s, s.resident, lists, counts);
+    for (uint32_t i = threadIdx.x; i < counts.n_back; i += kChoose)
+      entries[i] = entry_of(a, s, lists, i, [&](uint32_t row) { return s.slots[row]; });
+    __syncthreads();
+    note_exchange(a, s, now, entries, counts);
+  }
+  // Nothing is to be copied for a step that is repeated: its pages are in the pool.
+  if (threadIdx.x == 0) a.heads[stream] = {exchanges ? now : a.heads[stream].now, counts.n_back};
+  __syncthreads();
   if (a.rules.attend_wanted) {
-    keep_resident(s, n, list, a.n_select + kv_head, counts);
+    keep_resident(s, n, list, a.n_select + kv_head, warps);
   } else {
-    list_resident(s, list, a.n_select + kv_head, counts);
+    list_resident(s, list, a.n_select + kv_head, warps);
   }
-}
-
-// 16 bytes of a page that the host wrote.
-__device__ inline uint4 load_host(const uint4* p) { return __ldcv(p); }
-
-__device__ void copy_page(const std::byte* from, uint16_t* to, uint32_t page_bytes) {
-  const auto* in = reinterpret_cast<const uint4*>(from);
-  auto* out = reinterpret_cast<uint4*>(to);
-  for (uint32_t i = threadIdx.x; i < page_bytes / kVector; i += kCopy) out[i] = load_host(in + i);
-}
-
-// Waits until the host has sent the stream's pages. False: the step is late.
-__device__ bool wait_for_host(const PageRecallArgs& a, uint32_t kv_head, uint32_t ticket) {
-  const RecallAnswer* answer = a.host.answers + kv_head;
-  const uint64_t started = now_ns();
-  while (acquire_host(&answer->ticket) != ticket) {
-    if (now_ns() - started > a.host.late_ns) return false;
-  }
-  return acquire_host(&answer->is_refused) == 0;
 }
 
 __global__ void __launch_bounds__(kCopy) fetch_kernel(const PageRecallArgs a) {
-  __shared__ bool came;
+  __shared__ const std::byte* bytes;
   wait_for_previous();
   start_next();
   const uint32_t i = blockIdx.x, kv_head = blockIdx.y, stream = a.layer * a.tables.n_kv_heads + kv_head;
   if (i >= a.heads[stream].n) return;
   const RecallEntry entry = a.entries[size_t{stream} * a.host.most + i];
-  uint16_t* const page = a.pool + size_t{entry.slot} * (a.page_bytes / sizeof(uint16_t));
-  if (entry.copy != kNotRaw) {
-    copy_page(a.host.raw_pages + size_t{entry.copy} * a.page_bytes, page, a.page_bytes);
-    return;
-  }
-  if (threadIdx.x == 0) {
-    came = wait_for_host(a, kv_head, ticket_of(a.state->n_tokens + 1, a.tables.n_layers, a.layer));
-    if (!came) a.state->is_late = 1;
-  }
+  if (threadIdx.x == 0) bytes = find_bytes(a, kv_head, a.state->n_tokens + 1, entry, i);
   __syncthreads();
-  if (came) copy_page(a.host.pages + (size_t{kv_head} * a.host.most + i) * a.page_bytes, page, a.page_bytes);
+  if (bytes == nullptr) return;
+  copy_page(bytes, a.pool + size_t{entry.slot} * (a.page_bytes / sizeof(uint16_t)), a.page_bytes, threadIdx.x, kCopy);
 }
 
 __global__ void __launch_bounds__(kCopy) spoil_kernel(const SpoilLostArgs a) {
@@ -395,9 +171,10 @@ __global__ void __launch_bounds__(kCopy)
   uint16_t* const page = pool + size_t{slot} * (page_bytes / sizeof(uint16_t));
   std::byte* const other = pages + size_t{blockIdx.x} * page_bytes;
   if (in) {
-    copy_page(other, page, page_bytes);
+    copy_page(other, page, page_bytes, threadIdx.x, kCopy);
   } else {
-    copy_page(reinterpret_cast<const std::byte*>(page), reinterpret_cast<uint16_t*>(other), page_bytes);
+    copy_page(reinterpret_cast<const std::byte*>(page), reinterpret_cast<uint16_t*>(other), page_bytes, threadIdx.x,
+              kCopy);
   }
 }
 
@@ -419,10 +196,10 @@ __global__ void __launch_bounds__(kCopy) unit_kernel(const LoadUnitArgs a) {
       break;
     }
     case UnitPage::kRaw:
-      copy_page(a.host.raw_pages + size_t{index} * a.page_bytes, to, a.page_bytes);
+      copy_page(a.host.raw_pages + size_t{index} * a.page_bytes, to, a.page_bytes, threadIdx.x, kCopy);
       break;
     case UnitPage::kStaged:
-      copy_page(a.host.pages + size_t{index} * a.page_bytes, to, a.page_bytes);
+      copy_page(a.host.pages + size_t{index} * a.page_bytes, to, a.page_bytes, threadIdx.x, kCopy);
       break;
     case UnitPage::kLostPage:
       break;
@@ -472,7 +249,7 @@ __global__ void __launch_bounds__(kCopy) fill_row_kernel(const FillRowArgs a) {
 }  // namespace
 
 Status page_recall(OpContext& cx, const PageRecallArgs& a) {
-  const size_t n_candidates = size_t{a.rules.select_budget} + a.n_slots + 2 * size_t{a.host.most};
+  const size_t n_candidates = size_t{most_wanted(a)} + a.n_slots + 2 * size_t{a.host.most};
   const size_t shared = n_candidates * sizeof(Candidate) + resident_words(a.capacity) * sizeof(uint32_t);
   if (shared > 40 * 1024) {
     WEIR_CUDA_TRY(

@@ -6,14 +6,15 @@
 
 namespace weir::cuda {
 
-// What a stream brought back in its latest step. A step that the host repeats finds its own number here and brings
+// How many pages a stream brought back in step `now`. A step that the host repeats finds its own number here and brings
 // nothing more.
 struct RecallHead {
   uint32_t now, n;
 };
-struct RecallEntry {
+struct alignas(16) RecallEntry {
   uint32_t row, slot;
   uint32_t copy;  // raw slot, or kNotRaw: the host sends it
+  uint32_t left;  // the row that had the slot, or kNoRow
 };
 
 // Most pages of a stream's pool: the candidates lie in shared memory.
@@ -41,6 +42,9 @@ struct PageRecallArgs {
   RecallHead* heads;     // [n_streams]
   RecallEntry* entries;  // [n_streams, host.most]
 };
+
+// Most wanted pages that are cold: pinned ones are always wanted, and at most as many as there are slots.
+constexpr uint32_t most_wanted(const PageRecallArgs& a) { return a.rules.select_budget + a.n_slots; }
 
 // Stamps what is wanted, brings back what of it is cold, and lists what is attended. Two kernels: the choice, and the
 // copies. If the host does not send a page in host.late_ns, or refuses to, state->is_late is set; the rest of the step

@@ -25,8 +25,8 @@ Status CudaSession::map_recall() {
   WEIR_TRY(map(host.page_slots, recall_.page_slots));
   WEIR_TRY(map(host.unit_pos, recall_.unit_pos));
   WEIR_TRY(map(host.unit_len, recall_.unit_len));
-  heads_ = reinterpret_cast<RecallHead*>(a_.device.journal);
-  entries_ = reinterpret_cast<RecallEntry*>(heads_ + a_.kv->shape().n_streams());
+  entries_ = reinterpret_cast<RecallEntry*>(a_.device.journal);
+  heads_ = reinterpret_cast<RecallHead*>(entries_ + a_.kv->shape().n_streams() * recall_.most);
   return {};
 }
 

@@ -113,9 +113,13 @@ Status CudaSession::enqueue_attention(uint32_t layer, bool selects, uint32_t par
     if (kv.digest != DigestKind::kNone && kv.digest != DigestKind::kMinMax)
       WEIR_TRY(page_digest(a_.cx, {kv, a_.kv->append_rows(layer), 1}));
   }
-  if (selected && !apart && !recalls()) {
+  if (selected && !apart) {
     SparseLayerArgs all = {decode_args(layer, true, overlap), select_args(layer)};
     all.attn.attn.list_per_head = a_.needs->list_per_head;
+    if (recalls()) {
+      all.recall = recall_args(layer);
+      all.recall.only_lists = parts != kAllParts;
+    }
     if (has_sparse_layer(all)) return (parts & part_bit(kPartAttention)) != 0 ? sparse_layer(a_.cx, all) : Status();
   }
   PageLists lists;

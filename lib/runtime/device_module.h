@@ -80,8 +80,8 @@ struct DeviceBuffers {
   double* angles = nullptr;
   uint32_t* counters = nullptr;  // [kCounters] of finished work, zero between kernels
   std::byte* module = nullptr;   // the bytes that the module asked for (session_device_bytes)
-  // With recall: what each stream has brought back in its latest step, RecallHead [n_streams] and RecallEntry
-  // [n_streams, most] (cuda/pages/page_recall.cuh), and the output of one unit of a prompt's attention.
+  // With recall: what each stream has brought back in its latest step, RecallEntry [n_streams, most] and RecallHead
+  // [n_streams] (cuda/pages/page_recall.cuh), and the output of one unit of a prompt's attention.
   uint32_t* journal = nullptr;
   float* unit_out = nullptr;      // [max_tok, n_heads, head_dim]
   uint32_t* raw_index = nullptr;  // [n_rows] a copy of DeviceRecall::raw_index, made when that has changed

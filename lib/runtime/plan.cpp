@@ -306,7 +306,7 @@ void lay_out_recall(const SessionSetup& setup, SessionPools& p, DeviceBuffers& d
   recall.most = setup.rules.recall_pages;
   recall.n_rows = static_cast<uint32_t>(kv.n_rows());
   recall.n_pages = std::max(kv.n_streams(), c.n_kv_heads * std::max(recall.most, kSplitPages));
-  device.journal = p.workspace.take<uint32_t>(uint64_t{kv.n_streams()} * (2 + 3 * uint64_t{recall.most}));
+  device.journal = p.workspace.take<uint32_t>(uint64_t{kv.n_streams()} * (2 + 4 * uint64_t{recall.most}));
   device.unit_out = p.workspace.take<float>(uint64_t{setup.max_tok} * c.n_heads * c.head_dim);
   device.raw_index = p.workspace.take<uint32_t>(recall.n_rows);
   device.resident = p.workspace.take<uint32_t>(uint64_t{kv.n_streams()} * ((kv.max_capacity() + 31) / 32));

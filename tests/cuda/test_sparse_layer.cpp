@@ -4,7 +4,7 @@
 // The kernel does not keep its lists, so they are derived from the scores that it leaves in the tables. While both
 // devices' scores lead to the same pages, their logits must agree; where they do not, the pages must be near ties.
 // Lists too long for a prompt are compared within one device, with the launches that quest uses for lists per query
-// head: if all heads have the same query, their lists agree.
+// head: if all heads have the same query, their lists agree. Recall in the one launch is compared with quest.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -437,6 +437,80 @@ void sparse_layer__of_a_cut_prompt(void**) {
   for (weir_session* session : sessions) weir_session_destroy(session);
 }
 
+struct RecallCase {
+  RandomModel model;
+  const char *agg, *digest;
+  uint32_t from, spill_flags;
+};
+
+// The last one's layers take five launches.
+const RecallCase kRecallCases[] = {
+    {{"llama", 2, 2, 64, "f16", 1}, "max_z", "cuboid_mean", 10, 0},
+    {{"llama", 8, 2, 128, "q8_0", 1}, "max_raw", "minmax", 17, WEIR_SPILL_NO_RAW},
+    {{"qwen3", 3, 1, 64, "f16", 2}, "max_z", "minmax", 3, 0},
+    {{"llama", 16, 8, 128, "q8_0", 1}, "max_z", "cuboid_mean", 14, 0},
+    {{"qwen2", 7, 1, 128, "q8_0", 2}, "mean_raw", "cuboid_mean", 8, WEIR_SPILL_NO_RAW},
+    {{"qwen3", 12, 1, 96, "f16", 1}, "max_raw", "minmax", 10, 0},
+};
+
+weir_session* open_recall(weir_model* model, const RecallCase& c, const char* attend) {
+  char from[16];
+  std::snprintf(from, sizeof(from), "%u", c.from);
+  const weir_key_value o[] = {{"agg", c.agg},          {"digest", c.digest},  {"recall_from", from},
+                              {"protect_recent", "1"}, {"recall_pages", "0"}, {"attend", attend}};
+  weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
+  options.device = WEIR_DEVICE_CUDA;
+  options.policy = "arkvale";
+  options.policy_options = o;
+  options.n_policy_options = static_cast<uint32_t>(std::size(o));
+  options.budget_tokens = (c.from + 4) * weir::kPageTokens;
+  options.context_tokens = 2048;
+  options.spill_flags = c.spill_flags;
+  weir_session* session = nullptr;
+  assert_ok(weir_session_create(model, &options, &session));
+  return session;
+}
+
+// When every wanted page comes back and only those are attended, it makes no difference, in any bit, that pages leave.
+void sparse_layer__recall_is_as_if_no_page_left(void**) {
+  NEED_GPU();
+  weir::DeviceInfo info;
+  assert_true(weir::test::device_module().info(info).ok());
+  const auto profile = reinterpret_cast<weir_bench_profile_fn>(weir_get_experimental("weir_bench_profile"));
+  constexpr uint32_t kPrompt = 60;
+  const uint32_t n_steps = steps_at_most(600);
+  for (const RecallCase& c : kRecallCases) {
+    const OpenModel open(c.model);
+    const std::vector<weir_token> tokens = random_tokens(kPrompt + n_steps);
+    weir_session* sessions[2] = {
+        open_session(open.f.model, WEIR_DEVICE_CUDA, c.agg, {c.agg, c.from + 1, 0, 0, Pins::kNone, c.digest}, 2048),
+        open_recall(open.f.model, c, "top")};
+    for (weir_session* session : sessions)
+      assert_ok(weir_session_prefill(session, tokens.data(), kPrompt, nullptr, nullptr));
+    weir_session_stats stats[2] = {WEIR_SESSION_STATS_INIT, WEIR_SESSION_STATS_INIT};
+    for (uint32_t step = 0; step < n_steps; ++step) {
+      std::vector<float> logits[2];
+      for (int i = 0; i < 2; ++i) {
+        assert_ok(weir_session_step(sessions[i], tokens[kPrompt + step]));
+        assert_ok(weir_session_get_stats(sessions[i], &stats[i]));
+        logits[i] = logits_of(sessions[i]);
+      }
+      assert_int_equal(stats[0].pages_attended, stats[1].pages_attended);
+      if (std::memcmp(logits[0].data(), logits[1].data(), logits[0].size() * sizeof(float)) != 0)
+        fail_msg("%s %s %s: step %u differs by %.2g", weir::test::name_of(c.model).c_str(), c.agg, c.digest, step,
+                 distance(logits[0], logits[1]));
+    }
+    std::printf("%s %s %s: %llu pages came back\n", weir::test::name_of(c.model).c_str(), c.agg, c.digest,
+                static_cast<unsigned long long>(stats[1].pages_recalled));
+    if (n_steps == 600) assert_true(stats[1].pages_recalled > 30);
+    // Without this the test could do without the kernel that it is about.
+    double seconds[5] = {};
+    assert_ok(profile(sessions[1], tokens[0], seconds));
+    if (n_steps == 600) assert_int_equal(seconds[1] > 0.0, info.arch < 90 || c.model.head_dim == 96);
+    for (weir_session* session : sessions) weir_session_destroy(session);
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -447,5 +521,6 @@ int main() {
   for (Job& job : long_jobs) tests.push_back({job.name.c_str(), as_with_lists_for_each_head, nullptr, nullptr, &job});
   tests.push_back(cmocka_unit_test(sparse_layer__is_one_launch));
   tests.push_back(cmocka_unit_test(sparse_layer__of_a_cut_prompt));
+  tests.push_back(cmocka_unit_test(sparse_layer__recall_is_as_if_no_page_left));
   return _cmocka_run_group_tests("cuda/sparse_layer", tests.data(), tests.size(), nullptr, nullptr);
 }

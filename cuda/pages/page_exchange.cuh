@@ -1,0 +1,296 @@
+// Recall inside a kernel, by one block for a stream: which of the wanted pages come back, over which pages, what the
+// tables say of them afterwards, and their bytes. As lib/policy/recall.cpp does it on the host, ties included.
+// What other blocks wait for is known first: choose_exchange and entry_of need few reads that depend on each other.
+// note_exchange, which brings the tables and the counters up to date, may run while the others go on.
+#pragma once
+
+#include "cuda/pages/leave_page.cuh"
+#include "cuda/pages/page_recall.cuh"
+
+namespace weir::cuda {
+
+#ifdef __CUDACC__
+
+inline constexpr uint32_t kExchangeThreads = 512;  // of the block
+
+// A page that can come back or leave.
+struct Candidate {
+  uint64_t key;  // the least comes back or leaves first
+  uint32_t row, copy;
+};
+
+// Lists of a block, in shared memory.
+struct RecallLists {
+  Candidate* wanted;      // that are cold and have a copy; see most_wanted
+  Candidate* leaving;     // [n_slots]
+  Candidate *back, *out;  // those that do, in order; at first of host.most elements
+  uint32_t* is_wanted;    // a bit for each row
+};
+
+struct RecallCounts {
+  uint32_t n_wanted, n_leaving, n_back, n_asked;
+  uint32_t n_cold, n_lost, n_prompt;
+};
+
+// Host memory changes between the steps, so nothing of it may come from a cache.
+__device__ inline uint32_t read_host(const uint32_t* p) { return *static_cast<const volatile uint32_t*>(p); }
+__device__ inline uint32_t acquire_host(const uint32_t* p) {
+  uint32_t x;
+  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
+  return x;
+}
+__device__ inline uint64_t now_ns() {
+  uint64_t t;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
+  return t;
+}
+
+// A number for this layer of this step that no other layer and no neighbouring step has.
+__device__ inline uint32_t ticket_of(uint32_t now, uint32_t n_layers, uint32_t layer) {
+  const uint32_t ticket = now * n_layers + layer;
+  return ticket == 0 ? ~0u : ticket;
+}
+
+__device__ inline DeviceStream stream_at(const PageRecallArgs& a, uint32_t stream) {
+  const KvTables& t = a.tables;
+  const size_t i = t.row_begin[stream];
+  return {t.slots + i,
+          t.first_pos + i,
+          t.len + i,
+          t.flags + i,
+          t.stamp + i,
+          t.last_score + i,
+          nullptr,
+          t.n_pages[stream],
+          a.capacity,
+          i,
+          stream,
+          t.slot_begin[stream],
+          t.slot_begin[stream + 1],
+          t.n_resident[stream],
+          a.resident + size_t{stream} * resident_words(a.max_capacity)};
+}
+
+// --- the choice ------------------------------------------------------------------------------------------------------
+
+// Moves the n candidates with the least (key, row) to the front, in order. Executed by one warp.
+__device__ inline void front_least(Candidate* list, uint32_t n_list, uint32_t n) {
+  const uint32_t lane = threadIdx.x % kWarp;
+  for (uint32_t done = 0; done < n; ++done) {
+    uint64_t key = ~uint64_t{0};
+    uint32_t row = kNoRow, at = kNoRow;
+    for (uint32_t i = done + lane; i < n_list; i += kWarp) {
+      const Candidate c = list[i];
+      if (at == kNoRow || c.key < key || (c.key == key && c.row < row)) key = c.key, row = c.row, at = i;
+    }
+#pragma unroll
+    for (uint32_t i = kWarp / 2; i > 0; i /= 2) {
+      const uint64_t other = __shfl_xor_sync(kAllLanes, key, i);
+      const uint32_t other_row = __shfl_xor_sync(kAllLanes, row, i), other_at = __shfl_xor_sync(kAllLanes, at, i);
+      const bool is_less = other_at != kNoRow && (at == kNoRow || other < key || (other == key && other_row < row));
+      if (is_less) key = other, row = other_row, at = other_at;
+    }
+    if (lane == 0) {
+      const Candidate first = list[done];
+      list[done] = list[at];
+      list[at] = first;
+    }
+    __syncwarp();
+  }
+}
+
+// The same by as many threads as there are candidates: thread i finds the place of candidate i. `sorted` [n] takes the
+// first ones. The block synchronises afterwards.
+__device__ inline void sort_least(const Candidate* list, uint32_t n_list, uint32_t n, Candidate* sorted, uint32_t i) {
+  if (i >= n_list) return;
+  const Candidate mine = list[i];
+  uint32_t before = 0;
+#pragma unroll 4
+  for (uint32_t j = 0; j < n_list; ++j) {
+    const Candidate c = list[j];
+    before += c.key < mine.key || (c.key == mine.key && c.row < mine.row) ? 1u : 0u;
+  }
+  if (before < n) sorted[before] = mine;
+}
+
+// Marks a wanted row, and collects it if it is cold and has a copy.
+__device__ inline void collect_wanted(const PageRecallArgs& a, const DeviceStream& s, uint32_t row, bool is_cold,
+                                      uint32_t now, bool may_come_back, const RecallLists& lists,
+                                      RecallCounts& counts) {
+  atomicOr(&lists.is_wanted[row / 32], 1u << row % 32);
+  if (a.rules.stamps_wanted) s.stamp[row] = now;
+  if (!may_come_back || !is_cold) return;
+  const uint32_t copy = a.raw_index[s.first + row], flags = s.flags[row];
+  const float score = s.last_score[row];
+  if (copy == kNoRaw) return;
+  // Pinned pages come back first, then those with the best score.
+  const uint64_t key = uint64_t{(flags & kPageKept) != 0 ? 0u : 1u} << 32 | ~key_of_score(score);
+  lists.wanted[atomicAdd(&counts.n_wanted, 1u)] = {key, row, copy};
+}
+
+// `resident`: the stream's bits.
+__device__ inline void collect_leaving(const PageRecallArgs& a, const DeviceStream& s, const uint32_t* resident,
+                                       const RecallLists& lists, RecallCounts& counts) {
+  const uint32_t end = s.n_pages - min(s.n_pages, 1 + a.rules.protect.pages);
+  for (uint32_t word = threadIdx.x; word < resident_words(end); word += kExchangeThreads) {
+    for (uint32_t bits = resident[word] & ~lists.is_wanted[word]; bits != 0; bits &= bits - 1) {
+      const uint32_t row = word * 32 + __ffs(static_cast<int>(bits)) - 1;
+      if (row >= end) continue;
+      const uint32_t flags = s.flags[row], stamp = s.stamp[row];
+      const float score = s.last_score[row];
+      if ((flags & kPageStays) != 0) continue;
+      lists.leaving[atomicAdd(&counts.n_leaving, 1u)] = {uint64_t{stamp} << 32 | key_of_score(score), row, 0};
+    }
+  }
+}
+
+__device__ inline uint32_t free_slots_of(const DeviceStream& s) {
+  return static_cast<uint32_t>(s.free_end - s.free_begin) - s.n_resident;
+}
+
+// Decides what comes back, lists.back [counts.n_back], and what leaves for it, lists.out. The block has synchronised
+// after collect_wanted.
+__device__ inline void choose_exchange(const PageRecallArgs& a, const DeviceStream& s, const uint32_t* resident,
+                                       RecallLists& lists, RecallCounts& counts) {
+  collect_leaving(a, s, resident, lists, counts);
+  __syncthreads();
+  const uint32_t n_wanted = counts.n_wanted, n_leaving = counts.n_leaving, n_free = free_slots_of(s);
+  const uint32_t n_back = min(min(n_wanted, a.host.most), n_free + n_leaving), n_out = n_back - min(n_back, n_free);
+  if (threadIdx.x == 0) counts.n_back = n_back;
+  constexpr uint32_t kHalf = kExchangeThreads / 2;
+  if (max(n_wanted, n_leaving) <= kHalf) {
+    if (threadIdx.x < kHalf) {
+      sort_least(lists.wanted, n_wanted, n_back, lists.back, threadIdx.x);
+    } else {
+      sort_least(lists.leaving, n_leaving, n_out, lists.out, threadIdx.x - kHalf);
+    }
+  } else {
+    if (threadIdx.x < kWarp) front_least(lists.wanted, n_wanted, n_back);
+    if (threadIdx.x / kWarp == 1) front_least(lists.leaving, n_leaving, n_out);
+    lists.back = lists.wanted;
+    lists.out = lists.leaving;
+  }
+  __syncthreads();
+}
+
+// Page i of those that come back. slot_of(row): of a page in the pool.
+template <class SlotOf>
+__device__ inline RecallEntry entry_of(const PageRecallArgs& a, const DeviceStream& s, const RecallLists& lists,
+                                       uint32_t i, const SlotOf& slot_of) {
+  const uint32_t n_free = free_slots_of(s);
+  const Candidate back = lists.back[i];
+  if (i < n_free) return {back.row, a.tables.free_slots[s.free_end - 1 - (s.n_resident + i)], back.copy, kNoRow};
+  const uint32_t left = lists.out[i - n_free].row;
+  return {back.row, slot_of(left), back.copy, left};
+}
+
+// --- tables and counters ---------------------------------------------------------------------------------------------
+
+// Executed by one thread.
+__device__ inline void leave_pool(const PageRecallArgs& a, const DeviceStream& s, uint32_t row, uint32_t now,
+                                  RecallCounts& counts) {
+  record_event(a.state, a.events, a.tables.n_kv_heads, s, row, now - 1);
+  const bool is_lost = a.raw_index[s.first + row] == kNoRaw;
+  atomicAdd(is_lost ? &counts.n_lost : &counts.n_cold, 1u);
+  if ((s.flags[row] & kPagePrompt) != 0) atomicAdd(&counts.n_prompt, 1u);
+  if (is_lost) {
+    s.flags[row] &= ~uint32_t{kPageKept};
+    spoil_digest(a.digests + (s.first - a.tables.row_begin[a.layer * a.tables.n_kv_heads] + row) * a.digest_elements,
+                 a.digest_elements, 0, 1);
+  }
+  s.slots[row] = kNoSlot;
+  atomicAnd(&s.resident[row / 32], ~(1u << row % 32));
+}
+
+// Asks the host for the pages whose copies are not raw. Executed by the block.
+__device__ inline void ask_host(const PageRecallArgs& a, uint32_t kv_head, uint32_t now, const RecallEntry* entries,
+                                uint32_t n) {
+  for (uint32_t i = threadIdx.x; i < n; i += kExchangeThreads)
+    a.host.rows[size_t{kv_head} * a.host.most + i] = entries[i].copy == kNotRaw ? entries[i].row : kNoAskedRow;
+  __threadfence_system();
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  RecallPost& post = a.host.posts[kv_head];
+  post.layer = a.layer;
+  post.n = n;
+  __threadfence_system();
+  *static_cast<volatile uint32_t*>(&post.ticket) = ticket_of(now, a.tables.n_layers, a.layer);
+}
+
+// What the stream brought back, in the tables' and the step's counters. Executed by one thread.
+__device__ inline void count_exchange(const PageRecallArgs& a, const DeviceStream& s, const RecallCounts& counts) {
+  using Count = unsigned long long;
+  const uint32_t n_out = counts.n_cold + counts.n_lost, n_back = counts.n_back;
+  StepState& state = *a.state;
+  a.tables.n_resident[s.index] = s.n_resident + n_back - n_out;
+  atomicAdd(reinterpret_cast<Count*>(&state.pages_recalled), Count{n_back});
+  atomicAdd(reinterpret_cast<Count*>(&state.pages_cold), Count{counts.n_cold} - n_back);
+  if (counts.n_lost != 0) atomicAdd(reinterpret_cast<Count*>(&state.pages_lost), Count{counts.n_lost});
+  if (counts.n_prompt != 0) atomicAdd(reinterpret_cast<Count*>(&state.prompt_pages_evicted), Count{counts.n_prompt});
+  if (n_back != n_out) {
+    const Count before = atomicAdd(reinterpret_cast<Count*>(&state.pages_resident), Count{n_back} - n_out);
+    atomicMax(reinterpret_cast<Count*>(&state.pages_resident_max), before + n_back - n_out);
+  }
+}
+
+// Brings tables and counters up to date with entries [counts.n_back], and asks the host for what is not raw. Executed
+// by the block.
+__device__ inline void note_exchange(const PageRecallArgs& a, const DeviceStream& s, uint32_t now,
+                                     const RecallEntry* entries, RecallCounts& counts) {
+  for (uint32_t i = threadIdx.x; i < counts.n_back; i += kExchangeThreads) {
+    const RecallEntry e = entries[i];
+    if (e.copy == kNotRaw) atomicAdd(&counts.n_asked, 1u);
+    if (e.left != kNoRow) leave_pool(a, s, e.left, now, counts);
+    s.slots[e.row] = e.slot;
+    atomicOr(&s.resident[e.row / 32], 1u << e.row % 32);
+  }
+  __syncthreads();
+  if (counts.n_asked != 0) ask_host(a, s.index % a.tables.n_kv_heads, now, entries, counts.n_back);
+  if (threadIdx.x == 0 && counts.n_back != 0) count_exchange(a, s, counts);
+}
+
+// --- bytes -----------------------------------------------------------------------------------------------------------
+
+// Copies a page of host memory by `n_threads` threads, of which this one is number i. Eight reads of a thread are on
+// their way at once.
+__device__ inline void copy_page(const std::byte* from, uint16_t* to, uint32_t page_bytes, uint32_t i,
+                                 uint32_t n_threads) {
+  constexpr uint32_t kTogether = 8;
+  const auto* in = reinterpret_cast<const uint4*>(from);
+  auto* out = reinterpret_cast<uint4*>(to);
+  const uint32_t n = page_bytes / sizeof(uint4);
+  for (; i < n; i += kTogether * n_threads) {
+    uint4 part[kTogether];
+#pragma unroll
+    for (uint32_t j = 0; j < kTogether; ++j)
+      if (i + j * n_threads < n) part[j] = __ldcv(in + i + j * n_threads);
+#pragma unroll
+    for (uint32_t j = 0; j < kTogether; ++j)
+      if (i + j * n_threads < n) out[i + j * n_threads] = part[j];
+  }
+}
+
+// Waits until the host has sent the stream's pages. False: the step is late.
+__device__ inline bool wait_for_host(const PageRecallArgs& a, uint32_t kv_head, uint32_t ticket) {
+  const RecallAnswer* answer = a.host.answers + kv_head;
+  const uint64_t started = now_ns();
+  while (acquire_host(&answer->ticket) != ticket) {
+    if (now_ns() - started > a.host.late_ns) return false;
+  }
+  return acquire_host(&answer->is_refused) == 0;
+}
+
+// Where the bytes of page i of those that come back are. Null: they did not come in time; the step is late then.
+// Executed by one thread.
+__device__ inline const std::byte* find_bytes(const PageRecallArgs& a, uint32_t kv_head, uint32_t now,
+                                              const RecallEntry& e, uint32_t i) {
+  if (e.copy != kNotRaw) return a.host.raw_pages + size_t{e.copy} * a.page_bytes;
+  if (wait_for_host(a, kv_head, ticket_of(now, a.tables.n_layers, a.layer)))
+    return a.host.pages + (size_t{kv_head} * a.host.most + i) * a.page_bytes;
+  a.state->is_late = 1;
+  return nullptr;
+}
+
+#endif  // __CUDACC__
+
+}  // namespace weir::cuda
