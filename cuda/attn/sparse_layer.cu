@@ -101,7 +101,7 @@ __device__ uint32_t page_of(const Work<kDim>& w, const RowEntry& e) {
 }
 
 // Sends keys and pages of the block's rows to all blocks.
-template <uint32_t kDim, AggMode kAgg>
+template <uint32_t kDim, AggMode kAgg, bool kRecalls>
 __device__ void push_keys(const Work<kDim>& w, const RowEntry& first) {
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   uint32_t high = 0, n_forced = 0;
@@ -110,7 +110,7 @@ __device__ void push_keys(const Work<kDim>& w, const RowEntry& first) {
     const uint32_t i = begin + lane;
     if (i < w.n_own) {
       const uint32_t row = w.row(i);
-      const RowEntry entry = i == threadIdx.x ? first : read_row(w, row);
+      const RowEntry entry = i == threadIdx.x ? first : read_row<kRecalls>(w, row);
       uint32_t key = kKeyNever;
       if (row < w.n) {
         const bool is_last = row + 1 == w.n;
@@ -225,7 +225,7 @@ __device__ void add_shared_values(const uint4* values, const float (&weight)[2][
 }
 
 // Attends the block's pages, one warp per page, and leaves the results in s.o, s.l and s.high.
-template <uint32_t kDim, bool kRecalls>
+template <uint32_t kDim>
 __device__ void attend(const Work<kDim>& w, uint32_t n_pages) {
   const KvView& kv = w.k.attn.kv;
   Shared<kDim>& s = w.s;
@@ -250,11 +250,7 @@ __device__ void attend(const Work<kDim>& w, uint32_t n_pages) {
   };
 #pragma unroll 1
   for (uint32_t i = warp; i < n_pages; i += kWarps) {
-    uint32_t slot = w.list[i] & ((1u << kLengthShift) - 1);
-    const uint32_t len = (w.list[i] >> kLengthShift) + 1;
-    if constexpr (kRecalls) {
-      if ((slot & kComesBack) != 0) slot = bring_page(w, slot & (kComesBack - 1));
-    }
+    const uint32_t slot = w.list[i] & ((1u << kLengthShift) - 1), len = (w.list[i] >> kLengthShift) + 1;
     const uint16_t* page = kv.pool + size_t{slot} * (2 * kPageTokens * kDim);
     PageKeys<kDim> keys;
     load_keys(FixedHead<kDim>(kDim), page, len, keys);
@@ -355,12 +351,14 @@ __global__ void __launch_bounds__(kThreads, 1) sparse_layer_kernel(const __grid_
   Tile<kDim> tile;
   uint32_t own = warp * kTileRows, digest[2];
   tile.find(w, own, digest);
-  const RowEntry entry = read_row(w, w.row(threadIdx.x)), open = read_row(w, k.rope.append_row[w.kv_head]);
+  const RowEntry entry = read_row<kRecalls>(w, w.row(threadIdx.x)),
+                 open = read_row<false>(w, k.rope.append_row[w.kv_head]);
   const Rotation<kDim> rotation(w);
   tile.load(w, own, digest);
   const Place place = {open.slot, w.pos - open.first_pos, w.digest_index(k.rope.append_row[w.kv_head])};
   s.top.clear();
-  if constexpr (kRecalls) begin_recall(w);
+  Leaver leaver;
+  if constexpr (kRecalls) leaver = begin_recall(w);
   wait_for_previous();
   start_next();
   read_queries(w, rotation);
@@ -379,6 +377,7 @@ __global__ void __launch_bounds__(kThreads, 1) sparse_layer_kernel(const __grid_
     tile.find(w, own, digest);
     tile.load(w, own, digest);
   }
+  if constexpr (kRecalls) keep_leaver(w, leaver);
   cluster_wait();  // all blocks have begun, so their shared memory can be written
   __syncthreads();
   if constexpr (kAgg == AggMode::kMaxZ) {
@@ -391,10 +390,17 @@ __global__ void __launch_bounds__(kThreads, 1) sparse_layer_kernel(const __grid_
     if (warp < w.group) join_moments(w, warp, w.n_blocks * n_parts);
     __syncthreads();
   }
-  push_keys<kDim, kAgg>(w, entry);
+  if constexpr (kRecalls) {
+    if (w.rank == 0) push_turn(w);
+  }
+  push_keys<kDim, kAgg, kRecalls>(w, entry);
   cluster_sync();
   const uint32_t n_listed = list_pages<kDim, kRecalls>(w);
-  attend<kDim, kRecalls>(w, n_listed);
+  if constexpr (kRecalls) {
+    if (w.rank == 0 && warp + 1 == kWarps) note_recall(w);
+    bring_pages(w, n_listed);
+  }
+  attend(w, n_listed);
   __syncthreads();
   push_parts(w);
   cluster_sync();
@@ -437,13 +443,14 @@ Kernel kernel_of(AggMode agg, bool recalls) {
   return recalls ? kernel_of<kDim, true>(agg) : kernel_of<kDim, false>(agg);
 }
 
-// The first block's scratch memory lies where the values of pages come later, and numbers of pages that come back where
-// slots are.
+// A block's scratch memory lies where the values of pages come later, and copies of pages that are not in the pool lie
+// where slots are. A store has about as many slots as there are rows.
 bool has_recall(const SparseLayerArgs& a) {
   const KvView& kv = a.attn.attn.kv;
   const size_t room = kv.head_dim == 64 ? sizeof(Shared<64>::values) : sizeof(Shared<128>::values);
   const uint64_t n_slots = uint64_t{a.recall.tables.n_layers} * kv.n_kv_heads * a.recall.n_slots;
-  return a.recall.rules.prompt_slots == 0 && RecallScratch(kv.capacity, a.recall).bytes <= room && n_slots < kComesBack;
+  return a.recall.rules.prompt_slots == 0 && a.recall.n_slots <= kMostExchanged && n_slots < kAbsent &&
+         a.recall.host.n_rows < kAbsent / 2 && RecallScratch(kv.capacity, a.recall).bytes <= room;
 }
 
 struct Launch {
@@ -508,7 +515,11 @@ Status sparse_layer(OpContext& cx, const SparseLayerArgs& a) {
     return fail(WEIR_ERR_INTERNAL, "sparse_layer: no clusters of blocks for tables of %u pages",
                 a.attn.attn.kv.capacity);
   launch.config.stream = stream_of(cx);
-  const KernelArgs k = {a.attn.attn, a.attn.rope, a.attn.n_tokens, a.attn.pages_attended, a.select, a.recall};
+  const uint32_t* raw_index = nullptr;
+  if (a.recall.tables.slots != nullptr)
+    raw_index = a.recall.raw_index + (a.attn.attn.kv.slots - a.recall.tables.slots);  // they have the same rows
+  const KernelArgs k = {a.attn.attn, a.attn.rope, a.attn.n_tokens, a.attn.pages_attended,
+                        a.select,    a.recall,    raw_index};
   WEIR_CUDA_TRY(cudaLaunchKernelEx(&launch.config, launch.kernel, k), "sparse_layer");
   return {};
 }

@@ -8,8 +8,8 @@
 namespace weir::cuda {
 
 // The arguments of page_select and attn_decode (with append). Of `select` the kernel reads flags, agg, budget and
-// n_sink_pages and writes group_score. With recall also those of page_recall, without lists and entries. The estimates and
-// the lists stay inside the kernel.
+// n_sink_pages and writes group_score. With recall also those of page_recall, without lists and entries. The estimates
+// and the lists stay inside the kernel.
 struct SparseLayerArgs {
   AttnDecodeArgs attn;
   PageSelectArgs select;

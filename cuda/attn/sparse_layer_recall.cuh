@@ -1,164 +1,265 @@
-// Recall in sparse_layer.cu: between selection and attention the cluster's first block exchanges pages and tells the
-// other blocks; a warp that attends a page which comes back copies it from host memory into the pool before.
+// Recall in sparse_layer.cu: between selection and attention every block of the cluster finds, by itself and with the
+// same result, which pages come back and which leave; a warp that attends a page which comes back copies it from host
+// memory into the pool before. The first block brings the tables up to date meanwhile.
+// What the exchange needs of the tables is read before the previous kernel has ended, so that after selection nothing
+// is read from memory but the pages.
 // The bytes of different pages are on their way at the same time, and while other warps attend pages that are there. A
 // page is attended by the same warp whether it comes back or not, so that no bit depends on what was in the pool.
 #pragma once
 
 #include "cuda/attn/sparse_layer_scores.cuh"
-#include "cuda/pages/page_exchange.cuh"
 
 namespace weir::cuda::sparse {
 
-static_assert(kThreads == kExchangeThreads);
+static_assert(kMostRows / kWarp <= kThreads, "a thread lists the rows of a word of bits");
 
-// What a block keeps in the memory of Shared::values until it attends pages. Only the first block uses more than
-// is_wanted.
+// A few pages that come back are found one after the other, by a warp; more, by comparing all pairs.
+inline constexpr uint32_t kFewBack = 16;
+
+inline constexpr uint32_t kMostExchanged = kThreads;  // slots of a stream: each is a thread's candidate to leave
+
+// What a block keeps in the memory of Shared::values until it attends pages.
 struct RecallScratch {
-  size_t resident, is_wanted, candidates, bytes;  // offsets
-  __host__ __device__ RecallScratch(uint32_t n_rows, const PageRecallArgs& a);
+  size_t is_wanted, wanted, leaving, bytes;  // offsets; first come bits of the rows whose pages are in the pool
+  __host__ __device__ RecallScratch(uint32_t n_rows, const PageRecallArgs& a) {
+    is_wanted = (size_t{resident_words(n_rows)} * sizeof(uint32_t) + 15) / 16 * 16;
+    wanted = 2 * is_wanted;
+    leaving = wanted + size_t{most_wanted(a)} * sizeof(Candidate);
+    bytes = leaving + size_t{a.n_slots} * sizeof(Candidate);
+  }
 };
-
-#ifdef __CUDACC__
-
-struct RecallStart {
-  DeviceStream stream;
-  RecallCounts counts;
-  uint32_t exchanges, repeats;
-};
-
-__host__ __device__ inline RecallScratch::RecallScratch(uint32_t n_rows, const PageRecallArgs& a) {
-  const size_t words = (size_t{resident_words(n_rows)} * sizeof(uint32_t) + 15) / 16 * 16;
-  resident = (sizeof(RecallStart) + 15) / 16 * 16;
-  is_wanted = resident + words;
-  candidates = is_wanted + words;
-  bytes = candidates + (size_t{most_wanted(a)} + a.n_slots + 2 * size_t{a.host.most}) * sizeof(Candidate);
-}
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
 template <uint32_t kDim>
 struct Recall {
-  RecallStart* start;
-  uint32_t* resident;
-  RecallLists lists;
+  uint32_t *resident, *is_wanted;  // a bit for each row
+  Candidate* wanted;               // [most_wanted] those that are cold and have a copy
+  Candidate* leaving;              // [n_slots] pages in the pool that may leave unless they are wanted
 
   __device__ explicit Recall(const Work<kDim>& w) {
     const PageRecallArgs& a = w.k.recall;
     const RecallScratch at(w.k.attn.kv.capacity, a);
     auto* memory = reinterpret_cast<std::byte*>(w.s.values);
-    start = reinterpret_cast<RecallStart*>(memory);
-    resident = reinterpret_cast<uint32_t*>(memory + at.resident);
-    lists.is_wanted = reinterpret_cast<uint32_t*>(memory + at.is_wanted);
-    lists.wanted = reinterpret_cast<Candidate*>(memory + at.candidates);
-    lists.leaving = lists.wanted + most_wanted(a);
-    lists.back = lists.leaving + a.n_slots;
-    lists.out = lists.back + a.host.most;
+    resident = reinterpret_cast<uint32_t*>(memory);
+    is_wanted = reinterpret_cast<uint32_t*>(memory + at.is_wanted);
+    wanted = reinterpret_cast<Candidate*>(memory + at.wanted);
+    leaving = reinterpret_cast<Candidate*>(memory + at.leaving);
   }
 };
 
-// Reads what the first block needs of the tables. Nothing of it changes from the end of the kernel before the previous
-// one on: another stream of the layer can make the step late, but then it makes no difference what this one does.
+// A page in the pool, in a thread's registers while its reads are on their way.
+struct Leaver {
+  uint32_t row, flags, stamp;
+};
+
+// Calls take(row, place) for the rows with a bit set, of which a thread has 32: place counts them in ascending order,
+// n_all is their number. The block synchronises before and after.
+template <uint32_t kDim, class Take>
+__device__ void list_rows(const Work<kDim>& w, uint32_t bits, uint32_t& n_all, const Take& take) {
+  const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  uint32_t of_warp;
+  uint32_t place = warp_sum_before(__popc(bits), of_warp);
+  if (lane == 0) w.s.top.warps[0][warp] = of_warp;
+  __syncthreads();
+  const uint32_t other = lane < kWarps ? w.s.top.warps[0][lane] : 0u;
+  place += sum_of_lanes(lane < warp ? other : 0u);
+  n_all = sum_of_lanes(other);
+  for (; bits != 0; bits &= bits - 1) take(threadIdx.x * 32 + __ffs(static_cast<int>(bits)) - 1, place++);
+}
+
+// Begins to read what the exchange needs of the tables; see SparseLayerArgs for when that was written. Returns what it
+// says of candidate threadIdx.x to leave.
 template <uint32_t kDim>
-__device__ void begin_recall(const Work<kDim>& w) {
+__device__ Leaver begin_recall(const Work<kDim>& w) {
   const PageRecallArgs& a = w.k.recall;
   const Recall<kDim> r(w);
-  for (uint32_t i = threadIdx.x; i < resident_words(w.n); i += kThreads) r.lists.is_wanted[i] = 0;
-  if (w.rank != 0) return;
-  const uint32_t stream = a.layer * a.tables.n_kv_heads + w.kv_head;
+  const uint32_t stream = a.layer * a.tables.n_kv_heads + w.kv_head, n_words = resident_words(w.n);
   const uint32_t* resident = a.resident + size_t{stream} * resident_words(a.max_capacity);
-  for (uint32_t i = threadIdx.x; i < resident_words(w.n); i += kThreads) r.resident[i] = resident[i];
-  if (threadIdx.x != 0) return;
-  const bool is_late = *static_cast<volatile uint32_t*>(&a.state->is_late) != 0;
-  r.start->stream = stream_at(a, stream);
-  r.start->counts = {};
-  r.start->exchanges = !a.only_lists && !is_late ? 1 : 0;
-  r.start->repeats = a.heads[stream].now == w.pos + 1 ? 1 : 0;
-}
-
-// The first block's part: decides what comes back and sends it to all blocks.
-template <uint32_t kDim>
-__device__ void push_exchange(const Work<kDim>& w, Recall<kDim>& r) {
-  const PageRecallArgs& a = w.k.recall;
-  RecallStart& start = *r.start;
-  if (start.counts.n_wanted != 0) choose_exchange(a, start.stream, r.resident, r.lists, start.counts);
-  const uint32_t n_back = start.counts.n_back;
-  const auto slot_of = [&](uint32_t row) { return w.pages[row] & (kComesBack - 1); };
-  for (uint32_t i = threadIdx.x; i < n_back; i += kThreads) {
-    const RecallEntry entry = entry_of(a, start.stream, r.lists, i, slot_of);
-    for (uint32_t to = 0; to < w.n_blocks; ++to) *shared_of(w.back + i, to) = entry;
+  const uint32_t bits = threadIdx.x < n_words ? resident[threadIdx.x] : 0;
+  if (threadIdx.x < n_words) {
+    r.resident[threadIdx.x] = bits;
+    r.is_wanted[threadIdx.x] = 0;
   }
-  if (threadIdx.x < w.n_blocks) *shared_of(w.n_back, threadIdx.x) = n_back;
+  if (threadIdx.x == 0) {
+    w.recall->stream = stream_at(a, stream);
+    w.recall->counts = {};
+    const bool is_late = *static_cast<volatile uint32_t*>(&a.state->is_late) != 0;
+    const bool repeats = a.heads[stream].now == w.pos + 1;
+    w.recall->turn = a.only_lists || is_late ? RecallTurn::kNothing
+                     : repeats               ? RecallTurn::kStamps
+                                             : RecallTurn::kExchange;
+  }
+  // One thread for each page, so that all reads are on their way at once.
+  uint32_t n;
+  list_rows(w, bits, n, [&](uint32_t row, uint32_t place) { r.leaving[place].row = row; });
+  if (threadIdx.x == 0) w.recall->counts.n_leaving = n;
+  __syncthreads();
+  Leaver leaver = {kNoRow, 0, 0};
+  if (threadIdx.x < n) {
+    const size_t row = r.leaving[threadIdx.x].row, at = w.recall->stream.first + row;
+    leaver = {static_cast<uint32_t>(row), a.tables.flags[at], a.tables.stamp[at]};
+  }
+  return leaver;
 }
 
-// In the tables, while the other blocks go on.
+// Keeps the candidate to leave for later, when its reads have ended.
 template <uint32_t kDim>
-__device__ void note_recall(const Work<kDim>& w, const Recall<kDim>& r) {
-  RecallStart& start = *r.start;
-  if (start.exchanges == 0) return;
-  if (start.counts.n_back != 0) note_exchange(w.k.recall, start.stream, w.pos + 1, w.back, start.counts);
-  if (threadIdx.x == 0) w.k.recall.heads[start.stream.index] = {w.pos + 1, start.counts.n_back};
+__device__ void keep_leaver(const Work<kDim>& w, const Leaver& leaver) {
+  if (leaver.row == kNoRow) return;
+  const uint32_t end = w.n - min(w.n, 1 + w.k.recall.rules.protect.pages);
+  const bool may_leave = leaver.row < end && (leaver.flags & kPageStays) == 0;
+  Recall<kDim>(w).leaving[threadIdx.x] = {leaver.stamp, may_leave ? leaver.row : kNoRow, 0};
+}
+
+// Tells all blocks what the first one found: another stream can make the step late while they begin. Executed by the
+// first block, before a barrier of the cluster.
+template <uint32_t kDim>
+__device__ void push_turn(const Work<kDim>& w) {
+  const RecallTurn turn = w.recall->turn;
+  if (threadIdx.x < w.n_blocks) *shared_of(&w.recall->turn, threadIdx.x) = turn;
+}
+
+// Marks a selected row, and collects it if it is cold and has a copy.
+template <uint32_t kDim>
+__device__ void collect_selected(const Work<kDim>& w, const Recall<kDim>& r, uint32_t row) {
+  const DeviceStream& s = w.recall->stream;
+  atomicOr(&r.is_wanted[row / 32], 1u << row % 32);
+  const RecallTurn turn = w.recall->turn;
+  if (turn == RecallTurn::kNothing) return;
+  if (w.rank == 0 && w.k.recall.rules.stamps_wanted) s.stamp[row] = w.pos + 1;
+  const uint32_t page = w.pages[row], copy = page & (kAbsent - 1);
+  if (turn != RecallTurn::kExchange || (page & kAbsent) == 0 || copy == (kNoRaw & (kAbsent - 1))) return;
+  // Pinned pages come back first, then those with the best score.
+  const uint32_t key = w.keys[row];
+  const bool is_pinned = key == kKeyAlways;
+  r.wanted[atomicAdd(&w.recall->counts.n_wanted, 1u)] = {
+      is_pinned ? uint64_t{~key_of_score(s.last_score[row])} : uint64_t{1} << 32 | ~key, row,
+      copy == (kNotRaw & (kAbsent - 1)) ? kNotRaw : copy};
+}
+
+// How many of the list come before candidate c.
+__device__ inline uint32_t rank_of(const Candidate& c, const Candidate* list, uint32_t n) {
+  uint32_t before = 0;
+#pragma unroll 8
+  for (uint32_t i = 0; i < n; ++i) {
+    const Candidate other = list[i];
+    before += other.key < c.key || (other.key == c.key && other.row < c.row) ? 1u : 0u;
+  }
+  return before;
+}
+
+// Decides what comes back over what: w.back [counts.n_back]. The block has synchronised after collect_selected.
+template <uint32_t kDim>
+__device__ void choose_back(const Work<kDim>& w, const Recall<kDim>& r) {
+  RecallCounts& counts = w.recall->counts;
+  const DeviceStream& s = w.recall->stream;
+  const uint32_t n_wanted = counts.n_wanted, n_listed = counts.n_leaving;
+  bool can_leave = false;
+  if (threadIdx.x < n_listed) {
+    Candidate& c = r.leaving[threadIdx.x];
+    can_leave = c.row != kNoRow && (r.is_wanted[c.row / 32] >> c.row % 32 & 1u) == 0;
+    c.key = can_leave ? c.key << 32 | w.keys[c.row] : ~uint64_t{0};
+    if (!can_leave) c.row = kNoRow;
+  }
+  const auto n_can_leave = static_cast<uint32_t>(__syncthreads_count(can_leave ? 1 : 0));
+  const uint32_t n_free = free_slots_of(s), n_back = min(min(n_wanted, w.k.recall.host.most), n_free + n_can_leave);
+  const auto come_back = [&](uint32_t at, const Candidate& c) {
+    w.back[at].row = c.row;
+    w.back[at].copy = c.copy;
+    if (at >= n_free) return;
+    w.back[at].slot = w.k.recall.tables.free_slots[s.free_end - 1 - (s.n_resident + at)];
+    w.back[at].left = kNoRow;
+  };
+  const auto leave = [&](uint32_t at, const Candidate& c) {
+    w.back[at].slot = w.pages[c.row] & (kAbsent - 1);
+    w.back[at].left = c.row;
+  };
+  constexpr uint32_t kHalf = kThreads / 2;
+  const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, n_out = n_back - min(n_back, n_free);
+  if (n_back <= kFewBack) {
+    if (warp == 0) {
+      front_least(r.wanted, n_wanted, n_back);
+      if (lane < n_back) come_back(lane, r.wanted[lane]);
+    } else if (warp == 1) {
+      front_least(r.leaving, n_listed, n_out);
+      if (lane < n_out) leave(n_free + lane, r.leaving[lane]);
+    }
+  } else if (threadIdx.x < kHalf) {
+    for (uint32_t i = threadIdx.x; i < n_wanted; i += kHalf) {
+      const Candidate c = r.wanted[i];
+      const uint32_t at = rank_of(c, r.wanted, n_wanted);
+      if (at < n_back) come_back(at, c);
+    }
+  } else {
+    for (uint32_t i = threadIdx.x - kHalf; i < n_listed; i += kHalf) {
+      const Candidate c = r.leaving[i];
+      const uint32_t at = c.row == kNoRow ? n_out : rank_of(c, r.leaving, n_listed);
+      if (at < n_out) leave(n_free + at, c);
+    }
+  }
+  if (threadIdx.x == 0) counts.n_back = n_back;
+  __syncthreads();
+  for (uint32_t i = threadIdx.x; i < n_back; i += kThreads) {
+    const RecallEntry entry = w.back[i];
+    w.pages[entry.row] = i | kAbsent | (kPageTokens - 1) << kLengthShift;  // only whole pages are cold
+    atomicOr(&r.resident[entry.row / 32], 1u << entry.row % 32);
+    if (entry.left != kNoRow) atomicAnd(&r.resident[entry.left / 32], ~(1u << entry.left % 32));
+  }
+  __syncthreads();
 }
 
 // Brings back what is selected and cold, and lists this block's part of the pages to attend. Returns the length of that
 // part; n_all becomes that of all parts.
 template <uint32_t kDim>
 __device__ uint32_t list_with_recall(const Work<kDim>& w, const Threshold& threshold, uint32_t& n_all) {
-  const PageRecallArgs& a = w.k.recall;
-  Recall<kDim> r(w);
-  const bool exchanges = w.rank == 0 && r.start->exchanges != 0, repeats = exchanges && r.start->repeats != 0;
-  take_shared_rows(w.keys, w.n, threshold, w.s.top, [&](uint32_t row, uint32_t) {
-    if (exchanges) {
-      collect_wanted(a, r.start->stream, row, w.pages[row] == kColdPage, w.pos + 1, !repeats, r.lists, r.start->counts);
-    } else {
-      atomicOr(&r.lists.is_wanted[row / 32], 1u << row % 32);
-    }
-  });
+  const Recall<kDim> r(w);
+  take_shared_rows(w.keys, w.n, threshold, w.s.top, [&](uint32_t row, uint32_t) { collect_selected(w, r, row); });
   __syncthreads();
-  if (w.rank == 0) push_exchange(w, r);
-  cluster_arrive();
-  if (w.rank == 0) note_recall(w, r);
-  cluster_wait();
-  for (uint32_t i = threadIdx.x; i < *w.n_back; i += kThreads) {
-    const RecallEntry entry = w.back[i];
-    w.pages[entry.row] = i | kComesBack | (kPageTokens - 1) << kLengthShift;  // only whole pages are cold
-    if (entry.left != kNoRow) w.pages[entry.left] = kColdPage;
-  }
-  __syncthreads();
-  uint32_t n = 0;
-  for (uint32_t row = threadIdx.x; row < w.n; row += kThreads) {
-    const bool is_asked = !a.rules.attend_wanted || (r.lists.is_wanted[row / 32] >> row % 32 & 1u) != 0;
-    const bool is_attended = is_asked && w.pages[row] != kColdPage;
-    w.keys[row] = is_attended ? kKeyAlways : kKeyNever;
-    n += is_attended ? 1u : 0u;
-  }
-  n_all = sum_of_warps<kThreads>(sum_of_lanes(n), w.s.top.warps[0]);
-  const uint32_t each = (n_all + w.n_blocks - 1) / w.n_blocks;
-  const uint32_t begin = min(n_all, w.rank * each), end = min(n_all, begin + each);
-  take_shared_rows(w.keys, w.n, {kKeyAlways - 1, 0}, w.s.top, [&](uint32_t row, uint32_t place) {
-    if (begin <= place && place < end) w.list[place - begin] = w.pages[row];
+  if (w.recall->counts.n_wanted != 0) choose_back(w, r);
+  uint32_t bits = threadIdx.x < resident_words(w.n) ? r.resident[threadIdx.x] : 0;
+  if (w.k.recall.rules.attend_wanted && bits != 0) bits &= r.is_wanted[threadIdx.x];
+  const auto each = [&] { return (n_all + w.n_blocks - 1) / w.n_blocks; };
+  list_rows(w, bits, n_all, [&](uint32_t row, uint32_t place) {
+    const uint32_t begin = w.rank * each();
+    if (begin <= place && place < begin + each()) w.list[place - begin] = w.pages[row];
   });
-  return end - begin;
+  return min(n_all, (w.rank + 1) * each()) - min(n_all, w.rank * each());
 }
 
-// Copies page i of those that come back into the pool, by one warp. Returns its slot.
+// The exchange in the tables, by one warp of the first block.
 template <uint32_t kDim>
-__device__ uint32_t bring_page(const Work<kDim>& w, uint32_t i) {
+__device__ void note_recall(const Work<kDim>& w) {
+  RecallCounts& counts = w.recall->counts;
+  if (w.recall->turn != RecallTurn::kExchange) return;
+  if (counts.n_back != 0) note_exchange(w.k.recall, w.recall->stream, w.pos + 1, w.back, counts);
+  if (threadIdx.x % kWarp == 0) w.k.recall.heads[w.recall->stream.index] = {w.pos + 1, counts.n_back};
+}
+
+// Copies those of the warp's pages that come back into the pool, and puts their slots into the list.
+template <uint32_t kDim>
+__device__ void bring_pages(const Work<kDim>& w, uint32_t n_pages) {
+  constexpr uint32_t kBytes = 2 * kPageTokens * kDim * sizeof(uint16_t), kTogether = kBytes / sizeof(uint4) / kWarp;
   const PageRecallArgs& a = w.k.recall;
   const uint32_t lane = threadIdx.x % kWarp;
-  const RecallEntry entry = w.back[i];
-  unsigned long long bytes = 0;
-  if (lane == 0) bytes = reinterpret_cast<unsigned long long>(find_bytes(a, w.kv_head, w.pos + 1, entry, i));
-  bytes = __shfl_sync(kAllLanes, bytes, 0);
-  if (bytes != 0) {
-    copy_page(reinterpret_cast<const std::byte*>(bytes), a.pool + size_t{entry.slot} * (2 * kPageTokens * kDim),
-              2 * kPageTokens * kDim * sizeof(uint16_t), lane, kWarp);
-    __threadfence();  // asynchronous copies read it, on behalf of other lanes
+  for (uint32_t i = threadIdx.x / kWarp; i < n_pages; i += kWarps) {
+    if ((w.list[i] & kAbsent) == 0) continue;
+    const uint32_t at = w.list[i] & (kAbsent - 1);
+    const RecallEntry entry = w.back[at];
+    unsigned long long bytes = 0;
+    if (lane == 0) bytes = reinterpret_cast<unsigned long long>(find_bytes(a, w.kv_head, w.pos + 1, entry, at));
+    bytes = __shfl_sync(kAllLanes, bytes, 0);
+    if (bytes != 0) {
+      copy_page<kTogether>(reinterpret_cast<const std::byte*>(bytes),
+                           a.pool + size_t{entry.slot} * (2 * kPageTokens * kDim), kBytes, lane, kWarp);
+      __threadfence_block();  // other lanes read it
+    }
+    __syncwarp();
+    if (lane == 0) w.list[i] = entry.slot | (kPageTokens - 1) << kLengthShift;
+    __syncwarp();
   }
-  __syncwarp();
-  return entry.slot;
 }
 
-#endif
 #endif
 
 }  // namespace weir::cuda::sparse

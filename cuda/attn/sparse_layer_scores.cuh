@@ -7,7 +7,7 @@
 #include "cuda/common/cluster.cuh"
 #include "cuda/common/tensor_core.cuh"
 #include "cuda/common/top_k_shared.cuh"
-#include "cuda/pages/page_recall.cuh"
+#include "cuda/pages/page_exchange.cuh"
 
 namespace weir::cuda::sparse {
 
@@ -20,9 +20,9 @@ inline constexpr uint32_t kTilePad = 32;      // elements; the padding puts the 
 inline constexpr uint32_t kSplitHeads = 4;    // the three bf16 parts of 4 heads fill the rows of an MMA
 inline constexpr uint32_t kMostRows = 16384;  // of a table: two counts of rows share a word
 inline constexpr uint32_t kLengthShift = 28;  // of the length in a word with a page's slot and length
-// With recall, in place of the slot of a page that comes back: its number among those, with this bit.
-inline constexpr uint32_t kComesBack = 1u << 27;
-inline constexpr uint32_t kColdPage = 0xFFFFFFFFu;  // such a word for a page that is not in the pool
+// With recall, in a word of a page that is not in the pool, in place of the slot: this bit and, in the bits below,
+// where its copy is (raw slot, kNotRaw or kNoRaw), or the page's number among those that come back.
+inline constexpr uint32_t kAbsent = 1u << 27;
 
 struct KernelArgs {
   AttnPagedArgs attn;
@@ -30,7 +30,9 @@ struct KernelArgs {
   const uint32_t* n_tokens;
   unsigned long long* pages_attended;
   PageSelectArgs select;
-  PageRecallArgs recall;  // kernels with recall
+  // Kernels with recall.
+  PageRecallArgs recall;
+  const uint32_t* raw_index;  // [n_kv_heads, capacity] of recall.raw_index, this layer's
 };
 
 // Sums for mean and variance over a part of a block's estimates for one head: `sum` and `square` are taken of the
@@ -88,8 +90,8 @@ struct Layout {
   __host__ __device__ size_t bytes(uint32_t n_heads) const {
     return (2 * size_t{n_rows} + size_t{n_heads} * n_own + n_own) * sizeof(uint32_t);
   }
-  // With recall: of the pages that come back, behind the other arrays.
-  static constexpr size_t recall_bytes(uint32_t most) { return sizeof(RecallEntry) * (1 + size_t{most}); }
+  // With recall: behind the other arrays.
+  static constexpr size_t recall_bytes(uint32_t most) { return sizeof(RecallWork) + sizeof(RecallEntry) * most; }
 };
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -109,8 +111,8 @@ struct Work {
   float* score;          // [group, own_stride]
   uint32_t* list;        // [own_stride] pages
   uint32_t own_stride;
-  // With recall, written by the block of rank 0: how many pages come back, and [recall.host.most] which.
-  uint32_t* n_back;
+  // With recall: and [recall.host.most] which pages come back.
+  RecallWork* recall;
   RecallEntry* back;
 
   __device__ Work(const KernelArgs& args, Shared<kDim>& shared)
@@ -128,8 +130,8 @@ struct Work {
     pages = keys + layout.n_rows;
     score = reinterpret_cast<float*>(pages + layout.n_rows);
     list = pages + layout.n_rows + group * own_stride;
-    n_back = list + own_stride;
-    back = reinterpret_cast<RecallEntry*>(n_back) + 1;
+    recall = reinterpret_cast<RecallWork*>(list + own_stride);
+    back = reinterpret_cast<RecallEntry*>(recall + 1);
     const uint32_t n_tiles = (n + kTileRows - 1) / kTileRows;
     n_own = n_tiles > rank ? (n_tiles - rank + n_blocks - 1) / n_blocks * kTileRows : 0;
   }
@@ -145,14 +147,20 @@ struct Work {
 
 // A row of the page table. Rows are read without a condition, so that many reads are in flight at once.
 struct RowEntry {
-  uint32_t slot, len, first_pos, flags;
+  uint32_t slot;  // or what kAbsent says
+  uint32_t len, first_pos, flags;
 };
 
-template <uint32_t kDim>
+template <bool kRecalls, uint32_t kDim>
 __device__ RowEntry read_row(const Work<kDim>& w, uint32_t row) {
   const KvView& kv = w.k.attn.kv;
   const size_t at = w.table + min(row, w.n - 1);
-  return {kv.slots[at], kv.len[at], kv.first_pos[at], w.k.select.flags[at]};
+  uint32_t slot = kv.slots[at];
+  if constexpr (kRecalls) {
+    const uint32_t copy = w.k.raw_index[at];
+    if (slot == kNoSlot) slot = kAbsent | (copy & (kAbsent - 1));
+  }
+  return {slot, kv.len[at], kv.first_pos[at], w.k.select.flags[at]};
 }
 
 // The digests of a warp's tile: of rows lane / 4 and lane / 4 + 8, with channels in the order of the MMA's B operand.

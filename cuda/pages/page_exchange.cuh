@@ -1,7 +1,6 @@
 // Recall inside a kernel, by one block for a stream: which of the wanted pages come back, over which pages, what the
 // tables say of them afterwards, and their bytes. As lib/policy/recall.cpp does it on the host, ties included.
-// What other blocks wait for is known first: choose_exchange and entry_of need few reads that depend on each other.
-// note_exchange, which brings the tables and the counters up to date, may run while the others go on.
+// The choice has two forms with the same result: the one here, for page_recall.cu, and that of sparse_layer_recall.cuh.
 #pragma once
 
 #include "cuda/pages/leave_page.cuh"
@@ -28,8 +27,19 @@ struct RecallLists {
 };
 
 struct RecallCounts {
-  uint32_t n_wanted, n_leaving, n_back, n_asked;
+  uint32_t n_wanted, n_leaving, n_stay, n_back, n_asked;  // n_stay of the n_leaving cannot leave, and are the last
   uint32_t n_cold, n_lost, n_prompt;
+};
+
+// Whether a step exchanges pages. A step that is late by now and one that is measured do nothing; one that is repeated
+// has exchanged them.
+enum class RecallTurn : uint32_t { kNothing, kStamps, kExchange };
+
+// Of a block whose kernel exchanges pages and attends them, in shared memory.
+struct alignas(16) RecallWork {
+  DeviceStream stream;
+  RecallCounts counts;
+  RecallTurn turn;
 };
 
 // Host memory changes between the steps, so nothing of it may come from a cache.
@@ -128,20 +138,26 @@ __device__ inline void collect_wanted(const PageRecallArgs& a, const DeviceStrea
   lists.wanted[atomicAdd(&counts.n_wanted, 1u)] = {key, row, copy};
 }
 
-// `resident`: the stream's bits.
-__device__ inline void collect_leaving(const PageRecallArgs& a, const DeviceStream& s, const uint32_t* resident,
-                                       const RecallLists& lists, RecallCounts& counts) {
+// Lists the pages that may leave. A thread reads the tables for each page, so that all reads are on their way at once.
+__device__ inline void collect_leaving(const PageRecallArgs& a, const DeviceStream& s, const RecallLists& lists,
+                                       RecallCounts& counts) {
   const uint32_t end = s.n_pages - min(s.n_pages, 1 + a.rules.protect.pages);
   for (uint32_t word = threadIdx.x; word < resident_words(end); word += kExchangeThreads) {
-    for (uint32_t bits = resident[word] & ~lists.is_wanted[word]; bits != 0; bits &= bits - 1) {
+    for (uint32_t bits = s.resident[word] & ~lists.is_wanted[word]; bits != 0; bits &= bits - 1) {
       const uint32_t row = word * 32 + __ffs(static_cast<int>(bits)) - 1;
-      if (row >= end) continue;
-      const uint32_t flags = s.flags[row], stamp = s.stamp[row];
-      const float score = s.last_score[row];
-      if ((flags & kPageStays) != 0) continue;
-      lists.leaving[atomicAdd(&counts.n_leaving, 1u)] = {uint64_t{stamp} << 32 | key_of_score(score), row, 0};
+      if (row < end) lists.leaving[atomicAdd(&counts.n_leaving, 1u)].row = row;
     }
   }
+  __syncthreads();
+  uint32_t n_stay = 0;
+  for (uint32_t i = threadIdx.x; i < counts.n_leaving; i += kExchangeThreads) {
+    const uint32_t row = lists.leaving[i].row, flags = s.flags[row], stamp = s.stamp[row];
+    const uint64_t key = uint64_t{stamp} << 32 | key_of_score(s.last_score[row]);
+    const bool stays = (flags & kPageStays) != 0;
+    lists.leaving[i] = {stays ? ~uint64_t{0} : key, row, 0};
+    n_stay += stays ? 1u : 0u;
+  }
+  if (n_stay != 0) atomicAdd(&counts.n_stay, n_stay);
 }
 
 __device__ inline uint32_t free_slots_of(const DeviceStream& s) {
@@ -150,12 +166,13 @@ __device__ inline uint32_t free_slots_of(const DeviceStream& s) {
 
 // Decides what comes back, lists.back [counts.n_back], and what leaves for it, lists.out. The block has synchronised
 // after collect_wanted.
-__device__ inline void choose_exchange(const PageRecallArgs& a, const DeviceStream& s, const uint32_t* resident,
-                                       RecallLists& lists, RecallCounts& counts) {
-  collect_leaving(a, s, resident, lists, counts);
+__device__ inline void choose_exchange(const PageRecallArgs& a, const DeviceStream& s, RecallLists& lists,
+                                       RecallCounts& counts) {
+  collect_leaving(a, s, lists, counts);
   __syncthreads();
   const uint32_t n_wanted = counts.n_wanted, n_leaving = counts.n_leaving, n_free = free_slots_of(s);
-  const uint32_t n_back = min(min(n_wanted, a.host.most), n_free + n_leaving), n_out = n_back - min(n_back, n_free);
+  const uint32_t n_back = min(min(n_wanted, a.host.most), n_free + n_leaving - counts.n_stay),
+                 n_out = n_back - min(n_back, n_free);
   if (threadIdx.x == 0) counts.n_back = n_back;
   constexpr uint32_t kHalf = kExchangeThreads / 2;
   if (max(n_wanted, n_leaving) <= kHalf) {
@@ -173,15 +190,14 @@ __device__ inline void choose_exchange(const PageRecallArgs& a, const DeviceStre
   __syncthreads();
 }
 
-// Page i of those that come back. slot_of(row): of a page in the pool.
-template <class SlotOf>
+// Page i of those that come back.
 __device__ inline RecallEntry entry_of(const PageRecallArgs& a, const DeviceStream& s, const RecallLists& lists,
-                                       uint32_t i, const SlotOf& slot_of) {
+                                       uint32_t i) {
   const uint32_t n_free = free_slots_of(s);
   const Candidate back = lists.back[i];
   if (i < n_free) return {back.row, a.tables.free_slots[s.free_end - 1 - (s.n_resident + i)], back.copy, kNoRow};
   const uint32_t left = lists.out[i - n_free].row;
-  return {back.row, slot_of(left), back.copy, left};
+  return {back.row, s.slots[left], back.copy, left};
 }
 
 // --- tables and counters ---------------------------------------------------------------------------------------------
@@ -189,12 +205,13 @@ __device__ inline RecallEntry entry_of(const PageRecallArgs& a, const DeviceStre
 // Executed by one thread.
 __device__ inline void leave_pool(const PageRecallArgs& a, const DeviceStream& s, uint32_t row, uint32_t now,
                                   RecallCounts& counts) {
-  record_event(a.state, a.events, a.tables.n_kv_heads, s, row, now - 1);
+  const uint32_t flags = s.flags[row];
   const bool is_lost = a.raw_index[s.first + row] == kNoRaw;
+  record_event(a.state, a.events, a.tables.n_kv_heads, s, row, now - 1);
   atomicAdd(is_lost ? &counts.n_lost : &counts.n_cold, 1u);
-  if ((s.flags[row] & kPagePrompt) != 0) atomicAdd(&counts.n_prompt, 1u);
+  if ((flags & kPagePrompt) != 0) atomicAdd(&counts.n_prompt, 1u);
   if (is_lost) {
-    s.flags[row] &= ~uint32_t{kPageKept};
+    s.flags[row] = flags & ~uint32_t{kPageKept};
     spoil_digest(a.digests + (s.first - a.tables.row_begin[a.layer * a.tables.n_kv_heads] + row) * a.digest_elements,
                  a.digest_elements, 0, 1);
   }
@@ -202,14 +219,14 @@ __device__ inline void leave_pool(const PageRecallArgs& a, const DeviceStream& s
   atomicAnd(&s.resident[row / 32], ~(1u << row % 32));
 }
 
-// Asks the host for the pages whose copies are not raw. Executed by the block.
+// Asks the host for the pages whose copies are not raw. Executed by a warp.
 __device__ inline void ask_host(const PageRecallArgs& a, uint32_t kv_head, uint32_t now, const RecallEntry* entries,
                                 uint32_t n) {
-  for (uint32_t i = threadIdx.x; i < n; i += kExchangeThreads)
+  for (uint32_t i = threadIdx.x % kWarp; i < n; i += kWarp)
     a.host.rows[size_t{kv_head} * a.host.most + i] = entries[i].copy == kNotRaw ? entries[i].row : kNoAskedRow;
   __threadfence_system();
-  __syncthreads();
-  if (threadIdx.x != 0) return;
+  __syncwarp();
+  if (threadIdx.x % kWarp != 0) return;
   RecallPost& post = a.host.posts[kv_head];
   post.layer = a.layer;
   post.n = n;
@@ -234,28 +251,31 @@ __device__ inline void count_exchange(const PageRecallArgs& a, const DeviceStrea
 }
 
 // Brings tables and counters up to date with entries [counts.n_back], and asks the host for what is not raw. Executed
-// by the block.
+// by a warp.
 __device__ inline void note_exchange(const PageRecallArgs& a, const DeviceStream& s, uint32_t now,
                                      const RecallEntry* entries, RecallCounts& counts) {
-  for (uint32_t i = threadIdx.x; i < counts.n_back; i += kExchangeThreads) {
+  for (uint32_t i = threadIdx.x % kWarp; i < counts.n_back; i += kWarp) {
+    if (entries[i].copy == kNotRaw) atomicAdd(&counts.n_asked, 1u);
+  }
+  __syncwarp();
+  if (counts.n_asked != 0) ask_host(a, s.index % a.tables.n_kv_heads, now, entries, counts.n_back);
+  for (uint32_t i = threadIdx.x % kWarp; i < counts.n_back; i += kWarp) {
     const RecallEntry e = entries[i];
-    if (e.copy == kNotRaw) atomicAdd(&counts.n_asked, 1u);
     if (e.left != kNoRow) leave_pool(a, s, e.left, now, counts);
     s.slots[e.row] = e.slot;
     atomicOr(&s.resident[e.row / 32], 1u << e.row % 32);
   }
-  __syncthreads();
-  if (counts.n_asked != 0) ask_host(a, s.index % a.tables.n_kv_heads, now, entries, counts.n_back);
-  if (threadIdx.x == 0 && counts.n_back != 0) count_exchange(a, s, counts);
+  __syncwarp();
+  if (threadIdx.x % kWarp == 0) count_exchange(a, s, counts);
 }
 
 // --- bytes -----------------------------------------------------------------------------------------------------------
 
-// Copies a page of host memory by `n_threads` threads, of which this one is number i. Eight reads of a thread are on
-// their way at once.
+// Copies a page of host memory by `n_threads` threads, of which this one is number i. kTogether reads of a thread are
+// on their way at once.
+template <uint32_t kTogether = 8>
 __device__ inline void copy_page(const std::byte* from, uint16_t* to, uint32_t page_bytes, uint32_t i,
                                  uint32_t n_threads) {
-  constexpr uint32_t kTogether = 8;
   const auto* in = reinterpret_cast<const uint4*>(from);
   auto* out = reinterpret_cast<uint4*>(to);
   const uint32_t n = page_bytes / sizeof(uint4);

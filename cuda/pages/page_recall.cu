@@ -101,11 +101,10 @@ __global__ void __launch_bounds__(kChoose) choose_kernel(const PageRecallArgs a)
   __syncthreads();
   if (counts.n_wanted != 0) {
     RecallEntry* const entries = a.entries + size_t{stream} * a.host.most;
-    choose_exchange(a, s, s.resident, lists, counts);
-    for (uint32_t i = threadIdx.x; i < counts.n_back; i += kChoose)
-      entries[i] = entry_of(a, s, lists, i, [&](uint32_t row) { return s.slots[row]; });
+    choose_exchange(a, s, lists, counts);
+    for (uint32_t i = threadIdx.x; i < counts.n_back; i += kChoose) entries[i] = entry_of(a, s, lists, i);
     __syncthreads();
-    note_exchange(a, s, now, entries, counts);
+    if (threadIdx.x < kWarp && counts.n_back != 0) note_exchange(a, s, now, entries, counts);
   }
   // Nothing is to be copied for a step that is repeated: its pages are in the pool.
   if (threadIdx.x == 0) a.heads[stream] = {exchanges ? now : a.heads[stream].now, counts.n_back};

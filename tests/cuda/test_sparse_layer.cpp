@@ -491,6 +491,7 @@ void sparse_layer__recall_is_as_if_no_page_left(void**) {
     for (uint32_t step = 0; step < n_steps; ++step) {
       std::vector<float> logits[2];
       for (int i = 0; i < 2; ++i) {
+        if (step == n_steps / 2) assert_ok(weir_session_pin(sessions[i], 20, 40));  // two pages, which may be cold
         assert_ok(weir_session_step(sessions[i], tokens[kPrompt + step]));
         assert_ok(weir_session_get_stats(sessions[i], &stats[i]));
         logits[i] = logits_of(sessions[i]);
