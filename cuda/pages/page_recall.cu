@@ -10,7 +10,7 @@
 
 #include "cuda/common/device.cuh"
 #include "cuda/pages/page_digest.cuh"
-#include "cuda/pages/page_exchange.cuh"
+#include "cuda/pages/recall_parts.cuh"
 
 namespace weir::cuda {
 namespace {
@@ -60,12 +60,12 @@ __device__ void keep_resident(const DeviceStream& s, uint32_t n, uint32_t* list,
   if (threadIdx.x == 0) *n_list = done;
 }
 
-// Lists all rows whose pages are in the pool, ascending.
-__device__ void list_resident(const DeviceStream& s, uint32_t* list, uint32_t* n_list, Warps& warps) {
+// Lists the rows with a bit set, ascending.
+__device__ void list_rows(const uint32_t* rows, uint32_t n_rows, uint32_t* list, uint32_t* n_list, Warps& warps) {
   uint32_t done = 0;
-  for (uint32_t first = 0; first < resident_words(s.n_pages); first += kChoose) {
+  for (uint32_t first = 0; first < resident_words(n_rows); first += kChoose) {
     const uint32_t word = first + threadIdx.x;
-    uint32_t bits = word < resident_words(s.n_pages) ? s.resident[word] : 0, all = 0;
+    uint32_t bits = word < resident_words(n_rows) ? rows[word] : 0, all = 0;
     uint32_t at = done + sum_before(__popc(bits), warps, all);
     for (; bits != 0; bits &= bits - 1) list[at++] = word * 32 + __ffs(static_cast<int>(bits)) - 1;
     done += all;
@@ -78,6 +78,7 @@ __global__ void __launch_bounds__(kChoose) choose_kernel(const PageRecallArgs a)
   extern __shared__ Candidate candidates[];
   __shared__ RecallCounts counts;
   __shared__ Warps warps;
+  __shared__ PartsScratch parts;
   const uint32_t kv_head = blockIdx.x, stream = a.layer * a.tables.n_kv_heads + kv_head;
   Candidate* const sorted = candidates + most_wanted(a) + a.n_slots;
   RecallLists lists = {candidates, candidates + most_wanted(a), sorted, sorted + a.host.most,
@@ -89,6 +90,12 @@ __global__ void __launch_bounds__(kChoose) choose_kernel(const PageRecallArgs a)
   start_next();
   const DeviceStream s = stream_at(a, stream);
   uint32_t* const list = a.select + size_t{kv_head} * a.capacity;
+  PromptPages prompt = {0, 0};
+  if (a.rules.prompt_slots != 0) {
+    prompt = want_by_parts(a, s, lists, parts);
+    list_rows(lists.is_wanted, s.n_pages, list, a.n_select + kv_head, warps);
+    __syncthreads();
+  }
   const uint32_t n = a.n_select[kv_head], now = a.state->n_tokens + 1;
   const bool is_late = *static_cast<volatile uint32_t*>(&a.state->is_late) != 0;
   const bool exchanges = !a.only_lists && !is_late, repeats = exchanges && a.heads[stream].now == now;
@@ -101,8 +108,12 @@ __global__ void __launch_bounds__(kChoose) choose_kernel(const PageRecallArgs a)
   __syncthreads();
   if (counts.n_wanted != 0) {
     RecallEntry* const entries = a.entries + size_t{stream} * a.host.most;
-    choose_exchange(a, s, lists, counts);
-    for (uint32_t i = threadIdx.x; i < counts.n_back; i += kChoose) entries[i] = entry_of(a, s, lists, i);
+    if (a.rules.prompt_slots != 0) {
+      choose_by_parts(a, s, prompt, lists, counts, entries);
+    } else {
+      choose_exchange(a, s, lists, counts);
+      for (uint32_t i = threadIdx.x; i < counts.n_back; i += kChoose) entries[i] = entry_of(a, s, lists, i);
+    }
     __syncthreads();
     if (threadIdx.x < kWarp && counts.n_back != 0) note_exchange(a, s, now, entries, counts);
   }
@@ -112,7 +123,7 @@ __global__ void __launch_bounds__(kChoose) choose_kernel(const PageRecallArgs a)
   if (a.rules.attend_wanted) {
     keep_resident(s, n, list, a.n_select + kv_head, warps);
   } else {
-    list_resident(s, list, a.n_select + kv_head, warps);
+    list_rows(s.resident, s.n_pages, list, a.n_select + kv_head, warps);
   }
 }
 

@@ -23,10 +23,10 @@ struct DeviceStream {
   float* prompt_score;  // may be null
   uint32_t n_pages;
   uint32_t capacity;
-  size_t first;                 // index of its first row among the rows of all streams
-  uint32_t index;               // layer * n_kv_heads + KV head
-  size_t free_begin, free_end;  // its entries in the stack of free slots, as many as its slots
-  uint32_t n_resident;          // pages in the pool
+  size_t first;                  // index of its first row among the rows of all streams
+  uint32_t index;                // layer * n_kv_heads + KV head
+  size_t free_begin, free_end;   // its entries in the stack of free slots, as many as its slots
+  uint32_t n_resident;           // pages in the pool
   uint32_t* resident = nullptr;  // with recall: a bit for each row whose page is there
 
   // The open page while it still takes tokens; it never leaves.
@@ -165,20 +165,38 @@ __device__ inline uint32_t marked_victim(const DeviceStream& s, const Room& room
   return lowest.of_warp();
 }
 
+// With slots for prompt pages: whether a prompt page makes room, because more of them are in the pool than may be.
+// Sealed pages of prompts, and how many of these are in the pool.
+__device__ inline bool prompt_gives(const StepRules& rules, uint32_t n_sealed, uint32_t n_resident) {
+  return n_resident > min(n_sealed, rules.prompt_slots);
+}
+
 // kCold: the page in the pool with the least (stamp, last score, row), outside the newest as long as there is one;
-// never the last row.
+// never the last row. With slots for prompt pages, one of the part that must give as long as there is one.
 __device__ inline uint32_t cold_victim(const StepRules& rules, const DeviceStream& s) {
-  LowestRow outside, any;
+  LowestRow outside[2],
+      any[2];  // without slots for prompt pages only the first is used, else by whether it is a prompt's
+  uint32_t n_sealed = 0, n_resident = 0;
   const uint32_t end = s.n_pages - min(s.n_pages, 1 + rules.protect.pages);
 #pragma unroll 4
   for (uint32_t row = threadIdx.x % kWarp; row + 1 < s.n_pages; row += kWarp) {
+    const bool is_prompt = rules.prompt_slots != 0 && (s.flags[row] & kPagePrompt) != 0;
+    n_sealed += is_prompt ? 1u : 0u;
+    n_resident += is_prompt && s.slots[row] != kNoSlot ? 1u : 0u;
     if (!may_become_cold(s, row)) continue;
     const uint64_t key = uint64_t{s.stamp[row]} << 32 | key_of_score(s.last_score[row]);
-    any.take(key, row);
-    if (row < end) outside.take(key, row);
+    any[is_prompt ? 1 : 0].take(key, row);
+    if (row < end) outside[is_prompt ? 1 : 0].take(key, row);
   }
-  const uint32_t row = outside.of_warp(), any_row = any.of_warp();
-  return row != kNoRow ? row : any_row;
+  const uint32_t other[2] = {outside[0].of_warp(), any[0].of_warp()};
+  if (rules.prompt_slots == 0) return other[0] != kNoRow ? other[0] : other[1];
+  const uint32_t prompt[2] = {outside[1].of_warp(), any[1].of_warp()};
+  const bool gives = prompt_gives(rules, sum_of_lanes(n_sealed), sum_of_lanes(n_resident));
+  for (uint32_t i = 0; i < 2; ++i) {
+    const uint32_t first = gives ? prompt[i] : other[i], second = gives ? other[i] : prompt[i];
+    if (first != kNoRow || second != kNoRow) return first != kNoRow ? first : second;
+  }
+  return kNoRow;
 }
 
 // kRandom: the page with the least (random order, row); never the last row.

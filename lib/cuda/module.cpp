@@ -241,8 +241,6 @@ Status check_session(const ModelConfig& c, const PolicyNeeds& needs, const StepR
     return fail(WEIR_ERR_UNSUPPORTED, "CUDA: recall into a pool of %u tokens a stream; %u are the most",
                 needs.recall_slots * kPageTokens, kMostRecallSlots * kPageTokens);
   }
-  if (rules.recalls && rules.prompt_slots != 0)
-    return fail(WEIR_ERR_UNSUPPORTED, "CUDA: a policy that divides its slots recalls pages on the processor only");
   // One counter per page list, and every query head may have a list of its own.
   if (c.n_heads > DeviceBuffers::kCounters / 2) {
     return fail(WEIR_ERR_UNSUPPORTED, "CUDA: %u heads; %u are the most", c.n_heads, DeviceBuffers::kCounters / 2);

@@ -110,7 +110,8 @@ struct StepRules {
   bool recalls = false;
   bool stamps_wanted = false;  // what is wanted is stamped
   uint32_t recall_pages = 0;   // most that come back in a step and stream
-  uint32_t prompt_slots = 0;   // > 0: prompt pages have slots of their own; no device does this yet
+  // > 0: prompt pages and those of the answer have slots of their own; lib/policy/recall.cpp has the rules.
+  uint32_t prompt_slots = 0;
   bool attend_wanted = false;  // attended are the wanted pages in the pool, not all that are there
 
   AttnScope scope;  // of attention, in every pass

@@ -190,7 +190,10 @@ void recall__is_that_of_the_cpu(void**) {
                                     {"arkvale", {{"digest", "mean_std"}, {"recall_pages", "2"}}},
                                     {"arkvale", {{"digest", "sphere_mean"}}},
                                     {"arkvale", {{"recall_from", "9"}, {"recall_pages", "0"}}},
-                                    {"raas", {{"recall", "on"}}}};
+                                    {"raas", {{"recall", "on"}}},
+                                    {"hybrid", {{"recall", "on"}}},
+                                    {"hybrid", {{"recall", "on"}, {"rho", "0.25"}, {"attend", "top"}}},
+                                    {"hybrid", {{"recall", "on"}, {"rho", "0.7"}, {"recall_pages", "0"}}}};
   for (const Choice& c : kChoices) {
     const Run gpu = run(f, {c.policy, c.options, 256}),
               cpu = run(f, {c.policy, c.options, 256, 0, 64, WEIR_DEVICE_CPU});

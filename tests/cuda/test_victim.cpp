@@ -53,6 +53,8 @@ const Spec kSpecs[] = {
     {"arkvale", 256, {{"protect_recent", "9"}, {"recall_from", "4"}}},
     {"raas", 0, {{"recall", "on"}}},
     {"hybrid", 0, {{"recall", "on"}}},
+    {"hybrid", 512, {{"recall", "on"}}},
+    {"hybrid", 512, {{"recall", "on"}, {"rho", "0.2"}, {"protect_recent", "4"}}},
 };
 
 // One stream's table.
