@@ -335,9 +335,13 @@ WEIR_API weir_status weir_session_create(weir_model *model, const weir_session_o
  *  page events. From then on each computes what a session of that history computes, whatever the other does, also after
  *  the other was destroyed. A trace callback and a pending cancel stay with @p session.
  *
- *  The fork takes what weir_plan says for the options, for itself: its own pool, its own spill memory of the same size
- *  with copies of the pages there, and if the session has a spill file a new one at the same path. The time is that of
- *  copying what the conversation holds. Afterwards neither session allocates.
+ *  The fork takes what weir_plan says for the options, for itself: its own pool, its own spill memory of the same size,
+ *  and if the session has a spill file a new one at the same path. What is in the pool is copied. Pages outside of it
+ *  count in both sessions, each within its own limits, but their bytes are there once: they are copied to a fork's own
+ *  memory or file when the session that has them needs their room, or is destroyed. So creating a fork is fast, its
+ *  spill memory becomes resident as it is used, and destroying a session copies what its forks still share with it.
+ *  Where a spill file fails, a session may lose pages that it shares, as it loses those in its own file. Afterwards
+ *  neither session allocates.
  *
  *  @param session in; it waits until pages that are being compressed are, and does not change otherwise
  *  @param out     out, the handle; NULL after a failure

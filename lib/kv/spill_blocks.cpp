@@ -9,14 +9,14 @@ namespace weir {
 Status SpillStore::get_block(SpillHandle handle, uint32_t stream, uint32_t position, std::byte* block,
                              uint32_t& block_bytes, SpillPlace& place) {
   const std::lock_guard turn(put_mutex_);
-  Lock lock(mutex_);
+  Lock lock(family_->mutex);
   if (!is_page(handle)) return fail(WEIR_ERR_INTERNAL, "the spill store holds no page %u", handle);
   Entry& e = entries_[handle];
   if (e.where <= Where::kBusy) {
     place = SpillPlace::kRaw;
     block_bytes = max_block_bytes(plan_page_bytes_);
     write_block_header(e.checksum, plan_page_bytes_, block);
-    std::memcpy(block + kBlockHeaderBytes, slot(e.first), plan_page_bytes_);
+    std::memcpy(block + kBlockHeaderBytes, raw_bytes(handle), plan_page_bytes_);
     if (page_checksum(block + kBlockHeaderBytes, plan_page_bytes_, stream, position) == e.checksum) return {};
     ++stats_.errors;
     return fail(WEIR_ERR_FORMAT, "spilled page of stream %u at position %u: wrong checksum", stream, position);
@@ -34,7 +34,7 @@ Status SpillStore::get_block(SpillHandle handle, uint32_t stream, uint32_t posit
 Status SpillStore::put_block(uint32_t stream, uint32_t position, const std::byte* block, uint32_t block_bytes,
                              SpillPlace place, void* page, SpillHandle& handle, uint32_t tag) {
   const std::lock_guard turn(put_mutex_);
-  Lock lock(mutex_);
+  Lock lock(family_->mutex);
   const uint32_t free_slot = free_slots_[n_free_slots_ - 1];
   Reader& reader = take_reader(lock);
   lock.unlock();
@@ -67,6 +67,7 @@ bool SpillStore::add_to_cells(Lock& lock, uint64_t checksum, uint32_t tag, const
   Entry& e = entries_[index];
   free_entry_ = e.next;
   e = {.checksum = checksum,
+       .owner = nullptr,
        .tag = tag,
        .n_refs = 1,
        .first = first,
@@ -82,7 +83,7 @@ bool SpillStore::add_to_cells(Lock& lock, uint64_t checksum, uint32_t tag, const
   ++stats_.pages_held;
   stats_.stored_bytes += n_cells * SpillCells::kCellBytes;
   handle = index;
-  const bool has_room = file_.is_open() && !file_failed_ && SpillFile::cells_for(block_bytes) <= file_.n_free();
+  const bool has_room = file_.is_open() && !file_failed_ && SpillFile::cells_for(block_bytes) <= file_room();
   if (to_file && has_room) {
     (void)write_to_file(lock, index);  // if the file fails the block stays in its cells
   } else {

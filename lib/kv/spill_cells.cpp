@@ -22,14 +22,6 @@ void SpillCells::init(std::byte* memory, uint32_t n_cells) {
   first_free_ = n_linked_ = n_lost_ = 0;
 }
 
-void SpillCells::copy_from(const SpillCells& other) {
-  std::memcpy(memory_, other.memory_, size_t{other.n_linked_} * kCellBytes);
-  n_free_ = other.n_free_;
-  first_free_ = other.first_free_;
-  n_linked_ = other.n_linked_;
-  n_lost_ = other.n_lost_;
-}
-
 bool SpillCells::put(const std::byte* block, uint32_t bytes, uint32_t& first, uint32_t& last) {
   const auto n = static_cast<uint32_t>(cells_for(bytes));
   if (n > n_free_) return false;

@@ -19,8 +19,6 @@ class SpillCells {
 
   // `memory` has n_cells * kCellBytes bytes and stays with this object.
   void init(std::byte* memory, uint32_t n_cells);
-  // Makes these cells equal to others of the same number.
-  void copy_from(const SpillCells& other);
   uint32_t n_cells() const { return n_cells_; }
   uint32_t n_free() const { return n_free_; }
   uint32_t n_lost() const { return n_lost_; }

@@ -17,6 +17,7 @@ constexpr uint32_t kMostPages = 1u << 31, kMostThreads = 256, kMostQueued = 1u <
 using Number = unsigned long long;  // for messages
 
 uint32_t n_encoders(const SpillOptions& o) { return o.n_workers + 1; }
+uint64_t n_buffers(const SpillOptions& o) { return uint64_t{o.n_readers} + 2; }
 uint64_t encoder_bytes(uint32_t page_bytes) { return align_up(PageEncoder::workspace_bytes(page_bytes), kCacheLine); }
 uint64_t decoder_bytes(uint32_t page_bytes) { return align_up(PageDecoder::workspace_bytes(page_bytes), kCacheLine); }
 uint64_t buffer_bytes(uint32_t page_bytes) { return align_up(max_block_bytes(page_bytes), kCacheLine); }
@@ -68,11 +69,12 @@ Status plan_spill(const SpillOptions& o, SpillPlan& plan) {
   plan.queue_pages = o.n_workers == 0 ? 1 : o.queue_pages;
   plan.n_slots = plan.n_raw + 1 + (o.n_workers == 0 ? 0 : o.queue_pages + o.n_workers);
   plan.n_entries = o.max_pages + o.n_workers;
-  SpillStore measured(nullptr, nullptr);
+  SpillStore measured(nullptr, nullptr, nullptr);
   Arena arena;
   measured.lay_out(o, plan, arena);
   plan.host_bytes = arena.used();
   plan.slot_bytes = uint64_t{plan.n_slots} * o.page_bytes;
+  plan.family_bytes = sizeof(SpillFamily);
   plan.file_bytes = n_file_cells * SpillFile::kCellBytes;
   return {};
 }
@@ -83,11 +85,11 @@ void SpillStore::lay_out(const SpillOptions& o, const SpillPlan& plan, Arena& ar
   cell_memory_ = arena.take<std::byte>(uint64_t{plan.n_cells} * SpillCells::kCellBytes);
   file_links_ = arena.take<uint32_t>(plan.n_file_cells);
   workers_ = arena.take<Worker>(n_encoders(o));
-  readers_ = arena.take<Reader>(uint64_t{o.n_readers} + 1);
+  readers_ = arena.take<Reader>(n_buffers(o));
   encoder_memory_ = arena.take<std::byte>(n_encoders(o) * encoder_bytes(o.page_bytes));
   decoder_memory_ = arena.take<std::byte>(o.n_readers * decoder_bytes(o.page_bytes));
-  block_memory_ = arena.take<std::byte>((uint64_t{n_encoders(o)} + o.n_readers + 1) * buffer_bytes(o.page_bytes));
-  run_memory_ = arena.take<SpillFile::Run>((uint64_t{o.n_readers} + 1) * n_runs(o.page_bytes));
+  block_memory_ = arena.take<std::byte>((n_encoders(o) + n_buffers(o)) * buffer_bytes(o.page_bytes));
+  run_memory_ = arena.take<SpillFile::Run>(n_buffers(o) * n_runs(o.page_bytes));
   path_memory_ = arena.take<char>(path_bytes(o));
 }
 
@@ -97,6 +99,7 @@ Status SpillStore::create(const SpillOptions& o) {
   max_pages_ = o.max_pages;
   n_workers_ = o.n_workers;
   n_readers_ = o.n_readers;
+  if (family_ == nullptr) family_ = make_in<SpillFamily>(*family_memory_, family_memory_);
   block_ = static_cast<std::byte*>(memory_->allocate(plan_.host_bytes, kCacheLine));
   slots_ = static_cast<std::byte*>(slot_memory_->allocate(plan_.slot_bytes, kCacheLine));
   Arena arena(block_, plan_.host_bytes);
@@ -105,6 +108,7 @@ Status SpillStore::create(const SpillOptions& o) {
   options_.file_path = path_bytes(o) == 0 ? nullptr : path_memory_;
   if (path_bytes(o) != 0) std::memcpy(path_memory_, o.file_path, path_bytes(o));
   init_lists();
+  join_family();
   WEIR_TRY(init_codecs());
   if (plan_.n_file_cells != 0) WEIR_TRY(file_.open(o.file_path, plan_.n_file_cells, file_links_, *o.file_calls));
   return start_workers(o);
@@ -131,9 +135,9 @@ Status SpillStore::init_codecs() {
     auto* w = new (&workers_[i]) Worker{this, {}, next_block(), {}};
     WEIR_TRY(w->encoder.init(plan_page_bytes_, encoder_memory_ + i * encoder_bytes(plan_page_bytes_)));
   }
-  for (uint32_t i = 0; i <= n_readers_; ++i) {
+  for (uint32_t i = 0; i < n_buffers(options_); ++i) {
     auto* r = new (&readers_[i]) Reader{{}, next_block(), run_memory_ + i * n_runs(plan_page_bytes_), free_reader_};
-    if (i == n_readers_) break;  // it only writes
+    if (i >= n_readers_) continue;  // it decodes nothing
     WEIR_TRY(r->decoder.init(plan_page_bytes_, decoder_memory_ + i * decoder_bytes(plan_page_bytes_)));
     free_reader_ = r;
   }
@@ -157,12 +161,15 @@ Status SpillStore::start_workers(const SpillOptions& o) {
 }
 
 SpillStore::~SpillStore() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
+  if (family_ != nullptr) {
+    {
+      const std::lock_guard lock(family_->mutex);
+      stop_ = true;
+    }
+    job_.notify_all();
+    for (uint32_t i = 0; i < n_started_; ++i) pthread_join(workers_[i].thread, nullptr);
+    leave_family();
   }
-  job_.notify_all();
-  for (uint32_t i = 0; i < n_started_; ++i) pthread_join(workers_[i].thread, nullptr);
   if (slots_ != nullptr) slot_memory_->deallocate(slots_, plan_.slot_bytes, kCacheLine);
   if (block_ != nullptr) memory_->deallocate(block_, plan_.host_bytes, kCacheLine);
 }

@@ -77,12 +77,6 @@ void SpillFile::take(uint32_t n, uint32_t& first, uint32_t& last) {
   n_free_ -= n;
 }
 
-void SpillFile::copy_chains(const SpillFile& other, uint32_t n_cells) {
-  std::memcpy(links_, other.links_, size_t{n_cells} * sizeof(*links_));
-  first_free_ = other.first_free_;
-  n_free_ = other.n_free_;
-}
-
 void SpillFile::give_back(uint32_t n, uint32_t first, uint32_t last) {
   links_[last] = first_free_;
   first_free_ = first;

@@ -56,9 +56,6 @@ class SpillFile {
   // number.
   uint32_t runs(uint32_t first, uint32_t bytes, Run* out) const;
 
-  // Makes the chains equal to those of another file of the same number of cells. What the cells hold stays.
-  void copy_chains(const SpillFile& other, uint32_t n_cells);
-
   // Goes on after short counts and interrupted calls. 0, or the error number.
   int write(const Run* runs, uint32_t n, const std::byte* data) const;
   int read(const Run* runs, uint32_t n, std::byte* data) const;

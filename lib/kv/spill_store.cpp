@@ -1,7 +1,7 @@
 // The store's pages: putting, moving from tier to tier, reading, references. What it is made of and how it begins and
-// ends is in spill_create.cpp. mutex_ guards everything but the contents of slots, which change only under it and are
-// read without it by the worker that has the page; compressing, restoring, reading and writing the file happen outside
-// it.
+// ends is in spill_create.cpp, what it shares with copies of it in spill_family.cpp. The family's mutex guards
+// everything but the contents of slots, which change only under it and are read without it by the worker that has the
+// page; compressing, restoring, reading and writing the file happen outside it.
 #include "kv/spill_store.h"
 
 #include <algorithm>
@@ -36,6 +36,7 @@ void SpillStore::remove(List& list, uint32_t index) {
 
 // The place where the page lies is free already.
 void SpillStore::free_entry(uint32_t index) {
+  entries_[index].owner = nullptr;
   entries_[index].where = Where::kFree;
   entries_[index].next = free_entry_;
   free_entry_ = index;
@@ -45,7 +46,7 @@ void SpillStore::free_entry(uint32_t index) {
 
 Status SpillStore::make_room(uint32_t n_pages) {
   const std::lock_guard turn(put_mutex_);
-  Lock lock(mutex_);
+  Lock lock(family_->mutex);
   return make_room(lock, n_pages);
 }
 
@@ -105,6 +106,8 @@ void SpillStore::retire(Lock& lock) {
   if (raw_.n <= plan_.n_raw) return;  // others have ended references meanwhile
   const uint32_t index = raw_.first;
   Entry& e = entries_[index];
+  if (e.owner != nullptr) (void)take_over(index);
+  hand_over(index);  // shared are pages and blocks at rest
   remove(raw_, index);
   tell(e, kNotRaw);
   append(queue_, index);
@@ -121,7 +124,7 @@ void SpillStore::retire(Lock& lock) {
 Status SpillStore::put(uint32_t stream, uint32_t position, const void* page, SpillHandle& handle, uint32_t tag) {
   const uint64_t checksum = page_checksum(page, plan_page_bytes_, stream, position);
   const std::lock_guard turn(put_mutex_);
-  Lock lock(mutex_);
+  Lock lock(family_->mutex);
   WEIR_TRY(make_room(lock, 1));
   const uint32_t free_slot = free_slots_[--n_free_slots_];
   std::memcpy(slot(free_slot), page, plan_page_bytes_);
@@ -136,6 +139,7 @@ SpillHandle SpillStore::add_raw(uint64_t checksum, uint32_t tag, uint32_t slot) 
   Entry& e = entries_[index];
   free_entry_ = e.next;
   e = {.checksum = checksum,
+       .owner = nullptr,
        .tag = tag,
        .n_refs = 1,
        .first = slot,
@@ -193,7 +197,7 @@ void SpillStore::keep_block(uint32_t index, const std::byte* block, uint32_t blo
 void* SpillStore::worker_main(void* argument) {
   auto& self = *static_cast<Worker*>(argument);
   SpillStore& s = *self.store;
-  Lock lock(s.mutex_);
+  Lock lock(s.family_->mutex);
   for (;;) {
     s.job_.wait(lock, [&] { return s.stop_ || s.next_job_ != kNoSpill; });
     if (s.stop_) return nullptr;
@@ -215,7 +219,7 @@ void SpillStore::do_job(Lock& lock, Worker& worker) {
 
 void SpillStore::drain() {
   const std::lock_guard turn(put_mutex_);
-  Lock lock(mutex_);
+  Lock lock(family_->mutex);
   while (queue_.n > 0) take_from_queue(lock);
 }
 
@@ -231,7 +235,7 @@ bool SpillStore::move_to_file(Lock& lock, uint64_t wanted) {
     if (!file_.is_open() || file_failed_) break;
     const uint32_t index = in_cells_.first;
     Entry& e = entries_[index];
-    if (!e.was_read && SpillFile::cells_for(e.block_bytes) > file_.n_free()) break;
+    if (!e.was_read && SpillFile::cells_for(e.block_bytes) > file_room()) break;
     remove(in_cells_, index);
     if (e.was_read) {
       e.was_read = false;
@@ -248,7 +252,7 @@ bool SpillStore::move_to_file(Lock& lock, uint64_t wanted) {
 bool SpillStore::write_to_file(Lock& lock, uint32_t index) {
   Entry& e = entries_[index];
   Reader& buffers = readers_[n_readers_];
-  if (!cells_.get(e.first, e.block_bytes, buffers.block)) {
+  if (!get_from_cells(index, buffers.block)) {
     ++stats_.errors;
     stats_.stored_bytes -= SpillCells::cells_for(e.block_bytes) * SpillCells::kCellBytes;
     lose(e);
@@ -262,8 +266,13 @@ bool SpillStore::write_to_file(Lock& lock, uint32_t index) {
   lock.unlock();
   const int error = file_.write(buffers.runs, n_runs, buffers.block);
   lock.lock();
-  e.where = Where::kCells;
   if (error != 0) give_up_file();
+  if (e.where != Where::kMoving) {  // another store had the block, and it was lost there
+    file_.give_back(n, first, last);
+    if (e.where == Where::kLost && e.n_refs == 0) free_entry(index);
+    return !file_failed_;
+  }
+  e.where = Where::kCells;
   if (e.n_refs == 0 || file_failed_) {
     file_.give_back(n, first, last);
     if (e.n_refs == 0) {
@@ -276,6 +285,7 @@ bool SpillStore::write_to_file(Lock& lock, uint32_t index) {
   }
   stats_.stored_bytes += uint64_t{n} * SpillFile::kCellBytes;
   free_for_sure_ += static_cast<int64_t>(SpillCells::cells_for(e.block_bytes));
+  hand_over(index);
   give_cells_back(e);
   ++stats_.pages_in_file;
   e.first = first;
@@ -284,14 +294,28 @@ bool SpillStore::write_to_file(Lock& lock, uint32_t index) {
   return true;
 }
 
-// Of a block that counts as free already.
-void SpillStore::give_cells_back(const Entry& e) {
+// Of a block that counts as free already, and that no other store has from this one.
+void SpillStore::give_cells_back(Entry& e) {
   const auto n = static_cast<uint32_t>(SpillCells::cells_for(e.block_bytes));
   stats_.stored_bytes -= uint64_t{n} * SpillCells::kCellBytes;
-  if (n != 0 && !cells_.give_back(n, e.first, e.last)) free_for_sure_ -= n;
+  if (e.owner == nullptr && n != 0 && !cells_.give_back(n, e.first, e.last)) free_for_sure_ -= n;
+  e.owner = nullptr;
 }
 
-// Its pages are lost; those that cannot be read any more keep their handles.
+void SpillStore::give_file_cells_back(Entry& e) {
+  const auto n = static_cast<uint32_t>(SpillFile::cells_for(e.block_bytes));
+  stats_.stored_bytes -= uint64_t{n} * SpillFile::kCellBytes;
+  --stats_.pages_in_file;
+  if (e.owner == nullptr) {
+    file_.give_back(n, e.first, e.last);
+  } else {
+    n_reserved_in_file_ -= n;
+  }
+  e.owner = nullptr;
+}
+
+// Its pages are lost; those that cannot be read any more keep their handles. From now on nothing is written to the
+// file, so what other stores have there can be read as before, by the entries of this one.
 void SpillStore::give_up_file() {
   if (file_failed_) return;
   file_failed_ = true;
@@ -303,9 +327,11 @@ void SpillStore::give_up_file() {
     lose(e);
   }
   stats_.pages_in_file = 0;
+  n_reserved_in_file_ = 0;
 }
 
 void SpillStore::lose(Entry& e) {
+  e.owner = nullptr;
   e.where = Where::kLost;
   ++stats_.pages_dropped;
 }
@@ -314,14 +340,14 @@ void SpillStore::lose(Entry& e) {
 
 Status SpillStore::get(SpillHandle handle, uint32_t stream, uint32_t position, void* out) {
   auto* page = static_cast<std::byte*>(out);
-  Lock lock(mutex_);
+  Lock lock(family_->mutex);
   if (!is_page(handle)) return fail(WEIR_ERR_INTERNAL, "the spill store holds no page %u", handle);
   const Where where = entries_[handle].where;
   // Of pages in the queue, too: whether a worker has been there must make no difference.
   entries_[handle].was_read = where != Where::kRaw;
   if (where <= Where::kBusy) {
     const uint64_t checksum = entries_[handle].checksum;
-    std::memcpy(page, slot(entries_[handle].first), plan_page_bytes_);
+    std::memcpy(page, raw_bytes(handle), plan_page_bytes_);
     lock.unlock();
     if (page_checksum(page, plan_page_bytes_, stream, position) == checksum) return {};
     lock.lock();
@@ -351,50 +377,68 @@ void SpillStore::give_reader(Reader& reader) {
 // Of a compressed page. The lock is held before and after.
 Status SpillStore::read(Lock& lock, SpillHandle handle, uint32_t stream, uint32_t position, std::byte* out,
                         Reader& reader) {
-  Entry& e = entries_[handle];
-  if (e.where == Where::kLost) {
-    return fail(WEIR_ERR_NOT_FOUND, "spilled page of stream %u at position %u was lost with the spill file", stream,
-                position);
-  }
+  const Entry& e = entries_[handle];
   const uint32_t block_bytes = e.block_bytes;
-  const bool in_file = e.where == Where::kFile;
-  uint32_t n_runs = 0;
   bool is_good = true;
-  if (in_file) {
-    n_runs = file_.runs(e.first, block_bytes, reader.runs);
+  if (e.where != Where::kFile && e.where != Where::kLost) {
+    is_good = get_from_cells(handle, reader.block);
   } else {
-    is_good = cells_.get(e.first, block_bytes, reader.block);
+    WEIR_TRY(read_file(lock, handle, stream, position, reader));
   }
   lock.unlock();
-  const int error = in_file ? file_.read(reader.runs, n_runs, reader.block) : 0;
-  is_good = is_good && error == 0 && reader.decoder.decode_block(reader.block, block_bytes, stream, position, out);
+  is_good = is_good && reader.decoder.decode_block(reader.block, block_bytes, stream, position, out);
   lock.lock();
   if (is_good) return {};
-  if (error != 0) {
-    give_up_file();
-    return fail(WEIR_ERR_IO, "the spill file cannot be read: error %d", error);
-  }
   ++stats_.errors;
   return fail(WEIR_ERR_FORMAT, "spilled page of stream %u at position %u: the block is damaged", stream, position);
 }
 
-const std::byte* SpillStore::raw_page(SpillHandle handle) const {
-  const std::lock_guard lock(mutex_);
-  return is_page(handle) && entries_[handle].where == Where::kRaw ? slot(entries_[handle].first) : nullptr;
+// A block in a file to the reader's buffer, without the lock meanwhile. The store whose file it is does not end before
+// that; but it may hand the block over and use its place for another one, so whether it still had it is looked at
+// afterwards.
+Status SpillStore::read_file(Lock& lock, SpillHandle handle, uint32_t stream, uint32_t position, Reader& reader) {
+  const Entry& e = entries_[handle];
+  while (e.where == Where::kFile) {
+    SpillStore* const owner = e.owner;
+    SpillStore& from = owner != nullptr ? *owner : *this;
+    const uint32_t n_runs = from.file_.runs(from.entries_[handle].first, e.block_bytes, reader.runs);
+    ++from.n_guests_;
+    lock.unlock();
+    const int error = from.file_.read(reader.runs, n_runs, reader.block);
+    lock.lock();
+    if (--from.n_guests_ == 0) from.guest_left_.notify_all();
+    if (e.owner != owner) continue;
+    if (error == 0) return {};
+    if (owner != nullptr) {
+      lose_shared(handle);
+    } else {
+      give_up_file();
+    }
+    return fail(WEIR_ERR_IO, "the spill file cannot be read: error %d", error);
+  }
+  return fail(WEIR_ERR_NOT_FOUND, "spilled page of stream %u at position %u was lost with the spill file", stream,
+              position);
+}
+
+const std::byte* SpillStore::raw_page(SpillHandle handle) {
+  const std::lock_guard lock(family_->mutex);
+  if (!is_page(handle) || entries_[handle].where != Where::kRaw) return nullptr;
+  if (entries_[handle].owner != nullptr) (void)take_over(handle);
+  return slot(entries_[handle].first);
 }
 
 bool SpillStore::is_lost(SpillHandle handle) const {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(family_->mutex);
   return is_page(handle) && entries_[handle].where == Where::kLost;
 }
 
 bool SpillStore::file_given_up() const {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(family_->mutex);
   return file_failed_;
 }
 
 SpillStats SpillStore::stats() const {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(family_->mutex);
   SpillStats stats = stats_;
   stats.pages_raw = raw_.n;
   return stats;
@@ -403,7 +447,7 @@ SpillStats SpillStore::stats() const {
 // --- references ----------------------------------------------------------------------------------------------------
 
 void SpillStore::share(SpillHandle handle) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(family_->mutex);
   if (is_page(handle)) ++entries_[handle].n_refs;
 }
 
@@ -411,7 +455,7 @@ void SpillStore::release(SpillHandle handle) { end_reference(handle, false); }
 void SpillStore::drop(SpillHandle handle) { end_reference(handle, true); }
 
 void SpillStore::end_reference(SpillHandle handle, bool is_drop) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(family_->mutex);
   if (!is_page(handle)) return;
   Entry& e = entries_[handle];
   if (is_drop && e.where != Where::kLost) ++stats_.pages_dropped;  // what is lost has been counted
@@ -436,6 +480,7 @@ void SpillStore::end_reference(SpillHandle handle, bool is_drop) {
 // Of a page that is in no list any more.
 void SpillStore::free_place(uint32_t index) {
   Entry& e = entries_[index];
+  hand_over(index);
   switch (e.where) {
     case Where::kRaw:
     case Where::kQueued:
@@ -450,13 +495,9 @@ void SpillStore::free_place(uint32_t index) {
     case Where::kCells:
       give_cells_back(e);
       break;
-    case Where::kFile: {
-      const auto n = static_cast<uint32_t>(SpillFile::cells_for(e.block_bytes));
-      stats_.stored_bytes -= uint64_t{n} * SpillFile::kCellBytes;
-      --stats_.pages_in_file;
-      file_.give_back(n, e.first, e.last);
+    case Where::kFile:
+      give_file_cells_back(e);
       break;
-    }
     case Where::kFree:
     case Where::kGone:
     case Where::kMoving:

@@ -14,6 +14,9 @@
 // Before put refuses, it has taken out all of them. If the page to take out is not compressed yet, put compresses with
 // the workers, and waits if they have all that is left.
 //
+// A copy of a store (create_copy) has the same pages, and room of its own for all of them. Their bytes are shared until
+// the store that has them would free them (kv/spill_family.h); nothing of this shows in what the functions return.
+//
 // Memory: everything is allocated by create(), the bytes are those of plan_spill(). Threads: all functions after
 // create() may be called from several threads; puts take turns. Whoever holds a reference to a page may read it; puts
 // of several threads give results that depend on their order.
@@ -33,6 +36,7 @@
 #include "kv/kv_cache.h"
 #include "kv/page_codec.h"
 #include "kv/spill_cells.h"
+#include "kv/spill_family.h"
 #include "kv/spill_file.h"
 
 namespace weir {
@@ -62,13 +66,14 @@ enum class SpillPlace : uint8_t { kRaw, kCells, kFile };
 struct SpillPlan {
   uint32_t worst_cells = 0;  // of one page
   uint32_t n_raw = 0, n_cells = 0, n_file_cells = 0;
-  uint32_t queue_pages = 0;  // 1 without workers
-  uint32_t n_slots = 0;      // of a page each: n_raw, those of the queue, one a worker, and one for the newest page
-  uint32_t n_entries = 0;    // of the table of pages
-  uint64_t host_bytes = 0;   // from the first resource: table, cells, contexts, links of the file
-  uint64_t slot_bytes = 0;   // from the second: all slots
-  uint64_t file_bytes = 0;   // on disk
-  uint64_t total_bytes() const { return host_bytes + slot_bytes; }
+  uint32_t queue_pages = 0;   // 1 without workers
+  uint32_t n_slots = 0;       // of a page each: n_raw, those of the queue, one a worker, and one for the newest page
+  uint32_t n_entries = 0;     // of the table of pages
+  uint64_t host_bytes = 0;    // from the first resource: table, cells, contexts, links of the file
+  uint64_t slot_bytes = 0;    // from the second: all slots
+  uint64_t family_bytes = 0;  // from the third; copies of a store have these together, and each counts them
+  uint64_t file_bytes = 0;    // on disk
+  uint64_t total_bytes() const { return host_bytes + slot_bytes + family_bytes; }
 };
 
 // Bytes of cells that hold any n_pages pages, whatever is in them.
@@ -90,18 +95,22 @@ struct SpillStats {
 
 class SpillStore {
  public:
-  // `slot_memory` gives the memory of raw pages, so that a device can map it.
-  SpillStore(std::pmr::memory_resource* memory, std::pmr::memory_resource* slot_memory)
-      : memory_(memory), slot_memory_(slot_memory) {}
-  ~SpillStore();  // ends the workers; pages in the queue are not waited for
+  // `slot_memory` gives the memory of raw pages, so that a device can map it. `family_memory` outlives the store and all
+  // copies of it, and gives what they have in common.
+  SpillStore(std::pmr::memory_resource* memory, std::pmr::memory_resource* slot_memory,
+             std::pmr::memory_resource* family_memory)
+      : memory_(memory), slot_memory_(slot_memory), family_memory_(family_memory) {}
+  // Ends the workers; pages in the queue are not waited for. Blocks that copies share are copied to one of them.
+  ~SpillStore();
   SpillStore(const SpillStore&) = delete;
   SpillStore& operator=(const SpillStore&) = delete;
 
   // Once. Throws std::bad_alloc like the resources; after a failure the store can only be destroyed.
   Status create(const SpillOptions& options);
   // Once, instead of create(): a store with the options of `other` and all its pages, under the same handles with the
-  // same references. From then on the same calls have the same results in both. Waits until no page of `other` is being
-  // compressed. WEIR_ERR_IO: the file of one of them failed; `other` goes on as before.
+  // same references. From then on the same calls have the same results in both, on any threads. Waits until no page of
+  // `other` is being compressed. Where both have a file, a fault of one's may cost pages of the other that it still
+  // shares with it: they are lost (is_lost) and counted. WEIR_ERR_IO: the new file; `other` goes on as before.
   Status create_copy(SpillStore& other);
   const SpillPlan& plan() const { return plan_; }
 
@@ -112,8 +121,9 @@ class SpillStore {
   // in what set_raw_index() got.
   Status put(uint32_t stream, uint32_t position, const void* page, SpillHandle& handle, uint32_t tag = 0);
   // From now on index[tag] says where the copy of the page with that tag is: its raw slot, kNotRaw or kNoRaw. It
-  // changes only in calls of the functions here. `index` outlives the store; its owner fills it with kNoRaw.
-  void set_raw_index(uint32_t* index) { raw_index_ = index; }
+  // changes only in calls of the functions here. `index` outlives the store; its owner fills it with kNoRaw. Raw pages
+  // have their bytes in raw_slots() from then on: in a copy of a store, those that it had are copied now.
+  void set_raw_index(uint32_t* index);
   const std::byte* raw_slots() const { return slots_; }
   // Restores the page that was put with this stream and position. WEIR_ERR_FORMAT: the block is damaged, or another
   // page's; WEIR_ERR_IO: the file failed and is given up; WEIR_ERR_NOT_FOUND: the page was lost with the file.
@@ -138,13 +148,14 @@ class SpillStore {
 
   // The page's raw bytes, or null if it is elsewhere. They stay there until the next put, make_room or release. Not
   // checked against the checksum.
-  const std::byte* raw_page(SpillHandle handle) const;
+  const std::byte* raw_page(SpillHandle handle);
   bool is_lost(SpillHandle handle) const;  // with the file
   bool file_given_up() const;
   void drain();  // waits until the queue is empty
   SpillStats stats() const;
 
   std::span<std::byte> cells_memory() { return cells_.memory(); }  // for tests
+  uint32_t n_cells_taken() const;                                  // the same: how many have bytes of this store
 
  private:
   enum class Where : uint8_t {
@@ -162,9 +173,10 @@ class SpillStore {
   // Pages are in one list or none: raw pages in order of put; the queue; blocks in cells, those to move first in front.
   struct Entry {
     uint64_t checksum;
+    SpillStore* owner;  // of a raw page, or a block in cells or file: the store that has the bytes; null: this one
     uint32_t tag;
     uint32_t n_refs;
-    uint32_t first, last;  // first: slot or first cell; last: last cell
+    uint32_t first, last;  // first: slot or first cell; last: last cell; of a block that another store has: nothing
     uint32_t block_bytes;
     uint32_t prev, next;
     Where where;
@@ -190,13 +202,28 @@ class SpillStore {
 
   void lay_out(const SpillOptions& options, const SpillPlan& plan, Arena& arena);
   Status init_codecs();
-  Status copy_pages(SpillStore& other);
-  Status copy_file(SpillStore& other);
   void init_lists();
   Status start_workers(const SpillOptions& options);
   void append(List& list, uint32_t index);
   void remove(List& list, uint32_t index);
   std::byte* slot(uint32_t index) const { return slots_ + size_t{index} * plan_page_bytes_; }
+
+  // Sharing (spill_family.cpp).
+  void join_family();
+  void leave_family();
+  void copy_pages(SpillStore& other);
+  const SpillStore& holder(uint32_t index) const {
+    const SpillStore* owner = entries_[index].owner;
+    return owner != nullptr ? *owner : *this;
+  }
+  const std::byte* raw_bytes(uint32_t index) const;
+  bool get_from_cells(uint32_t index, std::byte* block) const;
+  void hand_over(uint32_t index);
+  bool take_over(uint32_t index);
+  bool take_over_block(uint32_t index);
+  void lose_shared(uint32_t index);
+  uint32_t file_room() const { return file_.n_free() - n_reserved_in_file_; }
+
   bool is_page(SpillHandle handle) const {
     return handle < plan_.n_entries && entries_[handle].where != Where::kFree && entries_[handle].n_refs != 0;
   }
@@ -207,7 +234,8 @@ class SpillStore {
   bool move_to_file(Lock& lock, uint64_t wanted);
   bool write_to_file(Lock& lock, uint32_t index);
   bool put_in_cells(const std::byte* block, uint32_t block_bytes, uint32_t& first, uint32_t& last);
-  void give_cells_back(const Entry& entry);
+  void give_cells_back(Entry& entry);
+  void give_file_cells_back(Entry& entry);
   void give_up_file();
   void do_job(Lock& lock, Worker& worker);
   uint32_t compress(Worker& worker, uint32_t index);
@@ -225,10 +253,14 @@ class SpillStore {
   Reader& take_reader(Lock& lock);
   void give_reader(Reader& reader);
   Status read(Lock& lock, SpillHandle handle, uint32_t stream, uint32_t position, std::byte* out, Reader& reader);
+  Status read_file(Lock& lock, SpillHandle handle, uint32_t stream, uint32_t position, Reader& reader);
   static void* worker_main(void* worker);
 
   std::pmr::memory_resource* memory_;
   std::pmr::memory_resource* slot_memory_;
+  std::pmr::memory_resource* family_memory_;
+  SpillFamily* family_ = nullptr;
+  SpillStore* next_member_ = nullptr;  // of the family
   SpillOptions options_;
   SpillPlan plan_;
   uint32_t plan_page_bytes_ = 0, n_workers_ = 0, n_readers_ = 0, max_pages_ = 0, n_started_ = 0;
@@ -243,13 +275,12 @@ class SpillStore {
   SpillFile::Run* run_memory_ = nullptr;
   char* path_memory_ = nullptr;  // of the file, for a copy of the store
   Worker* workers_ = nullptr;    // [n_workers + 1], the last for the thread that puts
-  Reader* readers_ = nullptr;    // [n_readers + 1], the last for writing to the file
+  Reader* readers_ = nullptr;    // [n_readers + 2], the last but one for writing to the file, the last for take_over
   std::byte* slots_ = nullptr;
   uint32_t* raw_index_ = nullptr;  // by tag; null: nobody wants to know
 
-  std::mutex put_mutex_;  // puts take turns; taken before mutex_
-  mutable std::mutex mutex_;
-  std::condition_variable job_, done_, reader_free_;
+  std::mutex put_mutex_;  // puts take turns; taken before the family's mutex, which guards all that follows
+  std::condition_variable job_, done_, reader_free_, guest_left_;
   SpillCells cells_;
   SpillFile file_;
   List raw_, queue_, in_cells_;
@@ -257,6 +288,8 @@ class SpillStore {
   uint32_t free_entry_ = kNoSpill, n_free_slots_ = 0;
   // Cells that are free when every page in the queue needs worst_cells. Damage of links may take more than are free.
   int64_t free_for_sure_ = 0;
+  uint32_t n_reserved_in_file_ = 0;  // cells of the file for blocks that another store has
+  uint32_t n_guests_ = 0;            // stores that are reading this one's file, without the lock
   Reader* free_reader_ = nullptr;
   bool stop_ = false, file_failed_ = false;
   SpillStats stats_;

@@ -1,5 +1,6 @@
 // A session that goes on where another one is. It is built like the other, from the setup and a copy of the policy, and
-// then gets its pages, tables, store and state. Nothing is shared, so neither can tell that the other exists.
+// then gets its pages, tables, store and state. Only what is in the store is shared (kv/spill_family.h), in a way that
+// neither can tell that the other exists.
 #include <algorithm>
 #include <cstring>
 

@@ -197,12 +197,13 @@ void Session::get_stats(weir_session_stats& s) const {
 void Session::get_memory(weir_memory_info& m) const {
   m.plan_bytes = plan_.total_bytes;
   m.device_bytes = device_bytes_;
-  m.bytes = sizeof(Session) + memory_.bytes() + device_bytes_;
-  m.peak_bytes = sizeof(Session) + memory_.peak_bytes() + device_bytes_;
+  const uint64_t shared = setup_.spill_plan.family_bytes;  // of the runtime's memory
+  m.bytes = sizeof(Session) + shared + memory_.bytes() + device_bytes_;
+  m.peak_bytes = sizeof(Session) + shared + memory_.peak_bytes() + device_bytes_;
   m.kv_budget_bytes = plan_.kv_bytes;
   m.kv_bytes = kv_.pages_resident() * plan_.page_bytes;
   m.kv_peak_bytes = kv_.pages_resident_max() * plan_.page_bytes;
-  m.n_allocs = 1 + memory_.n_allocs() + (device_bytes_ != 0 ? 1 : 0);
+  m.n_allocs = 1 + (shared != 0 ? 1 : 0) + memory_.n_allocs() + (device_bytes_ != 0 ? 1 : 0);
   m.allocs_while_decoding = late_allocs_.load(std::memory_order_relaxed);
 }
 

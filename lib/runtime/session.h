@@ -67,7 +67,8 @@ class Session {
         pool_(pool),
         devices_(devices),
         device_weights_(device_weights),
-        owner_(owner) {}
+        owner_(owner),
+        store_(&memory_, &slot_memory_, &parent) {}
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -265,7 +266,7 @@ class Session {
   KvCache kv_;
   uint64_t events_read_ = 0;  // number of the first event in kv_.events() that the application has not read
   SlotMemory slot_memory_{memory_};
-  SpillStore store_{&memory_, &slot_memory_};  // with recall, or for what leaves without it
+  SpillStore store_;  // with recall, or for what leaves without it
   ColdPages cold_;
   PageArchive archive_;
   Step step_;

@@ -93,7 +93,8 @@ void run(const Settings& s) {
   o.file_bytes = s.file == nullptr ? 0 : all + all / 4;
   o.n_workers = s.n_workers;
   if (s.queue_pages != 0) o.queue_pages = s.queue_pages;
-  SpillStore store(std::pmr::new_delete_resource(), std::pmr::new_delete_resource());
+  std::pmr::memory_resource* const memory = std::pmr::new_delete_resource();
+  SpillStore store(memory, memory, memory);
   check(store.create(o), "create");
   std::vector<SpillHandle> handles(s.n_pages);
   // A first round, so that the system has given the memory.

@@ -53,7 +53,7 @@ inline uint16_t element(uint32_t stream, uint32_t pos, uint32_t row, uint32_t i,
 struct Recall {
   explicit Recall(const KvShape& shape) : Recall(shape, store_for(shape)) {}
   Recall(const KvShape& shape, const SpillOptions& o) : c(shape), kv(c.kv) {
-    store = std::make_unique<SpillStore>(&memory, &memory);
+    store = std::make_unique<SpillStore>(&memory, &memory, &memory);
     if (!store->create(o).ok()) fail_msg("%s", last_error_text());
     cold.start(kv, *store);
   }

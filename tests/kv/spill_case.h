@@ -1,6 +1,7 @@
 // What the tests of the spill store share: memory that counts and can refuse, a store over it, and pages by number.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <memory_resource>
 #include <new>
@@ -16,7 +17,7 @@ using page_makers::Bytes;
 
 class CountingMemory final : public std::pmr::memory_resource {
  public:
-  uint64_t n_allocs = 0, bytes = 0;
+  std::atomic<uint64_t> n_allocs{0}, bytes{0};
   uint64_t refused_from = UINT64_MAX;  // number of the first allocation that is refused
 
  private:
@@ -44,13 +45,14 @@ inline uint32_t position_of(uint32_t number) { return number / 7 * 16; }
 
 struct Store {
   explicit Store(const weir::SpillOptions& options) : options(options) {
-    store = std::make_unique<weir::SpillStore>(&memory, &slot_memory);
+    store = std::make_unique<weir::SpillStore>(&memory, &slot_memory, &family_memory);
     status = store->create(options).code();
   }
   ~Store() {
     store.reset();
     assert_int_equal(memory.bytes, 0);
     assert_int_equal(slot_memory.bytes, 0);
+    assert_int_equal(family_memory.bytes, 0);
   }
   weir_status put(uint32_t number, weir::SpillHandle& handle) {
     const Bytes bytes = page(number);
@@ -70,7 +72,7 @@ struct Store {
   }
 
   weir::SpillOptions options;
-  CountingMemory memory, slot_memory;
+  CountingMemory memory, slot_memory, family_memory;
   std::unique_ptr<weir::SpillStore> store;
   weir_status status = WEIR_OK;
 };

@@ -32,7 +32,7 @@ struct Archive {
     o.max_pages = static_cast<uint32_t>(shape.n_archived_streams() * kContext);
     o.budget_bytes = spill_worst_bytes(o.page_bytes, store_pages != 0 ? store_pages : o.max_pages);
     o.queue_pages = 4;
-    store = std::make_unique<SpillStore>(&memory, &memory);
+    store = std::make_unique<SpillStore>(&memory, &memory, &memory);
     if (!store->create(o).ok()) fail_msg("%s", last_error_text());
     archive.start(kv, *store);
   }

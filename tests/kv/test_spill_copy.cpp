@@ -1,8 +1,11 @@
 // kv: a copy of a spill store holds the same pages under the same handles, and the same calls have the same results in
-// both from then on: what is refused, what is read, what moves to the file. Nothing of one can be seen in the other.
-#include <errno.h>
+// both from then on: what is refused, what is read, what moves to the file. Nothing of one can be seen in the other,
+// though they share bytes: families of stores are compared with stores that were never copied. test_spill_family.cpp
+// looks at what is shared, at faults and at threads.
 #include <unistd.h>
 
+#include <iterator>
+#include <map>
 #include <string>
 
 #include "tests/kv/spill_case.h"
@@ -11,6 +14,12 @@ namespace {
 
 using namespace weir;
 using namespace spill_case;
+
+#ifdef WEIR_INTERNAL_SANITIZED
+constexpr uint32_t kFamilies = 2;
+#else
+constexpr uint32_t kFamilies = 12;
+#endif
 
 std::string file_path() { return "spill_copy_test_" + std::to_string(getpid()) + ".tmp"; }
 
@@ -92,7 +101,7 @@ void run(uint32_t n_raw, uint32_t n_cells, uint32_t n_workers, uint32_t n_in_fil
     for (uint32_t i = 0; i < n_before; ++i) step(h, {a.store.get()});
     CountingMemory memory, slots;
     {
-      SpillStore copy(&memory, &slots);
+      SpillStore copy(&memory, &slots, &a.family_memory);
       assert_true(copy.create_copy(*a.store).ok());
       assert_int_equal(memory.bytes, a.memory.bytes);
       assert_int_equal(slots.bytes, a.slot_memory.bytes);
@@ -105,7 +114,7 @@ void run(uint32_t n_raw, uint32_t n_cells, uint32_t n_workers, uint32_t n_in_fil
         a.store->release(held.handles[0]);
         held.handles = {held.handles[1]};
       }
-      SpillStore second(&memory, &slots);
+      SpillStore second(&memory, &slots, &a.family_memory);
       assert_true(second.create_copy(copy).ok());
       for (uint32_t i = 0; i < 100; ++i) step(h, {&second});
     }
@@ -133,7 +142,7 @@ void spill_copy__keeps_references(void**) {
   const SpillHandle handle = a.must_put(1);
   a.store->share(handle);
   CountingMemory memory;
-  SpillStore copy(&memory, &memory);
+  SpillStore copy(&memory, &memory, &a.family_memory);
   assert_true(copy.create_copy(*a.store).ok());
   copy.release(handle);
   Bytes out(kPageBytes);
@@ -143,42 +152,166 @@ void spill_copy__keeps_references(void**) {
   assert_int_equal(a.get(handle, 1), WEIR_OK);
 }
 
-int g_reads_left = -1, g_writes_left = -1;
-ssize_t failing_read(int fd, void* data, size_t bytes, off_t offset) {
-  if (g_reads_left == 0) return errno = EIO, -1;
-  --g_reads_left;
-  return kSystemFile.read(fd, data, bytes, offset);
-}
-ssize_t failing_write(int fd, const void* data, size_t bytes, off_t offset) {
-  if (g_writes_left == 0) return errno = ENOSPC, -1;
-  --g_writes_left;
-  return kSystemFile.write(fd, data, bytes, offset);
+// --- families ------------------------------------------------------------------------------------------------------
+
+struct Call {
+  enum Kind : uint32_t { kPut, kRelease, kDrop, kGet, kBlock, kShare, kMakeRoom } kind;
+  uint32_t number;  // of the page
+};
+
+// A store of the family and one with the same history that was never copied.
+struct Member {
+  struct Held {
+    SpillHandle handles[2];
+    uint32_t n_refs;
+  };
+  std::unique_ptr<SpillStore> store;
+  std::unique_ptr<Store> alone;
+  std::map<uint32_t, Held> held;  // by page
+  std::vector<Call> history;
+};
+
+weir_status call(SpillStore& store, const Call& c, SpillHandle& handle, Bytes& seen) {
+  const Bytes bytes = page(c.number);
+  const uint32_t stream = stream_of(c.number), position = position_of(c.number);
+  seen.clear();
+  switch (c.kind) {
+    case Call::kPut:
+      return store.put(stream, position, bytes.data(), handle).code();
+    case Call::kRelease:
+      store.release(handle);
+      break;
+    case Call::kDrop:
+      store.drop(handle);
+      break;
+    case Call::kGet: {
+      seen.resize(kPageBytes);
+      const weir_status status = store.get(handle, stream, position, seen.data()).code();
+      if (status == WEIR_OK) assert_true(seen == bytes);
+      return status;
+    }
+    case Call::kBlock: {
+      seen.resize(max_block_bytes(kPageBytes));
+      uint32_t n_bytes = 0;
+      SpillPlace place = SpillPlace::kRaw;
+      store.drain();  // what is compressed does not depend on the workers then
+      const weir_status status = store.get_block(handle, stream, position, seen.data(), n_bytes, place).code();
+      seen.resize(n_bytes);
+      seen.push_back(static_cast<std::byte>(place));
+      return status;
+    }
+    case Call::kShare:
+      store.share(handle);
+      break;
+    case Call::kMakeRoom:
+      return store.make_room(c.number % 5).code();
+  }
+  return WEIR_OK;
 }
 
-// A file that fails while it is copied costs the copy; the store goes on.
-void spill_copy__of_a_file_that_fails(void**) {
-  const FileCalls calls = {kSystemFile.open, kSystemFile.unlink, kSystemFile.allocate, failing_read, failing_write};
-  const std::string path = file_path();
-  SpillOptions o = options_for(0, 4);
-  o.file_path = path.c_str();
-  o.file_bytes = 100 * SpillFile::kCellBytes;
-  o.file_calls = &calls;
-  Store a(o);
-  std::vector<SpillHandle> handles;
-  for (uint32_t i = 0; i < 20; ++i) handles.push_back(a.must_put(i));
-  assert_true(a.store->stats().pages_in_file > 3);
-  for (int* left : {&g_reads_left, &g_writes_left}) {
-    *left = 2;
-    CountingMemory memory;
-    {
-      SpillStore copy(&memory, &memory);
-      assert_int_equal(copy.create_copy(*a.store).code(), WEIR_ERR_IO);
-    }
-    assert_int_equal(memory.bytes, 0);
-    *left = -1;
+// `alone` without `member.store`: to give it the history that the store has.
+void do_call(Member& member, const Call& c, bool only_alone) {
+  Bytes seen[2];
+  weir_status status[2] = {};
+  Member::Held& held = member.held.try_emplace(c.number, Member::Held{{kNoSpill, kNoSpill}, 0}).first->second;
+  for (size_t i = only_alone ? 1 : 0; i < 2; ++i)
+    status[i] = call(i == 0 ? *member.store : *member.alone->store, c, held.handles[i], seen[i]);
+  if (!only_alone) {
+    assert_int_equal(status[0], status[1]);
+    assert_true(seen[0] == seen[1]);
+    member.history.push_back(c);
+    if ((c.kind == Call::kPut && status[0] == WEIR_OK) || c.kind == Call::kShare) ++held.n_refs;
+    if (c.kind == Call::kRelease || c.kind == Call::kDrop) --held.n_refs;
+    if (held.n_refs == 0) member.held.erase(c.number);
   }
-  for (uint32_t i = 0; i < 20; ++i) assert_int_equal(a.get(handles[i], i), WEIR_OK);
-  assert_int_equal(a.store->stats().errors, 0);
+}
+
+struct Family {
+  explicit Family(const SpillOptions& o, uint32_t seed) : options(o), random(seed) {
+    members.push_back(std::make_unique<Member>());
+    members[0]->store = std::make_unique<SpillStore>(&memory, &memory, &memory);
+    assert_true(members[0]->store->create(o).ok());
+    members[0]->alone = std::make_unique<Store>(o);
+  }
+  ~Family() {
+    while (!members.empty()) end(draw(static_cast<uint32_t>(members.size())));
+    assert_int_equal(memory.bytes, 0);
+  }
+  uint32_t draw(uint32_t n) {
+    random = random * 1664525u + 1013904223u;
+    return (random >> 8) % n;
+  }
+  void copy(const Member& from) {
+    auto member = std::make_unique<Member>();
+    member->store = std::make_unique<SpillStore>(&memory, &memory, &memory);
+    assert_true(member->store->create_copy(*from.store).ok());
+    member->alone = std::make_unique<Store>(options);
+    for (const Call& c : from.history) do_call(*member, c, true);
+    for (const auto& [number, held] : from.held) {
+      Member::Held& own = member->held.at(number);
+      own.handles[0] = held.handles[0];
+      own.n_refs = held.n_refs;
+    }
+    std::erase_if(member->held, [](const auto& held) { return held.second.n_refs == 0; });
+    member->history = from.history;
+    members.push_back(std::move(member));
+  }
+  void end(size_t i) {
+    assert_same_stats(*members[i]->store, *members[i]->alone->store);
+    members.erase(members.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  void step() {
+    Member& member = *members[draw(static_cast<uint32_t>(members.size()))];
+    const uint32_t kind = draw(20), n_held = static_cast<uint32_t>(member.held.size());
+    const auto any = [&] { return std::next(member.held.begin(), draw(n_held))->first; };
+    if (kind < 8 || n_held == 0) return do_call(member, {Call::kPut, next++}, false);
+    if (kind < 12) return do_call(member, {kind < 11 ? Call::kRelease : Call::kDrop, any()}, false);
+    if (kind < 17) return do_call(member, {kind < 15 ? Call::kGet : Call::kBlock, any()}, false);
+    if (kind == 17) return do_call(member, {Call::kShare, any()}, false);
+    if (kind == 18) {  // its number is no page's
+      do_call(member, {Call::kMakeRoom, kNoSpill - draw(5)}, false);
+    } else {
+      drawn_member(member);
+    }
+  }
+  void drawn_member(const Member& member) {
+    if (members.size() < 5 && draw(3) != 0) {
+      copy(member);
+    } else if (members.size() > 1) {
+      end(draw(static_cast<uint32_t>(members.size())));
+    }
+  }
+
+  CountingMemory memory;
+  SpillOptions options;
+  std::vector<std::unique_ptr<Member>> members;
+  uint32_t next = 0, random;
+};
+
+void run_families(uint32_t n_raw, uint32_t n_cells, uint32_t n_workers, uint32_t n_in_file) {
+  const std::string path = file_path();
+  SpillOptions o = options_for(n_raw, n_cells, n_workers);
+  o.max_pages = 60;
+  if (n_in_file != 0) o.file_path = path.c_str();
+  o.file_bytes = uint64_t{n_in_file} * 3 * SpillFile::kCellBytes;
+  for (uint32_t seed = 1; seed <= kFamilies; ++seed) {
+    Family family(o, seed * 97 + n_raw);
+    for (uint32_t i = 0; i < 500; ++i) family.step();
+  }
+}
+
+void spill_copy__families_go_on_as_stores_that_share_nothing(void**) {
+  run_families(0, 12, 0, 0);
+  run_families(5, 12, 0, 0);
+  run_families(5, 12, 2, 0);
+  run_families(8, 30, 3, 0);
+}
+
+void spill_copy__families_with_files(void**) {
+  run_families(0, 8, 0, 30);
+  run_families(4, 8, 0, 30);
+  run_families(4, 8, 2, 30);
+  run_families(0, 6, 1, 12);
 }
 
 void spill_copy__without_memory(void**) {
@@ -187,7 +320,7 @@ void spill_copy__without_memory(void**) {
   CountingMemory memory;
   for (memory.refused_from = 0; memory.refused_from < 2; ++memory.refused_from) {
     memory.n_allocs = 0;
-    SpillStore copy(&memory, &memory);
+    SpillStore copy(&memory, &memory, &a.family_memory);
     bool threw = false;
     try {
       (void)copy.create_copy(*a.store);
@@ -204,8 +337,11 @@ void spill_copy__without_memory(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(spill_copy__goes_on_as_the_store), cmocka_unit_test(spill_copy__has_a_file_of_its_own),
-      cmocka_unit_test(spill_copy__keeps_references),     cmocka_unit_test(spill_copy__of_a_file_that_fails),
+      cmocka_unit_test(spill_copy__goes_on_as_the_store),
+      cmocka_unit_test(spill_copy__has_a_file_of_its_own),
+      cmocka_unit_test(spill_copy__keeps_references),
+      cmocka_unit_test(spill_copy__families_go_on_as_stores_that_share_nothing),
+      cmocka_unit_test(spill_copy__families_with_files),
       cmocka_unit_test(spill_copy__without_memory),
   };
   return cmocka_run_group_tests_name("spill_copy", tests, nullptr, nullptr);

@@ -350,8 +350,10 @@ void spill_store__damaged_links_lose_pages_only(void**) {
   for (uint32_t n_workers : {0u, 2u}) {
     Store s(options_for(1, 6, n_workers));
     std::vector<SpillHandle> handles;
-    for (uint32_t i = 0; i < 6; ++i) handles.push_back(s.must_put(i));
-    s.store->drain();
+    for (uint32_t i = 0; i < 6; ++i) {
+      handles.push_back(s.must_put(i));
+      s.store->drain();  // which block gets which cells must not depend on the workers
+    }
     for (; !handles.empty(); handles.pop_back()) s.store->release(handles.back());  // all cells have had a link now
     const SpillHandle good = s.must_put(4), last = s.must_put(1);                   // 4 is noise: the largest block
     s.store->drain();
@@ -437,6 +439,7 @@ void spill_store__all_memory_is_planned(void**) {
       assert_int_equal(s.get(h, i), WEIR_OK);
     }
     assert_int_equal(s.memory.n_allocs, 1);
+    assert_int_equal(s.family_memory.bytes, plan.family_bytes);
     assert_int_equal(s.slot_memory.n_allocs, 1);
   }
 }
@@ -469,17 +472,18 @@ void spill_store__refuses_what_cannot_be(void**) {
 
 void spill_store__memory_and_threads_that_are_refused(void**) {
   SpillOptions o = options_for(2, 10, 3);
-  for (uint64_t refused : {0, 1}) {
-    CountingMemory memory, slot_memory;
-    (refused == 0 ? memory : slot_memory).refused_from = 0;
+  for (int refused : {0, 1, 2}) {
+    CountingMemory memories[3];
+    memories[refused].refused_from = 0;
     bool has_thrown = false;
     try {
-      SpillStore store(&memory, &slot_memory);
+      SpillStore store(&memories[0], &memories[1], &memories[2]);
       (void)store.create(o);
     } catch (const std::bad_alloc&) {
       has_thrown = true;
     }
-    assert_true(has_thrown && memory.bytes == 0 && slot_memory.bytes == 0);
+    assert_true(has_thrown);
+    for (const CountingMemory& memory : memories) assert_int_equal(memory.bytes, 0);
   }
   o.create_thread = start_some;
   for (int n : {0, 1, 2}) {

@@ -414,7 +414,7 @@ class Sim {
   ThreadPool pool_{std::pmr::new_delete_resource()};
   OpContext cx_;
   std::vector<Line> memory_[3], scratch_, staging_;
-  SpillStore store_{std::pmr::new_delete_resource(), std::pmr::new_delete_resource()};
+  SpillStore store_{std::pmr::new_delete_resource(), std::pmr::new_delete_resource(), std::pmr::new_delete_resource()};
   Step step_;
   std::vector<float> q_, q_sink_, k_, cos_sin_, cos_sin_sink_, mass_, score_, lse_, token_mass_;
   std::vector<uint32_t> select_, n_select_;
