@@ -51,7 +51,6 @@ typedef weir_status (*weir_read_fn)(void *user, const weir_read_info *info, uint
  *  @return WEIR_OK
  *          WEIR_ERR_INVALID_ARG  NULL
  *          WEIR_ERR_IO           @p write refused or threw; the message says at which byte
- *          WEIR_ERR_UNSUPPORTED  the session recalls pages on a device
  *          WEIR_ERR_DEVICE_LOST  the device failed
  *          WEIR_ERR_BUSY         another thread is inside the session
  *  @threads one thread at a time
@@ -65,19 +64,23 @@ WEIR_API weir_status weir_session_save(weir_session *session, weir_write_fn writ
  *
  *  Model, policy, its options, context and budget must be those of the saved session; device, threads, batch_tokens,
  *  flags and the sizes of the spill store need not. Where that store is smaller, pages are dropped in the same order as
- *  when it is full, and counted. Counters go on from where this session's are; pages that the saved session had lost
- *  count as dropped. In layers with a sliding window, weir_session_rewind cannot go back to before pages that had left
- *  the window. A pending cancel is cleared. Nothing is allocated, and the bytes are not trusted.
+ *  when it is full, and counted; with WEIR_SPILL_STRICT nothing is restored then. Without recall there need not be a
+ *  store: pages that were in the saved session's alone are lost. A conversation that had lost pages takes no tokens in
+ *  a strict store (WEIR_ERR_IO) before a rewind to before them. Counters go on from where this session's are; pages
+ *  that the saved session had lost count as dropped. In layers with a sliding window, weir_session_rewind cannot go
+ *  back to before pages that had left the window. A pending cancel is cleared. Nothing is allocated, and the bytes are
+ *  not trusted.
  *
- *  @param session in/out; after an error other than WEIR_ERR_INVALID_ARG, WEIR_ERR_BUSY and WEIR_ERR_UNSUPPORTED for a
- *                 device it is as after weir_session_reset
+ *  @param session in/out; after an error other than WEIR_ERR_INVALID_ARG and WEIR_ERR_BUSY it is as after
+ *                 weir_session_reset
  *  @param read    gives the bytes, in order
  *  @param user    passed to @p read
  *  @return WEIR_OK
  *          WEIR_ERR_INVALID_ARG  NULL; nothing changed
  *          WEIR_ERR_FORMAT       the bytes are no saved session, or are damaged or incomplete
  *          WEIR_ERR_UNSUPPORTED  a newer format, another model, policy, option, context or budget: the message names
- *                                what differs, with both values; or the session recalls pages on a device
+ *                                what differs, with both values
+ *          WEIR_ERR_BUDGET       WEIR_SPILL_STRICT, and the spill store has no room for all pages
  *          WEIR_ERR_IO           @p read refused or threw
  *          WEIR_ERR_DEVICE_LOST  the device failed
  *          WEIR_ERR_BUSY         another thread is inside the session; nothing changed

@@ -25,6 +25,7 @@ void ColdPages::copy_from(const ColdPages& other) {
   lacks_copies_ = other.lacks_copies_;
   file_is_lost_ = other.file_is_lost_;
   failure_ = other.failure_;
+  lost_how_ = other.lost_how_;
   lost_pos_ = other.lost_pos_;
   recalled_.store(other.pages_recalled(), std::memory_order_relaxed);
   recall_ns_.store(other.recall_ns(), std::memory_order_relaxed);
@@ -33,7 +34,8 @@ void ColdPages::copy_from(const ColdPages& other) {
 void ColdPages::reset() {
   windows_.reset();
   for (uint32_t s = 0; s < kv_->shape().n_streams(); ++s) {
-    for (uint32_t row = 0; has_stream(s) && row < kv_->stream(s).n_pages; ++row) forget(s, row);
+    // Not n_pages: where a device steps, rows may have copies that the host's tables do not know yet.
+    for (uint32_t row = 0; has_stream(s) && row < kv_->stream(s).capacity; ++row) forget(s, row);
   }
   lacks_copies_ = false;
   failure_ = WEIR_OK;
@@ -47,14 +49,18 @@ void ColdPages::forget(uint32_t stream, uint32_t row) {
 
 // --- losses --------------------------------------------------------------------------------------------------------
 
-// A cold page whose copy cannot be read.
+// A cold page whose copy cannot be read, or that has none. `why` is a spill store's status.
 void ColdPages::lose(uint32_t stream, uint32_t row, weir_status why) {
   forget(stream, row);
   kv_->lose(stream, row);
   if (!strict_) return;
   const uint32_t pos = kv_->stream(stream).first_pos[row];
   lost_pos_ = failure_ == WEIR_OK ? pos : std::min(lost_pos_, pos);
-  if (failure_ == WEIR_OK) failure_ = why == WEIR_ERR_FORMAT ? WEIR_ERR_FORMAT : WEIR_ERR_IO;
+  if (failure_ != WEIR_OK) return;
+  failure_ = why == WEIR_ERR_FORMAT ? WEIR_ERR_FORMAT : WEIR_ERR_IO;
+  lost_how_ = why == WEIR_ERR_FORMAT  ? "because its copy was damaged"
+              : why == WEIR_ERR_STATE ? "since before the conversation was saved"
+                                      : "with the spill file";
 }
 
 // After the store was used: when it has given up its file, the copies there are gone.
@@ -82,7 +88,7 @@ Status ColdPages::failure() const {
   return fail(failure_,
               "a page of the conversation is lost %s, from position %u on; tokens can be appended after a reset, or a "
               "rewind to before that position",
-              failure_ == WEIR_ERR_IO ? "with the spill file" : "because its copy was damaged", lost_pos_);
+              lost_how_, lost_pos_);
 }
 
 Status ColdPages::prepare(uint32_t n_tok) {
@@ -241,7 +247,7 @@ bool ColdPages::get_block(uint32_t stream, uint32_t row, std::byte* block, uint3
 
 void ColdPages::restore_without(uint32_t stream, uint32_t row) {
   if (kv_->stream(stream).slots[row] == kNoSlot) {
-    lose(stream, row, WEIR_ERR_IO);
+    lose(stream, row, WEIR_ERR_STATE);
   } else {
     lacks_copies_ = lacks_copies_ || kv_->stream(stream).len[row] == kPageTokens;
   }
@@ -250,7 +256,17 @@ void ColdPages::restore_without(uint32_t stream, uint32_t row) {
 Status ColdPages::put_block(uint32_t stream, uint32_t row, const std::byte* block, uint32_t block_bytes,
                             SpillPlace place) {
   const StreamView v = kv_->stream(stream);
-  uint16_t* page = v.slots[row] != kNoSlot ? kv_->page_data(v.slots[row]) : nullptr;
+  const bool is_resident = v.slots[row] != kNoSlot;
+  void* page = nullptr;
+  if (is_resident) page = pool_ != nullptr ? static_cast<void*>(pool_->buffer()) : kv_->page_data(v.slots[row]);
+  WEIR_TRY(put_block(stream, row, block, block_bytes, place, page));
+  if (!is_resident || pool_ == nullptr || pool_->write(v.slots[row])) return {};
+  return fail(WEIR_ERR_DEVICE_LOST, "the device failed while a page of the conversation was copied to it");
+}
+
+Status ColdPages::put_block(uint32_t stream, uint32_t row, const std::byte* block, uint32_t block_bytes,
+                            SpillPlace place, void* page) {
+  const StreamView v = kv_->stream(stream);
   for (;;) {
     SpillHandle copy = kNoCopy;
     const auto tag = static_cast<uint32_t>(kv_->row_index(stream, row));

@@ -64,9 +64,9 @@ class ColdPages {
   bool get_block(uint32_t stream, uint32_t row, std::byte* block, uint32_t& block_bytes, SpillPlace& place);
   // Gives a page of a restored conversation its copy, and if it is in the pool its bytes. When the store is full, the
   // copy that is dropped first has to go, perhaps this one. WEIR_ERR_FORMAT: the block is damaged, or another page's;
-  // strict: WEIR_ERR_BUDGET instead of a loss.
+  // strict: WEIR_ERR_BUDGET instead of a loss; WEIR_ERR_DEVICE_LOST.
   Status put_block(uint32_t stream, uint32_t row, const std::byte* block, uint32_t block_bytes, SpillPlace place);
-  // Of a restored page that has none: it is in the pool, or lost.
+  // Of a restored page that has none: it is in the pool, or lost; in a strict store no token is appended then.
   void restore_without(uint32_t stream, uint32_t row);
   void begin_restore() { least_is_known_ = false; }
 
@@ -91,6 +91,8 @@ class ColdPages {
   bool has_stream(uint32_t stream) const { return kv_->window(stream) == 0; }
   void copy_row(uint32_t row, const uint16_t* pages);
   const void* pool_page(uint32_t slot);
+  Status put_block(uint32_t stream, uint32_t row, const std::byte* block, uint32_t block_bytes, SpillPlace place,
+                   void* page);
   SpillHandle copy(uint32_t stream, uint32_t row, const void* page);
   bool copy_again();
   void lose(uint32_t stream, uint32_t row, weir_status why);
@@ -116,6 +118,7 @@ class ColdPages {
   bool file_is_lost_ = false;  // and with it what was there, in the tables too
   // Strict: why a page was lost, and the first position of the first such page.
   weir_status failure_ = WEIR_OK;
+  const char* lost_how_ = "";
   uint32_t lost_pos_ = 0;
   std::atomic<uint64_t> recalled_{0}, recall_ns_{0};
 };

@@ -26,7 +26,9 @@ void KvCache::lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena&
   n_resident_ = shape.recalls() ? tables.take<uint32_t>(shape.n_streams()) : nullptr;
   row_per_stream_ = shape.recalls() ? host.take<uint32_t>(shape.n_streams()) : nullptr;
   window_copies_ = n_window_copies() != 0 ? host.take<uint32_t>(n_window_copies()) : nullptr;
-  spare_page_ = shape.recalls() ? host.take<uint16_t>(page_elements()) : nullptr;
+  spare_page_ = shape.recalls() || shape.archive_pages != 0
+                    ? host.take<uint16_t>(max_block_bytes(static_cast<uint32_t>(shape.page_bytes())) / sizeof(uint16_t))
+                    : nullptr;
   archive_ =
       shape.archive_pages != 0 ? tables.take<uint32_t>(shape.n_archived_streams() * shape.archive_pages) : nullptr;
   archive_flags_ = shape.archive_pages != 0 ? tables.take<uint8_t>(shape.archive_pages) : nullptr;

@@ -18,6 +18,7 @@
 
 #include "core/memory.h"
 #include "core/status.h"
+#include "kv/page_codec.h"
 #include "kv/page_events.h"
 #include "ops/ops.h"
 
@@ -184,7 +185,8 @@ class KvCache {
     const size_t local = size_t{layer - shape_.n_global(layer)} * shape_.n_kv_heads + head;
     return window_copies_ + local * shape_.pages_per_stream;
   }
-  uint16_t* spare_page() const { return spare_page_; }  // [page_elements], with recall
+  // With a store: room for a page, or for a block of one (max_block_bytes).
+  uint16_t* spare_page() const { return spare_page_; }
   // With copies of what leaves (KvShape::archive_pages): [archive_pages] handle or kNoCopy of each page of a stream by
   // position / 16; null for a stream that has none.
   uint32_t* archive(uint32_t stream) const;
@@ -221,7 +223,8 @@ class KvCache {
   void put_back(uint32_t stream, uint32_t page);
   uint16_t* free_page(uint32_t stream) { return page_data(free_[top_free(stream)]); }
   uint32_t row_of(uint32_t stream, uint32_t page) const;  // of a page that the stream holds
-  // Counts copies of pages that left: those that are dropped for good, and those that nobody needs.
+  // Counts copies of pages that left: new ones, those that are dropped for good, and those that nobody needs.
+  void count_left(uint64_t n) { pages_cold_.fetch_add(n, std::memory_order_relaxed); }
   void count_dropped(uint64_t n);
   void count_forgotten(uint64_t n) { pages_cold_.fetch_sub(n, std::memory_order_relaxed); }
   // Counts a cold page that is lost, unpins it, and makes its digest worse than any other; where digests are elsewhere,
@@ -323,7 +326,7 @@ class KvCache {
   uint32_t* n_resident_ = nullptr;      // [n_streams]; null without recall
   uint32_t* row_per_stream_ = nullptr;  // [n_streams]; null without recall
   uint32_t* window_copies_ = nullptr;   // [n_local_streams, pages_per_stream]; null without recall or windows
-  uint16_t* spare_page_ = nullptr;      // null without recall
+  uint16_t* spare_page_ = nullptr;      // null without a store
   uint32_t* archive_ = nullptr;         // [n_archived_streams, archive_pages]; null without copies
   uint8_t* archive_flags_ = nullptr;    // [archive_pages]; null without copies
   uint32_t* append_row_ = nullptr;      // [n_streams] row that holds the first reserved token

@@ -22,10 +22,10 @@ void PageArchive::forget(uint32_t stream, uint32_t page) {
   copies[page] = kNoCopy;
 }
 
+// A conversation that was being restored has copies and no tokens yet.
 void PageArchive::reset() {
-  const uint32_t n_pages = kv_->n_tokens() / kPageTokens;
   for (uint32_t s = 0; s < kv_->shape().n_streams(); ++s) {
-    for (uint32_t page = first_page_; page < n_pages; ++page) forget(s, page);
+    for (uint32_t page = first_page_; page < kv_->shape().archive_pages; ++page) forget(s, page);
   }
   first_page_ = 0;
 }
@@ -79,6 +79,11 @@ bool PageArchive::read(uint32_t stream, uint32_t page, uint16_t* out) {
   return false;
 }
 
+// Whether a page is there, or can come back when those after it are gone.
+bool PageArchive::can_be_cut(uint32_t stream, uint32_t page) const {
+  return kv_->holds(stream, page) || (has(stream, page) && kv_->row_of(stream, page) < kv_->stream(stream).capacity);
+}
+
 // Brings a page that left back into a free row; false: it is lost.
 bool PageArchive::put_back(uint32_t stream, uint32_t page) {
   if (kv_->archive(stream) == nullptr || !read(stream, page, kv_->free_page(stream))) return false;
@@ -100,7 +105,7 @@ bool PageArchive::truncate(uint32_t n_tokens, bool refill) {
   const uint32_t n_whole = n_tokens / kPageTokens, n_streams = kv_->shape().n_streams();
   const bool cuts_page = n_tokens % kPageTokens != 0;
   for (uint32_t s = 0; cuts_page && s < n_streams; ++s) {
-    if (kv_->archive(s) != nullptr && !has(s, n_whole)) return false;
+    if (kv_->archive(s) != nullptr && !can_be_cut(s, n_whole)) return false;
   }
   drop_from(n_whole + (cuts_page ? 1 : 0));
   bool came = true;
@@ -117,6 +122,51 @@ bool PageArchive::truncate(uint32_t n_tokens, bool refill) {
     }
   }
   return came;
+}
+
+bool PageArchive::get_block(uint32_t stream, uint32_t page, std::byte* block, uint32_t& block_bytes,
+                            SpillPlace& place) {
+  const uint32_t* copies = kv_->archive(stream);
+  if (copies[page] == kNoCopy) return false;
+  if (store_->get_block(copies[page], stream, page * kPageTokens, block, block_bytes, place).ok()) return true;
+  forget(stream, page);
+  kv_->count_dropped(1);
+  return false;
+}
+
+bool PageArchive::find_place(uint32_t stream, uint32_t page, SpillPlace& place) const {
+  const uint32_t* copies = kv_->archive(stream);
+  return copies != nullptr && copies[page] != kNoCopy && store_->find_place(copies[page], place);
+}
+
+Status PageArchive::put(uint32_t stream, uint32_t page, const std::byte* block, uint32_t block_bytes,
+                        SpillPlace place) {
+  uint32_t& copy = kv_->archive(stream)[page];
+  first_page_ = std::min(first_page_, page);
+  Status status;
+  do {
+    status = store_->put_block(stream, page * kPageTokens, block, block_bytes, place, nullptr, copy);
+  } while (status.code() == WEIR_ERR_BUDGET && drop_one());
+  return status;
+}
+
+Status PageArchive::put_block(uint32_t stream, uint32_t page, const std::byte* block, uint32_t block_bytes,
+                              SpillPlace place) {
+  kv_->count_left(1);
+  const Status status = put(stream, page, block, block_bytes, place);
+  if (status.code() != WEIR_ERR_BUDGET) return status;
+  kv_->count_dropped(1);
+  return {};
+}
+
+Status PageArchive::copy_again(uint32_t stream, uint32_t page, SpillPlace place) {
+  const StreamView v = kv_->stream(stream);
+  const uint32_t row = kv_->row_of(stream, page);
+  auto* const block = reinterpret_cast<std::byte*>(kv_->spare_page());
+  kv_->archive_flags()[page] = static_cast<uint8_t>(v.flags[row] & kPagePrompt);
+  const uint32_t n = store_->make_block(stream, page * kPageTokens, kv_->page_keys(v.slots[row]), block);
+  const Status status = put(stream, page, block, n, place);
+  return status.code() == WEIR_ERR_BUDGET ? Status() : status;
 }
 
 }  // namespace weir

@@ -29,12 +29,30 @@ class PageArchive {
   bool read(uint32_t stream, uint32_t page, uint16_t* out);
   // KvCache::truncate, with the copies; a page that is cut comes back if it left. With `refill` the tables then get
   // back what left of the tokens before, newest first, as far as they have rows. False: the page that is cut is lost,
-  // and nothing has changed, but that the tokens of a page whose copy proves to be damaged are gone.
+  // or its table has no row for it, and nothing has changed, but that the tokens of a page whose copy proves to be
+  // damaged are gone.
   bool truncate(uint32_t n_tokens, bool refill);
 
+  // For a saved conversation. The copy of a page that left, as SpillStore::get_block gives it; false: it is lost. Where
+  // the copy of a page in the pool lies; false: it has none.
+  bool get_block(uint32_t stream, uint32_t page, std::byte* block, uint32_t& block_bytes, SpillPlace& place);
+  bool find_place(uint32_t stream, uint32_t page, SpillPlace& place) const;
+  // And back, in ascending order of page and stream, while the tables have all rows: gives a page that left its copy.
+  // When the store is full, the oldest copies go. WEIR_ERR_FORMAT: the block is damaged, or another page's.
+  Status put_block(uint32_t stream, uint32_t page, const std::byte* block, uint32_t block_bytes, SpillPlace place);
+  // Copies a page that is in the pool to this place.
+  Status copy_again(uint32_t stream, uint32_t page, SpillPlace place);
+  // Of a page that left and has no copy.
+  void restore_without(uint64_t n) {
+    kv_->count_left(n);
+    kv_->count_dropped(n);
+  }
+
  private:
+  Status put(uint32_t stream, uint32_t page, const std::byte* block, uint32_t block_bytes, SpillPlace place);
   bool drop_one();
   void forget(uint32_t stream, uint32_t page);
+  bool can_be_cut(uint32_t stream, uint32_t page) const;
   bool put_back(uint32_t stream, uint32_t page);
   void drop_from(uint32_t page);
 

@@ -57,6 +57,24 @@ Status SpillStore::put_block(uint32_t stream, uint32_t position, const std::byte
   return {};
 }
 
+// By the encoder of the thread that puts.
+uint32_t SpillStore::make_block(uint32_t stream, uint32_t position, const void* page, std::byte* block) {
+  const std::lock_guard turn(put_mutex_);
+  const uint64_t checksum = page_checksum(page, plan_page_bytes_, stream, position);
+  const uint32_t stored =
+      workers_[n_workers_].encoder.encode(static_cast<const std::byte*>(page), block + kBlockHeaderBytes);
+  write_block_header(checksum, stored, block);
+  return kBlockHeaderBytes + stored;
+}
+
+bool SpillStore::find_place(SpillHandle handle, SpillPlace& place) const {
+  const std::lock_guard lock(mutex_);
+  if (!is_page(handle) || entries_[handle].where == Where::kLost) return false;
+  const Where where = entries_[handle].where;
+  place = where <= Where::kBusy ? SpillPlace::kRaw : where == Where::kFile ? SpillPlace::kFile : SpillPlace::kCells;
+  return true;
+}
+
 // False, and nothing has changed, when there is no room.
 bool SpillStore::add_to_cells(Lock& lock, uint64_t checksum, uint32_t tag, const std::byte* block, uint32_t block_bytes,
                               bool to_file, SpillHandle& handle) {

@@ -139,6 +139,10 @@ class SpillStore {
   // put_block also restores the page to `page` if that is not null; in WEIR_ERR_BUDGET, too.
   Status put_block(uint32_t stream, uint32_t position, const std::byte* block, uint32_t block_bytes, SpillPlace place,
                    void* page, SpillHandle& handle, uint32_t tag = 0);
+  // For a page that is at hand: makes its block, [max_block_bytes], and returns the size; says where its copy lies,
+  // false: it was lost.
+  uint32_t make_block(uint32_t stream, uint32_t position, const void* page, std::byte* block);
+  bool find_place(SpillHandle handle, SpillPlace& place) const;
 
   // References: put gives one, share adds one, release and drop take one away; the page is gone with its last one. drop
   // is for pages that somebody still might want, and counts them.

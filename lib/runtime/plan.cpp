@@ -84,11 +84,11 @@ Status budget_of(const weir_session_options& o, const ModelConfig& c, uint32_t& 
 
 bool lets_pages_go(const StepRules& rules) { return rules.victim != VictimRule::kNever; }
 
-// Whether what leaves for good is stored all the same.
-bool keeps_copies(const weir_session_options& o, const PolicyNeeds& needs, const StepRules& rules) {
+// Whether a store keeps copies of what leaves for good.
+bool may_keep_copies(const PolicyNeeds& needs, const StepRules& rules) {
   // A table may hold the whole context, and let pages of the answer go all the same.
   const bool holds_all = needs.pages_per_stream >= whole_pages(needs.context_tokens) && rules.decode_pages == 0;
-  return o.spill_budget_bytes != 0 && !needs.may_recall && lets_pages_go(rules) && !holds_all;
+  return !needs.may_recall && lets_pages_go(rules) && !holds_all;
 }
 
 // The backend that the options ask for; WEIR_DEVICE_AUTO takes an available device that can run this session, else the
@@ -102,7 +102,7 @@ Status find_backend(const weir_session_options& o, const Model& model, const Pol
   };
   if (o.device == WEIR_DEVICE_CPU) return check_cpu();
   const auto find = [&]() -> Status {
-    if (keeps_copies(o, needs, setup.rules))
+    if (o.spill_budget_bytes != 0 && may_keep_copies(needs, setup.rules))
       return fail(WEIR_ERR_UNSUPPORTED, "spill_budget_bytes: what leaves the pool can be stored on the processor only");
     if ((o.flags & WEIR_SESSION_TRACE) != 0)
       return fail(WEIR_ERR_UNSUPPORTED, "WEIR_SESSION_TRACE: only the processor's steps can be traced");
@@ -179,8 +179,8 @@ Status plan_store(const weir_session_options& o, const PolicyNeeds& needs, Sessi
                 o.policy);
   const uint64_t n_ruled = recalls ? setup.kv.n_streams() - setup.kv.n_local_streams() : setup.kv.n_archived_streams();
   // With recall also of windows, for rewinding.
-  const uint64_t n_pages = recalls ? uint64_t{setup.kv.n_streams()} * setup.kv.pages_per_stream
-                                   : n_ruled * setup.kv.archive_pages;
+  const uint64_t n_pages =
+      recalls ? uint64_t{setup.kv.n_streams()} * setup.kv.pages_per_stream : n_ruled * setup.kv.archive_pages;
   SpillOptions& spill = setup.spill;
   spill.page_bytes = static_cast<uint32_t>(setup.kv.page_bytes());
   spill.max_pages = static_cast<uint32_t>(n_pages);
@@ -242,8 +242,10 @@ Status Session::check(const Model& model, const weir_session_options& o, uint32_
               c.window,     c.global_every};
   setup.kv.recall_slots = needs.recall_slots;
   setup.kv.window_pages = window_pages(c.window, setup.max_tok, needs.context_tokens);
-  if (keeps_copies(o, needs, setup.rules)) setup.kv.archive_pages = whole_pages(needs.context_tokens);
+  if (may_keep_copies(needs, setup.rules)) setup.kv.archive_pages = whole_pages(needs.context_tokens);
   if (setup.kv.n_archived_streams() == 0) setup.kv.archive_pages = 0;
+  setup.most_archive_pages = setup.kv.archive_pages;
+  if (o.spill_budget_bytes == 0) setup.kv.archive_pages = 0;
   setup.trace = (o.flags & WEIR_SESSION_TRACE) != 0;
   // Slots are numbered in 32 bits.
   if (setup.kv.n_rows() >= UINT32_MAX) {

@@ -10,6 +10,20 @@
 
 namespace weir {
 
+// The sections between header and end, in the order of the file, and the functions of `Who` that write or read what is
+// in them.
+template <class Who>
+struct SectionPart {
+  Section section;
+  Status (Who::*part)();
+};
+template <class Who>
+inline constexpr SectionPart<Who> kSectionParts[] = {
+    {Section::kDescription, &Who::description}, {Section::kTokens, &Who::tokens}, {Section::kLogits, &Who::logits},
+    {Section::kSampler, &Who::sampler},         {Section::kText, &Who::text},     {Section::kRows, &Who::rows},
+    {Section::kDigests, &Who::digests},         {Section::kPages, &Who::pages},
+};
+
 // Pages and digests of a session. On a device they pass through staging memory that is otherwise used while prompts are
 // read.
 class Session::PageMemory {
@@ -20,11 +34,10 @@ class Session::PageMemory {
   uint16_t* keys(uint32_t slot) const { return kv_.page_data(slot); }
   uint16_t* values(uint32_t slot) const { return kv_.page_data(slot) + size_t{kPageTokens} * kv_.shape().head_dim; }
   uint16_t* digest(uint32_t stream, uint32_t row) const { return kv_.digest_data(s_.kv_.digest_index(stream, row)); }
-  // Room for the largest block, with recall.
+  // Room for the largest block, with a store; in host memory.
   std::span<std::byte> block() const {
-    const KvShape& shape = kv_.shape();
-    const uint64_t n = uint64_t{shape.n_kv_heads} * kSplitPages * shape.page_bytes();
-    return {reinterpret_cast<std::byte*>(s_.step_.b.staging.pages), n};
+    return {reinterpret_cast<std::byte*>(s_.kv_.spare_page()),
+            max_block_bytes(static_cast<uint32_t>(kv_.shape().page_bytes()))};
   }
 
   // Calls use(std::span<const uint16_t>) for the n elements at `from`, piece by piece.

@@ -114,7 +114,7 @@ void Session::forget() {
   device_is_behind_ = true;
   sampler_.restart();
   detokenizer_.reset(&model_->tokenizer(), false, true);
-  has_logits_ = false;
+  has_logits_ = logits_on_device_ = greedy_from_device_ = false;
   cancel_.store(false);
 }
 

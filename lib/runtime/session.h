@@ -10,8 +10,8 @@
 #include "core/memory.h"
 #include "core/status.h"
 #include "kv/cold_pages.h"
-#include "kv/page_archive.h"
 #include "kv/kv_cache.h"
+#include "kv/page_archive.h"
 #include "models/decoder.h"
 #include "models/model.h"
 #include "policy/policy.h"
@@ -33,6 +33,7 @@ struct SessionSetup {
   uint32_t max_tok = 0;  // rows of a prefill chunk
   bool trace = false;    // page masses of every step are kept for weir_session_trace
   KvShape kv;
+  uint32_t most_archive_pages = 0;  // KvShape::archive_pages that a session with these options and a store has
   bool has_store() const { return kv.recalls() || kv.archive_pages != 0; }
   SpillOptions spill;  // this and the next with a store
   SpillPlan spill_plan;
@@ -155,7 +156,6 @@ class Session {
   class Saver;
   class Restorer;
   Status describe(NamedValues& out) const;
-  Status check_savable() const;
   void forget();  // the conversation
   Status check_range(uint32_t first, uint32_t end) const;
   Status find_lost(uint32_t n_tokens, bool lossy, uint32_t& n_kept) const;
@@ -234,7 +234,7 @@ class Session {
   Status prepare_copies(uint32_t n_tok);
   Status fill_row_on_device();
   Status create_store(SpillStore* other);  // null: an empty one
-  void seal(uint32_t first);  // copies the pages that the tokens from position `first` on have filled
+  void seal(uint32_t first);               // copies the pages that the tokens from position `first` on have filled
   Status create_on_device(const SessionSetup& setup, SpillStore* other);
   Status run_device_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_left);
   Status run_device_step(weir_token token);

@@ -1,6 +1,7 @@
 // Header, sections and checksums of saved sessions; see session_file.h.
 #include "runtime/session_file.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -118,6 +119,16 @@ Status SessionReader::fill(void* out, uint64_t n) {
 Status SessionReader::too_many(uint64_t n, uint64_t room, const char* what) const {
   return fail(WEIR_ERR_FORMAT, "the saved session has %llu %s at byte %llu, where this session has room for %llu",
               Number{n}, what, Number{at_}, Number{room});
+}
+
+Status SessionReader::skip(uint64_t n, uint64_t most, const char* what) {
+  if (n > most) return too_many(n, most, what);
+  std::byte part[256];
+  for (uint64_t n_part = 0; n != 0; n -= n_part) {
+    n_part = std::min<uint64_t>(n, sizeof(part));
+    WEIR_TRY(fill(part, n_part));
+  }
+  return {};
 }
 
 Status SessionReader::begin() {

@@ -10,8 +10,8 @@
 #include <type_traits>
 
 #include "core/callback.h"
-#include "kv/checksum.h"
 #include "core/status.h"
+#include "kv/checksum.h"
 #include "kv/kv_cache.h"
 
 namespace weir {
@@ -46,6 +46,9 @@ enum class SavedPage : uint32_t {
   kRaw = 2,   // this and the next two: a block, which the store had raw, compressed in memory, or in its file
   kCells = 3,
   kFile = 4,
+  kPoolRaw = 5,  // this and the next two: as kPool, of a page that the store also has, in these places
+  kPoolCells = 6,
+  kPoolFile = 7,
 };
 
 // The application's callbacks; `at` is the offset in the file.
@@ -120,6 +123,8 @@ class SessionReader {
     if (n > room.size()) return too_many(n, room.size(), what);
     return fill(room.data(), n * sizeof(T));
   }
+  // n bytes that nobody wants, at most `most`.
+  Status skip(uint64_t n, uint64_t most, const char* what);
   // For messages: where the file is wrong.
   uint64_t at() const { return at_; }
 

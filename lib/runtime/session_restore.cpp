@@ -23,19 +23,12 @@ class Session::Restorer final : ByteSource {
 
   Status run() {
     WEIR_TRY(in_.begin());
-    using Part = Status (Restorer::*)();
-    constexpr struct {
-      Section section;
-      Part part;
-    } kParts[] = {{Section::kTokens, &Restorer::tokens},   {Section::kLogits, &Restorer::logits},
-                  {Section::kSampler, &Restorer::sampler}, {Section::kText, &Restorer::text},
-                  {Section::kRows, &Restorer::rows},       {Section::kDigests, &Restorer::digests},
-                  {Section::kPages, &Restorer::pages}};
-    WEIR_TRY(description());
-    for (const auto& [section, part] : kParts) {
+    for (const auto& [section, part] : kSectionParts<Restorer>) {
       WEIR_TRY(in_.begin_section(section));
       WEIR_TRY((this->*part)());
       WEIR_TRY(in_.end_section());
+      // What differs is told only once it is certain that the file says so.
+      if (section == Section::kDescription) WEIR_TRY(compare_description());
     }
     WEIR_TRY(in_.finish());
     kv_.set_n_tokens(n_tokens_);
@@ -45,41 +38,9 @@ class Session::Restorer final : ByteSource {
     return {};
   }
 
- private:
-  Answer read(void* bytes, uint64_t n, uint64_t at, uint64_t& n_read) override {
-    const weir_read_info info = {sizeof(weir_read_info), 0, at, n, bytes};
-    return s_.call_out([&] { return fn_(user_, &info, &n_read); });
-  }
-
-  Status damaged(const char* format, ...) const __attribute__((format(printf, 2, 3))) {
-    char what[128];
-    va_list arguments;
-    va_start(arguments, format);
-    std::vsnprintf(what, sizeof(what), format, arguments);
-    va_end(arguments);
-    return fail(WEIR_ERR_FORMAT, "the saved session is damaged before byte %llu: %s",
-                static_cast<unsigned long long>(in_.at()), what);
-  }
-
-  // What differs is told only once it is certain that the file says so.
   Status description() {
-    NamedValues here;
-    WEIR_TRY(s_.describe(here));
-    char text[NamedValues::kBytes];
-    uint32_t n = 0;
-    WEIR_TRY(in_.begin_section(Section::kDescription));
-    WEIR_TRY(in_.number(n));
-    WEIR_TRY(in_.array(std::span<char>(text), n, "bytes of description"));
-    WEIR_TRY(in_.end_section());
-    return compare_named_values({text, n}, here.text());
-  }
-
-  Status check_tokens(std::span<const weir_token> tokens) const {
-    const uint32_t n = s_.model_->config().vocab_size;
-    for (const weir_token token : tokens) {
-      if (token < 0 || static_cast<uint32_t>(token) >= n) return damaged("token %d is not in 0..%u", token, n - 1);
-    }
-    return {};
+    WEIR_TRY(in_.number(n_description_));
+    return in_.array(std::span<char>(description_), n_description_, "bytes of description");
   }
 
   Status tokens() {
@@ -142,6 +103,64 @@ class Session::Restorer final : ByteSource {
       WEIR_TRY(check_rows(s, v, n));
       kv_.place_rows(s, n, n_tokens_);
     }
+    return kept_flags();
+  }
+
+  Status digests() {
+    const size_t n = digest_elements(shape_.digest, shape_.head_dim);
+    for (uint32_t s = 0; s < shape_.n_streams(); ++s) {
+      const StreamView v = kv_.stream(s);
+      for (uint32_t row = 0; row < v.n_pages; ++row) {
+        if (!has_digest(shape_, s, v.len[row])) continue;
+        WEIR_TRY(memory_.write(memory_.digest(s, row), n,
+                               [&](std::span<uint16_t> part) { return in_.array(part, part.size(), "digests"); }));
+      }
+    }
+    return {};
+  }
+
+  // A page that the file has in no row had left when it was saved.
+  Status pages() {
+    if (s_.cold_.is_on()) s_.cold_.begin_restore();
+    for (uint32_t page = 0; page < whole_pages(n_tokens_); ++page) {
+      for (uint32_t s = 0; s < shape_.n_streams(); ++s) {
+        if (kv_.holds(s, page)) {
+          WEIR_TRY(row_page(s, page, kv_.row_of(s, page)));
+        } else if (is_kept(s, page)) {
+          WEIR_TRY(left_page(s, page));
+        }
+      }
+    }
+    return {};
+  }
+
+ private:
+  Answer read(void* bytes, uint64_t n, uint64_t at, uint64_t& n_read) override {
+    const weir_read_info info = {sizeof(weir_read_info), 0, at, n, bytes};
+    return s_.call_out([&] { return fn_(user_, &info, &n_read); });
+  }
+
+  Status damaged(const char* format, ...) const __attribute__((format(printf, 2, 3))) {
+    char what[128];
+    va_list arguments;
+    va_start(arguments, format);
+    std::vsnprintf(what, sizeof(what), format, arguments);
+    va_end(arguments);
+    return fail(WEIR_ERR_FORMAT, "the saved session is damaged before byte %llu: %s",
+                static_cast<unsigned long long>(in_.at()), what);
+  }
+
+  Status compare_description() const {
+    NamedValues here;
+    WEIR_TRY(s_.describe(here));
+    return compare_named_values({description_, n_description_}, here.text());
+  }
+
+  Status check_tokens(std::span<const weir_token> tokens) const {
+    const uint32_t n = s_.model_->config().vocab_size;
+    for (const weir_token token : tokens) {
+      if (token < 0 || static_cast<uint32_t>(token) >= n) return damaged("token %d is not in 0..%u", token, n - 1);
+    }
     return {};
   }
 
@@ -168,36 +187,43 @@ class Session::Restorer final : ByteSource {
     return has_open ? Status() : damaged("stream %u has no page for its last tokens", stream);
   }
 
-  Status digests() {
-    const size_t n = digest_elements(shape_.digest, shape_.head_dim);
-    for (uint32_t s = 0; s < shape_.n_streams(); ++s) {
-      const StreamView v = kv_.stream(s);
-      for (uint32_t row = 0; row < v.n_pages; ++row) {
-        if (!has_digest(shape_, s, v.len[row])) continue;
-        WEIR_TRY(memory_.write(memory_.digest(s, row), n,
-                               [&](std::span<uint16_t> part) { return in_.array(part, part.size(), "digests"); }));
+  // Without recall: which of the pages whose copies follow were the prompt's.
+  Status kept_flags() {
+    const uint32_t whole = s_.setup_.most_archive_pages != 0 ? n_tokens_ / kPageTokens : 0;
+    uint8_t flags[64];
+    WEIR_TRY(in_.number(n_kept_));
+    if (n_kept_ != 0 && n_kept_ != whole) return damaged("%u pages with copies, not %u", n_kept_, whole);
+    for (uint32_t first = 0, n = 0; first < n_kept_; first += n) {
+      n = std::min<uint32_t>(n_kept_ - first, sizeof(flags));
+      WEIR_TRY(in_.array(std::span<uint8_t>(flags), n, "flags"));
+      for (uint32_t i = 0; i < n; ++i) {
+        if ((flags[i] & ~uint32_t{kPagePrompt}) != 0) return damaged("page %u had flags 0x%x", first + i, flags[i]);
       }
+      if (s_.archive_.is_on()) std::copy_n(flags, n, kv_.archive_flags() + first);
     }
     return {};
   }
 
-  Status pages() {
-    uint32_t n_rows = 0;
-    for (uint32_t s = 0; s < shape_.n_streams(); ++s) n_rows = std::max(n_rows, kv_.stream(s).n_pages);
-    if (s_.cold_.is_on()) s_.cold_.begin_restore();
-    for (uint32_t row = 0; row < n_rows; ++row) {
-      for (uint32_t s = 0; s < shape_.n_streams(); ++s) {
-        if (row < kv_.stream(s).n_pages) WEIR_TRY(page(s, row));
-      }
-    }
-    return {};
+  // Whether the saved session, which may have had a store where this one has none, kept copies of the stream's pages.
+  bool is_kept(uint32_t stream, uint32_t page) const {
+    KvShape shape = shape_;
+    shape.archive_pages = s_.setup_.most_archive_pages;
+    return page < n_kept_ && shape.is_archived(stream / shape.n_kv_heads);
   }
 
-  Status page(uint32_t stream, uint32_t row) {
+  // Stores at `place` where a page was, if its kind is one of three: `first` and the two after it.
+  static bool is_one_of(uint32_t kind, SavedPage first, SpillPlace& place) {
+    const uint32_t i = kind - static_cast<uint32_t>(first);
+    place = static_cast<SpillPlace>(i);
+    return i <= static_cast<uint32_t>(SpillPlace::kFile);
+  }
+
+  Status row_page(uint32_t stream, uint32_t page, uint32_t row) {
     const StreamView v = kv_.stream(stream);
-    const bool is_resident = v.slots[row] != kNoSlot;
-    const bool may_have_copy = v.copies != nullptr && kv_.window(stream) == 0 && v.len[row] == kPageTokens;
+    const bool is_resident = v.slots[row] != kNoSlot, is_full = v.len[row] == kPageTokens;
+    const bool may_have_copy = v.copies != nullptr && kv_.window(stream) == 0 && is_full;
     uint32_t kind = 0;
+    SpillPlace place = SpillPlace::kRaw;
     WEIR_TRY(in_.number(kind));
     if (kind == static_cast<uint32_t>(SavedPage::kLost) && !is_resident) {
       s_.cold_.restore_without(stream, row);
@@ -205,12 +231,38 @@ class Session::Restorer final : ByteSource {
     }
     if (kind == static_cast<uint32_t>(SavedPage::kPool) && is_resident) {
       if (may_have_copy) s_.cold_.restore_without(stream, row);
-      return pool_page(v, row);
+      WEIR_TRY(pool_page(v, row));
+      // The saved session had no store at all: what this one stores without recall begins with these pages.
+      const bool begins = n_kept_ == 0 && is_full && kv_.archive(stream) != nullptr;
+      return begins ? s_.archive_.copy_again(stream, page, place) : Status();
     }
-    if (kind >= static_cast<uint32_t>(SavedPage::kRaw) && kind <= static_cast<uint32_t>(SavedPage::kFile) &&
-        may_have_copy)
-      return stored_page(stream, row, static_cast<SpillPlace>(kind - static_cast<uint32_t>(SavedPage::kRaw)));
+    if (is_one_of(kind, SavedPage::kPoolRaw, place) && is_resident && is_full && is_kept(stream, page)) {
+      WEIR_TRY(pool_page(v, row));
+      return kv_.archive(stream) != nullptr ? s_.archive_.copy_again(stream, page, place) : Status();
+    }
+    if (is_one_of(kind, SavedPage::kRaw, place) && may_have_copy) {
+      uint32_t n = 0;
+      WEIR_TRY(read_block(n));
+      return check_block(stream, row, s_.cold_.put_block(stream, row, memory_.block().data(), n, place));
+    }
     return damaged("page %u of stream %u is of kind %u", row, stream, kind);
+  }
+
+  // A page that left. Without a store nobody wants it.
+  Status left_page(uint32_t stream, uint32_t page) {
+    uint32_t kind = 0, n = 0;
+    SpillPlace place = SpillPlace::kRaw;
+    WEIR_TRY(in_.number(kind));
+    const bool is_lost = kind == static_cast<uint32_t>(SavedPage::kLost);
+    if (!is_lost && !is_one_of(kind, SavedPage::kRaw, place))
+      return damaged("page %u of stream %u, which left, is of kind %u", page, stream, kind);
+    if (kv_.archive(stream) == nullptr) return is_lost ? Status() : skip_block();
+    if (is_lost) {
+      s_.archive_.restore_without(1);
+      return {};
+    }
+    WEIR_TRY(read_block(n));
+    return check_block(stream, page, s_.archive_.put_block(stream, page, memory_.block().data(), n, place));
   }
 
   Status pool_page(const StreamView& v, uint32_t row) {
@@ -222,16 +274,26 @@ class Session::Restorer final : ByteSource {
     return {};
   }
 
-  // A page that the store gets as a block, and the pool as it is.
-  Status stored_page(uint32_t stream, uint32_t row, SpillPlace place) {
-    const std::span<std::byte> room =
-        memory_.block().first(max_block_bytes(static_cast<uint32_t>(shape_.page_bytes())));
+  // Reads a block into the memory for one; n: its bytes.
+  Status read_block(uint32_t& n) {
+    const std::span<std::byte> room = memory_.block();
     WEIR_TRY(in_.array(room, kBlockHeaderBytes, "bytes of a block"));
-    const uint32_t n = stored_bytes_of(room.data());
-    WEIR_TRY(in_.array(room.subspan(kBlockHeaderBytes), n, "bytes of a page"));
-    const Status status = s_.cold_.put_block(stream, row, room.data(), kBlockHeaderBytes + n, place);
+    const uint32_t stored = stored_bytes_of(room.data());
+    WEIR_TRY(in_.array(room.subspan(kBlockHeaderBytes), stored, "bytes of a page"));
+    n = kBlockHeaderBytes + stored;
+    return {};
+  }
+
+  Status skip_block() {
+    std::byte header[kBlockHeaderBytes];
+    WEIR_TRY(in_.array(std::span<std::byte>(header), kBlockHeaderBytes, "bytes of a block"));
+    return in_.skip(stored_bytes_of(header), shape_.page_bytes(), "bytes of a page");
+  }
+
+  // What the store says of a block that it got.
+  Status check_block(uint32_t stream, uint32_t page, Status status) const {
     if (status.code() != WEIR_ERR_FORMAT) return status;
-    return damaged("page %u of stream %u does not have its checksum", row, stream);
+    return damaged("page %u of stream %u does not have its checksum", page, stream);
   }
 
   Session& s_;
@@ -241,7 +303,10 @@ class Session::Restorer final : ByteSource {
   weir_read_fn fn_;
   void* user_;
   SessionReader in_;
+  char description_[NamedValues::kBytes];
+  uint32_t n_description_ = 0;
   uint32_t n_tokens_ = 0;
+  uint32_t n_kept_ = 0;  // without recall: pages whose copies follow, from the first on
   bool has_logits_ = false;
   Sampler::State sampler_;
   Detokenizer::Held held_;
@@ -250,7 +315,6 @@ class Session::Restorer final : ByteSource {
 Status Session::restore(weir_read_fn fn, void* user) {
   Entry entry(*this);
   WEIR_TRY(entry.status());
-  WEIR_TRY(check_savable());
   forget();
   const Status status = Restorer(*this, fn, user).run();
   if (!status.ok()) forget();

@@ -33,13 +33,6 @@ Status Session::describe(NamedValues& out) const {
   return out.is_cut() ? fail(WEIR_ERR_INTERNAL, "the description of the session is too long") : Status();
 }
 
-Status Session::check_savable() const {
-  if (archive_.is_on())
-    return fail(WEIR_ERR_UNSUPPORTED, "sessions that store pages without recall cannot be saved or restored");
-  if (device_ == nullptr || !kv_.shape().recalls()) return {};
-  return fail(WEIR_ERR_UNSUPPORTED, "sessions that recall pages on a device cannot be saved or restored");
-}
-
 class Session::Saver final : ByteSink {
  public:
   Saver(Session& session, weir_write_fn fn, void* user)
@@ -47,30 +40,12 @@ class Session::Saver final : ByteSink {
 
   Status run() {
     WEIR_TRY(out_.begin());
-    using Part = Status (Saver::*)();
-    constexpr struct {
-      Section section;
-      Part part;
-    } kParts[] = {{Section::kDescription, &Saver::description},
-                  {Section::kTokens, &Saver::tokens},
-                  {Section::kLogits, &Saver::logits},
-                  {Section::kSampler, &Saver::sampler},
-                  {Section::kText, &Saver::text},
-                  {Section::kRows, &Saver::rows},
-                  {Section::kDigests, &Saver::digests},
-                  {Section::kPages, &Saver::pages}};
-    for (const auto& [section, part] : kParts) {
+    for (const auto& [section, part] : kSectionParts<Saver>) {
       WEIR_TRY(out_.begin_section(section));
       WEIR_TRY((this->*part)());
       WEIR_TRY(out_.end_section());
     }
     return out_.finish();
-  }
-
- private:
-  Answer write(const void* bytes, uint64_t n, uint64_t at) override {
-    const weir_write_info info = {sizeof(weir_write_info), 0, at, n, bytes};
-    return s_.call_out([&] { return fn_(user_, &info); });
   }
 
   Status description() {
@@ -117,9 +92,6 @@ class Session::Saver final : ByteSink {
     return out_.bytes(bytes, sizeof(bytes));
   }
 
-  // Pages that have left a local layer's window are not saved.
-  uint32_t first_row(uint32_t stream) const { return kv_.n_out_of_window(stream, kv_.n_tokens()); }
-
   Status rows() {
     for (uint32_t s = 0; s < shape_.n_streams(); ++s) {
       const StreamView v = kv_.stream(s);
@@ -132,7 +104,9 @@ class Session::Saver final : ByteSink {
       WEIR_TRY(out_.array(std::span<const float>(v.last_score + first, n)));
       if (v.prompt_score != nullptr) WEIR_TRY(out_.array(std::span<const float>(v.prompt_score + first, n)));
     }
-    return {};
+    const uint32_t n_kept = s_.archive_.is_on() ? kv_.n_tokens() / kPageTokens : 0;
+    WEIR_TRY(out_.number(n_kept));
+    return out_.array(std::span<const uint8_t>(kv_.archive_flags(), n_kept));
   }
 
   Status digests() {
@@ -148,32 +122,60 @@ class Session::Saver final : ByteSink {
     return {};
   }
 
-  // Row by row, the order in which the store got its copies.
+  // Page by page, the order in which the store got its copies.
   Status pages() {
-    uint32_t n_rows = 0;
-    for (uint32_t s = 0; s < shape_.n_streams(); ++s) n_rows = std::max(n_rows, kv_.stream(s).n_pages - first_row(s));
-    for (uint32_t row = 0; row < n_rows; ++row) {
+    for (uint32_t page = 0; page < whole_pages(kv_.n_tokens()); ++page) {
       for (uint32_t s = 0; s < shape_.n_streams(); ++s) {
-        const uint32_t first = first_row(s);
-        if (row < kv_.stream(s).n_pages - first) WEIR_TRY(page(s, first + row));
+        if (kv_.holds(s, page)) {
+          const uint32_t row = kv_.row_of(s, page);
+          if (row >= first_row(s)) WEIR_TRY(row_page(s, page, row));
+        } else if (kv_.archive(s) != nullptr) {
+          WEIR_TRY(left_page(s, page));
+        }
       }
     }
     return {};
   }
 
-  Status page(uint32_t stream, uint32_t row) {
+ private:
+  Answer write(const void* bytes, uint64_t n, uint64_t at) override {
+    const weir_write_info info = {sizeof(weir_write_info), 0, at, n, bytes};
+    return s_.call_out([&] { return fn_(user_, &info); });
+  }
+
+  // Pages that have left a local layer's window are not saved.
+  uint32_t first_row(uint32_t stream) const { return kv_.n_out_of_window(stream, kv_.n_tokens()); }
+
+  Status kind(SavedPage first, SpillPlace place = SpillPlace::kRaw) {
+    return out_.number(static_cast<uint32_t>(first) + static_cast<uint32_t>(place));
+  }
+
+  Status left_page(uint32_t stream, uint32_t page) {
+    const std::span<std::byte> block = memory_.block();
+    uint32_t n = 0;
+    SpillPlace place = SpillPlace::kRaw;
+    if (!s_.archive_.get_block(stream, page, block.data(), n, place)) return kind(SavedPage::kLost);
+    WEIR_TRY(kind(SavedPage::kRaw, place));
+    return out_.bytes(block.data(), n);
+  }
+
+  Status row_page(uint32_t stream, uint32_t page, uint32_t row) {
     const StreamView v = kv_.stream(stream);
+    SpillPlace place = SpillPlace::kRaw;
     if (v.copies != nullptr && v.copies[row] != kNoCopy) {
       const std::span<std::byte> block = memory_.block();
       uint32_t n = 0;
-      SpillPlace place = SpillPlace::kRaw;
       if (s_.cold_.get_block(stream, row, block.data(), n, place)) {
-        WEIR_TRY(out_.number(static_cast<uint32_t>(SavedPage::kRaw) + static_cast<uint32_t>(place)));
+        WEIR_TRY(kind(SavedPage::kRaw, place));
         return out_.bytes(block.data(), n);
       }
     }
-    if (v.slots[row] == kNoSlot) return out_.number(static_cast<uint32_t>(SavedPage::kLost));
-    WEIR_TRY(out_.number(static_cast<uint32_t>(SavedPage::kPool)));
+    if (v.slots[row] == kNoSlot) return kind(SavedPage::kLost);
+    if (s_.archive_.is_on() && s_.archive_.find_place(stream, page, place)) {
+      WEIR_TRY(kind(SavedPage::kPoolRaw, place));
+    } else {
+      WEIR_TRY(kind(SavedPage::kPool));
+    }
     const uint64_t n = uint64_t{v.len[row]} * shape_.head_dim;
     for (const uint16_t* rows : {memory_.keys(v.slots[row]), memory_.values(v.slots[row])}) {
       WEIR_TRY(memory_.read(rows, n, [&](std::span<const uint16_t> part) { return out_.array(part); }));
@@ -193,11 +195,12 @@ class Session::Saver final : ByteSink {
 Status Session::save(weir_write_fn fn, void* user) {
   Entry entry(*this);
   WEIR_TRY(entry.status());
-  WEIR_TRY(check_savable());
   WEIR_TRY(host_tables());
   if (has_logits_) WEIR_TRY(current_logits());
-  if (cold_.is_on()) store_.drain();  // what is compressed already does not depend on time
-  return Saver(*this, fn, user).run();
+  if (setup_.has_store()) store_.drain();  // what is compressed already does not depend on time
+  const Status status = Saver(*this, fn, user).run();
+  if (cold_.is_on()) device_is_behind_ = true;  // copies may have proved to be damaged
+  return status;
 }
 
 }  // namespace weir

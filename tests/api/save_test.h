@@ -69,27 +69,31 @@ typedef struct choice {
     uint32_t n_options;
     uint32_t budget_tokens;
     uint32_t max_prompt_tokens;
+    uint64_t spill_bytes; /* without recall: of a store for what leaves; 0: none */
 } choice;
 
 static const choice choices[] = {
-    {"dense", {{0, 0}}, 0, 0, 0},
-    {"sink", {{0, 0}}, 0, 128, 0},
-    {"sink", {{"positions", "abs"}, {"prompt", "snapkv"}, {"prompt_budget", "64"}}, 3, 128, 0},
-    {"h2o", {{"skip_layers", "1"}}, 1, 128, 0},
-    {"h2o", {{"skip_layers", "0"}, {"score", "norm_sum"}, {"init", "window"}}, 3, 128, 0},
-    {"tova", {{"skip_layers", "0"}}, 1, 128, 0},
-    {"tova", {{"skip_layers", "1"}, {"decide", "token"}}, 2, 128, 0},
-    {"quest", {{"skip_layers", "0"}}, 1, 96, 0},
-    {"quest", {{"skip_layers", "1"}, {"agg", "qhead"}, {"digest", "mean_std"}}, 3, 96, 0},
-    {"raas", {{0, 0}}, 0, 128, 200},
-    {"raas", {{"pin_prompt", "false"}, {"digest", "cuboid_mean"}}, 2, 128, 0},
-    {"hybrid", {{"skip_layers", "0"}, {"prompt", "snapkv"}}, 2, 128, 200},
-    {"random", {{"pin_prompt", "false"}, {"seed", "3"}}, 2, 128, 0},
-    {"arkvale", {{0, 0}}, 0, 128, 0},
-    {"arkvale", {{"recall_from", "4"}, {"recall_pages", "0"}, {"attend", "top"}}, 3, 128, 0},
-    {"arkvale", {{"digest", "cuboid_mean"}, {"agg", "max_raw"}}, 2, 1024, 0},
-    {"raas", {{"recall", "on"}}, 1, 128, 0},
-    {"hybrid", {{"recall", "on"}}, 1, 128, 0},
+    {"dense", {{0, 0}}, 0, 0, 0, 0},
+    {"sink", {{0, 0}}, 0, 128, 0, 0},
+    {"sink", {{"positions", "abs"}, {"prompt", "snapkv"}, {"prompt_budget", "64"}}, 3, 128, 0, 0},
+    {"h2o", {{"skip_layers", "1"}}, 1, 128, 0, 0},
+    {"h2o", {{"skip_layers", "0"}, {"score", "norm_sum"}, {"init", "window"}}, 3, 128, 0, 0},
+    {"tova", {{"skip_layers", "0"}}, 1, 128, 0, 0},
+    {"tova", {{"skip_layers", "1"}, {"decide", "token"}}, 2, 128, 0, 0},
+    {"quest", {{"skip_layers", "0"}}, 1, 96, 0, 0},
+    {"quest", {{"skip_layers", "1"}, {"agg", "qhead"}, {"digest", "mean_std"}}, 3, 96, 0, 0},
+    {"raas", {{0, 0}}, 0, 128, 200, 0},
+    {"raas", {{"pin_prompt", "false"}, {"digest", "cuboid_mean"}}, 2, 128, 0, 0},
+    {"hybrid", {{"skip_layers", "0"}, {"prompt", "snapkv"}}, 2, 128, 200, 0},
+    {"random", {{"pin_prompt", "false"}, {"seed", "3"}}, 2, 128, 0, 0},
+    {"arkvale", {{0, 0}}, 0, 128, 0, 0},
+    {"arkvale", {{"recall_from", "4"}, {"recall_pages", "0"}, {"attend", "top"}}, 3, 128, 0, 0},
+    {"arkvale", {{"digest", "cuboid_mean"}, {"agg", "max_raw"}}, 2, 1024, 0, 0},
+    {"raas", {{"recall", "on"}}, 1, 128, 0, 0},
+    {"hybrid", {{"recall", "on"}}, 1, 128, 0, 0},
+    {"raas", {{"pin_prompt", "false"}}, 1, 128, 0, 600 << 10},
+    {"h2o", {{"skip_layers", "1"}}, 1, 128, 0, 60 << 10}, /* full soon */
+    {"sink", {{"positions", "abs"}, {"prompt", "snapkv"}, {"prompt_budget", "64"}}, 3, 128, 0, 600 << 10},
 };
 #define N_CHOICES (sizeof(choices) / sizeof(choices[0]))
 
@@ -108,7 +112,7 @@ static inline weir_session_options options_of(const choice *c) {
     options.budget_tokens = c->budget_tokens;
     options.max_prompt_tokens = c->max_prompt_tokens;
     /* A fourth of it holds the latest pages as they are, the rest older ones, compressed. */
-    if (recalls(c)) options.spill_budget_bytes = 600 << 10;
+    options.spill_budget_bytes = recalls(c) ? 600 << 10 : c->spill_bytes;
     return options;
 }
 

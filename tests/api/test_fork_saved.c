@@ -48,9 +48,9 @@ static void fork_saved__is_the_file_of_the_parent(void **state) {
 static void fork_saved__can_be_rewound(void **state) {
     const fixture *f = *state;
     static const choice kept[] = {
-        {"dense", {{0, 0}}, 0, 0, 0},
-        {"quest", {{"skip_layers", "0"}}, 1, 96, 0},
-        {"arkvale", {{"attend", "top"}, {"recall_pages", "0"}}, 2, 160, 0},
+        {"dense", {{0, 0}}, 0, 0, 0, 0},
+        {"quest", {{"skip_layers", "0"}}, 1, 96, 0, 0},
+        {"arkvale", {{"attend", "top"}, {"recall_pages", "0"}}, 2, 160, 0, 0},
     };
     for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); ++i) {
         const weir_session_options options = options_of(&kept[i]);

@@ -1,4 +1,6 @@
 /* api: a conversation that was saved and restored goes on with the logits and tokens of one that never stopped. */
+#include <unistd.h>
+
 #include "save_test.h"
 
 #ifdef WEIR_INTERNAL_SANITIZED
@@ -118,7 +120,7 @@ static void save__batch_and_spill_sizes_may_differ(void **state) {
                 weir_session_options options = options_of(&choices[i]);
                 weir_session *whole = session_with(model, &options), *resumed = NULL;
                 options.batch_tokens = batches[b];
-                if (recalls(&choices[i])) options.spill_budget_bytes = b == 0 ? 1 << 20 : 64 << 20;
+                if (options.spill_budget_bytes != 0) options.spill_budget_bytes = b == 0 ? 1 << 20 : 64 << 20;
                 resumed = session_with(other.model, &options);
                 converse(whole);
                 prefill(whole, 900, 64); /* a window's pages leave before the next step */
@@ -135,7 +137,7 @@ static void save__batch_and_spill_sizes_may_differ(void **state) {
     }
 }
 
-static const choice kRecall = {"arkvale", {{0, 0}}, 0, 128, 0};
+static const choice kRecall = {"arkvale", {{0, 0}}, 0, 128, 0, 0};
 
 /* Room for some 12 pages a stream. */
 static weir_session_options full_store(const weir_model *model, uint32_t pages) {
@@ -192,6 +194,253 @@ static void save__a_smaller_store_drops_pages_and_counts_them(void **state) {
     weir_session_destroy(resumed);
 }
 
+/* A folder for the file of a store; at the end nothing is left in it. */
+typedef struct folder {
+    char path[32], file[48];
+} folder;
+
+static folder make_folder(void) {
+    folder f = {"/tmp/weir-save-XXXXXX", ""};
+    assert_non_null(mkdtemp(f.path));
+    snprintf(f.file, sizeof(f.file), "%s/spill", f.path);
+    return f;
+}
+
+/* Between stores in memory and stores with a file, and with nothing as it was. */
+static void save__recall_goes_on_with_a_file(void **state) {
+    const fixture *f = *state;
+    const folder at = make_folder();
+    weir_session_options memory = options_of(&kRecall), with_file = full_store(f->model, 4);
+    memory.spill_budget_bytes = 4 << 20;
+    with_file.spill_path = at.file;
+    with_file.spill_file_bytes = 4 << 20;
+    const weir_session_options *const options[] = {&memory, &with_file};
+    for (size_t from = 0; from < 2; ++from) {
+        weir_session *whole = session_with(f->model, options[from]);
+        converse(whole);
+        converse(whole);
+        assert_true(stats_of(whole).pages_cold > 0 && stats_of(whole).pages_dropped == 0);
+        file first = saved(whole);
+        for (size_t to = 0; to < 2; ++to) {
+            weir_session *resumed = session_with(f->model, options[to]);
+            assert_ok(restore_from(resumed, &first));
+            assert_int_equal(stats_of(resumed).pages_cold, stats_of(whole).pages_cold);
+            assert_int_equal(stats_of(resumed).pages_dropped, 0);
+            file again = saved(resumed);
+            if (from == to) assert_same_files(&first, &again, "file");
+            weir_session *fork = NULL;
+            assert_ok(weir_session_fork(whole, &fork));
+            assert_same_steps(fork, resumed, 2 * kSteps, "file");
+            assert_int_equal(stats_of(resumed).pages_dropped + stats_of(fork).pages_dropped, 0);
+            free(again.bytes);
+            weir_session_destroy(fork);
+            weir_session_destroy(resumed);
+        }
+        free(first.bytes);
+        weir_session_destroy(whole);
+    }
+    assert_int_equal(rmdir(at.path), 0);
+}
+
+/* A strict store takes a conversation that it has room for. It refuses another, and takes no more tokens after one that
+ * had lost pages, until a rewind to before them. */
+static void save__recall_into_a_strict_store(void **state) {
+    const fixture *f = *state;
+    weir_session_options strict = options_of(&kRecall), small = full_store(f->model, 12), loose = small;
+    strict.spill_flags = small.spill_flags = WEIR_SPILL_STRICT;
+    weir_session *whole = session_with(f->model, &strict), *resumed = session_with(f->model, &strict),
+                 *refuses = session_with(f->model, &small), *lossy = session_with(f->model, &loose);
+    const weir_token one = token(3);
+    const char *at = NULL;
+    unsigned position = 0;
+    converse(whole);
+    converse(whole);
+    file first = saved(whole);
+    assert_ok(restore_from(resumed, &first));
+    assert_same_steps(whole, resumed, kSteps, "strict");
+    prefill(refuses, 0, 40);
+    assert_error(restore_from(refuses, &first), WEIR_ERR_BUDGET, "the spill store is full");
+    assert_int_equal(stats_of(refuses).n_tokens + stats_of(refuses).pages_resident + stats_of(refuses).pages_cold, 0);
+    assert_int_equal(stats_of(refuses).spill_stored_bytes, 0);
+    prefill(refuses, 0, 40);
+    converse(lossy);
+    converse(lossy);
+    assert_true(stats_of(lossy).pages_dropped > 0);
+    file second = saved(lossy);
+    assert_ok(restore_from(resumed, &second));
+    assert_int_equal(stats_of(resumed).n_tokens, stats_of(lossy).n_tokens);
+    assert_same_logits(lossy, resumed, "strict, with lost pages");
+    assert_error(weir_session_step(resumed, one), WEIR_ERR_IO, "lost since before the conversation was saved");
+    assert_int_equal(weir_session_prefill(resumed, &one, 1, NULL, NULL), WEIR_ERR_IO);
+    assert_int_equal(stats_of(resumed).n_tokens, stats_of(lossy).n_tokens);
+    at = strstr(weir_last_error(), "from position ");
+    assert_true(at != NULL && sscanf(at, "from position %u", &position) == 1 && position % 16 == 0);
+    assert_ok(weir_session_rewind(resumed, position, 0));
+    assert_ok(weir_session_step(resumed, one));
+    assert_ok(restore_from(resumed, &first)); /* what was lost is forgotten */
+    assert_ok(weir_session_step(resumed, one));
+    free(first.bytes);
+    free(second.bytes);
+    weir_session_destroy(whole);
+    weir_session_destroy(resumed);
+    weir_session_destroy(refuses);
+    weir_session_destroy(lossy);
+}
+
+/* --- a store for what leaves without recall */
+
+static const char *const kLeaving[] = {"sink", "h2o", "tova", "raas", "hybrid", "random"};
+enum { kLeavings = sizeof(kLeaving) / sizeof(kLeaving[0]) };
+static const uint32_t kCuts[] = {180, 160, 77, 16, 3};
+enum { kAllCuts = sizeof(kCuts) / sizeof(kCuts[0]) };
+
+static choice leaving(size_t i, uint64_t spill_bytes) {
+    const choice c = {kLeaving[i], {{0, 0}}, 0, 128, 0, spill_bytes};
+    return c;
+}
+
+static void assert_same_pages(weir_session *a, weir_session *b, const char *when) {
+    const weir_session_stats x = stats_of(a), y = stats_of(b);
+    if (x.pages_resident != y.pages_resident || x.pages_cold != y.pages_cold)
+        fail_msg("%zu and %zu pages, %zu and %zu cold: %s", (size_t)x.pages_resident, (size_t)y.pages_resident,
+                 (size_t)x.pages_cold, (size_t)y.pages_cold, when);
+}
+
+/* `resumed` goes back like a fork of `whole`, and on from there. */
+static void assert_same_rewind(weir_session *whole, weir_session *resumed, uint32_t cut, const char *policy) {
+    char when[64];
+    weir_session *fork = NULL;
+    snprintf(when, sizeof(when), "%s, back to %u", policy, cut);
+    assert_ok(weir_session_fork(whole, &fork));
+    assert_ok(weir_session_rewind(fork, cut, 0));
+    assert_ok(weir_session_rewind(resumed, cut, 0));
+    assert_same_pages(fork, resumed, when);
+    prefill(fork, 33, 40);
+    prefill(resumed, 33, 40);
+    assert_same_steps(fork, resumed, 20, when);
+    assert_same_pages(fork, resumed, when);
+    weir_session_destroy(fork);
+}
+
+static uint64_t bytes_for(const weir_model *model, const weir_session_options *options, uint32_t pages) {
+    weir_plan_info plan = WEIR_PLAN_INFO_INIT;
+    assert_ok(weir_plan(model, options, &plan));
+    return (uint64_t)plan.n_streams * pages * (plan.page_bytes + 512);
+}
+
+/* What left is stored again, so that going back works as before the save, whatever the store's parts are. */
+static void save__what_left_can_be_gone_back_to(void **state) {
+    const fixture *f = *state;
+    const folder at = make_folder();
+    for (size_t i = 0; i < kLeavings; ++i) {
+        const choice c = leaving(i, 4 << 20);
+        weir_session *whole = session_of(f->model, &c), *back = session_of(f->model, &c);
+        converse(whole);
+        assert_true(stats_of(whole).pages_cold > 0 && stats_of(whole).pages_dropped == 0);
+        file first = saved(whole);
+        for (size_t store = 0; store < 3; ++store) {
+            weir_session_options options = options_of(&c);
+            if (store == 1) options.spill_flags = WEIR_SPILL_NO_RAW;
+            if (store == 2) {
+                options.spill_budget_bytes = bytes_for(f->model, &options, 2);
+                options.spill_path = at.file;
+                options.spill_file_bytes = 4 << 20;
+            }
+            weir_session *resumed = session_with(f->model, &options);
+            prefill(resumed, 7, 290);
+            for (size_t cut = 0; cut < kAllCuts; ++cut) {
+                assert_ok(restore_from(resumed, &first));
+                assert_same_pages(whole, resumed, c.policy);
+                assert_int_equal(stats_of(resumed).pages_dropped, 0);
+                assert_same_rewind(whole, resumed, kCuts[cut], c.policy);
+            }
+            assert_ok(restore_from(resumed, &first));
+            file again = saved(resumed);
+            if (store == 0) assert_same_files(&first, &again, c.policy);
+            assert_ok(restore_from(back, &again));
+            assert_same_rewind(whole, back, kCuts[2], c.policy);
+            free(again.bytes);
+            weir_session_destroy(resumed);
+        }
+        free(first.bytes);
+        weir_session_destroy(whole);
+        weir_session_destroy(back);
+    }
+    assert_int_equal(rmdir(at.path), 0);
+}
+
+/* The session goes on in the same way; only the pages that left are lost. A session that gets a store keeps copies from
+ * then on, of the pages that were in the pool too. */
+static void save__a_store_without_recall_may_come_and_go(void **state) {
+    const fixture *f = *state;
+    for (size_t i = 0; i < kLeavings; ++i) {
+        const choice with = leaving(i, 4 << 20), without = leaving(i, 0);
+        weir_session *whole = session_of(f->model, &with), *plain = session_of(f->model, &without),
+                     *back = session_of(f->model, &with);
+        weir_session_stats stats;
+        converse(whole);
+        file first = saved(whole);
+        assert_ok(restore_from(plain, &first));
+        assert_int_equal(first.at, first.n);
+        assert_int_equal(stats_of(plain).pages_resident, stats_of(whole).pages_resident);
+        assert_int_equal(stats_of(plain).pages_cold, 0);
+        assert_int_equal(stats_of(plain).spill_stored_bytes, 0);
+        assert_error(weir_session_rewind(plain, kCuts[0], 0), WEIR_ERR_NOT_FOUND, "is lost in layer");
+        file second = saved(plain);
+        assert_true(second.n < first.n);
+        assert_ok(restore_from(back, &second));
+        stats = stats_of(back);
+        assert_true(stats.pages_cold == 0 && stats.spill_stored_bytes > 0);
+        assert_error(weir_session_rewind(back, kCuts[0], 0), WEIR_ERR_NOT_FOUND, "is lost in layer");
+        assert_same_steps(whole, plain, kSteps, with.policy);
+        assert_ok(restore_from(plain, &second));
+        assert_same_steps(back, plain, kSteps, with.policy);
+        assert_true(stats_of(back).pages_cold > 0 && stats_of(back).pages_dropped == 0);
+        free(first.bytes);
+        free(second.bytes);
+        weir_session_destroy(whole);
+        weir_session_destroy(plain);
+        weir_session_destroy(back);
+    }
+}
+
+/* A full store is full afterwards, and a smaller one keeps the newest positions. */
+static void save__a_smaller_store_without_recall_drops_the_oldest(void **state) {
+    const fixture *f = *state;
+    for (size_t i = 0; i < kLeavings; ++i) {
+        const choice c = leaving(i, 4 << 20);
+        weir_session_options options = options_of(&c);
+        options.spill_budget_bytes = bytes_for(f->model, &options, 6);
+        weir_session *large = session_of(f->model, &c), *small = session_with(f->model, &options),
+                     *resumed = session_with(f->model, &options);
+        converse(large);
+        converse(small);
+        assert_true(stats_of(small).pages_dropped > 0);
+        file first = saved(large), second = saved(small);
+        assert_ok(restore_from(resumed, &second));
+        assert_same_pages(small, resumed, c.policy);
+        assert_int_equal(stats_of(resumed).pages_dropped, stats_of(small).pages_dropped);
+        file again = saved(resumed);
+        assert_same_files(&second, &again, c.policy);
+        assert_same_steps(small, resumed, kSteps, c.policy);
+        assert_same_pages(small, resumed, c.policy);
+        free(again.bytes);
+        weir_session_destroy(resumed);
+        resumed = session_with(f->model, &options);
+        assert_ok(restore_from(resumed, &first));
+        const weir_session_stats got = stats_of(resumed);
+        assert_true(got.pages_dropped > 0 && got.pages_cold > 0);
+        assert_int_equal(got.pages_cold + got.pages_dropped, stats_of(large).pages_cold);
+        assert_error(weir_session_rewind(resumed, kCuts[0], 0), WEIR_ERR_NOT_FOUND, "is lost in layer");
+        assert_same_steps(large, resumed, kSteps, c.policy);
+        free(first.bytes);
+        free(second.bytes);
+        weir_session_destroy(large);
+        weir_session_destroy(small);
+        weir_session_destroy(resumed);
+    }
+}
+
 static void save__a_session_without_tokens(void **state) {
     const fixture *f = *state;
     for (size_t i = 0; i < N_CHOICES; ++i) {
@@ -245,7 +494,7 @@ static uint32_t n_held(const file *f) {
 /* Random tokens are often bytes that begin a character. Saved there, the character appears whole. */
 static void save__in_the_middle_of_a_character(void **state) {
     const fixture *f = *state;
-    const choice dense = {"dense", {{0, 0}}, 0, 0, 0};
+    const choice dense = {"dense", {{0, 0}}, 0, 0, 0, 0};
     static const weir_sampling_options wild = {
         sizeof(weir_sampling_options), 0, 100.0f, 0.0f, 0.0f, 0.0f, 0, 0, 7};
     weir_session *whole = session_of(f->model, &dense), *resumed = session_of(f->model, &dense);
@@ -300,6 +549,11 @@ int main(void) {
         cmocka_unit_test(save__batch_and_spill_sizes_may_differ),
         cmocka_unit_test(save__a_full_store_drops_the_same_pages_afterwards),
         cmocka_unit_test(save__a_smaller_store_drops_pages_and_counts_them),
+        cmocka_unit_test(save__recall_goes_on_with_a_file),
+        cmocka_unit_test(save__recall_into_a_strict_store),
+        cmocka_unit_test(save__what_left_can_be_gone_back_to),
+        cmocka_unit_test(save__a_store_without_recall_may_come_and_go),
+        cmocka_unit_test(save__a_smaller_store_without_recall_drops_the_oldest),
         cmocka_unit_test(save__a_session_without_tokens),
         cmocka_unit_test(save__in_the_middle_of_a_character),
         cmocka_unit_test(save__keeps_the_tokens),

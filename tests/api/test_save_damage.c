@@ -11,8 +11,8 @@ enum { kFlips = 150, kCalls = 40 };
 enum { kFlips = 1500, kCalls = 400 };
 #endif
 
-static const choice kDense = {"dense", {{0, 0}}, 0, 0, 0};
-static const choice kRecall = {"arkvale", {{0, 0}}, 0, 128, 0};
+static const choice kDense = {"dense", {{0, 0}}, 0, 0, 0, 0};
+static const choice kRecall = {"arkvale", {{0, 0}}, 0, 128, 0, 0};
 
 /* Where the sections of a file begin and where their checksums are; the last one is the end. */
 enum { kDesc, kTokn, kLogt, kSamp, kText, kRows, kDigs, kPage, kEnd, kSections };
@@ -146,7 +146,7 @@ static void damage__every_byte_before_the_pages(void **state) {
 
 static void damage__bits_all_over(void **state) {
     const fixture *f = *state;
-    static const choice *const some[] = {&kDense, &kRecall, &choices[3], &choices[11]};
+    static const choice *const some[] = {&kDense, &kRecall, &choices[3], &choices[11], &choices[18], &choices[19]};
     for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); ++i) {
         weir_session *session = session_of(f->model, some[i]), *fresh = session_of(f->model, some[i]);
         file whole = conversation(session);
@@ -294,6 +294,70 @@ static void damage__numbers_that_lie_about_cold_pages(void **state) {
     weir_session_destroy(fresh);
 }
 
+/* Copies of what left, without recall: in the saved session, and in one that has no store for them. */
+static void damage__numbers_that_lie_about_what_left(void **state) {
+    const fixture *f = *state;
+    const choice with = {"raas", {{"pin_prompt", "false"}}, 1, 128, 0, 600 << 10};
+    choice without = with;
+    without.spill_bytes = 0;
+    weir_session *session = session_of(f->model, &with), *fresh = session_of(f->model, &with),
+                 *plain = session_of(f->model, &without), *fresh_plain = session_of(f->model, &without);
+    weir_plan_info plan = WEIR_PLAN_INFO_INIT;
+    const weir_session_options options = options_of(&with);
+    assert_ok(weir_plan(f->model, &options, &plan));
+    prefill(session, 0, 150);
+    for (uint32_t i = 0; i < 85; ++i) assert_ok(weir_session_step(session, token(i * 7)));
+    file truth = saved(session); /* 235 tokens: 15 pages a stream, of which 8 are in the pool */
+    const layout l = layout_of(&truth);
+    uint64_t at = l.begin[kRows] + 4;
+    for (uint32_t s = 0; s < plan.n_streams; ++s) {
+        assert_int_equal(get(&truth, at), 8);
+        at += 4 + 8 * 16;
+    }
+    const uint32_t n_kept = (uint32_t)(at - l.begin[kRows]);
+    assert_int_equal(get(&truth, at), 14);
+    assert_int_equal(at + 4 + 14, l.sum[kRows]);
+    assert_true(get(&truth, l.begin[kRows] + 8) > 0); /* page 0 has left stream 0 */
+    const uint32_t kind = get(&truth, l.begin[kPage] + 4), stored = get(&truth, l.begin[kPage] + 16);
+    assert_true(kind == 3 && stored > 0 && stored < plan.page_bytes); /* compressed */
+    const lie lies[] = {
+        {kRows, n_kept, 13, WEIR_ERR_FORMAT, "13 pages with copies, not 14"},
+        {kRows, n_kept, kAll, WEIR_ERR_FORMAT, "4294967295 pages with copies, not 14"},
+        {kRows, n_kept, 0, WEIR_ERR_FORMAT, ""}, /* the flags are then its checksum */
+        {kRows, n_kept + 4, 0x02020204, WEIR_ERR_FORMAT, "page 0 had flags 0x4"},
+        {kRows, n_kept + 4 + 10, 0x01020202, WEIR_ERR_FORMAT, "page 13 had flags 0x1"},
+        {kPage, 4, 1, WEIR_ERR_FORMAT, "page 0 of stream 0, which left, is of kind 1"},
+        {kPage, 4, 5, WEIR_ERR_FORMAT, "page 0 of stream 0, which left, is of kind 5"},
+        {kPage, 4, 0, WEIR_ERR_FORMAT, ""},
+        {kPage, 16, (uint32_t)plan.page_bytes + 1, WEIR_ERR_FORMAT, "bytes of a page"},
+        {kPage, 16, kAll, WEIR_ERR_FORMAT, "4294967295 bytes of a page"},
+        {kPage, 16, stored - 1, WEIR_ERR_FORMAT, ""},
+    };
+    /* Only who stores the page looks into it. */
+    const lie within[] = {
+        {kPage, 8, 7, WEIR_ERR_FORMAT, "page 0 of stream 0 does not have its checksum"},
+        {kPage, 16, 0, WEIR_ERR_FORMAT, "page 0 of stream 0 does not have its checksum"},
+        {kPage, 20, kAll, WEIR_ERR_FORMAT, "page 0 of stream 0 does not have its checksum"},
+    };
+    for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); ++i) {
+        tell(session, fresh, &truth, &l, &lies[i]);
+        tell(plain, fresh_plain, &truth, &l, &lies[i]);
+    }
+    for (size_t i = 0; i < sizeof(within) / sizeof(within[0]); ++i) tell(session, fresh, &truth, &l, &within[i]);
+    /* A policy that lets nothing go has no copies. */
+    weir_session *dense = session_of(f->model, &kDense), *fresh_dense = session_of(f->model, &kDense);
+    prefill(dense, 0, 40);
+    file none = saved(dense);
+    const layout m = layout_of(&none);
+    const lie one = {kRows, (uint32_t)(m.sum[kRows] - 4 - m.begin[kRows]), 2, WEIR_ERR_FORMAT,
+                     "2 pages with copies, not 0"};
+    tell(dense, fresh_dense, &none, &m, &one);
+    free(truth.bytes);
+    free(none.bytes);
+    weir_session *const all[] = {session, fresh, plain, fresh_plain, dense, fresh_dense};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); ++i) weir_session_destroy(all[i]);
+}
+
 /* Stamps, scores, digests, logits and pages may be any bits: the session goes on, and nothing is read or written where
  * it must not be. */
 static void damage__floats_may_be_anything(void **state) {
@@ -352,7 +416,7 @@ static void damage__other_options(void **state) {
     const fixture *f = *state;
     static const weir_key_value recall_4[] = {{"recall_pages", "4"}}, alpha[] = {{"alpha", "0.3"}},
                                 top[] = {{"attend", "top"}}, window[] = {{"prompt_window", "16"}};
-    const choice raas = {"raas", {{0, 0}}, 0, 128, 0};
+    const choice raas = {"raas", {{0, 0}}, 0, 128, 0, 0};
     const struct {
         const choice *first;
         const char *policy;
@@ -428,8 +492,8 @@ static void damage__another_model(void **state) {
 
 static void damage__callbacks_that_refuse(void **state) {
     const fixture *f = *state;
-    static const choice *const some[] = {&kDense, &kRecall};
-    for (size_t c = 0; c < 2; ++c) {
+    static const choice *const some[] = {&kDense, &kRecall, &choices[18]};
+    for (size_t c = 0; c < sizeof(some) / sizeof(some[0]); ++c) {
         weir_session *session = session_of(f->model, some[c]), *fresh = session_of(f->model, some[c]);
         file truth = conversation(session);
         uint64_t n_calls = truth.n_calls;
@@ -490,6 +554,7 @@ int main(void) {
         cmocka_unit_test(damage__bits_all_over),
         cmocka_unit_test(damage__numbers_that_lie),
         cmocka_unit_test(damage__numbers_that_lie_about_cold_pages),
+        cmocka_unit_test(damage__numbers_that_lie_about_what_left),
         cmocka_unit_test(damage__floats_may_be_anything),
         cmocka_unit_test(damage__versions_and_byte_orders),
         cmocka_unit_test(damage__other_options),

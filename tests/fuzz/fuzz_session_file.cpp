@@ -80,19 +80,22 @@ struct Target {
     require(weir_model_open(runtime, WEIR_SOURCE_DIR "/tests/golden/models/llama_f16.gguf", nullptr, &model) ==
             WEIR_OK);
     static const weir_key_value mean_std[] = {{"digest", "mean_std"}, {"skip_layers", "0"}};
+    static const weir_key_value unpinned[] = {{"pin_prompt", "false"}};
     add("dense", 0, nullptr, 0);
     add("arkvale", 64, nullptr, 0);
     add("quest", 64, mean_std, 2);
     add("h2o", 96, nullptr, 0);
+    add("raas", 64, unpinned, 1, 1 << 20);
   }
 
-  void add(const char* policy, uint32_t budget, const weir_key_value* some, uint32_t n) {
+  void add(const char* policy, uint32_t budget, const weir_key_value* some, uint32_t n, uint64_t spill_bytes = 0) {
     weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
     options.device = WEIR_DEVICE_CPU;
     options.context_tokens = 256;
     options.batch_tokens = 32;
     options.policy = policy;
     options.budget_tokens = budget;
+    options.spill_budget_bytes = spill_bytes;
     options.policy_options = some;
     options.n_policy_options = n;
     weir_session* session = nullptr;
@@ -127,14 +130,17 @@ struct Target {
     use(session);
   }
 
-  // Steps and a prompt fail at most because the context is full or everything is pinned.
+  // Going back fails at most because pages are lost, steps and a prompt because the context is full or everything is
+  // pinned.
   void use(weir_session* session) const {
+    (void)weir_session_rewind(session, n_tokens(session) - n_tokens(session) / 8, 0);
     for (weir_token token = 20; token < 40; ++token) (void)weir_session_step(session, token);
     weir_token prompt[40];
     for (int i = 0; i < 40; ++i) prompt[i] = 30 + i;
     (void)weir_session_prefill(session, prompt, 40, nullptr, nullptr);
     weir_token drawn = -1;
     (void)weir_session_sample(session, &drawn);
+    (void)weir_session_rewind(session, n_tokens(session) / 2, WEIR_REWIND_LOSSY);
     for (weir_token token = 20; token < 30; ++token) (void)weir_session_step(session, token);
     require(weir_session_reset(session) == WEIR_OK);
   }

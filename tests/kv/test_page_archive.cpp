@@ -182,6 +182,78 @@ void page_archive__a_full_store_drops_the_oldest(void**) {
   assert_int_equal(a.store->stats().pages_held, n_held);
 }
 
+// A cut page whose table has no row for it cannot come back. No policy makes such a table, but a saved session may have
+// one.
+void page_archive__a_full_table_without_the_cut_page(void**) {
+  Archive a(small_shape());
+  a.append(10 * kPageTokens);
+  a.kv.evict(2, 3);  // page 9
+  a.kv.put_back(2, 5);
+  assert_true(a.pages(2) == (Pages{5, 6, 7, 8}));
+  const uint64_t n_held = a.store->stats().pages_held;
+  assert_false(a.archive.truncate(9 * kPageTokens + 7, true));
+  assert_int_equal(a.kv.n_tokens(), 10 * kPageTokens);
+  assert_int_equal(a.store->stats().pages_held, n_held);
+  check(a.kv);
+  assert_true(a.archive.truncate(8 * kPageTokens + 7, true));  // page 8 is there
+  assert_true(a.pages(2) == (Pages{5, 6, 7, 8}));
+  check(a.kv);
+}
+
+// Copies go out as blocks and come back in other archives, as far as those have room.
+void page_archive__copies_are_restored(void**) {
+  for (uint32_t room : {0u, 14u}) {
+    Archive a(small_shape()), b(small_shape(), room);
+    a.append(10 * kPageTokens, 0, 1);  // pages 0, 7, 8 and 9 stay
+    b.append(kPageTokens);             // page 0
+    b.archive.reset();
+    assert_int_equal(b.store->stats().pages_held, 0);
+    b.kv.reset();
+    b.append(kPageTokens);
+    std::vector<std::byte> block(max_block_bytes(kElements * 2));
+    for (uint32_t p = 0; p < 9; ++p) {
+      for (uint32_t s = 0; s < 4; ++s) {
+        SpillPlace place = SpillPlace::kRaw;
+        uint32_t n = 0;
+        if (a.kv.holds(s, p)) {
+          assert_true(a.archive.find_place(s, p, place));
+          if (p == 0) continue;  // b has it
+          assert_true(a.archive.get_block(s, p, block.data(), n, place));
+        } else {
+          assert_true(a.archive.get_block(s, p, block.data(), n, place));
+          if (p == 1) {
+            std::vector<std::byte> bad = block;
+            bad[20] ^= std::byte{1};
+            assert_int_equal(b.archive.put_block(s, p, bad.data(), n, place).code(), WEIR_ERR_FORMAT);
+            assert_int_equal(b.archive.put_block(s, p + 1, block.data(), n, place).code(), WEIR_ERR_FORMAT);
+            b.kv.count_forgotten(2);
+          }
+        }
+        assert_true(b.archive.put_block(s, p, block.data(), n, place).ok());
+      }
+    }
+    b.archive.restore_without(1);
+    uint64_t n_lost = 1, n_cold = 0;
+    uint16_t page[kElements];
+    for (uint32_t s = 0; s < 4; ++s) {
+      bool had = false;
+      for (uint32_t p = 0; p < 9; ++p) {
+        const bool has = b.kv.archive(s)[p] != kNoCopy;
+        assert_true(has || !had);  // oldest first
+        had |= has;
+        if (has) assert_true(b.archive.read(s, p, page) && b.is_page(page, s, p));
+        if (p != 0) ++(has ? n_cold : n_lost);
+      }
+    }
+    assert_int_equal(room == 0 ? n_lost : 1, 1);
+    assert_true(room == 0 || n_lost > 1);
+    assert_int_equal(b.kv.pages_cold(), n_cold);
+    assert_int_equal(b.kv.pages_lost(), n_lost);
+    b.archive.reset();  // of a conversation that has fewer tokens
+    assert_int_equal(b.store->stats().pages_held, 0);
+  }
+}
+
 // Streams whose tables hold the context, and those of local layers, have no copies.
 void page_archive__only_of_what_can_leave(void**) {
   KvShape shape = small_shape();
@@ -201,6 +273,8 @@ int main() {
       cmocka_unit_test(page_archive__going_back_refills_the_tables),
       cmocka_unit_test(page_archive__taking_back_leaves_the_rows),
       cmocka_unit_test(page_archive__a_full_store_drops_the_oldest),
+      cmocka_unit_test(page_archive__a_full_table_without_the_cut_page),
+      cmocka_unit_test(page_archive__copies_are_restored),
       cmocka_unit_test(page_archive__only_of_what_can_leave),
   };
   return cmocka_run_group_tests_name("kv_page_archive", tests, nullptr, nullptr);
