@@ -68,7 +68,7 @@ uint32_t SpillStore::make_block(uint32_t stream, uint32_t position, const void* 
 }
 
 bool SpillStore::find_place(SpillHandle handle, SpillPlace& place) const {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(family_->mutex);
   if (!is_page(handle) || entries_[handle].where == Where::kLost) return false;
   const Where where = entries_[handle].where;
   place = where <= Where::kBusy ? SpillPlace::kRaw : where == Where::kFile ? SpillPlace::kFile : SpillPlace::kCells;
