@@ -443,8 +443,8 @@ Kernel kernel_of(AggMode agg, bool recalls) {
   return recalls ? kernel_of<kDim, true>(agg) : kernel_of<kDim, false>(agg);
 }
 
-// A block's scratch memory lies where the values of pages come later, and copies of pages that are not in the pool lie
-// where slots are. A store has about as many slots as there are rows.
+// A block's scratch memory lies where the values of pages come later. The word of a page that is not in the pool says
+// where its copy is in place of a slot; that there are so many rows means that a store has fewer slots than it can say.
 bool has_recall(const SparseLayerArgs& a) {
   const KvView& kv = a.attn.attn.kv;
   const size_t room = kv.head_dim == 64 ? sizeof(Shared<64>::values) : sizeof(Shared<128>::values);

@@ -16,11 +16,12 @@ struct SparseLayerArgs {
   PageRecallArgs recall = {};  // without tables: nothing comes back
 };
 
-// Whether the device has a kernel for these arguments. If not, three launches do the layer.
+// Whether the device has a kernel for these arguments. If not, three launches do the layer, with recall five.
 bool has_sparse_layer(const SparseLayerArgs& a);
 
 // The kernel reads tables, digests of all rows but the last, flags, *n_tokens, and rope's rotations, norms and append
-// rows before the previous kernel has ended. They must have been written by kernels before the previous one, which must
+// rows before the previous kernel has ended; with recall also stamps, which pages are in the pool, recall.raw_index,
+// recall.heads and whether the step is late. They must have been written by kernels before the previous one, which must
 // call start_next() after its own wait_for_previous().
 Status sparse_layer(OpContext& cx, const SparseLayerArgs& a);
 

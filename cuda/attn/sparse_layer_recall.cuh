@@ -68,7 +68,7 @@ __device__ void list_rows(const Work<kDim>& w, uint32_t bits, uint32_t& n_all, c
   for (; bits != 0; bits &= bits - 1) take(threadIdx.x * 32 + __ffs(static_cast<int>(bits)) - 1, place++);
 }
 
-// Begins to read what the exchange needs of the tables; see SparseLayerArgs for when that was written. Returns what it
+// Begins to read what the exchange needs of the tables; see sparse_layer() for when that was written. Returns what it
 // says of candidate threadIdx.x to leave.
 template <uint32_t kDim>
 __device__ Leaver begin_recall(const Work<kDim>& w) {
@@ -84,6 +84,9 @@ __device__ Leaver begin_recall(const Work<kDim>& w) {
   if (threadIdx.x == 0) {
     w.recall->stream = stream_at(a, stream);
     w.recall->counts = {};
+  }
+  // Another stream can make the step late while the blocks begin, so only one of them looks.
+  if (threadIdx.x == 0 && w.rank == 0) {
     const bool is_late = *static_cast<volatile uint32_t*>(&a.state->is_late) != 0;
     const bool repeats = a.heads[stream].now == w.pos + 1;
     w.recall->turn = a.only_lists || is_late ? RecallTurn::kNothing
@@ -112,12 +115,11 @@ __device__ void keep_leaver(const Work<kDim>& w, const Leaver& leaver) {
   Recall<kDim>(w).leaving[threadIdx.x] = {leaver.stamp, may_leave ? leaver.row : kNoRow, 0};
 }
 
-// Tells all blocks what the first one found: another stream can make the step late while they begin. Executed by the
-// first block, before a barrier of the cluster.
+// Tells all blocks what the first one found. Executed by that one, before a barrier of the cluster.
 template <uint32_t kDim>
 __device__ void push_turn(const Work<kDim>& w) {
   const RecallTurn turn = w.recall->turn;
-  if (threadIdx.x < w.n_blocks) *shared_of(&w.recall->turn, threadIdx.x) = turn;
+  if (threadIdx.x != 0 && threadIdx.x < w.n_blocks) *shared_of(&w.recall->turn, threadIdx.x) = turn;
 }
 
 // Marks a selected row, and collects it if it is cold and has a copy.
@@ -136,17 +138,6 @@ __device__ void collect_selected(const Work<kDim>& w, const Recall<kDim>& r, uin
   r.wanted[atomicAdd(&w.recall->counts.n_wanted, 1u)] = {
       is_pinned ? uint64_t{~key_of_score(s.last_score[row])} : uint64_t{1} << 32 | ~key, row,
       copy == (kNotRaw & (kAbsent - 1)) ? kNotRaw : copy};
-}
-
-// How many of the list come before candidate c.
-__device__ inline uint32_t rank_of(const Candidate& c, const Candidate* list, uint32_t n) {
-  uint32_t before = 0;
-#pragma unroll 8
-  for (uint32_t i = 0; i < n; ++i) {
-    const Candidate other = list[i];
-    before += other.key < c.key || (other.key == c.key && other.row < c.row) ? 1u : 0u;
-  }
-  return before;
 }
 
 // Decides what comes back over what: w.back [counts.n_back]. The block has synchronised after collect_selected.
@@ -236,28 +227,45 @@ __device__ void note_recall(const Work<kDim>& w) {
   if (threadIdx.x % kWarp == 0) w.k.recall.heads[w.recall->stream.index] = {w.pos + 1, counts.n_back};
 }
 
-// Copies those of the warp's pages that come back into the pool, and puts their slots into the list.
+// Copies page `at` of those that come back, number i of the list, into the pool, and puts its slot into the list.
+// `bytes`: null if they did not come. Executed by a warp.
+template <uint32_t kDim>
+__device__ void bring_page(const Work<kDim>& w, uint32_t i, const RecallEntry& entry, const std::byte* bytes) {
+  constexpr uint32_t kBytes = 2 * kPageTokens * kDim * sizeof(uint16_t), kTogether = kBytes / sizeof(uint4) / kWarp;
+  const uint32_t lane = threadIdx.x % kWarp;
+  if (bytes != nullptr) {
+    copy_page<kTogether>(bytes, w.k.recall.pool + size_t{entry.slot} * (2 * kPageTokens * kDim), kBytes, lane, kWarp);
+    __threadfence_block();  // other lanes read it
+  }
+  __syncwarp();
+  if (lane == 0) w.list[i] = entry.slot | (kPageTokens - 1) << kLengthShift;
+  __syncwarp();
+}
+
+// The warp's pages that come back: those whose copies are raw, then, if there are any, those that the host sends.
 template <uint32_t kDim>
 __device__ void bring_pages(const Work<kDim>& w, uint32_t n_pages) {
-  constexpr uint32_t kBytes = 2 * kPageTokens * kDim * sizeof(uint16_t), kTogether = kBytes / sizeof(uint4) / kWarp;
   const PageRecallArgs& a = w.k.recall;
-  const uint32_t lane = threadIdx.x % kWarp;
-  for (uint32_t i = threadIdx.x / kWarp; i < n_pages; i += kWarps) {
-    if ((w.list[i] & kAbsent) == 0) continue;
-    const uint32_t at = w.list[i] & (kAbsent - 1);
-    const RecallEntry entry = w.back[at];
-    unsigned long long bytes = 0;
-    if (lane == 0) bytes = reinterpret_cast<unsigned long long>(find_bytes(a, w.kv_head, w.pos + 1, entry, at));
-    bytes = __shfl_sync(kAllLanes, bytes, 0);
-    if (bytes != 0) {
-      copy_page<kTogether>(reinterpret_cast<const std::byte*>(bytes),
-                           a.pool + size_t{entry.slot} * (2 * kPageTokens * kDim), kBytes, lane, kWarp);
-      __threadfence_block();  // other lanes read it
+  const auto for_each_back = [&](const auto& f) {
+    for (uint32_t i = threadIdx.x / kWarp; i < n_pages; i += kWarps) {
+      if ((w.list[i] & kAbsent) != 0) f(i, w.list[i] & (kAbsent - 1));
     }
-    __syncwarp();
-    if (lane == 0) w.list[i] = entry.slot | (kPageTokens - 1) << kLengthShift;
-    __syncwarp();
-  }
+  };
+  bool waits = false;
+  for_each_back([&](uint32_t i, uint32_t at) {
+    const RecallEntry entry = w.back[at];
+    if (entry.copy == kNotRaw) {
+      waits = true;
+    } else {
+      bring_page(w, i, entry, a.host.raw_pages + size_t{entry.copy} * a.page_bytes);
+    }
+  });
+  if (!waits) return;
+  const bool came =
+      __shfl_sync(kAllLanes, threadIdx.x % kWarp == 0 ? wait_for_host(a, w.kv_head, w.pos + 1) : false, 0);
+  __syncwarp();
+  for_each_back(
+      [&](uint32_t i, uint32_t at) { bring_page(w, i, w.back[at], came ? sent_page(a, w.kv_head, at) : nullptr); });
 }
 
 #endif

@@ -1,6 +1,7 @@
-// Recall inside a kernel, by one block for a stream: which of the wanted pages come back, over which pages, what the
-// tables say of them afterwards, and their bytes. As lib/policy/recall.cpp does it on the host, ties included.
-// The choice has two forms with the same result: the one here, for page_recall.cu, and that of sparse_layer_recall.cuh.
+// Recall inside a kernel: which of the wanted pages come back, over which pages, what the tables say of them then, and
+// their bytes. As lib/policy/recall.cpp does it on the host, ties included.
+// The choice has two forms with the same result: the one here, for page_recall.cu, where one block works for a stream,
+// and that of sparse_layer_recall.cuh, where every block of a cluster makes it.
 #pragma once
 
 #include "cuda/pages/leave_page.cuh"
@@ -109,18 +110,23 @@ __device__ inline void front_least(Candidate* list, uint32_t n_list, uint32_t n)
   }
 }
 
+// How many of the list come before candidate c.
+__device__ inline uint32_t rank_of(const Candidate& c, const Candidate* list, uint32_t n) {
+  uint32_t before = 0;
+#pragma unroll 8
+  for (uint32_t i = 0; i < n; ++i) {
+    const Candidate other = list[i];
+    before += other.key < c.key || (other.key == c.key && other.row < c.row) ? 1u : 0u;
+  }
+  return before;
+}
+
 // The same by as many threads as there are candidates: thread i finds the place of candidate i. `sorted` [n] takes the
 // first ones. The block synchronises afterwards.
 __device__ inline void sort_least(const Candidate* list, uint32_t n_list, uint32_t n, Candidate* sorted, uint32_t i) {
   if (i >= n_list) return;
-  const Candidate mine = list[i];
-  uint32_t before = 0;
-#pragma unroll 4
-  for (uint32_t j = 0; j < n_list; ++j) {
-    const Candidate c = list[j];
-    before += c.key < mine.key || (c.key == mine.key && c.row < mine.row) ? 1u : 0u;
-  }
-  if (before < n) sorted[before] = mine;
+  const uint32_t at = rank_of(list[i], list, n_list);
+  if (at < n) sorted[at] = list[i];
 }
 
 // Marks a wanted row, and collects it if it is cold and has a copy.
@@ -290,25 +296,25 @@ __device__ inline void copy_page(const std::byte* from, uint16_t* to, uint32_t p
   }
 }
 
-// Waits until the host has sent the stream's pages. False: the step is late.
-__device__ inline bool wait_for_host(const PageRecallArgs& a, uint32_t kv_head, uint32_t ticket) {
+// Waits until the host has sent the stream's pages. False: they did not come in time, or some cannot be read; the step
+// is late. Executed by one thread.
+__device__ inline bool wait_for_host(const PageRecallArgs& a, uint32_t kv_head, uint32_t now) {
   const RecallAnswer* answer = a.host.answers + kv_head;
+  const uint32_t ticket = ticket_of(now, a.tables.n_layers, a.layer);
   const uint64_t started = now_ns();
   while (acquire_host(&answer->ticket) != ticket) {
-    if (now_ns() - started > a.host.late_ns) return false;
+    if (now_ns() - started <= a.host.late_ns) continue;
+    a.state->is_late = 1;
+    return false;
   }
-  return acquire_host(&answer->is_refused) == 0;
+  const bool came = acquire_host(&answer->is_refused) == 0;
+  if (!came) a.state->is_late = 1;
+  return came;
 }
 
-// Where the bytes of page i of those that come back are. Null: they did not come in time; the step is late then.
-// Executed by one thread.
-__device__ inline const std::byte* find_bytes(const PageRecallArgs& a, uint32_t kv_head, uint32_t now,
-                                              const RecallEntry& e, uint32_t i) {
-  if (e.copy != kNotRaw) return a.host.raw_pages + size_t{e.copy} * a.page_bytes;
-  if (wait_for_host(a, kv_head, ticket_of(now, a.tables.n_layers, a.layer)))
-    return a.host.pages + (size_t{kv_head} * a.host.most + i) * a.page_bytes;
-  a.state->is_late = 1;
-  return nullptr;
+// Where the host has put page i of those that come back.
+__device__ inline const std::byte* sent_page(const PageRecallArgs& a, uint32_t kv_head, uint32_t i) {
+  return a.host.pages + (size_t{kv_head} * a.host.most + i) * a.page_bytes;
 }
 
 #endif  // __CUDACC__

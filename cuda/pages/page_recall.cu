@@ -1,7 +1,7 @@
-// Computes: recall of a decode step in one layer, as lib/policy/arkvale.cpp does it on the host, ties included; and the
+// Computes: recall of a decode step in one layer, as lib/policy/recall.cpp does it on the host, ties included; and the
 // copies between the pool and the host's memory that recall needs elsewhere.
-// Launch: page_recall is two kernels. The choice has a block for each stream of the layer. The copies have a block for
-// each page that can come back; a block without a page ends at once.
+// Launch: page_recall is two kernels, for layers that sparse_layer.cu does not take. The choice has a block for each
+// stream of the layer. The copies have a block for each page that can come back; a block without a page ends at once.
 // Traffic: the pages that come back cross the bus once, 16 bytes a thread.
 // Paper: Chen et al., "ArkVale", NeurIPS 2024, sec. 4; docs/algorithms.md, "ArkVale".
 #include "cuda/pages/page_recall.cuh"
@@ -128,15 +128,17 @@ __global__ void __launch_bounds__(kChoose) choose_kernel(const PageRecallArgs a)
 }
 
 __global__ void __launch_bounds__(kCopy) fetch_kernel(const PageRecallArgs a) {
-  __shared__ const std::byte* bytes;
+  __shared__ bool came;
   wait_for_previous();
   start_next();
   const uint32_t i = blockIdx.x, kv_head = blockIdx.y, stream = a.layer * a.tables.n_kv_heads + kv_head;
   if (i >= a.heads[stream].n) return;
   const RecallEntry entry = a.entries[size_t{stream} * a.host.most + i];
-  if (threadIdx.x == 0) bytes = find_bytes(a, kv_head, a.state->n_tokens + 1, entry, i);
+  const bool is_raw = entry.copy != kNotRaw;
+  if (threadIdx.x == 0) came = is_raw || wait_for_host(a, kv_head, a.state->n_tokens + 1);
   __syncthreads();
-  if (bytes == nullptr) return;
+  if (!came) return;
+  const std::byte* bytes = is_raw ? a.host.raw_pages + size_t{entry.copy} * a.page_bytes : sent_page(a, kv_head, i);
   copy_page(bytes, a.pool + size_t{entry.slot} * (a.page_bytes / sizeof(uint16_t)), a.page_bytes, threadIdx.x, kCopy);
 }
 

@@ -6,10 +6,11 @@
 
 namespace weir::cuda {
 
-// How many pages a stream brought back in step `now`. A step that the host repeats finds its own number here and brings
-// nothing more.
+// The latest step in which a stream exchanged pages: one that the host repeats finds its own number here and brings
+// nothing more. The rest is for the second kernel of page_recall.
 struct RecallHead {
-  uint32_t now, n;
+  uint32_t now;
+  uint32_t n;  // entries
 };
 struct alignas(16) RecallEntry {
   uint32_t row, slot;

@@ -220,7 +220,7 @@ Status check_matrix(const Weight& w) {
               gemv_max_cols(w.type));
 }
 
-Status check_session(const ModelConfig& c, const PolicyNeeds& needs, const StepRules& rules) {
+Status check_session(const ModelConfig& c, const PolicyNeeds& needs) {
   if (!is_head_dim(c.head_dim)) {
     return fail(WEIR_ERR_UNSUPPORTED, "CUDA: heads of %u elements; multiples of 8 up to %u are needed", c.head_dim,
                 kMostHeadDim);

@@ -80,8 +80,8 @@ struct DeviceBuffers {
   double* angles = nullptr;
   uint32_t* counters = nullptr;  // [kCounters] of finished work, zero between kernels
   std::byte* module = nullptr;   // the bytes that the module asked for (session_device_bytes)
-  // With recall: what each stream has brought back in its latest step, RecallEntry [n_streams, most] and RecallHead
-  // [n_streams] (cuda/pages/page_recall.cuh), and the output of one unit of a prompt's attention.
+  // With recall: the latest exchange of each stream, RecallEntry [n_streams, most] and RecallHead [n_streams]
+  // (cuda/pages/page_recall.cuh), and the output of one unit of a prompt's attention.
   uint32_t* journal = nullptr;
   float* unit_out = nullptr;      // [max_tok, n_heads, head_dim]
   uint32_t* raw_index = nullptr;  // [n_rows] a copy of DeviceRecall::raw_index, made when that has changed
@@ -228,7 +228,7 @@ struct DeviceModule {
   // Returns how many.
   uint32_t (*planes)(WeightType type, uint32_t bytes[kMostPlanes]);
   // Whether the kernels can run this model and these rules; the message says why not.
-  Status (*check_session)(const ModelConfig& config, const PolicyNeeds& needs, const StepRules& rules);
+  Status (*check_session)(const ModelConfig& config, const PolicyNeeds& needs);
   uint64_t (*session_device_bytes)(const OpShapes& shapes);  // DeviceBuffers::module
   // Builds the session in `place` (session_bytes, 64-byte aligned); the caller calls its destructor.
   Status (*create_session)(void* place, const DeviceSessionArgs& args, DeviceSession*& out);

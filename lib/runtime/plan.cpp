@@ -109,7 +109,7 @@ Status find_backend(const weir_session_options& o, const Model& model, const Pol
     const DeviceModule* module = nullptr;
     WEIR_TRY(devices.cuda(module));
     WEIR_TRY(check_traits(model.config().traits, module->backend->traits, module->backend->name));
-    WEIR_TRY(from_module(*module, module->check_session(model.config(), needs, setup.rules)));
+    WEIR_TRY(from_module(*module, module->check_session(model.config(), needs)));
     WEIR_TRY(DeviceWeights::check(*module, model));
     // AUTO falls back to the CPU where the model can never fit on the device, or the device was lost.
     DeviceInfo info = {};

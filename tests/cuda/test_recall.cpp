@@ -187,7 +187,7 @@ void recall__late_pages_change_nothing(void**) {
   NEED_GPU();
   fixture f;
   open_gpu_fixture(&f);
-  for (const Options& options : {Options{}, kTop}) {
+  for (const Options& options : {Options{}, kTop, Options{{"agg", "max_raw"}}, Options{{"digest", "mean_std"}}}) {
     const Setup setup = {"arkvale", options, 9 * 16, uint64_t{4} << 20};
     const Run want = run(f, setup);
     f.runtime->devices.set_recall_late_ns(1);
