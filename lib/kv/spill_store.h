@@ -95,8 +95,8 @@ struct SpillStats {
 
 class SpillStore {
  public:
-  // `slot_memory` gives the memory of raw pages, so that a device can map it. `family_memory` outlives the store and its
-  // copies, and gives what they have in common.
+  // `slot_memory` gives the memory of raw pages, so that a device can map it. `family_memory` outlives the store and
+  // its copies, and gives what they have in common.
   SpillStore(std::pmr::memory_resource* memory, std::pmr::memory_resource* slot_memory,
              std::pmr::memory_resource* family_memory)
       : memory_(memory), slot_memory_(slot_memory), family_memory_(family_memory) {}
