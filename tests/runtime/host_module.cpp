@@ -1,0 +1,165 @@
+// A backend module whose device is the processor: memory, copies and page tables work, and nothing is computed. With it
+// tests see what the library itself does in sessions on a device: saving, restoring, rewinding, forking.
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "runtime/device_module.h"
+
+namespace weir {
+namespace {
+
+Status computes_nothing() { return fail(WEIR_ERR_UNSUPPORTED, "this module computes nothing"); }
+
+class HostSession final : public DeviceSession {
+ public:
+  explicit HostSession(const DeviceSessionArgs& args) : a_(args), kv_(const_cast<KvCache&>(*args.kv)) {}
+
+  bool is_lost() const override { return false; }
+  Status put_tables(bool) override {
+    std::memcpy(a_.device.tables, a_.host.tables, a_.device.table_bytes);
+    *a_.device.state = *a_.host.state;
+    if (a_.recall == nullptr) return {};
+    std::copy_n(a_.host.recall.raw_index, a_.host.recall.n_rows, a_.device.raw_index);
+    spoil_lost();
+    return {};
+  }
+  Status get_tables() override {
+    std::memcpy(a_.host.tables, a_.device.tables, a_.device.table_bytes);
+    *a_.host.state = *a_.device.state;
+    return {};
+  }
+  Status copy_pages(uint32_t n, bool in) override {
+    const size_t page_bytes = kv_.shape().page_bytes();
+    for (uint32_t i = 0; i < n; ++i) {
+      void* const slot = kv_.page_data(a_.host.recall.page_slots[i]);
+      std::byte* const page = a_.host.recall.pages + i * page_bytes;
+      in ? std::memcpy(slot, page, page_bytes) : std::memcpy(page, slot, page_bytes);
+    }
+    return {};
+  }
+  Status rebuild_last_digests() override {
+    for (uint32_t s = 0; s < kv_.shape().n_streams(); ++s) {
+      const StreamView v = kv_.stream(s);
+      if (kv_.shape().digest == DigestKind::kNone || v.n_pages == 0 || v.slots[v.n_pages - 1] == kNoSlot) continue;
+      kv_.rebuild_digest(s, v.n_pages - 1);
+    }
+    return {};
+  }
+  Status run_chunk(const DeviceChunk&) override { return computes_nothing(); }
+  Status token_mass(uint32_t, const TokenMassArgs&) override { return computes_nothing(); }
+  Status step(int32_t) override { return computes_nothing(); }
+  Status copy_row_out(uint32_t) override { return computes_nothing(); }
+  Status fill_row(uint32_t, uint64_t) override { return computes_nothing(); }
+  Status get_logits() override { return computes_nothing(); }
+  Status top_logits(uint32_t) override { return computes_nothing(); }
+  Status fill_noise(uint64_t) override { return computes_nothing(); }
+  Status profile_step(int32_t, double*) override { return computes_nothing(); }
+
+ private:
+  // The digests of pages with neither a slot nor a copy.
+  void spoil_lost() {
+    const size_t n = digest_elements(kv_.shape().digest, kv_.shape().head_dim);
+    for (uint32_t s = 0; s < kv_.shape().n_streams(); ++s) {
+      const StreamView v = kv_.stream(s);
+      for (uint32_t row = 0; row < v.n_pages; ++row) {
+        const size_t i = kv_.row_index(s, row);
+        if (v.slots[row] == kNoSlot && a_.device.raw_index[i] == kNoRaw)
+          std::fill_n(kv_.digest_data(i), n, uint16_t{0x7fc0});
+      }
+    }
+  }
+
+  DeviceSessionArgs a_;
+  KvCache& kv_;  // over the device's memory
+};
+
+Status open() { return {}; }
+Status info(DeviceInfo& info) {
+  info = {};
+  info.total_bytes = info.free_bytes = uint64_t{1} << 33;
+  return {};
+}
+// Memory that is fresh holds anything.
+Status allocate(uint64_t bytes, void** out) {
+  *out = std::aligned_alloc(256, align_up(bytes, 256));
+  if (*out == nullptr) return Status(WEIR_ERR_OUT_OF_MEMORY);
+  std::memset(*out, 0xFF, bytes);
+  return {};
+}
+Status release(void* device) {
+  std::free(device);
+  return {};
+}
+Status pin(void*, uint64_t) { return {}; }
+Status unpin(void*) { return {}; }
+Status copy_in(void* device, const void* host, uint64_t bytes) {
+  std::memcpy(device, host, bytes);
+  return {};
+}
+Status fill(void* device, uint8_t value, uint64_t bytes) {
+  std::memset(device, value, bytes);
+  return {};
+}
+void* stream() { return nullptr; }
+Status copy_rate(void*, void*, uint64_t, double*) { return computes_nothing(); }
+Status check_weight(const Weight&) { return {}; }
+void repack(const Weight& host, uint32_t first_row, uint32_t end_row, uint8_t* out) {
+  std::memcpy(out + first_row * host.row_bytes, host.data + first_row * host.row_bytes,
+              (end_row - first_row) * host.row_bytes);
+}
+uint32_t planes(WeightType type, uint32_t bytes[kMostPlanes]) {
+  const WeightTypeInfo& info = weight_type_info(type);
+  bytes[0] = static_cast<uint32_t>(info.block_bytes * 256 / info.block_weights);
+  return 1;
+}
+Status check_session(const ModelConfig&, const PolicyNeeds&, const StepRules&) { return {}; }
+uint64_t session_device_bytes(const OpShapes&) { return 256; }
+Status create_session(void* place, const DeviceSessionArgs& args, DeviceSession*& out) {
+  out = new (place) HostSession(args);
+  return {};
+}
+Status prepare_many(DeviceSession* const*, uint32_t) { return computes_nothing(); }
+Status step_many(DeviceSession* const*, const int32_t*, uint32_t) { return computes_nothing(); }
+
+const DeviceModule& module() {
+  static const Backend backend = {"host",
+                                  WEIR_DEVICE_CUDA,
+                                  reference_backend().ops,
+                                  [](const OpShapes&) { return uint64_t{256}; },
+                                  [] { return "none"; },
+                                  reference_backend().traits};
+  static const DeviceModule module = {kDeviceInterface,
+                                      static_cast<uint32_t>(align_up(sizeof(HostSession), 64)),
+                                      &backend,
+                                      open,
+                                      info,
+                                      last_error_text,
+                                      allocate,
+                                      release,
+                                      pin,
+                                      unpin,
+                                      copy_in,
+                                      copy_in,
+                                      copy_in,
+                                      fill,
+                                      stream,
+                                      copy_rate,
+                                      check_weight,
+                                      repack,
+                                      planes,
+                                      check_session,
+                                      session_device_bytes,
+                                      create_session,
+                                      prepare_many,
+                                      step_many};
+  return module;
+}
+
+}  // namespace
+}  // namespace weir
+
+extern "C" __attribute__((visibility("default"))) const weir::DeviceModule* weir_device_module(uint32_t version) {
+  return version == weir::kDeviceInterface ? &weir::module() : nullptr;
+}
