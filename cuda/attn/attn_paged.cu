@@ -46,4 +46,8 @@ Status attn_stamp(OpContext& cx, const AttnStampArgs& a) {
   return page_stamp(cx, a.stamp);
 }
 
+Status attn_progressive(OpContext&, const AttnProgressiveArgs&) {
+  return fail(WEIR_ERR_UNSUPPORTED, "CUDA: there is no attn_progressive");
+}
+
 }  // namespace weir::cuda

@@ -55,7 +55,7 @@ typedef struct weir_session_options {
                                                pages go keep copies there, which no step reads, on the CPU only, and 0
                                                (default) keeps none. */
     const char *policy;                   /**< "dense" (also NULL, default), "sink", "h2o", "tova", "quest", "raas",
-                                               "hybrid", "random", "arkvale". Copied. */
+                                               "hybrid", "random", "arkvale", "psa". Copied. */
     const weir_key_value *policy_options; /**< [n_policy_options] options of the policy, docs/policies.md. Copied. */
     uint32_t n_policy_options;            /**< Count of policy_options. */
     uint32_t reserved;                    /**< 0. */

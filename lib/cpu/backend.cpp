@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "cpu/attn_paged.h"
+#include "cpu/attn_progressive.h"
 #include "cpu/experts.h"
 #include "cpu/matmul.h"
 #include "cpu/page_accumulate.h"
@@ -31,7 +32,8 @@ namespace {
 uint64_t scratch_bytes(const OpShapes& shapes) {
   return std::max({cpu::matmul_scratch_bytes(shapes), cpu::attn_scratch_bytes(shapes),
                    cpu::page_stamp_scratch_bytes(shapes), cpu::page_select_scratch_bytes(shapes),
-                   cpu::token_mass_scratch_bytes(shapes), cpu::experts_scratch_bytes(shapes)});
+                   cpu::token_mass_scratch_bytes(shapes), cpu::experts_scratch_bytes(shapes),
+                   cpu::attn_progressive_scratch_bytes(shapes)});
 }
 
 }  // namespace

@@ -54,6 +54,15 @@ AttnPagedArgs attn_paged_args(const AttendPass& pass, const Attention& attention
   return a;
 }
 
+Status attend_lists(OpContext& cx, const OpTable& ops, const AttnPagedArgs& attn, const PageLists& lists,
+                    uint32_t* select, uint32_t* n_select) {
+  if (lists.stop.microbatch != 0) return ops.attn_progressive(cx, {attn, select, n_select, lists.stop});
+  AttnPagedArgs a = attn;
+  a.select = lists.select;
+  a.n_select = lists.n_select;
+  return ops.attn_paged(cx, a);
+}
+
 bool digests_are_due(DigestKind digest, uint32_t pos, uint32_t n_tok) {
   return digest != DigestKind::kNone && digest != DigestKind::kMinMax &&
          pos / kPageTokens != (pos + n_tok) / kPageTokens;
@@ -71,11 +80,9 @@ Status attend_step(Step& s, const Attention& attention, AttnPagedArgs attn, uint
     WEIR_TRY(s.policy->select(s.cx, ops, *s.kv,
                               {layer, n_heads, attn.q, s.b.page_score, s.b.select, s.b.n_select, s.cold}, lists));
   if (s.cold != nullptr) WEIR_TRY(s.cold->failure());
-  attn.select = lists.select;
-  attn.n_select = lists.n_select;
   attn.list_per_head = lists.select != nullptr && s.policy->needs().list_per_head;
   attn.page_mass = ruled || s.trace != nullptr ? s.b.page_mass : nullptr;
-  WEIR_TRY(ops.attn_paged(s.cx, attn));
+  WEIR_TRY(attend_lists(s.cx, ops, attn, lists, s.b.select, s.b.n_select));
   const uint32_t* n_listed = lists.select != nullptr ? lists.n_select : attn.kv.n_pages;
   for (uint32_t i = 0; i < (attn.list_per_head ? n_heads : attn.kv.n_kv_heads); ++i) s.pages_attended += n_listed[i];
   if (ruled)

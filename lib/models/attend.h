@@ -32,6 +32,10 @@ RopeAppendArgs rope_append_args(const AttendPass& pass, const Attention& attenti
 // Attention over all resident pages, without page masses or log-sum-exps. Rows of activations are those of `b`.
 AttnPagedArgs attn_paged_args(const AttendPass& pass, const Attention& attention, uint32_t layer);
 
+// Attention of a decode step over the lists that a policy made: `select` and `n_select` are where it made them.
+Status attend_lists(OpContext& cx, const OpTable& ops, const AttnPagedArgs& attn, const PageLists& lists,
+                    uint32_t* select, uint32_t* n_select);
+
 // Whether `n_tok` tokens from position `pos` on fill a page, and digests of this kind are made when a page is full.
 bool digests_are_due(DigestKind digest, uint32_t pos, uint32_t n_tok);
 

@@ -426,6 +426,33 @@ struct AttnStampArgs {
   PageStampArgs stamp;  // weight is attn.page_mass, select is null; its tables are those of attn.kv
 };
 
+// When attention that takes the most important pages first has seen enough (docs/algorithms.md, "PSA").
+struct AttnStop {
+  const float* rank = nullptr;      // [n_kv_heads, capacity] importance of each row; NaN counts as -inf
+  const uint32_t* flags = nullptr;  // [n_kv_heads, capacity] kPage*
+  // [n_heads, capacity] true upper bounds of q.k over each page, unscaled, for all rows in use. What is left is then at
+  // most what they say, and the lists must hold all rows. Null: each page that is left has at most as much as the least
+  // full page so far.
+  const float* bound = nullptr;
+  uint32_t n_sink_pages = 0;  // first rows that are taken first
+  uint32_t microbatch = 0;    // pages that are attended before the next look, 1..kSplitPages; 0: does not stop
+  float eps = 1.0f;           // enough is a share of more than this; 1 or more: nothing is
+};
+
+// Attention of one query row over the listed pages in order of importance: the last row, the first n_sink_pages and
+// pages with kPageKept (the forced ones, by row), then the others by rank, the lower row first of equals. After each
+// page every head of a KV head's group has the sum S of exp(logit) over what it has seen, and an estimate R of the sum
+// over the rows that are left, listed or not; a head is done once S / (S + R) > eps. R is the number of rows left times
+// the least sum of a full page that is not forced, and there is none before such a page; with AttnStop::bound it is the
+// sum of len * exp(bound) over the rows left. After a microbatch in which the last head of the group was done, or that
+// had the last listed page, the list becomes the pages taken, ascending, over which `attn.out` is the softmax's mean.
+struct AttnProgressiveArgs {
+  AttnPagedArgs attn;  // n_tok is 1; select, n_select, q_sink, lse and carry are null, window is 0, no list_per_head
+  uint32_t* select;    // in/out [n_kv_heads, capacity] table rows, in: ascending; the end of a list is overwritten
+  uint32_t* n_select;  // in/out [n_kv_heads], at least 1
+  AttnStop stop;
+};
+
 // Output logits under a soft cap, in place: x = cap * tanh(x / cap).
 struct SoftCapArgs {
   float* x;  // in/out [n]

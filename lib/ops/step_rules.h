@@ -93,6 +93,10 @@ struct StepRules {
   uint32_t sink_pages = 0;
   uint32_t select_from_layer = 0;
   uint32_t select_above_pages = 0;  // while no stream has more pages than this, selection cannot change anything
+  // Attention takes what is selected in the order of its scores and stops; see AttnStop. No device does this yet.
+  uint32_t stop_microbatch = 0;  // 0: it does not stop
+  float stop_eps = 1.0f;
+  bool stop_by_bounds = false;
 
   // Observation after attention, from observe_from_layer on.
   enum class Observe : uint8_t { kNone, kStampMass, kStampDigest, kAccumulate };

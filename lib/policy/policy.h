@@ -70,6 +70,7 @@ struct RoomArgs {
 struct PageLists {
   const uint32_t* select = nullptr;
   const uint32_t* n_select = nullptr;
+  AttnStop stop = {};  // with microbatch > 0 attention stops by itself; afterwards the lists hold what it attended
 };
 
 struct SelectArgs {

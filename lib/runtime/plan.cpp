@@ -106,6 +106,10 @@ Status find_backend(const weir_session_options& o, const Model& model, const Pol
       return fail(WEIR_ERR_UNSUPPORTED, "spill_budget_bytes: what leaves the pool can be stored on the processor only");
     if ((o.flags & WEIR_SESSION_TRACE) != 0)
       return fail(WEIR_ERR_UNSUPPORTED, "WEIR_SESSION_TRACE: only the processor's steps can be traced");
+    if (setup.rules.stop_microbatch != 0) {
+      return fail(WEIR_ERR_UNSUPPORTED, "policy %s: attention that stops by itself runs on the processor only",
+                  o.policy != nullptr ? o.policy : "of the preset");
+    }
     const DeviceModule* module = nullptr;
     WEIR_TRY(devices.cuda(module));
     WEIR_TRY(check_traits(model.config().traits, module->backend->traits, module->backend->name));

@@ -40,6 +40,14 @@ struct Lane {
   std::vector<double> kl;
   uint64_t n_same = 0;
   double nll = 0;
+  uint64_t n_pages = 0, n_steps = 0;  // attended
+
+  void count_pages() {
+    weir_session_stats stats = WEIR_SESSION_STATS_INIT;
+    check(weir_session_get_stats(session.get(), &stats), "cannot read the statistics");
+    n_pages += stats.pages_attended;
+    ++n_steps;
+  }
 
   void compare(const Prediction& truth, weir_token next) {
     const Prediction own = predict(session.get());
@@ -48,13 +56,15 @@ struct Lane {
     nll -= own.log_p[static_cast<size_t>(next)];
   }
 
-  void finish(TextRecord& record) const {
+  void finish(uint64_t n_streams, TextRecord& record) const {
     const auto n = static_cast<double>(kl.size());
     record.n_positions = kl.size();
     record.kl_mean = std::accumulate(kl.begin(), kl.end(), 0.0) / n;
     record.kl_p99 = percentile_99(kl);
     record.top1 = static_cast<double>(n_same) / n;
     record.perplexity = std::exp(nll / n);
+    const uint64_t n_lists = n_steps * n_streams;
+    record.pages = n_lists == 0 ? 0.0 : static_cast<double>(n_pages) / static_cast<double>(n_lists);
   }
 };
 
@@ -96,13 +106,20 @@ class Walk {
       for (Lane& lane : lanes_) {
         if (lane.session) lane.compare(truth, tokens_[at]);
       }
-      if (at + 1 < tokens_.size()) step_all(sessions, std::vector<weir_token>(sessions.size(), tokens_[at]));
+      if (at + 1 < tokens_.size()) {
+        step_all(sessions, std::vector<weir_token>(sessions.size(), tokens_[at]));
+        for (Lane& lane : lanes_) {
+          if (lane.session) lane.count_pages();
+        }
+      }
       progress.done(lanes_.size());
     }
   }
 
   void finish(size_t index, TextRecord& record) const {
-    if (!record.is_refused) lanes_[index].finish(record);
+    if (record.is_refused) return;
+    const weir_model_info info = model_info(model_);
+    lanes_[index].finish(uint64_t{info.n_layers} * info.n_kv_heads, record);
   }
 
  private:
@@ -238,6 +255,7 @@ nlohmann::ordered_json to_json(const TextRecord& r) {
   line["kl_p99"] = r.kl_p99;
   line["top1"] = r.top1;
   line["perplexity"] = r.perplexity;
+  line["pages"] = r.pages;
   return line;
 }
 

@@ -62,6 +62,7 @@ struct TextRecord : PointRecord {
   double kl_p99 = 0;         // of a hundred positions one is above
   double top1 = 0;           // part with the same most probable token
   double perplexity = 0;     // of the forced tokens
+  double pages = 0;          // attended, mean over forced tokens and streams
 };
 nlohmann::ordered_json to_json(const TextRecord& record);
 

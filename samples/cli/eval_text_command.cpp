@@ -131,7 +131,7 @@ ordered_json json_of(const ordered_json& header, const Shown& shown) {
   json["rows"] = ordered_json::array();
   for (const ordered_json& line : shown.rows) {
     ordered_json row;
-    for (const char* key : {"policy", "budget", "kl_mean", "kl_p99", "top1", "perplexity"})
+    for (const char* key : {"policy", "budget", "kl_mean", "kl_p99", "top1", "perplexity", "pages"})
       row[key] = line.value(key, ordered_json());
     if (line.at("refused").get<bool>()) row["refused"] = line.value("message", "");
     json["rows"].push_back(row);
@@ -150,7 +150,8 @@ std::string tables(const ordered_json& header, const Shown& shown, const Summary
   const Measure measures[] = {{"KL divergence, nats per token", "kl_mean", 1, 4},
                               {"Its 99th percentile", "kl_p99", 1, 3},
                               {"Same most probable token, %", "top1", 100, 2},
-                              {"Perplexity", "perplexity", 1, 3}};
+                              {"Perplexity", "perplexity", 1, 3},
+                              {"Pages attended in a step, mean of the streams", "pages", 1, 1}};
   for (const Measure& measure : measures) text += table_text(summary, measure) + "\n";
   for (const ordered_json& row : shown.rows) {
     if (!row.at("refused").get<bool>()) continue;
@@ -184,7 +185,7 @@ void show(const Results& results, const fs::path& out, bool json) {
   }
   const Summary summary = summarize(shown.rows, {kTextFamily}, shown.labels());
   write_text_file((out / "text.csv").string(),
-                  table_csv(summary, {"kl_mean", "kl_p99", "top1", "perplexity", "n_positions"}, false));
+                  table_csv(summary, {"kl_mean", "kl_p99", "top1", "perplexity", "pages", "n_positions"}, false));
   write_text_file((out / "text-kl.svg").string(), plot_of(results.header, shown));
   if (json) {
     put_line(dump_json(json_of(results.header, shown)));

@@ -49,6 +49,8 @@ static const choice choices[] = {
     {"arkvale", {{0, 0}}, 0},
     {"arkvale", {{"recall_from", "3"}, {"protect_recent", "2"}, {"recall_pages", "1"}}, 3},
     {"arkvale", {{"recall_from", "4"}, {"recall_pages", "0"}, {"attend", "top"}}, 3},
+    {"psa", {{"skip_layers", "0"}}, 1},
+    {"psa", {{"skip_layers", "0"}, {"eps", "0.7"}, {"mb", "2"}}, 3},
     {"raas", {{"recall", "on"}}, 1},
     {"raas", {{"recall", "on"}, {"recall_from", "3"}, {"recall_pages", "0"}}, 3},
     {"hybrid", {{"recall", "on"}, {"recall_from", "4"}, {"rho", "0.4"}}, 3},

@@ -99,6 +99,7 @@ static void session__full_budget_equals_dense(void **state) {
                 {"random", {"seed", "2"}},
                 {"arkvale", {"recall_pages", "0"}},
                 {"arkvale", {"attend", "top"}},
+                {"psa", {"eps", "1"}},
                 {"raas", {"recall", "on"}},
                 {"hybrid", {"recall", "on"}},
                 {"dense", {"prompt", "snapkv"}}};
@@ -317,6 +318,9 @@ static void session__bad_options(void **state) {
     o.flags = WEIR_SESSION_TRACE;
     expect_refusal(f, &o, WEIR_ERR_UNSUPPORTED, "device cuda: ");
     o.flags = 0;
+    o.policy = "psa";
+    expect_refusal(f, &o, WEIR_ERR_UNSUPPORTED, "device cuda: policy psa: ");
+    o.policy = "sink";
     o.device = WEIR_DEVICE_VULKAN;
     expect_refusal(f, &o, WEIR_ERR_UNSUPPORTED, "device vulkan: ");
     o.device = 77;

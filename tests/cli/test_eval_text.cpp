@@ -156,7 +156,7 @@ void text__json_is_one_line_with_a_row_for_each_point(void**) {
   std::vector<std::pair<std::string, int>> points;
   for (const json& row : j["rows"]) {
     points.emplace_back(row["policy"].get<std::string>(), row["budget"].get<int>());
-    for (const char* key : {"kl_mean", "kl_p99", "top1", "perplexity"}) assert_true(row[key].is_number());
+    for (const char* key : {"kl_mean", "kl_p99", "top1", "perplexity", "pages"}) assert_true(row[key].is_number());
     if (row["budget"] == 96) {  // pages left
       assert_true(row["kl_mean"] > 1e-6 && row["kl_p99"] > row["kl_mean"]);
       continue;
@@ -197,6 +197,10 @@ void text__numbers_are_those_of_sessions_alone(void**) {
   assert_true(n_same < kForced);
   assert_near(row["perplexity"], std::exp(nll(own, tokens) / kForced));
   assert_near(j["rows"][0]["perplexity"], std::exp(nll(whole, tokens) / kForced));
+  size_t n_pages = 0;  // in the table when a token has been appended, after all of the prompt but the last one
+  for (size_t n = kPrompt + 1; n < kPrompt + kForced; ++n) n_pages += (n + 15) / 16;
+  assert_near(j["rows"][0]["pages"], static_cast<double>(n_pages) / (kForced - 1));
+  assert_true(row["pages"] <= kBudget / 16);
 }
 
 void text__perplexity_is_that_of_the_windows_second_halves(void**) {
@@ -274,7 +278,7 @@ void text__tables_and_files_tell_the_same(void**) {
                            "Perplexity\n", "dense   0.0000", "  32: 1 of 1\n", "refused: mine, 32 tokens: cannot "})
     assert_true(contains(o.out, part));
   const std::string csv = read_file(g_folder / "tables" / "text.csv");
-  assert_true(csv.starts_with("family,policy,budget,n,refused,kl_mean,kl_p99,top1,perplexity,n_positions\n"));
+  assert_true(csv.starts_with("family,policy,budget,n,refused,kl_mean,kl_p99,top1,perplexity,pages,n_positions\n"));
   assert_true(contains(csv, "\ntext,dense,0,1,0,0,0,1,"));
   assert_true(contains(csv, "\ntext,mine,32,1,1,,,,,\n"));
   const std::string svg = read_file(g_folder / "tables" / "text-kl.svg");

@@ -13,6 +13,7 @@ static const variant variants[] = {
     {"hybrid", {{0, 0}}, 0},
     {"random", {{0, 0}}, 0},
     {"arkvale", {{0, 0}}, 0},
+    {"psa", {{"eps", "1"}}, 1}, /* without stopping, which has no kernel yet */
 };
 #define N_VARIANTS (sizeof(variants) / sizeof(variants[0]))
 

@@ -37,7 +37,8 @@ static void session__full_budget_equals_dense(void **state) {
         {"hybrid", {{"stamp_source", "digest"}}, 1}, {"random", {{"seed", "2"}}, 1},
         {"dense", {{"prompt", "snapkv"}}, 1},
         {"raas", {{"recall", "on"}}, 1}, {"hybrid", {{"recall", "on"}}, 1},
-        {"arkvale", {{"recall_pages", "0"}}, 1}, {"arkvale", {{"attend", "top"}}, 1}};
+        {"arkvale", {{"recall_pages", "0"}}, 1}, {"arkvale", {{"attend", "top"}}, 1},
+        {"psa", {{"eps", "1"}}, 1}};
     static const variant plain = {"dense", {{0, 0}}, 0};
     static float want[N_STEPS][N_LOGITS];
     weir_session_options options = options_of(&plain, WEIR_DEVICE_CUDA, 0, 1024);
@@ -92,6 +93,7 @@ static void session__full_budget_equals_dense_by_steps(void **state) {
         {"random", {{0, 0}}, 0},
         {"arkvale", {{0, 0}}, 0},
         {"arkvale", {{"attend", "top"}}, 1},
+        {"psa", {{"eps", "1"}}, 1},
     };
     static float want[N_STEPS][N_LOGITS];
     fixture f;

@@ -396,6 +396,16 @@ void stage(Staging& s, AttnStampArgs& a) {
   stage(s, a.stamp);
 }
 
+void stage(Staging& s, AttnProgressiveArgs& a) {
+  const size_t n_rows = size_t{a.attn.kv.n_kv_heads} * a.attn.kv.capacity;
+  stage(s, a.attn);
+  s.out("select", a.select, n_rows);
+  s.out("n_select", a.n_select, a.attn.kv.n_kv_heads);
+  s.in("stop.rank", a.stop.rank, n_rows);
+  s.in("stop.flags", a.stop.flags, n_rows);
+  s.in("stop.bound", a.stop.bound, size_t{a.attn.n_heads} * a.attn.kv.capacity);
+}
+
 void stage(Staging& s, SoftCapArgs& a) { s.out("x", a.x, a.n); }
 
 // --- the table -------------------------------------------------------------------------------------------------------

@@ -368,8 +368,6 @@ class Sim {
     a.n_sink_pages = scope.n_sink_pages;
     a.n_sink = scope.n_sink;
     a.window = scope.window;
-    a.select = lists.select;
-    a.n_select = lists.n_select;
     a.list_per_head = lists.select != nullptr && needs().list_per_head;
     a.soft_cap = soft_cap;
     return a;
@@ -382,11 +380,11 @@ class Sim {
       check(policy_->select(cx_, backend.ops, kv,
                             {layer, n_heads, q_.data(), data(score_), select_.data(), n_select_.data(), &cold}, lists));
     }
-    listed_[layer] = {};
-    if (lists.select != nullptr) listed_[layer] = {select_, n_select_};
     AttnPagedArgs a = attn_args(layer, 1, lists);
     a.page_mass = data(mass_);
-    check(backend.ops.attn_paged(cx_, a));
+    check(attend_lists(cx_, backend.ops, a, lists, select_.data(), n_select_.data()));
+    listed_[layer] = {};
+    if (lists.select != nullptr) listed_[layer] = {select_, n_select_};
     last_mass_[layer] = mass_;
     check(policy_->observe(cx_, backend.ops, kv,
                            {layer, n_heads, q_.data(), data(mass_), data(score_), lists, kv.n_tokens() + 1}));

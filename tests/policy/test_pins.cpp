@@ -27,6 +27,8 @@ const PolicySpec kPolicies[] = {
     {"arkvale", 160, 1024, 0, {{"recall_from", "4"}}},
     {"arkvale", 160, 1024, 0, {{"recall_from", "4"}, {"attend", "top"}, {"recall_pages", "0"}}},
     {"arkvale", 160, 1024, 0, {{"recall_from", "2"}, {"protect_recent", "2"}, {"recall_pages", "1"}}},
+    {"psa", 160, 1024, 0, {{"skip_layers", "0"}, {"eps", "0"}, {"mb", "1"}}},
+    {"psa", 0, 1024, 0, {{"skip_layers", "0"}, {"eps", "0.5"}, {"bound", "true"}}},
     {"raas", 160, 1024, 0, {{"recall", "on"}, {"recall_from", "4"}}},
     {"hybrid", 160, 1024, 0, {{"recall", "on"}, {"recall_from", "3"}, {"rho", "0.3"}}},
     {"h2o", 160, 1024, 0, {{"skip_layers", "0"}, {"prompt", "snapkv"}, {"prompt_budget", "96"}}},

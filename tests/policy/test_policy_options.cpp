@@ -117,6 +117,13 @@ void options__bad_values(void**) {
       {"arkvale", "recall_pages", {"-1", "1048577", "all", ""}},
       {"arkvale", "attend", {"all", "TOP", ""}},
       {"arkvale", "protect_recent", {"-1", "1048577", "two"}},
+      {"psa", "eps", {"-0.01", "1.01", "nan", "inf", "high", ""}},
+      {"psa", "mb", {"0", "33", "-1", "all"}},
+      {"psa", "max_pages", {"0", "1", "1048577", "none"}},
+      {"psa", "bound", {"yes", ""}},
+      {"psa", "agg", {"qhead", "sum"}},
+      {"psa", "digest", {"max"}},
+      {"psa", "skip_layers", {"4"}},
       {"raas", "recall", {"yes", ""}},
       {"hybrid", "recall", {"2"}},
   };
@@ -162,6 +169,10 @@ void options__limits_are_allowed(void**) {
       {"arkvale", 512, 4096, 0, {{"recall_from", "1"}, {"protect_recent", "30"}, {"recall_pages", "1048576"}}},
       {"arkvale", 512, 4096, 0, {{"spread", "0"}, {"attend", "top"}}},
       {"arkvale", 512, 512, 0, {{"recall_from", "1048576"}, {"protect_recent", "1048576"}}},  // nothing ever leaves
+      {"psa", 512, 4096, 0, {{"eps", "0"}, {"mb", "1"}, {"max_pages", "2"}}},
+      {"psa", 512, 4096, 0, {{"eps", "1"}, {"mb", "32"}, {"max_pages", "32"}, {"sink_pages", "30"}}},
+      {"psa", 0, 4096, 0, {{"bound", "true"}, {"max_pages", "1048576"}, {"digest", "minmax"}}},
+      {"psa", 32, 4096, 0, {}},  // a microbatch no larger than the budget
       {"raas", 512, 4096, 0, {{"recall", "on"}, {"recall_from", "31"}, {"protect_recent", "0"}}},
       {"raas", 512, 4096, 0, {{"recall", "on"}, {"alpha", "0"}, {"agg", "max_raw"}, {"spread", "2"}}},
       {"hybrid", 512, 4096, 0, {{"recall", "on"}, {"rho", "0"}, {"digest", "centroid"}}},
@@ -195,7 +206,7 @@ void options__contradictions(void**) {
   expect_refusal({"raas", 512, 4096, 0, {{"overflow", "error"}, {"pin_prompt", "false"}}}, bad,
                  {"policy raas", "overflow", "pin_prompt=false"});
   expect_refusal({"raas", 512, 4096, 0, {{"overflow", "hybrid"}}}, bad, {"overflow=hybrid", "max_prompt_tokens"});
-  for (const char* name : {"quest", "hybrid", "arkvale"}) {
+  for (const char* name : {"quest", "hybrid", "arkvale", "psa"}) {
     for (const char* digest : {"minmax", "cuboid_mean", "sphere_mean", "centroid"}) {
       expect_refusal({name, 512, 4096, 0, {{"digest", digest}, {"spread", "2"}}}, bad, {name, "spread", "mean_std"});
     }
@@ -206,6 +217,19 @@ void options__contradictions(void**) {
                    {"policy h2o", "init_rows", "window"});
   }
   expect_refusal({"hybrid", 512, 4096, 0, {{"agg", "qhead"}}}, bad, {"agg=qhead"});
+  expect_refusal({"psa", 512, 4096, 0, {{"max_pages", "33"}}}, bad, {"policy psa", "max_pages=33", "32 pages"});
+  expect_refusal({"psa", 512, 4096, 0, {{"max_pages", "4"}, {"mb", "5"}}}, bad, {"policy psa", "mb=5", "max_pages=4"});
+  expect_refusal({"psa", 32, 4096, 0, {{"mb", "3"}}}, bad, {"policy psa", "mb=3", "max_pages=2"});
+  expect_refusal({"psa", 0, 4096, 0, {{"max_pages", "3"}, {"sink_pages", "2"}}}, WEIR_ERR_BUDGET,
+                 {"policy psa", "max_pages=3", "sink_pages=2", "at least 4"});
+  expect_refusal({"psa", 0, 4096, 0, {{"bound", "true"}, {"digest", "centroid"}}}, bad,
+                 {"policy psa", "bound=true", "minmax"});
+  expect_refusal({"psa", 0, 4096, 0, {{"bound", "true"}, {"spread", "1"}}}, bad, {"policy psa", "spread"});
+  expect_refusal({"psa", 0, 4096, 0, {{"bound", "true"}, {"max_pages", "40"}}}, bad,
+                 {"policy psa", "bound=true", "max_pages", "40 pages"});
+  expect_refusal({"psa", 512, 4096, 0, {{"bound", "true"}}}, bad, {"policy psa", "bound=true", "32 pages"});
+  expect_refusal({"psa", 0, 4096, 0, {{"recall", "on"}}}, WEIR_ERR_UNSUPPORTED, {"policy psa", "recall=on"});
+  expect_policy({"psa", 0, 4096, 0, {{"recall", "off"}}});
   // With recall nothing of a prompt is given up. A budget for the whole context recalls nothing.
   expect_refusal({"arkvale", 512, 4096, 0, {{"prompt", "snapkv"}}}, bad, {"prompt=snapkv", "recall"});
   expect_refusal({"arkvale", 512, 4096, 0, {{"prompt_budget", "64"}}}, bad, {"prompt_budget"});
@@ -267,6 +291,7 @@ void options__unknown_names(void**) {
       {"hybrid", {"stamp_rule", "rho", "digest", "agg", "skip_layers", "sink_pages", "recall"}},
       {"random", {"seed", "min_decode_pages", "overflow", "pin_prompt"}},
       {"arkvale", {"digest", "spread", "agg", "recall_from", "recall_pages", "attend", "protect_recent"}},
+      {"psa", {"digest", "agg", "skip_layers", "sink_pages", "eps", "mb", "max_pages", "bound", "recall"}},
   };
   ASSERT_EVERY_POLICY_EXCEPT("dense", rows, policy);  // above
   for (const auto& row : rows) {

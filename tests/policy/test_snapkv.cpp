@@ -215,6 +215,7 @@ void snapkv__stands_before_every_policy(void**) {
        1024,
        0,
        {{"attend", "top"}, {"recall_from", "5"}, {"prompt", "snapkv"}, {"prompt_budget", "96"}}},
+      {"psa", 0, 1024, 0, {{"eps", "0.7"}, {"mb", "2"}, {"prompt", "snapkv"}, {"prompt_budget", "192"}}},
   };
   ASSERT_EVERY_POLICY(specs, name);
   for (const PolicySpec& spec : specs) {

@@ -1,0 +1,127 @@
+// Some listed pages of a stream and one query row: logits of all query heads of the list, and sums of values. The inner
+// loops are in attn_paged_rows-inl.h.
+#if defined(WEIR_CPU_ATTN_PAGED_UNITS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef WEIR_CPU_ATTN_PAGED_UNITS_INL_H_
+#undef WEIR_CPU_ATTN_PAGED_UNITS_INL_H_
+#else
+#define WEIR_CPU_ATTN_PAGED_UNITS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "cpu/attn_paged_parts.h"
+#include "cpu/attn_paged_rows-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace weir::cpu::HWY_NAMESPACE {
+
+#if WEIR_CPU_HAS_VECTORS
+
+// Calls f<kHeads>(first head) for the heads of a group, up to four at a time.
+template <class F>
+HWY_INLINE void for_heads(uint32_t group, const F& f) {
+  uint32_t g = 0;
+  for (; g + 4 <= group; g += 4) f(std::integral_constant<size_t, 4>(), g);
+  if (group - g == 3) f(std::integral_constant<size_t, 3>(), g);
+  if (group - g == 2) f(std::integral_constant<size_t, 2>(), g);
+  if (group - g == 1) f(std::integral_constant<size_t, 1>(), g);
+}
+
+// Writes the scaled queries [n_heads, d_pad], and behind them those for sink pages, permuted as DecodeScratch says.
+inline void permute_queries(const AttnPagedArgs& a, size_t d_pad, float* out) {
+  const DF df;
+  const size_t d = a.kv.head_dim;
+  const V scale = hn::Set(df, a.scale);
+  for (size_t head = 0; head < (a.q_sink != nullptr ? 2 : 1) * size_t{a.n_heads}; ++head) {
+    const float* from = head < a.n_heads ? a.q + head * d : a.q_sink + (head - a.n_heads) * d;
+    float* to = out + head * d_pad;
+    size_t i = 0;
+    for (; i + kBlock <= d; i += kBlock) {
+      V even, odd;
+      hn::LoadInterleaved2(df, from + i, even, odd);
+      hn::Store(hn::Mul(even, scale), df, to + i);
+      hn::Store(hn::Mul(odd, scale), df, to + i + kLanes);
+    }
+    if (i == d) continue;
+    std::fill(to + i, to + i + kBlock, 0.0f);
+    for (size_t j = i; j < d; ++j) to[i + (j - i) / 2 + (j % 2) * kLanes] = from[j] * a.scale;
+  }
+}
+
+// weight[g * kUnitTokens + p * kPageTokens + t] = logit of head g for token t of listed page first + p, p < n; kUnseen
+// where it is not seen. `queries` are those of all heads.
+inline void unit_logits(const AttnPagedArgs& a, const float* queries, size_t d_pad, uint32_t list, uint32_t first,
+                        uint32_t n, float* weight) {
+  const uint32_t group = heads_of_list(a);
+  const RowShape shape(a.kv.head_dim);
+  const float* q = queries + size_t{list} * group * d_pad;
+  for (uint32_t p = 0; p < n; ++p) {
+    const ListedPage page = listed_page(a, list, first + p);
+    // The first page's values are read after the last page's keys.
+    const uint16_t* next =
+        p + 1 < n ? listed_page(a, list, first + p + 1).keys : listed_page(a, list, first).keys + kPageTokens * shape.d;
+    const Seen seen = seen_by(a, page, a.pos);
+    const float* sink_q = q + a.n_heads * d_pad;
+    // [begin, edge) use the sink query, [edge, end) the other one.
+    const uint32_t edge = std::clamp(page.sink_tokens, seen.begin, seen.end);
+    float* to = weight + p * kPageTokens;
+    if (!seen.all()) {
+      for (uint32_t g = 0; g < group; ++g) std::fill(to + g * kUnitTokens, to + g * kUnitTokens + kPageTokens, kUnseen);
+    }
+    for_heads(group, [&](auto heads, uint32_t g) HWY_ATTR {
+      constexpr size_t kHeads = decltype(heads)::value;
+      const size_t at = g * d_pad;
+      const ptrdiff_t ahead = g == 0 ? next - page.keys : 0;
+      if (seen.sink_end > 0) {
+        page_logits<kHeads>(shape, (page.sink_tokens > 0 ? sink_q : q) + at, d_pad, page.keys, ahead, 0, seen.sink_end,
+                            to + g * kUnitTokens);
+      }
+      if (edge > seen.begin)
+        page_logits<kHeads>(shape, sink_q + at, d_pad, page.keys, ahead, seen.begin, edge, to + g * kUnitTokens);
+      if (edge < seen.end)
+        page_logits<kHeads>(shape, q + at, d_pad, page.keys, ahead, edge, seen.end, to + g * kUnitTokens);
+    });
+  }
+  if (a.soft_cap == 0.0f) return;
+  for (uint32_t g = 0; g < group; ++g) cap_logits(a.soft_cap, weight + g * kUnitTokens, size_t{n} * kPageTokens);
+}
+
+// out[g * stride ...] += the weighted values of these pages, permuted.
+inline void unit_values(const AttnPagedArgs& a, uint32_t list, uint32_t first, uint32_t n, const float* weight,
+                        float* out, size_t stride) {
+  const uint32_t group = heads_of_list(a);
+  const RowShape shape(a.kv.head_dim);
+  for (uint32_t p = 0; p < n; ++p) {
+    const ListedPage page = listed_page(a, list, first + p);
+    const uint16_t* values = page.keys + kPageTokens * shape.d;
+    const uint16_t* next = p + 1 < n ? listed_page(a, list, first + p + 1).keys : page.keys;
+    const Seen seen = seen_by(a, page, a.pos);
+    const float* from = weight + p * kPageTokens;
+    for_heads(group, [&](auto heads, uint32_t g) HWY_ATTR {
+      constexpr size_t kHeads = decltype(heads)::value;
+      const ptrdiff_t ahead = g == 0 ? next - page.keys : 0;
+      if (seen.sink_end > 0)
+        page_values<kHeads>(shape, from + g * kUnitTokens, values, ahead, 0, seen.sink_end, out + g * stride, stride);
+      page_values<kHeads>(shape, from + g * kUnitTokens, values, ahead, seen.begin, seen.end, out + g * stride, stride);
+    });
+  }
+}
+
+// Writes two permuted vectors at element i of a head's result [d].
+HWY_INLINE void store_block(size_t d, size_t i, V even, V odd, float* out) {
+  HWY_ALIGN float block[kBlock];
+  hn::StoreInterleaved2(even, odd, DF(), block);
+  std::memcpy(out + i, block, HWY_MIN(kBlock, d - i) * sizeof(float));
+}
+
+#endif  // WEIR_CPU_HAS_VECTORS
+
+}  // namespace weir::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per target

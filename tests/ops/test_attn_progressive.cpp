@@ -1,0 +1,353 @@
+// ops: attn_progressive. Mirrors lib/ops/attn_progressive_ref.cpp, lib/cpu/attn_progressive.cpp; no device has a kernel
+// yet. Which pages are taken equals the reference, by hand-made sums, and does not depend on the microbatch but for its
+// rounding up; the result is attention over these pages; with bounds the captured share is never below eps.
+#include "tests/ops/attn_case.h"
+
+#include <string>
+
+namespace weir::test {
+namespace {
+
+constexpr double kMaxNmse = 1e-11;  // f32 sums in another order and another exp
+
+struct Spec {
+  AttnSpec attn;
+  float eps = 0.8f;
+  uint32_t microbatch = 4, n_sink_pages = 0;
+  bool bound = false;
+  bool kept = false;   // some pages have kPageKept
+  uint32_t every = 1;  // the list has each n-th row and the last
+};
+
+class ProgressiveCase {
+ public:
+  ProgressiveCase(const Spec& s, uint64_t seed) : spec(s), attn(s.attn, seed), capacity(attn.kv.capacity()) {
+    Random random(seed + 2);
+    const size_t n_rows = size_t{s.attn.kv.n_kv_heads} * capacity;
+    rank = random.normals(n_rows);
+    for (float& x : rank) x = random.below(6) == 0 ? 0.5f : random.below(20) == 0 ? NAN : x;
+    flags.assign(n_rows, 0);
+    for (uint32_t& f : flags) f = s.kept && random.below(8) == 0 ? uint32_t{kPageKept} : uint32_t{kPagePinned};
+    list_rows();
+  }
+
+  void list_rows() {
+    select.assign(rank.size(), UINT32_MAX);
+    n_select.assign(spec.attn.kv.n_kv_heads, 0);
+    for (uint32_t head = 0; head < n_select.size(); ++head) {
+      const uint32_t n = attn.kv.n_pages(head);
+      for (uint32_t row = 0; row < n; ++row) {
+        if (row % spec.every == 0 || row + 1 == n) select[attn.kv.at(head, row)] = UINT32_MAX, add(head, row);
+      }
+    }
+  }
+
+  void run(const Backend& backend) {
+    list_rows();
+    std::vector<float> bound(size_t{spec.attn.n_heads} * capacity, NAN);
+    AttnProgressiveArgs a = {attn.args(), select.data(), n_select.data(), {}};
+    a.stop = {rank.data(),       flags.data(),    spec.bound ? bound.data() : nullptr,
+              spec.n_sink_pages, spec.microbatch, spec.eps};
+    Machine machine(backend, attn.shapes());
+    if (spec.bound) {
+      Machine plain(reference_backend(), attn.shapes());
+      for (uint32_t head = 0; head < spec.attn.kv.n_kv_heads; ++head) {
+        for (uint32_t row = 0; row < attn.kv.n_pages(head); ++row) {
+          digest_page(DigestKind::kMinMax, attn.kv.key(head, row, 0), attn.kv.len(head, row), spec.attn.kv.head_dim,
+                      a.attn.kv.digest_of(head, row));
+        }
+      }
+      plain.check(ref::page_score(plain.cx(), {bound.data(), a.attn.q, a.attn.kv, a.attn.n_heads, 1.0f}));
+    }
+    machine.check(backend.ops.attn_progressive(machine.cx(), a));
+  }
+
+  std::vector<uint32_t> list(uint32_t head) const {
+    const auto first = select.begin() + static_cast<ptrdiff_t>(size_t{head} * capacity);
+    return {first, first + n_select[head]};
+  }
+
+  // The share of a head's attention that the list has, in f64.
+  double captured(uint32_t head) {
+    const uint32_t kv_head = head / (spec.attn.n_heads / spec.attn.kv.n_kv_heads);
+    const std::vector<uint32_t> rows = list(kv_head);
+    double all = 0.0, part = 0.0;
+    for (uint32_t row = 0; row < attn.kv.n_pages(kv_head); ++row) {
+      double sum = 0.0;
+      for (uint32_t j = 0; j < attn.kv.len(kv_head, row); ++j) sum += std::exp(logit(head, kv_head, row, j));
+      all += sum;
+      if (std::binary_search(rows.begin(), rows.end(), row)) part += sum;
+    }
+    return part / all;
+  }
+
+  Spec spec;
+  AttnCase attn;
+  uint32_t capacity;
+  std::vector<float> rank;
+  std::vector<uint32_t> flags, select, n_select;
+
+ private:
+  void add(uint32_t head, uint32_t row) { select[attn.kv.at(head, n_select[head]++)] = row; }
+
+  double logit(uint32_t head, uint32_t kv_head, uint32_t row, uint32_t token) {
+    const uint32_t d = spec.attn.kv.head_dim;
+    double dot = 0.0;
+    for (uint32_t e = 0; e < d; ++e)
+      dot += double{attn.q[size_t{head} * d + e]} * double{bf16_to_f32(attn.kv.key(kv_head, row, token)[e])};
+    dot *= double{attn.scale};
+    const double cap = spec.attn.soft_cap;
+    return cap == 0.0 ? dot : cap * std::tanh(dot / cap);
+  }
+};
+
+Spec spec_of(uint32_t head_dim, uint32_t group, uint32_t n_pages) {
+  Spec s;
+  s.attn.kv = {.n_kv_heads = 2, .head_dim = head_dim, .n_pages = n_pages, .last_len = 11, .gaps = n_pages > 4};
+  s.attn.n_heads = 2 * group;
+  s.attn.page_mass = true;
+  return s;
+}
+
+void check_against_reference(const Spec& s, uint64_t seed, const std::string& name) {
+  ProgressiveCase want(s, seed);
+  want.run(reference_backend());
+  for (int64_t target : targets()) {
+    const TargetScope scope(target);
+    ProgressiveCase got(s, seed);
+    got.run(cpu_backend());
+    for (uint32_t head = 0; head < 2; ++head) {
+      if (got.list(head) != want.list(head)) {
+        fail_msg("%s: %zu pages of KV head %u, the reference has %zu", name.c_str(), got.list(head).size(), head,
+                 want.list(head).size());
+      }
+      for (uint32_t i = 0; i < s.attn.n_heads / 2; ++i) {
+        const size_t at = (head * (s.attn.n_heads / 2) + i) * size_t{got.capacity};
+        assert_true(
+            close_enough(name.c_str(), &got.attn.mass[at], &want.attn.mass[at], got.list(head).size(), kMaxNmse));
+      }
+    }
+    assert_true(close_enough(name.c_str(), got.attn.out.data(), want.attn.out.data(), want.attn.out.size(), kMaxNmse));
+  }
+}
+
+void equals_the_reference(void**) {
+  for (uint32_t d : kHeadDims) {
+    for (uint32_t group : kGroups) {
+      if (!is_tested_together(d, group)) continue;
+      check_against_reference(spec_of(d, group, 19), 7, "d" + std::to_string(d) + "_g" + std::to_string(group));
+    }
+  }
+  for (uint32_t microbatch : {1u, 3u, 8u, 32u}) {
+    for (float eps : {0.0f, 0.5f, 0.9f, 0.98f, 1.0f}) {
+      Spec s = spec_of(64, 3, 41);
+      s.eps = eps;
+      s.microbatch = microbatch;
+      const std::string name = "mb" + std::to_string(microbatch) + "_eps" + std::to_string(eps);
+      check_against_reference(s, 8, name);
+      s.kept = true;
+      s.n_sink_pages = 2;
+      s.attn.sinks = true;
+      s.attn.soft_cap = 2.0f;
+      check_against_reference(s, 9, name + "_bent");
+      s.bound = true;
+      check_against_reference(s, 10, name + "_bound");
+      s.bound = false;
+      s.every = 4;
+      check_against_reference(s, 11, name + "_capped");
+    }
+  }
+  check_against_reference(spec_of(20, 3, 9), 12, "d20");
+  check_against_reference(spec_of(64, 1, 1), 13, "one_page");
+  Spec large = spec_of(64, 4, 30);
+  large.attn.kv.key_scale = 60.0f;
+  check_against_reference(large, 14, "large_logits");
+}
+
+// Pages whose sums of exponentials are powers of two, in shuffled rows; the last row has the most.
+constexpr uint32_t kPowers = 5;
+void set_powers(ProgressiveCase& c, const std::vector<int>& power) {
+  for (uint32_t row = 0; row < power.size(); ++row) {
+    for (uint32_t j = 0; j < c.attn.kv.len(0, row); ++j) {
+      for (uint32_t e = 0; e < c.spec.attn.kv.head_dim; ++e)
+        c.attn.kv.key(0, row, j)[e] = f32_to_bf16(e == 0 ? static_cast<float>(power[row]) : 0.0f);
+    }
+    c.rank[row] = static_cast<float>(power[row]);
+  }
+  std::fill(c.attn.q.begin(), c.attn.q.end(), 0.0f);
+  c.attn.q[0] = std::log(2.0f) / c.attn.scale;
+}
+
+Spec one_head(uint32_t n_pages, uint32_t last_len, float eps, uint32_t microbatch) {
+  Spec s;
+  s.attn.kv = {.n_kv_heads = 1, .head_dim = 8, .n_pages = n_pages, .last_len = last_len};
+  s.eps = eps;
+  s.microbatch = microbatch;
+  return s;
+}
+
+uint32_t n_taken(const Backend& backend, const Spec& s, const std::vector<int>& power) {
+  ProgressiveCase c(s, 3);
+  set_powers(c, power);
+  c.run(backend);
+  return c.n_select[0];
+}
+
+// Sums 8, 4, 2, 1, 1: the shares are 0.5, 7/9, 15/16 and 1 after 2, 3, 4 and 5 pages.
+void stops_by_hand(void**) {
+  const std::vector<int> power = {0, 2, 1, 0, 3};
+  for (const Backend* backend : {&reference_backend(), &cpu_backend()}) {
+    const std::pair<float, uint32_t> rows[] = {{0.0f, 2}, {0.49f, 2}, {0.51f, 3}, {0.77f, 3}, {0.78f, 4},
+                                               {0.8f, 4}, {0.93f, 4}, {0.94f, 5}, {0.95f, 5}, {1.0f, 5}};
+    for (const auto& [eps, pages] : rows) {
+      assert_int_equal(n_taken(*backend, one_head(kPowers, 16, eps, 1), power), pages);
+      for (uint32_t mb : {2u, 3u, 4u, 32u})
+        assert_int_equal(n_taken(*backend, one_head(kPowers, 16, eps, mb), power),
+                         std::min(kPowers, (pages + mb - 1) / mb * mb));
+    }
+    // 20 pages alike, of which the open one has two tokens: its small sum is no estimate of the others.
+    const std::vector<int> alike(20, 0);
+    assert_int_equal(n_taken(*backend, one_head(20, 2, 0.91f, 1), alike), 19);
+    assert_int_equal(n_taken(*backend, one_head(20, 16, 0.91f, 1), alike), 19);
+    // A page that is always taken is none either: 2^10, 2^4, then 17 alike.
+    std::vector<int> forced(20, 0);
+    forced[0] = 4;
+    Spec s = one_head(20, 16, 0.91f, 1);
+    s.n_sink_pages = 1;
+    assert_int_equal(n_taken(*backend, s, forced), 17);
+  }
+}
+
+// What is not listed is left all the same, and the cap ends it.
+void unlisted_pages_are_left(void**) {
+  for (const Backend* backend : {&reference_backend(), &cpu_backend()}) {
+    Spec s = one_head(20, 16, 0.5f, 1);
+    s.every = 4;  // rows 0, 4, 8, 12, 16, 19
+    assert_int_equal(n_taken(*backend, s, std::vector<int>(20, 0)), 6);
+    s.every = 1;
+    assert_int_equal(n_taken(*backend, s, std::vector<int>(20, 0)), 11);
+  }
+}
+
+// The pages taken with microbatches of m are those taken one by one, rounded up; more eps takes more.
+void microbatches_and_eps(void**) {
+  bool stopped = false;
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    std::vector<uint32_t> before[2];
+    for (float eps : {0.0f, 0.3f, 0.7f, 0.9f, 0.99f}) {
+      for (bool bound : {false, true}) {
+        Spec s = spec_of(64, 1 + static_cast<uint32_t>(seed % 4), 45);
+        s.eps = eps;
+        s.microbatch = 1;
+        s.bound = bound;
+        s.kept = seed % 2 == 0;
+        ProgressiveCase one(s, seed);
+        one.run(cpu_backend());
+        stopped |= one.n_select[0] < 45;
+        for (uint32_t mb : {2u, 5u, 8u, 32u}) {
+          s.microbatch = mb;
+          ProgressiveCase many(s, seed);
+          many.run(cpu_backend());
+          for (uint32_t head = 0; head < 2; ++head) {
+            const std::vector<uint32_t> small = one.list(head), large = many.list(head);
+            assert_int_equal(large.size(), std::min<size_t>(45, (small.size() + mb - 1) / mb * mb));
+            assert_true(std::includes(large.begin(), large.end(), small.begin(), small.end()));
+          }
+        }
+        if (bound) continue;
+        for (uint32_t head = 0; head < 2; ++head) {
+          const std::vector<uint32_t> now = one.list(head);
+          assert_true(std::includes(now.begin(), now.end(), before[head].begin(), before[head].end()));
+          before[head] = now;
+        }
+      }
+    }
+  }
+  assert_true(stopped);
+}
+
+void threads_change_no_bit(void**) {
+  for (uint32_t n_threads : {2u, 3u, 8u}) {
+    Spec s = spec_of(64, 3, 120);
+    s.attn.n_threads = 1;
+    ProgressiveCase one(s, 5);
+    one.run(cpu_backend());
+    s.attn.n_threads = n_threads;
+    ProgressiveCase many(s, 5);
+    many.run(cpu_backend());
+    assert_true(one.n_select == many.n_select);
+    assert_memory_equal(one.attn.out.data(), many.attn.out.data(), one.attn.out.size() * sizeof(float));
+  }
+}
+
+// Keys of a page are near each other, so that digests say something. By bounds no head captures less than eps, and it
+// stops before the end; by the estimate some heads do.
+void bounds_guarantee_the_share(void**) {
+  uint32_t n_early = 0, n_below = 0;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    for (float eps : {0.5f, 0.9f, 0.98f}) {
+      for (bool bound : {true, false}) {
+        Spec s = spec_of(64, 2, 40);
+        s.eps = eps;
+        s.microbatch = 1 + static_cast<uint32_t>(seed % 5);
+        s.bound = bound;
+        s.attn.soft_cap = seed % 3 == 0 ? 20.0f : 0.0f;
+        ProgressiveCase c(s, seed);
+        for (uint32_t head = 0; head < 2; ++head) {
+          for (uint32_t row = 0; row < 40; ++row) {
+            for (uint32_t j = 1; j < c.attn.kv.len(head, row); ++j) {
+              for (uint32_t e = 0; e < 64; ++e) {
+                const float middle = bf16_to_f32(c.attn.kv.key(head, row, 0)[e]);
+                uint16_t& key = c.attn.kv.key(head, row, j)[e];
+                key = f32_to_bf16(middle + 0.05f * bf16_to_f32(key));
+              }
+            }
+          }
+        }
+        for (float& x : c.attn.q) x *= 4.0f;
+        c.run(cpu_backend());
+        for (uint32_t head = 0; head < 4; ++head) {
+          const double share = c.captured(head);
+          if (bound) {
+            if (share < double{eps} - 1e-5) fail_msg("seed %d: %g of %g", static_cast<int>(seed), share, double{eps});
+            n_early += c.n_select[head / 2] < 40 ? 1 : 0;
+          } else {
+            n_below += share < double{eps} ? 1 : 0;
+          }
+        }
+      }
+    }
+  }
+  assert_true(n_early > 100);
+  assert_true(n_below > 0);
+}
+
+// The page's own result does not say so, and a NaN does not stop.
+void nan_is_not_enough(void**) {
+  Spec s = spec_of(64, 2, 12);
+  s.eps = 0.1f;
+  s.microbatch = 1;
+  ProgressiveCase c(s, 4);
+  c.attn.q[3] = NAN;
+  c.run(cpu_backend());
+  assert_int_equal(c.n_select[0], 12);
+  assert_true(std::isnan(c.attn.out[0]));
+  assert_true(c.n_select[1] < 12);
+}
+
+}  // namespace
+}  // namespace weir::test
+
+int main() {
+  using namespace weir::test;
+  const CMUnitTest tests[] = {
+      {"attn_progressive__equals_the_reference", equals_the_reference, nullptr, nullptr, nullptr},
+      {"attn_progressive__stops_by_hand", stops_by_hand, nullptr, nullptr, nullptr},
+      {"attn_progressive__unlisted_pages_are_left", unlisted_pages_are_left, nullptr, nullptr, nullptr},
+      {"attn_progressive__microbatches_and_eps", microbatches_and_eps, nullptr, nullptr, nullptr},
+      {"attn_progressive__threads_change_no_bit", threads_change_no_bit, nullptr, nullptr, nullptr},
+      {"attn_progressive__bounds_guarantee_the_share", bounds_guarantee_the_share, nullptr, nullptr, nullptr},
+      {"attn_progressive__nan_is_not_enough", nan_is_not_enough, nullptr, nullptr, nullptr},
+  };
+  return cmocka_run_group_tests_name("ops/attn_progressive", tests, nullptr, nullptr);
+}
