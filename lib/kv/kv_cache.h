@@ -268,7 +268,8 @@ class KvCache {
 
   // The keys of one page in the pool, [kPageTokens, head_dim] bf16, with its values after them; for tests and tools.
   const uint16_t* page_keys(uint32_t slot) const { return pool_ + slot * page_elements(); }
-  uint16_t* page_data(uint32_t slot) { return pool_ + slot * page_elements(); }
+  // The same to write to; null where pages are in device memory.
+  uint16_t* page_data(uint32_t slot) { return pages_elsewhere_ ? nullptr : pool_ + slot * page_elements(); }
   // Where the digest of a row is among the digests, and a digest, [digest_elements].
   size_t digest_index(uint32_t stream, uint32_t row) const {
     return shape_.recalls() ? at(stream, row) : slots_[at(stream, row)];

@@ -294,6 +294,12 @@ enum { kLeavings = sizeof(kLeaving) / sizeof(kLeaving[0]) };
 static const uint32_t kCuts[] = {180, 160, 77, 16, 3};
 enum { kAllCuts = sizeof(kCuts) / sizeof(kCuts[0]) };
 
+/* Long enough for pages to leave, whatever is pinned. */
+static void converse_long(weir_session *session) {
+    converse(session);
+    for (uint32_t i = 0; i < 150; ++i) assert_ok(weir_session_step(session, token(i * 5)));
+}
+
 static choice leaving(size_t i, uint64_t spill_bytes) {
     const choice c = {kLeaving[i], {{0, 0}}, 0, 128, 0, spill_bytes};
     return c;
@@ -335,7 +341,7 @@ static void save__what_left_can_be_gone_back_to(void **state) {
     for (size_t i = 0; i < kLeavings; ++i) {
         const choice c = leaving(i, 4 << 20);
         weir_session *whole = session_of(f->model, &c), *back = session_of(f->model, &c);
-        converse(whole);
+        converse_long(whole);
         assert_true(stats_of(whole).pages_cold > 0 && stats_of(whole).pages_dropped == 0);
         file first = saved(whole);
         for (size_t store = 0; store < 3; ++store) {
@@ -378,7 +384,7 @@ static void save__a_store_without_recall_may_come_and_go(void **state) {
         weir_session *whole = session_of(f->model, &with), *plain = session_of(f->model, &without),
                      *back = session_of(f->model, &with);
         weir_session_stats stats;
-        converse(whole);
+        converse_long(whole);
         file first = saved(whole);
         assert_ok(restore_from(plain, &first));
         assert_int_equal(first.at, first.n);
@@ -413,8 +419,8 @@ static void save__a_smaller_store_without_recall_drops_the_oldest(void **state) 
         options.spill_budget_bytes = bytes_for(f->model, &options, 6);
         weir_session *large = session_of(f->model, &c), *small = session_with(f->model, &options),
                      *resumed = session_with(f->model, &options);
-        converse(large);
-        converse(small);
+        converse_long(large);
+        converse_long(small);
         assert_true(stats_of(small).pages_dropped > 0);
         file first = saved(large), second = saved(small);
         assert_ok(restore_from(resumed, &second));

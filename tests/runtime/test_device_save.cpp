@@ -99,7 +99,7 @@ weir_status try_restore(const Session& session, const File& file) {
   const weir_read_fn give = [](void* user, const weir_read_info* info, uint64_t* n_read) -> weir_status {
     const auto& bytes = *static_cast<const File*>(user);
     *n_read = std::min<uint64_t>(info->n_bytes, bytes.size() - info->offset);
-    std::memcpy(info->data, bytes.data() + info->offset, *n_read);
+    if (*n_read != 0) std::memcpy(info->data, bytes.data() + info->offset, *n_read);
     return WEIR_OK;
   };
   return weir_session_restore(session.get(), give, const_cast<File*>(&file));
