@@ -1,5 +1,5 @@
-/* api: two sessions of one model in two threads, with queries and cancels from a third; the answers are those of one
- * thread alone. */
+/* api: sessions of one model, and forks of a session, in several threads, with queries and cancels from another; the
+ * answers are those of one thread alone. */
 #include <pthread.h>
 
 #include "api_test.h"
@@ -100,6 +100,73 @@ static void threads__cancel_while_the_other_decodes(void **state) {
     }
 }
 
+enum { kForks = 3 };
+
+/* A session with pages in memory and in a file, or so little memory that it drops some. */
+static weir_session *session_with_history(const fixture *f, int with_file) {
+    weir_session *session = NULL;
+    weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
+    weir_plan_info plan = WEIR_PLAN_INFO_INIT;
+    weir_token tokens[250];
+    options.policy = "arkvale";
+    options.device = WEIR_DEVICE_CPU;
+    options.budget_tokens = 128;
+    options.context_tokens = 512;
+    assert_ok(weir_plan(f->model, &options, &plan));
+    options.spill_budget_bytes = plan.n_streams * (with_file ? 4 : 12) * (plan.page_bytes + 512);
+    if (with_file) {
+        options.spill_path = "threads_test_spill.tmp"; /* it has no name once it is open */
+        options.spill_file_bytes = 32 << 20;
+    }
+    assert_ok(weir_session_create(f->model, &options, &session));
+    for (uint32_t i = 0; i < 250; ++i) tokens[i] = (weir_token)(i * 2654435761u % 199 + 20);
+    assert_ok(weir_session_prefill(session, tokens, 250, NULL, NULL));
+    return session;
+}
+
+static void fork_for(job *j, const fixture *f, weir_session *parent, uint64_t seed) {
+    weir_sampling_options sampling = WEIR_SAMPLING_OPTIONS_INIT;
+    sampling.temperature = 6.0f; /* the model is sure of itself */
+    sampling.seed = seed;
+    j->f = f;
+    j->n = 0;
+    assert_ok(weir_session_fork(parent, &j->session));
+    assert_ok(weir_session_set_sampling(j->session, &sampling));
+}
+
+static void *run_and_destroy(void *user) {
+    job *j = user;
+    void *error = run_job(j);
+    weir_session_destroy(j->session);
+    return error;
+}
+
+/* Forks share stored pages: each goes on as it does alone, while others go on, end, and their parent ends. */
+static void threads__forks_at_once(void **state) {
+    const fixture *f = *state;
+    static job alone[kForks], together[kForks];
+    for (int with_file = 0; with_file < 2; ++with_file) {
+        pthread_t threads[kForks];
+        weir_session *parent = session_with_history(f, with_file);
+        for (int i = 0; i < kForks; ++i) {
+            fork_for(&alone[i], f, parent, 7 + (uint64_t)i);
+            assert_null(run_and_destroy(&alone[i]));
+        }
+        for (int i = 0; i < kForks; ++i) fork_for(&together[i], f, parent, 7 + (uint64_t)i);
+        for (int i = 0; i < kForks; ++i)
+            assert_int_equal(pthread_create(&threads[i], NULL, run_and_destroy, &together[i]), 0);
+        weir_session_destroy(parent);
+        for (int i = 0; i < kForks; ++i) {
+            void *error = NULL;
+            assert_int_equal(pthread_join(threads[i], &error), 0);
+            assert_null(error);
+            assert_int_equal(together[i].n, N_TOKENS);
+            assert_memory_equal(together[i].tokens, alone[i].tokens, sizeof(alone[i].tokens));
+        }
+        assert_memory_not_equal(together[0].tokens, together[1].tokens, sizeof(together[0].tokens));
+    }
+}
+
 /* A model may be opened and closed while another one of the same runtime decodes. */
 static void threads__open_beside_decoding(void **state) {
     const fixture *f = *state;
@@ -183,6 +250,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads__two_sessions_at_once),
         cmocka_unit_test(threads__cancel_while_the_other_decodes),
+        cmocka_unit_test(threads__forks_at_once),
         cmocka_unit_test(threads__open_beside_decoding),
 #ifndef WEIR_INTERNAL_SANITIZED
         cmocka_unit_test(threads__of_128_kib_are_enough),
