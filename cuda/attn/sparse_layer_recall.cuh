@@ -24,7 +24,7 @@ struct RecallScratch {
   __host__ __device__ RecallScratch(uint32_t n_rows, const PageRecallArgs& a) {
     is_wanted = (size_t{resident_words(n_rows)} * sizeof(uint32_t) + 15) / 16 * 16;
     wanted = 2 * is_wanted;
-    leaving = wanted + size_t{most_wanted(a)} * sizeof(Candidate);
+    leaving = wanted + most_wanted(a.rules, a.n_slots) * sizeof(Candidate);
     bytes = leaving + size_t{a.n_slots} * sizeof(Candidate);
   }
 };

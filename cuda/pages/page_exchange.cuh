@@ -140,7 +140,7 @@ __device__ inline void collect_wanted(const PageRecallArgs& a, const DeviceStrea
   const float score = s.last_score[row];
   if (copy == kNoRaw) return;
   // Pinned pages come back first, then those with the best score.
-  const uint64_t key = uint64_t{(flags & kPageKept) != 0 ? 0u : 1u} << 32 | ~key_of_score(score);
+  const uint64_t key = uint64_t{(flags & kPageStays) != 0 ? 0u : 1u} << 32 | ~key_of_score(score);
   lists.wanted[atomicAdd(&counts.n_wanted, 1u)] = {key, row, copy};
 }
 

@@ -16,8 +16,9 @@ namespace weir::cuda {
 namespace {
 
 constexpr uint32_t kChoose = kExchangeThreads;
-constexpr uint32_t kCopy = 256;   // threads of a block
-constexpr uint32_t kVector = 16;  // bytes
+constexpr uint32_t kCopy = 256;        // threads of a block
+constexpr uint32_t kVector = 16;       // bytes
+constexpr size_t kFixedShared = 2048;  // at least what the choice takes besides its lists
 
 struct Warps {
   uint32_t n[kChoose / kWarp];
@@ -80,8 +81,9 @@ __global__ void __launch_bounds__(kChoose) choose_kernel(const PageRecallArgs a)
   __shared__ Warps warps;
   __shared__ PartsScratch parts;
   const uint32_t kv_head = blockIdx.x, stream = a.layer * a.tables.n_kv_heads + kv_head;
-  Candidate* const sorted = candidates + most_wanted(a) + a.n_slots;
-  RecallLists lists = {candidates, candidates + most_wanted(a), sorted, sorted + a.host.most,
+  const size_t most = most_wanted(a.rules, a.n_slots);
+  Candidate* const sorted = candidates + most + a.n_slots;
+  RecallLists lists = {candidates, candidates + most, sorted, sorted + a.host.most,
                        reinterpret_cast<uint32_t*>(sorted + 2 * a.host.most)};
   if (threadIdx.x == 0) counts = {};
   for (uint32_t i = threadIdx.x; i < resident_words(a.capacity); i += kChoose) lists.is_wanted[i] = 0;
@@ -260,13 +262,17 @@ __global__ void __launch_bounds__(kCopy) fill_row_kernel(const FillRowArgs a) {
 
 }  // namespace
 
+size_t page_recall_shared_bytes(const StepRules& rules, uint32_t n_slots, uint32_t capacity) {
+  const size_t n_candidates = most_wanted(rules, n_slots) + n_slots + 2 * size_t{rules.recall_pages};
+  return kFixedShared + n_candidates * sizeof(Candidate) + resident_words(capacity) * sizeof(uint32_t);
+}
+
 Status page_recall(OpContext& cx, const PageRecallArgs& a) {
-  const size_t n_candidates = size_t{most_wanted(a)} + a.n_slots + 2 * size_t{a.host.most};
-  const size_t shared = n_candidates * sizeof(Candidate) + resident_words(a.capacity) * sizeof(uint32_t);
+  const size_t shared = page_recall_shared_bytes(a.rules, a.n_slots, a.capacity) - kFixedShared;
   if (shared > 40 * 1024) {
-    WEIR_CUDA_TRY(
-        cudaFuncSetAttribute(choose_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)),
-        "page_recall");
+    const auto most = static_cast<int>(device().shared_bytes - kFixedShared);  // one setting for tables of any size
+    WEIR_CUDA_TRY(cudaFuncSetAttribute(choose_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most),
+                  "page_recall");
   }
   WEIR_TRY(
       launch("page_recall", choose_kernel, dim3(a.tables.n_kv_heads), dim3(kChoose), shared, stream_of(cx), true, a));

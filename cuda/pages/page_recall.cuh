@@ -18,9 +18,6 @@ struct alignas(16) RecallEntry {
   uint32_t left;  // the row that had the slot, or kNoRow
 };
 
-// Most pages of a stream's pool: the candidates lie in shared memory.
-inline constexpr uint32_t kMostRecallSlots = 8192;
-
 struct PageRecallArgs {
   KvTables tables;
   uint32_t layer;
@@ -45,7 +42,10 @@ struct PageRecallArgs {
 };
 
 // Most wanted pages that are cold: pinned ones are always wanted, and at most as many as there are slots.
-constexpr uint32_t most_wanted(const PageRecallArgs& a) { return a.rules.select_budget + a.n_slots; }
+constexpr size_t most_wanted(const StepRules& rules, uint32_t n_slots) { return size_t{rules.select_budget} + n_slots; }
+
+// The shared memory that the first kernel of page_recall takes: the candidates lie there. `capacity`: rows of a stream.
+size_t page_recall_shared_bytes(const StepRules& rules, uint32_t n_slots, uint32_t capacity);
 
 // Stamps what is wanted, brings back what of it is cold, and lists what is attended. Two kernels: the choice, and the
 // copies. If the host does not send a page in host.late_ns, or refuses to, state->is_late is set; the rest of the step

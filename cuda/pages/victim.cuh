@@ -165,8 +165,8 @@ __device__ inline uint32_t marked_victim(const DeviceStream& s, const Room& room
   return lowest.of_warp();
 }
 
-// With slots for prompt pages: whether a prompt page makes room, because more of them are in the pool than may be.
-// Sealed pages of prompts, and how many of these are in the pool.
+// With slots for prompt pages: whether a prompt page makes room, because more of them are in the pool than may be. Of
+// the n_sealed sealed pages of prompts n_resident are there.
 __device__ inline bool prompt_gives(const StepRules& rules, uint32_t n_sealed, uint32_t n_resident) {
   return n_resident > min(n_sealed, rules.prompt_slots);
 }

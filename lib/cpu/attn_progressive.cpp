@@ -217,8 +217,8 @@ uint64_t order_of(const ProgressiveJob& job, uint32_t row) {
 }
 uint32_t row_of(uint64_t order) { return UINT32_MAX - static_cast<uint32_t>(order); }
 
-// With bounds: sorts all rows, and sums what is left after each page, from the last one on. The numbers are positive
-// and few orders are lost, so that the sums are bounds but for rounding.
+// With bounds: sorts all rows, and sums what is left after each page, from the last one on: nothing is subtracted, so
+// that the sums are bounds up to rounding.
 void sum_bounds(const ProgressiveJob& job, uint32_t n) {
   std::sort(job.s.order, job.s.order + n, std::greater<>());
   const AttnPagedArgs& a = job.attn;

@@ -220,7 +220,7 @@ Status check_matrix(const Weight& w) {
               gemv_max_cols(w.type));
 }
 
-Status check_session(const ModelConfig& c, const PolicyNeeds& needs) {
+Status check_session(const ModelConfig& c, const PolicyNeeds& needs, const StepRules& rules) {
   if (!is_head_dim(c.head_dim)) {
     return fail(WEIR_ERR_UNSUPPORTED, "CUDA: heads of %u elements; multiples of 8 up to %u are needed", c.head_dim,
                 kMostHeadDim);
@@ -237,9 +237,12 @@ Status check_session(const ModelConfig& c, const PolicyNeeds& needs) {
                 "CUDA: %u experts of %u for each token do not fit into the device's shared memory", c.n_experts_used,
                 c.expert_ff);
   }
-  if (needs.recall_slots > kMostRecallSlots) {
-    return fail(WEIR_ERR_UNSUPPORTED, "CUDA: recall into a pool of %u tokens a stream; %u are the most",
-                needs.recall_slots * kPageTokens, kMostRecallSlots * kPageTokens);
+  const size_t recall_bytes =
+      rules.recalls ? page_recall_shared_bytes(rules, needs.recall_slots, needs.pages_per_stream) : 0;
+  if (recall_bytes > device().shared_bytes) {
+    return fail(WEIR_ERR_UNSUPPORTED,
+                "CUDA: recall into a pool of %u tokens a stream needs %zu bytes of shared memory, the device has %zu",
+                needs.recall_slots * kPageTokens, recall_bytes, device().shared_bytes);
   }
   // One counter per page list, and every query head may have a list of its own.
   if (c.n_heads > DeviceBuffers::kCounters / 2) {

@@ -23,7 +23,7 @@ void ColdPages::copy_from(const ColdPages& other) {
   windows_.copy_from(other.windows_);
   least_is_known_ = false;
   lacks_copies_ = other.lacks_copies_;
-  file_is_lost_ = other.file_is_lost_;
+  n_losses_ = other.n_losses_;
   failure_ = other.failure_;
   lost_how_ = other.lost_how_;
   lost_pos_ = other.lost_pos_;
@@ -63,10 +63,12 @@ void ColdPages::lose(uint32_t stream, uint32_t row, weir_status why) {
                                       : "with the spill file";
 }
 
-// After the store was used: when it has given up its file, the copies there are gone.
-void ColdPages::look_at_file() {
-  if (file_is_lost_ || !store_->file_given_up()) return;
-  file_is_lost_ = true;
+// After the store was used: when it has given up its file, or another store of the family that had its pages has, the
+// copies there are gone.
+void ColdPages::look_at_losses() {
+  const uint32_t n_losses = store_->n_losses();
+  if (n_losses == n_losses_) return;
+  n_losses_ = n_losses;
   least_is_known_ = false;
   for (uint32_t s = 0; s < kv_->shape().n_streams(); ++s) {
     if (!has_stream(s)) continue;
@@ -96,17 +98,16 @@ Status ColdPages::prepare(uint32_t n_tok) {
   WEIR_TRY(failure());
   const uint32_t n_full = (kv_->n_tokens() + n_tok) / kPageTokens - kv_->n_tokens() / kPageTokens;
   const uint32_t n_pages = n_full * static_cast<uint32_t>(kv_->shape().n_streams() - kv_->shape().n_local_streams());
-  const bool had_file = !file_is_lost_;
+  const uint32_t n_losses = n_losses_;
   const bool all_copied = copy_again();
   Status status;
   do {
     status = all_copied && n_pages != 0 ? store_->make_room(n_pages) : Status();
   } while (!status.ok() && windows_.drop_one());
-  look_at_file();
+  look_at_losses();
   WEIR_TRY(failure());
   if (all_copied && !lacks_copies_ && status.ok()) return {};
-  if (had_file && file_is_lost_)
-    return fail(WEIR_ERR_IO, "the spill file failed, and without it the spill store is full");
+  if (n_losses_ != n_losses) return fail(WEIR_ERR_IO, "the spill file failed, and without it the spill store is full");
   if (!status.ok()) return status;
   return fail(WEIR_ERR_BUDGET, "the spill store is full: it has no room for copies of all pages in the pool");
 }
@@ -151,17 +152,17 @@ void ColdPages::seal(uint32_t first) {
   if (begin == end) return;
   least_is_known_ = false;
   for (uint32_t row = begin; row < end; ++row) copy_row(row, nullptr);
-  look_at_file();
-  (void)copy_again();
+  look_at_losses();
   for (uint32_t page = begin; page < end; ++page) windows_.seal(page, nullptr);
+  (void)copy_again();
 }
 
 void ColdPages::seal_row(uint32_t row, const uint16_t* pages) {
   least_is_known_ = false;
   copy_row(row, pages);
-  look_at_file();
-  (void)copy_again();
+  look_at_losses();
   windows_.seal(row, pages);
+  (void)copy_again();  // takes the memory where `pages` are
 }
 
 void ColdPages::copy_row(uint32_t row, const uint16_t* pages) {
@@ -225,7 +226,7 @@ bool ColdPages::drop_one() {
 
 void ColdPages::cannot_read(uint32_t stream, uint32_t row, Status status) {
   if (kv_->stream(stream).slots[row] != kNoSlot) kv_->make_cold(stream, row);
-  look_at_file();
+  look_at_losses();
   if (!kv_->stream(stream).is_lost(row)) lose(stream, row, status.code());
 }
 
@@ -234,7 +235,7 @@ bool ColdPages::get_block(uint32_t stream, uint32_t row, std::byte* block, uint3
   const Status status = store_->get_block(v.copies[row], stream, v.first_pos[row], block, block_bytes, place);
   if (status.ok()) return true;
   least_is_known_ = false;
-  look_at_file();
+  look_at_losses();
   if (v.copies[row] == kNoCopy) return false;
   if (v.slots[row] == kNoSlot) {
     lose(stream, row, status.code());

@@ -59,7 +59,7 @@ class ColdPages {
   // Of a page whose copy could not be read: it is lost, and with the file perhaps others are.
   void cannot_read(uint32_t stream, uint32_t row, Status status);
   // Whether the next seal_row() looks at the tables.
-  bool needs_tables() const { return lacks_copies_ || (!file_is_lost_ && store_->file_given_up()); }
+  bool needs_tables() const { return lacks_copies_ || store_->n_losses() != n_losses_; }
   // The copy of a page as SpillStore::get_block gives it; false: it is damaged, and the page has none any more.
   bool get_block(uint32_t stream, uint32_t row, std::byte* block, uint32_t& block_bytes, SpillPlace& place);
   // Gives a page of a restored conversation its copy, and if it is in the pool its bytes. When the store is full, the
@@ -96,7 +96,7 @@ class ColdPages {
   SpillHandle copy(uint32_t stream, uint32_t row, const void* page);
   bool copy_again();
   void lose(uint32_t stream, uint32_t row, weir_status why);
-  void look_at_file();
+  void look_at_losses();
   bool drop_one();
   bool find_next_to_drop(uint32_t& stream);
   void find_least(uint32_t stream);
@@ -115,7 +115,7 @@ class ColdPages {
   bool least_is_known_ = false;
   bool strict_ = false;
   bool lacks_copies_ = false;  // pages in the pool may have none
-  bool file_is_lost_ = false;  // and with it what was there, in the tables too
+  uint32_t n_losses_ = 0;      // of the store, that the tables know of
   // Strict: why a page was lost, and the first position of the first such page.
   weir_status failure_ = WEIR_OK;
   const char* lost_how_ = "";

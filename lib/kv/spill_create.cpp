@@ -110,7 +110,10 @@ Status SpillStore::create(const SpillOptions& o) {
   init_lists();
   join_family();
   WEIR_TRY(init_codecs());
-  if (plan_.n_file_cells != 0) WEIR_TRY(file_.open(o.file_path, plan_.n_file_cells, file_links_, *o.file_calls));
+  if (plan_.n_file_cells != 0) {
+    const std::lock_guard turn(family_->opening);
+    WEIR_TRY(file_.open(o.file_path, plan_.n_file_cells, file_links_, *o.file_calls));
+  }
   return start_workers(o);
 }
 

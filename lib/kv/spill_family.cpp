@@ -9,6 +9,7 @@
 #include "kv/spill_family.h"
 
 #include <cstring>
+#include <thread>
 
 #include "core/memory.h"
 #include "kv/spill_store.h"
@@ -51,6 +52,7 @@ void SpillStore::copy_pages(SpillStore& other) {
   in_cells_ = other.in_cells_;
   stats_ = other.stats_;
   file_failed_ = other.file_failed_;
+  n_losses_ = other.n_losses_;
 }
 
 void SpillStore::join_family() {
@@ -68,6 +70,7 @@ void SpillStore::leave_family() {
   for (uint32_t i = 0; i < plan_.n_entries && entries_ != nullptr && family_->members != nullptr; ++i) {
     hand_over(i);
     lock.unlock();  // let the others go on
+    std::this_thread::yield();
     lock.lock();
   }
   guest_left_.wait(lock, [&] { return n_guests_ == 0; });
@@ -168,6 +171,7 @@ void SpillStore::lose_shared(uint32_t index) {
     give_cells_back(e);
   }
   ++stats_.errors;
+  ++n_losses_;
   lose(e);
 }
 

@@ -21,6 +21,7 @@ struct SpillFamily {
   std::pmr::memory_resource* memory;  // of this object
   std::atomic<uint32_t> n_users{1};   // who comes last frees it
   std::mutex mutex;                   // of all of the stores
+  std::mutex opening;                 // all have the same path for their files, each for a moment
   SpillStore* members = nullptr;
 };
 

@@ -319,6 +319,7 @@ void SpillStore::give_file_cells_back(Entry& e) {
 void SpillStore::give_up_file() {
   if (file_failed_) return;
   file_failed_ = true;
+  ++n_losses_;
   ++stats_.errors;
   for (uint32_t i = 0; i < plan_.n_entries; ++i) {
     Entry& e = entries_[i];
@@ -435,6 +436,11 @@ bool SpillStore::is_lost(SpillHandle handle) const {
 bool SpillStore::file_given_up() const {
   const std::lock_guard lock(family_->mutex);
   return file_failed_;
+}
+
+uint32_t SpillStore::n_losses() const {
+  const std::lock_guard lock(family_->mutex);
+  return n_losses_;
 }
 
 SpillStats SpillStore::stats() const {

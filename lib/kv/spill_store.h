@@ -155,6 +155,8 @@ class SpillStore {
   const std::byte* raw_page(SpillHandle handle);
   bool is_lost(SpillHandle handle) const;  // with the file
   bool file_given_up() const;
+  // How often pages were lost without being asked for: with the file, or as another store of the family lost its.
+  uint32_t n_losses() const;
   void drain();  // waits until the queue is empty
   SpillStats stats() const;
 
@@ -296,6 +298,7 @@ class SpillStore {
   uint32_t n_guests_ = 0;            // stores that are reading this one's file, without the lock
   Reader* free_reader_ = nullptr;
   bool stop_ = false, file_failed_ = false;
+  uint32_t n_losses_ = 0;
   SpillStats stats_;
 };
 

@@ -92,7 +92,8 @@ struct StepRules {
   uint32_t candidate_flags = 0;  // as in PageSelectArgs
   uint32_t sink_pages = 0;
   uint32_t select_from_layer = 0;
-  uint32_t select_above_pages = 0;  // while no stream has more pages than this, selection cannot change anything
+  // While no stream has more pages than this, selection cannot change anything. 0 with recall.
+  uint32_t select_above_pages = 0;
   // Attention takes what is selected in the order of its scores and stops; see AttnStop. No device does this yet.
   uint32_t stop_microbatch = 0;  // 0: it does not stop
   float stop_eps = 1.0f;

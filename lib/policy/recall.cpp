@@ -185,10 +185,12 @@ void set_recall(StepRules& rules, const PolicyNeeds& needs, const RecallOptions&
   rules.victim = rules.recalls ? VictimRule::kCold : VictimRule::kNever;
   rules.protect = {o.protect, 0.0f};
   set_selection(rules, o.selection, needs.page_lists, o.from + 1, 0);
-  rules.recall_pages = o.pages == 0 ? o.from : std::min(o.pages, o.from);
+  rules.recall_pages = o.pages == 0 ? needs.recall_slots : std::min(o.pages, needs.recall_slots);
   rules.attend_wanted = o.attend_top != 0;
   rules.stamps_wanted = o.stamp == RecallStamp::kWanted;
   rules.prompt_slots = o.prompt_slots;
+  // However few pages there are, some may be cold, and all are estimated.
+  if (rules.recalls) rules.select_above_pages = 0;
 }
 
 Status plan_recall(const char* policy, const PolicyConfig& config, const RecallOptions& o, PolicyNeeds& needs) {

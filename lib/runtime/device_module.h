@@ -228,7 +228,7 @@ struct DeviceModule {
   // Returns how many.
   uint32_t (*planes)(WeightType type, uint32_t bytes[kMostPlanes]);
   // Whether the kernels can run this model and these rules; the message says why not.
-  Status (*check_session)(const ModelConfig& config, const PolicyNeeds& needs);
+  Status (*check_session)(const ModelConfig& config, const PolicyNeeds& needs, const StepRules& rules);
   uint64_t (*session_device_bytes)(const OpShapes& shapes);  // DeviceBuffers::module
   // Builds the session in `place` (session_bytes, 64-byte aligned); the caller calls its destructor.
   Status (*create_session)(void* place, const DeviceSessionArgs& args, DeviceSession*& out);

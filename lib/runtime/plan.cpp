@@ -108,12 +108,12 @@ Status find_backend(const weir_session_options& o, const Model& model, const Pol
       return fail(WEIR_ERR_UNSUPPORTED, "WEIR_SESSION_TRACE: only the processor's steps can be traced");
     if (setup.rules.stop_microbatch != 0) {
       return fail(WEIR_ERR_UNSUPPORTED, "policy %s: attention that stops by itself runs on the processor only",
-                  o.policy != nullptr ? o.policy : "of the preset");
+                  o.policy);
     }
     const DeviceModule* module = nullptr;
     WEIR_TRY(devices.cuda(module));
     WEIR_TRY(check_traits(model.config().traits, module->backend->traits, module->backend->name));
-    WEIR_TRY(from_module(*module, module->check_session(model.config(), needs)));
+    WEIR_TRY(from_module(*module, module->check_session(model.config(), needs, setup.rules)));
     WEIR_TRY(DeviceWeights::check(*module, model));
     // AUTO falls back to the CPU where the model can never fit on the device, or the device was lost.
     DeviceInfo info = {};

@@ -165,23 +165,31 @@ class Session::Restorer final : ByteSource {
   }
 
   // Positions ascend in whole pages below the number of tokens, a page that still takes tokens is there and in the
-  // pool, and the pool has room. With recall no row is missing.
+  // pool, and the pool has room. With recall no row is missing, and pins leave the slots that a step needs
+  // (Policy::admit_pin). The pages of a window follow each other up to the last token.
   Status check_rows(uint32_t stream, const StreamView& v, uint32_t n) const {
     const bool is_complete = shape_.recalls() && !shape_.is_local(stream / shape_.n_kv_heads);
     const uint32_t whole = n_tokens_ / kPageTokens, n_positions = whole_pages(n_tokens_);
-    uint32_t n_resident = 0;
+    const bool is_window = kv_.window(stream) != 0;
+    uint32_t n_resident = 0, n_stay = 0;
     for (uint32_t row = 0; row < n; ++row) {
       const uint32_t pos = v.first_pos[row], flags = v.flags[row] & ~kRowResident;
       const bool is_resident = (v.flags[row] & kRowResident) != 0;
-      const bool ascends = row == 0 || pos > v.first_pos[row - 1];
+      const bool follows = row == 0 || pos == v.first_pos[row - 1] + kPageTokens;
+      const bool ascends = is_window ? follows : row == 0 || pos > v.first_pos[row - 1];
       if (pos % kPageTokens != 0 || pos / kPageTokens >= n_positions || !ascends)
         return damaged("row %u of stream %u is at position %u", row, stream, pos);
       if ((flags & ~kKnownFlags) != 0) return damaged("row %u of stream %u has flags 0x%x", row, stream, flags);
       if (!is_resident && !is_complete) return damaged("row %u of stream %u has no page", row, stream);
       n_resident += is_resident ? 1 : 0;
+      n_stay += (flags & kPageStays) != 0 ? 1 : 0;
     }
     if (n_resident > v.n_slots) return damaged("stream %u has %u pages for %u slots", stream, n_resident, v.n_slots);
     if (is_complete && n != n_positions) return damaged("stream %u has %u rows, not %u", stream, n, n_positions);
+    if (is_complete && n_stay != 0 && n_stay + std::max(2u, s_.policy_->least_unpinned()) > v.n_slots)
+      return damaged("stream %u has %u pinned pages for %u slots", stream, n_stay, v.n_slots);
+    if (is_window && n_positions != 0 && (n == 0 || v.first_pos[n - 1] != (n_positions - 1) * kPageTokens))
+      return damaged("stream %u has no page for the last position", stream);
     if (n_tokens_ % kPageTokens == 0) return {};
     const bool has_open = n != 0 && v.first_pos[n - 1] == whole * kPageTokens && (v.flags[n - 1] & kRowResident) != 0;
     return has_open ? Status() : damaged("stream %u has no page for its last tokens", stream);

@@ -87,6 +87,7 @@ static const choice choices[] = {
     {"hybrid", {{"skip_layers", "0"}, {"prompt", "snapkv"}}, 2, 128, 200, 0},
     {"random", {{"pin_prompt", "false"}, {"seed", "3"}}, 2, 128, 0, 0},
     {"arkvale", {{0, 0}}, 0, 128, 0, 0},
+    {"psa", {{0, 0}}, 0, 0, 0, 0},
     {"arkvale", {{"recall_from", "4"}, {"recall_pages", "0"}, {"attend", "top"}}, 3, 128, 0, 0},
     {"arkvale", {{"digest", "cuboid_mean"}, {"agg", "max_raw"}}, 2, 1024, 0, 0},
     {"raas", {{"recall", "on"}}, 1, 128, 0, 0},

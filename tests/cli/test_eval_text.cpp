@@ -280,7 +280,7 @@ void text__tables_and_files_tell_the_same(void**) {
   const std::string csv = read_file(g_folder / "tables" / "text.csv");
   assert_true(csv.starts_with("family,policy,budget,n,refused,kl_mean,kl_p99,top1,perplexity,pages,n_positions\n"));
   assert_true(contains(csv, "\ntext,dense,0,1,0,0,0,1,"));
-  assert_true(contains(csv, "\ntext,mine,32,1,1,,,,,\n"));
+  assert_true(contains(csv, "\ntext,mine,32,1,1,,,,,,\n"));
   const std::string svg = read_file(g_folder / "tables" / "text-kl.svg");
   assert_true(contains(svg, ">weir-tiny-reasoner-q8_0.gguf, tables.txt</text>"));
   assert_true(contains(svg, ">mine</text>") && !contains(svg, ">dense</text>"));

@@ -160,6 +160,30 @@ void recall__forks_and_rewinds(void**) {
   close_gpu_fixture(&f);
 }
 
+// After a rewind some of the pages that are left are cold, even where they are no more than a step wants.
+void recall__few_pages_after_a_rewind(void**) {
+  NEED_GPU();
+  fixture f;
+  open_gpu_fixture(&f);
+  constexpr uint32_t kLeft = 8 * 16;
+  for (const uint32_t budget : {9 * 16, 12 * 16}) {
+    const Session back = open_session(f, {"arkvale", kTop, budget}), never = open_session(f, {"arkvale", kTop, budget});
+    prefill(back, 0, kPrompt);
+    const uint32_t n_steps = steps_at_most(300);
+    for (uint32_t i = 0; i < n_steps; ++i) assert_ok(weir_session_step(back.get(), token(kPrompt + i)));
+    assert_ok(weir_session_rewind(back.get(), kLeft, 0));
+    assert_true(stats_of(back).pages_cold > 0);
+    prefill(never, 0, kLeft);
+    for (uint32_t i = 0; i < 100; ++i) {
+      for (const Session* s : {&back, &never}) assert_ok(weir_session_step(s->get(), token(i * 3)));
+      const std::vector<float> a = logits_of(back), b = logits_of(never);
+      if (std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) != 0) fail_msg("step %u differs", i);
+    }
+    check_tables(back);
+  }
+  close_gpu_fixture(&f);
+}
+
 // A prompt that is much longer than the pool attends its cold pages, too.
 void recall__prompts_beyond_the_pool(void**) {
   NEED_GPU();
@@ -280,10 +304,11 @@ void recall__cancelled_prompts(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(recall__is_the_same_in_any_pool), cmocka_unit_test(recall__is_that_of_the_cpu),
-      cmocka_unit_test(recall__prompts_beyond_the_pool), cmocka_unit_test(recall__late_pages_change_nothing),
-      cmocka_unit_test(recall__full_stores_drop_pages),  cmocka_unit_test(recall__in_joint_steps),
-      cmocka_unit_test(recall__cancelled_prompts),       cmocka_unit_test(recall__forks_and_rewinds),
+      cmocka_unit_test(recall__is_the_same_in_any_pool),  cmocka_unit_test(recall__is_that_of_the_cpu),
+      cmocka_unit_test(recall__prompts_beyond_the_pool),  cmocka_unit_test(recall__late_pages_change_nothing),
+      cmocka_unit_test(recall__full_stores_drop_pages),   cmocka_unit_test(recall__in_joint_steps),
+      cmocka_unit_test(recall__cancelled_prompts),        cmocka_unit_test(recall__forks_and_rewinds),
+      cmocka_unit_test(recall__few_pages_after_a_rewind),
   };
   return cmocka_run_group_tests_name("cuda_recall", tests, nullptr, nullptr);
 }

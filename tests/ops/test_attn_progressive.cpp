@@ -322,7 +322,7 @@ void bounds_guarantee_the_share(void**) {
   assert_true(n_below > 0);
 }
 
-// The page's own result does not say so, and a NaN does not stop.
+// A head whose sum is not a number is never done.
 void nan_is_not_enough(void**) {
   Spec s = spec_of(64, 2, 12);
   s.eps = 0.1f;

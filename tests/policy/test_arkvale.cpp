@@ -26,7 +26,7 @@ void arkvale__defaults(void**) {
     assert_int_equal(needs.pages_per_stream, 256);
     assert_true(needs.page_lists && needs.digest == DigestKind::kMinMax);
     assert_true(rules.recalls && rules.selects && rules.victim == VictimRule::kCold);
-    assert_true(rules.recall_pages == std::min(8u, row.recall_from) && !rules.attend_wanted);
+    assert_true(rules.recall_pages == std::min(8u, row.pages) && !rules.attend_wanted);
     assert_int_equal(rules.select_budget, row.recall_from + 1);
     assert_int_equal(rules.protect.pages, row.protect);
     assert_int_equal(rules.select_from_layer, 0);
