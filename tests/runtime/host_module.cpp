@@ -114,7 +114,7 @@ uint32_t planes(WeightType type, uint32_t bytes[kMostPlanes]) {
   bytes[0] = static_cast<uint32_t>(info.block_bytes * 256 / info.block_weights);
   return 1;
 }
-Status check_session(const ModelConfig&, const PolicyNeeds&, const StepRules&) { return {}; }
+Status check_session(const ModelConfig&, const PolicyNeeds&) { return {}; }
 uint64_t session_device_bytes(const OpShapes&) { return 256; }
 Status create_session(void* place, const DeviceSessionArgs& args, DeviceSession*& out) {
   out = new (place) HostSession(args);
