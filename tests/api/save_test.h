@@ -95,7 +95,6 @@ static const choice choices[] = {
     {"raas", {{"pin_prompt", "false"}}, 1, 128, 0, 600 << 10},
     {"h2o", {{"skip_layers", "1"}}, 1, 128, 0, 60 << 10}, /* full soon */
     {"sink", {{"positions", "abs"}, {"prompt", "snapkv"}, {"prompt_budget", "64"}}, 3, 128, 0, 600 << 10},
-    {"psa", {{"skip_layers", "0"}, {"eps", "0.7"}}, 2, 0, 0, 0},
 };
 #define N_CHOICES (sizeof(choices) / sizeof(choices[0]))
 
