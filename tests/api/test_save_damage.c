@@ -13,6 +13,9 @@ enum { kFlips = 1500, kCalls = 400 };
 
 static const choice kDense = {"dense", {{0, 0}}, 0, 0, 0, 0};
 static const choice kRecall = {"arkvale", {{0, 0}}, 0, 128, 0, 0};
+/* Stores without recall, the second one full. */
+static const choice kStored = {"raas", {{"pin_prompt", "false"}}, 1, 128, 0, 600 << 10},
+                    kFull = {"h2o", {{"skip_layers", "1"}}, 1, 128, 0, 60 << 10};
 
 /* Where the sections of a file begin and where their checksums are; the last one is the end. */
 enum { kDesc, kTokn, kLogt, kSamp, kText, kRows, kDigs, kPage, kEnd, kSections };
@@ -146,7 +149,7 @@ static void damage__every_byte_before_the_pages(void **state) {
 
 static void damage__bits_all_over(void **state) {
     const fixture *f = *state;
-    static const choice *const some[] = {&kDense, &kRecall, &choices[3], &choices[11], &choices[18], &choices[19]};
+    static const choice *const some[] = {&kDense, &kRecall, &choices[3], &choices[11], &kStored, &kFull};
     for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); ++i) {
         weir_session *session = session_of(f->model, some[i]), *fresh = session_of(f->model, some[i]);
         file whole = conversation(session);
@@ -492,7 +495,7 @@ static void damage__another_model(void **state) {
 
 static void damage__callbacks_that_refuse(void **state) {
     const fixture *f = *state;
-    static const choice *const some[] = {&kDense, &kRecall, &choices[18]};
+    static const choice *const some[] = {&kDense, &kRecall, &kStored};
     for (size_t c = 0; c < sizeof(some) / sizeof(some[0]); ++c) {
         weir_session *session = session_of(f->model, some[c]), *fresh = session_of(f->model, some[c]);
         file truth = conversation(session);
