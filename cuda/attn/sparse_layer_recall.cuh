@@ -14,7 +14,7 @@ namespace weir::cuda::sparse {
 static_assert(kMostRows / kWarp <= kThreads, "a thread lists the rows of a word of bits");
 
 // A few pages that come back are found one after the other, by a warp; more, by comparing all pairs.
-inline constexpr uint32_t kFewBack = 16;
+inline constexpr uint32_t kFewBack = 12;
 
 inline constexpr uint32_t kMostExchanged = kThreads;  // slots of a stream: each is a thread's candidate to leave
 

@@ -146,6 +146,7 @@ Status Session::put_device_tables(bool repeats) {
   state.prompt_pages_evicted = c.prompt_pages_evicted;
   state.pages_cold = c.pages_cold;
   state.pages_lost = c.pages_lost;
+  state.pages_recalled = cold_.pages_recalled();
   state.is_late = 0;
   WEIR_TRY(device_->put_tables(repeats));
   device_is_behind_ = false;

@@ -281,6 +281,8 @@ static void damage__numbers_that_lie_about_cold_pages(void **state) {
         {kRows, 4, 65, WEIR_ERR_FORMAT, "65 pages of a stream"},
         {kRows, flags + 4 * first_cold, 0x80000000, WEIR_ERR_FORMAT, "stream 0 has 9 pages for 8 slots"},
         {kRows, flags + 4 * 14, 0, WEIR_ERR_FORMAT, "stream 0 has no page for its last tokens"},
+        {kRows, flags + 4 * first_resident, 0x80000004, WEIR_ERR_FORMAT, "stream 0 has 1 pinned pages for 8 slots"},
+        {kRows, flags + 4 * first_cold, 1, WEIR_ERR_FORMAT, "stream 0 has 1 pinned pages for 8 slots"},
         {kPage, 4, 1, WEIR_ERR_FORMAT, ""},
         {kPage, 4, 5, WEIR_ERR_FORMAT, "is of kind 5"},
         {kPage, 8, 7, WEIR_ERR_FORMAT, "page 0 of stream 0 does not have its checksum"},

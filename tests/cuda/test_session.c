@@ -139,8 +139,8 @@ static void session__recall(void **state) {
     assert_ok(weir_plan(f.model, &options, &plan));
     assert_int_equal(plan.device, WEIR_DEVICE_CUDA);
     options = options_of(&arkvale, WEIR_DEVICE_CUDA, 140000, 200000);
-    assert_error(weir_plan(f.model, &options, &plan), WEIR_ERR_UNSUPPORTED, "131072 are the most");
-    assert_error(weir_session_create(f.model, &options, &session), WEIR_ERR_UNSUPPORTED, "131072 are the most");
+    assert_error(weir_plan(f.model, &options, &plan), WEIR_ERR_UNSUPPORTED, "bytes of shared memory");
+    assert_error(weir_session_create(f.model, &options, &session), WEIR_ERR_UNSUPPORTED, "bytes of shared memory");
     assert_null(session);
     options.device = WEIR_DEVICE_AUTO;
     assert_ok(weir_plan(f.model, &options, &plan));

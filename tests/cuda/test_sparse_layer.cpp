@@ -487,6 +487,7 @@ uint64_t step_alike(weir_session* (&sessions)[2], const weir_token* tokens, uint
       assert_ok(weir_session_get_stats(sessions[i], &stats[i]));
       logits[i] = logits_of(sessions[i]);
     }
+    assert_true(stats[1].pages_recalled >= before);
     most = std::max(most, stats[1].pages_recalled - before);
     assert_int_equal(stats[0].pages_attended, stats[1].pages_attended);
     if (std::memcmp(logits[0].data(), logits[1].data(), logits[0].size() * sizeof(float)) != 0)
@@ -529,7 +530,7 @@ void sparse_layer__recall_is_as_if_no_page_left(void**) {
     assert_ok(profile(sessions[1], tokens[0], seconds));
     if (n_steps == c.n_steps) {
       assert_true(stats.pages_recalled > 30);
-      assert_true(c.from < 28 || rewound > 16);
+      assert_true(c.from < 28 || rewound > 12);
       assert_int_equal(seconds[1] > 0.0, info.arch < 90 || c.model.head_dim == 96);
     }
     for (weir_session* session : sessions) weir_session_destroy(session);
