@@ -299,6 +299,35 @@ static void damage__numbers_that_lie_about_cold_pages(void **state) {
     weir_session_destroy(fresh);
 }
 
+/* The pages of a window follow each other, to the last position: copies of them are found by that. */
+static void damage__windows_with_gaps(void **state) {
+    const fixture *f = *state;
+    weir_model *model = NULL;
+    assert_ok(weir_model_open(f->runtime, WINDOW_MODEL, NULL, &model));
+    for (int whole = 0; whole < 2; ++whole) { /* the last page is not full, or it is */
+        weir_session *session = session_of(model, &kRecall), *fresh = session_of(model, &kRecall);
+        prefill(session, 0, 150);
+        for (uint32_t i = 0; i < (whole ? 74u : 85u); ++i) assert_ok(weir_session_step(session, token(i * 7)));
+        file truth = saved(session);
+        const layout l = layout_of(&truth);
+        const uint32_t n = get(&truth, l.begin[kRows] + 4), first = get(&truth, l.begin[kRows] + 8);
+        const uint32_t last = whole ? 13 : 14;
+        assert_true(n > 1 && n < last && first > 16); /* stream 0 is one with a window */
+        assert_int_equal(get(&truth, l.begin[kRows] + 8 + 4 * (n - 1)), 16 * last);
+        const lie lies[] = {
+            {kRows, 8, first - 16, WEIR_ERR_FORMAT, "row 1 of stream 0 is at position"},
+            {kRows, 8 + 4 * (n - 1), 16 * (last - 1), WEIR_ERR_FORMAT, "of stream 0 is at position"},
+            {kRows, 4, n - 1, WEIR_ERR_FORMAT, ""},
+        };
+        for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); ++i) tell(session, fresh, &truth, &l, &lies[i]);
+        assert_ok(restore_from(session, &truth));
+        free(truth.bytes);
+        weir_session_destroy(session);
+        weir_session_destroy(fresh);
+    }
+    weir_model_close(model);
+}
+
 /* Copies of what left, without recall: in the saved session, and in one that has no store for them. */
 static void damage__numbers_that_lie_about_what_left(void **state) {
     const fixture *f = *state;
@@ -559,6 +588,7 @@ int main(void) {
         cmocka_unit_test(damage__bits_all_over),
         cmocka_unit_test(damage__numbers_that_lie),
         cmocka_unit_test(damage__numbers_that_lie_about_cold_pages),
+        cmocka_unit_test(damage__windows_with_gaps),
         cmocka_unit_test(damage__numbers_that_lie_about_what_left),
         cmocka_unit_test(damage__floats_may_be_anything),
         cmocka_unit_test(damage__versions_and_byte_orders),

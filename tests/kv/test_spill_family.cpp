@@ -249,8 +249,10 @@ void spill_family__files_that_fail_while_pages_are_handed_over(void**) {
         const uint64_t lost[] = {f.count_lost(1), f.count_lost(2)};
         if (!all && at >= 5) {
           assert_true(lost[0] == 0 && lost[1] == 0);
+          assert_true(f.stores[1]->n_losses() == 0 && f.stores[2]->n_losses() == 0);
         } else if (left == &g.reads_left) {  // for all of those that shared it
           assert_true(lost[0] > 0 && lost[1] > 0 && lost[0] <= n_in_file);
+          assert_true(f.stores[1]->n_losses() > 0 && f.stores[2]->n_losses() > 0);  // the sessions must look
           assert_false(f.stores[1]->file_given_up());
         } else {
           assert_true(f.stores[1]->file_given_up() || f.stores[2]->file_given_up());
