@@ -304,14 +304,13 @@ static void damage__windows_with_gaps(void **state) {
     const fixture *f = *state;
     weir_model *model = NULL;
     assert_ok(weir_model_open(f->runtime, WINDOW_MODEL, NULL, &model));
-    for (int whole = 0; whole < 2; ++whole) { /* the last page is not full, or it is */
+    for (uint32_t whole = 0; whole < 2; ++whole) { /* the last page is not full, or it is */
         weir_session *session = session_of(model, &kRecall), *fresh = session_of(model, &kRecall);
         prefill(session, 0, 150);
-        for (uint32_t i = 0; i < (whole ? 74u : 85u); ++i) assert_ok(weir_session_step(session, token(i * 7)));
+        for (uint32_t i = 0; i < 85u - 11u * whole; ++i) assert_ok(weir_session_step(session, token(i * 7)));
         file truth = saved(session);
         const layout l = layout_of(&truth);
-        const uint32_t n = get(&truth, l.begin[kRows] + 4), first = get(&truth, l.begin[kRows] + 8);
-        const uint32_t last = whole ? 13 : 14;
+        const uint32_t n = get(&truth, l.begin[kRows] + 4), first = get(&truth, l.begin[kRows] + 8), last = 14u - whole;
         assert_true(n > 1 && n < last && first > 16); /* stream 0 is one with a window */
         assert_int_equal(get(&truth, l.begin[kRows] + 8 + 4 * (n - 1)), 16 * last);
         const lie lies[] = {
