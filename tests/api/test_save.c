@@ -200,7 +200,7 @@ typedef struct folder {
 } folder;
 
 static folder make_folder(void) {
-    folder f = {"/tmp/weir-save-XXXXXX", ""};
+    folder f = {"weir-save-XXXXXX", ""};
     assert_non_null(mkdtemp(f.path));
     snprintf(f.file, sizeof(f.file), "%s/spill", f.path);
     return f;

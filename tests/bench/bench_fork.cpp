@@ -3,16 +3,15 @@
 // JSON line.
 //
 //   bench_fork -m MODEL [-p POLICY] [-n TOKENS] [-l BUDGET_TOKENS] [-s SPILL_MIB] [-f FORKS] [-k STEPS] [-j THREADS]
-#include <unistd.h>
-
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <vector>
 
-#include "weir/weir.h"
+#include "tests/bench/session_bench.h"
 
 namespace {
+
+using namespace session_bench;
 
 struct Settings {
   const char* model = nullptr;
@@ -20,53 +19,18 @@ struct Settings {
   uint32_t n_tokens = 8192, budget = 512, spill_mib = 0, n_forks = 1, n_steps = 64, n_threads = 0;
 };
 
-void check(weir_status status, const char* what) {
-  if (status == WEIR_OK) return;
-  std::fprintf(stderr, "bench_fork: %s: %s\n", what, weir_last_error());
-  std::exit(1);
-}
-
 Settings read_settings(int argc, char** argv) {
   Settings s;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const char* value = argv[i + 1];
-    const auto number = static_cast<uint32_t>(std::strtoul(value, nullptr, 10));
-    switch (argv[i][1]) {
-      case 'm':
-        s.model = value;
-        break;
-      case 'p':
-        s.policy = value;
-        break;
-      case 'n':
-        s.n_tokens = number;
-        break;
-      case 'l':
-        s.budget = number;
-        break;
-      case 's':
-        s.spill_mib = number;
-        break;
-      case 'f':
-        s.n_forks = number;
-        break;
-      case 'k':
-        s.n_steps = number;
-        break;
-      case 'j':
-        s.n_threads = number;
-        break;
-    }
-  }
+  read_flags(argc, argv,
+             {{'m', &s.model},
+              {'p', &s.policy},
+              {'n', nullptr, &s.n_tokens},
+              {'l', nullptr, &s.budget},
+              {'s', nullptr, &s.spill_mib},
+              {'f', nullptr, &s.n_forks},
+              {'k', nullptr, &s.n_steps},
+              {'j', nullptr, &s.n_threads}});
   return s;
-}
-
-uint64_t resident_bytes() {
-  std::FILE* file = std::fopen("/proc/self/statm", "r");
-  unsigned long all = 0, resident = 0;
-  if (file == nullptr || std::fscanf(file, "%lu %lu", &all, &resident) != 2) resident = 0;
-  if (file != nullptr) std::fclose(file);
-  return uint64_t{resident} * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
 // Seconds and growth of resident memory since the last question.

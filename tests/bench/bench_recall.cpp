@@ -5,18 +5,17 @@
 //
 //   bench_recall -m MODEL [-p POLICY] [-n TOKENS] [-e EVERY] [-l BUDGET_TOKENS] [-s SPILL_MIB] [-j THREADS]
 //                [-o KEY=VALUE]...
-#include <unistd.h>
-
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
 
-#include "weir/weir.h"
+#include "tests/bench/session_bench.h"
 
 namespace {
+
+using namespace session_bench;
 
 struct Settings {
   const char* model = nullptr;
@@ -26,44 +25,17 @@ struct Settings {
   std::vector<weir_key_value> options;
 };
 
-void check(weir_status status, const char* what) {
-  if (status == WEIR_OK) return;
-  std::fprintf(stderr, "bench_recall: %s: %s\n", what, weir_last_error());
-  std::exit(1);
-}
-
 Settings read_settings(int argc, char** argv) {
   Settings s;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const char* value = argv[i + 1];
-    const auto number = static_cast<uint32_t>(std::strtoul(value, nullptr, 10));
-    switch (argv[i][1]) {
-      case 'm':
-        s.model = value;
-        break;
-      case 'p':
-        s.policy = value;
-        break;
-      case 'n':
-        s.n_tokens = number;
-        break;
-      case 'e':
-        s.every = number;
-        break;
-      case 'l':
-        s.budget = number;
-        break;
-      case 'j':
-        s.n_threads = number;
-        break;
-      case 's':
-        s.spill_mib = number;
-        break;
-      case 'o':
-        s.texts.emplace_back(value);
-        break;
-    }
-  }
+  read_flags(argc, argv,
+             {{'m', &s.model},
+              {'p', &s.policy},
+              {'n', nullptr, &s.n_tokens},
+              {'e', nullptr, &s.every},
+              {'l', nullptr, &s.budget},
+              {'s', nullptr, &s.spill_mib},
+              {'j', nullptr, &s.n_threads},
+              {'o', nullptr, nullptr, &s.texts}});
   for (std::string& text : s.texts) {
     const size_t equals = text.find('=');
     if (equals == std::string::npos) continue;
@@ -71,14 +43,6 @@ Settings read_settings(int argc, char** argv) {
     s.options.push_back({text.c_str(), text.c_str() + equals + 1});
   }
   return s;
-}
-
-uint64_t resident_bytes() {
-  std::FILE* file = std::fopen("/proc/self/statm", "r");
-  unsigned long all = 0, resident = 0;
-  if (file == nullptr || std::fscanf(file, "%lu %lu", &all, &resident) != 2) resident = 0;
-  if (file != nullptr) std::fclose(file);
-  return uint64_t{resident} * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
 struct Run {

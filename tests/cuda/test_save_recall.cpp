@@ -5,11 +5,13 @@
 #include <cstring>
 #include <vector>
 
+#include "tests/api/saved_bytes.h"
 #include "tests/cuda/recall_session.h"
 
 namespace {
 
 using namespace recall_session;
+using namespace saved_bytes;
 
 constexpr uint32_t kPrompt = 200;
 const Options kNone, kStamps = {{"recall", "on"}};
@@ -21,29 +23,6 @@ std::vector<int32_t> devices() {
 }
 
 const char* name_of(int32_t device) { return device == WEIR_DEVICE_CUDA ? "on the GPU" : "on the processor"; }
-
-using File = std::vector<uint8_t>;
-
-File saved(const Session& session) {
-  File file;
-  const weir_write_fn add = [](void* user, const weir_write_info* info) -> weir_status {
-    const auto* data = static_cast<const uint8_t*>(info->data);
-    static_cast<File*>(user)->insert(static_cast<File*>(user)->end(), data, data + info->n_bytes);
-    return WEIR_OK;
-  };
-  assert_ok(weir_session_save(session.get(), add, &file));
-  return file;
-}
-
-weir_status try_restore(const Session& session, const File& file) {
-  const weir_read_fn give = [](void* user, const weir_read_info* info, uint64_t* n_read) -> weir_status {
-    const auto& bytes = *static_cast<const File*>(user);
-    *n_read = std::min<uint64_t>(info->n_bytes, bytes.size() - info->offset);
-    if (*n_read != 0) std::memcpy(info->data, bytes.data() + info->offset, *n_read);
-    return WEIR_OK;
-  };
-  return weir_session_restore(session.get(), give, const_cast<File*>(&file));
-}
 
 void restore(const Session& session, const File& file) { assert_ok(try_restore(session, file)); }
 

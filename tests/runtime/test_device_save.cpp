@@ -6,15 +6,16 @@
 #include <vector>
 
 #include "api/handles.h"
-#include "tests/api/api_test.h"
+#include "tests/api/saved_bytes.h"
 
 namespace {
+
+using namespace saved_bytes;
 
 constexpr char kSmallModel[] = WEIR_SOURCE_DIR "/tests/golden/models/llama_f32.gguf";
 constexpr char kWindowModel[] = WEIR_SOURCE_DIR "/tests/golden/models/gemma3_f32.gguf";
 
 using Options = std::vector<weir_key_value>;
-using File = std::vector<uint8_t>;
 
 struct Close {
   void operator()(weir_session* session) const { weir_session_destroy(session); }
@@ -82,27 +83,6 @@ void converse(const Session& session) {
   for (uint32_t i = 0; i < 150; ++i) prompt.push_back(token(i));
   assert_ok(weir_session_prefill(session.get(), prompt.data(), 150, nullptr, nullptr));
   for (uint32_t i = 0; i < 85; ++i) assert_ok(weir_session_step(session.get(), token(i * 7)));
-}
-
-File saved(const Session& session) {
-  File file;
-  const weir_write_fn add = [](void* user, const weir_write_info* info) -> weir_status {
-    const auto* data = static_cast<const uint8_t*>(info->data);
-    static_cast<File*>(user)->insert(static_cast<File*>(user)->end(), data, data + info->n_bytes);
-    return WEIR_OK;
-  };
-  assert_ok(weir_session_save(session.get(), add, &file));
-  return file;
-}
-
-weir_status try_restore(const Session& session, const File& file) {
-  const weir_read_fn give = [](void* user, const weir_read_info* info, uint64_t* n_read) -> weir_status {
-    const auto& bytes = *static_cast<const File*>(user);
-    *n_read = std::min<uint64_t>(info->n_bytes, bytes.size() - info->offset);
-    if (*n_read != 0) std::memcpy(info->data, bytes.data() + info->offset, *n_read);
-    return WEIR_OK;
-  };
-  return weir_session_restore(session.get(), give, const_cast<File*>(&file));
 }
 
 weir_session_stats stats_of(const Session& session) {
