@@ -18,6 +18,7 @@
 #include "cuda/attn/sparse_layer.cuh"
 
 #include "cuda/attn/sparse_layer_recall.cuh"
+#include "cuda/attn/sparse_layer_stop.cuh"
 #include "cuda/common/device.cuh"
 
 namespace weir::cuda {
@@ -152,16 +153,8 @@ struct Selected {
 // Selects pages by the keys of all rows.
 template <uint32_t kDim>
 __device__ Selected select_by_keys(const Work<kDim>& w) {
-  uint32_t high = 0, n_forced = 0;
-#pragma unroll 2
-  for (uint32_t i = threadIdx.x % kWarp; i < w.n_blocks * kWarps; i += kWarp) {
-    const uint2 range = w.s.range[i];
-    high = max(high, range.x);
-    n_forced += range.y;
-  }
-  high = max_of_lanes(high);
-  n_forced = sum_of_lanes(n_forced);
-  const uint32_t n_others = w.n - n_forced, budget = w.k.select.budget;
+  const auto [high, n_forced, n_others] = pages_left(w);
+  const uint32_t budget = w.k.select.budget;
   const uint32_t n_best = min(n_others, budget - min(budget, n_forced)), n_listed = n_forced + n_best;
   Threshold threshold = {kKeyNever, 0};  // all rows
   if (n_best == 0) {
@@ -170,6 +163,12 @@ __device__ Selected select_by_keys(const Work<kDim>& w) {
     threshold = find_shared_threshold(w.keys, w.n, n_best, n_forced, high, w.s.top);
   }
   return {threshold, n_listed};
+}
+
+template <uint32_t kDim>
+__device__ void count_attended(const Work<kDim>& w, uint32_t n) {
+  if (w.rank == 0 && threadIdx.x == 0 && w.k.pages_attended != nullptr)
+    atomicAdd(w.k.pages_attended, static_cast<unsigned long long>(n));
 }
 
 // Lists this block's part of the pages to attend. Returns the length of that part.
@@ -187,161 +186,20 @@ __device__ uint32_t list_pages(const Work<kDim>& w) {
     });
     n_own = end - begin;
   }
-  if (w.rank == 0 && threadIdx.x == 0 && w.k.pages_attended != nullptr)
-    atomicAdd(w.k.pages_attended, static_cast<unsigned long long>(n_listed));
+  count_attended(w, n_listed);
   __syncthreads();
   return n_own;
 }
 
-// Starts the asynchronous copy of a page's values to shared memory, by one warp; zeros for tokens that the page does
-// not have.
-template <uint32_t kDim>
-__device__ void fetch_values(const uint16_t* page, uint32_t len, uint4* to) {
-  const uint32_t lane = threadIdx.x % kWarp;
-  const auto* values = reinterpret_cast<const uint4*>(page + kPageTokens * kDim);
-#pragma unroll
-  for (uint32_t i = lane; i < kPageTokens * kDim / 8; i += kWarp) {
-    const uint32_t token = i / (kDim / 8), piece = i % (kDim / 8);
-    copy_16_async(shared_address(to + value_piece<kDim>(token, piece)), values + i, token < len);
-  }
-  commit_copies();
-}
-
-// acc += values^T * weights for heads 2 (lane % 4) and the next one: acc[i] has channels 16 i + lane / 4 and that + 8,
-// each for both heads.
-template <uint32_t kDim>
-__device__ void add_shared_values(const uint4* values, const float (&weight)[2][2], float (&acc)[kDim / 16][4]) {
-  const uint32_t lane = threadIdx.x % kWarp, token = lane % 8 + lane / 16 * 8;
-  uint32_t rest0, rest1;
-  const uint32_t weight0 = split_bf16(weight[0][0], weight[0][1], rest0),
-                 weight1 = split_bf16(weight[1][0], weight[1][1], rest1);
-#pragma unroll
-  for (uint32_t i = 0; i < kDim / 16; ++i) {
-    uint32_t a[4];
-    load_matrices_transposed(a, shared_address(values + value_piece<kDim>(token, 2 * i + lane / 8 % 2)));
-    multiply_bf16(acc[i], a, weight0, weight1);
-    multiply_bf16(acc[i], a, rest0, rest1);
-  }
-}
-
-// Attends the block's pages, one warp per page, and leaves the results in s.o, s.l and s.high.
-template <uint32_t kDim>
-__device__ void attend(const Work<kDim>& w, uint32_t n_pages) {
-  const KvView& kv = w.k.attn.kv;
-  Shared<kDim>& s = w.s;
-  // Logits and weights belong to head lane / 4, sums of values to the heads `pair` and pair + 1.
-  const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, head = lane / 4, pair = lane % 4 * 2;
-  const float scale = w.k.attn.scale * kLog2E;
-  const auto* query = reinterpret_cast<const uint4*>(s.query[0][head]) + lane % 4;
-  const auto* rest = reinterpret_cast<const uint4*>(s.query[1][head]) + lane % 4;
-  const auto fragment = [&](uint32_t i, uint32_t(&out)[4]) {
-    const uint4 q = query[i / 2 * 4], r = rest[i / 2 * 4];
-    const bool odd = i % 2 != 0;
-    out[0] = odd ? q.z : q.x, out[1] = odd ? r.z : r.x, out[2] = odd ? q.w : q.y, out[3] = odd ? r.w : r.y;
-  };
-  Running sum;
-  float acc[kDim / 16][4] = {};
-  // Multiplies the sums with factors that the lanes hold in the layout of the logits.
-  const auto scale_sums = [&](float factor) {
-    const float first = __shfl_sync(kAllLanes, factor, pair * 4), second = __shfl_sync(kAllLanes, factor, pair * 4 + 4);
-#pragma unroll
-    for (uint32_t i = 0; i < kDim / 16; ++i)
-      acc[i][0] *= first, acc[i][1] *= second, acc[i][2] *= first, acc[i][3] *= second;
-  };
-#pragma unroll 1
-  for (uint32_t i = warp; i < n_pages; i += kWarps) {
-    const uint32_t slot = w.list[i] & ((1u << kLengthShift) - 1), len = (w.list[i] >> kLengthShift) + 1;
-    const uint16_t* page = kv.pool + size_t{slot} * (2 * kPageTokens * kDim);
-    PageKeys<kDim> keys;
-    load_keys(FixedHead<kDim>(kDim), page, len, keys);
-    __syncwarp();  // the values of the last page have been read
-    fetch_values<kDim>(page, len, s.values[warp]);
-    float weight[2][2];
-    page_dots<kDim>(keys, fragment, weight);
-#pragma unroll
-    for (uint32_t t = 0; t < 2; ++t) {
-#pragma unroll
-      for (uint32_t e = 0; e < 2; ++e) weight[t][e] = t * 8 + lane % 4 * 2 + e < len ? weight[t][e] * scale : kUnseen;
-    }
-    (void)fold_page(weight, sum, scale_sums);
-    wait_copies<0>();
-    __syncwarp();
-    add_shared_values<kDim>(s.values[warp], weight, acc);
-  }
-  // Rescales the warps' results to a common maximum.
-  if (lane % 4 == 0) s.m[head][warp] = sum.m;
-  __syncthreads();
-  float m[kWarps];
-#pragma unroll
-  for (uint32_t i = 0; i < kWarps; i += 4)
-    *reinterpret_cast<float4*>(m + i) = *reinterpret_cast<float4*>(&s.m[head][i]);
-  float high = m[0];
-#pragma unroll
-  for (uint32_t i = 1; i < kWarps; ++i) high = fmaxf(high, m[i]);
-  const float share = sum.m == kUnseen ? 0.0f : exp2f(sum.m - high);
-  if (lane % 4 == 0) s.l[head][warp] = share * sum.l;
-  if (lane % 4 == 0 && warp == 0) s.high[head] = high;
-  scale_sums(share);
-  if (pair >= w.group) return;
-#pragma unroll
-  for (uint32_t i = 0; i < kDim / 8; ++i) {
-    auto* out = reinterpret_cast<float2*>(&s.o[warp][8 * i + lane / 4][pair]);
-    *out = make_float2(acc[i / 2][i % 2 * 2], acc[i / 2][i % 2 * 2 + 1]);
-  }
-}
-
-// Sums the warps' results and sends them to the blocks that merge them: each merges an equal share of the output
-// elements.
-template <uint32_t kDim>
-__device__ void push_parts(const Work<kDim>& w) {
-  const Shared<kDim>& s = w.s;
-  const uint32_t each = w.share();
-#pragma unroll 1
-  for (uint32_t i = threadIdx.x; i < kDim << w.group_shift; i += kThreads) {
-    const uint32_t channel = i >> w.group_shift, head = i - (channel << w.group_shift);
-    float out = 0.0f;
-#pragma unroll
-    for (uint32_t warp = 0; warp < kWarps; ++warp) out += s.o[warp][channel][head];
-    *shared_of(&w.s.part[w.rank][i % each], i / each) = out;
-  }
-  if (threadIdx.x >= w.group * w.n_blocks) return;
-  const uint32_t head = threadIdx.x / w.n_blocks;
-  float sum = 0.0f;
-#pragma unroll
-  for (uint32_t warp = 0; warp < kWarps; ++warp) sum += s.l[head][warp];
-  *shared_of(&w.s.part_ml[head][w.rank], threadIdx.x % w.n_blocks) = make_float2(s.high[head], sum);
-}
-
-// Merges the block's share of the output.
-template <uint32_t kDim>
-__device__ void merge_parts(const Work<kDim>& w) {
-  const Shared<kDim>& s = w.s;
-  for (uint32_t i = threadIdx.x; i < w.share(); i += kThreads) {
-    const uint32_t at = w.rank * w.share() + i, channel = at >> w.group_shift, head = at - (channel << w.group_shift);
-    if (channel >= kDim || head >= w.group) continue;
-    // The head's sink is a partial result without values.
-    const float* sinks = w.k.attn.sinks;
-    const float sink = sinks != nullptr ? sinks[w.kv_head * w.group + head] * kLog2E : kUnseen;
-    float high = sink, sum = 0.0f, out = 0.0f;
-#pragma unroll 4
-    for (uint32_t from = 0; from < w.n_blocks; ++from) high = fmaxf(high, s.part_ml[head][from].x);
-#pragma unroll 4
-    for (uint32_t from = 0; from < w.n_blocks; ++from) {
-      const float2 ml = s.part_ml[head][from];
-      const float share = ml.x == kUnseen ? 0.0f : exp2f(ml.x - high);
-      sum += share * ml.y;
-      out += share * s.part[from][i];
-    }
-    if (sink != kUnseen) sum += exp2f(sink - high);
-    w.k.attn.out[(size_t{w.kv_head} * w.group + head) * kDim + channel] = sum == 0.0f ? 0.0f : __fdividef(out, sum);
-  }
-}
-
 #endif
 
-template <uint32_t kDim, AggMode kAgg, bool kRecalls>
+// What a kernel does beyond selecting pages and attending them.
+enum class Extra : uint8_t { kNone, kRecalls, kStops };
+
+template <uint32_t kDim, AggMode kAgg, Extra kExtra>
 __global__ void __launch_bounds__(kThreads, 1) sparse_layer_kernel(const __grid_constant__ KernelArgs k) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  constexpr bool kRecalls = kExtra == Extra::kRecalls;
   extern __shared__ uint4 memory[];
   Shared<kDim>& s = *reinterpret_cast<Shared<kDim>*>(memory);
   cluster_begin();
@@ -395,12 +253,16 @@ __global__ void __launch_bounds__(kThreads, 1) sparse_layer_kernel(const __grid_
   }
   push_keys<kDim, kAgg, kRecalls>(w, entry);
   cluster_sync();
-  const uint32_t n_listed = list_pages<kDim, kRecalls>(w);
-  if constexpr (kRecalls) {
-    if (w.rank == 0 && warp + 1 == kWarps) note_recall(w);
-    bring_pages(w, n_listed);
+  if constexpr (kExtra == Extra::kStops) {
+    count_attended(w, attend_until_enough(w));
+  } else {
+    const uint32_t n_listed = list_pages<kDim, kRecalls>(w);
+    if constexpr (kRecalls) {
+      if (w.rank == 0 && warp + 1 == kWarps) note_recall(w);
+      bring_pages(w, n_listed);
+    }
+    attend(w, n_listed);
   }
-  attend(w, n_listed);
   __syncthreads();
   push_parts(w);
   cluster_sync();
@@ -412,7 +274,8 @@ template <uint32_t kDim>
 size_t shared_bytes(const SparseLayerArgs& a, uint32_t n_blocks) {
   const AttnPagedArgs& t = a.attn.attn;
   const size_t recall = a.recall.tables.slots != nullptr ? Layout::recall_bytes(a.recall.host.most) : 0;
-  return sizeof(Shared<kDim>) + Layout(t.kv.capacity, n_blocks).bytes(t.n_heads / t.kv.n_kv_heads) + recall;
+  const size_t stop = a.stop.microbatch != 0 ? sizeof(StopWork) : 0;
+  return sizeof(Shared<kDim>) + Layout(t.kv.capacity, n_blocks).bytes(t.n_heads / t.kv.n_kv_heads) + recall + stop;
 }
 
 size_t shared_bytes(const SparseLayerArgs& a, uint32_t n_blocks) {
@@ -421,15 +284,15 @@ size_t shared_bytes(const SparseLayerArgs& a, uint32_t n_blocks) {
 
 using Kernel = void (*)(KernelArgs);
 
-template <uint32_t kDim, bool kRecalls>
+template <uint32_t kDim, Extra kExtra>
 Kernel kernel_of(AggMode agg) {
   switch (agg) {
     case AggMode::kMaxZ:
-      return sparse_layer_kernel<kDim, AggMode::kMaxZ, kRecalls>;
+      return sparse_layer_kernel<kDim, AggMode::kMaxZ, kExtra>;
     case AggMode::kMeanRaw:
-      return sparse_layer_kernel<kDim, AggMode::kMeanRaw, kRecalls>;
+      return sparse_layer_kernel<kDim, AggMode::kMeanRaw, kExtra>;
     case AggMode::kMaxRaw:
-      return sparse_layer_kernel<kDim, AggMode::kMaxRaw, kRecalls>;
+      return sparse_layer_kernel<kDim, AggMode::kMaxRaw, kExtra>;
     case AggMode::kSumProb:
     case AggMode::kMaxProb:
     case AggMode::kQHead:
@@ -439,8 +302,10 @@ Kernel kernel_of(AggMode agg) {
 }
 
 template <uint32_t kDim>
-Kernel kernel_of(AggMode agg, bool recalls) {
-  return recalls ? kernel_of<kDim, true>(agg) : kernel_of<kDim, false>(agg);
+Kernel kernel_of(const SparseLayerArgs& a) {
+  if (a.recall.tables.slots != nullptr) return kernel_of<kDim, Extra::kRecalls>(a.select.agg);
+  return a.stop.microbatch != 0 ? kernel_of<kDim, Extra::kStops>(a.select.agg)
+                                : kernel_of<kDim, Extra::kNone>(a.select.agg);
 }
 
 // A block's scratch memory lies where the values of pages come later. The word of a page that is not in the pool says
@@ -463,8 +328,7 @@ struct Launch {
 // shared memory, or it cannot run all clusters at once (a second wave would double the time).
 bool prepare(const SparseLayerArgs& a, uint32_t n_blocks, Launch& out) {
   const AttnPagedArgs& t = a.attn.attn;
-  const bool recalls = a.recall.tables.slots != nullptr;
-  out.kernel = t.kv.head_dim == 64 ? kernel_of<64>(a.select.agg, recalls) : kernel_of<128>(a.select.agg, recalls);
+  out.kernel = t.kv.head_dim == 64 ? kernel_of<64>(a) : kernel_of<128>(a);
   const size_t bytes = shared_bytes(a, n_blocks);
   if (out.kernel == nullptr || bytes > device().shared_bytes) return false;
   out.config.gridDim = dim3(n_blocks * t.kv.n_kv_heads);
@@ -504,7 +368,8 @@ bool has_sparse_layer(const SparseLayerArgs& a) {
   const bool plain = a.attn.append && is_box && (t.kv.head_dim == 64 || t.kv.head_dim == 128) &&
                      t.n_heads / t.kv.n_kv_heads <= kHeads && !t.list_per_head && t.window == 0 && t.soft_cap == 0.0f &&
                      t.page_mass == nullptr && a.attn.rope.cos_sin_sink == nullptr && a.select.candidate_flags == 0 &&
-                     t.kv.capacity <= kMostRows && (a.recall.tables.slots == nullptr || has_recall(a));
+                     t.kv.capacity <= kMostRows && (a.recall.tables.slots == nullptr || has_recall(a)) &&
+                     (a.stop.microbatch == 0 || (a.stop.bound == nullptr && a.recall.tables.slots == nullptr));
   Launch launch;
   return plain && device().arch >= 90 && prepare_largest(a, launch);
 }
@@ -519,7 +384,7 @@ Status sparse_layer(OpContext& cx, const SparseLayerArgs& a) {
   if (a.recall.tables.slots != nullptr)
     raw_index = a.recall.raw_index + (a.attn.attn.kv.slots - a.recall.tables.slots);  // they have the same rows
   const KernelArgs k = {a.attn.attn, a.attn.rope, a.attn.n_tokens, a.attn.pages_attended,
-                        a.select,    a.recall,    raw_index};
+                        a.select,    a.stop,      a.recall,        raw_index};
   WEIR_CUDA_TRY(cudaLaunchKernelEx(&launch.config, launch.kernel, k), "sparse_layer");
   return {};
 }

@@ -13,6 +13,7 @@ namespace weir::cuda {
 struct SparseLayerArgs {
   AttnDecodeArgs attn;
   PageSelectArgs select;
+  AttnStop stop = {};          // rank and flags are not read: the kernel has them; bound is null
   PageRecallArgs recall = {};  // without tables: nothing comes back
 };
 

@@ -56,7 +56,8 @@ typedef struct weir_session_options {
                                                (default) keeps none. */
     const char *policy;                   /**< "dense" (also NULL, default), "sink", "h2o", "tova", "quest", "raas",
                                                "hybrid", "random", "arkvale", "psa". Copied. */
-    const weir_key_value *policy_options; /**< [n_policy_options] options of the policy, docs/policies.md. Copied. */
+    const weir_key_value *policy_options; /**< [n_policy_options] options of the policy, docs/policies.md. Copied; the
+                                               file of heads_file is only read in the call. */
     uint32_t n_policy_options;            /**< Count of policy_options. */
     uint32_t reserved;                    /**< 0. */
     uint64_t spill_raw_bytes;             /**< Of spill_budget_bytes, what holds the latest spilled pages uncompressed.
@@ -113,11 +114,18 @@ typedef struct weir_plan_info {
                                            batch_tokens. @since 1.0 */
     uint64_t window_kv_bytes;    /**< Of kv_bytes, pages of such streams. @since 1.0 */
     uint64_t spill_file_bytes;   /**< Size of the spill file; not in total_bytes. @since 1.1 */
+    uint32_t n_head_streams;     /**< Of n_streams, those of KV heads that the option heads makes hold the first tokens
+                                      and a window. @since 1.1 */
+    uint32_t head_pages_per_stream; /**< Pages that such a stream can hold, whatever the policy and the budget: those of
+                                         the first tokens, of the window and of a prompt chunk of batch_tokens.
+                                         @since 1.1 */
+    uint64_t head_kv_bytes;      /**< Of kv_bytes, pages of such streams. @since 1.1 */
 } weir_plan_info;
 
 /** Static initialiser of weir_plan_info. */
 #define WEIR_PLAN_INFO_INIT \
-    { (uint32_t)sizeof(weir_plan_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { (uint32_t)sizeof(weir_plan_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
+      0, 0 }
 
 /** Memory of a live session.
  *  @since 1.0 */

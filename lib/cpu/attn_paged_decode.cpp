@@ -131,7 +131,7 @@ void attn_decode(OpContext& cx, const AttnPagedArgs& a) {
   cx.pool->parallel_for(s.max_units * lists, [&](size_t task, size_t worker) {
     const auto list = static_cast<uint32_t>(task % lists);
     const auto u = static_cast<uint32_t>(task / lists);
-    if (u * kSplitPages < n_listed(a, list)) unit(a, s, list, u, worker);
+    if (u * kSplitPages < n_listed(a, list)) unit(args_of_head(a, kv_head_of_list(a, list)), s, list, u, worker);
   });
   if (a.n_heads * s.max_units * s.d_pad <= kSerialMerge) {
     for (uint32_t head = 0; head < a.n_heads; ++head) merge(a, s, head);

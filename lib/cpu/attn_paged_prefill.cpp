@@ -394,8 +394,8 @@ void attn_prefill(OpContext& cx, const AttnPagedArgs& a) {
     const PrefillScratch s = lay_out_prefill(arena, a.n_tok, group, a.kv.head_dim);
     const uint32_t block =
         n_blocks - 1 - static_cast<uint32_t>(task / n_kv_heads);  // the last blocks see most and start first
-    attend(a, s, static_cast<uint32_t>(task % n_kv_heads), block * block_tokens,
-           std::min(a.n_tok, (block + 1) * block_tokens));
+    const auto kv_head = static_cast<uint32_t>(task % n_kv_heads);
+    attend(args_of_head(a, kv_head), s, kv_head, block * block_tokens, std::min(a.n_tok, (block + 1) * block_tokens));
   });
 }
 

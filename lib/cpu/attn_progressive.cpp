@@ -2,6 +2,10 @@
 // one unit of work, because each microbatch decides whether there is a next one: a layer uses as many threads as it has
 // KV heads. Pages come off a heap, so that only those that are taken are sorted.
 //
+// Where pages may be outside the pool, all KV heads that are not done take a microbatch together: their slots are
+// assigned on the calling thread, in the order of the heads; each head then reads its pages and attends them on any
+// thread, and threads that have no head to attend read the pages that may be wanted next.
+//
 // Numerics: f32. A page's sum of exponentials is relative to the page's own maximum, and pages are added one by one in
 // their order. So after how many pages a head is done depends neither on the microbatch nor on threads.
 // Papers: Zhou et al., "Progressive Sparse Attention", arXiv:2503.00392, algorithm 1; Dao et al., "FlashAttention"
@@ -30,15 +34,29 @@ namespace weir::cpu {
 
 // What a query head has seen.
 struct HeadSeen {
-  float high;   // maximum of its logits
-  float sum;    // of exp(logit - high)
-  float least;  // the least log of the sum of a page that counts for that; infinity before there is one
-  float bound;  // maximum of the logits' bounds
+  float high;        // maximum of its logits
+  float sum;         // of exp(logit - high)
+  float least;       // the least log of the sum of a page that counts for that; infinity before there is one
+  float bound;       // maximum of the logits' bounds
+  uint32_t n_quiet;  // last pages with little of the sum each
   bool done;
 };
 
-// Scratch of one thread.
+// How far a stream is.
+struct StreamProgress {
+  uint32_t n;        // listed pages
+  uint32_t next;     // of them, those that have left `order`
+  uint32_t taken;    // in the list: attended
+  uint32_t dropped;  // lost
+  bool done;
+  // With a source: what is wanted now begins behind the pages taken, and what comes after that is here.
+  uint32_t n_now, n_ahead;
+  uint32_t ahead[kSplitPages];
+};
+
+// Scratch of one thread, or with a source of one stream.
 struct ProgressiveScratch {
+  StreamProgress* at;
   uint64_t* order;  // [max_pages] heap of ordered rows
   float* weight;    // [group, kUnitTokens] logits, then weights, of a microbatch
   float* out;       // [group, d_pad] not yet divided by the sum, permuted
@@ -48,6 +66,7 @@ struct ProgressiveScratch {
 
 inline ProgressiveScratch lay_out_progressive(Arena& arena, uint64_t group, uint64_t head_dim, uint64_t max_pages) {
   ProgressiveScratch s;
+  s.at = arena.take<StreamProgress>(1);
   s.order = arena.take<uint64_t>(max_pages);
   s.weight = arena.take<float>(group * kUnitTokens);
   s.out = arena.take<float>(group * align_up(head_dim, kRowPad));
@@ -127,12 +146,18 @@ HWY_INLINE void see_page(const ProgressiveJob& job, uint32_t g, uint32_t listed,
   } else if (high != kUnseen) {
     seen.sum += sum * std::exp(high - seen.high);
   }
+  if (job.args.stop.quiet_pages > 0) {
+    const float of_page = high == kUnseen ? 0.0f : sum * std::exp(high - seen.high);
+    seen.n_quiet = of_page <= job.args.stop.quiet_share * seen.sum ? seen.n_quiet + 1 : 0;
+    seen.done = seen.done || seen.n_quiet >= job.args.stop.quiet_pages;
+    return;
+  }
   const uint32_t row = job.list()[listed], left = job.n_pages() - (listed + 1);
   if (job.attn.kv.len[job.table() + row] == kPageTokens && !job.forced(row)) seen.least = std::min(seen.least, lse);
   if (seen.done || job.args.stop.eps >= 1.0f) return;
   // S / (S + R) > eps, without the quotient
   if (job.args.stop.bound != nullptr) {
-    const float rest = job.s.rest[g * (size_t{job.n_pages()} + 1) + listed + 1];
+    const float rest = job.s.rest[g * (size_t{job.n_pages()} + 1) + listed + job.s.at->dropped + 1];
     seen.done = odds * rest * std::exp(seen.bound - seen.high) < seen.sum;
   } else if (seen.least < INFINITY) {
     seen.done = odds * static_cast<float>(left) * std::exp(seen.least - seen.high) < seen.sum;
@@ -237,35 +262,100 @@ void sum_bounds(const ProgressiveJob& job, uint32_t n) {
   }
 }
 
-void attend_stream(const ProgressiveJob& job) {
+void begin_stream(const ProgressiveJob& job) {
   const uint32_t n = job.args.n_select[job.kv_head];
-  uint32_t* list = job.list();
   uint64_t* order = job.s.order;
+  *job.s.at = {};
+  job.s.at->n = n;
   std::fill(job.s.out, job.s.out + job.group() * job.d_pad, 0.0f);
-  std::fill(job.s.seen, job.s.seen + job.group(), HeadSeen{-INFINITY, 0.0f, INFINITY, -INFINITY, false});
-  for (uint32_t i = 0; i < n; ++i) order[i] = order_of(job, list[i]);
+  std::fill(job.s.seen, job.s.seen + job.group(), HeadSeen{-INFINITY, 0.0f, INFINITY, -INFINITY, 0, false});
+  for (uint32_t i = 0; i < n; ++i) order[i] = order_of(job, job.list()[i]);
+  job.args.stop.bound != nullptr ? sum_bounds(job, n) : std::make_heap(order, order + n);
+}
+
+// Writes the next microbatch to `rows`; returns how many there are.
+uint32_t next_rows(const ProgressiveJob& job, uint32_t* rows) {
+  StreamProgress& at = *job.s.at;
+  uint64_t* order = job.s.order;
   const bool sorted = job.args.stop.bound != nullptr;
-  sorted ? sum_bounds(job, n) : std::make_heap(order, order + n);
-  uint32_t taken = 0;
-  for (bool done = false; !done && taken < n;) {
-    const uint32_t first = taken, end = std::min(n, first + job.args.stop.microbatch);
-    for (; taken < end; ++taken) {
-      if (!sorted) std::pop_heap(order, order + (n - taken));
-      list[taken] = row_of(sorted ? order[taken] : order[n - taken - 1]);
-    }
-    done = HWY_DYNAMIC_DISPATCH(attend_pages)(job, first, end - first);
+  const uint32_t n = std::min(job.args.stop.microbatch, at.n - at.next);
+  for (uint32_t i = 0; i < n; ++i, ++at.next) {
+    if (!sorted) std::pop_heap(order, order + (at.n - at.next));
+    rows[i] = row_of(sorted ? order[at.next] : order[at.n - at.next - 1]);
   }
-  std::sort(list, list + taken);
-  job.args.n_select[job.kv_head] = taken;
-  HWY_DYNAMIC_DISPATCH(finish_stream)(job, taken);
+  return n;
+}
+
+void attend_next(const ProgressiveJob& job, uint32_t n) {
+  StreamProgress& at = *job.s.at;
+  at.done = n != 0 && HWY_DYNAMIC_DISPATCH(attend_pages)(job, at.taken, n);
+  at.taken += n;
+}
+
+void end_stream(const ProgressiveJob& job) {
+  const uint32_t n = job.s.at->taken;
+  std::sort(job.list(), job.list() + n);
+  job.args.n_select[job.kv_head] = n;
+  HWY_DYNAMIC_DISPATCH(finish_stream)(job, n);
+}
+
+void attend_stream(const ProgressiveJob& job) {
+  begin_stream(job);
+  const StreamProgress& at = *job.s.at;
+  while (!at.done && at.next < at.n) attend_next(job, next_rows(job, job.list() + at.taken));
+  end_stream(job);
+}
+
+// Asks for the stream's next microbatch. False: there is none.
+bool want_next(const ProgressiveJob& job) {
+  StreamProgress& at = *job.s.at;
+  if (at.done || at.n_ahead == 0) return false;
+  uint32_t* rows = job.list() + at.taken;
+  std::copy_n(at.ahead, at.n_ahead, rows);
+  const uint32_t n = at.n_ahead;
+  at.n_ahead = next_rows(job, at.ahead);
+  at.n_now = job.args.source->want(job.kv_head, rows, n, at.ahead, at.n_ahead);
+  at.dropped += n - at.n_now;
+  return true;
+}
+
+void attend_wanted(const ProgressiveJob& job) {
+  StreamProgress& at = *job.s.at;
+  const uint32_t n = job.args.source->load(job.kv_head, job.list() + at.taken, at.n_now);
+  at.dropped += at.n_now - n;
+  attend_next(job, n);
+  if (at.done || at.n_ahead == 0) end_stream(job);
+}
+
+// All streams, microbatch by microbatch. job(kv_head) gives one; `live` [n_kv_heads].
+template <class F>
+void attend_from_source(OpContext& cx, const AttnProgressiveArgs& a, uint32_t* live, const F& job) {
+  const uint32_t n_kv_heads = a.attn.kv.n_kv_heads, n_threads = cx.pool->n_threads();
+  cx.pool->parallel_for(n_kv_heads, [&](size_t kv_head, size_t) {
+    const ProgressiveJob stream = job(static_cast<uint32_t>(kv_head));
+    begin_stream(stream);
+    stream.s.at->n_ahead = next_rows(stream, stream.s.at->ahead);
+  });
+  for (;;) {
+    uint32_t n = 0;
+    for (uint32_t kv_head = 0; kv_head < n_kv_heads; ++kv_head) {
+      if (want_next(job(kv_head))) live[n++] = kv_head;
+    }
+    if (n == 0) return;
+    cx.pool->parallel_for(n < n_threads ? 2 * n : n, [&](size_t task, size_t) {
+      task < n ? attend_wanted(job(live[task])) : a.source->read_ahead(live[task - n]);
+    });
+    for (uint32_t i = 0; i < n; ++i) a.source->settle(live[i]);
+  }
 }
 
 uint64_t needed_bytes(uint64_t n_threads, uint64_t n_heads, uint64_t n_kv_heads, uint64_t head_dim,
                       uint64_t max_pages) {
   Arena queries, measure;
   (void)queries.take<float>(n_heads * align_up(head_dim, kRowPad));
+  (void)queries.take<uint32_t>(n_kv_heads);
   (void)lay_out_progressive(measure, n_heads / n_kv_heads, head_dim, max_pages);
-  return queries.used() + n_threads * measure.used();
+  return queries.used() + std::max(n_threads, n_kv_heads) * measure.used();
 }
 
 }  // namespace
@@ -290,13 +380,19 @@ Status attn_progressive(OpContext& cx, const AttnProgressiveArgs& a) {
   const size_t d_pad = align_up(d, kRowPad);
   Arena queries(cx.scratch, cx.scratch_bytes), measure;
   float* q = queries.take<float>(a.attn.n_heads * d_pad);
+  uint32_t* live = queries.take<uint32_t>(n_kv_heads);
   (void)lay_out_progressive(measure, group, d, most);
   HWY_DYNAMIC_DISPATCH(permute)(attn, d_pad, q);
-  cx.pool->parallel_for(n_kv_heads, [&](size_t kv_head, size_t worker) {
-    Arena arena(cx.scratch + queries.used() + worker * measure.used(), measure.used());
-    const ProgressiveScratch s = lay_out_progressive(arena, group, d, most);
-    attend_stream({a, attn, q, d_pad, s, static_cast<uint32_t>(kv_head)});
-  });
+  const auto job = [&](uint32_t kv_head, size_t part) -> ProgressiveJob {
+    Arena arena(cx.scratch + queries.used() + part * measure.used(), measure.used());
+    return {a, attn, q, d_pad, lay_out_progressive(arena, group, d, most), kv_head};
+  };
+  if (a.source != nullptr) {
+    attend_from_source(cx, a, live, [&](uint32_t kv_head) { return job(kv_head, kv_head); });
+    return {};
+  }
+  cx.pool->parallel_for(
+      n_kv_heads, [&](size_t kv_head, size_t worker) { attend_stream(job(static_cast<uint32_t>(kv_head), worker)); });
   return {};
 }
 

@@ -5,11 +5,14 @@
 #include <mutex>
 
 #include "cuda/attn/head_size.cuh"
+#include "cuda/attn/sparse_layer.cuh"
 #include "cuda/common/base.cuh"
 #include "cuda/common/device.cuh"
 #include "cuda/matmul/gemv.cuh"
 #include "cuda/ops.h"
+#include "cuda/pages/page_digest.cuh"
 #include "cuda/pages/page_recall.cuh"
+#include "cuda/pages/page_score.cuh"
 #include "cuda/session.h"
 #include "cuda/weights.h"
 #include "runtime/device_module.h"
@@ -220,6 +223,35 @@ Status check_matrix(const Weight& w) {
               gemv_max_cols(w.type));
 }
 
+// Only the kernel for a whole sparse layer stops by itself.
+Status check_stop(const ModelConfig& c, const PolicyNeeds& needs, const StepRules& rules) {
+  if (rules.recalls || rules.stop_by_bounds) {
+    return fail(WEIR_ERR_UNSUPPORTED, "CUDA: attention that stops by itself runs with %s on the processor only",
+                rules.recalls ? "recall" : "bound=true");
+  }
+  SparseLayerArgs a = {};
+  AttnPagedArgs& attn = a.attn.attn;
+  a.attn.append = true;
+  a.select.agg = rules.agg;
+  a.stop.microbatch = rules.stop_microbatch;
+  attn.n_heads = c.n_heads;
+  attn.soft_cap = c.attn_soft_cap;
+  attn.kv.n_kv_heads = c.n_kv_heads;
+  attn.kv.head_dim = c.head_dim;
+  attn.kv.capacity = needs.pages_per_stream;
+  attn.kv.digest = needs.digest;
+  if (append_keeps_digest(needs.digest) && has_page_score_step(needs.digest, c.head_dim, c.n_heads / c.n_kv_heads) &&
+      has_sparse_layer(a)) {
+    return {};
+  }
+  return fail(WEIR_ERR_UNSUPPORTED,
+              "CUDA: attention that stops by itself needs compute capability 9.0, digest=minmax or cuboid_mean, agg="
+              "max_raw, max_z or mean_raw, heads of 64 or 128 elements in groups of up to 8 without soft cap, and a "
+              "table that fits into "
+              "shared memory; here are %d.%d, heads of %u in groups of %u, and %u pages a stream",
+              device().arch / 10, device().arch % 10, c.head_dim, c.n_heads / c.n_kv_heads, needs.pages_per_stream);
+}
+
 Status check_session(const ModelConfig& c, const PolicyNeeds& needs, const StepRules& rules) {
   if (!is_head_dim(c.head_dim)) {
     return fail(WEIR_ERR_UNSUPPORTED, "CUDA: heads of %u elements; multiples of 8 up to %u are needed", c.head_dim,
@@ -244,6 +276,7 @@ Status check_session(const ModelConfig& c, const PolicyNeeds& needs, const StepR
                 "CUDA: recall into a pool of %u tokens a stream needs %zu bytes of shared memory, the device has %zu",
                 needs.recall_slots * kPageTokens, recall_bytes, device().shared_bytes);
   }
+  if (rules.stop_microbatch != 0) WEIR_TRY(check_stop(c, needs, rules));
   // One counter per page list, and every query head may have a list of its own.
   if (c.n_heads > DeviceBuffers::kCounters / 2) {
     return fail(WEIR_ERR_UNSUPPORTED, "CUDA: %u heads; %u are the most", c.n_heads, DeviceBuffers::kCounters / 2);

@@ -97,6 +97,16 @@ AttnDecodeArgs CudaSession::decode_args(uint32_t layer, bool append, bool overla
   return d;
 }
 
+static AttnStop stop_of(const StepRules& rules) {
+  AttnStop stop;
+  stop.n_sink_pages = rules.sink_pages;
+  stop.microbatch = rules.stop_microbatch;
+  stop.eps = rules.stop_eps;
+  stop.quiet_pages = rules.stop_quiet_pages;
+  stop.quiet_share = rules.stop_quiet_share;
+  return stop;
+}
+
 // `overlap` applies to the first kernel.
 Status CudaSession::enqueue_attention(uint32_t layer, bool selects, uint32_t parts, bool overlap) {
   const StepRules& rules = a_.rules;
@@ -116,11 +126,13 @@ Status CudaSession::enqueue_attention(uint32_t layer, bool selects, uint32_t par
   if (selected && !apart) {
     SparseLayerArgs all = {decode_args(layer, true, overlap), select_args(layer)};
     all.attn.attn.list_per_head = a_.needs->list_per_head;
+    all.stop = stop_of(rules);
     if (recalls()) {
       all.recall = recall_args(layer);
       all.recall.only_lists = parts != kAllParts;
     }
     if (has_sparse_layer(all)) return (parts & part_bit(kPartAttention)) != 0 ? sparse_layer(a_.cx, all) : Status();
+    if (rules.stop_microbatch != 0) return fail(WEIR_ERR_INTERNAL, "no kernel for attention that stops by itself");
   }
   PageLists lists;
   if (selected) {

@@ -17,6 +17,13 @@ std::tuple<uint32_t, uint32_t> drop_order(const StreamView& v, uint32_t row) {
   return {!is_cold ? 1u : is_pinned ? 2u : 0u, v.stamp[row]};
 }
 
+// Pages in the pool among a stream's first rows.
+uint32_t resident_before(const StreamView& v, uint32_t row) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < row; ++i) n += v.slots[i] != kNoSlot ? 1u : 0u;
+  return n;
+}
+
 }  // namespace
 
 void ColdPages::copy_from(const ColdPages& other) {
@@ -225,7 +232,11 @@ bool ColdPages::drop_one() {
 }
 
 void ColdPages::cannot_read(uint32_t stream, uint32_t row, Status status) {
-  if (kv_->stream(stream).slots[row] != kNoSlot) kv_->make_cold(stream, row);
+  if (kv_->stream(stream).slots[row] != kNoSlot) {
+    kv_->make_cold(stream, row);
+    // Its copy may be known to be lost, with the file, since it got its slot.
+    if (kv_->stream(stream).is_lost(row)) lose(stream, row, status.code());
+  }
   look_at_losses();
   if (!kv_->stream(stream).is_lost(row)) lose(stream, row, status.code());
 }
@@ -320,6 +331,15 @@ bool ColdPages::recall(uint32_t stream, uint32_t row) {
   return came;
 }
 
+void ColdPages::took_back(uint32_t stream, uint32_t row, weir_status status, uint64_t ns) {
+  if (status == WEIR_OK) {
+    recalled_.fetch_add(1, std::memory_order_relaxed);
+  } else {
+    cannot_read(stream, row, Status(status));
+  }
+  recall_ns_.fetch_add(ns, std::memory_order_relaxed);
+}
+
 bool ColdPages::is_cold(uint32_t stream, uint32_t row) const {
   const StreamView v = kv_->stream(stream);
   return has_stream(stream) && row < v.n_pages && v.slots[row] == kNoSlot;
@@ -328,9 +348,16 @@ bool ColdPages::is_cold(uint32_t stream, uint32_t row) const {
 // Whether a cold page can be read, and has a slot when the pages after it are gone.
 bool ColdPages::can_reopen(uint32_t stream, uint32_t row) {
   const StreamView v = kv_->stream(stream);
-  uint32_t n_resident = 0;
-  for (uint32_t i = 0; i < row; ++i) n_resident += v.slots[i] != kNoSlot ? 1u : 0u;
-  return n_resident < v.n_slots && !v.is_lost(row) && read(stream, row, kv_->spare_page());
+  return (kv_->is_in_pool(stream) || resident_before(v, row) < v.n_slots) && !v.is_lost(row) &&
+         read(stream, row, kv_->spare_page());
+}
+
+// In one pool: whether the pages before this row, and this row in each stream, have slots when those after it are gone.
+bool ColdPages::pool_can_hold(uint32_t row) const {
+  uint64_t n = 0;
+  for (uint32_t s = 0; s < kv_->shape().n_streams(); ++s)
+    n += kv_->is_in_pool(s) ? resident_before(kv_->stream(s), row) + 1 : 0;
+  return n <= kv_->n_pool_slots();
 }
 
 // KvCache::truncate, and the copies of pages that are no longer full.
@@ -351,6 +378,7 @@ bool ColdPages::truncate(uint32_t n_tokens) {
   for (uint32_t s = 0; cuts_page && s < n_streams; ++s) {
     if (is_cold(s, n_whole) && !can_reopen(s, n_whole)) return false;
   }
+  if (cuts_page && kv_->shape().one_pool && !pool_can_hold(n_whole)) return false;
   if (!windows_.can_be_read(n_tokens)) return false;
   bool came = true;
   if (cuts_page) drop_rows(std::min(kv_->n_tokens(), (n_whole + 1) * kPageTokens));

@@ -49,10 +49,13 @@ class ColdPages {
   void seal_row(uint32_t row, const uint16_t* pages);
   // Brings a cold page back; its stream has a free slot. False: the page is lost.
   bool recall(uint32_t stream, uint32_t row);
+  // The same in three parts: KvCache::take_back(), read_copy() to the slot's memory on any thread, and this with what
+  // it gave and the time that it took.
+  void took_back(uint32_t stream, uint32_t row, weir_status status, uint64_t ns);
   // Reads a page, cold or not, to `out` [page_elements]; false: it is lost. Of a pool that is not in host memory only
   // cold pages can be read.
   bool read(uint32_t stream, uint32_t row, uint16_t* out);
-  // Reads the copy of a page that has no table row of its own at the moment, because a device has the tables.
+  // Reads the copy of a page, whatever the tables say about the page; a device may have them.
   Status read_copy(uint32_t stream, uint32_t row, void* out) const {
     return store_->get(kv_->stream(stream).copies[row], stream, row * kPageTokens, out);
   }
@@ -102,6 +105,7 @@ class ColdPages {
   void find_least(uint32_t stream);
   bool is_cold(uint32_t stream, uint32_t row) const;
   bool can_reopen(uint32_t stream, uint32_t row);
+  bool pool_can_hold(uint32_t row) const;
   void drop_rows(uint32_t n_tokens);
   void drop(uint32_t stream, uint32_t row);
   void forget(uint32_t stream, uint32_t row);

@@ -10,9 +10,9 @@ void KvCache::lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena&
   shape_ = shape;
   const uint64_t rows = shape.n_rows();
   pool_ = pages.take<uint16_t>(shape.n_slots() * page_elements());
-  digests_ = shape.digest != DigestKind::kNone
-                 ? digests.take<uint16_t>(rows * digest_elements(shape.digest, shape.head_dim))
-                 : nullptr;
+  digests_ = shape.digest != DigestKind::kNone ? digests.take<uint16_t>((shape.recalls() ? rows : shape.n_slots()) *
+                                                                        digest_elements(shape.digest, shape.head_dim))
+                                               : nullptr;
   slots_ = tables.take<uint32_t>(rows);
   first_pos_ = tables.take<uint32_t>(rows);
   len_ = tables.take<uint32_t>(rows);
@@ -25,6 +25,7 @@ void KvCache::lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena&
   append_row_ = tables.take<uint32_t>(shape.n_streams());
   n_resident_ = shape.recalls() ? tables.take<uint32_t>(shape.n_streams()) : nullptr;
   row_per_stream_ = shape.recalls() ? host.take<uint32_t>(shape.n_streams()) : nullptr;
+  pool_rows_ = shape.one_pool ? host.take<uint32_t>(shape.n_streams()) : nullptr;
   window_copies_ = n_window_copies() != 0 ? host.take<uint32_t>(n_window_copies()) : nullptr;
   spare_page_ = shape.recalls() || shape.archive_pages != 0
                     ? host.take<uint16_t>(max_block_bytes(static_cast<uint32_t>(shape.page_bytes())) / sizeof(uint16_t))
@@ -34,7 +35,7 @@ void KvCache::lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena&
   archive_flags_ = shape.archive_pages != 0 ? tables.take<uint8_t>(shape.archive_pages) : nullptr;
   free_ = tables.take<uint32_t>(shape.n_slots());
   row_begin_ = tables.take<uint32_t>(shape.n_streams() + 1);
-  slot_begin_ = shape.recalls() ? tables.take<uint32_t>(shape.n_streams() + 1) : row_begin_;
+  slot_begin_ = shape.slots_are_rows() ? row_begin_ : tables.take<uint32_t>(shape.n_streams() + 1);
   window_ = tables.take<uint32_t>(shape.n_streams());
 }
 
@@ -43,7 +44,7 @@ void KvCache::reset() {
   // large pages of its address translation, and a short conversation touches little of the pool.
   uint32_t first_row = 0, first = 0;
   for (uint32_t s = 0; s < shape_.n_streams(); ++s) {
-    const uint32_t n_slots = n_slots_of(s);
+    const uint32_t n_slots = is_in_pool(s) ? 0 : n_slots_of(s);
     row_begin_[s] = first_row;
     slot_begin_[s] = first;
     window_[s] = window(s);
@@ -53,6 +54,9 @@ void KvCache::reset() {
   }
   row_begin_[shape_.n_streams()] = first_row;
   slot_begin_[shape_.n_streams()] = first;
+  for (uint32_t i = first; i < shape_.n_slots(); ++i)
+    free_[i] = first + static_cast<uint32_t>(shape_.n_slots()) - 1 - i;
+  n_in_pool_ = 0;
   std::fill_n(n_pages_, shape_.n_streams(), 0u);
   if (n_resident_ != nullptr) std::fill_n(n_resident_, shape_.n_streams(), 0u);
   std::fill_n(append_row_, shape_.n_streams(), 0u);
@@ -69,6 +73,7 @@ void KvCache::reset() {
 void KvCache::copy_from(const KvCache& other) {
   std::copy_n(other.n_pages_, shape_.n_streams(), n_pages_);
   if (n_resident_ != nullptr) std::copy_n(other.n_resident_, shape_.n_streams(), n_resident_);
+  n_in_pool_ = other.n_in_pool_;
   std::copy_n(other.append_row_, shape_.n_streams(), append_row_);
   std::copy_n(other.free_, shape_.n_slots(), free_);
   std::copy_n(other.window_copies_, n_window_copies(), window_copies_);
@@ -135,9 +140,10 @@ StreamView KvCache::stream(uint32_t index) const {
           prompt_score_ == nullptr ? nullptr : prompt_score_ + i,
           copies_ == nullptr ? nullptr : copies_ + i,
           n_pages_[index],
-          capacity(index),
+          shape_.recalls() ? capacity(index) : n_slots_of(index),
           resident(index),
-          n_slots_of(index)};
+          n_slots_of(index),
+          n_free(index)};
 }
 
 KvTables KvCache::tables() const {
@@ -195,7 +201,7 @@ Status KvCache::reserve(uint32_t n_tok, uint32_t flags, uint32_t now) {
   const uint32_t opens = pages_to_open(n_tok);
   const uint32_t n_streams = shape_.n_streams();
   for (uint32_t s = 0; s < n_streams; ++s) {
-    if (n_pages_[s] + opens > capacity(s) || resident(s) + opens > n_slots_of(s)) {
+    if (n_pages_[s] + opens > capacity(s) || !can_open(s, opens)) {
       return fail(WEIR_ERR_INTERNAL, "stream %u has %u of %u pages, %u of %u of them in the pool, and must open %u", s,
                   n_pages_[s], capacity(s), resident(s), n_slots_of(s), opens);
     }
@@ -375,13 +381,15 @@ void KvCache::lose(uint32_t stream, uint32_t row) {
 
 void KvCache::change_resident(uint32_t stream, int32_t change) {
   if (n_resident_ != nullptr) n_resident_[stream] += static_cast<uint32_t>(change);
+  if (is_in_pool(stream)) n_in_pool_ += static_cast<uint32_t>(change);
 }
 
 uint32_t KvCache::n_out_of_window(uint32_t stream, uint32_t pos) const {
+  const uint32_t front = shape_.front_pages(stream);
   uint32_t n = 0;
-  for (; window(stream) != 0 && n < n_pages_[stream]; ++n) {
-    const size_t i = at(stream, n);
-    const bool is_open = n + 1 == n_pages_[stream] && len_[i] < kPageTokens;
+  for (; window(stream) != 0 && front + n < n_pages_[stream]; ++n) {
+    const size_t i = at(stream, front + n);
+    const bool is_open = front + n + 1 == n_pages_[stream] && len_[i] < kPageTokens;
     if (is_open || uint64_t{first_pos_[i]} + len_[i] + window(stream) > uint64_t{pos} + 1) break;
   }
   return n;
@@ -389,7 +397,7 @@ uint32_t KvCache::n_out_of_window(uint32_t stream, uint32_t pos) const {
 
 void KvCache::slide(uint32_t stream, uint32_t pos) {
   for (uint32_t n = n_out_of_window(stream, pos); n > 0; --n) {
-    remove_row(stream, 0);
+    remove_row(stream, shape_.front_pages(stream));
     ++pages_slid_;
   }
 }
@@ -424,16 +432,18 @@ void KvCache::set_open_page_flags(uint32_t flags) {
 
 void KvCache::place_rows(uint32_t stream, uint32_t n_pages, uint32_t n_tokens) {
   uint32_t n_placed = 0;
+  if (n_resident_ != nullptr) n_resident_[stream] = 0;
+  const size_t top = is_in_pool(stream) ? top_free(stream) : size_t{slot_begin_[stream + 1]} - 1;
   for (uint32_t row = 0; row < n_pages; ++row) {
     const size_t i = at(stream, row);
     slots_[i] = kNoSlot;
-    if ((flags_[i] & kPlaced) != 0) slots_[i] = free_[slot_begin_[stream + 1] - 1 - n_placed++];
+    if ((flags_[i] & kPlaced) != 0) slots_[i] = free_[top - n_placed++];
     flags_[i] &= ~kPlaced;
     len_[i] = std::min(kPageTokens, n_tokens - first_pos_[i]);
     if (copies_ != nullptr) copies_[i] = kNoCopy;
   }
   n_pages_[stream] = n_pages;
-  if (n_resident_ != nullptr) n_resident_[stream] = n_placed;
+  change_resident(stream, static_cast<int32_t>(n_placed));
   count_resident(n_placed);
   pages_cold_.fetch_add(n_pages - n_placed, std::memory_order_relaxed);
 }

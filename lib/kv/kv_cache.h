@@ -5,7 +5,8 @@
 // A stream is the history of one (layer, KV head). Its table lists the resident pages in ascending order of position.
 // Every stream sees every token, so pages begin at the same positions (multiples of 16) in all streams; which of them
 // are still resident differs. Rows and slots are counted per stream. The streams of a layer with a window of its own, a
-// local layer, hold the pages of that window; the budget and the policy rule the other layers.
+// local layer, hold the pages of that window, and so do single streams that KvShape::windows names, besides their
+// sinks; the budget and the policy rule the other streams.
 //
 // With recall rows do not leave: row = position / 16 in the streams that the budget rules, and a row whose page is not
 // in the pool is cold. Where its copy is, lib/kv/cold_pages.h knows.
@@ -20,6 +21,7 @@
 #include "core/status.h"
 #include "kv/page_codec.h"
 #include "kv/page_events.h"
+#include "kv/stream_pages.h"
 #include "ops/ops.h"
 
 namespace weir {
@@ -38,25 +40,46 @@ struct KvShape {
   // With recall: slots of a stream that the budget rules, whose table then has a row for each page of the context. 0:
   // as many as rows.
   uint32_t recall_slots = 0;
+  // With recall: the slots of these streams are one pool, and a stream may have more of them than others.
+  bool one_pool = false;
   // Without recall, > 0: pages of the context, of which the streams that let pages go have copies in a store: all but
   // those of local layers and of first layers that hold the context.
   uint32_t archive_pages = 0;
+  LayerPages by_layer = {};  // pages of a stream by its layer, of the layers that are neither wide nor local
+
+  // Streams of other layers that hold sinks and a window of their own in own_pages.
+  StreamWindows windows = {};
+  uint32_t own_pages = 0;
 
   uint32_t n_streams() const { return n_layers * n_kv_heads; }
   uint64_t page_bytes() const { return uint64_t{2} * kPageTokens * head_dim * sizeof(uint16_t); }
   bool is_local(uint32_t layer) const { return window != 0 && (layer + 1) % global_every != 0; }
   // Number of layers that are not local among the first `layers`.
   uint32_t n_global(uint32_t layers) const { return window == 0 ? layers : layers / global_every; }
+  // Number of the layer among those that are neither wide nor local.
+  uint32_t ruled_number(uint32_t layer) const { return n_global(layer) - n_global(std::min(layer, n_wide_layers)); }
+  // Table rows of a stream. In a layer all streams have as many, in use or not: a row takes a hundredth of a page.
   uint32_t capacity(uint32_t layer) const {
-    return is_local(layer) ? window_pages : layer < n_wide_layers ? wide_pages : pages_per_stream;
+    return is_local(layer) ? window_pages : std::max(ruled_capacity(layer), own_pages);
+  }
+  // Of them, pages of a stream that the budget rules.
+  uint32_t ruled_capacity(uint32_t layer) const {
+    if (layer < n_wide_layers) return wide_pages;
+    return by_layer.differ() ? by_layer.pages(ruled_number(layer)) : pages_per_stream;
   }
   uint32_t max_capacity() const {
-    return std::max({pages_per_stream, n_wide_layers != 0 ? wide_pages : 0u, window != 0 ? window_pages : 0u});
+    return std::max({by_layer.differ() ? by_layer.pages(0) : pages_per_stream, n_wide_layers != 0 ? wide_pages : 0u,
+                     window != 0 ? window_pages : 0u, own_pages});
   }
   // Table rows of all layers before this one, and slots; without recall each row has a slot.
   uint64_t rows_before(uint32_t layer) const {
     const uint64_t global = n_global(layer), wide = n_global(std::min(layer, n_wide_layers));
-    return n_kv_heads * (wide * wide_pages + (global - wide) * pages_per_stream + (layer - global) * window_pages);
+    uint64_t ruled = (global - wide) * std::max(pages_per_stream, own_pages);
+    if (by_layer.differ()) {
+      ruled = 0;
+      for (uint32_t number = 0; number < global - wide; ++number) ruled += std::max(by_layer.pages(number), own_pages);
+    }
+    return n_kv_heads * (wide * std::max(wide_pages, own_pages) + ruled + (layer - global) * window_pages);
   }
   uint64_t n_rows() const { return rows_before(n_layers); }
   bool recalls() const { return recall_slots != 0; }
@@ -66,7 +89,23 @@ struct KvShape {
     const uint64_t global = n_global(layer);
     return n_kv_heads * (global * recall_slots + (layer - global) * window_pages);
   }
-  uint64_t n_slots() const { return slots_before(n_layers); }
+  uint64_t n_slots() const {
+    if (!windows.any()) return slots_before(n_layers);
+    uint64_t n = 0;
+    for (uint32_t s = 0; s < n_streams(); ++s) n += stream_slots(s);
+    return n;
+  }
+  uint32_t stream_slots(uint32_t stream) const {
+    const uint32_t layer = stream / n_kv_heads;
+    if (windows.has(stream)) return own_pages;
+    return windows.any() && !is_local(layer) ? ruled_capacity(layer) : slots(layer);
+  }
+  bool slots_are_rows() const { return !recalls() && !windows.any(); }
+  // Positions that the stream sees because of a window, 0: all; and the pages before it that stay.
+  uint32_t window_of(uint32_t stream) const {
+    return windows.has(stream) ? windows.window : is_local(stream / n_kv_heads) ? window : 0;
+  }
+  uint32_t front_pages(uint32_t stream) const { return windows.has(stream) ? windows.sink_pages() : 0; }
   bool is_archived(uint32_t layer) const {
     return archive_pages != 0 && !is_local(layer) && (layer >= n_wide_layers || wide_pages < archive_pages);
   }
@@ -76,11 +115,15 @@ struct KvShape {
     return n;
   }
   uint64_t n_local_streams() const { return uint64_t{n_layers - n_global(n_layers)} * n_kv_heads; }
-  // A stream of the last layer that is not local; of the last layer if all are. No policy leaves that layer dense, so
-  // the stream stands for all that the budget and the policy rule.
+  // A stream of the last layer that is not local, without a window of its own; any stream if all have windows. No
+  // policy leaves that layer dense, so the stream stands for all that the budget and the policy rule.
   uint32_t last_ruled_stream() const {
     const uint32_t global = n_global(n_layers);
-    return (window == 0 || global == 0 ? n_layers : global * global_every) * n_kv_heads - 1;
+    uint32_t last = (window == 0 || global == 0 ? n_layers : global * global_every) * n_kv_heads - 1;
+    for (uint32_t s = last; windows.any() && windows.has(last) && s-- > 0;) {
+      if (window_of(s) == 0) last = s;
+    }
+    return last;
   }
 };
 
@@ -107,7 +150,8 @@ struct StreamView {
   uint32_t n_pages;
   uint32_t capacity;
   uint32_t n_resident;  // pages in the pool; without recall n_pages
-  uint32_t n_slots;     // most of them; without recall the capacity
+  uint32_t n_slots;     // most of them; without recall the capacity; in one pool the stream's part
+  uint32_t n_free;      // slots that the stream can take; in one pool any stream
   // With recall: the page has neither a slot nor a copy.
   bool is_lost(uint32_t row) const { return slots[row] == kNoSlot && copies[row] == kNoCopy; }
 };
@@ -130,7 +174,7 @@ struct KvTables {
   uint32_t* n_resident;        // [n_streams] pages in the pool; null without recall, when all are
   const uint32_t* row_begin;   // [n_streams + 1] a stream's first row; its capacity is the distance to the next one's
   const uint32_t* slot_begin;  // [n_streams + 1] the same of its entries in free_slots; without recall row_begin
-  const uint32_t* window;      // [n_streams] positions that its layer sees; 0: all
+  const uint32_t* window;      // [n_streams] positions that it sees; 0: all
   uint32_t n_layers, n_kv_heads;
   uint32_t ruled_stream;  // KvShape::last_ruled_stream
   bool has_windows;       // any
@@ -196,6 +240,17 @@ class KvCache {
   // Of a ruled stream of a layer, with recall: whether any of its pages is cold.
   bool has_cold(uint32_t stream) const { return resident(stream) != n_pages_[stream]; }
 
+  // Whether each stream of the kind of this one (ruled by the budget, or with a window) can open so many pages.
+  bool can_open(uint32_t stream, uint32_t n_pages) const {
+    return n_free(stream) >= uint64_t{n_pages} * (is_in_pool(stream) ? n_ruled() : 1);
+  }
+  // In one pool: resident pages of its streams and slots; and room for a row per stream, for whoever chooses what
+  // leaves.
+  uint32_t n_in_pool() const { return n_in_pool_; }
+  uint32_t n_pool_slots() const { return n_ruled() * shape_.recall_slots; }
+  uint32_t* pool_rows() const { return pool_rows_; }
+  bool is_in_pool(uint32_t stream) const { return shape_.one_pool && window(stream) == 0; }
+
   // Pages that a stream must open to take `n_tok` more tokens.
   uint32_t pages_to_open(uint32_t n_tok) const;
 
@@ -231,9 +286,14 @@ class KvCache {
   // the device does that when it gets the tables.
   void lose(uint32_t stream, uint32_t row);
 
-  // Positions that the stream's layer sees, 0: all. Of a stream with a window, slide() removes the pages that no token
-  // from position `pos` on can see. They are neither evicted nor recorded: the model itself has done with them.
-  uint32_t window(uint32_t stream) const { return shape_.is_local(stream / shape_.n_kv_heads) ? shape_.window : 0; }
+  // Positions that the stream sees, 0: all. Of a stream with a window, slide() removes the pages that no token from
+  // position `pos` on can see. They are neither evicted nor recorded: the model itself has done with them.
+  uint32_t window(uint32_t stream) const { return shape_.window_of(stream); }
+  // [n_kv_heads] the windows of a layer's streams; null where only the layer has one.
+  const uint32_t* head_windows(uint32_t layer) const {
+    const bool has = shape_.windows.any() && !shape_.is_local(layer);
+    return has ? window_ + size_t{layer} * shape_.n_kv_heads : nullptr;
+  }
   void slide(uint32_t stream, uint32_t pos);
   // The first page that a token at position `pos` sees in this stream, as position / 16.
   uint32_t first_page_seen(uint32_t stream, uint32_t pos) const {
@@ -295,10 +355,18 @@ class KvCache {
   size_t row_base(uint32_t layer) const { return shape_.rows_before(layer); }
   size_t at(uint32_t stream, uint32_t row) const { return size_t{row_begin_[stream]} + row; }
   uint32_t capacity(uint32_t stream) const { return row_begin_[stream + 1] - row_begin_[stream]; }
-  uint32_t n_slots_of(uint32_t stream) const { return shape_.slots(stream / shape_.n_kv_heads); }
+  uint32_t n_slots_of(uint32_t stream) const { return shape_.stream_slots(stream); }
   uint32_t resident(uint32_t stream) const { return n_resident_ != nullptr ? n_resident_[stream] : n_pages_[stream]; }
-  // Index of the top of a stream's stack of free slots; the stack is not empty while the stream has a free slot.
-  size_t top_free(uint32_t stream) const { return size_t{slot_begin_[stream + 1]} - 1 - resident(stream); }
+  uint32_t n_ruled() const { return static_cast<uint32_t>(shape_.n_streams() - shape_.n_local_streams()); }
+  uint32_t n_free(uint32_t stream) const {
+    return is_in_pool(stream) ? n_pool_slots() - n_in_pool_ : n_slots_of(stream) - resident(stream);
+  }
+  // Index of the top of a stream's stack of free slots; the stack is not empty while the stream has a free slot. The
+  // stack of the one pool is the last.
+  size_t top_free(uint32_t stream) const {
+    return is_in_pool(stream) ? size_t{shape_.n_slots()} - 1 - n_in_pool_
+                              : size_t{slot_begin_[stream + 1]} - 1 - resident(stream);
+  }
   void change_resident(uint32_t stream, int32_t change);
   void remove_row(uint32_t stream, uint32_t row);
   // Opens a row with a slot, which is returned, in the middle of a table; its length, flags and stamp are the caller's.
@@ -326,16 +394,18 @@ class KvCache {
   uint32_t* n_pages_ = nullptr;         // [n_streams]
   uint32_t* n_resident_ = nullptr;      // [n_streams]; null without recall
   uint32_t* row_per_stream_ = nullptr;  // [n_streams]; null without recall
-  uint32_t* window_copies_ = nullptr;   // [n_local_streams, pages_per_stream]; null without recall or windows
-  uint16_t* spare_page_ = nullptr;      // null without a store
-  uint32_t* archive_ = nullptr;         // [n_archived_streams, archive_pages]; null without copies
-  uint8_t* archive_flags_ = nullptr;    // [archive_pages]; null without copies
-  uint32_t* append_row_ = nullptr;      // [n_streams] row that holds the first reserved token
-  uint32_t* free_ = nullptr;            // [n_slots] a stack of free slots per stream; see KvTables
-  uint32_t* row_begin_ = nullptr;       // [n_streams + 1]
-  uint32_t* slot_begin_ = nullptr;      // [n_streams + 1]; without recall row_begin_
-  uint32_t* window_ = nullptr;          // [n_streams]
-  uint32_t n_tokens_ = 0;               // committed
+  uint32_t* pool_rows_ = nullptr;       // [n_streams]; null without one pool
+  uint32_t n_in_pool_ = 0;
+  uint32_t* window_copies_ = nullptr;  // [n_local_streams, pages_per_stream]; null without recall or windows
+  uint16_t* spare_page_ = nullptr;     // null without a store
+  uint32_t* archive_ = nullptr;        // [n_archived_streams, archive_pages]; null without copies
+  uint8_t* archive_flags_ = nullptr;   // [archive_pages]; null without copies
+  uint32_t* append_row_ = nullptr;     // [n_streams] row that holds the first reserved token
+  uint32_t* free_ = nullptr;           // [n_slots] a stack of free slots per stream; see KvTables
+  uint32_t* row_begin_ = nullptr;      // [n_streams + 1]
+  uint32_t* slot_begin_ = nullptr;     // [n_streams + 1]; without recall row_begin_
+  uint32_t* window_ = nullptr;         // [n_streams]
+  uint32_t n_tokens_ = 0;              // committed
   uint32_t n_reserved_ = 0;
   uint64_t prompt_pages_evicted_ = 0, pages_slid_ = 0;
   std::atomic<uint64_t> pages_resident_{0}, pages_resident_max_{0}, pages_evicted_{0}, pages_lost_{0}, pages_cold_{0};

@@ -3,6 +3,7 @@
 #include "models/attend.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace weir {
 
@@ -51,12 +52,64 @@ AttnPagedArgs attn_paged_args(const AttendPass& pass, const Attention& attention
   a.window = scope.window;
   a.sinks = attention.sinks;
   a.soft_cap = attention.soft_cap;
+  set_head_windows(pass.kv, layer, a);
   return a;
 }
 
+void set_head_windows(const KvCache& kv, uint32_t layer, AttnPagedArgs& args) {
+  args.head_windows = kv.head_windows(layer);
+  args.head_sinks = kv.shape().windows.sinks;
+}
+
+void list_whole_windows(const KvCache& kv, uint32_t layer, uint32_t n_heads, bool list_per_head, uint32_t* select,
+                        uint32_t* n_select) {
+  const uint32_t* windows = kv.head_windows(layer);
+  const KvView view = kv.view(layer);
+  const uint32_t n_lists = list_per_head ? n_heads : view.n_kv_heads;
+  for (uint32_t list = 0; windows != nullptr && list < n_lists; ++list) {
+    const uint32_t kv_head = list / (n_lists / view.n_kv_heads);
+    if (windows[kv_head] == 0) continue;
+    n_select[list] = view.n_pages[kv_head];
+    std::iota(select + size_t{list} * view.capacity, select + size_t{list} * view.capacity + n_select[list], 0u);
+  }
+}
+
+namespace {
+
+// Attends the streams with windows of their own again, whole: attention that stops by itself knows no windows.
+Status attend_windows(OpContext& cx, const OpTable& ops, const AttnPagedArgs& attn, uint32_t* select,
+                      uint32_t* n_select) {
+  const uint32_t group = attn.n_heads / attn.kv.n_kv_heads;
+  for (uint32_t kv_head = 0; attn.head_windows != nullptr && kv_head < attn.kv.n_kv_heads; ++kv_head) {
+    if (!has_own_window(attn, kv_head)) continue;
+    AttnPagedArgs a = args_of_head(attn, kv_head);
+    const size_t head = size_t{kv_head} * group, table = size_t{kv_head} * a.kv.capacity;
+    a.out += head * a.kv.head_dim;
+    a.q += head * a.kv.head_dim;
+    a.n_heads = group;
+    a.kv.n_kv_heads = 1;
+    a.kv.slots += table;
+    a.kv.first_pos += table;
+    a.kv.len += table;
+    a.kv.n_pages += kv_head;
+    a.head_windows = nullptr;
+    if (a.page_mass != nullptr) a.page_mass += head * a.kv.capacity;
+    if (a.sinks != nullptr) a.sinks += head;
+    WEIR_TRY(ops.attn_paged(cx, a));
+    n_select[kv_head] = *a.kv.n_pages;
+    std::iota(select + table, select + table + *a.kv.n_pages, 0u);
+  }
+  return {};
+}
+
+}  // namespace
+
 Status attend_lists(OpContext& cx, const OpTable& ops, const AttnPagedArgs& attn, const PageLists& lists,
                     uint32_t* select, uint32_t* n_select) {
-  if (lists.stop.microbatch != 0) return ops.attn_progressive(cx, {attn, select, n_select, lists.stop});
+  if (lists.stop.microbatch != 0) {
+    WEIR_TRY(ops.attn_progressive(cx, {attn, select, n_select, lists.stop, lists.source}));
+    return attend_windows(cx, ops, attn, select, n_select);
+  }
   AttnPagedArgs a = attn;
   a.select = lists.select;
   a.n_select = lists.n_select;
@@ -78,11 +131,15 @@ Status attend_step(Step& s, const Attention& attention, AttnPagedArgs attn, uint
   const bool ruled = is_ruled(attention);
   if (s.b.select != nullptr && ruled)
     WEIR_TRY(s.policy->select(s.cx, ops, *s.kv,
-                              {layer, n_heads, attn.q, s.b.page_score, s.b.select, s.b.n_select, s.cold}, lists));
+                              {layer, n_heads, attn.q, s.b.page_score, s.b.select, s.b.n_select, s.cold, s.b.fetcher},
+                              lists));
+  if (lists.select != nullptr)
+    list_whole_windows(*s.kv, layer, n_heads, s.policy->needs().list_per_head, s.b.select, s.b.n_select);
   if (s.cold != nullptr) WEIR_TRY(s.cold->failure());
   attn.list_per_head = lists.select != nullptr && s.policy->needs().list_per_head;
   attn.page_mass = ruled || s.trace != nullptr ? s.b.page_mass : nullptr;
   WEIR_TRY(attend_lists(s.cx, ops, attn, lists, s.b.select, s.b.n_select));
+  if (lists.source != nullptr) WEIR_TRY(s.cold->failure());
   const uint32_t* n_listed = lists.select != nullptr ? lists.n_select : attn.kv.n_pages;
   for (uint32_t i = 0; i < (attn.list_per_head ? n_heads : attn.kv.n_kv_heads); ++i) s.pages_attended += n_listed[i];
   if (ruled)

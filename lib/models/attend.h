@@ -32,6 +32,11 @@ RopeAppendArgs rope_append_args(const AttendPass& pass, const Attention& attenti
 // Attention over all resident pages, without page masses or log-sum-exps. Rows of activations are those of `b`.
 AttnPagedArgs attn_paged_args(const AttendPass& pass, const Attention& attention, uint32_t layer);
 
+// Streams with windows of their own see these, and a step attends all their pages whatever the policy selected.
+void set_head_windows(const KvCache& kv, uint32_t layer, AttnPagedArgs& args);
+void list_whole_windows(const KvCache& kv, uint32_t layer, uint32_t n_heads, bool list_per_head, uint32_t* select,
+                        uint32_t* n_select);
+
 // Attention of a decode step over the lists that a policy made: `select` and `n_select` are where it made them.
 Status attend_lists(OpContext& cx, const OpTable& ops, const AttnPagedArgs& attn, const PageLists& lists,
                     uint32_t* select, uint32_t* n_select);

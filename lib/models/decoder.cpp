@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "models/attend.h"
+#include "policy/page_fetcher.h"
 
 namespace weir {
 namespace {
@@ -119,6 +120,7 @@ void lay_out_buffers(const ModelConfig& c, const RopeTable& rope, const PolicyNe
   b.token_mass = needs.prompt_rows != 0 ? arena.take<float>(uint64_t{c.n_kv_heads} * max_pages * kPageTokens) : nullptr;
   b.logits = arena.take<float>(c.vocab_size);
   if (needs.recall_slots != 0) b.staging.lay_out(c.n_kv_heads, c.head_dim, c.n_heads, max_tok, arena);
+  if (needs.fetch_pages != 0) b.fetcher = PageFetcher::lay_out(c.n_kv_heads, c.head_dim, needs.fetch_pages, arena);
 }
 
 Status run_layers(const StepGroup& group) {

@@ -143,7 +143,8 @@ void attend_row(const Query& q) {
 Status attn_paged(OpContext&, const AttnPagedArgs& a) {
   const uint32_t group = a.n_heads / a.kv.n_kv_heads;
   for (uint32_t tok = 0; tok < a.n_tok; ++tok) {
-    for (uint32_t head = 0; head < a.n_heads; ++head) attend_row({a, tok, head, head / group});
+    for (uint32_t head = 0; head < a.n_heads; ++head)
+      attend_row({args_of_head(a, head / group), tok, head, head / group});
   }
   return {};
 }

@@ -275,9 +275,25 @@ struct AttnPagedArgs {
   // [n_heads] logit for each head that takes part in the softmax and has no value, as it is: neither scaled nor capped;
   // null: none. Masses are shares of the whole softmax, so with sinks they sum to less than 1.
   const float* sinks = nullptr;
-  float soft_cap = 0.0f;             // logit = cap * tanh(scale * q.k / cap); 0: none
+  float soft_cap = 0.0f;  // logit = cap * tanh(scale * q.k / cap); 0: none
+  // [n_kv_heads] windows of single heads, with head_sinks instead of window and n_sink; 0: these two. Null: none has
+  // one. Not with q_sink, and not in attn_progressive, which knows none.
+  const uint32_t* head_windows = nullptr;
+  uint32_t head_sinks = 0;
   const AttnCarry* carry = nullptr;  // without select, q_sink and page_mass; null: this call sees all pages
 };
+
+inline bool has_own_window(const AttnPagedArgs& a, uint32_t kv_head) {
+  return a.head_windows != nullptr && a.head_windows[kv_head] != 0;
+}
+// The arguments as one head's: with its window, if it has one of its own.
+inline AttnPagedArgs args_of_head(const AttnPagedArgs& a, uint32_t kv_head) {
+  AttnPagedArgs own = a;
+  if (!has_own_window(a, kv_head)) return own;
+  own.window = a.head_windows[kv_head];
+  own.n_sink = a.head_sinks;
+  return own;
+}
 
 // Digests of the sealed pages among the `n_rows` table rows from first_row[kv_head] on, for kinds that need whole
 // pages.
@@ -437,6 +453,29 @@ struct AttnStop {
   uint32_t n_sink_pages = 0;  // first rows that are taken first
   uint32_t microbatch = 0;    // pages that are attended before the next look, 1..kSplitPages; 0: does not stop
   float eps = 1.0f;           // enough is a share of more than this; 1 or more: nothing is
+  // > 0: instead enough is this number of pages one after the other of which none had more than quiet_share of what had
+  // been seen with it. eps and bound are not used then.
+  uint32_t quiet_pages = 0;
+  float quiet_share = 0.0f;
+};
+
+// Pages of attention that stops, some of which may not be in the pool. Per KV head: want() what is attended next,
+// load() it, attend it; settle() when all KV heads have loaded. load() and read_ahead() may run for several KV heads at
+// the same time, while nothing else does.
+class PageSource {
+ public:
+  // Gives the rows [n] that are attended next slots, and drops those that are lost from the list; returns how many are
+  // left. The rows keep their slots until the next call for this KV head, and so do the rows `ahead` [n_ahead], which
+  // may be wanted then, if they have one.
+  virtual uint32_t want(uint32_t kv_head, uint32_t* rows, uint32_t n, const uint32_t* ahead, uint32_t n_ahead) = 0;
+  // Reads those that were not in the pool, and drops those that cannot be read; returns how many are left.
+  virtual uint32_t load(uint32_t kv_head, uint32_t* rows, uint32_t n) = 0;
+  virtual void settle(uint32_t kv_head) = 0;
+  // Reads the rows `ahead` of the last want(), in case they are wanted.
+  virtual void read_ahead(uint32_t kv_head) = 0;
+
+ protected:
+  ~PageSource() = default;
 };
 
 // Attention of one query row over the listed pages in order of importance: the last row, the first n_sink_pages and
@@ -444,13 +483,17 @@ struct AttnStop {
 // page every head of a KV head's group has the sum S of exp(logit) over what it has seen, and an estimate R of the sum
 // over the rows that are left, listed or not; a head is done once S / (S + R) > eps. R is the number of rows left times
 // the least sum of a full page that is not forced, and there is none before such a page; with AttnStop::bound it is the
-// sum of len * exp(bound) over the rows left. After a microbatch in which the last head of the group was done, or that
-// had the last listed page, the list becomes the pages taken, ascending, over which `attn.out` is the softmax's mean.
+// sum of len * exp(bound) over the rows left. With quiet_pages a head is done instead after so many pages in a row of
+// which each had at most quiet_share * S. After a microbatch in which the last head of the group was done, or that had
+// the last listed page, the list becomes the pages taken, ascending, over which `attn.out` is the softmax's mean.
 struct AttnProgressiveArgs {
   AttnPagedArgs attn;  // n_tok is 1; select, n_select, q_sink, lse and carry are null, window is 0, no list_per_head
   uint32_t* select;    // in/out [n_kv_heads, capacity] table rows, in: ascending; the end of a list is overwritten
   uint32_t* n_select;  // in/out [n_kv_heads], at least 1
   AttnStop stop;
+  // Null: all listed pages are in the pool. Otherwise pages that it drops are neither attended nor listed; they count
+  // as left, but not in sums of bounds.
+  PageSource* source = nullptr;
 };
 
 // Output logits under a soft cap, in place: x = cap * tanh(x / cap).

@@ -94,10 +94,12 @@ struct StepRules {
   uint32_t select_from_layer = 0;
   // While no stream has more pages than this, selection cannot change anything. 0 with recall.
   uint32_t select_above_pages = 0;
-  // Attention takes what is selected in the order of its scores and stops; see AttnStop. No device does this yet.
+  // Attention takes what is selected in the order of its scores and stops; see AttnStop.
   uint32_t stop_microbatch = 0;  // 0: it does not stop
   float stop_eps = 1.0f;
   bool stop_by_bounds = false;
+  uint32_t stop_quiet_pages = 0;
+  float stop_quiet_share = 0.0f;
 
   // Observation after attention, from observe_from_layer on.
   enum class Observe : uint8_t { kNone, kStampMass, kStampDigest, kAccumulate };

@@ -69,7 +69,7 @@ class HybridPolicy final : public RaasPolicy {
   }
 
   Status select(OpContext& cx, const OpTable& ops, KvCache& kv, const SelectArgs& a, PageLists& lists) const override {
-    const uint32_t n_prompt = prompt_pages(kv.stream(a.layer * kv.shape().n_kv_heads));
+    const uint32_t n_prompt = prompt_pages(kv.stream(ruled_stream(kv, a.layer)));
     if (a.layer < selection_.skip_layers || n_prompt <= split_.whole) return {};
     return select_pages(cx, ops, kv, a, selection_, attn_scale_, split_.prompt, kPagePrompt, lists);
   }

@@ -9,18 +9,25 @@
 namespace weir {
 namespace {
 
-bool is_prompt_option(const char* key) {
-  const size_t n = std::strlen(kPromptOption);
-  return std::strncmp(key, kPromptOption, n) == 0 && (key[n] == '\0' || key[n] == '_');
+// Whether an option is `kind` or begins with it and "_".
+bool is_of(const char* kind, const char* key) {
+  const size_t n = std::strlen(kind);
+  return std::strncmp(key, kind, n) == 0 && (key[n] == '\0' || key[n] == '_');
+}
+
+OptionReader::Scope scope_of(const char* key) {
+  return is_of(kPromptOption, key)  ? OptionReader::kPromptPolicy
+         : is_of(kHeadsOption, key) ? OptionReader::kHeadPolicy
+                                    : OptionReader::kPolicy;
 }
 
 }  // namespace
 
-Status refuse_prompt_options(std::span<const weir_key_value> options) {
+Status refuse_options_without(const char* kind, std::span<const weir_key_value> options) {
   for (const weir_key_value& option : options) {
-    if (is_prompt_option(option.key))
-      return fail(WEIR_ERR_INVALID_ARG, "option %.64s belongs to a prompt policy, and none was chosen with prompt=NAME",
-                  option.key);
+    if (is_of(kind, option.key))
+      return fail(WEIR_ERR_INVALID_ARG, "option %.64s belongs to a %s policy, and none was chosen with %s=NAME",
+                  option.key, kind[0] == kPromptOption[0] ? "prompt" : "head", kind);
   }
   return {};
 }
@@ -127,7 +134,7 @@ Status OptionReader::finish() {
     if (n > 0 && static_cast<size_t>(n) < sizeof(list) - used) used += static_cast<size_t>(n);
   }
   for (size_t i = 0; i < options_.size(); ++i) {
-    if (is_prompt_option(options_[i].key) != (scope_ == kPromptPolicy)) continue;  // another reader checks it
+    if (scope_of(options_[i].key) != scope_) continue;  // another reader checks it
     bool known = false;
     for (uint32_t k = 0; k < n_known_; ++k) known = known || std::strcmp(known_[k], options_[i].key) == 0;
     if (!known) {

@@ -12,8 +12,10 @@
 
 namespace weir {
 
-// "prompt" names a prompt policy, and options that begin with "prompt_" belong to it; a policy's reader skips both.
+// "prompt" names a prompt policy, and options that begin with "prompt_" belong to it, and so with "heads" and head
+// policies; a policy's reader skips them.
 inline constexpr const char* kPromptOption = "prompt";
+inline constexpr const char* kHeadsOption = "heads";
 
 // The options that were given, and where readers note what each came to be, given or not; null: nowhere.
 struct OptionList {
@@ -26,12 +28,13 @@ struct OptionList {
   NamedValues* effective = nullptr;
 };
 
-// Fails when there are options of a prompt policy, but no prompt policy.
-Status refuse_prompt_options(std::span<const weir_key_value> options);
+// Fails when there are options of a prompt policy or a head policy, but no such policy: `kind` is the option that names
+// one.
+Status refuse_options_without(const char* kind, std::span<const weir_key_value> options);
 
 class OptionReader {
  public:
-  enum Scope { kPolicy, kPromptPolicy };
+  enum Scope { kPolicy, kPromptPolicy, kHeadPolicy };
   OptionReader(const char* policy, const OptionList& options, Scope scope = kPolicy)
       : policy_(policy), options_(options.given), effective_(options.effective), scope_(scope) {}
 
@@ -41,6 +44,8 @@ class OptionReader {
   // `value` becomes the index in `words` of the option's text.
   Status get_word(const char* name, uint32_t& value, std::span<const char* const> words);
   bool has(const char* name) const { return find(name) != nullptr; }
+  // The option exists; somebody else reads it.
+  void allow(const char* name) { know(name); }
   // Fails when `name` was given although it has no effect, because of `because`: "stamp_rule=top_r", for example.
   Status contradicts(const char* name, const char* because) const;
 

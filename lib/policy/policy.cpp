@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "policy/heads.h"
 #include "policy/options.h"
 
 namespace weir {
@@ -58,7 +59,8 @@ Status put_prompt_policy(const PolicyConfig& config, PolicyStorage& storage, Pol
   for (const weir_key_value& option : config.options.given) {
     if (std::strcmp(option.key, kPromptOption) == 0) name = option.value;
   }
-  if (name == nullptr && !out->needs().prompt_policy) return refuse_prompt_options(config.options.given);
+  if (name == nullptr && !out->needs().prompt_policy)
+    return refuse_options_without(kPromptOption, config.options.given);
   if (name == nullptr) {
     storage.effective.add(kPromptOption, "%s", kPromptPolicies[0].name);
     return kPromptPolicies[0].make(config, storage, *out, out);
@@ -117,7 +119,7 @@ uint32_t chunk_that_fits(const KvCache& kv, uint32_t n_left, uint32_t batch_toke
   const uint32_t want = std::min(n_left, batch_tokens);
   const KvShape& shape = kv.shape();
   const uint32_t n_slots = shape.recalls() ? shape.recall_slots : shape.pages_per_stream;
-  if (bounded_stream(kv).n_resident + kv.pages_to_open(want) <= n_slots) return want;
+  if (kv.can_open(shape.last_ruled_stream(), kv.pages_to_open(want))) return want;
   const uint32_t pages = std::max(1u, n_slots / 4);
   return std::min(want, pages * kPageTokens - kv.n_tokens() % kPageTokens);
 }
@@ -153,6 +155,10 @@ void add_needs(const PolicyNeeds& needs, NamedValues& effective) {
   effective.add("pages_per_dense_stream", "%u", needs.wide_pages);
   effective.add("recall_slots", "%u", needs.recall_slots);
   effective.add("prompt_pages", "%u", needs.prompt_pages);
+  if (needs.layer_pages.differ()) {
+    effective.add("layer_pages", "%u to %u", needs.layer_pages.pages(0),
+                  needs.layer_pages.pages(needs.layer_pages.n_layers - 1));
+  }
 }
 
 }  // namespace
@@ -179,6 +185,7 @@ Status make_policy(const char* name, const PolicyConfig& wanted, PolicyStorage& 
     storage.effective.add("budget_tokens", "%u", config.budget_tokens);
     WEIR_TRY(entry.make(config, storage, out));
     Status status = check_rules(name, *out);
+    if (status.ok()) status = read_heads(config, out->needs(), storage.windows);
     if (status.ok()) status = put_prompt_policy(config, storage, out);
     if (status.ok()) add_needs(out->needs(), storage.effective);
     if (status.ok() && storage.effective.is_cut())

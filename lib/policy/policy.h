@@ -8,10 +8,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "core/status.h"
 #include "kv/cold_pages.h"
 #include "kv/kv_cache.h"
+#include "kv/stream_pages.h"
 #include "ops/ops.h"
 #include "ops/step_rules.h"
 #include "policy/options.h"
@@ -19,16 +21,22 @@
 
 namespace weir {
 
+class PageFetcher;
+
 // What a policy is made from. The numbers have been checked: the context is at least 1 token, and budget_tokens is 0 or
 // at least two pages.
 struct PolicyConfig {
   uint32_t n_layers = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0;
   uint32_t context_tokens = 0;  // what the caller wants; 0: not given
   uint32_t trained_tokens = 0;  // of the model
+  uint32_t global_every = 0;    // all layers but every global_every-th have a window of their own; 0: none has
   uint32_t budget_tokens = 0;   // per stream; 0: no budget, the whole context
   uint32_t max_prompt_tokens = 0;
   float attn_scale = 1.0f;
   OptionList options;
+  // The bytes of the file that the option heads_file names, and its path; empty without the option.
+  std::string_view head_file;
+  const char* head_file_path = "";
 };
 
 // Filled by the factory: what the plan and the session must provide.
@@ -40,7 +48,9 @@ struct PolicyNeeds {
   // With recall: most pages of a stream in the pool; pages_per_stream is then the context. 0: pages that leave are
   // gone.
   uint32_t recall_slots = 0;
-  bool may_recall = false;  // in a smaller pool it would
+  bool may_recall = false;   // in a smaller pool it would
+  bool one_pool = false;     // with recall: recall_slots is a mean; see KvShape
+  uint32_t fetch_pages = 0;  // > 0: attention asks for pages, at most this many of a stream at once
   DigestKind digest = DigestKind::kNone;
   bool page_mass = false;      // exact page masses from attention
   bool page_lists = false;     // `select` makes lists of pages; masses are then in list order
@@ -49,6 +59,8 @@ struct PolicyNeeds {
   // Number of last query rows of every prompt chunk whose attention observe_prompt observes; kAllRows: all.
   uint32_t prompt_rows = 0;
   bool prompt_scores = false;  // the table has prompt_score, a score per page for a prompt policy
+  LayerPages layer_pages;      // table capacities by layer; pages_per_stream is then their mean
+  bool heads_differ = false;   // heads of a layer keep different numbers of pages
   uint32_t prompt_pages = 0;   // most prompt pages of a stream that may stay; 0: as many as the table has rows
   // Prompts must be reduced to prompt_pages by a prompt policy, even if the caller named none.
   bool prompt_policy = false;
@@ -71,16 +83,18 @@ struct PageLists {
   const uint32_t* select = nullptr;
   const uint32_t* n_select = nullptr;
   AttnStop stop = {};  // with microbatch > 0 attention stops by itself; afterwards the lists hold what it attended
+  PageSource* source = nullptr;  // with `stop`: where listed pages come from that are not in the pool
 };
 
 struct SelectArgs {
   uint32_t layer;
   uint32_t n_heads;
-  const float* q;      // [n_heads, head_dim] rotated query of the step
-  float* page_score;   // scratch [n_heads, capacity of the layer]
-  uint32_t* select;    // out: the lists, [n_heads, capacity]
-  uint32_t* n_select;  // [n_heads]
-  ColdPages* cold;     // with needs().recall_slots
+  const float* q;                  // [n_heads, head_dim] rotated query of the step
+  float* page_score;               // scratch [n_heads, capacity of the layer]
+  uint32_t* select;                // out: the lists, [n_heads, capacity]
+  uint32_t* n_select;              // [n_heads]
+  ColdPages* cold;                 // with needs().recall_slots
+  PageFetcher* fetcher = nullptr;  // with needs().fetch_pages
 };
 
 struct ObserveArgs {
@@ -164,10 +178,12 @@ class Policy {
 struct PolicyStorage {
   alignas(16) std::byte bytes[256];
   alignas(16) std::byte prompt_bytes[256];
+  StreamWindows windows;  // streams that the policy does not rule
   NamedValues effective;
 };
 
-// Builds the policy `name` (null: dense) in `storage`, behind the prompt policy that the option "prompt" names. Errors:
+// Builds the policy `name` (null: dense) in `storage`, behind the prompt policy that the option "prompt" names, and
+// says which streams are not its own because of the option "heads". Errors:
 // WEIR_ERR_NOT_FOUND listing the names or options that exist, WEIR_ERR_INVALID_ARG, WEIR_ERR_BUDGET naming the minimum,
 // WEIR_ERR_UNSUPPORTED.
 Status make_policy(const char* name, const PolicyConfig& config, PolicyStorage& storage, Policy*& out);
@@ -180,6 +196,15 @@ Status check_rules(const char* name, const Policy& policy);
 // Pages of a budget, rounded down, and not more than the context needs (docs/algorithms.md, "Budgets").
 uint32_t budget_pages(const PolicyConfig& config, uint32_t context_tokens);
 inline uint32_t whole_pages(uint32_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
+
+// A stream of a layer that the policy rules; if there is none, the layer's first.
+inline uint32_t ruled_stream(const KvCache& kv, uint32_t layer) {
+  const uint32_t first = layer * kv.shape().n_kv_heads;
+  for (uint32_t s = first; s < first + kv.shape().n_kv_heads; ++s) {
+    if (kv.window(s) == 0) return s;
+  }
+  return first;
+}
 
 // A stream that stands for all that the budget and the policy rule.
 inline StreamView bounded_stream(const KvCache& kv) { return kv.stream(kv.shape().last_ruled_stream()); }

@@ -4,6 +4,48 @@
 #include <algorithm>
 
 namespace weir {
+namespace {
+
+constexpr uint32_t kNone = Policy::kNone;
+
+// Which of two streams gives a page of the one pool: for an answer the one whose page was attended the longest ago, of
+// equals in the last layer, which comes last in the next step, too; for a prompt the one with the most pages.
+bool gives_before(const KvCache& kv, Phase phase, uint32_t a, uint32_t b) {
+  const StreamView x = kv.stream(a), y = kv.stream(b);
+  const uint32_t row = kv.pool_rows()[a], other = kv.pool_rows()[b];
+  if (phase != Phase::kDecode && x.n_resident != y.n_resident) return x.n_resident > y.n_resident;
+  if (x.stamp[row] != y.stamp[other]) return x.stamp[row] < y.stamp[other];
+  const uint32_t layer = a / kv.shape().n_kv_heads, other_layer = b / kv.shape().n_kv_heads;
+  if (layer != other_layer) return layer > other_layer;
+  return score_of(x, row) != score_of(y, other) ? score_of(x, row) < score_of(y, other) : a < b;
+}
+
+// Evicts pages of any streams until all have room. False: there is none that may leave.
+bool evict_from_pool(const Policy& policy, KvCache& kv, RoomArgs room, const EvictionHook& hook) {
+  const uint32_t n = kv.shape().n_streams(), first = room.stream;
+  const auto ask = [&](uint32_t s) {
+    room.stream = s;
+    const StreamView stream = kv.stream(s);
+    const uint32_t row = policy.victim(stream, room);
+    const bool may = row != kNone && !is_filling(stream, row) && stream.slots[row] != kNoSlot;
+    kv.pool_rows()[s] = may ? row : kNone;
+  };
+  for (uint32_t s = 0; s < n; ++s) kv.is_in_pool(s) ? ask(s) : void(kv.pool_rows()[s] = kNone);
+  while (!kv.can_open(first, room.opens)) {
+    uint32_t gives = kNone;
+    for (uint32_t s = 0; s < n; ++s) {
+      if (kv.pool_rows()[s] != kNone && (gives == kNone || gives_before(kv, room.phase, s, gives))) gives = s;
+    }
+    if (gives == kNone) return false;
+    room.stream = gives;
+    if (hook.fn != nullptr) hook.fn(hook.user, gives, kv.stream(gives), kv.pool_rows()[gives], room);
+    kv.evict(gives, kv.pool_rows()[gives]);
+    ask(gives);
+  }
+  return true;
+}
+
+}  // namespace
 
 void make_room(const Policy& policy, KvCache& kv, uint32_t n_tok, Phase phase, const EvictionHook& hook) {
   RoomArgs room = {phase, kv.n_tokens(), kv.pages_to_open(n_tok), false, 0};
@@ -15,7 +57,11 @@ void make_room(const Policy& policy, KvCache& kv, uint32_t n_tok, Phase phase, c
     }
     for (;;) {
       const StreamView stream = kv.stream(s);
-      room.crowded = stream.n_resident + room.opens > stream.n_slots;
+      room.crowded = !kv.can_open(s, room.opens);
+      if (kv.is_in_pool(s)) {
+        if (!room.crowded || !evict_from_pool(policy, kv, room, hook)) break;
+        continue;
+      }
       const uint32_t row = policy.victim(stream, room);
       // A page that still takes tokens never leaves, nor one that has left, whatever the policy says.
       if (row == Policy::kNone || is_filling(stream, row) || stream.slots[row] == kNoSlot) break;

@@ -7,11 +7,10 @@
 // heads; and a prompt that does not fit the table is read in chunks, each compressed by its own last queries, so that
 // the budget holds at every moment. A prompt that fits in one chunk is compressed once, by the window at its end, as in
 // the paper. Pooling takes the mean; neighbours outside the prompt, in the window or in pages that left count as 0.
-#include <algorithm>
-#include <new>
+#include "policy/snapkv.h"
 
-#include "policy/options.h"
-#include "policy/policy.h"
+#include <algorithm>
+#include <cmath>
 
 namespace weir {
 namespace {
@@ -19,78 +18,78 @@ namespace {
 // Pages of a stream that must stay available for an answer: the open page, and one that can leave for the next.
 constexpr uint32_t kFreePages = 2;
 
-struct SnapKvOptions {
-  uint32_t pages = 0;    // prompt pages of a stream that stay
-  uint32_t window = 64;  // last queries that score pages, whose tokens stay; 64 as in kvpress and KVCache-Factory
-  uint32_t kernel = 5;   // tokens over which a weight is averaged
-};
+}  // namespace
 
-class SnapKvPolicy final : public Policy {
- public:
-  SnapKvPolicy(Policy& next, const PolicyNeeds& needs, const SnapKvOptions& o, float scale)
-      : next_(next), o_(o), attn_scale_(scale) {
-    needs_ = needs;
-  }
-  ~SnapKvPolicy() override { next_.~Policy(); }
-  SnapKvPolicy(const SnapKvPolicy&) = delete;
-  SnapKvPolicy& operator=(const SnapKvPolicy&) = delete;
-  Policy* copy_to(PolicyStorage& storage) const override {
-    return new (storage.prompt_bytes) SnapKvPolicy(*next_.copy_to(storage), needs_, o_, attn_scale_);
-  }
+Policy* SnapKvPolicy::copy_to(PolicyStorage& storage) const {
+  return new (storage.prompt_bytes) SnapKvPolicy(*next_.copy_to(storage), needs_, o_, attn_scale_);
+}
 
-  Status admit_prompt(const KvCache& kv, uint32_t n_tok) const override;
-  uint32_t n_front_rows() const override { return next_.n_front_rows(); }
-  bool can_take_back_prompt() const override { return next_.can_take_back_prompt(); }
-  Status admit_pin(const KvCache& kv, uint32_t first, uint32_t end) const override {
-    return next_.admit_pin(kv, first, end);
-  }
-  uint32_t in_cache_pos(const KvCache& kv, uint32_t pos) const override { return next_.in_cache_pos(kv, pos); }
-  StepRules step_rules() const override { return next_.step_rules(); }
-  // Prompt pages are pinned at the end of the prompt, when it is known which ones stay.
-  uint32_t prompt_flags() const override { return next_.prompt_flags() & ~kPagePinned; }
-  Status select(OpContext& cx, const OpTable& ops, KvCache& kv, const SelectArgs& a, PageLists& lists) const override {
-    return next_.select(cx, ops, kv, a, lists);
-  }
-  Status observe(OpContext& cx, const OpTable& ops, KvCache& kv, const ObserveArgs& a) const override {
-    return next_.observe(cx, ops, kv, a);
-  }
-
-  uint32_t chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const override;
-  uint32_t victim(const StreamView& s, const RoomArgs& room) const override;
-  Status observe_prompt(OpContext& cx, const OpTable& ops, KvCache& kv, const ObservePromptArgs& a) const override;
-  void prompt_end(KvCache& kv, uint32_t first) const override;
-
- private:
-  uint32_t window_pages() const { return whole_pages(o_.window); }
-  // First row that holds tokens of the window, which ends before position `end`. If the window touches more pages than
-  // may stay, its oldest page does not count as part of it.
-  uint32_t window_row(const StreamView& s, uint32_t end) const {
-    uint32_t row = s.n_pages;
-    while (row > 0 && uint64_t{s.first_pos[row - 1]} + s.len[row - 1] + o_.window > end && s.n_pages - row < o_.pages)
-      --row;
-    return row;
-  }
-  static uint32_t prompt_pages(const StreamView& s);
-  // Number of prompt pages of a stream that stay. Answer pages that the application pinned reduce it where the table is
-  // too small for both.
-  uint32_t limit(const StreamView& s) const;
-  void score_stream(const StreamView& s, const float* mass, uint32_t window_begin, float rows) const;
-
-  Policy& next_;
-  SnapKvOptions o_;
-  float attn_scale_;
-};
+uint32_t SnapKvPolicy::pages_of(uint32_t stream) const {
+  const uint32_t layer = stream / o_.n_kv_heads;
+  if (!o_.by_layer.differ() || layer < o_.n_wide_layers) return o_.pages;
+  const uint32_t every = std::max(1u, o_.global_every);
+  return o_.by_layer.prompt_pages(layer / every - o_.n_wide_layers / every);
+}
 
 uint32_t SnapKvPolicy::prompt_pages(const StreamView& s) {
   return static_cast<uint32_t>(
       std::count_if(s.flags, s.flags + s.n_pages, [](uint32_t flags) { return (flags & kPagePrompt) != 0; }));
 }
 
-uint32_t SnapKvPolicy::limit(const StreamView& s) const {
+uint32_t SnapKvPolicy::most_pages(const StreamView& s) const {
   const auto kept = static_cast<uint32_t>(std::count_if(s.flags, s.flags + s.n_pages, [](uint32_t flags) {
     return (flags & kPageKept) != 0 && (flags & kPagePrompt) == 0;
   }));
-  return std::min(o_.pages, s.capacity - std::min(s.capacity, kept + kFreePages));
+  return s.capacity - std::min(s.capacity, kept + kFreePages);
+}
+
+uint32_t SnapKvPolicy::limit(const StreamView& s, uint32_t stream) const {
+  return std::min(pages_of(stream), most_pages(s));
+}
+
+uint32_t SnapKvPolicy::best_leaving(const StreamView& s, uint32_t window) const {
+  uint32_t best = kNone, n_stay = 0;
+  for (uint32_t row = 0; row < s.n_pages; ++row) {
+    if ((s.flags[row] & kPagePrompt) == 0) continue;
+    if (!std::signbit(s.prompt_score[row])) {
+      ++n_stay;
+    } else if (may_leave(s, row, window) && (best == kNone || s.prompt_score[row] < s.prompt_score[best])) {
+      best = row;
+    }
+  }
+  const uint32_t most = next_.needs().prompt_pages != 0 ? next_.needs().prompt_pages : UINT32_MAX;
+  return n_stay < std::min(most, most_pages(s)) ? best : kNone;
+}
+
+void SnapKvPolicy::share_among_heads(const KvCache& kv, uint32_t layer, uint32_t end) const {
+  const uint32_t first = layer * kv.shape().n_kv_heads, last = first + kv.shape().n_kv_heads;
+  const auto window_of = [&](const StreamView& s) { return window_row(s, end, o_.pages); };
+  uint32_t n_left = 0;  // pages that the layer may still keep
+  for (uint32_t i = first; i < last; ++i) {
+    if (kv.window(i) != 0) continue;
+    const StreamView s = kv.stream(i);
+    const uint32_t window = window_of(s);
+    uint32_t n_stay = 0;
+    for (uint32_t row = 0; row < s.n_pages; ++row) {
+      const bool leaves = may_leave(s, row, window);
+      s.prompt_score[row] = std::copysign(s.prompt_score[row], leaves ? -1.0f : 1.0f);
+      n_stay += !leaves && (s.flags[row] & kPagePrompt) != 0 ? 1 : 0;
+    }
+    for (uint32_t best; n_stay < o_.least_pages && (best = best_leaving(s, window)) != kNone; ++n_stay)
+      s.prompt_score[best] = -s.prompt_score[best];
+    n_left += o_.pages - std::min(o_.pages, n_stay);
+  }
+  for (; n_left > 0; --n_left) {
+    float* best = nullptr;
+    for (uint32_t i = first; i < last; ++i) {
+      if (kv.window(i) != 0) continue;
+      const StreamView s = kv.stream(i);
+      const uint32_t row = best_leaving(s, window_of(s));
+      if (row != kNone && (best == nullptr || s.prompt_score[row] < *best)) best = &s.prompt_score[row];
+    }
+    if (best == nullptr) return;
+    *best = -*best;
+  }
 }
 
 // A prompt of any length can be made to fit, if the pages that the application pinned leave room for the window.
@@ -112,8 +111,10 @@ Status SnapKvPolicy::admit_prompt(const KvCache& kv, uint32_t) const {
 // whole window (as far as a chunk can be that long).
 uint32_t SnapKvPolicy::chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const {
   uint32_t want = std::min(n_left, batch_tokens);
-  const uint32_t capacity = kv.shape().pages_per_stream;
-  if (bounded_stream(kv).n_pages + kv.pages_to_open(want) > capacity) {
+  // All streams have as many pages until the first one is full.
+  const StreamView least = bounded_stream(kv);
+  const uint32_t capacity = least.capacity;
+  if (least.n_pages + kv.pages_to_open(want) > capacity) {
     const uint32_t free = capacity > window_pages() + 1 ? capacity - window_pages() - 1 : 1;
     want = std::min(want, std::max(1u, free / 2) * kPageTokens - kv.n_tokens() % kPageTokens);
   }
@@ -125,16 +126,24 @@ uint32_t SnapKvPolicy::chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t
 // answers leave first, by the rule of the policy behind.
 uint32_t SnapKvPolicy::victim(const StreamView& s, const RoomArgs& room) const {
   if (room.phase == Phase::kDecode) return next_.victim(s, room);
-  const bool above = prompt_pages(s) > limit(s);
+  if (o_.shares && room.phase == Phase::kPromptEnd) {
+    const uint32_t window = window_row(s, room.pos, o_.pages);
+    for (uint32_t row = 0; row < s.n_pages; ++row) {
+      if (may_leave(s, row, window) && std::signbit(s.prompt_score[row])) return row;
+    }
+  }
+  const bool has_share = o_.shares && room.phase == Phase::kPromptEnd;
+  const bool above = prompt_pages(s) > (has_share ? most_pages(s) : limit(s, room.stream));
   if (room.phase == Phase::kPromptEnd ? !above : !room.crowded) return kNone;
   if (!above) {
     const uint32_t row = next_.victim(s, room);
     if (row != kNone && !is_filling(s, row) && (s.flags[row] & kPagePrompt) == 0) return row;
   }
   uint32_t best = kNone;
-  for (uint32_t row = n_front_rows(); row < window_row(s, room.pos); ++row) {
+  const uint32_t window = window_row(s, room.pos, pages_of(room.stream));
+  for (uint32_t row = 0; row < window; ++row) {
     // Pages that were pinned with an earlier prompt compete again; pages that the application pinned do not.
-    if ((s.flags[row] & kPageKept) != 0 || (s.flags[row] & kPagePrompt) == 0) continue;
+    if (!may_leave(s, row, window)) continue;
     if (best == kNone || s.prompt_score[row] < s.prompt_score[best]) best = row;
   }
   return best != kNone || room.phase == Phase::kPromptEnd ? best : next_.victim(s, room);
@@ -175,9 +184,10 @@ Status SnapKvPolicy::observe_prompt(OpContext& cx, const OpTable& ops, KvCache& 
     b.pos += skipped;
     WEIR_TRY(next_.observe_prompt(cx, ops, kv, b));
   }
-  const StreamView any = kv.stream(a.layer * kv.shape().n_kv_heads);
+  const uint32_t first_stream = ruled_stream(kv, a.layer);
+  const StreamView any = kv.stream(first_stream);
   // The last chunk is observed even if everything fits: a later prompt may need the room.
-  if (a.n_left > 0 && any.n_pages + whole_pages(a.n_left) <= o_.pages) return {};
+  if (a.n_left > 0 && any.n_pages + whole_pages(a.n_left) <= pages_of(first_stream)) return {};
   const KvView view = kv.view(a.layer);
   const uint32_t skipped = a.n_rows - std::min(a.n_rows, o_.window);
   const uint32_t n_rows = a.n_rows - skipped, pos = a.pos + skipped;
@@ -189,6 +199,7 @@ Status SnapKvPolicy::observe_prompt(OpContext& cx, const OpTable& ops, KvCache& 
     score_stream(kv.stream(a.layer * view.n_kv_heads + kv_head), mass, pos,
                  static_cast<float>(n_rows * (a.n_heads / view.n_kv_heads)));
   }
+  if (o_.shares && a.n_left == 0) share_among_heads(kv, a.layer, pos + n_rows);
   return {};
 }
 
@@ -203,16 +214,13 @@ void SnapKvPolicy::prompt_end(KvCache& kv, uint32_t first) const {
   next_.prompt_end(kv, first);
 }
 
-}  // namespace
-
-Status make_snapkv(const PolicyConfig& config, PolicyStorage& storage, Policy& next, Policy*& out) {
-  SnapKvOptions o;
-  PolicyNeeds needs = next.needs();
+Status read_snapkv(const char* name, const PolicyConfig& config, const Policy& next, OptionReader& options,
+                   SnapKvOptions& o, PolicyNeeds& needs) {
+  needs = next.needs();
   uint32_t budget = 0;  // tokens
-  OptionReader options("snapkv", config.options, OptionReader::kPromptPolicy);
-  uint32_t name = 0;
-  static constexpr const char* kName[] = {"snapkv"};
-  WEIR_TRY(options.get_word(kPromptOption, name, kName));
+  uint32_t index = 0;
+  const char* const names[] = {name};
+  WEIR_TRY(options.get_word(kPromptOption, index, names));
   WEIR_TRY(options.get_u32("prompt_budget", budget, 2 * kPageTokens, 1u << 30));
   WEIR_TRY(options.get_u32("prompt_window", o.window, 1, 4096));
   WEIR_TRY(options.get_u32("prompt_kernel", o.kernel, 1, 2 * kPageTokens + 1));
@@ -222,8 +230,9 @@ Status make_snapkv(const PolicyConfig& config, PolicyStorage& storage, Policy& n
   const bool holds_all = uint64_t{needs.pages_per_stream} * kPageTokens >= needs.context_tokens;
   if (needs.sink_query) {
     return fail(WEIR_ERR_UNSUPPORTED,
-                "prompt=snapkv keeps pages between sinks and window, for which positions=incache has no room; "
-                "positions=abs has");
+                "prompt=%s keeps pages between sinks and window, for which positions=incache has no room; "
+                "positions=abs has",
+                name);
   }
   // As many as the policy behind allows. If it has no limit, all but two pages, which the answer needs.
   const uint32_t most = needs.prompt_pages != 0 ? needs.prompt_pages
@@ -236,7 +245,7 @@ Status make_snapkv(const PolicyConfig& config, PolicyStorage& storage, Policy& n
   } else if (config.budget_tokens / kPageTokens > kDecodePages) {
     o.pages = std::min(most, config.budget_tokens / kPageTokens - kDecodePages);
   } else {
-    return fail(WEIR_ERR_BUDGET, "prompt=snapkv needs prompt_budget, or a budget of at least %u tokens",
+    return fail(WEIR_ERR_BUDGET, "prompt=%s needs prompt_budget, or a budget of at least %u tokens", name,
                 (kDecodePages + 1) * kPageTokens);
   }
   if (o.pages > most) {
@@ -252,8 +261,21 @@ Status make_snapkv(const PolicyConfig& config, PolicyStorage& storage, Policy& n
   }
   needs.prompt_rows = std::max(needs.prompt_rows, o.window);
   needs.prompt_scores = true;
+  return {};
+}
+
+Policy* put_snapkv(const PolicyConfig& config, PolicyStorage& storage, Policy& next, const PolicyNeeds& needs,
+                   const SnapKvOptions& o) {
   static_assert(sizeof(SnapKvPolicy) <= sizeof(storage.prompt_bytes));
-  out = new (storage.prompt_bytes) SnapKvPolicy(next, needs, o, config.attn_scale);
+  return new (storage.prompt_bytes) SnapKvPolicy(next, needs, o, config.attn_scale);
+}
+
+Status make_snapkv(const PolicyConfig& config, PolicyStorage& storage, Policy& next, Policy*& out) {
+  SnapKvOptions o;
+  PolicyNeeds needs;
+  OptionReader options("snapkv", config.options, OptionReader::kPromptPolicy);
+  WEIR_TRY(read_snapkv("snapkv", config, next, options, o, needs));
+  out = put_snapkv(config, storage, next, needs, o);
   return {};
 }
 

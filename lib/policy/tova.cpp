@@ -118,10 +118,14 @@ Status make_tova(const PolicyConfig& config, PolicyStorage& storage, Policy*& ou
   static constexpr const char* kDecide[] = {"page", "token"};
   OptionReader options("tova", config.options);
   if (o.skip_layers >= config.n_layers) o.skip_layers = 0;
-  // Prompt policies evict pages per KV head; one decision for a whole layer needs the same pages in all its streams.
-  if (options.has(kPromptOption) && config.n_kv_heads > 1) o.stream = 1;
+  // Prompt policies evict pages per KV head, and head policies rule heads; one decision for a whole layer needs the
+  // same pages in all its streams.
+  const bool differ = options.has(kPromptOption) || options.has(kHeadsOption);
+  if (differ && config.n_kv_heads > 1) o.stream = 1;
   WEIR_TRY(options.get_word("scope", o.stream, kScopes));
-  if (o.stream == 0 && config.n_kv_heads > 1) WEIR_TRY(options.contradicts(kPromptOption, "scope=layer"));
+  for (const char* other : {kPromptOption, kHeadsOption}) {
+    if (o.stream == 0 && config.n_kv_heads > 1) WEIR_TRY(options.contradicts(other, "scope=layer"));
+  }
   WEIR_TRY(options.get_word("decide", o.marks, kDecide));
   WEIR_TRY(options.get_u32("skip_layers", o.skip_layers, 0, config.n_layers - 1));
   WEIR_TRY(options.finish());

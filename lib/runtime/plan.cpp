@@ -2,7 +2,9 @@
 // the same layout function, once over arenas that only measure and once over the block, so that the plan cannot differ
 // from what is taken.
 #include <algorithm>
+#include <cstring>
 
+#include "gguf/file_bytes.h"
 #include "runtime/session.h"
 #include "runtime/session_pools.h"
 
@@ -45,11 +47,16 @@ Status check_numbers(const weir_session_options& o) {
 
 uint32_t batch_of(const weir_session_options& o) { return o.batch_tokens == 0 ? kDefaultBatch : o.batch_tokens; }
 
-// Pages of a local layer's stream: those that a chunk of n_tok tokens and the window before its first token touch,
-// wherever they begin, but no more than the whole context has.
-uint32_t window_pages(uint32_t window, uint32_t n_tok, uint32_t context_tokens) {
-  const auto touched = static_cast<uint32_t>((uint64_t{window} + n_tok + 2 * kPageTokens - 3) / kPageTokens);
-  return std::min(touched, whole_pages(context_tokens));
+// Maps the file that the options name as heads_file, if they do.
+Status map_head_file(const weir_session_options& o, FileBytes& bytes, PolicyConfig& config) {
+  for (uint32_t i = 0; i < o.n_policy_options; ++i) {
+    if (std::strcmp(o.policy_options[i].key, "heads_file") != 0) continue;
+    config.head_file_path = o.policy_options[i].value;
+    WEIR_TRY(bytes.map(config.head_file_path));
+    config.head_file = {reinterpret_cast<const char*>(bytes.bytes().data()), bytes.bytes().size()};
+    return {};  // a second one is refused with the other options
+  }
+  return {};
 }
 
 // Tokens of one stream that the caller's budget holds, 0 when there is none. Bytes are for all streams together, those
@@ -62,7 +69,7 @@ Status budget_of(const weir_session_options& o, const ModelConfig& c, uint32_t& 
   // The policy chooses a context that the caller leaves open; then whole windows are paid for.
   const uint32_t context = o.context_tokens != 0 ? o.context_tokens : kMaxTokens;
   const uint64_t local_bytes =
-      local * window_pages(c.window, std::min(batch_of(o), context), context) * shape.page_bytes();
+      local * pages_of_window(c.window, std::min(batch_of(o), context), context) * shape.page_bytes();
   const uint64_t page_row = std::max<uint64_t>(ruled, 1) * shape.page_bytes();  // a page in every stream
   tokens = o.budget_tokens;
   if (o.budget_bytes != 0) {
@@ -93,8 +100,8 @@ bool may_keep_copies(const PolicyNeeds& needs, const StepRules& rules) {
 
 // The backend that the options ask for; WEIR_DEVICE_AUTO takes an available device that can run this session, else the
 // CPU.
-Status find_backend(const weir_session_options& o, const Model& model, const PolicyNeeds& needs, DeviceHost& devices,
-                    SessionSetup& setup) {
+Status find_backend(const weir_session_options& o, const Model& model, const PolicyNeeds& needs, bool has_heads,
+                    DeviceHost& devices, SessionSetup& setup) {
   setup.backend = &cpu_backend();
   setup.module = nullptr;
   const auto check_cpu = [&] {
@@ -106,9 +113,13 @@ Status find_backend(const weir_session_options& o, const Model& model, const Pol
       return fail(WEIR_ERR_UNSUPPORTED, "spill_budget_bytes: what leaves the pool can be stored on the processor only");
     if ((o.flags & WEIR_SESSION_TRACE) != 0)
       return fail(WEIR_ERR_UNSUPPORTED, "WEIR_SESSION_TRACE: only the processor's steps can be traced");
-    if (setup.rules.stop_microbatch != 0) {
-      return fail(WEIR_ERR_UNSUPPORTED, "policy %s: attention that stops by itself runs on the processor only",
-                  o.policy);
+    if (needs.fetch_pages != 0)
+      return fail(WEIR_ERR_UNSUPPORTED, "policy %s: option recall=on runs on the processor only", o.policy);
+    if (has_heads)
+      return fail(WEIR_ERR_UNSUPPORTED, "option heads: streams that hold windows are for the processor only");
+    if (needs.layer_pages.differ() || needs.heads_differ) {
+      return fail(WEIR_ERR_UNSUPPORTED, "policy %s: budgets that differ by layer or head are for the processor only",
+                  o.policy == nullptr ? "dense" : o.policy);
     }
     const DeviceModule* module = nullptr;
     WEIR_TRY(devices.cuda(module));
@@ -229,24 +240,39 @@ Status Session::check(const Model& model, const weir_session_options& o, uint32_
   config.head_dim = c.head_dim;
   config.context_tokens = o.context_tokens;
   config.trained_tokens = c.context_tokens;
+  config.global_every = c.window != 0 ? c.global_every : 0;
   config.max_prompt_tokens = o.max_prompt_tokens;
   config.attn_scale = c.attn_scale;
   config.options = {o.policy_options, o.n_policy_options};
+  FileBytes head_file;
+  WEIR_TRY(map_head_file(o, head_file, config));
   WEIR_TRY(budget_of(o, c, config.budget_tokens));
   WEIR_TRY(make_policy(o.policy, config, storage, policy));
 
   const PolicyNeeds& needs = policy->needs();
   setup.model = &model;
   setup.rules = policy->step_rules();
-  WEIR_TRY(find_backend(o, model, needs, devices, setup));
+  WEIR_TRY(find_backend(o, model, needs, storage.windows.any(), devices, setup));
   setup.n_threads = n_threads;
   setup.max_tok = std::min(batch_of(o), needs.context_tokens);
   setup.kv = {c.n_layers,   c.n_kv_heads,        c.head_dim,       needs.pages_per_stream,
               needs.digest, needs.n_wide_layers, needs.wide_pages, needs.prompt_scores,
               c.window,     c.global_every};
+  setup.kv.windows = storage.windows;
+  setup.kv.own_pages = storage.windows.pages(setup.max_tok, needs.context_tokens);
   setup.kv.recall_slots = needs.recall_slots;
-  setup.kv.window_pages = window_pages(c.window, setup.max_tok, needs.context_tokens);
-  if (may_keep_copies(needs, setup.rules)) setup.kv.archive_pages = whole_pages(needs.context_tokens);
+  setup.kv.one_pool = needs.one_pool;
+  setup.kv.by_layer = needs.layer_pages;
+  setup.kv.window_pages = pages_of_window(c.window, setup.max_tok, needs.context_tokens);
+  const uint64_t pool_bytes = setup.kv.n_slots() * setup.kv.page_bytes();
+  if (storage.windows.any() && o.budget_bytes != 0 && pool_bytes > o.budget_bytes) {
+    return fail(WEIR_ERR_BUDGET, "a budget of %llu bytes: with the windows of heads=duo the pool takes %llu",
+                static_cast<unsigned long long>(o.budget_bytes), static_cast<unsigned long long>(pool_bytes));
+  }
+  if (storage.windows.any() && o.spill_budget_bytes != 0)
+    return fail(WEIR_ERR_UNSUPPORTED, "spill_budget_bytes: with the option heads nothing is stored of what leaves");
+  if (!storage.windows.any() && may_keep_copies(needs, setup.rules))
+    setup.kv.archive_pages = whole_pages(needs.context_tokens);
   if (setup.kv.n_archived_streams() == 0) setup.kv.archive_pages = 0;
   setup.most_archive_pages = setup.kv.archive_pages;
   if (o.spill_budget_bytes == 0) setup.kv.archive_pages = 0;
@@ -367,6 +393,9 @@ void fill_plan(const SessionSetup& setup, const PolicyNeeds& needs, const Sessio
   plan.n_window_streams = static_cast<uint32_t>(setup.kv.n_local_streams());
   plan.window_pages_per_stream = plan.n_window_streams != 0 ? setup.kv.window_pages : 0;
   plan.window_kv_bytes = uint64_t{plan.n_window_streams} * plan.window_pages_per_stream * setup.kv.page_bytes();
+  plan.n_head_streams = setup.kv.windows.n_streams;
+  plan.head_pages_per_stream = setup.kv.own_pages;
+  plan.head_kv_bytes = uint64_t{plan.n_head_streams} * plan.head_pages_per_stream * setup.kv.page_bytes();
   plan.page_bytes = setup.kv.page_bytes();
   plan.weights_bytes = setup.model->weights_bytes();
   plan.kv_bytes = p.pages.used();

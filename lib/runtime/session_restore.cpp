@@ -171,11 +171,15 @@ class Session::Restorer final : ByteSource {
     const bool is_complete = shape_.recalls() && !shape_.is_local(stream / shape_.n_kv_heads);
     const uint32_t whole = n_tokens_ / kPageTokens, n_positions = whole_pages(n_tokens_);
     const bool is_window = kv_.window(stream) != 0;
+    const uint32_t front = shape_.front_pages(stream);
     uint32_t n_resident = 0, n_stay = 0;
     for (uint32_t row = 0; row < n; ++row) {
       const uint32_t pos = v.first_pos[row], flags = v.flags[row] & ~kRowResident;
       const bool is_resident = (v.flags[row] & kRowResident) != 0;
-      const bool follows = row == 0 || pos == v.first_pos[row - 1] + kPageTokens;
+      // Between the sinks of a stream and its window pages may be missing.
+      const bool follows = row < front    ? pos == row * kPageTokens
+                           : row == front ? row == 0 || pos > v.first_pos[row - 1]
+                                          : pos == v.first_pos[row - 1] + kPageTokens;
       const bool ascends = is_window ? follows : row == 0 || pos > v.first_pos[row - 1];
       if (pos % kPageTokens != 0 || pos / kPageTokens >= n_positions || !ascends)
         return damaged("row %u of stream %u is at position %u", row, stream, pos);
@@ -184,7 +188,7 @@ class Session::Restorer final : ByteSource {
       n_resident += is_resident ? 1 : 0;
       n_stay += (flags & kPageStays) != 0 ? 1 : 0;
     }
-    if (n_resident > v.n_slots) return damaged("stream %u has %u pages for %u slots", stream, n_resident, v.n_slots);
+    if (n_resident > v.n_free) return damaged("stream %u has %u pages for %u slots", stream, n_resident, v.n_free);
     if (is_complete && n != n_positions) return damaged("stream %u has %u rows, not %u", stream, n, n_positions);
     if (is_complete && n_stay != 0 && n_stay + std::max(2u, s_.policy_->least_unpinned()) > v.n_slots)
       return damaged("stream %u has %u pinned pages for %u slots", stream, n_stay, v.n_slots);

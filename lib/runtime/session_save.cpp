@@ -144,7 +144,9 @@ class Session::Saver final : ByteSink {
   }
 
   // Pages that have left a local layer's window are not saved.
-  uint32_t first_row(uint32_t stream) const { return kv_.n_out_of_window(stream, kv_.n_tokens()); }
+  uint32_t first_row(uint32_t stream) const {
+    return shape_.front_pages(stream) != 0 ? 0 : kv_.n_out_of_window(stream, kv_.n_tokens());
+  }
 
   Status kind(SavedPage first, SpillPlace place = SpillPlace::kRaw) {
     return out_.number(static_cast<uint32_t>(first) + static_cast<uint32_t>(place));

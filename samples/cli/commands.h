@@ -17,5 +17,6 @@ void add_info(CLI::App& program, Action& action);
 void add_tokenize(CLI::App& program, Action& action);
 void add_demo(CLI::App& program, Action& action);
 void add_eval(CLI::App& program, Action& action);
+void add_calibrate(CLI::App& program, Action& action);
 
 }  // namespace weir_cli

@@ -96,6 +96,7 @@ int run(int argc, char** argv) {
   weir_cli::add_demo(program, action);
   weir_cli::add_bench(program, action);
   weir_cli::add_eval(program, action);
+  weir_cli::add_calibrate(program, action);
   weir_cli::add_plan(program, action);
   weir_cli::add_info(program, action);
   weir_cli::add_tokenize(program, action);

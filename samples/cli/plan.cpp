@@ -26,6 +26,9 @@ void print_json(const weir_plan_info& p, const SessionFlags& flags) {
       {"n_window_streams", p.n_window_streams},
       {"window_pages_per_stream", p.window_pages_per_stream},
       {"window_kv_bytes", p.window_kv_bytes},
+      {"n_head_streams", p.n_head_streams},
+      {"head_pages_per_stream", p.head_pages_per_stream},
+      {"head_kv_bytes", p.head_kv_bytes},
       {"page_bytes", p.page_bytes},
       {"weights_bytes", p.weights_bytes},
       {"kv_bytes", p.kv_bytes},
@@ -54,15 +57,20 @@ void print_row(const char* name, uint64_t bytes, const std::string& note) {
 void print_table(const weir_plan_info& p, const SessionFlags& flags) {
   put_format("policy %s, context %s tokens, KV budget %s tokens a stream\n", flags.policy.c_str(),
              grouped(p.context_tokens).c_str(), grouped(p.budget_tokens).c_str());
-  put_format("%s streams x %s pages x %s bytes (%u tokens a page)\n", grouped(p.n_streams - p.n_window_streams).c_str(),
-             grouped(p.pages_per_stream).c_str(), grouped(p.page_bytes).c_str(), p.page_tokens);
+  put_format("%s streams x %s pages x %s bytes (%u tokens a page)\n",
+             grouped(p.n_streams - p.n_window_streams - p.n_head_streams).c_str(), grouped(p.pages_per_stream).c_str(),
+             grouped(p.page_bytes).c_str(), p.page_tokens);
   if (p.n_window_streams > 0)
     put_format("%s streams x %s pages: layers with a sliding window, whatever the budget\n",
                grouped(p.n_window_streams).c_str(), grouped(p.window_pages_per_stream).c_str());
+  if (p.n_head_streams > 0)
+    put_format("%s streams x %s pages: streaming heads, whatever the budget\n", grouped(p.n_head_streams).c_str(),
+               grouped(p.head_pages_per_stream).c_str());
   put_line("");
   put_format("%-12s %16s\n", "pool", "bytes");
   print_row("KV pages", p.kv_bytes, "");
   if (p.n_window_streams > 0) print_row("  of windows", p.window_kv_bytes, "of the KV pages");
+  if (p.n_head_streams > 0) print_row("  of heads", p.head_kv_bytes, "of the KV pages");
   print_row("digests", p.digest_bytes, "");
   print_row("tables", p.table_bytes, "page tables, stamps, scores");
   print_row("workspace", p.workspace_bytes, "activations, logits");

@@ -84,6 +84,9 @@ static const choice choices[] = {
     {"quest", {{"skip_layers", "1"}, {"agg", "qhead"}, {"digest", "mean_std"}}, 3, 96, 0, 0},
     {"raas", {{0, 0}}, 0, 128, 200, 0},
     {"raas", {{"pin_prompt", "false"}, {"digest", "cuboid_mean"}}, 2, 128, 0, 0},
+    {"raas", {{"prompt", "pyramid"}, {"prompt_budget", "64"}, {"prompt_beta", "4"}, {"prompt_window", "16"}}, 4, 128,
+     200, 0},
+    {"raas", {{"prompt", "ada"}, {"prompt_budget", "64"}, {"prompt_window", "16"}}, 3, 128, 200, 0},
     {"hybrid", {{"skip_layers", "0"}, {"prompt", "snapkv"}}, 2, 128, 200, 0},
     {"random", {{"pin_prompt", "false"}, {"seed", "3"}}, 2, 128, 0, 0},
     {"arkvale", {{0, 0}}, 0, 128, 0, 0},
@@ -92,6 +95,8 @@ static const choice choices[] = {
     {"arkvale", {{"digest", "cuboid_mean"}, {"agg", "max_raw"}}, 2, 1024, 0, 0},
     {"raas", {{"recall", "on"}}, 1, 128, 0, 0},
     {"hybrid", {{"recall", "on"}}, 1, 128, 0, 0},
+    {"psa", {{"recall", "on"}, {"mb", "2"}}, 2, 128, 0, 0},
+    {"psa", {{"recall", "on"}, {"pool", "unified"}}, 2, 160, 0, 0},
     {"raas", {{"pin_prompt", "false"}}, 1, 128, 0, 600 << 10},
     {"h2o", {{"skip_layers", "1"}}, 1, 128, 0, 60 << 10}, /* full soon */
     {"sink", {{"positions", "abs"}, {"prompt", "snapkv"}, {"prompt_budget", "64"}}, 3, 128, 0, 600 << 10},

@@ -24,6 +24,12 @@ using Options = std::vector<weir_key_value>;
 inline const Options kQuest = {{"skip_layers", "0"}, {"sink_pages", "0"}, {"digest", "minmax"}, {"agg", "max_raw"}};
 inline const Options kTop = {{"attend", "top"},    {"recall_pages", "0"}, {"recall_from", "7"},
                              {"digest", "minmax"}, {"agg", "max_raw"},    {"protect_recent", "1"}};
+// psa with all pages in the pool, and with pages that come back as attention asks for them.
+inline const Options kPsa = {{"eps", "0.9"}, {"mb", "3"}, {"max_pages", "64"}, {"skip_layers", "0"}};
+inline const Options kPsaRecall = {
+    {"recall", "on"}, {"eps", "0.9"}, {"mb", "3"}, {"max_pages", "64"}, {"skip_layers", "0"}};
+inline const Options kPsaOnePool = {{"recall", "on"}, {"pool", "unified"}, {"eps", "0.9"},
+                                    {"mb", "3"},      {"max_pages", "64"}, {"skip_layers", "0"}};
 
 inline weir_session_options options_of(const char* policy, const Options& list, uint32_t budget_tokens) {
   weir_session_options o = WEIR_SESSION_OPTIONS_INIT;

@@ -19,6 +19,7 @@ typedef struct variant {
 
 #define OPTIONS(array) array, sizeof(array) / sizeof((array)[0])
 static const weir_key_value kTop[] = {{"attend", "top"}, {"recall_pages", "0"}};
+static const weir_key_value kOnePool[] = {{"recall", "on"}, {"pool", "unified"}};
 static const weir_key_value kRecall[] = {{"recall", "on"}};
 static const weir_key_value kSnap[] = {{"prompt", "snapkv"}, {"prompt_budget", "96"}, {"prompt_window", "16"}};
 
@@ -166,6 +167,10 @@ static void fork__goes_on_like_a_session_of_that_history(void **state) {
     const variant top = {"arkvale", OPTIONS(kTop), 112, 0, 0}, snap = {"raas", OPTIONS(kSnap), 256, 0, 0};
     check_fork(f->model, &top, 100, 80, kOn);
     check_fork(f->model, &snap, 150, 60, kOn);
+    const variant psa = {"psa", OPTIONS(kRecall), 144, 0, 0};
+    check_fork(f->model, &psa, 100, 75, kOn);
+    const variant one_pool = {"psa", OPTIONS(kOnePool), 144, 0, 0};
+    check_fork(f->model, &one_pool, 100, 75, kOn);
     const variant raas = {"raas", OPTIONS(kRecall), 128, 0, 0}, hybrid = {"hybrid", OPTIONS(kRecall), 160, 0, 0};
     check_fork(f->model, &raas, 70, 75, kOn);
     check_fork(f->model, &hybrid, 150, 75, kOn);

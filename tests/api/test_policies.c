@@ -42,6 +42,8 @@ static const choice choices[] = {
     {"raas", {{"overflow", "hybrid"}}, 1},
     {"raas", {{"overflow", "extend"}}, 1},
     {"raas", {{"min_decode_pages", "2"}, {"prompt_window", "16"}, {"prompt", "snapkv"}}, 3},
+    {"raas", {{"prompt", "pyramid"}, {"prompt_beta", "4"}, {"prompt_window", "16"}}, 3},
+    {"raas", {{"prompt", "ada"}, {"prompt_window", "16"}}, 2},
     {"hybrid", {{"skip_layers", "0"}}, 1},
     {"hybrid", {{"skip_layers", "0"}, {"prompt", "snapkv"}}, 2},
     {"random", {{0, 0}}, 0},

@@ -19,6 +19,8 @@ static const weir_key_value kQuest[] = {{"skip_layers", "0"}, {"sink_pages", "0"
 static const weir_key_value kMeans[] = {{"skip_layers", "0"}, {"digest", "cuboid_mean"}};
 static const weir_key_value kTop[] = {{"attend", "top"}, {"recall_pages", "0"}};
 static const weir_key_value kTopMinMax[] = {{"attend", "top"}, {"recall_pages", "0"}, {"digest", "minmax"}};
+static const weir_key_value kPsaOnePool[] = {{"recall", "on"}, {"pool", "unified"}, {"mb", "3"}, {"eps", "0.95"}};
+static const weir_key_value kPsa[] = {{"recall", "on"}, {"mb", "3"}, {"eps", "0.95"}};
 
 static weir_session *session_of(weir_model *model, const variant *v) {
     weir_session *session = NULL;
@@ -116,6 +118,8 @@ static void rewind__has_the_bits_of_never_having_gone(void **state) {
         {"quest", OPTIONS(kMeans), 96, 0},
         {"arkvale", OPTIONS(kTop), 112, 0},
         {"arkvale", OPTIONS(kTopMinMax), 160, 0},
+        {"psa", OPTIONS(kPsa), 112, 0},
+        {"psa", OPTIONS(kPsaOnePool), 112, 0},
         {"sink", NULL, 0, 128, 24 << 20},
     };
 #ifdef WEIR_INTERNAL_SANITIZED
@@ -146,7 +150,8 @@ static void rewind__has_the_bits_of_never_having_gone(void **state) {
             recalled = after.pages_recalled;
             weir_session_destroy(stayed);
         }
-        if (strcmp(variants[p].policy, "arkvale") == 0) assert_true(recalled > 0);
+        if (strcmp(variants[p].policy, "arkvale") == 0 || strcmp(variants[p].policy, "psa") == 0)
+            assert_true(recalled > 0);
         weir_memory_info memory = WEIR_MEMORY_INFO_INIT;
         assert_ok(weir_session_memory(moved, &memory));
         assert_int_equal(memory.allocs_while_decoding, 0);

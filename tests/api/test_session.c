@@ -318,8 +318,6 @@ static void session__bad_options(void **state) {
     o.flags = WEIR_SESSION_TRACE;
     expect_refusal(f, &o, WEIR_ERR_UNSUPPORTED, "device cuda: ");
     o.flags = 0;
-    o.policy = "psa";
-    expect_refusal(f, &o, WEIR_ERR_UNSUPPORTED, "device cuda: policy psa: ");
     o.policy = "sink";
     o.device = WEIR_DEVICE_VULKAN;
     expect_refusal(f, &o, WEIR_ERR_UNSUPPORTED, "device vulkan: ");

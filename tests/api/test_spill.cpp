@@ -135,13 +135,11 @@ void spill__shorter_options_have_the_defaults(void** state) {
   assert_int_equal(got.spill_file_bytes, 77);
 }
 
-// Logits do not depend on the pool, the share of raw pages, the threads, or a file.
-void spill__results_do_not_depend_on_the_tier(void** state) {
-  const fixture* f = static_cast<fixture*>(*state);
+// Logits do not depend on the pool, the share of raw pages, the threads, or a file. `all` has all pages in the pool.
+void check_tiers(const fixture* f, const weir_session_options& all, const weir_session_options& plain) {
   std::vector<std::vector<float>> want;
   {
-    const weir_session_options quest = options_of("quest", kQuest, 8 * 16);
-    Session session(f->model, quest);
+    Session session(f->model, all);
     session.prefill(0, kPrompt);
     for (uint32_t i = 0; i < kSteps; ++i) {
       assert_ok(weir_session_step(session, token(kPrompt + i)));
@@ -150,7 +148,6 @@ void spill__results_do_not_depend_on_the_tier(void** state) {
   }
   const Folder folder;
   const std::string path = folder.file();
-  const weir_session_options plain = options_of("arkvale", kTop, 9 * 16);
   const weir_plan_info plan = plan_of(f->model, plain);
   enum Raw { kNone, kQuarter, kAll };
   const struct {
@@ -160,7 +157,7 @@ void spill__results_do_not_depend_on_the_tier(void** state) {
     bool file;
   } cases[] = {
       {9, kNone, 2, false},    {9, kQuarter, 1, false}, {12, kAll, 2, false}, {9, kNone, 1, true},
-      {12, kQuarter, 2, true}, {9, kAll, 2, true},      {30, kNone, 2, true},
+      {12, kQuarter, 2, true}, {9, kAll, 2, true},      {30, kNone, 2, true}, {9, kNone, 7, true},
   };
   for (const auto& c : cases) {
     weir_runtime* runtime = nullptr;
@@ -188,10 +185,21 @@ void spill__results_do_not_depend_on_the_tier(void** state) {
       assert_int_equal(store.pages_in_file > 0, c.file);
       assert_int_equal(store.pages_raw > 0, c.raw != kNone);
       if (c.slots != 30) assert_true(session.stats().pages_recalled > 0);
+      weir_memory_info memory = WEIR_MEMORY_INFO_INIT;
+      assert_ok(weir_session_memory(session, &memory));
+      assert_int_equal(memory.bytes, memory.plan_bytes);
+      assert_int_equal(memory.allocs_while_decoding, 0);
     }
     weir_model_close(model);
     weir_runtime_destroy(runtime);
   }
+}
+
+void spill__results_do_not_depend_on_the_tier(void** state) {
+  const fixture* f = static_cast<fixture*>(*state);
+  check_tiers(f, options_of("quest", kQuest, 8 * 16), options_of("arkvale", kTop, 9 * 16));
+  check_tiers(f, options_of("psa", kPsa, 0), options_of("psa", kPsaRecall, 9 * 16));
+  check_tiers(f, options_of("psa", kPsa, 0), options_of("psa", kPsaOnePool, 9 * 16));
 }
 
 // The ring of events holds what one step can evict, however many pages come back.

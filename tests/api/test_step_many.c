@@ -27,6 +27,7 @@ static const choice choices[] = {
     {"arkvale", {{"recall_from", "4"}}, 1},
     {"raas", {{"recall", "on"}, {"recall_from", "4"}}, 2},
     {"psa", {{"skip_layers", "0"}, {"eps", "0.8"}}, 2},
+    {"psa", {{"recall", "on"}, {"eps", "0.8"}}, 2},
 };
 #define N_CHOICES (sizeof(choices) / sizeof(choices[0]))
 

@@ -4,6 +4,7 @@
 #include "tests/ops/attn_case.h"
 
 #include <string>
+#include <tuple>
 
 namespace weir::test {
 namespace {
@@ -17,6 +18,8 @@ struct Spec {
   bool bound = false;
   bool kept = false;   // some pages have kPageKept
   uint32_t every = 1;  // the list has each n-th row and the last
+  uint32_t quiet_pages = 0;
+  float quiet_share = 0.1f;
 };
 
 class ProgressiveCase {
@@ -47,7 +50,8 @@ class ProgressiveCase {
     std::vector<float> bound(size_t{spec.attn.n_heads} * capacity, NAN);
     AttnProgressiveArgs a = {attn.args(), select.data(), n_select.data(), {}};
     a.stop = {rank.data(),       flags.data(),    spec.bound ? bound.data() : nullptr,
-              spec.n_sink_pages, spec.microbatch, spec.eps};
+              spec.n_sink_pages, spec.microbatch, spec.eps,
+              spec.quiet_pages,  spec.quiet_share};
     Machine machine(backend, attn.shapes());
     if (spec.bound) {
       Machine plain(reference_backend(), attn.shapes());
@@ -153,6 +157,10 @@ void equals_the_reference(void**) {
       s.bound = true;
       check_against_reference(s, 10, name + "_bound");
       s.bound = false;
+      s.quiet_pages = 1 + static_cast<uint32_t>(10.0f * eps);
+      s.quiet_share = 0.05f;
+      check_against_reference(s, 15, name + "_quiet");
+      s.quiet_pages = 0;
       s.every = 4;
       check_against_reference(s, 11, name + "_capped");
     }
@@ -215,6 +223,25 @@ void stops_by_hand(void**) {
     Spec s = one_head(20, 16, 0.91f, 1);
     s.n_sink_pages = 1;
     assert_int_equal(n_taken(*backend, s, forced), 17);
+  }
+}
+
+// Sums 32, 16, 4, 2, 1, 1 and 8, seen from the last row on: the shares of what has been seen are 1, 32/40, 16/56, 4/60,
+// 2/62, 1/63, 1/64.
+void quiet_pages_by_hand(void**) {
+  const std::vector<int> power = {0, 5, 2, 0, 4, 1, 3};
+  for (const Backend* backend : {&reference_backend(), &cpu_backend()}) {
+    const std::tuple<uint32_t, float, uint32_t> rows[] = {{1, 0.5f, 3}, {1, 0.2f, 4}, {2, 0.5f, 4},    {2, 0.2f, 5},
+                                                          {3, 0.1f, 6}, {4, 0.1f, 7}, {1, 0.0f, 7},    {1, 1.0f, 1},
+                                                          {7, 1.0f, 7}, {8, 1.0f, 7}, {1, 0.0159f, 6}, {1, 0.0158f, 7}};
+    for (const auto& [quiet, share, pages] : rows) {
+      Spec s = one_head(7, 16, 0.0f, 1);
+      s.quiet_pages = quiet;
+      s.quiet_share = share;
+      assert_int_equal(n_taken(*backend, s, power), pages);
+      s.microbatch = 4;
+      assert_int_equal(n_taken(*backend, s, power), std::min(7u, (pages + 3) / 4 * 4));
+    }
   }
 }
 
@@ -343,6 +370,7 @@ int main() {
   const CMUnitTest tests[] = {
       {"attn_progressive__equals_the_reference", equals_the_reference, nullptr, nullptr, nullptr},
       {"attn_progressive__stops_by_hand", stops_by_hand, nullptr, nullptr, nullptr},
+      {"attn_progressive__quiet_pages_by_hand", quiet_pages_by_hand, nullptr, nullptr, nullptr},
       {"attn_progressive__unlisted_pages_are_left", unlisted_pages_are_left, nullptr, nullptr, nullptr},
       {"attn_progressive__microbatches_and_eps", microbatches_and_eps, nullptr, nullptr, nullptr},
       {"attn_progressive__threads_change_no_bit", threads_change_no_bit, nullptr, nullptr, nullptr},

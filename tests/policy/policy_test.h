@@ -59,7 +59,8 @@ struct Table {
             n,
             static_cast<uint32_t>(slots.size()),
             n,
-            static_cast<uint32_t>(slots.size())};
+            static_cast<uint32_t>(slots.size()),
+            0};
   }
   void append(uint32_t pos, uint32_t now, uint32_t page_flags = 0) {
     first_pos[n] = pos;

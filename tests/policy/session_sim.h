@@ -18,6 +18,7 @@
 #include "kv/kv_cache.h"
 #include "models/attend.h"
 #include "ops/ops.h"
+#include "policy/page_fetcher.h"
 #include "policy/policy.h"
 #include "policy/room.h"
 #include "quant/half.h"
@@ -97,6 +98,8 @@ struct PolicySpec {
   uint32_t budget = 0, context = 0, max_prompt = 0;
   std::vector<weir_key_value> options;
   uint32_t spill_pages = 0;  // with recall: pages that the store holds whatever is in them; 0: the whole context
+  uint32_t n_threads = 1;
+  const char* head_file = "";  // the text that the option heads_file would name
 };
 
 class Sim {
@@ -113,9 +116,10 @@ class Sim {
     config.max_prompt_tokens = spec.max_prompt;
     config.attn_scale = shape.scale();
     config.options = spec.options;
+    config.head_file = spec.head_file;
     if (!make_policy(spec.name, config, storage_, policy_).ok())
       fail_msg("policy %s: %s", spec.name, last_error_text());
-    lay_out();
+    lay_out(spec.n_threads);
     step_.kv = &kv;
     if (needs().recall_slots != 0) start_store(spec.spill_pages);
   }
@@ -227,20 +231,24 @@ class Sim {
     return lines[0].bytes;
   }
 
-  void lay_out() {
+  void lay_out(uint32_t n_threads) {
     const PolicyNeeds& n = needs();
-    const KvShape kv_shape = {shape.n_layers,
-                              shape.n_kv_heads,
-                              shape.head_dim,
-                              n.pages_per_stream,
-                              n.digest,
-                              n.n_wide_layers,
-                              n.wide_pages,
-                              n.prompt_scores,
-                              0,
-                              0,
-                              0,
-                              n.recall_slots};
+    KvShape kv_shape = {shape.n_layers,
+                        shape.n_kv_heads,
+                        shape.head_dim,
+                        n.pages_per_stream,
+                        n.digest,
+                        n.n_wide_layers,
+                        n.wide_pages,
+                        n.prompt_scores,
+                        0,
+                        0,
+                        0,
+                        n.recall_slots,
+                         n.one_pool};
+    kv_shape.by_layer = n.layer_pages;
+    kv_shape.windows = storage_.windows;
+    kv_shape.own_pages = kv_shape.windows.pages(shape.batch, n.context_tokens);
     Arena measured[3], arenas[3];
     kv.lay_out(kv_shape, measured[0], measured[1], measured[2]);
     for (int i = 0; i < 3; ++i) arenas[i] = Arena(take(memory_[i], measured[i].used()), measured[i].used());
@@ -248,13 +256,14 @@ class Sim {
     kv.reset();
     const uint32_t pages = kv_shape.max_capacity(), n_heads = shape.n_heads();
     OpShapes shapes;
+    shapes.n_threads = n_threads;
     shapes.max_tok = shape.batch;
     shapes.max_cols = shapes.max_rows = n_heads * shape.head_dim;
     shapes.n_heads = n_heads;
     shapes.n_kv_heads = shape.n_kv_heads;
     shapes.head_dim = shape.head_dim;
     shapes.max_pages = pages;
-    check(pool_.start(1));
+    check(pool_.start(n_threads));
     cx_.pool = &pool_;
     cx_.scratch_bytes = backend.scratch_bytes(shapes);
     cx_.scratch = take(scratch_, cx_.scratch_bytes);
@@ -281,9 +290,15 @@ class Sim {
     step_.backend = &backend;
     step_.cold = &cold;
     Arena measured;
-    step_.b.staging.lay_out(shape.n_kv_heads, shape.head_dim, shape.n_heads(), shape.batch, measured);
+    lay_out_store(measured);
     Arena arena(take(staging_, measured.used()), measured.used());
+    lay_out_store(arena);
+  }
+
+  void lay_out_store(Arena& arena) {
     step_.b.staging.lay_out(shape.n_kv_heads, shape.head_dim, shape.n_heads(), shape.batch, arena);
+    if (needs().fetch_pages != 0)
+      step_.b.fetcher = PageFetcher::lay_out(shape.n_kv_heads, shape.head_dim, needs().fetch_pages, arena);
   }
 
   void commit() {
@@ -370,6 +385,7 @@ class Sim {
     a.window = scope.window;
     a.list_per_head = lists.select != nullptr && needs().list_per_head;
     a.soft_cap = soft_cap;
+    set_head_windows(kv, layer, a);
     return a;
   }
 
@@ -377,9 +393,12 @@ class Sim {
     const uint32_t n_heads = shape.n_heads();
     PageLists lists;
     if (!select_.empty()) {
-      check(policy_->select(cx_, backend.ops, kv,
-                            {layer, n_heads, q_.data(), data(score_), select_.data(), n_select_.data(), &cold}, lists));
+      check(policy_->select(
+          cx_, backend.ops, kv,
+          {layer, n_heads, q_.data(), data(score_), select_.data(), n_select_.data(), &cold, step_.b.fetcher}, lists));
     }
+    if (lists.select != nullptr)
+      list_whole_windows(kv, layer, n_heads, needs().list_per_head, select_.data(), n_select_.data());
     AttnPagedArgs a = attn_args(layer, 1, lists);
     a.page_mass = data(mass_);
     check(attend_lists(cx_, backend.ops, a, lists, select_.data(), n_select_.data()));

@@ -49,6 +49,9 @@ const PolicySpec kFull[] = {
     {"hybrid", 256, 1024, 0, {{"recall", "on"}, {"rho", "0.2"}, {"recall_from", "3"}}},
     {"dense", 0, 1024, 0, {{"prompt", "snapkv"}, {"prompt_budget", "112"}}},
     {"raas", 256, 1024, 0, {{"prompt", "snapkv"}, {"prompt_budget", "112"}}},
+    {"dense", 0, 1024, 0, {{"prompt", "pyramid"}, {"prompt_budget", "128"}, {"prompt_beta", "1.1"}}},
+    {"raas", 256, 1024, 0, {{"prompt", "ada"}, {"prompt_budget", "112"}}},
+    {"raas", 256, 1024, 0, {{"prompt", "pyramid"}, {"prompt_budget", "160"}, {"prompt_beta", "1.2"}}},
     {"h2o", 256, 1024, 0, {{"prompt", "snapkv"}, {"prompt_budget", "112"}}},
 };
 

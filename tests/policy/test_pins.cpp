@@ -33,6 +33,7 @@ const PolicySpec kPolicies[] = {
     {"hybrid", 160, 1024, 0, {{"recall", "on"}, {"recall_from", "3"}, {"rho", "0.3"}}},
     {"h2o", 160, 1024, 0, {{"skip_layers", "0"}, {"prompt", "snapkv"}, {"prompt_budget", "96"}}},
     {"raas", 160, 1024, 0, {{"prompt", "snapkv"}, {"prompt_budget", "96"}}},
+    {"raas", 160, 1024, 0, {{"prompt", "pyramid"}, {"prompt_budget", "96"}, {"prompt_beta", "1.1"}}},
 };
 
 bool holds_whole_prompts(const PolicySpec& spec) {

@@ -121,6 +121,7 @@ void options__bad_values(void**) {
       {"psa", "mb", {"0", "33", "-1", "all"}},
       {"psa", "max_pages", {"0", "1", "1048577", "none"}},
       {"psa", "bound", {"yes", ""}},
+      {"psa", "pool", {"one", ""}},
       {"psa", "agg", {"qhead", "sum"}},
       {"psa", "digest", {"max"}},
       {"psa", "skip_layers", {"4"}},
@@ -173,6 +174,13 @@ void options__limits_are_allowed(void**) {
       {"psa", 512, 4096, 0, {{"eps", "1"}, {"mb", "32"}, {"max_pages", "32"}, {"sink_pages", "30"}}},
       {"psa", 0, 4096, 0, {{"bound", "true"}, {"max_pages", "1048576"}, {"digest", "minmax"}}},
       {"psa", 32, 4096, 0, {}},  // a microbatch no larger than the budget
+      {"psa", 0, 4096, 0, {{"recall", "off"}}},
+      {"psa", 48, 4096, 0, {{"recall", "on"}, {"max_pages", "1048576"}}},
+      {"psa", 144, 4096, 0, {{"recall", "on"}, {"mb", "4"}, {"skip_layers", "0"}, {"max_pages", "20"}}},
+      {"psa", 512, 4096, 0, {{"recall", "on"}, {"bound", "true"}}},
+      {"psa", 512, 4096, 0, {{"recall", "on"}, {"eps", "1"}, {"pool", "stream"}}},
+      {"psa", 48, 4096, 0, {{"recall", "on"}, {"pool", "unified"}}},
+      {"psa", 0, 4096, 0, {{"recall", "on"}, {"skip_layers", "2"}}},  // no budget: nothing leaves
       {"raas", 512, 4096, 0, {{"recall", "on"}, {"recall_from", "31"}, {"protect_recent", "0"}}},
       {"raas", 512, 4096, 0, {{"recall", "on"}, {"alpha", "0"}, {"agg", "max_raw"}, {"spread", "2"}}},
       {"hybrid", 512, 4096, 0, {{"recall", "on"}, {"rho", "0"}, {"digest", "centroid"}}},
@@ -228,8 +236,19 @@ void options__contradictions(void**) {
   expect_refusal({"psa", 0, 4096, 0, {{"bound", "true"}, {"max_pages", "40"}}}, bad,
                  {"policy psa", "bound=true", "max_pages", "40 pages"});
   expect_refusal({"psa", 512, 4096, 0, {{"bound", "true"}}}, bad, {"policy psa", "bound=true", "32 pages"});
-  expect_refusal({"psa", 0, 4096, 0, {{"recall", "on"}}}, WEIR_ERR_UNSUPPORTED, {"policy psa", "recall=on"});
-  expect_policy({"psa", 0, 4096, 0, {{"recall", "off"}}});
+  // Where pages come back: slots for two microbatches and the open page, or for all that a step attends at once.
+  expect_refusal({"psa", 32, 4096, 0, {{"recall", "on"}}}, WEIR_ERR_BUDGET,
+                 {"policy psa", "mb=1", "at least 48 tokens", "not 32"});
+  expect_refusal({"psa", 128, 4096, 0, {{"recall", "on"}, {"mb", "4"}}}, WEIR_ERR_BUDGET,
+                 {"policy psa", "mb=4", "at least 144 tokens", "not 128"});
+  expect_refusal({"psa", 512, 4096, 0, {{"recall", "on"}, {"eps", "1"}, {"max_pages", "33"}}}, WEIR_ERR_BUDGET,
+                 {"policy psa", "max_pages=33", "32 pages"});
+  expect_refusal({"psa", 512, 4096, 0, {{"recall", "on"}, {"skip_layers", "1"}}}, bad,
+                 {"policy psa", "skip_layers=1", "recall=on"});
+  expect_refusal({"psa", 512, 4096, 0, {{"recall", "on"}, {"pool", "unified"}, {"eps", "1"}}}, bad,
+                 {"policy psa", "pool=unified", "eps=1"});
+  expect_refusal({"psa", 512, 4096, 0, {{"pool", "unified"}}}, bad, {"policy psa", "pool", "recall=off"});
+  expect_refusal({"psa", 512, 4096, 0, {{"recall", "on"}, {"prompt", "snapkv"}}}, bad, {"prompt=snapkv", "recall"});
   // With recall nothing of a prompt is given up. A budget for the whole context recalls nothing.
   expect_refusal({"arkvale", 512, 4096, 0, {{"prompt", "snapkv"}}}, bad, {"prompt=snapkv", "recall"});
   expect_refusal({"arkvale", 512, 4096, 0, {{"prompt_budget", "64"}}}, bad, {"prompt_budget"});
@@ -291,7 +310,7 @@ void options__unknown_names(void**) {
       {"hybrid", {"stamp_rule", "rho", "digest", "agg", "skip_layers", "sink_pages", "recall"}},
       {"random", {"seed", "min_decode_pages", "overflow", "pin_prompt"}},
       {"arkvale", {"digest", "spread", "agg", "recall_from", "recall_pages", "attend", "protect_recent"}},
-      {"psa", {"digest", "agg", "skip_layers", "sink_pages", "eps", "mb", "max_pages", "bound", "recall"}},
+      {"psa", {"digest", "agg", "skip_layers", "sink_pages", "eps", "mb", "max_pages", "bound", "recall", "pool"}},
   };
   ASSERT_EVERY_POLICY_EXCEPT("dense", rows, policy);  // above
   for (const auto& row : rows) {
@@ -322,7 +341,8 @@ void options__prompt_policies(void**) {
     const Spec window = {name, 512, 4096, 0, {{"prompt_window", "16"}}};
     PolicyNeeds needs;
     assert_true(try_policy({name, 512, 4096, 0, {}}, &needs).ok());
-    expect_refusal({name, 512, 4096, 0, {{"prompt", "pyramid"}}}, WEIR_ERR_NOT_FOUND, {"pyramid", "snapkv"});
+    expect_refusal({name, 512, 4096, 0, {{"prompt", "pyramids"}}}, WEIR_ERR_NOT_FOUND,
+                   {"pyramids", "snapkv", "pyramid"});
     if (needs.prompt_policy)
       expect_policy(window);  // it has one without being asked for it
     else
@@ -344,6 +364,17 @@ void options__prompt_policies(void**) {
     expect_refusal(snapkv("prompt_kernel", value), bad, {"snapkv", "prompt_kernel", value});
   for (const char* value : {"2", "32"})
     expect_refusal(snapkv("prompt_kernel", value), bad, {"prompt_kernel", value, "odd"});
+  expect_refusal(snapkv("prompt_beta", "2"), WEIR_ERR_NOT_FOUND, {"snapkv", "prompt_beta"});
+  for (const char* value : {"0.9", "1001", "nan", "steep"}) {
+    expect_refusal({"quest", 512, 4096, 0, {{"prompt", "pyramid"}, {"prompt_beta", value}}}, bad,
+                   {"pyramid", "prompt_beta", value});
+  }
+  expect_policy({"quest", 512, 4096, 0, {{"prompt", "pyramid"}, {"prompt_beta", "1"}}});
+  for (const char* value : {"-0.1", "1.1", "nan"}) {
+    expect_refusal({"quest", 512, 4096, 0, {{"prompt", "ada"}, {"prompt_alpha", value}}}, bad,
+                   {"ada", "prompt_alpha", value});
+  }
+  expect_refusal({"sink", 512, 4096, 0, {{"prompt", "pyramid"}}}, WEIR_ERR_UNSUPPORTED, {"prompt=pyramid", "incache"});
   expect_refusal(snapkv("prompt_windows", "3"), WEIR_ERR_NOT_FOUND,
                  {"snapkv", "prompt_windows", "prompt_budget", "prompt_window", "prompt_kernel"});
   expect_refusal({"quest", 512, 4096, 0, {{"prompt", "snapkv"}, {"prompt_budget", "64"}, {"prompt_window", "65"}}}, bad,

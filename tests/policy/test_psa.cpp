@@ -166,6 +166,19 @@ void psa__rules_and_needs(void**) {
   Made small("psa", 48, 1024, {{"max_pages", "2"}});
   assert_int_equal(small.policy->step_rules().stop_microbatch, 2);
   assert_int_equal(small.policy->step_rules().select_budget, 2);
+  Made quiet("psa", 0, 1024, {{"quiet", "16"}});
+  assert_true(quiet.status.ok() && quiet.policy->needs().page_lists);
+  assert_int_equal(quiet.policy->step_rules().stop_quiet_pages, 16);
+  assert_true(quiet.policy->step_rules().stop_quiet_share == 0.03f);
+  const auto refused = [](std::initializer_list<weir_key_value> options) {
+    assert_int_equal(Made("psa", 0, 1024, options).status.code(), WEIR_ERR_INVALID_ARG);
+  };
+  refused({{"quiet", "16"}, {"eps", "0.9"}});
+  refused({{"quiet_share", "0.1"}});
+  refused({{"quiet", "16"}, {"bound", "true"}});
+  refused({{"quiet", "x"}});
+  refused({{"quiet", "16"}, {"quiet_share", "nan"}});
+  refused({{"quiet", "16"}, {"quiet_share", "1.5"}});
   Made short_context("psa", 0, 128, {});
   assert_true(short_context.status.ok() && !short_context.policy->needs().page_lists);
 }

@@ -1,0 +1,289 @@
+// cuda: attention that stops by itself, policy psa in one launch a layer. After how many pages it stops is computed by
+// hand for models whose keys are all equal, on the GPU and, with the same checks, on the processor. What it attends
+// then is compared with quest, whose budget has the pages that a rule of quiet pages takes, and with the processor.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api/handles.h"
+#include "tests/cuda/cuda_test.h"
+#include "tests/cuda/random_model.h"
+
+namespace {
+
+using weir::kPageTokens;
+using weir::test::distance;
+using weir::test::logits_of;
+using weir::test::RandomModel;
+
+using Options = std::vector<std::pair<const char*, std::string>>;
+
+struct Close {
+  void operator()(weir_session* session) const { weir_session_destroy(session); }
+};
+using Session = std::unique_ptr<weir_session, Close>;
+
+// A model's file, opened.
+struct OpenModel {
+  explicit OpenModel(const RandomModel& m) : path(weir::test::write_random_model(m)) {
+    weir_runtime_options options = gpu_runtime_options();
+    options.n_threads = 0;
+    assert_ok(weir_runtime_create(&options, &f.runtime));
+    assert_ok(weir_model_open(f.runtime, path.c_str(), nullptr, &f.model));
+    weir::test::bend(f.model, m);
+  }
+  ~OpenModel() {
+    close_gpu_fixture(&f);
+    std::remove(path.c_str());
+  }
+  OpenModel(const OpenModel&) = delete;
+  OpenModel& operator=(const OpenModel&) = delete;
+
+  std::string path;
+  fixture f = {nullptr, nullptr};
+};
+
+weir_status try_open(const OpenModel& model, int32_t device, const char* policy, const Options& given, uint32_t budget,
+                     uint32_t context, Session& out) {
+  std::vector<weir_key_value> list = {{"skip_layers", "0"}};
+  for (const auto& [key, value] : given) list.push_back({key, value.c_str()});
+  weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
+  options.device = device;
+  options.policy = policy;
+  options.policy_options = list.data();
+  options.n_policy_options = static_cast<uint32_t>(list.size());
+  options.budget_tokens = budget * kPageTokens;
+  options.context_tokens = context;
+  weir_session* session = nullptr;
+  const weir_status status = weir_session_create(model.f.model, &options, &session);
+  out.reset(session);
+  return status;
+}
+
+Session open_session(const OpenModel& model, int32_t device, const char* policy, const Options& options,
+                     uint32_t budget, uint32_t context) {
+  Session session;
+  assert_ok(try_open(model, device, policy, options, budget, context, session));
+  return session;
+}
+
+std::vector<int32_t> devices() {
+  std::vector<int32_t> list = {WEIR_DEVICE_CPU};
+  if (why_no_gpu()[0] == '\0') list.push_back(WEIR_DEVICE_CUDA);
+  return list;
+}
+
+// Random runs of equal tokens, some eight long, so that pages differ as those of texts do.
+std::vector<weir_token> random_tokens(uint32_t n) {
+  uint64_t state = 7;
+  std::vector<weir_token> tokens(n);
+  for (uint32_t i = 0; i < n; ++i) {
+    const bool goes_on = i > 0 && weir::test::next_random(state) >> 61 != 0;
+    tokens[i] = goes_on ? tokens[i - 1] : weir::test::random_token(state);
+  }
+  return tokens;
+}
+
+// A step; returns its pages, of all streams.
+uint64_t step(const Session& session, weir_token token) {
+  assert_ok(weir_session_step(session.get(), token));
+  weir_session_stats stats = WEIR_SESSION_STATS_INIT;
+  assert_ok(weir_session_get_stats(session.get(), &stats));
+  return stats.pages_attended;
+}
+
+// A rule, and what it means when all tokens have the same logit.
+struct Rule {
+  double eps;      // without `quiet`
+  uint32_t quiet;  // pages; 0: eps decides
+  double share;
+  uint32_t mb, n_sinks;
+
+  Options options() const {
+    Options list = {{"mb", std::to_string(mb)}, {"sink_pages", std::to_string(n_sinks)}};
+    if (quiet == 0) {
+      list.push_back({"eps", std::to_string(eps)});
+    } else {
+      list.push_back({"quiet", std::to_string(quiet)});
+      list.push_back({"quiet_share", std::to_string(share)});
+    }
+    return list;
+  }
+
+  // Pages that a stream of `n` pages attends. The last page, with n_open tokens, comes first.
+  uint32_t pages(uint32_t n, uint32_t n_open) const {
+    const uint32_t n_forced = std::min(n, n_sinks + 1);
+    uint32_t n_quiet = 0;
+    for (uint32_t i = 1; i <= n; ++i) {
+      // Forced pages come by row, so that the open one is the last of them.
+      const double of_page = i == n_forced ? n_open : 16.0;
+      const double seen = 16.0 * i - (i >= n_forced ? 16.0 - n_open : 0.0);
+      bool done = i > n_forced && seen / (seen + 16.0 * (n - i)) > eps;
+      if (quiet > 0) {
+        n_quiet = of_page <= share * seen ? n_quiet + 1 : 0;
+        done = n_quiet >= quiet;
+      }
+      if (done) return std::min(n, (i + mb - 1) / mb * mb);
+    }
+    return n;
+  }
+};
+
+void stop__counts_pages_alike(void**) {
+  // Shares away from those that whole numbers of pages have.
+  const Rule rules[] = {{0.0, 0, 0.0, 1, 0},      {0.3333, 0, 0.0, 1, 0},  {0.5017, 0, 0.0, 8, 0},
+                        {0.9031, 0, 0.0, 3, 2},   {0.9907, 0, 0.0, 32, 0}, {0.5017, 0, 0.0, 7, 70},
+                        {0.0, 1, 0.1234, 1, 0},   {0.0, 20, 0.0313, 8, 0}, {0.0, 130, 0.0101, 4, 3},
+                        {0.0, 300, 0.0501, 5, 0}, {0.0, 17, 1.0, 1, 0},    {0.0, 3, 0.0, 8, 0}};
+  const RandomModel models[] = {{"qwen2", 4, 2, 64, "f16", 1, 8192, true}, {"qwen2", 7, 1, 128, "q8_0", 2, 8192, true}};
+  for (const RandomModel& m : models) {
+    const OpenModel model(m);
+    const uint32_t n_streams = m.n_layers * m.n_kv_heads, n_prompt = 5000;
+    const std::vector<weir_token> tokens = random_tokens(n_prompt + 20);
+    for (const int32_t device : devices()) {
+      for (const Rule& rule : rules) {
+        for (const char* agg : {"max_raw", "max_z", "mean_raw"}) {
+          Options options = rule.options();
+          options.push_back({"agg", agg});
+          const Session session = open_session(model, device, "psa", options, 0, 8192);
+          // Short histories first: of less than a microbatch, of less than a round.
+          uint32_t n = 0;
+          for (const uint32_t to : {33u, 700u, n_prompt}) {
+            assert_ok(weir_session_prefill(session.get(), tokens.data() + n, to - n, nullptr, nullptr));
+            for (n = to; n < to + 4; ++n) {
+              const uint64_t got = step(session, tokens[n]);
+              const uint32_t n_pages = n / kPageTokens + 1, want = rule.pages(n_pages, n % kPageTokens + 1);
+              if (got != uint64_t{want} * n_streams) {
+                fail_msg("%s, eps %g, quiet %u, mb %u, %u sink pages, %u pages: %llu, not %u in each of %u streams",
+                         device == WEIR_DEVICE_CPU ? "processor" : "GPU", rule.eps, rule.quiet, rule.mb, rule.n_sinks,
+                         n_pages, static_cast<unsigned long long>(got), want, n_streams);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// A short history for sanitizers: three rounds, and a stop in the first.
+void stop__several_rounds(void**) {
+  const Rule rules[] = {{0.5, 0, 0.0, 8, 0}, {0.0, 201, 1.0, 3, 0}};
+  const RandomModel m = {"qwen2", 6, 2, 64, "f16", 1, 4096, true};
+  const OpenModel model(m);
+  const std::vector<weir_token> tokens = random_tokens(3840);
+  for (const int32_t device : devices()) {
+    for (const Rule& rule : rules) {
+      const Session session = open_session(model, device, "psa", rule.options(), 0, 4096);
+      assert_ok(weir_session_prefill(session.get(), tokens.data(), 3603, nullptr, nullptr));
+      for (uint32_t n = 3603; n < 3603 + steps_at_most(20); ++n)
+        assert_int_equal(step(session, tokens[n]), 2 * rule.pages(n / kPageTokens + 1, n % kPageTokens + 1));
+    }
+  }
+}
+
+const RandomModel kModels[] = {{"llama", 8, 2, 64, "f16", 1, 16384},
+                               {"llama", 32, 8, 128, "q8_0", 1, 16384},
+                               {"qwen3", 3, 1, 64, "f16", 2, 16384},
+                               {"qwen2", 7, 1, 128, "q8_0", 1, 16384},
+                               {"llama", 8, 1, 64, "f16", 1, 16384, false, false, true}};
+
+// Every page is quiet with a share of 1: then the n best pages are attended, as quest does with a budget of n. They are
+// summed in another order.
+void stop__attends_as_quest(void**) {
+  NEED_GPU();
+  for (const RandomModel& m : kModels) {
+    const OpenModel model(m);
+    const std::vector<weir_token> tokens = random_tokens(9000);
+    for (const uint32_t n : {16u, 61u, 64u, 130u, 200u}) {
+      for (const char* agg : {"max_raw", "max_z", "mean_raw"}) {
+        const Session quest = open_session(model, WEIR_DEVICE_CUDA, "quest", {{"agg", agg}}, n, 16384),
+                      psa = open_session(
+                          model, WEIR_DEVICE_CUDA, "psa",
+                          {{"agg", agg}, {"quiet", std::to_string(n)}, {"quiet_share", "1"}, {"mb", "1"}}, 0, 16384);
+        for (const Session* s : {&quest, &psa}) {
+          assert_ok(weir_session_prefill(s->get(), tokens.data(), 8000, nullptr, nullptr));
+          for (const uint32_t at : {100u, 3000u, 7000u}) assert_ok(weir_session_pin(s->get(), at, at + 40));
+        }
+        for (uint32_t i = 8000; i < 8000 + steps_at_most(20); ++i) {
+          assert_int_equal(step(quest, tokens[i]), step(psa, tokens[i]));
+          const double apart = distance(logits_of(quest.get()), logits_of(psa.get()));
+          if (!(apart <= 1e-3)) fail_msg("%s %u pages: logits are %g apart", weir::test::name_of(m).c_str(), n, apart);
+        }
+      }
+    }
+  }
+}
+
+// The GPU's prompt is computed in another way, so that some pages change places in the order, and streams then stop a
+// few pages earlier or later.
+void stop__as_on_the_processor(void**) {
+  NEED_GPU();
+  for (const RandomModel& m : kModels) {
+    const OpenModel model(m);
+    const std::vector<weir_token> tokens = random_tokens(3100);
+    for (const Options& options :
+         {Options{{"eps", "0.5"}, {"mb", "1"}}, Options{{"eps", "0.9"}}, Options{{"eps", "0.98"}, {"mb", "4"}},
+          Options{{"quiet", "16"}, {"quiet_share", "0.01"}}, Options{{"eps", "0.9"}, {"max_pages", "70"}}}) {
+      const uint32_t budget = options.back().first == std::string("max_pages") ? 100 : 0;
+      const Session cpu = open_session(model, WEIR_DEVICE_CPU, "psa", options, budget, 16384),
+                    gpu = open_session(model, WEIR_DEVICE_CUDA, "psa", options, budget, 16384);
+      for (const Session* s : {&cpu, &gpu})
+        assert_ok(weir_session_prefill(s->get(), tokens.data(), 3000, nullptr, nullptr));
+      double all = 0.0, off = 0.0;
+      std::vector<double> apart;
+      const uint32_t n_steps = steps_at_most(40);
+      for (uint32_t i = 3000; i < 3000 + n_steps; ++i) {
+        const auto want = static_cast<double>(step(cpu, tokens[i])), got = static_cast<double>(step(gpu, tokens[i]));
+        all += want;
+        off += std::fabs(want - got);
+        apart.push_back(distance(logits_of(cpu.get()), logits_of(gpu.get())));
+      }
+      std::sort(apart.begin(), apart.end());
+      const double middle = apart[n_steps / 2];
+      std::printf("%s %s=%s: %.1f pages a step, %.2f %% off, logits %.4f apart, at most %.4f\n",
+                  weir::test::name_of(m).c_str(), options[0].first, options[0].second.c_str(), all / n_steps,
+                  100.0 * off / all, middle, apart.back());
+      if (!(off <= 0.05 * all) || !(middle <= 0.03)) fail_msg("too far");
+    }
+  }
+}
+
+void stop__what_a_gpu_lacks_is_refused(void**) {
+  NEED_GPU();
+  const OpenModel model({"llama", 4, 1, 64, "f16", 1, 16384}), wide({"llama", 4, 1, 256, "f16", 1, 16384}),
+      capped({"llama", 4, 1, 64, "f16", 1, 4096, false, false, false, 0.25f});
+  struct Refusal {
+    const OpenModel& model;
+    Options options;
+    const char* named;
+  };
+  const Refusal refusals[] = {{model, {{"bound", "true"}}, "bound=true"},
+                              {model, {{"digest", "sphere_mean"}}, "digest=minmax"},
+                              {model, {{"agg", "sum_prob"}}, "max_z"},
+                              {wide, {}, "heads of 256"},
+                              {capped, {}, "soft cap"}};
+  for (const Refusal& r : refusals) {
+    Session session;
+    assert_int_equal(try_open(r.model, WEIR_DEVICE_CUDA, "psa", r.options, 0, 4096, session), WEIR_ERR_UNSUPPORTED);
+    if (std::strstr(weir_last_error(), r.named) == nullptr) fail_msg("%s is not in: %s", r.named, weir_last_error());
+    assert_null(session.get());
+    assert_ok(try_open(r.model, WEIR_DEVICE_AUTO, "psa", r.options, 0, 4096, session));
+  }
+}
+
+}  // namespace
+
+int main(void) {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(stop__counts_pages_alike),
+      cmocka_unit_test(stop__several_rounds),
+      cmocka_unit_test(stop__attends_as_quest),
+      cmocka_unit_test(stop__as_on_the_processor),
+      cmocka_unit_test(stop__what_a_gpu_lacks_is_refused),
+  };
+  return cmocka_run_group_tests_name("cuda/stop", tests, nullptr, nullptr);
+}
