@@ -50,4 +50,12 @@ Status attn_progressive(OpContext&, const AttnProgressiveArgs&) {
   return fail(WEIR_ERR_UNSUPPORTED, "CUDA: there is no attn_progressive");
 }
 
+Status attn_history(OpContext&, const AttnHistoryArgs&) {
+  return fail(WEIR_ERR_UNSUPPORTED, "CUDA: there is no attn_history");
+}
+
+Status history_begin(OpContext&, const HistoryBeginArgs&) {
+  return fail(WEIR_ERR_UNSUPPORTED, "CUDA: there is no history_begin");
+}
+
 }  // namespace weir::cuda

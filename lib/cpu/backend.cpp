@@ -1,6 +1,7 @@
 // The op table of the CPU backend. Ops run one after another and share one scratch block, each from its start.
 #include <algorithm>
 
+#include "cpu/attn_history.h"
 #include "cpu/attn_paged.h"
 #include "cpu/attn_progressive.h"
 #include "cpu/experts.h"
@@ -33,7 +34,7 @@ uint64_t scratch_bytes(const OpShapes& shapes) {
   return std::max({cpu::matmul_scratch_bytes(shapes), cpu::attn_scratch_bytes(shapes),
                    cpu::page_stamp_scratch_bytes(shapes), cpu::page_select_scratch_bytes(shapes),
                    cpu::token_mass_scratch_bytes(shapes), cpu::experts_scratch_bytes(shapes),
-                   cpu::attn_progressive_scratch_bytes(shapes)});
+                   cpu::attn_progressive_scratch_bytes(shapes), cpu::attn_history_scratch_bytes(shapes)});
 }
 
 }  // namespace

@@ -13,6 +13,7 @@ void KvCache::lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena&
   digests_ = shape.digest != DigestKind::kNone ? digests.take<uint16_t>((shape.recalls() ? rows : shape.n_slots()) *
                                                                         digest_elements(shape.digest, shape.head_dim))
                                                : nullptr;
+  history_.lay_out(shape.history, shape.n_kv_heads, shape.head_dim, digests);
   slots_ = tables.take<uint32_t>(rows);
   first_pos_ = tables.take<uint32_t>(rows);
   len_ = tables.take<uint32_t>(rows);
@@ -63,6 +64,7 @@ void KvCache::reset() {
   std::fill_n(window_copies_, n_window_copies(), kNoCopy);
   // A device opens rows itself, so those that are not in use have no copies either.
   if (copies_ != nullptr) std::fill_n(copies_, shape_.n_rows(), kNoCopy);
+  history_.reset();
   n_tokens_ = 0;
   n_reserved_ = 0;
   n_tokens_published_.store(0, std::memory_order_relaxed);
@@ -82,6 +84,7 @@ void KvCache::copy_from(const KvCache& other) {
     std::copy_n(other.archive_, shape_.n_archived_streams() * shape_.archive_pages, archive_);
     std::copy_n(other.archive_flags_, shape_.archive_pages, archive_flags_);
   }
+  history_.copy_from(other.history_);
   set_counters(other.counters());
   commit();
   pages_slid_ = other.pages_slid_;
@@ -271,6 +274,7 @@ void KvCache::truncate(uint32_t n_tokens) {
       if (digests_ != nullptr && !pages_elsewhere_ && slots_[row] != kNoSlot) rebuild_digest(s, last);
     }
   }
+  history_.truncate(n_tokens);
   n_tokens_ = n_tokens;
   n_reserved_ = 0;
   n_tokens_published_.store(n_tokens_, std::memory_order_relaxed);

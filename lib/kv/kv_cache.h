@@ -19,6 +19,7 @@
 
 #include "core/memory.h"
 #include "core/status.h"
+#include "kv/attn_history.h"
 #include "kv/page_codec.h"
 #include "kv/page_events.h"
 #include "kv/stream_pages.h"
@@ -46,6 +47,10 @@ struct KvShape {
   // those of local layers and of first layers that hold the context.
   uint32_t archive_pages = 0;
   LayerPages by_layer = {};  // pages of a stream by its layer, of the layers that are neither wide nor local
+
+  // What attention learns from its past, in the layers that are not local from this one on.
+  HistoryShape history = {};
+  uint32_t history_from_layer = 0;
 
   // Streams of other layers that hold sinks and a window of their own in own_pages.
   StreamWindows windows = {};
@@ -212,6 +217,10 @@ class KvCache {
   const KvShape& shape() const { return shape_; }
   uint32_t n_tokens() const { return n_tokens_; }
   KvView view(uint32_t layer) const;
+  // Of a layer that has one.
+  HistoryView history(uint32_t layer) const {
+    return history_.view(shape_.n_global(layer) - shape_.n_global(shape_.history_from_layer));
+  }
   StreamView stream(uint32_t index) const;  // index = layer * n_kv_heads + kv head
   const uint32_t* append_rows(uint32_t layer) const { return append_row_ + size_t{layer} * shape_.n_kv_heads; }
   uint32_t* n_pages_of(uint32_t layer) const { return n_pages_ + size_t{layer} * shape_.n_kv_heads; }
@@ -379,6 +388,7 @@ class KvCache {
   void record_event(uint32_t stream, size_t row);
 
   KvShape shape_;
+  AttnHistory history_;
   bool pages_elsewhere_ = false;
   PageEventRing events_;
   uint16_t* pool_ = nullptr;     // [n_slots, 2, kPageTokens, head_dim] bf16

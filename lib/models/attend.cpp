@@ -123,12 +123,24 @@ bool digests_are_due(DigestKind digest, uint32_t pos, uint32_t n_tok) {
 
 namespace {
 
+// Attention over the tokens that mattered to earlier steps.
+Status attend_history(Step& s, const AttnPagedArgs& attn, uint32_t layer) {
+  AttnHistoryArgs a = {attn, s.kv->history(layer), s.policy->history_rules(), {}, s.kv->flags(layer), s.b.n_select};
+  a.size = s.policy->history_size(attn.pos + 1 - std::min(attn.pos + 1, a.rules.n_sink));
+  a.attn.q_sink = nullptr;
+  WEIR_TRY(s.backend->ops.attn_history(s.cx, a));
+  for (uint32_t i = 0; i < attn.kv.n_kv_heads; ++i) s.pages_attended += whole_pages(s.b.n_select[i]);
+  return {};
+}
+
 // The policy selects pages before attention and observes it after.
 Status attend_step(Step& s, const Attention& attention, AttnPagedArgs attn, uint32_t layer) {
   const OpTable& ops = s.backend->ops;
   const uint32_t n_heads = attn.n_heads;
   PageLists lists;
   const bool ruled = is_ruled(attention);
+  const PolicyNeeds& needs = s.policy->needs();
+  if (needs.history.group != 0 && ruled && layer >= needs.history_from_layer) return attend_history(s, attn, layer);
   if (s.b.select != nullptr && ruled)
     WEIR_TRY(s.policy->select(s.cx, ops, *s.kv,
                               {layer, n_heads, attn.q, s.b.page_score, s.b.select, s.b.n_select, s.cold, s.b.fetcher},

@@ -115,7 +115,9 @@ void lay_out_buffers(const ModelConfig& c, const RopeTable& rope, const PolicyNe
   b.page_mass = needs.page_mass ? arena.take<float>(masses) : nullptr;
   b.page_score = needs.digest != DigestKind::kNone ? arena.take<float>(masses) : nullptr;
   b.select = n_lists != 0 ? arena.take<uint32_t>(uint64_t{n_lists} * max_pages) : nullptr;
-  b.n_select = n_lists != 0 ? arena.take<uint32_t>(n_lists) : nullptr;
+  b.n_select = n_lists != 0               ? arena.take<uint32_t>(n_lists)
+               : needs.history.group != 0 ? arena.take<uint32_t>(c.n_kv_heads)
+                                          : nullptr;
   b.lse = needs.prompt_rows != 0 ? arena.take<float>(n * c.n_heads) : nullptr;
   b.token_mass = needs.prompt_rows != 0 ? arena.take<float>(uint64_t{c.n_kv_heads} * max_pages * kPageTokens) : nullptr;
   b.logits = arena.take<float>(c.vocab_size);

@@ -9,6 +9,7 @@
 
 #include "core/status.h"
 #include "core/thread_pool.h"
+#include "ops/history.h"
 #include "ops/traits.h"
 #include "quant/weight_type.h"
 
@@ -496,6 +497,40 @@ struct AttnProgressiveArgs {
   PageSource* source = nullptr;
 };
 
+// Attention of one query row over the tokens that mattered to the steps before (docs/algorithms.md, "LFPS"). All pages
+// are in the pool, and a page's row is its position / kPageTokens. Per query head:
+// - a head whose sinks are estimated to have a share of more than HistoryRules::eta gets that share of the sinks' mean
+//   and the rest of the mean of all other values, and its tables stay as they are; unless `size.top` covers all tokens;
+// - else the listed entries of both tables are candidates, then their neighbours (kHistoryNeighbours) that are above
+//   the mean of a table, as long as there is room for more candidates. The heads of a group share candidates. It
+//   attends the sinks, and of the candidates the `size.top` ones with the highest logits, the earlier one of equals;
+// - half of its attention, without the sinks', is added to both tables, which decay by gamma.
+// With as many `size.candidates` as tokens all of them are candidates. Tokens of pages with kPageKept are candidates
+// and are attended besides the others.
+struct AttnHistoryArgs {
+  AttnPagedArgs attn;  // n_tok is 1; select, q_sink, page_mass, lse and carry are null, window is 0
+  HistoryView history;
+  HistoryRules rules;
+  HistorySize size;
+  const uint32_t* flags;       // [n_kv_heads, capacity] kPage*
+  uint32_t* n_read;            // out [n_kv_heads] keys that were read, those of sinks included
+  uint32_t* chosen = nullptr;  // out [n_heads, HistoryView::capacity] tokens attended, without sinks, ascending; or null
+  uint32_t* n_chosen = nullptr;  // out [n_heads]; a bypassed head has none; null with chosen
+};
+
+// Writes a layer's tables anew from the last query rows of a prompt: a steady_sum of their attention weights, each
+// row's over the tokens that are no sinks. Adds up keys and values that are not summed yet.
+struct HistoryBeginArgs {
+  const float* q;  // [n_rows, n_heads, head_dim]
+  KvView kv;       // as in AttnHistoryArgs
+  uint32_t n_rows, n_heads;
+  uint32_t pos;  // position of the first row; the last row is the last token
+  float scale, soft_cap;
+  HistoryView history;
+  HistoryRules rules;
+  uint32_t candidates;  // as HistorySize::candidates
+};
+
 // Output logits under a soft cap, in place: x = cap * tanh(x / cap).
 struct SoftCapArgs {
   float* x;  // in/out [n]
@@ -527,6 +562,7 @@ struct OpShapes {
   uint32_t max_pages = 0;                      // most pages of a stream
   uint32_t d_model = 0;                        // read where there are experts
   uint32_t n_experts = 0, n_experts_used = 0;  // 0: none
+  uint32_t history_tokens = 0;                 // most tokens of a history, sinks included; 0: there is none
   uint32_t expert_ff = 0, shared_ff = 0;       // rows of an expert's gate, and of the shared expert's; 0: none
 };
 

@@ -183,6 +183,8 @@ Status read_heads(const PolicyConfig& config, const PolicyNeeds& next, StreamWin
   WEIR_TRY(options.get_u32("heads_sinks", file.sinks, 0, 1u << 20));
   WEIR_TRY(options.get_u32("heads_recent", file.recent, 1, 1u << 30));
   WEIR_TRY(options.finish());
+  if (next.history.group != 0)
+    return fail(WEIR_ERR_INVALID_ARG, "heads=%s: this policy finds tokens by their positions, so all stay", kNames[name]);
   if (next.recall_slots != 0)
     return fail(WEIR_ERR_INVALID_ARG, "heads=%s: with recall every head keeps its pages", kNames[name]);
   if (next.sink_query) {

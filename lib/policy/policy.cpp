@@ -67,6 +67,8 @@ Status put_prompt_policy(const PolicyConfig& config, PolicyStorage& storage, Pol
   }
   for (const PromptEntry& entry : kPromptPolicies) {
     if (std::strcmp(entry.name, name) != 0) continue;
+    if (out->needs().history.group != 0)
+      return fail(WEIR_ERR_INVALID_ARG, "prompt=%.64s: this policy finds tokens by their positions, so all stay", name);
     if (out->needs().recall_slots != 0)
       return fail(WEIR_ERR_INVALID_ARG, "prompt=%.64s: with recall the whole prompt is kept", name);
     storage.effective.add(kPromptOption, "%s", name);

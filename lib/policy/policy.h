@@ -59,6 +59,9 @@ struct PolicyNeeds {
   // Number of last query rows of every prompt chunk whose attention observe_prompt observes; kAllRows: all.
   uint32_t prompt_rows = 0;
   bool prompt_scores = false;  // the table has prompt_score, a score per page for a prompt policy
+  // Attention learns from its past: the tables' sizes but for n_layers, and the first layer that has them.
+  HistoryShape history;
+  uint32_t history_from_layer = 0;
   LayerPages layer_pages;      // table capacities by layer; pages_per_stream is then their mean
   bool heads_differ = false;   // heads of a layer keep different numbers of pages
   uint32_t prompt_pages = 0;   // most prompt pages of a stream that may stay; 0: as many as the table has rows
@@ -159,6 +162,9 @@ class Policy {
   virtual Status observe(OpContext&, const OpTable&, KvCache&, const ObserveArgs&) const { return {}; }
   // Called after the attention of one layer over a prompt chunk (only with needs().prompt_rows).
   virtual Status observe_prompt(OpContext&, const OpTable&, KvCache&, const ObservePromptArgs&) const { return {}; }
+  // With needs().history: what attention among n tokens behind the sinks may cost, and its rules.
+  virtual HistorySize history_size([[maybe_unused]] uint32_t n) const { return {}; }
+  virtual HistoryRules history_rules() const { return {}; }
   // What victim, select and observe do in a decode step, for devices that keep the tables themselves; and which tokens
   // attention is restricted to, for all backends.
   virtual StepRules step_rules() const = 0;

@@ -113,6 +113,8 @@ Status find_backend(const weir_session_options& o, const Model& model, const Pol
       return fail(WEIR_ERR_UNSUPPORTED, "spill_budget_bytes: what leaves the pool can be stored on the processor only");
     if ((o.flags & WEIR_SESSION_TRACE) != 0)
       return fail(WEIR_ERR_UNSUPPORTED, "WEIR_SESSION_TRACE: only the processor's steps can be traced");
+    if (needs.history.group != 0)
+      return fail(WEIR_ERR_UNSUPPORTED, "policy %s: attention over single tokens runs on the processor only", o.policy);
     if (needs.fetch_pages != 0)
       return fail(WEIR_ERR_UNSUPPORTED, "policy %s: option recall=on runs on the processor only", o.policy);
     if (has_heads)
@@ -263,6 +265,9 @@ Status Session::check(const Model& model, const weir_session_options& o, uint32_
   setup.kv.recall_slots = needs.recall_slots;
   setup.kv.one_pool = needs.one_pool;
   setup.kv.by_layer = needs.layer_pages;
+  setup.kv.history = needs.history;
+  setup.kv.history_from_layer = needs.history_from_layer;
+  setup.kv.history.n_layers = setup.kv.n_global(c.n_layers) - setup.kv.n_global(needs.history_from_layer);
   setup.kv.window_pages = pages_of_window(c.window, setup.max_tok, needs.context_tokens);
   const uint64_t pool_bytes = setup.kv.n_slots() * setup.kv.page_bytes();
   if (storage.windows.any() && o.budget_bytes != 0 && pool_bytes > o.budget_bytes) {
@@ -277,6 +282,10 @@ Status Session::check(const Model& model, const weir_session_options& o, uint32_
   setup.most_archive_pages = setup.kv.archive_pages;
   if (o.spill_budget_bytes == 0) setup.kv.archive_pages = 0;
   setup.trace = (o.flags & WEIR_SESSION_TRACE) != 0;
+  if (setup.trace && needs.history.group != 0) {
+    return fail(WEIR_ERR_UNSUPPORTED, "WEIR_SESSION_TRACE: policy %s attends single tokens, which have no trace",
+                o.policy);
+  }
   // Slots are numbered in 32 bits.
   if (setup.kv.n_rows() >= UINT32_MAX) {
     return fail(
@@ -294,6 +303,7 @@ Status Session::check(const Model& model, const weir_session_options& o, uint32_
   shapes.n_kv_heads = c.n_kv_heads;
   shapes.head_dim = c.head_dim;
   shapes.max_pages = setup.kv.max_capacity();
+  shapes.history_tokens = needs.history.group != 0 ? needs.history.tokens + needs.history.n_sink : 0;
   shapes.d_model = c.d_model;
   shapes.n_experts = c.n_experts;
   shapes.n_experts_used = c.n_experts_used;

@@ -197,6 +197,8 @@ class Session::Saver final : ByteSink {
 Status Session::save(weir_write_fn fn, void* user) {
   Entry entry(*this);
   WEIR_TRY(entry.status());
+  if (policy_->needs().history.group != 0)
+    return fail(WEIR_ERR_UNSUPPORTED, "a session whose attention learns from its past cannot be saved by this version");
   WEIR_TRY(host_tables());
   if (has_logits_) WEIR_TRY(current_logits());
   if (setup_.has_store()) store_.drain();  // what is compressed already does not depend on time

@@ -1,0 +1,106 @@
+// Inner loops of attention over single tokens that lie anywhere: logits and sums of values by pointers to rows, which
+// are prefetched, because the hardware cannot foresee them. Compiled once per instruction set.
+#if defined(WEIR_CPU_ATTN_GATHER_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef WEIR_CPU_ATTN_GATHER_INL_H_
+#undef WEIR_CPU_ATTN_GATHER_INL_H_
+#else
+#define WEIR_CPU_ATTN_GATHER_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cpu/attn_paged_units-inl.h"
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace weir::cpu::HWY_NAMESPACE {
+
+#if WEIR_CPU_HAS_VECTORS
+
+// Rows that are on their way while one is read: a core has some 16 lines under way, and a row is 4 of them.
+constexpr size_t kRowsAhead = 16;
+constexpr size_t kLineElements = 64 / sizeof(uint16_t);
+
+HWY_INLINE void prefetch_row(const uint16_t* row, size_t d) {
+  for (size_t i = 0; i < d; i += kLineElements) hwy::Prefetch(row + i);
+}
+
+// logit[h * stride + i] = q_h . row[i], i < n. Prefetches rows.
+template <size_t kHeads>
+HWY_NOINLINE void gather_logits(const RowShape& shape, const float* q, size_t d_pad, const uint16_t* const* rows,
+                                size_t n, float* logit, size_t stride) {
+  constexpr size_t kToks = LogitTile<kHeads>::kToks, kSums = LogitTile<kHeads>::kSums;
+  const DF df;
+  for (size_t t = 0; t < n; t += kToks) {
+    const uint16_t* row[kToks];
+    // Rows beyond the end repeat the last; their results are dropped.
+    HWY_UNROLL(8)
+    for (size_t i = 0; i < kToks; ++i) {
+      row[i] = rows[HWY_MIN(t + i, n - 1)];
+      if (t + i + kRowsAhead < n) prefetch_row(rows[t + i + kRowsAhead], shape.d);
+    }
+    V sum[kSums];
+    HWY_UNROLL(16)
+    for (size_t i = 0; i < kSums; ++i) sum[i] = hn::Zero(df);
+    for (size_t b = 0; b < shape.n_full; ++b) add_products<kHeads, false>(shape, q, d_pad, row, 0, b, sum);
+    if (shape.tail) add_products<kHeads, true>(shape, q, d_pad, row, 0, shape.n_full, sum);
+    V sums = sums_of<kSums>(sum);
+    for (size_t m = kSums; m < kLanes; m *= 2)
+      sums = hn::Add(hn::ConcatEven(df, sums, sums), hn::ConcatOdd(df, sums, sums));
+    HWY_ALIGN float lane[kLanes];
+    hn::Store(sums, df, lane);
+    for (size_t h = 0; h < kHeads; ++h) {
+      for (size_t i = 0; i < HWY_MIN(kToks, n - t); ++i) logit[h * stride + t + i] = lane[h * kToks + i];
+    }
+  }
+}
+
+template <size_t kHeads, size_t kBlocks, bool kTail>
+HWY_INLINE void gather_block(const RowShape& shape, const float* weight, size_t stride, const uint32_t* used, size_t n,
+                             const uint16_t* const* rows, size_t block, float* out, size_t out_stride) {
+  const DF df;
+  const size_t behind_keys = size_t{kPageTokens} * shape.d;
+  V sum[kHeads * 2 * kBlocks];
+  HWY_UNROLL(16)
+  for (size_t i = 0; i < kHeads * 2 * kBlocks; ++i)
+    sum[i] = hn::Load(df, out + i / (2 * kBlocks) * out_stride + block * kBlock + i % (2 * kBlocks) * kLanes);
+  for (size_t t = 0; t < n; ++t) {
+    const uint16_t* value_row = rows[used[t]] + behind_keys;
+    V value[2 * kBlocks];
+    HWY_UNROLL(4)
+    for (size_t b = 0; b < kBlocks; ++b)
+      load_block<kTail>(shape, value_row + (block + b) * kBlock, value[2 * b], value[2 * b + 1]);
+    HWY_UNROLL(4)
+    for (size_t h = 0; h < kHeads; ++h) {
+      const V w = hn::Set(df, weight[h * stride + used[t]]);
+      HWY_UNROLL(8)
+      for (size_t i = 0; i < 2 * kBlocks; ++i)
+        sum[h * 2 * kBlocks + i] = hn::MulAdd(w, value[i], sum[h * 2 * kBlocks + i]);
+    }
+  }
+  HWY_UNROLL(16)
+  for (size_t i = 0; i < kHeads * 2 * kBlocks; ++i)
+    hn::Store(sum[i], df, out + i / (2 * kBlocks) * out_stride + block * kBlock + i % (2 * kBlocks) * kLanes);
+}
+
+// out_h += sum over the n members t of `used` of weight[h * stride + t] * the value behind key rows[t].
+template <size_t kHeads>
+HWY_NOINLINE void gather_values(const RowShape& shape, const float* weight, size_t stride, const uint32_t* used,
+                                size_t n, const uint16_t* const* rows, float* out, size_t out_stride) {
+  constexpr size_t kBlocks = (kManyRegisters ? 2 : 1) * (kHeads <= 2 ? 2 : 1);
+  size_t b = 0;
+  for (; b + kBlocks <= shape.n_full; b += kBlocks)
+    gather_block<kHeads, kBlocks, false>(shape, weight, stride, used, n, rows, b, out, out_stride);
+  for (; b < shape.n_full; ++b)
+    gather_block<kHeads, 1, false>(shape, weight, stride, used, n, rows, b, out, out_stride);
+  if (shape.tail) gather_block<kHeads, 1, true>(shape, weight, stride, used, n, rows, b, out, out_stride);
+}
+
+#endif  // WEIR_CPU_HAS_VECTORS
+
+}  // namespace weir::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per target

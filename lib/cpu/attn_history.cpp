@@ -1,0 +1,557 @@
+// Attention of one query row over the tokens that mattered to the steps before. A KV head is one unit of work: its
+// candidates come as a set from the lists (history_lists.h), are read in ascending order, and keys and values by
+// prefetched pointers, each once for all heads of the group. All that a step does is proportional to what is listed, but
+// for two passes over the bits of the set.
+//
+// Numerics: f32, sums over tokens in ascending order; tables in f32 with sums in f64. Results depend on the vector
+// length, not on threads.
+// Paper: LFPS, arXiv:2506.15704; docs/algorithms.md, "LFPS".
+#include "cpu/attn_history.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/memory.h"
+#include "cpu/history_lists.h"
+#include "cpu/simd_targets.h"
+#include "cpu/top_keys.h"
+#include "ops/history_sums.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/attn_history.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target.h:
+#include "cpu/attn_gather-inl.h"
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+
+#ifndef WEIR_CPU_ATTN_HISTORY_ONCE_
+#define WEIR_CPU_ATTN_HISTORY_ONCE_
+namespace weir::cpu {
+
+constexpr uint32_t kVectorPad = 16;   // floats of the widest vector
+constexpr uint32_t kMostGroup = 64;     // heads of a KV head, at most
+constexpr size_t kTileTokens = 64;      // tokens whose values are read together: 16 KiB at 128 channels, in L1
+constexpr uint32_t kBeginRows = 32;     // query rows of a prompt's end, at most
+constexpr size_t kBeginTokens = 256;    // tokens of a prompt whose logits are held at a time
+
+// Scratch of one thread.
+struct HistoryScratch {
+  CandidateScratch sets;
+  uint32_t* token;        // [tokens] of the rows behind the sinks
+  const uint16_t** rows;  // [tokens] keys: those of the sinks, then those of `token`
+  uint32_t* used;         // [tokens] rows with a weight
+  uint32_t* key;          // [tokens] order of the logits
+  float* weight;          // [max(group, kBeginRows), stride] logits, then weights
+  float* q;               // [max(group, kBeginRows), d_pad] permuted and scaled
+  float* out;             // [group, d_pad] permuted
+  size_t stride, d_pad;
+};
+
+inline HistoryScratch lay_out_history(Arena& arena, uint64_t group, uint64_t head_dim, uint64_t tokens) {
+  HistoryScratch s;
+  s.stride = align_up(std::max<uint64_t>(tokens, kBeginTokens) + kVectorPad, kRowPad);
+  s.d_pad = align_up(head_dim, kRowPad);
+  s.sets = lay_out_candidates(arena, tokens);
+  s.token = arena.take<uint32_t>(tokens);
+  s.rows = arena.take<const uint16_t*>(std::max<uint64_t>(tokens, kBeginTokens));
+  s.used = arena.take<uint32_t>(tokens);
+  s.key = arena.take<uint32_t>(s.stride);
+  s.weight = arena.take<float>(std::max(group * s.stride, kBeginRows * kBeginTokens));
+  s.q = arena.take<float>(std::max<uint64_t>(group, kBeginRows) * s.d_pad);
+  s.out = arena.take<float>(group * s.d_pad);
+  return s;
+}
+
+// One KV head in a step.
+struct HistoryJob {
+  const AttnHistoryArgs& a;
+  const HistoryScratch& s;
+  uint32_t kv_head, n_sink, n;  // tokens: n_sink sinks and n others
+
+  uint32_t group() const { return a.attn.n_heads / a.attn.kv.n_kv_heads; }
+  uint32_t head(uint32_t g) const { return kv_head * group() + g; }
+  float* weight(uint32_t g) const { return s.weight + g * s.stride; }
+  const uint16_t* key(uint32_t pos) const {
+    const KvView& kv = a.attn.kv;
+    const uint32_t slot = kv.slots[size_t{kv_head} * kv.capacity + pos / kPageTokens];
+    return kv.pool + slot * kv.page_elements() + size_t{pos % kPageTokens} * kv.head_dim;
+  }
+};
+
+}  // namespace weir::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace weir::cpu::HWY_NAMESPACE {
+
+#if WEIR_CPU_HAS_VECTORS
+
+// Writes rows of queries [n_rows], `from_stride` apart, permuted and scaled.
+void permute_rows(const float* from, size_t from_stride, uint32_t n_rows, const AttnPagedArgs& shape, float* to,
+                  size_t d_pad) {
+  AttnPagedArgs row = shape;
+  row.n_heads = 1;
+  row.q_sink = nullptr;
+  for (uint32_t r = 0; r < n_rows; ++r) {
+    row.q = from + r * from_stride;
+    permute_queries(row, d_pad, to + r * d_pad);
+  }
+}
+
+// Logits of rows [n] for all heads of the group.
+void row_logits(const HistoryJob& job, const uint16_t* const* rows, size_t n) {
+  if (n == 0) return;
+  const RowShape shape(job.a.attn.kv.head_dim);
+  for_heads(job.group(), [&](auto heads, uint32_t g) HWY_ATTR {
+    gather_logits<decltype(heads)::value>(shape, job.s.q + g * job.s.d_pad, job.s.d_pad, rows, n, job.weight(g),
+                                          job.s.stride);
+  });
+  if (job.a.attn.soft_cap == 0.0f) return;
+  for (uint32_t g = 0; g < job.group(); ++g) cap_logits(job.a.attn.soft_cap, job.weight(g), n);
+}
+
+// key[i] of n logits, in the same order; NaN is the lowest.
+void order_keys(const float* logit, size_t n, uint32_t* key) {
+  const DF df;
+  const hn::RebindToUnsigned<DF> du;
+  const hn::RebindToSigned<DF> di;
+  for (size_t i = 0; i < n; i += kLanes) {
+    const V x = hn::LoadU(df, logit + i);
+    const V number = hn::Add(hn::IfThenElse(hn::IsNaN(x), hn::Set(df, kUnseen), x), hn::Zero(df));
+    const auto sign = hn::BitCast(du, hn::ShiftRight<31>(hn::BitCast(di, number)));
+    const auto flip = hn::Or(sign, hn::Set(du, 0x80000000u));
+    hn::StoreU(hn::Xor(hn::BitCast(du, number), flip), du, key + i);
+  }
+}
+
+// Keys [n], padded with 0 to whole vectors, that are at least `least`.
+size_t count_keys(const uint32_t* key, size_t n, uint32_t least) {
+  const hn::RebindToUnsigned<DF> du;
+  const auto bound = hn::Set(du, least);
+  size_t count = 0;
+  for (size_t i = 0; i < n; i += kLanes) count += hn::CountTrue(du, hn::Not(hn::Lt(hn::LoadU(du, key + i), bound)));
+  return count;
+}
+
+// Turns logits [n] into exp(logit - base) where the key is at least `least`, and 0 elsewhere; returns the sum.
+float weigh(float* weight, const uint32_t* key, size_t n, uint32_t least, float base) {
+  const DF df;
+  const hn::RebindToUnsigned<DF> du;
+  V sum = hn::Zero(df);
+  for (size_t i = 0; i < n; i += kLanes) {
+    const auto chosen = hn::RebindMask(df, hn::Not(hn::Lt(hn::LoadU(du, key + i), hn::Set(du, least))));
+    const V x = hn::Exp(df, hn::Sub(hn::LoadU(df, weight + i), hn::Set(df, base)));
+    const V w = hn::IfThenElseZero(chosen, x);
+    hn::StoreU(w, df, weight + i);
+    sum = hn::Add(sum, w);
+  }
+  return hn::GetLane(hn::SumOfLanes(df, sum));
+}
+
+// s.out = the values of the rows in `used` [n], weighted.
+void sum_values(const HistoryJob& job, size_t n) {
+  const HistoryScratch& s = job.s;
+  const RowShape shape(job.a.attn.kv.head_dim);
+  std::fill(s.out, s.out + job.group() * s.d_pad, 0.0f);
+  for (size_t i = 0; i < HWY_MIN(n, kTileTokens); ++i)
+    prefetch_row(s.rows[s.used[i]] + size_t{kPageTokens} * shape.d, shape.d);
+  for (size_t first = 0; first < n; first += kTileTokens) {
+    for (size_t i = first + kTileTokens; i < HWY_MIN(n, first + 2 * kTileTokens); ++i)
+      prefetch_row(s.rows[s.used[i]] + size_t{kPageTokens} * shape.d, shape.d);
+    for_heads(job.group(), [&](auto heads, uint32_t g) HWY_ATTR {
+      gather_values<decltype(heads)::value>(shape, job.weight(g), s.stride, s.used + first,
+                                            HWY_MIN(kTileTokens, n - first), s.rows, s.out + g * s.d_pad, s.d_pad);
+    });
+  }
+}
+
+// Writes a head's result: s.out times a factor.
+void store_head(const HistoryJob& job, uint32_t g, float factor) {
+  const DF df;
+  const size_t d = job.a.attn.kv.head_dim;
+  const float* part = job.s.out + g * job.s.d_pad;
+  const V f = hn::Set(df, factor);
+  for (size_t i = 0; i < d; i += kBlock) {
+    store_block(d, i, hn::Mul(hn::Load(df, part + i), f), hn::Mul(hn::Load(df, part + i + kLanes), f),
+                job.a.attn.out + size_t{job.head(g)} * d);
+  }
+}
+
+// Logits of n keys, one after another, for n_rows query rows: s.weight [n_rows, kBeginTokens].
+void tile_logits(const HistoryScratch& s, size_t head_dim, float soft_cap, uint32_t n_rows, size_t n) {
+  const RowShape shape(head_dim);
+  for_heads(n_rows, [&](auto rows, uint32_t r) HWY_ATTR {
+    gather_logits<decltype(rows)::value>(shape, s.q + r * s.d_pad, s.d_pad, s.rows, n, s.weight + r * kBeginTokens,
+                                         kBeginTokens);
+  });
+  for (uint32_t r = 0; soft_cap != 0.0f && r < n_rows; ++r) cap_logits(soft_cap, s.weight + r * kBeginTokens, n);
+}
+
+void exp_all(float* x, size_t n, float base) {
+  const DF df;
+  for (size_t i = 0; i < n; i += kLanes)
+    hn::StoreU(hn::Exp(df, hn::Sub(hn::LoadU(df, x + i), hn::Set(df, base))), df, x + i);
+}
+
+#else
+
+void permute_rows(const float*, size_t, uint32_t, const AttnPagedArgs&, float*, size_t) {}
+void row_logits(const HistoryJob&, const uint16_t* const*, size_t) {}
+void order_keys(const float*, size_t, uint32_t*) {}
+size_t count_keys(const uint32_t*, size_t, uint32_t) { return 0; }
+float weigh(float*, const uint32_t*, size_t, uint32_t, float) { return 0.0f; }
+void sum_values(const HistoryJob&, size_t) {}
+void store_head(const HistoryJob&, uint32_t, float) {}
+void tile_logits(const HistoryScratch&, size_t, float, uint32_t, size_t) {}
+void exp_all(float*, size_t, float) {}
+
+#endif
+
+}  // namespace weir::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace weir::cpu {
+namespace {
+
+HWY_EXPORT(permute_rows);
+HWY_EXPORT(row_logits);
+HWY_EXPORT(order_keys);
+HWY_EXPORT(count_keys);
+HWY_EXPORT(weigh);
+HWY_EXPORT(sum_values);
+HWY_EXPORT(store_head);
+HWY_EXPORT(tile_logits);
+HWY_EXPORT(exp_all);
+
+constexpr double kNothing = -std::numeric_limits<double>::infinity();
+
+double log_sum_exp(const float* logit, uint32_t n, double more) {
+  double high = more, sum = 0.0;
+  for (uint32_t i = 0; i < n; ++i) high = std::max(high, double{logit[i]});
+  if (high == kNothing) return high;
+  for (uint32_t i = 0; i < n; ++i) sum += std::exp(logit[i] - high);
+  return high + std::log(sum + std::exp(more - high));
+}
+
+double extra_sink(const HistoryJob& job, uint32_t g) {
+  return job.a.attn.sinks != nullptr ? double{job.a.attn.sinks[job.head(g)]} : kNothing;
+}
+
+// The share of the sinks, estimated from the logits of the rows: sinks, then the recent tokens.
+double estimate(const HistoryJob& job, uint32_t g, uint32_t n_recent) {
+  const size_t d = job.a.attn.kv.head_dim;
+  const float* q = job.a.attn.q + size_t{job.head(g)} * d;
+  const double* keys = job.a.history.sums + size_t{job.kv_head} * 2 * d;
+  double dot = 0.0, square = 0.0;
+  for (size_t i = 0; i < d; ++i) {
+    dot += q[i] * keys[i];
+    square += double{q[i]} * q[i];
+  }
+  const double mean = dot / job.n * job.a.attn.scale, cap = job.a.attn.soft_cap;
+  const double others = std::log(double(job.n)) + (cap == 0.0 ? mean : cap * std::tanh(mean / cap)) +
+                        0.5 * double{job.a.history.heads[job.head(g)].spread} * square;
+  const float* logit = job.weight(g);
+  return sink_share(log_sum_exp(logit, job.n_sink, extra_sink(job, g)), others,
+                    log_sum_exp(logit + job.n_sink, n_recent, kNothing));
+}
+
+// Which heads look at more than the sinks; share [group] is that of the sinks of the others. Returns whether any does.
+bool decide(const HistoryJob& job, bool* looks, double* share) {
+  std::fill_n(looks, job.group(), true);
+  if (job.n <= job.a.size.top) return true;
+  const uint32_t n_recent = std::min(job.a.rules.n_recent, job.n);
+  for (uint32_t i = 0; i < n_recent; ++i) job.s.rows[job.n_sink + i] = job.key(job.a.attn.pos - i);
+  HWY_DYNAMIC_DISPATCH(row_logits)(job, job.s.rows, job.n_sink + n_recent);
+  bool any = false;
+  for (uint32_t g = 0; g < job.group(); ++g) {
+    share[g] = estimate(job, g, n_recent);
+    looks[g] = !(share[g] > job.a.rules.eta);
+    any = any || looks[g];
+  }
+  return any;
+}
+
+// The least key that the `top` highest of n keys have, and how many of those that have it are too many.
+uint32_t least_key(const uint32_t* key, uint32_t n, uint32_t top, uint32_t& n_over) {
+  const auto count = HWY_DYNAMIC_DISPATCH(count_keys);
+  n_over = 0;
+  if (n <= top) return 1;
+  uint32_t least = 0, reached = n;
+  for (uint32_t bit = 0x80000000u; bit != 0 && reached != top; bit >>= 1) {
+    const auto with = static_cast<uint32_t>(count(key, n, least | bit));
+    if (with < top) continue;
+    least |= bit;
+    reached = with;
+  }
+  n_over = reached - top;
+  return least;
+}
+
+bool any_kept(const HistoryJob& job) {
+  const uint32_t* flags = job.a.flags + size_t{job.kv_head} * job.a.attn.kv.capacity;
+  uint32_t all = 0;
+  for (uint32_t row = 0; row < job.a.attn.kv.n_pages[job.kv_head]; ++row) all |= flags[row];
+  return (all & kPageKept) != 0;
+}
+bool is_kept(const HistoryJob& job, uint32_t token) {
+  const uint32_t row = (token + job.n_sink) / kPageTokens;
+  return (job.a.flags[size_t{job.kv_head} * job.a.attn.kv.capacity + row] & kPageKept) != 0;
+}
+
+// Gives the candidates [m] that are not among the best a key of 0. With pinned pages, theirs count for nothing and get
+// the highest key.
+uint32_t choose(const HistoryJob& job, uint32_t g, uint32_t m, bool kept) {
+  uint32_t* key = job.s.key;
+  HWY_DYNAMIC_DISPATCH(order_keys)(job.weight(g) + job.n_sink, m, key);
+  for (uint32_t i = m; i < align_up(m, kVectorPad); ++i) key[i] = 0;
+  uint32_t n = m;
+  for (uint32_t i = 0; kept && i < m; ++i) {
+    if (!is_kept(job, job.s.token[i])) continue;
+    key[i] = 0;
+    --n;
+  }
+  uint32_t n_over = 0, least = 1;
+  if (n > job.a.size.top) least = least_key(key, m, job.a.size.top, n_over);
+  for (uint32_t i = m; n_over > 0 && i > 0; --i) {
+    if (key[i - 1] != least) continue;
+    key[i - 1] = 0;
+    --n_over;
+  }
+  for (uint32_t i = 0; kept && i < m; ++i) {
+    if (is_kept(job, job.s.token[i])) key[i] = UINT32_MAX;
+  }
+  return std::max(least, 1u);
+}
+
+// Half of a head's attention goes to its tables, which decay before.
+void learn(const HistoryJob& job, uint32_t g, uint32_t m, float total) {
+  const HistoryView& view = job.a.history;
+  const uint32_t head = job.head(g);
+  HeadHistory& h = view.heads[head];
+  h.scale *= job.a.rules.gamma;
+  const double factor = total > 0.0f ? 0.5 / (double{total} * h.scale) : 0.0;
+  const float* weight = job.weight(g) + job.n_sink;
+  for (uint32_t kind = 0; kind < kHistoryKinds; ++kind) {
+    HistoryTable& t = h.table[kind];
+    float* entries = view.entries_of(head, kind);
+    uint32_t* list = view.list_of(head, kind);
+    for (uint32_t i = 0; i < m; ++i) {
+      if (weight[i] == 0.0f) continue;
+      const uint32_t token = job.s.token[i], index = kind == kByPosition ? token : job.n - 1 - token;
+      if (add_weight(t, entries[index], factor * weight[i])) list[t.n_list++] = index;
+    }
+  }
+  if (h.scale < kLeastHistoryScale) rescale_lists(view, head, job.n);
+  trim_lists(view, head, job.n, job.a.rules, job.a.size.candidates, job.group(), job.s.sets.values);
+}
+
+// Turns the logits of a head that looks into weights; returns what its result is divided by.
+float attend_head(const HistoryJob& job, uint32_t g, uint32_t m, bool kept) {
+  float* weight = job.weight(g);
+  const uint32_t least = choose(job, g, m, kept);
+  const double extra = extra_sink(job, g);
+  double base = extra;
+  for (uint32_t i = 0; i < job.n_sink + m; ++i) base = std::max(base, double{weight[i]});
+  const auto high = static_cast<float>(base);
+  for (uint32_t i = m; i < align_up(m, kVectorPad); ++i) weight[job.n_sink + i] = high;
+  const float of_chosen = HWY_DYNAMIC_DISPATCH(weigh)(weight + job.n_sink, job.s.key, m, least, high);
+  float of_sinks = static_cast<float>(std::exp(extra - base));
+  for (uint32_t i = 0; i < job.n_sink; ++i) of_sinks += weight[i] = std::exp(weight[i] - high);
+  if (job.n > 0) learn(job, g, m, of_chosen);
+  if (job.a.chosen != nullptr) {
+    uint32_t* to = job.a.chosen + size_t{job.head(g)} * job.a.history.capacity;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < m; ++i) {
+      if (job.s.key[i] >= least) to[count++] = job.s.token[i];
+    }
+    job.a.n_chosen[job.head(g)] = count;
+  }
+  return of_sinks + of_chosen;
+}
+
+// The same for a head that attends its sinks and the mean of all else.
+float attend_sinks(const HistoryJob& job, uint32_t g, uint32_t m) {
+  float* weight = job.weight(g);
+  const double base = log_sum_exp(weight, job.n_sink, extra_sink(job, g));
+  for (uint32_t i = 0; i < job.n_sink; ++i) weight[i] = static_cast<float>(std::exp(weight[i] - base));
+  std::fill_n(weight + job.n_sink, m, 0.0f);
+  if (job.a.n_chosen != nullptr) job.a.n_chosen[job.head(g)] = 0;
+  return 1.0f;
+}
+
+void blend(const HistoryJob& job, uint32_t g, double share) {
+  const size_t d = job.a.attn.kv.head_dim;
+  const double* values = job.a.history.sums + (size_t{job.kv_head} * 2 + 1) * d;
+  float* out = job.a.attn.out + job.head(g) * d;
+  for (size_t i = 0; i < d; ++i) out[i] = static_cast<float>(share * out[i] + (1.0 - share) * values[i] / job.n);
+}
+
+uint32_t list_used(const HistoryJob& job, uint32_t n) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < n; ++i) {
+    bool is_used = false;
+    for (uint32_t g = 0; g < job.group(); ++g) is_used |= job.weight(g)[i] != 0.0f;
+    job.s.used[count] = i;
+    count += is_used ? 1 : 0;
+  }
+  return count;
+}
+
+void attend_stream(const HistoryJob& job) {
+  const AttnHistoryArgs& a = job.a;
+  const HistoryScratch& s = job.s;
+  const size_t d = a.attn.kv.head_dim;
+  take_tokens(a.attn.kv, a.history, job.kv_head, a.attn.n_heads / a.attn.kv.n_kv_heads, a.rules.n_sink, a.attn.pos + 1);
+  HWY_DYNAMIC_DISPATCH(permute_rows)(a.attn.q + job.head(0) * d, d, job.group(), a.attn, s.q, s.d_pad);
+  for (uint32_t pos = 0; pos < job.n_sink; ++pos) s.rows[pos] = job.key(pos);
+  bool looks[kMostGroup];
+  double share[kMostGroup];
+  const bool any = decide(job, looks, share);
+  uint32_t m = 0;
+  if (any) {
+    mark_candidates(a, job.kv_head, job.n, looks, s.sets);
+    m = list_members(s.sets.group, job.n, s.token);
+    for (uint32_t i = 0; i < m; ++i) s.rows[job.n_sink + i] = job.key(job.n_sink + s.token[i]);
+    HWY_DYNAMIC_DISPATCH(row_logits)(job, s.rows, job.n_sink + m);
+  }
+  a.n_read[job.kv_head] = job.n_sink + (any ? m : std::min(a.rules.n_recent, job.n));
+  const bool kept = any && any_kept(job);
+  float total[kMostGroup];
+  for (uint32_t g = 0; g < job.group(); ++g)
+    total[g] = looks[g] ? attend_head(job, g, m, kept) : attend_sinks(job, g, m);
+  HWY_DYNAMIC_DISPATCH(sum_values)(job, list_used(job, job.n_sink + m));
+  for (uint32_t g = 0; g < job.group(); ++g) {
+    HWY_DYNAMIC_DISPATCH(store_head)(job, g, 1.0f / total[g]);
+    if (!looks[g]) blend(job, g, share[g]);
+  }
+}
+
+// A head's part of the tables' beginning.
+struct BeginJob {
+  const HistoryBeginArgs& a;
+  const HistoryScratch& s;
+  uint32_t head;
+
+  // Tokens behind the sinks that a row sees.
+  uint32_t n_seen(uint32_t row) const {
+    const uint32_t end = a.pos + row + 1;
+    return end - std::min(end, a.rules.n_sink);
+  }
+};
+
+// Calls f(row, first token, tokens, logits) tile by tile for each row.
+template <class F>
+void for_tiles(const BeginJob& job, const F& f) {
+  const HistoryBeginArgs& a = job.a;
+  const uint32_t n = job.n_seen(a.n_rows - 1), kv_head = job.head / (a.n_heads / a.kv.n_kv_heads);
+  for (uint32_t first = 0; first < n; first += kBeginTokens) {
+    const auto tile = static_cast<uint32_t>(std::min<size_t>(kBeginTokens, n - first));
+    for (uint32_t i = 0; i < tile; ++i) {
+      const uint32_t pos = first + i + a.rules.n_sink;
+      job.s.rows[i] = a.kv.keys_of(kv_head, pos / kPageTokens) + size_t{pos % kPageTokens} * a.kv.head_dim;
+    }
+    HWY_DYNAMIC_DISPATCH(tile_logits)(job.s, a.kv.head_dim, a.soft_cap, a.n_rows, tile);
+    for (uint32_t row = 0; row < a.n_rows; ++row) {
+      if (job.n_seen(row) > first)
+        f(row, first, std::min(tile, job.n_seen(row) - first), job.s.weight + row * kBeginTokens);
+    }
+  }
+}
+
+float spread_of(const BeginJob& job, double sum, double square) {
+  const uint32_t n = job.n_seen(job.a.n_rows - 1);
+  const float* q = job.a.q + (size_t{job.a.n_rows - 1} * job.a.n_heads + job.head) * job.a.kv.head_dim;
+  double length = 0.0;
+  for (size_t i = 0; i < job.a.kv.head_dim; ++i) length += double{q[i]} * q[i];
+  const double variance = std::max(0.0, square / n - sum / n * (sum / n));
+  return length > 0.0 ? static_cast<float>(variance / length) : 0.0f;
+}
+
+void begin_head(const BeginJob& job) {
+  const HistoryBeginArgs& a = job.a;
+  HeadHistory& h = a.history.heads[job.head];
+  h = {};
+  float* entries[] = {a.history.entries_of(job.head, kByPosition), a.history.entries_of(job.head, kByDistance)};
+  const uint32_t n = job.n_seen(a.n_rows - 1);
+  for (float* table : entries) std::fill_n(table, n, 0.0f);
+  if (n == 0) return;
+  AttnPagedArgs shape = {};
+  shape.kv = a.kv;
+  shape.scale = a.scale;
+  HWY_DYNAMIC_DISPATCH(permute_rows)(a.q + job.head * size_t{a.kv.head_dim}, size_t{a.n_heads} * a.kv.head_dim,
+                                     a.n_rows, shape, job.s.q, job.s.d_pad);
+  float high[kBeginRows];
+  double sum[kBeginRows] = {}, of_last = 0.0, of_last2 = 0.0;
+  std::fill_n(high, kBeginRows, -std::numeric_limits<float>::infinity());
+  for_tiles(job, [&](uint32_t row, uint32_t, uint32_t tile, float* logit) {
+    const float most = std::max(high[row], *std::max_element(logit, logit + tile));
+    for (uint32_t i = 0; row + 1 == a.n_rows && i < tile; ++i) {
+      of_last += logit[i];
+      of_last2 += double{logit[i]} * logit[i];
+    }
+    HWY_DYNAMIC_DISPATCH(exp_all)(logit, tile, most);
+    if (sum[row] > 0.0) sum[row] *= std::exp(double{high[row]} - most);
+    high[row] = most;
+    for (uint32_t i = 0; i < tile; ++i) sum[row] += logit[i];
+  });
+  h.spread = spread_of(job, of_last, of_last2);
+  for_tiles(job, [&](uint32_t row, uint32_t first, uint32_t tile, float* logit) {
+    HWY_DYNAMIC_DISPATCH(exp_all)(logit, tile, high[row]);
+    const double factor = steady_sum(a.rules) / (a.n_rows * sum[row]);
+    float* by_distance = entries[kByDistance] + (job.n_seen(row) - 1 - first);
+    for (uint32_t i = 0; i < tile; ++i) {
+      const auto weight = static_cast<float>(factor * logit[i]);
+      entries[kByPosition][first + i] += weight;
+      *(by_distance - i) += weight;
+    }
+  });
+  for (uint32_t kind = 0; kind < kHistoryKinds; ++kind) sum_table(h.table[kind], entries[kind], n);
+  make_lists(a.history, job.head, n, a.rules, a.candidates, a.n_heads / a.kv.n_kv_heads, job.s.sets.values);
+}
+
+// Bytes of one thread's scratch.
+uint64_t scratch_stride(uint64_t group, uint64_t head_dim, uint64_t tokens) {
+  Arena arena;
+  lay_out_history(arena, group, head_dim, tokens);
+  return align_up(arena.used(), kCacheLine);
+}
+
+}  // namespace
+
+uint64_t attn_history_scratch_bytes(const OpShapes& shapes) {
+  if (shapes.history_tokens == 0) return 0;
+  return shapes.n_threads * scratch_stride(shapes.n_heads / shapes.n_kv_heads, shapes.head_dim, shapes.history_tokens);
+}
+
+Status attn_history(OpContext& cx, const AttnHistoryArgs& a) {
+  const uint32_t group = a.attn.n_heads / a.attn.kv.n_kv_heads;
+  if (!attn_has_kernels() || group > kMostGroup || a.attn.kv.head_dim % 2 != 0) return ref::attn_history(cx, a);
+  const uint64_t tokens = uint64_t{a.history.capacity} + a.rules.n_sink;
+  const uint64_t stride = scratch_stride(group, a.attn.kv.head_dim, tokens);
+  const uint32_t n_sink = std::min(a.rules.n_sink, a.attn.pos + 1);
+  cx.pool->parallel_for(a.attn.kv.n_kv_heads, [&](size_t kv_head, size_t worker) {
+    Arena arena(cx.scratch + worker * stride, stride);
+    const HistoryScratch s = lay_out_history(arena, group, a.attn.kv.head_dim, tokens);
+    attend_stream({a, s, static_cast<uint32_t>(kv_head), n_sink, a.attn.pos + 1 - n_sink});
+  });
+  return {};
+}
+
+Status history_begin(OpContext& cx, const HistoryBeginArgs& a) {
+  if (!attn_has_kernels() || a.n_rows > kBeginRows || a.kv.head_dim % 2 != 0) return ref::history_begin(cx, a);
+  const uint64_t tokens = uint64_t{a.history.capacity} + a.rules.n_sink;
+  const uint64_t group = a.n_heads / a.kv.n_kv_heads, stride = scratch_stride(group, a.kv.head_dim, tokens);
+  for (uint32_t kv_head = 0; kv_head < a.kv.n_kv_heads; ++kv_head)
+    take_tokens(a.kv, a.history, kv_head, static_cast<uint32_t>(group), a.rules.n_sink, a.pos + a.n_rows);
+  cx.pool->parallel_for(a.n_heads, [&](size_t head, size_t worker) {
+    Arena arena(cx.scratch + worker * stride, stride);
+    begin_head({a, lay_out_history(arena, group, a.kv.head_dim, tokens), static_cast<uint32_t>(head)});
+  });
+  return {};
+}
+
+}  // namespace weir::cpu
+#endif  // HWY_ONCE

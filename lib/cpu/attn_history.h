@@ -1,0 +1,12 @@
+// Attention over the tokens that mattered to the steps before, and its tables after a prompt.
+#pragma once
+
+#include "ops/ops.h"
+
+namespace weir::cpu {
+
+uint64_t attn_history_scratch_bytes(const OpShapes& shapes);
+Status attn_history(OpContext& cx, const AttnHistoryArgs& a);
+Status history_begin(OpContext& cx, const HistoryBeginArgs& a);
+
+}  // namespace weir::cpu

@@ -1,0 +1,45 @@
+// The lists of attention's history: which tokens a step looks at, and what of a table stays listed after it. Nothing
+// here looks at a whole table, but for a new list after a prompt or after a threshold fell.
+#pragma once
+
+#include <cstdint>
+
+#include "core/memory.h"
+#include "ops/ops.h"
+
+namespace weir::cpu {
+
+inline constexpr uint32_t kBits = 64;  // tokens of a word of a set
+
+// Scratch for one KV head.
+struct CandidateScratch {
+  uint64_t* group;  // [tokens / kBits] set of the candidates
+  uint64_t* own;    // the same of one query head
+  float* values;    // [list_capacity]
+};
+inline CandidateScratch lay_out_candidates(Arena& arena, uint64_t tokens) {
+  const uint64_t words = tokens / kBits + 1;
+  CandidateScratch s;
+  s.group = arena.take<uint64_t>(words);
+  s.own = arena.take<uint64_t>(words);
+  s.values = arena.take<float>(tokens);
+  return s;
+}
+
+// Sets s.group to the candidates of a KV head among n tokens. looks [group]: which heads take part, one at least.
+void mark_candidates(const AttnHistoryArgs& a, uint32_t kv_head, uint32_t n, const bool* looks,
+                     const CandidateScratch& s);
+// Writes the members of a set of n tokens, ascending; returns how many there are.
+uint32_t list_members(const uint64_t* set, uint32_t n, uint32_t* tokens);
+
+// Brings lists and floors of a head up to date after its tables changed: what newly rose above a floor is listed
+// already.
+void trim_lists(const HistoryView& view, uint32_t head, uint32_t n, const HistoryRules& rules, uint32_t candidates,
+                uint32_t group, float* values);
+// The same after the tables were written as a whole; floors are 0 before.
+void make_lists(const HistoryView& view, uint32_t head, uint32_t n, const HistoryRules& rules, uint32_t candidates,
+                uint32_t group, float* values);
+// Brings a head's entries back to a scale of 1, and its lists with them.
+void rescale_lists(const HistoryView& view, uint32_t head, uint32_t n);
+
+}  // namespace weir::cpu

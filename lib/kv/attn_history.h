@@ -1,0 +1,41 @@
+// Memory of what attention learns from its past: tables of two weights per token and query head, lists of the entries
+// that matter, and sums of keys and values. lib/ops/history.h says what they mean.
+#pragma once
+
+#include <cstdint>
+
+#include "core/memory.h"
+#include "ops/history.h"
+
+namespace weir {
+
+struct HistoryShape {
+  uint32_t group = 0;  // query heads of a KV head; 0: there is no history
+  uint32_t n_sink = 0;
+  uint32_t tokens = 0;     // capacity: of the context, those that are no sinks
+  uint32_t list_room = 0;  // entries of a list
+  uint32_t n_layers = 0;   // that have a history
+};
+
+class AttnHistory {
+ public:
+  void lay_out(const HistoryShape& shape, uint32_t n_kv_heads, uint32_t head_dim, Arena& arena);
+  void reset();
+  void copy_from(const AttnHistory& other);
+  // Forgets the tokens from position n_tokens on. What was learned about others stays.
+  void truncate(uint32_t n_tokens);
+
+  bool is_on() const { return shape_.group != 0; }
+  HistoryView view(uint32_t number) const;  // of the layers that have one, in order
+
+ private:
+  uint64_t n_heads() const { return uint64_t{shape_.n_layers} * n_kv_heads_ * shape_.group; }
+  uint64_t n_streams() const { return uint64_t{shape_.n_layers} * n_kv_heads_; }
+  void truncate_head(const HistoryView& view, uint32_t head, uint32_t n) const;
+
+  HistoryShape shape_;
+  uint32_t n_kv_heads_ = 0, head_dim_ = 0;
+  HistoryView all_;  // of all layers, one after another
+};
+
+}  // namespace weir

@@ -1,0 +1,80 @@
+// The tables of attention's history after a prompt, defined: the weights of its last rows, in f64.
+// Paper: LFPS, arXiv:2506.15704; docs/algorithms.md, "LFPS".
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "ops/history_lists_ref.h"
+#include "ops/history_sums.h"
+#include "ops/ops.h"
+#include "quant/half.h"
+
+namespace weir::ref {
+namespace {
+
+// One query row of one head.
+struct Row {
+  const HistoryBeginArgs& a;
+  uint32_t head, row;
+
+  const float* q() const { return a.q + (size_t{row} * a.n_heads + head) * a.kv.head_dim; }
+  uint32_t n_seen() const {  // tokens behind the sinks
+    const uint32_t end = a.pos + row + 1;
+    return end - std::min(end, a.rules.n_sink);
+  }
+  double logit(uint32_t token) const {
+    const uint32_t pos = token + a.rules.n_sink, kv_head = head / (a.n_heads / a.kv.n_kv_heads);
+    const uint16_t* key = a.kv.keys_of(kv_head, pos / kPageTokens) + size_t{pos % kPageTokens} * a.kv.head_dim;
+    double dot = 0.0;
+    for (size_t i = 0; i < a.kv.head_dim; ++i) dot += double{q()[i]} * double{bf16_to_f32(key[i])};
+    dot *= a.scale;
+    return a.soft_cap == 0.0f ? dot : a.soft_cap * std::tanh(dot / a.soft_cap);
+  }
+};
+
+float spread_of(const Row& row, const std::vector<double>& logits) {
+  double square = 0.0, mean = 0.0, variance = 0.0;
+  for (size_t i = 0; i < row.a.kv.head_dim; ++i) square += double{row.q()[i]} * row.q()[i];
+  for (const double x : logits) mean += x / static_cast<double>(logits.size());
+  for (const double x : logits) variance += (x - mean) * (x - mean) / static_cast<double>(logits.size());
+  return square > 0.0 ? static_cast<float>(variance / square) : 0.0f;
+}
+
+void add_row(const Row& row, float* by_position, float* by_distance, float& spread) {
+  const uint32_t n = row.n_seen();
+  if (n == 0) return;
+  std::vector<double> logits(n);
+  for (uint32_t token = 0; token < n; ++token) logits[token] = row.logit(token);
+  const double high = *std::max_element(logits.begin(), logits.end());
+  double sum = 0.0;
+  for (const double x : logits) sum += std::exp(x - high);
+  for (uint32_t token = 0; token < n; ++token) {
+    const double share = std::exp(logits[token] - high) / sum;
+    const auto weight = static_cast<float>(steady_sum(row.a.rules) / row.a.n_rows * share);
+    by_position[token] += weight;
+    by_distance[n - 1 - token] += weight;
+  }
+  spread = spread_of(row, logits);
+}
+
+}  // namespace
+
+Status history_begin(OpContext&, const HistoryBeginArgs& a) {
+  const uint32_t group = a.n_heads / a.kv.n_kv_heads, end = a.pos + a.n_rows;
+  const uint32_t n = end - std::min(end, a.rules.n_sink);
+  for (uint32_t kv_head = 0; kv_head < a.kv.n_kv_heads; ++kv_head)
+    take_tokens(a.kv, a.history, kv_head, group, a.rules.n_sink, end);
+  for (uint32_t head = 0; head < a.n_heads; ++head) {
+    HeadHistory& h = a.history.heads[head];
+    h = {};
+    float* entries[] = {a.history.entries_of(head, kByPosition), a.history.entries_of(head, kByDistance)};
+    for (float* table : entries) std::fill_n(table, n, 0.0f);
+    for (uint32_t row = 0; row < a.n_rows; ++row)
+      add_row({a, head, row}, entries[kByPosition], entries[kByDistance], h.spread);
+    for (uint32_t kind = 0; n > 0 && kind < kHistoryKinds; ++kind) sum_table(h.table[kind], entries[kind], n);
+    if (n > 0) relist(a.history, head, n, a.rules, a.candidates, group);
+  }
+  return {};
+}
+
+}  // namespace weir::ref

@@ -1,0 +1,136 @@
+// LFPS: every page stays, and a step attends single tokens, found among those that mattered to the steps before or whose
+// distance did. Its memory is all keys and values, and two weights per token and query head. Time per step O(tokens
+// attended): nothing looks at all keys or at whole tables.
+// Paper: "Learn from the past for fast sparse attention" (LFPS), arXiv:2506.15704; docs/algorithms.md, "LFPS", which
+// also says what of it had to be reconstructed.
+// Differs from the paper: the candidates are the highest entries of a number by default, because the paper's rule for
+// thresholds is not known; the heads of a group share candidates; means of keys and values count the answer, too.
+#include <algorithm>
+#include <cmath>
+#include <new>
+
+#include "policy/policy.h"
+
+namespace weir {
+namespace {
+
+// Candidates for each token that is attended.
+constexpr float kRatio = 2.5f;
+constexpr uint32_t kLeastTop = 64;
+// Share of the tokens that a head attends, by their number, between which it is interpolated in log n. Chosen on real
+// text and by speed: docs/results/lfps.
+constexpr struct {
+  float tokens, share;
+} kTopShares[] = {{4096, 0.04f}, {16384, 0.02f}, {65536, 0.012f}, {131072, 0.01f}};
+
+float top_share(uint32_t n) {
+  const auto tokens = static_cast<float>(n);
+  if (tokens <= kTopShares[0].tokens) return kTopShares[0].share;
+  for (size_t i = 1; i < std::size(kTopShares); ++i) {
+    const auto &low = kTopShares[i - 1], &high = kTopShares[i];
+    if (tokens > high.tokens) continue;
+    const float t = std::log(tokens / low.tokens) / std::log(high.tokens / low.tokens);
+    return low.share + t * (high.share - low.share);
+  }
+  return kTopShares[std::size(kTopShares) - 1].share;
+}
+
+struct LfpsOptions {
+  HistoryRules rules;
+  uint32_t top = 0;    // tokens that a head attends; 0: by top_share
+  uint32_t quota = 0;  // candidates; 0: by ratio
+  float ratio = kRatio;
+  uint32_t rows = 20;  // of the prompt, from which the tables begin: 1 / (1 - gamma)
+};
+
+class LfpsPolicy final : public Policy {
+ public:
+  LfpsPolicy(const PolicyNeeds& needs, const LfpsOptions& o, float scale) : o_(o), attn_scale_(scale) {
+    needs_ = needs;
+  }
+  Policy* copy_to(PolicyStorage& storage) const override { return new (storage.bytes) LfpsPolicy(*this); }
+
+  Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }  // checked against the context already
+  uint32_t victim(const StreamView&, const RoomArgs&) const override { return kNone; }
+  bool can_take_back_prompt() const override { return true; }
+  // The last chunk has the rows that the tables begin with.
+  uint32_t chunk_tokens(const KvCache&, uint32_t n_left, uint32_t batch_tokens) const override {
+    const uint32_t n = std::min(n_left, batch_tokens), rest = n_left - n;
+    return rest == 0 || rest >= o_.rows || n_left < o_.rows + 1 ? n : std::max(1u, n - std::min(n - 1, o_.rows - rest));
+  }
+
+  HistoryRules history_rules() const override { return o_.rules; }
+  HistorySize history_size(uint32_t n) const override {
+    HistorySize size;
+    size.top = o_.top != 0 ? o_.top : std::max(kLeastTop, static_cast<uint32_t>(top_share(n) * static_cast<float>(n)));
+    size.candidates = std::max(
+        size.top, o_.quota != 0 ? o_.quota : static_cast<uint32_t>(o_.ratio * static_cast<float>(size.top)));
+    if (n <= size.top) size.candidates = n;
+    return size;
+  }
+
+  Status observe_prompt(OpContext& cx, const OpTable& ops, KvCache& kv, const ObservePromptArgs& a) const override {
+    if (a.n_left != 0 || a.layer < needs_.history_from_layer) return {};
+    const uint32_t end = a.pos + a.n_rows;
+    return ops.history_begin(cx, {a.q, kv.view(a.layer), a.n_rows, a.n_heads, a.pos, attn_scale_, a.soft_cap,
+                                  kv.history(a.layer), o_.rules,
+                                  history_size(end - std::min(end, o_.rules.n_sink)).candidates});
+  }
+
+  StepRules step_rules() const override { return {}; }
+
+ private:
+  LfpsOptions o_;
+  float attn_scale_;
+};
+
+Status read_options(OptionReader& options, const PolicyConfig& config, uint32_t context, LfpsOptions& o,
+                    uint32_t& skip_layers) {
+  static constexpr const char* kModes[] = {"quota", "threshold"};
+  uint32_t mode = 0;
+  WEIR_TRY(options.get_u32("skip_layers", skip_layers, 0, config.n_layers));
+  WEIR_TRY(options.get_u32("sinks", o.rules.n_sink, 0, 64));
+  WEIR_TRY(options.get_u32("recent", o.rules.n_recent, 1, 64));
+  WEIR_TRY(options.get_u32("rows", o.rows, 1, 32));
+  WEIR_TRY(options.get_f32("gamma", o.rules.gamma, 0.01f, 1.0f));
+  WEIR_TRY(options.get_f32("eta", o.rules.eta, 0.0f, 1.0f));
+  WEIR_TRY(options.get_word("candidates", mode, kModes));
+  WEIR_TRY(options.get_f32("lambda", o.rules.lambda, -100.0f, 100.0f));
+  WEIR_TRY(options.get_u32("quota", o.quota, 0, 1u << 30));
+  WEIR_TRY(options.get_f32("ratio", o.ratio, 1.0f, 1000.0f));
+  WEIR_TRY(options.finish());
+  o.rules.by_threshold = mode == 1;
+  if (!o.rules.by_threshold) WEIR_TRY(options.contradicts("lambda", "candidates=quota"));
+  if (o.quota != 0) WEIR_TRY(options.contradicts("ratio", "quota"));
+  if (o.quota > context) {
+    return fail(WEIR_ERR_INVALID_ARG, "policy lfps: option quota=%u is more than the context, %u tokens", o.quota,
+                context);
+  }
+  o.top = config.budget_tokens;
+  if (o.quota == 0 || o.quota >= o.top) return {};
+  return fail(WEIR_ERR_INVALID_ARG, "policy lfps: option quota=%u is below the budget, %u tokens", o.quota, o.top);
+}
+
+}  // namespace
+
+Status make_lfps(const PolicyConfig& config, PolicyStorage& storage, Policy*& out) {
+  LfpsOptions o;
+  PolicyNeeds needs;
+  needs.context_tokens = config.context_tokens != 0 ? config.context_tokens : config.trained_tokens;
+  needs.pages_per_stream = whole_pages(needs.context_tokens);
+  OptionReader options("lfps", config.options);
+  WEIR_TRY(read_options(options, config, needs.context_tokens, o, needs.history_from_layer));
+  needs.prompt_rows = o.rows;
+  needs.history.group = config.n_heads / config.n_kv_heads;
+  needs.history.n_sink = o.rules.n_sink;
+  needs.history.tokens = needs.context_tokens;
+  static_assert(sizeof(LfpsPolicy) <= sizeof(storage.bytes));
+  auto* policy = new (storage.bytes) LfpsPolicy(needs, o, config.attn_scale);
+  HistorySize most = policy->history_size(needs.context_tokens);
+  // A shorter context has no more candidates, but the shares of its tokens may be higher: the products rise with n.
+  needs.history.list_room = static_cast<uint32_t>(list_room(o.rules, most, needs.context_tokens));
+  out = new (storage.bytes) LfpsPolicy(needs, o, config.attn_scale);
+  return {};
+}
+
+}  // namespace weir
