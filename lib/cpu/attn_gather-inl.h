@@ -20,7 +20,7 @@ namespace weir::cpu::HWY_NAMESPACE {
 #if WEIR_CPU_HAS_VECTORS
 
 // Rows that are on their way while one is read: a core has some 16 lines under way, and a row is 4 of them.
-constexpr size_t kRowsAhead = 16;
+constexpr size_t kRowsAhead = 32;
 constexpr size_t kLineElements = 64 / sizeof(uint16_t);
 
 HWY_INLINE void prefetch_row(const uint16_t* row, size_t d) {
@@ -44,8 +44,8 @@ HWY_NOINLINE void gather_logits(const RowShape& shape, const float* q, size_t d_
     V sum[kSums];
     HWY_UNROLL(16)
     for (size_t i = 0; i < kSums; ++i) sum[i] = hn::Zero(df);
-    for (size_t b = 0; b < shape.n_full; ++b) add_products<kHeads, false>(shape, q, d_pad, row, 0, b, sum);
-    if (shape.tail) add_products<kHeads, true>(shape, q, d_pad, row, 0, shape.n_full, sum);
+    for (size_t b = 0; b < shape.n_full; ++b) add_products<kHeads, false, false>(shape, q, d_pad, row, 0, b, sum);
+    if (shape.tail) add_products<kHeads, true, false>(shape, q, d_pad, row, 0, shape.n_full, sum);
     V sums = sums_of<kSums>(sum);
     for (size_t m = kSums; m < kLanes; m *= 2)
       sums = hn::Add(hn::ConcatEven(df, sums, sums), hn::ConcatOdd(df, sums, sums));
@@ -59,7 +59,7 @@ HWY_NOINLINE void gather_logits(const RowShape& shape, const float* q, size_t d_
 
 template <size_t kHeads, size_t kBlocks, bool kTail>
 HWY_INLINE void gather_block(const RowShape& shape, const float* weight, size_t stride, const uint32_t* used, size_t n,
-                             const uint16_t* const* rows, size_t block, float* out, size_t out_stride) {
+                             size_t n_more, const uint16_t* const* rows, size_t block, float* out, size_t out_stride) {
   const DF df;
   const size_t behind_keys = size_t{kPageTokens} * shape.d;
   V sum[kHeads * 2 * kBlocks];
@@ -68,6 +68,7 @@ HWY_INLINE void gather_block(const RowShape& shape, const float* weight, size_t 
     sum[i] = hn::Load(df, out + i / (2 * kBlocks) * out_stride + block * kBlock + i % (2 * kBlocks) * kLanes);
   for (size_t t = 0; t < n; ++t) {
     const uint16_t* value_row = rows[used[t]] + behind_keys;
+    if (block == 0 && t + kRowsAhead < n_more) prefetch_row(rows[used[t + kRowsAhead]] + behind_keys, shape.d);
     V value[2 * kBlocks];
     HWY_UNROLL(4)
     for (size_t b = 0; b < kBlocks; ++b)
@@ -85,17 +86,17 @@ HWY_INLINE void gather_block(const RowShape& shape, const float* weight, size_t 
     hn::Store(sum[i], df, out + i / (2 * kBlocks) * out_stride + block * kBlock + i % (2 * kBlocks) * kLanes);
 }
 
-// out_h += sum over the n members t of `used` of weight[h * stride + t] * the value behind key rows[t].
+// out_h += sum over the first n members t of `used` [n_more] of weight[h * stride + t] * the value behind key rows[t].
 template <size_t kHeads>
 HWY_NOINLINE void gather_values(const RowShape& shape, const float* weight, size_t stride, const uint32_t* used,
-                                size_t n, const uint16_t* const* rows, float* out, size_t out_stride) {
+                                size_t n, size_t n_more, const uint16_t* const* rows, float* out, size_t out_stride) {
   constexpr size_t kBlocks = (kManyRegisters ? 2 : 1) * (kHeads <= 2 ? 2 : 1);
   size_t b = 0;
   for (; b + kBlocks <= shape.n_full; b += kBlocks)
-    gather_block<kHeads, kBlocks, false>(shape, weight, stride, used, n, rows, b, out, out_stride);
+    gather_block<kHeads, kBlocks, false>(shape, weight, stride, used, n, n_more, rows, b, out, out_stride);
   for (; b < shape.n_full; ++b)
-    gather_block<kHeads, 1, false>(shape, weight, stride, used, n, rows, b, out, out_stride);
-  if (shape.tail) gather_block<kHeads, 1, true>(shape, weight, stride, used, n, rows, b, out, out_stride);
+    gather_block<kHeads, 1, false>(shape, weight, stride, used, n, n_more, rows, b, out, out_stride);
+  if (shape.tail) gather_block<kHeads, 1, true>(shape, weight, stride, used, n, n_more, rows, b, out, out_stride);
 }
 
 #endif  // WEIR_CPU_HAS_VECTORS

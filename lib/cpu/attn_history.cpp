@@ -42,7 +42,9 @@ struct HistoryScratch {
   uint32_t* token;        // [tokens] of the rows behind the sinks
   const uint16_t** rows;  // [tokens] keys: those of the sinks, then those of `token`
   uint32_t* used;         // [tokens] rows with a weight
-  uint32_t* key;          // [tokens] order of the logits
+  uint32_t* key;          // [stride] order of the logits
+  uint32_t* index;        // [group, stride] of what each head chose: tokens, then where they are in a table
+  float* share;           // [group, stride] the weights of these
   float* weight;          // [max(group, kBeginRows), stride] logits, then weights
   float* q;               // [max(group, kBeginRows), d_pad] permuted and scaled
   float* out;             // [group, d_pad] permuted
@@ -53,11 +55,13 @@ inline HistoryScratch lay_out_history(Arena& arena, uint64_t group, uint64_t hea
   HistoryScratch s;
   s.stride = align_up(std::max<uint64_t>(tokens, kBeginTokens) + kVectorPad, kRowPad);
   s.d_pad = align_up(head_dim, kRowPad);
-  s.sets = lay_out_candidates(arena, tokens);
-  s.token = arena.take<uint32_t>(tokens);
+  s.sets = lay_out_candidates(arena, group, tokens);
+  s.token = arena.take<uint32_t>(s.stride);
   s.rows = arena.take<const uint16_t*>(std::max<uint64_t>(tokens, kBeginTokens));
-  s.used = arena.take<uint32_t>(tokens);
+  s.used = arena.take<uint32_t>(s.stride);
   s.key = arena.take<uint32_t>(s.stride);
+  s.index = arena.take<uint32_t>(group * s.stride);
+  s.share = arena.take<float>(group * s.stride);
   s.weight = arena.take<float>(std::max(group * s.stride, kBeginRows * kBeginTokens));
   s.q = arena.take<float>(std::max<uint64_t>(group, kBeginRows) * s.d_pad);
   s.out = arena.take<float>(group * s.d_pad);
@@ -112,18 +116,21 @@ void row_logits(const HistoryJob& job, const uint16_t* const* rows, size_t n) {
   for (uint32_t g = 0; g < job.group(); ++g) cap_logits(job.a.attn.soft_cap, job.weight(g), n);
 }
 
-// key[i] of n logits, in the same order; NaN is the lowest.
-void order_keys(const float* logit, size_t n, uint32_t* key) {
+// key[i] of n logits, in the same order; NaN is the lowest. Returns the highest logit.
+float order_keys(const float* logit, size_t n, uint32_t* key) {
   const DF df;
   const hn::RebindToUnsigned<DF> du;
   const hn::RebindToSigned<DF> di;
+  V high = hn::Set(df, kUnseen);
   for (size_t i = 0; i < n; i += kLanes) {
     const V x = hn::LoadU(df, logit + i);
     const V number = hn::Add(hn::IfThenElse(hn::IsNaN(x), hn::Set(df, kUnseen), x), hn::Zero(df));
+    high = hn::Max(high, hn::IfThenElse(hn::FirstN(df, n - i), number, high));
     const auto sign = hn::BitCast(du, hn::ShiftRight<31>(hn::BitCast(di, number)));
     const auto flip = hn::Or(sign, hn::Set(du, 0x80000000u));
     hn::StoreU(hn::Xor(hn::BitCast(du, number), flip), du, key + i);
   }
+  return hn::GetLane(hn::MaxOfLanes(df, high));
 }
 
 // Keys [n], padded with 0 to whole vectors, that are at least `least`.
@@ -135,35 +142,109 @@ size_t count_keys(const uint32_t* key, size_t n, uint32_t least) {
   return count;
 }
 
-// Turns logits [n] into exp(logit - base) where the key is at least `least`, and 0 elsewhere; returns the sum.
-float weigh(float* weight, const uint32_t* key, size_t n, uint32_t least, float base) {
+// Turns logits [n] into exp(logit - base) where the key is at least `least`, and 0 elsewhere. Writes the tokens that
+// have a weight, with their weights, to `index` and `share`, and how many there are to n_chosen. Returns the sum.
+float weigh(const HistoryScratch& s, float* weight, size_t n, uint32_t least, float base, uint32_t* index, float* share,
+            uint32_t& n_chosen) {
   const DF df;
   const hn::RebindToUnsigned<DF> du;
   V sum = hn::Zero(df);
+  size_t count = 0;
   for (size_t i = 0; i < n; i += kLanes) {
-    const auto chosen = hn::RebindMask(df, hn::Not(hn::Lt(hn::LoadU(du, key + i), hn::Set(du, least))));
+    const auto below = hn::Lt(hn::LoadU(du, s.key + i), hn::Set(du, least));
     const V x = hn::Exp(df, hn::Sub(hn::LoadU(df, weight + i), hn::Set(df, base)));
-    const V w = hn::IfThenElseZero(chosen, x);
+    const V w = hn::IfThenZeroElse(hn::RebindMask(df, below), x);
     hn::StoreU(w, df, weight + i);
     sum = hn::Add(sum, w);
+    const auto is_chosen = hn::AndNot(below, hn::FirstN(du, n - i));
+    (void)hn::CompressStore(hn::LoadU(du, s.token + i), is_chosen, du, index + count);
+    count += hn::CompressStore(w, hn::RebindMask(df, is_chosen), df, share + count);
   }
+  n_chosen = static_cast<uint32_t>(count);
   return hn::GetLane(hn::SumOfLanes(df, sum));
 }
 
-// s.out = the values of the rows in `used` [n], weighted.
+// Adds factor * share to the entries at `index` [n], which are all different and and lists
+// those that rise above the floor. What is added to sums over squares is positive, so that f32 is enough for one step.
+void add_weights(HistoryTable& t, float* entries, uint32_t* list, const uint32_t* index, const float* share, size_t n,
+                 float factor) {
+  const DF df;
+  const hn::RebindToSigned<DF> di;
+  const hn::RebindToUnsigned<DF> du;
+  const V floor = hn::Set(df, t.floor), times = hn::Set(df, factor);
+  V sum = hn::Zero(df), sum2 = hn::Zero(df), sum4 = hn::Zero(df);
+  for (size_t i = 0; i < n; i += kLanes) {
+    const auto at = hn::LoadU(du, index + i);
+    const auto valid = hn::FirstN(df, n - i);
+    const V before = hn::GatherIndex(df, entries, hn::BitCast(di, at));
+    const V more = hn::IfThenElseZero(valid, hn::Mul(times, hn::LoadU(df, share + i)));
+    const V after = hn::Add(before, more);
+    if (i + kLanes <= n) {
+      hn::ScatterIndex(after, df, entries, hn::BitCast(di, at));
+    } else {
+      HWY_ALIGN float lane[kLanes];
+      hn::Store(after, df, lane);
+      for (size_t k = 0; i + k < n; ++k) entries[index[i + k]] = lane[k];
+    }
+    const V old2 = hn::Mul(before, before), new2 = hn::Mul(after, after);
+    sum = hn::Add(sum, hn::Sub(after, before));
+    sum2 = hn::Add(sum2, hn::Sub(new2, old2));
+    sum4 = hn::Add(sum4, hn::Mul(hn::Sub(new2, old2), hn::Add(new2, old2)));
+    const auto rises = hn::And(hn::And(hn::Le(before, floor), hn::Gt(after, floor)), valid);
+    t.n_list += static_cast<uint32_t>(hn::CompressStore(at, hn::RebindMask(du, rises), du, list + t.n_list));
+  }
+  t.sum += double{hn::GetLane(hn::SumOfLanes(df, sum))};
+  t.sum2 += double{hn::GetLane(hn::SumOfLanes(df, sum2))};
+  t.sum4 += double{hn::GetLane(hn::SumOfLanes(df, sum4))};
+}
+
+// index = last - index, and pads it with what is valid.
+void turn_index(uint32_t* index, size_t n, uint32_t last) {
+  const hn::RebindToUnsigned<DF> du;
+  for (size_t i = 0; i < n; i += kLanes)
+    hn::StoreU(hn::Sub(hn::Set(du, last), hn::LoadU(du, index + i)), du, index + i);
+}
+
+// s.out = the values of the rows in `used` [n], weighted. The first rows are on their way.
 void sum_values(const HistoryJob& job, size_t n) {
   const HistoryScratch& s = job.s;
   const RowShape shape(job.a.attn.kv.head_dim);
   std::fill(s.out, s.out + job.group() * s.d_pad, 0.0f);
-  for (size_t i = 0; i < HWY_MIN(n, kTileTokens); ++i)
-    prefetch_row(s.rows[s.used[i]] + size_t{kPageTokens} * shape.d, shape.d);
   for (size_t first = 0; first < n; first += kTileTokens) {
-    for (size_t i = first + kTileTokens; i < HWY_MIN(n, first + 2 * kTileTokens); ++i)
-      prefetch_row(s.rows[s.used[i]] + size_t{kPageTokens} * shape.d, shape.d);
     for_heads(job.group(), [&](auto heads, uint32_t g) HWY_ATTR {
       gather_values<decltype(heads)::value>(shape, job.weight(g), s.stride, s.used + first,
-                                            HWY_MIN(kTileTokens, n - first), s.rows, s.out + g * s.d_pad, s.d_pad);
+                                            HWY_MIN(kTileTokens, n - first), n - first, s.rows, s.out + g * s.d_pad,
+                                            s.d_pad);
     });
+  }
+}
+
+// Writes which of n rows have a weight in any head to s.used; returns how many there are.
+size_t list_used(const HistoryJob& job, size_t n) {
+  const DF df;
+  const hn::RebindToUnsigned<DF> du;
+  size_t count = 0;
+  for (size_t i = 0; i < n; i += kLanes) {
+    auto any = hn::Zero(du);
+    for (uint32_t g = 0; g < job.group(); ++g) any = hn::Or(any, hn::BitCast(du, hn::LoadU(df, job.weight(g) + i)));
+    const auto is_used = hn::And(hn::Ne(any, hn::Zero(du)), hn::FirstN(du, n - i));
+    count += hn::CompressStore(hn::Iota(du, static_cast<uint32_t>(i)), is_used, du, job.s.used + count);
+  }
+  return count;
+}
+
+void prefetch_values(const HistoryJob& job, size_t n) {
+  const size_t d = job.a.attn.kv.head_dim;
+  for (size_t i = 0; i < HWY_MIN(n, kRowsAhead); ++i)
+    prefetch_row(job.s.rows[job.s.used[i]] + size_t{kPageTokens} * d, d);
+}
+
+// What a table's entries at these places need, while other heads are busy.
+void prefetch_entries(const float* by_position, const float* by_distance, const uint32_t* token, size_t n,
+                      uint32_t last) {
+  for (size_t i = 0; i < n; ++i) {
+    hwy::Prefetch(by_position + token[i]);
+    hwy::Prefetch(by_distance + (last - token[i]));
   }
 }
 
@@ -199,10 +280,15 @@ void exp_all(float* x, size_t n, float base) {
 
 void permute_rows(const float*, size_t, uint32_t, const AttnPagedArgs&, float*, size_t) {}
 void row_logits(const HistoryJob&, const uint16_t* const*, size_t) {}
-void order_keys(const float*, size_t, uint32_t*) {}
+float order_keys(const float*, size_t, uint32_t*) { return 0.0f; }
 size_t count_keys(const uint32_t*, size_t, uint32_t) { return 0; }
-float weigh(float*, const uint32_t*, size_t, uint32_t, float) { return 0.0f; }
+float weigh(const HistoryScratch&, float*, size_t, uint32_t, float, uint32_t*, float*, uint32_t&) { return 0.0f; }
+void add_weights(HistoryTable&, float*, uint32_t*, const uint32_t*, const float*, size_t, float) {}
+void turn_index(uint32_t*, size_t, uint32_t) {}
 void sum_values(const HistoryJob&, size_t) {}
+size_t list_used(const HistoryJob&, size_t) { return 0; }
+void prefetch_values(const HistoryJob&, size_t) {}
+void prefetch_entries(const float*, const float*, const uint32_t*, size_t, uint32_t) {}
 void store_head(const HistoryJob&, uint32_t, float) {}
 void tile_logits(const HistoryScratch&, size_t, float, uint32_t, size_t) {}
 void exp_all(float*, size_t, float) {}
@@ -221,7 +307,12 @@ HWY_EXPORT(row_logits);
 HWY_EXPORT(order_keys);
 HWY_EXPORT(count_keys);
 HWY_EXPORT(weigh);
+HWY_EXPORT(add_weights);
+HWY_EXPORT(turn_index);
 HWY_EXPORT(sum_values);
+HWY_EXPORT(list_used);
+HWY_EXPORT(prefetch_values);
+HWY_EXPORT(prefetch_entries);
 HWY_EXPORT(store_head);
 HWY_EXPORT(tile_logits);
 HWY_EXPORT(exp_all);
@@ -245,11 +336,15 @@ double estimate(const HistoryJob& job, uint32_t g, uint32_t n_recent) {
   const size_t d = job.a.attn.kv.head_dim;
   const float* q = job.a.attn.q + size_t{job.head(g)} * d;
   const double* keys = job.a.history.sums + size_t{job.kv_head} * 2 * d;
-  double dot = 0.0, square = 0.0;
-  for (size_t i = 0; i < d; ++i) {
-    dot += q[i] * keys[i];
-    square += double{q[i]} * q[i];
+  constexpr size_t kParts = 8;  // sums that do not wait for each other; head_dim is a multiple of 8
+  double dots[kParts] = {}, squares[kParts] = {}, dot = 0.0, square = 0.0;
+  for (size_t i = 0; i < d; i += kParts) {
+    for (size_t k = 0; k < kParts; ++k) {
+      dots[k] += q[i + k] * keys[i + k];
+      squares[k] += double{q[i + k]} * q[i + k];
+    }
   }
+  for (size_t k = 0; k < kParts; ++k) dot += dots[k], square += squares[k];
   const double mean = dot / job.n * job.a.attn.scale, cap = job.a.attn.soft_cap;
   const double others = std::log(double(job.n)) + (cap == 0.0 ? mean : cap * std::tanh(mean / cap)) +
                         0.5 * double{job.a.history.heads[job.head(g)].spread} * square;
@@ -302,10 +397,10 @@ bool is_kept(const HistoryJob& job, uint32_t token) {
 }
 
 // Gives the candidates [m] that are not among the best a key of 0. With pinned pages, theirs count for nothing and get
-// the highest key.
-uint32_t choose(const HistoryJob& job, uint32_t g, uint32_t m, bool kept) {
+// the highest key. `high`: the highest logit. Returns the least key that stays.
+uint32_t choose(const HistoryJob& job, uint32_t g, uint32_t m, bool kept, float& high) {
   uint32_t* key = job.s.key;
-  HWY_DYNAMIC_DISPATCH(order_keys)(job.weight(g) + job.n_sink, m, key);
+  high = HWY_DYNAMIC_DISPATCH(order_keys)(job.weight(g) + job.n_sink, m, key);
   for (uint32_t i = m; i < align_up(m, kVectorPad); ++i) key[i] = 0;
   uint32_t n = m;
   for (uint32_t i = 0; kept && i < m; ++i) {
@@ -326,60 +421,65 @@ uint32_t choose(const HistoryJob& job, uint32_t g, uint32_t m, bool kept) {
   return std::max(least, 1u);
 }
 
+// What a head that looks attends.
+struct Attended {
+  uint32_t n;       // tokens behind the sinks
+  float of_tokens;  // sum of their weights
+  float total;      // and of those of the sinks
+};
+
 // Half of a head's attention goes to its tables, which decay before.
-void learn(const HistoryJob& job, uint32_t g, uint32_t m, float total) {
+void learn(const HistoryJob& job, uint32_t g, const Attended& seen) {
   const HistoryView& view = job.a.history;
   const uint32_t head = job.head(g);
   HeadHistory& h = view.heads[head];
   h.scale *= job.a.rules.gamma;
-  const double factor = total > 0.0f ? 0.5 / (double{total} * h.scale) : 0.0;
-  const float* weight = job.weight(g) + job.n_sink;
+  const auto factor = static_cast<float>(seen.of_tokens > 0.0f ? 0.5 / (double{seen.of_tokens} * h.scale) : 0.0);
+  uint32_t* index = job.s.index + g * job.s.stride;
   for (uint32_t kind = 0; kind < kHistoryKinds; ++kind) {
-    HistoryTable& t = h.table[kind];
-    float* entries = view.entries_of(head, kind);
-    uint32_t* list = view.list_of(head, kind);
-    for (uint32_t i = 0; i < m; ++i) {
-      if (weight[i] == 0.0f) continue;
-      const uint32_t token = job.s.token[i], index = kind == kByPosition ? token : job.n - 1 - token;
-      if (add_weight(t, entries[index], factor * weight[i])) list[t.n_list++] = index;
-    }
+    if (kind == kByDistance) HWY_DYNAMIC_DISPATCH(turn_index)(index, seen.n, job.n - 1);
+    std::fill_n(index + seen.n, kVectorPad, 0u);  // whole vectors are gathered
+    HWY_DYNAMIC_DISPATCH(add_weights)(h.table[kind], view.entries_of(head, kind), view.list_of(head, kind), index,
+                                      job.s.share + g * job.s.stride, seen.n, factor);
   }
   if (h.scale < kLeastHistoryScale) rescale_lists(view, head, job.n);
-  trim_lists(view, head, job.n, job.a.rules, job.a.size.candidates, job.group(), job.s.sets.values);
+  trim_lists(view, head, job.n, job.a.rules,
+             listed_by_head(view.fill[job.kv_head], job.a.size.candidates, job.group()), job.s.sets.keys);
 }
 
-// Turns the logits of a head that looks into weights; returns what its result is divided by.
-float attend_head(const HistoryJob& job, uint32_t g, uint32_t m, bool kept) {
+// Turns the logits of a head that looks into weights.
+Attended attend_head(const HistoryJob& job, uint32_t g, uint32_t m, bool kept) {
   float* weight = job.weight(g);
-  const uint32_t least = choose(job, g, m, kept);
+  uint32_t* index = job.s.index + g * job.s.stride;
+  const uint32_t head = job.head(g);
+  float high = 0.0f;
+  const uint32_t least = choose(job, g, m, kept, high);
   const double extra = extra_sink(job, g);
-  double base = extra;
-  for (uint32_t i = 0; i < job.n_sink + m; ++i) base = std::max(base, double{weight[i]});
-  const auto high = static_cast<float>(base);
+  high = std::max(high, static_cast<float>(extra));
+  for (uint32_t i = 0; i < job.n_sink; ++i) high = std::max(high, weight[i]);
   for (uint32_t i = m; i < align_up(m, kVectorPad); ++i) weight[job.n_sink + i] = high;
-  const float of_chosen = HWY_DYNAMIC_DISPATCH(weigh)(weight + job.n_sink, job.s.key, m, least, high);
-  float of_sinks = static_cast<float>(std::exp(extra - base));
-  for (uint32_t i = 0; i < job.n_sink; ++i) of_sinks += weight[i] = std::exp(weight[i] - high);
-  if (job.n > 0) learn(job, g, m, of_chosen);
+  Attended seen = {};
+  seen.of_tokens = HWY_DYNAMIC_DISPATCH(weigh)(job.s, weight + job.n_sink, m, least, high, index,
+                                               job.s.share + g * job.s.stride, seen.n);
+  seen.total = seen.of_tokens + static_cast<float>(std::exp(extra - high));
+  for (uint32_t i = 0; i < job.n_sink; ++i) seen.total += weight[i] = std::exp(weight[i] - high);
   if (job.a.chosen != nullptr) {
-    uint32_t* to = job.a.chosen + size_t{job.head(g)} * job.a.history.capacity;
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < m; ++i) {
-      if (job.s.key[i] >= least) to[count++] = job.s.token[i];
-    }
-    job.a.n_chosen[job.head(g)] = count;
+    std::copy_n(index, seen.n, job.a.chosen + size_t{head} * job.a.history.capacity);
+    job.a.n_chosen[head] = seen.n;
   }
-  return of_sinks + of_chosen;
+  HWY_DYNAMIC_DISPATCH(prefetch_entries)(job.a.history.entries_of(head, kByPosition),
+                                         job.a.history.entries_of(head, kByDistance), index, seen.n, job.n - 1);
+  return seen;
 }
 
 // The same for a head that attends its sinks and the mean of all else.
-float attend_sinks(const HistoryJob& job, uint32_t g, uint32_t m) {
+Attended attend_sinks(const HistoryJob& job, uint32_t g, uint32_t m) {
   float* weight = job.weight(g);
   const double base = log_sum_exp(weight, job.n_sink, extra_sink(job, g));
   for (uint32_t i = 0; i < job.n_sink; ++i) weight[i] = static_cast<float>(std::exp(weight[i] - base));
   std::fill_n(weight + job.n_sink, m, 0.0f);
   if (job.a.n_chosen != nullptr) job.a.n_chosen[job.head(g)] = 0;
-  return 1.0f;
+  return {0, 0.0f, 1.0f};
 }
 
 void blend(const HistoryJob& job, uint32_t g, double share) {
@@ -387,17 +487,6 @@ void blend(const HistoryJob& job, uint32_t g, double share) {
   const double* values = job.a.history.sums + (size_t{job.kv_head} * 2 + 1) * d;
   float* out = job.a.attn.out + job.head(g) * d;
   for (size_t i = 0; i < d; ++i) out[i] = static_cast<float>(share * out[i] + (1.0 - share) * values[i] / job.n);
-}
-
-uint32_t list_used(const HistoryJob& job, uint32_t n) {
-  uint32_t count = 0;
-  for (uint32_t i = 0; i < n; ++i) {
-    bool is_used = false;
-    for (uint32_t g = 0; g < job.group(); ++g) is_used |= job.weight(g)[i] != 0.0f;
-    job.s.used[count] = i;
-    count += is_used ? 1 : 0;
-  }
-  return count;
 }
 
 void attend_stream(const HistoryJob& job) {
@@ -419,12 +508,17 @@ void attend_stream(const HistoryJob& job) {
   }
   a.n_read[job.kv_head] = job.n_sink + (any ? m : std::min(a.rules.n_recent, job.n));
   const bool kept = any && any_kept(job);
-  float total[kMostGroup];
+  Attended seen[kMostGroup];
   for (uint32_t g = 0; g < job.group(); ++g)
-    total[g] = looks[g] ? attend_head(job, g, m, kept) : attend_sinks(job, g, m);
-  HWY_DYNAMIC_DISPATCH(sum_values)(job, list_used(job, job.n_sink + m));
+    seen[g] = looks[g] ? attend_head(job, g, m, kept) : attend_sinks(job, g, m);
+  const size_t n_used = HWY_DYNAMIC_DISPATCH(list_used)(job, job.n_sink + m);
+  HWY_DYNAMIC_DISPATCH(prefetch_values)(job, n_used);
+  for (uint32_t g = 0; g < job.group() && job.n > 0; ++g) {
+    if (looks[g]) learn(job, g, seen[g]);
+  }
+  HWY_DYNAMIC_DISPATCH(sum_values)(job, n_used);
   for (uint32_t g = 0; g < job.group(); ++g) {
-    HWY_DYNAMIC_DISPATCH(store_head)(job, g, 1.0f / total[g]);
+    HWY_DYNAMIC_DISPATCH(store_head)(job, g, 1.0f / seen[g].total);
     if (!looks[g]) blend(job, g, share[g]);
   }
 }
@@ -509,7 +603,9 @@ void begin_head(const BeginJob& job) {
     }
   });
   for (uint32_t kind = 0; kind < kHistoryKinds; ++kind) sum_table(h.table[kind], entries[kind], n);
-  make_lists(a.history, job.head, n, a.rules, a.candidates, a.n_heads / a.kv.n_kv_heads, job.s.sets.values);
+  const uint32_t group = a.n_heads / a.kv.n_kv_heads;
+  make_lists(a.history, job.head, n, a.rules, listed_by_head(most_fill(group), a.candidates, group),
+             job.s.sets.keys);
 }
 
 // Bytes of one thread's scratch.
@@ -528,7 +624,7 @@ uint64_t attn_history_scratch_bytes(const OpShapes& shapes) {
 
 Status attn_history(OpContext& cx, const AttnHistoryArgs& a) {
   const uint32_t group = a.attn.n_heads / a.attn.kv.n_kv_heads;
-  if (!attn_has_kernels() || group > kMostGroup || a.attn.kv.head_dim % 2 != 0) return ref::attn_history(cx, a);
+  if (!attn_has_kernels() || group > kMostGroup || a.attn.kv.head_dim % 8 != 0) return ref::attn_history(cx, a);
   const uint64_t tokens = uint64_t{a.history.capacity} + a.rules.n_sink;
   const uint64_t stride = scratch_stride(group, a.attn.kv.head_dim, tokens);
   const uint32_t n_sink = std::min(a.rules.n_sink, a.attn.pos + 1);
@@ -541,7 +637,7 @@ Status attn_history(OpContext& cx, const AttnHistoryArgs& a) {
 }
 
 Status history_begin(OpContext& cx, const HistoryBeginArgs& a) {
-  if (!attn_has_kernels() || a.n_rows > kBeginRows || a.kv.head_dim % 2 != 0) return ref::history_begin(cx, a);
+  if (!attn_has_kernels() || a.n_rows > kBeginRows || a.kv.head_dim % 8 != 0) return ref::history_begin(cx, a);
   const uint64_t tokens = uint64_t{a.history.capacity} + a.rules.n_sink;
   const uint64_t group = a.n_heads / a.kv.n_kv_heads, stride = scratch_stride(group, a.kv.head_dim, tokens);
   for (uint32_t kv_head = 0; kv_head < a.kv.n_kv_heads; ++kv_head)
@@ -549,6 +645,11 @@ Status history_begin(OpContext& cx, const HistoryBeginArgs& a) {
   cx.pool->parallel_for(a.n_heads, [&](size_t head, size_t worker) {
     Arena arena(cx.scratch + worker * stride, stride);
     begin_head({a, lay_out_history(arena, group, a.kv.head_dim, tokens), static_cast<uint32_t>(head)});
+  });
+  const uint32_t end = a.pos + a.n_rows, n = end - std::min(end, a.rules.n_sink);
+  cx.pool->parallel_for(n == 0 ? 0 : a.kv.n_kv_heads, [&](size_t kv_head, size_t worker) {
+    Arena arena(cx.scratch + worker * stride, stride);
+    fit_lists(a, static_cast<uint32_t>(kv_head), n, lay_out_history(arena, group, a.kv.head_dim, tokens).sets);
   });
   return {};
 }

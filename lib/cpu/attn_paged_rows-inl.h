@@ -86,7 +86,8 @@ struct LogitTile {
   static constexpr size_t kSums = kSlots * kToks;
 };
 
-template <size_t kHeads, bool kTail>
+// Without kAhead nothing is prefetched.
+template <size_t kHeads, bool kTail, bool kAhead = true>
 HWY_INLINE void add_products(const RowShape& shape, const float* q, size_t d_pad, const uint16_t* const* row,
                              ptrdiff_t ahead, size_t block, V* sum) {
   constexpr size_t kToks = LogitTile<kHeads>::kToks;
@@ -101,7 +102,7 @@ HWY_INLINE void add_products(const RowShape& shape, const float* q, size_t d_pad
   for (size_t t = 0; t < kToks; ++t) {
     V key_even, key_odd;
     load_block<kTail>(shape, row[t] + block * kBlock, key_even, key_odd);
-    hwy::Prefetch(row[t] + block * kBlock + ahead);
+    if constexpr (kAhead) hwy::Prefetch(row[t] + block * kBlock + ahead);
     HWY_UNROLL(4)
     for (size_t h = 0; h < kHeads; ++h) sum[h * kToks + t] = hn::MulAdd(key_even, even[h], sum[h * kToks + t]);
     HWY_UNROLL(4)

@@ -8,8 +8,59 @@
 #include <bit>
 #include <functional>
 
+#include "cpu/simd_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/history_lists.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target.h:
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace weir::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Raises the floor of a table whose list became too long so that its `target` greatest entries stay, or fewer if there
+// are equal ones. Entries above a floor are positive, so that their bits have their order. `keys`: room for the list.
+void cut_list(HistoryTable& t, const float* entries, uint32_t* list, uint32_t target, uint32_t* keys) {
+  const hn::ScalableTag<uint32_t> du;
+  const hn::RebindToSigned<decltype(du)> di;
+  const hn::RebindToFloat<decltype(du)> df;
+  const size_t lanes = hn::Lanes(du), n = t.n_list;
+  for (size_t i = 0; i < n; i += lanes) {
+    const auto valid = hn::FirstN(du, n - i);
+    const auto at = hn::IfThenElseZero(valid, hn::LoadU(du, list + i));
+    const auto entry = hn::BitCast(du, hn::GatherIndex(df, entries, hn::BitCast(di, at)));
+    hn::StoreU(hn::IfThenElseZero(valid, entry), du, keys + i);
+  }
+  uint32_t floor = 0;  // the greatest that target + 1 entries reach
+  for (uint32_t bit = 0x40000000u; bit != 0; bit >>= 1) {
+    const auto bound = hn::Set(du, floor | bit);
+    size_t count = 0;
+    for (size_t i = 0; i < n; i += lanes) count += hn::CountTrue(du, hn::Not(hn::Lt(hn::LoadU(du, keys + i), bound)));
+    if (count > target) floor |= bit;
+  }
+  uint32_t left = 0;
+  for (size_t i = 0; i < n; i += lanes) {
+    const auto stays = hn::Gt(hn::LoadU(du, keys + i), hn::Set(du, floor));
+    left += static_cast<uint32_t>(hn::CompressStore(hn::LoadU(du, list + i), stays, du, list + left));
+  }
+  t.n_list = left;
+  t.floor = std::bit_cast<float>(floor);
+}
+
+}  // namespace weir::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
 namespace weir::cpu {
 namespace {
+
+HWY_EXPORT(cut_list);
+
+// Candidates whose tables' lines are fetched together.
+constexpr uint32_t kNeighbourBatch = 16;
 
 // Adds a token to a set; false: it was there.
 bool add_to(uint64_t* set, uint32_t token) {
@@ -31,14 +82,14 @@ void for_members(const uint64_t* set, uint32_t n, const F& f) {
 }
 
 struct HeadTables {
-  HeadTables(const AttnHistoryArgs& a, uint32_t head, uint32_t n_tokens) : n(n_tokens) {
-    const HeadHistory& h = a.history.heads[head];
+  HeadTables(const HistoryView& view, const HistoryRules& rules, uint32_t head, uint32_t n_tokens) : n(n_tokens) {
+    const HeadHistory& h = view.heads[head];
     for (uint32_t kind = 0; kind < kHistoryKinds; ++kind) {
-      entries[kind] = a.history.entries_of(head, kind);
-      list[kind] = a.history.list_of(head, kind);
+      entries[kind] = view.entries_of(head, kind);
+      list[kind] = view.list_of(head, kind);
       n_list[kind] = h.table[kind].n_list;
       mean[kind] = h.table[kind].sum / n;
-      least[kind] = a.rules.by_threshold ? threshold_of(a.rules, h, kind, n) : h.table[kind].floor;
+      least[kind] = rules.by_threshold ? threshold_of(rules, h, kind, n) : h.table[kind].floor;
     }
   }
   bool above_mean(uint32_t token) const {
@@ -53,15 +104,21 @@ struct HeadTables {
 };
 
 // Sets `own` to the tokens that a head's tables list.
-void mark_own(const HeadTables& t, uint64_t* own) {
+void mark_own(const HeadTables& t, bool by_threshold, uint64_t* own) {
   std::fill_n(own, t.n / kBits + 1, uint64_t{0});
   for (uint32_t kind = 0; kind < kHistoryKinds; ++kind) {
     for (uint32_t i = 0; i < t.n_list[kind]; ++i) {
       const uint32_t index = t.list[kind][i];
-      if (index < t.n && t.entries[kind][index] > t.least[kind])
-        add_to(own, kind == kByPosition ? index : t.n - 1 - index);
+      if (index >= t.n || (by_threshold && !(t.entries[kind][index] > t.least[kind]))) continue;
+      add_to(own, kind == kByPosition ? index : t.n - 1 - index);
     }
   }
+}
+
+uint32_t count_members(const uint64_t* set, uint32_t words) {
+  uint32_t count = 0;
+  for (uint32_t word = 0; word < words; ++word) count += static_cast<uint32_t>(std::popcount(set[word]));
+  return count;
 }
 
 void mark_forced(const AttnHistoryArgs& a, uint32_t kv_head, uint32_t n, uint64_t* group) {
@@ -75,13 +132,6 @@ void mark_forced(const AttnHistoryArgs& a, uint32_t kv_head, uint32_t n, uint64_
   }
 }
 
-// Keeps the `target` greatest of a list that became too long.
-void cut_list(HistoryTable& t, const float* entries, uint32_t* list, uint32_t target, float* values) {
-  for (uint32_t i = 0; i < t.n_list; ++i) values[i] = entries[list[i]];
-  std::nth_element(values, values + target, values + t.n_list, std::greater<>());
-  t.floor = values[target];
-}
-
 void filter_list(HistoryTable& t, const float* entries, uint32_t* list) {
   uint32_t n = 0;
   for (uint32_t i = 0; i < t.n_list; ++i) {
@@ -90,11 +140,49 @@ void filter_list(HistoryTable& t, const float* entries, uint32_t* list) {
   t.n_list = n;
 }
 
+// The floor for a list of `target` entries of a whole table.
+void raise_floor(HistoryTable& t, const float* entries, uint32_t n, uint32_t target, uint32_t* keys) {
+  uint32_t above = 0;
+  for (uint32_t i = 0; i < n; ++i) {
+    if (entries[i] > t.floor) keys[above++] = std::bit_cast<uint32_t>(entries[i]);
+  }
+  if (above <= longest_list(target)) return;
+  std::nth_element(keys, keys + target, keys + above, std::greater<>());
+  t.floor = std::bit_cast<float>(keys[target]);
+}
+
 void list_all(HistoryTable& t, const float* entries, uint32_t n, uint32_t* list) {
   t.n_list = 0;
   for (uint32_t i = 0; i < n; ++i) {
     if (entries[i] > t.floor) list[t.n_list++] = i;
   }
+}
+
+// Adds neighbours of a head's own candidates to a set of `count`, until it is full; returns how many there are.
+uint32_t add_neighbours(const AttnHistoryArgs& a, const HeadTables& t, const uint64_t* own, uint32_t count,
+                        uint64_t* group) {
+  const uint32_t words = t.n / kBits + 1, first = first_word(t.n);
+  uint32_t tokens[kNeighbourBatch + kBits], n_tokens = 0;
+  for (uint32_t i = 0; i < words; ++i) {
+    const uint32_t word = (first + i) % words;
+    for (uint64_t bits = own[word]; bits != 0; bits &= bits - 1) {
+      const uint32_t token = word * kBits + static_cast<uint32_t>(std::countr_zero(bits));
+      hwy::Prefetch(t.entries[kByPosition] + token);
+      hwy::Prefetch(t.entries[kByDistance] + (t.n - 1 - token));
+      tokens[n_tokens++] = token;
+    }
+    if (n_tokens < kNeighbourBatch && i + 1 < words) continue;
+    for (uint32_t k = 0; k < n_tokens; ++k) {
+      for (const int32_t step : kHistoryNeighbours) {
+        const uint32_t next = tokens[k] + static_cast<uint32_t>(step);  // wraps below 0 to more than n
+        if (next >= t.n || has(group, next) || !t.above_mean(next)) continue;
+        add_to(group, next);
+        if (++count == a.size.candidates) return count;
+      }
+    }
+    n_tokens = 0;
+  }
+  return count;
 }
 
 }  // namespace
@@ -110,22 +198,18 @@ void mark_candidates(const AttnHistoryArgs& a, uint32_t kv_head, uint32_t n, con
   std::fill_n(s.group, words, uint64_t{0});
   for (uint32_t g = 0; g < group; ++g) {
     if (!looks[g]) continue;
-    mark_own(HeadTables(a, kv_head * group + g, n), s.own);
-    for (uint32_t word = 0; word < words; ++word) s.group[word] |= s.own[word];
+    uint64_t* own = s.own + g * s.words;
+    mark_own(HeadTables(a.history, a.rules, kv_head * group + g, n), a.rules.by_threshold, own);
+    for (uint32_t word = 0; word < words; ++word) s.group[word] |= own[word];
   }
-  uint32_t count = 0;
-  for (uint32_t word = 0; word < words; ++word) count += static_cast<uint32_t>(std::popcount(s.group[word]));
-  for (uint32_t g = 0; g < group && count < a.size.candidates; ++g) {
-    if (!looks[g]) continue;
-    const HeadTables tables(a, kv_head * group + g, n);
-    mark_own(tables, s.own);
-    for_members(s.own, n, [&](uint32_t token) {
-      for (const int32_t step : kHistoryNeighbours) {
-        const uint32_t next = token + static_cast<uint32_t>(step);  // wraps below 0 to more than n
-        if (next >= n || count >= a.size.candidates || has(s.group, next)) continue;
-        if (tables.above_mean(next)) count += add_to(s.group, next) ? 1 : 0;
-      }
-    });
+  uint32_t count = count_members(s.group, words);
+  float& fill = a.history.fill[kv_head];
+  if (!a.rules.by_threshold) fill = next_fill(fill, count, a.size.candidates, group);
+  // Another head, and another part of the history, is first in each step.
+  for (uint32_t i = 0; i < group && count < a.size.candidates; ++i) {
+    const uint32_t g = (n + i) % group;
+    if (looks[g])
+      count = add_neighbours(a, HeadTables(a.history, a.rules, kv_head * group + g, n), s.own + g * s.words, count, s.group);
   }
   mark_forced(a, kv_head, n, s.group);
 }
@@ -136,18 +220,17 @@ uint32_t list_members(const uint64_t* set, uint32_t n, uint32_t* tokens) {
   return count;
 }
 
-void trim_lists(const HistoryView& view, uint32_t head, uint32_t n, const HistoryRules& rules, uint32_t candidates,
-                uint32_t group, float* values) {
+void trim_lists(const HistoryView& view, uint32_t head, uint32_t n, const HistoryRules& rules, double by_head,
+                uint32_t* keys) {
   const HeadHistory before = view.heads[head];
   for (uint32_t kind = 0; kind < kHistoryKinds; ++kind) {
     HistoryTable& t = view.heads[head].table[kind];
     const float* entries = view.entries_of(head, kind);
     uint32_t* list = view.list_of(head, kind);
     if (!rules.by_threshold) {
-      const uint32_t target = list_target(before, kind, n, candidates, group);
+      const uint32_t target = list_target(rules, before, kind, n, by_head);
       if (t.n_list <= longest_list(target)) continue;
-      cut_list(t, entries, list, target, values);
-      filter_list(t, entries, list);
+      HWY_DYNAMIC_DISPATCH(cut_list)(t, entries, list, target, keys);
       continue;
     }
     const float threshold = threshold_of(rules, before, kind, n);
@@ -158,8 +241,8 @@ void trim_lists(const HistoryView& view, uint32_t head, uint32_t n, const Histor
   }
 }
 
-void make_lists(const HistoryView& view, uint32_t head, uint32_t n, const HistoryRules& rules, uint32_t candidates,
-                uint32_t group, float* values) {
+void make_lists(const HistoryView& view, uint32_t head, uint32_t n, const HistoryRules& rules, double by_head,
+                uint32_t* keys) {
   const HeadHistory before = view.heads[head];
   for (uint32_t kind = 0; kind < kHistoryKinds; ++kind) {
     HistoryTable& t = view.heads[head].table[kind];
@@ -167,17 +250,27 @@ void make_lists(const HistoryView& view, uint32_t head, uint32_t n, const Histor
     if (rules.by_threshold) {
       t.floor = kListedThreshold * threshold_of(rules, before, kind, n);
     } else {
-      const uint32_t target = list_target(before, kind, n, candidates, group);
-      uint32_t above = 0;
-      for (uint32_t i = 0; i < n; ++i) {
-        if (entries[i] > t.floor) values[above++] = entries[i];
-      }
-      if (above > longest_list(target)) {
-        std::nth_element(values, values + target, values + above, std::greater<>());
-        t.floor = values[target];
-      }
+      raise_floor(t, entries, n, list_target(rules, before, kind, n, by_head), keys);
     }
     list_all(t, entries, n, view.list_of(head, kind));
+  }
+}
+
+void fit_lists(const HistoryBeginArgs& a, uint32_t kv_head, uint32_t n, const CandidateScratch& s) {
+  const uint32_t group = a.n_heads / a.kv.n_kv_heads, words = n / kBits + 1;
+  float& fill = a.history.fill[kv_head];
+  fill = most_fill(group);
+  while (!a.rules.by_threshold && fill > least_fill()) {
+    std::fill_n(s.group, words, uint64_t{0});
+    for (uint32_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+      mark_own(HeadTables(a.history, a.rules, head, n), false, s.own);
+      for (uint32_t word = 0; word < words; ++word) s.group[word] |= s.own[word];
+    }
+    const auto count = static_cast<float>(count_members(s.group, words));
+    if (count <= kListedHigh * static_cast<float>(a.candidates)) return;
+    fill = std::max(fill / kFitStep, least_fill());
+    for (uint32_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
+      trim_lists(a.history, head, n, a.rules, listed_by_head(fill, a.candidates, group), s.keys);
   }
 }
 
@@ -188,3 +281,4 @@ void rescale_lists(const HistoryView& view, uint32_t head, uint32_t n) {
 }
 
 }  // namespace weir::cpu
+#endif  // HWY_ONCE

@@ -14,15 +14,16 @@ inline constexpr uint32_t kBits = 64;  // tokens of a word of a set
 // Scratch for one KV head.
 struct CandidateScratch {
   uint64_t* group;  // [tokens / kBits] set of the candidates
-  uint64_t* own;    // the same of one query head
-  float* values;    // [list_capacity]
+  uint64_t* own;    // [group, words] the same of each query head
+  uint32_t* keys;   // [tokens, padded] entries of a list
+  uint64_t words;
 };
-inline CandidateScratch lay_out_candidates(Arena& arena, uint64_t tokens) {
-  const uint64_t words = tokens / kBits + 1;
+inline CandidateScratch lay_out_candidates(Arena& arena, uint64_t group, uint64_t tokens) {
   CandidateScratch s;
-  s.group = arena.take<uint64_t>(words);
-  s.own = arena.take<uint64_t>(words);
-  s.values = arena.take<float>(tokens);
+  s.words = tokens / kBits + 1;
+  s.group = arena.take<uint64_t>(s.words);
+  s.own = arena.take<uint64_t>(group * s.words);
+  s.keys = arena.take<uint32_t>(align_up(tokens, kBits));
   return s;
 }
 
@@ -33,12 +34,14 @@ void mark_candidates(const AttnHistoryArgs& a, uint32_t kv_head, uint32_t n, con
 uint32_t list_members(const uint64_t* set, uint32_t n, uint32_t* tokens);
 
 // Brings lists and floors of a head up to date after its tables changed: what newly rose above a floor is listed
-// already.
-void trim_lists(const HistoryView& view, uint32_t head, uint32_t n, const HistoryRules& rules, uint32_t candidates,
-                uint32_t group, float* values);
+// already. `by_head`: listed_by_head.
+void trim_lists(const HistoryView& view, uint32_t head, uint32_t n, const HistoryRules& rules, double by_head,
+                uint32_t* keys);
 // The same after the tables were written as a whole; floors are 0 before.
-void make_lists(const HistoryView& view, uint32_t head, uint32_t n, const HistoryRules& rules, uint32_t candidates,
-                uint32_t group, float* values);
+void make_lists(const HistoryView& view, uint32_t head, uint32_t n, const HistoryRules& rules, double by_head,
+                uint32_t* keys);
+// Shortens the lists of a group, which are as long as they may be, until they leave room for neighbours.
+void fit_lists(const HistoryBeginArgs& a, uint32_t kv_head, uint32_t n, const CandidateScratch& s);
 // Brings a head's entries back to a scale of 1, and its lists with them.
 void rescale_lists(const HistoryView& view, uint32_t head, uint32_t n);
 

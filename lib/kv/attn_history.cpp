@@ -17,6 +17,7 @@ void AttnHistory::lay_out(const HistoryShape& shape, uint32_t n_kv_heads, uint32
   all_.sums = arena.take<double>(n_streams() * 2 * head_dim);
   all_.n_summed = arena.take<uint32_t>(n_streams());
   all_.n_known = arena.take<uint32_t>(n_streams());
+  all_.fill = arena.take<float>(n_streams());
 }
 
 void AttnHistory::reset() {
@@ -25,6 +26,7 @@ void AttnHistory::reset() {
   std::fill_n(all_.sums, n_streams() * 2 * head_dim_, 0.0);
   std::fill_n(all_.n_summed, n_streams(), 0u);
   std::fill_n(all_.n_known, n_streams(), 0u);
+  std::fill_n(all_.fill, n_streams(), least_fill());
 }
 
 HistoryView AttnHistory::view(uint32_t number) const {
@@ -36,6 +38,7 @@ HistoryView AttnHistory::view(uint32_t number) const {
   v.sums += streams * 2 * head_dim_;
   v.n_summed += streams;
   v.n_known += streams;
+  v.fill += streams;
   return v;
 }
 
@@ -45,6 +48,7 @@ void AttnHistory::copy_from(const AttnHistory& other) {
   std::copy_n(other.all_.sums, n_streams() * 2 * head_dim_, all_.sums);
   std::copy_n(other.all_.n_summed, n_streams(), all_.n_summed);
   std::copy_n(other.all_.n_known, n_streams(), all_.n_known);
+  std::copy_n(other.all_.fill, n_streams(), all_.fill);
   for (uint32_t head = 0; head < n_heads(); ++head) {
     for (uint32_t kind = 0; kind < kHistoryKinds; ++kind) {
       std::copy_n(other.all_.entries_of(head, kind), all_.n_known[head / shape_.group], all_.entries_of(head, kind));

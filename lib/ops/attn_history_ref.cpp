@@ -115,9 +115,13 @@ std::vector<bool> candidates(const Stream& s, const std::vector<bool>& looks) {
       if (in_tables(g, token)) add(token);
     }
   }
-  for (uint32_t g = 0; g < s.group(); ++g) {
-    for (uint32_t token = 0; looks[g] && token < n; ++token) {
-      if (!in_tables(g, token)) continue;
+  float& fill = s.a.history.fill[s.kv_head];
+  if (!s.a.rules.by_threshold) fill = next_fill(fill, count, s.a.size.candidates, s.group());
+  for (uint32_t head = 0; head < s.group(); ++head) {
+    const uint32_t g = (n + head) % s.group(), words = n / kNeighbourWord + 1;
+    for (uint32_t i = 0; looks[g] && i < words * kNeighbourWord; ++i) {
+      const uint32_t token = (first_word(n) + i / kNeighbourWord) % words * kNeighbourWord + i % kNeighbourWord;
+      if (token >= n || !in_tables(g, token)) continue;
       for (const int32_t step : kHistoryNeighbours) {
         const int64_t next = int64_t{token} + step;
         if (next < 0 || next >= n || count >= s.a.size.candidates) continue;
@@ -186,7 +190,7 @@ void learn(const Stream& s, uint32_t head, const std::vector<uint32_t>& chosen, 
       add_weight(h.table[kind], view.entries_of(head, kind)[index_of(s, kind, chosen[i])], 0.5 * share[i] / h.scale);
   }
   if (h.scale < kLeastHistoryScale) rescale(view, head, s.n());
-  relist(view, head, s.n(), s.a.rules, s.a.size.candidates, s.group());
+  relist(view, head, s.n(), s.a.rules, listed_by_head(view.fill[s.kv_head], s.a.size.candidates, s.group()));
 }
 
 void attend(const Stream& s, uint32_t head, const std::vector<bool>& is) {

@@ -34,6 +34,7 @@ struct HistoryView {
   double* sums = nullptr;        // [n_kv_heads, 2, head_dim] of the keys and of the values, without those of sinks
   uint32_t* n_summed = nullptr;  // [n_kv_heads] tokens that are in them, counted from position 0
   uint32_t* n_known = nullptr;   // [n_kv_heads] entries of its heads' tables
+  float* fill = nullptr;         // [n_kv_heads] how many candidates its heads list together, by their number; list_fill
   uint32_t capacity = 0, list_capacity = 0;
 
   float* entries_of(uint32_t head, uint32_t kind) const {
@@ -50,6 +51,9 @@ struct HistoryRules {
   float gamma = 0.95f;        // decay of a step
   float eta = 0.85f;          // share of the sinks above which a head looks at nothing else; 1: never
   float lambda = 0.2f;        // with by_threshold: height of the thresholds
+  // Part of a head's candidates that comes from the table by position, the rest from that by distance; 0: more from the
+  // table that stands out more.
+  float position_share = 0.8f;
   bool by_threshold = false;  // candidates are the entries above a threshold, not the highest ones of a number
 };
 
@@ -64,38 +68,60 @@ inline constexpr double kLeastHistoryScale = 1e-6;
 // Sum of a table after a prompt, 1 / (2 * (1 - gamma)): what it tends to while nothing is bypassed.
 inline double steady_sum(const HistoryRules& rules) { return 0.5 / std::max(1e-3, 1.0 - double{rules.gamma}); }
 
-// Neighbours of a candidate that may become candidates.
+// Neighbours of a candidate that may become candidates. A step begins with the candidates from a token on that is far
+// from the last step's, so that all of the history has its turn.
 inline constexpr int32_t kHistoryNeighbours[] = {-1, 1, 2};
+inline constexpr uint32_t kNeighbourWord = 64;  // tokens
+constexpr uint32_t first_word(uint32_t n) { return n * 2654435761u % (n / kNeighbourWord + 1); }
 
 // Uncentred kurtosis: how much of a table is in few entries. n > 0.
 inline double kurtosis_of(const HistoryTable& t, uint32_t n) {
   return t.sum2 > 0.0 ? t.sum4 * n / (t.sum2 * t.sum2) : 1.0;
 }
 
-// Part of a head's candidates that come from a table: the more, the more it stands out.
-inline double share_of(const HeadHistory& head, uint32_t kind, uint32_t n) {
+// Part of a head's candidates that come from a table.
+inline double share_of(const HistoryRules& rules, const HeadHistory& head, uint32_t kind, uint32_t n) {
+  if (rules.position_share > 0.0f) return kind == kByPosition ? rules.position_share : 1.0 - rules.position_share;
   const double own = kurtosis_of(head.table[kind], n), other = kurtosis_of(head.table[1 - kind], n);
   return std::clamp(own / (own + other), 0.1, 0.9);
 }
 
-// Entries that a table lists after its list was cut. The lists of a group's heads together stay below the candidates.
-inline uint32_t list_target(const HeadHistory& head, uint32_t kind, uint32_t n, uint32_t candidates, uint32_t group) {
-  const double of_head = 0.8 * candidates / group;
-  return std::max(1u, static_cast<uint32_t>(of_head * share_of(head, kind, n)));
+// The heads of a group list many of the same tokens. So each lists more than its part of the candidates, by a factor
+// that keeps the set of all that is listed between these shares of the candidates; the rest is for neighbours.
+inline constexpr float kListedLow = 0.88f, kListedHigh = 0.95f, kFillStep = 1.03f, kFitStep = 1.1f;
+constexpr float least_fill() { return kListedHigh; }
+constexpr float most_fill(uint32_t group) { return kListedHigh * static_cast<float>(group); }
+// The factor after a step in which the heads together listed n_listed tokens.
+inline float next_fill(float fill, uint32_t n_listed, uint32_t candidates, uint32_t group) {
+  const float share = static_cast<float>(n_listed) / static_cast<float>(candidates);
+  if (share > kListedHigh) fill /= kFillStep;
+  if (share < kListedLow) fill *= kFillStep;
+  return std::clamp(fill, least_fill(), most_fill(group));
+}
+// Candidates that each head of a group lists.
+inline double listed_by_head(float fill, uint32_t candidates, uint32_t group) {
+  return double{fill} * candidates / group;
+}
+
+// Entries that a table lists after its list was cut.
+inline uint32_t list_target(const HistoryRules& rules, const HeadHistory& head, uint32_t kind, uint32_t n,
+                            double by_head) {
+  return std::max(1u, static_cast<uint32_t>(by_head * share_of(rules, head, kind, n)));
 }
 // A list is cut when it is longer.
 constexpr uint32_t longest_list(uint32_t target) { return target + target / 4 + 4; }
 // The longest that a list can be, which is just before it is cut.
 constexpr uint64_t list_room(const HistoryRules& rules, const HistorySize& most, uint64_t tokens) {
-  if (rules.by_threshold) return tokens;
-  return std::min<uint64_t>(tokens, uint64_t{longest_list(most.candidates)} + most.top + 1);
+  constexpr uint64_t kVectorPad = 16;  // whole vectors are stored
+  if (rules.by_threshold) return tokens + kVectorPad;
+  return std::min<uint64_t>(tokens, uint64_t{longest_list(most.candidates)} + most.top) + kVectorPad;
 }
 
 // With by_threshold: entries above this are candidates.
 inline float threshold_of(const HistoryRules& rules, const HeadHistory& head, uint32_t kind, uint32_t n) {
   const HistoryTable& t = head.table[kind];
   const double mean = t.sum / n, variance = std::max(0.0, t.sum2 / n - mean * mean);
-  const double height = rules.lambda * std::sqrt(variance) / (2.0 * share_of(head, kind, n));
+  const double height = rules.lambda * std::sqrt(variance) / (2.0 * share_of(rules, head, kind, n));
   return static_cast<float>(std::max(0.0, mean + height));
 }
 // What a list holds then, so that it seldom has to be made anew.

@@ -57,6 +57,30 @@ void add_row(const Row& row, float* by_position, float* by_distance, float& spre
   spread = spread_of(row, logits);
 }
 
+uint32_t count_listed(const HistoryView& view, uint32_t kv_head, uint32_t group, uint32_t n) {
+  std::vector<bool> is(n, false);
+  for (uint32_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+    for (uint32_t kind = 0; kind < kHistoryKinds; ++kind) {
+      const uint32_t* list = view.list_of(head, kind);
+      for (uint32_t i = 0; i < view.heads[head].table[kind].n_list; ++i)
+        is[kind == kByPosition ? list[i] : n - 1 - list[i]] = true;
+    }
+  }
+  return static_cast<uint32_t>(std::count(is.begin(), is.end(), true));
+}
+
+// Shortens the lists of a group until they leave room for neighbours.
+void fit_lists(const HistoryBeginArgs& a, uint32_t kv_head, uint32_t group, uint32_t n) {
+  float& fill = a.history.fill[kv_head];
+  fill = most_fill(group);
+  while (!a.rules.by_threshold && fill > least_fill() &&
+         static_cast<float>(count_listed(a.history, kv_head, group, n)) > kListedHigh * static_cast<float>(a.candidates)) {
+    fill = std::max(fill / kFitStep, least_fill());
+    for (uint32_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
+      relist(a.history, head, n, a.rules, listed_by_head(fill, a.candidates, group));
+  }
+}
+
 }  // namespace
 
 Status history_begin(OpContext&, const HistoryBeginArgs& a) {
@@ -72,8 +96,9 @@ Status history_begin(OpContext&, const HistoryBeginArgs& a) {
     for (uint32_t row = 0; row < a.n_rows; ++row)
       add_row({a, head, row}, entries[kByPosition], entries[kByDistance], h.spread);
     for (uint32_t kind = 0; n > 0 && kind < kHistoryKinds; ++kind) sum_table(h.table[kind], entries[kind], n);
-    if (n > 0) relist(a.history, head, n, a.rules, a.candidates, group);
+    if (n > 0) relist(a.history, head, n, a.rules, listed_by_head(most_fill(group), a.candidates, group));
   }
+  for (uint32_t kv_head = 0; n > 0 && kv_head < a.kv.n_kv_heads; ++kv_head) fit_lists(a, kv_head, group, n);
   return {};
 }
 

@@ -31,11 +31,10 @@ inline void list_table(const HistoryView& view, uint32_t head, uint32_t kind, ui
   }
 }
 
-inline void relist(const HistoryView& view, uint32_t head, uint32_t n, const HistoryRules& rules, uint32_t candidates,
-            uint32_t group) {
+inline void relist(const HistoryView& view, uint32_t head, uint32_t n, const HistoryRules& rules, double by_head) {
   const HeadHistory before = view.heads[head];  // the targets do not depend on the other table's list
   for (uint32_t kind = 0; kind < kHistoryKinds; ++kind)
-    list_table(view, head, kind, n, rules, list_target(before, kind, n, candidates, group));
+    list_table(view, head, kind, n, rules, list_target(rules, before, kind, n, by_head));
 }
 
 }  // namespace weir::ref

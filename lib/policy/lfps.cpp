@@ -6,7 +6,7 @@
 // Differs from the paper: the candidates are the highest entries of a number by default, because the paper's rule for
 // thresholds is not known; the heads of a group share candidates; means of keys and values count the answer, too.
 #include <algorithm>
-#include <cmath>
+#include <iterator>
 #include <new>
 
 #include "policy/policy.h"
@@ -14,32 +14,34 @@
 namespace weir {
 namespace {
 
-// Candidates for each token that is attended.
-constexpr float kRatio = 2.5f;
-constexpr uint32_t kLeastTop = 64;
-// Share of the tokens that a head attends, by their number, between which it is interpolated in log n. Chosen on real
-// text and by speed: docs/results/lfps.
+// What a step costs by the number of tokens, between which it is interpolated; beyond, shares stay. Chosen by speed, and
+// by what is found on real text (docs/results/lfps).
 constexpr struct {
-  float tokens, share;
-} kTopShares[] = {{4096, 0.04f}, {16384, 0.02f}, {65536, 0.012f}, {131072, 0.01f}};
+  uint32_t tokens;
+  HistorySize size;
+} kSizes[] = {{4096, {655, 82}}, {16384, {820, 200}}, {65536, {1440, 400}}, {131072, {2100, 655}}};
 
-float top_share(uint32_t n) {
-  const auto tokens = static_cast<float>(n);
-  if (tokens <= kTopShares[0].tokens) return kTopShares[0].share;
-  for (size_t i = 1; i < std::size(kTopShares); ++i) {
-    const auto &low = kTopShares[i - 1], &high = kTopShares[i];
-    if (tokens > high.tokens) continue;
-    const float t = std::log(tokens / low.tokens) / std::log(high.tokens / low.tokens);
-    return low.share + t * (high.share - low.share);
+HistorySize size_for(uint32_t n) {
+  constexpr auto& last = kSizes[std::size(kSizes) - 1];
+  if (n <= kSizes[0].tokens) return kSizes[0].size;
+  const auto between = [](uint32_t low, uint32_t high, double t) {
+    return static_cast<uint32_t>(low + t * (double{high} - low));
+  };
+  if (n >= last.tokens) {
+    const double times = double{n} / last.tokens;
+    return {between(0, last.size.candidates, times), between(0, last.size.top, times)};
   }
-  return kTopShares[std::size(kTopShares) - 1].share;
+  size_t i = 1;
+  while (n > kSizes[i].tokens) ++i;
+  const auto &low = kSizes[i - 1], &high = kSizes[i];
+  const double t = double{n - low.tokens} / (high.tokens - low.tokens);
+  return {between(low.size.candidates, high.size.candidates, t), between(low.size.top, high.size.top, t)};
 }
 
 struct LfpsOptions {
   HistoryRules rules;
-  uint32_t top = 0;    // tokens that a head attends; 0: by top_share
-  uint32_t quota = 0;  // candidates; 0: by ratio
-  float ratio = kRatio;
+  uint32_t top = 0;    // tokens that a head attends; 0: by their number
+  uint32_t quota = 0;  // candidates; 0: by the number of tokens, but twice what is attended
   uint32_t rows = 20;  // of the prompt, from which the tables begin: 1 / (1 - gamma)
 };
 
@@ -61,10 +63,9 @@ class LfpsPolicy final : public Policy {
 
   HistoryRules history_rules() const override { return o_.rules; }
   HistorySize history_size(uint32_t n) const override {
-    HistorySize size;
-    size.top = o_.top != 0 ? o_.top : std::max(kLeastTop, static_cast<uint32_t>(top_share(n) * static_cast<float>(n)));
-    size.candidates = std::max(
-        size.top, o_.quota != 0 ? o_.quota : static_cast<uint32_t>(o_.ratio * static_cast<float>(size.top)));
+    HistorySize size = size_for(n);
+    if (o_.top != 0) size.top = o_.top;
+    size.candidates = o_.quota != 0 ? std::max(o_.quota, size.top) : std::max(size.candidates, 2 * size.top);
     if (n <= size.top) size.candidates = n;
     return size;
   }
@@ -94,14 +95,13 @@ Status read_options(OptionReader& options, const PolicyConfig& config, uint32_t 
   WEIR_TRY(options.get_u32("rows", o.rows, 1, 32));
   WEIR_TRY(options.get_f32("gamma", o.rules.gamma, 0.01f, 1.0f));
   WEIR_TRY(options.get_f32("eta", o.rules.eta, 0.0f, 1.0f));
+  WEIR_TRY(options.get_f32("position_share", o.rules.position_share, 0.0f, 1.0f));
   WEIR_TRY(options.get_word("candidates", mode, kModes));
   WEIR_TRY(options.get_f32("lambda", o.rules.lambda, -100.0f, 100.0f));
   WEIR_TRY(options.get_u32("quota", o.quota, 0, 1u << 30));
-  WEIR_TRY(options.get_f32("ratio", o.ratio, 1.0f, 1000.0f));
   WEIR_TRY(options.finish());
   o.rules.by_threshold = mode == 1;
   if (!o.rules.by_threshold) WEIR_TRY(options.contradicts("lambda", "candidates=quota"));
-  if (o.quota != 0) WEIR_TRY(options.contradicts("ratio", "quota"));
   if (o.quota > context) {
     return fail(WEIR_ERR_INVALID_ARG, "policy lfps: option quota=%u is more than the context, %u tokens", o.quota,
                 context);
@@ -126,8 +126,7 @@ Status make_lfps(const PolicyConfig& config, PolicyStorage& storage, Policy*& ou
   needs.history.tokens = needs.context_tokens;
   static_assert(sizeof(LfpsPolicy) <= sizeof(storage.bytes));
   auto* policy = new (storage.bytes) LfpsPolicy(needs, o, config.attn_scale);
-  HistorySize most = policy->history_size(needs.context_tokens);
-  // A shorter context has no more candidates, but the shares of its tokens may be higher: the products rise with n.
+  const HistorySize most = policy->history_size(needs.context_tokens);  // both numbers rise with that of tokens
   needs.history.list_room = static_cast<uint32_t>(list_room(o.rules, most, needs.context_tokens));
   out = new (storage.bytes) LfpsPolicy(needs, o, config.attn_scale);
   return {};
