@@ -177,7 +177,9 @@ void add_weights(HistoryTable& t, float* entries, uint32_t* list, const uint32_t
     const auto at = hn::LoadU(du, index + i);
     const auto valid = hn::FirstN(df, n - i);
     const V before = hn::GatherIndex(df, entries, hn::BitCast(di, at));
-    const V more = hn::IfThenElseZero(valid, hn::Mul(times, hn::LoadU(df, share + i)));
+    const V of_step = hn::LoadU(df, share + i);
+    // NaN teaches nothing.
+    const V more = hn::IfThenElseZero(hn::And(valid, hn::Gt(of_step, hn::Zero(df))), hn::Mul(times, of_step));
     const V after = hn::Add(before, more);
     if (i + kLanes <= n) {
       hn::ScatterIndex(after, df, entries, hn::BitCast(di, at));
@@ -439,8 +441,14 @@ void learn(const HistoryJob& job, uint32_t g, const Attended& seen) {
   for (uint32_t kind = 0; kind < kHistoryKinds; ++kind) {
     if (kind == kByDistance) HWY_DYNAMIC_DISPATCH(turn_index)(index, seen.n, job.n - 1);
     std::fill_n(index + seen.n, kVectorPad, 0u);  // whole vectors are gathered
-    HWY_DYNAMIC_DISPATCH(add_weights)(h.table[kind], view.entries_of(head, kind), view.list_of(head, kind), index,
-                                      job.s.share + g * job.s.stride, seen.n, factor);
+    HistoryTable& t = h.table[kind];
+    // Pinned tokens can be more than a list has room for.
+    const uint64_t most = std::min<uint64_t>(uint64_t{t.n_list} + seen.n, job.n);
+    const bool fits = most + kVectorPad <= view.list_capacity;
+    if (!fits) t.n_list = 0;
+    HWY_DYNAMIC_DISPATCH(add_weights)(t, view.entries_of(head, kind), fits ? view.list_of(head, kind) : job.s.sets.keys,
+                                      index, job.s.share + g * job.s.stride, seen.n, factor);
+    if (!fits) t.n_list = kUnlisted;
   }
   if (h.scale < kLeastHistoryScale) rescale_lists(view, head, job.n);
   trim_lists(view, head, job.n, job.a.rules,
@@ -593,6 +601,7 @@ void begin_head(const BeginJob& job) {
   });
   h.spread = spread_of(job, of_last, of_last2);
   for_tiles(job, [&](uint32_t row, uint32_t first, uint32_t tile, float* logit) {
+    if (!std::isfinite(sum[row])) return;  // a row that is no number teaches nothing
     HWY_DYNAMIC_DISPATCH(exp_all)(logit, tile, high[row]);
     const double factor = steady_sum(a.rules) / (a.n_rows * sum[row]);
     float* by_distance = entries[kByDistance] + (job.n_seen(row) - 1 - first);

@@ -90,6 +90,7 @@ struct HeadTables {
       n_list[kind] = h.table[kind].n_list;
       mean[kind] = h.table[kind].sum / n;
       least[kind] = rules.by_threshold ? threshold_of(rules, h, kind, n) : h.table[kind].floor;
+      is_listed[kind] = h.table[kind].floor <= least[kind];
     }
   }
   bool above_mean(uint32_t token) const {
@@ -101,14 +102,15 @@ struct HeadTables {
   uint32_t n_list[kHistoryKinds];
   double mean[kHistoryKinds];
   float least[kHistoryKinds];
+  bool is_listed[kHistoryKinds];  // not where the threshold fell below the floor since the list was made
 };
 
 // Sets `own` to the tokens that a head's tables list.
 void mark_own(const HeadTables& t, bool by_threshold, uint64_t* own) {
   std::fill_n(own, t.n / kBits + 1, uint64_t{0});
   for (uint32_t kind = 0; kind < kHistoryKinds; ++kind) {
-    for (uint32_t i = 0; i < t.n_list[kind]; ++i) {
-      const uint32_t index = t.list[kind][i];
+    for (uint32_t i = 0; i < (t.is_listed[kind] ? t.n_list[kind] : t.n); ++i) {
+      const uint32_t index = t.is_listed[kind] ? t.list[kind][i] : i;
       if (index >= t.n || (by_threshold && !(t.entries[kind][index] > t.least[kind]))) continue;
       add_to(own, kind == kByPosition ? index : t.n - 1 - index);
     }
@@ -229,6 +231,10 @@ void trim_lists(const HistoryView& view, uint32_t head, uint32_t n, const Histor
     uint32_t* list = view.list_of(head, kind);
     if (!rules.by_threshold) {
       const uint32_t target = list_target(rules, before, kind, n, by_head);
+      if (t.n_list == kUnlisted) {
+        raise_floor(t, entries, n, target, keys);
+        list_all(t, entries, n, list);
+      }
       if (t.n_list <= longest_list(target)) continue;
       HWY_DYNAMIC_DISPATCH(cut_list)(t, entries, list, target, keys);
       continue;
@@ -276,8 +282,10 @@ void fit_lists(const HistoryBeginArgs& a, uint32_t kv_head, uint32_t n, const Ca
 
 void rescale_lists(const HistoryView& view, uint32_t head, uint32_t n) {
   rescale(view, head, n);
-  for (uint32_t kind = 0; kind < kHistoryKinds; ++kind)
-    filter_list(view.heads[head].table[kind], view.entries_of(head, kind), view.list_of(head, kind));
+  for (uint32_t kind = 0; kind < kHistoryKinds; ++kind) {
+    HistoryTable& t = view.heads[head].table[kind];
+    if (t.n_list != kUnlisted) filter_list(t, view.entries_of(head, kind), view.list_of(head, kind));
+  }
 }
 
 }  // namespace weir::cpu

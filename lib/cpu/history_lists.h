@@ -9,7 +9,8 @@
 
 namespace weir::cpu {
 
-inline constexpr uint32_t kBits = 64;  // tokens of a word of a set
+inline constexpr uint32_t kBits = 64;              // tokens of a word of a set
+inline constexpr uint32_t kUnlisted = UINT32_MAX;  // HistoryTable::n_list of a list that is to be made anew
 
 // Scratch for one KV head.
 struct CandidateScratch {
@@ -34,7 +35,7 @@ void mark_candidates(const AttnHistoryArgs& a, uint32_t kv_head, uint32_t n, con
 uint32_t list_members(const uint64_t* set, uint32_t n, uint32_t* tokens);
 
 // Brings lists and floors of a head up to date after its tables changed: what newly rose above a floor is listed
-// already. `by_head`: listed_by_head.
+// already, or n_list is kUnlisted. `by_head`: listed_by_head.
 void trim_lists(const HistoryView& view, uint32_t head, uint32_t n, const HistoryRules& rules, double by_head,
                 uint32_t* keys);
 // The same after the tables were written as a whole; floors are 0 before.

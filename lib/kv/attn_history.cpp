@@ -58,6 +58,7 @@ void AttnHistory::copy_from(const AttnHistory& other) {
 }
 
 void AttnHistory::truncate_head(const HistoryView& view, uint32_t head, uint32_t n) const {
+  if (n == 0) view.heads[head] = {};  // nothing is left that something was learned about
   for (uint32_t kind = 0; kind < kHistoryKinds; ++kind) {
     HistoryTable& t = view.heads[head].table[kind];
     uint32_t* list = view.list_of(head, kind);

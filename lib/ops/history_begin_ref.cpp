@@ -48,6 +48,8 @@ void add_row(const Row& row, float* by_position, float* by_distance, float& spre
   const double high = *std::max_element(logits.begin(), logits.end());
   double sum = 0.0;
   for (const double x : logits) sum += std::exp(x - high);
+  spread = 0.0f;
+  if (!std::isfinite(sum)) return;  // a row that is no number teaches nothing
   for (uint32_t token = 0; token < n; ++token) {
     const double share = std::exp(logits[token] - high) / sum;
     const auto weight = static_cast<float>(steady_sum(row.a.rules) / row.a.n_rows * share);

@@ -25,16 +25,16 @@ HistorySize size_for(uint32_t n) {
   constexpr auto& last = kSizes[std::size(kSizes) - 1];
   if (n <= kSizes[0].tokens) return kSizes[0].size;
   const auto between = [](uint32_t low, uint32_t high, double t) {
-    return static_cast<uint32_t>(low + t * (double{high} - low));
+    return static_cast<uint32_t>(low + t * (static_cast<double>(high) - low));
   };
   if (n >= last.tokens) {
-    const double times = double{n} / last.tokens;
+    const double times = static_cast<double>(n) / last.tokens;
     return {between(0, last.size.candidates, times), between(0, last.size.top, times)};
   }
   size_t i = 1;
   while (n > kSizes[i].tokens) ++i;
   const auto &low = kSizes[i - 1], &high = kSizes[i];
-  const double t = double{n - low.tokens} / (high.tokens - low.tokens);
+  const double t = static_cast<double>(n - low.tokens) / (high.tokens - low.tokens);
   return {between(low.size.candidates, high.size.candidates, t), between(low.size.top, high.size.top, t)};
 }
 
