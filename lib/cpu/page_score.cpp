@@ -14,10 +14,14 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h:
 #include "cpu/simd-inl.h"
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace weir::cpu::HWY_NAMESPACE {
+
+constexpr uint32_t kPagesAhead = 6;  // 3 KiB with 128 channels
+constexpr size_t kLineElements = 64 / sizeof(uint16_t);
 
 // The formulas of an estimate. kBound: sum of max(q_i * first_i, q_i * second_i). kBall: q.centre + radius * |q|.
 // kMoments: q.mean + spread * |q * std|.
@@ -72,8 +76,12 @@ template <Form kForm>
 void score_rows_of(const PageScoreArgs& a, uint32_t kv_head, uint32_t begin, uint32_t end) {
   const size_t d = a.kv.head_dim, stride = a.kv.capacity;
   const uint32_t group = a.n_heads / a.kv.n_kv_heads;
+  const size_t n_digest = digest_elements(a.kv.digest, d);
   for (uint32_t row = begin; row < end; ++row) {
     const uint16_t* digest = a.kv.digest_of(kv_head, row);
+    // Slots are in any order, and a digest is too short for the hardware to see it coming.
+    const uint16_t* ahead = a.kv.digest_of(kv_head, HWY_MIN(row + kPagesAhead, end - 1));
+    for (size_t i = 0; i < n_digest; i += kLineElements) hwy::Prefetch(ahead + i);
     const float radius = a.kv.digest == DigestKind::kSphereMean ? bf16_to_f32(digest[d])
                          : a.kv.digest == DigestKind::kMeanStd  ? a.spread
                                                                 : 0.0f;

@@ -19,7 +19,7 @@ namespace {
 constexpr struct {
   uint32_t tokens;
   HistorySize size;
-} kSizes[] = {{4096, {655, 82}}, {16384, {820, 200}}, {65536, {1440, 400}}, {131072, {2100, 655}}};
+} kSizes[] = {{4096, {620, 82}}, {16384, {820, 200}}, {65536, {1400, 400}}, {131072, {1900, 655}}};
 
 HistorySize size_for(uint32_t n) {
   constexpr auto& last = kSizes[std::size(kSizes) - 1];

@@ -11,9 +11,8 @@ namespace {
 #define WEIR_PRESET(name, policy, budget, ...)                                                 \
   []() -> Preset {                                                                             \
     static constexpr weir_key_value kPairs[] = {__VA_ARGS__ __VA_OPT__(, ){nullptr, nullptr}}; \
-    return {name, policy, budget, nullptr, std::span(kPairs, std::size(kPairs) - 1)};          \
+    return {name, policy, budget, std::span(kPairs, std::size(kPairs) - 1)};                   \
   }(),
-#define WEIR_PRESET_LATER(name, missing) Preset{name, nullptr, 0, missing, {}},
 
 std::span<const Preset> presets() {
   static const Preset kPresets[] = {
@@ -23,14 +22,11 @@ std::span<const Preset> presets() {
 }
 
 #undef WEIR_PRESET
-#undef WEIR_PRESET_LATER
 
 constexpr char kNames[] =
 #define WEIR_PRESET(name, ...) " " name
-#define WEIR_PRESET_LATER(name, missing)
 #include "policy/presets.inc"
 #undef WEIR_PRESET
-#undef WEIR_PRESET_LATER
     ;
 
 }  // namespace
@@ -38,9 +34,6 @@ constexpr char kNames[] =
 Status find_preset(const char* name, const Preset*& out) {
   for (const Preset& preset : presets()) {
     if (std::strcmp(preset.name, name) != 0) continue;
-    if (preset.policy == nullptr)
-      return fail(WEIR_ERR_UNSUPPORTED, "preset %s needs %s, which this version does not have; there are:%s", name,
-                  preset.missing, kNames);
     out = &preset;
     return {};
   }

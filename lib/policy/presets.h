@@ -11,13 +11,12 @@ namespace weir {
 
 struct Preset {
   const char* name;
-  const char* policy;                       // null: this version lacks it
+  const char* policy;
   uint32_t budget_tokens;                   // 0: none
-  const char* missing;                      // what this version lacks for it, or null
   std::span<const weir_key_value> options;  // static
 };
 
-// Errors: WEIR_ERR_NOT_FOUND listing the presets that exist, WEIR_ERR_UNSUPPORTED naming what this version lacks.
+// Errors: WEIR_ERR_NOT_FOUND listing the presets that exist.
 Status find_preset(const char* name, const Preset*& out);
 
 }  // namespace weir

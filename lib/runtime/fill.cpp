@@ -2,6 +2,7 @@
 // The policy evicts as in decoding, page by page; the values are noise of the size of normalised keys.
 #include <algorithm>
 
+#include "models/attend.h"
 #include "policy/room.h"
 #include "quant/half.h"
 #include "runtime/session.h"
@@ -14,6 +15,26 @@ weir_token noise_token(uint32_t position, uint32_t vocab_size) {
 }
 
 }  // namespace
+
+// Attention's history after noise: as after a prompt whose last queries were noise.
+Status Session::fill_history() {
+  const PolicyNeeds& needs = policy_->needs();
+  const ModelConfig& c = model_->config();
+  const uint32_t n_rows = std::min({needs.prompt_rows, step_.b.max_tok, kv_.n_tokens()});
+  uint64_t random = 2;
+  for (uint32_t layer = needs.history_from_layer; n_rows > 0 && layer < c.n_layers; ++layer) {
+    const Attention& attention = model_->weights().layers[layer].attention;
+    if (!is_ruled(attention)) continue;
+    for (size_t i = 0; i < size_t{n_rows} * c.n_heads * c.head_dim; ++i) {
+      random = random * 6364136223846793005u + 1442695040888963407u;
+      step_.b.q[i] = static_cast<float>(static_cast<int64_t>(random) >> 40) * 0x1p-22f;  // [-2, 2)
+    }
+    WEIR_TRY(policy_->observe_prompt(step_.cx, step_.backend->ops, kv_,
+                                     {layer, c.n_heads, step_.b.q, step_.b.lse, n_rows, kv_.n_tokens() - n_rows, 0,
+                                      step_.b.token_mass, 0, attention.soft_cap}));
+  }
+  return {};
+}
 
 Status Session::fill(uint32_t n_tokens) {
   const Lock lock(*this);
@@ -55,6 +76,7 @@ Status Session::fill(uint32_t n_tokens) {
   }
   device_is_behind_ = true;
   if (device_ != nullptr) return fill_on_device();
+  if (policy_->needs().history.group != 0) WEIR_TRY(fill_history());
   if (!has_logits_) std::fill_n(step_.b.logits, model_->config().vocab_size, 0.0f);
   has_logits_ = true;
   return {};

@@ -232,6 +232,7 @@ class Session {
   Status seal_on_device(uint32_t first);
   Status repair_late_step();
   Status prepare_copies(uint32_t n_tok);
+  Status fill_history();
   Status fill_row_on_device();
   Status create_store(SpillStore* other);  // null: an empty one
   void seal(uint32_t first);               // copies the pages that the tokens from position `first` on have filled

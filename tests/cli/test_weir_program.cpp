@@ -322,7 +322,6 @@ void run__wrong_usage_is_status_2(void**) {
   assert_fails(weir({"run", "-m", kModel, "-p", "a", "--policy", "hoard"}), 2, "hoard");
   assert_fails(weir({"run", "-m", kModel, "-p", "a", "--policy", "raas", "--opt", "colour=red"}), 2, "colour");
   assert_fails(weir({"run", "-m", kModel, "-p", "a", "--preset", "fast"}), 2, "reason-fixed");
-  assert_fails(weir({"run", "-m", kModel, "-p", "a", "--preset", "cpu-offload"}), 2, "lfps");
   assert_fails(weir({"run", "-m", kModel, "-p", "a", "--preset", "stream", "--policy", "raas"}), 2, "--preset");
   assert_fails(weir({"bench"}), 2, "--shape");
   assert_fails(weir({"demo", "--steps", "100000"}), 2, "--steps");
