@@ -38,6 +38,7 @@ void KvCache::lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena&
   row_begin_ = tables.take<uint32_t>(shape.n_streams() + 1);
   slot_begin_ = shape.slots_are_rows() ? row_begin_ : tables.take<uint32_t>(shape.n_streams() + 1);
   window_ = tables.take<uint32_t>(shape.n_streams());
+  left_.lay_out(shape_.windows, shape.head_dim, tables);
 }
 
 void KvCache::reset() {
@@ -60,6 +61,7 @@ void KvCache::reset() {
   n_in_pool_ = 0;
   std::fill_n(n_pages_, shape_.n_streams(), 0u);
   if (n_resident_ != nullptr) std::fill_n(n_resident_, shape_.n_streams(), 0u);
+  left_.reset();
   std::fill_n(append_row_, shape_.n_streams(), 0u);
   std::fill_n(window_copies_, n_window_copies(), kNoCopy);
   // A device opens rows itself, so those that are not in use have no copies either.
@@ -84,6 +86,7 @@ void KvCache::copy_from(const KvCache& other) {
     std::copy_n(other.archive_, shape_.n_archived_streams() * shape_.archive_pages, archive_);
     std::copy_n(other.archive_flags_, shape_.archive_pages, archive_flags_);
   }
+  left_.copy_from(other.left_);
   history_.copy_from(other.history_);
   set_counters(other.counters());
   commit();
@@ -274,6 +277,7 @@ void KvCache::truncate(uint32_t n_tokens) {
       if (digests_ != nullptr && !pages_elsewhere_ && slots_[row] != kNoSlot) rebuild_digest(s, last);
     }
   }
+  left_.cut(n_tokens);
   history_.truncate(n_tokens);
   n_tokens_ = n_tokens;
   n_reserved_ = 0;
@@ -401,6 +405,8 @@ uint32_t KvCache::n_out_of_window(uint32_t stream, uint32_t pos) const {
 
 void KvCache::slide(uint32_t stream, uint32_t pos) {
   for (uint32_t n = n_out_of_window(stream, pos); n > 0; --n) {
+    const size_t i = at(stream, shape_.front_pages(stream));
+    if (left_.has(stream)) left_.add_page(stream, page_keys(slots_[i]), first_pos_[i], len_[i]);
     remove_row(stream, shape_.front_pages(stream));
     ++pages_slid_;
   }

@@ -20,6 +20,7 @@
 #include "core/memory.h"
 #include "core/status.h"
 #include "kv/attn_history.h"
+#include "kv/left_sums.h"
 #include "kv/page_codec.h"
 #include "kv/page_events.h"
 #include "kv/stream_pages.h"
@@ -304,6 +305,8 @@ class KvCache {
     return has ? window_ + size_t{layer} * shape_.n_kv_heads : nullptr;
   }
   void slide(uint32_t stream, uint32_t pos);
+  // Of streams with windows of their own that compensate: what slide() removed.
+  const LeftSums& left() const { return left_; }
   // The first page that a token at position `pos` sees in this stream, as position / 16.
   uint32_t first_page_seen(uint32_t stream, uint32_t pos) const {
     const uint32_t w = window(stream);
@@ -419,6 +422,7 @@ class KvCache {
   uint32_t n_reserved_ = 0;
   uint64_t prompt_pages_evicted_ = 0, pages_slid_ = 0;
   std::atomic<uint64_t> pages_resident_{0}, pages_resident_max_{0}, pages_evicted_{0}, pages_lost_{0}, pages_cold_{0};
+  LeftSums left_;
   std::atomic<uint32_t> n_tokens_published_{0};
 };
 

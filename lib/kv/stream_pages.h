@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 
 #include "ops/ops.h"
@@ -23,6 +24,7 @@ struct StreamWindows {
   static constexpr uint32_t kMostStreams = 4096;
   uint32_t sinks = 0, window = 0;  // window 0: there are no such streams
   uint32_t n_streams = 0;          // how many there are
+  bool compensates = false;        // what leaves them is added up; see left_sums.h
   uint32_t bits[kMostStreams / 32] = {};
 
   bool any() const { return window != 0; }
@@ -30,6 +32,12 @@ struct StreamWindows {
   void add(uint32_t stream) {
     bits[stream / 32] |= 1u << stream % 32;
     ++n_streams;
+  }
+  // The number of a stream among them.
+  uint32_t rank(uint32_t stream) const {
+    int n = std::popcount(bits[stream / 32] & ((1u << stream % 32) - 1));
+    for (uint32_t i = 0; i < stream / 32; ++i) n += std::popcount(bits[i]);
+    return static_cast<uint32_t>(n);
   }
   uint32_t sink_pages() const { return (sinks + kPageTokens - 1) / kPageTokens; }
   // Pages of such a stream while chunks have at most n_tok tokens.

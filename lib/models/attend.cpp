@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "models/compensate.h"
+
 namespace weir {
 
 AttnScope scope_in(const AttnScope& policy, const Attention& attention) {
@@ -94,6 +96,7 @@ Status attend_windows(OpContext& cx, const OpTable& ops, const AttnPagedArgs& at
     a.kv.n_pages += kv_head;
     a.head_windows = nullptr;
     if (a.page_mass != nullptr) a.page_mass += head * a.kv.capacity;
+    if (a.lse != nullptr) a.lse += head;
     if (a.sinks != nullptr) a.sinks += head;
     WEIR_TRY(ops.attn_paged(cx, a));
     n_select[kv_head] = *a.kv.n_pages;
@@ -150,7 +153,9 @@ Status attend_step(Step& s, const Attention& attention, AttnPagedArgs attn, uint
   if (s.cold != nullptr) WEIR_TRY(s.cold->failure());
   attn.list_per_head = lists.select != nullptr && s.policy->needs().list_per_head;
   attn.page_mass = ruled || s.trace != nullptr ? s.b.page_mass : nullptr;
+  attn.lse = has_compensation(*s.kv, attn) ? s.b.lse : nullptr;
   WEIR_TRY(attend_lists(s.cx, ops, attn, lists, s.b.select, s.b.n_select));
+  compensate(*s.kv, layer, attn);
   if (lists.source != nullptr) WEIR_TRY(s.cold->failure());
   const uint32_t* n_listed = lists.select != nullptr ? lists.n_select : attn.kv.n_pages;
   for (uint32_t i = 0; i < (attn.list_per_head ? n_heads : attn.kv.n_kv_heads); ++i) s.pages_attended += n_listed[i];
@@ -167,7 +172,8 @@ Status attend_chunk(Step& s, const Attention& attention, AttnPagedArgs attn, uin
   attn.lse = is_ruled(attention) ? s.b.lse : nullptr;
   if (is_ruled(attention) && has_cold_pages(s, layer)) return attend_chunk_cold(s, attn, layer);
   WEIR_TRY(s.backend->ops.attn_paged(s.cx, attn));
-  if (attn.lse == nullptr) return {};
+  compensate(*s.kv, layer, attn);
+  if (attn.lse == nullptr || s.policy->needs().prompt_rows == 0) return {};
   const uint32_t n_rows = std::min(s.n_tok, s.policy->needs().prompt_rows), first = s.n_tok - n_rows;
   return s.policy->observe_prompt(s.cx, s.backend->ops, *s.kv,
                                   {layer, attn.n_heads, attn.q + size_t{first} * attn.n_heads * attn.kv.head_dim,

@@ -9,22 +9,22 @@
 
 namespace weir {
 
-// What a head file says, and where its lines of scores begin.
+// What a head file says, and where its tables of scores begin.
 struct HeadFile {
   std::string_view text;
   uint32_t n_layers = 0, n_kv_heads = 0, head_dim = 0, sinks = 0, recent = 0;
   size_t scores_at = 0;
-  uint32_t scores_line = 0;
+  size_t echo_at = 0, induction_at = 0;  // 0: a file of version 1, which has only the first table
 };
 
 // Checks all of a head file. Errors name the line and what was expected there: WEIR_ERR_FORMAT, or WEIR_ERR_UNSUPPORTED
 // for a version that this library does not know.
 Status read_head_file(std::string_view text, HeadFile& file);
 
-// The file's score of a layer's KV head, 0 to 1. Scores outside count as the nearest of the two.
+// The scores of each layer's KV heads in one of the tables, 0 to 1. Scores outside count as the nearest of the two.
 class HeadScores {
  public:
-  explicit HeadScores(const HeadFile& file) : rest_(file.text.substr(file.scores_at)) {}
+  HeadScores(const HeadFile& file, size_t at) : rest_(file.text.substr(at)) {}
   float next();  // row by row
 
  private:

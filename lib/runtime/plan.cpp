@@ -271,7 +271,7 @@ Status Session::check(const Model& model, const weir_session_options& o, uint32_
   setup.kv.window_pages = pages_of_window(c.window, setup.max_tok, needs.context_tokens);
   const uint64_t pool_bytes = setup.kv.n_slots() * setup.kv.page_bytes();
   if (storage.windows.any() && o.budget_bytes != 0 && pool_bytes > o.budget_bytes) {
-    return fail(WEIR_ERR_BUDGET, "a budget of %llu bytes: with the windows of heads=duo the pool takes %llu",
+    return fail(WEIR_ERR_BUDGET, "a budget of %llu bytes: with the windows of the option heads the pool takes %llu",
                 static_cast<unsigned long long>(o.budget_bytes), static_cast<unsigned long long>(pool_bytes));
   }
   if (storage.windows.any() && o.spill_budget_bytes != 0)
@@ -324,6 +324,7 @@ void lay_out_session(const SessionSetup& setup, const PolicyNeeds& needs, Sessio
   if (setup.module == nullptr) kv.set_events(lay_out_events(setup, p.tables));
   PolicyNeeds wanted = needs;
   wanted.page_mass = needs.page_mass || setup.trace;
+  wanted.row_lse = setup.kv.windows.compensates;
   lay_out_buffers(setup.model->config(), setup.model->rope(), wanted, setup.max_tok, setup.kv.max_capacity(),
                   p.workspace, step.b);
   step.cx.scratch_bytes = setup.backend->scratch_bytes(setup.shapes);

@@ -42,8 +42,14 @@ Status Session::find_lost(uint32_t n_tokens, bool lossy, uint32_t& n_kept) const
       continue;
     }
     const uint32_t page = first_lost(kv_, windows, s, n_tokens);
-    if (page == n_pages) continue;
+    const bool is_summed = kv_.left().has(s) && kv_.left().of(s).end > n_tokens;
+    if (page == n_pages && !is_summed) continue;
     const uint32_t layer = s / kv_.shape().n_kv_heads, kv_head = s % kv_.shape().n_kv_heads;
+    if (page == n_pages) {
+      return fail(WEIR_ERR_NOT_FOUND,
+                  "a rewind to %u tokens: the compensation token of layer %u, KV head %u holds later ones", n_tokens,
+                  layer, kv_head);
+    }
     return fail(WEIR_ERR_NOT_FOUND,
                 "a rewind to %u tokens: the page of positions %u to %u is lost in layer %u, KV head %u%s", n_tokens,
                 page * kPageTokens, page * kPageTokens + kPageTokens - 1, layer, kv_head,

@@ -2,6 +2,7 @@
 // are compared with them. Everything is checked before it is used as an index, and until all of it is there the session
 // has no tokens; whatever fails leaves it as after a reset.
 #include <algorithm>
+#include <cmath>
 #include <cstdarg>
 #include <cstdio>
 
@@ -102,6 +103,7 @@ class Session::Restorer final : ByteSource {
       if (v.prompt_score != nullptr) WEIR_TRY(in_.array(std::span(v.prompt_score, v.capacity), n, "pages of a stream"));
       WEIR_TRY(check_rows(s, v, n));
       kv_.place_rows(s, n, n_tokens_);
+      if (kv_.left().has(s)) WEIR_TRY(left_sum(s));
     }
     return kept_flags();
   }
@@ -197,6 +199,24 @@ class Session::Restorer final : ByteSource {
     if (n_tokens_ % kPageTokens == 0) return {};
     const bool has_open = n != 0 && v.first_pos[n - 1] == whole * kPageTokens && (v.flags[n - 1] & kRowResident) != 0;
     return has_open ? Status() : damaged("stream %u has no page for its last tokens", stream);
+  }
+
+  // The sums of what has left a stream's own window: of tokens between its sinks and the pages of the window.
+  Status left_sum(uint32_t stream) {
+    const LeftSums& left = kv_.left();
+    const std::span<float> values(left.values(stream), left.n_values());
+    LeftSum& sum = left.of(stream);
+    WEIR_TRY(in_.number(sum.n_tokens));
+    WEIR_TRY(in_.number(sum.end));
+    WEIR_TRY(in_.array(values, values.size(), "sums"));
+    const StreamView v = kv_.stream(stream);
+    const uint32_t front = shape_.front_pages(stream), first = front * kPageTokens;
+    const uint32_t window = v.n_pages > front ? v.first_pos[front] : first;
+    const bool is_between = sum.end % kPageTokens == 0 && sum.end <= window && sum.n_tokens % kPageTokens == 0 &&
+                            sum.n_tokens <= sum.end - std::min(sum.end, first);
+    const bool is_finite = std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); });
+    if (is_between && is_finite && (sum.n_tokens != 0 || sum.end == 0)) return {};
+    return damaged("stream %u has sums of %u tokens up to %u", stream, sum.n_tokens, sum.end);
   }
 
   // Without recall: which of the pages whose copies follow were the prompt's.

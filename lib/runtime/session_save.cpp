@@ -103,6 +103,7 @@ class Session::Saver final : ByteSink {
       WEIR_TRY(out_.array(std::span<const uint32_t>(v.stamp + first, n)));
       WEIR_TRY(out_.array(std::span<const float>(v.last_score + first, n)));
       if (v.prompt_score != nullptr) WEIR_TRY(out_.array(std::span<const float>(v.prompt_score + first, n)));
+      if (kv_.left().has(s)) WEIR_TRY(left_sum(s));
     }
     const uint32_t n_kept = s_.archive_.is_on() ? kv_.n_tokens() / kPageTokens : 0;
     WEIR_TRY(out_.number(n_kept));
@@ -145,7 +146,16 @@ class Session::Saver final : ByteSink {
 
   // Pages that have left a local layer's window are not saved.
   uint32_t first_row(uint32_t stream) const {
+    if (kv_.left().has(stream)) return 0;  // they are not in the sums
     return shape_.front_pages(stream) != 0 ? 0 : kv_.n_out_of_window(stream, kv_.n_tokens());
+  }
+
+  // What has left a window of the stream's own.
+  Status left_sum(uint32_t stream) {
+    const LeftSums& left = kv_.left();
+    WEIR_TRY(out_.number(left.of(stream).n_tokens));
+    WEIR_TRY(out_.number(left.of(stream).end));
+    return out_.array(std::span<const float>(left.values(stream), left.n_values()));
   }
 
   Status kind(SavedPage first, SpillPlace place = SpillPlace::kRaw) {

@@ -1,8 +1,9 @@
-// weir calibrate --heads: scores every KV head by a test of induction, and writes the head file that heads=duo reads.
-// The test is RazorAttention's (Tang et al., arXiv:2407.15891, sec. 3): tokens in a random order, twice. While the
-// second copy is decoded, a head that retrieves looks at the place of the same token in the first copy (echo) and at
-// the place after it (induction). The trace has masses of whole pages, so the score is the mass on the pages of these
-// two, mean over the copy, of the best query head of the group.
+// weir calibrate --heads: scores every KV head by a test of induction, and writes the head file that heads=duo and
+// heads=razor read. The test is RazorAttention's (Tang et al., arXiv:2407.15891, sec. 3): tokens in a random order,
+// twice. While the second copy is decoded, a head that retrieves looks at the place of the same token in the first copy
+// (echo) and at the place after it (induction). The trace has masses of whole pages, so the score is the mass on the
+// pages of these two, mean over the copy, of the best query head of the group. The two are told apart by the steps in
+// which the first is the last token of its page, and the second the first of the next page.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -23,7 +24,7 @@ struct CalibrateFlags {
   bool heads = false;
   uint32_t n_tokens = 512;
   uint32_t threads = 0;
-  uint32_t sinks = 64, recent = 256;  // as DuoAttention trains for
+  uint32_t sinks = 64, recent = 256;  // as DuoAttention trains for; RazorAttention has 4 and 4,000
 };
 
 // The first n different tokens of the text, in an order that depends on nothing else: all steps need the same memory
@@ -44,49 +45,65 @@ std::vector<weir_token> test_tokens(const std::vector<weir_token>& text, uint32_
   return tokens;
 }
 
+// The tables of a head file.
+enum Table { kBoth, kEcho, kInduction, kTables };
+
 // Mass on the pages of the places that each step of the second copy should look at.
 class HeadTest {
  public:
   HeadTest(const weir_model_info& info, uint32_t distance)
-      : n_heads_(info.n_heads),
-        group_(info.n_heads / info.n_kv_heads),
-        distance_(distance),
-        mass_(size_t{info.n_layers} * info.n_heads) {}
+      : n_heads_(info.n_heads), group_(info.n_heads / info.n_kv_heads), distance_(distance) {
+    for (std::vector<double>& mass : mass_) mass.resize(size_t{info.n_layers} * info.n_heads);
+  }
 
   static weir_status see(void* user, const weir_trace_layer* layer) {
     HeadTest& test = *static_cast<HeadTest*>(user);
     for (uint32_t head = 0; head < test.n_heads_; ++head) test.add(*layer, head);
+    test.echo_ = layer->n_tokens - 1 - test.distance_;
     return WEIR_OK;
   }
-  void end_step() { ++n_steps_; }
-  double score(uint32_t layer, uint32_t kv_head) const {
-    const auto first = mass_.begin() + static_cast<ptrdiff_t>(size_t{layer} * n_heads_ + size_t{kv_head} * group_);
-    return std::min(*std::max_element(first, first + group_) / n_steps_, 1.0);
+  void end_step() {
+    ++n_steps_;
+    n_apart_ += is_apart(echo_) ? 1 : 0;
+  }
+  double score(Table table, uint32_t layer, uint32_t kv_head) const {
+    const auto first =
+        mass_[table].begin() + static_cast<ptrdiff_t>(size_t{layer} * n_heads_ + size_t{kv_head} * group_);
+    return std::min(*std::max_element(first, first + group_) / (table == kBoth ? n_steps_ : n_apart_), 1.0);
   }
 
  private:
   static constexpr uint32_t kPageTokens = 16;
+  static bool is_apart(uint32_t echo) { return echo % kPageTokens == kPageTokens - 1; }
 
   void add(const weir_trace_layer& layer, uint32_t head) {
     const HeadPages pages = head_pages(layer, head);
+    const size_t at = size_t{layer.layer} * n_heads_ + head;
     const uint32_t echo = layer.n_tokens - 1 - distance_;
     for (uint32_t i = 0; i < pages.n_attended; ++i) {
       const uint32_t first = layer.first_pos[size_t{pages.stream} * layer.capacity + pages.row(i)];
-      const bool has_one = first <= echo + 1 && echo < first + kPageTokens;
-      if (has_one) mass_[size_t{layer.layer} * n_heads_ + head] += double{pages.mass[i]};
+      const bool has_echo = first <= echo && echo < first + kPageTokens;
+      const bool has_next = first <= echo + 1 && echo + 1 < first + kPageTokens;
+      if (has_echo || has_next) mass_[kBoth][at] += double{pages.mass[i]};
+      if (is_apart(echo) && has_echo) mass_[kEcho][at] += double{pages.mass[i]};
+      if (is_apart(echo) && has_next) mass_[kInduction][at] += double{pages.mass[i]};
     }
   }
 
-  uint32_t n_heads_, group_, distance_, n_steps_ = 0;
-  std::vector<double> mass_;  // [n_layers, n_heads] sum over the steps
+  uint32_t n_heads_, group_, distance_, n_steps_ = 0, n_apart_ = 0;
+  uint32_t echo_ = 0;                  // of the step that is seen
+  std::vector<double> mass_[kTables];  // [n_layers, n_heads] sum over the steps
 };
 
 std::string head_file(const weir_model_info& info, const CalibrateFlags& flags, const HeadTest& test) {
-  std::string text = format("weir-heads\t1\nlayers\t%u\nkv_heads\t%u\nhead_dim\t%u\nsinks\t%u\nrecent\t%u\n",
+  std::string text = format("weir-heads\t2\nlayers\t%u\nkv_heads\t%u\nhead_dim\t%u\nsinks\t%u\nrecent\t%u\n",
                             info.n_layers, info.n_kv_heads, info.head_dim, flags.sinks, flags.recent);
-  for (uint32_t layer = 0; layer < info.n_layers; ++layer) {
-    for (uint32_t head = 0; head < info.n_kv_heads; ++head)
-      text += format("%.6f%c", test.score(layer, head), head + 1 == info.n_kv_heads ? '\n' : '\t');
+  for (const auto& [table, name] : {std::pair{kBoth, ""}, {kEcho, "echo\n"}, {kInduction, "induction\n"}}) {
+    text += name;
+    for (uint32_t layer = 0; layer < info.n_layers; ++layer) {
+      for (uint32_t head = 0; head < info.n_kv_heads; ++head)
+        text += format("%.6f%c", test.score(table, layer, head), head + 1 == info.n_kv_heads ? '\n' : '\t');
+    }
   }
   return text;
 }

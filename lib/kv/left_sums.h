@@ -1,0 +1,51 @@
+// What has left the windows of single streams (StreamWindows), added up: keys as they were stored and values in f32,
+// and how many tokens these are. Attention makes a compensation token from them (docs/algorithms.md,
+// "RazorAttention"). The sums hold exactly the tokens that the stream's table does not hold any more, so going back in
+// a conversation changes them only where it goes back to before a token that is in them.
+#pragma once
+
+#include <cstdint>
+
+#include "core/memory.h"
+#include "kv/stream_pages.h"
+
+namespace weir {
+
+// One stream's.
+struct LeftSum {
+  uint32_t n_tokens = 0;
+  uint32_t end = 0;  // position after the last of them
+};
+
+class LeftSums {
+ public:
+  // For the streams of `windows`, which must stay where it is; nothing unless these compensate.
+  void lay_out(const StreamWindows& windows, uint32_t head_dim, Arena& arena);
+  void reset();
+  void copy_from(const LeftSums& other);
+
+  bool is_on() const { return windows_ != nullptr && windows_->compensates; }
+  bool has(uint32_t stream) const { return is_on() && windows_->has(stream); }
+  LeftSum& of(uint32_t stream) const { return sums_[windows_->rank(stream)]; }
+  // [2, head_dim] keys, and values after them.
+  float* values(uint32_t stream) const { return values_ + size_t{windows_->rank(stream)} * n_values(); }
+  uint32_t n_values() const { return 2 * head_dim_; }
+  float* scratch() const { return scratch_; }  // of the same shape
+
+  // Adds the `len` tokens of a page, [2, kPageTokens, head_dim] bf16, that leaves.
+  void add_page(uint32_t stream, const uint16_t* page, uint32_t first_pos, uint32_t len);
+  // The conversation has only n_tokens now: sums that hold any of the others begin anew.
+  void cut(uint32_t n_tokens);
+
+ private:
+  const StreamWindows* windows_ = nullptr;
+  uint32_t head_dim_ = 0;
+  LeftSum* sums_ = nullptr;   // [windows_->n_streams]
+  float* values_ = nullptr;   // [windows_->n_streams, 2, head_dim]
+  float* scratch_ = nullptr;  // [2, head_dim]
+};
+
+// Adds one token of a page to sums of keys and values.
+void add_token(const uint16_t* page, uint32_t token, uint32_t head_dim, float* sums);
+
+}  // namespace weir
