@@ -23,6 +23,19 @@ std::vector<std::string> command(const std::string& text, const std::string& out
   return all;
 }
 
+// A table of numbers from 0 to 1, some of which are not 0.
+std::vector<double> scores(std::istringstream& in, size_t n) {
+  std::vector<double> all(n);
+  double sum = 0;
+  for (double& score : all) {
+    assert_false((in >> score).fail());
+    assert_true(score >= 0 && score <= 1);
+    sum += score;
+  }
+  assert_true(sum > 0);
+  return all;
+}
+
 void calibrate__writes_a_head_file(void**) {
   const std::string text = write_file("words.txt", words()), a = (g_folder / "a.tsv").string(),
                     b = (g_folder / "b.tsv").string();
@@ -31,7 +44,7 @@ void calibrate__writes_a_head_file(void**) {
   std::istringstream in(file);
   std::string name;
   uint32_t value = 0, n_layers = 0, n_kv_heads = 0;
-  const std::vector<std::pair<const char*, uint32_t>> head = {{"weir-heads", 1}, {"layers", 0}, {"kv_heads", 0},
+  const std::vector<std::pair<const char*, uint32_t>> head = {{"weir-heads", 2}, {"layers", 0}, {"kv_heads", 0},
                                                               {"head_dim", 64},  {"sinks", 64}, {"recent", 256}};
   for (const auto& [want_name, want] : head) {
     in >> name >> value;
@@ -40,14 +53,16 @@ void calibrate__writes_a_head_file(void**) {
     if (name == "layers") n_layers = value;
     if (name == "kv_heads") n_kv_heads = value;
   }
-  size_t n_scores = 0;
-  double sum = 0;
-  for (double score; in >> score; ++n_scores) {
-    assert_true(score >= 0 && score <= 1);
-    sum += score;
-  }
-  assert_int_equal(n_scores, n_layers * n_kv_heads);
-  assert_true(sum > 0);
+  const std::vector<double> both = scores(in, n_layers * n_kv_heads);
+  in >> name;
+  assert_string_equal(name.c_str(), "echo");
+  const std::vector<double> echo = scores(in, n_layers * n_kv_heads);
+  in >> name;
+  assert_string_equal(name.c_str(), "induction");
+  const std::vector<double> induction = scores(in, n_layers * n_kv_heads);
+  assert_true((in >> name).fail());
+  // The two tests are not the same one, nor the sum of them.
+  assert_true(echo != induction && echo != both && induction != both);
   // Nothing but the text and the options decides.
   assert_works(weir(command(text, b, {"--threads", "1"})));
   assert_true(read_file(b) == file);
@@ -55,7 +70,8 @@ void calibrate__writes_a_head_file(void**) {
   assert_true(contains(read_file(b), "sinks\t5\nrecent\t77\n"));
   assert_works(weir(
       {"plan", "-m", kModel, "--policy", "raas", "--budget", "256", "--opt", "heads=duo", "--opt", "heads_file=" + a}));
-  assert_works(weir({"run", "-m", kModel, "-p", "2 + 3", "-n", "4", "--opt", "heads=duo", "--opt", "heads_file=" + a}));
+  for (const char* heads : {"heads=duo", "heads=razor"})
+    assert_works(weir({"run", "-m", kModel, "-p", "2 + 3", "-n", "4", "--opt", heads, "--opt", "heads_file=" + a}));
 }
 
 void calibrate__says_what_is_wrong(void**) {

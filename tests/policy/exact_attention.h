@@ -57,6 +57,17 @@ class ExactAttention {
     return weights(layer, head, t, all);
   }
 
+  // A key as it is stored, and a query at its position.
+  const double* key(uint32_t layer, uint32_t kv_head, uint32_t pos) const {
+    const SimShape& s = inputs_.shape;
+    return &keys_[layer][(size_t{pos} * s.n_kv_heads + kv_head) * s.head_dim];
+  }
+  std::vector<double> query(uint32_t layer, uint32_t head, uint32_t pos) const {
+    std::vector<double> q(inputs_.shape.head_dim);
+    rotate(inputs_.q(layer, pos) + size_t{head} * inputs_.shape.head_dim, pos, false, q.data());
+    return q;
+  }
+
  private:
   // A head's vector rotated to its position; keys as they are stored.
   void rotate(const float* x, uint32_t pos, bool as_key, double* y) const {

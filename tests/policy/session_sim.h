@@ -17,6 +17,7 @@
 #include "kv/cold_pages.h"
 #include "kv/kv_cache.h"
 #include "models/attend.h"
+#include "models/compensate.h"
 #include "ops/ops.h"
 #include "policy/page_fetcher.h"
 #include "policy/policy.h"
@@ -401,7 +402,9 @@ class Sim {
       list_whole_windows(kv, layer, n_heads, needs().list_per_head, select_.data(), n_select_.data());
     AttnPagedArgs a = attn_args(layer, 1, lists);
     a.page_mass = data(mass_);
+    if (has_compensation(kv, a)) a.lse = lse_of(1);
     check(attend_lists(cx_, backend.ops, a, lists, select_.data(), n_select_.data()));
+    compensate(kv, layer, a);
     listed_[layer] = {};
     if (lists.select != nullptr) listed_[layer] = {select_, n_select_};
     last_mass_[layer] = mass_;
@@ -410,15 +413,20 @@ class Sim {
     if (on_layer) on_layer(layer);
   }
 
+  float* lse_of(uint32_t n_tok) {
+    lse_.assign(size_t{n_tok} * shape.n_heads(), NAN);
+    return lse_.data();
+  }
+
   void attend_chunk(uint32_t layer, uint32_t n_tok, uint32_t n_left) {
     const uint32_t n_heads = shape.n_heads();
     AttnPagedArgs a = attn_args(layer, n_tok, {});
-    if (needs().prompt_rows != 0) lse_.assign(size_t{n_tok} * n_heads, NAN);
-    a.lse = data(lse_);
+    a.lse = needs().prompt_rows != 0 || has_compensation(kv, a) ? lse_of(n_tok) : nullptr;
     step_.cx = cx_;
     if (has_cold_pages(step_, layer)) return check(attend_chunk_cold(step_, a, layer));
     check(backend.ops.attn_paged(cx_, a));
-    if (a.lse == nullptr) return;
+    compensate(kv, layer, a);
+    if (needs().prompt_rows == 0) return;
     const uint32_t n_rows = std::min(n_tok, needs().prompt_rows), first = n_tok - n_rows;
     check(policy_->observe_prompt(
         cx_, backend.ops, kv,

@@ -31,12 +31,12 @@ void heads__a_file(void**) {
   assert_true(read_head_file(text, file).ok());
   assert_true(file.n_layers == 3 && file.n_kv_heads == 2 && file.head_dim == 64 && file.sinks == 20);
   assert_int_equal(file.recent, 50);
-  HeadScores scores(file);
+  HeadScores scores(file, file.scores_at);
   for (float want : {0.9f, 0.1f, 0.2f, 0.8f, 0.3f, 0.05f}) assert_true(scores.next() == want);
   // Scores outside 0..1 are the nearest of the two.
   const std::string wide = file_text(kSizes, "-0.5\t1.5\n0\t1\n-0\t1e-3\n");
   assert_true(read_head_file(wide, file).ok());
-  HeadScores clipped(file);
+  HeadScores clipped(file, file.scores_at);
   for (float want : {0.0f, 1.0f, 0.0f, 1.0f, 0.0f, 1e-3f}) {
     const float got = clipped.next();
     assert_true(got == want && !std::signbit(got));
@@ -48,7 +48,7 @@ void heads__a_file(void**) {
 void heads__bad_files(void**) {
   expect_bad("weir-head\t1\n", {"line 1", "weir-heads"});
   expect_bad("GGUF", {"line 1"});
-  expect_bad(std::string("weir-heads\t2\n") + kSizes + kScores, {"line 1", "version 2", "version 1"},
+  expect_bad(std::string("weir-heads\t3\n") + kSizes + kScores, {"line 1", "version 3", "versions 1 and 2"},
              WEIR_ERR_UNSUPPORTED);
   expect_bad(file_text("layers\t0\nkv_heads\t2\n", ""), {"line 2", "layers", "from 1"});
   expect_bad(file_text("layers\t3x\n", ""), {"line 2", "layers"});
