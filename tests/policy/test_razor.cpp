@@ -145,6 +145,7 @@ void razor__options(void**) {
   expect("dense", other, {}, 0, bad, {"some/heads.tsv", "2 KV heads of 84"});
   expect("sink", file_text(), {}, 256, WEIR_ERR_UNSUPPORTED, {"heads=razor", "positions=abs"});
   expect("arkvale", file_text(), {}, 256, bad, {"heads=razor", "recall"});
+  expect("lfps", file_text(), {}, 256, bad, {"heads=razor", "positions"});
 }
 
 // Six tokens, one sink and a window of two; all logits are 0 but those of tokens 1 and 3, which are 1 and -1. The last
