@@ -406,6 +406,31 @@ void stage(Staging& s, AttnProgressiveArgs& a) {
   s.in("stop.bound", a.stop.bound, size_t{a.attn.n_heads} * a.attn.kv.capacity);
 }
 
+void stage_history(Staging& s, HistoryView& v, uint32_t n_heads, const KvView& kv) {
+  const size_t n_tables = size_t{n_heads} * kHistoryKinds;
+  s.out("history.entries", v.entries, n_tables * v.capacity);
+  s.out("history.lists", v.lists, n_tables * v.list_capacity);
+  s.out("history.heads", v.heads, n_heads);
+  s.out("history.sums", v.sums, size_t{kv.n_kv_heads} * 2 * kv.head_dim);
+  s.out("history.n_summed", v.n_summed, kv.n_kv_heads);
+  s.out("history.n_known", v.n_known, kv.n_kv_heads);
+}
+
+void stage(Staging& s, AttnHistoryArgs& a) {
+  stage(s, a.attn);
+  stage_history(s, a.history, a.attn.n_heads, a.attn.kv);
+  s.in("flags", a.flags, size_t{a.attn.kv.n_kv_heads} * a.attn.kv.capacity);
+  s.out("n_read", a.n_read, a.attn.kv.n_kv_heads);
+  s.out("chosen", a.chosen, size_t{a.attn.n_heads} * a.history.capacity);
+  s.out("n_chosen", a.n_chosen, a.attn.n_heads);
+}
+
+void stage(Staging& s, HistoryBeginArgs& a) {
+  s.in("q", a.q, size_t{a.n_rows} * a.n_heads * a.kv.head_dim);
+  stage_history(s, a.history, a.n_heads, a.kv);
+  stage_kv(s, a.kv, false, false);
+}
+
 void stage(Staging& s, SoftCapArgs& a) { s.out("x", a.x, a.n); }
 
 // --- the table -------------------------------------------------------------------------------------------------------
