@@ -65,7 +65,8 @@ class LfpsPolicy final : public Policy {
   HistorySize history_size(uint32_t n) const override {
     HistorySize size = size_for(n);
     if (o_.top != 0) size.top = o_.top;
-    size.candidates = o_.quota != 0 ? std::max(o_.quota, size.top) : std::max(size.candidates, 2 * size.top);
+    if (o_.quota != 0) size.top = std::min(size.top, o_.quota);
+    size.candidates = std::min(n, o_.quota != 0 ? o_.quota : std::max(size.candidates, 2 * size.top));
     if (n <= size.top) size.candidates = n;
     return size;
   }
