@@ -197,6 +197,13 @@ class Sim {
     return std::vector<uint32_t>(first, first + l.n[list]);
   }
   bool selects(uint32_t layer) const { return !listed_[layer].n.empty(); }
+  // With a history, for on_layer: the tokens behind the sinks that a head attended; none if it looked at its sinks
+  // alone. And the keys that were read for it.
+  std::vector<uint32_t> chosen(uint32_t head) const {
+    const auto first = chosen_.begin() + static_cast<ptrdiff_t>(size_t{head} * needs().history.tokens);
+    return std::vector<uint32_t>(first, first + n_chosen_[head]);
+  }
+  uint32_t n_read(uint32_t head) const { return n_read_[head / shape.group]; }
   // The latest pass: rotated queries [n_tok, n_heads, head_dim], masses [n_heads, capacity].
   const std::vector<float>& q(uint32_t layer) const { return last_q_[layer]; }
   const std::vector<float>& mass(uint32_t layer) const { return last_mass_[layer]; }
@@ -250,6 +257,9 @@ class Sim {
     kv_shape.by_layer = n.layer_pages;
     kv_shape.windows = storage_.windows;
     kv_shape.own_pages = kv_shape.windows.pages(shape.batch, n.context_tokens);
+    kv_shape.history = n.history;
+    kv_shape.history_from_layer = n.history_from_layer;
+    kv_shape.history.n_layers = shape.n_layers - n.history_from_layer;
     Arena measured[3], arenas[3];
     kv.lay_out(kv_shape, measured[0], measured[1], measured[2]);
     for (int i = 0; i < 3; ++i) arenas[i] = Arena(take(memory_[i], measured[i].used()), measured[i].used());
@@ -264,6 +274,7 @@ class Sim {
     shapes.n_kv_heads = shape.n_kv_heads;
     shapes.head_dim = shape.head_dim;
     shapes.max_pages = pages;
+    shapes.history_tokens = n.history.group != 0 ? n.history.tokens + n.history.n_sink : 0;
     check(pool_.start(n_threads));
     cx_.pool = &pool_;
     cx_.scratch_bytes = backend.scratch_bytes(shapes);
@@ -390,7 +401,29 @@ class Sim {
     return a;
   }
 
+  bool has_history(uint32_t layer) const {
+    return needs().history.group != 0 && layer >= needs().history_from_layer;
+  }
+
+  // Attention over the tokens that mattered to earlier steps.
+  void attend_history(uint32_t layer) {
+    const uint32_t capacity = needs().history.tokens;
+    const HistoryRules rules = policy_->history_rules();
+    chosen_.assign(size_t{shape.n_heads()} * capacity, UINT32_MAX);
+    n_chosen_.assign(shape.n_heads(), UINT32_MAX);
+    n_read_.assign(shape.n_kv_heads, UINT32_MAX);
+    const AttnPagedArgs a = attn_args(layer, 1, {});
+    const HistorySize size = policy_->history_size(a.pos + 1 - std::min(a.pos + 1, rules.n_sink));
+    check(backend.ops.attn_history(cx_, {a, kv.history(layer), rules, size, kv.flags(layer), n_read_.data(),
+                                         chosen_.data(), n_chosen_.data()}));
+  }
+
   void attend_step(uint32_t layer) {
+    if (has_history(layer)) {
+      attend_history(layer);
+      if (on_layer) on_layer(layer);
+      return;
+    }
     const uint32_t n_heads = shape.n_heads();
     PageLists lists;
     if (!select_.empty()) {
@@ -442,7 +475,7 @@ class Sim {
   SpillStore store_{std::pmr::new_delete_resource(), std::pmr::new_delete_resource(), std::pmr::new_delete_resource()};
   Step step_;
   std::vector<float> q_, q_sink_, k_, cos_sin_, cos_sin_sink_, mass_, score_, lse_, token_mass_;
-  std::vector<uint32_t> select_, n_select_;
+  std::vector<uint32_t> select_, n_select_, chosen_, n_chosen_, n_read_;
   std::vector<Listed> listed_;
   std::vector<std::vector<float>> last_q_, last_mass_;
 };

@@ -148,6 +148,7 @@ void heads__options(void**) {
   expect("dense", text, {}, 0, bad, {"heads_file", "head policy", "heads=NAME"});
   expect("dense", text, {{"heads", "trio"}}, 0, bad, {"trio", "duo"});
   expect("dense", "", {duo}, 0, bad, {"heads=duo", "heads_file"});
+  expect("lfps", text, {duo}, 0, bad, {"heads=duo", "positions"});
   for (const char* value : {"-0.1", "1.1", "nan", "most"})
     expect("dense", text, {duo, {"heads_sparsity", value}}, 0, bad, {"heads_sparsity", value});
   expect("dense", text, {duo, {"heads_recent", "0"}}, 0, bad, {"heads_recent"});
@@ -220,7 +221,7 @@ void heads__each_stream_is_one_of_two(void**) {
       {"psa", 0, 1024, 0, {{"skip_layers", "0"}, {"eps", "0.7"}, {"mb", "2"}}},
       {"psa", 0, 1024, 0, {{"skip_layers", "0"}, {"eps", "0.6"}, {"bound", "true"}}},
   };
-  ASSERT_EVERY_POLICY(specs, name);
+  ASSERT_EVERY_POLICY_EXCEPT("lfps", specs, name);  // it is refused
   const std::string text = file_text(kSizes, kScores);
   for (uint32_t batch : {512u, 48u}) {
     const Inputs inputs({3, 2, 3, 64, batch, true}, 430, 91);

@@ -125,6 +125,15 @@ void options__bad_values(void**) {
       {"psa", "agg", {"qhead", "sum"}},
       {"psa", "digest", {"max"}},
       {"psa", "skip_layers", {"4"}},
+      {"lfps", "sinks", {"-1", "65", "four"}},
+      {"lfps", "recent", {"0", "65", ""}},
+      {"lfps", "rows", {"0", "33", "all"}},
+      {"lfps", "gamma", {"0", "-0.5", "1.01", "nan", "inf", "slow"}},
+      {"lfps", "eta", {"-0.01", "1.01", "nan", "inf", "never"}},
+      {"lfps", "candidates", {"all", "Quota", ""}},
+      {"lfps", "quota", {"-1", "1073741825", "1.5", "half"}},
+      {"lfps", "ratio", {"0.9", "1001", "nan", "two"}},
+      {"lfps", "skip_layers", {"5", "-1"}},
       {"raas", "recall", {"yes", ""}},
       {"hybrid", "recall", {"2"}},
   };
@@ -181,6 +190,12 @@ void options__limits_are_allowed(void**) {
       {"psa", 512, 4096, 0, {{"recall", "on"}, {"eps", "1"}, {"pool", "stream"}}},
       {"psa", 48, 4096, 0, {{"recall", "on"}, {"pool", "unified"}}},
       {"psa", 0, 4096, 0, {{"recall", "on"}, {"skip_layers", "2"}}},  // no budget: nothing leaves
+      {"lfps", 512, 4096, 0, {{"sinks", "0"}, {"recent", "1"}, {"rows", "1"}, {"gamma", "0.01"}, {"eta", "0"}}},
+      {"lfps", 512, 4096, 0, {{"sinks", "64"}, {"recent", "64"}, {"rows", "32"}, {"gamma", "1"}, {"eta", "1"}}},
+      {"lfps", 512, 4096, 0, {{"quota", "512"}, {"skip_layers", "4"}}},
+      {"lfps", 0, 4096, 0, {{"quota", "4096"}, {"candidates", "quota"}}},
+      {"lfps", 512, 4096, 0, {{"ratio", "1"}, {"candidates", "threshold"}, {"lambda", "-100"}}},
+      {"lfps", 1u << 20, 1u << 20, 0, {{"ratio", "1000"}, {"candidates", "threshold"}, {"lambda", "100"}}},
       {"raas", 512, 4096, 0, {{"recall", "on"}, {"recall_from", "31"}, {"protect_recent", "0"}}},
       {"raas", 512, 4096, 0, {{"recall", "on"}, {"alpha", "0"}, {"agg", "max_raw"}, {"spread", "2"}}},
       {"hybrid", 512, 4096, 0, {{"recall", "on"}, {"rho", "0"}, {"digest", "centroid"}}},
@@ -249,6 +264,19 @@ void options__contradictions(void**) {
                  {"policy psa", "pool=unified", "eps=1"});
   expect_refusal({"psa", 512, 4096, 0, {{"pool", "unified"}}}, bad, {"policy psa", "pool", "recall=off"});
   expect_refusal({"psa", 512, 4096, 0, {{"recall", "on"}, {"prompt", "snapkv"}}}, bad, {"prompt=snapkv", "recall"});
+  expect_refusal({"lfps", 512, 4096, 0, {{"quota", "4097"}}}, bad, {"policy lfps", "quota=4097", "4096 tokens"});
+  expect_refusal({"lfps", 512, 4096, 0, {{"quota", "511"}}}, bad, {"policy lfps", "quota=511", "512 tokens"});
+  expect_refusal({"lfps", 512, 4096, 0, {{"quota", "600"}, {"ratio", "2"}}}, bad, {"policy lfps", "ratio", "quota"});
+  for (const char* lambda : {"0.2", "nan"}) {
+    expect_refusal({"lfps", 512, 4096, 0, {{"lambda", lambda}}}, bad, {"policy lfps", "lambda"});
+    expect_refusal({"lfps", 512, 4096, 0, {{"lambda", lambda}, {"candidates", "quota"}}}, bad, {"lfps", "lambda"});
+  }
+  for (const char* lambda : {"-101", "101", "nan", "high"}) {
+    expect_refusal({"lfps", 512, 4096, 0, {{"candidates", "threshold"}, {"lambda", lambda}}}, bad,
+                   {"policy lfps", "lambda", lambda});
+  }
+  for (const char* prompt : {"snapkv", "pyramid", "ada"})
+    expect_refusal({"lfps", 512, 4096, 0, {{"prompt", prompt}}}, bad, {prompt, "positions"});
   // With recall nothing of a prompt is given up. A budget for the whole context recalls nothing.
   expect_refusal({"arkvale", 512, 4096, 0, {{"prompt", "snapkv"}}}, bad, {"prompt=snapkv", "recall"});
   expect_refusal({"arkvale", 512, 4096, 0, {{"prompt_budget", "64"}}}, bad, {"prompt_budget"});
@@ -311,6 +339,8 @@ void options__unknown_names(void**) {
       {"random", {"seed", "min_decode_pages", "overflow", "pin_prompt"}},
       {"arkvale", {"digest", "spread", "agg", "recall_from", "recall_pages", "attend", "protect_recent"}},
       {"psa", {"digest", "agg", "skip_layers", "sink_pages", "eps", "mb", "max_pages", "bound", "recall", "pool"}},
+      {"lfps",
+       {"skip_layers", "sinks", "recent", "rows", "gamma", "eta", "candidates", "lambda", "quota", "ratio"}},
   };
   ASSERT_EVERY_POLICY_EXCEPT("dense", rows, policy);  // above
   for (const auto& row : rows) {
