@@ -6,6 +6,7 @@
 # One line per test: weir_test_labels(<area>/<stem> LABELS <label>... TIMEOUT <seconds>)
 weir_test_labels(api/test_cancel LABELS threads)
 weir_test_labels(api/test_fork TIMEOUT 300)
+weir_test_labels(api/test_lfps LABELS threads)
 weir_test_labels(api/test_rewind TIMEOUT 300)
 weir_test_labels(api/test_step_many TIMEOUT 300)
 weir_test_labels(api/test_step_many_threads LABELS threads)

@@ -21,6 +21,7 @@ typedef struct variant {
 static const weir_key_value kTop[] = {{"attend", "top"}, {"recall_pages", "0"}};
 static const weir_key_value kOnePool[] = {{"recall", "on"}, {"pool", "unified"}};
 static const weir_key_value kRecall[] = {{"recall", "on"}};
+static const weir_key_value kThreshold[] = {{"candidates", "threshold"}, {"eta", "0.7"}};
 static const weir_key_value kSnap[] = {{"prompt", "snapkv"}, {"prompt_budget", "96"}, {"prompt_window", "16"}};
 
 static weir_session_options options_of(const variant *v) {
@@ -158,7 +159,7 @@ static void fork__goes_on_like_a_session_of_that_history(void **state) {
         uint32_t budget;
     } rows[] = {{"dense", 0},    {"sink", 128}, {"h2o", 128},    {"tova", 128},   {"quest", 96},
                 {"raas", 192},   {"hybrid", 192}, {"random", 192}, {"arkvale", 128},
-                {"psa", 0}};
+                {"psa", 0},    {"lfps", 32}};
     ASSERT_EVERY_POLICY(rows, name);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
         const variant v = {rows[i].name, NULL, 0, rows[i].budget, 0, 0};
@@ -167,6 +168,8 @@ static void fork__goes_on_like_a_session_of_that_history(void **state) {
     const variant top = {"arkvale", OPTIONS(kTop), 112, 0, 0}, snap = {"raas", OPTIONS(kSnap), 256, 0, 0};
     check_fork(f->model, &top, 100, 80, kOn);
     check_fork(f->model, &snap, 150, 60, kOn);
+    const variant by_threshold = {"lfps", OPTIONS(kThreshold), 48, 0, 0};
+    check_fork(f->model, &by_threshold, 100, 75, kOn);
     const variant psa = {"psa", OPTIONS(kRecall), 144, 0, 0};
     check_fork(f->model, &psa, 100, 75, kOn);
     const variant one_pool = {"psa", OPTIONS(kOnePool), 144, 0, 0};

@@ -88,8 +88,8 @@ static void page_events__are_the_pages_that_left(void **state) {
     assert_true(info.n_layers * info.n_kv_heads <= 64);
     for (size_t p = 0; p < N_POLICIES; ++p) {
         const int is_dense = strcmp(every_policy[p], "dense") == 0;
-        /* These two attend a part of all pages. */
-        const int selects = strcmp(every_policy[p], "quest") == 0 || strcmp(every_policy[p], "psa") == 0;
+        /* These attend a part of all pages. */
+        const int selects = is_among(every_policy[p], "quest psa lfps");
         const int leave = !is_dense && !selects;
         const int recalls = strcmp(every_policy[p], "arkvale") == 0;
         weir_session *session = new_session(f, every_policy[p], WEIR_DEVICE_AUTO);

@@ -28,6 +28,7 @@ static const choice choices[] = {
     {"raas", {{"recall", "on"}, {"recall_from", "4"}}, 2},
     {"psa", {{"skip_layers", "0"}, {"eps", "0.8"}}, 2},
     {"psa", {{"recall", "on"}, {"eps", "0.8"}}, 2},
+    {"lfps", {{"skip_layers", "1"}, {"eta", "0.7"}}, 2},
 };
 #define N_CHOICES (sizeof(choices) / sizeof(choices[0]))
 
@@ -50,7 +51,8 @@ static weir_session *new_session(const fixture *f, uint32_t i, uint32_t batch_to
     weir_token prompt[64];
     const uint32_t n_prompt = 5 + i * 7 % 59;
     options.policy = c->policy;
-    if (strcmp(c->policy, "psa") == 0 && !runs_on_cpu(f)) return new_session(f, i + 1, batch_tokens); /* no kernel */
+    const int has_kernel = strcmp(c->policy, "psa") != 0 && strcmp(c->policy, "lfps") != 0;
+    if (!has_kernel && !runs_on_cpu(f)) return new_session(f, i + 1, batch_tokens);
     options.policy_options = c->n_options != 0 ? c->options : NULL;
     options.n_policy_options = c->n_options;
     options.context_tokens = 1024;

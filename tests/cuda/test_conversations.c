@@ -168,8 +168,9 @@ static double run_random(const fixture *f, const choice *c, uint32_t seed) {
 static void conversations__as_on_the_cpu(void **state) {
     fixture f;
     (void)state;
-    /* Where pages come back a near tie changes all that follows; see cuda/test_recall. psa has no kernel that stops. */
-    ASSERT_EVERY_POLICY_EXCEPT("arkvale psa", choices, v.policy);
+    /* Where pages come back a near tie changes all that follows; see cuda/test_recall. psa has no kernel that stops,
+     * and lfps none. */
+    ASSERT_EVERY_POLICY_EXCEPT("arkvale psa lfps", choices, v.policy);
     NEED_GPU();
     open_gpu_fixture(&f);
     for (size_t i = 0; i < sizeof(choices) / sizeof(choices[0]); ++i) {

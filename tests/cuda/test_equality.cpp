@@ -177,8 +177,8 @@ void work(std::vector<Job>& jobs, std::atomic<size_t>& next) {
 
 void equality__greedy_texts(void**) {
   // Which pages random drops depends on no score; cuda/test_pages wants the same ones. Of arkvale a near tie changes
-  // all that follows; see cuda/test_recall. psa has no kernel that stops.
-  ASSERT_EVERY_POLICY_EXCEPT("random arkvale psa", kRows, v.policy);
+  // all that follows; see cuda/test_recall. psa has no kernel that stops, lfps none.
+  ASSERT_EVERY_POLICY_EXCEPT("random arkvale psa lfps", kRows, v.policy);
   NEED_GPU();
   std::vector<Job> jobs = make_jobs();
   std::atomic<size_t> next{0};

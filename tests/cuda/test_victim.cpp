@@ -52,6 +52,7 @@ const Spec kSpecs[] = {
     {"arkvale", 512, {{"protect_recent", "0"}, {"recall_from", "8"}}},
     {"arkvale", 256, {{"protect_recent", "9"}, {"recall_from", "4"}}},
     {"psa", 512, {}},
+    {"lfps", 512, {}},
     {"raas", 0, {{"recall", "on"}}},
     {"hybrid", 0, {{"recall", "on"}}},
     {"hybrid", 512, {{"recall", "on"}}},
