@@ -27,8 +27,8 @@ inline constexpr uint32_t kNotDone = 0xFFFFFFFFu;
 
 // AttnStop, as the device needs it.
 struct StopRule {
-  float log_odds;        // of eps
-  float log_share;       // of quiet_share
+  float odds;            // eps / (1 - eps)
+  float quiet_share;
   uint32_t quiet_pages;  // 0: eps decides
   uint32_t microbatch;
   uint32_t sure;   // with quiet_pages: no stream attends fewer
@@ -38,9 +38,8 @@ struct StopRule {
 
 inline StopRule stop_rule(const AttnStop& a, uint32_t group) {
   StopRule r = {};
-  const double eps = std::min(1.0, double{a.eps});
-  r.log_odds = static_cast<float>(std::log2(eps) - std::log2(1.0 - eps));
-  r.log_share = static_cast<float>(std::log2(double{a.quiet_share}));
+  r.odds = a.eps < 1.0f ? a.eps / (1.0f - a.eps) : INFINITY;
+  r.quiet_share = a.quiet_share;
   r.quiet_pages = a.quiet_pages;
   r.microbatch = a.microbatch;
   if (a.microbatch != 0) r.sure = (a.quiet_pages + a.microbatch - 1) / a.microbatch * a.microbatch;
@@ -69,11 +68,11 @@ struct PagesLeft {
 
 // What a block keeps while it attends, in shared memory.
 struct alignas(16) StopWork {
-  PagesLeft left;
-  uint32_t key[kMostRound];          // of a round's pages, by row
+  alignas(16) uint32_t key[kMostRound];  // of a round's pages, by row
   uint32_t page[kMostRound];         // in the order in which they are taken
   uint16_t row[kMostRound];          // by row
   uint8_t may_be_least[kMostRound];  // in order: whether it is full and not forced
+  PagesLeft left;
   HeadSeen seen[kStopHeads];
   float lse[2][kRoundSums];  // [group, most] in order; written by all blocks, in alternating rounds
 };
@@ -126,19 +125,24 @@ __device__ void take_round(uint32_t* keys, const uint32_t* pages, uint32_t n_row
     t.key[place] = keys[row];
     t.row[place] = static_cast<uint16_t>(row);
   });
-  // Several threads count together which pages come before one, each four of them at a time.
-  constexpr uint32_t kUnroll = 4;
+  // Several threads count together which pages come before one, each four of them at a time. Pages with the same key
+  // come by row, which is the order in which they are here.
   const uint32_t shift = n <= kThreads / 8 ? 3 : n <= kThreads / 4 ? 2 : 1, sharing = 1u << shift;
   const uint32_t own = threadIdx.x >> shift, part = threadIdx.x & (sharing - 1);
-  if (threadIdx.x >= n && threadIdx.x < (n + kWarp - 1) / kWarp * kWarp) t.key[threadIdx.x] = kKeyNever;
+  if (threadIdx.x >= n && threadIdx.x < (n + 3) / 4 * 4) t.key[threadIdx.x] = kKeyNever;
   __syncthreads();
   top.clear();
   const uint32_t key = own < n ? t.key[own] : kKeyNever;
   uint32_t place = 0;
-#pragma unroll 1
-  for (uint32_t i = part; i < n; i += kUnroll * sharing) {
-#pragma unroll
-    for (uint32_t j = i; j < i + kUnroll * sharing; j += sharing) place += t.key[j] > key - (j < own ? 1 : 0) ? 1 : 0;
+#pragma unroll 2
+  for (uint32_t four = part; 4 * four < n; four += sharing) {
+    const uint4 other = *reinterpret_cast<const uint4*>(t.key + 4 * four);
+    const uint32_t below = four < own / 4 ? key - 1 : key;
+    place += (other.x > below ? 1 : 0) + (other.y > below ? 1 : 0) + (other.z > below ? 1 : 0) +
+             (other.w > below ? 1 : 0);
+    if (four != own / 4) continue;
+    place += (own % 4 > 0 && other.x == key ? 1 : 0) + (own % 4 > 1 && other.y == key ? 1 : 0) +
+             (own % 4 > 2 && other.z == key ? 1 : 0);
   }
 #pragma unroll 1
   for (uint32_t bit = 1; bit < sharing; bit *= 2) place += __shfl_xor_sync(kAllLanes, place, bit);
@@ -156,52 +160,90 @@ __device__ void take_round(uint32_t* keys, const uint32_t* pages, uint32_t n_row
 struct LogSum {
   float m = -INFINITY, l = 0.0f;
 
+  // What exponents are relative to.
+  __device__ static float base(float m) { return m == -INFINITY ? 0.0f : m; }
   __device__ void add(float m2, float l2) {
-    const float high = fmaxf(m, m2), base = high == -INFINITY ? 0.0f : high;
-    l = l * exp2f(m - base) + l2 * exp2f(m2 - base);
+    const float high = fmaxf(m, m2);
+    l = l * exp2f(m - base(high)) + l2 * exp2f(m2 - base(high));
     m = high;
   }
 };
 
-// A lane's pages of a round: neighbours, as many for each lane, except that the last lanes may have fewer.
+// A lane's pages of a round: neighbours, as many for each lane, except that the last lanes may have fewer. The lanes
+// stay together, so that shuffles need no code to join them.
 struct LanePages {
-  uint32_t begin, end, each;  // places in the round
-  uint32_t bits = 0;          // pages that are not quiet, or, if eps decides, after which the head is done
+  static constexpr uint32_t kUnroll = 4;  // the exponentials of so many pages are on their way at once
+  uint32_t begin, n, each;                // the first one's place in the round; pages of this lane, and most of a lane
+  uint32_t bits = 0;                      // pages that are not quiet, or, if eps decides, after which the head is done
 
-  __device__ LanePages(uint32_t n) : each((n + kWarp - 1) / kWarp) {
-    begin = min(n, threadIdx.x % kWarp * each);
-    end = min(n, begin + each);
+  __device__ explicit LanePages(uint32_t all) : each((all + kWarp - 1) / kWarp) {
+    begin = min(all, threadIdx.x % kWarp * each);
+    n = min(all, begin + each) - begin;
   }
-  // Calls f(place, whether there is such a page). The lanes stay together, so that shuffles need no code to join them.
-  template <class F>
-  __device__ void for_each(const F& f) const {
+
+  // Adds the lane's pages to `sum` and `least`.
+  __device__ void add(const StopWork& t, const float* lse, LogSum& sum, float& least) const {
 #pragma unroll 1
-    for (uint32_t i = 0; i < each; ++i) f(begin + i, begin + i < end);
+    for (uint32_t first = 0; first < each; first += kUnroll) {
+      float x[kUnroll], high = sum.m;
+#pragma unroll
+      for (uint32_t j = 0; j < kUnroll; ++j) {
+        const bool is_page = first + j < n;
+        x[j] = is_page ? lse[begin + first + j] : -INFINITY;
+        high = fmaxf(high, x[j]);
+        if (is_page && t.may_be_least[begin + first + j] != 0) least = fminf(least, x[j]);
+      }
+      float l = sum.l * exp2f(sum.m - LogSum::base(high));
+#pragma unroll
+      for (uint32_t j = 0; j < kUnroll; ++j) l += exp2f(x[j] - LogSum::base(high));
+      sum = {high, l};
+    }
   }
-  // Adds the lane's pages to `sum` and `least`, and calls f(place, whether there is such a page, its sum) after each.
-  template <class F>
-  __device__ void add(const StopWork& t, const float* lse, LogSum& sum, float& least, const F& f) const {
-    for_each([&](uint32_t i, bool is_page) {
-      const float of_page = is_page ? lse[i] : -INFINITY;
-      sum.add(of_page, 1.0f);
-      if (is_page && t.may_be_least[i] != 0) least = fminf(least, of_page);
-      f(i, is_page, of_page);
-    });
+
+  // Adds them one by one, and looks after each: sets `bits`. `left`: rows that are left before the first one.
+  __device__ void look(const StopRule& rule, const StopWork& t, const float* lse, uint32_t left, LogSum& sum,
+                       float& least) {
+#pragma unroll 1
+    for (uint32_t first = 0; first < each; first += kUnroll) {
+#pragma unroll
+      for (uint32_t j = first; j < first + kUnroll; ++j) {
+        const bool is_page = j < n;
+        const float x = is_page ? lse[begin + j] : -INFINITY, high = fmaxf(sum.m, x), base = LogSum::base(high);
+        const float of_page = exp2f(x - base);
+        sum = {high, sum.l * exp2f(sum.m - base) + of_page};
+        bool bit;
+        if (rule.quiet_pages > 0) {
+          bit = x != -INFINITY && !(of_page <= rule.quiet_share * sum.l && rule.quiet_share > 0.0f);
+        } else {
+          if (is_page && t.may_be_least[begin + j] != 0) least = fminf(least, x);
+          const auto rows = static_cast<float>(left - min(left, j + 1));
+          bit = is_page && least < INFINITY && rule.odds * rows * exp2f(least - base) < sum.l;
+        }
+        bits |= (bit ? 1u : 0u) << j;
+      }
+    }
   }
+
   // Number of the round's first pages after which the head is done, by the lane's pages, or kNotDone. `n_quiet`: pages
   // in a row up to the round that are quiet; afterwards up to the end of the lane's pages.
   __device__ uint32_t done_at(const StopRule& rule, uint32_t& n_quiet) const {
     if (rule.quiet_pages == 0) return bits != 0 ? begin + __ffs(static_cast<int>(bits)) : kNotDone;
     const uint32_t lanes = __ballot_sync(kAllLanes, bits != 0) & ((1u << threadIdx.x % kWarp) - 1);
     const uint32_t from = lanes != 0 ? kWarp - 1 - __clz(static_cast<int>(lanes)) : 0;
-    const uint32_t loud = __shfl_sync(kAllLanes, begin + kWarp - __clz(static_cast<int>(bits)), from);
-    n_quiet = lanes != 0 ? begin - loud : n_quiet + begin;
-    uint32_t at = kNotDone;
-    for_each([&](uint32_t i, bool is_page) {
-      if (is_page) n_quiet = (bits >> (i - begin) & 1) != 0 ? 0 : n_quiet + 1;
-      if (is_page && n_quiet >= rule.quiet_pages) at = min(at, i + 1);
-    });
-    return at;
+    const uint32_t loud = kWarp - __clz(static_cast<int>(bits)), loud_before = __shfl_sync(kAllLanes, begin + loud, from);
+    const uint32_t before = lanes != 0 ? begin - loud_before : n_quiet + begin;
+    n_quiet = bits != 0 ? n - loud : before + n;
+    // With the pages before, or, if so few are enough, by the lane's own ones.
+    const uint32_t at = rule.quiet_pages - min(rule.quiet_pages, before + 1);  // without a page before that is not quiet
+    uint32_t done = at < n && (bits & ((2u << at) - 1)) == 0 ? at + 1 : kNotDone;
+    if (rule.quiet_pages < each) {
+#pragma unroll 1
+      for (uint32_t j = 0, quiet = before; j < each; ++j) {
+        quiet = (bits >> j & 1) != 0 ? 0 : quiet + 1;
+        if (j < n && quiet >= rule.quiet_pages) done = min(done, j + 1);
+      }
+    }
+    return done != kNotDone ? begin + done : kNotDone;
   }
 };
 
@@ -233,16 +275,9 @@ __device__ inline void look(const StopRule& rule, StopWork& t, uint32_t head, co
   LanePages own(n);
   LogSum sum;
   float least = INFINITY;
-  own.add(t, lse, sum, least, [](uint32_t, bool, float) {});
+  own.add(t, lse, sum, least);
   sum_before(seen, sum, least);
-  own.add(t, lse, sum, least, [&](uint32_t i, bool is_page, float of_page) {
-    const float all = sum.m + log2f(sum.l);
-    const uint32_t rows = n_rows - min(n_rows, taken + i + 1);
-    const bool bit = rule.quiet_pages > 0
-                         ? of_page != -INFINITY && !(of_page - all <= rule.log_share)
-                         : least < INFINITY && rule.log_odds + least + log2f(static_cast<float>(rows)) < all;
-    if (is_page && bit) own.bits |= 1u << (i - own.begin);
-  });
+  own.look(rule, t, lse, n_rows - min(n_rows, taken + own.begin), sum, least);
   const uint32_t at = own.done_at(rule, seen.n_quiet), lanes = __ballot_sync(kAllLanes, at != kNotDone);
   const uint32_t first = __shfl_sync(kAllLanes, at, lanes != 0 ? __ffs(static_cast<int>(lanes)) - 1u : 0);
   if (threadIdx.x % kWarp + 1 != kWarp) return;
