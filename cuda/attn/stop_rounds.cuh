@@ -27,7 +27,7 @@ inline constexpr uint32_t kNotDone = 0xFFFFFFFFu;
 
 // AttnStop, as the device needs it.
 struct StopRule {
-  float odds;            // eps / (1 - eps)
+  float odds;  // eps / (1 - eps)
   float quiet_share;
   uint32_t quiet_pages;  // 0: eps decides
   uint32_t microbatch;
@@ -69,9 +69,9 @@ struct PagesLeft {
 // What a block keeps while it attends, in shared memory.
 struct alignas(16) StopWork {
   alignas(16) uint32_t key[kMostRound];  // of a round's pages, by row
-  uint32_t page[kMostRound];         // in the order in which they are taken
-  uint16_t row[kMostRound];          // by row
-  uint8_t may_be_least[kMostRound];  // in order: whether it is full and not forced
+  uint32_t page[kMostRound];             // in the order in which they are taken
+  uint16_t row[kMostRound];              // by row
+  uint8_t may_be_least[kMostRound];      // in order: whether it is full and not forced
   PagesLeft left;
   HeadSeen seen[kStopHeads];
   float lse[2][kRoundSums];  // [group, most] in order; written by all blocks, in alternating rounds
@@ -92,8 +92,8 @@ __device__ inline Progress progress_before(const StopRule& rule, const PagesLeft
 
 // Pages of the next round. Pages that may turn out to be too many wait in their warps until the block has looked, one
 // in each warp. So all of them are in the last part of a round, whose parts have 2 * half pages, one for each warp: the
-// parts before it end within `sure`. A round has at least `half` or, after the first one, twice as many: to read them in
-// vain takes less time than a round. The first 64, with 8 blocks, are more than most streams need.
+// parts before it end within `sure`. A round has at least `half` or, after the first one, twice as many: to read them
+// in vain takes less time than a round. The first 64, with 8 blocks, are more than most streams need.
 __device__ inline uint32_t round_length(const StopRule& rule, const Progress& p, const PagesLeft& left, uint32_t round,
                                         uint32_t half) {
   uint32_t n = round == 0 ? half : 2 * half;
@@ -138,8 +138,8 @@ __device__ void take_round(uint32_t* keys, const uint32_t* pages, uint32_t n_row
   for (uint32_t four = part; 4 * four < n; four += sharing) {
     const uint4 other = *reinterpret_cast<const uint4*>(t.key + 4 * four);
     const uint32_t below = four < own / 4 ? key - 1 : key;
-    place += (other.x > below ? 1 : 0) + (other.y > below ? 1 : 0) + (other.z > below ? 1 : 0) +
-             (other.w > below ? 1 : 0);
+    place +=
+        (other.x > below ? 1 : 0) + (other.y > below ? 1 : 0) + (other.z > below ? 1 : 0) + (other.w > below ? 1 : 0);
     if (four != own / 4) continue;
     place += (own % 4 > 0 && other.x == key ? 1 : 0) + (own % 4 > 1 && other.y == key ? 1 : 0) +
              (own % 4 > 2 && other.z == key ? 1 : 0);
@@ -152,7 +152,8 @@ __device__ void take_round(uint32_t* keys, const uint32_t* pages, uint32_t n_row
     t.may_be_least[place] = key != kKeyAlways && is_full(page) ? 1 : 0;
     keys[row] = kKeyNever;
   }
-  if (threadIdx.x == 0) t.left = {left.high, left.n_forced - n_forced, left.n_others - n_best, left.n_listed - n, left.n_taken + n};
+  if (threadIdx.x == 0)
+    t.left = {left.high, left.n_forced - n_forced, left.n_others - n_best, left.n_listed - n, left.n_taken + n};
   __syncthreads();
 }
 
@@ -230,11 +231,13 @@ struct LanePages {
     if (rule.quiet_pages == 0) return bits != 0 ? begin + __ffs(static_cast<int>(bits)) : kNotDone;
     const uint32_t lanes = __ballot_sync(kAllLanes, bits != 0) & ((1u << threadIdx.x % kWarp) - 1);
     const uint32_t from = lanes != 0 ? kWarp - 1 - __clz(static_cast<int>(lanes)) : 0;
-    const uint32_t loud = kWarp - __clz(static_cast<int>(bits)), loud_before = __shfl_sync(kAllLanes, begin + loud, from);
+    const uint32_t loud = kWarp - __clz(static_cast<int>(bits)),
+                   loud_before = __shfl_sync(kAllLanes, begin + loud, from);
     const uint32_t before = lanes != 0 ? begin - loud_before : n_quiet + begin;
     n_quiet = bits != 0 ? n - loud : before + n;
-    // With the pages before, or, if so few are enough, by the lane's own ones.
-    const uint32_t at = rule.quiet_pages - min(rule.quiet_pages, before + 1);  // without a page before that is not quiet
+    // The first page that makes enough of them together with those before the lane, or, if so few are enough, with the
+    // lane's own ones.
+    const uint32_t at = rule.quiet_pages - min(rule.quiet_pages, before + 1);
     uint32_t done = at < n && (bits & ((2u << at) - 1)) == 0 ? at + 1 : kNotDone;
     if (rule.quiet_pages < each) {
 #pragma unroll 1

@@ -1,6 +1,6 @@
 // cuda: rounds of attention that stops when it has seen enough (cuda/attn/stop_rounds.cuh), compiled for the host and
-// run by a block whose threads take turns (on_host/cuda/common/base.cuh), against the definition in f64: which pages are
-// attended, in which order they are taken, and that no page is attended that may turn out to be too many. No GPU is
+// run by a block whose threads take turns (on_host/cuda/common/base.cuh), against the definition in f64: which pages
+// are attended, in which order they are taken, and that none enters the result that turns out to be too many. No GPU is
 // needed. Sums of pages are given instead of keys.
 #include "cuda/attn/stop_rounds.cuh"
 
@@ -34,7 +34,8 @@ struct Kind {
   float (*sum)(uint32_t place);
 };
 const Kind kKinds[] = {
-    {"as they are ordered", [](uint32_t place) { return normal() - 1.5f * std::log2(1.0f + static_cast<float>(place)); }},
+    {"as they are ordered",
+     [](uint32_t place) { return normal() - 1.5f * std::log2(1.0f + static_cast<float>(place)); }},
     {"any order", [](uint32_t) { return 3.0f * normal(); }},
     {"all nearly equal", [](uint32_t) { return 100.0f + 0.01f * normal(); }},
     {"falling", [](uint32_t place) { return -0.4f * static_cast<float>(place) + normal(); }},
@@ -74,8 +75,16 @@ weir::AttnStop random_stop() {
 
 Case random_case() {
   const uint32_t sizes[] = {1, 2, 40, 90, 300, 700, 1500, 2500}, blocks[] = {8, 8, 8, 10, 12, 16};
-  Case c = {&kKinds[below(std::size(kKinds))], 1 + below(sizes[below(8)]), 0, blocks[below(6)], 0, 1 + below(8), random_stop(),
-            {}, {}, {}};
+  Case c = {&kKinds[below(std::size(kKinds))],
+            1 + below(sizes[below(8)]),
+            0,
+            blocks[below(6)],
+            0,
+            1 + below(8),
+            random_stop(),
+            {},
+            {},
+            {}};
   c.rank = below(c.n_blocks);
   const uint32_t n_sinks = below(4) == 0 ? below(100) : below(3);
   const bool ties = below(3) == 0;
@@ -143,7 +152,9 @@ Range pages_enough(const Case& c) {
     all = {std::max(all.least, r.least), std::max(all.most, r.most)};
   }
   const uint32_t each = c.stop.microbatch;
-  const auto up = [&](uint32_t x) { return x == kNotDone ? c.n_listed : std::min(c.n_listed, (x + each - 1) / each * each); };
+  const auto up = [&](uint32_t x) {
+    return x == kNotDone ? c.n_listed : std::min(c.n_listed, (x + each - 1) / each * each);
+  };
   return {up(all.least), up(all.most)};
 }
 
@@ -224,9 +235,10 @@ class Block {
 
 std::string name_of(const Case& c) {
   char text[300];
-  std::snprintf(text, sizeof(text), "sums %s, %u pages, %u listed, %u forced, %u blocks, %u heads, eps %g, quiet %u share %g, mb %u",
-                c.kind->name, c.n, c.n_listed, c.n_forced(), c.n_blocks, c.group, double{c.stop.eps}, c.stop.quiet_pages,
-                double{c.stop.quiet_share}, c.stop.microbatch);
+  std::snprintf(text, sizeof(text),
+                "sums %s, %u pages, %u listed, %u forced, %u blocks, %u heads, eps %g, quiet %u share %g, mb %u",
+                c.kind->name, c.n, c.n_listed, c.n_forced(), c.n_blocks, c.group, double{c.stop.eps},
+                c.stop.quiet_pages, double{c.stop.quiet_share}, c.stop.microbatch);
   return text;
 }
 
@@ -277,7 +289,8 @@ void rounds__are_few_where_it_is_known_how_many_pages_are_needed(void**) {
       c.stop.microbatch = 1;
       check(block, c, {quiet, quiet});
       const uint32_t most = group == 8 ? 240 : 256, want = (quiet + most - 1) / most;
-      if (block.n_rounds != want) fail_msg("%u quiet pages, %u heads: %u rounds, not %u", quiet, group, block.n_rounds, want);
+      if (block.n_rounds != want)
+        fail_msg("%u quiet pages, %u heads: %u rounds, not %u", quiet, group, block.n_rounds, want);
     }
   }
 }

@@ -1,5 +1,6 @@
 // Replaces cuda/common/base.cuh where device code is compiled for the host: what cuda/common/top_k.cuh,
-// top_k_shared.cuh, cuda/attn/stop_rounds.cuh, cuda/pages/victim.cuh and cuda/quant need of CUDA, and one thread block to run them in.
+// top_k_shared.cuh, cuda/attn/stop_rounds.cuh, cuda/pages/victim.cuh and cuda/quant need of CUDA, and one thread block
+// to run them in.
 //
 // The block's threads take turns, warps in random order, and some run far ahead of others. A block fails when lanes of
 // a warp meet in different collectives, or when no thread can continue. So code that would hang a GPU is found without
