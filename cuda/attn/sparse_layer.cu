@@ -153,16 +153,15 @@ struct Selected {
 // Selects pages by the keys of all rows.
 template <uint32_t kDim>
 __device__ Selected select_by_keys(const Work<kDim>& w) {
-  const auto [high, n_forced, n_others] = pages_left(w);
-  const uint32_t budget = w.k.select.budget;
-  const uint32_t n_best = min(n_others, budget - min(budget, n_forced)), n_listed = n_forced + n_best;
+  const PagesLeft all = pages_left(w);
+  const uint32_t n_best = all.n_listed - all.n_forced;
   Threshold threshold = {kKeyNever, 0};  // all rows
   if (n_best == 0) {
     threshold = {kKeyAlways - 1, 0};
-  } else if (n_best < n_others) {
-    threshold = find_shared_threshold(w.keys, w.n, n_best, n_forced, high, w.s.top);
+  } else if (n_best < all.n_others) {
+    threshold = find_shared_threshold(w.keys, w.n, n_best, all.n_forced, all.high, w.s.top);
   }
-  return {threshold, n_listed};
+  return {threshold, all.n_listed};
 }
 
 template <uint32_t kDim>
@@ -274,7 +273,7 @@ template <uint32_t kDim>
 size_t shared_bytes(const SparseLayerArgs& a, uint32_t n_blocks) {
   const AttnPagedArgs& t = a.attn.attn;
   const size_t recall = a.recall.tables.slots != nullptr ? Layout::recall_bytes(a.recall.host.most) : 0;
-  const size_t stop = a.stop.microbatch != 0 ? sizeof(StopWork) : 0;
+  const size_t stop = a.stop.microbatch != 0 && !kStopInParts<kDim> ? sizeof(StopWork) : 0;
   return sizeof(Shared<kDim>) + Layout(t.kv.capacity, n_blocks).bytes(t.n_heads / t.kv.n_kv_heads) + recall + stop;
 }
 
@@ -383,8 +382,9 @@ Status sparse_layer(OpContext& cx, const SparseLayerArgs& a) {
   const uint32_t* raw_index = nullptr;
   if (a.recall.tables.slots != nullptr)
     raw_index = a.recall.raw_index + (a.attn.attn.kv.slots - a.recall.tables.slots);  // they have the same rows
-  const KernelArgs k = {a.attn.attn, a.attn.rope, a.attn.n_tokens, a.attn.pages_attended,
-                        a.select,    a.stop,      a.recall,        raw_index};
+  const AttnPagedArgs& t = a.attn.attn;
+  const StopRule stop = stop_rule(a.stop, t.n_heads / t.kv.n_kv_heads);
+  const KernelArgs k = {t, a.attn.rope, a.attn.n_tokens, a.attn.pages_attended, a.select, stop, a.recall, raw_index};
   WEIR_CUDA_TRY(cudaLaunchKernelEx(&launch.config, launch.kernel, k), "sparse_layer");
   return {};
 }

@@ -4,6 +4,7 @@
 
 #include "cuda/attn/online_softmax.cuh"
 #include "cuda/attn/rotate_append.cuh"
+#include "cuda/attn/stop_rounds.cuh"
 #include "cuda/common/cluster.cuh"
 #include "cuda/common/tensor_core.cuh"
 #include "cuda/common/top_k_shared.cuh"
@@ -24,15 +25,13 @@ inline constexpr uint32_t kLengthShift = 28;  // of the length in a word with a 
 // where its copy is (raw slot, kNotRaw or kNoRaw), or the page's number among those that come back.
 inline constexpr uint32_t kAbsent = 1u << 27;
 
-struct StopWork;
-
 struct KernelArgs {
   AttnPagedArgs attn;
   RopeAppendArgs rope;
   const uint32_t* n_tokens;
   unsigned long long* pages_attended;
   PageSelectArgs select;
-  AttnStop stop;  // kernels that stop
+  StopRule stop;  // kernels that stop
   // Kernels with recall.
   PageRecallArgs recall;
   const uint32_t* raw_index;  // [n_kv_heads, capacity] of recall.raw_index, this layer's
@@ -117,7 +116,6 @@ struct Work {
   // With recall: and [recall.host.most] which pages come back.
   RecallWork* recall;
   RecallEntry* back;
-  StopWork* stop;  // when attention stops by itself
 
   __device__ Work(const KernelArgs& args, Shared<kDim>& shared)
       : k(args), s(shared), rank(cluster_rank()), n_blocks(cluster_blocks()) {
@@ -136,7 +134,6 @@ struct Work {
     list = pages + layout.n_rows + group * own_stride;
     recall = reinterpret_cast<RecallWork*>(list + own_stride);
     back = reinterpret_cast<RecallEntry*>(recall + 1);
-    stop = reinterpret_cast<StopWork*>(list + own_stride);
     const uint32_t n_tiles = (n + kTileRows - 1) / kTileRows;
     n_own = n_tiles > rank ? (n_tiles - rank + n_blocks - 1) / n_blocks * kTileRows : 0;
   }

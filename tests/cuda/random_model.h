@@ -202,6 +202,7 @@ inline void bend(weir_model* opened, const RandomModel& s) {
     layer.attention.sinks = s.sinks ? kSinks : nullptr;
     layer.attention.soft_cap = s.soft_cap;
   }
+  config.attn_soft_cap = s.soft_cap;
   config.logit_soft_cap = s.logit_soft_cap;
   config.traits = traits_of(config, weights.layers);
 }

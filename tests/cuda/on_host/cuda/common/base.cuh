@@ -1,5 +1,6 @@
 // Replaces cuda/common/base.cuh where device code is compiled for the host: what cuda/common/top_k.cuh,
-// top_k_shared.cuh, cuda/pages/victim.cuh and cuda/quant need of CUDA, and one thread block to run them in.
+// top_k_shared.cuh, cuda/attn/stop_rounds.cuh, cuda/pages/victim.cuh and cuda/quant need of CUDA, and one thread block
+// to run them in.
 //
 // The block's threads take turns, warps in random order, and some run far ahead of others. A block fails when lanes of
 // a warp meet in different collectives, or when no thread can continue. So code that would hang a GPU is found without
@@ -203,6 +204,19 @@ inline uint32_t __shfl_up_sync(uint32_t, uint32_t x, uint32_t n) {
   const uint32_t* all = host_block().collective("shfl_up", x);
   return lane >= n ? all[lane - n] : x;
 }
+inline float __uint_as_float(uint32_t x) {
+  float f;
+  std::memcpy(&f, &x, sizeof(f));
+  return f;
+}
+inline uint32_t __float_as_uint(float f) {
+  uint32_t x;
+  std::memcpy(&x, &f, sizeof(x));
+  return x;
+}
+inline float __shfl_up_sync(uint32_t mask, float x, uint32_t n) {
+  return __uint_as_float(__shfl_up_sync(mask, __float_as_uint(x), n));
+}
 inline uint32_t __ballot_sync(uint32_t, bool x) {
   const uint32_t* all = host_block().collective("ballot", x ? 1 : 0);
   uint32_t bits = 0;
@@ -244,19 +258,10 @@ T __ldg(const T* p) {
   return *p;
 }
 inline int __ffs(int x) { return __builtin_ffs(x); }
+inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz(static_cast<uint32_t>(x)); }
 inline int __popc(uint32_t x) { return __builtin_popcount(x); }
-inline float __uint_as_float(uint32_t x) {
-  float f;
-  std::memcpy(&f, &x, sizeof(f));
-  return f;
-}
 inline float __int_as_float(int x) { return __uint_as_float(static_cast<uint32_t>(x)); }
 inline float bf16_low(uint32_t pair) { return __uint_as_float(pair << 16); }
 inline float bf16_high(uint32_t pair) { return __uint_as_float(pair & 0xFFFF0000u); }
-inline uint32_t __float_as_uint(float f) {
-  uint32_t x;
-  std::memcpy(&x, &f, sizeof(x));
-  return x;
-}
 
 }  // namespace weir::cuda
