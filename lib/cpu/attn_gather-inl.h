@@ -99,6 +99,18 @@ HWY_NOINLINE void gather_values(const RowShape& shape, const float* weight, size
   if (shape.tail) gather_block<kHeads, 1, true>(shape, weight, stride, used, n, n_more, rows, b, out, out_stride);
 }
 
+// Writes rows of queries [n_rows], `from_stride` apart, permuted and scaled.
+inline void permute_rows(const float* from, size_t from_stride, uint32_t n_rows, const AttnPagedArgs& shape, float* to,
+                  size_t d_pad) {
+  AttnPagedArgs row = shape;
+  row.n_heads = 1;
+  row.q_sink = nullptr;
+  for (uint32_t r = 0; r < n_rows; ++r) {
+    row.q = from + r * from_stride;
+    permute_queries(row, d_pad, to + r * d_pad);
+  }
+}
+
 #endif  // WEIR_CPU_HAS_VECTORS
 
 }  // namespace weir::cpu::HWY_NAMESPACE

@@ -12,10 +12,9 @@
 #include <cmath>
 #include <limits>
 
-#include "core/memory.h"
-#include "cpu/history_lists.h"
+#include "cpu/attn_history_parts.h"
 #include "cpu/simd_targets.h"
-#include "cpu/top_keys.h"
+#include "ops/history_lists_ref.h"
 #include "ops/history_sums.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -29,44 +28,6 @@
 #ifndef WEIR_CPU_ATTN_HISTORY_ONCE_
 #define WEIR_CPU_ATTN_HISTORY_ONCE_
 namespace weir::cpu {
-
-constexpr uint32_t kVectorPad = 16;   // floats of the widest vector
-constexpr uint32_t kMostGroup = 64;     // heads of a KV head, at most
-constexpr size_t kTileTokens = 64;      // tokens whose values are read together: 16 KiB at 128 channels, in L1
-constexpr uint32_t kBeginRows = 32;     // query rows of a prompt's end, at most
-constexpr size_t kBeginTokens = 256;    // tokens of a prompt whose logits are held at a time
-
-// Scratch of one thread.
-struct HistoryScratch {
-  CandidateScratch sets;
-  uint32_t* token;        // [tokens] of the rows behind the sinks
-  const uint16_t** rows;  // [tokens] keys: those of the sinks, then those of `token`
-  uint32_t* used;         // [tokens] rows with a weight
-  uint32_t* key;          // [stride] order of the logits
-  uint32_t* index;        // [group, stride] of what each head chose: tokens, then where they are in a table
-  float* share;           // [group, stride] the weights of these
-  float* weight;          // [max(group, kBeginRows), stride] logits, then weights
-  float* q;               // [max(group, kBeginRows), d_pad] permuted and scaled
-  float* out;             // [group, d_pad] permuted
-  size_t stride, d_pad;
-};
-
-inline HistoryScratch lay_out_history(Arena& arena, uint64_t group, uint64_t head_dim, uint64_t tokens) {
-  HistoryScratch s;
-  s.stride = align_up(std::max<uint64_t>(tokens, kBeginTokens) + kVectorPad, kRowPad);
-  s.d_pad = align_up(head_dim, kRowPad);
-  s.sets = lay_out_candidates(arena, group, tokens);
-  s.token = arena.take<uint32_t>(s.stride);
-  s.rows = arena.take<const uint16_t*>(std::max<uint64_t>(tokens, kBeginTokens));
-  s.used = arena.take<uint32_t>(s.stride);
-  s.key = arena.take<uint32_t>(s.stride);
-  s.index = arena.take<uint32_t>(group * s.stride);
-  s.share = arena.take<float>(group * s.stride);
-  s.weight = arena.take<float>(std::max(group * s.stride, kBeginRows * kBeginTokens));
-  s.q = arena.take<float>(std::max<uint64_t>(group, kBeginRows) * s.d_pad);
-  s.out = arena.take<float>(group * s.d_pad);
-  return s;
-}
 
 // One KV head in a step.
 struct HistoryJob {
@@ -92,16 +53,9 @@ namespace weir::cpu::HWY_NAMESPACE {
 
 #if WEIR_CPU_HAS_VECTORS
 
-// Writes rows of queries [n_rows], `from_stride` apart, permuted and scaled.
-void permute_rows(const float* from, size_t from_stride, uint32_t n_rows, const AttnPagedArgs& shape, float* to,
-                  size_t d_pad) {
-  AttnPagedArgs row = shape;
-  row.n_heads = 1;
-  row.q_sink = nullptr;
-  for (uint32_t r = 0; r < n_rows; ++r) {
-    row.q = from + r * from_stride;
-    permute_queries(row, d_pad, to + r * d_pad);
-  }
+void permute_heads(const HistoryJob& job) {
+  const size_t d = job.a.attn.kv.head_dim;
+  permute_rows(job.a.attn.q + job.head(0) * d, d, job.group(), job.a.attn, job.s.q, job.s.d_pad);
 }
 
 // Logits of rows [n] for all heads of the group.
@@ -262,25 +216,9 @@ void store_head(const HistoryJob& job, uint32_t g, float factor) {
   }
 }
 
-// Logits of n keys, one after another, for n_rows query rows: s.weight [n_rows, kBeginTokens].
-void tile_logits(const HistoryScratch& s, size_t head_dim, float soft_cap, uint32_t n_rows, size_t n) {
-  const RowShape shape(head_dim);
-  for_heads(n_rows, [&](auto rows, uint32_t r) HWY_ATTR {
-    gather_logits<decltype(rows)::value>(shape, s.q + r * s.d_pad, s.d_pad, s.rows, n, s.weight + r * kBeginTokens,
-                                         kBeginTokens);
-  });
-  for (uint32_t r = 0; soft_cap != 0.0f && r < n_rows; ++r) cap_logits(soft_cap, s.weight + r * kBeginTokens, n);
-}
-
-void exp_all(float* x, size_t n, float base) {
-  const DF df;
-  for (size_t i = 0; i < n; i += kLanes)
-    hn::StoreU(hn::Exp(df, hn::Sub(hn::LoadU(df, x + i), hn::Set(df, base))), df, x + i);
-}
-
 #else
 
-void permute_rows(const float*, size_t, uint32_t, const AttnPagedArgs&, float*, size_t) {}
+void permute_heads(const HistoryJob&) {}
 void row_logits(const HistoryJob&, const uint16_t* const*, size_t) {}
 float order_keys(const float*, size_t, uint32_t*) { return 0.0f; }
 size_t count_keys(const uint32_t*, size_t, uint32_t) { return 0; }
@@ -292,8 +230,6 @@ size_t list_used(const HistoryJob&, size_t) { return 0; }
 void prefetch_values(const HistoryJob&, size_t) {}
 void prefetch_entries(const float*, const float*, const uint32_t*, size_t, uint32_t) {}
 void store_head(const HistoryJob&, uint32_t, float) {}
-void tile_logits(const HistoryScratch&, size_t, float, uint32_t, size_t) {}
-void exp_all(float*, size_t, float) {}
 
 #endif
 
@@ -304,7 +240,7 @@ HWY_AFTER_NAMESPACE();
 namespace weir::cpu {
 namespace {
 
-HWY_EXPORT(permute_rows);
+HWY_EXPORT(permute_heads);
 HWY_EXPORT(row_logits);
 HWY_EXPORT(order_keys);
 HWY_EXPORT(count_keys);
@@ -316,8 +252,6 @@ HWY_EXPORT(list_used);
 HWY_EXPORT(prefetch_values);
 HWY_EXPORT(prefetch_entries);
 HWY_EXPORT(store_head);
-HWY_EXPORT(tile_logits);
-HWY_EXPORT(exp_all);
 
 constexpr double kNothing = -std::numeric_limits<double>::infinity();
 
@@ -500,9 +434,8 @@ void blend(const HistoryJob& job, uint32_t g, double share) {
 void attend_stream(const HistoryJob& job) {
   const AttnHistoryArgs& a = job.a;
   const HistoryScratch& s = job.s;
-  const size_t d = a.attn.kv.head_dim;
   take_tokens(a.attn.kv, a.history, job.kv_head, a.attn.n_heads / a.attn.kv.n_kv_heads, a.rules.n_sink, a.attn.pos + 1);
-  HWY_DYNAMIC_DISPATCH(permute_rows)(a.attn.q + job.head(0) * d, d, job.group(), a.attn, s.q, s.d_pad);
+  HWY_DYNAMIC_DISPATCH(permute_heads)(job);
   for (uint32_t pos = 0; pos < job.n_sink; ++pos) s.rows[pos] = job.key(pos);
   bool looks[kMostGroup];
   double share[kMostGroup];
@@ -531,134 +464,25 @@ void attend_stream(const HistoryJob& job) {
   }
 }
 
-// A head's part of the tables' beginning.
-struct BeginJob {
-  const HistoryBeginArgs& a;
-  const HistoryScratch& s;
-  uint32_t head;
-
-  // Tokens behind the sinks that a row sees.
-  uint32_t n_seen(uint32_t row) const {
-    const uint32_t end = a.pos + row + 1;
-    return end - std::min(end, a.rules.n_sink);
-  }
-};
-
-// Calls f(row, first token, tokens, logits) tile by tile for each row.
-template <class F>
-void for_tiles(const BeginJob& job, const F& f) {
-  const HistoryBeginArgs& a = job.a;
-  const uint32_t n = job.n_seen(a.n_rows - 1), kv_head = job.head / (a.n_heads / a.kv.n_kv_heads);
-  for (uint32_t first = 0; first < n; first += kBeginTokens) {
-    const auto tile = static_cast<uint32_t>(std::min<size_t>(kBeginTokens, n - first));
-    for (uint32_t i = 0; i < tile; ++i) {
-      const uint32_t pos = first + i + a.rules.n_sink;
-      job.s.rows[i] = a.kv.keys_of(kv_head, pos / kPageTokens) + size_t{pos % kPageTokens} * a.kv.head_dim;
-    }
-    HWY_DYNAMIC_DISPATCH(tile_logits)(job.s, a.kv.head_dim, a.soft_cap, a.n_rows, tile);
-    for (uint32_t row = 0; row < a.n_rows; ++row) {
-      if (job.n_seen(row) > first)
-        f(row, first, std::min(tile, job.n_seen(row) - first), job.s.weight + row * kBeginTokens);
-    }
-  }
-}
-
-float spread_of(const BeginJob& job, double sum, double square) {
-  const uint32_t n = job.n_seen(job.a.n_rows - 1);
-  const float* q = job.a.q + (size_t{job.a.n_rows - 1} * job.a.n_heads + job.head) * job.a.kv.head_dim;
-  double length = 0.0;
-  for (size_t i = 0; i < job.a.kv.head_dim; ++i) length += double{q[i]} * q[i];
-  const double variance = std::max(0.0, square / n - sum / n * (sum / n));
-  return length > 0.0 ? static_cast<float>(variance / length) : 0.0f;
-}
-
-void begin_head(const BeginJob& job) {
-  const HistoryBeginArgs& a = job.a;
-  HeadHistory& h = a.history.heads[job.head];
-  h = {};
-  float* entries[] = {a.history.entries_of(job.head, kByPosition), a.history.entries_of(job.head, kByDistance)};
-  const uint32_t n = job.n_seen(a.n_rows - 1);
-  for (float* table : entries) std::fill_n(table, n, 0.0f);
-  if (n == 0) return;
-  AttnPagedArgs shape = {};
-  shape.kv = a.kv;
-  shape.scale = a.scale;
-  HWY_DYNAMIC_DISPATCH(permute_rows)(a.q + job.head * size_t{a.kv.head_dim}, size_t{a.n_heads} * a.kv.head_dim,
-                                     a.n_rows, shape, job.s.q, job.s.d_pad);
-  float high[kBeginRows];
-  double sum[kBeginRows] = {}, of_last = 0.0, of_last2 = 0.0;
-  std::fill_n(high, kBeginRows, -std::numeric_limits<float>::infinity());
-  for_tiles(job, [&](uint32_t row, uint32_t, uint32_t tile, float* logit) {
-    const float most = std::max(high[row], *std::max_element(logit, logit + tile));
-    for (uint32_t i = 0; row + 1 == a.n_rows && i < tile; ++i) {
-      of_last += logit[i];
-      of_last2 += double{logit[i]} * logit[i];
-    }
-    HWY_DYNAMIC_DISPATCH(exp_all)(logit, tile, most);
-    if (sum[row] > 0.0) sum[row] *= std::exp(double{high[row]} - most);
-    high[row] = most;
-    for (uint32_t i = 0; i < tile; ++i) sum[row] += logit[i];
-  });
-  h.spread = spread_of(job, of_last, of_last2);
-  for_tiles(job, [&](uint32_t row, uint32_t first, uint32_t tile, float* logit) {
-    if (!std::isfinite(sum[row])) return;  // a row that is no number teaches nothing
-    HWY_DYNAMIC_DISPATCH(exp_all)(logit, tile, high[row]);
-    const double factor = steady_sum(a.rules) / (a.n_rows * sum[row]);
-    float* by_distance = entries[kByDistance] + (job.n_seen(row) - 1 - first);
-    for (uint32_t i = 0; i < tile; ++i) {
-      const auto weight = static_cast<float>(factor * logit[i]);
-      entries[kByPosition][first + i] += weight;
-      *(by_distance - i) += weight;
-    }
-  });
-  for (uint32_t kind = 0; kind < kHistoryKinds; ++kind) sum_table(h.table[kind], entries[kind], n);
-  const uint32_t group = a.n_heads / a.kv.n_kv_heads;
-  make_lists(a.history, job.head, n, a.rules, listed_by_head(most_fill(group), a.candidates, group),
-             job.s.sets.keys);
-}
-
-// Bytes of one thread's scratch.
-uint64_t scratch_stride(uint64_t group, uint64_t head_dim, uint64_t tokens) {
-  Arena arena;
-  lay_out_history(arena, group, head_dim, tokens);
-  return align_up(arena.used(), kCacheLine);
-}
-
 }  // namespace
 
 uint64_t attn_history_scratch_bytes(const OpShapes& shapes) {
   if (shapes.history_tokens == 0) return 0;
-  return shapes.n_threads * scratch_stride(shapes.n_heads / shapes.n_kv_heads, shapes.head_dim, shapes.history_tokens);
+  const uint64_t group = shapes.n_heads / shapes.n_kv_heads, tokens = shapes.history_tokens;
+  return std::max(shapes.n_threads * history_scratch_stride(group, shapes.head_dim, tokens),
+                  ref::history_scratch_bytes(tokens, group, shapes.head_dim));
 }
 
 Status attn_history(OpContext& cx, const AttnHistoryArgs& a) {
   const uint32_t group = a.attn.n_heads / a.attn.kv.n_kv_heads;
   if (!attn_has_kernels() || group > kMostGroup || a.attn.kv.head_dim % 8 != 0) return ref::attn_history(cx, a);
   const uint64_t tokens = uint64_t{a.history.capacity} + a.rules.n_sink;
-  const uint64_t stride = scratch_stride(group, a.attn.kv.head_dim, tokens);
+  const uint64_t stride = history_scratch_stride(group, a.attn.kv.head_dim, tokens);
   const uint32_t n_sink = std::min(a.rules.n_sink, a.attn.pos + 1);
   cx.pool->parallel_for(a.attn.kv.n_kv_heads, [&](size_t kv_head, size_t worker) {
     Arena arena(cx.scratch + worker * stride, stride);
     const HistoryScratch s = lay_out_history(arena, group, a.attn.kv.head_dim, tokens);
     attend_stream({a, s, static_cast<uint32_t>(kv_head), n_sink, a.attn.pos + 1 - n_sink});
-  });
-  return {};
-}
-
-Status history_begin(OpContext& cx, const HistoryBeginArgs& a) {
-  if (!attn_has_kernels() || a.n_rows > kBeginRows || a.kv.head_dim % 8 != 0) return ref::history_begin(cx, a);
-  const uint64_t tokens = uint64_t{a.history.capacity} + a.rules.n_sink;
-  const uint64_t group = a.n_heads / a.kv.n_kv_heads, stride = scratch_stride(group, a.kv.head_dim, tokens);
-  for (uint32_t kv_head = 0; kv_head < a.kv.n_kv_heads; ++kv_head)
-    take_tokens(a.kv, a.history, kv_head, static_cast<uint32_t>(group), a.rules.n_sink, a.pos + a.n_rows);
-  cx.pool->parallel_for(a.n_heads, [&](size_t head, size_t worker) {
-    Arena arena(cx.scratch + worker * stride, stride);
-    begin_head({a, lay_out_history(arena, group, a.kv.head_dim, tokens), static_cast<uint32_t>(head)});
-  });
-  const uint32_t end = a.pos + a.n_rows, n = end - std::min(end, a.rules.n_sink);
-  cx.pool->parallel_for(n == 0 ? 0 : a.kv.n_kv_heads, [&](size_t kv_head, size_t worker) {
-    Arena arena(cx.scratch + worker * stride, stride);
-    fit_lists(a, static_cast<uint32_t>(kv_head), n, lay_out_history(arena, group, a.kv.head_dim, tokens).sets);
   });
   return {};
 }

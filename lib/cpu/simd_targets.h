@@ -5,10 +5,16 @@
 #pragma once
 
 #define HWY_WANT_AVX3_DL
+// Files with WEIR_CPU_NO_DOT (CMakeLists.txt) have no use for VNNI; AVX3 is as good there.
+#if defined(WEIR_CPU_NO_DOT)
+#define WEIR_CPU_LEFT_OUT HWY_AVX3_DL
+#else
+#define WEIR_CPU_LEFT_OUT 0
+#endif
 #if defined(WEIR_INTERNAL_SANITIZED)
 // Instrumented AVX-512 code takes a compiler several minutes and a gigabyte per file. The narrower targets check the
 // same source.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 #else
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | WEIR_CPU_LEFT_OUT | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 #endif

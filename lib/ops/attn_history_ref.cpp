@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include "ops/history_lists_ref.h"
 #include "ops/history_sums.h"
@@ -17,17 +16,20 @@ namespace {
 
 constexpr double kNothing = -std::numeric_limits<double>::infinity();
 
-double log_sum_exp(const std::vector<double>& x) {
-  const double high = x.empty() ? kNothing : *std::max_element(x.begin(), x.end());
+// log of the sum of exp over n logits(i), and of exp(more).
+template <class F>
+double log_sum_exp(uint32_t n, double more, const F& logit) {
+  double high = more, sum = 0.0;
+  for (uint32_t i = 0; i < n; ++i) high = std::max(high, logit(i));
   if (high == kNothing) return high;
-  double sum = 0.0;
-  for (const double v : x) sum += std::exp(v - high);
-  return high + std::log(sum);
+  for (uint32_t i = 0; i < n; ++i) sum += std::exp(logit(i) - high);
+  return high + std::log(sum + std::exp(more - high));
 }
 
 // One KV head in a step.
 struct Stream {
   const AttnHistoryArgs& a;
+  const HistoryScratch& m;
   uint32_t kv_head;
 
   const KvView& kv() const { return a.attn.kv; }
@@ -50,10 +52,9 @@ struct Stream {
   double cap(double x) const { return a.attn.soft_cap == 0.0f ? x : a.attn.soft_cap * std::tanh(x / a.attn.soft_cap); }
 };
 
-std::vector<double> sink_logits(const Stream& s, uint32_t head) {
-  std::vector<double> logits;
-  for (uint32_t pos = 0; pos < s.n_sink(); ++pos) logits.push_back(s.logit(head, pos));
-  return logits;
+// The logit of the model's own sink of a head, if it has one.
+double extra_sink(const Stream& s, uint32_t head) {
+  return s.a.attn.sinks != nullptr ? double{s.a.attn.sinks[head]} : kNothing;
 }
 
 // The share of the sinks, estimated.
@@ -66,12 +67,12 @@ double estimate(const Stream& s, uint32_t head) {
     dot += q * keys[i] / s.n();
     square += q * q;
   }
-  std::vector<double> recent, sinks = sink_logits(s, head);
-  for (uint32_t i = 0; i < std::min(s.a.rules.n_recent, s.n()); ++i) recent.push_back(s.logit(head, s.a.attn.pos - i));
-  if (s.a.attn.sinks != nullptr) sinks.push_back(s.a.attn.sinks[head]);
+  const uint32_t n_recent = std::min(s.a.rules.n_recent, s.n());
+  const double sinks = log_sum_exp(s.n_sink(), extra_sink(s, head), [&](uint32_t i) { return s.logit(head, i); });
+  const double recent = log_sum_exp(n_recent, kNothing, [&](uint32_t i) { return s.logit(head, s.a.attn.pos - i); });
   const double others =
       std::log(double(s.n())) + s.cap(s.a.attn.scale * dot) + 0.5 * double{s.a.history.heads[head].spread} * square;
-  return sink_share(log_sum_exp(sinks), others, log_sum_exp(recent));
+  return sink_share(sinks, others, recent);
 }
 
 // Index of a token in a table; the other way round it is the same.
@@ -97,10 +98,10 @@ bool above_mean(const Stream& s, uint32_t head, uint32_t token) {
 }
 
 // Which tokens are candidates of the heads that look.
-std::vector<bool> candidates(const Stream& s, const std::vector<bool>& looks) {
+void mark_candidates(const Stream& s, const bool* looks, bool* is) {
   const uint32_t n = s.n();
-  if (s.a.size.candidates >= n) return std::vector<bool>(n, true);
-  std::vector<bool> is(n, false);
+  std::fill_n(is, n, s.a.size.candidates >= n);
+  if (s.a.size.candidates >= n) return;
   uint32_t count = 0;
   const auto add = [&](uint32_t token) {
     count += is[token] ? 0 : 1;
@@ -131,113 +132,133 @@ std::vector<bool> candidates(const Stream& s, const std::vector<bool>& looks) {
   }
   for (uint32_t i = 0; i < std::min(s.a.rules.n_recent, n); ++i) is[n - 1 - i] = true;
   for (uint32_t token = 0; token < n; ++token) is[token] = is[token] || s.kept(token);
-  return is;
 }
 
-// The tokens that a head attends.
-std::vector<uint32_t> choose(const Stream& s, uint32_t head, const std::vector<bool>& is) {
-  std::vector<uint32_t> order, chosen;
-  std::vector<double> logit(s.n(), kNothing);
+// NaN is the lowest.
+double order_of(double logit) { return std::isnan(logit) ? kNothing : logit; }
+
+// Writes the tokens that a head attends to m.chosen; returns how many there are.
+uint32_t choose(const Stream& s, uint32_t head) {
+  double* logit = s.m.logit;
+  uint32_t *order = s.m.order, *chosen = s.m.chosen, n = 0, n_kept = 0;
   for (uint32_t token = 0; token < s.n(); ++token) {
-    if (is[token]) logit[token] = s.logit(head, token + s.n_sink());
-    if (is[token] && !s.kept(token)) order.push_back(token);
-    if (s.kept(token)) chosen.push_back(token);
+    if (s.m.candidate[token]) logit[token] = s.logit(head, token + s.n_sink());
+    if (s.m.candidate[token] && !s.kept(token)) order[n++] = token;
+    if (s.kept(token)) chosen[n_kept++] = token;
   }
-  std::stable_sort(order.begin(), order.end(), [&](uint32_t x, uint32_t y) { return logit[x] > logit[y]; });
-  order.resize(std::min<size_t>(order.size(), s.a.size.top));
-  chosen.insert(chosen.end(), order.begin(), order.end());
-  std::sort(chosen.begin(), chosen.end());
-  return chosen;
+  // The earlier one of equals.
+  std::sort(order, order + n,
+            [&](uint32_t x, uint32_t y) {
+              const double a = order_of(logit[x]), b = order_of(logit[y]);
+              return a != b ? a > b : x < y;
+            });
+  n = std::min(n, s.a.size.top);
+  std::copy_n(order, n, chosen + n_kept);
+  std::sort(chosen, chosen + n_kept + n);
+  return n_kept + n;
 }
 
-// out += the values at `pos` times the weights exp(logit - base), which it returns the sum of.
-double add_values(const Stream& s, const std::vector<uint32_t>& pos, const std::vector<double>& logits, double base,
-                  std::vector<double>& out) {
-  double sum = 0.0;
-  for (size_t i = 0; i < pos.size(); ++i) {
-    const double weight = std::exp(logits[i] - base);
+// m.out += the value at a position times a weight.
+void add_value(const Stream& s, uint32_t pos, double weight) {
+  for (size_t c = 0; c < s.kv().head_dim; ++c) s.m.out[c] += weight * double{bf16_to_f32(s.value(pos)[c])};
+}
+
+// The sinks' values with the weights exp(logit - base); returns the sum of these.
+double add_sinks(const Stream& s, uint32_t head, double base) {
+  double sum = std::exp(extra_sink(s, head) - base);
+  std::fill_n(s.m.out, s.kv().head_dim, 0.0);
+  for (uint32_t pos = 0; pos < s.n_sink(); ++pos) {
+    const double weight = std::exp(s.logit(head, pos) - base);
+    add_value(s, pos, weight);
     sum += weight;
-    for (size_t c = 0; c < out.size(); ++c) out[c] += weight * double{bf16_to_f32(s.value(pos[i])[c])};
   }
   return sum;
 }
 
-std::vector<uint32_t> sink_positions(const Stream& s) {
-  std::vector<uint32_t> pos;
-  for (uint32_t i = 0; i < s.n_sink(); ++i) pos.push_back(i);
-  return pos;
+double highest_sink(const Stream& s, uint32_t head) {
+  double high = extra_sink(s, head);
+  for (uint32_t pos = 0; pos < s.n_sink(); ++pos) high = std::max(high, s.logit(head, pos));
+  return high;
 }
 
 void bypass(const Stream& s, uint32_t head, double share) {
   const size_t d = s.kv().head_dim;
-  std::vector<double> logits = sink_logits(s, head), out(d, 0.0);
-  const double extra = s.a.attn.sinks != nullptr ? double{s.a.attn.sinks[head]} : kNothing;
-  double base = extra;
-  for (const double x : logits) base = std::max(base, x);
-  const double sum = add_values(s, sink_positions(s), logits, base, out) + std::exp(extra - base);
+  const double sum = add_sinks(s, head, highest_sink(s, head));
   const double* values = s.a.history.sums + (size_t{s.kv_head} * 2 + 1) * d;
   for (size_t c = 0; c < d; ++c)
-    s.a.attn.out[head * d + c] = static_cast<float>(share * out[c] / sum + (1.0 - share) * values[c] / s.n());
+    s.a.attn.out[head * d + c] = static_cast<float>(share * s.m.out[c] / sum + (1.0 - share) * values[c] / s.n());
   if (s.a.n_chosen != nullptr) s.a.n_chosen[head] = 0;
 }
 
-void learn(const Stream& s, uint32_t head, const std::vector<uint32_t>& chosen, const std::vector<double>& share) {
+// Half of a head's attention to the n tokens of m.chosen goes to its tables.
+void learn(const Stream& s, uint32_t head, uint32_t n) {
   const HistoryView& view = s.a.history;
   HeadHistory& h = view.heads[head];
   h.scale *= s.a.rules.gamma;
-  for (size_t i = 0; i < chosen.size(); ++i) {
+  for (uint32_t i = 0; i < n; ++i) {
     for (uint32_t kind = 0; kind < kHistoryKinds; ++kind)
-      add_weight(h.table[kind], view.entries_of(head, kind)[index_of(s, kind, chosen[i])], 0.5 * share[i] / h.scale);
+      add_weight(h.table[kind], view.entries_of(head, kind)[index_of(s, kind, s.m.chosen[i])],
+                 0.5 * s.m.share[i] / h.scale);
   }
   if (h.scale < kLeastHistoryScale) rescale(view, head, s.n());
-  relist(view, head, s.n(), s.a.rules, listed_by_head(view.fill[s.kv_head], s.a.size.candidates, s.group()));
+  relist(view, head, s.n(), s.a.rules, listed_by_head(view.fill[s.kv_head], s.a.size.candidates, s.group()), s.m.above);
 }
 
-void attend(const Stream& s, uint32_t head, const std::vector<bool>& is) {
+void attend(const Stream& s, uint32_t head) {
   const size_t d = s.kv().head_dim;
-  const std::vector<uint32_t> chosen = choose(s, head, is);
-  std::vector<double> logits, sinks = sink_logits(s, head), out(d, 0.0);
-  std::vector<uint32_t> positions;
-  double base = s.a.attn.sinks != nullptr ? double{s.a.attn.sinks[head]} : kNothing;
-  for (const uint32_t token : chosen) positions.push_back(token + s.n_sink());
-  for (const uint32_t pos : positions) logits.push_back(s.logit(head, pos));
-  for (const double x : logits) base = std::max(base, x);
-  for (const double x : sinks) base = std::max(base, x);
-  const double of_sinks = add_values(s, sink_positions(s), sinks, base, out);
-  const double of_chosen = add_values(s, positions, logits, base, out);
-  const double extra = s.a.attn.sinks != nullptr ? std::exp(s.a.attn.sinks[head] - base) : 0.0;
+  const uint32_t n = choose(s, head);
+  double base = highest_sink(s, head), of_chosen = 0.0;
+  for (uint32_t i = 0; i < n; ++i) base = std::max(base, s.m.logit[s.m.chosen[i]]);
+  const double of_sinks = add_sinks(s, head, base);
+  for (uint32_t i = 0; i < n; ++i) {
+    s.m.share[i] = std::exp(s.m.logit[s.m.chosen[i]] - base);
+    add_value(s, s.m.chosen[i] + s.n_sink(), s.m.share[i]);
+    of_chosen += s.m.share[i];
+  }
   for (size_t c = 0; c < d; ++c)
-    s.a.attn.out[head * d + c] = static_cast<float>(out[c] / (of_sinks + of_chosen + extra));
-  std::vector<double> share;
-  for (const double x : logits) share.push_back(of_chosen > 0.0 ? std::exp(x - base) / of_chosen : 0.0);
-  if (s.n() > 0) learn(s, head, chosen, share);
+    s.a.attn.out[head * d + c] = static_cast<float>(s.m.out[c] / (of_sinks + of_chosen));
+  for (uint32_t i = 0; i < n; ++i) s.m.share[i] = of_chosen > 0.0 ? s.m.share[i] / of_chosen : 0.0;
+  if (s.n() > 0) learn(s, head, n);
   if (s.a.chosen == nullptr) return;
-  std::copy(chosen.begin(), chosen.end(), s.a.chosen + size_t{head} * s.a.history.capacity);
-  s.a.n_chosen[head] = static_cast<uint32_t>(chosen.size());
+  std::copy_n(s.m.chosen, n, s.a.chosen + size_t{head} * s.a.history.capacity);
+  s.a.n_chosen[head] = n;
+}
+
+void attend_stream(const Stream& s) {
+  const AttnHistoryArgs& a = s.a;
+  take_tokens(a.attn.kv, a.history, s.kv_head, s.group(), a.rules.n_sink, a.attn.pos + 1);
+  bool any = false;
+  for (uint32_t g = 0; g < s.group(); ++g) {
+    s.m.sink_share[g] = s.n() > a.size.top ? estimate(s, s.kv_head * s.group() + g) : 0.0;
+    s.m.looks[g] = !(s.m.sink_share[g] > a.rules.eta);
+    any = any || s.m.looks[g];
+  }
+  std::fill_n(s.m.candidate, s.n(), false);
+  if (any) mark_candidates(s, s.m.looks, s.m.candidate);
+  const uint32_t n_recent = s.n() > a.size.top && !any ? std::min(a.rules.n_recent, s.n()) : 0;
+  const auto n_read = static_cast<uint32_t>(std::count(s.m.candidate, s.m.candidate + s.n(), true));
+  a.n_read[s.kv_head] = s.n_sink() + n_recent + n_read;
+  for (uint32_t g = 0; g < s.group(); ++g) {
+    const uint32_t head = s.kv_head * s.group() + g;
+    s.m.looks[g] ? attend(s, head) : bypass(s, head, s.m.sink_share[g]);
+  }
 }
 
 }  // namespace
 
-Status attn_history(OpContext&, const AttnHistoryArgs& a) {
-  for (uint32_t kv_head = 0; kv_head < a.attn.kv.n_kv_heads; ++kv_head) {
-    const Stream s = {a, kv_head};
-    take_tokens(a.attn.kv, a.history, kv_head, s.group(), a.rules.n_sink, a.attn.pos + 1);
-    std::vector<bool> looks(s.group(), true);
-    std::vector<double> share(s.group(), 0.0);
-    bool any = false;
-    for (uint32_t g = 0; g < s.group(); ++g) {
-      if (s.n() > a.size.top) share[g] = estimate(s, kv_head * s.group() + g);
-      looks[g] = !(share[g] > a.rules.eta);
-      any = any || looks[g];
-    }
-    const std::vector<bool> is = any ? candidates(s, looks) : std::vector<bool>(s.n(), false);
-    const uint32_t n_recent = s.n() > a.size.top && !any ? std::min(a.rules.n_recent, s.n()) : 0;
-    a.n_read[kv_head] = s.n_sink() + n_recent + static_cast<uint32_t>(std::count(is.begin(), is.end(), true));
-    for (uint32_t g = 0; g < s.group(); ++g) {
-      const uint32_t head = kv_head * s.group() + g;
-      looks[g] ? attend(s, head, is) : bypass(s, head, share[g]);
-    }
-  }
+uint64_t history_scratch_bytes(uint64_t tokens, uint64_t group, uint64_t head_dim) {
+  Arena arena;
+  lay_out_history(arena, tokens, group, head_dim);
+  return tokens == 0 ? 0 : arena.used();
+}
+
+Status attn_history(OpContext& cx, const AttnHistoryArgs& a) {
+  const uint64_t tokens = uint64_t{a.history.capacity} + a.rules.n_sink, group = a.attn.n_heads / a.attn.kv.n_kv_heads;
+  if (history_scratch_bytes(tokens, group, a.attn.kv.head_dim) > cx.scratch_bytes)
+    return fail(WEIR_ERR_INTERNAL, "attn_history: too little scratch");
+  Arena arena(cx.scratch, cx.scratch_bytes);
+  const HistoryScratch scratch = lay_out_history(arena, tokens, group, a.attn.kv.head_dim);
+  for (uint32_t kv_head = 0; kv_head < a.attn.kv.n_kv_heads; ++kv_head) attend_stream({a, scratch, kv_head});
   return {};
 }
 

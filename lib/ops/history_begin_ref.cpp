@@ -2,7 +2,6 @@
 // Paper: LFPS, arXiv:2506.15704; docs/algorithms.md, "LFPS".
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "ops/history_lists_ref.h"
 #include "ops/history_sums.h"
@@ -32,22 +31,21 @@ struct Row {
   }
 };
 
-float spread_of(const Row& row, const std::vector<double>& logits) {
+float spread_of(const Row& row, const double* logits) {
   double square = 0.0, mean = 0.0, variance = 0.0;
   for (size_t i = 0; i < row.a.kv.head_dim; ++i) square += double{row.q()[i]} * row.q()[i];
-  for (const double x : logits) mean += x / static_cast<double>(logits.size());
-  for (const double x : logits) variance += (x - mean) * (x - mean) / static_cast<double>(logits.size());
+  for (uint32_t i = 0; i < row.n_seen(); ++i) mean += logits[i] / row.n_seen();
+  for (uint32_t i = 0; i < row.n_seen(); ++i) variance += (logits[i] - mean) * (logits[i] - mean) / row.n_seen();
   return square > 0.0 ? static_cast<float>(variance / square) : 0.0f;
 }
 
-void add_row(const Row& row, float* by_position, float* by_distance, float& spread) {
+void add_row(const Row& row, double* logits, float* by_position, float* by_distance, float& spread) {
   const uint32_t n = row.n_seen();
   if (n == 0) return;
-  std::vector<double> logits(n);
   for (uint32_t token = 0; token < n; ++token) logits[token] = row.logit(token);
-  const double high = *std::max_element(logits.begin(), logits.end());
+  const double high = *std::max_element(logits, logits + n);
   double sum = 0.0;
-  for (const double x : logits) sum += std::exp(x - high);
+  for (uint32_t token = 0; token < n; ++token) sum += std::exp(logits[token] - high);
   spread = 0.0f;
   if (!std::isfinite(sum)) return;  // a row that is no number teaches nothing
   for (uint32_t token = 0; token < n; ++token) {
@@ -59,8 +57,8 @@ void add_row(const Row& row, float* by_position, float* by_distance, float& spre
   spread = spread_of(row, logits);
 }
 
-uint32_t count_listed(const HistoryView& view, uint32_t kv_head, uint32_t group, uint32_t n) {
-  std::vector<bool> is(n, false);
+uint32_t count_listed(const HistoryView& view, uint32_t kv_head, uint32_t group, uint32_t n, bool* is) {
+  std::fill_n(is, n, false);
   for (uint32_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
     for (uint32_t kind = 0; kind < kHistoryKinds; ++kind) {
       const uint32_t* list = view.list_of(head, kind);
@@ -68,25 +66,31 @@ uint32_t count_listed(const HistoryView& view, uint32_t kv_head, uint32_t group,
         is[kind == kByPosition ? list[i] : n - 1 - list[i]] = true;
     }
   }
-  return static_cast<uint32_t>(std::count(is.begin(), is.end(), true));
+  return static_cast<uint32_t>(std::count(is, is + n, true));
 }
 
 // Shortens the lists of a group until they leave room for neighbours.
-void fit_lists(const HistoryBeginArgs& a, uint32_t kv_head, uint32_t group, uint32_t n) {
+void fit_lists(const HistoryBeginArgs& a, const HistoryScratch& m, uint32_t kv_head, uint32_t group, uint32_t n) {
   float& fill = a.history.fill[kv_head];
   fill = most_fill(group);
+  const float room = kListedHigh * static_cast<float>(a.candidates);
   while (!a.rules.by_threshold && fill > least_fill() &&
-         static_cast<float>(count_listed(a.history, kv_head, group, n)) > kListedHigh * static_cast<float>(a.candidates)) {
+         static_cast<float>(count_listed(a.history, kv_head, group, n, m.candidate)) > room) {
     fill = std::max(fill / kFitStep, least_fill());
     for (uint32_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
-      relist(a.history, head, n, a.rules, listed_by_head(fill, a.candidates, group));
+      relist(a.history, head, n, a.rules, listed_by_head(fill, a.candidates, group), m.above);
   }
 }
 
 }  // namespace
 
-Status history_begin(OpContext&, const HistoryBeginArgs& a) {
+Status history_begin(OpContext& cx, const HistoryBeginArgs& a) {
   const uint32_t group = a.n_heads / a.kv.n_kv_heads, end = a.pos + a.n_rows;
+  const uint64_t tokens = uint64_t{a.history.capacity} + a.rules.n_sink;
+  if (history_scratch_bytes(tokens, group, a.kv.head_dim) > cx.scratch_bytes)
+    return fail(WEIR_ERR_INTERNAL, "history_begin: too little scratch");
+  Arena arena(cx.scratch, cx.scratch_bytes);
+  const HistoryScratch m = lay_out_history(arena, tokens, group, a.kv.head_dim);
   const uint32_t n = end - std::min(end, a.rules.n_sink);
   for (uint32_t kv_head = 0; kv_head < a.kv.n_kv_heads; ++kv_head)
     take_tokens(a.kv, a.history, kv_head, group, a.rules.n_sink, end);
@@ -96,11 +100,11 @@ Status history_begin(OpContext&, const HistoryBeginArgs& a) {
     float* entries[] = {a.history.entries_of(head, kByPosition), a.history.entries_of(head, kByDistance)};
     for (float* table : entries) std::fill_n(table, n, 0.0f);
     for (uint32_t row = 0; row < a.n_rows; ++row)
-      add_row({a, head, row}, entries[kByPosition], entries[kByDistance], h.spread);
+      add_row({a, head, row}, m.logit, entries[kByPosition], entries[kByDistance], h.spread);
     for (uint32_t kind = 0; n > 0 && kind < kHistoryKinds; ++kind) sum_table(h.table[kind], entries[kind], n);
-    if (n > 0) relist(a.history, head, n, a.rules, listed_by_head(most_fill(group), a.candidates, group));
+    if (n > 0) relist(a.history, head, n, a.rules, listed_by_head(most_fill(group), a.candidates, group), m.above);
   }
-  for (uint32_t kv_head = 0; n > 0 && kv_head < a.kv.n_kv_heads; ++kv_head) fit_lists(a, kv_head, group, n);
+  for (uint32_t kv_head = 0; n > 0 && kv_head < a.kv.n_kv_heads; ++kv_head) fit_lists(a, m, kv_head, group, n);
   return {};
 }
 

@@ -1,12 +1,20 @@
 // The reference backend's op table: every operation in plain C++ on the calling thread. Tests compare other backends
 // with it; it is never fast.
+#include <algorithm>
+
+#include "ops/history_lists_ref.h"
 #include "ops/ops.h"
 #include "weir/runtime.h"
 
 namespace weir {
 namespace ref {
 uint64_t experts_scratch_bytes(const OpShapes& shapes);
+
+static uint64_t scratch_bytes(const OpShapes& s) {
+  const uint64_t group = s.n_kv_heads != 0 ? s.n_heads / s.n_kv_heads : 0;
+  return std::max(experts_scratch_bytes(s), history_scratch_bytes(s.history_tokens, group, s.head_dim));
 }
+}  // namespace ref
 
 const Backend& reference_backend() {
   static constexpr Backend kBackend = {
@@ -17,7 +25,7 @@ const Backend& reference_backend() {
 #include "ops/ops.inc"
 #undef WEIR_OP
       },
-      ref::experts_scratch_bytes,
+      ref::scratch_bytes,
       []() { return "plain C++"; },
       TraitSet(Trait::kQkvBias, Trait::kQkNorm, Trait::kPostNorm, Trait::kGeluGate, Trait::kEmbeddingScale,
                Trait::kWindow, Trait::kLayerRope, Trait::kAttnSoftCap, Trait::kLogitSoftCap, Trait::kAttnSinks,

@@ -129,7 +129,8 @@ StreamView view(Table& t, uint32_t capacity) {
           t.n,
           capacity,
           t.n_resident,
-          t.n_slots};
+          t.n_slots,
+          t.n_slots - t.n_resident};
 }
 
 // As step_begin's kernels, of which each rule has one.

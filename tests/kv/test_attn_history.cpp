@@ -217,15 +217,17 @@ void history__room_of_a_list(void**) {
         HeadHistory head;
         head.table[0] = {100.0, 100.0, 100.0 + peak, 0.0f, 0};
         head.table[1] = {100.0, 100.0, 100.0, 0.0f, 0};
-        const uint32_t target = list_target(head, 0, 5000, candidates, group);
-        assert_true(target >= 1 && (candidates == 1 || target * group <= candidates));
+        const double by_head = listed_by_head(most_fill(group), candidates, group);
+        const uint32_t target = list_target(rules, head, 0, 5000, by_head);
+        assert_true(target >= 1 && (candidates == 1 || target <= candidates));
         assert_true(longest_list(target) + 50 < list_room(rules, {candidates, 50}, 1u << 20));
       }
     }
   }
-  assert_int_equal(list_room(rules, {100, 50}, 30), 30);
+  constexpr uint32_t kVector = 16;  // whole vectors are stored
+  assert_int_equal(list_room(rules, {100, 50}, 30), 30 + kVector);
   rules.by_threshold = true;
-  assert_int_equal(list_room(rules, {100, 50}, 1u << 20), 1u << 20);
+  assert_int_equal(list_room(rules, {100, 50}, 1u << 20), (1u << 20) + kVector);
 }
 
 }  // namespace

@@ -110,7 +110,10 @@ inline std::vector<int64_t> targets() {
 
 class TargetScope {
  public:
-  explicit TargetScope(int64_t target) { hwy::SetSupportedTargetsForTest(target); }
+  // What has no kernel for AVX3_DL runs that for AVX3, as on such a machine.
+  explicit TargetScope(int64_t target) {
+    hwy::SetSupportedTargetsForTest(target | (target == HWY_AVX3_DL ? int64_t{HWY_AVX3} : 0));
+  }
   ~TargetScope() { hwy::SetSupportedTargetsForTest(0); }
   TargetScope(const TargetScope&) = delete;
   TargetScope& operator=(const TargetScope&) = delete;

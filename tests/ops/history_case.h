@@ -24,12 +24,13 @@ class HistoryTables {
         sums(size_t{n_kv_heads} * 2 * head_dim, 0.0),
         n_summed(n_kv_heads, 0),
         n_known(n_kv_heads, 0),
+        fill(n_kv_heads, least_fill()),
         capacity_(capacity),
         list_capacity_(list_capacity) {}
 
   HistoryView view() {
-    return {entries.data(),  lists.data(),   heads.data(), sums.data(),
-            n_summed.data(), n_known.data(), capacity_,    list_capacity_};
+    return {entries.data(), lists.data(), heads.data(), sums.data(),   n_summed.data(),
+            n_known.data(), fill.data(),  capacity_,    list_capacity_};
   }
   float& entry(uint32_t head, uint32_t kind, uint32_t i) { return view().entries_of(head, kind)[i]; }
   HistoryTable& table(uint32_t head, uint32_t kind) { return heads[head].table[kind]; }
@@ -87,11 +88,12 @@ class HistoryTables {
   std::vector<HeadHistory> heads;
   std::vector<double> sums;
   std::vector<uint32_t> n_summed, n_known;
+  std::vector<float> fill;
 
  private:
   static constexpr size_t kGuard = 64;
-  // Sums in f64 of up to some thousand changes.
-  static bool near(double got, double want) { return std::fabs(got - want) <= 1e-9 * want; }
+  // What a step adds is summed in f32.
+  static bool near(double got, double want) { return std::fabs(got - want) <= 1e-5 * want; }
 
   uint32_t capacity_, list_capacity_;
 };

@@ -414,6 +414,7 @@ void stage_history(Staging& s, HistoryView& v, uint32_t n_heads, const KvView& k
   s.out("history.sums", v.sums, size_t{kv.n_kv_heads} * 2 * kv.head_dim);
   s.out("history.n_summed", v.n_summed, kv.n_kv_heads);
   s.out("history.n_known", v.n_known, kv.n_kv_heads);
+  s.out("history.fill", v.fill, kv.n_kv_heads);
 }
 
 void stage(Staging& s, AttnHistoryArgs& a) {

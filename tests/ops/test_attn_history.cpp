@@ -37,7 +37,8 @@ void compare_tables(HistoryCase& c, uint32_t head, HistoryTables& got, HistoryTa
     const std::vector<float> x = got.weights(head, kind, n), y = want.weights(head, kind, n);
     assert_true(close_enough(name.c_str(), x.data(), y.data(), n, kTableNmse));
     const auto target = [&](HistoryTables& t) {
-      return list_target(t.heads[head], kind, n, c.spec.size.candidates, c.spec.group);
+      const double by_head = listed_by_head(t.fill[head / c.spec.group], c.spec.size.candidates, c.spec.group);
+      return list_target(c.spec.rules, t.heads[head], kind, n, by_head);
     };
     if (!c.spec.rules.by_threshold && target(got) != target(want)) continue;  // at the border of a whole number
     const float a = got.table(head, kind).floor, b = want.table(head, kind).floor;
@@ -52,6 +53,7 @@ void compare_step(HistoryCase& c, HistoryTables& tables, const std::string& name
   const uint32_t d = c.spec.head_dim;
   assert_true(got.n_read == want.n_read);
   assert_true(tables.n_summed == before.n_summed && tables.n_known == before.n_known && tables.sums == before.sums);
+  assert_true(tables.fill == before.fill);
   for (uint32_t head = 0; head < c.spec.n_heads(); ++head) {
     tables.check(head, c.n(), name.c_str());
     before.check(head, c.n(), "the reference");

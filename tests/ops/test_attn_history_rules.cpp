@@ -159,6 +159,7 @@ void thresholds_by_hand(void**) {
   for (const Backend* backend : kBackends) {
     HistorySpec s = ByHand::spec();
     s.rules.by_threshold = true;
+    s.rules.position_share = 0.0f;  // by what stands out
     s.rules.n_recent = 1;
     ByHand h(s);
     h.floor = 0.0f;

@@ -87,7 +87,7 @@ void lfps__finds_a_slash(void**) {
   }
   for (const Backend* backend : kBackends) {
     for (const char* mode : {"quota", "threshold"}) {
-      Sim sim(*backend, inputs, {"lfps", 32, 1024, 0, {{"candidates", mode}, {"eta", "1"}, {"skip_layers", "0"}}});
+      Sim sim(*backend, inputs, {"lfps", 32, 1024, 0, {{"candidates", mode}, {"quota", "100"}, {"eta", "1"}}});
       uint32_t n_found = 0, n_read = 0;
       sim.on_layer = [&](uint32_t) {
         const uint32_t token = sim.n_tokens() - 37 - 4;
@@ -248,11 +248,11 @@ void lfps__sizes_rise(void**) {
     uint32_t budget;
     std::vector<weir_key_value> options;
   } rows[] = {{0, {}},
-              {0, {{"ratio", "1"}}},
+              {0, {{"position_share", "1"}}},
               {96, {}},
               {96, {{"quota", "200"}}},
               {0, {{"quota", "100"}}},
-              {1024, {{"ratio", "1000"}}}};
+              {1024, {{"position_share", "0"}}}};
   const Inputs inputs({1, 1, 4, 64, 512, true}, 8, 69);
   for (const auto& row : rows) {
     Sim sim(cpu_backend(), inputs, {"lfps", row.budget, 16384, 0, row.options});
@@ -323,7 +323,7 @@ void lfps__rules_and_needs(void**) {
   const HistoryRules own = other.policy().history_rules();
   assert_true(own.n_sink == 7 && own.n_recent == 9 && own.gamma == 0.5f && own.eta == 0.25f && own.lambda == -3.0f);
   assert_true(own.by_threshold && other.needs().history_from_layer == 2 && other.needs().prompt_rows == 11);
-  assert_int_equal(other.needs().history.list_room, 1000);
+  assert_int_equal(other.needs().history.list_room, 1000 + 16);  // and what a vector stores beyond the end
   assert_int_equal(other.needs().history.n_sink, 7);
 }
 

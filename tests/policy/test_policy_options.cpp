@@ -132,7 +132,7 @@ void options__bad_values(void**) {
       {"lfps", "eta", {"-0.01", "1.01", "nan", "inf", "never"}},
       {"lfps", "candidates", {"all", "Quota", ""}},
       {"lfps", "quota", {"-1", "1073741825", "1.5", "half"}},
-      {"lfps", "ratio", {"0.9", "1001", "nan", "two"}},
+      {"lfps", "position_share", {"-0.1", "1.1", "nan", "two"}},
       {"lfps", "skip_layers", {"5", "-1"}},
       {"raas", "recall", {"yes", ""}},
       {"hybrid", "recall", {"2"}},
@@ -194,8 +194,8 @@ void options__limits_are_allowed(void**) {
       {"lfps", 512, 4096, 0, {{"sinks", "64"}, {"recent", "64"}, {"rows", "32"}, {"gamma", "1"}, {"eta", "1"}}},
       {"lfps", 512, 4096, 0, {{"quota", "512"}, {"skip_layers", "4"}}},
       {"lfps", 0, 4096, 0, {{"quota", "4096"}, {"candidates", "quota"}}},
-      {"lfps", 512, 4096, 0, {{"ratio", "1"}, {"candidates", "threshold"}, {"lambda", "-100"}}},
-      {"lfps", 1u << 20, 1u << 20, 0, {{"ratio", "1000"}, {"candidates", "threshold"}, {"lambda", "100"}}},
+      {"lfps", 512, 4096, 0, {{"position_share", "1"}, {"candidates", "threshold"}, {"lambda", "-100"}}},
+      {"lfps", 1u << 20, 1u << 20, 0, {{"position_share", "0"}, {"candidates", "threshold"}, {"lambda", "100"}}},
       {"raas", 512, 4096, 0, {{"recall", "on"}, {"recall_from", "31"}, {"protect_recent", "0"}}},
       {"raas", 512, 4096, 0, {{"recall", "on"}, {"alpha", "0"}, {"agg", "max_raw"}, {"spread", "2"}}},
       {"hybrid", 512, 4096, 0, {{"recall", "on"}, {"rho", "0"}, {"digest", "centroid"}}},
@@ -266,7 +266,6 @@ void options__contradictions(void**) {
   expect_refusal({"psa", 512, 4096, 0, {{"recall", "on"}, {"prompt", "snapkv"}}}, bad, {"prompt=snapkv", "recall"});
   expect_refusal({"lfps", 512, 4096, 0, {{"quota", "4097"}}}, bad, {"policy lfps", "quota=4097", "4096 tokens"});
   expect_refusal({"lfps", 512, 4096, 0, {{"quota", "511"}}}, bad, {"policy lfps", "quota=511", "512 tokens"});
-  expect_refusal({"lfps", 512, 4096, 0, {{"quota", "600"}, {"ratio", "2"}}}, bad, {"policy lfps", "ratio", "quota"});
   for (const char* lambda : {"0.2", "nan"}) {
     expect_refusal({"lfps", 512, 4096, 0, {{"lambda", lambda}}}, bad, {"policy lfps", "lambda"});
     expect_refusal({"lfps", 512, 4096, 0, {{"lambda", lambda}, {"candidates", "quota"}}}, bad, {"lfps", "lambda"});
@@ -340,7 +339,7 @@ void options__unknown_names(void**) {
       {"arkvale", {"digest", "spread", "agg", "recall_from", "recall_pages", "attend", "protect_recent"}},
       {"psa", {"digest", "agg", "skip_layers", "sink_pages", "eps", "mb", "max_pages", "bound", "recall", "pool"}},
       {"lfps",
-       {"skip_layers", "sinks", "recent", "rows", "gamma", "eta", "candidates", "lambda", "quota", "ratio"}},
+       {"skip_layers", "sinks", "recent", "rows", "gamma", "eta", "position_share", "candidates", "lambda", "quota"}},
   };
   ASSERT_EVERY_POLICY_EXCEPT("dense", rows, policy);  // above
   for (const auto& row : rows) {
