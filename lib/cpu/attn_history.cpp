@@ -107,7 +107,8 @@ float weigh(const HistoryScratch& s, float* weight, size_t n, uint32_t least, fl
   for (size_t i = 0; i < n; i += kLanes) {
     const auto below = hn::Lt(hn::LoadU(du, s.key + i), hn::Set(du, least));
     const V x = hn::Exp(df, hn::Sub(hn::LoadU(df, weight + i), hn::Set(df, base)));
-    const V w = hn::IfThenZeroElse(hn::RebindMask(df, below), x);
+    const V number = hn::IfThenZeroElse(hn::IsNaN(x), x);
+    const V w = hn::IfThenZeroElse(hn::RebindMask(df, below), number);
     hn::StoreU(w, df, weight + i);
     sum = hn::Add(sum, w);
     const auto is_chosen = hn::AndNot(below, hn::FirstN(du, n - i));

@@ -121,7 +121,8 @@ void begin_head(const BeginJob& job) {
   double sum[kBeginRows] = {}, of_last = 0.0, of_last2 = 0.0;
   std::fill_n(high, kBeginRows, -std::numeric_limits<float>::infinity());
   for_tiles(job, [&](uint32_t row, uint32_t, uint32_t tile, float* logit) {
-    const float most = std::max(high[row], *std::max_element(logit, logit + tile));
+    float most = high[row];
+    for (uint32_t i = 0; i < tile; ++i) most = std::max(most, logit[i]);  // which no NaN is
     for (uint32_t i = 0; row + 1 == a.n_rows && i < tile; ++i) {
       of_last += logit[i];
       of_last2 += double{logit[i]} * logit[i];
@@ -133,7 +134,7 @@ void begin_head(const BeginJob& job) {
   });
   h.spread = spread_of(job, of_last, of_last2);
   for_tiles(job, [&](uint32_t row, uint32_t first, uint32_t tile, float* logit) {
-    if (!std::isfinite(sum[row])) return;  // a row that is no number teaches nothing
+    if (!std::isfinite(sum[row]) || sum[row] == 0.0) return;  // a row that is no number teaches nothing
     HWY_DYNAMIC_DISPATCH(exp_all)(logit, tile, high[row]);
     const double factor = steady_sum(a.rules) / (a.n_rows * sum[row]);
     float* by_distance = entries[kByDistance] + (job.n_seen(row) - 1 - first);

@@ -47,7 +47,7 @@ struct Stream {
     double dot = 0.0;
     for (size_t i = 0; i < kv().head_dim; ++i)
       dot += double{a.attn.q[size_t{head} * kv().head_dim + i]} * double{bf16_to_f32(key(pos)[i])};
-    return cap(dot * a.attn.scale);
+    return std::isnan(dot) ? kNothing : cap(dot * a.attn.scale);
   }
   double cap(double x) const { return a.attn.soft_cap == 0.0f ? x : a.attn.soft_cap * std::tanh(x / a.attn.soft_cap); }
 };
@@ -134,9 +134,6 @@ void mark_candidates(const Stream& s, const bool* looks, bool* is) {
   for (uint32_t token = 0; token < n; ++token) is[token] = is[token] || s.kept(token);
 }
 
-// NaN is the lowest.
-double order_of(double logit) { return std::isnan(logit) ? kNothing : logit; }
-
 // Writes the tokens that a head attends to m.chosen; returns how many there are.
 uint32_t choose(const Stream& s, uint32_t head) {
   double* logit = s.m.logit;
@@ -148,10 +145,7 @@ uint32_t choose(const Stream& s, uint32_t head) {
   }
   // The earlier one of equals.
   std::sort(order, order + n,
-            [&](uint32_t x, uint32_t y) {
-              const double a = order_of(logit[x]), b = order_of(logit[y]);
-              return a != b ? a > b : x < y;
-            });
+            [&](uint32_t x, uint32_t y) { return logit[x] != logit[y] ? logit[x] > logit[y] : x < y; });
   n = std::min(n, s.a.size.top);
   std::copy_n(order, n, chosen + n_kept);
   std::sort(chosen, chosen + n_kept + n);

@@ -2,6 +2,7 @@
 // Paper: LFPS, arXiv:2506.15704; docs/algorithms.md, "LFPS".
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "ops/history_lists_ref.h"
 #include "ops/history_sums.h"
@@ -26,6 +27,7 @@ struct Row {
     const uint16_t* key = a.kv.keys_of(kv_head, pos / kPageTokens) + size_t{pos % kPageTokens} * a.kv.head_dim;
     double dot = 0.0;
     for (size_t i = 0; i < a.kv.head_dim; ++i) dot += double{q()[i]} * double{bf16_to_f32(key[i])};
+    if (std::isnan(dot)) return -std::numeric_limits<double>::infinity();
     dot *= a.scale;
     return a.soft_cap == 0.0f ? dot : a.soft_cap * std::tanh(dot / a.soft_cap);
   }
@@ -36,7 +38,7 @@ float spread_of(const Row& row, const double* logits) {
   for (size_t i = 0; i < row.a.kv.head_dim; ++i) square += double{row.q()[i]} * row.q()[i];
   for (uint32_t i = 0; i < row.n_seen(); ++i) mean += logits[i] / row.n_seen();
   for (uint32_t i = 0; i < row.n_seen(); ++i) variance += (logits[i] - mean) * (logits[i] - mean) / row.n_seen();
-  return square > 0.0 ? static_cast<float>(variance / square) : 0.0f;
+  return square > 0.0 && std::isfinite(variance) ? static_cast<float>(variance / square) : 0.0f;
 }
 
 void add_row(const Row& row, double* logits, float* by_position, float* by_distance, float& spread) {
