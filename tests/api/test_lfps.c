@@ -201,6 +201,29 @@ static void lfps__reset_forgets(void **state) {
     weir_session_destroy(fresh);
 }
 
+static weir_status stop_at_half(void *user, const weir_progress_info *info) {
+    (void)user;
+    return info->done * 2 >= info->total ? WEIR_ERR_CANCELLED : WEIR_OK;
+}
+
+/* A prompt that is cancelled between two chunks has taught nothing. */
+static void lfps__cancelled_between_chunks(void **state) {
+    const fixture *f = *state;
+    weir_session *session = new_session(f->model), *other = new_session(f->model);
+    weir_token tokens[250];
+    for (uint32_t i = 0; i < 250; ++i) tokens[i] = token(800 + i);
+    prefill(session, 0, 120);
+    prefill(other, 0, 120);
+    steps(session, 500, 10);
+    steps(other, 500, 10);
+    assert_error(weir_session_prefill(session, tokens, 250, stop_at_half, NULL), WEIR_ERR_CANCELLED, "cancelled");
+    steps(session, 600, 1);
+    steps(other, 600, 1);
+    go_on_alike(session, other, 40, "after a cancel between chunks");
+    weir_session_destroy(session);
+    weir_session_destroy(other);
+}
+
 typedef struct canceller {
     weir_session *session;
     long wait_us;
@@ -248,7 +271,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lfps__plan_counts_the_tables),  cmocka_unit_test(lfps__trace_and_devices_are_refused),
         cmocka_unit_test(lfps__a_prompt_after_a_rewind), cmocka_unit_test(lfps__steps_after_a_rewind),
-        cmocka_unit_test(lfps__reset_forgets),           cmocka_unit_test(lfps__cancelled_prompts_teach_nothing),
+        cmocka_unit_test(lfps__reset_forgets),           cmocka_unit_test(lfps__cancelled_between_chunks),
+        cmocka_unit_test(lfps__cancelled_prompts_teach_nothing),
     };
     return cmocka_run_group_tests_name("api/lfps", tests, open_long_run_fixture, close_fixture);
 }
