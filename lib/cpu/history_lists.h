@@ -24,7 +24,7 @@ inline CandidateScratch lay_out_candidates(Arena& arena, uint64_t group, uint64_
   s.words = tokens / kBits + 1;
   s.group = arena.take<uint64_t>(s.words);
   s.own = arena.take<uint64_t>(group * s.words);
-  s.keys = arena.take<uint32_t>(align_up(tokens, kBits));
+  s.keys = arena.take<uint32_t>(align_up(tokens, kBits) + kBits);  // whole vectors are stored
   return s;
 }
 
