@@ -1,5 +1,5 @@
-// Attention over what mattered before (attn_history, history_begin), for tests: a stream that grows token by token, with
-// tables of attention's history. What does not exist yet is NaN, so that reading it is detected.
+// Attention over what mattered before (attn_history, history_begin), for tests: a stream that grows token by token,
+// with tables of attention's history. What does not exist yet is NaN, so that reading it is detected.
 #pragma once
 
 #include <algorithm>

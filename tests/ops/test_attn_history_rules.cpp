@@ -1,6 +1,6 @@
-// ops: the rules of attn_history by hand and by brute force, on the reference and on the CPU: which tokens are candidates,
-// what a head attends, what its tables learn, when it looks at its sinks alone, and what all that is equal to in the
-// extremes (docs/algorithms.md, "LFPS").
+// ops: the rules of attn_history by hand and by brute force, on the reference and on the CPU: which tokens are
+// candidates, what a head attends, what its tables learn, when it looks at its sinks alone, and what all that is equal
+// to in the extremes (docs/algorithms.md, "LFPS").
 #include "tests/ops/history_case.h"
 
 namespace weir::test {
@@ -153,8 +153,8 @@ void pinned_tokens_are_attended_besides(void**) {
   }
 }
 
-// With thresholds: entries above mean + lambda * deviation / (2 * share). Both tables are alike but for where their peaks
-// are, so that both shares are a half.
+// With thresholds: entries above mean + lambda * deviation / (2 * share). Both tables are alike but for where their
+// peaks are, so that both shares are a half.
 void thresholds_by_hand(void**) {
   for (const Backend* backend : kBackends) {
     HistorySpec s = ByHand::spec();

@@ -118,9 +118,9 @@ void equals_the_definition_of_short_prompts(void**) {
   }
 }
 
-// gamma = 0.95, so that a table adds up to 10, which two rows share. Four tokens behind two sinks; exp(logit) is 1, 2, 4
-// and 8 for both rows, of which the first does not see the last token: shares of 1/7, 2/7, 4/7, and of 1/15, 2/15, 4/15,
-// 8/15.
+// gamma = 0.95, so that a table adds up to 10, which two rows share. Four tokens behind two sinks; exp(logit) is 1,
+// 2, 4 and 8 for both rows, of which the first does not see the last token: shares of 1/7, 2/7, 4/7, and of 1/15, 2/15,
+// 4/15, 8/15.
 void by_hand(void**) {
   HistorySpec s;
   s.n_kv_heads = s.group = 1;

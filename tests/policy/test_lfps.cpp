@@ -10,7 +10,7 @@ namespace {
 using namespace weir;
 using namespace weir::test;
 
-// Squares of differences to those of `want`, by the squares of `want`, over what follows the first `n_skipped` positions.
+// Squares of differences to `want`, by the squares of `want`, over what follows the first `n_skipped` positions.
 double distance(const Sim& got, const Sim& want, uint32_t layer, uint32_t n_skipped) {
   const std::vector<float>&x = got.out[layer], &y = want.out[layer];
   assert_int_equal(x.size(), y.size());
