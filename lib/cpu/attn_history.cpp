@@ -1,7 +1,7 @@
 // Attention of one query row over the tokens that mattered to the steps before. A KV head is one unit of work: its
-// candidates come as a set from the lists (history_lists.h), are read in ascending order, and keys and values by
-// prefetched pointers, each once for all heads of the group. All that a step does is proportional to what is listed, but
-// for two passes over the bits of the set.
+// candidates come as a set from the lists (history_lists.h) and are read in ascending order, keys and values by
+// prefetched pointers, each once for all heads of the group. All that a step does is proportional to what is listed,
+// but for two passes over the bits of the set.
 //
 // Numerics: f32, sums over tokens in ascending order; tables in f32 with sums in f64. Results depend on the vector
 // length, not on threads.

@@ -211,7 +211,8 @@ void mark_candidates(const AttnHistoryArgs& a, uint32_t kv_head, uint32_t n, con
   for (uint32_t i = 0; i < group && count < a.size.candidates; ++i) {
     const uint32_t g = (n + i) % group;
     if (looks[g])
-      count = add_neighbours(a, HeadTables(a.history, a.rules, kv_head * group + g, n), s.own + g * s.words, count, s.group);
+      count = add_neighbours(a, HeadTables(a.history, a.rules, kv_head * group + g, n), s.own + g * s.words, count,
+                             s.group);
   }
   mark_forced(a, kv_head, n, s.group);
 }

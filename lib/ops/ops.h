@@ -514,8 +514,9 @@ struct AttnHistoryArgs {
   HistorySize size;
   const uint32_t* flags;       // [n_kv_heads, capacity] kPage*
   uint32_t* n_read;            // out [n_kv_heads] keys that were read, those of sinks included
-  uint32_t* chosen = nullptr;  // out [n_heads, HistoryView::capacity] tokens attended, without sinks, ascending; or null
-  uint32_t* n_chosen = nullptr;  // out [n_heads]; a bypassed head has none; null with chosen
+  // Out [n_heads, HistoryView::capacity] tokens attended, without sinks, ascending, and [n_heads] how many; a bypassed
+  // head has none. Both or neither may be null.
+  uint32_t *chosen = nullptr, *n_chosen = nullptr;
 };
 
 // Writes a layer's tables anew from the last query rows of a prompt: a steady_sum of their attention weights, each

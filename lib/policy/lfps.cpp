@@ -1,6 +1,6 @@
-// LFPS: every page stays, and a step attends single tokens, found among those that mattered to the steps before or whose
-// distance did. Its memory is all keys and values, and two weights per token and query head. Time per step O(tokens
-// attended): nothing looks at all keys or at whole tables.
+// LFPS: every page stays, and a step attends single tokens, found among those that mattered to the steps before, or
+// whose distance did. Its memory is all keys and values, and two weights per token and query head. Time per step
+// O(tokens attended): nothing looks at all keys or at whole tables.
 // Paper: "Learn from the past for fast sparse attention" (LFPS), arXiv:2506.15704; docs/algorithms.md, "LFPS", which
 // also says what of it had to be reconstructed.
 // Differs from the paper: the candidates are the highest entries of a number by default, because the paper's rule for
@@ -14,8 +14,8 @@
 namespace weir {
 namespace {
 
-// What a step costs by the number of tokens, between which it is interpolated; beyond, shares stay. Chosen by speed, and
-// by what is found on real text (docs/results/lfps).
+// What a step costs by the number of tokens, between which it is interpolated; beyond, shares stay. Chosen by speed,
+// and by what is found on real text (docs/results/lfps).
 constexpr struct {
   uint32_t tokens;
   HistorySize size;

@@ -1,8 +1,8 @@
 // Attention of one decode step in shapes of an 8B model (8 KV heads, 4 query heads each, 128 channels), one call per
 // layer, in turns: dense, `quest`'s three operations, and attn_history. Prints medians as JSON lines.
 //   bench_history [-n TOKENS] [-s STEPS] [-j THREADS] [-b QUEST_PAGES] [-k TOP] [-c CANDIDATES]
-// Keys are noise; queries drift slowly (a tenth of each is new), so that what mattered to one step mostly matters to the
-// next. Heads of a group have nothing in common, so that lists overlap as little as they can. Without -k and -c the
+// Keys are noise; queries drift slowly (a tenth of each is new), so that what mattered to one step mostly matters to
+// the next. Heads of a group have nothing in common, so that lists overlap as little as they can. Without -k and -c the
 // sizes are those of the policy's defaults; quest attends as many tokens as attn_history reads keys of.
 #include <unistd.h>
 
@@ -182,11 +182,13 @@ class Bench {
     }
     read /= double(o_.steps) * double(layers_.size()) * kKvHeads * o_.tokens;
     const double d = median(dense), q = median(quest), h = median(ours);
-    std::printf("{\"tokens\": %u, \"layers\": %zu, \"threads\": %u, \"top\": %u, \"candidates\": %u, \"quest_pages\": %u, "
-                "\"dense_us\": %.1f, \"quest_us\": %.1f, \"quest_score_us\": %.1f, \"lfps_us\": %.1f, \"dense_gbps\": %.2f, \"times_dense\": %.2f, "
-                "\"times_quest\": %.2f, \"keys_read_percent\": %.2f}\n",
-                o_.tokens, layers_.size(), o_.threads, size_.top, size_.candidates, quest_pages_, d * 1e6, q * 1e6,
-                median(score_s_) * 1e6, h * 1e6, 4.0 * kDim * kKvHeads * o_.tokens / d * 1e-9, d / h, q / h, 100.0 * read);
+    std::printf("{\"tokens\": %u, \"layers\": %zu, \"threads\": %u, \"top\": %u, \"candidates\": %u, ", o_.tokens,
+                layers_.size(), o_.threads, size_.top, size_.candidates);
+    std::printf("\"quest_pages\": %u, \"dense_us\": %.1f, \"quest_us\": %.1f, \"quest_score_us\": %.1f, ", quest_pages_,
+                d * 1e6, q * 1e6, median(score_s_) * 1e6);
+    std::printf("\"lfps_us\": %.1f, \"dense_gbps\": %.2f, \"times_dense\": %.2f, \"times_quest\": %.2f, ", h * 1e6,
+                4.0 * kDim * kKvHeads * o_.tokens / d * 1e-9, d / h, q / h);
+    std::printf("\"keys_read_percent\": %.2f}\n", 100.0 * read);
   }
 
  private:
