@@ -49,7 +49,7 @@ struct HistoryRules {
   uint32_t n_sink = 4;        // first tokens, always attended and in no table
   uint32_t n_recent = 5;      // last tokens, always candidates
   float gamma = 0.95f;        // decay of a step
-  float eta = 0.85f;          // share of the sinks above which a head looks at nothing else; 1: never
+  float eta = 0.95f;          // share of the sinks above which a head looks at nothing else; 1: never
   float lambda = 0.2f;        // with by_threshold: height of the thresholds
   // Part of a head's candidates that comes from the table by position, the rest from that by distance; 0: more from the
   // table that stands out more.
