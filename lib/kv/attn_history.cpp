@@ -70,7 +70,8 @@ void AttnHistory::truncate_head(const HistoryView& view, uint32_t head, uint32_t
 void AttnHistory::truncate(uint32_t n_tokens) {
   const uint32_t n = n_tokens - std::min(n_tokens, shape_.n_sink);
   for (uint32_t stream = 0; is_on() && stream < n_streams(); ++stream) {
-    if (all_.n_summed[stream] <= n_tokens) continue;
+    // After a truncation nothing is summed, but entries are known.
+    if (all_.n_summed[stream] <= n_tokens && all_.n_known[stream] <= n) continue;
     // What is left is summed anew with the next token: subtracting would leave other bits.
     all_.n_summed[stream] = 0;
     std::fill_n(all_.sums + size_t{stream} * 2 * head_dim_, 2 * head_dim_, 0.0);

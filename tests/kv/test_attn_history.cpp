@@ -138,6 +138,26 @@ void history__truncate(void**) {
   }
 }
 
+// Truncating again, before a step has summed the keys anew, forgets as much as doing it at once.
+void history__truncate_twice(void**) {
+  for (uint32_t n_tokens : {49u, 17u, 4u}) {
+    Cache once(shape_of()), twice(shape_of());
+    for (Cache* cache : {&once, &twice}) {
+      cache->append(100);
+      learn_all(cache->kv);
+    }
+    twice.kv.truncate(64);
+    for (Cache* cache : {&once, &twice}) cache->kv.truncate(n_tokens);
+    const uint32_t n = n_tokens - kSinks;
+    if (n > 0) check_tables(twice.kv, n);
+    for (uint32_t layer = 2; layer < kLayers; ++layer) {
+      const HistoryView a = once.kv.history(layer), b = twice.kv.history(layer);
+      assert_memory_equal(a.heads, b.heads, kHeads * sizeof(HeadHistory));
+      for (uint32_t stream = 0; stream < kKvHeads; ++stream) assert_int_equal(b.n_known[stream], n);
+    }
+  }
+}
+
 // Without a token behind the sinks nothing is known: as after a reset.
 void history__truncate_to_the_sinks(void**) {
   for (uint32_t n_tokens : {4u, 3u, 0u}) {
@@ -236,8 +256,9 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(history__layers_have_their_own),  cmocka_unit_test(history__of_layers_that_are_not_local),
       cmocka_unit_test(history__truncate),               cmocka_unit_test(history__truncate_to_the_sinks),
-      cmocka_unit_test(history__rollback),               cmocka_unit_test(history__copies),
-      cmocka_unit_test(history__reset),                  cmocka_unit_test(history__room_of_a_list),
+      cmocka_unit_test(history__truncate_twice),         cmocka_unit_test(history__rollback),
+      cmocka_unit_test(history__copies),                 cmocka_unit_test(history__reset),
+      cmocka_unit_test(history__room_of_a_list),
   };
   return cmocka_run_group_tests_name("kv_attn_history", tests, nullptr, nullptr);
 }
