@@ -55,10 +55,10 @@ class LfpsPolicy final : public Policy {
   Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }  // checked against the context already
   uint32_t victim(const StreamView&, const RoomArgs&) const override { return kNone; }
   bool can_take_back_prompt() const override { return true; }
-  // The last chunk has the rows that the tables begin with.
+  // The last chunk has the rows that the tables begin with, or as many as fit in one.
   uint32_t chunk_tokens(const KvCache&, uint32_t n_left, uint32_t batch_tokens) const override {
-    const uint32_t n = std::min(n_left, batch_tokens), rest = n_left - n;
-    return rest == 0 || rest >= o_.rows || n_left < o_.rows + 1 ? n : std::max(1u, n - std::min(n - 1, o_.rows - rest));
+    const uint32_t n = std::min(n_left, batch_tokens), rest = n_left - n, last = std::min(o_.rows, batch_tokens);
+    return rest == 0 || rest >= last ? n : n - (last - rest);
   }
 
   HistoryRules history_rules() const override { return o_.rules; }

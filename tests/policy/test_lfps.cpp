@@ -232,10 +232,8 @@ void lfps__chunks_end_with_the_rows(void**) {
           chunk = sim.policy().chunk_tokens(sim.kv, left, batch);
           assert_true(chunk >= 1 && chunk <= std::min(left, batch));
         }
-        if (chunk < std::min({n, rows, batch})) {
-          // A batch of fewer tokens than rows cannot always end with a full chunk.
-          if (batch >= rows) fail_msg("rows %u, batch %u: the last chunk of %u tokens has %u", rows, batch, n, chunk);
-        }
+        if (chunk < std::min({n, rows, batch}))
+          fail_msg("rows %u, batch %u: the last chunk of %u tokens has %u", rows, batch, n, chunk);
         assert_true(n_chunks <= (n + batch - 1) / batch + 1);
       }
     }
