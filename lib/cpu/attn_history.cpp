@@ -119,8 +119,8 @@ float weigh(const HistoryScratch& s, float* weight, size_t n, uint32_t least, fl
   return hn::GetLane(hn::SumOfLanes(df, sum));
 }
 
-// Adds factor * share to the entries at `index` [n], which are all different and and lists
-// those that rise above the floor. What is added to sums over squares is positive, so that f32 is enough for one step.
+// Adds factor * share to the entries at `index` [n], which are all different, and lists those that rise above the
+// floor. What is added to sums over squares is positive, so that f32 is enough for one step.
 void add_weights(HistoryTable& t, float* entries, uint32_t* list, const uint32_t* index, const float* share, size_t n,
                  float factor) {
   const DF df;
@@ -155,7 +155,7 @@ void add_weights(HistoryTable& t, float* entries, uint32_t* list, const uint32_t
   t.sum4 += double{hn::GetLane(hn::SumOfLanes(df, sum4))};
 }
 
-// index = last - index, and pads it with what is valid.
+// index = last - index.
 void turn_index(uint32_t* index, size_t n, uint32_t last) {
   const hn::RebindToUnsigned<DF> du;
   for (size_t i = 0; i < n; i += kLanes)
@@ -264,6 +264,14 @@ double log_sum_exp(const float* logit, uint32_t n, double more) {
   return high + std::log(sum + std::exp(more - high));
 }
 
+// Logits that are no numbers count for nothing.
+void drop_nan(const HistoryJob& job, uint32_t n) {
+  for (uint32_t g = 0; g < job.group(); ++g) {
+    float* logit = job.weight(g);
+    for (uint32_t i = 0; i < n; ++i) logit[i] = std::isnan(logit[i]) ? static_cast<float>(kNothing) : logit[i];
+  }
+}
+
 double extra_sink(const HistoryJob& job, uint32_t g) {
   return job.a.attn.sinks != nullptr ? double{job.a.attn.sinks[job.head(g)]} : kNothing;
 }
@@ -297,6 +305,7 @@ bool decide(const HistoryJob& job, bool* looks, double* share) {
   const uint32_t n_recent = std::min(job.a.rules.n_recent, job.n);
   for (uint32_t i = 0; i < n_recent; ++i) job.s.rows[job.n_sink + i] = job.key(job.a.attn.pos - i);
   HWY_DYNAMIC_DISPATCH(row_logits)(job, job.s.rows, job.n_sink + n_recent);
+  drop_nan(job, job.n_sink + n_recent);
   bool any = false;
   for (uint32_t g = 0; g < job.group(); ++g) {
     share[g] = estimate(job, g, n_recent);
@@ -371,7 +380,8 @@ void learn(const HistoryJob& job, uint32_t g, const Attended& seen) {
   const uint32_t head = job.head(g);
   HeadHistory& h = view.heads[head];
   h.scale *= job.a.rules.gamma;
-  const auto factor = static_cast<float>(seen.of_tokens > 0.0f ? 0.5 / (double{seen.of_tokens} * h.scale) : 0.0);
+  const bool teaches = seen.of_tokens > kLeastLearned;
+  const auto factor = static_cast<float>(teaches ? 0.5 / (double{seen.of_tokens} * h.scale) : 0.0);
   uint32_t* index = job.s.index + g * job.s.stride;
   for (uint32_t kind = 0; kind < kHistoryKinds; ++kind) {
     if (kind == kByDistance) HWY_DYNAMIC_DISPATCH(turn_index)(index, seen.n, job.n - 1);
@@ -447,6 +457,7 @@ void attend_stream(const HistoryJob& job) {
     m = list_members(s.sets.group, job.n, s.token);
     for (uint32_t i = 0; i < m; ++i) s.rows[job.n_sink + i] = job.key(job.n_sink + s.token[i]);
     HWY_DYNAMIC_DISPATCH(row_logits)(job, s.rows, job.n_sink + m);
+    drop_nan(job, job.n_sink);  // of the others, order_keys
   }
   a.n_read[job.kv_head] = job.n_sink + (any ? m : std::min(a.rules.n_recent, job.n));
   const bool kept = any && any_kept(job);

@@ -211,7 +211,7 @@ void attend(const Stream& s, uint32_t head) {
   }
   for (size_t c = 0; c < d; ++c)
     s.a.attn.out[head * d + c] = static_cast<float>(s.m.out[c] / (of_sinks + of_chosen));
-  for (uint32_t i = 0; i < n; ++i) s.m.share[i] = of_chosen > 0.0 ? s.m.share[i] / of_chosen : 0.0;
+  for (uint32_t i = 0; i < n; ++i) s.m.share[i] = of_chosen > kLeastLearned ? s.m.share[i] / of_chosen : 0.0;
   if (s.n() > 0) learn(s, head, n);
   if (s.a.chosen == nullptr) return;
   std::copy_n(s.m.chosen, n, s.a.chosen + size_t{head} * s.a.history.capacity);

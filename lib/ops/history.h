@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 namespace weir {
 
@@ -117,11 +118,13 @@ constexpr uint64_t list_room(const HistoryRules& rules, const HistorySize& most,
   return std::min<uint64_t>(tokens, uint64_t{longest_list(most.candidates)} + most.top) + kVectorPad;
 }
 
-// With by_threshold: entries above this are candidates.
+// With by_threshold: entries above this are candidates. None are where the table has no part.
 inline float threshold_of(const HistoryRules& rules, const HeadHistory& head, uint32_t kind, uint32_t n) {
   const HistoryTable& t = head.table[kind];
+  const double share = share_of(rules, head, kind, n);
+  if (share <= 0.0) return std::numeric_limits<float>::infinity();
   const double mean = t.sum / n, variance = std::max(0.0, t.sum2 / n - mean * mean);
-  const double height = rules.lambda * std::sqrt(variance) / (2.0 * share_of(rules, head, kind, n));
+  const double height = rules.lambda * std::sqrt(variance) / (2.0 * share);
   return static_cast<float>(std::max(0.0, mean + height));
 }
 // What a list holds then, so that it seldom has to be made anew.
@@ -132,6 +135,10 @@ inline constexpr float kListedThreshold = 0.75f, kCutThreshold = 0.5f;
 inline double sink_share(double sinks, double others, double recent) {
   return 1.0 / (1.0 + std::exp(std::max(others, recent) - sinks));
 }
+
+// What a head attends teaches nothing when all of it together, next to the highest logit of the sinks, is below this:
+// in f32 the parts of such a sum have few bits or none, and a part of it times what it lacks to 1 overflows.
+inline constexpr float kLeastLearned = 1e-30f;
 
 // Adds `weight` to an entry whose table has just decayed; returns whether it belongs to the list from now on.
 inline bool add_weight(HistoryTable& t, float& entry, double weight) {

@@ -314,7 +314,7 @@ void nan_counts_for_nothing(void**) {
       s.rules.eta = 1.0f;
       HistoryCase c(s, 81);
       const size_t row = size_t{s.n_heads()} * s.head_dim;
-      c.key(0, 4)[0] = c.key(0, 250)[3] = PagedKv::kNan;
+      c.key(0, 1)[2] = c.key(0, 4)[0] = c.key(0, 250)[3] = PagedKv::kNan;  // the first is a sink
       c.key(0, 40)[7] = 0x7F80;  // infinite, and so are logits
       for (uint32_t pos : {285u, 290u}) std::fill_n(&c.q[pos * row], row, pos == 285 ? NAN : 0.0f);
       HistoryTables t = c.tables(), want = c.tables();
@@ -346,6 +346,37 @@ void nan_counts_for_nothing(void**) {
   }
 }
 
+// A model's sink that is far above all logits: what is attended beside it teaches as long as it is a number, and the
+// tables stay finite.
+void sinks_far_above_the_tokens(void**) {
+  for (int64_t target : targets()) {
+    const TargetScope scope(target);
+    for (float sink : {60.0f, 110.0f, 300.0f}) {
+      HistorySpec s;
+      s.n_kv_heads = 1;
+      s.rules.eta = 1.0f;
+      s.sinks = true;
+      HistoryCase c(s, 83);
+      c.sinks.assign(s.n_heads(), sink);
+      HistoryTables t = c.tables();
+      c.begin(reference_backend(), t);
+      for (uint32_t i = 0; i < 3; ++i) {
+        HistoryTables want = t, before = t;
+        c.append();
+        (void)c.step(reference_backend(), want);
+        (void)c.step(cpu_backend(), t);
+        for (uint32_t head = 0; head < s.group; ++head) {
+          t.check(head, c.n(), "far sink");
+          compare_tables(c, head, t, want, "far_sink");
+          const double decayed = before.sum(head, kByPosition, c.n() - 1) * double{s.rules.gamma};
+          const double more = t.sum(head, kByPosition, c.n()) - decayed;
+          assert_true(std::fabs(more - (sink == 60.0f ? 0.5 : 0.0)) < 1e-3);
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace weir::test
 
@@ -364,6 +395,7 @@ int main() {
       {"attn_history__pinned_tokens_do_not_flood_a_list", pinned_tokens_do_not_flood_a_list, nullptr, nullptr, nullptr},
       {"attn_history__threads_change_no_bit", threads_change_no_bit, nullptr, nullptr, nullptr},
       {"attn_history__nan_counts_for_nothing", nan_counts_for_nothing, nullptr, nullptr, nullptr},
+      {"attn_history__sinks_far_above_the_tokens", sinks_far_above_the_tokens, nullptr, nullptr, nullptr},
   };
   const char* filter = std::getenv("WEIR_TEST_FILTER");
   if (filter != nullptr) cmocka_set_test_filter(filter);

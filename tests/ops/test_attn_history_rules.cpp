@@ -176,6 +176,12 @@ void thresholds_by_hand(void**) {
     h.c.spec.rules.lambda = 1.05f;
     // 21 and its neighbours that are above a mean.
     assert_true(h.candidates(*backend) == Tokens({20, 21, 22, 23, 49}));
+    // The table by distance has no part: its peak counts for nothing, whatever the height.
+    h.c.spec.rules.position_share = 1.0f;
+    h.c.spec.rules.lambda = 0.0f;
+    for (uint32_t i = 0; i < 50; ++i) h.tables[0][kByPosition][i] = 0.0f;
+    h.tables[0][kByDistance][20] = 5.0f;
+    assert_true(h.candidates(*backend) == Tokens({49}));
   }
 }
 
