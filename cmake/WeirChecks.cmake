@@ -19,6 +19,7 @@ weir_add_check(gpu/run gpu sh "${PROJECT_SOURCE_DIR}/tests/gpu/test_run.sh")
 foreach(check docs includes size spread lists)
   weir_add_check("style/${check}" style Python3::Interpreter "${PROJECT_SOURCE_DIR}/.ci/check" ${check})
 endforeach()
+weir_add_check(style/mutants style Python3::Interpreter "${PROJECT_SOURCE_DIR}/tests/mutation/run" --fits)
 weir_add_check(abi/headers abi sh "${weir_abi}/headers.sh" "${PROJECT_SOURCE_DIR}/include")
 weir_add_check(abi/symbols abi sh "${weir_abi}/symbols.sh" "$<TARGET_FILE:weir>"
                "${PROJECT_SOURCE_DIR}/docs/abi/symbols.txt" "${PROJECT_SOURCE_DIR}/include/weir")

@@ -12,8 +12,9 @@ namespace weir {
 namespace {
 
 // Blocks from this size on are asked for in pages of 2 MiB: attention reads rows that lie far apart, and with pages of
-// 4 KiB it waits for address translation (docs/results/lfps). Smaller blocks would be rounded up by too much.
-constexpr uint64_t kLargeBlock = 16 << 20, kLargePage = 2 << 20;
+// 4 KiB it waits for address translation (docs/results/lfps). Smaller blocks would be rounded up by too much, and up to
+// 32 MiB malloc may put them into memory that is the application's later.
+constexpr uint64_t kLargeBlock = 64 << 20, kLargePage = 2 << 20;
 
 // Whether the system has such pages, and gives them, is its affair.
 void ask_for_large_pages([[maybe_unused]] void* block, [[maybe_unused]] uint64_t bytes) {

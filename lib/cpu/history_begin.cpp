@@ -156,8 +156,10 @@ Status history_begin(OpContext& cx, const HistoryBeginArgs& a) {
   if (!attn_has_kernels() || a.n_rows > kBeginRows || a.kv.head_dim % 8 != 0) return ref::history_begin(cx, a);
   const uint64_t tokens = uint64_t{a.history.capacity} + a.rules.n_sink;
   const uint64_t group = a.n_heads / a.kv.n_kv_heads, stride = history_scratch_stride(group, a.kv.head_dim, tokens);
-  for (uint32_t kv_head = 0; kv_head < a.kv.n_kv_heads; ++kv_head)
-    take_tokens(a.kv, a.history, kv_head, static_cast<uint32_t>(group), a.rules.n_sink, a.pos + a.n_rows);
+  cx.pool->parallel_for(a.kv.n_kv_heads, [&](size_t kv_head, size_t) {
+    take_tokens(a.kv, a.history, static_cast<uint32_t>(kv_head), static_cast<uint32_t>(group), a.rules.n_sink,
+                a.pos + a.n_rows);
+  });
   cx.pool->parallel_for(a.n_heads, [&](size_t head, size_t worker) {
     Arena arena(cx.scratch + worker * stride, stride);
     begin_head({a, lay_out_history(arena, group, a.kv.head_dim, tokens), static_cast<uint32_t>(head)});

@@ -119,7 +119,9 @@ void lay_out_buffers(const ModelConfig& c, const RopeTable& rope, const PolicyNe
                : needs.history.group != 0 ? arena.take<uint32_t>(c.n_kv_heads)
                                           : nullptr;
   b.lse = needs.prompt_rows != 0 || needs.row_lse ? arena.take<float>(n * c.n_heads) : nullptr;
-  b.token_mass = needs.prompt_rows != 0 ? arena.take<float>(uint64_t{c.n_kv_heads} * max_pages * kPageTokens) : nullptr;
+  b.token_mass = needs.prompt_rows != 0 && needs.history.group == 0
+                     ? arena.take<float>(uint64_t{c.n_kv_heads} * max_pages * kPageTokens)
+                     : nullptr;
   b.logits = arena.take<float>(c.vocab_size);
   if (needs.recall_slots != 0) b.staging.lay_out(c.n_kv_heads, c.head_dim, c.n_heads, max_tok, arena);
   if (needs.fetch_pages != 0) b.fetcher = PageFetcher::lay_out(c.n_kv_heads, c.head_dim, needs.fetch_pages, arena);
