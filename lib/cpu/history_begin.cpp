@@ -104,19 +104,31 @@ float spread_of(const BeginJob& job, double sum, double square) {
   return length > 0.0 ? static_cast<float>(variance / length) : 0.0f;
 }
 
+// Leaves of a head's tables what this prompt does not replace; returns the part that its rows have.
+double keep_part(const HistoryBeginArgs& a, uint32_t head, uint32_t n, float* const* entries) {
+  HeadHistory& h = a.history.heads[head];
+  const double left[] = {left_of(a.rules, h, kByPosition, a.n_rows), left_of(a.rules, h, kByDistance, a.n_rows)};
+  for (uint32_t kind = 0; kind < kHistoryKinds; ++kind) {
+    if (left[kind] == 0.0) std::fill_n(entries[kind], n, 0.0f);
+    for (uint32_t i = 0; left[kind] > 0.0 && i < n; ++i)
+      entries[kind][i] = static_cast<float>(left[kind] * entries[kind][i]);
+  }
+  h = {};
+  return part_of_rows(a.rules, left[kByPosition], a.n_rows);
+}
+
 void begin_head(const BeginJob& job) {
   const HistoryBeginArgs& a = job.a;
   HeadHistory& h = a.history.heads[job.head];
-  h = {};
   float* entries[] = {a.history.entries_of(job.head, kByPosition), a.history.entries_of(job.head, kByDistance)};
   const uint32_t n = job.n_seen(a.n_rows - 1);
-  for (float* table : entries) std::fill_n(table, n, 0.0f);
+  const double of_rows = keep_part(a, job.head, n, entries);
   if (n == 0) return;
   AttnPagedArgs shape = {};
   shape.kv = a.kv;
   shape.scale = a.scale;
   HWY_DYNAMIC_DISPATCH(permute_prompt_rows)(a.q + job.head * size_t{a.kv.head_dim}, size_t{a.n_heads} * a.kv.head_dim,
-                                     a.n_rows, shape, job.s.q, job.s.d_pad);
+                                            a.n_rows, shape, job.s.q, job.s.d_pad);
   float high[kBeginRows];
   double sum[kBeginRows] = {}, of_last = 0.0, of_last2 = 0.0;
   std::fill_n(high, kBeginRows, -std::numeric_limits<float>::infinity());
@@ -136,7 +148,7 @@ void begin_head(const BeginJob& job) {
   for_tiles(job, [&](uint32_t row, uint32_t first, uint32_t tile, float* logit) {
     if (!std::isfinite(sum[row]) || sum[row] == 0.0) return;  // a row that is no number teaches nothing
     HWY_DYNAMIC_DISPATCH(exp_all)(logit, tile, high[row]);
-    const double factor = steady_sum(a.rules) / (a.n_rows * sum[row]);
+    const double factor = of_rows * steady_sum(a.rules) / (a.n_rows * sum[row]);
     float* by_distance = entries[kByDistance] + (job.n_seen(row) - 1 - first);
     for (uint32_t i = 0; i < tile; ++i) {
       const auto weight = static_cast<float>(factor * logit[i]);

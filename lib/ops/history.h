@@ -49,6 +49,7 @@ struct HistoryView {
 struct HistoryRules {
   uint32_t n_sink = 4;        // first tokens, always attended and in no table
   uint32_t n_recent = 5;      // last tokens, always candidates
+  uint32_t n_rows = 20;       // last rows of a prompt that make new tables; fewer change the old ones by their part
   float gamma = 0.95f;        // decay of a step
   float eta = 0.95f;          // share of the sinks above which a head looks at nothing else; 1: never
   float lambda = 0.2f;        // with by_threshold: height of the thresholds
@@ -68,6 +69,18 @@ struct HistorySize {
 inline constexpr double kLeastHistoryScale = 1e-6;
 // Sum of a table after a prompt, 1 / (2 * (1 - gamma)): what it tends to while nothing is bypassed.
 inline double steady_sum(const HistoryRules& rules) { return 0.5 / std::max(1e-3, 1.0 - double{rules.gamma}); }
+
+// After a prompt of n_rows rows: what the entries of a head's table are multiplied with before the rows' weights come in
+// addition, 0 if these are all. What is left and what is new are a steady_sum together.
+inline double left_of(const HistoryRules& rules, const HeadHistory& head, uint32_t kind, uint32_t n_rows) {
+  const double was = std::min(head.table[kByPosition].sum, head.table[kByDistance].sum);
+  if (n_rows >= rules.n_rows || !(was > 0.0)) return 0.0;
+  return (1.0 - static_cast<double>(n_rows) / rules.n_rows) * steady_sum(rules) / head.table[kind].sum;
+}
+// The part of a steady_sum that the rows' weights have then.
+inline double part_of_rows(const HistoryRules& rules, double left, uint32_t n_rows) {
+  return left > 0.0 ? static_cast<double>(n_rows) / rules.n_rows : 1.0;
+}
 
 // Neighbours of a candidate that may become candidates. A step begins with the candidates from a token on that is far
 // from the last step's, so that all of the history has its turn.

@@ -41,7 +41,7 @@ float spread_of(const Row& row, const double* logits) {
   return square > 0.0 && std::isfinite(variance) ? static_cast<float>(variance / square) : 0.0f;
 }
 
-void add_row(const Row& row, double* logits, float* by_position, float* by_distance, float& spread) {
+void add_row(const Row& row, double of_rows, double* logits, float* by_position, float* by_distance, float& spread) {
   const uint32_t n = row.n_seen();
   if (n == 0) return;
   for (uint32_t token = 0; token < n; ++token) logits[token] = row.logit(token);
@@ -52,7 +52,7 @@ void add_row(const Row& row, double* logits, float* by_position, float* by_dista
   if (!std::isfinite(sum)) return;  // a row that is no number teaches nothing
   for (uint32_t token = 0; token < n; ++token) {
     const double share = std::exp(logits[token] - high) / sum;
-    const auto weight = static_cast<float>(steady_sum(row.a.rules) / row.a.n_rows * share);
+    const auto weight = static_cast<float>(of_rows * steady_sum(row.a.rules) / row.a.n_rows * share);
     by_position[token] += weight;
     by_distance[n - 1 - token] += weight;
   }
@@ -98,11 +98,16 @@ Status history_begin(OpContext& cx, const HistoryBeginArgs& a) {
     take_tokens(a.kv, a.history, kv_head, group, a.rules.n_sink, end);
   for (uint32_t head = 0; head < a.n_heads; ++head) {
     HeadHistory& h = a.history.heads[head];
-    h = {};
     float* entries[] = {a.history.entries_of(head, kByPosition), a.history.entries_of(head, kByDistance)};
-    for (float* table : entries) std::fill_n(table, n, 0.0f);
+    const double left[] = {left_of(a.rules, h, kByPosition, a.n_rows), left_of(a.rules, h, kByDistance, a.n_rows)};
+    const double of_rows = part_of_rows(a.rules, left[kByPosition], a.n_rows);
+    for (uint32_t kind = 0; kind < kHistoryKinds; ++kind) {
+      for (uint32_t i = 0; i < n; ++i)
+        entries[kind][i] = left[kind] > 0.0 ? static_cast<float>(left[kind] * entries[kind][i]) : 0.0f;
+    }
+    h = {};
     for (uint32_t row = 0; row < a.n_rows; ++row)
-      add_row({a, head, row}, m.logit, entries[kByPosition], entries[kByDistance], h.spread);
+      add_row({a, head, row}, of_rows, m.logit, entries[kByPosition], entries[kByDistance], h.spread);
     for (uint32_t kind = 0; n > 0 && kind < kHistoryKinds; ++kind) sum_table(h.table[kind], entries[kind], n);
     if (n > 0) relist(a.history, head, n, a.rules, listed_by_head(most_fill(group), a.candidates, group), m.above);
   }

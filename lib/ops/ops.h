@@ -519,8 +519,9 @@ struct AttnHistoryArgs {
   uint32_t *chosen = nullptr, *n_chosen = nullptr;
 };
 
-// Writes a layer's tables anew from the last query rows of a prompt: a steady_sum of their attention weights, each
-// row's over the tokens that are no sinks. Adds up keys and values that are not summed yet.
+// Writes a layer's tables from the last query rows of a prompt: a steady_sum of their attention weights, each row's
+// over the tokens that are no sinks. Fewer rows than HistoryRules::n_rows leave a part of what was learned before. Adds
+// up keys and values that are not summed yet.
 struct HistoryBeginArgs {
   const float* q;  // [n_rows, n_heads, head_dim]
   KvView kv;       // as in AttnHistoryArgs

@@ -42,7 +42,6 @@ struct LfpsOptions {
   HistoryRules rules;
   uint32_t top = 0;    // tokens that a head attends; 0: by their number
   uint32_t quota = 0;  // candidates; 0: by the number of tokens, but twice what is attended
-  uint32_t rows = 20;  // of the prompt, from which the tables begin: 1 / (1 - gamma)
 };
 
 class LfpsPolicy final : public Policy {
@@ -57,7 +56,8 @@ class LfpsPolicy final : public Policy {
   bool can_take_back_prompt() const override { return true; }
   // The last chunk has the rows that the tables begin with, or as many as fit in one.
   uint32_t chunk_tokens(const KvCache&, uint32_t n_left, uint32_t batch_tokens) const override {
-    const uint32_t n = std::min(n_left, batch_tokens), rest = n_left - n, last = std::min(o_.rows, batch_tokens);
+    const uint32_t n = std::min(n_left, batch_tokens), rest = n_left - n;
+    const uint32_t last = std::min(o_.rules.n_rows, batch_tokens);
     return rest == 0 || rest >= last ? n : n - (last - rest);
   }
 
@@ -93,7 +93,7 @@ Status read_options(OptionReader& options, const PolicyConfig& config, uint32_t 
   WEIR_TRY(options.get_u32("skip_layers", skip_layers, 0, config.n_layers));
   WEIR_TRY(options.get_u32("sinks", o.rules.n_sink, 0, 64));
   WEIR_TRY(options.get_u32("recent", o.rules.n_recent, 1, 64));
-  WEIR_TRY(options.get_u32("rows", o.rows, 1, 32));
+  WEIR_TRY(options.get_u32("rows", o.rules.n_rows, 1, 32));
   WEIR_TRY(options.get_f32("gamma", o.rules.gamma, 0.01f, 1.0f));
   WEIR_TRY(options.get_f32("eta", o.rules.eta, 0.0f, 1.0f));
   WEIR_TRY(options.get_f32("position_share", o.rules.position_share, 0.0f, 1.0f));
@@ -121,7 +121,7 @@ Status make_lfps(const PolicyConfig& config, PolicyStorage& storage, Policy*& ou
   needs.pages_per_stream = whole_pages(needs.context_tokens);
   OptionReader options("lfps", config.options);
   WEIR_TRY(read_options(options, config, needs.context_tokens, o, needs.history_from_layer));
-  needs.prompt_rows = o.rows;
+  needs.prompt_rows = o.rules.n_rows;
   needs.history.group = config.n_heads / config.n_kv_heads;
   needs.history.n_sink = o.rules.n_sink;
   needs.history.tokens = needs.context_tokens;

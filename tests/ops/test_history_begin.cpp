@@ -149,6 +149,42 @@ void by_hand(void**) {
   }
 }
 
+// A later prompt of fewer rows than the rules want replaces its part, and the sums are those after a prompt.
+void few_rows_leave_a_part(void**) {
+  for (const Backend* backend : {&reference_backend(), &cpu_backend()}) {
+    HistorySpec s;
+    s.rules.eta = 1.0f;
+    s.n_start = 100;
+    s.n_steps = 60;
+    HistoryCase c(s, 5);
+    HistoryTables used = c.tables(), fresh = c.tables();
+    c.begin(*backend, used);
+    for (uint32_t i = 0; i < 30; ++i) {
+      c.append();
+      c.step(*backend, used);
+    }
+    HistoryTables before = used;
+    c.spec.rules.n_rows = 4 * c.spec.rows;
+    c.begin(*backend, used);
+    c.begin(*backend, fresh);
+    const uint32_t n = c.n();
+    for (uint32_t head = 0; head < s.n_heads(); ++head) {
+      for (uint32_t kind = 0; kind < kHistoryKinds; ++kind) {
+        const double was = before.table(head, kind).sum;
+        double sum = 0.0;
+        for (uint32_t i = 0; i < n; ++i) {
+          const double old_part = 0.75 * 10.0 / was * double{before.entry(head, kind, i)};
+          const double want = old_part + 0.25 * double{fresh.entry(head, kind, i)};
+          sum += double{used.entry(head, kind, i)};
+          assert_true(std::fabs(double{used.entry(head, kind, i)} - want) < 1e-5);
+        }
+        assert_true(std::fabs(sum - 10.0) < 1e-3);
+      }
+      used.check(head, n, "a part");
+    }
+  }
+}
+
 // Tables that were learned from other steps are gone, whatever decay and floors they had.
 void writes_tables_anew(void**) {
   for (const Backend* backend : {&reference_backend(), &cpu_backend()}) {
@@ -217,6 +253,7 @@ int main() {
       {"history_begin__equals_the_definition_of_short_prompts", equals_the_definition_of_short_prompts, nullptr,
        nullptr, nullptr},
       {"history_begin__by_hand", by_hand, nullptr, nullptr, nullptr},
+      {"history_begin__few_rows_leave_a_part", few_rows_leave_a_part, nullptr, nullptr, nullptr},
       {"history_begin__writes_tables_anew", writes_tables_anew, nullptr, nullptr, nullptr},
       {"history_begin__lists_the_highest", lists_the_highest, nullptr, nullptr, nullptr},
   };
