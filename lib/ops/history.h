@@ -70,8 +70,8 @@ inline constexpr double kLeastHistoryScale = 1e-6;
 // Sum of a table after a prompt, 1 / (2 * (1 - gamma)): what it tends to while nothing is bypassed.
 inline double steady_sum(const HistoryRules& rules) { return 0.5 / std::max(1e-3, 1.0 - double{rules.gamma}); }
 
-// After a prompt of n_rows rows: what the entries of a head's table are multiplied with before the rows' weights come in
-// addition, 0 if these are all. What is left and what is new are a steady_sum together.
+// After a prompt of n_rows rows: what the entries of a head's table are multiplied with before the rows' weights are
+// added, 0 if these are all. What is left and what is new are a steady_sum together.
 inline double left_of(const HistoryRules& rules, const HeadHistory& head, uint32_t kind, uint32_t n_rows) {
   const double was = std::min(head.table[kByPosition].sum, head.table[kByDistance].sum);
   if (n_rows >= rules.n_rows || !(was > 0.0)) return 0.0;
