@@ -45,6 +45,8 @@ void kv_cache_wide__capacities(void**) {
   for (uint32_t wide_pages : {6u, 1u}) {  // may also be narrower than the others
     Cache c(shape_of(wide_pages));
     for (uint32_t s = 0; s < 8; ++s) assert_int_equal(c.kv.stream(s).capacity, is_wide(s) ? wide_pages : 3);
+    for (uint32_t s = 1; s < 8; ++s)  // their rows lie one after another
+      assert_int_equal(c.kv.row_index(s, 0) - c.kv.row_index(s - 1, 0), is_wide(s - 1) ? wide_pages : 3);
     assert_int_equal(c.kv.shape().max_capacity(), std::max(wide_pages, 3u));
     assert_int_equal(c.kv.shape().n_slots(), 2 * 2 * wide_pages + 2 * 2 * 3);
     assert_int_equal(c.kv.shape().rows_before(1), 2 * wide_pages);
