@@ -14,6 +14,7 @@
 
 #include "cpu/attn_history_parts.h"
 #include "cpu/simd_targets.h"
+#include "cpu/top_keys.h"
 #include "ops/history_lists_ref.h"
 #include "ops/history_sums.h"
 
@@ -315,22 +316,6 @@ bool decide(const HistoryJob& job, bool* looks, double* share) {
   return any;
 }
 
-// The least key that the `top` highest of n keys have, and how many of those that have it are too many.
-uint32_t least_key(const uint32_t* key, uint32_t n, uint32_t top, uint32_t& n_over) {
-  const auto count = HWY_DYNAMIC_DISPATCH(count_keys);
-  n_over = 0;
-  if (n <= top) return 1;
-  uint32_t least = 0, reached = n;
-  for (uint32_t bit = 0x80000000u; bit != 0 && reached != top; bit >>= 1) {
-    const auto with = static_cast<uint32_t>(count(key, n, least | bit));
-    if (with < top) continue;
-    least |= bit;
-    reached = with;
-  }
-  n_over = reached - top;
-  return least;
-}
-
 bool any_kept(const HistoryJob& job) {
   const uint32_t* flags = job.a.flags + size_t{job.kv_head} * job.a.attn.kv.capacity;
   uint32_t all = 0;
@@ -355,7 +340,12 @@ uint32_t choose(const HistoryJob& job, uint32_t g, uint32_t m, bool kept, float&
     --n;
   }
   uint32_t n_over = 0, least = 1;
-  if (n > job.a.size.top) least = least_key(key, m, job.a.size.top, n_over);
+  if (n > job.a.size.top) {
+    const auto count = HWY_DYNAMIC_DISPATCH(count_keys);
+    const auto reach = [&](uint32_t key_at) { return static_cast<uint32_t>(count(key, m, key_at)); };
+    least = best_threshold(job.a.size.top, reach);
+    n_over = reach(least) - job.a.size.top;
+  }
   for (uint32_t i = m; n_over > 0 && i > 0; --i) {
     if (key[i - 1] != least) continue;
     key[i - 1] = 0;

@@ -10,7 +10,6 @@
 
 namespace weir::cpu {
 
-inline constexpr uint32_t kVectorPad = 16;     // floats of the widest vector
 inline constexpr uint32_t kMostGroup = 64;     // heads of a KV head, at most
 inline constexpr size_t kTileTokens = 64;      // tokens whose values are read together: 16 KiB at 128 channels, in L1
 inline constexpr uint32_t kBeginRows = 32;     // query rows of a prompt's end, at most

@@ -20,15 +20,23 @@ inline uint32_t count_at_least(const uint32_t* key, uint32_t n, uint32_t thresho
   return count;
 }
 
+// A threshold that n_best > 0 keys reach: exactly so many, or the largest. At least n_best keys must not be 0. count(t)
+// is how many keys reach t.
+template <class F>
+uint32_t best_threshold(uint32_t n_best, const F& count) {
+  uint32_t threshold = 0;
+  for (uint32_t bit = 0x80000000u; bit != 0; bit >>= 1) {
+    const uint32_t n_reach = count(threshold | bit);
+    if (n_reach >= n_best) threshold |= bit;
+    if (n_reach == n_best) break;
+  }
+  return threshold;
+}
+
 // Calls pick(row), rows ascending, for the n_best > 0 highest keys. At least n_best keys must not be 0.
 template <class F>
 void for_best(const uint32_t* key, uint32_t n, uint32_t n_best, const F& pick) {
-  uint32_t threshold = 0;  // the largest that n_best keys reach
-  for (uint32_t bit = 0x80000000u; bit != 0; bit >>= 1) {
-    const uint32_t count = count_at_least(key, n, threshold | bit);
-    if (count >= n_best) threshold |= bit;
-    if (count == n_best) break;
-  }
+  const uint32_t threshold = best_threshold(n_best, [&](uint32_t t) { return count_at_least(key, n, t); });
   uint32_t n_ties = n_best;
   for (uint32_t row = 0; row < n; ++row) n_ties -= key[row] > threshold ? 1u : 0u;
   for (uint32_t row = 0; row < n; ++row) {

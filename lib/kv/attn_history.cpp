@@ -57,12 +57,12 @@ void AttnHistory::copy_from(const AttnHistory& other) {
   }
 }
 
-void AttnHistory::truncate_head(const HistoryView& view, uint32_t head, uint32_t n) const {
-  if (n == 0) view.heads[head] = {};  // nothing is left that something was learned about
+void AttnHistory::truncate_head(uint32_t head, uint32_t n) const {
+  if (n == 0) all_.heads[head] = {};  // nothing is left that something was learned about
   for (uint32_t kind = 0; kind < kHistoryKinds; ++kind) {
-    HistoryTable& t = view.heads[head].table[kind];
-    uint32_t* list = view.list_of(head, kind);
-    sum_table(t, view.entries_of(head, kind), n);
+    HistoryTable& t = all_.heads[head].table[kind];
+    uint32_t* list = all_.list_of(head, kind);
+    sum_table(t, all_.entries_of(head, kind), n);
     t.n_list = static_cast<uint32_t>(std::remove_if(list, list + t.n_list, [&](uint32_t i) { return i >= n; }) - list);
   }
 }
@@ -77,7 +77,7 @@ void AttnHistory::truncate(uint32_t n_tokens) {
     std::fill_n(all_.sums + size_t{stream} * 2 * head_dim_, 2 * head_dim_, 0.0);
     all_.n_known[stream] = std::min(all_.n_known[stream], n);
     for (uint32_t head = stream * shape_.group; head < (stream + 1) * shape_.group; ++head)
-      truncate_head(all_, head, n);
+      truncate_head(head, n);
   }
 }
 

@@ -31,7 +31,7 @@ class AttnHistory {
  private:
   uint64_t n_heads() const { return uint64_t{shape_.n_layers} * n_kv_heads_ * shape_.group; }
   uint64_t n_streams() const { return uint64_t{shape_.n_layers} * n_kv_heads_; }
-  void truncate_head(const HistoryView& view, uint32_t head, uint32_t n) const;
+  void truncate_head(uint32_t head, uint32_t n) const;
 
   HistoryShape shape_;
   uint32_t n_kv_heads_ = 0, head_dim_ = 0;

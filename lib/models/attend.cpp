@@ -130,7 +130,6 @@ namespace {
 Status attend_history(Step& s, const AttnPagedArgs& attn, uint32_t layer) {
   AttnHistoryArgs a = {attn, s.kv->history(layer), s.policy->history_rules(), {}, s.kv->flags(layer), s.b.n_select};
   a.size = s.policy->history_size(attn.pos + 1 - std::min(attn.pos + 1, a.rules.n_sink));
-  a.attn.q_sink = nullptr;
   WEIR_TRY(s.backend->ops.attn_history(s.cx, a));
   for (uint32_t i = 0; i < attn.kv.n_kv_heads; ++i) s.pages_attended += whole_pages(s.b.n_select[i]);
   return {};

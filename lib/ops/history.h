@@ -124,9 +124,10 @@ inline uint32_t list_target(const HistoryRules& rules, const HeadHistory& head, 
 }
 // A list is cut when it is longer.
 constexpr uint32_t longest_list(uint32_t target) { return target + target / 4 + 4; }
+// Floats of the widest vector: lists and scratch have room for a whole one behind their end.
+inline constexpr uint32_t kVectorPad = 16;
 // The longest that a list can be, which is just before it is cut.
 constexpr uint64_t list_room(const HistoryRules& rules, const HistorySize& most, uint64_t tokens) {
-  constexpr uint64_t kVectorPad = 16;  // whole vectors are stored
   if (rules.by_threshold) return tokens + kVectorPad;
   return std::min<uint64_t>(tokens, uint64_t{longest_list(most.candidates)} + most.top) + kVectorPad;
 }

@@ -44,6 +44,16 @@ struct LfpsOptions {
   uint32_t quota = 0;  // candidates; 0: by the number of tokens, but twice what is attended
 };
 
+// Both numbers rise with n.
+HistorySize size_with(const LfpsOptions& o, uint32_t n) {
+  HistorySize size = size_for(n);
+  if (o.top != 0) size.top = o.top;
+  if (o.quota != 0) size.top = std::min(size.top, o.quota);
+  size.candidates = std::min(n, o.quota != 0 ? o.quota : std::max(size.candidates, 2 * size.top));
+  if (n <= size.top) size.candidates = n;
+  return size;
+}
+
 class LfpsPolicy final : public Policy {
  public:
   LfpsPolicy(const PolicyNeeds& needs, const LfpsOptions& o, float scale) : o_(o), attn_scale_(scale) {
@@ -62,14 +72,7 @@ class LfpsPolicy final : public Policy {
   }
 
   HistoryRules history_rules() const override { return o_.rules; }
-  HistorySize history_size(uint32_t n) const override {
-    HistorySize size = size_for(n);
-    if (o_.top != 0) size.top = o_.top;
-    if (o_.quota != 0) size.top = std::min(size.top, o_.quota);
-    size.candidates = std::min(n, o_.quota != 0 ? o_.quota : std::max(size.candidates, 2 * size.top));
-    if (n <= size.top) size.candidates = n;
-    return size;
-  }
+  HistorySize history_size(uint32_t n) const override { return size_with(o_, n); }
 
   Status observe_prompt(OpContext& cx, const OpTable& ops, KvCache& kv, const ObservePromptArgs& a) const override {
     if (a.n_left != 0 || a.layer < needs_.history_from_layer) return {};
@@ -126,8 +129,7 @@ Status make_lfps(const PolicyConfig& config, PolicyStorage& storage, Policy*& ou
   needs.history.n_sink = o.rules.n_sink;
   needs.history.tokens = needs.context_tokens;
   static_assert(sizeof(LfpsPolicy) <= sizeof(storage.bytes));
-  auto* policy = new (storage.bytes) LfpsPolicy(needs, o, config.attn_scale);
-  const HistorySize most = policy->history_size(needs.context_tokens);  // both numbers rise with that of tokens
+  const HistorySize most = size_with(o, needs.context_tokens);
   needs.history.list_room = static_cast<uint32_t>(list_room(o.rules, most, needs.context_tokens));
   out = new (storage.bytes) LfpsPolicy(needs, o, config.attn_scale);
   return {};

@@ -15,6 +15,7 @@
 
 #include "api/handles.h"
 #include "tests/cuda/device_module_test.h"
+#include "tests/cuda/open_model.h"
 #include "tests/cuda/random_model.h"
 
 namespace {
@@ -22,6 +23,7 @@ namespace {
 using weir::StreamView;
 using weir::test::distance;
 using weir::test::logits_of;
+using weir::test::OpenModel;
 using weir::test::RandomModel;
 
 constexpr uint32_t kMostSteps = 40;
@@ -292,26 +294,6 @@ std::vector<weir_token> random_tokens(uint32_t n) {
   }
   return tokens;
 }
-
-// A model's file, opened.
-struct OpenModel {
-  explicit OpenModel(const RandomModel& m) : path(weir::test::write_random_model(m)) {
-    weir_runtime_options options = gpu_runtime_options();
-    options.n_threads = 0;  // all; the prompts are long
-    assert_ok(weir_runtime_create(&options, &f.runtime));
-    assert_ok(weir_model_open(f.runtime, path.c_str(), nullptr, &f.model));
-    weir::test::bend(f.model, m);
-  }
-  ~OpenModel() {
-    close_gpu_fixture(&f);
-    std::remove(path.c_str());
-  }
-  OpenModel(const OpenModel&) = delete;
-  OpenModel& operator=(const OpenModel&) = delete;
-
-  std::string path;
-  fixture f = {nullptr, nullptr};
-};
 
 // A case of a group, as a test.
 struct Job {

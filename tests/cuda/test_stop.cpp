@@ -10,6 +10,7 @@
 
 #include "api/handles.h"
 #include "tests/cuda/cuda_test.h"
+#include "tests/cuda/open_model.h"
 #include "tests/cuda/random_model.h"
 
 namespace {
@@ -17,6 +18,7 @@ namespace {
 using weir::kPageTokens;
 using weir::test::distance;
 using weir::test::logits_of;
+using weir::test::OpenModel;
 using weir::test::RandomModel;
 
 using Options = std::vector<std::pair<const char*, std::string>>;
@@ -25,26 +27,6 @@ struct Close {
   void operator()(weir_session* session) const { weir_session_destroy(session); }
 };
 using Session = std::unique_ptr<weir_session, Close>;
-
-// A model's file, opened.
-struct OpenModel {
-  explicit OpenModel(const RandomModel& m) : path(weir::test::write_random_model(m)) {
-    weir_runtime_options options = gpu_runtime_options();
-    options.n_threads = 0;
-    assert_ok(weir_runtime_create(&options, &f.runtime));
-    assert_ok(weir_model_open(f.runtime, path.c_str(), nullptr, &f.model));
-    weir::test::bend(f.model, m);
-  }
-  ~OpenModel() {
-    close_gpu_fixture(&f);
-    std::remove(path.c_str());
-  }
-  OpenModel(const OpenModel&) = delete;
-  OpenModel& operator=(const OpenModel&) = delete;
-
-  std::string path;
-  fixture f = {nullptr, nullptr};
-};
 
 weir_status try_open(const OpenModel& model, int32_t device, const char* policy, const Options& given, uint32_t budget,
                      uint32_t context, Session& out) {

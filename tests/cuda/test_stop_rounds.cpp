@@ -11,22 +11,15 @@
 #include <vector>
 
 #include "tests/cmocka_cpp.h"
+#include "tests/cuda/on_host/random.h"
 
 namespace {
 
 using namespace weir::cuda;
 using namespace weir::cuda::sparse;
+using namespace weir::test;
 
 constexpr uint32_t kThreads = 512, kWarps = kThreads / kWarp, kFull = 1u << 28;  // kFull: in the word of a full page
-
-uint64_t random_state = 1;
-uint32_t random_bits() {
-  random_state = random_state * 6364136223846793005u + 1442695040888963407u;
-  return static_cast<uint32_t>(random_state >> 32);
-}
-uint32_t below(uint32_t n) { return random_bits() % n; }
-float uniform() { return static_cast<float>(random_bits()) * 0x1p-32f; }
-float normal() { return (uniform() + uniform() + uniform() + uniform() - 2.0f) * 1.7f; }
 
 // Logarithms of pages' sums. `place`: in the order.
 struct Kind {

@@ -8,19 +8,12 @@
 #include <vector>
 
 #include "tests/cmocka_cpp.h"
+#include "tests/cuda/on_host/random.h"
 
 namespace {
 
 using namespace weir::cuda;
-
-uint64_t random_state = 1;
-uint32_t random_bits() {
-  random_state = random_state * 6364136223846793005u + 1442695040888963407u;
-  return static_cast<uint32_t>(random_state >> 32);
-}
-uint32_t below(uint32_t n) { return random_bits() % n; }
-float uniform() { return static_cast<float>(random_bits()) * 0x1p-32f; }
-float normal() { return (uniform() + uniform() + uniform() + uniform() - 2.0f) * 1.7f; }
+using namespace weir::test;
 
 // Kinds of scores: those that policies have, and degenerate ones. `a` is a random parameter of the case, the same for
 // all rows.
