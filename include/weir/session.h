@@ -14,8 +14,14 @@ typedef struct weir_session weir_session;
 
 /** Bits of weir_session_options.flags. */
 enum {
-    WEIR_SESSION_TRACE = 1 /**< Keep the attention masses of every step for the experimental weir_session_trace
-                                (weir/experimental.h); costs some speed and memory. On the CPU only. */
+    WEIR_SESSION_TRACE = 1,         /**< Keep the attention masses of every step for the experimental
+                                         weir_session_trace (weir/experimental.h); costs some speed and memory. Only
+                                         where the processor computes attention. */
+    WEIR_SESSION_HOST_ATTENTION = 2 /**< On a device: keys and values stay in host memory and the processor computes
+                                         attention; the device has the weights and computes everything else. For
+                                         contexts whose keys and values the device has no room for. Every policy and
+                                         option works as on the CPU. lfps does it without this flag. On the CPU it
+                                         changes nothing. @since 1.1 */
 };
 
 /** Bits of weir_session_options.spill_flags. */
@@ -95,15 +101,16 @@ typedef struct weir_plan_info {
     uint64_t workspace_bytes;    /**< Activations, logits, partial results of attention. */
     uint64_t sampler_bytes;      /**< Sampler state, and the tokens of the conversation. */
     uint64_t session_bytes;      /**< The session object itself. */
-    uint64_t staging_bytes;      /**< Host memory that a device copies from and to, with the host's page tables and the
-                                      ring of page events. 0 on the CPU. */
+    uint64_t staging_bytes;      /**< Host memory that a device copies from and to: the host's page tables and the ring
+                                      of page events, or with attention on the host a layer's activations. 0 on the
+                                      CPU. */
     uint64_t spill_bytes;        /**< Host memory of the store of pages outside the KV pool: its pages, the queue to
                                       its compression and all that this needs. Else 0. */
     uint64_t library_bytes;      /**< What vendor libraries reserve; 0, as no backend of this version uses one. */
     uint64_t total_bytes;        /**< All of the session's own memory: the sum of the fields from kv_bytes to
                                       library_bytes. */
-    uint64_t device_bytes;       /**< Of total_bytes, memory of the device: pages, digests, tables and workspace; 0 on
-                                      the CPU. @since 1.0 */
+    uint64_t device_bytes;       /**< Of total_bytes, memory of the device: pages, digests, tables and workspace. With
+                                      attention on the host, part of workspace_bytes. 0 on the CPU. @since 1.0 */
     uint64_t device_weights_bytes; /**< Device memory of the weights, shared by all sessions of the model there; not in
                                         total_bytes. @since 1.0 */
     int32_t device;              /**< WEIR_DEVICE_* that the session will run on. @since 1.0 */

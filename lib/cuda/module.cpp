@@ -181,6 +181,16 @@ Status copy(void* to, const void* from, uint64_t bytes) {
   return {};
 }
 
+Status enqueue_copy(void* to, const void* from, uint64_t bytes) {
+  const OnDevice on_device;
+  return cuda_status(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, g_stream), "copying rows");
+}
+
+Status wait() {
+  const OnDevice on_device;
+  return cuda_status(cudaStreamSynchronize(g_stream), "waiting for the device");
+}
+
 Status fill(void* to, uint8_t value, uint64_t bytes) {
   const OnDevice on_device;
   WEIR_CUDA_TRY(cudaMemsetAsync(to, value, bytes, g_stream), "filling device memory");
@@ -295,7 +305,11 @@ constexpr Backend kBackend = {
     "cuda",
     WEIR_DEVICE_CUDA,
     {
-#define WEIR_OP(name, Args) cuda::name,
+#define WEIR_OP(name, Args)                       \
+  [](OpContext& cx, const Args& a) {              \
+    const OnDevice on_device; /* in any thread */ \
+    return cuda::name(cx, a);                     \
+  },
 #include "ops/ops.inc"
 #undef WEIR_OP
     },
@@ -320,6 +334,8 @@ constexpr DeviceModule kModule = {
     copy_in,
     copy_out,
     copy,
+    enqueue_copy,
+    wait,
     fill,
     stream,
     copy_rate,

@@ -13,40 +13,69 @@ namespace {
 // Tokens of the whole pass.
 uint32_t n_tokens_of(const StepGroup& group) { return group.n == 1 ? group.steps[0]->n_tok : group.n; }
 
-// A stage over all rows of the pass. Matrices take the rows of all sessions together; attention is each session's own.
+// What a pass over rows computes with, besides attention.
+struct Rows {
+  const OpTable& ops;
+  OpContext& cx;
+  const StepBuffers& b;
+  const ModelWeights& weights;
+};
+
+Rows rows_of(Step& s) {
+  if (s.device != nullptr) return {s.device->backend->ops, s.device->cx, s.device->b, *s.device->weights};
+  return {s.backend->ops, s.cx, s.b, s.model->weights()};
+}
+
+// Each session attends for itself. With a device, q, k and v come from it before and o goes to it after.
+Status run_attention(const StepGroup& group, uint32_t layer) {
+  Step& s = *group.steps[0];
+  const ModelConfig& c = s.model->config();
+  const size_t n_tok = n_tokens_of(group), q_elements = n_tok * c.n_heads * c.head_dim;
+  if (s.device != nullptr) {
+    const size_t kv_elements = n_tok * c.n_kv_heads * c.head_dim;
+    WEIR_TRY(s.device->copy(s.b.q, s.device->b.q, (q_elements + 2 * kv_elements) * sizeof(float)));
+    WEIR_TRY(s.device->wait());
+  }
+  for (uint32_t i = 0; i < group.n; ++i) WEIR_TRY(attend(*group.steps[i], s.b, i, layer));
+  return s.device == nullptr ? Status() : s.device->copy(s.device->b.o, s.b.o, q_elements * sizeof(float));
+}
+
+// A stage over all rows of the pass. Matrices take the rows of all sessions together.
 Status run_stage(const StepGroup& group, uint32_t layer, const Stage& stage) {
   Step& s = *group.steps[0];
-  const OpTable& ops = s.backend->ops;
+  const Rows rows = rows_of(s);
+  const OpTable& ops = rows.ops;
+  OpContext& cx = rows.cx;
+  const StepBuffers& b = rows.b;
   const ModelConfig& c = s.model->config();
   const uint32_t n_tok = n_tokens_of(group);
-  float* const row = row_of(s.b, stage.x);
+  float* const row = row_of(b, stage.x);
   const float* x = row;
   if (stage.kind == Stage::Kind::kNorm)
-    return ops.rms_norm(s.cx, {row, row, stage.norm, n_tok, row_width(c, stage.x), c.norm_eps});
+    return ops.rms_norm(cx, {row, row, stage.norm, n_tok, row_width(c, stage.x), c.norm_eps});
   if (stage.norm != nullptr) {
-    WEIR_TRY(ops.rms_norm(s.cx, {s.b.h, x, stage.norm, n_tok, row_width(c, stage.x), c.norm_eps}));
-    x = s.b.h;
+    WEIR_TRY(ops.rms_norm(cx, {b.h, x, stage.norm, n_tok, row_width(c, stage.x), c.norm_eps}));
+    x = b.h;
   }
   switch (stage.kind) {
     case Stage::Kind::kProject: {
       MatmulArgs a = {{}, stage.n_parts, x, n_tok};
       for (uint32_t i = 0; i < stage.n_parts; ++i) {
         const StagePart& part = stage.part[i];
-        a.part[i] = {part.w, part.bias, row_of(s.b, part.y), part.accumulate};
+        a.part[i] = {part.w, part.bias, row_of(b, part.y), part.accumulate};
       }
-      if (stage.post_norm == nullptr) return ops.matmul(s.cx, a);
-      const RmsNormArgs norm = take_to_norm(s.b, c, stage, a.part[0], n_tok);
-      WEIR_TRY(ops.matmul(s.cx, a));
-      return ops.rms_norm(s.cx, norm);
+      if (stage.post_norm == nullptr) return ops.matmul(cx, a);
+      const RmsNormArgs norm = take_to_norm(b, c, stage, a.part[0], n_tok);
+      WEIR_TRY(ops.matmul(cx, a));
+      return ops.rms_norm(cx, norm);
     }
     case Stage::Kind::kGlu:
-      return ops.glu_matmul(s.cx, {row_of(s.b, stage.part[0].y), stage.part[0].w, stage.part[1].w, x, n_tok, stage.gate,
-                                   stage.part[0].bias, stage.part[1].bias});
+      return ops.glu_matmul(cx, {row_of(b, stage.part[0].y), stage.part[0].w, stage.part[1].w, x, n_tok, stage.gate,
+                                 stage.part[0].bias, stage.part[1].bias});
     case Stage::Kind::kExperts:
-      return ops.experts(s.cx, experts_args(s.model->weights().layers[layer], stage, x, n_tok, s.b.x));
+      return ops.experts(cx, experts_args(rows.weights.layers[layer], stage, x, n_tok, b.x));
     case Stage::Kind::kAttend:
-      for (uint32_t i = 0; i < group.n; ++i) WEIR_TRY(attend(*group.steps[i], s.b, i, layer));
-      return {};
+      return run_attention(group, layer);
     case Stage::Kind::kNorm:
       break;
   }
@@ -63,6 +92,12 @@ void fill_rope(Step& s) {
       if (s.b.q_sink != nullptr) rope.fill(rotation, s.policy->in_cache_pos(*s.kv, pos + i), s.b.cos_sin_sink + row);
     }
   }
+}
+
+// Where k and v lie in a pass of n_tok rows.
+void set_key_rows(const ModelConfig& c, uint32_t n_tok, StepBuffers& b) {
+  b.k = b.q + size_t{n_tok} * c.n_heads * c.head_dim;
+  b.v = b.k + size_t{n_tok} * c.n_kv_heads * c.head_dim;
 }
 
 }  // namespace
@@ -93,22 +128,31 @@ RmsNormArgs take_to_norm(const StepBuffers& b, const ModelConfig& c, const Stage
   return norm;
 }
 
-void lay_out_buffers(const ModelConfig& c, const RopeTable& rope, const PolicyNeeds& needs, uint32_t max_tok,
-                     uint32_t max_pages, Arena& arena, StepBuffers& b) {
+void lay_out_rows(const ModelConfig& c, uint32_t max_tok, Arena& arena, StepBuffers& b) {
+  const uint64_t n = max_tok;
+  b.x = arena.take<float>(n * c.d_model);
+  b.h = arena.take<float>(n * c.d_model);
+  lay_out_shared_rows(c, max_tok, arena, b);
+  b.g = arena.take<float>(n * c.d_ff);
+  b.r = c.traits.has(Trait::kPostNorm) ? arena.take<float>(n * c.d_model) : nullptr;
+}
+
+void lay_out_shared_rows(const ModelConfig& c, uint32_t max_tok, Arena& arena, StepBuffers& b) {
+  const uint64_t q_elements = uint64_t{c.n_heads} * c.head_dim, kv_elements = uint64_t{c.n_kv_heads} * c.head_dim;
+  b.max_tok = max_tok;
+  b.q = arena.take<float>(max_tok * (q_elements + 2 * kv_elements));
+  set_key_rows(c, max_tok, b);
+  b.o = arena.take<float>(max_tok * q_elements);
+  b.logits = arena.take<float>(c.vocab_size);
+}
+
+void lay_out_attention(const ModelConfig& c, const RopeTable& rope, const PolicyNeeds& needs, uint32_t max_tok,
+                       uint32_t max_pages, Arena& arena, StepBuffers& b) {
   const uint64_t n = max_tok;
   const uint64_t masses = uint64_t{c.n_heads} * max_pages;
   const uint32_t n_lists = !needs.page_lists ? 0 : needs.list_per_head ? c.n_heads : c.n_kv_heads;
-  b.max_tok = max_tok;
   b.first_rotation = rope.first_rotation(needs.context_tokens);
-  b.x = arena.take<float>(n * c.d_model);
-  b.h = arena.take<float>(n * c.d_model);
-  b.q = arena.take<float>(n * c.n_heads * c.head_dim);
   b.q_sink = needs.sink_query ? arena.take<float>(n * c.n_heads * c.head_dim) : nullptr;
-  b.k = arena.take<float>(n * c.n_kv_heads * c.head_dim);
-  b.v = arena.take<float>(n * c.n_kv_heads * c.head_dim);
-  b.o = arena.take<float>(n * c.n_heads * c.head_dim);
-  b.g = arena.take<float>(n * c.d_ff);
-  b.r = c.traits.has(Trait::kPostNorm) ? arena.take<float>(n * c.d_model) : nullptr;
   const uint64_t rotations = rope.n_rotations() * n * rope.rope_dim();
   b.cos_sin = arena.take<float>(rotations);
   b.cos_sin_sink = needs.sink_query ? arena.take<float>(rotations) : nullptr;
@@ -122,53 +166,99 @@ void lay_out_buffers(const ModelConfig& c, const RopeTable& rope, const PolicyNe
   b.token_mass = needs.prompt_rows != 0 && needs.history.group == 0
                      ? arena.take<float>(uint64_t{c.n_kv_heads} * max_pages * kPageTokens)
                      : nullptr;
-  b.logits = arena.take<float>(c.vocab_size);
   if (needs.recall_slots != 0) b.staging.lay_out(c.n_kv_heads, c.head_dim, c.n_heads, max_tok, arena);
   if (needs.fetch_pages != 0) b.fetcher = PageFetcher::lay_out(c.n_kv_heads, c.head_dim, needs.fetch_pages, arena);
 }
 
-Status run_layers(const StepGroup& group) {
-  Step& s = *group.steps[0];
+namespace {
+
+Status check_cancel(const StepGroup& group, uint32_t layer) {
   for (uint32_t i = 0; i < group.n; ++i) {
-    fill_rope(*group.steps[i]);
-    group.steps[i]->pages_attended = 0;
-  }
-  const ModelConfig& c = s.model->config();
-  WEIR_TRY(s.backend->ops.embed(
-      s.cx, {s.b.x, s.model->weights().token_embd, s.tokens, n_tokens_of(group), c.embedding_scale}));
-  for (uint32_t layer = 0; layer < c.n_layers; ++layer) {
-    for (uint32_t i = 0; i < group.n; ++i) {
-      const std::atomic<bool>* cancel = group.steps[i]->cancel;
-      if (cancel != nullptr && cancel->load(std::memory_order_relaxed))
-        return fail(WEIR_ERR_CANCELLED, "cancelled in layer %u", layer);
-    }
-    for (const Stage& stage : s.model->weights().layers[layer].stages()) WEIR_TRY(run_stage(group, layer, stage));
+    const std::atomic<bool>* cancel = group.steps[i]->cancel;
+    if (cancel != nullptr && cancel->load(std::memory_order_relaxed))
+      return fail(WEIR_ERR_CANCELLED, "cancelled in layer %u", layer);
   }
   return {};
 }
 
-Status run_logits(const StepGroup& group) {
+// Prepares the device for a pass; `tokens` becomes where it finds them.
+Status open_device(const StepGroup& group, const int32_t*& tokens) {
   Step& s = *group.steps[0];
-  const OpTable& ops = s.backend->ops;
+  const uint32_t n_tok = n_tokens_of(group);
+  set_key_rows(s.model->config(), n_tok, s.b);
+  set_key_rows(s.model->config(), n_tok, s.device->b);
+  WEIR_TRY(s.device->copy(s.device->tokens, tokens, n_tok * sizeof(int32_t)));
+  tokens = s.device->tokens;
+  return {};
+}
+
+Status run_all_layers(const StepGroup& group) {
+  Step& s = *group.steps[0];
   const ModelConfig& c = s.model->config();
-  const ModelWeights& w = s.model->weights();
-  const StepBuffers& b = s.b;
+  const int32_t* tokens = s.tokens;
+  if (s.device != nullptr) WEIR_TRY(open_device(group, tokens));
+  const Rows rows = rows_of(s);
+  WEIR_TRY(rows.ops.embed(rows.cx, {rows.b.x, rows.weights.token_embd, tokens, n_tokens_of(group), c.embedding_scale}));
+  for (uint32_t layer = 0; layer < c.n_layers; ++layer) {
+    WEIR_TRY(check_cancel(group, layer));
+    for (const Stage& stage : rows.weights.layers[layer].stages()) WEIR_TRY(run_stage(group, layer, stage));
+  }
+  return {};
+}
+
+// Logits that were computed become those of a session.
+Status take_logits(const StepGroup& group, uint32_t i, const float* from) {
+  Step& s = *group.steps[0];
+  const uint32_t n = s.model->config().vocab_size;
+  float* const to = group.steps[i]->b.logits;
+  if (s.device != nullptr) return s.device->copy(to, from, n * sizeof(float));
+  if (to != from) std::copy_n(from, n, to);
+  return {};
+}
+
+Status run_all_logits(const StepGroup& group) {
+  Step& s = *group.steps[0];
+  const Rows rows = rows_of(s);
+  const ModelConfig& c = s.model->config();
+  const StepBuffers& b = rows.b;
   const float* last = b.x + size_t{n_tokens_of(group) - group.n} * c.d_model;
-  WEIR_TRY(ops.rms_norm(s.cx, {b.h, last, w.output_norm, group.n, c.d_model, c.norm_eps}));
+  WEIR_TRY(rows.ops.rms_norm(rows.cx, {b.h, last, rows.weights.output_norm, group.n, c.d_model, c.norm_eps}));
   // A matrix multiplication writes its rows one after another, but each session has its own logits. So the rows go to
   // g, which is free now and takes as many as it has room for, and from there to the sessions.
   const auto room =
       static_cast<uint32_t>(std::clamp<uint64_t>(uint64_t{b.max_tok} * c.d_ff / c.vocab_size, 1, group.n));
   for (uint32_t done = 0; done < group.n; done += room) {
     const uint32_t n = std::min(room, group.n - done);
-    float* y = n == 1 ? group.steps[done]->b.logits : b.g;
-    WEIR_TRY(ops.matmul(s.cx, {{{w.output, nullptr, y, false}, {}, {}}, 1, b.h + size_t{done} * c.d_model, n}));
-    for (uint32_t i = 0; n > 1 && i < n; ++i)
-      std::copy_n(y + size_t{i} * c.vocab_size, c.vocab_size, group.steps[done + i]->b.logits);
+    float* y = n > 1 ? b.g : s.device != nullptr ? b.logits : group.steps[done]->b.logits;
+    WEIR_TRY(rows.ops.matmul(
+        rows.cx, {{{rows.weights.output, nullptr, y, false}, {}, {}}, 1, b.h + size_t{done} * c.d_model, n}));
+    for (uint32_t i = 0; i < n; ++i) {
+      float* const logits = y + size_t{i} * c.vocab_size;
+      if (c.logit_soft_cap != 0.0f) WEIR_TRY(rows.ops.soft_cap(rows.cx, {logits, c.vocab_size, c.logit_soft_cap}));
+      WEIR_TRY(take_logits(group, done + i, logits));
+    }
   }
-  for (uint32_t i = 0; c.logit_soft_cap != 0.0f && i < group.n; ++i)
-    WEIR_TRY(ops.soft_cap(s.cx, {group.steps[i]->b.logits, c.vocab_size, c.logit_soft_cap}));
   return {};
 }
+
+// Nothing of a pass is left on its way when it ends, however it ends.
+Status finish(const StepGroup& group, Status status) {
+  DeviceRows* const device = group.steps[0]->device;
+  if (device == nullptr) return status;
+  const Status waited = device->wait();
+  return waited.ok() ? status : waited;
+}
+
+}  // namespace
+
+Status run_layers(const StepGroup& group) {
+  for (uint32_t i = 0; i < group.n; ++i) {
+    fill_rope(*group.steps[i]);
+    group.steps[i]->pages_attended = 0;
+  }
+  return finish(group, run_all_layers(group));
+}
+
+Status run_logits(const StepGroup& group) { return finish(group, run_all_logits(group)); }
 
 }  // namespace weir

@@ -61,6 +61,25 @@ float* row_of(const StepBuffers& b, Row row);
 RmsNormArgs take_to_norm(const StepBuffers& b, const ModelConfig& config, const Stage& stage, MatmulPart& part,
                          uint32_t n_tok);
 
+// The rows of a pass in the memory of a device, which computes everything but attention. The host has q, k, v, o and
+// the logits too, in its own StepBuffers: the first three come from the device in each layer, o goes to it. In both, k
+// follows q and v follows k without a gap, for as many rows as the pass has.
+class DeviceRows {
+ public:
+  const Backend* backend = nullptr;
+  const ModelWeights* weights = nullptr;  // pointers into device memory
+  OpContext cx;
+  StepBuffers b;              // those of lay_out_rows
+  int32_t* tokens = nullptr;  // [max_tok]
+
+  // Copies between the device and the host after the ops and copies before. Host memory is in use until wait().
+  virtual Status copy(void* to, const void* from, uint64_t bytes) = 0;
+  virtual Status wait() = 0;
+
+ protected:
+  ~DeviceRows() = default;
+};
+
 // Sees what a decode step did in each layer; see weir_trace_layer.
 class StepTrace {
  public:
@@ -73,7 +92,8 @@ class StepTrace {
 
 struct Step {
   const Model* model = nullptr;
-  const Backend* backend = nullptr;
+  const Backend* backend = nullptr;  // with `device` it only attends
+  DeviceRows* device = nullptr;      // computes the rest; null: the same backend does
   const Policy* policy = nullptr;
   KvCache* kv = nullptr;
   ColdPages* cold = nullptr;  // with recall
@@ -90,9 +110,13 @@ struct Step {
   const std::atomic<bool>* cancel = nullptr;  // looked at between the layers; null: never
 };
 
-// `max_pages`: most pages of a stream.
-void lay_out_buffers(const ModelConfig& config, const RopeTable& rope, const PolicyNeeds& needs, uint32_t max_tok,
-                     uint32_t max_pages, Arena& arena, StepBuffers& b);
+// The rows that matrices read and write, and the logits.
+void lay_out_rows(const ModelConfig& config, uint32_t max_tok, Arena& arena, StepBuffers& b);
+// Of them, what the host has of a pass on a device.
+void lay_out_shared_rows(const ModelConfig& config, uint32_t max_tok, Arena& arena, StepBuffers& b);
+// What attention needs besides. `max_pages`: most pages of a stream.
+void lay_out_attention(const ModelConfig& config, const RopeTable& rope, const PolicyNeeds& needs, uint32_t max_tok,
+                       uint32_t max_pages, Arena& arena, StepBuffers& b);
 
 // Decode steps of different sessions over one model as one pass: each weight is read once, and each session attends its
 // own pages by its own policy. Row i of the activations is that of steps[i], and they lie in the buffers of steps[0],

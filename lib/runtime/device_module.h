@@ -48,7 +48,7 @@ constexpr uint32_t device_interface(uint32_t version, std::string_view lists) {
 }
 
 // The number is raised with every change of this header, and of a rule or an enum that the module knows.
-inline constexpr uint32_t kDeviceInterface = device_interface(9, kDeviceLists);
+inline constexpr uint32_t kDeviceInterface = device_interface(10, kDeviceLists);
 
 // The most sessions that DeviceModule::step_many takes at once: an SM's registers can hold a GEMV's sums for this many
 // inputs.
@@ -215,8 +215,11 @@ struct DeviceModule {
   Status (*copy_in)(void* device, const void* host, uint64_t bytes);   // waits
   Status (*copy_out)(void* host, const void* device, uint64_t bytes);  // waits for everything before
   Status (*copy)(void* to, const void* from, uint64_t bytes);          // on the device; waits
-  Status (*fill)(void* device, uint8_t value, uint64_t bytes);         // waits
-  void* (*stream)();                                                   // the module's queue for ops outside sessions
+  // Copies between the device and the host after what was put into stream() before; host memory is in use until wait().
+  Status (*enqueue_copy)(void* to, const void* from, uint64_t bytes);
+  Status (*wait)();                                             // for everything in stream()
+  Status (*fill)(void* device, uint8_t value, uint64_t bytes);  // waits
+  void* (*stream)();                                            // the module's queue for ops outside sessions
   // Bytes per second of a copy from device memory to device memory, bytes read and written counted, over `bytes` bytes.
   Status (*copy_rate)(void* from, void* to, uint64_t bytes, double* rate);
   // Whether the device's kernels can compute with this matrix; the message says why not.

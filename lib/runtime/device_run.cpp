@@ -55,6 +55,17 @@ class Session::Observer final : public ChunkObserver {
   Status failed_;
 };
 
+// The staging memory is the beginning of the block.
+Status Session::pin_staging() {
+  const Status pinned = module_->pin(block_, plan_.staging_bytes);
+  if (!pinned.ok()) {
+    return fail(pinned.code(), "the session's %llu bytes of staging memory could not be pinned: %s",
+                static_cast<unsigned long long>(plan_.staging_bytes), module_->last_error());
+  }
+  staging_pinned_ = true;
+  return {};
+}
+
 Status Session::create_on_device(const SessionSetup& setup, SpillStore* other) {
   const PolicyNeeds& needs = policy_->needs();
   SessionPools measured;
@@ -76,12 +87,7 @@ Status Session::create_on_device(const SessionSetup& setup, SpillStore* other) {
     return fail(WEIR_ERR_OUT_OF_MEMORY, "the session's %llu bytes of host memory for staging could not be allocated%s",
                 static_cast<unsigned long long>(block_bytes_), HostMemory::thread_refusal().why);
   }
-  const Status pinned = module_->pin(block_, plan_.staging_bytes);
-  if (!pinned.ok()) {
-    return fail(pinned.code(), "the session's %llu bytes of staging memory could not be pinned: %s",
-                static_cast<unsigned long long>(plan_.staging_bytes), module_->last_error());
-  }
-  staging_pinned_ = true;
+  WEIR_TRY(pin_staging());
 
   auto* at = static_cast<std::byte*>(device_block_);
   SessionPools pools;

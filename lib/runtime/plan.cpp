@@ -18,7 +18,7 @@ constexpr uint32_t kMaxTokens = 1u << 30;
 const char* const kDeviceNames[] = {"auto", "cpu", "cuda", "vulkan"};
 
 Status check_numbers(const weir_session_options& o) {
-  if ((o.flags & ~uint32_t{WEIR_SESSION_TRACE}) != 0)
+  if ((o.flags & ~(uint32_t{WEIR_SESSION_TRACE} | uint32_t{WEIR_SESSION_HOST_ATTENTION})) != 0)
     return fail(WEIR_ERR_UNSUPPORTED, "session options: flags 0x%x are not known", o.flags);
   if (o.reserved != 0) return fail(WEIR_ERR_UNSUPPORTED, "session options: reserved is %u, not 0", o.reserved);
   if (o.device < WEIR_DEVICE_AUTO || o.device > WEIR_DEVICE_VULKAN)
@@ -98,8 +98,26 @@ bool may_keep_copies(const PolicyNeeds& needs, const StepRules& rules) {
   return !needs.may_recall && lets_pages_go(rules) && !holds_all;
 }
 
+// What a device cannot do for a session whose attention it computes.
+Status check_device_attention(const weir_session_options& o, const PolicyNeeds& needs, bool has_heads,
+                              const StepRules& rules) {
+  if (o.spill_budget_bytes != 0 && may_keep_copies(needs, rules))
+    return fail(WEIR_ERR_UNSUPPORTED, "spill_budget_bytes: what leaves the pool can be stored on the processor only");
+  if ((o.flags & WEIR_SESSION_TRACE) != 0)
+    return fail(WEIR_ERR_UNSUPPORTED, "WEIR_SESSION_TRACE: only the processor's steps can be traced");
+  if (needs.fetch_pages != 0)
+    return fail(WEIR_ERR_UNSUPPORTED, "policy %s: option recall=on runs on the processor only", o.policy);
+  if (has_heads)
+    return fail(WEIR_ERR_UNSUPPORTED, "option heads: streams that hold windows are for the processor only");
+  if (needs.layer_pages.differ() || needs.heads_differ) {
+    return fail(WEIR_ERR_UNSUPPORTED, "policy %s: budgets that differ by layer or head are for the processor only",
+                o.policy == nullptr ? "dense" : o.policy);
+  }
+  return {};
+}
+
 // The backend that the options ask for; WEIR_DEVICE_AUTO takes an available device that can run this session, else the
-// CPU.
+// CPU. Attention is computed on the host if the options say so, or the policy knows no other way.
 Status find_backend(const weir_session_options& o, const Model& model, const PolicyNeeds& needs, bool has_heads,
                     DeviceHost& devices, SessionSetup& setup) {
   setup.backend = &cpu_backend();
@@ -109,32 +127,25 @@ Status find_backend(const weir_session_options& o, const Model& model, const Pol
   };
   if (o.device == WEIR_DEVICE_CPU) return check_cpu();
   const auto find = [&]() -> Status {
-    if (o.spill_budget_bytes != 0 && may_keep_copies(needs, setup.rules))
-      return fail(WEIR_ERR_UNSUPPORTED, "spill_budget_bytes: what leaves the pool can be stored on the processor only");
-    if ((o.flags & WEIR_SESSION_TRACE) != 0)
-      return fail(WEIR_ERR_UNSUPPORTED, "WEIR_SESSION_TRACE: only the processor's steps can be traced");
-    if (needs.history.group != 0)
-      return fail(WEIR_ERR_UNSUPPORTED, "policy %s: attention over single tokens runs on the processor only", o.policy);
-    if (needs.fetch_pages != 0)
-      return fail(WEIR_ERR_UNSUPPORTED, "policy %s: option recall=on runs on the processor only", o.policy);
-    if (has_heads)
-      return fail(WEIR_ERR_UNSUPPORTED, "option heads: streams that hold windows are for the processor only");
-    if (needs.layer_pages.differ() || needs.heads_differ) {
-      return fail(WEIR_ERR_UNSUPPORTED, "policy %s: budgets that differ by layer or head are for the processor only",
-                  o.policy == nullptr ? "dense" : o.policy);
-    }
+    const bool on_host = (o.flags & WEIR_SESSION_HOST_ATTENTION) != 0 || needs.history.group != 0;
+    WEIR_TRY(on_host ? check_cpu() : check_device_attention(o, needs, has_heads, setup.rules));
     const DeviceModule* module = nullptr;
     WEIR_TRY(devices.cuda(module));
     WEIR_TRY(check_traits(model.config().traits, module->backend->traits, module->backend->name));
-    WEIR_TRY(from_module(*module, module->check_session(model.config(), needs, setup.rules)));
+    WEIR_TRY(from_module(*module, on_host ? module->check_session(model.config(), PolicyNeeds(), StepRules())
+                                          : module->check_session(model.config(), needs, setup.rules)));
     WEIR_TRY(DeviceWeights::check(*module, model));
     // AUTO falls back to the CPU where the model can never fit on the device, or the device was lost.
     DeviceInfo info = {};
     WEIR_TRY(from_module(*module, module->info(info)));
     if (o.device == WEIR_DEVICE_AUTO && DeviceWeights::bytes_of(model) >= info.total_bytes)
       return fail(WEIR_ERR_OUT_OF_MEMORY, "the model is larger than the device's memory");
-    setup.module = module;
-    setup.backend = module->backend;
+    if (on_host) {
+      setup.rows = module;
+    } else {
+      setup.module = module;
+      setup.backend = module->backend;
+    }
     return {};
   };
   const Status status = find();
@@ -325,8 +336,9 @@ void lay_out_session(const SessionSetup& setup, const PolicyNeeds& needs, Sessio
   PolicyNeeds wanted = needs;
   wanted.page_mass = needs.page_mass || setup.trace;
   wanted.row_lse = setup.kv.windows.compensates;
-  lay_out_buffers(setup.model->config(), setup.model->rope(), wanted, setup.max_tok, setup.kv.max_capacity(),
-                  p.workspace, step.b);
+  const ModelConfig& c = setup.model->config();
+  if (setup.rows == nullptr) lay_out_rows(c, setup.max_tok, p.workspace, step.b);
+  lay_out_attention(c, setup.model->rope(), wanted, setup.max_tok, setup.kv.max_capacity(), p.workspace, step.b);
   step.cx.scratch_bytes = setup.backend->scratch_bytes(setup.shapes);
   step.cx.scratch = p.workspace.take<std::byte>(step.cx.scratch_bytes);
   sampler.lay_out(setup.model->config().vocab_size, p.sampler);
@@ -412,17 +424,19 @@ void fill_plan(const SessionSetup& setup, const PolicyNeeds& needs, const Sessio
   plan.kv_bytes = p.pages.used();
   plan.digest_bytes = p.digests.used();
   plan.table_bytes = p.tables.used();
-  plan.workspace_bytes = p.workspace.used();
+  plan.workspace_bytes = p.workspace.used() + p.rows.used();
   plan.sampler_bytes = p.sampler.used();
   plan.session_bytes = sizeof(Session);
+  plan.device = WEIR_DEVICE_CPU;
+  plan.device_bytes = p.rows.used();
   if (setup.module != nullptr) {
     plan.session_bytes += setup.module->session_bytes;
+    plan.device_bytes = plan.kv_bytes + plan.digest_bytes + plan.table_bytes + plan.workspace_bytes;
+  }
+  if (setup.module != nullptr || setup.rows != nullptr) {
     plan.staging_bytes = align_up(p.staging.used(), kStagingAlignment);
     plan.device = WEIR_DEVICE_CUDA;
-    plan.device_bytes = plan.kv_bytes + plan.digest_bytes + plan.table_bytes + plan.workspace_bytes;
     plan.device_weights_bytes = DeviceWeights::bytes_of(*setup.model);
-  } else {
-    plan.device = WEIR_DEVICE_CPU;
   }
   plan.spill_bytes = setup.spill_plan.total_bytes();
   plan.spill_file_bytes = setup.spill_plan.file_bytes;
@@ -445,6 +459,8 @@ Status Session::plan(const Model& model, const weir_session_options& options, ui
   DeviceBuffers device;
   DeviceStaging staging;
   if (setup.module != nullptr) lay_out_staging(setup, policy->needs(), pools.tables.used(), pools, device, staging);
+  ModuleRows rows;
+  if (setup.rows != nullptr) lay_out_device_rows(setup, pools, step.b, rows);
   fill_plan(setup, policy->needs(), pools, plan);
   policy->~Policy();
   return {};

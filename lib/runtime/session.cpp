@@ -34,10 +34,12 @@ Status Session::build(SpillStore* other) {
   }
   SessionPools measured;
   lay_out_session(setup, policy_->needs(), measured, kv_, step_, sampler_, tokens_);
+  if (setup.rows != nullptr) lay_out_device_rows(setup, measured, step_.b, rows_);
   fill_plan(setup, policy_->needs(), measured, plan_);
-  block_bytes_ = plan_.total_bytes - plan_.session_bytes - plan_.spill_bytes;
+  if (setup.rows != nullptr) WEIR_TRY(take_device_rows(measured));
+  block_bytes_ = plan_.total_bytes - plan_.session_bytes - plan_.spill_bytes - plan_.device_bytes;
   try {
-    block_ = memory_.allocate(block_bytes_, kCacheLine);
+    block_ = memory_.allocate(block_bytes_, block_alignment());
   } catch (const std::bad_alloc&) {
     return fail(WEIR_ERR_OUT_OF_MEMORY, "the session's %llu bytes (%llu of them KV pages) could not be allocated%s",
                 static_cast<unsigned long long>(plan_.total_bytes), static_cast<unsigned long long>(plan_.kv_bytes),
@@ -45,7 +47,9 @@ Status Session::build(SpillStore* other) {
   }
   auto* at = static_cast<std::byte*>(block_);
   SessionPools pools;
-  for (auto [pool, size] : {std::pair{&pools.pages, measured.pages.used()},
+  pools.rows = Arena(static_cast<std::byte*>(device_block_), measured.rows.used());
+  for (auto [pool, size] : {std::pair{&pools.staging, plan_.staging_bytes},
+                            {&pools.pages, measured.pages.used()},
                             {&pools.digests, measured.digests.used()},
                             {&pools.tables, measured.tables.used()},
                             {&pools.workspace, measured.workspace.used()},
@@ -54,6 +58,10 @@ Status Session::build(SpillStore* other) {
     at += size;
   }
   lay_out_session(setup, policy_->needs(), pools, kv_, step_, sampler_, tokens_);
+  if (setup.rows != nullptr) {
+    lay_out_device_rows(setup, pools, step_.b, rows_);
+    WEIR_TRY(pin_staging());
+  }
   if (setup.has_store()) WEIR_TRY(create_store(other));
   return begin();
 }

@@ -28,6 +28,7 @@ struct SessionSetup {
   const Model* model = nullptr;
   const Backend* backend = nullptr;
   const DeviceModule* module = nullptr;  // of a device backend; null: the CPU
+  const DeviceModule* rows = nullptr;    // of a device that computes all but attention; then `module` is null
   StepRules rules;                       // what its kernels do for the policy
   uint32_t n_threads = 1;
   uint32_t max_tok = 0;  // rows of a prefill chunk
@@ -45,6 +46,17 @@ struct SessionSetup {
 inline constexpr uint64_t kStagingAlignment = 4096;
 
 class Session;
+struct SessionPools;
+
+// What a device computes for a session whose attention is computed on the host.
+class ModuleRows final : public DeviceRows {
+ public:
+  const DeviceModule* module = nullptr;
+  Status copy(void* to, const void* from, uint64_t bytes) override {
+    return from_module(*module, module->enqueue_copy(to, from, bytes));
+  }
+  Status wait() override { return from_module(*module, module->wait()); }
+};
 
 // Sessions by index, in whatever array the caller holds them.
 struct SessionList {
@@ -196,6 +208,7 @@ class Session {
   Status begin();
   Status copy_conversation(Session& parent);
   void copy_counters(const Session& parent);
+  Status take_device_rows(const SessionPools& measured);  // host_attention.cpp
   // Sessions on a device pin their staging memory, in whole pages of the operating system.
   size_t block_alignment() const { return module_ != nullptr ? kStagingAlignment : kCacheLine; }
 
@@ -237,6 +250,7 @@ class Session {
   Status create_store(SpillStore* other);  // null: an empty one
   void seal(uint32_t first);               // copies the pages that the tokens from position `first` on have filled
   Status create_on_device(const SessionSetup& setup, SpillStore* other);
+  Status pin_staging();
   Status run_device_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_left);
   Status run_device_step(weir_token token);
   Status open_device_step();
@@ -279,8 +293,9 @@ class Session {
   uint64_t block_bytes_ = 0;
   bool has_logits_ = false;
 
+  const DeviceModule* module_ = nullptr;  // of a session on a device, or with attention alone on the host
+  ModuleRows rows_;                       // of the latter
   // On a device: kv_ has the host's tables, device_kv_ the device's; one of the two may be out of date.
-  const DeviceModule* module_ = nullptr;
   DeviceSession* device_ = nullptr;
   KvCache device_kv_;
   DeviceStaging staging_;

@@ -9,6 +9,7 @@ namespace weir {
 struct SessionPools {
   Arena pages, digests, tables, workspace, sampler;  // all but the sampler are device memory in sessions on a device
   Arena staging;                                     // host memory that a device copies from and to
+  Arena rows;  // device memory of a session whose attention is computed on the host
 };
 
 // Takes everything from the pools; over measuring arenas it only adds up sizes. `tokens`: [context_tokens].
@@ -17,6 +18,8 @@ void lay_out_session(const SessionSetup& setup, const PolicyNeeds& needs, Sessio
 // What a session on a device needs besides: its staging memory and the module's buffers.
 void lay_out_staging(const SessionSetup& setup, const PolicyNeeds& needs, uint64_t table_bytes, SessionPools& pools,
                      DeviceBuffers& device, DeviceStaging& staging);
+// What a session has instead whose attention the host computes and the rest a device.
+void lay_out_device_rows(const SessionSetup& setup, SessionPools& pools, StepBuffers& host, ModuleRows& rows);
 void fill_plan(const SessionSetup& setup, const PolicyNeeds& needs, const SessionPools& pools, weir_plan_info& plan);
 
 }  // namespace weir

@@ -79,6 +79,9 @@ Status Session::check_together(const SessionList& sessions, uint32_t n) {
       return fail(WEIR_ERR_INVALID_ARG, "sessions[0] and sessions[%u] are of different models", i);
     if (sessions[i].module_ != first.module_)
       return fail(WEIR_ERR_INVALID_ARG, "sessions[0] and sessions[%u] are on different devices", i);
+    if ((sessions[i].device_ == nullptr) != (first.device_ == nullptr))
+      return fail(WEIR_ERR_INVALID_ARG, "of sessions[0] and sessions[%u] only one computes its attention on the host",
+                  i);
   }
   return {};
 }

@@ -205,7 +205,7 @@ Started start_session(weir_model* model, const SessionFlags& flags, uint32_t ses
                       const SessionHook& on_prefilled) {
   Started started;
   SessionOptions options(flags);
-  options.get().flags = session_flags;
+  options.get().flags |= session_flags;
   try {
     started.plan = make_plan(model, options.get());
     started.session = create_session(model, options.get());

@@ -57,6 +57,7 @@ SessionOptions::SessionOptions(const SessionFlags& flags) : policy_(flags.policy
   }
   for (size_t i = 0; i < keys_.size(); ++i) pairs_.push_back({keys_[i].c_str(), values_[i].c_str()});
   options_.device = device_number(flags.device);
+  options_.flags = flags.host_attention ? uint32_t{WEIR_SESSION_HOST_ATTENTION} : 0;
   options_.context_tokens = flags.context;
   options_.batch_tokens = flags.batch;
   options_.budget_tokens = flags.budget;
@@ -138,6 +139,9 @@ CLI::Option* add_device_flag(CLI::App& app, std::string& device) {
 
 void add_session_flags(CLI::App& app, SessionFlags& flags) {
   add_device_flag(app, flags.device);
+  app.add_flag("--host-attention", flags.host_attention,
+               "On a device: keep keys and values in host memory and attend on the processor")
+      ->group("Machine");
   add_threads_flag(app, flags);
   app.add_option("--context", flags.context,
                  "Most positions of a conversation; default: what the model was trained for")

@@ -32,6 +32,7 @@ struct SessionFlags {
   uint64_t spill_file_bytes = 0;
   uint64_t spill_raw_bytes = 0;             // 0: a quarter of the memory
   uint32_t spill_flags = 0;                 // WEIR_SPILL_*
+  bool host_attention = false;              // WEIR_SESSION_HOST_ATTENTION
   uint32_t max_prompt = 0;                  // tokens to plan for where a policy pins prompts beyond the budget
   std::vector<std::string> policy_options;  // "key=value"
 

@@ -1,4 +1,4 @@
-/* api: sessions whose attention learns from its past. Plans count the tables; tracing and devices are refused by name;
+/* api: sessions whose attention learns from its past. Plans count the tables; tracing is refused by name;
  * a rewind forgets the tokens that are gone, and a prompt begins anew what was learned; a cancel teaches nothing. */
 #include <pthread.h>
 #include <time.h>
@@ -107,22 +107,14 @@ static void lfps__plan_counts_the_tables(void **state) {
     }
 }
 
-static void lfps__trace_and_devices_are_refused(void **state) {
+static void lfps__traces_are_refused(void **state) {
     const fixture *f = *state;
     weir_session *session = NULL;
-    weir_plan_info plan = WEIR_PLAN_INFO_INIT;
     weir_session_options options = options_of(NULL, 0, 0);
     options.flags = WEIR_SESSION_TRACE;
     assert_error(weir_session_create(f->model, &options, &session), WEIR_ERR_UNSUPPORTED, "policy lfps");
     assert_non_null(strstr(weir_last_error(), "WEIR_SESSION_TRACE"));
     assert_null(session);
-    options.flags = 0;
-    options.device = WEIR_DEVICE_CUDA;
-    assert_error(weir_session_create(f->model, &options, &session), WEIR_ERR_UNSUPPORTED, "policy lfps");
-    assert_null(session);
-    options.device = WEIR_DEVICE_AUTO;
-    assert_ok(weir_plan(f->model, &options, &plan));
-    assert_int_equal(plan.device, WEIR_DEVICE_CPU);
 }
 
 /* A prompt after a rewind begins the tables anew: the session goes on with the bits of one that never went further. */
@@ -274,7 +266,7 @@ static void lfps__cancelled_prompts_teach_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lfps__plan_counts_the_tables),  cmocka_unit_test(lfps__trace_and_devices_are_refused),
+        cmocka_unit_test(lfps__plan_counts_the_tables),  cmocka_unit_test(lfps__traces_are_refused),
         cmocka_unit_test(lfps__a_prompt_after_a_rewind), cmocka_unit_test(lfps__steps_after_a_rewind),
         cmocka_unit_test(lfps__reset_forgets),           cmocka_unit_test(lfps__cancelled_between_chunks),
         cmocka_unit_test(lfps__cancelled_prompts_teach_nothing),

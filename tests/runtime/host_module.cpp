@@ -1,9 +1,13 @@
-// A backend module whose device is the processor: memory, copies and page tables work, and nothing is computed. With it
-// tests see what the library itself does in sessions on a device: saving, restoring, rewinding, forking.
+// A backend module whose device is the processor: memory, copies, page tables and single ops work, and whole steps do
+// not. With it tests see what the library itself does in sessions on a device (saving, restoring, rewinding, forking),
+// and in sessions whose attention alone is computed on the host.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <new>
+#include <span>
+#include <vector>
 
 #include "runtime/device_module.h"
 
@@ -81,14 +85,28 @@ Status info(DeviceInfo& info) {
   info.total_bytes = info.free_bytes = uint64_t{1} << 33;
   return {};
 }
+std::mutex g_mutex;
+uint32_t g_calls_until_failure = 0;                // 0: never
+std::vector<std::span<const std::byte>> g_memory;  // of the device
+
+Status count_call(const char* what) {
+  if (g_calls_until_failure == 0 || --g_calls_until_failure != 0) return {};
+  return fail(WEIR_ERR_DEVICE_LOST, "the host module fails in %s, as it was told", what);
+}
+
 // Memory that is fresh holds anything.
 Status allocate(uint64_t bytes, void** out) {
+  const std::lock_guard lock(g_mutex);
+  WEIR_TRY(count_call("allocating"));
   *out = std::aligned_alloc(256, align_up(bytes, 256));
   if (*out == nullptr) return Status(WEIR_ERR_OUT_OF_MEMORY);
   std::memset(*out, 0xFF, bytes);
+  g_memory.emplace_back(static_cast<const std::byte*>(*out), bytes);
   return {};
 }
 Status release(void* device) {
+  const std::lock_guard lock(g_mutex);
+  std::erase_if(g_memory, [&](const auto& memory) { return memory.data() == device; });
   std::free(device);
   return {};
 }
@@ -102,6 +120,32 @@ Status fill(void* device, uint8_t value, uint64_t bytes) {
   std::memset(device, value, bytes);
   return {};
 }
+// Copies take what is there when they are asked for. What goes to the host arrives when that waits, no earlier.
+struct Arrival {
+  void* to;
+  std::vector<std::byte> bytes;
+};
+std::vector<Arrival> g_arrivals;
+
+Status enqueue_copy(void* to, const void* from, uint64_t bytes) {
+  const std::lock_guard lock(g_mutex);
+  WEIR_TRY(count_call("a copy"));
+  const auto* begin = static_cast<const std::byte*>(from);
+  const bool is_in = std::any_of(g_memory.begin(), g_memory.end(), [&](const auto& memory) {
+    return to >= memory.data() && to < memory.data() + memory.size();
+  });
+  is_in ? (void)std::memcpy(to, from, bytes) : g_arrivals.push_back({to, {begin, begin + bytes}});
+  return {};
+}
+
+Status wait() {
+  const std::lock_guard lock(g_mutex);
+  WEIR_TRY(count_call("waiting"));
+  for (const Arrival& arrival : g_arrivals) std::memcpy(arrival.to, arrival.bytes.data(), arrival.bytes.size());
+  g_arrivals.clear();
+  return {};
+}
+
 void* stream() { return nullptr; }
 Status copy_rate(void*, void*, uint64_t, double*) { return computes_nothing(); }
 Status check_weight(const Weight&) { return {}; }
@@ -125,10 +169,10 @@ Status step_many(DeviceSession* const*, const int32_t*, uint32_t) { return compu
 const DeviceModule& module() {
   static const Backend backend = {"host",
                                   WEIR_DEVICE_CUDA,
-                                  reference_backend().ops,
-                                  [](const OpShapes&) { return uint64_t{256}; },
+                                  cpu_backend().ops,
+                                  cpu_backend().scratch_bytes,
                                   [] { return "none"; },
-                                  reference_backend().traits};
+                                  cpu_backend().traits};
   static const DeviceModule module = {kDeviceInterface,
                                       static_cast<uint32_t>(align_up(sizeof(HostSession), 64)),
                                       &backend,
@@ -142,6 +186,8 @@ const DeviceModule& module() {
                                       copy_in,
                                       copy_in,
                                       copy_in,
+                                      enqueue_copy,
+                                      wait,
                                       fill,
                                       stream,
                                       copy_rate,
@@ -158,6 +204,13 @@ const DeviceModule& module() {
 
 }  // namespace
 }  // namespace weir
+
+// Lets the n-th allocation, queued copy or wait from now on fail; 0: none.
+extern "C" __attribute__((visibility("default"))) void weir_host_module_fail_at(uint32_t n) {
+  const std::lock_guard lock(weir::g_mutex);
+  weir::g_calls_until_failure = n;
+  weir::g_arrivals.clear();
+}
 
 extern "C" __attribute__((visibility("default"))) const weir::DeviceModule* weir_device_module(uint32_t version) {
   return version == weir::kDeviceInterface ? &weir::module() : nullptr;

@@ -6,39 +6,16 @@
 #include <vector>
 
 #include "api/handles.h"
+#include "host_models.h"
 #include "tests/api/saved_bytes.h"
 
 namespace {
 
+using namespace host_models;
 using namespace saved_bytes;
 
 constexpr char kSmallModel[] = WEIR_SOURCE_DIR "/tests/golden/models/llama_f32.gguf";
 constexpr char kWindowModel[] = WEIR_SOURCE_DIR "/tests/golden/models/gemma3_f32.gguf";
-
-using Options = std::vector<weir_key_value>;
-
-struct Close {
-  void operator()(weir_session* session) const { weir_session_destroy(session); }
-};
-using Session = std::unique_ptr<weir_session, Close>;
-
-struct Models {
-  explicit Models(const char* path) {
-    weir_runtime_options options = WEIR_RUNTIME_OPTIONS_INIT;
-    options.n_threads = 1;
-    options.backend_dir = WEIR_HOST_MODULE;
-    assert_ok(weir_runtime_create(&options, &runtime));
-    assert_ok(weir_model_open(runtime, path, nullptr, &model));
-  }
-  ~Models() {
-    weir_model_close(model);
-    weir_runtime_destroy(runtime);
-  }
-  Models(const Models&) = delete;
-  Models& operator=(const Models&) = delete;
-  weir_runtime* runtime = nullptr;
-  weir_model* model = nullptr;
-};
 
 struct Setup {
   const char* policy;
@@ -75,8 +52,6 @@ Session open_session(const Models& m, const Setup& s, int32_t device) {
   assert_ok(weir_session_create(m.model, &o, &session));
   return Session(session);
 }
-
-weir_token token(uint32_t i) { return static_cast<weir_token>(i * 2654435761u % 199 + 20); }
 
 void converse(const Session& session) {
   std::vector<weir_token> prompt;

@@ -1,0 +1,36 @@
+// Sessions whose keys, values and attention stay on the host, while a device has the weights and computes everything
+// else. To the rest of the library they are sessions on the CPU. In each layer the rows of q, k and v come from the
+// device and those of the output go there (run_attention in models/decoder.cpp); they lie in pinned memory.
+#include "runtime/session.h"
+#include "runtime/session_pools.h"
+
+namespace weir {
+
+void lay_out_device_rows(const SessionSetup& setup, SessionPools& p, StepBuffers& host, ModuleRows& rows) {
+  const ModelConfig& c = setup.model->config();
+  lay_out_shared_rows(c, setup.max_tok, p.staging, host);
+  lay_out_rows(c, setup.max_tok, p.rows, rows.b);
+  rows.tokens = p.rows.take<int32_t>(setup.max_tok);
+  OpShapes shapes = setup.shapes;
+  shapes.max_pages = 1;  // no attention
+  shapes.history_tokens = 0;
+  rows.cx.scratch_bytes = setup.rows->backend->scratch_bytes(shapes);
+  rows.cx.scratch = p.rows.take<std::byte>(rows.cx.scratch_bytes);
+}
+
+// The weights and the memory on the device.
+Status Session::take_device_rows(const SessionPools& measured) {
+  const DeviceModule& module = *setup_.rows;
+  module_ = rows_.module = &module;
+  WEIR_TRY(device_weights_.ensure(devices_, module, *setup_.model, pool_));
+  WEIR_TRY(devices_.allocate(module, measured.rows.used(), "the session's activations", &device_block_));
+  device_bytes_ = measured.rows.used();
+  rows_.backend = module.backend;
+  rows_.weights = &device_weights_.weights();
+  rows_.cx.stream = module.stream();
+  rows_.cx.pool = &pool_;
+  step_.device = &rows_;
+  return {};
+}
+
+}  // namespace weir

@@ -1,0 +1,39 @@
+// Models and sessions of a runtime whose device is host_module.cpp.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "tests/api/api_test.h"
+
+namespace host_models {
+
+using Options = std::vector<weir_key_value>;
+
+struct Close {
+  void operator()(weir_session* session) const { weir_session_destroy(session); }
+};
+using Session = std::unique_ptr<weir_session, Close>;
+
+struct Models {
+  explicit Models(const char* path) {
+    weir_runtime_options options = WEIR_RUNTIME_OPTIONS_INIT;
+    options.n_threads = 1;
+    options.backend_dir = WEIR_HOST_MODULE;
+    assert_ok(weir_runtime_create(&options, &runtime));
+    assert_ok(weir_model_open(runtime, path, nullptr, &model));
+  }
+  ~Models() {
+    weir_model_close(model);
+    weir_runtime_destroy(runtime);
+  }
+  Models(const Models&) = delete;
+  Models& operator=(const Models&) = delete;
+  weir_runtime* runtime = nullptr;
+  weir_model* model = nullptr;
+};
+
+// A reproducible token of the small models in tests/golden.
+inline weir_token token(uint32_t i) { return static_cast<weir_token>(i * 2654435761u % 199 + 20); }
+
+}  // namespace host_models

@@ -1,0 +1,321 @@
+// runtime: sessions whose attention is computed on the host and the rest on a device, without a device:
+// host_module.cpp computes with the processor's ops, so every bit must be that of a session on the processor. What
+// crosses to the host arrives when the library waits, no earlier.
+#include <dlfcn.h>
+
+#include <cstring>
+#include <filesystem>
+#include <set>
+#include <string>
+
+#include "host_models.h"
+#include "tests/api/saved_bytes.h"
+#include "tests/policy/every_policy.h"
+#include "weir/experimental.h"
+
+namespace {
+
+using namespace host_models;
+using namespace saved_bytes;
+
+constexpr char kModels[] = WEIR_SOURCE_DIR "/tests/golden/models";
+constexpr char kSmallModel[] = WEIR_SOURCE_DIR "/tests/golden/models/llama_f32.gguf";
+constexpr uint32_t kPrompt = 150, kSteps = 24;
+
+struct Row {
+  const char* policy;
+  Options options;
+  uint32_t budget;
+};
+
+// Budgets that make pages leave or stay cold during kPrompt + kSteps tokens.
+const Row kRows[] = {
+    {"dense", {}, 0},
+    {"sink", {}, 96},
+    {"h2o", {{"skip_layers", "0"}}, 96},
+    {"tova", {{"skip_layers", "0"}}, 96},
+    {"quest", {{"skip_layers", "0"}}, 64},
+    {"raas", {}, 96},
+    {"hybrid", {{"skip_layers", "0"}}, 128},
+    {"random", {}, 96},
+    {"arkvale", {}, 128},
+    {"psa", {{"skip_layers", "0"}, {"recall", "on"}}, 128},
+    {"lfps", {{"skip_layers", "0"}}, 32},
+};
+
+weir_session_options options_of(const Row& row, int32_t device, uint32_t flags) {
+  weir_session_options o = WEIR_SESSION_OPTIONS_INIT;
+  o.device = device;
+  o.flags = flags;
+  o.context_tokens = 512;
+  o.batch_tokens = 64;
+  o.policy = row.policy;
+  o.policy_options = row.options.data();
+  o.n_policy_options = static_cast<uint32_t>(row.options.size());
+  o.budget_tokens = row.budget;
+  return o;
+}
+
+Session open_session(const Models& m, const weir_session_options& options) {
+  weir_session* session = nullptr;
+  assert_ok(weir_session_create(m.model, &options, &session));
+  return Session(session);
+}
+
+// One on the processor, and one under the device.
+struct Pair {
+  Pair(const Models& m, const Row& row)
+      : host(open_session(m, options_of(row, WEIR_DEVICE_CPU, 0))),
+        split(open_session(m, options_of(row, WEIR_DEVICE_CUDA, WEIR_SESSION_HOST_ATTENTION))) {}
+  Session host, split;
+};
+
+weir_status prefill(const Session& session, uint32_t first, uint32_t n) {
+  std::vector<weir_token> tokens;
+  for (uint32_t i = 0; i < n; ++i) tokens.push_back(token(first + i));
+  return weir_session_prefill(session.get(), tokens.data(), n, nullptr, nullptr);
+}
+
+std::vector<float> logits_of(const Session& session) {
+  const float* logits = nullptr;
+  uint32_t n = 0;
+  assert_ok(weir_session_logits(session.get(), &logits, &n));
+  return {logits, logits + n};
+}
+
+uint32_t n_tokens(const Session& session) {
+  weir_session_stats stats = WEIR_SESSION_STATS_INIT;
+  assert_ok(weir_session_get_stats(session.get(), &stats));
+  return static_cast<uint32_t>(stats.n_tokens);
+}
+
+void assert_alike(const Session& a, const Session& b, const std::string& what) {
+  if (n_tokens(a) != n_tokens(b) || logits_of(a) != logits_of(b)) fail_msg("%s: other logits", what.c_str());
+}
+
+void converse_alike(const Models& m, const Row& row, const std::string& what) {
+  const Pair p(m, row);
+  for (const Session* session : {&p.host, &p.split}) assert_ok(prefill(*session, 0, kPrompt));
+  assert_alike(p.host, p.split, what + ", prompt");
+  for (uint32_t i = 0; i < kSteps; ++i) {
+    for (const Session* session : {&p.host, &p.split}) assert_ok(weir_session_step(session->get(), token(900 + i)));
+    assert_alike(p.host, p.split, what + ", step " + std::to_string(i));
+  }
+}
+
+void host_attention__has_the_bits_of_the_processor(void**) {
+  ASSERT_EVERY_POLICY(kRows, policy);
+  const Models m(kSmallModel);
+  for (const Row& row : kRows) converse_alike(m, row, row.policy);
+}
+
+// Norms after stages and of whole rows, windows, soft caps, biases, experts, sinks of heads.
+void host_attention__every_architecture(void**) {
+  uint32_t n = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(kModels)) {
+    if (!entry.path().filename().string().ends_with("_f32.gguf")) continue;
+    const Models m(entry.path().c_str());
+    for (const Row& row : {kRows[0], kRows[N_POLICIES - 1]}) converse_alike(m, row, entry.path().filename().string());
+    ++n;
+  }
+  assert_true(n >= 10);
+}
+
+// What is planned is taken, and the device's part of it does not grow with the context.
+void host_attention__takes_what_the_plan_says(void**) {
+  const Models m(kSmallModel);
+  std::set<uint64_t> device_bytes;
+  for (const uint32_t context : {512u, 4096u}) {
+    weir_session_options o = options_of(kRows[0], WEIR_DEVICE_CUDA, WEIR_SESSION_HOST_ATTENTION);
+    o.context_tokens = context;
+    weir_plan_info plan = WEIR_PLAN_INFO_INIT;
+    assert_ok(weir_plan(m.model, &o, &plan));
+    assert_int_equal(plan.device, WEIR_DEVICE_CUDA);
+    assert_int_equal(plan.total_bytes, plan.kv_bytes + plan.table_bytes + plan.workspace_bytes + plan.sampler_bytes +
+                                           plan.session_bytes + plan.staging_bytes);
+    assert_true(plan.device_bytes > 0 && plan.device_bytes < plan.workspace_bytes);
+    const Session session = open_session(m, o);
+    weir_memory_info memory = WEIR_MEMORY_INFO_INIT;
+    assert_ok(prefill(session, 0, kPrompt));
+    assert_ok(weir_session_step(session.get(), 30));
+    assert_ok(weir_session_memory(session.get(), &memory));
+    assert_int_equal(memory.plan_bytes, plan.total_bytes);
+    assert_int_equal(memory.bytes, plan.total_bytes);
+    assert_int_equal(memory.peak_bytes, plan.total_bytes);
+    assert_int_equal(memory.device_bytes, plan.device_bytes);
+    assert_int_equal(memory.allocs_while_decoding, 0);
+    weir_memory_counters counters = WEIR_MEMORY_COUNTERS_INIT;
+    assert_ok(weir_runtime_memory(m.runtime, &counters));
+    assert_int_equal(counters.device_bytes, plan.device_bytes + plan.device_weights_bytes);
+    device_bytes.insert(plan.device_bytes);
+  }
+  assert_int_equal(device_bytes.size(), 1);
+  weir_memory_counters counters = WEIR_MEMORY_COUNTERS_INIT;
+  assert_ok(weir_runtime_memory(m.runtime, &counters));
+  assert_int_equal(counters.n_device_allocs - counters.n_device_frees, 1);  // the weights
+}
+
+// lfps needs no flag, and WEIR_DEVICE_AUTO finds the device for it. On the processor the flag changes nothing.
+void host_attention__is_chosen(void**) {
+  const Models m(kSmallModel);
+  const Row& lfps = kRows[N_POLICIES - 1];
+  weir_plan_info plan = WEIR_PLAN_INFO_INIT, without = WEIR_PLAN_INFO_INIT;
+  for (const int32_t device : {WEIR_DEVICE_CUDA, WEIR_DEVICE_AUTO}) {
+    const weir_session_options o = options_of(lfps, device, 0);
+    assert_ok(weir_plan(m.model, &o, &plan));
+    assert_int_equal(plan.device, WEIR_DEVICE_CUDA);
+    assert_true(plan.device_bytes < plan.workspace_bytes);
+  }
+  const weir_session_options flagged = options_of(lfps, WEIR_DEVICE_CPU, WEIR_SESSION_HOST_ATTENTION),
+                             plain = options_of(lfps, WEIR_DEVICE_CPU, 0);
+  assert_ok(weir_plan(m.model, &flagged, &plan));
+  assert_ok(weir_plan(m.model, &plain, &without));
+  assert_memory_equal(&plan, &without, sizeof(plan));
+  assert_int_equal(plan.device, WEIR_DEVICE_CPU);
+}
+
+// Several steps as one pass, of sessions with different policies; only sessions of one kind step together.
+void host_attention__steps_together(void**) {
+  const Models m(kSmallModel);
+  std::vector<Session> together, alone;
+  for (const Row& row : {kRows[0], kRows[4], kRows[N_POLICIES - 1]}) {
+    Pair p(m, row);
+    for (const Session* session : {&p.host, &p.split})
+      assert_ok(prefill(*session, 0, 40 + static_cast<uint32_t>(together.size())));
+    together.push_back(std::move(p.split));
+    alone.push_back(std::move(p.host));
+  }
+  weir_session* handles[] = {together[0].get(), together[1].get(), together[2].get()};
+  for (uint32_t i = 0; i < kSteps; ++i) {
+    const weir_token tokens[] = {token(i), token(i + 50), token(i + 77)};
+    assert_ok(weir_step_many(handles, tokens, 3));
+    for (uint32_t s = 0; s < 3; ++s) {
+      assert_ok(weir_session_step(alone[s].get(), tokens[s]));
+      assert_alike(alone[s], together[s], "session " + std::to_string(s));
+    }
+  }
+  const Session on_device = open_session(m, options_of(kRows[0], WEIR_DEVICE_CUDA, 0));
+  weir_session* mixed[] = {together[0].get(), on_device.get()};
+  const weir_token tokens[] = {30, 30};
+  assert_error(weir_step_many(mixed, tokens, 2), WEIR_ERR_INVALID_ARG, "only one computes its attention on the host");
+  mixed[1] = alone[0].get();
+  assert_error(weir_step_many(mixed, tokens, 2), WEIR_ERR_INVALID_ARG, "on different devices");
+}
+
+void host_attention__forks_saves_and_rewinds(void**) {
+  const Models m(kSmallModel);
+  for (const Row& row : {kRows[0], kRows[4], kRows[8]}) {
+    const Pair p(m, row), other(m, row);
+    for (const Session* session : {&p.host, &p.split}) {
+      assert_ok(prefill(*session, 0, kPrompt));
+      assert_ok(weir_session_step(session->get(), 44));
+    }
+    const File file = saved(p.split);
+    assert_true(file == saved(p.host));
+    assert_ok(try_restore(other.split, file));
+    weir_session* handle = nullptr;
+    assert_ok(weir_session_fork(p.split.get(), &handle));
+    const Session fork(handle);
+    for (uint32_t i = 0; i < kSteps; ++i) {
+      for (const Session* session : {&p.host, &p.split, &other.split, &fork}) {
+        assert_ok(weir_session_step(session->get(), token(i)));
+        assert_alike(p.host, *session, row.policy);
+      }
+    }
+    for (const Session* session : {&p.host, &p.split}) {
+      assert_ok(weir_session_rewind(session->get(), kPrompt, 0));
+      assert_ok(weir_session_step(session->get(), 71));
+    }
+    assert_alike(p.host, p.split, "rewound");
+  }
+}
+
+// Masses of steps can be traced, which a device's own attention cannot.
+void host_attention__traces(void**) {
+  const Models m(kSmallModel);
+  const auto trace = reinterpret_cast<weir_session_trace_fn>(weir_get_experimental("weir_session_trace"));
+  assert_non_null(trace);
+  const uint32_t flags = WEIR_SESSION_HOST_ATTENTION | WEIR_SESSION_TRACE;
+  const Session session = open_session(m, options_of(kRows[0], WEIR_DEVICE_CUDA, flags));
+  uint32_t n_layers = 0;
+  const weir_trace_fn count = [](void* user, const weir_trace_layer* layer) -> weir_status {
+    *static_cast<uint32_t*>(user) += layer->mass != nullptr ? 1u : 0u;
+    return WEIR_OK;
+  };
+  assert_ok(trace(session.get(), count, &n_layers));
+  assert_ok(prefill(session, 0, 20));
+  assert_ok(weir_session_step(session.get(), 30));
+  weir_model_info info = WEIR_MODEL_INFO_INIT;
+  assert_ok(weir_model_get_info(m.model, &info));
+  assert_int_equal(n_layers, info.n_layers);
+}
+
+// Every allocation, copy and wait fails once. The call says so and appends nothing, and the session goes on as if it
+// had not been made.
+void host_attention__survives_failures(void**) {
+  void* const module = dlopen(WEIR_HOST_MODULE "/libweir_cuda.so", RTLD_NOW);
+  assert_non_null(module);
+  const auto fail_at = reinterpret_cast<void (*)(uint32_t)>(dlsym(module, "weir_host_module_fail_at"));
+  assert_non_null(fail_at);
+  const Models m(kSmallModel);
+  const weir_session_options options = options_of(kRows[0], WEIR_DEVICE_CUDA, WEIR_SESSION_HOST_ATTENTION);
+  weir_session* handle = nullptr;
+  uint32_t n_refused = 0;
+  for (fail_at(1); weir_session_create(m.model, &options, &handle) != WEIR_OK; fail_at(++n_refused + 1)) {
+    assert_null(handle);
+    assert_non_null(std::strstr(weir_last_error(), "as it was told"));
+  }
+  fail_at(0);
+  assert_int_equal(n_refused, 2);  // the weights, the activations
+  const Session split(handle), host = open_session(m, options_of(kRows[0], WEIR_DEVICE_CPU, 0));
+  const auto fails_and_works = [&](const auto& call) {
+    const uint32_t before = n_tokens(split);
+    uint32_t n = 1;
+    for (fail_at(n); call(split) != WEIR_OK; fail_at(++n)) {
+      assert_non_null(std::strstr(weir_last_error(), "as it was told"));
+      if (n_tokens(split) != before) fail_msg("tokens were appended when call %u failed", n);
+    }
+    fail_at(0);
+    assert_true(n > 4);
+    assert_ok(call(host));
+    assert_alike(host, split, "after failures");
+  };
+  fails_and_works([](const Session& session) { return prefill(session, 0, kPrompt); });
+  for (uint32_t i = 0; i < 3; ++i)
+    fails_and_works([i](const Session& session) { return weir_session_step(session.get(), token(i)); });
+  fails_and_works([](const Session& session) { return prefill(session, 7, 70); });
+  dlclose(module);
+}
+
+// Host memory that is not there.
+void host_attention__without_memory(void**) {
+  const Models m(kSmallModel);
+  weir_session_options o = options_of(kRows[N_POLICIES - 1], WEIR_DEVICE_CUDA, 0);
+  o.context_tokens = 1u << 30;
+  weir_plan_info plan = WEIR_PLAN_INFO_INIT;
+  assert_ok(weir_plan(m.model, &o, &plan));
+  weir_session* session = nullptr;
+  assert_error(weir_session_create(m.model, &o, &session), WEIR_ERR_OUT_OF_MEMORY,
+               std::to_string(plan.total_bytes).c_str());
+  assert_null(session);
+  weir_memory_counters counters = WEIR_MEMORY_COUNTERS_INIT;
+  assert_ok(weir_runtime_memory(m.runtime, &counters));
+  assert_int_equal(counters.n_device_allocs - counters.n_device_frees, 1);  // the weights
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(host_attention__has_the_bits_of_the_processor),
+      cmocka_unit_test(host_attention__every_architecture),
+      cmocka_unit_test(host_attention__takes_what_the_plan_says),
+      cmocka_unit_test(host_attention__is_chosen),
+      cmocka_unit_test(host_attention__steps_together),
+      cmocka_unit_test(host_attention__forks_saves_and_rewinds),
+      cmocka_unit_test(host_attention__traces),
+      cmocka_unit_test(host_attention__survives_failures),
+      cmocka_unit_test(host_attention__without_memory),
+  };
+  return cmocka_run_group_tests_name("runtime_host_attention", tests, nullptr, nullptr);
+}
