@@ -108,7 +108,8 @@ typedef weir_status (*weir_bench_device_fn)(weir_runtime *runtime, int32_t devic
 /** "weir_bench_profile": seconds that the parts of one decode step take on a device, over all layers: [0] GEMVs, [1]
  *  page scoring, [2] page selection, [3] attention; [4] is 0. Each part is measured alone; the step may take less than
  *  their sum, as parts overlap. A part without a kernel of its own is 0; a kernel that scores, selects and attends
- *  counts as attention. The token and a few more are appended. */
+ *  counts as attention. The token and a few more are appended. With attention on the host: of one step, [3] what that
+ *  takes and [0] everything else. */
 typedef weir_status (*weir_bench_profile_fn)(weir_session *session, weir_token token, double seconds[5]);
 
 #ifdef __cplusplus

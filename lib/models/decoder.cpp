@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/clock.h"
 #include "models/attend.h"
 #include "policy/page_fetcher.h"
 
@@ -36,8 +37,11 @@ Status run_attention(const StepGroup& group, uint32_t layer) {
     WEIR_TRY(s.device->copy(s.b.q, s.device->b.q, (q_elements + 2 * kv_elements) * sizeof(float)));
     WEIR_TRY(s.device->wait());
   }
+  const uint64_t started = s.device != nullptr ? now_ns() : 0;
   for (uint32_t i = 0; i < group.n; ++i) WEIR_TRY(attend(*group.steps[i], s.b, i, layer));
-  return s.device == nullptr ? Status() : s.device->copy(s.device->b.o, s.b.o, q_elements * sizeof(float));
+  if (s.device == nullptr) return {};
+  s.attention_ns += now_ns() - started;
+  return s.device->copy(s.device->b.o, s.b.o, q_elements * sizeof(float));
 }
 
 // A stage over all rows of the pass. Matrices take the rows of all sessions together.
@@ -254,7 +258,7 @@ Status finish(const StepGroup& group, Status status) {
 Status run_layers(const StepGroup& group) {
   for (uint32_t i = 0; i < group.n; ++i) {
     fill_rope(*group.steps[i]);
-    group.steps[i]->pages_attended = 0;
+    group.steps[i]->pages_attended = group.steps[i]->attention_ns = 0;
   }
   return finish(group, run_all_layers(group));
 }

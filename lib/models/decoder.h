@@ -107,6 +107,7 @@ struct Step {
   uint32_t n_left = 0;                        // prompt tokens that come after this chunk
   StepTrace* trace = nullptr;                 // of decode steps
   uint64_t pages_attended = 0;                // out, of a decode step
+  uint64_t attention_ns = 0;                  // out, with `device`: what the host spent in attention
   const std::atomic<bool>* cancel = nullptr;  // looked at between the layers; null: never
 };
 

@@ -271,6 +271,7 @@ Status Session::profile_step(weir_token token, double* seconds) {
   const Lock lock(*this);
   WEIR_TRY(lock.status());
   WEIR_TRY(check_token(token));
+  if (step_.device != nullptr) return profile_split_step(token, seconds);
   if (device_ == nullptr) return fail(WEIR_ERR_UNSUPPORTED, "the parts of a step are measured on devices only");
   if (kv_.n_tokens() + kPageTokens > policy_->needs().context_tokens)
     return fail(WEIR_ERR_CONTEXT_FULL, "measuring takes a few of the %u positions, none is free",

@@ -208,7 +208,8 @@ class Session {
   Status begin();
   Status copy_conversation(Session& parent);
   void copy_counters(const Session& parent);
-  Status take_device_rows(const SessionPools& measured);  // host_attention.cpp
+  Status take_device_rows(const SessionPools& measured);  // this and the next: host_attention.cpp
+  Status profile_split_step(weir_token token, double* seconds);
   // Sessions on a device pin their staging memory, in whole pages of the operating system.
   size_t block_alignment() const { return module_ != nullptr ? kStagingAlignment : kCacheLine; }
 

@@ -341,7 +341,7 @@ static void session__bad_options(void **state) {
     o.batch_tokens = 5000;
     expect_refusal(f, &o, WEIR_ERR_INVALID_ARG, "batch_tokens");
     o.batch_tokens = 0;
-    o.flags = 2;
+    o.flags = 4;
     expect_refusal(f, &o, WEIR_ERR_UNSUPPORTED, "flags");
 }
 

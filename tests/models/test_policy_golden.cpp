@@ -71,11 +71,12 @@ PolicyGolden read_policy_golden(const std::string& path) {
   return g;
 }
 
-weir_session* open_session(weir_model* model, const PolicyGolden& g, int32_t device) {
+weir_session* open_session(weir_model* model, const PolicyGolden& g, int32_t device, uint32_t flags) {
   std::vector<weir_key_value> options;
   for (const auto& [key, value] : g.options) options.push_back({key.c_str(), value.c_str()});
   weir_session_options o = WEIR_SESSION_OPTIONS_INIT;
   o.device = device;
+  o.flags = flags;
   o.policy = g.policy.c_str();
   o.budget_tokens = g.budget;
   o.policy_options = options.empty() ? nullptr : options.data();
@@ -135,7 +136,7 @@ struct Bounds {
 };
 
 // Every golden of a policy on one device; returns the names of their files.
-std::vector<std::string> compare_all(weir_runtime* runtime, int32_t device, const Bounds& bounds) {
+std::vector<std::string> compare_all(weir_runtime* runtime, int32_t device, const Bounds& bounds, uint32_t flags = 0) {
   std::vector<std::string> checked;
   bool ok = true;
   for (const std::string& name : weir::test::golden_files()) {
@@ -146,7 +147,7 @@ std::vector<std::string> compare_all(weir_runtime* runtime, int32_t device, cons
     weir_model* model = nullptr;
     assert_ok(
         weir_model_open(runtime, (WEIR_GOLDEN_MODELS + golden_name(name).model + ".gguf").c_str(), nullptr, &model));
-    weir_session* session = open_session(model, g, device);
+    weir_session* session = open_session(model, g, device, flags);
     ok = report(name, "whole", run(session, g, g.n_prompt, bounds.whole)) && ok;
     assert_ok(weir_session_reset(session));
     ok = report(name, "token by token", run(session, g, 1, bounds.by_token)) && ok;
@@ -181,7 +182,9 @@ void policy_golden__logits_on_a_gpu(void**) {
   // logits by up to 9e-3, those at the prompt's end in smollm3_f32, and changes no decision. All else is nearly f32: an
   // error in the 15th bit of every input of a matrix moves them by up to 7e-3. The least visible mistake that the
   // goldens' README lists moves them by 3.6e-2.
-  compare_all(runtime, WEIR_DEVICE_CUDA, {2e-2, 1e-2});
+  constexpr Bounds kBounds = {2e-2, 1e-2};
+  compare_all(runtime, WEIR_DEVICE_CUDA, kBounds);
+  compare_all(runtime, WEIR_DEVICE_CUDA, kBounds, WEIR_SESSION_HOST_ATTENTION);
   weir_runtime_destroy(runtime);
 }
 

@@ -1,0 +1,178 @@
+// cuda: sessions whose attention is computed on the host. Their logits are those of the processor but for rounding,
+// alone, together, and in two threads at once; models/test_policy_golden has the architectures. What such a session
+// takes of the device does not grow with the context.
+#include <cmath>
+#include <thread>
+#include <vector>
+
+#include "tests/cuda/problem_tokens.h"
+
+namespace {
+
+const variant kRows[] = {
+    {"dense", {}, 0},
+    {"quest", {{"skip_layers", "0"}}, 1},
+    {"lfps", {{"skip_layers", "0"}}, 1},
+    {"raas", {{"recall", "on"}}, 1},
+};
+constexpr uint32_t kBudgets[] = {0, 128, 64, 128};
+constexpr uint32_t kRowCount = sizeof(kRows) / sizeof(kRows[0]);
+constexpr uint32_t kSteps = 48, kContext = 1024;
+// Matrices of prompts are multiplied in f16; see models/test_policy_golden.
+constexpr double kApart = 4e-2;
+
+weir_session* open_session(weir_model* model, uint32_t row, int32_t device) {
+  weir_session_options options = options_of(&kRows[row], device, kBudgets[row], kContext);
+  options.flags = WEIR_SESSION_HOST_ATTENTION;
+  options.batch_tokens = 96;
+  weir_session* session = nullptr;
+  assert_ok(weir_session_create(model, &options, &session));
+  return session;
+}
+
+std::vector<float> logits_of(weir_session* session) {
+  const float* logits = nullptr;
+  uint32_t n = 0;
+  assert_ok(weir_session_logits(session, &logits, &n));
+  return {logits, logits + n};
+}
+
+// The logits before each step, and after the last one.
+using Script = std::vector<std::vector<float>>;
+
+Script converse(weir_session* session, const std::vector<weir_token>& prompt, const std::vector<weir_token>& steps) {
+  Script script;
+  assert_ok(weir_session_prefill(session, prompt.data(), prompt.size(), nullptr, nullptr));
+  script.push_back(logits_of(session));
+  for (const weir_token token : steps) {
+    assert_ok(weir_session_step(session, token));
+    script.push_back(logits_of(session));
+  }
+  return script;
+}
+
+void assert_near(const Script& got, const Script& want, const char* what) {
+  assert_int_equal(got.size(), want.size());
+  double worst = 0;
+  for (size_t i = 0; i < got.size(); ++i)
+    worst = std::fmax(worst, logits_apart(got[i].data(), want[i].data(), static_cast<uint32_t>(want[i].size())));
+  print_message("%s: worst %.2e\n", what, worst);
+  if (!(worst <= kApart)) fail_msg("%s: %.3e apart", what, worst);
+}
+
+struct Texts {
+  std::vector<weir_token> prompt, steps;
+};
+
+Texts texts_of(weir_model* model) {
+  Texts t;
+  weir_cli::ProblemOptions problem;
+  problem.family = "rule";
+  t.prompt = weir::test::problem_tokens(model, problem).prompt;
+  for (uint32_t i = 0; i < kSteps; ++i) t.steps.push_back(t.prompt[(i * 7 + 3) % t.prompt.size()]);
+  return t;
+}
+
+void host_attention__logits_are_those_of_the_processor(void**) {
+  NEED_GPU();
+  fixture f = {nullptr, nullptr};
+  open_gpu_fixture(&f);
+  const Texts t = texts_of(f.model);
+  for (uint32_t row = 0; row < kRowCount; ++row) {
+    weir_session *cpu = open_session(f.model, row, WEIR_DEVICE_CPU),
+                 *gpu = open_session(f.model, row, WEIR_DEVICE_CUDA);
+    const Script want = converse(cpu, t.prompt, t.steps);
+    assert_near(converse(gpu, t.prompt, t.steps), want, kRows[row].policy);
+    weir_session_destroy(cpu);
+    weir_session_destroy(gpu);
+  }
+  close_gpu_fixture(&f);
+}
+
+// Steps of all rows as one call, whose matrices read their weights once, have the bits of steps alone.
+void host_attention__steps_together(void**) {
+  NEED_GPU();
+  fixture f = {nullptr, nullptr};
+  open_gpu_fixture(&f);
+  const Texts t = texts_of(f.model);
+  weir_session *alone[kRowCount], *together[kRowCount];
+  for (uint32_t row = 0; row < kRowCount; ++row) {
+    for (weir_session** session : {&alone[row], &together[row]}) {
+      *session = open_session(f.model, row, WEIR_DEVICE_CUDA);
+      assert_ok(weir_session_prefill(*session, t.prompt.data(), t.prompt.size() - row, nullptr, nullptr));
+    }
+  }
+  for (uint32_t i = 0; i + kRowCount < kSteps; ++i) {
+    assert_ok(weir_step_many(together, t.steps.data() + i, kRowCount));
+    for (uint32_t row = 0; row < kRowCount; ++row) {
+      assert_ok(weir_session_step(alone[row], t.steps[i + row]));
+      if (logits_of(alone[row]) != logits_of(together[row])) fail_msg("%s: step %u", kRows[row].policy, i);
+    }
+  }
+  for (uint32_t row = 0; row < kRowCount; ++row) {
+    weir_session_destroy(alone[row]);
+    weir_session_destroy(together[row]);
+  }
+  close_gpu_fixture(&f);
+}
+
+// Two threads share the device's queue.
+void host_attention__in_two_threads(void**) {
+  NEED_GPU();
+  fixture f = {nullptr, nullptr};
+  open_gpu_fixture(&f);
+  const Texts t = texts_of(f.model);
+  weir_session* session[3] = {};
+  for (weir_session*& s : session) s = open_session(f.model, 0, WEIR_DEVICE_CUDA);
+  const Script want = converse(session[2], t.prompt, t.steps);
+  Script got[2];
+  std::thread other([&] { got[1] = converse(session[1], t.prompt, t.steps); });
+  got[0] = converse(session[0], t.prompt, t.steps);
+  other.join();
+  assert_true(got[0] == want);
+  assert_true(got[1] == want);
+  for (weir_session* s : session) weir_session_destroy(s);
+  close_gpu_fixture(&f);
+}
+
+void host_attention__takes_what_the_plan_says(void**) {
+  NEED_GPU();
+  fixture f = {nullptr, nullptr};
+  open_gpu_fixture(&f);
+  uint64_t device_bytes[2] = {};
+  for (uint32_t i = 0; i < 2; ++i) {
+    weir_session_options options = options_of(&kRows[0], WEIR_DEVICE_CUDA, 0, i == 0 ? 512 : 65536);
+    options.flags = WEIR_SESSION_HOST_ATTENTION;
+    options.batch_tokens = 64;
+    weir_plan_info plan = WEIR_PLAN_INFO_INIT;
+    weir_session* session = nullptr;
+    weir_memory_info memory = WEIR_MEMORY_INFO_INIT;
+    weir_memory_counters counters = WEIR_MEMORY_COUNTERS_INIT;
+    assert_ok(weir_plan(f.model, &options, &plan));
+    assert_ok(weir_session_create(f.model, &options, &session));
+    prefill_text(f.model, session, RULE_PROMPT);
+    assert_ok(weir_session_step(session, 30));
+    assert_ok(weir_session_memory(session, &memory));
+    assert_int_equal(memory.bytes, plan.total_bytes);
+    assert_int_equal(memory.device_bytes, plan.device_bytes);
+    assert_int_equal(memory.allocs_while_decoding, 0);
+    assert_ok(weir_runtime_memory(f.runtime, &counters));
+    assert_int_equal(counters.device_bytes, plan.device_bytes + plan.device_weights_bytes);
+    device_bytes[i] = plan.device_bytes;
+    weir_session_destroy(session);
+  }
+  assert_int_equal(device_bytes[0], device_bytes[1]);
+  close_gpu_fixture(&f);
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(host_attention__logits_are_those_of_the_processor),
+      cmocka_unit_test(host_attention__steps_together),
+      cmocka_unit_test(host_attention__in_two_threads),
+      cmocka_unit_test(host_attention__takes_what_the_plan_says),
+  };
+  return cmocka_run_group_tests_name("cuda_host_attention", tests, nullptr, nullptr);
+}
