@@ -16,22 +16,30 @@ PolicySpec prompt_spec(const char* behind, const char* name, std::vector<weir_ke
   return spec;
 }
 
-// Two heads with four pages each, before a window of one page; two of the four may stay in the mean, and the window.
-void check_shares(std::vector<std::vector<float>> scores, float alpha, std::vector<std::vector<uint32_t>> want) {
+// Heads with four pages each, before a window of one page; two of the four may stay in the mean, and the window. Before
+// them, in tables of 8 pages, lie `n_pinned` pages of an answer, which the application pinned.
+void check_shares(std::vector<std::vector<float>> scores, float alpha, std::vector<std::vector<uint32_t>> want,
+                  uint32_t n_pinned = 0) {
   const auto n_heads = static_cast<uint32_t>(scores.size());
   KvShape shape = {1, n_heads, 8, 8};
   shape.prompt_scores = true;
   Cache cache(shape);
-  assert_true(cache.kv.reserve(5 * kPageTokens, kPagePrompt, 1).ok());
-  cache.kv.commit();
+  const uint32_t end = (n_pinned + 5) * kPageTokens;
+  if (n_pinned > 0) {
+    cache.append(n_pinned * kPageTokens);
+    assert_int_equal(cache.kv.set_flags(0, n_pinned * kPageTokens, kPageKept, 0), n_heads * n_pinned);
+  }
+  cache.append(5 * kPageTokens, kPagePrompt);
   for (uint32_t head = 0; head < n_heads; ++head) {
-    for (uint32_t row = 0; row < 5; ++row) cache.kv.stream(head).prompt_score[row] = row < 4 ? scores[head][row] : 0.0f;
+    float* score = cache.kv.stream(head).prompt_score;
+    for (uint32_t row = 0; row < n_pinned + 5; ++row)
+      score[row] = row >= n_pinned && row < n_pinned + 4 ? scores[head][row - n_pinned] : 0.0f;
   }
   PolicyConfig config;
   config.n_layers = 1;
   config.n_heads = config.n_kv_heads = n_heads;
   config.head_dim = 8;
-  config.context_tokens = 128;
+  config.context_tokens = 8 * kPageTokens;
   char text[32];
   std::snprintf(text, sizeof(text), "%g", double{alpha});
   const weir_key_value options[] = {
@@ -40,11 +48,13 @@ void check_shares(std::vector<std::vector<float>> scores, float alpha, std::vect
   PolicyStorage storage;
   Policy* policy = nullptr;
   assert_true(make_policy("dense", config, storage, policy).ok());
-  static_cast<const SnapKvPolicy*>(policy)->share_among_heads(cache.kv, 0, 5 * kPageTokens);
+  static_cast<const SnapKvPolicy*>(policy)->share_among_heads(cache.kv, 0, end);
   make_room(*policy, cache.kv, 0, Phase::kPromptEnd);
   for (uint32_t head = 0; head < n_heads; ++head) {
     const StreamView s = cache.kv.stream(head);
     want[head].push_back(4);
+    for (uint32_t& page : want[head]) page += n_pinned;
+    for (uint32_t page = 0; page < n_pinned; ++page) want[head].insert(want[head].begin() + page, page);
     if (s.n_pages != want[head].size()) fail_msg("head %u keeps %u pages, not %zu", head, s.n_pages, want[head].size());
     for (uint32_t row = 0; row < s.n_pages; ++row) assert_int_equal(s.first_pos[row], want[head][row] * kPageTokens);
   }
@@ -60,6 +70,10 @@ void ada__a_worked_example(void**) {
   // Equal scores: the lower head, then the earlier page; and pages that nothing looks at.
   check_shares({{.5f, .5f, .5f, .5f}, {.5f, .5f, .5f, .5f}}, 0.0f, {{0, 1, 2, 3}, {}});
   check_shares({{0, 0, 0, 0}, {0, .1f, 0, 0}, {0, 0, 0, 0}}, 0.7f, {{0, 1, 2, 3}, {1}, {0}});
+  // Pinned pages leave a table room for four pages and for the two that an answer needs. What one head cannot take
+  // another one has: the sum is the same.
+  check_shares({{.7f, .6f, .5f, .4f}, {.05f, .06f, .07f, .08f}}, 0.0f, {{0, 1, 2}, {3}}, 2);
+  check_shares({{.7f, .6f, .5f, .4f}, {.05f, .06f, .07f, .08f}}, 0.0f, {{0, 1, 2, 3}, {}}, 1);
 }
 
 // Weight of every prompt token before the window, as in test_snapkv.cpp; the best of each page.
