@@ -12,7 +12,7 @@ namespace weir {
 struct HistoryShape {
   uint32_t group = 0;  // query heads of a KV head; 0: there is no history
   uint32_t n_sink = 0;
-  uint32_t tokens = 0;     // capacity: of the context, those that are no sinks
+  uint32_t tokens = 0;     // entries of a table: all tokens of the context, though sinks have none
   uint32_t list_room = 0;  // entries of a list
   uint32_t n_layers = 0;   // that have a history
 };
