@@ -253,8 +253,10 @@ bool SpillStore::write_to_file(Lock& lock, uint32_t index) {
   Entry& e = entries_[index];
   Reader& buffers = readers_[n_readers_];
   if (!get_from_cells(index, buffers.block)) {
+    const uint64_t n_cells = SpillCells::cells_for(e.block_bytes);
     ++stats_.errors;
-    stats_.stored_bytes -= SpillCells::cells_for(e.block_bytes) * SpillCells::kCellBytes;
+    stats_.stored_bytes -= n_cells * SpillCells::kCellBytes;
+    if (e.owner != nullptr) free_for_sure_ += static_cast<int64_t>(n_cells);  // only cells of the owner are damaged
     lose(e);
     return true;
   }

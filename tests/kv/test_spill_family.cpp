@@ -391,6 +391,33 @@ void spill_family__blocks_lost_while_they_move(void**) {
   }
 }
 
+// The cells of the owner are found to be damaged when another store would move the blocks that it shares to its file:
+// they are lost there, and take no room. In the owner the cells are lost with them: what it still takes is there.
+void spill_family__damaged_cells_that_would_move(void**) {
+  reset_faults();
+  const std::string path = file_path();
+  const SpillOptions o = with_file(path, 0, 8);
+  Family f(o, 8);
+  assert_int_equal(f.stores[0]->stats().pages_in_file, 0);
+  f.copy(0);
+  const std::span<std::byte> cells = f.stores[0]->cells_memory();
+  for (size_t cell = 0; cell * SpillCells::kCellBytes < cells.size(); ++cell)
+    std::memset(&cells[cell * SpillCells::kCellBytes], 0xFF, SpillCells::kLinkBytes);
+  std::vector<SpillHandle> more;
+  for (uint32_t i = 0; i < 30; ++i) more.push_back(f.put(1, 40 + i));
+  for (uint32_t i = 0; i < more.size(); ++i) assert_int_equal(f.get(1, more[i], 40 + i), WEIR_OK);
+  for (uint32_t i = 0; i < 8; ++i) assert_int_equal(f.get(1, i), WEIR_ERR_NOT_FOUND);
+  for (SpillHandle h : more) f.stores[1]->release(h);
+  f.release_all(1);
+  f.assert_all_room(1, o);
+  more.clear();
+  const Bytes bytes = page(40);
+  for (SpillHandle h = kNoSpill; f.stores[0]->put(stream_of(40), position_of(40), bytes.data(), h).ok();)
+    more.push_back(h);
+  assert_true(more.size() > 8);
+  for (SpillHandle h : more) assert_int_equal(f.get(0, h, 40), WEIR_OK);
+}
+
 // --- threads -------------------------------------------------------------------------------------------------------
 
 // While one store reads a block in another one's file, that one frees the block and uses its place again.
@@ -490,6 +517,7 @@ int main() {
       cmocka_unit_test(spill_family__a_file_that_is_given_up_keeps_shared_blocks),
       cmocka_unit_test(spill_family__shared_blocks_that_cannot_be_read),
       cmocka_unit_test(spill_family__damaged_cells),
+      cmocka_unit_test(spill_family__damaged_cells_that_would_move),
       cmocka_unit_test(spill_family__blocks_lost_while_they_move),
       cmocka_unit_test(spill_family__reading_a_place_that_is_used_again),
       cmocka_unit_test(spill_family__ending_under_a_reader),
