@@ -280,6 +280,47 @@ void psa_recall__lost_pages(void**) {
   }
 }
 
+// A prompt longer than pool and store loses its first pages. They are forced, but have no place in the order: a step
+// that stops as early as it can attends whole microbatches of the pages that are there.
+void psa_recall__lost_sinks(void**) {
+  const SimShape shape = {2, 2, 3, 32, 64, true};
+  const Inputs inputs(shape, 440, 65);
+  for (const Backend* backend : kBackends) {
+    for (const char* n_sinks : {"1", "2", "4"}) {
+      for (const char* microbatch : {"2", "3"}) {
+        const auto mb = static_cast<size_t>(std::atoi(microbatch));
+        PolicySpec spec = spec_of({{"eps", "0"}, {"mb", microbatch}, {"max_pages", "256"}, {"sink_pages", n_sinks}}, 7);
+        spec.spill_pages = 4 * 12;
+        Sim sim(*backend, inputs, spec);
+        sim.prefill(400);
+        for (uint32_t s = 0; s < sim.kv.shape().n_streams(); ++s) assert_true(sim.kv.stream(s).is_lost(0));
+        sim.on_layer = [&](uint32_t layer) {
+          for (uint32_t head = 0; head < shape.n_kv_heads; ++head) {
+            const StreamView v = sim.kv.stream(layer * shape.n_kv_heads + head);
+            const auto is_forced = [&](uint32_t row) {
+              return row + 1 == v.n_pages || row < static_cast<uint32_t>(std::atoi(n_sinks));
+            };
+            std::vector<uint32_t> order;
+            for (uint32_t row = 0; row < v.n_pages; ++row) {
+              if (!v.is_lost(row)) order.push_back(row);
+            }
+            std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+              if (is_forced(a) || is_forced(b)) return is_forced(a) && !is_forced(b);
+              return v.last_score[a] > v.last_score[b];
+            });
+            // Nothing is known of what is left before a page that is not forced.
+            const auto n_forced = static_cast<size_t>(std::count_if(order.begin(), order.end(), is_forced));
+            order.resize(std::min(order.size(), (n_forced / mb + 1) * mb));
+            std::sort(order.begin(), order.end());
+            assert_true(sim.attended(layer, head * shape.group) == order);
+          }
+        };
+        sim.steps(30);
+      }
+    }
+  }
+}
+
 void psa_recall__rules_and_needs(void**) {
   Made m("psa", 512, 4096, {{"recall", "on"}});
   assert_true(m.status.ok());
@@ -310,8 +351,11 @@ void psa_recall__rules_and_needs(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(psa_recall__same_as_without), cmocka_unit_test(psa_recall__pages_of_the_pool),
-      cmocka_unit_test(psa_recall__one_pool),        cmocka_unit_test(psa_recall__lost_pages),
+      cmocka_unit_test(psa_recall__same_as_without),
+      cmocka_unit_test(psa_recall__pages_of_the_pool),
+      cmocka_unit_test(psa_recall__one_pool),
+      cmocka_unit_test(psa_recall__lost_pages),
+      cmocka_unit_test(psa_recall__lost_sinks),
       cmocka_unit_test(psa_recall__rules_and_needs),
   };
   return cmocka_run_group_tests_name("policy_psa_recall", tests, nullptr, nullptr);
