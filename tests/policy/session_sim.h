@@ -11,6 +11,7 @@
 #include <cstring>
 #include <functional>
 #include <memory_resource>
+#include <span>
 #include <vector>
 
 #include "core/thread_pool.h"
@@ -161,6 +162,8 @@ class Sim {
     assert_true(kv.set_flags(first, end, kPageKept, 0) > 0);
   }
 
+  // With recall: the bytes of all copies, to be damaged.
+  std::span<std::byte> copies() { return store_.cells_memory(); }
   // First positions of a stream's resident pages.
   std::vector<uint32_t> pages(uint32_t stream) const {
     const StreamView s = kv.stream(stream);

@@ -321,6 +321,35 @@ void psa_recall__lost_sinks(void**) {
   }
 }
 
+// A page whose copy proves to be damaged is not attended, not even in the step that finds out.
+void psa_recall__damaged_pages(void**) {
+  const SimShape shape = {2, 2, 3, 32, 64, true};
+  const Inputs inputs(shape, 300, 66);
+  for (const Backend* backend : kBackends) {
+    for (const char* kind : {"stream", "unified"}) {
+      for (uint32_t n_threads : {1u, 5u}) {
+        if (backend == &reference_backend() && n_threads != 1) continue;
+        PolicySpec spec = spec_of({{"eps", "0.95"}, {"mb", "2"}, {"max_pages", "256"}, {"pool", kind}}, 6, n_threads);
+        Sim sim(*backend, inputs, spec);
+        sim.prefill(200);
+        for (size_t i = 100; i < sim.copies().size(); i += size_t{6} * sim.kv.shape().page_bytes())
+          sim.copies()[i] ^= std::byte{0x10};
+        uint64_t n_found = 0;
+        sim.on_layer = [&](uint32_t layer) {
+          for (uint32_t head = 0; head < shape.n_kv_heads; ++head) {
+            const StreamView v = sim.kv.stream(layer * shape.n_kv_heads + head);
+            for (uint32_t row : sim.attended(layer, head * shape.group)) assert_false(v.is_lost(row));
+          }
+          n_found = std::max(n_found, sim.kv.pages_lost());
+        };
+        sim.steps(40);
+        assert_true(n_found > 1 && n_found < 20 && sim.cold.pages_recalled() > 0);
+        for (float x : sim.out[1]) assert_true(std::isfinite(x));
+      }
+    }
+  }
+}
+
 void psa_recall__rules_and_needs(void**) {
   Made m("psa", 512, 4096, {{"recall", "on"}});
   assert_true(m.status.ok());
@@ -356,6 +385,7 @@ int main() {
       cmocka_unit_test(psa_recall__one_pool),
       cmocka_unit_test(psa_recall__lost_pages),
       cmocka_unit_test(psa_recall__lost_sinks),
+      cmocka_unit_test(psa_recall__damaged_pages),
       cmocka_unit_test(psa_recall__rules_and_needs),
   };
   return cmocka_run_group_tests_name("policy_psa_recall", tests, nullptr, nullptr);
