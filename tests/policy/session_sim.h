@@ -164,6 +164,7 @@ class Sim {
 
   // With recall: the bytes of all copies, to be damaged.
   std::span<std::byte> copies() { return store_.cells_memory(); }
+  PageFetcher* fetcher() { return step_.b.fetcher; }  // null: attention asks for no pages
   // First positions of a stream's resident pages.
   std::vector<uint32_t> pages(uint32_t stream) const {
     const StreamView s = kv.stream(stream);

@@ -1,6 +1,8 @@
 // policy: PSA over pages that come back from the store (docs/algorithms.md, "PSA with recall"). Whatever the pool, the
 // threads and the store, it attends what it attends with all pages in the pool, to the last bit; which pages are in the
 // pool equals a model in plain sets; a page that is lost is never attended.
+#include <compare>
+#include <iterator>
 #include <map>
 #include <set>
 #include <tuple>
@@ -350,6 +352,81 @@ void psa_recall__damaged_pages(void**) {
   }
 }
 
+// --- who leaves one pool --------------------------------------------------------------------------------------------
+
+// A page of the pool.
+struct InPool {
+  uint32_t stream, row;
+  auto operator<=>(const InPool&) const = default;
+};
+
+// The pages of the pool that may leave, by layer.
+std::set<InPool> pages_of_layers(const Sim& sim, uint32_t first, uint32_t end) {
+  std::set<InPool> pages;
+  for (uint32_t s = first * sim.shape.n_kv_heads; s < end * sim.shape.n_kv_heads; ++s) {
+    const StreamView v = sim.kv.stream(s);
+    for (uint32_t row = 0; row + 1 < v.n_pages; ++row) {
+      if (v.slots[row] != kNoSlot) pages.insert({s, row});
+    }
+  }
+  return pages;
+}
+
+// Has the fetcher bring back one cold page of a stream of the layer that runs; returns the page that left for it.
+InPool bring_back_one(Sim& sim, uint32_t stream) {
+  const uint32_t n_layers = sim.shape.n_layers, head = stream % sim.shape.n_kv_heads;
+  const std::set<InPool> before = pages_of_layers(sim, 0, n_layers);
+  const StreamView v = sim.kv.stream(stream);
+  uint32_t row = 0;
+  while (v.slots[row] != kNoSlot) ++row;
+  assert_true(row + 1 < v.n_pages);
+  assert_int_equal(sim.fetcher()->want(head, &row, 1, nullptr, 0), 1);
+  assert_int_equal(sim.fetcher()->load(head, &row, 1), 1);
+  sim.fetcher()->settle(head);
+  const std::set<InPool> after = pages_of_layers(sim, 0, n_layers);
+  std::vector<InPool> left;
+  std::set_difference(before.begin(), before.end(), after.begin(), after.end(), std::back_inserter(left));
+  assert_int_equal(left.size(), 1);
+  assert_true(after.contains({stream, row}));
+  return left[0];
+}
+
+// While layer 1 of 3 runs: pages that the latest run of their layer did not attend leave before those that it did,
+// though for layers that have not run in this step that was a step ago; of equals those of layer 0 first, which is the
+// last to run again, and of a layer those of the least score.
+void psa_recall__who_leaves_one_pool(void**) {
+  const SimShape shape = {3, 2, 1, 32, 64, true};
+  const Inputs inputs(shape, 420, 67);
+  Sim sim(cpu_backend(), inputs, spec_of({{"eps", "0.9"}, {"mb", "1"}, {"max_pages", "256"}, {"pool", "unified"}}, 5));
+  sim.prefill(410);
+  assert_int_equal(sim.kv.n_in_pool(), sim.kv.n_pool_slots());
+  const uint32_t now = 1000;
+  std::vector<std::set<InPool>> groups(4);  // those that leave first come first
+  std::map<InPool, float> score;
+  for (uint32_t layer = 0; layer < 3; ++layer) {
+    const uint32_t last_run = layer == 0 ? now : now - 1;
+    uint32_t i = 0;
+    for (const InPool& page : pages_of_layers(sim, layer, layer + 1)) {
+      const StreamView v = sim.kv.stream(page.stream);
+      const bool is_latest = ++i % 2 == 0;
+      v.stamp[page.row] = is_latest ? last_run : last_run - 1;
+      score[page] = v.last_score[page.row] = static_cast<float>(i * 7 % 5);
+      groups[(is_latest ? 2 : 0) + (layer == 0 ? 0 : 1)].insert(page);
+    }
+  }
+  sim.fetcher()->start(sim.kv, sim.cold, 1, now);
+  uint32_t n = 0;
+  for (std::set<InPool>& group : groups) {
+    assert_true(group.size() > 1);
+    for (float last = -1; !group.empty(); ++n) {
+      const InPool left = bring_back_one(sim, 2 + n % 2);
+      assert_int_equal(group.erase(left), 1);
+      assert_true(score[left] >= last);
+      last = score[left];
+    }
+  }
+}
+
 void psa_recall__rules_and_needs(void**) {
   Made m("psa", 512, 4096, {{"recall", "on"}});
   assert_true(m.status.ok());
@@ -386,6 +463,7 @@ int main() {
       cmocka_unit_test(psa_recall__lost_pages),
       cmocka_unit_test(psa_recall__lost_sinks),
       cmocka_unit_test(psa_recall__damaged_pages),
+      cmocka_unit_test(psa_recall__who_leaves_one_pool),
       cmocka_unit_test(psa_recall__rules_and_needs),
   };
   return cmocka_run_group_tests_name("policy_psa_recall", tests, nullptr, nullptr);
