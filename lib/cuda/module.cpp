@@ -14,7 +14,7 @@
 #include "cuda/pages/page_recall.cuh"
 #include "cuda/pages/page_score.cuh"
 #include "cuda/session.h"
-#include "cuda/weights.h"
+#include "quant/planes.h"
 #include "runtime/device_module.h"
 #include "weir/runtime.h"
 
@@ -216,8 +216,8 @@ Status copy_rate(void* from, void* to, uint64_t bytes, double* rate) {
 
 void* stream() { return g_stream; }
 
-Status check_matrix(const Weight& w) {
-  WEIR_TRY(check_weight(w));
+Status check_weight(const Weight& w) {
+  WEIR_TRY(check_planes(w));
   if (w.n_cols <= gemv_max_cols(w.type)) return {};
   return fail(WEIR_ERR_UNSUPPORTED, "a matrix of %u columns: at most %u fit into this device's shared memory", w.n_cols,
               gemv_max_cols(w.type));
@@ -323,9 +323,7 @@ constexpr DeviceModule kModule = {
     fill,
     stream,
     copy_rate,
-    check_matrix,
-    repack,
-    planes,
+    check_weight,
     check_session,
     session_device_bytes,
     create_session,

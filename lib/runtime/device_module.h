@@ -48,7 +48,7 @@ constexpr uint32_t device_interface(uint32_t version, std::string_view lists) {
 }
 
 // The number is raised with every change of this header, and of a rule or an enum that the module knows.
-inline constexpr uint32_t kDeviceInterface = device_interface(9, kDeviceLists);
+inline constexpr uint32_t kDeviceInterface = device_interface(10, kDeviceLists);
 
 // The most sessions that DeviceModule::step_many takes at once: an SM's registers can hold a GEMV's sums for this many
 // inputs.
@@ -219,14 +219,9 @@ struct DeviceModule {
   void* (*stream)();                                                   // the module's queue for ops outside sessions
   // Bytes per second of a copy from device memory to device memory, bytes read and written counted, over `bytes` bytes.
   Status (*copy_rate)(void* from, void* to, uint64_t bytes, double* rate);
-  // Whether the device's kernels can compute with this matrix; the message says why not.
+  // Whether the device's kernels can compute with this matrix, in the planes of quant/planes.h; the message says why
+  // not.
   Status (*check_weight)(const Weight& weight);
-  // Converts rows [first_row, end_row) of a matrix from the file's layout to the device's, which takes the same number
-  // of bytes. `out` is the whole matrix.
-  void (*repack)(const Weight& host, uint32_t first_row, uint32_t end_row, uint8_t* out);
-  // The planes of a matrix of this type in the device's layout, one after another: bytes of 256 weights in each.
-  // Returns how many.
-  uint32_t (*planes)(WeightType type, uint32_t bytes[kMostPlanes]);
   // Whether the kernels can run this model and these rules; the message says why not.
   Status (*check_session)(const ModelConfig& config, const PolicyNeeds& needs, const StepRules& rules);
   uint64_t (*session_device_bytes)(const OpShapes& shapes);  // DeviceBuffers::module

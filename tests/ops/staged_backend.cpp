@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "quant/planes.h"
 #include "runtime/device_module.h"
 
 namespace weir::test {
@@ -103,15 +104,14 @@ class Staging {
   // A matrix in the device's layout.
   void weight(const char* name, Weight& w) {
     if (w.data == nullptr) return;
-    const DeviceModule& module = *state().module;
-    const Status status = module.check_weight(w);
+    const Status status = state().module->check_weight(w);
     if (!status.ok()) {
       if (status_.ok()) status_ = status;
       return;
     }
     Item item = {name, nullptr, w.n_rows * w.row_bytes, false, 0, nullptr, {}};
     item.packed.assign(item.bytes, kFill);
-    module.repack(w, 0, w.n_rows, item.packed.data());
+    repack(w, 0, w.n_rows, item.packed.data());
     fields_.push_back({&w.data, items_.size()});
     items_.push_back(std::move(item));
   }
