@@ -83,8 +83,12 @@ namespace {
 // Two runtimes may open the device at the same time.
 std::mutex g_open_mutex;
 
-Status open() {
+Status open(uint32_t which) {
   const std::lock_guard lock(g_open_mutex);
+  if (which != kDeviceIndex) {
+    return fail(WEIR_ERR_UNSUPPORTED, "CUDA: device %u; only device %d is used, which CUDA_VISIBLE_DEVICES selects",
+                which, kDeviceIndex);
+  }
   if (g_stream != nullptr) return {};
   int driver = 0, count = 0;
   if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
@@ -127,11 +131,13 @@ Status info(DeviceInfo& out) {
   int driver = 0;
   WEIR_CUDA_TRY(cudaDriverGetVersion(&driver), "asking for the driver's version");
   std::snprintf(out.name, sizeof(out.name), "%.127s", properties.name);
+  std::snprintf(out.arch, sizeof(out.arch), "sm_%d", g_device.arch);
+  std::snprintf(out.driver, sizeof(out.driver), "CUDA %d.%d", driver / 1000, driver % 1000 / 10);
   out.total_bytes = total;
   out.free_bytes = free_bytes;
   out.n_processors = g_device.n_processors;
-  out.arch = g_device.arch;
-  out.driver = driver;
+  out.index = kDeviceIndex;
+  out.kind = properties.integrated != 0 ? DeviceKind::kIntegrated : DeviceKind::kDiscrete;
   return {};
 }
 

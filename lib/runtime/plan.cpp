@@ -124,7 +124,7 @@ Status find_backend(const weir_session_options& o, const Model& model, const Pol
                   o.policy == nullptr ? "dense" : o.policy);
     }
     const DeviceModule* module = nullptr;
-    WEIR_TRY(devices.cuda(module));
+    WEIR_TRY(devices.find(WEIR_DEVICE_CUDA, 0, module));
     WEIR_TRY(check_traits(model.config().traits, module->backend->traits, module->backend->name));
     WEIR_TRY(from_module(*module, module->check_session(model.config(), needs, setup.rules)));
     WEIR_TRY(DeviceWeights::check(*module, model));
@@ -418,7 +418,7 @@ void fill_plan(const SessionSetup& setup, const PolicyNeeds& needs, const Sessio
   if (setup.module != nullptr) {
     plan.session_bytes += setup.module->session_bytes;
     plan.staging_bytes = align_up(p.staging.used(), kStagingAlignment);
-    plan.device = WEIR_DEVICE_CUDA;
+    plan.device = setup.backend->device;
     plan.device_bytes = plan.kv_bytes + plan.digest_bytes + plan.table_bytes + plan.workspace_bytes;
     plan.device_weights_bytes = DeviceWeights::bytes_of(*setup.model);
   } else {

@@ -22,7 +22,7 @@ inline const DeviceModule& device_module() {
     assert_null(get(kDeviceInterface + 1));
     module = get(kDeviceInterface);
     assert_non_null(module);
-    assert_true(module->open().ok());
+    assert_true(module->open(0).ok());
   }
   return *module;
 }

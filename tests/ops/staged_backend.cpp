@@ -490,8 +490,7 @@ const Backend* open_staged_backend() {
   const std::string folder = module_folder();
   if (folder.empty()) return nullptr;
   State& s = state();
-  Status status = load_device_module(folder.c_str(), "weir_cuda", s.module);
-  if (status.ok()) status = s.module->open();
+  Status status = load_device_module(folder.c_str(), "weir_cuda", 0, s.module);
   if (!status.ok()) {
     std::printf("no tests on a GPU: %s\n", s.module != nullptr ? s.module->last_error() : last_error_text());
     s.module = nullptr;

@@ -75,10 +75,15 @@ class HostSession final : public DeviceSession {
   KvCache& kv_;  // over the device's memory
 };
 
-Status open() { return {}; }
+Status open(uint32_t which) {
+  return which == 0 ? Status() : fail(WEIR_ERR_UNSUPPORTED, "there is no processor %u", which);
+}
 Status info(DeviceInfo& info) {
   info = {};
   info.total_bytes = info.free_bytes = uint64_t{1} << 33;
+  info.kind = DeviceKind::kCpu;
+  std::strcpy(info.arch, "any");
+  std::strcpy(info.driver, "none");
   return {};
 }
 // Memory that is fresh holds anything.
