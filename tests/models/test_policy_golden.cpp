@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/cuda/cuda_test.h"
+#include "tests/device/device_test.h"
 #include "tests/models/golden.h"
 
 namespace {
@@ -181,7 +181,7 @@ void policy_golden__logits_on_a_gpu(void**) {
   // logits by up to 9e-3, those at the prompt's end in smollm3_f32, and changes no decision. All else is nearly f32: an
   // error in the 15th bit of every input of a matrix moves them by up to 7e-3. The least visible mistake that the
   // goldens' README lists moves them by 3.6e-2.
-  compare_all(runtime, WEIR_DEVICE_CUDA, {2e-2, 1e-2});
+  compare_all(runtime, test_device(), {2e-2, 1e-2});
   weir_runtime_destroy(runtime);
 }
 
