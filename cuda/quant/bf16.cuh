@@ -1,17 +1,10 @@
-// BF16 on the GPU: rows as in the file.
+// BF16 on the GPU, in the planes of lib/quant/bf16.h.
 #pragma once
 
 #include "cuda/quant/float_format.cuh"
-#include "cuda/quant/planes.h"
+#include "quant/weight_type.h"
 
 namespace weir::cuda {
-
-template <>
-struct PlaneLayout<WeightType::kBF16> {
-  static constexpr uint32_t kBytes[] = {512};
-};
-
-#ifdef __CUDACC__
 
 template <>
 struct Format<WeightType::kBF16> : FloatFormat<Format<WeightType::kBF16>, 8> {
@@ -24,7 +17,5 @@ struct Format<WeightType::kBF16> : FloatFormat<Format<WeightType::kBF16>, 8> {
     }
   }
 };
-
-#endif  // __CUDACC__
 
 }  // namespace weir::cuda

@@ -17,8 +17,6 @@ namespace weir::cuda {
 // neighbouring lanes have no bank conflicts.
 inline constexpr uint32_t kGroupUnits = 32, kPieceBytes = 16, kPieceStride = kGroupUnits * kPieceBytes;
 
-#ifdef __CUDACC__
-
 __device__ inline float half_bits(uint32_t bits) {
   return __half2float(__ushort_as_half(static_cast<unsigned short>(bits)));
 }
@@ -114,7 +112,5 @@ __device__ inline int dot32(const Bytes32& w, const Act& a) {
 // them, kernels with different surrounding code could round differently.
 template <WeightType T>
 struct Format;
-
-#endif  // __CUDACC__
 
 }  // namespace weir::cuda

@@ -1,17 +1,10 @@
-// F16 on the GPU: rows as in the file.
+// F16 on the GPU, in the planes of lib/quant/f16.h.
 #pragma once
 
 #include "cuda/quant/float_format.cuh"
-#include "cuda/quant/planes.h"
+#include "quant/weight_type.h"
 
 namespace weir::cuda {
-
-template <>
-struct PlaneLayout<WeightType::kF16> {
-  static constexpr uint32_t kBytes[] = {512};
-};
-
-#ifdef __CUDACC__
 
 template <>
 struct Format<WeightType::kF16> : FloatFormat<Format<WeightType::kF16>, 8> {
@@ -21,7 +14,5 @@ struct Format<WeightType::kF16> : FloatFormat<Format<WeightType::kF16>, 8> {
     for (uint32_t i = 0; i < 8; ++i) out[i] = half_bits(words[i / 2] >> (i % 2 * 16) & 0xFFFFu);
   }
 };
-
-#endif  // __CUDACC__
 
 }  // namespace weir::cuda

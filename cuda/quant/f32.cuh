@@ -1,17 +1,10 @@
-// F32 on the GPU: rows as in the file.
+// F32 on the GPU, in the planes of lib/quant/f32.h.
 #pragma once
 
 #include "cuda/quant/float_format.cuh"
-#include "cuda/quant/planes.h"
+#include "quant/weight_type.h"
 
 namespace weir::cuda {
-
-template <>
-struct PlaneLayout<WeightType::kF32> {
-  static constexpr uint32_t kBytes[] = {1024};
-};
-
-#ifdef __CUDACC__
 
 template <>
 struct Format<WeightType::kF32> : FloatFormat<Format<WeightType::kF32>, 4> {
@@ -22,7 +15,5 @@ struct Format<WeightType::kF32> : FloatFormat<Format<WeightType::kF32>, 4> {
     out[3] = __uint_as_float(r.data.w);
   }
 };
-
-#endif  // __CUDACC__
 
 }  // namespace weir::cuda

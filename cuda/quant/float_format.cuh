@@ -5,8 +5,6 @@
 
 namespace weir::cuda {
 
-#ifdef __CUDACC__
-
 // A piece of the input holds four activations.
 template <class Self, uint32_t kWeights>
 struct FloatFormat {
@@ -42,7 +40,5 @@ struct FloatFormat {
     return total + sum;
   }
 };
-
-#endif  // __CUDACC__
 
 }  // namespace weir::cuda

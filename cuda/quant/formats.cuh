@@ -1,4 +1,4 @@
-// Every weight type's layout and arithmetic on the GPU. One line per type, as in lib/quant/quants.inc.
+// Every weight type's arithmetic on the GPU. One line per type, as in lib/quant/quants.inc.
 #pragma once
 
 #include "cuda/quant/bf16.cuh"

@@ -1,23 +1,10 @@
-// IQ4_NL on the GPU. Planes: [B][16] indices in the order of Codebook::place; [B] f16 scales. B is the number of
-// 32-weight blocks of the matrix, in row order.
+// IQ4_NL on the GPU, in the planes of lib/quant/iq4_nl.h.
 #pragma once
 
 #include "cuda/quant/codebook.cuh"
 #include "quant/iq4_nl.h"
 
 namespace weir::cuda {
-
-template <>
-struct PlaneLayout<WeightType::kIQ4_NL> {
-  static constexpr uint32_t kBytes[] = {128, 16};
-
-  static void place(const BlockIQ4_NL& block, size_t b, size_t n, uint8_t* out) {
-    Codebook<kIq4Values>::place(block.q, out + 16 * b);
-    std::memcpy(out + 16 * n + 2 * b, &block.scale, 2);
-  }
-};
-
-#ifdef __CUDACC__
 
 template <>
 struct Format<WeightType::kIQ4_NL> {
@@ -45,7 +32,5 @@ struct Format<WeightType::kIQ4_NL> {
   }
   __device__ static void decode(const Regs& r, uint32_t s, float* out) { scaled_decode(unpack(r, s), out); }
 };
-
-#endif  // __CUDACC__
 
 }  // namespace weir::cuda

@@ -1,23 +1,10 @@
-// IQ4_XS on the GPU. Planes: [B][16] indices in the order of Codebook::place; [B/8][8] headers as in the file: f16
-// scale, u16 and four bytes of sub-scales. B is the number of 32-weight blocks of the matrix, in row order.
+// IQ4_XS on the GPU, in the planes of lib/quant/iq4_xs.h.
 #pragma once
 
 #include "cuda/quant/codebook.cuh"
 #include "quant/iq4_xs.h"
 
 namespace weir::cuda {
-
-template <>
-struct PlaneLayout<WeightType::kIQ4_XS> {
-  static constexpr uint32_t kBytes[] = {128, 8};
-
-  static void place(const BlockIQ4_XS& block, size_t b, size_t n, uint8_t* out) {
-    for (size_t s = 0; s < 8; ++s) Codebook<kIq4Values>::place(block.q + 16 * s, out + 16 * (b + s));
-    std::memcpy(out + 16 * n + b, &block, 8);  // the header comes first in the block
-  }
-};
-
-#ifdef __CUDACC__
 
 template <>
 struct Format<WeightType::kIQ4_XS> {
@@ -50,7 +37,5 @@ struct Format<WeightType::kIQ4_XS> {
   }
   __device__ static void decode(const Regs& r, uint32_t s, float* out) { scaled_decode(unpack(r, s), out); }
 };
-
-#endif  // __CUDACC__
 
 }  // namespace weir::cuda

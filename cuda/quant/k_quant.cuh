@@ -6,8 +6,6 @@
 
 namespace weir::cuda {
 
-#ifdef __CUDACC__
-
 // 32 weights are step * quant - low.
 struct KStep {
   float step, low;
@@ -46,7 +44,5 @@ __device__ inline void k_decode(const Bytes32& w, const KStep& k, float* out) {
 #pragma unroll
   for (uint32_t i = 0; i < 32; ++i) out[i] -= k.low;
 }
-
-#endif  // __CUDACC__
 
 }  // namespace weir::cuda

@@ -1,23 +1,10 @@
-// MXFP4 on the GPU. Planes: [B][16] indices in the order of Codebook::place; [B] scale bytes. B is the number of
-// 32-weight blocks of the matrix, in row order.
+// MXFP4 on the GPU, in the planes of lib/quant/mxfp4.h.
 #pragma once
 
 #include "cuda/quant/codebook.cuh"
 #include "quant/mxfp4.h"
 
 namespace weir::cuda {
-
-template <>
-struct PlaneLayout<WeightType::kMXFP4> {
-  static constexpr uint32_t kBytes[] = {128, 8};
-
-  static void place(const BlockMXFP4& block, size_t b, size_t n, uint8_t* out) {
-    Codebook<kMxfp4Values>::place(block.q, out + 16 * b);
-    out[16 * n + b] = block.scale;
-  }
-};
-
-#ifdef __CUDACC__
 
 template <>
 struct Format<WeightType::kMXFP4> {
@@ -50,7 +37,5 @@ struct Format<WeightType::kMXFP4> {
   }
   __device__ static void decode(const Regs& r, uint32_t s, float* out) { scaled_decode(unpack(r, s), out); }
 };
-
-#endif  // __CUDACC__
 
 }  // namespace weir::cuda

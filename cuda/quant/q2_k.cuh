@@ -1,33 +1,10 @@
-// Q2_K on the GPU. Planes: [B][2] words, of which bits 2w..2w+1 of byte k of word h belong to weight 16h + 4w + k;
-// [B][2] bytes of sub-scale and sub-minimum, as in the file; [B/8] pairs of f16: scale and min_scale. B is the number
-// of 32-weight blocks of the matrix, in row order.
+// Q2_K on the GPU, in the planes of lib/quant/q2_k.h.
 #pragma once
 
 #include "cuda/quant/block_dot.cuh"
-#include "cuda/quant/planes.h"
 #include "quant/q2_k.h"
 
 namespace weir::cuda {
-
-template <>
-struct PlaneLayout<WeightType::kQ2_K> {
-  static constexpr uint32_t kBytes[] = {64, 16, 4};
-
-  static void place(const BlockQ2_K& block, size_t b, size_t n, uint8_t* out) {
-    for (size_t s = 0; s < 8; ++s) {
-      uint32_t words[2] = {};
-      for (uint32_t i = 0; i < 32; ++i) {
-        const uint32_t bits = block.q[s / 4 * 32 + i] >> (s % 4 * 2) & 3u, word = i / 4 % 4, byte = i % 4;
-        words[i / 16] |= bits << (8 * byte + 2 * word);
-      }
-      std::memcpy(out + 8 * (b + s), words, 8);
-    }
-    std::memcpy(out + 8 * n + 2 * b, block.sub_scales, 16);
-    std::memcpy(out + 10 * n + b / 2, &block.scale, 4);  // min_scale follows
-  }
-};
-
-#ifdef __CUDACC__
 
 template <>
 struct Format<WeightType::kQ2_K> {
@@ -80,7 +57,5 @@ struct Format<WeightType::kQ2_K> {
     for (uint32_t i = 0; i < 32; ++i) out[i] -= w.min_scale * static_cast<float>(w.low[i / 16]);
   }
 };
-
-#endif  // __CUDACC__
 
 }  // namespace weir::cuda

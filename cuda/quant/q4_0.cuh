@@ -1,24 +1,10 @@
-// Q4_0 on the GPU. Planes: [B][16] bytes whose low nibbles are weights 0..15 and whose high nibbles are weights 16..31;
-// [B] f16 scales. B is the number of 32-weight blocks of the matrix, in row order.
+// Q4_0 on the GPU, in the planes of lib/quant/q4_0.h.
 #pragma once
 
 #include "cuda/quant/block_dot.cuh"
-#include "cuda/quant/planes.h"
 #include "quant/q4_0.h"
 
 namespace weir::cuda {
-
-template <>
-struct PlaneLayout<WeightType::kQ4_0> {
-  static constexpr uint32_t kBytes[] = {128, 16};
-
-  static void place(const BlockQ4_0& block, size_t b, size_t n, uint8_t* out) {
-    std::memcpy(out + 16 * b, block.q, 16);
-    std::memcpy(out + 16 * n + 2 * b, &block.scale, 2);
-  }
-};
-
-#ifdef __CUDACC__
 
 template <>
 struct Format<WeightType::kQ4_0> {
@@ -51,7 +37,5 @@ struct Format<WeightType::kQ4_0> {
     bytes_to_float(high_nibbles(r.q), 8.0f, half_bits(r.scale), out + 16);
   }
 };
-
-#endif  // __CUDACC__
 
 }  // namespace weir::cuda

@@ -1,24 +1,10 @@
-// Q4_1 on the GPU. Planes: [B][16] nibbles as Q4_0 has them; [B] pairs of f16: scale and minimum. B is the number of
-// 32-weight blocks of the matrix, in row order.
+// Q4_1 on the GPU, in the planes of lib/quant/q4_1.h.
 #pragma once
 
 #include "cuda/quant/k_quant.cuh"
-#include "cuda/quant/planes.h"
 #include "quant/q4_1.h"
 
 namespace weir::cuda {
-
-template <>
-struct PlaneLayout<WeightType::kQ4_1> {
-  static constexpr uint32_t kBytes[] = {128, 32};
-
-  static void place(const BlockQ4_1& block, size_t b, size_t n, uint8_t* out) {
-    std::memcpy(out + 16 * b, block.q, 16);
-    std::memcpy(out + 16 * n + 4 * b, &block, 4);  // scale and minimum come first in the block
-  }
-};
-
-#ifdef __CUDACC__
 
 template <>
 struct Format<WeightType::kQ4_1> {
@@ -44,7 +30,5 @@ struct Format<WeightType::kQ4_1> {
     k_decode(unpack_nibbles(r.q), minimum_step(r.header), out);
   }
 };
-
-#endif  // __CUDACC__
 
 }  // namespace weir::cuda

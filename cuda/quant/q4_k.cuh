@@ -1,25 +1,10 @@
-// Q4_K on the GPU: planes of [B][16] nibbles as Q4_0 has them, and [B/8][16] headers: f16 scale, f16 min_scale, 12
-// bytes of sub-scales (quant/k_scales.h). B is the number of 32-weight blocks of the matrix, in row order.
+// Q4_K on the GPU, in the planes of lib/quant/q4_k.h.
 #pragma once
 
 #include "cuda/quant/k_quant.cuh"
-#include "cuda/quant/planes.h"
 #include "quant/q4_k.h"
 
 namespace weir::cuda {
-
-template <>
-struct PlaneLayout<WeightType::kQ4_K> {
-  static constexpr uint32_t kBytes[] = {128, 16};
-
-  static void place(const BlockQ4_K& block, size_t b, size_t n, uint8_t* out) {
-    place_nibbles(block.q, b, out);
-    // Header b / 8, 16 bytes: scale, min_scale and sub-scales come first in the block.
-    std::memcpy(out + 16 * n + 2 * b, &block, 16);
-  }
-};
-
-#ifdef __CUDACC__
 
 template <>
 struct Format<WeightType::kQ4_K> {
@@ -44,7 +29,5 @@ struct Format<WeightType::kQ4_K> {
     k_decode(unpack_nibbles(r.q), k_step(r.header, s), out);
   }
 };
-
-#endif  // __CUDACC__
 
 }  // namespace weir::cuda

@@ -1,25 +1,10 @@
-// Q5_0 on the GPU. Planes: [B][16] nibbles as Q4_0 has them; [B] u32 whose bit i is bit 4 of weight i; [B] f16 scales.
-// B is the number of 32-weight blocks of the matrix, in row order.
+// Q5_0 on the GPU, in the planes of lib/quant/q5_0.h.
 #pragma once
 
 #include "cuda/quant/block_dot.cuh"
-#include "cuda/quant/planes.h"
 #include "quant/q5_0.h"
 
 namespace weir::cuda {
-
-template <>
-struct PlaneLayout<WeightType::kQ5_0> {
-  static constexpr uint32_t kBytes[] = {128, 32, 16};
-
-  static void place(const BlockQ5_0& block, size_t b, size_t n, uint8_t* out) {
-    std::memcpy(out + 16 * b, block.q, 16);
-    std::memcpy(out + 16 * n + 4 * b, &block.high, 4);
-    std::memcpy(out + 20 * n + 2 * b, &block.scale, 2);
-  }
-};
-
-#ifdef __CUDACC__
 
 template <>
 struct Format<WeightType::kQ5_0> {
@@ -56,7 +41,5 @@ struct Format<WeightType::kQ5_0> {
     bytes_to_float(w.high, 16.0f, half_bits(r.scale), out + 16);
   }
 };
-
-#endif  // __CUDACC__
 
 }  // namespace weir::cuda

@@ -1,29 +1,10 @@
-// Q5_K on the GPU: planes of [B][16] nibbles as Q4_0 has them, [B] u32 whose bit i is bit 4 of weight i, and [B/8][16]
-// headers as Q4_K has them. B is the number of 32-weight blocks of the matrix, in row order.
+// Q5_K on the GPU, in the planes of lib/quant/q5_k.h.
 #pragma once
 
 #include "cuda/quant/k_quant.cuh"
-#include "cuda/quant/planes.h"
 #include "quant/q5_k.h"
 
 namespace weir::cuda {
-
-template <>
-struct PlaneLayout<WeightType::kQ5_K> {
-  static constexpr uint32_t kBytes[] = {128, 32, 16};
-
-  static void place(const BlockQ5_K& block, size_t b, size_t n, uint8_t* out) {
-    place_nibbles(block.q, b, out);
-    for (size_t s = 0; s < 8; ++s) {
-      uint32_t bits = 0;
-      for (uint32_t i = 0; i < 32; ++i) bits |= static_cast<uint32_t>(block.high[i] >> s & 1) << i;
-      std::memcpy(out + 16 * n + 4 * (b + s), &bits, 4);
-    }
-    std::memcpy(out + 20 * n + 2 * b, &block, 16);
-  }
-};
-
-#ifdef __CUDACC__
 
 template <>
 struct Format<WeightType::kQ5_K> {
@@ -53,7 +34,5 @@ struct Format<WeightType::kQ5_K> {
     k_decode(unpack_nibbles(r.q, r.high), k_step(r.header, s), out);
   }
 };
-
-#endif  // __CUDACC__
 
 }  // namespace weir::cuda

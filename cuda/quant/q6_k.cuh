@@ -1,40 +1,10 @@
-// Q6_K on the GPU: planes of [B][16] nibbles as Q4_0 has them, [B][2] u32 (bits 2w..2w+1 of byte k of word h are bits
-// 4..5 of weight 16h + 4w + k), [B][2] sub-scales, and [B/8] f16 scales. B is the number of 32-weight blocks of the
-// matrix, in row order.
+// Q6_K on the GPU, in the planes of lib/quant/q6_k.h.
 #pragma once
 
 #include "cuda/quant/block_dot.cuh"
-#include "cuda/quant/planes.h"
 #include "quant/q6_k.h"
 
 namespace weir::cuda {
-
-template <>
-struct PlaneLayout<WeightType::kQ6_K> {
-  static constexpr uint32_t kBytes[] = {128, 64, 16, 2};
-
-  static void place(const BlockQ6_K& block, size_t b, size_t n, uint8_t* out) {
-    for (size_t s = 0; s < 8; ++s) {
-      const size_t half = s / 4, k = s % 4;
-      const uint8_t* low = block.low + 64 * half + 32 * (k % 2);
-      const uint8_t* high = block.high + 32 * half;
-      uint8_t* to = out + 16 * (b + s);
-      const size_t shift = k / 2 * 4;
-      for (size_t i = 0; i < 16; ++i)
-        to[i] = static_cast<uint8_t>((low[i] >> shift & 15) | (low[i + 16] >> shift & 15) << 4);
-      uint32_t words[2] = {};
-      for (uint32_t i = 0; i < 32; ++i) {
-        const uint32_t bits = high[i] >> (2 * k) & 3u, word = i / 4 % 4, byte = i % 4;
-        words[i / 16] |= bits << (8 * byte + 2 * word);
-      }
-      std::memcpy(out + 16 * n + 8 * (b + s), words, 8);
-      std::memcpy(out + 24 * n + 2 * (b + s), block.sub_scales + 2 * s, 2);
-    }
-    std::memcpy(out + 26 * n + b / 4, &block.scale, 2);
-  }
-};
-
-#ifdef __CUDACC__
 
 template <>
 struct Format<WeightType::kQ6_K> {
@@ -86,7 +56,5 @@ struct Format<WeightType::kQ6_K> {
                    half_bits(r.scale) * static_cast<float>(sub(r, 1)), out + 16);
   }
 };
-
-#endif  // __CUDACC__
 
 }  // namespace weir::cuda

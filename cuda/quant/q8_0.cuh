@@ -1,25 +1,10 @@
-// Q8_0 on the GPU: planes of [B][16] weights 0..15 of each block, [B][16] weights 16..31, [B] f16 scales. B is the
-// number of 32-weight blocks of the matrix, in row order.
+// Q8_0 on the GPU, in the planes of lib/quant/q8_0.h.
 #pragma once
 
 #include "cuda/quant/block_dot.cuh"
-#include "cuda/quant/planes.h"
 #include "quant/q8_0.h"
 
 namespace weir::cuda {
-
-template <>
-struct PlaneLayout<WeightType::kQ8_0> {
-  static constexpr uint32_t kBytes[] = {128, 128, 16};
-
-  static void place(const BlockQ8_0& block, size_t b, size_t n, uint8_t* out) {
-    std::memcpy(out + 16 * b, block.q, 16);
-    std::memcpy(out + 16 * (n + b), block.q + 16, 16);
-    std::memcpy(out + 32 * n + 2 * b, &block.scale, 2);
-  }
-};
-
-#ifdef __CUDACC__
 
 template <>
 struct Format<WeightType::kQ8_0> {
@@ -57,7 +42,5 @@ struct Format<WeightType::kQ8_0> {
       out[i] = half_bits(r.scale) * static_cast<float>(static_cast<int8_t>(words[i / 4] >> (i % 4 * 8)));
   }
 };
-
-#endif  // __CUDACC__
 
 }  // namespace weir::cuda

@@ -40,7 +40,7 @@ weir_status bench_device(weir_runtime* runtime, int32_t device, weir_bench_devic
     if (device != WEIR_DEVICE_CUDA)
       return weir::fail(WEIR_ERR_UNSUPPORTED, "weir_bench_device: device %d cannot be measured", device);
     weir_bench_device value = {};
-    WEIR_TRY(runtime->devices.measure(value));
+    WEIR_TRY(runtime->devices.measure(device, value));
     weir::api::write_struct(value, out);
     return {};
   });

@@ -14,7 +14,7 @@
 #include "cuda/pages/page_recall.cuh"
 #include "cuda/pages/page_score.cuh"
 #include "cuda/session.h"
-#include "cuda/weights.h"
+#include "quant/planes.h"
 #include "runtime/device_module.h"
 #include "weir/runtime.h"
 
@@ -83,8 +83,12 @@ namespace {
 // Two runtimes may open the device at the same time.
 std::mutex g_open_mutex;
 
-Status open() {
+Status open(uint32_t which) {
   const std::lock_guard lock(g_open_mutex);
+  if (which != kDeviceIndex) {
+    return fail(WEIR_ERR_UNSUPPORTED, "CUDA: device %u; only device %d is used, which CUDA_VISIBLE_DEVICES selects",
+                which, kDeviceIndex);
+  }
   if (g_stream != nullptr) return {};
   int driver = 0, count = 0;
   if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
@@ -127,11 +131,13 @@ Status info(DeviceInfo& out) {
   int driver = 0;
   WEIR_CUDA_TRY(cudaDriverGetVersion(&driver), "asking for the driver's version");
   std::snprintf(out.name, sizeof(out.name), "%.127s", properties.name);
+  std::snprintf(out.arch, sizeof(out.arch), "sm_%d", g_device.arch);
+  std::snprintf(out.driver, sizeof(out.driver), "CUDA %d.%d", driver / 1000, driver % 1000 / 10);
   out.total_bytes = total;
   out.free_bytes = free_bytes;
   out.n_processors = g_device.n_processors;
-  out.arch = g_device.arch;
-  out.driver = driver;
+  out.index = kDeviceIndex;
+  out.kind = properties.integrated != 0 ? DeviceKind::kIntegrated : DeviceKind::kDiscrete;
   return {};
 }
 
@@ -226,8 +232,8 @@ Status copy_rate(void* from, void* to, uint64_t bytes, double* rate) {
 
 void* stream() { return g_stream; }
 
-Status check_matrix(const Weight& w) {
-  WEIR_TRY(check_weight(w));
+Status check_weight(const Weight& w) {
+  WEIR_TRY(check_planes(w));
   if (w.n_cols <= gemv_max_cols(w.type)) return {};
   return fail(WEIR_ERR_UNSUPPORTED, "a matrix of %u columns: at most %u fit into this device's shared memory", w.n_cols,
               gemv_max_cols(w.type));
@@ -339,9 +345,7 @@ constexpr DeviceModule kModule = {
     fill,
     stream,
     copy_rate,
-    check_matrix,
-    repack,
-    planes,
+    check_weight,
     check_session,
     session_device_bytes,
     create_session,

@@ -55,15 +55,6 @@ constexpr size_t digest_elements(DigestKind kind, size_t head_dim) {
 // and rounded to nearest once.
 void digest_page(DigestKind kind, const uint16_t* keys, uint32_t len, size_t head_dim, uint16_t* out);
 
-// A weight matrix [n_rows, n_cols] as it lies in the file: y = W x has n_rows outputs. A vector is a matrix of one row.
-struct Weight {
-  const uint8_t* data = nullptr;  // null: absent
-  WeightType type = WeightType::kF32;
-  uint32_t n_rows = 0;
-  uint32_t n_cols = 0;
-  size_t row_bytes = 0;
-};
-
 // The slot of a page that is not in the pool.
 inline constexpr uint32_t kNoSlot = UINT32_MAX;
 

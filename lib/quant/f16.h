@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "quant/half.h"
+#include "quant/planes.h"
 
 namespace weir {
 
@@ -23,5 +24,11 @@ inline void make_random(BlockF16& block, float scale) {
   const float unit = (static_cast<float>(block.bits) - 32767.5f) * 0x1p-15f;
   block.bits = f32_to_f16(unit * 1.7320508f * scale);
 }
+
+// One plane: rows as in the file.
+template <>
+struct PlaneLayout<WeightType::kF16> {
+  static constexpr uint32_t kBytes[] = {512};
+};
 
 }  // namespace weir

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "quant/planes.h"
+
 namespace weir {
 
 struct [[gnu::packed]] BlockF32 {
@@ -23,5 +25,11 @@ inline void make_random(BlockF32& block, float scale) {
   const auto bits = std::bit_cast<int32_t>(block);
   block.value = static_cast<float>(bits) * 0x1p-31f * 1.7320508f * scale;
 }
+
+// One plane: rows as in the file.
+template <>
+struct PlaneLayout<WeightType::kF32> {
+  static constexpr uint32_t kBytes[] = {1024};
+};
 
 }  // namespace weir

@@ -7,9 +7,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
+#include "quant/codebook.h"
 #include "quant/half.h"
 #include "quant/iq4_values.h"
+#include "quant/planes.h"
 
 namespace weir {
 
@@ -34,5 +37,16 @@ inline void decode(const BlockIQ4_NL& block, float* out) {
 inline void make_random(BlockIQ4_NL& block, float scale) {
   block.scale = static_cast<uint16_t>(f32_to_f16(scale / 67.439f) | (block.scale & 0x8000u));
 }
+
+// Planes: [B][16] indices in the order of Codebook::place; [B] f16 scales.
+template <>
+struct PlaneLayout<WeightType::kIQ4_NL> {
+  static constexpr uint32_t kBytes[] = {128, 16};
+
+  static void place(const BlockIQ4_NL& block, size_t b, size_t n, uint8_t* out) {
+    Codebook<kIq4Values>::place(block.q, out + 16 * b);
+    std::memcpy(out + 16 * n + 2 * b, &block.scale, 2);
+  }
+};
 
 }  // namespace weir

@@ -10,9 +10,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
+#include "quant/codebook.h"
 #include "quant/half.h"
 #include "quant/iq4_values.h"
+#include "quant/planes.h"
 
 namespace weir {
 
@@ -42,5 +45,17 @@ inline void decode(const BlockIQ4_XS& block, float* out) {
 // Turns random bytes into a valid block: quants and signed sub-scales stay uniform; the standard deviation is then
 // 1246.3 scales.
 inline void make_random(BlockIQ4_XS& block, float scale) { block.scale = f32_to_f16(scale / 1246.3f); }
+
+// Planes: [B][16] indices in the order of Codebook::place; [B/8][8] headers as in the file: f16 scale, u16 and four
+// bytes of sub-scales.
+template <>
+struct PlaneLayout<WeightType::kIQ4_XS> {
+  static constexpr uint32_t kBytes[] = {128, 8};
+
+  static void place(const BlockIQ4_XS& block, size_t b, size_t n, uint8_t* out) {
+    for (size_t s = 0; s < 8; ++s) Codebook<kIq4Values>::place(block.q + 16 * s, out + 16 * (b + s));
+    std::memcpy(out + 16 * n + b, &block, 8);  // the header comes first in the block
+  }
+};
 
 }  // namespace weir

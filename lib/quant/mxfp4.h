@@ -10,6 +10,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "quant/codebook.h"
+#include "quant/planes.h"
+
 namespace weir {
 
 inline constexpr int8_t kMxfp4Values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
@@ -45,5 +48,16 @@ inline void make_random(BlockMXFP4& block, float scale) {
   const bool larger = static_cast<float>(block.scale) < 256.0f * (ratio * ratio - 1.0f) / 3.0f;
   block.scale = static_cast<uint8_t>(below + 1 + (larger ? 1 : 0));
 }
+
+// Planes: [B][16] indices in the order of Codebook::place; [B] scale bytes.
+template <>
+struct PlaneLayout<WeightType::kMXFP4> {
+  static constexpr uint32_t kBytes[] = {128, 8};
+
+  static void place(const BlockMXFP4& block, size_t b, size_t n, uint8_t* out) {
+    Codebook<kMxfp4Values>::place(block.q, out + 16 * b);
+    out[16 * n + b] = block.scale;
+  }
+};
 
 }  // namespace weir

@@ -11,8 +11,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "quant/half.h"
+#include "quant/planes.h"
 
 namespace weir {
 
@@ -43,5 +45,25 @@ inline void make_random(BlockQ2_K& block, float scale) {
   block.scale = f32_to_f16(scale / 13.874f);
   block.min_scale = f32_to_f16(f16_to_f32(block.scale) * 1.5f);
 }
+
+// Planes: [B][2] words, of which bits 2w..2w+1 of byte k of word h belong to weight 16h + 4w + k; [B][2] bytes of
+// sub-scale and sub-minimum, as in the file; [B/8] pairs of f16: scale and min_scale.
+template <>
+struct PlaneLayout<WeightType::kQ2_K> {
+  static constexpr uint32_t kBytes[] = {64, 16, 4};
+
+  static void place(const BlockQ2_K& block, size_t b, size_t n, uint8_t* out) {
+    for (size_t s = 0; s < 8; ++s) {
+      uint32_t words[2] = {};
+      for (uint32_t i = 0; i < 32; ++i) {
+        const uint32_t bits = block.q[s / 4 * 32 + i] >> (s % 4 * 2) & 3u, word = i / 4 % 4, byte = i % 4;
+        words[i / 16] |= bits << (8 * byte + 2 * word);
+      }
+      std::memcpy(out + 8 * (b + s), words, 8);
+    }
+    std::memcpy(out + 8 * n + 2 * b, block.sub_scales, 16);
+    std::memcpy(out + 10 * n + b / 2, &block.scale, 4);  // min_scale follows
+  }
+};
 
 }  // namespace weir

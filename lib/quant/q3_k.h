@@ -13,8 +13,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "quant/half.h"
+#include "quant/planes.h"
 
 namespace weir {
 
@@ -49,5 +51,37 @@ inline void decode(const BlockQ3_K& block, float* out) {
 // Turns random bytes into a valid block: quants and signed sub-scales stay uniform; the standard deviation is then
 // 43.339 scales.
 inline void make_random(BlockQ3_K& block, float scale) { block.scale = f32_to_f16(scale / 43.339f); }
+
+// Planes: [B][2] and [B][1] words, see below; [B] bytes, whose nibbles are bits 0..3 of the sub-scales of weights 0..15
+// and 16..31; [B/8] u32, whose nibble s has bits 4..5 of the same two of sub-block s; [B/8] f16 scales.
+//
+// The three words of a block have eight quants each in the low three bits of their nibbles, in the order of
+// quant/codebook.h: word i weights 4i .. 4i+3 and 16+4i .. 16+4i+3. The eight quants that are left, i = 3, have their
+// bit k in the highest bits of the nibbles of word k.
+template <>
+struct PlaneLayout<WeightType::kQ3_K> {
+  static constexpr uint32_t kBytes[] = {64, 32, 8, 4, 2};
+
+  static void place(const BlockQ3_K& block, size_t b, size_t n, uint8_t* out) {
+    uint32_t tops = 0;
+    for (size_t s = 0; s < 8; ++s) {
+      uint32_t words[3] = {};
+      for (uint32_t i = 0; i < 32; ++i) {
+        const uint32_t q = (block.low[s / 4 * 32 + i] >> (s % 4 * 2) & 3u) | (block.high[i] >> s & 1u) << 2;
+        const uint32_t word = i % 16 / 4, shift = 4 * (i % 4 + i / 16 * 4);
+        if (word < 3) words[word] |= q << shift;
+        for (uint32_t k = 0; word == 3 && k < 3; ++k) words[k] |= (q >> k & 1) << (shift + 3);
+      }
+      std::memcpy(out + 8 * (b + s), words, 8);
+      std::memcpy(out + 8 * n + 4 * (b + s), words + 2, 4);
+      const auto first = static_cast<uint32_t>(q3_k_sub_scale(block.sub_scales, 2 * s));
+      const auto second = static_cast<uint32_t>(q3_k_sub_scale(block.sub_scales, 2 * s + 1));
+      out[12 * n + b + s] = static_cast<uint8_t>((first & 15) | (second & 15) << 4);
+      tops |= (first >> 4 | second >> 4 << 2) << (4 * s);
+    }
+    std::memcpy(out + 13 * n + b / 2, &tops, 4);
+    std::memcpy(out + 13 * n + n / 2 + b / 4, &block.scale, 2);
+  }
+};
 
 }  // namespace weir

@@ -8,8 +8,10 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "quant/half.h"
+#include "quant/planes.h"
 
 namespace weir {
 
@@ -50,5 +52,16 @@ inline void encode(const float* in, BlockQ4_0& block) {
 inline void make_random(BlockQ4_0& block, float scale) {
   block.scale = static_cast<uint16_t>(f32_to_f16(scale / 4.637f) | (block.scale & 0x8000u));
 }
+
+// Planes: [B][16] bytes whose low nibbles are weights 0..15 and whose high nibbles are weights 16..31; [B] f16 scales.
+template <>
+struct PlaneLayout<WeightType::kQ4_0> {
+  static constexpr uint32_t kBytes[] = {128, 16};
+
+  static void place(const BlockQ4_0& block, size_t b, size_t n, uint8_t* out) {
+    std::memcpy(out + 16 * b, block.q, 16);
+    std::memcpy(out + 16 * n + 2 * b, &block.scale, 2);
+  }
+};
 
 }  // namespace weir

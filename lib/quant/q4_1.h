@@ -9,8 +9,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "quant/half.h"
+#include "quant/planes.h"
 
 namespace weir {
 
@@ -37,5 +39,16 @@ inline void make_random(BlockQ4_1& block, float scale) {
   block.scale = static_cast<uint16_t>(f32_to_f16(scale / 4.610f) | (block.scale & 0x8000u));
   block.minimum = f32_to_f16(f16_to_f32(block.scale) * -7.5f);
 }
+
+// Planes: [B][16] nibbles as Q4_0 has them; [B] pairs of f16: scale and minimum.
+template <>
+struct PlaneLayout<WeightType::kQ4_1> {
+  static constexpr uint32_t kBytes[] = {128, 32};
+
+  static void place(const BlockQ4_1& block, size_t b, size_t n, uint8_t* out) {
+    std::memcpy(out + 16 * b, block.q, 16);
+    std::memcpy(out + 16 * n + 4 * b, &block, 4);  // scale and minimum come first in the block
+  }
+};
 
 }  // namespace weir

@@ -10,9 +10,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "quant/half.h"
 #include "quant/k_scales.h"
+#include "quant/planes.h"
 
 namespace weir {
 
@@ -43,5 +45,18 @@ inline void make_random(BlockQ4_K& block, float scale) {
   block.scale = f32_to_f16(scale / 258.3f);
   block.min_scale = f32_to_f16(f16_to_f32(block.scale) * 7.5f);
 }
+
+// Planes: [B][16] nibbles as Q4_0 has them; [B/8][16] headers: f16 scale, f16 min_scale, 12 bytes of sub-scales
+// (quant/k_scales.h).
+template <>
+struct PlaneLayout<WeightType::kQ4_K> {
+  static constexpr uint32_t kBytes[] = {128, 16};
+
+  static void place(const BlockQ4_K& block, size_t b, size_t n, uint8_t* out) {
+    place_nibbles(block.q, b, out);
+    // Header b / 8, 16 bytes: scale, min_scale and sub-scales come first in the block.
+    std::memcpy(out + 16 * n + 2 * b, &block, 16);
+  }
+};
 
 }  // namespace weir

@@ -8,8 +8,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "quant/half.h"
+#include "quant/planes.h"
 
 namespace weir {
 
@@ -37,5 +39,17 @@ inline void decode(const BlockQ5_0& block, float* out) {
 inline void make_random(BlockQ5_0& block, float scale) {
   block.scale = static_cast<uint16_t>(f32_to_f16(scale / 9.247f) | (block.scale & 0x8000u));
 }
+
+// Planes: [B][16] nibbles as Q4_0 has them; [B] u32 whose bit i is bit 4 of weight i; [B] f16 scales.
+template <>
+struct PlaneLayout<WeightType::kQ5_0> {
+  static constexpr uint32_t kBytes[] = {128, 32, 16};
+
+  static void place(const BlockQ5_0& block, size_t b, size_t n, uint8_t* out) {
+    std::memcpy(out + 16 * b, block.q, 16);
+    std::memcpy(out + 16 * n + 4 * b, &block.high, 4);
+    std::memcpy(out + 20 * n + 2 * b, &block.scale, 2);
+  }
+};
 
 }  // namespace weir

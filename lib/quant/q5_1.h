@@ -10,8 +10,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "quant/half.h"
+#include "quant/planes.h"
 
 namespace weir {
 
@@ -42,5 +44,18 @@ inline void make_random(BlockQ5_1& block, float scale) {
   block.scale = static_cast<uint16_t>(f32_to_f16(scale / 9.233f) | (block.scale & 0x8000u));
   block.minimum = f32_to_f16(f16_to_f32(block.scale) * -15.5f);
 }
+
+// Planes: [B][16] nibbles as Q4_0 has them; [B] u32 whose bit i is bit 4 of weight i; [B] pairs of f16: scale and
+// minimum.
+template <>
+struct PlaneLayout<WeightType::kQ5_1> {
+  static constexpr uint32_t kBytes[] = {128, 32, 32};
+
+  static void place(const BlockQ5_1& block, size_t b, size_t n, uint8_t* out) {
+    std::memcpy(out + 16 * b, block.q, 16);
+    std::memcpy(out + 16 * n + 4 * b, &block.high, 4);
+    std::memcpy(out + 20 * n + 4 * b, &block, 4);  // scale and minimum come first in the block
+  }
+};
 
 }  // namespace weir

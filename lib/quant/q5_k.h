@@ -11,9 +11,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "quant/half.h"
 #include "quant/k_scales.h"
+#include "quant/planes.h"
 
 namespace weir {
 
@@ -48,5 +50,22 @@ inline void make_random(BlockQ5_K& block, float scale) {
   block.scale = f32_to_f16(scale / 526.9f);
   block.min_scale = f32_to_f16(f16_to_f32(block.scale) * 15.5f);
 }
+
+// Planes: [B][16] nibbles as Q4_0 has them; [B] u32 whose bit i is bit 4 of weight i; [B/8][16] headers as Q4_K has
+// them.
+template <>
+struct PlaneLayout<WeightType::kQ5_K> {
+  static constexpr uint32_t kBytes[] = {128, 32, 16};
+
+  static void place(const BlockQ5_K& block, size_t b, size_t n, uint8_t* out) {
+    place_nibbles(block.q, b, out);
+    for (size_t s = 0; s < 8; ++s) {
+      uint32_t bits = 0;
+      for (uint32_t i = 0; i < 32; ++i) bits |= static_cast<uint32_t>(block.high[i] >> s & 1) << i;
+      std::memcpy(out + 16 * n + 4 * (b + s), &bits, 4);
+    }
+    std::memcpy(out + 20 * n + 2 * b, &block, 16);
+  }
+};
 
 }  // namespace weir

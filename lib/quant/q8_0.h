@@ -7,8 +7,10 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "quant/half.h"
+#include "quant/planes.h"
 
 namespace weir {
 
@@ -44,5 +46,17 @@ inline void encode(const float* in, BlockQ8_0& block) {
 inline void make_random(BlockQ8_0& block, float scale) {
   block.scale = static_cast<uint16_t>(f32_to_f16(scale / 73.9f) | (block.scale & 0x8000u));
 }
+
+// Planes: [B][16] weights 0..15 of each block; [B][16] weights 16..31; [B] f16 scales.
+template <>
+struct PlaneLayout<WeightType::kQ8_0> {
+  static constexpr uint32_t kBytes[] = {128, 128, 16};
+
+  static void place(const BlockQ8_0& block, size_t b, size_t n, uint8_t* out) {
+    std::memcpy(out + 16 * b, block.q, 16);
+    std::memcpy(out + 16 * (n + b), block.q + 16, 16);
+    std::memcpy(out + 32 * n + 2 * b, &block.scale, 2);
+  }
+};
 
 }  // namespace weir

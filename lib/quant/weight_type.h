@@ -22,7 +22,7 @@ struct WeightTypeInfo {
   void (*decode)(const void* blocks, float* out, size_t n);
 };
 
-// The most planes into which a device's layout separates the blocks of a type (cuda/quant/planes.h).
+// The most planes into which a device's layout separates the blocks of a type (planes.h).
 inline constexpr uint32_t kMostPlanes = 5;
 
 inline constexpr size_t kWeightTypeCount = 0
@@ -32,6 +32,15 @@ inline constexpr size_t kWeightTypeCount = 0
     ;
 
 const WeightTypeInfo& weight_type_info(WeightType type);
+
+// A weight matrix [n_rows, n_cols] as it lies in the file: y = W x has n_rows outputs. A vector is a matrix of one row.
+struct Weight {
+  const uint8_t* data = nullptr;  // null: absent
+  WeightType type = WeightType::kF32;
+  uint32_t n_rows = 0;
+  uint32_t n_cols = 0;
+  size_t row_bytes = 0;
+};
 
 // Whether the GGUF type number is one of Weir's types; sets `out` if so.
 bool weight_type_from_gguf(uint32_t gguf_id, WeightType& out);

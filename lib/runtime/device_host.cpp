@@ -15,6 +15,12 @@ namespace {
 
 constexpr uint64_t kDeviceAlignment = 256;  // of all device memory that hooks are asked for
 
+// The modules that there may be: lib<name>.so for WEIR_DEVICE_*.
+constexpr struct {
+  int32_t device;
+  const char* name;
+} kModules[] = {{WEIR_DEVICE_CUDA, "weir_cuda"}};
+
 // The folder of the file that this code was loaded from, with its slash; empty when it is unknown.
 void own_folder(char* out, size_t size) {
   Dl_info info = {};
@@ -34,7 +40,7 @@ Status from_module(const DeviceModule& module, Status status) {
   return status.ok() ? status : fail(status.code(), "%s", module.last_error());
 }
 
-Status load_device_module(const char* folder, const char* name, const DeviceModule*& out) {
+Status load_device_module(const char* folder, const char* name, uint32_t which, const DeviceModule*& out) {
   char base[kMaxPathBytes + 1], path[kMaxPathBytes + 64];  // room for a slash, and for a name
   if (folder != nullptr && folder[0] != '\0') {
     std::snprintf(base, sizeof(base), "%s/", folder);
@@ -51,7 +57,7 @@ Status load_device_module(const char* folder, const char* name, const DeviceModu
     dlclose(handle);
     return fail(WEIR_ERR_UNSUPPORTED, "lib%s.so is not a backend module of this build: %.300s", name, path);
   }
-  const Status opened = from_module(*module, module->open());
+  const Status opened = from_module(*module, module->open(which));
   if (!opened.ok()) return opened;  // it stays loaded: unloading a driver is not safe
   out = module;
   return {};
@@ -66,7 +72,12 @@ Status DeviceHost::set_folder(const char* folder) {
   return {};
 }
 
-Status DeviceHost::cuda(const DeviceModule*& out) { return load_device_module(folder_, "weir_cuda", out); }
+Status DeviceHost::find(int32_t device, uint32_t which, const DeviceModule*& out) {
+  for (const auto& module : kModules) {
+    if (module.device == device) return load_device_module(folder_, module.name, which, out);
+  }
+  return fail(WEIR_ERR_UNSUPPORTED, "this build has no such backend");
+}
 
 Status DeviceHost::allocate(const DeviceModule& module, uint64_t bytes, const char* pool, void** out) {
   *out = nullptr;
@@ -104,10 +115,10 @@ void DeviceHost::release(const DeviceModule& module, void* device, uint64_t byte
   n_frees_.fetch_add(1, std::memory_order_relaxed);
 }
 
-Status DeviceHost::measure(weir_bench_device& out) {
+Status DeviceHost::measure(int32_t device, weir_bench_device& out) {
   constexpr uint64_t kBytes = uint64_t{1} << 30;  // far beyond any cache
   const DeviceModule* module = nullptr;
-  WEIR_TRY(cuda(module));
+  WEIR_TRY(find(device, 0, module));
   DeviceInfo info = {};
   WEIR_TRY(from_module(*module, module->info(info)));
   out = {};

@@ -22,8 +22,9 @@ class DeviceHost {
   // The folder of the modules; null: beside the library. Copied.
   Status set_folder(const char* folder);
 
-  // The CUDA backend, opened when first asked for. Each failed call says what is missing.
-  Status cuda(const DeviceModule*& out);
+  // The backend of `device` (WEIR_DEVICE_*) on the device with the index `which`, opened when first asked for. Each
+  // failed call says what is missing.
+  Status find(int32_t device, uint32_t which, const DeviceModule*& out);
 
   // How long a step on a device waits for a page that the host brings. A host that is stopped for longer repeats the
   // step. Tests change it.
@@ -33,8 +34,8 @@ class DeviceHost {
   // Device memory; `pool` names it in messages.
   Status allocate(const DeviceModule& module, uint64_t bytes, const char* pool, void** out);
   void release(const DeviceModule& module, void* device, uint64_t bytes);
-  // Name and speed of the CUDA device, for benchmarks.
-  Status measure(weir_bench_device& out);
+  // Name and speed of the first such device, for benchmarks.
+  Status measure(int32_t device, weir_bench_device& out);
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
   uint64_t peak_bytes() const { return peak_bytes_.load(std::memory_order_relaxed); }
   uint64_t n_allocs() const { return n_allocs_.load(std::memory_order_relaxed); }

@@ -48,7 +48,7 @@ constexpr uint32_t device_interface(uint32_t version, std::string_view lists) {
 }
 
 // The number is raised with every change of this header, and of a rule or an enum that the module knows.
-inline constexpr uint32_t kDeviceInterface = device_interface(10, kDeviceLists);
+inline constexpr uint32_t kDeviceInterface = device_interface(12, kDeviceLists);
 
 // The most sessions that DeviceModule::step_many takes at once: an SM's registers can hold a GEMV's sums for this many
 // inputs.
@@ -189,21 +189,26 @@ class DeviceSession {
 
 enum : uint32_t { kPartGemv, kPartScore, kPartSelect, kPartAttention, kPartOther, kParts };
 
+enum class DeviceKind : uint32_t { kDiscrete, kIntegrated, kVirtual, kCpu };
+
 struct DeviceInfo {
-  char name[128];  // of the device
+  char name[128];   // of the device
+  char arch[64];    // what its kernels are made for, "sm_90"
+  char driver[64];  // "CUDA 13.0"
   uint64_t total_bytes;
   uint64_t free_bytes;
   uint32_t n_processors;
-  int32_t arch;    // 90 for compute capability 9.0
-  int32_t driver;  // newest CUDA that the driver knows, 13000 for 13.0
+  uint32_t index;  // among the devices that the driver shows
+  DeviceKind kind;
 };
 
 struct DeviceModule {
   uint32_t interface;      // kDeviceInterface
   uint32_t session_bytes;  // host memory that a DeviceSession object takes
   const Backend* backend;  // ops over device memory
-  // Finds the driver and a device. WEIR_ERR_UNSUPPORTED says what is missing.
-  Status (*open)();
+  // Finds the driver and its device `which`. WEIR_ERR_UNSUPPORTED says what is missing. A process has one device of
+  // each module: it is open until the process ends, and others are refused.
+  Status (*open)(uint32_t which);
   Status (*info)(DeviceInfo& info);
   const char* (*last_error)();
   // Raw device memory; the caller counts it. WEIR_ERR_OUT_OF_MEMORY when there is none left.
@@ -222,14 +227,9 @@ struct DeviceModule {
   void* (*stream)();                                            // the module's queue for ops outside sessions
   // Bytes per second of a copy from device memory to device memory, bytes read and written counted, over `bytes` bytes.
   Status (*copy_rate)(void* from, void* to, uint64_t bytes, double* rate);
-  // Whether the device's kernels can compute with this matrix; the message says why not.
+  // Whether the device's kernels can compute with this matrix, in the planes of quant/planes.h; the message says why
+  // not.
   Status (*check_weight)(const Weight& weight);
-  // Converts rows [first_row, end_row) of a matrix from the file's layout to the device's, which takes the same number
-  // of bytes. `out` is the whole matrix.
-  void (*repack)(const Weight& host, uint32_t first_row, uint32_t end_row, uint8_t* out);
-  // The planes of a matrix of this type in the device's layout, one after another: bytes of 256 weights in each.
-  // Returns how many.
-  uint32_t (*planes)(WeightType type, uint32_t bytes[kMostPlanes]);
   // Whether the kernels can run this model and these rules; the message says why not.
   Status (*check_session)(const ModelConfig& config, const PolicyNeeds& needs, const StepRules& rules);
   uint64_t (*session_device_bytes)(const OpShapes& shapes);  // DeviceBuffers::module
@@ -250,10 +250,10 @@ struct DeviceModule {
 using device_module_fn = const DeviceModule* (*)(uint32_t interface_version);
 inline constexpr char kDeviceModuleSymbol[] = "weir_device_module";
 
-// Opens lib<name>.so in `folder` (null: the folder that the library itself lies in) and its device, once per process
-// and name; a module stays loaded. WEIR_ERR_UNSUPPORTED: there is none, it is of another build, or it finds no driver
-// or device.
-Status load_device_module(const char* folder, const char* name, const DeviceModule*& out);
+// Opens lib<name>.so in `folder` (null: the folder that the library itself lies in) and its device `which`, once per
+// process and name; a module stays loaded. WEIR_ERR_UNSUPPORTED: there is none, it is of another build, or it finds no
+// driver or device.
+Status load_device_module(const char* folder, const char* name, uint32_t which, const DeviceModule*& out);
 
 // Turns a module's failure into one of the library's own, with the module's message.
 Status from_module(const DeviceModule& module, Status status);

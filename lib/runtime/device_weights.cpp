@@ -3,6 +3,7 @@
 #include <cstring>
 #include <new>
 
+#include "quant/planes.h"
 #include "runtime/device_host.h"
 
 namespace weir {
@@ -87,7 +88,7 @@ Status DeviceWeights::upload_matrix(const Weight& w, ThreadPool& pool, Weight& o
   out = w;
   out.data = to;
   uint32_t plane_bytes[kMostPlanes] = {};
-  const uint32_t n_planes = module_->planes(w.type, plane_bytes);
+  const uint32_t n_planes = planes_of(w.type, plane_bytes);
   const auto at_once = static_cast<uint32_t>(std::clamp<uint64_t>(kPieceBytes / w.row_bytes, 1, w.n_rows));
   const uint64_t piece_bytes = w.row_bytes * at_once;
   void* piece = memory_->allocate(piece_bytes, kCacheLine);
@@ -101,7 +102,7 @@ Status DeviceWeights::upload_matrix(const Weight& w, ThreadPool& pool, Weight& o
       const ThreadPool::Lease lease(pool);
       pool.parallel_for(n_tasks, [&](size_t task, size_t) {
         const uint32_t first = std::min(part.n_rows, static_cast<uint32_t>(task) * share);
-        module_->repack(part, first, std::min(part.n_rows, first + share), static_cast<uint8_t*>(piece));
+        repack(part, first, std::min(part.n_rows, first + share), static_cast<uint8_t*>(piece));
       });
     }
     // Offsets in units of 32 weights; a plane has plane_bytes / 8 of each.

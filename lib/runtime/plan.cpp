@@ -130,7 +130,7 @@ Status find_backend(const weir_session_options& o, const Model& model, const Pol
     const bool on_host = (o.flags & WEIR_SESSION_HOST_ATTENTION) != 0 || needs.history.group != 0;
     WEIR_TRY(on_host ? check_cpu() : check_device_attention(o, needs, has_heads, setup.rules));
     const DeviceModule* module = nullptr;
-    WEIR_TRY(devices.cuda(module));
+    WEIR_TRY(devices.find(WEIR_DEVICE_CUDA, 0, module));
     WEIR_TRY(check_traits(model.config().traits, module->backend->traits, module->backend->name));
     WEIR_TRY(from_module(*module, on_host ? module->check_session(model.config(), PolicyNeeds(), StepRules())
                                           : module->check_session(model.config(), needs, setup.rules)));
@@ -435,7 +435,7 @@ void fill_plan(const SessionSetup& setup, const PolicyNeeds& needs, const Sessio
   }
   if (setup.module != nullptr || setup.rows != nullptr) {
     plan.staging_bytes = align_up(p.staging.used(), kStagingAlignment);
-    plan.device = WEIR_DEVICE_CUDA;
+    plan.device = (setup.module != nullptr ? setup.module : setup.rows)->backend->device;
     plan.device_weights_bytes = DeviceWeights::bytes_of(*setup.model);
   }
   plan.spill_bytes = setup.spill_plan.total_bytes();

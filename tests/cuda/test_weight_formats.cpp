@@ -1,15 +1,14 @@
-// cuda: weight types in the GPU's layout. Mirrors lib/cuda/weights.cpp and cuda/quant, both compiled for the host.
-// Every type of quants.inc is repacked into planes, decoded from them, with the bits that lib/quant gives, and
-// multiplied with inputs as a lane of a GEMV does. No GPU is needed. A type without cuda/quant/<name>.cuh does not
-// compile.
+// cuda: weight types on the GPU. Mirrors cuda/quant, compiled for the host. Every type of quants.inc is repacked into
+// planes (quant/planes.h), decoded from them, with the bits that lib/quant gives, and multiplied with inputs as a lane
+// of a GEMV does. No GPU is needed. A type without cuda/quant/<name>.cuh does not compile.
 #include <cmath>
 #include <cstdio>
 #include <string>
 #include <vector>
 
 #include "cuda/quant/formats.cuh"
-#include "cuda/weights.h"
 #include "quant/blocks.h"
+#include "quant/planes.h"
 #include "quant/random_blocks.h"
 #include "tests/cmocka_cpp.h"
 
@@ -53,33 +52,6 @@ struct DeviceMemory {
   }
   uint8_t* data() { return lines.data()->bytes; }
 };
-
-template <class Check>
-void for_each_type(Check check) {
-  for (size_t i = 0; i < kWeightTypeCount; ++i) check(static_cast<WeightType>(i));
-}
-
-// Each byte of the planes is written, none beyond them, and rows can be repacked in parts.
-void weight_formats__planes_hold_the_file(void**) {
-  for_each_type([](WeightType type) {
-    const char* name = weight_type_info(type).name;
-    uint32_t plane[kMostPlanes] = {}, sum = 0;
-    const uint32_t n = cuda::planes(type, plane);
-    assert_true(n >= 1 && n <= kMostPlanes);
-    for (uint32_t i = 0; i < n; ++i) sum += plane[i];
-    if (sum != weight_row_bytes(type, 256)) fail_msg("%s: planes of %u bytes for 256 weights", name, sum);
-
-    const Matrix m(type);
-    const size_t bytes = m.bytes.size();
-    DeviceMemory zeros(bytes, 0x00), ones(bytes, 0xFF);
-    cuda::repack(m.w, 0, kRows, zeros.data());
-    cuda::repack(m.w, 1, kRows, ones.data());
-    cuda::repack(m.w, 0, 1, ones.data());
-    if (std::memcmp(zeros.data(), ones.data(), bytes) != 0) fail_msg("%s: bytes that are not written", name);
-    for (size_t i = bytes; i < bytes + 64 && i < ones.lines.size() * sizeof(Line); ++i)
-      assert_int_equal(ones.data()[i], 0xFF);
-  });
-}
 
 // Inputs of one group of units as a GEMV's block has them in shared memory (Act, FloatFormat), and as numbers.
 template <class F>
@@ -162,7 +134,7 @@ void check_type() {
   const Matrix m(T);
   const std::vector<float> want = m.decoded();
   DeviceMemory memory(m.bytes.size(), 0xFF);
-  cuda::repack(m.w, 0, kRows, memory.data());
+  repack(m.w, 0, kRows, memory.data());
   const uint32_t n_units = kRows * m.w.n_cols / F::kUnit;
   const typename F::Planes planes = F::planes(memory.data(), n_units);
   cuda::HostBlock warp(cuda::kWarp);
@@ -188,7 +160,6 @@ void weight_formats__units_equal_the_reference(void**) {
 }  // namespace
 
 int main() {
-  const CMUnitTest tests[] = {cmocka_unit_test(weight_formats__planes_hold_the_file),
-                              cmocka_unit_test(weight_formats__units_equal_the_reference)};
+  const CMUnitTest tests[] = {cmocka_unit_test(weight_formats__units_equal_the_reference)};
   return cmocka_run_group_tests_name("cuda/weight_formats", tests, nullptr, nullptr);
 }

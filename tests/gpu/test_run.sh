@@ -9,7 +9,7 @@ cd "$folder"
 unset WEIR_TEST_STEPS WEIR_TEST_FILTER WEIR_TEST_BACKEND JOBS TEST_SECONDS SANITIZE_SECONDS
 PATH=$folder/tools:$PATH
 export PATH OUT="$folder/out"
-mkdir -p tools bin/ops bin/cuda tsan/bin/cuda data
+mkdir -p tools bin/ops bin/device tsan/bin/device data
 cp "$run" run
 echo abc1234 >commit
 
@@ -32,8 +32,8 @@ TEXT
     chmod +x "$1"
 }
 program bin/ops/test_rms_norm
-program bin/cuda/test_threads
-program tsan/bin/cuda/test_threads
+program bin/device/test_threads
+program tsan/bin/device/test_threads
 cat >tools/compute-sanitizer <<'TEXT'
 #!/bin/sh
 [ "$1 $3 $4" = "--tool --error-exitcode 99" ] || exit 3
@@ -47,14 +47,14 @@ sh run sanitize >printed || fail "sanitize failed"
 has "commit abc1234"
 has "ops/test_rms_norm * memcheck 1 "
 has "ops/test_rms_norm * racecheck 1 "
-has "cuda/test_threads * memcheck 1 "
+has "device/test_threads * memcheck 1 "
 has "ERROR SUMMARY: 0 errors"
-has "cuda/test_threads * tsan 1 "
+has "device/test_threads * tsan 1 "
 has " 0 reports"
 has "4 runs, 0 with findings or failures"
 [ "$(grep -c '^filter \* steps none$' out/given)" -eq 3 ] || fail "three runs have steps of their own"
 [ "$(grep -c '^filter \* steps [1-9]' out/given)" -eq 1 ] || fail "one run has few steps"
-grep -q "=== memcheck cuda/test_threads" out/sanitize.log || fail "sanitize.log does not say what ran"
+grep -q "=== memcheck device/test_threads" out/sanitize.log || fail "sanitize.log does not say what ran"
 
 sh run sanitize tsan >printed || fail "sanitize tsan failed"
 has "1 runs, 0 with findings or failures"
@@ -66,7 +66,7 @@ if sh run sanitize nothing >printed 2>&1; then fail "a pattern without tests pas
 has "no test matches"
 
 sh run tests threads >printed || fail "tests failed"
-has "cuda/test_threads 1 0 0 "
+has "device/test_threads 1 0 0 "
 if STUB_FAILS=yes sh run tests threads >printed; then fail "a failing program passed"; fi
 has "exit status 66"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/cuda/cuda_test.h"
+#include "tests/device/device_test.h"
 #include "tests/models/golden.h"
 
 namespace {
@@ -183,8 +183,8 @@ void policy_golden__logits_on_a_gpu(void**) {
   // error in the 15th bit of every input of a matrix moves them by up to 7e-3. The least visible mistake that the
   // goldens' README lists moves them by 3.6e-2.
   constexpr Bounds kBounds = {2e-2, 1e-2};
-  compare_all(runtime, WEIR_DEVICE_CUDA, kBounds);
-  compare_all(runtime, WEIR_DEVICE_CUDA, kBounds, WEIR_SESSION_HOST_ATTENTION);
+  compare_all(runtime, test_device(), kBounds);
+  compare_all(runtime, test_device(), kBounds, WEIR_SESSION_HOST_ATTENTION);
   weir_runtime_destroy(runtime);
 }
 

@@ -121,7 +121,9 @@ class TargetScope {
 
 inline std::vector<const Backend*> backends() {
   std::vector<const Backend*> list = {&cpu_backend()};
-  if (const Backend* gpu = staged_backend(); gpu != nullptr) list.push_back(gpu);
+  for (const char* module : kStagedModules) {
+    if (const Backend* device = staged_backend(module); device != nullptr) list.push_back(device);
+  }
   if (const char* only = std::getenv("WEIR_TEST_BACKEND"); only != nullptr) {
     std::erase_if(list, [&](const Backend* b) { return std::strcmp(b->name, only) != 0; });
     if (list.empty()) {

@@ -10,9 +10,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "quant/planes.h"
 #include "runtime/device_module.h"
 
 namespace weir::test {
@@ -50,19 +53,25 @@ struct State {
   StagedCalls calls[kOpCount];
 };
 
-State& state() {
-  static State s;
-  return s;
+constexpr size_t kModules = std::size(kStagedModules);
+
+State& state_of(size_t module) {
+  static State states[kModules];
+  return states[module];
 }
 
+// Of the module whose op runs.
+size_t running = 0;
+State& state() { return state_of(running); }
+
 Status complain(const char* what) {
-  std::fprintf(stderr, "cuda: %s\n", what);
+  std::fprintf(stderr, "%s: %s\n", kStagedModules[running], what);
   return fail(WEIR_ERR_INTERNAL, "%s", what);
 }
 
 // Prints the module's error message: the tests see only the status.
 Status checked(Status status, const char* what) {
-  if (!status.ok()) std::fprintf(stderr, "cuda: %s: %s\n", what, state().module->last_error());
+  if (!status.ok()) std::fprintf(stderr, "%s: %s: %s\n", kStagedModules[running], what, state().module->last_error());
   return status;
 }
 
@@ -103,15 +112,14 @@ class Staging {
   // A matrix in the device's layout.
   void weight(const char* name, Weight& w) {
     if (w.data == nullptr) return;
-    const DeviceModule& module = *state().module;
-    const Status status = module.check_weight(w);
+    const Status status = state().module->check_weight(w);
     if (!status.ok()) {
       if (status_.ok()) status_ = status;
       return;
     }
     Item item = {name, nullptr, w.n_rows * w.row_bytes, false, 0, nullptr, {}};
     item.packed.assign(item.bytes, kFill);
-    module.repack(w, 0, w.n_rows, item.packed.data());
+    repack(w, 0, w.n_rows, item.packed.data());
     fields_.push_back({&w.data, items_.size()});
     items_.push_back(std::move(item));
   }
@@ -468,7 +476,9 @@ Status run_staged(size_t op, Status (*device_op)(OpContext&, const Args&), Statu
 }
 
 #define WEIR_OP(name, Args)                                                                   \
+  template <size_t kModule>                                                                   \
   Status staged_##name(OpContext& cx, const Args& a) {                                        \
+    running = kModule;                                                                        \
     return run_staged<Args>(kOp_##name, state().module->backend->ops.name, ref::name, cx, a); \
   }
 #include "ops/ops.inc"
@@ -476,49 +486,69 @@ Status run_staged(size_t op, Status (*device_op)(OpContext&, const Args&), Statu
 
 // The folder lib/ with the module, beside one of the folders above the program: for build/tests/<area>/ and bin/<area>/
 // it is two levels up.
-std::string module_folder() {
+std::string folder_of(const std::string& file) {
   namespace fs = std::filesystem;
   std::error_code error;
   fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
   for (int level = 0; level < 3 && folder.has_relative_path(); ++level, folder = folder.parent_path()) {
-    if (fs::exists(folder / "lib" / "libweir_cuda.so", error)) return (folder / "lib").string();
+    if (fs::exists(folder / "lib" / file, error)) return (folder / "lib").string();
   }
   return {};
 }
 
+template <size_t kModule>
 const Backend* open_staged_backend() {
-  const std::string folder = module_folder();
+  const std::string name = std::string("weir_") + kStagedModules[kModule], folder = folder_of("lib" + name + ".so");
   if (folder.empty()) return nullptr;
-  State& s = state();
-  Status status = load_device_module(folder.c_str(), "weir_cuda", s.module);
-  if (status.ok()) status = s.module->open();
-  if (!status.ok()) {
-    std::printf("no tests on a GPU: %s\n", s.module != nullptr ? s.module->last_error() : last_error_text());
+  State& s = state_of(kModule);
+  if (!load_device_module(folder.c_str(), name.c_str(), 0, s.module).ok()) {
+    std::printf("no tests on a GPU: %s\n", last_error_text());
     s.module = nullptr;
     return nullptr;
   }
   s.separate = std::getenv("WEIR_STAGE_SEPARATE") != nullptr;
   s.backend = *s.module->backend;
-  s.backend.name = "cuda";
-#define WEIR_OP(name, Args) s.backend.ops.name = staged_##name;
+  s.backend.name = kStagedModules[kModule];
+#define WEIR_OP(name, Args) s.backend.ops.name = staged_##name<kModule>;
 #include "ops/ops.inc"
 #undef WEIR_OP
   std::printf("tests on a GPU: %s\n", s.backend.target());
   return &s.backend;
 }
 
+template <size_t... kModule>
+const Backend* find_staged_backend(const char* module, std::index_sequence<kModule...>) {
+  static const Backend* const backends[] = {open_staged_backend<kModule>()...};
+  const Backend* found = nullptr;
+  ((std::strcmp(kStagedModules[kModule], module) == 0 ? void(found = backends[kModule]) : void()), ...);
+  return found;
+}
+
+// Calls of an op on a module, for its report. False if the op is the subject and the device ran none.
+bool report_calls(size_t module, size_t op, bool is_subject) {
+  const StagedCalls& calls = state_of(module).calls[op];
+  if (calls.on_device + calls.unsupported == 0) return true;
+  std::printf("on %s: %s: %llu calls, %llu unsupported\n", kStagedModules[module], kOpNames[op],
+              static_cast<unsigned long long>(calls.on_device + calls.unsupported),
+              static_cast<unsigned long long>(calls.unsupported));
+  if (!is_subject || calls.on_device > 0) return true;
+  std::fprintf(stderr, "%s: %s never ran on the device\n", kStagedModules[module], kOpNames[op]);
+  return false;
+}
+
 }  // namespace
 
-const Backend* staged_backend() {
-  static const Backend* const backend = open_staged_backend();
-  return backend;
+const Backend* staged_backend(const char* module) {
+  return find_staged_backend(module, std::make_index_sequence<kModules>());
 }
 
 StagedCalls staged_calls() {
   StagedCalls sum;
-  for (const StagedCalls& calls : state().calls) {
-    sum.on_device += calls.on_device;
-    sum.unsupported += calls.unsupported;
+  for (size_t module = 0; module < kModules; ++module) {
+    for (const StagedCalls& calls : state_of(module).calls) {
+      sum.on_device += calls.on_device;
+      sum.unsupported += calls.unsupported;
+    }
   }
   return sum;
 }
@@ -526,15 +556,8 @@ StagedCalls staged_calls() {
 bool report_staged_calls(const char* group) {
   bool covered = true;
   for (size_t op = 0; op < kOpCount; ++op) {
-    const StagedCalls& calls = state().calls[op];
-    if (calls.on_device + calls.unsupported == 0) continue;
-    std::printf("on cuda: %s: %llu calls, %llu unsupported\n", kOpNames[op],
-                static_cast<unsigned long long>(calls.on_device + calls.unsupported),
-                static_cast<unsigned long long>(calls.unsupported));
     const bool is_subject = std::string(group).rfind(std::string("ops/") + kOpNames[op], 0) == 0;
-    if (!is_subject || calls.on_device > 0) continue;
-    std::fprintf(stderr, "cuda: %s never ran on the device\n", kOpNames[op]);
-    covered = false;
+    for (size_t module = 0; module < kModules; ++module) covered = report_calls(module, op, is_subject) && covered;
   }
   return covered;
 }

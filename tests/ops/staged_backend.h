@@ -13,20 +13,23 @@
 
 namespace weir::test {
 
-// The GPU's backend ("cuda"), or null if there is no module beside the tests (a folder lib/ next to one above the
-// program's) or the module finds no device. The first call prints which of these it is.
-const Backend* staged_backend();
+// The modules that there may be.
+inline constexpr const char* kStagedModules[] = {"cuda"};
+
+// The backend of the module libweir_<module>.so, which has its name, or null if the module is not beside the tests (in
+// a folder lib/ next to one above the program's) or finds no device. The first call prints which of these it is.
+const Backend* staged_backend(const char* module);
 
 struct StagedCalls {
   uint64_t on_device = 0;
   uint64_t unsupported = 0;  // left to the reference
 };
 
-// Calls of all ops since the program started.
+// Calls of all ops on all modules since the program started.
 StagedCalls staged_calls();
 
-// Prints the calls of each op, "on cuda: <op>: <n> calls, <n> unsupported". False if the op that `group`
-// ("ops/<op>...") tests was called and the device ran none of the calls.
+// Prints the calls of each op, such as "on cuda: <op>: <n> calls, <n> unsupported". False if the op that `group`
+// ("ops/<op>...") tests was called on a device that ran none of the calls.
 bool report_staged_calls(const char* group);
 
 }  // namespace weir::test

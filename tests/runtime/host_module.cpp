@@ -79,10 +79,15 @@ class HostSession final : public DeviceSession {
   KvCache& kv_;  // over the device's memory
 };
 
-Status open() { return {}; }
+Status open(uint32_t which) {
+  return which == 0 ? Status() : fail(WEIR_ERR_UNSUPPORTED, "there is no processor %u", which);
+}
 Status info(DeviceInfo& info) {
   info = {};
   info.total_bytes = info.free_bytes = uint64_t{1} << 33;
+  info.kind = DeviceKind::kCpu;
+  std::strcpy(info.arch, "any");
+  std::strcpy(info.driver, "none");
   return {};
 }
 std::mutex g_mutex;
@@ -149,15 +154,6 @@ Status wait() {
 void* stream() { return nullptr; }
 Status copy_rate(void*, void*, uint64_t, double*) { return computes_nothing(); }
 Status check_weight(const Weight&) { return {}; }
-void repack(const Weight& host, uint32_t first_row, uint32_t end_row, uint8_t* out) {
-  std::memcpy(out + first_row * host.row_bytes, host.data + first_row * host.row_bytes,
-              (end_row - first_row) * host.row_bytes);
-}
-uint32_t planes(WeightType type, uint32_t bytes[kMostPlanes]) {
-  const WeightTypeInfo& info = weight_type_info(type);
-  bytes[0] = static_cast<uint32_t>(info.block_bytes * 256 / info.block_weights);
-  return 1;
-}
 uint64_t session_device_bytes(const OpShapes&) { return 256; }
 Status create_session(void* place, const DeviceSessionArgs& args, DeviceSession*& out) {
   out = new (place) HostSession(args);
@@ -192,8 +188,6 @@ const DeviceModule& module() {
                                       stream,
                                       copy_rate,
                                       check_weight,
-                                      repack,
-                                      planes,
                                       [](const auto&...) { return Status(); },  // check_session
                                       session_device_bytes,
                                       create_session,

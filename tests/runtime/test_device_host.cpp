@@ -1,5 +1,5 @@
-// runtime: device memory through the application's hooks: what they refuse, throw or get wrong is a refusal, and
-// nothing stays.
+// runtime: finding backend modules, and device memory through the application's hooks: what they refuse, throw or get
+// wrong is a refusal, and nothing stays.
 #include "runtime/device_host.h"
 
 #include <cstring>
@@ -72,10 +72,35 @@ void device_host__refuses_what_the_hooks_get_wrong(void**) {
   }
 }
 
+// The module that stands for CUDA's computes on the processor (host_module.cpp).
+void device_host__finds_modules_by_their_devices(void**) {
+  DeviceHost host;
+  assert_true(host.set_folder(WEIR_HOST_MODULE).ok());
+  const DeviceModule *module = nullptr, *again = nullptr;
+  assert_true(host.find(WEIR_DEVICE_CUDA, 0, module).ok());
+  assert_true(host.find(WEIR_DEVICE_CUDA, 0, again).ok());
+  assert_ptr_equal(module, again);
+  DeviceInfo info;
+  assert_true(module->info(info).ok());
+  assert_true(info.kind == DeviceKind::kCpu);
+  assert_string_equal(info.arch, "any");
+  assert_string_equal(info.driver, "none");
+  assert_int_equal(info.index, 0);
+  again = nullptr;
+  assert_int_equal(host.find(WEIR_DEVICE_CUDA, 1, again).code(), WEIR_ERR_UNSUPPORTED);
+  assert_string_equal(last_error_text(), "there is no processor 1");
+  for (const int32_t device : {WEIR_DEVICE_AUTO, WEIR_DEVICE_CPU, WEIR_DEVICE_VULKAN}) {
+    assert_int_equal(host.find(device, 0, again).code(), WEIR_ERR_UNSUPPORTED);
+    assert_string_equal(last_error_text(), "this build has no such backend");
+  }
+  assert_null(again);
+}
+
 }  // namespace
 
 int main() {
   const CMUnitTest tests[] = {
+      cmocka_unit_test(device_host__finds_modules_by_their_devices),
       cmocka_unit_test(device_host__refuses_what_the_hooks_get_wrong),
   };
   return cmocka_run_group_tests_name("runtime_device_host", tests, nullptr, nullptr);

@@ -1,5 +1,5 @@
 // runtime: the number by which the library and a device module know that they were built from the same lists. Mirrors
-// lib/runtime/device_module.h; that a module with another number is refused is in tests/cuda/test_absence.c.
+// lib/runtime/device_module.h; that a module with another number is refused is in tests/device/test_absence.c.
 #include "runtime/device_module.h"
 
 #include <cstring>

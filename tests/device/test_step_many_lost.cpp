@@ -1,9 +1,9 @@
-// cuda: a device that fails while sessions step together. All of them are lost, including those whose memory was
+// device: a device that fails while sessions step together. All of them are lost, including those whose memory was
 // intact. As in test_device_lost.cpp the test overwrites page tables in device memory. A program with one test, because
 // nothing works on the device afterwards.
 #include <cstdio>
 
-#include "tests/cuda/device_module_test.h"
+#include "tests/device/device_module_test.h"
 
 namespace {
 
@@ -22,7 +22,7 @@ void step_many_lost__all_sessions_are(void**) {
   const float* logits = nullptr;
   open_with_hooks(f, nullptr, &hooks);
   for (uint32_t i = 0; i < kCount; ++i) {
-    const weir_session_options options = options_of(&kVariants[i], WEIR_DEVICE_CUDA, i == 0 ? 0 : 256, 1024);
+    const weir_session_options options = options_of(&kVariants[i], test_device(), i == 0 ? 0 : 256, 1024);
     assert_ok(weir_plan(f.model, &options, &plan));
     assert_ok(weir_session_create(f.model, &options, &sessions[i]));
     prefill_text(f.model, sessions[i], RULE_PROMPT);
@@ -57,5 +57,5 @@ void step_many_lost__all_sessions_are(void**) {
 
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(step_many_lost__all_sessions_are)};
-  return cmocka_run_group_tests_name("cuda_step_many_lost", tests, nullptr, nullptr);
+  return cmocka_run_group_tests_name("device/step_many_lost", tests, nullptr, nullptr);
 }

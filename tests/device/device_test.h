@@ -1,7 +1,7 @@
-/* What the tests of GPU sessions share: whether there is a GPU, policies with options, token prompts, and comparison of
- * logits. */
-#ifndef WEIR_TESTS_CUDA_TEST_H
-#define WEIR_TESTS_CUDA_TEST_H
+/* What the tests of sessions on a device share: which backend is tested and whether it has a device here, policies with
+ * options, token prompts, and comparison of logits. */
+#ifndef WEIR_TESTS_DEVICE_TEST_H
+#define WEIR_TESTS_DEVICE_TEST_H
 
 #include <math.h>
 #include <unistd.h>
@@ -29,10 +29,21 @@ static inline uint32_t steps_at_most(uint32_t n) {
  * about 5. */
 #define NEXT_TO_EQUAL 0.05f
 
-/* The folder with libweir_cuda.so, for programs that are linked with the library's objects: lib/ beside one of the
+/* The backend that this run tests, WEIR_TEST_DEVICE=<name>, by default cuda. Its module is libweir_<name>.so. */
+static inline const char *device_name(void) {
+    const char *name = getenv("WEIR_TEST_DEVICE");
+    return name == NULL || name[0] == '\0' ? "cuda" : name;
+}
+
+static inline int32_t test_device(void) {
+    if (strcmp(device_name(), "cuda") != 0) fail_msg("WEIR_TEST_DEVICE=%s: there is no such backend", device_name());
+    return WEIR_DEVICE_CUDA;
+}
+
+/* The folder with the module, for programs that are linked with the library's objects: lib/ beside one of the
  * folders above the program; "" if there is none. */
 static inline const char *module_folder(void) {
-    static char folder[4096 + 32];
+    static char folder[4096 + 64];
     static int found = 0;
     char path[4096];
     ssize_t n;
@@ -45,7 +56,7 @@ static inline const char *module_folder(void) {
         char *slash = strrchr(path, '/');
         if (slash == NULL) break;
         *slash = '\0';
-        snprintf(folder, sizeof(folder), "%s/lib/libweir_cuda.so", path);
+        snprintf(folder, sizeof(folder), "%s/lib/libweir_%.16s.so", path, device_name());
         if (access(folder, R_OK) == 0) {
             *strrchr(folder, '/') = '\0';
             return folder;
@@ -89,11 +100,11 @@ static inline const char *why_no_gpu(void) {
         const char *wanted = getenv("WEIR_TEST_BACKEND");
         asked = 1;
         open_gpu_fixture(&f);
-        options.device = WEIR_DEVICE_CUDA;
+        options.device = test_device();
         if (weir_plan(f.model, &options, &plan) != WEIR_OK) snprintf(why, sizeof(why), "%s", weir_last_error());
         close_gpu_fixture(&f);
-        if (why[0] != '\0' && wanted != NULL && strcmp(wanted, "cuda") == 0)
-            fail_msg("WEIR_TEST_BACKEND=cuda, but %s", why);
+        if (why[0] != '\0' && wanted != NULL && strcmp(wanted, device_name()) == 0)
+            fail_msg("WEIR_TEST_BACKEND=%s, but %s", wanted, why);
     }
     return why;
 }

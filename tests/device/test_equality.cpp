@@ -1,4 +1,4 @@
-// cuda: the same answers as on the CPU. Both devices are fed the tokens that the CPU's logits select. As long as the
+// device: the same answers as on the CPU. Both devices are fed the tokens that the CPU's logits select. As long as the
 // GPU would select the same tokens, its text is the same; where it would not, the two best logits must be almost equal.
 // A table reports how many texts are equal and how far logits are apart.
 #include <algorithm>
@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/cuda/problem_tokens.h"
+#include "tests/device/problem_tokens.h"
 #include "tests/policy/every_policy.h"
 
 namespace {
@@ -101,7 +101,7 @@ class Pair {
     weir_status status = WEIR_OK;
     for (int i = 0; i < 2 && status == WEIR_OK; ++i) {
       const weir_session_options options =
-          options_of(&kRows[row].v, i == 0 ? WEIR_DEVICE_CPU : WEIR_DEVICE_CUDA, kRows[row].budget, 2048);
+          options_of(&kRows[row].v, i == 0 ? WEIR_DEVICE_CPU : test_device(), kRows[row].budget, 2048);
       status = weir_session_create(f_.model, &options, &sessions_[i]);
     }
     return status;
@@ -176,8 +176,8 @@ void work(std::vector<Job>& jobs, std::atomic<size_t>& next) {
 }
 
 void equality__greedy_texts(void**) {
-  // Which pages random drops depends on no score; cuda/test_pages wants the same ones. Of arkvale a near tie changes
-  // all that follows; see cuda/test_recall. psa has no kernel that stops, lfps none.
+  // Which pages random drops depends on no score; device/test_pages wants the same ones. Of arkvale a near tie changes
+  // all that follows; see device/test_recall. psa has no kernel that stops, lfps none.
   ASSERT_EVERY_POLICY_EXCEPT("random arkvale psa lfps", kRows, v.policy);
   NEED_GPU();
   std::vector<Job> jobs = make_jobs();
@@ -230,5 +230,5 @@ void equality__greedy_texts(void**) {
 
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(equality__greedy_texts)};
-  return cmocka_run_group_tests_name("cuda_equality", tests, nullptr, nullptr);
+  return cmocka_run_group_tests_name("device/equality", tests, nullptr, nullptr);
 }

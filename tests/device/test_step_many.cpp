@@ -1,6 +1,6 @@
-// cuda: sessions that step together. Each has a prompt, a policy and a budget of its own, and gives the logits, tokens
-// and counters that it gives alone, bit for bit: whatever other sessions are in the set, in whatever order, and also if
-// the set changes between steps.
+// device: sessions that step together. Each has a prompt, a policy and a budget of its own, and gives the logits,
+// tokens and counters that it gives alone, bit for bit: whatever other sessions are in the set, in whatever order, and
+// also if the set changes between steps.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/cuda/problem_tokens.h"
+#include "tests/device/problem_tokens.h"
 
 namespace {
 
@@ -77,7 +77,7 @@ class Stage {
   const Script& script(uint32_t row) const { return scripts_[row]; }
   Player enter(uint32_t row) const {
     Player p = {row, nullptr, 0};
-    const weir_session_options options = options_of(&kRows[row].v, WEIR_DEVICE_CUDA, kRows[row].budget, 1024);
+    const weir_session_options options = options_of(&kRows[row].v, test_device(), kRows[row].budget, 1024);
     assert_ok(weir_session_create(f_.model, &options, &p.session));
     const std::vector<weir_token>& prompt = scripts_[row].prompt;
     assert_ok(weir_session_prefill(p.session, prompt.data(), prompt.size(), nullptr, nullptr));
@@ -360,5 +360,5 @@ int main() {
       cmocka_unit_test(step_many__of_two_groups),   cmocka_unit_test(step_many__in_two_threads),
       cmocka_unit_test(step_many__prompts_between),
   };
-  return cmocka_run_group_tests_name("cuda_step_many", tests, nullptr, nullptr);
+  return cmocka_run_group_tests_name("device/step_many", tests, nullptr, nullptr);
 }

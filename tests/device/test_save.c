@@ -1,6 +1,6 @@
-/* cuda: a conversation that was saved on a GPU goes on there with the same tokens and logits, and on the processor with
- * logits that differ by rounding; and the other way round. */
-#include "cuda_test.h"
+/* device: a conversation that was saved on a GPU goes on there with the same tokens and logits, and on the processor
+ * with logits that differ by rounding; and the other way round. */
+#include "device_test.h"
 
 typedef struct file {
     unsigned char *bytes;
@@ -69,7 +69,7 @@ static void go_on(weir_session *a, weir_session *b, double most, const char *wha
 }
 
 static void save__goes_on_on_either_device(void **state) {
-    static const int32_t devices[] = {WEIR_DEVICE_CUDA, WEIR_DEVICE_CPU};
+    const int32_t devices[] = {test_device(), WEIR_DEVICE_CPU};
     fixture f;
     (void)state;
     NEED_GPU();
@@ -98,5 +98,5 @@ static void save__goes_on_on_either_device(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(save__goes_on_on_either_device)};
-    return cmocka_run_group_tests_name("cuda_save", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("device/save", tests, NULL, NULL);
 }

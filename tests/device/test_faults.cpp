@@ -1,11 +1,11 @@
-// cuda: refuses every allocation of a device session in turn, on the device and on the host. The message says what was
-// refused and how much, nothing stays allocated, and a later session works.
+// device: refuses every allocation of a device session in turn, on the device and on the host. The message says what
+// was refused and how much, nothing stays allocated, and a later session works.
 #include <cstdio>
 #include <string>
 #include <vector>
 
 #include "api/handles.h"
-#include "tests/cuda/device_module_test.h"
+#include "tests/device/device_module_test.h"
 
 namespace {
 
@@ -14,7 +14,7 @@ using namespace weir::test;
 const variant kVariants[] = {{"dense", {}, 0}, {"raas", {}, 0}, {"quest", {}, 0}, {"h2o", {{"skip_layers", "0"}}, 1}};
 
 weir_status create(const fixture& f, const variant& v, weir_session** session, uint32_t context = 1024) {
-  const weir_session_options options = options_of(&v, WEIR_DEVICE_CUDA, 256, context);
+  const weir_session_options options = options_of(&v, test_device(), 256, context);
   return weir_session_create(f.model, &options, session);
 }
 
@@ -144,7 +144,7 @@ void faults__more_than_the_device_has(void**) {
   open_gpu_fixture(&f);
   assert_ok(create(f, kVariants[1], &session));
   assert_ok(weir_runtime_memory(f.runtime, &before));
-  const weir_session_options huge = options_of(&kVariants[0], WEIR_DEVICE_CUDA, 0, 1u << 28);
+  const weir_session_options huge = options_of(&kVariants[0], test_device(), 0, 1u << 28);
   weir_plan_info plan = WEIR_PLAN_INFO_INIT;
   weir_session* none = nullptr;
   assert_ok(weir_plan(f.model, &huge, &plan));
@@ -203,5 +203,5 @@ int main() {
       cmocka_unit_test(faults__each_host_allocation_refused),
       cmocka_unit_test(faults__more_than_the_device_has),
   };
-  return cmocka_run_group_tests_name("cuda_faults", tests, nullptr, nullptr);
+  return cmocka_run_group_tests_name("device/faults", tests, nullptr, nullptr);
 }

@@ -1,5 +1,5 @@
-/* cuda: plans are exact on a device too, nothing is allocated while decoding, and all memory is returned. */
-#include "cuda_test.h"
+/* device: plans are exact on a device too, nothing is allocated while decoding, and all memory is returned. */
+#include "device_test.h"
 #include "../policy/every_policy.h"
 
 static const variant variants[] = {
@@ -69,13 +69,13 @@ static void memory__plan_is_exact(void **state) {
     NEED_GPU();
     open_with_hooks(&f, &h);
     for (size_t i = 0; i < N_VARIANTS; ++i) {
-        const weir_session_options options = options_of(&variants[i], WEIR_DEVICE_CUDA, i == 0 ? 0 : 256, 2048);
+        const weir_session_options options = options_of(&variants[i], test_device(), i == 0 ? 0 : 256, 2048);
         weir_plan_info plan = WEIR_PLAN_INFO_INIT;
         weir_memory_info memory = WEIR_MEMORY_INFO_INIT;
         weir_session *session = NULL;
         uint64_t bytes;
         assert_ok(weir_plan(f.model, &options, &plan));
-        assert_int_equal(plan.device, WEIR_DEVICE_CUDA);
+        assert_int_equal(plan.device, test_device());
         assert_int_equal(plan.device_bytes,
                          plan.kv_bytes + plan.digest_bytes + plan.table_bytes + plan.workspace_bytes);
         assert_int_equal(plan.total_bytes,
@@ -119,7 +119,7 @@ static void memory__plan_is_exact(void **state) {
 static void memory__weights_are_there_once(void **state) {
     fixture f;
     weir_session *sessions[2] = {NULL, NULL};
-    const weir_session_options options = options_of(&variants[1], WEIR_DEVICE_CUDA, 256, 2048);
+    const weir_session_options options = options_of(&variants[1], test_device(), 256, 2048);
     weir_plan_info plan = WEIR_PLAN_INFO_INIT;
     weir_memory_counters counters;
     (void)state;
@@ -145,7 +145,7 @@ static void memory__weights_are_there_once(void **state) {
 /* Decodes n_steps tokens with the variant and checks that no allocator hook is called meanwhile. */
 static void decode_without_allocating(fixture *f, size_t variant, uint32_t budget_tokens, uint32_t n_steps) {
     const weir_session_options options =
-        options_of(&variants[variant], WEIR_DEVICE_CUDA, budget_tokens, n_steps + 1000);
+        options_of(&variants[variant], test_device(), budget_tokens, n_steps + 1000);
     weir_generate_options generate = WEIR_GENERATE_OPTIONS_INIT;
     weir_generate_result result = WEIR_GENERATE_RESULT_INIT;
     weir_memory_info memory = WEIR_MEMORY_INFO_INIT;
@@ -202,7 +202,7 @@ static void memory__sessions_come_and_go(void **state) {
     NEED_GPU();
     open_gpu_fixture(&f);
     for (int i = 0; i < 20; ++i) {
-        const weir_session_options options = options_of(&variants[(size_t)i % N_VARIANTS], WEIR_DEVICE_CUDA, 256, 2048);
+        const weir_session_options options = options_of(&variants[(size_t)i % N_VARIANTS], test_device(), 256, 2048);
         weir_session *session = NULL;
         assert_ok(weir_session_create(f.model, &options, &session));
         prefill_text(f.model, session, RULE_PROMPT);
@@ -224,5 +224,5 @@ int main(void) {
         cmocka_unit_test(memory__nothing_is_allocated_in_100000_steps),
         cmocka_unit_test(memory__sessions_come_and_go),
     };
-    return cmocka_run_group_tests_name("cuda_memory", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("device/memory", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-// cuda: attention that stops by itself, policy psa in one launch a layer. After how many pages it stops is computed by
-// hand for models whose keys are all equal, on the GPU and, with the same checks, on the processor. What it attends
+// device: attention that stops by itself, policy psa in one launch a layer. After how many pages it stops is computed
+// by hand for models whose keys are all equal, on the GPU and, with the same checks, on the processor. What it attends
 // then is compared with quest, whose budget has the pages that a rule of quiet pages takes, and with the processor.
 #include <algorithm>
 #include <cmath>
@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "api/handles.h"
-#include "tests/cuda/cuda_test.h"
-#include "tests/cuda/open_model.h"
-#include "tests/cuda/random_model.h"
+#include "tests/device/device_test.h"
+#include "tests/device/open_model.h"
+#include "tests/device/random_model.h"
 
 namespace {
 
@@ -54,7 +54,7 @@ Session open_session(const OpenModel& model, int32_t device, const char* policy,
 
 std::vector<int32_t> devices() {
   std::vector<int32_t> list = {WEIR_DEVICE_CPU};
-  if (why_no_gpu()[0] == '\0') list.push_back(WEIR_DEVICE_CUDA);
+  if (why_no_gpu()[0] == '\0') list.push_back(test_device());
   return list;
 }
 
@@ -182,9 +182,9 @@ void stop__attends_as_quest(void**) {
     const std::vector<weir_token> tokens = random_tokens(9000);
     for (const uint32_t n : {16u, 61u, 64u, 130u, 200u}) {
       for (const char* agg : {"max_raw", "max_z", "mean_raw"}) {
-        const Session quest = open_session(model, WEIR_DEVICE_CUDA, "quest", {{"agg", agg}}, n, 16384),
+        const Session quest = open_session(model, test_device(), "quest", {{"agg", agg}}, n, 16384),
                       psa = open_session(
-                          model, WEIR_DEVICE_CUDA, "psa",
+                          model, test_device(), "psa",
                           {{"agg", agg}, {"quiet", std::to_string(n)}, {"quiet_share", "1"}, {"mb", "1"}}, 0, 16384);
         for (const Session* s : {&quest, &psa}) {
           assert_ok(weir_session_prefill(s->get(), tokens.data(), 8000, nullptr, nullptr));
@@ -212,7 +212,7 @@ void stop__as_on_the_processor(void**) {
           Options{{"quiet", "16"}, {"quiet_share", "0.01"}}, Options{{"eps", "0.9"}, {"max_pages", "70"}}}) {
       const uint32_t budget = options.back().first == std::string("max_pages") ? 100 : 0;
       const Session cpu = open_session(model, WEIR_DEVICE_CPU, "psa", options, budget, 16384),
-                    gpu = open_session(model, WEIR_DEVICE_CUDA, "psa", options, budget, 16384);
+                    gpu = open_session(model, test_device(), "psa", options, budget, 16384);
       for (const Session* s : {&cpu, &gpu})
         assert_ok(weir_session_prefill(s->get(), tokens.data(), 3000, nullptr, nullptr));
       double all = 0.0, off = 0.0;
@@ -250,7 +250,7 @@ void stop__what_a_gpu_lacks_is_refused(void**) {
                               {capped, {}, "soft cap"}};
   for (const Refusal& r : refusals) {
     Session session;
-    assert_int_equal(try_open(r.model, WEIR_DEVICE_CUDA, "psa", r.options, 0, 4096, session), WEIR_ERR_UNSUPPORTED);
+    assert_int_equal(try_open(r.model, test_device(), "psa", r.options, 0, 4096, session), WEIR_ERR_UNSUPPORTED);
     if (std::strstr(weir_last_error(), r.named) == nullptr) fail_msg("%s is not in: %s", r.named, weir_last_error());
     assert_null(session.get());
     assert_ok(try_open(r.model, WEIR_DEVICE_AUTO, "psa", r.options, 0, 4096, session));
@@ -267,5 +267,5 @@ int main(void) {
       cmocka_unit_test(stop__as_on_the_processor),
       cmocka_unit_test(stop__what_a_gpu_lacks_is_refused),
   };
-  return cmocka_run_group_tests_name("cuda/stop", tests, nullptr, nullptr);
+  return cmocka_run_group_tests_name("device/stop", tests, nullptr, nullptr);
 }

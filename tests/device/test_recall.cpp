@@ -1,12 +1,12 @@
-// cuda: recall on the GPU. The pool, the store's parts and the time at which pages come change no bit of what a session
-// computes. What it computes is what the CPU does, except for rounding.
+// device: recall on the GPU. The pool, the store's parts and the time at which pages come change no bit of what a
+// session computes. What it computes is what the CPU does, except for rounding.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <vector>
 
-#include "tests/cuda/problem_tokens.h"
-#include "tests/cuda/recall_session.h"
+#include "tests/device/problem_tokens.h"
+#include "tests/device/recall_session.h"
 
 namespace {
 
@@ -30,8 +30,7 @@ Run run(const fixture& f, const Setup& setup) {
   for (uint32_t i = 0; i < n_steps; ++i) {
     assert_ok(weir_session_step(session.get(), token(kPrompt + i)));
     run.logits.push_back(logits_of(session));
-    if (setup.device == WEIR_DEVICE_CUDA && std::strcmp(setup.policy, "quest") != 0 && i % 67 == 0)
-      check_tables(session);
+    if (setup.device == test_device() && std::strcmp(setup.policy, "quest") != 0 && i % 67 == 0) check_tables(session);
   }
   prefill(session, kPrompt + n_steps, 340);
   run.logits.push_back(logits_of(session));
@@ -40,7 +39,7 @@ Run run(const fixture& f, const Setup& setup) {
     run.logits.push_back(logits_of(session));
   }
   run.stats = stats_of(session);
-  if (setup.device == WEIR_DEVICE_CUDA && std::strcmp(setup.policy, "quest") != 0) check_tables(session);
+  if (setup.device == test_device() && std::strcmp(setup.policy, "quest") != 0) check_tables(session);
   return run;
 }
 
@@ -310,5 +309,5 @@ int main() {
       cmocka_unit_test(recall__cancelled_prompts),        cmocka_unit_test(recall__forks_and_rewinds),
       cmocka_unit_test(recall__few_pages_after_a_rewind),
   };
-  return cmocka_run_group_tests_name("cuda_recall", tests, nullptr, nullptr);
+  return cmocka_run_group_tests_name("device/recall", tests, nullptr, nullptr);
 }

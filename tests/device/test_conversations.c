@@ -1,7 +1,7 @@
-/* cuda: random conversations under every policy, on the CPU and on the GPU side by side: several turns, pins, cancels.
- * Every call ends with the same status on both and keeps the same number of pages. For policies without scores the
- * logits are equal except for rounding. */
-#include "cuda_test.h"
+/* device: random conversations under every policy, on the CPU and on the GPU side by side: several turns, pins,
+ * cancels. Every call ends with the same status on both and keeps the same number of pages. For policies without scores
+ * the logits are equal except for rounding. */
+#include "device_test.h"
 #include "../policy/every_policy.h"
 
 /* Largest difference of logits in units of their root mean square, for random prompts: the GPU's prefill multiplies in
@@ -145,7 +145,7 @@ static double run_random(const fixture *f, const choice *c, uint32_t seed) {
     options.max_prompt_tokens = draw(3) == 0 ? 0 : 40 + draw(500);
     options.batch_tokens = 16u << draw(6);
     for (int i = 0; i < 2; ++i) {
-        options.device = i == 0 ? WEIR_DEVICE_CPU : WEIR_DEVICE_CUDA;
+        options.device = i == 0 ? WEIR_DEVICE_CPU : test_device();
         status[i] = weir_session_create(f->model, &options, &sessions[i]);
     }
     assert_alike(status, c, "create");
@@ -168,7 +168,7 @@ static double run_random(const fixture *f, const choice *c, uint32_t seed) {
 static void conversations__as_on_the_cpu(void **state) {
     fixture f;
     (void)state;
-    /* Where pages come back a near tie changes all that follows; see cuda/test_recall. psa has no kernel that stops,
+    /* Where pages come back a near tie changes all that follows; see device/test_recall. psa has no kernel that stops,
      * and lfps none. */
     ASSERT_EVERY_POLICY_EXCEPT("arkvale psa lfps", choices, v.policy);
     NEED_GPU();
@@ -203,7 +203,7 @@ static void conversations__second_turn(void **state) {
         double worst = 0.0, sum = 0.0;
         int n_bad = 0;
         for (int i = 0; i < 2; ++i) {
-            options.device = i == 0 ? WEIR_DEVICE_CPU : WEIR_DEVICE_CUDA;
+            options.device = i == 0 ? WEIR_DEVICE_CPU : test_device();
             assert_ok(weir_session_create(f.model, &options, &sessions[i]));
         }
         for (int turn = 0; turn < 3; ++turn) {
@@ -244,5 +244,5 @@ int main(void) {
         cmocka_unit_test(conversations__as_on_the_cpu),
         cmocka_unit_test(conversations__second_turn),
     };
-    return cmocka_run_group_tests_name("cuda_conversations", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("device/conversations", tests, NULL, NULL);
 }

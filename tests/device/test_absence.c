@@ -1,10 +1,18 @@
-/* cuda: machines without a GPU, and modules that are missing or foreign. WEIR_DEVICE_CUDA reports what is missing,
- * WEIR_DEVICE_AUTO falls back to the CPU. Runs everywhere: the program hides the device of a machine that has one. */
+/* device: machines without a GPU, and modules that are missing or foreign. A session on the device reports what is
+ * missing, WEIR_DEVICE_AUTO falls back to the CPU. Runs everywhere: the program hides the device of a machine that has
+ * one. */
 #define _GNU_SOURCE /* dladdr */
 #include <dlfcn.h>
 #include <sys/stat.h>
 
-#include "cuda_test.h"
+#include "device_test.h"
+
+/* The file name of the module. */
+static const char *module_name(void) {
+    static char name[64];
+    snprintf(name, sizeof(name), "libweir_%.16s.so", device_name());
+    return name;
+}
 
 static const char *temporary_folder(void) {
     static char path[64];
@@ -15,7 +23,7 @@ static const char *temporary_folder(void) {
 
 static void remove_folder(const char *folder) {
     char path[2048];
-    snprintf(path, sizeof(path), "%s/libweir_cuda.so", folder);
+    snprintf(path, sizeof(path), "%s/%s", folder, module_name());
     (void)unlink(path);
     assert_int_equal(rmdir(folder), 0);
 }
@@ -23,23 +31,25 @@ static void remove_folder(const char *folder) {
 /* Sessions of a runtime with this module folder run on the CPU only, and the error contains one of `texts`. */
 static void expect_absent(const char *folder, const char *const *texts, size_t n_texts) {
     weir_runtime_options options = WEIR_RUNTIME_OPTIONS_INIT;
-    weir_session_options cuda = WEIR_SESSION_OPTIONS_INIT, any = WEIR_SESSION_OPTIONS_INIT;
+    weir_session_options device = WEIR_SESSION_OPTIONS_INIT, any = WEIR_SESSION_OPTIONS_INIT;
     weir_plan_info plan = WEIR_PLAN_INFO_INIT;
     weir_memory_counters before = WEIR_MEMORY_COUNTERS_INIT, after = WEIR_MEMORY_COUNTERS_INIT;
     weir_session *session = (weir_session *)&plan;
+    char prefix[64];
     fixture f;
+    snprintf(prefix, sizeof(prefix), "device %.16s: ", device_name());
     options.n_threads = 2;
     options.backend_dir = folder;
     assert_ok(weir_runtime_create(&options, &f.runtime));
     assert_ok(weir_model_open(f.runtime, TINY_MODEL, NULL, &f.model));
     assert_ok(weir_runtime_memory(f.runtime, &before));
-    cuda.device = WEIR_DEVICE_CUDA;
+    device.device = test_device();
     for (int round = 0; round < 2; ++round) {  /* every time, not only the first time */
         int found = 0;
-        assert_error(weir_plan(f.model, &cuda, &plan), WEIR_ERR_UNSUPPORTED, "device cuda: ");
+        assert_error(weir_plan(f.model, &device, &plan), WEIR_ERR_UNSUPPORTED, prefix);
         for (size_t i = 0; i < n_texts; ++i) found = found || strstr(weir_last_error(), texts[i]) != NULL;
         if (!found) fail_msg("\"%s\" does not say \"%s\"", weir_last_error(), texts[0]);
-        assert_error(weir_session_create(f.model, &cuda, &session), WEIR_ERR_UNSUPPORTED, "device cuda: ");
+        assert_error(weir_session_create(f.model, &device, &session), WEIR_ERR_UNSUPPORTED, prefix);
         assert_null(session);
     }
     assert_ok(weir_runtime_memory(f.runtime, &after));
@@ -60,7 +70,7 @@ static void expect_absent(const char *folder, const char *const *texts, size_t n
 }
 
 static void absence__no_module(void **state) {
-    static const char *const text = "libweir_cuda.so";
+    const char *const text = module_name();
     const char *folder = temporary_folder();
     (void)state;
     expect_absent(folder, &text, 1);
@@ -74,12 +84,12 @@ static void absence__no_such_folder(void **state) {
 }
 
 static void absence__module_is_a_text_file(void **state) {
-    static const char *const text = "libweir_cuda.so";
+    const char *const text = module_name();
     const char *folder = temporary_folder();
     char path[128];
     FILE *file;
     (void)state;
-    snprintf(path, sizeof(path), "%s/libweir_cuda.so", folder);
+    snprintf(path, sizeof(path), "%s/%s", folder, module_name());
     file = fopen(path, "w");
     assert_non_null(file);
     for (int i = 0; i < 1000; ++i) fprintf(file, "This is no shared library.\n");
@@ -95,15 +105,17 @@ static void put_other_library(const char *folder) {
     assert_true(dladdr((void *)(uintptr_t)&weir_version, &info) != 0);
     target = realpath(info.dli_fname, NULL);
     assert_non_null(target);
-    snprintf(path, sizeof(path), "%s/libweir_cuda.so", folder);
+    snprintf(path, sizeof(path), "%s/%s", folder, module_name());
     assert_int_equal(symlink(target, path), 0);
     free(target);
 }
 
 static void absence__module_is_another_library(void **state) {
-    static const char *const text = "libweir_cuda.so is not a backend module of this build";
+    char name_and_text[128];
+    const char *const text = name_and_text;
     const char *folder = temporary_folder();
     (void)state;
+    snprintf(name_and_text, sizeof(name_and_text), "%s is not a backend module of this build", module_name());
     put_other_library(folder);
     expect_absent(folder, &text, 1);
     remove_folder(folder);
@@ -154,5 +166,5 @@ int main(void) {
         cmocka_unit_test(absence__no_device),
     };
     if (setenv("CUDA_VISIBLE_DEVICES", "", 1) != 0) return 1;
-    return cmocka_run_group_tests_name("cuda_absence", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("device/absence", tests, NULL, NULL);
 }

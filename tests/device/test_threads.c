@@ -1,7 +1,7 @@
-/* cuda: sessions of several threads and runtimes on one GPU; each gives the tokens that it gives alone. */
+/* device: sessions of several threads and runtimes on one GPU; each gives the tokens that it gives alone. */
 #include <pthread.h>
 
-#include "cuda_test.h"
+#include "device_test.h"
 
 #define MOST_TOKENS 400
 #define N_THREADS 4
@@ -32,7 +32,7 @@ static weir_status keep(void *user, const weir_token_event *event) {
 static void *run_job(void *user) {
     job *j = user;
     const weir_runtime_options runtime_options = gpu_runtime_options();
-    const weir_session_options options = options_of(j->v, WEIR_DEVICE_CUDA, 128, 1024);
+    const weir_session_options options = options_of(j->v, test_device(), 128, 1024);
     weir_generate_options generate = WEIR_GENERATE_OPTIONS_INIT;
     weir_runtime *runtime = j->runtime;
     weir_model *model = j->model;
@@ -121,7 +121,7 @@ static void threads__create_and_destroy_beside_decoding(void **state) {
     for (int i = 0; i < N_THREADS; ++i) {
         assert_int_equal(pthread_create(&thread, NULL, run_job, &together[i]), 0);
         for (int n = 0; n < 5; ++n) {
-            const weir_session_options options = options_of(&variants[n % N_THREADS], WEIR_DEVICE_CUDA, 256, 1024);
+            const weir_session_options options = options_of(&variants[n % N_THREADS], test_device(), 256, 1024);
             weir_session *session = NULL;
             assert_ok(weir_session_create(f.model, &options, &session));
             prefill_text(f.model, session, RULE_PROMPT);
@@ -142,7 +142,7 @@ static void *cancel_soon(void *session) {
 
 /* A cancel from another thread ends a long generation; the session works afterwards. */
 static void threads__cancel(void **state) {
-    const weir_session_options options = options_of(&variants[0], WEIR_DEVICE_CUDA, 128, 1u << 20);
+    const weir_session_options options = options_of(&variants[0], test_device(), 128, 1u << 20);
     weir_generate_options generate = WEIR_GENERATE_OPTIONS_INIT;
     weir_generate_result result = WEIR_GENERATE_RESULT_INIT;
     weir_session *session = NULL;
@@ -170,5 +170,5 @@ int main(void) {
         cmocka_unit_test(threads__create_and_destroy_beside_decoding),
         cmocka_unit_test(threads__cancel),
     };
-    return cmocka_run_group_tests_name("cuda_threads", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("device/threads", tests, NULL, NULL);
 }

@@ -1,15 +1,13 @@
-// Separates the blocks of quantised matrices into aligned planes, on the host; cuda/quant/<type>.cuh has each type's
-// layout.
-#include "cuda/weights.h"
+// Separates the blocks of quantised matrices into aligned planes; <type>.h has each type's layout.
+#include "quant/planes.h"
 
 #include <algorithm>
 #include <cstring>
 #include <iterator>
 
-#include "cuda/quant/formats.cuh"
 #include "quant/blocks.h"
 
-namespace weir::cuda {
+namespace weir {
 namespace {
 
 template <WeightType T, class Block>
@@ -29,12 +27,12 @@ void repack_rows(const Weight& host, uint32_t first_row, uint32_t end_row, uint8
 
 }  // namespace
 
-Status check_weight(const Weight& w) {
+Status check_planes(const Weight& w) {
   if (w.n_cols % 32 == 0) return {};
   return fail(WEIR_ERR_UNSUPPORTED, "a matrix of %u columns: this device needs a multiple of 32", w.n_cols);
 }
 
-uint32_t planes(WeightType type, uint32_t bytes[kMostPlanes]) {
+uint32_t planes_of(WeightType type, uint32_t bytes[kMostPlanes]) {
   switch (type) {
 #define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes)    \
   case WeightType::k##Name: {                                          \
@@ -59,4 +57,4 @@ void repack(const Weight& host, uint32_t first_row, uint32_t end_row, uint8_t* o
   }
 }
 
-}  // namespace weir::cuda
+}  // namespace weir

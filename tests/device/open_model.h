@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <string>
 
-#include "tests/cuda/cuda_test.h"
-#include "tests/cuda/random_model.h"
+#include "tests/device/device_test.h"
+#include "tests/device/random_model.h"
 
 namespace weir::test {
 

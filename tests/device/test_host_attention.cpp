@@ -1,11 +1,11 @@
-// cuda: sessions whose attention is computed on the host. Their logits are those of the processor but for rounding,
+// device: sessions whose attention is computed on the host. Their logits are those of the processor but for rounding,
 // alone, together, and in two threads at once; models/test_policy_golden has the architectures. What such a session
 // takes of the device does not grow with the context.
 #include <cmath>
 #include <thread>
 #include <vector>
 
-#include "tests/cuda/problem_tokens.h"
+#include "tests/device/problem_tokens.h"
 
 namespace {
 
@@ -80,7 +80,7 @@ void host_attention__logits_are_those_of_the_processor(void**) {
   const Texts t = texts_of(f.model);
   for (uint32_t row = 0; row < kRowCount; ++row) {
     weir_session *cpu = open_session(f.model, row, WEIR_DEVICE_CPU),
-                 *gpu = open_session(f.model, row, WEIR_DEVICE_CUDA);
+                 *gpu = open_session(f.model, row, test_device());
     const Script want = converse(cpu, t.prompt, t.steps);
     assert_near(converse(gpu, t.prompt, t.steps), want, kRows[row].policy);
     weir_session_destroy(cpu);
@@ -98,7 +98,7 @@ void host_attention__steps_together(void**) {
   weir_session *alone[kRowCount], *together[kRowCount];
   for (uint32_t row = 0; row < kRowCount; ++row) {
     for (weir_session** session : {&alone[row], &together[row]}) {
-      *session = open_session(f.model, row, WEIR_DEVICE_CUDA);
+      *session = open_session(f.model, row, test_device());
       assert_ok(weir_session_prefill(*session, t.prompt.data(), t.prompt.size() - row, nullptr, nullptr));
     }
   }
@@ -123,7 +123,7 @@ void host_attention__in_two_threads(void**) {
   open_gpu_fixture(&f);
   const Texts t = texts_of(f.model);
   weir_session* session[3] = {};
-  for (weir_session*& s : session) s = open_session(f.model, 0, WEIR_DEVICE_CUDA);
+  for (weir_session*& s : session) s = open_session(f.model, 0, test_device());
   const Script want = converse(session[2], t.prompt, t.steps);
   Script got[2];
   std::thread other([&] { got[1] = converse(session[1], t.prompt, t.steps); });
@@ -141,7 +141,7 @@ void host_attention__takes_what_the_plan_says(void**) {
   open_gpu_fixture(&f);
   uint64_t device_bytes[2] = {};
   for (uint32_t i = 0; i < 2; ++i) {
-    weir_session_options options = options_of(&kRows[0], WEIR_DEVICE_CUDA, 0, i == 0 ? 512 : 65536);
+    weir_session_options options = options_of(&kRows[0], test_device(), 0, i == 0 ? 512 : 65536);
     options.flags = WEIR_SESSION_HOST_ATTENTION;
     options.batch_tokens = 64;
     weir_plan_info plan = WEIR_PLAN_INFO_INIT;
@@ -174,5 +174,5 @@ int main() {
       cmocka_unit_test(host_attention__in_two_threads),
       cmocka_unit_test(host_attention__takes_what_the_plan_says),
   };
-  return cmocka_run_group_tests_name("cuda_host_attention", tests, nullptr, nullptr);
+  return cmocka_run_group_tests_name("device_host_attention", tests, nullptr, nullptr);
 }

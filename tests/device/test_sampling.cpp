@@ -1,9 +1,9 @@
-// cuda: a session on the GPU samples the tokens that the sampler selects from all logits on the host, whether the
+// device: a session on the GPU samples the tokens that the sampler selects from all logits on the host, whether the
 // device selects the best logits first (few candidates) or not. After all logits were requested the sample is the same.
 #include <vector>
 
 #include "runtime/sampler.h"
-#include "tests/cuda/cuda_test.h"
+#include "tests/device/device_test.h"
 
 namespace {
 
@@ -67,7 +67,7 @@ void sampling__draws_as_the_host_does(void**) {
   uint64_t n_prompt = 0;
   weir_token* prompt = tokens_of(f.model, RULE_PROMPT, &n_prompt);
   weir_session_options on_device = WEIR_SESSION_OPTIONS_INIT;
-  on_device.device = WEIR_DEVICE_CUDA;
+  on_device.device = test_device();
   on_device.context_tokens = 1024;
   weir_session* session = nullptr;
   assert_ok(weir_session_create(f.model, &on_device, &session));
@@ -104,7 +104,7 @@ void sampling__generate_draws_the_same(void**) {
   fixture f;
   open_gpu_fixture(&f);
   weir_session_options on_device = WEIR_SESSION_OPTIONS_INIT;
-  on_device.device = WEIR_DEVICE_CUDA;
+  on_device.device = test_device();
   on_device.context_tokens = 1024;
   for (const weir_sampling_options& row : rows()) {
     weir_session* sessions[2] = {nullptr, nullptr};
@@ -148,5 +148,5 @@ int main() {
       cmocka_unit_test(sampling__draws_as_the_host_does),
       cmocka_unit_test(sampling__generate_draws_the_same),
   };
-  return cmocka_run_group_tests_name("cuda_sampling", tests, nullptr, nullptr);
+  return cmocka_run_group_tests_name("device/sampling", tests, nullptr, nullptr);
 }

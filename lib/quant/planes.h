@@ -1,15 +1,16 @@
-// How a weight matrix lies in device memory. Files interleave scales and quants in blocks of 17 to 210 bytes, which
-// 16-byte loads cannot read. The host separates them into planes, each aligned; their total size is that of the file.
-// cuda/quant/<type>.cuh says which planes a type has.
+// How a weight matrix lies in the memory of a device. Files interleave scales and quants in blocks of 17 to 210 bytes,
+// which 16-byte loads cannot read. The host separates them into planes, each aligned; their total size is that of the
+// file. <type>.h says which planes a type has; there B is the number of 32-weight blocks of the matrix, in row order.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
+#include "core/status.h"
 #include "quant/weight_type.h"
 
-namespace weir::cuda {
+namespace weir {
 
 // kBytes: bytes of 256 weights in each plane, in order, at most kMostPlanes. Block formats also have
 //   static void place(const Block<type>& block, size_t b, size_t n, uint8_t* out)
@@ -30,4 +31,13 @@ inline void place_nibbles(const uint8_t* q, size_t b, uint8_t* out) {
   }
 }
 
-}  // namespace weir::cuda
+// Checks that the matrix has planes: its columns are a multiple of 32.
+Status check_planes(const Weight& weight);
+
+// Writes rows [first_row, end_row) of `host` to their positions in `out`, which holds the planes of the whole matrix.
+void repack(const Weight& host, uint32_t first_row, uint32_t end_row, uint8_t* out);
+
+// Bytes of 256 weights in each plane, in order; returns the number of planes.
+uint32_t planes_of(WeightType type, uint32_t bytes[kMostPlanes]);
+
+}  // namespace weir

@@ -8,21 +8,22 @@
 #include <string>
 
 #include "runtime/device_module.h"
-#include "tests/cuda/cuda_test.h"
+#include "tests/device/device_test.h"
 
 namespace weir::test {
 
 inline const DeviceModule& device_module() {
   static const DeviceModule* module = nullptr;
   if (module == nullptr) {
-    void* handle = dlopen((std::string(module_folder()) + "/libweir_cuda.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+    const std::string path = std::string(module_folder()) + "/libweir_" + device_name() + ".so";
+    void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) fail_msg("%s", dlerror());
     const auto get = reinterpret_cast<device_module_fn>(dlsym(handle, kDeviceModuleSymbol));
     assert_non_null(get);
     assert_null(get(kDeviceInterface + 1));
     module = get(kDeviceInterface);
     assert_non_null(module);
-    assert_true(module->open().ok());
+    assert_true(module->open(0).ok());
   }
   return *module;
 }

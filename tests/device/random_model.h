@@ -13,7 +13,7 @@
 
 #include "api/handles.h"
 #include "samples/cli/gguf_write.cpp"
-#include "tests/cuda/cuda_test.h"
+#include "tests/device/device_test.h"
 
 namespace weir::test {
 

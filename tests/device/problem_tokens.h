@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "samples/cli/problems.cpp"
-#include "tests/cuda/cuda_test.h"
+#include "tests/device/device_test.h"
 
 namespace weir::test {
 

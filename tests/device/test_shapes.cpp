@@ -1,11 +1,11 @@
-// cuda: models of other shapes than the tiny reasoner. Groups of one to sixteen query heads, heads of 8 to 256
+// device: models of other shapes than the tiny reasoner. Groups of one to sixteen query heads, heads of 8 to 256
 // elements, both rotations, head norms and biases, with random weights. The GPU is fed the CPU's tokens and must give
 // its logits. The policies look at positions alone, so that no near tie of scores can make the two diverge.
 #include <cstdio>
 #include <string>
 #include <vector>
 
-#include "tests/cuda/random_model.h"
+#include "tests/device/random_model.h"
 
 namespace {
 
@@ -49,7 +49,7 @@ void compare(weir_model* model, const RandomModel& shape, const char* policy, ui
   weir_session* sessions[2];
   for (int i = 0; i < 2; ++i) {
     weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
-    options.device = i == 0 ? WEIR_DEVICE_CPU : WEIR_DEVICE_CUDA;
+    options.device = i == 0 ? WEIR_DEVICE_CPU : test_device();
     options.context_tokens = 512;
     options.policy = policy;
     options.budget_tokens = budget;
@@ -104,7 +104,7 @@ void shapes__larger_heads_are_refused(void**) {
   session.device = WEIR_DEVICE_AUTO;
   assert_ok(weir_plan(model, &session, &plan));
   assert_int_equal(plan.device, WEIR_DEVICE_CPU);
-  session.device = WEIR_DEVICE_CUDA;
+  session.device = test_device();
   if (why_no_gpu()[0] == '\0')
     assert_error(weir_plan(model, &session, &plan), WEIR_ERR_UNSUPPORTED, "heads of 264 elements");
   weir_model_close(model);
@@ -174,5 +174,5 @@ int main() {
                                    cmocka_unit_test(shapes__larger_heads_are_refused)};
   for (size_t i = 0; i < names.size(); ++i)
     tests.push_back({names[i].c_str(), logits_are_the_cpus, nullptr, nullptr, const_cast<RandomModel*>(&kShapes[i])});
-  return _cmocka_run_group_tests("cuda/shapes", tests.data(), tests.size(), nullptr, nullptr);
+  return _cmocka_run_group_tests("device/shapes", tests.data(), tests.size(), nullptr, nullptr);
 }

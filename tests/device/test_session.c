@@ -1,6 +1,6 @@
-/* cuda: a session on the GPU by itself: a budget that holds everything equals dense bit for bit; greedy tokens,
+/* device: a session on the GPU by itself: a budget that holds everything equals dense bit for bit; greedy tokens,
  * cancels, resets, refusals. */
-#include "cuda_test.h"
+#include "device_test.h"
 #include "../policy/every_policy.h"
 
 #define N_LOGITS 1664
@@ -41,7 +41,7 @@ static void session__full_budget_equals_dense(void **state) {
         {"psa", {{"eps", "1"}}, 1}};
     static const variant plain = {"dense", {{0, 0}}, 0};
     static float want[N_STEPS][N_LOGITS];
-    weir_session_options options = options_of(&plain, WEIR_DEVICE_CUDA, 0, 1024);
+    weir_session_options options = options_of(&plain, test_device(), 0, 1024);
     weir_session *dense;
     weir_token tokens[N_STEPS];
     fixture f;
@@ -61,7 +61,7 @@ static void session__full_budget_equals_dense(void **state) {
     for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); ++r) {
         weir_session *session;
         int i = 0;
-        options = options_of(&rows[r], WEIR_DEVICE_CUDA, 1024, 1024);
+        options = options_of(&rows[r], test_device(), 1024, 1024);
         session = new_session(&f, &options);
         prefill_text(f.model, session, RULE_PROMPT);
         while (i < N_STEPS && memcmp(logits_of(session), want[i], sizeof(want[i])) == 0)
@@ -103,7 +103,7 @@ static void session__full_budget_equals_dense_by_steps(void **state) {
     NEED_GPU();
     open_gpu_fixture(&f);
     for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); ++r) {
-        const weir_session_options options = options_of(&rows[r], WEIR_DEVICE_CUDA, r == 0 ? 0 : 512, 512);
+        const weir_session_options options = options_of(&rows[r], test_device(), r == 0 ? 0 : 512, 512);
         weir_session *session = new_session(&f, &options);
         const weir_token first = 5;
         assert_ok(weir_session_prefill(session, &first, 1, NULL, NULL));
@@ -126,7 +126,7 @@ static void session__full_budget_equals_dense_by_steps(void **state) {
  * device a larger one takes the CPU. A budget for the whole context needs no store. */
 static void session__recall(void **state) {
     static const variant arkvale = {"arkvale", {{0, 0}}, 0};
-    weir_session_options options = options_of(&arkvale, WEIR_DEVICE_CUDA, 256, 2048);
+    weir_session_options options = options_of(&arkvale, test_device(), 256, 2048);
     weir_plan_info plan = WEIR_PLAN_INFO_INIT;
     weir_session *session = NULL;
     fixture f;
@@ -137,17 +137,17 @@ static void session__recall(void **state) {
     assert_true(plan.spill_bytes > 0);
     options.device = WEIR_DEVICE_AUTO;
     assert_ok(weir_plan(f.model, &options, &plan));
-    assert_int_equal(plan.device, WEIR_DEVICE_CUDA);
-    options = options_of(&arkvale, WEIR_DEVICE_CUDA, 140000, 200000);
+    assert_int_equal(plan.device, test_device());
+    options = options_of(&arkvale, test_device(), 140000, 200000);
     assert_error(weir_plan(f.model, &options, &plan), WEIR_ERR_UNSUPPORTED, "bytes of shared memory");
     assert_error(weir_session_create(f.model, &options, &session), WEIR_ERR_UNSUPPORTED, "bytes of shared memory");
     assert_null(session);
     options.device = WEIR_DEVICE_AUTO;
     assert_ok(weir_plan(f.model, &options, &plan));
     assert_int_equal(plan.device, WEIR_DEVICE_CPU);
-    options = options_of(&arkvale, WEIR_DEVICE_CUDA, 1024, 1024);
+    options = options_of(&arkvale, test_device(), 1024, 1024);
     assert_ok(weir_plan(f.model, &options, &plan));
-    assert_int_equal(plan.device, WEIR_DEVICE_CUDA);
+    assert_int_equal(plan.device, test_device());
     assert_int_equal(plan.spill_bytes, 0);
     close_gpu_fixture(&f);
 }
@@ -155,7 +155,7 @@ static void session__recall(void **state) {
 /* The device's greedy token is the argmax of its logits. With a temperature the host samples. */
 static void session__greedy_is_the_largest_logit(void **state) {
     static const variant raas = {"raas", {{0, 0}}, 0};
-    const weir_session_options options = options_of(&raas, WEIR_DEVICE_CUDA, 128, 2048);
+    const weir_session_options options = options_of(&raas, test_device(), 128, 2048);
     weir_sampling_options sampling = WEIR_SAMPLING_OPTIONS_INIT;
     weir_session *session;
     fixture f;
@@ -209,7 +209,7 @@ static void session__cancelled_prefill_changes_nothing(void **state) {
     for (int i = 0; i < 256; ++i) tokens[i] = 20 + i * 7 % 600;
     open_gpu_fixture(&f);
     for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); ++r) {
-        weir_session_options options = options_of(&rows[r], WEIR_DEVICE_CUDA, 512, 1024);
+        weir_session_options options = options_of(&rows[r], test_device(), 512, 1024);
         weir_session *one, *other;
         int n_calls = 2;
         options.batch_tokens = 32;
@@ -244,7 +244,7 @@ static void session__reset_gives_the_same_logits(void **state) {
     open_gpu_fixture(&f);
     for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); ++r) {
         static float first[N_LOGITS];
-        const weir_session_options options = options_of(&rows[r], WEIR_DEVICE_CUDA, 128, 1024);
+        const weir_session_options options = options_of(&rows[r], test_device(), 128, 1024);
         weir_session *session = new_session(&f, &options);
         for (int round = 0; round < 3; ++round) {
             prefill_text(f.model, session, RULE_PROMPT);
@@ -261,7 +261,7 @@ static void session__reset_gives_the_same_logits(void **state) {
 /* What the GPU cannot do is refused with a message. */
 static void session__refusals(void **state) {
     static const variant dense = {"dense", {{0, 0}}, 0};
-    weir_session_options options = options_of(&dense, WEIR_DEVICE_CUDA, 0, 1024);
+    weir_session_options options = options_of(&dense, test_device(), 0, 1024);
     weir_plan_info plan = WEIR_PLAN_INFO_INIT;
     weir_model *model = NULL;
     fixture f;
@@ -275,12 +275,12 @@ static void session__refusals(void **state) {
     assert_int_equal(plan.device, WEIR_DEVICE_CPU);
     options.flags = 0;
     assert_ok(weir_plan(f.model, &options, &plan));
-    assert_int_equal(plan.device, WEIR_DEVICE_CUDA);
+    assert_int_equal(plan.device, test_device());
     assert_ok(weir_model_open(f.runtime, WEIR_SOURCE_DIR "/tests/golden/models/llama_hd80.gguf", NULL, &model));
     options.context_tokens = 64;
     assert_ok(weir_plan(model, &options, &plan));
     assert_int_equal(plan.device, WEIR_DEVICE_CPU);
-    options.device = WEIR_DEVICE_CUDA;
+    options.device = test_device();
     assert_error(weir_plan(model, &options, &plan), WEIR_ERR_UNSUPPORTED, "device cuda: CUDA: sizes 48 and ");
     weir_model_close(model);
     close_gpu_fixture(&f);
@@ -296,5 +296,5 @@ int main(void) {
         cmocka_unit_test(session__reset_gives_the_same_logits),
         cmocka_unit_test(session__refusals),
     };
-    return cmocka_run_group_tests_name("cuda_session", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("device/session", tests, NULL, NULL);
 }

@@ -1,10 +1,9 @@
-// cuda: what quest selects and attends in one launch is what the CPU selects and attends. Small random models allow any
-// groups, head dimensions, lengths and budgets. Both devices are fed the same tokens.
-//
-// The kernel does not keep its lists, so they are derived from the scores that it leaves in the tables. While both
-// devices' scores lead to the same pages, their logits must agree; where they do not, the pages must be near ties.
-// Lists too long for a prompt are compared within one device, with the launches that quest uses for lists per query
-// head: if all heads have the same query, their lists agree. Recall in the one launch is compared with quest.
+// device: what quest selects and attends in one launch is what the CPU selects and attends. Small random models allow
+// any groups, head dimensions, lengths and budgets. Both devices are fed the same tokens. The kernel does not keep its
+// lists, so they are derived from the scores that it leaves in the tables. While both devices' scores lead to the same
+// pages, their logits must agree; where they do not, the pages must be near ties. Lists too long for a prompt are
+// compared within one device, with the launches that quest uses for lists per query head: if all heads have the same
+// query, their lists agree. Recall in the one launch is compared with quest.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -14,9 +13,9 @@
 #include <vector>
 
 #include "api/handles.h"
-#include "tests/cuda/device_module_test.h"
-#include "tests/cuda/open_model.h"
-#include "tests/cuda/random_model.h"
+#include "tests/device/device_module_test.h"
+#include "tests/device/open_model.h"
+#include "tests/device/random_model.h"
 
 namespace {
 
@@ -321,7 +320,7 @@ void as_on_the_cpu(void** state) {
   const std::vector<weir_token> tokens = random_tokens(c.n_prompt + kSteps);
   Pair pair;
   for (int i = 0; i < 2; ++i) {
-    pair.session[i] = open_session(open.f.model, i == 0 ? WEIR_DEVICE_CPU : WEIR_DEVICE_CUDA, c.agg, c, kMostTokens);
+    pair.session[i] = open_session(open.f.model, i == 0 ? WEIR_DEVICE_CPU : test_device(), c.agg, c, kMostTokens);
     assert_ok(weir_session_prefill(pair.session[i], tokens.data(), c.n_prompt, nullptr, nullptr));
     pin_pages(pair.session[i], c);
   }
@@ -353,7 +352,7 @@ void as_with_lists_for_each_head(void** state) {
   const OpenModel open(job.group->model);
   Pair pair;
   for (int i = 0; i < 2; ++i) {
-    pair.session[i] = open_session(open.f.model, WEIR_DEVICE_CUDA, i == 0 ? "qhead" : c.agg, c, c.n_prompt + kSteps);
+    pair.session[i] = open_session(open.f.model, test_device(), i == 0 ? "qhead" : c.agg, c, c.n_prompt + kSteps);
     assert_ok(fill(pair.session[i], c.n_prompt));
     pin_pages(pair.session[i], c);
   }
@@ -363,12 +362,19 @@ void as_with_lists_for_each_head(void** state) {
   assert_true(ok);
 }
 
+// 90 for compute capability 9.0.
+int arch() {
+  weir::DeviceInfo info;
+  assert_true(weir::test::device_module().info(info).ok());
+  int number = 0;
+  assert_int_equal(std::sscanf(info.arch, "sm_%d", &number), 1);
+  return number;
+}
+
 // Without this the tests above could compare the separate kernels with themselves.
 void sparse_layer__is_one_launch(void**) {
   NEED_GPU();
-  weir::DeviceInfo info;
-  assert_true(weir::test::device_module().info(info).ok());
-  if (info.arch < 90) skip();
+  if (arch() < 90) skip();
   const auto fill = reinterpret_cast<weir_bench_fill_fn>(weir_get_experimental("weir_bench_fill"));
   const auto profile = reinterpret_cast<weir_bench_profile_fn>(weir_get_experimental("weir_bench_profile"));
   assert_non_null(fill);
@@ -378,7 +384,7 @@ void sparse_layer__is_one_launch(void**) {
     for (const char* agg : {"max_z", "max_raw", "mean_raw", "qhead"}) {
       // Tables of twice as many pages need more shared memory than there is for heads of 128.
       const Case c = {agg, 16, 0, 8192 * 16 - 64, Pins::kNone};
-      weir_session* session = open_session(open.f.model, WEIR_DEVICE_CUDA, agg, c, 8192 * 16);
+      weir_session* session = open_session(open.f.model, test_device(), agg, c, 8192 * 16);
       double seconds[5] = {};
       assert_ok(fill(session, c.n_prompt));
       assert_ok(profile(session, 5, seconds));
@@ -400,7 +406,7 @@ void sparse_layer__of_a_cut_prompt(void**) {
       "quest", {{"skip_layers", "0"}, {"dense_tokens", "640"}, {"prompt", "snapkv"}, {"prompt_budget", "576"}}, 4};
   weir_session* sessions[2];
   for (int i = 0; i < 2; ++i) {
-    const weir_session_options options = options_of(&v, i == 0 ? WEIR_DEVICE_CPU : WEIR_DEVICE_CUDA, 96, kMostTokens);
+    const weir_session_options options = options_of(&v, i == 0 ? WEIR_DEVICE_CPU : test_device(), 96, kMostTokens);
     assert_ok(weir_session_create(open.f.model, &options, &sessions[i]));
     assert_ok(weir_session_prefill(sessions[i], tokens.data(), 1500, nullptr, nullptr));
   }
@@ -444,7 +450,7 @@ weir_session* open_recall(weir_model* model, const RecallCase& c, const char* at
   const weir_key_value o[] = {{"agg", c.agg},          {"digest", c.digest},  {"recall_from", from},
                               {"protect_recent", "1"}, {"recall_pages", "0"}, {"attend", attend}};
   weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
-  options.device = WEIR_DEVICE_CUDA;
+  options.device = test_device();
   options.policy = "arkvale";
   options.policy_options = o;
   options.n_policy_options = static_cast<uint32_t>(std::size(o));
@@ -482,8 +488,6 @@ uint64_t step_alike(weir_session* (&sessions)[2], const weir_token* tokens, uint
 // not before and after pages are pinned, nor after a rewind, when slots are free.
 void sparse_layer__recall_is_as_if_no_page_left(void**) {
   NEED_GPU();
-  weir::DeviceInfo info;
-  assert_true(weir::test::device_module().info(info).ok());
   const auto profile = reinterpret_cast<weir_bench_profile_fn>(weir_get_experimental("weir_bench_profile"));
   for (const RecallCase& c : kRecallCases) {
     const uint32_t n_prompt = (c.from + 2) * weir::kPageTokens - 3;  // quest selects from the first step on
@@ -492,7 +496,7 @@ void sparse_layer__recall_is_as_if_no_page_left(void**) {
     const uint32_t n_steps = steps_at_most(c.n_steps);
     const std::vector<weir_token> tokens = random_tokens(n_prompt + n_steps);
     weir_session* sessions[2] = {
-        open_session(open.f.model, WEIR_DEVICE_CUDA, c.agg, {c.agg, c.from + 1, 0, 0, Pins::kNone, c.digest}, 2048),
+        open_session(open.f.model, test_device(), c.agg, {c.agg, c.from + 1, 0, 0, Pins::kNone, c.digest}, 2048),
         open_recall(open.f.model, c, "top")};
     for (weir_session* session : sessions)
       assert_ok(weir_session_prefill(session, tokens.data(), n_prompt, nullptr, nullptr));
@@ -513,7 +517,7 @@ void sparse_layer__recall_is_as_if_no_page_left(void**) {
     if (n_steps == c.n_steps) {
       assert_true(stats.pages_recalled > 30);
       assert_true(c.from < 28 || rewound > 12);
-      assert_int_equal(seconds[1] > 0.0, info.arch < 90 || c.model.head_dim == 96);
+      assert_int_equal(seconds[1] > 0.0, arch() < 90 || c.model.head_dim == 96);
     }
     for (weir_session* session : sessions) weir_session_destroy(session);
   }
@@ -530,5 +534,5 @@ int main() {
   tests.push_back(cmocka_unit_test(sparse_layer__is_one_launch));
   tests.push_back(cmocka_unit_test(sparse_layer__of_a_cut_prompt));
   tests.push_back(cmocka_unit_test(sparse_layer__recall_is_as_if_no_page_left));
-  return _cmocka_run_group_tests("cuda/sparse_layer", tests.data(), tests.size(), nullptr, nullptr);
+  return _cmocka_run_group_tests("device/sparse_layer", tests.data(), tests.size(), nullptr, nullptr);
 }

@@ -1,4 +1,4 @@
-// cuda: sessions that recall pages, saved and restored, and stores that are damaged while they run. On the GPU, and
+// device: sessions that recall pages, saved and restored, and stores that are damaged while they run. On the GPU, and
 // with the same checks on the processor, so that they are known to be right where there is no GPU.
 #include <cmath>
 #include <cstdio>
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tests/api/saved_bytes.h"
-#include "tests/cuda/recall_session.h"
+#include "tests/device/recall_session.h"
 
 namespace {
 
@@ -18,11 +18,11 @@ const Options kNone, kStamps = {{"recall", "on"}};
 
 std::vector<int32_t> devices() {
   std::vector<int32_t> list = {WEIR_DEVICE_CPU};
-  if (why_no_gpu()[0] == '\0') list.push_back(WEIR_DEVICE_CUDA);
+  if (why_no_gpu()[0] == '\0') list.push_back(test_device());
   return list;
 }
 
-const char* name_of(int32_t device) { return device == WEIR_DEVICE_CUDA ? "on the GPU" : "on the processor"; }
+const char* name_of(int32_t device) { return device == test_device() ? "on the GPU" : "on the processor"; }
 
 void restore(const Session& session, const File& file) { assert_ok(try_restore(session, file)); }
 
@@ -168,8 +168,8 @@ void save_recall__moves_between_devices(void**) {
   fixture f;
   open_gpu_fixture(&f);
   for (const Choice& c : kChoices) {
-    for (const int32_t from : {WEIR_DEVICE_CPU, WEIR_DEVICE_CUDA}) {
-      const int32_t to = from == WEIR_DEVICE_CPU ? WEIR_DEVICE_CUDA : WEIR_DEVICE_CPU;
+    for (const int32_t from : {int32_t{WEIR_DEVICE_CPU}, test_device()}) {
+      const int32_t to = from == WEIR_DEVICE_CPU ? test_device() : WEIR_DEVICE_CPU;
       const Session whole = open_session(f, {c.policy, c.options, c.budget, uint64_t{4} << 20, 64, from});
       const Session moved = open_session(f, {c.policy, c.options, c.budget, uint64_t{4} << 20, 64, to});
       converse(whole);
@@ -374,5 +374,5 @@ int main() {
       cmocka_unit_test(save_recall__damaged_pages_in_steps),
       cmocka_unit_test(save_recall__damaged_pages_in_a_prompt),
   };
-  return cmocka_run_group_tests_name("cuda_save_recall", tests, nullptr, nullptr);
+  return cmocka_run_group_tests_name("device/save_recall", tests, nullptr, nullptr);
 }

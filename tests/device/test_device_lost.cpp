@@ -1,9 +1,9 @@
-// cuda: a device that fails. The test overwrites page tables in device memory, so that the next step reads unmapped
+// device: a device that fails. The test overwrites page tables in device memory, so that the next step reads unmapped
 // memory and the process loses its CUDA context for good. Every call must then report it, everything can be destroyed,
 // and the process lives. A program with one test, because nothing works on the device afterwards.
 #include <cstdio>
 
-#include "tests/cuda/device_module_test.h"
+#include "tests/device/device_module_test.h"
 
 namespace {
 
@@ -21,7 +21,7 @@ void device_lost__every_call_says_so(void**) {
   weir_memory_info memory = WEIR_MEMORY_INFO_INIT;
   weir_token token = 3, tokens[40] = {0};
   const float* logits = nullptr;
-  const weir_session_options options = options_of(&kDense, WEIR_DEVICE_CUDA, 0, 1024);
+  const weir_session_options options = options_of(&kDense, test_device(), 0, 1024);
   open_with_hooks(f, nullptr, &hooks);
   assert_ok(weir_plan(f.model, &options, &plan));
   assert_ok(weir_session_create(f.model, &options, &other));
@@ -87,5 +87,5 @@ void device_lost__every_call_says_so(void**) {
 
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(device_lost__every_call_says_so)};
-  return cmocka_run_group_tests_name("cuda_device_lost", tests, nullptr, nullptr);
+  return cmocka_run_group_tests_name("device/device_lost", tests, nullptr, nullptr);
 }

@@ -8,7 +8,7 @@
 
 #include "api/handles.h"
 #include "kv/spill_store.h"
-#include "tests/cuda/cuda_test.h"
+#include "tests/device/device_test.h"
 
 namespace recall_session {
 
@@ -30,7 +30,7 @@ struct Setup {
   uint32_t budget;
   uint64_t spill_bytes = 0;
   uint32_t batch = 64;
-  int32_t device = WEIR_DEVICE_CUDA;
+  int32_t device = test_device();
   uint32_t spill_flags = 0;
 };
 

@@ -1,4 +1,4 @@
-// cuda: policies on the GPU keep the pages that they keep on the CPU. Both devices are fed the same tokens of a real
+// device: policies on the GPU keep the pages that they keep on the CPU. Both devices are fed the same tokens of a real
 // answer. Rounding differs between devices, and where scores decide, a near tie may go either way and change all that
 // follows. So there are two comparisons:
 //
@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "api/handles.h"
-#include "tests/cuda/problem_tokens.h"
+#include "tests/device/problem_tokens.h"
 #include "tests/policy/every_policy.h"
 
 namespace {
@@ -386,20 +386,20 @@ bool check_row(const fixture& f, const Row& row, const Text& text) {
   const auto is_inside = [](const std::vector<LayerCounts>& layers, const Bounds& bounds) {
     return first_outside(layers, bounds) == layers.size();
   };
-  const auto single = feed_step_by_step(open(WEIR_DEVICE_CPU), open(WEIR_DEVICE_CUDA), row.v, text.tokens);
+  const auto single = feed_step_by_step(open(WEIR_DEVICE_CPU), open(test_device()), row.v, text.tokens);
   const bool single_ok = is_inside(single, row.bounds);
   const LayerCounts counts = report(text.name, "", row.v, single, single_ok ? "" : "   OUTSIDE");
   assert_true(counts.scores > 0 && (counts.stamps > 0 || row.bounds.stamps == 1.0));
   Bounds bounds = row.bounds;
   if (text.is_cut && bounds.together < 1.0) bounds.together = 0.0;
-  const auto together = feed_together(open(WEIR_DEVICE_CPU), open(WEIR_DEVICE_CUDA), text.tokens);
+  const auto together = feed_together(open(WEIR_DEVICE_CPU), open(test_device()), text.tokens);
   const bool together_ok = is_inside(together, bounds);
   report(text.name, "together", row.v, together, together_ok ? "" : "   OUTSIDE");
   return single_ok && together_ok;
 }
 
 void pages__as_on_the_cpu(void**) {
-  // On machines without a GPU, too. Where pages come back a near tie changes all that follows; see cuda/test_recall.
+  // On machines without a GPU, too. Where pages come back a near tie changes all that follows; see device/test_recall.
   // lfps has no kernel.
   ASSERT_EVERY_POLICY_EXCEPT("arkvale lfps", kRows, v.policy);
   NEED_GPU();
@@ -469,5 +469,5 @@ int main() {
 #endif
       cmocka_unit_test(pages__as_on_the_cpu),
   };
-  return cmocka_run_group_tests_name("cuda_pages", tests, nullptr, nullptr);
+  return cmocka_run_group_tests_name("device/pages", tests, nullptr, nullptr);
 }
