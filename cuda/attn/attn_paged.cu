@@ -4,6 +4,7 @@
 #include "cuda/attn/attn_prefill.h"
 #include "cuda/common/base.cuh"
 #include "cuda/ops.h"
+#include "cuda/pages/page_recall.cuh"
 
 namespace weir::cuda {
 namespace {
@@ -29,7 +30,28 @@ Status decode(OpContext& cx, AttnDecodeArgs& d) {
 
 }  // namespace
 
+namespace {
+
+// Between the parts AttnCarry::high is the log-sum-exp of those before, and the output is that of them alone.
+Status attend_part(OpContext& cx, const AttnPagedArgs& a) {
+  const AttnCarry& carry = *a.carry;
+  const uint32_t n = a.n_tok * a.n_heads;
+  AttnPagedArgs part = a;
+  part.carry = nullptr;
+  part.sinks = carry.last ? a.sinks : nullptr;  // learned sinks take their share once
+  part.out = carry.first ? a.out : carry.part_out;
+  part.lse = carry.first ? carry.high : carry.sum;
+  WEIR_TRY(attn_prefill(cx, part));
+  if (!carry.first) WEIR_TRY(merge_unit(cx, {a.out, carry.high, part.out, part.lse, n, a.kv.head_dim}));
+  if (!carry.last || a.lse == nullptr) return {};
+  return cuda_status(cudaMemcpyAsync(a.lse, carry.high, n * sizeof(float), cudaMemcpyDeviceToDevice, stream_of(cx)),
+                     "copying sums");
+}
+
+}  // namespace
+
 Status attn_paged(OpContext& cx, const AttnPagedArgs& a) {
+  if (a.carry != nullptr) return attend_part(cx, a);
   if (a.n_tok > 1) return attn_prefill(cx, a);
   AttnDecodeArgs d = {};
   d.attn = a;

@@ -156,20 +156,16 @@ Status CudaSession::attend_units(const DeviceChunk& chunk, const AttnPagedArgs& 
   attn.kv.len = w.len;
   attn.kv.n_pages = w.n_pages;
   attn.kv.capacity = kSplitPages;
+  AttnCarry carry = {w.high, w.sum, true, false, a_.device.unit_out};
+  attn.carry = &carry;
   for (uint32_t first = 0; first < n_rows; first += kSplitPages) {
     WEIR_TRY(wait("a prompt chunk"));  // the unit before has been loaded
     chunk.pages->load_unit(layer, first);
     WEIR_TRY(load_unit(a_.cx, {recall_, whole.kv.pool, w.pages, w.slots, w.first_pos, w.len, w.n_pages,
                                whole.kv.n_kv_heads, page_bytes}));
-    // Learned sinks take their share once.
-    attn.sinks = first + kSplitPages >= n_rows ? whole.sinks : nullptr;
-    attn.out = first == 0 ? whole.out : a_.device.unit_out;
-    attn.lse = first == 0 ? w.high : w.sum;
-    WEIR_TRY(attn_prefill(a_.cx, attn));
-    if (first != 0) {
-      WEIR_TRY(merge_unit(
-          a_.cx, {whole.out, w.high, a_.device.unit_out, w.sum, chunk.n_tok * whole.n_heads, whole.kv.head_dim}));
-    }
+    carry.first = first == 0;
+    carry.last = first + kSplitPages >= n_rows;
+    WEIR_TRY(attn_paged(a_.cx, attn));
   }
   return {};
 }

@@ -170,8 +170,12 @@ Status attend_step(Step& s, const Attention& attention, AttnPagedArgs attn, uint
 Status attend_chunk(Step& s, const Attention& attention, AttnPagedArgs attn, uint32_t layer) {
   attn.lse = is_ruled(attention) ? s.b.lse : nullptr;
   if (is_ruled(attention) && has_cold_pages(s, layer)) return attend_chunk_cold(s, attn, layer);
-  WEIR_TRY(s.backend->ops.attn_paged(s.cx, attn));
-  compensate(*s.kv, layer, attn);
+  if (attends_on_device(s, attn, layer)) {
+    WEIR_TRY(attend_chunk_on_device(s, attn, layer));
+  } else {
+    WEIR_TRY(s.backend->ops.attn_paged(s.cx, attn));
+    compensate(*s.kv, layer, attn);
+  }
   if (attn.lse == nullptr || s.policy->needs().prompt_rows == 0) return {};
   const uint32_t n_rows = std::min(s.n_tok, s.policy->needs().prompt_rows), first = s.n_tok - n_rows;
   return s.policy->observe_prompt(s.cx, s.backend->ops, *s.kv,

@@ -3,6 +3,7 @@
 #include "models/decoder.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/clock.h"
 #include "models/attend.h"
@@ -41,6 +42,7 @@ Status run_attention(const StepGroup& group, uint32_t layer) {
   for (uint32_t i = 0; i < group.n; ++i) WEIR_TRY(attend(*group.steps[i], s.b, i, layer));
   if (s.device == nullptr) return {};
   s.attention_ns += now_ns() - started;
+  if (std::exchange(s.device->has_output, false)) return {};
   return s.device->copy(s.device->b.o, s.b.o, q_elements * sizeof(float));
 }
 

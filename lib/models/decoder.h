@@ -61,9 +61,21 @@ float* row_of(const StepBuffers& b, Row row);
 RmsNormArgs take_to_norm(const StepBuffers& b, const ModelConfig& config, const Stage& stage, MatmulPart& part,
                          uint32_t n_tok);
 
+// Where the pages of a prompt's attention lie on a device, a part of every stream's at a time.
+struct DeviceWindow {
+  uint32_t n_rows = 0;          // pages of a stream in a part; 0: the host attends prompts
+  std::byte* part = nullptr;    // on the device: tables and pages
+  std::byte* gathered[2] = {};  // on the host, in turns
+  // On the device: AttnCarry, and [max_tok, n_heads].
+  float *high = nullptr, *sum = nullptr, *part_out = nullptr, *lse = nullptr;
+  // `most_rows`: most pages of a stream.
+  void lay_out(const KvView& kv, uint32_t most_rows, uint32_t n_heads, uint32_t max_tok, Arena& device, Arena& host);
+};
+
 // The rows of a pass in the memory of a device, which computes everything but attention. The host has q, k, v, o and
 // the logits too, in its own StepBuffers: the first three come from the device in each layer, o goes to it. In both, k
-// follows q and v follows k without a gap, for as many rows as the pass has.
+// follows q and v follows k without a gap, for as many rows as the pass has. Attention of prompts may run on the
+// device, over pages that pass through it.
 class DeviceRows {
  public:
   const Backend* backend = nullptr;
@@ -71,6 +83,8 @@ class DeviceRows {
   OpContext cx;
   StepBuffers b;              // those of lay_out_rows
   int32_t* tokens = nullptr;  // [max_tok]
+  DeviceWindow window;
+  bool has_output = false;  // o of the layer is on the device already
 
   // Copies between the device and the host after the ops and copies before. Host memory is in use until wait().
   virtual Status copy(void* to, const void* from, uint64_t bytes) = 0;

@@ -231,12 +231,13 @@ struct RopeAppendArgs {
 inline float soft_capped(float logit, float cap) { return cap == 0.0f ? logit : cap * std::tanh(logit / cap); }
 
 // Attention over more pages than one call sees: the pages come in parts, ascending, each a multiple of kSplitPages but
-// the last. Between the calls AttnPagedArgs::out holds sums that are not yet divided. On the CPU, with heads of a
+// the last. Between the calls AttnPagedArgs::out and the carry hold what the backend needs. On the CPU, with heads of a
 // multiple of 8, the result has the bits of one call of several rows over all pages.
 struct AttnCarry {
-  float* high;       // in/out [n_tok, n_heads] maximum of the logits so far
-  float* sum;        // in/out [n_tok, n_heads] of exp(logit - high)
-  bool first, last;  // part
+  float* high;                // in/out [n_tok, n_heads] maximum of the logits so far; on a GPU the log-sum-exp
+  float* sum;                 // in/out [n_tok, n_heads] of exp(logit - high)
+  bool first, last;           // part
+  float* part_out = nullptr;  // [n_tok, n_heads, head_dim] room for the output of a part, on a GPU
 };
 
 // Attention of n_tok query rows (positions pos, pos+1, ...) over pages: causal, grouped query heads, softmax in f32.
@@ -503,8 +504,8 @@ struct AttnHistoryArgs {
   HistoryView history;
   HistoryRules rules;
   HistorySize size;
-  const uint32_t* flags;       // [n_kv_heads, capacity] kPage*
-  uint32_t* n_read;            // out [n_kv_heads] keys that were read, those of sinks included
+  const uint32_t* flags;  // [n_kv_heads, capacity] kPage*
+  uint32_t* n_read;       // out [n_kv_heads] keys that were read, those of sinks included
   // Out [n_heads, HistoryView::capacity] tokens attended, without sinks, ascending, and [n_heads] how many; a bypassed
   // head has none. Both or neither may be null.
   uint32_t *chosen = nullptr, *n_chosen = nullptr;

@@ -1,6 +1,7 @@
 // Sessions whose keys, values and attention stay on the host, while a device has the weights and computes everything
 // else. To the rest of the library they are sessions on the CPU. In each layer the rows of q, k and v come from the
-// device and those of the output go there (run_attention in models/decoder.cpp); they lie in pinned memory.
+// device and those of the output go there (run_attention in models/decoder.cpp); they lie in pinned memory. Prompts of
+// some length are attended by the device, over pages that pass through it (models/attend_device.cpp).
 #include <algorithm>
 
 #include "runtime/session.h"
@@ -8,7 +9,8 @@
 
 namespace weir {
 
-void lay_out_device_rows(const SessionSetup& setup, SessionPools& p, StepBuffers& host, ModuleRows& rows) {
+void lay_out_device_rows(const SessionSetup& setup, const PolicyNeeds& needs, SessionPools& p, StepBuffers& host,
+                         ModuleRows& rows) {
   const ModelConfig& c = setup.model->config();
   lay_out_shared_rows(c, setup.max_tok, p.staging, host);
   lay_out_rows(c, setup.max_tok, p.rows, rows.b);
@@ -18,6 +20,12 @@ void lay_out_device_rows(const SessionSetup& setup, SessionPools& p, StepBuffers
   shapes.history_tokens = 0;
   rows.cx.scratch_bytes = setup.rows->backend->scratch_bytes(shapes);
   rows.cx.scratch = p.rows.take<std::byte>(rows.cx.scratch_bytes);
+  // The device attends prompts if it can: with one query per row, and one window for all heads.
+  if (setup.rows->backend->ops.attn_paged == nullptr || needs.sink_query || setup.kv.windows.any()) return;
+  KvView kv;
+  kv.n_kv_heads = c.n_kv_heads;
+  kv.head_dim = c.head_dim;
+  rows.window.lay_out(kv, setup.kv.max_capacity(), c.n_heads, setup.max_tok, p.rows, p.staging);
 }
 
 // The weights and the memory on the device.

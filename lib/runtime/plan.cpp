@@ -460,7 +460,7 @@ Status Session::plan(const Model& model, const weir_session_options& options, ui
   DeviceStaging staging;
   if (setup.module != nullptr) lay_out_staging(setup, policy->needs(), pools.tables.used(), pools, device, staging);
   ModuleRows rows;
-  if (setup.rows != nullptr) lay_out_device_rows(setup, pools, step.b, rows);
+  if (setup.rows != nullptr) lay_out_device_rows(setup, policy->needs(), pools, step.b, rows);
   fill_plan(setup, policy->needs(), pools, plan);
   policy->~Policy();
   return {};

@@ -34,7 +34,7 @@ Status Session::build(SpillStore* other) {
   }
   SessionPools measured;
   lay_out_session(setup, policy_->needs(), measured, kv_, step_, sampler_, tokens_);
-  if (setup.rows != nullptr) lay_out_device_rows(setup, measured, step_.b, rows_);
+  if (setup.rows != nullptr) lay_out_device_rows(setup, policy_->needs(), measured, step_.b, rows_);
   fill_plan(setup, policy_->needs(), measured, plan_);
   if (setup.rows != nullptr) WEIR_TRY(take_device_rows(measured));
   block_bytes_ = plan_.total_bytes - plan_.session_bytes - plan_.spill_bytes - plan_.device_bytes;
@@ -59,7 +59,7 @@ Status Session::build(SpillStore* other) {
   }
   lay_out_session(setup, policy_->needs(), pools, kv_, step_, sampler_, tokens_);
   if (setup.rows != nullptr) {
-    lay_out_device_rows(setup, pools, step_.b, rows_);
+    lay_out_device_rows(setup, policy_->needs(), pools, step_.b, rows_);
     WEIR_TRY(pin_staging());
   }
   if (setup.has_store()) WEIR_TRY(create_store(other));

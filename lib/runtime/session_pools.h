@@ -19,7 +19,8 @@ void lay_out_session(const SessionSetup& setup, const PolicyNeeds& needs, Sessio
 void lay_out_staging(const SessionSetup& setup, const PolicyNeeds& needs, uint64_t table_bytes, SessionPools& pools,
                      DeviceBuffers& device, DeviceStaging& staging);
 // What a session has instead whose attention the host computes and the rest a device.
-void lay_out_device_rows(const SessionSetup& setup, SessionPools& pools, StepBuffers& host, ModuleRows& rows);
+void lay_out_device_rows(const SessionSetup& setup, const PolicyNeeds& needs, SessionPools& pools, StepBuffers& host,
+                         ModuleRows& rows);
 void fill_plan(const SessionSetup& setup, const PolicyNeeds& needs, const SessionPools& pools, weir_plan_info& plan);
 
 }  // namespace weir

@@ -141,7 +141,7 @@ void host_attention__takes_what_the_plan_says(void**) {
   open_gpu_fixture(&f);
   uint64_t device_bytes[2] = {};
   for (uint32_t i = 0; i < 2; ++i) {
-    weir_session_options options = options_of(&kRows[0], test_device(), 0, i == 0 ? 512 : 65536);
+    weir_session_options options = options_of(&kRows[0], test_device(), 0, i == 0 ? 4096 : 65536);
     options.flags = WEIR_SESSION_HOST_ATTENTION;
     options.batch_tokens = 64;
     weir_plan_info plan = WEIR_PLAN_INFO_INIT;

@@ -109,6 +109,30 @@ void host_attention__has_the_bits_of_the_processor(void**) {
   for (const Row& row : kRows) converse_alike(m, row, row.policy);
 }
 
+// Prompts that the device attends in several parts of 4,096 tokens, with streams that hold windows beside streams that
+// hold everything; and what a policy learns from the device's sums.
+void host_attention__long_prompts(void**) {
+  const Row kLong[] = {{"dense", {}, 0}, {"lfps", {}, 0}, {"raas", {{"prompt", "snapkv"}}, 1024}};
+  for (const char* file : {"/llama_f32.gguf", "/gemma3_f32.gguf"}) {
+    const Models m((kModels + std::string(file)).c_str());
+    for (const Row& row : kLong) {
+      weir_session_options host = options_of(row, WEIR_DEVICE_CPU, 0),
+                           split = options_of(row, WEIR_DEVICE_CUDA, WEIR_SESSION_HOST_ATTENTION);
+      for (weir_session_options* o : {&host, &split}) {
+        o->context_tokens = 10000;
+        o->batch_tokens = 512;
+      }
+      const Session a = open_session(m, host), b = open_session(m, split);
+      for (const Session* session : {&a, &b}) {
+        assert_ok(prefill(*session, 0, 8700));
+        assert_ok(prefill(*session, 3, 20));  // too few rows for the device
+        for (uint32_t i = 0; i < 3; ++i) assert_ok(weir_session_step(session->get(), token(i)));
+      }
+      assert_alike(a, b, std::string(row.policy) + file);
+    }
+  }
+}
+
 // Norms after stages and of whole rows, windows, soft caps, biases, experts, sinks of heads.
 void host_attention__every_architecture(void**) {
   uint32_t n = 0;
@@ -125,7 +149,7 @@ void host_attention__every_architecture(void**) {
 void host_attention__takes_what_the_plan_says(void**) {
   const Models m(kSmallModel);
   std::set<uint64_t> device_bytes;
-  for (const uint32_t context : {512u, 4096u}) {
+  for (const uint32_t context : {4096u, 32768u}) {
     weir_session_options o = options_of(kRows[0], WEIR_DEVICE_CUDA, WEIR_SESSION_HOST_ATTENTION);
     o.context_tokens = context;
     weir_plan_info plan = WEIR_PLAN_INFO_INIT;
@@ -309,6 +333,7 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(host_attention__has_the_bits_of_the_processor),
       cmocka_unit_test(host_attention__every_architecture),
+      cmocka_unit_test(host_attention__long_prompts),
       cmocka_unit_test(host_attention__takes_what_the_plan_says),
       cmocka_unit_test(host_attention__is_chosen),
       cmocka_unit_test(host_attention__steps_together),
