@@ -42,7 +42,7 @@ class PageFetcher final : public PageSource {
     uint64_t ns;
   };
   // A page that may leave, and what decides when, in this order: how long it was not attended (in one pool in runs of
-  // its layer), when its layer runs next, in layers from this one on, and its score.
+  // its layer), when its layer runs next if it has run in this step, in layers from this one on, else 0, and its score.
   struct Victim {
     uint32_t stream, row, stamp, age, next_run;
     float score;
