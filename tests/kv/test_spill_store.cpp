@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <thread>
 
@@ -497,6 +498,24 @@ void spill_store__memory_and_threads_that_are_refused(void**) {
   assert_int_equal(Store(o).status, WEIR_OK);
 }
 
+// Pages that are dropped while a worker compresses them leave nothing behind, whenever that is: the pause before they
+// are dropped grows until a worker is done with all of them.
+void spill_store__pages_dropped_while_a_worker_has_them(void**) {
+  SpillOptions o = options_for(1, 60, 1);
+  o.queue_pages = 32;
+  Store s(o);
+  for (uint32_t round = 0; round < 300; ++round) {
+    SpillHandle handles[8];
+    for (uint32_t i = 0; i < 8; ++i) handles[i] = s.must_put(i);
+    for (const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(round);
+         std::chrono::steady_clock::now() < end;) {
+    }
+    for (const SpillHandle h : handles) s.store->drop(h);
+    s.store->drain();
+    assert_int_equal(s.store->stats().stored_bytes, 0);
+  }
+}
+
 // Stores end while their workers are busy, and with pages in the queue.
 void spill_store__ends_at_any_time(void**) {
   for (uint32_t n_pages = 0; n_pages < 40; ++n_pages) {
@@ -570,6 +589,7 @@ int main() {
       cmocka_unit_test(spill_store__all_memory_is_planned),
       cmocka_unit_test(spill_store__refuses_what_cannot_be),
       cmocka_unit_test(spill_store__memory_and_threads_that_are_refused),
+      cmocka_unit_test(spill_store__pages_dropped_while_a_worker_has_them),
       cmocka_unit_test(spill_store__ends_at_any_time),
       cmocka_unit_test(spill_store__several_threads),
   };
