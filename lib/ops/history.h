@@ -44,15 +44,33 @@ struct HistoryView {
   uint32_t* list_of(uint32_t head, uint32_t kind) const {
     return lists + (size_t{head} * kHistoryKinds + kind) * list_capacity;
   }
+  // Makes a table's list of the `n` entries that it knows. False: it has no room for them.
+  bool list_above(uint32_t head, uint32_t kind, uint32_t n) const;
 };
 
+// Floats of the widest vector: lists and scratch have room for a whole one behind their end.
+inline constexpr uint32_t kVectorPad = 16;
+
+inline bool HistoryView::list_above(uint32_t head, uint32_t kind, uint32_t n) const {
+  HistoryTable& t = heads[head].table[kind];
+  const float* entries_here = entries_of(head, kind);
+  uint32_t* list = list_of(head, kind);
+  t.n_list = 0;
+  for (uint32_t i = 0; i < n; ++i) {
+    if (!(entries_here[i] > t.floor)) continue;
+    if (t.n_list + kVectorPad >= list_capacity) return false;
+    list[t.n_list++] = i;
+  }
+  return true;
+}
+
 struct HistoryRules {
-  uint32_t n_sink = 4;        // first tokens, always attended and in no table
-  uint32_t n_recent = 5;      // last tokens, always candidates
-  uint32_t n_rows = 20;       // last rows of a prompt that make new tables; fewer change the old ones by their part
-  float gamma = 0.95f;        // decay of a step
-  float eta = 0.95f;          // share of the sinks above which a head looks at nothing else; 1: never
-  float lambda = 0.2f;        // with by_threshold: height of the thresholds
+  uint32_t n_sink = 4;    // first tokens, always attended and in no table
+  uint32_t n_recent = 5;  // last tokens, always candidates
+  uint32_t n_rows = 20;   // last rows of a prompt that make new tables; fewer change the old ones by their part
+  float gamma = 0.95f;    // decay of a step
+  float eta = 0.95f;      // share of the sinks above which a head looks at nothing else; 1: never
+  float lambda = 0.2f;    // with by_threshold: height of the thresholds
   // Part of a head's candidates that comes from the table by position, the rest from that by distance; 0: more from the
   // table that stands out more.
   float position_share = 0.8f;
@@ -124,8 +142,6 @@ inline uint32_t list_target(const HistoryRules& rules, const HeadHistory& head, 
 }
 // A list is cut when it is longer.
 constexpr uint32_t longest_list(uint32_t target) { return target + target / 4 + 4; }
-// Floats of the widest vector: lists and scratch have room for a whole one behind their end.
-inline constexpr uint32_t kVectorPad = 16;
 // The longest that a list can be, which is just before it is cut.
 constexpr uint64_t list_room(const HistoryRules& rules, const HistorySize& most, uint64_t tokens) {
   if (rules.by_threshold) return tokens + kVectorPad;

@@ -5,10 +5,22 @@
 #include <span>
 
 #include "kv/page_codec.h"
+#include "models/attend.h"
 #include "runtime/session.h"
 #include "runtime/session_file.h"
 
 namespace weir {
+
+// Calls f(view) for the tables of each layer whose attention learns from its past, until one fails.
+template <class F>
+Status for_each_history(const Session& session, const Policy& policy, const Model& model, F&& f) {
+  const PolicyNeeds& needs = policy.needs();
+  for (uint32_t layer = needs.history_from_layer; needs.history.group != 0 && layer < model.config().n_layers;
+       ++layer) {
+    if (is_ruled(model.weights().layers[layer].attention)) WEIR_TRY(f(session.kv().history(layer)));
+  }
+  return {};
+}
 
 // The sections between header and end, in the order of the file, and the functions of `Who` that write or read what is
 // in them.
@@ -21,8 +33,12 @@ template <class Who>
 inline constexpr SectionPart<Who> kSectionParts[] = {
     {Section::kDescription, &Who::description}, {Section::kTokens, &Who::tokens}, {Section::kLogits, &Who::logits},
     {Section::kSampler, &Who::sampler},         {Section::kText, &Who::text},     {Section::kRows, &Who::rows},
-    {Section::kDigests, &Who::digests},         {Section::kPages, &Who::pages},
+    {Section::kDigests, &Who::digests},         {Section::kPages, &Who::pages},   {Section::kHistory, &Who::history},
 };
+// Whether a session has a section. Sessions have been saved without the last one since before there was one.
+inline bool has_section(Section section, const PolicyNeeds& needs) {
+  return section != Section::kHistory || needs.history.group != 0;
+}
 
 // Pages and digests of a session. On a device they pass through staging memory that is otherwise used while prompts are
 // read.

@@ -33,6 +33,7 @@ enum class Section : uint32_t {
   kRows = section_id("ROWS"),
   kDigests = section_id("DIGS"),
   kPages = section_id("PAGE"),
+  kHistory = section_id("HIST"),  // only where attention learns from its past
   kEnd = section_id("END!"),
 };
 

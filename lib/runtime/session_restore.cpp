@@ -25,6 +25,7 @@ class Session::Restorer final : ByteSource {
   Status run() {
     WEIR_TRY(in_.begin());
     for (const auto& [section, part] : kSectionParts<Restorer>) {
+      if (!has_section(section, s_.policy_->needs())) continue;
       WEIR_TRY(in_.begin_section(section));
       WEIR_TRY((this->*part)());
       WEIR_TRY(in_.end_section());
@@ -136,7 +137,61 @@ class Session::Restorer final : ByteSource {
     return {};
   }
 
+  Status history() {
+    return for_each_history(s_, *s_.policy_, *s_.model_, [this](const HistoryView& v) {
+      const HistoryShape& h = shape_.history;
+      const uint32_t most = n_tokens_ - std::min(n_tokens_, h.n_sink);
+      for (uint32_t kv_head = 0; kv_head < shape_.n_kv_heads; ++kv_head) {
+        uint32_t n_known = 0, n_summed = 0;
+        float fill = 0.0f;
+        WEIR_TRY(in_.number(n_known));
+        WEIR_TRY(in_.number(n_summed));
+        WEIR_TRY(in_.number(fill));
+        if (n_known > most || n_summed > n_tokens_)
+          return damaged("KV head %u knows %u and %u tokens of %u", kv_head, n_known, n_summed, n_tokens_);
+        if (!(fill >= least_fill() && fill <= most_fill(h.group)))
+          return damaged("KV head %u has lists of another length", kv_head);
+        v.n_known[kv_head] = n_known;
+        v.n_summed[kv_head] = n_summed;
+        v.fill[kv_head] = fill;
+        const size_t n = 2 * size_t{shape_.head_dim};
+        WEIR_TRY(in_.array(std::span(v.sums + kv_head * n, n), n, "sums"));
+        for (uint32_t head = kv_head * h.group; head < (kv_head + 1) * h.group; ++head)
+          WEIR_TRY(tables(v, head, n_known));
+      }
+      return Status();
+    });
+  }
+
  private:
+  // Weights are sorted by their bits, and their lists have room for what steps leave in them.
+  Status tables(const HistoryView& v, uint32_t head, uint32_t n_known) {
+    const auto is_weight = [](double x) { return std::isfinite(x) && !std::signbit(x); };
+    HeadHistory& h = v.heads[head];
+    double of_head[2];
+    WEIR_TRY(in_.array(std::span<double>(of_head), 2, "scales"));
+    h.scale = of_head[0];
+    h.spread = static_cast<float>(of_head[1]);
+    if (!(h.scale >= kLeastHistoryScale && h.scale <= 1.0) || !is_weight(h.spread))
+      return damaged("head %u has no scale", head);
+    for (uint32_t kind = 0; kind < kHistoryKinds; ++kind) {
+      HistoryTable& t = h.table[kind];
+      double sums[3];
+      WEIR_TRY(in_.array(std::span<double>(sums), 3, "sums"));
+      t.sum = sums[0];
+      t.sum2 = sums[1];
+      t.sum4 = sums[2];
+      WEIR_TRY(in_.number(t.floor));
+      const std::span<float> entries(v.entries_of(head, kind), n_known);
+      WEIR_TRY(in_.array(entries, n_known, "weights"));
+      const bool sound = t.floor >= 0.0f && std::all_of(entries.begin(), entries.end(), is_weight) &&
+                         std::isfinite(t.sum) && std::isfinite(t.sum2) && std::isfinite(t.sum4);
+      if (!sound) return damaged("head %u has weights that are none", head);
+      if (!v.list_above(head, kind, n_known)) return damaged("head %u has more weights than a list takes", head);
+    }
+    return {};
+  }
+
   Answer read(void* bytes, uint64_t n, uint64_t at, uint64_t& n_read) override {
     const weir_read_info info = {sizeof(weir_read_info), 0, at, n, bytes};
     return s_.call_out([&] { return fn_(user_, &info, &n_read); });

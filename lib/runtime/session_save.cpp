@@ -41,6 +41,7 @@ class Session::Saver final : ByteSink {
   Status run() {
     WEIR_TRY(out_.begin());
     for (const auto& [section, part] : kSectionParts<Saver>) {
+      if (!has_section(section, s_.policy_->needs())) continue;
       WEIR_TRY(out_.begin_section(section));
       WEIR_TRY((this->*part)());
       WEIR_TRY(out_.end_section());
@@ -138,7 +139,37 @@ class Session::Saver final : ByteSink {
     return {};
   }
 
+  // Lists are not saved: they are the entries above the floors.
+  Status history() {
+    return for_each_history(s_, *s_.policy_, *s_.model_, [this](const HistoryView& v) {
+      const uint32_t group = shape_.history.group;
+      for (uint32_t kv_head = 0; kv_head < shape_.n_kv_heads; ++kv_head) {
+        WEIR_TRY(out_.number(v.n_known[kv_head]));
+        WEIR_TRY(out_.number(v.n_summed[kv_head]));
+        WEIR_TRY(out_.number(v.fill[kv_head]));
+        const size_t n = 2 * size_t{shape_.head_dim};
+        WEIR_TRY(out_.array(std::span<const double>(v.sums + kv_head * n, n)));
+        for (uint32_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
+          WEIR_TRY(tables(v, head, v.n_known[kv_head]));
+      }
+      return Status();
+    });
+  }
+
  private:
+  Status tables(const HistoryView& v, uint32_t head, uint32_t n_known) {
+    const double of_head[] = {v.heads[head].scale, v.heads[head].spread};
+    WEIR_TRY(out_.array(std::span<const double>(of_head)));
+    for (uint32_t kind = 0; kind < kHistoryKinds; ++kind) {
+      const HistoryTable& t = v.heads[head].table[kind];
+      const double sums[] = {t.sum, t.sum2, t.sum4};
+      WEIR_TRY(out_.array(std::span<const double>(sums)));
+      WEIR_TRY(out_.number(t.floor));
+      WEIR_TRY(out_.array(std::span<const float>(v.entries_of(head, kind), n_known)));
+    }
+    return {};
+  }
+
   Answer write(const void* bytes, uint64_t n, uint64_t at) override {
     const weir_write_info info = {sizeof(weir_write_info), 0, at, n, bytes};
     return s_.call_out([&] { return fn_(user_, &info); });
@@ -207,8 +238,6 @@ class Session::Saver final : ByteSink {
 Status Session::save(weir_write_fn fn, void* user) {
   Entry entry(*this);
   WEIR_TRY(entry.status());
-  if (policy_->needs().history.group != 0)
-    return fail(WEIR_ERR_UNSUPPORTED, "a session whose attention learns from its past cannot be saved by this version");
   WEIR_TRY(host_tables());
   if (has_logits_) WEIR_TRY(current_logits());
   if (setup_.has_store()) store_.drain();  // what is compressed already does not depend on time

@@ -100,6 +100,8 @@ static const choice choices[] = {
     {"raas", {{"pin_prompt", "false"}}, 1, 128, 0, 600 << 10},
     {"h2o", {{"skip_layers", "1"}}, 1, 128, 0, 60 << 10}, /* full soon */
     {"sink", {{"positions", "abs"}, {"prompt", "snapkv"}, {"prompt_budget", "64"}}, 3, 128, 0, 600 << 10},
+    {"lfps", {{"skip_layers", "0"}}, 1, 32, 0, 0},
+    {"lfps", {{"candidates", "threshold"}, {"position_share", "1"}, {"skip_layers", "1"}}, 3, 32, 0, 0},
 };
 #define N_CHOICES (sizeof(choices) / sizeof(choices[0]))
 

@@ -98,7 +98,7 @@ static void close_second(second_runtime *other) {
 static void save__every_policy_goes_on_as_if_it_had_never_stopped(void **state) {
     const fixture *f = *state;
     second_runtime other = with_one_thread(SMALL_MODEL);
-    ASSERT_EVERY_POLICY_EXCEPT("lfps", choices, policy); /* below */
+    ASSERT_EVERY_POLICY(choices, policy);
     for (size_t i = 0; i < N_CHOICES; ++i) {
         round_trip(f->model, other.model, &choices[i], NULL);
         round_trip(f->model, other.model, &choices[i], &kSeeded);
@@ -536,22 +536,6 @@ static void save__in_the_middle_of_a_character(void **state) {
     weir_session_destroy(resumed);
 }
 
-/* What attention learned has no form in files yet: saving says so, writes nothing, and the session goes on. */
-static void save__learned_attention_is_refused(void **state) {
-    const fixture *f = *state;
-    static const choice kLearns = {"lfps", {{"skip_layers", "0"}}, 1, 32, 0, 0};
-    weir_session *session = session_of(f->model, &kLearns), *other = session_of(f->model, &kLearns);
-    file empty = {0};
-    converse(session);
-    converse(other);
-    assert_int_equal(weir_session_save(session, write_file, &empty), WEIR_ERR_UNSUPPORTED);
-    assert_non_null(strstr(weir_last_error(), "learns from its past"));
-    assert_int_equal(empty.n, 0);
-    assert_same_steps(session, other, 20, "lfps");
-    weir_session_destroy(session);
-    weir_session_destroy(other);
-}
-
 /* The tokens come back too, and so does what sampling options were set. */
 static void save__keeps_the_tokens(void **state) {
     const fixture *f = *state;
@@ -588,7 +572,6 @@ int main(void) {
         cmocka_unit_test(save__a_smaller_store_without_recall_drops_the_oldest),
         cmocka_unit_test(save__a_session_without_tokens),
         cmocka_unit_test(save__in_the_middle_of_a_character),
-        cmocka_unit_test(save__learned_attention_is_refused),
         cmocka_unit_test(save__keeps_the_tokens),
     };
     return cmocka_run_group_tests_name("save", tests, open_small, close_fixture);

@@ -42,7 +42,7 @@ struct Source {
 };
 
 bool is_name(const uint8_t* bytes) {
-  for (const char* name : {"DESC", "TOKN", "LOGT", "SAMP", "TEXT", "ROWS", "DIGS", "PAGE", "END!"}) {
+  for (const char* name : {"DESC", "TOKN", "LOGT", "SAMP", "TEXT", "ROWS", "DIGS", "PAGE", "HIST", "END!"}) {
     if (std::memcmp(bytes, name, 4) == 0) return true;
   }
   return false;
@@ -86,6 +86,8 @@ struct Target {
     add("quest", 64, mean_std, 2);
     add("h2o", 96, nullptr, 0);
     add("raas", 64, unpinned, 1, 1 << 20);
+    static const weir_key_value all_layers[] = {{"skip_layers", "0"}};
+    add("lfps", 32, all_layers, 1);
   }
 
   void add(const char* policy, uint32_t budget, const weir_key_value* some, uint32_t n, uint64_t spill_bytes = 0) {
