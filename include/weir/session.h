@@ -18,7 +18,8 @@ enum {
                                          weir_session_trace (weir/experimental.h); costs some speed and memory. Only
                                          where the processor computes attention. */
     WEIR_SESSION_HOST_ATTENTION = 2 /**< On a device: keys and values stay in host memory and the processor computes
-                                         attention; the device has the weights and computes everything else. For
+                                         the attention of steps; the device has the weights and computes everything
+                                         else, also most attention of prompts, over pages that pass through it. For
                                          contexts whose keys and values the device has no room for. Every policy and
                                          option works as on the CPU. lfps does it without this flag. On the CPU it
                                          changes nothing. @since 1.1 */
@@ -102,8 +103,8 @@ typedef struct weir_plan_info {
     uint64_t sampler_bytes;      /**< Sampler state, and the tokens of the conversation. */
     uint64_t session_bytes;      /**< The session object itself. */
     uint64_t staging_bytes;      /**< Host memory that a device copies from and to: the host's page tables and the ring
-                                      of page events, or with attention on the host a layer's activations. 0 on the
-                                      CPU. */
+                                      of page events, or with attention on the host activations, and two parts of a
+                                      layer's pages on their way. 0 on the CPU. */
     uint64_t spill_bytes;        /**< Host memory of the store of pages outside the KV pool: its pages, the queue to
                                       its compression and all that this needs. Else 0. */
     uint64_t library_bytes;      /**< What vendor libraries reserve; 0, as no backend of this version uses one. */
@@ -500,17 +501,20 @@ WEIR_API weir_status weir_session_step(weir_session *session, weir_token token);
  *  logits are exactly those of weir_session_step. In larger groups matrix multiplications sum in another order: after
  *  one step logits differ by 1e-4 to 1e-3 of their size, as they do between prefill and steps.
  *
- *  On a GPU a group has at most 8 sessions. A matrix is read more than once if it is so wide that the sessions' inputs
- *  do not fit into an SM's shared memory together. A group's step is a CUDA graph. It is recorded, before any group
- *  steps, when these sessions were not a group in this order before, or not lately, and when one of them begins to
- *  select pages. The driver allocates memory for the graph, which neither passes through the hooks nor is counted.
+ *  With attention on the host they go through the layers as on the CPU, in groups of at most 8, each matrix for all of
+ *  a group. On a GPU a group has at most 8 sessions. A matrix is read more than once if it is so wide that the
+ *  sessions' inputs do not fit into an SM's shared memory together. A group's step is a CUDA graph. It is recorded,
+ *  before any group steps, when these sessions were not a group in this order before, or not lately, and when one of
+ *  them begins to select pages. The driver allocates memory for the graph, which neither passes through the hooks nor
+ *  is counted.
  *
  *  @param sessions   in, [n_sessions] different sessions of one model, all on one device
  *  @param tokens     in, [n_sessions] ids in [0, vocab_size): tokens[i] goes to sessions[i]
  *  @param n_sessions 1..4096
  *  @return WEIR_OK
  *          WEIR_ERR_INVALID_ARG   NULL, also in the list; n_sessions or an id out of range; a session twice, two models
- *                                 or two devices: the message names the entries of the list; nothing changed
+ *                                 or two devices, or only some with attention on the host: the message names the
+ *                                 entries of the list; nothing changed
  *          WEIR_ERR_CONTEXT_FULL  the context of a session is full, the message names it; nothing changed
  *          WEIR_ERR_BUDGET, WEIR_ERR_IO, WEIR_ERR_FORMAT
  *                                 as of weir_session_step for any of the sessions; nothing appended anywhere, all
@@ -653,8 +657,8 @@ WEIR_API weir_status weir_session_unpin(weir_session *session, uint32_t first, u
 /** Stop the call that runs in this session, or else the next one: a prefill, step or generate, or a weir_step_many that
  *  has the session in its list.
  *
- *  A prefill ends before its next chunk (batch_tokens), on the CPU also between two layers of one; a GPU mostly
- *  finishes the chunk that it was given. A generate ends before its next token.
+ *  A prefill ends before its next chunk (batch_tokens), on the CPU and with attention on the host also between two
+ *  layers of one; a GPU alone mostly finishes the chunk that it was given. A generate ends before its next token.
  *
  *  The cancel stays until a call has ended with WEIR_ERR_CANCELLED because of it, or weir_session_clear_cancel or
  *  weir_session_reset takes it back. A call that fails for another reason, is stopped by its callback, or finishes

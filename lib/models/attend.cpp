@@ -169,8 +169,9 @@ Status attend_step(Step& s, const Attention& attention, AttnPagedArgs attn, uint
 // recalls pages.
 Status attend_chunk(Step& s, const Attention& attention, AttnPagedArgs attn, uint32_t layer) {
   attn.lse = is_ruled(attention) ? s.b.lse : nullptr;
-  if (is_ruled(attention) && has_cold_pages(s, layer)) return attend_chunk_cold(s, attn, layer);
-  if (attends_on_device(s, attn, layer)) {
+  const bool on_device = attends_on_device(s, attn);
+  if (!on_device && is_ruled(attention) && has_cold_pages(s, layer)) return attend_chunk_cold(s, attn, layer);
+  if (on_device) {
     WEIR_TRY(attend_chunk_on_device(s, attn, layer));
   } else {
     WEIR_TRY(s.backend->ops.attn_paged(s.cx, attn));

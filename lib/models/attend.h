@@ -50,7 +50,7 @@ Status attend_chunk_cold(Step& step, AttnPagedArgs attn, uint32_t layer);
 
 // Whether the device attends a chunk over pages that stay on the host, and that attention: the output stays there, and
 // attn.lse becomes the host's (attend_device.cpp).
-bool attends_on_device(const Step& step, const AttnPagedArgs& attn, uint32_t layer);
+bool attends_on_device(const Step& step, const AttnPagedArgs& attn);
 Status attend_chunk_on_device(Step& step, AttnPagedArgs attn, uint32_t layer);
 
 // Runs the stage for the session of `step`. Its rows of q, k, v and o begin at row `row` of the buffers `b`.

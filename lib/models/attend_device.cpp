@@ -39,22 +39,37 @@ struct Part {
         pages(reinterpret_cast<uint16_t*>(base + table_bytes(n_kv_heads, n_rows))) {}
 };
 
+// Of the part's rows, those whose pages are not in the pool. A page that is lost has no tokens there.
+Status read_cold(const Step& s, const KvView& kv, uint32_t layer, uint32_t first, uint32_t n_rows, const Part& part) {
+  for (uint32_t head = 0; s.cold != nullptr && head < kv.n_kv_heads; ++head) {
+    for (uint32_t i = 0; i < part.n_pages[head]; ++i) {
+      if (kv.slots[size_t{head} * kv.capacity + first + i] != kNoSlot) continue;
+      const size_t to = size_t{head} * n_rows + i;
+      if (!s.cold->read(layer * kv.n_kv_heads + head, first + i, part.pages + to * kv.page_elements()))
+        part.len[to] = 0;
+    }
+  }
+  return s.cold != nullptr ? s.cold->failure() : Status();
+}
+
 // Rows [first, first + n_rows) of every stream, as far as there are any.
-void gather(ThreadPool& pool, const KvView& kv, uint32_t first, uint32_t n_rows, const Part& part) {
+Status gather(const Step& s, const KvView& kv, uint32_t layer, uint32_t first, uint32_t n_rows, const Part& part) {
   const size_t page = kv.page_elements();
   const uint32_t pieces = (n_rows + kRowsAtOnce - 1) / kRowsAtOnce;
   for (uint32_t head = 0; head < kv.n_kv_heads; ++head)
     part.n_pages[head] = std::min(n_rows, kv.n_pages[head] - std::min(kv.n_pages[head], first));
-  pool.parallel_for(size_t{kv.n_kv_heads} * pieces, [&](size_t task, size_t) {
+  s.cx.pool->parallel_for(size_t{kv.n_kv_heads} * pieces, [&](size_t task, size_t) {
     const auto head = static_cast<uint32_t>(task / pieces), begin = static_cast<uint32_t>(task % pieces) * kRowsAtOnce;
     for (uint32_t i = begin; i < std::min(begin + kRowsAtOnce, part.n_pages[head]); ++i) {
       const size_t to = size_t{head} * n_rows + i, from = size_t{head} * kv.capacity + first + i;
       part.slots[to] = static_cast<uint32_t>(to);
       part.first_pos[to] = kv.first_pos[from];
       part.len[to] = kv.len[from];
-      std::memcpy(part.pages + to * page, kv.pool + kv.slots[from] * page, page * sizeof(uint16_t));
+      if (kv.slots[from] != kNoSlot)
+        std::memcpy(part.pages + to * page, kv.pool + kv.slots[from] * page, page * sizeof(uint16_t));
     }
   });
+  return read_cold(s, kv, layer, first, n_rows, part);
 }
 
 }  // namespace
@@ -72,9 +87,8 @@ void DeviceWindow::lay_out(const KvView& kv, uint32_t most_rows, uint32_t n_head
   part_out = device.take<float>(n * kv.head_dim);
 }
 
-bool attends_on_device(const Step& s, const AttnPagedArgs& attn, uint32_t layer) {
-  return s.device != nullptr && s.device->window.n_rows != 0 && attn.n_tok >= kLeastRows && attn.q_sink == nullptr &&
-         attn.head_windows == nullptr && !has_cold_pages(s, layer);
+bool attends_on_device(const Step& s, const AttnPagedArgs& attn) {
+  return s.device != nullptr && s.device->window.n_rows != 0 && attn.n_tok >= kLeastRows;
 }
 
 Status attend_chunk_on_device(Step& s, AttnPagedArgs attn, uint32_t layer) {
@@ -92,7 +106,7 @@ Status attend_chunk_on_device(Step& s, AttnPagedArgs attn, uint32_t layer) {
   const uint32_t all_rows = *std::max_element(kv.n_pages, kv.n_pages + kv.n_kv_heads);
   for (uint32_t first = 0, half = 0; first < all_rows; first += w.n_rows, half ^= 1) {
     const uint32_t n_rows = std::min(w.n_rows, all_rows - first);
-    gather(*s.cx.pool, kv, first, n_rows, Part(w.gathered[half], kv.n_kv_heads, n_rows));
+    WEIR_TRY(gather(s, kv, layer, first, n_rows, Part(w.gathered[half], kv.n_kv_heads, n_rows)));
     WEIR_TRY(d.wait());  // for the part before: this one takes its place
     WEIR_TRY(d.copy(w.part, w.gathered[half], part_bytes(kv, n_rows)));
     const Part part(w.part, kv.n_kv_heads, n_rows);
@@ -105,7 +119,7 @@ Status attend_chunk_on_device(Step& s, AttnPagedArgs attn, uint32_t layer) {
     carry.first = first == 0;
     carry.last = first + n_rows == all_rows;
     attn.lse = lse != nullptr ? w.lse : nullptr;
-    WEIR_TRY(d.backend->ops.attn_paged(d.cx, attn));
+    WEIR_TRY(d.named(d.backend->ops.attn_paged(d.cx, attn)));
   }
   d.has_output = true;
   if (lse == nullptr) return {};

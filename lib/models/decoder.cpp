@@ -21,11 +21,14 @@ struct Rows {
   OpContext& cx;
   const StepBuffers& b;
   const ModelWeights& weights;
+  const DeviceRows* device;
+
+  Status named(Status status) const { return device == nullptr ? status : device->named(status); }
 };
 
 Rows rows_of(Step& s) {
-  if (s.device != nullptr) return {s.device->backend->ops, s.device->cx, s.device->b, *s.device->weights};
-  return {s.backend->ops, s.cx, s.b, s.model->weights()};
+  if (s.device != nullptr) return {s.device->backend->ops, s.device->cx, s.device->b, *s.device->weights, s.device};
+  return {s.backend->ops, s.cx, s.b, s.model->weights(), nullptr};
 }
 
 // Each session attends for itself. With a device, q, k and v come from it before and o goes to it after.
@@ -46,10 +49,9 @@ Status run_attention(const StepGroup& group, uint32_t layer) {
   return s.device->copy(s.device->b.o, s.b.o, q_elements * sizeof(float));
 }
 
-// A stage over all rows of the pass. Matrices take the rows of all sessions together.
-Status run_stage(const StepGroup& group, uint32_t layer, const Stage& stage) {
+// A stage that is not attention, over all rows of the pass. Matrices take the rows of all sessions together.
+Status run_rows(const StepGroup& group, const Rows& rows, uint32_t layer, const Stage& stage) {
   Step& s = *group.steps[0];
-  const Rows rows = rows_of(s);
   const OpTable& ops = rows.ops;
   OpContext& cx = rows.cx;
   const StepBuffers& b = rows.b;
@@ -81,11 +83,16 @@ Status run_stage(const StepGroup& group, uint32_t layer, const Stage& stage) {
     case Stage::Kind::kExperts:
       return ops.experts(cx, experts_args(rows.weights.layers[layer], stage, x, n_tok, b.x));
     case Stage::Kind::kAttend:
-      return run_attention(group, layer);
     case Stage::Kind::kNorm:
       break;
   }
   return {};
+}
+
+Status run_stage(const StepGroup& group, uint32_t layer, const Stage& stage) {
+  if (stage.kind == Stage::Kind::kAttend) return run_attention(group, layer);
+  const Rows rows = rows_of(*group.steps[0]);
+  return rows.named(run_rows(group, rows, layer, stage));
 }
 
 void fill_rope(Step& s) {
@@ -193,6 +200,7 @@ Status open_device(const StepGroup& group, const int32_t*& tokens) {
   const uint32_t n_tok = n_tokens_of(group);
   set_key_rows(s.model->config(), n_tok, s.b);
   set_key_rows(s.model->config(), n_tok, s.device->b);
+  s.device->has_output = false;  // a pass that failed may have left one
   WEIR_TRY(s.device->copy(s.device->tokens, tokens, n_tok * sizeof(int32_t)));
   tokens = s.device->tokens;
   return {};
@@ -204,7 +212,8 @@ Status run_all_layers(const StepGroup& group) {
   const int32_t* tokens = s.tokens;
   if (s.device != nullptr) WEIR_TRY(open_device(group, tokens));
   const Rows rows = rows_of(s);
-  WEIR_TRY(rows.ops.embed(rows.cx, {rows.b.x, rows.weights.token_embd, tokens, n_tokens_of(group), c.embedding_scale}));
+  WEIR_TRY(rows.named(
+      rows.ops.embed(rows.cx, {rows.b.x, rows.weights.token_embd, tokens, n_tokens_of(group), c.embedding_scale})));
   for (uint32_t layer = 0; layer < c.n_layers; ++layer) {
     WEIR_TRY(check_cancel(group, layer));
     for (const Stage& stage : rows.weights.layers[layer].stages()) WEIR_TRY(run_stage(group, layer, stage));
@@ -228,7 +237,8 @@ Status run_all_logits(const StepGroup& group) {
   const ModelConfig& c = s.model->config();
   const StepBuffers& b = rows.b;
   const float* last = b.x + size_t{n_tokens_of(group) - group.n} * c.d_model;
-  WEIR_TRY(rows.ops.rms_norm(rows.cx, {b.h, last, rows.weights.output_norm, group.n, c.d_model, c.norm_eps}));
+  WEIR_TRY(
+      rows.named(rows.ops.rms_norm(rows.cx, {b.h, last, rows.weights.output_norm, group.n, c.d_model, c.norm_eps})));
   // A matrix multiplication writes its rows one after another, but each session has its own logits. So the rows go to
   // g, which is free now and takes as many as it has room for, and from there to the sessions.
   const auto room =
@@ -236,11 +246,13 @@ Status run_all_logits(const StepGroup& group) {
   for (uint32_t done = 0; done < group.n; done += room) {
     const uint32_t n = std::min(room, group.n - done);
     float* y = n > 1 ? b.g : s.device != nullptr ? b.logits : group.steps[done]->b.logits;
-    WEIR_TRY(rows.ops.matmul(
-        rows.cx, {{{rows.weights.output, nullptr, y, false}, {}, {}}, 1, b.h + size_t{done} * c.d_model, n}));
+    const MatmulArgs product = {
+        {{rows.weights.output, nullptr, y, false}, {}, {}}, 1, b.h + size_t{done} * c.d_model, n};
+    WEIR_TRY(rows.named(rows.ops.matmul(rows.cx, product)));
     for (uint32_t i = 0; i < n; ++i) {
       float* const logits = y + size_t{i} * c.vocab_size;
-      if (c.logit_soft_cap != 0.0f) WEIR_TRY(rows.ops.soft_cap(rows.cx, {logits, c.vocab_size, c.logit_soft_cap}));
+      if (c.logit_soft_cap != 0.0f)
+        WEIR_TRY(rows.named(rows.ops.soft_cap(rows.cx, {logits, c.vocab_size, c.logit_soft_cap})));
       WEIR_TRY(take_logits(group, done + i, logits));
     }
   }

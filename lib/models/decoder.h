@@ -89,6 +89,8 @@ class DeviceRows {
   // Copies between the device and the host after the ops and copies before. Host memory is in use until wait().
   virtual Status copy(void* to, const void* from, uint64_t bytes) = 0;
   virtual Status wait() = 0;
+  // What an op of `backend` returned, with the device's message.
+  virtual Status named(Status status) const = 0;
 
  protected:
   ~DeviceRows() = default;

@@ -46,6 +46,8 @@ Status Session::take_device_rows(const SessionPools& measured) {
 // Attention by the host's clock, and all the rest, waiting and copying included.
 Status Session::profile_split_step(weir_token token, double* seconds) {
   std::fill_n(seconds, kParts, 0.0);
+  if (kv_.n_tokens() == policy_->needs().context_tokens)
+    return fail(WEIR_ERR_CONTEXT_FULL, "measuring takes one of the %u positions, none is free", kv_.n_tokens());
   const uint64_t started = now_ns();
   WEIR_TRY(run_step(token));
   seconds[kPartAttention] = static_cast<double>(step_.attention_ns) * 1e-9;

@@ -116,6 +116,19 @@ Status check_device_attention(const weir_session_options& o, const PolicyNeeds& 
   return {};
 }
 
+// Whether a device has the ops of everything but attention.
+Status check_row_ops(const Backend& backend, const ModelConfig& c) {
+  const OpTable& ops = backend.ops;
+  const char* missing = ops.embed == nullptr                                  ? "embed"
+                        : ops.rms_norm == nullptr                             ? "rms_norm"
+                        : ops.matmul == nullptr                               ? "matmul"
+                        : ops.glu_matmul == nullptr                           ? "glu_matmul"
+                        : ops.experts == nullptr && c.n_experts != 0          ? "experts"
+                        : ops.soft_cap == nullptr && c.logit_soft_cap != 0.0f ? "soft_cap"
+                                                                              : nullptr;
+  return missing == nullptr ? Status() : fail(WEIR_ERR_UNSUPPORTED, "backend %s has no op %s", backend.name, missing);
+}
+
 // The backend that the options ask for; WEIR_DEVICE_AUTO takes an available device that can run this session, else the
 // CPU. Attention is computed on the host if the options say so, or the policy knows no other way.
 Status find_backend(const weir_session_options& o, const Model& model, const PolicyNeeds& needs, bool has_heads,
@@ -134,6 +147,7 @@ Status find_backend(const weir_session_options& o, const Model& model, const Pol
     WEIR_TRY(check_traits(model.config().traits, module->backend->traits, module->backend->name));
     WEIR_TRY(from_module(*module, on_host ? module->check_session(model.config(), PolicyNeeds(), StepRules())
                                           : module->check_session(model.config(), needs, setup.rules)));
+    if (on_host) WEIR_TRY(check_row_ops(*module->backend, model.config()));
     WEIR_TRY(DeviceWeights::check(*module, model));
     // AUTO falls back to the CPU where the model can never fit on the device, or the device was lost.
     DeviceInfo info = {};

@@ -102,7 +102,11 @@ Status Session::run_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_l
   const ThreadPool::Lease lease(pool_);
   Step* const step = &step_;
   WEIR_TRY(run_layers({&step, 1}));
-  if (step_.want_logits) WEIR_TRY(run_logits({&step, 1}));
+  if (step_.want_logits) {
+    const Status status = run_logits({&step, 1});
+    if (!status.ok()) has_logits_ = false;  // some of them may be new
+    WEIR_TRY(status);
+  }
   const uint32_t first = kv_.n_tokens();
   reservation.commit();
   seal(first);

@@ -56,6 +56,7 @@ class ModuleRows final : public DeviceRows {
     return from_module(*module, module->enqueue_copy(to, from, bytes));
   }
   Status wait() override { return from_module(*module, module->wait()); }
+  Status named(Status status) const override { return from_module(*module, status); }
 };
 
 // Sessions by index, in whatever array the caller holds them.

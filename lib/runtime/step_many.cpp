@@ -23,11 +23,11 @@ Status for_each_group(uint32_t n, Room&& room, F&& f) {
   return {};
 }
 
-// A module's failure, naming the `n` sessions it concerns by their indices in the caller's list.
-Status failed_for(const DeviceModule& module, Status status, uint32_t first, uint32_t n) {
+// A device's failure, naming the `n` sessions it concerns by their indices in the caller's list.
+Status failed_for(const char* text, Status status, uint32_t first, uint32_t n) {
   if (status.ok()) return status;
-  if (n == 1) return fail(status.code(), "sessions[%u]: %s", first, module.last_error());
-  return fail(status.code(), "sessions[%u] to sessions[%u]: %s", first, first + n - 1, module.last_error());
+  if (n == 1) return fail(status.code(), "sessions[%u]: %s", first, text);
+  return fail(status.code(), "sessions[%u] to sessions[%u]: %s", first, first + n - 1, text);
 }
 
 }  // namespace
@@ -125,12 +125,17 @@ Status Session::step_many(const SessionList& sessions, const weir_token* tokens,
 // All groups go through the layers before the logits of any are computed, so that a cancel or a failure leaves all
 // logits as they were. The logits need no more room than the matrix multiplications of the layers had.
 Status Session::decode_together(const SessionList& sessions, uint32_t n) {
-  const auto room = [&](uint32_t first) { return std::min(sessions[first].step_.b.max_tok, kMostRows); };
+  const auto room = [&](uint32_t first) {
+    const Step& step = sessions[first].step_;
+    return std::min(step.b.max_tok, step.device != nullptr ? kMostTogether : kMostRows);
+  };
   const auto run = [&](Status (*part)(const StepGroup&)) {
     return for_each_group(n, room, [&](uint32_t first, uint32_t n_group) {
       Step* steps[kMostRows];
       for (uint32_t i = 0; i < n_group; ++i) steps[i] = &sessions[first + i].step_;
-      return part({steps, n_group});
+      const Status status = part({steps, n_group});
+      const bool failed_there = status.code() == WEIR_ERR_DEVICE_LOST || status.code() == WEIR_ERR_OUT_OF_MEMORY;
+      return failed_there ? failed_for(last_error_text(), status, first, n_group) : status;
     });
   };
   const ThreadPool::Lease lease(sessions[0].pool_);
@@ -186,18 +191,21 @@ Status Session::run_together(const SessionList& sessions, const weir_token* toke
 Status Session::run_device_together(const SessionList& sessions, const weir_token* tokens, uint32_t n) {
   const uint64_t started = now_ns();
   const DeviceModule& module = *sessions[0].module_;
+  const auto named = [&](Status status, uint32_t first, uint32_t n_failed) {
+    return failed_for(status.ok() ? "" : module.last_error(), status, first, n_failed);
+  };
   WEIR_TRY(check_devices(sessions, n));
   for (uint32_t i = 0; i < n; ++i) {
     const Status prepared = sessions[i].prepare_copies(1);
     if (!prepared.ok()) return fail(prepared.code(), "sessions[%u]: %s", i, last_error_text());
-    WEIR_TRY(failed_for(module, sessions[i].put_device_tables(), i, 1));
+    WEIR_TRY(named(sessions[i].put_device_tables(), i, 1));
   }
   const auto for_each_device_group = [&](auto&& f) {
     const auto room = [](uint32_t) { return kMostTogether; };
     return for_each_group(n, room, [&](uint32_t first, uint32_t n_group) {
       DeviceSession* group[kMostTogether];
       for (uint32_t i = 0; i < n_group; ++i) group[i] = sessions[first + i].device_;
-      return failed_for(module, f(group, first, n_group), first, n_group);
+      return named(f(group, first, n_group), first, n_group);
     });
   };
   WEIR_TRY(for_each_device_group(

@@ -93,6 +93,7 @@ Status info(DeviceInfo& info) {
 std::mutex g_mutex;
 uint32_t g_calls_until_failure = 0;                // 0: never
 std::vector<std::span<const std::byte>> g_memory;  // of the device
+std::vector<void*> g_pinned;
 
 Status count_call(const char* what) {
   if (g_calls_until_failure == 0 || --g_calls_until_failure != 0) return {};
@@ -115,8 +116,16 @@ Status release(void* device) {
   std::free(device);
   return {};
 }
-Status pin(void*, uint64_t) { return {}; }
-Status unpin(void*) { return {}; }
+Status pin(void* host, uint64_t) {
+  const std::lock_guard lock(g_mutex);
+  WEIR_TRY(count_call("pinning"));
+  g_pinned.push_back(host);
+  return {};
+}
+Status unpin(void* host) {
+  const std::lock_guard lock(g_mutex);
+  return std::erase(g_pinned, host) == 1 ? Status() : fail(WEIR_ERR_INTERNAL, "the host module has not pinned this");
+}
 Status copy_in(void* device, const void* host, uint64_t bytes) {
   std::memcpy(device, host, bytes);
   return {};
@@ -125,12 +134,15 @@ Status fill(void* device, uint8_t value, uint64_t bytes) {
   std::memset(device, value, bytes);
   return {};
 }
-// Copies take what is there when they are asked for. What goes to the host arrives when that waits, no earlier.
-struct Arrival {
+// Copies take what is there when they are asked for. What goes to the host arrives when that waits, no earlier, and is
+// spoilt when waiting fails. What comes from there must still be the same then.
+struct Copy {
   void* to;
+  const void* from;
   std::vector<std::byte> bytes;
+  bool is_in;
 };
-std::vector<Arrival> g_arrivals;
+std::vector<Copy> g_copies;
 
 Status enqueue_copy(void* to, const void* from, uint64_t bytes) {
   const std::lock_guard lock(g_mutex);
@@ -139,16 +151,27 @@ Status enqueue_copy(void* to, const void* from, uint64_t bytes) {
   const bool is_in = std::any_of(g_memory.begin(), g_memory.end(), [&](const auto& memory) {
     return to >= memory.data() && to < memory.data() + memory.size();
   });
-  is_in ? (void)std::memcpy(to, from, bytes) : g_arrivals.push_back({to, {begin, begin + bytes}});
+  if (is_in) std::memcpy(to, from, bytes);
+  g_copies.push_back({to, from, {begin, begin + bytes}, is_in});
   return {};
 }
 
 Status wait() {
   const std::lock_guard lock(g_mutex);
-  WEIR_TRY(count_call("waiting"));
-  for (const Arrival& arrival : g_arrivals) std::memcpy(arrival.to, arrival.bytes.data(), arrival.bytes.size());
-  g_arrivals.clear();
-  return {};
+  const Status status = count_call("waiting");
+  bool is_same = true;
+  for (const Copy& copy : g_copies) {
+    if (copy.is_in) {
+      is_same = is_same && std::memcmp(copy.from, copy.bytes.data(), copy.bytes.size()) == 0;
+    } else if (status.ok()) {
+      std::memcpy(copy.to, copy.bytes.data(), copy.bytes.size());
+    } else {
+      std::memset(copy.to, 0xFF, copy.bytes.size());
+    }
+  }
+  g_copies.clear();
+  WEIR_TRY(status);
+  return is_same ? Status() : fail(WEIR_ERR_INTERNAL, "host memory has changed while it was copied from");
 }
 
 void* stream() { return nullptr; }
@@ -162,10 +185,24 @@ Status create_session(void* place, const DeviceSessionArgs& args, DeviceSession*
 Status prepare_many(DeviceSession* const*, uint32_t) { return computes_nothing(); }
 Status step_many(DeviceSession* const*, const int32_t*, uint32_t) { return computes_nothing(); }
 
+// An op of the processor, which may fail when it is told to.
+template <auto kOp, class Args>
+Status counted_op(OpContext& cx, const Args& a) {
+  {
+    const std::lock_guard lock(g_mutex);
+    WEIR_TRY(count_call("an op"));
+  }
+  return (cpu_backend().ops.*kOp)(cx, a);
+}
+
 const DeviceModule& module() {
   static const Backend backend = {"host",
                                   WEIR_DEVICE_CUDA,
-                                  cpu_backend().ops,
+                                  {
+#define WEIR_OP(name, Args) counted_op<&OpTable::name, Args>,
+#include "ops/ops.inc"
+#undef WEIR_OP
+                                  },
                                   cpu_backend().scratch_bytes,
                                   [] { return "none"; },
                                   cpu_backend().traits};
@@ -199,11 +236,11 @@ const DeviceModule& module() {
 }  // namespace
 }  // namespace weir
 
-// Lets the n-th allocation, queued copy or wait from now on fail; 0: none.
-extern "C" __attribute__((visibility("default"))) void weir_host_module_fail_at(uint32_t n) {
+// Lets the n-th allocation, pinning, op, queued copy or wait from now on fail; 0: none. Returns how much is pinned.
+extern "C" __attribute__((visibility("default"))) size_t weir_host_module_fail_at(uint32_t n) {
   const std::lock_guard lock(weir::g_mutex);
   weir::g_calls_until_failure = n;
-  weir::g_arrivals.clear();
+  return weir::g_pinned.size();
 }
 
 extern "C" __attribute__((visibility("default"))) const weir::DeviceModule* weir_device_module(uint32_t version) {

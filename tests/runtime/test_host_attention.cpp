@@ -3,6 +3,7 @@
 // crosses to the host arrives when the library waits, no earlier.
 #include <dlfcn.h>
 
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <set>
@@ -218,6 +219,21 @@ void host_attention__steps_together(void**) {
       assert_alike(alone[s], together[s], "session " + std::to_string(s));
     }
   }
+  // More sessions than a pass on a device takes have the bits of steps alone all the same.
+  std::vector<Session> many;
+  std::vector<weir_session*> list;
+  std::vector<weir_token> same;
+  for (uint32_t i = 0; i < 11; ++i) {
+    many.push_back(open_session(m, options_of(kRows[0], WEIR_DEVICE_CUDA, WEIR_SESSION_HOST_ATTENTION)));
+    list.push_back(many.back().get());
+    same.push_back(token(i));
+    assert_ok(prefill(many.back(), i, 20));
+  }
+  assert_ok(weir_step_many(list.data(), same.data(), 11));
+  const Session host = open_session(m, options_of(kRows[0], WEIR_DEVICE_CPU, 0));
+  assert_ok(prefill(host, 10, 20));
+  assert_ok(weir_session_step(host.get(), same[10]));
+  assert_alike(host, many[10], "of eleven");
   const Session on_device = open_session(m, options_of(kRows[0], WEIR_DEVICE_CUDA, 0));
   weir_session* mixed[] = {together[0].get(), on_device.get()};
   const weir_token tokens[] = {30, 30};
@@ -274,30 +290,44 @@ void host_attention__traces(void**) {
   assert_int_equal(n_layers, info.n_layers);
 }
 
-// Every allocation, copy and wait fails once. The call says so and appends nothing, and the session goes on as if it
-// had not been made.
+// There are none, or they are numbers.
+void assert_sound_logits(const Session& session) {
+  const float* logits = nullptr;
+  uint32_t n = 0;
+  const weir_status status = weir_session_logits(session.get(), &logits, &n);
+  if (status != WEIR_OK) assert_int_equal(status, WEIR_ERR_STATE);
+  for (uint32_t i = 0; i < n; ++i) assert_true(std::isfinite(logits[i]));
+}
+
+// Every allocation, op, copy and wait fails once. The call says so and appends nothing, and the session goes on as if
+// it had not been made.
 void host_attention__survives_failures(void**) {
   void* const module = dlopen(WEIR_HOST_MODULE "/libweir_cuda.so", RTLD_NOW);
   assert_non_null(module);
-  const auto fail_at = reinterpret_cast<void (*)(uint32_t)>(dlsym(module, "weir_host_module_fail_at"));
+  const auto fail_at = reinterpret_cast<size_t (*)(uint32_t)>(dlsym(module, "weir_host_module_fail_at"));
   assert_non_null(fail_at);
+  const size_t n_pinned = fail_at(0);
   const Models m(kSmallModel);
-  const weir_session_options options = options_of(kRows[0], WEIR_DEVICE_CUDA, WEIR_SESSION_HOST_ATTENTION);
+  const Row observes = {"h2o", {{"skip_layers", "0"}}, 448};  // and lets nothing leave
+  const weir_session_options options = options_of(observes, WEIR_DEVICE_CUDA, WEIR_SESSION_HOST_ATTENTION);
   weir_session* handle = nullptr;
-  uint32_t n_refused = 0;
-  for (fail_at(1); weir_session_create(m.model, &options, &handle) != WEIR_OK; fail_at(++n_refused + 1)) {
-    assert_null(handle);
+  for (const uint32_t n : {1u, 2u, 2u}) {  // the weights, which then stay, the activations, pinning
+    fail_at(n);
+    assert_int_equal(weir_session_create(m.model, &options, &handle), WEIR_ERR_DEVICE_LOST);
     assert_non_null(std::strstr(weir_last_error(), "as it was told"));
+    assert_null(handle);
+    assert_int_equal(fail_at(0), n_pinned);
   }
-  fail_at(0);
-  assert_int_equal(n_refused, 2);  // the weights, the activations
-  const Session split(handle), host = open_session(m, options_of(kRows[0], WEIR_DEVICE_CPU, 0));
+  assert_ok(weir_session_create(m.model, &options, &handle));
+  assert_int_equal(fail_at(0), n_pinned + 1);
+  const Session split(handle), host = open_session(m, options_of(observes, WEIR_DEVICE_CPU, 0));
   const auto fails_and_works = [&](const auto& call) {
     const uint32_t before = n_tokens(split);
     uint32_t n = 1;
     for (fail_at(n); call(split) != WEIR_OK; fail_at(++n)) {
-      assert_non_null(std::strstr(weir_last_error(), "as it was told"));
+      if (std::strstr(weir_last_error(), "as it was told") == nullptr) fail_msg("call %u: %s", n, weir_last_error());
       if (n_tokens(split) != before) fail_msg("tokens were appended when call %u failed", n);
+      assert_sound_logits(split);
     }
     fail_at(0);
     assert_true(n > 4);
@@ -308,6 +338,18 @@ void host_attention__survives_failures(void**) {
   for (uint32_t i = 0; i < 3; ++i)
     fails_and_works([i](const Session& session) { return weir_session_step(session.get(), token(i)); });
   fails_and_works([](const Session& session) { return prefill(session, 7, 70); });
+  // A prompt that fails at any point leaves nothing for the step after it.
+  for (uint32_t n = 1;; ++n) {
+    assert_ok(weir_session_reset(split.get()));
+    assert_ok(weir_session_reset(host.get()));
+    for (const Session* session : {&split, &host}) assert_ok(prefill(*session, 0, 40));
+    fail_at(n);
+    const weir_status status = prefill(split, 5, 40);
+    fail_at(0);
+    if (status == WEIR_OK) break;
+    for (const Session* session : {&split, &host}) assert_ok(weir_session_step(session->get(), 30));
+    assert_alike(host, split, "a step after a prompt that failed");
+  }
   dlclose(module);
 }
 
