@@ -153,16 +153,24 @@ Status release(void* device) {
   return {};
 }
 
-Status pin(void* host, uint64_t bytes) {
+Status allocate_staging(std::pmr::memory_resource& memory, uint64_t bytes, void** out) {
+  *out = nullptr;
+  void* const host = memory.allocate(bytes, kStagingAlignment);
   const OnDevice on_device;
-  WEIR_CUDA_TRY(cudaHostRegister(host, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable),
-                "pinning host memory");
+  const cudaError_t pinned = cudaHostRegister(host, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable);
+  if (pinned != cudaSuccess) {
+    memory.deallocate(host, bytes, kStagingAlignment);
+    return cuda_status(pinned, "pinning host memory");
+  }
+  *out = host;
   return {};
 }
 
-Status unpin(void* host) {
+Status release_staging(std::pmr::memory_resource& memory, void* staging, uint64_t bytes) {
   const OnDevice on_device;
-  WEIR_CUDA_TRY(cudaHostUnregister(host), "unpinning host memory");
+  const cudaError_t unpinned = cudaHostUnregister(staging);
+  memory.deallocate(staging, bytes, kStagingAlignment);
+  WEIR_CUDA_TRY(unpinned, "unpinning host memory");
   return {};
 }
 
@@ -335,8 +343,8 @@ constexpr DeviceModule kModule = {
     last_error_text,
     allocate,
     release,
-    pin,
-    unpin,
+    allocate_staging,
+    release_staging,
     copy_in,
     copy_out,
     copy,

@@ -14,6 +14,8 @@
 namespace weir {
 namespace {
 
+constexpr uint64_t kMostStaging = 4 << 20;  // at once
+
 Status computes_nothing() { return fail(WEIR_ERR_UNSUPPORTED, "this module computes nothing"); }
 
 class HostSession final : public DeviceSession {
@@ -115,8 +117,15 @@ Status release(void* device) {
   std::free(device);
   return {};
 }
-Status pin(void*, uint64_t) { return {}; }
-Status unpin(void*) { return {}; }
+Status allocate_staging(std::pmr::memory_resource& memory, uint64_t bytes, void** out) {
+  if (bytes > kMostStaging) return fail(WEIR_ERR_OUT_OF_MEMORY, "more than %zu bytes", size_t{kMostStaging});
+  *out = memory.allocate(bytes, kStagingAlignment);
+  return {};
+}
+Status release_staging(std::pmr::memory_resource& memory, void* staging, uint64_t bytes) {
+  memory.deallocate(staging, bytes, kStagingAlignment);
+  return {};
+}
 Status copy_in(void* device, const void* host, uint64_t bytes) {
   std::memcpy(device, host, bytes);
   return {};
@@ -177,8 +186,8 @@ const DeviceModule& module() {
                                       last_error_text,
                                       allocate,
                                       release,
-                                      pin,
-                                      unpin,
+                                      allocate_staging,
+                                      release_staging,
                                       copy_in,
                                       copy_in,
                                       copy_in,
