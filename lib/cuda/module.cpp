@@ -59,13 +59,15 @@ bool is_fatal(cudaError_t error) {
 
 const Device& device() { return g_device; }
 
-OnDevice::OnDevice() {
-  if (cudaGetDevice(&was_) != cudaSuccess) was_ = kDeviceIndex;
-  if (was_ != kDeviceIndex) (void)cudaSetDevice(kDeviceIndex);
+int OnDevice::enter() {
+  int was = 0;
+  if (cudaGetDevice(&was) != cudaSuccess) was = kDeviceIndex;
+  if (was != kDeviceIndex) (void)cudaSetDevice(kDeviceIndex);
+  return was;
 }
 
-OnDevice::~OnDevice() {
-  if (was_ != kDeviceIndex) (void)cudaSetDevice(was_);
+void OnDevice::leave(int was) {
+  if (was != kDeviceIndex) (void)cudaSetDevice(was);
 }
 
 Status cuda_status(cudaError_t error, const char* what) {
@@ -333,6 +335,12 @@ constexpr Backend kBackend = {
              Trait::kWindow, Trait::kLayerRope, Trait::kAttnSoftCap, Trait::kLogitSoftCap, Trait::kAttnSinks,
              Trait::kOutBias, Trait::kGluBias, Trait::kClampedGate, Trait::kQkRowNorm, Trait::kNoNorm, Trait::kExperts),
 };
+
+}  // namespace
+
+const OpTable& op_table() { return kBackend.ops; }
+
+namespace {
 
 constexpr DeviceModule kModule = {
     kDeviceInterface,
