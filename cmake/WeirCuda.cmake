@@ -43,7 +43,7 @@ endforeach()
 message(STATUS "Weir: CUDA backend ${CMAKE_CUDA_COMPILER_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}")
 
 file(GLOB weir_cuda_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/cuda/*/*.cu"
-     "${PROJECT_SOURCE_DIR}/lib/cuda/*.cpp")
+     "${PROJECT_SOURCE_DIR}/lib/cuda/*.cpp" "${PROJECT_SOURCE_DIR}/lib/device/*.cpp")
 add_library(weir_cuda MODULE ${weir_cuda_sources})
 # The module has its own copy of what it shares with the library (statuses, tables); only its entry point is visible.
 # Kernels are included by their path from the root: "cuda/attn/attn_decode.cuh".

@@ -4,18 +4,11 @@
 
 #include "cuda/attn/attn_decode.cuh"
 #include "cuda/pages/page_recall.cuh"
+#include "device/kernels.h"
 
 namespace weir::cuda {
 
-// The arguments of page_select and attn_decode (with append). Of `select` the kernel reads flags, agg, budget and
-// n_sink_pages and writes group_score. With recall also those of page_recall, without lists and entries. The estimates
-// and the lists stay inside the kernel.
-struct SparseLayerArgs {
-  AttnDecodeArgs attn;
-  PageSelectArgs select;
-  AttnStop stop = {};          // rank and flags are not read: the kernel has them; bound is null
-  PageRecallArgs recall = {};  // without tables: nothing comes back
-};
+using device::SparseLayerArgs;
 
 // Whether the device has a kernel for these arguments. If not, three launches do the layer, with recall five.
 bool has_sparse_layer(const SparseLayerArgs& a);

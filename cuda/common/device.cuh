@@ -18,13 +18,17 @@ const Device& device();
 // Makes that device current on the calling thread while this object lives. The application may use another device.
 class OnDevice {
  public:
-  OnDevice();
-  ~OnDevice();
+  OnDevice() : was_(enter()) {}
+  ~OnDevice() { leave(was_); }
   OnDevice(const OnDevice&) = delete;
   OnDevice& operator=(const OnDevice&) = delete;
 
+  // The two parts: the device that was current before, and back to it.
+  static int enter();
+  static void leave(int was);
+
  private:
-  int was_ = 0;
+  int was_;
 };
 
 }  // namespace weir::cuda

@@ -4,17 +4,11 @@
 
 #include "cuda/common/base.cuh"
 #include "cuda/matmul/route.cuh"
+#include "device/kernels.h"
 
 namespace weir::cuda {
 
-// One token of a decode step: the op's arguments, with a norm of x fused. x may be y.
-struct ExpertsStepArgs {
-  ExpertsArgs op;               // n_tok is 1
-  const float* norm = nullptr;  // [d_model] weight of an RMS norm of x, or null
-  float eps = 0.0f;
-  uint32_t* counter = nullptr;  // zero before and after
-  bool overlap = false;         // of the first kernel, see launch()
-};
+using device::ExpertsStepArgs;
 
 // After the router, one kernel for the gates and ups of all chosen experts, and one for their downs. They read the
 // weights of these experts and of no other.

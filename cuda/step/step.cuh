@@ -2,19 +2,12 @@
 #pragma once
 
 #include "cuda/ops.h"
+#include "device/kernels.h"
 
 namespace weir::cuda {
 
-struct StepEndArgs {
-  const float* logits;  // [vocab_size]
-  uint32_t vocab_size;
-  bool commit;          // whether the step's token counts, unless the step is late
-  bool overlap = true;  // see launch()
-  StepState* state;
-  StepState* mailbox;        // host memory that the device writes to
-  unsigned long long* best;  // zero before and after
-  uint32_t* counter;         // zero before and after
-};
+using device::StepEndArgs;
+
 Status step_end(OpContext& cx, const StepEndArgs& a);
 
 // rope_append whose position is in device memory. `overlap`: see launch().

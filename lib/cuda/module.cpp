@@ -59,13 +59,15 @@ bool is_fatal(cudaError_t error) {
 
 const Device& device() { return g_device; }
 
-OnDevice::OnDevice() {
-  if (cudaGetDevice(&was_) != cudaSuccess) was_ = kDeviceIndex;
-  if (was_ != kDeviceIndex) (void)cudaSetDevice(kDeviceIndex);
+int OnDevice::enter() {
+  int was = 0;
+  if (cudaGetDevice(&was) != cudaSuccess) was = kDeviceIndex;
+  if (was != kDeviceIndex) (void)cudaSetDevice(kDeviceIndex);
+  return was;
 }
 
-OnDevice::~OnDevice() {
-  if (was_ != kDeviceIndex) (void)cudaSetDevice(was_);
+void OnDevice::leave(int was) {
+  if (was != kDeviceIndex) (void)cudaSetDevice(was);
 }
 
 Status cuda_status(cudaError_t error, const char* what) {
@@ -153,16 +155,24 @@ Status release(void* device) {
   return {};
 }
 
-Status pin(void* host, uint64_t bytes) {
+Status allocate_staging(std::pmr::memory_resource& memory, uint64_t bytes, void** out) {
+  *out = nullptr;
+  void* const host = memory.allocate(bytes, kStagingAlignment);
   const OnDevice on_device;
-  WEIR_CUDA_TRY(cudaHostRegister(host, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable),
-                "pinning host memory");
+  const cudaError_t pinned = cudaHostRegister(host, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable);
+  if (pinned != cudaSuccess) {
+    memory.deallocate(host, bytes, kStagingAlignment);
+    return cuda_status(pinned, "pinning host memory");
+  }
+  *out = host;
   return {};
 }
 
-Status unpin(void* host) {
+Status release_staging(std::pmr::memory_resource& memory, void* staging, uint64_t bytes) {
   const OnDevice on_device;
-  WEIR_CUDA_TRY(cudaHostUnregister(host), "unpinning host memory");
+  const cudaError_t unpinned = cudaHostUnregister(staging);
+  memory.deallocate(staging, bytes, kStagingAlignment);
+  WEIR_CUDA_TRY(unpinned, "unpinning host memory");
   return {};
 }
 
@@ -326,6 +336,12 @@ constexpr Backend kBackend = {
              Trait::kOutBias, Trait::kGluBias, Trait::kClampedGate, Trait::kQkRowNorm, Trait::kNoNorm, Trait::kExperts),
 };
 
+}  // namespace
+
+const OpTable& op_table() { return kBackend.ops; }
+
+namespace {
+
 constexpr DeviceModule kModule = {
     kDeviceInterface,
     static_cast<uint32_t>(session_bytes()),
@@ -335,8 +351,8 @@ constexpr DeviceModule kModule = {
     last_error_text,
     allocate,
     release,
-    pin,
-    unpin,
+    allocate_staging,
+    release_staging,
     copy_in,
     copy_out,
     copy,

@@ -12,6 +12,9 @@ constexpr size_t session_bytes() { return 2048; }
 // Device memory for the session's own use, DeviceBuffers::module.
 uint64_t session_device_bytes(const OpShapes& shapes);
 
+// The ops of the module's backend.
+const OpTable& op_table();
+
 Status create_session(void* place, const DeviceSessionArgs& args, DeviceSession*& out);
 
 // DeviceModule::prepare_many and step_many.

@@ -1,32 +1,7 @@
-// What benchmarks need of a session on the GPU: pages filled with noise, and the time of each part of a step.
+// What benchmarks need of a session on the GPU: the time of each part of a step.
 #include "cuda/cuda_session.h"
-#include "cuda/ops.h"
-#include "cuda/step/step.cuh"
 
 namespace weir::cuda {
-
-Status CudaSession::rebuild_last_digests() {
-  WEIR_REQUIRE_DEVICE();
-  for (uint32_t layer = 0; layer < a_.config->n_layers; ++layer) {
-    const KvView kv = a_.kv->view(layer);
-    if (kv.digest == DigestKind::kMinMax) WEIR_TRY(rebuild_last_minmax(a_.cx, kv));
-  }
-  return note(wait("making digests"));
-}
-
-Status CudaSession::fill_noise(uint64_t seed) {
-  WEIR_REQUIRE_DEVICE();
-  const KvShape& shape = a_.kv->shape();
-  const KvView first = a_.kv->view(0);
-  WEIR_TRY(cuda::fill_noise(a_.cx, first.pool, shape.n_slots() * first.page_elements(), seed));
-  for (uint32_t layer = 0; layer < a_.config->n_layers && first.digest != DigestKind::kNone; ++layer) {
-    const KvView kv = a_.kv->view(layer);
-    // Counters are zero between kernels, so they serve as first_row = 0 of every stream.
-    WEIR_TRY(page_digest(a_.cx, {kv, a_.device.counters, kv.capacity}));
-  }
-  WEIR_TRY(note(wait("filling pages")));
-  return first.digest == DigestKind::kMinMax ? rebuild_last_digests() : Status();
-}
 
 // Times graphs of one part each, after real steps. They write where a step writes, beyond the committed tokens.
 Status CudaSession::profile_step(int32_t token, double* seconds) {
@@ -45,17 +20,18 @@ Status CudaSession::profile_step(int32_t token, double* seconds) {
     seconds[part] = 0.0;
     cudaGraphExec_t graph = nullptr;
     if (part == kPartOther) continue;
-    status = record(alone(selects, part_bit(part)), graph);
+    status = record(alone(selects, device::part_bit(part)), graph);
     if (!status.ok()) {
       if (graph != nullptr) (void)cudaGraphExecDestroy(graph);
       break;
     }
     if (graph == nullptr) continue;  // the step has no kernels of this part
     float ms = 0.0f;
-    error = cudaGraphLaunch(graph, stream_);
-    if (error == cudaSuccess) error = cudaEventRecord(start, stream_);
-    for (uint32_t i = 0; i < kRepeats && error == cudaSuccess; ++i) error = cudaGraphLaunch(graph, stream_);
-    if (error == cudaSuccess) error = cudaEventRecord(stop, stream_);
+    error = cudaGraphLaunch(graph, cuda_queue_.stream());
+    if (error == cudaSuccess) error = cudaEventRecord(start, cuda_queue_.stream());
+    for (uint32_t i = 0; i < kRepeats && error == cudaSuccess; ++i)
+      error = cudaGraphLaunch(graph, cuda_queue_.stream());
+    if (error == cudaSuccess) error = cudaEventRecord(stop, cuda_queue_.stream());
     if (error == cudaSuccess) error = cudaEventSynchronize(stop);
     if (error == cudaSuccess) error = cudaEventElapsedTime(&ms, start, stop);
     seconds[part] = ms * 1e-3 / kRepeats;

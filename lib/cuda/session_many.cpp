@@ -1,11 +1,11 @@
 // Decode steps of several sessions at once: a GEMV reads its weights once for all sessions whose inputs fit into shared
 // memory together.
 //
-// Such a step is one CUDA graph (session_step.cpp has its contents), launched by the first session, the leader. A graph
-// is valid for these sessions in this order, and for the set of them that selects pages. Preparing the first step of a
-// group records it; later steps find it among the few graphs that the leader keeps. A call of the application prepares
-// all its groups before any of them steps. Each group has another leader, so no graph displaces one of the same call.
-// Recorded graphs take the driver's memory, none of the library's.
+// Such a step is one CUDA graph (lib/device/session_step.cpp has its contents), launched by the first session, the
+// leader. A graph is valid for these sessions in this order, and for the set of them that selects pages. Preparing the
+// first step of a group records it; later steps find it among the few graphs that the leader keeps. A call of the
+// application prepares all its groups before any of them steps. Each group has another leader, so no graph displaces
+// one of the same call. Recorded graphs take the driver's memory, none of the library's.
 #include <algorithm>
 #include <atomic>
 
@@ -22,8 +22,9 @@ SessionGroup CudaSession::together(DeviceSession* const* sessions, uint32_t n) {
   SessionGroup group;
   group.n = n;
   for (uint32_t i = 0; i < n; ++i) {
-    group.session[i] = static_cast<CudaSession*>(sessions[i]);  // the module creates no other class
-    group.selects[i] = group.session[i]->selects_now();
+    auto* session = static_cast<CudaSession*>(sessions[i]);  // the module creates no other class
+    group.session[i] = session;
+    group.selects[i] = session->selects_now();
   }
   return group;
 }
@@ -31,7 +32,7 @@ SessionGroup CudaSession::together(DeviceSession* const* sessions, uint32_t n) {
 JointKey CudaSession::key_of(const SessionGroup& group) {
   JointKey key;
   for (uint32_t i = 0; i < group.n; ++i) {
-    key.serial[i] = group.session[i]->serial_;
+    key.serial[i] = static_cast<const CudaSession*>(group.session[i])->serial_;
     key.selects |= (group.selects[i] ? 1u : 0u) << i;
   }
   return key;
@@ -47,11 +48,6 @@ cudaGraphExec_t CudaSession::find_graph(const SessionGroup& group) {
     return known.exec;
   }
   return nullptr;
-}
-
-Status CudaSession::note_all(const SessionGroup& group, Status status) {
-  for (uint32_t i = 0; i < group.n; ++i) status = group.session[i]->note(status);
-  return status;
 }
 
 Status CudaSession::prepare_together(const SessionGroup& group) {
@@ -75,32 +71,20 @@ Status CudaSession::step_together(const SessionGroup& group, const int32_t* toke
   const OnDevice on_device;
   const cudaGraphExec_t graph = find_graph(group);
   if (graph == nullptr) return fail(WEIR_ERR_INTERNAL, "a step of %u sessions was not prepared", group.n);
-  for (uint32_t i = 0; i < group.n; ++i) {
-    group.session[i]->a_.host.tokens[0] = tokens[i];
-    group.session[i]->open_posts();
-    if (group.session[i]->recalls()) WEIR_TRY(note_all(group, group.session[i]->put_raw_index()));
-  }
+  WEIR_TRY(open_step(group, tokens));
   // A launch that fails also counts as a lost device, because other groups of the same call may have stepped.
-  const cudaError_t launched = cudaGraphLaunch(graph, stream_);
-  WEIR_TRY(note_all(group, launched == cudaSuccess ? wait_and_answer(group) : lose(launched, "launching a step")));
-  // A session without room is lost, and so are the others: their steps are done, but the caller is told of a failure.
-  Status status;
-  for (uint32_t i = 0; i < group.n; ++i) {
-    const Status room = group.session[i]->check_room();
-    if (status.ok()) status = room;
-  }
-  for (uint32_t i = 0; i < group.n; ++i) group.session[i]->lost_ = group.session[i]->lost_ || !status.ok();
-  return status;
+  const cudaError_t launched = cudaGraphLaunch(graph, cuda_queue_.stream());
+  return close_step(group, launched == cudaSuccess ? Status() : CudaQueue::lost(launched, "launching a step"));
 }
 
 Status prepare_many(DeviceSession* const* sessions, uint32_t n) {
   const SessionGroup group = CudaSession::together(sessions, n);
-  return group.session[0]->prepare_together(group);
+  return static_cast<CudaSession*>(sessions[0])->prepare_together(group);
 }
 
 Status step_many(DeviceSession* const* sessions, const int32_t* tokens, uint32_t n) {
   const SessionGroup group = CudaSession::together(sessions, n);
-  return group.session[0]->step_together(group, tokens);
+  return static_cast<CudaSession*>(sessions[0])->step_together(group, tokens);
 }
 
 }  // namespace weir::cuda

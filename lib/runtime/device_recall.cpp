@@ -13,15 +13,14 @@ constexpr uint32_t kMostRepeats = 1024;
 
 void* Session::SlotMemory::do_allocate(size_t bytes, size_t alignment) {
   if (module == nullptr) return memory_.allocate(bytes, alignment);
-  void* const block = memory_.allocate(bytes, kStagingAlignment);
-  if (module->pin(block, bytes).ok()) return block;
-  memory_.deallocate(block, bytes, kStagingAlignment);
+  void* block = nullptr;
+  if (module->allocate_staging(memory_, bytes, &block).ok()) return block;
   throw std::bad_alloc();
 }
 
 void Session::SlotMemory::do_deallocate(void* ptr, size_t bytes, size_t alignment) {
-  if (module != nullptr) (void)module->unpin(ptr);
-  memory_.deallocate(ptr, bytes, module == nullptr ? alignment : kStagingAlignment);
+  if (module == nullptr) return memory_.deallocate(ptr, bytes, alignment);
+  (void)module->release_staging(memory_, ptr, bytes);
 }
 
 bool Session::DevicePages::read(uint32_t stream, uint32_t row, std::byte* out) {

@@ -55,15 +55,17 @@ class Session::Observer final : public ChunkObserver {
   Status failed_;
 };
 
-// The staging memory is the beginning of the block.
-Status Session::pin_staging() {
-  const Status pinned = module_->pin(block_, plan_.staging_bytes);
-  if (!pinned.ok()) {
-    return fail(pinned.code(), "the session's %llu bytes of staging memory could not be pinned: %s",
-                static_cast<unsigned long long>(plan_.staging_bytes), module_->last_error());
+Status Session::allocate_staging() {
+  Status status;
+  try {
+    status = module_->allocate_staging(memory_, plan_.staging_bytes, &staging_block_);
+  } catch (const std::bad_alloc&) {
+    return fail(WEIR_ERR_OUT_OF_MEMORY, "the session's %llu bytes of host memory for staging could not be allocated%s",
+                static_cast<unsigned long long>(plan_.staging_bytes), HostMemory::thread_refusal().why);
   }
-  staging_pinned_ = true;
-  return {};
+  if (status.ok()) return {};
+  return fail(status.code(), "the session's %llu bytes of staging memory could not be mapped: %s",
+              static_cast<unsigned long long>(plan_.staging_bytes), module_->last_error());
 }
 
 Status Session::create_on_device(const SessionSetup& setup, SpillStore* other) {
@@ -80,14 +82,14 @@ Status Session::create_on_device(const SessionSetup& setup, SpillStore* other) {
   WEIR_TRY(
       devices_.allocate(*module_, plan_.device_bytes, "the session's KV pages, tables and workspace", &device_block_));
   device_bytes_ = plan_.device_bytes;
-  block_bytes_ = plan_.staging_bytes + plan_.sampler_bytes + module_->session_bytes;
+  WEIR_TRY(allocate_staging());
+  block_bytes_ = plan_.sampler_bytes + module_->session_bytes;
   try {
-    block_ = memory_.allocate(block_bytes_, kStagingAlignment);
+    block_ = memory_.allocate(block_bytes_, kCacheLine);
   } catch (const std::bad_alloc&) {
-    return fail(WEIR_ERR_OUT_OF_MEMORY, "the session's %llu bytes of host memory for staging could not be allocated%s",
+    return fail(WEIR_ERR_OUT_OF_MEMORY, "the session's %llu bytes of host memory could not be allocated%s",
                 static_cast<unsigned long long>(block_bytes_), HostMemory::thread_refusal().why);
   }
-  WEIR_TRY(pin_staging());
 
   auto* at = static_cast<std::byte*>(device_block_);
   SessionPools pools;
@@ -100,8 +102,8 @@ Status Session::create_on_device(const SessionSetup& setup, SpillStore* other) {
     at += size;
   }
   auto* host = static_cast<std::byte*>(block_);
-  pools.staging = Arena(host, plan_.staging_bytes);
-  pools.sampler = Arena(host + plan_.staging_bytes, plan_.sampler_bytes);
+  pools.staging = Arena(staging_block_, plan_.staging_bytes);
+  pools.sampler = Arena(host, plan_.sampler_bytes);
   lay_out_session(setup, needs, pools, device_kv_, step_, sampler_, tokens_);
   std::byte* tables = buffers.tables;
   lay_out_staging(setup, needs, table_bytes, pools, buffers, staging_);
@@ -132,8 +134,7 @@ Status Session::create_on_device(const SessionSetup& setup, SpillStore* other) {
     args.recall = &device_pages_;
   }
   args.host = staging_;
-  WEIR_TRY(
-      from_module(*module_, module_->create_session(host + plan_.staging_bytes + plan_.sampler_bytes, args, device_)));
+  WEIR_TRY(from_module(*module_, module_->create_session(host + plan_.sampler_bytes, args, device_)));
   step_.b.logits = staging_.logits;
   device_is_behind_ = true;
   return {};

@@ -13,10 +13,10 @@ namespace weir {
 
 Session::~Session() {
   if (device_ != nullptr) device_->~DeviceSession();
-  if (staging_pinned_) (void)module_->unpin(block_);
+  if (staging_block_ != nullptr) (void)module_->release_staging(memory_, staging_block_, plan_.staging_bytes);
   if (device_block_ != nullptr) devices_.release(*module_, device_block_, device_bytes_);
   if (policy_ != nullptr) policy_->~Policy();
-  if (block_ != nullptr) memory_.deallocate(block_, block_bytes_, block_alignment());
+  if (block_ != nullptr) memory_.deallocate(block_, block_bytes_, kCacheLine);
 }
 
 Status Session::create(const Model& model, const weir_session_options& options) {
@@ -37,9 +37,10 @@ Status Session::build(SpillStore* other) {
   if (setup.rows != nullptr) lay_out_device_rows(setup, policy_->needs(), measured, step_.b, rows_);
   fill_plan(setup, policy_->needs(), measured, plan_);
   if (setup.rows != nullptr) WEIR_TRY(take_device_rows(measured));
-  block_bytes_ = plan_.total_bytes - plan_.session_bytes - plan_.spill_bytes - plan_.device_bytes;
+  if (setup.rows != nullptr) WEIR_TRY(allocate_staging());
+  block_bytes_ = plan_.total_bytes - plan_.session_bytes - plan_.spill_bytes - plan_.device_bytes - plan_.staging_bytes;
   try {
-    block_ = memory_.allocate(block_bytes_, block_alignment());
+    block_ = memory_.allocate(block_bytes_, kCacheLine);
   } catch (const std::bad_alloc&) {
     return fail(WEIR_ERR_OUT_OF_MEMORY, "the session's %llu bytes (%llu of them KV pages) could not be allocated%s",
                 static_cast<unsigned long long>(plan_.total_bytes), static_cast<unsigned long long>(plan_.kv_bytes),
@@ -48,8 +49,8 @@ Status Session::build(SpillStore* other) {
   auto* at = static_cast<std::byte*>(block_);
   SessionPools pools;
   pools.rows = Arena(static_cast<std::byte*>(device_block_), measured.rows.used());
-  for (auto [pool, size] : {std::pair{&pools.staging, plan_.staging_bytes},
-                            {&pools.pages, measured.pages.used()},
+  pools.staging = Arena(staging_block_, plan_.staging_bytes);
+  for (auto [pool, size] : {std::pair{&pools.pages, measured.pages.used()},
                             {&pools.digests, measured.digests.used()},
                             {&pools.tables, measured.tables.used()},
                             {&pools.workspace, measured.workspace.used()},
@@ -58,10 +59,7 @@ Status Session::build(SpillStore* other) {
     at += size;
   }
   lay_out_session(setup, policy_->needs(), pools, kv_, step_, sampler_, tokens_);
-  if (setup.rows != nullptr) {
-    lay_out_device_rows(setup, policy_->needs(), pools, step_.b, rows_);
-    WEIR_TRY(pin_staging());
-  }
+  if (setup.rows != nullptr) lay_out_device_rows(setup, policy_->needs(), pools, step_.b, rows_);
   if (setup.has_store()) WEIR_TRY(create_store(other));
   return begin();
 }

@@ -42,9 +42,6 @@ struct SessionSetup {
   OpShapes shapes;
 };
 
-// Alignment of memory that devices copy from and to.
-inline constexpr uint64_t kStagingAlignment = 4096;
-
 class Session;
 struct SessionPools;
 
@@ -211,12 +208,10 @@ class Session {
   void copy_counters(const Session& parent);
   Status take_device_rows(const SessionPools& measured);  // this and the next: host_attention.cpp
   Status profile_split_step(weir_token token, double* seconds);
-  // Sessions on a device pin their staging memory, in whole pages of the operating system.
-  size_t block_alignment() const { return module_ != nullptr ? kStagingAlignment : kCacheLine; }
 
   // The same on a device (device_run.cpp, with recall device_recall.cpp).
   class Observer;
-  // Memory of raw pages: on a device in whole pages of the operating system, pinned.
+  // Memory of raw pages: on a device staging memory.
   class SlotMemory final : public std::pmr::memory_resource {
    public:
     explicit SlotMemory(HostMemory& memory) : memory_(memory) {}
@@ -252,7 +247,7 @@ class Session {
   Status create_store(SpillStore* other);  // null: an empty one
   void seal(uint32_t first);               // copies the pages that the tokens from position `first` on have filled
   Status create_on_device(const SessionSetup& setup, SpillStore* other);
-  Status pin_staging();
+  Status allocate_staging();
   Status run_device_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_left);
   Status run_device_step(weir_token token);
   Status open_device_step();
@@ -304,7 +299,7 @@ class Session {
   DevicePages device_pages_{*this};
   void* device_block_ = nullptr;
   uint64_t device_bytes_ = 0;
-  bool staging_pinned_ = false;
+  void* staging_block_ = nullptr;  // [plan_.staging_bytes] of memory_
   bool host_is_behind_ = false, device_is_behind_ = false;
   bool logits_on_device_ = false;    // the latest logits are not in the staging memory yet
   bool greedy_from_device_ = false;  // next_token of the state belongs to the latest logits

@@ -14,6 +14,8 @@
 namespace weir {
 namespace {
 
+constexpr uint64_t kMostStaging = 8 << 20;  // at once
+
 Status computes_nothing() { return fail(WEIR_ERR_UNSUPPORTED, "this module computes nothing"); }
 
 class HostSession final : public DeviceSession {
@@ -93,7 +95,7 @@ Status info(DeviceInfo& info) {
 std::mutex g_mutex;
 uint32_t g_calls_until_failure = 0;                // 0: never
 std::vector<std::span<const std::byte>> g_memory;  // of the device
-std::vector<void*> g_pinned;
+size_t g_staged = 0;  // blocks of staging memory
 
 Status count_call(const char* what) {
   if (g_calls_until_failure == 0 || --g_calls_until_failure != 0) return {};
@@ -116,15 +118,22 @@ Status release(void* device) {
   std::free(device);
   return {};
 }
-Status pin(void* host, uint64_t) {
+Status allocate_staging(std::pmr::memory_resource& memory, uint64_t bytes, void** out) {
+  if (bytes > kMostStaging) return fail(WEIR_ERR_OUT_OF_MEMORY, "more than %zu bytes", size_t{kMostStaging});
+  {
+    const std::lock_guard lock(g_mutex);
+    WEIR_TRY(count_call("allocating staging memory"));
+  }
+  *out = memory.allocate(bytes, kStagingAlignment);
   const std::lock_guard lock(g_mutex);
-  WEIR_TRY(count_call("pinning"));
-  g_pinned.push_back(host);
+  ++g_staged;
   return {};
 }
-Status unpin(void* host) {
+Status release_staging(std::pmr::memory_resource& memory, void* staging, uint64_t bytes) {
+  memory.deallocate(staging, bytes, kStagingAlignment);
   const std::lock_guard lock(g_mutex);
-  return std::erase(g_pinned, host) == 1 ? Status() : fail(WEIR_ERR_INTERNAL, "the host module has not pinned this");
+  --g_staged;
+  return {};
 }
 Status copy_in(void* device, const void* host, uint64_t bytes) {
   std::memcpy(device, host, bytes);
@@ -214,8 +223,8 @@ const DeviceModule& module() {
                                       last_error_text,
                                       allocate,
                                       release,
-                                      pin,
-                                      unpin,
+                                      allocate_staging,
+                                      release_staging,
                                       copy_in,
                                       copy_in,
                                       copy_in,
@@ -236,11 +245,11 @@ const DeviceModule& module() {
 }  // namespace
 }  // namespace weir
 
-// Lets the n-th allocation, pinning, op, queued copy or wait from now on fail; 0: none. Returns how much is pinned.
+// Lets the n-th allocation, op, queued copy or wait from now on fail; 0: none. Returns the blocks of staging memory.
 extern "C" __attribute__((visibility("default"))) size_t weir_host_module_fail_at(uint32_t n) {
   const std::lock_guard lock(weir::g_mutex);
   weir::g_calls_until_failure = n;
-  return weir::g_pinned.size();
+  return weir::g_staged;
 }
 
 extern "C" __attribute__((visibility("default"))) const weir::DeviceModule* weir_device_module(uint32_t version) {

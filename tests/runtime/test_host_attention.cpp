@@ -306,20 +306,20 @@ void host_attention__survives_failures(void**) {
   assert_non_null(module);
   const auto fail_at = reinterpret_cast<size_t (*)(uint32_t)>(dlsym(module, "weir_host_module_fail_at"));
   assert_non_null(fail_at);
-  const size_t n_pinned = fail_at(0);
+  const size_t n_staged = fail_at(0);
   const Models m(kSmallModel);
   const Row observes = {"h2o", {{"skip_layers", "0"}}, 448};  // and lets nothing leave
   const weir_session_options options = options_of(observes, WEIR_DEVICE_CUDA, WEIR_SESSION_HOST_ATTENTION);
   weir_session* handle = nullptr;
-  for (const uint32_t n : {1u, 2u, 2u}) {  // the weights, which then stay, the activations, pinning
+  for (const uint32_t n : {1u, 2u, 2u}) {  // the weights, which then stay, the activations, staging memory
     fail_at(n);
     assert_int_equal(weir_session_create(m.model, &options, &handle), WEIR_ERR_DEVICE_LOST);
     assert_non_null(std::strstr(weir_last_error(), "as it was told"));
     assert_null(handle);
-    assert_int_equal(fail_at(0), n_pinned);
+    assert_int_equal(fail_at(0), n_staged);
   }
   assert_ok(weir_session_create(m.model, &options, &handle));
-  assert_int_equal(fail_at(0), n_pinned + 1);
+  assert_int_equal(fail_at(0), n_staged + 1);
   const Session split(handle), host = open_session(m, options_of(observes, WEIR_DEVICE_CPU, 0));
   const auto fails_and_works = [&](const auto& call) {
     const uint32_t before = n_tokens(split);

@@ -1,16 +1,12 @@
-// Prompt chunks of a session on the GPU: runs the stages of each layer (lib/models/layer.h) as ops over the chunk's
+// Prompt chunks of a session on a device: runs the stages of each layer (lib/models/layer.h) as ops over the chunk's
 // rows.
-#include "cuda/attn/attn_prefill.h"
-#include "cuda/cuda_session.h"
-#include "cuda/matmul/gemv.cuh"
-#include "cuda/ops.h"
+#include "device/base_session.h"
 
-namespace weir::cuda {
+namespace weir::device {
 
-Status CudaSession::copy_chunk_in(const DeviceChunk& chunk) {
+Status BaseSession::copy_chunk_in(const DeviceChunk& chunk) {
   const auto copy = [&](void* to, const void* from, size_t bytes) {
-    WEIR_CUDA_TRY(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_), "copying a prompt chunk");
-    return Status();
+    return queue_.copy_in(to, from, bytes, "copying a prompt chunk");
   };
   WEIR_TRY(copy(a_.device.tokens, a_.host.tokens, chunk.n_tok * sizeof(int32_t)));
   const size_t bytes = size_t{chunk.n_tok} * a_.rope->rope_dim() * sizeof(float);
@@ -22,41 +18,41 @@ Status CudaSession::copy_chunk_in(const DeviceChunk& chunk) {
   return {};
 }
 
-Status CudaSession::token_mass(uint32_t layer, const TokenMassArgs& host) {
+Status BaseSession::token_mass(uint32_t layer, const TokenMassArgs& host) {
   TokenMassArgs a = host;
   a.kv = a_.kv->view(layer);
   a.mass = a_.b.token_mass;
-  WEIR_TRY(cuda::token_mass(a_.cx, a));
+  WEIR_TRY(ops_.token_mass(a_.cx, a));
   const size_t bytes = size_t{a.kv.n_kv_heads} * a.kv.capacity * kPageTokens * sizeof(float);
-  WEIR_CUDA_TRY(cudaMemcpyAsync(host.mass, a.mass, bytes, cudaMemcpyDeviceToHost, stream_), "copying token masses");
+  WEIR_TRY(queue_.copy_out(host.mass, a.mass, bytes, "copying token masses"));
   return wait("a prompt chunk");
 }
 
-Status CudaSession::chunk_attention(const DeviceChunk& chunk, uint32_t layer) {
+Status BaseSession::chunk_attention(const DeviceChunk& chunk, uint32_t layer) {
   const Attention& attention = layers()[layer].attention;
   const AttendPass pass = pass_of(chunk.n_tok, chunk.pos);
   const RopeAppendArgs append = rope_append_args(pass, attention, layer);
-  WEIR_TRY(rope_append(a_.cx, append));
+  WEIR_TRY(ops_.rope_append(a_.cx, append));
   if (digests_are_due(append.kv.digest, pass.pos, pass.n_tok))
-    WEIR_TRY(page_digest(a_.cx, {append.kv, append.append_row, pass.n_tok / kPageTokens + 2}));
+    WEIR_TRY(ops_.page_digest(a_.cx, {append.kv, append.append_row, pass.n_tok / kPageTokens + 2}));
   AttnPagedArgs attn = attn_paged_args(pass, attention, layer);
   attn.lse = is_ruled(attention) ? a_.b.lse : nullptr;
   if (!chunk.sink_moved) attn.q_sink = nullptr;  // both queries are equal: one pass, with the bits of dense attention
   uint32_t n_rows = 0;
   if (chunk.pages != nullptr && is_ruled(attention) && chunk.pages->in_units(layer, n_rows))
     return attend_units(chunk, attn, layer, n_rows);
-  WEIR_TRY(attn_prefill(a_.cx, attn));
+  WEIR_TRY(queue_.attn_prefill(attn));
   return chunk.observer == nullptr || !is_ruled(attention) ? Status() : chunk.observer->observe(layer);
 }
 
-Status CudaSession::chunk_stage(const DeviceChunk& chunk, uint32_t layer, const Stage& stage) {
+Status BaseSession::chunk_stage(const DeviceChunk& chunk, uint32_t layer, const Stage& stage) {
   const ModelConfig& c = *a_.config;
   float* const row = row_of(a_.b, stage.x);
   const float* x = row;
   if (stage.kind == Stage::Kind::kNorm)
-    return rms_norm(a_.cx, {row, row, stage.norm, chunk.n_tok, row_width(c, stage.x), c.norm_eps});
+    return ops_.rms_norm(a_.cx, {row, row, stage.norm, chunk.n_tok, row_width(c, stage.x), c.norm_eps});
   if (stage.norm != nullptr) {
-    WEIR_TRY(rms_norm(a_.cx, {a_.b.h, x, stage.norm, chunk.n_tok, row_width(c, stage.x), c.norm_eps}));
+    WEIR_TRY(ops_.rms_norm(a_.cx, {a_.b.h, x, stage.norm, chunk.n_tok, row_width(c, stage.x), c.norm_eps}));
     x = a_.b.h;
   }
   switch (stage.kind) {
@@ -66,16 +62,16 @@ Status CudaSession::chunk_stage(const DeviceChunk& chunk, uint32_t layer, const 
         const StagePart& part = stage.part[i];
         m.part[i] = {part.w, part.bias, row_of(a_.b, part.y), part.accumulate};
       }
-      if (stage.post_norm == nullptr) return matmul(a_.cx, m);
+      if (stage.post_norm == nullptr) return ops_.matmul(a_.cx, m);
       const RmsNormArgs norm = take_to_norm(a_.b, c, stage, m.part[0], chunk.n_tok);
-      WEIR_TRY(matmul(a_.cx, m));
-      return rms_norm(a_.cx, norm);
+      WEIR_TRY(ops_.matmul(a_.cx, m));
+      return ops_.rms_norm(a_.cx, norm);
     }
     case Stage::Kind::kGlu:
-      return glu_matmul(a_.cx, {row_of(a_.b, stage.part[0].y), stage.part[0].w, stage.part[1].w, x, chunk.n_tok,
-                                stage.gate, stage.part[0].bias, stage.part[1].bias});
+      return ops_.glu_matmul(a_.cx, {row_of(a_.b, stage.part[0].y), stage.part[0].w, stage.part[1].w, x, chunk.n_tok,
+                                     stage.gate, stage.part[0].bias, stage.part[1].bias});
     case Stage::Kind::kExperts:
-      return experts(a_.cx, experts_args(layers()[layer], stage, x, chunk.n_tok, a_.b.x));
+      return ops_.experts(a_.cx, experts_args(layers()[layer], stage, x, chunk.n_tok, a_.b.x));
     case Stage::Kind::kAttend:
       return chunk_attention(chunk, layer);
     case Stage::Kind::kNorm:
@@ -84,7 +80,7 @@ Status CudaSession::chunk_stage(const DeviceChunk& chunk, uint32_t layer, const 
   return {};
 }
 
-StepEndArgs CudaSession::end_args(bool commit) const {
+StepEndArgs BaseSession::end_args(bool commit) const {
   StepEndArgs e = {};
   e.logits = a_.b.logits;
   e.vocab_size = a_.config->vocab_size;
@@ -96,10 +92,10 @@ StepEndArgs CudaSession::end_args(bool commit) const {
   return e;
 }
 
-Status CudaSession::enqueue_chunk(const DeviceChunk& chunk) {
+Status BaseSession::enqueue_chunk(const DeviceChunk& chunk) {
   const ModelConfig& c = *a_.config;
   WEIR_TRY(copy_chunk_in(chunk));
-  WEIR_TRY(embed(a_.cx, {a_.b.x, a_.weights->token_embd, a_.device.tokens, chunk.n_tok, c.embedding_scale}));
+  WEIR_TRY(ops_.embed(a_.cx, {a_.b.x, a_.weights->token_embd, a_.device.tokens, chunk.n_tok, c.embedding_scale}));
   for (uint32_t layer = 0; layer < c.n_layers; ++layer) {
     if (chunk.cancel != nullptr && chunk.cancel->load(std::memory_order_relaxed))
       return fail(WEIR_ERR_CANCELLED, "cancelled in layer %u", layer);
@@ -112,12 +108,12 @@ Status CudaSession::enqueue_chunk(const DeviceChunk& chunk) {
   logits.x = a_.b.x + size_t{chunk.n_tok - 1} * c.d_model;
   logits.norm = a_.weights->output_norm;
   logits.eps = c.norm_eps;
-  WEIR_TRY(gemv(a_.cx, logits));
-  if (c.logit_soft_cap != 0.0f) WEIR_TRY(soft_cap(a_.cx, {a_.b.logits, c.vocab_size, c.logit_soft_cap}));
-  return step_end(a_.cx, end_args(false));
+  WEIR_TRY(queue_.gemv(logits));
+  if (c.logit_soft_cap != 0.0f) WEIR_TRY(ops_.soft_cap(a_.cx, {a_.b.logits, c.vocab_size, c.logit_soft_cap}));
+  return queue_.step_end(end_args(false));
 }
 
-Status CudaSession::run_chunk(const DeviceChunk& chunk) {
+Status BaseSession::run_chunk(const DeviceChunk& chunk) {
   WEIR_REQUIRE_DEVICE();
   const Status status = enqueue_chunk(chunk);
   const Status waited =
@@ -125,4 +121,4 @@ Status CudaSession::run_chunk(const DeviceChunk& chunk) {
   return status.ok() ? waited : note(status);
 }
 
-}  // namespace weir::cuda
+}  // namespace weir::device

@@ -1,36 +1,35 @@
-// Recall in a session on the GPU, the host's part: it sends the pages that a step asks for while it waits for the step,
-// and runs a prompt's attention over cold pages unit by unit.
+// Recall in a session on a device, the host's part: it sends the pages that a step asks for while it waits for the
+// step, and runs a prompt's attention over cold pages unit by unit.
 #include <atomic>
 
-#include "cuda/attn/attn_prefill.h"
-#include "cuda/cuda_session.h"
+#include "device/base_session.h"
 
-namespace weir::cuda {
+namespace weir::device {
 namespace {
 
-// The stream is asked whether it is done after this many looks at what steps ask for: asking takes the driver longer.
+// The queue is asked whether it is done after this many looks at what steps ask for: asking takes the driver longer.
 constexpr uint32_t kLooks = 256;
 
 }  // namespace
 
-Status CudaSession::map_recall() {
+Status BaseSession::map_recall() {
   const DeviceRecall& host = a_.host.recall;
   recall_ = host;
-  WEIR_TRY(map(host.raw_index, recall_.raw_index));
-  WEIR_TRY(map(host.raw_pages, recall_.raw_pages));
-  WEIR_TRY(map(host.posts, recall_.posts));
-  WEIR_TRY(map(host.answers, recall_.answers));
-  WEIR_TRY(map(host.rows, recall_.rows));
-  WEIR_TRY(map(host.pages, recall_.pages));
-  WEIR_TRY(map(host.page_slots, recall_.page_slots));
-  WEIR_TRY(map(host.unit_pos, recall_.unit_pos));
-  WEIR_TRY(map(host.unit_len, recall_.unit_len));
+  WEIR_TRY(queue_.map(host.raw_index, recall_.raw_index));
+  WEIR_TRY(queue_.map(host.raw_pages, recall_.raw_pages));
+  WEIR_TRY(queue_.map(host.posts, recall_.posts));
+  WEIR_TRY(queue_.map(host.answers, recall_.answers));
+  WEIR_TRY(queue_.map(host.rows, recall_.rows));
+  WEIR_TRY(queue_.map(host.pages, recall_.pages));
+  WEIR_TRY(queue_.map(host.page_slots, recall_.page_slots));
+  WEIR_TRY(queue_.map(host.unit_pos, recall_.unit_pos));
+  WEIR_TRY(queue_.map(host.unit_len, recall_.unit_len));
   entries_ = reinterpret_cast<RecallEntry*>(a_.device.journal);
   heads_ = reinterpret_cast<RecallHead*>(entries_ + a_.kv->shape().n_streams() * recall_.most);
   return {};
 }
 
-PageRecallArgs CudaSession::recall_args(uint32_t layer) const {
+PageRecallArgs BaseSession::recall_args(uint32_t layer) const {
   const KvShape& shape = a_.kv->shape();
   const KvView kv = a_.kv->view(layer);
   PageRecallArgs a = {};
@@ -56,7 +55,7 @@ PageRecallArgs CudaSession::recall_args(uint32_t layer) const {
   return a;
 }
 
-void CudaSession::open_posts() {
+void BaseSession::open_posts() {
   if (!recalls()) return;
   for (uint32_t head = 0; head < a_.config->n_kv_heads; ++head) {
     a_.host.recall.posts[head] = {};
@@ -66,17 +65,15 @@ void CudaSession::open_posts() {
 }
 
 // The device's copy of the index, which the host changes when it copies pages out and when it has the tables.
-Status CudaSession::put_raw_index() {
+Status BaseSession::put_raw_index() {
   if (!raw_index_is_behind_) return {};
   raw_index_is_behind_ = false;
   const DeviceRecall& r = a_.host.recall;
-  return cuda_status(
-      cudaMemcpyAsync(a_.device.raw_index, r.raw_index, r.n_rows * sizeof(uint32_t), cudaMemcpyHostToDevice, stream_),
-      "copying where pages are");
+  return queue_.copy_in(a_.device.raw_index, r.raw_index, r.n_rows * sizeof(uint32_t), "copying where pages are");
 }
 
 // Reads the pages that streams ask for, in the order of their heads.
-void CudaSession::answer_posts() {
+void BaseSession::answer_posts() {
   const DeviceRecall& r = a_.host.recall;
   const KvShape& shape = a_.kv->shape();
   for (uint32_t head = 0; head < shape.n_kv_heads; ++head) {
@@ -95,8 +92,8 @@ void CudaSession::answer_posts() {
   }
 }
 
-Status CudaSession::wait_and_answer(const SessionGroup& group) {
-  CudaSession& leader = *group.session[0];
+Status BaseSession::wait_and_answer(const SessionGroup& group) {
+  BaseSession& leader = *group.session[0];
   bool any = false;
   for (uint32_t i = 0; i < group.n; ++i) any = any || (group.session[i]->recalls() && group.selects[i]);
   while (any) {
@@ -105,29 +102,29 @@ Status CudaSession::wait_and_answer(const SessionGroup& group) {
         if (group.session[i]->recalls() && group.selects[i]) group.session[i]->answer_posts();
       }
     }
-    if (cudaStreamQuery(leader.stream_) != cudaErrorNotReady) break;
+    if (!leader.queue_.is_busy()) break;
   }
   return leader.wait("a decode step");
 }
 
-Status CudaSession::copy_row_out(uint32_t row) {
+Status BaseSession::copy_row_out(uint32_t row) {
   WEIR_REQUIRE_DEVICE();
   const KvView kv = a_.kv->view(0);
   const auto page_bytes = static_cast<uint32_t>(a_.kv->shape().page_bytes());
   raw_index_is_behind_ = true;  // the caller gives copies to the store
-  WEIR_TRY(note(cuda::copy_row_out(a_.cx, a_.kv->tables(), row, kv.pool, page_bytes, recall_.pages)));
+  WEIR_TRY(note(queue_.copy_row_out({a_.kv->tables(), row, kv.pool, page_bytes, recall_.pages})));
   return note(wait("copying sealed pages"));
 }
 
-Status CudaSession::copy_pages(uint32_t n, bool in) {
+Status BaseSession::copy_pages(uint32_t n, bool in) {
   WEIR_REQUIRE_DEVICE();
   const KvView kv = a_.kv->view(0);
   const auto page_bytes = static_cast<uint32_t>(a_.kv->shape().page_bytes());
-  WEIR_TRY(note(cuda::copy_pages(a_.cx, kv.pool, page_bytes, recall_.pages, recall_.page_slots, n, in)));
+  WEIR_TRY(note(queue_.copy_pages({kv.pool, page_bytes, recall_.pages, recall_.page_slots, n, in})));
   return note(wait("copying pages"));
 }
 
-Status CudaSession::fill_row(uint32_t row, uint64_t seed) {
+Status BaseSession::fill_row(uint32_t row, uint64_t seed) {
   WEIR_REQUIRE_DEVICE();
   const KvView kv = a_.kv->view(0);
   FillRowArgs fill = {};
@@ -141,11 +138,11 @@ Status CudaSession::fill_row(uint32_t row, uint64_t seed) {
   fill.digest_elements = static_cast<uint32_t>(digest_elements(kv.digest, kv.head_dim));
   fill.seed = seed;
   fill.pages = reinterpret_cast<uint16_t*>(recall_.pages);
-  WEIR_TRY(note(cuda::fill_row(a_.cx, fill)));
+  WEIR_TRY(note(queue_.fill_row(fill)));
   return note(wait("filling pages"));
 }
 
-Status CudaSession::attend_units(const DeviceChunk& chunk, const AttnPagedArgs& whole, uint32_t layer,
+Status BaseSession::attend_units(const DeviceChunk& chunk, const AttnPagedArgs& whole, uint32_t layer,
                                  uint32_t n_rows) {
   const StagingWindow& w = a_.b.staging;
   const auto page_bytes = static_cast<uint32_t>(a_.kv->shape().page_bytes());
@@ -161,13 +158,13 @@ Status CudaSession::attend_units(const DeviceChunk& chunk, const AttnPagedArgs& 
   for (uint32_t first = 0; first < n_rows; first += kSplitPages) {
     WEIR_TRY(wait("a prompt chunk"));  // the unit before has been loaded
     chunk.pages->load_unit(layer, first);
-    WEIR_TRY(load_unit(a_.cx, {recall_, whole.kv.pool, w.pages, w.slots, w.first_pos, w.len, w.n_pages,
-                               whole.kv.n_kv_heads, page_bytes}));
+    WEIR_TRY(queue_.load_unit(
+        {recall_, whole.kv.pool, w.pages, w.slots, w.first_pos, w.len, w.n_pages, whole.kv.n_kv_heads, page_bytes}));
     carry.first = first == 0;
     carry.last = first + kSplitPages >= n_rows;
-    WEIR_TRY(attn_paged(a_.cx, attn));
+    WEIR_TRY(ops_.attn_paged(a_.cx, attn));
   }
   return {};
 }
 
-}  // namespace weir::cuda
+}  // namespace weir::device

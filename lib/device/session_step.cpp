@@ -1,20 +1,14 @@
-// The kernels of a decode step on the GPU, in order; session.cpp records them. A layer is the list of stages in its
+// The kernels of a decode step on a device, in order; a module records them. A layer is the list of stages in its
 // description (lib/models/layer.h).
 //
-// When several sessions step together, a GEMV runs once, in the leader's stream. Everything else each session runs for
-// itself, in its own stream. Where the streams fork or join, a kernel waits for all kernels before it: launch()'s
-// overlap needs a single predecessor in the same stream.
-#include "cuda/attn/sparse_layer.cuh"
-#include "cuda/cuda_session.h"
-#include "cuda/matmul/experts.cuh"
-#include "cuda/matmul/gemv.cuh"
-#include "cuda/ops.h"
-#include "cuda/pages/page_digest.cuh"
-#include "cuda/pages/page_score.cuh"
+// When several sessions step together, a GEMV runs once, in the leader's queue. Everything else each session runs for
+// itself, in its own queue. Where the queues fork or join, a kernel waits for all kernels before it: `overlap` needs a
+// single predecessor in the same queue.
+#include "device/base_session.h"
 
-namespace weir::cuda {
+namespace weir::device {
 
-PageStampArgs CudaSession::stamp_args(uint32_t layer, const PageLists& lists) const {
+PageStampArgs BaseSession::stamp_args(uint32_t layer, const PageLists& lists) const {
   const KvView kv = a_.kv->view(layer);
   PageStampArgs stamp = {};
   stamp.weight = a_.b.page_mass;
@@ -34,7 +28,7 @@ PageStampArgs CudaSession::stamp_args(uint32_t layer, const PageLists& lists) co
   return stamp;
 }
 
-Status CudaSession::enqueue_observation(uint32_t layer, const PageLists& lists) {
+Status BaseSession::enqueue_observation(uint32_t layer, const PageLists& lists) {
   const StepRules& rules = a_.rules;
   if (!observes(layer)) return {};
   const KvView kv = a_.kv->view(layer);
@@ -44,23 +38,23 @@ Status CudaSession::enqueue_observation(uint32_t layer, const PageLists& lists) 
     case StepRules::Observe::kNone:
       return {};
     case StepRules::Observe::kAccumulate:
-      return page_accumulate(
+      return ops_.page_accumulate(
           a_.cx, {a_.b.page_mass, a_.kv->last_scores(layer), kv.len, kv.n_pages, kv.capacity, n_heads, kv.n_kv_heads,
                   rules.accumulate, a_.kv->flags(layer), rules.marks ? a_.kv->stamps(layer) : nullptr});
     case StepRules::Observe::kStampMass:
-      return page_stamp_at(a_.cx, stamp, a_.device.state);
+      return queue_.page_stamp_at({stamp, a_.device.state});
     case StepRules::Observe::kStampDigest:
-      WEIR_TRY(page_score(a_.cx, {a_.b.page_score, a_.b.q, kv, n_heads, rules.stamp_spread}));
-      WEIR_TRY(page_softmax(a_.cx,
-                            {a_.b.page_score, kv.n_pages, kv.capacity, n_heads, kv.n_kv_heads, a_.config->attn_scale}));
+      WEIR_TRY(ops_.page_score(a_.cx, {a_.b.page_score, a_.b.q, kv, n_heads, rules.stamp_spread}));
+      WEIR_TRY(queue_.page_softmax(
+          {a_.b.page_score, kv.n_pages, kv.capacity, n_heads, kv.n_kv_heads, a_.config->attn_scale}));
       stamp.weight = a_.b.page_score;
       stamp.select = stamp.n_select = nullptr;
-      return page_stamp_at(a_.cx, stamp, a_.device.state);
+      return queue_.page_stamp_at({stamp, a_.device.state});
   }
   return {};
 }
 
-PageSelectArgs CudaSession::select_args(uint32_t layer) const {
+PageSelectArgs BaseSession::select_args(uint32_t layer) const {
   const KvView kv = a_.kv->view(layer);
   PageSelectArgs select = {};
   select.score = a_.b.page_score;
@@ -81,7 +75,7 @@ PageSelectArgs CudaSession::select_args(uint32_t layer) const {
 }
 
 // Arguments of a decode step's attention over all pages of each stream.
-AttnDecodeArgs CudaSession::decode_args(uint32_t layer, bool append, bool overlap) const {
+AttnDecodeArgs BaseSession::decode_args(uint32_t layer, bool append, bool overlap) const {
   const Attention& attention = layers()[layer].attention;
   AttnDecodeArgs d;
   d.attn = attn_paged_args(pass_of(1, 0), attention, layer);
@@ -108,20 +102,20 @@ static AttnStop stop_of(const StepRules& rules) {
 }
 
 // `overlap` applies to the first kernel.
-Status CudaSession::enqueue_attention(uint32_t layer, bool selects, uint32_t parts, bool overlap) {
+Status BaseSession::enqueue_attention(uint32_t layer, bool selects, uint32_t parts, bool overlap) {
   const StepRules& rules = a_.rules;
   const KvView kv = a_.kv->view(layer);
   const bool selected = is_selected(layer, selects);
   // The attention and score kernels rotate the query themselves. Other readers of the rotated query, and digests of
   // other kinds, need rope_append before.
-  const bool scores_alone = has_page_score_step(kv.digest, kv.head_dim, a_.config->n_heads / kv.n_kv_heads);
-  const bool apart = !append_keeps_digest(kv.digest) || rules.observe == StepRules::Observe::kStampDigest ||
+  const bool scores_alone = queue_.has_page_score_step(kv.digest, kv.head_dim, a_.config->n_heads / kv.n_kv_heads);
+  const bool apart = !queue_.append_keeps_digest(kv.digest) || rules.observe == StepRules::Observe::kStampDigest ||
                      (selected && !scores_alone);
   const RopeAppendArgs rope = rope_append_args(pass_of(1, 0), layers()[layer].attention, layer);
   if (apart && (parts & part_bit(kPartOther)) != 0) {
-    WEIR_TRY(rope_append_at(a_.cx, rope, n_tokens(), overlap));
+    WEIR_TRY(queue_.rope_append_at({rope, n_tokens(), overlap}));
     if (kv.digest != DigestKind::kNone && kv.digest != DigestKind::kMinMax)
-      WEIR_TRY(page_digest(a_.cx, {kv, a_.kv->append_rows(layer), 1}));
+      WEIR_TRY(ops_.page_digest(a_.cx, {kv, a_.kv->append_rows(layer), 1}));
   }
   if (selected && !apart) {
     SparseLayerArgs all = {decode_args(layer, true, overlap), select_args(layer)};
@@ -131,20 +125,21 @@ Status CudaSession::enqueue_attention(uint32_t layer, bool selects, uint32_t par
       all.recall = recall_args(layer);
       all.recall.only_lists = parts != kAllParts;
     }
-    if (has_sparse_layer(all)) return (parts & part_bit(kPartAttention)) != 0 ? sparse_layer(a_.cx, all) : Status();
+    if (queue_.has_sparse_layer(all))
+      return (parts & part_bit(kPartAttention)) != 0 ? queue_.sparse_layer(all) : Status();
     if (rules.stop_microbatch != 0) return fail(WEIR_ERR_INTERNAL, "no kernel for attention that stops by itself");
   }
   PageLists lists;
   if (selected) {
     const PageScoreArgs score = {a_.b.page_score, a_.b.q, kv, a_.config->n_heads, rules.spread};
     if ((parts & part_bit(kPartScore)) != 0)
-      WEIR_TRY(apart ? page_score(a_.cx, score) : page_score_step(a_.cx, {score, rope, overlap}));
-    if ((parts & part_bit(kPartSelect)) != 0) WEIR_TRY(page_select(a_.cx, select_args(layer)));
+      WEIR_TRY(apart ? ops_.page_score(a_.cx, score) : queue_.page_score_step({score, rope, overlap}));
+    if ((parts & part_bit(kPartSelect)) != 0) WEIR_TRY(ops_.page_select(a_.cx, select_args(layer)));
     lists = {a_.b.select, a_.b.n_select};
     if (recalls()) {
       PageRecallArgs recall = recall_args(layer);
       recall.only_lists = parts != kAllParts;
-      WEIR_TRY(page_recall(a_.cx, recall));
+      WEIR_TRY(queue_.page_recall(recall));
     }
   }
   bool stamped = false;  // by the attention kernel
@@ -156,29 +151,27 @@ Status CudaSession::enqueue_attention(uint32_t layer, bool selects, uint32_t par
     const bool observed = observes(layer);
     d.stamp = stamp_args(layer, lists);
     stamped = parts == kAllParts && observed && rules.observe == StepRules::Observe::kStampMass &&
-              attn_decode_can_stamp(d.attn, d.stamp);
+              queue_.attn_decode_can_stamp(d.attn, d.stamp);
     d.stamps = stamped;
-    WEIR_TRY(attn_decode(a_.cx, d));
+    WEIR_TRY(queue_.attn_decode(d));
   }
   return (parts & part_bit(kPartOther)) != 0 && !stamped ? enqueue_observation(layer, lists) : Status();
 }
 
-// Lets every session enqueue its own kernels, as branches after the leader's stream that join it again.
+// Lets every session enqueue its own kernels, as branches after the leader's queue that join it again.
 template <class F>
-Status CudaSession::enqueue_each(const SessionGroup& group, const F& enqueue) {
-  if (group.n > 1) WEIR_CUDA_TRY(cudaEventRecord(event_, stream_), "recording a branch");
+Status BaseSession::enqueue_each(const SessionGroup& group, const F& enqueue) {
+  if (group.n > 1) WEIR_TRY(queue_.begin_branches());
   for (uint32_t i = 0; i < group.n; ++i) {
-    CudaSession& session = *group.session[i];
-    if (i > 0) WEIR_CUDA_TRY(cudaStreamWaitEvent(session.stream_, event_, 0), "recording a branch");
+    BaseSession& session = *group.session[i];
+    if (i > 0) WEIR_TRY(queue_.begin_branch(session.queue_));
     WEIR_TRY(enqueue(session, group.selects[i]));
-    if (i == 0) continue;
-    WEIR_CUDA_TRY(cudaEventRecord(session.event_, session.stream_), "recording a branch's end");
-    WEIR_CUDA_TRY(cudaStreamWaitEvent(stream_, session.event_, 0), "recording a branch's end");
+    if (i > 0) WEIR_TRY(queue_.end_branch(session.queue_));
   }
   return {};
 }
 
-// Whether a stage's last kernels run session by session, in branches of the graph.
+// Whether a stage's last kernels run session by session, in branches of the recording.
 static bool ends_in_branches(const Stage& stage) {
   switch (stage.kind) {
     case Stage::Kind::kAttend:
@@ -195,7 +188,7 @@ static bool ends_in_branches(const Stage& stage) {
 // One GEMV for all sessions. column(buffers) returns a session's input and its parts' outputs; the rest is the same for
 // all.
 template <class Column>
-Status CudaSession::enqueue_gemv(const SessionGroup& group, GemvArgs g, const Column& column) {
+Status BaseSession::enqueue_gemv(const SessionGroup& group, GemvArgs g, const Column& column) {
   static_assert(kMostTogether <= kMostColumns);
   GemvColumn more[kMostTogether - 1];
   for (uint32_t i = 1; i < group.n; ++i) more[i - 1] = column(group.session[i]->a_.b);
@@ -204,20 +197,20 @@ Status CudaSession::enqueue_gemv(const SessionGroup& group, GemvArgs g, const Co
   for (uint32_t i = 0; i < g.n_parts; ++i) g.part[i].y = first.y[i];
   g.more = more;
   g.n_more = group.n - 1;
-  return gemv(a_.cx, g);
+  return queue_.gemv(g);
 }
 
 // The norm after a stage, of every session's `r`. By kernels that start when the one before has ended.
-Status CudaSession::enqueue_post_norm(const SessionGroup& group, const Stage& stage) {
+Status BaseSession::enqueue_post_norm(const SessionGroup& group, const Stage& stage) {
   if ((group.parts & part_bit(kPartOther)) == 0) return {};
-  return enqueue_each(group, [&](CudaSession& session, bool) {
+  return enqueue_each(group, [&](BaseSession& session, bool) {
     const StepBuffers& b = session.a_.b;
     MatmulPart part = {stage.part[0].w, nullptr, row_of(b, stage.part[0].y), stage.part[0].accumulate};
-    return rms_norm(session.a_.cx, take_to_norm(b, *a_.config, stage, part, 1));
+    return session.ops_.rms_norm(session.a_.cx, take_to_norm(b, *a_.config, stage, part, 1));
   });
 }
 
-Status CudaSession::enqueue_stage(const SessionGroup& group, uint32_t layer, uint32_t index) {
+Status BaseSession::enqueue_stage(const SessionGroup& group, uint32_t layer, uint32_t index) {
   const Layer& l = layers()[layer];
   const Stage& stage = l.stage[index];
   // Whether the sessions' branches come right before: at the beginning of the recording, after attention, and after a
@@ -226,18 +219,19 @@ Status CudaSession::enqueue_stage(const SessionGroup& group, uint32_t layer, uin
                                          : ends_in_branches(l.stage[index - 1]);
   switch (stage.kind) {
     case Stage::Kind::kAttend:
-      return enqueue_each(group, [&](CudaSession& session, bool selects) {
+      return enqueue_each(group, [&](BaseSession& session, bool selects) {
         return session.enqueue_attention(layer, selects, group.parts, group.n == 1);
       });
     case Stage::Kind::kExperts:
       if ((group.parts & part_bit(kPartGemv)) == 0) return {};
       return enqueue_each(
-          group, [&](CudaSession& session, bool) { return session.enqueue_experts(layer, stage, group.n == 1); });
+          group, [&](BaseSession& session, bool) { return session.enqueue_experts(layer, stage, group.n == 1); });
     case Stage::Kind::kNorm:
       if ((group.parts & part_bit(kPartOther)) == 0) return {};
-      return enqueue_each(group, [&](CudaSession& session, bool) {
+      return enqueue_each(group, [&](BaseSession& session, bool) {
         float* const row = row_of(session.a_.b, stage.x);
-        return rms_norm(session.a_.cx, {row, row, stage.norm, 1, row_width(*a_.config, stage.x), a_.config->norm_eps});
+        return session.ops_.rms_norm(session.a_.cx,
+                                     {row, row, stage.norm, 1, row_width(*a_.config, stage.x), a_.config->norm_eps});
       });
     case Stage::Kind::kProject:
     case Stage::Kind::kGlu:
@@ -248,17 +242,17 @@ Status CudaSession::enqueue_stage(const SessionGroup& group, uint32_t layer, uin
 }
 
 // Sessions that step together each read the experts that they chose.
-Status CudaSession::enqueue_experts(uint32_t layer, const Stage& stage, bool overlap) {
+Status BaseSession::enqueue_experts(uint32_t layer, const Stage& stage, bool overlap) {
   ExpertsStepArgs step;
   step.op = experts_args(layers()[layer], stage, a_.b.x, 1, a_.b.x);
   step.norm = stage.norm;
   step.eps = a_.config->norm_eps;
   step.counter = a_.device.counters + kRouteCounter;
   step.overlap = overlap;
-  return experts_step(a_.cx, step);
+  return queue_.experts_step(step);
 }
 
-Status CudaSession::enqueue_products(const SessionGroup& group, const Stage& stage, bool after_branches) {
+Status BaseSession::enqueue_products(const SessionGroup& group, const Stage& stage, bool after_branches) {
   GemvArgs g;
   g.n_parts = stage.n_parts;
   for (uint32_t i = 0; i < stage.n_parts; ++i) {
@@ -278,7 +272,7 @@ Status CudaSession::enqueue_products(const SessionGroup& group, const Stage& sta
   });
 }
 
-Status CudaSession::enqueue_begin() {
+Status BaseSession::enqueue_begin() {
   StepBeginArgs begin = {};
   begin.tables = a_.kv->tables();
   begin.rules = a_.rules;
@@ -300,13 +294,13 @@ Status CudaSession::enqueue_begin() {
     begin.digests = kv.digests;
     begin.digest_elements = static_cast<uint32_t>(digest_elements(kv.digest, kv.head_dim));
   }
-  WEIR_TRY(step_begin(a_.cx, begin));
-  return embed(a_.cx, {a_.b.x, a_.weights->token_embd, token_, 1, a_.config->embedding_scale});
+  WEIR_TRY(queue_.step_begin(begin));
+  return ops_.embed(a_.cx, {a_.b.x, a_.weights->token_embd, token_, 1, a_.config->embedding_scale});
 }
 
-Status CudaSession::enqueue_step(const SessionGroup& group) {
+Status BaseSession::enqueue_step(const SessionGroup& group) {
   const bool whole = group.parts == kAllParts;
-  if (whole) WEIR_TRY(enqueue_each(group, [](CudaSession& session, bool) { return session.enqueue_begin(); }));
+  if (whole) WEIR_TRY(enqueue_each(group, [](BaseSession& session, bool) { return session.enqueue_begin(); }));
   for (uint32_t layer = 0; layer < a_.config->n_layers; ++layer) {
     for (uint32_t stage = 0; stage < layers()[layer].n_stages; ++stage) WEIR_TRY(enqueue_stage(group, layer, stage));
   }
@@ -320,14 +314,14 @@ Status CudaSession::enqueue_step(const SessionGroup& group) {
     WEIR_TRY(enqueue_gemv(group, g, [](const StepBuffers& b) { return GemvColumn{b.x, {b.logits}}; }));
   }
   if (!whole) return {};
-  return enqueue_each(group, [&](CudaSession& session, bool) {
+  return enqueue_each(group, [&](BaseSession& session, bool) {
     const ModelConfig& c = *session.a_.config;
     if (c.logit_soft_cap != 0.0f)
-      WEIR_TRY(soft_cap(session.a_.cx, {session.a_.b.logits, c.vocab_size, c.logit_soft_cap}));
+      WEIR_TRY(session.ops_.soft_cap(session.a_.cx, {session.a_.b.logits, c.vocab_size, c.logit_soft_cap}));
     StepEndArgs end = session.end_args(true);
     end.overlap = group.n == 1;
-    return step_end(session.a_.cx, end);
+    return session.queue_.step_end(end);
   });
 }
 
-}  // namespace weir::cuda
+}  // namespace weir::device

@@ -1,0 +1,178 @@
+// A session's page tables, its single steps and logits, and what benchmarks fill.
+//
+// A decode step is recorded when the session is created. It updates the page tables (evictions, new pages), runs the
+// layers, and ends with the greedy token. The host writes the input token to memory that the device can read, launches
+// the recording and waits. Positions, page counts and budgets are read on the device.
+#include "device/base_session.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace weir::device {
+
+Status BaseSession::prepare() {
+  WEIR_TRY(queue_.map(a_.host.state, mailbox_));
+  WEIR_TRY(queue_.map(a_.host.tokens, token_));
+  WEIR_TRY(queue_.map(a_.host.events.events, events_));
+  WEIR_TRY(queue_.map(a_.host.top_ids, top_ids_));
+  WEIR_TRY(queue_.map(a_.host.top_logits, top_logits_));
+
+  if (recalls()) WEIR_TRY(map_recall());
+
+  const RopeTable& rope = *a_.rope;
+  const size_t angle_bytes = rope.angles().size() * sizeof(double);
+  std::memcpy(a_.host.angles, rope.angles().data(), angle_bytes);
+  WEIR_TRY(queue_.copy_in(a_.device.angles, a_.host.angles, angle_bytes, "copying rotations"));
+  WEIR_TRY(queue_.clear(a_.device.counters, DeviceBuffers::kCounters * sizeof(uint32_t), "clearing counters"));
+  return wait("preparing the session");
+}
+
+Status BaseSession::note(Status status) {
+  if (status.code() == WEIR_ERR_DEVICE_LOST) lost_ = true;
+  return status;
+}
+
+Status BaseSession::note_all(const SessionGroup& group, Status status) {
+  for (uint32_t i = 0; i < group.n; ++i) status = group.session[i]->note(status);
+  return status;
+}
+
+Status BaseSession::refuse_lost() const {
+  return lost_ ? fail(WEIR_ERR_DEVICE_LOST, "the device failed earlier in this session; destroy it") : Status();
+}
+
+// -------------------------------------------------------------------------------------------------------------- tables
+
+Status BaseSession::copy_tables(bool in) {
+  std::byte* host = a_.host.tables;
+  std::byte* device = a_.device.tables;
+  const uint64_t bytes = a_.device.table_bytes;
+  if (in) {
+    WEIR_TRY(queue_.copy_in(device, host, bytes, "copying page tables to the device"));
+    WEIR_TRY(queue_.copy_in(a_.device.state, a_.host.state, sizeof(StepState), "copying the state"));
+  } else {
+    WEIR_TRY(queue_.copy_out(host, device, bytes, "copying page tables from the device"));
+    WEIR_TRY(queue_.copy_out(a_.host.state, a_.device.state, sizeof(StepState), "copying the state"));
+  }
+  return wait("copying page tables");
+}
+
+Status BaseSession::put_tables(bool repeats) {
+  WEIR_REQUIRE_DEVICE();
+  // The host's tables have the same layout as the device's.
+  const KvTables tables = a_.kv->tables();
+  const auto host = [&](const uint32_t* device) {
+    return reinterpret_cast<const uint32_t*>(a_.host.tables +
+                                             (reinterpret_cast<const std::byte*>(device) - a_.device.tables));
+  };
+  n_pages_ = n_prompt_pages_ = 0;
+  n_filled_ = (a_.host.state->n_tokens + kPageTokens - 1) / kPageTokens;
+  for (uint32_t layer = 0; layer < tables.n_layers; ++layer) {
+    if (!is_ruled(layers()[layer].attention)) continue;
+    // Counted in the layer's first stream, which stands for the layer.
+    const uint32_t* flags = host(a_.kv->flags(layer));
+    const uint32_t n = host(tables.n_pages)[layer * tables.n_kv_heads];
+    uint32_t n_prompt = 0;
+    for (uint32_t row = 0; row < n; ++row) n_prompt += (flags[row] & kPagePrompt) != 0 ? 1u : 0u;
+    n_prompt_pages_ = std::max(n_prompt_pages_, n_prompt);
+    n_pages_ = std::max(n_pages_, n);
+  }
+  WEIR_TRY(note(copy_tables(true)));
+  if (!recalls()) return {};
+  const KvView kv = a_.kv->view(0);
+  raw_index_is_behind_ = true;
+  WEIR_TRY(note(put_raw_index()));
+  WEIR_TRY(note(queue_.mark_resident({tables, a_.device.resident, a_.kv->shape().max_capacity()})));
+  if (a_.host.state->pages_lost != 0)
+    WEIR_TRY(note(queue_.spoil_lost(
+        {tables, a_.device.raw_index, kv.digests, static_cast<uint32_t>(digest_elements(kv.digest, kv.head_dim))})));
+  if (!repeats) {
+    WEIR_TRY(note(queue_.clear(heads_, a_.kv->shape().n_streams() * sizeof(RecallHead), "clearing the journal")));
+  }
+  return note(wait("copying page tables"));
+}
+
+Status BaseSession::get_tables() {
+  WEIR_REQUIRE_DEVICE();
+  return note(copy_tables(false));
+}
+
+// -------------------------------------------------------------------------------------------------------- decode steps
+
+Status BaseSession::open_step(const SessionGroup& group, const int32_t* tokens) {
+  for (uint32_t i = 0; i < group.n; ++i) {
+    BaseSession& session = *group.session[i];
+    session.a_.host.tokens[0] = tokens[i];
+    session.open_posts();
+    if (session.recalls()) WEIR_TRY(note_all(group, session.put_raw_index()));
+  }
+  return {};
+}
+
+// A session without room is lost, and so are the others: their steps are done, but the caller is told of a failure.
+Status BaseSession::close_step(const SessionGroup& group, Status launched) {
+  WEIR_TRY(note_all(group, launched.ok() ? wait_and_answer(group) : launched));
+  Status status;
+  for (uint32_t i = 0; i < group.n; ++i) {
+    const Status room = group.session[i]->check_room();
+    if (status.ok()) status = room;
+  }
+  for (uint32_t i = 0; i < group.n; ++i) group.session[i]->lost_ = group.session[i]->lost_ || !status.ok();
+  return status;
+}
+
+Status BaseSession::step(int32_t token) {
+  WEIR_REQUIRE_DEVICE();
+  const SessionGroup group = alone(selects_now(), kAllParts);
+  WEIR_TRY(open_step(group, &token));
+  WEIR_TRY(note(launch_step(group.selects[0])));
+  return close_step(group, {});
+}
+
+Status BaseSession::check_room() {
+  if (a_.host.state->n_without_room == 0) return {};
+  lost_ = true;
+  return fail(WEIR_ERR_INTERNAL, "%u streams had no room for the step's token: the policy's rules let no page leave",
+              a_.host.state->n_without_room);
+}
+
+Status BaseSession::get_logits() {
+  WEIR_REQUIRE_DEVICE();
+  const size_t bytes = a_.config->vocab_size * sizeof(float);
+  WEIR_TRY(note(queue_.copy_out(a_.host.logits, a_.b.logits, bytes, "copying logits")));
+  return note(wait("copying logits"));
+}
+
+Status BaseSession::top_logits(uint32_t n) {
+  WEIR_REQUIRE_DEVICE();
+  WEIR_TRY(note(queue_.top_logits({a_.b.logits, a_.config->vocab_size, n, top_ids_, top_logits_, a_.device.module,
+                                   a_.device.counters + kTopCounter})));
+  return note(wait("choosing the best logits"));
+}
+
+// ---------------------------------------------------------------------------------------------------------- benchmarks
+
+Status BaseSession::rebuild_last_digests() {
+  WEIR_REQUIRE_DEVICE();
+  for (uint32_t layer = 0; layer < a_.config->n_layers; ++layer) {
+    const KvView kv = a_.kv->view(layer);
+    if (kv.digest == DigestKind::kMinMax) WEIR_TRY(queue_.rebuild_last_minmax(kv));
+  }
+  return note(wait("making digests"));
+}
+
+Status BaseSession::fill_noise(uint64_t seed) {
+  WEIR_REQUIRE_DEVICE();
+  const KvShape& shape = a_.kv->shape();
+  const KvView first = a_.kv->view(0);
+  WEIR_TRY(queue_.fill_noise({first.pool, shape.n_slots() * first.page_elements(), seed}));
+  for (uint32_t layer = 0; layer < a_.config->n_layers && first.digest != DigestKind::kNone; ++layer) {
+    const KvView kv = a_.kv->view(layer);
+    // Counters are zero between kernels, so they serve as first_row = 0 of every stream.
+    WEIR_TRY(ops_.page_digest(a_.cx, {kv, a_.device.counters, kv.capacity}));
+  }
+  WEIR_TRY(note(wait("filling pages")));
+  return first.digest == DigestKind::kMinMax ? rebuild_last_digests() : Status();
+}
+
+}  // namespace weir::device
