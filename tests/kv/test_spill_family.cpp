@@ -453,7 +453,7 @@ void spill_family__ending_under_a_reader(void**) {
   std::future<void> end;
   g.before_read = [&] {
     end = std::async(std::launch::async, [&] { f.stores[0].reset(); });
-    assert_true(end.wait_for(std::chrono::milliseconds(50)) == std::future_status::timeout);
+    assert_true(end.wait_for(std::chrono::milliseconds(500)) == std::future_status::timeout);
   };
   assert_int_equal(f.get(1, 0), WEIR_OK);
   end.get();

@@ -352,6 +352,34 @@ void psa_recall__damaged_pages(void**) {
   }
 }
 
+// Pages that were read ahead are those that come back, though others are read ahead before they are copied to their
+// slots. Which thread reads when is up to the machine, so the order is made here.
+void psa_recall__pages_read_ahead(void**) {
+  const SimShape shape = {1, 1, 1, 32, 64, true};
+  const Inputs inputs(shape, 300, 68);
+  Sim sim(cpu_backend(), inputs, spec_of({{"eps", "0.9"}, {"mb", "2"}, {"max_pages", "256"}}, 8));
+  sim.prefill(290);
+  const StreamView v = sim.kv.stream(0);
+  std::vector<uint32_t> cold;
+  for (uint32_t row = 0; row < v.n_pages; ++row) {
+    if (v.slots[row] == kNoSlot) cold.push_back(row);
+  }
+  assert_true(cold.size() >= 6);
+  PageFetcher& fetcher = *sim.fetcher();
+  fetcher.start(sim.kv, sim.cold, 0, 1000);
+  const size_t n = sim.kv.shape().page_bytes() / sizeof(uint16_t);
+  std::vector<uint16_t> want(n);
+  for (size_t i = 0; i + 1 < 4; ++i) {
+    uint32_t rows[] = {cold[i]};
+    assert_int_equal(fetcher.want(0, rows, 1, &cold[i + 1], 1), 1);
+    fetcher.read_ahead(0);
+    assert_int_equal(fetcher.load(0, rows, 1), 1);
+    fetcher.settle(0);
+    assert_true(sim.cold.read_copy(0, cold[i], want.data()).ok());
+    assert_memory_equal(sim.kv.page_data(v.slots[cold[i]]), want.data(), n * sizeof(uint16_t));
+  }
+}
+
 // --- who leaves one pool --------------------------------------------------------------------------------------------
 
 // A page of the pool.
@@ -463,6 +491,7 @@ int main() {
       cmocka_unit_test(psa_recall__lost_pages),
       cmocka_unit_test(psa_recall__lost_sinks),
       cmocka_unit_test(psa_recall__damaged_pages),
+      cmocka_unit_test(psa_recall__pages_read_ahead),
       cmocka_unit_test(psa_recall__who_leaves_one_pool),
       cmocka_unit_test(psa_recall__rules_and_needs),
   };
