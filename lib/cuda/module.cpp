@@ -155,11 +155,21 @@ Status release(void* device) {
   return {};
 }
 
+// `memory` may be the application's hooks, which run with the application's current device.
+cudaError_t pin(void* host, uint64_t bytes) {
+  const OnDevice on_device;
+  return cudaHostRegister(host, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable);
+}
+
+cudaError_t unpin(void* host) {
+  const OnDevice on_device;
+  return cudaHostUnregister(host);
+}
+
 Status allocate_staging(std::pmr::memory_resource& memory, uint64_t bytes, void** out) {
   *out = nullptr;
   void* const host = memory.allocate(bytes, kStagingAlignment);
-  const OnDevice on_device;
-  const cudaError_t pinned = cudaHostRegister(host, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable);
+  const cudaError_t pinned = pin(host, bytes);
   if (pinned != cudaSuccess) {
     memory.deallocate(host, bytes, kStagingAlignment);
     return cuda_status(pinned, "pinning host memory");
@@ -169,8 +179,7 @@ Status allocate_staging(std::pmr::memory_resource& memory, uint64_t bytes, void*
 }
 
 Status release_staging(std::pmr::memory_resource& memory, void* staging, uint64_t bytes) {
-  const OnDevice on_device;
-  const cudaError_t unpinned = cudaHostUnregister(staging);
+  const cudaError_t unpinned = unpin(staging);
   memory.deallocate(staging, bytes, kStagingAlignment);
   WEIR_CUDA_TRY(unpinned, "unpinning host memory");
   return {};

@@ -1,5 +1,5 @@
-// The device half of a session, as the module's table offers it. Implemented in session.cpp, session_many.cpp and
-// cuda_session.h.
+// The device half of a session, as the module's table offers it. Implemented in session.cpp, session_many.cpp,
+// cuda_session.h and, the table of ops, module.cpp.
 #pragma once
 
 #include "runtime/device_module.h"

@@ -85,7 +85,7 @@ struct DeviceBuffers {
   uint32_t* counters = nullptr;  // [kCounters] of finished work, zero between kernels
   std::byte* module = nullptr;   // the bytes that the module asked for (session_device_bytes)
   // With recall: the latest exchange of each stream, RecallEntry [n_streams, most] and RecallHead [n_streams]
-  // (cuda/pages/page_recall.cuh), and the output of one unit of a prompt's attention.
+  // (device/kernels.h), and the output of one unit of a prompt's attention.
   uint32_t* journal = nullptr;
   float* unit_out = nullptr;      // [max_tok, n_heads, head_dim]
   uint32_t* raw_index = nullptr;  // [n_rows] a copy of DeviceRecall::raw_index, made when that has changed
@@ -220,6 +220,7 @@ struct DeviceModule {
   Status (*release)(void* device);
   // Host memory that the device copies from and to directly, aligned to kStagingAlignment, as a part of `memory`: taken
   // from it where the driver can use that. Throws std::bad_alloc when `memory` does. Released with the same arguments.
+  // A failed call leaves null at `out`.
   Status (*allocate_staging)(std::pmr::memory_resource& memory, uint64_t bytes, void** out);
   Status (*release_staging)(std::pmr::memory_resource& memory, void* staging, uint64_t bytes);
   Status (*copy_in)(void* device, const void* host, uint64_t bytes);   // waits

@@ -14,7 +14,8 @@ constexpr uint32_t kMostRepeats = 1024;
 void* Session::SlotMemory::do_allocate(size_t bytes, size_t alignment) {
   if (module == nullptr) return memory_.allocate(bytes, alignment);
   void* block = nullptr;
-  if (module->allocate_staging(memory_, bytes, &block).ok()) return block;
+  failed = module->allocate_staging(memory_, bytes, &block);
+  if (failed.ok()) return block;
   throw std::bad_alloc();
 }
 

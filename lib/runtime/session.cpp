@@ -68,6 +68,10 @@ Status Session::create_store(SpillStore* other) {
   try {
     return other != nullptr ? store_.create_copy(*other) : store_.create(setup_.spill);
   } catch (const std::bad_alloc&) {
+    if (!slot_memory_.failed.ok()) {
+      return fail(slot_memory_.failed.code(), "the spill store's latest pages could not be mapped: %s",
+                  module_->last_error());
+    }
     return fail(WEIR_ERR_OUT_OF_MEMORY, "the spill store's %llu bytes could not be allocated%s",
                 static_cast<unsigned long long>(plan_.spill_bytes), HostMemory::thread_refusal().why);
   }

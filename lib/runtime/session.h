@@ -216,6 +216,7 @@ class Session {
    public:
     explicit SlotMemory(HostMemory& memory) : memory_(memory) {}
     const DeviceModule* module = nullptr;
+    Status failed;  // of the module, where that was why there is no memory
 
    private:
     void* do_allocate(size_t bytes, size_t alignment) override;

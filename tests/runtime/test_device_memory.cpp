@@ -152,6 +152,13 @@ void device_memory__the_module_refuses(void**) {
                  "bytes of staging memory could not be mapped: more than 8388608 bytes");
     assert_null(session);
     assert_int_equal(hooks.bytes(), before);
+    o.context_tokens = 1 << 15;
+    o.spill_budget_bytes = 64 << 20;
+    o.spill_raw_bytes = 16 << 20;
+    assert_error(weir_session_create(m.model, &o, &session), WEIR_ERR_OUT_OF_MEMORY,
+                 "the spill store's latest pages could not be mapped: more than 8388608 bytes");
+    assert_null(session);
+    assert_int_equal(hooks.bytes(), before);
     weir_session_destroy(first);
   }
   assert_int_equal(hooks.live.size(), 0);
