@@ -144,7 +144,9 @@ class Bench {
     fill_ = reinterpret_cast<BenchFill>(weir_get_experimental("weir_bench_fill"));
     SessionOptions options(flags.session);
     checked_plan(model_.get(), options.get());
-    on_gpu_ = make_plan(model_.get(), options.get()).device == WEIR_DEVICE_CUDA;
+    const weir_plan_info plan = make_plan(model_.get(), options.get());
+    on_gpu_ = plan.device == WEIR_DEVICE_CUDA;
+    attends_on_host_ = on_gpu_ && plan.device_bytes <= plan.workspace_bytes;  // no keys and values
     has_parts_ = on_gpu_ && flags.n_sessions == 1;
     if (flags.spill && make_plan(model_.get(), options.get()).spill_bytes == 0)
       throw UsageError("bench: --spill needs a policy that recalls pages, and a --budget below the context");
@@ -166,6 +168,7 @@ class Bench {
                                   {"policy", flags_.session.policy},
                                   {"budget", flags_.session.budget},
                                   {on_gpu_ ? "copy_gbps" : "read_gbps", read_gbps_}};
+    if (attends_on_host_) out["attention"] = "host";
     if (on_gpu_) {
       out["gpu"] = gpu_.name;
       out["device_bytes"] = session_plan_.device_bytes;
@@ -203,6 +206,7 @@ class Bench {
                info_.name[0] != '\0' ? info_.name : info_.architecture, info_.weight_type,
                human_bytes(weight_bytes_).c_str(), flags_.session.policy.c_str());
     if (flags_.n_sessions > 1) put_format("%u sessions in each step\n", flags_.n_sessions);
+    if (attends_on_host_) put_format("attention of steps on the host, keys and values in its memory\n");
     if (on_gpu_) {
       put_format("%s, memory copy %.1f GB/s, loaded in %.1f ms\n\n", gpu_.name, read_gbps_, load_s_ * 1e3);
     } else {
@@ -410,7 +414,7 @@ class Bench {
   std::vector<weir_token> tokens_;  // of a step
   std::optional<BandwidthMeter> meter_;
   ProgressLine progress_;
-  bool on_gpu_ = false;
+  bool on_gpu_ = false, attends_on_host_ = false;
   bool has_parts_ = false;  // of steps: only those of one session can be measured
   weir_bench_device gpu_ = {sizeof(weir_bench_device), 0, {}, 0, 0, 0};
   uint64_t weight_bytes_ = 0;  // read in a step
