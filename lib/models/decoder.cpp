@@ -154,7 +154,7 @@ void lay_out_shared_rows(const ModelConfig& c, uint32_t max_tok, Arena& arena, S
   const uint64_t q_elements = uint64_t{c.n_heads} * c.head_dim, kv_elements = uint64_t{c.n_kv_heads} * c.head_dim;
   b.max_tok = max_tok;
   b.q = arena.take<float>(max_tok * (q_elements + 2 * kv_elements));
-  set_key_rows(c, max_tok, b);
+  if (b.q != nullptr) set_key_rows(c, max_tok, b);  // null while the arena measures
   b.o = arena.take<float>(max_tok * q_elements);
   b.logits = arena.take<float>(c.vocab_size);
 }

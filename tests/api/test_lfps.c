@@ -148,10 +148,12 @@ static void lfps__a_prompt_after_a_rewind(void **state) {
  * attended it does not matter. */
 static void lfps__steps_after_a_rewind(void **state) {
     const fixture *f = *state;
-    static const uint32_t kCuts[] = {0, 4, 60};
-    static const weir_key_value kAll[] = {{"eta", "1"}, {"skip_layers", "0"}};
+    static const uint32_t kCuts[] = {0, 4, 160};
+    static const weir_key_value kAll[] = {{"eta", "1"}, {"skip_layers", "0"}},
+                                kFew[] = {{"eta", "1"}, {"skip_layers", "0"}, {"quota", "64"}};
     for (size_t c = 0; c < 3; ++c) {
-        weir_session *moved = new_session(f->model), *stayed = new_session(f->model);
+        const weir_session_options few = options_of(kFew, 3, 32); /* candidates are a part of the tokens that are left */
+        weir_session *moved = session_with(f->model, &few), *stayed = session_with(f->model, &few);
         for (uint32_t i = 0; i < 2; ++i) steps(i == 0 ? moved : stayed, 0, kCuts[c]);
         prefill(moved, 300, 80);
         steps(moved, 400, 40);
