@@ -152,7 +152,8 @@ static void lfps__steps_after_a_rewind(void **state) {
     static const weir_key_value kAll[] = {{"eta", "1"}, {"skip_layers", "0"}},
                                 kFew[] = {{"eta", "1"}, {"skip_layers", "0"}, {"quota", "64"}};
     for (size_t c = 0; c < 3; ++c) {
-        const weir_session_options few = options_of(kFew, 3, 32); /* candidates are a part of the tokens that are left */
+        /* Candidates are a part of the tokens that are left. */
+        const weir_session_options few = options_of(kFew, 3, 32);
         weir_session *moved = session_with(f->model, &few), *stayed = session_with(f->model, &few);
         for (uint32_t i = 0; i < 2; ++i) steps(i == 0 ? moved : stayed, 0, kCuts[c]);
         prefill(moved, 300, 80);
