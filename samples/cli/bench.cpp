@@ -135,7 +135,7 @@ uint64_t step_weight_bytes(const weir_model* model) {
 class Bench {
  public:
   Bench(const BenchFlags& flags, const std::string& path)
-      : flags_(flags), runtime_(create_runtime(flags.session.threads)) {
+      : flags_(flags), runtime_(create_runtime(flags.session.threads, flags.session.device)) {
     const auto start = Clock::now();
     model_ = open_model(runtime_.get(), path);
     load_s_ = seconds_since(start);
@@ -144,7 +144,7 @@ class Bench {
     fill_ = reinterpret_cast<BenchFill>(weir_get_experimental("weir_bench_fill"));
     SessionOptions options(flags.session);
     checked_plan(model_.get(), options.get());
-    on_gpu_ = make_plan(model_.get(), options.get()).device == WEIR_DEVICE_CUDA;
+    on_gpu_ = make_plan(model_.get(), options.get()).device != WEIR_DEVICE_CPU;
     has_parts_ = on_gpu_ && flags.n_sessions == 1;
     if (flags.spill && make_plan(model_.get(), options.get()).spill_bytes == 0)
       throw UsageError("bench: --spill needs a policy that recalls pages, and a --budget below the context");

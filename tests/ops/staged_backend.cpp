@@ -501,7 +501,8 @@ const Backend* open_staged_backend() {
   const std::string name = std::string("weir_") + kStagedModules[kModule], folder = folder_of("lib" + name + ".so");
   if (folder.empty()) return nullptr;
   State& s = state_of(kModule);
-  if (!load_device_module(folder.c_str(), name.c_str(), 0, s.module).ok()) {
+  // Of a module that has a choice, the device that WEIR_TEST_VULKAN_DEVICE names.
+  if (!load_device_module(folder.c_str(), name.c_str(), std::getenv("WEIR_TEST_VULKAN_DEVICE"), s.module).ok()) {
     std::printf("no tests on a GPU: %s\n", last_error_text());
     s.module = nullptr;
     return nullptr;
