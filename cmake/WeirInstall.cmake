@@ -1,4 +1,4 @@
-# What `cmake --install` puts where: public headers, libweir.so, libweir_cuda.so where it was built, weir.pc,
+# What `cmake --install` puts where: public headers, libweir.so, the modules that were built, weir.pc,
 # weirConfig.cmake, the weir program and the model of weir demo. Nothing installed holds an absolute path, so the whole
 # tree can be moved. `--strip` removes the debug information of lib/api.
 include(CMakePackageConfigHelpers)
@@ -9,6 +9,9 @@ install(FILES ${WEIR_PUBLIC_HEADERS} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/we
 install(TARGETS weir EXPORT weir LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 if(TARGET weir_cuda)  # libweir.so looks for it beside itself
   install(TARGETS weir_cuda LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+endif()
+if(TARGET weir_vulkan)
+  install(TARGETS weir_vulkan LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 endif()
 if(TARGET weir_cli)
   install(TARGETS weir_cli RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")

@@ -62,7 +62,8 @@ enum {
                                  holds the model, else the CPU. */
     WEIR_DEVICE_CPU = 1,    /**< This machine's processor cores. */
     WEIR_DEVICE_CUDA = 2,   /**< The first NVIDIA GPU that the driver shows. */
-    WEIR_DEVICE_VULKAN = 3  /**< Any GPU with Vulkan compute; this version has no such backend. */
+    WEIR_DEVICE_VULKAN = 3  /**< A device with Vulkan 1.3, see weir_runtime_options.vulkan_device. Sessions need
+                                 WEIR_SESSION_HOST_ATTENTION; WEIR_DEVICE_AUTO does not take it. */
 };
 
 /** Options of weir_runtime_create.
@@ -84,10 +85,15 @@ typedef struct weir_runtime_options {
                                      backend's own. Set both hooks or neither. @since 1.0 */
     weir_free_fn device_free;   /**< Its counterpart. @since 1.0 */
     void *device_alloc_user;    /**< Passed to both device hooks. @since 1.0 */
+    const char *vulkan_device;  /**< Which device WEIR_DEVICE_VULKAN is: its index among those that the driver shows, or
+                                     a part of its name, in any case of letters. NULL (default): a discrete GPU before
+                                     an integrated one before a virtual one before a driver that computes on the
+                                     processor, of equals the one with most memory. It is copied, and shorter than 256
+                                     bytes. All runtimes of a process use one device. @since 1.0 */
 } weir_runtime_options;
 
 /** Static initialiser of weir_runtime_options. */
-#define WEIR_RUNTIME_OPTIONS_INIT { (uint32_t)sizeof(weir_runtime_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define WEIR_RUNTIME_OPTIONS_INIT { (uint32_t)sizeof(weir_runtime_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** What a runtime holds, see weir_runtime_memory.
  *  @since 1.0 */
@@ -125,7 +131,8 @@ WEIR_API weir_status weir_runtime_options_init(weir_runtime_options *options, ui
  *  @param out     out, the handle; NULL after a failure
  *  @return WEIR_OK
  *          WEIR_ERR_INVALID_ARG    NULL @p out, a bad struct_size, n_threads above 256, an unknown log_level, a
- *                                  backend_dir that is too long, an alloc hook without its free hook or vice versa
+ *                                  backend_dir or vulkan_device that is too long, an alloc hook without its free
+ *                                  hook or vice versa
  *          WEIR_ERR_UNSUPPORTED    @p options has fields that this version does not know, or reserved is not 0
  *          WEIR_ERR_OUT_OF_MEMORY  memory or threads could not be had
  *  @threads any thread

@@ -376,6 +376,7 @@ constexpr DeviceModule kModule = {
     create_session,
     prepare_many,
     step_many,
+    nullptr,  // choose
 };
 
 }  // namespace

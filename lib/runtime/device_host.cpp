@@ -19,13 +19,13 @@ constexpr uint64_t kDeviceAlignment = 256;  // of all device memory that hooks a
 constexpr struct {
   int32_t device;
   const char* name;
-} kModules[] = {{WEIR_DEVICE_CUDA, "weir_cuda"}};
+} kModules[] = {{WEIR_DEVICE_CUDA, "weir_cuda"}, {WEIR_DEVICE_VULKAN, "weir_vulkan"}};
 
 // The folder of the file that this code was loaded from, with its slash; empty when it is unknown.
 void own_folder(char* out, size_t size) {
   Dl_info info = {};
   out[0] = '\0';
-  if (dladdr(reinterpret_cast<const void*>(&load_device_module), &info) == 0 || info.dli_fname == nullptr) return;
+  if (dladdr(reinterpret_cast<const void*>(&from_module), &info) == 0 || info.dli_fname == nullptr) return;
   const char* slash = std::strrchr(info.dli_fname, '/');
   if (slash == nullptr) return;
   const auto n = static_cast<size_t>(slash - info.dli_fname) + 1;
@@ -40,7 +40,10 @@ Status from_module(const DeviceModule& module, Status status) {
   return status.ok() ? status : fail(status.code(), "%s", module.last_error());
 }
 
-Status load_device_module(const char* folder, const char* name, uint32_t which, const DeviceModule*& out) {
+namespace {
+
+// Finds lib<name>.so; opens no device.
+Status load_module(const char* folder, const char* name, const DeviceModule*& out) {
   char base[kMaxPathBytes + 1], path[kMaxPathBytes + 64];  // room for a slash, and for a name
   if (folder != nullptr && folder[0] != '\0') {
     std::snprintf(base, sizeof(base), "%s/", folder);
@@ -57,10 +60,27 @@ Status load_device_module(const char* folder, const char* name, uint32_t which, 
     dlclose(handle);
     return fail(WEIR_ERR_UNSUPPORTED, "lib%s.so is not a backend module of this build: %.300s", name, path);
   }
-  const Status opened = from_module(*module, module->open(which));
-  if (!opened.ok()) return opened;  // it stays loaded: unloading a driver is not safe
   out = module;
   return {};
+}
+
+}  // namespace
+
+// Where no device can be opened the module stays loaded all the same: unloading a driver is not safe.
+Status load_device_module(const char* folder, const char* name, uint32_t which, const DeviceModule*& out) {
+  const DeviceModule* module = nullptr;
+  WEIR_TRY(load_module(folder, name, module));
+  WEIR_TRY(from_module(*module, module->open(which)));
+  out = module;
+  return {};
+}
+
+Status load_device_module(const char* folder, const char* name, const char* wanted, const DeviceModule*& out) {
+  const DeviceModule* module = nullptr;
+  WEIR_TRY(load_module(folder, name, module));
+  uint32_t which = 0;
+  if (module->choose != nullptr) WEIR_TRY(from_module(*module, module->choose(wanted, which)));
+  return load_device_module(folder, name, which, out);
 }
 
 Status DeviceHost::set_folder(const char* folder) {
@@ -72,9 +92,23 @@ Status DeviceHost::set_folder(const char* folder) {
   return {};
 }
 
+Status DeviceHost::set_vulkan_device(const char* name) {
+  if (name == nullptr) return {};
+  const size_t n = std::strlen(name);
+  if (n >= sizeof(vulkan_device_))
+    return fail(WEIR_ERR_INVALID_ARG, "vulkan_device: %zu bytes, at most %zu", n, sizeof(vulkan_device_) - 1);
+  std::memcpy(vulkan_device_, name, n + 1);
+  return {};
+}
+
 Status DeviceHost::find(int32_t device, uint32_t which, const DeviceModule*& out) {
+  const bool by_name = device == WEIR_DEVICE_VULKAN;
+  if (by_name && hooks_.alloc != nullptr)
+    return fail(WEIR_ERR_UNSUPPORTED, "device_alloc: memory of Vulkan devices cannot come from a hook");
   for (const auto& module : kModules) {
-    if (module.device == device) return load_device_module(folder_, module.name, which, out);
+    if (module.device != device) continue;
+    return by_name ? load_device_module(folder_, module.name, vulkan_device_, out)
+                   : load_device_module(folder_, module.name, which, out);
   }
   return fail(WEIR_ERR_UNSUPPORTED, "this build has no such backend");
 }

@@ -14,6 +14,7 @@
 namespace weir {
 
 inline constexpr size_t kMaxPathBytes = 1024;
+inline constexpr size_t kMaxDeviceName = 256;  // drivers give no longer names
 
 class DeviceHost {
  public:
@@ -22,8 +23,11 @@ class DeviceHost {
   // The folder of the modules; null: beside the library. Copied.
   Status set_folder(const char* folder);
 
-  // The backend of `device` (WEIR_DEVICE_*) on the device with the index `which`, opened when first asked for. Each
-  // failed call says what is missing.
+  // Which Vulkan device: an index, or a part of a name; null: the best one. Copied.
+  Status set_vulkan_device(const char* name);
+
+  // The backend of `device` (WEIR_DEVICE_*) on the device with the index `which`, or of Vulkan on the one that was set,
+  // opened when first asked for. Each failed call says what is missing.
   Status find(int32_t device, uint32_t which, const DeviceModule*& out);
 
   // How long a step on a device waits for a page that the host brings. A host that is stopped for longer repeats the
@@ -44,6 +48,7 @@ class DeviceHost {
  private:
   AllocatorHooks hooks_;
   char folder_[kMaxPathBytes] = "";
+  char vulkan_device_[kMaxDeviceName] = "";
   uint64_t recall_late_ns_ = 500'000'000;
   std::atomic<uint64_t> bytes_{0}, peak_bytes_{0}, n_allocs_{0}, n_frees_{0};
 };

@@ -49,7 +49,7 @@ constexpr uint32_t device_interface(uint32_t version, std::string_view lists) {
 }
 
 // The number is raised with every change of this header, and of a rule or an enum that the module knows.
-inline constexpr uint32_t kDeviceInterface = device_interface(14, kDeviceLists);
+inline constexpr uint32_t kDeviceInterface = device_interface(15, kDeviceLists);
 
 // The most sessions that DeviceModule::step_many takes at once: an SM's registers can hold a GEMV's sums for this many
 // inputs.
@@ -236,7 +236,8 @@ struct DeviceModule {
   // Whether the device's kernels can compute with this matrix, in the planes of quant/planes.h; the message says why
   // not.
   Status (*check_weight)(const Weight& weight);
-  // Whether the kernels can run this model and these rules; the message says why not.
+  // Whether the kernels can run this model and these rules; the message says why not. With attention on the host there
+  // are neither rules nor needs: its pages_per_stream is 0.
   Status (*check_session)(const ModelConfig& config, const PolicyNeeds& needs, const StepRules& rules);
   uint64_t (*session_device_bytes)(const OpShapes& shapes);  // DeviceBuffers::module
   // Builds the session in `place` (session_bytes, 64-byte aligned); the caller calls its destructor.
@@ -250,16 +251,21 @@ struct DeviceModule {
   // shared memory together. Waits; every staging state is up to date then. Only the device can fail, and that is a
   // failure of every session: WEIR_ERR_DEVICE_LOST.
   Status (*step_many)(DeviceSession* const* sessions, const int32_t* tokens, uint32_t n);
+  // The index for open() of the device that `wanted` names: an index, or a part of its name; null: the best one.
+  // WEIR_ERR_NOT_FOUND, and WEIR_ERR_INVALID_ARG where several have the name, list the devices. Null: the module has no
+  // choice.
+  Status (*choose)(const char* wanted, uint32_t& which);
 };
 
 // The one function that a module exports; it returns null when the version differs.
 using device_module_fn = const DeviceModule* (*)(uint32_t interface_version);
 inline constexpr char kDeviceModuleSymbol[] = "weir_device_module";
 
-// Opens lib<name>.so in `folder` (null: the folder that the library itself lies in) and its device `which`, once per
-// process and name; a module stays loaded. WEIR_ERR_UNSUPPORTED: there is none, it is of another build, or it finds no
-// driver or device.
+// Opens lib<name>.so in `folder` (null: the folder that the library itself lies in) and its device `which`, or the one
+// that `wanted` names (DeviceModule::choose); once per process and name, and a module stays loaded.
+// WEIR_ERR_UNSUPPORTED: there is none, it is of another build, or it finds no driver or device.
 Status load_device_module(const char* folder, const char* name, uint32_t which, const DeviceModule*& out);
+Status load_device_module(const char* folder, const char* name, const char* wanted, const DeviceModule*& out);
 
 // Turns a module's failure into one of the library's own, with the module's message.
 Status from_module(const DeviceModule& module, Status status);

@@ -143,7 +143,7 @@ Status find_backend(const weir_session_options& o, const Model& model, const Pol
     const bool on_host = (o.flags & WEIR_SESSION_HOST_ATTENTION) != 0 || needs.history.group != 0;
     WEIR_TRY(on_host ? check_cpu() : check_device_attention(o, needs, has_heads, setup.rules));
     const DeviceModule* module = nullptr;
-    WEIR_TRY(devices.find(WEIR_DEVICE_CUDA, 0, module));
+    WEIR_TRY(devices.find(o.device == WEIR_DEVICE_AUTO ? WEIR_DEVICE_CUDA : o.device, 0, module));
     WEIR_TRY(check_traits(model.config().traits, module->backend->traits, module->backend->name));
     WEIR_TRY(from_module(*module, on_host ? module->check_session(model.config(), PolicyNeeds(), StepRules())
                                           : module->check_session(model.config(), needs, setup.rules)));
@@ -257,8 +257,6 @@ Status Session::check(const Model& model, const weir_session_options& o, uint32_
   if (model.vocab_only())
     return fail(WEIR_ERR_STATE, "the model was opened with WEIR_MODEL_VOCAB_ONLY and has no weights");
   WEIR_TRY(check_numbers(o));
-  if (o.device == WEIR_DEVICE_VULKAN)
-    return fail(WEIR_ERR_UNSUPPORTED, "device %s: this build has no such backend", kDeviceNames[o.device]);
   const ModelConfig& c = model.config();
   PolicyConfig config;
   config.n_layers = c.n_layers;

@@ -135,7 +135,7 @@ uint64_t step_weight_bytes(const weir_model* model) {
 class Bench {
  public:
   Bench(const BenchFlags& flags, const std::string& path)
-      : flags_(flags), runtime_(create_runtime(flags.session.threads)) {
+      : flags_(flags), runtime_(create_runtime(flags.session.threads, flags.session.device)) {
     const auto start = Clock::now();
     model_ = open_model(runtime_.get(), path);
     load_s_ = seconds_since(start);
@@ -145,7 +145,7 @@ class Bench {
     SessionOptions options(flags.session);
     checked_plan(model_.get(), options.get());
     const weir_plan_info plan = make_plan(model_.get(), options.get());
-    on_gpu_ = plan.device == WEIR_DEVICE_CUDA;
+    on_gpu_ = plan.device != WEIR_DEVICE_CPU;
     attends_on_host_ = on_gpu_ && plan.device_bytes <= plan.workspace_bytes;  // no keys and values
     has_parts_ = on_gpu_ && flags.n_sessions == 1;
     if (flags.spill && make_plan(model_.get(), options.get()).spill_bytes == 0)

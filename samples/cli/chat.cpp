@@ -39,7 +39,7 @@ class Chat {
         interactive_(isatty(STDIN_FILENO) != 0 && stdout_is_terminal()),
         style_(interactive_),
         row_(interactive_),
-        runtime_(create_runtime(flags.session.threads)) {
+        runtime_(create_runtime(flags.session.threads, flags.session.device)) {
     model_ = open_model(runtime_.get(), flags.model);
     require_chat_template(model_.get(), flags.model, flags.accept_resembling);
     SessionOptions options(flags.session);

@@ -246,7 +246,7 @@ int text_command(const TextFlags& flags, TextCommand command) {
   command.settings.families = {kTextFamily};
   command.settings.n_problems = 1;
   const std::string text = read_text_file(settings.file);
-  const RuntimePtr runtime = create_runtime(command.threads);
+  const RuntimePtr runtime = create_runtime(command.threads, settings.device);
   const ModelPtr model = open_model(runtime.get(), command.model);
   check_policies(model.get(), command.settings, settings.n_prompt, settings.n_forced);
   const TextTokens tokens = text_tokens(model.get(), text);

@@ -131,8 +131,18 @@ void add_threads_flag(CLI::App& app, SessionFlags& flags) {
 }
 
 CLI::Option* add_device_flag(CLI::App& app, std::string& device) {
-  return app.add_option("--device", device, "auto (default), cpu, cuda or vulkan")
-      ->check(one_of(kDevices))
+  const auto check = [](std::string& text) -> std::string {
+    try {
+      (void)device_number(text);
+    } catch (const UsageError& e) {
+      return e.what();
+    }
+    return "";
+  };
+  return app
+      .add_option("--device", device,
+                  "auto (default), cpu, cuda or vulkan; vulkan:NAME has NAME as its index or in its name")
+      ->check(CLI::Validator(check, ""))
       ->type_name("NAME")
       ->group("Machine");
 }
@@ -233,10 +243,11 @@ void add_sampling_flags(CLI::App& app, SamplingFlags& flags) {
 }
 
 int32_t device_number(const std::string& name) {
+  if (name.starts_with("vulkan:") && name.size() > std::string("vulkan:").size()) return WEIR_DEVICE_VULKAN;
   for (size_t i = 0; i < kDevices.size(); ++i) {
     if (kDevices[i] == name) return static_cast<int32_t>(i);
   }
-  throw UsageError("--device " + name + ": expected auto, cpu, cuda or vulkan");
+  throw UsageError("--device " + name + ": expected auto, cpu, cuda, vulkan or vulkan:NAME");
 }
 
 weir_plan_info checked_plan(const weir_model* model, const weir_session_options& options) {

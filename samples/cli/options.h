@@ -88,6 +88,7 @@ void add_threads_flag(CLI::App& app, SessionFlags& flags);
 void add_session_flags(CLI::App& app, SessionFlags& flags);
 void add_sampling_flags(CLI::App& app, SamplingFlags& flags);
 
+// WEIR_DEVICE_* of a --device; throws UsageError.
 int32_t device_number(const std::string& name);
 
 // The plan of a session; a policy or an option that does not exist is wrong usage.

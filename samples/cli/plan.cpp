@@ -42,7 +42,9 @@ void print_json(const weir_plan_info& p, const SessionFlags& flags) {
       {"spill_file_bytes", p.spill_file_bytes},
       {"library_bytes", p.library_bytes},
       {"total_bytes", p.total_bytes},
-      {"device", p.device == WEIR_DEVICE_CUDA ? "cuda" : "cpu"},
+      {"device", p.device == WEIR_DEVICE_CUDA     ? "cuda"
+                 : p.device == WEIR_DEVICE_VULKAN ? "vulkan"
+                                                  : "cpu"},
       {"device_bytes", p.device_bytes},
       {"device_weights_bytes", p.device_weights_bytes},
   };
@@ -90,7 +92,7 @@ void print_table(const weir_plan_info& p, const SessionFlags& flags) {
 
 int run_plan(const PlanFlags& flags) {
   SessionOptions options(flags.session);
-  const RuntimePtr runtime = create_runtime(flags.session.threads);
+  const RuntimePtr runtime = create_runtime(flags.session.threads, flags.session.device);
   const ModelPtr model = open_model(runtime.get(), flags.model);
   const weir_plan_info plan = checked_plan(model.get(), options.get());
   if (flags.json)

@@ -51,7 +51,8 @@ std::vector<Line> read_lines(const std::string& path) {
 // Runs conversations one after the other and prints what comes of them.
 class Runner {
  public:
-  explicit Runner(RunFlags& flags) : flags_(flags), runtime_(create_runtime(flags.solve.session.threads)) {
+  explicit Runner(RunFlags& flags)
+      : flags_(flags), runtime_(create_runtime(flags.solve.session.threads, flags.solve.session.device)) {
     model_ = open_model(runtime_.get(), flags.model);
     if (!flags.raw) require_chat_template(model_.get(), flags.model, flags.solve.accept_resembling);
     // Options that no prompt can make right are told before the first one is read.

@@ -42,9 +42,12 @@ using RuntimePtr = std::unique_ptr<weir_runtime, Closer<weir_runtime_destroy>>;
 using ModelPtr = std::unique_ptr<weir_model, Closer<weir_model_close>>;
 using SessionPtr = std::unique_ptr<weir_session, Closer<weir_session_destroy>>;
 
-inline RuntimePtr create_runtime(uint32_t n_threads) {
+// `device` as --device has it; what follows "vulkan:" names one of several devices.
+inline RuntimePtr create_runtime(uint32_t n_threads, const std::string& device = {}) {
   weir_runtime_options options = WEIR_RUNTIME_OPTIONS_INIT;
   options.n_threads = n_threads;
+  const std::string prefix = "vulkan:";
+  if (device.compare(0, prefix.size(), prefix) == 0) options.vulkan_device = device.c_str() + prefix.size();
   weir_runtime* runtime = nullptr;
   check(weir_runtime_create(&options, &runtime), "cannot start the runtime");
   return RuntimePtr(runtime);

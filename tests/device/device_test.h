@@ -36,6 +36,7 @@ static inline const char *device_name(void) {
 }
 
 static inline int32_t test_device(void) {
+    if (strcmp(device_name(), "vulkan") == 0) return WEIR_DEVICE_VULKAN;
     if (strcmp(device_name(), "cuda") != 0) fail_msg("WEIR_TEST_DEVICE=%s: there is no such backend", device_name());
     return WEIR_DEVICE_CUDA;
 }
@@ -71,6 +72,7 @@ static inline const char *module_folder(void) {
 static inline weir_runtime_options gpu_runtime_options(void) {
     weir_runtime_options options = WEIR_RUNTIME_OPTIONS_INIT;
     options.n_threads = 2;
+    options.vulkan_device = getenv("WEIR_TEST_VULKAN_DEVICE");
 #ifdef __cplusplus
     if (module_folder()[0] != '\0') options.backend_dir = module_folder();
 #endif
@@ -101,6 +103,7 @@ static inline const char *why_no_gpu(void) {
         asked = 1;
         open_gpu_fixture(&f);
         options.device = test_device();
+        if (options.device == WEIR_DEVICE_VULKAN) options.flags = WEIR_SESSION_HOST_ATTENTION;
         if (weir_plan(f.model, &options, &plan) != WEIR_OK) snprintf(why, sizeof(why), "%s", weir_last_error());
         close_gpu_fixture(&f);
         if (why[0] != '\0' && wanted != NULL && strcmp(wanted, device_name()) == 0)

@@ -465,7 +465,8 @@ Status run_on_device(const char* name, Status (*op)(OpContext&, const Args&), co
 template <class Args>
 Status run_staged(size_t op, Status (*device_op)(OpContext&, const Args&), Status (*reference)(OpContext&, const Args&),
                   OpContext& cx, const Args& a) {
-  const Status status = run_on_device(kOpNames[op], device_op, cx, a);
+  const Status status =
+      device_op == nullptr ? Status(WEIR_ERR_UNSUPPORTED) : run_on_device(kOpNames[op], device_op, cx, a);
   StagedCalls& calls = state().calls[op];
   if (status.code() != WEIR_ERR_UNSUPPORTED) {
     ++calls.on_device;
@@ -501,7 +502,8 @@ const Backend* open_staged_backend() {
   const std::string name = std::string("weir_") + kStagedModules[kModule], folder = folder_of("lib" + name + ".so");
   if (folder.empty()) return nullptr;
   State& s = state_of(kModule);
-  if (!load_device_module(folder.c_str(), name.c_str(), 0, s.module).ok()) {
+  // Of a module that has a choice, the device that WEIR_TEST_VULKAN_DEVICE names.
+  if (!load_device_module(folder.c_str(), name.c_str(), std::getenv("WEIR_TEST_VULKAN_DEVICE"), s.module).ok()) {
     std::printf("no tests on a GPU: %s\n", last_error_text());
     s.module = nullptr;
     return nullptr;

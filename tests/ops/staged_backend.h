@@ -14,7 +14,7 @@
 namespace weir::test {
 
 // The modules that there may be.
-inline constexpr const char* kStagedModules[] = {"cuda"};
+inline constexpr const char* kStagedModules[] = {"cuda", "vulkan"};
 
 // The backend of the module libweir_<module>.so, which has its name, or null if the module is not beside the tests (in
 // a folder lib/ next to one above the program's) or finds no device. The first call prints which of these it is.

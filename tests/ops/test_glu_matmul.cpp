@@ -77,7 +77,8 @@ std::vector<Output> run_spec(const Backend& backend, const Spec& s, Gate activat
 
 void does_not_depend_on_threads(const Backend& backend) {
   for (const Spec& s : kSpecs) {
-    const Matrix gate(s.gate, s.n_rows, s.n_cols, 1), up(s.up, s.n_rows, s.n_cols, 2);
+    const uint32_t n_rows = rows_on(backend, s.n_rows, s.n_cols);
+    const Matrix gate(s.gate, n_rows, s.n_cols, 1), up(s.up, n_rows, s.n_cols, 2);
     for (uint32_t n_tok : {1u, 7u, 40u}) {
       const std::vector<float> x = Random(3).normals(size_t{n_tok} * s.n_cols);
       const std::vector<float> one = run(backend, gate.w(), up.w(), x, n_tok, 1);
@@ -95,7 +96,8 @@ void few_tokens_match_single_ones(const Backend& backend) {
   constexpr uint32_t kMost = 8;
   for (const Spec& s : kSpecs) {
     if (s.gate != s.up || s.n_cols % 32 != 0) continue;
-    const Matrix gate(s.gate, s.n_rows, s.n_cols, 1), up(s.up, s.n_rows, s.n_cols, 2);
+    const uint32_t n_rows = rows_on(backend, s.n_rows, s.n_cols);
+    const Matrix gate(s.gate, n_rows, s.n_cols, 1), up(s.up, n_rows, s.n_cols, 2);
     const std::vector<float> x = Random(4).normals(size_t{kMost} * s.n_cols, 2.0f);
     std::vector<float> singles;
     for (size_t t = 0; t < kMost; ++t) {

@@ -238,7 +238,8 @@ const DeviceModule& module() {
                                       session_device_bytes,
                                       create_session,
                                       prepare_many,
-                                      step_many};
+                                      step_many,
+                                      nullptr};
   return module;
 }
 

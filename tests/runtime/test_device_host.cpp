@@ -89,7 +89,10 @@ void device_host__finds_modules_by_their_devices(void**) {
   again = nullptr;
   assert_int_equal(host.find(WEIR_DEVICE_CUDA, 1, again).code(), WEIR_ERR_UNSUPPORTED);
   assert_string_equal(last_error_text(), "there is no processor 1");
-  for (const int32_t device : {WEIR_DEVICE_AUTO, WEIR_DEVICE_CPU, WEIR_DEVICE_VULKAN}) {
+  assert_int_equal(host.find(WEIR_DEVICE_VULKAN, 0, again).code(), WEIR_ERR_UNSUPPORTED);
+  assert_non_null(std::strstr(last_error_text(), "no backend module: "));
+  assert_non_null(std::strstr(last_error_text(), "libweir_vulkan.so"));
+  for (const int32_t device : {WEIR_DEVICE_AUTO, WEIR_DEVICE_CPU}) {
     assert_int_equal(host.find(device, 0, again).code(), WEIR_ERR_UNSUPPORTED);
     assert_string_equal(last_error_text(), "this build has no such backend");
   }

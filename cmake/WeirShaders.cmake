@@ -1,0 +1,57 @@
+# Compiles shaders/*.comp to SPIR-V in the build folder, as C initialisers that lib/vulkan/shader_code.cpp includes, and
+# validates them. A shader that includes weight_type.glsl is compiled once for each line of lib/quant/quants.inc.
+# Defines the target weir_shaders and WEIR_SHADER_DIR; WEIR_GLSLC and WEIR_SPIRV_VAL must be set.
+
+set(WEIR_SHADER_DIR "${PROJECT_BINARY_DIR}/shaders")
+set(weir_shader_source "${PROJECT_SOURCE_DIR}/shaders")
+set(weir_shader_outputs "")
+set(weir_shader_list "// Made by WeirShaders.cmake: the SPIR-V of every shader.\n")
+
+# weir_compile_shader(<name> <stem>.comp <folder of weight_type.glsl, or "">)
+function(weir_compile_shader name source type_folder)
+  set(code "${WEIR_SHADER_DIR}/${name}.inc")
+  set(binary "${WEIR_SHADER_DIR}/${name}.spv")
+  set(flags -O --target-env=vulkan1.3 -I "${weir_shader_source}")
+  if(type_folder)
+    list(APPEND flags -I "${type_folder}")
+  endif()
+  add_custom_command(
+    OUTPUT "${code}"
+    COMMAND "${WEIR_GLSLC}" ${flags} -MD -MF "${code}.d" -MT "${code}" -mfmt=c "${weir_shader_source}/${source}"
+            -o "${code}.part"
+    COMMAND "${WEIR_GLSLC}" ${flags} "${weir_shader_source}/${source}" -o "${binary}"
+    COMMAND "${WEIR_SPIRV_VAL}" --target-env vulkan1.3 "${binary}"
+    COMMAND "${CMAKE_COMMAND}" -E rename "${code}.part" "${code}"
+    DEPENDS "${weir_shader_source}/${source}"
+    DEPFILE "${code}.d"
+    COMMENT "Compiling shader ${name}"
+    VERBATIM)
+  list(APPEND weir_shader_outputs "${code}")
+  string(APPEND weir_shader_list "alignas(4) constexpr uint32_t kCode_${name}[] =\n#include \"${name}.inc\"\n;\n")
+  set(weir_shader_outputs "${weir_shader_outputs}" PARENT_SCOPE)
+  set(weir_shader_list "${weir_shader_list}" PARENT_SCOPE)
+endfunction()
+
+set(weir_quants_inc "${PROJECT_SOURCE_DIR}/lib/quant/quants.inc")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${weir_quants_inc}")
+file(STRINGS "${weir_quants_inc}" weir_quant_lines REGEX "^WEIR_QUANT\\(")
+file(GLOB weir_shader_files CONFIGURE_DEPENDS "${weir_shader_source}/*.comp")
+foreach(file IN LISTS weir_shader_files)
+  cmake_path(GET file STEM stem)
+  cmake_path(GET file FILENAME source)
+  # The line stands in the shader itself or in what it includes of common/.
+  file(READ "${file}" text)
+  if(NOT text MATCHES "weight_type\\.glsl|common/dot_row\\.glsl")
+    weir_compile_shader("${stem}" "${source}" "")
+    continue()
+  endif()
+  foreach(line IN LISTS weir_quant_lines)
+    string(REGEX REPLACE "^WEIR_QUANT\\(([A-Za-z0-9_]+),.*" "\\1" type "${line}")
+    string(TOLOWER "${type}" type_file)
+    set(type_folder "${WEIR_SHADER_DIR}/types/${type_file}")
+    file(CONFIGURE OUTPUT "${type_folder}/weight_type.glsl" CONTENT "#include \"quant/${type_file}.glsl\"\n" @ONLY)
+    weir_compile_shader("${stem}_${type}" "${source}" "${type_folder}")
+  endforeach()
+endforeach()
+file(CONFIGURE OUTPUT "${WEIR_SHADER_DIR}/shader_code.inc" CONTENT "${weir_shader_list}" @ONLY)
+add_custom_target(weir_shaders DEPENDS ${weir_shader_outputs})

@@ -1,0 +1,51 @@
+#include "vulkan/context.h"
+
+#include <cstdio>
+
+#include "vulkan/self_test.h"
+
+namespace weir::vulkan {
+
+Context& context() {
+  static Context the;
+  return the;
+}
+
+Status Context::self_test() {
+  uint32_t words[kSelfTestWords * kInvocations] = {};
+  void* out = nullptr;
+  WEIR_TRY(memory.allocate(device, sizeof(words), &out));
+  Touches touches;
+  const SelfTestPush push = {touches.writes(out, sizeof(words))};
+  Status status = dispatch(Kernel::kSelfTest, WeightType::kF32, 1, push, touches, {});
+  if (status.ok()) status = copy_out(words, out, sizeof(words));
+  if (status.ok()) status = recorder.wait(device);
+  if (status.ok()) status = check_self_test(words, device.traits.name);
+  const Status released = memory.release(device, out);
+  return status.ok() ? released : status;
+}
+
+Status Context::open(uint32_t which) {
+  if (is_open) {
+    if (which == device.index) return {};
+    DeviceTraits devices[kMostDevices];
+    uint32_t n = 0;
+    WEIR_TRY(list_devices(device, devices, n));
+    return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: device %u (%.100s); this process uses %u (%.100s) already", which,
+                which < n ? devices[which].name : "there is none", device.index, device.traits.name);
+  }
+  if (device.device != nullptr)
+    return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: %.100s could not be used when it was opened", device.traits.name);
+  WEIR_TRY(open_instance(kLoader, device));
+  WEIR_TRY(open_device(device, which));
+  WEIR_TRY(pipelines.open(device));
+  WEIR_TRY(recorder.open(device));
+  WEIR_TRY(self_test());
+  const uint32_t v = device.traits.version;
+  std::snprintf(target, sizeof(target), "%.100s, Vulkan %u.%u, %.60s", device.traits.name, VK_API_VERSION_MAJOR(v),
+                VK_API_VERSION_MINOR(v), device.driver);
+  is_open = true;
+  return {};
+}
+
+}  // namespace weir::vulkan

@@ -1,0 +1,43 @@
+// What the process has of Vulkan: one device, its memory and its queue. They stay open until the process ends.
+#pragma once
+
+#include <mutex>
+
+#include "ops/ops.h"
+#include "vulkan/recorder.h"
+
+namespace weir::vulkan {
+
+struct Context {
+  std::mutex mutex;  // held by every call of the module: sessions may run in several threads
+  Device device;
+  Memory memory;
+  Pipelines pipelines;
+  Recorder recorder;
+  char target[192] = "";
+  bool is_open = false;  // and has passed the self-test
+
+  // Opens the device `which`; another one than before is refused.
+  Status open(uint32_t which);
+  Status self_test();
+
+  // Records a kernel. `columns` and `type` are those of typed kernels.
+  template <class Push>
+  Status dispatch(Kernel kernel, WeightType type, uint32_t columns, const Push& push, const Touches& touches,
+                  Grid grid) {
+    return recorder.dispatch(device, memory, pipelines, kernel, type, columns, push, touches, grid);
+  }
+  Status copy_in(void* to, const void* host, uint64_t bytes) {
+    return recorder.copy_in(device, memory, to, host, bytes);
+  }
+  Status copy_out(void* host, const void* from, uint64_t bytes) {
+    return recorder.copy_out(device, memory, host, from, bytes);
+  }
+};
+
+Context& context();
+
+// Every driver allows so many workgroups along an axis; kernels take further rows in steps of the grid.
+inline constexpr uint32_t kMostGroups = 65535;
+
+}  // namespace weir::vulkan

@@ -1,0 +1,251 @@
+// Finding and opening a device.
+#include "vulkan/device.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+namespace weir::vulkan {
+namespace {
+
+constexpr uint32_t kMostFamilies = 16, kMostExtensions = 512;
+constexpr uint32_t kVersion = VK_API_VERSION_1_3;
+
+DeviceKind kind_of(VkPhysicalDeviceType type) {
+  switch (type) {
+    case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU:
+      return DeviceKind::kIntegrated;
+    case VK_PHYSICAL_DEVICE_TYPE_CPU:
+      return DeviceKind::kCpu;
+    case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU:
+      return DeviceKind::kDiscrete;
+    default:
+      return DeviceKind::kVirtual;
+  }
+}
+
+VkPhysicalDeviceMemoryProperties memory_of(const Device& d, VkPhysicalDevice physical) {
+  VkPhysicalDeviceMemoryProperties2 memory = {};
+  memory.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2;
+  d.vk.vkGetPhysicalDeviceMemoryProperties2(physical, &memory);
+  return memory.memoryProperties;
+}
+
+// The memory type with these flags in the largest heap, preferably with `wish` too; false: there is none.
+bool find_type(const VkPhysicalDeviceMemoryProperties& m, VkMemoryPropertyFlags need, VkMemoryPropertyFlags wish,
+               uint32_t& out) {
+  // Types that only some images may use, or that are slow on purpose.
+  constexpr VkMemoryPropertyFlags kOdd = VK_MEMORY_PROPERTY_LAZILY_ALLOCATED_BIT | VK_MEMORY_PROPERTY_PROTECTED_BIT |
+                                         VK_MEMORY_PROPERTY_DEVICE_COHERENT_BIT_AMD;
+  uint64_t best = 0;
+  for (uint32_t i = 0; i < m.memoryTypeCount; ++i) {
+    const VkMemoryPropertyFlags flags = m.memoryTypes[i].propertyFlags;
+    if ((flags & need) != need || (flags & kOdd) != 0) continue;
+    const uint64_t rank = m.memoryHeaps[m.memoryTypes[i].heapIndex].size * 2 + ((flags & wish) == wish ? 1 : 0);
+    if (rank <= best) continue;
+    best = rank;
+    out = i;
+  }
+  return best != 0;
+}
+
+// The first family that computes; one without graphics is not needed, as nothing is drawn.
+bool find_family(const Device& d, VkPhysicalDevice physical, uint32_t& out) {
+  VkQueueFamilyProperties families[kMostFamilies];
+  uint32_t n = kMostFamilies;
+  d.vk.vkGetPhysicalDeviceQueueFamilyProperties(physical, &n, families);
+  for (uint32_t i = 0; i < n; ++i) {
+    if ((families[i].queueFlags & VK_QUEUE_COMPUTE_BIT) == 0) continue;
+    out = i;
+    return true;
+  }
+  return false;
+}
+
+// What Vulkan before 1.3 does not know must not be asked.
+void read_traits(const Device& d, VkPhysicalDevice physical, DeviceTraits& t) {
+  VkPhysicalDeviceProperties plain;
+  d.vk.vkGetPhysicalDeviceProperties(physical, &plain);
+  std::snprintf(t.name, sizeof(t.name), "%.255s", plain.deviceName);
+  t.kind = kind_of(plain.deviceType);
+  t.version = plain.apiVersion;
+  t.invocations = std::min(plain.limits.maxComputeWorkGroupInvocations, plain.limits.maxComputeWorkGroupSize[0]);
+  t.shared_bytes = plain.limits.maxComputeSharedMemorySize;
+  t.push_bytes = plain.limits.maxPushConstantsSize;
+  uint32_t family = 0, type = 0;
+  t.compute_queue = find_family(d, physical, family);
+  const VkPhysicalDeviceMemoryProperties memory = memory_of(d, physical);
+  if (find_type(memory, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, 0, type))
+    t.memory_bytes = memory.memoryHeaps[memory.memoryTypes[type].heapIndex].size;
+  if (t.version < kVersion) return;
+  VkPhysicalDeviceVulkan13Properties p13 = {};
+  p13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_PROPERTIES;
+  VkPhysicalDeviceVulkan11Properties p11 = {};
+  p11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES;
+  p11.pNext = &p13;
+  VkPhysicalDeviceProperties2 properties = {};
+  properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+  properties.pNext = &p11;
+  d.vk.vkGetPhysicalDeviceProperties2(physical, &properties);
+  t.least_lanes = p13.minSubgroupSize;
+  t.in_compute = (p11.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
+  t.shuffle = (p11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT) != 0;
+  t.arithmetic = (p11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_ARITHMETIC_BIT) != 0;
+  VkPhysicalDeviceVulkan13Features f13 = {};
+  f13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES;
+  VkPhysicalDeviceVulkan12Features f12 = {};
+  f12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;
+  f12.pNext = &f13;
+  VkPhysicalDeviceFeatures2 features = {};
+  features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
+  features.pNext = &f12;
+  d.vk.vkGetPhysicalDeviceFeatures2(physical, &features);
+  t.addresses = f12.bufferDeviceAddress == VK_TRUE;
+  t.full_subgroups = f13.computeFullSubgroups == VK_TRUE;
+}
+
+Status physical_devices(const Device& d, VkPhysicalDevice* out, uint32_t& n) {
+  n = kMostDevices;
+  const VkResult result = d.vk.vkEnumeratePhysicalDevices(d.instance, &n, out);
+  if (result == VK_ERROR_INITIALIZATION_FAILED) n = 0;  // the loader found no driver
+  return result == VK_INCOMPLETE || n == 0 ? Status() : vulkan_status(result, "listing the devices");
+}
+
+bool has_extension(const Device& d, const char* name) {
+  static VkExtensionProperties extensions[kMostExtensions];  // 130 KiB; one thread at a time
+  uint32_t n = kMostExtensions;
+  const VkResult result = d.vk.vkEnumerateDeviceExtensionProperties(d.physical, nullptr, &n, extensions);
+  if (result != VK_SUCCESS && result != VK_INCOMPLETE) return false;
+  return std::any_of(extensions, extensions + n,
+                     [&](const VkExtensionProperties& e) { return std::strcmp(e.extensionName, name) == 0; });
+}
+
+// Limits, the driver's name and the memory types of the device that is opened.
+Status read_device(Device& d) {
+  VkPhysicalDeviceVulkan13Properties p13 = {};
+  p13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_PROPERTIES;
+  VkPhysicalDeviceVulkan12Properties p12 = {};
+  p12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES;
+  p12.pNext = &p13;
+  VkPhysicalDeviceVulkan11Properties p11 = {};
+  p11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES;
+  p11.pNext = &p12;
+  VkPhysicalDeviceProperties2 properties = {};
+  properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+  properties.pNext = &p11;
+  d.vk.vkGetPhysicalDeviceProperties2(d.physical, &properties);
+  std::snprintf(d.driver, sizeof(d.driver), "%.24s %.32s", p12.driverName, p12.driverInfo);
+  d.most_bytes = std::min(p11.maxMemoryAllocationSize, p13.maxBufferSize);
+  const VkPhysicalDeviceMemoryProperties memory = memory_of(d, d.physical);
+  if (!find_type(memory, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, 0, d.local_type))
+    return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: %s has no memory of its own", d.traits.name);
+  d.local_heap = memory.memoryTypes[d.local_type].heapIndex;
+  if (!find_type(memory, VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT,
+                 VK_MEMORY_PROPERTY_HOST_CACHED_BIT, d.host_type)) {
+    return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: %s has no memory that the host sees", d.traits.name);
+  }
+  d.has_budget = has_extension(d, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+  return {};
+}
+
+Status create_device(Device& d) {
+  const float priority = 1.0f;
+  VkDeviceQueueCreateInfo queue = {};
+  queue.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO;
+  queue.queueFamilyIndex = d.queue_family;
+  queue.queueCount = 1;
+  queue.pQueuePriorities = &priority;
+  VkPhysicalDeviceVulkan13Features f13 = {};
+  f13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES;
+  f13.computeFullSubgroups = VK_TRUE;
+  VkPhysicalDeviceVulkan12Features f12 = {};
+  f12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;
+  f12.pNext = &f13;
+  f12.bufferDeviceAddress = VK_TRUE;
+  VkDeviceCreateInfo info = {};
+  info.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
+  info.pNext = &f12;
+  info.queueCreateInfoCount = 1;
+  info.pQueueCreateInfos = &queue;
+  const char* const budget = VK_EXT_MEMORY_BUDGET_EXTENSION_NAME;
+  info.enabledExtensionCount = d.has_budget ? 1 : 0;
+  info.ppEnabledExtensionNames = &budget;
+  VkDevice device = nullptr;
+  WEIR_VK_TRY(d.vk.vkCreateDevice(d.physical, &info, nullptr, &device), "opening the device");
+  const Status status = load_device_functions(device, d.vk);
+  if (!status.ok()) {
+    if (d.vk.vkDestroyDevice != nullptr) d.vk.vkDestroyDevice(device, nullptr);
+    return status;
+  }
+  d.vk.vkGetDeviceQueue(device, d.queue_family, 0, &d.queue);
+  d.device = device;
+  return {};
+}
+
+}  // namespace
+
+Status open_instance(const char* loader, Device& d) {
+  if (d.instance != nullptr) return {};
+  WEIR_TRY(load_loader(loader, d.vk));
+  uint32_t version = 0;
+  WEIR_VK_TRY(d.vk.vkEnumerateInstanceVersion(&version), "asking for the loader's version");
+  if (version < kVersion) {
+    return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: the loader knows Vulkan %u.%u, 1.3 is needed",
+                VK_API_VERSION_MAJOR(version), VK_API_VERSION_MINOR(version));
+  }
+  VkApplicationInfo application = {};
+  application.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO;
+  application.pApplicationName = "weir";
+  application.apiVersion = kVersion;
+  VkInstanceCreateInfo info = {};
+  info.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO;
+  info.pApplicationInfo = &application;
+  VkInstance instance = nullptr;
+  const VkResult result = d.vk.vkCreateInstance(&info, nullptr, &instance);
+  if (result == VK_ERROR_INCOMPATIBLE_DRIVER)
+    return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: there is no driver (%s)", result_name(result));
+  WEIR_TRY(vulkan_status(result, "making an instance"));
+  const Status status = load_instance_functions(instance, d.vk);
+  if (!status.ok()) {
+    if (d.vk.vkDestroyInstance != nullptr) d.vk.vkDestroyInstance(instance, nullptr);
+    return status;
+  }
+  d.instance = instance;
+  return {};
+}
+
+Status list_devices(Device& d, DeviceTraits* devices, uint32_t& n) {
+  VkPhysicalDevice physical[kMostDevices];
+  WEIR_TRY(physical_devices(d, physical, n));
+  for (uint32_t i = 0; i < n; ++i) read_traits(d, physical[i], devices[i]);
+  return {};
+}
+
+Status open_device(Device& d, uint32_t which) {
+  VkPhysicalDevice physical[kMostDevices];
+  uint32_t n = 0;
+  WEIR_TRY(physical_devices(d, physical, n));
+  if (n == 0) return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: there is no device");
+  if (which >= n) return fail(WEIR_ERR_NOT_FOUND, "Vulkan: there is no device %u, there are %u", which, n);
+  read_traits(d, physical[which], d.traits);
+  WEIR_TRY(check_traits(d.traits));
+  d.physical = physical[which];
+  d.index = which;
+  (void)find_family(d, d.physical, d.queue_family);  // check_traits has seen one
+  WEIR_TRY(read_device(d));
+  return create_device(d);
+}
+
+uint64_t free_bytes(const Device& d) {
+  VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {};
+  budget.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT;
+  VkPhysicalDeviceMemoryProperties2 memory = {};
+  memory.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2;
+  if (d.has_budget) memory.pNext = &budget;
+  d.vk.vkGetPhysicalDeviceMemoryProperties2(d.physical, &memory);
+  if (!d.has_budget) return memory.memoryProperties.memoryHeaps[d.local_heap].size;
+  const uint64_t all = budget.heapBudget[d.local_heap], used = budget.heapUsage[d.local_heap];
+  return all > used ? all - used : 0;
+}
+
+}  // namespace weir::vulkan

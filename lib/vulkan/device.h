@@ -1,0 +1,37 @@
+// The instance, and the one device that is open.
+#pragma once
+
+#include "vulkan/api.h"
+#include "vulkan/choice.h"
+
+namespace weir::vulkan {
+
+inline constexpr uint32_t kMostDevices = 16;  // those beyond are not seen
+
+struct Device {
+  Functions vk;
+  VkInstance instance = nullptr;
+  VkDevice device = nullptr;  // null: not open
+  VkPhysicalDevice physical = nullptr;
+  VkQueue queue = nullptr;
+  uint32_t queue_family = 0;
+  uint32_t index = 0;  // among the devices that the driver shows
+  DeviceTraits traits;
+  char driver[64] = "";
+  uint64_t most_bytes = 0;  // of an allocation
+  uint32_t local_type = 0;  // memory type of the device's own memory, in its largest heap
+  uint32_t local_heap = 0;
+  uint32_t host_type = 0;   // memory type that the host maps
+  bool has_budget = false;  // VK_EXT_memory_budget
+};
+
+// Opens the loader and makes the instance, once.
+Status open_instance(const char* loader, Device& d);
+// What the driver shows; at most kMostDevices.
+Status list_devices(Device& d, DeviceTraits* devices, uint32_t& n);
+// Checks the device `which` and opens it.
+Status open_device(Device& d, uint32_t which);
+// Bytes of the device's memory that are free; all of it where the driver does not tell.
+uint64_t free_bytes(const Device& d);
+
+}  // namespace weir::vulkan

@@ -1,0 +1,47 @@
+// The list of shaders, and what each takes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "quant/weight_type.h"
+#include "shaders/shared.h"
+
+namespace weir::vulkan {
+
+enum class Kernel : uint8_t {
+#define WEIR_KERNEL(name, stem, Push, n) name,
+#define WEIR_TYPED_KERNEL(name, stem, Push, n) name,
+#include "vulkan/kernels.inc"
+#undef WEIR_KERNEL
+#undef WEIR_TYPED_KERNEL
+};
+inline constexpr size_t kKernelCount = 0
+#define WEIR_KERNEL(name, stem, Push, n) +1
+#define WEIR_TYPED_KERNEL(name, stem, Push, n) +1
+#include "vulkan/kernels.inc"
+#undef WEIR_KERNEL
+#undef WEIR_TYPED_KERNEL
+    ;
+
+// Addresses at the beginning of push constants.
+template <class Push>
+inline constexpr size_t kAddresses = 0;
+#define WEIR_KERNEL(name, stem, Push, n) \
+  template <>                            \
+  inline constexpr size_t kAddresses<Push> = n;
+#define WEIR_TYPED_KERNEL(name, stem, Push, n) WEIR_KERNEL(name, stem, Push, n)
+#include "vulkan/kernels.inc"
+#undef WEIR_KERNEL
+#undef WEIR_TYPED_KERNEL
+
+struct ShaderCode {
+  const uint32_t* words = nullptr;
+  size_t bytes = 0;
+  const char* name = "";
+};
+
+// The SPIR-V of a kernel; `type` matters to typed ones only.
+ShaderCode shader_code(Kernel kernel, WeightType type);
+
+}  // namespace weir::vulkan

@@ -1,0 +1,113 @@
+// Buffers and their table.
+#include "vulkan/memory.h"
+
+#include <algorithm>
+
+#include "core/memory.h"
+
+namespace weir::vulkan {
+namespace {
+
+VkResult bind_memory(const Device& d, uint32_t memory_type, Allocation& a) {
+  VkMemoryRequirements needs;
+  d.vk.vkGetBufferMemoryRequirements(d.device, a.buffer, &needs);
+  if ((needs.memoryTypeBits & 1u << memory_type) == 0) return VK_ERROR_FEATURE_NOT_PRESENT;
+  VkMemoryAllocateFlagsInfo flags = {};
+  flags.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO;
+  flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
+  VkMemoryAllocateInfo info = {};
+  info.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO;
+  info.pNext = &flags;
+  info.allocationSize = needs.size;
+  info.memoryTypeIndex = memory_type;
+  const VkResult result = d.vk.vkAllocateMemory(d.device, &info, nullptr, &a.memory);
+  return result == VK_SUCCESS ? d.vk.vkBindBufferMemory(d.device, a.buffer, a.memory, 0) : result;
+}
+
+VkResult try_buffer(const Device& d, uint64_t bytes, uint32_t memory_type, Allocation& a) {
+  VkBufferCreateInfo info = {};
+  info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
+  info.size = bytes;
+  info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
+               VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
+  info.sharingMode = VK_SHARING_MODE_EXCLUSIVE;
+  VkResult result = d.vk.vkCreateBuffer(d.device, &info, nullptr, &a.buffer);
+  if (result != VK_SUCCESS) return result;
+  result = bind_memory(d, memory_type, a);
+  if (result != VK_SUCCESS) return result;
+  VkBufferDeviceAddressInfo address = {};
+  address.sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO;
+  address.buffer = a.buffer;
+  a.base = d.vk.vkGetBufferDeviceAddress(d.device, &address);
+  return VK_SUCCESS;
+}
+
+}  // namespace
+
+void destroy_buffer(const Device& d, const Allocation& a) {
+  if (a.buffer != VK_NULL_HANDLE) d.vk.vkDestroyBuffer(d.device, a.buffer, nullptr);
+  if (a.memory != VK_NULL_HANDLE) d.vk.vkFreeMemory(d.device, a.memory, nullptr);
+}
+
+Status make_buffer(const Device& d, uint64_t bytes, uint32_t memory_type, Allocation& out, void** mapped) {
+  const auto n = static_cast<unsigned long long>(bytes);
+  if (bytes > d.most_bytes) {
+    return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: %llu bytes in one allocation; %s gives at most %llu", n, d.traits.name,
+                static_cast<unsigned long long>(d.most_bytes));
+  }
+  const uint64_t rounded = align_up(bytes, Memory::kAlignment);
+  // Few drivers align less than that; there the buffer is a little larger.
+  for (const uint64_t slack : {uint64_t{0}, Memory::kAlignment}) {
+    Allocation a;
+    VkResult result = try_buffer(d, rounded + slack, memory_type, a);
+    if (result == VK_SUCCESS && mapped != nullptr)
+      result = d.vk.vkMapMemory(d.device, a.memory, 0, VK_WHOLE_SIZE, 0, mapped);
+    a.address = align_up(a.base, Memory::kAlignment);
+    a.bytes = rounded;
+    if (result == VK_SUCCESS && a.address + a.bytes <= a.base + rounded + slack) {
+      out = a;
+      return {};
+    }
+    destroy_buffer(d, a);
+    if (result != VK_SUCCESS) return fail(code_of(result), "Vulkan, allocating %llu bytes: %s", n, result_name(result));
+  }
+  return fail(WEIR_ERR_INTERNAL, "Vulkan, allocating %llu bytes: not aligned", n);
+}
+
+Status Memory::allocate(const Device& d, uint64_t bytes, void** out) {
+  *out = nullptr;
+  if (n_ == kMost)
+    return fail(WEIR_ERR_OUT_OF_MEMORY, "Vulkan, allocating %llu bytes: there are %zu allocations already",
+                static_cast<unsigned long long>(bytes), kMost);
+  Allocation a;
+  WEIR_TRY(make_buffer(d, std::max<uint64_t>(bytes, 1), d.local_type, a, nullptr));
+  Allocation* const at = std::upper_bound(table_, table_ + n_, a.address,
+                                          [](uint64_t address, const Allocation& o) { return address < o.address; });
+  std::copy_backward(at, table_ + n_, table_ + n_ + 1);
+  *at = a;
+  ++n_;
+  *out = reinterpret_cast<void*>(a.address);
+  return {};
+}
+
+const Allocation* Memory::find(uint64_t address, uint64_t bytes) const {
+  const Allocation* after = std::upper_bound(table_, table_ + n_, address,
+                                             [](uint64_t wanted, const Allocation& o) { return wanted < o.address; });
+  if (after == table_) return nullptr;
+  const Allocation& a = after[-1];
+  const uint64_t offset = address - a.address;
+  return offset <= a.bytes && bytes <= a.bytes - offset ? &a : nullptr;
+}
+
+Status Memory::release(const Device& d, void* device) {
+  const auto address = reinterpret_cast<uint64_t>(device);
+  const Allocation* const found = find(address, 1);
+  if (found == nullptr || found->address != address)
+    return fail(WEIR_ERR_INTERNAL, "Vulkan: memory that was not allocated is released");
+  destroy_buffer(d, *found);
+  std::copy(found + 1, static_cast<const Allocation*>(table_ + n_), table_ + (found - table_));
+  --n_;
+  return {};
+}
+
+}  // namespace weir::vulkan

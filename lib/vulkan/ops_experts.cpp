@@ -1,0 +1,141 @@
+// Mixture of experts: the router's logits, the choice, the gates of the chosen, and what they add up to.
+#include <cstddef>
+
+#include "core/memory.h"
+#include "vulkan/ops.h"
+#include "vulkan/ops_sizes.h"
+
+namespace weir::vulkan {
+namespace {
+
+static_assert(static_cast<uint>(RouteRule::kChosen) == kRouteChosen && static_cast<uint>(RouteRule::kAll) == kRouteAll);
+static_assert(kMostRouted >= kMostExperts);
+
+// The parts of the scratch memory, in order; bytes are 0 where nothing is.
+struct Scratch {
+  float* logits;        // [n_tok, n_experts]
+  uint32_t* ids;        // [n_tok, n_used]
+  float* weights;       // [n_tok, n_used]
+  float* inner;         // [n_tok, n_used, expert_ff]
+  float* shared_gates;  // [n_tok] logits
+  float* shared_inner;  // [n_tok, shared_ff]
+  uint64_t bytes;
+};
+
+Scratch lay_out(std::byte* base, uint64_t n_tok, const OpShapes& s) {
+  Scratch scratch = {};
+  uint64_t at = 0;
+  const auto take = [&](uint64_t n) {
+    std::byte* const p = base + at;
+    at = align_up(at + n_tok * n * sizeof(float), Memory::kAlignment);
+    return reinterpret_cast<float*>(p);
+  };
+  scratch.logits = take(s.n_experts);
+  scratch.ids = reinterpret_cast<uint32_t*>(take(s.n_experts_used));
+  scratch.weights = take(s.n_experts_used);
+  scratch.inner = take(uint64_t{s.n_experts_used} * s.expert_ff);
+  scratch.shared_gates = take(s.shared_ff != 0 ? 1 : 0);
+  scratch.shared_inner = take(s.shared_ff);
+  scratch.bytes = at;
+  return scratch;
+}
+
+// A row or more of f32 as a matrix.
+Weight f32_matrix(const float* values, uint32_t n_rows, uint32_t n_cols) {
+  return {reinterpret_cast<const uint8_t*>(values), WeightType::kF32, n_rows, n_cols, n_cols * sizeof(float)};
+}
+
+Status check_experts(const ExpertsArgs& a) {
+  for (const Weight* w : {&a.gate.w, &a.up.w, &a.down.w}) WEIR_TRY(check_weight(*w));
+  if (a.n_experts > kMostExperts) return fail(WEIR_ERR_INTERNAL, "Vulkan: %u experts", a.n_experts);
+  if (a.gate.w.type == a.up.w.type) return {};
+  return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: experts' gates of %s and up matrices of %s; one type is needed",
+              weight_type_info(a.gate.w.type).name, weight_type_info(a.up.w.type).name);
+}
+
+Status route(OpContext& cx, const ExpertsArgs& a, const Scratch& s) {
+  const uint32_t d = a.gate.w.n_cols;
+  WEIR_TRY(
+      matmul(cx, {{{f32_matrix(a.router, a.n_experts, d), a.router_bias, s.logits, false}, {}, {}}, 1, a.x, a.n_tok}));
+  Touches t;
+  const RoutePush push = {t.writes(s.ids, float_bytes(uint64_t{a.n_tok} * a.n_used)),
+                          t.writes(s.weights, float_bytes(uint64_t{a.n_tok} * a.n_used)),
+                          t.reads(s.logits, float_bytes(uint64_t{a.n_tok} * a.n_experts)),
+                          a.n_experts,
+                          a.n_used,
+                          static_cast<uint>(a.rule)};
+  return context().dispatch(Kernel::kRoute, WeightType::kF32, 1, push, t, {a.n_tok});
+}
+
+Status gates(const ExpertsArgs& a, const Scratch& s) {
+  const Weight& w = a.gate.w;
+  const uint32_t n_rows = w.n_rows / a.n_experts;
+  Touches t;
+  const ExpertGluPush push = {t.writes(s.inner, float_bytes(uint64_t{a.n_tok} * a.n_used * n_rows)),
+                              t.reads(a.x, float_bytes(uint64_t{a.n_tok} * w.n_cols)),
+                              t.reads(w.data, weight_bytes(w)),
+                              t.reads(a.up.w.data, weight_bytes(a.up.w)),
+                              t.reads(a.gate.bias, float_bytes(w.n_rows)),
+                              t.reads(a.up.bias, float_bytes(w.n_rows)),
+                              t.reads(s.ids, float_bytes(uint64_t{a.n_tok} * a.n_used)),
+                              blocks_of(w),
+                              row_blocks_of(w),
+                              n_rows,
+                              a.n_tok,
+                              a.n_used,
+                              static_cast<uint>(a.activation)};
+  return context().dispatch(Kernel::kExpertGlu, w.type, 1, push, t,
+                            {groups_for(n_rows), std::min(a.n_tok * a.n_used, kMostGroups)});
+}
+
+Status down(const ExpertsArgs& a, const Scratch& s) {
+  const Weight& w = a.down.w;
+  const uint32_t n_rows = w.n_rows / a.n_experts;
+  Touches t;
+  const ExpertDownPush push = {t.writes(a.y, float_bytes(uint64_t{a.n_tok} * n_rows)),
+                               t.reads(s.inner, float_bytes(uint64_t{a.n_tok} * a.n_used * w.n_cols)),
+                               t.reads(w.data, weight_bytes(w)),
+                               t.reads(a.down.bias, float_bytes(w.n_rows)),
+                               t.reads(s.ids, float_bytes(uint64_t{a.n_tok} * a.n_used)),
+                               t.reads(s.weights, float_bytes(uint64_t{a.n_tok} * a.n_used)),
+                               blocks_of(w),
+                               row_blocks_of(w),
+                               n_rows,
+                               a.n_tok,
+                               a.n_used};
+  return context().dispatch(Kernel::kExpertDown, w.type, 1, push, t,
+                            {groups_for(n_rows), std::min(a.n_tok, kMostGroups)});
+}
+
+Status shared_expert(OpContext& cx, const ExpertsArgs& a, const Scratch& s) {
+  const uint32_t d = a.gate.w.n_cols;
+  WEIR_TRY(
+      matmul(cx, {{{f32_matrix(a.shared_router, 1, d), nullptr, s.shared_gates, false}, {}, {}}, 1, a.x, a.n_tok}));
+  WEIR_TRY(glu_matmul(cx, {s.shared_inner, a.shared_gate, a.shared_up, a.x, a.n_tok, a.activation}));
+  return gated_matmul({a.shared_down, nullptr, a.y, true}, s.shared_inner, s.shared_gates, a.n_tok);
+}
+
+}  // namespace
+
+uint64_t experts_scratch_bytes(const OpShapes& s) {
+  return s.n_experts == 0 ? 0 : lay_out(nullptr, s.max_tok, s).bytes;
+}
+
+Status experts(OpContext& cx, const ExpertsArgs& a) {
+  WEIR_TRY(check_experts(a));
+  if (a.n_tok == 0) return {};
+  if (a.n_tok > kMostGroups) return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: experts for %u tokens", a.n_tok);
+  OpShapes shapes;
+  shapes.n_experts = a.n_experts;
+  shapes.n_experts_used = a.n_used;
+  shapes.expert_ff = a.down.w.n_cols;
+  shapes.shared_ff = a.shared_router != nullptr ? a.shared_gate.n_rows : 0;
+  const Scratch s = lay_out(cx.scratch, a.n_tok, shapes);
+  if (s.bytes > cx.scratch_bytes) return fail(WEIR_ERR_INTERNAL, "Vulkan: experts: too little scratch memory");
+  WEIR_TRY(route(cx, a, s));
+  WEIR_TRY(gates(a, s));
+  WEIR_TRY(down(a, s));
+  return a.shared_router == nullptr ? Status() : shared_expert(cx, a, s);
+}
+
+}  // namespace weir::vulkan

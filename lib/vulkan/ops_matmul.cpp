@@ -1,0 +1,91 @@
+// The ops over weight matrices: a subgroup for each row, up to kMostColumns rows of x in a pass.
+#include <algorithm>
+
+#include "quant/planes.h"
+#include "vulkan/context.h"
+#include "vulkan/ops.h"
+#include "vulkan/ops_sizes.h"
+
+namespace weir::vulkan {
+namespace {
+
+static_assert(static_cast<uint>(Gate::kSilu) == kGateSilu && static_cast<uint>(Gate::kGelu) == kGateGelu &&
+              static_cast<uint>(Gate::kClamped) == kGateClamped);
+
+// Shaders index a matrix by 32-bit numbers of words.
+constexpr uint64_t kMostMatrixBytes = uint64_t{1} << 33;
+
+}  // namespace
+
+Status check_weight(const Weight& w) {
+  WEIR_TRY(check_planes(w));
+  const uint64_t most = std::min(kMostMatrixBytes, context().device.most_bytes);
+  if (weight_bytes(w) <= most) return {};
+  return fail(WEIR_ERR_UNSUPPORTED, "a matrix of %llu bytes: this device takes at most %llu",
+              static_cast<unsigned long long>(weight_bytes(w)), static_cast<unsigned long long>(most));
+}
+
+Status embed(OpContext&, const EmbedArgs& a) {
+  WEIR_TRY(check_weight(a.table));
+  if (a.n_tok == 0) return {};
+  const uint32_t n_blocks = row_blocks_of(a.table), groups = 4 * n_blocks;
+  Touches t;
+  const EmbedPush push = {t.writes(a.x, float_bytes(uint64_t{a.n_tok} * a.table.n_cols)),
+                          t.reads(a.table.data, weight_bytes(a.table)),
+                          t.reads(a.tokens, a.n_tok * sizeof(int32_t)),
+                          blocks_of(a.table),
+                          n_blocks,
+                          a.n_tok,
+                          a.scale};
+  return context().dispatch(Kernel::kEmbed, a.table.type, 1, push, t,
+                            {(groups + kInvocations - 1) / kInvocations, std::min(a.n_tok, kMostGroups)});
+}
+
+Status gated_matmul(const MatmulPart& part, const float* x, const float* gates, uint32_t n_tok) {
+  const Weight& w = part.w;
+  WEIR_TRY(check_weight(w));
+  Touches t;
+  const GemvPush push = {t.writes(part.y, float_bytes(uint64_t{n_tok} * w.n_rows)),
+                         t.reads(x, float_bytes(uint64_t{n_tok} * w.n_cols)),
+                         t.reads(w.data, weight_bytes(w)),
+                         t.reads(part.bias, float_bytes(w.n_rows)),
+                         t.reads(gates, float_bytes(n_tok)),
+                         blocks_of(w),
+                         row_blocks_of(w),
+                         w.n_rows,
+                         n_tok,
+                         part.accumulate ? 1u : 0u};
+  return context().dispatch(Kernel::kGemv, w.type, columns_for(n_tok), push, t, grid_of(w.n_rows, n_tok));
+}
+
+Status matmul(OpContext&, const MatmulArgs& a) {
+  for (uint32_t i = 0; i < a.n_parts; ++i) WEIR_TRY(check_weight(a.part[i].w));
+  if (a.n_tok == 0) return {};
+  for (uint32_t i = 0; i < a.n_parts; ++i) WEIR_TRY(gated_matmul(a.part[i], a.x, nullptr, a.n_tok));
+  return {};
+}
+
+Status glu_matmul(OpContext&, const GluMatmulArgs& a) {
+  WEIR_TRY(check_weight(a.gate));
+  WEIR_TRY(check_weight(a.up));
+  if (a.gate.type != a.up.type) {
+    return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: a gate of %s and an up matrix of %s; one type is needed",
+                weight_type_info(a.gate.type).name, weight_type_info(a.up.type).name);
+  }
+  if (a.n_tok == 0) return {};
+  Touches t;
+  const GluPush push = {t.writes(a.y, float_bytes(uint64_t{a.n_tok} * a.gate.n_rows)),
+                        t.reads(a.x, float_bytes(uint64_t{a.n_tok} * a.gate.n_cols)),
+                        t.reads(a.gate.data, weight_bytes(a.gate)),
+                        t.reads(a.up.data, weight_bytes(a.up)),
+                        t.reads(a.gate_bias, float_bytes(a.gate.n_rows)),
+                        t.reads(a.up_bias, float_bytes(a.up.n_rows)),
+                        blocks_of(a.gate),
+                        row_blocks_of(a.gate),
+                        a.gate.n_rows,
+                        a.n_tok,
+                        static_cast<uint>(a.activation)};
+  return context().dispatch(Kernel::kGlu, a.gate.type, columns_for(a.n_tok), push, t, grid_of(a.gate.n_rows, a.n_tok));
+}
+
+}  // namespace weir::vulkan

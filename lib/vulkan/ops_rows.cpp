@@ -1,0 +1,28 @@
+// The ops over rows of activations.
+#include <algorithm>
+
+#include "vulkan/context.h"
+#include "vulkan/ops.h"
+
+namespace weir::vulkan {
+
+Status rms_norm(OpContext&, const RmsNormArgs& a) {
+  if (a.n_tok > kMostGroups) return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: rms_norm of %u rows", a.n_tok);
+  if (a.n_tok == 0) return {};
+  const uint64_t bytes = uint64_t{a.n_tok} * a.n * sizeof(float);
+  Touches t;
+  const RmsNormPush push = {
+      t.writes(a.y, bytes),  t.reads(a.x, bytes), t.reads(a.weight, uint64_t{a.n} * sizeof(float)), a.n, a.eps,
+      a.accumulate ? 1u : 0u};
+  return context().dispatch(Kernel::kRmsNorm, WeightType::kF32, 1, push, t, {a.n_tok});
+}
+
+Status soft_cap(OpContext&, const SoftCapArgs& a) {
+  if (a.n == 0) return {};
+  Touches t;
+  const SoftCapPush push = {t.writes(a.x, uint64_t{a.n} * sizeof(float)), a.n, a.cap};
+  return context().dispatch(Kernel::kSoftCap, WeightType::kF32, 1, push, t,
+                            {std::min((a.n + kInvocations - 1) / kInvocations, kMostGroups)});
+}
+
+}  // namespace weir::vulkan

@@ -1,0 +1,233 @@
+// Recording, submitting and waiting.
+#include "vulkan/recorder.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/clock.h"
+#include "core/memory.h"
+
+namespace weir::vulkan {
+namespace {
+
+// A step takes a few milliseconds: so long the host asks again and again, because waking up takes part of one.
+constexpr uint64_t kPollNs = 5'000'000;
+constexpr uint64_t kStagingAlignment = 64;  // of pieces in staging memory, so that memcpy is fast
+
+uint64_t address_of(const void* device) { return reinterpret_cast<uint64_t>(device); }
+
+Status is_gone() { return fail(WEIR_ERR_DEVICE_LOST, "Vulkan: the device was lost"); }
+
+void memory_barrier(const Device& d, VkCommandBuffer commands, VkPipelineStageFlags to, VkAccessFlags access) {
+  constexpr VkPipelineStageFlags kWork = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
+  VkMemoryBarrier barrier = {};
+  barrier.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER;
+  barrier.srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
+  barrier.dstAccessMask = access;
+  d.vk.vkCmdPipelineBarrier(commands, kWork, to, 0, 1, &barrier, 0, nullptr, 0, nullptr);
+}
+
+}  // namespace
+
+uvec2 Touches::add(const void* device, uint64_t bytes, bool written) {
+  const uint64_t address = address_of(device);
+  if (device == nullptr) return {0, 0};
+  // One more than there is room for makes the command's check fail.
+  if (n_ < kMostRanges) ranges_[n_++] = {address, bytes, written};
+  return {static_cast<uint>(address), static_cast<uint>(address >> 32)};
+}
+
+Status Recorder::open(const Device& d) {
+  VkCommandPoolCreateInfo pool = {};
+  pool.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
+  pool.queueFamilyIndex = d.queue_family;
+  WEIR_VK_TRY(d.vk.vkCreateCommandPool(d.device, &pool, nullptr, &pool_), "making a command pool");
+  VkCommandBufferAllocateInfo buffer = {};
+  buffer.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
+  buffer.commandPool = pool_;
+  buffer.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
+  buffer.commandBufferCount = 1;
+  WEIR_VK_TRY(d.vk.vkAllocateCommandBuffers(d.device, &buffer, &commands_), "making a command buffer");
+  VkFenceCreateInfo fence = {};
+  fence.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO;
+  WEIR_VK_TRY(d.vk.vkCreateFence(d.device, &fence, nullptr, &fence_), "making a fence");
+  void* mapped = nullptr;
+  WEIR_TRY(make_buffer(d, kStagingBytes, d.host_type, staging_, &mapped));
+  mapped_ = static_cast<std::byte*>(mapped) + (staging_.address - staging_.base);
+  return {};
+}
+
+Status Recorder::begin(const Device& d) {
+  if (lost_) return is_gone();
+  if (recording_) return {};
+  VkCommandBufferBeginInfo info = {};
+  info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
+  info.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
+  WEIR_VK_TRY(d.vk.vkBeginCommandBuffer(commands_, &info), "beginning a command buffer");
+  recording_ = true;
+  return {};
+}
+
+void Recorder::touch(const Device& d, const Range* ranges, size_t n) {
+  if (!hazards_.add(ranges, n) && !always_barrier_) return;
+  ++n_barriers_;
+  memory_barrier(d, commands_, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT,
+                 VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_READ_BIT |
+                     VK_ACCESS_TRANSFER_WRITE_BIT);
+}
+
+// What an op forgot to declare would race without anybody seeing it, on some devices and on some days.
+Status Recorder::check(const Memory& memory, const Run& run, const Touches& touches) const {
+  const char* const name = shader_code(run.kernel, run.type).name;
+  if (touches.count() == kMostRanges) return fail(WEIR_ERR_INTERNAL, "Vulkan: %s has too many ranges", name);
+  for (size_t i = 0; i < touches.count(); ++i) {
+    const Range& range = touches.ranges()[i];
+    if (memory.find(range.address, range.bytes) == nullptr)
+      return fail(WEIR_ERR_INTERNAL, "Vulkan: range %zu of %s is not in device memory", i, name);
+  }
+  for (size_t i = 0; i < run.n_addresses; ++i) {
+    uvec2 words;
+    std::memcpy(&words, static_cast<const std::byte*>(run.push) + i * sizeof(words), sizeof(words));
+    const uint64_t address = uint64_t{words.y} << 32 | words.x;
+    if (address == 0) continue;
+    const bool declared = std::any_of(touches.ranges(), touches.ranges() + touches.count(), [&](const Range& r) {
+      return address >= r.address && address < r.address + r.bytes;
+    });
+    if (!declared) return fail(WEIR_ERR_INTERNAL, "Vulkan: %s declares no range for its address %zu", name, i);
+  }
+  return {};
+}
+
+Status Recorder::dispatch(const Device& d, const Memory& memory, Pipelines& pipelines, const Run& run,
+                          const Touches& touches, Grid grid) {
+  WEIR_TRY(check(memory, run, touches));
+  WEIR_TRY(begin(d));
+  VkPipeline pipeline = VK_NULL_HANDLE;
+  WEIR_TRY(pipelines.get(d, run.kernel, run.type, run.columns, pipeline));
+  touch(d, touches.ranges(), touches.count());
+  d.vk.vkCmdBindPipeline(commands_, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
+  d.vk.vkCmdPushConstants(commands_, pipelines.layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0,
+                          static_cast<uint32_t>(run.push_bytes), run.push);
+  d.vk.vkCmdDispatch(commands_, grid.x, grid.y, 1);
+  return {};
+}
+
+Status Recorder::take_staging(const Device& d, uint64_t bytes, uint64_t& n, uint64_t& offset) {
+  // A piece of a large copy should fill the memory; what does not fit otherwise waits, too.
+  if (bytes > kStagingBytes - staging_used_ && staging_used_ > 0) WEIR_TRY(wait(d));
+  WEIR_TRY(begin(d));
+  n = std::min(bytes, kStagingBytes);
+  offset = staging_used_;
+  staging_used_ = align_up(staging_used_ + n, kStagingAlignment);
+  return {};
+}
+
+Status Recorder::copy_in(const Device& d, const Memory& memory, void* to, const void* host, uint64_t bytes) {
+  const Allocation* const a = memory.find(address_of(to), bytes);
+  if (a == nullptr) return fail(WEIR_ERR_INTERNAL, "Vulkan: a copy to what is not device memory");
+  for (uint64_t done = 0; done < bytes;) {
+    uint64_t n = 0, offset = 0;
+    WEIR_TRY(take_staging(d, bytes - done, n, offset));
+    std::memcpy(mapped_ + offset, static_cast<const std::byte*>(host) + done, n);
+    const Range range = {address_of(to) + done, n, true};
+    touch(d, &range, 1);
+    const VkBufferCopy region = {staging_.address - staging_.base + offset, range.address - a->base, n};
+    d.vk.vkCmdCopyBuffer(commands_, staging_.buffer, a->buffer, 1, &region);
+    done += n;
+  }
+  return {};
+}
+
+Status Recorder::copy_out(const Device& d, const Memory& memory, void* host, const void* from, uint64_t bytes) {
+  const Allocation* const a = memory.find(address_of(from), bytes);
+  if (a == nullptr) return fail(WEIR_ERR_INTERNAL, "Vulkan: a copy from what is not device memory");
+  for (uint64_t done = 0; done < bytes;) {
+    if (n_arrivals_ == kMostArrivals) WEIR_TRY(wait(d));
+    uint64_t n = 0, offset = 0;
+    WEIR_TRY(take_staging(d, bytes - done, n, offset));
+    const Range range = {address_of(from) + done, n, false};
+    touch(d, &range, 1);
+    const VkBufferCopy region = {range.address - a->base, staging_.address - staging_.base + offset, n};
+    d.vk.vkCmdCopyBuffer(commands_, a->buffer, staging_.buffer, 1, &region);
+    arrivals_[n_arrivals_++] = {static_cast<std::byte*>(host) + done, offset, n};
+    done += n;
+  }
+  return {};
+}
+
+Status Recorder::copy(const Device& d, const Memory& memory, void* to, const void* from, uint64_t bytes) {
+  const Allocation *const a = memory.find(address_of(to), bytes), *const b = memory.find(address_of(from), bytes);
+  if (a == nullptr || b == nullptr) return fail(WEIR_ERR_INTERNAL, "Vulkan: a copy of what is not device memory");
+  if (bytes == 0) return {};
+  WEIR_TRY(begin(d));
+  const Range ranges[2] = {{address_of(to), bytes, true}, {address_of(from), bytes, false}};
+  touch(d, ranges, 2);
+  const VkBufferCopy region = {ranges[1].address - b->base, ranges[0].address - a->base, bytes};
+  d.vk.vkCmdCopyBuffer(commands_, b->buffer, a->buffer, 1, &region);
+  return {};
+}
+
+// Vulkan fills whole words; bytes before and after them are copied.
+Status Recorder::fill(const Device& d, const Memory& memory, void* to, uint8_t value, uint64_t bytes) {
+  std::byte edge[4];
+  std::memset(edge, value, sizeof(edge));
+  auto* at = static_cast<std::byte*>(to);
+  const uint64_t head = std::min(bytes, (4 - address_of(to) % 4) % 4), words = (bytes - head) / 4 * 4;
+  const Allocation* const a = memory.find(address_of(to), bytes);
+  if (a == nullptr) return fail(WEIR_ERR_INTERNAL, "Vulkan: filling what is not device memory");
+  if (head != 0) WEIR_TRY(copy_in(d, memory, at, edge, head));
+  if (words != 0) {
+    WEIR_TRY(begin(d));
+    const Range range = {address_of(to) + head, words, true};
+    touch(d, &range, 1);
+    d.vk.vkCmdFillBuffer(commands_, a->buffer, range.address - a->base, words, value * 0x01010101u);
+  }
+  return copy_in(d, memory, at + head + words, edge, bytes - head - words);
+}
+
+Status Recorder::submit(const Device& d) {
+  memory_barrier(d, commands_, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
+  WEIR_VK_TRY(d.vk.vkEndCommandBuffer(commands_), "ending a command buffer");
+  VkSubmitInfo info = {};
+  info.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
+  info.commandBufferCount = 1;
+  info.pCommandBuffers = &commands_;
+  return vulkan_status(d.vk.vkQueueSubmit(d.queue, 1, &info, fence_), "submitting work");
+}
+
+// A CPU driver needs the processor itself.
+Status Recorder::wait_for_fence(const Device& d) {
+  const uint64_t start = now_ns();
+  VkResult result = VK_NOT_READY;
+  while (result == VK_NOT_READY && d.traits.kind != DeviceKind::kCpu && now_ns() - start < kPollNs)
+    result = d.vk.vkGetFenceStatus(d.device, fence_);
+  if (result == VK_NOT_READY) result = d.vk.vkWaitForFences(d.device, 1, &fence_, VK_TRUE, UINT64_MAX);
+  return vulkan_status(result, "waiting for the device");
+}
+
+void Recorder::start_over(const Device& d) {
+  recording_ = false;
+  hazards_.clear();
+  n_arrivals_ = 0;
+  staging_used_ = 0;
+  if (d.vk.vkResetFences(d.device, 1, &fence_) != VK_SUCCESS) lost_ = true;
+  if (d.vk.vkResetCommandPool(d.device, pool_, 0) != VK_SUCCESS) lost_ = true;
+}
+
+Status Recorder::wait(const Device& d) {
+  if (lost_) return is_gone();
+  if (!recording_) return {};
+  Status status = submit(d);
+  if (status.ok()) status = wait_for_fence(d);
+  if (!status.ok()) {
+    // Other sessions' work was in it, too: whatever the reason, nobody knows what was computed.
+    lost_ = true;
+    return fail(WEIR_ERR_DEVICE_LOST, "%s", last_error_text());
+  }
+  for (size_t i = 0; i < n_arrivals_; ++i)
+    std::memcpy(arrivals_[i].to, mapped_ + arrivals_[i].offset, arrivals_[i].bytes);
+  start_over(d);
+  return {};
+}
+
+}  // namespace weir::vulkan

@@ -1,0 +1,99 @@
+// The queue: ops and copies are recorded one after another into one command buffer, which wait() submits and waits for.
+// Copies from and to plain host memory pass through staging memory that the device sees. One thread at a time.
+//
+// Every command declares the ranges of memory that it reads and writes, and only where these meet does a barrier come
+// between (hazards.h). Addresses reach shaders in push constants: each of them must lie in a declared range, and each
+// range in an allocation, else the command is refused.
+#pragma once
+
+#include "vulkan/hazards.h"
+#include "vulkan/memory.h"
+#include "vulkan/pipelines.h"
+
+namespace weir::vulkan {
+
+// The ranges of a command while its push constants are filled.
+class Touches {
+ public:
+  uvec2 reads(const void* device, uint64_t bytes) { return add(device, bytes, false); }
+  uvec2 writes(void* device, uint64_t bytes) { return add(device, bytes, true); }
+  const Range* ranges() const { return ranges_; }
+  size_t count() const { return n_; }
+
+ private:
+  uvec2 add(const void* device, uint64_t bytes, bool written);
+  Range ranges_[kMostRanges];
+  size_t n_ = 0;
+};
+
+struct Grid {
+  uint32_t x = 1, y = 1;
+};
+
+class Recorder {
+ public:
+  Status open(const Device& d);
+
+  // Runs a kernel over `grid` workgroups after what it must wait for.
+  template <class Push>
+  Status dispatch(const Device& d, const Memory& memory, Pipelines& pipelines, Kernel kernel, WeightType type,
+                  uint32_t columns, const Push& push, const Touches& touches, Grid grid) {
+    static_assert(sizeof(Push) <= kLeastPush && kAddresses<Push> > 0);
+    return dispatch(d, memory, pipelines, {kernel, type, columns, &push, sizeof(Push), kAddresses<Push>}, touches,
+                    grid);
+  }
+  Status copy_in(const Device& d, const Memory& memory, void* to, const void* host, uint64_t bytes);
+  // The host has the bytes after wait(), or before.
+  Status copy_out(const Device& d, const Memory& memory, void* host, const void* from, uint64_t bytes);
+  Status copy(const Device& d, const Memory& memory, void* to, const void* from, uint64_t bytes);
+  Status fill(const Device& d, const Memory& memory, void* to, uint8_t value, uint64_t bytes);
+  Status wait(const Device& d);
+
+  bool is_lost() const { return lost_; }
+  uint64_t n_barriers() const { return n_barriers_; }
+  // A barrier before every command, for tests: results must be the same.
+  void set_always_barrier(bool always) { always_barrier_ = always; }
+
+ private:
+  struct Run {
+    Kernel kernel;
+    WeightType type;
+    uint32_t columns;
+    const void* push;
+    size_t push_bytes;
+    size_t n_addresses;
+  };
+  // Bytes in staging memory that go to the host.
+  struct Arrival {
+    void* to;
+    uint64_t offset, bytes;
+  };
+  static constexpr size_t kMostArrivals = 256;
+  // Larger copies go in pieces: the size of those in which weights are uploaded.
+  static constexpr uint64_t kStagingBytes = 16u << 20;
+
+  Status dispatch(const Device& d, const Memory& memory, Pipelines& pipelines, const Run& run, const Touches& touches,
+                  Grid grid);
+  Status check(const Memory& memory, const Run& run, const Touches& touches) const;
+  Status begin(const Device& d);
+  void touch(const Device& d, const Range* ranges, size_t n);
+  // Room for some of `bytes` in the staging memory, `n` of them, at `offset`.
+  Status take_staging(const Device& d, uint64_t bytes, uint64_t& n, uint64_t& offset);
+  Status submit(const Device& d);
+  Status wait_for_fence(const Device& d);
+  void start_over(const Device& d);
+
+  VkCommandPool pool_ = VK_NULL_HANDLE;
+  VkCommandBuffer commands_ = VK_NULL_HANDLE;
+  VkFence fence_ = VK_NULL_HANDLE;
+  Allocation staging_;
+  std::byte* mapped_ = nullptr;
+  uint64_t staging_used_ = 0;
+  Hazards hazards_;
+  Arrival arrivals_[kMostArrivals];
+  size_t n_arrivals_ = 0;
+  uint64_t n_barriers_ = 0;
+  bool recording_ = false, lost_ = false, always_barrier_ = false;
+};
+
+}  // namespace weir::vulkan

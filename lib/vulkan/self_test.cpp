@@ -1,0 +1,69 @@
+#include "vulkan/self_test.h"
+
+#include <algorithm>
+#include <bit>
+#include <iterator>
+
+namespace weir::vulkan {
+namespace {
+
+constexpr uint32_t kXor = 5;  // of the shuffle
+
+uint32_t value_of(uint32_t invocation) { return 3 * invocation + 1; }
+
+struct Lane {
+  uint32_t invocation;
+  const uint32_t* words;
+  uint32_t get(uint32_t word) const { return words[word * kInvocations + invocation]; }
+};
+
+// The invocations of a subgroup by their lanes; false: not each lane has one.
+bool lanes_of(const uint32_t* words, uint32_t subgroup, uint32_t n_lanes, uint32_t* invocations) {
+  uint32_t n = 0;
+  std::fill_n(invocations, n_lanes, kInvocations);
+  for (uint32_t i = 0; i < kInvocations; ++i) {
+    const Lane lane = {i, words};
+    if (lane.get(kSelfTestSubgroup) != subgroup) continue;
+    const uint32_t at = lane.get(kSelfTestLane);
+    if (at >= n_lanes || invocations[at] != kInvocations) return false;
+    invocations[at] = i;
+    ++n;
+  }
+  return n == n_lanes;
+}
+
+const char* check_subgroup(const uint32_t* words, const uint32_t* invocations, uint32_t n_lanes) {
+  uint32_t sum = 0, most = 0;
+  for (uint32_t lane = 0; lane < n_lanes; ++lane) {
+    sum += value_of(invocations[lane]);
+    most = std::max(most, value_of(invocations[lane]));
+  }
+  const auto floats = std::bit_cast<uint32_t>(static_cast<float>(n_lanes) * static_cast<float>(n_lanes) * 0.5f);
+  for (uint32_t i = 0; i < n_lanes; ++i) {
+    const Lane lane = {invocations[i], words};
+    if (lane.get(kSelfTestShuffle) != value_of(invocations[i ^ kXor])) return "shuffles";
+    if (lane.get(kSelfTestSum) != sum) return "integer sums";
+    if (lane.get(kSelfTestMost) != most) return "maxima";
+    if (lane.get(kSelfTestFloats) != floats) return "f32 sums";
+    if (lane.get(kSelfTestShared) != value_of((invocations[i] + 37) % kInvocations)) return "shared memory";
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Status check_self_test(const uint32_t* words, const char* name) {
+  const uint32_t n_lanes = words[kSelfTestLanes * kInvocations];
+  uint32_t invocations[kInvocations];
+  if (n_lanes < kLeastLanes || !std::has_single_bit(n_lanes) || n_lanes > kInvocations)
+    return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: %s failed the self-test: subgroups of %u lanes", name, n_lanes);
+  for (uint32_t subgroup = 0; subgroup < kInvocations / n_lanes; ++subgroup) {
+    const char* const wrong = !lanes_of(words, subgroup, n_lanes, invocations)
+                                  ? "the numbers of lanes and subgroups"
+                                  : check_subgroup(words, invocations, n_lanes);
+    if (wrong != nullptr) return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: %s failed the self-test: wrong %s", name, wrong);
+  }
+  return {};
+}
+
+}  // namespace weir::vulkan

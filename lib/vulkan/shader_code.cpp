@@ -1,0 +1,60 @@
+// The SPIR-V that cmake/WeirShaders.cmake compiled.
+#include "vulkan/kernels.h"
+
+namespace weir::vulkan {
+namespace {
+
+#include "shader_code.inc"
+
+template <size_t kWords>
+constexpr ShaderCode code(const uint32_t (&words)[kWords], const char* name) {
+  return {words, sizeof(words), name};
+}
+
+// Of the weight types, in order. Lists cannot be nested, so each typed kernel names its own.
+constexpr ShaderCode kEmbedCode[] = {
+#define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes) code(kCode_embed_##Name, "embed of " text),
+#include "quant/quants.inc"
+#undef WEIR_QUANT
+};
+constexpr ShaderCode kGemvCode[] = {
+#define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes) code(kCode_gemv_##Name, "gemv of " text),
+#include "quant/quants.inc"
+#undef WEIR_QUANT
+};
+constexpr ShaderCode kGluCode[] = {
+#define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes) code(kCode_glu_##Name, "glu of " text),
+#include "quant/quants.inc"
+#undef WEIR_QUANT
+};
+constexpr ShaderCode kExpertGluCode[] = {
+#define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes) \
+  code(kCode_expert_glu_##Name, "expert_glu of " text),
+#include "quant/quants.inc"
+#undef WEIR_QUANT
+};
+constexpr ShaderCode kExpertDownCode[] = {
+#define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes) \
+  code(kCode_expert_down_##Name, "expert_down of " text),
+#include "quant/quants.inc"
+#undef WEIR_QUANT
+};
+
+}  // namespace
+
+ShaderCode shader_code(Kernel kernel, WeightType type) {
+  switch (kernel) {
+#define WEIR_KERNEL(name, stem, Push, n) \
+  case Kernel::name:                     \
+    return code(kCode_##stem, #stem);
+#define WEIR_TYPED_KERNEL(name, stem, Push, n) \
+  case Kernel::name:                           \
+    return name##Code[static_cast<size_t>(type)];
+#include "vulkan/kernels.inc"
+#undef WEIR_KERNEL
+#undef WEIR_TYPED_KERNEL
+  }
+  return {};
+}
+
+}  // namespace weir::vulkan

@@ -1,0 +1,28 @@
+#version 460
+// Computes: y = W x (+ bias), or y += that (lib/ops/matmul_ref.cpp), up to 8 rows of x in a pass over W.
+// Shapes: W [n_rows, 32 * n_blocks] in planes, x [n_tok, 32 * n_blocks], y [n_tok, n_rows], bias [n_rows].
+// Launch: a subgroup for each row of W, rows of x in groups along y.
+// Numerics: sums in f32; a result has the same bits beside whatever other rows.
+#extension GL_GOOGLE_include_directive : require
+#include "common/dot_row.glsl"
+#include "common/math.glsl"
+
+layout(push_constant, std430) uniform Push { GemvPush a; };
+
+void main() {
+    const uint first = gl_WorkGroupID.y * kColumns;
+    const uint step = gl_NumWorkGroups.x * gl_NumSubgroups;
+    for (uint row = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID; row < a.n_rows; row += step) {
+        float sum[kMostColumns];
+        dot_row(a.w, a.n, a.n_blocks, row, a.x, first, a.n_tok, sum);
+        if (gl_SubgroupInvocationID != 0u) continue;
+        const float bias = is_null(a.bias) ? 0.0 : Floats(a.bias).v[row];
+        for (uint c = 0u; c < kColumns && first + c < a.n_tok; ++c) {
+            const uint at = (first + c) * a.n_rows + row;
+            precise float y = sum[c] + bias;
+            if (!is_null(a.gates)) y *= sigmoid(Floats(a.gates).v[first + c]);
+            if (a.accumulate != 0u) y = Floats(a.y).v[at] + y;
+            Floats(a.y).v[at] = y;
+        }
+    }
+}

@@ -1,0 +1,15 @@
+// Q4_K: nibbles; for every 8 blocks f16 scale and min_scale, and three words of sub-scales. Contract:
+// common/unpack.glsl.
+#include "common/unpack.glsl"
+
+void decode8(uvec2 data, uint n, uint b, uint g, out vec4 lo, out vec4 hi) {
+    Words p = Words(data);
+    const uint at = 4u * n + 4u * (b >> 3), pair = p.v[at];
+    float scale, minimum;
+    k_scale(p, at + 1u, b & 7u, scale, minimum);
+    const float step = half_of(pair & 0xFFFFu) * scale, low = half_of(pair >> 16) * minimum;
+    uvec4 a, c;
+    nibbles8(p, b, g, a, c);
+    lo = step * vec4(a) - low;
+    hi = step * vec4(c) - low;
+}

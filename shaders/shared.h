@@ -1,0 +1,119 @@
+// What the host and the shaders both know: enum values and push constants. Compiled as C++ and as GLSL, so that neither
+// side has numbers of its own. A uvec2 is the address of device memory, the low word first; (0, 0) is none.
+//
+// In every struct the addresses come first, and there are as many as kAddresses<...> says (lib/vulkan/push.h): the
+// recorder compares them with the ranges that an op declares. Drivers guarantee 128 bytes.
+#ifndef WEIR_SHADERS_SHARED_H
+#define WEIR_SHADERS_SHARED_H
+
+#ifdef __cplusplus
+#include <cstddef>
+#include <cstdint>
+namespace weir::vulkan {
+using uint = uint32_t;
+struct uvec2 {
+  uint x, y;
+};
+#define WEIR_SHARED inline constexpr
+#else
+#define WEIR_SHARED const
+#endif
+
+// Invocations of a workgroup: all shaders have as many, every driver has to allow 256.
+WEIR_SHARED uint kInvocations = 256;
+// The most subgroups of a workgroup, of at least 8 lanes each.
+WEIR_SHARED uint kLeastLanes = 8;
+WEIR_SHARED uint kMostSubgroups = kInvocations / kLeastLanes;
+// Rows of x that one pass over the weights multiplies.
+WEIR_SHARED uint kMostColumns = 8;
+
+// Activations of gates, the values of Gate.
+WEIR_SHARED uint kGateSilu = 0;
+WEIR_SHARED uint kGateGelu = 1;
+WEIR_SHARED uint kGateClamped = 2;
+
+// x [n_tok, 32 * n_blocks]: rows of a table of n blocks of 32 weights, decoded and scaled.
+struct EmbedPush {
+  uvec2 x, table, tokens;
+  uint n, n_blocks, n_tok;
+  float scale;
+};
+
+// y [n_tok, width] (+)= x / rms(x) * weight.
+struct RmsNormPush {
+  uvec2 y, x, weight;
+  uint width;
+  float eps;
+  uint accumulate;
+};
+
+// y [n_tok, n_rows] (+)= W x (+ bias); W has n blocks of 32 weights, a row n_blocks. With gates [n_tok] it is
+// sigmoid(gate) times that.
+struct GemvPush {
+  uvec2 y, x, w, bias, gates;
+  uint n, n_blocks, n_rows, n_tok, accumulate;
+};
+
+// y [n_tok, n_rows] = activation(Wg x (+ gate_bias)) * (Wu x (+ up_bias)).
+struct GluPush {
+  uvec2 y, x, gate, up, gate_bias, up_bias;
+  uint n, n_blocks, n_rows, n_tok, activation;
+};
+
+// How the weights of experts follow from logits, the values of RouteRule.
+WEIR_SHARED uint kRouteChosen = 0;
+WEIR_SHARED uint kRouteAll = 1;
+WEIR_SHARED uint kMostRouted = 1024;  // experts
+
+// Of logits [n_tok, n_experts] the n_used experts of each token, ascending, and their weights, both [n_tok, n_used].
+struct RoutePush {
+  uvec2 ids, weights, logits;
+  uint n_experts, n_used, rule;
+};
+
+// inner [n_tok, n_used, n_rows]: what the gates of each token's experts make of its row of x. Matrix `ids[t, i]` of the
+// stacks has n_rows rows.
+struct ExpertGluPush {
+  uvec2 inner, x, gate, up, gate_bias, up_bias, ids;
+  uint n, n_blocks, n_rows, n_tok, n_used, activation;
+};
+
+// y [n_tok, n_rows] += the sum over each token's experts of weight * (W inner (+ bias)).
+struct ExpertDownPush {
+  uvec2 y, inner, w, bias, ids, weights;
+  uint n, n_blocks, n_rows, n_tok, n_used;
+};
+
+// x [n] = cap * tanh(x / cap).
+struct SoftCapPush {
+  uvec2 x;
+  uint n;
+  float cap;
+};
+
+// One workgroup: out [kSelfTestWords, kInvocations], what each invocation got from its subgroup.
+struct SelfTestPush {
+  uvec2 out_words;
+};
+WEIR_SHARED uint kSelfTestLane = 0;      // gl_SubgroupInvocationID
+WEIR_SHARED uint kSelfTestLanes = 1;     // gl_SubgroupSize
+WEIR_SHARED uint kSelfTestSubgroup = 2;  // gl_SubgroupID
+WEIR_SHARED uint kSelfTestShuffle = 3;   // of the lane's xor with 5: its invocation * 3 + 1
+WEIR_SHARED uint kSelfTestSum = 4;       // of the lanes' invocation * 3 + 1
+WEIR_SHARED uint kSelfTestMost = 5;      // the largest of them
+WEIR_SHARED uint kSelfTestFloats = 6;    // bits of the f32 sum of lane + 0.5
+WEIR_SHARED uint kSelfTestShared = 7;    // what invocation (i + 37) % kInvocations put into shared memory
+WEIR_SHARED uint kSelfTestWords = 8;
+
+#ifdef __cplusplus
+static_assert(sizeof(EmbedPush) == 40 && offsetof(EmbedPush, scale) == 36);
+static_assert(sizeof(RmsNormPush) == 36 && offsetof(RmsNormPush, eps) == 28);
+static_assert(sizeof(GemvPush) == 60 && offsetof(GemvPush, accumulate) == 56);
+static_assert(sizeof(GluPush) == 68 && offsetof(GluPush, n) == 48 && offsetof(GluPush, activation) == 64);
+static_assert(sizeof(RoutePush) == 36 && offsetof(RoutePush, rule) == 32);
+static_assert(sizeof(ExpertGluPush) == 80 && offsetof(ExpertGluPush, activation) == 76);
+static_assert(sizeof(ExpertDownPush) == 68 && offsetof(ExpertDownPush, n_used) == 64);
+static_assert(sizeof(SoftCapPush) == 16 && offsetof(SoftCapPush, cap) == 12);
+}  // namespace weir::vulkan
+#endif
+#endif
