@@ -158,6 +158,7 @@ Status create_device(Device& d) {
   VkPhysicalDeviceVulkan13Features f13 = {};
   f13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES;
   f13.computeFullSubgroups = VK_TRUE;
+  f13.maintenance4 = VK_TRUE;  // every 1.3 has it; the workgroup size of SPIR-V 1.6 needs it
   VkPhysicalDeviceVulkan12Features f12 = {};
   f12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;
   f12.pNext = &f13;
