@@ -129,8 +129,14 @@ void* stream() { return nullptr; }
 Status copy_rate(void*, void*, uint64_t, double*) { return computes_nothing(); }
 Status check_weight(const Weight&) { return {}; }
 uint64_t session_device_bytes(const OpShapes&) { return host_module::kModuleBytes; }
-Status prepare_many(DeviceSession* const*, uint32_t) { return computes_nothing(); }
-Status step_many(DeviceSession* const*, const int32_t*, uint32_t) { return computes_nothing(); }
+Status prepare_many(DeviceSession* const* sessions, uint32_t n) {
+  const auto group = host_module::HostSession::together(sessions, n);
+  return static_cast<host_module::HostSession*>(sessions[0])->prepare_together(group);
+}
+Status step_many(DeviceSession* const* sessions, const int32_t* tokens, uint32_t n) {
+  const auto group = host_module::HostSession::together(sessions, n);
+  return static_cast<host_module::HostSession*>(sessions[0])->step_together(group, tokens);
+}
 
 // An op of the processor: at once, or in a session's queue. It may fail when it is told to.
 template <auto kOp, class Args>
@@ -202,6 +208,11 @@ extern "C" __attribute__((visibility("default"))) size_t weir_host_module_fail_a
   const std::lock_guard lock(weir::g_mutex);
   weir::g_calls_until_failure = n;
   return weir::g_staged;
+}
+
+// Whether sessions that are created from now on have the kernels that join others. At first they do.
+extern "C" __attribute__((visibility("default"))) void weir_host_module_join_kernels(bool joins) {
+  weir::host_module::g_settings.joins_kernels = joins;
 }
 
 extern "C" __attribute__((visibility("default"))) const weir::DeviceModule* weir_device_module(uint32_t version) {

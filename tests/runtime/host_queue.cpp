@@ -51,7 +51,6 @@ Status HostQueue::clear(void* to, size_t bytes, const char* what) {
 Status HostQueue::wait(const char* what) {
   const std::deque<Work> work = std::exchange(work_, {});
   WEIR_TRY(count_call(what));
-  const ThreadPool::Lease lease(pool_);
   for (const Work& item : work) {
     if (item().ok()) continue;
     const std::string why = last_error_text();

@@ -18,7 +18,7 @@ using namespace device;  // arguments of kernels
 // What the module is told to do otherwise, for all sessions that are created from then on.
 struct Settings {
   // The queue says it has the kernels that join others, as far as it can have them.
-  bool joins_kernels = false;
+  bool joins_kernels = true;
 };
 extern Settings g_settings;
 
@@ -69,7 +69,7 @@ struct Kept<EmbedArgs> {
   EmbedArgs a;
 };
 
-// The kernels (lib/device/kernels.h) in plain C++: host_kernels.cpp and host_step.cpp.
+// The kernels (lib/device/kernels.h) in plain C++: host_kernels.cpp, host_begin.cpp and host_step.cpp.
 #define WEIR_KERNEL(name, Args) Status name(OpContext& cx, const Args& a);
 #include "device/kernels.inc"
 #undef WEIR_KERNEL
@@ -90,7 +90,10 @@ class HostQueue final : public Queue {
 
   template <class Args, class F>
   Status keep(const char* what, const Args& a, F run) {
-    return enqueue(what, [this, run, kept = Kept<Args>(a)]() mutable { return run(host_, kept.args()); });
+    return enqueue(what, [this, run, kept = Kept<Args>(a)]() mutable {
+      const ThreadPool::Lease lease(pool_);
+      return run(host_, kept.args());
+    });
   }
 
   bool has_sparse_layer(const SparseLayerArgs& a) const override;
