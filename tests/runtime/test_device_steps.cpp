@@ -149,12 +149,45 @@ void device_steps__together_are_steps_alone(void**) {
   }
 }
 
+size_t (*fail_at)(uint32_t) = nullptr;
+
+// A prompt that is cancelled after its first chunk makes digests of the last pages again, without a way to say that
+// this failed: whichever call of the device fails there, the next one of the session says that the device is lost.
+void device_steps__a_loss_is_remembered(void**) {
+  constexpr uint32_t kMostCalls = 40;
+  void* module = dlopen((std::string(module_folder()) + "/libweir_cuda.so").c_str(), RTLD_NOW);
+  assert_non_null(module);
+  fail_at = reinterpret_cast<size_t (*)(uint32_t)>(dlsym(module, "weir_host_module_fail_at"));
+  assert_non_null(fail_at);
+  const Models m(path_of("llama_f32").c_str());
+  uint32_t n_lost = 0;
+  for (static uint32_t n = 1; n <= kMostCalls; ++n) {
+    const Session device = open_session(m, kRows[3], WEIR_DEVICE_CUDA);
+    read_prompt(device, 0);
+    const std::vector<weir_token> more(100, token(1));
+    const weir_progress_fn cancel = [](void*, const weir_progress_info* info) -> weir_status {
+      if (info->done == 0) return WEIR_OK;
+      (void)fail_at(n);
+      return WEIR_ERR_CANCELLED;
+    };
+    assert_int_equal(weir_session_prefill(device.get(), more.data(), more.size(), cancel, nullptr), WEIR_ERR_CANCELLED);
+    (void)fail_at(0);
+    const weir_status status = weir_session_step(device.get(), token(2));
+    assert_true(status == WEIR_OK || status == WEIR_ERR_DEVICE_LOST);
+    if (status == WEIR_OK) continue;
+    assert_int_equal(n, ++n_lost);  // no call before this one failed unnoticed
+  }
+  assert_in_range(n_lost, 5, kMostCalls - 1);  // two copies, two waits, a kernel for each layer
+  dlclose(module);
+}
+
 }  // namespace
 
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(device_steps__have_the_bits_of_the_processor),
       cmocka_unit_test(device_steps__together_are_steps_alone),
+      cmocka_unit_test(device_steps__a_loss_is_remembered),
   };
   return cmocka_run_group_tests_name("runtime/device_steps", tests, nullptr, nullptr);
 }
