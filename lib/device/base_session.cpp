@@ -156,7 +156,7 @@ Status BaseSession::rebuild_last_digests() {
   WEIR_REQUIRE_DEVICE();
   for (uint32_t layer = 0; layer < a_.config->n_layers; ++layer) {
     const KvView kv = a_.kv->view(layer);
-    if (kv.digest == DigestKind::kMinMax) WEIR_TRY(queue_.rebuild_last_minmax(kv));
+    if (kv.digest == DigestKind::kMinMax) WEIR_TRY(note(queue_.rebuild_last_minmax(kv)));
   }
   return note(wait("making digests"));
 }
@@ -165,11 +165,11 @@ Status BaseSession::fill_noise(uint64_t seed) {
   WEIR_REQUIRE_DEVICE();
   const KvShape& shape = a_.kv->shape();
   const KvView first = a_.kv->view(0);
-  WEIR_TRY(queue_.fill_noise({first.pool, shape.n_slots() * first.page_elements(), seed}));
+  WEIR_TRY(note(queue_.fill_noise({first.pool, shape.n_slots() * first.page_elements(), seed})));
   for (uint32_t layer = 0; layer < a_.config->n_layers && first.digest != DigestKind::kNone; ++layer) {
     const KvView kv = a_.kv->view(layer);
     // Counters are zero between kernels, so they serve as first_row = 0 of every stream.
-    WEIR_TRY(ops_.page_digest(a_.cx, {kv, a_.device.counters, kv.capacity}));
+    WEIR_TRY(note(ops_.page_digest(a_.cx, {kv, a_.device.counters, kv.capacity})));
   }
   WEIR_TRY(note(wait("filling pages")));
   return first.digest == DigestKind::kMinMax ? rebuild_last_digests() : Status();

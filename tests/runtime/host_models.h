@@ -1,6 +1,7 @@
 // Models and sessions of a runtime whose device is host_module.cpp.
 #pragma once
 
+#include <cstdlib>
 #include <memory>
 #include <vector>
 
@@ -15,11 +16,17 @@ struct Close {
 };
 using Session = std::unique_ptr<weir_session, Close>;
 
+// Where the test module is; tests/mutation/run has others.
+inline const char* module_folder() {
+  const char* other = std::getenv("WEIR_TEST_HOST_MODULE");
+  return other != nullptr ? other : WEIR_HOST_MODULE;
+}
+
 struct Models {
   explicit Models(const char* path) {
     weir_runtime_options options = WEIR_RUNTIME_OPTIONS_INIT;
     options.n_threads = 1;
-    options.backend_dir = WEIR_HOST_MODULE;
+    options.backend_dir = module_folder();
     assert_ok(weir_runtime_create(&options, &runtime));
     assert_ok(weir_model_open(runtime, path, nullptr, &model));
   }

@@ -1,0 +1,199 @@
+// Kernels of the test module that move pages, and those that prompts and logits need. What an op of the processor
+// computes is computed by that op, so that the bits are those of a session on the processor.
+#include "tests/runtime/host_kernels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "quant/half.h"
+#include "tests/runtime/host_queue.h"
+
+namespace weir::host_module {
+namespace {
+
+const OpTable& ops() { return cpu_backend().ops; }
+
+// One column of a GEMV.
+Status product(OpContext& cx, const GemvArgs& a, const GemvColumn& column) {
+  const uint32_t n = a.part[0].w.n_cols;
+  std::vector<float> x(column.x, column.x + n);
+  if (a.norm != nullptr) WEIR_TRY(ops().rms_norm(cx, {x.data(), column.x, a.norm, 1, n, a.eps}));
+  if (a.glu) {
+    return ops().glu_matmul(
+        cx, {column.y[0], a.part[0].w, a.part[1].w, x.data(), 1, a.activation, a.part[0].bias, a.part[1].bias});
+  }
+  MatmulArgs m = {{}, a.n_parts, x.data(), 1};
+  for (uint32_t i = 0; i < a.n_parts; ++i) {
+    m.part[i] = a.part[i];
+    m.part[i].y = column.y[i];
+  }
+  return ops().matmul(cx, m);
+}
+
+std::byte* slot_of(uint16_t* pool, uint32_t slot, uint32_t page_bytes) {
+  return reinterpret_cast<std::byte*>(pool) + size_t{slot} * page_bytes;
+}
+const std::byte* slot_of(const uint16_t* pool, uint32_t slot, uint32_t page_bytes) {
+  return slot_of(const_cast<uint16_t*>(pool), slot, page_bytes);
+}
+
+uint64_t mix(uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+// A number in [-1, 1).
+uint16_t noise(uint64_t seed, uint64_t i) {
+  return f32_to_bf16(static_cast<float>(static_cast<int32_t>(mix(seed + (i + 1) * 0x9E3779B97F4A7C15u))) * 0x1p-31f);
+}
+
+}  // namespace
+
+Status gemv(OpContext& cx, const GemvArgs& a) {
+  if (a.n_more >= kMostColumns) return fail(WEIR_ERR_INTERNAL, "gemv: %u columns", a.n_more + 1);
+  WEIR_TRY(product(cx, a, {a.x, {a.part[0].y, a.part[1].y, a.part[2].y}}));
+  for (uint32_t i = 0; i < a.n_more; ++i) WEIR_TRY(product(cx, a, a.more[i]));
+  return {};
+}
+
+Status experts_step(OpContext& cx, const ExpertsStepArgs& a) {
+  WEIR_TRY(expect_zero(a.counter, 1, "experts_step"));
+  const uint32_t n = a.op.gate.w.n_cols;
+  std::vector<float> x(a.op.x, a.op.x + n);
+  if (a.norm != nullptr) WEIR_TRY(ops().rms_norm(cx, {x.data(), a.op.x, a.norm, 1, n, a.eps}));
+  ExpertsArgs op = a.op;
+  op.x = x.data();
+  return ops().experts(cx, op);
+}
+
+Status attn_prefill(OpContext& cx, const AttnPagedArgs& a) { return ops().attn_paged(cx, a); }
+
+Status step_end(OpContext&, const StepEndArgs& a) {
+  WEIR_TRY(expect_zero(reinterpret_cast<const uint32_t*>(a.best), 2, "step_end, best"));
+  WEIR_TRY(expect_zero(a.counter, 1, "step_end"));
+  int32_t best = -1;
+  for (uint32_t i = 0; i < a.vocab_size; ++i) {
+    if (!std::isnan(a.logits[i]) && (best < 0 || a.logits[i] > a.logits[best])) best = static_cast<int32_t>(i);
+  }
+  a.state->next_token = best;
+  if (a.commit && a.state->is_late == 0) ++a.state->n_tokens;
+  a.state->pages_evicted_before = a.state->pages_evicted;
+  *seen(a.mailbox) = *a.state;
+  return {};
+}
+
+Status top_logits(OpContext&, const TopLogitsArgs& a) {
+  WEIR_TRY(expect_zero(a.counter, 1, "top_logits"));
+  const auto value = [&](int32_t id) { return std::isnan(a.logits[id]) ? -INFINITY : a.logits[id]; };
+  std::vector<int32_t> ids(a.vocab_size);
+  std::iota(ids.begin(), ids.end(), 0);
+  std::stable_sort(ids.begin(), ids.end(), [&](int32_t x, int32_t y) { return value(x) > value(y); });
+  std::copy_n(ids.begin(), a.n, seen(a.ids));
+  std::transform(ids.begin(), ids.begin() + a.n, seen(a.values), value);
+  return {};
+}
+
+// --- pages -----------------------------------------------------------------------------------------------------------
+
+Status mark_resident(OpContext&, const MarkResidentArgs& a) {
+  for (uint32_t s = 0; s < n_streams(a.tables); ++s) {
+    for (uint32_t row = 0; row < resident_words(a.max_capacity) * 32; ++row) {
+      const bool is_there = row < a.tables.n_pages[s] && a.tables.slots[a.tables.row_begin[s] + row] != kNoSlot;
+      mark_row(a.resident, a.max_capacity, s, row, is_there);
+    }
+  }
+  return {};
+}
+
+Status spoil_lost(OpContext&, const SpoilLostArgs& a) {
+  for (uint32_t s = 0; s < n_streams(a.tables); ++s) {
+    const uint32_t first = a.tables.row_begin[s];
+    for (uint32_t row = first; row < first + a.tables.n_pages[s] && a.tables.window[s] == 0; ++row) {
+      if (a.tables.slots[row] == kNoSlot && a.raw_index[row] == kNoRaw)
+        spoil_digest(a.digests + size_t{row} * a.digest_elements, a.digest_elements);
+    }
+  }
+  return {};
+}
+
+Status copy_pages(OpContext&, const CopyPagesArgs& a) {
+  for (uint32_t i = 0; i < a.n; ++i) {
+    std::byte* const slot = slot_of(a.pool, seen(a.slots)[i], a.page_bytes);
+    std::byte* const page = seen(a.pages) + size_t{i} * a.page_bytes;
+    a.in ? std::memcpy(slot, page, a.page_bytes) : std::memcpy(page, slot, a.page_bytes);
+  }
+  return {};
+}
+
+Status copy_row_out(OpContext&, const CopyRowOutArgs& a) {
+  const KvTables& t = a.tables;
+  for (uint32_t s = 0; s < n_streams(t); ++s) {
+    const uint32_t first = t.row_begin[s];
+    const uint32_t at = t.window[s] == 0 ? a.row : a.row - t.first_pos[first] / kPageTokens;
+    if (at >= t.n_pages[s]) continue;
+    std::memcpy(seen(a.pages) + size_t{s} * a.page_bytes, slot_of(a.pool, t.slots[first + at], a.page_bytes),
+                a.page_bytes);
+  }
+  return {};
+}
+
+Status load_unit(OpContext&, const LoadUnitArgs& a) {
+  for (uint32_t at = 0; at < a.n_kv_heads * kSplitPages; ++at) {
+    const uint32_t page = seen(a.host.page_slots)[at], index = page & ((1u << UnitPage::kBits) - 1);
+    a.slots[at] = at;
+    a.first_pos[at] = seen(a.host.unit_pos)[at];
+    a.len[at] = seen(a.host.unit_len)[at];
+    a.n_pages[at / kSplitPages] = kSplitPages;
+    const std::byte* from = nullptr;
+    switch (static_cast<UnitPage::Where>(page >> UnitPage::kBits)) {
+      case UnitPage::kInPool:
+        from = slot_of(a.pool, index, a.page_bytes);
+        break;
+      case UnitPage::kRaw:
+        from = seen(a.host.raw_pages) + size_t{index} * a.page_bytes;
+        break;
+      case UnitPage::kStaged:
+        from = seen(a.host.pages) + size_t{index} * a.page_bytes;
+        break;
+      case UnitPage::kLostPage:
+        continue;
+    }
+    std::memcpy(slot_of(a.window, at, a.page_bytes), from, a.page_bytes);
+  }
+  return {};
+}
+
+Status rebuild_last_minmax(OpContext&, const KvView& kv) {
+  for (uint32_t head = 0; head < kv.n_kv_heads; ++head) {
+    if (kv.n_pages[head] == 0) continue;
+    const uint32_t row = kv.n_pages[head] - 1;
+    const size_t at = size_t{head} * kv.capacity + row;
+    if (kv.slots[at] == kNoSlot) continue;
+    digest_page(kv.digest, kv.keys_of(head, row), kv.len[at], kv.head_dim, kv.digest_of(head, row));
+  }
+  return {};
+}
+
+// --- benchmarks ------------------------------------------------------------------------------------------------------
+
+Status fill_noise(OpContext&, const FillNoiseArgs& a) {
+  for (uint64_t i = 0; i < a.n_elements; ++i) a.pool[i] = noise(a.seed, i);
+  return {};
+}
+
+Status fill_row(OpContext&, const FillRowArgs& a) {
+  const size_t n = size_t{2} * kPageTokens * a.head_dim;
+  for (uint32_t s = 0; s < n_streams(a.tables); ++s) {
+    uint16_t* const page = a.pool + seen(a.slots)[s] * n;
+    for (size_t i = 0; i < n; ++i) seen(a.pages)[s * n + i] = page[i] = noise(a.seed, s * n + i);
+    if (a.digest == DigestKind::kNone || a.tables.window[s] != 0) continue;
+    digest_page(a.digest, page, kPageTokens, a.head_dim,
+                a.digests + (size_t{a.tables.row_begin[s]} + a.row) * a.digest_elements);
+  }
+  return {};
+}
+
+}  // namespace weir::host_module

@@ -1,0 +1,155 @@
+// Kernels of the test module for the layers of a decode step: what lib/device/kernels.h says of each, with the
+// processor's ops and memory of its own for what a kernel keeps to itself.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "tests/runtime/host_kernels.h"
+#include "tests/runtime/host_queue.h"
+#include "tests/runtime/host_session.h"
+
+namespace weir::host_module {
+namespace {
+
+const OpTable& ops() { return cpu_backend().ops; }
+
+// What rope_append leaves in q, q_sink and k, which stay as they are in the session's buffers.
+struct Rotated {
+  std::vector<float> q, q_sink, k;
+
+  // Appends to the pages of rope.kv.
+  Status append(OpContext& cx, RopeAppendArgs rope, uint32_t pos) {
+    const size_t n = size_t{rope.n_heads} * rope.kv.head_dim;
+    q.assign(rope.q, rope.q + n);
+    k.assign(rope.k, rope.k + size_t{rope.kv.n_kv_heads} * rope.kv.head_dim);
+    q_sink.resize(rope.cos_sin_sink != nullptr ? n : 0);
+    rope.q = q.data();
+    rope.k = k.data();
+    rope.q_sink = sink();
+    rope.pos = pos;
+    return ops().rope_append(cx, rope);
+  }
+  // The query alone: the key goes to a page that is dropped.
+  Status rotate(OpContext& cx, RopeAppendArgs rope, uint32_t pos) {
+    const uint32_t n = rope.kv.n_kv_heads;
+    std::vector<uint16_t> pages(n * rope.kv.page_elements());
+    std::vector<uint32_t> slots(n), zeros(n), first(n, pos), ones(n, 1);
+    std::iota(slots.begin(), slots.end(), 0u);
+    rope.kv.pool = pages.data();
+    rope.kv.digests = nullptr;
+    rope.kv.digest = DigestKind::kNone;
+    rope.kv.slots = slots.data();
+    rope.kv.first_pos = first.data();
+    rope.kv.len = rope.kv.n_pages = ones.data();
+    rope.kv.capacity = 1;
+    rope.append_row = zeros.data();
+    return append(cx, rope, pos);
+  }
+  float* sink() { return q_sink.empty() ? nullptr : q_sink.data(); }
+};
+
+uint32_t n_lists(const AttnPagedArgs& a) { return a.list_per_head ? a.n_heads : a.kv.n_kv_heads; }
+
+// Attention of a decode step, after the key has been appended.
+Status attend(OpContext& cx, const AttnDecodeArgs& a, const AttnPagedArgs& attn, const AttnProgressiveArgs* stops) {
+  WEIR_TRY(expect_zero(a.counters, attn.kv.n_kv_heads, "attn_decode"));
+  std::memset(a.scratch, 0xAB, kModuleBytes);
+  WEIR_TRY(stops != nullptr ? ops().attn_progressive(cx, *stops) : ops().attn_paged(cx, attn));
+  const uint32_t* const n = stops != nullptr         ? stops->n_select
+                            : attn.select != nullptr ? attn.n_select
+                                                     : attn.kv.n_pages;
+  for (uint32_t i = 0; i < n_lists(attn) && a.pages_attended != nullptr; ++i) *a.pages_attended += n[i];
+  return {};
+}
+
+}  // namespace
+
+Status rope_append_at(OpContext& cx, const RopeAppendAtArgs& a) {
+  RopeAppendArgs op = a.op;
+  op.pos = *a.n_tokens;
+  return ops().rope_append(cx, op);
+}
+
+Status page_stamp_at(OpContext& cx, const PageStampAtArgs& a) {
+  if (a.state->is_late != 0) return {};
+  PageStampArgs op = a.op;
+  op.now = a.state->n_tokens + 1;
+  return ops().page_stamp(cx, op);
+}
+
+Status page_softmax(OpContext&, const PageSoftmaxArgs& a) {
+  for (uint32_t head = 0; head < a.n_heads; ++head) {
+    float* const w = a.score + size_t{head} * a.capacity;
+    const uint32_t n = a.n_pages[head / (a.n_heads / a.n_kv_heads)];
+    float high = -INFINITY, sum = 0.0f;
+    for (uint32_t p = 0; p < n; ++p) high = std::max(high, a.scale * w[p]);
+    for (uint32_t p = 0; p < n; ++p) sum += w[p] = std::exp(a.scale * w[p] - high);
+    for (uint32_t p = 0; p < n; ++p) w[p] /= sum;
+  }
+  return {};
+}
+
+Status page_score_step(OpContext& cx, const PageScoreStepArgs& a) {
+  Rotated rotated;
+  WEIR_TRY(rotated.rotate(cx, a.rope, 0));  // the position only says where the key goes; cos_sin has the rotation
+  PageScoreArgs op = a.op;
+  op.q = rotated.q.data();
+  WEIR_TRY(ops().page_score(cx, op));
+  for (uint32_t head = 0; head < op.n_heads; ++head) {
+    const uint32_t n = op.kv.n_pages[head / (op.n_heads / op.kv.n_kv_heads)];
+    op.score[size_t{head} * op.kv.capacity + n - 1] = -INFINITY;
+  }
+  return {};
+}
+
+Status attn_decode(OpContext& cx, const AttnDecodeArgs& a) {
+  AttnPagedArgs attn = a.attn;
+  attn.pos = *a.n_tokens;
+  Rotated rotated;
+  if (a.append) {
+    WEIR_TRY(rotated.append(cx, a.rope, attn.pos));
+    attn.q = rotated.q.data();
+    attn.q_sink = rotated.sink();
+  }
+  WEIR_TRY(attend(cx, a, attn, nullptr));
+  if (!a.stamps) return {};
+  PageStampArgs stamp = a.stamp;
+  stamp.weight = attn.page_mass;
+  stamp.now = attn.pos + 1;
+  return ops().page_stamp(cx, stamp);
+}
+
+Status sparse_layer(OpContext& cx, const SparseLayerArgs& a) {
+  AttnPagedArgs attn = a.attn.attn;
+  attn.pos = *a.attn.n_tokens;
+  Rotated rotated;
+  WEIR_TRY(rotated.append(cx, a.attn.rope, attn.pos));
+  attn.q = rotated.q.data();
+  attn.q_sink = rotated.sink();
+  const size_t capacity = attn.kv.capacity;
+  std::vector<float> score(attn.n_heads * capacity);
+  std::vector<uint32_t> lists(n_lists(attn) * capacity), n(n_lists(attn));
+  WEIR_TRY(ops().page_score(cx, {score.data(), attn.q, attn.kv, attn.n_heads, 0.0f}));
+  PageSelectArgs select = a.select;
+  select.score = score.data();
+  select.select = lists.data();
+  select.n_select = n.data();
+  WEIR_TRY(ops().page_select(cx, select));
+  if (a.stop.microbatch == 0) {
+    attn.select = lists.data();
+    attn.n_select = n.data();
+    return attend(cx, a.attn, attn, nullptr);
+  }
+  AttnProgressiveArgs stops = {attn, lists.data(), n.data(), a.stop};
+  stops.stop.rank = select.group_score;
+  stops.stop.flags = select.flags;
+  return attend(cx, a.attn, attn, &stops);
+}
+
+Status page_recall(OpContext&, const PageRecallArgs&) {
+  return fail(WEIR_ERR_UNSUPPORTED, "the test module computes no steps with recall");
+}
+
+}  // namespace weir::host_module

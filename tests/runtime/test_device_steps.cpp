@@ -1,0 +1,193 @@
+// runtime: decode steps of sessions on a device, without a device. What lib/device records for a step is computed with
+// the processor's ops and plain C++ (host_module.cpp), the products and attention with the same calls as on the
+// processor, so logits, pages, tables and the pages that leave have the bits of a session there; alone, together, with
+// kernels that join others and without.
+#include <dlfcn.h>
+
+#include <string>
+#include <vector>
+
+#include "same_session.h"
+#include "tests/policy/every_policy.h"
+
+namespace {
+
+using namespace host_models;
+using same_session::assert_same;
+using same_session::assert_same_counters;
+using same_session::assert_same_tables;
+
+constexpr uint32_t kPrompt = 70, kSteps = 90, kTogether = 3, kEvery = 15;
+
+struct Row {
+  const char* policy;
+  Options options;
+  uint32_t budget;
+  bool needs_joined = false;  // no other kernel does it
+};
+
+// Budgets that make pages leave, or not be attended, in kPrompt + kSteps tokens.
+const Row kRows[] = {
+    {"dense", {}, 0},
+    {"sink", {}, 96},
+    {"sink", {{"exact_mask", "true"}, {"window", "60"}}, 96},
+    {"quest", {{"skip_layers", "0"}, {"digest", "minmax"}}, 64},
+    {"quest", {{"skip_layers", "0"}, {"agg", "qhead"}, {"digest", "mean_std"}}, 64},
+    {"h2o", {{"skip_layers", "0"}}, 96},
+    {"h2o", {{"skip_layers", "0"}, {"score", "norm_sum"}, {"init", "window"}}, 96},
+    {"tova", {{"skip_layers", "0"}}, 96},
+    {"tova", {{"skip_layers", "0"}, {"decide", "token"}}, 96},
+    {"raas", {}, 128},
+    {"raas", {{"r", "0.5"}, {"pin_prompt", "false"}}, 96},
+    {"raas", {{"stamp_source", "digest"}, {"digest", "cuboid_mean"}, {"pin_prompt", "false"}}, 96},
+    {"hybrid", {{"skip_layers", "0"}, {"digest", "minmax"}}, 128},
+    {"hybrid", {{"skip_layers", "0"}, {"digest", "centroid"}}, 128},
+    {"random", {}, 128},
+    {"psa", {{"skip_layers", "0"}, {"digest", "minmax"}}, 64, true},
+};
+// llama; windows; windows, soft caps and norms after stages; experts; experts, sinks, windows and biases.
+const char* const kModels[] = {"llama_f32", "gemma3_f32", "gemma2_f32", "qwen3moe_f32", "gpt_oss_f32"};
+
+std::string path_of(const char* model) {
+  return std::string(WEIR_SOURCE_DIR "/tests/golden/models/") + model + ".gguf";
+}
+
+void join_kernels(bool joins) {
+  void* module = dlopen((std::string(module_folder()) + "/libweir_cuda.so").c_str(), RTLD_NOW);
+  assert_non_null(module);
+  const auto set = reinterpret_cast<void (*)(bool)>(dlsym(module, "weir_host_module_join_kernels"));
+  assert_non_null(set);
+  set(joins);
+  dlclose(module);
+}
+
+Session open_session(const Models& m, const Row& row, int32_t device) {
+  weir_session_options o = WEIR_SESSION_OPTIONS_INIT;
+  o.device = device;
+  o.context_tokens = 512;
+  o.batch_tokens = 64;
+  o.policy = row.policy;
+  o.policy_options = row.options.data();
+  o.n_policy_options = static_cast<uint32_t>(row.options.size());
+  o.budget_tokens = row.budget;
+  weir_session* session = nullptr;
+  assert_ok(weir_session_create(m.model, &o, &session));
+  return Session(session);
+}
+
+void read_prompt(const Session& session, uint32_t first) {
+  std::vector<weir_token> prompt;
+  for (uint32_t i = 0; i < kPrompt; ++i) prompt.push_back(token(first + i));
+  assert_ok(weir_session_prefill(session.get(), prompt.data(), kPrompt, nullptr, nullptr));
+}
+
+// The host's session decides the tokens.
+weir_token next_token(const Session& host, uint32_t i) {
+  weir_token greedy = -1;
+  assert_ok(weir_session_sample(host.get(), &greedy));
+  return i % 2 == 0 ? greedy : token(5000 + i);
+}
+
+void compare_steps(const Models& m, const Row& row, const std::string& what) {
+  const Session host = open_session(m, row, WEIR_DEVICE_CPU), device = open_session(m, row, WEIR_DEVICE_CUDA);
+  read_prompt(host, 0);
+  read_prompt(device, 0);
+  for (uint32_t i = 0; i < kSteps; ++i) {
+    const weir_token next = next_token(host, i);
+    assert_ok(weir_session_step(host.get(), next));
+    assert_ok(weir_session_step(device.get(), next));
+    const std::string when = what + ", step " + std::to_string(i);
+    assert_same_counters(host, device, when);
+    if (i % kEvery == kEvery - 1) assert_same(host, device, when);
+  }
+}
+
+void device_steps__have_the_bits_of_the_processor(void**) {
+  ASSERT_EVERY_POLICY_EXCEPT("arkvale lfps", kRows, policy);  // recall; single tokens, on the processor only
+  for (const bool joins : {true, false}) {
+    join_kernels(joins);
+    for (const char* model : kModels) {
+      const Models m(path_of(model).c_str());
+      for (const Row& row : kRows) {
+        if (row.needs_joined && !joins) continue;
+        compare_steps(m, row, std::string(model) + ", " + row.policy + (joins ? "" : ", kernels apart"));
+      }
+    }
+  }
+  join_kernels(true);
+}
+
+// Sessions of different policies step together, while each one's twin on the processor steps alone.
+void device_steps__together_are_steps_alone(void**) {
+  for (const char* model : kModels) {
+    const Models m(path_of(model).c_str());
+    for (const Row& row : kRows) {
+      const Row* const rows[kTogether] = {&row, &kRows[3], &kRows[9]};
+      std::vector<Session> host, device;
+      weir_session* group[kTogether];
+      for (uint32_t i = 0; i < kTogether; ++i) {
+        host.push_back(open_session(m, *rows[i], WEIR_DEVICE_CPU));
+        device.push_back(open_session(m, *rows[i], WEIR_DEVICE_CUDA));
+        group[i] = device[i].get();
+        read_prompt(host[i], 100 * i);
+        read_prompt(device[i], 100 * i);
+      }
+      for (uint32_t step = 0; step < kSteps / 2; ++step) {
+        weir_token next[kTogether];
+        for (uint32_t i = 0; i < kTogether; ++i) {
+          next[i] = next_token(host[i], step + i);
+          assert_ok(weir_session_step(host[i].get(), next[i]));
+        }
+        assert_ok(weir_step_many(group, next, kTogether));
+        for (uint32_t i = 0; i < kTogether && step % kEvery == kEvery - 1; ++i) {
+          assert_same(host[i], device[i],
+                      std::string(model) + ", " + row.policy + ", session " + std::to_string(i) + ", step " +
+                          std::to_string(step));
+        }
+      }
+    }
+  }
+}
+
+size_t (*fail_at)(uint32_t) = nullptr;
+
+// A prompt that is cancelled after its first chunk makes digests of the last pages again, without a way to say that
+// this failed: whichever call of the device fails there, the next one of the session says that the device is lost.
+void device_steps__a_loss_is_remembered(void**) {
+  constexpr uint32_t kMostCalls = 40;
+  void* module = dlopen((std::string(module_folder()) + "/libweir_cuda.so").c_str(), RTLD_NOW);
+  assert_non_null(module);
+  fail_at = reinterpret_cast<size_t (*)(uint32_t)>(dlsym(module, "weir_host_module_fail_at"));
+  assert_non_null(fail_at);
+  const Models m(path_of("llama_f32").c_str());
+  uint32_t n_lost = 0;
+  for (static uint32_t n = 1; n <= kMostCalls; ++n) {
+    const Session device = open_session(m, kRows[3], WEIR_DEVICE_CUDA);
+    read_prompt(device, 0);
+    const std::vector<weir_token> more(100, token(1));
+    const weir_progress_fn cancel = [](void*, const weir_progress_info* info) -> weir_status {
+      if (info->done == 0) return WEIR_OK;
+      (void)fail_at(n);
+      return WEIR_ERR_CANCELLED;
+    };
+    assert_int_equal(weir_session_prefill(device.get(), more.data(), more.size(), cancel, nullptr), WEIR_ERR_CANCELLED);
+    (void)fail_at(0);
+    const weir_status status = weir_session_step(device.get(), token(2));
+    assert_true(status == WEIR_OK || status == WEIR_ERR_DEVICE_LOST);
+    if (status == WEIR_OK) continue;
+    assert_int_equal(n, ++n_lost);  // no call before this one failed unnoticed
+  }
+  assert_in_range(n_lost, 5, kMostCalls - 1);  // two copies, two waits, a kernel for each layer
+  dlclose(module);
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(device_steps__have_the_bits_of_the_processor),
+      cmocka_unit_test(device_steps__together_are_steps_alone),
+      cmocka_unit_test(device_steps__a_loss_is_remembered),
+  };
+  return cmocka_run_group_tests_name("runtime/device_steps", tests, nullptr, nullptr);
+}
