@@ -18,10 +18,11 @@ void main() {
             float gate[kMostColumns], up[kMostColumns];
             dot_row(a.gate, a.n, a.n_blocks, row, a.x, token, token + 1u, gate);
             dot_row(a.up, a.n, a.n_blocks, row, a.x, token, token + 1u, up);
-            if (gl_SubgroupInvocationID != 0u) continue;
-            const float gate_bias = is_null(a.gate_bias) ? 0.0 : Floats(a.gate_bias).v[row];
-            const float up_bias = is_null(a.up_bias) ? 0.0 : Floats(a.up_bias).v[row];
-            Floats(a.inner).v[at * a.n_rows + r] = gated(a.activation, gate[0] + gate_bias, up[0] + up_bias);
+            if (gl_SubgroupInvocationID == 0u) {  // not `continue`: see gemv.comp
+                const float gate_bias = is_null(a.gate_bias) ? 0.0 : Floats(a.gate_bias).v[row];
+                const float up_bias = is_null(a.up_bias) ? 0.0 : Floats(a.up_bias).v[row];
+                Floats(a.inner).v[at * a.n_rows + r] = gated(a.activation, gate[0] + gate_bias, up[0] + up_bias);
+            }
         }
     }
 }

@@ -15,14 +15,15 @@ void main() {
     for (uint row = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID; row < a.n_rows; row += step) {
         float sum[kMostColumns];
         dot_row(a.w, a.n, a.n_blocks, row, a.x, first, a.n_tok, sum);
-        if (gl_SubgroupInvocationID != 0u) continue;
-        const float bias = is_null(a.bias) ? 0.0 : Floats(a.bias).v[row];
-        for (uint c = 0u; c < kColumns && first + c < a.n_tok; ++c) {
-            const uint at = (first + c) * a.n_rows + row;
-            precise float y = sum[c] + bias;
-            if (!is_null(a.gates)) y *= sigmoid(Floats(a.gates).v[first + c]);
-            if (a.accumulate != 0u) y = Floats(a.y).v[at] + y;
-            Floats(a.y).v[at] = y;
+        if (gl_SubgroupInvocationID == 0u) {  // not `continue`: all lanes meet again before the next row
+            const float bias = is_null(a.bias) ? 0.0 : Floats(a.bias).v[row];
+            for (uint c = 0u; c < kColumns && first + c < a.n_tok; ++c) {
+                const uint at = (first + c) * a.n_rows + row;
+                precise float y = sum[c] + bias;
+                if (!is_null(a.gates)) y *= sigmoid(Floats(a.gates).v[first + c]);
+                if (a.accumulate != 0u) y = Floats(a.y).v[at] + y;
+                Floats(a.y).v[at] = y;
+            }
         }
     }
 }

@@ -15,12 +15,13 @@ void main() {
         float gate[kMostColumns], up[kMostColumns];
         dot_row(a.gate, a.n, a.n_blocks, row, a.x, first, a.n_tok, gate);
         dot_row(a.up, a.n, a.n_blocks, row, a.x, first, a.n_tok, up);
-        if (gl_SubgroupInvocationID != 0u) continue;
-        const float gate_bias = is_null(a.gate_bias) ? 0.0 : Floats(a.gate_bias).v[row];
-        const float up_bias = is_null(a.up_bias) ? 0.0 : Floats(a.up_bias).v[row];
-        for (uint c = 0u; c < kColumns && first + c < a.n_tok; ++c) {
-            precise float y = gated(a.activation, gate[c] + gate_bias, up[c] + up_bias);
-            Floats(a.y).v[(first + c) * a.n_rows + row] = y;
+        if (gl_SubgroupInvocationID == 0u) {  // not `continue`: see gemv.comp
+            const float gate_bias = is_null(a.gate_bias) ? 0.0 : Floats(a.gate_bias).v[row];
+            const float up_bias = is_null(a.up_bias) ? 0.0 : Floats(a.up_bias).v[row];
+            for (uint c = 0u; c < kColumns && first + c < a.n_tok; ++c) {
+                precise float y = gated(a.activation, gate[c] + gate_bias, up[c] + up_bias);
+                Floats(a.y).v[(first + c) * a.n_rows + row] = y;
+            }
         }
     }
 }

@@ -157,6 +157,11 @@ Status DeviceWeights::check(const DeviceModule& module, const Model& model) {
 
 Status DeviceWeights::ensure(DeviceHost& host, const DeviceModule& module, const Model& model, ThreadPool& pool) {
   const std::lock_guard lock(mutex_);
+  if (ready_ && module_ != &module) {
+    return fail(WEIR_ERR_UNSUPPORTED,
+                "the model's weights are on %s already, and a model has one device; open it again",
+                module_->backend->name);
+  }
   if (ready_) return {};
   const uint64_t bytes = bytes_of(model);
   WEIR_TRY(host.allocate(module, bytes, "the model's weights", &block_));

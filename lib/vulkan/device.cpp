@@ -31,17 +31,18 @@ VkPhysicalDeviceMemoryProperties memory_of(const Device& d, VkPhysicalDevice phy
   return memory.memoryProperties;
 }
 
-// The memory type with these flags in the largest heap, preferably with `wish` too; false: there is none.
+// The memory type with these flags, preferably with `wish` too, in the largest heap of those; false: there is none.
 bool find_type(const VkPhysicalDeviceMemoryProperties& m, VkMemoryPropertyFlags need, VkMemoryPropertyFlags wish,
                uint32_t& out) {
   // Types that only some images may use, or that are slow on purpose.
   constexpr VkMemoryPropertyFlags kOdd = VK_MEMORY_PROPERTY_LAZILY_ALLOCATED_BIT | VK_MEMORY_PROPERTY_PROTECTED_BIT |
                                          VK_MEMORY_PROPERTY_DEVICE_COHERENT_BIT_AMD;
+  constexpr uint64_t kWished = uint64_t{1} << 62;  // above every size
   uint64_t best = 0;
   for (uint32_t i = 0; i < m.memoryTypeCount; ++i) {
     const VkMemoryPropertyFlags flags = m.memoryTypes[i].propertyFlags;
     if ((flags & need) != need || (flags & kOdd) != 0) continue;
-    const uint64_t rank = m.memoryHeaps[m.memoryTypes[i].heapIndex].size * 2 + ((flags & wish) == wish ? 1 : 0);
+    const uint64_t rank = m.memoryHeaps[m.memoryTypes[i].heapIndex].size + ((flags & wish) == wish ? kWished : 0);
     if (rank <= best) continue;
     best = rank;
     out = i;

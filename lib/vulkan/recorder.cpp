@@ -185,8 +185,12 @@ Status Recorder::fill(const Device& d, const Memory& memory, void* to, uint8_t v
   return copy_in(d, memory, at + head + words, edge, bytes - head - words);
 }
 
+// What was written is there for the host, and for the next commands.
 Status Recorder::submit(const Device& d) {
-  memory_barrier(d, commands_, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
+  memory_barrier(d, commands_,
+                 VK_PIPELINE_STAGE_HOST_BIT | VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT,
+                 VK_ACCESS_HOST_READ_BIT | VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT |
+                     VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT);
   WEIR_VK_TRY(d.vk.vkEndCommandBuffer(commands_), "ending a command buffer");
   VkSubmitInfo info = {};
   info.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;

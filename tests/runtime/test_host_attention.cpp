@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 
+#include "api/handles.h"
 #include "host_models.h"
 #include "tests/api/saved_bytes.h"
 #include "tests/policy/every_policy.h"
@@ -353,6 +354,21 @@ void host_attention__survives_failures(void**) {
   dlclose(module);
 }
 
+// A model's weights are on one device; kernels of another one must not get their addresses.
+void host_attention__weights_on_another_device(void**) {
+  const Models m(kSmallModel);
+  const Session session = open_session(m, options_of(kRows[0], WEIR_DEVICE_CUDA, WEIR_SESSION_HOST_ATTENTION));
+  weir::DeviceHost& devices = m.runtime->devices;
+  const weir::DeviceModule* module = nullptr;
+  assert_true(devices.find(WEIR_DEVICE_CUDA, 0, module).ok());
+  const weir::DeviceModule other = *module;
+  weir::DeviceWeights& weights = m.model->device_weights;
+  assert_true(weights.ensure(devices, *module, m.model->model, m.runtime->pool).ok());
+  assert_int_equal(weights.ensure(devices, other, m.model->model, m.runtime->pool).code(), WEIR_ERR_UNSUPPORTED);
+  assert_string_equal(weir::last_error_text(),
+                      "the model's weights are on host already, and a model has one device; open it again");
+}
+
 // Host memory that is not there.
 void host_attention__without_memory(void**) {
 #ifdef WEIR_INTERNAL_SANITIZED
@@ -385,6 +401,7 @@ int main() {
       cmocka_unit_test(host_attention__forks_saves_and_rewinds),
       cmocka_unit_test(host_attention__traces),
       cmocka_unit_test(host_attention__survives_failures),
+      cmocka_unit_test(host_attention__weights_on_another_device),
       cmocka_unit_test(host_attention__without_memory),
   };
   return cmocka_run_group_tests_name("runtime_host_attention", tests, nullptr, nullptr);
