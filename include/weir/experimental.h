@@ -102,7 +102,8 @@ typedef struct weir_bench_device {
                                  processes. */
 } weir_bench_device;
 
-/** "weir_bench_device": measures a device. @p device is WEIR_DEVICE_CUDA; takes 2 GiB of device memory meanwhile. */
+/** "weir_bench_device": measures a device. @p device is WEIR_DEVICE_CUDA or WEIR_DEVICE_VULKAN; takes 2 GiB of
+ *  device memory meanwhile. */
 typedef weir_status (*weir_bench_device_fn)(weir_runtime *runtime, int32_t device, weir_bench_device *out);
 
 /** "weir_bench_profile": seconds that the parts of one decode step take on a device, over all layers: [0] GEMVs, [1]

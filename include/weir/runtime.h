@@ -89,7 +89,7 @@ typedef struct weir_runtime_options {
                                      a part of its name, in any case of letters. NULL (default): a discrete GPU before
                                      an integrated one before a virtual one before a driver that computes on the
                                      processor, of equals the one with most memory. It is copied, and shorter than 256
-                                     bytes. All runtimes of a process use one device. @since 1.0 */
+                                     bytes. All runtimes of a process use one device. @since 1.1 */
 } weir_runtime_options;
 
 /** Static initialiser of weir_runtime_options. */

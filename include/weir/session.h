@@ -320,10 +320,12 @@ WEIR_API weir_status weir_generate_options_init(weir_generate_options *options, 
  *  @param plan    in/out, struct_size set by the caller
  *  @return WEIR_OK
  *          WEIR_ERR_INVALID_ARG  NULL, a bad struct_size, an option out of range or contradicting another
- *          WEIR_ERR_NOT_FOUND    no such policy or policy option; the message lists the valid ones
+ *          WEIR_ERR_NOT_FOUND    no such policy or policy option, or no device that vulkan_device names; the message
+ *                                lists the valid ones
  *          WEIR_ERR_BUDGET       the budget is below what the policy needs; the message names the minimum
- *          WEIR_ERR_UNSUPPORTED  a device or feature that this build lacks
+ *          WEIR_ERR_UNSUPPORTED  a device or feature that this build or this machine lacks
  *          WEIR_ERR_STATE        the model is vocabulary-only
+ *          WEIR_ERR_DEVICE_LOST  the device failed earlier in this process
  *  @threads immutable
  *  @owner the caller owns @p plan
  *  @since 1.0 */

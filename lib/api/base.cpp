@@ -37,7 +37,7 @@ weir_status bench_device(weir_runtime* runtime, int32_t device, weir_bench_devic
   WEIR_API_REQUIRE(runtime);
   return weir::api::guard([&]() -> weir::Status {
     WEIR_TRY(weir::api::check_out_struct(out, "weir_bench_device"));
-    if (device != WEIR_DEVICE_CUDA)
+    if (device != WEIR_DEVICE_CUDA && device != WEIR_DEVICE_VULKAN)
       return weir::fail(WEIR_ERR_UNSUPPORTED, "weir_bench_device: device %d cannot be measured", device);
     weir_bench_device value = {};
     WEIR_TRY(runtime->devices.measure(device, value));

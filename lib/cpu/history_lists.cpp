@@ -153,13 +153,6 @@ void raise_floor(HistoryTable& t, const float* entries, uint32_t n, uint32_t tar
   t.floor = std::bit_cast<float>(keys[target]);
 }
 
-void list_all(HistoryTable& t, const float* entries, uint32_t n, uint32_t* list) {
-  t.n_list = 0;
-  for (uint32_t i = 0; i < n; ++i) {
-    if (entries[i] > t.floor) list[t.n_list++] = i;
-  }
-}
-
 // Adds neighbours of a head's own candidates to a set of `count`, until it is full; returns how many there are.
 uint32_t add_neighbours(const AttnHistoryArgs& a, const HeadTables& t, const uint64_t* own, uint32_t count,
                         uint64_t* group) {
@@ -234,7 +227,7 @@ void trim_lists(const HistoryView& view, uint32_t head, uint32_t n, const Histor
       const uint32_t target = list_target(rules, before, kind, n, by_head);
       if (t.n_list == kUnlisted) {
         raise_floor(t, entries, n, target, keys);
-        list_all(t, entries, n, list);
+        (void)view.list_above(head, kind, n);  // list_room has seen to it that they fit
       }
       if (t.n_list <= longest_list(target)) continue;
       HWY_DYNAMIC_DISPATCH(cut_list)(t, entries, list, target, keys);
@@ -244,7 +237,7 @@ void trim_lists(const HistoryView& view, uint32_t head, uint32_t n, const Histor
     if (t.floor <= threshold && t.floor >= kCutThreshold * threshold) continue;
     const bool more = t.floor > threshold;
     t.floor = kListedThreshold * threshold;
-    more ? list_all(t, entries, n, list) : filter_list(t, entries, list);
+    more ? (void)view.list_above(head, kind, n) : filter_list(t, entries, list);
   }
 }
 
@@ -259,7 +252,7 @@ void make_lists(const HistoryView& view, uint32_t head, uint32_t n, const Histor
     } else {
       raise_floor(t, entries, n, list_target(rules, before, kind, n, by_head), keys);
     }
-    list_all(t, entries, n, view.list_of(head, kind));
+    (void)view.list_above(head, kind, n);
   }
 }
 

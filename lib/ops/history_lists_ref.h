@@ -47,10 +47,7 @@ inline void list_table(const HistoryView& view, uint32_t head, uint32_t kind, ui
     std::nth_element(above, above + target, above + n_above, std::greater<>());
     t.floor = above[target];
   }
-  t.n_list = 0;
-  for (uint32_t i = 0; i < n; ++i) {
-    if (entries[i] > t.floor) view.list_of(head, kind)[t.n_list++] = i;
-  }
+  (void)view.list_above(head, kind, n);  // list_room has seen to it that they fit
 }
 
 inline void relist(const HistoryView& view, uint32_t head, uint32_t n, const HistoryRules& rules, double by_head,

@@ -28,7 +28,7 @@ void lay_out_device_rows(const SessionSetup& setup, const PolicyNeeds& needs, Se
   rows.window.lay_out(kv, setup.kv.max_capacity(), c.n_heads, setup.max_tok, p.rows, p.staging);
 }
 
-// The weights and the memory on the device.
+// The weights and the memory on the device, and the host's memory that it copies from and to.
 Status Session::take_device_rows(const SessionPools& measured) {
   const DeviceModule& module = *setup_.rows;
   module_ = rows_.module = &module;
@@ -40,7 +40,7 @@ Status Session::take_device_rows(const SessionPools& measured) {
   rows_.cx.stream = module.stream();
   rows_.cx.pool = &pool_;
   step_.device = &rows_;
-  return {};
+  return allocate_staging();
 }
 
 // Attention by the host's clock, and all the rest, waiting and copying included.

@@ -37,7 +37,6 @@ Status Session::build(SpillStore* other) {
   if (setup.rows != nullptr) lay_out_device_rows(setup, policy_->needs(), measured, step_.b, rows_);
   fill_plan(setup, policy_->needs(), measured, plan_);
   if (setup.rows != nullptr) WEIR_TRY(take_device_rows(measured));
-  if (setup.rows != nullptr) WEIR_TRY(allocate_staging());
   block_bytes_ = plan_.total_bytes - plan_.session_bytes - plan_.spill_bytes - plan_.device_bytes - plan_.staging_bytes;
   try {
     block_ = memory_.allocate(block_bytes_, kCacheLine);

@@ -25,6 +25,12 @@ Status Context::self_test() {
   return status.ok() ? released : status;
 }
 
+Status Context::prepare() {
+  WEIR_TRY(pipelines.open(device));
+  WEIR_TRY(recorder.open(device));
+  return self_test();
+}
+
 Status Context::open(uint32_t which) {
   if (is_open) {
     if (which == device.index) return {};
@@ -35,12 +41,14 @@ Status Context::open(uint32_t which) {
                 which < n ? devices[which].name : "there is none", device.index, device.traits.name);
   }
   if (device.device != nullptr)
-    return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: %.100s could not be used when it was opened", device.traits.name);
+    return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: %.100s could not be used when it was opened: %s", device.traits.name,
+                failure);
   WEIR_TRY(open_instance(kLoader, device));
   WEIR_TRY(open_device(device, which));
-  WEIR_TRY(pipelines.open(device));
-  WEIR_TRY(recorder.open(device));
-  WEIR_TRY(self_test());
+  if (const Status prepared = prepare(); !prepared.ok()) {
+    std::snprintf(failure, sizeof(failure), "%.255s", last_error_text());
+    return prepared;
+  }
   const uint32_t v = device.traits.version;
   std::snprintf(target, sizeof(target), "%.100s, Vulkan %u.%u, %.60s", device.traits.name, VK_API_VERSION_MAJOR(v),
                 VK_API_VERSION_MINOR(v), device.driver);

@@ -15,10 +15,12 @@ struct Context {
   Pipelines pipelines;
   Recorder recorder;
   char target[192] = "";
-  bool is_open = false;  // and has passed the self-test
+  char failure[256] = "";  // why the device could not be used when it was opened
+  bool is_open = false;    // and has passed the self-test
 
   // Opens the device `which`; another one than before is refused.
   Status open(uint32_t which);
+  Status prepare();  // what an opened device needs besides
   Status self_test();
 
   // Records a kernel. `columns` and `type` are those of typed kernels.

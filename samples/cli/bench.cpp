@@ -145,7 +145,8 @@ class Bench {
     SessionOptions options(flags.session);
     checked_plan(model_.get(), options.get());
     const weir_plan_info plan = make_plan(model_.get(), options.get());
-    on_gpu_ = plan.device != WEIR_DEVICE_CPU;
+    device_ = plan.device;
+    on_gpu_ = device_ != WEIR_DEVICE_CPU;
     attends_on_host_ = on_gpu_ && plan.device_bytes <= plan.workspace_bytes;  // no keys and values
     has_parts_ = on_gpu_ && flags.n_sessions == 1;
     if (flags.spill && make_plan(model_.get(), options.get()).spill_bytes == 0)
@@ -278,7 +279,7 @@ class Bench {
 
   double tokens_per_s(const Row& row) const { return flags_.n_sessions / row.step_s; }
   static double gbps(const Row& row) { return static_cast<double>(row.read_bytes) / row.step_s / 1e9; }
-  std::string device() const { return on_gpu_ ? "cuda" : "cpu"; }
+  std::string device() const { return !on_gpu_ ? "cpu" : device_ == WEIR_DEVICE_VULKAN ? "vulkan" : "cuda"; }
 
   weir_token random_token() {
     random_ = random_ * 6364136223846793005u + 1442695040888963407u;
@@ -293,7 +294,7 @@ class Bench {
     if (on_gpu_) {
       const auto measure = reinterpret_cast<weir_bench_device_fn>(weir_get_experimental("weir_bench_device"));
       if (measure == nullptr) throw std::runtime_error("this library has no weir_bench_device");
-      check(measure(runtime_.get(), WEIR_DEVICE_CUDA, &gpu_), "cannot measure the device");
+      check(measure(runtime_.get(), device_, &gpu_), "cannot measure the device");
     }
     read_gbps_ = std::max(read_gbps_, on_gpu_ ? gpu_.copy_gbps : meter_->best_gbps(2));
   }
@@ -414,6 +415,7 @@ class Bench {
   std::vector<weir_token> tokens_;  // of a step
   std::optional<BandwidthMeter> meter_;
   ProgressLine progress_;
+  int32_t device_ = WEIR_DEVICE_CPU;
   bool on_gpu_ = false, attends_on_host_ = false;
   bool has_parts_ = false;  // of steps: only those of one session can be measured
   weir_bench_device gpu_ = {sizeof(weir_bench_device), 0, {}, 0, 0, 0};
