@@ -9,7 +9,7 @@
 namespace weir::vulkan {
 
 struct Context {
-  std::mutex mutex;  // held by every call of the module: sessions may run in several threads
+  std::recursive_mutex mutex;  // held by every call of the module: sessions may run in several threads
   Device device;
   Memory memory;
   Pipelines pipelines;

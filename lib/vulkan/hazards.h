@@ -14,7 +14,7 @@ struct Range {
 };
 
 // The most ranges of a command.
-inline constexpr size_t kMostRanges = 16;
+inline constexpr size_t kMostRanges = 24;
 
 class Hazards {
  public:

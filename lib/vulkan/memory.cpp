@@ -2,6 +2,7 @@
 #include "vulkan/memory.h"
 
 #include <algorithm>
+#include <span>
 
 #include "core/memory.h"
 
@@ -74,20 +75,28 @@ Status make_buffer(const Device& d, uint64_t bytes, uint32_t memory_type, Alloca
   return fail(WEIR_ERR_INTERNAL, "Vulkan, allocating %llu bytes: not aligned", n);
 }
 
+Status Memory::check_room(uint64_t bytes) const {
+  if (n_ < kMost && n_staged_ < kMostStaged) return {};
+  return fail(WEIR_ERR_OUT_OF_MEMORY, "Vulkan, allocating %llu bytes: there are %zu allocations already, %zu mapped",
+              static_cast<unsigned long long>(bytes), n_, n_staged_);
+}
+
 Status Memory::allocate(const Device& d, uint64_t bytes, void** out) {
   *out = nullptr;
-  if (n_ == kMost)
-    return fail(WEIR_ERR_OUT_OF_MEMORY, "Vulkan, allocating %llu bytes: there are %zu allocations already",
-                static_cast<unsigned long long>(bytes), kMost);
+  WEIR_TRY(check_room(bytes));
   Allocation a;
   WEIR_TRY(make_buffer(d, std::max<uint64_t>(bytes, 1), d.local_type, a, nullptr));
+  insert(a);
+  *out = reinterpret_cast<void*>(a.address);
+  return {};
+}
+
+void Memory::insert(const Allocation& a) {
   Allocation* const at = std::upper_bound(table_, table_ + n_, a.address,
                                           [](uint64_t address, const Allocation& o) { return address < o.address; });
   std::copy_backward(at, table_ + n_, table_ + n_ + 1);
   *at = a;
   ++n_;
-  *out = reinterpret_cast<void*>(a.address);
-  return {};
 }
 
 const Allocation* Memory::find(uint64_t address, uint64_t bytes) const {
@@ -108,6 +117,38 @@ Status Memory::release(const Device& d, void* device) {
   std::copy(found + 1, static_cast<const Allocation*>(table_ + n_), table_ + (found - table_));
   --n_;
   return {};
+}
+
+Status Memory::allocate_staging(const Device& d, uint64_t bytes, uint64_t alignment, void** host) {
+  *host = nullptr;
+  WEIR_TRY(check_room(bytes));
+  Allocation a;
+  void* mapped = nullptr;
+  WEIR_TRY(make_buffer(d, bytes + alignment, d.host_type, a, &mapped));
+  const auto at = reinterpret_cast<uint64_t>(mapped), shift = align_up(at, alignment) - at;
+  insert(a);
+  staged_[n_staged_++] = {static_cast<std::byte*>(mapped) + shift, a.base + shift, bytes};
+  *host = staged_[n_staged_ - 1].host;
+  return {};
+}
+
+Status Memory::release_staging(const Device& d, void* host) {
+  Staged* const end = staged_ + n_staged_;
+  Staged* const found = std::find_if(staged_, end, [host](const Staged& s) { return s.host == host; });
+  if (found == end) return fail(WEIR_ERR_INTERNAL, "Vulkan: staging memory that was not allocated is released");
+  const Allocation* const a = find(found->address, 1);
+  *found = end[-1];
+  --n_staged_;
+  return release(d, reinterpret_cast<void*>(a->address));
+}
+
+uint64_t Memory::staged_address(const void* host, uint64_t bytes) const {
+  const auto at = reinterpret_cast<uint64_t>(host);
+  for (const Staged& s : std::span(staged_, n_staged_)) {
+    const auto first = reinterpret_cast<uint64_t>(s.host);
+    if (at >= first && at - first <= s.bytes && bytes <= s.bytes - (at - first)) return s.address + (at - first);
+  }
+  return 0;
 }
 
 }  // namespace weir::vulkan

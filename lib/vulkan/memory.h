@@ -1,5 +1,6 @@
 // Device memory: every allocation is a buffer with memory of its own, and its address is the pointer that the library
-// gets. A table leads from addresses back to buffers, for copies. One thread at a time.
+// gets. Staging memory is host memory that the device sees as well: the library gets where the host sees it. Tables lead
+// from addresses back to buffers, for copies. One thread at a time.
 #pragma once
 
 #include "vulkan/device.h"
@@ -25,11 +26,28 @@ class Memory {
   // The allocation that holds all of these bytes, or null.
   const Allocation* find(uint64_t address, uint64_t bytes) const;
 
+  // Mapped host memory, aligned to `alignment` for the host.
+  Status allocate_staging(const Device& d, uint64_t bytes, uint64_t alignment, void** host);
+  Status release_staging(const Device& d, void* host);
+  // The device's address of bytes in staging memory, or 0.
+  uint64_t staged_address(const void* host, uint64_t bytes) const;
+
  private:
+  struct Staged {
+    std::byte* host = nullptr;
+    uint64_t address = 0, bytes = 0;
+  };
+  Status check_room(uint64_t bytes) const;
+  void insert(const Allocation& a);
+
   // Drivers guarantee so many allocations and may refuse more.
   static constexpr size_t kMost = 4096;
   Allocation table_[kMost];  // ascending
   size_t n_ = 0;
+  // One of each session, and one more with recall.
+  static constexpr size_t kMostStaged = 1024;
+  Staged staged_[kMostStaged];
+  size_t n_staged_ = 0;
 };
 
 // Makes a buffer with memory of this type. `mapped`, if not null, gets where the host sees it.

@@ -37,17 +37,22 @@ uvec2 Touches::add(const void* device, uint64_t bytes, bool written) {
   return {static_cast<uint>(address), static_cast<uint>(address >> 32)};
 }
 
+Status Recorder::make_commands(const Device& d, VkCommandPool pool, VkCommandBuffer& out) {
+  VkCommandBufferAllocateInfo buffer = {};
+  buffer.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
+  buffer.commandPool = pool;
+  buffer.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
+  buffer.commandBufferCount = 1;
+  return vulkan_status(d.vk.vkAllocateCommandBuffers(d.device, &buffer, &out), "making a command buffer");
+}
+
 Status Recorder::open(const Device& d) {
   VkCommandPoolCreateInfo pool = {};
   pool.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
   pool.queueFamilyIndex = d.queue_family;
   WEIR_VK_TRY(d.vk.vkCreateCommandPool(d.device, &pool, nullptr, &pool_), "making a command pool");
-  VkCommandBufferAllocateInfo buffer = {};
-  buffer.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
-  buffer.commandPool = pool_;
-  buffer.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
-  buffer.commandBufferCount = 1;
-  WEIR_VK_TRY(d.vk.vkAllocateCommandBuffers(d.device, &buffer, &commands_), "making a command buffer");
+  WEIR_VK_TRY(d.vk.vkCreateCommandPool(d.device, &pool, nullptr, &recorded_pool_), "making a command pool");
+  WEIR_TRY(make_commands(d, pool_, commands_));
   VkFenceCreateInfo fence = {};
   fence.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO;
   WEIR_VK_TRY(d.vk.vkCreateFence(d.device, &fence, nullptr, &fence_), "making a fence");
@@ -59,7 +64,8 @@ Status Recorder::open(const Device& d) {
 
 Status Recorder::begin(const Device& d) {
   if (lost_) return is_gone();
-  if (recording_) return {};
+  if (recording_ || recorded_ != nullptr) return {};
+  if (launched_) WEIR_TRY(wait(d));  // one fence
   VkCommandBufferBeginInfo info = {};
   info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
   info.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
@@ -71,7 +77,7 @@ Status Recorder::begin(const Device& d) {
 void Recorder::touch(const Device& d, const Range* ranges, size_t n) {
   if (!hazards_.add(ranges, n) && !always_barrier_) return;
   ++n_barriers_;
-  memory_barrier(d, commands_, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT,
+  memory_barrier(d, target(), VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT,
                  VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_READ_BIT |
                      VK_ACCESS_TRANSFER_WRITE_BIT);
 }
@@ -101,18 +107,36 @@ Status Recorder::check(const Memory& memory, const Run& run, const Touches& touc
 Status Recorder::dispatch(const Device& d, const Memory& memory, Pipelines& pipelines, const Run& run,
                           const Touches& touches, Grid grid) {
   WEIR_TRY(check(memory, run, touches));
+  uvec2 address = {0, 0};
+  const bool in_memory = run.push_bytes > kLeastPush;
+  if (in_memory) WEIR_TRY(place_arguments(d, run, address));
   WEIR_TRY(begin(d));
   VkPipeline pipeline = VK_NULL_HANDLE;
   WEIR_TRY(pipelines.get(d, run.kernel, run.type, run.columns, pipeline));
   touch(d, touches.ranges(), touches.count());
-  d.vk.vkCmdBindPipeline(commands_, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
-  d.vk.vkCmdPushConstants(commands_, pipelines.layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0,
-                          static_cast<uint32_t>(run.push_bytes), run.push);
-  d.vk.vkCmdDispatch(commands_, grid.x, grid.y, 1);
+  d.vk.vkCmdBindPipeline(target(), VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
+  d.vk.vkCmdPushConstants(target(), pipelines.layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0,
+                          static_cast<uint32_t>(in_memory ? sizeof(address) : run.push_bytes),
+                          in_memory ? &address : run.push);
+  d.vk.vkCmdDispatch(target(), grid.x, grid.y, 1);
+  return {};
+}
+
+// In staging memory; those of recorded work are copied from there when all are known.
+Status Recorder::place_arguments(const Device& d, const Run& run, uvec2& address) {
+  uint64_t n = 0, offset = 0;
+  if (recorded_ != nullptr && staging_used_ + run.push_bytes > recorded_->arguments.bytes)
+    return fail(WEIR_ERR_INTERNAL, "Vulkan: recorded work has more arguments than there is room for");
+  WEIR_TRY(take_staging(d, run.push_bytes, n, offset));
+  std::memcpy(mapped_ + offset, run.push, run.push_bytes);
+  const uint64_t at = (recorded_ != nullptr ? recorded_->arguments.address : staging_.address) + offset;
+  address = {static_cast<uint>(at), static_cast<uint>(at >> 32)};
   return {};
 }
 
 Status Recorder::take_staging(const Device& d, uint64_t bytes, uint64_t& n, uint64_t& offset) {
+  if (recorded_ != nullptr && bytes > kStagingBytes - staging_used_)
+    return fail(WEIR_ERR_INTERNAL, "Vulkan: recorded work has too many arguments");
   // A piece of a large copy should fill the memory; what does not fit otherwise waits, too.
   if (bytes > kStagingBytes - staging_used_ && staging_used_ > 0) WEIR_TRY(wait(d));
   WEIR_TRY(begin(d));
@@ -123,8 +147,11 @@ Status Recorder::take_staging(const Device& d, uint64_t bytes, uint64_t& n, uint
 }
 
 Status Recorder::copy_in(const Device& d, const Memory& memory, void* to, const void* host, uint64_t bytes) {
+  if (const uint64_t staged = memory.staged_address(host, bytes); staged != 0)
+    return copy(d, memory, to, reinterpret_cast<const void*>(staged), bytes);
   const Allocation* const a = memory.find(address_of(to), bytes);
-  if (a == nullptr) return fail(WEIR_ERR_INTERNAL, "Vulkan: a copy to what is not device memory");
+  if (a == nullptr || recorded_ != nullptr)
+    return fail(WEIR_ERR_INTERNAL, "Vulkan: a copy to what is not device memory");
   for (uint64_t done = 0; done < bytes;) {
     uint64_t n = 0, offset = 0;
     WEIR_TRY(take_staging(d, bytes - done, n, offset));
@@ -139,8 +166,11 @@ Status Recorder::copy_in(const Device& d, const Memory& memory, void* to, const 
 }
 
 Status Recorder::copy_out(const Device& d, const Memory& memory, void* host, const void* from, uint64_t bytes) {
+  if (const uint64_t staged = memory.staged_address(host, bytes); staged != 0)
+    return copy(d, memory, reinterpret_cast<void*>(staged), from, bytes);
   const Allocation* const a = memory.find(address_of(from), bytes);
-  if (a == nullptr) return fail(WEIR_ERR_INTERNAL, "Vulkan: a copy from what is not device memory");
+  if (a == nullptr || recorded_ != nullptr)
+    return fail(WEIR_ERR_INTERNAL, "Vulkan: a copy from what is not device memory");
   for (uint64_t done = 0; done < bytes;) {
     if (n_arrivals_ == kMostArrivals) WEIR_TRY(wait(d));
     uint64_t n = 0, offset = 0;
@@ -163,7 +193,7 @@ Status Recorder::copy(const Device& d, const Memory& memory, void* to, const voi
   const Range ranges[2] = {{address_of(to), bytes, true}, {address_of(from), bytes, false}};
   touch(d, ranges, 2);
   const VkBufferCopy region = {ranges[1].address - b->base, ranges[0].address - a->base, bytes};
-  d.vk.vkCmdCopyBuffer(commands_, b->buffer, a->buffer, 1, &region);
+  d.vk.vkCmdCopyBuffer(target(), b->buffer, a->buffer, 1, &region);
   return {};
 }
 
@@ -180,22 +210,25 @@ Status Recorder::fill(const Device& d, const Memory& memory, void* to, uint8_t v
     WEIR_TRY(begin(d));
     const Range range = {address_of(to) + head, words, true};
     touch(d, &range, 1);
-    d.vk.vkCmdFillBuffer(commands_, a->buffer, range.address - a->base, words, value * 0x01010101u);
+    d.vk.vkCmdFillBuffer(target(), a->buffer, range.address - a->base, words, value * 0x01010101u);
   }
   return copy_in(d, memory, at + head + words, edge, bytes - head - words);
 }
 
 // What was written is there for the host, and for the next commands.
-Status Recorder::submit(const Device& d) {
-  memory_barrier(d, commands_,
+Status Recorder::end_commands(const Device& d, VkCommandBuffer commands) {
+  memory_barrier(d, commands,
                  VK_PIPELINE_STAGE_HOST_BIT | VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT,
                  VK_ACCESS_HOST_READ_BIT | VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT |
                      VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT);
-  WEIR_VK_TRY(d.vk.vkEndCommandBuffer(commands_), "ending a command buffer");
+  return vulkan_status(d.vk.vkEndCommandBuffer(commands), "ending a command buffer");
+}
+
+Status Recorder::submit(const Device& d, VkCommandBuffer commands) {
   VkSubmitInfo info = {};
   info.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
   info.commandBufferCount = 1;
-  info.pCommandBuffers = &commands_;
+  info.pCommandBuffers = &commands;
   return vulkan_status(d.vk.vkQueueSubmit(d.queue, 1, &info, fence_), "submitting work");
 }
 
@@ -214,14 +247,17 @@ void Recorder::start_over(const Device& d) {
   hazards_.clear();
   n_arrivals_ = 0;
   staging_used_ = 0;
+  launched_ = false;
   if (d.vk.vkResetFences(d.device, 1, &fence_) != VK_SUCCESS) lost_ = true;
   if (d.vk.vkResetCommandPool(d.device, pool_, 0) != VK_SUCCESS) lost_ = true;
 }
 
 Status Recorder::wait(const Device& d) {
   if (lost_) return is_gone();
-  if (!recording_) return {};
-  Status status = submit(d);
+  if (!recording_ && !launched_) return {};
+  Status status;
+  if (recording_) status = end_commands(d, commands_);
+  if (recording_ && status.ok()) status = submit(d, commands_);
   if (status.ok()) status = wait_for_fence(d);
   if (!status.ok()) {
     // Other sessions' work was in it, too: whatever the reason, nobody knows what was computed.
@@ -232,6 +268,53 @@ Status Recorder::wait(const Device& d) {
     std::memcpy(arrivals_[i].to, mapped_ + arrivals_[i].offset, arrivals_[i].bytes);
   start_over(d);
   return {};
+}
+
+// ----------------------------------------------------------------------------------------------------- recorded work
+
+Status Recorder::begin_recording(const Device& d, uint64_t argument_bytes, Recorded& out) {
+  WEIR_TRY(wait(d));
+  WEIR_TRY(make_commands(d, recorded_pool_, out.commands));
+  WEIR_TRY(make_buffer(d, std::max<uint64_t>(argument_bytes, 1), d.local_type, out.arguments, nullptr));
+  VkCommandBufferBeginInfo info = {};
+  info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
+  WEIR_VK_TRY(d.vk.vkBeginCommandBuffer(out.commands, &info), "beginning a command buffer");
+  recorded_ = &out;
+  return {};
+}
+
+Status Recorder::end_recording(const Device& d) {
+  Recorded& work = *recorded_;
+  recorded_ = nullptr;
+  const uint64_t bytes = staging_used_;
+  hazards_.clear();
+  staging_used_ = 0;
+  WEIR_TRY(end_commands(d, work.commands));
+  if (bytes == 0) return {};
+  WEIR_TRY(begin(d));
+  const VkBufferCopy region = {staging_.address - staging_.base, work.arguments.address - work.arguments.base, bytes};
+  d.vk.vkCmdCopyBuffer(commands_, staging_.buffer, work.arguments.buffer, 1, &region);
+  return wait(d);
+}
+
+Status Recorder::launch(const Device& d, const Recorded& work) {
+  WEIR_TRY(wait(d));
+  if (const Status status = submit(d, work.commands); !status.ok()) {
+    lost_ = true;
+    return fail(WEIR_ERR_DEVICE_LOST, "%s", last_error_text());
+  }
+  launched_ = true;
+  return {};
+}
+
+bool Recorder::is_busy(const Device& d) const {
+  return launched_ && !lost_ && d.vk.vkGetFenceStatus(d.device, fence_) == VK_NOT_READY;
+}
+
+void Recorder::destroy(const Device& d, Recorded& work) {
+  if (work.commands != VK_NULL_HANDLE) d.vk.vkFreeCommandBuffers(d.device, recorded_pool_, 1, &work.commands);
+  destroy_buffer(d, work.arguments);
+  work = {};
 }
 
 }  // namespace weir::vulkan

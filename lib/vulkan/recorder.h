@@ -1,9 +1,10 @@
 // The queue: ops and copies are recorded one after another into one command buffer, which wait() submits and waits for.
-// Copies from and to plain host memory pass through staging memory that the device sees. One thread at a time.
+// Copies from and to plain host memory pass through staging memory of the recorder's own. A session's steps are recorded
+// once, into command buffers that are submitted again and again. One thread at a time.
 //
 // Every command declares the ranges of memory that it reads and writes, and only where these meet does a barrier come
-// between (hazards.h). Addresses reach shaders in push constants: each of them must lie in a declared range, and each
-// range in an allocation, else the command is refused.
+// between (hazards.h). Addresses reach shaders in push constants, or in memory if there are more arguments than these
+// hold: each of them must lie in a declared range, and each range in an allocation, else the command is refused.
 #pragma once
 
 #include "vulkan/hazards.h"
@@ -30,6 +31,12 @@ struct Grid {
   uint32_t x = 1, y = 1;
 };
 
+// Work that is submitted as often as wanted.
+struct Recorded {
+  VkCommandBuffer commands = VK_NULL_HANDLE;
+  Allocation arguments;  // of its kernels, what push constants have no room for
+};
+
 class Recorder {
  public:
   Status open(const Device& d);
@@ -38,7 +45,7 @@ class Recorder {
   template <class Push>
   Status dispatch(const Device& d, const Memory& memory, Pipelines& pipelines, Kernel kernel, WeightType type,
                   uint32_t columns, const Push& push, const Touches& touches, Grid grid) {
-    static_assert(sizeof(Push) <= kLeastPush && kAddresses<Push> > 0);
+    static_assert(kAddresses<Push> > 0);
     return dispatch(d, memory, pipelines, {kernel, type, columns, &push, sizeof(Push), kAddresses<Push>}, touches,
                     grid);
   }
@@ -48,6 +55,17 @@ class Recorder {
   Status copy(const Device& d, const Memory& memory, void* to, const void* from, uint64_t bytes);
   Status fill(const Device& d, const Memory& memory, void* to, uint8_t value, uint64_t bytes);
   Status wait(const Device& d);
+
+  // Between these, kernels and whatever stays on the device go to `out`, with at most `argument_bytes` beyond push
+  // constants. It is empty before, and must be destroyed, whatever these return.
+  Status begin_recording(const Device& d, uint64_t argument_bytes, Recorded& out);
+  Status end_recording(const Device& d);
+  // Not in between: submits it, after waiting for what was enqueued before.
+  Status launch(const Device& d, const Recorded& work);
+  // Whether launched work is not finished; false also after a failure, which wait() reports.
+  bool is_busy(const Device& d) const;
+  // Nothing may be running.
+  void destroy(const Device& d, Recorded& work);
 
   bool is_lost() const { return lost_; }
   uint64_t n_barriers() const { return n_barriers_; }
@@ -72,6 +90,10 @@ class Recorder {
   // Larger copies go in pieces: the size of those in which weights are uploaded.
   static constexpr uint64_t kStagingBytes = 16u << 20;
 
+  VkCommandBuffer target() const { return recorded_ != nullptr ? recorded_->commands : commands_; }
+  Status make_commands(const Device& d, VkCommandPool pool, VkCommandBuffer& out);
+  Status place_arguments(const Device& d, const Run& run, uvec2& address);
+  Status end_commands(const Device& d, VkCommandBuffer commands);
   Status dispatch(const Device& d, const Memory& memory, Pipelines& pipelines, const Run& run, const Touches& touches,
                   Grid grid);
   Status check(const Memory& memory, const Run& run, const Touches& touches) const;
@@ -79,12 +101,13 @@ class Recorder {
   void touch(const Device& d, const Range* ranges, size_t n);
   // Room for some of `bytes` in the staging memory, `n` of them, at `offset`.
   Status take_staging(const Device& d, uint64_t bytes, uint64_t& n, uint64_t& offset);
-  Status submit(const Device& d);
+  Status submit(const Device& d, VkCommandBuffer commands);
   Status wait_for_fence(const Device& d);
   void start_over(const Device& d);
 
-  VkCommandPool pool_ = VK_NULL_HANDLE;
+  VkCommandPool pool_ = VK_NULL_HANDLE, recorded_pool_ = VK_NULL_HANDLE;
   VkCommandBuffer commands_ = VK_NULL_HANDLE;
+  Recorded* recorded_ = nullptr;  // where commands go; null: to commands_
   VkFence fence_ = VK_NULL_HANDLE;
   Allocation staging_;
   std::byte* mapped_ = nullptr;
@@ -93,7 +116,8 @@ class Recorder {
   Arrival arrivals_[kMostArrivals];
   size_t n_arrivals_ = 0;
   uint64_t n_barriers_ = 0;
-  bool recording_ = false, lost_ = false, always_barrier_ = false;
+  bool recording_ = false;  // commands_ has commands
+  bool launched_ = false, lost_ = false, always_barrier_ = false;
 };
 
 }  // namespace weir::vulkan
