@@ -27,7 +27,8 @@ endif()
 include(WeirShaders)
 
 # One set of objects makes the module, and is linked with tests of its internals.
-file(GLOB weir_vulkan_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/lib/vulkan/*.cpp")
+file(GLOB weir_vulkan_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/lib/vulkan/*.cpp"
+     "${PROJECT_SOURCE_DIR}/lib/device/*.cpp")
 add_library(weir_vulkan_objects OBJECT ${weir_vulkan_sources})
 add_dependencies(weir_vulkan_objects weir_shaders)
 # Objects that include the code are compiled again when it changes.

@@ -1,7 +1,7 @@
 // What the host and the shaders both know: enum values and push constants. Compiled as C++ and as GLSL, so that neither
 // side has numbers of its own. A uvec2 is the address of device memory, the low word first; (0, 0) is none.
 //
-// In every struct the addresses come first, and there are as many as kAddresses<...> says (lib/vulkan/push.h): the
+// In every struct the addresses come first, and there are as many as kAddresses<...> says (lib/vulkan/kernels.h): the
 // recorder compares them with the ranges that an op declares. Drivers guarantee 128 bytes.
 #ifndef WEIR_SHADERS_SHARED_H
 #define WEIR_SHADERS_SHARED_H

@@ -54,13 +54,14 @@ class HostMemory final : public std::pmr::memory_resource {
   static void note_thread_alloc();
   // The allocation that was refused last on the calling thread.
   static Refusal thread_refusal();
+  // Counts memory that somebody else gives, as if it came from here.
+  void count_alloc(uint64_t bytes);
+  void count_free(uint64_t bytes);
 
  private:
   void* do_allocate(size_t bytes, size_t alignment) override;
   void do_deallocate(void* ptr, size_t bytes, size_t alignment) override;
   bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
-  void count_alloc(uint64_t bytes);
-  void count_free(uint64_t bytes);
 
   AllocatorHooks hooks_;
   HostMemory* parent_;

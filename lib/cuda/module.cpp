@@ -362,6 +362,7 @@ constexpr DeviceModule kModule = {
     release,
     allocate_staging,
     release_staging,
+    false,  // own_staging
     copy_in,
     copy_out,
     copy,

@@ -49,7 +49,7 @@ constexpr uint32_t device_interface(uint32_t version, std::string_view lists) {
 }
 
 // The number is raised with every change of this header, and of a rule or an enum that the module knows.
-inline constexpr uint32_t kDeviceInterface = device_interface(15, kDeviceLists);
+inline constexpr uint32_t kDeviceInterface = device_interface(16, kDeviceLists);
 
 // The most sessions that DeviceModule::step_many takes at once: an SM's registers can hold a GEMV's sums for this many
 // inputs.
@@ -218,11 +218,12 @@ struct DeviceModule {
   // Raw device memory; the caller counts it. WEIR_ERR_OUT_OF_MEMORY when there is none left.
   Status (*allocate)(uint64_t bytes, void** out);
   Status (*release)(void* device);
-  // Host memory that the device copies from and to directly, aligned to kStagingAlignment, as a part of `memory`: taken
-  // from it where the driver can use that. Throws std::bad_alloc when `memory` does. Released with the same arguments.
-  // A failed call leaves null at `out`.
+  // Host memory that the device copies from and to directly, aligned to kStagingAlignment, taken from `memory`, or with
+  // own_staging from the driver: the library counts it. Throws std::bad_alloc when `memory` does. Released with the same
+  // arguments. A failed call leaves null at `out`.
   Status (*allocate_staging)(std::pmr::memory_resource& memory, uint64_t bytes, void** out);
   Status (*release_staging)(std::pmr::memory_resource& memory, void* staging, uint64_t bytes);
+  bool own_staging;
   Status (*copy_in)(void* device, const void* host, uint64_t bytes);   // waits
   Status (*copy_out)(void* host, const void* device, uint64_t bytes);  // waits for everything before
   Status (*copy)(void* to, const void* from, uint64_t bytes);          // on the device; waits

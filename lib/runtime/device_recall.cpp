@@ -5,6 +5,7 @@
 #include <new>
 
 #include "runtime/session.h"
+#include "runtime/staging.h"
 
 namespace weir {
 
@@ -14,14 +15,14 @@ constexpr uint32_t kMostRepeats = 1024;
 void* Session::SlotMemory::do_allocate(size_t bytes, size_t alignment) {
   if (module == nullptr) return memory_.allocate(bytes, alignment);
   void* block = nullptr;
-  failed = module->allocate_staging(memory_, bytes, &block);
+  failed = take_staging(*module, memory_, bytes, &block);
   if (failed.ok()) return block;
   throw std::bad_alloc();
 }
 
 void Session::SlotMemory::do_deallocate(void* ptr, size_t bytes, size_t alignment) {
   if (module == nullptr) return memory_.deallocate(ptr, bytes, alignment);
-  (void)module->release_staging(memory_, ptr, bytes);
+  give_staging_back(*module, memory_, ptr, bytes);
 }
 
 bool Session::DevicePages::read(uint32_t stream, uint32_t row, std::byte* out) {

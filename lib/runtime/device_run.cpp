@@ -8,6 +8,7 @@
 #include "policy/room.h"
 #include "runtime/session.h"
 #include "runtime/session_pools.h"
+#include "runtime/staging.h"
 
 namespace weir {
 namespace {
@@ -58,7 +59,7 @@ class Session::Observer final : public ChunkObserver {
 Status Session::allocate_staging() {
   Status status;
   try {
-    status = module_->allocate_staging(memory_, plan_.staging_bytes, &staging_block_);
+    status = take_staging(*module_, memory_, plan_.staging_bytes, &staging_block_);
   } catch (const std::bad_alloc&) {
     return fail(WEIR_ERR_OUT_OF_MEMORY, "the session's %llu bytes of host memory for staging could not be allocated%s",
                 static_cast<unsigned long long>(plan_.staging_bytes), HostMemory::thread_refusal().why);

@@ -8,12 +8,13 @@
 
 #include "runtime/session_entry.h"
 #include "runtime/session_pools.h"
+#include "runtime/staging.h"
 
 namespace weir {
 
 Session::~Session() {
   if (device_ != nullptr) device_->~DeviceSession();
-  if (staging_block_ != nullptr) (void)module_->release_staging(memory_, staging_block_, plan_.staging_bytes);
+  if (staging_block_ != nullptr) give_staging_back(*module_, memory_, staging_block_, plan_.staging_bytes);
   if (device_block_ != nullptr) devices_.release(*module_, device_block_, device_bytes_);
   if (policy_ != nullptr) policy_->~Policy();
   if (block_ != nullptr) memory_.deallocate(block_, block_bytes_, kCacheLine);

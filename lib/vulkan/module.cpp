@@ -5,6 +5,7 @@
 #include "runtime/device_module.h"
 #include "vulkan/context.h"
 #include "vulkan/ops.h"
+#include "vulkan/session.h"
 #include "weir/runtime.h"
 
 namespace weir::vulkan {
@@ -70,15 +71,18 @@ Status release(void* device) {
   });
 }
 
-// Copies pass through mapped memory of the module's own, so any host memory will do.
-Status allocate_staging(std::pmr::memory_resource& memory, uint64_t bytes, void** out) {
-  *out = nullptr;
-  *out = memory.allocate(bytes, kStagingAlignment);
-  return {};
+// Mapped by the driver: it cannot use memory that a hook gave.
+Status allocate_staging(std::pmr::memory_resource&, uint64_t bytes, void** out) {
+  return locked([&](Context& c) {
+    *out = nullptr;
+    return c.recorder.is_lost() ? is_lost() : c.memory.allocate_staging(c.device, bytes, kStagingAlignment, out);
+  });
 }
-Status release_staging(std::pmr::memory_resource& memory, void* staging, uint64_t bytes) {
-  memory.deallocate(staging, bytes, kStagingAlignment);
-  return {};
+Status release_staging(std::pmr::memory_resource&, void* staging, uint64_t) {
+  return locked([&](Context& c) {
+    const Status waited = c.recorder.wait(c.device), released = c.memory.release_staging(c.device, staging);
+    return waited.ok() ? released : waited;
+  });
 }
 
 Status copy_in(void* to, const void* host, uint64_t bytes) {
@@ -139,19 +143,6 @@ Status copy_rate(void* from, void* to, uint64_t bytes, double* rate) {
   });
 }
 
-Status check_session(const ModelConfig&, const PolicyNeeds& needs, const StepRules&) {
-  if (needs.pages_per_stream == 0) return {};
-  return fail(WEIR_ERR_UNSUPPORTED,
-              "Vulkan: attention runs on the processor; WEIR_SESSION_HOST_ATTENTION (--host-attention) says so");
-}
-
-Status no_session() { return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: there are no sessions with attention on the device"); }
-
-uint64_t session_device_bytes(const OpShapes&) { return 0; }
-Status create_session(void*, const DeviceSessionArgs&, DeviceSession*&) { return no_session(); }
-Status prepare_many(DeviceSession* const*, uint32_t) { return no_session(); }
-Status step_many(DeviceSession* const*, const int32_t*, uint32_t) { return no_session(); }
-
 uint64_t scratch_bytes(const OpShapes& shapes) { return experts_scratch_bytes(shapes); }
 const char* target() { return context().target; }
 
@@ -160,40 +151,49 @@ Status locked_op(OpContext& cx, const Args& a) {
   return locked([&](Context&) { return op(cx, a); });
 }
 
-constexpr OpTable ops() {
+constexpr OpTable missing_ops() {
   OpTable t;
 #define WEIR_OP(name, Args) \
   t.name = [](OpContext&, const Args&) { return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: there is no " #name); };
 #include "ops/ops.inc"
 #undef WEIR_OP
-  t.embed = locked_op<EmbedArgs, embed>;
-  t.rms_norm = locked_op<RmsNormArgs, rms_norm>;
-  t.matmul = locked_op<MatmulArgs, matmul>;
-  t.glu_matmul = locked_op<GluMatmulArgs, glu_matmul>;
-  t.experts = locked_op<ExpertsArgs, experts>;
-  t.soft_cap = locked_op<SoftCapArgs, soft_cap>;
-  t.attn_paged = nullptr;  // the library attends prompts on the processor
   return t;
 }
+
+// For the library, which knows of no lock.
+constexpr OpTable locked_ops() {
+  OpTable t = missing_ops();
+#define WEIR_OP(name, Args) t.name = locked_op<Args, name>;
+#include "vulkan/ops.inc"
+#undef WEIR_OP
+  return t;
+}
+
+// For sessions, which hold it.
+constexpr OpTable plain_ops() {
+  OpTable t = missing_ops();
+#define WEIR_OP(name, Args) t.name = name;
+#include "vulkan/ops.inc"
+#undef WEIR_OP
+  return t;
+}
+constexpr OpTable kPlainOps = plain_ops();
 
 constexpr Backend kBackend = {
     "vulkan",
     WEIR_DEVICE_VULKAN,
-    ops(),
+    locked_ops(),
     scratch_bytes,
     target,
-    // What attention has is computed on the processor.
     TraitSet(Trait::kQkvBias, Trait::kOutBias, Trait::kGluBias, Trait::kInnerNorm, Trait::kQkNorm, Trait::kQkRowNorm,
              Trait::kPostNorm, Trait::kNoNorm, Trait::kGeluGate, Trait::kClampedGate, Trait::kEmbeddingScale,
              Trait::kWindow, Trait::kLayerRope, Trait::kAttnSoftCap, Trait::kLogitSoftCap, Trait::kAttnSinks,
              Trait::kExperts),
 };
 
-constexpr uint32_t kSessionBytes = 64;  // of an object that is never made
-
-constexpr DeviceModule kModule = {
+const DeviceModule kModule = {
     kDeviceInterface,
-    kSessionBytes,
+    session_bytes(),
     &kBackend,
     open,
     info,
@@ -202,6 +202,7 @@ constexpr DeviceModule kModule = {
     release,
     allocate_staging,
     release_staging,
+    true,  // own_staging
     copy_in,
     copy_out,
     copy,
@@ -220,6 +221,9 @@ constexpr DeviceModule kModule = {
 };
 
 }  // namespace
+
+const OpTable& op_table() { return kPlainOps; }
+
 }  // namespace weir::vulkan
 
 extern "C" __attribute__((visibility("default"))) const weir::DeviceModule* weir_device_module(uint32_t version) {

@@ -5,12 +5,12 @@
 
 namespace weir::vulkan {
 
-Status embed(OpContext& cx, const EmbedArgs& a);
-Status rms_norm(OpContext& cx, const RmsNormArgs& a);
-Status matmul(OpContext& cx, const MatmulArgs& a);
-Status glu_matmul(OpContext& cx, const GluMatmulArgs& a);
-Status experts(OpContext& cx, const ExpertsArgs& a);
-Status soft_cap(OpContext& cx, const SoftCapArgs& a);
+#define WEIR_OP(name, Args) Status name(OpContext& cx, const Args& a);
+#include "vulkan/ops.inc"
+#undef WEIR_OP
+
+// The table of these ops for sessions; the module's own takes the lock in each.
+const OpTable& op_table();
 
 // One part of a matmul, at least one row of x; with gates [n_tok] sigmoid(gate) times the product.
 Status gated_matmul(const MatmulPart& part, const float* x, const float* gates, uint32_t n_tok);

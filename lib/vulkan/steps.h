@@ -26,8 +26,22 @@ using device::StepBeginArgs;
 using device::StepEndArgs;
 using device::TopLogitsArgs;
 
-#define WEIR_KERNEL(name, Args) Status name(const Args& a);
-#include "device/kernels.inc"
-#undef WEIR_KERNEL
+Status step_begin(const StepBeginArgs& a);
+Status step_end(const StepEndArgs& a);
+Status rope_append_at(const RopeAppendAtArgs& a);
+Status page_stamp_at(const PageStampAtArgs& a);
+Status page_softmax(const PageSoftmaxArgs& a);
+Status attn_decode(const AttnDecodeArgs& a);
+Status attn_prefill(const AttnPagedArgs& a);
+Status page_recall(const PageRecallArgs& a);
+Status top_logits(const TopLogitsArgs& a);
+Status spoil_lost(const SpoilLostArgs& a);
+Status mark_resident(const MarkResidentArgs& a);
+Status copy_row_out(const CopyRowOutArgs& a);
+Status copy_pages(const CopyPagesArgs& a);
+Status load_unit(const LoadUnitArgs& a);
+Status fill_row(const FillRowArgs& a);
+Status rebuild_last_minmax(const KvView& a);
+Status fill_noise(const FillNoiseArgs& a);
 
 }  // namespace weir::vulkan

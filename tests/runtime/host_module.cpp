@@ -182,6 +182,7 @@ const DeviceModule& module() {
                                       release,
                                       allocate_staging,
                                       release_staging,
+                                      false,  // own_staging
                                       copy_in,
                                       copy_in,
                                       copy_in,

@@ -1,0 +1,114 @@
+// Attention of one query row: arguments and launch of shaders/attn_decode.comp.
+#include "vulkan/attn_decode.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "shaders/decode.h"
+#include "vulkan/context.h"
+#include "vulkan/kv_touches.h"
+
+namespace weir::vulkan {
+namespace {
+
+// Enough workgroups to hide the latency of memory on a large device.
+constexpr uint32_t kWantedGroups = 512;
+
+// Query heads of a workgroup: the whole group if it fits, otherwise its largest divisor that does.
+uint32_t heads_per_list(const AttnPagedArgs& a) {
+  const uint32_t group = a.n_heads / a.kv.n_kv_heads;
+  if (a.list_per_head) return 1;
+  uint32_t heads = std::min(group, kMostTeamHeads);
+  while (group % heads != 0) --heads;
+  return heads;
+}
+
+uint64_t partial_bytes(uint32_t n_heads, uint32_t head_dim, uint32_t n_splits) {
+  return uint64_t{n_heads} * n_splits * (head_dim + 2) * sizeof(float);
+}
+
+}  // namespace
+
+uint64_t attn_decode_scratch_bytes(const OpShapes& shapes) {
+  return partial_bytes(shapes.n_heads, shapes.head_dim, kMostSplits);
+}
+
+bool attn_decode_can_stamp(const AttnPagedArgs& a, const PageStampArgs& stamp) {
+  return stamp.rule == StampRule::kAlpha && a.select == nullptr && a.page_mass != nullptr &&
+         heads_per_list(a) == a.n_heads / a.kv.n_kv_heads;
+}
+
+Status attn_decode(const AttnDecodeArgs& d) {
+  const AttnPagedArgs& a = d.attn;
+  const RopeAppendArgs& r = d.rope;
+  const KvView& kv = a.kv;
+  if (kv.head_dim % 8 != 0 || kv.head_dim > kMostHeadDim)
+    return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: heads of %u elements", kv.head_dim);
+  const uint32_t heads = heads_per_list(a), n_lists = a.n_heads / heads;
+  const uint64_t rows = uint64_t{kv.n_kv_heads} * kv.capacity * sizeof(uint32_t);
+  const uint64_t q_bytes = uint64_t{a.n_heads} * kv.head_dim * sizeof(float);
+  const uint64_t kv_bytes = uint64_t{kv.n_kv_heads} * kv.head_dim * sizeof(float);
+  const uint64_t per_head = uint64_t{a.n_heads} * sizeof(float);
+  const uint64_t n_selected = a.list_per_head ? a.n_heads : kv.n_kv_heads;
+  const uint64_t turn_bytes = uint64_t{r.rope_dim} * sizeof(float);
+  const bool appends = d.append, keeps = appends && kv.digest == DigestKind::kMinMax;
+  Touches t;
+  DecodeArgs s = {};
+  s.result = t.writes(a.out, q_bytes);
+  s.q = t.reads(appends ? r.q : a.q, q_bytes);
+  if (!appends) s.q_sink = t.reads(a.q_sink, q_bytes);
+  s.pool = appends ? t.writes(kv.pool, bytes_from(kv.pool)) : t.reads(kv.pool, bytes_from(kv.pool));
+  s.slots = t.reads(kv.slots, rows);
+  s.first_pos = t.reads(kv.first_pos, rows);
+  s.len = t.reads(kv.len, rows);
+  s.n_pages = t.reads(kv.n_pages, kv.n_kv_heads * sizeof(uint32_t));
+  s.select = t.reads(a.select, n_selected * kv.capacity * sizeof(uint32_t));
+  s.n_select = t.reads(a.n_select, n_selected * sizeof(uint32_t));
+  s.page_mass = t.writes(a.page_mass, uint64_t{a.n_heads} * kv.capacity * sizeof(float));
+  s.lse = t.writes(a.lse, per_head);
+  s.sinks = t.reads(a.sinks, per_head);
+  s.head_windows = t.reads(a.head_windows, kv.n_kv_heads * sizeof(uint32_t));
+  if (appends) {
+    s.k = t.reads(r.k, kv_bytes);
+    s.v = t.reads(r.v, kv_bytes);
+    s.q_norm = t.reads(r.q_norm, kv.head_dim * sizeof(float));
+    s.k_norm = t.reads(r.k_norm, kv.head_dim * sizeof(float));
+    s.cos_sin = t.reads(r.cos_sin, turn_bytes);
+    s.cos_sin_sink = t.reads(r.cos_sin_sink, turn_bytes);
+    s.append_row = t.reads(r.append_row, kv.n_kv_heads * sizeof(uint32_t));
+  }
+  if (keeps) s.digests = t.writes(kv.digests, bytes_from(kv.digests));
+  s.n_tokens = t.reads(d.n_tokens, sizeof(uint32_t));
+  s.counters = t.writes(d.counters, kv.n_kv_heads * n_lists * sizeof(uint32_t));
+  s.attended = t.writes(d.pages_attended, sizeof(uint64_t));
+  if (d.stamps) {
+    s.stamp = t.writes(d.stamp.stamp, rows);
+    s.last_score = t.writes(d.stamp.last_score, rows);
+    s.alpha = d.stamp.alpha;
+  }
+  s.n_splits = std::clamp(kWantedGroups / n_lists, 1u, kMostSplits);
+  s.partial = t.writes(d.scratch, partial_bytes(a.n_heads, kv.head_dim, s.n_splits));
+  s.capacity = kv.capacity;
+  s.n_heads = a.n_heads;
+  s.n_kv_heads = kv.n_kv_heads;
+  s.head_dim = kv.head_dim;
+  s.pos = a.pos;
+  s.n_sink_pages = a.n_sink_pages;
+  s.n_sink = a.n_sink;
+  s.window = a.window;
+  s.head_sinks = a.head_sinks;
+  s.list_per_head = a.list_per_head ? 1 : 0;
+  s.heads_per_list = heads;
+  s.lists_per_merge = a.list_per_head ? 1 : a.n_heads / kv.n_kv_heads / heads;
+  s.append = appends ? 1 : 0;
+  s.rope_dim = r.rope_dim;
+  s.is_adjacent = r.layout == RopeLayout::kAdjacent ? 1 : 0;
+  s.digest_by_row = kv.digest_by_row ? 1 : 0;
+  s.stamps = d.stamps ? 1 : 0;
+  s.scale = a.scale;
+  s.soft_cap = a.soft_cap;
+  s.norm_eps = r.norm_eps;
+  return context().dispatch(Kernel::kAttnDecode, WeightType::kF32, std::bit_ceil(heads), s, t, {n_lists, s.n_splits});
+}
+
+}  // namespace weir::vulkan

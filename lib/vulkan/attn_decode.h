@@ -1,0 +1,13 @@
+// Attention of a decode step; steps.h declares attn_decode itself.
+#pragma once
+
+#include "vulkan/steps.h"
+
+namespace weir::vulkan {
+
+uint64_t attn_decode_scratch_bytes(const OpShapes& shapes);
+// Whether AttnDecodeArgs::stamps can be set: the rule needs no ranking, and one workgroup has all query heads of a KV
+// head.
+bool attn_decode_can_stamp(const AttnPagedArgs& a, const PageStampArgs& stamp);
+
+}  // namespace weir::vulkan

@@ -1,0 +1,428 @@
+#version 460
+// Computes: attention of one query row over the listed KV pages; before it, if asked to, the rotation of the query and
+// the appending of the new key and value; after it page masses and stamps (lib/device/kernels.h, AttnDecodeArgs).
+// Method: Dao et al., "Flash-Decoding" (splits and their merge).
+// Shapes: shaders/decode.h. Launch: x over lists of query heads of one KV head, y over splits of its pages. The last
+// workgroup of a KV head merges the splits in ascending order. How n pages are split depends on n alone, so a budget
+// that holds everything gives the bits of dense attention.
+// Numerics: f32. A masked token's value is not read: it may be NaN.
+#extension GL_EXT_control_flow_attributes : require
+#extension GL_GOOGLE_include_directive : require
+#include "common/bf16.glsl"
+#include "common/math.glsl"
+#include "common/subgroup.glsl"
+#include "decode.h"
+
+layout(constant_id = 0) const uint kHeads = 1;  // heads_per_list, rounded up to a power of two
+
+layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Arguments { DecodeArgs args; };
+layout(push_constant) uniform Push { Arguments p; };
+#define A p.args
+
+const uint kLanes = 8u;  // of a team, which takes a token
+const uint kTeams = kInvocations / kLanes;
+const uint kPage = 16u;
+const uint kTile = kTilePages * kPage;
+const uint kNoRow = 0xFFFFFFFFu;
+#define kUnseen uintBitsToFloat(0xFF800000u)  // -inf, the logit of what is not seen
+
+shared vec4 queries[kHeads * kMostHeadDim / 4u], sink_queries[kHeads * kMostHeadDim / 4u];
+shared float new_key[kMostHeadDim], new_value[kMostHeadDim];
+shared float weights[kHeads * kTile];
+shared uint tile_slot[kTilePages], is_seen[kTile];
+shared float head_high[kHeads], head_sum[kHeads], head_shrink[kHeads], inverse_rms[kHeads + 1u];
+shared vec4 gathered[2u * kInvocations];
+shared float part_weight[kHeads * kMostSplits];
+shared bool is_last;
+
+struct Job {
+    uint list, first_head, kv_head, select_list, table, n, split, per_split, n_active, pos, window, n_sink;
+};
+
+Job find_job() {
+    Job j;
+    j.list = gl_WorkGroupID.x;
+    j.split = gl_WorkGroupID.y;
+    j.first_head = j.list * A.heads_per_list;
+    j.kv_head = j.first_head / (A.n_heads / A.n_kv_heads);
+    j.select_list = A.list_per_head != 0u ? j.first_head : j.kv_head;
+    j.table = j.kv_head * A.capacity;
+    j.n = is_null(A.select) ? Words(A.n_pages).v[j.kv_head] : Words(A.n_select).v[j.select_list];
+    const uint even = (j.n + A.n_splits - 1u) / A.n_splits;
+    j.per_split = max(kTilePages, (even + kTilePages - 1u) / kTilePages * kTilePages);
+    j.n_active = max(1u, (j.n + j.per_split - 1u) / j.per_split);
+    j.pos = is_null(A.n_tokens) ? A.pos : Words(A.n_tokens).v[0];
+    j.window = A.window;
+    j.n_sink = A.n_sink;
+    if (!is_null(A.head_windows)) {
+        const uint own = Words(A.head_windows).v[j.kv_head];
+        if (own != 0u) {
+            j.window = own;
+            j.n_sink = A.head_sinks;
+        }
+    }
+    return j;
+}
+
+uint team() { return gl_SubgroupID * (gl_SubgroupSize / kLanes) + gl_SubgroupInvocationID / kLanes; }
+uint lane() { return gl_SubgroupInvocationID % kLanes; }
+float team_sum(float x) {
+    x += subgroupShuffleXor(x, 1u);
+    x += subgroupShuffleXor(x, 2u);
+    return x + subgroupShuffleXor(x, 4u);
+}
+
+float query_at(uint head, uint c) { return queries[(head * A.head_dim + c) / 4u][c % 4u]; }
+void set_query(uint head, uint c, float x) { queries[(head * A.head_dim + c) / 4u][c % 4u] = x; }
+
+bool has_sink_query() { return A.append != 0u ? !is_null(A.cos_sin_sink) : !is_null(A.q_sink); }
+
+void load_queries(Job j) {
+    const uint d = A.head_dim;
+    for (uint i = gl_LocalInvocationID.x; i < kHeads * d / 4u; i += kInvocations) {
+        const uint head = 4u * i / d, at = j.first_head * d / 4u + i;
+        queries[i] = head < A.heads_per_list ? Vectors(A.q).v[at] : vec4(0.0);
+        if (A.append == 0u && !is_null(A.q_sink))
+            sink_queries[i] = head < A.heads_per_list ? Vectors(A.q_sink).v[at] : vec4(0.0);
+    }
+}
+
+// x0, x1 turned by the i-th angle.
+vec2 turned(vec2 x, uvec2 cos_sin, uint i) {
+    const float c = Floats(cos_sin).v[2u * i], s = Floats(cos_sin).v[2u * i + 1u];
+    precise float a = x.x * c - x.y * s, b = x.x * s + x.y * c;
+    return vec2(a, b);
+}
+
+// RMS norms of the heads in `queries`, and of the new key if this workgroup appends it.
+void norm_heads(bool appends) {
+    const uint d = A.head_dim, head = team();
+    precise float sum = 0.0;
+    if (head < kHeads) {
+        for (uint c = lane(); c < d; c += kLanes) sum = fma(query_at(head, c), query_at(head, c), sum);
+    } else if (head == kHeads && appends) {
+        for (uint c = lane(); c < d; c += kLanes) sum = fma(new_key[c], new_key[c], sum);
+    }
+    sum = team_sum(sum);
+    if (lane() == 0u && head <= kHeads) inverse_rms[head] = 1.0 / sqrt(sum / float(d) + A.norm_eps);
+    barrier();
+    for (uint i = gl_LocalInvocationID.x; i < kHeads * d && !is_null(A.q_norm); i += kInvocations) {
+        precise float x = query_at(i / d, i % d) * inverse_rms[i / d];
+        x *= Floats(A.q_norm).v[i % d];
+        gathered[i / 4u][i % 4u] = x;
+    }
+    barrier();
+    for (uint i = gl_LocalInvocationID.x; i < kHeads * d / 4u && !is_null(A.q_norm); i += kInvocations)
+        queries[i] = gathered[i];
+    for (uint c = gl_LocalInvocationID.x; c < d && appends && !is_null(A.k_norm); c += kInvocations) {
+        precise float x = new_key[c] * inverse_rms[kHeads];
+        new_key[c] = x * Floats(A.k_norm).v[c];
+    }
+    barrier();
+}
+
+// Every invocation turns pairs of its own.
+void rotate_heads(bool appends) {
+    const uint d = A.head_dim, half_dim = A.rope_dim / 2u;
+    const bool sink = !is_null(A.cos_sin_sink);
+    const uint n = kHeads * d;
+    for (uint i = gl_LocalInvocationID.x; i < n && sink; i += kInvocations)
+        sink_queries[i / 4u][i % 4u] = queries[i / 4u][i % 4u];
+    barrier();
+    for (uint i = gl_LocalInvocationID.x; i < (kHeads + 1u) * half_dim; i += kInvocations) {
+        const uint head = i / half_dim, angle = i % half_dim;
+        const uint first = A.is_adjacent != 0u ? 2u * angle : angle;
+        const uint second = A.is_adjacent != 0u ? 2u * angle + 1u : angle + half_dim;
+        if (head == kHeads) {
+            if (!appends) continue;
+            const vec2 y = turned(vec2(new_key[first], new_key[second]), A.cos_sin, angle);
+            new_key[first] = y.x;
+            new_key[second] = y.y;
+            continue;
+        }
+        const vec2 x = vec2(query_at(head, first), query_at(head, second));
+        const vec2 y = turned(x, A.cos_sin, angle);
+        set_query(head, first, y.x);
+        set_query(head, second, y.y);
+        if (!sink) continue;
+        const vec2 z = turned(x, A.cos_sin_sink, angle);
+        sink_queries[(head * d + first) / 4u][first % 4u] = z.x;
+        sink_queries[(head * d + second) / 4u][second % 4u] = z.y;
+    }
+    barrier();
+}
+
+uvec2 page_address(uint slot) { return further(A.pool, slot, 4u * kPage * A.head_dim); }
+
+// Stores the new key and value, and keeps them as they are stored. The digest of the page has the largest and the
+// smallest of each channel.
+void store_token(Job j, uint row) {
+    const uint d = A.head_dim, at = j.table + row, slot = Words(A.slots).v[at];
+    const uint in_page = j.pos - Words(A.first_pos).v[at];
+    Cells page = Cells(page_address(slot));
+    for (uint w = gl_LocalInvocationID.x; w < d / 2u; w += kInvocations) {
+        const uint key = bf16_bits(new_key[2u * w]) | bf16_bits(new_key[2u * w + 1u]) << 16;
+        const uint value = bf16_bits(new_value[2u * w]) | bf16_bits(new_value[2u * w + 1u]) << 16;
+        page.v[in_page * d / 2u + w] = key;
+        page.v[(kPage + in_page) * d / 2u + w] = value;
+        const vec2 k = vec2(bf16_low(key), bf16_high(key));
+        new_key[2u * w] = k.x;
+        new_key[2u * w + 1u] = k.y;
+        new_value[2u * w] = bf16_low(value);
+        new_value[2u * w + 1u] = bf16_high(value);
+        if (is_null(A.digests)) continue;
+        Cells digest = Cells(further(A.digests, A.digest_by_row != 0u ? at : slot, 4u * d));
+        uint high = digest.v[w], low = digest.v[d / 2u + w];
+        if (in_page == 0u || k.x > bf16_low(high)) high = (high & 0xFFFF0000u) | (key & 0xFFFFu);
+        if (in_page == 0u || k.y > bf16_high(high)) high = (high & 0xFFFFu) | (key & 0xFFFF0000u);
+        if (in_page == 0u || k.x < bf16_low(low)) low = (low & 0xFFFF0000u) | (key & 0xFFFFu);
+        if (in_page == 0u || k.y < bf16_high(low)) low = (low & 0xFFFFu) | (key & 0xFFFF0000u);
+        digest.v[w] = high;
+        digest.v[d / 2u + w] = low;
+    }
+}
+
+// Rotates the queries; the workgroup that has the stream's last page also appends. Returns the row of the new token's
+// page, or kNoRow.
+uint append_token(Job j) {
+    const uint d = A.head_dim;
+    const bool appends = j.split + 1u == j.n_active;
+    for (uint c = gl_LocalInvocationID.x; c < d && appends; c += kInvocations) {
+        new_key[c] = Floats(A.k).v[j.kv_head * d + c];
+        new_value[c] = Floats(A.v).v[j.kv_head * d + c];
+    }
+    barrier();
+    if (!is_null(A.q_norm) || !is_null(A.k_norm)) norm_heads(appends);
+    rotate_heads(appends);
+    if (!appends) return kNoRow;
+    const uint row = Words(A.append_row).v[j.kv_head];
+    store_token(j, row);
+    barrier();
+    return row;
+}
+
+bool sees(Job j, uint pos) {
+    return pos <= j.pos && (j.window == 0u || pos < j.n_sink || j.pos - pos < j.window);
+}
+
+// The logits of the tile's tokens for all heads; each team takes every kTeams-th token.
+void tile_logits(Job j, uint first_listed, uint end, uint new_row) {
+    const uint d = A.head_dim;
+    [[unroll]] for (uint round = 0u; round < kTile / kTeams; ++round) {
+        const uint token = round * kTeams + team(), listed = first_listed + token / kPage, in_page = token % kPage;
+        float dots[kHeads];
+        [[unroll]] for (uint h = 0u; h < kHeads; ++h) dots[h] = 0.0;
+        bool seen = false;
+        if (listed < end) {
+            const uint row = is_null(A.select) ? listed : Words(A.select).v[j.select_list * A.capacity + listed];
+            const uint slot = Words(A.slots).v[j.table + row], first = Words(A.first_pos).v[j.table + row];
+            const uint pos = first + in_page;
+            seen = in_page < Words(A.len).v[j.table + row] && sees(j, pos);
+            if (in_page == 0u && lane() == 0u) tile_slot[token / kPage] = slot;
+            const bool is_new = row == new_row && pos == j.pos;
+            const bool by_sink = has_sink_query() && row < A.n_sink_pages && (j.window == 0u || pos < j.n_sink);
+            WordVectors key = WordVectors(further(page_address(slot), in_page, 2u * d));
+            for (uint c = lane(); c < d / 8u && seen; c += kLanes) {
+                vec4 lo, hi;
+                if (is_new) {
+                    lo = vec4(new_key[8u * c], new_key[8u * c + 1u], new_key[8u * c + 2u], new_key[8u * c + 3u]);
+                    hi = vec4(new_key[8u * c + 4u], new_key[8u * c + 5u], new_key[8u * c + 6u], new_key[8u * c + 7u]);
+                } else {
+                    bf16_unpack(key.v[c], lo, hi);
+                }
+                [[unroll]] for (uint h = 0u; h < kHeads; ++h) {
+                    const uint at = h * d / 4u + 2u * c;
+                    const vec4 a = by_sink ? sink_queries[at] : queries[at];
+                    const vec4 b = by_sink ? sink_queries[at + 1u] : queries[at + 1u];
+                    dots[h] += dot(lo, a) + dot(hi, b);
+                }
+            }
+        }
+        if (lane() == 0u) is_seen[token] = seen ? 1u : 0u;
+        [[unroll]] for (uint h = 0u; h < kHeads; ++h) {
+            const float sum = team_sum(dots[h]);
+            if (lane() != h) continue;
+            const float logit = A.soft_cap != 0.0 ? A.soft_cap * tanh_near(A.scale * sum / A.soft_cap) : A.scale * sum;
+            weights[h * kTile + token] = seen ? logit : kUnseen;
+        }
+    }
+}
+
+float larger(float a, float b) { return is_nan(a) || a > b ? a : b; }
+
+// Logits become weights; a team takes a head. Masses of pages are left as logarithms.
+void tile_weights(Job j, uint first_listed, uint end) {
+    const uint head = team();
+    const bool works = head < kHeads;
+    const uint at = (works ? head : 0u) * kTile + lane() * (kTile / kLanes);
+    float high = kUnseen;
+    [[unroll]] for (uint i = 0u; i < kTile / kLanes; ++i) high = larger(weights[at + i], high);
+    high = larger(subgroupShuffleXor(high, 1u), high);
+    high = larger(subgroupShuffleXor(high, 2u), high);
+    high = larger(subgroupShuffleXor(high, 4u), high);
+    const float before = head_high[works ? head : 0u];
+    const float most = larger(before, high);
+    float sum = 0.0;
+    float own[kTile / kLanes];
+    [[unroll]] for (uint i = 0u; i < kTile / kLanes; ++i) {
+        const float logit = weights[at + i];
+        own[i] = floatBitsToUint(logit) == floatBitsToUint(kUnseen) ? 0.0 : exp_near(logit - most);
+        sum += own[i];
+    }
+    // kPage / (kTile / kLanes) neighbouring lanes have a page.
+    const float page = sum + subgroupShuffleXor(sum, 1u);
+    float all = page + subgroupShuffleXor(page, 2u);
+    all += subgroupShuffleXor(all, 4u);
+    if (works) {
+        [[unroll]] for (uint i = 0u; i < kTile / kLanes; ++i) weights[at + i] = own[i];
+        const uint listed = first_listed + lane() / 2u;
+        if (!is_null(A.page_mass) && lane() % 2u == 0u && listed < end && head < A.heads_per_list)
+            SharedFloats(A.page_mass).v[(j.first_head + head) * A.capacity + listed] =
+                page == 0.0 ? kUnseen : most + log(page);
+    }
+    barrier();  // every lane has read head_high
+    if (works && lane() == 0u) {
+        const bool first = floatBitsToUint(before) == floatBitsToUint(kUnseen);
+        const float shrink = first ? 0.0 : exp_near(before - most);
+        head_high[head] = most;
+        head_shrink[head] = shrink;
+        head_sum[head] = head_sum[head] * shrink + all;
+    }
+}
+
+void attend(Job j, uint new_row, out vec4 lo_sum[kHeads], out vec4 hi_sum[kHeads]) {
+    const uint d = A.head_dim, n_chunks = d / 8u, chunk = gl_LocalInvocationID.x % n_chunks;
+    const uint group = gl_LocalInvocationID.x / n_chunks, n_groups = kInvocations / n_chunks;
+    [[unroll]] for (uint h = 0u; h < kHeads; ++h) lo_sum[h] = hi_sum[h] = vec4(0.0);
+    const uint begin = j.split * j.per_split, end = min(j.n, begin + j.per_split);
+    for (uint listed = begin; listed < end; listed += kTilePages) {
+        tile_logits(j, listed, end, new_row);
+        barrier();
+        tile_weights(j, listed, end);
+        barrier();
+        [[unroll]] for (uint h = 0u; h < kHeads; ++h) {
+            lo_sum[h] *= head_shrink[h];
+            hi_sum[h] *= head_shrink[h];
+        }
+        for (uint token = group; token < kTile && group < n_groups; token += n_groups) {
+            if (is_seen[token] == 0u) continue;
+            vec4 lo, hi;
+            const bool is_new = new_row != kNoRow && listed + token / kPage + 1u == j.n &&
+                                Words(A.first_pos).v[j.table + new_row] + token % kPage == j.pos;
+            if (is_new) {
+                const uint c = 8u * chunk;
+                lo = vec4(new_value[c], new_value[c + 1u], new_value[c + 2u], new_value[c + 3u]);
+                hi = vec4(new_value[c + 4u], new_value[c + 5u], new_value[c + 6u], new_value[c + 7u]);
+            } else {
+                const uvec2 page = page_address(tile_slot[token / kPage]);
+                bf16_unpack(WordVectors(further(page, kPage + token % kPage, 2u * d)).v[chunk], lo, hi);
+            }
+            [[unroll]] for (uint h = 0u; h < kHeads; ++h) {
+                const float w = weights[h * kTile + token];
+                lo_sum[h] += w * lo;
+                hi_sum[h] += w * hi;
+            }
+        }
+        barrier();
+    }
+}
+
+uint partial_size() { return A.heads_per_list * (A.head_dim + 2u); }
+
+// Adds up the groups of invocations, and writes the workgroup's part.
+void write_part(Job j, vec4 lo_sum[kHeads], vec4 hi_sum[kHeads]) {
+    const uint d = A.head_dim, n_chunks = d / 8u, n_groups = kInvocations / n_chunks, me = gl_LocalInvocationID.x;
+    const uint part = (j.list * A.n_splits + j.split) * partial_size();
+    [[unroll]] for (uint h = 0u; h < kHeads; ++h) {
+        gathered[2u * me] = lo_sum[h];
+        gathered[2u * me + 1u] = hi_sum[h];
+        barrier();
+        if (me < d && h < A.heads_per_list) {
+            float sum = 0.0;
+            for (uint g = 0u; g < n_groups; ++g) sum += gathered[2u * (g * n_chunks + me / 8u) + me % 8u / 4u][me % 4u];
+            SharedFloats(A.partial).v[part + h * (d + 2u) + me] = sum;
+            if (me == 0u) {
+                SharedFloats(A.partial).v[part + h * (d + 2u) + d] = head_high[h];
+                SharedFloats(A.partial).v[part + h * (d + 2u) + d + 1u] = head_sum[h];
+            }
+        }
+        barrier();
+    }
+}
+
+// The output, the log-sum-exp and the masses of one list from its parts.
+void finish_list(Job j, uint list) {
+    const uint d = A.head_dim, first_head = list * A.heads_per_list, me = gl_LocalInvocationID.x;
+    const uint parts = list * A.n_splits * partial_size();
+    SharedFloats partial = SharedFloats(A.partial);
+    if (me < A.heads_per_list) {
+        const float sink = is_null(A.sinks) ? kUnseen : Floats(A.sinks).v[first_head + me];
+        float high = sink, sum = 0.0;
+        for (uint i = 0u; i < j.n_active; ++i)
+            high = larger(partial.v[parts + i * partial_size() + me * (d + 2u) + d], high);
+        const bool nothing = floatBitsToUint(high) == floatBitsToUint(kUnseen);
+        for (uint i = 0u; i < j.n_active; ++i) {
+            const uint at = parts + i * partial_size() + me * (d + 2u) + d;
+            const float part_high = partial.v[at];
+            const float share =
+                nothing || floatBitsToUint(part_high) == floatBitsToUint(kUnseen) ? 0.0 : exp_near(part_high - high);
+            part_weight[me * kMostSplits + i] = share;
+            sum += share * partial.v[at + 1u];
+        }
+        if (!nothing && !is_null(A.sinks)) sum += exp_near(sink - high);
+        for (uint i = 0u; i < j.n_active; ++i) part_weight[me * kMostSplits + i] /= nothing ? 1.0 : sum;
+        head_high[me] = nothing ? kUnseen : high + log(sum);
+        if (!is_null(A.lse)) Floats(A.lse).v[first_head + me] = head_high[me];
+    }
+    barrier();
+    for (uint i = me; i < A.heads_per_list * d; i += kInvocations) {
+        const uint head = i / d;
+        float sum = 0.0;
+        for (uint part = 0u; part < j.n_active; ++part)
+            sum += part_weight[head * kMostSplits + part] * partial.v[parts + part * partial_size() + head * (d + 2u) + i % d];
+        Floats(A.result).v[first_head * d + i] = sum;
+    }
+    for (uint i = me; i < j.n && !is_null(A.page_mass); i += kInvocations) {
+        float most = 0.0;
+        for (uint h = 0u; h < A.heads_per_list; ++h) {
+            const uint at = (first_head + h) * A.capacity + i;
+            const float mass = SharedFloats(A.page_mass).v[at];
+            const float value = floatBitsToUint(mass) == floatBitsToUint(kUnseen) ? 0.0 : exp_near(mass - head_high[h]);
+            SharedFloats(A.page_mass).v[at] = value;
+            most = h == 0u || most < value ? value : most;
+        }
+        if (A.stamps == 0u) continue;
+        Floats(A.last_score).v[j.table + i] = most;
+        if (most > A.alpha || i + 1u == j.n) Cells(A.stamp).v[j.table + i] = j.pos + 1u;
+    }
+    barrier();
+}
+
+void main() {
+    const Job j = find_job();
+    if (j.split >= j.n_active) return;
+    load_queries(j);
+    if (gl_LocalInvocationID.x < kHeads) {
+        head_high[gl_LocalInvocationID.x] = kUnseen;
+        head_sum[gl_LocalInvocationID.x] = 0.0;
+    }
+    barrier();
+    const uint new_row = A.append != 0u ? append_token(j) : kNoRow;
+    vec4 lo_sum[kHeads], hi_sum[kHeads];
+    attend(j, new_row, lo_sum, hi_sum);
+    write_part(j, lo_sum, hi_sum);
+    memoryBarrierBuffer();
+    barrier();
+    const uint merge = j.list / A.lists_per_merge;
+    if (gl_LocalInvocationID.x == 0u)
+        is_last = atomicAdd(SharedCells(A.counters).v[merge], 1u) + 1u == j.n_active * A.lists_per_merge;
+    barrier();
+    if (!is_last) return;
+    memoryBarrierBuffer();
+    for (uint i = 0u; i < A.lists_per_merge; ++i) finish_list(j, merge * A.lists_per_merge + i);
+    if (gl_LocalInvocationID.x != 0u) return;
+    SharedCells(A.counters).v[merge] = 0u;
+    if (is_null(A.attended)) return;
+    const uint before = atomicAdd(SharedCells(A.attended).v[0], j.n);
+    if (before + j.n < before) atomicAdd(SharedCells(A.attended).v[1], 1u);
+}

@@ -1,0 +1,33 @@
+// Attention of one query row: what lib/vulkan/attn_decode.cpp and shaders/attn_decode.comp both know.
+#ifndef WEIR_SHADERS_DECODE_H
+#define WEIR_SHADERS_DECODE_H
+#include "shared.h"
+#ifdef __cplusplus
+namespace weir::vulkan {
+#endif
+
+// Query heads that a workgroup attends for, a power of two; their sums lie in registers.
+WEIR_SHARED uint kMostTeamHeads = 8;
+// The most parts of a stream's pages, each a workgroup's.
+WEIR_SHARED uint kMostSplits = 64;
+WEIR_SHARED uint kMostHeadDim = 256;
+// Pages that a workgroup attends at a time.
+WEIR_SHARED uint kTilePages = 4;
+
+// The arguments of AttnDecodeArgs, in its words. partial: [lists, n_splits, heads_per_list, head_dim + 2] values, maximum
+// and sum of the softmax.
+struct DecodeArgs {
+  uvec2 result, q, q_sink, pool, slots, first_pos, len, n_pages, select, n_select, page_mass, lse, sinks, head_windows;
+  uvec2 k, v, q_norm, k_norm, cos_sin, cos_sin_sink, append_row, digests, n_tokens, partial, counters, attended;
+  uvec2 stamp, last_score;
+  uint capacity, n_heads, n_kv_heads, head_dim, pos, n_sink_pages, n_sink, window, head_sinks, list_per_head;
+  uint heads_per_list, lists_per_merge, n_splits;
+  uint append, rope_dim, is_adjacent, digest_by_row, stamps;
+  float scale, soft_cap, norm_eps, alpha;
+};
+
+#ifdef __cplusplus
+static_assert(sizeof(DecodeArgs) == 28 * 8 + 22 * 4 && offsetof(DecodeArgs, alpha) == 28 * 8 + 21 * 4);
+}  // namespace weir::vulkan
+#endif
+#endif
