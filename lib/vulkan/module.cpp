@@ -171,6 +171,7 @@ constexpr OpTable ops() {
   t.matmul = locked_op<MatmulArgs, matmul>;
   t.glu_matmul = locked_op<GluMatmulArgs, glu_matmul>;
   t.experts = locked_op<ExpertsArgs, experts>;
+  t.rope_append = locked_op<RopeAppendArgs, rope_append>;
   t.soft_cap = locked_op<SoftCapArgs, soft_cap>;
   t.attn_paged = nullptr;  // the library attends prompts on the processor
   return t;

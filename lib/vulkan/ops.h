@@ -10,6 +10,7 @@ Status rms_norm(OpContext& cx, const RmsNormArgs& a);
 Status matmul(OpContext& cx, const MatmulArgs& a);
 Status glu_matmul(OpContext& cx, const GluMatmulArgs& a);
 Status experts(OpContext& cx, const ExpertsArgs& a);
+Status rope_append(OpContext& cx, const RopeAppendArgs& a);
 Status soft_cap(OpContext& cx, const SoftCapArgs& a);
 
 // One part of a matmul, at least one row of x; with gates [n_tok] sigmoid(gate) times the product.
