@@ -8,8 +8,8 @@
 // Numerics: f32. A masked token's value is not read: it may be NaN.
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_GOOGLE_include_directive : require
-#include "common/bf16.glsl"
 #include "common/math.glsl"
+#include "common/pages.glsl"
 #include "common/subgroup.glsl"
 #include "decode.h"
 
@@ -19,15 +19,13 @@ layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Ar
 layout(push_constant) uniform Push { Arguments p; };
 #define A p.args
 
-const uint kLanes = 8u;  // of a team, which takes a token
-const uint kTeams = kInvocations / kLanes;
-const uint kPage = 16u;
-const uint kTile = kTilePages * kPage;
+const uint kTeams = kInvocations / kTeamLanes;
+const uint kTile = kTilePages * kPageRows;
 const uint kNoRow = 0xFFFFFFFFu;
 #define kUnseen uintBitsToFloat(0xFF800000u)  // -inf, the logit of what is not seen
 
-shared vec4 queries[kHeads * kMostHeadDim / 4u], sink_queries[kHeads * kMostHeadDim / 4u];
-shared float new_key[kMostHeadDim], new_value[kMostHeadDim];
+shared vec4 queries[kHeads * kMostChannels / 4u], sink_queries[kHeads * kMostChannels / 4u];
+shared float new_key[kMostChannels], new_value[kMostChannels];
 shared float weights[kHeads * kTile];
 shared uint tile_slot[kTilePages], is_seen[kTile];
 shared float head_high[kHeads], head_sum[kHeads], head_shrink[kHeads], inverse_rms[kHeads + 1u];
@@ -64,8 +62,8 @@ Job find_job() {
     return j;
 }
 
-uint team() { return gl_SubgroupID * (gl_SubgroupSize / kLanes) + gl_SubgroupInvocationID / kLanes; }
-uint lane() { return gl_SubgroupInvocationID % kLanes; }
+uint team() { return gl_SubgroupID * (gl_SubgroupSize / kTeamLanes) + gl_SubgroupInvocationID / kTeamLanes; }
+uint lane() { return gl_SubgroupInvocationID % kTeamLanes; }
 float team_sum(float x) {
     x += subgroupShuffleXor(x, 1u);
     x += subgroupShuffleXor(x, 2u);
@@ -99,9 +97,9 @@ void norm_heads(bool appends) {
     const uint d = A.head_dim, head = team();
     precise float sum = 0.0;
     if (head < kHeads) {
-        for (uint c = lane(); c < d; c += kLanes) sum = fma(query_at(head, c), query_at(head, c), sum);
+        for (uint c = lane(); c < d; c += kTeamLanes) sum = fma(query_at(head, c), query_at(head, c), sum);
     } else if (head == kHeads && appends) {
-        for (uint c = lane(); c < d; c += kLanes) sum = fma(new_key[c], new_key[c], sum);
+        for (uint c = lane(); c < d; c += kTeamLanes) sum = fma(new_key[c], new_key[c], sum);
     }
     sum = team_sum(sum);
     if (lane() == 0u && head <= kHeads) inverse_rms[head] = 1.0 / sqrt(sum / float(d) + A.norm_eps);
@@ -152,31 +150,29 @@ void rotate_heads(bool appends) {
     barrier();
 }
 
-uvec2 page_address(uint slot) { return further(A.pool, slot, 4u * kPage * A.head_dim); }
-
 // Stores the new key and value, and keeps them as they are stored. The digest of the page has the largest and the
 // smallest of each channel.
 void store_token(Job j, uint row) {
     const uint d = A.head_dim, at = j.table + row, slot = Words(A.slots).v[at];
     const uint in_page = j.pos - Words(A.first_pos).v[at];
-    Cells page = Cells(page_address(slot));
+    Cells page = Cells(page_at(A.pool, slot, A.head_dim));
     for (uint w = gl_LocalInvocationID.x; w < d / 2u; w += kInvocations) {
-        const uint key = bf16_bits(new_key[2u * w]) | bf16_bits(new_key[2u * w + 1u]) << 16;
-        const uint value = bf16_bits(new_value[2u * w]) | bf16_bits(new_value[2u * w + 1u]) << 16;
+        const uint key = bf16_pair(new_key[2u * w], new_key[2u * w + 1u]);
+        const uint value = bf16_pair(new_value[2u * w], new_value[2u * w + 1u]);
         page.v[in_page * d / 2u + w] = key;
-        page.v[(kPage + in_page) * d / 2u + w] = value;
-        const vec2 k = vec2(bf16_low(key), bf16_high(key));
+        page.v[(kPageRows + in_page) * d / 2u + w] = value;
+        const vec2 k = vec2(low_bf16(key), high_bf16(key));
         new_key[2u * w] = k.x;
         new_key[2u * w + 1u] = k.y;
-        new_value[2u * w] = bf16_low(value);
-        new_value[2u * w + 1u] = bf16_high(value);
+        new_value[2u * w] = low_bf16(value);
+        new_value[2u * w + 1u] = high_bf16(value);
         if (is_null(A.digests)) continue;
-        Cells digest = Cells(further(A.digests, A.digest_by_row != 0u ? at : slot, 4u * d));
+        Cells digest = Cells(plus(A.digests, A.digest_by_row != 0u ? at : slot, 4u * d));
         uint high = digest.v[w], low = digest.v[d / 2u + w];
-        if (in_page == 0u || k.x > bf16_low(high)) high = (high & 0xFFFF0000u) | (key & 0xFFFFu);
-        if (in_page == 0u || k.y > bf16_high(high)) high = (high & 0xFFFFu) | (key & 0xFFFF0000u);
-        if (in_page == 0u || k.x < bf16_low(low)) low = (low & 0xFFFF0000u) | (key & 0xFFFFu);
-        if (in_page == 0u || k.y < bf16_high(low)) low = (low & 0xFFFFu) | (key & 0xFFFF0000u);
+        if (in_page == 0u || k.x > low_bf16(high)) high = (high & 0xFFFF0000u) | (key & 0xFFFFu);
+        if (in_page == 0u || k.y > high_bf16(high)) high = (high & 0xFFFFu) | (key & 0xFFFF0000u);
+        if (in_page == 0u || k.x < low_bf16(low)) low = (low & 0xFFFF0000u) | (key & 0xFFFFu);
+        if (in_page == 0u || k.y < high_bf16(low)) low = (low & 0xFFFFu) | (key & 0xFFFF0000u);
         digest.v[w] = high;
         digest.v[d / 2u + w] = low;
     }
@@ -209,7 +205,8 @@ bool sees(Job j, uint pos) {
 void tile_logits(Job j, uint first_listed, uint end, uint new_row) {
     const uint d = A.head_dim;
     [[unroll]] for (uint round = 0u; round < kTile / kTeams; ++round) {
-        const uint token = round * kTeams + team(), listed = first_listed + token / kPage, in_page = token % kPage;
+        const uint token = round * kTeams + team(), in_page = token % kPageRows;
+        const uint listed = first_listed + token / kPageRows;
         float dots[kHeads];
         [[unroll]] for (uint h = 0u; h < kHeads; ++h) dots[h] = 0.0;
         bool seen = false;
@@ -218,17 +215,19 @@ void tile_logits(Job j, uint first_listed, uint end, uint new_row) {
             const uint slot = Words(A.slots).v[j.table + row], first = Words(A.first_pos).v[j.table + row];
             const uint pos = first + in_page;
             seen = in_page < Words(A.len).v[j.table + row] && sees(j, pos);
-            if (in_page == 0u && lane() == 0u) tile_slot[token / kPage] = slot;
+            if (in_page == 0u && lane() == 0u) tile_slot[token / kPageRows] = slot;
             const bool is_new = row == new_row && pos == j.pos;
             const bool by_sink = has_sink_query() && row < A.n_sink_pages && (j.window == 0u || pos < j.n_sink);
-            WordVectors key = WordVectors(further(page_address(slot), in_page, 2u * d));
-            for (uint c = lane(); c < d / 8u && seen; c += kLanes) {
+            Quads key = Quads(plus(page_at(A.pool, slot, A.head_dim), in_page, 2u * d));
+            for (uint c = lane(); c < d / 8u && seen; c += kTeamLanes) {
                 vec4 lo, hi;
                 if (is_new) {
                     lo = vec4(new_key[8u * c], new_key[8u * c + 1u], new_key[8u * c + 2u], new_key[8u * c + 3u]);
                     hi = vec4(new_key[8u * c + 4u], new_key[8u * c + 5u], new_key[8u * c + 6u], new_key[8u * c + 7u]);
                 } else {
-                    bf16_unpack(key.v[c], lo, hi);
+                    const uvec4 quad = key.v[c];
+                    lo = bf16x4(quad.xy);
+                    hi = bf16x4(quad.zw);
                 }
                 [[unroll]] for (uint h = 0u; h < kHeads; ++h) {
                     const uint at = h * d / 4u + 2u * c;
@@ -254,27 +253,27 @@ float larger(float a, float b) { return is_nan(a) || a > b ? a : b; }
 void tile_weights(Job j, uint first_listed, uint end) {
     const uint head = team();
     const bool works = head < kHeads;
-    const uint at = (works ? head : 0u) * kTile + lane() * (kTile / kLanes);
+    const uint at = (works ? head : 0u) * kTile + lane() * (kTile / kTeamLanes);
     float high = kUnseen;
-    [[unroll]] for (uint i = 0u; i < kTile / kLanes; ++i) high = larger(weights[at + i], high);
+    [[unroll]] for (uint i = 0u; i < kTile / kTeamLanes; ++i) high = larger(weights[at + i], high);
     high = larger(subgroupShuffleXor(high, 1u), high);
     high = larger(subgroupShuffleXor(high, 2u), high);
     high = larger(subgroupShuffleXor(high, 4u), high);
     const float before = head_high[works ? head : 0u];
     const float most = larger(before, high);
     float sum = 0.0;
-    float own[kTile / kLanes];
-    [[unroll]] for (uint i = 0u; i < kTile / kLanes; ++i) {
+    float own[kTile / kTeamLanes];
+    [[unroll]] for (uint i = 0u; i < kTile / kTeamLanes; ++i) {
         const float logit = weights[at + i];
         own[i] = floatBitsToUint(logit) == floatBitsToUint(kUnseen) ? 0.0 : exp_near(logit - most);
         sum += own[i];
     }
-    // kPage / (kTile / kLanes) neighbouring lanes have a page.
+    // kPageRows / (kTile / kTeamLanes) neighbouring lanes have a page.
     const float page = sum + subgroupShuffleXor(sum, 1u);
     float all = page + subgroupShuffleXor(page, 2u);
     all += subgroupShuffleXor(all, 4u);
     if (works) {
-        [[unroll]] for (uint i = 0u; i < kTile / kLanes; ++i) weights[at + i] = own[i];
+        [[unroll]] for (uint i = 0u; i < kTile / kTeamLanes; ++i) weights[at + i] = own[i];
         const uint listed = first_listed + lane() / 2u;
         if (!is_null(A.page_mass) && lane() % 2u == 0u && listed < end && head < A.heads_per_list)
             SharedFloats(A.page_mass).v[(j.first_head + head) * A.capacity + listed] =
@@ -307,15 +306,17 @@ void attend(Job j, uint new_row, out vec4 lo_sum[kHeads], out vec4 hi_sum[kHeads
         for (uint token = group; token < kTile && group < n_groups; token += n_groups) {
             if (is_seen[token] == 0u) continue;
             vec4 lo, hi;
-            const bool is_new = new_row != kNoRow && listed + token / kPage + 1u == j.n &&
-                                Words(A.first_pos).v[j.table + new_row] + token % kPage == j.pos;
+            const bool is_new = new_row != kNoRow && listed + token / kPageRows + 1u == j.n &&
+                                Words(A.first_pos).v[j.table + new_row] + token % kPageRows == j.pos;
             if (is_new) {
                 const uint c = 8u * chunk;
                 lo = vec4(new_value[c], new_value[c + 1u], new_value[c + 2u], new_value[c + 3u]);
                 hi = vec4(new_value[c + 4u], new_value[c + 5u], new_value[c + 6u], new_value[c + 7u]);
             } else {
-                const uvec2 page = page_address(tile_slot[token / kPage]);
-                bf16_unpack(WordVectors(further(page, kPage + token % kPage, 2u * d)).v[chunk], lo, hi);
+                const uvec2 page = page_at(A.pool, tile_slot[token / kPageRows], A.head_dim);
+                const uvec4 quad = Quads(plus(page, kPageRows + token % kPageRows, 2u * d)).v[chunk];
+                lo = bf16x4(quad.xy);
+                hi = bf16x4(quad.zw);
             }
             [[unroll]] for (uint h = 0u; h < kHeads; ++h) {
                 const float w = weights[h * kTile + token];
@@ -379,7 +380,8 @@ void finish_list(Job j, uint list) {
         const uint head = i / d;
         float sum = 0.0;
         for (uint part = 0u; part < j.n_active; ++part)
-            sum += part_weight[head * kMostSplits + part] * partial.v[parts + part * partial_size() + head * (d + 2u) + i % d];
+            sum += part_weight[head * kMostSplits + part] *
+                   partial.v[parts + part * partial_size() + head * (d + 2u) + i % d];
         Floats(A.result).v[first_head * d + i] = sum;
     }
     for (uint i = me; i < j.n && !is_null(A.page_mass); i += kInvocations) {

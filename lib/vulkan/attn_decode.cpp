@@ -6,7 +6,7 @@
 
 #include "shaders/decode.h"
 #include "vulkan/context.h"
-#include "vulkan/kv_touches.h"
+#include "vulkan/kv_ranges.h"
 
 namespace weir::vulkan {
 namespace {
@@ -42,10 +42,9 @@ Status attn_decode(const AttnDecodeArgs& d) {
   const AttnPagedArgs& a = d.attn;
   const RopeAppendArgs& r = d.rope;
   const KvView& kv = a.kv;
-  if (kv.head_dim % 8 != 0 || kv.head_dim > kMostHeadDim)
-    return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: heads of %u elements", kv.head_dim);
+  WEIR_TRY(check_pages(kv, a.n_heads));
   const uint32_t heads = heads_per_list(a), n_lists = a.n_heads / heads;
-  const uint64_t rows = uint64_t{kv.n_kv_heads} * kv.capacity * sizeof(uint32_t);
+  const uint64_t rows = row_bytes(kv);
   const uint64_t q_bytes = uint64_t{a.n_heads} * kv.head_dim * sizeof(float);
   const uint64_t kv_bytes = uint64_t{kv.n_kv_heads} * kv.head_dim * sizeof(float);
   const uint64_t per_head = uint64_t{a.n_heads} * sizeof(float);
@@ -61,25 +60,25 @@ Status attn_decode(const AttnDecodeArgs& d) {
   s.slots = t.reads(kv.slots, rows);
   s.first_pos = t.reads(kv.first_pos, rows);
   s.len = t.reads(kv.len, rows);
-  s.n_pages = t.reads(kv.n_pages, kv.n_kv_heads * sizeof(uint32_t));
+  s.n_pages = t.reads(kv.n_pages, stream_bytes(kv));
   s.select = t.reads(a.select, n_selected * kv.capacity * sizeof(uint32_t));
   s.n_select = t.reads(a.n_select, n_selected * sizeof(uint32_t));
   s.page_mass = t.writes(a.page_mass, uint64_t{a.n_heads} * kv.capacity * sizeof(float));
   s.lse = t.writes(a.lse, per_head);
   s.sinks = t.reads(a.sinks, per_head);
-  s.head_windows = t.reads(a.head_windows, kv.n_kv_heads * sizeof(uint32_t));
+  s.head_windows = t.reads(a.head_windows, stream_bytes(kv));
   if (appends) {
     s.k = t.reads(r.k, kv_bytes);
     s.v = t.reads(r.v, kv_bytes);
     s.q_norm = t.reads(r.q_norm, kv.head_dim * sizeof(float));
     s.k_norm = t.reads(r.k_norm, kv.head_dim * sizeof(float));
-    s.cos_sin = t.reads(r.cos_sin, turn_bytes);
-    s.cos_sin_sink = t.reads(r.cos_sin_sink, turn_bytes);
-    s.append_row = t.reads(r.append_row, kv.n_kv_heads * sizeof(uint32_t));
+    if (r.rope_dim != 0) s.cos_sin = t.reads(r.cos_sin, turn_bytes);
+    if (r.rope_dim != 0) s.cos_sin_sink = t.reads(r.cos_sin_sink, turn_bytes);
+    s.append_row = t.reads(r.append_row, stream_bytes(kv));
   }
-  if (keeps) s.digests = t.writes(kv.digests, bytes_from(kv.digests));
+  if (keeps) s.digests = t.writes(kv.digests, digest_bytes(kv));
   s.n_tokens = t.reads(d.n_tokens, sizeof(uint32_t));
-  s.counters = t.writes(d.counters, kv.n_kv_heads * n_lists * sizeof(uint32_t));
+  s.counters = t.writes(d.counters, n_lists * sizeof(uint32_t));
   s.attended = t.writes(d.pages_attended, sizeof(uint64_t));
   if (d.stamps) {
     s.stamp = t.writes(d.stamp.stamp, rows);

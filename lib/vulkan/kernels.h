@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "quant/weight_type.h"
+#include "shaders/attn.h"
 #include "shaders/decode.h"
 #include "shaders/shared.h"
 

@@ -1,6 +1,6 @@
 // Device memory: every allocation is a buffer with memory of its own, and its address is the pointer that the library
-// gets. Staging memory is host memory that the device sees as well: the library gets where the host sees it. Tables lead
-// from addresses back to buffers, for copies. One thread at a time.
+// gets. Staging memory is host memory that the device sees as well: the library gets where the host sees it. Tables
+// lead from addresses back to buffers, for copies. One thread at a time.
 #pragma once
 
 #include "vulkan/device.h"

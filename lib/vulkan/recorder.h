@@ -1,6 +1,6 @@
 // The queue: ops and copies are recorded one after another into one command buffer, which wait() submits and waits for.
-// Copies from and to plain host memory pass through staging memory of the recorder's own. A session's steps are recorded
-// once, into command buffers that are submitted again and again. One thread at a time.
+// Copies from and to plain host memory pass through staging memory of the recorder's own. A session's steps are
+// recorded once, into command buffers that are submitted again and again. One thread at a time.
 //
 // Every command declares the ranges of memory that it reads and writes, and only where these meet does a barrier come
 // between (hazards.h). Addresses reach shaders in push constants, or in memory if there are more arguments than these

@@ -6,7 +6,6 @@ namespace weir::vulkan {
   Status name(const Args&) { return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: there is no " #name); }
 WEIR_MISSING(step_begin, StepBeginArgs)
 WEIR_MISSING(step_end, StepEndArgs)
-WEIR_MISSING(rope_append_at, RopeAppendAtArgs)
 WEIR_MISSING(page_stamp_at, PageStampAtArgs)
 WEIR_MISSING(page_softmax, PageSoftmaxArgs)
 WEIR_MISSING(attn_prefill, AttnPagedArgs)

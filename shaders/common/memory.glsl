@@ -10,21 +10,12 @@ layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer Wor
 layout(buffer_reference, std430, buffer_reference_align = 4) writeonly buffer OutWords { uint v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Floats { float v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 16) buffer Vectors { vec4 v[]; };
-layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer WordVectors { uvec4 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Cells { uint v[]; };
 // What other workgroups of the same launch wrote, or will read.
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer SharedCells { uint v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer SharedFloats { float v[]; };
 
 bool is_null(uvec2 address) { return (address.x | address.y) == 0u; }
-
-// The address n * bytes further on. Indices reach 2^31 elements only, and pools may be larger.
-uvec2 further(uvec2 address, uint n, uint bytes) {
-    uint high, low, carry;
-    umulExtended(n, bytes, high, low);
-    low = uaddCarry(address.x, low, carry);
-    return uvec2(low, address.y + high + carry);
-}
 
 // By bits: a driver may assume that there are no NaN.
 bool is_nan(float x) { return (floatBitsToUint(x) & 0x7FFFFFFFu) > 0x7F800000u; }
