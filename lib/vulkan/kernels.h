@@ -8,6 +8,7 @@
 #include "shaders/attn.h"
 #include "shaders/decode.h"
 #include "shaders/shared.h"
+#include "shaders/step.h"
 
 namespace weir::vulkan {
 

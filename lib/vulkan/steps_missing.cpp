@@ -4,7 +4,6 @@ namespace weir::vulkan {
 
 #define WEIR_MISSING(name, Args) \
   Status name(const Args&) { return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: there is no " #name); }
-WEIR_MISSING(step_begin, StepBeginArgs)
 WEIR_MISSING(step_end, StepEndArgs)
 WEIR_MISSING(page_stamp_at, PageStampAtArgs)
 WEIR_MISSING(page_softmax, PageSoftmaxArgs)
@@ -23,6 +22,5 @@ WEIR_MISSING(fill_noise, FillNoiseArgs)
 }  // namespace weir::vulkan
 #include "vulkan/rope_turns.h"
 namespace weir::vulkan {
-void turns_of(std::span<const double>, uint64_t*) {}
 uint64_t top_logits_scratch_bytes() { return 65536; }
 }

@@ -1,0 +1,51 @@
+// The beginning of a decode step.
+#include <bit>
+
+#include "vulkan/ops_sizes.h"
+#include "vulkan/ops_tables.h"
+#include "vulkan/steps.h"
+
+namespace weir::vulkan {
+namespace {
+
+VictimRules victim_rules(const StepRules& r) {
+  return {static_cast<uint>(r.victim), r.front_rows,         r.window_tokens, r.protect.pages,
+          r.protect.share,             r.decode_pages,       r.all_pages,     r.whole_prompt_pages,
+          r.recent_tokens,             r.per_step ? 1u : 0u, r.seed};
+}
+
+}  // namespace
+
+Status step_begin(const StepBeginArgs& a) {
+  if (a.rules.recalls) return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: there are no steps with recall");
+  const uint32_t capacity = a.events.events != nullptr ? a.events.capacity : 0;
+  if (capacity != 0 && !std::has_single_bit(capacity))
+    return fail(WEIR_ERR_INTERNAL, "Vulkan: a ring of %u events", capacity);
+  const uint32_t streams = n_streams(a.tables);
+  const uint64_t n_angles = uint64_t{a.n_rotations} * (a.rope_dim / 2);
+  // The rotations are a stride apart, and the last one has rope_dim floats.
+  const uint64_t rotation_bytes = float_bytes((a.n_rotations - 1) * uint64_t{a.stride} + a.rope_dim);
+  Touches t;
+  StepBeginPush push = {};
+  push.tables = touch_tables(t, a.tables, true);
+  push.state = t.writes(a.state, sizeof(StepState));
+  push.angles = t.reads(a.angles, n_angles * sizeof(uint64_t));
+  push.cos_sin = t.writes(a.cos_sin, rotation_bytes);
+  push.cos_sin_sink = a.rules.in_cache_pos ? t.writes(a.cos_sin_sink, rotation_bytes) : uvec2{0, 0};
+  push.counter = t.writes(a.counter, sizeof(uint32_t));
+  push.events = capacity != 0 ? t.writes(a.events.events, capacity * sizeof(PageEvent)) : uvec2{0, 0};
+  push.rules = victim_rules(a.rules);
+  push.n_streams = streams;
+  push.n_kv_heads = a.tables.n_kv_heads;
+  push.ruled_stream = a.tables.ruled_stream;
+  push.has_windows = a.tables.has_windows ? 1 : 0;
+  push.event_capacity = capacity;
+  push.in_cache_limit = a.rules.in_cache_limit;
+  push.rope_dim = a.rope_dim;
+  push.n_rotations = a.n_rotations;
+  push.stride = a.stride;
+  for (uint32_t i = 0; i < kStepRotations; ++i) push.magnitude[i] = static_cast<float>(a.magnitude[i]);
+  return context().dispatch(Kernel::kStepBegin, WeightType::kF32, 1, push, t, {groups_for(streams)});
+}
+
+}  // namespace weir::vulkan

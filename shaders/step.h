@@ -1,0 +1,109 @@
+// What the host and the shaders of decode steps both know: page tables, the state of a step, events, and the arguments
+// of kernels over them. See shared.h; arguments of more than 128 bytes reach shaders in memory.
+#ifndef WEIR_SHADERS_STEP_H
+#define WEIR_SHADERS_STEP_H
+#include "attn.h"
+#include "shared.h"
+
+#ifdef __cplusplus
+#include "kv/kv_cache.h"
+#include "kv/page_events.h"
+#include "kv/step_state.h"
+#include "ops/step_rules.h"
+namespace weir::vulkan {
+#endif
+
+// Flags of pages.
+WEIR_SHARED uint kFlagPrompt = 2;
+WEIR_SHARED uint kFlagsStay = 5;
+
+// KvTables: word arrays, but last_score and prompt_score of floats. What may be null there may be none here.
+WEIR_SHARED uint kTableAddresses = 14;
+struct TablesAt {
+  uvec2 slots, first_pos, len, flags, stamp, last_score, prompt_score, n_pages, append_row, free_slots, n_resident;
+  uvec2 row_begin, slot_begin, window;
+};
+
+// StepState: words of each number; those of 64 bits have the low one first.
+WEIR_SHARED uint kStateNTokens = 1;
+WEIR_SHARED uint kStateEvicted = 2;
+WEIR_SHARED uint kStateEvictedBefore = 4;
+WEIR_SHARED uint kStatePromptEvicted = 6;
+WEIR_SHARED uint kStateResident = 8;
+WEIR_SHARED uint kStateResidentMax = 10;
+WEIR_SHARED uint kStateAttended = 12;
+WEIR_SHARED uint kStateWithoutRoom = 14;
+
+// PageEvent: words of an event and of its numbers.
+WEIR_SHARED uint kEventWords = 8;
+WEIR_SHARED uint kEventIndex = 0;  // 64 bits
+WEIR_SHARED uint kEventLayer = 2;
+WEIR_SHARED uint kEventKvHead = 3;
+WEIR_SHARED uint kEventFirstPos = 4;
+WEIR_SHARED uint kEventTokens = 5;
+WEIR_SHARED uint kEventFlags = 6;
+WEIR_SHARED uint kEventLeftAt = 7;
+
+// Which page leaves a stream: the values of VictimRule, and what of StepRules it depends on.
+WEIR_SHARED uint kVictimNever = 0;
+WEIR_SHARED uint kVictimWindow = 1;
+WEIR_SHARED uint kVictimStalest = 2;
+WEIR_SHARED uint kVictimLightest = 3;
+WEIR_SHARED uint kVictimMarked = 4;
+WEIR_SHARED uint kVictimRandom = 5;
+struct VictimRules {
+  uint victim, front_rows, window_tokens, protect_pages;
+  float protect_share;
+  uint decode_pages, all_pages, whole_prompt_pages, recent_tokens, per_step, seed;
+};
+
+// The beginning of a decode step (device::StepBeginArgs). angles [n_rotations, rope_dim / 2]: turns per position, of
+// 2^64 parts, two words with the low one first. cos_sin_sink may be none.
+WEIR_SHARED uint kStepRotations = 2;
+struct StepBeginPush {
+  TablesAt tables;
+  uvec2 state, angles, cos_sin, cos_sin_sink, counter, events;
+  VictimRules rules;
+  uint n_streams, n_kv_heads, ruled_stream, has_windows;
+  uint event_capacity;  // a power of two, or 0: nothing is recorded
+  uint in_cache_limit;
+  uint rope_dim, n_rotations, stride;
+  float magnitude[kStepRotations];
+};
+
+#ifdef __cplusplus
+constexpr size_t word_at(uint word) { return word * sizeof(uint32_t); }
+static_assert(kPageRows == kPageTokens && kFlagPrompt == kPagePrompt && kFlagsStay == kPageStays);
+static_assert(sizeof(TablesAt) == kTableAddresses * sizeof(uvec2) && offsetof(TablesAt, window) == 104);
+
+static_assert(offsetof(StepState, n_tokens) == word_at(kStateNTokens));
+static_assert(offsetof(StepState, pages_evicted) == word_at(kStateEvicted));
+static_assert(offsetof(StepState, pages_evicted_before) == word_at(kStateEvictedBefore));
+static_assert(offsetof(StepState, prompt_pages_evicted) == word_at(kStatePromptEvicted));
+static_assert(offsetof(StepState, pages_resident) == word_at(kStateResident));
+static_assert(offsetof(StepState, pages_resident_max) == word_at(kStateResidentMax));
+static_assert(offsetof(StepState, pages_attended) == word_at(kStateAttended));
+static_assert(offsetof(StepState, n_without_room) == word_at(kStateWithoutRoom));
+static_assert(sizeof(StepState::pages_evicted) == word_at(2) && sizeof(StepState::n_without_room) == word_at(1));
+
+static_assert(sizeof(PageEvent) == word_at(kEventWords) && offsetof(PageEvent, index) == word_at(kEventIndex));
+static_assert(offsetof(PageEvent, layer) == word_at(kEventLayer));
+static_assert(offsetof(PageEvent, kv_head) == word_at(kEventKvHead));
+static_assert(offsetof(PageEvent, first_pos) == word_at(kEventFirstPos));
+static_assert(offsetof(PageEvent, n_tokens) == word_at(kEventTokens));
+static_assert(offsetof(PageEvent, flags) == word_at(kEventFlags));
+static_assert(offsetof(PageEvent, left_at) == word_at(kEventLeftAt));
+
+static_assert(kVictimNever == static_cast<uint>(VictimRule::kNever));
+static_assert(kVictimWindow == static_cast<uint>(VictimRule::kWindow));
+static_assert(kVictimStalest == static_cast<uint>(VictimRule::kStalest));
+static_assert(kVictimLightest == static_cast<uint>(VictimRule::kLightest));
+static_assert(kVictimMarked == static_cast<uint>(VictimRule::kMarked));
+static_assert(kVictimRandom == static_cast<uint>(VictimRule::kRandom));
+
+static_assert(kStepRotations == kMostRotations);
+static_assert(sizeof(StepBeginPush) == 248 && offsetof(StepBeginPush, rules) == 160);
+static_assert(offsetof(StepBeginPush, n_streams) == 204 && offsetof(StepBeginPush, magnitude) == 240);
+}  // namespace weir::vulkan
+#endif
+#endif

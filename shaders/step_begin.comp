@@ -1,0 +1,219 @@
+#version 460
+// Computes: what precedes the layers of a decode step (step_begin of tests/runtime/host_begin.cpp): pages leave by the
+// policy's rules or because a stream's window has passed them, every stream gets room for the token, and the rotation
+// of its position is computed.
+// Shapes: tables of n_streams streams, cos_sin [n_rotations, stride], of it rope_dim. Launch: a subgroup for each
+// stream; the last workgroup that ends adds up.
+// Numerics: tables, counters and events are exact; events of different streams are in no order. Angles are exact to
+// 2^-32 turns, cosines and sines within 2e-7.
+#extension GL_GOOGLE_include_directive : require
+#include "common/turns.glsl"
+#include "common/victim.glsl"
+
+layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Arguments { StepBeginPush a; };
+layout(push_constant) uniform Push { Arguments p; };
+
+const uint kMoved = 4u;  // rows of a lane that are loaded before any of them is stored
+
+// Of the workgroup's streams: pages that left, of them those of prompts, pages that a window has passed, pages opened.
+shared uint n_evicted, n_prompt_evicted, n_slid, n_opened;
+
+Stream stream_at(uint index) {
+    const uint first = SharedCells(p.a.tables.row_begin).v[index];
+    const uint capacity = SharedCells(p.a.tables.row_begin).v[index + 1u] - first;
+    return Stream(index, first, capacity, SharedCells(p.a.tables.n_pages).v[index]);
+}
+uint first_free(uint index) { return SharedCells(p.a.tables.slot_begin).v[index]; }
+
+struct Row {
+    uint slot, first_pos, len, flags, stamp, last_score, prompt_score;
+};
+Row load_row(uint at) {
+    return Row(SharedCells(p.a.tables.slots).v[at], SharedCells(p.a.tables.first_pos).v[at],
+               SharedCells(p.a.tables.len).v[at], SharedCells(p.a.tables.flags).v[at],
+               SharedCells(p.a.tables.stamp).v[at], SharedCells(p.a.tables.last_score).v[at],
+               is_null(p.a.tables.prompt_score) ? 0u : SharedCells(p.a.tables.prompt_score).v[at]);
+}
+void store_row(uint at, Row row) {
+    SharedCells(p.a.tables.slots).v[at] = row.slot;
+    SharedCells(p.a.tables.first_pos).v[at] = row.first_pos;
+    SharedCells(p.a.tables.len).v[at] = row.len;
+    SharedCells(p.a.tables.flags).v[at] = row.flags;
+    SharedCells(p.a.tables.stamp).v[at] = row.stamp;
+    SharedCells(p.a.tables.last_score).v[at] = row.last_score;
+    if (!is_null(p.a.tables.prompt_score)) SharedCells(p.a.tables.prompt_score).v[at] = row.prompt_score;
+}
+
+// Frees the row's slot and moves the rows after it. The caller has one row less then.
+void remove_row(Stream s, uint row) {
+    if (gl_SubgroupInvocationID == 0u) {
+        const uint free = first_free(s.index + 1u) - s.n;
+        SharedCells(p.a.tables.free_slots).v[free] = word_of(p.a.tables.slots, s, row);
+    }
+    for (uint first = row; first + 1u < s.n; first += kMoved * gl_SubgroupSize) {
+        Row moved[kMoved];
+        const uint own = first + gl_SubgroupInvocationID;
+        for (uint i = 0u; i < kMoved; ++i)
+            moved[i] = load_row(s.first + min(own + i * gl_SubgroupSize + 1u, s.n - 1u));
+        subgroupBarrier();
+        for (uint i = 0u; i < kMoved; ++i) {
+            const uint to = own + i * gl_SubgroupSize;
+            if (to + 1u < s.n) store_row(s.first + to, moved[i]);
+        }
+        subgroupBarrier();
+    }
+}
+
+// The number of pages evicted before the step stays as it is until all have arrived: events count from there, and the
+// high word of the number evicted follows in the end. Executed by one lane.
+void record_event(Stream s, uint row, uint pos) {
+    const uvec2 before = uvec2(SharedCells(p.a.state).v[kStateEvictedBefore],
+                               SharedCells(p.a.state).v[kStateEvictedBefore + 1u]);
+    const uint number = atomicAdd(SharedCells(p.a.state).v[kStateEvicted], 1u) - before.x;
+    if (number >= p.a.event_capacity) return;
+    const uvec2 index = wide_sum(before, wide(number));
+    const uint at = kEventWords * (index.x & (p.a.event_capacity - 1u));
+    OutWords events = OutWords(p.a.events);
+    events.v[at + kEventIndex] = index.x;
+    events.v[at + kEventIndex + 1u] = index.y;
+    events.v[at + kEventLayer] = s.index / p.a.n_kv_heads;
+    events.v[at + kEventKvHead] = s.index % p.a.n_kv_heads;
+    events.v[at + kEventFirstPos] = word_of(p.a.tables.first_pos, s, row);
+    events.v[at + kEventTokens] = word_of(p.a.tables.len, s, row);
+    events.v[at + kEventFlags] = word_of(p.a.tables.flags, s, row);
+    events.v[at + kEventLeftAt] = pos;
+}
+
+// Removes the pages that the rules select. Returns the number of pages that stay.
+uint make_room(Stream s, Room room) {
+    for (;;) {
+        const uint row = victim_of(p.a.rules, p.a.tables, s, room);
+        if (row == kNoRow) break;
+        if (gl_SubgroupInvocationID == 0u) {
+            record_event(s, row, room.pos);
+            atomicAdd(n_evicted, 1u);
+            if ((word_of(p.a.tables.flags, s, row) & kFlagPrompt) != 0u) atomicAdd(n_prompt_evicted, 1u);
+        }
+        remove_row(s, row);
+        --s.n;
+    }
+    return s.n;
+}
+
+// Removes the pages that the stream's window has passed. Returns the number of pages that stay.
+uint slide(Stream s, uint window, uint pos) {
+    while (s.n > 0u && !is_filling(p.a.tables, s, 0u) && ends_by(p.a.tables, s, 0u, window, pos + 1u)) {
+        if (gl_SubgroupInvocationID == 0u) atomicAdd(n_slid, 1u);
+        remove_row(s, 0u);
+        --s.n;
+    }
+    return s.n;
+}
+
+// Room for one token. A stream can only be full if the policy's rules are wrong; the host is told then. Executed by one
+// lane; returns the pages of the stream.
+uint reserve(Stream s, Room room) {
+    if (room.opens == 0u) {
+        const uint open = s.n - 1u;
+        SharedCells(p.a.tables.len).v[s.first + open] = word_of(p.a.tables.len, s, open) + 1u;
+        SharedCells(p.a.tables.append_row).v[s.index] = open;
+        return s.n;
+    }
+    const uint slots_end = first_free(s.index + 1u);
+    if (s.n >= s.capacity || s.n >= slots_end - first_free(s.index)) {
+        atomicAdd(SharedCells(p.a.state).v[kStateWithoutRoom], 1u);
+        return s.n;
+    }
+    const uint slot = SharedCells(p.a.tables.free_slots).v[slots_end - 1u - s.n];
+    store_row(s.first + s.n, Row(slot, room.pos, 1u, 0u, room.pos + 1u, 0u, 0u));
+    SharedCells(p.a.tables.append_row).v[s.index] = s.n;
+    atomicAdd(n_opened, 1u);
+    return s.n + 1u;
+}
+
+// The rotations of one position, a pair for each of `n` invocations and every n-th one after it.
+void fill_rotation(uint pos, uvec2 cos_sin, uint own, uint n) {
+    const uint pairs = p.a.rope_dim / 2u;
+    for (uint i = own; i < p.a.n_rotations * pairs; i += n) {
+        const uint rotation = i / pairs, at = rotation * p.a.stride + 2u * (i - rotation * pairs);
+        // Whole turns fall away: the product modulo 2^64, of which the high word is used, rounded.
+        uint high, low;
+        umulExtended(pos, Words(p.a.angles).v[2u * i], high, low);
+        high += pos * Words(p.a.angles).v[2u * i + 1u];
+        const vec2 factors = cos_sin_of(high + (low >> 31)) * p.a.magnitude[rotation];
+        Floats(cos_sin).v[at] = factors.x;
+        Floats(cos_sin).v[at + 1u] = factors.y;
+    }
+}
+
+// Where the front rows see the query.
+uint in_cache_pos(Stream s, uint pos) {
+    if (p.a.in_cache_limit != 0u) return min(pos, p.a.in_cache_limit);
+    const uint front = p.a.rules.front_rows;
+    return s.n <= front ? pos : pos - (word_of(p.a.tables.first_pos, s, front) - front * kPageRows);
+}
+
+void take_token(uint index, Room room) {
+    Stream s = stream_at(index);
+    const uint before = s.n;
+    const uint window = p.a.has_windows != 0u ? SharedCells(p.a.tables.window).v[index] : 0u;
+    s.n = window != 0u ? slide(s, window, room.pos) : make_room(s, room);
+    if (gl_SubgroupInvocationID == 0u) {
+        const uint n = reserve(s, room);
+        if (n != before) SharedCells(p.a.tables.n_pages).v[index] = n;
+    }
+    subgroupBarrier();
+    // It stands for all streams that the rules are about: they hold the same positions.
+    if (index == p.a.ruled_stream && !is_null(p.a.cos_sin_sink)) {
+        s.n = SharedCells(p.a.tables.n_pages).v[index];
+        fill_rotation(in_cache_pos(s, room.pos), p.a.cos_sin_sink, gl_SubgroupInvocationID, gl_SubgroupSize);
+    }
+}
+
+// Adds to a number of the state, which nobody reads before all have added.
+void add_to_state(uint at, uvec2 change) {
+    if ((change.x | change.y) == 0u) return;
+    const uint low = atomicAdd(SharedCells(p.a.state).v[at], change.x);
+    uint carry;
+    uaddCarry(low, change.x, carry);
+    atomicAdd(SharedCells(p.a.state).v[at + 1u], change.y + carry);
+}
+
+// What the workgroup's streams changed. The last workgroup knows all. Executed by one invocation of each.
+void add_up() {
+    const uint change = n_opened - n_evicted - n_slid;
+    add_to_state(kStateResident, uvec2(change, int(change) < 0 ? 0xFFFFFFFFu : 0u));
+    add_to_state(kStatePromptEvicted, wide(n_prompt_evicted));
+    memoryBarrierBuffer();
+    if (atomicAdd(SharedCells(p.a.counter).v[0], 1u) != gl_NumWorkGroups.x - 1u) return;
+    memoryBarrierBuffer();
+    SharedCells state = SharedCells(p.a.state);
+    const uvec2 before = uvec2(state.v[kStateEvictedBefore], state.v[kStateEvictedBefore + 1u]);
+    const uvec2 evicted = wide_sum(before, wide(state.v[kStateEvicted] - before.x));
+    state.v[kStateEvicted + 1u] = evicted.y;
+    state.v[kStateEvictedBefore] = evicted.x;
+    state.v[kStateEvictedBefore + 1u] = evicted.y;
+    const uvec2 resident = uvec2(state.v[kStateResident], state.v[kStateResident + 1u]);
+    const uvec2 most = uvec2(state.v[kStateResidentMax], state.v[kStateResidentMax + 1u]);
+    if (wide_less(most, resident)) {
+        state.v[kStateResidentMax] = resident.x;
+        state.v[kStateResidentMax + 1u] = resident.y;
+    }
+    state.v[kStateAttended] = 0u;
+    state.v[kStateAttended + 1u] = 0u;
+    SharedCells(p.a.counter).v[0] = 0u;
+}
+
+void main() {
+    if (gl_LocalInvocationIndex == 0u) n_evicted = n_prompt_evicted = n_slid = n_opened = 0u;
+    barrier();
+    const uint pos = SharedCells(p.a.state).v[kStateNTokens];
+    const Room room = Room(pos, pos % kPageRows == 0u ? 1u : 0u);
+    fill_rotation(pos, p.a.cos_sin, gl_WorkGroupID.x * kInvocations + gl_LocalInvocationIndex,
+                  gl_NumWorkGroups.x * kInvocations);
+    const uint n_together = gl_NumWorkGroups.x * gl_NumSubgroups;
+    for (uint s = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID; s < p.a.n_streams; s += n_together)
+        take_token(s, room);
+    barrier();
+    if (gl_LocalInvocationIndex == 0u) add_up();
+}
