@@ -16,8 +16,7 @@ void main() {
         for (uint r = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID; r < a.n_rows; r += step) {
             const uint row = first_row + r;
             float gate[kMostColumns], up[kMostColumns];
-            dot_row(a.gate, a.n, a.n_blocks, row, a.x, token, token + 1u, gate);
-            dot_row(a.up, a.n, a.n_blocks, row, a.x, token, token + 1u, up);
+            dot_rows(a.gate, row, a.up, row, a.n, a.n_blocks, a.x, token, token + 1u, gate, up);
             if (gl_SubgroupInvocationID == 0u) {  // not `continue`: see gemv.comp
                 const float gate_bias = is_null(a.gate_bias) ? 0.0 : Floats(a.gate_bias).v[row];
                 const float up_bias = is_null(a.up_bias) ? 0.0 : Floats(a.up_bias).v[row];

@@ -1,7 +1,7 @@
 #version 460
 // Computes: y = W x (+ bias), or y += that (lib/ops/matmul_ref.cpp), up to 8 rows of x in a pass over W.
 // Shapes: W [n_rows, 32 * n_blocks] in planes, x [n_tok, 32 * n_blocks], y [n_tok, n_rows], bias [n_rows].
-// Launch: a subgroup for each row of W, rows of x in groups along y.
+// Launch: a subgroup for every two rows of W, rows of x in groups along y.
 // Numerics: sums in f32; a result has the same bits beside whatever other rows.
 #extension GL_GOOGLE_include_directive : require
 #include "common/dot_row.glsl"
@@ -9,21 +9,28 @@
 
 layout(push_constant, std430) uniform Push { GemvPush a; };
 
+void write_row(uint row, uint first, float sum[kMostColumns]) {
+    const float bias = is_null(a.bias) ? 0.0 : Floats(a.bias).v[row];
+    [[unroll]] for (uint c = 0u; c < kColumns; ++c) {
+        if (first + c >= a.n_tok) break;
+        const uint at = (first + c) * a.n_rows + row;
+        precise float y = sum[c] + bias;
+        if (!is_null(a.gates)) y *= sigmoid(Floats(a.gates).v[first + c]);
+        if (a.accumulate != 0u) y = Floats(a.y).v[at] + y;
+        Floats(a.y).v[at] = y;
+    }
+}
+
 void main() {
     const uint first = gl_WorkGroupID.y * kColumns;
-    const uint step = gl_NumWorkGroups.x * gl_NumSubgroups;
-    for (uint row = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID; row < a.n_rows; row += step) {
-        float sum[kMostColumns];
-        dot_row(a.w, a.n, a.n_blocks, row, a.x, first, a.n_tok, sum);
-        if (gl_SubgroupInvocationID == 0u) {  // not `continue`: all lanes meet again before the next row
-            const float bias = is_null(a.bias) ? 0.0 : Floats(a.bias).v[row];
-            for (uint c = 0u; c < kColumns && first + c < a.n_tok; ++c) {
-                const uint at = (first + c) * a.n_rows + row;
-                precise float y = sum[c] + bias;
-                if (!is_null(a.gates)) y *= sigmoid(Floats(a.gates).v[first + c]);
-                if (a.accumulate != 0u) y = Floats(a.y).v[at] + y;
-                Floats(a.y).v[at] = y;
-            }
+    const uint step = 2u * gl_NumWorkGroups.x * gl_NumSubgroups;
+    for (uint row = 2u * (gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID); row < a.n_rows; row += step) {
+        float even[kMostColumns], odd[kMostColumns];
+        const uint next = min(row + 1u, a.n_rows - 1u);
+        dot_rows(a.w, row, a.w, next, a.n, a.n_blocks, a.x, first, a.n_tok, even, odd);
+        if (gl_SubgroupInvocationID == 0u) {  // not `continue`: all lanes meet again before the next rows
+            write_row(row, first, even);
+            if (next != row) write_row(next, first, odd);
         }
     }
 }

@@ -104,7 +104,7 @@ Status down(const ExpertsArgs& a, const Scratch& s) {
                                a.n_tok,
                                a.n_used};
   return context().dispatch(Kernel::kExpertDown, w.type, 1, push, t,
-                            {groups_for(n_rows), std::min(a.n_tok, kMostGroups)});
+                            {groups_for((n_rows + 1) / 2), std::min(a.n_tok, kMostGroups)});
 }
 
 Status shared_expert(OpContext& cx, const ExpertsArgs& a, const Scratch& s) {

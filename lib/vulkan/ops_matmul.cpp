@@ -55,7 +55,7 @@ Status gated_matmul(const MatmulPart& part, const float* x, const float* gates, 
                          w.n_rows,
                          n_tok,
                          part.accumulate ? 1u : 0u};
-  return context().dispatch(Kernel::kGemv, w.type, columns_for(n_tok), push, t, grid_of(w.n_rows, n_tok));
+  return context().dispatch(Kernel::kGemv, w.type, columns_for(n_tok), push, t, grid_of((w.n_rows + 1) / 2, n_tok));
 }
 
 Status matmul(OpContext&, const MatmulArgs& a) {

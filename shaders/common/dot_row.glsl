@@ -2,32 +2,55 @@
 // compiled for.
 #ifndef WEIR_DOT_ROW_GLSL
 #define WEIR_DOT_ROW_GLSL
+#extension GL_EXT_control_flow_attributes : require
 #include "common/subgroup.glsl"
 #include "weight_type.glsl"
 
 // Rows of x in one pass, at most kMostColumns.
 layout(constant_id = 0) const uint kColumns = 1;
 
-// sum[c]: row `row` of the matrix times row first + c of x, for rows below n_tok. Each lane takes every so many groups
-// of 8 weights; its sum and the subgroup's are the same whatever other rows of x there are.
-void dot_row(uvec2 w, uint n, uint n_blocks, uint row, uvec2 x_at, uint first, uint n_tok,
-             out float sum[kMostColumns]) {
+// Groups of 8 weights that a lane has in flight: so many loads hide the latency of memory.
+const uint kAhead = 4u;
+
+void add_group(vec4 lo, vec4 hi, vec4 a, vec4 b, inout float sum) {
+    precise float s = sum;
+    for (uint k = 0u; k < 4u; ++k) s = fma(lo[k], a[k], s);
+    for (uint k = 0u; k < 4u; ++k) s = fma(hi[k], b[k], s);
+    sum = s;
+}
+
+// sum_a[c], sum_b[c]: rows `row_a` and `row_b` of two matrices of one shape times row first + c of x, for rows below
+// n_tok; one pass over x. Each lane takes every so many groups of 8 weights, in ascending order; its sum and the
+// subgroup's are the same whatever other rows there are.
+void dot_rows(uvec2 w_a, uint row_a, uvec2 w_b, uint row_b, uint n, uint n_blocks, uvec2 x_at, uint first, uint n_tok,
+              out float sum_a[kMostColumns], out float sum_b[kMostColumns]) {
     Vectors x = Vectors(x_at);
-    for (uint c = 0u; c < kColumns; ++c) sum[c] = 0.0;
-    for (uint i = gl_SubgroupInvocationID; i < 4u * n_blocks; i += gl_SubgroupSize) {
-        vec4 lo, hi;
-        decode8(w, n, row * n_blocks + i / 4u, i % 4u, lo, hi);
-        for (uint c = 0u; c < kColumns; ++c) {
+    const uint n_groups = 4u * n_blocks;
+    [[unroll]] for (uint c = 0u; c < kColumns; ++c) sum_a[c] = sum_b[c] = 0.0;
+    for (uint i = gl_SubgroupInvocationID; i < n_groups; i += kAhead * gl_SubgroupSize) {
+        vec4 a_lo[kAhead], a_hi[kAhead], b_lo[kAhead], b_hi[kAhead];
+        [[unroll]] for (uint k = 0u; k < kAhead; ++k) {
+            // Beyond the row's end its last group is decoded, and not used: loads need no branches then.
+            const uint at = min(i + k * gl_SubgroupSize, n_groups - 1u);
+            decode8(w_a, n, row_a * n_blocks + at / 4u, at % 4u, a_lo[k], a_hi[k]);
+            decode8(w_b, n, row_b * n_blocks + at / 4u, at % 4u, b_lo[k], b_hi[k]);
+        }
+        [[unroll]] for (uint c = 0u; c < kColumns; ++c) {
             if (first + c >= n_tok) break;
-            const uint at = (first + c) * 8u * n_blocks + 2u * i;
-            const vec4 a = x.v[at], b = x.v[at + 1u];
-            precise float s = sum[c];
-            for (uint k = 0u; k < 4u; ++k) s = fma(lo[k], a[k], s);
-            for (uint k = 0u; k < 4u; ++k) s = fma(hi[k], b[k], s);
-            sum[c] = s;
+            [[unroll]] for (uint k = 0u; k < kAhead; ++k) {
+                const uint at = i + k * gl_SubgroupSize;
+                if (at >= n_groups) break;
+                const vec4 a = x.v[(first + c) * 2u * n_groups + 2u * at];
+                const vec4 b = x.v[(first + c) * 2u * n_groups + 2u * at + 1u];
+                add_group(a_lo[k], a_hi[k], a, b, sum_a[c]);
+                add_group(b_lo[k], b_hi[k], a, b, sum_b[c]);
+            }
         }
     }
-    for (uint c = 0u; c < kColumns; ++c) sum[c] = subgroupAdd(sum[c]);
+    [[unroll]] for (uint c = 0u; c < kColumns; ++c) {
+        sum_a[c] = subgroupAdd(sum_a[c]);
+        sum_b[c] = subgroupAdd(sum_b[c]);
+    }
 }
 
 #endif
