@@ -44,4 +44,7 @@ Status fill_row(const FillRowArgs& a);
 Status rebuild_last_minmax(const KvView& a);
 Status fill_noise(const FillNoiseArgs& a);
 
+// What top_logits needs, whatever its arguments.
+uint64_t top_logits_scratch_bytes();
+
 }  // namespace weir::vulkan

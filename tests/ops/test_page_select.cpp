@@ -159,6 +159,31 @@ void group_score_equals_f64(const Backend& backend) {
   }
 }
 
+// Tables of a long context, longer than what a kernel keeps to itself, with estimates far from zero: the list follows
+// from the scores, and some scores are those of the definition, as near as sums of 16,384 numbers in f32 are.
+void long_tables_follow_the_scores(const Backend& backend) {
+  for (AggMode agg : kAllModes) {
+    for (uint32_t budget : {1u, 700u, 16000u}) {
+      SelectSpec s;
+      s.agg = agg;
+      s.group = 2;
+      s.n_pages = 16384;
+      s.budget = budget;
+      s.n_sink_pages = 3;
+      s.candidate_flags = budget == 700 ? uint32_t{kPagePrompt} : 0u;
+      s.n_values = budget == 16000 ? 41 : 0;
+      SelectCase c(s, budget);
+      for (float& x : c.score) x += 300.0f;
+      c.run(backend);
+      for (uint32_t i = 0; i < c.lists(); ++i) assert_true(c.list(i) == c.sorted_list(i));
+      for (uint32_t row = 0; row < s.n_pages; row += 1499) {
+        const double got = double{c.group_score[row]}, want = exact_group_score(c, 0, row);
+        assert_true(std::fabs(got - want) <= 2e-4 * std::fabs(want) + 2e-4);
+      }
+    }
+  }
+}
+
 // Two heads with probabilities (.5 .3 .2) and (.05 .35 .6) over three sealed pages; the second head's estimates are
 // larger by 10. Row 3 is the open page. The budget is three pages, one of them the open page.
 void modes_golden(const Backend& backend) {
@@ -213,6 +238,7 @@ int main() {
   return run_group("ops/page_select", cases(),
                    {{"page_select__list_follows_the_scores", list_follows_the_scores},
                     {"page_select__group_score_equals_f64", group_score_equals_f64},
+                    {"page_select__long_tables_follow_the_scores", long_tables_follow_the_scores},
                     {"page_select__modes_golden", modes_golden}},
                    {cmocka_unit_test(reference_follows_the_definition)});
 }

@@ -1,0 +1,130 @@
+// The ops over the tables of pages: scores, selection and stamps.
+#include <algorithm>
+
+#include "vulkan/kv_ranges.h"
+#include "vulkan/ops.h"
+#include "vulkan/ops_sizes.h"
+#include "vulkan/steps.h"
+
+namespace weir::vulkan {
+namespace {
+
+static_assert(kPageKept == kFlagKept && kPageStays == kFlagStays);
+static_assert(static_cast<uint>(AccumulateRule::kSum) == kAccumulateSum &&
+              static_cast<uint>(AccumulateRule::kLatestGroup) == kAccumulateGroup &&
+              static_cast<uint>(AccumulateRule::kLatestLayer) == kAccumulateLayer);
+static_assert(static_cast<uint>(AggMode::kSumProb) == kAggSumProb &&
+              static_cast<uint>(AggMode::kMaxProb) == kAggMaxProb &&
+              static_cast<uint>(AggMode::kMeanRaw) == kAggMeanRaw &&
+              static_cast<uint>(AggMode::kMaxRaw) == kAggMaxRaw && static_cast<uint>(AggMode::kQHead) == kAggQHead &&
+              static_cast<uint>(AggMode::kMaxZ) == kAggMaxZ);
+
+constexpr uint64_t word_bytes(uint64_t n) { return n * sizeof(uint32_t); }
+
+Status dispatch(Kernel kernel, const auto& push, const Touches& t, Grid grid, uint32_t columns = 1) {
+  return context().dispatch(kernel, WeightType::kF32, columns, push, t, grid);
+}
+
+Status stamp_pages(const PageStampArgs& a, const StepState* state) {
+  const uint64_t rows = uint64_t{a.n_kv_heads} * a.capacity;
+  Touches t;
+  const PageStampPush push = {t.reads(a.weight, float_bytes(uint64_t{a.n_heads} * a.capacity)),
+                              t.reads(a.select, word_bytes(rows)),
+                              t.reads(a.n_select, word_bytes(a.n_kv_heads)),
+                              t.writes(a.stamp, word_bytes(rows)),
+                              t.writes(a.last_score, float_bytes(rows)),
+                              t.reads(a.flags, word_bytes(rows)),
+                              t.reads(a.n_pages, word_bytes(a.n_kv_heads)),
+                              t.reads(state, sizeof(StepState)),
+                              a.capacity,
+                              a.n_heads,
+                              a.n_kv_heads,
+                              a.now,
+                              stamps_by_threshold(a.rule) ? 1u : 0u,
+                              a.rank_all ? 1u : 0u,
+                              a.r,
+                              a.alpha};
+  return dispatch(Kernel::kPageStamp, push, t, {a.n_kv_heads});
+}
+
+}  // namespace
+
+Status page_accumulate(OpContext&, const PageAccumulateArgs& a) {
+  const uint64_t rows = uint64_t{a.n_kv_heads} * a.capacity;
+  Touches t;
+  const PageAccumulatePush push = {t.reads(a.weight, float_bytes(uint64_t{a.n_heads} * a.capacity)),
+                                   t.writes(a.score, float_bytes(rows)),
+                                   t.reads(a.len, word_bytes(rows)),
+                                   t.reads(a.n_pages, word_bytes(a.n_kv_heads)),
+                                   t.reads(a.flags, word_bytes(rows)),
+                                   t.writes(a.mark, word_bytes(rows)),
+                                   a.capacity,
+                                   a.n_heads,
+                                   a.n_kv_heads,
+                                   static_cast<uint>(a.rule)};
+  return dispatch(Kernel::kPageAccumulate, push, t, {a.n_kv_heads});
+}
+
+Status page_softmax(const PageSoftmaxArgs& a) {
+  Touches t;
+  const PageSoftmaxPush push = {t.writes(a.score, float_bytes(uint64_t{a.n_heads} * a.capacity)),
+                                t.reads(a.n_pages, word_bytes(a.n_kv_heads)),
+                                a.capacity,
+                                a.n_heads,
+                                a.n_kv_heads,
+                                a.scale};
+  return dispatch(Kernel::kPageSoftmax, push, t, {a.n_heads});
+}
+
+Status page_score(OpContext&, const PageScoreArgs& a) {
+  const KvView& kv = a.kv;
+  const size_t elements = digest_elements(kv.digest, kv.head_dim);
+  if (elements == 0) return fail(WEIR_ERR_INTERNAL, "Vulkan: page_score without digests");
+  if (kv.head_dim % 4 != 0) return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: page_score with heads of %u", kv.head_dim);
+  const uint32_t columns = columns_for(a.n_heads / kv.n_kv_heads);
+  const uint32_t n_parts = (a.n_heads / kv.n_kv_heads + columns - 1) / columns;
+  Touches t;
+  const PageScorePush push = {t.writes(a.score, float_bytes(uint64_t{a.n_heads} * kv.capacity)),
+                              t.reads(a.q, float_bytes(uint64_t{a.n_heads} * kv.head_dim)),
+                              t.reads(kv.digests, digest_bytes(kv)),
+                              t.reads(kv.digest_by_row ? nullptr : kv.slots, row_bytes(kv)),
+                              t.reads(kv.len, row_bytes(kv)),
+                              t.reads(kv.n_pages, stream_bytes(kv)),
+                              kv.capacity,
+                              a.n_heads,
+                              kv.n_kv_heads,
+                              kv.head_dim,
+                              static_cast<uint>(kv.digest),
+                              static_cast<uint>(elements / 2),
+                              a.spread};
+  return dispatch(Kernel::kPageScore, push, t,
+                  {std::min((kv.capacity + kScorePages - 1) / kScorePages, kMostGroups), kv.n_kv_heads * n_parts},
+                  columns);
+}
+
+Status page_select(OpContext&, const PageSelectArgs& a) {
+  const uint64_t rows = uint64_t{a.n_kv_heads} * a.capacity;
+  const uint32_t n_lists = a.agg == AggMode::kQHead ? a.n_heads : a.n_kv_heads;
+  Touches t;
+  const PageSelectPush push = {t.reads(a.score, float_bytes(uint64_t{a.n_heads} * a.capacity)),
+                               t.writes(a.group_score, float_bytes(rows)),
+                               t.writes(a.select, word_bytes(uint64_t{n_lists} * a.capacity)),
+                               t.writes(a.n_select, word_bytes(n_lists)),
+                               t.reads(a.flags, word_bytes(rows)),
+                               t.reads(a.n_pages, word_bytes(a.n_kv_heads)),
+                               a.capacity,
+                               a.n_heads,
+                               a.n_kv_heads,
+                               a.scale,
+                               static_cast<uint>(a.agg),
+                               a.budget,
+                               a.candidate_flags,
+                               a.n_sink_pages};
+  return dispatch(Kernel::kPageSelect, push, t, {n_lists});
+}
+
+Status page_stamp(OpContext&, const PageStampArgs& a) { return stamp_pages(a, nullptr); }
+
+Status page_stamp_at(const PageStampAtArgs& a) { return stamp_pages(a.op, a.state); }
+
+}  // namespace weir::vulkan

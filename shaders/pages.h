@@ -1,0 +1,123 @@
+// What the host and the shaders of pages, of a step's end and of its logits both know; shared.h says how.
+#ifndef WEIR_SHADERS_PAGES_H
+#define WEIR_SHADERS_PAGES_H
+
+#ifdef __cplusplus
+#include "shaders/attn.h"
+namespace weir::vulkan {
+#else
+#include "attn.h"
+#endif
+
+// Flags of a page, kPage* of lib/ops/ops.h.
+WEIR_SHARED uint kFlagKept = 4;
+WEIR_SHARED uint kFlagStays = 5;
+
+// The values of AccumulateRule.
+WEIR_SHARED uint kAccumulateSum = 0;
+WEIR_SHARED uint kAccumulateGroup = 1;
+WEIR_SHARED uint kAccumulateLayer = 2;
+
+// score [n_kv_heads, capacity] from weight [n_heads, capacity]; with mark one more at the least score of a full table.
+struct PageAccumulatePush {
+  uvec2 weight, score, len, n_pages, flags, mark;
+  uint capacity, n_heads, n_kv_heads, rule;
+};
+
+// score [n_heads, capacity] = softmax(scale * score) over the rows in use.
+struct PageSoftmaxPush {
+  uvec2 score, n_pages;
+  uint capacity, n_heads, n_kv_heads;
+  float scale;
+};
+
+// Pages that a workgroup scores, each with a team.
+WEIR_SHARED uint kScorePages = kInvocations / kTeamLanes;
+
+// score [n_heads, capacity] from q [n_heads, head_dim] and digests of digest_words each, by slot or, without slots, by
+// row.
+struct PageScorePush {
+  uvec2 score, q, digests, slots, len, n_pages;
+  uint capacity, n_heads, n_kv_heads, head_dim, digest, digest_words;
+  float spread;
+};
+
+// The values of AggMode.
+WEIR_SHARED uint kAggSumProb = 0;
+WEIR_SHARED uint kAggMaxProb = 1;
+WEIR_SHARED uint kAggMeanRaw = 2;
+WEIR_SHARED uint kAggMaxRaw = 3;
+WEIR_SHARED uint kAggQHead = 4;
+WEIR_SHARED uint kAggMaxZ = 5;
+
+// PageSelectArgs.
+struct PageSelectPush {
+  uvec2 score, group_score, select, n_select, flags, n_pages;
+  uint capacity, n_heads, n_kv_heads;
+  float scale;
+  uint agg, budget, candidate_flags, n_sink_pages;
+};
+
+// PageStampArgs. With a state `now` is the step's.
+struct PageStampPush {
+  uvec2 weight, select, n_select, stamp, last_score, flags, n_pages, state;
+  uint capacity, n_heads, n_kv_heads, now, by_threshold, rank_all;
+  float r, alpha;
+};
+
+// Words of StepState. Numbers of 64 bits have the low word first.
+WEIR_SHARED uint kStateNextToken = 0;
+WEIR_SHARED uint kStateTokens = 1;
+WEIR_SHARED uint kStateEvicted = 2;
+WEIR_SHARED uint kStateEvictedBefore = 4;
+WEIR_SHARED uint kStateLate = 15;
+WEIR_SHARED uint kStateWords = 22;
+
+// best [2]: the largest key of a logit in the first word, and in the second the complement of the lowest id with it.
+struct BestLogitPush {
+  uvec2 best, logits;
+  uint vocab_size;
+};
+
+// The end of a step after the largest key is known.
+struct StepEndPush {
+  uvec2 best, counter, state, mailbox, logits;
+  uint vocab_size, commit;
+};
+
+// The most logits that are listed.
+WEIR_SHARED uint kMostTop = 1024;
+
+// candidates [n_parts, n, 2]: key and id of the n best logits of each part_rows, ascending by id. The last part may
+// have fewer rows.
+struct TopPartsPush {
+  uvec2 candidates, logits;
+  uint vocab_size, part_rows, n;
+};
+
+// ids and values [n]: the best of n_candidates, in descending order.
+struct TopLogitsPush {
+  uvec2 ids, values, candidates;
+  uint n_candidates, n;
+};
+
+// pool [n_words] of two bf16 each.
+struct FillNoisePush {
+  uvec2 pool;
+  uint n_words, seed_low, seed_high, part;
+};
+
+#ifdef __cplusplus
+static_assert(sizeof(PageAccumulatePush) == 64 && offsetof(PageAccumulatePush, rule) == 60);
+static_assert(sizeof(PageSoftmaxPush) == 32 && offsetof(PageSoftmaxPush, scale) == 28);
+static_assert(sizeof(PageScorePush) == 76 && offsetof(PageScorePush, spread) == 72);
+static_assert(sizeof(PageSelectPush) == 80 && offsetof(PageSelectPush, n_sink_pages) == 76);
+static_assert(sizeof(PageStampPush) == 96 && offsetof(PageStampPush, alpha) == 92);
+static_assert(sizeof(BestLogitPush) == 20 && offsetof(BestLogitPush, vocab_size) == 16);
+static_assert(sizeof(StepEndPush) == 48 && offsetof(StepEndPush, commit) == 44);
+static_assert(sizeof(TopPartsPush) == 28 && offsetof(TopPartsPush, n) == 24);
+static_assert(sizeof(TopLogitsPush) == 32 && offsetof(TopLogitsPush, n) == 28);
+static_assert(sizeof(FillNoisePush) == 24 && offsetof(FillNoisePush, part) == 20);
+}  // namespace weir::vulkan
+#endif
+#endif

@@ -1,0 +1,373 @@
+// vulkan: the kernels of a step that are no ops of the table, against plain definitions; on the CPU driver,
+// WEIR_TEST_VULKAN_DEVICE.
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "quant/half.h"
+#include "tests/cmocka_cpp.h"
+#include "vulkan/context.h"
+#include "vulkan/steps.h"
+
+namespace weir::vulkan {
+namespace {
+
+// Seeded random numbers (splitmix64), the same on every machine.
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+  uint32_t below(uint32_t n) {
+    uint64_t z = state_ += 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return static_cast<uint32_t>((z ^ (z >> 31)) % n);
+  }
+  float between(float low, float high) { return low + (high - low) * static_cast<float>(below(1u << 24)) * 0x1p-24f; }
+
+ private:
+  uint64_t state_;
+};
+
+Context& open_context() {
+  Context& c = context();
+  if (c.is_open) return c;
+  DeviceTraits devices[kMostDevices];
+  uint32_t n = 0, which = 0;
+  assert_true(open_instance(kLoader, c.device).ok());
+  assert_true(list_devices(c.device, devices, n).ok());
+  if (!choose_device(devices, n, std::getenv("WEIR_TEST_VULKAN_DEVICE"), which).ok()) fail_msg("%s", last_error_text());
+  if (!c.open(which).ok()) fail_msg("%s", last_error_text());
+  return c;
+}
+
+void check(Status status) {
+  if (!status.ok()) fail_msg("%s", last_error_text());
+}
+
+// An array in device memory of its own.
+template <class T>
+class Array {
+ public:
+  explicit Array(const std::vector<T>& values) : n_(values.size()) {
+    check(context().memory.allocate(context().device, std::max<size_t>(bytes(), 1), &data_));
+    set(values);
+  }
+  explicit Array(size_t n, T value = {}) : Array(std::vector<T>(n, value)) {}
+  Array(const Array&) = delete;
+  Array& operator=(const Array&) = delete;
+  ~Array() { check(context().memory.release(context().device, data_)); }
+  T* data() const { return static_cast<T*>(data_); }
+  void set(const std::vector<T>& values) {
+    check(context().copy_in(data_, values.data(), bytes()));
+    check(context().recorder.wait(context().device));
+  }
+  std::vector<T> get() const {
+    std::vector<T> values(n_);
+    check(context().copy_out(values.data(), data_, bytes()));
+    check(context().recorder.wait(context().device));
+    return values;
+  }
+
+ private:
+  size_t bytes() const { return n_ * sizeof(T); }
+  size_t n_;
+  void* data_ = nullptr;
+};
+
+// --- pages -----------------------------------------------------------------------------------------------------------
+
+void page_softmax__is_the_softmax_of_the_rows_in_use(void**) {
+  open_context();
+  constexpr uint32_t kCapacity = 700, kHeads = 6;
+  for (const float scale : {1.0f, 0.088f, 30.0f}) {
+    Random random(3);
+    const std::vector<uint32_t> n_pages = {1, 9, 700};
+    std::vector<float> host(size_t{kHeads} * kCapacity);
+    for (float& x : host) x = random.between(-9.0f, 9.0f);
+    host[kCapacity * 2 + 8] = -INFINITY;  // an open page without a digest
+    host[kCapacity * 5 + 300] = NAN;
+    const Array<float> score(host);
+    const Array<uint32_t> pages(n_pages);
+    check(page_softmax({score.data(), pages.data(), kCapacity, kHeads, 3, scale}));
+    const std::vector<float> got = score.get();
+    for (uint32_t head = 0; head < kHeads; ++head) {
+      const float* const x = &host[size_t{head} * kCapacity];
+      const uint32_t n = n_pages[head / 2];
+      float high = -INFINITY;
+      for (uint32_t p = 0; p < n; ++p) high = std::fmax(high, scale * x[p]);
+      const auto share = [&](uint32_t p) { return std::exp(double{scale * x[p] - high}); };
+      double sum = 0.0;
+      for (uint32_t p = 0; p < n; ++p) sum += share(p);
+      for (uint32_t p = 0; p < kCapacity; ++p) {
+        const float y = got[size_t{head} * kCapacity + p];
+        if (p >= n) {
+          assert_memory_equal(&y, &x[p], sizeof(y));
+        } else if (head == 5) {
+          assert_true(std::isnan(y));
+        } else {
+          const double want = share(p) / sum;
+          assert_true(std::fabs(double{y} - want) <= 1e-5 * want + 1e-30);
+        }
+      }
+    }
+  }
+}
+
+struct Stamps {
+  std::vector<uint32_t> stamp;
+  std::vector<float> score;
+};
+
+// The example of a stamp's arguments, on the device in the step of `state` or, without, by the reference.
+Stamps stamp_pages(const PageStampArgs& rules, uint32_t group, bool listed, const StepState* state) {
+  constexpr uint32_t kStreams = 3, kCapacity = 1500;
+  Random random(group + 7);
+  const std::vector<uint32_t> n_pages = {1500, 1, 333};
+  std::vector<float> weight(size_t{kStreams} * group * kCapacity);
+  for (float& w : weight) w = static_cast<float>(random.below(97)) / 97.0f;
+  std::vector<uint32_t> flags(kStreams * kCapacity), select(flags.size(), UINT32_MAX), n_select(kStreams, 0);
+  for (uint32_t& f : flags) f = random.below(5) == 0 ? uint32_t{kPagePinned} : 0u;
+  for (uint32_t s = 0; s < kStreams; ++s) {
+    for (uint32_t row = 0; row < n_pages[s]; ++row)
+      if (random.below(3) != 0) select[s * kCapacity + n_select[s]++] = row;
+  }
+  Stamps out = {std::vector<uint32_t>(flags.size(), 5), std::vector<float>(flags.size(), -1.0f)};
+  PageStampArgs a = rules;
+  a.capacity = kCapacity;
+  a.n_heads = kStreams * group;
+  a.n_kv_heads = kStreams;
+  if (state == nullptr) {
+    a.weight = weight.data(), a.flags = flags.data(), a.n_pages = n_pages.data();
+    if (listed) a.select = select.data(), a.n_select = n_select.data();
+    a.stamp = out.stamp.data(), a.last_score = out.score.data();
+    OpContext cx;
+    check(ref::page_stamp(cx, a));
+    return out;
+  }
+  const Array<float> weights(weight), scores(out.score);
+  const Array<uint32_t> flag(flags), pages(n_pages), list(select), n_list(n_select), stamps(out.stamp);
+  const Array<StepState> at(std::vector<StepState>{*state});
+  a.weight = weights.data(), a.flags = flag.data(), a.n_pages = pages.data();
+  if (listed) a.select = list.data(), a.n_select = n_list.data();
+  a.stamp = stamps.data(), a.last_score = scores.data();
+  check(page_stamp_at({a, at.data()}));
+  return {stamps.get(), scores.get()};
+}
+
+void page_stamp_at__stamps_with_the_state_s_token(void**) {
+  open_context();
+  for (const StampRule rule : {StampRule::kTopR, StampRule::kAlpha}) {
+    for (const uint32_t group : {1u, 3u, 8u}) {
+      for (const bool listed : {false, true}) {
+        PageStampArgs a = {};
+        a.rule = rule;
+        a.rank_all = group == 3;
+        a.r = 0.3f;
+        a.alpha = 0.9f;
+        a.now = 4242;
+        StepState state = {};
+        state.n_tokens = 4241;
+        const Stamps want = stamp_pages(a, group, listed, nullptr);
+        a.now = 1;  // not read
+        const Stamps got = stamp_pages(a, group, listed, &state);
+        assert_true(got.stamp == want.stamp && got.score == want.score);
+        state.is_late = 1;
+        const Stamps late = stamp_pages(a, group, listed, &state);
+        assert_true(std::all_of(late.stamp.begin(), late.stamp.end(), [](uint32_t x) { return x == 5; }));
+        assert_true(std::all_of(late.score.begin(), late.score.end(), [](float x) { return x == -1.0f; }));
+      }
+    }
+  }
+}
+
+// --- the end of a step -----------------------------------------------------------------------------------------------
+
+// All NaN with n_values 0, all -inf with 1; the largest are zeros of both signs below 1000, and hardly any equal with
+// more. One in nine is NaN.
+std::vector<float> odd_logits(uint32_t n, uint32_t n_values, uint64_t seed) {
+  Random random(seed);
+  std::vector<float> logits(n, n_values == 0 ? NAN : -INFINITY);
+  for (float& x : logits) {
+    const uint32_t odd = random.below(9), value = random.below(std::max(n_values, 1u));
+    if (n_values > 1) x = n_values < 1000 ? -static_cast<float>(value) : static_cast<float>(value) - 1e6f;
+    if (n_values > 1 && n_values < 1000 && odd == 1) x = 0.0f;
+    if (odd == 0) x = NAN;
+  }
+  return logits;
+}
+
+int32_t argmax(const std::vector<float>& logits) {
+  int32_t best = -1;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (!std::isnan(logits[i]) && (best < 0 || logits[i] > logits[static_cast<size_t>(best)]))
+      best = static_cast<int32_t>(i);
+  }
+  return best;
+}
+
+StepState some_state() {
+  StepState s = {};
+  s.next_token = 77;
+  s.n_tokens = 1000;
+  s.pages_evicted = (uint64_t{5} << 32) + 11;
+  s.pages_evicted_before = (uint64_t{4} << 32) + 10;
+  s.prompt_pages_evicted = 3;
+  s.pages_resident = 12;
+  s.pages_resident_max = 13;
+  s.pages_attended = 14;
+  s.n_without_room = 15;
+  s.pages_cold = 16;
+  s.pages_lost = 17;
+  s.pages_recalled = (uint64_t{1} << 40) + 18;
+  return s;
+}
+
+struct StepEnd {
+  explicit StepEnd(const std::vector<float>& values, const StepState& from)
+      : logits(values), state(std::vector<StepState>{from}), mailbox(1), best(1), counter(1) {}
+  StepEndArgs args(uint32_t vocab_size, bool commit) const {
+    StepEndArgs a = {};
+    a.logits = logits.data(), a.vocab_size = vocab_size, a.commit = commit;
+    a.state = state.data(), a.mailbox = mailbox.data(), a.best = best.data(), a.counter = counter.data();
+    return a;
+  }
+  void check_zeros() const {
+    assert_int_equal(best.get()[0], 0);
+    assert_int_equal(counter.get()[0], 0);
+  }
+  Array<float> logits;
+  Array<StepState> state, mailbox;
+  Array<unsigned long long> best;
+  Array<uint32_t> counter;
+};
+
+void step_end__finds_the_token_and_commits(void**) {
+  open_context();
+  for (const uint32_t vocab_size : {1u, 7u, 255u, 257u, 32000u, 151936u}) {
+    for (const uint32_t n_values : {0u, 1u, 3u, 50u, 1u << 21}) {
+      for (uint32_t flags = 0; flags < 4; ++flags) {
+        if (flags != 1 && vocab_size > 300 && n_values != 50) continue;
+        const bool commit = (flags & 1) != 0, late = (flags & 2) != 0;
+        const std::vector<float> logits = odd_logits(vocab_size, n_values, vocab_size + n_values + flags);
+        StepState want = some_state();
+        want.is_late = late ? 1 : 0;
+        const StepEnd end(logits, want);
+        check(step_end(end.args(vocab_size, commit)));
+        want.next_token = argmax(logits);
+        want.n_tokens += commit && !late ? 1 : 0;
+        want.pages_evicted_before = want.pages_evicted;
+        const StepState got = end.state.get()[0], seen = end.mailbox.get()[0];
+        assert_int_equal(got.next_token, want.next_token);
+        assert_memory_equal(&got, &want, sizeof(got));
+        assert_memory_equal(&seen, &want, sizeof(seen));
+        end.check_zeros();
+      }
+    }
+  }
+}
+
+// The same work again and again: the state says which step it is.
+void step_end__recorded_once(void**) {
+  Context& c = open_context();
+  std::vector<float> logits(5000, 0.0f);
+  logits[4321] = 1.0f;
+  StepEnd end(logits, some_state());
+  Recorded work;
+  Status status = c.recorder.begin_recording(c.device, 0, work);
+  if (status.ok()) status = step_end(end.args(5000, true));
+  if (status.ok()) status = c.recorder.end_recording(c.device);
+  check(status);
+  for (uint32_t step = 1; step <= 3; ++step) {
+    check(c.recorder.launch(c.device, work));
+    check(c.recorder.wait(c.device));
+    assert_int_equal(end.mailbox.get()[0].n_tokens, 1000 + step);
+    assert_int_equal(end.mailbox.get()[0].next_token, 4321);
+    end.check_zeros();
+  }
+  logits[4000] = 9.0f;
+  end.logits.set(logits);
+  check(c.recorder.launch(c.device, work));
+  check(c.recorder.wait(c.device));
+  assert_int_equal(end.mailbox.get()[0].next_token, 4000);
+  c.recorder.destroy(c.device, work);
+}
+
+void top_logits__lists_the_best_in_order(void**) {
+  open_context();
+  const Array<std::byte> scratch(top_logits_scratch_bytes());
+  const Array<uint32_t> counter(1);
+  for (const uint32_t vocab_size : {1u, 2u, 300u, 1024u, 32000u, 151936u, 300000u}) {
+    for (const uint32_t n_values : {0u, 3u, 1000u, 1u << 21}) {
+      const std::vector<float> logits = odd_logits(vocab_size, n_values, vocab_size + n_values);
+      const auto value = [&](int32_t id) {
+        const float x = logits[static_cast<size_t>(id)];
+        return std::isnan(x) ? -INFINITY : x;
+      };
+      std::vector<int32_t> order(vocab_size);
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(), [&](int32_t x, int32_t y) { return value(x) > value(y); });
+      const Array<float> device(logits);
+      for (const uint32_t n : {1u, 2u, 40u, 65u, 1000u, 1024u}) {
+        if (n > vocab_size) continue;
+        const Array<int32_t> ids(n + 1, -7);
+        const Array<float> values(n + 1, -7.0f);
+        check(top_logits({device.data(), vocab_size, n, ids.data(), values.data(), scratch.data(), counter.data()}));
+        const std::vector<int32_t> got = ids.get();
+        const std::vector<float> got_values = values.get();
+        for (uint32_t i = 0; i < n; ++i) {
+          assert_int_equal(got[i], order[i]);
+          assert_true(got_values[i] == value(order[i]));
+        }
+        assert_true(got[n] == -7 && got_values[n] == -7.0f);
+        assert_int_equal(counter.get()[0], 0);
+      }
+      assert_int_equal(top_logits({device.data(), vocab_size, 0, nullptr, nullptr, scratch.data(), nullptr}).code(),
+                       WEIR_ERR_INTERNAL);
+    }
+  }
+}
+
+// --- benchmarks ------------------------------------------------------------------------------------------------------
+
+void fill_noise__is_uniform_and_follows_the_seed(void**) {
+  open_context();
+  constexpr uint32_t n = 3'000'000;
+  const auto noise = [&](uint64_t seed, uint32_t n_elements) {
+    const Array<uint16_t> pool(n, 0x7FC0);
+    check(fill_noise({pool.data(), n_elements, seed}));
+    return pool.get();
+  };
+  const std::vector<uint16_t> one = noise(1, n), other = noise(uint64_t{1} << 32 | 1, n), again = noise(1, 1000);
+  double sum = 0.0, square = 0.0;
+  uint32_t n_same = 0;
+  for (uint32_t i = 0; i < n; ++i) {
+    const float x = bf16_to_f32(one[i]);
+    assert_true(x >= -1.0f && x < 1.0f);
+    sum += double{x};
+    square += double{x} * double{x};
+    n_same += one[i] == other[i] ? 1 : 0;
+  }
+  assert_true(std::fabs(sum / n) < 0.003 && std::fabs(square / n - 1.0 / 3.0) < 0.005);
+  assert_true(n_same < n / 50);
+  assert_true(std::equal(again.begin(), again.begin() + 1000, one.begin()));
+  assert_true(std::all_of(again.begin() + 1000, again.end(), [](uint16_t x) { return x == 0x7FC0; }));
+}
+
+}  // namespace
+}  // namespace weir::vulkan
+
+int main() {
+  using namespace weir::vulkan;
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(page_softmax__is_the_softmax_of_the_rows_in_use),
+      cmocka_unit_test(page_stamp_at__stamps_with_the_state_s_token),
+      cmocka_unit_test(step_end__finds_the_token_and_commits),
+      cmocka_unit_test(step_end__recorded_once),
+      cmocka_unit_test(top_logits__lists_the_best_in_order),
+      cmocka_unit_test(fill_noise__is_uniform_and_follows_the_seed),
+  };
+  return cmocka_run_group_tests_name("vulkan_step_kernels", tests, nullptr, nullptr);
+}
