@@ -9,9 +9,17 @@ namespace weir::vulkan {
 namespace {
 
 VictimRules victim_rules(const StepRules& r) {
-  return {static_cast<uint>(r.victim), r.front_rows,         r.window_tokens, r.protect.pages,
-          r.protect.share,             r.decode_pages,       r.all_pages,     r.whole_prompt_pages,
-          r.recent_tokens,             r.per_step ? 1u : 0u, r.seed};
+  return {static_cast<uint>(r.victim),
+          r.front_rows,
+          r.window_tokens,
+          r.protect.pages,
+          r.protect.share,
+          r.decode_pages,
+          r.all_pages,
+          r.whole_prompt_pages,
+          r.recent_tokens,
+          r.per_step ? 1u : 0u,
+          r.seed};
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ bool ends_by(TablesAt t, Stream s, uint row, uint more, uint limit) {
     return (carry[0] | carry[1]) == 0u && end <= limit;
 }
 
-// ------------------------------------------------------------------------------------------------------- keys of scores
+// ---------------------------------------------------------------------------------------------------- keys of scores
 
 // A key in the order of the scores, from their bits. Both zeros have one key; NaN counts as -inf.
 uint score_without_nan(uint bits) { return (bits & 0x7FFFFFFFu) > 0x7F800000u ? 0xFF800000u : bits; }
