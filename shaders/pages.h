@@ -4,9 +4,11 @@
 
 #ifdef __cplusplus
 #include "shaders/attn.h"
+#include "shaders/step_state.h"
 namespace weir::vulkan {
 #else
 #include "attn.h"
+#include "step_state.h"
 #endif
 
 // Flags of a page, kPage* of lib/ops/ops.h.
@@ -64,14 +66,6 @@ struct PageStampPush {
   uint capacity, n_heads, n_kv_heads, now, by_threshold, rank_all;
   float r, alpha;
 };
-
-// Words of StepState. Numbers of 64 bits have the low word first.
-WEIR_SHARED uint kStateNextToken = 0;
-WEIR_SHARED uint kStateTokens = 1;
-WEIR_SHARED uint kStateEvicted = 2;
-WEIR_SHARED uint kStateEvictedBefore = 4;
-WEIR_SHARED uint kStateLate = 15;
-WEIR_SHARED uint kStateWords = 22;
 
 // best [2]: the largest key of a logit in the first word, and in the second the complement of the lowest id with it.
 struct BestLogitPush {

@@ -4,11 +4,11 @@
 #define WEIR_SHADERS_STEP_H
 #include "attn.h"
 #include "shared.h"
+#include "step_state.h"
 
 #ifdef __cplusplus
 #include "kv/kv_cache.h"
 #include "kv/page_events.h"
-#include "kv/step_state.h"
 #include "ops/step_rules.h"
 namespace weir::vulkan {
 #endif
@@ -23,16 +23,6 @@ struct TablesAt {
   uvec2 slots, first_pos, len, flags, stamp, last_score, prompt_score, n_pages, append_row, free_slots, n_resident;
   uvec2 row_begin, slot_begin, window;
 };
-
-// StepState: words of each number; those of 64 bits have the low one first.
-WEIR_SHARED uint kStateNTokens = 1;
-WEIR_SHARED uint kStateEvicted = 2;
-WEIR_SHARED uint kStateEvictedBefore = 4;
-WEIR_SHARED uint kStatePromptEvicted = 6;
-WEIR_SHARED uint kStateResident = 8;
-WEIR_SHARED uint kStateResidentMax = 10;
-WEIR_SHARED uint kStateAttended = 12;
-WEIR_SHARED uint kStateWithoutRoom = 14;
 
 // PageEvent: words of an event and of its numbers.
 WEIR_SHARED uint kEventWords = 8;
@@ -72,19 +62,8 @@ struct StepBeginPush {
 };
 
 #ifdef __cplusplus
-constexpr size_t word_at(uint word) { return word * sizeof(uint32_t); }
 static_assert(kPageRows == kPageTokens && kFlagPrompt == kPagePrompt && kFlagsStay == kPageStays);
 static_assert(sizeof(TablesAt) == kTableAddresses * sizeof(uvec2) && offsetof(TablesAt, window) == 104);
-
-static_assert(offsetof(StepState, n_tokens) == word_at(kStateNTokens));
-static_assert(offsetof(StepState, pages_evicted) == word_at(kStateEvicted));
-static_assert(offsetof(StepState, pages_evicted_before) == word_at(kStateEvictedBefore));
-static_assert(offsetof(StepState, prompt_pages_evicted) == word_at(kStatePromptEvicted));
-static_assert(offsetof(StepState, pages_resident) == word_at(kStateResident));
-static_assert(offsetof(StepState, pages_resident_max) == word_at(kStateResidentMax));
-static_assert(offsetof(StepState, pages_attended) == word_at(kStateAttended));
-static_assert(offsetof(StepState, n_without_room) == word_at(kStateWithoutRoom));
-static_assert(sizeof(StepState::pages_evicted) == word_at(2) && sizeof(StepState::n_without_room) == word_at(1));
 
 static_assert(sizeof(PageEvent) == word_at(kEventWords) && offsetof(PageEvent, index) == word_at(kEventIndex));
 static_assert(offsetof(PageEvent, layer) == word_at(kEventLayer));

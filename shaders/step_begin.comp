@@ -207,7 +207,7 @@ void add_up() {
 void main() {
     if (gl_LocalInvocationIndex == 0u) n_evicted = n_prompt_evicted = n_slid = n_opened = 0u;
     barrier();
-    const uint pos = SharedCells(p.a.state).v[kStateNTokens];
+    const uint pos = SharedCells(p.a.state).v[kStateTokens];
     const Room room = Room(pos, pos % kPageRows == 0u ? 1u : 0u);
     fill_rotation(pos, p.a.cos_sin, gl_WorkGroupID.x * kInvocations + gl_LocalInvocationIndex,
                   gl_NumWorkGroups.x * kInvocations);

@@ -1,6 +1,5 @@
 // The end of a step and its logits; noise for benchmarks.
 #include <algorithm>
-#include <cstddef>
 
 #include "vulkan/context.h"
 #include "vulkan/ops_sizes.h"
@@ -9,12 +8,6 @@
 namespace weir::vulkan {
 namespace {
 
-constexpr uint word_of(size_t offset) { return static_cast<uint>(offset / sizeof(uint32_t)); }
-static_assert(word_of(offsetof(StepState, next_token)) == kStateNextToken &&
-              word_of(offsetof(StepState, n_tokens)) == kStateTokens &&
-              word_of(offsetof(StepState, pages_evicted)) == kStateEvicted &&
-              word_of(offsetof(StepState, pages_evicted_before)) == kStateEvictedBefore &&
-              word_of(offsetof(StepState, is_late)) == kStateLate && word_of(sizeof(StepState)) == kStateWords);
 static_assert(kMostTop == kMostTopLogits);
 
 // Enough to read the logits of a large vocabulary at once.

@@ -11,6 +11,4 @@ namespace weir::vulkan {
 // As words in memory the low one comes first.
 void turns_of(std::span<const double> radians, uint64_t* out);
 
-uint64_t top_logits_scratch_bytes();
-
 }  // namespace weir::vulkan
