@@ -7,7 +7,6 @@ namespace weir::vulkan {
 WEIR_MISSING(step_end, StepEndArgs)
 WEIR_MISSING(page_stamp_at, PageStampAtArgs)
 WEIR_MISSING(page_softmax, PageSoftmaxArgs)
-WEIR_MISSING(attn_prefill, AttnPagedArgs)
 WEIR_MISSING(page_recall, PageRecallArgs)
 WEIR_MISSING(top_logits, TopLogitsArgs)
 WEIR_MISSING(spoil_lost, SpoilLostArgs)
