@@ -1,4 +1,5 @@
 // The module's entry point: the table that the library gets. Every call holds the context's mutex.
+#include <algorithm>
 #include <cstdio>
 
 #include "core/clock.h"
@@ -143,7 +144,9 @@ Status copy_rate(void* from, void* to, uint64_t bytes, double* rate) {
   });
 }
 
-uint64_t scratch_bytes(const OpShapes& shapes) { return experts_scratch_bytes(shapes); }
+uint64_t scratch_bytes(const OpShapes& shapes) {
+  return std::max(experts_scratch_bytes(shapes), attn_scratch_bytes(shapes));
+}
 const char* target() { return context().target; }
 
 template <class Args, Status (*op)(OpContext&, const Args&)>

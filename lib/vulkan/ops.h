@@ -16,6 +16,7 @@ const OpTable& op_table();
 Status gated_matmul(const MatmulPart& part, const float* x, const float* gates, uint32_t n_tok);
 
 uint64_t experts_scratch_bytes(const OpShapes& shapes);
+uint64_t attn_scratch_bytes(const OpShapes& shapes);
 
 // Whether the kernels can compute with this matrix; the message says why not.
 Status check_weight(const Weight& w);

@@ -4,7 +4,6 @@ namespace weir::vulkan {
 
 #define WEIR_MISSING(name, Args) \
   Status name(const Args&) { return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: there is no " #name); }
-WEIR_MISSING(attn_prefill, AttnPagedArgs)
 WEIR_MISSING(page_recall, PageRecallArgs)
 WEIR_MISSING(spoil_lost, SpoilLostArgs)
 WEIR_MISSING(mark_resident, MarkResidentArgs)

@@ -24,6 +24,19 @@ float exp_near(float x) {
     return p * uintBitsToFloat(uint(int(n) + 127) << 23);
 }
 
+// ln of a positive normal number within 2 units in the last place: the built-in one may have an absolute error.
+float log_near(float x) {
+    const int n = int((floatBitsToUint(x) - 0x3F3504F3u) >> 23) - (floatBitsToUint(x) < 0x3F3504F3u ? 512 : 0);
+    const float m = uintBitsToFloat(floatBitsToUint(x) - (uint(n) << 23));  // from sqrt(1/2) to sqrt(2)
+    const float s = (m - 1.0) / (m + 1.0), z = s * s;
+    precise float p = 0.222222222;  // 2 atanh(s): terms beyond are below 1e-9
+    p = fma(p, z, 0.285714286);
+    p = fma(p, z, 0.4);
+    p = fma(p, z, 0.666666667);
+    p = fma(p * z, s, 2.0 * s);
+    return fma(float(n), 0.693147181, p);
+}
+
 float sigmoid(float x) { return 1.0 / (1.0 + exp_near(-x)); }
 
 // tanh within 2e-7 of itself.

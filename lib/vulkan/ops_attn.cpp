@@ -1,0 +1,178 @@
+// Attention over KV pages. Many rows pass over all pages at once; a single row is attended in units of pages, which are
+// merged afterwards.
+#include "core/memory.h"
+#include "shaders/attn.h"
+#include "vulkan/kv_ranges.h"
+#include "vulkan/ops.h"
+#include "vulkan/ops_sizes.h"
+#include "vulkan/steps.h"
+
+namespace weir::vulkan {
+namespace {
+
+constexpr uint64_t kPairs = 64;  // rows of one head that a workgroup takes: shaders/attn_paged.comp
+
+// Vectors of 4 channels for each of a team's lanes.
+uint32_t vectors_of(uint32_t head_dim) { return std::bit_ceil((head_dim + 31) / 32); }
+
+// What the units of a row leave, in scratch memory.
+struct Units {
+  float* result;     // [n_units, n_heads, head_dim]
+  float* high;       // [n_units, n_heads]
+  float* sum;        // the same
+  float* page_high;  // [n_heads, capacity]
+  uint64_t n;        // the most units
+  uint64_t bytes;
+};
+
+Units lay_out(std::byte* base, uint64_t n_heads, uint64_t head_dim, uint64_t capacity) {
+  Units u = {};
+  uint64_t at = 0;
+  const auto take = [&](uint64_t n) {
+    std::byte* const p = base + at;
+    at = align_up(at + float_bytes(n), Memory::kAlignment);
+    return reinterpret_cast<float*>(p);
+  };
+  u.n = (capacity + kSplitPages - 1) / kSplitPages;
+  u.result = take(u.n * n_heads * head_dim);
+  u.high = take(u.n * n_heads);
+  u.sum = take(u.n * n_heads);
+  u.page_high = take(n_heads * capacity);
+  u.bytes = at;
+  return u;
+}
+
+uint32_t lists_of(const AttnPagedArgs& a) {
+  return a.select != nullptr && a.list_per_head ? a.n_heads : a.kv.n_kv_heads;
+}
+
+// What both ways share: all but the results.
+AttnArgs arguments_of(const AttnPagedArgs& a, Touches& t) {
+  const uint64_t n_lists = lists_of(a), rows = float_bytes(uint64_t{a.n_tok} * a.n_heads * a.kv.head_dim);
+  AttnArgs push = {};
+  push.q = t.reads(a.q, rows);
+  push.q_sink = t.reads(a.q_sink, rows);
+  push.pool = t.reads(a.kv.pool, bytes_from(a.kv.pool));
+  push.slots = t.reads(a.kv.slots, row_bytes(a.kv));
+  push.first_pos = t.reads(a.kv.first_pos, row_bytes(a.kv));
+  push.len = t.reads(a.kv.len, row_bytes(a.kv));
+  push.n_pages = t.reads(a.kv.n_pages, stream_bytes(a.kv));
+  push.select = t.reads(a.select, n_lists * a.kv.capacity * sizeof(uint32_t));
+  push.n_select = t.reads(a.n_select, n_lists * sizeof(uint32_t));
+  push.head_windows = t.reads(a.head_windows, stream_bytes(a.kv));
+  push.n_tok = a.n_tok;
+  push.n_heads = a.n_heads;
+  push.n_kv_heads = a.kv.n_kv_heads;
+  push.n_lists = lists_of(a);
+  push.head_dim = a.kv.head_dim;
+  push.capacity = a.kv.capacity;
+  push.pos = a.pos;
+  push.n_sink_pages = a.n_sink_pages;
+  push.n_sink = a.n_sink;
+  push.window = a.window;
+  push.head_sinks = a.head_sinks;
+  push.scale = a.scale;
+  push.soft_cap = a.soft_cap;
+  return push;
+}
+
+Status dispatch_tiles(const AttnPagedArgs& a, const AttnArgs& push, const Touches& t, uint64_t n_units) {
+  const uint64_t pairs = uint64_t{a.n_tok} * (a.n_heads / push.n_lists),
+                 tiles = (pairs + kPairs - 1) / kPairs * n_units;
+  if (tiles > kMostGroups || push.n_lists > kMostGroups)
+    return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: attention of %u rows of %u heads over %u pages", a.n_tok, a.n_heads,
+                a.kv.capacity);
+  return context().dispatch(Kernel::kAttnPaged, WeightType::kF32, vectors_of(a.kv.head_dim), push, t,
+                            {static_cast<uint32_t>(tiles), push.n_lists});
+}
+
+// All pages, or those of one part.
+Status attend_whole(const AttnPagedArgs& a) {
+  const uint64_t n = uint64_t{a.n_tok} * a.n_heads;
+  const bool ends = a.carry == nullptr || a.carry->last;
+  Touches t;
+  AttnArgs push = arguments_of(a, t);
+  push.result = t.writes(a.out, float_bytes(n * a.kv.head_dim));
+  if (ends) push.lse = t.writes(a.lse, float_bytes(n));
+  if (ends) push.sinks = t.reads(a.sinks, float_bytes(a.n_heads));
+  if (a.carry != nullptr) {
+    push.high = t.writes(a.carry->high, float_bytes(n));
+    push.sum = t.writes(a.carry->sum, float_bytes(n));
+    push.continues = a.carry->first ? 0 : 1;
+    push.stays = ends ? 0 : 1;
+  }
+  return dispatch_tiles(a, push, t, 1);
+}
+
+// One row.
+Status attend_units(OpContext& cx, const AttnPagedArgs& a) {
+  const uint32_t n_heads = a.n_heads, d = a.kv.head_dim;
+  const Units u = lay_out(cx.scratch, n_heads, d, a.kv.capacity);
+  if (u.bytes > cx.scratch_bytes) return fail(WEIR_ERR_INTERNAL, "Vulkan: attention: too little scratch memory");
+  const uint64_t results = float_bytes(u.n * n_heads * d), sums = float_bytes(u.n * n_heads),
+                 masses = float_bytes(uint64_t{n_heads} * a.kv.capacity);
+  Touches units;
+  AttnArgs push = arguments_of(a, units);
+  push.result = units.writes(u.result, results);
+  push.high = units.writes(u.high, sums);
+  push.sum = units.writes(u.sum, sums);
+  push.page_mass = units.writes(a.page_mass, masses);
+  if (a.page_mass != nullptr) push.page_high = units.writes(u.page_high, masses);
+  push.in_units = 1;
+  WEIR_TRY(dispatch_tiles(a, push, units, u.n));
+  Touches t;
+  AttnMergePush merge = {};
+  merge.result = t.writes(a.out, float_bytes(uint64_t{n_heads} * d));
+  merge.lse = t.writes(a.lse, float_bytes(n_heads));
+  merge.page_mass = t.writes(a.page_mass, masses);
+  merge.sinks = t.reads(a.sinks, float_bytes(n_heads));
+  merge.n_listed = t.reads(a.select != nullptr ? a.n_select : a.kv.n_pages, lists_of(a) * sizeof(uint32_t));
+  merge.unit_results = t.reads(u.result, results);
+  merge.high = t.reads(u.high, sums);
+  merge.sum = t.reads(u.sum, sums);
+  merge.page_high = t.reads(u.page_high, masses);
+  merge.n_heads = n_heads;
+  merge.n_lists = lists_of(a);
+  merge.head_dim = d;
+  merge.capacity = a.kv.capacity;
+  return context().dispatch(Kernel::kAttnMerge, WeightType::kF32, 1, merge, t, {n_heads});
+}
+
+// The last row alone, which has the masses.
+AttnPagedArgs last_row_of(const AttnPagedArgs& a) {
+  AttnPagedArgs last = a;
+  const uint64_t before = a.n_tok - 1, heads = before * a.n_heads, elements = heads * a.kv.head_dim;
+  last.n_tok = 1;
+  last.pos += a.n_tok - 1;
+  last.out += elements;
+  last.q += elements;
+  if (a.q_sink != nullptr) last.q_sink += elements;
+  if (a.lse != nullptr) last.lse += heads;
+  return last;
+}
+
+Status check_attention(const AttnPagedArgs& a) {
+  WEIR_TRY(check_pages(a.kv, a.n_heads));
+  if (a.carry == nullptr || (a.select == nullptr && a.page_mass == nullptr)) return {};
+  return fail(WEIR_ERR_INTERNAL, "Vulkan: attention in parts with lists or masses");
+}
+
+}  // namespace
+
+uint64_t attn_scratch_bytes(const OpShapes& s) { return lay_out(nullptr, s.n_heads, s.head_dim, s.max_pages).bytes; }
+
+Status attn_prefill(const AttnPagedArgs& a) {
+  WEIR_TRY(check_attention(a));
+  if (a.page_mass != nullptr) return fail(WEIR_ERR_INTERNAL, "Vulkan: a prompt's attention with masses");
+  return a.n_tok == 0 ? Status() : attend_whole(a);
+}
+
+Status attn_paged(OpContext& cx, const AttnPagedArgs& a) {
+  WEIR_TRY(check_attention(a));
+  if (a.n_tok == 0) return {};
+  if (a.n_tok == 1 && a.carry == nullptr) return attend_units(cx, a);
+  WEIR_TRY(attend_whole(a));
+  return a.page_mass == nullptr ? Status() : attend_units(cx, last_row_of(a));
+}
+
+}  // namespace weir::vulkan
