@@ -277,7 +277,7 @@ void tile_weights(Job j, uint first_listed, uint end) {
         const uint listed = first_listed + lane() / 2u;
         if (!is_null(A.page_mass) && lane() % 2u == 0u && listed < end && head < A.heads_per_list)
             SharedFloats(A.page_mass).v[(j.first_head + head) * A.capacity + listed] =
-                page == 0.0 ? kUnseen : most + log(page);
+                page == 0.0 ? kUnseen : most + log_near(page);
     }
     barrier();  // every lane has read head_high
     if (works && lane() == 0u) {
@@ -372,7 +372,7 @@ void finish_list(Job j, uint list) {
         }
         if (!nothing && !is_null(A.sinks)) sum += exp_near(sink - high);
         for (uint i = 0u; i < j.n_active; ++i) part_weight[me * kMostSplits + i] /= nothing ? 1.0 : sum;
-        head_high[me] = nothing ? kUnseen : high + log(sum);
+        head_high[me] = nothing ? kUnseen : high + log_near(sum);
         if (!is_null(A.lse)) Floats(A.lse).v[first_head + me] = head_high[me];
     }
     barrier();

@@ -48,34 +48,6 @@ vec2 add_pairs(vec2 a, vec2 b) {
     return vec2(high, low);
 }
 
-// 2 artanh(s) for s in 0 .. 1/3 and -1/5 .. 0.
-float twice_artanh(float s) {
-    const float z = s * s;
-    precise float p = 0.0666666667;
-    p = fma(p, z, 0.0769230769);
-    p = fma(p, z, 0.0909090909);
-    p = fma(p, z, 0.111111111);
-    p = fma(p, z, 0.142857143);
-    p = fma(p, z, 0.2);
-    p = fma(p, z, 0.333333333);
-    const float twice = 2.0 * s;
-    return fma(twice * z, p, twice);
-}
-
-// The logarithm of a normal number above 0, within 2 units in the last place or of 1e-7.
-float log_near(float x) {
-    const uint bits = floatBitsToUint(x);
-    int exponent = int(bits >> 23) - 127;
-    float m = uintBitsToFloat((bits & 0x007FFFFFu) | 0x3F800000u);
-    if (m > 1.41421356) {
-        m *= 0.5;
-        ++exponent;
-    }
-    const float n = float(exponent);
-    precise float low = fma(n, 1.42860677e-6, twice_artanh((m - 1.0) / (m + 1.0)));
-    return fma(n, 0.693145752, low);
-}
-
 // log(1 + x) for x in 0 .. 1.
 float log1p_near(float x) { return twice_artanh(x / (2.0 + x)); }
 

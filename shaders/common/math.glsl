@@ -24,17 +24,32 @@ float exp_near(float x) {
     return p * uintBitsToFloat(uint(int(n) + 127) << 23);
 }
 
-// ln of a positive normal number within 2 units in the last place: the built-in one may have an absolute error.
+// 2 artanh(s) for s in 0 .. 1/3 and -1/5 .. 0.
+float twice_artanh(float s) {
+    const float z = s * s;
+    precise float p = 0.0666666667;
+    p = fma(p, z, 0.0769230769);
+    p = fma(p, z, 0.0909090909);
+    p = fma(p, z, 0.111111111);
+    p = fma(p, z, 0.142857143);
+    p = fma(p, z, 0.2);
+    p = fma(p, z, 0.333333333);
+    const float twice = 2.0 * s;
+    return fma(twice * z, p, twice);
+}
+
+// The logarithm of a normal number above 0, within 2 units in the last place or of 1e-7.
 float log_near(float x) {
-    const int n = int((floatBitsToUint(x) - 0x3F3504F3u) >> 23) - (floatBitsToUint(x) < 0x3F3504F3u ? 512 : 0);
-    const float m = uintBitsToFloat(floatBitsToUint(x) - (uint(n) << 23));  // from sqrt(1/2) to sqrt(2)
-    const float s = (m - 1.0) / (m + 1.0), z = s * s;
-    precise float p = 0.222222222;  // 2 atanh(s): terms beyond are below 1e-9
-    p = fma(p, z, 0.285714286);
-    p = fma(p, z, 0.4);
-    p = fma(p, z, 0.666666667);
-    p = fma(p * z, s, 2.0 * s);
-    return fma(float(n), 0.693147181, p);
+    const uint bits = floatBitsToUint(x);
+    int exponent = int(bits >> 23) - 127;
+    float m = uintBitsToFloat((bits & 0x007FFFFFu) | 0x3F800000u);
+    if (m > 1.41421356) {
+        m *= 0.5;
+        ++exponent;
+    }
+    const float n = float(exponent);
+    precise float low = fma(n, 1.42860677e-6, twice_artanh((m - 1.0) / (m + 1.0)));
+    return fma(n, 0.693145752, low);
 }
 
 float sigmoid(float x) { return 1.0 / (1.0 + exp_near(-x)); }
