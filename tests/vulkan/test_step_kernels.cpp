@@ -2,18 +2,17 @@
 // WEIR_TEST_VULKAN_DEVICE.
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <cstring>
 #include <numeric>
 #include <vector>
 
 #include "quant/half.h"
-#include "tests/cmocka_cpp.h"
-#include "vulkan/context.h"
+#include "tests/vulkan/device_arrays.h"
 #include "vulkan/steps.h"
 
 namespace weir::vulkan {
 namespace {
+
+using test::open_context;
 
 // Seeded random numbers (splitmix64), the same on every machine.
 class Random {
@@ -30,18 +29,6 @@ class Random {
  private:
   uint64_t state_;
 };
-
-Context& open_context() {
-  Context& c = context();
-  if (c.is_open) return c;
-  DeviceTraits devices[kMostDevices];
-  uint32_t n = 0, which = 0;
-  assert_true(open_instance(kLoader, c.device).ok());
-  assert_true(list_devices(c.device, devices, n).ok());
-  if (!choose_device(devices, n, std::getenv("WEIR_TEST_VULKAN_DEVICE"), which).ok()) fail_msg("%s", last_error_text());
-  if (!c.open(which).ok()) fail_msg("%s", last_error_text());
-  return c;
-}
 
 void check(Status status) {
   if (!status.ok()) fail_msg("%s", last_error_text());
