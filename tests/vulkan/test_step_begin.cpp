@@ -191,7 +191,7 @@ float random_score() {
     case 4:
       return -NAN;
     case 5:
-      return 1e-44f * static_cast<float>(below(40));  // below the normal numbers
+      return 0x1p-149f * static_cast<float>(below(one_in(2) ? 6 : 400));  // below the normal numbers
     case 6:
       return 1.2e-38f * static_cast<float>(1 + below(5));
     default:
@@ -204,7 +204,7 @@ float random_score() {
 void Case::fill_tables(uint32_t pos) {
   const KvTables t = tables();
   const uint32_t n_filled = (pos + kPageTokens - 1) / kPageTokens, n_prompt = one_in(3) ? 0 : below(n_filled + 1);
-  const bool unpinned = one_in(2);
+  const bool unpinned = one_in(2), any_order = one_in(2);
   uint32_t first = 0;
   uint64_t n_resident = 0;
   for (uint32_t s = 0; s < shape.n_streams(); ++s) {
@@ -223,7 +223,7 @@ void Case::fill_tables(uint32_t pos) {
       t.len[r] = std::min(kPageTokens, pos - t.first_pos[r]);
       t.flags[r] = page >= n_prompt ? 0u : unpinned ? uint32_t{kPagePrompt} : kPagePrompt | kPagePinned;
       if (one_in(12)) t.flags[r] |= kPageKept;
-      t.stamp[r] = t.first_pos[r] + 1 + below(6);
+      t.stamp[r] = any_order ? 1 + below(pos + 3) : t.first_pos[r] + 1 + below(6);
       t.last_score[r] = random_score();
       ++page;
     }
@@ -254,7 +254,8 @@ void Case::change_between_steps() {
   for (uint32_t s = 0; s < shape.n_streams(); ++s) {
     for (uint32_t row = t.row_begin[s]; row < t.row_begin[s] + t.n_pages[s]; ++row) {
       if (!one_in(5)) continue;
-      t.stamp[row] = t.first_pos[row] + 1 + below(state().n_tokens + 9 - t.first_pos[row]);
+      const uint32_t since = state().n_tokens + 9 - t.first_pos[row];  // now and then beyond the next step
+      t.stamp[row] = t.first_pos[row] + 1 + (one_in(2) ? since - 1 - below(std::min(since, 12u)) : below(since));
       t.last_score[row] = random_score();
     }
   }
@@ -376,7 +377,7 @@ StepRules random_rules(VictimRule victim, uint32_t capacity) {
     r.all_pages = capacity;
     r.whole_prompt_pages = below(capacity);
   }
-  r.recent_tokens = one_in(3) ? 0 : one_in(8) ? UINT32_MAX : below(capacity * 16);
+  r.recent_tokens = one_in(3) ? 0 : one_in(8) ? UINT32_MAX : below(capacity) * kPageTokens + below(3);
   r.per_step = one_in(2);
   r.seed = one_in(4) ? UINT32_MAX : below(1000);
   return r;
@@ -397,7 +398,7 @@ void run_rule(VictimRule victim, bool expects_evictions) {
   random_state = 17 + static_cast<uint64_t>(victim);
   constexpr struct {
     uint32_t n_layers, n_kv_heads, rows, cases;
-  } kSizes[] = {{1, 1, 4, 12}, {3, 2, 12, 30}, {5, 8, 40, 20}, {7, 3, 90, 16}, {2, 2, 600, 6}};
+  } kSizes[] = {{1, 1, 4, 12}, {3, 2, 12, 60}, {5, 8, 40, 20}, {7, 3, 90, 16}, {2, 2, 600, 6}};
   uint64_t n_evicted = 0, n_dropped = 0, n_steps = 0;
   for (const auto& size : kSizes) {
     for (uint32_t i = 0; i < size.cases; ++i) {
