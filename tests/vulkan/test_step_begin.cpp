@@ -432,6 +432,26 @@ void step_begin__marked(void**) { run_rule(VictimRule::kMarked, true); }
 void step_begin__random(void**) { run_rule(VictimRule::kRandom, true); }
 void step_begin__cold(void**) { run_rule(VictimRule::kCold, false); }
 
+// Scores by the steps since their stamps, some in the future: quotients that are equal or a bit apart.
+void step_begin__lightest_per_step(void**) {
+  random_state = 21;
+  StepRules rules;
+  rules.victim = VictimRule::kLightest;
+  rules.per_step = true;
+  for (uint32_t i = 0; i < 30; ++i) {
+    const float scale = i % 3 == 0 ? 0x1p-149f : i % 3 == 1 ? 0x1p-126f : 0x1.234566p-3f;
+    Case test({5, 8, std::vector<uint32_t>(40, 12), false, false, false}, rules, 12 * kPageTokens);
+    const KvTables t = test.tables();
+    for (uint32_t row = 0; row < test.shape.n_rows(); ++row) {
+      t.flags[row] = 0;
+      t.stamp[row] = 12 * kPageTokens + 3 - below(7);
+      t.last_score[row] = scale * static_cast<float>(1 + below(15));
+    }
+    assert_true(test.step());
+    assert_true(test.n_evicted >= 8);
+  }
+}
+
 // Steps of an answer, recorded once; between them only the number of tokens changes.
 void step_begin__recorded_once(void**) {
   random_state = 5;
@@ -577,6 +597,7 @@ int main() {
       cmocka_unit_test(step_begin__marked),
       cmocka_unit_test(step_begin__random),
       cmocka_unit_test(step_begin__cold),
+      cmocka_unit_test(step_begin__lightest_per_step),
       cmocka_unit_test(step_begin__recorded_once),
       cmocka_unit_test(step_begin__many_pages_at_once),
       cmocka_unit_test(step_begin__refuses),
