@@ -12,6 +12,7 @@ namespace weir::vulkan {
 // Tokens of a page, and pages of a unit of attention: lib/ops/ops.h.
 WEIR_SHARED uint kPageRows = 16;
 WEIR_SHARED uint kUnitPages = 32;
+WEIR_SHARED uint kNoPage = 0xFFFFFFFFu;  // kNoSlot
 // Lanes that share a head, and the longest head.
 WEIR_SHARED uint kTeamLanes = 8;
 WEIR_SHARED uint kMostChannels = 256;

@@ -13,7 +13,7 @@ static_assert(static_cast<uint>(DigestKind::kMinMax) == kDigestMinMax &&
               static_cast<uint>(DigestKind::kCuboidMean) == kDigestCuboidMean &&
               static_cast<uint>(DigestKind::kSphereMean) == kDigestSphereMean &&
               static_cast<uint>(DigestKind::kCentroid) == kDigestCentroid &&
-              static_cast<uint>(DigestKind::kMeanStd) == kDigestMeanStd);
+              static_cast<uint>(DigestKind::kMeanStd) == kDigestMeanStd && kNoPage == kNoSlot);
 
 // Work for so many workgroups; fewer take more each.
 uint32_t groups_of(uint64_t n) { return static_cast<uint32_t>(std::min<uint64_t>(n, kMostGroups)); }
@@ -58,7 +58,32 @@ Status append(const RopeAppendArgs& a, const uint32_t* n_tokens) {
                             {groups_of(n_pages * a.kv.n_kv_heads + groups_for(a.n_tok * a.n_heads))});
 }
 
+// `first_row`: null for the last row of each stream.
+Status digest(const KvView& kv, const uint32_t* first_row, uint32_t n_rows) {
+  WEIR_TRY(check_pages(kv, kv.n_kv_heads));
+  if (kv.digest == DigestKind::kNone) return fail(WEIR_ERR_INTERNAL, "Vulkan: digests of no kind");
+  if (n_rows == 0) return {};
+  Touches t;
+  const PageDigestPush push = {t.writes(kv.digests, digest_bytes(kv)),
+                               t.reads(kv.pool, bytes_from(kv.pool)),
+                               t.reads(kv.slots, row_bytes(kv)),
+                               t.reads(kv.len, row_bytes(kv)),
+                               t.reads(kv.n_pages, stream_bytes(kv)),
+                               t.reads(first_row, stream_bytes(kv)),
+                               n_rows,
+                               kv.capacity,
+                               kv.head_dim,
+                               static_cast<uint>(kv.digest),
+                               kv.digest_by_row ? 1u : 0u};
+  return context().dispatch(Kernel::kPageDigest, WeightType::kF32, 1, push, t,
+                            {groups_of(std::min(n_rows, kv.capacity)), kv.n_kv_heads});
+}
+
 }  // namespace
+
+Status page_digest(OpContext&, const PageDigestArgs& a) { return digest(a.kv, a.first_row, a.n_rows); }
+
+Status rebuild_last_minmax(const KvView& kv) { return digest(kv, nullptr, 1); }
 
 Status rope_append(OpContext&, const RopeAppendArgs& a) { return append(a, nullptr); }
 

@@ -1,4 +1,4 @@
-// Attention over KV pages. Many rows pass over all pages at once; a single row is attended in units of pages, which are
+// Attention over KV pages, and the attention that tokens got. Many rows pass over all pages at once; a single row is attended in units of pages, which are
 // merged afterwards.
 #include "core/memory.h"
 #include "shaders/attn.h"
@@ -173,6 +173,31 @@ Status attn_paged(OpContext& cx, const AttnPagedArgs& a) {
   if (a.n_tok == 1 && a.carry == nullptr) return attend_units(cx, a);
   WEIR_TRY(attend_whole(a));
   return a.page_mass == nullptr ? Status() : attend_units(cx, last_row_of(a));
+}
+
+Status token_mass(OpContext&, const TokenMassArgs& a) {
+  WEIR_TRY(check_pages(a.kv, a.n_heads));
+  const uint64_t n = uint64_t{a.n_rows} * a.n_heads;
+  Touches t;
+  const TokenMassPush push = {t.writes(a.mass, row_bytes(a.kv) * kPageTokens),
+                              t.reads(a.q, float_bytes(n * a.kv.head_dim)),
+                              t.reads(a.lse, float_bytes(n)),
+                              t.reads(a.kv.pool, bytes_from(a.kv.pool)),
+                              t.reads(a.kv.slots, row_bytes(a.kv)),
+                              t.reads(a.kv.first_pos, row_bytes(a.kv)),
+                              t.reads(a.kv.len, row_bytes(a.kv)),
+                              t.reads(a.kv.n_pages, stream_bytes(a.kv)),
+                              a.n_rows,
+                              a.n_heads,
+                              a.kv.n_kv_heads,
+                              a.kv.head_dim,
+                              a.kv.capacity,
+                              a.pos,
+                              a.window,
+                              a.scale,
+                              a.soft_cap};
+  return context().dispatch(Kernel::kTokenMass, WeightType::kF32, vectors_of(a.kv.head_dim), push, t,
+                            {std::min(a.kv.capacity, kMostGroups), a.kv.n_kv_heads});
 }
 
 }  // namespace weir::vulkan

@@ -11,6 +11,5 @@ WEIR_MISSING(copy_row_out, CopyRowOutArgs)
 WEIR_MISSING(copy_pages, CopyPagesArgs)
 WEIR_MISSING(load_unit, LoadUnitArgs)
 WEIR_MISSING(fill_row, FillRowArgs)
-WEIR_MISSING(rebuild_last_minmax, KvView)
 
 }  // namespace weir::vulkan
