@@ -206,9 +206,14 @@ Status copy(void* to, const void* from, uint64_t bytes) {
   return {};
 }
 
-Status enqueue_copy(void* to, const void* from, uint64_t bytes) {
+Status enqueue_copy_in(void* to, const void* host, uint64_t bytes) {
   const OnDevice on_device;
-  return cuda_status(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, g_stream), "copying rows");
+  return cuda_status(cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, g_stream), "copying rows");
+}
+
+Status enqueue_copy_out(void* host, const void* from, uint64_t bytes) {
+  const OnDevice on_device;
+  return cuda_status(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, g_stream), "copying rows");
 }
 
 Status wait() {
@@ -366,7 +371,8 @@ constexpr DeviceModule kModule = {
     copy_in,
     copy_out,
     copy,
-    enqueue_copy,
+    enqueue_copy_in,
+    enqueue_copy_out,
     wait,
     fill,
     stream,

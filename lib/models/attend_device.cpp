@@ -98,7 +98,7 @@ Status attend_chunk_on_device(Step& s, AttnPagedArgs attn, uint32_t layer) {
   const size_t n = size_t{attn.n_tok} * attn.n_heads;
   float* const lse = attn.lse;
   AttnCarry carry = {w.high, w.sum, true, false, w.part_out};
-  WEIR_TRY(d.copy(d.b.q, attn.q, n * kv.head_dim * sizeof(float)));
+  WEIR_TRY(d.copy_in(d.b.q, attn.q, n * kv.head_dim * sizeof(float)));
   attn.q = d.b.q;
   attn.out = d.b.o;
   attn.sinks = d.weights->layers[layer].attention.sinks;
@@ -108,7 +108,7 @@ Status attend_chunk_on_device(Step& s, AttnPagedArgs attn, uint32_t layer) {
     const uint32_t n_rows = std::min(w.n_rows, all_rows - first);
     WEIR_TRY(gather(s, kv, layer, first, n_rows, Part(w.gathered[half], kv.n_kv_heads, n_rows)));
     WEIR_TRY(d.wait());  // for the part before: this one takes its place
-    WEIR_TRY(d.copy(w.part, w.gathered[half], part_bytes(kv, n_rows)));
+    WEIR_TRY(d.copy_in(w.part, w.gathered[half], part_bytes(kv, n_rows)));
     const Part part(w.part, kv.n_kv_heads, n_rows);
     attn.kv.pool = part.pages;
     attn.kv.slots = part.slots;
@@ -123,7 +123,7 @@ Status attend_chunk_on_device(Step& s, AttnPagedArgs attn, uint32_t layer) {
   }
   d.has_output = true;
   if (lse == nullptr) return {};
-  WEIR_TRY(d.copy(lse, w.lse, n * sizeof(float)));
+  WEIR_TRY(d.copy_out(lse, w.lse, n * sizeof(float)));
   return d.wait();
 }
 

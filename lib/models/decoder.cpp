@@ -38,7 +38,7 @@ Status run_attention(const StepGroup& group, uint32_t layer) {
   const size_t n_tok = n_tokens_of(group), q_elements = n_tok * c.n_heads * c.head_dim;
   if (s.device != nullptr) {
     const size_t kv_elements = n_tok * c.n_kv_heads * c.head_dim;
-    WEIR_TRY(s.device->copy(s.b.q, s.device->b.q, (q_elements + 2 * kv_elements) * sizeof(float)));
+    WEIR_TRY(s.device->copy_out(s.b.q, s.device->b.q, (q_elements + 2 * kv_elements) * sizeof(float)));
     WEIR_TRY(s.device->wait());
   }
   const uint64_t started = s.device != nullptr ? now_ns() : 0;
@@ -46,7 +46,7 @@ Status run_attention(const StepGroup& group, uint32_t layer) {
   if (s.device == nullptr) return {};
   s.attention_ns += now_ns() - started;
   if (std::exchange(s.device->has_output, false)) return {};
-  return s.device->copy(s.device->b.o, s.b.o, q_elements * sizeof(float));
+  return s.device->copy_in(s.device->b.o, s.b.o, q_elements * sizeof(float));
 }
 
 // A stage that is not attention, over all rows of the pass. Matrices take the rows of all sessions together.
@@ -201,7 +201,7 @@ Status open_device(const StepGroup& group, const int32_t*& tokens) {
   set_key_rows(s.model->config(), n_tok, s.b);
   set_key_rows(s.model->config(), n_tok, s.device->b);
   s.device->has_output = false;  // a pass that failed may have left one
-  WEIR_TRY(s.device->copy(s.device->tokens, tokens, n_tok * sizeof(int32_t)));
+  WEIR_TRY(s.device->copy_in(s.device->tokens, tokens, n_tok * sizeof(int32_t)));
   tokens = s.device->tokens;
   return {};
 }
@@ -226,7 +226,7 @@ Status take_logits(const StepGroup& group, uint32_t i, const float* from) {
   Step& s = *group.steps[0];
   const uint32_t n = s.model->config().vocab_size;
   float* const to = group.steps[i]->b.logits;
-  if (s.device != nullptr) return s.device->copy(to, from, n * sizeof(float));
+  if (s.device != nullptr) return s.device->copy_out(to, from, n * sizeof(float));
   if (to != from) std::copy_n(from, n, to);
   return {};
 }

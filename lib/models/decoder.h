@@ -86,8 +86,9 @@ class DeviceRows {
   DeviceWindow window;
   bool has_output = false;  // o of the layer is on the device already
 
-  // Copies between the device and the host after the ops and copies before. Host memory is in use until wait().
-  virtual Status copy(void* to, const void* from, uint64_t bytes) = 0;
+  // Copies to the device or to the host after the ops and copies before. Host memory is in use until wait().
+  virtual Status copy_in(void* device, const void* host, uint64_t bytes) = 0;
+  virtual Status copy_out(void* host, const void* device, uint64_t bytes) = 0;
   virtual Status wait() = 0;
   // What an op of `backend` returned, with the device's message.
   virtual Status named(Status status) const = 0;

@@ -227,8 +227,9 @@ struct DeviceModule {
   Status (*copy_in)(void* device, const void* host, uint64_t bytes);   // waits
   Status (*copy_out)(void* host, const void* device, uint64_t bytes);  // waits for everything before
   Status (*copy)(void* to, const void* from, uint64_t bytes);          // on the device; waits
-  // Copies between the device and the host after what was put into stream() before; host memory is in use until wait().
-  Status (*enqueue_copy)(void* to, const void* from, uint64_t bytes);
+  // The same after what was put into stream() before, without waiting; host memory is in use until wait().
+  Status (*enqueue_copy_in)(void* device, const void* host, uint64_t bytes);
+  Status (*enqueue_copy_out)(void* host, const void* device, uint64_t bytes);
   Status (*wait)();                                             // for everything in stream()
   Status (*fill)(void* device, uint8_t value, uint64_t bytes);  // waits
   void* (*stream)();                                            // the module's queue for ops outside sessions

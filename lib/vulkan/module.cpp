@@ -107,11 +107,12 @@ Status copy(void* to, const void* from, uint64_t bytes) {
   });
 }
 
-Status enqueue_copy(void* to, const void* from, uint64_t bytes) {
-  return locked([&](Context& c) -> Status {
-    const bool is_in = c.memory.find(reinterpret_cast<uint64_t>(to), bytes) != nullptr;
-    return is_in ? c.copy_in(to, from, bytes) : c.copy_out(to, from, bytes);
-  });
+Status enqueue_copy_in(void* to, const void* host, uint64_t bytes) {
+  return locked([&](Context& c) { return c.copy_in(to, host, bytes); });
+}
+
+Status enqueue_copy_out(void* host, const void* from, uint64_t bytes) {
+  return locked([&](Context& c) { return c.copy_out(host, from, bytes); });
 }
 
 Status wait() {
@@ -209,7 +210,8 @@ const DeviceModule kModule = {
     copy_in,
     copy_out,
     copy,
-    enqueue_copy,
+    enqueue_copy_in,
+    enqueue_copy_out,
     wait,
     fill,
     stream,

@@ -95,17 +95,26 @@ struct Copy {
 };
 std::vector<Copy> g_copies;
 
-Status enqueue_copy(void* to, const void* from, uint64_t bytes) {
+// Whether these bytes are the device's.
+bool is_ours(const void* device, uint64_t bytes) {
+  const auto* at = static_cast<const std::byte*>(device);
+  return std::any_of(g_memory.begin(), g_memory.end(), [&](const auto& memory) {
+    return at >= memory.data() && at + bytes <= memory.data() + memory.size();
+  });
+}
+
+Status enqueue_copy(void* to, const void* from, uint64_t bytes, bool is_in) {
   WEIR_TRY(count_call("a copy"));
   const std::lock_guard lock(g_mutex);
+  if (!is_ours(is_in ? to : from, bytes) || is_ours(is_in ? from : to, bytes))
+    return fail(WEIR_ERR_INTERNAL, "a copy in the wrong direction");
   const auto* begin = static_cast<const std::byte*>(from);
-  const bool is_in = std::any_of(g_memory.begin(), g_memory.end(), [&](const auto& memory) {
-    return to >= memory.data() && to < memory.data() + memory.size();
-  });
   if (is_in) std::memcpy(to, from, bytes);
   g_copies.push_back({to, from, {begin, begin + bytes}, is_in});
   return {};
 }
+Status enqueue_copy_in(void* to, const void* host, uint64_t bytes) { return enqueue_copy(to, host, bytes, true); }
+Status enqueue_copy_out(void* host, const void* from, uint64_t bytes) { return enqueue_copy(host, from, bytes, false); }
 
 Status wait() {
   const Status status = count_call("waiting");
@@ -186,7 +195,8 @@ const DeviceModule& module() {
                                       copy_in,
                                       copy_in,
                                       copy_in,
-                                      enqueue_copy,
+                                      enqueue_copy_in,
+                                      enqueue_copy_out,
                                       wait,
                                       fill,
                                       stream,
