@@ -7,6 +7,7 @@
 #include "quant/weight_type.h"
 #include "shaders/attn.h"
 #include "shaders/decode.h"
+#include "shaders/moves.h"
 #include "shaders/pages.h"
 #include "shaders/shared.h"
 #include "shaders/step.h"

@@ -2,7 +2,6 @@
 // tables and several steps: tables, counters and events are the same, rotations are near those in double.
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <numbers>
 #include <tuple>
@@ -10,7 +9,7 @@
 
 #include "tests/cmocka_cpp.h"
 #include "tests/runtime/host_queue.h"
-#include "vulkan/context.h"
+#include "tests/vulkan/device_arrays.h"
 #include "vulkan/rope_turns.h"
 #include "vulkan/steps.h"
 
@@ -24,17 +23,7 @@ uint32_t below(uint32_t n) {
 }
 bool one_in(uint32_t n) { return below(n) == 0; }
 
-Context& open_context() {
-  Context& c = context();
-  if (c.is_open) return c;
-  DeviceTraits devices[kMostDevices];
-  uint32_t n = 0, which = 0;
-  assert_true(open_instance(kLoader, c.device).ok());
-  assert_true(list_devices(c.device, devices, n).ok());
-  if (!choose_device(devices, n, std::getenv("WEIR_TEST_VULKAN_DEVICE"), which).ok()) fail_msg("%s", last_error_text());
-  if (!c.open(which).ok()) fail_msg("%s", last_error_text());
-  return c;
-}
+using test::open_context;
 
 void expect_ok(const Status& status) {
   if (!status.ok()) fail_msg("%s", last_error_text());

@@ -1,0 +1,23 @@
+#version 460
+// Computes: NaN in the digests of rows that have neither a slot nor a copy: worse than any other.
+// Shapes: digests of digest_words by row. Launch: a workgroup for each stream, further ones in steps of the grid.
+#extension GL_GOOGLE_include_directive : require
+#include "common/pages.glsl"
+#include "moves.h"
+
+layout(local_size_x = 256) in;
+layout(push_constant, std430) uniform Push { SpoilLostPush a; };
+
+const uint kTwoNan = 0x7FC07FC0u;
+
+void main() {
+    for (uint s = gl_WorkGroupID.x; s < a.n_streams; s += gl_NumWorkGroups.x) {
+        if (Words(a.window).v[s] != 0u) continue;
+        const uint first = Words(a.row_begin).v[s], end = first + Words(a.n_pages).v[s];
+        for (uint row = first + gl_LocalInvocationIndex; row < end; row += kInvocations) {
+            if (Words(a.slots).v[row] != kNoSlotWord || Words(a.raw_index).v[row] != kNoRawWord) continue;
+            OutWords digest = OutWords(plus(a.digests, row, 4u * a.digest_words));
+            for (uint i = 0u; i < a.digest_words; ++i) digest.v[i] = kTwoNan;
+        }
+    }
+}
