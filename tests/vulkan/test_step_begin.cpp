@@ -465,6 +465,7 @@ void step_begin__recorded_once(void**) {
     auto* const state = reinterpret_cast<StepState*>(test.device + test.at.state);
     expect_ok(c.copy_in(&state->n_tokens, &test.state().n_tokens, sizeof(uint32_t)));
   }
+  expect_ok(c.recorder.wait(c.device));
   assert_int_equal(test.state().n_without_room, 0);
   assert_true(test.n_evicted >= 48);
   c.recorder.destroy(c.device, work);
