@@ -34,8 +34,8 @@ struct RopeArgs {
 
 // AttnPagedArgs, whole or in units. Whole: a running softmax over all pages, which ends in `result`, and between the
 // parts of AttnCarry is in `result`, `high` and `sum`. In units, for one row: result [n_units, n_heads, head_dim], high
-// and sum [n_units, n_heads] are those of each unit, and of each listed page page_mass and page_high [n_heads, capacity]
-// are its sum of exp(logit - page_high).
+// and sum [n_units, n_heads] are those of each unit, and page_mass [n_heads, capacity] is each listed page's sum of
+// exp(logit - page_high).
 struct AttnArgs {
   uvec2 result, q, q_sink, pool, slots, first_pos, len, n_pages, select, n_select, head_windows;
   uvec2 lse, sinks, high, sum, page_mass, page_high;

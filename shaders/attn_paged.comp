@@ -81,7 +81,8 @@ void read_tables(uint first, uint n) {
         const uint row = is_null(p.a.select) ? first + i : Words(p.a.select).v[at];
         const uint table = kv_head * p.a.capacity + row;
         const uint begin = Words(p.a.first_pos).v[table], size = Words(p.a.len).v[table];
-        const bool is_seen = size != 0u && begin <= high_pos && (begin < n_sink || any_sees(min(begin + size - 1u, high_pos)));
+        const bool is_seen =
+            size != 0u && begin <= high_pos && (begin < n_sink || any_sees(min(begin + size - 1u, high_pos)));
         first_pos[i] = begin;
         len[i] = is_seen ? size : 0u;
         slot[i] = Words(p.a.slots).v[table];

@@ -5,8 +5,9 @@
 // Launch: a workgroup for each KV head and page that it touches, the only one that writes it, then workgroups with a
 // subgroup for each row of q; further ones in steps of the grid.
 // Numerics: the reference's roundings in its order. Norms are summed in pairs of f32, so that they round as sums in f64
-// do nearly always; the squares may exceed f32: such heads become NaN.
+// do nearly always; squares that exceed f32 make their head NaN.
 #extension GL_GOOGLE_include_directive : require
+#include "common/exact.glsl"
 #include "common/pages.glsl"
 #include "common/subgroup.glsl"
 
@@ -15,44 +16,23 @@ layout(push_constant) uniform Push { Arguments p; };
 
 shared float keys[kPageRows * kMostChannels];  // rotated
 
-// A number as the sum of two floats of which the second is less than the last place of the first.
-struct Pair {
-    float high, low;
-};
-
-// Knuth's sum of two numbers without an error, and what was lost before.
-Pair add(Pair x, Pair y) {
-    precise float sum = x.high + y.high;
-    precise float part = sum - x.high;
-    precise float lost = (x.high - (sum - part)) + (y.high - part);
-    lost += x.low + y.low;
-    precise float high = sum + lost;
-    precise float low = lost - (high - sum);
-    return Pair(high, low);
-}
-
 // 1 / sqrt(mean of squares + eps) of the row; all lanes of the subgroup call it with the same.
 float inverse_rms(Floats x, uint first) {
     const uint d = p.a.head_dim;
-    Pair sum = Pair(0.0, 0.0);
-    for (uint i = gl_SubgroupInvocationID; i < d; i += gl_SubgroupSize) {
-        precise float square = x.v[first + i] * x.v[first + i];
-        precise float lost = fma(x.v[first + i], x.v[first + i], -square);
-        sum = add(sum, Pair(square, lost));
-    }
+    vec2 sum = vec2(0.0);
+    for (uint i = gl_SubgroupInvocationID; i < d; i += gl_SubgroupSize)
+        sum = add_pairs(sum, two_product(x.v[first + i], x.v[first + i]));
     for (uint step = 1u; step < gl_SubgroupSize; step *= 2u)
-        sum = add(sum, Pair(subgroupShuffleXor(sum.high, step), subgroupShuffleXor(sum.low, step)));
-    precise float mean = sum.high / float(d);
-    precise float rest = (fma(-mean, float(d), sum.high) + sum.low) / float(d);
-    const Pair m = add(Pair(mean, rest), Pair(p.a.norm_eps, 0.0));
+        sum = add_pairs(sum, vec2(subgroupShuffleXor(sum.x, step), subgroupShuffleXor(sum.y, step)));
+    precise float high = sum.x / float(d);
+    const vec2 whole = two_product(high, float(d));
+    precise float low = ((sum.x - whole.x) - whole.y + sum.y) / float(d);
+    const vec2 mean = add_pairs(vec2(high, low), vec2(p.a.norm_eps, 0.0));
     // Newton's step with a residue that is exact to twice the digits.
-    precise float y = inversesqrt(m.high);
-    precise float square = y * y;
-    precise float square_low = fma(y, y, -square);
-    precise float product = m.high * square;
-    precise float residue = (1.0 - product) - (fma(m.high, square, -product) + m.high * square_low + m.low * square);
-    if (abs(residue) < 1.0) y = fma(0.5 * y, residue, y);  // not where the mean is infinite or NaN
-    return y;
+    precise float y = inversesqrt(mean.x);
+    const vec2 square = two_product(y, y), product = two_product(mean.x, square.x);
+    precise float residue = (1.0 - product.x) - (product.y + mean.x * square.y + mean.y * square.x);
+    return abs(residue) < 1.0 ? fma(0.5 * y, residue, y) : y;  // not where the mean is infinite or NaN
 }
 
 // Channels that turn together; those of pairs from rope_dim / 2 on pass.

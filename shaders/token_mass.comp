@@ -1,8 +1,8 @@
 #version 460
 // Computes: attention weights of tokens, summed over query rows and the heads of a group (lib/ops/token_mass_ref.cpp).
 // Shapes: mass [n_kv_heads, capacity * 16], q [n_rows, n_heads, head_dim], lse [n_rows, n_heads].
-// Launch: a workgroup for each table row, further ones in steps of the grid; a KV head along y. Two teams share a token:
-// each has every other pair of a row and a head.
+// Launch: a workgroup for each table row, further ones in steps of the grid; a KV head along y. Two teams share a
+// token: each has every other pair of a row and a head.
 // Numerics: f32; the same bits whatever other pages there are.
 #extension GL_GOOGLE_include_directive : require
 #include "common/attend.glsl"

@@ -1,5 +1,5 @@
-// Attention over KV pages, and the attention that tokens got. Many rows pass over all pages at once; a single row is attended in units of pages, which are
-// merged afterwards.
+// Attention over KV pages, and the attention that tokens got. Many rows pass over all pages at once; a single row is
+// attended in units of pages, which are merged afterwards.
 #include "core/memory.h"
 #include "shaders/attn.h"
 #include "vulkan/kv_ranges.h"
