@@ -73,6 +73,7 @@ const char* result_name(VkResult result) {
     WEIR_CASE(VK_ERROR_FEATURE_NOT_PRESENT)
     WEIR_CASE(VK_ERROR_INCOMPATIBLE_DRIVER)
     WEIR_CASE(VK_ERROR_TOO_MANY_OBJECTS)
+    WEIR_CASE(VK_ERROR_UNKNOWN)
 #undef WEIR_CASE
     default:
       return "VkResult";

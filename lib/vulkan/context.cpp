@@ -31,6 +31,13 @@ Status Context::prepare() {
   return self_test();
 }
 
+void Context::close() {
+  if (device.device == nullptr) return;
+  recorder.close(device);
+  pipelines.close(device);
+  close_device(device);
+}
+
 Status Context::open(uint32_t which) {
   if (is_open) {
     if (which == device.index) return {};
@@ -40,14 +47,12 @@ Status Context::open(uint32_t which) {
     return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: device %u (%.100s); this process uses %u (%.100s) already", which,
                 which < n ? devices[which].name : "there is none", device.index, device.traits.name);
   }
-  if (device.device != nullptr)
-    return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: %.100s could not be used when it was opened: %s", device.traits.name,
-                failure);
   WEIR_TRY(open_instance(kLoader, device));
-  WEIR_TRY(open_device(device, which));
-  if (const Status prepared = prepare(); !prepared.ok()) {
-    std::snprintf(failure, sizeof(failure), "%.255s", last_error_text());
-    return prepared;
+  Status status = open_device(device, which);
+  if (status.ok()) status = prepare();
+  if (!status.ok()) {
+    close();
+    return status;
   }
   const uint32_t v = device.traits.version;
   std::snprintf(target, sizeof(target), "%.100s, Vulkan %u.%u, %.60s", device.traits.name, VK_API_VERSION_MAJOR(v),

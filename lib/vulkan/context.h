@@ -15,11 +15,12 @@ struct Context {
   Pipelines pipelines;
   Recorder recorder;
   char target[192] = "";
-  char failure[256] = "";  // why the device could not be used when it was opened
-  bool is_open = false;    // and has passed the self-test
+  bool is_open = false;  // and has passed the self-test
 
-  // Opens the device `which`; another one than before is refused.
+  // Opens the device `which`; another one than before is refused. After a failure nothing is open, so that any device
+  // may be tried again.
   Status open(uint32_t which);
+  void close();
   Status prepare();  // what an opened device needs besides
   Status self_test();
 

@@ -31,9 +31,12 @@ VkPhysicalDeviceMemoryProperties memory_of(const Device& d, VkPhysicalDevice phy
   return memory.memoryProperties;
 }
 
-// The memory type with these flags, preferably with `wish` too, in the largest heap of those; false: there is none.
-bool find_type(const VkPhysicalDeviceMemoryProperties& m, VkMemoryPropertyFlags need, VkMemoryPropertyFlags wish,
-               uint32_t& out) {
+constexpr uint32_t kAnyType = ~0u;
+
+// Of the memory types whose bits are set in `types`, that with these flags, preferably with `wish` too, in the largest
+// heap of those; false: there is none.
+bool find_type(const VkPhysicalDeviceMemoryProperties& m, uint32_t types, VkMemoryPropertyFlags need,
+               VkMemoryPropertyFlags wish, uint32_t& out) {
   // Types that only some images may use, or that are slow on purpose.
   constexpr VkMemoryPropertyFlags kOdd = VK_MEMORY_PROPERTY_LAZILY_ALLOCATED_BIT | VK_MEMORY_PROPERTY_PROTECTED_BIT |
                                          VK_MEMORY_PROPERTY_DEVICE_COHERENT_BIT_AMD;
@@ -41,7 +44,7 @@ bool find_type(const VkPhysicalDeviceMemoryProperties& m, VkMemoryPropertyFlags 
   uint64_t best = 0;
   for (uint32_t i = 0; i < m.memoryTypeCount; ++i) {
     const VkMemoryPropertyFlags flags = m.memoryTypes[i].propertyFlags;
-    if ((flags & need) != need || (flags & kOdd) != 0) continue;
+    if ((types >> i & 1) == 0 || (flags & need) != need || (flags & kOdd) != 0) continue;
     const uint64_t rank = m.memoryHeaps[m.memoryTypes[i].heapIndex].size + ((flags & wish) == wish ? kWished : 0);
     if (rank <= best) continue;
     best = rank;
@@ -76,7 +79,7 @@ void read_traits(const Device& d, VkPhysicalDevice physical, DeviceTraits& t) {
   uint32_t family = 0, type = 0;
   t.compute_queue = find_family(d, physical, family);
   const VkPhysicalDeviceMemoryProperties memory = memory_of(d, physical);
-  if (find_type(memory, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, 0, type))
+  if (find_type(memory, kAnyType, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, 0, type))
     t.memory_bytes = memory.memoryHeaps[memory.memoryTypes[type].heapIndex].size;
   if (t.version < kVersion) return;
   VkPhysicalDeviceVulkan13Properties p13 = {};
@@ -121,8 +124,8 @@ bool has_extension(const Device& d, const char* name) {
                      [&](const VkExtensionProperties& e) { return std::strcmp(e.extensionName, name) == 0; });
 }
 
-// Limits, the driver's name and the memory types of the device that is opened.
-Status read_device(Device& d) {
+// Limits and the driver's name of the device that is opened.
+void read_device(Device& d) {
   VkPhysicalDeviceVulkan13Properties p13 = {};
   p13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_PROPERTIES;
   VkPhysicalDeviceVulkan12Properties p12 = {};
@@ -137,15 +140,28 @@ Status read_device(Device& d) {
   d.vk.vkGetPhysicalDeviceProperties2(d.physical, &properties);
   std::snprintf(d.driver, sizeof(d.driver), "%.24s %.32s", p12.driverName, p12.driverInfo);
   d.most_bytes = std::min(p11.maxMemoryAllocationSize, p13.maxBufferSize);
+  d.has_budget = has_extension(d, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+}
+
+// Of the memory types that buffers may lie in.
+Status choose_memory(Device& d) {
+  const VkBufferCreateInfo buffer = buffer_info(1);
+  VkDeviceBufferMemoryRequirements asked = {};
+  asked.sType = VK_STRUCTURE_TYPE_DEVICE_BUFFER_MEMORY_REQUIREMENTS;
+  asked.pCreateInfo = &buffer;
+  VkMemoryRequirements2 needs = {};
+  needs.sType = VK_STRUCTURE_TYPE_MEMORY_REQUIREMENTS_2;
+  d.vk.vkGetDeviceBufferMemoryRequirements(d.device, &asked, &needs);
+  const uint32_t types = needs.memoryRequirements.memoryTypeBits;
   const VkPhysicalDeviceMemoryProperties memory = memory_of(d, d.physical);
-  if (!find_type(memory, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, 0, d.local_type))
+  if (!find_type(memory, types, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, 0, d.local_type))
     return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: %s has no memory of its own", d.traits.name);
   d.local_heap = memory.memoryTypes[d.local_type].heapIndex;
-  if (!find_type(memory, VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT,
+  d.traits.memory_bytes = memory.memoryHeaps[d.local_heap].size;
+  if (!find_type(memory, types, VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT,
                  VK_MEMORY_PROPERTY_HOST_CACHED_BIT, d.host_type)) {
     return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: %s has no memory that the host sees", d.traits.name);
   }
-  d.has_budget = has_extension(d, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
   return {};
 }
 
@@ -234,8 +250,25 @@ Status open_device(Device& d, uint32_t which) {
   d.physical = physical[which];
   d.index = which;
   (void)find_family(d, d.physical, d.queue_family);  // check_traits has seen one
-  WEIR_TRY(read_device(d));
-  return create_device(d);
+  read_device(d);
+  WEIR_TRY(create_device(d));
+  return choose_memory(d);
+}
+
+void close_device(Device& d) {
+  if (d.device != nullptr) d.vk.vkDestroyDevice(d.device, nullptr);
+  d.device = nullptr;
+  d.queue = nullptr;
+}
+
+VkBufferCreateInfo buffer_info(uint64_t bytes) {
+  VkBufferCreateInfo info = {};
+  info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
+  info.size = bytes;
+  info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
+               VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
+  info.sharingMode = VK_SHARING_MODE_EXCLUSIVE;
+  return info;
 }
 
 uint64_t free_bytes(const Device& d) {

@@ -29,8 +29,12 @@ struct Device {
 Status open_instance(const char* loader, Device& d);
 // What the driver shows; at most kMostDevices.
 Status list_devices(Device& d, DeviceTraits* devices, uint32_t& n);
-// Checks the device `which` and opens it.
+// Checks the device `which` and opens it. If that fails, close_device() must follow, too.
 Status open_device(Device& d, uint32_t which);
+// Its objects are destroyed; it may be opened again.
+void close_device(Device& d);
+// What every buffer is made with: so that all of them may lie in the same types of memory.
+VkBufferCreateInfo buffer_info(uint64_t bytes);
 // Bytes of the device's memory that are free; all of it where the driver does not tell.
 uint64_t free_bytes(const Device& d);
 

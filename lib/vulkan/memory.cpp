@@ -26,12 +26,7 @@ VkResult bind_memory(const Device& d, uint32_t memory_type, Allocation& a) {
 }
 
 VkResult try_buffer(const Device& d, uint64_t bytes, uint32_t memory_type, Allocation& a) {
-  VkBufferCreateInfo info = {};
-  info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
-  info.size = bytes;
-  info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
-               VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
-  info.sharingMode = VK_SHARING_MODE_EXCLUSIVE;
+  const VkBufferCreateInfo info = buffer_info(bytes);
   VkResult result = d.vk.vkCreateBuffer(d.device, &info, nullptr, &a.buffer);
   if (result != VK_SUCCESS) return result;
   result = bind_memory(d, memory_type, a);

@@ -15,6 +15,19 @@ Status Pipelines::open(const Device& d) {
   return vulkan_status(d.vk.vkCreatePipelineLayout(d.device, &info, nullptr, &layout_), "making a pipeline layout");
 }
 
+void Pipelines::close(const Device& d) {
+  for (auto& types : made_) {
+    for (auto& widths : types) {
+      for (VkPipeline& made : widths) {
+        if (made != VK_NULL_HANDLE) d.vk.vkDestroyPipeline(d.device, made, nullptr);
+        made = VK_NULL_HANDLE;
+      }
+    }
+  }
+  if (layout_ != VK_NULL_HANDLE) d.vk.vkDestroyPipelineLayout(d.device, layout_, nullptr);
+  layout_ = VK_NULL_HANDLE;
+}
+
 Status Pipelines::get(const Device& d, Kernel kernel, WeightType type, uint32_t columns, VkPipeline& out) {
   const auto width = static_cast<size_t>(std::bit_width(columns - 1));  // the power of two that is not below
   if (columns == 0 || width >= kWidths) return fail(WEIR_ERR_INTERNAL, "Vulkan: a pass over %u columns", columns);

@@ -9,6 +9,8 @@ namespace weir::vulkan {
 class Pipelines {
  public:
   Status open(const Device& d);
+  // Nothing may be running.
+  void close(const Device& d);
   // `columns`: rows of x in a pass, 1..kMostColumns; kernels that do not know it have one pipeline for each number of
   // them that is asked for, and are asked for one only.
   Status get(const Device& d, Kernel kernel, WeightType type, uint32_t columns, VkPipeline& out);

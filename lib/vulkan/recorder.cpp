@@ -62,6 +62,14 @@ Status Recorder::open(const Device& d) {
   return {};
 }
 
+void Recorder::close(const Device& d) {
+  if (fence_ != VK_NULL_HANDLE) d.vk.vkDestroyFence(d.device, fence_, nullptr);
+  for (const VkCommandPool pool : {pool_, recorded_pool_})  // and their command buffers
+    if (pool != VK_NULL_HANDLE) d.vk.vkDestroyCommandPool(d.device, pool, nullptr);
+  destroy_buffer(d, staging_);
+  *this = Recorder();
+}
+
 Status Recorder::begin(const Device& d) {
   if (lost_) return is_gone();
   if (recording_ || recorded_ != nullptr) return {};
@@ -262,6 +270,8 @@ Status Recorder::wait(const Device& d) {
   if (!status.ok()) {
     // Other sessions' work was in it, too: whatever the reason, nobody knows what was computed.
     lost_ = true;
+    // What was submitted may still be running, and the memory that it uses is released next.
+    (void)d.vk.vkDeviceWaitIdle(d.device);
     return fail(WEIR_ERR_DEVICE_LOST, "%s", last_error_text());
   }
   for (size_t i = 0; i < n_arrivals_; ++i)

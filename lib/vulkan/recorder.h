@@ -40,6 +40,8 @@ struct Recorded {
 class Recorder {
  public:
   Status open(const Device& d);
+  // Undoes open(), whether it succeeded or not. Nothing may be running or recorded.
+  void close(const Device& d);
 
   // Runs a kernel over `grid` workgroups after what it must wait for.
   template <class Push>

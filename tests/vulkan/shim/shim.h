@@ -1,0 +1,98 @@
+// What a test tells the Vulkan loader of tests/vulkan/shim, and what it counts.
+//
+// The shim has the name of the real loader, libvulkan.so.1, and forwards every call to it, unless it was told to show
+// other devices or to let a call fail. A process that loads the shim by its path gets it from then on for that name,
+// too: so the module finds it.
+#pragma once
+
+#include <vulkan/vulkan_core.h>
+
+#include <atomic>
+#include <cstdint>
+
+namespace weir::test {
+
+// What a shown device does not have, or does wrongly.
+enum class Lack : uint32_t {
+  kNothing,
+  kVersion,        // it has 1.2
+  kSubgroupSize,   // it has subgroups of 4 lanes
+  kComputeStage,   // no subgroup operations in compute shaders
+  kShuffle,        // of subgroups
+  kArithmetic,     // of subgroups
+  kInvocations,    // it has 128 in a workgroup
+  kSharedBytes,    // it has 16 KiB
+  kPushBytes,      // it has 64 (which no Vulkan may)
+  kAddresses,      // bufferDeviceAddress
+  kFullSubgroups,  // computeFullSubgroups
+  kComputeQueue,
+  kRightShuffle,  // it shuffles, but takes other lanes' values than those that were asked for
+  kMappedMemory,  // no memory type that the host sees
+};
+
+// One of the devices that are shown; all of them are copies of one real device.
+struct ShownDevice {
+  const char* name = nullptr;                                 // null: the real one's
+  VkPhysicalDeviceType type = VK_PHYSICAL_DEVICE_TYPE_OTHER;  // kOther: the real one's
+  uint64_t memory_bytes = 0;                                  // of each heap; 0: the real one's
+  uint64_t most_allocation = 0, most_buffer = 0;  // maxMemoryAllocationSize, maxBufferSize; 0: the real ones
+  Lack lack = Lack::kNothing;
+  // A memory type in a heap of its own, larger than the others, that no buffer may use.
+  bool has_odd_memory = false;
+};
+
+// Calls that can be made to fail.
+#define WEIR_SHIM_CALLS(CALL)                                                                                         \
+  CALL(vkCreateDevice)                                                                                                \
+  CALL(vkCreateBuffer)                                                                                                \
+  CALL(vkAllocateMemory) CALL(vkBindBufferMemory) CALL(vkMapMemory) CALL(vkCreateShaderModule)                        \
+      CALL(vkCreatePipelineLayout) CALL(vkCreateComputePipelines) CALL(vkCreateCommandPool)                           \
+          CALL(vkAllocateCommandBuffers) CALL(vkBeginCommandBuffer) CALL(vkEndCommandBuffer) CALL(vkResetCommandPool) \
+              CALL(vkCreateFence) CALL(vkResetFences) CALL(vkQueueSubmit)                                             \
+                  CALL(vkWaitForFences)  // and vkGetFenceStatus
+
+enum class Call : uint32_t {
+#define WEIR_SHIM_CALL(name) name,
+  WEIR_SHIM_CALLS(WEIR_SHIM_CALL)
+#undef WEIR_SHIM_CALL
+      kCount
+};
+
+// The n-th call from when this was set fails. After VK_ERROR_DEVICE_LOST all submissions and waits fail with it.
+struct Fault {
+  std::atomic<uint64_t> n{0};  // 0: none fails; counts down
+  VkResult result = VK_ERROR_OUT_OF_DEVICE_MEMORY;
+};
+
+struct Shim {
+  // Set before the module opens the loader.
+  const char* loader = nullptr;  // path of the real one
+  const char* base = nullptr;    // a part of the name of the real device that is shown; null: the first one
+  bool has_driver = true;
+  uint32_t loader_version = 0;  // 0: the real one's
+  uint32_t n_devices = 1;
+  ShownDevice devices[16];
+
+  Fault faults[static_cast<uint32_t>(Call::kCount)];
+  std::atomic<uint64_t> n_failed{0};  // calls that failed because of `faults`
+
+  // What was made and not destroyed.
+  std::atomic<int64_t> n_instances{0}, n_open_devices{0}, n_buffers{0}, n_memories{0}, memory_bytes{0}, n_shaders{0},
+      n_layouts{0}, n_pipelines{0}, n_pools{0}, n_command_buffers{0}, n_fences{0};
+  // The same, ever.
+  std::atomic<uint64_t> n_memories_made{0}, n_pipelines_made{0}, n_submitted{0};
+  // Objects that were given back while submitted work was neither waited for nor lost.
+  std::atomic<uint64_t> n_released_busy{0};
+  std::atomic<bool> is_busy{false}, is_lost{false};
+
+  void fail_at(Call call, uint64_t n, VkResult result) {
+    Fault& fault = faults[static_cast<uint32_t>(call)];
+    fault.result = result;
+    fault.n = n;
+  }
+};
+
+inline constexpr char kShimSymbol[] = "weir_vulkan_shim";
+using shim_fn = Shim* (*)();
+
+}  // namespace weir::test
