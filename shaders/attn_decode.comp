@@ -20,6 +20,7 @@ layout(push_constant) uniform Push { Arguments p; };
 #define A p.args
 
 const uint kTeams = kInvocations / kTeamLanes;
+const uint kPartsAhead = 8u;  // whose loads are under way at once
 const uint kTile = kTilePages * kPageRows;
 const uint kNoRow = 0xFFFFFFFFu;
 #define kUnseen uintBitsToFloat(0xFF800000u)  // -inf, the logit of what is not seen
@@ -30,7 +31,7 @@ shared float weights[kHeads * kTile];
 shared uint tile_slot[kTilePages], is_seen[kTile];
 shared float head_high[kHeads], head_sum[kHeads], head_shrink[kHeads], inverse_rms[kHeads + 1u];
 shared vec4 gathered[2u * kInvocations];
-shared float part_weight[kHeads * kMostSplits];
+shared float part_high[kHeads * kMostSplits], part_sum[kHeads * kMostSplits];
 shared bool is_last;
 
 struct Job {
@@ -351,37 +352,57 @@ void write_part(Job j, vec4 lo_sum[kHeads], vec4 hi_sum[kHeads]) {
     }
 }
 
+// What each part's values are multiplied with, in the place of its maximum; a team takes a head. The log-sum-exp comes
+// to head_high.
+void merge_weights(Job j, uint first_head) {
+    const uint head = min(team(), A.heads_per_list - 1u), at = head * kMostSplits;
+    const bool works = team() < A.heads_per_list;
+    const float sink = is_null(A.sinks) ? kUnseen : Floats(A.sinks).v[first_head + head];
+    float high = sink;
+    for (uint i = lane(); i < j.n_active; i += kTeamLanes) high = larger(part_high[at + i], high);
+    high = larger(subgroupShuffleXor(high, 1u), high);
+    high = larger(subgroupShuffleXor(high, 2u), high);
+    high = larger(subgroupShuffleXor(high, 4u), high);
+    const bool nothing = floatBitsToUint(high) == floatBitsToUint(kUnseen);
+    float sum = 0.0;
+    for (uint i = lane(); i < j.n_active; i += kTeamLanes) {
+        const bool empty = nothing || floatBitsToUint(part_high[at + i]) == floatBitsToUint(kUnseen);
+        const float share = empty ? 0.0 : exp_near(part_high[at + i] - high);
+        if (works) part_high[at + i] = share;
+        sum += share * part_sum[at + i];
+    }
+    sum = team_sum(sum);
+    if (!nothing && !is_null(A.sinks)) sum += exp_near(sink - high);
+    for (uint i = lane(); i < j.n_active && works; i += kTeamLanes) part_high[at + i] /= nothing ? 1.0 : sum;
+    if (!works || lane() != 0u) return;
+    head_high[head] = nothing ? kUnseen : high + log_near(sum);
+    if (!is_null(A.lse)) Floats(A.lse).v[first_head + head] = head_high[head];
+}
+
 // The output, the log-sum-exp and the masses of one list from its parts.
 void finish_list(Job j, uint list) {
     const uint d = A.head_dim, first_head = list * A.heads_per_list, me = gl_LocalInvocationID.x;
     const uint parts = list * A.n_splits * partial_size();
     SharedFloats partial = SharedFloats(A.partial);
-    if (me < A.heads_per_list) {
-        const float sink = is_null(A.sinks) ? kUnseen : Floats(A.sinks).v[first_head + me];
-        float high = sink, sum = 0.0;
-        for (uint i = 0u; i < j.n_active; ++i)
-            high = larger(partial.v[parts + i * partial_size() + me * (d + 2u) + d], high);
-        const bool nothing = floatBitsToUint(high) == floatBitsToUint(kUnseen);
-        for (uint i = 0u; i < j.n_active; ++i) {
-            const uint at = parts + i * partial_size() + me * (d + 2u) + d;
-            const float part_high = partial.v[at];
-            const float share =
-                nothing || floatBitsToUint(part_high) == floatBitsToUint(kUnseen) ? 0.0 : exp_near(part_high - high);
-            part_weight[me * kMostSplits + i] = share;
-            sum += share * partial.v[at + 1u];
-        }
-        if (!nothing && !is_null(A.sinks)) sum += exp_near(sink - high);
-        for (uint i = 0u; i < j.n_active; ++i) part_weight[me * kMostSplits + i] /= nothing ? 1.0 : sum;
-        head_high[me] = nothing ? kUnseen : high + log_near(sum);
-        if (!is_null(A.lse)) Floats(A.lse).v[first_head + me] = head_high[me];
+    for (uint i = me; i < A.heads_per_list * j.n_active; i += kInvocations) {
+        const uint head = i / j.n_active, part = i % j.n_active;
+        const uint at = parts + part * partial_size() + head * (d + 2u) + d;
+        part_high[head * kMostSplits + part] = partial.v[at];
+        part_sum[head * kMostSplits + part] = partial.v[at + 1u];
     }
     barrier();
+    merge_weights(j, first_head);
+    barrier();
     for (uint i = me; i < A.heads_per_list * d; i += kInvocations) {
-        const uint head = i / d;
+        const uint head = i / d, at = parts + head * (d + 2u) + i % d;
         float sum = 0.0;
-        for (uint part = 0u; part < j.n_active; ++part)
-            sum += part_weight[head * kMostSplits + part] *
-                   partial.v[parts + part * partial_size() + head * (d + 2u) + i % d];
+        for (uint part = 0u; part < j.n_active; part += kPartsAhead) {
+            float value[kPartsAhead];
+            [[unroll]] for (uint k = 0u; k < kPartsAhead; ++k)
+                value[k] = partial.v[at + min(part + k, j.n_active - 1u) * partial_size()];
+            [[unroll]] for (uint k = 0u; k < kPartsAhead; ++k)
+                sum += part + k < j.n_active ? part_high[head * kMostSplits + part + k] * value[k] : 0.0;
+        }
         Floats(A.result).v[first_head * d + i] = sum;
     }
     for (uint i = me; i < j.n && !is_null(A.page_mass); i += kInvocations) {

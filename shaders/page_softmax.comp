@@ -19,7 +19,8 @@ void main() {
     const float high = float_of_key(workgroup_most(most));
     float own = 0.0;
     for (uint row = invocation(); row < n; row += kInvocations) {
-        const float weight = exp_near(a.scale * score.v[first + row] - high);
+        precise float logit = a.scale * score.v[first + row];  // rounded, as when the largest was sought
+        const float weight = exp_near(logit - high);
         score.v[first + row] = weight;
         own += weight;
     }

@@ -124,6 +124,17 @@ bool has_extension(const Device& d, const char* name) {
                      [&](const VkExtensionProperties& e) { return std::strcmp(e.extensionName, name) == 0; });
 }
 
+bool has_sparse_binding(const Device& d) {
+  VkQueueFamilyProperties families[kMostFamilies];
+  uint32_t n = kMostFamilies;
+  d.vk.vkGetPhysicalDeviceQueueFamilyProperties(d.physical, &n, families);
+  VkPhysicalDeviceFeatures2 features = {};
+  features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
+  d.vk.vkGetPhysicalDeviceFeatures2(d.physical, &features);
+  return features.features.sparseBinding == VK_TRUE && d.queue_family < n &&
+         (families[d.queue_family].queueFlags & VK_QUEUE_SPARSE_BINDING_BIT) != 0;
+}
+
 // Limits and the driver's name of the device that is opened.
 void read_device(Device& d) {
   VkPhysicalDeviceVulkan13Properties p13 = {};
@@ -140,6 +151,8 @@ void read_device(Device& d) {
   d.vk.vkGetPhysicalDeviceProperties2(d.physical, &properties);
   std::snprintf(d.driver, sizeof(d.driver), "%.24s %.32s", p12.driverName, p12.driverInfo);
   d.most_bytes = std::min(p11.maxMemoryAllocationSize, p13.maxBufferSize);
+  d.most_buffer_bytes = std::min(p13.maxBufferSize, properties.properties.limits.sparseAddressSpaceSize);
+  d.has_sparse = has_sparse_binding(d);
   d.has_budget = has_extension(d, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
 }
 
@@ -188,6 +201,9 @@ Status create_device(Device& d) {
   const char* const budget = VK_EXT_MEMORY_BUDGET_EXTENSION_NAME;
   info.enabledExtensionCount = d.has_budget ? 1 : 0;
   info.ppEnabledExtensionNames = &budget;
+  VkPhysicalDeviceFeatures features = {};
+  features.sparseBinding = d.has_sparse ? VK_TRUE : VK_FALSE;
+  info.pEnabledFeatures = &features;
   VkDevice device = nullptr;
   WEIR_VK_TRY(d.vk.vkCreateDevice(d.physical, &info, nullptr, &device), "opening the device");
   const Status status = load_device_functions(device, d.vk);

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "core/memory.h"
+#include "vulkan/large_buffer.h"
 
 namespace weir::vulkan {
 namespace {
@@ -80,7 +81,11 @@ Status Memory::allocate(const Device& d, uint64_t bytes, void** out) {
   *out = nullptr;
   WEIR_TRY(check_room(bytes));
   Allocation a;
-  WEIR_TRY(make_buffer(d, std::max<uint64_t>(bytes, 1), d.local_type, a, nullptr));
+  if (bytes > d.most_bytes) {
+    WEIR_TRY(make_large_buffer(d, bytes, a, pieces_, kMostPieces, n_pieces_));
+  } else {
+    WEIR_TRY(make_buffer(d, std::max<uint64_t>(bytes, 1), d.local_type, a, nullptr));
+  }
   insert(a);
   *out = reinterpret_cast<void*>(a.address);
   return {};
@@ -109,6 +114,7 @@ Status Memory::release(const Device& d, void* device) {
   if (found == nullptr || found->address != address)
     return fail(WEIR_ERR_INTERNAL, "Vulkan: memory that was not allocated is released");
   destroy_buffer(d, *found);
+  if (found->memory == VK_NULL_HANDLE) release_pieces(d, found->buffer, pieces_, n_pieces_);
   std::copy(found + 1, static_cast<const Allocation*>(table_ + n_), table_ + (found - table_));
   --n_;
   return {};

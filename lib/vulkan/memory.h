@@ -15,11 +15,18 @@ struct Allocation {
   VkDeviceMemory memory = VK_NULL_HANDLE;
 };
 
+// Memory of a buffer that has several (large_buffer.h).
+struct Piece {
+  VkBuffer buffer = VK_NULL_HANDLE;
+  VkDeviceMemory memory = VK_NULL_HANDLE;
+};
+
 class Memory {
  public:
   static constexpr uint64_t kAlignment = 256;
 
-  // WEIR_ERR_OUT_OF_MEMORY with the bytes; WEIR_ERR_UNSUPPORTED beyond what the driver gives at once, with the limit.
+  // WEIR_ERR_OUT_OF_MEMORY with the bytes; WEIR_ERR_UNSUPPORTED beyond what the driver gives at once, with the limit,
+  // where pieces cannot make it up.
   Status allocate(const Device& d, uint64_t bytes, void** out);
   // Nothing may be using it.
   Status release(const Device& d, void* device);
@@ -44,6 +51,9 @@ class Memory {
   static constexpr size_t kMost = 4096;
   Allocation table_[kMost];  // ascending
   size_t n_ = 0;
+  static constexpr size_t kMostPieces = 1024;
+  Piece pieces_[kMostPieces];
+  size_t n_pieces_ = 0;
   // One of each session, and one more with recall.
   static constexpr size_t kMostStaged = 1024;
   Staged staged_[kMostStaged];

@@ -18,13 +18,24 @@ uint64_t address_of(const void* device) { return reinterpret_cast<uint64_t>(devi
 
 Status is_gone() { return fail(WEIR_ERR_DEVICE_LOST, "Vulkan: the device was lost"); }
 
-void memory_barrier(const Device& d, VkCommandBuffer commands, VkPipelineStageFlags to, VkAccessFlags access) {
-  constexpr VkPipelineStageFlags kWork = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
+constexpr VkPipelineStageFlags kCompute = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
+                               kTransfer = VK_PIPELINE_STAGE_TRANSFER_BIT;
+
+VkAccessFlags accesses(VkPipelineStageFlags stages, bool also_reads) {
+  VkAccessFlags flags = 0;
+  if ((stages & kCompute) != 0) flags |= VK_ACCESS_SHADER_WRITE_BIT | (also_reads ? VK_ACCESS_SHADER_READ_BIT : 0);
+  if ((stages & kTransfer) != 0) flags |= VK_ACCESS_TRANSFER_WRITE_BIT | (also_reads ? VK_ACCESS_TRANSFER_READ_BIT : 0);
+  if ((stages & VK_PIPELINE_STAGE_HOST_BIT) != 0) flags |= VK_ACCESS_HOST_READ_BIT;
+  return flags;
+}
+
+// What was written in `from` is there for what follows in `to`.
+void memory_barrier(const Device& d, VkCommandBuffer commands, VkPipelineStageFlags from, VkPipelineStageFlags to) {
   VkMemoryBarrier barrier = {};
   barrier.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER;
-  barrier.srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
-  barrier.dstAccessMask = access;
-  d.vk.vkCmdPipelineBarrier(commands, kWork, to, 0, 1, &barrier, 0, nullptr, 0, nullptr);
+  barrier.srcAccessMask = accesses(from, false);
+  barrier.dstAccessMask = accesses(to, true);
+  d.vk.vkCmdPipelineBarrier(commands, from, to, 0, 1, &barrier, 0, nullptr, 0, nullptr);
 }
 
 }  // namespace
@@ -82,12 +93,24 @@ Status Recorder::begin(const Device& d) {
   return {};
 }
 
-void Recorder::touch(const Device& d, const Range* ranges, size_t n) {
-  if (!hazards_.add(ranges, n) && !always_barrier_) return;
+// Barriers between kernels alone are cheaper on some devices than those with copies, and most are such. A copy then has
+// to wait by a barrier of its own, whatever it reads.
+void Recorder::touch(const Device& d, const Range* ranges, size_t n, bool is_copy) {
+  bool waits = hazards_.add(ranges, n) || always_barrier_;
+  if (is_copy && kernels_only_) {
+    hazards_.clear();
+    (void)hazards_.add(ranges, n);
+    waits = true;
+  }
+  if (!waits) {
+    has_copies_ = has_copies_ || is_copy;
+    return;
+  }
   ++n_barriers_;
-  memory_barrier(d, target(), VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT,
-                 VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_READ_BIT |
-                     VK_ACCESS_TRANSFER_WRITE_BIT);
+  const VkPipelineStageFlags stages = is_copy || has_copies_ ? kCompute | kTransfer : kCompute;
+  memory_barrier(d, target(), stages, stages);
+  kernels_only_ = stages == kCompute;
+  has_copies_ = is_copy;
 }
 
 // What an op forgot to declare would race without anybody seeing it, on some devices and on some days.
@@ -121,7 +144,7 @@ Status Recorder::dispatch(const Device& d, const Memory& memory, Pipelines& pipe
   WEIR_TRY(begin(d));
   VkPipeline pipeline = VK_NULL_HANDLE;
   WEIR_TRY(pipelines.get(d, run.kernel, run.type, run.columns, pipeline));
-  touch(d, touches.ranges(), touches.count());
+  touch(d, touches.ranges(), touches.count(), false);
   d.vk.vkCmdBindPipeline(target(), VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
   d.vk.vkCmdPushConstants(target(), pipelines.layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0,
                           static_cast<uint32_t>(in_memory ? sizeof(address) : run.push_bytes),
@@ -165,7 +188,7 @@ Status Recorder::copy_in(const Device& d, const Memory& memory, void* to, const 
     WEIR_TRY(take_staging(d, bytes - done, n, offset));
     std::memcpy(mapped_ + offset, static_cast<const std::byte*>(host) + done, n);
     const Range range = {address_of(to) + done, n, true};
-    touch(d, &range, 1);
+    touch(d, &range, 1, true);
     const VkBufferCopy region = {staging_.address - staging_.base + offset, range.address - a->base, n};
     d.vk.vkCmdCopyBuffer(commands_, staging_.buffer, a->buffer, 1, &region);
     done += n;
@@ -184,7 +207,7 @@ Status Recorder::copy_out(const Device& d, const Memory& memory, void* host, con
     uint64_t n = 0, offset = 0;
     WEIR_TRY(take_staging(d, bytes - done, n, offset));
     const Range range = {address_of(from) + done, n, false};
-    touch(d, &range, 1);
+    touch(d, &range, 1, true);
     const VkBufferCopy region = {range.address - a->base, staging_.address - staging_.base + offset, n};
     d.vk.vkCmdCopyBuffer(commands_, a->buffer, staging_.buffer, 1, &region);
     arrivals_[n_arrivals_++] = {static_cast<std::byte*>(host) + done, offset, n};
@@ -199,7 +222,7 @@ Status Recorder::copy(const Device& d, const Memory& memory, void* to, const voi
   if (bytes == 0) return {};
   WEIR_TRY(begin(d));
   const Range ranges[2] = {{address_of(to), bytes, true}, {address_of(from), bytes, false}};
-  touch(d, ranges, 2);
+  touch(d, ranges, 2, true);
   const VkBufferCopy region = {ranges[1].address - b->base, ranges[0].address - a->base, bytes};
   d.vk.vkCmdCopyBuffer(target(), b->buffer, a->buffer, 1, &region);
   return {};
@@ -217,7 +240,7 @@ Status Recorder::fill(const Device& d, const Memory& memory, void* to, uint8_t v
   if (words != 0) {
     WEIR_TRY(begin(d));
     const Range range = {address_of(to) + head, words, true};
-    touch(d, &range, 1);
+    touch(d, &range, 1, true);
     d.vk.vkCmdFillBuffer(target(), a->buffer, range.address - a->base, words, value * 0x01010101u);
   }
   return copy_in(d, memory, at + head + words, edge, bytes - head - words);
@@ -225,10 +248,7 @@ Status Recorder::fill(const Device& d, const Memory& memory, void* to, uint8_t v
 
 // What was written is there for the host, and for the next commands.
 Status Recorder::end_commands(const Device& d, VkCommandBuffer commands) {
-  memory_barrier(d, commands,
-                 VK_PIPELINE_STAGE_HOST_BIT | VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT,
-                 VK_ACCESS_HOST_READ_BIT | VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT |
-                     VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT);
+  memory_barrier(d, commands, kCompute | kTransfer, VK_PIPELINE_STAGE_HOST_BIT | kCompute | kTransfer);
   return vulkan_status(d.vk.vkEndCommandBuffer(commands), "ending a command buffer");
 }
 
@@ -253,6 +273,7 @@ Status Recorder::wait_for_fence(const Device& d) {
 void Recorder::start_over(const Device& d) {
   recording_ = false;
   hazards_.clear();
+  kernels_only_ = has_copies_ = false;
   n_arrivals_ = 0;
   staging_used_ = 0;
   launched_ = false;
@@ -298,6 +319,7 @@ Status Recorder::end_recording(const Device& d) {
   recorded_ = nullptr;
   const uint64_t bytes = staging_used_;
   hazards_.clear();
+  kernels_only_ = has_copies_ = false;
   staging_used_ = 0;
   WEIR_TRY(end_commands(d, work.commands));
   if (bytes == 0) return {};

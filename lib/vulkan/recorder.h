@@ -100,7 +100,7 @@ class Recorder {
                   Grid grid);
   Status check(const Memory& memory, const Run& run, const Touches& touches) const;
   Status begin(const Device& d);
-  void touch(const Device& d, const Range* ranges, size_t n);
+  void touch(const Device& d, const Range* ranges, size_t n, bool is_copy);
   // Room for some of `bytes` in the staging memory, `n` of them, at `offset`.
   Status take_staging(const Device& d, uint64_t bytes, uint64_t& n, uint64_t& offset);
   Status submit(const Device& d, VkCommandBuffer commands);
@@ -118,7 +118,9 @@ class Recorder {
   Arrival arrivals_[kMostArrivals];
   size_t n_arrivals_ = 0;
   uint64_t n_barriers_ = 0;
-  bool recording_ = false;  // commands_ has commands
+  bool recording_ = false;      // commands_ has commands
+  bool kernels_only_ = false;   // the last barrier was one between kernels
+  bool has_copies_ = false;     // since the last barrier
   bool launched_ = false, lost_ = false, always_barrier_ = false;
 };
 
