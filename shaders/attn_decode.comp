@@ -17,10 +17,10 @@ layout(constant_id = 0) const uint kHeads = 1;  // heads_per_list, rounded up to
 
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Arguments { DecodeArgs args; };
 layout(push_constant) uniform Push { Arguments p; };
-#define A p.args
+DecodeArgs A;  // a copy: what is in memory would be loaded again after every store
 
 const uint kTeams = kInvocations / kTeamLanes;
-const uint kPartsAhead = 8u;  // whose loads are under way at once
+const uint kPartsAhead = 8u, kValuesAhead = 4u;  // whose loads are under way at once
 const uint kTile = kTilePages * kPageRows;
 const uint kNoRow = 0xFFFFFFFFu;
 #define kUnseen uintBitsToFloat(0xFF800000u)  // -inf, the logit of what is not seen
@@ -202,48 +202,55 @@ bool sees(Job j, uint pos) {
     return pos <= j.pos && (j.window == 0u || pos < j.n_sink || j.pos - pos < j.window);
 }
 
-// The logits of the tile's tokens for all heads; each team takes every kTeams-th token.
+const uint kRounds = kTile / kTeams;
+const uint kLaneChunks = kMostChannels / 8u / kTeamLanes;  // of 8 channels of a key
+
+// The logits of the tile's tokens for all heads; each team takes every kTeams-th token. All loads come first.
 void tile_logits(Job j, uint first_listed, uint end, uint new_row) {
-    const uint d = A.head_dim;
-    [[unroll]] for (uint round = 0u; round < kTile / kTeams; ++round) {
-        const uint token = round * kTeams + team(), in_page = token % kPageRows;
-        const uint listed = first_listed + token / kPageRows;
+    const uint d = A.head_dim, n_chunks = d / 8u;
+    uint rows[kRounds], positions[kRounds];
+    bool seen[kRounds];
+    uvec4 keys[kRounds][kLaneChunks];
+    [[unroll]] for (uint i = 0u; i < kRounds; ++i) {
+        const uint token = i * kTeams + team(), in_page = token % kPageRows, listed = first_listed + token / kPageRows;
+        const uint there = min(listed, end - 1u);  // so that what is loaded exists
+        rows[i] = is_null(A.select) ? there : Words(A.select).v[j.select_list * A.capacity + there];
+        const uint slot = Words(A.slots).v[j.table + rows[i]];
+        positions[i] = Words(A.first_pos).v[j.table + rows[i]] + in_page;
+        seen[i] = listed < end && in_page < Words(A.len).v[j.table + rows[i]] && sees(j, positions[i]);
+        Quads key = Quads(plus(page_at(A.pool, slot, d), in_page, 2u * d));
+        [[unroll]] for (uint k = 0u; k < kLaneChunks; ++k) {
+            const uint c = lane() + k * kTeamLanes;
+            if (c < n_chunks) keys[i][k] = key.v[c];
+        }
+        if (in_page == 0u && lane() == 0u) tile_slot[token / kPageRows] = slot;
+        if (lane() == 0u) is_seen[token] = seen[i] ? 1u : 0u;
+    }
+    [[unroll]] for (uint i = 0u; i < kRounds; ++i) {
+        const bool is_new = rows[i] == new_row && positions[i] == j.pos;
+        const bool by_sink = has_sink_query() && rows[i] < A.n_sink_pages && (j.window == 0u || positions[i] < j.n_sink);
         float dots[kHeads];
         [[unroll]] for (uint h = 0u; h < kHeads; ++h) dots[h] = 0.0;
-        bool seen = false;
-        if (listed < end) {
-            const uint row = is_null(A.select) ? listed : Words(A.select).v[j.select_list * A.capacity + listed];
-            const uint slot = Words(A.slots).v[j.table + row], first = Words(A.first_pos).v[j.table + row];
-            const uint pos = first + in_page;
-            seen = in_page < Words(A.len).v[j.table + row] && sees(j, pos);
-            if (in_page == 0u && lane() == 0u) tile_slot[token / kPageRows] = slot;
-            const bool is_new = row == new_row && pos == j.pos;
-            const bool by_sink = has_sink_query() && row < A.n_sink_pages && (j.window == 0u || pos < j.n_sink);
-            Quads key = Quads(plus(page_at(A.pool, slot, A.head_dim), in_page, 2u * d));
-            for (uint c = lane(); c < d / 8u && seen; c += kTeamLanes) {
-                vec4 lo, hi;
-                if (is_new) {
-                    lo = vec4(new_key[8u * c], new_key[8u * c + 1u], new_key[8u * c + 2u], new_key[8u * c + 3u]);
-                    hi = vec4(new_key[8u * c + 4u], new_key[8u * c + 5u], new_key[8u * c + 6u], new_key[8u * c + 7u]);
-                } else {
-                    const uvec4 quad = key.v[c];
-                    lo = bf16x4(quad.xy);
-                    hi = bf16x4(quad.zw);
-                }
-                [[unroll]] for (uint h = 0u; h < kHeads; ++h) {
-                    const uint at = h * d / 4u + 2u * c;
-                    const vec4 a = by_sink ? sink_queries[at] : queries[at];
-                    const vec4 b = by_sink ? sink_queries[at + 1u] : queries[at + 1u];
-                    dots[h] += dot(lo, a) + dot(hi, b);
-                }
+        [[unroll]] for (uint k = 0u; k < kLaneChunks; ++k) {
+            const uint c = lane() + k * kTeamLanes;
+            if (c >= n_chunks) break;
+            vec4 lo = bf16x4(keys[i][k].xy), hi = bf16x4(keys[i][k].zw);
+            if (is_new) {
+                lo = vec4(new_key[8u * c], new_key[8u * c + 1u], new_key[8u * c + 2u], new_key[8u * c + 3u]);
+                hi = vec4(new_key[8u * c + 4u], new_key[8u * c + 5u], new_key[8u * c + 6u], new_key[8u * c + 7u]);
+            }
+            [[unroll]] for (uint h = 0u; h < kHeads; ++h) {
+                const uint at = h * d / 4u + 2u * c;
+                const vec4 a = by_sink ? sink_queries[at] : queries[at];
+                const vec4 b = by_sink ? sink_queries[at + 1u] : queries[at + 1u];
+                dots[h] += dot(lo, a) + dot(hi, b);
             }
         }
-        if (lane() == 0u) is_seen[token] = seen ? 1u : 0u;
         [[unroll]] for (uint h = 0u; h < kHeads; ++h) {
             const float sum = team_sum(dots[h]);
             if (lane() != h) continue;
             const float logit = A.soft_cap != 0.0 ? A.soft_cap * tanh_near(A.scale * sum / A.soft_cap) : A.scale * sum;
-            weights[h * kTile + token] = seen ? logit : kUnseen;
+            weights[h * kTile + i * kTeams + team()] = seen[i] ? logit : kUnseen;
         }
     }
 }
@@ -295,6 +302,10 @@ void attend(Job j, uint new_row, out vec4 lo_sum[kHeads], out vec4 hi_sum[kHeads
     const uint group = gl_LocalInvocationID.x / n_chunks, n_groups = kInvocations / n_chunks;
     [[unroll]] for (uint h = 0u; h < kHeads; ++h) lo_sum[h] = hi_sum[h] = vec4(0.0);
     const uint begin = j.split * j.per_split, end = min(j.n, begin + j.per_split);
+    // Of the last tile, the token that was appended.
+    const uint new_token = new_row == kNoRow ? kNoRow
+                                             : (end - 1u - begin) % kTilePages * kPageRows + j.pos -
+                                                   Words(A.first_pos).v[j.table + new_row];
     for (uint listed = begin; listed < end; listed += kTilePages) {
         tile_logits(j, listed, end, new_row);
         barrier();
@@ -304,25 +315,27 @@ void attend(Job j, uint new_row, out vec4 lo_sum[kHeads], out vec4 hi_sum[kHeads
             lo_sum[h] *= head_shrink[h];
             hi_sum[h] *= head_shrink[h];
         }
-        for (uint token = group; token < kTile && group < n_groups; token += n_groups) {
-            if (is_seen[token] == 0u) continue;
-            vec4 lo, hi;
-            const bool is_new = new_row != kNoRow && listed + token / kPageRows + 1u == j.n &&
-                                Words(A.first_pos).v[j.table + new_row] + token % kPageRows == j.pos;
-            if (is_new) {
-                const uint c = 8u * chunk;
-                lo = vec4(new_value[c], new_value[c + 1u], new_value[c + 2u], new_value[c + 3u]);
-                hi = vec4(new_value[c + 4u], new_value[c + 5u], new_value[c + 6u], new_value[c + 7u]);
-            } else {
-                const uvec2 page = page_at(A.pool, tile_slot[token / kPageRows], A.head_dim);
-                const uvec4 quad = Quads(plus(page, kPageRows + token % kPageRows, 2u * d)).v[chunk];
-                lo = bf16x4(quad.xy);
-                hi = bf16x4(quad.zw);
+        for (uint first = group; first < kTile && group < n_groups; first += kValuesAhead * n_groups) {
+            uvec4 values[kValuesAhead];
+            [[unroll]] for (uint k = 0u; k < kValuesAhead; ++k) {
+                const uint token = min(first + k * n_groups, kTile - 1u);
+                const uvec2 page = page_at(A.pool, tile_slot[token / kPageRows], d);
+                values[k] = Quads(plus(page, kPageRows + token % kPageRows, 2u * d)).v[chunk];
             }
-            [[unroll]] for (uint h = 0u; h < kHeads; ++h) {
-                const float w = weights[h * kTile + token];
-                lo_sum[h] += w * lo;
-                hi_sum[h] += w * hi;
+            [[unroll]] for (uint k = 0u; k < kValuesAhead; ++k) {
+                const uint token = first + k * n_groups;
+                if (token >= kTile || is_seen[token] == 0u) continue;
+                vec4 lo = bf16x4(values[k].xy), hi = bf16x4(values[k].zw);
+                if (token == new_token && listed + kTilePages >= end) {
+                    const uint c = 8u * chunk;
+                    lo = vec4(new_value[c], new_value[c + 1u], new_value[c + 2u], new_value[c + 3u]);
+                    hi = vec4(new_value[c + 4u], new_value[c + 5u], new_value[c + 6u], new_value[c + 7u]);
+                }
+                [[unroll]] for (uint h = 0u; h < kHeads; ++h) {
+                    const float w = weights[h * kTile + token];
+                    lo_sum[h] += w * lo;
+                    hi_sum[h] += w * hi;
+                }
             }
         }
         barrier();
@@ -422,6 +435,7 @@ void finish_list(Job j, uint list) {
 }
 
 void main() {
+    A = p.args;
     const Job j = find_job();
     if (j.split >= j.n_active) return;
     load_queries(j);
