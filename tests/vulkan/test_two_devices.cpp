@@ -98,7 +98,7 @@ int make_drivers(void**) {
     std::filesystem::copy_file(from, g_folder / name);
     list += (list.empty() ? "" : ":") + (g_folder / name).string();
   }
-  return setenv("VK_DRIVER_FILES", list.c_str(), 1);
+  return setenv("VK_DRIVER_FILES", list.c_str(), 1) + setenv("WEIR_TEST_DEVICE", "vulkan", 1);
 }
 
 int remove_drivers(void**) {
