@@ -1,6 +1,7 @@
 // The small ops: embedding, RMS norm, soft caps of the logits, rotation and appending of many rows, digests of the
 // appended keys.
 #include <algorithm>
+#include <iterator>
 
 #include "cuda/ops.h"
 #include "cuda/quant/formats.cuh"
@@ -178,6 +179,12 @@ Status check_kernels(int32_t& arch) {
   // PTX of an older architecture lacks what the sources compile for newer ones only.
   arch = std::min(arch, static_cast<int32_t>(attributes.ptxVersion));
   return {};
+}
+
+// Code for a device runs on later minor versions of its major one; of newer ones the driver knows whether there is PTX.
+bool may_have_kernels(int32_t arch) {
+  constexpr int32_t kArchs[] = {__CUDA_ARCH_LIST__};  // 900: 9.0
+  return std::any_of(std::begin(kArchs), std::end(kArchs), [&](int32_t a) { return a / 10 <= arch; });
 }
 
 Status rebuild_last_minmax(OpContext& cx, const KvView& kv) {

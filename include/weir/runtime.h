@@ -58,12 +58,24 @@ typedef weir_status (*weir_log_fn)(void *user, const weir_log_info *info);
 
 /** Devices that a session can run on. */
 enum {
-    WEIR_DEVICE_AUTO = 0,   /**< The fastest available backend that can run the session: an NVIDIA GPU whose memory
-                                 holds the model, else the CPU. */
-    WEIR_DEVICE_CPU = 1,    /**< This machine's processor cores. */
-    WEIR_DEVICE_CUDA = 2,   /**< The first NVIDIA GPU that the driver shows. */
-    WEIR_DEVICE_VULKAN = 3  /**< A device with Vulkan 1.3, see weir_runtime_options.vulkan_device. Sessions need
-                                 WEIR_SESSION_HOST_ATTENTION; WEIR_DEVICE_AUTO does not take it. */
+    WEIR_DEVICE_AUTO = 0,  /**< The first of these that can run the session: CUDA's device; of Vulkan's devices the
+                                discrete GPU with the most memory, then an integrated GPU; the CPU. A device is passed
+                                over whose memory cannot hold the model, which lacks what the session needs (its policy
+                                and options, device memory from hooks), or if the model's weights are already on
+                                another. If weir_runtime_options.vulkan_device names a device, no other one of Vulkan's
+                                is looked at. Never a Vulkan driver that computes on the processor, and a virtual
+                                device only if it is named. */
+    WEIR_DEVICE_CPU = 1,   /**< This machine's processor cores. */
+    WEIR_DEVICE_CUDA = 2,  /**< The first NVIDIA GPU that the driver shows. */
+    WEIR_DEVICE_VULKAN = 3 /**< A device with Vulkan 1.3, see weir_runtime_options.vulkan_device. */
+};
+
+/** Kinds of devices, see weir_device_info. */
+enum {
+    WEIR_DEVICE_KIND_DISCRETE = 0,   /**< A GPU with memory of its own. */
+    WEIR_DEVICE_KIND_INTEGRATED = 1, /**< A GPU that shares the processor's memory. */
+    WEIR_DEVICE_KIND_VIRTUAL = 2,    /**< A GPU of a virtual machine, or what the driver calls by no other kind. */
+    WEIR_DEVICE_KIND_CPU = 3         /**< The processor, also one that a Vulkan driver computes on. */
 };
 
 /** Options of weir_runtime_create.
@@ -85,11 +97,14 @@ typedef struct weir_runtime_options {
                                      backend's own. Set both hooks or neither. @since 1.0 */
     weir_free_fn device_free;   /**< Its counterpart. @since 1.0 */
     void *device_alloc_user;    /**< Passed to both device hooks. @since 1.0 */
-    const char *vulkan_device;  /**< Which device WEIR_DEVICE_VULKAN is: its index among those that the driver shows, or
-                                     a part of its name, in any case of letters. NULL (default): a discrete GPU before
-                                     an integrated one before a virtual one before a driver that computes on the
-                                     processor, of equals the one with most memory. It is copied, and shorter than 256
-                                     bytes. All runtimes of a process use one device. @since 1.1 */
+    const char *vulkan_device;  /**< Which device WEIR_DEVICE_VULKAN is: its index (weir_device_info), or a part of its
+                                     name, in any case of letters. NULL (default): a discrete GPU before an integrated
+                                     one before a virtual one before a driver that computes on the processor, of equals
+                                     the one with most memory. It is copied, and shorter than 256 bytes. A session on
+                                     it fails with WEIR_ERR_NOT_FOUND if there is no such device, and
+                                     WEIR_ERR_INVALID_ARG if several have the name; both list the devices. A process
+                                     uses one device: a session on a second one fails with WEIR_ERR_UNSUPPORTED, which
+                                     names both. @since 1.1 */
 } weir_runtime_options;
 
 /** Static initialiser of weir_runtime_options. */
@@ -112,6 +127,26 @@ typedef struct weir_memory_counters {
 
 /** Static initialiser of weir_memory_counters. */
 #define WEIR_MEMORY_COUNTERS_INIT { (uint32_t)sizeof(weir_memory_counters), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/** A device of this machine, see weir_runtime_devices.
+ *  @since 1.1 */
+typedef struct weir_device_info {
+    uint32_t struct_size;  /**< sizeof this struct in the caller's build. Required. */
+    uint32_t index;        /**< Among the devices of its backend; weir_runtime_options.vulkan_device takes it. */
+    int32_t backend;       /**< WEIR_DEVICE_CPU, WEIR_DEVICE_CUDA or WEIR_DEVICE_VULKAN. A GPU with two drivers is
+                                listed twice. */
+    int32_t kind;          /**< WEIR_DEVICE_KIND_*. */
+    uint32_t is_usable;    /**< 1: sessions of this runtime may run on it, as far as can be told without opening it. 0:
+                                not, see @ref why_not. */
+    uint32_t reserved;     /**< 0. */
+    uint64_t memory_bytes; /**< All of its memory; of a processor the machine's. */
+    char name[256];        /**< One line of UTF-8, NUL-terminated. */
+    char driver[128];      /**< Likewise: the driver and its version; of the CPU the instruction set in use. */
+    char why_not[512];     /**< Likewise: what it lacks; "" if it is usable. */
+} weir_device_info;
+
+/** Static initialiser of weir_device_info. */
+#define WEIR_DEVICE_INFO_INIT { (uint32_t)sizeof(weir_device_info), 0, 0, 0, 0, 0, 0, "", "", "" }
 
 /** Fill @p options with the defaults of the library that is loaded.
  *
@@ -178,6 +213,24 @@ WEIR_API uint32_t weir_runtime_thread_count(const weir_runtime *runtime);
  *  @owner the library; valid until it is unloaded
  *  @since 1.0 */
 WEIR_API const char *weir_runtime_cpu_target(const weir_runtime *runtime);
+
+/** The devices of this machine, usable or not: the CPU, then those of CUDA and of Vulkan, by index. Opens none. The
+ *  modules of both backends are loaded; the devices of one that is missing or finds no driver are not in the list, and
+ *  an information line of the log says why.
+ *
+ *  @param runtime   in
+ *  @param devices   in/out, [capacity]; may be NULL when @p capacity is 0. The caller sets struct_size of the first,
+ *                   which all have; the library sets it in the others
+ *  @param capacity  entries at @p devices
+ *  @param n_devices out, length of the list, also when it did not fit
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG       NULL, or a struct_size that is bad or no multiple of 8; nothing written
+ *          WEIR_ERR_BUFFER_TOO_SMALL  @p n_devices is set, @p devices untouched
+ *  @threads any thread
+ *  @owner the caller owns the buffer
+ *  @since 1.1 */
+WEIR_API weir_status weir_runtime_devices(const weir_runtime *runtime, weir_device_info *devices, uint32_t capacity,
+                                          uint32_t *n_devices);
 
 #ifdef __cplusplus
 }

@@ -319,11 +319,13 @@ WEIR_API weir_status weir_generate_options_init(weir_generate_options *options, 
  *  @param options in, NULL for all defaults
  *  @param plan    in/out, struct_size set by the caller
  *  @return WEIR_OK
- *          WEIR_ERR_INVALID_ARG  NULL, a bad struct_size, an option out of range or contradicting another
+ *          WEIR_ERR_INVALID_ARG  NULL, a bad struct_size, an option out of range or contradicting another; or several
+ *                                devices have the name that vulkan_device is, the message lists all
  *          WEIR_ERR_NOT_FOUND    no such policy or policy option, or no device that vulkan_device names; the message
  *                                lists the valid ones
  *          WEIR_ERR_BUDGET       the budget is below what the policy needs; the message names the minimum
- *          WEIR_ERR_UNSUPPORTED  a device or feature that this build or this machine lacks
+ *          WEIR_ERR_UNSUPPORTED  a device or feature that this build or this machine lacks, or a second Vulkan device
+ *                                in the process, the message names both
  *          WEIR_ERR_STATE        the model is vocabulary-only
  *          WEIR_ERR_DEVICE_LOST  the device failed earlier in this process
  *  @threads immutable

@@ -4,7 +4,10 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <iterator>
+
 #include "api/handles.h"
+#include "core/plain_text.h"
 
 namespace weir::api {
 namespace {
@@ -65,6 +68,66 @@ Status create(const weir_runtime_options& o, weir_runtime** out) {
   return {};
 }
 
+constexpr struct {
+  int32_t device;
+  const char* name;
+} kDriven[] = {{WEIR_DEVICE_CUDA, "cuda"}, {WEIR_DEVICE_VULKAN, "vulkan"}};
+constexpr uint32_t kMostInfos = 1 + static_cast<uint32_t>(std::size(kDriven)) * kMostListed;
+
+weir_device_info processor() {
+  weir_device_info info = WEIR_DEVICE_INFO_INIT;
+  info.backend = WEIR_DEVICE_CPU;
+  info.kind = WEIR_DEVICE_KIND_CPU;
+  info.is_usable = 1;
+  const long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+  if (pages > 0 && page_bytes > 0) info.memory_bytes = static_cast<uint64_t>(pages) * static_cast<uint64_t>(page_bytes);
+  std::memcpy(info.name, "CPU", sizeof("CPU"));
+  (void)plain_text(cpu_backend().target(), info.driver, sizeof(info.driver));
+  return info;
+}
+
+weir_device_info info_of(const ListedDevice& d, int32_t backend, uint32_t index) {
+  weir_device_info info = WEIR_DEVICE_INFO_INIT;
+  info.index = index;
+  info.backend = backend;
+  info.kind = static_cast<int32_t>(d.kind);
+  info.is_usable = d.why_not[0] == '\0' ? 1 : 0;
+  info.memory_bytes = d.total_bytes;
+  (void)plain_text(d.name, info.name, sizeof(info.name));
+  (void)plain_text(d.driver, info.driver, sizeof(info.driver));
+  (void)plain_text(d.why_not, info.why_not, sizeof(info.why_not));
+  return info;
+}
+
+uint32_t list_devices(const weir_runtime& runtime, weir_device_info* out) {
+  uint32_t n = 0;
+  out[n++] = processor();
+  for (const auto& driven : kDriven) {
+    ListedDevice devices[kMostListed];
+    uint32_t n_listed = 0;
+    if (const Status status = runtime.devices.list(driven.device, devices, n_listed); !status.ok())
+      runtime.log.write(WEIR_LOG_INFO, "device %s: %s", driven.name, last_error_text());
+    for (uint32_t i = 0; i < n_listed; ++i) out[n++] = info_of(devices[i], driven.device, i);
+  }
+  return n;
+}
+
+static_assert(static_cast<int32_t>(DeviceKind::kDiscrete) == WEIR_DEVICE_KIND_DISCRETE);
+static_assert(static_cast<int32_t>(DeviceKind::kIntegrated) == WEIR_DEVICE_KIND_INTEGRATED);
+static_assert(static_cast<int32_t>(DeviceKind::kVirtual) == WEIR_DEVICE_KIND_VIRTUAL);
+static_assert(static_cast<int32_t>(DeviceKind::kCpu) == WEIR_DEVICE_KIND_CPU);
+
+// Entries of the caller's size, each with it.
+void write_list(const weir_device_info* from, uint32_t n, weir_device_info* to) {
+  const uint32_t size = to->struct_size;
+  auto* at = reinterpret_cast<unsigned char*>(to);
+  for (uint32_t i = 0; i < n; ++i, at += size) {
+    std::memset(at, 0, size);  // fields that this version does not know
+    std::memcpy(at, &from[i], std::min<size_t>(size, sizeof(from[i])));
+    std::memcpy(at, &size, sizeof(size));
+  }
+}
+
 }  // namespace
 
 void retain(weir_runtime* runtime) { runtime->n_refs.fetch_add(1, std::memory_order_relaxed); }
@@ -116,6 +179,28 @@ weir_status weir_runtime_memory(const weir_runtime* runtime, weir_memory_counter
     value.n_device_allocs = runtime->devices.n_allocs();
     value.n_device_frees = runtime->devices.n_frees();
     api::write_struct(value, counters);
+    return {};
+  });
+}
+
+weir_status weir_runtime_devices(const weir_runtime* runtime, weir_device_info* devices, uint32_t capacity,
+                                 uint32_t* n_devices) {
+  WEIR_API_REQUIRE(runtime);
+  WEIR_API_REQUIRE(n_devices);
+  if (capacity != 0) WEIR_API_REQUIRE(devices);
+  return api::guard([&]() -> Status {
+    if (capacity != 0) {
+      WEIR_TRY(api::check_out_struct(devices, "weir_device_info"));
+      if (devices->struct_size % alignof(weir_device_info) != 0) {
+        return fail(WEIR_ERR_INVALID_ARG, "weir_device_info: struct_size is %u; set it to sizeof the struct",
+                    devices->struct_size);
+      }
+    }
+    weir_device_info list[api::kMostInfos];
+    const uint32_t n = api::list_devices(*runtime, list);
+    *n_devices = n;
+    if (capacity < n) return fail(WEIR_ERR_BUFFER_TOO_SMALL, "%u devices, room for %u", n, capacity);
+    api::write_list(list, n, devices);
     return {};
   });
 }

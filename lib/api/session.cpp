@@ -107,7 +107,8 @@ weir_status weir_plan(const weir_model* model, const weir_session_options* optio
     weir_session_options read;
     WEIR_TRY(api::read_struct(options, "weir_session_options", read));
     weir_plan_info value = WEIR_PLAN_INFO_INIT;
-    WEIR_TRY(Session::plan(model->model, read, model->runtime->pool.n_threads(), model->runtime->devices, value));
+    WEIR_TRY(Session::plan(model->model, read, model->runtime->pool.n_threads(), model->runtime->devices,
+                           model->device_weights, value));
     api::write_struct(value, plan);
     return {};
   });

@@ -22,6 +22,8 @@ namespace weir::cuda {
 
 // Lowers `arch` to the compute capability that the loaded kernels were compiled for.
 Status check_kernels(int32_t& arch);
+// Whether a device of this compute capability (90: 9.0) may run them, without asking it.
+bool may_have_kernels(int32_t arch);
 
 namespace {
 
@@ -85,14 +87,9 @@ namespace {
 // Two runtimes may open the device at the same time.
 std::mutex g_open_mutex;
 
-Status open(uint32_t which) {
-  const std::lock_guard lock(g_open_mutex);
-  if (which != kDeviceIndex) {
-    return fail(WEIR_ERR_UNSUPPORTED, "CUDA: device %u; only device %d is used, which CUDA_VISIBLE_DEVICES selects",
-                which, kDeviceIndex);
-  }
-  if (g_stream != nullptr) return {};
-  int driver = 0, count = 0;
+// The driver's version, if there is a device.
+Status find_driver(int& driver) {
+  int count = 0;
   if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
     (void)cudaGetLastError();
     return fail(WEIR_ERR_UNSUPPORTED, "CUDA: there is no NVIDIA driver");
@@ -107,17 +104,52 @@ Status open(uint32_t which) {
     (void)cudaGetLastError();
     return fail(WEIR_ERR_UNSUPPORTED, "CUDA: there is no device (%s)", cudaGetErrorName(counted));
   }
+  return {};
+}
+
+DeviceKind kind_of(const cudaDeviceProp& properties) {
+  return properties.integrated != 0 ? DeviceKind::kIntegrated : DeviceKind::kDiscrete;
+}
+
+Status no_kernels(const cudaDeviceProp& properties) {
+  return fail(WEIR_ERR_UNSUPPORTED, "CUDA: %s has compute capability %d.%d, which this build has no kernels for",
+              properties.name, properties.major, properties.minor);
+}
+
+// Neither call makes a context, which takes time and some hundred MB of the device.
+Status list(ListedDevice* devices, uint32_t& n) {
+  n = 0;
+  int driver = 0;
+  WEIR_TRY(find_driver(driver));
+  cudaDeviceProp properties;
+  WEIR_CUDA_TRY(cudaGetDeviceProperties(&properties, kDeviceIndex), "reading the device");
+  ListedDevice& d = devices[0] = {};
+  std::snprintf(d.name, sizeof(d.name), "%.255s", properties.name);
+  std::snprintf(d.driver, sizeof(d.driver), "CUDA %d.%d", driver / 1000, driver % 1000 / 10);
+  d.total_bytes = properties.totalGlobalMem;
+  d.kind = kind_of(properties);
+  if (!may_have_kernels(properties.major * 10 + properties.minor) && !no_kernels(properties).ok())
+    std::snprintf(d.why_not, sizeof(d.why_not), "%.511s", last_error_text());
+  n = 1;
+  return {};
+}
+
+Status open(uint32_t which) {
+  const std::lock_guard lock(g_open_mutex);
+  if (which != kDeviceIndex) {
+    return fail(WEIR_ERR_UNSUPPORTED, "CUDA: device %u; only device %d is used, which CUDA_VISIBLE_DEVICES selects",
+                which, kDeviceIndex);
+  }
+  if (g_stream != nullptr) return {};
+  int driver = 0;
+  WEIR_TRY(find_driver(driver));
   const OnDevice on_device;
   cudaDeviceProp properties;
   WEIR_CUDA_TRY(cudaGetDeviceProperties(&properties, kDeviceIndex), "reading the device");
   g_device.n_processors = static_cast<uint32_t>(properties.multiProcessorCount);
   g_device.shared_bytes = properties.sharedMemPerBlockOptin;
   g_device.arch = properties.major * 10 + properties.minor;
-  const Status kernels = check_kernels(g_device.arch);
-  if (!kernels.ok()) {
-    return fail(WEIR_ERR_UNSUPPORTED, "CUDA: %s has compute capability %d.%d, which this build has no kernels for",
-                properties.name, properties.major, properties.minor);
-  }
+  if (!check_kernels(g_device.arch).ok()) return no_kernels(properties);
   std::snprintf(g_target, sizeof(g_target), "%.100s, sm_%d, CUDA %d.%d", properties.name, g_device.arch, driver / 1000,
                 driver % 1000 / 10);
   WEIR_CUDA_TRY(cudaStreamCreateWithFlags(&g_stream, cudaStreamNonBlocking), "creating a stream");
@@ -137,9 +169,10 @@ Status info(DeviceInfo& out) {
   std::snprintf(out.driver, sizeof(out.driver), "CUDA %d.%d", driver / 1000, driver % 1000 / 10);
   out.total_bytes = total;
   out.free_bytes = free_bytes;
+  out.most_bytes = total;
   out.n_processors = g_device.n_processors;
   out.index = kDeviceIndex;
-  out.kind = properties.integrated != 0 ? DeviceKind::kIntegrated : DeviceKind::kDiscrete;
+  out.kind = kind_of(properties);
   return {};
 }
 
@@ -384,6 +417,7 @@ constexpr DeviceModule kModule = {
     prepare_many,
     step_many,
     nullptr,  // choose
+    list,
 };
 
 }  // namespace

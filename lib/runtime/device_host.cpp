@@ -40,10 +40,7 @@ Status from_module(const DeviceModule& module, Status status) {
   return status.ok() ? status : fail(status.code(), "%s", module.last_error());
 }
 
-namespace {
-
-// Finds lib<name>.so; opens no device.
-Status load_module(const char* folder, const char* name, const DeviceModule*& out) {
+Status find_device_module(const char* folder, const char* name, const DeviceModule*& out) {
   char base[kMaxPathBytes + 1], path[kMaxPathBytes + 64];  // room for a slash, and for a name
   if (folder != nullptr && folder[0] != '\0') {
     std::snprintf(base, sizeof(base), "%s/", folder);
@@ -64,12 +61,10 @@ Status load_module(const char* folder, const char* name, const DeviceModule*& ou
   return {};
 }
 
-}  // namespace
-
 // Where no device can be opened the module stays loaded all the same: unloading a driver is not safe.
 Status load_device_module(const char* folder, const char* name, uint32_t which, const DeviceModule*& out) {
   const DeviceModule* module = nullptr;
-  WEIR_TRY(load_module(folder, name, module));
+  WEIR_TRY(find_device_module(folder, name, module));
   WEIR_TRY(from_module(*module, module->open(which)));
   out = module;
   return {};
@@ -77,7 +72,7 @@ Status load_device_module(const char* folder, const char* name, uint32_t which, 
 
 Status load_device_module(const char* folder, const char* name, const char* wanted, const DeviceModule*& out) {
   const DeviceModule* module = nullptr;
-  WEIR_TRY(load_module(folder, name, module));
+  WEIR_TRY(find_device_module(folder, name, module));
   uint32_t which = 0;
   if (module->choose != nullptr) WEIR_TRY(from_module(*module, module->choose(wanted, which)));
   return load_device_module(folder, name, which, out);
@@ -101,16 +96,53 @@ Status DeviceHost::set_vulkan_device(const char* name) {
   return {};
 }
 
-Status DeviceHost::find(int32_t device, uint32_t which, const DeviceModule*& out) {
-  const bool by_name = device == WEIR_DEVICE_VULKAN;
-  if (by_name && hooks_.alloc != nullptr)
-    return fail(WEIR_ERR_UNSUPPORTED, "device_alloc: memory of Vulkan devices cannot come from a hook");
+namespace {
+
+Status module_name(int32_t device, const char*& out) {
   for (const auto& module : kModules) {
     if (module.device != device) continue;
-    return by_name ? load_device_module(folder_, module.name, vulkan_device_, out)
-                   : load_device_module(folder_, module.name, which, out);
+    out = module.name;
+    return {};
   }
   return fail(WEIR_ERR_UNSUPPORTED, "this build has no such backend");
+}
+
+Status check_hooks(const AllocatorHooks& hooks, int32_t device) {
+  if (device != WEIR_DEVICE_VULKAN || hooks.alloc == nullptr) return {};
+  return fail(WEIR_ERR_UNSUPPORTED, "device_alloc: memory of Vulkan devices cannot come from a hook");
+}
+
+}  // namespace
+
+Status DeviceHost::find(int32_t device, uint32_t which, const DeviceModule*& out) const {
+  const char* name = nullptr;
+  WEIR_TRY(check_hooks(hooks_, device));
+  WEIR_TRY(module_name(device, name));
+  if (which != kWanted) return load_device_module(folder_, name, which, out);
+  return load_device_module(folder_, name, device == WEIR_DEVICE_VULKAN ? vulkan_device_ : "", out);
+}
+
+Status DeviceHost::list(int32_t device, ListedDevice* devices, uint32_t& n) const {
+  n = 0;
+  const char* name = nullptr;
+  const DeviceModule* module = nullptr;
+  WEIR_TRY(module_name(device, name));
+  WEIR_TRY(find_device_module(folder_, name, module));
+  WEIR_TRY(from_module(*module, module->list(devices, n)));
+  const Status hooks = check_hooks(hooks_, device);
+  for (uint32_t i = 0; i < n && !hooks.ok(); ++i)
+    std::snprintf(devices[i].why_not, sizeof(devices[i].why_not), "%.511s", last_error_text());
+  return {};
+}
+
+Status DeviceHost::wanted_vulkan(uint32_t& which) const {
+  which = kWanted;
+  if (vulkan_device_[0] == '\0') return {};
+  const char* name = nullptr;
+  const DeviceModule* module = nullptr;
+  WEIR_TRY(module_name(WEIR_DEVICE_VULKAN, name));
+  WEIR_TRY(find_device_module(folder_, name, module));
+  return from_module(*module, module->choose(vulkan_device_, which));
 }
 
 Status DeviceHost::allocate(const DeviceModule& module, uint64_t bytes, const char* pool, void** out) {
@@ -152,7 +184,7 @@ void DeviceHost::release(const DeviceModule& module, void* device, uint64_t byte
 Status DeviceHost::measure(int32_t device, weir_bench_device& out) {
   constexpr uint64_t kBytes = uint64_t{1} << 30;  // far beyond any cache
   const DeviceModule* module = nullptr;
-  WEIR_TRY(find(device, 0, module));
+  WEIR_TRY(find(device, kWanted, module));
   DeviceInfo info = {};
   WEIR_TRY(from_module(*module, module->info(info)));
   out = {};

@@ -26,9 +26,16 @@ class DeviceHost {
   // Which Vulkan device: an index, or a part of a name; null: the best one. Copied.
   Status set_vulkan_device(const char* name);
 
-  // The backend of `device` (WEIR_DEVICE_*) on the device with the index `which`, or of Vulkan on the one that was set,
-  // opened when first asked for. Each failed call says what is missing.
-  Status find(int32_t device, uint32_t which, const DeviceModule*& out);
+  // The backend of `device` (WEIR_DEVICE_*) on the device with the index `which`, opened when first asked for. kWanted:
+  // of Vulkan the one that was set, or its best, of others the first. Each failed call says what is missing.
+  static constexpr uint32_t kWanted = UINT32_MAX;
+  Status find(int32_t device, uint32_t which, const DeviceModule*& out) const;
+
+  // The devices that a backend's driver shows, at most kMostListed, and whether sessions of this runtime may run on
+  // them; opens none. A failure says why there are none.
+  Status list(int32_t device, ListedDevice* devices, uint32_t& n) const;
+  // The index of the Vulkan device that was set; kWanted: none was.
+  Status wanted_vulkan(uint32_t& which) const;
 
   // How long a step on a device waits for a page that the host brings. A host that is stopped for longer repeats the
   // step. Tests change it.
@@ -69,6 +76,11 @@ class DeviceWeights {
   // Uploads what is not there yet. Any thread.
   Status ensure(DeviceHost& host, const DeviceModule& module, const Model& model, ThreadPool& pool);
   const ModelWeights& weights() const { return weights_; }
+  // Where they are: a model has one device. Null: not yet on any. Any thread.
+  const DeviceModule* module() const {
+    const std::lock_guard lock(mutex_);
+    return ready_ ? module_ : nullptr;
+  }
   // Whether the device's kernels can compute with a model's matrices; the message names the one that they cannot.
   static Status check(const DeviceModule& module, const Model& model);
   // Device bytes that ensure() takes for a model.
@@ -80,7 +92,7 @@ class DeviceWeights {
   Status upload_vector(const float* values, uint64_t n, const float*& out);
   void clear();
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::pmr::memory_resource* memory_;
   DeviceHost* host_ = nullptr;
   const DeviceModule* module_ = nullptr;

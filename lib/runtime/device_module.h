@@ -49,7 +49,7 @@ constexpr uint32_t device_interface(uint32_t version, std::string_view lists) {
 }
 
 // The number is raised with every change of this header, and of a rule or an enum that the module knows.
-inline constexpr uint32_t kDeviceInterface = device_interface(16, kDeviceLists);
+inline constexpr uint32_t kDeviceInterface = device_interface(17, kDeviceLists);
 
 // The most sessions that DeviceModule::step_many takes at once: an SM's registers can hold a GEMV's sums for this many
 // inputs.
@@ -201,10 +201,22 @@ struct DeviceInfo {
   char driver[64];  // "CUDA 13.0"
   uint64_t total_bytes;
   uint64_t free_bytes;
+  uint64_t most_bytes;  // that an allocation may have
   uint32_t n_processors;
   uint32_t index;  // among the devices that the driver shows
   DeviceKind kind;
 };
+
+// A device that the driver shows.
+struct ListedDevice {
+  char name[256];
+  char driver[128];
+  char why_not[512];  // it cannot be used; empty: it can
+  uint64_t total_bytes;
+  DeviceKind kind;
+};
+
+inline constexpr uint32_t kMostListed = 16;  // of a module's devices; further ones do not exist for the library
 
 struct DeviceModule {
   uint32_t interface;      // kDeviceInterface
@@ -219,8 +231,8 @@ struct DeviceModule {
   Status (*allocate)(uint64_t bytes, void** out);
   Status (*release)(void* device);
   // Host memory that the device copies from and to directly, aligned to kStagingAlignment, taken from `memory`, or with
-  // own_staging from the driver: the library counts it. Throws std::bad_alloc when `memory` does. Released with the same
-  // arguments. A failed call leaves null at `out`.
+  // own_staging from the driver: the library counts it. Throws std::bad_alloc when `memory` does. Released with the
+  // same arguments. A failed call leaves null at `out`.
   Status (*allocate_staging)(std::pmr::memory_resource& memory, uint64_t bytes, void** out);
   Status (*release_staging)(std::pmr::memory_resource& memory, void* staging, uint64_t bytes);
   bool own_staging;
@@ -257,6 +269,9 @@ struct DeviceModule {
   // WEIR_ERR_NOT_FOUND, and WEIR_ERR_INVALID_ARG where several have the name, list the devices. Null: the module has no
   // choice.
   Status (*choose)(const char* wanted, uint32_t& which);
+  // The devices that the driver shows, [n] in the order of their indices, n up to kMostListed; opens none. A failure
+  // says why there are none.
+  Status (*list)(ListedDevice* devices, uint32_t& n);
 };
 
 // The one function that a module exports; it returns null when the version differs.
@@ -268,6 +283,9 @@ inline constexpr char kDeviceModuleSymbol[] = "weir_device_module";
 // WEIR_ERR_UNSUPPORTED: there is none, it is of another build, or it finds no driver or device.
 Status load_device_module(const char* folder, const char* name, uint32_t which, const DeviceModule*& out);
 Status load_device_module(const char* folder, const char* name, const char* wanted, const DeviceModule*& out);
+
+// The same, without opening a device.
+Status find_device_module(const char* folder, const char* name, const DeviceModule*& out);
 
 // Turns a module's failure into one of the library's own, with the module's message.
 Status from_module(const DeviceModule& module, Status status);

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "gguf/file_bytes.h"
+#include "runtime/device_choice.h"
 #include "runtime/session.h"
 #include "runtime/session_pools.h"
 
@@ -14,8 +15,6 @@ namespace {
 constexpr uint32_t kMaxBatch = 4096;
 constexpr uint32_t kDefaultBatch = 512;  // where the GEMM of 8B shapes stops gaining on two cores
 constexpr uint32_t kMaxTokens = 1u << 30;
-
-const char* const kDeviceNames[] = {"auto", "cpu", "cuda", "vulkan"};
 
 Status check_numbers(const weir_session_options& o) {
   if ((o.flags & ~(uint32_t{WEIR_SESSION_TRACE} | uint32_t{WEIR_SESSION_HOST_ATTENTION})) != 0)
@@ -87,85 +86,6 @@ Status budget_of(const weir_session_options& o, const ModelConfig& c, uint32_t& 
     return fail(WEIR_ERR_BUDGET, "a budget of %u tokens is below two pages, %u tokens", tokens, 2 * kPageTokens);
   }
   return {};
-}
-
-bool lets_pages_go(const StepRules& rules) { return rules.victim != VictimRule::kNever; }
-
-// Whether a store keeps copies of what leaves for good.
-bool may_keep_copies(const PolicyNeeds& needs, const StepRules& rules) {
-  // A table may hold the whole context, and let pages of the answer go all the same.
-  const bool holds_all = needs.pages_per_stream >= whole_pages(needs.context_tokens) && rules.decode_pages == 0;
-  return !needs.may_recall && lets_pages_go(rules) && !holds_all;
-}
-
-// What a device cannot do for a session whose attention it computes.
-Status check_device_attention(const weir_session_options& o, const PolicyNeeds& needs, bool has_heads,
-                              const StepRules& rules) {
-  if (o.spill_budget_bytes != 0 && may_keep_copies(needs, rules))
-    return fail(WEIR_ERR_UNSUPPORTED, "spill_budget_bytes: what leaves the pool can be stored on the processor only");
-  if ((o.flags & WEIR_SESSION_TRACE) != 0)
-    return fail(WEIR_ERR_UNSUPPORTED, "WEIR_SESSION_TRACE: only the processor's steps can be traced");
-  if (needs.fetch_pages != 0)
-    return fail(WEIR_ERR_UNSUPPORTED, "policy %s: option recall=on runs on the processor only", o.policy);
-  if (has_heads)
-    return fail(WEIR_ERR_UNSUPPORTED, "option heads: streams that hold windows are for the processor only");
-  if (needs.layer_pages.differ() || needs.heads_differ) {
-    return fail(WEIR_ERR_UNSUPPORTED, "policy %s: budgets that differ by layer or head are for the processor only",
-                o.policy == nullptr ? "dense" : o.policy);
-  }
-  return {};
-}
-
-// Whether a device has the ops of everything but attention.
-Status check_row_ops(const Backend& backend, const ModelConfig& c) {
-  const OpTable& ops = backend.ops;
-  const char* missing = ops.embed == nullptr                                  ? "embed"
-                        : ops.rms_norm == nullptr                             ? "rms_norm"
-                        : ops.matmul == nullptr                               ? "matmul"
-                        : ops.glu_matmul == nullptr                           ? "glu_matmul"
-                        : ops.experts == nullptr && c.n_experts != 0          ? "experts"
-                        : ops.soft_cap == nullptr && c.logit_soft_cap != 0.0f ? "soft_cap"
-                                                                              : nullptr;
-  return missing == nullptr ? Status() : fail(WEIR_ERR_UNSUPPORTED, "backend %s has no op %s", backend.name, missing);
-}
-
-// The backend that the options ask for; WEIR_DEVICE_AUTO takes an available device that can run this session, else the
-// CPU. Attention is computed on the host if the options say so, or the policy knows no other way.
-Status find_backend(const weir_session_options& o, const Model& model, const PolicyNeeds& needs, bool has_heads,
-                    DeviceHost& devices, SessionSetup& setup) {
-  setup.backend = &cpu_backend();
-  setup.module = nullptr;
-  const auto check_cpu = [&] {
-    return check_traits(model.config().traits, setup.backend->traits, setup.backend->name);
-  };
-  if (o.device == WEIR_DEVICE_CPU) return check_cpu();
-  const auto find = [&]() -> Status {
-    const bool on_host = (o.flags & WEIR_SESSION_HOST_ATTENTION) != 0 || needs.history.group != 0;
-    WEIR_TRY(on_host ? check_cpu() : check_device_attention(o, needs, has_heads, setup.rules));
-    const DeviceModule* module = nullptr;
-    WEIR_TRY(devices.find(o.device == WEIR_DEVICE_AUTO ? WEIR_DEVICE_CUDA : o.device, 0, module));
-    WEIR_TRY(check_traits(model.config().traits, module->backend->traits, module->backend->name));
-    WEIR_TRY(from_module(*module, on_host ? module->check_session(model.config(), PolicyNeeds(), StepRules())
-                                          : module->check_session(model.config(), needs, setup.rules)));
-    if (on_host) WEIR_TRY(check_row_ops(*module->backend, model.config()));
-    WEIR_TRY(DeviceWeights::check(*module, model));
-    // AUTO falls back to the CPU where the model can never fit on the device, or the device was lost.
-    DeviceInfo info = {};
-    WEIR_TRY(from_module(*module, module->info(info)));
-    if (o.device == WEIR_DEVICE_AUTO && DeviceWeights::bytes_of(model) >= info.total_bytes)
-      return fail(WEIR_ERR_OUT_OF_MEMORY, "the model is larger than the device's memory");
-    if (on_host) {
-      setup.rows = module;
-    } else {
-      setup.module = module;
-      setup.backend = module->backend;
-    }
-    return {};
-  };
-  const Status status = find();
-  if (status.ok()) return {};
-  if (o.device == WEIR_DEVICE_AUTO) return check_cpu();
-  return fail(status.code(), "device %s: %s", kDeviceNames[o.device], last_error_text());
 }
 
 // One part in this many of the store's memory holds the latest pages as they are, unless the options say otherwise.
@@ -252,8 +172,8 @@ PageEventRing lay_out_events(const SessionSetup& setup, Arena& arena) {
 
 }  // namespace
 
-Status Session::check(const Model& model, const weir_session_options& o, uint32_t n_threads, DeviceHost& devices,
-                      PolicyStorage& storage, Policy*& policy, SessionSetup& setup) {
+Status Session::check(const Model& model, const weir_session_options& o, uint32_t n_threads, const DeviceHost& devices,
+                      const DeviceWeights& weights, PolicyStorage& storage, Policy*& policy, SessionSetup& setup) {
   if (model.vocab_only())
     return fail(WEIR_ERR_STATE, "the model was opened with WEIR_MODEL_VOCAB_ONLY and has no weights");
   WEIR_TRY(check_numbers(o));
@@ -277,7 +197,7 @@ Status Session::check(const Model& model, const weir_session_options& o, uint32_
   const PolicyNeeds& needs = policy->needs();
   setup.model = &model;
   setup.rules = policy->step_rules();
-  WEIR_TRY(find_backend(o, model, needs, storage.windows.any(), devices, setup));
+  WEIR_TRY(find_backend({o, model, needs, storage.windows.any(), devices, weights}, setup));
   setup.n_threads = n_threads;
   setup.max_tok = std::min(batch_of(o), needs.context_tokens);
   setup.kv = {c.n_layers,   c.n_kv_heads,        c.head_dim,       needs.pages_per_stream,
@@ -456,12 +376,12 @@ void fill_plan(const SessionSetup& setup, const PolicyNeeds& needs, const Sessio
                      plan.sampler_bytes + plan.session_bytes + plan.staging_bytes;
 }
 
-Status Session::plan(const Model& model, const weir_session_options& options, uint32_t n_threads, DeviceHost& devices,
-                     weir_plan_info& plan) {
+Status Session::plan(const Model& model, const weir_session_options& options, uint32_t n_threads,
+                     const DeviceHost& devices, const DeviceWeights& weights, weir_plan_info& plan) {
   PolicyStorage storage;
   Policy* policy = nullptr;
   SessionSetup setup;
-  WEIR_TRY(check(model, options, n_threads, devices, storage, policy, setup));
+  WEIR_TRY(check(model, options, n_threads, devices, weights, storage, policy, setup));
   SessionPools pools;
   KvCache kv;
   Step step;

@@ -21,7 +21,7 @@ Session::~Session() {
 }
 
 Status Session::create(const Model& model, const weir_session_options& options) {
-  WEIR_TRY(check(model, options, pool_.n_threads(), devices_, policy_storage_, policy_, setup_));
+  WEIR_TRY(check(model, options, pool_.n_threads(), devices_, device_weights_, policy_storage_, policy_, setup_));
   WEIR_TRY(build(nullptr));
   setup_.spill.file_path = nullptr;  // the caller's
   return {};

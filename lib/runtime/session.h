@@ -69,11 +69,12 @@ struct SessionList {
 class Session {
  public:
   // Checks `options` (complete, of this build's size) and builds the policy in `storage`.
-  static Status check(const Model& model, const weir_session_options& options, uint32_t n_threads, DeviceHost& devices,
-                      PolicyStorage& storage, Policy*& policy, SessionSetup& setup);
+  static Status check(const Model& model, const weir_session_options& options, uint32_t n_threads,
+                      const DeviceHost& devices, const DeviceWeights& weights, PolicyStorage& storage, Policy*& policy,
+                      SessionSetup& setup);
   // The exact bytes of every pool.
-  static Status plan(const Model& model, const weir_session_options& options, uint32_t n_threads, DeviceHost& devices,
-                     weir_plan_info& plan);
+  static Status plan(const Model& model, const weir_session_options& options, uint32_t n_threads,
+                     const DeviceHost& devices, const DeviceWeights& weights, weir_plan_info& plan);
 
   // `owner` is what the session keeps alive; it only stores the pointer.
   Session(HostMemory& parent, ThreadPool& pool, DeviceHost& devices, DeviceWeights& device_weights, void* owner)

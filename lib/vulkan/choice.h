@@ -13,6 +13,7 @@ namespace weir::vulkan {
 // What a device has of what the kernels need.
 struct DeviceTraits {
   char name[256] = "";
+  char driver[64] = "";
   DeviceKind kind = DeviceKind::kDiscrete;
   uint64_t memory_bytes = 0;                                     // of its largest heap of its own
   uint32_t version = 0;                                          // VK_MAKE_API_VERSION

@@ -38,14 +38,21 @@ void Context::close() {
   close_device(device);
 }
 
+Status Context::check(uint32_t which, const DeviceTraits& traits) {
+  if (!is_open) return check_traits(traits);
+  if (which == device.index)
+    return recorder.is_lost() ? fail(WEIR_ERR_DEVICE_LOST, "Vulkan: the device was lost") : Status();
+  return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: device %u (%.100s); this process uses %u (%.100s) already", which,
+              traits.name, device.index, device.traits.name);
+}
+
 Status Context::open(uint32_t which) {
   if (is_open) {
     if (which == device.index) return {};
     DeviceTraits devices[kMostDevices];
     uint32_t n = 0;
     WEIR_TRY(list_devices(device, devices, n));
-    return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: device %u (%.100s); this process uses %u (%.100s) already", which,
-                which < n ? devices[which].name : "there is none", device.index, device.traits.name);
+    return check(which, which < n ? devices[which] : DeviceTraits{.name = "there is none"});
   }
   WEIR_TRY(open_instance(kLoader, device));
   Status status = open_device(device, which);
@@ -56,7 +63,7 @@ Status Context::open(uint32_t which) {
   }
   const uint32_t v = device.traits.version;
   std::snprintf(target, sizeof(target), "%.100s, Vulkan %u.%u, %.60s", device.traits.name, VK_API_VERSION_MAJOR(v),
-                VK_API_VERSION_MINOR(v), device.driver);
+                VK_API_VERSION_MINOR(v), device.traits.driver);
   is_open = true;
   return {};
 }

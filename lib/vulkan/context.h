@@ -17,6 +17,8 @@ struct Context {
   char target[192] = "";
   bool is_open = false;  // and has passed the self-test
 
+  // Whether the device `which` can be used, as far as is known without opening it.
+  Status check(uint32_t which, const DeviceTraits& traits);
   // Opens the device `which`; another one than before is refused. After a failure nothing is open, so that any device
   // may be tried again.
   Status open(uint32_t which);

@@ -84,13 +84,17 @@ void read_traits(const Device& d, VkPhysicalDevice physical, DeviceTraits& t) {
   if (t.version < kVersion) return;
   VkPhysicalDeviceVulkan13Properties p13 = {};
   p13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_PROPERTIES;
+  VkPhysicalDeviceVulkan12Properties p12 = {};
+  p12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES;
+  p12.pNext = &p13;
   VkPhysicalDeviceVulkan11Properties p11 = {};
   p11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES;
-  p11.pNext = &p13;
+  p11.pNext = &p12;
   VkPhysicalDeviceProperties2 properties = {};
   properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
   properties.pNext = &p11;
   d.vk.vkGetPhysicalDeviceProperties2(physical, &properties);
+  std::snprintf(t.driver, sizeof(t.driver), "%.24s %.32s", p12.driverName, p12.driverInfo);
   t.least_lanes = p13.minSubgroupSize;
   t.in_compute = (p11.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
   t.shuffle = (p11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT) != 0;
@@ -135,21 +139,17 @@ bool has_sparse_binding(const Device& d) {
          (families[d.queue_family].queueFlags & VK_QUEUE_SPARSE_BINDING_BIT) != 0;
 }
 
-// Limits and the driver's name of the device that is opened.
+// Limits of the device that is opened.
 void read_device(Device& d) {
   VkPhysicalDeviceVulkan13Properties p13 = {};
   p13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_PROPERTIES;
-  VkPhysicalDeviceVulkan12Properties p12 = {};
-  p12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES;
-  p12.pNext = &p13;
   VkPhysicalDeviceVulkan11Properties p11 = {};
   p11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES;
-  p11.pNext = &p12;
+  p11.pNext = &p13;
   VkPhysicalDeviceProperties2 properties = {};
   properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
   properties.pNext = &p11;
   d.vk.vkGetPhysicalDeviceProperties2(d.physical, &properties);
-  std::snprintf(d.driver, sizeof(d.driver), "%.24s %.32s", p12.driverName, p12.driverInfo);
   d.most_bytes = std::min(p11.maxMemoryAllocationSize, p13.maxBufferSize);
   d.most_buffer_bytes = std::min(p13.maxBufferSize, properties.properties.limits.sparseAddressSpaceSize);
   d.has_sparse = has_sparse_binding(d);

@@ -6,7 +6,7 @@
 
 namespace weir::vulkan {
 
-inline constexpr uint32_t kMostDevices = 16;  // those beyond are not seen
+inline constexpr uint32_t kMostDevices = kMostListed;  // those beyond are not seen
 
 struct Device {
   Functions vk;
@@ -17,7 +17,6 @@ struct Device {
   uint32_t queue_family = 0;
   uint32_t index = 0;  // among the devices that the driver shows
   DeviceTraits traits;
-  char driver[64] = "";
   uint64_t most_bytes = 0;  // of an allocation
   uint64_t most_buffer_bytes = 0;
   bool has_sparse = false;  // buffers may have memory in several pieces

@@ -36,6 +36,25 @@ Status choose(const char* wanted, uint32_t& which) {
   });
 }
 
+Status list(ListedDevice* out, uint32_t& n) {
+  return locked([&](Context& c) -> Status {
+    n = 0;
+    WEIR_TRY(open_instance(kLoader, c.device));
+    DeviceTraits devices[kMostDevices];
+    WEIR_TRY(list_devices(c.device, devices, n));
+    for (uint32_t i = 0; i < n; ++i) {
+      const DeviceTraits& t = devices[i];
+      out[i] = {};
+      std::snprintf(out[i].name, sizeof(out[i].name), "%.255s", t.name);
+      std::snprintf(out[i].driver, sizeof(out[i].driver), "%.63s", t.driver);
+      out[i].total_bytes = t.memory_bytes;
+      out[i].kind = t.kind;
+      if (!c.check(i, t).ok()) std::snprintf(out[i].why_not, sizeof(out[i].why_not), "%.511s", last_error_text());
+    }
+    return n != 0 ? Status() : fail(WEIR_ERR_UNSUPPORTED, "Vulkan: there is no device");
+  });
+}
+
 Status open(uint32_t which) {
   return locked([&](Context& c) { return c.open(which); });
 }
@@ -47,9 +66,10 @@ Status info(DeviceInfo& out) {
     std::snprintf(out.name, sizeof(out.name), "%.127s", t.name);
     std::snprintf(out.arch, sizeof(out.arch), "Vulkan %u.%u", VK_API_VERSION_MAJOR(t.version),
                   VK_API_VERSION_MINOR(t.version));
-    std::snprintf(out.driver, sizeof(out.driver), "%.63s", c.device.driver);
+    std::snprintf(out.driver, sizeof(out.driver), "%.63s", t.driver);
     out.total_bytes = t.memory_bytes;
     out.free_bytes = free_bytes(c.device);
+    out.most_bytes = std::max(c.device.most_bytes, c.device.has_sparse ? c.device.most_buffer_bytes : 0);
     out.n_processors = 0;  // Vulkan does not tell
     out.index = c.device.index;
     out.kind = t.kind;
@@ -223,6 +243,7 @@ const DeviceModule kModule = {
     prepare_many,
     step_many,
     choose,
+    list,
 };
 
 }  // namespace

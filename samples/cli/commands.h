@@ -13,6 +13,7 @@ void add_run(CLI::App& program, Action& action);
 void add_chat(CLI::App& program, Action& action);
 void add_bench(CLI::App& program, Action& action);
 void add_plan(CLI::App& program, Action& action);
+void add_devices(CLI::App& program, Action& action);
 void add_info(CLI::App& program, Action& action);
 void add_tokenize(CLI::App& program, Action& action);
 void add_demo(CLI::App& program, Action& action);

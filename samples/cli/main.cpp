@@ -98,6 +98,7 @@ int run(int argc, char** argv) {
   weir_cli::add_eval(program, action);
   weir_cli::add_calibrate(program, action);
   weir_cli::add_plan(program, action);
+  weir_cli::add_devices(program, action);
   weir_cli::add_info(program, action);
   weir_cli::add_tokenize(program, action);
 

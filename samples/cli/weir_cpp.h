@@ -53,6 +53,23 @@ inline RuntimePtr create_runtime(uint32_t n_threads, const std::string& device =
   return RuntimePtr(runtime);
 }
 
+inline std::vector<weir_device_info> list_devices(const weir_runtime* runtime) {
+  uint32_t n = 0;
+  std::vector<weir_device_info> devices(16);
+  devices[0].struct_size = sizeof(weir_device_info);
+  const auto call = [&] {
+    return weir_runtime_devices(runtime, devices.data(), static_cast<uint32_t>(devices.size()), &n);
+  };
+  weir_status status = call();
+  if (status == WEIR_ERR_BUFFER_TOO_SMALL) {
+    devices.resize(n);
+    status = call();
+  }
+  check(status, "cannot list the devices");
+  devices.resize(n);
+  return devices;
+}
+
 // flags: WEIR_MODEL_*.
 inline ModelPtr open_model(weir_runtime* runtime, const std::string& path, uint32_t flags = 0) {
   weir_model_options options = WEIR_MODEL_OPTIONS_INIT;

@@ -1,6 +1,7 @@
 // A backend module whose device is the processor. With it tests see, without a device, what lib/device enqueues
 // (host_session.h, host_queue.h), what the library itself does in sessions on a device (saving, restoring, rewinding,
-// forking), and sessions whose attention alone is computed on the host.
+// forking), and sessions whose attention alone is computed on the host. It is built as the module of CUDA and as that
+// of Vulkan (WEIR_HOST_MODULE_DEVICE), and shows the devices that a test wants.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -21,16 +22,40 @@ constexpr uint64_t kMostStaging = 8 << 20;  // at once
 
 Status computes_nothing() { return fail(WEIR_ERR_UNSUPPORTED, "this module computes nothing"); }
 
+// What the driver shows, and which of them is open.
+std::vector<ListedDevice> g_devices = {{"processor", "none", "", uint64_t{1} << 33, DeviceKind::kCpu}};
+uint32_t g_open = 0;
+bool g_refuses = false;  // every session
+
 Status open(uint32_t which) {
-  return which == 0 ? Status() : fail(WEIR_ERR_UNSUPPORTED, "there is no processor %u", which);
+  if (which >= g_devices.size()) return fail(WEIR_ERR_UNSUPPORTED, "there is no processor %u", which);
+  g_open = which;
+  return {};
 }
 Status info(DeviceInfo& info) {
+  const ListedDevice& d = g_devices[g_open];
   info = {};
-  info.total_bytes = info.free_bytes = uint64_t{1} << 33;
-  info.kind = DeviceKind::kCpu;
+  info.total_bytes = info.free_bytes = info.most_bytes = d.total_bytes;
+  info.index = g_open;
+  info.kind = d.kind;
   std::strcpy(info.arch, "any");
-  std::strcpy(info.driver, "none");
+  std::strcpy(info.driver, d.driver);
   return {};
+}
+Status list(ListedDevice* devices, uint32_t& n) {
+  n = static_cast<uint32_t>(std::copy(g_devices.begin(), g_devices.end(), devices) - devices);
+  return n != 0 ? Status() : fail(WEIR_ERR_UNSUPPORTED, "there is no processor");
+}
+// By its whole name; empty: the first one.
+Status choose(const char* wanted, uint32_t& which) {
+  const auto has_name = [&](const ListedDevice& d) { return wanted[0] == '\0' || std::strcmp(d.name, wanted) == 0; };
+  const auto found = std::find_if(g_devices.begin(), g_devices.end(), has_name);
+  if (found == g_devices.end()) return fail(WEIR_ERR_NOT_FOUND, "there is no processor %s", wanted);
+  which = static_cast<uint32_t>(found - g_devices.begin());
+  return {};
+}
+Status check_session(const ModelConfig&, const PolicyNeeds&, const StepRules&) {
+  return g_refuses ? fail(WEIR_ERR_UNSUPPORTED, "the host module refuses all, as it was told") : Status();
 }
 std::mutex g_mutex;
 uint32_t g_calls_until_failure = 0;                // 0: never
@@ -158,7 +183,7 @@ Status host_op(OpContext& cx, const Args& a) {
 
 const Backend& backend() {
   static const Backend backend = {"host",
-                                  WEIR_DEVICE_CUDA,
+                                  WEIR_HOST_MODULE_DEVICE,
                                   {
 #define WEIR_OP(name, Args) host_op<&OpTable::name, Args>,
 #include "ops/ops.inc"
@@ -202,12 +227,13 @@ const DeviceModule& module() {
                                       stream,
                                       copy_rate,
                                       check_weight,
-                                      [](const auto&...) { return Status(); },  // check_session
+                                      check_session,
                                       session_device_bytes,
                                       create_session,
                                       prepare_many,
                                       step_many,
-                                      nullptr};
+                                      WEIR_HOST_MODULE_DEVICE == WEIR_DEVICE_VULKAN ? choose : nullptr,
+                                      list};
   return module;
 }
 
@@ -225,6 +251,17 @@ extern "C" __attribute__((visibility("default"))) size_t weir_host_module_fail_a
 // Whether sessions that are created from now on have the kernels that join others. At first they do.
 extern "C" __attribute__((visibility("default"))) void weir_host_module_join_kernels(bool joins) {
   weir::host_module::g_settings.joins_kernels = joins;
+}
+
+// What the driver shows from now on; at first one device on the processor, with 8 GiB.
+extern "C" __attribute__((visibility("default"))) void weir_host_module_show(const weir::ListedDevice* devices,
+                                                                             uint32_t n) {
+  weir::g_devices.assign(devices, devices + n);
+}
+
+// Whether every session is refused from now on.
+extern "C" __attribute__((visibility("default"))) void weir_host_module_refuse(bool refuses) {
+  weir::g_refuses = refuses;
 }
 
 extern "C" __attribute__((visibility("default"))) const weir::DeviceModule* weir_device_module(uint32_t version) {

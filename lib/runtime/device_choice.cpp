@@ -1,0 +1,141 @@
+// Whether a device can run a session, and which one WEIR_DEVICE_AUTO takes.
+#include "runtime/device_choice.h"
+
+#include <algorithm>
+
+namespace weir {
+namespace {
+
+const char* const kDeviceNames[] = {"auto", "cpu", "cuda", "vulkan"};
+
+// What a device cannot do for a session whose attention it computes.
+Status check_device_attention(const weir_session_options& o, const PolicyNeeds& needs, bool has_heads,
+                              const StepRules& rules) {
+  if (o.spill_budget_bytes != 0 && may_keep_copies(needs, rules))
+    return fail(WEIR_ERR_UNSUPPORTED, "spill_budget_bytes: what leaves the pool can be stored on the processor only");
+  if ((o.flags & WEIR_SESSION_TRACE) != 0)
+    return fail(WEIR_ERR_UNSUPPORTED, "WEIR_SESSION_TRACE: only the processor's steps can be traced");
+  if (needs.fetch_pages != 0)
+    return fail(WEIR_ERR_UNSUPPORTED, "policy %s: option recall=on runs on the processor only", o.policy);
+  if (has_heads)
+    return fail(WEIR_ERR_UNSUPPORTED, "option heads: streams that hold windows are for the processor only");
+  if (needs.layer_pages.differ() || needs.heads_differ) {
+    return fail(WEIR_ERR_UNSUPPORTED, "policy %s: budgets that differ by layer or head are for the processor only",
+                o.policy == nullptr ? "dense" : o.policy);
+  }
+  return {};
+}
+
+// Whether a device has the ops of everything but attention.
+Status check_row_ops(const Backend& backend, const ModelConfig& c) {
+  const OpTable& ops = backend.ops;
+  const char* missing = ops.embed == nullptr                                  ? "embed"
+                        : ops.rms_norm == nullptr                             ? "rms_norm"
+                        : ops.matmul == nullptr                               ? "matmul"
+                        : ops.glu_matmul == nullptr                           ? "glu_matmul"
+                        : ops.experts == nullptr && c.n_experts != 0          ? "experts"
+                        : ops.soft_cap == nullptr && c.logit_soft_cap != 0.0f ? "soft_cap"
+                                                                              : nullptr;
+  return missing == nullptr ? Status() : fail(WEIR_ERR_UNSUPPORTED, "backend %s has no op %s", backend.name, missing);
+}
+
+bool attends_on_host(const BackendRequest& r) {
+  return (r.options.flags & WEIR_SESSION_HOST_ATTENTION) != 0 || r.needs.history.group != 0;
+}
+
+Status check_cpu(const BackendRequest& r) {
+  return check_traits(r.model.config().traits, cpu_backend().traits, cpu_backend().name);
+}
+
+// What does not depend on the device.
+Status check_any_device(const BackendRequest& r, const StepRules& rules) {
+  return attends_on_host(r) ? check_cpu(r) : check_device_attention(r.options, r.needs, r.has_heads, rules);
+}
+
+// Opens the device and takes it if it can run the session.
+Status take(const BackendRequest& r, int32_t device, uint32_t which, SessionSetup& setup) {
+  const ModelConfig& c = r.model.config();
+  const bool on_host = attends_on_host(r);
+  const DeviceModule* module = nullptr;
+  WEIR_TRY(r.devices.find(device, which, module));
+  WEIR_TRY(check_traits(c.traits, module->backend->traits, module->backend->name));
+  WEIR_TRY(from_module(*module, on_host ? module->check_session(c, PolicyNeeds(), StepRules())
+                                        : module->check_session(c, r.needs, setup.rules)));
+  if (on_host) WEIR_TRY(check_row_ops(*module->backend, c));
+  WEIR_TRY(DeviceWeights::check(*module, r.model));
+  DeviceInfo info = {};
+  WEIR_TRY(from_module(*module, module->info(info)));  // fails if the device was lost
+  const uint64_t weights = r.options.device == WEIR_DEVICE_AUTO ? DeviceWeights::bytes_of(r.model) : 0;
+  if (weights >= info.total_bytes || weights > info.most_bytes)
+    return fail(WEIR_ERR_OUT_OF_MEMORY, "the model is larger than the device's memory, or an allocation of it");
+  if (on_host) {
+    setup.rows = module;
+  } else {
+    setup.module = module;
+    setup.backend = module->backend;
+  }
+  return {};
+}
+
+// Of Vulkan's devices; false: none of them.
+bool take_vulkan(const BackendRequest& r, SessionSetup& setup) {
+  ListedDevice devices[kMostListed];
+  uint32_t n = 0, wanted = 0, order[kMostListed];
+  if (!r.devices.list(WEIR_DEVICE_VULKAN, devices, n).ok() || !r.devices.wanted_vulkan(wanted).ok()) return false;
+  const uint32_t n_tried = auto_order(devices, n, wanted, DeviceWeights::bytes_of(r.model), order);
+  return std::any_of(order, order + n_tried,
+                     [&](uint32_t which) { return take(r, WEIR_DEVICE_VULKAN, which, setup).ok(); });
+}
+
+Status take_any(const BackendRequest& r, SessionSetup& setup) {
+  const DeviceModule* const has_weights = r.weights.module();
+  const auto may_take = [&](int32_t device) {
+    return has_weights == nullptr || has_weights->backend->device == device;
+  };
+  if (!check_any_device(r, setup.rules).ok()) return check_cpu(r);
+  if (may_take(WEIR_DEVICE_CUDA) && take(r, WEIR_DEVICE_CUDA, DeviceHost::kWanted, setup).ok()) return {};
+  if (may_take(WEIR_DEVICE_VULKAN) && take_vulkan(r, setup)) return {};
+  return check_cpu(r);
+}
+
+}  // namespace
+
+bool lets_pages_go(const StepRules& rules) { return rules.victim != VictimRule::kNever; }
+
+bool may_keep_copies(const PolicyNeeds& needs, const StepRules& rules) {
+  // A table may hold the whole context, and let pages of the answer go all the same.
+  const bool holds_all = needs.pages_per_stream >= whole_pages(needs.context_tokens) && rules.decode_pages == 0;
+  return !needs.may_recall && lets_pages_go(rules) && !holds_all;
+}
+
+uint32_t auto_order(const ListedDevice* devices, uint32_t n, uint32_t wanted, uint64_t weight_bytes, uint32_t* out) {
+  const auto may_be = [&](uint32_t i) {
+    const ListedDevice& d = devices[i];
+    if (wanted != DeviceHost::kWanted && i != wanted) return false;
+    if (d.kind == DeviceKind::kCpu || (d.kind == DeviceKind::kVirtual && i != wanted)) return false;
+    return d.why_not[0] == '\0' && weight_bytes < d.total_bytes;
+  };
+  uint32_t n_found = 0;
+  for (uint32_t i = 0; i < n; ++i) {
+    if (may_be(i)) out[n_found++] = i;
+  }
+  std::sort(out, out + n_found, [&](uint32_t a, uint32_t b) {
+    const ListedDevice &x = devices[a], &y = devices[b];
+    if (x.kind != y.kind) return x.kind < y.kind;  // discrete, integrated
+    return x.total_bytes != y.total_bytes ? x.total_bytes > y.total_bytes : a < b;
+  });
+  return n_found;
+}
+
+Status find_backend(const BackendRequest& r, SessionSetup& setup) {
+  setup.backend = &cpu_backend();
+  setup.module = setup.rows = nullptr;
+  const int32_t device = r.options.device;
+  if (device == WEIR_DEVICE_CPU) return check_cpu(r);
+  if (device == WEIR_DEVICE_AUTO) return take_any(r, setup);
+  Status status = check_any_device(r, setup.rules);
+  if (status.ok()) status = take(r, device, DeviceHost::kWanted, setup);
+  return status.ok() ? status : fail(status.code(), "device %s: %s", kDeviceNames[device], last_error_text());
+}
+
+}  // namespace weir
