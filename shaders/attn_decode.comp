@@ -228,7 +228,8 @@ void tile_logits(Job j, uint first_listed, uint end, uint new_row) {
     }
     [[unroll]] for (uint i = 0u; i < kRounds; ++i) {
         const bool is_new = rows[i] == new_row && positions[i] == j.pos;
-        const bool by_sink = has_sink_query() && rows[i] < A.n_sink_pages && (j.window == 0u || positions[i] < j.n_sink);
+        const bool is_sink = rows[i] < A.n_sink_pages && (j.window == 0u || positions[i] < j.n_sink);
+        const bool by_sink = has_sink_query() && is_sink;
         float dots[kHeads];
         [[unroll]] for (uint h = 0u; h < kHeads; ++h) dots[h] = 0.0;
         [[unroll]] for (uint k = 0u; k < kLaneChunks; ++k) {

@@ -40,7 +40,8 @@ VkResult bind_piece(const Device& d, VkBuffer buffer, VkDeviceMemory memory, uin
 VkResult fill_buffer(const Device& d, VkBuffer buffer, Piece* pieces, size_t most, size_t& n_pieces) {
   VkMemoryRequirements needs;
   d.vk.vkGetBufferMemoryRequirements(d.device, buffer, &needs);
-  const uint64_t whole = std::max(needs.alignment, std::min(kPieceBytes, d.most_bytes) / needs.alignment * needs.alignment);
+  const uint64_t wanted = std::min(kPieceBytes, d.most_bytes);
+  const uint64_t whole = std::max(needs.alignment, wanted / needs.alignment * needs.alignment);
   for (uint64_t at = 0; at < needs.size; at += whole) {
     if (n_pieces == most) return VK_ERROR_OUT_OF_DEVICE_MEMORY;
     const uint64_t bytes = std::min(whole, needs.size - at);

@@ -20,8 +20,6 @@ Status locked(const Call& call) {
   return call(c);
 }
 
-Status is_lost() { return fail(WEIR_ERR_DEVICE_LOST, "Vulkan: the device was lost"); }
-
 Status choose(const char* wanted, uint32_t& which) {
   return locked([&](Context& c) -> Status {
     if (c.is_open && (wanted == nullptr || wanted[0] == '\0')) {
@@ -61,7 +59,7 @@ Status open(uint32_t which) {
 
 Status info(DeviceInfo& out) {
   return locked([&](Context& c) -> Status {
-    if (c.recorder.is_lost()) return is_lost();
+    WEIR_TRY(c.recorder.refuse_lost());
     const DeviceTraits& t = c.device.traits;
     std::snprintf(out.name, sizeof(out.name), "%.127s", t.name);
     std::snprintf(out.arch, sizeof(out.arch), "Vulkan %u.%u", VK_API_VERSION_MAJOR(t.version),
@@ -78,9 +76,10 @@ Status info(DeviceInfo& out) {
 }
 
 Status allocate(uint64_t bytes, void** out) {
-  return locked([&](Context& c) {
+  return locked([&](Context& c) -> Status {
     *out = nullptr;
-    return c.recorder.is_lost() ? is_lost() : c.memory.allocate(c.device, bytes, out);
+    WEIR_TRY(c.recorder.refuse_lost());
+    return c.memory.allocate(c.device, bytes, out);
   });
 }
 
@@ -94,9 +93,10 @@ Status release(void* device) {
 
 // Mapped by the driver: it cannot use memory that a hook gave.
 Status allocate_staging(std::pmr::memory_resource&, uint64_t bytes, void** out) {
-  return locked([&](Context& c) {
+  return locked([&](Context& c) -> Status {
     *out = nullptr;
-    return c.recorder.is_lost() ? is_lost() : c.memory.allocate_staging(c.device, bytes, kStagingAlignment, out);
+    WEIR_TRY(c.recorder.refuse_lost());
+    return c.memory.allocate_staging(c.device, bytes, kStagingAlignment, out);
   });
 }
 Status release_staging(std::pmr::memory_resource&, void* staging, uint64_t) {

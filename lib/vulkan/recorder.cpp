@@ -2,6 +2,7 @@
 #include "vulkan/recorder.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 #include "core/clock.h"
@@ -15,8 +16,6 @@ constexpr uint64_t kPollNs = 5'000'000;
 constexpr uint64_t kStagingAlignment = 64;  // of pieces in staging memory, so that memcpy is fast
 
 uint64_t address_of(const void* device) { return reinterpret_cast<uint64_t>(device); }
-
-Status is_gone() { return fail(WEIR_ERR_DEVICE_LOST, "Vulkan: the device was lost"); }
 
 constexpr VkPipelineStageFlags kCompute = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
                                kTransfer = VK_PIPELINE_STAGE_TRANSFER_BIT;
@@ -82,7 +81,7 @@ void Recorder::close(const Device& d) {
 }
 
 Status Recorder::begin(const Device& d) {
-  if (lost_) return is_gone();
+  WEIR_TRY(refuse_lost());
   if (recording_ || recorded_ != nullptr) return {};
   if (launched_) WEIR_TRY(wait(d));  // one fence
   VkCommandBufferBeginInfo info = {};
@@ -270,6 +269,16 @@ Status Recorder::wait_for_fence(const Device& d) {
   return vulkan_status(result, "waiting for the device");
 }
 
+Status Recorder::refuse_lost() const {
+  return lost_ ? fail(WEIR_ERR_DEVICE_LOST, "the device was lost: %s", why_lost_) : Status();
+}
+
+Status Recorder::lose() {
+  lost_ = true;
+  std::snprintf(why_lost_, sizeof(why_lost_), "%.159s", last_error_text());
+  return refuse_lost();
+}
+
 void Recorder::start_over(const Device& d) {
   recording_ = false;
   hazards_.clear();
@@ -277,12 +286,13 @@ void Recorder::start_over(const Device& d) {
   n_arrivals_ = 0;
   staging_used_ = 0;
   launched_ = false;
-  if (d.vk.vkResetFences(d.device, 1, &fence_) != VK_SUCCESS) lost_ = true;
-  if (d.vk.vkResetCommandPool(d.device, pool_, 0) != VK_SUCCESS) lost_ = true;
+  VkResult result = d.vk.vkResetFences(d.device, 1, &fence_);
+  if (result == VK_SUCCESS) result = d.vk.vkResetCommandPool(d.device, pool_, 0);
+  if (!vulkan_status(result, "starting over").ok()) (void)lose();
 }
 
 Status Recorder::wait(const Device& d) {
-  if (lost_) return is_gone();
+  WEIR_TRY(refuse_lost());
   if (!recording_ && !launched_) return {};
   Status status;
   if (recording_) status = end_commands(d, commands_);
@@ -290,10 +300,10 @@ Status Recorder::wait(const Device& d) {
   if (status.ok()) status = wait_for_fence(d);
   if (!status.ok()) {
     // Other sessions' work was in it, too: whatever the reason, nobody knows what was computed.
-    lost_ = true;
+    (void)lose();
     // What was submitted may still be running, and the memory that it uses is released next.
     (void)d.vk.vkDeviceWaitIdle(d.device);
-    return fail(WEIR_ERR_DEVICE_LOST, "%s", last_error_text());
+    return refuse_lost();
   }
   for (size_t i = 0; i < n_arrivals_; ++i)
     std::memcpy(arrivals_[i].to, mapped_ + arrivals_[i].offset, arrivals_[i].bytes);
@@ -331,10 +341,7 @@ Status Recorder::end_recording(const Device& d) {
 
 Status Recorder::launch(const Device& d, const Recorded& work) {
   WEIR_TRY(wait(d));
-  if (const Status status = submit(d, work.commands); !status.ok()) {
-    lost_ = true;
-    return fail(WEIR_ERR_DEVICE_LOST, "%s", last_error_text());
-  }
+  if (const Status status = submit(d, work.commands); !status.ok()) return lose();
   launched_ = true;
   return {};
 }

@@ -69,7 +69,8 @@ class Recorder {
   // Nothing may be running.
   void destroy(const Device& d, Recorded& work);
 
-  bool is_lost() const { return lost_; }
+  // WEIR_ERR_DEVICE_LOST and why, after the device was lost.
+  Status refuse_lost() const;
   uint64_t n_barriers() const { return n_barriers_; }
   // A barrier before every command, for tests: results must be the same.
   void set_always_barrier(bool always) { always_barrier_ = always; }
@@ -105,6 +106,8 @@ class Recorder {
   Status take_staging(const Device& d, uint64_t bytes, uint64_t& n, uint64_t& offset);
   Status submit(const Device& d, VkCommandBuffer commands);
   Status wait_for_fence(const Device& d);
+  // Nothing works after the latest failure, whose message is kept.
+  Status lose();
   void start_over(const Device& d);
 
   VkCommandPool pool_ = VK_NULL_HANDLE, recorded_pool_ = VK_NULL_HANDLE;
@@ -122,6 +125,7 @@ class Recorder {
   bool kernels_only_ = false;   // the last barrier was one between kernels
   bool has_copies_ = false;     // since the last barrier
   bool launched_ = false, lost_ = false, always_barrier_ = false;
+  char why_lost_[160] = "";
 };
 
 }  // namespace weir::vulkan

@@ -1,5 +1,5 @@
-// vulkan: attention of a decode step against the processor's ops, over all head sizes, groups and restrictions, with the
-// token appended by the kernel and without.
+// vulkan: attention of a decode step against the processor's ops, over all head sizes, groups and restrictions, with
+// the token appended by the kernel and without.
 #include "vulkan/attn_decode.h"
 
 #include <cstring>

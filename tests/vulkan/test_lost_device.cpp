@@ -1,0 +1,187 @@
+// vulkan: a device that is lost, at each submission and each wait in turn. The call that needed it fails at once, and
+// from then on every call of every session; all of them can be destroyed, nothing of Vulkan is left over, and the
+// processor still works.
+#include <algorithm>
+
+#include "tests/vulkan/shim/shim_test.h"
+
+namespace {
+
+using namespace weir::test;
+
+struct Fault {
+  Call call;
+  VkResult result;
+};
+
+constexpr Fault kFaults[] = {
+    {Call::vkQueueSubmit, VK_ERROR_DEVICE_LOST},
+    {Call::vkQueueSubmit, VK_ERROR_OUT_OF_DEVICE_MEMORY},
+    {Call::vkEndCommandBuffer, VK_ERROR_OUT_OF_HOST_MEMORY},
+    {Call::vkWaitForFences, VK_ERROR_DEVICE_LOST},
+    // The work is still running.
+    {Call::vkWaitForFences, VK_ERROR_OUT_OF_HOST_MEMORY},
+};
+
+using Bytes = std::vector<char>;
+
+weir_status write_bytes(void* user, const weir_write_info* info) {
+  const char* data = static_cast<const char*>(info->data);
+  static_cast<Bytes*>(user)->insert(static_cast<Bytes*>(user)->end(), data, data + info->n_bytes);
+  return WEIR_OK;
+}
+
+weir_status read_bytes(void* user, const weir_read_info* info, uint64_t* n_read) {
+  const auto& bytes = *static_cast<const Bytes*>(user);
+  *n_read = std::min<uint64_t>(info->n_bytes, bytes.size() - info->offset);
+  std::memcpy(info->data, bytes.data() + info->offset, *n_read);
+  return WEIR_OK;
+}
+
+// What an application does with a session; each line is a call that may need the device.
+weir_status use_all(const Opened& o, weir_session* other, weir_session** session, weir_session** copy) {
+  const float* logits = nullptr;
+  uint32_t n = 0;
+  weir_token token = 0;
+  Bytes bytes;
+#define STEP(call)                                  \
+  do {                                              \
+    const weir_status step_status = (call);         \
+    if (step_status != WEIR_OK) return step_status; \
+  } while (0)
+  STEP(o.create(session));
+  STEP(weir_session_prefill(*session, kPrompt, std::size(kPrompt), nullptr, nullptr));
+  STEP(weir_session_step(*session, 9));
+  STEP(weir_session_step(*session, 10));
+  STEP(weir_session_logits(*session, &logits, &n));
+  STEP(weir_session_sample(*session, &token));
+  STEP(weir_session_save(*session, write_bytes, &bytes));
+  STEP(weir_session_restore(*session, read_bytes, &bytes));
+  STEP(weir_session_fork(*session, copy));
+  STEP(weir_session_prefill(other, kPrompt, std::size(kPrompt), nullptr, nullptr));
+  weir_session* const both[] = {*session, other};
+  const weir_token tokens[] = {11, 12};
+  STEP(weir_step_many(both, tokens, 2));
+#undef STEP
+  return WEIR_OK;
+}
+
+void expect_lost(weir_status status, const char* call) {
+  if (status != WEIR_ERR_DEVICE_LOST)
+    fail_msg("%s: got %s: %s", call, weir_status_name(status), status == WEIR_OK ? "" : weir_last_error());
+  if (weir_last_error()[0] == '\0') fail_msg("%s: no message", call);
+}
+#define EXPECT_LOST(call) expect_lost(call, #call)
+
+void expect_all_lost(weir_session* session) {
+  const float* logits = nullptr;
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_LOST(weir_session_step(session, 3));
+    EXPECT_LOST(weir_session_prefill(session, kPrompt, std::size(kPrompt), nullptr, nullptr));
+    EXPECT_LOST(weir_session_logits(session, &logits, nullptr));
+    Bytes bytes;
+    EXPECT_LOST(weir_session_save(session, write_bytes, &bytes));
+  }
+}
+
+// n: a fault, and the number of the call that fails.
+void losing(Shim& shim, uint32_t n) {
+  const Fault& fault = kFaults[n % std::size(kFaults)];
+  shim.devices[0].name = "Card";
+  // Of a GPU the host asks again and again, of the processor it does not.
+  if (n / std::size(kFaults) % 2 == 0) shim.devices[0].type = VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
+  {
+    const Opened o;
+    weir_session *other = nullptr, *session = nullptr, *copy = nullptr;
+    assert_ok(o.create(&other));
+    assert_ok(weir_session_prefill(other, kPrompt, 7, nullptr, nullptr));
+    assert_ok(weir_session_step(other, 8));
+    const Taken before(shim);
+    shim.fail_at(fault.call, n / std::size(kFaults) + 1, fault.result);
+    const weir_status status = use_all(o, other, &session, &copy);
+    shim.fail_at(fault.call, 0, VK_SUCCESS);
+    if (shim.n_failed == 0) {
+      assert_ok(status);
+      no_more();
+    }
+    if (fault.call == Call::vkEndCommandBuffer && status == WEIR_ERR_OUT_OF_MEMORY) {
+      // It was a session's step that could not be recorded: nothing else is affected.
+      assert_null(session);
+      expect_same(Taken(shim), before);
+      assert_ok(use_all(o, other, &session, &copy));
+      return;
+    }
+    expect_lost(status, "the call");
+    expect_text("VK_ERROR_");
+    expect_all_lost(other);
+    if (session != nullptr) expect_all_lost(session);
+    if (copy != nullptr) expect_all_lost(copy);
+    weir_session* late = nullptr;
+    EXPECT_LOST(o.create(&late));
+    assert_null(late);
+    weir_session_destroy(copy);
+    weir_session_destroy(session);
+    expect_same(Taken(shim), before);
+    weir_session_destroy(other);
+    assert_ok(o.create(&late, WEIR_DEVICE_CPU));
+    std::vector<float> logits;
+    use(late, logits);
+    weir_session_destroy(late);
+  }
+  // One buffer remains, for copies.
+  assert_int_equal(shim.n_buffers, 1);
+  assert_int_equal(shim.n_memories, 1);
+  assert_int_equal(shim.n_command_buffers, 1);
+  assert_int_equal(shim.n_released_busy, 0);
+  const Opened again;
+  weir_session* session = nullptr;
+  EXPECT_LOST(again.create(&session));
+}
+
+// While the weights go to the device, before any session is there.
+void losing_weights(Shim& shim, uint32_t n) {
+  const Fault& fault = kFaults[n % std::size(kFaults)];
+  {
+    const Opened first, second;
+    weir_session* session = nullptr;
+    assert_ok(first.create(&session));
+    const Taken before(shim);
+    shim.fail_at(fault.call, n / std::size(kFaults) + 1, fault.result);
+    EXPECT_LOST(second.create(&session));
+    expect_same(Taken(shim), before);
+    EXPECT_LOST(second.create(&session));
+    assert_null(session);
+  }
+  assert_int_equal(shim.n_released_busy, 0);
+}
+
+void lost_device__at_every_call(void**) {
+  NEED_SHIM();
+  bool is_left[std::size(kFaults)] = {};
+  uint32_t n_left = std::size(kFaults), n = 0;
+  std::fill_n(is_left, std::size(kFaults), true);
+  for (; n_left > 0; ++n) {
+    bool& left = is_left[n % std::size(kFaults)];
+    if (!left || IN_CHILD(losing, n) != kNoMore) continue;
+    left = false;
+    --n_left;
+  }
+  print_message("%u calls\n", n);
+  assert_true(n > 10 * std::size(kFaults));
+}
+
+void lost_device__while_weights_are_uploaded(void**) {
+  NEED_SHIM();
+  for (const uint32_t submission : {0u, 5u})
+    for (uint32_t i = 0; i < std::size(kFaults); ++i) IN_CHILD(losing_weights, submission * std::size(kFaults) + i);
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(lost_device__at_every_call),
+      cmocka_unit_test(lost_device__while_weights_are_uploaded),
+  };
+  return cmocka_run_group_tests_name("vulkan_lost_device", tests, nullptr, nullptr);
+}
