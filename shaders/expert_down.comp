@@ -1,7 +1,8 @@
 #version 460
 // Computes: y += the sum over a token's experts of weight * (W inner (+ bias)), the experts in ascending order.
 // Shapes: stack [n_experts * n_rows, 32 * n_blocks] in planes, inner [n_tok, n_used, 32 * n_blocks], ids and weights
-// [n_tok, n_used], y [n_tok, n_rows]. Launch: a subgroup for every two rows of y, tokens along y. Numerics: sums in f32.
+// [n_tok, n_used], y [n_tok, n_rows]. Launch: a subgroup for every two rows of y, tokens along y.
+// Numerics: sums in f32.
 #extension GL_GOOGLE_include_directive : require
 #include "common/dot_row.glsl"
 

@@ -102,7 +102,7 @@ typedef struct weir_runtime_options {
                                      one before a virtual one before a driver that computes on the processor, of equals
                                      the one with most memory. It is copied, and shorter than 256 bytes. A session on
                                      it fails with WEIR_ERR_NOT_FOUND if there is no such device, and
-                                     WEIR_ERR_INVALID_ARG if several have the name; both list the devices. A process
+                                     WEIR_ERR_INVALID_ARG if several have the name. Both list the devices. A process
                                      uses one device: a session on a second one fails with WEIR_ERR_UNSUPPORTED, which
                                      names both. @since 1.1 */
 } weir_runtime_options;
