@@ -117,9 +117,9 @@ VkPhysicalDevice find_base(VkInstance instance) {
   for (uint32_t i = 0; i < n; ++i) {
     VkPhysicalDeviceProperties p;
     real.vkGetPhysicalDeviceProperties(devices[i], &p);
-    if (the.base == nullptr || std::strstr(p.deviceName, the.base) != nullptr) return devices[i];
+    if (the.base == nullptr || strcasestr(p.deviceName, the.base) != nullptr) return devices[i];
   }
-  return nullptr;
+  return n > 0 ? devices[0] : nullptr;
 }
 
 VKAPI_ATTR VkResult VKAPI_CALL enumerate_devices(VkInstance instance, uint32_t* n, VkPhysicalDevice* out) {

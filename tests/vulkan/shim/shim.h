@@ -42,15 +42,15 @@ struct ShownDevice {
 };
 
 // Calls that can be made to fail.
-#define WEIR_SHIM_CALLS(CALL)                                                                              \
-  CALL(vkCreateDevice)                                                                                     \
-  CALL(vkCreateBuffer)                                                                                     \
-  CALL(vkAllocateMemory)                                                                                   \
-  CALL(vkBindBufferMemory) CALL(vkMapMemory) CALL(vkCreateShaderModule) CALL(vkCreatePipelineLayout)       \
-      CALL(vkCreateComputePipelines) CALL(vkCreateCommandPool) CALL(vkAllocateCommandBuffers)              \
-          CALL(vkBeginCommandBuffer) CALL(vkEndCommandBuffer) CALL(vkResetCommandPool) CALL(vkCreateFence) \
-              CALL(vkResetFences) CALL(vkQueueSubmit)                                                      \
-                  CALL(vkWaitForFences)  // or vkGetFenceStatus: the first of them after each submission
+#define WEIR_SHIM_CALLS(CALL)                                                                                      \
+  CALL(vkCreateDevice)                                                                                             \
+  CALL(vkCreateBuffer)                                                                                             \
+  CALL(vkAllocateMemory)                                                                                           \
+  CALL(vkBindBufferMemory)                                                                                         \
+  CALL(vkMapMemory) CALL(vkCreateShaderModule) CALL(vkCreatePipelineLayout) CALL(vkCreateComputePipelines)         \
+      CALL(vkCreateCommandPool) CALL(vkAllocateCommandBuffers) CALL(vkBeginCommandBuffer) CALL(vkEndCommandBuffer) \
+          CALL(vkResetCommandPool) CALL(vkCreateFence) CALL(vkResetFences) CALL(vkQueueSubmit)                     \
+              CALL(vkWaitForFences)  // or vkGetFenceStatus: the first of them after each submission
 
 enum class Call : uint32_t {
 #define WEIR_SHIM_CALL(name) name,
@@ -68,7 +68,7 @@ struct Fault {
 struct Shim {
   // Set before the module opens the loader.
   const char* loader = nullptr;  // path of the real one
-  const char* base = nullptr;    // a part of the name of the real device that is shown; null: the first one
+  const char* base = nullptr;    // a part of the name of the real device that is shown; null, or of none: the first one
   bool has_driver = true;
   uint32_t loader_version = 0;  // 0: the real one's
   uint32_t n_devices = 1;
