@@ -40,8 +40,7 @@ void Context::close() {
 
 Status Context::check(uint32_t which, const DeviceTraits& traits) {
   if (!is_open) return check_traits(traits);
-  if (which == device.index)
-    return recorder.refuse_lost();
+  if (which == device.index) return recorder.refuse_lost();
   return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: device %u (%.100s); this process uses %u (%.100s) already", which,
               traits.name, device.index, device.traits.name);
 }

@@ -192,7 +192,9 @@ void bad_devices__no_loader(void**) {
   std::fflush(nullptr);
   const pid_t child = fork();
   if (child == 0) {
-    setenv("LD_LIBRARY_PATH", folder, 1);
+    const char* const before = getenv("LD_LIBRARY_PATH");
+    const std::string folders = std::string(folder) + (before == nullptr ? "" : std::string(":") + before);
+    setenv("LD_LIBRARY_PATH", folders.c_str(), 1);
     char program[] = "/proc/self/exe", option[] = "--no-loader";
     char* const arguments[] = {program, option, nullptr};
     execv(program, arguments);

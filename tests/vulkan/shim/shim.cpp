@@ -27,7 +27,8 @@ struct Functions {
 } real;
 
 Shim the;
-std::mutex mutex;  // of the maps
+std::mutex mutex;                      // of the maps
+std::atomic<bool> is_asked_for{true};  // whether the latest submission has ended
 std::unordered_map<VkDeviceMemory, int64_t> bytes_of;
 std::unordered_map<VkCommandPool, int64_t> buffers_of;  // command buffers, which go with their pool
 
@@ -116,9 +117,9 @@ VkPhysicalDevice find_base(VkInstance instance) {
   for (uint32_t i = 0; i < n; ++i) {
     VkPhysicalDeviceProperties p;
     real.vkGetPhysicalDeviceProperties(devices[i], &p);
-    if (the.base == nullptr || std::strstr(p.deviceName, the.base) != nullptr) return devices[i];
+    if (the.base == nullptr || strcasestr(p.deviceName, the.base) != nullptr) return devices[i];
   }
-  return nullptr;
+  return n > 0 ? devices[0] : nullptr;
 }
 
 VKAPI_ATTR VkResult VKAPI_CALL enumerate_devices(VkInstance instance, uint32_t* n, VkPhysicalDevice* out) {
@@ -389,15 +390,16 @@ VKAPI_ATTR VkResult VKAPI_CALL shim_vkQueueSubmit(VkQueue to, uint32_t n, const 
   if (fails(Call::vkQueueSubmit, result)) return result;
   result = real.vkQueueSubmit(to, n, info, fence);
   if (result != VK_SUCCESS) return result;
-  ++the.n_submitted;
   the.is_busy = true;
+  is_asked_for = false;
   return result;
 }
 
 // A device that is lost uses nothing any more, so the real one has to end first.
 VkResult after_faults(VkDevice device, uint32_t n, const VkFence* fences) {
   VkResult result = the.is_lost ? VK_ERROR_DEVICE_LOST : VK_SUCCESS;
-  if (the.is_lost || fails(Call::vkWaitForFences, result)) {
+  const bool is_first = !is_asked_for.exchange(true);
+  if (the.is_lost || (is_first && fails(Call::vkWaitForFences, result))) {
     if (result == VK_ERROR_DEVICE_LOST && the.is_busy) {
       (void)real.vkWaitForFences(device, n, fences, VK_TRUE, UINT64_MAX);
       the.is_busy = false;

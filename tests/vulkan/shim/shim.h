@@ -42,14 +42,15 @@ struct ShownDevice {
 };
 
 // Calls that can be made to fail.
-#define WEIR_SHIM_CALLS(CALL)                                                                                         \
-  CALL(vkCreateDevice)                                                                                                \
-  CALL(vkCreateBuffer)                                                                                                \
-  CALL(vkAllocateMemory) CALL(vkBindBufferMemory) CALL(vkMapMemory) CALL(vkCreateShaderModule)                        \
-      CALL(vkCreatePipelineLayout) CALL(vkCreateComputePipelines) CALL(vkCreateCommandPool)                           \
-          CALL(vkAllocateCommandBuffers) CALL(vkBeginCommandBuffer) CALL(vkEndCommandBuffer) CALL(vkResetCommandPool) \
-              CALL(vkCreateFence) CALL(vkResetFences) CALL(vkQueueSubmit)                                             \
-                  CALL(vkWaitForFences)  // and vkGetFenceStatus
+#define WEIR_SHIM_CALLS(CALL)                                                                                      \
+  CALL(vkCreateDevice)                                                                                             \
+  CALL(vkCreateBuffer)                                                                                             \
+  CALL(vkAllocateMemory)                                                                                           \
+  CALL(vkBindBufferMemory)                                                                                         \
+  CALL(vkMapMemory) CALL(vkCreateShaderModule) CALL(vkCreatePipelineLayout) CALL(vkCreateComputePipelines)         \
+      CALL(vkCreateCommandPool) CALL(vkAllocateCommandBuffers) CALL(vkBeginCommandBuffer) CALL(vkEndCommandBuffer) \
+          CALL(vkResetCommandPool) CALL(vkCreateFence) CALL(vkResetFences) CALL(vkQueueSubmit)                     \
+              CALL(vkWaitForFences)  // or vkGetFenceStatus: the first of them after each submission
 
 enum class Call : uint32_t {
 #define WEIR_SHIM_CALL(name) name,
@@ -67,7 +68,7 @@ struct Fault {
 struct Shim {
   // Set before the module opens the loader.
   const char* loader = nullptr;  // path of the real one
-  const char* base = nullptr;    // a part of the name of the real device that is shown; null: the first one
+  const char* base = nullptr;    // a part of the name of the real device that is shown; null, or of none: the first one
   bool has_driver = true;
   uint32_t loader_version = 0;  // 0: the real one's
   uint32_t n_devices = 1;
@@ -80,7 +81,7 @@ struct Shim {
   std::atomic<int64_t> n_instances{0}, n_open_devices{0}, n_buffers{0}, n_memories{0}, memory_bytes{0}, n_shaders{0},
       n_layouts{0}, n_pipelines{0}, n_pools{0}, n_command_buffers{0}, n_fences{0};
   // The same, ever.
-  std::atomic<uint64_t> n_memories_made{0}, n_pipelines_made{0}, n_submitted{0};
+  std::atomic<uint64_t> n_memories_made{0}, n_pipelines_made{0};
   // Objects that were given back while submitted work was neither waited for nor lost.
   std::atomic<uint64_t> n_released_busy{0};
   std::atomic<bool> is_busy{false}, is_lost{false};
