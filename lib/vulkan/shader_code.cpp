@@ -40,7 +40,6 @@ constexpr ShaderCode kExpertDownCode[] = {
 #undef WEIR_QUANT
 };
 
-
 // By weight type; those without an integer form have no code.
 struct IntCode {
   ShaderCode of[kWeightTypeCount];
