@@ -26,6 +26,8 @@ WEIR_SHARED uint kLeastLanes = 8;
 WEIR_SHARED uint kMostSubgroups = kInvocations / kLeastLanes;
 // Rows of x that one pass over the weights multiplies.
 WEIR_SHARED uint kMostColumns = 8;
+// Columns that the integer GEMVs of decode steps take: as many as 32 KiB of shared memory hold.
+WEIR_SHARED uint kMostStepColumns = 14336;
 
 // Activations of gates, the values of Gate.
 WEIR_SHARED uint kGateSilu = 0;
@@ -58,6 +60,22 @@ struct GemvPush {
 struct GluPush {
   uvec2 y, x, gate, up, gate_bias, up_bias;
   uint n, n_blocks, n_rows, n_tok, activation;
+};
+
+// Up to three matrices of one type and one row of x; absent ones have no rows. Bit i of accumulate is that of matrix i.
+// The norm [32 * n_blocks] may be null.
+struct StepGemvPush {
+  uvec2 y[3], w[3], bias[3], x, norm;
+  uint n_rows[3];
+  uint n_blocks, accumulate;
+  float eps;
+};
+
+// y [n_rows] = activation(Wg norm(x) (+ gate_bias)) * (Wu norm(x) (+ up_bias)).
+struct StepGluPush {
+  uvec2 y, x, norm, gate, up, gate_bias, up_bias;
+  uint n_rows, n_blocks, activation;
+  float eps;
 };
 
 // How the weights of experts follow from logits, the values of RouteRule.
@@ -105,11 +123,20 @@ WEIR_SHARED uint kSelfTestFloats = 6;    // bits of the f32 sum of lane + 0.5
 WEIR_SHARED uint kSelfTestShared = 7;    // what invocation (i + 37) % kInvocations put into shared memory
 WEIR_SHARED uint kSelfTestWords = 8;
 
+// One workgroup: out [kInvocations], dot products of four signed bytes each: of i * kDotFactor and kDotOther - i.
+struct SelfTestDotPush {
+  uvec2 out_words;
+};
+WEIR_SHARED uint kDotFactor = 0x9E3779B9;
+WEIR_SHARED uint kDotOther = 0x7F80FF01;
+
 #ifdef __cplusplus
 static_assert(sizeof(EmbedPush) == 40 && offsetof(EmbedPush, scale) == 36);
 static_assert(sizeof(RmsNormPush) == 36 && offsetof(RmsNormPush, eps) == 28);
 static_assert(sizeof(GemvPush) == 60 && offsetof(GemvPush, accumulate) == 56);
 static_assert(sizeof(GluPush) == 68 && offsetof(GluPush, n) == 48 && offsetof(GluPush, activation) == 64);
+static_assert(sizeof(StepGemvPush) == 112 && offsetof(StepGemvPush, n_rows) == 88 && offsetof(StepGemvPush, eps) == 108);
+static_assert(sizeof(StepGluPush) == 72 && offsetof(StepGluPush, eps) == 68);
 static_assert(sizeof(RoutePush) == 36 && offsetof(RoutePush, rule) == 32);
 static_assert(sizeof(ExpertGluPush) == 80 && offsetof(ExpertGluPush, activation) == 76);
 static_assert(sizeof(ExpertDownPush) == 68 && offsetof(ExpertDownPush, n_used) == 64);

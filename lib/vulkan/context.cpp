@@ -21,8 +21,21 @@ Status Context::self_test() {
   if (status.ok()) status = copy_out(words, out, sizeof(words));
   if (status.ok()) status = recorder.wait(device);
   if (status.ok()) status = check_self_test(words, device.traits.name);
+  if (status.ok() && device.has_dot) status = self_test_dot(out);
   const Status released = memory.release(device, out);
   return status.ok() ? released : status;
+}
+
+// Wrong ones are not used.
+Status Context::self_test_dot(void* out) {
+  uint32_t words[kInvocations] = {};
+  Touches touches;
+  const SelfTestDotPush push = {touches.writes(out, sizeof(words))};
+  WEIR_TRY(dispatch(Kernel::kSelfTestDot, WeightType::kF32, 1, push, touches, {}));
+  WEIR_TRY(copy_out(words, out, sizeof(words)));
+  WEIR_TRY(recorder.wait(device));
+  device.has_dot = check_self_test_dot(words);
+  return {};
 }
 
 Status Context::prepare() {

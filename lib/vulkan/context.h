@@ -25,6 +25,7 @@ struct Context {
   void close();
   Status prepare();  // what an opened device needs besides
   Status self_test();
+  Status self_test_dot(void* out);  // `out` has room for its words
 
   // Records a kernel. `columns` and `type` are those of typed kernels.
   template <class Push>

@@ -139,6 +139,16 @@ bool has_sparse_binding(const Device& d) {
          (families[d.queue_family].queueFlags & VK_QUEUE_SPARSE_BINDING_BIT) != 0;
 }
 
+bool has_integer_dot(const Device& d) {
+  VkPhysicalDeviceVulkan13Features f13 = {};
+  f13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES;
+  VkPhysicalDeviceFeatures2 features = {};
+  features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
+  features.pNext = &f13;
+  d.vk.vkGetPhysicalDeviceFeatures2(d.physical, &features);
+  return f13.shaderIntegerDotProduct == VK_TRUE;
+}
+
 // Limits of the device that is opened.
 void read_device(Device& d) {
   VkPhysicalDeviceVulkan13Properties p13 = {};
@@ -153,6 +163,7 @@ void read_device(Device& d) {
   d.most_bytes = std::min(p11.maxMemoryAllocationSize, p13.maxBufferSize);
   d.most_buffer_bytes = std::min(p13.maxBufferSize, properties.properties.limits.sparseAddressSpaceSize);
   d.has_sparse = has_sparse_binding(d);
+  d.has_dot = has_integer_dot(d);
   d.has_budget = has_extension(d, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
 }
 
@@ -188,6 +199,7 @@ Status create_device(Device& d) {
   VkPhysicalDeviceVulkan13Features f13 = {};
   f13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES;
   f13.computeFullSubgroups = VK_TRUE;
+  f13.shaderIntegerDotProduct = d.has_dot ? VK_TRUE : VK_FALSE;
   f13.maintenance4 = VK_TRUE;  // every 1.3 has it; the workgroup size of SPIR-V 1.6 needs it
   VkPhysicalDeviceVulkan12Features f12 = {};
   f12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;

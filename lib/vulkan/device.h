@@ -22,7 +22,9 @@ struct Device {
   bool has_sparse = false;  // buffers may have memory in several pieces
   uint32_t local_type = 0;  // memory type of the device's own memory, in its largest heap
   uint32_t local_heap = 0;
-  uint32_t host_type = 0;   // memory type that the host maps
+  uint32_t host_type = 0;  // memory type that the host maps
+  // Integer dot products of packed bytes: an option of drivers, and false where the self-test finds them wrong.
+  bool has_dot = false;
   bool has_budget = false;  // VK_EXT_memory_budget
 };
 

@@ -46,7 +46,7 @@ struct ShaderCode {
   const char* name = "";
 };
 
-// The SPIR-V of a kernel; `type` matters to typed ones only.
+// The SPIR-V of a kernel; `type` matters to typed ones only. No words: the kernel does not know the type.
 ShaderCode shader_code(Kernel kernel, WeightType type);
 
 }  // namespace weir::vulkan

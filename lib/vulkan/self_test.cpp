@@ -66,4 +66,14 @@ Status check_self_test(const uint32_t* words, const char* name) {
   return {};
 }
 
+bool check_self_test_dot(const uint32_t* words) {
+  for (uint32_t i = 0; i < kInvocations; ++i) {
+    int32_t sum = 0;
+    for (uint32_t shift = 0; shift < 32; shift += 8)
+      sum += int32_t{static_cast<int8_t>(i * kDotFactor >> shift)} * static_cast<int8_t>((kDotOther - i) >> shift);
+    if (words[i] != static_cast<uint32_t>(sum)) return false;
+  }
+  return true;
+}
+
 }  // namespace weir::vulkan

@@ -10,4 +10,7 @@ namespace weir::vulkan {
 // WEIR_ERR_UNSUPPORTED says what is wrong.
 Status check_self_test(const uint32_t* words, const char* name);
 
+// Whether `words` [kInvocations], which shaders/self_test_dot.comp wrote, are right.
+bool check_self_test_dot(const uint32_t* words);
+
 }  // namespace weir::vulkan

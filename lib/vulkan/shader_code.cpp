@@ -40,6 +40,29 @@ constexpr ShaderCode kExpertDownCode[] = {
 #undef WEIR_QUANT
 };
 
+// By weight type; those without an integer form have no code.
+struct IntCode {
+  ShaderCode of[kWeightTypeCount];
+  constexpr const ShaderCode& operator[](size_t type) const { return of[type]; }
+};
+constexpr IntCode step_gemv_code() {
+  IntCode c;
+#define WEIR_INT_QUANT(Name, text) \
+  c.of[static_cast<size_t>(WeightType::k##Name)] = code(kCode_step_gemv_##Name, "step_gemv of " text);
+#include "vulkan/int_quants.inc"
+#undef WEIR_INT_QUANT
+  return c;
+}
+constexpr IntCode step_glu_code() {
+  IntCode c;
+#define WEIR_INT_QUANT(Name, text) \
+  c.of[static_cast<size_t>(WeightType::k##Name)] = code(kCode_step_glu_##Name, "step_glu of " text);
+#include "vulkan/int_quants.inc"
+#undef WEIR_INT_QUANT
+  return c;
+}
+constexpr IntCode kStepGemvCode = step_gemv_code(), kStepGluCode = step_glu_code();
+
 }  // namespace
 
 ShaderCode shader_code(Kernel kernel, WeightType type) {

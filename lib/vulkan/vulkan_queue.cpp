@@ -2,11 +2,13 @@
 #include "vulkan/vulkan_queue.h"
 
 #include "vulkan/ops.h"
+#include "vulkan/step_gemv.h"
 
 namespace weir::vulkan {
 
 // The matrices of one input, after its norm.
 Status VulkanQueue::gemv(const GemvArgs& a) {
+  if (has_step_gemv(a)) return step_gemv(a);
   for (uint32_t column = 0; column <= a.n_more; ++column) {
     const float* x = column == 0 ? a.x : a.more[column - 1].x;
     if (a.norm != nullptr) {
