@@ -28,7 +28,7 @@ const uint kNoRow = 0xFFFFFFFFu;
 shared vec4 queries[kHeads * kMostChannels / 4u], sink_queries[kHeads * kMostChannels / 4u];
 shared float new_key[kMostChannels], new_value[kMostChannels];
 shared float weights[kHeads * kTile];
-shared uint tile_slot[kTilePages], is_seen[kTile];
+shared uint is_seen[kTile];
 shared float head_high[kHeads], head_sum[kHeads], head_shrink[kHeads], inverse_rms[kHeads + 1u];
 shared vec4 gathered[2u * kInvocations];
 shared float part_high[kHeads * kMostSplits], part_sum[kHeads * kMostSplits];
@@ -223,7 +223,6 @@ void tile_logits(Job j, uint first_listed, uint end, uint new_row) {
             const uint c = lane() + k * kTeamLanes;
             if (c < n_chunks) keys[i][k] = key.v[c];
         }
-        if (in_page == 0u && lane() == 0u) tile_slot[token / kPageRows] = slot;
         if (lane() == 0u) is_seen[token] = seen[i] ? 1u : 0u;
     }
     [[unroll]] for (uint i = 0u; i < kRounds; ++i) {
@@ -298,6 +297,18 @@ void tile_weights(Job j, uint first_listed, uint end) {
     }
 }
 
+// A chunk of the values of `first` and every so many tokens after it; of tokens that do not exist others stand there.
+void load_values(Job j, uint listed, uint end, uint first, out uvec4 values[kValuesAhead]) {
+    const uint d = A.head_dim, n_chunks = d / 8u, chunk = gl_LocalInvocationID.x % n_chunks;
+    [[unroll]] for (uint k = 0u; k < kValuesAhead; ++k) {
+        const uint token = min(first + k * (kInvocations / n_chunks), kTile - 1u);
+        const uint there = min(listed + token / kPageRows, end - 1u);
+        const uint row = is_null(A.select) ? there : Words(A.select).v[j.select_list * A.capacity + there];
+        const uvec2 page = page_at(A.pool, Words(A.slots).v[j.table + row], d);
+        values[k] = Quads(plus(page, kPageRows + token % kPageRows, 2u * d)).v[chunk];
+    }
+}
+
 void attend(Job j, uint new_row, out vec4 lo_sum[kHeads], out vec4 hi_sum[kHeads]) {
     const uint d = A.head_dim, n_chunks = d / 8u, chunk = gl_LocalInvocationID.x % n_chunks;
     const uint group = gl_LocalInvocationID.x / n_chunks, n_groups = kInvocations / n_chunks;
@@ -308,6 +319,8 @@ void attend(Job j, uint new_row, out vec4 lo_sum[kHeads], out vec4 hi_sum[kHeads
                                              : (end - 1u - begin) % kTilePages * kPageRows + j.pos -
                                                    Words(A.first_pos).v[j.table + new_row];
     for (uint listed = begin; listed < end; listed += kTilePages) {
+        uvec4 values[kValuesAhead];
+        load_values(j, listed, end, group, values);  // they come while the weights are computed
         tile_logits(j, listed, end, new_row);
         barrier();
         tile_weights(j, listed, end);
@@ -317,12 +330,7 @@ void attend(Job j, uint new_row, out vec4 lo_sum[kHeads], out vec4 hi_sum[kHeads
             hi_sum[h] *= head_shrink[h];
         }
         for (uint first = group; first < kTile && group < n_groups; first += kValuesAhead * n_groups) {
-            uvec4 values[kValuesAhead];
-            [[unroll]] for (uint k = 0u; k < kValuesAhead; ++k) {
-                const uint token = min(first + k * n_groups, kTile - 1u);
-                const uvec2 page = page_at(A.pool, tile_slot[token / kPageRows], d);
-                values[k] = Quads(plus(page, kPageRows + token % kPageRows, 2u * d)).v[chunk];
-            }
+            if (first != group) load_values(j, listed, end, first, values);
             [[unroll]] for (uint k = 0u; k < kValuesAhead; ++k) {
                 const uint token = first + k * n_groups;
                 if (token >= kTile || is_seen[token] == 0u) continue;
@@ -343,12 +351,17 @@ void attend(Job j, uint new_row, out vec4 lo_sum[kHeads], out vec4 hi_sum[kHeads
     }
 }
 
-uint partial_size() { return A.heads_per_list * (A.head_dim + 2u); }
+// A part's values in vectors, and its maxima and sums behind all values.
+uint values_at(uint list, uint split) { return (list * A.n_splits + split) * A.heads_per_list * A.head_dim / 4u; }
+uint sums_at(uint list, uint split) {
+    const uint n_values = gl_NumWorkGroups.x * A.n_splits * A.heads_per_list * A.head_dim;
+    return n_values + 2u * (list * A.n_splits + split) * A.heads_per_list;
+}
 
 // Adds up the groups of invocations, and writes the workgroup's part.
 void write_part(Job j, vec4 lo_sum[kHeads], vec4 hi_sum[kHeads]) {
     const uint d = A.head_dim, n_chunks = d / 8u, n_groups = kInvocations / n_chunks, me = gl_LocalInvocationID.x;
-    const uint part = (j.list * A.n_splits + j.split) * partial_size();
+    const uint part = 4u * values_at(j.list, j.split), sums = sums_at(j.list, j.split);
     [[unroll]] for (uint h = 0u; h < kHeads; ++h) {
         gathered[2u * me] = lo_sum[h];
         gathered[2u * me + 1u] = hi_sum[h];
@@ -356,10 +369,10 @@ void write_part(Job j, vec4 lo_sum[kHeads], vec4 hi_sum[kHeads]) {
         if (me < d && h < A.heads_per_list) {
             float sum = 0.0;
             for (uint g = 0u; g < n_groups; ++g) sum += gathered[2u * (g * n_chunks + me / 8u) + me % 8u / 4u][me % 4u];
-            SharedFloats(A.partial).v[part + h * (d + 2u) + me] = sum;
+            SharedFloats(A.partial).v[part + h * d + me] = sum;
             if (me == 0u) {
-                SharedFloats(A.partial).v[part + h * (d + 2u) + d] = head_high[h];
-                SharedFloats(A.partial).v[part + h * (d + 2u) + d + 1u] = head_sum[h];
+                SharedFloats(A.partial).v[sums + 2u * h] = head_high[h];
+                SharedFloats(A.partial).v[sums + 2u * h + 1u] = head_sum[h];
             }
         }
         barrier();
@@ -396,28 +409,26 @@ void merge_weights(Job j, uint first_head) {
 // The output, the log-sum-exp and the masses of one list from its parts.
 void finish_list(Job j, uint list) {
     const uint d = A.head_dim, first_head = list * A.heads_per_list, me = gl_LocalInvocationID.x;
-    const uint parts = list * A.n_splits * partial_size();
-    SharedFloats partial = SharedFloats(A.partial);
     for (uint i = me; i < A.heads_per_list * j.n_active; i += kInvocations) {
         const uint head = i / j.n_active, part = i % j.n_active;
-        const uint at = parts + part * partial_size() + head * (d + 2u) + d;
-        part_high[head * kMostSplits + part] = partial.v[at];
-        part_sum[head * kMostSplits + part] = partial.v[at + 1u];
+        const uint at = sums_at(list, part) + 2u * head;
+        part_high[head * kMostSplits + part] = SharedFloats(A.partial).v[at];
+        part_sum[head * kMostSplits + part] = SharedFloats(A.partial).v[at + 1u];
     }
     barrier();
     merge_weights(j, first_head);
     barrier();
-    for (uint i = me; i < A.heads_per_list * d; i += kInvocations) {
-        const uint head = i / d, at = parts + head * (d + 2u) + i % d;
-        float sum = 0.0;
+    for (uint i = me; i < A.heads_per_list * d / 4u; i += kInvocations) {
+        const uint head = 4u * i / d;
+        vec4 sum = vec4(0.0);
         for (uint part = 0u; part < j.n_active; part += kPartsAhead) {
-            float value[kPartsAhead];
+            vec4 value[kPartsAhead];
             [[unroll]] for (uint k = 0u; k < kPartsAhead; ++k)
-                value[k] = partial.v[at + min(part + k, j.n_active - 1u) * partial_size()];
+                value[k] = SharedVectors(A.partial).v[values_at(list, min(part + k, j.n_active - 1u)) + i];
             [[unroll]] for (uint k = 0u; k < kPartsAhead; ++k)
-                sum += part + k < j.n_active ? part_high[head * kMostSplits + part + k] * value[k] : 0.0;
+                if (part + k < j.n_active) sum += part_high[head * kMostSplits + part + k] * value[k];
         }
-        Floats(A.result).v[first_head * d + i] = sum;
+        Vectors(A.result).v[first_head * d / 4u + i] = sum;
     }
     for (uint i = me; i < j.n && !is_null(A.page_mass); i += kInvocations) {
         float most = 0.0;

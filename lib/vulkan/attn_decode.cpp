@@ -11,8 +11,9 @@
 namespace weir::vulkan {
 namespace {
 
-// Enough workgroups to hide the latency of memory on a large device.
-constexpr uint32_t kWantedGroups = 512;
+// As many workgroups as a large device runs at once (two of 256 invocations on each of 132 processors): a second wave
+// would begin from the start.
+constexpr uint32_t kWantedGroups = 256;
 
 // Query heads of a workgroup: the whole group if it fits, otherwise its largest divisor that does.
 uint32_t heads_per_list(const AttnPagedArgs& a) {

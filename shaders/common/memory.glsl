@@ -14,6 +14,7 @@ layout(buffer_reference, std430, buffer_reference_align = 4) buffer Cells { uint
 // What other workgroups of the same launch wrote, or will read.
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer SharedCells { uint v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer SharedFloats { float v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) coherent buffer SharedVectors { vec4 v[]; };
 
 bool is_null(uvec2 address) { return (address.x | address.y) == 0u; }
 
