@@ -11,14 +11,17 @@ layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer Pai
 uvec4[2] nibble_bytes(uvec4 w) { return uvec4[2](w & 0x0F0F0F0Fu, w >> 4 & 0x0F0F0F0Fu); }
 
 // The same with a fifth bit each, those of a word.
-uvec4 fifth_bits(uint bits) { return ((uvec4(bits, bits >> 4, bits >> 8, bits >> 12) & 15u) * 0x00204081u & 0x01010101u) << 4; }
+uvec4 fifth_bits(uint bits) {
+    const uvec4 four = uvec4(bits, bits >> 4, bits >> 8, bits >> 12) & 15u;
+    return (four * 0x00204081u & 0x01010101u) << 4;
+}
 uvec4[2] five_bit_bytes(uvec4 w, uint high) {
     const uvec4 bytes[2] = nibble_bytes(w);
     return uvec4[2](bytes[0] | fifth_bits(high), bytes[1] | fifth_bits(high >> 16));
 }
 
-// What block b of a K-quant is multiplied with and what is subtracted, of a header of 8 blocks: f16 scale and min_scale,
-// and the three words of lib/quant/k_scales.h.
+// What block b of a K-quant is multiplied with and what is subtracted, of a header of 8 blocks: f16 scale and
+// min_scale, and the three words of lib/quant/k_scales.h.
 vec2 k_step(uvec4 header, uint b) {
     const uvec3 sub = header.yzw >> 8u * (b & 3u) & 255u;
     const bool is_first = (b & 4u) == 0u;
