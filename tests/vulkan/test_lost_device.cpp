@@ -17,11 +17,11 @@ struct Fault {
 
 constexpr Fault kFaults[] = {
     {Call::vkQueueSubmit, VK_ERROR_DEVICE_LOST, 1},
-    {Call::vkQueueSubmit, VK_ERROR_OUT_OF_DEVICE_MEMORY, 11},
-    {Call::vkEndCommandBuffer, VK_ERROR_OUT_OF_HOST_MEMORY, 5},
-    {Call::vkWaitForFences, VK_ERROR_DEVICE_LOST, 5},
+    {Call::vkQueueSubmit, VK_ERROR_OUT_OF_DEVICE_MEMORY, 19},
+    {Call::vkEndCommandBuffer, VK_ERROR_OUT_OF_HOST_MEMORY, 9},
+    {Call::vkWaitForFences, VK_ERROR_DEVICE_LOST, 7},
     // The work is still running.
-    {Call::vkWaitForFences, VK_ERROR_OUT_OF_HOST_MEMORY, 9},
+    {Call::vkWaitForFences, VK_ERROR_OUT_OF_HOST_MEMORY, 11},
 };
 
 using Bytes = std::vector<char>;

@@ -42,21 +42,25 @@ struct ShownDevice {
 };
 
 // Calls that can be made to fail.
-#define WEIR_SHIM_CALLS(CALL)                                                                                      \
-  CALL(vkCreateDevice)                                                                                             \
-  CALL(vkCreateBuffer)                                                                                             \
-  CALL(vkAllocateMemory)                                                                                           \
-  CALL(vkBindBufferMemory)                                                                                         \
-  CALL(vkMapMemory) CALL(vkCreateShaderModule) CALL(vkCreatePipelineLayout) CALL(vkCreateComputePipelines)         \
-      CALL(vkCreateCommandPool) CALL(vkAllocateCommandBuffers) CALL(vkBeginCommandBuffer) CALL(vkEndCommandBuffer) \
-          CALL(vkResetCommandPool) CALL(vkCreateFence) CALL(vkResetFences) CALL(vkQueueSubmit)                     \
-              CALL(vkWaitForFences)  // or vkGetFenceStatus: the first of them after each submission
-
 enum class Call : uint32_t {
-#define WEIR_SHIM_CALL(name) name,
-  WEIR_SHIM_CALLS(WEIR_SHIM_CALL)
-#undef WEIR_SHIM_CALL
-      kCount
+  vkCreateDevice,
+  vkCreateBuffer,
+  vkAllocateMemory,
+  vkBindBufferMemory,
+  vkMapMemory,
+  vkCreateShaderModule,
+  vkCreatePipelineLayout,
+  vkCreateComputePipelines,
+  vkCreateCommandPool,
+  vkAllocateCommandBuffers,
+  vkBeginCommandBuffer,
+  vkEndCommandBuffer,
+  vkResetCommandPool,
+  vkCreateFence,
+  vkResetFences,
+  vkQueueSubmit,
+  vkWaitForFences,  // or vkGetFenceStatus: the first of them after each submission
+  kCount
 };
 
 // The n-th call from when this was set fails. After VK_ERROR_DEVICE_LOST all submissions and waits fail with it.
