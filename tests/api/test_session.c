@@ -318,10 +318,10 @@ static void session__bad_options(void **state) {
     o.device = WEIR_DEVICE_CUDA; /* tests/device has the machines with a GPU */
     o.flags = WEIR_SESSION_TRACE;
     expect_refusal(f, &o, WEIR_ERR_UNSUPPORTED, "device cuda: ");
-    o.flags = 0;
-    o.policy = "sink";
     o.device = WEIR_DEVICE_VULKAN;
     expect_refusal(f, &o, WEIR_ERR_UNSUPPORTED, "device vulkan: ");
+    o.flags = 0;
+    o.policy = "sink";
     o.device = 77;
     expect_refusal(f, &o, WEIR_ERR_INVALID_ARG, "device");
     o.device = 0;
