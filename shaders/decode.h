@@ -13,8 +13,8 @@ WEIR_SHARED uint kMostSplits = 64;
 // Pages that a workgroup attends at a time.
 WEIR_SHARED uint kTilePages = 4;
 
-// The arguments of AttnDecodeArgs, in its words. partial: values [lists, n_splits, heads_per_list, head_dim], and maxima
-// and sums of the softmax [lists, n_splits, heads_per_list, 2].
+// The arguments of AttnDecodeArgs, in its words. partial: values [lists, n_splits, heads_per_list, head_dim], and
+// maxima and sums of the softmax [lists, n_splits, heads_per_list, 2].
 struct DecodeArgs {
   uvec2 result, q, q_sink, pool, slots, first_pos, len, n_pages, select, n_select, page_mass, lse, sinks, head_windows;
   uvec2 k, v, q_norm, k_norm, cos_sin, cos_sin_sink, append_row, digests, n_tokens, partial, counters, attended;

