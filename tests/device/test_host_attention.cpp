@@ -156,7 +156,8 @@ void host_attention__long_prompts(void**) {
   }
   const weir::test::OpenModel m(kShape);
   // h2o observes and lets nothing leave: whom it would choose depends on rounding.
-  const variant rows[] = {{"dense", {}, 0}, {"h2o", {{"skip_layers", "0"}}, 1}, {"lfps", {{"quota", "12000"}, {"eta", "1"}}, 2}};
+  const variant rows[] = {
+      {"dense", {}, 0}, {"h2o", {{"skip_layers", "0"}}, 1}, {"lfps", {{"quota", "12000"}, {"eta", "1"}}, 2}};
   std::vector<weir_token> prompt, steps;
   for (uint32_t i = 0; i < 16; ++i) steps.push_back(token(3 * i + 5));
   for (uint32_t i = 0; i < 9300; ++i) prompt.push_back(token(i));
