@@ -1,3 +1,4 @@
+// Kernels that the module does not have. check_session refuses what needs them: recall.
 #include "vulkan/steps.h"
 
 namespace weir::vulkan {
