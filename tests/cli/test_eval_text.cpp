@@ -343,7 +343,7 @@ void text__wrong_usage_is_told(void**) {
   // A budget that every policy refuses is no wrong usage, but nothing was measured.
   assert_fails(eval(small(text, "refused", {"--policies", "raas,random", "--budgets", "32"})), 1,
                {"every policy was refused; the first, raas with 32 tokens: "});
-  assert_fails(eval(small(text, "device", {"--device", "vulkan"})), 1, {"vulkan"});
+  assert_fails(eval(small(text, "device", {"--device", "vulkan:no such device"})), 1, {"vulkan"});
 }
 
 void text__parts(void**) {

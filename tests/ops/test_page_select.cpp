@@ -178,7 +178,8 @@ void long_tables_follow_the_scores(const Backend& backend) {
       for (uint32_t i = 0; i < c.lists(); ++i) assert_true(c.list(i) == c.sorted_list(i));
       for (uint32_t row = 0; row < s.n_pages; row += 1499) {
         const double got = double{c.group_score[row]}, want = exact_group_score(c, 0, row);
-        const double bound = is_softmax(agg) ? 2e-4 : 2e-5;
+        // The processor adds 16,384 numbers near 300 in vectors of f32, of which narrow ones have longer sums.
+        const double bound = is_softmax(agg) || backend.device == WEIR_DEVICE_CPU ? 2e-4 : 2e-5;
         assert_true(std::fabs(got - want) <= bound * std::fabs(want) + bound);
       }
     }
