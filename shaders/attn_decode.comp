@@ -8,9 +8,8 @@
 // Numerics: f32. A masked token's value is not read: it may be NaN.
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_GOOGLE_include_directive : require
-#include "common/math.glsl"
 #include "common/pages.glsl"
-#include "common/subgroup.glsl"
+#include "common/team.glsl"
 #include "decode.h"
 
 layout(constant_id = 0) const uint kHeads = 1;  // heads_per_list, rounded up to a power of two
@@ -19,11 +18,9 @@ layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Ar
 layout(push_constant) uniform Push { Arguments p; };
 DecodeArgs A;  // a copy: what is in memory would be loaded again after every store
 
-const uint kTeams = kInvocations / kTeamLanes;
 const uint kPartsAhead = 8u, kValuesAhead = 4u;  // whose loads are under way at once
 const uint kTile = kTilePages * kPageRows;
 const uint kNoRow = 0xFFFFFFFFu;
-#define kUnseen uintBitsToFloat(0xFF800000u)  // -inf, the logit of what is not seen
 
 shared vec4 queries[kHeads * kMostChannels / 4u], sink_queries[kHeads * kMostChannels / 4u];
 shared float new_key[kMostChannels], new_value[kMostChannels];
@@ -36,6 +33,7 @@ shared bool is_last;
 
 struct Job {
     uint list, first_head, kv_head, select_list, table, n, split, per_split, n_active, pos, window, n_sink;
+    Sight sight;
 };
 
 Job find_job() {
@@ -60,15 +58,8 @@ Job find_job() {
             j.n_sink = A.head_sinks;
         }
     }
+    j.sight = sight_of(j.pos, j.window, j.n_sink);
     return j;
-}
-
-uint team() { return gl_SubgroupID * (gl_SubgroupSize / kTeamLanes) + gl_SubgroupInvocationID / kTeamLanes; }
-uint lane() { return gl_SubgroupInvocationID % kTeamLanes; }
-float team_sum(float x) {
-    x += subgroupShuffleXor(x, 1u);
-    x += subgroupShuffleXor(x, 2u);
-    return x + subgroupShuffleXor(x, 4u);
 }
 
 float query_at(uint head, uint c) { return queries[(head * A.head_dim + c) / 4u][c % 4u]; }
@@ -98,12 +89,12 @@ void norm_heads(bool appends) {
     const uint d = A.head_dim, head = team();
     precise float sum = 0.0;
     if (head < kHeads) {
-        for (uint c = lane(); c < d; c += kTeamLanes) sum = fma(query_at(head, c), query_at(head, c), sum);
+        for (uint c = team_lane(); c < d; c += kTeamLanes) sum = fma(query_at(head, c), query_at(head, c), sum);
     } else if (head == kHeads && appends) {
-        for (uint c = lane(); c < d; c += kTeamLanes) sum = fma(new_key[c], new_key[c], sum);
+        for (uint c = team_lane(); c < d; c += kTeamLanes) sum = fma(new_key[c], new_key[c], sum);
     }
     sum = team_sum(sum);
-    if (lane() == 0u && head <= kHeads) inverse_rms[head] = 1.0 / sqrt(sum / float(d) + A.norm_eps);
+    if (team_lane() == 0u && head <= kHeads) inverse_rms[head] = 1.0 / sqrt(sum / float(d) + A.norm_eps);
     barrier();
     for (uint i = gl_LocalInvocationID.x; i < kHeads * d && !is_null(A.q_norm); i += kInvocations) {
         precise float x = query_at(i / d, i % d) * inverse_rms[i / d];
@@ -162,18 +153,14 @@ void store_token(Job j, uint row) {
         const uint value = bf16_pair(new_value[2u * w], new_value[2u * w + 1u]);
         page.v[in_page * d / 2u + w] = key;
         page.v[(kPageRows + in_page) * d / 2u + w] = value;
-        const vec2 k = vec2(low_bf16(key), high_bf16(key));
-        new_key[2u * w] = k.x;
-        new_key[2u * w + 1u] = k.y;
+        new_key[2u * w] = low_bf16(key);
+        new_key[2u * w + 1u] = high_bf16(key);
         new_value[2u * w] = low_bf16(value);
         new_value[2u * w + 1u] = high_bf16(value);
         if (is_null(A.digests)) continue;
         Cells digest = Cells(plus(A.digests, A.digest_by_row != 0u ? at : slot, 4u * d));
         uint high = digest.v[w], low = digest.v[d / 2u + w];
-        if (in_page == 0u || k.x > low_bf16(high)) high = (high & 0xFFFF0000u) | (key & 0xFFFFu);
-        if (in_page == 0u || k.y > high_bf16(high)) high = (high & 0xFFFFu) | (key & 0xFFFF0000u);
-        if (in_page == 0u || k.x < low_bf16(low)) low = (low & 0xFFFF0000u) | (key & 0xFFFFu);
-        if (in_page == 0u || k.y < high_bf16(low)) low = (low & 0xFFFFu) | (key & 0xFFFF0000u);
+        digest_key(key, in_page == 0u, high, low);
         digest.v[w] = high;
         digest.v[d / 2u + w] = low;
     }
@@ -198,10 +185,6 @@ uint append_token(Job j) {
     return row;
 }
 
-bool sees(Job j, uint pos) {
-    return pos <= j.pos && (j.window == 0u || pos < j.n_sink || j.pos - pos < j.window);
-}
-
 const uint kRounds = kTile / kTeams;
 const uint kLaneChunks = kMostChannels / 8u / kTeamLanes;  // of 8 channels of a key
 
@@ -217,13 +200,13 @@ void tile_logits(Job j, uint first_listed, uint end, uint new_row) {
         rows[i] = is_null(A.select) ? there : Words(A.select).v[j.select_list * A.capacity + there];
         const uint slot = Words(A.slots).v[j.table + rows[i]];
         positions[i] = Words(A.first_pos).v[j.table + rows[i]] + in_page;
-        seen[i] = listed < end && in_page < Words(A.len).v[j.table + rows[i]] && sees(j, positions[i]);
+        seen[i] = listed < end && in_page < Words(A.len).v[j.table + rows[i]] && sees(j.sight, positions[i]);
         Quads key = Quads(plus(page_at(A.pool, slot, d), in_page, 2u * d));
         [[unroll]] for (uint k = 0u; k < kLaneChunks; ++k) {
-            const uint c = lane() + k * kTeamLanes;
+            const uint c = team_lane() + k * kTeamLanes;
             if (c < n_chunks) keys[i][k] = key.v[c];
         }
-        if (lane() == 0u) is_seen[token] = seen[i] ? 1u : 0u;
+        if (team_lane() == 0u) is_seen[token] = seen[i] ? 1u : 0u;
     }
     [[unroll]] for (uint i = 0u; i < kRounds; ++i) {
         const bool is_new = rows[i] == new_row && positions[i] == j.pos;
@@ -232,7 +215,7 @@ void tile_logits(Job j, uint first_listed, uint end, uint new_row) {
         float dots[kHeads];
         [[unroll]] for (uint h = 0u; h < kHeads; ++h) dots[h] = 0.0;
         [[unroll]] for (uint k = 0u; k < kLaneChunks; ++k) {
-            const uint c = lane() + k * kTeamLanes;
+            const uint c = team_lane() + k * kTeamLanes;
             if (c >= n_chunks) break;
             vec4 lo = bf16x4(keys[i][k].xy), hi = bf16x4(keys[i][k].zw);
             if (is_new) {
@@ -248,9 +231,8 @@ void tile_logits(Job j, uint first_listed, uint end, uint new_row) {
         }
         [[unroll]] for (uint h = 0u; h < kHeads; ++h) {
             const float sum = team_sum(dots[h]);
-            if (lane() != h) continue;
-            const float logit = A.soft_cap != 0.0 ? A.soft_cap * tanh_near(A.scale * sum / A.soft_cap) : A.scale * sum;
-            weights[h * kTile + i * kTeams + team()] = seen[i] ? logit : kUnseen;
+            if (team_lane() != h) continue;
+            weights[h * kTile + i * kTeams + team()] = seen[i] ? soft_capped(A.scale * sum, A.soft_cap) : kUnseen;
         }
     }
 }
@@ -261,7 +243,7 @@ float larger(float a, float b) { return is_nan(a) || a > b ? a : b; }
 void tile_weights(Job j, uint first_listed, uint end) {
     const uint head = team();
     const bool works = head < kHeads;
-    const uint at = (works ? head : 0u) * kTile + lane() * (kTile / kTeamLanes);
+    const uint at = (works ? head : 0u) * kTile + team_lane() * (kTile / kTeamLanes);
     float high = kUnseen;
     [[unroll]] for (uint i = 0u; i < kTile / kTeamLanes; ++i) high = larger(weights[at + i], high);
     high = larger(subgroupShuffleXor(high, 1u), high);
@@ -282,13 +264,13 @@ void tile_weights(Job j, uint first_listed, uint end) {
     all += subgroupShuffleXor(all, 4u);
     if (works) {
         [[unroll]] for (uint i = 0u; i < kTile / kTeamLanes; ++i) weights[at + i] = own[i];
-        const uint listed = first_listed + lane() / 2u;
-        if (!is_null(A.page_mass) && lane() % 2u == 0u && listed < end && head < A.heads_per_list)
+        const uint listed = first_listed + team_lane() / 2u;
+        if (!is_null(A.page_mass) && team_lane() % 2u == 0u && listed < end && head < A.heads_per_list)
             SharedFloats(A.page_mass).v[(j.first_head + head) * A.capacity + listed] =
                 page == 0.0 ? kUnseen : most + log_near(page);
     }
     barrier();  // every lane has read head_high
-    if (works && lane() == 0u) {
+    if (works && team_lane() == 0u) {
         const bool first = floatBitsToUint(before) == floatBitsToUint(kUnseen);
         const float shrink = first ? 0.0 : exp_near(before - most);
         head_high[head] = most;
@@ -386,13 +368,13 @@ void merge_weights(Job j, uint first_head) {
     const bool works = team() < A.heads_per_list;
     const float sink = is_null(A.sinks) ? kUnseen : Floats(A.sinks).v[first_head + head];
     float high = sink;
-    for (uint i = lane(); i < j.n_active; i += kTeamLanes) high = larger(part_high[at + i], high);
+    for (uint i = team_lane(); i < j.n_active; i += kTeamLanes) high = larger(part_high[at + i], high);
     high = larger(subgroupShuffleXor(high, 1u), high);
     high = larger(subgroupShuffleXor(high, 2u), high);
     high = larger(subgroupShuffleXor(high, 4u), high);
     const bool nothing = floatBitsToUint(high) == floatBitsToUint(kUnseen);
     float sum = 0.0;
-    for (uint i = lane(); i < j.n_active; i += kTeamLanes) {
+    for (uint i = team_lane(); i < j.n_active; i += kTeamLanes) {
         const bool empty = nothing || floatBitsToUint(part_high[at + i]) == floatBitsToUint(kUnseen);
         const float share = empty ? 0.0 : exp_near(part_high[at + i] - high);
         if (works) part_high[at + i] = share;
@@ -400,8 +382,8 @@ void merge_weights(Job j, uint first_head) {
     }
     sum = team_sum(sum);
     if (!nothing && !is_null(A.sinks)) sum += exp_near(sink - high);
-    for (uint i = lane(); i < j.n_active && works; i += kTeamLanes) part_high[at + i] /= nothing ? 1.0 : sum;
-    if (!works || lane() != 0u) return;
+    for (uint i = team_lane(); i < j.n_active && works; i += kTeamLanes) part_high[at + i] /= nothing ? 1.0 : sum;
+    if (!works || team_lane() != 0u) return;
     head_high[head] = nothing ? kUnseen : high + log_near(sum);
     if (!is_null(A.lse)) Floats(A.lse).v[first_head + head] = head_high[head];
 }

@@ -95,11 +95,7 @@ void update_digest(uvec2 digest, uint word, uint n, bool begins) {
     uint high = Words(digest).v[word], low = Words(digest).v[low_at];
     for (uint i = 0u; i < n; ++i) {
         const uint key = bf16_pair(keys[i * kMostChannels + 2u * word], keys[i * kMostChannels + 2u * word + 1u]);
-        const bool first = begins && i == 0u;
-        if (first || low_bf16(key) > low_bf16(high)) high = high & 0xFFFF0000u | key & 0xFFFFu;
-        if (first || high_bf16(key) > high_bf16(high)) high = high & 0xFFFFu | key & 0xFFFF0000u;
-        if (first || low_bf16(key) < low_bf16(low)) low = low & 0xFFFF0000u | key & 0xFFFFu;
-        if (first || high_bf16(key) < high_bf16(low)) low = low & 0xFFFFu | key & 0xFFFF0000u;
+        digest_key(key, begins && i == 0u, high, low);
     }
     OutWords(digest).v[word] = high;
     OutWords(digest).v[low_at] = low;

@@ -66,6 +66,44 @@ bool find_family(const Device& d, VkPhysicalDevice physical, uint32_t& out) {
   return false;
 }
 
+// What a device of Vulkan 1.3 says of itself. The chains lead through the object, which therefore stays where it is.
+struct Properties {
+  VkPhysicalDeviceVulkan13Properties v13 = {};
+  VkPhysicalDeviceVulkan12Properties v12 = {};
+  VkPhysicalDeviceVulkan11Properties v11 = {};
+  VkPhysicalDeviceProperties2 all = {};
+
+  Properties(const Device& d, VkPhysicalDevice physical) {
+    v13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_PROPERTIES;
+    v12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES;
+    v12.pNext = &v13;
+    v11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES;
+    v11.pNext = &v12;
+    all.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+    all.pNext = &v11;
+    d.vk.vkGetPhysicalDeviceProperties2(physical, &all);
+  }
+  Properties(const Properties&) = delete;
+  Properties& operator=(const Properties&) = delete;
+};
+
+struct Features {
+  VkPhysicalDeviceVulkan13Features v13 = {};
+  VkPhysicalDeviceVulkan12Features v12 = {};
+  VkPhysicalDeviceFeatures2 all = {};
+
+  Features(const Device& d, VkPhysicalDevice physical) {
+    v13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES;
+    v12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;
+    v12.pNext = &v13;
+    all.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
+    all.pNext = &v12;
+    d.vk.vkGetPhysicalDeviceFeatures2(physical, &all);
+  }
+  Features(const Features&) = delete;
+  Features& operator=(const Features&) = delete;
+};
+
 // What Vulkan before 1.3 does not know must not be asked.
 void read_traits(const Device& d, VkPhysicalDevice physical, DeviceTraits& t) {
   VkPhysicalDeviceProperties plain;
@@ -82,34 +120,15 @@ void read_traits(const Device& d, VkPhysicalDevice physical, DeviceTraits& t) {
   if (find_type(memory, kAnyType, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, 0, type))
     t.memory_bytes = memory.memoryHeaps[memory.memoryTypes[type].heapIndex].size;
   if (t.version < kVersion) return;
-  VkPhysicalDeviceVulkan13Properties p13 = {};
-  p13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_PROPERTIES;
-  VkPhysicalDeviceVulkan12Properties p12 = {};
-  p12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES;
-  p12.pNext = &p13;
-  VkPhysicalDeviceVulkan11Properties p11 = {};
-  p11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES;
-  p11.pNext = &p12;
-  VkPhysicalDeviceProperties2 properties = {};
-  properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
-  properties.pNext = &p11;
-  d.vk.vkGetPhysicalDeviceProperties2(physical, &properties);
-  std::snprintf(t.driver, sizeof(t.driver), "%.24s %.32s", p12.driverName, p12.driverInfo);
-  t.least_lanes = p13.minSubgroupSize;
-  t.in_compute = (p11.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
-  t.shuffle = (p11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT) != 0;
-  t.arithmetic = (p11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_ARITHMETIC_BIT) != 0;
-  VkPhysicalDeviceVulkan13Features f13 = {};
-  f13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES;
-  VkPhysicalDeviceVulkan12Features f12 = {};
-  f12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;
-  f12.pNext = &f13;
-  VkPhysicalDeviceFeatures2 features = {};
-  features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
-  features.pNext = &f12;
-  d.vk.vkGetPhysicalDeviceFeatures2(physical, &features);
-  t.addresses = f12.bufferDeviceAddress == VK_TRUE;
-  t.full_subgroups = f13.computeFullSubgroups == VK_TRUE;
+  const Properties p(d, physical);
+  std::snprintf(t.driver, sizeof(t.driver), "%.24s %.32s", p.v12.driverName, p.v12.driverInfo);
+  t.least_lanes = p.v13.minSubgroupSize;
+  t.in_compute = (p.v11.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
+  t.shuffle = (p.v11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT) != 0;
+  t.arithmetic = (p.v11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_ARITHMETIC_BIT) != 0;
+  const Features f(d, physical);
+  t.addresses = f.v12.bufferDeviceAddress == VK_TRUE;
+  t.full_subgroups = f.v13.computeFullSubgroups == VK_TRUE;
 }
 
 Status physical_devices(const Device& d, VkPhysicalDevice* out, uint32_t& n) {
@@ -128,42 +147,21 @@ bool has_extension(const Device& d, const char* name) {
                      [&](const VkExtensionProperties& e) { return std::strcmp(e.extensionName, name) == 0; });
 }
 
-bool has_sparse_binding(const Device& d) {
+bool family_binds_sparse(const Device& d) {
   VkQueueFamilyProperties families[kMostFamilies];
   uint32_t n = kMostFamilies;
   d.vk.vkGetPhysicalDeviceQueueFamilyProperties(d.physical, &n, families);
-  VkPhysicalDeviceFeatures2 features = {};
-  features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
-  d.vk.vkGetPhysicalDeviceFeatures2(d.physical, &features);
-  return features.features.sparseBinding == VK_TRUE && d.queue_family < n &&
-         (families[d.queue_family].queueFlags & VK_QUEUE_SPARSE_BINDING_BIT) != 0;
+  return d.queue_family < n && (families[d.queue_family].queueFlags & VK_QUEUE_SPARSE_BINDING_BIT) != 0;
 }
 
-bool has_integer_dot(const Device& d) {
-  VkPhysicalDeviceVulkan13Features f13 = {};
-  f13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES;
-  VkPhysicalDeviceFeatures2 features = {};
-  features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
-  features.pNext = &f13;
-  d.vk.vkGetPhysicalDeviceFeatures2(d.physical, &features);
-  return f13.shaderIntegerDotProduct == VK_TRUE;
-}
-
-// Limits of the device that is opened.
+// Limits and options of the device that is opened.
 void read_device(Device& d) {
-  VkPhysicalDeviceVulkan13Properties p13 = {};
-  p13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_PROPERTIES;
-  VkPhysicalDeviceVulkan11Properties p11 = {};
-  p11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES;
-  p11.pNext = &p13;
-  VkPhysicalDeviceProperties2 properties = {};
-  properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
-  properties.pNext = &p11;
-  d.vk.vkGetPhysicalDeviceProperties2(d.physical, &properties);
-  d.most_bytes = std::min(p11.maxMemoryAllocationSize, p13.maxBufferSize);
-  d.most_buffer_bytes = std::min(p13.maxBufferSize, properties.properties.limits.sparseAddressSpaceSize);
-  d.has_sparse = has_sparse_binding(d);
-  d.has_dot = has_integer_dot(d);
+  const Properties p(d, d.physical);
+  const Features f(d, d.physical);
+  d.most_bytes = std::min(p.v11.maxMemoryAllocationSize, p.v13.maxBufferSize);
+  d.most_buffer_bytes = std::min(p.v13.maxBufferSize, p.all.properties.limits.sparseAddressSpaceSize);
+  d.has_sparse = f.all.features.sparseBinding == VK_TRUE && family_binds_sparse(d);
+  d.has_dot = f.v13.shaderIntegerDotProduct == VK_TRUE;
   d.has_budget = has_extension(d, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
 }
 

@@ -20,6 +20,8 @@ struct Device {
   uint64_t most_bytes = 0;  // of an allocation
   uint64_t most_buffer_bytes = 0;
   bool has_sparse = false;  // buffers may have memory in several pieces
+  // The largest that Memory::allocate gives.
+  uint64_t most_allocated() const { return has_sparse ? most_buffer_bytes : most_bytes; }
   uint32_t local_type = 0;  // memory type of the device's own memory, in its largest heap
   uint32_t local_heap = 0;
   uint32_t host_type = 0;  // memory type that the host maps

@@ -1,6 +1,7 @@
 // The ranges of memory of KV tables and pages, for the ops that touch them.
 #pragma once
 
+#include "shaders/attn.h"
 #include "vulkan/context.h"
 
 namespace weir::vulkan {
@@ -21,12 +22,16 @@ inline uint64_t digest_bytes(const KvView& kv) {
   return uint64_t{kv.n_kv_heads} * kv.capacity * digest_elements(kv.digest, kv.head_dim) * sizeof(uint16_t);
 }
 
-// Whether the kernels can read these pages; the message says why not. Rows of heads must begin at 16 bytes.
+// Rows of heads must begin at 16 bytes.
+inline Status check_head_dim(uint32_t head_dim) {
+  if (head_dim != 0 && head_dim % 8 == 0 && head_dim <= kMostChannels) return {};
+  return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: heads of %u elements; multiples of 8 up to %u are needed", head_dim,
+              kMostChannels);
+}
+
+// Whether the kernels can read these pages; the message says why not.
 inline Status check_pages(const KvView& kv, uint32_t n_heads) {
-  constexpr uint32_t kMostHeadDim = 256;
-  if (kv.head_dim == 0 || kv.head_dim % 8 != 0 || kv.head_dim > kMostHeadDim)
-    return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: heads of %u elements; multiples of 8 up to %u are needed", kv.head_dim,
-                kMostHeadDim);
+  WEIR_TRY(check_head_dim(kv.head_dim));
   if (n_heads % kv.n_kv_heads == 0) return {};
   return fail(WEIR_ERR_INTERNAL, "Vulkan: %u query heads of %u KV heads", n_heads, kv.n_kv_heads);
 }

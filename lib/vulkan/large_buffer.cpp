@@ -70,7 +70,7 @@ Status make_large_buffer(const Device& d, uint64_t bytes, Allocation& out, Piece
   const auto n = static_cast<unsigned long long>(bytes);
   if (!d.has_sparse || bytes > d.most_buffer_bytes) {
     return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: %llu bytes in one allocation; %s gives at most %llu", n, d.traits.name,
-                static_cast<unsigned long long>(d.has_sparse ? d.most_buffer_bytes : d.most_bytes));
+                static_cast<unsigned long long>(d.most_allocated()));
   }
   if (bytes > d.traits.memory_bytes)
     return fail(WEIR_ERR_OUT_OF_MEMORY, "Vulkan, allocating %llu bytes: %s has %llu", n, d.traits.name,

@@ -67,7 +67,7 @@ Status info(DeviceInfo& out) {
     std::snprintf(out.driver, sizeof(out.driver), "%.63s", t.driver);
     out.total_bytes = t.memory_bytes;
     out.free_bytes = free_bytes(c.device);
-    out.most_bytes = std::max(c.device.most_bytes, c.device.has_sparse ? c.device.most_buffer_bytes : 0);
+    out.most_bytes = c.device.most_allocated();
     out.n_processors = 0;  // Vulkan does not tell
     out.index = c.device.index;
     out.kind = t.kind;

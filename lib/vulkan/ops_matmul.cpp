@@ -19,7 +19,7 @@ constexpr uint64_t kMostMatrixBytes = uint64_t{1} << 33;
 
 Status check_weight(const Weight& w) {
   WEIR_TRY(check_planes(w));
-  const uint64_t most = std::min(kMostMatrixBytes, context().device.most_bytes);
+  const uint64_t most = std::min(kMostMatrixBytes, context().device.most_allocated());
   if (weight_bytes(w) <= most) return {};
   return fail(WEIR_ERR_UNSUPPORTED, "a matrix of %llu bytes: this device takes at most %llu",
               static_cast<unsigned long long>(weight_bytes(w)), static_cast<unsigned long long>(most));

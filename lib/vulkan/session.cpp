@@ -7,7 +7,7 @@
 
 #include "core/clock.h"
 #include "device/base_session.h"
-#include "shaders/attn.h"
+#include "vulkan/kv_ranges.h"
 #include "vulkan/ops.h"
 #include "vulkan/rope_turns.h"
 #include "vulkan/vulkan_queue.h"
@@ -143,10 +143,7 @@ uint64_t session_device_bytes(const OpShapes& shapes) {
 
 Status check_session(const ModelConfig& c, const PolicyNeeds& needs, const StepRules& rules) {
   if (needs.pages_per_stream == 0) return {};  // attention on the host
-  if (c.head_dim % 8 != 0 || c.head_dim > kMostChannels) {
-    return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: heads of %u elements; multiples of 8 up to %u are needed", c.head_dim,
-                kMostChannels);
-  }
+  WEIR_TRY(check_head_dim(c.head_dim));
   if (rules.recalls) return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: recall needs attention on the host (--host-attention)");
   if (rules.stop_microbatch != 0)
     return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: the policy psa needs attention on the host (--host-attention)");

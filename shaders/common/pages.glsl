@@ -30,4 +30,13 @@ uint bf16_bits(float x) {
 }
 uint bf16_pair(float low, float high) { return bf16_bits(low) | bf16_bits(high) << 16; }
 
+// A word of new keys in the words of their page's digest: the largest and the smallest of two channels, which a page's
+// first key begins.
+void digest_key(uint key, bool first, inout uint most, inout uint least) {
+    if (first || low_bf16(key) > low_bf16(most)) most = most & 0xFFFF0000u | key & 0xFFFFu;
+    if (first || high_bf16(key) > high_bf16(most)) most = most & 0xFFFFu | key & 0xFFFF0000u;
+    if (first || low_bf16(key) < low_bf16(least)) least = least & 0xFFFF0000u | key & 0xFFFFu;
+    if (first || high_bf16(key) < high_bf16(least)) least = least & 0xFFFFu | key & 0xFFFF0000u;
+}
+
 #endif

@@ -22,11 +22,16 @@ inline const char* module_folder() {
   return other != nullptr ? other : WEIR_HOST_MODULE;
 }
 
+inline weir_runtime_options runtime_options(const char* folder) {
+  weir_runtime_options options = WEIR_RUNTIME_OPTIONS_INIT;
+  options.n_threads = 1;
+  options.backend_dir = folder;
+  return options;
+}
+
 struct Models {
-  explicit Models(const char* path) {
-    weir_runtime_options options = WEIR_RUNTIME_OPTIONS_INIT;
-    options.n_threads = 1;
-    options.backend_dir = module_folder();
+  explicit Models(const char* path) : Models(path, runtime_options(module_folder())) {}
+  Models(const char* path, const weir_runtime_options& options) {
     assert_ok(weir_runtime_create(&options, &runtime));
     assert_ok(weir_model_open(runtime, path, nullptr, &model));
   }

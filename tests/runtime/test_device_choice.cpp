@@ -80,26 +80,20 @@ struct Refusing {
   void (*refuse_)(bool);
 };
 
-struct Models {
+struct Models : host_models::Models {
   explicit Models(const std::string& folder, const char* vulkan_device = nullptr, weir_alloc_fn alloc = nullptr,
-                  weir_free_fn free = nullptr) {
-    weir_runtime_options options = WEIR_RUNTIME_OPTIONS_INIT;
-    options.n_threads = 1;
-    options.backend_dir = folder.c_str();
+                  weir_free_fn free = nullptr)
+      : host_models::Models(kModel, options_of(folder.c_str(), vulkan_device, alloc, free)) {}
+
+ private:
+  static weir_runtime_options options_of(const char* folder, const char* vulkan_device, weir_alloc_fn alloc,
+                                         weir_free_fn free) {
+    weir_runtime_options options = host_models::runtime_options(folder);
     options.vulkan_device = vulkan_device;
     options.device_alloc = alloc;
     options.device_free = free;
-    assert_ok(weir_runtime_create(&options, &runtime));
-    assert_ok(weir_model_open(runtime, kModel, nullptr, &model));
+    return options;
   }
-  ~Models() {
-    weir_model_close(model);
-    weir_runtime_destroy(runtime);
-  }
-  Models(const Models&) = delete;
-  Models& operator=(const Models&) = delete;
-  weir_runtime* runtime = nullptr;
-  weir_model* model = nullptr;
 };
 
 weir_session_options options_on(int32_t device, uint32_t flags = 0) {

@@ -2,12 +2,11 @@
 // the same bits with a barrier before every command; on the CPU driver, WEIR_TEST_VULKAN_DEVICE.
 #include "vulkan/recorder.h"
 
-#include <cstdlib>
 #include <cstring>
 #include <vector>
 
 #include "tests/cmocka_cpp.h"
-#include "vulkan/context.h"
+#include "tests/vulkan/device_arrays.h"
 #include "vulkan/ops.h"
 
 namespace weir::vulkan {
@@ -43,17 +42,7 @@ void hazards__make_room_with_a_barrier(void**) {
   assert_true(add(h, range(uint64_t{n - 1} * 10, 5, false)));  // the one that made room is still known
 }
 
-Context& open_context() {
-  Context& c = context();
-  if (c.is_open) return c;
-  DeviceTraits devices[kMostDevices];
-  uint32_t n = 0, which = 0;
-  assert_true(open_instance(kLoader, c.device).ok());
-  assert_true(list_devices(c.device, devices, n).ok());
-  if (!choose_device(devices, n, std::getenv("WEIR_TEST_VULKAN_DEVICE"), which).ok()) fail_msg("%s", last_error_text());
-  if (!c.open(which).ok()) fail_msg("%s", last_error_text());
-  return c;
-}
+using test::open_context;
 
 constexpr uint32_t kFloats = 1000;
 
@@ -157,8 +146,7 @@ void memory__says_what_is_too_much(void**) {
   Context& c = open_context();
   void* out = &c;
   // With sparse binding one allocation may be larger than the driver's, but not than a buffer.
-  const uint64_t most = c.device.has_sparse ? c.device.most_buffer_bytes : c.device.most_bytes;
-  assert_int_equal(c.memory.allocate(c.device, most + 1, &out).code(), WEIR_ERR_UNSUPPORTED);
+  assert_int_equal(c.memory.allocate(c.device, c.device.most_allocated() + 1, &out).code(), WEIR_ERR_UNSUPPORTED);
   assert_non_null(std::strstr(last_error_text(), "gives at most"));
   assert_null(out);
   // Another device than the one that is open.
