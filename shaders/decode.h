@@ -6,12 +6,18 @@
 namespace weir::vulkan {
 #endif
 
-// Query heads that a workgroup attends for, a power of two; their sums lie in registers.
+// Query heads that a workgroup attends for, a power of two, and vectors of 4 channels of them that a lane has in
+// registers.
 WEIR_SHARED uint kMostTeamHeads = 8;
+WEIR_SHARED uint kMostTeamVectors = 16;
+// Vectors of queries that are in shared memory, twice.
+WEIR_SHARED uint kMostQueryVectors = 256;
 // The most parts of a stream's pages, each a workgroup's.
 WEIR_SHARED uint kMostSplits = 64;
-// Pages that a workgroup attends at a time.
-WEIR_SHARED uint kTilePages = 4;
+// The parts take pages in turn, so many neighbours at a time.
+WEIR_SHARED uint kUnitPagesOfSplit = 4;
+// Vectors of shared memory in which a workgroup adds up its values: kMostTeamHeads * kMostSplits or more.
+WEIR_SHARED uint kGathered = 1024;
 
 // The arguments of AttnDecodeArgs, in its words. partial: values [lists, n_splits, heads_per_list, head_dim], and
 // maxima and sums of the softmax [lists, n_splits, heads_per_list, 2].

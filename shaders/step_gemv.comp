@@ -6,6 +6,7 @@
 // Numerics: x is rounded to 15 bits with a scale for each 32; products are integers, sums of blocks f32. A result has
 // the same bits beside whatever other rows.
 #extension GL_GOOGLE_include_directive : require
+#define WEIR_ANY_INVOCATIONS
 #include "shared.h"
 const uint kMatrices = 1u;
 #include "common/step_rows.glsl"

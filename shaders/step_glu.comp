@@ -4,6 +4,7 @@
 // Shapes: Wg, Wu [n_rows, 32 * n_blocks] in planes, x, norm [32 * n_blocks], y and biases [n_rows]; at most 14,336
 // columns. Launch: a subgroup for every so many rows. Numerics: as step_gemv.comp, gates in f32.
 #extension GL_GOOGLE_include_directive : require
+#define WEIR_ANY_INVOCATIONS
 #include "shared.h"
 const uint kMatrices = 2u;
 #include "common/gate.glsl"

@@ -11,17 +11,30 @@
 namespace weir::vulkan {
 namespace {
 
-// As many workgroups as a large device runs at once (two of 256 invocations on each of 132 processors): a second wave
-// would begin from the start.
-constexpr uint32_t kWantedGroups = 256;
+// As many workgroups as the largest device that was measured runs at once, one on each of its 132 processors: a second
+// wave would begin from the start. So many invocations also keep the compiler from taking more registers than let them
+// all run.
+constexpr uint32_t kWantedGroups = 132, kDecodeInvocations = 512;
 
-// Query heads of a workgroup: the whole group if it fits, otherwise its largest divisor that does.
-uint32_t heads_per_list(const AttnPagedArgs& a) {
-  const uint32_t group = a.n_heads / a.kv.n_kv_heads;
-  if (a.list_per_head) return 1;
-  uint32_t heads = std::min(group, kMostTeamHeads);
-  while (group % heads != 0) --heads;
-  return heads;
+// How the kernel takes heads: so many of one KV head together, each by so many lanes with so many times 4 channels.
+struct Shape {
+  uint32_t heads, lanes, chunks;
+};
+
+// Query heads that are as many as a whole group, if their sums fit into registers, otherwise its largest divisor.
+Shape shape_of(const AttnPagedArgs& a, uint32_t most_lanes) {
+  const uint32_t group = a.list_per_head ? 1 : a.n_heads / a.kv.n_kv_heads, vectors = a.kv.head_dim / 4;
+  Shape s;
+  s.lanes = std::clamp(std::bit_ceil(vectors), 8u, most_lanes);
+  s.chunks = std::bit_ceil((vectors + s.lanes - 1) / s.lanes);
+  s.heads = std::min({group, kMostTeamHeads, kMostTeamVectors / s.chunks, kMostQueryVectors / (s.chunks * s.lanes)});
+  while (group % s.heads != 0) --s.heads;
+  // With one head 32 lanes would have more tokens than a page.
+  return s.heads == 1 && s.lanes == 32 ? shape_of(a, 16) : s;
+}
+
+Shape shape_of(const AttnPagedArgs& a) {
+  return shape_of(a, std::clamp(std::bit_floor(context().device.traits.least_lanes), 8u, 32u));
 }
 
 uint64_t partial_bytes(uint32_t n_heads, uint32_t head_dim, uint32_t n_splits) {
@@ -36,7 +49,7 @@ uint64_t attn_decode_scratch_bytes(const OpShapes& shapes) {
 
 bool attn_decode_can_stamp(const AttnPagedArgs& a, const PageStampArgs& stamp) {
   return stamp.rule == StampRule::kAlpha && a.select == nullptr && a.page_mass != nullptr &&
-         heads_per_list(a) == a.n_heads / a.kv.n_kv_heads;
+         shape_of(a).heads == a.n_heads / a.kv.n_kv_heads;
 }
 
 Status attn_decode(const AttnDecodeArgs& d) {
@@ -44,7 +57,8 @@ Status attn_decode(const AttnDecodeArgs& d) {
   const RopeAppendArgs& r = d.rope;
   const KvView& kv = a.kv;
   WEIR_TRY(check_pages(kv, a.n_heads));
-  const uint32_t heads = heads_per_list(a), n_lists = a.n_heads / heads;
+  const Shape shape = shape_of(a);
+  const uint32_t heads = shape.heads, n_lists = a.n_heads / heads;
   const uint64_t rows = row_bytes(kv);
   const uint64_t q_bytes = uint64_t{a.n_heads} * kv.head_dim * sizeof(float);
   const uint64_t kv_bytes = uint64_t{kv.n_kv_heads} * kv.head_dim * sizeof(float);
@@ -108,7 +122,9 @@ Status attn_decode(const AttnDecodeArgs& d) {
   s.scale = a.scale;
   s.soft_cap = a.soft_cap;
   s.norm_eps = r.norm_eps;
-  return context().dispatch(Kernel::kAttnDecode, WeightType::kF32, std::bit_ceil(heads), s, t, {n_lists, s.n_splits});
+  const uint32_t invocations = std::min(kDecodeInvocations, std::bit_floor(context().device.traits.invocations));
+  const Variant variant = {shape.heads, shape.lanes, shape.chunks, invocations};
+  return context().dispatch(Kernel::kAttnDecode, WeightType::kF32, variant, s, t, {n_lists, s.n_splits});
 }
 
 }  // namespace weir::vulkan

@@ -17,7 +17,7 @@ Status Context::self_test() {
   WEIR_TRY(memory.allocate(device, sizeof(words), &out));
   Touches touches;
   const SelfTestPush push = {touches.writes(out, sizeof(words))};
-  Status status = dispatch(Kernel::kSelfTest, WeightType::kF32, 1, push, touches, {});
+  Status status = dispatch(Kernel::kSelfTest, WeightType::kF32, {1}, push, touches, {});
   if (status.ok()) status = copy_out(words, out, sizeof(words));
   if (status.ok()) status = recorder.wait(device);
   if (status.ok()) status = check_self_test(words, device.traits.name);
@@ -31,7 +31,7 @@ Status Context::self_test_dot(void* out) {
   uint32_t words[kInvocations] = {};
   Touches touches;
   const SelfTestDotPush push = {touches.writes(out, sizeof(words))};
-  WEIR_TRY(dispatch(Kernel::kSelfTestDot, WeightType::kF32, 1, push, touches, {}));
+  WEIR_TRY(dispatch(Kernel::kSelfTestDot, WeightType::kF32, {1}, push, touches, {}));
   WEIR_TRY(copy_out(words, out, sizeof(words)));
   WEIR_TRY(recorder.wait(device));
   device.has_dot = check_self_test_dot(words);

@@ -27,11 +27,11 @@ struct Context {
   Status self_test();
   Status self_test_dot(void* out);  // `out` has room for its words
 
-  // Records a kernel. `columns` and `type` are those of typed kernels.
+  // Records a kernel. `type` is that of typed kernels.
   template <class Push>
-  Status dispatch(Kernel kernel, WeightType type, uint32_t columns, const Push& push, const Touches& touches,
+  Status dispatch(Kernel kernel, WeightType type, const Variant& variant, const Push& push, const Touches& touches,
                   Grid grid) {
-    return recorder.dispatch(device, memory, pipelines, kernel, type, columns, push, touches, grid);
+    return recorder.dispatch(device, memory, pipelines, kernel, type, variant, push, touches, grid);
   }
   Status copy_in(void* to, const void* host, uint64_t bytes) {
     return recorder.copy_in(device, memory, to, host, bytes);

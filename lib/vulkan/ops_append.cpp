@@ -54,7 +54,7 @@ Status append(const RopeAppendArgs& a, const uint32_t* n_tokens) {
   push.digest_by_row = a.kv.digest_by_row ? 1 : 0;
   push.norm_eps = a.norm_eps;
   const uint64_t n_pages = (n + 2 * kPageTokens - 2) / kPageTokens;
-  return context().dispatch(Kernel::kRopeAppend, WeightType::kF32, 1, push, t,
+  return context().dispatch(Kernel::kRopeAppend, WeightType::kF32, {1}, push, t,
                             {groups_of(n_pages * a.kv.n_kv_heads + groups_for(a.n_tok * a.n_heads))});
 }
 
@@ -75,7 +75,7 @@ Status digest(const KvView& kv, const uint32_t* first_row, uint32_t n_rows) {
                                kv.head_dim,
                                static_cast<uint>(kv.digest),
                                kv.digest_by_row ? 1u : 0u};
-  return context().dispatch(Kernel::kPageDigest, WeightType::kF32, 1, push, t,
+  return context().dispatch(Kernel::kPageDigest, WeightType::kF32, {1}, push, t,
                             {groups_of(std::min(n_rows, kv.capacity)), kv.n_kv_heads});
 }
 

@@ -82,7 +82,7 @@ Status dispatch_tiles(const AttnPagedArgs& a, const AttnArgs& push, const Touche
   if (tiles > kMostGroups || push.n_lists > kMostGroups)
     return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: attention of %u rows of %u heads over %u pages", a.n_tok, a.n_heads,
                 a.kv.capacity);
-  return context().dispatch(Kernel::kAttnPaged, WeightType::kF32, vectors_of(a.kv.head_dim), push, t,
+  return context().dispatch(Kernel::kAttnPaged, WeightType::kF32, {vectors_of(a.kv.head_dim)}, push, t,
                             {static_cast<uint32_t>(tiles), push.n_lists});
 }
 
@@ -135,7 +135,7 @@ Status attend_units(OpContext& cx, const AttnPagedArgs& a) {
   merge.n_lists = lists_of(a);
   merge.head_dim = d;
   merge.capacity = a.kv.capacity;
-  return context().dispatch(Kernel::kAttnMerge, WeightType::kF32, 1, merge, t, {n_heads});
+  return context().dispatch(Kernel::kAttnMerge, WeightType::kF32, {1}, merge, t, {n_heads});
 }
 
 // The last row alone, which has the masses.
@@ -196,7 +196,7 @@ Status token_mass(OpContext&, const TokenMassArgs& a) {
                               a.window,
                               a.scale,
                               a.soft_cap};
-  return context().dispatch(Kernel::kTokenMass, WeightType::kF32, vectors_of(a.kv.head_dim), push, t,
+  return context().dispatch(Kernel::kTokenMass, WeightType::kF32, {vectors_of(a.kv.head_dim)}, push, t,
                             {std::min(a.kv.capacity, kMostGroups), a.kv.n_kv_heads});
 }
 

@@ -53,7 +53,7 @@ Status step_begin(const StepBeginArgs& a) {
   push.n_rotations = a.n_rotations;
   push.stride = a.stride;
   for (uint32_t i = 0; i < kStepRotations; ++i) push.magnitude[i] = static_cast<float>(a.magnitude[i]);
-  return context().dispatch(Kernel::kStepBegin, WeightType::kF32, 1, push, t, {groups_for(streams)});
+  return context().dispatch(Kernel::kStepBegin, WeightType::kF32, {1}, push, t, {groups_for(streams)});
 }
 
 }  // namespace weir::vulkan

@@ -64,7 +64,7 @@ Status route(OpContext& cx, const ExpertsArgs& a, const Scratch& s) {
                           a.n_experts,
                           a.n_used,
                           static_cast<uint>(a.rule)};
-  return context().dispatch(Kernel::kRoute, WeightType::kF32, 1, push, t, {a.n_tok});
+  return context().dispatch(Kernel::kRoute, WeightType::kF32, {1}, push, t, {a.n_tok});
 }
 
 Status gates(const ExpertsArgs& a, const Scratch& s) {
@@ -84,7 +84,7 @@ Status gates(const ExpertsArgs& a, const Scratch& s) {
                               a.n_tok,
                               a.n_used,
                               static_cast<uint>(a.activation)};
-  return context().dispatch(Kernel::kExpertGlu, w.type, 1, push, t,
+  return context().dispatch(Kernel::kExpertGlu, w.type, {1}, push, t,
                             {groups_for(n_rows), std::min(a.n_tok * a.n_used, kMostGroups)});
 }
 
@@ -103,7 +103,7 @@ Status down(const ExpertsArgs& a, const Scratch& s) {
                                n_rows,
                                a.n_tok,
                                a.n_used};
-  return context().dispatch(Kernel::kExpertDown, w.type, 1, push, t,
+  return context().dispatch(Kernel::kExpertDown, w.type, {1}, push, t,
                             {groups_for((n_rows + 1) / 2), std::min(a.n_tok, kMostGroups)});
 }
 

@@ -23,7 +23,7 @@ constexpr uint32_t kNoiseGroups = 4096;
 uint32_t groups_of(uint32_t n) { return (n + kInvocations - 1) / kInvocations; }
 
 Status dispatch(Kernel kernel, const auto& push, const Touches& t, uint32_t n_groups) {
-  return context().dispatch(kernel, WeightType::kF32, 1, push, t, {n_groups});
+  return context().dispatch(kernel, WeightType::kF32, {1}, push, t, {n_groups});
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ Status embed(OpContext&, const EmbedArgs& a) {
                           n_blocks,
                           a.n_tok,
                           a.scale};
-  return context().dispatch(Kernel::kEmbed, a.table.type, 1, push, t,
+  return context().dispatch(Kernel::kEmbed, a.table.type, {1}, push, t,
                             {(groups + kInvocations - 1) / kInvocations, std::min(a.n_tok, kMostGroups)});
 }
 
@@ -55,7 +55,7 @@ Status gated_matmul(const MatmulPart& part, const float* x, const float* gates, 
                          w.n_rows,
                          n_tok,
                          part.accumulate ? 1u : 0u};
-  return context().dispatch(Kernel::kGemv, w.type, columns_for(n_tok), push, t, grid_of((w.n_rows + 1) / 2, n_tok));
+  return context().dispatch(Kernel::kGemv, w.type, {columns_for(n_tok)}, push, t, grid_of((w.n_rows + 1) / 2, n_tok));
 }
 
 Status matmul(OpContext&, const MatmulArgs& a) {
@@ -85,7 +85,8 @@ Status glu_matmul(OpContext&, const GluMatmulArgs& a) {
                         a.gate.n_rows,
                         a.n_tok,
                         static_cast<uint>(a.activation)};
-  return context().dispatch(Kernel::kGlu, a.gate.type, columns_for(a.n_tok), push, t, grid_of(a.gate.n_rows, a.n_tok));
+  return context().dispatch(Kernel::kGlu, a.gate.type, {columns_for(a.n_tok)}, push, t,
+                            grid_of(a.gate.n_rows, a.n_tok));
 }
 
 }  // namespace weir::vulkan

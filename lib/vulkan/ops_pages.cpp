@@ -22,7 +22,7 @@ static_assert(static_cast<uint>(AggMode::kSumProb) == kAggSumProb &&
 constexpr uint64_t word_bytes(uint64_t n) { return n * sizeof(uint32_t); }
 
 Status dispatch(Kernel kernel, const auto& push, const Touches& t, Grid grid, uint32_t columns = 1) {
-  return context().dispatch(kernel, WeightType::kF32, columns, push, t, grid);
+  return context().dispatch(kernel, WeightType::kF32, {columns}, push, t, grid);
 }
 
 Status stamp_pages(const PageStampArgs& a, const StepState* state) {

@@ -20,7 +20,7 @@ constexpr uint64_t word_bytes(uint64_t n) { return n * sizeof(uint32_t); }
 
 template <class Push>
 Status launch(Kernel kernel, const Push& push, const Touches& t, uint64_t n_groups) {
-  return context().dispatch(kernel, WeightType::kF32, 1, push, t, groups(n_groups));
+  return context().dispatch(kernel, WeightType::kF32, {1}, push, t, groups(n_groups));
 }
 
 }  // namespace

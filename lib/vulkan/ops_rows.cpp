@@ -14,14 +14,14 @@ Status rms_norm(OpContext&, const RmsNormArgs& a) {
   const RmsNormPush push = {
       t.writes(a.y, bytes),  t.reads(a.x, bytes), t.reads(a.weight, uint64_t{a.n} * sizeof(float)), a.n, a.eps,
       a.accumulate ? 1u : 0u};
-  return context().dispatch(Kernel::kRmsNorm, WeightType::kF32, 1, push, t, {a.n_tok});
+  return context().dispatch(Kernel::kRmsNorm, WeightType::kF32, {1}, push, t, {a.n_tok});
 }
 
 Status soft_cap(OpContext&, const SoftCapArgs& a) {
   if (a.n == 0) return {};
   Touches t;
   const SoftCapPush push = {t.writes(a.x, uint64_t{a.n} * sizeof(float)), a.n, a.cap};
-  return context().dispatch(Kernel::kSoftCap, WeightType::kF32, 1, push, t,
+  return context().dispatch(Kernel::kSoftCap, WeightType::kF32, {1}, push, t,
                             {std::min((a.n + kInvocations - 1) / kInvocations, kMostGroups)});
 }
 

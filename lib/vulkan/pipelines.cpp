@@ -1,6 +1,7 @@
 #include "vulkan/pipelines.h"
 
 #include <bit>
+#include <cstddef>
 
 namespace weir::vulkan {
 
@@ -16,24 +17,38 @@ Status Pipelines::open(const Device& d) {
 }
 
 void Pipelines::close(const Device& d) {
-  for (auto& types : made_) {
-    for (auto& widths : types) {
-      for (VkPipeline& made : widths) {
-        if (made != VK_NULL_HANDLE) d.vk.vkDestroyPipeline(d.device, made, nullptr);
-        made = VK_NULL_HANDLE;
-      }
-    }
+  for (Made& made : made_) {
+    if (made.key != 0) d.vk.vkDestroyPipeline(d.device, made.pipeline, nullptr);
+    made = {};
   }
   if (layout_ != VK_NULL_HANDLE) d.vk.vkDestroyPipelineLayout(d.device, layout_, nullptr);
   layout_ = VK_NULL_HANDLE;
 }
 
-Status Pipelines::get(const Device& d, Kernel kernel, WeightType type, uint32_t columns, VkPipeline& out) {
-  const auto width = static_cast<size_t>(std::bit_width(columns - 1));  // the power of two that is not below
-  if (columns == 0 || width >= kWidths) return fail(WEIR_ERR_INTERNAL, "Vulkan: a pass over %u columns", columns);
-  VkPipeline& made = made_[static_cast<size_t>(kernel)][static_cast<size_t>(type)][width];
-  out = made;
-  if (made != VK_NULL_HANDLE) return {};
+// Open addressing: the table is never full.
+Pipelines::Made& Pipelines::find(uint64_t key) {
+  constexpr uint64_t kMixer = 0x9E3779B97F4A7C15;
+  size_t at = (key * kMixer >> 32) % kMostPipelines;
+  while (made_[at].key != 0 && made_[at].key != key) at = (at + 1) % kMostPipelines;
+  return made_[at];
+}
+
+Status Pipelines::get(const Device& d, Kernel kernel, WeightType type, const Variant& v, VkPipeline& out) {
+  if (v.columns == 0 || v.columns > kMostColumns || v.lanes > UINT8_MAX || v.chunks > UINT8_MAX ||
+      v.invocations > UINT16_MAX)
+    return fail(WEIR_ERR_INTERNAL, "Vulkan: a pass over %u columns by %u lanes", v.columns, v.lanes);
+  const uint32_t columns = std::bit_ceil(v.columns);
+  uint64_t key = 1;
+  const auto add = [&](uint64_t value, uint32_t bits) { key = key << bits | value; };
+  add(static_cast<uint64_t>(kernel), 8);
+  add(static_cast<uint64_t>(type), 8);
+  add(columns, 8);
+  add(v.lanes, 8);
+  add(v.chunks, 8);
+  add(v.invocations, 16);
+  Made& made = find(key);
+  out = made.pipeline;
+  if (made.key != 0) return {};
   const ShaderCode code = shader_code(kernel, type);
   VkShaderModuleCreateInfo module_info = {};
   module_info.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
@@ -41,9 +56,12 @@ Status Pipelines::get(const Device& d, Kernel kernel, WeightType type, uint32_t 
   module_info.pCode = code.words;
   VkShaderModule module = VK_NULL_HANDLE;
   WEIR_VK_TRY(d.vk.vkCreateShaderModule(d.device, &module_info, nullptr, &module), code.name);
-  const uint32_t passes = 1u << width;
-  const VkSpecializationMapEntry entry = {0, 0, sizeof(passes)};
-  const VkSpecializationInfo constants = {1, &entry, sizeof(passes), &passes};
+  const Variant rounded = {columns, v.lanes, v.chunks, v.invocations};
+  constexpr VkSpecializationMapEntry kEntries[4] = {{0, offsetof(Variant, columns), sizeof(uint32_t)},
+                                                    {1, offsetof(Variant, lanes), sizeof(uint32_t)},
+                                                    {2, offsetof(Variant, chunks), sizeof(uint32_t)},
+                                                    {3, offsetof(Variant, invocations), sizeof(uint32_t)}};
+  const VkSpecializationInfo constants = {4, kEntries, sizeof(rounded), &rounded};
   VkComputePipelineCreateInfo info = {};
   info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
   info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
@@ -53,10 +71,10 @@ Status Pipelines::get(const Device& d, Kernel kernel, WeightType type, uint32_t 
   info.stage.pName = "main";
   info.stage.pSpecializationInfo = &constants;
   info.layout = layout_;
-  const VkResult result = d.vk.vkCreateComputePipelines(d.device, VK_NULL_HANDLE, 1, &info, nullptr, &made);
+  const VkResult result = d.vk.vkCreateComputePipelines(d.device, VK_NULL_HANDLE, 1, &info, nullptr, &out);
   d.vk.vkDestroyShaderModule(d.device, module, nullptr);
-  if (result != VK_SUCCESS) made = VK_NULL_HANDLE;
-  out = made;
+  if (result != VK_SUCCESS) out = VK_NULL_HANDLE;
+  if (result == VK_SUCCESS) made = {key, out};
   return vulkan_status(result, code.name);
 }
 

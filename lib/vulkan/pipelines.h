@@ -6,22 +6,33 @@
 
 namespace weir::vulkan {
 
+// The specialisation constants of a pipeline, in their order; 1 where a kernel does not know one.
+struct Variant {
+  uint32_t columns = 1;                 // 1..kMostColumns, rounded up to a power of two
+  uint32_t lanes = 1;                   // that work together
+  uint32_t chunks = 1;                  // that a lane takes
+  uint32_t invocations = kInvocations;  // of a workgroup
+};
+
 class Pipelines {
  public:
   Status open(const Device& d);
   // Nothing may be running.
   void close(const Device& d);
-  // `columns`: rows of x in a pass, 1..kMostColumns; kernels that do not know it have one pipeline for each number of
-  // them that is asked for, and are asked for one only.
-  Status get(const Device& d, Kernel kernel, WeightType type, uint32_t columns, VkPipeline& out);
+  Status get(const Device& d, Kernel kernel, WeightType type, const Variant& variant, VkPipeline& out);
   VkPipelineLayout layout() const { return layout_; }
 
  private:
-  // Powers of two up to kMostColumns.
-  static constexpr size_t kWidths = 4;
-  static_assert(1u << (kWidths - 1) == kMostColumns);
+  // More than all kernels have variants together.
+  static constexpr size_t kMostPipelines = 2048;
+  struct Made {
+    uint64_t key = 0;  // 0: none
+    VkPipeline pipeline = VK_NULL_HANDLE;
+  };
+  // Where the pipeline is, or would be.
+  Made& find(uint64_t key);
   VkPipelineLayout layout_ = VK_NULL_HANDLE;
-  VkPipeline made_[kKernelCount][kWeightTypeCount][kWidths] = {};
+  Made made_[kMostPipelines] = {};
 };
 
 }  // namespace weir::vulkan

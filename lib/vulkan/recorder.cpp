@@ -142,7 +142,7 @@ Status Recorder::dispatch(const Device& d, const Memory& memory, Pipelines& pipe
   if (in_memory) WEIR_TRY(place_arguments(d, run, address));
   WEIR_TRY(begin(d));
   VkPipeline pipeline = VK_NULL_HANDLE;
-  WEIR_TRY(pipelines.get(d, run.kernel, run.type, run.columns, pipeline));
+  WEIR_TRY(pipelines.get(d, run.kernel, run.type, run.variant, pipeline));
   touch(d, touches.ranges(), touches.count(), false);
   d.vk.vkCmdBindPipeline(target(), VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
   d.vk.vkCmdPushConstants(target(), pipelines.layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0,

@@ -46,9 +46,9 @@ class Recorder {
   // Runs a kernel over `grid` workgroups after what it must wait for.
   template <class Push>
   Status dispatch(const Device& d, const Memory& memory, Pipelines& pipelines, Kernel kernel, WeightType type,
-                  uint32_t columns, const Push& push, const Touches& touches, Grid grid) {
+                  const Variant& variant, const Push& push, const Touches& touches, Grid grid) {
     static_assert(kAddresses<Push> > 0);
-    return dispatch(d, memory, pipelines, {kernel, type, columns, &push, sizeof(Push), kAddresses<Push>}, touches,
+    return dispatch(d, memory, pipelines, {kernel, type, variant, &push, sizeof(Push), kAddresses<Push>}, touches,
                     grid);
   }
   Status copy_in(const Device& d, const Memory& memory, void* to, const void* host, uint64_t bytes);
@@ -79,7 +79,7 @@ class Recorder {
   struct Run {
     Kernel kernel;
     WeightType type;
-    uint32_t columns;
+    Variant variant;
     const void* push;
     size_t push_bytes;
     size_t n_addresses;
@@ -121,9 +121,9 @@ class Recorder {
   Arrival arrivals_[kMostArrivals];
   size_t n_arrivals_ = 0;
   uint64_t n_barriers_ = 0;
-  bool recording_ = false;      // commands_ has commands
-  bool kernels_only_ = false;   // the last barrier was one between kernels
-  bool has_copies_ = false;     // since the last barrier
+  bool recording_ = false;     // commands_ has commands
+  bool kernels_only_ = false;  // the last barrier was one between kernels
+  bool has_copies_ = false;    // since the last barrier
   bool launched_ = false, lost_ = false, always_barrier_ = false;
   char why_lost_[160] = "";
 };

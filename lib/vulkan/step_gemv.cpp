@@ -9,9 +9,11 @@
 namespace weir::vulkan {
 namespace {
 
-// Every workgroup makes integers of the whole input, so there should be few: two for each of the 132 multiprocessors of
-// the largest device that was measured, as many as run there at a time.
-constexpr uint32_t kMostStepGroups = 264;
+// Every workgroup makes integers of the whole input, so there should be few and large ones: one of 512 invocations for
+// each of the 132 multiprocessors of the largest device that was measured.
+constexpr uint32_t kStepInvocations = 512, kMostStepInvocations = 132 * kStepInvocations;
+
+uint32_t step_invocations() { return std::min(kStepInvocations, std::bit_floor(context().device.traits.invocations)); }
 
 // Vectors of 16 bytes are loaded.
 bool is_aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
@@ -21,8 +23,9 @@ uint32_t width_of(uint32_t n_cols) { return std::bit_ceil((n_cols + 2047) / 2048
 
 // As many rows to each subgroup.
 Grid step_grid(uint32_t n_rows) {
-  const uint32_t at_once = kInvocations / context().device.traits.least_lanes;
-  const uint32_t rows = (n_rows + at_once * kMostStepGroups - 1) / (at_once * kMostStepGroups);
+  const uint32_t at_once = step_invocations() / context().device.traits.least_lanes;
+  const uint32_t most = kMostStepInvocations / context().device.traits.least_lanes;
+  const uint32_t rows = (n_rows + most - 1) / most;
   return {(n_rows + at_once * rows - 1) / (at_once * rows), 1};
 }
 
@@ -51,7 +54,8 @@ Status multiply(const Input& in, const MatmulPart* part, float* const* y, uint32
   push.norm = t.reads(in.norm, float_bytes(in.n_cols));
   push.n_blocks = in.n_cols / 32;
   push.eps = in.eps;
-  return context().dispatch(Kernel::kStepGemv, part[0].w.type, width_of(in.n_cols), push, t, step_grid(n_rows));
+  return context().dispatch(Kernel::kStepGemv, part[0].w.type, {width_of(in.n_cols), 1, 1, step_invocations()}, push, t,
+                            step_grid(n_rows));
 }
 
 Status multiply_glu(const Input& in, const device::GemvArgs& a, float* y) {
@@ -69,7 +73,8 @@ Status multiply_glu(const Input& in, const device::GemvArgs& a, float* y) {
                             in.n_cols / 32,
                             static_cast<uint>(a.activation),
                             in.eps};
-  return context().dispatch(Kernel::kStepGlu, gate.w.type, width_of(in.n_cols), push, t, step_grid(n_rows));
+  return context().dispatch(Kernel::kStepGlu, gate.w.type, {width_of(in.n_cols), 1, 1, step_invocations()}, push, t,
+                            step_grid(n_rows));
 }
 
 Status multiply_column(const device::GemvArgs& a, const float* x, float* const* y) {

@@ -9,9 +9,11 @@
 
 // Rows of up to 2048 * kWidth columns, of which 14,336 are the most that 32 KiB of shared memory take.
 layout(constant_id = 0) const uint kWidth = 1;
-const uint kMostOwn = kMostStepColumns / (4u * kInvocations);
-const uint kOwn = kWidth == 8u ? kMostOwn : 2u * kWidth;  // vectors of an invocation
-const uint kInputBlocks = kOwn * kInvocations / 8u;
+// Vectors of an invocation.
+const uint kOwn = (kWidth == 8u ? kMostStepColumns : 2048u * kWidth) / (4u * kThreads);
+// So many of them are in registers at a time.
+const uint kHeld = kOwn < 4u ? kOwn : 4u;
+const uint kInputBlocks = kOwn * kThreads / 8u;
 const float kLargest = 16256.0;  // 127 * 128: values are 128 * hi + lo, hi in -127..127 and lo in -64..63
 
 // Planes of bytes by block: hi of elements 0..15 and of 16..31, then lo of both. In this order neighbouring lanes,
@@ -81,36 +83,48 @@ void put_input(uint at, vec4 v, bool inside) {
     }
 }
 
-// Those of this invocation: every kInvocations-th of n; beyond them the last one.
-void load_vectors(uvec2 from, uint n, inout vec4 v[kMostOwn]) {
-    const uint first = gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID;
-    [[unroll]] for (uint k = 0u; k < kOwn; ++k) v[k] = Vectors(from).v[min(first + k * kInvocations, n - 1u)];
+// An invocation has every kThreads-th of n vectors; kHeld of them from its `first` on. Beyond them the last one.
+void load_held(uvec2 from, uint n, uint first, out vec4 v[kHeld]) {
+    const uint me = gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID;
+    [[unroll]] for (uint k = 0u; k < kHeld; ++k) v[k] = Vectors(from).v[min(me + (first + k) * kThreads, n - 1u)];
 }
 
-// All invocations must call it; afterwards all may read.
+// All invocations must call it; afterwards all may read. Of rows with more vectors than are held, the norm needs them
+// twice, and loads those that come next while it has others at hand.
 void take_input(uvec2 x, uvec2 norm, float eps, uint n_blocks) {
-    const uint n = 8u * n_blocks, first = gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID;
-    vec4 own[kMostOwn], weight[kMostOwn];
-    load_vectors(x, n, own);
-    if (!is_null(norm)) {
-        // Before the sum is there; the widest rows would take too many registers.
-        if (kWidth < 8u) load_vectors(norm, n, weight);
+    const uint n = 8u * n_blocks, me = gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID;
+    const bool has_norm = !is_null(norm);
+    vec4 held[kHeld], next[kHeld], weight[kHeld];
+    load_held(x, n, 0u, held);
+    float inverse = 1.0;
+    if (has_norm) {
+        load_held(norm, n, 0u, weight);
         precise float squares = 0.0;
-        [[unroll]] for (uint k = 0u; k < kOwn; ++k) {
-            if (first + k * kInvocations >= n) break;
-            for (uint i = 0u; i < 4u; ++i) squares = fma(own[k][i], own[k][i], squares);
+        for (uint first = 0u; first < kOwn; first += kHeld) {
+            if (first > 0u) load_held(x, n, first, next);
+            [[unroll]] for (uint k = 0u; k < kHeld; ++k) {
+                if (me + (first + k) * kThreads >= n) break;
+                for (uint i = 0u; i < 4u; ++i) {
+                    const float element = first > 0u ? next[k][i] : held[k][i];
+                    squares = fma(element, element, squares);
+                }
+            }
         }
-        const float inverse = inverse_rms(workgroup_sum(squares), 4u * n, eps);
-        if (kWidth == 8u) load_vectors(norm, n, weight);
-        [[unroll]] for (uint k = 0u; k < kOwn; ++k) {
-            precise vec4 v = own[k] * inverse;
-            v *= weight[k];
-            own[k] = v;
-        }
+        inverse = inverse_rms(workgroup_sum(squares), 4u * n, eps);
     }
-    [[unroll]] for (uint k = 0u; k < kOwn; ++k) {
-        const uint at = first + k * kInvocations;
-        put_input(at, own[k], at < n);
+    for (uint first = 0u; first < kOwn; first += kHeld) {
+        if (first + kHeld < kOwn) load_held(x, n, first + kHeld, next);
+        if (has_norm && first > 0u) load_held(norm, n, first, weight);
+        [[unroll]] for (uint k = 0u; k < kHeld; ++k) {
+            const uint at = me + (first + k) * kThreads;
+            precise vec4 v = held[k];
+            if (has_norm) {
+                v *= inverse;
+                v *= weight[k];
+            }
+            put_input(at, v, at < n);
+            held[k] = next[k];
+        }
     }
     barrier();
 }

@@ -11,7 +11,8 @@
 #include "common/step_input.glsl"
 #include "int_weight_type.glsl"
 
-// Blocks that a lane has in flight, of each matrix a part: enough loads to hide the latency of memory.
+// Blocks that a lane has in flight, of each matrix a part: enough loads to hide the latency of memory. More of them, or
+// fewer at a time but several times, were slower (docs/results/gpu/vulkan-steps.csv).
 const uint kAhead = 4u;
 const uint kBlocksAhead = kAhead / kMatrices;
 
@@ -31,36 +32,43 @@ void fetch(Rows r, uint first, uint n_blocks, out Raw raw[kAhead]) {
     }
 }
 
+// kAhead blocks of a lane in a row; the next ones are in the same row, or begin the subgroup's next row.
+struct Place {
+    uint row, first;
+};
+Place after(Place p, uint n_blocks) {
+    p.first += kBlocksAhead * gl_SubgroupSize;
+    return p.first < n_blocks ? p : Place(p.row + gl_NumWorkGroups.x * gl_NumSubgroups, 0u);
+}
+
 // Each lane takes every so many blocks, in ascending order, so that a row's sum is the same whatever others there are.
 // The blocks that come next are loaded before those at hand are multiplied, the first ones before the input is there.
 void multiply_rows(uint n_rows, uint n_blocks, uvec2 x, uvec2 norm, float eps) {
-    const uint stride = kBlocksAhead * gl_SubgroupSize, step = gl_NumWorkGroups.x * gl_NumSubgroups;
-    uint row = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID;
-    Raw next[kAhead];
-    if (row < n_rows) fetch(rows_at(row), 0u, n_blocks, next);
+    Place at = Place(gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID, 0u);
+    Raw coming[kAhead];
+    if (at.row < n_rows) fetch(rows_at(at.row), 0u, n_blocks, coming);
     take_input(x, norm, eps, n_blocks);
-    for (; row < n_rows; row += step) {
-        float sum[kMatrices];
-        [[unroll]] for (uint m = 0u; m < kMatrices; ++m) sum[m] = 0.0;
-        for (uint first = 0u; first < n_blocks; first += stride) {
-            const Raw now[kAhead] = next;
-            if (first + stride < n_blocks) {
-                fetch(rows_at(row), first + stride, n_blocks, next);
-            } else if (row + step < n_rows) {
-                fetch(rows_at(row + step), 0u, n_blocks, next);
-            }
-            [[unroll]] for (uint k = 0u; k < kBlocksAhead; ++k) {
-                const uint at = first + k * gl_SubgroupSize + gl_SubgroupInvocationID;
-                if (at >= n_blocks) break;
-                const Input in_block = input_block(at);
-                [[unroll]] for (uint m = 0u; m < kMatrices; ++m) {
-                    precise float s = sum[m] + dot_raw(now[k * kMatrices + m], in_block);
-                    sum[m] = s;
-                }
+    float sum[kMatrices];
+    [[unroll]] for (uint m = 0u; m < kMatrices; ++m) sum[m] = 0.0;
+    while (at.row < n_rows) {
+        const Raw now[kAhead] = coming;
+        const Place next = after(at, n_blocks);
+        if (next.row < n_rows) fetch(rows_at(next.row), next.first, n_blocks, coming);
+        [[unroll]] for (uint k = 0u; k < kBlocksAhead; ++k) {
+            const uint block = at.first + k * gl_SubgroupSize + gl_SubgroupInvocationID;
+            if (block >= n_blocks) break;
+            const Input in_block = input_block(block);
+            [[unroll]] for (uint m = 0u; m < kMatrices; ++m) {
+                precise float s = sum[m] + dot_raw(now[k * kMatrices + m], in_block);
+                sum[m] = s;
             }
         }
-        [[unroll]] for (uint m = 0u; m < kMatrices; ++m) sum[m] = subgroupAdd(sum[m]);
-        if (gl_SubgroupInvocationID == 0u) put_row(row, sum);  // not `continue`: all lanes meet again before the next
+        if (next.row != at.row) {
+            [[unroll]] for (uint m = 0u; m < kMatrices; ++m) sum[m] = subgroupAdd(sum[m]);
+            if (gl_SubgroupInvocationID == 0u) put_row(at.row, sum);
+            [[unroll]] for (uint m = 0u; m < kMatrices; ++m) sum[m] = 0.0;
+        }
+        at = next;
     }
 }
 

@@ -7,9 +7,15 @@
 #extension GL_KHR_shader_subgroup_shuffle : require
 #include "shared.h"
 
+#ifdef WEIR_ANY_INVOCATIONS  // a workgroup has as many as the pipeline says
+layout(constant_id = 3) const uint kThreads = kInvocations;
+layout(local_size_x_id = 3) in;
+#else
+const uint kThreads = kInvocations;
 layout(local_size_x = 256) in;
+#endif
 
-shared float subgroup_sums[kMostSubgroups];
+shared float subgroup_sums[kThreads / kLeastLanes];
 
 // The sum over the workgroup, the subgroups' in ascending order. All invocations must call it.
 float workgroup_sum(float x) {

@@ -5,7 +5,7 @@
 #include "common/math.glsl"
 #include "common/subgroup.glsl"
 
-const uint kTeams = kInvocations / kTeamLanes;
+const uint kTeams = kThreads / kTeamLanes;
 #define kUnseen uintBitsToFloat(0xFF800000u)  // -inf; no constant, because a function of GLSL makes it
 
 uint team() { return gl_SubgroupID * (gl_SubgroupSize / kTeamLanes) + gl_SubgroupInvocationID / kTeamLanes; }

@@ -240,8 +240,8 @@ void attn_decode__restrictions(void**) {
 
 void attn_decode__stamps_and_many_pages(void**) {
   for (const uint32_t n_pages : {1u, 4u, 63u, 64u, 65u, 300u}) {
-    Case(spec_of(64, 4, n_pages, 15), {.append = true, .rope_dim = 64, .stamps = true}, n_pages).check();
-    Case(spec_of(128, 8, n_pages, 0), {.append = true, .rope_dim = 128, .stamps = true}, n_pages + 1).check();
+    Case(spec_of(64, 8, n_pages, 15), {.append = true, .rope_dim = 64, .stamps = true}, n_pages).check();
+    Case(spec_of(128, 4, n_pages, 0), {.append = true, .rope_dim = 128, .stamps = true}, n_pages + 1).check();
   }
 }
 

@@ -58,7 +58,7 @@ void recorder__refuses_what_is_not_declared(void**) {
   float* const x = allocate(c);
   float* const y = allocate(c);
   const auto run = [&](const Touches& t, const RmsNormPush& push) {
-    return c.dispatch(Kernel::kRmsNorm, WeightType::kF32, 1, push, t, {1});
+    return c.dispatch(Kernel::kRmsNorm, WeightType::kF32, {1}, push, t, {1});
   };
   const auto address = [](const float* p) { return Touches().reads(p, 4); };
   const RmsNormPush push = {address(y), address(x), address(x), 10, 1e-6f, 0};
