@@ -100,7 +100,7 @@ Status attn_decode(const AttnDecodeArgs& d) {
     s.last_score = t.writes(d.stamp.last_score, rows);
     s.alpha = d.stamp.alpha;
   }
-  s.n_splits = std::clamp(kWantedGroups / n_lists, 1u, kMostSplits);
+  s.n_splits = std::clamp(std::min(kWantedGroups, context().device.most_groups) / n_lists, 1u, kMostSplits);
   s.partial = t.writes(d.scratch, partial_bytes(a.n_heads, kv.head_dim, s.n_splits));
   s.capacity = kv.capacity;
   s.n_heads = a.n_heads;

@@ -10,6 +10,9 @@ namespace {
 
 constexpr uint32_t kMostFamilies = 16, kMostExtensions = 512;
 constexpr uint32_t kVersion = VK_API_VERSION_1_3;
+// On the processor. A few for each of its cores would do, and Vulkan does not tell how many there are; each costs the
+// time of the whole kernel, even if it has nothing to do, because invocations that returned are masked.
+constexpr uint32_t kMostCpuGroups = 4;
 
 DeviceKind kind_of(VkPhysicalDeviceType type) {
   switch (type) {
@@ -163,6 +166,7 @@ void read_device(Device& d) {
   d.has_sparse = f.all.features.sparseBinding == VK_TRUE && family_binds_sparse(d);
   d.has_dot = f.v13.shaderIntegerDotProduct == VK_TRUE;
   d.has_budget = has_extension(d, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+  d.most_groups = d.traits.kind == DeviceKind::kCpu ? kMostCpuGroups : UINT32_MAX;
 }
 
 // Of the memory types that buffers may lie in.

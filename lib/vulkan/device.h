@@ -28,6 +28,8 @@ struct Device {
   // Integer dot products of packed bytes: an option of drivers, and false where the self-test finds them wrong.
   bool has_dot = false;
   bool has_budget = false;  // VK_EXT_memory_budget
+  // Kernels that divide work among as many workgroups as a large device runs at once take no more than these.
+  uint32_t most_groups = UINT32_MAX;
 };
 
 // Opens the loader and makes the instance, once.

@@ -23,8 +23,9 @@ uint32_t width_of(uint32_t n_cols) { return std::bit_ceil((n_cols + 2047) / 2048
 
 // As many rows to each subgroup.
 Grid step_grid(uint32_t n_rows) {
-  const uint32_t at_once = step_invocations() / context().device.traits.least_lanes;
-  const uint32_t most = kMostStepInvocations / context().device.traits.least_lanes;
+  const Device& d = context().device;
+  const uint32_t at_once = step_invocations() / d.traits.least_lanes;
+  const uint32_t most = at_once * std::min(kMostStepInvocations / step_invocations(), d.most_groups);
   const uint32_t rows = (n_rows + most - 1) / most;
   return {(n_rows + at_once * rows - 1) / (at_once * rows), 1};
 }

@@ -41,6 +41,12 @@ static inline int32_t test_device(void) {
     return WEIR_DEVICE_CUDA;
 }
 
+/* Whether the device is Mesa's driver for the processor, for tests that have to leave cases out there. */
+static inline int on_llvmpipe(void) {
+    const char *driver = getenv("WEIR_TEST_VULKAN_DEVICE");
+    return test_device() == WEIR_DEVICE_VULKAN && driver != NULL && strcmp(driver, "llvmpipe") == 0;
+}
+
 /* The folder with the module, for programs that are linked with the library's objects: lib/ beside one of the
  * folders above the program; "" if there is none. */
 static inline const char *module_folder(void) {

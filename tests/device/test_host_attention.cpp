@@ -153,8 +153,7 @@ void host_attention__in_two_threads(void**) {
 // A prompt that the device attends in several parts, and the sums that a policy observes of them.
 void host_attention__long_prompts(void**) {
   NEED_GPU();
-  const char* const driver = std::getenv("WEIR_TEST_VULKAN_DEVICE");
-  if (test_device() == WEIR_DEVICE_VULKAN && driver != nullptr && std::strcmp(driver, "llvmpipe") == 0) {
+  if (on_llvmpipe()) {
     print_message("skipped: a driver that computes on the processor takes ten minutes\n");
     skip();
   }

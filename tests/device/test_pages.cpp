@@ -27,9 +27,19 @@
 
 namespace {
 
-constexpr uint32_t kSteps = 600, kEvery = 20;
-constexpr uint32_t kBudget = 384;  // 24 pages
-constexpr uint32_t kContext = 2048;
+constexpr uint32_t kEvery = 20;
+
+// The tiny reasoner's steps take llvmpipe ten times as long as those of a golden model. There a row is compared decision
+// by decision after the short prompt, and all decisions together after the long one; everything is multiplied in f32, so
+// near ties go the same way.
+struct Scale {
+  const char* model;
+  uint32_t budget, context;
+  uint32_t n_steps[2];  // after a short prompt, and after one that is cut
+};
+constexpr Scale kReasoner = {TINY_MODEL, 384, 2048, {600, 600}},
+                kGolden = {WEIR_SOURCE_DIR "/tests/golden/models/llama_f32.gguf", 256, 512, {280, 100}};
+const Scale& scale() { return on_llvmpipe() ? kGolden : kReasoner; }
 
 // Minimum fractions, per layer. Decision by decision: of the stamps that a chunk or step changed, those that it changed
 // equally in both sessions; of the scores, those that are within kScoreDistance. Together: of the pages that can leave
@@ -245,7 +255,7 @@ struct Close {
 using Session = std::unique_ptr<weir_session, Close>;
 
 Session open_session(const fixture& f, const variant& v, int32_t device) {
-  weir_session_options options = options_of(&v, device, kBudget, kContext);
+  weir_session_options options = options_of(&v, device, scale().budget, scale().context);
   if (strcmp(v.policy, "dense") == 0) options.budget_tokens = 0;  // with dense a budget limits the context
   weir_session* session = nullptr;
   assert_ok(weir_session_create(f.model, &options, &session));
@@ -278,6 +288,12 @@ weir_status prefill(const Session& session, const std::vector<weir_token>& token
   return weir_session_prefill(session.get(), tokens.data(), tokens.size(), call, &f);
 }
 
+struct Text {
+  const char* name;
+  std::vector<weir_token> prompt, answer;
+  bool is_cut;  // the prompt is longer than the budget
+};
+
 bool adds_up(const variant& v) { return strcmp(v.policy, "h2o") == 0; }
 
 void check_both(const Session& a, const Session& b) {
@@ -287,7 +303,7 @@ void check_both(const Session& a, const Session& b) {
 
 // Feeds the same tokens to both sessions, decision by decision.
 std::vector<LayerCounts> feed_step_by_step(const Session& session, const Session& other, const variant& v,
-                                           const weir::test::ProblemTokens& text) {
+                                           const Text& text) {
   StepByStep compared(session->kv(), adds_up(v));
   std::vector<Tables> chunks;
   assert_ok(prefill(other, text.prompt, [&] { chunks.push_back(copy_of(other->kv())); }));
@@ -299,7 +315,7 @@ std::vector<LayerCounts> feed_step_by_step(const Session& session, const Session
   assert_int_equal(n_chunks, chunks.size());
   compared.look(session->kv(), copy_of(tables_of(other)), true);
   check_both(session, other);
-  for (uint32_t step = 0; step < kSteps; ++step) {
+  for (uint32_t step = 0; step < text.answer.size(); ++step) {
     for (const Session* s : {&session, &other}) assert_ok(weir_session_step(s->get(), text.answer[step]));
     assert_same_counters(session, other);
     compared.look(session->kv(), copy_of(tables_of(other)), false);
@@ -309,8 +325,7 @@ std::vector<LayerCounts> feed_step_by_step(const Session& session, const Session
 }
 
 // Feeds the same tokens to both sessions, all decisions together. The GPU's tables stay there between two looks.
-std::vector<LayerCounts> feed_together(const Session& session, const Session& other,
-                                       const weir::test::ProblemTokens& text) {
+std::vector<LayerCounts> feed_together(const Session& session, const Session& other, const Text& text) {
   std::vector<LayerCounts> layers(session->kv().shape().n_layers);
   const auto look = [&] {
     check_both(session, other);
@@ -320,7 +335,7 @@ std::vector<LayerCounts> feed_together(const Session& session, const Session& ot
   for (const Session* s : {&session, &other})
     assert_ok(weir_session_prefill(s->get(), text.prompt.data(), text.prompt.size(), nullptr, nullptr));
   look();
-  for (uint32_t step = 0; step < kSteps; ++step) {
+  for (uint32_t step = 0; step < text.answer.size(); ++step) {
     for (const Session* s : {&session, &other}) assert_ok(weir_session_step(s->get(), text.answer[step]));
     assert_same_counters(session, other);
     if (step % kEvery == kEvery - 1) look();
@@ -328,28 +343,56 @@ std::vector<LayerCounts> feed_together(const Session& session, const Session& ot
   return layers;
 }
 
-struct Text {
-  const char* name;
-  weir::test::ProblemTokens tokens;
-  bool is_cut;  // the prompt is longer than the budget
-};
-
 // A problem with a short prompt, so that most of the budget's pages can leave, and one whose prompt is cut.
-std::vector<Text> texts_of(const fixture& f) {
+std::vector<Text> problems_of(const fixture& f) {
   std::vector<Text> texts;
   for (const char* family : {"base", "facts"}) {
     weir_cli::ProblemOptions options;
     options.family = family;
     options.steps = 60;
-    Text text = {family, weir::test::problem_tokens(f.model, options), false};
-    text.is_cut = text.tokens.prompt.size() > kBudget;
-    assert_true(text.is_cut || text.tokens.prompt.size() < kBudget / 2);
-    assert_true(text.tokens.answer.size() >= kSteps);
-    assert_true(text.tokens.prompt.size() + kSteps <= kContext);
-    texts.push_back(text);
+    weir::test::ProblemTokens tokens = weir::test::problem_tokens(f.model, options);
+    texts.push_back({family, std::move(tokens.prompt), std::move(tokens.answer), false});
+  }
+  return texts;
+}
+
+// The same of a golden model, whose attention is sharp for any tokens.
+std::vector<Text> noise_of(const fixture& f) {
+  weir_model_info info = WEIR_MODEL_INFO_INIT;
+  assert_ok(weir_model_get_info(f.model, &info));
+  std::vector<Text> texts = {{"short", std::vector<weir_token>(40), {}, false},
+                             {"long", std::vector<weir_token>(280), {}, false}};
+  uint32_t state = 1;
+  for (Text& text : texts) {
+    text.answer.resize(kGolden.n_steps[0]);
+    for (auto* tokens : {&text.prompt, &text.answer}) {
+      for (weir_token& token : *tokens) {
+        state = state * 1664525 + 1013904223;
+        token = static_cast<weir_token>((state >> 8) % (info.vocab_size - 16));  // no control tokens
+      }
+    }
+  }
+  return texts;
+}
+
+std::vector<Text> texts_of(const fixture& f) {
+  std::vector<Text> texts = on_llvmpipe() ? noise_of(f) : problems_of(f);
+  for (size_t i = 0; i < texts.size(); ++i) {
+    Text& text = texts[i];
+    text.is_cut = text.prompt.size() > scale().budget;
+    assert_true(text.is_cut || text.prompt.size() < scale().budget / 2);
+    assert_true(text.answer.size() >= scale().n_steps[i]);
+    text.answer.resize(scale().n_steps[i]);
+    assert_true(text.prompt.size() + text.answer.size() <= scale().context);
   }
   assert_true(!texts[0].is_cut && texts[1].is_cut);
   return texts;
+}
+
+void open_pages_fixture(fixture& f) {
+  const weir_runtime_options options = gpu_runtime_options();
+  assert_ok(weir_runtime_create(&options, &f.runtime));
+  assert_ok(weir_model_open(f.runtime, scale().model, nullptr, &f.model));
 }
 
 void report_head() {
@@ -381,21 +424,33 @@ LayerCounts report(const char* text, const char* how, const variant& v, const st
   return all;
 }
 
-bool check_row(const fixture& f, const Row& row, const Text& text) {
+// Adds up the stamps that were compared.
+bool check_row(const fixture& f, const Row& row, const Text& text, uint64_t& n_stamps) {
   const auto open = [&](int32_t device) { return open_session(f, row.v, device); };
   const auto is_inside = [](const std::vector<LayerCounts>& layers, const Bounds& bounds) {
     return first_outside(layers, bounds) == layers.size();
   };
-  const auto single = feed_step_by_step(open(WEIR_DEVICE_CPU), open(test_device()), row.v, text.tokens);
-  const bool single_ok = is_inside(single, row.bounds);
-  const LayerCounts counts = report(text.name, "", row.v, single, single_ok ? "" : "   OUTSIDE");
-  assert_true(counts.scores > 0 && (counts.stamps > 0 || row.bounds.stamps == 1.0));
+  bool ok = true;
+  if (!on_llvmpipe() || !text.is_cut) {
+    const auto single = feed_step_by_step(open(WEIR_DEVICE_CPU), open(test_device()), row.v, text);
+    ok = is_inside(single, row.bounds);
+    const LayerCounts counts = report(text.name, "", row.v, single, ok ? "" : "   OUTSIDE");
+    // Attention of the golden model seldom exceeds 0.99, raas's default.
+    assert_true(counts.scores > 0 && (counts.stamps > 0 || row.bounds.stamps == 1.0 || on_llvmpipe()));
+    n_stamps += counts.stamps;
+  }
+  if (on_llvmpipe() && !text.is_cut) return ok;
   Bounds bounds = row.bounds;
-  if (text.is_cut && bounds.together < 1.0) bounds.together = 0.0;
-  const auto together = feed_together(open(WEIR_DEVICE_CPU), open(test_device()), text.tokens);
+  if (text.is_cut && bounds.together < 1.0 && !on_llvmpipe()) bounds.together = 0.0;
+  const auto together = feed_together(open(WEIR_DEVICE_CPU), open(test_device()), text);
   const bool together_ok = is_inside(together, bounds);
   report(text.name, "together", row.v, together, together_ok ? "" : "   OUTSIDE");
-  return single_ok && together_ok;
+  return ok && together_ok;
+}
+
+// psa's stopping runs on the Vulkan device only if attention is on the host.
+bool is_refused(const variant& v) {
+  return test_device() == WEIR_DEVICE_VULKAN && strcmp(v.policy, "psa") == 0;
 }
 
 void pages__as_on_the_cpu(void**) {
@@ -404,15 +459,19 @@ void pages__as_on_the_cpu(void**) {
   ASSERT_EVERY_POLICY_EXCEPT("arkvale lfps", kRows, v.policy);
   NEED_GPU();
   fixture f;
-  open_gpu_fixture(&f);
+  open_pages_fixture(f);
   bool ok = true;
+  uint64_t n_stamps = 0;
   report_head();
   for (const Text& text : texts_of(f)) {
-    for (const Row& row : kRows) ok = check_row(f, row, text) && ok;
+    for (const Row& row : kRows) {
+      if (!is_refused(row.v)) ok = check_row(f, row, text, n_stamps) && ok;
+    }
   }
   std::fflush(stdout);
   close_gpu_fixture(&f);
   assert_true(ok);
+  assert_true(n_stamps > 0);
 }
 
 // Under a sanitizer, steps that say something about numbers and nothing about memory are left out.
@@ -423,7 +482,7 @@ void check_bounds_tell(const fixture& f, const Text& text, const variant& v, con
                        std::initializer_list<Bounds> refuse, bool together) {
   const auto run = [&](const variant& by) {
     const Session session = open_session(f, v, WEIR_DEVICE_CPU), other = open_session(f, by, WEIR_DEVICE_CPU);
-    return together ? feed_together(session, other, text.tokens) : feed_step_by_step(session, other, v, text.tokens);
+    return together ? feed_together(session, other, text) : feed_step_by_step(session, other, v, text);
   };
   const char* how = together ? "together" : "";
   const std::vector<LayerCounts> same = run(v), other = run(control);
@@ -447,8 +506,9 @@ void pages__bounds_tell_other_decisions(void**) {
                 digest_scores = {"raas", {{"alpha", "0.1"}, {"protect_recent", "4"}, {"stamp_source", "digest"}}, 3},
                 by_token = {"tova", {{"skip_layers", "0"}, {"decide", "token"}}, 2},
                 by_page = {"tova", {{"skip_layers", "0"}}, 1};
+  if (on_llvmpipe()) skip();  // needs no device, and the bounds are those of the reasoner
   fixture f;
-  open_gpu_fixture(&f);
+  open_pages_fixture(f);
   const std::vector<Text> texts = texts_of(f);
   report_head();
   check_bounds_tell(f, texts[0], raas, never_stamps, {kStamps}, false);

@@ -218,7 +218,20 @@ void attn_decode__head_sizes_and_groups(void**) {
   }
 }
 
+// While this lives, pages are split among as many workgroups as on a GPU.
+class ManySplits {
+ public:
+  ManySplits() { test::open_context().device.most_groups = UINT32_MAX; }
+  ~ManySplits() { context().device.most_groups = before_; }
+  ManySplits(const ManySplits&) = delete;
+  ManySplits& operator=(const ManySplits&) = delete;
+
+ private:
+  const uint32_t before_ = test::open_context().device.most_groups;
+};
+
 void attn_decode__restrictions(void**) {
+  const ManySplits many;
   uint64_t seed = 1000;
   for (const bool append : {false, true}) {
     for (uint32_t mask = 0; mask < 64; ++mask) {
@@ -239,6 +252,7 @@ void attn_decode__restrictions(void**) {
 }
 
 void attn_decode__stamps_and_many_pages(void**) {
+  const ManySplits many;
   for (const uint32_t n_pages : {1u, 4u, 63u, 64u, 65u, 300u}) {
     Case(spec_of(64, 8, n_pages, 15), {.append = true, .rope_dim = 64, .stamps = true}, n_pages).check();
     Case(spec_of(128, 4, n_pages, 0), {.append = true, .rope_dim = 128, .stamps = true}, n_pages + 1).check();
