@@ -11,6 +11,16 @@ Context& context() {
   return the;
 }
 
+Status Context::release(void* allocated) {
+  const Status waited = recorder.wait(device), released = memory.release(device, allocated);
+  return waited.ok() ? released : waited;
+}
+
+Status Context::release_staging(void* host) {
+  const Status waited = recorder.wait(device), released = memory.release_staging(device, host);
+  return waited.ok() ? released : waited;
+}
+
 Status Context::self_test() {
   uint32_t words[kSelfTestWords * kInvocations] = {};
   void* out = nullptr;
@@ -22,7 +32,7 @@ Status Context::self_test() {
   if (status.ok()) status = recorder.wait(device);
   if (status.ok()) status = check_self_test(words, device.traits.name);
   if (status.ok() && device.has_dot) status = self_test_dot(out);
-  const Status released = memory.release(device, out);
+  const Status released = release(out);
   return status.ok() ? released : status;
 }
 

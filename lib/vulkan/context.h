@@ -27,6 +27,10 @@ struct Context {
   Status self_test();
   Status self_test_dot(void* out);  // `out` has room for its words
 
+  // What was enqueued may use the memory, and runs first. It is given back even if that fails.
+  Status release(void* allocated);
+  Status release_staging(void* host);
+
   // Records a kernel. `type` is that of typed kernels.
   template <class Push>
   Status dispatch(Kernel kernel, WeightType type, const Variant& variant, const Push& push, const Touches& touches,

@@ -28,7 +28,7 @@ class Memory {
   // WEIR_ERR_OUT_OF_MEMORY with the bytes; WEIR_ERR_UNSUPPORTED beyond what the driver gives at once, with the limit,
   // where pieces cannot make it up.
   Status allocate(const Device& d, uint64_t bytes, void** out);
-  // Nothing may be using it.
+  // Nothing may be using it, or be recorded that does: Context::release sees to that.
   Status release(const Device& d, void* device);
   // The allocation that holds all of these bytes, or null.
   const Allocation* find(uint64_t address, uint64_t bytes) const;

@@ -83,12 +83,8 @@ Status allocate(uint64_t bytes, void** out) {
   });
 }
 
-// What is recorded may use it. Of a lost device everything is given back, too.
 Status release(void* device) {
-  return locked([&](Context& c) {
-    const Status waited = c.recorder.wait(c.device), released = c.memory.release(c.device, device);
-    return waited.ok() ? released : waited;
-  });
+  return locked([&](Context& c) { return c.release(device); });
 }
 
 // Mapped by the driver: it cannot use memory that a hook gave.
@@ -100,10 +96,7 @@ Status allocate_staging(std::pmr::memory_resource&, uint64_t bytes, void** out) 
   });
 }
 Status release_staging(std::pmr::memory_resource&, void* staging, uint64_t) {
-  return locked([&](Context& c) {
-    const Status waited = c.recorder.wait(c.device), released = c.memory.release_staging(c.device, staging);
-    return waited.ok() ? released : waited;
-  });
+  return locked([&](Context& c) { return c.release_staging(staging); });
 }
 
 Status copy_in(void* to, const void* host, uint64_t bytes) {

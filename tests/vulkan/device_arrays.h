@@ -31,7 +31,7 @@ class DeviceArrays {
   DeviceArrays(const DeviceArrays&) = delete;
   DeviceArrays& operator=(const DeviceArrays&) = delete;
   ~DeviceArrays() {
-    for (void* block : blocks_) (void)c_.memory.release(c_.device, block);
+    for (void* block : blocks_) (void)c_.release(block);
   }
 
   void* room(uint64_t bytes) {

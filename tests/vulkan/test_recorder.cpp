@@ -74,9 +74,9 @@ void recorder__refuses_what_is_not_declared(void**) {
   assert_int_equal(run(outside, push).code(), WEIR_ERR_INTERNAL);
   assert_non_null(std::strstr(last_error_text(), "not in device memory"));
   assert_true(c.recorder.wait(c.device).ok());
-  assert_true(c.memory.release(c.device, x).ok());
-  assert_true(c.memory.release(c.device, y).ok());
-  assert_int_equal(c.memory.release(c.device, y).code(), WEIR_ERR_INTERNAL);
+  assert_true(c.release(x).ok());
+  assert_true(c.release(y).ok());
+  assert_int_equal(c.release(y).code(), WEIR_ERR_INTERNAL);
 }
 
 // Norms in a chain and beside it: x -> y -> z, and x -> w.
@@ -96,7 +96,7 @@ std::vector<float> chain(Context& c, uint64_t& n_barriers) {
     assert_true(c.copy_out(out.data() + i * kFloats, rows[1 + i], kFloats * sizeof(float)).ok());
   assert_true(c.recorder.wait(c.device).ok());
   n_barriers = c.recorder.n_barriers() - before;
-  for (float* row : rows) assert_true(c.memory.release(c.device, row).ok());
+  for (float* row : rows) assert_true(c.release(row).ok());
   return out;
 }
 
@@ -138,8 +138,30 @@ void recorder__copies_and_fills(void**) {
   const auto* inside = static_cast<const std::byte*>(a) + 100;
   assert_int_equal(c.copy_out(back.data(), inside, kBytes + 300).code(), WEIR_ERR_INTERNAL);
   assert_int_equal(c.copy_in(back.data(), host.data(), 10).code(), WEIR_ERR_INTERNAL);
-  assert_true(c.memory.release(c.device, a).ok());
-  assert_true(c.memory.release(c.device, b).ok());
+  assert_true(c.release(a).ok());
+  assert_true(c.release(b).ok());
+}
+
+// What was enqueued has run before memory that it uses is gone.
+void memory__is_released_after_what_uses_it(void**) {
+  Context& c = open_context();
+  const std::vector<float> host(kFloats, 2.5f), other(kFloats, 7.0f);
+  std::vector<float> back(kFloats), back_staged(kFloats);
+  float* const x = allocate(c);
+  float* const y = allocate(c);
+  void* staged = nullptr;
+  assert_true(c.memory.allocate_staging(c.device, kFloats * sizeof(float), 64, &staged).ok());
+  std::memcpy(staged, other.data(), kFloats * sizeof(float));
+  assert_true(c.copy_in(x, host.data(), kFloats * sizeof(float)).ok());
+  assert_true(c.copy_out(back.data(), x, kFloats * sizeof(float)).ok());
+  assert_true(c.release(x).ok());
+  assert_memory_equal(back.data(), host.data(), kFloats * sizeof(float));
+  assert_true(c.copy_in(y, staged, kFloats * sizeof(float)).ok());
+  assert_true(c.copy_out(back_staged.data(), y, kFloats * sizeof(float)).ok());
+  assert_true(c.release_staging(staged).ok());
+  assert_memory_equal(back_staged.data(), other.data(), kFloats * sizeof(float));
+  assert_true(c.release(y).ok());
+  assert_int_equal(c.release(y).code(), WEIR_ERR_INTERNAL);
 }
 
 void memory__says_what_is_too_much(void**) {
@@ -166,6 +188,7 @@ int main() {
       cmocka_unit_test(recorder__refuses_what_is_not_declared),
       cmocka_unit_test(recorder__barriers_only_where_needed),
       cmocka_unit_test(recorder__copies_and_fills),
+      cmocka_unit_test(memory__is_released_after_what_uses_it),
       cmocka_unit_test(memory__says_what_is_too_much),
   };
   return cmocka_run_group_tests_name("vulkan_recorder", tests, nullptr, nullptr);

@@ -110,7 +110,7 @@ struct Case {
   }
   ~Case() {
     Context& c = context();
-    expect_ok(c.memory.release(c.device, device));
+    expect_ok(c.release(device));
     expect_ok(c.memory.release_staging(c.device, events));
   }
   Case(const Case&) = delete;

@@ -45,7 +45,7 @@ class Array {
   explicit Array(size_t n, T value = {}) : Array(std::vector<T>(n, value)) {}
   Array(const Array&) = delete;
   Array& operator=(const Array&) = delete;
-  ~Array() { check(context().memory.release(context().device, data_)); }
+  ~Array() { check(context().release(data_)); }
   T* data() const { return static_cast<T*>(data_); }
   void set(const std::vector<T>& values) {
     check(context().copy_in(data_, values.data(), bytes()));
