@@ -29,9 +29,9 @@ namespace {
 
 constexpr uint32_t kEvery = 20;
 
-// The tiny reasoner's steps take llvmpipe ten times as long as those of a golden model. There a row is compared decision
-// by decision after the short prompt, and all decisions together after the long one; everything is multiplied in f32, so
-// near ties go the same way.
+// The tiny reasoner's steps take llvmpipe ten times as long as those of a golden model. With that one a row is compared
+// decision by decision after the short prompt, and all decisions together after the long one; everything is multiplied
+// in f32, so near ties go the same way.
 struct Scale {
   const char* model;
   uint32_t budget, context;
@@ -449,9 +449,7 @@ bool check_row(const fixture& f, const Row& row, const Text& text, uint64_t& n_s
 }
 
 // psa's stopping runs on the Vulkan device only if attention is on the host.
-bool is_refused(const variant& v) {
-  return test_device() == WEIR_DEVICE_VULKAN && strcmp(v.policy, "psa") == 0;
-}
+bool is_refused(const variant& v) { return test_device() == WEIR_DEVICE_VULKAN && strcmp(v.policy, "psa") == 0; }
 
 void pages__as_on_the_cpu(void**) {
   // On machines without a GPU, too. Where pages come back a near tie changes all that follows; see device/test_recall.

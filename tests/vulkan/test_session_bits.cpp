@@ -12,9 +12,7 @@ using weir::vulkan::Context;
 
 constexpr uint32_t kPromptTokens = 40, kSteps = 60;
 
-const variant kPolicies[] = {{"dense", {}, 0},
-                             {"quest", {{"skip_layers", "0"}}, 1},
-                             {"raas", {{"alpha", "0.3"}}, 1}};
+const variant kPolicies[] = {{"dense", {}, 0}, {"quest", {{"skip_layers", "0"}}, 1}, {"raas", {{"alpha", "0.3"}}, 1}};
 
 std::string golden_model(const char* name) { return std::string(WEIR_SOURCE_DIR "/tests/golden/models/") + name; }
 
