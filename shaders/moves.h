@@ -1,18 +1,13 @@
 // What the host and the shaders of pages that move between the pool and host memory both know; shared.h says how.
 #ifndef WEIR_SHADERS_MOVES_H
 #define WEIR_SHADERS_MOVES_H
-#include "attn.h"
-#include "shared.h"
+#include "step.h"
 
 #ifdef __cplusplus
 #include "kv/device_recall.h"
 #include "kv/kv_cache.h"
 namespace weir::vulkan {
 #endif
-
-// A row whose page is not in the pool, and one that has no copy.
-WEIR_SHARED uint kNoSlotWord = 0xFFFFFFFFu;
-WEIR_SHARED uint kNoRawWord = 0xFFFFFFFFu;
 
 // The page with position row * 16 of each stream that has it, to pages [n_streams, page_quads] of 16 bytes.
 struct CopyRowOutPush {
@@ -49,7 +44,7 @@ struct SpoilLostPush {
 };
 
 #ifdef __cplusplus
-static_assert(kNoSlotWord == kNoSlot && kNoRawWord == kNoRaw && kUnitPageBits == UnitPage::kBits);
+static_assert(kUnitPageBits == UnitPage::kBits);
 static_assert(kUnitInPool == UnitPage::kInPool && kUnitRaw == UnitPage::kRaw && kUnitStaged == UnitPage::kStaged);
 static_assert(sizeof(CopyRowOutPush) == 68 && offsetof(CopyRowOutPush, page_quads) == 64);
 static_assert(sizeof(CopyPagesPush) == 36 && offsetof(CopyPagesPush, is_in) == 32);

@@ -83,7 +83,7 @@ Status load_unit(const LoadUnitArgs& a) {
 Status mark_resident(const MarkResidentArgs& a) {
   const KvTables& k = a.tables;
   const uint64_t n = n_streams(k);
-  const uint32_t words = (a.max_capacity + 31) / 32;
+  const uint32_t words = resident_words(a.max_capacity);
   Touches t;
   MarkResidentPush push = {};
   push.resident = t.writes(a.resident, word_bytes(n * words));

@@ -5,7 +5,6 @@ namespace weir::vulkan {
 
 #define WEIR_MISSING(name, Args) \
   Status name(const Args&) { return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: there is no " #name); }
-WEIR_MISSING(page_recall, PageRecallArgs)
 WEIR_MISSING(fill_row, FillRowArgs)
 
 }  // namespace weir::vulkan
