@@ -80,7 +80,7 @@ Status choose(const PageRecallArgs& a) {
   push.stamps_wanted = a.rules.stamps_wanted ? 1 : 0;
   push.attend_wanted = a.rules.attend_wanted ? 1 : 0;
   push.only_lists = a.only_lists ? 1 : 0;
-  return context().dispatch(Kernel::kPageRecall, WeightType::kF32, 1, push, t, {k.n_kv_heads});
+  return context().dispatch(Kernel::kPageRecall, WeightType::kF32, {}, push, t, {k.n_kv_heads});
 }
 
 Status fetch(const PageRecallArgs& a) {
@@ -99,7 +99,7 @@ Status fetch(const PageRecallArgs& a) {
   push.n_kv_heads = k.n_kv_heads;
   push.most = a.host.most;
   push.page_quads = a.page_bytes / kQuadBytes;
-  return context().dispatch(Kernel::kPageFetch, WeightType::kF32, 1, push, t,
+  return context().dispatch(Kernel::kPageFetch, WeightType::kF32, {}, push, t,
                             {std::min(a.host.most, kMostGroups), k.n_kv_heads});
 }
 
