@@ -332,16 +332,18 @@ Status Recorder::begin_part(const Device& d, Recorded& work) {
 }
 
 // All of it is there for what follows, in whichever part.
-Status Recorder::end_part(const Device& d, const Recorded& work) {
+Status Recorder::end_part(const Device& d, VkCommandBuffer part) {
   hazards_.clear();
   kernels_only_ = has_copies_ = false;
-  return end_commands(d, work.parts[work.n_parts - 1]);
+  return end_commands(d, part);
 }
 
+// There is always a part to end, whatever fails.
 Status Recorder::next_part(const Device& d) {
   if (recorded_ == nullptr) return {};
-  WEIR_TRY(end_part(d, *recorded_));
-  return begin_part(d, *recorded_);
+  const VkCommandBuffer before = target();
+  WEIR_TRY(begin_part(d, *recorded_));
+  return end_part(d, before);
 }
 
 Status Recorder::end_recording(const Device& d) {
@@ -349,7 +351,7 @@ Status Recorder::end_recording(const Device& d) {
   recorded_ = nullptr;
   const uint64_t bytes = staging_used_;
   staging_used_ = 0;
-  WEIR_TRY(end_part(d, work));
+  WEIR_TRY(end_part(d, work.parts[work.n_parts - 1]));
   if (bytes == 0) return {};
   WEIR_TRY(begin(d));
   const VkBufferCopy region = {staging_.address - staging_.base, work.arguments.address - work.arguments.base, bytes};

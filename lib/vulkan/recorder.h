@@ -98,7 +98,7 @@ class Recorder {
 
   VkCommandBuffer target() const { return recorded_ != nullptr ? recorded_->parts[recorded_->n_parts - 1] : commands_; }
   Status begin_part(const Device& d, Recorded& work);
-  Status end_part(const Device& d, const Recorded& work);
+  Status end_part(const Device& d, VkCommandBuffer part);
   Status launch(const Device& d, const VkCommandBuffer* commands, uint32_t n);
   Status make_commands(const Device& d, VkCommandPool pool, VkCommandBuffer& out);
   Status place_arguments(const Device& d, const Run& run, uvec2& address);
