@@ -1,5 +1,6 @@
-// vulkan: recall in a decode step against the definitions in tests/runtime (host_recall.cpp, host_begin.cpp), over random
-// tables and several steps of several layers: tables, lists, counters, events, what the host is asked for, and the pool.
+// vulkan: recall in a decode step against the definitions in tests/runtime (host_recall.cpp, host_begin.cpp), over
+// random tables and several steps of several layers: tables, lists, counters, events, what the host is asked for, and
+// the pool.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
