@@ -1,18 +1,13 @@
 // What the host and the shaders of pages that move between the pool and host memory both know; shared.h says how.
 #ifndef WEIR_SHADERS_MOVES_H
 #define WEIR_SHADERS_MOVES_H
-#include "attn.h"
-#include "shared.h"
+#include "step.h"
 
 #ifdef __cplusplus
 #include "kv/device_recall.h"
 #include "kv/kv_cache.h"
 namespace weir::vulkan {
 #endif
-
-// A row whose page is not in the pool, and one that has no copy.
-WEIR_SHARED uint kNoSlotWord = 0xFFFFFFFFu;
-WEIR_SHARED uint kNoRawWord = 0xFFFFFFFFu;
 
 // The page with position row * 16 of each stream that has it, to pages [n_streams, page_quads] of 16 bytes.
 struct CopyRowOutPush {
@@ -36,6 +31,12 @@ struct LoadUnitPush {
   uint n, page_quads;
 };
 
+// Noise in pages of one row of every stream, in the pool's slots [n_streams] and in pages; or, with digests, those.
+struct FillRowPush {
+  uvec2 pool, pages, slots, digests, row_begin, window;
+  uint n_streams, row, head_dim, kind, seed_low, seed_high;
+};
+
 // resident [n_streams, n_words]: a bit for each row whose page is in the pool.
 struct MarkResidentPush {
   uvec2 resident, slots, n_pages, row_begin;
@@ -49,11 +50,12 @@ struct SpoilLostPush {
 };
 
 #ifdef __cplusplus
-static_assert(kNoSlotWord == kNoSlot && kNoRawWord == kNoRaw && kUnitPageBits == UnitPage::kBits);
+static_assert(kUnitPageBits == UnitPage::kBits);
 static_assert(kUnitInPool == UnitPage::kInPool && kUnitRaw == UnitPage::kRaw && kUnitStaged == UnitPage::kStaged);
 static_assert(sizeof(CopyRowOutPush) == 68 && offsetof(CopyRowOutPush, page_quads) == 64);
 static_assert(sizeof(CopyPagesPush) == 36 && offsetof(CopyPagesPush, is_in) == 32);
 static_assert(sizeof(LoadUnitPush) == 96 && offsetof(LoadUnitPush, page_quads) == 92);
+static_assert(sizeof(FillRowPush) == 72 && offsetof(FillRowPush, seed_high) == 68);
 static_assert(sizeof(MarkResidentPush) == 40 && offsetof(MarkResidentPush, n_words) == 36);
 static_assert(sizeof(SpoilLostPush) == 56 && offsetof(SpoilLostPush, digest_words) == 52);
 }  // namespace weir::vulkan

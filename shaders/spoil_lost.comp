@@ -2,13 +2,11 @@
 // Computes: NaN in the digests of rows that have neither a slot nor a copy: worse than any other.
 // Shapes: digests of digest_words by row. Launch: a workgroup for each stream, further ones in steps of the grid.
 #extension GL_GOOGLE_include_directive : require
+#include "common/leave.glsl"
 #include "common/pages.glsl"
 #include "moves.h"
 
-layout(local_size_x = 256) in;
 layout(push_constant, std430) uniform Push { SpoilLostPush a; };
-
-const uint kTwoNan = 0x7FC07FC0u;
 
 void main() {
     for (uint s = gl_WorkGroupID.x; s < a.n_streams; s += gl_NumWorkGroups.x) {

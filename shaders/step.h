@@ -17,6 +17,12 @@ namespace weir::vulkan {
 WEIR_SHARED uint kFlagPrompt = 2;
 WEIR_SHARED uint kFlagsStay = 5;
 
+// A row whose page is not in the pool.
+WEIR_SHARED uint kNoSlotWord = 0xFFFFFFFFu;
+// What is known of a page's copy unless it is the number of a raw slot: it is elsewhere, or there is none.
+WEIR_SHARED uint kNotRawWord = 0xFFFFFFFEu;
+WEIR_SHARED uint kNoRawWord = 0xFFFFFFFFu;
+
 // KvTables: word arrays, but last_score and prompt_score of floats. What may be null there may be none here.
 WEIR_SHARED uint kTableAddresses = 14;
 struct TablesAt {
@@ -41,27 +47,31 @@ WEIR_SHARED uint kVictimStalest = 2;
 WEIR_SHARED uint kVictimLightest = 3;
 WEIR_SHARED uint kVictimMarked = 4;
 WEIR_SHARED uint kVictimRandom = 5;
+WEIR_SHARED uint kVictimCold = 6;
 struct VictimRules {
   uint victim, front_rows, window_tokens, protect_pages;
   float protect_share;
-  uint decode_pages, all_pages, whole_prompt_pages, recent_tokens, per_step, seed;
+  uint decode_pages, all_pages, whole_prompt_pages, recent_tokens, per_step, seed, prompt_slots;
 };
 
 // The beginning of a decode step (device::StepBeginArgs). angles [n_rotations, rope_dim / 2]: turns per position, of
-// 2^64 parts, two words with the low one first. cos_sin_sink may be none.
+// 2^64 parts, two words with the low one first. cos_sin_sink may be none. With recall tables.n_resident is there, and
+// so are raw_index, by row, resident [n_streams, resident_words] and, by row, digests.
 WEIR_SHARED uint kStepRotations = 2;
 struct StepBeginPush {
   TablesAt tables;
-  uvec2 state, angles, cos_sin, cos_sin_sink, counter, events;
+  uvec2 state, angles, cos_sin, cos_sin_sink, counter, events, raw_index, resident, digests;
   VictimRules rules;
   uint n_streams, n_kv_heads, ruled_stream, has_windows;
   uint event_capacity;  // a power of two, or 0: nothing is recorded
   uint in_cache_limit;
   uint rope_dim, n_rotations, stride;
+  uint resident_words, digest_words;
   float magnitude[kStepRotations];
 };
 
 #ifdef __cplusplus
+static_assert(kNoSlotWord == kNoSlot && kNotRawWord == kNotRaw && kNoRawWord == kNoRaw);
 static_assert(kPageRows == kPageTokens && kFlagPrompt == kPagePrompt && kFlagsStay == kPageStays);
 static_assert(sizeof(TablesAt) == kTableAddresses * sizeof(uvec2) && offsetof(TablesAt, window) == 104);
 
@@ -79,10 +89,11 @@ static_assert(kVictimStalest == static_cast<uint>(VictimRule::kStalest));
 static_assert(kVictimLightest == static_cast<uint>(VictimRule::kLightest));
 static_assert(kVictimMarked == static_cast<uint>(VictimRule::kMarked));
 static_assert(kVictimRandom == static_cast<uint>(VictimRule::kRandom));
+static_assert(kVictimCold == static_cast<uint>(VictimRule::kCold));
 
 static_assert(kStepRotations == kMostRotations);
-static_assert(sizeof(StepBeginPush) == 248 && offsetof(StepBeginPush, rules) == 160);
-static_assert(offsetof(StepBeginPush, n_streams) == 204 && offsetof(StepBeginPush, magnitude) == 240);
+static_assert(sizeof(StepBeginPush) == 284 && offsetof(StepBeginPush, rules) == 184);
+static_assert(offsetof(StepBeginPush, n_streams) == 232 && offsetof(StepBeginPush, magnitude) == 276);
 }  // namespace weir::vulkan
 #endif
 #endif

@@ -7,16 +7,21 @@
 // Numerics: tables, counters and events are exact; events of different streams are in no order. Angles are exact to
 // 2^-32 turns, cosines and sines within 2e-7.
 #extension GL_GOOGLE_include_directive : require
+#include "common/leave.glsl"
+#include "common/pages.glsl"
 #include "common/turns.glsl"
-#include "common/victim.glsl"
+#include "pages.h"
 
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Arguments { StepBeginPush a; };
 layout(push_constant) uniform Push { Arguments p; };
 
 const uint kMoved = 4u;  // rows of a lane that are loaded before any of them is stored
 
-// Of the workgroup's streams: pages that left, of them those of prompts, pages that a window has passed, pages opened.
-shared uint n_evicted, n_prompt_evicted, n_slid, n_opened;
+// Of the workgroup's streams: pages that left, of them those of prompts and, with recall, those that have a copy and
+// those that have none; pages that a window has passed, and pages opened.
+shared uint n_evicted, n_prompt_evicted, n_cold, n_lost, n_slid, n_opened;
+
+bool recalls() { return !is_null(p.a.tables.n_resident); }
 
 Stream stream_at(uint index) {
     const uint first = SharedCells(p.a.tables.row_begin).v[index];
@@ -64,24 +69,18 @@ void remove_row(Stream s, uint row) {
     }
 }
 
-// The number of pages evicted before the step stays as it is until all have arrived: events count from there, and the
-// high word of the number evicted follows in the end. Executed by one lane.
-void record_event(Stream s, uint row, uint pos) {
-    const uvec2 before = uvec2(SharedCells(p.a.state).v[kStateEvictedBefore],
-                               SharedCells(p.a.state).v[kStateEvictedBefore + 1u]);
-    const uint number = atomicAdd(SharedCells(p.a.state).v[kStateEvicted], 1u) - before.x;
-    if (number >= p.a.event_capacity) return;
-    const uvec2 index = wide_sum(before, wide(number));
-    const uint at = kEventWords * (index.x & (p.a.event_capacity - 1u));
-    OutWords events = OutWords(p.a.events);
-    events.v[at + kEventIndex] = index.x;
-    events.v[at + kEventIndex + 1u] = index.y;
-    events.v[at + kEventLayer] = s.index / p.a.n_kv_heads;
-    events.v[at + kEventKvHead] = s.index % p.a.n_kv_heads;
-    events.v[at + kEventFirstPos] = word_of(p.a.tables.first_pos, s, row);
-    events.v[at + kEventTokens] = word_of(p.a.tables.len, s, row);
-    events.v[at + kEventFlags] = word_of(p.a.tables.flags, s, row);
-    events.v[at + kEventLeftAt] = pos;
+// Counts a page that leaves. Executed by one lane.
+void note_leaving(Stream s, uint row, uint pos) {
+    record_event(EventsAt(p.a.events, p.a.event_capacity, p.a.n_kv_heads), p.a.state, p.a.tables, s, row, pos);
+    atomicAdd(n_evicted, 1u);
+    if ((word_of(p.a.tables.flags, s, row) & kFlagPrompt) != 0u) atomicAdd(n_prompt_evicted, 1u);
+}
+
+// With recall: the bit that says whether a row's page is in the pool.
+void mark_resident(Stream s, uint row, bool is_there) {
+    const uint at = s.index * p.a.resident_words + row / 32u, bit = 1u << row % 32u;
+    const uint word = SharedCells(p.a.resident).v[at];
+    SharedCells(p.a.resident).v[at] = is_there ? word | bit : word & ~bit;
 }
 
 // Removes the pages that the rules select. Returns the number of pages that stay.
@@ -89,15 +88,40 @@ uint make_room(Stream s, Room room) {
     for (;;) {
         const uint row = victim_of(p.a.rules, p.a.tables, s, room);
         if (row == kNoRow) break;
-        if (gl_SubgroupInvocationID == 0u) {
-            record_event(s, row, room.pos);
-            atomicAdd(n_evicted, 1u);
-            if ((word_of(p.a.tables.flags, s, row) & kFlagPrompt) != 0u) atomicAdd(n_prompt_evicted, 1u);
-        }
+        if (gl_SubgroupInvocationID == 0u) note_leaving(s, row, room.pos);
         remove_row(s, row);
         --s.n;
     }
     return s.n;
+}
+
+// With recall: pages become cold until there is a slot. A page without a copy is lost, and its digest becomes worse
+// than any other. Returns the number of pages in the pool.
+uint make_slots(Stream s, uint n_there, Room room) {
+    const uint slots_end = first_free(s.index + 1u), n_slots = slots_end - first_free(s.index);
+    while (n_there + room.opens > n_slots) {
+        const uint row = cold_victim(p.a.rules, p.a.tables, s);
+        if (row == kNoRow) break;
+        const bool is_lost = Words(p.a.raw_index).v[s.first + row] == kNoRawWord;
+        OutWords digest = OutWords(plus(p.a.digests, s.first + row, 4u * p.a.digest_words));
+        for (uint i = gl_SubgroupInvocationID; is_lost && i < p.a.digest_words; i += gl_SubgroupSize)
+            digest.v[i] = kTwoNan;
+        if (gl_SubgroupInvocationID == 0u) {
+            note_leaving(s, row, room.pos);
+            if (is_lost) {
+                atomicAdd(n_lost, 1u);
+            } else {
+                atomicAdd(n_cold, 1u);
+            }
+            SharedCells(p.a.tables.free_slots).v[slots_end - n_there] = word_of(p.a.tables.slots, s, row);
+            SharedCells(p.a.tables.slots).v[s.first + row] = kNoSlotWord;
+            if (is_lost) SharedCells(p.a.tables.flags).v[s.first + row] &= ~kFlagKept;
+            mark_resident(s, row, false);
+        }
+        --n_there;
+        subgroupBarrier();
+    }
+    return n_there;
 }
 
 // Removes the pages that the stream's window has passed. Returns the number of pages that stay.
@@ -111,24 +135,25 @@ uint slide(Stream s, uint window, uint pos) {
 }
 
 // Room for one token. A stream can only be full if the policy's rules are wrong; the host is told then. Executed by one
-// lane; returns the pages of the stream.
-uint reserve(Stream s, Room room) {
+// lane; returns the pages that are opened.
+uint reserve(Stream s, uint n_there, Room room) {
     if (room.opens == 0u) {
         const uint open = s.n - 1u;
         SharedCells(p.a.tables.len).v[s.first + open] = word_of(p.a.tables.len, s, open) + 1u;
         SharedCells(p.a.tables.append_row).v[s.index] = open;
-        return s.n;
+        return 0u;
     }
     const uint slots_end = first_free(s.index + 1u);
-    if (s.n >= s.capacity || s.n >= slots_end - first_free(s.index)) {
+    if (s.n >= s.capacity || n_there >= slots_end - first_free(s.index)) {
         atomicAdd(SharedCells(p.a.state).v[kStateWithoutRoom], 1u);
-        return s.n;
+        return 0u;
     }
-    const uint slot = SharedCells(p.a.tables.free_slots).v[slots_end - 1u - s.n];
+    const uint slot = SharedCells(p.a.tables.free_slots).v[slots_end - 1u - n_there];
     store_row(s.first + s.n, Row(slot, room.pos, 1u, 0u, room.pos + 1u, 0u, 0u));
     SharedCells(p.a.tables.append_row).v[s.index] = s.n;
+    if (recalls()) mark_resident(s, s.n, true);
     atomicAdd(n_opened, 1u);
-    return s.n + 1u;
+    return 1u;
 }
 
 // The rotations of one position, a pair for each of `n` invocations and every n-th one after it.
@@ -155,12 +180,21 @@ uint in_cache_pos(Stream s, uint pos) {
 
 void take_token(uint index, Room room) {
     Stream s = stream_at(index);
-    const uint before = s.n;
+    const uint before = s.n, there_before = recalls() ? SharedCells(p.a.tables.n_resident).v[index] : s.n;
     const uint window = p.a.has_windows != 0u ? SharedCells(p.a.tables.window).v[index] : 0u;
-    s.n = window != 0u ? slide(s, window, room.pos) : make_room(s, room);
+    uint n_there = there_before;
+    if (window != 0u) {
+        n_there = s.n = slide(s, window, room.pos);
+    } else if (recalls()) {
+        n_there = make_slots(s, n_there, room);
+    } else {
+        n_there = s.n = make_room(s, room);
+    }
     if (gl_SubgroupInvocationID == 0u) {
-        const uint n = reserve(s, room);
-        if (n != before) SharedCells(p.a.tables.n_pages).v[index] = n;
+        const uint opened = reserve(s, n_there, room);
+        if (s.n + opened != before) SharedCells(p.a.tables.n_pages).v[index] = s.n + opened;
+        if (recalls() && n_there + opened != there_before)
+            SharedCells(p.a.tables.n_resident).v[index] = n_there + opened;
     }
     subgroupBarrier();
     // It stands for all streams that the rules are about: they hold the same positions.
@@ -170,29 +204,18 @@ void take_token(uint index, Room room) {
     }
 }
 
-// Adds to a number of the state, which nobody reads before all have added.
-void add_to_state(uint at, uvec2 change) {
-    if ((change.x | change.y) == 0u) return;
-    const uint low = atomicAdd(SharedCells(p.a.state).v[at], change.x);
-    uint carry;
-    uaddCarry(low, change.x, carry);
-    atomicAdd(SharedCells(p.a.state).v[at + 1u], change.y + carry);
-}
-
 // What the workgroup's streams changed. The last workgroup knows all. Executed by one invocation of each.
 void add_up() {
-    const uint change = n_opened - n_evicted - n_slid;
-    add_to_state(kStateResident, uvec2(change, int(change) < 0 ? 0xFFFFFFFFu : 0u));
-    add_to_state(kStatePromptEvicted, wide(n_prompt_evicted));
+    add_to_state(p.a.state, kStateResident, wide_signed(n_opened - n_evicted - n_slid));
+    add_to_state(p.a.state, kStatePromptEvicted, wide(n_prompt_evicted));
+    add_to_state(p.a.state, kStateCold, wide(n_cold));
+    add_to_state(p.a.state, kStateLost, wide(n_lost));
     memoryBarrierBuffer();
     if (atomicAdd(SharedCells(p.a.counter).v[0], 1u) != gl_NumWorkGroups.x - 1u) return;
     memoryBarrierBuffer();
     SharedCells state = SharedCells(p.a.state);
-    const uvec2 before = uvec2(state.v[kStateEvictedBefore], state.v[kStateEvictedBefore + 1u]);
-    const uvec2 evicted = wide_sum(before, wide(state.v[kStateEvicted] - before.x));
-    state.v[kStateEvicted + 1u] = evicted.y;
-    state.v[kStateEvictedBefore] = evicted.x;
-    state.v[kStateEvictedBefore + 1u] = evicted.y;
+    state.v[kStateEvictedBefore] = state.v[kStateEvicted];
+    state.v[kStateEvictedBefore + 1u] = state.v[kStateEvicted + 1u];
     const uvec2 resident = uvec2(state.v[kStateResident], state.v[kStateResident + 1u]);
     const uvec2 most = uvec2(state.v[kStateResidentMax], state.v[kStateResidentMax + 1u]);
     if (wide_less(most, resident)) {
@@ -205,7 +228,7 @@ void add_up() {
 }
 
 void main() {
-    if (gl_LocalInvocationIndex == 0u) n_evicted = n_prompt_evicted = n_slid = n_opened = 0u;
+    if (gl_LocalInvocationIndex == 0u) n_evicted = n_prompt_evicted = n_cold = n_lost = n_slid = n_opened = 0u;
     barrier();
     const uint pos = SharedCells(p.a.state).v[kStateTokens];
     const Room room = Room(pos, pos % kPageRows == 0u ? 1u : 0u);

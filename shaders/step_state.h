@@ -18,6 +18,9 @@ WEIR_SHARED uint kStateResidentMax = 10;
 WEIR_SHARED uint kStateAttended = 12;
 WEIR_SHARED uint kStateWithoutRoom = 14;
 WEIR_SHARED uint kStateLate = 15;
+WEIR_SHARED uint kStateCold = 16;
+WEIR_SHARED uint kStateLost = 18;
+WEIR_SHARED uint kStateRecalled = 20;
 WEIR_SHARED uint kStateWords = 22;
 
 #ifdef __cplusplus
@@ -32,6 +35,9 @@ static_assert(offsetof(StepState, pages_resident_max) == word_at(kStateResidentM
 static_assert(offsetof(StepState, pages_attended) == word_at(kStateAttended));
 static_assert(offsetof(StepState, n_without_room) == word_at(kStateWithoutRoom));
 static_assert(offsetof(StepState, is_late) == word_at(kStateLate) && sizeof(StepState) == word_at(kStateWords));
+static_assert(offsetof(StepState, pages_cold) == word_at(kStateCold));
+static_assert(offsetof(StepState, pages_lost) == word_at(kStateLost));
+static_assert(offsetof(StepState, pages_recalled) == word_at(kStateRecalled));
 static_assert(sizeof(StepState::pages_evicted) == word_at(2) && sizeof(StepState::n_without_room) == word_at(1));
 }  // namespace weir::vulkan
 #endif

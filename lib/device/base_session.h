@@ -79,6 +79,12 @@ class BaseSession : public DeviceSession {
     return a_.rules.selects && pages > a_.rules.select_above_pages;
   }
 
+  // With recall: whether a step may ask the host for pages, because not all copies are raw; as of the latest
+  // open_step().
+  bool may_ask() const { return recalls() && may_ask_; }
+  // Reads the pages that a step asks for.
+  void answer_posts();
+
   DeviceSessionArgs a_;
   Queue& queue_;
 
@@ -98,7 +104,6 @@ class BaseSession : public DeviceSession {
   Status attend_units(const DeviceChunk& chunk, const AttnPagedArgs& whole, uint32_t layer, uint32_t n_rows);
   // Before a launch: nothing is asked for. After it: sends the pages that steps ask for until the queue is done.
   void open_posts();
-  void answer_posts();
   Status put_raw_index();
   static Status wait_and_answer(const SessionGroup& group);
 
@@ -138,7 +143,7 @@ class BaseSession : public DeviceSession {
   int32_t* top_ids_ = nullptr;    // the device's address of host.top_ids
   float* top_logits_ = nullptr;   // the device's address of host.top_logits
   DeviceRecall recall_;           // the device's addresses of host.recall
-  bool raw_index_is_behind_ = true;
+  bool raw_index_is_behind_ = true, may_ask_ = true;
   RecallHead* heads_ = nullptr;     // the journal: [n_streams]
   RecallEntry* entries_ = nullptr;  // [n_streams, most]
   // Taken when the tables were put on the device: the most pages of a stream, the most prompt pages of a stream, and

@@ -37,7 +37,8 @@ class Queue {
   virtual Status clear(void* to, size_t bytes, const char* what) = 0;
   // Waits for all work. Every failure is WEIR_ERR_DEVICE_LOST: how much was done is unknown.
   virtual Status wait(const char* what) = 0;
-  // Whether work is left; false also after a failure, which wait() reports.
+  // Whether work is left that the host may have to answer (DeviceRecall); false also after a failure, which wait()
+  // reports.
   virtual bool is_busy() = 0;
 
   // Branches of a recording: from begin_branches() on, what is enqueued in `branch` between these calls runs beside

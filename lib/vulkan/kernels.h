@@ -9,6 +9,7 @@
 #include "shaders/decode.h"
 #include "shaders/moves.h"
 #include "shaders/pages.h"
+#include "shaders/recall.h"
 #include "shaders/shared.h"
 #include "shaders/step.h"
 

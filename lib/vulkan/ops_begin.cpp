@@ -1,6 +1,7 @@
 // The beginning of a decode step.
 #include <bit>
 
+#include "vulkan/kv_ranges.h"
 #include "vulkan/ops_sizes.h"
 #include "vulkan/ops_tables.h"
 #include "vulkan/steps.h"
@@ -19,13 +20,14 @@ VictimRules victim_rules(const StepRules& r) {
           r.whole_prompt_pages,
           r.recent_tokens,
           r.per_step ? 1u : 0u,
-          r.seed};
+          r.seed,
+          r.prompt_slots};
 }
 
 }  // namespace
 
 Status step_begin(const StepBeginArgs& a) {
-  if (a.rules.recalls) return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: there are no steps with recall");
+  if (a.digest_elements % 2 != 0) return fail(WEIR_ERR_INTERNAL, "Vulkan: digests of %u elements", a.digest_elements);
   const uint32_t capacity = a.events.events != nullptr ? a.events.capacity : 0;
   if (capacity != 0 && !std::has_single_bit(capacity))
     return fail(WEIR_ERR_INTERNAL, "Vulkan: a ring of %u events", capacity);
@@ -42,6 +44,13 @@ Status step_begin(const StepBeginArgs& a) {
   push.cos_sin_sink = a.rules.in_cache_pos ? t.writes(a.cos_sin_sink, rotation_bytes) : uvec2{0, 0};
   push.counter = t.writes(a.counter, sizeof(uint32_t));
   push.events = capacity != 0 ? t.writes(a.events.events, capacity * sizeof(PageEvent)) : uvec2{0, 0};
+  if (a.tables.n_resident != nullptr) {
+    push.raw_index = t.reads(a.raw_index, bytes_from(a.raw_index));
+    push.resident = t.writes(a.resident, uint64_t{streams} * resident_words(a.max_capacity) * sizeof(uint32_t));
+    if (a.digest_elements != 0) push.digests = t.writes(a.digests, bytes_from(a.digests));
+    push.resident_words = resident_words(a.max_capacity);
+    push.digest_words = a.digests == nullptr ? 0 : a.digest_elements / 2;
+  }
   push.rules = victim_rules(a.rules);
   push.n_streams = streams;
   push.n_kv_heads = a.tables.n_kv_heads;

@@ -80,10 +80,38 @@ Status load_unit(const LoadUnitArgs& a) {
   return launch(Kernel::kLoadUnit, push, t, n);
 }
 
+// Digests are made when the pages are there.
+Status fill_row(const FillRowArgs& a) {
+  WEIR_TRY(check_head_dim(a.head_dim));
+  const KvTables& k = a.tables;
+  const uint64_t n = n_streams(k), bytes = n * kPageTokens * a.head_dim * 2 * sizeof(uint16_t);
+  FillRowPush push = {};
+  push.n_streams = n_streams(k);
+  push.row = a.row;
+  push.head_dim = a.head_dim;
+  push.kind = static_cast<uint>(a.digest);
+  push.seed_low = static_cast<uint>(a.seed);
+  push.seed_high = static_cast<uint>(a.seed >> 32);
+  Touches noise;
+  push.pool = noise.writes(a.pool, bytes_from(a.pool));
+  push.pages = noise.writes(a.pages, bytes);
+  push.slots = noise.reads(a.slots, word_bytes(n));
+  WEIR_TRY(launch(Kernel::kFillRow, push, noise, n));
+  if (a.digest == DigestKind::kNone) return {};
+  Touches t;
+  push.pool = t.reads(a.pool, bytes_from(a.pool));
+  push.pages = {};
+  push.slots = t.reads(a.slots, word_bytes(n));
+  push.digests = t.writes(a.digests, bytes_from(a.digests));
+  push.row_begin = t.reads(k.row_begin, word_bytes(n + 1));
+  push.window = t.reads(k.window, word_bytes(n));
+  return launch(Kernel::kFillRow, push, t, n);
+}
+
 Status mark_resident(const MarkResidentArgs& a) {
   const KvTables& k = a.tables;
   const uint64_t n = n_streams(k);
-  const uint32_t words = (a.max_capacity + 31) / 32;
+  const uint32_t words = resident_words(a.max_capacity);
   Touches t;
   MarkResidentPush push = {};
   push.resident = t.writes(a.resident, word_bytes(n * words));

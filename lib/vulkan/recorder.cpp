@@ -251,11 +251,11 @@ Status Recorder::end_commands(const Device& d, VkCommandBuffer commands) {
   return vulkan_status(d.vk.vkEndCommandBuffer(commands), "ending a command buffer");
 }
 
-Status Recorder::submit(const Device& d, VkCommandBuffer commands) {
+Status Recorder::submit(const Device& d, const VkCommandBuffer* commands, uint32_t n) {
   VkSubmitInfo info = {};
   info.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
-  info.commandBufferCount = 1;
-  info.pCommandBuffers = &commands;
+  info.commandBufferCount = n;
+  info.pCommandBuffers = commands;
   return vulkan_status(d.vk.vkQueueSubmit(d.queue, 1, &info, fence_), "submitting work");
 }
 
@@ -296,7 +296,7 @@ Status Recorder::wait(const Device& d) {
   if (!recording_ && !launched_) return {};
   Status status;
   if (recording_) status = end_commands(d, commands_);
-  if (recording_ && status.ok()) status = submit(d, commands_);
+  if (recording_ && status.ok()) status = submit(d, &commands_, 1);
   if (status.ok()) status = wait_for_fence(d);
   if (!status.ok()) {
     // Other sessions' work was in it, too: whatever the reason, nobody knows what was computed.
@@ -315,23 +315,43 @@ Status Recorder::wait(const Device& d) {
 
 Status Recorder::begin_recording(const Device& d, uint64_t argument_bytes, Recorded& out) {
   WEIR_TRY(wait(d));
-  WEIR_TRY(make_commands(d, recorded_pool_, out.commands));
   WEIR_TRY(make_buffer(d, std::max<uint64_t>(argument_bytes, 1), d.local_type, out.arguments, nullptr));
-  VkCommandBufferBeginInfo info = {};
-  info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
-  WEIR_VK_TRY(d.vk.vkBeginCommandBuffer(out.commands, &info), "beginning a command buffer");
+  WEIR_TRY(begin_part(d, out));
   recorded_ = &out;
   return {};
+}
+
+Status Recorder::begin_part(const Device& d, Recorded& work) {
+  if (work.n_parts == Recorded::kMostParts) return fail(WEIR_ERR_INTERNAL, "Vulkan: recorded work has too many parts");
+  VkCommandBuffer& part = work.parts[work.n_parts];
+  WEIR_TRY(make_commands(d, recorded_pool_, part));
+  ++work.n_parts;
+  VkCommandBufferBeginInfo info = {};
+  info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
+  return vulkan_status(d.vk.vkBeginCommandBuffer(part, &info), "beginning a command buffer");
+}
+
+// All of it is there for what follows, in whichever part.
+Status Recorder::end_part(const Device& d, VkCommandBuffer part) {
+  hazards_.clear();
+  kernels_only_ = has_copies_ = false;
+  return end_commands(d, part);
+}
+
+// There is always a part to end, whatever fails.
+Status Recorder::next_part(const Device& d) {
+  if (recorded_ == nullptr) return {};
+  const VkCommandBuffer before = target();
+  WEIR_TRY(begin_part(d, *recorded_));
+  return end_part(d, before);
 }
 
 Status Recorder::end_recording(const Device& d) {
   Recorded& work = *recorded_;
   recorded_ = nullptr;
   const uint64_t bytes = staging_used_;
-  hazards_.clear();
-  kernels_only_ = has_copies_ = false;
   staging_used_ = 0;
-  WEIR_TRY(end_commands(d, work.commands));
+  WEIR_TRY(end_part(d, work.parts[work.n_parts - 1]));
   if (bytes == 0) return {};
   WEIR_TRY(begin(d));
   const VkBufferCopy region = {staging_.address - staging_.base, work.arguments.address - work.arguments.base, bytes};
@@ -339,21 +359,18 @@ Status Recorder::end_recording(const Device& d) {
   return wait(d);
 }
 
-Status Recorder::launch(const Device& d, const Recorded& work) {
+Status Recorder::launch(const Device& d, const VkCommandBuffer* commands, uint32_t n) {
   WEIR_TRY(wait(d));
-  if (const Status status = submit(d, work.commands); !status.ok()) return lose();
+  if (const Status status = submit(d, commands, n); !status.ok()) return lose();
   launched_ = true;
   return {};
 }
 
-bool Recorder::is_busy(const Device& d) const {
-  return launched_ && !lost_ && d.vk.vkGetFenceStatus(d.device, fence_) == VK_NOT_READY;
-}
-
 void Recorder::destroy(const Device& d, Recorded& work) {
-  if (work.commands != VK_NULL_HANDLE) d.vk.vkFreeCommandBuffers(d.device, recorded_pool_, 1, &work.commands);
+  if (work.n_parts != 0) d.vk.vkFreeCommandBuffers(d.device, recorded_pool_, work.n_parts, work.parts);
   destroy_buffer(d, work.arguments);
-  work = {};
+  work.n_parts = 0;
+  work.arguments = {};
 }
 
 }  // namespace weir::vulkan

@@ -31,9 +31,11 @@ struct Grid {
   uint32_t x = 1, y = 1;
 };
 
-// Work that is submitted as often as wanted.
+// Work that is submitted as often as wanted, all at once or part by part.
 struct Recorded {
-  VkCommandBuffer commands = VK_NULL_HANDLE;
+  static constexpr uint32_t kMostParts = 256;
+  VkCommandBuffer parts[kMostParts];
+  uint32_t n_parts = 0;
   Allocation arguments;  // of its kernels, what push constants have no room for
 };
 
@@ -61,11 +63,12 @@ class Recorder {
   // Between these, kernels and whatever stays on the device go to `out`, with at most `argument_bytes` beyond push
   // constants. It is empty before, and must be destroyed, whatever these return.
   Status begin_recording(const Device& d, uint64_t argument_bytes, Recorded& out);
+  // In between: what follows is another part. Elsewhere nothing.
+  Status next_part(const Device& d);
   Status end_recording(const Device& d);
-  // Not in between: submits it, after waiting for what was enqueued before.
-  Status launch(const Device& d, const Recorded& work);
-  // Whether launched work is not finished; false also after a failure, which wait() reports.
-  bool is_busy(const Device& d) const;
+  // Not in between: submits it, or one part of it, after waiting for what was enqueued before.
+  Status launch(const Device& d, const Recorded& work) { return launch(d, work.parts, work.n_parts); }
+  Status launch_part(const Device& d, const Recorded& work, uint32_t part) { return launch(d, work.parts + part, 1); }
   // Nothing may be running.
   void destroy(const Device& d, Recorded& work);
 
@@ -93,7 +96,10 @@ class Recorder {
   // Larger copies go in pieces: the size of those in which weights are uploaded.
   static constexpr uint64_t kStagingBytes = 16u << 20;
 
-  VkCommandBuffer target() const { return recorded_ != nullptr ? recorded_->commands : commands_; }
+  VkCommandBuffer target() const { return recorded_ != nullptr ? recorded_->parts[recorded_->n_parts - 1] : commands_; }
+  Status begin_part(const Device& d, Recorded& work);
+  Status end_part(const Device& d, VkCommandBuffer part);
+  Status launch(const Device& d, const VkCommandBuffer* commands, uint32_t n);
   Status make_commands(const Device& d, VkCommandPool pool, VkCommandBuffer& out);
   Status place_arguments(const Device& d, const Run& run, uvec2& address);
   Status end_commands(const Device& d, VkCommandBuffer commands);
@@ -104,7 +110,7 @@ class Recorder {
   void touch(const Device& d, const Range* ranges, size_t n, bool is_copy);
   // Room for some of `bytes` in the staging memory, `n` of them, at `offset`.
   Status take_staging(const Device& d, uint64_t bytes, uint64_t& n, uint64_t& offset);
-  Status submit(const Device& d, VkCommandBuffer commands);
+  Status submit(const Device& d, const VkCommandBuffer* commands, uint32_t n);
   Status wait_for_fence(const Device& d);
   // Nothing works after the latest failure, whose message is kept.
   Status lose();

@@ -79,9 +79,19 @@ Status VulkanSession::record(uint32_t parts, bool selects, Recorded& out) {
   return enqueued.ok() ? ended : enqueued;
 }
 
+// A step that may ask for pages goes part by part: each asks for those of a layer, and the next one finds them there.
 Status VulkanSession::launch_step(bool selects) {
   Context& c = context();
-  return c.recorder.launch(c.device, selects ? selected_ : all_pages_);
+  const Recorded& work = selects ? selected_ : all_pages_;
+  if (!may_ask()) return c.recorder.launch(c.device, work);
+  for (uint32_t part = 0; part < work.n_parts; ++part) {
+    if (part != 0) {
+      WEIR_TRY(c.recorder.wait(c.device));
+      answer_posts();
+    }
+    WEIR_TRY(c.recorder.launch_part(c.device, work, part));
+  }
+  return {};
 }
 
 // One after the other: each reads the weights by itself.
@@ -144,7 +154,12 @@ uint64_t session_device_bytes(const OpShapes& shapes) {
 Status check_session(const ModelConfig& c, const PolicyNeeds& needs, const StepRules& rules) {
   if (needs.pages_per_stream == 0) return {};  // attention on the host
   WEIR_TRY(check_head_dim(c.head_dim));
-  if (rules.recalls) return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: recall needs attention on the host (--host-attention)");
+  if (rules.recalls && needs.pages_per_stream > kMostRecallRows)
+    return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: recall over %u tokens; %u are the most",
+                needs.pages_per_stream * kPageTokens, kMostRecallRows * kPageTokens);
+  if (rules.recalls && c.n_layers >= Recorded::kMostParts)
+    return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: recall in %u layers; %u are the most", c.n_layers,
+                Recorded::kMostParts - 1);
   if (rules.stop_microbatch != 0)
     return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: the policy psa needs attention on the host (--host-attention)");
   // One counter per page list, and every query head may have a list of its own.

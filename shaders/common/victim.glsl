@@ -201,7 +201,38 @@ uint random_victim(VictimRules rules, TablesAt t, Stream s, Room room) {
     return least_row(least);
 }
 
-// kNoRow if no page leaves.
+// Where prompts have slots of their own: whether (1) a page of theirs makes room, because more of them are in the pool
+// than may be.
+uint prompt_gives(uint prompt_slots, uint n_sealed, uint n_there) {
+    return n_there > min(n_sealed, prompt_slots) ? 1u : 0u;
+}
+
+// With recall: the least (stamp, score) in the pool, outside the newest pages as long as there is one; never the last
+// row. Where prompts have slots of their own, one of the part that makes room as long as there is one.
+uint cold_victim(VictimRules rules, TablesAt t, Stream s) {
+    Least outside[2] = Least[2](no_row(), no_row()), any[2] = outside;  // without such slots the first alone
+    uint n_sealed = 0u, n_there = 0u;
+    const uint end = s.n - min(s.n, 1u + rules.protect_pages);
+    for (uint row = gl_SubgroupInvocationID; row + 1u < s.n; row += gl_SubgroupSize) {
+        const uint part = rules.prompt_slots != 0u && (word_of(t.flags, s, row) & kFlagPrompt) != 0u ? 1u : 0u;
+        const bool is_there = word_of(t.slots, s, row) != kNoSlotWord;
+        n_sealed += part;
+        n_there += is_there ? part : 0u;
+        if (!is_there || !may_leave(t, s, row)) continue;
+        const uvec2 key = uvec2(key_of_score(word_of(t.last_score, s, row)), word_of(t.stamp, s, row));
+        take(any[part], key, row);
+        if (row < end) take(outside[part], key, row);
+    }
+    const uint gives = prompt_gives(rules.prompt_slots, subgroupAdd(n_sealed), subgroupAdd(n_there));
+    const uint rows[4] = uint[4](least_row(outside[0]), least_row(outside[1]), least_row(any[0]), least_row(any[1]));
+    for (uint i = 0u; i < 4u; i += 2u) {
+        const uint first = rows[i + gives], second = rows[i + 1u - gives];
+        if (first != kNoRow || second != kNoRow) return first != kNoRow ? first : second;
+    }
+    return kNoRow;
+}
+
+// kNoRow if no page leaves the table.
 uint victim_of(VictimRules rules, TablesAt t, Stream s, Room room) {
     uint row = kNoRow;
     if (s.n == 0u) return row;

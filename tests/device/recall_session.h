@@ -32,6 +32,7 @@ struct Setup {
   uint32_t batch = 64;
   int32_t device = test_device();
   uint32_t spill_flags = 0;
+  uint32_t context = kContext;
 };
 
 inline Session open_session(const fixture& f, const Setup& s) {
@@ -41,7 +42,7 @@ inline Session open_session(const fixture& f, const Setup& s) {
   options.policy_options = s.options.empty() ? nullptr : s.options.data();
   options.n_policy_options = static_cast<uint32_t>(s.options.size());
   options.budget_tokens = s.budget;
-  options.context_tokens = kContext;
+  options.context_tokens = s.context;
   options.batch_tokens = s.batch;
   options.spill_budget_bytes = s.spill_bytes;
   options.spill_flags = s.spill_flags;

@@ -23,6 +23,10 @@ struct Stream {
   uint32_t flags(uint32_t row) const { return t.flags[first + row]; }
   uint32_t pos(uint32_t row) const { return t.first_pos[first + row]; }
   uint32_t stamp(uint32_t row) const { return t.stamp[first + row]; }
+  bool is_there(uint32_t row) const { return t.slots[first + row] != kNoSlot; }
+  uint32_t n_slots() const { return t.slot_begin[index + 1] - t.slot_begin[index]; }
+  // Pages that have slots.
+  uint32_t n_there() const { return t.n_resident != nullptr ? t.n_resident[index] : n; }
   uint64_t end(uint32_t row) const { return uint64_t{pos(row)} + t.len[first + row]; }
   float score(uint32_t row) const {
     const float score = t.last_score[first + row];
@@ -94,13 +98,35 @@ uint32_t lightest_victim(const StepRules& rules, const Stream& s, const Room& ro
                             s.n - 1, [&](uint32_t r) { return !s.stays(r); }, weight);
 }
 
+// With recall, of the pages in the pool. Prompts may have slots of their own: the part that has more than its slots
+// gives, as long as it can.
+uint32_t cold_victim(const StepRules& rules, const Stream& s) {
+  const auto is_prompt = [&](uint32_t row) { return rules.prompt_slots != 0 && (s.flags(row) & kPagePrompt) != 0; };
+  uint32_t n_sealed = 0, n_there = 0;
+  for (uint32_t row = 0; row + 1 < s.n; ++row) {
+    n_sealed += is_prompt(row) ? 1 : 0;
+    n_there += is_prompt(row) && s.is_there(row) ? 1 : 0;
+  }
+  const bool prompt_gives = n_there > std::min(n_sealed, rules.prompt_slots);
+  for (const uint32_t n_protected : {rules.protect.pages, 0u}) {
+    const uint32_t end = s.n - std::min(s.n, 1 + n_protected);
+    for (const bool of_prompt : {prompt_gives, !prompt_gives}) {
+      const auto may = [&](uint32_t row) { return s.is_there(row) && !s.stays(row) && is_prompt(row) == of_prompt; };
+      const uint32_t row = least_row(end, may, [&](uint32_t r) { return std::tuple(s.stamp(r), s.score(r)); });
+      if (row != kNone) return row;
+    }
+  }
+  return kNone;
+}
+
 uint32_t victim(const StepRules& rules, const Stream& s, const Room& room) {
   const auto may = [&](uint32_t row) { return !s.stays(row); };
   if (s.n == 0) return kNone;
   switch (rules.victim) {
     case VictimRule::kNever:
-    case VictimRule::kCold:
       return kNone;
+    case VictimRule::kCold:
+      return s.n_there() + room.opens > s.n_slots() ? cold_victim(rules, s) : kNone;
     case VictimRule::kWindow:
       return window_victim(rules, s, room);
     case VictimRule::kStalest:
@@ -121,7 +147,7 @@ uint32_t victim(const StepRules& rules, const Stream& s, const Room& room) {
 
 void remove_row(const Stream& s, uint32_t row) {
   const KvTables& t = s.t;
-  t.free_slots[t.slot_begin[s.index + 1] - s.n] = t.slots[s.first + row];
+  t.free_slots[t.slot_begin[s.index + 1] - s.n_there()] = t.slots[s.first + row];
   for (uint32_t at = s.first + row; at + 1 < s.first + s.n; ++at) {
     t.slots[at] = t.slots[at + 1];
     t.first_pos[at] = t.first_pos[at + 1];
@@ -132,6 +158,21 @@ void remove_row(const Stream& s, uint32_t row) {
     if (t.prompt_score != nullptr) t.prompt_score[at] = t.prompt_score[at + 1];
   }
   --t.n_pages[s.index];
+  if (t.n_resident != nullptr) --t.n_resident[s.index];
+}
+
+// With recall a page keeps its row.
+void make_cold(const StepBeginArgs& a, const Stream& s, uint32_t row) {
+  const KvTables& t = s.t;
+  t.free_slots[t.slot_begin[s.index + 1] - s.n_there()] = t.slots[s.first + row];
+  t.slots[s.first + row] = kNoSlot;
+  mark_row(a.resident, a.max_capacity, s.index, row, false);
+  --t.n_resident[s.index];
+  const bool is_lost = a.raw_index[s.first + row] == kNoRaw;
+  ++(is_lost ? a.state->pages_lost : a.state->pages_cold);
+  if (!is_lost) return;
+  t.flags[s.first + row] &= ~uint32_t{kPageKept};
+  if (a.digests != nullptr) spoil_digest(a.digests + size_t{s.first + row} * a.digest_elements, a.digest_elements);
 }
 
 void record_event(const StepBeginArgs& a, const Stream& s, uint32_t row, uint32_t pos) {
@@ -150,7 +191,7 @@ void make_room(const StepBeginArgs& a, uint32_t index, const Room& room) {
     record_event(a, s, row, room.pos);
     if ((s.flags(row) & kPagePrompt) != 0) ++a.state->prompt_pages_evicted;
     --a.state->pages_resident;
-    remove_row(s, row);
+    a.rules.victim == VictimRule::kCold ? make_cold(a, s, row) : remove_row(s, row);
   }
 }
 
@@ -171,12 +212,12 @@ void reserve(const StepBeginArgs& a, uint32_t index, const Room& room) {
     t.append_row[index] = s.n - 1;
     return;
   }
-  if (s.n == s.capacity) {
+  if (s.n == s.capacity || s.n_there() == s.n_slots()) {
     ++a.state->n_without_room;
     return;
   }
   const uint32_t row = s.first + s.n;
-  t.slots[row] = t.free_slots[t.slot_begin[index + 1] - 1 - s.n];
+  t.slots[row] = t.free_slots[t.slot_begin[index + 1] - 1 - s.n_there()];
   t.first_pos[row] = room.pos;
   t.len[row] = 1;
   t.flags[row] = 0;
@@ -185,6 +226,8 @@ void reserve(const StepBeginArgs& a, uint32_t index, const Room& room) {
   if (t.prompt_score != nullptr) t.prompt_score[row] = 0.0f;
   t.append_row[index] = s.n;
   t.n_pages[index] = s.n + 1;
+  if (t.n_resident != nullptr) ++t.n_resident[index];
+  if (a.resident != nullptr) mark_row(a.resident, a.max_capacity, index, s.n, true);
   ++a.state->pages_resident;
 }
 
@@ -210,7 +253,6 @@ uint32_t in_cache_pos(const StepBeginArgs& a, uint32_t pos) {
 
 Status step_begin(OpContext&, const StepBeginArgs& a) {
   WEIR_TRY(expect_zero(a.counter, 1, "step_begin"));
-  if (a.rules.recalls) return fail(WEIR_ERR_UNSUPPORTED, "the test module computes no steps with recall");
   StepState& state = *a.state;
   const uint32_t pos = state.n_tokens;
   const Room room = {pos, pos % kPageTokens == 0 ? 1u : 0u};

@@ -69,7 +69,7 @@ struct Kept<EmbedArgs> {
   EmbedArgs a;
 };
 
-// The kernels (lib/device/kernels.h) in plain C++: host_kernels.cpp, host_begin.cpp and host_step.cpp.
+// The kernels (lib/device/kernels.h) in plain C++: host_kernels.cpp, host_begin.cpp, host_recall.cpp and host_step.cpp.
 #define WEIR_KERNEL(name, Args) Status name(OpContext& cx, const Args& a);
 #include "device/kernels.inc"
 #undef WEIR_KERNEL

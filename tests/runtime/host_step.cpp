@@ -148,8 +148,4 @@ Status sparse_layer(OpContext& cx, const SparseLayerArgs& a) {
   return attend(cx, a.attn, attn, &stops);
 }
 
-Status page_recall(OpContext&, const PageRecallArgs&) {
-  return fail(WEIR_ERR_UNSUPPORTED, "the test module computes no steps with recall");
-}
-
 }  // namespace weir::host_module

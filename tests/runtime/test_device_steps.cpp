@@ -44,6 +44,10 @@ const Row kRows[] = {
     {"hybrid", {{"skip_layers", "0"}, {"digest", "centroid"}}, 128},
     {"random", {}, 128},
     {"psa", {{"skip_layers", "0"}, {"digest", "minmax"}}, 64, true},
+    {"arkvale", {}, 128},
+    {"arkvale", {{"digest", "minmax"}, {"attend", "top"}, {"recall_pages", "0"}, {"recall_from", "4"}}, 96},
+    {"raas", {{"recall", "on"}, {"protect_recent", "2"}}, 128},
+    {"hybrid", {{"recall", "on"}, {"rho", "0.25"}}, 96},
 };
 // llama; windows; windows, soft caps and norms after stages; experts; experts, sinks, windows and biases.
 const char* const kModels[] = {"llama_f32", "gemma3_f32", "gemma2_f32", "qwen3moe_f32", "gpt_oss_f32"};
@@ -103,7 +107,7 @@ void compare_steps(const Models& m, const Row& row, const std::string& what) {
 }
 
 void device_steps__have_the_bits_of_the_processor(void**) {
-  ASSERT_EVERY_POLICY_EXCEPT("arkvale lfps", kRows, policy);  // recall; single tokens, on the processor only
+  ASSERT_EVERY_POLICY_EXCEPT("lfps", kRows, policy);  // single tokens, on the processor only
   for (const bool joins : {true, false}) {
     join_kernels(joins);
     for (const char* model : kModels) {

@@ -1,7 +1,9 @@
 // vulkan: pages that move between the pool and host memory, against the definitions in tests/runtime/host_kernels.cpp.
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
+#include "quant/half.h"
 #include "tests/cmocka_cpp.h"
 #include "tests/runtime/host_kernels.h"
 #include "tests/runtime/host_queue.h"
@@ -198,14 +200,61 @@ void moves__lost_digests(void**) {
   }
 }
 
+// Noise of some size, other noise in each page, with a seed of its own; and the digests of these pages.
+void moves__a_row_filled(void**) {
+  random_state = 16;
+  std::vector<Words> seen_pages;
+  for (const uint32_t head_dim : kHeadDims) {
+    for (const DigestKind kind : {DigestKind::kNone, DigestKind::kMinMax, DigestKind::kSphereMean}) {
+      Streams streams(3, 2, 1, false);
+      const uint32_t page_words = page_bytes_of(head_dim) / 4, elements = 2 * page_words;
+      const auto digest_words = static_cast<uint32_t>(digest_elements(kind, head_dim) / 2);
+      Words pool = noise(size_t{20} * page_words), pages = noise(6 * page_words), slots = {3, 0, 19, 7, 8, 11};
+      Words digests = noise(streams.n_rows() * std::max(digest_words, 1u)), want_digests = digests, want_pool = pool;
+      DeviceArrays device;
+      FillRowArgs a = {};
+      a.slots = device.in(slots);
+      a.tables = streams.on_device(device);
+      a.pool = halves(device.both(pool));
+      a.pages = halves(device.both(pages));
+      a.head_dim = head_dim;
+      a.digest = kind;
+      a.digests = halves(device.both(digests));
+      a.digest_elements = 2 * digest_words;
+      a.seed = uint64_t{head_dim} << 40 | static_cast<uint32_t>(kind);
+      expect_ok(fill_row(a));
+      device.finish();
+      double squares[3] = {};
+      for (uint32_t s = 0; s < 6; ++s) {
+        const Words page(pages.begin() + s * page_words, pages.begin() + (s + 1) * page_words);
+        std::copy(page.begin(), page.end(), want_pool.begin() + slots[s] * page_words);
+        for (uint32_t i = 0; i < elements; ++i) {
+          const double x = bf16_to_f32(halves(pages)[s * elements + i]);
+          assert_true(std::fabs(x) <= (i % 3 == 0 ? 1.0 : i % 3 == 1 ? 2.0 : 4.0));
+          squares[i % 3] += x * x / (2.0 * elements);
+        }
+        assert_true(std::find(seen_pages.begin(), seen_pages.end(), page) == seen_pages.end());
+        seen_pages.push_back(page);
+        if (kind != DigestKind::kNone && streams.window[s] == 0)
+          digest_page(kind, halves(pages) + s * elements, kPageTokens, head_dim,
+                      halves(want_digests) + size_t{streams.begin[s]} * 2 * digest_words);
+      }
+      assert_true(pool == want_pool && digests == want_digests);
+      constexpr double kSquares[3] = {1 / 12.0, 4 / 12.0, 16 / 12.0};
+      for (uint32_t i = 0; i < 3; ++i) assert_true(std::fabs(squares[i] / kSquares[i] - 1.0) < 0.3);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace weir::vulkan
 
 int main() {
   using namespace weir::vulkan;
   const CMUnitTest tests[] = {
-      cmocka_unit_test(moves__a_row_out),     cmocka_unit_test(moves__pages_in_and_out), cmocka_unit_test(moves__units),
-      cmocka_unit_test(moves__resident_rows), cmocka_unit_test(moves__lost_digests),
+      cmocka_unit_test(moves__a_row_out),    cmocka_unit_test(moves__pages_in_and_out),
+      cmocka_unit_test(moves__units),        cmocka_unit_test(moves__resident_rows),
+      cmocka_unit_test(moves__lost_digests), cmocka_unit_test(moves__a_row_filled),
   };
   return cmocka_run_group_tests_name("vulkan_moves", tests, nullptr, nullptr);
 }

@@ -164,6 +164,56 @@ void memory__is_released_after_what_uses_it(void**) {
   assert_int_equal(c.release(y).code(), WEIR_ERR_INTERNAL);
 }
 
+// y = norm(x), then z = norm(y) in a part of its own: at once, and with another y between the parts. Again and again.
+void recorder__parts_of_recorded_work(void**) {
+  Context& c = open_context();
+  OpContext cx;
+  float *const x = allocate(c), *const y = allocate(c), *const z = allocate(c);
+  Recorded work;
+  assert_true(c.recorder.next_part(c.device).ok());  // nothing is recorded
+  assert_true(c.recorder.begin_recording(c.device, 0, work).ok());
+  assert_true(rms_norm(cx, {y, x, x, 1, kFloats, 1e-6f}).ok());
+  assert_true(c.recorder.next_part(c.device).ok());
+  assert_true(rms_norm(cx, {z, y, x, 1, kFloats, 1e-6f}).ok());
+  assert_true(c.recorder.end_recording(c.device).ok());
+  assert_int_equal(work.n_parts, 2);
+  constexpr size_t kBytes = kFloats * sizeof(float);
+  std::vector<float> values(kFloats), got(kFloats), want_y(kFloats), want_z(kFloats);
+  for (uint32_t turn = 0; turn < 4; ++turn) {
+    for (uint32_t i = 0; i < kFloats; ++i) values[i] = static_cast<float>((i + turn) % 29) - 13.5f;
+    assert_true(c.copy_in(x, values.data(), kBytes).ok());
+    assert_true(rms_norm(cx, {y, x, x, 1, kFloats, 1e-6f}).ok());
+    assert_true(c.copy_out(want_y.data(), y, kBytes).ok());
+    assert_true(c.recorder.wait(c.device).ok());
+    const bool apart = turn % 2 == 1;
+    const std::vector<float> other(kFloats, 0.5f + static_cast<float>(turn));
+    assert_true(c.copy_in(y, apart ? other.data() : want_y.data(), kBytes).ok());
+    assert_true(rms_norm(cx, {z, y, x, 1, kFloats, 1e-6f}).ok());
+    assert_true(c.copy_out(want_z.data(), z, kBytes).ok());
+    assert_true(c.recorder.fill(c.device, c.memory, y, 0, kBytes).ok());
+    if (apart) {
+      assert_true(c.recorder.launch_part(c.device, work, 0).ok());
+      assert_true(c.copy_out(got.data(), y, kBytes).ok());
+      assert_true(c.copy_in(y, other.data(), kBytes).ok());
+      assert_true(c.recorder.launch_part(c.device, work, 1).ok());
+      assert_memory_equal(got.data(), want_y.data(), kBytes);
+    } else {
+      assert_true(c.recorder.launch(c.device, work).ok());
+    }
+    assert_true(c.copy_out(got.data(), z, kBytes).ok());
+    assert_true(c.recorder.wait(c.device).ok());
+    assert_memory_equal(got.data(), want_z.data(), kBytes);
+  }
+  c.recorder.destroy(c.device, work);
+  Recorded many;
+  assert_true(c.recorder.begin_recording(c.device, 0, many).ok());
+  for (uint32_t i = 1; i < Recorded::kMostParts; ++i) assert_true(c.recorder.next_part(c.device).ok());
+  assert_int_equal(c.recorder.next_part(c.device).code(), WEIR_ERR_INTERNAL);
+  (void)c.recorder.end_recording(c.device);
+  c.recorder.destroy(c.device, many);
+  for (float* row : {x, y, z}) assert_true(c.release(row).ok());
+}
+
 void memory__says_what_is_too_much(void**) {
   Context& c = open_context();
   void* out = &c;
@@ -189,6 +239,7 @@ int main() {
       cmocka_unit_test(recorder__barriers_only_where_needed),
       cmocka_unit_test(recorder__copies_and_fills),
       cmocka_unit_test(memory__is_released_after_what_uses_it),
+      cmocka_unit_test(recorder__parts_of_recorded_work),
       cmocka_unit_test(memory__says_what_is_too_much),
   };
   return cmocka_run_group_tests_name("vulkan_recorder", tests, nullptr, nullptr);

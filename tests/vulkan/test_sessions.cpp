@@ -81,10 +81,7 @@ void sessions__refuse_what_the_device_lacks(void**) {
     variant policy;
     const char* text;
   } rows[] = {{{"psa", {}, 0}, "the policy psa needs attention on the host"},
-              {{"psa", {{"recall", "on"}}, 1}, "recall=on runs on the processor only"},
-              {{"arkvale", {}, 0}, "recall needs attention on the host"},
-              {{"raas", {{"recall", "on"}}, 1}, "recall needs attention on the host"},
-              {{"hybrid", {{"recall", "on"}}, 1}, "recall needs attention on the host"}};
+              {{"psa", {{"recall", "on"}}, 1}, "recall=on runs on the processor only"}};
   for (const auto& row : rows) {
     const weir_session_options options = options_on(WEIR_DEVICE_VULKAN, row.policy);
     expect_refusal(gpu_runtime_options(), options, WEIR_ERR_UNSUPPORTED, row.text);
@@ -154,8 +151,8 @@ void sessions__auto_takes_gpus(void**) {
     assert_int_equal(plan.device, has_cuda ? WEIR_DEVICE_CUDA : is_gpu ? WEIR_DEVICE_VULKAN : WEIR_DEVICE_CPU);
   }
   // Refused by Vulkan's module, and not for that by AUTO.
-  const variant arkvale = {"arkvale", {}, 0};
-  options = options_on(WEIR_DEVICE_AUTO, arkvale);
+  const variant psa = {"psa", {}, 0};
+  options = options_on(WEIR_DEVICE_AUTO, psa);
   assert_ok(weir_plan(f.model, &options, &plan));
   assert_int_not_equal(plan.device, WEIR_DEVICE_VULKAN);
   close_gpu_fixture(&f);

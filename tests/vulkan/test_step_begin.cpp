@@ -419,7 +419,6 @@ void step_begin__stalest(void**) { run_rule(VictimRule::kStalest, true); }
 void step_begin__lightest(void**) { run_rule(VictimRule::kLightest, true); }
 void step_begin__marked(void**) { run_rule(VictimRule::kMarked, true); }
 void step_begin__random(void**) { run_rule(VictimRule::kRandom, true); }
-void step_begin__cold(void**) { run_rule(VictimRule::kCold, false); }
 
 // Scores by the steps since their stamps, some in the future: quotients that are equal or a bit apart.
 void step_begin__lightest_per_step(void**) {
@@ -490,9 +489,9 @@ void step_begin__refuses(void**) {
   const Shape shape = {1, 1, {4}, false, false, false};
   Case test(shape, {}, 3);
   StepBeginArgs a = test.device_args();
-  a.rules.recalls = true;
-  assert_int_equal(step_begin(a).code(), WEIR_ERR_UNSUPPORTED);
-  assert_non_null(std::strstr(last_error_text(), "recall"));
+  a.digest_elements = 7;
+  assert_int_equal(step_begin(a).code(), WEIR_ERR_INTERNAL);
+  assert_non_null(std::strstr(last_error_text(), "digests"));
   a = test.device_args();
   a.events.capacity = 63;
   assert_int_equal(step_begin(a).code(), WEIR_ERR_INTERNAL);
@@ -556,12 +555,17 @@ void rotations__near_double_at_every_position(void**) {
 int main() {
   using namespace weir::vulkan;
   const CMUnitTest tests[] = {
-      cmocka_unit_test(step_begin__never),         cmocka_unit_test(step_begin__window),
-      cmocka_unit_test(step_begin__stalest),       cmocka_unit_test(step_begin__lightest),
-      cmocka_unit_test(step_begin__marked),        cmocka_unit_test(step_begin__random),
-      cmocka_unit_test(step_begin__cold),          cmocka_unit_test(step_begin__lightest_per_step),
-      cmocka_unit_test(step_begin__recorded_once), cmocka_unit_test(step_begin__many_pages_at_once),
-      cmocka_unit_test(step_begin__refuses),       cmocka_unit_test(rotations__near_double_at_every_position),
+      cmocka_unit_test(step_begin__never),
+      cmocka_unit_test(step_begin__window),
+      cmocka_unit_test(step_begin__stalest),
+      cmocka_unit_test(step_begin__lightest),
+      cmocka_unit_test(step_begin__marked),
+      cmocka_unit_test(step_begin__random),
+      cmocka_unit_test(step_begin__lightest_per_step),
+      cmocka_unit_test(step_begin__recorded_once),
+      cmocka_unit_test(step_begin__many_pages_at_once),
+      cmocka_unit_test(step_begin__refuses),
+      cmocka_unit_test(rotations__near_double_at_every_position),
   };
   return cmocka_run_group_tests_name("vulkan_step_begin", tests, nullptr, nullptr);
 }
