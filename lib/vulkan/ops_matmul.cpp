@@ -1,8 +1,10 @@
-// The ops over weight matrices: a subgroup for each row, up to kMostColumns rows of x in a pass.
+// The ops over weight matrices. Up to kMostColumns rows of x are multiplied by a subgroup for each row of the matrix:
+// what a session decodes must not depend on those beside it. More rows, of prompts, are multiplied in tiles.
 #include <algorithm>
 
 #include "quant/planes.h"
 #include "vulkan/context.h"
+#include "vulkan/gemm.h"
 #include "vulkan/ops.h"
 #include "vulkan/ops_sizes.h"
 
@@ -44,6 +46,7 @@ Status embed(OpContext&, const EmbedArgs& a) {
 Status gated_matmul(const MatmulPart& part, const float* x, const float* gates, uint32_t n_tok) {
   const Weight& w = part.w;
   WEIR_TRY(check_weight(w));
+  if (n_tok > kMostColumns) return gemm(part, x, gates, n_tok);
   Touches t;
   const GemvPush push = {t.writes(part.y, float_bytes(uint64_t{n_tok} * w.n_rows)),
                          t.reads(x, float_bytes(uint64_t{n_tok} * w.n_cols)),
@@ -73,6 +76,7 @@ Status glu_matmul(OpContext&, const GluMatmulArgs& a) {
                 weight_type_info(a.gate.type).name, weight_type_info(a.up.type).name);
   }
   if (a.n_tok == 0) return {};
+  if (a.n_tok > kMostColumns) return gemm_glu(a);
   Touches t;
   const GluPush push = {t.writes(a.y, float_bytes(uint64_t{a.n_tok} * a.gate.n_rows)),
                         t.reads(a.x, float_bytes(uint64_t{a.n_tok} * a.gate.n_cols)),

@@ -22,6 +22,11 @@ constexpr ShaderCode kGemvCode[] = {
 #include "quant/quants.inc"
 #undef WEIR_QUANT
 };
+constexpr ShaderCode kGemmCode[] = {
+#define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes) code(kCode_gemm_##Name, "gemm of " text),
+#include "quant/quants.inc"
+#undef WEIR_QUANT
+};
 constexpr ShaderCode kGluCode[] = {
 #define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes) code(kCode_glu_##Name, "glu of " text),
 #include "quant/quants.inc"
