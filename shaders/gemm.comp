@@ -1,6 +1,6 @@
 #version 460
 // Computes: y = W x (+ bias), y += that or y = activation(that) * y, for many rows of x.
-// Shapes: W [n_rows, 32 * n_blocks] in planes, x [n_tok, 32 * n_blocks], y [n_tok, n_rows], bias [n_rows], gates [n_tok].
+// Shapes: W [n_rows, n_cols] in planes, x [n_tok, n_cols], y [n_tok, stride], bias [n_rows], gates [n_tok].
 // Launch: a workgroup for each tile of 128 rows of W and 8 * kColumns rows of x, x along x. Blocks of 32 columns pass
 // through shared memory, transposed; while one is multiplied the next is loaded. An invocation has 8 by kColumns / 2
 // sums.
@@ -24,6 +24,7 @@ const uint kRowVectors = kGemmRows / 4u, kMostTokenVectors = kGemmTokens;
 shared vec4 w_tile[32][kRowVectors];
 shared vec4 x_tile[32][kMostTokenVectors];
 
+uint n_blocks() { return a.n_cols / 32u; }
 uint swizzle(uint k) { return k >> 3 << 1; }
 
 // What an invocation loads of a block: columns 8 g .. 8 g + 7 of two rows of W and one of x.
@@ -34,10 +35,10 @@ void load(uint block, uint first_row, uint first_tok) {
     [[unroll]] for (uint i = 0u; i < 2u; ++i) {
         // Beyond the end the last row is taken, and not used.
         const uint row = min(first_row + line + i * (kGemmRows / 2u), a.n_rows - 1u);
-        decode8(a.w, a.n, row * a.n_blocks + block, g, w_next[i][0], w_next[i][1]);
+        decode8(a.w, a.n, row * n_blocks() + block, g, w_next[i][0], w_next[i][1]);
     }
     if (line >= kTokens) return;
-    const uint at = (min(first_tok + line, a.n_tok - 1u) * a.n_blocks + block) * 8u + 2u * g;
+    const uint at = (min(first_tok + line, a.n_tok - 1u) * n_blocks() + block) * 8u + 2u * g;
     x_next[0] = Vectors(a.x).v[at];
     x_next[1] = Vectors(a.x).v[at + 1u];
 }
@@ -68,11 +69,11 @@ void multiply_tile(uint first_row, uint first_tok) {
     precise vec4 sum[4][2];
     [[unroll]] for (uint j = 0u; j < kOwn; ++j) sum[j][0] = sum[j][1] = vec4(0.0);
     load(0u, first_row, first_tok);
-    for (uint block = 0u; block < a.n_blocks; ++block) {
+    for (uint block = 0u; block < n_blocks(); ++block) {
         barrier();  // the block before is still read
         stage();
         barrier();
-        if (block + 1u < a.n_blocks) load(block + 1u, first_row, first_tok);
+        if (block + 1u < n_blocks()) load(block + 1u, first_row, first_tok);
         [[dont_unroll]] for (uint first = 0u; first < 32u; first += 4u) {
             [[unroll]] for (uint i = 0u; i < 4u; ++i) {
                 const uint k = first + i;
@@ -90,7 +91,7 @@ void multiply_tile(uint first_row, uint first_tok) {
         if (tok >= a.n_tok) break;
         [[unroll]] for (uint i = 0u; i < 8u; ++i) {
             const uint row = first_row + 4u * across + i % 4u + (i / 4u) * (kGemmRows / 2u);
-            if (row < a.n_rows) write_result(a, tok, row, tok * a.n_rows + row, sum[j][i / 4u][i % 4u]);
+            if (row < a.n_rows) write_result(a, tok, row, tok * a.stride + row, sum[j][i / 4u][i % 4u]);
         }
     }
 }
