@@ -68,8 +68,8 @@ endfunction()
 set(WEIR_GLSLANG "" CACHE FILEPATH "glslang 13.1 or newer, for shaders with cooperative matrices")
 set(weir_has_glslang FALSE)
 if(WEIR_GLSLANG)
-  execute_process(COMMAND "${WEIR_GLSLANG}" --version OUTPUT_VARIABLE weir_glslang_text RESULT_VARIABLE weir_glslang_failed
-                  ERROR_QUIET)
+  execute_process(COMMAND "${WEIR_GLSLANG}" --version OUTPUT_VARIABLE weir_glslang_text
+                  RESULT_VARIABLE weir_glslang_failed ERROR_QUIET)
   if(NOT weir_glslang_failed AND weir_glslang_text MATCHES "Glslang Version: [0-9]+:([0-9.]+)"
      AND CMAKE_MATCH_1 VERSION_GREATER_EQUAL 13.1)
     set(weir_has_glslang TRUE)

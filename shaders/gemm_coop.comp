@@ -1,10 +1,10 @@
 #version 460
-// Computes: y = s W x (+ bias), y += that or y = activation(that) * y, for many rows of x, by cooperative matrices; s is
-// a scale for each row of x.
+// Computes: y = s W x (+ bias), y += that or y = activation(that) * y, for many rows of x, by cooperative matrices; s
+// is a scale for each row of x.
 // Shapes: W [n_rows, n_cols] and x [n_tok, n_cols] in f16, y [n_tok, stride], s, gates [n_tok], bias [n_rows].
-// Launch: a workgroup for each tile of kTileTokens by kTileRows, x along x; a subgroup has one of kDown by kAcross parts
-// of the tile, in matrices of kM by kN. kStep columns at a time pass through shared memory; while they are multiplied
-// the next are loaded.
+// Launch: a workgroup for each tile of kTileTokens by kTileRows, x along x; a subgroup has one of kDown by kAcross
+// parts of the tile, in matrices of kM by kN. kStep columns at a time pass through shared memory; while they are
+// multiplied the next are loaded.
 // Numerics: f16 products, f32 sums of ascending columns: the same bits beside whatever other rows.
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
@@ -29,7 +29,8 @@ layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Ei
 // Of a subgroup.
 const uint kOwnTokens = kTileTokens / kDown, kOwnRows = kTileRows / kAcross;
 const uint kMatricesDown = kOwnTokens / kM, kMatricesAcross = kOwnRows / kN;
-// Eights of columns in a step; rows in shared memory are one further apart, so that eight of them lie in different banks.
+// Eights of columns in a step; rows in shared memory are one further apart, so that eight of them lie in different
+// banks.
 const uint kEights = kStep / 8u, kStride = kEights + 1u;
 const uint kTokenLoads = (kTileTokens * kEights + kInvocations - 1u) / kInvocations;
 const uint kRowLoads = (kTileRows * kEights + kInvocations - 1u) / kInvocations;

@@ -1,6 +1,6 @@
 #version 460
-// Computes: rows of x in f16, divided by the largest |x| of each, which keeps f16's 11 bits whatever the range. A row of
-// zeros has scale 0; one with an infinity or a NaN has scale NaN, and zeros.
+// Computes: rows of x in f16, divided by the largest |x| of each, which keeps f16's 11 bits whatever the range. A row
+// of zeros has scale 0; one with an infinity or a NaN has scale NaN, and zeros.
 // Shapes: x [n_tok, 8 * n_eights] in f32, out the same in f16, scales [n_tok].
 // Launch: a workgroup for each row, further rows in steps of the grid.
 // Numerics: an exact maximum, a division and a rounding.
@@ -40,7 +40,8 @@ void main() {
         for (uint i = gl_LocalInvocationID.x; i < a.n_eights; i += kInvocations) {
             uvec4 out_eight = uvec4(0u);
             if (is_plain) {
-                const vec4 lo = Vectors(a.x).v[first + 2u * i] / scale, hi = Vectors(a.x).v[first + 2u * i + 1u] / scale;
+                const vec4 lo = Vectors(a.x).v[first + 2u * i] / scale;
+                const vec4 hi = Vectors(a.x).v[first + 2u * i + 1u] / scale;
                 out_eight = uvec4(packHalf2x16(lo.xy), packHalf2x16(lo.zw), packHalf2x16(hi.xy), packHalf2x16(hi.zw));
             }
             Eights(a.out_rows).v[row * a.n_eights + i] = out_eight;

@@ -70,8 +70,8 @@ WEIR_SHARED uint kGemmGate = 2;
 WEIR_SHARED uint kGemmRows = 128;
 WEIR_SHARED uint kGemmTokens = 16;
 
-// p = W x (+ bias) for many rows of x, with gates [n_tok] sigmoid(gate) times that; y [n_tok, stride]. W has n blocks of
-// 32 weights. Where W and x are f16, rows of x have scales [n_tok].
+// p = W x (+ bias) for many rows of x, with gates [n_tok] sigmoid(gate) times that; y [n_tok, stride]. W has n blocks
+// of 32 weights. Where W and x are f16, rows of x have scales [n_tok].
 struct GemmPush {
   uvec2 y, x, w, bias, gates, scales;
   uint n, n_cols, n_rows, n_tok, stride, result, activation;

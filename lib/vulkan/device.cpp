@@ -198,9 +198,9 @@ Matrices best_matrices(Device& d, uint32_t lanes) {
 
 Matrices find_matrices(Device& d, const Properties& p, const Features& f) {
   const uint32_t lanes = matrix_lanes(d, p);
-  if (shader_code(Kernel::kGemmCoop, WeightType::kF32).words == nullptr || lanes < kLeastLanes || lanes > kInvocations ||
-      f.v12.shaderFloat16 != VK_TRUE || f.v12.vulkanMemoryModel != VK_TRUE || f.v13.subgroupSizeControl != VK_TRUE ||
-      lanes < p.v13.minSubgroupSize || lanes > p.v13.maxSubgroupSize ||
+  if (shader_code(Kernel::kGemmCoop, WeightType::kF32).words == nullptr || lanes < kLeastLanes ||
+      lanes > kInvocations || f.v12.shaderFloat16 != VK_TRUE || f.v12.vulkanMemoryModel != VK_TRUE ||
+      f.v13.subgroupSizeControl != VK_TRUE || lanes < p.v13.minSubgroupSize || lanes > p.v13.maxSubgroupSize ||
       kInvocations / lanes > p.v13.maxComputeWorkgroupSubgroups ||
       (p.v13.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) == 0 ||
       !has_extension(d, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME))

@@ -92,7 +92,7 @@ Status decode(const Slice& s) {
   const uint32_t row_blocks = row_blocks_of(w), n_blocks = s.n * row_blocks;
   Touches t;
   const GemmDecodePush push = {t.writes(s.weights, uint64_t{s.n} * w.n_cols * kHalf), t.reads(w.data, weight_bytes(w)),
-                                blocks_of(w), s.first * row_blocks, n_blocks};
+                               blocks_of(w), s.first * row_blocks, n_blocks};
   const uint32_t groups = (4 * n_blocks + kInvocations - 1) / kInvocations;
   return context().dispatch(Kernel::kGemmDecode, w.type, 1, push, t, {std::min(groups, kMostGroups)});
 }
@@ -164,7 +164,8 @@ Status multiply_all(const Scratch& scratch, const Product* products, uint32_t n)
 
 Status prepare(const OpContext& cx, const float* x, uint32_t n_tok, uint32_t n_cols, Scratch& s) {
   s = lay_out(cx.scratch, n_tok, n_cols);
-  if (s.bytes > cx.scratch_bytes) return fail(WEIR_ERR_INTERNAL, "Vulkan: a product of %u rows: too little scratch memory", n_tok);
+  if (s.bytes > cx.scratch_bytes)
+    return fail(WEIR_ERR_INTERNAL, "Vulkan: a product of %u rows: too little scratch memory", n_tok);
   return pack_rows(s, x, n_tok, n_cols);
 }
 

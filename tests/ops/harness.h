@@ -216,10 +216,12 @@ inline void run_job(void** state) {
 
 inline void compare_with_reference(const OpCase& c, const std::vector<Output>& want, const Backend& backend) {
   const std::vector<Output> got = c.run(backend);
-  // Without cooperative matrices Vulkan computes in f32 and rounds no inputs; only what is exact on the CPU is not there.
-  const bool own_bound = c.cuda_nmse >= 0.0 && (backend.device == WEIR_DEVICE_CUDA ||
-                                                (backend.device == WEIR_DEVICE_VULKAN &&
-                                                 (c.max_nmse == 0.0 || (c.is_product && has_f16_prompts(backend)))));
+  // Without cooperative matrices Vulkan computes in f32 and rounds no inputs; only what is exact on the CPU is not
+  // there.
+  const bool own_bound =
+      c.cuda_nmse >= 0.0 &&
+      (backend.device == WEIR_DEVICE_CUDA ||
+       (backend.device == WEIR_DEVICE_VULKAN && (c.max_nmse == 0.0 || (c.is_product && has_f16_prompts(backend)))));
   const bool on_vulkan = backend.device == WEIR_DEVICE_VULKAN && c.vulkan_nmse >= 0.0;
   const double max_nmse = on_vulkan ? c.vulkan_nmse : own_bound ? c.cuda_nmse : c.max_nmse;
   assert_int_equal(got.size(), want.size());
