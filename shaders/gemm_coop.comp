@@ -11,18 +11,19 @@
 #extension GL_GOOGLE_include_directive : require
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
+#define WEIR_ANY_INVOCATIONS
 #include "common/subgroup.glsl"
 #include "common/gemm_result.glsl"
 
 layout(push_constant, std430) uniform Push { GemmPush a; };
-layout(constant_id = 1) const uint kM = 16;  // tokens of a matrix
-layout(constant_id = 2) const uint kN = 16;  // rows
-layout(constant_id = 3) const uint kK = 16;  // columns
-layout(constant_id = 4) const uint kTileTokens = 128;
-layout(constant_id = 5) const uint kTileRows = 128;
-layout(constant_id = 6) const uint kStep = 32;
-layout(constant_id = 7) const uint kDown = 2;
-layout(constant_id = 8) const uint kAcross = 4;
+layout(constant_id = 5) const uint kM = 16;  // tokens of a matrix
+layout(constant_id = 6) const uint kN = 16;  // rows
+layout(constant_id = 7) const uint kK = 16;  // columns
+layout(constant_id = 8) const uint kTileTokens = 128;
+layout(constant_id = 9) const uint kTileRows = 128;
+layout(constant_id = 10) const uint kStep = 32;
+layout(constant_id = 11) const uint kDown = 2;
+layout(constant_id = 12) const uint kAcross = 4;
 
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Eights { uvec4 v[]; };  // of f16
 
@@ -32,8 +33,8 @@ const uint kMatricesDown = kOwnTokens / kM, kMatricesAcross = kOwnRows / kN;
 // Eights of columns in a step; rows in shared memory are one further apart, so that eight of them lie in different
 // banks.
 const uint kEights = kStep / 8u, kStride = kEights + 1u;
-const uint kTokenLoads = (kTileTokens * kEights + kInvocations - 1u) / kInvocations;
-const uint kRowLoads = (kTileRows * kEights + kInvocations - 1u) / kInvocations;
+const uint kTokenLoads = (kTileTokens * kEights + kThreads - 1u) / kThreads;
+const uint kRowLoads = (kTileRows * kEights + kThreads - 1u) / kThreads;
 
 shared uvec4 x_tile[kTileTokens * kStride];
 shared uvec4 w_tile[kTileRows * kStride];
@@ -49,11 +50,11 @@ void load(uint step, uint first_tok, uint first_row) {
     const uint column = step * kEights + own;
     const bool is_there = kStep == 32u || column < a.n_cols / 8u;
     [[unroll]] for (uint i = 0u; i < kTokenLoads; ++i) {
-        const uint at = line_at(first_tok + line + i * (kInvocations / kEights), a.n_tok) + column;
+        const uint at = line_at(first_tok + line + i * (kThreads / kEights), a.n_tok) + column;
         x_next[i] = is_there ? Eights(a.x).v[at] : uvec4(0u);
     }
     [[unroll]] for (uint i = 0u; i < kRowLoads; ++i) {
-        const uint at = line_at(first_row + line + i * (kInvocations / kEights), a.n_rows) + column;
+        const uint at = line_at(first_row + line + i * (kThreads / kEights), a.n_rows) + column;
         w_next[i] = is_there ? Eights(a.w).v[at] : uvec4(0u);
     }
 }
@@ -61,11 +62,11 @@ void load(uint step, uint first_tok, uint first_row) {
 void stage() {
     const uint own = gl_LocalInvocationID.x % kEights, line = gl_LocalInvocationID.x / kEights;
     [[unroll]] for (uint i = 0u; i < kTokenLoads; ++i) {
-        const uint to = line + i * (kInvocations / kEights);
+        const uint to = line + i * (kThreads / kEights);
         if (to < kTileTokens) x_tile[to * kStride + own] = x_next[i];
     }
     [[unroll]] for (uint i = 0u; i < kRowLoads; ++i) {
-        const uint to = line + i * (kInvocations / kEights);
+        const uint to = line + i * (kThreads / kEights);
         if (to < kTileRows) w_tile[to * kStride + own] = w_next[i];
     }
 }

@@ -66,8 +66,9 @@ Status Context::self_test_matrices() {
   push.n_cols = n_cols;
   push.n_rows = push.stride = n_rows;
   push.n_tok = n_tok;
+  const Variant variant = {.invocations = device.tiles[0].invocations};
   Status status = copy_in(memory_of_test, &test, sizeof(test));
-  const bool runs = status.ok() && dispatch(Kernel::kGemmCoop, WeightType::kF32, 1, push, touches, {}).ok();
+  const bool runs = status.ok() && dispatch(Kernel::kGemmCoop, WeightType::kF32, variant, push, touches, {}).ok();
   if (status.ok()) status = copy_out(&test, memory_of_test, sizeof(test));
   if (status.ok()) status = recorder.wait(device);
   if (!runs || (status.ok() && !check_matrix_test(test))) device.matrices = {};

@@ -46,7 +46,7 @@ Status multiply_f32(const Product& p, const float* x) {
                          p.result,
                          static_cast<uint>(p.activation)};
   const uint32_t across = (p.n_tok + tokens - 1) / tokens, down = (w.n_rows + kGemmRows - 1) / kGemmRows;
-  return context().dispatch(Kernel::kGemm, w.type, width, push, t, {across, std::min(down, kMostGroups)});
+  return context().dispatch(Kernel::kGemm, w.type, {width}, push, t, {across, std::min(down, kMostGroups)});
 }
 
 // ------------------------------------------------------------------------------------------ by cooperative matrices
@@ -84,7 +84,7 @@ Status pack_rows(const Scratch& s, const float* x, uint32_t n_tok, uint32_t n_co
   Touches t;
   const GemmPackPush push = {t.writes(s.x, uint64_t{n_tok} * n_cols * kHalf), t.writes(s.scales, float_bytes(n_tok)),
                              t.reads(x, float_bytes(uint64_t{n_tok} * n_cols)), n_tok, n_cols / 8};
-  return context().dispatch(Kernel::kGemmPack, WeightType::kF32, 1, push, t, {std::min(n_tok, kMostGroups)});
+  return context().dispatch(Kernel::kGemmPack, WeightType::kF32, {}, push, t, {std::min(n_tok, kMostGroups)});
 }
 
 Status decode(const Slice& s) {
@@ -94,7 +94,7 @@ Status decode(const Slice& s) {
   const GemmDecodePush push = {t.writes(s.weights, uint64_t{s.n} * w.n_cols * kHalf), t.reads(w.data, weight_bytes(w)),
                                blocks_of(w), s.first * row_blocks, n_blocks};
   const uint32_t groups = (4 * n_blocks + kInvocations - 1) / kInvocations;
-  return context().dispatch(Kernel::kGemmDecode, w.type, 1, push, t, {std::min(groups, kMostGroups)});
+  return context().dispatch(Kernel::kGemmDecode, w.type, {}, push, t, {std::min(groups, kMostGroups)});
 }
 
 uint32_t tiles_of(const Slice& s, const MatrixTile& tile) {
@@ -102,17 +102,17 @@ uint32_t tiles_of(const Slice& s, const MatrixTile& tile) {
 }
 
 // The largest tile that gives every multiprocessor of a large device one; few tokens take no larger one than they fill.
-uint32_t width_of(const Slice& s) {
+uint32_t best_tile(const Slice& s) {
   constexpr uint32_t kEnoughTiles = 128;
   const MatrixTiles& tiles = context().device.tiles;
-  uint32_t width = static_cast<uint32_t>(tiles.size()) - 1;
-  while (width > 0 && (tiles_of(s, tiles[width]) < kEnoughTiles || tiles[width].tokens >= 2 * s.product.n_tok)) --width;
-  return width;
+  uint32_t i = static_cast<uint32_t>(tiles.size()) - 1;
+  while (i > 0 && (tiles_of(s, tiles[i]) < kEnoughTiles || tiles[i].tokens >= 2 * s.product.n_tok)) --i;
+  return i;
 }
 
 Status multiply(const Scratch& scratch, const Slice& s) {
   const MatmulPart& part = *s.product.part;
-  const uint32_t n_tok = s.product.n_tok, n_rows = part.w.n_rows, n_cols = part.w.n_cols, width = width_of(s);
+  const uint32_t n_tok = s.product.n_tok, n_rows = part.w.n_rows, n_cols = part.w.n_cols, which = best_tile(s);
   Touches t;
   // Of y the bytes between the first and the last element, whose rows are longer than the slice.
   const uint64_t y_floats = uint64_t{n_tok - 1} * n_rows + s.n;
@@ -129,8 +129,9 @@ Status multiply(const Scratch& scratch, const Slice& s) {
                          n_rows,
                          s.product.result,
                          static_cast<uint>(s.product.activation)};
-  const MatrixTile& tile = context().device.tiles[width];
-  return context().dispatch(Kernel::kGemmCoop, WeightType::kF32, 1u << width, push, t,
+  const MatrixTile& tile = context().device.tiles[which];
+  const Variant variant = {.invocations = tile.invocations, .tile = which};
+  return context().dispatch(Kernel::kGemmCoop, WeightType::kF32, variant, push, t,
                             {(n_tok + tile.tokens - 1) / tile.tokens, (s.n + tile.rows - 1) / tile.rows});
 }
 

@@ -17,18 +17,20 @@ struct Matrices {
 // What the device's text says where they are used.
 inline constexpr char kMatricesText[] = ", cooperative matrices";
 
-// A workgroup's share of a product: tokens, rows, and columns that pass through shared memory at a time; 32 or 64.
+// A workgroup's share of a product: tokens, rows, columns that pass through shared memory at a time, 32 or 64, and its
+// invocations.
 struct MatrixTile {
-  uint32_t tokens, rows, step;
+  uint32_t tokens, rows, step, invocations;
 };
 
-// By the width of a pipeline (pipelines.h): 1, 2, 4 and 8.
+// From the smallest to the largest.
 using MatrixTiles = std::array<MatrixTile, 4>;
-inline constexpr MatrixTiles kMatrixTiles = {{{32, 64, 32}, {64, 128, 32}, {128, 128, 32}, {128, 256, 32}}};
+inline constexpr MatrixTiles kMatrixTiles = {
+    {{32, 64, 32, 256}, {64, 128, 32, 256}, {128, 128, 32, 256}, {128, 256, 32, 256}}};
 
 // How the subgroups of a workgroup divide a tile: so many along tokens, the others along rows.
-uint32_t subgroups_down(const Matrices& m);
-uint32_t subgroups_across(const Matrices& m);
+uint32_t subgroups_down(const MatrixTile& tile, const Matrices& m);
+uint32_t subgroups_across(const MatrixTile& tile, const Matrices& m);
 // Bytes of shared memory of a workgroup.
 uint32_t shared_bytes_of(const MatrixTile& tile, const Matrices& m);
 // Whether a tile can be divided into these matrices, and what it takes of shared memory is there.

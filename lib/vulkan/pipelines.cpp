@@ -21,7 +21,7 @@ Constants constants_of(const Device& d, Kernel kernel, const Variant& v) {
   if (!is_cooperative(kernel)) return {v};
   const Matrices& m = d.matrices;
   const MatrixTile& tile = d.tiles[v.tile];
-  return {v, m.m, m.n, m.k, tile.tokens, tile.rows, tile.step, subgroups_down(m), subgroups_across(m)};
+  return {v, m.m, m.n, m.k, tile.tokens, tile.rows, tile.step, subgroups_down(tile, m), subgroups_across(tile, m)};
 }
 
 }  // namespace

@@ -52,8 +52,10 @@ constexpr Shape kShapes[] = {{4096, 4096}, {1024, 4096}, {14336, 4096}, {4096, 1
 constexpr uint32_t kMostCols = 14336, kMostRows = 14336;
 
 // Besides the module's own. Those that the device cannot hold are left out.
-constexpr MatrixTile kVariants[] = {{128, 128, 32}, {128, 128, 64}, {128, 256, 32}, {256, 128, 32},
-                                    {64, 128, 32},  {128, 64, 32},  {64, 64, 64},   {64, 256, 32}};
+constexpr MatrixTile kVariants[] = {{128, 128, 32, 256}, {128, 128, 64, 256}, {128, 128, 32, 128}, {128, 128, 64, 128},
+                                    {128, 256, 32, 256}, {256, 128, 32, 256}, {128, 256, 32, 512}, {256, 128, 32, 512},
+                                    {64, 128, 32, 256},  {64, 128, 64, 128},  {128, 64, 32, 128},  {128, 64, 64, 128},
+                                    {64, 64, 64, 128},   {64, 256, 32, 256}};
 
 struct Data {
   float *x, *y, *scales;
@@ -81,20 +83,22 @@ Status pack(const Data& d, uint32_t n_tok, uint32_t n_cols) {
   Touches t;
   const GemmPackPush push = {t.writes(d.x16, n_tok * n_cols * kHalf), t.writes(d.scales, float_bytes(n_tok)),
                              t.reads(d.x, float_bytes(uint64_t{n_tok} * n_cols)), n_tok, n_cols / 8};
-  return context().dispatch(Kernel::kGemmPack, WeightType::kF32, 1, push, t, {n_tok});
+  return context().dispatch(Kernel::kGemmPack, WeightType::kF32, {}, push, t, {n_tok});
 }
 
 Status decode(const Data& d, const Weight& w) {
   Touches t;
   const GemmDecodePush push = {t.writes(d.w16, w.n_rows * w.n_cols * kHalf), t.reads(w.data, weight_bytes(w)),
                                blocks_of(w), 0, blocks_of(w)};
-  return context().dispatch(Kernel::kGemmDecode, w.type, 1, push, t,
+  return context().dispatch(Kernel::kGemmDecode, w.type, {}, push, t,
                             {std::min(blocks_of(w) * 4 / kInvocations, kMostGroups)});
 }
 
-// By the tile of width 8.
+// By the last tile.
 Status multiply(const Data& d, const Shape& s, uint32_t n_tok) {
   const MatrixTile& tile = context().device.tiles.back();
+  const Variant variant = {.invocations = tile.invocations,
+                           .tile = static_cast<uint32_t>(std::tuple_size_v<MatrixTiles>) - 1};
   Touches t;
   GemmPush push = {};
   push.y = t.writes(d.y, float_bytes(uint64_t{n_tok} * s.n_rows));
@@ -104,7 +108,7 @@ Status multiply(const Data& d, const Shape& s, uint32_t n_tok) {
   push.n_cols = s.n_cols;
   push.n_rows = push.stride = s.n_rows;
   push.n_tok = n_tok;
-  return context().dispatch(Kernel::kGemmCoop, WeightType::kF32, 8, push, t,
+  return context().dispatch(Kernel::kGemmCoop, WeightType::kF32, variant, push, t,
                             {(n_tok + tile.tokens - 1) / tile.tokens, (s.n_rows + tile.rows - 1) / tile.rows});
 }
 
@@ -173,15 +177,16 @@ void bench(const Data& d, const Shape& s, uint32_t n_tok, uint32_t n) {
     MatrixTiles tiles = c.device.tiles;
     tiles.back() = tile;
     if (!can_tile(c.device.matrices, tile, c.device.traits.shared_bytes)) {
-      std::printf("  tile %3u x %3u, %u columns: does not fit\n", tile.tokens, tile.rows, tile.step);
+      std::printf("  tile %3u x %3u, %u columns, %u invocations: does not fit\n", tile.tokens, tile.rows, tile.step,
+                  tile.invocations);
       continue;
     }
     c.pipelines.close(c.device);
     check(c.pipelines.open(c.device));
     c.device.tiles = tiles;
     const double took = seconds_of(n, [&] { return multiply(d, s, n_tok); });
-    std::printf("  tile %3u x %3u, %u columns: %.3f ms, %.1f TFLOP/s, nmse %.2g\n", tile.tokens, tile.rows, tile.step,
-                took * 1e3, flop / took * 1e-12, nmse(results(d, n_y), want));
+    std::printf("  tile %3u x %3u, %u columns, %u invocations: %.3f ms, %.1f TFLOP/s, nmse %.2g\n", tile.tokens,
+                tile.rows, tile.step, tile.invocations, took * 1e3, flop / took * 1e-12, nmse(results(d, n_y), want));
     std::fflush(stdout);
   }
   c.device.tiles = own_tiles;
