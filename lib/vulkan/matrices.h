@@ -17,16 +17,16 @@ struct Matrices {
 // What the device's text says where they are used.
 inline constexpr char kMatricesText[] = ", cooperative matrices";
 
-// A workgroup's share of a product: tokens, rows, columns that pass through shared memory at a time, 32 or 64, and its
-// invocations.
+// A workgroup's share of a product: tokens, rows, columns that pass through shared memory at a time, 32 or 64, its
+// invocations, and how many times there is room for the columns, 1 or 2.
 struct MatrixTile {
-  uint32_t tokens, rows, step, invocations;
+  uint32_t tokens, rows, step, invocations, stages;
 };
 
 // From the smallest to the largest.
 using MatrixTiles = std::array<MatrixTile, 4>;
 inline constexpr MatrixTiles kMatrixTiles = {
-    {{32, 64, 32, 256}, {64, 128, 32, 256}, {128, 128, 32, 256}, {128, 256, 32, 256}}};
+    {{32, 64, 32, 256, 1}, {64, 128, 32, 256, 1}, {128, 128, 32, 256, 1}, {128, 256, 32, 256, 1}}};
 
 // How the subgroups of a workgroup divide a tile: so many along tokens, the others along rows.
 uint32_t subgroups_down(const MatrixTile& tile, const Matrices& m);
