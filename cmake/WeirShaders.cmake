@@ -1,6 +1,7 @@
 # Compiles shaders/*.comp to SPIR-V in the build folder, as C initialisers that lib/vulkan/shader_code.cpp includes, and
 # validates them. A shader that includes weight_type.glsl is compiled once for each line of lib/quant/quants.inc, one
 # that includes common/step_rows.glsl for each line of lib/vulkan/int_quants.inc.
+# A shader with cooperative matrices, *_coop.comp, needs a newer compiler: WEIR_GLSLANG names it, else it is left out.
 # Defines the target weir_shaders and WEIR_SHADER_DIR; WEIR_GLSLC and WEIR_SPIRV_VAL must be set.
 
 set(WEIR_SHADER_DIR "${PROJECT_BINARY_DIR}/shaders")
@@ -33,6 +34,24 @@ function(weir_compile_shader name source type_folder)
   set(weir_shader_list "${weir_shader_list}" PARENT_SCOPE)
 endfunction()
 
+# The same by WEIR_GLSLANG, which validates what it makes.
+function(weir_compile_cooperative name source)
+  set(code "${WEIR_SHADER_DIR}/${name}.inc")
+  add_custom_command(
+    OUTPUT "${code}"
+    COMMAND "${WEIR_GLSLANG}" --quiet --spirv-val -V -x --target-env vulkan1.3 "-I${weir_shader_source}"
+            --depfile "${code}.d" "${weir_shader_source}/${source}" -o "${code}"
+    DEPENDS "${weir_shader_source}/${source}"
+    DEPFILE "${code}.d"
+    COMMENT "Compiling shader ${name}"
+    VERBATIM)
+  list(APPEND weir_shader_outputs "${code}")
+  string(APPEND weir_shader_list "#define WEIR_HAS_COOPERATIVE_SHADERS\n"
+                "alignas(4) constexpr uint32_t kCode_${name}[] = {\n#include \"${name}.inc\"\n};\n")
+  set(weir_shader_outputs "${weir_shader_outputs}" PARENT_SCOPE)
+  set(weir_shader_list "${weir_shader_list}" PARENT_SCOPE)
+endfunction()
+
 # weir_compile_typed(<stem> <stem>.comp <lines of types> <file that the shader includes> <folder of shaders/>)
 function(weir_compile_typed stem source lines included folder)
   foreach(line IN LISTS lines)
@@ -46,6 +65,21 @@ function(weir_compile_typed stem source lines included folder)
   set(weir_shader_list "${weir_shader_list}" PARENT_SCOPE)
 endfunction()
 
+set(WEIR_GLSLANG "" CACHE FILEPATH "glslang 13.1 or newer, for shaders with cooperative matrices")
+set(weir_has_glslang FALSE)
+if(WEIR_GLSLANG)
+  execute_process(COMMAND "${WEIR_GLSLANG}" --version OUTPUT_VARIABLE weir_glslang_text
+                  RESULT_VARIABLE weir_glslang_failed ERROR_QUIET)
+  if(NOT weir_glslang_failed AND weir_glslang_text MATCHES "Glslang Version: [0-9]+:([0-9.]+)"
+     AND CMAKE_MATCH_1 VERSION_GREATER_EQUAL 13.1)
+    set(weir_has_glslang TRUE)
+  else()
+    message(FATAL_ERROR "Weir: WEIR_GLSLANG=${WEIR_GLSLANG} is not glslang 13.1 or newer")
+  endif()
+else()
+  message(STATUS "Weir: Vulkan without cooperative matrices: WEIR_GLSLANG names no glslang")
+endif()
+
 set(weir_quants_inc "${PROJECT_SOURCE_DIR}/lib/quant/quants.inc")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${weir_quants_inc}")
 file(STRINGS "${weir_quants_inc}" weir_quant_lines REGEX "^WEIR_QUANT\\(")
@@ -56,6 +90,12 @@ file(GLOB weir_shader_files CONFIGURE_DEPENDS "${weir_shader_source}/*.comp")
 foreach(file IN LISTS weir_shader_files)
   cmake_path(GET file STEM stem)
   cmake_path(GET file FILENAME source)
+  if(stem MATCHES "_coop$")
+    if(weir_has_glslang)
+      weir_compile_cooperative("${stem}" "${source}")
+    endif()
+    continue()
+  endif()
   # The line stands in the shader itself or in what it includes of common/.
   file(READ "${file}" text)
   if(text MATCHES "common/step_rows\\.glsl")

@@ -62,6 +62,33 @@ struct GluPush {
   uint n, n_blocks, n_rows, n_tok, activation;
 };
 
+// What becomes of products of matrices of rows: y = p, y += p, or y = activation(p) * y.
+WEIR_SHARED uint kGemmStore = 0;
+WEIR_SHARED uint kGemmAdd = 1;
+WEIR_SHARED uint kGemmGate = 2;
+// Rows of W and, for every two of kColumns, rows of x in a tile of gemm.comp.
+WEIR_SHARED uint kGemmRows = 128;
+WEIR_SHARED uint kGemmTokens = 16;
+
+// p = W x (+ bias) for many rows of x, with gates [n_tok] sigmoid(gate) times that; y [n_tok, stride]. W has n blocks
+// of 32 weights. Where W and x are f16, rows of x have scales [n_tok].
+struct GemmPush {
+  uvec2 y, x, w, bias, gates, scales;
+  uint n, n_cols, n_rows, n_tok, stride, result, activation;
+};
+
+// out [n_tok, 8 * n_eights]: x in f16, and the rows' scales.
+struct GemmPackPush {
+  uvec2 out_rows, scales, x;
+  uint n_tok, n_eights;
+};
+
+// out: blocks [first, first + n_blocks) of the n of a matrix, in f16.
+struct GemmDecodePush {
+  uvec2 out_weights, w;
+  uint n, first, n_blocks;
+};
+
 // Up to three matrices of one type and one row of x; absent ones have no rows. Bit i of accumulate is that of matrix i.
 // The norm [32 * n_blocks] may be null.
 struct StepGemvPush {
@@ -134,6 +161,9 @@ WEIR_SHARED uint kDotOther = 0x7F80FF01;
 static_assert(sizeof(EmbedPush) == 40 && offsetof(EmbedPush, scale) == 36);
 static_assert(sizeof(RmsNormPush) == 36 && offsetof(RmsNormPush, eps) == 28);
 static_assert(sizeof(GemvPush) == 60 && offsetof(GemvPush, accumulate) == 56);
+static_assert(sizeof(GemmPush) == 76 && offsetof(GemmPush, n) == 48 && offsetof(GemmPush, activation) == 72);
+static_assert(sizeof(GemmPackPush) == 32 && offsetof(GemmPackPush, n_eights) == 28);
+static_assert(sizeof(GemmDecodePush) == 28 && offsetof(GemmDecodePush, n_blocks) == 24);
 static_assert(sizeof(GluPush) == 68 && offsetof(GluPush, n) == 48 && offsetof(GluPush, activation) == 64);
 static_assert(sizeof(StepGemvPush) == 112 && offsetof(StepGemvPush, n_rows) == 88);
 static_assert(offsetof(StepGemvPush, eps) == 108);

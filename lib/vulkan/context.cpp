@@ -32,6 +32,7 @@ Status Context::self_test() {
   if (status.ok()) status = recorder.wait(device);
   if (status.ok()) status = check_self_test(words, device.traits.name);
   if (status.ok() && device.has_dot) status = self_test_dot(out);
+  if (status.ok() && device.matrices.are_there()) status = self_test_matrices();
   const Status released = release(out);
   return status.ok() ? released : status;
 }
@@ -46,6 +47,33 @@ Status Context::self_test_dot(void* out) {
   WEIR_TRY(recorder.wait(device));
   device.has_dot = check_self_test_dot(words);
   return {};
+}
+
+// Wrong ones are not used, and neither are those whose kernel the driver does not take.
+Status Context::self_test_matrices() {
+  static MatrixTest test;  // 30 KiB; one thread at a time
+  fill_matrix_test(test);
+  void* memory_of_test = nullptr;
+  WEIR_TRY(memory.allocate(device, sizeof(test), &memory_of_test));
+  auto* const at = static_cast<MatrixTest*>(memory_of_test);
+  const uint32_t n_tok = kMatrixTestTokens, n_rows = kMatrixTestRows, n_cols = kMatrixTestCols;
+  Touches touches;
+  GemmPush push = {};
+  push.y = touches.writes(at->y, sizeof(test.y));
+  push.x = touches.reads(at->x, sizeof(test.x));
+  push.w = touches.reads(at->w, sizeof(test.w));
+  push.scales = touches.reads(at->scales, sizeof(test.scales));
+  push.n_cols = n_cols;
+  push.n_rows = push.stride = n_rows;
+  push.n_tok = n_tok;
+  const Variant variant = {.invocations = device.tiles[0].invocations};
+  Status status = copy_in(memory_of_test, &test, sizeof(test));
+  const bool runs = status.ok() && dispatch(Kernel::kGemmCoop, WeightType::kF32, variant, push, touches, {}).ok();
+  if (status.ok()) status = copy_out(&test, memory_of_test, sizeof(test));
+  if (status.ok()) status = recorder.wait(device);
+  if (!runs || (status.ok() && !check_matrix_test(test))) device.matrices = {};
+  const Status released = release(memory_of_test);
+  return status.ok() ? released : status;
 }
 
 Status Context::prepare() {
@@ -84,8 +112,8 @@ Status Context::open(uint32_t which) {
     return status;
   }
   const uint32_t v = device.traits.version;
-  std::snprintf(target, sizeof(target), "%.100s, Vulkan %u.%u, %.60s", device.traits.name, VK_API_VERSION_MAJOR(v),
-                VK_API_VERSION_MINOR(v), device.traits.driver);
+  std::snprintf(target, sizeof(target), "%.100s, Vulkan %u.%u, %.60s%s", device.traits.name, VK_API_VERSION_MAJOR(v),
+                VK_API_VERSION_MINOR(v), device.traits.driver, device.matrices.are_there() ? kMatricesText : "");
   is_open = true;
   return {};
 }

@@ -14,7 +14,7 @@ struct Context {
   Memory memory;
   Pipelines pipelines;
   Recorder recorder;
-  char target[192] = "";
+  char target[224] = "";
   bool is_open = false;  // and has passed the self-test
 
   // Whether the device `which` can be used, as far as is known without opening it.
@@ -26,6 +26,7 @@ struct Context {
   Status prepare();  // what an opened device needs besides
   Status self_test();
   Status self_test_dot(void* out);  // `out` has room for its words
+  Status self_test_matrices();
 
   // What was enqueued may use the memory, and runs first. It is given back even if that fails.
   Status release(void* allocated);

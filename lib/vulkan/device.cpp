@@ -5,10 +5,14 @@
 #include <cstdio>
 #include <cstring>
 
+#include "vulkan/cooperative_matrix.h"
+#include "vulkan/kernels.h"
+
 namespace weir::vulkan {
 namespace {
 
-constexpr uint32_t kMostFamilies = 16, kMostExtensions = 512;
+constexpr uint32_t kMostFamilies = 16, kMostExtensions = 512, kMostMatrices = 64;
+constexpr uint32_t kAmd = 0x1002, kNvidia = 0x10DE, kIntel = 0x8086;  // vendors
 constexpr uint32_t kVersion = VK_API_VERSION_1_3;
 // On the processor. A few for each of its cores would do, and Vulkan does not tell how many there are; each costs the
 // time of the whole kernel, even if it has nothing to do, because invocations that returned are masked.
@@ -157,6 +161,59 @@ bool family_binds_sparse(const Device& d) {
   return d.queue_family < n && (families[d.queue_family].queueFlags & VK_QUEUE_SPARSE_BINDING_BIT) != 0;
 }
 
+// Lanes of the subgroups that multiply matrices. 0: the device is none of those whose matrices are known to be faster
+// than f32. On Intel's they are those of GPUs whose smallest subgroups have 16 lanes, from Xe2 on.
+uint32_t matrix_lanes(const Device& d, const Properties& p) {
+  const uint32_t vendor = p.all.properties.vendorID;
+  if (vendor == kIntel) return p.v13.minSubgroupSize == 16 ? 16 : 0;
+  const bool is_used = vendor == kNvidia || (vendor == kAmd && d.traits.kind == DeviceKind::kDiscrete) ||
+                       d.traits.kind == DeviceKind::kCpu;
+  return is_used ? p.v11.subgroupSize : 0;
+}
+
+bool is_product(const VkCooperativeMatrixPropertiesKHR& m) {
+  return m.AType == VK_COMPONENT_TYPE_FLOAT16_KHR && m.BType == VK_COMPONENT_TYPE_FLOAT16_KHR &&
+         m.CType == VK_COMPONENT_TYPE_FLOAT32_KHR && m.ResultType == VK_COMPONENT_TYPE_FLOAT32_KHR &&
+         m.scope == VK_SCOPE_SUBGROUP_KHR && m.saturatingAccumulation == VK_FALSE;
+}
+
+// The largest that the shaders' tiles can be divided into, the first of equals.
+Matrices best_matrices(Device& d, uint32_t lanes) {
+  const auto list = reinterpret_cast<PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR>(
+      d.vk.vkGetInstanceProcAddr(d.instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
+  VkCooperativeMatrixPropertiesKHR all[kMostMatrices] = {};
+  for (auto& m : all) m.sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR;
+  uint32_t n = kMostMatrices;
+  if (list == nullptr || list(d.physical, &n, all) < 0) return {};
+  Matrices best;
+  for (uint32_t i = 0; i < n; ++i) {
+    const Matrices m = {all[i].MSize, all[i].NSize, all[i].KSize, lanes};
+    if (is_product(all[i]) && m.m * m.n * m.k > best.m * best.n * best.k &&
+        fit_tiles(m, d.traits.shared_bytes, d.tiles))
+      best = m;
+  }
+  if (best.are_there()) (void)fit_tiles(best, d.traits.shared_bytes, d.tiles);
+  return best;
+}
+
+Matrices find_matrices(Device& d, const Properties& p, const Features& f) {
+  const uint32_t lanes = matrix_lanes(d, p);
+  if (shader_code(Kernel::kGemmCoop, WeightType::kF32).words == nullptr || lanes < kLeastLanes ||
+      lanes > kInvocations || f.v12.shaderFloat16 != VK_TRUE || f.v12.vulkanMemoryModel != VK_TRUE ||
+      f.v13.subgroupSizeControl != VK_TRUE || lanes < p.v13.minSubgroupSize || lanes > p.v13.maxSubgroupSize ||
+      kInvocations / lanes > p.v13.maxComputeWorkgroupSubgroups ||
+      (p.v13.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) == 0 ||
+      !has_extension(d, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME))
+    return {};
+  VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrices = {};
+  matrices.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR;
+  VkPhysicalDeviceFeatures2 all = {};
+  all.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
+  all.pNext = &matrices;
+  d.vk.vkGetPhysicalDeviceFeatures2(d.physical, &all);
+  return matrices.cooperativeMatrix == VK_TRUE ? best_matrices(d, lanes) : Matrices();
+}
+
 // Limits and options of the device that is opened.
 void read_device(Device& d) {
   const Properties p(d, d.physical);
@@ -167,6 +224,7 @@ void read_device(Device& d) {
   d.has_dot = f.v13.shaderIntegerDotProduct == VK_TRUE;
   d.has_budget = has_extension(d, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
   d.most_groups = d.traits.kind == DeviceKind::kCpu ? kMostCpuGroups : UINT32_MAX;
+  d.matrices = find_matrices(d, p, f);
 }
 
 // Of the memory types that buffers may lie in.
@@ -207,14 +265,22 @@ Status create_device(Device& d) {
   f12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;
   f12.pNext = &f13;
   f12.bufferDeviceAddress = VK_TRUE;
+  VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrices = {};
+  matrices.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR;
+  matrices.cooperativeMatrix = VK_TRUE;
+  if (d.matrices.are_there()) {
+    f12.shaderFloat16 = f12.vulkanMemoryModel = f13.subgroupSizeControl = VK_TRUE;
+    f13.pNext = &matrices;
+  }
   VkDeviceCreateInfo info = {};
   info.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
   info.pNext = &f12;
   info.queueCreateInfoCount = 1;
   info.pQueueCreateInfos = &queue;
-  const char* const budget = VK_EXT_MEMORY_BUDGET_EXTENSION_NAME;
-  info.enabledExtensionCount = d.has_budget ? 1 : 0;
-  info.ppEnabledExtensionNames = &budget;
+  const char* extensions[2];
+  if (d.has_budget) extensions[info.enabledExtensionCount++] = VK_EXT_MEMORY_BUDGET_EXTENSION_NAME;
+  if (d.matrices.are_there()) extensions[info.enabledExtensionCount++] = VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME;
+  info.ppEnabledExtensionNames = extensions;
   VkPhysicalDeviceFeatures features = {};
   features.sparseBinding = d.has_sparse ? VK_TRUE : VK_FALSE;
   info.pEnabledFeatures = &features;

@@ -3,6 +3,7 @@
 
 #include "vulkan/api.h"
 #include "vulkan/choice.h"
+#include "vulkan/matrices.h"
 
 namespace weir::vulkan {
 
@@ -27,6 +28,8 @@ struct Device {
   uint32_t host_type = 0;  // memory type that the host maps
   // Integer dot products of packed bytes: an option of drivers, and false where the self-test finds them wrong.
   bool has_dot = false;
+  Matrices matrices;  // the same of cooperative matrices
+  MatrixTiles tiles = kMatrixTiles;
   bool has_budget = false;  // VK_EXT_memory_budget
   // Kernels that divide work among as many workgroups as a large device runs at once take no more than these.
   uint32_t most_groups = UINT32_MAX;

@@ -5,6 +5,7 @@
 #include "core/clock.h"
 #include "runtime/device_module.h"
 #include "vulkan/context.h"
+#include "vulkan/gemm.h"
 #include "vulkan/ops.h"
 #include "vulkan/session.h"
 #include "weir/runtime.h"
@@ -159,7 +160,7 @@ Status copy_rate(void* from, void* to, uint64_t bytes, double* rate) {
 }
 
 uint64_t scratch_bytes(const OpShapes& shapes) {
-  return std::max(experts_scratch_bytes(shapes), attn_scratch_bytes(shapes));
+  return std::max({gemm_scratch_bytes(shapes), experts_scratch_bytes(shapes), attn_scratch_bytes(shapes)});
 }
 const char* target() { return context().target; }
 

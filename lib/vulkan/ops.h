@@ -13,7 +13,7 @@ namespace weir::vulkan {
 const OpTable& op_table();
 
 // One part of a matmul, at least one row of x; with gates [n_tok] sigmoid(gate) times the product.
-Status gated_matmul(const MatmulPart& part, const float* x, const float* gates, uint32_t n_tok);
+Status gated_matmul(OpContext& cx, const MatmulPart& part, const float* x, const float* gates, uint32_t n_tok);
 
 uint64_t experts_scratch_bytes(const OpShapes& shapes);
 uint64_t attn_scratch_bytes(const OpShapes& shapes);

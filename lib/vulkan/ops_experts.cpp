@@ -2,6 +2,7 @@
 #include <cstddef>
 
 #include "core/memory.h"
+#include "vulkan/gemm.h"
 #include "vulkan/ops.h"
 #include "vulkan/ops_sizes.h"
 
@@ -53,10 +54,14 @@ Status check_experts(const ExpertsArgs& a) {
               weight_type_info(a.gate.w.type).name, weight_type_info(a.up.w.type).name);
 }
 
+// Logits that decide, in f32 on every device.
+Status logits(OpContext& cx, const ExpertsArgs& a, const MatmulPart& part) {
+  return a.n_tok > kMostColumns ? gemm_f32(part, a.x, a.n_tok) : gated_matmul(cx, part, a.x, nullptr, a.n_tok);
+}
+
 Status route(OpContext& cx, const ExpertsArgs& a, const Scratch& s) {
   const uint32_t d = a.gate.w.n_cols;
-  WEIR_TRY(
-      matmul(cx, {{{f32_matrix(a.router, a.n_experts, d), a.router_bias, s.logits, false}, {}, {}}, 1, a.x, a.n_tok}));
+  WEIR_TRY(logits(cx, a, {f32_matrix(a.router, a.n_experts, d), a.router_bias, s.logits, false}));
   Touches t;
   const RoutePush push = {t.writes(s.ids, float_bytes(uint64_t{a.n_tok} * a.n_used)),
                           t.writes(s.weights, float_bytes(uint64_t{a.n_tok} * a.n_used)),
@@ -109,16 +114,16 @@ Status down(const ExpertsArgs& a, const Scratch& s) {
 
 Status shared_expert(OpContext& cx, const ExpertsArgs& a, const Scratch& s) {
   const uint32_t d = a.gate.w.n_cols;
-  WEIR_TRY(
-      matmul(cx, {{{f32_matrix(a.shared_router, 1, d), nullptr, s.shared_gates, false}, {}, {}}, 1, a.x, a.n_tok}));
+  WEIR_TRY(logits(cx, a, {f32_matrix(a.shared_router, 1, d), nullptr, s.shared_gates, false}));
   WEIR_TRY(glu_matmul(cx, {s.shared_inner, a.shared_gate, a.shared_up, a.x, a.n_tok, a.activation}));
-  return gated_matmul({a.shared_down, nullptr, a.y, true}, s.shared_inner, s.shared_gates, a.n_tok);
+  return gated_matmul(cx, {a.shared_down, nullptr, a.y, true}, s.shared_inner, s.shared_gates, a.n_tok);
 }
 
 }  // namespace
 
 uint64_t experts_scratch_bytes(const OpShapes& s) {
-  return s.n_experts == 0 ? 0 : lay_out(nullptr, s.max_tok, s).bytes;
+  if (s.n_experts == 0) return 0;
+  return lay_out(nullptr, s.max_tok, s).bytes + (s.shared_ff != 0 ? gemm_scratch_bytes(s) : 0);
 }
 
 Status experts(OpContext& cx, const ExpertsArgs& a) {
@@ -135,7 +140,11 @@ Status experts(OpContext& cx, const ExpertsArgs& a) {
   WEIR_TRY(route(cx, a, s));
   WEIR_TRY(gates(a, s));
   WEIR_TRY(down(a, s));
-  return a.shared_router == nullptr ? Status() : shared_expert(cx, a, s);
+  if (a.shared_router == nullptr) return {};
+  OpContext rest = cx;
+  rest.scratch += s.bytes;
+  rest.scratch_bytes -= s.bytes;
+  return shared_expert(rest, a, s);
 }
 
 }  // namespace weir::vulkan

@@ -1,8 +1,10 @@
-// The ops over weight matrices: a subgroup for each row, up to kMostColumns rows of x in a pass.
+// The ops over weight matrices. Up to kMostColumns rows of x are multiplied by a subgroup for each row of the matrix:
+// what a session decodes must not depend on those beside it. More rows, of prompts, are multiplied in tiles.
 #include <algorithm>
 
 #include "quant/planes.h"
 #include "vulkan/context.h"
+#include "vulkan/gemm.h"
 #include "vulkan/ops.h"
 #include "vulkan/ops_sizes.h"
 
@@ -41,9 +43,10 @@ Status embed(OpContext&, const EmbedArgs& a) {
                             {(groups + kInvocations - 1) / kInvocations, std::min(a.n_tok, kMostGroups)});
 }
 
-Status gated_matmul(const MatmulPart& part, const float* x, const float* gates, uint32_t n_tok) {
+Status gated_matmul(OpContext& cx, const MatmulPart& part, const float* x, const float* gates, uint32_t n_tok) {
   const Weight& w = part.w;
   WEIR_TRY(check_weight(w));
+  if (n_tok > kMostColumns) return gemm(cx, {{part, {}, {}}, 1, x, n_tok}, gates);
   Touches t;
   const GemvPush push = {t.writes(part.y, float_bytes(uint64_t{n_tok} * w.n_rows)),
                          t.reads(x, float_bytes(uint64_t{n_tok} * w.n_cols)),
@@ -58,14 +61,15 @@ Status gated_matmul(const MatmulPart& part, const float* x, const float* gates, 
   return context().dispatch(Kernel::kGemv, w.type, {columns_for(n_tok)}, push, t, grid_of((w.n_rows + 1) / 2, n_tok));
 }
 
-Status matmul(OpContext&, const MatmulArgs& a) {
+Status matmul(OpContext& cx, const MatmulArgs& a) {
   for (uint32_t i = 0; i < a.n_parts; ++i) WEIR_TRY(check_weight(a.part[i].w));
   if (a.n_tok == 0) return {};
-  for (uint32_t i = 0; i < a.n_parts; ++i) WEIR_TRY(gated_matmul(a.part[i], a.x, nullptr, a.n_tok));
+  if (a.n_tok > kMostColumns) return gemm(cx, a, nullptr);
+  for (uint32_t i = 0; i < a.n_parts; ++i) WEIR_TRY(gated_matmul(cx, a.part[i], a.x, nullptr, a.n_tok));
   return {};
 }
 
-Status glu_matmul(OpContext&, const GluMatmulArgs& a) {
+Status glu_matmul(OpContext& cx, const GluMatmulArgs& a) {
   WEIR_TRY(check_weight(a.gate));
   WEIR_TRY(check_weight(a.up));
   if (a.gate.type != a.up.type) {
@@ -73,6 +77,7 @@ Status glu_matmul(OpContext&, const GluMatmulArgs& a) {
                 weight_type_info(a.gate.type).name, weight_type_info(a.up.type).name);
   }
   if (a.n_tok == 0) return {};
+  if (a.n_tok > kMostColumns) return gemm_glu(cx, a);
   Touches t;
   const GluPush push = {t.writes(a.y, float_bytes(uint64_t{a.n_tok} * a.gate.n_rows)),
                         t.reads(a.x, float_bytes(uint64_t{a.n_tok} * a.gate.n_cols)),

@@ -4,6 +4,29 @@
 #include <cstddef>
 
 namespace weir::vulkan {
+namespace {
+
+// What a pipeline is specialised by: constant i is word i.
+struct Constants {
+  Variant variant;
+  // Of cooperative kernels.
+  uint32_t m = 0, n = 0, k = 0;
+  uint32_t tokens = 0, rows = 0, step = 0;
+  uint32_t down = 0, across = 0, stages = 0;
+};
+constexpr uint32_t kConstants = sizeof(Constants) / sizeof(uint32_t);
+static_assert(offsetof(Constants, m) == 5 * sizeof(uint32_t));
+
+Constants constants_of(const Device& d, Kernel kernel, const Variant& v) {
+  if (!is_cooperative(kernel)) return {v};
+  const Matrices& m = d.matrices;
+  const MatrixTile& tile = d.tiles[v.tile];
+  return {
+      v,          m.m, m.n, m.k, tile.tokens, tile.rows, tile.step, subgroups_down(tile, m), subgroups_across(tile, m),
+      tile.stages};
+}
+
+}  // namespace
 
 Status Pipelines::open(const Device& d) {
   VkPushConstantRange range = {};
@@ -35,17 +58,18 @@ Pipelines::Made& Pipelines::find(uint64_t key) {
 
 Status Pipelines::get(const Device& d, Kernel kernel, WeightType type, const Variant& v, VkPipeline& out) {
   if (v.columns == 0 || v.columns > kMostColumns || v.lanes > UINT8_MAX || v.chunks > UINT8_MAX ||
-      v.invocations > UINT16_MAX)
+      v.invocations > UINT16_MAX || v.tile >= d.tiles.size())
     return fail(WEIR_ERR_INTERNAL, "Vulkan: a pass over %u columns by %u lanes", v.columns, v.lanes);
   const uint32_t columns = std::bit_ceil(v.columns);
   uint64_t key = 1;
   const auto add = [&](uint64_t value, uint32_t bits) { key = key << bits | value; };
   add(static_cast<uint64_t>(kernel), 8);
   add(static_cast<uint64_t>(type), 8);
-  add(columns, 8);
+  add(columns, 4);
   add(v.lanes, 8);
   add(v.chunks, 8);
   add(v.invocations, 16);
+  add(v.tile, 4);
   Made& made = find(key);
   out = made.pipeline;
   if (made.key != 0) return {};
@@ -56,15 +80,17 @@ Status Pipelines::get(const Device& d, Kernel kernel, WeightType type, const Var
   module_info.pCode = code.words;
   VkShaderModule module = VK_NULL_HANDLE;
   WEIR_VK_TRY(d.vk.vkCreateShaderModule(d.device, &module_info, nullptr, &module), code.name);
-  const Variant rounded = {columns, v.lanes, v.chunks, v.invocations};
-  constexpr VkSpecializationMapEntry kEntries[4] = {{0, offsetof(Variant, columns), sizeof(uint32_t)},
-                                                    {1, offsetof(Variant, lanes), sizeof(uint32_t)},
-                                                    {2, offsetof(Variant, chunks), sizeof(uint32_t)},
-                                                    {3, offsetof(Variant, invocations), sizeof(uint32_t)}};
-  const VkSpecializationInfo constants = {4, kEntries, sizeof(rounded), &rounded};
+  const Constants values = constants_of(d, kernel, {columns, v.lanes, v.chunks, v.invocations, v.tile});
+  VkSpecializationMapEntry entries[kConstants];
+  for (uint32_t i = 0; i < kConstants; ++i) entries[i] = {i, i * 4, 4};
+  const VkSpecializationInfo constants = {kConstants, entries, sizeof(values), &values};
+  VkPipelineShaderStageRequiredSubgroupSizeCreateInfo lanes = {};
+  lanes.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO;
+  lanes.requiredSubgroupSize = d.matrices.lanes;
   VkComputePipelineCreateInfo info = {};
   info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
   info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
+  if (is_cooperative(kernel)) info.stage.pNext = &lanes;
   info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
   info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
   info.stage.module = module;

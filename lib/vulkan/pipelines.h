@@ -6,12 +6,14 @@
 
 namespace weir::vulkan {
 
-// The specialisation constants of a pipeline, in their order; 1 where a kernel does not know one.
+// The specialisation constants of a pipeline, in their order; 1 where a kernel does not know one. Those of
+// cooperative kernels follow (pipelines.cpp).
 struct Variant {
   uint32_t columns = 1;                 // 1..kMostColumns, rounded up to a power of two
   uint32_t lanes = 1;                   // that work together
   uint32_t chunks = 1;                  // that a lane takes
   uint32_t invocations = kInvocations;  // of a workgroup
+  uint32_t tile = 0;                    // of cooperative kernels, by its index in Device::tiles
 };
 
 class Pipelines {

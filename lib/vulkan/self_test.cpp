@@ -4,10 +4,16 @@
 #include <bit>
 #include <iterator>
 
+#include "quant/half.h"
+
 namespace weir::vulkan {
 namespace {
 
 constexpr uint32_t kXor = 5;  // of the shuffle
+
+// Small whole numbers.
+int32_t x_of(uint32_t tok, uint32_t col) { return static_cast<int32_t>((5 * tok + 3 * col) % 17) - 8; }
+int32_t w_of(uint32_t row, uint32_t col) { return static_cast<int32_t>((7 * row + col) % 19) - 9; }
 
 uint32_t value_of(uint32_t invocation) { return 3 * invocation + 1; }
 
@@ -72,6 +78,27 @@ bool check_self_test_dot(const uint32_t* words) {
     for (uint32_t shift = 0; shift < 32; shift += 8)
       sum += int32_t{static_cast<int8_t>(i * kDotFactor >> shift)} * static_cast<int8_t>((kDotOther - i) >> shift);
     if (words[i] != static_cast<uint32_t>(sum)) return false;
+  }
+  return true;
+}
+
+void fill_matrix_test(MatrixTest& test) {
+  constexpr uint32_t kCols = kMatrixTestCols;
+  for (uint32_t i = 0; i < kMatrixTestTokens * kCols; ++i)
+    test.x[i] = f32_to_f16(static_cast<float>(x_of(i / kCols, i % kCols)));
+  for (uint32_t i = 0; i < kMatrixTestRows * kCols; ++i)
+    test.w[i] = f32_to_f16(static_cast<float>(w_of(i / kCols, i % kCols)));
+  for (uint32_t t = 0; t < kMatrixTestTokens; ++t) test.scales[t] = static_cast<float>(t + 1);
+  std::fill(std::begin(test.y), std::end(test.y), 0.0f);
+}
+
+bool check_matrix_test(const MatrixTest& test) {
+  for (uint32_t t = 0; t < kMatrixTestTokens; ++t) {
+    for (uint32_t r = 0; r < kMatrixTestRows; ++r) {
+      int32_t sum = 0;
+      for (uint32_t c = 0; c < kMatrixTestCols; ++c) sum += x_of(t, c) * w_of(r, c);
+      if (test.y[t * kMatrixTestRows + r] != static_cast<float>(sum * static_cast<int32_t>(t + 1))) return false;
+    }
   }
   return true;
 }

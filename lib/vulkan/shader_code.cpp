@@ -22,6 +22,17 @@ constexpr ShaderCode kGemvCode[] = {
 #include "quant/quants.inc"
 #undef WEIR_QUANT
 };
+constexpr ShaderCode kGemmCode[] = {
+#define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes) code(kCode_gemm_##Name, "gemm of " text),
+#include "quant/quants.inc"
+#undef WEIR_QUANT
+};
+constexpr ShaderCode kGemmDecodeCode[] = {
+#define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes) \
+  code(kCode_gemm_decode_##Name, "gemm_decode of " text),
+#include "quant/quants.inc"
+#undef WEIR_QUANT
+};
 constexpr ShaderCode kGluCode[] = {
 #define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes) code(kCode_glu_##Name, "glu of " text),
 #include "quant/quants.inc"
@@ -73,9 +84,19 @@ ShaderCode shader_code(Kernel kernel, WeightType type) {
 #define WEIR_TYPED_KERNEL(name, stem, Push, n) \
   case Kernel::name:                           \
     return name##Code[static_cast<size_t>(type)];
+#ifdef WEIR_HAS_COOPERATIVE_SHADERS
+#define WEIR_COOPERATIVE_KERNEL(name, stem) \
+  case Kernel::name:                        \
+    return code(kCode_##stem, #stem);
+#else
+#define WEIR_COOPERATIVE_KERNEL(name, stem) \
+  case Kernel::name:                        \
+    return {nullptr, 0, #stem};
+#endif
 #include "vulkan/kernels.inc"
 #undef WEIR_KERNEL
 #undef WEIR_TYPED_KERNEL
+#undef WEIR_COOPERATIVE_KERNEL
   }
   return {};
 }

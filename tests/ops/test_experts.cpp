@@ -290,7 +290,7 @@ std::vector<OpCase> cases() {
   for (const Spec& s : kSpecs) {
     list.push_back({std::string("experts__") + s.name, [&s](const Backend& b) { return run_spec(b, s); },
                     s.is_float() ? kFloatNmse : kIntegerNmse, s.is_float() ? kFloatReason : kIntegerReason, kCudaNmse,
-                    kCudaReason});
+                    kCudaReason, -1.0, true});
   }
   return list;
 }

@@ -202,14 +202,14 @@ std::vector<OpCase> cases() {
       const char* const prefix = gate == Gate::kGelu ? "gelu_" : gate == Gate::kClamped ? "clamped_" : "";
       list.push_back({std::string("glu_matmul__") + prefix + s.name,
                       [&s, gate](const Backend& b) { return run_spec(b, s, gate); }, s.max_nmse, s.reason, kCudaNmse,
-                      kCudaReason});
+                      kCudaReason, -1.0, true});
     }
   }
   for (const WeightType type : {WeightType::kQ8_0, WeightType::kF32}) {
     const bool floats = type == WeightType::kF32;
     list.push_back({std::string("glu_matmul__biases_") + weight_type_info(type).name,
                     [type](const Backend& b) { return run_with_biases(b, type); }, floats ? 1e-12 : kIntegerNmse,
-                    floats ? kFloatReason : kIntegerReason, kCudaNmse, kCudaReason});
+                    floats ? kFloatReason : kIntegerReason, kCudaNmse, kCudaReason, -1.0, true});
   }
   return list;
 }

@@ -51,11 +51,12 @@ constexpr uint32_t kHeights[] = {1, 3, 37, 131, 136};  // the GPU's GEMM support
 bool is_gpu(const Backend& backend) { return backend.device == WEIR_DEVICE_CUDA; }
 // The GPU multiplies up to eight tokens as it does single ones.
 bool is_gpu_prompt(const Backend& backend, uint32_t n_tok) { return is_gpu(backend) && n_tok > 8; }
+bool is_f16_prompt(const Backend& backend, uint32_t n_tok) { return has_f16_prompts(backend) && n_tok > 8; }
 double nmse_of(const Backend& backend, const TypeRow& row, uint32_t n_tok) {
-  return is_gpu_prompt(backend, n_tok) ? kCudaGemmNmse : row.max_nmse;
+  return is_f16_prompt(backend, n_tok) ? kCudaGemmNmse : row.max_nmse;
 }
 double error_of(const Backend& backend, const TypeRow& row, uint32_t n_tok) {
-  return is_gpu_prompt(backend, n_tok) ? kCudaGemmError : row.max_error;
+  return is_f16_prompt(backend, n_tok) ? kCudaGemmError : row.max_error;
 }
 
 void assert_close(const char* what, const std::vector<float>& got, const std::vector<float>& want, double max_nmse,
@@ -74,7 +75,7 @@ void assert_same(const char* what, const std::vector<float>& a, const std::vecto
 const char* describe(const Backend& backend, const TypeRow& row, uint32_t n_rows, uint32_t n_cols, uint32_t n_tok) {
   static char text[128];
   std::snprintf(text, sizeof text, "%s [%u, %u], %u tokens (%s)", weight_type_info(row.type).name, n_rows, n_cols,
-                n_tok, is_gpu_prompt(backend, n_tok) ? kCudaGemmReason : row.reason);
+                n_tok, is_f16_prompt(backend, n_tok) ? kCudaGemmReason : row.reason);
   return text;
 }
 
@@ -200,8 +201,8 @@ void many_tokens(const Backend& backend) {
     const Matrix m(type, n_rows, n_cols, 7);
     const std::vector<float> x = Random(8).normals(size_t{n_tok} * n_cols);
     assert_close("many tokens", multiply(backend, m.w(), x, n_tok), multiply(reference_backend(), m.w(), x, n_tok),
-                 is_gpu(backend) ? kCudaGemmNmse : kIntegerNmse,
-                 2 * (is_gpu(backend) ? kCudaGemmError : kIntegerError));
+                 has_f16_prompts(backend) ? kCudaGemmNmse : kIntegerNmse,
+                 2 * (has_f16_prompts(backend) ? kCudaGemmError : kIntegerError));
   }
 }
 
@@ -300,9 +301,9 @@ void outliers(const Backend& backend) {
       for (size_t i = 77; i < x.size(); i += 256) x[i] = 1000.0f;
       const std::vector<float> want = multiply(reference_backend(), m.w(), x, n_tok);
       // Twice 256 * (1 / 32767)^2 / 12: no input can do worse. Rounding to f16 is relative to each input.
-      const bool gpu_prompt = is_gpu_prompt(backend, n_tok);
-      assert_close("outliers", multiply(backend, m.w(), x, n_tok), want, gpu_prompt ? kCudaGemmNmse : 4e-8,
-                   gpu_prompt ? 60 * kCudaGemmError : 0.2);
+      const bool in_f16 = is_f16_prompt(backend, n_tok);
+      assert_close("outliers", multiply(backend, m.w(), x, n_tok), want, in_f16 ? kCudaGemmNmse : 4e-8,
+                   in_f16 ? 60 * kCudaGemmError : 0.2);
     }
   }
 }
@@ -372,7 +373,7 @@ void too_little_scratch_is_an_error(const Backend& backend) {
   const std::vector<float> x(kTok * 256);
   std::vector<float> y(kTok * 8);
   Machine machine(backend, matmul_shapes(256, kTok, 1));
-  if (machine.cx().scratch_bytes == 0) skip();  // Vulkan
+  if (machine.cx().scratch_bytes == 0) skip();  // Vulkan without cooperative matrices
   OpContext cx = machine.cx();
   cx.scratch_bytes = 64;
   assert_int_equal(backend.ops.matmul(cx, {{{m.w(), nullptr, y.data(), false}}, 1, x.data(), kTok}).code(),
