@@ -16,7 +16,10 @@ uint stream, n, table, now;
 bool is_ranked(uint row) {
     return a.rank_all != 0u || (row + 1u < n && (Words(a.flags).v[table + row] & kFlagStays) == 0u);
 }
-uint key_of(uint row) { return is_ranked(row) ? ordered_key(Scores(a.last_score).v[table + row]) : kKeyNever; }
+uint key_of(uint row) {
+    const uint key = ordered_key(Scores(a.last_score).v[table + row]);
+    return is_ranked(row) ? key : kKeyNever;
+}
 void take(uint row, uint key, uint place) { OutWords(a.stamp).v[table + row] = now; }
 
 // Of the page at index `place` of the weights: the mean or the maximum over the group's heads.
@@ -58,5 +61,5 @@ void main() {
     }
     if (a.by_threshold != 0u) return;
     precise float best = a.r * float(workgroup_count(n_ranked));
-    take_rows(n, find_threshold(n, uint(ceil(best))));
+    take_best(n, uint(ceil(best)));
 }

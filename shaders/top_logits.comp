@@ -37,7 +37,7 @@ void main() {
     uint size = 1u;
     while (size < a.n) size *= 2u;
     for (uint i = a.n + invocation(); i < size; i += kInvocations) sorted[i] = uvec2(kKeyNever, 0xFFFFFFFFu);
-    take_rows(a.n_candidates, find_threshold(a.n_candidates, a.n));
+    take_best(a.n_candidates, a.n);
     sort_all(size);
     for (uint i = invocation(); i < a.n; i += kInvocations) {
         OutWords(a.ids).v[i] = sorted[i].y;

@@ -44,7 +44,7 @@ Status stamp_pages(const PageStampArgs& a, const StepState* state) {
                               a.rank_all ? 1u : 0u,
                               a.r,
                               a.alpha};
-  return dispatch(Kernel::kPageStamp, push, t, {a.n_kv_heads});
+  return dispatch(Kernel::kPageStamp, push, t, {a.n_kv_heads}, own_rows_for(a.capacity));
 }
 
 }  // namespace
@@ -120,7 +120,7 @@ Status page_select(OpContext&, const PageSelectArgs& a) {
                                a.budget,
                                a.candidate_flags,
                                a.n_sink_pages};
-  return dispatch(Kernel::kPageSelect, push, t, {n_lists});
+  return dispatch(Kernel::kPageSelect, push, t, {n_lists}, own_rows_for(a.capacity));
 }
 
 Status page_stamp(OpContext&, const PageStampArgs& a) { return stamp_pages(a, nullptr); }

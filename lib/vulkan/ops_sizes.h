@@ -16,6 +16,11 @@ inline uint32_t row_blocks_of(const Weight& w) { return w.n_cols / 32; }
 
 constexpr uint32_t columns_for(uint32_t n_tok) { return std::bit_ceil(std::min(n_tok, kMostColumns)); }
 
+// Of the kernels that include common/top_rows.glsl.
+constexpr uint32_t own_rows_for(uint32_t n_rows) {
+  return std::bit_ceil(std::clamp((n_rows + kInvocations - 1) / kInvocations, 1u, kMostOwnRows));
+}
+
 // Enough workgroups for a subgroup to each row, where subgroups are as small as they may be; fewer take more rows each.
 inline uint32_t groups_for(uint32_t n_rows) {
   const uint32_t rows = kInvocations / context().device.traits.least_lanes;
