@@ -13,7 +13,7 @@
 layout(push_constant, std430) uniform Push { PageSelectPush a; };
 
 // Heads whose scores are loaded at once, and the first rows, whose loads do not wait for the number of rows in use.
-const uint kHeadsAtOnce = kOwnRows <= 8u ? 4u : 2u, kRowsAhead = 8u;
+const uint kHeadsAtOnce = 4u, kRowsAhead = 8u;
 
 // Of the list: its stream's pages and tables, and where in which array its scores are.
 uint n, group, stream, table, list_first, ranking_first;
@@ -57,8 +57,8 @@ void read_block(uint first, uint head) {
 
 // Moves the heads' scores and statistics one place down: loops over heads with much code work on the first of them, so
 // that the code stands there once and not once for each.
-uvec4 next_head(uvec4 x) { return kHeadsAtOnce == 4u ? x.yzwx : x.yxzw; }
-vec4 next_head(vec4 x) { return kHeadsAtOnce == 4u ? x.yzwx : x.yxzw; }
+uvec4 next_head(uvec4 x) { return x.yzwx; }
+vec4 next_head(vec4 x) { return x.yzwx; }
 void next_scores() {
     [[unroll]] for (uint i = 0u; i < kOwnRows; ++i) {
         const float first = score[0][i];
@@ -74,7 +74,7 @@ float scaled(float x) {
     return logit;
 }
 
-// Statistics of up to four heads at once. Softmax: maximum and log of the sum. Moments: mean of the estimates as two
+// Statistics of the kHeadsAtOnce heads. Softmax: maximum and log of the sum. Moments: mean of the estimates as two
 // floats, and their standard deviation, 0 if all are equal.
 struct Stats {
     vec4 high, log_sum;
@@ -83,7 +83,7 @@ struct Stats {
 
 shared uvec4 head_most[kMostSubgroups], head_not_least[kMostSubgroups], head_count[kMostSubgroups];
 shared vec4 head_sums[kMostSubgroups];
-shared vec2 head_pairs[4u * kMostSubgroups];
+shared vec2 head_pairs[kHeadsAtOnce * kMostSubgroups];
 
 vec4 sum_of_heads(vec4 own) {
     const vec4 part = subgroupAdd(own);
@@ -189,12 +189,12 @@ void moments_of(uint head, inout Stats s) {
     }
     if (gl_SubgroupInvocationID == 0u) {
         [[unroll]] for (uint h = 0u; h < kHeadsAtOnce; ++h)
-            head_pairs[4u * gl_SubgroupID + h] = vec2(sum[h], low[h]);
+            head_pairs[kHeadsAtOnce * gl_SubgroupID + h] = vec2(sum[h], low[h]);
     }
     const Range range = range_of_heads(own);
     [[unroll]] for (uint h = 0u; h < kHeadsAtOnce; ++h) {
         vec2 pair = vec2(0.0);
-        for (uint i = 0u; i < gl_NumSubgroups; ++i) pair = add_pairs(pair, head_pairs[4u * i + h]);
+        for (uint i = 0u; i < gl_NumSubgroups; ++i) pair = add_pairs(pair, head_pairs[kHeadsAtOnce * i + h]);
         const float count = float(range.count[h]);
         precise float mean = quotient(pair.x, count);
         const vec2 product = two_product(mean, count);
