@@ -13,7 +13,7 @@
 layout(push_constant, std430) uniform Push { PageSelectPush a; };
 
 // Heads whose scores are loaded at once, and the first rows, whose loads do not wait for the number of rows in use.
-const uint kHeadsAtOnce = 4u, kRowsAhead = 8u;
+const uint kHeadsAtOnce = 4u, kRowsAhead = 4u;
 
 // Of the list: its stream's pages and tables, and where in which array its scores are.
 uint n, group, stream, table, list_first, ranking_first;
@@ -39,7 +39,7 @@ void take(uint row, uint key, uint place) { OutWords(a.select).v[list_first + pl
 void read_block(uint first, uint head) {
     uint flag[kOwnRows];
     [[unroll]] for (uint i = 0u; i < kOwnRows; ++i) {
-        if (i < kRowsAhead || first + i * kInvocations < n) {
+        if (i < kRowsAhead || first + i * kThreads < n) {
             const uint row = min(own_row(first, i), a.capacity - 1u);
             flag[i] = Words(a.flags).v[table + row];
             [[unroll]] for (uint h = 0u; h < kHeadsAtOnce; ++h)
@@ -81,18 +81,19 @@ struct Stats {
     vec4 mean, rest, deviation;
 };
 
-shared uvec4 head_most[kMostSubgroups], head_not_least[kMostSubgroups], head_count[kMostSubgroups];
-shared vec4 head_sums[kMostSubgroups];
-shared vec2 head_pairs[kHeadsAtOnce * kMostSubgroups];
+shared uvec4 head_most[kMostParts], head_least[kMostParts], head_count[kMostParts];
+shared vec4 head_sums[kMostParts], pair_sums[kMostParts], pair_lows[kMostParts];
 
 vec4 sum_of_heads(vec4 own) {
     const vec4 part = subgroupAdd(own);
     barrier();  // the sums of a call before may still be read
     if (gl_SubgroupInvocationID == 0u) head_sums[gl_SubgroupID] = part;
     barrier();
-    precise vec4 sum = vec4(0.0);
-    for (uint i = 0u; i < gl_NumSubgroups; ++i) sum += head_sums[i];
-    return sum;
+    vec4 sum = vec4(0.0);
+    for (uint i = 0u; i < gl_NumSubgroups; i += gl_SubgroupSize) {
+        if (i + gl_SubgroupInvocationID < gl_NumSubgroups) sum += head_sums[i + gl_SubgroupInvocationID];
+    }
+    return subgroupAdd(sum);
 }
 
 struct Range {
@@ -100,22 +101,21 @@ struct Range {
 };
 
 Range range_of_heads(Range own) {
-    const uvec4 most = subgroupMax(own.most), not_least = subgroupMax(~own.least), count = subgroupAdd(own.count);
+    const uvec4 most = subgroupMax(own.most), least = subgroupMin(own.least), count = subgroupAdd(own.count);
     barrier();  // what a call before left may still be read
     if (gl_SubgroupInvocationID == 0u) {
         head_most[gl_SubgroupID] = most;
-        head_not_least[gl_SubgroupID] = not_least;
+        head_least[gl_SubgroupID] = least;
         head_count[gl_SubgroupID] = count;
     }
     barrier();
-    Range all = Range(uvec4(0u), uvec4(0u), uvec4(0u));
-    for (uint i = 0u; i < gl_NumSubgroups; ++i) {
-        all.most = max(all.most, head_most[i]);
-        all.least = max(all.least, head_not_least[i]);
-        all.count += head_count[i];
+    Range all = Range(uvec4(kKeyAlways), uvec4(kKeyNever), uvec4(0u));
+    for (uint i = 0u; i < gl_NumSubgroups; i += gl_SubgroupSize) {
+        const uint at = i + gl_SubgroupInvocationID;
+        if (at < gl_NumSubgroups)
+            all = Range(min(all.least, head_least[at]), max(all.most, head_most[at]), all.count + head_count[at]);
     }
-    all.least = ~all.least;
-    return all;
+    return Range(subgroupMin(all.least), subgroupMax(all.most), subgroupAdd(all.count));
 }
 
 void softmax_of(uint head, inout Stats s) {
@@ -155,6 +155,18 @@ float log_probability(float x, Stats s) {
     return has_estimate(s.high.x) ? log_p : uintBitsToFloat(kMinusInfinity);
 }
 
+// Of pairs, sum[h] and low[h], over the subgroup.
+void sum_of_lanes(inout vec4 sum, inout vec4 low) {
+    for (uint i = 1u; i < gl_SubgroupSize; i *= 2u) {
+        [[unroll]] for (uint h = 0u; h < kHeadsAtOnce; ++h) {
+            const vec2 other = vec2(subgroupShuffleXor(sum[h], i), subgroupShuffleXor(low[h], i));
+            const vec2 pair = add_pairs(vec2(sum[h], low[h]), other);
+            sum[h] = pair.x;
+            low[h] = pair.y;
+        }
+    }
+}
+
 void moments_of(uint head, inout Stats s) {
     vec4 sum = vec4(0.0), low = vec4(0.0);
     Range own = Range(uvec4(kKeyAlways), uvec4(kKeyNever), uvec4(0u));
@@ -179,26 +191,29 @@ void moments_of(uint head, inout Stats s) {
             next_scores();
         }
     }
-    for (uint i = 1u; i < gl_SubgroupSize; i *= 2u) {
-        [[unroll]] for (uint h = 0u; h < kHeadsAtOnce; ++h) {
-            const vec2 other = vec2(subgroupShuffleXor(sum[h], i), subgroupShuffleXor(low[h], i));
-            const vec2 pair = add_pairs(vec2(sum[h], low[h]), other);
-            sum[h] = pair.x;
-            low[h] = pair.y;
-        }
-    }
+    sum_of_lanes(sum, low);
     if (gl_SubgroupInvocationID == 0u) {
-        [[unroll]] for (uint h = 0u; h < kHeadsAtOnce; ++h)
-            head_pairs[kHeadsAtOnce * gl_SubgroupID + h] = vec2(sum[h], low[h]);
+        pair_sums[gl_SubgroupID] = sum;
+        pair_lows[gl_SubgroupID] = low;
     }
     const Range range = range_of_heads(own);
+    sum = low = vec4(0.0);
+    for (uint i = 0u; i < gl_NumSubgroups; i += gl_SubgroupSize) {
+        const uint at = i + gl_SubgroupInvocationID;
+        if (at < gl_NumSubgroups) {
+            [[unroll]] for (uint h = 0u; h < kHeadsAtOnce; ++h) {
+                const vec2 pair = add_pairs(vec2(sum[h], low[h]), vec2(pair_sums[at][h], pair_lows[at][h]));
+                sum[h] = pair.x;
+                low[h] = pair.y;
+            }
+        }
+    }
+    sum_of_lanes(sum, low);
     [[unroll]] for (uint h = 0u; h < kHeadsAtOnce; ++h) {
-        vec2 pair = vec2(0.0);
-        for (uint i = 0u; i < gl_NumSubgroups; ++i) pair = add_pairs(pair, head_pairs[kHeadsAtOnce * i + h]);
         const float count = float(range.count[h]);
-        precise float mean = quotient(pair.x, count);
+        precise float mean = quotient(sum[h], count);
         const vec2 product = two_product(mean, count);
-        precise float rest = ((pair.x - product.x) - product.y + pair.y) / count;
+        precise float rest = ((sum[h] - product.x) - product.y + low[h]) / count;
         s.mean[h] = mean;
         s.rest[h] = rest;
     }

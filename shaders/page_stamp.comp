@@ -41,19 +41,19 @@ void main() {
     now = is_null(a.state) ? a.now : Words(a.state).v[kStateTokens] + 1u;
     Scores score = Scores(a.last_score);
     const bool is_listed = !is_null(a.select);
-    for (uint row = invocation(); row < n; row += kInvocations)
+    for (uint row = invocation(); row < n; row += kThreads)
         score.v[table + row] = is_listed ? 0.0 : group_weight(row);
     if (is_listed) {
         memoryBarrierBuffer();
         barrier();
         const uint n_listed = Words(a.n_select).v[stream];
-        for (uint place = invocation(); place < n_listed; place += kInvocations)
+        for (uint place = invocation(); place < n_listed; place += kThreads)
             score.v[table + Words(a.select).v[table + place]] = group_weight(place);
         memoryBarrierBuffer();
         barrier();
     }
     uint n_ranked = 0u;
-    for (uint row = invocation(); row < n; row += kInvocations) {
+    for (uint row = invocation(); row < n; row += kThreads) {
         if (is_ranked(row)) ++n_ranked;
         const float w = score.v[table + row];
         const bool is_above = a.by_threshold != 0u && !is_nan(w) && w > a.alpha;

@@ -23,10 +23,11 @@ float float_of_key(uint key) {
 // The number of an invocation in its workgroup, in the order of scan().
 uint invocation() { return gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID; }
 
-shared uvec4 range_parts[kMostSubgroups];
-shared uint most_parts[kMostSubgroups], scan_parts[2 * kMostSubgroups];
+const uint kMostParts = kThreads / kLeastLanes;
+shared uvec4 range_parts[kMostParts];
+shared uint most_parts[kMostParts], scan_parts[2 * kMostParts];
 
-// All invocations of the workgroup must call each of these.
+// All invocations of the workgroup must call each of these. What the subgroups leave is joined by the lanes of each.
 // Least x, largest y, sums of z and of w.
 uvec4 workgroup_range(uvec4 own) {
     const uvec4 part = uvec4(subgroupMin(own.x), subgroupMax(own.y), subgroupAdd(own.zw));
@@ -34,11 +35,13 @@ uvec4 workgroup_range(uvec4 own) {
     if (gl_SubgroupInvocationID == 0u) range_parts[gl_SubgroupID] = part;
     barrier();
     uvec4 all = uvec4(0xFFFFFFFFu, 0u, 0u, 0u);
-    for (uint i = 0u; i < gl_NumSubgroups; ++i) {
-        const uvec4 next = range_parts[i];
-        all = uvec4(min(all.x, next.x), max(all.y, next.y), all.zw + next.zw);
+    for (uint i = 0u; i < gl_NumSubgroups; i += gl_SubgroupSize) {
+        if (i + gl_SubgroupInvocationID < gl_NumSubgroups) {
+            const uvec4 next = range_parts[i + gl_SubgroupInvocationID];
+            all = uvec4(min(all.x, next.x), max(all.y, next.y), all.zw + next.zw);
+        }
     }
-    return all;
+    return uvec4(subgroupMin(all.x), subgroupMax(all.y), subgroupAdd(all.zw));
 }
 uint workgroup_count(uint x) { return workgroup_range(uvec4(0u, 0u, x, 0u)).z; }
 
@@ -48,23 +51,27 @@ uint workgroup_most(uint x) {
     if (gl_SubgroupInvocationID == 0u) most_parts[gl_SubgroupID] = part;
     barrier();
     uint most = 0u;
-    for (uint i = 0u; i < gl_NumSubgroups; ++i) most = max(most, most_parts[i]);
-    return most;
+    for (uint i = 0u; i < gl_NumSubgroups; i += gl_SubgroupSize) {
+        if (i + gl_SubgroupInvocationID < gl_NumSubgroups) most = max(most, most_parts[i + gl_SubgroupInvocationID]);
+    }
+    return subgroupMax(most);
 }
 uint workgroup_least(uint x) { return ~workgroup_most(~x); }
 
 // The sum over the invocations before this one, and over all. `side` is 0 and 1 in turn.
 uvec2 scan(uint x, uint side) {
     const uint upto = subgroupInclusiveAdd(x);
-    if (gl_SubgroupInvocationID + 1u == gl_SubgroupSize) scan_parts[side * kMostSubgroups + gl_SubgroupID] = upto;
+    if (gl_SubgroupInvocationID + 1u == gl_SubgroupSize) scan_parts[side * kMostParts + gl_SubgroupID] = upto;
     barrier();
-    uvec2 sum = uvec2(upto - x, 0u);
-    for (uint i = 0u; i < gl_NumSubgroups; ++i) {
-        const uint part = scan_parts[side * kMostSubgroups + i];
-        if (i < gl_SubgroupID) sum.x += part;
-        sum.y += part;
+    uvec2 sum = uvec2(0u);
+    for (uint i = 0u; i < gl_NumSubgroups; i += gl_SubgroupSize) {
+        const uint at = i + gl_SubgroupInvocationID;
+        if (at < gl_NumSubgroups) {
+            const uint part = scan_parts[side * kMostParts + at];
+            sum += uvec2(at < gl_SubgroupID ? part : 0u, part);
+        }
     }
-    return sum;
+    return subgroupAdd(sum) + uvec2(upto - x, 0u);
 }
 
 #endif

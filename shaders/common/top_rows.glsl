@@ -7,14 +7,15 @@
 // Contract of the shader that includes it:
 //   uint key_of(uint row)                        ordered_key(), kKeyNever or kKeyAlways; the same in every call
 //   void take(uint row, uint key, uint place)    called for each row that is taken; `place` counts them
-// Both are called with row % kInvocations == invocation(); if one block has all rows key_of also with others.
+// Both are called with row % kThreads == invocation(); if one block has all rows key_of also with others.
 #ifndef WEIR_TOP_ROWS_GLSL
 #define WEIR_TOP_ROWS_GLSL
 #extension GL_EXT_control_flow_attributes : require
+#define WEIR_ANY_INVOCATIONS
 #include "common/keys.glsl"
 #include "pages.h"
 
-layout(constant_id = 0) const uint kOwnRows = 1;
+layout(constant_id = 2) const uint kOwnRows = 1;
 
 uint key_of(uint row);
 void take(uint row, uint key, uint place);
@@ -25,14 +26,14 @@ struct Threshold {
 };
 
 // Of a block.
-const uint kBlockRows = kOwnRows * kInvocations;
+const uint kBlockRows = kOwnRows * kThreads;
 uint own_keys[kOwnRows];
 
 // Only with the largest kOwnRows there may be several blocks: without, drivers drop their code.
 bool is_long(uint n_rows) { return kOwnRows == kMostOwnRows && n_rows > kBlockRows; }
 bool has_block(uint first, uint n_rows) { return first == 0u || (is_long(n_rows) && first < n_rows); }
 
-uint own_row(uint first, uint i) { return first + i * kInvocations + invocation(); }
+uint own_row(uint first, uint i) { return first + i * kThreads + invocation(); }
 
 void read_keys(uint first, uint n_rows) {
     [[unroll]] for (uint i = 0u; i < kOwnRows; ++i) {
@@ -46,24 +47,24 @@ void read_keys(uint first, uint n_rows) {
 // Neither kKeyNever nor kKeyAlways.
 bool is_open(uint key) { return key - 1u < kKeyAlways - 1u; }
 
-const uint kBinBits = 10u, kBins = 1u << kBinBits, kOwnBins = kBins / kInvocations;
-const uint kMostRanked = kInvocations;
+const uint kBinBits = 10u, kBins = 1u << kBinBits, kOwnBins = kBins / kThreads;
+const uint kMostRanked = kThreads;
 shared uint bins[kBins];
 shared uint ranked[kMostRanked];
 shared uint n_ranked, found_bin, found_left, found_count, found_key;
-shared uint n_before[kOwnRows * kMostSubgroups];
+shared uint n_before[kOwnRows * kMostParts];
 
-// Neighbouring bins lie kInvocations apart, so that an invocation's bins are in the bank of its lane.
-void count_in(uint bin) { atomicAdd(bins[bin % kOwnBins * kInvocations + bin / kOwnBins], 1u); }
+// Neighbouring bins lie kThreads apart, so that an invocation's bins are in the bank of its lane.
+void count_in(uint bin) { atomicAdd(bins[bin % kOwnBins * kThreads + bin / kOwnBins], 1u); }
 
 // The bin in which the `left` largest keys end; after that all bins are empty.
 void find_bin(uint left) {
     barrier();
-    const uint own = kInvocations - 1u - invocation();
+    const uint own = kThreads - 1u - invocation();
     uint count[kOwnBins], sum = 0u;
     [[unroll]] for (uint k = 0u; k < kOwnBins; ++k) {
-        count[k] = bins[k * kInvocations + own];
-        bins[k * kInvocations + own] = 0u;
+        count[k] = bins[k * kThreads + own];
+        bins[k * kThreads + own] = 0u;
         sum += count[k];
     }
     uint above = scan(sum, 0u).x;
@@ -140,7 +141,7 @@ Threshold find_digits(uint n_rows, uint left, uint high_key) {
 // For the `budget` best rows besides those with kKeyAlways, less the sum of own_paid over the workgroup. If one
 // block has all rows, own_keys has their keys.
 Threshold find_threshold(uint n_rows, uint budget, uint own_paid) {
-    for (uint k = 0u; k < kOwnBins; ++k) bins[k * kInvocations + invocation()] = 0u;
+    for (uint k = 0u; k < kOwnBins; ++k) bins[k * kThreads + invocation()] = 0u;
     if (invocation() == 0u) n_ranked = 0u;
     uvec4 own = uvec4(kKeyAlways, kKeyNever, 0u, own_paid);
     for (uint first = 0u; has_block(first, n_rows); first += kBlockRows) {
@@ -178,7 +179,7 @@ uint unpacked(uint word, uint i) { return word >> i % kPacked * kPackedBits & 0x
 
 // Returns how many were taken. Counts of larger and of equal keys share a word: a block has fewer than 2^16 rows.
 uint take_rows(uint n_rows, Threshold t) {
-    const uint n_parts = kOwnRows * gl_NumSubgroups, each = (n_parts + kInvocations - 1u) / kInvocations;
+    const uint n_parts = kOwnRows * gl_NumSubgroups, each = (n_parts + kThreads - 1u) / kThreads;
     uint n_above = 0u, n_equal = 0u, side = 0u;
     for (uint first = 0u; has_block(first, n_rows); first += kBlockRows, side ^= 1u) {
         if (is_long(n_rows)) read_keys(first, n_rows);

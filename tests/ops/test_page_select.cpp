@@ -189,7 +189,7 @@ void long_tables_follow_the_scores(const Backend& backend) {
 // Tables about the sizes at which a kernel's way changes, with more equal scores than it may compare in pairs, and with
 // infinite ones.
 void tables_of_all_sizes_follow_the_scores(const Backend& backend) {
-  for (uint32_t n_pages : {256u, 700u, 4093u, 4096u, 4099u}) {
+  for (uint32_t n_pages : {256u, 700u, 8189u, 8192u, 8195u}) {
     for (AggMode agg : {AggMode::kMaxRaw, AggMode::kMaxZ, AggMode::kQHead}) {
       for (uint32_t n_values : {0u, 3u, 41u}) {
         SelectSpec s;
