@@ -279,8 +279,8 @@ void join_statistics(uint head, Stats s) {
     }
 }
 
-// The group's scores. If one block has all rows they end in `total` too; otherwise group_score has what the heads so far
-// come to.
+// The group's scores. If one block has all rows they end in `total` too; otherwise group_score has what the heads so
+// far come to.
 void score_group() {
     const bool is_prob = a.agg == kAggSumProb || a.agg == kAggMaxProb;
     const bool is_mean = a.agg == kAggMeanRaw || a.agg == kAggQHead;

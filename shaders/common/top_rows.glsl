@@ -1,8 +1,9 @@
 // The rows with the largest keys, by one workgroup, in ascending order of rows. Of equal keys the lower rows are taken.
 // Keys may lie anywhere: there is no limit to the number of rows.
 // Method: an invocation keeps the keys of kOwnRows rows in registers, and loops over them are unrolled. More rows than
-// the workgroup keeps are read again in each pass, a block at a time. A histogram divides the range of the floats into bins of equal width; the bin of the
-// threshold mostly has few keys, which are ranked. Otherwise a radix select runs over the keys.
+// the workgroup keeps are read again in each pass, a block at a time. A histogram divides the range of the floats into
+// bins of equal width; the bin of the threshold mostly has few keys, which are ranked. Otherwise a radix select runs
+// over the keys.
 //
 // Contract of the shader that includes it:
 //   uint key_of(uint row)                        ordered_key(), kKeyNever or kKeyAlways; the same in every call
