@@ -16,7 +16,10 @@ uint stream, n, table, now;
 bool is_ranked(uint row) {
     return a.rank_all != 0u || (row + 1u < n && (Words(a.flags).v[table + row] & kFlagStays) == 0u);
 }
-uint key_of(uint row) { return is_ranked(row) ? ordered_key(Scores(a.last_score).v[table + row]) : kKeyNever; }
+uint key_of(uint row) {
+    const uint key = ordered_key(Scores(a.last_score).v[table + row]);
+    return is_ranked(row) ? key : kKeyNever;
+}
 void take(uint row, uint key, uint place) { OutWords(a.stamp).v[table + row] = now; }
 
 // Of the page at index `place` of the weights: the mean or the maximum over the group's heads.
@@ -38,19 +41,19 @@ void main() {
     now = is_null(a.state) ? a.now : Words(a.state).v[kStateTokens] + 1u;
     Scores score = Scores(a.last_score);
     const bool is_listed = !is_null(a.select);
-    for (uint row = invocation(); row < n; row += kInvocations)
+    for (uint row = invocation(); row < n; row += kThreads)
         score.v[table + row] = is_listed ? 0.0 : group_weight(row);
     if (is_listed) {
         memoryBarrierBuffer();
         barrier();
         const uint n_listed = Words(a.n_select).v[stream];
-        for (uint place = invocation(); place < n_listed; place += kInvocations)
+        for (uint place = invocation(); place < n_listed; place += kThreads)
             score.v[table + Words(a.select).v[table + place]] = group_weight(place);
         memoryBarrierBuffer();
         barrier();
     }
     uint n_ranked = 0u;
-    for (uint row = invocation(); row < n; row += kInvocations) {
+    for (uint row = invocation(); row < n; row += kThreads) {
         if (is_ranked(row)) ++n_ranked;
         const float w = score.v[table + row];
         const bool is_above = a.by_threshold != 0u && !is_nan(w) && w > a.alpha;
@@ -58,5 +61,5 @@ void main() {
     }
     if (a.by_threshold != 0u) return;
     precise float best = a.r * float(workgroup_count(n_ranked));
-    take_rows(n, find_threshold(n, uint(ceil(best))));
+    take_best(n, uint(ceil(best)));
 }

@@ -33,6 +33,9 @@ struct PageSoftmaxPush {
   float scale;
 };
 
+// The most rows whose keys an invocation keeps while the best are sought (common/top_rows.glsl).
+WEIR_SHARED uint kMostOwnRows = 16;
+
 // Pages that a workgroup scores, each with a team.
 WEIR_SHARED uint kScorePages = kInvocations / kTeamLanes;
 

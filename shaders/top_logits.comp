@@ -20,7 +20,7 @@ void sort_all(uint size) {
     for (uint run = 2u; run <= size; run *= 2u) {
         for (uint step = run / 2u; step > 0u; step /= 2u) {
             barrier();
-            for (uint pair = invocation(); pair < size / 2u; pair += kInvocations) {
+            for (uint pair = invocation(); pair < size / 2u; pair += kThreads) {
                 const uint low = 2u * pair - (pair & (step - 1u)), high = low + step;
                 const uvec2 first = sorted[low], second = sorted[high];
                 if (comes_before(second, first) == ((low & run) == 0u)) {
@@ -36,10 +36,10 @@ void sort_all(uint size) {
 void main() {
     uint size = 1u;
     while (size < a.n) size *= 2u;
-    for (uint i = a.n + invocation(); i < size; i += kInvocations) sorted[i] = uvec2(kKeyNever, 0xFFFFFFFFu);
-    take_rows(a.n_candidates, find_threshold(a.n_candidates, a.n));
+    for (uint i = a.n + invocation(); i < size; i += kThreads) sorted[i] = uvec2(kKeyNever, 0xFFFFFFFFu);
+    take_best(a.n_candidates, a.n);
     sort_all(size);
-    for (uint i = invocation(); i < a.n; i += kInvocations) {
+    for (uint i = invocation(); i < a.n; i += kThreads) {
         OutWords(a.ids).v[i] = sorted[i].y;
         OutWords(a.values).v[i] = floatBitsToUint(float_of_key(sorted[i].x));
     }

@@ -17,5 +17,5 @@ void take(uint row, uint key, uint place) {
 
 void main() {
     const uint n_rows = min(a.part_rows, a.vocab_size - gl_WorkGroupID.x * a.part_rows);
-    take_rows(n_rows, find_threshold(n_rows, a.n));
+    take_best(n_rows, a.n);
 }

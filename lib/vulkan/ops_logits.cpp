@@ -22,8 +22,8 @@ constexpr uint32_t kNoiseGroups = 4096;
 
 uint32_t groups_of(uint32_t n) { return (n + kInvocations - 1) / kInvocations; }
 
-Status dispatch(Kernel kernel, const auto& push, const Touches& t, uint32_t n_groups) {
-  return context().dispatch(kernel, WeightType::kF32, {1}, push, t, {n_groups});
+Status dispatch(Kernel kernel, const auto& push, const Touches& t, uint32_t n_groups, const Variant& variant = {}) {
+  return context().dispatch(kernel, WeightType::kF32, variant, push, t, {n_groups});
 }
 
 }  // namespace
@@ -62,11 +62,11 @@ Status top_logits(const TopLogitsArgs& a) {
   Touches first;
   const TopPartsPush parts = {first.writes(a.scratch, bytes), first.reads(a.logits, float_bytes(a.vocab_size)),
                               a.vocab_size, part_rows, each};
-  WEIR_TRY(dispatch(Kernel::kTopParts, parts, first, n_parts));
+  WEIR_TRY(dispatch(Kernel::kTopParts, parts, first, n_parts, top_rows_variant(part_rows)));
   Touches t;
   const TopLogitsPush push = {t.writes(a.ids, a.n * sizeof(int32_t)), t.writes(a.values, float_bytes(a.n)),
                               t.reads(a.scratch, bytes), n_candidates, a.n};
-  return dispatch(Kernel::kTopLogits, push, t, 1);
+  return dispatch(Kernel::kTopLogits, push, t, 1, top_rows_variant(n_candidates));
 }
 
 Status fill_noise(const FillNoiseArgs& a) {

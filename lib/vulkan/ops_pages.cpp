@@ -21,8 +21,8 @@ static_assert(static_cast<uint>(AggMode::kSumProb) == kAggSumProb &&
 
 constexpr uint64_t word_bytes(uint64_t n) { return n * sizeof(uint32_t); }
 
-Status dispatch(Kernel kernel, const auto& push, const Touches& t, Grid grid, uint32_t columns = 1) {
-  return context().dispatch(kernel, WeightType::kF32, {columns}, push, t, grid);
+Status dispatch(Kernel kernel, const auto& push, const Touches& t, Grid grid, const Variant& variant = {}) {
+  return context().dispatch(kernel, WeightType::kF32, variant, push, t, grid);
 }
 
 Status stamp_pages(const PageStampArgs& a, const StepState* state) {
@@ -44,7 +44,7 @@ Status stamp_pages(const PageStampArgs& a, const StepState* state) {
                               a.rank_all ? 1u : 0u,
                               a.r,
                               a.alpha};
-  return dispatch(Kernel::kPageStamp, push, t, {a.n_kv_heads});
+  return dispatch(Kernel::kPageStamp, push, t, {a.n_kv_heads}, top_rows_variant(a.capacity));
 }
 
 }  // namespace
@@ -99,7 +99,7 @@ Status page_score(OpContext&, const PageScoreArgs& a) {
                               a.spread};
   return dispatch(Kernel::kPageScore, push, t,
                   {std::min((kv.capacity + kScorePages - 1) / kScorePages, kMostGroups), kv.n_kv_heads * n_parts},
-                  columns);
+                  {columns});
 }
 
 Status page_select(OpContext&, const PageSelectArgs& a) {
@@ -120,7 +120,7 @@ Status page_select(OpContext&, const PageSelectArgs& a) {
                                a.budget,
                                a.candidate_flags,
                                a.n_sink_pages};
-  return dispatch(Kernel::kPageSelect, push, t, {n_lists});
+  return dispatch(Kernel::kPageSelect, push, t, {n_lists}, top_rows_variant(a.capacity));
 }
 
 Status page_stamp(OpContext&, const PageStampArgs& a) { return stamp_pages(a, nullptr); }

@@ -28,8 +28,6 @@ vec2 two_product(float a, float b) {
     return vec2(product, rest);
 }
 
-bool is_finite(float x) { return (floatBitsToUint(x) & 0x7F800000u) != 0x7F800000u; }
-
 // a / b, rounded to nearest where the numbers are neither huge nor tiny.
 float quotient(float a, float b) {
     precise float near = a / b;

@@ -7,6 +7,8 @@
 // Of no float: before all of them, and after all of them.
 const uint kKeyNever = 0u, kKeyAlways = 0xFFFFFFFFu;
 const uint kInfinity = 0x7F800000u, kMinusInfinity = 0xFF800000u;
+// The least and the largest key of a float.
+const uint kKeyOfNothing = 0x007FFFFFu, kKeyOfInfinity = 0xFF800000u;
 
 // NaN counts as -inf, and the zeros are equal.
 float number(float x) { return is_nan(x) ? uintBitsToFloat(kMinusInfinity) : x; }
@@ -21,43 +23,55 @@ float float_of_key(uint key) {
 // The number of an invocation in its workgroup, in the order of scan().
 uint invocation() { return gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID; }
 
-shared uint key_parts[3 * kMostSubgroups];
+const uint kMostParts = kThreads / kLeastLanes;
+shared uvec4 range_parts[kMostParts];
+shared uint most_parts[kMostParts], scan_parts[2 * kMostParts];
 
-// All invocations of the workgroup must call each of these.
-// Least x, largest y, sum of z.
-uvec3 workgroup_range(uvec3 own) {
-    const uvec3 part = uvec3(subgroupMin(own.x), subgroupMax(own.y), subgroupAdd(own.z));
+// All invocations of the workgroup must call each of these. What the subgroups leave is joined by the lanes of each.
+// Least x, largest y, sums of z and of w.
+uvec4 workgroup_range(uvec4 own) {
+    const uvec4 part = uvec4(subgroupMin(own.x), subgroupMax(own.y), subgroupAdd(own.zw));
     barrier();  // what a call before left may still be read
-    if (gl_SubgroupInvocationID == 0u) {
-        for (uint i = 0u; i < 3u; ++i) key_parts[i * kMostSubgroups + gl_SubgroupID] = part[i];
-    }
+    if (gl_SubgroupInvocationID == 0u) range_parts[gl_SubgroupID] = part;
     barrier();
-    uvec3 all = uvec3(0xFFFFFFFFu, 0u, 0u);
-    for (uint i = 0u; i < gl_NumSubgroups; ++i) {
-        all.x = min(all.x, key_parts[i]);
-        all.y = max(all.y, key_parts[kMostSubgroups + i]);
-        all.z += key_parts[2u * kMostSubgroups + i];
+    uvec4 all = uvec4(0xFFFFFFFFu, 0u, 0u, 0u);
+    for (uint i = 0u; i < gl_NumSubgroups; i += gl_SubgroupSize) {
+        if (i + gl_SubgroupInvocationID < gl_NumSubgroups) {
+            const uvec4 next = range_parts[i + gl_SubgroupInvocationID];
+            all = uvec4(min(all.x, next.x), max(all.y, next.y), all.zw + next.zw);
+        }
     }
-    return all;
+    return uvec4(subgroupMin(all.x), subgroupMax(all.y), subgroupAdd(all.zw));
 }
-uint workgroup_least(uint x) { return workgroup_range(uvec3(x, 0u, 0u)).x; }
-uint workgroup_most(uint x) { return workgroup_range(uvec3(0u, x, 0u)).y; }
-uint workgroup_count(uint x) { return workgroup_range(uvec3(0u, 0u, x)).z; }
+uint workgroup_count(uint x) { return workgroup_range(uvec4(0u, 0u, x, 0u)).z; }
 
-shared uint scan_parts[2 * kMostSubgroups];
+uint workgroup_most(uint x) {
+    const uint part = subgroupMax(x);
+    barrier();  // what a call before left may still be read
+    if (gl_SubgroupInvocationID == 0u) most_parts[gl_SubgroupID] = part;
+    barrier();
+    uint most = 0u;
+    for (uint i = 0u; i < gl_NumSubgroups; i += gl_SubgroupSize) {
+        if (i + gl_SubgroupInvocationID < gl_NumSubgroups) most = max(most, most_parts[i + gl_SubgroupInvocationID]);
+    }
+    return subgroupMax(most);
+}
+uint workgroup_least(uint x) { return ~workgroup_most(~x); }
 
 // The sum over the invocations before this one, and over all. `side` is 0 and 1 in turn.
 uvec2 scan(uint x, uint side) {
-    const uint before = subgroupExclusiveAdd(x), own = subgroupAdd(x);
-    if (gl_SubgroupInvocationID == 0u) scan_parts[side * kMostSubgroups + gl_SubgroupID] = own;
+    const uint upto = subgroupInclusiveAdd(x);
+    if (gl_SubgroupInvocationID + 1u == gl_SubgroupSize) scan_parts[side * kMostParts + gl_SubgroupID] = upto;
     barrier();
-    uvec2 sum = uvec2(before, 0u);
-    for (uint i = 0u; i < gl_NumSubgroups; ++i) {
-        const uint part = scan_parts[side * kMostSubgroups + i];
-        if (i < gl_SubgroupID) sum.x += part;
-        sum.y += part;
+    uvec2 sum = uvec2(0u);
+    for (uint i = 0u; i < gl_NumSubgroups; i += gl_SubgroupSize) {
+        const uint at = i + gl_SubgroupInvocationID;
+        if (at < gl_NumSubgroups) {
+            const uint part = scan_parts[side * kMostParts + at];
+            sum += uvec2(at < gl_SubgroupID ? part : 0u, part);
+        }
     }
-    return sum;
+    return subgroupAdd(sum) + uvec2(upto - x, 0u);
 }
 
 #endif

@@ -20,5 +20,6 @@ bool is_null(uvec2 address) { return (address.x | address.y) == 0u; }
 
 // By bits: a driver may assume that there are no NaN.
 bool is_nan(float x) { return (floatBitsToUint(x) & 0x7FFFFFFFu) > 0x7F800000u; }
+bool is_finite(float x) { return (floatBitsToUint(x) & 0x7F800000u) != 0x7F800000u; }
 
 #endif

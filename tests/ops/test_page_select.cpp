@@ -186,6 +186,34 @@ void long_tables_follow_the_scores(const Backend& backend) {
   }
 }
 
+// Tables about the sizes at which a kernel's way changes, with more equal scores than it may compare in pairs, and with
+// infinite ones.
+void tables_of_all_sizes_follow_the_scores(const Backend& backend) {
+  for (uint32_t n_pages : {256u, 700u, 8189u, 8192u, 8195u}) {
+    for (AggMode agg : {AggMode::kMaxRaw, AggMode::kMaxZ, AggMode::kQHead}) {
+      for (uint32_t n_values : {0u, 3u, 41u}) {
+        SelectSpec s;
+        s.agg = agg;
+        s.group = 3;
+        s.n_pages = n_pages;
+        s.budget = n_pages / 3;
+        s.n_sink_pages = 2;
+        s.candidate_flags = n_values == 3 ? uint32_t{kPagePrompt} : 0u;
+        s.kept = n_values == 41;
+        s.n_values = n_values;
+        s.odd_values = n_values != 0;
+        SelectCase c(s, n_pages + n_values);
+        for (size_t i = 0; i < c.score.size() && n_values == 41; i += 97) c.score[i] = INFINITY;
+        c.run(backend);
+        for (uint32_t i = 0; i < c.lists(); ++i) {
+          if (c.list(i) != c.sorted_list(i))
+            fail_msg("%s of %u values: list %u does not follow from the scores", name_of(s).c_str(), n_values, i);
+        }
+      }
+    }
+  }
+}
+
 // Two heads with probabilities (.5 .3 .2) and (.05 .35 .6) over three sealed pages; the second head's estimates are
 // larger by 10. Row 3 is the open page. The budget is three pages, one of them the open page.
 void modes_golden(const Backend& backend) {
@@ -241,6 +269,7 @@ int main() {
                    {{"page_select__list_follows_the_scores", list_follows_the_scores},
                     {"page_select__group_score_equals_f64", group_score_equals_f64},
                     {"page_select__long_tables_follow_the_scores", long_tables_follow_the_scores},
+                    {"page_select__tables_of_all_sizes_follow_the_scores", tables_of_all_sizes_follow_the_scores},
                     {"page_select__modes_golden", modes_golden}},
                    {cmocka_unit_test(reference_follows_the_definition)});
 }
