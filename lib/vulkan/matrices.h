@@ -26,7 +26,7 @@ struct MatrixTile {
 // From the smallest to the largest.
 using MatrixTiles = std::array<MatrixTile, 4>;
 inline constexpr MatrixTiles kMatrixTiles = {
-    {{32, 64, 32, 256, 1}, {64, 128, 32, 256, 1}, {128, 128, 32, 256, 1}, {128, 256, 32, 256, 1}}};
+    {{32, 64, 64, 256, 1}, {64, 128, 64, 256, 1}, {64, 128, 64, 256, 1}, {128, 128, 64, 256, 1}}};
 
 // How the subgroups of a workgroup divide a tile: so many along tokens, the others along rows.
 uint32_t subgroups_down(const MatrixTile& tile, const Matrices& m);

@@ -86,6 +86,22 @@ Status dispatch_tiles(const AttnPagedArgs& a, const AttnArgs& push, const Touche
                             {static_cast<uint32_t>(tiles), push.n_lists});
 }
 
+// Whether attn_prompt_coop.comp can do it: it has matrices of one shape, and few restrictions.
+bool has_matrices(const AttnPagedArgs& a) {
+  const Matrices& m = context().device.matrices;
+  const bool fits = m.m == 16 && m.n == 16 && m.k == 16 && m.lanes == 32;
+  const bool is_plain = a.select == nullptr && a.q_sink == nullptr && a.carry == nullptr && a.page_mass == nullptr;
+  return fits && is_plain && a.n_tok * (a.n_heads / a.kv.n_kv_heads) >= kPromptPairs / 2 &&
+         a.kv.head_dim % kMatrixChannels == 0 && a.kv.head_dim <= kMostPromptChannels;
+}
+
+Status dispatch_matrices(const AttnPagedArgs& a, const AttnArgs& push, const Touches& t) {
+  const uint64_t pairs = uint64_t{a.n_tok} * (a.n_heads / a.kv.n_kv_heads);
+  const Variant variant = {.chunks = a.kv.head_dim / kMatrixChannels, .invocations = kPromptInvocations};
+  return context().dispatch(Kernel::kAttnPrompt, WeightType::kF32, variant, push, t,
+                            {static_cast<uint32_t>((pairs + kPromptPairs - 1) / kPromptPairs), a.kv.n_kv_heads});
+}
+
 // All pages, or those of one part.
 Status attend_whole(const AttnPagedArgs& a) {
   const uint64_t n = uint64_t{a.n_tok} * a.n_heads;
@@ -101,7 +117,7 @@ Status attend_whole(const AttnPagedArgs& a) {
     push.continues = a.carry->first ? 0 : 1;
     push.stays = ends ? 0 : 1;
   }
-  return dispatch_tiles(a, push, t, 1);
+  return has_matrices(a) ? dispatch_matrices(a, push, t) : dispatch_tiles(a, push, t, 1);
 }
 
 // One row.

@@ -125,7 +125,7 @@ struct Case {
     rules.recall_pages = shape.most;
     fill();
   }
-  ~Case() { expect_ok(context().memory.release(context().device, device)); }
+  ~Case() { expect_ok(context().release(device)); }
   Case(const Case&) = delete;
   Case& operator=(const Case&) = delete;
 
