@@ -10,7 +10,6 @@
 #include "common/leave.glsl"
 #include "common/recall.glsl"
 #include "common/top_rows.glsl"
-#include "pages.h"
 
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Arguments { PageRecallPush a; };
 layout(push_constant) uniform Push { Arguments p; };
@@ -173,17 +172,15 @@ uint choose(PromptPages prompt, uint n_free) {
 
 // A page leaves the pool.
 void leave(uint row) {
-    const uint flags = word_of(p.a.tables.flags, s, row);
     const bool is_lost = Words(p.a.raw_index).v[s.first + row] == kNoRawWord;
     record_event(EventsAt(p.a.events, p.a.event_capacity, p.a.n_kv_heads), p.a.state, p.a.tables, s, row, now - 1u);
     SharedCells(p.a.tables.slots).v[s.first + row] = kNoSlotWord;
-    if ((flags & kFlagPrompt) != 0u) atomicAdd(n_prompt_left, 1u);
+    if ((word_of(p.a.tables.flags, s, row) & kFlagPrompt) != 0u) atomicAdd(n_prompt_left, 1u);
     if (!is_lost) {
         atomicAdd(n_cold, 1u);
         return;
     }
     atomicAdd(n_lost, 1u);
-    SharedCells(p.a.tables.flags).v[s.first + row] = flags & ~kFlagKept;
     const uint digest = (kv_head * p.a.capacity + row) * p.a.digest_words;
     for (uint i = 0u; i < p.a.digest_words; ++i) OutWords(p.a.digests).v[digest + i] = kTwoNan;
 }

@@ -10,7 +10,6 @@
 #include "common/leave.glsl"
 #include "common/pages.glsl"
 #include "common/turns.glsl"
-#include "pages.h"
 
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Arguments { StepBeginPush a; };
 layout(push_constant) uniform Push { Arguments p; };
@@ -115,7 +114,6 @@ uint make_slots(Stream s, uint n_there, Room room) {
             }
             SharedCells(p.a.tables.free_slots).v[slots_end - n_there] = word_of(p.a.tables.slots, s, row);
             SharedCells(p.a.tables.slots).v[s.first + row] = kNoSlotWord;
-            if (is_lost) SharedCells(p.a.tables.flags).v[s.first + row] &= ~kFlagKept;
             mark_resident(s, row, false);
         }
         --n_there;

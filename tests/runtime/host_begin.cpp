@@ -170,9 +170,8 @@ void make_cold(const StepBeginArgs& a, const Stream& s, uint32_t row) {
   --t.n_resident[s.index];
   const bool is_lost = a.raw_index[s.first + row] == kNoRaw;
   ++(is_lost ? a.state->pages_lost : a.state->pages_cold);
-  if (!is_lost) return;
-  t.flags[s.first + row] &= ~uint32_t{kPageKept};
-  if (a.digests != nullptr) spoil_digest(a.digests + size_t{s.first + row} * a.digest_elements, a.digest_elements);
+  if (is_lost && a.digests != nullptr)
+    spoil_digest(a.digests + size_t{s.first + row} * a.digest_elements, a.digest_elements);
 }
 
 void record_event(const StepBeginArgs& a, const Stream& s, uint32_t row, uint32_t pos) {

@@ -123,7 +123,6 @@ void Stream::leave(uint32_t row, uint32_t now) const {
   mark_row(a.resident, a.max_capacity, index, row, false);
   ++(has_copy(row) ? state.pages_cold : state.pages_lost);
   if (has_copy(row)) return;
-  flags(row) &= ~uint32_t{kPageKept};
   const uint32_t of_layer = first - t.row_begin[a.layer * t.n_kv_heads] + row;
   spoil_digest(a.digests + size_t{of_layer} * a.digest_elements, a.digest_elements);
 }

@@ -299,13 +299,13 @@ PageRecallArgs Case::args(uint32_t layer, bool on_host) {
   return a;
 }
 
-// Rows at random, ascending, the last among them; pinned pages are always wanted.
+// Rows at random, ascending, the last among them; pages that are kept are always wanted.
 void Case::select(uint32_t layer) {
   for (uint32_t head = 0; head < shape.n_kv_heads; ++head) {
     const uint32_t stream = layer * shape.n_kv_heads + head, n = host[at.n_pages + stream], share = 1 + below(4);
     uint32_t n_listed = 0;
     for (uint32_t row = 0; row < n; ++row) {
-      if (row + 1 == n || (of_row(kFlags, stream, row) & kPageStays) != 0 || one_in(share))
+      if (row + 1 == n || (of_row(kFlags, stream, row) & kPageKept) != 0 || one_in(share))
         host[at.select + head * shape.capacity + n_listed++] = row;
     }
     host[at.n_select + head] = n_listed;
