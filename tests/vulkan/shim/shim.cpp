@@ -11,6 +11,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "vulkan/cooperative_matrix.h"
+
 namespace weir::test {
 namespace {
 
@@ -24,6 +26,7 @@ struct Functions {
 #undef WEIR_VK_INSTANCE
 #undef WEIR_VK_DEVICE
   PFN_vkGetInstanceProcAddr vkGetInstanceProcAddr = nullptr;
+  PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR = nullptr;
 } real;
 
 Shim the;
@@ -102,6 +105,9 @@ VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo* info,
 #undef WEIR_VK_GLOBAL
 #undef WEIR_VK_INSTANCE
 #undef WEIR_VK_DEVICE
+  real.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR =
+      reinterpret_cast<PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR>(
+          real.vkGetInstanceProcAddr(*out, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
   return result;
 }
 
@@ -182,6 +188,12 @@ VKAPI_ATTR void VKAPI_CALL get_features2(VkPhysicalDevice device, VkPhysicalDevi
     if (next->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES && d.lack == Lack::kFullSubgroups)
       reinterpret_cast<VkPhysicalDeviceVulkan13Features*>(next)->computeFullSubgroups = VK_FALSE;
   }
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL get_matrices(VkPhysicalDevice device, uint32_t* n,
+                                            VkCooperativeMatrixPropertiesKHR* out) {
+  if (real.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR == nullptr) return VK_ERROR_EXTENSION_NOT_PRESENT;
+  return real.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(of(device).device, n, out);
 }
 
 // Types by their numbers: the odd one is behind the real ones, because buffers' masks and allocations count as the
@@ -474,6 +486,7 @@ PFN_vkVoidFunction own_instance_function(const char* name) {
       WEIR_OWN(vkGetPhysicalDeviceProperties2, get_properties2),
       WEIR_OWN(vkGetPhysicalDeviceFeatures2, get_features2),
       WEIR_OWN(vkGetPhysicalDeviceMemoryProperties2, get_memory2),
+      WEIR_OWN(vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR, get_matrices),
       WEIR_OWN(vkGetPhysicalDeviceQueueFamilyProperties, get_families),
       WEIR_OWN(vkEnumerateDeviceExtensionProperties, enumerate_extensions),
       WEIR_OWN(vkCreateDevice, create_device),
