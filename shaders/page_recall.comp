@@ -2,14 +2,14 @@
 // Computes: which of the wanted pages of a stream that are cold come back, and over which pages, what its tables say
 // then, and the list that attention takes (page_recall of tests/runtime/host_recall.cpp, ties included). The bytes
 // follow in page_fetch.comp.
-// Shapes: as in PageRecallArgs. Launch: a workgroup for each KV head. An invocation has every kInvocations-th row, and
+// Shapes: as in PageRecallArgs. Launch: a workgroup for each KV head. An invocation has every kThreads-th row, and
 // of them at any time the best candidates: only the one whose candidate is taken looks for the next.
 // Numerics: exact; events of different streams are in no order.
 // Paper: Chen et al., "ArkVale", NeurIPS 2024, sec. 4; docs/algorithms.md, "ArkVale".
 #extension GL_GOOGLE_include_directive : require
+#include "common/top_rows.glsl"  // before what includes common/keys.glsl: it has the number of invocations
 #include "common/leave.glsl"
 #include "common/recall.glsl"
-#include "common/top_rows.glsl"
 
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Arguments { PageRecallPush a; };
 layout(push_constant) uniform Push { Arguments p; };
@@ -46,11 +46,12 @@ void take(uint row, uint key, uint place) { want(row); }
 // The best `wanted` sealed pages of a part, among them those that are pinned.
 void want_part(uint part, uint wanted) {
     const uint n_sealed = s.n - 1u;
+    if (n_sealed == 0u) return;
     competing = part;
-    uint n_pinned = 0u;
-    for (uint row = invocation(); row < n_sealed; row += kInvocations) n_pinned += key_of(row) == kKeyAlways ? 1u : 0u;
-    n_pinned = workgroup_count(n_pinned);
-    take_rows(n_sealed, find_threshold(n_sealed, wanted - min(wanted, n_pinned)));
+    uint own_pinned = 0u;
+    for (uint row = invocation(); row < n_sealed; row += kThreads) own_pinned += key_of(row) == kKeyAlways ? 1u : 0u;
+    if (!is_long(n_sealed)) read_keys(0u, n_sealed);
+    take_rows(n_sealed, find_threshold(n_sealed, wanted, own_pinned));
 }
 
 // Pages of prompts that are sealed, and how many of them are in the pool.
@@ -62,7 +63,7 @@ struct PromptPages {
 PromptPages want_by_parts() {
     const uint n_sealed = s.n - 1u, from = p.a.select_budget - 1u;
     uint n_prompt = 0u, n_there = 0u;
-    for (uint row = invocation(); row < n_sealed; row += kInvocations) {
+    for (uint row = invocation(); row < n_sealed; row += kThreads) {
         n_prompt += part_of(row);
         n_there += is_there(row) ? part_of(row) : 0u;
     }
@@ -80,7 +81,7 @@ PromptPages want_by_parts() {
 
 void want_listed() {
     const uint n = SharedCells(p.a.n_select).v[kv_head];
-    for (uint i = invocation(); i < n; i += kInvocations)
+    for (uint i = invocation(); i < n; i += kThreads)
         want(SharedCells(p.a.select).v[kv_head * p.a.capacity + i]);
 }
 
@@ -89,7 +90,7 @@ void want_listed() {
 // Of the invocation's rows the one that comes back first: pinned pages do, then those with the best score.
 Least first_to_come() {
     Least least = no_row();
-    for (uint row = invocation(); row < s.n; row += kInvocations) {
+    for (uint row = invocation(); row < s.n; row += kThreads) {
         if (!is_wanted(row) || is_there(row) || Words(p.a.raw_index).v[s.first + row] == kNoRawWord) continue;
         take(least, uvec2(~score_key(row), may_leave(p.a.tables, s, row) ? 1u : 0u), row);
     }
@@ -100,14 +101,14 @@ Least first_to_come() {
 Least first_to_leave(uint part) {
     Least least = no_row();
     const uint end = s.n - min(s.n, 1u + p.a.protect_pages);
-    for (uint row = invocation(); row < end; row += kInvocations) {
+    for (uint row = invocation(); row < end; row += kThreads) {
         if (!is_there(row) || is_wanted(row) || !may_leave(p.a.tables, s, row) || part_of(row) != part) continue;
         take(least, uvec2(score_key(row), word_of(p.a.tables.stamp, s, row)), row);
     }
     return least;
 }
 
-shared uvec3 least_parts[kMostSubgroups];
+shared uvec3 least_parts[kMostParts];
 
 // The row of the least candidate of all invocations, or kNoRow. All of them must call it.
 uint workgroup_least_row(Least own) {
@@ -146,11 +147,11 @@ uint choose(PromptPages prompt, uint n_free) {
             if (left == kNoRow) break;
         }
         prompt.n_there += is_prompt - (left != kNoRow ? left_part : 0u);
-        if (row % kInvocations == invocation()) {
+        if (row % kThreads == invocation()) {
             atomicOr(rows_there[row / 32u], 1u << row % 32u);
             comes = first_to_come();
         }
-        if (left != kNoRow && left % kInvocations == invocation()) {
+        if (left != kNoRow && left % kThreads == invocation()) {
             atomicAnd(rows_there[left / 32u], ~(1u << left % 32u));
             if (left_part != 0u) {
                 prompt_leaves = first_to_leave(1u);
@@ -159,7 +160,7 @@ uint choose(PromptPages prompt, uint n_free) {
             }
         }
         // By the invocation that exchanges them.
-        if (n % kInvocations == invocation()) {
+        if (n % kThreads == invocation()) {
             const uint at = kEntryWords * (s.index * p.a.most + n);
             Cells(p.a.entries).v[at + kEntryRow] = row;
             Cells(p.a.entries).v[at + kEntryLeft] = left;
@@ -187,7 +188,7 @@ void leave(uint row) {
 
 void exchange(uint n, uint n_there) {
     const uint slots_end = SharedCells(p.a.tables.slot_begin).v[s.index + 1u];
-    for (uint i = invocation(); i < n; i += kInvocations) {
+    for (uint i = invocation(); i < n; i += kThreads) {
         Cells entries = Cells(p.a.entries);
         const uint at = kEntryWords * (s.index * p.a.most + i);
         const uint row = entries.v[at + kEntryRow], left = entries.v[at + kEntryLeft];
@@ -204,7 +205,7 @@ void exchange(uint n, uint n_there) {
 
 // Asks the host for the pages whose copies are not raw.
 void ask_host(uint n) {
-    for (uint i = invocation(); i < n; i += kInvocations) {
+    for (uint i = invocation(); i < n; i += kThreads) {
         Cells entries = Cells(p.a.entries);
         const uint at = kEntryWords * (s.index * p.a.most + i);
         const bool asks = entries.v[at + kEntryCopy] == kNotRawWord;
@@ -237,7 +238,7 @@ uint bring_back(PromptPages prompt) {
     if (n == 0u) return n;
     exchange(n, n_there);
     barrier();
-    for (uint word = invocation(); word < n_words(); word += kInvocations)
+    for (uint word = invocation(); word < n_words(); word += kThreads)
         SharedCells(p.a.resident).v[first_bits() + word] = rows_there[word];
     if (n_asked != 0u) ask_host(n);
     if (invocation() == 0u) count_exchange(n, n_there);
@@ -247,7 +248,7 @@ uint bring_back(PromptPages prompt) {
 // Lists what is attended: of the pages in the pool those that are wanted, or all.
 void list_attended() {
     uint done = 0u, side = 0u;
-    for (uint first = 0u; first < n_words(); first += kInvocations, side ^= 1u) {
+    for (uint first = 0u; first < n_words(); first += kThreads, side ^= 1u) {
         const uint word = first + invocation();
         uint bits = word < n_words() ? rows_there[word] : 0u;
         if (p.a.attend_wanted != 0u && bits != 0u) bits &= wanted_rows[word];
@@ -266,7 +267,7 @@ void main() {
                SharedCells(p.a.tables.n_pages).v[index]);
     if (s.n == 0u) return;  // the same for the whole workgroup
     now = SharedCells(p.a.state).v[kStateTokens] + 1u;
-    for (uint word = invocation(); word < n_words(); word += kInvocations) {
+    for (uint word = invocation(); word < n_words(); word += kThreads) {
         wanted_rows[word] = 0u;
         rows_there[word] = SharedCells(p.a.resident).v[first_bits() + word];
     }
@@ -280,7 +281,7 @@ void main() {
     }
     barrier();
     const bool exchanges = p.a.only_lists == 0u && SharedCells(p.a.state).v[kStateLate] == 0u;
-    for (uint row = invocation(); exchanges && p.a.stamps_wanted != 0u && row < s.n; row += kInvocations) {
+    for (uint row = invocation(); exchanges && p.a.stamps_wanted != 0u && row < s.n; row += kThreads) {
         if (is_wanted(row)) SharedCells(p.a.tables.stamp).v[s.first + row] = now;
     }
     // A step that is repeated has brought its pages back.

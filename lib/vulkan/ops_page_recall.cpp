@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "vulkan/kv_ranges.h"
+#include "vulkan/ops_sizes.h"
 #include "vulkan/ops_tables.h"
 #include "vulkan/steps.h"
 
@@ -80,7 +81,8 @@ Status choose(const PageRecallArgs& a) {
   push.stamps_wanted = a.rules.stamps_wanted ? 1 : 0;
   push.attend_wanted = a.rules.attend_wanted ? 1 : 0;
   push.only_lists = a.only_lists ? 1 : 0;
-  return context().dispatch(Kernel::kPageRecall, WeightType::kF32, {}, push, t, {k.n_kv_heads});
+  return context().dispatch(Kernel::kPageRecall, WeightType::kF32, top_rows_variant(a.capacity), push, t,
+                            {k.n_kv_heads});
 }
 
 Status fetch(const PageRecallArgs& a) {
