@@ -47,6 +47,13 @@ struct PageScorePush {
   float spread;
 };
 
+// PageScoreStepArgs; digests [2, head_dim] by slot or, without slots, by row.
+struct PageScoreStepPush {
+  uvec2 score, q, digests, slots, n_pages, q_norm, cos_sin;
+  uint capacity, n_heads, n_kv_heads, head_dim, rope_dim, is_adjacent;
+  float norm_eps;
+};
+
 // The values of AggMode.
 WEIR_SHARED uint kAggSumProb = 0;
 WEIR_SHARED uint kAggMaxProb = 1;

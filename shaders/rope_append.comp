@@ -9,6 +9,7 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common/exact.glsl"
 #include "common/pages.glsl"
+#include "common/rotation.glsl"
 #include "common/subgroup.glsl"
 
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Arguments { RopeArgs a; };
@@ -35,18 +36,12 @@ float inverse_rms(Floats x, uint first) {
     return abs(residue) < 1.0 ? fma(0.5 * y, residue, y) : y;  // not where the mean is infinite or NaN
 }
 
-// Channels that turn together; those of pairs from rope_dim / 2 on pass.
-uvec2 channels_of(uint pair) {
-    const uint half_dim = p.a.rope_dim / 2u;
-    return pair >= half_dim || p.a.is_adjacent != 0u ? uvec2(2u * pair, 2u * pair + 1u) : uvec2(pair, pair + half_dim);
-}
+uvec2 channels_of(uint pair) { return channels_of(pair, p.a.rope_dim, p.a.is_adjacent != 0u); }
 
 vec2 turned(vec2 x, uvec2 cos_sin, uint tok, uint pair) {
     if (pair >= p.a.rope_dim / 2u) return x;
     const uint at = tok * p.a.rope_dim + 2u * pair;
-    const float c = Floats(cos_sin).v[at], s = Floats(cos_sin).v[at + 1u];
-    precise vec2 y = vec2(x.x * c - x.y * s, x.x * s + x.y * c);
-    return y;
+    return turned(x, vec2(Floats(cos_sin).v[at], Floats(cos_sin).v[at + 1u]));
 }
 
 // The pair's channels after the norm.

@@ -102,6 +102,34 @@ Status page_score(OpContext&, const PageScoreArgs& a) {
                   {columns});
 }
 
+Status page_score_step(const PageScoreStepArgs& a) {
+  const KvView& kv = a.op.kv;
+  const RopeAppendArgs& rope = a.rope;
+  const uint32_t n_heads = a.op.n_heads, group = n_heads / kv.n_kv_heads, columns = columns_for(group);
+  const uint32_t n_parts = (group + columns - 1) / columns, team_channels = 4 * kTeamLanes;
+  const uint32_t n_groups = (kv.capacity + kScorePages - 1) / kScorePages;
+  if (n_groups > kMostGroups)
+    return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: page_score_step of streams of %u pages", kv.capacity);
+  Touches t;
+  PageScoreStepPush push = {};
+  push.score = t.writes(a.op.score, float_bytes(uint64_t{n_heads} * kv.capacity));
+  push.q = t.reads(a.op.q, float_bytes(uint64_t{n_heads} * kv.head_dim));
+  push.digests = t.reads(kv.digests, digest_bytes(kv));
+  push.slots = t.reads(kv.digest_by_row ? nullptr : kv.slots, row_bytes(kv));
+  push.n_pages = t.reads(kv.n_pages, stream_bytes(kv));
+  push.q_norm = t.reads(rope.q_norm, float_bytes(kv.head_dim));
+  if (rope.rope_dim != 0) push.cos_sin = t.reads(rope.cos_sin, float_bytes(rope.rope_dim));
+  push.capacity = kv.capacity;
+  push.n_heads = n_heads;
+  push.n_kv_heads = kv.n_kv_heads;
+  push.head_dim = kv.head_dim;
+  push.rope_dim = rope.rope_dim;
+  push.is_adjacent = rope.layout == RopeLayout::kAdjacent ? 1 : 0;
+  push.norm_eps = rope.norm_eps;
+  return dispatch(Kernel::kPageScoreStep, push, t, {n_groups, kv.n_kv_heads * n_parts},
+                  {columns, (kv.head_dim + team_channels - 1) / team_channels});
+}
+
 Status page_select(OpContext&, const PageSelectArgs& a) {
   const uint64_t rows = uint64_t{a.n_kv_heads} * a.capacity;
   const uint32_t n_lists = a.agg == AggMode::kQHead ? a.n_heads : a.n_kv_heads;

@@ -31,6 +31,7 @@ Status step_end(const StepEndArgs& a);
 Status rope_append_at(const RopeAppendAtArgs& a);
 Status page_stamp_at(const PageStampAtArgs& a);
 Status page_softmax(const PageSoftmaxArgs& a);
+Status page_score_step(const PageScoreStepArgs& a);
 Status attn_decode(const AttnDecodeArgs& a);
 Status attn_prefill(const AttnPagedArgs& a);
 Status page_recall(const PageRecallArgs& a);

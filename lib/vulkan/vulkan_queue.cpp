@@ -50,6 +50,7 @@ WEIR_FORWARD(step_end, StepEndArgs)
 WEIR_FORWARD(rope_append_at, RopeAppendAtArgs)
 WEIR_FORWARD(page_stamp_at, PageStampAtArgs)
 WEIR_FORWARD(page_softmax, PageSoftmaxArgs)
+WEIR_FORWARD(page_score_step, PageScoreStepArgs)
 WEIR_FORWARD(attn_decode, AttnDecodeArgs)
 WEIR_FORWARD(attn_prefill, AttnPagedArgs)
 WEIR_FORWARD(page_recall, PageRecallArgs)
@@ -66,10 +67,6 @@ WEIR_FORWARD(fill_noise, FillNoiseArgs)
 
 Status VulkanQueue::sparse_layer(const SparseLayerArgs&) {
   return fail(WEIR_ERR_INTERNAL, "Vulkan: there is no sparse_layer");
-}
-
-Status VulkanQueue::page_score_step(const PageScoreStepArgs&) {
-  return fail(WEIR_ERR_INTERNAL, "Vulkan: there is no page_score_step");
 }
 
 Status VulkanQueue::copy_in(void* to, const void* from, size_t bytes, const char*) {

@@ -18,7 +18,9 @@ class VulkanQueue final : public device::Queue {
 #undef WEIR_KERNEL
 
   bool has_sparse_layer(const SparseLayerArgs&) const override { return false; }
-  bool has_page_score_step(DigestKind, uint32_t, uint32_t) const override { return false; }
+  bool has_page_score_step(DigestKind kind, uint32_t head_dim, uint32_t) const override {
+    return kind == DigestKind::kMinMax && head_dim % 4 == 0;
+  }
   bool append_keeps_digest(DigestKind kind) const override {
     return kind == DigestKind::kNone || kind == DigestKind::kMinMax;
   }

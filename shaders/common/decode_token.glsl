@@ -3,6 +3,7 @@
 #ifndef WEIR_DECODE_TOKEN_GLSL
 #define WEIR_DECODE_TOKEN_GLSL
 #include "common/pages.glsl"
+#include "common/rotation.glsl"
 #include "common/team.glsl"
 #include "decode.h"
 
@@ -90,12 +91,6 @@ void load_inputs(Job j) {
     }
 }
 
-// x turned by an angle whose cosine and sine are given.
-vec2 turned(vec2 x, vec2 turn) {
-    precise float a = x.x * turn.x - x.y * turn.y, b = x.x * turn.y + x.y * turn.x;
-    return vec2(a, b);
-}
-
 // RMS norms of the heads in `queries` and of the new key.
 void norm_heads() {
     const uint d = A.head_dim, head = team();
@@ -132,8 +127,8 @@ void rotate_heads() {
     if (sink) barrier();
     for (uint i = gl_LocalInvocationID.x; i < (kHeads + 1u) * half_dim; i += kThreads) {
         const uint head = i / half_dim, angle = i % half_dim;
-        const uint first = A.is_adjacent != 0u ? 2u * angle : angle;
-        const uint second = A.is_adjacent != 0u ? 2u * angle + 1u : angle + half_dim;
+        const uvec2 channel = channels_of(angle, A.rope_dim, A.is_adjacent != 0u);
+        const uint first = channel.x, second = channel.y;
         if (head == kHeads) {
             const vec2 y = turned(vec2(new_key[first], new_key[second]), turns[angle]);
             new_key[first] = y.x;
