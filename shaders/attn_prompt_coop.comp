@@ -6,7 +6,7 @@
 // along y. A subgroup has 16 pairs. The tokens pass twice: first maxima and sums of the softmax are found, then the
 // values are added up with their weights, so that nothing that was added has to be scaled again.
 // Numerics: queries, keys, values and weights in f16, sums in f32. Queries, keys and values are divided by 16, so that
-// they may be a million. A row has the same bits whatever other rows there are.
+// they may be a million; weights are multiplied by 4,096. A row has the same bits whatever other rows there are.
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #extension GL_GOOGLE_include_directive : require
@@ -28,7 +28,8 @@ const uint kEights = 2u * kParts;   // of a row, 8 numbers of f16
 // Rows in shared memory lie further apart, so that their beginnings are in different banks.
 const uint kRowStride = kEights + 1u, kLogitStride = kTile + 4u, kWeightStride = kTile / 8u + 1u;
 const uint kRoundPages = kSubgroups * 32u;  // listed pages whose tables are read at once
-const float kShrink = 1.0 / 16.0;
+// Of queries, keys and values, and of weights: those of 1/65536 of the largest are normal numbers of f16.
+const float kShrink = 1.0 / 16.0, kGrow = 4096.0;
 
 shared uvec4 key_tile[kTile * kRowStride], value_tile[kTile * kRowStride];
 shared float logits[kSubgroups * kSide * kLogitStride];
@@ -68,7 +69,8 @@ void load_queries(out A_MATRIX q[kParts]) {
         barrier();
         for (uint at = me(); at < 2u * kSide * kEights; at += kRoundPages) {
             const uint row = at / kEights, eight = at % kEights;
-            const uint pair = min(first_pair + half_of * 2u * kSide + row, n_pairs - 1u), from = row_at(pair) / 4u + 2u * eight;
+            const uint pair = min(first_pair + half_of * 2u * kSide + row, n_pairs - 1u);
+            const uint from = row_at(pair) / 4u + 2u * eight;
             key_tile[row * kRowStride + eight] =
                 halves(kShrink * Vectors(A.q).v[from], kShrink * Vectors(A.q).v[from + 1u]);
         }
@@ -160,7 +162,7 @@ void count_tile(uint page, uint n) {
 void add_tile(uint page, uint n, inout SUMS values[kParts]) {
     float x[kSide];
     read_logits(page, n, x);
-    [[unroll]] for (uint j = 0u; j < kSide; ++j) x[j] = is_unseen(x[j]) ? 0.0 : exp(x[j] - high);
+    [[unroll]] for (uint j = 0u; j < kSide; ++j) x[j] = is_unseen(x[j]) ? 0.0 : kGrow * exp(x[j] - high);
     const uint to = (gl_SubgroupID * kSide + own_row) * kWeightStride + 2u * own_half;
     weights[to] = halves(vec4(x[0], x[1], x[2], x[3]), vec4(x[4], x[5], x[6], x[7]));
     weights[to + 1u] = halves(vec4(x[8], x[9], x[10], x[11]), vec4(x[12], x[13], x[14], x[15]));
@@ -193,7 +195,7 @@ void finish_softmax(uint pair) {
         lse = all + log_near(total);
     }
     if (own_half != 0u) return;
-    factors[gl_SubgroupID * kSide + own_row] = factor / kShrink;
+    factors[gl_SubgroupID * kSide + own_row] = factor / (kShrink * kGrow);
     if (!is_null(A.lse) && pair < n_pairs) Floats(A.lse).v[pair / group * A.n_heads + head] = lse;
 }
 

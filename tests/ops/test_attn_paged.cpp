@@ -24,7 +24,8 @@ std::vector<OpCase> cases() {
     const bool is_large = spec.kv.key_scale > 1.0f;
     list.push_back({"attn_paged__" + name, [spec](const Backend& b) { return run_spec(b, spec); }, kMaxNmse, kReason,
                     is_large ? kCudaLargeLogitsNmse : kCudaAttnNmse, kCudaAttnReason,
-                    is_large ? kVulkanLargeLogitsNmse : -1.0});
+                    is_large ? kVulkanLargeLogitsNmse : -1.0, false,
+                    spec.n_tok > 8 && !spec.page_mass ? kF16AttnNmse : -1.0});
   };
   // Every head dimension and group in both implementations: 1 row is decode, 20 rows are prefill.
   for (uint32_t d : kHeadDims) {
