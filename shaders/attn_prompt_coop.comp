@@ -1,7 +1,7 @@
 #version 460
 // Computes: attention of many rows over all pages by cooperative matrices (lib/ops/attn_paged_ref.cpp, whole).
-// Shapes: AttnArgs says them; heads of 16 * kParts channels. The pairs of a list are its heads for each row of q: pair p
-// is head p % n of row p / n.
+// Shapes: AttnArgs says them; heads of 16 * kParts channels. The pairs of a list are its heads for each row of q:
+// pair p is head p % n of row p / n.
 // Launch: a workgroup of four subgroups of 32 lanes for each kPairs pairs along x, those that see most first; a list
 // along y. A subgroup has 16 pairs. The tokens pass twice: first maxima and sums of the softmax are found, then the
 // values are added up with their weights, so that nothing that was added has to be scaled again.
@@ -129,7 +129,8 @@ void multiply_keys(A_MATRIX q[kParts]) {
         SUMS s = SUMS(0.0);
         [[unroll]] for (uint i = 0u; i < kParts; ++i) {
             B_MATRIX k;
-            coopMatLoad(k, key_tile, j * kSide * kRowStride + 2u * i, kRowStride, gl_CooperativeMatrixLayoutColumnMajor);
+            coopMatLoad(k, key_tile, j * kSide * kRowStride + 2u * i, kRowStride,
+                        gl_CooperativeMatrixLayoutColumnMajor);
             s = coopMatMulAdd(q[i], k, s);
         }
         coopMatStore(s, logits, to + j * kSide, kLogitStride, gl_CooperativeMatrixLayoutRowMajor);

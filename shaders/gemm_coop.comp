@@ -115,9 +115,9 @@ void main() {
         }
     }
 
-    // A matrix at a time, through shared memory of the subgroup's own: which lane has which element is the driver's. The
-    // unrolled loop has little in it: NVIDIA's driver does not unroll a longer one, and keeps the sums in memory then,
-    // which makes the whole product five times as slow.
+    // A matrix at a time, through shared memory of the subgroup's own: which lane has which element is the driver's.
+    // The unrolled loop has little in it: NVIDIA's driver does not unroll a longer one, and keeps the sums in memory
+    // then, which makes the whole product five times as slow.
     const uint patch_at = gl_SubgroupID * kM * kN;
     [[dont_unroll]] for (uint at = 0u; at < kMatricesDown * kMatricesAcross; ++at) {
         [[unroll]] for (uint i = 0u; i < kMatricesDown * kMatricesAcross; ++i) {
