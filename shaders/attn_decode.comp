@@ -116,16 +116,26 @@ struct Attended {
     float high, sum;
 };
 
-// The logit of one token for one head, by the lane alone.
+// In the same order everywhere, so that a sink query that is turned as the query gives the same bits.
+float add_dot(float sum, vec4 x, vec4 y) { return fma(x.w, y.w, fma(x.z, y.z, fma(x.y, y.y, fma(x.x, y.x, sum)))); }
+
+// The logit of one token for one head by the lane alone, added up as sum_of_lane() does.
 float sink_sum(Page page, bool is_new, uint in_page, uint head) {
     const uint n_chunks = A.head_dim / 4u;
-    float sum = 0.0;
-    for (uint c = 0u; c < n_chunks; ++c) {
-        uvec2 key = PairsOf(page.address).v[in_page * n_chunks + c];
-        if (is_new) key = key_words[c];
-        sum += dot(bf16x4(key), sink_queries[head * n_chunks + c]);
+    float parts[kLanes];
+    [[dont_unroll]] for (uint i = 0u; i < kLanes; ++i) {
+        float sum = 0.0;
+        for (uint c = i; c < n_chunks; c += kLanes) {
+            uvec2 key = PairsOf(page.address).v[in_page * n_chunks + c];
+            if (is_new) key = key_words[c];
+            sum = add_dot(sum, bf16x4(key), sink_queries[head * n_chunks + c]);
+        }
+        parts[i] = sum;
     }
-    return sum;
+    [[dont_unroll]] for (uint n = kLanes / 2u; n > 0u; n /= 2u) {
+        [[dont_unroll]] for (uint i = 0u; i < n; ++i) parts[i] += parts[i + n];
+    }
+    return parts[0];
 }
 
 // The lane's logit of those of `first` and the tokens after it, from their keys.
@@ -140,7 +150,7 @@ float logit_of(Job j, Page page, uint first, uvec2 keys[kRowVectors], vec4 q[kVe
             uvec2 key = keys[t * kChunks + k];
             if (t == new_token) key = key_words[min(lane() + k * kLanes, n_chunks - 1u)];
             const vec4 elements = bf16x4(key);
-            [[unroll]] for (uint h = 0u; h < kHeads; ++h) dots[h] += dot(elements, q[h * kChunks + k]);
+            [[unroll]] for (uint h = 0u; h < kHeads; ++h) dots[h] = add_dot(dots[h], elements, q[h * kChunks + k]);
         }
         [[unroll]] for (uint h = 0u; h < kHeads; ++h) v[t * kHeads + h] = dots[h];
     }
