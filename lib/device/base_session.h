@@ -39,6 +39,7 @@ class BaseSession : public DeviceSession {
   BaseSession(const DeviceSessionArgs& args, Queue& queue, const OpTable& ops) : a_(args), queue_(queue), ops_(ops) {}
 
   bool is_lost() const final { return lost_; }
+  uint32_t most_rows() const final { return queue_.most_rows(); }
   Status put_tables(bool repeats) final;
   Status get_tables() final;
   Status run_chunk(const DeviceChunk& chunk) final;

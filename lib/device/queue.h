@@ -37,6 +37,15 @@ class Queue {
   virtual Status clear(void* to, size_t bytes, const char* what) = 0;
   // Waits for all work. Every failure is WEIR_ERR_DEVICE_LOST: how much was done is unknown.
   virtual Status wait(const char* what) = 0;
+  // A prompt chunk begins, and has enqueued a layer of its n_rows rows: a queue may submit here and wait, so that none
+  // of its submissions runs long.
+  virtual void begin_chunk() {}
+  virtual Status end_layer(uint32_t n_rows) {
+    (void)n_rows;
+    return {};
+  }
+  // The most rows that a chunk should have.
+  virtual uint32_t most_rows() const { return UINT32_MAX; }
   // Whether work is left that the host may have to answer (DeviceRecall); false also after a failure, which wait()
   // reports.
   virtual bool is_busy() = 0;

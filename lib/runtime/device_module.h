@@ -49,7 +49,7 @@ constexpr uint32_t device_interface(uint32_t version, std::string_view lists) {
 }
 
 // The number is raised with every change of this header, and of a rule or an enum that the module knows.
-inline constexpr uint32_t kDeviceInterface = device_interface(17, kDeviceLists);
+inline constexpr uint32_t kDeviceInterface = device_interface(18, kDeviceLists);
 
 // The most sessions that DeviceModule::step_many takes at once: an SM's registers can hold a GEMV's sums for this many
 // inputs.
@@ -156,6 +156,8 @@ class DeviceSession {
   virtual ~DeviceSession() = default;
   // Whether a call has failed with WEIR_ERR_DEVICE_LOST.
   virtual bool is_lost() const = 0;
+  // The most rows that the next prompt chunk should have, 64 or more: fewer after a chunk that took long.
+  virtual uint32_t most_rows() const = 0;
   // Page tables and state, host to device and back; both wait. With recall the digests of lost pages are spoilt, and
   // what steps have brought back is forgotten unless the next step repeats one that was late.
   virtual Status put_tables(bool repeats) = 0;

@@ -1,6 +1,7 @@
 // Kernels, copies and waiting of a session's queue.
 #include "vulkan/vulkan_queue.h"
 
+#include "core/clock.h"
 #include "vulkan/ops.h"
 #include "vulkan/step_gemv.h"
 
@@ -85,6 +86,19 @@ Status VulkanQueue::clear(void* to, size_t bytes, const char*) {
 Status VulkanQueue::wait(const char* what) {
   const Status status = context().recorder.wait(context().device);
   return status.ok() ? status : fail(WEIR_ERR_DEVICE_LOST, "%s: %.400s", what, last_error_text());
+}
+
+Status VulkanQueue::end_layer(uint32_t n_rows) {
+  if (!pace_.is_due()) return {};
+  const uint64_t start = now_ns();  // without the time in which pipelines were made
+  WEIR_TRY(wait("a prompt chunk"));
+  pace_.took(now_ns() - start, n_rows);
+  return {};
+}
+
+// Nobody ends what takes long on a driver for the processor.
+uint32_t VulkanQueue::most_rows() const {
+  return context().device.traits.kind == DeviceKind::kCpu ? UINT32_MAX : pace_.most_rows();
 }
 
 Status VulkanQueue::map_staging(void* host, void** out) {

@@ -4,6 +4,7 @@
 #include "device/queue.h"
 #include "vulkan/attn_decode.h"
 #include "vulkan/context.h"
+#include "vulkan/pace.h"
 #include "vulkan/steps.h"
 
 namespace weir::vulkan {
@@ -31,6 +32,9 @@ class VulkanQueue final : public device::Queue {
   Status copy_out(void* to, const void* from, size_t bytes, const char* what) override;
   Status clear(void* to, size_t bytes, const char* what) override;
   Status wait(const char* what) override;
+  void begin_chunk() override { pace_.begin(); }
+  Status end_layer(uint32_t n_rows) override;
+  uint32_t most_rows() const override;
   bool is_busy() override { return false; }  // no kernel waits for the host
   // All sessions use one recorder: work of another session follows by itself.
   Status begin_branches() override { return {}; }
@@ -44,6 +48,7 @@ class VulkanQueue final : public device::Queue {
 
   OpContext& cx_;
   float* const row_;
+  Pace pace_;
 };
 
 }  // namespace weir::vulkan
