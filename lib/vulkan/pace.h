@@ -1,5 +1,5 @@
-// How a prompt is cut, so that no submission runs long: operating systems end work of a GPU that takes some two seconds,
-// and a cancelled prompt ends between submissions.
+// How a prompt is cut, so that no submission runs long: operating systems end work of a GPU that takes some two
+// seconds, and a cancelled prompt ends between submissions.
 #pragma once
 
 #include <algorithm>
