@@ -105,6 +105,12 @@ struct TopLogitsPush {
   uint n_candidates, n;
 };
 
+// to [n_quads] = from, 16 bytes each.
+struct CopyMemoryPush {
+  uvec2 to, from;
+  uint n_quads;
+};
+
 // pool [n_words] of two bf16 each.
 struct FillNoisePush {
   uvec2 pool;
@@ -115,12 +121,14 @@ struct FillNoisePush {
 static_assert(sizeof(PageAccumulatePush) == 64 && offsetof(PageAccumulatePush, rule) == 60);
 static_assert(sizeof(PageSoftmaxPush) == 32 && offsetof(PageSoftmaxPush, scale) == 28);
 static_assert(sizeof(PageScorePush) == 76 && offsetof(PageScorePush, spread) == 72);
+static_assert(sizeof(PageScoreStepPush) == 84 && offsetof(PageScoreStepPush, norm_eps) == 80);
 static_assert(sizeof(PageSelectPush) == 80 && offsetof(PageSelectPush, n_sink_pages) == 76);
 static_assert(sizeof(PageStampPush) == 96 && offsetof(PageStampPush, alpha) == 92);
 static_assert(sizeof(BestLogitPush) == 20 && offsetof(BestLogitPush, vocab_size) == 16);
 static_assert(sizeof(StepEndPush) == 48 && offsetof(StepEndPush, commit) == 44);
 static_assert(sizeof(TopPartsPush) == 28 && offsetof(TopPartsPush, n) == 24);
 static_assert(sizeof(TopLogitsPush) == 32 && offsetof(TopLogitsPush, n) == 28);
+static_assert(sizeof(CopyMemoryPush) == 20 && offsetof(CopyMemoryPush, n_quads) == 16);
 static_assert(sizeof(FillNoisePush) == 24 && offsetof(FillNoisePush, part) == 20);
 }  // namespace weir::vulkan
 #endif

@@ -1,4 +1,4 @@
-// The end of a step and its logits; noise for benchmarks.
+// The end of a step and its logits; noise and copies for benchmarks.
 #include <algorithm>
 
 #include "vulkan/context.h"
@@ -19,6 +19,9 @@ constexpr uint32_t kCandidates = 8192, kLeastParts = 16, kMostParts = 128;
 // Words of the pool that one dispatch fills: 4 GiB.
 constexpr uint64_t kNoiseWords = uint64_t{1} << 30;
 constexpr uint32_t kNoiseGroups = 4096;
+
+// Of copy_memory: so many workgroups fill the largest device that was measured more than once.
+constexpr uint32_t kCopyGroups = 4096;
 
 uint32_t groups_of(uint32_t n) { return (n + kInvocations - 1) / kInvocations; }
 
@@ -80,6 +83,15 @@ Status fill_noise(const FillNoiseArgs& a) {
     WEIR_TRY(dispatch(Kernel::kFillNoise, push, t, std::min(groups_of(n), kNoiseGroups)));
   }
   return {};
+}
+
+Status copy_memory(void* to, const void* from, uint64_t bytes) {
+  const uint64_t n = bytes / 16;
+  if (bytes % 16 != 0 || n > UINT32_MAX)
+    return fail(WEIR_ERR_INTERNAL, "Vulkan: a copy of %llu bytes", static_cast<unsigned long long>(bytes));
+  Touches t;
+  const CopyMemoryPush push = {t.writes(to, bytes), t.reads(from, bytes), static_cast<uint>(n)};
+  return dispatch(Kernel::kCopyMemory, push, t, std::min(groups_of(static_cast<uint32_t>(n)), kCopyGroups));
 }
 
 }  // namespace weir::vulkan

@@ -45,6 +45,9 @@ Status fill_row(const FillRowArgs& a);
 Status rebuild_last_minmax(const KvView& a);
 Status fill_noise(const FillNoiseArgs& a);
 
+// By a kernel: what benchmarks compare the speed of others with. A multiple of 16 bytes, below 64 GiB.
+Status copy_memory(void* to, const void* from, uint64_t bytes);
+
 // What top_logits needs, whatever its arguments.
 uint64_t top_logits_scratch_bytes();
 

@@ -343,6 +343,23 @@ void fill_noise__is_uniform_and_follows_the_seed(void**) {
   assert_true(std::all_of(again.begin() + 1000, again.end(), [](uint16_t x) { return x == 0x7FC0; }));
 }
 
+void copy_memory__of_every_length(void**) {
+  open_context();
+  constexpr uint32_t n = 4 * 3'000'001;
+  std::vector<uint32_t> values(n);
+  Random random(5);
+  for (uint32_t& x : values) x = random.below(UINT32_MAX);
+  const Array<uint32_t> from(values);
+  for (const uint32_t quads : {1u, 255u, 257u, 4096u * 256u, n / 4 - 1}) {
+    const Array<uint32_t> to(n);
+    check(copy_memory(to.data(), from.data(), uint64_t{quads} * 16));
+    const std::vector<uint32_t> got = to.get();
+    assert_true(std::equal(got.begin(), got.begin() + 4 * quads, values.begin()));
+    assert_true(std::all_of(got.begin() + 4 * quads, got.end(), [](uint32_t x) { return x == 0; }));
+  }
+  assert_int_equal(copy_memory(from.data(), from.data(), 8).code(), WEIR_ERR_INTERNAL);
+}
+
 }  // namespace
 }  // namespace weir::vulkan
 
@@ -355,6 +372,7 @@ int main() {
       cmocka_unit_test(step_end__recorded_once),
       cmocka_unit_test(top_logits__lists_the_best_in_order),
       cmocka_unit_test(fill_noise__is_uniform_and_follows_the_seed),
+      cmocka_unit_test(copy_memory__of_every_length),
   };
   return cmocka_run_group_tests_name("vulkan_step_kernels", tests, nullptr, nullptr);
 }
