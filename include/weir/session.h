@@ -107,7 +107,8 @@ typedef struct weir_plan_info {
                                       layer's pages on their way. 0 on the CPU. A Vulkan driver gives it, not the host
                                       hooks, and it is counted like theirs. */
     uint64_t spill_bytes;        /**< Host memory of the store of pages outside the KV pool: its pages, the queue to
-                                      its compression and all that this needs. Else 0. */
+                                      its compression and all that this needs. Else 0. A Vulkan driver gives the part
+                                      for uncompressed pages, as it gives staging_bytes. */
     uint64_t library_bytes;      /**< What vendor libraries reserve; 0, as no backend of this version uses one. */
     uint64_t total_bytes;        /**< All of the session's own memory: the sum of the fields from kv_bytes to
                                       library_bytes. */

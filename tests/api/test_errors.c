@@ -74,11 +74,13 @@ static void errors__quote_anything_as_plain_text(void **state) {
     }
 }
 
-/* Writes the embedded model, with the text of `key`'s value beginning with bytes that are neither UTF-8 nor harmless.
+/* Writes the embedded model, with the text of `key`'s value beginning with bytes that are neither UTF-8 nor harmless,
+ * to a new file, whose name takes the place of the X in `path`: another run of this program may be in the same folder.
  * Returns 0 when there is no such value. */
-static int write_spoiled(const char *path, const char *key) {
+static int write_spoiled(char *path, const char *key) {
     static char bytes[64 << 20];
-    FILE *from = fopen(TINY_MODEL, "rb"), *to = fopen(path, "wb");
+    const int handle = mkstemp(path);
+    FILE *from = fopen(TINY_MODEL, "rb"), *to = handle < 0 ? NULL : fdopen(handle, "wb");
     size_t n, found = 0;
     assert_non_null(from);
     assert_non_null(to);
@@ -96,21 +98,21 @@ static int write_spoiled(const char *path, const char *key) {
 
 static void errors__quote_files_as_plain_text(void **state) {
     static const char *const keys[] = {"general.architecture", "tokenizer.ggml.model", "tokenizer.ggml.pre"};
-    static const char path[] = "weir-spoiled.gguf";
     const fixture *f = *state;
     for (int i = 0; i < 3; ++i) {
+        char path[] = "weir-spoiled-XXXXXX";
         weir_model *model = NULL;
         assert_true(write_spoiled(path, keys[i]));
         assert_int_equal(weir_model_open(f->runtime, path, NULL, &model), WEIR_ERR_UNSUPPORTED);
         assert_plain(weir_last_error());
         assert_non_null(strstr(weir_last_error(), keys[i]));
+        unlink(path);
     }
-    unlink(path);
 }
 
 /* The name in the info struct is plain text, too. */
 static void errors__names_of_models_are_plain_text(void **state) {
-    static const char path[] = "weir-spoiled.gguf";
+    char path[] = "weir-spoiled-XXXXXX";
     const fixture *f = *state;
     weir_model *model = NULL;
     weir_model_info info = WEIR_MODEL_INFO_INIT;

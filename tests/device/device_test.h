@@ -47,6 +47,10 @@ static inline int on_llvmpipe(void) {
     return test_device() == WEIR_DEVICE_VULKAN && driver != NULL && strcmp(driver, "llvmpipe") == 0;
 }
 
+/* Whether matrices of prompts may be multiplied in f16: on CUDA, and on Vulkan where a device has cooperative matrices,
+ * which a driver for the processor has not. */
+static inline int rounds_prompts_to_f16(void) { return !on_llvmpipe(); }
+
 /* The folder with the module, for programs that are linked with the library's objects: lib/ beside one of the
  * folders above the program; "" if there is none. */
 static inline const char *module_folder(void) {
@@ -125,6 +129,40 @@ static inline const char *why_no_gpu(void) {
             skip();                                      \
         }                                                \
     } while (0)
+
+/* For a test of policy psa: Vulkan's sessions have it with attention on the host only, which device/test_stop asserts. */
+#define NEED_PSA()                                                                        \
+    do {                                                                                  \
+        if (test_device() == WEIR_DEVICE_VULKAN) {                                        \
+            print_message("skipped: on Vulkan psa needs attention on the host\n");        \
+            skip();                                                                       \
+        }                                                                                 \
+    } while (0)
+
+/* Whether WEIR_DEVICE_AUTO may take the device that Vulkan's sessions are on: a GPU, and a virtual one if it is named. */
+static inline int is_auto_vulkan(const fixture *f) {
+    weir_device_info devices[32];
+    uint32_t n = 0;
+    devices[0].struct_size = sizeof(devices[0]);
+    assert_ok(weir_runtime_devices(f->runtime, devices, 32, &n));
+    for (uint32_t i = 0; i < n; ++i) {
+        if (devices[i].backend != WEIR_DEVICE_VULKAN || !devices[i].is_usable) continue;
+        return devices[i].kind != WEIR_DEVICE_KIND_CPU &&
+               (devices[i].kind != WEIR_DEVICE_KIND_VIRTUAL || gpu_runtime_options().vulkan_device != NULL);
+    }
+    return 0;
+}
+
+/* The device that WEIR_DEVICE_AUTO takes for such a session, if the model has no weights on one: CUDA's, Vulkan's or
+ * the CPU, the first that can run it. */
+static inline int32_t auto_device(const fixture *f, weir_session_options options) {
+    weir_plan_info plan = WEIR_PLAN_INFO_INIT;
+    options.device = WEIR_DEVICE_CUDA;
+    if (weir_plan(f->model, &options, &plan) == WEIR_OK) return WEIR_DEVICE_CUDA;
+    options.device = WEIR_DEVICE_VULKAN;
+    if (weir_plan(f->model, &options, &plan) == WEIR_OK && is_auto_vulkan(f)) return WEIR_DEVICE_VULKAN;
+    return WEIR_DEVICE_CPU;
+}
 
 /* A policy with options. */
 typedef struct variant {

@@ -1,6 +1,7 @@
 // device: a device that fails. The test overwrites page tables in device memory, so that the next step reads unmapped
 // memory and the process loses its CUDA context for good. Every call must then report it, everything can be destroyed,
-// and the process lives. A program with one test, because nothing works on the device afterwards.
+// and the process lives. A program with one test, because nothing works on the device afterwards. Without hooks it does
+// not know where the tables are: vulkan/test_lost_device loses Vulkan's device at every submission.
 #include <cstdio>
 
 #include "tests/device/device_module_test.h"
@@ -13,6 +14,7 @@ const variant kDense = {"dense", {}, 0};
 
 void device_lost__every_call_says_so(void**) {
   NEED_GPU();
+  NEED_DEVICE_HOOKS();
   fixture f;
   DeviceHooks hooks;
   weir_session *session = nullptr, *other = nullptr;

@@ -13,13 +13,6 @@ using namespace weir::test;
 
 const variant kVariants[] = {{"dense", {}, 0}, {"raas", {}, 0}, {"quest", {}, 0}, {"h2o", {{"skip_layers", "0"}}, 1}};
 
-// Where the driver alone gives device memory (docs/vulkan.md).
-bool has_no_hooks() {
-  if (test_device() != WEIR_DEVICE_VULKAN) return false;
-  print_message("skipped: buffers cannot come from a hook\n");
-  return true;
-}
-
 weir_status create(const fixture& f, const variant& v, weir_session** session, uint32_t context = 1024) {
   const weir_session_options options = options_of(&v, test_device(), 256, context);
   return weir_session_create(f.model, &options, session);
@@ -49,7 +42,7 @@ std::vector<weir_token> plain_answer(const variant& v) {
 
 void faults__device_hooks_are_used(void**) {
   NEED_GPU();
-  if (has_no_hooks()) skip();
+  NEED_DEVICE_HOOKS();
   for (const variant& v : kVariants) {
     fixture f;
     DeviceHooks hooks;
@@ -73,7 +66,7 @@ void faults__device_hooks_are_used(void**) {
 
 void faults__each_device_allocation_refused(void**) {
   NEED_GPU();
-  if (has_no_hooks()) skip();
+  NEED_DEVICE_HOOKS();
   static const char* const kPools[] = {"the model's weights", "the session's KV pages, tables and workspace"};
   for (const variant& v : kVariants) {
     for (uint64_t n = 1; n <= 2; ++n) {

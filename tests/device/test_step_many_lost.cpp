@@ -14,6 +14,7 @@ constexpr uint32_t kCount = sizeof(kVariants) / sizeof(kVariants[0]);
 
 void step_many_lost__all_sessions_are(void**) {
   NEED_GPU();
+  NEED_DEVICE_HOOKS();
   fixture f;
   DeviceHooks hooks;
   weir_session* sessions[kCount] = {};

@@ -1,6 +1,7 @@
 // device: attention that stops by itself, policy psa in one launch a layer. After how many pages it stops is computed
 // by hand for models whose keys are all equal, on the GPU and, with the same checks, on the processor. What it attends
 // then is compared with quest, whose budget has the pages that a rule of quiet pages takes, and with the processor.
+// Vulkan refuses the policy by name; there only that is tested.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -115,6 +116,7 @@ struct Rule {
 };
 
 void stop__counts_pages_alike(void**) {
+  NEED_PSA();
   // Shares away from those that whole numbers of pages have.
   const Rule rules[] = {{0.0, 0, 0.0, 1, 0},      {0.3333, 0, 0.0, 1, 0},  {0.5017, 0, 0.0, 8, 0},
                         {0.9031, 0, 0.0, 3, 2},   {0.9907, 0, 0.0, 32, 0}, {0.5017, 0, 0.0, 7, 70},
@@ -153,6 +155,7 @@ void stop__counts_pages_alike(void**) {
 
 // A short history for sanitizers: three rounds, and a stop in the first.
 void stop__several_rounds(void**) {
+  NEED_PSA();
   const Rule rules[] = {{0.5, 0, 0.0, 8, 0}, {0.0, 201, 1.0, 3, 0}};
   const RandomModel m = {"qwen2", 6, 2, 64, "f16", 1, 4096, true};
   const OpenModel model(m);
@@ -177,6 +180,7 @@ const RandomModel kModels[] = {{"llama", 8, 2, 64, "f16", 1, 16384},
 // summed in another order.
 void stop__attends_as_quest(void**) {
   NEED_GPU();
+  NEED_PSA();
   for (const RandomModel& m : kModels) {
     const OpenModel model(m);
     const std::vector<weir_token> tokens = random_tokens(9000);
@@ -204,6 +208,7 @@ void stop__attends_as_quest(void**) {
 // few pages earlier or later.
 void stop__as_on_the_processor(void**) {
   NEED_GPU();
+  NEED_PSA();
   for (const RandomModel& m : kModels) {
     const OpenModel model(m);
     const std::vector<weir_token> tokens = random_tokens(3100);
@@ -236,6 +241,7 @@ void stop__as_on_the_processor(void**) {
 
 void stop__what_a_gpu_lacks_is_refused(void**) {
   NEED_GPU();
+  NEED_PSA();
   const OpenModel model({"llama", 4, 1, 64, "f16", 1, 16384}), wide({"llama", 4, 1, 256, "f16", 1, 16384}),
       capped({"llama", 4, 1, 64, "f16", 1, 4096, false, false, false, 0.25f});
   struct Refusal {
@@ -257,6 +263,24 @@ void stop__what_a_gpu_lacks_is_refused(void**) {
   }
 }
 
+void stop__vulkan_refuses_it(void**) {
+  NEED_GPU();
+  if (test_device() != WEIR_DEVICE_VULKAN) {
+    print_message("skipped: about Vulkan\n");
+    skip();
+  }
+  const OpenModel model({"llama", 4, 1, 64, "f16", 1, 4096});
+  const Options rules[] = {{}, {{"eps", "0.5"}}, {{"quiet", "16"}}, {{"bound", "true"}}};
+  for (const Options& options : rules) {
+    Session session;
+    assert_int_equal(try_open(model, WEIR_DEVICE_VULKAN, "psa", options, 0, 4096, session), WEIR_ERR_UNSUPPORTED);
+    const char* const named = "device vulkan: Vulkan: the policy psa needs attention on the host";
+    if (std::strstr(weir_last_error(), named) == nullptr) fail_msg("%s is not in: %s", named, weir_last_error());
+    assert_null(session.get());
+    assert_ok(try_open(model, WEIR_DEVICE_AUTO, "psa", options, 0, 4096, session));
+  }
+}
+
 }  // namespace
 
 int main(void) {
@@ -266,6 +290,7 @@ int main(void) {
       cmocka_unit_test(stop__attends_as_quest),
       cmocka_unit_test(stop__as_on_the_processor),
       cmocka_unit_test(stop__what_a_gpu_lacks_is_refused),
+      cmocka_unit_test(stop__vulkan_refuses_it),
   };
   return cmocka_run_group_tests_name("device/stop", tests, nullptr, nullptr);
 }
