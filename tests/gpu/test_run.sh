@@ -1,6 +1,6 @@
 #!/bin/sh
-# Tests tests/gpu/run with programs that only print their arguments: which tests run under which tool, what becomes of
-# failures, and that no process outlives the script.
+# Tests tests/gpu/run with programs that only print their arguments: which tests run under which tool and in which order,
+# what becomes of failures, that results are there as programs end, and that no process outlives the script.
 set -eu
 run=$(cd "$(dirname "$0")" && pwd)/run
 folder=$(mktemp -d)
@@ -122,4 +122,42 @@ for signal in TERM HUP; do
         if wait $runner; then fail "$command passed after $signal"; fi
     done
 done
+# The longest programs begin first; an op that Vulkan lacks is left out there.
+program bin/ops/test_matmul
+program bin/ops/test_attn_stamp
+JOBS=1 sh run tests ops >printed || fail "tests ops failed"
+[ "$(grep -h '^=== ' out/tests.log | tr '\n' ' ')" = "=== ops_test_matmul === ops_test_attn_stamp === ops_test_rms_norm " ] ||
+    fail "another order"
+DEVICE=vulkan sh run tests ops >printed || fail "tests ops on Vulkan failed"
+if grep -q attn_stamp printed; then fail "Vulkan has no attn_stamp"; fi
+rm bin/ops/test_matmul bin/ops/test_attn_stamp
+
+# Results are there when a program ends, and a run that is cut off adds what was under way. Programs leave their files
+# in a folder of the run.
+cat >bin/ops/test_endless <<'TEXT'
+#!/bin/sh
+: >left_over
+echo "[       OK ] before the end"
+echo $$ >"$OUT/sleeping"
+exec sleep 300
+TEXT
+chmod +x bin/ops/test_endless
+mkdir tmp
+for signal in KILL TERM; do
+    rm -f out/sleeping out/tests.*
+    TMPDIR=$folder/tmp sh run tests ops >printed 2>&1 &
+    runner=$!
+    until_true grep -q '^=== ops_test_rms_norm' out/tests.log || fail "no log of a program that has ended"
+    until_true test -s out/sleeping || fail "the endless program did not begin"
+    grep -q '^ops/test_rms_norm  *1  *0  *0 ' out/tests.txt || fail "no line of a program that has ended"
+    kill -$signal $runner
+    if wait $runner 2>/dev/null; then fail "tests passed after $signal"; fi
+    grep -q '^ops/test_rms_norm  *1  *0  *0 ' out/tests.txt || fail "$signal took a line away"
+    kill "$(cat out/sleeping)" 2>/dev/null || true
+    until_true grep -q '^ops/test_endless' out/tests.txt || fail "no line of the program that was under way"
+done
+grep -q '^ops/test_endless  *1  *1  *0 .* cut off' out/tests.txt || fail "no line of the program that was under way"
+grep -q 'before the end' out/tests.log || fail "no log of the program that was under way"
+[ ! -e left_over ] || fail "a program left a file in the bundle"
+rm bin/ops/test_endless
 echo "passed"
