@@ -84,12 +84,12 @@ struct HostHooks {
 
 // For a test that gives device memory: Vulkan's driver alone gives it (docs/vulkan.md), and refuses hooks
 // (vulkan/test_sessions).
-#define NEED_DEVICE_HOOKS()                                       \
-  do {                                                            \
-    if (test_device() == WEIR_DEVICE_VULKAN) {                    \
+#define NEED_DEVICE_HOOKS()                                        \
+  do {                                                             \
+    if (test_device() == WEIR_DEVICE_VULKAN) {                     \
       print_message("skipped: buffers cannot come from a hook\n"); \
-      skip();                                                     \
-    }                                                             \
+      skip();                                                      \
+    }                                                              \
   } while (0)
 
 // Opens a runtime with the tiny model over hooks; either may be null.
