@@ -448,9 +448,6 @@ bool check_row(const fixture& f, const Row& row, const Text& text, uint64_t& n_s
   return ok && together_ok;
 }
 
-// psa's stopping runs on the Vulkan device only if attention is on the host.
-bool is_refused(const variant& v) { return test_device() == WEIR_DEVICE_VULKAN && strcmp(v.policy, "psa") == 0; }
-
 void pages__as_on_the_cpu(void**) {
   // On machines without a GPU, too. Where pages come back a near tie changes all that follows; see device/test_recall.
   // lfps has no kernel.
@@ -462,9 +459,7 @@ void pages__as_on_the_cpu(void**) {
   uint64_t n_stamps = 0;
   report_head();
   for (const Text& text : texts_of(f)) {
-    for (const Row& row : kRows) {
-      if (!is_refused(row.v)) ok = check_row(f, row, text, n_stamps) && ok;
-    }
+    for (const Row& row : kRows) ok = check_row(f, row, text, n_stamps) && ok;
   }
   std::fflush(stdout);
   close_gpu_fixture(&f);
