@@ -12,16 +12,18 @@
 
 layout(push_constant, std430) uniform Push { PageSelectPush a; };
 
-// Heads whose scores are loaded at once, and the first rows, whose loads do not wait for the number of rows in use.
-const uint kHeadsAtOnce = 4u, kRowsAhead = 4u;
+// Heads whose scores are loaded at once: as many as a vector has components, or so few that the scores of many rows fit
+// into 128 registers, all that there are for an invocation of 512 on some devices. And the first rows, whose loads do
+// not wait for the number of rows in use.
+const uint kHeads = 4u, kHeadsAtOnce = kOwnRows > 5u ? 2u : kHeads, kRowsAhead = 4u;
 
-// Of the list: its stream's pages and tables, and where in which array its scores are.
-uint n, group, stream, table, list_first, ranking_first;
+// Of the list: its stream's pages and tables, and where its scores and its rows are.
+uint n, group, stream, table, list_first;
 bool is_own;
 
 // Of the block that was read last: a bit for each row, and the scores of some heads.
 uint competing, forced, scored;
-float score[kHeadsAtOnce][kOwnRows];
+float score[kHeads][kOwnRows];
 float total[kOwnRows];
 
 bool competes(uint flag) { return a.candidate_flags == 0u || (flag & a.candidate_flags) != 0u; }
@@ -30,7 +32,7 @@ bool has(uint rows, uint i) { return (rows >> i & 1u) != 0u; }
 
 uint key_of(uint row) {
     const uint flag = Words(a.flags).v[table + row];
-    const float x = is_own ? Floats(a.score).v[ranking_first + row] : Floats(a.group_score).v[ranking_first + row];
+    const float x = is_own ? Floats(a.score).v[list_first + row] : Floats(a.group_score).v[list_first + row];
     return competes(flag) && !is_forced(row, flag) ? ordered_key(x) : kKeyAlways;
 }
 void take(uint row, uint key, uint place) { OutWords(a.select).v[list_first + place] = row; }
@@ -42,8 +44,13 @@ void read_block(uint first, uint head) {
         if (i < kRowsAhead || first + i * kThreads < n) {
             const uint row = min(own_row(first, i), a.capacity - 1u);
             flag[i] = Words(a.flags).v[table + row];
-            [[unroll]] for (uint h = 0u; h < kHeadsAtOnce; ++h)
-                score[h][i] = Floats(a.score).v[(stream * group + min(head + h, group - 1u)) * a.capacity + row];
+            [[unroll]] for (uint h = 0u; h < kHeads; ++h) {
+                if (h < kHeadsAtOnce)
+                    score[h][i] = Floats(a.score).v[(stream * group + min(head + h, group - 1u)) * a.capacity + row];
+            }
+        } else {
+            flag[i] = 0u;
+            [[unroll]] for (uint h = 0u; h < kHeads; ++h) score[h][i] = 0.0;
         }
     }
     competing = forced = scored = 0u;
@@ -57,12 +64,14 @@ void read_block(uint first, uint head) {
 
 // Moves the heads' scores and statistics one place down: loops over heads with much code work on the first of them, so
 // that the code stands there once and not once for each.
-uvec4 next_head(uvec4 x) { return x.yzwx; }
-vec4 next_head(vec4 x) { return x.yzwx; }
+uvec4 next_head(uvec4 x) { return kHeadsAtOnce == kHeads ? x.yzwx : x.yxzw; }
+vec4 next_head(vec4 x) { return kHeadsAtOnce == kHeads ? x.yzwx : x.yxzw; }
 void next_scores() {
     [[unroll]] for (uint i = 0u; i < kOwnRows; ++i) {
         const float first = score[0][i];
-        [[unroll]] for (uint h = 1u; h < kHeadsAtOnce; ++h) score[h - 1u][i] = score[h][i];
+        [[unroll]] for (uint h = 1u; h < kHeads; ++h) {
+            if (h < kHeadsAtOnce) score[h - 1u][i] = score[h][i];
+        }
         score[kHeadsAtOnce - 1u][i] = first;
     }
 }
@@ -74,11 +83,10 @@ float scaled(float x) {
     return logit;
 }
 
-// Statistics of the kHeadsAtOnce heads. Softmax: maximum and log of the sum. Moments: mean of the estimates as two
-// floats, and their standard deviation, 0 if all are equal.
+// Statistics of the heads at once. Softmax: `center` is the maximum, `rest` the log of the sum. Moments: the estimates'
+// mean as two floats, and their standard deviation, 0 if all are equal.
 struct Stats {
-    vec4 high, log_sum;
-    vec4 mean, rest, deviation;
+    vec4 center, rest, deviation;
 };
 
 shared uvec4 head_most[kMostParts], head_least[kMostParts], head_count[kMostParts];
@@ -118,7 +126,7 @@ Range range_of_heads(Range own) {
     return Range(subgroupMin(all.least), subgroupMax(all.most), subgroupAdd(all.count));
 }
 
-void softmax_of(uint head, inout Stats s) {
+Stats softmax_of(uint head) {
     Range own = Range(uvec4(0u), uvec4(kKeyNever), uvec4(0u));
     for (uint first = 0u; has_block(first, n); first += kBlockRows) {
         if (is_long(n)) read_block(first, head);
@@ -130,44 +138,47 @@ void softmax_of(uint head, inout Stats s) {
         }
     }
     const uvec4 most = range_of_heads(own).most;
-    [[unroll]] for (uint h = 0u; h < kHeadsAtOnce; ++h)
-        s.high[h] = most[h] == kKeyNever ? uintBitsToFloat(kMinusInfinity) : float_of_key(most[h]);
+    Stats s = Stats(vec4(0.0), vec4(0.0), vec4(0.0));
+    [[unroll]] for (uint h = 0u; h < kHeads; ++h)
+        s.center[h] = most[h] == kKeyNever ? uintBitsToFloat(kMinusInfinity) : float_of_key(most[h]);
     vec4 part = vec4(0.0);
     for (uint first = 0u; has_block(first, n); first += kBlockRows) {
         if (is_long(n)) read_block(first, head);
         [[dont_unroll]] for (uint h = 0u; h < kHeadsAtOnce; ++h) {
-            const bool has_any = has_estimate(s.high.x);
+            const bool has_any = has_estimate(s.center.x);
             [[unroll]] for (uint i = 0u; i < kOwnRows; ++i)
-                part.x += has_any && has(scored, i) ? exp_near(scaled(score[0][i]) - s.high.x) : 0.0;
+                part.x += has_any && has(scored, i) ? exp_near(scaled(score[0][i]) - s.center.x) : 0.0;
             part = next_head(part);
-            s.high = next_head(s.high);
+            s.center = next_head(s.center);
             next_scores();
         }
     }
     const vec4 sum = sum_of_heads(part);
-    [[unroll]] for (uint h = 0u; h < kHeadsAtOnce; ++h)
-        s.log_sum[h] = has_estimate(s.high[h]) ? log_near(sum[h]) : 0.0;
+    [[unroll]] for (uint h = 0u; h < kHeads; ++h) s.rest[h] = has_estimate(s.center[h]) ? log_near(sum[h]) : 0.0;
+    return s;
 }
 
 // By the statistics of the first head.
 float log_probability(float x, Stats s) {
-    precise float log_p = scaled(x) - (s.high.x + s.log_sum.x);
-    return has_estimate(s.high.x) ? log_p : uintBitsToFloat(kMinusInfinity);
+    precise float log_p = scaled(x) - (s.center.x + s.rest.x);
+    return has_estimate(s.center.x) ? log_p : uintBitsToFloat(kMinusInfinity);
 }
 
 // Of pairs, sum[h] and low[h], over the subgroup.
 void sum_of_lanes(inout vec4 sum, inout vec4 low) {
     for (uint i = 1u; i < gl_SubgroupSize; i *= 2u) {
-        [[unroll]] for (uint h = 0u; h < kHeadsAtOnce; ++h) {
-            const vec2 other = vec2(subgroupShuffleXor(sum[h], i), subgroupShuffleXor(low[h], i));
-            const vec2 pair = add_pairs(vec2(sum[h], low[h]), other);
-            sum[h] = pair.x;
-            low[h] = pair.y;
+        [[unroll]] for (uint h = 0u; h < kHeads; ++h) {
+            if (h < kHeadsAtOnce) {
+                const vec2 other = vec2(subgroupShuffleXor(sum[h], i), subgroupShuffleXor(low[h], i));
+                const vec2 pair = add_pairs(vec2(sum[h], low[h]), other);
+                sum[h] = pair.x;
+                low[h] = pair.y;
+            }
         }
     }
 }
 
-void moments_of(uint head, inout Stats s) {
+Stats moments_of(uint head) {
     vec4 sum = vec4(0.0), low = vec4(0.0);
     Range own = Range(uvec4(kKeyAlways), uvec4(kKeyNever), uvec4(0u));
     for (uint first = 0u; has_block(first, n); first += kBlockRows) {
@@ -201,7 +212,7 @@ void moments_of(uint head, inout Stats s) {
     for (uint i = 0u; i < gl_NumSubgroups; i += gl_SubgroupSize) {
         const uint at = i + gl_SubgroupInvocationID;
         if (at < gl_NumSubgroups) {
-            [[unroll]] for (uint h = 0u; h < kHeadsAtOnce; ++h) {
+            [[unroll]] for (uint h = 0u; h < kHeads; ++h) {
                 const vec2 pair = add_pairs(vec2(sum[h], low[h]), vec2(pair_sums[at][h], pair_lows[at][h]));
                 sum[h] = pair.x;
                 low[h] = pair.y;
@@ -209,35 +220,38 @@ void moments_of(uint head, inout Stats s) {
         }
     }
     sum_of_lanes(sum, low);
-    [[unroll]] for (uint h = 0u; h < kHeadsAtOnce; ++h) {
+    Stats s = Stats(vec4(0.0), vec4(0.0), vec4(0.0));
+    [[unroll]] for (uint h = 0u; h < kHeads; ++h) {
         const float count = float(range.count[h]);
         precise float mean = quotient(sum[h], count);
         const vec2 product = two_product(mean, count);
         precise float rest = ((sum[h] - product.x) - product.y + low[h]) / count;
-        s.mean[h] = mean;
+        s.center[h] = mean;
         s.rest[h] = rest;
     }
     vec4 square = vec4(0.0);
     for (uint first = 0u; has_block(first, n); first += kBlockRows) {
         if (is_long(n)) read_block(first, head);
-        [[unroll]] for (uint h = 0u; h < kHeadsAtOnce; ++h) {
+        [[unroll]] for (uint h = 0u; h < kHeads; ++h) {
             [[unroll]] for (uint i = 0u; i < kOwnRows; ++i) {
-                precise float away = (score[h][i] - s.mean[h]) - s.rest[h];
-                square[h] += has(scored, i) && has_estimate(score[h][i]) ? away * away : 0.0;
+                precise float away = (score[h][i] - s.center[h]) - s.rest[h];
+                const bool counts = h < kHeadsAtOnce && has(scored, i) && has_estimate(score[h][i]);
+                square[h] += counts ? away * away : 0.0;
             }
         }
     }
     const vec4 squares = sum_of_heads(square);
-    [[unroll]] for (uint h = 0u; h < kHeadsAtOnce; ++h) {
+    [[unroll]] for (uint h = 0u; h < kHeads; ++h) {
         const float variance = squares[h] / float(range.count[h]);
         s.deviation[h] = range.least[h] < range.most[h] && variance > 0.0 ? sqrt(variance) : 0.0;
     }
+    return s;
 }
 
 // By the statistics of the first head.
 float deviation(float x, Stats s) {
     if (!has_estimate(x)) return uintBitsToFloat(kMinusInfinity);
-    precise float away = (x - s.mean.x) - s.rest.x;
+    precise float away = (x - s.center.x) - s.rest.x;
     return s.deviation.x > 0.0 ? away / s.deviation.x : 0.0;
 }
 
@@ -251,8 +265,8 @@ float log_sum(float x, float y) {
 // Continues `total` by the heads from `head` on; the first head of the group begins it.
 void join_estimates(uint head) {
     const bool is_mean = a.agg != kAggMaxRaw;
-    [[unroll]] for (uint h = 0u; h < kHeadsAtOnce; ++h) {
-        if (head + h < group) {
+    [[unroll]] for (uint h = 0u; h < kHeads; ++h) {
+        if (h < kHeadsAtOnce && head + h < group) {
             [[unroll]] for (uint i = 0u; i < kOwnRows; ++i) {
                 const float x = number(score[h][i]);
                 precise float sum = total[i] + x;
@@ -273,8 +287,7 @@ void join_statistics(uint head, Stats s) {
                 total[i] = a.agg == kAggSumProb ? log_sum(total[i], x) : larger(total[i], x);
             }
         }
-        s = Stats(next_head(s.high), next_head(s.log_sum), next_head(s.mean), next_head(s.rest),
-                  next_head(s.deviation));
+        s = Stats(next_head(s.center), next_head(s.rest), next_head(s.deviation));
         next_scores();
     }
 }
@@ -285,12 +298,12 @@ void score_group() {
     const bool is_prob = a.agg == kAggSumProb || a.agg == kAggMaxProb;
     const bool is_mean = a.agg == kAggMeanRaw || a.agg == kAggQHead;
     Floats out_score = Floats(a.group_score);
-    Stats s = Stats(vec4(0.0), vec4(0.0), vec4(0.0), vec4(0.0), vec4(0.0));
     for (uint head = 0u; head < group; head += kHeadsAtOnce) {
         const bool is_last = head + kHeadsAtOnce >= group;
         read_block(0u, head);
-        if (is_prob) softmax_of(head, s);
-        if (a.agg == kAggMaxZ) moments_of(head, s);
+        Stats s = Stats(vec4(0.0), vec4(0.0), vec4(0.0));
+        if (is_prob) s = softmax_of(head);
+        if (a.agg == kAggMaxZ) s = moments_of(head);
         for (uint first = 0u; has_block(first, n); first += kBlockRows) {
             if (is_long(n)) read_block(first, head);
             if (is_long(n) && head > 0u) {
@@ -332,7 +345,7 @@ void main() {
     stream = is_own ? list / group : list;
     table = stream * a.capacity;
     n = Words(a.n_pages).v[stream];
-    list_first = ranking_first = list * a.capacity;
+    list_first = list * a.capacity;
     if (!is_own || list % group == 0u) score_group();
     if (is_own) {
         read_block(0u, list % group);

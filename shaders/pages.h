@@ -34,7 +34,7 @@ struct PageSoftmaxPush {
 };
 
 // The most rows whose keys an invocation keeps while the best are sought (common/top_rows.glsl).
-WEIR_SHARED uint kMostOwnRows = 16;
+WEIR_SHARED uint kMostOwnRows = 8;
 
 // Pages that a workgroup scores, each with a team.
 WEIR_SHARED uint kScorePages = kInvocations / kTeamLanes;

@@ -1,7 +1,8 @@
 // The rows with the largest keys, by one workgroup, in ascending order of rows. Of equal keys the lower rows are taken.
 // Keys may lie anywhere: there is no limit to the number of rows.
 // Method: an invocation keeps the keys of kOwnRows rows in registers, and loops over them are unrolled. More rows than
-// the workgroup keeps are read again in each pass, a block at a time. A histogram divides the range of the floats into
+// the workgroup keeps are read again in each pass, a block at a time. So few are kept that drivers need no other memory
+// than registers, and counts of them fit into two words. A histogram divides the range of the floats into
 // bins of equal width; the bin of the threshold mostly has few keys, which are ranked. Otherwise a radix select runs
 // over the keys.
 //
@@ -43,6 +44,14 @@ void read_keys(uint first, uint n_rows) {
         const uint key = key_of(row < n_rows ? row : min(invocation(), n_rows - 1u));
         own_keys[i] = row < n_rows ? key : kKeyNever;
     }
+}
+
+// The next block of several. Invocations that took rows of the one before meet the others first: their lanes must be
+// there when those of the block are counted.
+void read_next(uint first, uint n_rows) {
+    if (!is_long(n_rows)) return;
+    barrier();
+    read_keys(first, n_rows);
 }
 
 // Neither kKeyNever nor kKeyAlways.
@@ -92,7 +101,7 @@ uint bin_of(uint key, uint low_key, float per_width) {
 Threshold rank_bin(uint n_rows, uint low_key, float per_width) {
     const uint bin = found_bin, left = found_left, n = found_count;
     for (uint first = 0u; has_block(first, n_rows); first += kBlockRows) {
-        if (is_long(n_rows)) read_keys(first, n_rows);
+        read_next(first, n_rows);
         [[unroll]] for (uint i = 0u; i < kOwnRows; ++i) {
             const uint key = own_keys[i];
             if (is_open(key) && bin_of(key, low_key, per_width) == bin) ranked[atomicAdd(n_ranked, 1u)] = key;
@@ -124,7 +133,7 @@ Threshold find_digits(uint n_rows, uint left, uint high_key) {
         const uint shift = n_bits > kBinBits ? n_bits - kBinBits : 0u;
         const uint mask = n_bits == 32u ? 0u : 0xFFFFFFFFu << n_bits;
         for (uint first = 0u; has_block(first, n_rows); first += kBlockRows) {
-            if (is_long(n_rows)) read_keys(first, n_rows);
+            read_next(first, n_rows);
             [[unroll]] for (uint i = 0u; i < kOwnRows; ++i) {
                 const uint key = own_keys[i];
                 if (is_open(key) && ((key ^ known) & mask) == 0u)
@@ -146,7 +155,7 @@ Threshold find_threshold(uint n_rows, uint budget, uint own_paid) {
     if (invocation() == 0u) n_ranked = 0u;
     uvec4 own = uvec4(kKeyAlways, kKeyNever, 0u, own_paid);
     for (uint first = 0u; has_block(first, n_rows); first += kBlockRows) {
-        if (is_long(n_rows)) read_keys(first, n_rows);
+        read_next(first, n_rows);
         [[unroll]] for (uint i = 0u; i < kOwnRows; ++i) {
             const uint key = own_keys[i];
             const bool counts = is_open(key);
@@ -159,10 +168,10 @@ Threshold find_threshold(uint n_rows, uint budget, uint own_paid) {
     const uint n_best = budget - min(budget, all.w), low_key = min(all.x, all.y), high_key = all.y;
     if (n_best == 0u) return Threshold(kKeyAlways - 1u, 0u);
     if (n_best >= all.z) return Threshold(kKeyNever, 0u);
-    const float per_width = float(kBins) / (float_of_key(high_key) - float_of_key(low_key));
+    precise float per_width = float(kBins) / (float_of_key(high_key) - float_of_key(low_key));
     if (low_key < high_key && high_key < kKeyOfInfinity && per_width > 0.0 && is_finite(per_width)) {
         for (uint first = 0u; has_block(first, n_rows); first += kBlockRows) {
-            if (is_long(n_rows)) read_keys(first, n_rows);
+            read_next(first, n_rows);
             [[unroll]] for (uint i = 0u; i < kOwnRows; ++i) {
                 if (is_open(own_keys[i])) count_in(bin_of(own_keys[i], low_key, per_width));
             }
@@ -173,32 +182,34 @@ Threshold find_threshold(uint n_rows, uint budget, uint own_paid) {
     return find_digits(n_rows, n_best, high_key);
 }
 
-// Counts of four rows in a word: a subgroup has at most 128 lanes.
-const uint kPacked = 4u, kPackedBits = 8u, kPackedWords = (kOwnRows + kPacked - 1u) / kPacked;
-uint packed(uint count, uint i) { return count << i % kPacked * kPackedBits; }
-uint unpacked(uint word, uint i) { return word >> i % kPacked * kPackedBits & 0xFFu; }
+// Counts of eight rows in two words: a subgroup has at most 128 lanes.
+const uint kPacked = 4u, kPackedBits = 8u;
+uvec2 packed(uint count, uint i) {
+    const uint word = count << i % kPacked * kPackedBits;
+    return i < kPacked ? uvec2(word, 0u) : uvec2(0u, word);
+}
+uint unpacked(uvec2 words, uint i) { return (i < kPacked ? words.x : words.y) >> i % kPacked * kPackedBits & 0xFFu; }
+uvec2 sums_up_to_lane(uvec2 own) {
+    uvec2 sums = uvec2(subgroupInclusiveAdd(own.x), 0u);
+    if (kOwnRows > kPacked) sums.y = subgroupInclusiveAdd(own.y);
+    return sums;
+}
 
 // Returns how many were taken. Counts of larger and of equal keys share a word: a block has fewer than 2^16 rows.
 uint take_rows(uint n_rows, Threshold t) {
     const uint n_parts = kOwnRows * gl_NumSubgroups, each = (n_parts + kThreads - 1u) / kThreads;
     uint n_above = 0u, n_equal = 0u, side = 0u;
     for (uint first = 0u; has_block(first, n_rows); first += kBlockRows, side ^= 1u) {
-        if (is_long(n_rows)) read_keys(first, n_rows);
-        uint above[kPackedWords], equal[kPackedWords], above_to[kPackedWords], equal_to[kPackedWords];
-        [[unroll]] for (uint w = 0u; w < kPackedWords; ++w) above[w] = equal[w] = 0u;
+        read_next(first, n_rows);
+        uvec2 above = uvec2(0u), equal = uvec2(0u);
         [[unroll]] for (uint i = 0u; i < kOwnRows; ++i) {
-            above[i / kPacked] |= packed(own_keys[i] > t.key ? 1u : 0u, i);
-            equal[i / kPacked] |= packed(own_keys[i] == t.key && t.n_equal != 0u ? 1u : 0u, i);
+            above |= packed(own_keys[i] > t.key ? 1u : 0u, i);
+            equal |= packed(own_keys[i] == t.key && t.n_equal != 0u ? 1u : 0u, i);
         }
-        [[unroll]] for (uint w = 0u; w < kPackedWords; ++w) {
-            above_to[w] = subgroupInclusiveAdd(above[w]);
-            equal_to[w] = subgroupInclusiveAdd(equal[w]);
-        }
-        if (first > 0u) barrier();  // the counts of the block before may still be read
+        const uvec2 above_to = sums_up_to_lane(above), equal_to = sums_up_to_lane(equal);
         if (gl_SubgroupInvocationID + 1u == gl_SubgroupSize) {
             [[unroll]] for (uint i = 0u; i < kOwnRows; ++i)
-                n_before[i * gl_NumSubgroups + gl_SubgroupID] =
-                    unpacked(above_to[i / kPacked], i) | unpacked(equal_to[i / kPacked], i) << 16;
+                n_before[i * gl_NumSubgroups + gl_SubgroupID] = unpacked(above_to, i) | unpacked(equal_to, i) << 16;
         }
         barrier();
         // From the counts of each row of subgroups to those of all before it.
@@ -211,17 +222,18 @@ uint take_rows(uint n_rows, Threshold t) {
         own = before.x;
         for (uint k = 0u; k < each; ++k) {
             const uint part = invocation() * each + k;
-            if (part >= n_parts) break;
-            const uint count = n_before[part];
-            n_before[part] = own;
-            own += count;
+            if (part < n_parts) {
+                const uint count = n_before[part];
+                n_before[part] = own;
+                own += count;
+            }
         }
         barrier();
         [[unroll]] for (uint i = 0u; i < kOwnRows; ++i) {
-            const uint is_above = unpacked(above[i / kPacked], i), is_equal = unpacked(equal[i / kPacked], i);
+            const uint is_above = unpacked(above, i), is_equal = unpacked(equal, i);
             const uint counts = n_before[i * gl_NumSubgroups + gl_SubgroupID];
-            const uint aboves = n_above + (counts & 0xFFFFu) + unpacked(above_to[i / kPacked], i) - is_above;
-            const uint equals = n_equal + (counts >> 16) + unpacked(equal_to[i / kPacked], i) - is_equal;
+            const uint aboves = n_above + (counts & 0xFFFFu) + unpacked(above_to, i) - is_above;
+            const uint equals = n_equal + (counts >> 16) + unpacked(equal_to, i) - is_equal;
             if (is_above != 0u || (is_equal != 0u && equals < t.n_equal))
                 take(own_row(first, i), own_keys[i], aboves + min(equals, t.n_equal));
         }

@@ -44,17 +44,21 @@ AttnSpec spec_of(uint32_t head_dim, uint32_t group, uint32_t n_tok) {
   return s;
 }
 
-// With matrices queries, keys, values and weights have the 11 bits of f16: 9e-8 in a simulation, and 7e-6 for logits in
-// the hundreds.
+// With matrices queries, keys, values and weights have the 11 bits of f16: 1.1e-7 in a simulation, and 2.3e-6 for
+// logits in the hundreds. A log-sum-exp averages the errors of its logits: 4.4e-10 over 17 tokens or more, but 4.4e-8
+// where each row sees one.
 void check(const char* what, const AttnSpec& s, uint64_t seed) {
   const bool in_f16 = test::open_context().device.matrices.are_there(), is_large = s.kv.key_scale > 1.0f;
-  const double bound = in_f16 ? (is_large ? 2e-5 : 3e-7) : is_large ? 1e-10 : 1e-11;
+  const double bound = in_f16     ? (is_large ? 2e-5 : 3e-7)
+                       : is_large ? 1e-10
+                                  : 1e-11,
+               lse_bound = in_f16 && s.window == 1 ? bound / 2 : bound / 10;
   AttnCase c(s, seed);
   attend(c, c.args());
   std::vector<float> lse;
   const std::vector<float> want = c.dense(&lse);
   if (!close_enough(what, c.out.data(), want.data(), want.size(), bound) ||
-      !close_enough(what, c.lse.data(), lse.data(), lse.size(), bound / 10))
+      !close_enough(what, c.lse.data(), lse.data(), lse.size(), lse_bound))
     fail_msg("%s: head_dim %u, %u heads, %u rows", what, s.kv.head_dim, s.n_heads, s.n_tok);
 }
 
@@ -140,7 +144,7 @@ void attn_prefill__small_weights_add_up(void**) {
       }
     }
   }
-  std::fill(c.q.begin(), c.q.end(), 1.4f);  // logits of 11.2 and 0: weights of 1 and 1.4e-5
+  std::fill(c.q.begin(), c.q.end(), 1.375f);  // exact in f16 too; logits of 11 and 0: weights of 1 and 1.7e-5
   attend(c, c.args());
   const std::vector<float> want = c.dense();
   assert_true(want.back() > 0.01f);

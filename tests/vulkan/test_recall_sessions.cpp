@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "tests/api/saved_bytes.h"
@@ -53,6 +54,46 @@ std::vector<std::vector<float>> converse(const Session& session) {
   return logits;
 }
 
+// The distances of two conversations' logits, token by token.
+std::vector<double> distances(const std::vector<std::vector<float>>& got, const std::vector<std::vector<float>>& want) {
+  std::vector<double> apart;
+  for (size_t i = 0; i < want.size(); ++i)
+    apart.push_back(logits_apart(got[i].data(), want[i].data(), static_cast<uint32_t>(want[i].size())));
+  return apart;
+}
+
+// The same conversation on both devices, prompts in chunks of `batch` tokens. Where the device has matrices it rounds
+// long chunks to f16, which moves logits by 5e-3, and now and then decides between two pages whose scores are nearly
+// equal: in an emulation one step in 16 was more than 0.2 apart after that, and of the worst session, whose tables were
+// others from then on, one in three. Chunks of up to 8 tokens are in f32 on every device.
+void compare(const fixture& f, Setup setup, uint32_t batch) {
+  const bool in_f16 = batch > 8 && !on_llvmpipe();
+  setup.batch = batch;
+  const Session device = open_session(f, setup);
+  setup.device = WEIR_DEVICE_CPU;
+  const Session host = open_session(f, setup);
+  const std::vector<double> apart = distances(converse(device), converse(host));
+  const double mean = std::accumulate(apart.begin(), apart.end(), 0.0) / static_cast<double>(apart.size());
+  const auto n_near = std::count_if(apart.begin(), apart.end(), [](double x) { return x < 0.2; });
+  const weir_session_stats g = stats_of(device), h = stats_of(host);
+  print_message(
+      "%s, chunks of %u: logits are %.5f apart in the mean, after the prompt %.5f; recalled %llu, on the "
+      "processor %llu\n",
+      setup.policy, batch, mean, apart[0], static_cast<unsigned long long>(g.pages_recalled),
+      static_cast<unsigned long long>(h.pages_recalled));
+  if (in_f16) {
+    assert_true(apart[0] < 0.02);
+    assert_true(2 * static_cast<size_t>(n_near) > apart.size());
+  } else {
+    assert_true(mean < 0.01);
+  }
+  const auto n = static_cast<double>(h.pages_recalled);
+  assert_true(n > 20 && std::fabs(static_cast<double>(g.pages_recalled) - n) <= 0.05 * n);
+  assert_int_equal(g.pages_spilled, g.pages_evicted);
+  assert_int_equal(g.pages_resident, h.pages_resident);
+  check_tables(device);
+}
+
 void recall_sessions__are_those_of_the_processor(void**) {
   NEED_GPU();
   fixture f = open_small();
@@ -66,25 +107,9 @@ void recall_sessions__are_those_of_the_processor(void**) {
               {"raas", {{"recall", "on"}}, 96},
               {"hybrid", {{"recall", "on"}, {"rho", "0.25"}}, 96}};
   for (const auto& row : rows) {
-    Setup setup = setup_of(row.policy, row.options, row.budget);
-    const Session device = open_session(f, setup);
-    setup.device = WEIR_DEVICE_CPU;
-    const Session host = open_session(f, setup);
-    const auto got = converse(device), want = converse(host);
-    double mean = 0.0;
-    for (size_t i = 0; i < want.size(); ++i) {
-      const double apart = logits_apart(got[i].data(), want[i].data(), static_cast<uint32_t>(want[i].size()));
-      mean += apart / static_cast<double>(want.size());
-    }
-    const weir_session_stats g = stats_of(device), h = stats_of(host);
-    print_message("%s: logits are %.5f apart in the mean; recalled %llu, on the processor %llu\n", row.policy, mean,
-                  static_cast<unsigned long long>(g.pages_recalled), static_cast<unsigned long long>(h.pages_recalled));
-    assert_true(mean < 0.01);
-    const auto n = static_cast<double>(h.pages_recalled);
-    assert_true(n > 20 && std::fabs(static_cast<double>(g.pages_recalled) - n) <= 0.05 * n);
-    assert_int_equal(g.pages_spilled, g.pages_evicted);
-    assert_int_equal(g.pages_resident, h.pages_resident);
-    check_tables(device);
+    const Setup setup = setup_of(row.policy, row.options, row.budget);
+    compare(f, setup, 64);
+    if (!on_llvmpipe()) compare(f, setup, 8);
   }
   close_gpu_fixture(&f);
 }

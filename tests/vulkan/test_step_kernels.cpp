@@ -286,7 +286,7 @@ void top_logits__lists_the_best_in_order(void**) {
   open_context();
   const Array<std::byte> scratch(top_logits_scratch_bytes());
   const Array<uint32_t> counter(1);
-  for (const uint32_t vocab_size : {1u, 2u, 300u, 1024u, 32000u, 151936u, 300000u}) {
+  for (const uint32_t vocab_size : {1u, 2u, 300u, 1024u, 32000u, 60000u, 151936u, 300000u}) {
     for (const uint32_t n_values : {0u, 3u, 1000u, 1u << 21}) {
       const std::vector<float> logits = odd_logits(vocab_size, n_values, vocab_size + n_values);
       const auto value = [&](int32_t id) {
@@ -297,7 +297,7 @@ void top_logits__lists_the_best_in_order(void**) {
       std::iota(order.begin(), order.end(), 0);
       std::stable_sort(order.begin(), order.end(), [&](int32_t x, int32_t y) { return value(x) > value(y); });
       const Array<float> device(logits);
-      for (const uint32_t n : {1u, 2u, 40u, 65u, 1000u, 1024u}) {
+      for (const uint32_t n : {1u, 2u, 16u, 24u, 40u, 65u, 1000u, 1024u}) {
         if (n > vocab_size) continue;
         const Array<int32_t> ids(n + 1, -7);
         const Array<float> values(n + 1, -7.0f);
@@ -305,8 +305,9 @@ void top_logits__lists_the_best_in_order(void**) {
         const std::vector<int32_t> got = ids.get();
         const std::vector<float> got_values = values.get();
         for (uint32_t i = 0; i < n; ++i) {
-          assert_int_equal(got[i], order[i]);
-          assert_true(got_values[i] == value(order[i]));
+          if (got[i] != order[i] || got_values[i] != value(order[i]))
+            fail_msg("the best %u of %u, %u values: number %u is %d (%g) instead of %d (%g)", n, vocab_size, n_values,
+                     i, got[i], double{got_values[i]}, order[i], double{value(order[i])});
         }
         assert_true(got[n] == -7 && got_values[n] == -7.0f);
         assert_int_equal(counter.get()[0], 0);
