@@ -16,6 +16,7 @@ namespace {
 using test::AttnCase;
 using test::AttnSpec;
 using test::DeviceArrays;
+using test::PagedKv;
 
 constexpr double kMaxNmse = 1e-10;
 
@@ -23,6 +24,7 @@ struct Extra {
   bool append = false, norms = false, adjacent = false, sink_query = false;
   uint32_t rope_dim = 0;
   bool stamps = false;
+  bool short_pages = false;  // of every other page but the last the later tokens were taken back
 };
 
 float bf16(uint16_t bits) { return bf16_to_f32(bits); }
@@ -55,6 +57,9 @@ class Case {
     append_row_.assign(kv_heads, spec.kv.n_pages - 1);
     stamp_.assign(rows, 3);
     last_score_.assign(rows, -1.0f);
+    for (uint32_t row = 0; row + 1 < spec.kv.n_pages && extra.short_pages; row += 2) {
+      for (uint32_t head = 0; head < kv_heads; ++head) take_back(head, row, 1 + row % 15);
+    }
     if (!extra.append) return;
     for (uint32_t head = 0; head < kv_heads; ++head) ++c_.kv.len(head, spec.kv.n_pages - 1);
     for (size_t i = 0; i < c_.kv.digests().size(); ++i) c_.kv.digests()[i] = f32_to_bf16(i / d % 2 == 0 ? 0.5f : -0.5f);
@@ -83,6 +88,15 @@ class Case {
  private:
   uint32_t n_listed(uint32_t list) { return c_.spec.select_every > 0 ? c_.n_select[list] : c_.kv.n_pages(0); }
   uint32_t pos() { return c_.kv.end_pos() - (extra_.append ? 0 : 1); }
+
+  // The page's tokens from `n` on.
+  void take_back(uint32_t head, uint32_t row, uint32_t n) {
+    c_.kv.len(head, row) = n;
+    for (uint32_t t = n; t < kPageTokens; ++t) {
+      std::fill_n(c_.kv.key(head, row, t), c_.spec.kv.head_dim, PagedKv::kNan);
+      std::fill_n(c_.kv.value(head, row, t), c_.spec.kv.head_dim, PagedKv::kNan);
+    }
+  }
 
   RopeAppendArgs rope(AttnCase& c, std::vector<float>& q, std::vector<float>& q_sink, std::vector<float>& k) {
     RopeAppendArgs r = {};
@@ -246,6 +260,7 @@ void attn_decode__restrictions(void**) {
       Extra e = {.append = append, .norms = mask % 2 == 0, .adjacent = mask % 3 == 0};
       e.rope_dim = mask % 5 == 0 ? s.kv.head_dim / 2 : s.kv.head_dim;
       e.sink_query = append && s.n_sink_pages > 0;
+      e.short_pages = mask % 4 == 2;
       Case(s, e, ++seed).check();
     }
   }
