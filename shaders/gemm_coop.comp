@@ -26,7 +26,6 @@ layout(constant_id = 9) const uint kTileRows = 128;
 layout(constant_id = 10) const uint kStep = 32;
 layout(constant_id = 11) const uint kDown = 2;
 layout(constant_id = 12) const uint kAcross = 4;
-layout(constant_id = 13) const uint kStages = 1;  // or 2: steps in shared memory
 
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Eights { uvec4 v[]; };  // of f16
 
@@ -39,9 +38,8 @@ const uint kEights = kStep / 8u, kStride = kEights + 1u;
 const uint kTokenLoads = (kTileTokens * kEights + kThreads - 1u) / kThreads;
 const uint kRowLoads = (kTileRows * kEights + kThreads - 1u) / kThreads;
 
-const uint kTokenStage = kTileTokens * kStride, kRowStage = kTileRows * kStride;
-shared uvec4 x_tile[kStages * kTokenStage];
-shared uvec4 w_tile[kStages * kRowStage];
+shared uvec4 x_tile[kTileTokens * kStride];
+shared uvec4 w_tile[kTileRows * kStride];
 shared float results[kDown * kAcross * kM * kN];
 
 uvec4 x_next[kTokenLoads], w_next[kRowLoads];
@@ -63,15 +61,15 @@ void load(uint step, uint first_tok, uint first_row) {
     }
 }
 
-void put(uint stage) {
+void put() {
     const uint own = gl_LocalInvocationID.x % kEights, line = gl_LocalInvocationID.x / kEights;
     [[unroll]] for (uint i = 0u; i < kTokenLoads; ++i) {
         const uint to = line + i * (kThreads / kEights);
-        if (to < kTileTokens) x_tile[stage * kTokenStage + to * kStride + own] = x_next[i];
+        if (to < kTileTokens) x_tile[to * kStride + own] = x_next[i];
     }
     [[unroll]] for (uint i = 0u; i < kRowLoads; ++i) {
         const uint to = line + i * (kThreads / kEights);
-        if (to < kTileRows) w_tile[stage * kRowStage + to * kStride + own] = w_next[i];
+        if (to < kTileRows) w_tile[to * kStride + own] = w_next[i];
     }
 }
 
@@ -84,34 +82,23 @@ void main() {
 
     const uint n_steps = (a.n_cols + kStep - 1u) / kStep;
     load(0u, first_tok, first_row);
-    if (kStages == 2u) {
-        put(0u);
-        if (n_steps > 1u) load(1u, first_tok, first_row);
-    }
     for (uint step = 0u; step < n_steps; ++step) {
-        const uint stage = kStages == 2u ? step & 1u : 0u;
-        barrier();  // the step before is still read; with two stages this one is there then
-        if (kStages == 1u) {
-            put(0u);
-            barrier();
-            if (step + 1u < n_steps) load(step + 1u, first_tok, first_row);
-        }
+        barrier();  // the step before is still read
+        put();
+        barrier();
+        if (step + 1u < n_steps) load(step + 1u, first_tok, first_row);
         [[unroll]] for (uint k = 0u; k < kStep / kK; ++k) {
             coopmat<float16_t, gl_ScopeSubgroup, kM, kK, gl_MatrixUseA> x[kMatricesDown];
             [[unroll]] for (uint i = 0u; i < kMatricesDown; ++i)
-                coopMatLoad(x[i], x_tile, stage * kTokenStage + (own_tok + i * kM) * kStride + k * (kK / 8u), kStride,
+                coopMatLoad(x[i], x_tile, (own_tok + i * kM) * kStride + k * (kK / 8u), kStride,
                             gl_CooperativeMatrixLayoutRowMajor);
             [[unroll]] for (uint j = 0u; j < kMatricesAcross; ++j) {
                 coopmat<float16_t, gl_ScopeSubgroup, kK, kN, gl_MatrixUseB> w;
-                coopMatLoad(w, w_tile, stage * kRowStage + (own_row + j * kN) * kStride + k * (kK / 8u), kStride,
+                coopMatLoad(w, w_tile, (own_row + j * kN) * kStride + k * (kK / 8u), kStride,
                             gl_CooperativeMatrixLayoutColumnMajor);
                 [[unroll]] for (uint i = 0u; i < kMatricesDown; ++i)
                     sum[i * kMatricesAcross + j] = coopMatMulAdd(x[i], w, sum[i * kMatricesAcross + j]);
             }
-        }
-        if (kStages == 2u && step + 1u < n_steps) {
-            put(stage ^ 1u);
-            if (step + 2u < n_steps) load(step + 2u, first_tok, first_row);
         }
     }
 

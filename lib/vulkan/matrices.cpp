@@ -17,8 +17,7 @@ uint32_t subgroups_across(const MatrixTile& tile, const Matrices& m) {
 
 // As shaders/gemm_coop.comp has it.
 uint32_t shared_bytes_of(const MatrixTile& tile, const Matrices& m) {
-  return tile.stages * (tile.tokens + tile.rows) * (tile.step / 8 + 1) * 16 +
-         tile.invocations / m.lanes * m.m * m.n * 4;
+  return (tile.tokens + tile.rows) * (tile.step / 8 + 1) * 16 + tile.invocations / m.lanes * m.m * m.n * 4;
 }
 
 bool can_tile(const Matrices& m, const MatrixTile& tile, uint32_t shared_bytes) {

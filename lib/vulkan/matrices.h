@@ -17,16 +17,15 @@ struct Matrices {
 // What the device's text says where they are used.
 inline constexpr char kMatricesText[] = ", cooperative matrices";
 
-// A workgroup's share of a product: tokens, rows, columns that pass through shared memory at a time, 32 or 64, its
-// invocations, and how many times there is room for the columns, 1 or 2.
+// A workgroup's share of a product: tokens, rows, columns that pass through shared memory at a time, 32 or 64, and its
+// invocations.
 struct MatrixTile {
-  uint32_t tokens, rows, step, invocations, stages;
+  uint32_t tokens, rows, step, invocations;
 };
 
 // From the smallest to the largest.
-using MatrixTiles = std::array<MatrixTile, 4>;
-inline constexpr MatrixTiles kMatrixTiles = {
-    {{32, 64, 64, 256, 1}, {64, 128, 64, 256, 1}, {64, 128, 64, 256, 1}, {128, 128, 64, 256, 1}}};
+using MatrixTiles = std::array<MatrixTile, 3>;
+inline constexpr MatrixTiles kMatrixTiles = {{{32, 64, 64, 256}, {64, 128, 64, 256}, {128, 128, 64, 256}}};
 
 // How the subgroups of a workgroup divide a tile: so many along tokens, the others along rows.
 uint32_t subgroups_down(const MatrixTile& tile, const Matrices& m);

@@ -86,10 +86,13 @@ Status dispatch_tiles(const AttnPagedArgs& a, const AttnArgs& push, const Touche
                             {static_cast<uint32_t>(tiles), push.n_lists});
 }
 
-// Whether attn_prompt_coop.comp can do it: it has matrices of one shape, and few restrictions.
+// Whether attn_prompt_coop.comp can do it: it has matrices of one shape, little more shared memory than all devices
+// have, and few restrictions.
 bool has_matrices(const AttnPagedArgs& a) {
+  constexpr uint32_t kSharedBytes = 34 * 1024;  // of heads of kMostPromptChannels
   const Matrices& m = context().device.matrices;
-  const bool fits = m.m == 16 && m.n == 16 && m.k == 16 && m.lanes == 32;
+  const bool fits =
+      m.m == 16 && m.n == 16 && m.k == 16 && m.lanes == 32 && context().device.traits.shared_bytes >= kSharedBytes;
   const bool is_plain = a.select == nullptr && a.q_sink == nullptr && a.carry == nullptr && a.page_mass == nullptr;
   return fits && is_plain && a.n_tok * (a.n_heads / a.kv.n_kv_heads) >= kPromptPairs / 2 &&
          a.kv.head_dim % kMatrixChannels == 0 && a.kv.head_dim <= kMostPromptChannels;

@@ -12,7 +12,7 @@ struct Constants {
   // Of cooperative kernels.
   uint32_t m = 0, n = 0, k = 0;
   uint32_t tokens = 0, rows = 0, step = 0;
-  uint32_t down = 0, across = 0, stages = 0;
+  uint32_t down = 0, across = 0;
 };
 constexpr uint32_t kConstants = sizeof(Constants) / sizeof(uint32_t);
 static_assert(offsetof(Constants, m) == 5 * sizeof(uint32_t));
@@ -21,9 +21,7 @@ Constants constants_of(const Device& d, Kernel kernel, const Variant& v) {
   if (!is_cooperative(kernel)) return {v};
   const Matrices& m = d.matrices;
   const MatrixTile& tile = d.tiles[v.tile];
-  return {
-      v,          m.m, m.n, m.k, tile.tokens, tile.rows, tile.step, subgroups_down(tile, m), subgroups_across(tile, m),
-      tile.stages};
+  return {v, m.m, m.n, m.k, tile.tokens, tile.rows, tile.step, subgroups_down(tile, m), subgroups_across(tile, m)};
 }
 
 }  // namespace

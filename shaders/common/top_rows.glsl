@@ -1,10 +1,10 @@
 // The rows with the largest keys, by one workgroup, in ascending order of rows. Of equal keys the lower rows are taken.
 // Keys may lie anywhere: there is no limit to the number of rows.
 // Method: an invocation keeps the keys of kOwnRows rows in registers, and loops over them are unrolled. More rows than
-// the workgroup keeps are read again in each pass, a block at a time. So few are kept that drivers need no other memory
-// than registers, and counts of them fit into two words. A histogram divides the range of the floats into
-// bins of equal width; the bin of the threshold mostly has few keys, which are ranked. Otherwise a radix select runs
-// over the keys.
+// the workgroup keeps are read again in each pass, a block at a time. So few are kept that drivers need little memory
+// besides registers, and that counts of them fit into two words. A histogram divides the range of the floats into bins
+// of equal width; the bin of the threshold mostly has few keys, which are ranked. Otherwise a radix select runs over
+// the keys.
 //
 // Contract of the shader that includes it:
 //   uint key_of(uint row)                        ordered_key(), kKeyNever or kKeyAlways; the same in every call

@@ -53,10 +53,8 @@ constexpr uint32_t kMostCols = 14336, kMostRows = 14336;
 
 // Besides the module's own. Those that the device cannot hold are left out.
 constexpr MatrixTile kVariants[] = {
-    {128, 128, 32, 256, 1}, {128, 128, 32, 256, 2}, {128, 128, 64, 256, 1}, {128, 128, 32, 128, 1},
-    {128, 128, 32, 128, 2}, {128, 128, 64, 128, 1}, {128, 256, 32, 256, 1}, {256, 128, 32, 256, 1},
-    {128, 256, 32, 512, 1}, {64, 128, 32, 256, 1},  {64, 128, 32, 256, 2},  {64, 128, 32, 128, 2},
-    {128, 64, 32, 128, 2},  {64, 64, 64, 128, 2},
+    {128, 128, 32, 256}, {128, 128, 64, 256}, {128, 128, 32, 128}, {128, 128, 64, 128}, {128, 256, 32, 256},
+    {256, 128, 32, 256}, {128, 256, 32, 512}, {64, 128, 32, 256},  {64, 128, 64, 256},  {64, 64, 64, 128},
 };
 
 struct Data {
@@ -179,17 +177,16 @@ void bench(const Data& d, const Shape& s, uint32_t n_tok, uint32_t n) {
     MatrixTiles tiles = c.device.tiles;
     tiles.back() = tile;
     if (!can_tile(c.device.matrices, tile, c.device.traits.shared_bytes)) {
-      std::printf("  tile %3u x %3u, %u columns, %u invocations, %u stages: does not fit\n", tile.tokens, tile.rows,
-                  tile.step, tile.invocations, tile.stages);
+      std::printf("  tile %3u x %3u, %u columns, %u invocations: does not fit\n", tile.tokens, tile.rows, tile.step,
+                  tile.invocations);
       continue;
     }
     c.pipelines.close(c.device);
     check(c.pipelines.open(c.device));
     c.device.tiles = tiles;
     const double took = seconds_of(n, [&] { return multiply(d, s, n_tok); });
-    std::printf("  tile %3u x %3u, %u columns, %u invocations, %u stages: %.3f ms, %.1f TFLOP/s, nmse %.2g\n",
-                tile.tokens, tile.rows, tile.step, tile.invocations, tile.stages, took * 1e3, flop / took * 1e-12,
-                nmse(results(d, n_y), want));
+    std::printf("  tile %3u x %3u, %u columns, %u invocations: %.3f ms, %.1f TFLOP/s, nmse %.2g\n", tile.tokens,
+                tile.rows, tile.step, tile.invocations, took * 1e3, flop / took * 1e-12, nmse(results(d, n_y), want));
     std::fflush(stdout);
   }
   c.device.tiles = own_tiles;

@@ -4,9 +4,8 @@
 #include <vector>
 
 #include "tests/cmocka_cpp.h"
-#include "tests/ops/attn_case.h"
 #include "tests/ops/metrics.h"
-#include "tests/vulkan/device_arrays.h"
+#include "tests/vulkan/attn_arrays.h"
 #include "vulkan/ops.h"
 #include "vulkan/steps.h"
 
@@ -17,30 +16,13 @@ using test::AttnCase;
 using test::AttnSpec;
 using test::close_enough;
 using test::DeviceArrays;
+using test::on_device;
 using test::PagedKv;
 
 constexpr double kMaxNmse = 1e-11;
 
 void assert_ok(Status status) {
   if (!status.ok()) fail_msg("%s", last_error_text());
-}
-
-// The case's arguments in device memory. Its results come back with finish().
-AttnPagedArgs on_device(DeviceArrays& m, AttnCase& c) {
-  AttnPagedArgs a = c.args();
-  const size_t rows = size_t{a.kv.n_kv_heads} * a.kv.capacity;
-  a.kv.pool = m.in(c.kv.pool());
-  a.kv.slots = m.in(a.kv.slots, rows);
-  a.kv.first_pos = m.in(a.kv.first_pos, rows);
-  a.kv.len = m.in(a.kv.len, rows);
-  a.kv.n_pages = m.in(a.kv.n_pages, a.kv.n_kv_heads);
-  a.q = m.in(c.q);
-  if (a.q_sink != nullptr) a.q_sink = m.in(c.q_sink);
-  if (a.sinks != nullptr) a.sinks = m.in(c.sinks);
-  if (a.page_mass != nullptr) a.page_mass = m.both(c.mass);
-  if (a.lse != nullptr) a.lse = m.both(c.lse);
-  a.out = m.both(c.out);
-  return a;
 }
 
 OpContext scratch_for(DeviceArrays& m, AttnCase& c) {

@@ -4,9 +4,8 @@
 #include <vector>
 
 #include "tests/cmocka_cpp.h"
-#include "tests/ops/attn_case.h"
 #include "tests/ops/metrics.h"
-#include "tests/vulkan/device_arrays.h"
+#include "tests/vulkan/attn_arrays.h"
 #include "vulkan/steps.h"
 
 namespace weir::vulkan {
@@ -17,21 +16,9 @@ using test::AttnSpec;
 using test::close_enough;
 using test::DeviceArrays;
 
-void attend(AttnCase& c, AttnPagedArgs a) {
+void attend(AttnCase& c, const AttnPagedArgs& a) {
   DeviceArrays m;
-  const size_t rows = size_t{a.kv.n_kv_heads} * a.kv.capacity;
-  a.kv.pool = m.in(c.kv.pool());
-  a.kv.slots = m.in(a.kv.slots, rows);
-  a.kv.first_pos = m.in(a.kv.first_pos, rows);
-  a.kv.len = m.in(a.kv.len, rows);
-  a.kv.n_pages = m.in(a.kv.n_pages, a.kv.n_kv_heads);
-  a.q = m.in(c.q);
-  if (a.q_sink != nullptr) a.q_sink = m.in(c.q_sink);
-  if (a.sinks != nullptr) a.sinks = m.in(c.sinks);
-  if (a.head_windows != nullptr) a.head_windows = m.in(a.head_windows, a.kv.n_kv_heads);
-  a.lse = m.both(c.lse);
-  a.out = m.both(c.out);
-  if (!attn_prefill(a).ok()) fail_msg("%s", last_error_text());
+  if (!attn_prefill(test::on_device(m, c, a)).ok()) fail_msg("%s", last_error_text());
   m.finish();
 }
 
