@@ -18,14 +18,14 @@
 layout(push_constant, std430) uniform Push { GemmPush a; };
 layout(constant_id = 3) const uint kThreads = kInvocations;
 layout(local_size_x_id = 3) in;
-layout(constant_id = 5) const uint kM = 16;  // tokens of a matrix
-layout(constant_id = 6) const uint kN = 16;  // rows
-layout(constant_id = 7) const uint kK = 16;  // columns
-layout(constant_id = 8) const uint kTileTokens = 128;
-layout(constant_id = 9) const uint kTileRows = 128;
-layout(constant_id = 10) const uint kStep = 32;
-layout(constant_id = 11) const uint kDown = 2;
-layout(constant_id = 12) const uint kAcross = 4;
+layout(constant_id = 6) const uint kM = 16;  // tokens of a matrix
+layout(constant_id = 7) const uint kN = 16;  // rows
+layout(constant_id = 8) const uint kK = 16;  // columns
+layout(constant_id = 9) const uint kTileTokens = 128;
+layout(constant_id = 10) const uint kTileRows = 128;
+layout(constant_id = 11) const uint kStep = 32;
+layout(constant_id = 12) const uint kDown = 2;
+layout(constant_id = 13) const uint kAcross = 4;
 
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Eights { uvec4 v[]; };  // of f16
 

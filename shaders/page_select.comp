@@ -11,11 +11,13 @@
 #include "pages.h"
 
 layout(push_constant, std430) uniform Push { PageSelectPush a; };
+// A constant, so that a pipeline has the code of one mode: what does not fit the caches of instructions is loaded again
+// in each layer.
+layout(constant_id = 5) const uint kAgg = 0;
 
-// Heads whose scores are loaded at once: as many as a vector has components, or so few that the scores of many rows fit
-// into 128 registers, all that there are for an invocation of 512 on some devices. And the first rows, whose loads do
-// not wait for the number of rows in use.
-const uint kHeads = 4u, kHeadsAtOnce = kOwnRows > 5u ? 2u : kHeads, kRowsAhead = 4u;
+// Heads whose scores are loaded at once, as many as a vector has components; and the first rows, whose loads do not wait
+// for the number of rows in use.
+const uint kHeads = 4u, kRowsAhead = 4u;
 
 // Of the list: its stream's pages and tables, and where its scores and its rows are.
 uint n, group, stream, table, list_first;
@@ -44,10 +46,8 @@ void read_block(uint first, uint head) {
         if (i < kRowsAhead || first + i * kThreads < n) {
             const uint row = min(own_row(first, i), a.capacity - 1u);
             flag[i] = Words(a.flags).v[table + row];
-            [[unroll]] for (uint h = 0u; h < kHeads; ++h) {
-                if (h < kHeadsAtOnce)
-                    score[h][i] = Floats(a.score).v[(stream * group + min(head + h, group - 1u)) * a.capacity + row];
-            }
+            [[unroll]] for (uint h = 0u; h < kHeads; ++h)
+                score[h][i] = Floats(a.score).v[(stream * group + min(head + h, group - 1u)) * a.capacity + row];
         } else {
             flag[i] = 0u;
             [[unroll]] for (uint h = 0u; h < kHeads; ++h) score[h][i] = 0.0;
@@ -64,15 +64,13 @@ void read_block(uint first, uint head) {
 
 // Moves the heads' scores and statistics one place down: loops over heads with much code work on the first of them, so
 // that the code stands there once and not once for each.
-uvec4 next_head(uvec4 x) { return kHeadsAtOnce == kHeads ? x.yzwx : x.yxzw; }
-vec4 next_head(vec4 x) { return kHeadsAtOnce == kHeads ? x.yzwx : x.yxzw; }
+uvec4 next_head(uvec4 x) { return x.yzwx; }
+vec4 next_head(vec4 x) { return x.yzwx; }
 void next_scores() {
     [[unroll]] for (uint i = 0u; i < kOwnRows; ++i) {
         const float first = score[0][i];
-        [[unroll]] for (uint h = 1u; h < kHeads; ++h) {
-            if (h < kHeadsAtOnce) score[h - 1u][i] = score[h][i];
-        }
-        score[kHeadsAtOnce - 1u][i] = first;
+        [[unroll]] for (uint h = 1u; h < kHeads; ++h) score[h - 1u][i] = score[h][i];
+        score[kHeads - 1u][i] = first;
     }
 }
 
@@ -130,7 +128,7 @@ Stats softmax_of(uint head) {
     Range own = Range(uvec4(0u), uvec4(kKeyNever), uvec4(0u));
     for (uint first = 0u; has_block(first, n); first += kBlockRows) {
         if (is_long(n)) read_block(first, head);
-        [[dont_unroll]] for (uint h = 0u; h < kHeadsAtOnce; ++h) {
+        [[dont_unroll]] for (uint h = 0u; h < kHeads; ++h) {
             [[unroll]] for (uint i = 0u; i < kOwnRows; ++i)
                 own.most.x = max(own.most.x, has(scored, i) ? ordered_key(scaled(score[0][i])) : kKeyNever);
             own.most = next_head(own.most);
@@ -144,7 +142,7 @@ Stats softmax_of(uint head) {
     vec4 part = vec4(0.0);
     for (uint first = 0u; has_block(first, n); first += kBlockRows) {
         if (is_long(n)) read_block(first, head);
-        [[dont_unroll]] for (uint h = 0u; h < kHeadsAtOnce; ++h) {
+        [[dont_unroll]] for (uint h = 0u; h < kHeads; ++h) {
             const bool has_any = has_estimate(s.center.x);
             [[unroll]] for (uint i = 0u; i < kOwnRows; ++i)
                 part.x += has_any && has(scored, i) ? exp_near(scaled(score[0][i]) - s.center.x) : 0.0;
@@ -168,12 +166,10 @@ float log_probability(float x, Stats s) {
 void sum_of_lanes(inout vec4 sum, inout vec4 low) {
     for (uint i = 1u; i < gl_SubgroupSize; i *= 2u) {
         [[unroll]] for (uint h = 0u; h < kHeads; ++h) {
-            if (h < kHeadsAtOnce) {
-                const vec2 other = vec2(subgroupShuffleXor(sum[h], i), subgroupShuffleXor(low[h], i));
-                const vec2 pair = add_pairs(vec2(sum[h], low[h]), other);
-                sum[h] = pair.x;
-                low[h] = pair.y;
-            }
+            const vec2 other = vec2(subgroupShuffleXor(sum[h], i), subgroupShuffleXor(low[h], i));
+            const vec2 pair = add_pairs(vec2(sum[h], low[h]), other);
+            sum[h] = pair.x;
+            low[h] = pair.y;
         }
     }
 }
@@ -183,7 +179,7 @@ Stats moments_of(uint head) {
     Range own = Range(uvec4(kKeyAlways), uvec4(kKeyNever), uvec4(0u));
     for (uint first = 0u; has_block(first, n); first += kBlockRows) {
         if (is_long(n)) read_block(first, head);
-        [[dont_unroll]] for (uint h = 0u; h < kHeadsAtOnce; ++h) {
+        [[dont_unroll]] for (uint h = 0u; h < kHeads; ++h) {
             vec2 pair = vec2(sum.x, low.x);
             [[unroll]] for (uint i = 0u; i < kOwnRows; ++i) {
                 const float x = score[0][i];
@@ -235,8 +231,7 @@ Stats moments_of(uint head) {
         [[unroll]] for (uint h = 0u; h < kHeads; ++h) {
             [[unroll]] for (uint i = 0u; i < kOwnRows; ++i) {
                 precise float away = (score[h][i] - s.center[h]) - s.rest[h];
-                const bool counts = h < kHeadsAtOnce && has(scored, i) && has_estimate(score[h][i]);
-                square[h] += counts ? away * away : 0.0;
+                square[h] += has(scored, i) && has_estimate(score[h][i]) ? away * away : 0.0;
             }
         }
     }
@@ -264,9 +259,9 @@ float log_sum(float x, float y) {
 
 // Continues `total` by the heads from `head` on; the first head of the group begins it.
 void join_estimates(uint head) {
-    const bool is_mean = a.agg != kAggMaxRaw;
+    const bool is_mean = kAgg != kAggMaxRaw;
     [[unroll]] for (uint h = 0u; h < kHeads; ++h) {
-        if (h < kHeadsAtOnce && head + h < group) {
+        if (head + h < group) {
             [[unroll]] for (uint i = 0u; i < kOwnRows; ++i) {
                 const float x = number(score[h][i]);
                 precise float sum = total[i] + x;
@@ -277,14 +272,14 @@ void join_estimates(uint head) {
 }
 
 void join_statistics(uint head, Stats s) {
-    const uint end = min(head + kHeadsAtOnce, group);
+    const uint end = min(head + kHeads, group);
     [[dont_unroll]] for (uint next = head; next < end; ++next) {
         [[unroll]] for (uint i = 0u; i < kOwnRows; ++i) {
-            const float x = a.agg == kAggMaxZ ? deviation(score[0][i], s) : log_probability(score[0][i], s);
+            const float x = kAgg == kAggMaxZ ? deviation(score[0][i], s) : log_probability(score[0][i], s);
             if (next == 0u) {
                 total[i] = x;
             } else {
-                total[i] = a.agg == kAggSumProb ? log_sum(total[i], x) : larger(total[i], x);
+                total[i] = kAgg == kAggSumProb ? log_sum(total[i], x) : larger(total[i], x);
             }
         }
         s = Stats(next_head(s.center), next_head(s.rest), next_head(s.deviation));
@@ -295,15 +290,15 @@ void join_statistics(uint head, Stats s) {
 // The group's scores. If one block has all rows they end in `total` too; otherwise group_score has what the heads so
 // far come to.
 void score_group() {
-    const bool is_prob = a.agg == kAggSumProb || a.agg == kAggMaxProb;
-    const bool is_mean = a.agg == kAggMeanRaw || a.agg == kAggQHead;
+    const bool is_prob = kAgg == kAggSumProb || kAgg == kAggMaxProb;
+    const bool is_mean = kAgg == kAggMeanRaw || kAgg == kAggQHead;
     Floats out_score = Floats(a.group_score);
-    for (uint head = 0u; head < group; head += kHeadsAtOnce) {
-        const bool is_last = head + kHeadsAtOnce >= group;
+    for (uint head = 0u; head < group; head += kHeads) {
+        const bool is_last = head + kHeads >= group;
         read_block(0u, head);
         Stats s = Stats(vec4(0.0), vec4(0.0), vec4(0.0));
         if (is_prob) s = softmax_of(head);
-        if (a.agg == kAggMaxZ) s = moments_of(head);
+        if (kAgg == kAggMaxZ) s = moments_of(head);
         for (uint first = 0u; has_block(first, n); first += kBlockRows) {
             if (is_long(n)) read_block(first, head);
             if (is_long(n) && head > 0u) {
@@ -311,7 +306,7 @@ void score_group() {
                     if (own_row(first, i) < n) total[i] = out_score.v[table + own_row(first, i)];
                 }
             }
-            if (is_prob || a.agg == kAggMaxZ) {
+            if (is_prob || kAgg == kAggMaxZ) {
                 join_statistics(head, s);
             } else {
                 join_estimates(head);
@@ -341,7 +336,7 @@ uint count_forced() {
 void main() {
     const uint list = gl_WorkGroupID.x;
     group = a.n_heads / a.n_kv_heads;
-    is_own = a.agg == kAggQHead;
+    is_own = kAgg == kAggQHead;
     stream = is_own ? list / group : list;
     table = stream * a.capacity;
     n = Words(a.n_pages).v[stream];

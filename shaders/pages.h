@@ -62,12 +62,12 @@ WEIR_SHARED uint kAggMaxRaw = 3;
 WEIR_SHARED uint kAggQHead = 4;
 WEIR_SHARED uint kAggMaxZ = 5;
 
-// PageSelectArgs.
+// PageSelectArgs without `agg`, which is a constant of the pipeline.
 struct PageSelectPush {
   uvec2 score, group_score, select, n_select, flags, n_pages;
   uint capacity, n_heads, n_kv_heads;
   float scale;
-  uint agg, budget, candidate_flags, n_sink_pages;
+  uint budget, candidate_flags, n_sink_pages;
 };
 
 // PageStampArgs. With a state `now` is the step's.
@@ -122,7 +122,7 @@ static_assert(sizeof(PageAccumulatePush) == 64 && offsetof(PageAccumulatePush, r
 static_assert(sizeof(PageSoftmaxPush) == 32 && offsetof(PageSoftmaxPush, scale) == 28);
 static_assert(sizeof(PageScorePush) == 76 && offsetof(PageScorePush, spread) == 72);
 static_assert(sizeof(PageScoreStepPush) == 84 && offsetof(PageScoreStepPush, norm_eps) == 80);
-static_assert(sizeof(PageSelectPush) == 80 && offsetof(PageSelectPush, n_sink_pages) == 76);
+static_assert(sizeof(PageSelectPush) == 76 && offsetof(PageSelectPush, n_sink_pages) == 72);
 static_assert(sizeof(PageStampPush) == 96 && offsetof(PageStampPush, alpha) == 92);
 static_assert(sizeof(BestLogitPush) == 20 && offsetof(BestLogitPush, vocab_size) == 16);
 static_assert(sizeof(StepEndPush) == 48 && offsetof(StepEndPush, commit) == 44);

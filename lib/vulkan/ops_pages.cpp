@@ -144,11 +144,12 @@ Status page_select(OpContext&, const PageSelectArgs& a) {
                                a.n_heads,
                                a.n_kv_heads,
                                a.scale,
-                               static_cast<uint>(a.agg),
                                a.budget,
                                a.candidate_flags,
                                a.n_sink_pages};
-  return dispatch(Kernel::kPageSelect, push, t, {n_lists}, top_rows_variant(a.capacity));
+  Variant variant = top_rows_variant(a.capacity);
+  variant.mode = static_cast<uint32_t>(a.agg);
+  return dispatch(Kernel::kPageSelect, push, t, {n_lists}, variant);
 }
 
 Status page_stamp(OpContext&, const PageStampArgs& a) { return stamp_pages(a, nullptr); }

@@ -14,8 +14,9 @@ struct Constants {
   uint32_t tokens = 0, rows = 0, step = 0;
   uint32_t down = 0, across = 0;
 };
+constexpr uint32_t kModeBits = 4;
 constexpr uint32_t kConstants = sizeof(Constants) / sizeof(uint32_t);
-static_assert(offsetof(Constants, m) == 5 * sizeof(uint32_t));
+static_assert(offsetof(Constants, m) == 6 * sizeof(uint32_t));
 
 Constants constants_of(const Device& d, Kernel kernel, const Variant& v) {
   if (!is_cooperative(kernel)) return {v};
@@ -56,7 +57,7 @@ Pipelines::Made& Pipelines::find(uint64_t key) {
 
 Status Pipelines::get(const Device& d, Kernel kernel, WeightType type, const Variant& v, VkPipeline& out) {
   if (v.columns == 0 || v.columns > kMostColumns || v.lanes > UINT8_MAX || v.chunks > UINT8_MAX ||
-      v.invocations > UINT16_MAX || v.tile >= d.tiles.size())
+      v.invocations > UINT16_MAX || v.tile >= d.tiles.size() || v.mode >= 1u << kModeBits)
     return fail(WEIR_ERR_INTERNAL, "Vulkan: a pass over %u columns by %u lanes", v.columns, v.lanes);
   const uint32_t columns = std::bit_ceil(v.columns);
   uint64_t key = 1;
@@ -68,6 +69,7 @@ Status Pipelines::get(const Device& d, Kernel kernel, WeightType type, const Var
   add(v.chunks, 8);
   add(v.invocations, 16);
   add(v.tile, 4);
+  add(v.mode, kModeBits);
   Made& made = find(key);
   out = made.pipeline;
   if (made.key != 0) return {};
@@ -78,7 +80,7 @@ Status Pipelines::get(const Device& d, Kernel kernel, WeightType type, const Var
   module_info.pCode = code.words;
   VkShaderModule module = VK_NULL_HANDLE;
   WEIR_VK_TRY(d.vk.vkCreateShaderModule(d.device, &module_info, nullptr, &module), code.name);
-  const Constants values = constants_of(d, kernel, {columns, v.lanes, v.chunks, v.invocations, v.tile});
+  const Constants values = constants_of(d, kernel, {columns, v.lanes, v.chunks, v.invocations, v.tile, v.mode});
   VkSpecializationMapEntry entries[kConstants];
   for (uint32_t i = 0; i < kConstants; ++i) entries[i] = {i, i * 4, 4};
   const VkSpecializationInfo constants = {kConstants, entries, sizeof(values), &values};
