@@ -22,7 +22,8 @@ uint group() { return gl_SubgroupID * (gl_SubgroupSize / kLanes) + gl_SubgroupIn
 
 shared float group_high[kHeads * kGroups], group_sum[kHeads * kGroups];
 
-// A page of the list, as its group of lanes sees it.
+// A page of the list, as its group of lanes sees it. What the tables say is loaded whether it exists or not, so that no
+// load waits for the number of pages.
 struct Page {
     uint listed, row, first_pos, len;
     uvec2 address;
@@ -33,10 +34,8 @@ Page page_of(Job j, uint listed) {
     Page page;
     page.listed = listed;
     page.exists = listed < j.n;
-    page.row = page.len = page.first_pos = 0u;
-    page.address = A.pool;
-    if (!page.exists) return page;
-    page.row = is_null(A.select) ? listed : Words(A.select).v[j.select_list * A.capacity + listed];
+    const uint last = A.capacity - 1u, at = min(listed, last);
+    page.row = is_null(A.select) ? at : min(Words(A.select).v[j.select_list * A.capacity + at], last);
     page.first_pos = Words(A.first_pos).v[j.table + page.row];
     page.len = Words(A.len).v[j.table + page.row];
     page.address = page_at(A.pool, Words(A.slots).v[j.table + page.row], A.head_dim);
@@ -157,7 +156,7 @@ float logit_of(Job j, Page page, uint first, uvec2 keys[kRowVectors], vec4 q[kVe
     float sum = sum_of_lane(v);
     const uint own = lane() / kHeads, in_page = first + own, pos = page.first_pos + in_page;
     if (!page.exists || in_page >= page.len || !sees(j.sight, pos)) return kUnseen;
-    if (has_sink_query() && page.row < A.n_sink_pages && (j.window == 0u || pos < j.n_sink))
+    if (kHasSinkQuery && page.row < A.n_sink_pages && (j.window == 0u || pos < j.n_sink))
         sum = sink_sum(page, own == new_token, in_page, lane() % kHeads);
     return soft_capped(A.scale * sum, A.soft_cap);
 }
@@ -234,7 +233,7 @@ void attend(Job j, Page page, uvec2 keys[kRowVectors], uvec2 values[kRowVectors]
             add_values(j, page, first, values, weight, a);
             load_rows(coming, kPageRows + from, values);
         }
-        if (!is_null(A.page_mass)) write_mass(j, page, page_sum, a.high);
+        if (kHasMasses) write_mass(j, page, page_sum, a.high);
         page = next;
     }
     a.sum = sum_of_head(a.sum);

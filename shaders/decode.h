@@ -19,6 +19,12 @@ WEIR_SHARED uint kUnitPagesOfSplit = 4;
 // Vectors of shared memory in which a workgroup adds up its values: kMostTeamHeads * kMostSplits or more.
 WEIR_SHARED uint kGathered = 1024;
 
+// What a launch does besides attending is a constant of its pipeline, whose code has no more than that.
+WEIR_SHARED uint kDecodeAppends = 1;    // the new token
+WEIR_SHARED uint kDecodeNorms = 2;      // the query's heads or the new key
+WEIR_SHARED uint kDecodeSinkQuery = 4;  // a query of its own for sinks
+WEIR_SHARED uint kDecodeMasses = 8;     // of pages
+
 // The arguments of AttnDecodeArgs, in its words. partial: values [lists, n_splits, heads_per_list, head_dim], and
 // maxima and sums of the softmax [lists, n_splits, heads_per_list, 2].
 struct DecodeArgs {
@@ -27,12 +33,12 @@ struct DecodeArgs {
   uvec2 stamp, last_score;
   uint capacity, n_heads, n_kv_heads, head_dim, pos, n_sink_pages, n_sink, window, head_sinks, list_per_head;
   uint heads_per_list, lists_per_merge, n_splits;
-  uint append, rope_dim, is_adjacent, digest_by_row, stamps;
+  uint rope_dim, is_adjacent, digest_by_row, stamps;
   float scale, soft_cap, norm_eps, alpha;
 };
 
 #ifdef __cplusplus
-static_assert(sizeof(DecodeArgs) == 28 * 8 + 22 * 4 && offsetof(DecodeArgs, alpha) == 28 * 8 + 21 * 4);
+static_assert(sizeof(DecodeArgs) == 28 * 8 + 21 * 4 && offsetof(DecodeArgs, alpha) == 28 * 8 + 20 * 4);
 }  // namespace weir::vulkan
 #endif
 #endif

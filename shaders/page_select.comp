@@ -15,8 +15,8 @@ layout(push_constant, std430) uniform Push { PageSelectPush a; };
 // in each layer.
 layout(constant_id = 5) const uint kAgg = 0;
 
-// Heads whose scores are loaded at once, as many as a vector has components; and the first rows, whose loads do not wait
-// for the number of rows in use.
+// Heads whose scores are loaded at once, as many as a vector has components; and the first rows, whose loads do not
+// wait for the number of rows in use.
 const uint kHeads = 4u, kRowsAhead = 4u;
 
 // Of the list: its stream's pages and tables, and where its scores and its rows are.

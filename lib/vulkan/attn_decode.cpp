@@ -114,7 +114,6 @@ Status attn_decode(const AttnDecodeArgs& d) {
   s.list_per_head = a.list_per_head ? 1 : 0;
   s.heads_per_list = heads;
   s.lists_per_merge = a.list_per_head ? 1 : a.n_heads / kv.n_kv_heads / heads;
-  s.append = appends ? 1 : 0;
   s.rope_dim = r.rope_dim;
   s.is_adjacent = r.layout == RopeLayout::kAdjacent ? 1 : 0;
   s.digest_by_row = kv.digest_by_row ? 1 : 0;
@@ -123,7 +122,15 @@ Status attn_decode(const AttnDecodeArgs& d) {
   s.soft_cap = a.soft_cap;
   s.norm_eps = r.norm_eps;
   const uint32_t invocations = std::min(kDecodeInvocations, std::bit_floor(context().device.traits.invocations));
-  const Variant variant = {shape.heads, shape.lanes, shape.chunks, invocations};
+  const bool has_norms = appends && (r.q_norm != nullptr || r.k_norm != nullptr);
+  const bool has_sink_query = appends ? r.rope_dim != 0 && r.cos_sin_sink != nullptr : a.q_sink != nullptr;
+  const Variant variant = {.columns = shape.heads,
+                           .lanes = shape.lanes,
+                           .chunks = shape.chunks,
+                           .invocations = invocations,
+                           .mode = (appends ? kDecodeAppends : 0) | (has_norms ? kDecodeNorms : 0) |
+                                   (has_sink_query ? kDecodeSinkQuery : 0) |
+                                   (a.page_mass != nullptr ? kDecodeMasses : 0)};
   return context().dispatch(Kernel::kAttnDecode, WeightType::kF32, variant, s, t, {n_lists, s.n_splits});
 }
 

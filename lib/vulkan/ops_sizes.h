@@ -16,11 +16,10 @@ inline uint32_t row_blocks_of(const Weight& w) { return w.n_cols / 32; }
 
 constexpr uint32_t columns_for(uint32_t n_tok) { return std::bit_ceil(std::min(n_tok, kMostColumns)); }
 
-// Of the kernels that include common/top_rows.glsl: one workgroup takes all rows, so that its latency counts. More
-// invocations would wait longer at barriers.
-inline Variant top_rows_variant(uint32_t n_rows) {
-  constexpr uint32_t kTopInvocations = 512;
-  const uint32_t invocations = std::min(kTopInvocations, std::bit_floor(context().device.traits.invocations));
+// Of the kernels that include common/top_rows.glsl: one workgroup takes all rows, so that its latency counts.
+constexpr uint32_t kTopInvocations = 512;
+inline Variant top_rows_variant(uint32_t n_rows, uint32_t most_invocations = kTopInvocations) {
+  const uint32_t invocations = std::min(most_invocations, std::bit_floor(context().device.traits.invocations));
   return {1, 1, std::clamp((n_rows + invocations - 1) / invocations, 1u, kMostOwnRows), invocations};
 }
 

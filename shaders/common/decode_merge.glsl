@@ -69,7 +69,7 @@ void finish_list(Job j, uint list) {
         }
         Vectors(A.result).v[first_head * d / 4u + i] = sum;
     }
-    for (uint i = me; i < j.n && !is_null(A.page_mass); i += kThreads) {
+    for (uint i = me; i < j.n && kHasMasses; i += kThreads) {
         float most = 0.0;
         for (uint h = 0u; h < A.heads_per_list; ++h) {
             const uint at = (first_head + h) * A.capacity + i;

@@ -11,6 +11,10 @@ layout(constant_id = 0) const uint kHeads = 1;   // heads_per_list, rounded up t
 layout(constant_id = 1) const uint kLanes = 8;   // 8, 16 or 32, not more than a subgroup has
 layout(constant_id = 2) const uint kChunks = 1;  // kLanes * kChunks * 4 channels or fewer
 
+layout(constant_id = 5) const uint kDoes = 0;    // kDecode..., above
+const bool kAppends = (kDoes & kDecodeAppends) != 0u, kHasNorms = (kDoes & kDecodeNorms) != 0u;
+const bool kHasSinkQuery = (kDoes & kDecodeSinkQuery) != 0u, kHasMasses = (kDoes & kDecodeMasses) != 0u;
+
 layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer PairsOf { uvec2 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Arguments { DecodeArgs args; };
 layout(push_constant) uniform Push { Arguments p; };
@@ -45,7 +49,7 @@ Job find_job() {
     j.table = j.kv_head * A.capacity;
     j.n = is_null(A.select) ? Words(A.n_pages).v[j.kv_head] : Words(A.n_select).v[j.select_list];
     j.pos = is_null(A.n_tokens) ? A.pos : Words(A.n_tokens).v[0];
-    j.append_row = A.append != 0u ? Words(A.append_row).v[j.kv_head] : kNoRow;
+    j.append_row = kAppends ? Words(A.append_row).v[j.kv_head] : kNoRow;
     j.window = A.window;
     j.n_sink = A.n_sink;
     if (!is_null(A.head_windows)) {
@@ -62,31 +66,29 @@ Job find_job() {
 void complete(inout Job j) {
     j.n_active = clamp((j.n + kUnitPagesOfSplit - 1u) / kUnitPagesOfSplit, 1u, A.n_splits);
     const uint last_unit = (max(j.n, 1u) - 1u) / kUnitPagesOfSplit;
-    j.new_row = A.append != 0u && j.split == last_unit % A.n_splits ? j.append_row : kNoRow;
+    j.new_row = kAppends && j.split == last_unit % A.n_splits ? j.append_row : kNoRow;
     j.sight = sight_of(j.pos, j.window, j.n_sink);
 }
 
 float query_at(uint head, uint c) { return queries[(head * A.head_dim + c) / 4u][c % 4u]; }
 void set_query(uint head, uint c, float x) { queries[(head * A.head_dim + c) / 4u][c % 4u] = x; }
 
-bool has_sink_query() { return A.append != 0u ? !is_null(A.cos_sin_sink) : !is_null(A.q_sink); }
-
 void load_inputs(Job j) {
     const uint d = A.head_dim, me = gl_LocalInvocationID.x;
     for (uint i = me; i < kHeads * d / 4u; i += kThreads) {
         const uint head = 4u * i / d, at = j.first_head * d / 4u + i;
         queries[i] = head < A.heads_per_list ? Vectors(A.q).v[at] : vec4(0.0);
-        if (A.append == 0u && !is_null(A.q_sink))
+        if (kHasSinkQuery && !kAppends)
             sink_queries[i] = head < A.heads_per_list ? Vectors(A.q_sink).v[at] : vec4(0.0);
     }
-    if (A.append == 0u) return;
+    if (!kAppends) return;
     if (me < d) {
         new_key[me] = Floats(A.k).v[j.kv_head * d + me];
         new_value[me] = Floats(A.v).v[j.kv_head * d + me];
     }
     if (me < A.rope_dim / 2u) {
         turns[me] = vec2(Floats(A.cos_sin).v[2u * me], Floats(A.cos_sin).v[2u * me + 1u]);
-        if (!is_null(A.cos_sin_sink))
+        if (kHasSinkQuery)
             sink_turns[me] = vec2(Floats(A.cos_sin_sink).v[2u * me], Floats(A.cos_sin_sink).v[2u * me + 1u]);
     }
 }
@@ -121,10 +123,9 @@ void norm_heads() {
 // Every invocation turns pairs of its own.
 void rotate_heads() {
     const uint d = A.head_dim, half_dim = A.rope_dim / 2u;
-    const bool sink = !is_null(A.cos_sin_sink);
     const uint n = kHeads * d;
-    for (uint i = gl_LocalInvocationID.x; i < n / 4u && sink; i += kThreads) sink_queries[i] = queries[i];
-    if (sink) barrier();
+    for (uint i = gl_LocalInvocationID.x; i < n / 4u && kHasSinkQuery; i += kThreads) sink_queries[i] = queries[i];
+    if (kHasSinkQuery) barrier();
     for (uint i = gl_LocalInvocationID.x; i < (kHeads + 1u) * half_dim; i += kThreads) {
         const uint head = i / half_dim, angle = i % half_dim;
         const uvec2 channel = channels_of(angle, A.rope_dim, A.is_adjacent != 0u);
@@ -139,7 +140,7 @@ void rotate_heads() {
         const vec2 y = turned(x, turns[angle]);
         set_query(head, first, y.x);
         set_query(head, second, y.y);
-        if (!sink) continue;
+        if (!kHasSinkQuery) continue;
         const vec2 z = turned(x, sink_turns[angle]);
         sink_queries[(head * d + first) / 4u][first % 4u] = z.x;
         sink_queries[(head * d + second) / 4u][second % 4u] = z.y;
@@ -149,8 +150,8 @@ void rotate_heads() {
 
 // The query as it attends, and the new key and value as they are stored.
 void prepare_token(Job j) {
-    if (A.append == 0u) return;
-    if (!is_null(A.q_norm) || !is_null(A.k_norm)) norm_heads();
+    if (!kAppends) return;
+    if (kHasNorms) norm_heads();
     rotate_heads();
     const uint c = gl_LocalInvocationID.x;
     if (c < A.head_dim / 2u) {

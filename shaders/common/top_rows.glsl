@@ -1,10 +1,9 @@
 // The rows with the largest keys, by one workgroup, in ascending order of rows. Of equal keys the lower rows are taken.
 // Keys may lie anywhere: there is no limit to the number of rows.
 // Method: an invocation keeps the keys of kOwnRows rows in registers, and loops over them are unrolled. More rows than
-// the workgroup keeps are read again in each pass, a block at a time. So few are kept that drivers need little memory
-// besides registers, and that counts of them fit into two words. A histogram divides the range of the floats into bins
-// of equal width; the bin of the threshold mostly has few keys, which are ranked. Otherwise a radix select runs over
-// the keys.
+// the workgroup keeps are read again in each pass, a block at a time. A histogram divides the range of the floats into
+// bins of equal width; the bin of the threshold mostly has few keys, which are ranked. Otherwise a radix select runs
+// over the keys.
 //
 // Contract of the shader that includes it:
 //   uint key_of(uint row)                        ordered_key(), kKeyNever or kKeyAlways; the same in every call
@@ -182,18 +181,10 @@ Threshold find_threshold(uint n_rows, uint budget, uint own_paid) {
     return find_digits(n_rows, n_best, high_key);
 }
 
-// Counts of eight rows in two words: a subgroup has at most 128 lanes.
-const uint kPacked = 4u, kPackedBits = 8u;
-uvec2 packed(uint count, uint i) {
-    const uint word = count << i % kPacked * kPackedBits;
-    return i < kPacked ? uvec2(word, 0u) : uvec2(0u, word);
-}
-uint unpacked(uvec2 words, uint i) { return (i < kPacked ? words.x : words.y) >> i % kPacked * kPackedBits & 0xFFu; }
-uvec2 sums_up_to_lane(uvec2 own) {
-    uvec2 sums = uvec2(subgroupInclusiveAdd(own.x), 0u);
-    if (kOwnRows > kPacked) sums.y = subgroupInclusiveAdd(own.y);
-    return sums;
-}
+// Counts of kMostOwnRows rows in a word: a subgroup has at most 128 lanes.
+const uint kPackedBits = 32u / kMostOwnRows;
+uint packed(uint count, uint i) { return count << i * kPackedBits; }
+uint unpacked(uint word, uint i) { return word >> i * kPackedBits & 0xFFu; }
 
 // Returns how many were taken. Counts of larger and of equal keys share a word: a block has fewer than 2^16 rows.
 uint take_rows(uint n_rows, Threshold t) {
@@ -201,12 +192,12 @@ uint take_rows(uint n_rows, Threshold t) {
     uint n_above = 0u, n_equal = 0u, side = 0u;
     for (uint first = 0u; has_block(first, n_rows); first += kBlockRows, side ^= 1u) {
         read_next(first, n_rows);
-        uvec2 above = uvec2(0u), equal = uvec2(0u);
+        uint above = 0u, equal = 0u;
         [[unroll]] for (uint i = 0u; i < kOwnRows; ++i) {
             above |= packed(own_keys[i] > t.key ? 1u : 0u, i);
             equal |= packed(own_keys[i] == t.key && t.n_equal != 0u ? 1u : 0u, i);
         }
-        const uvec2 above_to = sums_up_to_lane(above), equal_to = sums_up_to_lane(equal);
+        const uint above_to = subgroupInclusiveAdd(above), equal_to = subgroupInclusiveAdd(equal);
         if (gl_SubgroupInvocationID + 1u == gl_SubgroupSize) {
             [[unroll]] for (uint i = 0u; i < kOwnRows; ++i)
                 n_before[i * gl_NumSubgroups + gl_SubgroupID] = unpacked(above_to, i) | unpacked(equal_to, i) << 16;
