@@ -5,8 +5,9 @@
 // Launch: a workgroup of four subgroups of 32 lanes for each kPairs pairs along x, those that see most first; a list
 // along y. A subgroup has 16 pairs. The tokens pass twice: first maxima and sums of the softmax are found, then the
 // values are added up with their weights, so that nothing that was added has to be scaled again.
-// Numerics: queries, keys, values and weights in f16, sums in f32. Queries, keys and values are divided by 16, so that
-// they may be a million; weights are multiplied by 4,096. A row has the same bits whatever other rows there are.
+// Numerics: keys and values in f16, which has all digits of theirs, queries and weights as sums of two f16, sums in
+// f32. Queries, keys and values are divided by 16, so that they may be a million; weights are multiplied by 4,096. A
+// row has the same bits whatever other rows there are.
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #extension GL_GOOGLE_include_directive : require
@@ -33,7 +34,7 @@ const float kShrink = 1.0 / 16.0, kGrow = 4096.0;
 
 shared uvec4 key_tile[kTile * kRowStride], value_tile[kTile * kRowStride];
 shared float logits[kSubgroups * kSide * kLogitStride];
-shared uvec4 weights[kSubgroups * kSide * kWeightStride];
+shared uvec4 weights[kSubgroups * kSide * kWeightStride], low_weights[kSubgroups * kSide * kWeightStride];
 shared float factors[kPromptPairs];
 // Of the round's pages: position, tokens (0: none is seen) and slot.
 shared uint first_pos[kRoundPages], len[kRoundPages], slot[kRoundPages];
@@ -60,25 +61,32 @@ uvec4 halves(vec4 a, vec4 b) {
     return uvec4(packHalf2x16(a.xy), packHalf2x16(a.zw), packHalf2x16(b.xy), packHalf2x16(b.zw));
 }
 
+// What rounding to f16 takes from numbers.
+vec4 rest(vec4 a) { return a - vec4(unpackHalf2x16(packHalf2x16(a.xy)), unpackHalf2x16(packHalf2x16(a.zw))); }
+
 // Where pair `pair` of the list is in q and in the output, in elements.
 uint row_at(uint pair) { return (pair / group * A.n_heads + list * group + pair % group) * A.head_dim; }
 
-// Queries pass through the tile of keys, two subgroups' at a time.
-void load_queries(out A_MATRIX q[kParts]) {
+// Queries pass through the tile of keys, and what f16 has no digits for through that of values, two subgroups' at a
+// time.
+void load_queries(out A_MATRIX q[kParts], out A_MATRIX q_low[kParts]) {
     [[unroll]] for (uint half_of = 0u; half_of < kSubgroups / 2u; ++half_of) {
         barrier();
         for (uint at = me(); at < 2u * kSide * kEights; at += kRoundPages) {
             const uint row = at / kEights, eight = at % kEights;
             const uint pair = min(first_pair + half_of * 2u * kSide + row, n_pairs - 1u);
             const uint from = row_at(pair) / 4u + 2u * eight;
-            key_tile[row * kRowStride + eight] =
-                halves(kShrink * Vectors(A.q).v[from], kShrink * Vectors(A.q).v[from + 1u]);
+            const vec4 a = kShrink * Vectors(A.q).v[from], b = kShrink * Vectors(A.q).v[from + 1u];
+            key_tile[row * kRowStride + eight] = halves(a, b);
+            value_tile[row * kRowStride + eight] = halves(rest(a), rest(b));
         }
         barrier();
         if (gl_SubgroupID / 2u == half_of) {
-            [[unroll]] for (uint i = 0u; i < kParts; ++i)
-                coopMatLoad(q[i], key_tile, gl_SubgroupID % 2u * kSide * kRowStride + 2u * i, kRowStride,
-                            gl_CooperativeMatrixLayoutRowMajor);
+            [[unroll]] for (uint i = 0u; i < kParts; ++i) {
+                const uint at = gl_SubgroupID % 2u * kSide * kRowStride + 2u * i;
+                coopMatLoad(q[i], key_tile, at, kRowStride, gl_CooperativeMatrixLayoutRowMajor);
+                coopMatLoad(q_low[i], value_tile, at, kRowStride, gl_CooperativeMatrixLayoutRowMajor);
+            }
         }
     }
 }
@@ -123,7 +131,7 @@ void stage(uint page, uint n, bool with_values) {
 }
 
 // The subgroup's logits, without scale, come to shared memory.
-void multiply_keys(A_MATRIX q[kParts]) {
+void multiply_keys(A_MATRIX q[kParts], A_MATRIX q_low[kParts]) {
     const uint to = gl_SubgroupID * kSide * kLogitStride;
     [[unroll]] for (uint j = 0u; j < kTile / kSide; ++j) {
         SUMS s = SUMS(0.0);
@@ -132,6 +140,7 @@ void multiply_keys(A_MATRIX q[kParts]) {
             coopMatLoad(k, key_tile, j * kSide * kRowStride + 2u * i, kRowStride,
                         gl_CooperativeMatrixLayoutColumnMajor);
             s = coopMatMulAdd(q[i], k, s);
+            s = coopMatMulAdd(q_low[i], k, s);
         }
         coopMatStore(s, logits, to + j * kSide, kLogitStride, gl_CooperativeMatrixLayoutRowMajor);
     }
@@ -165,17 +174,23 @@ void add_tile(uint page, uint n, inout SUMS values[kParts]) {
     read_logits(page, n, x);
     [[unroll]] for (uint j = 0u; j < kSide; ++j) x[j] = is_unseen(x[j]) ? 0.0 : kGrow * exp(x[j] - high);
     const uint to = (gl_SubgroupID * kSide + own_row) * kWeightStride + 2u * own_half;
-    weights[to] = halves(vec4(x[0], x[1], x[2], x[3]), vec4(x[4], x[5], x[6], x[7]));
-    weights[to + 1u] = halves(vec4(x[8], x[9], x[10], x[11]), vec4(x[12], x[13], x[14], x[15]));
+    [[unroll]] for (uint half_of = 0u; half_of < 2u; ++half_of) {
+        const uint j = 8u * half_of;
+        const vec4 a = vec4(x[j], x[j + 1u], x[j + 2u], x[j + 3u]), b = vec4(x[j + 4u], x[j + 5u], x[j + 6u], x[j + 7u]);
+        weights[to + half_of] = halves(a, b);
+        low_weights[to + half_of] = halves(rest(a), rest(b));
+    }
     subgroup_barrier();
     [[unroll]] for (uint j = 0u; j < kTile / kSide; ++j) {
-        A_MATRIX w;
-        coopMatLoad(w, weights, gl_SubgroupID * kSide * kWeightStride + 2u * j, kWeightStride,
-                    gl_CooperativeMatrixLayoutRowMajor);
+        A_MATRIX w, low;
+        const uint from = gl_SubgroupID * kSide * kWeightStride + 2u * j;
+        coopMatLoad(w, weights, from, kWeightStride, gl_CooperativeMatrixLayoutRowMajor);
+        coopMatLoad(low, low_weights, from, kWeightStride, gl_CooperativeMatrixLayoutRowMajor);
         [[unroll]] for (uint i = 0u; i < kParts; ++i) {
             B_MATRIX v;
             coopMatLoad(v, value_tile, j * kSide * kRowStride + 2u * i, kRowStride, gl_CooperativeMatrixLayoutRowMajor);
             values[i] = coopMatMulAdd(w, v, values[i]);
+            values[i] = coopMatMulAdd(low, v, values[i]);
         }
     }
 }
@@ -238,8 +253,8 @@ void main() {
     sight = sight_of(A.pos + min(pair, n_pairs - 1u) / group, window, n_sink);
     high = kUnseen;
     sum = 0.0;
-    A_MATRIX q[kParts];
-    load_queries(q);
+    A_MATRIX q[kParts], q_low[kParts];
+    load_queries(q, q_low);
     SUMS values[kParts];
     [[unroll]] for (uint i = 0u; i < kParts; ++i) values[i] = SUMS(0.0);
     const uint n_pages = Words(A.n_pages).v[kv_head];
@@ -250,7 +265,7 @@ void main() {
             for (uint page = 0u; page < n; page += 2u) {
                 if (len[page] == 0u && (page + 1u == n || len[page + 1u] == 0u)) continue;
                 stage(page, n, pass == 1u);
-                multiply_keys(q);
+                multiply_keys(q, q_low);
                 if (pass == 0u) {
                     count_tile(page, n);
                 } else {

@@ -89,11 +89,13 @@ Status dispatch_tiles(const AttnPagedArgs& a, const AttnArgs& push, const Touche
 // Whether attn_prompt_coop.comp can do it: it has matrices of one shape, little more shared memory than all devices
 // have, and few restrictions.
 bool has_matrices(const AttnPagedArgs& a) {
-  constexpr uint32_t kSharedBytes = 34 * 1024;  // of heads of kMostPromptChannels
+  constexpr uint32_t kSharedBytes = 38 * 1024;  // of heads of kMostPromptChannels
   const Matrices& m = context().device.matrices;
   const bool fits =
       m.m == 16 && m.n == 16 && m.k == 16 && m.lanes == 32 && context().device.traits.shared_bytes >= kSharedBytes;
-  const bool is_plain = a.select == nullptr && a.q_sink == nullptr && a.carry == nullptr && a.page_mass == nullptr;
+  // All pages in one part come the same way as without parts: sessions with recall have the same bits in any pool.
+  const bool is_whole = a.carry == nullptr || (a.carry->first && a.carry->last);
+  const bool is_plain = a.select == nullptr && a.q_sink == nullptr && is_whole && a.page_mass == nullptr;
   return fits && is_plain && a.n_tok * (a.n_heads / a.kv.n_kv_heads) >= kPromptPairs / 2 &&
          a.kv.head_dim % kMatrixChannels == 0 && a.kv.head_dim <= kMostPromptChannels;
 }
