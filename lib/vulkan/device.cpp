@@ -17,6 +17,14 @@ constexpr uint32_t kVersion = VK_API_VERSION_1_3;
 // On the processor. A few for each of its cores would do, and Vulkan does not tell how many there are; each costs the
 // time of the whole kernel, even if it has nothing to do, because invocations that returned are masked.
 constexpr uint32_t kMostCpuGroups = 4;
+// Some 100 ms on slow devices: operating systems end work that takes some two seconds, and many cannot interrupt a
+// dispatch. Nobody ends that of the processor.
+constexpr uint64_t kDiscreteFlops = 200'000'000'000, kOtherFlops = 20'000'000'000;
+
+uint64_t most_flops_of(DeviceKind kind) {
+  if (kind == DeviceKind::kCpu) return UINT64_MAX;
+  return kind == DeviceKind::kDiscrete ? kDiscreteFlops : kOtherFlops;
+}
 
 DeviceKind kind_of(VkPhysicalDeviceType type) {
   switch (type) {
@@ -224,6 +232,7 @@ void read_device(Device& d) {
   d.has_dot = f.v13.shaderIntegerDotProduct == VK_TRUE;
   d.has_budget = has_extension(d, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
   d.most_groups = d.traits.kind == DeviceKind::kCpu ? kMostCpuGroups : UINT32_MAX;
+  d.most_flops = most_flops_of(d.traits.kind);
   d.matrices = find_matrices(d, p, f);
 }
 

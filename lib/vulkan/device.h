@@ -33,6 +33,8 @@ struct Device {
   bool has_budget = false;  // VK_EXT_memory_budget
   // Kernels that divide work among as many workgroups as a large device runs at once take no more than these.
   uint32_t most_groups = UINT32_MAX;
+  // What a dispatch of a prompt may compute.
+  uint64_t most_flops = UINT64_MAX;
 };
 
 // Opens the loader and makes the instance, once.

@@ -28,25 +28,36 @@ uint32_t result_of(const MatmulPart& part) { return part.accumulate ? kGemmAdd :
 // Specialisation: tiles of 16, 32 or 64 tokens.
 uint32_t width_of(uint32_t n_tok) { return n_tok <= kGemmTokens ? 2 : n_tok <= 2 * kGemmTokens ? 4 : 8; }
 
-Status multiply_f32(const Product& p, const float* x) {
+// Tokens [first, first + n_tok).
+Status multiply_f32(const Product& p, const float* x, uint32_t first, uint32_t n_tok) {
   const Weight& w = p.part->w;
   const uint32_t width = width_of(p.n_tok), tokens = kGemmTokens * width / 2;
   Touches t;
-  const GemmPush push = {t.writes(p.part->y, float_bytes(uint64_t{p.n_tok} * w.n_rows)),
-                         t.reads(x, float_bytes(uint64_t{p.n_tok} * w.n_cols)),
+  const GemmPush push = {t.writes(p.part->y + uint64_t{first} * w.n_rows, float_bytes(uint64_t{n_tok} * w.n_rows)),
+                         t.reads(x + uint64_t{first} * w.n_cols, float_bytes(uint64_t{n_tok} * w.n_cols)),
                          t.reads(w.data, weight_bytes(w)),
                          t.reads(p.part->bias, float_bytes(w.n_rows)),
-                         t.reads(p.gates, float_bytes(p.n_tok)),
+                         t.reads(p.gates == nullptr ? nullptr : p.gates + first, float_bytes(n_tok)),
                          {0, 0},
                          blocks_of(w),
                          w.n_cols,
                          w.n_rows,
-                         p.n_tok,
+                         n_tok,
                          w.n_rows,
                          p.result,
                          static_cast<uint>(p.activation)};
-  const uint32_t across = (p.n_tok + tokens - 1) / tokens, down = (w.n_rows + kGemmRows - 1) / kGemmRows;
+  const uint32_t across = (n_tok + tokens - 1) / tokens, down = (w.n_rows + kGemmRows - 1) / kGemmRows;
   return context().dispatch(Kernel::kGemm, w.type, {width}, push, t, {across, std::min(down, kMostGroups)});
+}
+
+Status multiply_f32(const Product& p, const float* x) {
+  const Weight& w = p.part->w;
+  const uint32_t most = rows_at_once(2 * uint64_t{w.n_rows} * w.n_cols, kGemmTokens * width_of(p.n_tok) / 2);
+  for (uint32_t first = 0, n = 0; first < p.n_tok; first += n) {
+    n = std::min(most, p.n_tok - first);
+    WEIR_TRY(multiply_f32(p, x, first, n));
+  }
+  return {};
 }
 
 // ------------------------------------------------------------------------------------------ by cooperative matrices

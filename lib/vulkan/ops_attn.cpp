@@ -108,7 +108,7 @@ Status dispatch_matrices(const AttnPagedArgs& a, const AttnArgs& push, const Tou
 }
 
 // All pages, or those of one part.
-Status attend_whole(const AttnPagedArgs& a) {
+Status attend_rows(const AttnPagedArgs& a, bool by_matrices) {
   const uint64_t n = uint64_t{a.n_tok} * a.n_heads;
   const bool ends = a.carry == nullptr || a.carry->last;
   Touches t;
@@ -122,7 +122,41 @@ Status attend_whole(const AttnPagedArgs& a) {
     push.continues = a.carry->first ? 0 : 1;
     push.stays = ends ? 0 : 1;
   }
-  return has_matrices(a) ? dispatch_matrices(a, push, t) : dispatch_tiles(a, push, t, 1);
+  return by_matrices ? dispatch_matrices(a, push, t) : dispatch_tiles(a, push, t, 1);
+}
+
+// Rows [first, first + n).
+AttnPagedArgs rows_of(const AttnPagedArgs& a, uint32_t first, uint32_t n) {
+  AttnPagedArgs rows = a;
+  const uint64_t heads = uint64_t{first} * a.n_heads, elements = heads * a.kv.head_dim;
+  rows.n_tok = n;
+  rows.pos += first;
+  rows.out += elements;
+  rows.q += elements;
+  if (a.q_sink != nullptr) rows.q_sink += elements;
+  if (a.lse != nullptr) rows.lse += heads;
+  return rows;
+}
+
+// As many rows at a time as a dispatch may take.
+Status attend_whole(const AttnPagedArgs& a) {
+  const uint64_t tokens = std::min(a.pos + uint64_t{a.n_tok}, uint64_t{a.kv.capacity} * kPageTokens);
+  const uint32_t group = a.n_heads / lists_of(a), tile = std::max(static_cast<uint32_t>(kPairs) / group, 1u);
+  const uint32_t most = rows_at_once(4 * tokens * a.n_heads * a.kv.head_dim, tile);
+  const bool by_matrices = has_matrices(a);
+  for (uint32_t first = 0, n = 0; first < a.n_tok; first += n) {
+    n = std::min(most, a.n_tok - first);
+    AttnPagedArgs rows = rows_of(a, first, n);
+    AttnCarry carry = {};
+    if (a.carry != nullptr) {
+      carry = *a.carry;
+      carry.high += uint64_t{first} * a.n_heads;
+      carry.sum += uint64_t{first} * a.n_heads;
+      rows.carry = &carry;
+    }
+    WEIR_TRY(attend_rows(rows, by_matrices));
+  }
+  return {};
 }
 
 // One row.
@@ -159,19 +193,6 @@ Status attend_units(OpContext& cx, const AttnPagedArgs& a) {
   return context().dispatch(Kernel::kAttnMerge, WeightType::kF32, {1}, merge, t, {n_heads});
 }
 
-// The last row alone, which has the masses.
-AttnPagedArgs last_row_of(const AttnPagedArgs& a) {
-  AttnPagedArgs last = a;
-  const uint64_t before = a.n_tok - 1, heads = before * a.n_heads, elements = heads * a.kv.head_dim;
-  last.n_tok = 1;
-  last.pos += a.n_tok - 1;
-  last.out += elements;
-  last.q += elements;
-  if (a.q_sink != nullptr) last.q_sink += elements;
-  if (a.lse != nullptr) last.lse += heads;
-  return last;
-}
-
 Status check_attention(const AttnPagedArgs& a) {
   WEIR_TRY(check_pages(a.kv, a.n_heads));
   if (a.carry == nullptr || (a.select == nullptr && a.page_mass == nullptr)) return {};
@@ -193,7 +214,7 @@ Status attn_paged(OpContext& cx, const AttnPagedArgs& a) {
   if (a.n_tok == 0) return {};
   if (a.n_tok == 1 && a.carry == nullptr) return attend_units(cx, a);
   WEIR_TRY(attend_whole(a));
-  return a.page_mass == nullptr ? Status() : attend_units(cx, last_row_of(a));
+  return a.page_mass == nullptr ? Status() : attend_units(cx, rows_of(a, a.n_tok - 1, 1));  // which has the masses
 }
 
 Status token_mass(OpContext&, const TokenMassArgs& a) {

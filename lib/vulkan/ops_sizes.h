@@ -16,6 +16,12 @@ inline uint32_t row_blocks_of(const Weight& w) { return w.n_cols / 32; }
 
 constexpr uint32_t columns_for(uint32_t n_tok) { return std::bit_ceil(std::min(n_tok, kMostColumns)); }
 
+// Rows of a prompt that one dispatch takes, whole tiles of them.
+inline uint32_t rows_at_once(uint64_t flops_per_row, uint32_t tile) {
+  const uint64_t tiles = context().device.most_flops / (std::max<uint64_t>(flops_per_row, 1) * tile);
+  return static_cast<uint32_t>(std::clamp<uint64_t>(tiles, 1, UINT32_MAX / tile)) * tile;
+}
+
 // Of the kernels that include common/top_rows.glsl: one workgroup takes all rows, so that its latency counts.
 constexpr uint32_t kTopInvocations = 512;
 inline Variant top_rows_variant(uint32_t n_rows, uint32_t most_invocations = kTopInvocations) {

@@ -95,6 +95,32 @@ void attn_paged__parts_are_the_whole(void**) {
   }
 }
 
+// As many dispatches as slow devices need; 1: a tile of rows each.
+void attn_paged__dispatches(void**) {
+  for (const bool in_parts : {false, true}) {
+    for (uint64_t most : {uint64_t{1}, uint64_t{4} * 128 * 1000 * 64}) {
+      AttnSpec s = spec_of(75, 64);
+      s.window = in_parts ? 0 : 300;
+      AttnCase whole(s, 8), got(s, 8);
+      for (AttnCase* c : {&whole, &got}) {
+        DeviceArrays m;
+        Device& device = test::open_context().device;
+        device.most_flops = c == &got ? most : UINT64_MAX;
+        if (in_parts) {
+          attend_parts(*c);
+        } else {
+          OpContext cx = scratch_for(m, *c);
+          assert_ok(attn_paged(cx, on_device(m, *c)));
+          m.finish();
+        }
+        device.most_flops = UINT64_MAX;
+      }
+      assert_memory_equal(got.out.data(), whole.out.data(), got.out.size() * sizeof(float));
+      assert_memory_equal(got.lse.data(), whole.lse.data(), got.lse.size() * sizeof(float));
+    }
+  }
+}
+
 // The step of a prompt has the bits of the op.
 void attn_prefill__is_attn_paged(void**) {
   AttnCase op(spec_of(37, 64), 4), step(spec_of(37, 64), 4), one(spec_of(1, 64), 4), want(spec_of(1, 64), 4);
@@ -256,6 +282,7 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(attn_paged__parts_are_the_whole),
       cmocka_unit_test(attn_prefill__is_attn_paged),
+      cmocka_unit_test(attn_paged__dispatches),
       cmocka_unit_test(attn_paged__windows_of_single_heads),
       cmocka_unit_test(attn_paged__refuses_what_it_cannot),
       cmocka_unit_test(rope_append_at__position_in_device_memory),

@@ -276,6 +276,26 @@ void test_company(void**) {
   });
 }
 
+// As many dispatches as slow devices need; 1: a tile each.
+void test_dispatches(void**) {
+  Device& device = test::open_context().device;
+  const Matrices matrices = device.matrices;
+  device.matrices = {};
+  for (const Case& c : {Case{{kQ8_0}, {70}, 96, 150, true, true, true}, Case{{kQ4_K, kQ8_0}, {37, 5}, 256, 130},
+                        Case{{kQ8_0, kQ8_0}, {37, 37}, 64, 40, true, false, false, true}}) {
+    const Data d(c);
+    const std::vector<std::vector<float>> whole = run(d);
+    for (uint64_t most : {uint64_t{1}, uint64_t{2} * c.n_rows[0] * c.n_cols * 130}) {
+      device.most_flops = most;
+      const std::vector<std::vector<float>> y = run(d);
+      device.most_flops = UINT64_MAX;
+      for (size_t i = 0; i < y.size(); ++i)
+        assert_memory_equal(y[i].data(), whole[i].data(), y[i].size() * sizeof(float));
+    }
+  }
+  device.matrices = matrices;
+}
+
 // What the self-test calls right, and what wrong.
 void test_self_test(void**) {
   static MatrixTest t;
@@ -317,6 +337,7 @@ int main() {
       cmocka_unit_test(test_gates),      cmocka_unit_test(test_ranges),
       cmocka_unit_test(test_every_tile), cmocka_unit_test(test_company),
       cmocka_unit_test(test_self_test),  cmocka_unit_test(test_too_little_scratch),
+      cmocka_unit_test(test_dispatches),
   };
   return cmocka_run_group_tests_name("vulkan_gemm", tests, nullptr, nullptr);
 }
