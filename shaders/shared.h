@@ -105,6 +105,24 @@ struct StepGluPush {
   float eps;
 };
 
+// inputs: x [as many as workgroups] times 32 * n_blocks, each packed in `stride` vectors of 16 bytes. The norm may be
+// null.
+struct StepPackPush {
+  uvec2 inputs, norm, x[kMostColumns];
+  uint n_blocks, stride;
+  float eps;
+};
+
+// One matrix, or a gate and an up matrix, and several packed inputs; y [n_rows] of each of them.
+struct StepGemvManyPush {
+  uvec2 y[kMostColumns], inputs, w, bias;
+  uint n_rows, n_blocks, stride, accumulate;
+};
+struct StepGluManyPush {
+  uvec2 y[kMostColumns], inputs, gate, up, gate_bias, up_bias;
+  uint n_rows, n_blocks, stride, activation;
+};
+
 // How the weights of experts follow from logits, the values of RouteRule.
 WEIR_SHARED uint kRouteChosen = 0;
 WEIR_SHARED uint kRouteAll = 1;
@@ -168,6 +186,9 @@ static_assert(sizeof(GluPush) == 68 && offsetof(GluPush, n) == 48 && offsetof(Gl
 static_assert(sizeof(StepGemvPush) == 112 && offsetof(StepGemvPush, n_rows) == 88);
 static_assert(offsetof(StepGemvPush, eps) == 108);
 static_assert(sizeof(StepGluPush) == 72 && offsetof(StepGluPush, eps) == 68);
+static_assert(sizeof(StepPackPush) == 92 && offsetof(StepPackPush, eps) == 88);
+static_assert(sizeof(StepGemvManyPush) == 104 && offsetof(StepGemvManyPush, accumulate) == 100);
+static_assert(sizeof(StepGluManyPush) == 120 && offsetof(StepGluManyPush, activation) == 116);
 static_assert(sizeof(RoutePush) == 36 && offsetof(RoutePush, rule) == 32);
 static_assert(sizeof(ExpertGluPush) == 80 && offsetof(ExpertGluPush, activation) == 76);
 static_assert(sizeof(ExpertDownPush) == 68 && offsetof(ExpertDownPush, n_used) == 64);

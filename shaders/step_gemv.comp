@@ -7,11 +7,16 @@
 // the same bits beside whatever other rows.
 #extension GL_GOOGLE_include_directive : require
 #define WEIR_ANY_INVOCATIONS
+#include "common/step_input.glsl"
 #include "shared.h"
-const uint kMatrices = 1u;
-#include "common/step_rows.glsl"
 
 layout(push_constant, std430) uniform Push { StepGemvPush a; };
+
+const uint kMatrices = 1u, kColumns = 1u;
+#include "common/step_rows.glsl"
+
+void prepare_input() { take_input(a.x, a.norm, a.eps, a.n_blocks); }
+Input block_of_column(uint column, uint b) { return input_block(b); }
 
 struct Part {
     uvec2 y, w, bias;
@@ -31,11 +36,11 @@ Rows rows_at(uint row) {
     return Rows(uvec2[1](p.w), p.n_rows * a.n_blocks, p.row * a.n_blocks);
 }
 
-void put_row(uint row, float sum[kMatrices]) {
+void put_row(uint row, float sum[kSums]) {
     const Part p = part_at(row);
     precise float y = sum[0] + (is_null(p.bias) ? 0.0 : Floats(p.bias).v[p.row]);
     if (p.accumulate != 0u) y = Floats(p.y).v[p.row] + y;
     Floats(p.y).v[p.row] = y;
 }
 
-void main() { multiply_rows(a.n_rows[0] + a.n_rows[1] + a.n_rows[2], a.n_blocks, a.x, a.norm, a.eps); }
+void main() { multiply_rows(a.n_rows[0] + a.n_rows[1] + a.n_rows[2], a.n_blocks); }

@@ -14,9 +14,7 @@ CudaSession::~CudaSession() {
   if (cuda_queue_.stream() != nullptr) (void)cudaStreamSynchronize(cuda_queue_.stream());
   if (all_pages_ != nullptr) (void)cudaGraphExecDestroy(all_pages_);
   if (selected_ != nullptr) (void)cudaGraphExecDestroy(selected_);
-  for (const JointGraph& joint : joint_) {
-    if (joint.exec != nullptr) (void)cudaGraphExecDestroy(joint.exec);
-  }
+  forget_joint_steps();
   cuda_queue_.destroy();
   (void)cudaGetLastError();
 }

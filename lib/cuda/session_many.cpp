@@ -1,53 +1,19 @@
 // Decode steps of several sessions at once: a GEMV reads its weights once for all sessions whose inputs fit into shared
-// memory together.
-//
-// Such a step is one CUDA graph (lib/device/session_step.cpp has its contents), launched by the first session, the
-// leader. A graph is valid for these sessions in this order, and for the set of them that selects pages. Preparing the
-// first step of a group records it; later steps find it among the few graphs that the leader keeps. A call of the
-// application prepares all its groups before any of them steps. Each group has another leader, so no graph displaces
-// one of the same call. Recorded graphs take the driver's memory, none of the library's.
-#include <algorithm>
-#include <atomic>
-
+// memory together. Such a step is one CUDA graph (lib/device/session_step.cpp has its contents), launched by the leader
+// (lib/device/joint_steps.h).
 #include "cuda/cuda_session.h"
 
 namespace weir::cuda {
 
-uint64_t CudaSession::new_serial() {
-  static std::atomic<uint64_t> n_sessions{0};
-  return ++n_sessions;
-}
+static void destroy(cudaGraphExec_t graph) { (void)cudaGraphExecDestroy(graph); }
 
-SessionGroup CudaSession::together(DeviceSession* const* sessions, uint32_t n) {
-  SessionGroup group;
-  group.n = n;
-  for (uint32_t i = 0; i < n; ++i) {
-    auto* session = static_cast<CudaSession*>(sessions[i]);  // the module creates no other class
-    group.session[i] = session;
-    group.selects[i] = session->selects_now();
-  }
-  return group;
-}
-
-JointKey CudaSession::key_of(const SessionGroup& group) {
-  JointKey key;
-  for (uint32_t i = 0; i < group.n; ++i) {
-    key.serial[i] = static_cast<const CudaSession*>(group.session[i])->serial_;
-    key.selects |= (group.selects[i] ? 1u : 0u) << i;
-  }
-  return key;
-}
+void CudaSession::forget_joint_steps() { joint_.clear(destroy); }
 
 // The graph of the group's step, or null if it was not recorded.
 cudaGraphExec_t CudaSession::find_graph(const SessionGroup& group) {
   if (group.n == 1) return group.selects[0] ? selected_ : all_pages_;
-  const JointKey key = key_of(group);
-  for (JointGraph& known : joint_) {
-    if (known.exec == nullptr || known.key != key) continue;
-    known.last_use = ++n_joint_uses_;
-    return known.exec;
-  }
-  return nullptr;
+  const cudaGraphExec_t* known = joint_.find(device::JointKey(group));
+  return known != nullptr ? *known : nullptr;
 }
 
 Status CudaSession::prepare_together(const SessionGroup& group) {
@@ -55,13 +21,10 @@ Status CudaSession::prepare_together(const SessionGroup& group) {
   if (find_graph(group) != nullptr) return {};
   cudaGraphExec_t made = nullptr;
   if (const Status status = record(group, made); !status.ok()) {
-    if (made != nullptr) (void)cudaGraphExecDestroy(made);
+    if (made != nullptr) destroy(made);
     return note_all(group, status);
   }
-  JointGraph& place = *std::min_element(
-      joint_, joint_ + kJointGraphs, [](const JointGraph& a, const JointGraph& b) { return a.last_use < b.last_use; });
-  if (place.exec != nullptr) (void)cudaGraphExecDestroy(place.exec);
-  place = {key_of(group), made, ++n_joint_uses_};
+  joint_.keep(device::JointKey(group), made, destroy);
   return {};
 }
 
@@ -78,13 +41,11 @@ Status CudaSession::step_together(const SessionGroup& group, const int32_t* toke
 }
 
 Status prepare_many(DeviceSession* const* sessions, uint32_t n) {
-  const SessionGroup group = CudaSession::together(sessions, n);
-  return static_cast<CudaSession*>(sessions[0])->prepare_together(group);
+  return static_cast<CudaSession*>(sessions[0])->prepare_together(CudaSession::together(sessions, n));
 }
 
 Status step_many(DeviceSession* const* sessions, const int32_t* tokens, uint32_t n) {
-  const SessionGroup group = CudaSession::together(sessions, n);
-  return static_cast<CudaSession*>(sessions[0])->step_together(group, tokens);
+  return static_cast<CudaSession*>(sessions[0])->step_together(CudaSession::together(sessions, n), tokens);
 }
 
 }  // namespace weir::cuda

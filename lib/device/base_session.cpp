@@ -6,9 +6,29 @@
 #include "device/base_session.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 namespace weir::device {
+
+static uint64_t new_serial() {
+  static std::atomic<uint64_t> n_sessions{0};
+  return ++n_sessions;
+}
+
+BaseSession::BaseSession(const DeviceSessionArgs& args, Queue& queue, const OpTable& ops)
+    : a_(args), queue_(queue), ops_(ops), serial_(new_serial()) {}
+
+SessionGroup BaseSession::together(DeviceSession* const* sessions, uint32_t n) {
+  SessionGroup group;
+  group.n = n;
+  for (uint32_t i = 0; i < n; ++i) {
+    auto* session = static_cast<BaseSession*>(sessions[i]);  // modules create no others
+    group.session[i] = session;
+    group.selects[i] = session->selects_now();
+  }
+  return group;
+}
 
 Status BaseSession::prepare() {
   WEIR_TRY(queue_.map(a_.host.state, mailbox_));

@@ -36,8 +36,11 @@ struct SessionGroup {
 class BaseSession : public DeviceSession {
  public:
   // `queue` may be built later; it runs the ops of `ops`, too, in args.cx.
-  BaseSession(const DeviceSessionArgs& args, Queue& queue, const OpTable& ops) : a_(args), queue_(queue), ops_(ops) {}
+  BaseSession(const DeviceSessionArgs& args, Queue& queue, const OpTable& ops);
 
+  // Of all sessions of the process.
+  uint64_t serial() const { return serial_; }
+  bool recalls() const { return a_.recall != nullptr; }
   bool is_lost() const final { return lost_; }
   uint32_t most_rows() const final { return queue_.most_rows(); }
   Status put_tables(bool repeats) final;
@@ -66,6 +69,8 @@ class BaseSession : public DeviceSession {
   static Status note_all(const SessionGroup& group, Status status);
 
   SessionGroup alone(bool selects, uint32_t parts) { return {{this}, {selects}, 1, parts}; }
+  // Sessions of this module, with what each selects in its next step.
+  static SessionGroup together(DeviceSession* const* sessions, uint32_t n);
   // The contents of a step of a group, called on its leader: what the group shares, and in between what each session
   // does itself.
   Status enqueue_step(const SessionGroup& group);
@@ -99,7 +104,6 @@ class BaseSession : public DeviceSession {
   Status copy_tables(bool in);
 
   // With recall.
-  bool recalls() const { return a_.recall != nullptr; }
   Status map_recall();
   PageRecallArgs recall_args(uint32_t layer) const;
   Status attend_units(const DeviceChunk& chunk, const AttnPagedArgs& whole, uint32_t layer, uint32_t n_rows);
@@ -138,6 +142,7 @@ class BaseSession : public DeviceSession {
   std::span<const Layer> layers() const { return a_.weights->layers; }
 
   const OpTable& ops_;
+  const uint64_t serial_;
   StepState* mailbox_ = nullptr;  // the device's address of host.state
   int32_t* token_ = nullptr;      // the device's address of host.tokens
   PageEvent* events_ = nullptr;   // the device's address of host.events

@@ -2,6 +2,7 @@
 // opened. docs/contributing.md says how to add an architecture.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory_resource>
 #include <string>
@@ -71,6 +72,8 @@ struct ModelConfig {
   uint32_t shared_ff = 0;  // rows of the shared expert's gate; 0: there is none
   TraitSet traits;         // what a backend must be able to compute
   bool is_local(uint32_t layer) const { return window != 0 && (layer + 1) % global_every != 0; }
+  // Columns of the widest matrix.
+  uint32_t max_cols() const { return std::max({d_model, d_ff, n_heads * head_dim, expert_ff, shared_ff}); }
 };
 
 struct ModelWeights {

@@ -240,7 +240,7 @@ Status Session::check(const Model& model, const weir_session_options& o, uint32_
   OpShapes& shapes = setup.shapes;
   shapes.n_threads = n_threads;
   shapes.max_tok = setup.max_tok;
-  shapes.max_cols = std::max({c.d_model, c.d_ff, c.n_heads * c.head_dim, c.expert_ff, c.shared_ff});
+  shapes.max_cols = c.max_cols();
   shapes.max_rows = std::max({c.vocab_size, c.d_ff, c.n_heads * c.head_dim, c.d_model});
   shapes.n_heads = c.n_heads;
   shapes.n_kv_heads = c.n_kv_heads;

@@ -1,15 +1,17 @@
 // A session on a Vulkan device. What steps and chunks enqueue is in lib/device; here a step is recorded when the
-// session is created (twice if its policy selects pages), and submitted for each token.
+// session is created (twice if its policy selects pages), and submitted for each token. Sessions that step together
+// have a recording of their own (lib/device/joint_steps.h), which reads the weights once for all of them.
 #include "vulkan/session.h"
 
 #include <algorithm>
 #include <new>
 
 #include "core/clock.h"
-#include "device/base_session.h"
+#include "device/joint_steps.h"
 #include "vulkan/kv_ranges.h"
 #include "vulkan/ops.h"
 #include "vulkan/rope_turns.h"
+#include "vulkan/step_gemv.h"
 #include "vulkan/vulkan_queue.h"
 
 namespace weir::vulkan {
@@ -21,16 +23,20 @@ namespace {
 // Of a layer's kernels, in recorded work: a few of them take more than push constants hold.
 constexpr uint64_t kArgumentsPerLayer = 4096, kOtherArguments = 16384;
 
-// DeviceBuffers::module: partial results of attention or of the best logits, and a row of activations behind them.
-uint64_t partial_bytes(const OpShapes& shapes) {
-  return align_up(std::max(attn_decode_scratch_bytes(shapes), top_logits_scratch_bytes()), kCacheLine);
+// DeviceBuffers::module: what no two kernels need at the same time, and a row of activations behind it. The first part
+// has partial results of attention or of the best logits, or the inputs of sessions that step together.
+uint64_t shared_bytes(const OpShapes& shapes) {
+  return align_up(
+      std::max({attn_decode_scratch_bytes(shapes), top_logits_scratch_bytes(), packed_bytes(shapes.max_cols)}),
+      kCacheLine);
 }
 
 float* row_in(const DeviceSessionArgs& args) {
   OpShapes shapes;
   shapes.n_heads = args.config->n_heads;
   shapes.head_dim = args.config->head_dim;
-  return reinterpret_cast<float*>(args.device.module + partial_bytes(shapes));
+  shapes.max_cols = args.config->max_cols();
+  return reinterpret_cast<float*>(args.device.module + shared_bytes(shapes));
 }
 
 class VulkanSession final : public device::BaseSession {
@@ -39,15 +45,19 @@ class VulkanSession final : public device::BaseSession {
   ~VulkanSession() override;
   Status create();
   Status profile_step(int32_t token, double* seconds) override;
-  static Status step_together(DeviceSession* const* sessions, const int32_t* tokens, uint32_t n);
+  using BaseSession::together;
+  // DeviceModule::prepare_many and step_many, called on the group's leader.
+  Status prepare_together(const SessionGroup& group);
+  Status step_together(const SessionGroup& group, const int32_t* tokens);
 
  private:
   Status launch_step(bool selects) override;
-  Status record(uint32_t parts, bool selects, Recorded& out);
+  Status record(const SessionGroup& group, Recorded& out);
   Status time_part(uint32_t part, bool selects, double& seconds);
 
-  VulkanQueue vulkan_queue_{a_.cx, row_in(a_)};
+  VulkanQueue vulkan_queue_{a_.cx, row_in(a_), a_.device.module};
   Recorded all_pages_, selected_;
+  device::JointSteps<Recorded> joint_;  // of groups that this session leads
 };
 
 VulkanSession::~VulkanSession() {
@@ -56,6 +66,7 @@ VulkanSession::~VulkanSession() {
   (void)c.recorder.wait(c.device);
   c.recorder.destroy(c.device, all_pages_);
   c.recorder.destroy(c.device, selected_);
+  joint_.clear([&](Recorded& work) { c.recorder.destroy(c.device, work); });
 }
 
 Status VulkanSession::create() {
@@ -67,14 +78,15 @@ Status VulkanSession::create() {
   turns_of(angles, reinterpret_cast<uint64_t*>(a_.host.angles));
   WEIR_TRY(queue_.copy_in(a_.device.angles, a_.host.angles, angles.size() * sizeof(uint64_t), "copying rotations"));
   WEIR_TRY(queue_.wait("copying rotations"));
-  WEIR_TRY(record(device::kAllParts, false, all_pages_));
-  return a_.rules.selects ? record(device::kAllParts, true, selected_) : Status();
+  WEIR_TRY(record(alone(false, device::kAllParts), all_pages_));
+  return a_.rules.selects ? record(alone(true, device::kAllParts), selected_) : Status();
 }
 
-Status VulkanSession::record(uint32_t parts, bool selects, Recorded& out) {
+Status VulkanSession::record(const SessionGroup& group, Recorded& out) {
   Context& c = context();
-  WEIR_TRY(c.recorder.begin_recording(c.device, a_.config->n_layers * kArgumentsPerLayer + kOtherArguments, out));
-  const Status enqueued = enqueue_step(alone(selects, parts));
+  const uint64_t argument_bytes = group.n * (a_.config->n_layers * kArgumentsPerLayer + kOtherArguments);
+  WEIR_TRY(c.recorder.begin_recording(c.device, argument_bytes, out));
+  const Status enqueued = enqueue_step(group);
   const Status ended = c.recorder.end_recording(c.device);
   return enqueued.ok() ? ended : enqueued;
 }
@@ -94,20 +106,40 @@ Status VulkanSession::launch_step(bool selects) {
   return {};
 }
 
-// One after the other: each reads the weights by itself.
-Status VulkanSession::step_together(DeviceSession* const* sessions, const int32_t* tokens, uint32_t n) {
-  SessionGroup group;
-  group.n = n;
-  for (uint32_t i = 0; i < n; ++i) {
-    auto* session = static_cast<VulkanSession*>(sessions[i]);  // the module creates no other class
-    group.session[i] = session;
-    group.selects[i] = session->selects_now();
+// Sessions that recall step one after the other: each of their layers may be a part of its own, for whose pages the
+// host is asked.
+bool steps_as_one(const SessionGroup& group) {
+  return group.n > 1 && std::none_of(group.session, group.session + group.n,
+                                     [](const device::BaseSession* session) { return session->recalls(); });
+}
+
+Status VulkanSession::prepare_together(const SessionGroup& group) {
+  const device::Queue::Use use(queue_);
+  const device::JointKey key(group);
+  if (!steps_as_one(group) || joint_.find(key) != nullptr) return {};
+  Context& c = context();
+  const auto destroy = [&](Recorded& work) { c.recorder.destroy(c.device, work); };
+  WEIR_TRY(c.recorder.wait(c.device));  // what is displaced may have been launched
+  Recorded made;
+  if (const Status status = record(group, made); !status.ok()) {
+    destroy(made);
+    return note_all(group, status);
   }
-  const device::Queue::Use use(static_cast<VulkanSession*>(sessions[0])->queue_);
+  joint_.keep(key, made, destroy);
+  return {};
+}
+
+Status VulkanSession::step_together(const SessionGroup& group, const int32_t* tokens) {
+  const device::Queue::Use use(queue_);
+  Context& c = context();
+  const bool as_one = steps_as_one(group);
+  const Recorded* const joint = as_one ? joint_.find(device::JointKey(group)) : nullptr;
+  if (as_one && joint == nullptr) return fail(WEIR_ERR_INTERNAL, "a step of %u sessions was not prepared", group.n);
   WEIR_TRY(open_step(group, tokens));
   Status launched;
-  for (uint32_t i = 0; i < n && launched.ok(); ++i)
-    launched = static_cast<VulkanSession*>(sessions[i])->launch_step(group.selects[i]);
+  if (as_one) launched = c.recorder.launch(c.device, *joint);
+  for (uint32_t i = 0; !as_one && i < group.n && launched.ok(); ++i)
+    launched = static_cast<VulkanSession*>(group.session[i])->launch_step(group.selects[i]);
   return close_step(group, launched);
 }
 
@@ -116,7 +148,7 @@ Status VulkanSession::time_part(uint32_t part, bool selects, double& seconds) {
   constexpr uint32_t kRepeats = 20;
   Context& c = context();
   Recorded work;
-  Status status = record(device::part_bit(part), selects, work);
+  Status status = record(alone(selects, device::part_bit(part)), work);
   uint64_t start = 0;
   for (uint32_t i = 0; i <= kRepeats && status.ok(); ++i) {
     if (i == 1) start = now_ns();  // the first one warms up
@@ -148,7 +180,7 @@ Status VulkanSession::profile_step(int32_t token, double* seconds) {
 uint32_t session_bytes() { return sizeof(VulkanSession); }
 
 uint64_t session_device_bytes(const OpShapes& shapes) {
-  return partial_bytes(shapes) + uint64_t{shapes.max_cols} * sizeof(float);
+  return shared_bytes(shapes) + uint64_t{shapes.max_cols} * sizeof(float);
 }
 
 Status check_session(const ModelConfig& c, const PolicyNeeds& needs, const StepRules& rules) {
@@ -179,10 +211,12 @@ Status create_session(void* place, const DeviceSessionArgs& args, DeviceSession*
   return {};
 }
 
-Status prepare_many(DeviceSession* const*, uint32_t) { return {}; }
+Status prepare_many(DeviceSession* const* sessions, uint32_t n) {
+  return static_cast<VulkanSession*>(sessions[0])->prepare_together(VulkanSession::together(sessions, n));
+}
 
 Status step_many(DeviceSession* const* sessions, const int32_t* tokens, uint32_t n) {
-  return VulkanSession::step_together(sessions, tokens, n);
+  return static_cast<VulkanSession*>(sessions[0])->step_together(VulkanSession::together(sessions, n), tokens);
 }
 
 }  // namespace weir::vulkan

@@ -72,7 +72,24 @@ constexpr IntCode step_glu_code() {
 #undef WEIR_INT_QUANT
   return c;
 }
-constexpr IntCode kStepGemvCode = step_gemv_code(), kStepGluCode = step_glu_code();
+constexpr IntCode step_gemv_many_code() {
+  IntCode c;
+#define WEIR_INT_QUANT(Name, text) \
+  c.of[static_cast<size_t>(WeightType::k##Name)] = code(kCode_step_gemv_many_##Name, "step_gemv_many of " text);
+#include "vulkan/int_quants.inc"
+#undef WEIR_INT_QUANT
+  return c;
+}
+constexpr IntCode step_glu_many_code() {
+  IntCode c;
+#define WEIR_INT_QUANT(Name, text) \
+  c.of[static_cast<size_t>(WeightType::k##Name)] = code(kCode_step_glu_many_##Name, "step_glu_many of " text);
+#include "vulkan/int_quants.inc"
+#undef WEIR_INT_QUANT
+  return c;
+}
+constexpr IntCode kStepGemvCode = step_gemv_code(), kStepGluCode = step_glu_code(),
+                  kStepGemvManyCode = step_gemv_many_code(), kStepGluManyCode = step_glu_many_code();
 
 }  // namespace
 

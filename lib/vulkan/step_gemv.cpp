@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "core/memory.h"
 #include "vulkan/ops.h"
 #include "vulkan/ops_sizes.h"
 
@@ -37,14 +38,14 @@ struct Input {
   float eps;
 };
 
-// Parts [first, end) of one type.
-Status multiply(const Input& in, const MatmulPart* part, float* const* y, uint32_t n) {
+// `n` parts of one type.
+Status multiply(const Input& in, const MatmulPart* part, uint32_t n) {
   StepGemvPush push = {};
   Touches t;
   uint32_t n_rows = 0;
   for (uint32_t i = 0; i < n; ++i) {
     const Weight& w = part[i].w;
-    push.y[i] = t.writes(y[i], float_bytes(w.n_rows));
+    push.y[i] = t.writes(part[i].y, float_bytes(w.n_rows));
     push.w[i] = t.reads(w.data, weight_bytes(w));
     push.bias[i] = t.reads(part[i].bias, float_bytes(w.n_rows));
     push.n_rows[i] = w.n_rows;
@@ -78,14 +79,85 @@ Status multiply_glu(const Input& in, const device::GemvArgs& a, float* y) {
                             step_grid(n_rows));
 }
 
-Status multiply_column(const device::GemvArgs& a, const float* x, float* const* y) {
-  const Input in = {x, a.norm, a.part[0].w.n_cols, a.eps};
-  if (a.glu) return multiply_glu(in, a, y[0]);
+Status multiply_one(const device::GemvArgs& a) {
+  const Input in = {a.x, a.norm, a.part[0].w.n_cols, a.eps};
+  if (a.glu) return multiply_glu(in, a, a.part[0].y);
   for (uint32_t i = 0, n = 0; i < a.n_parts; i += n) {
     for (n = 1; i + n < a.n_parts && a.part[i + n].w.type == a.part[i].w.type;) ++n;
-    WEIR_TRY(multiply(in, a.part + i, y + i, n));
+    WEIR_TRY(multiply(in, a.part + i, n));
   }
   return {};
+}
+
+// --------------------------------------------------------------------------------------------------- several inputs
+
+// Of a packed input of n blocks: 64 bytes of values, a scale and a sum for each.
+uint64_t packed_input_bytes(uint32_t n_blocks) { return align_up(uint64_t{n_blocks} * (64 + 8), 16); }
+
+struct Packed {
+  const std::byte* inputs;
+  uint32_t n_columns, n_blocks;
+  uint64_t bytes() const { return n_columns * packed_input_bytes(n_blocks); }
+  uint32_t stride() const { return static_cast<uint32_t>(packed_input_bytes(n_blocks) / 16); }
+};
+
+// Of a kernel that multiplies them.
+Variant many_variant(const Packed& p) {
+  return {.lanes = p.n_columns, .invocations = step_invocations()};
+}
+
+Status pack(const device::GemvArgs& a, const Packed& p, std::byte* out) {
+  const uint32_t n_cols = a.part[0].w.n_cols;
+  Touches t;
+  StepPackPush push = {};
+  push.inputs = t.writes(out, p.bytes());
+  push.norm = t.reads(a.norm, float_bytes(n_cols));
+  for (uint32_t i = 0; i < p.n_columns; ++i)
+    push.x[i] = t.reads(i == 0 ? a.x : a.more[i - 1].x, float_bytes(n_cols));
+  push.n_blocks = p.n_blocks;
+  push.stride = p.stride();
+  push.eps = a.eps;
+  return context().dispatch(Kernel::kStepPack, WeightType::kF32, {width_of(n_cols), 1, 1, step_invocations()}, push, t,
+                            {p.n_columns, 1});
+}
+
+// Where a part's results go.
+void set_results(const device::GemvArgs& a, uint32_t part, uvec2* y, Touches& t) {
+  const uint64_t bytes = float_bytes(a.part[part].w.n_rows);
+  y[0] = t.writes(a.part[part].y, bytes);
+  for (uint32_t i = 0; i < a.n_more; ++i) y[i + 1] = t.writes(a.more[i].y[part], bytes);
+}
+
+Status multiply_part(const device::GemvArgs& a, uint32_t part, const Packed& p) {
+  const MatmulPart& m = a.part[part];
+  Touches t;
+  StepGemvManyPush push = {};
+  set_results(a, part, push.y, t);
+  push.inputs = t.reads(p.inputs, p.bytes());
+  push.w = t.reads(m.w.data, weight_bytes(m.w));
+  push.bias = t.reads(m.bias, float_bytes(m.w.n_rows));
+  push.n_rows = m.w.n_rows;
+  push.n_blocks = p.n_blocks;
+  push.stride = p.stride();
+  push.accumulate = m.accumulate ? 1 : 0;
+  return context().dispatch(Kernel::kStepGemvMany, m.w.type, many_variant(p), push, t, step_grid(m.w.n_rows));
+}
+
+Status multiply_glu_many(const device::GemvArgs& a, const Packed& p) {
+  const MatmulPart &gate = a.part[0], &up = a.part[1];
+  Touches t;
+  StepGluManyPush push = {};
+  set_results(a, 0, push.y, t);
+  push.inputs = t.reads(p.inputs, p.bytes());
+  push.gate = t.reads(gate.w.data, weight_bytes(gate.w));
+  push.up = t.reads(up.w.data, weight_bytes(up.w));
+  push.gate_bias = t.reads(gate.bias, float_bytes(gate.w.n_rows));
+  push.up_bias = t.reads(up.bias, float_bytes(gate.w.n_rows));
+  push.n_rows = gate.w.n_rows;
+  push.n_blocks = p.n_blocks;
+  push.stride = p.stride();
+  push.activation = static_cast<uint>(a.activation);
+  return context().dispatch(Kernel::kStepGluMany, gate.w.type, many_variant(p), push, t, step_grid(gate.w.n_rows));
 }
 
 }  // namespace
@@ -103,11 +175,15 @@ bool has_step_gemv(const device::GemvArgs& a) {
   });
 }
 
-Status step_gemv(const device::GemvArgs& a) {
+uint64_t packed_bytes(uint32_t n_cols) { return kMostColumns * packed_input_bytes((n_cols + 31) / 32); }
+
+Status step_gemv(const device::GemvArgs& a, std::byte* packed) {
   for (uint32_t i = 0; i < a.n_parts; ++i) WEIR_TRY(check_weight(a.part[i].w));
-  float* const y[3] = {a.part[0].y, a.part[1].y, a.part[2].y};
-  WEIR_TRY(multiply_column(a, a.x, y));
-  for (uint32_t i = 0; i < a.n_more; ++i) WEIR_TRY(multiply_column(a, a.more[i].x, a.more[i].y));
+  if (a.n_more == 0) return multiply_one(a);
+  const Packed p = {packed, a.n_more + 1, a.part[0].w.n_cols / 32};
+  WEIR_TRY(pack(a, p, packed));
+  if (a.glu) return multiply_glu_many(a, p);
+  for (uint32_t i = 0; i < a.n_parts; ++i) WEIR_TRY(multiply_part(a, i, p));
   return {};
 }
 

@@ -1,4 +1,5 @@
-// The GEMVs of decode steps in integers: the norm, the matrices of one input and what follows in one dispatch.
+// The GEMVs of decode steps in integers. With one input the norm, the matrices and what follows are one dispatch; with
+// several, one makes integers of the inputs, and each matrix is read once for all of them.
 #pragma once
 
 #include "device/kernels.h"
@@ -8,7 +9,9 @@ namespace weir::vulkan {
 // Whether the device and these matrices allow them. It depends on no other session, and on a's columns only by their
 // addresses' alignment.
 bool has_step_gemv(const device::GemvArgs& a);
-// Each column by itself.
-Status step_gemv(const device::GemvArgs& a);
+// `packed` [packed_bytes(a's columns)] is used if there are several inputs. A result does not depend on the others.
+Status step_gemv(const device::GemvArgs& a, std::byte* packed);
+// Of kMostColumns inputs with n_cols columns.
+uint64_t packed_bytes(uint32_t n_cols);
 
 }  // namespace weir::vulkan

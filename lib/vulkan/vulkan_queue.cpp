@@ -7,9 +7,9 @@
 
 namespace weir::vulkan {
 
-// The matrices of one input, after its norm.
+// Without integers the matrices of one input after those of another, after its norm.
 Status VulkanQueue::gemv(const GemvArgs& a) {
-  if (has_step_gemv(a)) return step_gemv(a);
+  if (has_step_gemv(a)) return step_gemv(a, packed_);
   for (uint32_t column = 0; column <= a.n_more; ++column) {
     const float* x = column == 0 ? a.x : a.more[column - 1].x;
     if (a.norm != nullptr) {

@@ -11,8 +11,9 @@ namespace weir::vulkan {
 
 class VulkanQueue final : public device::Queue {
  public:
-  // `cx` is the session's. `row` [longest input of a matrix] is what a step's norms give, between two kernels.
-  VulkanQueue(OpContext& cx, float* row) : cx_(cx), row_(row) {}
+  // `cx` is the session's. Between two kernels `row` [longest input of a matrix] has what a step's norm gives, and
+  // `packed` [packed_bytes of it] the inputs of several sessions.
+  VulkanQueue(OpContext& cx, float* row, std::byte* packed) : cx_(cx), row_(row), packed_(packed) {}
 
 #define WEIR_KERNEL(name, Args) Status name(const Args& a) override;
 #include "device/kernels.inc"
@@ -48,6 +49,7 @@ class VulkanQueue final : public device::Queue {
 
   OpContext& cx_;
   float* const row_;
+  std::byte* const packed_;
   Pace pace_;
 };
 

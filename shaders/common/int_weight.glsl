@@ -1,7 +1,8 @@
 // What the types of shaders/quant_int share.
 #ifndef WEIR_INT_WEIGHT_GLSL
 #define WEIR_INT_WEIGHT_GLSL
-#include "common/step_input.glsl"
+#include "common/memory.glsl"
+#include "common/step_block.glsl"
 #include "common/unpack.glsl"
 
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Quads { uvec4 v[]; };

@@ -3,8 +3,8 @@
 #ifndef WEIR_STEP_INPUT_GLSL
 #define WEIR_STEP_INPUT_GLSL
 #extension GL_EXT_control_flow_attributes : require
-#include "common/int_dot.glsl"
 #include "common/memory.glsl"
+#include "common/step_block.glsl"
 #include "common/subgroup.glsl"
 
 // Rows of up to 2048 * kWidth columns, of which 14,336 are the most that 32 KiB of shared memory take.
@@ -14,20 +14,13 @@ const uint kOwn = (kWidth == 8u ? kMostStepColumns : 2048u * kWidth) / (4u * kTh
 // So many of them are in registers at a time.
 const uint kHeld = kOwn < 4u ? kOwn : 4u;
 const uint kInputBlocks = kOwn * kThreads / 8u;
-const float kLargest = 16256.0;  // 127 * 128: values are 128 * hi + lo, hi in -127..127 and lo in -64..63
+const float kLargest = 16256.0;  // 127 * 128
 
 // Planes of bytes by block: hi of elements 0..15 and of 16..31, then lo of both. In this order neighbouring lanes,
 // which take neighbouring blocks, read neighbouring vectors.
 shared uvec4 input_bytes[4u * kInputBlocks];
 shared float input_scales[kInputBlocks];
 shared int input_sums[kInputBlocks];  // of a block's values
-
-// Block b of the input.
-struct Input {
-    uvec4 hi[2], lo[2];
-    float scale;
-    int sum;
-};
 
 Input input_block(uint b) {
     Input x;

@@ -95,7 +95,7 @@ Results run(const Data& d, uint32_t first, uint32_t n_columns, uint32_t first_pa
   a.more = columns.data() + 1;
   a.n_more = n_columns - 1;
   assert_true(has_step_gemv(a));
-  check(step_gemv(a));
+  check(step_gemv(a, static_cast<std::byte*>(arrays.room(packed_bytes(c.n_cols)))));
   arrays.finish();
   return y;
 }
@@ -219,19 +219,31 @@ void test_glu(void**) {
 }
 
 // Neither other parts nor other inputs change a result.
-void test_company(void**) {
-  for (WeightType type : kTypes) {
-    const Case c = {{type, type, type}, {37, 5, 70}, 768, true, true, true, false, Gate::kSilu, 3};
-    matches_products(c);
-    const Data d(c);
-    const Results all = run(d);
-    for (uint32_t t = 0; t < c.n_columns; ++t) {
-      for (uint32_t part = 0; part < 3; ++part) {
-        const Results one = run(d, t, 1, part, 1);
-        assert_memory_equal(one[0][0].data(), all[t][part].data(), all[t][part].size() * sizeof(float));
-      }
+void equals_alone(const Case& c) {
+  matches_products(c);
+  const Data d(c);
+  const Results all = run(d);
+  const uint32_t n_parts = c.glu ? 1 : static_cast<uint32_t>(c.types.size());
+  for (uint32_t t = 0; t < c.n_columns; ++t) {
+    for (uint32_t part = 0; part < n_parts; ++part) {
+      const Results one = run(d, t, 1, part, c.glu ? 2 : 1);
+      assert_memory_equal(one[0][0].data(), all[t][part].data(), all[t][part].size() * sizeof(float));
     }
   }
+}
+
+void test_company(void**) {
+  for (WeightType type : kTypes) {
+    equals_alone({{type, type, type}, {37, 5, 70}, 768, true, true, true, false, Gate::kSilu, 3});
+    equals_alone({{type, type}, {19, 19}, 1280, true, true, false, true, Gate::kSilu, 2});
+  }
+  constexpr auto k8 = WeightType::kQ8_0, k4 = WeightType::kQ4_0;
+  for (uint32_t n : {2u, 5u, 7u, 8u}) {
+    equals_alone({{k8, k4, k8}, {9, 10, 11}, 1056, n % 2 == 0, n < 6, n > 6, false, Gate::kSilu, n});
+    equals_alone({{k8, k8}, {13, 13}, 2080, n < 6, n > 6, false, true, Gate::kGelu, n});
+  }
+  equals_alone({{k8}, {3}, 14336, true, false, true, false, Gate::kSilu, 8});
+  equals_alone({{k8}, {9001}, 64, true, false, false, false, Gate::kSilu, 2});  // more rows than subgroups
 }
 
 // A block that is 0 or next to it, or has a number that is not finite.
