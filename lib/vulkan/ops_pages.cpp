@@ -19,9 +19,14 @@ static_assert(static_cast<uint>(AggMode::kSumProb) == kAggSumProb &&
               static_cast<uint>(AggMode::kMaxRaw) == kAggMaxRaw && static_cast<uint>(AggMode::kQHead) == kAggQHead &&
               static_cast<uint>(AggMode::kMaxZ) == kAggMaxZ);
 
-// Of page_select with more rows than kTopInvocations. Two rows each of 2,048 take it 10 us on an H200, four of half as
-// many invocations 12.
+// Of page_select with more rows than kTopInvocations, where it makes no statistics, for which so many invocations have
+// too few registers. Two rows each of 2,048 take it 10 us on an H200, four of half as many invocations 12.
 constexpr uint32_t kSelectInvocations = 1024;
+
+uint32_t select_invocations(const PageSelectArgs& a) {
+  const bool has_statistics = a.agg == AggMode::kSumProb || a.agg == AggMode::kMaxProb || a.agg == AggMode::kMaxZ;
+  return !has_statistics && a.capacity > kTopInvocations ? kSelectInvocations : kTopInvocations;
+}
 
 constexpr uint64_t word_bytes(uint64_t n) { return n * sizeof(uint32_t); }
 
@@ -151,7 +156,7 @@ Status page_select(OpContext&, const PageSelectArgs& a) {
                                a.budget,
                                a.candidate_flags,
                                a.n_sink_pages};
-  Variant variant = top_rows_variant(a.capacity, a.capacity > kTopInvocations ? kSelectInvocations : kTopInvocations);
+  Variant variant = top_rows_variant(a.capacity, select_invocations(a));
   variant.mode = static_cast<uint32_t>(a.agg);
   return dispatch(Kernel::kPageSelect, push, t, {n_lists}, variant);
 }

@@ -58,6 +58,14 @@ uint workgroup_most(uint x) {
 }
 uint workgroup_least(uint x) { return ~workgroup_most(~x); }
 
+// Over the subgroup. Not subgroupAdd: NVIDIA's driver (580) gave wrong sums of such pairs in page_select by kAggMaxZ
+// with 1,024 invocations, whose few registers do not hold everything; with shuffles they are right.
+uvec2 sum_of_pairs(uvec2 own) {
+    for (uint i = 1u; i < gl_SubgroupSize; i *= 2u)
+        own += uvec2(subgroupShuffleXor(own.x, i), subgroupShuffleXor(own.y, i));
+    return own;
+}
+
 // The sum over the invocations before this one, and over all. `side` is 0 and 1 in turn.
 uvec2 scan(uint x, uint side) {
     const uint upto = subgroupInclusiveAdd(x);
@@ -71,7 +79,7 @@ uvec2 scan(uint x, uint side) {
             sum += uvec2(at < gl_SubgroupID ? part : 0u, part);
         }
     }
-    return subgroupAdd(sum) + uvec2(upto - x, 0u);
+    return sum_of_pairs(sum) + uvec2(upto - x, 0u);
 }
 
 #endif
