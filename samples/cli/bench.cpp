@@ -31,6 +31,10 @@ using Clock = std::chrono::steady_clock;
 using BenchFill = weir_status (*)(weir_session*, uint32_t n_tokens);
 
 constexpr uint32_t kWarmUpSteps = 2;
+// Of copies before the first step on Vulkan. NVIDIA's driver takes a GPU on which no CUDA program runs for idle, and
+// needs some seconds to raise its clock: without, the first program of a while found 700 of 1,980 MHz, and half the
+// speed.
+constexpr double kVulkanWarmUpSeconds = 3.0;
 constexpr uint32_t kProfileTokens = 32;  // positions that measuring the parts may take
 constexpr const char* kPartNames[] = {"products", "scoring", "selection", "attention", "other"};
 constexpr uint32_t kRounds = 4;  // the steps of a depth are cut into so many, with a bandwidth pass around each
@@ -299,6 +303,11 @@ class Bench {
     read_gbps_ = std::max(read_gbps_, on_gpu_ ? gpu_.copy_gbps : meter_->best_gbps(2));
   }
 
+  void warm_up() {
+    for (const auto start = Clock::now(); seconds_since(start) < kVulkanWarmUpSeconds;) measure_bandwidth();
+    read_gbps_ = 0;
+  }
+
   // What the parts of a step take by themselves; the rest is what the whole step takes beyond them.
   void measure_parts(weir_session* session, Row& row) {
     const auto profile = reinterpret_cast<weir_bench_profile_fn>(weir_get_experimental("weir_bench_profile"));
@@ -348,6 +357,7 @@ class Bench {
     const std::string what = "depth " + grouped(depth);
     note(what);
     open_sessions(depth, depth + flags_.n_steps + kWarmUpSteps + (has_parts_ ? kProfileTokens : 0));
+    if (rows_.empty() && device_ == WEIR_DEVICE_VULKAN) warm_up();
     for (uint32_t i = 0; i < kWarmUpSteps; ++i) step();
     std::vector<double> seconds;
     uint64_t kv_bytes = 0, attended_bytes = 0;
