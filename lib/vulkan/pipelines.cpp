@@ -1,7 +1,12 @@
 #include "vulkan/pipelines.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
+#include <memory_resource>
+#include <thread>
+
+#include "core/thread_pool.h"
 
 namespace weir::vulkan {
 namespace {
@@ -55,32 +60,35 @@ Pipelines::Made& Pipelines::find(uint64_t key) {
   return made_[at];
 }
 
-Status Pipelines::get(const Device& d, Kernel kernel, WeightType type, const Variant& v, VkPipeline& out) {
+Status Pipelines::recipe_of(const Device& d, Kernel kernel, WeightType type, const Variant& v, Recipe& out) {
   if (v.columns == 0 || v.columns > kMostColumns || v.lanes > UINT8_MAX || v.chunks > UINT8_MAX ||
       v.invocations > UINT16_MAX || v.tile >= d.tiles.size() || v.mode >= 1u << kModeBits)
     return fail(WEIR_ERR_INTERNAL, "Vulkan: a pass over %u columns by %u lanes", v.columns, v.lanes);
-  const uint32_t columns = std::bit_ceil(v.columns);
-  uint64_t key = 1;
-  const auto add = [&](uint64_t value, uint32_t bits) { key = key << bits | value; };
+  out = {1, kernel, type, v};
+  out.variant.columns = std::bit_ceil(v.columns);
+  const auto add = [&](uint64_t value, uint32_t bits) { out.key = out.key << bits | value; };
   add(static_cast<uint64_t>(kernel), 8);
   add(static_cast<uint64_t>(type), 8);
-  add(columns, 4);
+  add(out.variant.columns, 4);
   add(v.lanes, 8);
   add(v.chunks, 8);
   add(v.invocations, 16);
   add(v.tile, 4);
   add(v.mode, kModeBits);
-  Made& made = find(key);
-  out = made.pipeline;
-  if (made.key != 0) return {};
-  const ShaderCode code = shader_code(kernel, type);
+  return {};
+}
+
+// Any thread; several may make different ones.
+void Pipelines::make(const Device& d, Recipe& r) const {
+  const ShaderCode code = shader_code(r.kernel, r.type);
   VkShaderModuleCreateInfo module_info = {};
   module_info.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
   module_info.codeSize = code.bytes;
   module_info.pCode = code.words;
   VkShaderModule module = VK_NULL_HANDLE;
-  WEIR_VK_TRY(d.vk.vkCreateShaderModule(d.device, &module_info, nullptr, &module), code.name);
-  const Constants values = constants_of(d, kernel, {columns, v.lanes, v.chunks, v.invocations, v.tile, v.mode});
+  r.result = d.vk.vkCreateShaderModule(d.device, &module_info, nullptr, &module);
+  if (r.result != VK_SUCCESS) return;
+  const Constants values = constants_of(d, r.kernel, r.variant);
   VkSpecializationMapEntry entries[kConstants];
   for (uint32_t i = 0; i < kConstants; ++i) entries[i] = {i, i * 4, 4};
   const VkSpecializationInfo constants = {kConstants, entries, sizeof(values), &values};
@@ -90,18 +98,61 @@ Status Pipelines::get(const Device& d, Kernel kernel, WeightType type, const Var
   VkComputePipelineCreateInfo info = {};
   info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
   info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
-  if (is_cooperative(kernel)) info.stage.pNext = &lanes;
+  if (is_cooperative(r.kernel)) info.stage.pNext = &lanes;
   info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
   info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
   info.stage.module = module;
   info.stage.pName = "main";
   info.stage.pSpecializationInfo = &constants;
   info.layout = layout_;
-  const VkResult result = d.vk.vkCreateComputePipelines(d.device, VK_NULL_HANDLE, 1, &info, nullptr, &out);
+  r.result = d.vk.vkCreateComputePipelines(d.device, VK_NULL_HANDLE, 1, &info, nullptr, &r.made);
   d.vk.vkDestroyShaderModule(d.device, module, nullptr);
-  if (result != VK_SUCCESS) out = VK_NULL_HANDLE;
-  if (result == VK_SUCCESS) made = {key, out};
-  return vulkan_status(result, code.name);
+  if (r.result != VK_SUCCESS) r.made = VK_NULL_HANDLE;
+}
+
+Status Pipelines::get(const Device& d, Kernel kernel, WeightType type, const Variant& v, VkPipeline& out) {
+  Recipe recipe;
+  WEIR_TRY(recipe_of(d, kernel, type, v, recipe));
+  Made& made = find(recipe.key);
+  if (made.key == 0) {
+    make(d, recipe);
+    WEIR_VK_TRY(recipe.result, shader_code(kernel, type).name);
+    made = {recipe.key, recipe.made};
+  }
+  out = made.pipeline;
+  return {};
+}
+
+Status Pipelines::note(const Device& d, Kernel kernel, WeightType type, const Variant& v) {
+  Recipe recipe;
+  WEIR_TRY(recipe_of(d, kernel, type, v, recipe));
+  const Recipe* const end = noted_ + n_noted_;
+  const bool is_known = find(recipe.key).key != 0 ||
+                        std::any_of(noted_ + 0, end, [&](const Recipe& other) { return other.key == recipe.key; });
+  if (!is_known && n_noted_ < kMostNoted) noted_[n_noted_++] = recipe;
+  return {};
+}
+
+// Without threads the caller makes them alone.
+Status Pipelines::make_noted(const Device& d) {
+  const uint32_t n = n_noted_;
+  n_noted_ = 0;
+  if (n == 0) return {};
+  std::byte room[1024];
+  std::pmr::monotonic_buffer_resource memory(room, sizeof(room), std::pmr::null_memory_resource());
+  ThreadPool pool(&memory);
+  (void)pool.start(std::clamp(std::thread::hardware_concurrency(), 1u, std::min(n, kMostThreads)));
+  {
+    const ThreadPool::Lease lease(pool);
+    pool.parallel_for(n, [&](size_t i, size_t) { make(d, noted_[i]); });
+  }
+  const Recipe* failed = nullptr;
+  for (Recipe* r = noted_; r != noted_ + n; ++r) {
+    if (r->result == VK_SUCCESS) find(r->key) = {r->key, r->made};
+    if (r->result != VK_SUCCESS && failed == nullptr) failed = r;
+  }
+  return failed == nullptr ? Status()
+                           : vulkan_status(failed->result, shader_code(failed->kernel, failed->type).name);
 }
 
 }  // namespace weir::vulkan

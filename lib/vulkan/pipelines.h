@@ -1,4 +1,5 @@
-// Pipelines, each made when it is first needed and kept as long as the device is open.
+// Pipelines, each made when it is first needed and kept as long as the device is open. Those of a recorded step are
+// noted first, and made by several threads: a driver takes some 50 ms for one.
 #pragma once
 
 #include "vulkan/device.h"
@@ -23,19 +24,39 @@ class Pipelines {
   // Nothing may be running.
   void close(const Device& d);
   Status get(const Device& d, Kernel kernel, WeightType type, const Variant& variant, VkPipeline& out);
+  // Notes a pipeline that will be needed.
+  Status note(const Device& d, Kernel kernel, WeightType type, const Variant& variant);
+  // Makes what was noted. Nothing is noted afterwards, whether it succeeds or not.
+  Status make_noted(const Device& d);
   VkPipelineLayout layout() const { return layout_; }
 
  private:
+  // What a pipeline is made of; `made` follows from it.
+  struct Recipe {
+    uint64_t key = 0;
+    Kernel kernel = {};
+    WeightType type = {};
+    Variant variant;
+    VkPipeline made = VK_NULL_HANDLE;
+    VkResult result = VK_SUCCESS;
+  };
+  // More than a step has; those beyond are made when they are needed.
+  static constexpr uint32_t kMostNoted = 128;
+  static constexpr uint32_t kMostThreads = 8;
   // More than all kernels have variants together.
   static constexpr size_t kMostPipelines = 2048;
   struct Made {
     uint64_t key = 0;  // 0: none
     VkPipeline pipeline = VK_NULL_HANDLE;
   };
+  static Status recipe_of(const Device& d, Kernel kernel, WeightType type, const Variant& variant, Recipe& out);
+  void make(const Device& d, Recipe& recipe) const;
   // Where the pipeline is, or would be.
   Made& find(uint64_t key);
   VkPipelineLayout layout_ = VK_NULL_HANDLE;
   Made made_[kMostPipelines] = {};
+  Recipe noted_[kMostNoted];
+  uint32_t n_noted_ = 0;
 };
 
 }  // namespace weir::vulkan

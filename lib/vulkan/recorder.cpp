@@ -137,6 +137,7 @@ Status Recorder::check(const Memory& memory, const Run& run, const Touches& touc
 Status Recorder::dispatch(const Device& d, const Memory& memory, Pipelines& pipelines, const Run& run,
                           const Touches& touches, Grid grid) {
   WEIR_TRY(check(memory, run, touches));
+  if (noting_) return pipelines.note(d, run.kernel, run.type, run.variant);
   uvec2 address = {0, 0};
   const bool in_memory = run.push_bytes > kLeastPush;
   if (in_memory) WEIR_TRY(place_arguments(d, run, address));
@@ -218,7 +219,7 @@ Status Recorder::copy_out(const Device& d, const Memory& memory, void* host, con
 Status Recorder::copy(const Device& d, const Memory& memory, void* to, const void* from, uint64_t bytes) {
   const Allocation *const a = memory.find(address_of(to), bytes), *const b = memory.find(address_of(from), bytes);
   if (a == nullptr || b == nullptr) return fail(WEIR_ERR_INTERNAL, "Vulkan: a copy of what is not device memory");
-  if (bytes == 0) return {};
+  if (bytes == 0 || noting_) return {};
   WEIR_TRY(begin(d));
   const Range ranges[2] = {{address_of(to), bytes, true}, {address_of(from), bytes, false}};
   touch(d, ranges, 2, true);
@@ -235,6 +236,7 @@ Status Recorder::fill(const Device& d, const Memory& memory, void* to, uint8_t v
   const uint64_t head = std::min(bytes, (4 - address_of(to) % 4) % 4), words = (bytes - head) / 4 * 4;
   const Allocation* const a = memory.find(address_of(to), bytes);
   if (a == nullptr) return fail(WEIR_ERR_INTERNAL, "Vulkan: filling what is not device memory");
+  if (noting_) return {};
   if (head != 0) WEIR_TRY(copy_in(d, memory, at, edge, head));
   if (words != 0) {
     WEIR_TRY(begin(d));

@@ -60,6 +60,9 @@ class Recorder {
   Status fill(const Device& d, const Memory& memory, void* to, uint8_t value, uint64_t bytes);
   Status wait(const Device& d);
 
+  // Between these nothing is recorded: kernels note the pipelines that they will need, and all else does nothing.
+  void begin_noting() { noting_ = true; }
+  void end_noting() { noting_ = false; }
   // Between these, kernels and whatever stays on the device go to `out`, with at most `argument_bytes` beyond push
   // constants. It is empty before, and must be destroyed, whatever these return.
   Status begin_recording(const Device& d, uint64_t argument_bytes, Recorded& out);
@@ -130,7 +133,7 @@ class Recorder {
   bool recording_ = false;     // commands_ has commands
   bool kernels_only_ = false;  // the last barrier was one between kernels
   bool has_copies_ = false;    // since the last barrier
-  bool launched_ = false, lost_ = false, always_barrier_ = false;
+  bool launched_ = false, lost_ = false, always_barrier_ = false, noting_ = false;
   char why_lost_[160] = "";
 };
 

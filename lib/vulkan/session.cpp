@@ -52,6 +52,8 @@ class VulkanSession final : public device::BaseSession {
 
  private:
   Status launch_step(bool selects) override;
+  // Makes the pipelines of a step.
+  Status make_pipelines(const SessionGroup& group);
   Status record(const SessionGroup& group, Recorded& out);
   Status time_part(uint32_t part, bool selects, double& seconds);
 
@@ -78,8 +80,19 @@ Status VulkanSession::create() {
   turns_of(angles, reinterpret_cast<uint64_t*>(a_.host.angles));
   WEIR_TRY(queue_.copy_in(a_.device.angles, a_.host.angles, angles.size() * sizeof(uint64_t), "copying rotations"));
   WEIR_TRY(queue_.wait("copying rotations"));
+  WEIR_TRY(make_pipelines(alone(false, device::kAllParts)));
+  if (a_.rules.selects) WEIR_TRY(make_pipelines(alone(true, device::kAllParts)));
   WEIR_TRY(record(alone(false, device::kAllParts), all_pages_));
   return a_.rules.selects ? record(alone(true, device::kAllParts), selected_) : Status();
+}
+
+Status VulkanSession::make_pipelines(const SessionGroup& group) {
+  Context& c = context();
+  c.recorder.begin_noting();
+  const Status enqueued = enqueue_step(group);
+  c.recorder.end_noting();
+  const Status made = c.pipelines.make_noted(c.device);
+  return enqueued.ok() ? made : enqueued;
 }
 
 Status VulkanSession::record(const SessionGroup& group, Recorded& out) {
@@ -121,7 +134,9 @@ Status VulkanSession::prepare_together(const SessionGroup& group) {
   const auto destroy = [&](Recorded& work) { c.recorder.destroy(c.device, work); };
   WEIR_TRY(c.recorder.wait(c.device));  // what is displaced may have been launched
   Recorded made;
-  if (const Status status = record(group, made); !status.ok()) {
+  Status status = make_pipelines(group);
+  if (status.ok()) status = record(group, made);
+  if (!status.ok()) {
     destroy(made);
     return note_all(group, status);
   }

@@ -37,7 +37,11 @@ std::unordered_map<VkCommandPool, int64_t> buffers_of;  // command buffers, whic
 
 bool fails(Call call, VkResult& result) {
   Fault& fault = the.faults[static_cast<uint32_t>(call)];
-  if (fault.n == 0 || --fault.n != 0) return false;
+  uint64_t n = fault.n;
+  do {
+    if (n == 0) return false;
+  } while (!fault.n.compare_exchange_weak(n, n - 1));  // pipelines are made by several threads
+  if (n != 1) return false;
   ++the.n_failed;
   result = fault.result;
   if (result == VK_ERROR_DEVICE_LOST) the.is_lost = true;
@@ -193,6 +197,10 @@ VKAPI_ATTR void VKAPI_CALL get_features2(VkPhysicalDevice device, VkPhysicalDevi
 VKAPI_ATTR VkResult VKAPI_CALL get_matrices(VkPhysicalDevice device, uint32_t* n,
                                             VkCooperativeMatrixPropertiesKHR* out) {
   if (real.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR == nullptr) return VK_ERROR_EXTENSION_NOT_PRESENT;
+  if (of(device).shown->lack == Lack::kMatrices) {
+    *n = 0;
+    return VK_SUCCESS;
+  }
   return real.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(of(device).device, n, out);
 }
 
