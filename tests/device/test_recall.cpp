@@ -7,6 +7,7 @@
 
 #include "tests/device/problem_tokens.h"
 #include "tests/device/recall_session.h"
+#include "tests/vulkan/shim/hide_matrices.h"
 
 namespace {
 
@@ -302,6 +303,7 @@ void recall__cancelled_prompts(void**) {
 }  // namespace
 
 int main() {
+  weir::test::hide_matrices();
   const CMUnitTest tests[] = {
       cmocka_unit_test(recall__is_the_same_in_any_pool),  cmocka_unit_test(recall__is_that_of_the_cpu),
       cmocka_unit_test(recall__prompts_beyond_the_pool),  cmocka_unit_test(recall__late_pages_change_nothing),

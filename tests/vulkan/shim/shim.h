@@ -28,6 +28,7 @@ enum class Lack : uint32_t {
   kComputeQueue,
   kRightShuffle,  // it shuffles, but takes other lanes' values than those that were asked for
   kMappedMemory,  // no memory type that the host sees
+  kMatrices,      // cooperative ones
 };
 
 // One of the devices that are shown; all of them are copies of one real device.

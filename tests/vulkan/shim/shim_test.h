@@ -54,7 +54,20 @@ inline const std::string& real_loader() {
   return found;
 }
 
-inline std::string shim_path() { return program_folder() + "/shim/libvulkan.so.1"; }
+// For programs of tests/vulkan and of the folders beside it.
+inline std::string shim_path() { return program_folder() + "/../vulkan/shim/libvulkan.so.1"; }
+
+// The shim from now on; null with dlerror().
+inline Shim* open_shim() {
+  void* const library = dlopen(shim_path().c_str(), RTLD_NOW | RTLD_LOCAL);
+  const auto get = library == nullptr ? nullptr : reinterpret_cast<shim_fn>(dlsym(library, kShimSymbol));
+  if (get == nullptr) return nullptr;
+  Shim* const shim = get();
+  shim->loader = real_loader().c_str();
+  shim->base = getenv("WEIR_TEST_VULKAN_DEVICE");
+  return shim;
+}
+
 
 #define NEED_SHIM()                                                            \
   do {                                                                         \
@@ -73,14 +86,9 @@ struct ScenarioCall {
 
 inline void run_scenario(void** state) {
   const auto& call = *static_cast<const ScenarioCall*>(*state);
-  void* const library = dlopen(shim_path().c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) fail_msg("%s", dlerror());
-  const auto get = reinterpret_cast<shim_fn>(dlsym(library, kShimSymbol));
-  assert_non_null(get);
-  Shim& shim = *get();
-  shim.loader = real_loader().c_str();
-  shim.base = getenv("WEIR_TEST_VULKAN_DEVICE");
-  call.scenario(shim, call.n);
+  Shim* const shim = open_shim();
+  if (shim == nullptr) fail_msg("%s", dlerror());
+  call.scenario(*shim, call.n);
 }
 
 // Ends the scenario.
