@@ -126,9 +126,9 @@ Status Pipelines::get(const Device& d, Kernel kernel, WeightType type, const Var
 Status Pipelines::note(const Device& d, Kernel kernel, WeightType type, const Variant& v) {
   Recipe recipe;
   WEIR_TRY(recipe_of(d, kernel, type, v, recipe));
-  const Recipe* const end = noted_ + n_noted_;
+  const Recipe *const begin = noted_, *const end = begin + n_noted_;
   const bool is_known = find(recipe.key).key != 0 ||
-                        std::any_of(noted_ + 0, end, [&](const Recipe& other) { return other.key == recipe.key; });
+                        std::any_of(begin, end, [&](const Recipe& other) { return other.key == recipe.key; });
   if (!is_known && n_noted_ < kMostNoted) noted_[n_noted_++] = recipe;
   return {};
 }
