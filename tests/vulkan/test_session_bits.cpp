@@ -1,7 +1,8 @@
 // vulkan: what sessions give does not depend on how they are recorded. A barrier before every command leaves every bit
-// as it is: where fewer stand, nothing that one command needs of another is missing. Integer dot products round inputs
-// of matrices to 15 bits, and change no more than that.
+// as it is: where fewer stand, nothing that one command needs of another is missing. Sessions that step together have
+// the bits that they have alone. Integer dot products round inputs of matrices to 15 bits, and change no more than that.
 #include <algorithm>
+#include <span>
 
 #include "tests/vulkan/shim/shim_test.h"
 #include "vulkan/context.h"
@@ -37,30 +38,57 @@ class Model {
 
   // The logits after a prompt and after each step.
   std::vector<float> converse(const variant& v) const {
-    const bool is_dense = std::strcmp(v.policy, "dense") == 0;
-    const weir_session_options options = options_of(&v, WEIR_DEVICE_VULKAN, is_dense ? 0 : 80, 256);
-    weir_session* session = nullptr;
-    assert_ok(weir_session_create(f_.model, &options, &session));
-    std::vector<weir_token> tokens;
-    for (uint32_t i = 0; i < kPromptTokens + kSteps; ++i) tokens.push_back(static_cast<weir_token>(i * 37 % 251));
-    assert_ok(weir_session_prefill(session, tokens.data(), kPromptTokens, nullptr, nullptr));
+    weir_session* const session = open(v, 0);
     std::vector<float> all;
-    const auto take = [&] {
-      const float* logits = nullptr;
-      uint32_t n = 0;
-      assert_ok(weir_session_logits(session, &logits, &n));
-      all.insert(all.end(), logits, logits + n);
-    };
-    take();
+    take(session, all);
     for (uint32_t i = 0; i < kSteps; ++i) {
-      assert_ok(weir_session_step(session, tokens[kPromptTokens + i]));
-      take();
+      assert_ok(weir_session_step(session, token(kPromptTokens + i, 0)));
+      take(session, all);
     }
     weir_session_destroy(session);
     return all;
   }
 
+  // The same of several conversations about different tokens, whose sessions step together or in turns.
+  std::vector<float> converse(std::span<const variant> policies, uint32_t n_steps, bool together) const {
+    std::vector<weir_session*> sessions;
+    std::vector<float> all;
+    for (uint32_t s = 0; s < policies.size(); ++s) sessions.push_back(open(policies[s], s));
+    for (uint32_t i = 0; i < n_steps; ++i) {
+      std::vector<weir_token> tokens;
+      for (uint32_t s = 0; s < sessions.size(); ++s) tokens.push_back(token(kPromptTokens + i, s));
+      if (together) assert_ok(weir_step_many(sessions.data(), tokens.data(), static_cast<uint32_t>(tokens.size())));
+      for (uint32_t s = 0; s < sessions.size(); ++s) {
+        if (!together) assert_ok(weir_session_step(sessions[s], tokens[s]));
+        take(sessions[s], all);
+      }
+    }
+    for (weir_session* session : sessions) weir_session_destroy(session);
+    return all;
+  }
+
  private:
+  static weir_token token(uint32_t i, uint32_t conversation) {
+    return static_cast<weir_token>((i * 37 + conversation * 101) % 251);
+  }
+  // With the conversation's prompt.
+  weir_session* open(const variant& v, uint32_t conversation) const {
+    const bool is_dense = std::strcmp(v.policy, "dense") == 0;
+    const weir_session_options options = options_of(&v, WEIR_DEVICE_VULKAN, is_dense ? 0 : 80, 256);
+    weir_session* session = nullptr;
+    assert_ok(weir_session_create(f_.model, &options, &session));
+    std::vector<weir_token> tokens;
+    for (uint32_t i = 0; i < kPromptTokens; ++i) tokens.push_back(token(i, conversation));
+    assert_ok(weir_session_prefill(session, tokens.data(), kPromptTokens, nullptr, nullptr));
+    return session;
+  }
+  static void take(weir_session* session, std::vector<float>& all) {
+    const float* logits = nullptr;
+    uint32_t n = 0;
+    assert_ok(weir_session_logits(session, &logits, &n));
+    all.insert(all.end(), logits, logits + n);
+  }
+
   fixture f_ = {nullptr, nullptr};
 };
 
@@ -95,6 +123,25 @@ void session_bits__a_barrier_before_every_command(void**) {
       assert_int_equal(logits[0].size(), logits[1].size());
       if (std::memcmp(logits[0].data(), logits[1].data(), logits[0].size() * sizeof(float)) != 0)
         fail_msg("%s under %s: other bits with a barrier before every command", name, v.policy);
+    }
+  }
+}
+
+// Weights in integers and in f32, norms after matrices, experts.
+void session_bits__together_as_alone(void**) {
+  NEED_GPU();
+  constexpr uint32_t kTogether = 48;  // the budgets are exceeded by then
+  Context& c = context_of_module();
+  for (const char* name : {"llama_q4_k_m_mix.gguf", "gemma2_q8_0.gguf", "qwen2moe_q8_0.gguf", "llama_f32.gguf"}) {
+    const Model model(name);
+    const std::vector<float> alone = model.converse(kPolicies, kTogether, false);
+    for (const bool always : {false, true}) {
+      c.recorder.set_always_barrier(always);
+      const std::vector<float> together = model.converse(kPolicies, kTogether, true);
+      c.recorder.set_always_barrier(false);
+      assert_int_equal(together.size(), alone.size());
+      if (std::memcmp(together.data(), alone.data(), alone.size() * sizeof(float)) != 0)
+        fail_msg("%s: other bits than alone%s", name, always ? ", with a barrier before every command" : "");
     }
   }
 }
@@ -137,6 +184,7 @@ void session_bits__dot_products_on_and_off(void**) {
 
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(session_bits__a_barrier_before_every_command),
+                              cmocka_unit_test(session_bits__together_as_alone),
                               cmocka_unit_test(session_bits__dot_products_on_and_off)};
   return cmocka_run_group_tests_name("vulkan/session_bits", tests, nullptr, nullptr);
 }
