@@ -191,6 +191,8 @@ size_t list_used(const HistoryJob& job, size_t n) {
   return count;
 }
 
+void prefetch_key(const HistoryJob& job, const uint16_t* key) { prefetch_row(key, job.a.attn.kv.head_dim); }
+
 void prefetch_values(const HistoryJob& job, size_t n) {
   const size_t d = job.a.attn.kv.head_dim;
   for (size_t i = 0; i < HWY_MIN(n, kRowsAhead); ++i)
@@ -230,6 +232,7 @@ void turn_index(uint32_t*, size_t, uint32_t) {}
 void sum_values(const HistoryJob&, size_t) {}
 size_t list_used(const HistoryJob&, size_t) { return 0; }
 void prefetch_values(const HistoryJob&, size_t) {}
+void prefetch_key(const HistoryJob&, const uint16_t*) {}
 void prefetch_entries(const float*, const float*, const uint32_t*, size_t, uint32_t) {}
 void store_head(const HistoryJob&, uint32_t, float) {}
 
@@ -252,6 +255,7 @@ HWY_EXPORT(turn_index);
 HWY_EXPORT(sum_values);
 HWY_EXPORT(list_used);
 HWY_EXPORT(prefetch_values);
+HWY_EXPORT(prefetch_key);
 HWY_EXPORT(prefetch_entries);
 HWY_EXPORT(store_head);
 
@@ -432,9 +436,43 @@ void blend(const HistoryJob& job, uint32_t g, double share) {
   for (size_t i = 0; i < d; ++i) out[i] = static_cast<float>(share * out[i] + (1.0 - share) * values[i] / job.n);
 }
 
-void attend_stream(const HistoryJob& job) {
+// Candidates as if all heads looked, before there is a query.
+void look_ahead(const HistoryJob& job) {
   const AttnHistoryArgs& a = job.a;
-  const HistoryScratch& s = job.s;
+  const uint32_t words = job.n / kBits + 1, group = job.group();
+  uint32_t& n_ahead = a.ahead.n[job.kv_head];
+  n_ahead = 0;
+  open_entries(a.history, job.kv_head, group, a.rules.n_sink, a.attn.pos + 1);
+  bool looks[kMostGroup];
+  std::fill_n(looks, group, true);
+  const float fill = mark_candidates(a, job.kv_head, job.n, looks, job.s.sets);
+  if (job.n == 0 || count_members(job.s.sets.group, words) > a.ahead.capacity) return;
+  uint32_t* const tokens = a.ahead.tokens_of(job.kv_head);
+  n_ahead = list_members(job.s.sets.group, job.n, tokens);
+  a.ahead.fill[job.kv_head] = fill;
+  // The newest token is the last member, and has no key yet.
+  const auto prefetch = HWY_DYNAMIC_DISPATCH(prefetch_key);
+  for (uint32_t i = 0; i + 1 < n_ahead; ++i) prefetch(job, job.key(job.n_sink + tokens[i]));
+}
+
+// Which tokens are candidates: s.token, or what was found ahead. Returns how many there are.
+uint32_t find_candidates(const HistoryJob& job, const bool* looks, HistoryScratch& s) {
+  const AttnHistoryArgs& a = job.a;
+  const bool all_look = std::all_of(looks, looks + job.group(), [](bool look) { return look; });
+  const uint32_t n_ahead = a.ahead.tokens != nullptr && all_look ? a.ahead.n[job.kv_head] : 0;
+  if (n_ahead != 0) {
+    s.token = a.ahead.tokens_of(job.kv_head);
+    a.history.fill[job.kv_head] = a.ahead.fill[job.kv_head];
+    return n_ahead;
+  }
+  a.history.fill[job.kv_head] = mark_candidates(a, job.kv_head, job.n, looks, s.sets);
+  return list_members(s.sets.group, job.n, s.token);
+}
+
+void attend_stream(const HistoryJob& with_scratch) {
+  const AttnHistoryArgs& a = with_scratch.a;
+  HistoryScratch s = with_scratch.s;
+  const HistoryJob job = {a, s, with_scratch.kv_head, with_scratch.n_sink, with_scratch.n};
   take_tokens(a.attn.kv, a.history, job.kv_head, a.attn.n_heads / a.attn.kv.n_kv_heads, a.rules.n_sink, a.attn.pos + 1);
   HWY_DYNAMIC_DISPATCH(permute_heads)(job);
   for (uint32_t pos = 0; pos < job.n_sink; ++pos) s.rows[pos] = job.key(pos);
@@ -443,12 +481,12 @@ void attend_stream(const HistoryJob& job) {
   const bool any = decide(job, looks, share);
   uint32_t m = 0;
   if (any) {
-    mark_candidates(a, job.kv_head, job.n, looks, s.sets);
-    m = list_members(s.sets.group, job.n, s.token);
+    m = find_candidates(job, looks, s);
     for (uint32_t i = 0; i < m; ++i) s.rows[job.n_sink + i] = job.key(job.n_sink + s.token[i]);
     HWY_DYNAMIC_DISPATCH(row_logits)(job, s.rows, job.n_sink + m);
     drop_nan(job, job.n_sink);  // of the others, order_keys
   }
+  if (a.ahead.tokens != nullptr) a.ahead.n[job.kv_head] = 0;
   a.n_read[job.kv_head] = job.n_sink + (any ? m : std::min(a.rules.n_recent, job.n));
   const bool kept = any && any_kept(job);
   Attended seen[kMostGroup];
@@ -484,7 +522,8 @@ Status attn_history(OpContext& cx, const AttnHistoryArgs& a) {
   cx.pool->parallel_for(a.attn.kv.n_kv_heads, [&](size_t kv_head, size_t worker) {
     Arena arena(cx.scratch + worker * stride, stride);
     const HistoryScratch s = lay_out_history(arena, group, a.attn.kv.head_dim, tokens);
-    attend_stream({a, s, static_cast<uint32_t>(kv_head), n_sink, a.attn.pos + 1 - n_sink});
+    const HistoryJob job = {a, s, static_cast<uint32_t>(kv_head), n_sink, a.attn.pos + 1 - n_sink};
+    a.only_looks_ahead ? look_ahead(job) : attend_stream(job);
   });
   return {};
 }

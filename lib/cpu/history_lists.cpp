@@ -117,12 +117,6 @@ void mark_own(const HeadTables& t, bool by_threshold, uint64_t* own) {
   }
 }
 
-uint32_t count_members(const uint64_t* set, uint32_t words) {
-  uint32_t count = 0;
-  for (uint32_t word = 0; word < words; ++word) count += static_cast<uint32_t>(std::popcount(set[word]));
-  return count;
-}
-
 void mark_forced(const AttnHistoryArgs& a, uint32_t kv_head, uint32_t n, uint64_t* group) {
   for (uint32_t i = 0; i < std::min(a.rules.n_recent, n); ++i) add_to(group, n - 1 - i);
   const uint32_t* flags = a.flags + size_t{kv_head} * a.attn.kv.capacity;
@@ -182,13 +176,20 @@ uint32_t add_neighbours(const AttnHistoryArgs& a, const HeadTables& t, const uin
 
 }  // namespace
 
-void mark_candidates(const AttnHistoryArgs& a, uint32_t kv_head, uint32_t n, const bool* looks,
-                     const CandidateScratch& s) {
+uint32_t count_members(const uint64_t* set, uint32_t words) {
+  uint32_t count = 0;
+  for (uint32_t word = 0; word < words; ++word) count += static_cast<uint32_t>(std::popcount(set[word]));
+  return count;
+}
+
+float mark_candidates(const AttnHistoryArgs& a, uint32_t kv_head, uint32_t n, const bool* looks,
+                      const CandidateScratch& s) {
+  float fill = a.history.fill[kv_head];
   const uint32_t group = a.attn.n_heads / a.attn.kv.n_kv_heads, words = n / kBits + 1;
   if (a.size.candidates >= n) {
     std::fill_n(s.group, words, UINT64_MAX);
     s.group[words - 1] = (uint64_t{1} << (n % kBits)) - 1;
-    return;
+    return fill;
   }
   std::fill_n(s.group, words, uint64_t{0});
   for (uint32_t g = 0; g < group; ++g) {
@@ -198,7 +199,6 @@ void mark_candidates(const AttnHistoryArgs& a, uint32_t kv_head, uint32_t n, con
     for (uint32_t word = 0; word < words; ++word) s.group[word] |= own[word];
   }
   uint32_t count = count_members(s.group, words);
-  float& fill = a.history.fill[kv_head];
   if (!a.rules.by_threshold) fill = next_fill(fill, count, a.size.candidates, group);
   // Another head, and another part of the history, is first in each step.
   for (uint32_t i = 0; i < group && count < a.size.candidates; ++i) {
@@ -208,6 +208,7 @@ void mark_candidates(const AttnHistoryArgs& a, uint32_t kv_head, uint32_t n, con
                              s.group);
   }
   mark_forced(a, kv_head, n, s.group);
+  return fill;
 }
 
 uint32_t list_members(const uint64_t* set, uint32_t n, uint32_t* tokens) {

@@ -29,8 +29,10 @@ inline CandidateScratch lay_out_candidates(Arena& arena, uint64_t group, uint64_
 }
 
 // Sets s.group to the candidates of a KV head among n tokens. looks [group]: which heads take part, one at least.
-void mark_candidates(const AttnHistoryArgs& a, uint32_t kv_head, uint32_t n, const bool* looks,
-                     const CandidateScratch& s);
+// Returns what HistoryView::fill is afterwards.
+float mark_candidates(const AttnHistoryArgs& a, uint32_t kv_head, uint32_t n, const bool* looks,
+                      const CandidateScratch& s);
+uint32_t count_members(const uint64_t* set, uint32_t words);
 // Writes the members of a set of n tokens, ascending; returns how many there are.
 uint32_t list_members(const uint64_t* set, uint32_t n, uint32_t* tokens);
 

@@ -126,11 +126,21 @@ bool digests_are_due(DigestKind digest, uint32_t pos, uint32_t n_tok) {
 
 namespace {
 
-// Attention over the tokens that mattered to earlier steps.
-Status attend_history(Step& s, const AttnPagedArgs& attn, uint32_t layer) {
+bool has_history(const Step& s, const Attention& attention, uint32_t layer) {
+  const PolicyNeeds& needs = s.policy->needs();
+  return needs.history.group != 0 && is_ruled(attention) && layer >= needs.history_from_layer;
+}
+
+AttnHistoryArgs history_args(const Step& s, const AttnPagedArgs& attn, uint32_t layer) {
   AttnHistoryArgs a = {attn, s.kv->history(layer), s.policy->history_rules(), {}, s.kv->flags(layer), s.b.n_select};
   a.size = s.policy->history_size(attn.pos + 1 - std::min(attn.pos + 1, a.rules.n_sink));
-  WEIR_TRY(s.backend->ops.attn_history(s.cx, a));
+  a.ahead = s.b.ahead;
+  return a;
+}
+
+// Attention over the tokens that mattered to earlier steps.
+Status attend_history(Step& s, const AttnPagedArgs& attn, uint32_t layer) {
+  WEIR_TRY(s.backend->ops.attn_history(s.cx, history_args(s, attn, layer)));
   for (uint32_t i = 0; i < attn.kv.n_kv_heads; ++i) s.pages_attended += whole_pages(s.b.n_select[i]);
   return {};
 }
@@ -141,8 +151,7 @@ Status attend_step(Step& s, const Attention& attention, AttnPagedArgs attn, uint
   const uint32_t n_heads = attn.n_heads;
   PageLists lists;
   const bool ruled = is_ruled(attention);
-  const PolicyNeeds& needs = s.policy->needs();
-  if (needs.history.group != 0 && ruled && layer >= needs.history_from_layer) return attend_history(s, attn, layer);
+  if (has_history(s, attention, layer)) return attend_history(s, attn, layer);
   if (s.b.select != nullptr && ruled)
     WEIR_TRY(s.policy->select(s.cx, ops, *s.kv,
                               {layer, n_heads, attn.q, s.b.page_score, s.b.select, s.b.n_select, s.cold, s.b.fetcher},
@@ -186,6 +195,15 @@ Status attend_chunk(Step& s, const Attention& attention, AttnPagedArgs attn, uin
 }
 
 }  // namespace
+
+Status look_ahead(Step& s, uint32_t layer) {
+  const Attention& attention = s.model->weights().layers[layer].attention;
+  if (!s.is_decode || s.b.ahead.tokens == nullptr || !has_history(s, attention, layer)) return {};
+  const AttendPass pass = {s.model->config(), s.model->rope(), *s.kv, s.b, s.scope, 1, s.kv->n_tokens()};
+  AttnHistoryArgs a = history_args(s, attn_paged_args(pass, attention, layer), layer);
+  a.only_looks_ahead = true;
+  return s.backend->ops.attn_history(s.cx, a);
+}
 
 Status attend(Step& s, const StepBuffers& b, uint32_t row, uint32_t layer) {
   const ModelConfig& c = s.model->config();

@@ -31,7 +31,8 @@ Rows rows_of(Step& s) {
   return {s.backend->ops, s.cx, s.b, s.model->weights(), nullptr};
 }
 
-// Each session attends for itself. With a device, q, k and v come from it before and o goes to it after.
+// Each session attends for itself. With a device, q, k and v come from it before and o goes to it after; while it
+// computes, the host looks for what it will attend.
 Status run_attention(const StepGroup& group, uint32_t layer) {
   Step& s = *group.steps[0];
   const ModelConfig& c = s.model->config();
@@ -39,6 +40,7 @@ Status run_attention(const StepGroup& group, uint32_t layer) {
   if (s.device != nullptr) {
     const size_t kv_elements = n_tok * c.n_kv_heads * c.head_dim;
     WEIR_TRY(s.device->copy_out(s.b.q, s.device->b.q, (q_elements + 2 * kv_elements) * sizeof(float)));
+    for (uint32_t i = 0; i < group.n; ++i) WEIR_TRY(look_ahead(*group.steps[i], layer));
     WEIR_TRY(s.device->wait());
   }
   const uint64_t started = s.device != nullptr ? now_ns() : 0;

@@ -49,6 +49,7 @@ struct StepBuffers {
   float* logits = nullptr;        // [vocab_size] after the last token
   StagingWindow staging;
   PageFetcher* fetcher = nullptr;  // with PolicyNeeds::fetch_pages
+  HistoryAhead ahead;              // with PolicyNeeds::history, if a device computes while the host attends
 
   // Where a rotation begins in cos_sin and cos_sin_sink.
   size_t rotation(uint32_t number, uint32_t rope_dim) const { return size_t{number} * max_tok * rope_dim; }

@@ -246,7 +246,10 @@ uint64_t history_scratch_bytes(uint64_t tokens, uint64_t group, uint64_t head_di
   return tokens == 0 ? 0 : arena.used();
 }
 
+// Finds nothing ahead.
 Status attn_history(OpContext& cx, const AttnHistoryArgs& a) {
+  if (a.ahead.tokens != nullptr) std::fill_n(a.ahead.n, a.attn.kv.n_kv_heads, 0u);
+  if (a.only_looks_ahead) return {};
   const uint64_t tokens = uint64_t{a.history.capacity} + a.rules.n_sink, group = a.attn.n_heads / a.attn.kv.n_kv_heads;
   if (history_scratch_bytes(tokens, group, a.attn.kv.head_dim) > cx.scratch_bytes)
     return fail(WEIR_ERR_INTERNAL, "attn_history: too little scratch");

@@ -83,6 +83,17 @@ struct HistorySize {
   uint32_t top = 0;         // of them, those that a head attends
 };
 
+// Candidates that were found before there was a query. Only those of streams that had no more than `capacity` are kept;
+// a step that has other needs finds its own.
+struct HistoryAhead {
+  uint32_t* tokens = nullptr;  // [n_kv_heads, capacity + kVectorPad] ascending; null: nothing is found ahead
+  uint32_t* n = nullptr;       // [n_kv_heads] how many, 0: none
+  float* fill = nullptr;       // [n_kv_heads] what HistoryView::fill becomes
+  uint32_t capacity = 0;
+
+  uint32_t* tokens_of(uint32_t kv_head) const { return tokens + size_t{kv_head} * (size_t{capacity} + kVectorPad); }
+};
+
 // A weight this small may vanish: entries are brought back to a scale of 1 before.
 inline constexpr double kLeastHistoryScale = 1e-6;
 // Sum of a table after a prompt, 1 / (2 * (1 - gamma)): what it tends to while nothing is bypassed.

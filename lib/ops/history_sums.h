@@ -23,10 +23,8 @@ inline void sum_tokens(const KvView& kv, const HistoryView& view, uint32_t kv_he
   view.n_summed[kv_head] = std::max(view.n_summed[kv_head], end);
 }
 
-// All that is due before the tables are used with the tokens up to position `end`.
-inline void take_tokens(const KvView& kv, const HistoryView& view, uint32_t kv_head, uint32_t group, uint32_t n_sink,
-                        uint32_t end) {
-  sum_tokens(kv, view, kv_head, n_sink, end);
+// Entries of the tables for the tokens up to position `end`.
+inline void open_entries(const HistoryView& view, uint32_t kv_head, uint32_t group, uint32_t n_sink, uint32_t end) {
   const uint32_t n = end - std::min(end, n_sink);
   uint32_t& known = view.n_known[kv_head];
   for (uint32_t head = kv_head * group; known < n && head < (kv_head + 1) * group; ++head) {
@@ -34,6 +32,13 @@ inline void take_tokens(const KvView& kv, const HistoryView& view, uint32_t kv_h
       std::fill(view.entries_of(head, kind) + known, view.entries_of(head, kind) + n, 0.0f);
   }
   known = std::max(known, n);
+}
+
+// All that is due before the tables are used with the tokens up to position `end`.
+inline void take_tokens(const KvView& kv, const HistoryView& view, uint32_t kv_head, uint32_t group, uint32_t n_sink,
+                        uint32_t end) {
+  sum_tokens(kv, view, kv_head, n_sink, end);
+  open_entries(view, kv_head, group, n_sink, end);
 }
 
 }  // namespace weir

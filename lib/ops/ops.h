@@ -499,6 +499,10 @@ struct AttnProgressiveArgs {
 // - half of its attention, without the sinks', is added to both tables, which decay by gamma.
 // With as many `size.candidates` as tokens all of them are candidates. Tokens of pages with kPageKept are candidates
 // and are attended besides the others.
+//
+// Which tokens are candidates depends on the query only by which heads look at more than the sinks. So a first call
+// with `only_looks_ahead` can find them while the query is computed, and call their keys into the caches; it reads the
+// tables, and nothing of attn but pages and position. The call that attends then has the results that it has without.
 struct AttnHistoryArgs {
   AttnPagedArgs attn;  // n_tok is 1; select, q_sink, page_mass, lse and carry are null, window is 0
   HistoryView history;
@@ -509,6 +513,8 @@ struct AttnHistoryArgs {
   // Out [n_heads, HistoryView::capacity] tokens attended, without sinks, ascending, and [n_heads] how many; a bypassed
   // head has none. Both or neither may be null.
   uint32_t *chosen = nullptr, *n_chosen = nullptr;
+  HistoryAhead ahead = {};        // in and out, of this position and layer
+  bool only_looks_ahead = false;  // to `ahead`; else what is there is used, and then it is empty
 };
 
 // Writes a layer's tables from the last query rows of a prompt: a steady_sum of their attention weights, each row's

@@ -13,6 +13,13 @@ void lay_out_device_rows(const SessionSetup& setup, const PolicyNeeds& needs, Se
                          ModuleRows& rows) {
   const ModelConfig& c = setup.model->config();
   lay_out_shared_rows(c, setup.max_tok, p.staging, host);
+  if (needs.history.group != 0) {
+    HistoryAhead& ahead = host.ahead;
+    ahead.capacity = needs.history.list_room;
+    ahead.tokens = p.workspace.take<uint32_t>(c.n_kv_heads * (uint64_t{ahead.capacity} + kVectorPad));
+    ahead.n = p.workspace.take<uint32_t>(c.n_kv_heads);
+    ahead.fill = p.workspace.take<float>(c.n_kv_heads);
+  }
   lay_out_rows(c, setup.max_tok, p.rows, rows.b);
   rows.tokens = p.rows.take<int32_t>(setup.max_tok);
   OpShapes shapes = setup.shapes;

@@ -118,7 +118,7 @@ struct HistorySpec {
 struct HistoryStep {
   std::vector<float> out;                     // [n_heads, head_dim]
   std::vector<std::vector<uint32_t>> chosen;  // of each head
-  std::vector<uint32_t> n_read;
+  std::vector<uint32_t> n_read, n_found;  // found ahead
 };
 
 class HistoryCase {
@@ -201,7 +201,8 @@ class HistoryCase {
                        spec.rules, spec.size.candidates}));
   }
   // Attention of the last token.
-  HistoryStep step(const Backend& backend, HistoryTables& t) {
+  // With `n_ahead` candidates of a stream that may be found before, in a call of their own.
+  HistoryStep step(const Backend& backend, HistoryTables& t, uint32_t n_ahead = 0) {
     HistoryStep r;
     r.out.assign(size_t{spec.n_heads()} * spec.head_dim, NAN);
     r.n_read.assign(spec.n_kv_heads, UINT32_MAX);
@@ -210,7 +211,22 @@ class HistoryCase {
                          n_chosen.data()};
     a.attn = attn_args(r.out.data());
     Machine machine(backend, shapes());
+    std::vector<uint32_t> ahead(size_t{spec.n_kv_heads} * (n_ahead + kVectorPad), UINT32_MAX);
+    std::vector<uint32_t> n_found(spec.n_kv_heads, UINT32_MAX);
+    std::vector<float> fill(spec.n_kv_heads, NAN);
+    if (n_ahead != 0) {
+      a.ahead = {ahead.data(), n_found.data(), fill.data(), n_ahead};
+      const std::vector<float> fill_before = t.fill;
+      AttnHistoryArgs first = a;
+      first.attn.q = first.attn.out = nullptr;
+      first.n_read = first.chosen = first.n_chosen = nullptr;
+      first.only_looks_ahead = true;
+      machine.check(backend.ops.attn_history(machine.cx(), first));
+      assert_true(t.fill == fill_before);
+      r.n_found = n_found;
+    }
     machine.check(backend.ops.attn_history(machine.cx(), a));
+    if (n_ahead != 0) assert_true(n_found == std::vector<uint32_t>(spec.n_kv_heads, 0u));
     for (uint32_t head = 0; head < spec.n_heads(); ++head) {
       const auto first = chosen.begin() + static_cast<ptrdiff_t>(size_t{head} * n_all);
       r.chosen.emplace_back(first, first + n_chosen[head]);

@@ -255,6 +255,46 @@ void equals_the_reference_after_a_long_bypass(void**) {
   }
 }
 
+// Candidates that were found before the query give the bits of those found after it: also of groups of which some heads
+// are bypassed, and of streams that have more than there is room for.
+void looking_ahead_changes_nothing(void**) {
+  uint32_t n_found = 0, n_others = 0;
+  for (int64_t target : targets()) {
+    const TargetScope scope(target);
+    for (bool by_threshold : {false, true}) {
+      for (uint32_t room : {4000u, 62u}) {
+        HistorySpec s;
+        s.rules.by_threshold = by_threshold;
+        s.rules.eta = 0.6f;
+        s.sink_pull = 5.0f;
+        s.key_scale = 1.0f;
+        s.kept_every = room == 62 ? 7 : 0;
+        s.n_steps = 40;
+        HistoryCase c(s, 61), ahead(s, 61);
+        HistoryTables t = c.tables(), u = ahead.tables();
+        c.begin(cpu_backend(), t);
+        ahead.begin(cpu_backend(), u);
+        while (c.n_tokens < c.n_all) {
+          c.append();
+          ahead.append();
+          const HistoryStep want = c.step(cpu_backend(), t), got = ahead.step(cpu_backend(), u, room);
+          for (uint32_t n : got.n_found) n != 0 ? ++n_found : ++n_others;
+          assert_memory_equal(got.out.data(), want.out.data(), want.out.size() * sizeof(float));
+          assert_true(got.chosen == want.chosen && got.n_read == want.n_read && u.fill == t.fill);
+          assert_true(u.n_known == t.n_known && u.n_summed == t.n_summed);
+          for (uint32_t head = 0; head < s.n_heads(); ++head) {
+            u.check(head, c.n(), "ahead");
+            for (uint32_t kind = 0; kind < kHistoryKinds; ++kind)
+              assert_true(u.weights(head, kind, c.n()) == t.weights(head, kind, c.n()));
+          }
+        }
+      }
+    }
+  }
+  print_message("found ahead %u times, not %u times\n", n_found, n_others);
+  assert_true(n_found > 100 && n_others > 100);
+}
+
 // Far more tokens are pinned than a list has room for, and all of them matter alike.
 void pinned_tokens_do_not_flood_a_list(void**) {
   for (int64_t target : targets()) {
@@ -393,6 +433,7 @@ int main() {
       {"attn_history__equals_the_reference_after_a_long_bypass", equals_the_reference_after_a_long_bypass, nullptr,
        nullptr, nullptr},
       {"attn_history__pinned_tokens_do_not_flood_a_list", pinned_tokens_do_not_flood_a_list, nullptr, nullptr, nullptr},
+      {"attn_history__looking_ahead_changes_nothing", looking_ahead_changes_nothing, nullptr, nullptr, nullptr},
       {"attn_history__threads_change_no_bit", threads_change_no_bit, nullptr, nullptr, nullptr},
       {"attn_history__nan_counts_for_nothing", nan_counts_for_nothing, nullptr, nullptr, nullptr},
       {"attn_history__sinks_far_above_the_tokens", sinks_far_above_the_tokens, nullptr, nullptr, nullptr},
