@@ -5,7 +5,7 @@
 // Launch: a workgroup of four subgroups of 32 lanes for each kPairs pairs along x, those that see most first; a list
 // along y. A subgroup has 16 pairs. The tokens pass twice: first maxima and sums of the softmax are found, then the
 // values are added up with their weights, so that nothing that was added has to be scaled again.
-// Numerics: keys and values in f16, which has all digits of theirs, queries and weights as sums of two f16, sums in
+// Numerics: keys and values in f16, which holds the digits of bf16, queries and weights as sums of two f16, sums in
 // f32. Queries, keys and values are divided by 16, so that they may be a million; weights are multiplied by 4,096. A
 // row has the same bits whatever other rows there are.
 #extension GL_EXT_control_flow_attributes : require
@@ -176,7 +176,8 @@ void add_tile(uint page, uint n, inout SUMS values[kParts]) {
     const uint to = (gl_SubgroupID * kSide + own_row) * kWeightStride + 2u * own_half;
     [[unroll]] for (uint half_of = 0u; half_of < 2u; ++half_of) {
         const uint j = 8u * half_of;
-        const vec4 a = vec4(x[j], x[j + 1u], x[j + 2u], x[j + 3u]), b = vec4(x[j + 4u], x[j + 5u], x[j + 6u], x[j + 7u]);
+        const vec4 a = vec4(x[j], x[j + 1u], x[j + 2u], x[j + 3u]);
+        const vec4 b = vec4(x[j + 4u], x[j + 5u], x[j + 6u], x[j + 7u]);
         weights[to + half_of] = halves(a, b);
         low_weights[to + half_of] = halves(rest(a), rest(b));
     }

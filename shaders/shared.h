@@ -105,7 +105,7 @@ struct StepGluPush {
   float eps;
 };
 
-// inputs: x [as many as workgroups] times 32 * n_blocks, each packed in `stride` vectors of 16 bytes. The norm may be
+// x: one input of 32 * n_blocks for each workgroup, packed in `stride` vectors of 16 bytes of `inputs`. The norm may be
 // null.
 struct StepPackPush {
   uvec2 inputs, norm, x[kMostColumns];

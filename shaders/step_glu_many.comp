@@ -1,6 +1,6 @@
 #version 460
-// Computes: y = activation(Wg x (+ bias)) * (Wu x (+ bias)) for several inputs x: the gated matrices of the decode steps
-// of several sessions (GemvArgs of lib/device/kernels.h). A result has the bits that step_glu.comp gives it.
+// Computes: y = activation(Wg x (+ bias)) * (Wu x (+ bias)) for several inputs x: the gated matrices of the decode
+// steps of several sessions (GemvArgs of lib/device/kernels.h). A result has the bits that step_glu.comp gives it.
 // Shapes: Wg, Wu [n_rows, 32 * n_blocks] in planes, x as step_pack.comp leaves them, y and biases [n_rows].
 // Launch: a subgroup for every so many rows.
 #extension GL_GOOGLE_include_directive : require

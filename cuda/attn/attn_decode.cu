@@ -172,16 +172,6 @@ __device__ PageInfo shuffle_info(const PageInfo& info, uint32_t lane) {
           __shfl_sync(kAllLanes, info.first_pos, lane), __shfl_sync(kAllLanes, info.len, lane)};
 }
 
-// Registers of the query as the MMA's A operand; step `i` multiplies the channels that load_keys puts into it.
-template <uint32_t kDim>
-__device__ void query_fragment(const float (*q)[kDim], uint32_t n_heads, uint32_t i, uint32_t (&out)[4]) {
-  const uint32_t lane = threadIdx.x % kWarp, head = lane / 4;
-  const float4 x = head < n_heads ? *reinterpret_cast<const float4*>(&q[head][i / 2 * 32 + lane % 4 * 8 + i % 2 * 4])
-                                  : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-  out[0] = split_bf16(x.x, x.y, out[1]);
-  out[2] = split_bf16(x.z, x.w, out[3]);
-}
-
 // Logits of a page to base 2, kUnseen for tokens that the query does not see.
 template <class Head, class F>
 __device__ void page_logits(const Head&, const KernelArgs& k, const Job& job, const PageInfo& page,

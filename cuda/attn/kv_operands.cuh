@@ -59,6 +59,17 @@ __device__ inline uint32_t word_of(const uint4& v, uint32_t i) {
   return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
 }
 
+// Registers of queries in shared memory as the MMA's A operand; step `i` multiplies the channels that load_keys puts
+// into it.
+template <uint32_t kDim>
+__device__ void query_fragment(const float (*q)[kDim], uint32_t n_heads, uint32_t i, uint32_t (&out)[4]) {
+  const uint32_t lane = threadIdx.x % kWarp, head = lane / 4;
+  const float4 x = head < n_heads ? *reinterpret_cast<const float4*>(&q[head][i / 2 * 32 + lane % 4 * 8 + i % 2 * 4])
+                                  : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  out[0] = split_bf16(x.x, x.y, out[1]);
+  out[2] = split_bf16(x.z, x.w, out[3]);
+}
+
 // Dot products of the query heads with a page's tokens: out[t][e] is token 8t + 2 (lane % 4) + e of head lane / 4.
 template <uint32_t kDim, class F>
 __device__ void page_dots(const PageKeys<kDim>& keys, const F& fragment, float (&out)[2][2]) {

@@ -74,7 +74,7 @@ __device__ void attend_round(const Work<kDim>& w, uint32_t round, uint32_t n, Pr
     }
     if (looks && first + step >= n) {
       cluster_sync();
-      if (warp < w.group) look(rule, t, warp, t.lse[round % 2] + warp * rule.most, n, w.n);
+      if (warp < w.group) look(rule, t, warp, t.lse[round % 2] + warp * rule.most, nullptr, n, w.n);
       __syncthreads();
       p = progress_of(rule, t, w.group);
     }

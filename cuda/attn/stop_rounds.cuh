@@ -4,8 +4,8 @@
 // the end of the microbatch in which the last head was done enter the result; the others of the round were read in
 // vain, but within the time that one page takes. So a round costs one barrier of the cluster more than attention over a
 // list, and which pages are attended does not depend on how many a round has.
-// Pages themselves and the cluster are elsewhere (sparse_layer_stop.cuh), so that what is here can be compiled for the
-// host (tests/cuda/test_stop_rounds.cpp). Logarithms are to base 2.
+// Pages themselves are elsewhere (sparse_layer_stop.cuh for a cluster, attn_stop.cu for one block), so that what is
+// here can be compiled for the host (tests/cuda/test_stop_rounds.cpp). Logarithms are to base 2.
 // Paper: Zhou et al., "Progressive Sparse Attention", arXiv:2503.00392, algorithm 1; as
 // lib/ops/attn_progressive_ref.cpp.
 #pragma once
@@ -34,6 +34,7 @@ struct StopRule {
   uint32_t sure;   // with quiet_pages: no stream attends fewer
   uint32_t exact;  // 1: with quiet_pages, and every page is quiet
   uint32_t most;   // pages of a round
+  bool by_bounds;  // what is left has at most what bounds say
 };
 
 inline StopRule stop_rule(const AttnStop& a, uint32_t group) {
@@ -44,6 +45,7 @@ inline StopRule stop_rule(const AttnStop& a, uint32_t group) {
   r.microbatch = a.microbatch;
   if (a.microbatch != 0) r.sure = (a.quiet_pages + a.microbatch - 1) / a.microbatch * a.microbatch;
   r.exact = a.quiet_pages > 0 && a.quiet_share >= 1.0f ? 1 : 0;
+  r.by_bounds = a.quiet_pages == 0 && a.bound != nullptr;
   r.most = std::min(kMostRound, kRoundSums / group);
   return r;
 }
@@ -79,14 +81,15 @@ struct alignas(16) StopWork {
 
 #ifdef __CUDACC__
 
-// What is known of the number of pages that the stream attends; a multiple of the microbatch.
+// What is known of the number of pages that the stream attends; after the first look a multiple of the microbatch.
 struct Progress {
   uint32_t enough;  // or kNotDone
   uint32_t sure;    // it is no less than this
 };
 
-// No head is done before the first page that is not forced.
+// Without bounds no head is done before the first page that is not forced.
 __device__ inline Progress progress_before(const StopRule& rule, const PagesLeft& left) {
+  if (rule.by_bounds) return {kNotDone, 1};
   return {kNotDone, rule.quiet_pages > 0 ? rule.sure : left.n_forced + 1};
 }
 
@@ -108,9 +111,9 @@ __device__ inline uint32_t round_length(const StopRule& rule, const Progress& p,
 }
 
 // Chooses the `n` best of the pages that are left, and writes them to `t` in the order in which they are taken. Their
-// keys become kKeyNever. `is_full`: of a page's word.
-template <uint32_t kThreads, class IsFull>
-__device__ void take_round(uint32_t* keys, const uint32_t* pages, uint32_t n_rows, uint32_t n,
+// keys become kKeyNever. pages[row] is a page's word, and is_full(word) whether the page is full.
+template <uint32_t kThreads, class Pages, class IsFull>
+__device__ void take_round(uint32_t* keys, const Pages& pages, uint32_t n_rows, uint32_t n,
                            SharedKeysScratch<kThreads>& top, StopWork& t, const IsFull& is_full) {
   static_assert(2 * kMostRound <= kThreads);
   const PagesLeft left = t.left;
@@ -201,9 +204,10 @@ struct LanePages {
     }
   }
 
-  // Adds them one by one, and looks after each: sets `bits`. `left`: rows that are left before the first one.
-  __device__ void look(const StopRule& rule, const StopWork& t, const float* lse, uint32_t left, LogSum& sum,
-                       float& least) {
+  // Adds them one by one, and looks after each: sets `bits`. `left`: rows that are left before the first one. `rest`:
+  // see bound_rest.
+  __device__ void look(const StopRule& rule, const StopWork& t, const float* lse, const float* rest, uint32_t left,
+                       LogSum& sum, float& least) {
 #pragma unroll 1
     for (uint32_t first = 0; first < each; first += kUnroll) {
 #pragma unroll
@@ -215,6 +219,10 @@ struct LanePages {
         bool bit;
         if (rule.quiet_pages > 0) {
           bit = x != -INFINITY && !(of_page <= rule.quiet_share * sum.l && rule.quiet_share > 0.0f);
+        } else if (rest != nullptr) {
+          // Finite, so that odds of 0 are met.
+          const float others = fminf(exp2f(rest[is_page ? begin + j : 0] - base), 3e38f);
+          bit = is_page && rule.odds * others < sum.l;
         } else {
           if (is_page && t.may_be_least[begin + j] != 0) least = fminf(least, x);
           const auto rows = static_cast<float>(left - min(left, j + 1));
@@ -268,10 +276,45 @@ __device__ inline void sum_before(const HeadSeen& seen, LogSum& sum, float& leas
   least = fminf(least, seen.least);
 }
 
+// Writes, for each of a round's `n` pages, the logarithm of what the pages behind it in the order may have of a head's
+// sum at most. most_of_row(row) is that of a page that is not taken yet, most_of_page(i) that of the i-th of the round.
+// By one warp, after take_round.
+template <class MostOfRow, class MostOfPage>
+__device__ void bound_rest(const uint32_t* keys, uint32_t n_rows, uint32_t n, const MostOfRow& most_of_row,
+                           const MostOfPage& most_of_page, float* rest) {
+  const uint32_t lane = threadIdx.x % kWarp;
+  LogSum left;
+  for (uint32_t row = lane; row < n_rows; row += kWarp) {
+    if (keys[row] != kKeyNever) left.add(most_of_row(row), 1.0f);
+  }
+#pragma unroll
+  for (uint32_t bit = 1; bit < kWarp; bit *= 2) {
+    const float m = __shfl_xor_sync(kAllLanes, left.m, bit), l = __shfl_xor_sync(kAllLanes, left.l, bit);
+    left.add(m, l);
+  }
+  // From the last page to the first, a lane each.
+  for (uint32_t done = 0; done < n; done += kWarp) {
+    const bool is_page = done + lane < n;
+    const uint32_t own = is_page ? n - 1 - (done + lane) : 0;
+    LogSum sum = {is_page ? most_of_page(own) : -INFINITY, is_page ? 1.0f : 0.0f};
+#pragma unroll
+    for (uint32_t step = 1; step < kWarp; step *= 2) {
+      const float m = __shfl_up_sync(kAllLanes, sum.m, step), l = __shfl_up_sync(kAllLanes, sum.l, step);
+      if (lane >= step) sum.add(m, l);
+    }
+    const float m = __shfl_up_sync(kAllLanes, sum.m, 1), l = __shfl_up_sync(kAllLanes, sum.l, 1);
+    LogSum behind = left;
+    if (lane > 0) behind.add(m, l);
+    if (is_page) rest[own] = behind.m + log2f(behind.l);
+    const float m_all = __shfl_sync(kAllLanes, sum.m, kWarp - 1), l_all = __shfl_sync(kAllLanes, sum.l, kWarp - 1);
+    left.add(m_all, l_all);
+  }
+}
+
 // Adds the `n` pages of a round, the last that were taken of `n_rows`, to what a head has seen, by one warp, and looks
-// after which of them it was done.
-__device__ inline void look(const StopRule& rule, StopWork& t, uint32_t head, const float* lse, uint32_t n,
-                            uint32_t n_rows) {
+// after which of them it was done. `rest`: with by_bounds, see bound_rest.
+__device__ inline void look(const StopRule& rule, StopWork& t, uint32_t head, const float* lse, const float* rest,
+                            uint32_t n, uint32_t n_rows) {
   const uint32_t taken = t.left.n_taken - n;
   HeadSeen seen = t.seen[head];
   if (seen.done_at != kNotDone) return;
@@ -280,7 +323,7 @@ __device__ inline void look(const StopRule& rule, StopWork& t, uint32_t head, co
   float least = INFINITY;
   own.add(t, lse, sum, least);
   sum_before(seen, sum, least);
-  own.look(rule, t, lse, n_rows - min(n_rows, taken + own.begin), sum, least);
+  own.look(rule, t, lse, rest, n_rows - min(n_rows, taken + own.begin), sum, least);
   const uint32_t at = own.done_at(rule, seen.n_quiet), lanes = __ballot_sync(kAllLanes, at != kNotDone);
   const uint32_t first = __shfl_sync(kAllLanes, at, lanes != 0 ? __ffs(static_cast<int>(lanes)) - 1u : 0);
   if (threadIdx.x % kWarp + 1 != kWarp) return;

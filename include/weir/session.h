@@ -508,11 +508,12 @@ WEIR_API weir_status weir_session_step(weir_session *session, weir_token token);
  *  one step logits differ by 1e-4 to 1e-3 of their size, as they do between prefill and steps.
  *
  *  With attention on the host they go through the layers as on the CPU, in groups of at most 8, each matrix for all of
- *  a group. On a GPU a group has at most 8 sessions. A matrix is read more than once if it is so wide that the
- *  sessions' inputs do not fit into an SM's shared memory together. A group's step is a CUDA graph. It is recorded,
- *  before any group steps, when these sessions were not a group in this order before, or not lately, and when one of
- *  them begins to select pages. The driver allocates memory for the graph, which neither passes through the hooks nor
- *  is counted.
+ *  a group. On a GPU a group has at most 8 sessions. With CUDA a matrix is read more than once if it is so wide that
+ *  the sessions' inputs do not fit into an SM's shared memory together. With Vulkan weights of types without integer
+ *  GEMVs (docs/vulkan.md) are read once for each session, and the sessions of a group of which one recalls pages step
+ *  one after the other. A group's step is recorded, with CUDA as a graph: before any group steps, when these sessions
+ *  were not a group in this order before, or not lately, and when one of them begins to select pages. The driver
+ *  allocates memory for the recording, which neither passes through the hooks nor is counted.
  *
  *  @param sessions   in, [n_sessions] different sessions of one model, all on one device
  *  @param tokens     in, [n_sessions] ids in [0, vocab_size): tokens[i] goes to sessions[i]

@@ -385,13 +385,14 @@ void learn(const HistoryJob& job, uint32_t g, const Attended& seen) {
     const uint64_t most = std::min<uint64_t>(uint64_t{t.n_list} + seen.n, job.n);
     const bool fits = most + kVectorPad <= view.list_capacity;
     if (!fits) t.n_list = 0;
-    HWY_DYNAMIC_DISPATCH(add_weights)(t, view.entries_of(head, kind), fits ? view.list_of(head, kind) : job.s.sets.keys,
-                                      index, job.s.share + g * job.s.stride, seen.n, factor);
+    HWY_DYNAMIC_DISPATCH(add_weights)
+    (t, view.entries_of(head, kind), fits ? view.list_of(head, kind) : job.s.sets.keys, index,
+     job.s.share + g * job.s.stride, seen.n, factor);
     if (!fits) t.n_list = kUnlisted;
   }
   if (h.scale < kLeastHistoryScale) rescale_lists(view, head, job.n);
-  trim_lists(view, head, job.n, job.a.rules,
-             listed_by_head(view.fill[job.kv_head], job.a.size.candidates, job.group()), job.s.sets.keys);
+  trim_lists(view, head, job.n, job.a.rules, listed_by_head(view.fill[job.kv_head], job.a.size.candidates, job.group()),
+             job.s.sets.keys);
 }
 
 // Turns the logits of a head that looks into weights.
@@ -414,8 +415,8 @@ Attended attend_head(const HistoryJob& job, uint32_t g, uint32_t m, bool kept) {
     std::copy_n(index, seen.n, job.a.chosen + size_t{head} * job.a.history.capacity);
     job.a.n_chosen[head] = seen.n;
   }
-  HWY_DYNAMIC_DISPATCH(prefetch_entries)(job.a.history.entries_of(head, kByPosition),
-                                         job.a.history.entries_of(head, kByDistance), index, seen.n, job.n - 1);
+  HWY_DYNAMIC_DISPATCH(prefetch_entries)
+  (job.a.history.entries_of(head, kByPosition), job.a.history.entries_of(head, kByDistance), index, seen.n, job.n - 1);
   return seen;
 }
 

@@ -30,8 +30,8 @@ class CudaSession final : public device::BaseSession {
   void forget_joint_steps();
 
   CudaQueue cuda_queue_{a_.cx};
-  cudaGraphExec_t all_pages_ = nullptr;  // attends all pages
-  cudaGraphExec_t selected_ = nullptr;   // null when the policy selects nothing
+  cudaGraphExec_t all_pages_ = nullptr;        // attends all pages
+  cudaGraphExec_t selected_ = nullptr;         // null when the policy selects nothing
   device::JointSteps<cudaGraphExec_t> joint_;  // of groups that this session leads
 };
 static_assert(sizeof(CudaSession) <= session_bytes());

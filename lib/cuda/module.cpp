@@ -4,6 +4,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "cuda/attn/attn_stop.cuh"
 #include "cuda/attn/head_size.cuh"
 #include "cuda/attn/sparse_layer.cuh"
 #include "cuda/common/base.cuh"
@@ -296,12 +297,8 @@ Status check_weight(const Weight& w) {
               gemv_max_cols(w.type));
 }
 
-// Only the kernel for a whole sparse layer stops by itself.
-Status check_stop(const ModelConfig& c, const PolicyNeeds& needs, const StepRules& rules) {
-  if (rules.recalls || rules.stop_by_bounds) {
-    return fail(WEIR_ERR_UNSUPPORTED, "CUDA: attention that stops by itself runs with %s on the processor only",
-                rules.recalls ? "recall" : "bound=true");
-  }
+// Whether one launch per layer has the session's attention that stops by itself.
+bool stops_in_one_launch(const ModelConfig& c, const PolicyNeeds& needs, const StepRules& rules) {
   SparseLayerArgs a = {};
   AttnPagedArgs& attn = a.attn.attn;
   a.attn.append = true;
@@ -313,16 +310,17 @@ Status check_stop(const ModelConfig& c, const PolicyNeeds& needs, const StepRule
   attn.kv.head_dim = c.head_dim;
   attn.kv.capacity = needs.pages_per_stream;
   attn.kv.digest = needs.digest;
-  if (append_keeps_digest(needs.digest) && has_page_score_step(needs.digest, c.head_dim, c.n_heads / c.n_kv_heads) &&
-      has_sparse_layer(a)) {
-    return {};
-  }
+  return !rules.stop_by_bounds && append_keeps_digest(needs.digest) &&
+         has_page_score_step(needs.digest, c.head_dim, c.n_heads / c.n_kv_heads) && has_sparse_layer(a);
+}
+
+Status check_stop(const ModelConfig& c, const PolicyNeeds& needs, const StepRules& rules) {
+  const uint32_t group = c.n_heads / c.n_kv_heads, pages = needs.pages_per_stream;
+  if (stops_in_one_launch(c, needs, rules) || has_attn_stop(group, c.head_dim, pages)) return {};
   return fail(WEIR_ERR_UNSUPPORTED,
-              "CUDA: attention that stops by itself needs compute capability 9.0, digest=minmax or cuboid_mean, agg="
-              "max_raw, max_z or mean_raw, heads of 64 or 128 elements in groups of up to 8 without soft cap, and a "
-              "table that fits into "
-              "shared memory; here are %d.%d, heads of %u in groups of %u, and %u pages a stream",
-              device().arch / 10, device().arch % 10, c.head_dim, c.n_heads / c.n_kv_heads, needs.pages_per_stream);
+              "CUDA: attention that stops by itself needs groups of up to 8 query heads and a table that fits into "
+              "shared memory; here are groups of %u, and %u pages a stream, which need %zu of %zu bytes",
+              group, pages, attn_stop_shared_bytes(c.head_dim, pages), device().shared_bytes);
 }
 
 Status check_session(const ModelConfig& c, const PolicyNeeds& needs, const StepRules& rules) {

@@ -126,6 +126,7 @@ class BaseSession : public DeviceSession {
   PageStampArgs stamp_args(uint32_t layer, const PageLists& lists) const;
   PageSelectArgs select_args(uint32_t layer) const;
   AttnDecodeArgs decode_args(uint32_t layer, bool append, bool overlap) const;
+  AttnStop stop_args(uint32_t layer) const;
   bool observes(uint32_t layer) const {
     return a_.rules.observe != StepRules::Observe::kNone && layer >= a_.rules.observe_from_layer &&
            is_ruled(layers()[layer].attention);

@@ -138,6 +138,19 @@ struct AttnDecodeArgs {
   bool overlap = false;
 };
 
+// attn_decode over all pages, the most important ones first, until enough was seen (AttnStop). In `attn` no list, no
+// masses and no observation, and append only where attn_stop_appends; `stop` has rank, flags and, if it stops by
+// bounds, the estimates of every head. Adds the pages that were attended to pages_attended.
+struct AttnStopArgs {
+  AttnDecodeArgs attn;
+  AttnStop stop;
+  uint32_t max_pages;  // of a stream, the forced ones included, which are all taken even if they are more
+  // Room for lists of the pages that are attended, which not every device writes: [n_kv_heads, capacity] and
+  // [n_kv_heads].
+  uint32_t* select;
+  uint32_t* n_select;
+};
+
 // The latest step in which a stream exchanged pages: one that the host repeats finds its own number here and brings
 // nothing more. The rest is for the second kernel of page_recall.
 struct RecallHead {

@@ -101,22 +101,26 @@ static AttnStop stop_of(const StepRules& rules) {
   return stop;
 }
 
+// With what the kernels of a layer that selects have left of it.
+AttnStop BaseSession::stop_args(uint32_t layer) const {
+  AttnStop stop = stop_of(a_.rules);
+  stop.rank = a_.kv->last_scores(layer);
+  stop.flags = a_.kv->flags(layer);
+  if (a_.rules.stop_by_bounds) stop.bound = a_.b.page_score;
+  return stop;
+}
+
 // `overlap` applies to the first kernel.
 Status BaseSession::enqueue_attention(uint32_t layer, bool selects, uint32_t parts, bool overlap) {
   const StepRules& rules = a_.rules;
   const KvView kv = a_.kv->view(layer);
   const bool selected = is_selected(layer, selects);
+  const bool stops = selected && rules.stop_microbatch != 0;
   // The attention and score kernels rotate the query themselves. Other readers of the rotated query, and digests of
-  // other kinds, need rope_append before.
+  // other kinds, need rope_append before. So do bounds, of which the open page has one with its new key.
   const bool scores_alone = queue_.has_page_score_step(kv.digest, kv.head_dim, a_.config->n_heads / kv.n_kv_heads);
-  const bool apart = !queue_.append_keeps_digest(kv.digest) || rules.observe == StepRules::Observe::kStampDigest ||
-                     (selected && !scores_alone);
-  const RopeAppendArgs rope = rope_append_args(pass_of(1, 0), layers()[layer].attention, layer);
-  if (apart && (parts & part_bit(kPartOther)) != 0) {
-    WEIR_TRY(queue_.rope_append_at({rope, n_tokens(), overlap}));
-    if (kv.digest != DigestKind::kNone && kv.digest != DigestKind::kMinMax)
-      WEIR_TRY(ops_.page_digest(a_.cx, {kv, a_.kv->append_rows(layer), 1}));
-  }
+  bool apart = !queue_.append_keeps_digest(kv.digest) || rules.observe == StepRules::Observe::kStampDigest ||
+               (selected && !scores_alone) || (stops && rules.stop_by_bounds);
   if (selected && !apart) {
     SparseLayerArgs all = {decode_args(layer, true, overlap), select_args(layer)};
     all.attn.attn.list_per_head = a_.needs->list_per_head;
@@ -127,7 +131,13 @@ Status BaseSession::enqueue_attention(uint32_t layer, bool selects, uint32_t par
     }
     if (queue_.has_sparse_layer(all))
       return (parts & part_bit(kPartAttention)) != 0 ? queue_.sparse_layer(all) : Status();
-    if (rules.stop_microbatch != 0) return fail(WEIR_ERR_INTERNAL, "no kernel for attention that stops by itself");
+  }
+  apart = apart || (stops && !queue_.attn_stop_appends());
+  const RopeAppendArgs rope = rope_append_args(pass_of(1, 0), layers()[layer].attention, layer);
+  if (apart && (parts & part_bit(kPartOther)) != 0) {
+    WEIR_TRY(queue_.rope_append_at({rope, n_tokens(), overlap}));
+    if (kv.digest != DigestKind::kNone && kv.digest != DigestKind::kMinMax)
+      WEIR_TRY(ops_.page_digest(a_.cx, {kv, a_.kv->append_rows(layer), 1}));
   }
   PageLists lists;
   if (selected) {
@@ -141,6 +151,11 @@ Status BaseSession::enqueue_attention(uint32_t layer, bool selects, uint32_t par
       recall.only_lists = parts != kAllParts;
       WEIR_TRY(queue_.page_recall(recall));
     }
+  }
+  if (stops) {
+    if ((parts & part_bit(kPartAttention)) == 0) return {};
+    return queue_.attn_stop(
+        {decode_args(layer, !apart, true), stop_args(layer), rules.select_budget, a_.b.select, a_.b.n_select});
   }
   bool stamped = false;  // by the attention kernel
   if ((parts & part_bit(kPartAttention)) != 0) {

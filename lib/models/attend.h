@@ -53,7 +53,7 @@ Status attend_chunk_cold(Step& step, AttnPagedArgs attn, uint32_t layer);
 bool attends_on_device(const Step& step, const AttnPagedArgs& attn);
 Status attend_chunk_on_device(Step& step, AttnPagedArgs attn, uint32_t layer);
 
-// While a device computes a decode step's queries of a layer: what attention can do before it has them.
+// Does what attention can do before it has a decode step's queries, while a device computes them.
 Status look_ahead(Step& step, uint32_t layer);
 
 // Runs the stage for the session of `step`. Its rows of q, k, v and o begin at row `row` of the buffers `b`.

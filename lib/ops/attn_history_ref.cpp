@@ -209,8 +209,7 @@ void attend(const Stream& s, uint32_t head) {
     add_value(s, s.m.chosen[i] + s.n_sink(), s.m.share[i]);
     of_chosen += s.m.share[i];
   }
-  for (size_t c = 0; c < d; ++c)
-    s.a.attn.out[head * d + c] = static_cast<float>(s.m.out[c] / (of_sinks + of_chosen));
+  for (size_t c = 0; c < d; ++c) s.a.attn.out[head * d + c] = static_cast<float>(s.m.out[c] / (of_sinks + of_chosen));
   for (uint32_t i = 0; i < n; ++i) s.m.share[i] = of_chosen > kLeastLearned ? s.m.share[i] / of_chosen : 0.0;
   if (s.n() > 0) learn(s, head, n);
   if (s.a.chosen == nullptr) return;

@@ -501,7 +501,7 @@ struct AttnProgressiveArgs {
 // and are attended besides the others.
 //
 // Which tokens are candidates depends on the query only by which heads look at more than the sinks. So a first call
-// with `only_looks_ahead` can find them while the query is computed, and call their keys into the caches; it reads the
+// with `only_looks_ahead` can find them while the query is computed, and prefetch their keys; it reads the
 // tables, and nothing of attn but pages and position. The call that attends then has the results that it has without.
 struct AttnHistoryArgs {
   AttnPagedArgs attn;  // n_tok is 1; select, q_sink, page_mass, lse and carry are null, window is 0

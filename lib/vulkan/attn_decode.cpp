@@ -1,8 +1,9 @@
-// Attention of one query row: arguments and launch of shaders/attn_decode.comp.
+// Attention of one query row: arguments and launch of shaders/attn_decode.comp and attn_stop.comp.
 #include "vulkan/attn_decode.h"
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 #include "shaders/decode.h"
 #include "vulkan/context.h"
@@ -52,12 +53,13 @@ bool attn_decode_can_stamp(const AttnPagedArgs& a, const PageStampArgs& stamp) {
          shape_of(a).heads == a.n_heads / a.kv.n_kv_heads;
 }
 
-Status attn_decode(const AttnDecodeArgs& d) {
+namespace {
+
+// What both kernels take, but the number of splits.
+DecodeArgs arguments_of(const AttnDecodeArgs& d, const Shape& shape, Touches& t) {
   const AttnPagedArgs& a = d.attn;
   const RopeAppendArgs& r = d.rope;
   const KvView& kv = a.kv;
-  WEIR_TRY(check_pages(kv, a.n_heads));
-  const Shape shape = shape_of(a);
   const uint32_t heads = shape.heads, n_lists = a.n_heads / heads;
   const uint64_t rows = row_bytes(kv);
   const uint64_t q_bytes = uint64_t{a.n_heads} * kv.head_dim * sizeof(float);
@@ -66,7 +68,6 @@ Status attn_decode(const AttnDecodeArgs& d) {
   const uint64_t n_selected = a.list_per_head ? a.n_heads : kv.n_kv_heads;
   const uint64_t turn_bytes = uint64_t{r.rope_dim} * sizeof(float);
   const bool appends = d.append, keeps = appends && kv.digest == DigestKind::kMinMax;
-  Touches t;
   DecodeArgs s = {};
   s.result = t.writes(a.out, q_bytes);
   s.q = t.reads(appends ? r.q : a.q, q_bytes);
@@ -100,8 +101,6 @@ Status attn_decode(const AttnDecodeArgs& d) {
     s.last_score = t.writes(d.stamp.last_score, rows);
     s.alpha = d.stamp.alpha;
   }
-  s.n_splits = std::clamp(std::min(kWantedGroups, context().device.most_groups) / n_lists, 1u, kMostSplits);
-  s.partial = t.writes(d.scratch, partial_bytes(a.n_heads, kv.head_dim, s.n_splits));
   s.capacity = kv.capacity;
   s.n_heads = a.n_heads;
   s.n_kv_heads = kv.n_kv_heads;
@@ -121,17 +120,74 @@ Status attn_decode(const AttnDecodeArgs& d) {
   s.scale = a.scale;
   s.soft_cap = a.soft_cap;
   s.norm_eps = r.norm_eps;
-  const uint32_t invocations = std::min(kDecodeInvocations, std::bit_floor(context().device.traits.invocations));
-  const bool has_norms = appends && (r.q_norm != nullptr || r.k_norm != nullptr);
+  return s;
+}
+
+void set_splits(const AttnDecodeArgs& d, uint32_t n_splits, DecodeArgs& s, Touches& t) {
+  s.n_splits = n_splits;
+  s.partial = t.writes(d.scratch, partial_bytes(d.attn.n_heads, d.attn.kv.head_dim, n_splits));
+}
+
+uint32_t decode_invocations() {
+  return std::min(kDecodeInvocations, std::bit_floor(context().device.traits.invocations));
+}
+
+Variant variant_of(const AttnDecodeArgs& d, const Shape& shape) {
+  const AttnPagedArgs& a = d.attn;
+  const RopeAppendArgs& r = d.rope;
+  const bool appends = d.append, has_norms = appends && (r.q_norm != nullptr || r.k_norm != nullptr);
   const bool has_sink_query = appends ? r.rope_dim != 0 && r.cos_sin_sink != nullptr : a.q_sink != nullptr;
-  const Variant variant = {.columns = shape.heads,
-                           .lanes = shape.lanes,
-                           .chunks = shape.chunks,
-                           .invocations = invocations,
-                           .mode = (appends ? kDecodeAppends : 0) | (has_norms ? kDecodeNorms : 0) |
-                                   (has_sink_query ? kDecodeSinkQuery : 0) |
-                                   (a.page_mass != nullptr ? kDecodeMasses : 0)};
-  return context().dispatch(Kernel::kAttnDecode, WeightType::kF32, variant, s, t, {n_lists, s.n_splits});
+  return {.columns = shape.heads,
+          .lanes = shape.lanes,
+          .chunks = shape.chunks,
+          .invocations = decode_invocations(),
+          .mode = (appends ? kDecodeAppends : 0) | (has_norms ? kDecodeNorms : 0) |
+                  (has_sink_query ? kDecodeSinkQuery : 0) | (a.page_mass != nullptr ? kDecodeMasses : 0)};
+}
+
+}  // namespace
+
+Status attn_decode(const AttnDecodeArgs& d) {
+  WEIR_TRY(check_pages(d.attn.kv, d.attn.n_heads));
+  const Shape shape = shape_of(d.attn);
+  const uint32_t n_lists = d.attn.n_heads / shape.heads;
+  Touches t;
+  DecodeArgs s = arguments_of(d, shape, t);
+  set_splits(d, std::clamp(std::min(kWantedGroups, context().device.most_groups) / n_lists, 1u, kMostSplits), s, t);
+  return context().dispatch(Kernel::kAttnDecode, WeightType::kF32, variant_of(d, shape), s, t, {n_lists, s.n_splits});
+}
+
+bool attn_stop_has_shape(uint32_t n_heads, uint32_t n_kv_heads, uint32_t head_dim) {
+  AttnPagedArgs a = {};
+  a.n_heads = n_heads;
+  a.kv.n_kv_heads = n_kv_heads;
+  a.kv.head_dim = head_dim;
+  return shape_of(a).heads == n_heads / n_kv_heads;
+}
+
+// A group of lanes is a split.
+Status attn_stop(const AttnStopArgs& stop) {
+  const AttnDecodeArgs& d = stop.attn;
+  const AttnPagedArgs& a = d.attn;
+  WEIR_TRY(check_pages(a.kv, a.n_heads));
+  if (!attn_stop_has_shape(a.n_heads, a.kv.n_kv_heads, a.kv.head_dim) || a.select != nullptr || a.list_per_head ||
+      a.page_mass != nullptr || a.head_windows != nullptr || a.q_sink != nullptr || a.window != 0)
+    return fail(WEIR_ERR_INTERNAL, "Vulkan: attn_stop of %u heads of %u KV heads", a.n_heads, a.kv.n_kv_heads);
+  const Shape shape = shape_of(a);
+  const AttnStop& rule = stop.stop;
+  Touches t;
+  StopArgs s = {arguments_of(d, shape, t)};
+  set_splits(d, decode_invocations() / shape.lanes, s, t);
+  s.rank = t.reads(rule.rank, row_bytes(a.kv));
+  s.flags = t.reads(rule.flags, row_bytes(a.kv));
+  s.bound = t.reads(rule.bound, uint64_t{a.n_heads} * a.kv.capacity * sizeof(float));
+  s.first_pages = rule.n_sink_pages;
+  s.microbatch = rule.microbatch;
+  s.quiet_pages = rule.quiet_pages;
+  s.max_pages = stop.max_pages;
+  s.odds = rule.eps < 1.0f ? rule.eps / (1.0f - rule.eps) : std::numeric_limits<float>::infinity();
+  s.quiet_share = rule.quiet_share;
+  return context().dispatch(Kernel::kAttnStop, WeightType::kF32, variant_of(d, shape), s, t, {a.kv.n_kv_heads});
 }
 
 }  // namespace weir::vulkan

@@ -19,8 +19,9 @@ static_assert(static_cast<uint>(AggMode::kSumProb) == kAggSumProb &&
               static_cast<uint>(AggMode::kMaxRaw) == kAggMaxRaw && static_cast<uint>(AggMode::kQHead) == kAggQHead &&
               static_cast<uint>(AggMode::kMaxZ) == kAggMaxZ);
 
-// Of page_select with more rows than kTopInvocations, where it makes no statistics, for which so many invocations have
-// too few registers. Two rows each of 2,048 take it 10 us on an H200, four of half as many invocations 12.
+// Invocations of page_select for tables of more than kTopInvocations rows: two rows each of 2,048 take 10 us on an
+// H200, four each of half as many invocations 12. Aggregations with statistics keep kTopInvocations, because with 1,024
+// an invocation has too few registers for them.
 constexpr uint32_t kSelectInvocations = 1024;
 
 uint32_t select_invocations(const PageSelectArgs& a) {

@@ -151,8 +151,7 @@ Status Pipelines::make_noted(const Device& d) {
     if (r->result == VK_SUCCESS) find(r->key) = {r->key, r->made};
     if (r->result != VK_SUCCESS && failed == nullptr) failed = r;
   }
-  return failed == nullptr ? Status()
-                           : vulkan_status(failed->result, shader_code(failed->kernel, failed->type).name);
+  return failed == nullptr ? Status() : vulkan_status(failed->result, shader_code(failed->kernel, failed->type).name);
 }
 
 }  // namespace weir::vulkan

@@ -15,7 +15,7 @@ struct Variant {
   uint32_t chunks = 1;                  // that a lane takes
   uint32_t invocations = kInvocations;  // of a workgroup
   uint32_t tile = 0;                    // of cooperative kernels, by its index in Device::tiles
-  uint32_t mode = 0;                    // of page_select its AggMode, of attn_decode what it does: shaders/decode.h
+  uint32_t mode = 0;                    // page_select: AggMode; attn_decode and attn_stop: shaders/decode.h
 };
 
 class Pipelines {

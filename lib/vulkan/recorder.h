@@ -34,7 +34,7 @@ struct Grid {
 // Work that is submitted as often as wanted, all at once or part by part.
 struct Recorded {
   static constexpr uint32_t kMostParts = 256;
-  VkCommandBuffer parts[kMostParts];
+  VkCommandBuffer parts[kMostParts] = {};
   uint32_t n_parts = 0;
   Allocation arguments;  // of its kernels, what push constants have no room for
 };
@@ -60,7 +60,8 @@ class Recorder {
   Status fill(const Device& d, const Memory& memory, void* to, uint8_t value, uint64_t bytes);
   Status wait(const Device& d);
 
-  // Between these nothing is recorded: kernels note the pipelines that they will need, and all else does nothing.
+  // Between these nothing is recorded: kernels note the pipelines that they will need, and copies between device memory
+  // and staging memory, and fills, do nothing. Others do not occur in what is recorded.
   void begin_noting() { noting_ = true; }
   void end_noting() { noting_ = false; }
   // Between these, kernels and whatever stays on the device go to `out`, with at most `argument_bytes` beyond push

@@ -132,7 +132,7 @@ Status VulkanSession::prepare_together(const SessionGroup& group) {
   if (!steps_as_one(group) || joint_.find(key) != nullptr) return {};
   Context& c = context();
   const auto destroy = [&](Recorded& work) { c.recorder.destroy(c.device, work); };
-  WEIR_TRY(c.recorder.wait(c.device));  // what is displaced may have been launched
+  WEIR_TRY(note_all(group, c.recorder.wait(c.device)));  // what is displaced may have been launched
   Recorded made;
   Status status = make_pipelines(group);
   if (status.ok()) status = record(group, made);
@@ -207,8 +207,11 @@ Status check_session(const ModelConfig& c, const PolicyNeeds& needs, const StepR
   if (rules.recalls && c.n_layers >= Recorded::kMostParts)
     return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: recall in %u layers; %u are the most", c.n_layers,
                 Recorded::kMostParts - 1);
-  if (rules.stop_microbatch != 0)
-    return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: the policy psa needs attention on the host (--host-attention)");
+  if (rules.stop_microbatch != 0 && !attn_stop_has_shape(c.n_heads, c.n_kv_heads, c.head_dim))
+    return fail(WEIR_ERR_UNSUPPORTED,
+                "Vulkan: attention that stops by itself has no kernel for groups of %u query heads of %u elements on "
+                "this device; attention on the host has (WEIR_SESSION_HOST_ATTENTION)",
+                c.n_heads / c.n_kv_heads, c.head_dim);
   // One counter per page list, and every query head may have a list of its own.
   if (c.n_heads > DeviceBuffers::kCounters / 2)
     return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: %u heads; %u are the most", c.n_heads, DeviceBuffers::kCounters / 2);

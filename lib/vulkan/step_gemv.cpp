@@ -102,9 +102,7 @@ struct Packed {
 };
 
 // Of a kernel that multiplies them.
-Variant many_variant(const Packed& p) {
-  return {.lanes = p.n_columns, .invocations = step_invocations()};
-}
+Variant many_variant(const Packed& p) { return {.lanes = p.n_columns, .invocations = step_invocations()}; }
 
 Status pack(const device::GemvArgs& a, const Packed& p, std::byte* out) {
   const uint32_t n_cols = a.part[0].w.n_cols;
@@ -112,8 +110,7 @@ Status pack(const device::GemvArgs& a, const Packed& p, std::byte* out) {
   StepPackPush push = {};
   push.inputs = t.writes(out, p.bytes());
   push.norm = t.reads(a.norm, float_bytes(n_cols));
-  for (uint32_t i = 0; i < p.n_columns; ++i)
-    push.x[i] = t.reads(i == 0 ? a.x : a.more[i - 1].x, float_bytes(n_cols));
+  for (uint32_t i = 0; i < p.n_columns; ++i) push.x[i] = t.reads(i == 0 ? a.x : a.more[i - 1].x, float_bytes(n_cols));
   push.n_blocks = p.n_blocks;
   push.stride = p.stride();
   push.eps = a.eps;

@@ -7,6 +7,7 @@
 namespace weir::vulkan {
 
 using device::AttnDecodeArgs;
+using device::AttnStopArgs;
 using device::CopyPagesArgs;
 using device::CopyRowOutArgs;
 using device::ExpertsStepArgs;
@@ -33,6 +34,7 @@ Status page_stamp_at(const PageStampAtArgs& a);
 Status page_softmax(const PageSoftmaxArgs& a);
 Status page_score_step(const PageScoreStepArgs& a);
 Status attn_decode(const AttnDecodeArgs& a);
+Status attn_stop(const AttnStopArgs& a);
 Status attn_prefill(const AttnPagedArgs& a);
 Status page_recall(const PageRecallArgs& a);
 Status top_logits(const TopLogitsArgs& a);

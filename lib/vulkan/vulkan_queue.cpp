@@ -7,7 +7,7 @@
 
 namespace weir::vulkan {
 
-// Without integers the matrices of one input after those of another, after its norm.
+// Where there is no integer GEMV: for each input its norm, then its matrices.
 Status VulkanQueue::gemv(const GemvArgs& a) {
   if (has_step_gemv(a)) return step_gemv(a, packed_);
   for (uint32_t column = 0; column <= a.n_more; ++column) {
@@ -53,6 +53,7 @@ WEIR_FORWARD(page_stamp_at, PageStampAtArgs)
 WEIR_FORWARD(page_softmax, PageSoftmaxArgs)
 WEIR_FORWARD(page_score_step, PageScoreStepArgs)
 WEIR_FORWARD(attn_decode, AttnDecodeArgs)
+WEIR_FORWARD(attn_stop, AttnStopArgs)
 WEIR_FORWARD(attn_prefill, AttnPagedArgs)
 WEIR_FORWARD(page_recall, PageRecallArgs)
 WEIR_FORWARD(top_logits, TopLogitsArgs)

@@ -31,9 +31,8 @@ using Clock = std::chrono::steady_clock;
 using BenchFill = weir_status (*)(weir_session*, uint32_t n_tokens);
 
 constexpr uint32_t kWarmUpSteps = 2;
-// Of copies before the first step on Vulkan. NVIDIA's driver takes a GPU on which no CUDA program runs for idle, and
-// needs some seconds to raise its clock: without, the first program of a while found 700 of 1,980 MHz, and half the
-// speed.
+// Seconds of copies before the first step on Vulkan. NVIDIA's driver treats a GPU without a CUDA program as idle and
+// takes seconds to raise its clock: at first it was 700 of 1,980 MHz, and steps ran at half their speed.
 constexpr double kVulkanWarmUpSeconds = 3.0;
 constexpr uint32_t kProfileTokens = 32;  // positions that measuring the parts may take
 constexpr const char* kPartNames[] = {"products", "scoring", "selection", "attention", "other"};

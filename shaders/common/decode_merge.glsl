@@ -1,4 +1,5 @@
-// The end of attn_decode.comp: the workgroup's part from those of its teams, and the stream's output from the parts.
+// The end of attn_decode.comp: the workgroup's part from those of its teams, and the stream's output from the parts,
+// which is that of attn_stop.comp, too.
 #ifndef WEIR_DECODE_MERGE_GLSL
 #define WEIR_DECODE_MERGE_GLSL
 #include "common/decode_token.glsl"

@@ -1,5 +1,5 @@
-// What a workgroup of attn_decode.comp knows before it attends: which pages, the query's heads in shared memory, and
-// the token that the step appends.
+// What a workgroup of attn_decode.comp or attn_stop.comp knows before it attends: which pages, the query's heads in
+// shared memory, and the token that the step appends.
 #ifndef WEIR_DECODE_TOKEN_GLSL
 #define WEIR_DECODE_TOKEN_GLSL
 #include "common/pages.glsl"
@@ -23,12 +23,15 @@ DecodeArgs A;  // a copy: what is in memory would be loaded again after every st
 const uint kNoRow = 0xFFFFFFFFu;
 
 const uint kVectors = kHeads * kChunks;  // of a lane
-shared vec4 queries[kVectors * kLanes], sink_queries[kVectors * kLanes];
+shared vec4 queries[kVectors * kLanes], sink_queries[kHasSinkQuery ? kVectors * kLanes : 1u];
 shared float new_key[kMostChannels], new_value[kMostChannels];
 shared uvec2 key_words[kMostChannels / 4u], value_words[kMostChannels / 4u];  // the same, as they are stored
-shared vec2 turns[kMostChannels / 2u], sink_turns[kMostChannels / 2u];
+shared vec2 turns[kMostChannels / 2u], sink_turns[kHasSinkQuery ? kMostChannels / 2u : 1u];
 shared float inverse_rms[kHeads + 1u];
-shared vec4 gathered[kGathered];
+#ifndef WEIR_GATHERED
+#define WEIR_GATHERED kGathered
+#endif
+shared vec4 gathered[WEIR_GATHERED];
 
 struct Job {
     uint list, first_head, kv_head, select_list, table, n, split, n_active, pos, window, n_sink;

@@ -1,4 +1,5 @@
-// A block of 32 numbers of a decode step's input, as integers of 15 bits with a scale: what weights are multiplied with.
+// A block of 32 numbers of a decode step's input, as integers of 15 bits with a scale: what weights are multiplied
+// with.
 #ifndef WEIR_STEP_BLOCK_GLSL
 #define WEIR_STEP_BLOCK_GLSL
 #include "common/int_dot.glsl"

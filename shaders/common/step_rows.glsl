@@ -50,8 +50,8 @@ Place after(Place p, uint n_blocks) {
 }
 
 // Each lane takes every so many blocks, in ascending order, so that a row's sum is the same whatever other rows and
-// columns there are.
-// The blocks that come next are loaded before those at hand are multiplied, the first ones before the input is there.
+// columns there are. The blocks that come next are loaded before those at hand are multiplied, the first ones before
+// the input is there.
 void multiply_rows(uint n_rows, uint n_blocks) {
     Place at = Place(gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID, 0u);
     Raw coming[kAhead];

@@ -16,7 +16,11 @@
 #include "common/keys.glsl"
 #include "pages.h"
 
+#ifdef WEIR_MOST_OWN_ROWS  // for shaders that use the constant below for something else
+const uint kOwnRows = kMostOwnRows;
+#else
 layout(constant_id = 2) const uint kOwnRows = 1;
+#endif
 
 uint key_of(uint row);
 void take(uint row, uint key, uint place);

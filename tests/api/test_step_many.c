@@ -42,8 +42,8 @@ static int recalls(const choice *c) {
     return strcmp(c->policy, "arkvale") == 0 || (c->n_options != 0 && strcmp(c->options[0].key, "recall") == 0);
 }
 
-/* A session of its own policy, budget and depth for each i. Where the others are on a device, which recalls no pages,
- * those that would have a pool in which all of them stay. */
+/* A session of its own policy, budget and depth for each i. On a device those that recall have a pool in which all
+ * pages stay, and those that it cannot run are left out. */
 static weir_session *new_session(const fixture *f, uint32_t i, uint32_t batch_tokens) {
     const choice *c = &choices[i % N_CHOICES];
     weir_session *session = NULL;
@@ -51,7 +51,7 @@ static weir_session *new_session(const fixture *f, uint32_t i, uint32_t batch_to
     weir_token prompt[64];
     const uint32_t n_prompt = 5 + i * 7 % 59;
     options.policy = c->policy;
-    const int has_kernel = strcmp(c->policy, "psa") != 0 && strcmp(c->policy, "lfps") != 0;
+    const int has_kernel = strcmp(c->policy, "lfps") != 0 && (strcmp(c->policy, "psa") != 0 || !recalls(c));
     if (!has_kernel && !runs_on_cpu(f)) return new_session(f, i + 1, batch_tokens);
     options.policy_options = c->n_options != 0 ? c->options : NULL;
     options.n_policy_options = c->n_options;

@@ -46,6 +46,7 @@ struct Case {
   std::vector<uint32_t> keys, words;          // by row
   std::vector<uint32_t> order;                // rows
   std::vector<std::vector<float>> sums = {};  // [group][n] by row
+  std::vector<std::vector<float>> most = {};  // the same: what bounds say; empty: there are none
 
   uint32_t n_forced() const { return static_cast<uint32_t>(std::count(keys.begin(), keys.end(), kKeyAlways)); }
 };
@@ -56,12 +57,14 @@ weir::AttnStop random_stop() {
   const float eps[] = {0.0f, 0.3f, 0.5f, 0.8f, 0.9f, 0.95f, 0.98f, 0.999f, 1.0f};
   const uint32_t quiet[] = {1, 2, 8, 16, 17, 40, 63, 64, 100, 128, 200, 256, 300, 700};
   const float share[] = {0.0f, 0.001f, 0.01f, 0.03f, 0.2f, 0.999f, 1.0f, 1.0f, 2.0f};
+  static const float some_bound = 0.0f;
   stop.microbatch = batches[below(8)];
   if (below(2) == 0) {
     stop.quiet_pages = quiet[below(14)];
     stop.quiet_share = share[below(9)];
   } else {
     stop.eps = eps[below(9)];
+    if (below(3) == 0) stop.bound = &some_bound;
   }
   return stop;
 }
@@ -86,7 +89,8 @@ Case random_case() {
     c.keys.push_back(forced ? kKeyAlways : key_of_score(ties ? static_cast<float>(below(6)) : normal()));
     c.words.push_back(row | (row + 1 == c.n || below(20) == 0 ? 0 : kFull));
   }
-  const uint32_t budget = below(4) == 0 ? 1 + below(c.n) : c.n;
+  // Bounds are about all rows.
+  const uint32_t budget = below(4) == 0 && c.stop.bound == nullptr ? 1 + below(c.n) : c.n;
   c.n_listed = c.n_forced() + std::min(c.n - c.n_forced(), budget - std::min(budget, c.n_forced()));
   c.order.resize(c.n);
   std::iota(c.order.begin(), c.order.end(), 0u);
@@ -94,6 +98,13 @@ Case random_case() {
   c.sums.assign(c.group, std::vector<float>(c.n));
   for (auto& head : c.sums) {
     for (uint32_t place = 0; place < c.n; ++place) head[c.order[place]] = c.kind->sum(place);
+  }
+  if (c.stop.bound == nullptr) return c;
+  // From exact ones to far too large ones.
+  const float slack = std::exp2(static_cast<float>(below(8)) - 6.0f);
+  c.most = c.sums;
+  for (auto& head : c.most) {
+    for (float& most : head) most += slack * std::fabs(normal());
   }
   return c;
 }
@@ -110,7 +121,12 @@ double log_sum(double x, double y) {
   return more == -INFINITY ? more : more + std::log2(std::exp2(x - more) + std::exp2(y - more));
 }
 
-Range done_at(const Case& c, const std::vector<float>& sums) {
+Range done_at(const Case& c, uint32_t head) {
+  const std::vector<float>& sums = c.sums[head];
+  // Behind each page of the order.
+  std::vector<double> rest(c.n, -INFINITY);
+  for (uint32_t i = c.n - 1; i > 0 && !c.most.empty(); --i)
+    rest[i - 1] = log_sum(rest[i], double{c.most[head][c.order[i]]});
   double all = -INFINITY, least = INFINITY;
   uint32_t quiet[2] = {0, 0};
   Range r = {kNotDone, kNotDone};
@@ -128,8 +144,13 @@ Range done_at(const Case& c, const std::vector<float>& sums) {
     } else {
       if (c.words[row] >= kFull && c.keys[row] != kKeyAlways) least = std::fmin(least, of_page);
       const double odds = std::log2(double{c.stop.eps}) - std::log2(1.0 - double{c.stop.eps});
-      const double over = all - (odds + least + std::log2(static_cast<double>(c.n - (i + 1))));
-      may = least < INFINITY && over > -slack, must = least < INFINITY && over > slack;
+      if (!c.most.empty()) {
+        const double over = all - (odds + rest[i]), of_rest = slack + 1e-5 * std::fabs(odds + rest[i]);
+        may = all > -INFINITY && over > -of_rest, must = all > -INFINITY && over > of_rest;
+      } else {
+        const double over = all - (odds + least + std::log2(static_cast<double>(c.n - (i + 1))));
+        may = least < INFINITY && over > -slack, must = least < INFINITY && over > slack;
+      }
     }
     if (may && r.least == kNotDone) r.least = i + 1;
     if (must && r.most == kNotDone) r.most = i + 1;
@@ -140,7 +161,7 @@ Range done_at(const Case& c, const std::vector<float>& sums) {
 
 Range pages_enough(const Case& c) {
   Range all = {0, 0};
-  for (const auto& head : c.sums) {
+  for (uint32_t head = 0; head < c.group; ++head) {
     const Range r = done_at(c, head);
     all = {std::max(all.least, r.least), std::max(all.most, r.most)};
   }
@@ -155,7 +176,7 @@ Range pages_enough(const Case& c) {
 // cluster's barrier; before, there is nothing of what it will be.
 class Block {
  public:
-  // Runs the rounds as sparse_layer_stop.cuh does. Returns why it failed.
+  // Runs the rounds as sparse_layer_stop.cuh does, with bounds as attn_stop.cu does. Returns why it failed.
   std::string run(const Case& c) {
     c_ = &c;
     rule_ = stop_rule(c.stop, c.group);
@@ -208,7 +229,17 @@ class Block {
       }
       if (looks && first + step >= n) {
         __syncthreads();
-        if (warp < c.group) look(rule_, t_, warp, lse + warp * rule_.most, n, c.n);
+        if (warp < c.group) {
+          float* rest = nullptr;
+          if (rule_.by_bounds) {
+            rest = rest_ + warp * rule_.most;
+            const std::vector<float>& most = c.most[warp];
+            bound_rest(
+                reinterpret_cast<uint32_t*>(keys_.data()), c.n, n, [&](uint32_t row) { return most[row]; },
+                [&](uint32_t place) { return most[t_.page[place] % kFull]; }, rest);
+          }
+          look(rule_, t_, warp, lse + warp * rule_.most, rest, n, c.n);
+        }
         __syncthreads();
         p = progress_of(rule_, t_, c.group);
       }
@@ -222,6 +253,7 @@ class Block {
   StopRule rule_ = {};
   std::vector<uint4> keys_;
   StopWork t_;
+  float rest_[kRoundSums];
   SharedKeysScratch<kThreads> scratch_;
   HostBlock block_{kThreads};
 };
@@ -229,9 +261,10 @@ class Block {
 std::string name_of(const Case& c) {
   char text[300];
   std::snprintf(text, sizeof(text),
-                "sums %s, %u pages, %u listed, %u forced, %u blocks, %u heads, eps %g, quiet %u share %g, mb %u",
+                "sums %s, %u pages, %u listed, %u forced, %u blocks, %u heads, eps %g%s, quiet %u share %g, mb %u",
                 c.kind->name, c.n, c.n_listed, c.n_forced(), c.n_blocks, c.group, double{c.stop.eps},
-                c.stop.quiet_pages, double{c.stop.quiet_share}, c.stop.microbatch);
+                c.most.empty() ? "" : " with bounds", c.stop.quiet_pages, double{c.stop.quiet_share},
+                c.stop.microbatch);
   return text;
 }
 

@@ -130,15 +130,6 @@ static inline const char *why_no_gpu(void) {
         }                                                \
     } while (0)
 
-/* For a test of policy psa: on Vulkan it needs attention on the host, which device/test_stop asserts. */
-#define NEED_PSA()                                                                 \
-    do {                                                                           \
-        if (test_device() == WEIR_DEVICE_VULKAN) {                                 \
-            print_message("skipped: on Vulkan psa needs attention on the host\n"); \
-            skip();                                                                \
-        }                                                                          \
-    } while (0)
-
 /* Whether WEIR_DEVICE_AUTO may take the device that Vulkan's sessions are on: a GPU; a virtual one if it is named. */
 static inline int is_auto_vulkan(const fixture *f) {
     weir_device_info devices[32];

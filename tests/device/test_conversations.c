@@ -51,6 +51,8 @@ static const choice choices[] = {
     {{"raas", {{"min_decode_pages", "2"}, {"prompt_window", "16"}, {"prompt", "snapkv"}}, 3}, 0},
     {{"hybrid", {{"skip_layers", "0"}}, 1}, 0},
     {{"hybrid", {{"skip_layers", "0"}, {"prompt", "snapkv"}}, 2}, 0},
+    {{"psa", {{"skip_layers", "0"}, {"mb", "2"}}, 2}, 0},
+    {{"psa", {{"skip_layers", "1"}, {"eps", "0.9"}, {"prompt", "snapkv"}}, 3}, 0},
     {{"random", {{0, 0}}, 0}, MAX_APART_AT_RANDOM},
     {{"random", {{"pin_prompt", "false"}, {"seed", "3"}}, 2}, MAX_APART_AT_RANDOM},
 };
@@ -168,9 +170,8 @@ static double run_random(const fixture *f, const choice *c, uint32_t seed) {
 static void conversations__as_on_the_cpu(void **state) {
     fixture f;
     (void)state;
-    /* Where pages come back a near tie changes all that follows; see device/test_recall. psa has no kernel that stops,
-     * and lfps none. */
-    ASSERT_EVERY_POLICY_EXCEPT("arkvale psa lfps", choices, v.policy);
+    /* Where pages come back a near tie changes all that follows; see device/test_recall. lfps attends on the host. */
+    ASSERT_EVERY_POLICY_EXCEPT("arkvale lfps", choices, v.policy);
     NEED_GPU();
     open_gpu_fixture(&f);
     for (size_t i = 0; i < sizeof(choices) / sizeof(choices[0]); ++i) {

@@ -13,7 +13,8 @@ static const variant variants[] = {
     {"hybrid", {{0, 0}}, 0},
     {"random", {{0, 0}}, 0},
     {"arkvale", {{0, 0}}, 0},
-    {"psa", {{"eps", "1"}}, 1}, /* without stopping, which has no kernel yet */
+    {"psa", {{0, 0}}, 0},
+    {"psa", {{"eps", "1"}}, 1}, /* never stops */
 };
 #define N_VARIANTS (sizeof(variants) / sizeof(variants[0]))
 

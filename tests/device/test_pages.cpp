@@ -11,8 +11,8 @@
 // layer. When a long prompt is cut, one near tie is a page in 23 for hundreds of steps; with such a prompt, only
 // policies that look at positions alone have a bound.
 //
-// On Vulkan prompts are multiplied in f32 for this test: with matrices in f16 other near ties than CUDA's go another way,
-// and the bounds are CUDA's.
+// On Vulkan this test multiplies prompts in f32: with cooperative matrices (f16) near ties fall otherwise than on CUDA,
+// where the bounds were measured.
 //
 // What the bounds can distinguish is tested on the CPU alone: they refuse sessions that stamp or score otherwise, also
 // if only one layer does.

@@ -303,6 +303,8 @@ void recall__cancelled_prompts(void**) {
 }  // namespace
 
 int main() {
+  // Bounds are about near ties. And a chunk whose pages come in several parts is attended without matrices, so that its
+  // bits would depend on the pool.
   weir::test::hide_matrices();
   const CMUnitTest tests[] = {
       cmocka_unit_test(recall__is_the_same_in_any_pool),  cmocka_unit_test(recall__is_that_of_the_cpu),

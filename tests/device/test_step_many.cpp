@@ -33,6 +33,7 @@ const Row kRows[] = {
     {{"quest", {{"skip_layers", "0"}, {"digest", "centroid"}}, 2}, 192, "early"},
     {{"raas", {{"stamp_source", "digest"}}, 1}, 160, "rule"},
     {{"hybrid", {{"skip_layers", "0"}}, 1}, 256, "facts"},
+    {{"psa", {{"skip_layers", "0"}, {"eps", "0.9"}, {"mb", "2"}}, 3}, 160, "rule"},
 };
 constexpr uint32_t kRowCount = sizeof(kRows) / sizeof(kRows[0]);
 
@@ -181,7 +182,7 @@ void step_many__scripts(void**) {
 void step_many__equals_alone(void**) {
   NEED_GPU();
   const Stage stage;
-  const std::vector<std::vector<uint32_t>> sets = {{0, 1}, {2, 3, 5}, {7, 0, 4, 1, 6, 2, 5, 3}};
+  const std::vector<std::vector<uint32_t>> sets = {{0, 1}, {8, 2, 3, 5}, {7, 0, 4, 1, 6, 2, 5, 3}};
   for (const std::vector<uint32_t>& rows : sets) {
     std::vector<Player> players;
     std::vector<Player*> all;

@@ -118,7 +118,7 @@ struct HistorySpec {
 struct HistoryStep {
   std::vector<float> out;                     // [n_heads, head_dim]
   std::vector<std::vector<uint32_t>> chosen;  // of each head
-  std::vector<uint32_t> n_read, n_found;  // found ahead
+  std::vector<uint32_t> n_read, n_found;      // found ahead
 };
 
 class HistoryCase {
@@ -196,19 +196,19 @@ class HistoryCase {
   void begin(const Backend& backend, HistoryTables& t) {
     const uint32_t rows = std::min(spec.rows, n_tokens), first = n_tokens - rows;
     Machine machine(backend, shapes());
-    machine.check(backend.ops.history_begin(
-        machine.cx(), {query(0, first), kv.view(), rows, spec.n_heads(), first, scale, spec.soft_cap, t.view(),
-                       spec.rules, spec.size.candidates}));
+    machine.check(
+        backend.ops.history_begin(machine.cx(), {query(0, first), kv.view(), rows, spec.n_heads(), first, scale,
+                                                 spec.soft_cap, t.view(), spec.rules, spec.size.candidates}));
   }
-  // Attention of the last token.
-  // With `n_ahead` candidates of a stream that may be found before, in a call of their own.
+  // Attention of the last token. n_ahead > 0: a first call looks ahead, with room for so many candidates of each KV
+  // head.
   HistoryStep step(const Backend& backend, HistoryTables& t, uint32_t n_ahead = 0) {
     HistoryStep r;
     r.out.assign(size_t{spec.n_heads()} * spec.head_dim, NAN);
     r.n_read.assign(spec.n_kv_heads, UINT32_MAX);
     std::vector<uint32_t> chosen(size_t{spec.n_heads()} * n_all, UINT32_MAX), n_chosen(spec.n_heads(), UINT32_MAX);
-    AttnHistoryArgs a = {{}, t.view(), spec.rules, spec.size, flags.data(), r.n_read.data(), chosen.data(),
-                         n_chosen.data()};
+    AttnHistoryArgs a = {{},           t.view(),        spec.rules,    spec.size,
+                         flags.data(), r.n_read.data(), chosen.data(), n_chosen.data()};
     a.attn = attn_args(r.out.data());
     Machine machine(backend, shapes());
     std::vector<uint32_t> ahead(size_t{spec.n_kv_heads} * (n_ahead + kVectorPad), UINT32_MAX);

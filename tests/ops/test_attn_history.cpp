@@ -355,7 +355,7 @@ void nan_counts_for_nothing(void**) {
       HistoryCase c(s, 81);
       const size_t row = size_t{s.n_heads()} * s.head_dim;
       c.key(0, 1)[2] = c.key(0, 4)[0] = c.key(0, 250)[3] = PagedKv::kNan;  // the first is a sink
-      c.key(0, 40)[7] = 0x7F80;  // infinite, and so are logits
+      c.key(0, 40)[7] = 0x7F80;                                            // infinite, and so are logits
       for (uint32_t pos : {285u, 290u}) std::fill_n(&c.q[pos * row], row, pos == 285 ? NAN : 0.0f);
       HistoryTables t = c.tables(), want = c.tables();
       c.begin(cpu_backend(), t);

@@ -1,7 +1,8 @@
-// ops: attn_progressive. Mirrors lib/ops/attn_progressive_ref.cpp, lib/cpu/attn_progressive.cpp; no device has a kernel
-// yet. Which pages are taken equals the reference, by hand-made sums, and does not depend on the microbatch but for its
-// rounding up; the result is attention over these pages; with bounds the captured share is never below eps.
-#include "tests/ops/attn_case.h"
+// ops: attn_progressive. Mirrors lib/ops/attn_progressive_ref.cpp, lib/cpu/attn_progressive.cpp; on devices it is a
+// step's kernel attn_stop (tests/vulkan/test_attn_stop.cpp, tests/device/test_stop.cpp). Which pages are taken equals
+// the reference, by hand-made sums, and does not depend on the microbatch but for its rounding up; the result is
+// attention over these pages; with bounds the captured share is never below eps.
+#include "tests/ops/progressive_case.h"
 
 #include <string>
 #include <tuple>
@@ -11,109 +12,7 @@ namespace {
 
 constexpr double kMaxNmse = 1e-11;  // f32 sums in another order and another exp
 
-struct Spec {
-  AttnSpec attn;
-  float eps = 0.8f;
-  uint32_t microbatch = 4, n_sink_pages = 0;
-  bool bound = false;
-  bool kept = false;   // some pages have kPageKept
-  uint32_t every = 1;  // the list has each n-th row and the last
-  uint32_t quiet_pages = 0;
-  float quiet_share = 0.1f;
-};
-
-class ProgressiveCase {
- public:
-  ProgressiveCase(const Spec& s, uint64_t seed) : spec(s), attn(s.attn, seed), capacity(attn.kv.capacity()) {
-    Random random(seed + 2);
-    const size_t n_rows = size_t{s.attn.kv.n_kv_heads} * capacity;
-    rank = random.normals(n_rows);
-    for (float& x : rank) x = random.below(6) == 0 ? 0.5f : random.below(20) == 0 ? NAN : x;
-    flags.assign(n_rows, 0);
-    for (uint32_t& f : flags) f = s.kept && random.below(8) == 0 ? uint32_t{kPageKept} : uint32_t{kPagePinned};
-    list_rows();
-  }
-
-  void list_rows() {
-    select.assign(rank.size(), UINT32_MAX);
-    n_select.assign(spec.attn.kv.n_kv_heads, 0);
-    for (uint32_t head = 0; head < n_select.size(); ++head) {
-      const uint32_t n = attn.kv.n_pages(head);
-      for (uint32_t row = 0; row < n; ++row) {
-        if (row % spec.every == 0 || row + 1 == n) select[attn.kv.at(head, row)] = UINT32_MAX, add(head, row);
-      }
-    }
-  }
-
-  void run(const Backend& backend) {
-    list_rows();
-    std::vector<float> bound(size_t{spec.attn.n_heads} * capacity, NAN);
-    AttnProgressiveArgs a = {attn.args(), select.data(), n_select.data(), {}};
-    a.stop = {rank.data(),       flags.data(),    spec.bound ? bound.data() : nullptr,
-              spec.n_sink_pages, spec.microbatch, spec.eps,
-              spec.quiet_pages,  spec.quiet_share};
-    Machine machine(backend, attn.shapes());
-    if (spec.bound) {
-      Machine plain(reference_backend(), attn.shapes());
-      for (uint32_t head = 0; head < spec.attn.kv.n_kv_heads; ++head) {
-        for (uint32_t row = 0; row < attn.kv.n_pages(head); ++row) {
-          digest_page(DigestKind::kMinMax, attn.kv.key(head, row, 0), attn.kv.len(head, row), spec.attn.kv.head_dim,
-                      a.attn.kv.digest_of(head, row));
-        }
-      }
-      plain.check(ref::page_score(plain.cx(), {bound.data(), a.attn.q, a.attn.kv, a.attn.n_heads, 1.0f}));
-    }
-    machine.check(backend.ops.attn_progressive(machine.cx(), a));
-  }
-
-  std::vector<uint32_t> list(uint32_t head) const {
-    const auto first = select.begin() + static_cast<ptrdiff_t>(size_t{head} * capacity);
-    return {first, first + n_select[head]};
-  }
-
-  // The share of a head's attention that the list has, in f64.
-  double captured(uint32_t head) {
-    const uint32_t kv_head = head / (spec.attn.n_heads / spec.attn.kv.n_kv_heads);
-    const std::vector<uint32_t> rows = list(kv_head);
-    double all = 0.0, part = 0.0;
-    for (uint32_t row = 0; row < attn.kv.n_pages(kv_head); ++row) {
-      double sum = 0.0;
-      for (uint32_t j = 0; j < attn.kv.len(kv_head, row); ++j) sum += std::exp(logit(head, kv_head, row, j));
-      all += sum;
-      if (std::binary_search(rows.begin(), rows.end(), row)) part += sum;
-    }
-    return part / all;
-  }
-
-  Spec spec;
-  AttnCase attn;
-  uint32_t capacity;
-  std::vector<float> rank;
-  std::vector<uint32_t> flags, select, n_select;
-
- private:
-  void add(uint32_t head, uint32_t row) { select[attn.kv.at(head, n_select[head]++)] = row; }
-
-  double logit(uint32_t head, uint32_t kv_head, uint32_t row, uint32_t token) {
-    const uint32_t d = spec.attn.kv.head_dim;
-    double dot = 0.0;
-    for (uint32_t e = 0; e < d; ++e)
-      dot += double{attn.q[size_t{head} * d + e]} * double{bf16_to_f32(attn.kv.key(kv_head, row, token)[e])};
-    dot *= double{attn.scale};
-    const double cap = spec.attn.soft_cap;
-    return cap == 0.0 ? dot : cap * std::tanh(dot / cap);
-  }
-};
-
-Spec spec_of(uint32_t head_dim, uint32_t group, uint32_t n_pages) {
-  Spec s;
-  s.attn.kv = {.n_kv_heads = 2, .head_dim = head_dim, .n_pages = n_pages, .last_len = 11, .gaps = n_pages > 4};
-  s.attn.n_heads = 2 * group;
-  s.attn.page_mass = true;
-  return s;
-}
-
-void check_against_reference(const Spec& s, uint64_t seed, const std::string& name) {
+void check_against_reference(const ProgressiveSpec& s, uint64_t seed, const std::string& name) {
   ProgressiveCase want(s, seed);
   want.run(reference_backend());
   for (int64_t target : targets()) {
@@ -139,12 +38,13 @@ void equals_the_reference(void**) {
   for (uint32_t d : kHeadDims) {
     for (uint32_t group : kGroups) {
       if (!is_tested_together(d, group)) continue;
-      check_against_reference(spec_of(d, group, 19), 7, "d" + std::to_string(d) + "_g" + std::to_string(group));
+      check_against_reference(progressive_spec(d, group, 19), 7,
+                              "d" + std::to_string(d) + "_g" + std::to_string(group));
     }
   }
   for (uint32_t microbatch : {1u, 3u, 8u, 32u}) {
     for (float eps : {0.0f, 0.5f, 0.9f, 0.98f, 1.0f}) {
-      Spec s = spec_of(64, 3, 41);
+      ProgressiveSpec s = progressive_spec(64, 3, 41);
       s.eps = eps;
       s.microbatch = microbatch;
       const std::string name = "mb" + std::to_string(microbatch) + "_eps" + std::to_string(eps);
@@ -165,9 +65,9 @@ void equals_the_reference(void**) {
       check_against_reference(s, 11, name + "_capped");
     }
   }
-  check_against_reference(spec_of(20, 3, 9), 12, "d20");
-  check_against_reference(spec_of(64, 1, 1), 13, "one_page");
-  Spec large = spec_of(64, 4, 30);
+  check_against_reference(progressive_spec(20, 3, 9), 12, "d20");
+  check_against_reference(progressive_spec(64, 1, 1), 13, "one_page");
+  ProgressiveSpec large = progressive_spec(64, 4, 30);
   large.attn.kv.key_scale = 60.0f;
   check_against_reference(large, 14, "large_logits");
 }
@@ -186,15 +86,15 @@ void set_powers(ProgressiveCase& c, const std::vector<int>& power) {
   c.attn.q[0] = std::log(2.0f) / c.attn.scale;
 }
 
-Spec one_head(uint32_t n_pages, uint32_t last_len, float eps, uint32_t microbatch) {
-  Spec s;
+ProgressiveSpec one_head(uint32_t n_pages, uint32_t last_len, float eps, uint32_t microbatch) {
+  ProgressiveSpec s;
   s.attn.kv = {.n_kv_heads = 1, .head_dim = 8, .n_pages = n_pages, .last_len = last_len};
   s.eps = eps;
   s.microbatch = microbatch;
   return s;
 }
 
-uint32_t n_taken(const Backend& backend, const Spec& s, const std::vector<int>& power) {
+uint32_t n_taken(const Backend& backend, const ProgressiveSpec& s, const std::vector<int>& power) {
   ProgressiveCase c(s, 3);
   set_powers(c, power);
   c.run(backend);
@@ -220,7 +120,7 @@ void stops_by_hand(void**) {
     // A page that is always taken is none either: 2^10, 2^4, then 17 alike.
     std::vector<int> forced(20, 0);
     forced[0] = 4;
-    Spec s = one_head(20, 16, 0.91f, 1);
+    ProgressiveSpec s = one_head(20, 16, 0.91f, 1);
     s.n_sink_pages = 1;
     assert_int_equal(n_taken(*backend, s, forced), 17);
   }
@@ -235,7 +135,7 @@ void quiet_pages_by_hand(void**) {
                                                           {3, 0.1f, 6}, {4, 0.1f, 7}, {1, 0.0f, 7},    {1, 1.0f, 1},
                                                           {7, 1.0f, 7}, {8, 1.0f, 7}, {1, 0.0159f, 6}, {1, 0.0158f, 7}};
     for (const auto& [quiet, share, pages] : rows) {
-      Spec s = one_head(7, 16, 0.0f, 1);
+      ProgressiveSpec s = one_head(7, 16, 0.0f, 1);
       s.quiet_pages = quiet;
       s.quiet_share = share;
       assert_int_equal(n_taken(*backend, s, power), pages);
@@ -248,7 +148,7 @@ void quiet_pages_by_hand(void**) {
 // What is not listed is left all the same, and the cap ends it.
 void unlisted_pages_are_left(void**) {
   for (const Backend* backend : {&reference_backend(), &cpu_backend()}) {
-    Spec s = one_head(20, 16, 0.5f, 1);
+    ProgressiveSpec s = one_head(20, 16, 0.5f, 1);
     s.every = 4;  // rows 0, 4, 8, 12, 16, 19
     assert_int_equal(n_taken(*backend, s, std::vector<int>(20, 0)), 6);
     s.every = 1;
@@ -263,7 +163,7 @@ void microbatches_and_eps(void**) {
     std::vector<uint32_t> before[2];
     for (float eps : {0.0f, 0.3f, 0.7f, 0.9f, 0.99f}) {
       for (bool bound : {false, true}) {
-        Spec s = spec_of(64, 1 + static_cast<uint32_t>(seed % 4), 45);
+        ProgressiveSpec s = progressive_spec(64, 1 + static_cast<uint32_t>(seed % 4), 45);
         s.eps = eps;
         s.microbatch = 1;
         s.bound = bound;
@@ -295,7 +195,7 @@ void microbatches_and_eps(void**) {
 
 void threads_change_no_bit(void**) {
   for (uint32_t n_threads : {2u, 3u, 8u}) {
-    Spec s = spec_of(64, 3, 120);
+    ProgressiveSpec s = progressive_spec(64, 3, 120);
     s.attn.n_threads = 1;
     ProgressiveCase one(s, 5);
     one.run(cpu_backend());
@@ -314,7 +214,7 @@ void bounds_guarantee_the_share(void**) {
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     for (float eps : {0.5f, 0.9f, 0.98f}) {
       for (bool bound : {true, false}) {
-        Spec s = spec_of(64, 2, 40);
+        ProgressiveSpec s = progressive_spec(64, 2, 40);
         s.eps = eps;
         s.microbatch = 1 + static_cast<uint32_t>(seed % 5);
         s.bound = bound;
@@ -351,7 +251,7 @@ void bounds_guarantee_the_share(void**) {
 
 // A head whose sum is not a number is never done.
 void nan_is_not_enough(void**) {
-  Spec s = spec_of(64, 2, 12);
+  ProgressiveSpec s = progressive_spec(64, 2, 12);
   s.eps = 0.1f;
   s.microbatch = 1;
   ProgressiveCase c(s, 4);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "tests/runtime/host_kernels.h"
@@ -119,6 +120,36 @@ Status attn_decode(OpContext& cx, const AttnDecodeArgs& a) {
   stamp.weight = attn.page_mass;
   stamp.now = attn.pos + 1;
   return ops().page_stamp(cx, stamp);
+}
+
+// The lists have the best max_pages of all rows, in ascending order, as page_select makes them.
+Status attn_stop(OpContext& cx, const AttnStopArgs& a) {
+  AttnPagedArgs attn = a.attn.attn;
+  attn.pos = *a.attn.n_tokens;
+  Rotated rotated;
+  if (a.attn.append) {
+    WEIR_TRY(rotated.append(cx, a.attn.rope, attn.pos));
+    attn.q = rotated.q.data();
+  }
+  const KvView& kv = attn.kv;
+  std::vector<uint32_t> lists(size_t{kv.n_kv_heads} * kv.capacity), n(kv.n_kv_heads);
+  for (uint32_t head = 0; head < kv.n_kv_heads; ++head) {
+    const size_t table = size_t{head} * kv.capacity;
+    const auto order = [&](uint32_t row) {
+      const bool forced =
+          row + 1 == kv.n_pages[head] || row < a.stop.n_sink_pages || (a.stop.flags[table + row] & kPageKept) != 0;
+      return std::pair(forced ? 0 : 1, forced ? 0.0f : -a.stop.rank[table + row]);
+    };
+    uint32_t* const list = lists.data() + table;
+    std::iota(list, list + kv.n_pages[head], 0u);
+    std::stable_sort(list, list + kv.n_pages[head], [&](uint32_t x, uint32_t y) { return order(x) < order(y); });
+    const auto n_forced = static_cast<uint32_t>(
+        std::count_if(list, list + kv.n_pages[head], [&](uint32_t row) { return order(row).first == 0; }));
+    n[head] = std::min(kv.n_pages[head], std::max(a.max_pages, n_forced));
+    std::sort(list, list + n[head]);
+  }
+  const AttnProgressiveArgs stops = {attn, lists.data(), n.data(), a.stop};
+  return attend(cx, a.attn, attn, &stops);
 }
 
 Status sparse_layer(OpContext& cx, const SparseLayerArgs& a) {

@@ -23,7 +23,6 @@ struct Row {
   const char* policy;
   Options options;
   uint32_t budget;
-  bool needs_joined = false;  // no other kernel does it
 };
 
 // Budgets that make pages leave, or not be attended, in kPrompt + kSteps tokens.
@@ -43,7 +42,10 @@ const Row kRows[] = {
     {"hybrid", {{"skip_layers", "0"}, {"digest", "minmax"}}, 128},
     {"hybrid", {{"skip_layers", "0"}, {"digest", "centroid"}}, 128},
     {"random", {}, 128},
-    {"psa", {{"skip_layers", "0"}, {"digest", "minmax"}}, 64, true},
+    {"psa", {{"skip_layers", "0"}, {"digest", "minmax"}}, 64},
+    {"psa", {{"skip_layers", "0"}, {"mb", "1"}, {"eps", "0.7"}, {"digest", "cuboid_mean"}}, 128},
+    {"psa", {{"skip_layers", "0"}, {"bound", "true"}, {"eps", "0.8"}, {"mb", "2"}}, 0},
+    {"psa", {{"skip_layers", "0"}, {"quiet", "2"}, {"quiet_share", "0.2"}, {"mb", "1"}}, 0},
     {"arkvale", {}, 128},
     {"arkvale", {{"digest", "minmax"}, {"attend", "top"}, {"recall_pages", "0"}, {"recall_from", "4"}}, 96},
     {"raas", {{"recall", "on"}, {"protect_recent", "2"}}, 128},
@@ -113,7 +115,6 @@ void device_steps__have_the_bits_of_the_processor(void**) {
     for (const char* model : kModels) {
       const Models m(path_of(model).c_str());
       for (const Row& row : kRows) {
-        if (row.needs_joined && !joins) continue;
         compare_steps(m, row, std::string(model) + ", " + row.policy + (joins ? "" : ", kernels apart"));
       }
     }

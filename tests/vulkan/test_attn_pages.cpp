@@ -97,15 +97,19 @@ void attn_paged__parts_are_the_whole(void**) {
 
 // As many dispatches as slow devices need; 1: a tile of rows each.
 void attn_paged__dispatches(void**) {
+  Context& context = test::open_context();
+  const uint64_t most_flops = context.device.most_flops;
+  context.recorder.set_always_barrier(true);  // which counts commands
   for (const bool in_parts : {false, true}) {
     for (uint64_t most : {uint64_t{1}, uint64_t{4} * 128 * 1000 * 64}) {
       AttnSpec s = spec_of(75, 64);
       s.window = in_parts ? 0 : 300;
       AttnCase whole(s, 8), got(s, 8);
+      uint64_t n_commands[2] = {};
       for (AttnCase* c : {&whole, &got}) {
         DeviceArrays m;
-        Device& device = test::open_context().device;
-        device.most_flops = c == &got ? most : UINT64_MAX;
+        context.device.most_flops = c == &got ? most : UINT64_MAX;
+        const uint64_t before = context.recorder.n_barriers();
         if (in_parts) {
           attend_parts(*c);
         } else {
@@ -113,12 +117,15 @@ void attn_paged__dispatches(void**) {
           assert_ok(attn_paged(cx, on_device(m, *c)));
           m.finish();
         }
-        device.most_flops = UINT64_MAX;
+        n_commands[c == &got ? 1 : 0] = context.recorder.n_barriers() - before;
       }
+      assert_true(n_commands[1] > n_commands[0]);
       assert_memory_equal(got.out.data(), whole.out.data(), got.out.size() * sizeof(float));
       assert_memory_equal(got.lse.data(), whole.lse.data(), got.lse.size() * sizeof(float));
     }
   }
+  context.recorder.set_always_barrier(false);
+  context.device.most_flops = most_flops;
 }
 
 // The step of a prompt has the bits of the op.

@@ -278,21 +278,33 @@ void test_company(void**) {
 
 // As many dispatches as slow devices need; 1: a tile each.
 void test_dispatches(void**) {
-  Device& device = test::open_context().device;
+  Context& context = test::open_context();
+  Device& device = context.device;
   const Matrices matrices = device.matrices;
+  const uint64_t most_flops = device.most_flops;
   device.matrices = {};
+  context.recorder.set_always_barrier(true);  // which counts commands
   for (const Case& c : {Case{{kQ8_0}, {70}, 96, 150, true, true, true}, Case{{kQ4_K, kQ8_0}, {37, 5}, 256, 130},
-                        Case{{kQ8_0, kQ8_0}, {37, 37}, 64, 40, true, false, false, true}}) {
+                        Case{{kQ8_0, kQ8_0}, {37, 37}, 64, 200, true, false, false, true}}) {
     const Data d(c);
+    device.most_flops = UINT64_MAX;
+    const uint64_t start = context.recorder.n_barriers();
     const std::vector<std::vector<float>> whole = run(d);
+    const uint64_t n_whole = context.recorder.n_barriers() - start;
+    uint64_t n_before = UINT64_MAX;
     for (uint64_t most : {uint64_t{1}, uint64_t{2} * c.n_rows[0] * c.n_cols * 130}) {
       device.most_flops = most;
+      const uint64_t before = context.recorder.n_barriers();
       const std::vector<std::vector<float>> y = run(d);
-      device.most_flops = UINT64_MAX;
+      const uint64_t n = context.recorder.n_barriers() - before;
+      assert_true(n > n_whole && n < n_before);  // a tile each are the most
+      n_before = n;
       for (size_t i = 0; i < y.size(); ++i)
         assert_memory_equal(y[i].data(), whole[i].data(), y[i].size() * sizeof(float));
     }
   }
+  context.recorder.set_always_barrier(false);
+  device.most_flops = most_flops;
   device.matrices = matrices;
 }
 

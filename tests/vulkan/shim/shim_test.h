@@ -57,7 +57,7 @@ inline const std::string& real_loader() {
 // For programs of tests/vulkan and of the folders beside it.
 inline std::string shim_path() { return program_folder() + "/../vulkan/shim/libvulkan.so.1"; }
 
-// The shim from now on; null with dlerror().
+// Loads the shim, which the module then gets as libvulkan.so.1. Null: dlerror() says why.
 inline Shim* open_shim() {
   void* const library = dlopen(shim_path().c_str(), RTLD_NOW | RTLD_LOCAL);
   const auto get = library == nullptr ? nullptr : reinterpret_cast<shim_fn>(dlsym(library, kShimSymbol));
@@ -67,7 +67,6 @@ inline Shim* open_shim() {
   shim->base = getenv("WEIR_TEST_VULKAN_DEVICE");
   return shim;
 }
-
 
 #define NEED_SHIM()                                                            \
   do {                                                                         \

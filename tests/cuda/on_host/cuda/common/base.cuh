@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <concepts>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -216,6 +217,15 @@ inline uint32_t __float_as_uint(float f) {
 }
 inline float __shfl_up_sync(uint32_t mask, float x, uint32_t n) {
   return __uint_as_float(__shfl_up_sync(mask, __float_as_uint(x), n));
+}
+// Of floats alone: integers of other types convert to those above.
+template <std::same_as<float> Float>
+Float __shfl_xor_sync(uint32_t mask, Float x, uint32_t bits) {
+  return __uint_as_float(__shfl_xor_sync(mask, __float_as_uint(x), bits));
+}
+template <std::same_as<float> Float>
+Float __shfl_sync(uint32_t mask, Float x, uint32_t lane) {
+  return __uint_as_float(__shfl_sync(mask, __float_as_uint(x), lane));
 }
 inline uint32_t __ballot_sync(uint32_t, bool x) {
   const uint32_t* all = host_block().collective("ballot", x ? 1 : 0);
