@@ -31,9 +31,10 @@ using Clock = std::chrono::steady_clock;
 using BenchFill = weir_status (*)(weir_session*, uint32_t n_tokens);
 
 constexpr uint32_t kWarmUpSteps = 2;
-// Seconds of copies before the first step on Vulkan. NVIDIA's driver treats a GPU without a CUDA program as idle and
-// takes seconds to raise its clock: at first it was 700 of 1,980 MHz, and steps ran at half their speed.
-constexpr double kVulkanWarmUpSeconds = 3.0;
+// Before the first step on Vulkan there are copies until they have not become faster by 1 % for so many seconds, and at
+// most so many seconds in all. NVIDIA's driver treats a GPU without a CUDA program as idle and takes seconds to raise
+// its clock: at first it was 700 of 1,980 MHz, and steps ran at half their speed.
+constexpr double kSteadySeconds = 3.0, kMostWarmUpSeconds = 30.0, kSteadyGrowth = 1.01;
 constexpr uint32_t kProfileTokens = 32;  // positions that measuring the parts may take
 constexpr const char* kPartNames[] = {"products", "scoring", "selection", "attention", "other"};
 constexpr uint32_t kRounds = 4;  // the steps of a depth are cut into so many, with a bandwidth pass around each
@@ -303,7 +304,15 @@ class Bench {
   }
 
   void warm_up() {
-    for (const auto start = Clock::now(); seconds_since(start) < kVulkanWarmUpSeconds;) measure_bandwidth();
+    const auto start = Clock::now();
+    double most = 0.0;
+    for (auto grown = start; seconds_since(grown) < kSteadySeconds && seconds_since(start) < kMostWarmUpSeconds;) {
+      read_gbps_ = 0;
+      measure_bandwidth();
+      if (read_gbps_ <= kSteadyGrowth * most) continue;
+      most = read_gbps_;
+      grown = Clock::now();
+    }
     read_gbps_ = 0;
   }
 

@@ -111,8 +111,15 @@ static void one_turn(weir_session **sessions, const choice *c, const weir_token 
     }
 }
 
+/* Where psa stops, sums are compared that rounding changes, and then a microbatch more or less is attended. */
+static void compare_attended(uint64_t gpu, uint64_t cpu, int stops) {
+    const uint64_t apart = gpu > cpu ? gpu - cpu : cpu - gpu;
+    if (apart > (stops ? 8 + cpu / 10 : 0))
+        fail_msg("%llu pages attended, not %llu", (unsigned long long)gpu, (unsigned long long)cpu);
+}
+
 /* Returns the distance of the two sessions' logits, 0 if there are none. */
-static double compare(weir_session **sessions) {
+static double compare(weir_session **sessions, int stops) {
     weir_session_stats stats[2] = {WEIR_SESSION_STATS_INIT, WEIR_SESSION_STATS_INIT};
     const float *logits[2] = {NULL, NULL};
     weir_status status[2];
@@ -127,7 +134,7 @@ static double compare(weir_session **sessions) {
     assert_int_equal(stats[0].pages_resident, stats[1].pages_resident);
     assert_int_equal(stats[0].pages_resident_max, stats[1].pages_resident_max);
     assert_int_equal(stats[0].pages_evicted, stats[1].pages_evicted);
-    assert_int_equal(stats[0].pages_attended, stats[1].pages_attended);
+    compare_attended(stats[1].pages_attended, stats[0].pages_attended, stops);
     assert_int_equal(status[0], status[1]);
     return status[0] == WEIR_OK ? logits_apart(logits[1], logits[0], n) : 0.0;
 }
@@ -155,7 +162,7 @@ static double run_random(const fixture *f, const choice *c, uint32_t seed) {
     for (int turn = 0; turn < 10; ++turn) {
         double apart;
         one_turn(sessions, c, tokens);
-        apart = compare(sessions);
+        apart = compare(sessions, strcmp(c->v.policy, "psa") == 0);
         if (apart > worst) worst = apart;
         if (c->apart > 0 && apart > c->apart)
             fail_msg("%s, seed %u, turn %d: logits are %.3g apart", describe(&c->v), seed, turn, apart);

@@ -174,7 +174,7 @@ void stop__several_rounds(void**) {
   const uint32_t n_prompt = on_llvmpipe() ? 1803 : 3603;
   const std::vector<weir_token> tokens = random_tokens(3840);
   for (const uint32_t head_dim : {64u, 40u}) {
-    const OpenModel model({"qwen2", 6, 2, head_dim, "f16", 1, 4096, true});
+    const OpenModel model({"qwen2", 8, 2, head_dim, "f16", 1, 4096, true});
     for (const int32_t device : devices()) {
       for (const Rule& rule : rules) {
         if (on_llvmpipe() && head_dim != 64) continue;
