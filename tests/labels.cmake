@@ -1,5 +1,5 @@
-# What differs from the defaults: label cmocka and the folder's name, 120 seconds; under a sanitizer all limits are ten
-# times as long. Labels with a meaning:
+# What differs from the defaults: label cmocka and the folder's name, 120 seconds (in vulkan 480); under a sanitizer all
+# limits are ten times as long. Labels with a meaning:
 #   threads  runs several threads; ./dev test --long repeats it under ThreadSanitizer
 #   slow     only ./dev test --long runs it
 #   real     only ./dev test --real runs it; the label of all of tests/real
@@ -19,4 +19,3 @@ weir_test_labels(kv/test_spill_family LABELS threads)
 weir_test_labels(kv/test_spill_store LABELS threads)
 weir_test_labels(real/test_real_models TIMEOUT 900)
 weir_test_labels(text/test_threads LABELS threads)
-weir_test_labels(vulkan/test_lost_device TIMEOUT 300)

@@ -26,8 +26,10 @@ using DF = hn::ScalableTag<float>;
 using DI = hn::ScalableTag<int32_t>;
 inline constexpr size_t kLanes = hn::MaxLanes(DF());
 inline constexpr size_t kPanelVectors = 2;
-// Integer tiles pay where one instruction multiplies and adds pairs of i16. Where that takes two, f32 is about as fast.
-inline constexpr bool kIntegerGemm = HWY_TARGET == HWY_AVX3_DL;
+// Integer tiles pay where one instruction multiplies and adds pairs of i16. Where that takes two, f32 is about as fast,
+// and the integer kernels are not compiled: they would be a tenth of the library.
+#undef WEIR_INTEGER_GEMM
+#define WEIR_INTEGER_GEMM (HWY_TARGET == HWY_AVX3_DL)
 // Rows of a register block for panels of one and two vectors of tokens: as many accumulators as leave registers for the
 // operands.
 inline constexpr bool kManyRegisters = HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON;
@@ -101,7 +103,7 @@ HWY_INLINE void for_packed_groups(const PackCall& c, size_t at_once, size_t toke
   }
 }
 
-#if HWY_ARCH_X86
+#if WEIR_INTEGER_GEMM
 // Sums of kWidth columns of a packed group, with the tokens side by side as in the panel.
 template <size_t kWidth>
 HWY_INLINE void sum_packed(const uint32_t* pairs, const float* scale, size_t tokens, float* sum) {
@@ -210,7 +212,7 @@ HWY_INLINE void rows_float(const MultiplyCall& c) {
 
 void multiply_float(const MultiplyCall& c) { c.n_vectors == 2 ? rows_float<2>(c) : rows_float<1>(c); }
 
-#if HWY_ARCH_X86
+#if WEIR_INTEGER_GEMM
 // i32 sums of kChunk columns for a block of rows and tokens.
 template <size_t kRows, size_t kVectors, size_t kChunk>
 HWY_INLINE void chunk_sums(const uint32_t* x, const int16_t* w, Vec<DI> (&sum)[kRows][kVectors]) {
@@ -309,7 +311,7 @@ template <TileKind kKind>
 void multiply_integer(const MultiplyCall& c) {
   c.n_vectors == 2 ? rows_integer<2, kKind>(c) : rows_integer<1, kKind>(c);
 }
-#endif  // HWY_ARCH_X86
+#endif  // WEIR_INTEGER_GEMM
 
 // ------------------------------------------------------------------------------------------------------------- results
 
@@ -377,11 +379,11 @@ const ActKernels& kernels() {
   static constexpr ActKernels table = {
     HWY_TARGET,
     true,
-    kIntegerGemm,
+    WEIR_INTEGER_GEMM,
     kLanes,
     kPanelVectors,
     quantize,
-#if HWY_ARCH_X86
+#if WEIR_INTEGER_GEMM
     pack,
     pack_float,
     {multiply_float, multiply_integer<TileKind::kSubScales>, multiply_integer<TileKind::kSubMinima>,

@@ -124,9 +124,9 @@ struct ActKernels {
   size_t panel_vectors;  // vectors of a full panel
   // Fills q, scale, and sum and half_sum unless null, of one token.
   void (*quantize)(const float* x, size_t n_cols, int16_t* q, float* scale, float* sum, float* half_sum);
-  void (*pack)(const PackCall&);
+  void (*pack)(const PackCall&);  // null unless integer_gemm
   void (*pack_float)(const PackCall&);
-  MultiplyFn multiply[kTileKinds];
+  MultiplyFn multiply[kTileKinds];  // by TileKind; all but kFloat are null unless integer_gemm
   // y[t * ld + r] (+)= c[r * stride + t] + bias[r].
   void (*store)(const float* c, size_t stride, size_t n_rows, size_t n_tok, const float* bias, bool accumulate,
                 float* y, size_t ld);
