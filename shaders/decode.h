@@ -29,7 +29,7 @@ WEIR_SHARED uint kDecodeMasses = 8;     // of pages
 
 // The arguments of AttnDecodeArgs, in its words. partial: values [lists, n_splits, heads_per_list, head_dim], and
 // maxima and sums of the softmax [lists, n_splits, heads_per_list, 2]. From rank, flags and bound on, and from
-// microbatch on, those of AttnStopArgs; odds: eps / (1 - eps).
+// first_pages on, those of AttnStopArgs; odds: eps / (1 - eps).
 struct DecodeArgs {
   uvec2 result, q, q_sink, pool, slots, first_pos, len, n_pages, select, n_select, page_mass, lse, sinks, head_windows;
   uvec2 k, v, q_norm, k_norm, cos_sin, cos_sin_sink, append_row, digests, n_tokens, partial, counters, attended;

@@ -241,7 +241,8 @@ struct DeviceModule {
   Status (*copy_in)(void* device, const void* host, uint64_t bytes);   // waits
   Status (*copy_out)(void* host, const void* device, uint64_t bytes);  // waits for everything before
   Status (*copy)(void* to, const void* from, uint64_t bytes);          // on the device; waits
-  // The same after what was put into stream() before, without waiting; host memory is in use until wait().
+  // The same after what was put into stream() before, without waiting; host memory is in use until wait(). With a copy
+  // to the host the device begins, while the host does something else.
   Status (*enqueue_copy_in)(void* device, const void* host, uint64_t bytes);
   Status (*enqueue_copy_out)(void* host, const void* device, uint64_t bytes);
   Status (*wait)();                                             // for everything in stream()

@@ -204,14 +204,17 @@ Matrices best_matrices(Device& d, uint32_t lanes) {
   return best;
 }
 
+bool can_have_lanes(const Properties& p, const Features& f, uint32_t lanes, uint32_t invocations) {
+  return f.v13.subgroupSizeControl == VK_TRUE && lanes >= p.v13.minSubgroupSize && lanes <= p.v13.maxSubgroupSize &&
+         invocations / lanes <= p.v13.maxComputeWorkgroupSubgroups &&
+         (p.v13.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
+}
+
 Matrices find_matrices(Device& d, const Properties& p, const Features& f) {
   const uint32_t lanes = matrix_lanes(d, p);
   if (shader_code(Kernel::kGemmCoop, WeightType::kF32).words == nullptr || lanes < kLeastLanes ||
       lanes > kInvocations || f.v12.shaderFloat16 != VK_TRUE || f.v12.vulkanMemoryModel != VK_TRUE ||
-      f.v13.subgroupSizeControl != VK_TRUE || lanes < p.v13.minSubgroupSize || lanes > p.v13.maxSubgroupSize ||
-      kInvocations / lanes > p.v13.maxComputeWorkgroupSubgroups ||
-      (p.v13.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) == 0 ||
-      !has_extension(d, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME))
+      !can_have_lanes(p, f, lanes, kInvocations) || !has_extension(d, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME))
     return {};
   VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrices = {};
   matrices.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR;
@@ -220,6 +223,13 @@ Matrices find_matrices(Device& d, const Properties& p, const Features& f) {
   all.pNext = &matrices;
   d.vk.vkGetPhysicalDeviceFeatures2(d.physical, &all);
   return matrices.cooperativeMatrix == VK_TRUE ? best_matrices(d, lanes) : Matrices();
+}
+
+// Where a driver would choose a size for each kernel; 16 is what Intel's take where registers are scarce.
+uint32_t step_lanes_of(const Properties& p, const Features& f, uint32_t invocations) {
+  const uint32_t lanes = std::clamp(16u, p.v13.minSubgroupSize, std::max(p.v13.minSubgroupSize, p.v13.maxSubgroupSize));
+  const bool is_open = p.v13.minSubgroupSize != p.v13.maxSubgroupSize;
+  return is_open && lanes >= kLeastLanes && can_have_lanes(p, f, lanes, invocations) ? lanes : 0;
 }
 
 // Limits and options of the device that is opened.
@@ -234,6 +244,7 @@ void read_device(Device& d) {
   d.most_groups = d.traits.kind == DeviceKind::kCpu ? kMostCpuGroups : UINT32_MAX;
   d.most_flops = most_flops_of(d.traits.kind);
   d.matrices = find_matrices(d, p, f);
+  d.step_lanes = step_lanes_of(p, f, d.traits.invocations);
 }
 
 // Of the memory types that buffers may lie in.
@@ -277,6 +288,7 @@ Status create_device(Device& d) {
   VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrices = {};
   matrices.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR;
   matrices.cooperativeMatrix = VK_TRUE;
+  if (d.step_lanes != 0) f13.subgroupSizeControl = VK_TRUE;
   if (d.matrices.are_there()) {
     f12.shaderFloat16 = f12.vulkanMemoryModel = f13.subgroupSizeControl = VK_TRUE;
     f13.pNext = &matrices;

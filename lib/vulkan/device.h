@@ -31,9 +31,12 @@ struct Device {
   Matrices matrices;  // the same of cooperative matrices
   MatrixTiles tiles = kMatrixTiles;
   bool has_budget = false;  // VK_EXT_memory_budget
+  // Lanes of the subgroups of decode steps' GEMVs, so that a sum has the same bits in every kernel. 0: the device has
+  // subgroups of one size only, or does not let it be chosen.
+  uint32_t step_lanes = 0;
   // Kernels that divide work among as many workgroups as a large device runs at once take no more than these.
   uint32_t most_groups = UINT32_MAX;
-  // What a dispatch of a prompt may compute.
+  // What a dispatch of a prompt's dense matrices in f32, or of its attention, may compute.
   uint64_t most_flops = UINT64_MAX;
 };
 

@@ -127,7 +127,10 @@ Status enqueue_copy_in(void* to, const void* host, uint64_t bytes) {
 }
 
 Status enqueue_copy_out(void* host, const void* from, uint64_t bytes) {
-  return locked([&](Context& c) { return c.copy_out(host, from, bytes); });
+  return locked([&](Context& c) -> Status {
+    WEIR_TRY(c.copy_out(host, from, bytes));
+    return c.recorder.start(c.device);
+  });
 }
 
 Status wait() {

@@ -23,6 +23,20 @@ constexpr uint32_t kModeBits = 4;
 constexpr uint32_t kConstants = sizeof(Constants) / sizeof(uint32_t);
 static_assert(offsetof(Constants, m) == 6 * sizeof(uint32_t));
 
+// Of the subgroups; 0: as the driver likes.
+uint32_t lanes_of(const Device& d, Kernel kernel) {
+  switch (kernel) {
+    case Kernel::kStepPack:
+    case Kernel::kStepGemv:
+    case Kernel::kStepGlu:
+    case Kernel::kStepGemvMany:
+    case Kernel::kStepGluMany:
+      return d.step_lanes;
+    default:
+      return is_cooperative(kernel) ? d.matrices.lanes : 0;
+  }
+}
+
 Constants constants_of(const Device& d, Kernel kernel, const Variant& v) {
   if (!is_cooperative(kernel)) return {v};
   const Matrices& m = d.matrices;
@@ -94,11 +108,11 @@ void Pipelines::make(const Device& d, Recipe& r) const {
   const VkSpecializationInfo constants = {kConstants, entries, sizeof(values), &values};
   VkPipelineShaderStageRequiredSubgroupSizeCreateInfo lanes = {};
   lanes.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO;
-  lanes.requiredSubgroupSize = d.matrices.lanes;
+  lanes.requiredSubgroupSize = lanes_of(d, r.kernel);
   VkComputePipelineCreateInfo info = {};
   info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
   info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
-  if (is_cooperative(r.kernel)) info.stage.pNext = &lanes;
+  if (lanes.requiredSubgroupSize != 0) info.stage.pNext = &lanes;
   info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
   info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
   info.stage.module = module;

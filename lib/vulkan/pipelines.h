@@ -28,6 +28,7 @@ class Pipelines {
   Status note(const Device& d, Kernel kernel, WeightType type, const Variant& variant);
   // Makes what was noted. Nothing is noted afterwards, whether it succeeds or not.
   Status make_noted(const Device& d);
+  void forget_noted() { n_noted_ = 0; }
   VkPipelineLayout layout() const { return layout_; }
 
  private:

@@ -293,20 +293,29 @@ void Recorder::start_over(const Device& d) {
   if (!vulkan_status(result, "starting over").ok()) (void)lose();
 }
 
-Status Recorder::wait(const Device& d) {
+// Other sessions' work was in it, too: whatever the reason, nobody knows what was computed.
+Status Recorder::lose_work(const Device& d) {
+  (void)lose();
+  // What was submitted may still be running, and the memory that it uses is released next.
+  (void)d.vk.vkDeviceWaitIdle(d.device);
+  return refuse_lost();
+}
+
+Status Recorder::start(const Device& d) {
   WEIR_TRY(refuse_lost());
-  if (!recording_ && !launched_) return {};
-  Status status;
-  if (recording_) status = end_commands(d, commands_);
-  if (recording_ && status.ok()) status = submit(d, &commands_, 1);
-  if (status.ok()) status = wait_for_fence(d);
-  if (!status.ok()) {
-    // Other sessions' work was in it, too: whatever the reason, nobody knows what was computed.
-    (void)lose();
-    // What was submitted may still be running, and the memory that it uses is released next.
-    (void)d.vk.vkDeviceWaitIdle(d.device);
-    return refuse_lost();
-  }
+  if (!recording_) return {};
+  recording_ = false;
+  Status status = end_commands(d, commands_);
+  if (status.ok()) status = submit(d, &commands_, 1);
+  if (!status.ok()) return lose_work(d);
+  launched_ = true;
+  return {};
+}
+
+Status Recorder::wait(const Device& d) {
+  WEIR_TRY(start(d));
+  if (!launched_) return {};
+  if (!wait_for_fence(d).ok()) return lose_work(d);
   for (size_t i = 0; i < n_arrivals_; ++i)
     std::memcpy(arrivals_[i].to, mapped_ + arrivals_[i].offset, arrivals_[i].bytes);
   start_over(d);

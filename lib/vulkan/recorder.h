@@ -1,4 +1,5 @@
-// The queue: ops and copies are recorded one after another into one command buffer, which wait() submits and waits for.
+// The queue: ops and copies are recorded one after another into one command buffer, which start() submits, or wait(),
+// which also waits for it.
 // Copies from and to plain host memory pass through staging memory of the recorder's own. A session's steps are
 // recorded once, into command buffers that are submitted again and again. One thread at a time.
 //
@@ -58,6 +59,8 @@ class Recorder {
   Status copy_out(const Device& d, const Memory& memory, void* host, const void* from, uint64_t bytes);
   Status copy(const Device& d, const Memory& memory, void* to, const void* from, uint64_t bytes);
   Status fill(const Device& d, const Memory& memory, void* to, uint8_t value, uint64_t bytes);
+  // The device begins with what was recorded. What is enqueued next waits until it has done that.
+  Status start(const Device& d);
   Status wait(const Device& d);
 
   // Between these nothing is recorded: kernels note the pipelines that they will need, and copies between device memory
@@ -118,6 +121,7 @@ class Recorder {
   Status wait_for_fence(const Device& d);
   // Nothing works after the latest failure, whose message is kept.
   Status lose();
+  Status lose_work(const Device& d);
   void start_over(const Device& d);
 
   VkCommandPool pool_ = VK_NULL_HANDLE, recorded_pool_ = VK_NULL_HANDLE;
@@ -134,7 +138,8 @@ class Recorder {
   bool recording_ = false;     // commands_ has commands
   bool kernels_only_ = false;  // the last barrier was one between kernels
   bool has_copies_ = false;    // since the last barrier
-  bool launched_ = false, lost_ = false, always_barrier_ = false, noting_ = false;
+  bool launched_ = false;      // something was submitted, and not waited for
+  bool lost_ = false, always_barrier_ = false, noting_ = false;
   char why_lost_[160] = "";
 };
 

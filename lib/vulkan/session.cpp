@@ -52,12 +52,14 @@ class VulkanSession final : public device::BaseSession {
 
  private:
   Status launch_step(bool selects) override;
+  bool steps_as_one(const SessionGroup& group) const;
   // Makes the pipelines of a step.
   Status make_pipelines(const SessionGroup& group);
   Status record(const SessionGroup& group, Recorded& out);
   Status time_part(uint32_t part, bool selects, double& seconds);
 
   VulkanQueue vulkan_queue_{a_.cx, row_in(a_), a_.device.module};
+  bool reads_weights_once_ = false;  // for a group
   Recorded all_pages_, selected_;
   device::JointSteps<Recorded> joint_;  // of groups that this session leads
 };
@@ -73,6 +75,7 @@ VulkanSession::~VulkanSession() {
 
 Status VulkanSession::create() {
   WEIR_REQUIRE_DEVICE();
+  reads_weights_once_ = most_have_step_gemv(*a_.weights);
   WEIR_TRY(prepare());
   // Instead of radians, which prepare() put there.
   static_assert(sizeof(*a_.host.angles) == sizeof(uint64_t));
@@ -91,8 +94,9 @@ Status VulkanSession::make_pipelines(const SessionGroup& group) {
   c.recorder.begin_noting();
   const Status enqueued = enqueue_step(group);
   c.recorder.end_noting();
-  const Status made = c.pipelines.make_noted(c.device);
-  return enqueued.ok() ? made : enqueued;
+  if (enqueued.ok()) return c.pipelines.make_noted(c.device);
+  c.pipelines.forget_noted();
+  return enqueued;
 }
 
 Status VulkanSession::record(const SessionGroup& group, Recorded& out) {
@@ -120,10 +124,12 @@ Status VulkanSession::launch_step(bool selects) {
 }
 
 // Sessions that recall step one after the other: each of their layers may be a part of its own, for whose pages the
-// host is asked.
-bool steps_as_one(const SessionGroup& group) {
-  return group.n > 1 && std::none_of(group.session, group.session + group.n,
-                                     [](const device::BaseSession* session) { return session->recalls(); });
+// host is asked. So do those whose weights would be read for each of them anyway: one submission of all their steps
+// might take as long as an operating system lets a GPU work.
+bool VulkanSession::steps_as_one(const SessionGroup& group) const {
+  return group.n > 1 && reads_weights_once_ &&
+         std::none_of(group.session, group.session + group.n,
+                      [](const device::BaseSession* session) { return session->recalls(); });
 }
 
 Status VulkanSession::prepare_together(const SessionGroup& group) {

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "core/memory.h"
+#include "models/model.h"
 #include "vulkan/ops.h"
 #include "vulkan/ops_sizes.h"
 
@@ -21,6 +22,11 @@ bool is_aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0
 
 // Specialisation: 2048 columns for each.
 uint32_t width_of(uint32_t n_cols) { return std::bit_ceil((n_cols + 2047) / 2048); }
+
+bool has_integers(const Weight& w) {
+  return context().device.has_dot && w.n_rows > 0 && w.n_cols > 0 && w.n_cols <= kMostStepColumns &&
+         shader_code(Kernel::kStepGemv, w.type).words != nullptr;
+}
 
 // As many rows to each subgroup.
 Grid step_grid(uint32_t n_rows) {
@@ -159,16 +165,28 @@ Status multiply_glu_many(const device::GemvArgs& a, const Packed& p) {
 
 }  // namespace
 
+bool most_have_step_gemv(const ModelWeights& weights) {
+  uint64_t all = 0, with = 0;
+  for (const Layer& layer : weights.layers) {
+    for (const Stage& stage : layer.stages()) {
+      if (stage.kind == Stage::Kind::kExperts) continue;
+      for (const StagePart* part = stage.part; part != stage.part + stage.n_parts; ++part) {
+        all += weight_bytes(part->w);
+        if (has_integers(part->w)) with += weight_bytes(part->w);
+      }
+    }
+  }
+  return 2 * with >= all;
+}
+
 bool has_step_gemv(const device::GemvArgs& a) {
   const uint32_t n_cols = a.part[0].w.n_cols;
-  if (!context().device.has_dot || n_cols == 0 || n_cols > kMostStepColumns) return false;
   if (a.glu && a.part[0].w.type != a.part[1].w.type) return false;
   if (!is_aligned(a.x) || !is_aligned(a.norm)) return false;
   for (uint32_t i = 0; i < a.n_more; ++i)
     if (!is_aligned(a.more[i].x)) return false;
   return std::all_of(a.part, a.part + a.n_parts, [&](const MatmulPart& part) {
-    return part.w.n_rows > 0 && part.w.n_cols == n_cols && is_aligned(part.w.data) &&
-           shader_code(Kernel::kStepGemv, part.w.type).words != nullptr;
+    return has_integers(part.w) && part.w.n_cols == n_cols && is_aligned(part.w.data);
   });
 }
 

@@ -164,6 +164,35 @@ void memory__is_released_after_what_uses_it(void**) {
   assert_int_equal(c.release(y).code(), WEIR_ERR_INTERNAL);
 }
 
+// The device computes before anybody waits, and what is recorded meanwhile comes after it.
+void recorder__starts(void**) {
+  Context& c = open_context();
+  constexpr uint64_t kBytes = kFloats * sizeof(float);
+  const std::vector<float> host(kFloats, 2.5f), other(kFloats, 7.0f);
+  std::vector<float> first(kFloats), second(kFloats);
+  float* const x = allocate(c);
+  void* staged = nullptr;
+  assert_true(c.memory.allocate_staging(c.device, kBytes, 64, &staged).ok());
+  std::memset(staged, 0, kBytes);
+  assert_true(c.recorder.start(c.device).ok());  // nothing
+  assert_true(c.copy_in(x, host.data(), kBytes).ok());
+  assert_true(c.copy_out(staged, x, kBytes).ok());
+  assert_true(c.copy_out(first.data(), x, kBytes).ok());
+  assert_true(c.recorder.start(c.device).ok());
+  assert_true(c.recorder.start(c.device).ok());
+  assert_int_equal(c.device.vk.vkDeviceWaitIdle(c.device.device), VK_SUCCESS);
+  assert_memory_equal(staged, host.data(), kBytes);
+  assert_true(c.copy_in(x, other.data(), kBytes).ok());
+  assert_memory_equal(first.data(), host.data(), kBytes);
+  assert_true(c.copy_out(second.data(), x, kBytes).ok());
+  assert_true(c.recorder.start(c.device).ok());
+  assert_true(c.recorder.wait(c.device).ok());
+  assert_memory_equal(second.data(), other.data(), kBytes);
+  assert_memory_equal(first.data(), host.data(), kBytes);
+  assert_true(c.release_staging(staged).ok());
+  assert_true(c.release(x).ok());
+}
+
 // y = norm(x), then z = norm(y) in a part of its own: at once, and with another y between the parts. Again and again.
 void recorder__parts_of_recorded_work(void**) {
   Context& c = open_context();
@@ -239,6 +268,7 @@ int main() {
       cmocka_unit_test(recorder__barriers_only_where_needed),
       cmocka_unit_test(recorder__copies_and_fills),
       cmocka_unit_test(memory__is_released_after_what_uses_it),
+      cmocka_unit_test(recorder__starts),
       cmocka_unit_test(recorder__parts_of_recorded_work),
       cmocka_unit_test(memory__says_what_is_too_much),
   };
