@@ -265,9 +265,9 @@ struct DeviceModule {
   Status (*prepare_many)(DeviceSession* const* sessions, uint32_t n);
   // One decode step of each of `n` different sessions over the same weights, 1..kMostTogether, after prepare_many for
   // them: tokens[i] for sessions[i]. A GEMV reads its weights once, with CUDA for all sessions whose inputs fit into an
-  // SM's shared memory together, with Vulkan if the type has integer GEMVs and no session recalls pages. Waits; every
-  // staging state is up to date then. Only the device can fail, and that is a failure of every session:
-  // WEIR_ERR_DEVICE_LOST.
+  // SM's shared memory together, with Vulkan if the type has integer GEMVs, as most of the model's weights then must,
+  // and no session recalls pages. Waits; every staging state is up to date then. Only the device can fail, and that is
+  // a failure of every session: WEIR_ERR_DEVICE_LOST.
   Status (*step_many)(DeviceSession* const* sessions, const int32_t* tokens, uint32_t n);
   // The index for open() of the device that `wanted` names: an index, or a part of its name; null: the best one.
   // WEIR_ERR_NOT_FOUND, and WEIR_ERR_INVALID_ARG where several have the name, list the devices. Null: the module has no

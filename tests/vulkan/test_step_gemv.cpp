@@ -239,8 +239,8 @@ void test_company(void**) {
   }
   constexpr auto k8 = WeightType::kQ8_0, k4 = WeightType::kQ4_0;
   for (uint32_t n : {2u, 5u, 7u, 8u}) {
-    equals_alone({{k8, k4, k8}, {9, 10, 11}, 1056, n % 2 == 0, n<6, n> 6, false, Gate::kSilu, n});
-    equals_alone({{k8, k8}, {13, 13}, 2080, n<6, n> 6, false, true, Gate::kGelu, n});
+    equals_alone({{k8, k4, k8}, {9, 10, 11}, 1056, n % 2 == 0, (n < 6), (n > 6), false, Gate::kSilu, n});
+    equals_alone({{k8, k8}, {13, 13}, 2080, (n < 6), (n > 6), false, true, Gate::kGelu, n});
   }
   equals_alone({{k8}, {3}, 14336, true, false, true, false, Gate::kSilu, 8});
   equals_alone({{k8}, {9001}, 64, true, false, false, false, Gate::kSilu, 2});  // more rows than subgroups
