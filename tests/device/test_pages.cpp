@@ -8,8 +8,11 @@
 // before it is taken over.
 //
 // All decisions together: nothing is taken over, and the pages that can leave are compared every 20 steps, layer by
-// layer. When a long prompt is cut, one near tie is a page in 23 for hundreds of steps; with such a prompt, only
-// policies that look at positions alone have a bound.
+// layer and in all layers. A near tie lasts until both of its pages have left, and others follow from it where the page
+// with the prompt's first token left one of the sessions, whose heads give it most of their weight. So one layer says
+// little, and all layers say more. When a long prompt is cut, there are near ties in all layers for hundreds of steps;
+// with such a prompt, only policies that look at positions alone have a bound. The CPU's own instruction sets differ
+// from one another as devices do, and are tested with the same bounds.
 //
 // On Vulkan this test multiplies prompts in f32: with cooperative matrices (f16) near ties fall otherwise than on CUDA,
 // where the bounds were measured.
@@ -20,12 +23,14 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <vector>
 
 #include "api/handles.h"
 #include "tests/device/problem_tokens.h"
+#include "tests/ops/harness.h"
 #include "tests/policy/every_policy.h"
 #include "tests/vulkan/shim/hide_matrices.h"
 
@@ -47,16 +52,21 @@ const Scale& scale() { return on_llvmpipe() ? kGolden : kReasoner; }
 
 // Minimum fractions, per layer. Decision by decision: of the stamps that a chunk or step changed, those that it changed
 // equally in both sessions; of the scores, those that are within kScoreDistance. Together: of the pages that can leave
-// one of the sessions, those that can leave both.
+// one of the sessions, those that can leave both, per layer and in all layers.
 struct Bounds {
-  double stamps, scores, together;
+  double stamps, scores, together, all_together;
 };
+// One near tie from the first page that leaves to the last step is 2.4 % of a layer's pages and 0.3 % of all layers'.
+// The worst rows, of a layer and of all layers: CUDA on an H100 98.9 and 99.7 %; Vulkan on it, and on Mesa's driver for
+// the processor, 97.1 and 99.7 % (one near tie, in which the first page left); the CPU's other instruction sets 98.2
+// and 99.4 % (two near ties).
+constexpr double kTogether = 0.95, kAllTogether = 0.99;
 // In the comments: the worst layer of all rows, measured on an H200.
-constexpr Bounds kExact = {1.0, 1.0, 1.0};             // scores are 0: nothing observes
-constexpr Bounds kScored = {1.0, 0.98, 1.0};           // 98.9 % of the scores
-constexpr Bounds kNearTies = {0.97, 0.97, 0.98};       // 98.1 % of the stamps, 97.4 % of the scores, 98.9 % together
-constexpr Bounds kScoredNearTies = {1.0, 0.98, 0.98};  // 99.1 % of the scores, 99.6 % together
-constexpr Bounds kDigests = {0.92, 0.96, 0.98};        // 94.4 % of the stamps, which are few, 97.1 %, 99.8 %
+constexpr Bounds kExact = {1.0, 1.0, 1.0, 1.0};                           // scores are 0: nothing observes
+constexpr Bounds kScored = {1.0, 0.98, 1.0, 1.0};                         // 98.9 % of the scores
+constexpr Bounds kNearTies = {0.97, 0.97, kTogether, kAllTogether};       // 98.1 % of the stamps, 97.4 % of the scores
+constexpr Bounds kScoredNearTies = {1.0, 0.98, kTogether, kAllTogether};  // 99.1 % of the scores
+constexpr Bounds kDigests = {0.92, 0.96, kTogether, kAllTogether};        // 94.4 % of the stamps, which are few, 97.1 %
 // A weight's relative error is about the error of its logit, and keys are rounded to bf16: 1 % is common, 10 % rare.
 constexpr double kScoreDistance = 0.1;  // relative to the larger one
 constexpr double kSumRounding = 1e-6;   // of f32 sums, relative
@@ -238,6 +248,22 @@ uint32_t first_outside(const std::vector<LayerCounts>& layers, const Bounds& bou
   return static_cast<uint32_t>(std::find_if(layers.begin(), layers.end(), outside) - layers.begin());
 }
 
+LayerCounts sum_of(const std::vector<LayerCounts>& layers) {
+  LayerCounts all;
+  for (const LayerCounts& c : layers) {
+    all.tables += c.tables, all.equal_tables += c.equal_tables;
+    all.stamps += c.stamps, all.equal_stamps += c.equal_stamps;
+    all.scores += c.scores, all.close_scores += c.close_scores;
+    all.pages += c.pages, all.common += c.common;
+  }
+  return all;
+}
+
+bool are_inside(const std::vector<LayerCounts>& layers, const Bounds& bounds) {
+  const LayerCounts all = sum_of(layers);
+  return first_outside(layers, bounds) == layers.size() && part(all.common, all.pages) >= bounds.all_together;
+}
+
 // Checks what must hold for any table.
 void check_tables(const weir::KvCache& kv) {
   std::vector<bool> used(kv.shape().n_slots());
@@ -329,18 +355,27 @@ std::vector<LayerCounts> feed_step_by_step(const Session& session, const Session
 }
 
 // Feeds the same tokens to both sessions, all decisions together. The GPU's tables stay there between two looks.
-std::vector<LayerCounts> feed_together(const Session& session, const Session& other, const Text& text) {
+// `before` is called before a session computes: 0 is `session`, 1 is `other`.
+std::vector<LayerCounts> feed_together(
+    const Session& session, const Session& other, const Text& text,
+    const std::function<void(int which)>& before = [](int) {}) {
+  const Session* const both[] = {&session, &other};
   std::vector<LayerCounts> layers(session->kv().shape().n_layers);
   const auto look = [&] {
     check_both(session, other);
     const Tables a = copy_of(session->kv()), b = copy_of(other->kv());
     for (uint32_t i = 0; i < a.size(); ++i) compare_pages(a[i], b[i], layers[i / session->kv().shape().n_kv_heads]);
   };
-  for (const Session* s : {&session, &other})
-    assert_ok(weir_session_prefill(s->get(), text.prompt.data(), text.prompt.size(), nullptr, nullptr));
+  for (int i = 0; i < 2; ++i) {
+    before(i);
+    assert_ok(weir_session_prefill(both[i]->get(), text.prompt.data(), text.prompt.size(), nullptr, nullptr));
+  }
   look();
   for (uint32_t step = 0; step < text.answer.size(); ++step) {
-    for (const Session* s : {&session, &other}) assert_ok(weir_session_step(s->get(), text.answer[step]));
+    for (int i = 0; i < 2; ++i) {
+      before(i);
+      assert_ok(weir_session_step(both[i]->get(), text.answer[step]));
+    }
     assert_same_counters(session, other);
     if (step % kEvery == kEvery - 1) look();
   }
@@ -407,13 +442,9 @@ void report_head() {
 // One line: all layers, and the worst one.
 LayerCounts report(const char* text, const char* how, const variant& v, const std::vector<LayerCounts>& layers,
                    const char* remark) {
-  LayerCounts all;
+  const LayerCounts all = sum_of(layers);
   double least[3] = {1.0, 1.0, 1.0};
   for (const LayerCounts& c : layers) {
-    all.tables += c.tables, all.equal_tables += c.equal_tables;
-    all.stamps += c.stamps, all.equal_stamps += c.equal_stamps;
-    all.scores += c.scores, all.close_scores += c.close_scores;
-    all.pages += c.pages, all.common += c.common;
     least[0] = std::min(least[0], part(c.equal_stamps, c.stamps));
     least[1] = std::min(least[1], part(c.close_scores, c.scores));
     least[2] = std::min(least[2], part(c.common, c.pages));
@@ -431,13 +462,10 @@ LayerCounts report(const char* text, const char* how, const variant& v, const st
 // Adds up the stamps that were compared.
 bool check_row(const fixture& f, const Row& row, const Text& text, uint64_t& n_stamps) {
   const auto open = [&](int32_t device) { return open_session(f, row.v, device); };
-  const auto is_inside = [](const std::vector<LayerCounts>& layers, const Bounds& bounds) {
-    return first_outside(layers, bounds) == layers.size();
-  };
   bool ok = true;
   if (!on_llvmpipe() || !text.is_cut) {
     const auto single = feed_step_by_step(open(WEIR_DEVICE_CPU), open(test_device()), row.v, text);
-    ok = is_inside(single, row.bounds);
+    ok = are_inside(single, row.bounds);
     const LayerCounts counts = report(text.name, "", row.v, single, ok ? "" : "   OUTSIDE");
     // Attention of the golden model seldom exceeds 0.99, raas's default.
     assert_true(counts.scores > 0 && (counts.stamps > 0 || row.bounds.stamps == 1.0 || on_llvmpipe()));
@@ -445,9 +473,9 @@ bool check_row(const fixture& f, const Row& row, const Text& text, uint64_t& n_s
   }
   if (on_llvmpipe() && !text.is_cut) return ok;
   Bounds bounds = row.bounds;
-  if (text.is_cut && bounds.together < 1.0 && !on_llvmpipe()) bounds.together = 0.0;
+  if (text.is_cut && bounds.together < 1.0 && !on_llvmpipe()) bounds.together = bounds.all_together = 0.0;
   const auto together = feed_together(open(WEIR_DEVICE_CPU), open(test_device()), text);
-  const bool together_ok = is_inside(together, bounds);
+  const bool together_ok = are_inside(together, bounds);
   report(text.name, "together", row.v, together, together_ok ? "" : "   OUTSIDE");
   return ok && together_ok;
 }
@@ -490,14 +518,18 @@ void check_bounds_tell(const fixture& f, const Text& text, const variant& v, con
   for (uint32_t layer = 0; layer < n_layers; ++layer) {
     std::vector<LayerCounts> mutant = same;
     mutant[layer] = other[layer];
-    for (const Bounds& bounds : refuse) assert_int_equal(first_outside(mutant, bounds), layer);
+    for (const Bounds& bounds : refuse) {
+      assert_false(are_inside(mutant, bounds));
+      if (bounds.all_together == 0.0) assert_int_equal(first_outside(mutant, bounds), layer);
+    }
   }
 }
 
 void pages__bounds_tell_other_decisions(void**) {
   // One bound at a time, the loosest that a row has.
-  constexpr Bounds kTables = {0.0, 0.0, 0.0}, kStamps = {kDigests.stamps, 0.0, 0.0},
-                   kScores = {0.0, kDigests.scores, 0.0}, kPages = {0.0, 0.0, kNearTies.together};
+  constexpr Bounds kTables = {0.0, 0.0, 0.0, 0.0}, kStamps = {kDigests.stamps, 0.0, 0.0, 0.0},
+                   kScores = {0.0, kDigests.scores, 0.0, 0.0}, kPages = {0.0, 0.0, kTogether, 0.0},
+                   kAllPages = {0.0, 0.0, 0.0, kAllTogether};
   const variant raas = {"raas", {{"alpha", "0.1"}, {"protect_recent", "4"}}, 2},
                 never_stamps = {"raas", {{"alpha", "1"}, {"protect_recent", "4"}}, 2},
                 digest_scores = {"raas", {{"alpha", "0.1"}, {"protect_recent", "4"}, {"stamp_source", "digest"}}, 3},
@@ -510,10 +542,34 @@ void pages__bounds_tell_other_decisions(void**) {
   report_head();
   check_bounds_tell(f, texts[0], raas, never_stamps, {kStamps}, false);
   check_bounds_tell(f, texts[0], raas, digest_scores, {kStamps, kScores}, false);
-  check_bounds_tell(f, texts[0], raas, never_stamps, {kPages}, true);
+  check_bounds_tell(f, texts[0], raas, never_stamps, {kPages, kAllPages}, true);
   for (const Text& text : texts) check_bounds_tell(f, text, by_token, by_page, {kTables, kStamps}, false);
-  check_bounds_tell(f, texts[0], by_token, by_page, {kPages}, true);
+  check_bounds_tell(f, texts[0], by_token, by_page, {kPages, kAllPages}, true);
   close_gpu_fixture(&f);
+}
+
+// What rounding alone does: the fastest instruction set of this machine beside the plain fallback.
+void pages__instruction_sets_are_inside(void**) {
+  const std::vector<int64_t> targets = weir::test::targets();
+  if (on_llvmpipe() || targets.size() < 2) skip();  // the first: as above
+  fixture f;
+  open_pages_fixture(f);
+  const Text text = texts_of(f)[0];
+  report_head();
+  bool ok = true;
+  for (const Row& row : kRows) {
+    if (strcmp(row.v.policy, "tova") != 0) continue;  // has most near ties
+    const Session session = open_session(f, row.v, WEIR_DEVICE_CPU), other = open_session(f, row.v, WEIR_DEVICE_CPU);
+    const auto layers = feed_together(
+        session, other, text, [&](int which) { hwy::SetSupportedTargetsForTest(which == 0 ? 0 : targets.back()); });
+    hwy::SetSupportedTargetsForTest(0);
+    const bool inside = are_inside(layers, row.bounds);
+    report(text.name, "together", row.v, layers, inside ? "" : "   OUTSIDE");
+    ok = ok && inside;
+  }
+  std::fflush(stdout);
+  close_gpu_fixture(&f);
+  assert_true(ok);
 }
 #endif
 
@@ -524,6 +580,7 @@ int main() {
   const CMUnitTest tests[] = {
 #ifndef WEIR_INTERNAL_SANITIZED
       cmocka_unit_test(pages__bounds_tell_other_decisions),
+      cmocka_unit_test(pages__instruction_sets_are_inside),
 #endif
       cmocka_unit_test(pages__as_on_the_cpu),
   };
