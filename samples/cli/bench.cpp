@@ -311,6 +311,7 @@ class Bench {
     SessionFlags flags;
     flags.device = flags_.session.device;
     flags.context = flags.batch = kWarmUpTokens;
+    flags.host_attention = attends_on_host_;
     SessionOptions options(flags);
     const SessionPtr session = create_session(model_.get(), options.get());
     const auto start = Clock::now();
@@ -320,7 +321,7 @@ class Bench {
       const auto first = Clock::now();
       uint32_t n = 0;
       do {
-        check(weir_session_step(session.get(), random_token()), "cannot decode");
+        check(weir_session_step(session.get(), static_cast<weir_token>(n % info_.vocab_size)), "cannot decode");
       } while (++n < kWarmUpTokens && seconds_since(first) < kWarmUpPartSeconds);
       const double seconds = seconds_since(first) / n;
       if (seconds * kSteadyGrowth >= least) continue;
@@ -378,7 +379,10 @@ class Bench {
     const std::string what = "depth " + grouped(depth);
     note(what);
     open_sessions(depth, depth + flags_.n_steps + kWarmUpSteps + (has_parts_ ? kProfileTokens : 0));
-    if (device_ == WEIR_DEVICE_VULKAN) warm_up();
+    if (device_ == WEIR_DEVICE_VULKAN) {
+      note(what + ", until steps are steady");
+      warm_up();
+    }
     for (uint32_t i = 0; i < kWarmUpSteps; ++i) step();
     std::vector<double> seconds;
     uint64_t kv_bytes = 0, attended_bytes = 0;

@@ -1,0 +1,192 @@
+// What page tables of two sessions have in common, layer by layer: decision by decision, or all decisions together
+// (tests/device/test_pages.cpp).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "kv/kv_cache.h"
+#include "tests/device/device_test.h"
+
+namespace weir::test {
+
+// Minimum fractions, per layer. Decision by decision: of the stamps that a chunk or step changed, those that it changed
+// equally in both sessions; of the scores, those that are within kScoreDistance. Together: of the pages that can leave
+// one of the sessions, those that can leave both, per layer and in all layers.
+struct Bounds {
+  double stamps, scores, together, all_together;
+};
+
+// A weight's relative error is about the error of its logit, and keys are rounded to bf16: 1 % is common, 10 % rare.
+constexpr double kScoreDistance = 0.1;  // relative to the larger one
+constexpr double kSumRounding = 1e-6;   // of f32 sums, relative
+
+// One page of a table, as it was when the table was copied.
+struct Page {
+  uint32_t first_pos, len, flags, stamp;
+  float score, prompt_score;
+};
+using Table = std::vector<Page>;
+using Tables = std::vector<Table>;  // of all streams
+
+inline Page page_of(const StreamView& s, uint32_t row) {
+  return {s.first_pos[row], s.len[row],        s.flags[row],
+          s.stamp[row],     s.last_score[row], s.prompt_score == nullptr ? 0.0f : s.prompt_score[row]};
+}
+
+inline Table copy_of(const StreamView& s) {
+  Table table;
+  for (uint32_t row = 0; row < s.n_pages; ++row) table.push_back(page_of(s, row));
+  return table;
+}
+
+inline Tables copy_of(const KvCache& kv) {
+  Tables tables;
+  for (uint32_t i = 0; i < kv.shape().n_streams(); ++i) tables.push_back(copy_of(kv.stream(i)));
+  return tables;
+}
+
+inline const Page* find(const Table& table, uint32_t first_pos) {
+  const auto found = std::lower_bound(table.begin(), table.end(), first_pos,
+                                      [](const Page& page, uint32_t pos) { return page.first_pos < pos; });
+  return found == table.end() || found->first_pos != first_pos ? nullptr : &*found;
+}
+
+inline double part(uint64_t n, uint64_t of) { return of == 0 ? 1.0 : static_cast<double>(n) / static_cast<double>(of); }
+
+// What two sessions have in common in one layer, over all comparisons.
+struct LayerCounts {
+  uint64_t tables = 0, equal_tables = 0;
+  uint64_t stamps = 0, equal_stamps = 0;  // that changed in one of the sessions at least
+  uint64_t scores = 0, close_scores = 0;
+  uint64_t pages = 0, common = 0;  // together
+  bool is_inside(const Bounds& b) const {
+    return equal_tables == tables && part(equal_stamps, stamps) >= b.stamps && part(close_scores, scores) >= b.scores &&
+           part(common, pages) >= b.together;
+  }
+};
+
+// Compares the sessions decision by decision: what each chunk and step adds to stamps and scores, from equal ones on.
+class StepByStep {
+ public:
+  // In decode steps, scores that add up are compared by what a step adds.
+  StepByStep(const KvCache& kv, bool scores_add_up)
+      : layers(kv.shape().n_layers), before_(copy_of(kv)), add_up_(scores_add_up) {}
+
+  // Compares; then the tables of `kv` get the stamps and scores of `other` in all streams that hold the same pages.
+  void look(const KvCache& kv, const Tables& other, bool is_prompt) {
+    assert_int_equal(other.size(), kv.shape().n_streams());
+    for (uint32_t i = 0; i < other.size(); ++i) {
+      const StreamView s = kv.stream(i);
+      LayerCounts& counts = layers[i / kv.shape().n_kv_heads];
+      ++counts.tables;
+      if (!are_equal(s, other[i], before_[i])) continue;
+      ++counts.equal_tables;
+      for (uint32_t row = 0; row < s.n_pages; ++row) {
+        const Page& page = other[i][row];
+        const Page* before = find(before_[i], page.first_pos);
+        if ((page.flags & kPageStays) == 0) {
+          if (!stamp_is_by_position(other[i], row, before)) compare_stamps(page_of(s, row), page, *before, counts);
+          compare_scores(page_of(s, row), page, before, is_prompt, counts);
+        }
+        s.stamp[row] = page.stamp;
+        s.last_score[row] = page.score;
+        if (s.prompt_score != nullptr) s.prompt_score[row] = page.prompt_score;
+      }
+    }
+    before_ = other;
+  }
+
+  std::vector<LayerCounts> layers;
+
+ private:
+  // The stamps of new pages and of the last one come from positions alone. `before`: the page as it was, null if new.
+  static bool stamp_is_by_position(const Table& table, uint32_t row, const Page* before) {
+    return row + 1 == table.size() || before == nullptr;
+  }
+
+  // The same pages with the same flags, and the same stamps where they come from positions.
+  static bool are_equal(const StreamView& s, const Table& other, const Table& before) {
+    if (s.n_pages != other.size()) return false;
+    for (uint32_t row = 0; row < s.n_pages; ++row) {
+      const Page a = page_of(s, row), &b = other[row];
+      if (a.first_pos != b.first_pos || a.len != b.len || a.flags != b.flags) return false;
+      if (stamp_is_by_position(other, row, find(before, b.first_pos)) && a.stamp != b.stamp) return false;
+    }
+    return true;
+  }
+
+  static bool are_close(float x, float y, double from) {
+    const double a = double{x} - from, b = double{y} - from;
+    return std::isfinite(a) && std::isfinite(b) &&
+           std::fabs(a - b) <= kScoreDistance * std::max(std::fabs(a), std::fabs(b)) + kSumRounding * std::fabs(from);
+  }
+
+  static void compare_stamps(const Page& a, const Page& b, const Page& before, LayerCounts& counts) {
+    if (a.stamp == before.stamp && b.stamp == before.stamp) return;
+    ++counts.stamps;
+    counts.equal_stamps += a.stamp == b.stamp ? 1 : 0;
+  }
+
+  // The scores of new pages begin at 0.
+  void compare_scores(const Page& a, const Page& b, const Page* before, bool is_prompt, LayerCounts& counts) const {
+    const bool adds = add_up_ && !is_prompt && before != nullptr;
+    ++counts.scores;
+    counts.close_scores += are_close(a.score, b.score, adds ? double{before->score} : 0.0) ? 1 : 0;
+    const float old = before == nullptr ? 0.0f : before->prompt_score;
+    if (a.prompt_score == old && b.prompt_score == old) return;
+    ++counts.scores;
+    counts.close_scores += are_close(a.prompt_score, b.prompt_score, 0.0) ? 1 : 0;
+  }
+
+  Tables before_;
+  bool add_up_;
+};
+
+// Counts the pages that can leave, those of one table and those of both.
+inline void compare_pages(const Table& a, const Table& b, LayerCounts& counts) {
+  const auto can_leave = [](const Table& table, const Page& page) {
+    return (page.flags & kPageStays) == 0 && &page != &table.back();
+  };
+  uint64_t n = 0, common = 0;
+  for (const Page& page : a) {
+    if (!can_leave(a, page)) continue;
+    const Page* other = find(b, page.first_pos);
+    ++n;
+    common += other != nullptr && can_leave(b, *other) ? 1 : 0;
+  }
+  for (const Page& page : b) n += can_leave(b, page) ? 1 : 0;
+  counts.pages += n - common;
+  counts.common += common;
+}
+
+// The first layer that is outside the bounds; the number of layers if none is.
+inline uint32_t first_outside(const std::vector<LayerCounts>& layers, const Bounds& bounds) {
+  const auto outside = [&](const LayerCounts& c) { return !c.is_inside(bounds); };
+  return static_cast<uint32_t>(std::find_if(layers.begin(), layers.end(), outside) - layers.begin());
+}
+
+inline LayerCounts sum_of(const std::vector<LayerCounts>& layers) {
+  LayerCounts all;
+  for (const LayerCounts& c : layers) {
+    all.tables += c.tables, all.equal_tables += c.equal_tables;
+    all.stamps += c.stamps, all.equal_stamps += c.equal_stamps;
+    all.scores += c.scores, all.close_scores += c.close_scores;
+    all.pages += c.pages, all.common += c.common;
+  }
+  return all;
+}
+
+// What is outside the bounds, for report(); "" if nothing is.
+inline const char* outside(const std::vector<LayerCounts>& layers, const Bounds& bounds) {
+  const LayerCounts all = sum_of(layers);
+  if (first_outside(layers, bounds) != layers.size()) return "   A LAYER IS OUTSIDE";
+  return part(all.common, all.pages) < bounds.all_together ? "   ALL LAYERS ARE OUTSIDE" : "";
+}
+
+inline bool are_inside(const std::vector<LayerCounts>& layers, const Bounds& bounds) {
+  return *outside(layers, bounds) == '\0';
+}
+
+}  // namespace weir::test
