@@ -9,10 +9,10 @@
 //
 // All decisions together: nothing is taken over, and the pages that can leave are compared every 20 steps, layer by
 // layer and over all layers. A near tie lasts until both of its pages have left. Others may follow from it when one of
-// them holds the prompt's first tokens, to which heads give much of their weight. So a layer has a loose bound, and all
-// layers together have a tight one. When a long prompt is cut, there are near ties in all layers for hundreds of steps;
-// with such a prompt, only policies that look at positions alone have a bound. Instruction sets of the CPU differ from
-// one another as devices do: the fastest and the plain fallback are compared with the same bounds.
+// them holds the prompt's first tokens, to which heads give much of their weight. So there is a bound for a layer, and
+// a tighter one for all layers. When a long prompt is cut, there are near ties in all layers for hundreds of steps; with
+// such a prompt, only policies that look at positions alone have a bound. Instruction sets of the CPU differ from one
+// another as devices do: the fastest and the plain fallback are compared, too.
 //
 // On Vulkan this test multiplies prompts in f32: with cooperative matrices (f16) near ties fall otherwise than on CUDA,
 // where the bounds of single decisions were measured.
@@ -62,18 +62,21 @@ constexpr Scale kReasoner = {TINY_MODEL, 384, 2048, {600, 600}},
                 kGolden = {WEIR_SOURCE_DIR "/tests/golden/models/llama_f32.gguf", 256, 512, {280, 100}};
 const Scale& scale() { return on_llvmpipe() ? kGolden : kReasoner; }
 
-// With the reasoner one near tie from the first page that leaves to the last step is 2.4 to 3.1 % of a layer's pages
-// and 0.3 to 0.4 % of all layers'. The worst rows, of a layer and of all layers: CUDA on an H100 98.9 and 99.7 %;
-// Vulkan on it 97.1 and 99.7 % (one near tie, in which the first page left), the same on Mesa's driver for the
-// processor, which ran the reasoner once; AVX2 beside SSE4 98.3 and 99.8 %, beside the plain fallback 98.2 and 99.4 %
-// (two near ties).
-constexpr double kTogether = 0.95, kAllTogether = 0.99;
-// In the comments: the worst layer of all rows, measured on an H200.
-constexpr Bounds kExact = {1.0, 1.0, 1.0, 1.0};                           // scores are 0: nothing observes
-constexpr Bounds kScored = {1.0, 0.98, 1.0, 1.0};                         // 98.9 % of the scores
-constexpr Bounds kNearTies = {0.97, 0.97, kTogether, kAllTogether};       // 98.1 % of the stamps, 97.4 % of the scores
-constexpr Bounds kScoredNearTies = {1.0, 0.98, kTogether, kAllTogether};  // 99.1 % of the scores
-constexpr Bounds kDigests = {0.92, 0.96, kTogether, kAllTogether};        // 94.4 % of the stamps, which are few, 97.1 %
+// All layers: measured 99.7 % with CUDA and with Vulkan, 99.4 % with instruction sets. With the reasoner one near tie
+// from the first page that leaves to the last step is 0.3 to 0.4 % of them, and 2.4 to 3.1 % of its own layer's pages.
+// So a layer's bound is below that only in the one row where a near tie shows with Vulkan (97.1 %, on an H200, an H100
+// and, when it ran the reasoner, Mesa's driver for the processor: the first page leaves), and between instruction sets.
+constexpr double kAllTogether = 0.99, kOneNearTie = 0.95;
+// In the comments: the worst layer of all rows, measured on an H200; together with CUDA, and Vulkan.
+constexpr Bounds kExact = {1.0, 1.0, 1.0, 1.0};    // scores are 0: nothing observes
+constexpr Bounds kScored = {1.0, 0.98, 1.0, 1.0};  // 98.9 % of the scores
+// 98.1 % of the stamps, 97.4 % of the scores, 98.9 and 98.6 % together
+constexpr Bounds kNearTies = {0.97, 0.97, 0.98, kAllTogether};
+constexpr Bounds kScoredNearTies = {1.0, 0.98, 0.98, kAllTogether};  // 99.1 % of the scores, 99.6 and 99.6 % together
+constexpr Bounds kScoredOneNearTie = {1.0, 0.98, kOneNearTie, kAllTogether};
+// 94.4 % of the stamps, which are few, 97.1 % of the scores, 99.8 and 99.3 % together
+constexpr Bounds kDigests = {0.92, 0.96, 0.98, kAllTogether};
+
 struct Row {
   variant v;
   Bounds bounds;
@@ -100,7 +103,7 @@ const Row kRows[] = {
     {{"h2o", {{"skip_layers", "0"}}, 1}, kScoredNearTies},
     {{"h2o", {{"score", "norm_sum"}, {"init", "window"}}, 2}, kScoredNearTies},
     {{"tova", {{"skip_layers", "0"}}, 1}, kScoredNearTies},
-    {{"tova", {{"scope", "stream"}, {"prompt", "snapkv"}}, 2}, kScoredNearTies},
+    {{"tova", {{"scope", "stream"}, {"prompt", "snapkv"}}, 2}, kScoredOneNearTie},
     {{"tova", {{"skip_layers", "0"}, {"decide", "token"}}, 2}, kNearTies},
     {{"hybrid", {}, 0}, kNearTies},
     {{"hybrid", {{"skip_layers", "0"}, {"alpha", "0.1"}}, 2}, kNearTies},
@@ -370,7 +373,7 @@ void check_bounds_tell(const fixture& f, const Text& text, const variant& v, con
 void pages__bounds_tell_other_decisions(void**) {
   // One bound at a time, the loosest that a row has.
   constexpr Bounds kTables = {0.0, 0.0, 0.0, 0.0}, kStamps = {kDigests.stamps, 0.0, 0.0, 0.0},
-                   kScores = {0.0, kDigests.scores, 0.0, 0.0}, kPages = {0.0, 0.0, kTogether, 0.0},
+                   kScores = {0.0, kDigests.scores, 0.0, 0.0}, kPages = {0.0, 0.0, kOneNearTie, 0.0},
                    kAllPages = {0.0, 0.0, 0.0, kAllTogether};
   const variant raas = {"raas", {{"alpha", "0.1"}, {"protect_recent", "4"}}, 2},
                 never_stamps = {"raas", {{"alpha", "1"}, {"protect_recent", "4"}}, 2},
@@ -412,8 +415,10 @@ void pages__instruction_sets_are_inside(void**) {
     assert_ok(weir_session_logits(other.get(), &logits[1], &n_logits));
     assert_memory_not_equal(logits[0], logits[1], n_logits * sizeof(float));  // they did compute otherwise
     assert_true(sum_of(layers).pages > 0);
-    report(text.name, "together", row.v, layers, outside(layers, row.bounds));
-    ok = ok && are_inside(layers, row.bounds);
+    Bounds bounds = row.bounds;
+    bounds.together = kOneNearTie;  // measured: AVX2 beside SSE4 98.3 %, beside the plain fallback 98.2 %
+    report(text.name, "together", row.v, layers, outside(layers, bounds));
+    ok = ok && are_inside(layers, bounds);
     ++n_rows;
   }
   std::fflush(stdout);
