@@ -10,9 +10,9 @@
 // All decisions together: nothing is taken over, and the pages that can leave are compared every 20 steps, layer by
 // layer and over all layers. A near tie lasts until both of its pages have left. Others may follow from it when one of
 // them holds the prompt's first tokens, to which heads give much of their weight. So there is a bound for a layer, and
-// a tighter one for all layers. When a long prompt is cut, there are near ties in all layers for hundreds of steps; with
-// such a prompt, only policies that look at positions alone have a bound. Instruction sets of the CPU differ from one
-// another as devices do: the fastest and the plain fallback are compared, too.
+// a tighter one for all layers. When a long prompt is cut, there are near ties in all layers for hundreds of steps;
+// with such a prompt, only policies that look at positions alone have a bound. Instruction sets of the CPU differ from
+// one another as devices do: the fastest and the plain fallback are compared, too.
 //
 // On Vulkan this test multiplies prompts in f32: with cooperative matrices (f16) near ties fall otherwise than on CUDA,
 // where the bounds of single decisions were measured.
