@@ -321,12 +321,33 @@ void rounds__are_few_where_it_is_known_how_many_pages_are_needed(void**) {
   }
 }
 
+// The least is that of the pages up to where a lane looks, not of all that the lane has of the round. Only a page that
+// is not full comes before the first one that counts.
+void rounds__know_the_least_when_they_come_to_it(void**) {
+  Block block;
+  Case c = {&kKinds[1], 200, 200, 8, 0, 1, {}, {}, {}, {}};
+  for (uint32_t row = 0; row < c.n; ++row) {
+    c.keys.push_back(key_of_score(-static_cast<float>(row)));
+    c.words.push_back(row | (row == 0 ? 0 : kFull));
+    c.order.push_back(row);
+  }
+  c.sums.assign(1, std::vector<float>(c.n, -30.0f));
+  c.sums[0][0] = 0.0f;
+  c.stop.eps = 0.5f;
+  c.stop.microbatch = 1;
+  check(block, c, {2, 2});
+  const Range want = pages_enough(c);
+  assert_int_equal(want.least, 2);
+  assert_int_equal(want.most, 2);
+}
+
 }  // namespace
 
 int main(void) {
   const CMUnitTest tests[] = {
       cmocka_unit_test(rounds__attend_what_the_definition_says),
       cmocka_unit_test(rounds__are_few_where_it_is_known_how_many_pages_are_needed),
+      cmocka_unit_test(rounds__know_the_least_when_they_come_to_it),
   };
   return cmocka_run_group_tests_name("cuda/stop_rounds", tests, nullptr, nullptr);
 }
