@@ -34,7 +34,7 @@ weir_add_check(install/size install sh "${weir_install_test}/size.sh" "$<TARGET_
 # All mutants, with this build's objects; on all processors, so nothing else runs meanwhile.
 weir_add_check(mutation/run slow Python3::Interpreter "${PROJECT_SOURCE_DIR}/tests/mutation/run" --built
                --build "${PROJECT_BINARY_DIR}")
-set_tests_properties(mutation/run PROPERTIES RUN_SERIAL ON TIMEOUT 1800)
+set_tests_properties(mutation/run PROPERTIES RUN_SERIAL ON TIMEOUT 3600)
 foreach(sample IN LISTS WEIR_SAMPLES)
   weir_add_check("samples/${sample}" samples sample_${sample} "${weir_tiny_model}")
 endforeach()
