@@ -73,13 +73,13 @@ constexpr Bounds kScored = {1.0, 0.98, 1.0, 1.0};  // 98.9 % of the scores
 // 98.1 % of the stamps, 97.4 % of the scores, 98.9 and 98.6 % together
 constexpr Bounds kNearTies = {0.97, 0.97, 0.98, kAllTogether};
 constexpr Bounds kScoredNearTies = {1.0, 0.98, 0.98, kAllTogether};  // 99.1 % of the scores, 99.6 and 99.6 % together
-constexpr Bounds kScoredOneNearTie = {1.0, 0.98, kOneNearTie, kAllTogether};
 // 94.4 % of the stamps, which are few, 97.1 % of the scores, 99.8 and 99.3 % together
 constexpr Bounds kDigests = {0.92, 0.96, 0.98, kAllTogether};
 
 struct Row {
   variant v;
   Bounds bounds;
+  bool has_near_tie = false;  // with Vulkan on a GPU
 };
 
 const Row kRows[] = {
@@ -103,7 +103,7 @@ const Row kRows[] = {
     {{"h2o", {{"skip_layers", "0"}}, 1}, kScoredNearTies},
     {{"h2o", {{"score", "norm_sum"}, {"init", "window"}}, 2}, kScoredNearTies},
     {{"tova", {{"skip_layers", "0"}}, 1}, kScoredNearTies},
-    {{"tova", {{"scope", "stream"}, {"prompt", "snapkv"}}, 2}, kScoredOneNearTie},
+    {{"tova", {{"scope", "stream"}, {"prompt", "snapkv"}}, 2}, kScoredNearTies, true},
     {{"tova", {{"skip_layers", "0"}, {"decide", "token"}}, 2}, kNearTies},
     {{"hybrid", {}, 0}, kNearTies},
     {{"hybrid", {{"skip_layers", "0"}, {"alpha", "0.1"}}, 2}, kNearTies},
@@ -320,6 +320,8 @@ bool check_row(const fixture& f, const Row& row, const Text& text, uint64_t& n_s
   Bounds bounds = row.bounds;
   if (text.is_cut && bounds.together < 1.0 && !on_llvmpipe()) bounds.together = bounds.all_together = 0.0;
   const auto together = feed_together(open(WEIR_DEVICE_CPU), open(test_device()), text);
+  if (row.has_near_tie && test_device() == WEIR_DEVICE_VULKAN && !on_llvmpipe() && !text.is_cut)
+    bounds.together = kOneNearTie;
   const bool together_ok = are_inside(together, bounds);
   report(text.name, "together", row.v, together, outside(together, bounds));
   return ok && together_ok;
