@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory_resource>
+#include <string>
 #include <string_view>
 
 #include "core/status.h"

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory_resource>
+#include <string>
 #include <string_view>
 #include <vector>
 

@@ -3,6 +3,8 @@
 
 #include <vulkan/vulkan_core.h>
 
+#include <cstdint>
+
 #ifndef VK_KHR_cooperative_matrix
 #define VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME "VK_KHR_cooperative_matrix"
 

@@ -2,6 +2,7 @@
 #include "bench_plot.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <stdexcept>

@@ -170,7 +170,7 @@ void show_again(const Mode& mode, const EvalFlags& flags) {
     for (const std::string& text : flags.policies) settings.policies.push_back(parse_policy_entry(text));
     const std::vector<std::string> labels = policy_labels(settings);
     std::erase_if(results.lines, [&](const ordered_json& line) {
-      return std::find(labels.begin(), labels.end(), line.at("policy")) == labels.end();
+      return std::find(labels.begin(), labels.end(), line.at("policy").get<std::string>()) == labels.end();
     });
   }
   show(mode, results, settings, out);

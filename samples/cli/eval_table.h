@@ -1,6 +1,7 @@
 // Results summed up by family, policy and budget: the table, the CSV, and the smallest budgets that do.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>

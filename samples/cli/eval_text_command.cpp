@@ -3,6 +3,7 @@
 #include "eval_text_command.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "conversation.h"
@@ -201,7 +202,7 @@ void show_again(const TextFlags& flags, const TextCommand& command) {
     const std::vector<std::string> labels = policy_labels(command.settings);
     std::erase_if(results.lines, [&](const ordered_json& line) {
       return line.at("family") == kTextFamily &&
-             std::find(labels.begin(), labels.end(), line.at("policy")) == labels.end();
+             std::find(labels.begin(), labels.end(), line.at("policy").get<std::string>()) == labels.end();
     });
   }
   if (results.lines.empty()) throw std::runtime_error(command.out + "/" + kFile + ": holds no such runs");

@@ -52,13 +52,13 @@ void write_all(std::FILE* file, const void* bytes, uint64_t n_bytes, const std::
 
 }  // namespace
 
-const WeightType& weight_type(const std::string& name) {
+const WeightType& weight_type(std::string_view name) {
   std::string known;
   for (const WeightType& type : kTypes) {
     if (name == type.name) return type;
     known += std::string(" ") + type.name;
   }
-  throw std::runtime_error("weight type " + name + " is none of" + known);
+  throw std::runtime_error("weight type " + std::string(name) + " is none of" + known);
 }
 
 void GgufWriter::add_u32(const std::string& key, uint32_t value) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace weir_cli {
@@ -17,7 +18,7 @@ struct WeightType {
 };
 
 // Throws std::runtime_error listing the names it knows.
-const WeightType& weight_type(const std::string& name);
+const WeightType& weight_type(std::string_view name);
 
 class GgufWriter {
  public:

@@ -1,5 +1,6 @@
 // cli: random models of the bench. Mirrors samples/cli/bench_model.cpp, gguf_write.cpp and bench_bandwidth.cpp: the
 // files are read back by the library, which checks every number in them.
+#include <chrono>
 #include <filesystem>
 #include <stdexcept>
 #include <string>

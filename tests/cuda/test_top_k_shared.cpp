@@ -3,6 +3,7 @@
 #include "cuda/common/top_k_shared.cuh"
 
 #include <cstdio>
+#include <cstring>
 #include <numeric>
 #include <string>
 #include <vector>

@@ -1,6 +1,8 @@
 // ops: attn_history. Mirrors lib/ops/attn_history_ref.cpp, lib/cpu/attn_history.cpp; no device has a kernel. Both start
 // every step from the same tables, so that nothing adds up; outputs, chosen tokens, tables and lists are compared.
 // Rules by hand are in tests/ops/test_attn_history_rules.cpp.
+#include <iterator>
+
 #include "tests/ops/history_case.h"
 
 namespace weir::test {

@@ -1,6 +1,8 @@
 // ops: the rules of attn_history by hand and by brute force, on the reference and on the CPU: which tokens are
 // candidates, what a head attends, what its tables learn, when it looks at its sinks alone, and what all that is equal
 // to in the extremes (docs/algorithms.md, "LFPS").
+#include <iterator>
+
 #include "tests/ops/history_case.h"
 
 namespace weir::test {

@@ -2,6 +2,8 @@
 // pages; the pages that stay against a plain computation in f64; the sum; and a share of 1, which is SnapKV.
 #include "policy/snapkv.h"
 
+#include <cstdio>
+
 #include "tests/kv/cache_case.h"
 #include "tests/policy/exact_attention.h"
 

@@ -1,6 +1,7 @@
 // policy: ArkVale (docs/algorithms.md, "ArkVale"). What its options give and refuse, which page leaves, and which pages
 // a step wants, brings back and attends, beside a model of the rules in plain sets; a page that is lost is never
 // attended; with everything brought back it is Quest.
+#include <cstdio>
 #include <set>
 
 #include "tests/policy/policy_test.h"

@@ -2,6 +2,8 @@
 // what lies at a distance is found by the distance; a head that attends its sinks alone learns nothing; chunks of a
 // prompt end with the rows that the tables begin with. The rules themselves are tested with the operation
 // (tests/ops/test_attn_history_rules.cpp).
+#include <cstdlib>
+
 #include "tests/policy/policy_test.h"
 #include "tests/policy/session_sim.h"
 

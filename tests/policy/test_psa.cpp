@@ -1,6 +1,8 @@
 // policy: PSA in a session (docs/algorithms.md, "PSA"). Nothing ever leaves; lists contain the open page, grow with eps
 // and keep to the cap; without stopping it is Quest; with bounds each head has seen more than eps. When it stops is
 // tested with the operation (tests/ops/test_attn_progressive.cpp).
+#include <cstdlib>
+
 #include "tests/policy/policy_test.h"
 #include "tests/policy/session_sim.h"
 

@@ -2,6 +2,7 @@
 // threads and the store, it attends what it attends with all pages in the pool, to the last bit; which pages are in the
 // pool equals a model in plain sets; a page that is lost is never attended.
 #include <compare>
+#include <cstdio>
 #include <iterator>
 #include <map>
 #include <set>

@@ -1,6 +1,7 @@
 // policy: recall=on in raas and hybrid (docs/algorithms.md, "Recall by other policies"). What the option gives and
 // refuses; which pages a step wants, brings back, lets go and stamps, beside a model of the rules in plain sets; the
 // slots of prompts and answers; prompts beyond the pool.
+#include <cstdio>
 #include <set>
 
 #include "tests/policy/policy_test.h"

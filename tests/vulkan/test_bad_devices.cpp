@@ -1,6 +1,7 @@
 // vulkan: devices that do not exist, cannot be used, or are not the one that was meant: what applications are told.
 #include <sys/stat.h>
 
+#include <cstdio>
 #include <cstdlib>
 
 #include "tests/vulkan/shim/shim_test.h"

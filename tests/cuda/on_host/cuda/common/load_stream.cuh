@@ -2,6 +2,8 @@
 // that a GPU would not accept, for lack of alignment, are counted.
 #pragma once
 
+#include <cstring>
+
 #include "cuda/common/base.cuh"
 
 namespace weir::cuda {
