@@ -142,8 +142,7 @@ struct NewToken {
       if (place.in_page == 0 || bf16_to_float(rounded) > bf16_to_float(high[j])) digest[i] = rounded;
       if (place.in_page == 0 || bf16_to_float(rounded) < bf16_to_float(low[j])) digest[d + i] = rounded;
     }
-    if (kv.digest == DigestKind::kCuboidMean && place.in_page + 1 == kPageTokens)
-      digest_filled_page(size, kv, place);
+    if (kv.digest == DigestKind::kCuboidMean && place.in_page + 1 == kPageTokens) digest_filled_page(size, kv, place);
   }
 
  private:

@@ -101,7 +101,7 @@ HWY_NOINLINE void gather_values(const RowShape& shape, const float* weight, size
 
 // Writes rows of queries [n_rows], `from_stride` apart, permuted and scaled.
 inline void permute_rows(const float* from, size_t from_stride, uint32_t n_rows, const AttnPagedArgs& shape, float* to,
-                  size_t d_pad) {
+                         size_t d_pad) {
   AttnPagedArgs row = shape;
   row.n_heads = 1;
   row.q_sink = nullptr;

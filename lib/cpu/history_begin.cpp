@@ -127,8 +127,8 @@ void begin_head(const BeginJob& job) {
   AttnPagedArgs shape = {};
   shape.kv = a.kv;
   shape.scale = a.scale;
-  HWY_DYNAMIC_DISPATCH(permute_prompt_rows)(a.q + job.head * size_t{a.kv.head_dim}, size_t{a.n_heads} * a.kv.head_dim,
-                                            a.n_rows, shape, job.s.q, job.s.d_pad);
+  HWY_DYNAMIC_DISPATCH(permute_prompt_rows)
+  (a.q + job.head * size_t{a.kv.head_dim}, size_t{a.n_heads} * a.kv.head_dim, a.n_rows, shape, job.s.q, job.s.d_pad);
   float high[kBeginRows];
   double sum[kBeginRows] = {}, of_last = 0.0, of_last2 = 0.0;
   std::fill_n(high, kBeginRows, -std::numeric_limits<float>::infinity());
@@ -158,8 +158,7 @@ void begin_head(const BeginJob& job) {
   });
   for (uint32_t kind = 0; kind < kHistoryKinds; ++kind) sum_table(h.table[kind], entries[kind], n);
   const uint32_t group = a.n_heads / a.kv.n_kv_heads;
-  make_lists(a.history, job.head, n, a.rules, listed_by_head(most_fill(group), a.candidates, group),
-             job.s.sets.keys);
+  make_lists(a.history, job.head, n, a.rules, listed_by_head(most_fill(group), a.candidates, group), job.s.sets.keys);
 }
 
 }  // namespace

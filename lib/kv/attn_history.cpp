@@ -77,8 +77,7 @@ void AttnHistory::truncate(uint32_t n_tokens) {
     std::fill_n(all_.sums + size_t{stream} * 2 * head_dim_, 2 * head_dim_, 0.0);
     all_.n_known[stream] = std::min(all_.n_known[stream], n);
     if (n == 0) all_.fill[stream] = least_fill();
-    for (uint32_t head = stream * shape_.group; head < (stream + 1) * shape_.group; ++head)
-      truncate_head(head, n);
+    for (uint32_t head = stream * shape_.group; head < (stream + 1) * shape_.group; ++head) truncate_head(head, n);
   }
 }
 

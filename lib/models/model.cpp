@@ -8,8 +8,8 @@
 #include <cstring>
 #include <iterator>
 
-#include "kv/checksum.h"
 #include "core/plain_text.h"
+#include "kv/checksum.h"
 
 namespace weir {
 

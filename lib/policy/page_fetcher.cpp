@@ -4,8 +4,8 @@
 #include "policy/page_fetcher.h"
 
 #include <algorithm>
-#include <new>
 #include <cstring>
+#include <new>
 
 #include "core/clock.h"
 #include "policy/policy.h"

@@ -63,9 +63,9 @@ struct PolicyNeeds {
   // Attention learns from its past: the tables' sizes but for n_layers, and the first layer that has them.
   HistoryShape history;
   uint32_t history_from_layer = 0;
-  LayerPages layer_pages;      // table capacities by layer; pages_per_stream is then their mean
-  bool heads_differ = false;   // heads of a layer keep different numbers of pages
-  uint32_t prompt_pages = 0;   // most prompt pages of a stream that may stay; 0: as many as the table has rows
+  LayerPages layer_pages;     // table capacities by layer; pages_per_stream is then their mean
+  bool heads_differ = false;  // heads of a layer keep different numbers of pages
+  uint32_t prompt_pages = 0;  // most prompt pages of a stream that may stay; 0: as many as the table has rows
   // Prompts must be reduced to prompt_pages by a prompt policy, even if the caller named none.
   bool prompt_policy = false;
   static constexpr uint32_t kAllRows = UINT32_MAX;

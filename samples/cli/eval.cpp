@@ -27,8 +27,8 @@ using nlohmann::ordered_json;
 struct EvalFlags {
   std::string model;
   bool chooses_policies = false;  // --policies is given
-  std::vector<std::string> policies = {"dense", "sink", "h2o", "tova", "quest", "raas", "hybrid", "random", "arkvale",
-                                       "psa",   "lfps"};
+  std::vector<std::string> policies = {"dense",  "sink",   "h2o",     "tova", "quest", "raas",
+                                       "hybrid", "random", "arkvale", "psa",  "lfps"};
   EvalSettings settings;
   uint32_t threads = 0, together = 1;
   std::string out = "eval";

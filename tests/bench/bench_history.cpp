@@ -44,9 +44,7 @@ float noise(uint64_t& state) {
   return sum * 1.7320508f;
 }
 
-double seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 double median(std::vector<double> x) {
   std::nth_element(x.begin(), x.begin() + static_cast<ptrdiff_t>(x.size() / 2), x.end());
   return x[x.size() / 2];
@@ -69,9 +67,8 @@ struct Layer {
     sums.assign(size_t{kKvHeads} * 2 * kDim, 0.0);
     known.assign(size_t{2} * kKvHeads, 0);
     fill.assign(kKvHeads, least_fill());
-    history = {entries.data(), lists.data(),          heads.data(), sums.data(),
-               known.data(),   known.data() + kKvHeads, fill.data(),  tokens,
-               list_room};
+    history = {entries.data(),          lists.data(), heads.data(), sums.data(), known.data(),
+               known.data() + kKvHeads, fill.data(),  tokens,       list_room};
   }
   static size_t page_elements() { return size_t{2} * kPageTokens * kDim; }
   std::pmr::vector<uint16_t> pool, digests;
@@ -93,8 +90,7 @@ struct Tables {
         slots.push_back(head * n + row);
         first_pos.push_back(row * kPageTokens);
       }
-      for (uint32_t i = n; i > 1; --i)
-        std::swap(slots[head * n + i - 1], slots[head * n + random_bits(state) % i]);
+      for (uint32_t i = n; i > 1; --i) std::swap(slots[head * n + i - 1], slots[head * n + random_bits(state) % i]);
     }
     len.assign(slots.size(), kPageTokens);
     flags.assign(slots.size(), 0);
@@ -279,13 +275,26 @@ int main(int argc, char** argv) {
   for (int option; (option = getopt(argc, argv, "n:s:j:b:k:c:")) != -1;) {
     const auto value = optarg != nullptr ? static_cast<uint32_t>(std::strtoul(optarg, nullptr, 10)) : 0u;
     switch (option) {
-      case 'n': o.tokens = value; break;
-      case 's': o.steps = value; break;
-      case 'j': o.threads = value; break;
-      case 'b': o.quest_pages = value; break;
-      case 'k': o.size.top = value; break;
-      case 'c': o.size.candidates = value; break;
-      default: return 2;
+      case 'n':
+        o.tokens = value;
+        break;
+      case 's':
+        o.steps = value;
+        break;
+      case 'j':
+        o.threads = value;
+        break;
+      case 'b':
+        o.quest_pages = value;
+        break;
+      case 'k':
+        o.size.top = value;
+        break;
+      case 'c':
+        o.size.candidates = value;
+        break;
+      default:
+        return 2;
     }
   }
   weir::PolicyConfig config;

@@ -73,8 +73,7 @@ extern "C" weir::Status __wrap__ZN4weir3cpu12attn_historyERNS_9OpContextERKNS_15
   std::vector<uint32_t> chosen(size_t{a.attn.n_heads} * a.history.capacity), n_chosen(a.attn.n_heads);
   args.chosen = chosen.data();
   args.n_chosen = n_chosen.data();
-  const weir::Status status =
-      __real__ZN4weir3cpu12attn_historyERNS_9OpContextERKNS_15AttnHistoryArgsE(cx, args);
+  const weir::Status status = __real__ZN4weir3cpu12attn_historyERNS_9OpContextERKNS_15AttnHistoryArgsE(cx, args);
   for (uint32_t head = 0; status.ok() && head < a.attn.n_heads; ++head) {
     if (n_chosen[head] == 0) ++counts.bypassed;
     if (n_chosen[head] != 0) count_head(args, head, weights_of(args, head));
@@ -126,11 +125,12 @@ int main(int argc, char** argv) {
   check(weir_session_prefill(session, tokens.data(), n_prompt, nullptr, nullptr), "prefill");
   for (uint32_t i = 0; i < n_steps; ++i) check(weir_session_step(session, tokens[n_prompt + i]), "step");
   const double heads = std::max<double>(1.0, counts.heads);
-  std::printf("{\"prompt\": %u, \"steps\": %u, \"overlap\": %.4f, \"captured\": %.4f, \"captured_by_exact\": %.4f, "
-              "\"keys_read_percent\": %.2f, \"bypassed\": %.4f}\n",
-              n_prompt, n_steps, counts.overlap / heads, counts.captured / heads, counts.exact / heads,
-              100.0 * counts.read / std::max<double>(1.0, counts.streams),
-              double(counts.bypassed) / std::max<double>(1.0, counts.heads + counts.bypassed));
+  std::printf(
+      "{\"prompt\": %u, \"steps\": %u, \"overlap\": %.4f, \"captured\": %.4f, \"captured_by_exact\": %.4f, "
+      "\"keys_read_percent\": %.2f, \"bypassed\": %.4f}\n",
+      n_prompt, n_steps, counts.overlap / heads, counts.captured / heads, counts.exact / heads,
+      100.0 * counts.read / std::max<double>(1.0, counts.streams),
+      double(counts.bypassed) / std::max<double>(1.0, counts.heads + counts.bypassed));
   weir_session_destroy(session);
   weir_model_close(model);
   weir_runtime_destroy(runtime);

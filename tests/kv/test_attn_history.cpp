@@ -254,10 +254,14 @@ void history__room_of_a_list(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(history__layers_have_their_own),  cmocka_unit_test(history__of_layers_that_are_not_local),
-      cmocka_unit_test(history__truncate),               cmocka_unit_test(history__truncate_to_the_sinks),
-      cmocka_unit_test(history__truncate_twice),         cmocka_unit_test(history__rollback),
-      cmocka_unit_test(history__copies),                 cmocka_unit_test(history__reset),
+      cmocka_unit_test(history__layers_have_their_own),
+      cmocka_unit_test(history__of_layers_that_are_not_local),
+      cmocka_unit_test(history__truncate),
+      cmocka_unit_test(history__truncate_to_the_sinks),
+      cmocka_unit_test(history__truncate_twice),
+      cmocka_unit_test(history__rollback),
+      cmocka_unit_test(history__copies),
+      cmocka_unit_test(history__reset),
       cmocka_unit_test(history__room_of_a_list),
   };
   return cmocka_run_group_tests_name("kv_attn_history", tests, nullptr, nullptr);

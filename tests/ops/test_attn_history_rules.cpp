@@ -121,10 +121,8 @@ void candidates_of_a_group(void**) {
     h.tables[1][kByPosition][12] = 0.3f;  // a neighbour of the other head's token
     const Tokens all = {9, 10, 11, 19, 20, 22, 48, 49};
     for (uint32_t head = 0; head < 2; ++head) assert_true(h.candidates(*backend, head) == all);
-    const Tokens by_room[] = {{10, 20, 48, 49},
-                              {9, 10, 20, 48, 49},
-                              {9, 10, 11, 20, 48, 49},
-                              {9, 10, 11, 19, 20, 48, 49}};
+    const Tokens by_room[] = {
+        {10, 20, 48, 49}, {9, 10, 20, 48, 49}, {9, 10, 11, 20, 48, 49}, {9, 10, 11, 19, 20, 48, 49}};
     for (uint32_t room = 2; room < 6; ++room) {
       h.c.spec.size.candidates = room;
       assert_true(h.candidates(*backend, 1) == by_room[room - 2]);

@@ -257,7 +257,7 @@ class Sim {
                         0,
                         0,
                         n.recall_slots,
-                         n.one_pool};
+                        n.one_pool};
     kv_shape.by_layer = n.layer_pages;
     kv_shape.windows = storage_.windows;
     kv_shape.own_pages = kv_shape.windows.pages(shape.batch, n.context_tokens);
@@ -405,9 +405,7 @@ class Sim {
     return a;
   }
 
-  bool has_history(uint32_t layer) const {
-    return needs().history.group != 0 && layer >= needs().history_from_layer;
-  }
+  bool has_history(uint32_t layer) const { return needs().history.group != 0 && layer >= needs().history_from_layer; }
 
   // Attention over the tokens that mattered to earlier steps.
   void attend_history(uint32_t layer) {
@@ -418,8 +416,8 @@ class Sim {
     n_read_.assign(shape.n_kv_heads, UINT32_MAX);
     const AttnPagedArgs a = attn_args(layer, 1, {});
     const HistorySize size = policy_->history_size(a.pos + 1 - std::min(a.pos + 1, rules.n_sink));
-    check(backend.ops.attn_history(cx_, {a, kv.history(layer), rules, size, kv.flags(layer), n_read_.data(),
-                                         chosen_.data(), n_chosen_.data()}));
+    check(backend.ops.attn_history(
+        cx_, {a, kv.history(layer), rules, size, kv.flags(layer), n_read_.data(), chosen_.data(), n_chosen_.data()}));
   }
 
   void attend_step(uint32_t layer) {

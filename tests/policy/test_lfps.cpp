@@ -39,8 +39,7 @@ void lfps__all_room_is_dense(void**) {
           sim.steps(34);
           assert_int_equal(sim.n_evicted, 0);
           // f32 sums in another order
-          for (uint32_t layer = 0; layer < shape.n_layers; ++layer)
-            assert_true(distance(sim, dense, layer, 0) < 1e-11);
+          for (uint32_t layer = 0; layer < shape.n_layers; ++layer) assert_true(distance(sim, dense, layer, 0) < 1e-11);
         }
       }
     }
@@ -317,9 +316,18 @@ void lfps__rules_and_needs(void**) {
   assert_true(sim.policy().can_take_back_prompt());
   assert_true(sim.policy().step_rules().victim == VictimRule::kNever);
   Sim other(cpu_backend(), inputs,
-            {"lfps", 0, 1000, 0,
-             {{"sinks", "7"}, {"recent", "9"}, {"rows", "11"}, {"gamma", "0.5"}, {"eta", "0.25"},
-              {"candidates", "threshold"}, {"lambda", "-3"}, {"skip_layers", "2"}}});
+            {"lfps",
+             0,
+             1000,
+             0,
+             {{"sinks", "7"},
+              {"recent", "9"},
+              {"rows", "11"},
+              {"gamma", "0.5"},
+              {"eta", "0.25"},
+              {"candidates", "threshold"},
+              {"lambda", "-3"},
+              {"skip_layers", "2"}}});
   const HistoryRules own = other.policy().history_rules();
   assert_true(own.n_sink == 7 && own.n_recent == 9 && own.gamma == 0.5f && own.eta == 0.25f && own.lambda == -3.0f);
   assert_true(own.by_threshold && other.needs().history_from_layer == 2 && other.needs().prompt_rows == 11);
@@ -331,16 +339,11 @@ void lfps__rules_and_needs(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(lfps__all_room_is_dense),
-      cmocka_unit_test(lfps__attends_the_budget),
-      cmocka_unit_test(lfps__finds_a_slash),
-      cmocka_unit_test(lfps__finds_what_always_matters),
-      cmocka_unit_test(lfps__sinks_are_enough),
-      cmocka_unit_test(lfps__begins_with_the_last_prompt),
-      cmocka_unit_test(lfps__backends_agree),
-      cmocka_unit_test(lfps__chunks_end_with_the_rows),
-      cmocka_unit_test(lfps__sizes_rise),
-      cmocka_unit_test(lfps__attends_what_is_pinned),
+      cmocka_unit_test(lfps__all_room_is_dense), cmocka_unit_test(lfps__attends_the_budget),
+      cmocka_unit_test(lfps__finds_a_slash),     cmocka_unit_test(lfps__finds_what_always_matters),
+      cmocka_unit_test(lfps__sinks_are_enough),  cmocka_unit_test(lfps__begins_with_the_last_prompt),
+      cmocka_unit_test(lfps__backends_agree),    cmocka_unit_test(lfps__chunks_end_with_the_rows),
+      cmocka_unit_test(lfps__sizes_rise),        cmocka_unit_test(lfps__attends_what_is_pinned),
       cmocka_unit_test(lfps__rules_and_needs),
   };
   return cmocka_run_group_tests_name("policy_lfps", tests, nullptr, nullptr);

@@ -486,14 +486,10 @@ void psa_recall__rules_and_needs(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(psa_recall__same_as_without),
-      cmocka_unit_test(psa_recall__pages_of_the_pool),
-      cmocka_unit_test(psa_recall__one_pool),
-      cmocka_unit_test(psa_recall__lost_pages),
-      cmocka_unit_test(psa_recall__lost_sinks),
-      cmocka_unit_test(psa_recall__damaged_pages),
-      cmocka_unit_test(psa_recall__pages_read_ahead),
-      cmocka_unit_test(psa_recall__who_leaves_one_pool),
+      cmocka_unit_test(psa_recall__same_as_without),  cmocka_unit_test(psa_recall__pages_of_the_pool),
+      cmocka_unit_test(psa_recall__one_pool),         cmocka_unit_test(psa_recall__lost_pages),
+      cmocka_unit_test(psa_recall__lost_sinks),       cmocka_unit_test(psa_recall__damaged_pages),
+      cmocka_unit_test(psa_recall__pages_read_ahead), cmocka_unit_test(psa_recall__who_leaves_one_pool),
       cmocka_unit_test(psa_recall__rules_and_needs),
   };
   return cmocka_run_group_tests_name("policy_psa_recall", tests, nullptr, nullptr);

@@ -54,9 +54,7 @@ class DeviceArrays {
   template <class T>
   T* both(std::vector<T>& host) {
     T* const out = in(host);
-    back_.push_back([this, &host, out] {
-      assert_true(c_.copy_out(host.data(), out, host.size() * sizeof(T)).ok());
-    });
+    back_.push_back([this, &host, out] { assert_true(c_.copy_out(host.data(), out, host.size() * sizeof(T)).ok()); });
     return out;
   }
   void finish() {
