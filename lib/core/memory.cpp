@@ -2,6 +2,9 @@
 #include "core/memory.h"
 
 #include <sys/mman.h>
+#ifdef __linux__
+#include <sys/sysinfo.h>
+#endif
 
 #include <cstdlib>
 #include <new>
@@ -23,6 +26,17 @@ void ask_for_large_pages([[maybe_unused]] void* block, [[maybe_unused]] uint64_t
   const uint64_t begin = align_up(first, kLargePage), end = (first + bytes) / kLargePage * kLargePage;
   if (begin < end) (void)madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
 #endif
+}
+
+// A block larger than the machine's memory and swap is refused: a Linux that is set to promise memory without limit
+// (vm.overcommit_memory = 1, as in many containers) would give it, and end the process when it is used.
+bool fits_the_machine([[maybe_unused]] uint64_t bytes) {
+#ifdef __linux__
+  struct sysinfo machine = {};
+  if (bytes >= kLargeBlock && sysinfo(&machine) == 0)
+    return bytes / machine.mem_unit <= uint64_t{machine.totalram} + machine.totalswap;
+#endif
+  return true;
 }
 
 thread_local uint64_t g_thread_allocs = 0;
@@ -72,6 +86,8 @@ void* HostMemory::do_allocate(size_t bytes, size_t alignment) {
   const char* why = "";
   if (hooks_.alloc != nullptr) {
     ptr = ask_hook(hooks_, WEIR_MEMORY_HOST, bytes, alignment, why);
+  } else if (!fits_the_machine(bytes)) {
+    why = ": this machine has less, with its swap";
   } else if (alignment <= alignof(std::max_align_t)) {
     ptr = std::malloc(bytes);
   } else {

@@ -53,7 +53,7 @@ void saved__a_second_question_has_the_answer_of_one_conversation(void**) {
     const json texts = json::parse(whole.out)["texts"];
     assert_int_equal(texts.size(), 2);
     const Output first = weir(with({"run", "-m", kModel, "-p", kPrompt, "--json", "-n", "150", "--save", file}, flags));
-    assert_true(text_of(first) == texts[0]);
+    assert_true(texts[0] == text_of(first));
     struct stat info = {};
     assert_int_equal(stat(file.c_str(), &info), 0);
     assert_int_equal(info.st_mode & 0777, 0600);
