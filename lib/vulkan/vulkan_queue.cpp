@@ -16,10 +16,7 @@ Status VulkanQueue::gemv(const GemvArgs& a) {
       WEIR_TRY(rms_norm(cx_, {row_, x, a.norm, 1, a.part[0].w.n_cols, a.eps}));
       x = row_;
     }
-    MatmulArgs m = {};
-    m.n_parts = a.n_parts;
-    m.x = x;
-    m.n_tok = 1;
+    MatmulArgs m = {{}, a.n_parts, x, 1};
     for (uint32_t i = 0; i < a.n_parts; ++i) {
       m.part[i] = a.part[i];
       if (column > 0) m.part[i].y = a.more[column - 1].y[i];

@@ -187,7 +187,10 @@ static void faults__nothing_is_allocated_while_decoding(void **state) {
         assert_ok(weir_plan(model, &session_options, &plan));
         bytes = h.bytes_live;
         assert_ok(weir_session_create(model, &session_options, &session));
-        assert_int_equal(h.bytes_live - bytes, plan.total_bytes - plan.device_bytes); /* the plan is exact */
+        /* The plan is exact. What a Vulkan driver gives is not asked of the hooks. */
+        assert_int_equal(h.bytes_live - bytes,
+                         plan.total_bytes - plan.device_bytes -
+                             (plan.device == WEIR_DEVICE_VULKAN ? plan.staging_bytes + plan.spill_bytes : 0));
         allocs = h.n_allocs;
         sampling.temperature = 1.0f;
         sampling.top_k = 20;

@@ -438,9 +438,9 @@ void chat__full_context_is_told_and_reset_helps(void**) {
 
 void bench__random_model_gives_rows_and_needs_raw(void**) {
   const std::string cache = (g_folder / "bench").string();
-  const std::vector<std::string> command = {"bench",    "--shape",  "tiny", "--cache-dir", cache,
-                                            "--depths", "0,100",    "--n",  "5",           "--prefill",
-                                            "32",       "--commit", "abc",  "--json"};
+  const std::vector<std::string> command = {"bench", "--device", "cpu",   "--shape", "tiny", "--cache-dir",
+                                            cache,   "--depths", "0,100", "--n",     "5",    "--prefill",
+                                            "32",    "--commit", "abc",   "--json"};
   const json b = one_json(weir(command));
   for (const char* key : {"device", "cpu_target", "threads", "shape", "type", "policy", "budget", "read_gbps", "rows",
                           "prefill", "load_ms", "version"}) {
@@ -462,8 +462,9 @@ void bench__random_model_gives_rows_and_needs_raw(void**) {
   assert_int_equal(three["sessions"].get<int>(), 3);
   assert_true(three["rows"][1]["kv_bytes"].get<uint64_t>() == 3 * b["rows"][1]["kv_bytes"].get<uint64_t>());
 
-  const std::vector<std::string> spilling = {"bench", "--shape", "tiny", "--cache-dir", cache, "--depths",
-                                             "400",   "--n",     "5",    "--prefill",   "0",   "--spill"};
+  const std::vector<std::string> spilling = {"bench",       "--device",  "cpu",      "--shape", "tiny",
+                                             "--cache-dir", cache,       "--depths", "400",     "--n",
+                                             "5",           "--prefill", "0",        "--spill"};
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.begin(), spilling.begin(), spilling.end());
     return weir(more);
