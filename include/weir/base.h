@@ -52,7 +52,7 @@ typedef int32_t weir_status;
 enum {
     WEIR_OK = 0,
     WEIR_ERR_INVALID_ARG = -1,      /**< An argument is NULL, out of range or contradicts another. */
-    WEIR_ERR_OUT_OF_MEMORY = -2,    /**< An allocator refused, or the machine has less memory and swap. */
+    WEIR_ERR_OUT_OF_MEMORY = -2,    /**< An allocator refused, or the machine has less than one allocation asks for. */
     WEIR_ERR_IO = -3,               /**< A file could not be opened, read or mapped. */
     WEIR_ERR_FORMAT = -4,           /**< A file or a text breaks its format. */
     WEIR_ERR_UNSUPPORTED = -5,      /**< Well-formed, but this build cannot do it. */

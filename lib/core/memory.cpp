@@ -2,7 +2,7 @@
 #include "core/memory.h"
 
 #include <sys/mman.h>
-#ifdef __linux__
+#if defined(__linux__)
 #include <sys/sysinfo.h>
 #endif
 
@@ -29,9 +29,9 @@ void ask_for_large_pages([[maybe_unused]] void* block, [[maybe_unused]] uint64_t
 }
 
 // A block larger than the machine's memory and swap is refused: a Linux that is set to promise memory without limit
-// (vm.overcommit_memory = 1, as in many containers) would give it, and end the process when it is used.
+// (vm.overcommit_memory = 1, as on many hosts of containers) would give it, and kill the process once it is used.
 bool fits_the_machine([[maybe_unused]] uint64_t bytes) {
-#ifdef __linux__
+#if defined(__linux__)
   struct sysinfo machine = {};
   if (bytes >= kLargeBlock && sysinfo(&machine) == 0)
     return bytes / machine.mem_unit <= uint64_t{machine.totalram} + machine.totalswap;
@@ -87,7 +87,7 @@ void* HostMemory::do_allocate(size_t bytes, size_t alignment) {
   if (hooks_.alloc != nullptr) {
     ptr = ask_hook(hooks_, WEIR_MEMORY_HOST, bytes, alignment, why);
   } else if (!fits_the_machine(bytes)) {
-    why = ": this machine has less, with its swap";
+    why = ": this machine has less memory, swap included";
   } else if (alignment <= alignof(std::max_align_t)) {
     ptr = std::malloc(bytes);
   } else {

@@ -23,7 +23,7 @@ struct AllocatorHooks {
   void* user = nullptr;
 };
 
-// For messages: how much was asked for, and what was wrong with the hook's answer if it was no plain refusal.
+// For messages: how much was asked for, and why it was refused, where that is known.
 struct Refusal {
   uint64_t bytes = 0;
   const char* why = "";  // static; for the end of a message
@@ -35,8 +35,8 @@ void* ask_hook(const AllocatorHooks& hooks, int32_t kind, uint64_t bytes, uint64
 // Gives memory back to the hook; its answer is ignored.
 void return_to_hook(const AllocatorHooks& hooks, int32_t kind, uint64_t bytes, uint64_t alignment, void* ptr);
 
-// Throws std::bad_alloc when the hook refuses. `parent` (may be null) counts the same allocations a second time:
-// a session counts for itself and for its runtime.
+// Throws std::bad_alloc when the hook refuses; without one, when the system does or the machine has less. `parent` (may
+// be null) counts the same allocations a second time: a session counts for itself and for its runtime.
 class HostMemory final : public std::pmr::memory_resource {
  public:
   explicit HostMemory(const AllocatorHooks& hooks, HostMemory* parent = nullptr) : hooks_(hooks), parent_(parent) {}

@@ -438,6 +438,7 @@ void chat__full_context_is_told_and_reset_helps(void**) {
 
 void bench__random_model_gives_rows_and_needs_raw(void**) {
   const std::string cache = (g_folder / "bench").string();
+  // The JSON of a GPU has other keys.
   const std::vector<std::string> command = {"bench", "--device", "cpu",   "--shape", "tiny", "--cache-dir",
                                             cache,   "--depths", "0,100", "--n",     "5",    "--prefill",
                                             "32",    "--commit", "abc",   "--json"};
