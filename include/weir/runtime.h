@@ -82,8 +82,8 @@ enum {
  *  @since 1.0 */
 typedef struct weir_runtime_options {
     uint32_t struct_size;   /**< sizeof this struct in the caller's build. Required. */
-    uint32_t n_threads;     /**< Threads that compute, the caller's included; 1..256. 0 (default): the cores this
-                                 process may use. */
+    uint32_t n_threads;     /**< Threads that compute, the caller's included; 1..256. 0 (default): the cores that this
+                                 process may use, at most the whole ones in its container's limit (at least 1). */
     weir_alloc_fn alloc;    /**< Allocator hook; NULL (default) for the system's. Set both hooks or neither. */
     weir_free_fn free;      /**< Its counterpart. */
     void *alloc_user;       /**< Passed to both hooks. */
@@ -139,7 +139,7 @@ typedef struct weir_device_info {
     uint32_t is_usable;    /**< 1: sessions of this runtime may run on it, as far as can be told without opening it. 0:
                                 not, see @ref why_not. */
     uint32_t reserved;     /**< 0. */
-    uint64_t memory_bytes; /**< All of its memory; of a processor the machine's. */
+    uint64_t memory_bytes; /**< All of its memory; of a processor the machine's, or what the container may use of it. */
     char name[256];        /**< One line of UTF-8, NUL-terminated. */
     char driver[128];      /**< Likewise: the driver and its version; of the CPU the instruction set in use. */
     char why_not[512];     /**< Likewise: what it lacks; "" if it is usable. */

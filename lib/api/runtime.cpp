@@ -1,27 +1,16 @@
 // Runtime handles.
 #include "weir/runtime.h"
 
-#include <sched.h>
-#include <unistd.h>
-
 #include <iterator>
 
 #include "api/handles.h"
+#include "core/machine_limits.h"
 #include "core/plain_text.h"
 
 namespace weir::api {
 namespace {
 
 constexpr uint32_t kMaxThreads = 256;  // what the pool's gate word can count
-
-// Cores that this process may use.
-uint32_t usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  // The call fails on machines with more cores than the set can name.
-  const long n = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : sysconf(_SC_NPROCESSORS_ONLN);
-  return static_cast<uint32_t>(std::clamp<long>(n, 1, kMaxThreads));
-}
 
 Status check_options(const weir_runtime_options& o) {
   if (o.n_threads > kMaxThreads)
@@ -53,7 +42,8 @@ Status create(const weir_runtime_options& o, weir_runtime** out) {
     runtime->devices.set_hooks({o.device_alloc, o.device_free, o.device_alloc_user});
     Status status = runtime->devices.set_folder(o.backend_dir);
     if (status.ok()) status = runtime->devices.set_vulkan_device(o.vulkan_device);
-    if (status.ok()) status = runtime->pool.start(o.n_threads == 0 ? usable_cores() : o.n_threads);
+    if (status.ok())
+      status = runtime->pool.start(o.n_threads == 0 ? std::min(machine_threads(), kMaxThreads) : o.n_threads);
     if (!status.ok()) {
       destroy(runtime);
       return status;
@@ -79,8 +69,7 @@ weir_device_info processor() {
   info.backend = WEIR_DEVICE_CPU;
   info.kind = WEIR_DEVICE_KIND_CPU;
   info.is_usable = 1;
-  const long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
-  if (pages > 0 && page_bytes > 0) info.memory_bytes = static_cast<uint64_t>(pages) * static_cast<uint64_t>(page_bytes);
+  if (const uint64_t bytes = machine_memory_bytes(); bytes != kNoLimit) info.memory_bytes = bytes;
   std::memcpy(info.name, "CPU", sizeof("CPU"));
   (void)plain_text(cpu_backend().target(), info.driver, sizeof(info.driver));
   return info;

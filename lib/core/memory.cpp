@@ -2,14 +2,12 @@
 #include "core/memory.h"
 
 #include <sys/mman.h>
-#if defined(__linux__)
-#include <sys/sysinfo.h>
-#endif
 
 #include <cstdlib>
 #include <new>
 
 #include "core/callback.h"
+#include "core/machine_limits.h"
 
 namespace weir {
 namespace {
@@ -28,16 +26,10 @@ void ask_for_large_pages([[maybe_unused]] void* block, [[maybe_unused]] uint64_t
 #endif
 }
 
-// A block larger than the machine's memory and swap is refused: a Linux that is set to promise memory without limit
-// (vm.overcommit_memory = 1, as on many hosts of containers) would give it, and kill the process once it is used.
-bool fits_the_machine([[maybe_unused]] uint64_t bytes) {
-#if defined(__linux__)
-  struct sysinfo machine = {};
-  if (bytes >= kLargeBlock && sysinfo(&machine) == 0)
-    return bytes / machine.mem_unit <= uint64_t{machine.totalram} + machine.totalswap;
-#endif
-  return true;
-}
+// A block larger than the memory and swap that the machine has, or the container may use, is refused: a Linux that is
+// set to promise memory without limit (vm.overcommit_memory = 1, as on many hosts of containers) would give it, and
+// kill the process once it is used.
+bool fits_the_machine(uint64_t bytes) { return bytes < kLargeBlock || bytes <= machine_memory_swap_bytes(); }
 
 thread_local uint64_t g_thread_allocs = 0;
 thread_local Refusal g_thread_refusal;
@@ -87,7 +79,7 @@ void* HostMemory::do_allocate(size_t bytes, size_t alignment) {
   if (hooks_.alloc != nullptr) {
     ptr = ask_hook(hooks_, WEIR_MEMORY_HOST, bytes, alignment, why);
   } else if (!fits_the_machine(bytes)) {
-    why = ": this machine has less memory, swap included";
+    why = ": this machine has less memory, swap included, or its container may use no more";
   } else if (alignment <= alignof(std::max_align_t)) {
     ptr = std::malloc(bytes);
   } else {

@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "core/c_format.h"
+
 namespace weir {
 namespace {
 
@@ -41,7 +43,7 @@ void NamedValues::add(const char* name, const char* format, ...) {
   const int n_name = std::snprintf(line, sizeof(line), "%s=", name);
   va_list arguments;
   va_start(arguments, format);
-  const int n_value = std::vsnprintf(line + n_name, sizeof(line) - static_cast<size_t>(n_name) - 1, format, arguments);
+  const int n_value = c_vformat(line + n_name, sizeof(line) - static_cast<size_t>(n_name) - 1, format, arguments);
   va_end(arguments);
   const auto n = static_cast<size_t>(n_name) + static_cast<size_t>(n_value);
   if (n + 1 >= sizeof(line)) {

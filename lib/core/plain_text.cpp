@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdio>
 
+#include "core/c_format.h"
 #include "core/utf8.h"
 
 namespace weir {
@@ -41,7 +42,7 @@ size_t plain_text(std::string_view text, char* out, size_t capacity) {
 
 size_t plain_format(char* out, size_t capacity, const char* format, va_list args) {
   char raw[1024];
-  const int n = std::vsnprintf(raw, sizeof(raw), format, args);
+  const int n = c_vformat(raw, sizeof(raw), format, args);
   std::string_view text(raw, n < 0 ? 0 : std::min(static_cast<size_t>(n), sizeof(raw) - 1));
   // A character that the end of `raw` cut in two is left out; one that was incomplete before is replaced.
   if (n >= static_cast<int>(sizeof(raw))) {

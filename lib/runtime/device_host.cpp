@@ -145,7 +145,8 @@ Status DeviceHost::wanted_vulkan(uint32_t& which) const {
   return from_module(*module, module->choose(vulkan_device_, which));
 }
 
-Status DeviceHost::allocate(const DeviceModule& module, uint64_t bytes, const char* pool, void** out) {
+Status DeviceHost::allocate(const DeviceModule& module, uint64_t bytes, const char* pool, void** out,
+                            const char* way_out) {
   *out = nullptr;
   const char* why = "";
   Status status;
@@ -157,8 +158,8 @@ Status DeviceHost::allocate(const DeviceModule& module, uint64_t bytes, const ch
     if (!status.ok()) *out = nullptr;
   }
   if (status.code() == WEIR_ERR_OUT_OF_MEMORY) {
-    return fail(WEIR_ERR_OUT_OF_MEMORY, "%llu bytes of device memory for %s could not be allocated%s",
-                static_cast<unsigned long long>(bytes), pool, why);
+    return fail(WEIR_ERR_OUT_OF_MEMORY, "%llu bytes of device memory for %s could not be allocated%s%s",
+                static_cast<unsigned long long>(bytes), pool, why, way_out);
   }
   WEIR_TRY(status);
   const uint64_t now = bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes;

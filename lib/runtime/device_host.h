@@ -42,8 +42,8 @@ class DeviceHost {
   uint64_t recall_late_ns() const { return recall_late_ns_; }
   void set_recall_late_ns(uint64_t ns) { recall_late_ns_ = ns; }
 
-  // Device memory; `pool` names it in messages.
-  Status allocate(const DeviceModule& module, uint64_t bytes, const char* pool, void** out);
+  // Device memory; `pool` names it in messages, and `way_out` says how to need less.
+  Status allocate(const DeviceModule& module, uint64_t bytes, const char* pool, void** out, const char* way_out = "");
   void release(const DeviceModule& module, void* device, uint64_t bytes);
   // Name and speed of the first such device, for benchmarks.
   Status measure(int32_t device, weir_bench_device& out);

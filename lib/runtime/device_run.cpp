@@ -61,8 +61,9 @@ Status Session::allocate_staging() {
   try {
     status = take_staging(*module_, memory_, plan_.staging_bytes, &staging_block_);
   } catch (const std::bad_alloc&) {
-    return fail(WEIR_ERR_OUT_OF_MEMORY, "the session's %llu bytes of host memory for staging could not be allocated%s",
-                static_cast<unsigned long long>(plan_.staging_bytes), HostMemory::thread_refusal().why);
+    return fail(WEIR_ERR_OUT_OF_MEMORY,
+                "the session's %llu bytes of host memory for staging could not be allocated%s%s",
+                static_cast<unsigned long long>(plan_.staging_bytes), HostMemory::thread_refusal().why, kNeedLess);
   }
   if (status.ok()) return {};
   return fail(status.code(), "the session's %llu bytes of staging memory could not be mapped: %s",
@@ -80,16 +81,16 @@ Status Session::create_on_device(const SessionSetup& setup, SpillStore* other) {
   module_ = setup.module;
 
   WEIR_TRY(device_weights_.ensure(devices_, *module_, *setup.model, pool_));
-  WEIR_TRY(
-      devices_.allocate(*module_, plan_.device_bytes, "the session's KV pages, tables and workspace", &device_block_));
+  WEIR_TRY(devices_.allocate(*module_, plan_.device_bytes, "the session's KV pages, tables and workspace",
+                             &device_block_, kNeedLess));
   device_bytes_ = plan_.device_bytes;
   WEIR_TRY(allocate_staging());
   block_bytes_ = plan_.sampler_bytes + module_->session_bytes;
   try {
     block_ = memory_.allocate(block_bytes_, kCacheLine);
   } catch (const std::bad_alloc&) {
-    return fail(WEIR_ERR_OUT_OF_MEMORY, "the session's %llu bytes of host memory could not be allocated%s",
-                static_cast<unsigned long long>(block_bytes_), HostMemory::thread_refusal().why);
+    return fail(WEIR_ERR_OUT_OF_MEMORY, "the session's %llu bytes of host memory could not be allocated%s%s",
+                static_cast<unsigned long long>(block_bytes_), HostMemory::thread_refusal().why, kNeedLess);
   }
 
   auto* at = static_cast<std::byte*>(device_block_);

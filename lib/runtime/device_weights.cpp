@@ -164,7 +164,8 @@ Status DeviceWeights::ensure(DeviceHost& host, const DeviceModule& module, const
   }
   if (ready_) return {};
   const uint64_t bytes = bytes_of(model);
-  WEIR_TRY(host.allocate(module, bytes, "the model's weights", &block_));
+  WEIR_TRY(host.allocate(module, bytes, "the model's weights", &block_,
+                         "; a file with smaller weights, or the CPU as the device, needs less of it"));
   host_ = &host;
   module_ = &module;
   bytes_ = bytes;

@@ -40,7 +40,7 @@ Status Session::take_device_rows(const SessionPools& measured) {
   const DeviceModule& module = *setup_.rows;
   module_ = rows_.module = &module;
   WEIR_TRY(device_weights_.ensure(devices_, module, *setup_.model, pool_));
-  WEIR_TRY(devices_.allocate(module, measured.rows.used(), "the session's activations", &device_block_));
+  WEIR_TRY(devices_.allocate(module, measured.rows.used(), "the session's activations", &device_block_, kNeedLess));
   device_bytes_ = measured.rows.used();
   rows_.backend = module.backend;
   rows_.weights = &device_weights_.weights();

@@ -42,9 +42,9 @@ Status Session::build(SpillStore* other) {
   try {
     block_ = memory_.allocate(block_bytes_, kCacheLine);
   } catch (const std::bad_alloc&) {
-    return fail(WEIR_ERR_OUT_OF_MEMORY, "the session's %llu bytes (%llu of them KV pages) could not be allocated%s",
+    return fail(WEIR_ERR_OUT_OF_MEMORY, "the session's %llu bytes (%llu of them KV pages) could not be allocated%s%s",
                 static_cast<unsigned long long>(plan_.total_bytes), static_cast<unsigned long long>(plan_.kv_bytes),
-                HostMemory::thread_refusal().why);
+                HostMemory::thread_refusal().why, kNeedLess);
   }
   auto* at = static_cast<std::byte*>(block_);
   SessionPools pools;
@@ -72,7 +72,8 @@ Status Session::create_store(SpillStore* other) {
       return fail(slot_memory_.failed.code(), "the spill store's latest pages could not be mapped: %s",
                   module_->last_error());
     }
-    return fail(WEIR_ERR_OUT_OF_MEMORY, "the spill store's %llu bytes could not be allocated%s",
+    return fail(WEIR_ERR_OUT_OF_MEMORY,
+                "the spill store's %llu bytes could not be allocated%s; a smaller spill_budget_bytes needs less",
                 static_cast<unsigned long long>(plan_.spill_bytes), HostMemory::thread_refusal().why);
   }
 }

@@ -6,6 +6,10 @@
 
 namespace weir {
 
+// The end of a message that a session's memory is not there: what makes it smaller.
+inline constexpr char kNeedLess[] =
+    "; fewer context_tokens (--context), or a policy with fewer budget_tokens (--budget), need less";
+
 struct SessionPools {
   Arena pages, digests, tables, workspace, sampler;  // all but the sampler are device memory in sessions on a device
   Arena staging;                                     // host memory that a device copies from and to

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdarg>
-#include <cstdio>
 
+#include "core/c_format.h"
 #include "core/utf8.h"
 #include "runtime/saved_session.h"
 #include "runtime/session_entry.h"
@@ -201,7 +201,7 @@ class Session::Restorer final : ByteSource {
     char what[128];
     va_list arguments;
     va_start(arguments, format);
-    std::vsnprintf(what, sizeof(what), format, arguments);
+    (void)c_vformat(what, sizeof(what), format, arguments);
     va_end(arguments);
     return fail(WEIR_ERR_FORMAT, "the saved session is damaged before byte %llu: %s",
                 static_cast<unsigned long long>(in_.at()), what);

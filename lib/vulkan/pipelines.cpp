@@ -4,8 +4,8 @@
 #include <bit>
 #include <cstddef>
 #include <memory_resource>
-#include <thread>
 
+#include "core/machine_limits.h"
 #include "core/thread_pool.h"
 
 namespace weir::vulkan {
@@ -155,7 +155,7 @@ Status Pipelines::make_noted(const Device& d) {
   std::byte room[1024];
   std::pmr::monotonic_buffer_resource memory(room, sizeof(room), std::pmr::null_memory_resource());
   ThreadPool pool(&memory);
-  (void)pool.start(std::clamp(std::thread::hardware_concurrency(), 1u, std::min(n, kMostThreads)));
+  (void)pool.start(std::min({machine_threads(), n, kMostThreads}));
   {
     const ThreadPool::Lease lease(pool);
     pool.parallel_for(n, [&](size_t i, size_t) { make(d, noted_[i]); });

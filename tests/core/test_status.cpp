@@ -2,12 +2,16 @@
 // when a public call fails as a whole.
 #include <pthread.h>
 
+#include <clocale>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <string>
 
 #include "core/call.h"
 #include "core/callback.h"
 #include "core/log.h"
+#include "core/named_values.h"
 #include "core/plain_text.h"
 #include "core/status.h"
 #include "core/utf8.h"
@@ -163,6 +167,45 @@ void callback__that_throws_refuses(void**) {
   assert_string_equal(threw.why(), ": the callback threw");
 }
 
+// A locale whose decimal point is a comma, made where the system has its source; null otherwise.
+locale_t comma_locale() {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / "weir_comma_locale";
+  std::filesystem::create_directories(folder);
+  const std::string command =
+      "localedef --quiet --no-archive -i de_DE -f UTF-8 '" + (folder / "de_DE.UTF-8").string() + "' 2>/dev/null";
+  if (std::system(command.c_str()) < 0) return nullptr;
+  setenv("LOCPATH", folder.c_str(), 1);
+  const locale_t made = newlocale(LC_ALL_MASK, "de_DE.UTF-8", nullptr);
+  unsetenv("LOCPATH");
+  std::filesystem::remove_all(folder);
+  return made;
+}
+
+// Numbers are written with a point, whatever the host's locale, which stays what it was.
+void numbers__have_a_decimal_point(void**) {
+  const locale_t comma = comma_locale();
+  if (comma == nullptr) skip();
+  const locale_t before = uselocale(comma);
+  char text[64];
+  std::snprintf(text, sizeof(text), "%g", 0.5);
+  const std::string host = text;
+  (void)fail(WEIR_ERR_FORMAT, "%g is wrong", 0.25);
+  const std::string error = last_error_text();
+  std::string line;
+  const Log log(keep_line, &line, WEIR_LOG_INFO);
+  log.write(WEIR_LOG_INFO, "%.1f s", 2.5);
+  NamedValues values;
+  values.add("rho", "%.9g", 0.75);
+  const bool is_kept = uselocale(nullptr) == comma;
+  uselocale(before);
+  freelocale(comma);
+  assert_string_equal(host.c_str(), "0,5");
+  assert_string_equal(error.c_str(), "0.25 is wrong");
+  assert_string_equal(line.c_str(), "2.5 s");
+  assert_string_equal(std::string(values.text()).c_str(), "rho=0.75\n");
+  assert_true(is_kept);
+}
+
 void* put_address(void* out) {
   *static_cast<const void**>(out) = this_thread();
   return nullptr;
@@ -188,6 +231,7 @@ int main() {
       cmocka_unit_test(call__tells_an_error_when_it_fails),
       cmocka_unit_test(call__keeps_its_text_through_callbacks),
       cmocka_unit_test(callback__that_throws_refuses),
+      cmocka_unit_test(numbers__have_a_decimal_point),
       cmocka_unit_test(this_thread__differs_from_others),
   };
   return cmocka_run_group_tests_name("core_status", tests, nullptr, nullptr);

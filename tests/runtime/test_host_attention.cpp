@@ -382,6 +382,8 @@ void host_attention__without_memory(void**) {
 #if defined(__linux__)  // also where the system would promise that much
   assert_non_null(std::strstr(weir_last_error(), "this machine has less memory, swap included"));
 #endif
+  assert_non_null(std::strstr(weir_last_error(), "context_tokens (--context)"));  // what to do
+  assert_non_null(std::strstr(weir_last_error(), "budget_tokens (--budget)"));
   assert_null(session);
   weir_memory_counters counters = WEIR_MEMORY_COUNTERS_INIT;
   assert_ok(weir_runtime_memory(m.runtime, &counters));
