@@ -43,7 +43,7 @@ extern "C" {
 #endif
 
 #define WEIR_VERSION_MAJOR 1 /**< Changes only when the ABI breaks. */
-#define WEIR_VERSION_MINOR 0 /**< Grows with additions. */
+#define WEIR_VERSION_MINOR 1 /**< Grows with additions. */
 #define WEIR_VERSION_PATCH 0 /**< Grows with fixes. */
 
 /** Result of a call: 0 is success, negative values are errors. Numbers are never reused. */
