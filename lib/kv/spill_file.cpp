@@ -7,10 +7,22 @@
 
 #include <cstring>
 
+#include "core/file_size_signal.h"
+
 namespace weir {
 namespace {
 
 int open_file(const char* path, int flags, mode_t mode) { return ::open(path, flags, mode); }
+
+int reserve(int fd, off_t offset, off_t bytes) {
+  const FileSizeSignal blocked;
+  return ::posix_fallocate(fd, offset, bytes);
+}
+
+ssize_t write_at(int fd, const void* data, size_t bytes, off_t offset) {
+  const FileSizeSignal blocked;
+  return ::pwrite(fd, data, bytes, offset);
+}
 
 const char* reason(int error) {
   switch (error) {
@@ -26,7 +38,7 @@ const char* reason(int error) {
     case EDQUOT:
       return "the disk is full";
     case EFBIG:
-      return "the file system has no files of this size";
+      return "this process or the file system has no files of this size (ulimit -f)";
     default:
       return "the system refused";
   }
@@ -34,7 +46,7 @@ const char* reason(int error) {
 
 }  // namespace
 
-const FileCalls kSystemFile = {open_file, ::unlink, ::posix_fallocate, ::pread, ::pwrite};
+const FileCalls kSystemFile = {open_file, ::unlink, reserve, ::pread, write_at};
 
 SpillFile::~SpillFile() {
   if (fd_ >= 0) ::close(fd_);

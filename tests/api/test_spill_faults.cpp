@@ -2,6 +2,7 @@
 // strict store no token is appended instead, and the conversation is as before.
 #include <errno.h>
 #include <pthread.h>
+#include <sys/resource.h>
 
 #include <cmath>
 #include <cstring>
@@ -409,6 +410,34 @@ void spill__threads_that_cannot_start(void** state) {
   for (const Recalling& policy : kRecalling) check_threads_that_cannot_start(static_cast<fixture*>(*state), policy);
 }
 
+// A limit of file sizes below the file (ulimit -f): the session is refused, and the process lives.
+void check_limit_of_file_sizes(const fixture* f, const Recalling& policy) {
+  const Folder folder;
+  const std::string path = folder.file();
+  weir_session_options o = policy.in_pool();
+  o.spill_path = path.c_str();
+  o.spill_file_bytes = 1 << 20;
+  weir_memory_counters before = WEIR_MEMORY_COUNTERS_INIT, after = WEIR_MEMORY_COUNTERS_INIT;
+  assert_ok(weir_runtime_memory(f->runtime, &before));
+  g = {};
+  rlimit had = {};
+  assert_int_equal(getrlimit(RLIMIT_FSIZE, &had), 0);
+  const rlimit limit = {(1 << 20) - 1, had.rlim_max};
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  weir_session* session = nullptr;
+  const weir_status status = weir_session_create(f->model, &o, &session);
+  setrlimit(RLIMIT_FSIZE, &had);
+  assert_int_equal(status, WEIR_ERR_IO);
+  assert_non_null(std::strstr(weir_last_error(), "ulimit -f"));
+  assert_null(session);
+  assert_ok(weir_runtime_memory(f->runtime, &after));
+  assert_int_equal(after.bytes, before.bytes);
+  Session works(f->model, o);
+}
+void spill__limit_of_file_sizes(void** state) {
+  for (const Recalling& policy : kRecalling) check_limit_of_file_sizes(static_cast<fixture*>(*state), policy);
+}
+
 }  // namespace
 
 int main() {
@@ -420,6 +449,7 @@ int main() {
       cmocka_unit_test(spill__each_read_and_write_in_turn),
       cmocka_unit_test(spill__each_allocation_refused),
       cmocka_unit_test(spill__threads_that_cannot_start),
+      cmocka_unit_test(spill__limit_of_file_sizes),
   };
   return cmocka_run_group_tests_name("spill_faults", tests, open_fixture, close_fixture);
 }

@@ -2,6 +2,8 @@
 // given up on the first error: its pages are lost and counted, everything else goes on.
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -388,6 +390,81 @@ void spill_file__read_errors(void**) {
   }
 }
 
+// The process's limit of file sizes (ulimit -f) while this lives, and what the thread did with SIGXFSZ before.
+struct SizeLimit {
+  explicit SizeLimit(rlim_t bytes) {
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    const rlimit limit = {bytes, before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  }
+  ~SizeLimit() { setrlimit(RLIMIT_FSIZE, &before); }
+  SizeLimit(const SizeLimit&) = delete;
+  SizeLimit& operator=(const SizeLimit&) = delete;
+  rlimit before = {};
+};
+
+bool is_waiting(int signal) {
+  sigset_t pending;
+  sigpending(&pending);
+  return sigismember(&pending, signal) == 1;
+}
+
+bool is_blocked(int signal) {
+  sigset_t blocked;
+  pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+  return sigismember(&blocked, signal) == 1;
+}
+
+// The system answers a file above the limit with SIGXFSZ, which ends a process without a handler for it: this one.
+void spill_file__limit_of_file_sizes(void**) {
+  for (uint32_t n_workers : {0, 2}) {
+    g = {};
+    const std::string path = file_path();
+    {
+      const SizeLimit limit(20 * SpillFile::kCellBytes);
+      assert_int_equal(Store(with_file(path, n_workers)).status, WEIR_ERR_IO);
+    }
+    assert_non_null(std::strstr(last_error_text(), path.c_str()));
+    assert_non_null(std::strstr(last_error_text(), "ulimit -f"));
+    assert_true(is_closed(g.fd));
+    assert_int_equal(access(path.c_str(), F_OK), -1);
+    assert_false(is_waiting(SIGXFSZ));
+    assert_false(is_blocked(SIGXFSZ));
+    // The limit comes later: the file is given up at the first write above it, on whatever thread.
+    Store s(with_file(path, n_workers));
+    std::vector<SpillHandle> handles;
+    SpillHandle h = kNoSpill;
+    {
+      const SizeLimit limit(20 * SpillFile::kCellBytes);
+      for (uint32_t i = 0; i < 45 && s.put(i, h) == WEIR_OK; ++i) handles.push_back(h);
+      check_after_fault(s, handles);
+    }
+    assert_false(is_waiting(SIGXFSZ));
+    assert_false(is_blocked(SIGXFSZ));
+  }
+}
+
+// A signal that the application blocks and has waiting is still its own afterwards.
+void spill_file__a_waiting_signal_stays(void**) {
+  sigset_t set, before;
+  sigemptyset(&set);
+  sigaddset(&set, SIGXFSZ);
+  pthread_sigmask(SIG_BLOCK, &set, &before);
+  for (bool waits : {false, true}) {
+    if (waits) raise(SIGXFSZ);
+    g = {};
+    {
+      const SizeLimit limit(20 * SpillFile::kCellBytes);
+      assert_int_equal(Store(with_file(file_path())).status, WEIR_ERR_IO);
+    }
+    assert_true(is_waiting(SIGXFSZ) == waits);
+    assert_true(is_blocked(SIGXFSZ));
+  }
+  int got = 0;
+  assert_int_equal(sigwait(&set, &got), 0);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
 // Somebody changes or cuts the file behind the store's back.
 void spill_file__changed_from_outside(void**) {
   g = {};
@@ -433,6 +510,8 @@ int main() {
       cmocka_unit_test(spill_file__read_error_during_a_write),
       cmocka_unit_test(spill_file__write_errors),
       cmocka_unit_test(spill_file__read_errors),
+      cmocka_unit_test(spill_file__limit_of_file_sizes),
+      cmocka_unit_test(spill_file__a_waiting_signal_stays),
       cmocka_unit_test(spill_file__changed_from_outside),
   };
   return cmocka_run_group_tests_name("kv/test_spill_file", tests, nullptr, nullptr);
