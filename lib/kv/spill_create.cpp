@@ -2,10 +2,10 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <new>
 
+#include "core/paths.h"
 #include "kv/spill_store.h"
 
 namespace weir {
@@ -23,7 +23,8 @@ uint64_t decoder_bytes(uint32_t page_bytes) { return align_up(PageDecoder::works
 uint64_t buffer_bytes(uint32_t page_bytes) { return align_up(max_block_bytes(page_bytes), kCacheLine); }
 uint64_t n_runs(uint32_t page_bytes) { return SpillFile::cells_for(max_block_bytes(page_bytes)); }
 
-uint64_t path_bytes(const SpillOptions& o) { return o.file_bytes == 0 ? 0 : std::strlen(o.file_path) + 1; }
+// The longest path: the store keeps an absolute one, whose length depends on the current folder and the plan must not.
+uint64_t path_bytes(const SpillOptions& o) { return o.file_bytes == 0 ? 0 : 4096; }
 
 Status check_options(const SpillOptions& o) {
   if (!is_codec_page(o.page_bytes))
@@ -106,7 +107,7 @@ Status SpillStore::create(const SpillOptions& o) {
   lay_out(o, plan_, arena);
   options_ = o;
   options_.file_path = path_bytes(o) == 0 ? nullptr : path_memory_;
-  if (path_bytes(o) != 0) std::memcpy(path_memory_, o.file_path, path_bytes(o));
+  if (path_bytes(o) != 0) WEIR_TRY(absolute_path("spill_path", o.file_path, path_memory_, path_bytes(o)));
   init_lists();
   join_family();
   WEIR_TRY(init_codecs());

@@ -51,7 +51,7 @@ struct SpillOptions {
   uint32_t max_pages = 0;           // held at one time
   uint64_t budget_bytes = 0;        // of raw slots and cells
   uint64_t raw_bytes = 0;           // of it, for raw slots; 0: every page is compressed at once
-  const char* file_path = nullptr;  // used in create() alone
+  const char* file_path = nullptr;  // relative to the current folder of create(), also for copies of the store
   uint64_t file_bytes = 0;          // 0: no file
   uint32_t n_workers = 0;           // background threads; 0: put compresses
   uint32_t queue_pages = 64;        // pages that may wait for workers, their memory is not part of the budget

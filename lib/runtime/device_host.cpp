@@ -8,6 +8,7 @@
 #include <cstring>
 #include <new>
 
+#include "core/paths.h"
 #include "runtime/device_module.h"
 
 namespace weir {
@@ -21,19 +22,6 @@ constexpr struct {
   const char* name;
 } kModules[] = {{WEIR_DEVICE_CUDA, "weir_cuda"}, {WEIR_DEVICE_VULKAN, "weir_vulkan"}};
 
-// The folder of the file that this code was loaded from, with its slash; empty when it is unknown.
-void own_folder(char* out, size_t size) {
-  Dl_info info = {};
-  out[0] = '\0';
-  if (dladdr(reinterpret_cast<const void*>(&from_module), &info) == 0 || info.dli_fname == nullptr) return;
-  const char* slash = std::strrchr(info.dli_fname, '/');
-  if (slash == nullptr) return;
-  const auto n = static_cast<size_t>(slash - info.dli_fname) + 1;
-  if (n >= size) return;
-  std::memcpy(out, info.dli_fname, n);
-  out[n] = '\0';
-}
-
 }  // namespace
 
 Status from_module(const DeviceModule& module, Status status) {
@@ -45,8 +33,9 @@ Status find_device_module(const char* folder, const char* name, const DeviceModu
   if (folder != nullptr && folder[0] != '\0') {
     std::snprintf(base, sizeof(base), "%s/", folder);
   } else {
-    own_folder(base, sizeof(base));
+    WEIR_TRY(folder_of_code(reinterpret_cast<const void*>(&from_module), base, sizeof(base)));
   }
+  // Absolute, always: a bare name would be looked for wherever the process's environment says.
   std::snprintf(path, sizeof(path), "%slib%s.so", base, name);
   // The dynamic linker counts references and returns the same module again.
   void* handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -79,12 +68,8 @@ Status load_device_module(const char* folder, const char* name, const char* want
 }
 
 Status DeviceHost::set_folder(const char* folder) {
-  if (folder == nullptr) return {};
-  const size_t n = std::strlen(folder);
-  if (n >= kMaxPathBytes)
-    return fail(WEIR_ERR_INVALID_ARG, "backend_dir: %zu bytes, at most %zu", n, kMaxPathBytes - 1);
-  std::memcpy(folder_, folder, n + 1);
-  return {};
+  if (folder == nullptr || folder[0] == '\0') return {};
+  return absolute_path("backend_dir", folder, folder_, sizeof(folder_));
 }
 
 Status DeviceHost::set_vulkan_device(const char* name) {

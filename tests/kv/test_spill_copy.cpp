@@ -4,6 +4,8 @@
 // looks at what is shared, at faults and at threads.
 #include <unistd.h>
 
+#include <climits>
+#include <cstdlib>
 #include <iterator>
 #include <map>
 #include <string>
@@ -135,6 +137,37 @@ void spill_copy__has_a_file_of_its_own(void**) {
   run(4, 8, 0, 30);
   run(4, 8, 2, 30);
   run(0, 6, 1, 12);
+}
+
+// A relative path means the folder that was current when the first store was created.
+void spill_copy__has_its_file_where_the_first_has(void**) {
+  char folder[] = "/tmp/weir-copy-XXXXXX", before[PATH_MAX];
+  assert_non_null(mkdtemp(folder));
+  assert_non_null(getcwd(before, sizeof(before)));
+  assert_int_equal(chdir(folder), 0);
+  SpillOptions o = options_for(4, 8);
+  o.file_path = "spill";
+  o.file_bytes = uint64_t{30} * 3 * SpillFile::kCellBytes;
+  static std::string opened;
+  FileCalls calls = kSystemFile;
+  calls.open = [](const char* path, int flags, mode_t mode) {
+    opened = path;
+    return kSystemFile.open(path, flags, mode);
+  };
+  o.file_calls = &calls;
+  {
+    Store a(o);
+    assert_int_equal(a.status, WEIR_OK);
+    assert_int_equal(chdir(before), 0);
+    CountingMemory memory;
+    SpillStore copy(&memory, &memory, &a.family_memory), second(&memory, &memory, &a.family_memory);
+    assert_true(copy.create_copy(*a.store).ok());
+    assert_true(opened == std::string(folder) + "/spill");
+    opened.clear();
+    assert_true(second.create_copy(copy).ok());
+    assert_true(opened == std::string(folder) + "/spill");
+  }
+  assert_int_equal(rmdir(folder), 0);
 }
 
 void spill_copy__keeps_references(void**) {
@@ -339,6 +372,7 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(spill_copy__goes_on_as_the_store),
       cmocka_unit_test(spill_copy__has_a_file_of_its_own),
+      cmocka_unit_test(spill_copy__has_its_file_where_the_first_has),
       cmocka_unit_test(spill_copy__keeps_references),
       cmocka_unit_test(spill_copy__families_go_on_as_stores_that_share_nothing),
       cmocka_unit_test(spill_copy__families_with_files),
