@@ -29,6 +29,13 @@ void AttnHistory::reset() {
   std::fill_n(all_.fill, n_streams(), least_fill());
 }
 
+bool AttnHistory::is_empty() const {
+  for (uint64_t i = 0; is_on() && i < n_streams(); ++i) {
+    if (all_.n_known[i] != 0 || all_.n_summed[i] != 0) return false;
+  }
+  return true;
+}
+
 HistoryView AttnHistory::view(uint32_t number) const {
   HistoryView v = all_;
   const size_t heads = size_t{number} * n_kv_heads_ * shape_.group, streams = size_t{number} * n_kv_heads_;

@@ -26,6 +26,7 @@ class AttnHistory {
   void truncate(uint32_t n_tokens);
 
   bool is_on() const { return shape_.group != 0; }
+  bool is_empty() const;                    // nothing was learned: reset() would change nothing
   HistoryView view(uint32_t number) const;  // of the layers that have one, in order
 
  private:

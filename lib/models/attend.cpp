@@ -138,6 +138,14 @@ AttnHistoryArgs history_args(const Step& s, const AttnPagedArgs& attn, uint32_t 
   return a;
 }
 
+// Where the queries are kept that the layer learns from.
+float* learn_rows(const Step& s, uint32_t layer) {
+  const KvShape& shape = s.kv->shape();
+  const size_t number = shape.n_global(layer) - shape.n_global(shape.history_from_layer);
+  const ModelConfig& c = s.model->config();
+  return s.b.learn_q + number * s.policy->needs().prompt_rows * c.n_heads * c.head_dim;
+}
+
 // Attention over the tokens that mattered to earlier steps.
 Status attend_history(Step& s, const AttnPagedArgs& attn, uint32_t layer) {
   WEIR_TRY(s.backend->ops.attn_history(s.cx, history_args(s, attn, layer)));
@@ -188,6 +196,13 @@ Status attend_chunk(Step& s, const Attention& attention, AttnPagedArgs attn, uin
   }
   if (attn.lse == nullptr || s.policy->needs().prompt_rows == 0) return {};
   const uint32_t n_rows = std::min(s.n_tok, s.policy->needs().prompt_rows), first = s.n_tok - n_rows;
+  if (s.policy->needs().history.group != 0) {
+    if (s.n_left == 0 && has_history(s, attention, layer)) {
+      const size_t row = size_t{attn.n_heads} * attn.kv.head_dim;
+      std::copy_n(attn.q + first * row, n_rows * row, learn_rows(s, layer));
+    }
+    return {};
+  }
   return s.policy->observe_prompt(s.cx, s.backend->ops, *s.kv,
                                   {layer, attn.n_heads, attn.q + size_t{first} * attn.n_heads * attn.kv.head_dim,
                                    s.b.lse + size_t{first} * attn.n_heads, n_rows, attn.pos + first, s.n_left,
@@ -195,6 +210,32 @@ Status attend_chunk(Step& s, const Attention& attention, AttnPagedArgs attn, uin
 }
 
 }  // namespace
+
+Status check_cancel(const Step& s, uint32_t layer) {
+  if (s.cancel == nullptr || !s.cancel->load(std::memory_order_relaxed)) return {};
+  return fail(WEIR_ERR_CANCELLED, "cancelled in layer %u", layer);
+}
+
+Status learn(Step& s) {
+  if (s.is_decode || s.n_left != 0 || s.b.learn_q == nullptr) return {};
+  const ModelConfig& c = s.model->config();
+  const uint32_t n_rows = std::min(s.n_tok, s.policy->needs().prompt_rows);
+  const bool can_forget = !s.kv->has_learned();
+  bool has_begun = false;
+  for (uint32_t layer = 0; layer < c.n_layers; ++layer) {
+    const Attention& attention = s.model->weights().layers[layer].attention;
+    if (!has_history(s, attention, layer)) continue;
+    const Status cancelled = can_forget || !has_begun ? check_cancel(s, layer) : Status();
+    if (!cancelled.ok() && can_forget) s.kv->forget_learned();
+    WEIR_TRY(cancelled);
+    has_begun = true;
+    WEIR_TRY(s.policy->observe_prompt(
+        s.cx, s.backend->ops, *s.kv,
+        {layer, c.n_heads, learn_rows(s, layer), s.b.lse, n_rows, s.kv->n_tokens() + s.n_tok - n_rows, 0,
+         s.b.token_mass, attention.window, attention.soft_cap}));
+  }
+  return {};
+}
 
 Status look_ahead(Step& s, uint32_t layer) {
   const Attention& attention = s.model->weights().layers[layer].attention;

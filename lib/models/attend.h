@@ -56,6 +56,14 @@ Status attend_chunk_on_device(Step& step, AttnPagedArgs attn, uint32_t layer);
 // Does what attention can do before it has a decode step's queries, while a device computes them.
 Status look_ahead(Step& step, uint32_t layer);
 
+// WEIR_ERR_CANCELLED: a cancel waits.
+Status check_cancel(const Step& step, uint32_t layer);
+
+// After all layers of a prompt's last chunk: attention learns from its last rows. Until then the prompt has changed
+// nothing that could not be taken back. A cancel ends this in the middle only where nothing was learned before; then
+// nothing is again.
+Status learn(Step& step);
+
 // Runs the stage for the session of `step`. Its rows of q, k, v and o begin at row `row` of the buffers `b`.
 Status attend(Step& step, const StepBuffers& b, uint32_t row, uint32_t layer);
 

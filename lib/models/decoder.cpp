@@ -181,6 +181,8 @@ void lay_out_attention(const ModelConfig& c, const RopeTable& rope, const Policy
   b.token_mass = needs.prompt_rows != 0 && needs.history.group == 0
                      ? arena.take<float>(uint64_t{c.n_kv_heads} * max_pages * kPageTokens)
                      : nullptr;
+  const uint64_t learned = uint64_t{needs.history.n_layers} * needs.prompt_rows;
+  b.learn_q = needs.history.group != 0 ? arena.take<float>(learned * c.n_heads * c.head_dim) : nullptr;
   if (needs.recall_slots != 0) b.staging.lay_out(c.n_kv_heads, c.head_dim, c.n_heads, max_tok, arena);
   if (needs.fetch_pages != 0) b.fetcher = PageFetcher::lay_out(c.n_kv_heads, c.head_dim, needs.fetch_pages, arena);
 }
@@ -188,11 +190,7 @@ void lay_out_attention(const ModelConfig& c, const RopeTable& rope, const Policy
 namespace {
 
 Status check_cancel(const StepGroup& group, uint32_t layer) {
-  for (uint32_t i = 0; i < group.n; ++i) {
-    const std::atomic<bool>* cancel = group.steps[i]->cancel;
-    if (cancel != nullptr && cancel->load(std::memory_order_relaxed))
-      return fail(WEIR_ERR_CANCELLED, "cancelled in layer %u", layer);
-  }
+  for (uint32_t i = 0; i < group.n; ++i) WEIR_TRY(check_cancel(*group.steps[i], layer));
   return {};
 }
 
@@ -217,10 +215,12 @@ Status run_all_layers(const StepGroup& group) {
   WEIR_TRY(rows.named(
       rows.ops.embed(rows.cx, {rows.b.x, rows.weights.token_embd, tokens, n_tokens_of(group), c.embedding_scale})));
   for (uint32_t layer = 0; layer < c.n_layers; ++layer) {
-    WEIR_TRY(check_cancel(group, layer));
-    for (const Stage& stage : rows.weights.layers[layer].stages()) WEIR_TRY(run_stage(group, layer, stage));
+    for (const Stage& stage : rows.weights.layers[layer].stages()) {
+      WEIR_TRY(check_cancel(group, layer));
+      WEIR_TRY(run_stage(group, layer, stage));
+    }
   }
-  return {};
+  return learn(s);
 }
 
 // Logits that were computed become those of a session.

@@ -45,8 +45,10 @@ struct StepBuffers {
   uint32_t* select = nullptr;     // [n_lists, most pages of a stream]; null unless the policy selects pages
   uint32_t* n_select = nullptr;   // [n_lists], or with PolicyNeeds::history [n_kv_heads] keys read
   float* lse = nullptr;           // [max_tok, n_heads]; null unless the policy observes prompts or streams compensate
-  float* token_mass = nullptr;    // [n_kv_heads, most pages of a stream * kPageTokens]; null unless it observes prompts
-  float* logits = nullptr;        // [vocab_size] after the last token
+  // [layers that learn, prompt_rows, n_heads, head_dim] with PolicyNeeds::history: the last queries of a prompt
+  float* learn_q = nullptr;
+  float* token_mass = nullptr;  // [n_kv_heads, most pages of a stream * kPageTokens]; null unless it observes prompts
+  float* logits = nullptr;      // [vocab_size] after the last token
   StagingWindow staging;
   PageFetcher* fetcher = nullptr;  // with PolicyNeeds::fetch_pages
   HistoryAhead ahead;              // with PolicyNeeds::history, if a device computes while the host attends

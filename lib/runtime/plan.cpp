@@ -268,6 +268,7 @@ void lay_out_session(const SessionSetup& setup, const PolicyNeeds& needs, Sessio
   PolicyNeeds wanted = needs;
   wanted.page_mass = needs.page_mass || setup.trace;
   wanted.row_lse = setup.kv.windows.compensates;
+  wanted.history.n_layers = setup.kv.history.n_layers;
   const ModelConfig& c = setup.model->config();
   if (setup.rows == nullptr) lay_out_rows(c, setup.max_tok, p.workspace, step.b);
   lay_out_attention(c, setup.model->rope(), wanted, setup.max_tok, setup.kv.max_capacity(), p.workspace, step.b);

@@ -96,8 +96,7 @@ Status Session::run_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_l
   step_.is_decode = false;
   step_.want_logits = n_left == 0;
   step_.n_left = n_left;
-  // A layer's tables of earlier attention begin anew with the last chunk, which could not be taken back.
-  step_.cancel = policy_->needs().history.group != 0 && n_left == 0 ? nullptr : &cancel_;
+  step_.cancel = &cancel_;
   KvReservation reservation(kv_);
   const ThreadPool::Lease lease(pool_);
   Step* const step = &step_;
