@@ -27,6 +27,9 @@ void want(uint row) { atomicOr(wanted_rows[row / 32u], 1u << row % 32u); }
 uint n_words() { return (s.n + 31u) / 32u; }
 uint first_bits() { return s.index * p.a.resident_words; }
 
+// Whether a page is always wanted and never leaves.
+bool stays(uint row) { return row < p.a.front_rows || !may_leave(p.a.tables, s, row); }
+
 // ------------------------------------------------------------------------------------------------------------- wanted
 
 // The part whose pages compete in find_threshold(), 1: that of prompts.
@@ -39,19 +42,19 @@ uint part_of(uint row) {
 uint score_key(uint row) { return key_of_score(word_of(p.a.tables.last_score, s, row)); }
 uint key_of(uint row) {
     if (part_of(row) != competing) return kKeyNever;
-    return may_leave(p.a.tables, s, row) ? score_key(row) : kKeyAlways;
+    return stays(row) ? kKeyAlways : score_key(row);
 }
 void take(uint row, uint key, uint place) { want(row); }
 
-// The best `wanted` sealed pages of a part, among them those that are pinned.
+// The best `wanted` sealed pages of a part, among them those that stay.
 void want_part(uint part, uint wanted) {
     const uint n_sealed = s.n - 1u;
     if (n_sealed == 0u) return;
     competing = part;
-    uint own_pinned = 0u;
-    for (uint row = invocation(); row < n_sealed; row += kThreads) own_pinned += key_of(row) == kKeyAlways ? 1u : 0u;
+    uint own_staying = 0u;
+    for (uint row = invocation(); row < n_sealed; row += kThreads) own_staying += key_of(row) == kKeyAlways ? 1u : 0u;
     if (!is_long(n_sealed)) read_keys(0u, n_sealed);
-    take_rows(n_sealed, find_threshold(n_sealed, wanted, own_pinned));
+    take_rows(n_sealed, find_threshold(n_sealed, wanted, own_staying));
 }
 
 // Pages of prompts that are sealed, and how many of them are in the pool.
@@ -87,12 +90,12 @@ void want_listed() {
 
 // ------------------------------------------------------------------------------------------------------------- choice
 
-// Of the invocation's rows the one that comes back first: pinned pages do, then those with the best score.
+// Of the invocation's rows the one that comes back first: pages that stay do, then those with the best score.
 Least first_to_come() {
     Least least = no_row();
     for (uint row = invocation(); row < s.n; row += kThreads) {
         if (!is_wanted(row) || is_there(row) || Words(p.a.raw_index).v[s.first + row] == kNoRawWord) continue;
-        take(least, uvec2(~score_key(row), may_leave(p.a.tables, s, row) ? 1u : 0u), row);
+        take(least, uvec2(~score_key(row), stays(row) ? 0u : 1u), row);
     }
     return least;
 }
@@ -102,7 +105,7 @@ Least first_to_leave(uint part) {
     Least least = no_row();
     const uint end = s.n - min(s.n, 1u + p.a.protect_pages);
     for (uint row = invocation(); row < end; row += kThreads) {
-        if (!is_there(row) || is_wanted(row) || !may_leave(p.a.tables, s, row) || part_of(row) != part) continue;
+        if (!is_there(row) || is_wanted(row) || stays(row) || part_of(row) != part) continue;
         take(least, uvec2(score_key(row), word_of(p.a.tables.stamp, s, row)), row);
     }
     return least;

@@ -36,7 +36,7 @@ struct PageRecallPush {
   uvec2 state, select, n_select, digests, raw_index, resident, events, posts, rows, heads, entries;
   uint layer, n_layers, n_kv_heads, capacity, most, resident_words, digest_words;
   uint event_capacity;  // a power of two, or 0: nothing is recorded
-  uint protect_pages, prompt_slots, select_budget, stamps_wanted, attend_wanted, only_lists;
+  uint protect_pages, front_rows, prompt_slots, select_budget, stamps_wanted, attend_wanted, only_lists;
 };
 
 // Brings the bytes of what comes back, in pages of page_quads of 16 bytes.
@@ -60,7 +60,7 @@ static_assert(offsetof(device::RecallEntry, row) == word_at(kEntryRow));
 static_assert(offsetof(device::RecallEntry, slot) == word_at(kEntrySlot));
 static_assert(offsetof(device::RecallEntry, copy) == word_at(kEntryCopy));
 static_assert(offsetof(device::RecallEntry, left) == word_at(kEntryLeft));
-static_assert(sizeof(PageRecallPush) == 256 && offsetof(PageRecallPush, only_lists) == 252);
+static_assert(sizeof(PageRecallPush) == 260 && offsetof(PageRecallPush, only_lists) == 256);
 static_assert(sizeof(PageFetchPush) == 76 && offsetof(PageFetchPush, page_quads) == 72);
 }  // namespace weir::vulkan
 #endif

@@ -111,7 +111,7 @@ template <uint32_t kDim>
 __device__ void keep_leaver(const Work<kDim>& w, const Leaver& leaver) {
   if (leaver.row == kNoRow) return;
   const uint32_t end = w.n - min(w.n, 1 + w.k.recall.rules.protect.pages);
-  const bool may_leave = leaver.row < end && (leaver.flags & kPageStays) == 0;
+  const bool may_leave = leaver.row < end && !stays_there(w.k.recall.rules, leaver.row, leaver.flags);
   Recall<kDim>(w).leaving[threadIdx.x] = {leaver.stamp, may_leave ? leaver.row : kNoRow, 0};
 }
 
@@ -132,11 +132,11 @@ __device__ void collect_selected(const Work<kDim>& w, const Recall<kDim>& r, uin
   if (w.rank == 0 && w.k.recall.rules.stamps_wanted) s.stamp[row] = w.pos + 1;
   const uint32_t page = w.pages[row], copy = page & (kAbsent - 1);
   if (turn != RecallTurn::kExchange || (page & kAbsent) == 0 || copy == (kNoRaw & (kAbsent - 1))) return;
-  // Pinned pages come back first, then those with the best score.
+  // What stays comes back first, then the pages with the best score.
   const uint32_t key = w.keys[row];
-  const bool is_pinned = key == kKeyAlways;
+  const bool stays = key == kKeyAlways;
   r.wanted[atomicAdd(&w.recall->counts.n_wanted, 1u)] = {
-      is_pinned ? uint64_t{~key_of_score(s.last_score[row])} : uint64_t{1} << 32 | ~key, row,
+      stays ? uint64_t{~key_of_score(s.last_score[row])} : uint64_t{1} << 32 | ~key, row,
       copy == (kNotRaw & (kAbsent - 1)) ? kNotRaw : copy};
 }
 

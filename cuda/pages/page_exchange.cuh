@@ -139,8 +139,8 @@ __device__ inline void collect_wanted(const PageRecallArgs& a, const DeviceStrea
   const uint32_t copy = a.raw_index[s.first + row], flags = s.flags[row];
   const float score = s.last_score[row];
   if (copy == kNoRaw) return;
-  // Pinned pages come back first, then those with the best score.
-  const uint64_t key = uint64_t{(flags & kPageStays) != 0 ? 0u : 1u} << 32 | ~key_of_score(score);
+  // What stays comes back first, then the pages with the best score.
+  const uint64_t key = uint64_t{stays_there(a.rules, row, flags) ? 0u : 1u} << 32 | ~key_of_score(score);
   lists.wanted[atomicAdd(&counts.n_wanted, 1u)] = {key, row, copy};
 }
 
@@ -159,7 +159,7 @@ __device__ inline void collect_leaving(const PageRecallArgs& a, const DeviceStre
   for (uint32_t i = threadIdx.x; i < counts.n_leaving; i += kExchangeThreads) {
     const uint32_t row = lists.leaving[i].row, flags = s.flags[row], stamp = s.stamp[row];
     const uint64_t key = uint64_t{stamp} << 32 | key_of_score(s.last_score[row]);
-    const bool stays = (flags & kPageStays) != 0;
+    const bool stays = stays_there(a.rules, row, flags);
     lists.leaving[i] = {stays ? ~uint64_t{0} : key, row, 0};
     n_stay += stays ? 1u : 0u;
   }

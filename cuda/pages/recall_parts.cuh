@@ -18,24 +18,24 @@ struct PromptPages {
   uint32_t n_sealed, n_resident;
 };
 
-// Marks the best pages of one part, `wanted` of them, and those of it that are pinned. Executed by the block.
-__device__ inline void want_part(const DeviceStream& s, bool is_prompt, uint32_t wanted, const RecallLists& lists,
-                                 PartsScratch& scratch) {
+// Marks the best pages of one part, `wanted` of them, and those of it that stay. Executed by the block.
+__device__ inline void want_part(const StepRules& rules, const DeviceStream& s, bool is_prompt, uint32_t wanted,
+                                 const RecallLists& lists, PartsScratch& scratch) {
   const uint32_t n = s.n_pages - 1;
   const auto is_in = [&](uint32_t row) { return ((s.flags[row] & kPagePrompt) != 0) == is_prompt; };
   const auto key_of = [&](uint32_t row) {
     if (!is_in(row)) return kKeyNever;
-    return (s.flags[row] & kPageStays) != 0 ? kKeyAlways : key_of_score(s.last_score[row]);
+    return stays_there(rules, row, s.flags[row]) ? kKeyAlways : key_of_score(s.last_score[row]);
   };
-  uint32_t n_all = 0, n_pinned = 0;
+  uint32_t n_all = 0, n_staying = 0;
   for (uint32_t row = threadIdx.x; row < n; row += kExchangeThreads) {
     const uint32_t key = key_of(row);
     n_all += key != kKeyNever ? 1u : 0u;
-    n_pinned += key == kKeyAlways ? 1u : 0u;
+    n_staying += key == kKeyAlways ? 1u : 0u;
   }
   n_all = block_sum(n_all, scratch.warps);
-  n_pinned = block_sum(n_pinned, scratch.warps);
-  const uint32_t n_others = n_all - n_pinned, n_best = min(n_others, wanted - min(wanted, n_pinned));
+  n_staying = block_sum(n_staying, scratch.warps);
+  const uint32_t n_others = n_all - n_staying, n_best = min(n_others, wanted - min(wanted, n_staying));
   Threshold threshold = {kKeyNever, 0};  // all
   if (n_best == 0) {
     threshold = {kKeyAlways - 1, 0};
@@ -64,8 +64,8 @@ __device__ inline PromptPages want_by_parts(const PageRecallArgs& a, const Devic
   const uint32_t answer_slots = n_slots - min(prompt.n_sealed, a.rules.prompt_slots);
   const uint32_t wanted_answer =
       min(min(n_sealed - prompt.n_sealed, from), answer_slots - min(answer_slots, protect + 1));
-  want_part(s, true, min(prompt.n_sealed, from - wanted_answer), lists, scratch);
-  want_part(s, false, wanted_answer, lists, scratch);
+  want_part(a.rules, s, true, min(prompt.n_sealed, from - wanted_answer), lists, scratch);
+  want_part(a.rules, s, false, wanted_answer, lists, scratch);
   if (threadIdx.x == 0) atomicOr(&lists.is_wanted[n_sealed / 32], 1u << n_sealed % 32);
   __syncthreads();
   return prompt;

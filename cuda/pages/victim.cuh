@@ -41,9 +41,9 @@ struct Room {
   __device__ bool crowded(const DeviceStream& s) const { return s.n_pages + opens > s.capacity; }
 };
 
-// With recall: whether a page in the pool may become cold.
-__device__ inline bool may_become_cold(const DeviceStream& s, uint32_t row) {
-  return s.slots[row] != kNoSlot && (s.flags[row] & kPageStays) == 0;
+// With recall: whether a page stays in the pool.
+__device__ inline bool stays_there(const StepRules& rules, uint32_t row, uint32_t flags) {
+  return row < rules.front_rows || (flags & kPageStays) != 0;
 }
 
 // The row with the lowest key over all lanes; of equal keys the lowest row.
@@ -183,7 +183,7 @@ __device__ inline uint32_t cold_victim(const StepRules& rules, const DeviceStrea
     const bool is_prompt = rules.prompt_slots != 0 && (s.flags[row] & kPagePrompt) != 0;
     n_sealed += is_prompt ? 1u : 0u;
     n_resident += is_prompt && s.slots[row] != kNoSlot ? 1u : 0u;
-    if (!may_become_cold(s, row)) continue;
+    if (s.slots[row] == kNoSlot || stays_there(rules, row, s.flags[row])) continue;
     const uint64_t key = uint64_t{s.stamp[row]} << 32 | key_of_score(s.last_score[row]);
     any[is_prompt ? 1 : 0].take(key, row);
     if (row < end) outside[is_prompt ? 1 : 0].take(key, row);

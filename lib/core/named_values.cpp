@@ -23,6 +23,13 @@ Line next_line(std::string_view& text) {
   return {line.substr(0, equals), line.substr(equals + 1)};
 }
 
+bool has_name(std::string_view text, std::string_view name) {
+  while (!text.empty()) {
+    if (next_line(text).name == name) return true;
+  }
+  return false;
+}
+
 constexpr int kShown = 96;  // most characters of a name or value in a message
 
 int shown(std::string_view text) { return text.size() < kShown ? static_cast<int>(text.size()) : kShown; }
@@ -62,6 +69,14 @@ void NamedValues::add(const NamedValues& others) {
 Status compare_named_values(std::string_view in_file, std::string_view here) {
   while (!in_file.empty() || !here.empty()) {
     const Line a = next_line(in_file), b = next_line(here);
+    // What a session has since an option came, or has no longer.
+    const bool only_here = a.name != b.name && !b.name.empty() && !has_name(in_file, b.name);
+    if (only_here || (a.name != b.name && !a.name.empty() && !has_name(here, a.name))) {
+      const Line& line = only_here ? b : a;
+      return fail(WEIR_ERR_UNSUPPORTED, "%.*s is %.*s in %s, and %s has no such value", shown(line.name),
+                  line.name.data(), shown(line.value), line.value.data(),
+                  only_here ? "this session" : "the saved session", only_here ? "the saved one" : "this one");
+    }
     if (a.name != b.name) {
       return fail(WEIR_ERR_UNSUPPORTED, "the saved session has \"%.*s\" where this one has \"%.*s\"", shown(a.name),
                   a.name.data(), shown(b.name), b.name.data());

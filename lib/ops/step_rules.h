@@ -64,8 +64,9 @@ constexpr uint64_t random_order(uint64_t seed, uint32_t stream, uint32_t pos, ui
 
 struct StepRules {
   VictimRule victim = VictimRule::kNever;
+  // kWindow, kCold
+  uint32_t front_rows = 0;  // rows that never leave; with kCold they are also always wanted
   // kWindow
-  uint32_t front_rows = 0;     // rows that never leave
   uint32_t window_tokens = 0;  // a page whose last token is this far back leaves even if there is room; 0: never
   bool in_cache_pos = false;   // the query for the front rows is rotated to its position in the cache
   // > 0: that position is min(pos, limit); 0: it is pos minus the gap behind the front rows.

@@ -5,8 +5,8 @@
 // Paper: Chen et al., "ArkVale: Efficient Generative LLM Inference with Recallable Key-Value Eviction", NeurIPS 2024,
 // sec. 4 and 5; docs/algorithms.md, "ArkVale".
 // Differs from the paper: pages of 16 tokens; every (layer, KV head) stream decides for itself, by the best estimate of
-// any head of the group; at most recall_pages return in a step; no first pages are kept by rule, and no layer is left
-// dense; docs/papers.md has the measurements.
+// any head of the group; at most recall_pages return in a step; and no layer is left dense. docs/papers.md has the
+// measurements.
 #include <new>
 
 #include "policy/recall.h"
@@ -29,7 +29,8 @@ class ArkValePolicy final : public Policy {
     return needs_.recall_slots == 0 ? kNone : recall_victim(s, room, o_);
   }
   bool can_take_back_prompt() const override { return true; }
-  uint32_t least_unpinned() const override { return needs_.recall_slots != 0 ? o_.from + o_.protect + 1 : 2; }
+  uint32_t least_unpinned() const override { return needs_.recall_slots != 0 ? weir::least_unpinned(o_) : 2; }
+  uint32_t n_front_rows() const override { return o_.selection.sink_pages; }
 
   Status select(OpContext& cx, const OpTable& ops, KvCache& kv, const SelectArgs& a, PageLists& lists) const override {
     return needs_.page_lists ? select_with_recall(cx, ops, kv, a, o_, attn_scale_, lists) : Status();
@@ -53,7 +54,7 @@ Status make_arkvale(const PolicyConfig& config, PolicyStorage& storage, Policy*&
   RecallOptions o;
   o.protect = default_protect(n_slots);
   OptionReader options("arkvale", config.options);
-  WEIR_TRY(read_recall(options, n_slots, o));
+  WEIR_TRY(read_recall(config, options, o));
   WEIR_TRY(options.finish());
   PolicyNeeds needs;
   WEIR_TRY(plan_recall("arkvale", config, o, needs));

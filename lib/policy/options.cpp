@@ -15,6 +15,13 @@ bool is_of(const char* kind, const char* key) {
   return std::strncmp(key, kind, n) == 0 && (key[n] == '\0' || key[n] == '_');
 }
 
+// Whether the whole text is a number.
+bool read_u32(const char* text, uint32_t& number) {
+  const char* end = text + std::strlen(text);
+  const auto result = std::from_chars(text, end, number);
+  return result.ec == std::errc() && result.ptr == end;
+}
+
 OptionReader::Scope scope_of(const char* key) {
   return is_of(kPromptOption, key)  ? OptionReader::kPromptPolicy
          : is_of(kHeadsOption, key) ? OptionReader::kHeadPolicy
@@ -57,9 +64,7 @@ Status OptionReader::find_u32(const char* name, uint32_t& value, uint32_t low, u
   const char* text = find(name);
   if (text == nullptr) return {};
   uint32_t number = 0;
-  const char* end = text + std::strlen(text);
-  const auto result = std::from_chars(text, end, number);
-  if (result.ec != std::errc() || result.ptr != end || number < low || number > high) {
+  if (!read_u32(text, number) || number < low || number > high) {
     return fail(WEIR_ERR_INVALID_ARG, "policy %s: option %s=%.64s is not a whole number from %u to %u", policy_, name,
                 text, low, high);
   }
@@ -112,6 +117,18 @@ Status OptionReader::get_u32(const char* name, uint32_t& value, uint32_t low, ui
   WEIR_TRY(find_u32(name, value, low, high));
   if (effective_ != nullptr) effective_->add(name, "%u", value);
   return {};
+}
+
+Status OptionReader::get_later_u32(const char* name, uint32_t& value, uint32_t low, uint32_t high, uint32_t before) {
+  WEIR_TRY(find_u32(name, value, low, high));
+  if (effective_ != nullptr && value != before) effective_->add(name, "%u", value);
+  return {};
+}
+
+uint32_t OptionReader::peek_u32(const char* name, uint32_t otherwise) const {
+  const char* text = find(name);
+  uint32_t number = otherwise;
+  return text != nullptr && read_u32(text, number) ? number : otherwise;
 }
 
 Status OptionReader::get_f32(const char* name, float& value, float low, float high) {

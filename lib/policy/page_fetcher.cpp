@@ -27,11 +27,12 @@ PageFetcher* PageFetcher::lay_out(uint32_t n_kv_heads, uint32_t head_dim, uint32
   return fetcher;
 }
 
-PageSource* PageFetcher::start(KvCache& kv, ColdPages& cold, uint32_t layer, uint32_t now) {
+PageSource* PageFetcher::start(KvCache& kv, ColdPages& cold, uint32_t layer, uint32_t now, uint32_t n_front_rows) {
   kv_ = &kv;
   cold_ = &cold;
   layer_ = layer;
   now_ = now;
+  n_front_rows_ = n_front_rows;
   for (uint32_t i = 0; i < n_kv_heads_; ++i) {
     Stream& s = streams_[i];
     s.n_coming = s.n_ahead = s.n_kept = s.parity = 0;
@@ -59,7 +60,7 @@ void PageFetcher::add_victims(uint32_t stream, bool of_this_step) {
   const StreamView v = kv_->stream(stream);
   const bool one_pool = kv_->is_in_pool(stream);
   const uint32_t layer = stream / n_kv_heads_;
-  for (uint32_t row = 0; row + 1 < v.n_pages; ++row) {
+  for (uint32_t row = n_front_rows_; row + 1 < v.n_pages; ++row) {
     if (v.slots[row] == kNoSlot || (v.flags[row] & kPageStays) != 0) continue;
     const bool attended = v.stamp[row] >= now_;
     if (!one_pool && attended != of_this_step) continue;

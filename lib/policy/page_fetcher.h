@@ -17,8 +17,9 @@ class PageFetcher final : public PageSource {
   // With memory for microbatches of up to `microbatch` pages; null while the arena measures.
   static PageFetcher* lay_out(uint32_t n_kv_heads, uint32_t head_dim, uint32_t microbatch, Arena& arena);
 
-  // For the attention of one layer in step `now`, which is the stamp of what it attends. Both outlive it.
-  PageSource* start(KvCache& kv, ColdPages& cold, uint32_t layer, uint32_t now);
+  // For the attention of one layer in step `now`, which is the stamp of what it attends. Both outlive it. The first
+  // `n_front_rows` pages of a stream never leave.
+  PageSource* start(KvCache& kv, ColdPages& cold, uint32_t layer, uint32_t now, uint32_t n_front_rows);
 
   uint32_t want(uint32_t kv_head, uint32_t* rows, uint32_t n, const uint32_t* ahead, uint32_t n_ahead) override;
   uint32_t load(uint32_t kv_head, uint32_t* rows, uint32_t n) override;
@@ -73,7 +74,7 @@ class PageFetcher final : public PageSource {
   // What leaves next, unless it was attended since: pages of one stream, or in one pool of all.
   Victim victims_[kVictims];
   uint32_t n_victims_ = 0, next_victim_ = 0, victims_of_ = 0;
-  uint32_t layer_ = 0, now_ = 0, n_kv_heads_ = 0, microbatch_ = 0;
+  uint32_t layer_ = 0, now_ = 0, n_front_rows_ = 0, n_kv_heads_ = 0, microbatch_ = 0;
   size_t page_elements_ = 0;
 };
 

@@ -31,8 +31,9 @@ struct StopOptions {
   bool stops() const { return eps < 1.0f || quiet_pages > 0; }
 };
 
-// Slots that a step needs: for what it attends, for what it may attend next, and the open page.
-constexpr uint32_t least_slots(uint32_t microbatch) { return 2 * microbatch + 1; }
+// Slots that a step needs: for what it attends, for what it may attend next, the open page, and the first pages, which
+// never leave.
+constexpr uint32_t least_slots(uint32_t microbatch, uint32_t sinks) { return 2 * microbatch + 1 + sinks; }
 
 class PsaPolicy final : public Policy {
  public:
@@ -55,7 +56,8 @@ class PsaPolicy final : public Policy {
     return recalls() ? recall_victim(s, room, whole_) : kNone;
   }
   bool can_take_back_prompt() const override { return true; }
-  uint32_t least_unpinned() const override { return recalls() && stops() ? least_slots(o_.microbatch) : 2; }
+  uint32_t n_front_rows() const override { return selection_.sink_pages; }
+  uint32_t least_unpinned() const override { return recalls() && stops() ? least_slots(o_.microbatch, 0) : 2; }
 
   Status select(OpContext& cx, const OpTable& ops, KvCache& kv, const SelectArgs& a, PageLists& lists) const override {
     const KvView view = kv.view(a.layer);
@@ -70,7 +72,7 @@ class PsaPolicy final : public Policy {
     if (!stops()) return {};
     if (recalls()) {
       drop_lost(kv, a);
-      lists.source = a.fetcher->start(kv, *a.cold, a.layer, kv.n_tokens() + 1);
+      lists.source = start_fetching(kv, a);
     }
     lists.stop.rank = kv.last_scores(a.layer);
     lists.stop.flags = kv.flags(a.layer);
@@ -105,9 +107,13 @@ class PsaPolicy final : public Policy {
     rules.stop_quiet_share = o_.quiet_share;
   }
 
+  PageSource* start_fetching(KvCache& kv, const SelectArgs& a) const {
+    return a.fetcher->start(kv, *a.cold, a.layer, kv.n_tokens() + 1, selection_.sink_pages);
+  }
+
   // Of a layer whose tables have at most a microbatch each. Lists only if pages are lost.
-  static void bring_whole_tables(KvCache& kv, const SelectArgs& a, PageLists& lists) {
-    PageSource* source = a.fetcher->start(kv, *a.cold, a.layer, kv.n_tokens() + 1);
+  void bring_whole_tables(KvCache& kv, const SelectArgs& a, PageLists& lists) const {
+    PageSource* source = start_fetching(kv, a);
     bool all = true;
     for (uint32_t i = 0; i < kv.shape().n_kv_heads; ++i) {
       const StreamView s = kv.stream(a.layer * kv.shape().n_kv_heads + i);
@@ -165,9 +171,11 @@ Status check_slots(const SelectionOptions& selection, const StopOptions& o, uint
     return fail(WEIR_ERR_BUDGET, "policy psa: with eps=1 a step attends max_pages=%u at once, the budget has %u pages",
                 o.max_pages, n_slots);
   }
-  if (!o.stops() || n_slots >= least_slots(o.microbatch)) return {};
-  return fail(WEIR_ERR_BUDGET, "policy psa: with recall=on and mb=%u a budget of at least %u tokens is needed, not %u",
-              o.microbatch, least_slots(o.microbatch) * kPageTokens, n_slots * kPageTokens);
+  const uint32_t least = least_slots(o.microbatch, selection.sink_pages);
+  if (!o.stops() || n_slots >= least) return {};
+  return fail(WEIR_ERR_BUDGET,
+              "policy psa: with recall=on, mb=%u and sink_pages=%u a budget of at least %u tokens is needed, not %u",
+              o.microbatch, selection.sink_pages, least * kPageTokens, n_slots * kPageTokens);
 }
 
 // The rule of quiet pages stands instead of eps and bound.
@@ -182,7 +190,10 @@ Status read_quiet(OptionReader& options, StopOptions& o) {
 // `all`: pages of the context. `budget`: of the budget, at most all.
 Status read_stop(OptionReader& options, uint32_t all, uint32_t budget, SelectionOptions& selection, StopOptions& o) {
   WEIR_TRY(options.get_f32("eps", o.eps, 0.0f, 1.0f));
-  if (o.recall) o.microbatch = std::clamp((budget - 1) / 2, 1u, kRecallMicrobatch);
+  if (o.recall) {
+    const uint32_t taken = std::min(budget, 1 + selection.sink_pages);
+    o.microbatch = std::clamp((budget - taken) / 2, 1u, kRecallMicrobatch);
+  }
   WEIR_TRY(options.get_u32("mb", o.microbatch, 1, kSplitPages));
   WEIR_TRY(options.get_bool("bound", o.bound));
   WEIR_TRY(read_quiet(options, o));
@@ -220,7 +231,9 @@ Status make_psa(const PolicyConfig& config, PolicyStorage& storage, Policy*& out
   WEIR_TRY(options.get_bool("recall", o.recall));
   WEIR_TRY(options.get_word("pool", o.one_pool, kPools));
   if (!o.recall) WEIR_TRY(options.contradicts("pool", "recall=off"));
-  if (o.recall && n_slots < needs.pages_per_stream) selection.skip_layers = 0;
+  const bool recalls = o.recall && n_slots < needs.pages_per_stream;
+  if (recalls) selection.skip_layers = 0;
+  selection.sink_pages = default_sinks(std::min(n_slots, options.peek_u32("max_pages", n_slots)));
   WEIR_TRY(read_selection(options, config.n_layers, selection));
   if (selection.agg == AggMode::kQHead)
     return fail(WEIR_ERR_INVALID_ARG, "policy psa: option agg=qhead: the heads of a group stop together");
@@ -230,7 +243,7 @@ Status make_psa(const PolicyConfig& config, PolicyStorage& storage, Policy*& out
   if (caps) WEIR_TRY(check_cap(selection, o, options.has("mb")));
   o.microbatch = std::min(o.microbatch, o.max_pages);
   needs.may_recall = o.recall;
-  if (o.recall && n_slots < needs.pages_per_stream) {
+  if (recalls) {
     WEIR_TRY(check_slots(selection, o, n_slots));
     needs.recall_slots = n_slots;
     needs.fetch_pages = o.microbatch;

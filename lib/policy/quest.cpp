@@ -2,9 +2,9 @@
 // pages. Time per step O(length / 16 + budget), memory O(length).
 // Paper: Tang et al., "Quest: Query-Aware Sparsity for Efficient Long-Context LLM Inference", arXiv:2406.10774, sec. 3;
 // docs/algorithms.md, "Quest".
-// Differs from the paper: the open page is always attended, and counts in the budget (as in the authors' runtime); the
-// query heads of a group share one list, which ranks pages by the best estimate of any head. With agg=qhead each head
-// has a list of its own, as in the paper; docs/papers.md has the measurements.
+// Differs from the paper: the open page is always attended, and counts in the budget (as in the authors' runtime), and
+// so is the first page; the query heads of a group share one list, which ranks pages by the best estimate of any head.
+// With agg=qhead each head has a list of its own, as in the paper; docs/papers.md has the measurements.
 #include <algorithm>
 #include <new>
 
@@ -24,6 +24,7 @@ class QuestPolicy final : public Policy {
   Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }  // checked against the context already
   uint32_t victim(const StreamView&, const RoomArgs&) const override { return kNone; }
   bool can_take_back_prompt() const override { return true; }
+  uint32_t n_front_rows() const override { return o_.sink_pages; }
 
   Status select(OpContext& cx, const OpTable& ops, KvCache& kv, const SelectArgs& a, PageLists& lists) const override {
     const KvView view = kv.view(a.layer);
@@ -54,13 +55,14 @@ Status make_quest(const PolicyConfig& config, PolicyStorage& storage, Policy*& o
   uint32_t min_pages = 2;  // the paper's evaluation used 3
   uint32_t dense_tokens = 0;
   OptionReader options("quest", config.options);
+  PolicyNeeds needs;
+  needs.context_tokens = config.context_tokens != 0 ? config.context_tokens : config.trained_tokens;
+  needs.pages_per_stream = whole_pages(needs.context_tokens);
+  o.sink_pages = default_sinks(budget_pages(config, needs.context_tokens));
   WEIR_TRY(read_selection(options, config.n_layers, o));
   WEIR_TRY(options.get_u32("min_pages", min_pages, 2, 1u << 20));
   WEIR_TRY(options.get_u32("dense_tokens", dense_tokens, 0, 1u << 30));
   WEIR_TRY(options.finish());
-  PolicyNeeds needs;
-  needs.context_tokens = config.context_tokens != 0 ? config.context_tokens : config.trained_tokens;
-  needs.pages_per_stream = whole_pages(needs.context_tokens);
   const uint32_t budget = std::max(min_pages, budget_pages(config, needs.context_tokens));
   if (o.sink_pages + 2 > budget) {
     return fail(WEIR_ERR_BUDGET, "policy quest with sink_pages=%u needs a budget of at least %u tokens, not %u",

@@ -23,7 +23,8 @@ class RaasRecallPolicy final : public RaasPolicy {
     return holds_all() ? kNone : recall_victim(s, room, recall_);
   }
   bool can_take_back_prompt() const override { return true; }
-  uint32_t least_unpinned() const override { return holds_all() ? 2 : recall_.from + recall_.protect + 1; }
+  uint32_t least_unpinned() const override { return holds_all() ? 2 : weir::least_unpinned(recall_); }
+  uint32_t n_front_rows() const override { return recall_.selection.sink_pages; }
 
   Status select(OpContext& cx, const OpTable& ops, KvCache& kv, const SelectArgs& a, PageLists& lists) const override {
     return needs_.page_lists ? select_with_recall(cx, ops, kv, a, recall_, attn_scale_, lists) : Status();
@@ -44,8 +45,7 @@ class RaasRecallPolicy final : public RaasPolicy {
 // Options that mean nothing when pages come back. Ranks and estimates would count pages that the step does not attend.
 Status refuse_options(OptionReader& options, const RaasOptions& o, bool has_parts) {
   constexpr const char* kBecause = "recall=on";
-  for (const char* name : {"pin_prompt", "overflow", "skip_layers", "sink_pages"})
-    WEIR_TRY(options.contradicts(name, kBecause));
+  for (const char* name : {"pin_prompt", "overflow", "skip_layers"}) WEIR_TRY(options.contradicts(name, kBecause));
   if (!has_parts) WEIR_TRY(options.contradicts("min_decode_pages", kBecause));
   if (o.rule != static_cast<uint32_t>(StampRule::kAlpha))
     WEIR_TRY(options.contradicts(options.has("r") ? "r" : "stamp_rule", kBecause));
@@ -78,7 +78,7 @@ Status make_raas_with_recall(const char* name, const PolicyConfig& config, Optio
   recall.stamp = RecallStamp::kObserved;
   recall.protect = options.has("protect_share") ? static_cast<uint32_t>(o.protect.share * static_cast<float>(n_slots))
                                                 : default_protect(n_slots);
-  WEIR_TRY(read_recall(options, n_slots, recall));
+  WEIR_TRY(read_recall(config, options, recall));
   WEIR_TRY(options.finish());
   if (rho != nullptr) WEIR_TRY(split_slots(name, config, o, *rho, recall));
   o.pinned.pin_prompt = false;

@@ -9,7 +9,10 @@ namespace {
 constexpr uint32_t kNone = Policy::kNone;
 
 bool is_prompt(const StreamView& s, uint32_t row) { return (s.flags[row] & kPagePrompt) != 0; }
-bool is_pinned(const StreamView& s, uint32_t row) { return (s.flags[row] & kPageStays) != 0; }
+// Pages that are always wanted and never leave.
+bool stays(const StreamView& s, uint32_t row, const RecallOptions& o) {
+  return row < o.selection.sink_pages || (s.flags[row] & kPageStays) != 0;
+}
 
 enum class Part : uint8_t { kAll, kPrompt, kAnswer };
 bool is_in(Part part, const StreamView& s, uint32_t row) {
@@ -19,13 +22,13 @@ bool is_in(Part part, const StreamView& s, uint32_t row) {
 // Rows of a step's wanted pages, ascending.
 using Wanted = std::span<const uint32_t>;
 
-// Of the resident pages that are neither pinned, nor among the newest `protect`, nor wanted, the one of least (stamp,
+// Of the resident pages that do not stay, nor are among the newest `protect`, nor wanted, the one of least (stamp,
 // score, row).
-uint32_t stalest(const StreamView& s, Part part, Wanted wanted, uint32_t protect) {
+uint32_t stalest(const StreamView& s, const RecallOptions& o, Part part, Wanted wanted, uint32_t protect) {
   const uint32_t last = s.n_pages - std::min(s.n_pages, 1 + protect);  // the open page and the newest before it
   uint32_t best = kNone;
   for (uint32_t row = 0; row < last; ++row) {
-    if (s.slots[row] == kNoSlot || is_pinned(s, row) || !is_in(part, s, row)) continue;
+    if (s.slots[row] == kNoSlot || stays(s, row, o) || !is_in(part, s, row)) continue;
     const bool is_less = best == kNone || s.stamp[row] < s.stamp[best] ||
                          (s.stamp[row] == s.stamp[best] && score_of(s, row) < score_of(s, best));
     if (is_less && !std::binary_search(wanted.begin(), wanted.end(), row)) best = row;
@@ -47,45 +50,45 @@ Part giving_part(const StreamView& s, const RecallOptions& o, bool for_prompt, u
   return n_resident > std::min(n_sealed, o.prompt_slots) ? Part::kPrompt : Part::kAnswer;
 }
 
-uint32_t stalest_of_parts(const StreamView& s, Part first, Wanted wanted, uint32_t protect) {
-  const uint32_t row = stalest(s, first, wanted, protect);
-  return row != kNone || first == Part::kAll ? row : stalest(s, Part::kAll, wanted, protect);
+uint32_t stalest_of_parts(const StreamView& s, const RecallOptions& o, Part first, Wanted wanted, uint32_t protect) {
+  const uint32_t row = stalest(s, o, first, wanted, protect);
+  return row != kNone || first == Part::kAll ? row : stalest(s, o, Part::kAll, wanted, protect);
 }
 
-// Pinned pages come back first.
-bool comes_before(const StreamView& s, uint32_t a, uint32_t b) {
-  if (is_pinned(s, a) != is_pinned(s, b)) return is_pinned(s, a);
+// What stays comes back first.
+bool comes_before(const StreamView& s, const RecallOptions& o, uint32_t a, uint32_t b) {
+  if (stays(s, a, o) != stays(s, b, o)) return stays(s, a, o);
   return score_of(s, a) != score_of(s, b) ? score_of(s, a) > score_of(s, b) : a < b;
 }
 
-uint32_t best_cold(const StreamView& s, Wanted wanted) {
+uint32_t best_cold(const StreamView& s, const RecallOptions& o, Wanted wanted) {
   uint32_t best = kNone;
   for (const uint32_t row : wanted) {
     if (s.slots[row] != kNoSlot || s.is_lost(row)) continue;
-    if (best == kNone || comes_before(s, row, best)) best = row;
+    if (best == kNone || comes_before(s, o, row, best)) best = row;
   }
   return best;
 }
 
-// Writes the best `n` sealed pages of a part and those of it that are pinned to `list`; returns how many these are.
-// There is room for all pages of the part.
-uint32_t list_best(const StreamView& s, Part part, uint32_t n, uint32_t* list) {
-  uint32_t n_all = 0, n_pinned = 0;
+// Writes the best `n` sealed pages of a part and those of it that stay to `list`; returns how many these are. There is
+// room for all pages of the part.
+uint32_t list_best(const StreamView& s, const RecallOptions& o, Part part, uint32_t n, uint32_t* list) {
+  uint32_t n_all = 0, n_staying = 0;
   for (uint32_t row = 0; row + 1 < s.n_pages; ++row) {
     if (!is_in(part, s, row)) continue;
     list[n_all++] = row;
-    n_pinned += is_pinned(s, row) ? 1u : 0u;
+    n_staying += stays(s, row, o) ? 1u : 0u;
   }
-  n = std::min(std::max(n, n_pinned), n_all);
-  std::nth_element(list, list + n, list + n_all, [&](uint32_t a, uint32_t b) { return comes_before(s, a, b); });
+  n = std::min(std::max(n, n_staying), n_all);
+  std::nth_element(list, list + n, list + n_all, [&](uint32_t a, uint32_t b) { return comes_before(s, o, a, b); });
   return n;
 }
 
 // Replaces a stream's list of wanted pages by the best of each part, whatever the pages of the other score.
 void want_by_parts(const StreamView& s, const RecallOptions& o, uint32_t* list, uint32_t& n) {
   const RecallParts parts = recall_parts(s, o);
-  n = list_best(s, Part::kPrompt, parts.wanted_prompt, list);
-  n += list_best(s, Part::kAnswer, parts.wanted_answer, list + n);
+  n = list_best(s, o, Part::kPrompt, parts.wanted_prompt, list);
+  n += list_best(s, o, Part::kAnswer, parts.wanted_answer, list + n);
   list[n++] = s.n_pages - 1;
   std::sort(list, list + n);
 }
@@ -94,10 +97,10 @@ void bring_back(KvCache& kv, ColdPages& cold, uint32_t stream, Wanted wanted, co
   const StreamView s = kv.stream(stream);
   const auto most = static_cast<uint32_t>(wanted.size());
   for (uint32_t left = o.pages == 0 ? most : o.pages; left > 0; --left) {
-    const uint32_t row = best_cold(s, wanted);
+    const uint32_t row = best_cold(s, o, wanted);
     if (row == kNone) return;
     if (kv.stream(stream).n_resident == s.n_slots) {
-      const uint32_t leaves = stalest_of_parts(s, giving_part(s, o, is_prompt(s, row), 1), wanted, o.protect);
+      const uint32_t leaves = stalest_of_parts(s, o, giving_part(s, o, is_prompt(s, row), 1), wanted, o.protect);
       if (leaves == kNone) return;
       kv.evict(stream, leaves);
     }
@@ -132,9 +135,9 @@ RecallParts recall_parts(const StreamView& s, const RecallOptions& o) {
 uint32_t recall_victim(const StreamView& s, const RoomArgs& room, const RecallOptions& o) {
   if (!room.crowded) return kNone;
   const Part first = giving_part(s, o, room.phase == Phase::kPrompt, room.opens);
-  const uint32_t row = stalest_of_parts(s, first, {}, o.protect);
+  const uint32_t row = stalest_of_parts(s, o, first, {}, o.protect);
   // A prompt beside many pins takes the protected pages too.
-  return row != kNone ? row : stalest_of_parts(s, first, {}, 0);
+  return row != kNone ? row : stalest_of_parts(s, o, first, {}, 0);
 }
 
 Status select_with_recall(OpContext& cx, const OpTable& ops, KvCache& kv, const SelectArgs& a, const RecallOptions& o,
@@ -162,17 +165,49 @@ Status select_with_recall(OpContext& cx, const OpTable& ops, KvCache& kv, const 
   return {};
 }
 
-Status read_recall(OptionReader& options, uint32_t n_slots, RecallOptions& o) {
+namespace {
+
+// What a step wants besides the open page, with so many slots, unless the options say otherwise.
+uint32_t default_from(uint32_t n_slots, uint32_t protect) {
+  return std::max(1u, std::min(n_slots - n_slots / 8, n_slots - std::min(n_slots, protect + 1)));
+}
+
+// Reads "sink_pages"; all other options have been read. By default a step wants the first page and another one, at
+// least.
+Status read_sinks(const PolicyConfig& config, OptionReader& options, RecallOptions& o) {
+  const uint32_t n_slots = recall_slots(config);
+  uint32_t& sinks = o.selection.sink_pages;
+  sinks = std::min(default_sinks(n_slots), o.from - 1);
+  WEIR_TRY(options.get_later_u32("sink_pages", sinks, 0, 1u << 20, 0));
+  const uint32_t context = config.context_tokens != 0 ? config.context_tokens : config.trained_tokens;
+  if (sinks < o.from || n_slots >= whole_pages(context)) return {};
+  if (options.has("recall_from")) {
+    return fail(WEIR_ERR_INVALID_ARG,
+                "option sink_pages=%u contradicts recall_from=%u, which counts the first pages and must be more", sinks,
+                o.from);
+  }
+  const bool protects = options.has("protect_recent") || options.has("protect_share");
+  uint32_t least = sinks + 2;
+  while (default_from(least, protects ? o.protect : default_protect(least)) <= sinks) ++least;
+  return fail(WEIR_ERR_BUDGET, "option sink_pages=%u needs a budget of at least %llu tokens, not %u", sinks,
+              static_cast<unsigned long long>(uint64_t{least} * kPageTokens), n_slots * kPageTokens);
+}
+
+}  // namespace
+
+Status read_recall(const PolicyConfig& config, OptionReader& options, RecallOptions& o) {
   static constexpr const char* kScopes[] = {"resident", "top"};
+  const uint32_t n_slots = recall_slots(config);
   WEIR_TRY(options.get_u32("protect_recent", o.protect, 0, 1u << 20));
-  o.from = std::max(1u, std::min(n_slots - n_slots / 8, n_slots - std::min(n_slots, o.protect + 1)));
+  o.from = default_from(n_slots, o.protect);
   WEIR_TRY(read_digest(options, o.selection.digest, o.selection.spread));
   WEIR_TRY(read_agg(options, o.selection.agg));
   if (o.selection.agg == AggMode::kQHead)
     return fail(WEIR_ERR_INVALID_ARG, "option agg=qhead: with recall the heads of a group would want different pages");
   WEIR_TRY(options.get_u32("recall_from", o.from, 1, 1u << 20));
   WEIR_TRY(options.get_u32("recall_pages", o.pages, 0, 1u << 20));
-  return options.get_word("attend", o.attend_top, kScopes);
+  WEIR_TRY(options.get_word("attend", o.attend_top, kScopes));
+  return read_sinks(config, options, o);
 }
 
 Status refuse_recall_options(const OptionReader& options) {
@@ -184,6 +219,7 @@ void set_recall(StepRules& rules, const PolicyNeeds& needs, const RecallOptions&
   rules.recalls = needs.recall_slots != 0;
   rules.victim = rules.recalls ? VictimRule::kCold : VictimRule::kNever;
   rules.protect = {o.protect, 0.0f};
+  rules.front_rows = rules.recalls ? o.selection.sink_pages : 0;
   set_selection(rules, o.selection, needs.page_lists, o.from + 1, 0);
   rules.recall_pages = o.pages == 0 ? needs.recall_slots : std::min(o.pages, needs.recall_slots);
   rules.attend_wanted = o.attend_top != 0;

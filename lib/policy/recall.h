@@ -1,7 +1,8 @@
 // Shared code of the policies that recall pages: their options, what these need, and a decode step's part before
 // attention. Each step estimates all sealed pages. The best of them, and the open page, are wanted; wanted pages that
 // are cold come back before the step attends, over the pages of least (stamp, score, row) that are not wanted. The
-// policy says what a stamp is. Nothing pins itself: only pins of the application hold pages in the pool.
+// policy says what a stamp is. Only the first pages (selection.sink_pages), which are always wanted, and pins of the
+// application hold pages in the pool.
 // docs/algorithms.md, "ArkVale" and "Recall by other policies".
 #pragma once
 
@@ -28,6 +29,12 @@ struct RecallOptions {
   uint32_t prompt_slots = 0;
 };
 
+// Slots that pins must leave a stream: for what a step wants but the first pages, which are counted with the pins, what
+// is protected, and the open page.
+constexpr uint32_t least_unpinned(const RecallOptions& o) {
+  return o.from - std::min(o.from, o.selection.sink_pages) + o.protect + 1;
+}
+
 // Pages of a stream's pool under the budget.
 inline uint32_t recall_slots(const PolicyConfig& config) {
   return budget_pages(config, config.context_tokens != 0 ? config.context_tokens : config.trained_tokens);
@@ -36,7 +43,7 @@ inline uint32_t recall_slots(const PolicyConfig& config) {
 constexpr uint32_t default_protect(uint32_t n_slots) { return std::min(2u, n_slots / 8); }
 
 // Reads the options of recall. o.protect is what it is without options.
-Status read_recall(OptionReader& options, uint32_t n_slots, RecallOptions& o);
+Status read_recall(const PolicyConfig& config, OptionReader& options, RecallOptions& o);
 // For a policy that could recall pages and does not: these options contradict recall=off.
 Status refuse_recall_options(const OptionReader& options);
 // Fills in context, tables, slots, digests and lists. `policy` is a name.

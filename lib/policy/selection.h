@@ -12,14 +12,20 @@ struct SelectionOptions {
   float spread = 1.0f;                      // kMeanStd: number of standard deviations above the mean
   AggMode agg = AggMode::kMaxRaw;
   uint32_t skip_layers = 2;  // these first layers attend everything: they are hardly sparse (Quest, sec. 3.1)
-  uint32_t sink_pages = 0;   // first pages that are always attended
+  // First pages, which hold the attention sinks: they are always attended, and never leave. Estimates of pages miss
+  // them (docs/papers.md).
+  uint32_t sink_pages = 1;
 };
+
+// The first pages of a policy that attends `pages`, unless the options say otherwise: beside them and the open page one
+// page, at least, can be chosen.
+constexpr uint32_t default_sinks(uint32_t pages) { return pages > 2 ? 1 : 0; }
 
 // Reads "agg".
 Status read_agg(OptionReader& options, AggMode& agg);
 // Reads "digest" and "spread".
 Status read_digest(OptionReader& options, DigestKind& digest, float& spread);
-// Reads all of SelectionOptions. `n_layers`: layers of the model.
+// Reads all of SelectionOptions. `n_layers`: layers of the model. o.sink_pages is what it is without options.
 Status read_selection(OptionReader& options, uint32_t n_layers, SelectionOptions& o);
 
 // Writes the options to a policy's rules; nothing is selected unless `selects`.

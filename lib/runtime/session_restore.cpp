@@ -229,7 +229,7 @@ class Session::Restorer final : ByteSource {
     const uint32_t whole = n_tokens_ / kPageTokens, n_positions = whole_pages(n_tokens_);
     const bool is_window = kv_.window(stream) != 0;
     const uint32_t front = shape_.front_pages(stream);
-    uint32_t n_resident = 0, n_stay = 0;
+    uint32_t n_resident = 0, n_pinned = 0, n_stay = 0;
     for (uint32_t row = 0; row < n; ++row) {
       const uint32_t pos = v.first_pos[row], flags = v.flags[row] & ~kRowResident;
       const bool is_resident = (v.flags[row] & kRowResident) != 0;
@@ -243,12 +243,13 @@ class Session::Restorer final : ByteSource {
       if ((flags & ~kKnownFlags) != 0) return damaged("row %u of stream %u has flags 0x%x", row, stream, flags);
       if (!is_resident && !is_complete) return damaged("row %u of stream %u has no page", row, stream);
       n_resident += is_resident ? 1 : 0;
-      n_stay += (flags & kPageStays) != 0 ? 1 : 0;
+      n_pinned += (flags & kPageStays) != 0 ? 1 : 0;
+      n_stay += (flags & kPageStays) != 0 || row < s_.policy_->n_front_rows() ? 1 : 0;
     }
     if (n_resident > v.n_free) return damaged("stream %u has %u pages for %u slots", stream, n_resident, v.n_free);
     if (is_complete && n != n_positions) return damaged("stream %u has %u rows, not %u", stream, n, n_positions);
-    if (is_complete && n_stay != 0 && n_stay + std::max(2u, s_.policy_->least_unpinned()) > v.n_slots)
-      return damaged("stream %u has %u pinned pages for %u slots", stream, n_stay, v.n_slots);
+    if (is_complete && n_pinned != 0 && n_stay + std::max(2u, s_.policy_->least_unpinned()) > v.n_slots)
+      return damaged("stream %u has %u pinned pages for %u slots", stream, n_pinned, v.n_slots);
     if (is_window && n_positions != 0 && (n == 0 || v.first_pos[n - 1] != (n_positions - 1) * kPageTokens))
       return damaged("stream %u has no page for the last position", stream);
     if (n_tokens_ % kPageTokens == 0) return {};

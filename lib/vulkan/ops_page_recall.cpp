@@ -76,6 +76,7 @@ Status choose(const PageRecallArgs& a) {
   push.digest_words = a.digests == nullptr ? 0 : a.digest_elements / 2;
   push.event_capacity = event_capacity;
   push.protect_pages = a.rules.protect.pages;
+  push.front_rows = a.rules.front_rows;
   push.prompt_slots = a.rules.prompt_slots;
   push.select_budget = a.rules.select_budget;
   push.stamps_wanted = a.rules.stamps_wanted ? 1 : 0;

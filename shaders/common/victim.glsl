@@ -218,7 +218,7 @@ uint cold_victim(VictimRules rules, TablesAt t, Stream s) {
         const bool is_there = word_of(t.slots, s, row) != kNoSlotWord;
         n_sealed += part;
         n_there += is_there ? part : 0u;
-        if (!is_there || !may_leave(t, s, row)) continue;
+        if (!is_there || row < rules.front_rows || !may_leave(t, s, row)) continue;
         const uvec2 key = uvec2(key_of_score(word_of(t.last_score, s, row)), word_of(t.stamp, s, row));
         take(any[part], key, row);
         if (row < end) take(outside[part], key, row);

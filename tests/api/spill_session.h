@@ -21,7 +21,7 @@ inline constexpr uint32_t kContext = 1024, kPrompt = 40;
 using Options = std::vector<weir_key_value>;
 
 // With all wanted pages brought back and only those attended, arkvale is quest, which never lets a page go.
-inline const Options kQuest = {{"skip_layers", "0"}, {"sink_pages", "0"}, {"digest", "minmax"}, {"agg", "max_raw"}};
+inline const Options kQuest = {{"skip_layers", "0"}, {"sink_pages", "1"}, {"digest", "minmax"}, {"agg", "max_raw"}};
 inline const Options kTop = {{"attend", "top"},    {"recall_pages", "0"}, {"recall_from", "7"},
                              {"digest", "minmax"}, {"agg", "max_raw"},    {"protect_recent", "1"}};
 // psa with all pages in the pool, and with pages that come back as attention asks for them.

@@ -67,7 +67,7 @@ static weir_session_stats stats_of(const weir_session *session) {
 }
 
 static const weir_key_value kQuest[] = {
-    {"skip_layers", "0"}, {"sink_pages", "0"}, {"digest", "minmax"}, {"agg", "max_raw"}};
+    {"skip_layers", "0"}, {"sink_pages", "1"}, {"digest", "minmax"}, {"agg", "max_raw"}};
 static const weir_key_value kTop[] = {{"attend", "top"},    {"recall_pages", "0"}, {"recall_from", "7"},
                                       {"digest", "minmax"}, {"agg", "max_raw"},    {"protect_recent", "1"}};
 static const weir_key_value kTopOfRaas[] = {{"recall", "on"},     {"attend", "top"},    {"recall_pages", "0"},

@@ -118,8 +118,8 @@ static void rewind__has_the_bits_of_never_having_gone(void **state) {
         {"quest", OPTIONS(kMeans), 96, 0},
         {"arkvale", OPTIONS(kTop), 112, 0},
         {"arkvale", OPTIONS(kTopMinMax), 160, 0},
-        {"psa", OPTIONS(kPsa), 112, 0},
-        {"psa", OPTIONS(kPsaOnePool), 112, 0},
+        {"psa", OPTIONS(kPsa), 128, 0},
+        {"psa", OPTIONS(kPsaOnePool), 128, 0},
         {"sink", NULL, 0, 128, 24 << 20},
     };
 #ifdef WEIR_INTERNAL_SANITIZED

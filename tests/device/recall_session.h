@@ -22,7 +22,7 @@ using Options = std::vector<weir_key_value>;
 
 inline const Options kTop = {{"attend", "top"},    {"recall_pages", "0"}, {"recall_from", "7"},
                              {"digest", "minmax"}, {"agg", "max_raw"},    {"protect_recent", "1"}};
-inline const Options kQuest = {{"skip_layers", "0"}, {"sink_pages", "0"}, {"digest", "minmax"}, {"agg", "max_raw"}};
+inline const Options kQuest = {{"skip_layers", "0"}, {"sink_pages", "1"}, {"digest", "minmax"}, {"agg", "max_raw"}};
 
 struct Setup {
   const char* policy;

@@ -31,9 +31,12 @@ void arkvale__defaults(void**) {
     assert_int_equal(rules.select_budget, row.recall_from + 1);
     assert_int_equal(rules.protect.pages, row.protect);
     assert_int_equal(rules.select_from_layer, 0);
-    assert_int_equal(rules.sink_pages, 0);
+    const uint32_t sinks = row.pages == 2 ? 0 : 1;  // two pages are the open one and one that is chosen
+    assert_int_equal(rules.sink_pages, sinks);
+    assert_int_equal(rules.front_rows, sinks);
+    assert_int_equal(m.policy->n_front_rows(), sinks);
     assert_true(rules.agg == AggMode::kMaxZ);
-    assert_int_equal(m.policy->least_unpinned(), row.recall_from + row.protect + 1);
+    assert_int_equal(m.policy->least_unpinned(), row.recall_from - sinks + row.protect + 1);
   }
 }
 
@@ -56,6 +59,38 @@ void arkvale__bounds(void**) {
   Made most("arkvale", 512, 4096, {{"recall_from", "1048576"}, {"protect_recent", "1048576"}});
   assert_int_equal(most.status.code(), WEIR_ERR_BUDGET);
   assert_non_null(std::strstr(last_error_text(), "33554448 tokens"));
+}
+
+// A step wants more than the first pages. The error names the budget that is enough: it is, and no smaller one.
+void arkvale__bounds_of_first_pages(void**) {
+  for (const uint32_t slots : {2u, 3u, 4u, 8u, 15u, 16u, 40u}) {
+    for (uint32_t sinks = 1; sinks < 80; ++sinks) {
+      char number[16], least[64];
+      std::snprintf(number, sizeof(number), "%u", sinks);
+      Made m("arkvale", slots * kPageTokens, 1u << 16, {{"sink_pages", number}});
+      if (m.status.ok()) {
+        assert_true(m.policy->step_rules().front_rows == sinks && m.policy->step_rules().select_budget > sinks + 1);
+        continue;
+      }
+      assert_int_equal(m.status.code(), WEIR_ERR_BUDGET);
+      uint32_t enough = slots;
+      while (!Made("arkvale", enough * kPageTokens, 1u << 16, {{"sink_pages", number}}).status.ok()) ++enough;
+      Made again("arkvale", slots * kPageTokens, 1u << 16, {{"sink_pages", number}});
+      std::snprintf(least, sizeof(least), "sink_pages=%u needs a budget of at least %u tokens, not %u", sinks,
+                    enough * kPageTokens, slots * kPageTokens);
+      assert_non_null(std::strstr(last_error_text(), least));
+    }
+  }
+  // By default there are none where the options leave no room for one.
+  Made one("arkvale", 512, 4096, {{"recall_from", "1"}});
+  assert_true(one.status.ok() && one.policy->n_front_rows() == 0);
+  Made two("arkvale", 512, 4096, {{"recall_from", "2"}});
+  assert_true(two.status.ok() && two.policy->n_front_rows() == 1);
+  Made more("arkvale", 512, 4096, {{"recall_from", "2"}, {"sink_pages", "2"}});
+  assert_int_equal(more.status.code(), WEIR_ERR_INVALID_ARG);
+  assert_non_null(std::strstr(last_error_text(), "sink_pages=2 contradicts recall_from=2"));
+  Made whole("arkvale", 512, 512, {{"recall_from", "2"}, {"sink_pages", "40"}});  // nothing ever leaves
+  assert_true(whole.status.ok() && whole.policy->step_rules().front_rows == 0);
 }
 
 // A pool for the whole context recalls nothing. It selects only if it attends less than there is.
@@ -81,9 +116,9 @@ void arkvale__pools_that_hold_all(void**) {
   assert_int_equal(almost.policy->needs().recall_slots, 31);
 }
 
-// The least (stamp, score, row) among the resident pages that are neither pinned nor protected.
+// The least (stamp, score, row) among the resident pages that are neither first nor pinned nor protected.
 void arkvale__victims(void**) {
-  Made m("arkvale", 128, 4096, {{"recall_from", "5"}, {"protect_recent", "2"}});
+  Made m("arkvale", 128, 4096, {{"recall_from", "5"}, {"protect_recent", "2"}, {"sink_pages", "0"}});
   Table t(10);
   t.copies.assign(10, 0);
   for (uint32_t row = 0; row < 9; ++row) {
@@ -111,6 +146,12 @@ void arkvale__victims(void**) {
   assert_int_equal(victim(), 3);
   t.n = 9, t.flags[3] = kPageKept;
   assert_int_equal(victim(), 0);
+  Made sinks("arkvale", 128, 4096, {{"recall_from", "5"}, {"protect_recent", "2"}, {"sink_pages", "2"}});
+  assert_int_equal(sinks.policy->victim(t.view(), room(131, true)), 2);
+  t.slots[2] = kNoSlot;
+  assert_int_equal(sinks.policy->victim(t.view(), room(131, true)), 6);  // all others stay: a protected page
+  t.n = 1;
+  assert_int_equal(sinks.policy->victim(t.view(), room(131, true)), kNone);
 }
 
 // While a prompt takes pages, the protected ones leave too if there is no other.
@@ -150,16 +191,18 @@ Inputs planted(const SimShape& shape, uint32_t n_tokens) {
 struct Rules {
   uint32_t slots, recall_from, recall_pages, protect;
   bool top;
+  uint32_t sinks = 0;
 };
 
 // One stream by the rules, without tables.
 struct Model {
   explicit Model(const Rules& r) : r(r) {}
   uint32_t n_pages() const { return static_cast<uint32_t>(stamp.size()); }
+  bool stays(uint32_t page) const { return page < r.sinks || pinned.count(page) != 0; }
   uint32_t stalest(uint32_t now) const {
     uint32_t best = kNone;
     for (uint32_t page : resident) {
-      if (page + 1 + r.protect >= n_pages() || pinned.count(page) != 0 || stamp[page] == now) continue;
+      if (page + 1 + r.protect >= n_pages() || stays(page) || stamp[page] == now) continue;
       if (best == kNone || std::pair(stamp[page], score[page]) < std::pair(stamp[best], score[best])) best = page;
     }
     return best;
@@ -173,10 +216,8 @@ struct Model {
   // `scores` [n_pages] of the step; returns the pages to attend.
   std::vector<uint32_t> step(const std::vector<float>& scores, uint32_t now) {
     score = scores;
-    std::vector<uint32_t> wanted(pinned.begin(), pinned.end()), others;
-    for (uint32_t page = 0; page + 1 < n_pages(); ++page) {
-      if (pinned.count(page) == 0) others.push_back(page);
-    }
+    std::vector<uint32_t> wanted, others;
+    for (uint32_t page = 0; page + 1 < n_pages(); ++page) (stays(page) ? wanted : others).push_back(page);
     const auto better = [&](uint32_t a, uint32_t b) { return score[a] > score[b]; };
     std::sort(others.begin(), others.end(), better);
     for (uint32_t i = 0; i < others.size() && wanted.size() < r.recall_from; ++i) wanted.push_back(others[i]);
@@ -207,14 +248,14 @@ struct Model {
   uint32_t most_back = 0;
 };
 
-PolicySpec spec_of(const Rules& r, const char* (&texts)[4]) {
-  static char storage[3][16];
-  const uint32_t numbers[3] = {r.recall_from, r.recall_pages, r.protect};
-  for (int i = 0; i < 3; ++i) {
+PolicySpec spec_of(const Rules& r, const char* (&texts)[5]) {
+  static char storage[4][16];
+  const uint32_t numbers[4] = {r.recall_from, r.recall_pages, r.protect, r.sinks};
+  for (int i = 0; i < 4; ++i) {
     std::snprintf(storage[i], sizeof(storage[i]), "%u", numbers[i]);
     texts[i] = storage[i];
   }
-  texts[3] = r.top ? "top" : "resident";
+  texts[4] = r.top ? "top" : "resident";
   return {"arkvale",
           r.slots * kPageTokens,
           1024,
@@ -224,14 +265,15 @@ PolicySpec spec_of(const Rules& r, const char* (&texts)[4]) {
            {"recall_from", texts[0]},
            {"recall_pages", texts[1]},
            {"protect_recent", texts[2]},
-           {"attend", texts[3]}}};
+           {"sink_pages", texts[3]},
+           {"attend", texts[4]}}};
 }
 
 // Residency, stamps and lists of every step are those of the model.
 void follow(const Rules& r, bool pins) {
   const SimShape shape = {1, 2, 2, 64, 512, false};
   Inputs inputs = planted(shape, 700);
-  const char* texts[4];
+  const char* texts[5];
   Sim sim(cpu_backend(), inputs, spec_of(r, texts));
   sim.prefill(r.slots * kPageTokens);
   std::vector<Model> models(2, Model(r));
@@ -285,6 +327,9 @@ void arkvale__steps_follow_the_rules(void**) {
   follow({8, 4, 2, 1, true}, false);
   follow({12, 4, 3, 2, false}, true);
   follow({12, 4, 0, 1, true}, true);
+  follow({8, 5, 2, 1, false, 1}, false);
+  follow({8, 5, 0, 1, true, 3}, false);
+  follow({12, 5, 3, 2, false, 1}, true);  // one of the pins is the first page behind it
 }
 
 // The smallest case by hand: four pages, the first of which left when the fifth was opened.
@@ -296,7 +341,7 @@ void arkvale__one_step_by_hand(void**) {
     inputs.q(0, 64)[i] = i < 5 ? first[i] : 0.0f;
     inputs.q(0, 65)[i] = i < 5 ? second[i] : 0.0f;
   }
-  const char* texts[4];
+  const char* texts[5];
   Sim sim(cpu_backend(), inputs, spec_of({4, 2, 1, 1, false}, texts));
   std::vector<uint32_t> left;
   sim.on_evict = [&](uint32_t, const StreamView&, uint32_t row, const RoomArgs&) { left.push_back(row); };
@@ -315,6 +360,57 @@ void arkvale__one_step_by_hand(void**) {
   assert_int_equal(left.size(), 1);
 }
 
+// The same with the first page always attended: it stays when the fifth is opened, and page 1 leaves. The second step
+// wants it and page 2, its best.
+void arkvale__one_step_by_hand_with_the_first_page(void**) {
+  const SimShape shape = {1, 1, 1, 64, 512, false};
+  Inputs inputs = planted(shape, 80);
+  const float first[] = {0.1f, 0.2f, 0.9f, 0.3f, 0.0f}, second[] = {0.1f, 0.8f, 0.2f, 0.7f, 0.0f};
+  for (uint32_t i = 0; i < 64; ++i) {
+    inputs.q(0, 64)[i] = i < 5 ? first[i] : 0.0f;
+    inputs.q(0, 65)[i] = i < 5 ? second[i] : 0.0f;
+  }
+  const char* texts[5];
+  Sim sim(cpu_backend(), inputs, spec_of({4, 2, 1, 1, false, 1}, texts));
+  std::vector<uint32_t> left;
+  sim.on_evict = [&](uint32_t, const StreamView&, uint32_t row, const RoomArgs&) { left.push_back(row); };
+  sim.prefill(64);
+  sim.step();
+  assert_true(left == std::vector<uint32_t>{1});
+  assert_true(sim.pages(0) == (std::vector<uint32_t>{0, 32, 48, 64}));
+  assert_int_equal(sim.cold.pages_recalled(), 0);
+  // Wanted: the first page and page 1, which comes back over page 2: page 3 is protected, and the first page is older.
+  sim.step();
+  assert_int_equal(sim.cold.pages_recalled(), 1);
+  assert_true(sim.pages(0) == (std::vector<uint32_t>{0, 16, 48, 64}));
+  const StreamView v = sim.kv.stream(0);
+  assert_true(v.stamp[0] == 66 && v.stamp[1] == 66 && v.stamp[2] == 65 && v.stamp[3] == 64);
+}
+
+// The first pages never leave, whatever a conversation does: long prompts, steps, rewinding into the first page, a step
+// as the very first thing. Every pool of three pages and more.
+void arkvale__first_pages_never_leave(void**) {
+  const SimShape shape = {2, 2, 2, 64, 64, true};
+  const Inputs inputs(shape, 1000, 97);
+  for (const uint32_t slots : {3u, 4u, 9u, 20u}) {
+    Sim sim(cpu_backend(), inputs, {"arkvale", slots * kPageTokens, 1024, 0, {}});
+    sim.on_evict = [&](uint32_t, const StreamView& s, uint32_t row, const RoomArgs&) {
+      assert_true(s.first_pos[row] >= kPageTokens);
+    };
+    sim.on_layer = [&](uint32_t layer) {
+      for (uint32_t head : {0u, 2u}) {
+        const StreamView v = sim.kv.stream(layer * 2 + head / 2);
+        assert_true(v.slots[0] != kNoSlot && v.first_pos[0] == 0);
+        assert_int_equal(sim.attended(layer, head).front(), 0);
+      }
+    };
+    sim.steps(60);
+    sim.prefill(200);
+    sim.steps(300);
+    assert_true(sim.cold.pages_recalled() > 0);
+  }
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 
 // All wanted pages brought back, and attended alone: Quest with a budget of that many pages and the open one, in memory
@@ -326,12 +422,13 @@ void arkvale__is_quest_when_all_comes_back(void**) {
       if (backend == &reference_backend() && shape.head_dim != 64) continue;
       const Inputs inputs(shape, 700, 92);
       for (const char* agg : {"max_raw", "sum_prob"}) {
+        const char* sinks = std::strcmp(agg, "sum_prob") == 0 ? "1" : "0";
         Sim quest(*backend, inputs,
                   {"quest",
                    112,
                    1024,
                    0,
-                   {{"skip_layers", "0"}, {"sink_pages", "0"}, {"digest", "cuboid_mean"}, {"agg", agg}}});
+                   {{"skip_layers", "0"}, {"sink_pages", sinks}, {"digest", "cuboid_mean"}, {"agg", agg}}});
         for (uint32_t slots : {7u, 12u, 64u}) {
           if (backend == &reference_backend() && slots != 12) continue;
           Sim sim(*backend, inputs,
@@ -343,6 +440,7 @@ void arkvale__is_quest_when_all_comes_back(void**) {
                     {"recall_pages", "0"},
                     {"attend", "top"},
                     {"protect_recent", "0"},
+                    {"sink_pages", sinks},
                     {"digest", "cuboid_mean"},
                     {"agg", agg}}});
           for (Sim* s : {&quest, &sim}) {
@@ -411,11 +509,14 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(arkvale__defaults),
       cmocka_unit_test(arkvale__bounds),
+      cmocka_unit_test(arkvale__bounds_of_first_pages),
       cmocka_unit_test(arkvale__pools_that_hold_all),
       cmocka_unit_test(arkvale__victims),
       cmocka_unit_test(arkvale__prompts_take_protected_pages_last),
       cmocka_unit_test(arkvale__steps_follow_the_rules),
       cmocka_unit_test(arkvale__one_step_by_hand),
+      cmocka_unit_test(arkvale__one_step_by_hand_with_the_first_page),
+      cmocka_unit_test(arkvale__first_pages_never_leave),
       cmocka_unit_test(arkvale__is_quest_when_all_comes_back),
       cmocka_unit_test(arkvale__lost_pages_are_not_attended),
       cmocka_unit_test(arkvale__pins),

@@ -10,10 +10,12 @@
 #include "policy/policy.h"
 #include "policy/presets.h"
 #include "tests/policy/every_policy.h"
+#include "tests/policy/policy_test.h"
 
 namespace {
 
 using namespace weir;
+using weir::test::Made;
 
 using Options = std::vector<weir_key_value>;
 
@@ -117,6 +119,7 @@ void options__bad_values(void**) {
       {"arkvale", "recall_pages", {"-1", "1048577", "all", ""}},
       {"arkvale", "attend", {"all", "TOP", ""}},
       {"arkvale", "protect_recent", {"-1", "1048577", "two"}},
+      {"arkvale", "sink_pages", {"-1", "1048577", "first"}},
       {"psa", "eps", {"-0.01", "1.01", "nan", "inf", "high", ""}},
       {"psa", "mb", {"0", "33", "-1", "all"}},
       {"psa", "max_pages", {"0", "1", "1048577", "none"}},
@@ -184,11 +187,12 @@ void options__limits_are_allowed(void**) {
       {"psa", 0, 4096, 0, {{"bound", "true"}, {"max_pages", "1048576"}, {"digest", "minmax"}}},
       {"psa", 32, 4096, 0, {}},  // a microbatch no larger than the budget
       {"psa", 0, 4096, 0, {{"recall", "off"}}},
-      {"psa", 48, 4096, 0, {{"recall", "on"}, {"max_pages", "1048576"}}},
-      {"psa", 144, 4096, 0, {{"recall", "on"}, {"mb", "4"}, {"skip_layers", "0"}, {"max_pages", "20"}}},
+      {"psa", 64, 4096, 0, {{"recall", "on"}, {"max_pages", "1048576"}}},
+      {"psa", 48, 4096, 0, {{"recall", "on"}, {"sink_pages", "0"}}},
+      {"psa", 160, 4096, 0, {{"recall", "on"}, {"mb", "4"}, {"skip_layers", "0"}, {"max_pages", "20"}}},
       {"psa", 512, 4096, 0, {{"recall", "on"}, {"bound", "true"}}},
       {"psa", 512, 4096, 0, {{"recall", "on"}, {"eps", "1"}, {"pool", "stream"}}},
-      {"psa", 48, 4096, 0, {{"recall", "on"}, {"pool", "unified"}}},
+      {"psa", 64, 4096, 0, {{"recall", "on"}, {"pool", "unified"}}},
       {"psa", 0, 4096, 0, {{"recall", "on"}, {"skip_layers", "2"}}},  // no budget: nothing leaves
       {"lfps", 512, 4096, 0, {{"sinks", "0"}, {"recent", "1"}, {"rows", "1"}, {"gamma", "0.01"}, {"eta", "0"}}},
       {"lfps", 512, 4096, 0, {{"sinks", "64"}, {"recent", "64"}, {"rows", "32"}, {"gamma", "1"}, {"eta", "1"}}},
@@ -255,7 +259,7 @@ void options__contradictions(void**) {
   expect_refusal({"psa", 32, 4096, 0, {{"recall", "on"}}}, WEIR_ERR_BUDGET,
                  {"policy psa", "mb=1", "at least 48 tokens", "not 32"});
   expect_refusal({"psa", 128, 4096, 0, {{"recall", "on"}, {"mb", "4"}}}, WEIR_ERR_BUDGET,
-                 {"policy psa", "mb=4", "at least 144 tokens", "not 128"});
+                 {"policy psa", "mb=4 and sink_pages=1", "at least 160 tokens", "not 128"});
   expect_refusal({"psa", 512, 4096, 0, {{"recall", "on"}, {"eps", "1"}, {"max_pages", "33"}}}, WEIR_ERR_BUDGET,
                  {"policy psa", "max_pages=33", "32 pages"});
   expect_refusal({"psa", 512, 4096, 0, {{"recall", "on"}, {"skip_layers", "1"}}}, bad,
@@ -289,9 +293,8 @@ void options__recall(void**) {
   for (const char* name : {"raas", "hybrid"}) {
     const std::string policy = std::string("policy ") + name;
     const std::vector<std::pair<const char*, const char*>> without_sense = {
-        {"pin_prompt", "true"},     {"pin_prompt", "false"}, {"overflow", "auto"},
-        {"overflow", "compress"},   {"skip_layers", "0"},    {"sink_pages", "1"},
-        {"stamp_source", "digest"}, {"stamp_rule", "top_r"}, {"r", "0.5"}};
+        {"pin_prompt", "true"}, {"pin_prompt", "false"},    {"overflow", "auto"},    {"overflow", "compress"},
+        {"skip_layers", "0"},   {"stamp_source", "digest"}, {"stamp_rule", "top_r"}, {"r", "0.5"}};
     for (const auto& [key, value] : without_sense) {
       expect_refusal({name, 512, 4096, 0, {{key, value}, {"recall", "on"}}}, bad,
                      {policy.c_str(), (std::string("option ") + key + " ").c_str(), "recall=on"});
@@ -427,6 +430,9 @@ void budgets__the_minimum_that_is_named_works(void**) {
       {"h2o", 64, 4096, 0, {{"recent", "100"}}},
       {"h2o", 64, 4096, 0, {{"recent", "96"}}},
       {"quest", 64, 4096, 0, {{"sink_pages", "10"}}},
+      {"quest", 32, 4096, 0, {{"sink_pages", "1"}}},
+      {"psa", 48, 4096, 0, {{"recall", "on"}}},
+      {"psa", 128, 4096, 0, {{"recall", "on"}, {"mb", "3"}, {"sink_pages", "4"}}},
       {"raas", 32, 4096, 0, {}},
       {"raas", 64, 4096, 0, {{"min_decode_pages", "9"}, {"overflow", "error"}}},
       {"raas", 48, 4096, 0, {{"pin_prompt", "false"}}},
@@ -443,6 +449,29 @@ void budgets__the_minimum_that_is_named_works(void**) {
     enough.budget -= 1;
     expect_refusal(enough, WEIR_ERR_BUDGET, {});
   }
+}
+
+// The first page of policies that choose pages, by default: where another one can be chosen beside it. What is smaller
+// than the first pages that are asked for is refused.
+void budgets__of_the_first_page(void**) {
+  for (const char* name : {"quest", "arkvale", "psa"}) {
+    for (const uint32_t pages : {2u, 3u, 8u}) {
+      Made m(name, pages * kPageTokens, 4096, {});
+      assert_true(m.status.ok());
+      const uint32_t sinks = pages == 2 ? 0 : 1;
+      assert_true(m.policy->step_rules().sink_pages == sinks && m.policy->n_front_rows() == sinks);
+    }
+    expect_refusal({name, 32, 4096, 0, {{"sink_pages", "1"}}}, WEIR_ERR_BUDGET, {"sink_pages=1"});
+    expect_policy({name, 48, 4096, 0, {{"sink_pages", "1"}}});
+    expect_policy({name, 32, 4096, 0, {{"sink_pages", "0"}}});
+  }
+  for (const char* name : {"raas", "hybrid"}) {
+    expect_refusal({name, 512, 4096, 0, {{"recall", "on"}, {"sink_pages", "28"}}}, WEIR_ERR_BUDGET,
+                   {"sink_pages=28 needs a budget of at least 528 tokens, not 512"});
+    expect_policy({name, 528, 4096, 0, {{"recall", "on"}, {"sink_pages", "28"}}});
+  }
+  Made capped("psa", 0, 4096, {{"max_pages", "2"}});
+  assert_true(capped.status.ok() && capped.policy->n_front_rows() == 0);
 }
 
 void budgets__of_the_hybrid(void**) {
@@ -520,6 +549,7 @@ int main() {
       cmocka_unit_test(options__given_twice),
       cmocka_unit_test(options__prompt_policies),
       cmocka_unit_test(budgets__the_minimum_that_is_named_works),
+      cmocka_unit_test(budgets__of_the_first_page),
       cmocka_unit_test(budgets__of_the_hybrid),
       cmocka_unit_test(budgets__of_prompts),
       cmocka_unit_test(budgets__pinned_prompts_leave_room_to_decode),

@@ -53,14 +53,15 @@ struct Variant {
 };
 
 const Variant kVariants[] = {
-    {"eps 0", {{"eps", "0"}, {"mb", "2"}, {"max_pages", "256"}}, 5},
-    {"eps 0.5", {{"eps", "0.5"}, {"mb", "1"}, {"max_pages", "256"}}, 3},
-    {"eps 0.98", {{"eps", "0.98"}, {"mb", "4"}, {"max_pages", "256"}}, 9},
-    {"cap", {{"eps", "0.98"}, {"mb", "3"}, {"max_pages", "7"}}, 7},
-    {"bound", {{"eps", "0.9"}, {"mb", "2"}, {"bound", "true"}}, 5},
-    {"sinks", {{"eps", "0.8"}, {"mb", "2"}, {"max_pages", "256"}, {"sink_pages", "5"}}, 5},
-    {"means", {{"eps", "0.8"}, {"mb", "3"}, {"max_pages", "256"}, {"digest", "mean_std"}, {"agg", "max_z"}}, 7},
-    {"quiet", {{"quiet", "2"}, {"quiet_share", "0.08"}, {"mb", "2"}, {"max_pages", "256"}}, 5},
+    {"eps 0", {{"eps", "0"}, {"mb", "2"}, {"max_pages", "256"}}, 6},
+    {"eps 0.5", {{"eps", "0.5"}, {"mb", "1"}, {"max_pages", "256"}}, 4},
+    {"eps 0.98", {{"eps", "0.98"}, {"mb", "4"}, {"max_pages", "256"}}, 10},
+    {"cap", {{"eps", "0.98"}, {"mb", "3"}, {"max_pages", "7"}}, 8},
+    {"bound", {{"eps", "0.9"}, {"mb", "2"}, {"bound", "true"}}, 6},
+    {"sinks", {{"eps", "0.8"}, {"mb", "2"}, {"max_pages", "256"}, {"sink_pages", "5"}}, 10},
+    {"no sinks", {{"eps", "0.8"}, {"mb", "1"}, {"max_pages", "256"}, {"sink_pages", "0"}}, 3},
+    {"means", {{"eps", "0.8"}, {"mb", "3"}, {"max_pages", "256"}, {"digest", "mean_std"}, {"agg", "max_z"}}, 8},
+    {"quiet", {{"quiet", "2"}, {"quiet_share", "0.08"}, {"mb", "2"}, {"max_pages", "256"}}, 6},
     {"all of the cap", {{"eps", "1"}, {"max_pages", "6"}}, 6},
 };
 
@@ -113,7 +114,8 @@ void psa_recall__same_as_without(void**) {
 // The pages of the pool as sets of rows with the step that attended them last, and what comes and goes by the rules.
 class Model {
  public:
-  Model(Sim& sim, uint32_t slots, uint32_t microbatch) : sim_(sim), slots_(slots), microbatch_(microbatch) {
+  Model(Sim& sim, uint32_t slots, uint32_t microbatch, uint32_t sinks)
+      : sim_(sim), slots_(slots), microbatch_(microbatch), sinks_(sinks) {
     for (uint32_t s = 0; s < sim.kv.shape().n_streams(); ++s) in_.push_back(pool_of(s));
     n_recalled = sim.cold.pages_recalled();
     sim.on_evict = [this](uint32_t stream, const StreamView& v, uint32_t row, const RoomArgs&) {
@@ -142,10 +144,14 @@ class Model {
   uint32_t victim(uint32_t stream, const StreamView& v, uint32_t open, const std::set<uint32_t>& kept) const {
     std::tuple<uint32_t, float, uint32_t> best = {UINT32_MAX, 0.0f, Policy::kNone};
     for (const auto& [row, stamp] : in_[stream]) {
-      if (row == open || (v.flags[row] & kPageKept) != 0 || kept.contains(row)) continue;
+      if (row == open || is_forced(v, row) || kept.contains(row)) continue;
       best = std::min(best, {stamp, v.last_score[row], row});
     }
     return std::get<2>(best);
+  }
+
+  bool is_forced(const StreamView& v, uint32_t row) const {
+    return row + 1 == v.n_pages || row < sinks_ || (v.flags[row] & kPageKept) != 0;
   }
 
   void attend(uint32_t stream) {
@@ -156,9 +162,8 @@ class Model {
     in.try_emplace(open, now);
     std::vector<uint32_t> order(v.n_pages);
     for (uint32_t row = 0; row < v.n_pages; ++row) order[row] = row;
-    const auto is_forced = [&](uint32_t row) { return row == open || (v.flags[row] & kPageKept) != 0; };
     std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
-      if (is_forced(a) || is_forced(b)) return is_forced(a) && !is_forced(b);
+      if (is_forced(v, a) || is_forced(v, b)) return is_forced(v, a) && !is_forced(v, b);
       return v.last_score[a] > v.last_score[b];
     });
     const size_t n_attended = sim_.attended(layer, head).size();
@@ -187,7 +192,7 @@ class Model {
   }
 
   Sim& sim_;
-  const uint32_t slots_, microbatch_;
+  const uint32_t slots_, microbatch_, sinks_;
   std::vector<Pool> in_;
 };
 
@@ -197,12 +202,15 @@ void psa_recall__pages_of_the_pool(void**) {
   const Inputs inputs(shape, 300, 62);
   for (const char* eps : {"0.05", "0.9"}) {
     for (uint32_t n_threads : {1u, 5u}) {
-      for (bool pinned : {false, true}) {
+      for (uint32_t variant = 0; variant < 4; ++variant) {
+        const bool pinned = variant % 2 != 0;
+        const uint32_t sinks = variant / 2, pool = (pinned ? 7 : 6) + sinks;
         Sim sim(cpu_backend(), inputs,
-                spec_of({{"eps", eps}, {"mb", "2"}, {"max_pages", "256"}}, pinned ? 7 : 6, n_threads));
+                spec_of({{"eps", eps}, {"mb", "2"}, {"max_pages", "256"}, {"sink_pages", sinks == 0 ? "0" : "1"}}, pool,
+                        n_threads));
         sim.prefill(200);
         if (pinned) sim.pin(40, 60);  // two pages, of which at least one is cold
-        Model model(sim, pinned ? 7 : 6, 2);
+        Model model(sim, pool, 2, sinks);
         const uint64_t before = model.n_recalled;
         sim.steps(60);
         assert_true(model.n_recalled > before);
@@ -283,26 +291,35 @@ void psa_recall__lost_pages(void**) {
   }
 }
 
-// A prompt longer than pool and store loses its first pages. They are forced, but have no place in the order: a step
-// that stops as early as it can attends whole microbatches of the pages that are there.
-void psa_recall__lost_sinks(void**) {
+// A prompt longer than pool and store loses pages, but not the first ones: they never leave the pool. A step that stops
+// as early as it can attends whole microbatches of the pages that are there. So it does where the very first page is
+// lost all the same, as a file may have it: that page has no place in the order.
+void psa_recall__first_pages_are_never_lost(void**) {
   const SimShape shape = {2, 2, 3, 32, 64, true};
   const Inputs inputs(shape, 440, 65);
   for (const Backend* backend : kBackends) {
     for (const char* n_sinks : {"1", "2", "4"}) {
-      for (const char* microbatch : {"2", "3"}) {
+      for (const auto& [microbatch, is_lost] : {std::pair{"2", false}, {"3", false}, {"2", true}, {"3", true}}) {
         const auto mb = static_cast<size_t>(std::atoi(microbatch));
-        PolicySpec spec = spec_of({{"eps", "0"}, {"mb", microbatch}, {"max_pages", "256"}, {"sink_pages", n_sinks}}, 7);
+        const auto sinks = static_cast<uint32_t>(std::atoi(n_sinks));
+        PolicySpec spec = spec_of({{"eps", "0"}, {"mb", microbatch}, {"max_pages", "256"}, {"sink_pages", n_sinks}},
+                                  2 * static_cast<uint32_t>(mb) + 1 + sinks);
         spec.spill_pages = 4 * 12;
         Sim sim(*backend, inputs, spec);
         sim.prefill(400);
-        for (uint32_t s = 0; s < sim.kv.shape().n_streams(); ++s) assert_true(sim.kv.stream(s).is_lost(0));
+        for (uint32_t s = 0; s < sim.kv.shape().n_streams(); ++s) {
+          assert_true(sim.kv.stream(s).is_lost(sinks));
+          if (!is_lost) continue;
+          sim.kv.evict(s, 0);
+          sim.kv.stream(s).copies[0] = kNoCopy;
+          sim.kv.lose(s, 0);
+        }
+        const uint32_t first = is_lost ? 1 : 0;
         sim.on_layer = [&](uint32_t layer) {
           for (uint32_t head = 0; head < shape.n_kv_heads; ++head) {
             const StreamView v = sim.kv.stream(layer * shape.n_kv_heads + head);
-            const auto is_forced = [&](uint32_t row) {
-              return row + 1 == v.n_pages || row < static_cast<uint32_t>(std::atoi(n_sinks));
-            };
+            const auto is_forced = [&](uint32_t row) { return row + 1 == v.n_pages || row < sinks; };
+            for (uint32_t row = first; row < sinks; ++row) assert_int_not_equal(v.slots[row], kNoSlot);
             std::vector<uint32_t> order;
             for (uint32_t row = 0; row < v.n_pages; ++row) {
               if (!v.is_lost(row)) order.push_back(row);
@@ -367,7 +384,7 @@ void psa_recall__pages_read_ahead(void**) {
   }
   assert_true(cold.size() >= 6);
   PageFetcher& fetcher = *sim.fetcher();
-  fetcher.start(sim.kv, sim.cold, 0, 1000);
+  fetcher.start(sim.kv, sim.cold, 0, 1000, 1);
   const size_t n = sim.kv.shape().page_bytes() / sizeof(uint16_t);
   std::vector<uint16_t> want(n);
   for (size_t i = 0; i + 1 < 4; ++i) {
@@ -394,7 +411,7 @@ std::set<InPool> pages_of_layers(const Sim& sim, uint32_t first, uint32_t end) {
   std::set<InPool> pages;
   for (uint32_t s = first * sim.shape.n_kv_heads; s < end * sim.shape.n_kv_heads; ++s) {
     const StreamView v = sim.kv.stream(s);
-    for (uint32_t row = 0; row + 1 < v.n_pages; ++row) {
+    for (uint32_t row = sim.policy().n_front_rows(); row + 1 < v.n_pages; ++row) {
       if (v.slots[row] != kNoSlot) pages.insert({s, row});
     }
   }
@@ -443,7 +460,7 @@ void psa_recall__who_leaves_one_pool(void**) {
       groups[(is_latest ? 2 : 0) + (layer == 0 ? 0 : 1)].insert(page);
     }
   }
-  sim.fetcher()->start(sim.kv, sim.cold, 1, now);
+  sim.fetcher()->start(sim.kv, sim.cold, 1, now, sim.policy().n_front_rows());
   uint32_t n = 0;
   for (std::set<InPool>& group : groups) {
     assert_true(group.size() > 1);
@@ -470,6 +487,11 @@ void psa_recall__rules_and_needs(void**) {
   assert_int_equal(rules.select_budget, 32);
   assert_int_equal(rules.select_from_layer, 0);
   assert_int_equal(m.policy->least_unpinned(), 9);
+  assert_true(rules.sink_pages == 1 && rules.front_rows == 1 && m.policy->n_front_rows() == 1);
+  Made nine("psa", 144, 4096, {{"recall", "on"}});  // two microbatches, the open page and the first
+  assert_int_equal(nine.policy->step_rules().stop_microbatch, 3);
+  Made none("psa", 144, 4096, {{"recall", "on"}, {"sink_pages", "0"}});
+  assert_int_equal(none.policy->step_rules().stop_microbatch, 4);
   Made small("psa", 96, 4096, {{"recall", "on"}, {"max_pages", "100"}});
   assert_int_equal(small.policy->step_rules().stop_microbatch, 2);
   assert_int_equal(small.policy->step_rules().select_budget, 100);
@@ -486,10 +508,14 @@ void psa_recall__rules_and_needs(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(psa_recall__same_as_without),  cmocka_unit_test(psa_recall__pages_of_the_pool),
-      cmocka_unit_test(psa_recall__one_pool),         cmocka_unit_test(psa_recall__lost_pages),
-      cmocka_unit_test(psa_recall__lost_sinks),       cmocka_unit_test(psa_recall__damaged_pages),
-      cmocka_unit_test(psa_recall__pages_read_ahead), cmocka_unit_test(psa_recall__who_leaves_one_pool),
+      cmocka_unit_test(psa_recall__same_as_without),
+      cmocka_unit_test(psa_recall__pages_of_the_pool),
+      cmocka_unit_test(psa_recall__one_pool),
+      cmocka_unit_test(psa_recall__lost_pages),
+      cmocka_unit_test(psa_recall__first_pages_are_never_lost),
+      cmocka_unit_test(psa_recall__damaged_pages),
+      cmocka_unit_test(psa_recall__pages_read_ahead),
+      cmocka_unit_test(psa_recall__who_leaves_one_pool),
       cmocka_unit_test(psa_recall__rules_and_needs),
   };
   return cmocka_run_group_tests_name("policy_psa_recall", tests, nullptr, nullptr);

@@ -30,8 +30,8 @@ void recall_stamps__defaults(void**) {
     assert_int_equal(rules.select_budget, 29);
     assert_true(rules.protect.pages == 2 && rules.protect.share == 0.0f);
     assert_int_equal(rules.select_from_layer, 0);
-    assert_int_equal(rules.sink_pages, 0);
-    assert_int_equal(m.policy->least_unpinned(), 31);
+    assert_true(rules.sink_pages == 1 && rules.front_rows == 1 && m.policy->n_front_rows() == 1);
+    assert_int_equal(m.policy->least_unpinned(), 30);
     assert_int_equal(m.policy->prompt_flags(), kPagePrompt);
     assert_true(m.policy->can_take_back_prompt());
   }
@@ -90,6 +90,7 @@ struct Rules {
   uint32_t slots, recall_from, recall_pages, protect;
   bool top;
   uint32_t prompt_slots;  // 0: no parts
+  uint32_t sinks = 0;
 };
 
 // One stream by the rules, without tables.
@@ -97,6 +98,7 @@ struct Model {
   Model(const Rules& rules, uint32_t n_prompt_pages) : r(rules), n_prompt(n_prompt_pages) {}
   uint32_t n_pages() const { return static_cast<uint32_t>(stamp.size()); }
   bool is_prompt(uint32_t page) const { return page < n_prompt; }
+  bool stays(uint32_t page) const { return page < r.sinks || pinned.count(page) != 0; }
   uint32_t sealed(bool prompt) const {
     uint32_t n = 0;
     for (uint32_t page = 0; page + 1 < n_pages(); ++page) n += is_prompt(page) == prompt ? 1u : 0u;
@@ -114,7 +116,7 @@ struct Model {
       return than == kNone || std::pair(stamp[page], score[page]) < std::pair(stamp[than], score[than]);
     };
     for (uint32_t page : resident) {
-      if (page + 1 + r.protect >= n_pages() || pinned.count(page) != 0 || wanted.count(page) != 0) continue;
+      if (page + 1 + r.protect >= n_pages() || stays(page) || wanted.count(page) != 0) continue;
       if (better(page, best)) best = page;
       if (is_prompt(page) == from_prompt && better(page, best_of_part)) best_of_part = page;
     }
@@ -130,8 +132,8 @@ struct Model {
     std::vector<uint32_t> pages;
     for (uint32_t page = 0; page + 1 < n_pages(); ++page) {
       if (!both && is_prompt(page) != prompt) continue;
-      if (pinned.count(page) == 0) pages.push_back(page);
-      if (pinned.count(page) != 0) wanted.insert(page), n -= std::min(n, 1u);
+      if (!stays(page)) pages.push_back(page);
+      if (stays(page)) wanted.insert(page), n -= std::min(n, 1u);
     }
     std::stable_sort(pages.begin(), pages.end(), [&](uint32_t a, uint32_t b) { return score[a] > score[b]; });
     for (uint32_t i = 0; i < pages.size() && i < n; ++i) wanted.insert(pages[i]);
@@ -151,7 +153,7 @@ struct Model {
     wanted.insert(n_pages() - 1);
     std::vector<uint32_t> best(wanted.begin(), wanted.end());
     std::stable_sort(best.begin(), best.end(), [&](uint32_t a, uint32_t b) {
-      return std::pair(pinned.count(a), score[a]) > std::pair(pinned.count(b), score[b]);
+      return std::pair(stays(a), score[a]) > std::pair(stays(b), score[b]);
     });
     uint32_t n_back = 0;
     for (uint32_t page : best) {
@@ -191,8 +193,8 @@ struct Texts {
 
 PolicySpec spec_of(const Rules& r, Texts& t) {
   const double numbers[] = {double(r.recall_from), double(r.recall_pages), double(r.protect),
-                            (r.prompt_slots + 0.5) / r.slots};
-  for (int i = 0; i < 4; ++i) std::snprintf(t.text[i], sizeof(t.text[i]), "%g", numbers[i]);
+                            (r.prompt_slots + 0.5) / r.slots, double(r.sinks)};
+  for (int i = 0; i < 5; ++i) std::snprintf(t.text[i], sizeof(t.text[i]), "%g", numbers[i]);
   PolicySpec spec = {r.policy,
                      r.slots * kPageTokens,
                      1024,
@@ -203,6 +205,7 @@ PolicySpec spec_of(const Rules& r, Texts& t) {
                       {"recall_from", t.text[0]},
                       {"recall_pages", t.text[1]},
                       {"protect_recent", t.text[2]},
+                      {"sink_pages", t.text[4]},
                       {"attend", r.top ? "top" : "resident"}}};
   if (r.prompt_slots != 0) {
     spec.options.push_back({"rho", t.text[3]});
@@ -270,6 +273,8 @@ void recall_stamps__raas_follows_the_rules(void**) {
   follow({"raas", 8, 4, 2, 1, true, 0}, 40, false);
   follow({"raas", 12, 4, 3, 2, false, 0}, 192, true);
   follow({"raas", 12, 4, 0, 1, true, 0}, 150, true);
+  follow({"raas", 8, 5, 2, 1, false, 0, 1}, 128, false);
+  follow({"raas", 12, 5, 0, 1, true, 0, 3}, 150, true);
 }
 
 void recall_stamps__hybrid_follows_the_rules(void**) {
@@ -279,6 +284,10 @@ void recall_stamps__hybrid_follows_the_rules(void**) {
   follow({"hybrid", 10, 6, 2, 1, false, 5}, 40, false);  // a prompt that does not need its part
   follow({"hybrid", 14, 5, 3, 2, false, 4}, 224, true);
   follow({"hybrid", 14, 5, 0, 1, true, 10}, 200, true);
+  follow({"hybrid", 10, 6, 2, 2, false, 5, 1}, 150, false);
+  follow({"hybrid", 10, 6, 2, 1, false, 1, 1}, 150, false);  // the first page takes the prompt's only slot
+  follow({"hybrid", 10, 6, 0, 1, true, 5, 3}, 40, false);
+  follow({"hybrid", 14, 6, 3, 2, false, 4, 1}, 224, true);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -111,7 +111,9 @@ uint32_t cold_victim(const StepRules& rules, const Stream& s) {
   for (const uint32_t n_protected : {rules.protect.pages, 0u}) {
     const uint32_t end = s.n - std::min(s.n, 1 + n_protected);
     for (const bool of_prompt : {prompt_gives, !prompt_gives}) {
-      const auto may = [&](uint32_t row) { return s.is_there(row) && !s.stays(row) && is_prompt(row) == of_prompt; };
+      const auto may = [&](uint32_t row) {
+        return row >= rules.front_rows && s.is_there(row) && !s.stays(row) && is_prompt(row) == of_prompt;
+      };
       const uint32_t row = least_row(end, may, [&](uint32_t r) { return std::tuple(s.stamp(r), s.score(r)); });
       if (row != kNone) return row;
     }

@@ -36,14 +36,14 @@ struct Stream {
     return std::isnan(score) ? -INFINITY : score;
   }
   bool is_there(uint32_t row) const { return slot(row) != kNoSlot; }
-  bool is_pinned(uint32_t row) const { return (flags(row) & kPageStays) != 0; }
+  bool stays(uint32_t row) const { return row < a.rules.front_rows || (flags(row) & kPageStays) != 0; }
   bool has_copy(uint32_t row) const { return a.raw_index[first + row] != kNoRaw; }
   // Without slots for prompts there is one part.
   Part part(uint32_t row) const {
     return a.rules.prompt_slots != 0 && (flags(row) & kPagePrompt) != 0 ? kPrompt : kAnswer;
   }
   // What comes back first is least.
-  auto order(uint32_t row) const { return std::tuple(is_pinned(row) ? 0 : 1, -score(row), row); }
+  auto order(uint32_t row) const { return std::tuple(stays(row) ? 0 : 1, -score(row), row); }
 
   void want_listed() {
     for (uint32_t i = 0; i < a.n_select[head]; ++i) wanted[a.select[size_t{head} * a.capacity + i]] = true;
@@ -61,7 +61,7 @@ struct Stream {
   std::vector<bool> wanted;
 };
 
-// The best sealed pages of each part, its pinned ones always, and the open page.
+// The best sealed pages of each part, those of it that stay always, and the open page.
 void Stream::want_by_parts() {
   std::vector<uint32_t> rows[2];
   for (uint32_t row = 0; row + 1 < n; ++row) rows[part(row)].push_back(row);
@@ -73,7 +73,7 @@ void Stream::want_by_parts() {
   for (const Part part : {kAnswer, kPrompt}) {
     std::sort(rows[part].begin(), rows[part].end(), [&](uint32_t x, uint32_t y) { return order(x) < order(y); });
     for (uint32_t i = 0; i < rows[part].size(); ++i) {
-      if (i < most[part] || is_pinned(rows[part][i])) wanted[rows[part][i]] = true;
+      if (i < most[part] || stays(rows[part][i])) wanted[rows[part][i]] = true;
     }
   }
   wanted[n - 1] = true;
@@ -93,7 +93,7 @@ uint32_t Stream::stalest(Part of) const {
   uint32_t best = kNone;
   const auto key = [&](uint32_t row) { return std::tuple(t.stamp[first + row], score(row)); };
   for (uint32_t row = 0; uint64_t{row} + 1 + a.rules.protect.pages < n; ++row) {
-    if (!is_there(row) || wanted[row] || is_pinned(row) || part(row) != of) continue;
+    if (!is_there(row) || wanted[row] || stays(row) || part(row) != of) continue;
     if (best == kNone || key(row) < key(best)) best = row;
   }
   return best;

@@ -299,14 +299,14 @@ PageRecallArgs Case::args(uint32_t layer, bool on_host) {
   return a;
 }
 
-// Rows at random, ascending, the last among them; pages that are kept are always wanted.
+// Rows at random, ascending, the last among them; first pages and those that are kept are always wanted.
 void Case::select(uint32_t layer) {
   for (uint32_t head = 0; head < shape.n_kv_heads; ++head) {
     const uint32_t stream = layer * shape.n_kv_heads + head, n = host[at.n_pages + stream], share = 1 + below(4);
     uint32_t n_listed = 0;
     for (uint32_t row = 0; row < n; ++row) {
-      if (row + 1 == n || (of_row(kFlags, stream, row) & kPageKept) != 0 || one_in(share))
-        host[at.select + head * shape.capacity + n_listed++] = row;
+      const bool stays = row < rules.front_rows || (of_row(kFlags, stream, row) & kPageKept) != 0;
+      if (row + 1 == n || stays || one_in(share)) host[at.select + head * shape.capacity + n_listed++] = row;
     }
     host[at.n_select + head] = n_listed;
   }
@@ -419,6 +419,7 @@ void Case::next_token() {
 
 StepRules random_rules(const Shape& shape, bool by_parts) {
   StepRules r;
+  r.front_rows = below(4);
   r.protect.pages = one_in(2) ? 0 : below(4);
   r.stamps_wanted = one_in(2);
   r.attend_wanted = one_in(2);

@@ -38,7 +38,7 @@ LEAST = 0.5    # of what is wanted; at positions where no token has more
 FAR = 0.03     # what every other rule must change: several times what tests allow, as a fraction of the largest logit
 
 POLICIES = {"dense": {}, "sink": {"budget": 64}, "raas": {"budget": 112, "alpha": 0.3},
-            "quest": {"budget": 64, "skip_layers": 0}}
+            "quest": {"budget": 64, "skip_layers": 0, "digest": "minmax", "agg": "max_raw", "sink_pages": 0}}
 # Options got wrong, to show that a golden would notice; a budget of one page less comes first.
 OTHERS = {"dense": [], "sink": [{"budget": 48}, {"positions": "abs"}, {"sinks": 0}],
           "raas": [{"budget": 96}, {"alpha": 0.99}, {"protect_share": 0.0}, {"pin_prompt": False}],
@@ -130,9 +130,9 @@ class Raas(Dense):
 
 
 class Quest(Dense):
-    def __init__(self, digest="minmax", agg="max_raw", open_page="always", **rest):
+    def __init__(self, digest="minmax", agg="max_raw", sink_pages=0, open_page="always", **rest):
         super().__init__(**rest)
-        self.digest, self.agg, self.open_page = digest, agg, open_page
+        self.digest, self.agg, self.n_sinks, self.open_page = digest, agg, sink_pages, open_page
 
     def estimate(self, q, keys):
         if self.digest == "centroid":
@@ -144,7 +144,7 @@ class Quest(Dense):
             return range(len(table)), np.inf
         estimates = np.array([self.estimate(q, keys[page.first:page.first + PAGE]) for page in table])
         scores = estimates.mean(1) if self.agg == "mean_raw" else estimates.max(1)
-        kept = [len(table) - 1] if self.open_page == "always" else []
+        kept = list(range(self.n_sinks)) + ([len(table) - 1] if self.open_page == "always" else [])
         ranked = sorted((row for row in range(len(table)) if row not in kept), key=lambda row: -scores[row])
         n = self.pages - len(kept)
         margin = (scores[ranked[n - 1]] - scores[ranked[n]]) / np.abs(scores).max()
