@@ -34,6 +34,11 @@ else()
 endif()
 set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
 enable_language(CUDA)
+# CMake 3.25 speaks of this target whether or not the toolkit has the library, which CUDA 13 does not.
+if(NOT TARGET CUDA::nvToolsExt)
+  add_library(CUDA::nvToolsExt INTERFACE IMPORTED)
+endif()
+find_package(CUDAToolkit REQUIRED)
 # CMake 3.25 does not know that nvcc has C++20.
 foreach(extension IN ITEMS STANDARD EXTENSION)
   if(NOT CMAKE_CUDA20_${extension}_COMPILE_OPTION)
@@ -42,9 +47,28 @@ foreach(extension IN ITEMS STANDARD EXTENSION)
 endforeach()
 message(STATUS "Weir: CUDA backend ${CMAKE_CUDA_COMPILER_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}")
 
+# GEMV kernels, a source for every four lines of quants.inc: all together take a compiler minutes, and a source for each
+# would read the headers as often.
+set(weir_gemv_sources "")
+file(STRINGS "${PROJECT_SOURCE_DIR}/lib/quant/quants.inc" weir_quant_lines REGEX "^WEIR_QUANT\\(")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/lib/quant/quants.inc")
+while(weir_quant_lines)
+  set(weir_gemv_instances "")
+  foreach(i RANGE 1 4)
+    list(POP_FRONT weir_quant_lines line)
+    if(line MATCHES "^WEIR_QUANT\\(([A-Za-z0-9_]+),")
+      string(APPEND weir_gemv_instances "template GemvOfType gemv_of_type<Format<WeightType::k${CMAKE_MATCH_1}>>();\n")
+    endif()
+  endforeach()
+  list(LENGTH weir_gemv_sources number)
+  set(source "${PROJECT_BINARY_DIR}/cuda/gemv_${number}.cu")
+  configure_file("${CMAKE_CURRENT_LIST_DIR}/gemv_of_types.cu.in" "${source}" @ONLY)
+  list(APPEND weir_gemv_sources "${source}")
+endwhile()
+
 file(GLOB weir_cuda_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/cuda/*/*.cu"
      "${PROJECT_SOURCE_DIR}/lib/cuda/*.cpp" "${PROJECT_SOURCE_DIR}/lib/device/*.cpp")
-add_library(weir_cuda MODULE ${weir_cuda_sources})
+add_library(weir_cuda MODULE ${weir_cuda_sources} ${weir_gemv_sources})
 # The module has its own copy of what it shares with the library (statuses, tables); only its entry point is visible.
 # Kernels are included by their path from the root: "cuda/attn/attn_decode.cuh".
 target_include_directories(weir_cuda PRIVATE "${PROJECT_SOURCE_DIR}")

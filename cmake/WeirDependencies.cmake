@@ -28,7 +28,6 @@ else()
   message(FATAL_ERROR "WEIR_ZSTD is '${WEIR_ZSTD}'; it must be static, system or empty")
 endif()
 
-find_package(CUDAToolkit QUIET)
 find_package(Vulkan QUIET)
 
 function(weir_report name found version)
@@ -42,5 +41,4 @@ weir_report("Highway" "${HWY_FOUND}" "${HWY_VERSION}")
 weir_report("PCRE2" "${PCRE2_FOUND}" "${PCRE2_VERSION}")
 weir_report("Zstandard" "${ZSTD_FOUND}" "${ZSTD_VERSION}, ${weir_zstd_kind}")
 weir_report("xxHash" "${XXHASH_FOUND}" "${XXHASH_VERSION}")
-weir_report("CUDA Toolkit (optional)" "${CUDAToolkit_FOUND}" "${CUDAToolkit_VERSION}")
 weir_report("Vulkan headers (optional)" "${Vulkan_FOUND}" "${Vulkan_VERSION}")

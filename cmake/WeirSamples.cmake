@@ -31,6 +31,19 @@ foreach(file IN ITEMS bench_bandwidth bench_model eval_prediction)  # but these 
   set_source_files_properties("${PROJECT_SOURCE_DIR}/samples/cli/${file}.cpp" PROPERTIES
                               COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>")
 endforeach()
+# Files that a compiler reads together: the headers of options and JSON, which it would read and compile for each of
+# them, take most of its time. Files outside of a group are compiled alone.
+set(weir_cli_group_commands calibrate chat devices info input options plan run tokenize)
+set(weir_cli_group_parts bench conversation demo eval_text output plot session_file)
+set(weir_cli_group_eval eval eval_forced eval_plots eval_progress eval_results eval_settings eval_table eval_trace
+    eval_trace_command eval_waterfall problems)
+set(weir_cli_group_text bench_plot eval_run eval_text_command eval_work gguf_write png_write)
+set_target_properties(weir_cli_parts PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+foreach(group IN ITEMS commands parts eval text)
+  foreach(name IN LISTS weir_cli_group_${group})
+    set_source_files_properties("${PROJECT_SOURCE_DIR}/samples/cli/${name}.cpp" PROPERTIES UNITY_GROUP ${group})
+  endforeach()
+endforeach()
 # Pictures of traces; without libpng they are SVG only.
 find_package(PNG)
 if(PNG_FOUND)

@@ -42,6 +42,7 @@ set_target_properties(weir_vulkan_objects PROPERTIES POSITION_INDEPENDENT_CODE O
                       VISIBILITY_INLINES_HIDDEN ON)
 weir_compile_options(weir_vulkan_objects)
 target_compile_options(weir_vulkan_objects PRIVATE ${WEIR_LIBRARY_WARNINGS})
+weir_precompile(weir_vulkan_objects)
 
 # The module has its own copy of what it shares with the library; only its entry point is visible.
 add_library(weir_vulkan MODULE $<TARGET_OBJECTS:weir_vulkan_objects>)

@@ -1,5 +1,5 @@
 // The input vectors of a GEMV in a block's shared memory: multiplied with the norm's weights, and quantised for the
-// integer formats. Used by gemv.cu.
+// integer formats. Used by gemv_kernel.cuh.
 #pragma once
 
 #include "cuda/matmul/gemv.cuh"

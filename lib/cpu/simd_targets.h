@@ -9,8 +9,7 @@
 
 // Files with WEIR_CPU_NO_DOT (CMakeLists.txt) have no use for VNNI; AVX3 is as good there.
 #if defined(WEIR_CPU_NO_DOT)
-#define WEIR_CPU_WANTED                                                                            \
-  ((WEIR_CPU_TARGETS & ~HWY_AVX3_DL) | ((WEIR_CPU_TARGETS & HWY_AVX3_DL) != 0 ? HWY_AVX3 : 0))
+#define WEIR_CPU_WANTED ((WEIR_CPU_TARGETS & ~HWY_AVX3_DL) | ((WEIR_CPU_TARGETS & HWY_AVX3_DL) != 0 ? HWY_AVX3 : 0))
 #else
 #define WEIR_CPU_WANTED WEIR_CPU_TARGETS
 #endif
@@ -21,6 +20,6 @@
 #else
 #define WEIR_CPU_LEFT_OUT 0
 #endif
-#define HWY_DISABLED_TARGETS                                                                          \
-  ((~(WEIR_CPU_WANTED) & (HWY_SSE4 | HWY_AVX2 | HWY_AVX3 | HWY_AVX3_DL | HWY_NEON)) | WEIR_CPU_LEFT_OUT | \
-   HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+#define HWY_DISABLED_TARGETS                                                                                          \
+  ((~(WEIR_CPU_WANTED) & (HWY_SSE4 | HWY_AVX2 | HWY_AVX3 | HWY_AVX3_DL | HWY_NEON)) | WEIR_CPU_LEFT_OUT | HWY_SSSE3 | \
+   HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)

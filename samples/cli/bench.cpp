@@ -5,6 +5,7 @@
 // the yardstick is a copy within its memory, and the parts of a step are measured by themselves. Several sessions step
 // together; then tokens and bytes are those of all of them, and the weights count once. With --spill the counters of
 // the store of spilled pages are beside each depth.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cmath>

@@ -4,6 +4,7 @@
 // (echo) and at the place after it (induction). The trace has masses of whole pages, so the score is the mass on the
 // pages of these two, mean over the copy, of the best query head of the group. The two are told apart by the steps in
 // which the first is the last token of its page, and the second the first of the next page.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <memory>

@@ -2,6 +2,7 @@
 // terminal the last row shows tokens, speed and KV memory while the answer streams above it; piped, it reads lines and
 // prints answers, nothing else. Ctrl-C stops the answer, not the program.
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <chrono>
 #include <cstdio>

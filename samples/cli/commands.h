@@ -2,8 +2,11 @@
 // the action runs after the whole line was parsed and returns the exit status.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
+
+namespace CLI {
+class App;
+}
 
 namespace weir_cli {
 

@@ -1,6 +1,7 @@
 // weir demo: one long chain problem solved twice by the tiny reasoner, with the whole KV history and with a small
 // budget. The point to see: the answer and the speed stay, the memory does not grow. On a terminal the KV memory and
 // the chain are shown live; otherwise a line tells the progress every thousand tokens.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

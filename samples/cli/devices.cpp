@@ -1,4 +1,5 @@
 // weir devices: the devices of this machine, by the names that --device takes, and why one cannot be used.
+#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "commands.h"

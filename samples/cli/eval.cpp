@@ -1,5 +1,6 @@
 // weir eval: how often answers are right, and what they cost, by policy and budget. Everything that is known of a run
 // is in the results file; tables and plots are made from it alone, so they can be made again later.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <memory>

@@ -2,6 +2,7 @@
 // ended: text.jsonl has a line for each window, and one for each policy and budget.
 #include "eval_text_command.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <filesystem>

@@ -1,11 +1,14 @@
 // weir eval --text as a command: its flags, its results file, tables, CSV, plot, and the line of --json.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 
 #include "eval_settings.h"
 #include "eval_text.h"
+
+namespace CLI {
+class App;
+}
 
 namespace weir_cli {
 

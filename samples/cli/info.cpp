@@ -1,5 +1,6 @@
 // weir info: what is in a model file: facts, metadata, tensors. A file that this version cannot run is still described,
 // and the exit status is then 1.
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <map>
 #include <memory>

@@ -1,6 +1,7 @@
 // Shared flags; see options.h.
 #include "options.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>

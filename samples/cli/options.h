@@ -2,13 +2,19 @@
 // on the model are checked here (wrong usage, exit status 2); the rest is the library's to judge.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "weir_cpp.h"
+
+// Of CLI11, which takes a compiler seconds; only files that add flags include it.
+namespace CLI {
+class App;
+class Option;
+class Validator;
+}  // namespace CLI
 
 namespace weir_cli {
 

@@ -1,4 +1,5 @@
 // weir plan: the exact bytes of every pool of a session, before anything is allocated.
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 

@@ -1,6 +1,7 @@
 // weir run: answers one prompt, or every line of a prompts file, each in a session of its own.
 // Text is streamed to stdout as it comes; with --json one line per conversation tells the text and what it cost.
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <chrono>
 #include <cstdio>

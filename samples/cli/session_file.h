@@ -1,7 +1,6 @@
 // Saved sessions as files of the program: --save and --resume.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 
 #include "options.h"

@@ -1,4 +1,5 @@
 // weir tokenize: the text on stdin as token ids on one line. Works with vocabulary-only files too.
+#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "commands.h"
