@@ -39,12 +39,10 @@ void ColdPages::copy_from(const ColdPages& other) {
 }
 
 void ColdPages::reset() {
+  store_->clear();  // whatever the tables say: where a device steps, rows may have copies that they do not know yet
   windows_.reset();
-  for (uint32_t s = 0; s < kv_->shape().n_streams(); ++s) {
-    // Not n_pages: where a device steps, rows may have copies that the host's tables do not know yet.
-    for (uint32_t row = 0; has_stream(s) && row < kv_->stream(s).capacity; ++row) forget(s, row);
-  }
-  lacks_copies_ = false;
+  least_is_known_ = lacks_copies_ = false;
+  n_losses_ = store_->n_losses();
   failure_ = WEIR_OK;
 }
 
@@ -77,6 +75,7 @@ void ColdPages::look_at_losses() {
   if (n_losses == n_losses_) return;
   n_losses_ = n_losses;
   least_is_known_ = false;
+  windows_.look_at_losses();
   for (uint32_t s = 0; s < kv_->shape().n_streams(); ++s) {
     if (!has_stream(s)) continue;
     const StreamView v = kv_->stream(s);
@@ -381,13 +380,18 @@ bool ColdPages::truncate(uint32_t n_tokens) {
   if (cuts_page && kv_->shape().one_pool && !pool_can_hold(n_whole)) return false;
   if (!windows_.can_be_read(n_tokens)) return false;
   bool came = true;
-  if (cuts_page) drop_rows(std::min(kv_->n_tokens(), (n_whole + 1) * kPageTokens));
-  for (uint32_t s = 0; cuts_page && s < n_streams; ++s) came &= !is_cold(s, n_whole) || recall(s, n_whole);
+  if (cuts_page) {
+    drop_rows(std::min(kv_->n_tokens(), (n_whole + 1) * kPageTokens));
+    for (uint32_t s = 0; s < n_streams; ++s) came &= !is_cold(s, n_whole) || recall(s, n_whole);
+    came = windows_.reopen(n_whole) && came;
+  }
   drop_rows(came ? n_tokens : n_whole * kPageTokens);
   least_is_known_ = false;
   if (kv_->n_tokens() <= lost_pos_) failure_ = WEIR_OK;
+  came = windows_.bring_back(kv_->n_tokens()) && came;
+  look_at_losses();
   (void)copy_again();
-  return windows_.bring_back(kv_->n_tokens()) && came;
+  return came;
 }
 
 }  // namespace weir

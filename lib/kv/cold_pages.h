@@ -35,7 +35,7 @@ class ColdPages {
   bool is_strict() const { return strict_; }
   // Goes on as another one, whose tables and store were copied.
   void copy_from(const ColdPages& other);
-  void reset();  // drops all copies; the tables are reset next
+  void reset();  // forgets all copies, and empties the store; the tables are reset next
 
   // Strict: before n_tok tokens are appended. WEIR_ERR_BUDGET: the copies of the pages that they fill have no room;
   // WEIR_ERR_IO: the file failed while room was made; or failure(). No token is gone then.
@@ -74,11 +74,15 @@ class ColdPages {
   void begin_restore() { least_is_known_ = false; }
 
   // KvCache::truncate, with the copies: a last page that is no longer full comes back, into a slot of the pages that
-  // are gone. False: that page is lost, or there is no such slot. Nothing has changed then, but that a copy which
-  // proved to be damaged is lost. One exception: a copy that can be read when this begins and not when it is needed
-  // (the store's file fails in between) costs the tokens of its page, so that fewer than n_tokens are left, or is
-  // missing in its window. Pages that the windows need and that are nowhere are the caller's business.
+  // are gone. False: that page is lost, or there is no such slot, or a copy that a window needs is damaged. Nothing has
+  // changed then, but that a copy which proved to be damaged is lost. One exception: a copy that can be read when this
+  // begins and not when it is needed (the store's file fails in between) costs the tokens of its page, if that is the
+  // one that is cut, so that fewer than n_tokens are left; else it is missing in its window, with those before it.
+  // Other pages that the windows need and that are nowhere are the caller's business.
   bool truncate(uint32_t n_tokens);
+
+  // When the store has lost pages with its file, or as another store lost its: they have no copies any more.
+  void look_at_losses();
 
   // Of streams with a window of their own.
   const WindowCopies& windows() const { return windows_; }
@@ -99,7 +103,6 @@ class ColdPages {
   SpillHandle copy(uint32_t stream, uint32_t row, const void* page);
   bool copy_again();
   void lose(uint32_t stream, uint32_t row, weir_status why);
-  void look_at_losses();
   bool drop_one();
   bool find_next_to_drop(uint32_t& stream);
   void find_least(uint32_t stream);

@@ -9,10 +9,16 @@ namespace weir {
 void PageArchive::start(KvCache& kv, SpillStore& store) {
   kv_ = &kv;
   store_ = &store;
-  first_page_ = 0;
-  for (uint32_t s = 0; s < kv.shape().n_streams(); ++s) {
-    if (uint32_t* copies = kv.archive(s)) std::fill_n(copies, kv.shape().archive_pages, kNoCopy);
+  forget_all();
+}
+
+void PageArchive::forget_all() {
+  for (uint32_t s = 0; s < kv_->shape().n_streams(); ++s) {
+    if (uint32_t* copies = kv_->archive(s)) std::fill_n(copies, kv_->shape().archive_pages, kNoCopy);
   }
+  std::fill_n(kv_->archive_flags(), kv_->shape().archive_pages, uint8_t{0});
+  first_page_ = 0;
+  n_losses_ = store_->n_losses();
 }
 
 void PageArchive::forget(uint32_t stream, uint32_t page) {
@@ -22,12 +28,27 @@ void PageArchive::forget(uint32_t stream, uint32_t page) {
   copies[page] = kNoCopy;
 }
 
-// A conversation that was being restored has copies and no tokens yet.
 void PageArchive::reset() {
+  store_->clear();  // whatever the tables say
+  forget_all();
+}
+
+void PageArchive::look_at_losses() {
+  const uint32_t n_losses = store_->n_losses();
+  if (n_losses == n_losses_) return;
+  n_losses_ = n_losses;
   for (uint32_t s = 0; s < kv_->shape().n_streams(); ++s) {
-    for (uint32_t page = first_page_; page < kv_->shape().archive_pages; ++page) forget(s, page);
+    const uint32_t* copies = kv_->archive(s);
+    for (uint32_t page = first_page_; copies != nullptr && page < kv_->shape().archive_pages; ++page) {
+      if (copies[page] != kNoCopy && store_->is_lost(copies[page])) lose(s, page);
+    }
   }
-  first_page_ = 0;
+}
+
+// The copy of a page cannot be read.
+void PageArchive::lose(uint32_t stream, uint32_t page) {
+  forget(stream, page);
+  if (!kv_->holds(stream, page)) kv_->count_dropped(1);
 }
 
 bool PageArchive::drop_one() {
@@ -44,20 +65,24 @@ bool PageArchive::drop_one() {
   return false;
 }
 
+// Page by page, so that it makes no difference how many pages are sealed together.
 void PageArchive::seal(uint32_t first) {
   const uint32_t begin = first / kPageTokens, end = kv_->n_tokens() / kPageTokens;
-  for (uint32_t s = 0; begin < end && s < kv_->shape().n_streams(); ++s) {
-    uint32_t* copies = kv_->archive(s);
-    for (uint32_t page = begin; copies != nullptr && page < end; ++page) {
+  for (uint32_t page = begin; page < end; ++page) {
+    for (uint32_t s = 0; s < kv_->shape().n_streams(); ++s) {
+      uint32_t* copies = kv_->archive(s);
+      if (copies == nullptr) continue;
       const StreamView v = kv_->stream(s);
       const uint32_t row = kv_->row_of(s, page);
       const uint16_t* data = kv_->page_keys(v.slots[row]);
       kv_->archive_flags()[page] = static_cast<uint8_t>(v.flags[row] & kPagePrompt);
-      first_page_ = std::min(first_page_, page);
       while (!store_->put(s, page * kPageTokens, data, copies[page]).ok() && drop_one()) {
       }
+      // Only now: what drop_one() was looking for may have been behind this page.
+      first_page_ = std::min(first_page_, page);
     }
   }
+  if (begin < end) look_at_losses();
 }
 
 bool PageArchive::has(uint32_t stream, uint32_t page) const {
@@ -74,8 +99,8 @@ bool PageArchive::read(uint32_t stream, uint32_t page, uint16_t* out) {
   uint32_t* copies = kv_->archive(stream);
   if (copies == nullptr || copies[page] == kNoCopy) return false;
   if (store_->get(copies[page], stream, page * kPageTokens, out).ok()) return true;
-  forget(stream, page);  // its bytes are damaged
-  kv_->count_dropped(1);
+  look_at_losses();
+  if (copies[page] != kNoCopy) lose(stream, page);  // its bytes are damaged
   return false;
 }
 
@@ -118,7 +143,7 @@ bool PageArchive::truncate(uint32_t n_tokens, bool refill) {
   kv_->truncate(came ? n_tokens : n_whole * kPageTokens);
   for (uint32_t s = 0; refill && s < n_streams; ++s) {
     for (uint32_t page = n_whole; page-- > first_page_ && kv_->stream(s).n_pages < kv_->stream(s).capacity;) {
-      if (!kv_->holds(s, page)) (void)put_back(s, page);
+      if (!kv_->holds(s, page) && has(s, page)) came &= put_back(s, page);
     }
   }
   return came;
@@ -129,8 +154,8 @@ bool PageArchive::get_block(uint32_t stream, uint32_t page, std::byte* block, ui
   const uint32_t* copies = kv_->archive(stream);
   if (copies[page] == kNoCopy) return false;
   if (store_->get_block(copies[page], stream, page * kPageTokens, block, block_bytes, place).ok()) return true;
-  forget(stream, page);
-  kv_->count_dropped(1);
+  look_at_losses();
+  if (copies[page] != kNoCopy) lose(stream, page);
   return false;
 }
 
@@ -142,11 +167,12 @@ bool PageArchive::find_place(uint32_t stream, uint32_t page, SpillPlace& place) 
 Status PageArchive::put(uint32_t stream, uint32_t page, const std::byte* block, uint32_t block_bytes,
                         SpillPlace place) {
   uint32_t& copy = kv_->archive(stream)[page];
-  first_page_ = std::min(first_page_, page);
   Status status;
   do {
     status = store_->put_block(stream, page * kPageTokens, block, block_bytes, place, nullptr, copy);
   } while (status.code() == WEIR_ERR_BUDGET && drop_one());
+  first_page_ = std::min(first_page_, page);  // as in seal()
+  look_at_losses();
   return status;
 }
 

@@ -18,19 +18,24 @@ class PageArchive {
   void start(KvCache& kv, SpillStore& store);
   bool is_on() const { return store_ != nullptr; }
   // Goes on as another one, whose tables and store were copied.
-  void copy_from(const PageArchive& other) { first_page_ = other.first_page_; }
-  void reset();  // drops all copies; the tables are reset next
+  void copy_from(const PageArchive& other) {
+    first_page_ = other.first_page_;
+    n_losses_ = other.n_losses_;
+  }
+  void reset();  // forgets all copies, and empties the store; the tables are reset next
 
   // Copies the pages that were sealed by the tokens from position `first` on; after a commit.
   void seal(uint32_t first);
   // Whether a page can be had, from the pool or from the store.
   bool has(uint32_t stream, uint32_t page) const;
+  // When the store has lost pages with its file: they have no copies any more, and are counted.
+  void look_at_losses();
   // Reads a page to `out` [page_elements]; false: it is lost.
   bool read(uint32_t stream, uint32_t page, uint16_t* out);
   // KvCache::truncate, with the copies; a page that is cut comes back if it left. With `refill` the tables then get
   // back what left of the tokens before, newest first, as far as they have rows. False: the page that is cut is lost,
-  // or its table has no row for it, and nothing has changed, but that the tokens of a page whose copy proves to be
-  // damaged are gone.
+  // or its table has no row for it, and nothing has changed; or a copy could not be read when it was needed. If that is
+  // the page that is cut, its tokens are gone, else it is missing among those that came back.
   bool truncate(uint32_t n_tokens, bool refill);
 
   // For a saved conversation. The copy of a page that left, as SpillStore::get_block gives it; false: it is lost. Where
@@ -51,6 +56,8 @@ class PageArchive {
  private:
   Status put(uint32_t stream, uint32_t page, const std::byte* block, uint32_t block_bytes, SpillPlace place);
   bool drop_one();
+  void forget_all();
+  void lose(uint32_t stream, uint32_t page);
   void forget(uint32_t stream, uint32_t page);
   bool can_be_cut(uint32_t stream, uint32_t page) const;
   bool put_back(uint32_t stream, uint32_t page);
@@ -59,6 +66,7 @@ class PageArchive {
   KvCache* kv_ = nullptr;
   SpillStore* store_ = nullptr;
   uint32_t first_page_ = 0;  // no page before this one has a copy
+  uint32_t n_losses_ = 0;    // of the store, that the tables know of
 };
 
 }  // namespace weir

@@ -72,6 +72,12 @@ void write_block_header(uint64_t checksum, uint32_t stored_bytes, std::byte* blo
   std::memcpy(block + 8, &stored_bytes, 4);
 }
 
+uint64_t checksum_of(const std::byte* block) {
+  uint64_t checksum = 0;
+  std::memcpy(&checksum, block, 8);
+  return checksum;
+}
+
 uint32_t stored_bytes_of(const std::byte* block) {
   uint32_t stored_bytes = 0;
   std::memcpy(&stored_bytes, block + 8, 4);
@@ -131,14 +137,11 @@ bool PageDecoder::decode(const std::byte* stored, uint64_t stored_bytes, std::by
 }
 
 bool PageDecoder::decode_block(const std::byte* block, uint64_t block_bytes, uint32_t stream, uint32_t position,
-                               std::byte* out) {
+                               std::byte* out, uint64_t salt) {
   if (block_bytes < kBlockHeaderBytes) return false;
-  uint64_t checksum = 0;
-  uint32_t stored_bytes = 0;
-  std::memcpy(&checksum, block, 8);
-  std::memcpy(&stored_bytes, block + 8, 4);
+  const uint32_t stored_bytes = stored_bytes_of(block);
   return stored_bytes == block_bytes - kBlockHeaderBytes && decode(block + kBlockHeaderBytes, stored_bytes, out) &&
-         page_checksum(out, page_bytes_, stream, position) == checksum;
+         (page_checksum(out, page_bytes_, stream, position) ^ salt) == checksum_of(block);
 }
 
 }  // namespace weir

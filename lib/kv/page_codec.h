@@ -41,6 +41,7 @@ uint64_t page_checksum(const void* page, uint32_t page_bytes, uint32_t stream, u
 
 // Writes a block's header; what a header says.
 void write_block_header(uint64_t checksum, uint32_t stored_bytes, std::byte* block);
+uint64_t checksum_of(const std::byte* block);
 uint32_t stored_bytes_of(const std::byte* block);
 
 class PageEncoder {
@@ -67,8 +68,10 @@ class PageDecoder {
   // Restores a page of page_bytes to `out`, which does not overlap `stored`. False when the bytes are no page; then
   // `out` holds anything.
   bool decode(const std::byte* stored, uint64_t stored_bytes, std::byte* out);
-  // The same of a whole block; false also when header, checksum, stream or position do not fit.
-  bool decode_block(const std::byte* block, uint64_t block_bytes, uint32_t stream, uint32_t position, std::byte* out);
+  // The same of a whole block; false also when header, checksum, stream or position do not fit. `salt`: what the
+  // checksum in the block was combined with (SpillStore); a saved block has none.
+  bool decode_block(const std::byte* block, uint64_t block_bytes, uint32_t stream, uint32_t position, std::byte* out,
+                    uint64_t salt = 0);
 
  private:
   ZSTD_DCtx_s* context_ = nullptr;

@@ -15,18 +15,21 @@ Status SpillStore::get_block(SpillHandle handle, uint32_t stream, uint32_t posit
   if (e.where <= Where::kBusy) {
     place = SpillPlace::kRaw;
     block_bytes = max_block_bytes(plan_page_bytes_);
-    write_block_header(e.checksum, plan_page_bytes_, block);
+    write_block_header(e.checksum ^ salt_, plan_page_bytes_, block);
     std::memcpy(block + kBlockHeaderBytes, raw_bytes(handle), plan_page_bytes_);
-    if (page_checksum(block + kBlockHeaderBytes, plan_page_bytes_, stream, position) == e.checksum) return {};
+    if (checksum_here(block + kBlockHeaderBytes, stream, position) == e.checksum) return {};
     ++stats_.errors;
     return fail(WEIR_ERR_FORMAT, "spilled page of stream %u at position %u: wrong checksum", stream, position);
   }
   place = e.where == Where::kFile ? SpillPlace::kFile : SpillPlace::kCells;
   block_bytes = e.block_bytes;
-  std::byte* page = slot(free_slots_[n_free_slots_ - 1]);
+  std::byte* page = slot(top_slot());
   Reader& reader = take_reader(lock);
   const Status status = read(lock, handle, stream, position, page, reader);
-  if (status.ok()) std::memcpy(block, reader.block, block_bytes);
+  if (status.ok()) {
+    std::memcpy(block, reader.block, block_bytes);
+    write_block_header(checksum_of(block) ^ salt_, stored_bytes_of(block), block);
+  }
   give_reader(reader);
   return status;
 }
@@ -35,7 +38,7 @@ Status SpillStore::put_block(uint32_t stream, uint32_t position, const std::byte
                              SpillPlace place, void* page, SpillHandle& handle, uint32_t tag) {
   const std::lock_guard turn(put_mutex_);
   Lock lock(family_->mutex);
-  const uint32_t free_slot = free_slots_[n_free_slots_ - 1];
+  const uint32_t free_slot = top_slot();
   Reader& reader = take_reader(lock);
   lock.unlock();
   const bool is_good = reader.decoder.decode_block(block, block_bytes, stream, position, slot(free_slot));
@@ -44,13 +47,14 @@ Status SpillStore::put_block(uint32_t stream, uint32_t position, const std::byte
   if (!is_good)
     return fail(WEIR_ERR_FORMAT, "page of stream %u at position %u: the block is damaged", stream, position);
   if (page != nullptr) std::memcpy(page, slot(free_slot), plan_page_bytes_);
-  const uint64_t checksum = page_checksum(slot(free_slot), plan_page_bytes_, stream, position);
+  const uint64_t checksum = checksum_here(slot(free_slot), stream, position);
   if (place != SpillPlace::kRaw && stats_.pages_held < max_pages_ &&
       add_to_cells(lock, checksum, tag, block, block_bytes, place == SpillPlace::kFile, handle))
     return {};
   WEIR_TRY(make_room(lock, 1));
   // Workers may have put slots on the stack meanwhile, under which this one lies; its page goes into the top one.
-  const uint32_t taken = free_slots_[--n_free_slots_];
+  const uint32_t taken = top_slot();
+  --n_free_slots_;
   if (taken != free_slot) std::memcpy(slot(taken), slot(free_slot), plan_page_bytes_);
   handle = add_raw(checksum, tag, taken);
   if (raw_.n > plan_.n_raw) retire(lock);
@@ -75,12 +79,17 @@ bool SpillStore::find_place(SpillHandle handle, SpillPlace& place) const {
   return true;
 }
 
-// False, and nothing has changed, when there is no room.
+// False, and nothing has changed, when there is no room. Kept is the block with the checksum that this store has for
+// it; it is made where the thread that puts compresses, once nothing is left to compress.
 bool SpillStore::add_to_cells(Lock& lock, uint64_t checksum, uint32_t tag, const std::byte* block, uint32_t block_bytes,
                               bool to_file, SpillHandle& handle) {
   const uint64_t n_cells = SpillCells::cells_for(block_bytes);
   uint32_t first = 0, last = 0;
-  if (!free_cells(lock, n_cells) || !put_in_cells(block, block_bytes, first, last)) return false;
+  if (!free_cells(lock, n_cells)) return false;
+  std::byte* const kept = workers_[n_workers_].block;
+  std::memcpy(kept, block, block_bytes);
+  write_block_header(checksum, stored_bytes_of(block), kept);
+  if (!put_in_cells(kept, block_bytes, first, last)) return false;
   const uint32_t index = free_entry_;
   Entry& e = entries_[index];
   free_entry_ = e.next;

@@ -70,4 +70,6 @@ bool SpillCells::give_back(uint32_t n, uint32_t first, uint32_t last) {
   return true;
 }
 
+void SpillCells::wipe() { std::memset(memory_, 0, size_t{n_linked_} * kCellBytes); }
+
 }  // namespace weir

@@ -31,6 +31,8 @@ class SpillCells {
   // False when a link of the chain is damaged: its cells are lost.
   bool give_back(uint32_t n, uint32_t first, uint32_t last);
 
+  void wipe();  // all that has been in any cell; init() follows
+
   std::span<std::byte> memory() { return {memory_, size_t{n_cells_} * kCellBytes}; }  // for tests
 
  private:

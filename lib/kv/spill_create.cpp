@@ -2,10 +2,12 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <new>
 
 #include "core/paths.h"
+#include "core/random.h"
 #include "kv/spill_store.h"
 
 namespace weir {
@@ -109,6 +111,7 @@ Status SpillStore::create(const SpillOptions& o) {
   options_.file_path = path_bytes(o) == 0 ? nullptr : path_memory_;
   if (path_bytes(o) != 0) WEIR_TRY(absolute_path("spill_path", o.file_path, path_memory_, path_bytes(o)));
   init_lists();
+  salt_ = random_number();
   join_family();
   WEIR_TRY(init_codecs());
   if (plan_.n_file_cells != 0) {
@@ -118,9 +121,12 @@ Status SpillStore::create(const SpillOptions& o) {
   return start_workers(o);
 }
 
+// All is free, and the lowest is used first.
 void SpillStore::init_lists() {
   cells_.init(cell_memory_, plan_.n_cells);
   free_for_sure_ = plan_.n_cells;
+  n_free_slots_ = 0;
+  free_entry_ = kNoSpill;
   for (uint32_t i = plan_.n_slots; i > 0; --i) free_slots_[n_free_slots_++] = i - 1;
   for (uint32_t i = plan_.n_entries; i > 0; --i) {
     new (&entries_[i - 1]) Entry{};
@@ -145,6 +151,7 @@ Status SpillStore::init_codecs() {
     WEIR_TRY(r->decoder.init(plan_page_bytes_, decoder_memory_ + i * decoder_bytes(plan_page_bytes_)));
     free_reader_ = r;
   }
+  has_codecs_ = true;
   return {};
 }
 
@@ -173,6 +180,11 @@ SpillStore::~SpillStore() {
     job_.notify_all();
     for (uint32_t i = 0; i < n_started_; ++i) pthread_join(workers_[i].thread, nullptr);
     leave_family();
+  }
+  if (has_codecs_) {
+    wipe();
+    std::memset(encoder_memory_, 0, n_encoders(options_) * encoder_bytes(plan_page_bytes_));
+    std::memset(decoder_memory_, 0, n_readers_ * decoder_bytes(plan_page_bytes_));
   }
   if (slots_ != nullptr) slot_memory_->deallocate(slots_, plan_.slot_bytes, kCacheLine);
   if (block_ != nullptr) memory_->deallocate(block_, plan_.host_bytes, kCacheLine);

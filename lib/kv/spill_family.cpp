@@ -46,6 +46,8 @@ void SpillStore::copy_pages(SpillStore& other) {
   }
   std::memcpy(free_slots_, other.free_slots_, size_t{other.n_free_slots_} * sizeof(*free_slots_));
   n_free_slots_ = other.n_free_slots_;
+  n_slots_used_ = other.n_slots_used_;
+  salt_ = other.salt_;
   free_entry_ = other.free_entry_;
   free_for_sure_ = other.free_for_sure_;
   raw_ = other.raw_;

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/random.h"
+
 namespace weir {
 namespace {
 
@@ -122,11 +124,12 @@ void SpillStore::retire(Lock& lock) {
 }
 
 Status SpillStore::put(uint32_t stream, uint32_t position, const void* page, SpillHandle& handle, uint32_t tag) {
-  const uint64_t checksum = page_checksum(page, plan_page_bytes_, stream, position);
+  const uint64_t checksum = checksum_here(page, stream, position);
   const std::lock_guard turn(put_mutex_);
   Lock lock(family_->mutex);
   WEIR_TRY(make_room(lock, 1));
-  const uint32_t free_slot = free_slots_[--n_free_slots_];
+  const uint32_t free_slot = top_slot();
+  --n_free_slots_;
   std::memcpy(slot(free_slot), page, plan_page_bytes_);
   handle = add_raw(checksum, tag, free_slot);
   if (raw_.n > plan_.n_raw) retire(lock);
@@ -352,7 +355,7 @@ Status SpillStore::get(SpillHandle handle, uint32_t stream, uint32_t position, v
     const uint64_t checksum = entries_[handle].checksum;
     std::memcpy(page, raw_bytes(handle), plan_page_bytes_);
     lock.unlock();
-    if (page_checksum(page, plan_page_bytes_, stream, position) == checksum) return {};
+    if (checksum_here(page, stream, position) == checksum) return {};
     lock.lock();
     ++stats_.errors;
     return fail(WEIR_ERR_FORMAT, "spilled page of stream %u at position %u: wrong checksum", stream, position);
@@ -389,7 +392,7 @@ Status SpillStore::read(Lock& lock, SpillHandle handle, uint32_t stream, uint32_
     WEIR_TRY(read_file(lock, handle, stream, position, reader));
   }
   lock.unlock();
-  is_good = is_good && reader.decoder.decode_block(reader.block, block_bytes, stream, position, out);
+  is_good = is_good && reader.decoder.decode_block(reader.block, block_bytes, stream, position, out, salt_);
   lock.lock();
   if (is_good) return {};
   ++stats_.errors;
@@ -467,7 +470,12 @@ void SpillStore::end_reference(SpillHandle handle, bool is_drop) {
   if (!is_page(handle)) return;
   Entry& e = entries_[handle];
   if (is_drop && e.where != Where::kLost) ++stats_.pages_dropped;  // what is lost has been counted
-  if (--e.n_refs != 0) return;
+  if (--e.n_refs == 0) end_page(handle);
+}
+
+// Of a page without references. The lock is held.
+void SpillStore::end_page(uint32_t handle) {
+  Entry& e = entries_[handle];
   --stats_.pages_held;
   tell(e, kNoRaw);
   if (e.where == Where::kMoving) return;  // who moves it frees it
@@ -483,6 +491,31 @@ void SpillStore::end_reference(SpillHandle handle, bool is_drop) {
     done_.notify_all();
   }
   free_place(handle);
+}
+
+void SpillStore::clear() {
+  const std::lock_guard turn(put_mutex_);  // nothing moves to the file meanwhile
+  Lock lock(family_->mutex);
+  for (uint32_t i = 0; i < plan_.n_entries; ++i) {
+    if (!is_page(i)) continue;
+    entries_[i].n_refs = 0;
+    end_page(i);
+  }
+  done_.wait(lock, [&] { return n_free_slots_ == plan_.n_slots; });  // workers have the rest
+  lock.unlock();                                                     // the memory is nobody's now, and takes a while
+  wipe();
+  lock.lock();
+  init_lists();
+  salt_ = random_number();
+}
+
+// The memory that pages were in. What others share has been handed over.
+void SpillStore::wipe() {
+  std::memset(slots_, 0, size_t{n_slots_used_} * plan_page_bytes_);
+  cells_.wipe();
+  for (uint32_t i = 0; i <= n_workers_; ++i) std::memset(workers_[i].block, 0, max_block_bytes(plan_page_bytes_));
+  for (uint32_t i = 0; i < n_readers_ + 2; ++i) std::memset(readers_[i].block, 0, max_block_bytes(plan_page_bytes_));
+  n_slots_used_ = 0;
 }
 
 // Of a page that is in no list any more.

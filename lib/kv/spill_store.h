@@ -24,6 +24,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -149,6 +150,10 @@ class SpillStore {
   void share(SpillHandle handle);
   void release(SpillHandle handle);
   void drop(SpillHandle handle);
+  // The store's conversation is over: it ends all references and wipes the memory where pages were. What other stores
+  // share with it they have from then on. The next conversation's checksums have another salt, so that no bytes of this
+  // one, wherever they may lie, are taken for its pages. Counters go on; a file that was given up stays so.
+  void clear();
 
   // The page's raw bytes, or null if it is elsewhere. They stay there until the next put, make_room or release. Not
   // checked against the checksum.
@@ -213,6 +218,16 @@ class SpillStore {
   void append(List& list, uint32_t index);
   void remove(List& list, uint32_t index);
   std::byte* slot(uint32_t index) const { return slots_ + size_t{index} * plan_page_bytes_; }
+  // The slot that the next page to put takes.
+  uint32_t top_slot() {
+    const uint32_t index = free_slots_[n_free_slots_ - 1];
+    n_slots_used_ = std::max(n_slots_used_, index + 1);
+    return index;
+  }
+  // As entries and blocks have it: with the salt. A saved block has the checksum without.
+  uint64_t checksum_here(const void* page, uint32_t stream, uint32_t position) const {
+    return page_checksum(page, plan_page_bytes_, stream, position) ^ salt_;
+  }
 
   // Sharing (spill_family.cpp).
   void join_family();
@@ -249,6 +264,8 @@ class SpillStore {
   void free_entry(uint32_t index);
   void free_place(uint32_t index);
   void end_reference(SpillHandle handle, bool is_drop);
+  void end_page(uint32_t handle);
+  void wipe();
   void lose(Entry& entry);
   void tell(const Entry& entry, uint32_t where) {
     if (raw_index_ != nullptr) raw_index_[entry.tag] = where;
@@ -289,6 +306,8 @@ class SpillStore {
   std::condition_variable job_, done_, reader_free_, guest_left_;
   SpillCells cells_;
   SpillFile file_;
+  uint64_t salt_ = 0;          // of this conversation's checksums
+  uint32_t n_slots_used_ = 0;  // slots from this one on hold nothing of it
   List raw_, queue_, in_cells_;
   uint32_t next_job_ = kNoSpill;  // the first page of the queue that no worker has taken
   uint32_t free_entry_ = kNoSpill, n_free_slots_ = 0;
@@ -297,7 +316,7 @@ class SpillStore {
   uint32_t n_reserved_in_file_ = 0;  // cells of the file for blocks that another store has
   uint32_t n_guests_ = 0;            // stores that are reading this one's file, without the lock
   Reader* free_reader_ = nullptr;
-  bool stop_ = false, file_failed_ = false;
+  bool has_codecs_ = false, stop_ = false, file_failed_ = false;
   uint32_t n_losses_ = 0;
   SpillStats stats_;
 };

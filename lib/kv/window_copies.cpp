@@ -53,6 +53,7 @@ void WindowCopies::seal(uint32_t page, const uint16_t* pages) {
     do {
       copy = kNoCopy;
     } while (!store_->put(s, page * kPageTokens, from, copy, tag).ok() && drop_one());
+    oldest_ = std::min(oldest_, page);  // only now: what drop_one() was looking for may have been behind this page
   }
 }
 
@@ -68,35 +69,62 @@ bool WindowCopies::drop_one() {
   return false;
 }
 
-bool WindowCopies::can_be_read(uint32_t n_tokens) {
-  const uint32_t end = (n_tokens + kPageTokens - 1) / kPageTokens;
+void WindowCopies::look_at_losses() {
   for (uint32_t s = 0; s < kv_->shape().n_streams(); ++s) {
-    for (uint32_t page = kv_->first_page_seen(s, n_tokens); is_local(s) && page < end; ++page) {
-      if (is_resident(s, page) || copy_of(s, page) == kNoCopy) continue;
-      if (store_->get(copy_of(s, page), s, page * kPageTokens, kv_->spare_page()).ok()) continue;
-      forget(s, page);
-      return false;
+    for (uint32_t p = oldest_; is_local(s) && p < kv_->shape().pages_per_stream; ++p) {
+      if (copy_of(s, p) != kNoCopy && store_->is_lost(copy_of(s, p))) forget(s, p);
     }
   }
-  return true;
+}
+
+// All of them are read: whoever goes back without the damaged ones must not meet another. A page that is cut must be
+// there, for the next token goes into it.
+bool WindowCopies::can_be_read(uint32_t n_tokens) {
+  const uint32_t end = (n_tokens + kPageTokens - 1) / kPageTokens;
+  bool all = true;
+  for (uint32_t s = 0; s < kv_->shape().n_streams(); ++s) {
+    for (uint32_t page = kv_->first_page_seen(s, n_tokens); is_local(s) && page < end; ++page) {
+      if (is_resident(s, page)) continue;
+      if (copy_of(s, page) == kNoCopy) {
+        all = all && (page + 1) * kPageTokens <= n_tokens;
+        continue;
+      }
+      if (store_->get(copy_of(s, page), s, page * kPageTokens, kv_->spare_page()).ok()) continue;
+      forget(s, page);
+      all = false;
+    }
+  }
+  return all;
+}
+
+bool WindowCopies::reopen(uint32_t page) {
+  bool came = true;
+  for (uint32_t s = 0; s < kv_->shape().n_streams(); ++s)
+    came &= !is_local(s) || is_resident(s, page) || bring_back(s, page);
+  return came;
 }
 
 bool WindowCopies::bring_back(uint32_t n_tokens) {
   bool came = true;
   for (uint32_t s = 0; s < kv_->shape().n_streams(); ++s) {
     const uint32_t first = kv_->first_page_seen(s, n_tokens);
-    for (uint32_t page = (n_tokens + kPageTokens - 1) / kPageTokens; is_local(s) && page-- > first;) {
-      if (!is_resident(s, page)) came &= bring_back(s, page, std::min(kPageTokens, n_tokens - page * kPageTokens));
+    // The pages of a window follow each other.
+    for (uint32_t page = n_tokens / kPageTokens; is_local(s) && page-- > first;) {
+      if (is_resident(s, page)) continue;
+      const bool has_copy = copy_of(s, page) != kNoCopy;
+      if (bring_back(s, page)) continue;
+      came &= !has_copy;
+      break;
     }
   }
   forget_from(n_tokens / kPageTokens);
   return came;
 }
 
-bool WindowCopies::bring_back(uint32_t stream, uint32_t page, uint32_t len) {
+bool WindowCopies::bring_back(uint32_t stream, uint32_t page) {
   const uint32_t copy = copy_of(stream, page);
-  if (copy == kNoCopy) return true;
-  uint16_t* const to = kv_->prepend(stream, page * kPageTokens, len);
+  if (copy == kNoCopy) return false;
+  uint16_t* const to = kv_->prepend(stream, page * kPageTokens, kPageTokens);
   const uint32_t slot = kv_->stream(stream).slots[0];
   const Status status =
       store_->get(copy, stream, page * kPageTokens, pool_ == nullptr ? static_cast<void*>(to) : pool_->buffer());

@@ -31,7 +31,7 @@ class WindowCopies {
   }
   // Makes this what `other` is; its tables and its store were copied.
   void copy_from(const WindowCopies& other) { oldest_ = other.oldest_; }
-  void reset() { forget_from(0); }  // drops all copies
+  void reset() { oldest_ = 0; }  // the store has been emptied, and the tables are reset next
 
   // Copies a page of all streams, which is in the pool and full. `pages`: null, or if the pool is not in host memory
   // what is in it, [n_streams, page_elements].
@@ -43,10 +43,17 @@ class WindowCopies {
   bool has(uint32_t stream, uint32_t page) const;
   // Whether that holds for all pages that the first token after n_tokens sees.
   bool has_all(uint32_t n_tokens) const;
-  // Reads the copies that a rewind to n_tokens needs; false: one of them is damaged, and is no copy any more.
+  // When the store has lost pages with its file: they have no copies any more.
+  void look_at_losses();
+  // Reads the copies that a rewind to n_tokens needs; false: some are damaged, and are no copies any more,
+  // or a page that is cut is nowhere.
   bool can_be_read(uint32_t n_tokens);
-  // After the tables were truncated to n_tokens: brings back what the next token sees and has a copy, and forgets the
-  // copies of pages that are gone or no longer full. False: one could not be read, and is missing.
+  // After the tables were truncated to the end of a page: brings it back where it left. False: it is missing in a
+  // stream.
+  bool reopen(uint32_t page);
+  // After the tables were truncated to n_tokens: brings back what the next token sees and has a copy, from the newest
+  // full page to the first that has none, and forgets the copies of pages that are gone or no longer full. False: one
+  // could not be read; it and those before it are missing.
   bool bring_back(uint32_t n_tokens);
 
  private:
@@ -55,7 +62,8 @@ class WindowCopies {
   uint32_t& copy_of(uint32_t stream, uint32_t page) const { return kv_->window_copies(stream)[page]; }
   void forget(uint32_t stream, uint32_t page);
   void forget_from(uint32_t page);
-  bool bring_back(uint32_t stream, uint32_t page, uint32_t len);
+  // False: the page has no copy, or none that can be read.
+  bool bring_back(uint32_t stream, uint32_t page);
 
   KvCache* kv_ = nullptr;
   SpillStore* store_ = nullptr;

@@ -14,6 +14,7 @@ Status Session::create_fork(Session& parent) {
   WEIR_TRY(parent.host_tables());
   setup_ = parent.setup_;
   policy_ = parent.policy_->copy_to(policy_storage_);
+  policy_storage_.windows = parent.policy_storage_.windows;
   policy_storage_.effective = parent.policy_storage_.effective;
   WEIR_TRY(build(&parent.store_));
   return copy_conversation(parent);

@@ -38,16 +38,20 @@ Status Session::check_range(uint32_t first, uint32_t end) const {
               kv_.n_tokens());
 }
 
+Status Session::set_flags(uint32_t first, uint32_t end, uint32_t set, uint32_t clear) {
+  if (kv_.set_flags(first, end, set, clear) == 0)
+    return fail(WEIR_ERR_NOT_FOUND, "every page of the positions %u..%u has left", first, end - 1);
+  device_is_behind_ = true;
+  return {};
+}
+
 Status Session::pin(uint32_t first, uint32_t end) {
   const Lock lock(*this);
   WEIR_TRY(lock.status());
   WEIR_TRY(check_range(first, end));
   WEIR_TRY(host_tables());
-  device_is_behind_ = true;
   WEIR_TRY(policy_->admit_pin(kv_, first, end));
-  if (kv_.set_flags(first, end, kPageKept, 0) == 0)
-    return fail(WEIR_ERR_NOT_FOUND, "every page of the positions %u..%u has left", first, end - 1);
-  return {};
+  return set_flags(first, end, kPageKept, 0);
 }
 
 Status Session::unpin(uint32_t first, uint32_t end) {
@@ -55,10 +59,7 @@ Status Session::unpin(uint32_t first, uint32_t end) {
   WEIR_TRY(lock.status());
   WEIR_TRY(check_range(first, end));
   WEIR_TRY(host_tables());
-  device_is_behind_ = true;
-  if (kv_.set_flags(first, end, 0, kPageStays) == 0)
-    return fail(WEIR_ERR_NOT_FOUND, "every page of the positions %u..%u has left", first, end - 1);
-  return {};
+  return set_flags(first, end, 0, kPageStays);
 }
 
 Status Session::page_events(PageEvent* out, uint32_t capacity, uint32_t& n_events, uint64_t& n_lost) {

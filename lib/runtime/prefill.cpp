@@ -1,6 +1,7 @@
 // Prompts: read in chunks, each a pass of the decoder over pages that are reserved before it and committed after it.
 // What a failed or cancelled prompt changed is taken back (docs/decisions/004-cancel-semantics.md).
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 #include "policy/room.h"
@@ -19,7 +20,7 @@ bool may_spoil_logits(Status status) {
 
 }  // namespace
 
-// A prompt that is being read. Its destructor takes back what can be taken back, unless finish() was called.
+// A prompt that is being read. It ends with finish() or give_up(), or else its destructor gives it up.
 class Session::Prompt {
  public:
   // Records the tokens, which count only as far as they are appended. `tokens` may be the record itself.
@@ -38,7 +39,7 @@ class Session::Prompt {
   Prompt& operator=(const Prompt&) = delete;
 
   ~Prompt() {
-    if (!finished_) take_back();
+    if (!finished_) (void)take_back();
     s_.device_is_behind_ = true;
     const uint32_t n = s_.kv_.n_tokens();
     if (n != before_) s_.restart_text();
@@ -53,32 +54,50 @@ class Session::Prompt {
     finished_ = true;
   }
 
+  // Because of `status`, which it returns unless the conversation before the prompt has suffered, too.
+  Status give_up(Status status) {
+    finished_ = true;
+    char why[kErrorBytes];
+    std::snprintf(why, sizeof(why), "%s", last_error_text());
+    WEIR_TRY(take_back());
+    return fail(status.code(), "%s", why);  // reads that failed meanwhile have texts of their own
+  }
+
  private:
   // Takes back all of it, unless pages had to leave that later tokens need, or that tokens in a local layer's window
-  // would need again: then whole chunks stay.
-  void take_back() {
+  // would need again, or one that must come back cannot be read: then whole chunks stay. WEIR_ERR_IO: a page could not
+  // be read any more when its place was free already.
+  Status take_back() {
     KvCache& kv = s_.kv_;
     const bool keeps = kv.pages_evicted() == evicted_ ||
                        (s_.policy_->can_take_back_prompt() && kv.prompt_pages_evicted() == prompt_evicted_);
     const bool has_them = s_.cold_.is_on() ? kv.pages_lost() == lost_ || s_.cold_.is_strict() : keeps;
     const bool has_windows = kv.pages_slid() == slid_ || (s_.cold_.is_on() && s_.cold_.windows().has_all(before_));
+    bool came = true;
     if (has_them && has_windows) {
       if (s_.cold_.is_on()) {
-        (void)s_.cold_.truncate(before_);  // what cannot be taken back stays, as below
+        came = s_.cold_.truncate(before_);
       } else if (s_.archive_.is_on()) {
-        (void)s_.archive_.truncate(before_, false);  // as without copies
+        came = s_.archive_.truncate(before_, false);  // as without copies
       } else {
         kv.truncate(before_);
       }
     }
-    if (kv.n_tokens() != before_) {  // what stays is a shorter prompt
+    const bool lacks_page = !came && kv.n_tokens() <= before_;
+    if (lacks_page) s_.has_logits_ = false;
+    if (kv.n_tokens() > before_) {  // what stays is a shorter prompt
       make_room(*s_.policy_, kv, 0, Phase::kPromptEnd);
       s_.policy_->prompt_end(kv, before_);
       s_.has_logits_ = false;  // those of a position that is no longer the last
-    } else if (before_ % kPageTokens != 0) {
+    } else if (kv.n_tokens() == before_ && before_ % kPageTokens != 0) {
       kv.set_open_page_flags(open_flags_);
     }
     s_.redo_digests();
+    if (!lacks_page) return {};
+    return fail(WEIR_ERR_IO,
+                "the prompt was not read; when it was taken back, a page of the conversation before it could not be "
+                "read; %u of %u tokens are left",
+                kv.n_tokens(), before_);
   }
 
   Session& s_;
@@ -163,7 +182,8 @@ Status Session::prefill(const weir_token* tokens, uint64_t n_tokens, weir_progre
   }
 
   Prompt prompt(*this, tokens, n);
-  WEIR_TRY(run_prefill(tokens_ + before, n, progress, user));
+  const Status status = run_prefill(tokens_ + before, n, progress, user);
+  if (!status.ok()) return prompt.give_up(status);
   prompt.finish();
   return {};
 }

@@ -101,10 +101,13 @@ Status Session::rewind(uint32_t n_tokens, uint32_t flags) {
     return {};
   }
   const bool lossy = (flags & WEIR_REWIND_LOSSY) != 0;
+  if (cold_.is_on()) cold_.look_at_losses();
+  if (archive_.is_on()) archive_.look_at_losses();
   uint32_t n_kept = 0;
   WEIR_TRY(find_lost(n_tokens, lossy, n_kept));
   Status cut = cut_to(n_kept);
-  if (!cut.ok() && lossy && kv_.n_tokens() > n_kept) cut = cut_to(n_kept - n_kept % kPageTokens);  // now it is lost
+  // A copy that proved to be damaged is lost now. Without the page that was cut, others may prove to be.
+  while (!cut.ok() && lossy && kv_.n_tokens() > n_kept) cut = cut_to(n_kept - n_kept % kPageTokens);
   if (!cut.ok() && kv_.n_tokens() > n_kept) return cut;  // nothing has changed
   const bool reads_again = kv_.n_tokens() < n_tokens;
   const Status forgotten = forget_after_cut();

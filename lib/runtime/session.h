@@ -172,6 +172,7 @@ class Session {
   Status describe(NamedValues& out) const;
   void forget();  // the conversation
   Status check_range(uint32_t first, uint32_t end) const;
+  Status set_flags(uint32_t first, uint32_t end, uint32_t set, uint32_t clear);
   Status find_lost(uint32_t n_tokens, bool lossy, uint32_t& n_kept) const;
   Status cut_to(uint32_t n_tokens);
   void restart_text();  // sampler and detokenizer are those of the record's last tokens

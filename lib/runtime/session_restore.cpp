@@ -223,7 +223,8 @@ class Session::Restorer final : ByteSource {
 
   // Positions ascend in whole pages below the number of tokens, a page that still takes tokens is there and in the
   // pool, and the pool has room. With recall no row is missing, and pins leave the slots that a step needs
-  // (Policy::admit_pin). The pages of a window follow each other up to the last token.
+  // (Policy::admit_pin). The pages of a window follow each other; there are none where a rewind went back behind it and
+  // no token has come since.
   Status check_rows(uint32_t stream, const StreamView& v, uint32_t n) const {
     const bool is_complete = shape_.recalls() && !shape_.is_local(stream / shape_.n_kv_heads);
     const uint32_t whole = n_tokens_ / kPageTokens, n_positions = whole_pages(n_tokens_);
@@ -250,8 +251,6 @@ class Session::Restorer final : ByteSource {
     if (is_complete && n != n_positions) return damaged("stream %u has %u rows, not %u", stream, n, n_positions);
     if (is_complete && n_pinned != 0 && n_stay + std::max(2u, s_.policy_->least_unpinned()) > v.n_slots)
       return damaged("stream %u has %u pinned pages for %u slots", stream, n_pinned, v.n_slots);
-    if (is_window && n_positions != 0 && (n == 0 || v.first_pos[n - 1] != (n_positions - 1) * kPageTokens))
-      return damaged("stream %u has no page for the last position", stream);
     if (n_tokens_ % kPageTokens == 0) return {};
     const bool has_open = n != 0 && v.first_pos[n - 1] == whole * kPageTokens && (v.flags[n - 1] & kRowResident) != 0;
     return has_open ? Status() : damaged("stream %u has no page for its last tokens", stream);
@@ -267,7 +266,8 @@ class Session::Restorer final : ByteSource {
     WEIR_TRY(in_.array(values, values.size(), "sums"));
     const StreamView v = kv_.stream(stream);
     const uint32_t front = shape_.front_pages(stream), first = front * kPageTokens;
-    const uint32_t window = v.n_pages > front ? v.first_pos[front] : first;
+    // After a rewind to where the window had been, it may have no page yet.
+    const uint32_t window = v.n_pages > front ? v.first_pos[front] : n_tokens_;
     const bool is_between = sum.end % kPageTokens == 0 && sum.end <= window && sum.n_tokens % kPageTokens == 0 &&
                             sum.n_tokens <= sum.end - std::min(sum.end, first);
     const bool is_finite = std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); });
@@ -320,6 +320,8 @@ class Session::Restorer final : ByteSource {
     if (kind == static_cast<uint32_t>(SavedPage::kPool) && is_resident) {
       if (may_have_copy) s_.cold_.restore_without(stream, row);
       WEIR_TRY(pool_page(v, row));
+      // Digests of such streams are not saved, since steps list their pages without. But policies score them.
+      if (shape_.windows.has(stream) && shape_.digest != DigestKind::kNone) kv_.rebuild_digest(stream, row);
       // The saved session had no store at all: what this one stores without recall begins with these pages.
       const bool begins = n_kept_ == 0 && is_full && kv_.archive(stream) != nullptr;
       return begins ? s_.archive_.copy_again(stream, page, place) : Status();

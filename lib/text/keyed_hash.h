@@ -14,7 +14,7 @@ struct HashKey {
   uint64_t k0 = 0, k1 = 0;
 };
 
-// A key from the system's source of randomness; where that gives nothing, one from clocks and addresses. Never fails.
+// See random_number(). Never fails.
 HashKey random_hash_key();
 
 // SipHash (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012) with `kRounds` rounds for each word and

@@ -2,6 +2,9 @@
 // again, newest first; a full store drops the oldest positions; and nothing of it changes the tables while tokens come.
 #include "kv/page_archive.h"
 
+#include <errno.h>
+#include <unistd.h>
+
 #include <memory>
 #include <set>
 
@@ -25,13 +28,18 @@ KvShape small_shape() {
   return shape;
 }
 
+extern const FileCalls kFailingReads;
+
 struct Archive {
-  explicit Archive(const KvShape& shape, uint32_t store_pages = 0) : c(shape), kv(c.kv) {
+  explicit Archive(const KvShape& shape, uint32_t store_pages = 0, uint32_t file_pages = 0) : c(shape), kv(c.kv) {
     SpillOptions o;
     o.page_bytes = static_cast<uint32_t>(shape.page_bytes());
     o.max_pages = static_cast<uint32_t>(shape.n_archived_streams() * kContext);
     o.budget_bytes = spill_worst_bytes(o.page_bytes, store_pages != 0 ? store_pages : o.max_pages);
     o.queue_pages = 4;
+    o.file_path = "page_archive_test.tmp";
+    o.file_bytes = file_pages * 4 * SpillFile::kCellBytes;
+    o.file_calls = &kFailingReads;
     store = std::make_unique<SpillStore>(&memory, &memory, &memory);
     if (!store->create(o).ok()) fail_msg("%s", last_error_text());
     archive.start(kv, *store);
@@ -254,6 +262,86 @@ void page_archive__copies_are_restored(void**) {
   }
 }
 
+// A conversation leaves nothing to the next one: no copies, however many pages were sealed together or had room, and
+// not what is known of its pages.
+void page_archive__reset_forgets_everything(void**) {
+  for (uint32_t room : {0u, 1u, 2u, 3u, 14u}) {
+    Archive a(small_shape(), room);
+    for (uint32_t s = 0; s < 4; ++s)
+      for (uint32_t p = 0; p < kContext; ++p)
+        assert_true(a.kv.archive(s)[p] == kNoCopy && a.kv.archive_flags()[p] == 0);
+    a.append(9 * kPageTokens + 5, kPagePrompt);
+    assert_true(a.store->stats().pages_held > 0);
+    a.archive.reset();
+    a.kv.reset();
+    assert_int_equal(a.store->stats().stored_bytes, 0);
+    assert_int_equal(a.store->stats().pages_held, 0);
+    for (uint32_t s = 0; s < 4; ++s) {
+      for (uint32_t p = 0; p < kContext; ++p)
+        assert_true(a.kv.archive(s)[p] == kNoCopy && a.kv.archive_flags()[p] == 0 && !a.archive.has(s, p));
+    }
+    a.version = 1;
+    a.append(6 * kPageTokens);
+    assert_true(a.kv.pages_cold() <= 8);
+    uint16_t page[kElements];
+    for (uint32_t s = 0; s < 4; ++s) {
+      for (uint32_t p = 0; p < 6; ++p)
+        if (a.archive.has(s, p)) assert_true(a.archive.read(s, p, page) && a.is_page(page, s, p));
+    }
+  }
+}
+
+int g_read_error = 0;
+ssize_t read_or_fail(int fd, void* data, size_t bytes, off_t offset) {
+  errno = g_read_error;
+  return g_read_error != 0 ? -1 : ::pread(fd, data, bytes, offset);
+}
+const FileCalls kFailingReads = {kSystemFile.open, kSystemFile.unlink, kSystemFile.allocate, read_or_fail,
+                                 kSystemFile.write};
+
+// With one page all that were in the file are lost: nobody claims to have them, and they are counted.
+void page_archive__a_file_that_fails(void**) {
+  for (bool saves : {false, true}) {
+    Archive a(small_shape(), 6, 200);
+    a.append(11 * kPageTokens);
+    assert_int_equal(a.kv.pages_lost(), 0);
+    const uint64_t n_cold = a.kv.pages_cold(), n_in_file = a.store->stats().pages_in_file;
+    assert_true(n_in_file > 8);
+    g_read_error = EIO;
+    uint16_t page[kElements];
+    std::vector<std::byte> block(max_block_bytes(kElements * 2));
+    uint32_t n = 0;
+    SpillPlace place = SpillPlace::kRaw;
+    assert_false(saves ? a.archive.get_block(0, 0, block.data(), n, place) : a.archive.read(0, 0, page));
+    g_read_error = 0;
+    uint64_t n_lost = 0;
+    for (uint32_t s = 0; s < 4; ++s) {
+      for (uint32_t p = 0; p < 11; ++p) {
+        const bool has = a.archive.has(s, p);
+        n_lost += has ? 0 : 1;
+        if (has) assert_true(a.archive.read(s, p, page) && a.is_page(page, s, p));
+      }
+    }
+    assert_true(n_lost > 1 && n_lost <= n_in_file);
+    assert_int_equal(a.kv.pages_lost(), n_lost);
+    assert_int_equal(a.kv.pages_cold(), n_cold - n_lost);
+    assert_false(a.archive.truncate(5, true));  // it is known, so nothing changes
+    assert_int_equal(a.kv.n_tokens(), 11 * kPageTokens);
+    check(a.kv);
+  }
+}
+
+// A page that should come back and cannot be read is missing, and that is told.
+void page_archive__a_refill_that_fails(void**) {
+  Archive a(small_shape(), 6, 200);
+  a.append(11 * kPageTokens);
+  g_read_error = EIO;
+  assert_false(a.archive.truncate(4 * kPageTokens, true));
+  g_read_error = 0;
+  check(a.kv);
+  assert_int_equal(a.kv.n_tokens(), 4 * kPageTokens);
+}
+
 // Streams whose tables hold the context, and those of local layers, have no copies.
 void page_archive__only_of_what_can_leave(void**) {
   KvShape shape = small_shape();
@@ -275,6 +363,9 @@ int main() {
       cmocka_unit_test(page_archive__a_full_store_drops_the_oldest),
       cmocka_unit_test(page_archive__a_full_table_without_the_cut_page),
       cmocka_unit_test(page_archive__copies_are_restored),
+      cmocka_unit_test(page_archive__reset_forgets_everything),
+      cmocka_unit_test(page_archive__a_file_that_fails),
+      cmocka_unit_test(page_archive__a_refill_that_fails),
       cmocka_unit_test(page_archive__only_of_what_can_leave),
   };
   return cmocka_run_group_tests_name("kv_page_archive", tests, nullptr, nullptr);

@@ -504,6 +504,31 @@ void spill_family__several_threads(void**) {
   }
 }
 
+// A store whose conversation is over leaves the others what they share with it, and begins anew.
+void spill_family__clear_hands_over(void**) {
+  for (uint32_t n_raw : {0u, 5u}) {
+    for (size_t first : {0u, 1u, 2u}) {
+      const std::string path = "spill_family_clear.tmp";
+      SpillOptions o = options_for(n_raw, 60);
+      o.file_path = path.c_str();
+      o.file_bytes = 60 * 3 * SpillFile::kCellBytes;
+      Family f(o, 80);
+      f.copy(0);
+      f.copy(1);
+      for (size_t i = 0; i < 3; ++i) {
+        const size_t cleared = (first + i) % 3;
+        f.stores[cleared]->clear();
+        assert_int_equal(f.stores[cleared]->stats().stored_bytes, 0);
+        assert_int_equal(f.stores[cleared]->n_cells_taken(), 0);
+        for (size_t other = i + 1; other < 3; ++other) f.assert_all_there((first + other) % 3);
+        f.assert_all_room(cleared, o);
+        const SpillHandle handle = f.put(cleared, 7);
+        assert_int_equal(f.get(cleared, handle, 7), WEIR_OK);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -521,6 +546,7 @@ int main() {
       cmocka_unit_test(spill_family__blocks_lost_while_they_move),
       cmocka_unit_test(spill_family__reading_a_place_that_is_used_again),
       cmocka_unit_test(spill_family__ending_under_a_reader),
+      cmocka_unit_test(spill_family__clear_hands_over),
       cmocka_unit_test(spill_family__several_threads),
   };
   return cmocka_run_group_tests_name("kv/test_spill_family", tests, nullptr, nullptr);

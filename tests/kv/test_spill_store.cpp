@@ -529,6 +529,94 @@ void spill_store__ends_at_any_time(void**) {
 }
 
 // Several sessions with pages of their own and one that all read.
+// Whether a store holds nothing and its memory says nothing.
+void assert_cleared(const Store& s) {
+  const SpillStats stats = s.store->stats();
+  assert_int_equal(stats.pages_held, 0);
+  assert_int_equal(stats.pages_raw, 0);
+  assert_int_equal(stats.pages_in_file, 0);
+  assert_int_equal(stats.stored_bytes, 0);
+  assert_int_equal(s.store->n_cells_taken(), 0);
+  const auto is_zero = [](std::byte b) { return b == std::byte{0}; };
+  const std::byte* slots = s.store->raw_slots();
+  assert_true(std::all_of(slots, slots + s.store->plan().slot_bytes, is_zero));
+  const std::span<std::byte> cells = s.store->cells_memory();
+  // Links are made anew as cells are used.
+  assert_true(std::all_of(cells.begin(), cells.end(), is_zero));
+}
+
+// After a conversation nothing of it is left, whatever tier it was in, and the store does what a new one does.
+void spill_store__clear_is_a_new_beginning(void**) {
+  for (uint32_t n_workers : kWorkerCounts) {
+    for (uint32_t n_raw : {0u, 5u}) {
+      SpillOptions o = options_for(n_raw, 30, n_workers);
+      o.file_path = file_path();
+      o.file_bytes = 100 * 3 * SpillFile::kCellBytes;
+      Store s(o), fresh(o);
+      std::fill_n(const_cast<std::byte*>(s.store->raw_slots()), s.store->plan().slot_bytes, std::byte{0});
+      std::fill(s.store->cells_memory().begin(), s.store->cells_memory().end(), std::byte{0});
+      std::vector<uint32_t> index(100, kNoRaw);
+      s.store->set_raw_index(index.data());
+      std::vector<SpillHandle> old;
+      for (uint32_t i = 0; i < 100; ++i) {
+        const Bytes bytes = page(i);
+        SpillHandle handle = kNoSpill;
+        assert_true(s.store->put(stream_of(i), position_of(i), bytes.data(), handle, i).ok());
+        old.push_back(handle);
+      }
+      s.store->share(old[7]);
+      s.store->release(old[8]);
+      assert_true(s.store->stats().pages_in_file > 0);
+      s.store->clear();
+      assert_cleared(s);
+      for (uint32_t where : index) assert_int_equal(where, kNoRaw);
+      for (SpillHandle handle : old) assert_int_equal(s.get(handle, 0), WEIR_ERR_INTERNAL);
+      for (uint32_t i = 0; i < 100; ++i) {
+        SpillHandle here = kNoSpill, there = kNoSpill;
+        const Bytes bytes = page(i + 50);
+        const uint32_t n = i + 50;
+        const weir_status status = fresh.put(n, there);
+        assert_int_equal(s.store->put(stream_of(n), position_of(n), bytes.data(), here, i).code(), status);
+        assert_int_equal(here, there);
+        if (status == WEIR_OK) assert_int_equal(s.get(here, n), WEIR_OK);
+        if (status == WEIR_OK) assert_int_equal(fresh.get(there, n), WEIR_OK);
+      }
+      s.store->drain();
+      fresh.store->drain();
+      assert_int_equal(s.store->stats().stored_bytes, fresh.store->stats().stored_bytes);
+      assert_int_equal(s.store->stats().errors, 0);
+      s.store->clear();
+      assert_cleared(s);
+    }
+  }
+}
+
+// Bytes of an earlier conversation that lie where a page of this one should are none of its pages, though stream,
+// position and size fit. Saved blocks do not know in which conversation of which store they were.
+void spill_store__pages_of_another_conversation(void**) {
+  Store s(options_for(0, 30)), other(options_for(0, 30));
+  SpillHandle handle = s.must_put(3);
+  s.store->drain();
+  const std::span<std::byte> cells = s.store->cells_memory();
+  const Bytes before(cells.begin(), cells.end());
+  s.store->clear();
+  handle = s.must_put(3);  // the same page, so that all but the checksum is equal
+  s.store->drain();
+  assert_int_equal(s.get(handle, 3), WEIR_OK);
+  Bytes block(max_block_bytes(kPageBytes)), made(max_block_bytes(kPageBytes));
+  uint32_t n = 0;
+  SpillPlace place = SpillPlace::kRaw;
+  assert_true(s.store->get_block(handle, stream_of(3), position_of(3), block.data(), n, place).ok());
+  const Bytes bytes = page(3);
+  assert_int_equal(other.store->make_block(stream_of(3), position_of(3), bytes.data(), made.data()), n);
+  assert_memory_equal(block.data(), made.data(), n);
+  SpillHandle there = kNoSpill;
+  assert_true(other.store->put_block(stream_of(3), position_of(3), block.data(), n, place, nullptr, there).ok());
+  assert_int_equal(other.get(there, 3), WEIR_OK);
+  std::copy(before.begin(), before.end(), cells.begin());
+  assert_int_equal(s.get(handle, 3), WEIR_ERR_FORMAT);
+}
+
 void spill_store__several_threads(void**) {
   SpillOptions o = options_for(4, 60, 2);
   o.n_readers = 2;
@@ -591,6 +679,8 @@ int main() {
       cmocka_unit_test(spill_store__memory_and_threads_that_are_refused),
       cmocka_unit_test(spill_store__pages_dropped_while_a_worker_has_them),
       cmocka_unit_test(spill_store__ends_at_any_time),
+      cmocka_unit_test(spill_store__clear_is_a_new_beginning),
+      cmocka_unit_test(spill_store__pages_of_another_conversation),
       cmocka_unit_test(spill_store__several_threads),
   };
   return cmocka_run_group_tests_name("kv/test_spill_store", tests, nullptr, nullptr);
