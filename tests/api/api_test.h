@@ -70,15 +70,10 @@ static inline int open_fixture_of(const char *path, void **state) {
 
 static inline int open_fixture(void **state) { return open_fixture_of(TINY_MODEL, state); }
 
-/* The same for tests that take hundreds of steps in which any weights will do: under a sanitizer, whose steps take some
- * ten times as long, a model of two small layers with random weights. */
-#ifdef WEIR_INTERNAL_SANITIZED
+/* The same for tests that take hundreds of steps in which any weights will do: a model of two small layers with random
+ * weights. */
 #define LONG_RUN_MODEL WEIR_SOURCE_DIR "/tests/golden/models/llama_f32.gguf"
 #define LONG_RUN_VOCAB 272
-#else
-#define LONG_RUN_MODEL TINY_MODEL
-#define LONG_RUN_VOCAB 1664
-#endif
 
 static inline int open_long_run_fixture(void **state) {
     return open_fixture_of(LONG_RUN_MODEL, state);

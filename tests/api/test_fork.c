@@ -496,5 +496,5 @@ int main(void) {
         cmocka_unit_test(fork__refuses),
         cmocka_unit_test(fork__without_memory_changes_nothing),
     };
-    return cmocka_run_group_tests_name("api/fork", tests, open_fixture, close_fixture);
+    return cmocka_run_group_tests_name("api/fork", tests, open_long_run_fixture, close_fixture);
 }

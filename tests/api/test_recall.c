@@ -297,14 +297,18 @@ static void recall__refuses_what_it_cannot_do(void **state) {
 }
 
 int main(void) {
+    /* what these tests expect depends on the weights */
+    const struct CMUnitTest of_a_real_model[] = {
+        cmocka_unit_test(recall__a_full_store_drops_pages_and_counts_them),
+    };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(recall__of_all_wanted_pages_is_quest),
         cmocka_unit_test(recall__into_a_pool_of_the_whole_context_is_dense),
         cmocka_unit_test(recall__a_prompt_beyond_the_pool_has_the_bits_of_dense),
-        cmocka_unit_test(recall__a_full_store_drops_pages_and_counts_them),
         cmocka_unit_test(recall__takes_a_cancelled_prompt_back),
         cmocka_unit_test(recall__a_store_without_recall_changes_nothing),
         cmocka_unit_test(recall__refuses_what_it_cannot_do),
     };
-    return cmocka_run_group_tests_name("recall", tests, open_fixture, close_fixture);
+    return cmocka_run_group_tests_name("recall", tests, open_long_run_fixture, close_fixture) +
+           cmocka_run_group_tests_name("recall, real weights", of_a_real_model, open_fixture, close_fixture);
 }

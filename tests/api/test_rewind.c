@@ -547,10 +547,13 @@ static void rewind__sampler_and_text(void **state) {
 }
 
 int main(void) {
+    /* what these tests expect depends on the weights */
+    const struct CMUnitTest of_a_real_model[] = {
+        cmocka_unit_test(rewind__with_a_store_finds_what_left),
+    };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rewind__has_the_bits_of_never_having_gone),
         cmocka_unit_test(rewind__by_a_few_tokens),
-        cmocka_unit_test(rewind__with_a_store_finds_what_left),
         cmocka_unit_test(rewind__refuses),
         cmocka_unit_test(rewind__a_busy_session_and_a_pending_cancel),
         cmocka_unit_test(rewind__lossy_always_can),
@@ -562,5 +565,6 @@ int main(void) {
         cmocka_unit_test(rewind__stamps_are_not_of_the_future),
         cmocka_unit_test(rewind__sampler_and_text),
     };
-    return cmocka_run_group_tests_name("api/rewind", tests, open_fixture, close_fixture);
+    return cmocka_run_group_tests_name("api/rewind", tests, open_long_run_fixture, close_fixture) +
+           cmocka_run_group_tests_name("api/rewind, real weights", of_a_real_model, open_fixture, close_fixture);
 }
