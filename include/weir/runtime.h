@@ -105,10 +105,17 @@ typedef struct weir_runtime_options {
                                      WEIR_ERR_INVALID_ARG if several have the name. Both list the devices. A process
                                      uses one device: a session on a second one fails with WEIR_ERR_UNSUPPORTED, which
                                      names both. @since 1.1 */
+    const char *cache_dir;      /**< Folder (UTF-8) for what drivers compiled, so that the first session of the next
+                                     process need not wait for it: Vulkan's pipelines, one file for each device, up to
+                                     128 MiB. It is made when it is needed. It and the files must belong to the user and
+                                     be writable by nobody else. What is damaged or of another driver is written anew,
+                                     and what cannot be read or written costs time and a log line, never a session.
+                                     NULL (default): nothing is kept. It is copied, made absolute, and shorter than 1024
+                                     bytes. @since 1.1 */
 } weir_runtime_options;
 
 /** Static initialiser of weir_runtime_options. */
-#define WEIR_RUNTIME_OPTIONS_INIT { (uint32_t)sizeof(weir_runtime_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define WEIR_RUNTIME_OPTIONS_INIT { (uint32_t)sizeof(weir_runtime_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** What a runtime holds, see weir_runtime_memory.
  *  @since 1.0 */

@@ -42,6 +42,7 @@ Status create(const weir_runtime_options& o, weir_runtime** out) {
     runtime->devices.set_hooks({o.device_alloc, o.device_free, o.device_alloc_user});
     Status status = runtime->devices.set_folder(o.backend_dir);
     if (status.ok()) status = runtime->devices.set_vulkan_device(o.vulkan_device);
+    if (status.ok()) status = runtime->devices.set_cache_folder(o.cache_dir);
     if (status.ok())
       status = runtime->pool.start(o.n_threads == 0 ? std::min(machine_threads(), kMaxThreads) : o.n_threads);
     if (!status.ok()) {

@@ -42,6 +42,12 @@ Status make_session(weir_model* model, const Build& build, weir_session** out) {
   return {};
 }
 
+// After what may have made the driver compile.
+void keep_cache(weir_session& session) {
+  const weir_runtime& runtime = *static_cast<weir_model*>(session.owner())->runtime;
+  if (session.device_module() != nullptr) runtime.devices.keep_cache(*session.device_module(), runtime.log);
+}
+
 Status create_session(weir_model* model, const weir_session_options& options, weir_session** out) {
   WEIR_TRY(make_session(
       model, [&](weir_session& session) { return session.create(model->model, options); }, out));
@@ -54,6 +60,7 @@ Status create_session(weir_model* model, const weir_session_options& options, we
     model->runtime->log.write(WEIR_LOG_WARNING, "session: a context of %u tokens, the model was trained for %u",
                               plan.context_tokens, model->model.config().context_tokens);
   }
+  keep_cache(**out);
   return {};
 }
 
@@ -136,6 +143,7 @@ void weir_session_destroy(weir_session* session) {
   if (session == nullptr) return;
   const Call call;
   auto* model = static_cast<weir_model*>(session->owner());
+  keep_cache(*session);
   destroy_in(model->runtime->memory, session);
   api::release(model);
 }
@@ -150,7 +158,11 @@ weir_status weir_session_prefill(weir_session* session, const weir_token* tokens
   WEIR_API_REQUIRE(session);
   WEIR_API_REQUIRE(tokens);
   if (n_tokens == 0) return fail(WEIR_ERR_INVALID_ARG, "weir_session_prefill: n_tokens is 0").code();
-  return api::guard([&] { return session->prefill(tokens, n_tokens, progress, progress_user); });
+  return api::guard([&] {
+    const Status status = session->prefill(tokens, n_tokens, progress, progress_user);
+    keep_cache(*session);
+    return status;
+  });
 }
 
 weir_status weir_session_rewind(weir_session* session, uint32_t n_tokens, uint32_t flags) {

@@ -416,6 +416,8 @@ constexpr DeviceModule kModule = {
     step_many,
     nullptr,  // choose
     list,
+    nullptr,  // use_cache
+    nullptr,  // keep_cache
 };
 
 }  // namespace

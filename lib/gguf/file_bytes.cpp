@@ -15,6 +15,7 @@
 
 #include "core/memory.h"
 #include "core/plain_text.h"
+#include "core/system_error.h"
 
 namespace weir {
 namespace {
@@ -23,16 +24,7 @@ constexpr auto kMaxBytes = static_cast<uint64_t>(std::numeric_limits<ptrdiff_t>:
 constexpr size_t kShownPathBytes = 400;
 constexpr size_t kCopyAlignment = 4096;  // a mapping's, so that tensors are as well aligned in a copy
 
-// strerror_r comes in two forms, which differ in what they return.
-[[maybe_unused]] const char* error_text(const char* result, const char*) { return result; }
-[[maybe_unused]] const char* error_text(int result, const char* buffer) {
-  return result == 0 ? buffer : "unknown error";
-}
-
-Status io_error(const char* what, int error) {
-  char buffer[128] = "";
-  return fail(WEIR_ERR_IO, "%s: %s", what, error_text(strerror_r(error, buffer, sizeof(buffer)), buffer));
-}
+Status io_error(const char* what, int error) { return fail(WEIR_ERR_IO, "%s: %s", what, SystemErrorText(error).get()); }
 
 struct Descriptor {
   int number = -1;

@@ -81,6 +81,18 @@ Status DeviceHost::set_vulkan_device(const char* name) {
   return {};
 }
 
+Status DeviceHost::set_cache_folder(const char* folder) {
+  if (folder == nullptr || folder[0] == '\0') return {};
+  return absolute_path("cache_dir", folder, cache_folder_, sizeof(cache_folder_));
+}
+
+void DeviceHost::keep_cache(const DeviceModule& module, const Log& log) const {
+  if (cache_folder_[0] == '\0' || module.keep_cache == nullptr) return;
+  const Status status = module.keep_cache();
+  if (status.ok()) return;
+  log.write(status.code() == WEIR_ERR_NOT_FOUND ? WEIR_LOG_INFO : WEIR_LOG_WARNING, "%s", module.last_error());
+}
+
 namespace {
 
 Status module_name(int32_t device, const char*& out) {
@@ -103,6 +115,11 @@ Status DeviceHost::find(int32_t device, uint32_t which, const DeviceModule*& out
   const char* name = nullptr;
   WEIR_TRY(check_hooks(hooks_, device));
   WEIR_TRY(module_name(device, name));
+  if (cache_folder_[0] != '\0') {
+    const DeviceModule* module = nullptr;
+    WEIR_TRY(find_device_module(folder_, name, module));
+    if (module->use_cache != nullptr) module->use_cache(cache_folder_);
+  }
   if (which != kWanted) return load_device_module(folder_, name, which, out);
   return load_device_module(folder_, name, device == WEIR_DEVICE_VULKAN ? vulkan_device_ : "", out);
 }

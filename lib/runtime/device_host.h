@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <mutex>
 
+#include "core/log.h"
 #include "core/memory.h"
 #include "core/status.h"
 #include "runtime/device_module.h"
@@ -25,6 +26,10 @@ class DeviceHost {
 
   // Which Vulkan device: an index, or a part of a name; null: the best one. Copied.
   Status set_vulkan_device(const char* name);
+  // The folder for what drivers compiled; null: none. Copied.
+  Status set_cache_folder(const char* folder);
+  // Lets the module write what it compiled since, and logs why it could not. Cheap when there is nothing new.
+  void keep_cache(const DeviceModule& module, const Log& log) const;
 
   // The backend of `device` (WEIR_DEVICE_*) on the device with the index `which`, opened when first asked for. kWanted:
   // of Vulkan the one that was set, or its best, of others the first. Each failed call says what is missing.
@@ -56,6 +61,7 @@ class DeviceHost {
   AllocatorHooks hooks_;
   char folder_[kMaxPathBytes] = "";
   char vulkan_device_[kMaxDeviceName] = "";
+  char cache_folder_[kMaxPathBytes] = "";
   uint64_t recall_late_ns_ = 500'000'000;
   std::atomic<uint64_t> bytes_{0}, peak_bytes_{0}, n_allocs_{0}, n_frees_{0};
 };

@@ -49,7 +49,7 @@ constexpr uint32_t device_interface(uint32_t version, std::string_view lists) {
 }
 
 // The number is raised with every change of this header, and of a rule or an enum that the module knows.
-inline constexpr uint32_t kDeviceInterface = device_interface(18, kDeviceLists);
+inline constexpr uint32_t kDeviceInterface = device_interface(19, kDeviceLists);
 
 // The most sessions that DeviceModule::step_many takes at once: an SM's registers can hold a GEMV's sums for this many
 // inputs.
@@ -276,6 +276,12 @@ struct DeviceModule {
   // The devices that the driver shows, [n] in the order of their indices, n up to kMostListed; opens none. A failure
   // says why there are none.
   Status (*list)(ListedDevice* devices, uint32_t& n);
+  // From now on, also for a device that is opened afterwards, pipelines are looked for in a file of this folder before
+  // they are compiled. Null: the module keeps none.
+  void (*use_cache)(const char* folder);
+  // Writes that file if it lacks pipelines that were made since. A failure, also an earlier one of reading, is told
+  // once, and says no more than that time was or will be lost; WEIR_ERR_NOT_FOUND: the file was of another driver.
+  Status (*keep_cache)();
 };
 
 // The one function that a module exports; it returns null when the version differs.

@@ -123,6 +123,7 @@ class Session {
   void get_memory(weir_memory_info& info) const;
 
   void* owner() const { return owner_; }
+  const DeviceModule* device_module() const { return module_; }  // null: all of it runs on the processor
   const weir_plan_info& plan_info() const { return plan_; }
   const Backend* backend() const { return step_.backend; }
   // Tests look at pages through this; one thread at a time. After a step on a device, host_tables() first.

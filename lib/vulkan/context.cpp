@@ -78,6 +78,8 @@ Status Context::self_test_matrices() {
 
 Status Context::prepare() {
   WEIR_TRY(pipelines.open(device));
+  cache.load(device, 0);
+  pipelines.use(cache.handle());
   WEIR_TRY(recorder.open(device));
   return self_test();
 }
@@ -86,7 +88,19 @@ void Context::close() {
   if (device.device == nullptr) return;
   recorder.close(device);
   pipelines.close(device);
+  cache.close(device);
   close_device(device);
+}
+
+void Context::use_cache(const char* folder) {
+  cache.use(folder);
+  if (!is_open || !recorder.refuse_lost().ok()) return;
+  cache.load(device, pipelines.n_made());
+  pipelines.use(cache.handle());
+}
+
+Status Context::keep_cache() {
+  return is_open && recorder.refuse_lost().ok() ? cache.keep(device, pipelines.n_made()) : Status();
 }
 
 Status Context::check(uint32_t which, const DeviceTraits& traits) {

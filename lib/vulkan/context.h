@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "ops/ops.h"
+#include "vulkan/pipeline_cache.h"
 #include "vulkan/recorder.h"
 
 namespace weir::vulkan {
@@ -13,6 +14,7 @@ struct Context {
   Device device;
   Memory memory;
   Pipelines pipelines;
+  PipelineCache cache;
   Recorder recorder;
   char target[224] = "";
   bool is_open = false;  // and has passed the self-test
@@ -23,6 +25,9 @@ struct Context {
   // may be tried again.
   Status open(uint32_t which);
   void close();
+  // The folder for pipelines between processes, also of a device that is opened later.
+  void use_cache(const char* folder);
+  Status keep_cache();
   Status prepare();  // what an opened device needs besides
   Status self_test();
   Status self_test_dot(void* out);  // `out` has room for its words

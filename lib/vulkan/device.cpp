@@ -232,6 +232,17 @@ uint32_t step_lanes_of(const Properties& p, const Features& f, uint32_t invocati
   return is_open && lanes >= kLeastLanes && can_have_lanes(p, f, lanes, invocations) ? lanes : 0;
 }
 
+CacheKey key_of(const VkPhysicalDeviceProperties& p) {
+  CacheKey key;
+  key.vendor = p.vendorID;
+  key.device = p.deviceID;
+  key.driver = p.driverVersion;
+  static_assert(sizeof(key.uuid) == VK_UUID_SIZE);
+  std::memcpy(key.uuid, p.pipelineCacheUUID, sizeof(key.uuid));
+  key.code = shader_checksum();
+  return key;
+}
+
 // Limits and options of the device that is opened.
 void read_device(Device& d) {
   const Properties p(d, d.physical);
@@ -245,6 +256,7 @@ void read_device(Device& d) {
   d.most_flops = most_flops_of(d.traits.kind);
   d.matrices = find_matrices(d, p, f);
   d.step_lanes = step_lanes_of(p, f, d.traits.invocations);
+  d.cache_key = key_of(p.all.properties);
 }
 
 // Of the memory types that buffers may lie in.

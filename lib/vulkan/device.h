@@ -1,6 +1,7 @@
 // The instance, and the one device that is open.
 #pragma once
 
+#include "runtime/cache_file.h"
 #include "vulkan/api.h"
 #include "vulkan/choice.h"
 #include "vulkan/matrices.h"
@@ -31,6 +32,7 @@ struct Device {
   Matrices matrices;  // the same of cooperative matrices
   MatrixTiles tiles = kMatrixTiles;
   bool has_budget = false;  // VK_EXT_memory_budget
+  CacheKey cache_key;       // of what its driver compiles of this module
   // Lanes of the subgroups of decode steps' GEMVs, so that a sum has the same bits in every kernel. 0: the device has
   // subgroups of one size only, or does not let it be chosen.
   uint32_t step_lanes = 0;

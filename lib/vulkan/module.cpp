@@ -59,6 +59,16 @@ Status open(uint32_t which) {
   return locked([&](Context& c) { return c.open(which); });
 }
 
+void use_cache(const char* folder) {
+  (void)locked([&](Context& c) -> Status {
+    c.use_cache(folder);
+    return {};
+  });
+}
+Status keep_cache() {
+  return locked([](Context& c) { return c.keep_cache(); });
+}
+
 Status info(DeviceInfo& out) {
   return locked([&](Context& c) -> Status {
     WEIR_TRY(c.recorder.refuse_lost());
@@ -243,6 +253,8 @@ const DeviceModule kModule = {
     step_many,
     choose,
     list,
+    use_cache,
+    keep_cache,
 };
 
 }  // namespace

@@ -64,6 +64,8 @@ void Pipelines::close(const Device& d) {
   }
   if (layout_ != VK_NULL_HANDLE) d.vk.vkDestroyPipelineLayout(d.device, layout_, nullptr);
   layout_ = VK_NULL_HANDLE;
+  cache_ = VK_NULL_HANDLE;
+  n_made_ = 0;
 }
 
 // Open addressing: the table is never full.
@@ -119,7 +121,7 @@ void Pipelines::make(const Device& d, Recipe& r) const {
   info.stage.pName = "main";
   info.stage.pSpecializationInfo = &constants;
   info.layout = layout_;
-  r.result = d.vk.vkCreateComputePipelines(d.device, VK_NULL_HANDLE, 1, &info, nullptr, &r.made);
+  r.result = d.vk.vkCreateComputePipelines(d.device, cache_, 1, &info, nullptr, &r.made);
   d.vk.vkDestroyShaderModule(d.device, module, nullptr);
   if (r.result != VK_SUCCESS) r.made = VK_NULL_HANDLE;
 }
@@ -132,6 +134,7 @@ Status Pipelines::get(const Device& d, Kernel kernel, WeightType type, const Var
     make(d, recipe);
     WEIR_VK_TRY(recipe.result, shader_code(kernel, type).name);
     made = {recipe.key, recipe.made};
+    ++n_made_;
   }
   out = made.pipeline;
   return {};
@@ -162,7 +165,10 @@ Status Pipelines::make_noted(const Device& d) {
   }
   const Recipe* failed = nullptr;
   for (Recipe* r = noted_; r != noted_ + n; ++r) {
-    if (r->result == VK_SUCCESS) find(r->key) = {r->key, r->made};
+    if (r->result == VK_SUCCESS) {
+      find(r->key) = {r->key, r->made};
+      ++n_made_;
+    }
     if (r->result != VK_SUCCESS && failed == nullptr) failed = r;
   }
   return failed == nullptr ? Status() : vulkan_status(failed->result, shader_code(failed->kernel, failed->type).name);

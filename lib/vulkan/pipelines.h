@@ -23,6 +23,9 @@ class Pipelines {
   Status open(const Device& d);
   // Nothing may be running.
   void close(const Device& d);
+  // Made with it, from now on; null: without. It is the driver's, and may be shared by threads.
+  void use(VkPipelineCache cache) { cache_ = cache; }
+  uint32_t n_made() const { return n_made_; }
   Status get(const Device& d, Kernel kernel, WeightType type, const Variant& variant, VkPipeline& out);
   // Notes a pipeline that will be needed.
   Status note(const Device& d, Kernel kernel, WeightType type, const Variant& variant);
@@ -55,6 +58,8 @@ class Pipelines {
   // Where the pipeline is, or would be.
   Made& find(uint64_t key);
   VkPipelineLayout layout_ = VK_NULL_HANDLE;
+  VkPipelineCache cache_ = VK_NULL_HANDLE;
+  uint32_t n_made_ = 0;
   Made made_[kMostPipelines] = {};
   Recipe noted_[kMostNoted];
   uint32_t n_noted_ = 0;

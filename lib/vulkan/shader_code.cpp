@@ -1,4 +1,5 @@
 // The SPIR-V that cmake/WeirShaders.cmake compiled.
+#include "kv/checksum.h"
 #include "vulkan/kernels.h"
 
 namespace weir::vulkan {
@@ -116,6 +117,20 @@ ShaderCode shader_code(Kernel kernel, WeightType type) {
 #undef WEIR_COOPERATIVE_KERNEL
   }
   return {};
+}
+
+uint64_t shader_checksum() {
+  Checksum sum;
+  for (size_t kernel = 0; kernel < kKernelCount; ++kernel) {
+    const uint32_t* last = nullptr;  // of a kernel without types
+    for (size_t type = 0; type < kWeightTypeCount; ++type) {
+      const ShaderCode code = shader_code(static_cast<Kernel>(kernel), static_cast<WeightType>(type));
+      if (code.words == last) continue;
+      last = code.words;
+      sum.add(code.words, code.bytes);
+    }
+  }
+  return sum.value();
 }
 
 }  // namespace weir::vulkan

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -42,12 +43,27 @@ using RuntimePtr = std::unique_ptr<weir_runtime, Closer<weir_runtime_destroy>>;
 using ModelPtr = std::unique_ptr<weir_model, Closer<weir_model_close>>;
 using SessionPtr = std::unique_ptr<weir_session, Closer<weir_session_destroy>>;
 
+// Where the program keeps what drivers compiled: ${XDG_CACHE_HOME:-~/.cache}/weir; "": there is no such folder. Like
+// every program, it takes no relative folders from the environment.
+inline std::string cache_folder() {
+  constexpr size_t kMost = 1000;  // bytes; the library takes little more
+  const auto below = [](const char* variable, const char* rest) {
+    const char* const folder = std::getenv(variable);
+    const std::string path = folder == nullptr || folder[0] != '/' ? "" : std::string(folder) + rest;
+    return path.size() <= kMost ? path : "";
+  };
+  const std::string cache = below("XDG_CACHE_HOME", "/weir");
+  return cache.empty() ? below("HOME", "/.cache/weir") : cache;
+}
+
 // `device` as --device has it; what follows "vulkan:" names one of several devices.
 inline RuntimePtr create_runtime(uint32_t n_threads, const std::string& device = {}) {
   weir_runtime_options options = WEIR_RUNTIME_OPTIONS_INIT;
   options.n_threads = n_threads;
   const std::string prefix = "vulkan:";
   if (device.compare(0, prefix.size(), prefix) == 0) options.vulkan_device = device.c_str() + prefix.size();
+  const std::string folder = cache_folder();
+  options.cache_dir = folder.c_str();
   weir_runtime* runtime = nullptr;
   check(weir_runtime_create(&options, &runtime), "cannot start the runtime");
   return RuntimePtr(runtime);

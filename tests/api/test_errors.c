@@ -174,6 +174,26 @@ static void errors__log_lines_are_plain_text(void **state) {
     assert_true(l.longest >= 500 && l.longest <= 511);
 }
 
+/* A folder that does not exist is made when there is something to keep; one that cannot be named is refused. */
+static void errors__of_a_cache_folder(void **state) {
+    weir_runtime_options options = WEIR_RUNTIME_OPTIONS_INIT;
+    weir_runtime *runtime = NULL;
+    char path[1100];
+    (void)state;
+    memset(path, 'x', sizeof(path) - 1);
+    path[0] = '/';
+    path[sizeof(path) - 1] = '\0';
+    options.cache_dir = path;
+    assert_error(weir_runtime_create(&options, &runtime), WEIR_ERR_INVALID_ARG, "cache_dir");
+    assert_null(runtime);
+    options.cache_dir = "/no/such/folder";
+    assert_ok(weir_runtime_create(&options, &runtime));
+    weir_runtime_destroy(runtime);
+    options.cache_dir = "";
+    assert_ok(weir_runtime_create(&options, &runtime));
+    weir_runtime_destroy(runtime);
+}
+
 /* When a session runs on the CPU because there is no module for a GPU, nothing has failed. */
 static void errors__stay_over_calls_that_succeed(void **state) {
     weir_runtime_options options = WEIR_RUNTIME_OPTIONS_INIT;
@@ -251,6 +271,7 @@ int main(void) {
         cmocka_unit_test(errors__quote_files_as_plain_text),
         cmocka_unit_test(errors__names_of_models_are_plain_text),
         cmocka_unit_test(errors__log_lines_are_plain_text),
+        cmocka_unit_test(errors__of_a_cache_folder),
         cmocka_unit_test(errors__stay_over_calls_that_succeed),
         cmocka_unit_test(errors__of_callbacks_calls_are_their_own),
     };

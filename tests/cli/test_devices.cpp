@@ -52,6 +52,26 @@ void devices__have_the_names_that_device_takes(void**) {
   }
 }
 
+// Where the program keeps what drivers compiled.
+void devices__cache_folder(void**) {
+  const auto folder = [](const char* cache, const char* home) {
+    cache == nullptr ? unsetenv("XDG_CACHE_HOME") : setenv("XDG_CACHE_HOME", cache, 1);
+    home == nullptr ? unsetenv("HOME") : setenv("HOME", home, 1);
+    return weir_cli::cache_folder();
+  };
+  const std::string cache = std::getenv("XDG_CACHE_HOME") == nullptr ? "" : std::getenv("XDG_CACHE_HOME");
+  const std::string home = std::getenv("HOME") == nullptr ? "" : std::getenv("HOME");
+  assert_true(folder("/var/me/cache", "/home/me") == "/var/me/cache/weir");
+  assert_true(folder(nullptr, "/home/me") == "/home/me/.cache/weir");
+  assert_true(folder("", "/home/me") == "/home/me/.cache/weir");
+  assert_true(folder("cache", "/home/me") == "/home/me/.cache/weir");  // a relative one counts for nothing
+  assert_true(folder(nullptr, nullptr).empty());
+  assert_true(folder("cache", "me").empty());
+  assert_true(folder(("/" + std::string(2000, 'x')).c_str(), nullptr).empty());
+  (void)weir_cli::create_runtime(1);  // works without a folder
+  (void)folder(cache.empty() ? nullptr : cache.c_str(), home.empty() ? nullptr : home.c_str());
+}
+
 void devices__wrong_usage(void**) {
   assert_fails(weir({"devices", "more"}), 2, {"more"});
   assert_fails(weir({"devices", "--jsonn"}), 2, {"did you mean --json?"});
@@ -60,8 +80,9 @@ void devices__wrong_usage(void**) {
 }  // namespace
 
 int main() {
-  const CMUnitTest tests[] = {
-      cmocka_unit_test(devices__begin_with_the_processor), cmocka_unit_test(devices__are_a_table_of_the_same),
-      cmocka_unit_test(devices__have_the_names_that_device_takes), cmocka_unit_test(devices__wrong_usage)};
+  const CMUnitTest tests[] = {cmocka_unit_test(devices__begin_with_the_processor),
+                              cmocka_unit_test(devices__are_a_table_of_the_same),
+                              cmocka_unit_test(devices__have_the_names_that_device_takes),
+                              cmocka_unit_test(devices__cache_folder), cmocka_unit_test(devices__wrong_usage)};
   return cmocka_run_group_tests_name("cli/devices", tests, make_folder, remove_folder);
 }

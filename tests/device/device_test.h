@@ -83,6 +83,7 @@ static inline weir_runtime_options gpu_runtime_options(void) {
     weir_runtime_options options = WEIR_RUNTIME_OPTIONS_INIT;
     options.n_threads = 2;
     options.vulkan_device = getenv("WEIR_TEST_VULKAN_DEVICE");
+    options.cache_dir = getenv("WEIR_TEST_CACHE"); /* of all tests together */
 #ifdef __cplusplus
     if (module_folder()[0] != '\0') options.backend_dir = module_folder();
 #endif

@@ -233,7 +233,9 @@ const DeviceModule& module() {
                                       prepare_many,
                                       step_many,
                                       WEIR_HOST_MODULE_DEVICE == WEIR_DEVICE_VULKAN ? choose : nullptr,
-                                      list};
+                                      list,
+                                      nullptr,   // use_cache
+                                      nullptr};  // keep_cache
   return module;
 }
 

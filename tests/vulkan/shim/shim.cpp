@@ -347,12 +347,46 @@ VKAPI_ATTR void VKAPI_CALL shim_vkDestroyShaderModule(VkDevice device, VkShaderM
   real.vkDestroyShaderModule(device, shader, hooks);
 }
 
+VKAPI_ATTR VkResult VKAPI_CALL shim_vkCreatePipelineCache(VkDevice device, const VkPipelineCacheCreateInfo* info,
+                                                          const VkAllocationCallbacks* hooks, VkPipelineCache* out) {
+  the.read_bytes = info->initialDataSize;
+  the.read_sum = 0;
+  for (size_t i = 0; i < info->initialDataSize; ++i)
+    the.read_sum += static_cast<const unsigned char*>(info->pInitialData)[i];
+  VkPipelineCacheCreateInfo changed = *info;
+  if (the.cache_bytes_per_pipeline != 0) changed.initialDataSize = 0;  // the real driver did not make them
+  return call(Call::vkCreatePipelineCache, &the.n_caches, real.vkCreatePipelineCache, device, &changed, hooks, out);
+}
+
+VKAPI_ATTR void VKAPI_CALL shim_vkDestroyPipelineCache(VkDevice device, VkPipelineCache cache,
+                                                       const VkAllocationCallbacks* hooks) {
+  if (cache != VK_NULL_HANDLE) --the.n_caches;
+  real.vkDestroyPipelineCache(device, cache, hooks);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL shim_vkGetPipelineCacheData(VkDevice device, VkPipelineCache cache, size_t* n,
+                                                           void* out) {
+  VkResult result = VK_SUCCESS;
+  if (out != nullptr && fails(Call::vkGetPipelineCacheData, result)) return result;
+  const uint64_t each = the.cache_bytes_per_pipeline;
+  if (each == 0) return real.vkGetPipelineCacheData(device, cache, n, out);
+  const uint64_t bytes = std::max(32 + each * the.n_pipelines_made, the.read_bytes);  // it holds what it has read
+  if (out != nullptr && *n < bytes) return VK_INCOMPLETE;
+  *n = bytes;
+  if (out != nullptr) std::memset(out, 0xA5, bytes);
+  return result;
+}
+
+WEIR_SHIM_PLAIN(vkMergePipelineCaches, (VkDevice device, VkPipelineCache to, uint32_t n, const VkPipelineCache* from),
+                device, to, n, from)
+
 VKAPI_ATTR VkResult VKAPI_CALL shim_vkCreateComputePipelines(VkDevice device, VkPipelineCache cache, uint32_t n,
                                                              const VkComputePipelineCreateInfo* info,
                                                              const VkAllocationCallbacks* hooks, VkPipeline* out) {
   const VkResult result =
       call(Call::vkCreateComputePipelines, nullptr, real.vkCreateComputePipelines, device, cache, n, info, hooks, out);
   if (result != VK_SUCCESS) return result;
+  if (cache == VK_NULL_HANDLE) the.n_uncached_pipelines += n;
   the.n_pipelines += n;
   the.n_pipelines_made += n;
   return result;
@@ -518,6 +552,10 @@ PFN_vkVoidFunction own_device_function(const char* name) {
       WEIR_SHIM(vkCreatePipelineLayout),
       WEIR_SHIM(vkDestroyPipelineLayout),
       WEIR_SHIM(vkCreateComputePipelines),
+      WEIR_SHIM(vkCreatePipelineCache),
+      WEIR_SHIM(vkDestroyPipelineCache),
+      WEIR_SHIM(vkGetPipelineCacheData),
+      WEIR_SHIM(vkMergePipelineCaches),
       WEIR_SHIM(vkDestroyPipeline),
       WEIR_SHIM(vkCreateCommandPool),
       WEIR_SHIM(vkDestroyCommandPool),

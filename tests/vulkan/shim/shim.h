@@ -52,6 +52,9 @@ enum class Call : uint32_t {
   vkCreateShaderModule,
   vkCreatePipelineLayout,
   vkCreateComputePipelines,
+  vkCreatePipelineCache,
+  vkGetPipelineCacheData,
+  vkMergePipelineCaches,
   vkCreateCommandPool,
   vkAllocateCommandBuffers,
   vkBeginCommandBuffer,
@@ -87,6 +90,11 @@ struct Shim {
       n_layouts{0}, n_pipelines{0}, n_pools{0}, n_command_buffers{0}, n_fences{0};
   // The same, ever.
   std::atomic<uint64_t> n_memories_made{0}, n_pipelines_made{0};
+  // The driver's cache of pipelines. Without bytes of its own the real one's data are shown.
+  std::atomic<int64_t> n_caches{0};
+  std::atomic<uint64_t> n_uncached_pipelines{0};      // that were made without one
+  std::atomic<uint64_t> cache_bytes_per_pipeline{0};  // of the data, after the first 32
+  uint64_t read_bytes = 0, read_sum = 0;              // of the data that the latest one was made of; a sum of bytes
   // Objects that were given back while submitted work was neither waited for nor lost.
   std::atomic<uint64_t> n_released_busy{0};
   std::atomic<bool> is_busy{false}, is_lost{false};

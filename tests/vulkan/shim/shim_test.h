@@ -198,6 +198,7 @@ inline void expect_closed(const Shim& shim) {
   assert_int_equal(shim.n_shaders, 0);
   assert_int_equal(shim.n_layouts, 0);
   assert_int_equal(shim.n_pipelines, 0);
+  assert_int_equal(shim.n_caches, 0);
   assert_int_equal(shim.n_pools, 0);
   assert_int_equal(shim.n_command_buffers, 0);
   assert_int_equal(shim.n_fences, 0);
