@@ -26,7 +26,8 @@ enum {
     WEIR_TOKEN_BYTE = 2,            /**< One raw byte (byte fallback). */
     WEIR_TOKEN_USER_DEFINED = 4,    /**< Added by the model's makers, ordinary text. */
     WEIR_TOKEN_UNKNOWN = 8,         /**< Stands for text that the vocabulary lacks. */
-    WEIR_TOKEN_END_OF_GENERATION = 16 /**< Ends an answer (EOS, end of turn). */
+    WEIR_TOKEN_END_OF_GENERATION = 16 /**< Ends an answer (EOS, end of turn): the file names it as an end, or it is a
+                                           control token of a text that ends turns. */
 };
 
 /** One token of a vocabulary.
@@ -104,6 +105,9 @@ typedef struct weir_chat_options {
  *  its words are. Only a vocabulary that is made for the purpose, in which a token depends on text far behind it, can
  *  make that some 75 for a long word.
  *
+ *  What a vocabulary has no token for becomes its unknown token, unless that is a control token or ends an answer: text
+ *  never becomes one of those. Such a byte is then left out, or, by a SentencePiece vocabulary, the text refused.
+ *
  *  @param model    in
  *  @param text     in, [text_bytes] UTF-8; bytes that are not valid UTF-8 are tokenized as bytes if the vocabulary can
  *  @param text_bytes 0 .. 2^31 - 1
@@ -114,7 +118,7 @@ typedef struct weir_chat_options {
  *  @return WEIR_OK
  *          WEIR_ERR_INVALID_ARG       NULL pointer, unknown flag, text too long
  *          WEIR_ERR_BUFFER_TOO_SMALL  @p n_tokens is set, @p tokens untouched
- *          WEIR_ERR_FORMAT            the vocabulary has no token for a part of the text and no unknown token
+ *          WEIR_ERR_FORMAT            the vocabulary has no token for a part of the text and no unknown token for it
  *          WEIR_ERR_OUT_OF_MEMORY     an allocation was refused
  *  @threads immutable
  *  @owner the caller owns the buffers

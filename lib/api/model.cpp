@@ -19,6 +19,23 @@ void release(weir_model* model) {
 
 namespace {
 
+const char* file_name(const char* path) {
+  const char* slash = std::strrchr(path, '/');
+  return slash == nullptr ? path : slash + 1;
+}
+
+// What was taken for granted, each once.
+void log_notes(const Log& log, const char* path, const Notes& notes) {
+  for (size_t i = 0; i < notes.size(); ++i) {
+    const int32_t level = notes.kind(i) == Notes::Kind::kWarning ? WEIR_LOG_WARNING : WEIR_LOG_INFO;
+    log.write(level, "%s: %s", file_name(path), notes.text(i));
+  }
+  if (notes.n_left_out() != 0) {
+    log.write(WEIR_LOG_WARNING, "%s: %llu more of the kind", file_name(path),
+              static_cast<unsigned long long>(notes.n_left_out()));
+  }
+}
+
 Status open(weir_runtime* runtime, const char* path, const weir_model_options& o, weir_model** out) {
   if ((o.flags & ~static_cast<uint32_t>(WEIR_MODEL_VOCAB_ONLY | WEIR_MODEL_PREFETCH | WEIR_MODEL_COPY)) != 0) {
     return fail(WEIR_ERR_INVALID_ARG, "model options: flags 0x%x are not known", o.flags);
@@ -39,6 +56,7 @@ Status open(weir_runtime* runtime, const char* path, const weir_model_options& o
   const ModelConfig& c = handle->model.config();
   runtime->log.write(WEIR_LOG_INFO, "opened %s: %u layers, %u heads, %u KV heads, vocabulary %u", path, c.n_layers,
                      c.n_heads, c.n_kv_heads, c.vocab_size);
+  log_notes(runtime->log, path, handle->model.notes());
   *out = handle;
   return {};
 }

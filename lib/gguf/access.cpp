@@ -33,32 +33,70 @@ Status wrong_type(const GgufValue& value, const char* expected) {
               gguf_type_name(value.type));
 }
 
-Status to_u32(const GgufValue& value, uint32_t& out) {
-  bool is_signed = false;
-  switch (value.type) {
-    case GgufType::kI8:
-    case GgufType::kI16:
-    case GgufType::kI32:
-    case GgufType::kI64:
-      is_signed = true;
-      break;
+bool is_integer(GgufType type) {
+  switch (type) {
     case GgufType::kU8:
+    case GgufType::kI8:
     case GgufType::kU16:
+    case GgufType::kI16:
     case GgufType::kU32:
+    case GgufType::kI32:
     case GgufType::kU64:
-      break;
+    case GgufType::kI64:
+      return true;
     default:
-      return wrong_type(value, "an integer");
+      return false;
   }
-  if (is_signed && std::bit_cast<int64_t>(value.raw) < 0) {
+}
+
+bool is_float(GgufType type) { return type == GgufType::kF32 || type == GgufType::kF64; }
+
+template <class T>
+T element(const GgufValue& array, uint64_t i) {
+  T value;
+  __builtin_memcpy(&value, array.data + i * sizeof(T), sizeof(T));
+  return value;
+}
+
+// One number for each of the layers, as some writers have it, is one number if all are equal.
+Status one_of(const GgufValue& array, int64_t& out) {
+  if (!is_integer(array.element_type)) return wrong_type(array, "an integer");
+  constexpr uint64_t kMostLayers = 4096;
+  if (array.count == 0 || array.count > kMostLayers) {
+    return fail(WEIR_ERR_FORMAT, "%.*s: an array of %llu elements", shown_bytes(array.key), array.key.data(),
+                static_cast<unsigned long long>(array.count));
+  }
+  out = gguf_integer(array, 0);
+  for (uint64_t i = 1; i < array.count; ++i) {
+    const int64_t other = gguf_integer(array, i);
+    if (other == out) continue;
+    return fail(WEIR_ERR_UNSUPPORTED, "%.*s: %lld and %lld; layers that differ in it cannot be computed",
+                shown_bytes(array.key), array.key.data(), static_cast<long long>(out), static_cast<long long>(other));
+  }
+  return {};
+}
+
+Status to_i64(const GgufValue& value, int64_t& out) {
+  if (value.type == GgufType::kArray) return one_of(value, out);
+  if (!is_integer(value.type)) return wrong_type(value, "an integer");
+  constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
+  out = value.type == GgufType::kU64 ? static_cast<int64_t>(std::min(value.raw, kMost))
+                                     : std::bit_cast<int64_t>(value.raw);
+  return {};
+}
+
+Status to_u32(const GgufValue& value, uint32_t& out) {
+  int64_t number = 0;
+  WEIR_TRY(to_i64(value, number));
+  if (number < 0) {
     return fail(WEIR_ERR_FORMAT, "%.*s: %lld is negative", shown_bytes(value.key), value.key.data(),
-                static_cast<long long>(std::bit_cast<int64_t>(value.raw)));
+                static_cast<long long>(number));
   }
-  if (value.raw > std::numeric_limits<uint32_t>::max()) {
-    return fail(WEIR_ERR_FORMAT, "%.*s: %llu exceeds 32 bits", shown_bytes(value.key), value.key.data(),
-                static_cast<unsigned long long>(value.raw));
+  if (number > std::numeric_limits<uint32_t>::max()) {
+    return fail(WEIR_ERR_FORMAT, "%.*s: %lld exceeds 32 bits", shown_bytes(value.key), value.key.data(),
+                static_cast<long long>(number));
   }
-  out = static_cast<uint32_t>(value.raw);
+  out = static_cast<uint32_t>(number);
   return {};
 }
 
@@ -67,7 +105,13 @@ Status to_f32(const GgufValue& value, float& out) {
     out = std::bit_cast<float>(static_cast<uint32_t>(value.raw));
     return {};
   }
-  if (value.type != GgufType::kF64) return wrong_type(value, "a float");
+  if (is_integer(value.type)) {
+    int64_t number = 0;
+    WEIR_TRY(to_i64(value, number));
+    out = static_cast<float>(number);
+    return {};
+  }
+  if (value.type != GgufType::kF64) return wrong_type(value, "a number");
   const double wide = std::bit_cast<double>(value.raw);
   if (std::isfinite(wide) && std::fabs(wide) > static_cast<double>(FLT_MAX)) {
     return fail(WEIR_ERR_FORMAT, "%.*s: %g exceeds the range of f32", shown_bytes(value.key), value.key.data(), wide);
@@ -76,7 +120,53 @@ Status to_f32(const GgufValue& value, float& out) {
   return {};
 }
 
+bool is_of(GgufType element, GgufArray kind) {
+  switch (kind) {
+    case GgufArray::kStrings:
+      return element == GgufType::kString;
+    case GgufArray::kIntegers:
+      return is_integer(element);
+    case GgufArray::kFlags:
+      return is_integer(element) || element == GgufType::kBool;
+    case GgufArray::kNumbers:
+      return is_integer(element) || is_float(element);
+  }
+  return false;
+}
+
+constexpr const char* kArrayNames[] = {"string", "integers", "booleans", "numbers"};
+
 }  // namespace
+
+int64_t gguf_integer(const GgufValue& array, uint64_t i) {
+  switch (array.element_type) {
+    case GgufType::kU8:
+    case GgufType::kBool:
+      return element<uint8_t>(array, i);
+    case GgufType::kI8:
+      return element<int8_t>(array, i);
+    case GgufType::kU16:
+      return element<uint16_t>(array, i);
+    case GgufType::kI16:
+      return element<int16_t>(array, i);
+    case GgufType::kU32:
+      return element<uint32_t>(array, i);
+    case GgufType::kI32:
+      return element<int32_t>(array, i);
+    case GgufType::kU64:
+      return static_cast<int64_t>(std::min(element<uint64_t>(array, i), uint64_t{std::numeric_limits<int64_t>::max()}));
+    case GgufType::kI64:
+      return element<int64_t>(array, i);
+    default:
+      return 0;
+  }
+}
+
+double gguf_number(const GgufValue& array, uint64_t i) {
+  if (array.element_type == GgufType::kF32) return static_cast<double>(element<float>(array, i));
+  if (array.element_type == GgufType::kF64) return element<double>(array, i);
+  return static_cast<double>(gguf_integer(array, i));
+}
 
 const GgufValue* GgufFile::find(string_view key) const { return find_in(values_, &GgufValue::key, by_key_, key); }
 
@@ -96,6 +186,11 @@ Status GgufFile::get_u32(string_view key, uint32_t& out, uint32_t fallback) cons
   return {};
 }
 
+Status GgufFile::get_i64(string_view key, int64_t& out) const {
+  const GgufValue* value = find(key);
+  return value == nullptr ? missing(key) : to_i64(*value, out);
+}
+
 Status GgufFile::get_f32(string_view key, float& out) const {
   const GgufValue* value = find(key);
   return value == nullptr ? missing(key) : to_f32(*value, out);
@@ -110,7 +205,8 @@ Status GgufFile::get_f32(string_view key, float& out, float fallback) const {
 
 Status GgufFile::get_bool(string_view key, bool& out, bool fallback) const {
   const GgufValue* value = find(key);
-  if (value != nullptr && value->type != GgufType::kBool) return wrong_type(*value, "a bool");
+  if (value != nullptr && value->type != GgufType::kBool && !(is_integer(value->type) && value->raw <= 1))
+    return wrong_type(*value, "a bool");
   out = value != nullptr ? value->raw != 0 : fallback;
   return {};
 }
@@ -126,13 +222,13 @@ Status GgufFile::get_string(string_view key, string_view& out, string_view fallb
   return {};
 }
 
-Status GgufFile::get_array(string_view key, GgufType element_type, bool required, const GgufValue*& out) const {
+Status GgufFile::get_array(string_view key, GgufArray kind, bool required, const GgufValue*& out) const {
   const GgufValue* value = find(key);
   if (value == nullptr && required) return missing(key);
   if (value != nullptr && value->type != GgufType::kArray) return wrong_type(*value, "an array");
-  if (value != nullptr && value->element_type != element_type) {
+  if (value != nullptr && !is_of(value->element_type, kind)) {
     return fail(WEIR_ERR_FORMAT, "%.*s: expected an array of %s, file has one of %s", shown_bytes(key), key.data(),
-                gguf_type_name(element_type), gguf_type_name(value->element_type));
+                kArrayNames[static_cast<size_t>(kind)], gguf_type_name(value->element_type));
   }
   out = value;
   return {};

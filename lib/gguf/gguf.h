@@ -59,6 +59,14 @@ struct GgufValue {
   uint64_t data_bytes = 0;                // bytes of the array's elements
 };
 
+// What an array may hold. Writers use every width of number for the same key.
+enum class GgufArray : uint8_t {
+  kStrings,
+  kIntegers,  // of any type
+  kFlags,     // booleans, or integers that are 0 or not
+  kNumbers,   // of any type, integers too
+};
+
 struct GgufTensor {
   std::string_view name;
   uint32_t type_id = 0;        // as in the file; may be a type that Weir cannot compute with
@@ -114,18 +122,21 @@ class GgufFile {
   const GgufValue* find(std::string_view key) const;           // null when absent
   const GgufTensor* find_tensor(std::string_view name) const;  // null when absent
 
-  // Typed look-ups. Any integer type is accepted when the value fits, any float type for floats. The first form fails
-  // with WEIR_ERR_FORMAT naming the key when it is absent, of the wrong type or out of range; the second sets `out` to
-  // `fallback` when it is absent (only).
+  // Typed look-ups. Writers differ in the types of the same key: any integer type is accepted when the value fits, and
+  // for one number per layer also an array in which all are equal; any float or integer type for floats; 0 and 1 of any
+  // integer type for booleans. The first form fails with WEIR_ERR_FORMAT naming the key when it is absent, of the wrong
+  // type or out of range (WEIR_ERR_UNSUPPORTED: an array of different numbers); the second sets `out` to `fallback` when
+  // it is absent (only).
   Status get_u32(std::string_view key, uint32_t& out) const;
   Status get_u32(std::string_view key, uint32_t& out, uint32_t fallback) const;
+  Status get_i64(std::string_view key, int64_t& out) const;
   Status get_f32(std::string_view key, float& out) const;
   Status get_f32(std::string_view key, float& out, float fallback) const;
   Status get_bool(std::string_view key, bool& out, bool fallback) const;
   Status get_string(std::string_view key, std::string_view& out) const;
   Status get_string(std::string_view key, std::string_view& out, std::string_view fallback) const;
   // `out` points at the array value, or is null when absent and not `required`.
-  Status get_array(std::string_view key, GgufType element_type, bool required, const GgufValue*& out) const;
+  Status get_array(std::string_view key, GgufArray kind, bool required, const GgufValue*& out) const;
 
  private:
   Status read_all(std::span<const uint8_t> bytes, OpenProgress& progress);
@@ -141,12 +152,9 @@ class GgufFile {
   std::pmr::vector<uint32_t> by_name_;  // indices of tensors_, sorted by name
 };
 
-// Little-endian element `i` of a numeric array (bounds are the caller's business).
-template <class T>
-T gguf_element(const GgufValue& array, uint64_t i) {
-  T value;
-  __builtin_memcpy(&value, array.data + i * sizeof(T), sizeof(T));
-  return value;
-}
+// Element `i` of an array of integers or booleans, or of one of numbers (the kind and bounds are the caller's business).
+// What exceeds 63 bits becomes INT64_MAX.
+int64_t gguf_integer(const GgufValue& array, uint64_t i);
+double gguf_number(const GgufValue& array, uint64_t i);
 
 }  // namespace weir

@@ -7,6 +7,6 @@ namespace weir {
 
 extern const Architecture kArch_glm4;
 const Architecture kArch_glm4 = {
-    .name = "glm4", .rope_layout = RopeLayout::kAdjacent, .post_norms = true, .fused_glu = true};
+    .name = "glm4", .pre = "glm4", .rope_layout = RopeLayout::kAdjacent, .post_norms = true, .fused_glu = true};
 
 }  // namespace weir

@@ -9,6 +9,7 @@ namespace weir {
 
 extern const Architecture kArch_gpt_oss;
 const Architecture kArch_gpt_oss = {.name = "gpt-oss",
+                                    .pre = "gpt-4o",
                                     .rope_layout = RopeLayout::kHalfSplit,
                                     .qkv_bias = true,
                                     .attn_output_bias = true,

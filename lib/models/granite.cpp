@@ -6,6 +6,7 @@
 namespace weir {
 
 extern const Architecture kArch_granite;
-const Architecture kArch_granite = {.name = "granite", .rope_layout = RopeLayout::kAdjacent, .multipliers = true};
+const Architecture kArch_granite = {
+    .name = "granite", .pre = "refact", .rope_layout = RopeLayout::kAdjacent, .multipliers = true};
 
 }  // namespace weir

@@ -44,6 +44,14 @@ Status get_ranged(const GgufFile& file, const Key& key, uint32_t low, uint32_t h
   return {};
 }
 
+// The pre-tokenizer of an architecture's models, for files that do not name it; null when they differ.
+const char* usual_pre(const GgufFile& file, std::string_view arch) {
+  const Architecture* known = find_architecture(arch);
+  if (known == nullptr || known->pre_vocab == 0) return known == nullptr ? nullptr : known->pre;
+  const GgufValue* tokens = file.find("tokenizer.ggml.tokens");
+  return tokens != nullptr && tokens->count == known->pre_vocab ? known->pre : nullptr;
+}
+
 // FNV-1a, 64 bits: a fingerprint against mix-ups, not against forgery.
 struct Hash {
   uint64_t value = 0xcbf29ce484222325u;
@@ -105,7 +113,7 @@ Status Model::read(bool vocab_only, OpenProgress& progress) {
   WEIR_TRY(file_.get_string("general.architecture", arch));
   plain_text(arch, arch_name_, sizeof(arch_name_));
   if (!vocab_only) WEIR_TRY(read_config(arch));
-  WEIR_TRY(tokenizer_.build(file_, progress));
+  WEIR_TRY(tokenizer_.build(file_, usual_pre(file_, arch), progress, notes_));
   std::string_view chat;
   WEIR_TRY(file_.get_string("tokenizer.chat_template", chat, ""));
   chat_template_ = chat_template_of(chat);

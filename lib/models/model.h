@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/memory.h"
+#include "core/notes.h"
 #include "core/progress.h"
 #include "core/status.h"
 #include "gguf/gguf.h"
@@ -25,7 +26,10 @@ namespace weir {
 // An architecture's row: how its layers differ from plain Llama layers. describe_layer (layer.cpp) turns it into
 // stages.
 struct Architecture {
-  const char* name;        // general.architecture and the prefix of its keys
+  const char* name;  // general.architecture and the prefix of its keys
+  // The pre-tokenizer of its models, if all have one: of vocabularies of `pre_vocab` tokens, or 0 of any.
+  const char* pre = nullptr;
+  uint32_t pre_vocab = 0;
   RopeLayout rope_layout;  // of the weights as GGUF files hold them
   bool qkv_bias = false;   // q, k and v must have biases; false: they may have them
   enum class QkNorm : uint8_t { kNone, kHeads, kRows };
@@ -102,7 +106,7 @@ class NameTable {
 class Model {
  public:
   explicit Model(std::pmr::memory_resource* memory)
-      : file_(memory), names_(memory), tokenizer_(memory), weights_(memory), rope_(memory) {}
+      : file_(memory), names_(memory), tokenizer_(memory), weights_(memory), rope_(memory), notes_(memory) {}
 
   // flags: WEIR_MODEL_*.
   Status open(const char* path, uint32_t flags, weir_progress_fn progress, void* user);
@@ -115,6 +119,7 @@ class Model {
   const GgufFile& file() const { return file_; }
   const NameTable& names() const { return names_; }
   const ChatTemplate& chat_template() const { return chat_template_; }
+  const Notes& notes() const { return notes_; }
   // With vocab_only 0; see weir_model_info. Two trainings of one shape differ in it if they do in the first bytes of
   // any tensor.
   uint64_t fingerprint() const { return fingerprint_; }
@@ -140,6 +145,7 @@ class Model {
   ModelWeights weights_;
   RopeTable rope_;
   ChatTemplate chat_template_;
+  Notes notes_;
   bool vocab_only_ = false;
   uint64_t weights_bytes_ = 0;
   uint64_t n_params_ = 0;

@@ -7,6 +7,7 @@ namespace weir {
 
 extern const Architecture kArch_olmo2;
 const Architecture kArch_olmo2 = {.name = "olmo2",
+                                  .pre = "dbrx",
                                   .rope_layout = RopeLayout::kHalfSplit,
                                   .qk_norm = Architecture::QkNorm::kRows,
                                   .pre_norms = false,

@@ -6,7 +6,10 @@
 namespace weir {
 
 extern const Architecture kArch_phi3;
-const Architecture kArch_phi3 = {
-    .name = "phi3", .rope_layout = RopeLayout::kHalfSplit, .fused = true, .global_every = Architecture::kNeverGlobal};
+const Architecture kArch_phi3 = {.name = "phi3",
+                                 .pre = "gpt-4o",
+                                 .rope_layout = RopeLayout::kHalfSplit,
+                                 .fused = true,
+                                 .global_every = Architecture::kNeverGlobal};
 
 }  // namespace weir

@@ -6,6 +6,7 @@
 namespace weir {
 
 extern const Architecture kArch_qwen2;
-const Architecture kArch_qwen2 = {.name = "qwen2", .rope_layout = RopeLayout::kHalfSplit, .qkv_bias = true};
+const Architecture kArch_qwen2 = {
+    .name = "qwen2", .pre = "qwen2", .rope_layout = RopeLayout::kHalfSplit, .qkv_bias = true};
 
 }  // namespace weir

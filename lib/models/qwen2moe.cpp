@@ -7,6 +7,7 @@ namespace weir {
 
 extern const Architecture kArch_qwen2moe;
 const Architecture kArch_qwen2moe = {.name = "qwen2moe",
+                                     .pre = "qwen2",
                                      .rope_layout = RopeLayout::kHalfSplit,
                                      .qkv_bias = true,
                                      .experts = true,

@@ -6,6 +6,6 @@ namespace weir {
 
 extern const Architecture kArch_qwen3;
 const Architecture kArch_qwen3 = {
-    .name = "qwen3", .rope_layout = RopeLayout::kHalfSplit, .qk_norm = Architecture::QkNorm::kHeads};
+    .name = "qwen3", .pre = "qwen2", .rope_layout = RopeLayout::kHalfSplit, .qk_norm = Architecture::QkNorm::kHeads};
 
 }  // namespace weir

@@ -7,6 +7,7 @@ namespace weir {
 
 extern const Architecture kArch_qwen3moe;
 const Architecture kArch_qwen3moe = {.name = "qwen3moe",
+                                     .pre = "qwen2",
                                      .rope_layout = RopeLayout::kHalfSplit,
                                      .qk_norm = Architecture::QkNorm::kHeads,
                                      .experts = true};

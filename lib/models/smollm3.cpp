@@ -6,6 +6,7 @@
 namespace weir {
 
 extern const Architecture kArch_smollm3;
-const Architecture kArch_smollm3 = {.name = "smollm3", .rope_layout = RopeLayout::kAdjacent, .no_rope_every = 4};
+const Architecture kArch_smollm3 = {
+    .name = "smollm3", .pre = "smaug-bpe", .rope_layout = RopeLayout::kAdjacent, .no_rope_every = 4};
 
 }  // namespace weir

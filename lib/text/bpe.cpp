@@ -60,7 +60,7 @@ class MergeResolver {
 Status BpeMerges::read(const GgufFile& file, const Vocab& vocab, const AddedTokens& added, const HashKey& key,
                        OpenProgress& progress) {
   const GgufValue* merges = nullptr;
-  WEIR_TRY(file.get_array(kMergesKey, GgufType::kString, true, merges));
+  WEIR_TRY(file.get_array(kMergesKey, GgufArray::kStrings, true, merges));
   if (merges->count > std::numeric_limits<int32_t>::max()) return bad_merge(merges->count - 1, "too many merges");
   slots_.assign(std::bit_ceil(merges->count * 3 / 2 + 2), Slot{0, 0, -1});
   hash_shift_ = static_cast<uint32_t>(64 - std::countr_zero(slots_.size()));

@@ -1,7 +1,9 @@
 // Special tokens: begin, end, end of turn, unknown, padding; which tokens end an answer; and the flags of every token.
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
 
+#include "text/token_ids.h"
 #include "text/tokenizer_impl.h"
 
 namespace weir {
@@ -9,7 +11,8 @@ namespace {
 
 using std::string_view;
 
-// Texts that end an answer in the models that have them, beyond the end token that the file names.
+// Control tokens of these texts end an answer in the models that have them, beyond the ends that the file names. A token
+// of another class is text, whatever it looks like: </s> is an HTML tag to Gemma.
 constexpr string_view kEndTexts[] = {
     "<|im_end|>",
     "<|eot_id|>",
@@ -33,16 +36,23 @@ constexpr string_view kTurnEndTexts[] = {"<|eot_id|>",    "<|im_end|>",      "<|
                                          "<end_of_turn>", "<|eot|>",         "<|EOT|>",
                                          "<EOT>",         "<|end_of_turn|>", "<|END_OF_TURN_TOKEN|>"};
 
-// An id key; `id` keeps its value when the file has no such key.
-Status read_id(const GgufFile& file, string_view key, uint32_t vocab_size, weir_token& id) {
-  if (file.find(key) == nullptr) return {};
-  uint32_t value = 0;
-  WEIR_TRY(file.get_u32(key, value));
-  if (value >= vocab_size) {
-    return fail(WEIR_ERR_FORMAT, "%.*s: %u is not a token of a vocabulary of %u", static_cast<int>(key.size()),
-                key.data(), value, vocab_size);
+// The token of an id in a file; -1: none. Writers say so by -1 or by the number behind the last token, others by a
+// number that means nothing, which is worth a warning.
+weir_token token_of(string_view key, int64_t id, uint32_t vocab_size, Notes& notes) {
+  if (id >= 0 && id < vocab_size) return static_cast<weir_token>(id);
+  if (id != -1 && id != INT64_MAX && id != UINT32_MAX && id != vocab_size) {
+    notes.warn("%.*s: %lld is not a token of a vocabulary of %u; taken as none", static_cast<int>(key.size()),
+               key.data(), static_cast<long long>(id), vocab_size);
   }
-  id = static_cast<weir_token>(value);
+  return -1;
+}
+
+// An id key; `id` keeps its value when the file has no such key.
+Status read_id(const GgufFile& file, string_view key, uint32_t vocab_size, weir_token& id, Notes& notes) {
+  if (file.find(key) == nullptr) return {};
+  int64_t value = 0;
+  WEIR_TRY(file.get_i64(key, value));
+  id = token_of(key, value, vocab_size, notes);
   return {};
 }
 
@@ -90,43 +100,102 @@ uint8_t flags_of(TokenType type) {
 
 }  // namespace
 
-Status TokenizerImpl::read_special(const GgufFile& file) {
+// The tokens that the file names, and what ends an answer.
+Status TokenizerImpl::read_ids(const GgufFile& file, Notes& notes) {
   const uint32_t n = vocab.size();
-  if (is_spm && n > 2) {  // SentencePiece's own numbers, for files that do not name them
-    special.unk = 0;
-    special.bos = 1;
-    special.eos = 2;
-  }
-  WEIR_TRY(read_id(file, "tokenizer.ggml.bos_token_id", n, special.bos));
-  WEIR_TRY(read_id(file, "tokenizer.ggml.eos_token_id", n, special.eos));
-  WEIR_TRY(read_id(file, "tokenizer.ggml.eot_token_id", n, special.eot));
-  WEIR_TRY(read_id(file, "tokenizer.ggml.unknown_token_id", n, special.unk));
-  WEIR_TRY(read_id(file, "tokenizer.ggml.padding_token_id", n, special.pad));
-  WEIR_TRY(read_add(file, "tokenizer.ggml.add_bos_token", is_spm || (pre.flags() & kPreAddBos) != 0, special.bos,
-                    special.add_bos));
-  WEIR_TRY(read_add(file, "tokenizer.ggml.add_eos_token", false, special.eos, special.add_eos));
+  // SentencePiece's own numbers, for files that do not name them, if their classes agree.
+  const auto usual = [&](string_view key, weir_token id, weir_token& out) {
+    if (!is_spm || file.find(key) != nullptr || static_cast<uint32_t>(id) >= n) return;
+    const TokenType type = vocab.type(id);
+    if (type != TokenType::kControl && type != TokenType::kUnknown) return;
+    out = id;
+    notes.take_default("%.*s: the file has no such key; it is %d, as in SentencePiece", static_cast<int>(key.size()),
+                       key.data(), id);
+  };
+  usual("tokenizer.ggml.unknown_token_id", 0, special.unk);
+  usual("tokenizer.ggml.bos_token_id", 1, special.bos);
+  usual(kEosIdKey, 2, special.eos);
+  WEIR_TRY(read_id(file, "tokenizer.ggml.bos_token_id", n, special.bos, notes));
+  WEIR_TRY(read_id(file, "tokenizer.ggml.unknown_token_id", n, special.unk, notes));
+  WEIR_TRY(read_id(file, "tokenizer.ggml.padding_token_id", n, special.pad, notes));
+  bool has_eos = false;
+  return each_end_id(file, [&](string_view key, int64_t id) {
+    const weir_token token = token_of(key, id, n, notes);
+    if (key == kEosIdKey && !has_eos) {
+      special.eos = token;
+      has_eos = true;
+    }
+    if (key == kEotIdKey) special.eot = token;
+    if (token >= 0) token_flags[static_cast<size_t>(token)] |= WEIR_TOKEN_END_OF_GENERATION;
+  });
+}
 
+// Whether begin and end are added. A file's word counts; without it the usual one of the kind of tokenizer.
+Status TokenizerImpl::read_adds(const GgufFile& file, Notes& notes) {
+  constexpr const char* kAddBos = "tokenizer.ggml.add_bos_token";
+  const bool adds_bos = is_spm || (pre.flags() & kPreAddBos) != 0;
+  WEIR_TRY(read_add(file, kAddBos, adds_bos, special.bos, special.add_bos));
+  WEIR_TRY(read_add(file, "tokenizer.ggml.add_eos_token", false, special.eos, special.add_eos));
+  if (file.find(kAddBos) != nullptr || special.bos < 0) return {};
+  const char* const taken = special.add_bos != 0 ? "added" : "not added";
+  if (is_spm) {
+    notes.warn("%s: the file has no such key; the begin token is %s, as with most SentencePiece models", kAddBos,
+               taken);
+  } else {
+    notes.take_default("%s: the file has no such key; the begin token is %s, as with the pre-tokenizer %s", kAddBos,
+                       taken, pre.name());
+  }
+  return {};
+}
+
+// The control token of this text, -1 when there is none.
+weir_token TokenizerImpl::control_token(string_view text) const {
+  const weir_token token = added.find(text);
+  return token >= 0 && vocab.type(token) == TokenType::kControl ? token : -1;
+}
+
+void TokenizerImpl::find_ends(Notes& notes) {
+  const auto end = [this](weir_token token) {
+    if (token >= 0) token_flags[static_cast<size_t>(token)] |= WEIR_TOKEN_END_OF_GENERATION;
+  };
+  for (const string_view text : kTurnEndTexts) {
+    if (special.eot < 0) special.eot = control_token(text);
+  }
+  end(special.eos);
+  end(special.eot);
+  for (const string_view text : kEndTexts) end(control_token(text));
+  if (special.eot < 0) {
+    for (const string_view text : kTurnEndTexts) {
+      const weir_token token = added.find(text);
+      if (token < 0 || (token_flags[static_cast<size_t>(token)] & WEIR_TOKEN_END_OF_GENERATION) != 0) continue;
+      notes.warn("token %d, %.*s, is text by its type (tokenizer.ggml.token_type) and ends no answer", token,
+                 static_cast<int>(text.size()), text.data());
+    }
+  }
+  if (special.eot == special.eos) special.eot = -1;  // reported only when it differs
+  const auto ends = [](uint8_t flags) { return (flags & WEIR_TOKEN_END_OF_GENERATION) != 0; };
+  if (std::none_of(token_flags.begin(), token_flags.end(), ends))
+    notes.warn("%.*s: the file names no end, and no control token looks like one; answers end by their length only",
+               static_cast<int>(kEosIdKey.size()), kEosIdKey.data());
+}
+
+Status TokenizerImpl::read_special(const GgufFile& file, Notes& notes) {
+  const uint32_t n = vocab.size();
   token_flags.resize(n);
   for (uint32_t i = 0; i < n; ++i) token_flags[i] = flags_of(vocab.type(static_cast<weir_token>(i)));
+  WEIR_TRY(read_ids(file, notes));
+  WEIR_TRY(read_adds(file, notes));
   if (is_spm && is_phi3(file)) {
     for (uint32_t i = 0; i < n; ++i) {
       const bool matched = (token_flags[i] & (WEIR_TOKEN_CONTROL | WEIR_TOKEN_USER_DEFINED | WEIR_TOKEN_UNKNOWN)) != 0;
       if (matched && !keeps_space_after(vocab.text(static_cast<weir_token>(i)))) token_flags[i] |= kTokenRstrip;
     }
   }
-  if (special.eot < 0) {
-    for (const string_view text : kTurnEndTexts) {
-      special.eot = added.find(text);
-      if (special.eot >= 0) break;
-    }
-  }
-  const auto end = [this](weir_token token) {
-    if (token >= 0) token_flags[static_cast<size_t>(token)] |= WEIR_TOKEN_END_OF_GENERATION;
-  };
-  end(special.eos);
-  end(special.eot);
-  for (const string_view text : kEndTexts) end(added.find(text));
-  if (special.eot == special.eos) special.eot = -1;  // reported only when it differs
+  find_ends(notes);
+  // A token that means something cannot stand for text that the vocabulary lacks.
+  constexpr uint8_t kMeans = WEIR_TOKEN_CONTROL | WEIR_TOKEN_END_OF_GENERATION;
+  if (special.unk >= 0 && special.unk != special.bos && (token_flags[static_cast<size_t>(special.unk)] & kMeans) == 0)
+    stand_in = special.unk;
   return {};
 }
 

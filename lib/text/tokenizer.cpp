@@ -60,40 +60,56 @@ Tokenizer::~Tokenizer() { destroy_in(*memory_, impl_); }
 
 Status Tokenizer::build(const GgufFile& file) {
   OpenProgress nobody;
-  return build(file, nobody);
+  Notes unread(memory_);
+  return build(file, nullptr, nobody, unread);
 }
 
-Status Tokenizer::build(const GgufFile& file, OpenProgress& progress) {
+Status Tokenizer::build(const GgufFile& file, const char* usual_pre, OpenProgress& progress, Notes& notes) {
   if (impl_ != nullptr) return fail(WEIR_ERR_STATE, "the tokenizer is built already");
   struct Holder {  // gives the half-built object back on every way out but the last
     std::pmr::memory_resource& memory;
     TokenizerImpl* impl;
     ~Holder() { destroy_in(memory, impl); }
   } holder = {*memory_, make_in<TokenizerImpl>(*memory_, memory_)};
-  WEIR_TRY(holder.impl->read_model(file, memory_, progress));
-  WEIR_TRY(holder.impl->read_special(file));
+  WEIR_TRY(holder.impl->read_model(file, usual_pre, memory_, progress, notes));
+  WEIR_TRY(holder.impl->read_special(file, notes));
   holder.impl->read_hash(file);
   impl_ = holder.impl;
   holder.impl = nullptr;
   return {};
 }
 
-Status TokenizerImpl::read_model(const GgufFile& file, std::pmr::memory_resource* memory, OpenProgress& progress) {
+Status TokenizerImpl::read_model(const GgufFile& file, const char* usual_pre, std::pmr::memory_resource* memory,
+                                 OpenProgress& progress, Notes& notes) {
+  constexpr const char* kPre = "tokenizer.ggml.pre";
   std::string_view model, pre_name;
   WEIR_TRY(file.get_string("tokenizer.ggml.model", model));
-  WEIR_TRY(file.get_string("tokenizer.ggml.pre", pre_name, ""));
+  WEIR_TRY(file.get_string(kPre, pre_name, ""));
   is_spm = model == "llama";
   if (!is_spm && model != "gpt2") {
     return fail(WEIR_ERR_UNSUPPORTED, "tokenizer.ggml.model: this version does not know the tokenizer \"%.*s\"",
                 static_cast<int>(model.size() < 64 ? model.size() : 64), model.data());
   }
+  if (!is_spm && pre_name.empty()) {
+    pre_name = usual_pre != nullptr ? usual_pre : "default";
+    if (usual_pre != nullptr) {
+      notes.warn("%s: the file has no such key; words are split by \"%s\", as in other models of this architecture",
+                 kPre, usual_pre);
+    } else {
+      notes.warn("%s: the file has no such key; words are split by \"default\", and the model may have learned others",
+                 kPre);
+    }
+  }
   if (!is_spm) WEIR_TRY(pre.build(pre_name, memory));
   const HashKey key = random_hash_key();
-  WEIR_TRY(vocab.read(file, is_spm ? TokenSpelling::kSentencePiece : TokenSpelling::kByteLevel, key, progress));
+  WEIR_TRY(vocab.read(file, is_spm ? TokenSpelling::kSentencePiece : TokenSpelling::kByteLevel, key, progress, notes));
   WEIR_TRY(added.build(vocab, progress));
   if (is_spm) {
     WEIR_TRY(spm.build(vocab, progress));
-    WEIR_TRY(file.get_bool("tokenizer.ggml.add_space_prefix", space_prefix, true));
+    constexpr const char* kSpacePrefix = "tokenizer.ggml.add_space_prefix";
+    WEIR_TRY(file.get_bool(kSpacePrefix, space_prefix, true));
+    if (file.find(kSpacePrefix) == nullptr)
+      notes.take_default("%s: the file has no such key; a space is put before text", kSpacePrefix);
   } else {
     WEIR_TRY(merges.read(file, vocab, added, key, progress));
   }
@@ -289,7 +305,9 @@ Status TokenizerImpl::encode_symbol(const Symbol& symbol, std::string_view text,
   return {};
 }
 
-// A stretch of text that is not a token: its bytes, or the unknown token.
+// A stretch of text that is not a token: its bytes, or the unknown token. One that means something never stands in: what
+// a byte-level vocabulary with such an unknown token lacks are bytes that are in hardly any text, such as control
+// characters, and these are left out.
 Status TokenizerImpl::encode_bytes(std::string_view text, EncodeCall& call) const {
   const size_t start = call.out.size();
   for (const char c : text) {
@@ -298,13 +316,14 @@ Status TokenizerImpl::encode_bytes(std::string_view text, EncodeCall& call) cons
       call.out.push_back(token);
       continue;
     }
-    if (special.unk < 0) {
+    if (stand_in < 0 && special.unk >= 0 && !is_spm) continue;
+    if (stand_in < 0) {
       return fail(WEIR_ERR_FORMAT,
-                  "the vocabulary has neither a token for the byte 0x%02X of the text nor an unknown token",
+                  "the vocabulary has neither a token for the byte 0x%02X of the text nor an unknown token to stand in",
                   static_cast<uint8_t>(c));
     }
     call.out.resize(start);  // one for the whole character
-    call.out.push_back(special.unk);
+    call.out.push_back(stand_in);
     break;
   }
   return {};

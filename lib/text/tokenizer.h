@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/notes.h"
 #include "core/progress.h"
 #include "core/status.h"
 #include "gguf/gguf.h"
@@ -36,8 +37,9 @@ class Tokenizer {
   // Reads tokenizer.ggml.* of `file`, which must outlive this object. Unknown models and pre-tokenizers are
   // WEIR_ERR_UNSUPPORTED naming them.
   Status build(const GgufFile& file);
-  // The same with progress; WEIR_ERR_CANCELLED when the callback refuses.
-  Status build(const GgufFile& file, OpenProgress& progress);
+  // The same with progress; WEIR_ERR_CANCELLED when the callback refuses. `usual_pre` (may be null): the pre-tokenizer
+  // of a file that does not name one. `notes` hears of what was taken for granted.
+  Status build(const GgufFile& file, const char* usual_pre, OpenProgress& progress, Notes& notes);
 
   uint32_t vocab_size() const;
   const char* kind() const;             // "gpt2/llama-bpe", "llama/default"

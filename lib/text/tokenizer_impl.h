@@ -43,8 +43,13 @@ struct TokenizerImpl {
       : vocab(memory), added(memory), merges(memory), token_flags(memory), whole(memory) {}
 
   // Each reads its keys; in this order.
-  Status read_model(const GgufFile& file, std::pmr::memory_resource* memory, OpenProgress& progress);
-  Status read_special(const GgufFile& file);  // special_tokens.cpp
+  Status read_model(const GgufFile& file, const char* usual_pre, std::pmr::memory_resource* memory,
+                    OpenProgress& progress, Notes& notes);
+  Status read_special(const GgufFile& file, Notes& notes);  // special_tokens.cpp, as are its parts
+  Status read_ids(const GgufFile& file, Notes& notes);
+  Status read_adds(const GgufFile& file, Notes& notes);
+  void find_ends(Notes& notes);
+  weir_token control_token(std::string_view text) const;
   void read_hash(const GgufFile& file);
 
   // Encode text in which added tokens are still to be found, and text without any.
@@ -75,6 +80,7 @@ struct TokenizerImpl {
   // through atomic_ref; all threads write the same answers.
   mutable std::pmr::vector<uint8_t> whole;
   weir_special_tokens special = WEIR_SPECIAL_TOKENS_INIT;
+  weir_token stand_in = -1;  // the unknown token, if it may stand for text
   uint64_t hash = 0;
   char kind[64] = "";
 };

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "core/utf8.h"
+#include "text/token_ids.h"
 #include "text/tokenizer.h"
 
 namespace weir {
@@ -121,10 +122,11 @@ bool Vocab::is_mark(weir_token token) const {
   return !is_plain(text(token));
 }
 
-Status Vocab::read(const GgufFile& file, TokenSpelling spelling, const HashKey& key, OpenProgress& progress) {
+Status Vocab::read(const GgufFile& file, TokenSpelling spelling, const HashKey& key, OpenProgress& progress,
+                   Notes& notes) {
   key_ = key;
   const GgufValue* tokens = nullptr;
-  WEIR_TRY(file.get_array(kTokensKey, GgufType::kString, true, tokens));
+  WEIR_TRY(file.get_array(kTokensKey, GgufArray::kStrings, true, tokens));
   if (tokens->count == 0 || tokens->count > std::numeric_limits<int32_t>::max() ||
       tokens->data_bytes > std::numeric_limits<uint32_t>::max()) {
     return fail(WEIR_ERR_FORMAT, "%s: %llu tokens in %llu bytes", kTokensKey,
@@ -132,7 +134,8 @@ Status Vocab::read(const GgufFile& file, TokenSpelling spelling, const HashKey& 
   }
   WEIR_TRY(read_texts(*tokens, progress));
   types_.assign(tokens->count, TokenType::kNormal);
-  WEIR_TRY(read_types(file));
+  WEIR_TRY(read_types(file, spelling, notes));
+  WEIR_TRY(take_ends(file));
   if (spelling == TokenSpelling::kSentencePiece) WEIR_TRY(read_scores(file));
   WEIR_TRY(spell(spelling, progress));
   WEIR_TRY(index(spelling, progress));
@@ -157,28 +160,49 @@ Status Vocab::read_texts(const GgufValue& tokens, OpenProgress& progress) {
   return {};
 }
 
-Status Vocab::read_types(const GgufFile& file) {
+Status Vocab::read_types(const GgufFile& file, TokenSpelling spelling, Notes& notes) {
   const GgufValue* types = nullptr;
-  WEIR_TRY(file.get_array(kTypesKey, GgufType::kI32, false, types));
-  if (types == nullptr) return {};
+  WEIR_TRY(file.get_array(kTypesKey, GgufArray::kIntegers, false, types));
+  if (types == nullptr) {
+    notes.warn("%s: the file has no such key; every token is taken for ordinary text, so that marks of turns are none",
+               kTypesKey);
+    // What every SentencePiece vocabulary begins with.
+    if (spelling == TokenSpelling::kSentencePiece && size() > 2 && text(0) == "<unk>" && text(1) == "<s>" &&
+        text(2) == "</s>") {
+      types_[0] = TokenType::kUnknown;
+      types_[1] = types_[2] = TokenType::kControl;
+    }
+    return {};
+  }
   if (types->count != size()) return wrong_count(kTypesKey, types->count, size());
   for (uint32_t i = 0; i < size(); ++i) {
-    const auto type = gguf_element<int32_t>(*types, i);
-    if (type < 0 || type > static_cast<int32_t>(TokenType::kByte)) {
-      return fail(WEIR_ERR_FORMAT, "%s[%u]: %d is not a token type", kTypesKey, i, type);
+    const int64_t type = gguf_integer(*types, i);
+    if (type < 0 || type > static_cast<int64_t>(TokenType::kByte)) {
+      return fail(WEIR_ERR_FORMAT, "%s[%u]: %lld is not a token type", kTypesKey, i, static_cast<long long>(type));
     }
     types_[i] = static_cast<TokenType>(type);
   }
   return {};
 }
 
+// Tokens that the file names as ends and gives no class of their own, as files without classes do, are control tokens:
+// no text may become one.
+Status Vocab::take_ends(const GgufFile& file) {
+  return each_end_id(file, [this](std::string_view, int64_t id) {
+    if (id < 0 || id >= size()) return;
+    TokenType& kind = types_[static_cast<size_t>(id)];
+    const bool is_ordinary = kind == TokenType::kNormal || kind == TokenType::kUndefined || kind == TokenType::kUnused;
+    if (is_ordinary && !is_plain(text(static_cast<weir_token>(id)))) kind = TokenType::kControl;
+  });
+}
+
 Status Vocab::read_scores(const GgufFile& file) {
   const GgufValue* scores = nullptr;
-  WEIR_TRY(file.get_array(kScoresKey, GgufType::kF32, true, scores));
+  WEIR_TRY(file.get_array(kScoresKey, GgufArray::kNumbers, true, scores));
   if (scores->count != size()) return wrong_count(kScoresKey, scores->count, size());
   scores_.resize(size());
-  std::memcpy(scores_.data(), scores->data, size() * sizeof(float));
   for (uint32_t i = 0; i < size(); ++i) {
+    scores_[i] = static_cast<float>(gguf_number(*scores, i));
     if (std::isnan(scores_[i])) return fail(WEIR_ERR_FORMAT, "%s[%u] is not a number", kScoresKey, i);
   }
   return {};

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/notes.h"
 #include "core/progress.h"
 #include "core/status.h"
 #include "gguf/gguf.h"
@@ -44,7 +45,7 @@ class Vocab {
 
   // Reads tokens and types, and for SentencePiece also scores, which are required there. `key` is the look-up table's
   // hash key.
-  Status read(const GgufFile& file, TokenSpelling spelling, const HashKey& key, OpenProgress& progress);
+  Status read(const GgufFile& file, TokenSpelling spelling, const HashKey& key, OpenProgress& progress, Notes& notes);
 
   uint32_t size() const { return static_cast<uint32_t>(types_.size()); }
   TokenType type(weir_token token) const { return types_[static_cast<size_t>(token)]; }
@@ -80,7 +81,8 @@ class Vocab {
     return {block.data() + at[i], at[i + 1] - at[i] - gap};
   }
   Status read_texts(const GgufValue& tokens, OpenProgress& progress);
-  Status read_types(const GgufFile& file);
+  Status read_types(const GgufFile& file, TokenSpelling spelling, Notes& notes);
+  Status take_ends(const GgufFile& file);
   Status read_scores(const GgufFile& file);
   Status spell(TokenSpelling spelling, OpenProgress& progress);
   Status index(TokenSpelling spelling, OpenProgress& progress);

@@ -50,14 +50,20 @@ void use_getters(const GgufFile& file, std::string_view key) {
   const bool present = file.find(key) != nullptr;
   const bool is_number = file.get_u32(key, number).ok(), is_real = file.get_f32(key, real).ok();
   const bool is_bool = present && file.get_bool(key, flag, false).ok(), is_text = file.get_string(key, text).ok();
-  require(is_number + is_real + is_bool + is_text <= (present ? 1 : 0));
+  require(present || !(is_number || is_real || is_bool || is_text));
+  require(!is_number || is_real);  // a whole number is a number
+  require(!is_text || !(is_real || is_bool));
   // A fallback helps when the key is absent, and only then.
   require(file.get_u32(key, number, 1).ok() == (is_number || !present));
   require(file.get_f32(key, real, 1.0f).ok() == (is_real || !present));
   require(file.get_string(key, text, "").ok() == (is_text || !present));
-  for (uint32_t type = 0; type < 13; ++type) {
-    const bool found = file.get_array(key, static_cast<GgufType>(type), true, array).ok();
+  for (const GgufArray kind : {GgufArray::kStrings, GgufArray::kIntegers, GgufArray::kFlags, GgufArray::kNumbers}) {
+    const bool found = file.get_array(key, kind, true, array).ok();
     require(!found || (array != nullptr && array == file.find(key)));
+    if (found && kind != GgufArray::kStrings) {
+      for (uint64_t i = 0; i < array->count && i < 64; ++i)
+        g_sink = static_cast<uint64_t>(gguf_integer(*array, i)) + (gguf_number(*array, i) > 0 ? 1 : 0);
+    }
   }
 }
 

@@ -42,7 +42,7 @@ void gguf__arrays_are_views(void**) {
   assert_int_equal(strings.left(), 0);
   const GgufValue* floats = file.find("t.floats");
   assert_int_equal(floats->data_bytes, 8);
-  assert_true(gguf_element<float>(*floats, 0) == 1.5f && gguf_element<float>(*floats, 1) == -2.5f);
+  assert_true(static_cast<float>(gguf_number(*floats, 0)) == 1.5f && static_cast<float>(gguf_number(*floats, 1)) == -2.5f);
   assert_int_equal(file.find("t.flags")->count, 3);
   assert_true(file.find("t.none")->count == 0 && file.find("t.none")->data_bytes == 0);
 }
@@ -193,9 +193,11 @@ void gguf__get_f32_takes_both_float_types(void**) {
   assert_true(file.get_f32("t.nan", out).ok() && std::isnan(out));
   assert_true(file.get_f32("absent", out, 3.0f).ok() && out == 3.0f);
   assert_fails(file.get_f32("t.huge", out), WEIR_ERR_FORMAT, "t.huge");
-  assert_fails(file.get_f32("t.u32", out, 1.0f), WEIR_ERR_FORMAT, "expected a float, file has u32");
+  assert_fails(file.get_f32("t.text", out, 1.0f), WEIR_ERR_FORMAT, "expected a number, file has string");
   assert_fails(file.get_f32("absent", out), WEIR_ERR_FORMAT, "absent");
   assert_true(out == 3.0f);
+  assert_true(file.get_f32("t.u16", out).ok() && out == 60000.0f);  // some writers have whole numbers so
+  assert_true(file.get_f32("t.i8", out).ok() && out == -7.0f);
 }
 
 void gguf__get_bool_and_string_check_the_type(void**) {
@@ -220,13 +222,59 @@ void gguf__get_array_checks_the_element_type(void**) {
   GgufFile file(std::pmr::new_delete_resource());
   assert_true(file.parse(bytes).ok());
   const GgufValue* array = nullptr;
-  assert_true(file.get_array("t.words", GgufType::kString, true, array).ok() && array == file.find("t.words"));
-  assert_true(file.get_array("absent", GgufType::kString, false, array).ok() && array == nullptr);
-  assert_fails(file.get_array("absent", GgufType::kString, true, array), WEIR_ERR_FORMAT, "absent");
-  assert_fails(file.get_array("t.floats", GgufType::kI32, true, array), WEIR_ERR_FORMAT,
-               "expected an array of i32, file has one of f32");
-  assert_fails(file.get_array("t.text", GgufType::kString, false, array), WEIR_ERR_FORMAT,
+  assert_true(file.get_array("t.words", GgufArray::kStrings, true, array).ok() && array == file.find("t.words"));
+  assert_true(file.get_array("absent", GgufArray::kStrings, false, array).ok() && array == nullptr);
+  assert_true(file.get_array("t.floats", GgufArray::kNumbers, true, array).ok() && array == file.find("t.floats"));
+  assert_fails(file.get_array("absent", GgufArray::kStrings, true, array), WEIR_ERR_FORMAT, "absent");
+  assert_fails(file.get_array("t.floats", GgufArray::kIntegers, true, array), WEIR_ERR_FORMAT,
+               "expected an array of integers, file has one of f32");
+  assert_fails(file.get_array("t.text", GgufArray::kStrings, false, array), WEIR_ERR_FORMAT,
                "expected an array, file has string");
+}
+
+// The same numbers in every type that writers use for them.
+template <class T>
+void assert_dialect(GgufType type) {
+  const std::vector<T> numbers = {3, 1, 3};
+  GgufWriter w;
+  w.add_array("t.array", type, numbers).add_array("t.equal", type, std::vector<T>{4, 4, 4});
+  w.add("t.yes", type, T{1}).add("t.no", type, T{0}).add("t.two", type, T{2});
+  w.add_array("t.none", type, std::vector<T>{});
+  const Bytes bytes = w.build();
+  GgufFile file(std::pmr::new_delete_resource());
+  assert_true(file.parse(bytes).ok());
+  const bool is_integer = type != GgufType::kF32 && type != GgufType::kF64;
+  const GgufValue* array = nullptr;
+  assert_true(file.get_array("t.array", GgufArray::kNumbers, true, array).ok());
+  for (size_t i = 0; i < 3; ++i) assert_true(gguf_number(*array, i) == static_cast<double>(numbers[i]));
+  float real = 0;
+  assert_true(file.get_f32("t.two", real).ok() && real == 2.0f);
+  assert_true(file.get_array("t.array", GgufArray::kIntegers, true, array).ok() == is_integer);
+  assert_true(file.get_array("t.array", GgufArray::kFlags, true, array).ok() == is_integer);
+  bool flag = false;
+  uint32_t number = 0;
+  assert_true(file.get_bool("t.yes", flag, false).ok() == is_integer && flag == is_integer);
+  assert_true(file.get_u32("t.equal", number).ok() == is_integer);
+  if (!is_integer) return;
+  assert_int_equal(number, 4);
+  assert_true(file.get_bool("t.no", flag, true).ok() && !flag);
+  assert_fails(file.get_bool("t.two", flag, true), WEIR_ERR_FORMAT, "t.two: expected a bool");
+  for (size_t i = 0; i < 3; ++i) assert_int_equal(gguf_integer(*file.find("t.array"), i), numbers[i]);
+  assert_fails(file.get_u32("t.array", number), WEIR_ERR_UNSUPPORTED, "t.array: 3 and 1");
+  assert_fails(file.get_u32("t.none", number), WEIR_ERR_FORMAT, "t.none: an array of 0 elements");
+}
+
+void gguf__numbers_of_every_type(void**) {
+  assert_dialect<uint8_t>(GgufType::kU8);
+  assert_dialect<int8_t>(GgufType::kI8);
+  assert_dialect<uint16_t>(GgufType::kU16);
+  assert_dialect<int16_t>(GgufType::kI16);
+  assert_dialect<uint32_t>(GgufType::kU32);
+  assert_dialect<int32_t>(GgufType::kI32);
+  assert_dialect<uint64_t>(GgufType::kU64);
+  assert_dialect<int64_t>(GgufType::kI64);
+  assert_dialect<float>(GgufType::kF32);
+  assert_dialect<double>(GgufType::kF64);
 }
 
 void gguf__names_and_sizes_of_value_types(void**) {
@@ -261,6 +309,7 @@ int main() {
       cmocka_unit_test(gguf__get_f32_takes_both_float_types),
       cmocka_unit_test(gguf__get_bool_and_string_check_the_type),
       cmocka_unit_test(gguf__get_array_checks_the_element_type),
+      cmocka_unit_test(gguf__numbers_of_every_type),
       cmocka_unit_test(gguf__names_and_sizes_of_value_types),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -152,7 +152,7 @@ void gguf_open__reads_the_tiny_reasoner(void**) {
   assert_true(file.get_u32("llama.block_count", number).ok() && number == 8);
   assert_true(file.get_u32("llama.attention.head_count_kv", number).ok() && number == 2);
   const GgufValue* tokens = nullptr;
-  assert_true(file.get_array("tokenizer.ggml.tokens", GgufType::kString, true, tokens).ok() && tokens->count == 1664);
+  assert_true(file.get_array("tokenizer.ggml.tokens", GgufArray::kStrings, true, tokens).ok() && tokens->count == 1664);
   assert_int_equal(file.tensors().size(), 2 + 8 * 9);
   const GgufTensor* down = file.find_tensor("blk.7.ffn_down.weight");
   assert_true(down != nullptr && down->dims[0] == 384 && down->dims[1] == 1024);

@@ -54,8 +54,8 @@ void bad_vocabs__missing_or_wrong_arrays(void**) {
   const auto with_a = base("gpt2").add_strings("tokenizer.ggml.tokens", {"a"}).add_strings("tokenizer.ggml.merges", {});
   assert_true(Opened(with_a.build()).status().ok());
   assert_refused(
-      GgufWriter(with_a).add_array("tokenizer.ggml.token_type", GgufType::kU32, std::vector<uint32_t>{1}).build(),
-      WEIR_ERR_FORMAT, {"tokenizer.ggml.token_type", "i32"});
+      GgufWriter(with_a).add_array("tokenizer.ggml.token_type", GgufType::kF32, std::vector<float>{1}).build(),
+      WEIR_ERR_FORMAT, {"tokenizer.ggml.token_type", "integers", "f32"});
 }
 
 void bad_vocabs__array_lengths(void**) {
@@ -109,17 +109,17 @@ void bad_vocabs__ids(void**) {
     parts.more.add_u32(name, 263);
     assert_true(Opened(parts.file()).status().ok());
     parts = byte_level_parts();
-    parts.more.add_u32(name, 264);
-    assert_refused(parts.file(), WEIR_ERR_FORMAT, {name.c_str(), "264"});
-    parts = byte_level_parts();
-    parts.more.add(name, GgufType::kI32, int32_t{-1});
-    assert_refused(parts.file(), WEIR_ERR_FORMAT, {name.c_str()});
+    parts.more.add_string(name, "263");
+    assert_refused(parts.file(), WEIR_ERR_FORMAT, {name.c_str(), "integer"});
   }
   VocabParts parts = byte_level_parts();
   parts.more.add_bool("tokenizer.ggml.add_bos_token", true);
   assert_refused(parts.file(), WEIR_ERR_FORMAT, {"tokenizer.ggml.add_bos_token"});
   parts = byte_level_parts();
-  parts.more.add_u32("tokenizer.ggml.add_eos_token", 1);
+  parts.more.add_u32("tokenizer.ggml.bos_token_id", 264).add_bool("tokenizer.ggml.add_bos_token", true);
+  assert_refused(parts.file(), WEIR_ERR_FORMAT, {"tokenizer.ggml.add_bos_token"});  // the id is needed, and is none
+  parts = byte_level_parts();
+  parts.more.add_u32("tokenizer.ggml.add_eos_token", 2);
   assert_refused(parts.file(), WEIR_ERR_FORMAT, {"tokenizer.ggml.add_eos_token", "bool"});
 }
 

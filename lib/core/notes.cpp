@@ -1,0 +1,35 @@
+// Notes, as lines of plain text.
+#include "core/notes.h"
+
+#include <cstdarg>
+
+#include "core/plain_text.h"
+
+namespace weir {
+
+void Notes::warn(const char* format, ...) {
+  va_list args;
+  va_start(args, format);
+  add(Kind::kWarning, format, args);
+  va_end(args);
+}
+
+void Notes::take_default(const char* format, ...) {
+  va_list args;
+  va_start(args, format);
+  add(Kind::kDefault, format, args);
+  va_end(args);
+}
+
+void Notes::add(Kind kind, const char* format, va_list args) {
+  if (notes_.size() == kMost) {
+    ++n_left_out_;
+    return;
+  }
+  char line[480];  // with the file's name before it, a line of the log
+  const size_t n = plain_format(line, sizeof(line), format, args);
+  notes_.push_back({kind, static_cast<uint32_t>(text_.size())});
+  text_.append(line, n + 1);
+}
+
+}  // namespace weir
