@@ -187,7 +187,7 @@ Status describe_attention(TensorReader& in, LayerBuilder& b, const ModelConfig& 
   if (arch.attn_sinks) WEIR_TRY(in.vector("attn_sinks.weight", c.n_heads, attention.sinks));
   WEIR_TRY(b.begin(Kind::kProject, Row::kO, nullptr));
   WEIR_TRY(b.part("attn_output", Row::kX, true,
-                  arch.attn_output_bias ? LayerBuilder::Bias::kRequired : LayerBuilder::Bias::kNone));
+                  arch.attn_output_bias ? LayerBuilder::Bias::kRequired : LayerBuilder::Bias::kIfThere));
   return arch.post_norms ? b.post_norm("post_attention_norm.weight") : Status();
 }
 
@@ -198,11 +198,11 @@ Status describe_feed_forward(LayerBuilder& b, const Architecture& arch) {
   if (arch.fused || arch.fused_glu) {
     WEIR_TRY(b.fused_parts("ffn_up", {Row::kG, Row::kG}));
   } else {
-    WEIR_TRY(b.part("ffn_gate", Row::kG, false));
-    WEIR_TRY(b.part("ffn_up", Row::kG, false));
+    WEIR_TRY(b.part("ffn_gate", Row::kG, false, LayerBuilder::Bias::kIfThere));
+    WEIR_TRY(b.part("ffn_up", Row::kG, false, LayerBuilder::Bias::kIfThere));
   }
   WEIR_TRY(b.begin(Kind::kProject, Row::kG, nullptr));
-  WEIR_TRY(b.part("ffn_down", Row::kX, true));
+  WEIR_TRY(b.part("ffn_down", Row::kX, true, LayerBuilder::Bias::kIfThere));
   return arch.post_norms ? b.post_norm("post_ffw_norm.weight") : Status();
 }
 

@@ -152,10 +152,11 @@ class Model:
         if b + "ffn_gate_inp.weight" in w:
             return self.experts(h, b)
         if b + "ffn_gate.weight" in w:
-            gate, up = h @ w[b + "ffn_gate.weight"].T, h @ w[b + "ffn_up.weight"].T
+            gate, up = (h @ w[b + f"ffn_{n}.weight"].T + w.get(b + f"ffn_{n}.bias", 0.0) for n in ("gate", "up"))
         else:
             gate, up = np.split(h @ w[b + "ffn_up.weight"].T, 2, axis=1)
-        return ((gelu(gate) if self.gemma else gate / (1 + np.exp(-gate))) * up) @ w[b + "ffn_down.weight"].T
+        inner = (gelu(gate) if self.gemma else gate / (1 + np.exp(-gate))) * up
+        return inner @ w[b + "ffn_down.weight"].T + w.get(b + "ffn_down.bias", 0.0)
 
     def logits(self, tokens, store):
         w = self.w

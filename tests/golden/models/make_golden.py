@@ -118,6 +118,8 @@ def hf_extras(m):
         return {names[key]: value for key, value in m.factors.items()}
     if m.arch == "glm4":
         return {"attention_bias": True, "pad_token_id": None}
+    if m.bias:
+        return {"attention_bias": True, "mlp_bias": True}
     return {"pad_token_id": None} if m.arch == "olmo2" else {}
 
 
@@ -160,9 +162,9 @@ def hf_model(m, tensors):
     for name, value in tensors.items():
         if name.startswith("rope_"):
             continue
-        if m.arch in ADJACENT and name.endswith("attn_q.weight"):
+        if m.arch in ADJACENT and name.endswith(("attn_q.weight", "attn_q.bias")):
             value = to_half_split(value, m.n_heads)
-        if m.arch in ADJACENT and name.endswith("attn_k.weight"):
+        if m.arch in ADJACENT and name.endswith(("attn_k.weight", "attn_k.bias")):
             value = to_half_split(value, m.n_kv_heads)
         if m.arch in GEMMA and name.endswith("norm.weight"):
             value = value - 1.0  # the library adds it again
@@ -247,7 +249,7 @@ def ablations(m, tensors):
     if m.arch in ADJACENT:
         def halves(name, v):
             n = {"attn_q": m.n_heads, "attn_k": m.n_kv_heads}.get(name.split(".")[-2])
-            return v if n is None else v.reshape(n, 2, -1, v.shape[1]).swapaxes(1, 2).reshape(v.shape)
+            return v if n is None else v.reshape(n, 2, -1, *v.shape[1:]).swapaxes(1, 2).reshape(v.shape)
         yield "half-split RoPE", m, {k: halves(k, v) for k, v in tensors.items()}
     if m.arch == "gpt-oss":
         yield "no sinks", m, {k: v * 0 - 1e9 if "attn_sinks" in k else v for k, v in tensors.items()}
@@ -277,12 +279,14 @@ def ablations(m, tensors):
             yield "weights normalised otherwise", replace(m, norm_as=other), tensors
     if m.shared:
         yield "shared expert always open", m, {k: v * 0 if "inp_shexp" in k else v for k, v in tensors.items()}
-    for what, end in (("no bias", ".bias"), ("no q norm", "attn_q_norm.weight"), ("no k norm", "attn_k_norm.weight"),
-                      ("no norm after attention", "post_attention_norm.weight"),
+    for what, end in (("no bias", ".bias"), ("no bias of the output", "attn_output.bias"),
+                      ("no bias of the gate", "ffn_gate.bias"), ("no bias of up", "ffn_up.bias"),
+                      ("no bias of down", "ffn_down.bias"), ("no q norm", "attn_q_norm.weight"),
+                      ("no k norm", "attn_k_norm.weight"), ("no norm after attention", "post_attention_norm.weight"),
                       ("no norm after feed-forward", "post_ffw_norm.weight")):
         hit = [k for k in tensors if k.endswith(end)]
         if hit:
-            fill = 0.0 if end == ".bias" else 1.0
+            fill = 0.0 if end.endswith(".bias") else 1.0
             yield what, m, {k: np.full_like(v, fill) if k in hit else v for k, v in tensors.items()}
     if m.n_kv_heads > 1 and m.arch != "phi3":
         def swap(name, v):

@@ -45,6 +45,7 @@ class Model:
     caps: tuple = (0.0, 0.0)           # gemma2: of attention logits and of output logits
     factors: dict | None = None        # granite: key -> factor
     rope_dim: int = 0                  # elements of a head that rotate; 0: all
+    bias: bool = False                 # llama: every matrix of a layer has a bias
 
 
 ADJACENT = ("llama", "smollm3", "granite")  # their converters reorder the rows of q and k
@@ -70,6 +71,7 @@ MODELS = [
     Model("llama_hd96", n_layers=1, n_kv_heads=2, head_dim=96, omit=("head_count_kv",)),
     Model("llama_hd256", n_layers=1, head_dim=256),
     Model("llama_mqa", n_layers=1, n_heads=4, omit=("freq_base",)),
+    Model("llama_bias", qtype=T.F32, n_heads=4, n_kv_heads=2, bias=True),
     Model("llama_linear", rope_base=100.0, rope={"rope_type": "linear", "factor": 4.0}),
     Model("llama_llama3", rope_base=100.0, rope=LLAMA3, context=256),
     Model("llama_yarn", rope_base=100.0, rope=YARN, context=1024),
@@ -219,13 +221,15 @@ def draw_tensors(m):
         else:
             for stem, rows, std in ("attn_q", q_rows, 1.2), ("attn_k", kv_rows, 1.2), ("attn_v", kv_rows, 1.0):
                 yield mat(b + stem, rows, d, std / d**0.5)
-                if m.arch in ("qwen2", "qwen2moe", "glm4", "gpt-oss"):
+                if m.bias or m.arch in ("qwen2", "qwen2moe", "glm4", "gpt-oss"):
                     yield vec(b + stem + ".bias", rows, 0.0, 0.5)
         if m.arch in ("qwen3", "qwen3moe", "gemma3", "olmo2"):
             rows = (q_rows, kv_rows) if m.arch == "olmo2" else (m.head_dim, m.head_dim)
             yield vec(b + "attn_q_norm.weight", rows[0], 1.2, 0.3)
             yield vec(b + "attn_k_norm.weight", rows[1], 1.2, 0.3)
         yield mat(b + "attn_output", d, q_rows, 3.0 / q_rows**0.5)
+        if m.bias:
+            yield vec(b + "attn_output.bias", d, 0.0, 0.5)
         if m.arch == "gpt-oss":
             yield vec(b + "attn_output.bias", d, 0.0, 0.5)
             yield vec(b + "attn_sinks.weight", m.n_heads, 1.0, 1.5)
@@ -240,6 +244,9 @@ def draw_tensors(m):
             yield mat(b + "ffn_gate", m.d_ff, d, 1.5 / d**0.5)
         yield mat(b + "ffn_up", m.d_ff * (2 if m.arch in FUSED else 1), d, 1.5 / d**0.5)
         yield mat(b + "ffn_down", d, m.d_ff, 2.0 / m.d_ff**0.5)
+        if m.bias:
+            for stem, rows in ("ffn_gate", m.d_ff), ("ffn_up", m.d_ff), ("ffn_down", d):
+                yield vec(b + stem + ".bias", rows, 0.0, 0.5)
         if post_norms:
             yield vec(b + "post_ffw_norm.weight", d, 1.0, 0.2)
     yield vec("output_norm.weight", d, 1.0, 0.2)
