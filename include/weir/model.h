@@ -29,9 +29,13 @@ enum {
     WEIR_MODEL_VOCAB_ONLY = 1, /**< Load the tokenizer only; files without weights are accepted, sessions are
                                     refused. */
     WEIR_MODEL_PREFETCH = 2,   /**< Read the whole file at once, so that the first tokens do not wait for the disk. */
-    WEIR_MODEL_COPY = 4        /**< Read the file into memory from the allocator hooks instead of mapping it: as many
+    WEIR_MODEL_COPY = 4,       /**< Read the file into memory from the allocator hooks instead of mapping it: as many
                                     bytes as the file has, in the runtime's counters. Once the call has returned, the
                                     file may change. @since 1.0 */
+    WEIR_MODEL_DESCRIBE_ONLY = 8 /**< Read only what the file says about itself, keys and tensors, of any GGUF file,
+                                      also of one that is no model. Sessions and everything about text are refused. Of a
+                                      model in several files, the part at the path, as with WEIR_MODEL_VOCAB_ONLY.
+                                      @since 1.1 */
 };
 
 /** Options of weir_model_open.
@@ -61,7 +65,7 @@ typedef struct weir_model_info {
     uint32_t n_tensors;        /**< Tensors in the file. */
     uint64_t n_params;         /**< Weights in all tensors. */
     uint64_t weights_bytes;    /**< Bytes of all tensors in the file; used where they lie in it, mapped or copied. */
-    uint64_t file_bytes;       /**< Size of the file. */
+    uint64_t file_bytes;       /**< Size of the file, or of all its parts together. */
     uint64_t fingerprint;      /**< Hash of hyper-parameters, tensor table and vocabulary; 0 with
                                     WEIR_MODEL_VOCAB_ONLY. */
     const char *architecture;  /**< general.architecture: "llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3",
@@ -77,11 +81,13 @@ typedef struct weir_model_info {
                                      WEIR_MODEL_COPY, 0 when it is mapped. @since 1.0 */
     const char *chat_resembles; /**< Where chat_template is "unknown": the family that the template resembles and that
                                      WEIR_CHAT_ACCEPT_RESEMBLING renders, "" when it resembles none. Static. */
+    uint32_t n_parts;           /**< Files that the model is in, at least 1; see weir_model_open. @since 1.1 */
+    uint32_t reserved;          /**< 0. @since 1.1 */
 } weir_model_info;
 
 /** Static initialiser of weir_model_info. */
 #define WEIR_MODEL_INFO_INIT \
-    { (uint32_t)sizeof(weir_model_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { (uint32_t)sizeof(weir_model_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** One tensor of a model.
  *  @since 1.0 */
@@ -93,10 +99,12 @@ typedef struct weir_tensor_info {
     uint64_t file_offset;  /**< Where its bytes start in the file. */
     const char *name;      /**< NUL-terminated; lives as long as the model. */
     const char *type;      /**< Such as "q8_0"; static. */
+    uint32_t part;         /**< Which of the model's files it is in, 0 .. n_parts - 1. @since 1.1 */
+    uint32_t reserved;     /**< 0. @since 1.1 */
 } weir_tensor_info;
 
 /** Static initialiser of weir_tensor_info. */
-#define WEIR_TENSOR_INFO_INIT { (uint32_t)sizeof(weir_tensor_info), 0, { 0, 0, 0, 0 }, 0, 0, 0, 0 }
+#define WEIR_TENSOR_INFO_INIT { (uint32_t)sizeof(weir_tensor_info), 0, { 0, 0, 0, 0 }, 0, 0, 0, 0, 0, 0 }
 
 /** Fill @p options with the defaults of the library that is loaded.
  *
@@ -121,17 +129,24 @@ WEIR_API weir_status weir_model_options_init(weir_model_options *options, uint32
  *  anything is read and again after every few thousand keys, tokens, merges and tensors, so opening can be stopped at
  *  any time, however large or hostile the file is. A C++ exception stops opening as any status but WEIR_OK does.
  *
+ *  A model in several files, "NAME-00001-of-00003.gguf" and so on with the key split.count, is opened by the path of
+ *  any of them; all must lie in one folder. Sizes and progress are those of all parts together.
+ *
+ *  What is taken for granted is logged, each thing once: as a warning where a key is missing or unknown that may change
+ *  answers, as information where it is usual to leave the key out.
+ *
  *  @param runtime in
  *  @param path    in, NUL-terminated UTF-8
  *  @param options in, NULL for all defaults
  *  @param out     out, the handle; NULL after a failure
  *  @return WEIR_OK
  *          WEIR_ERR_INVALID_ARG    NULL pointer, bad struct_size or flags
- *          WEIR_ERR_IO             the file cannot be opened, mapped or read; with WEIR_MODEL_COPY also: its size
- *                                  changed while it was read
+ *          WEIR_ERR_IO             the file cannot be opened, mapped or read, or a part of the model is missing; with
+ *                                  WEIR_MODEL_COPY also: its size changed while it was read
  *          WEIR_ERR_FORMAT         the file breaks the format; the message names key, tensor or offset
  *          WEIR_ERR_UNSUPPORTED    architecture, tensor type, tokenizer or pre-tokenizer that this version does not
- *                                  have
+ *                                  have; a key that changes answers and that the architecture does not compute with; a
+ *                                  file that is no model, such as a LoRA adapter, an mmproj or an importance matrix
  *          WEIR_ERR_CANCELLED      the progress callback refused or threw
  *          WEIR_ERR_OUT_OF_MEMORY  an allocation was refused
  *  @threads any thread

@@ -37,7 +37,8 @@ void log_notes(const Log& log, const char* path, const Notes& notes) {
 }
 
 Status open(weir_runtime* runtime, const char* path, const weir_model_options& o, weir_model** out) {
-  if ((o.flags & ~static_cast<uint32_t>(WEIR_MODEL_VOCAB_ONLY | WEIR_MODEL_PREFETCH | WEIR_MODEL_COPY)) != 0) {
+  if ((o.flags & ~static_cast<uint32_t>(WEIR_MODEL_VOCAB_ONLY | WEIR_MODEL_PREFETCH | WEIR_MODEL_COPY |
+                                        WEIR_MODEL_DESCRIBE_ONLY)) != 0) {
     return fail(WEIR_ERR_INVALID_ARG, "model options: flags 0x%x are not known", o.flags);
   }
   auto* handle = make_in<weir_model>(runtime->memory, runtime);
@@ -165,6 +166,7 @@ weir_status weir_model_tensor_info(const weir_model* model, uint32_t index, weir
     std::copy(std::begin(tensor.dims), std::end(tensor.dims), value.dims);
     value.bytes = tensor.bytes;
     value.file_offset = tensor.file_offset;
+    value.part = tensor.part;
     value.name = model->model.names().tensor(index);
     value.type = tensor.type_name;
     api::write_struct(value, info);

@@ -25,7 +25,13 @@ weir_status too_small(const char* what, uint64_t needed, uint64_t capacity) {
       .code();
 }
 
+Status check_text(const weir_model* model) {
+  if (model->model.has_text()) return {};
+  return fail(WEIR_ERR_UNSUPPORTED, "the model was opened with WEIR_MODEL_DESCRIBE_ONLY, without its vocabulary");
+}
+
 Status check_token(const weir_model* model, weir_token token) {
+  WEIR_TRY(check_text(model));
   const uint32_t n = model->model.tokenizer().vocab_size();
   if (token < 0 || static_cast<uint32_t>(token) >= n)
     return fail(WEIR_ERR_INVALID_ARG, "token %d is not in 0..%u", token, n - 1);
@@ -41,6 +47,7 @@ Status check_messages(const char* function, const weir_chat_message* messages, u
 }
 
 Status render(const weir_model* model, std::span<const weir_chat_message> messages, uint32_t flags, RenderedChat& out) {
+  WEIR_TRY(check_text(model));
   const Tokenizer& tokenizer = model->model.tokenizer();
   const weir_special_tokens special = tokenizer.special();
   const auto text_of = [&](weir_token token) {
@@ -68,6 +75,7 @@ weir_status weir_tokenize(const weir_model* model, const char* text, uint64_t te
                 static_cast<unsigned long long>(text_bytes))
         .code();
   return api::guard([&]() -> Status {
+    WEIR_TRY(check_text(model));
     std::pmr::vector<weir_token> ids(&model->runtime->memory);
     WEIR_TRY(model->model.tokenizer().encode({text, text_bytes}, flags, ids));
     *n_tokens = ids.size();
@@ -86,6 +94,7 @@ weir_status weir_detokenize(const weir_model* model, const weir_token* tokens, u
     return fail(WEIR_ERR_INVALID_ARG, "weir_detokenize: text is NULL, capacity is not 0").code();
   if ((flags & ~static_cast<uint32_t>(WEIR_DETOKENIZE_SPECIAL)) != 0) return bad_flags("weir_detokenize", flags);
   return api::guard([&]() -> Status {
+    WEIR_TRY(check_text(model));
     for (uint64_t i = 0; i < n_tokens; ++i) WEIR_TRY(check_token(model, tokens[i]));
     const Tokenizer& tokenizer = model->model.tokenizer();
     uint64_t total = 0;
@@ -107,6 +116,7 @@ weir_status weir_detokenizer_create(weir_model* model, uint32_t flags, weir_deto
   if ((flags & ~static_cast<uint32_t>(WEIR_DETOKENIZE_SPECIAL)) != 0)
     return bad_flags("weir_detokenizer_create", flags);
   return api::guard([&]() -> Status {
+    WEIR_TRY(check_text(model));
     auto* handle = make_in<weir_detokenizer>(model->runtime->memory, model);
     handle->text.reset(&model->model.tokenizer(), (flags & WEIR_DETOKENIZE_SPECIAL) != 0);
     api::retain(model);
@@ -163,6 +173,7 @@ weir_status weir_model_special_tokens(const weir_model* model, weir_special_toke
   WEIR_API_REQUIRE(model);
   return api::guard([&]() -> Status {
     WEIR_TRY(api::check_out_struct(special, "weir_special_tokens"));
+    WEIR_TRY(check_text(model));
     api::write_struct(model->model.tokenizer().special(), special);
     return {};
   });

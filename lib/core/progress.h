@@ -18,22 +18,20 @@ class OpenProgress {
   OpenProgress(weir_progress_fn fn, void* user) : fn_(fn), user_(user) {}
 
   // The size of the file, told with every call.
-  void set_total(uint64_t bytes) { total_ = bytes; }
-  // Tells that all is done, unless that was the last thing told.
-  Status complete() { return done_ == total_ ? Status() : tell(total_); }
-  // Tells again what was told last.
-  Status repeat() { return tell(done_); }
-
-  // Tells how many bytes are done. WEIR_ERR_CANCELLED when the callback wants no more.
-  Status tell(uint64_t done) {
-    done_ = done;
-    if (fn_ == nullptr) return {};
-    const weir_progress_info info = {sizeof(weir_progress_info), 0, done, total_};
-    const Answer answer = call_back([&] { return fn_(user_, &info); });
-    if (answer.agreed) return {};
-    return fail(WEIR_ERR_CANCELLED, "opening was cancelled by its progress callback at byte %llu of %llu%s",
-                static_cast<unsigned long long>(done), static_cast<unsigned long long>(total_), answer.why());
+  void set_total(uint64_t bytes) { total_ = all_parts_ != 0 ? all_parts_ : bytes; }
+  // What follows is about one of several files: `before` bytes are in those before it, `all` in all of them. 0 and 0:
+  // it is alone.
+  void set_part(uint64_t before, uint64_t all) {
+    before_ = before;
+    all_parts_ = all;
   }
+  // Tells that all is done, unless that was the last thing told.
+  Status complete() { return done_ == total_ ? Status() : tell_all(total_); }
+  // Tells again what was told last.
+  Status repeat() { return tell_all(done_); }
+
+  // Tells how many bytes of the file are done. WEIR_ERR_CANCELLED when the callback wants no more.
+  Status tell(uint64_t done) { return tell_all(before_ + done); }
 
   // One entry of the file (a key, a string of an array, a tensor) or of a table made from it is dealt with.
   Status step() { return ++n_entries_ % kEntries != 0 ? Status() : repeat(); }
@@ -55,11 +53,22 @@ class OpenProgress {
   }
 
  private:
+  Status tell_all(uint64_t done) {
+    done_ = done;
+    if (fn_ == nullptr) return {};
+    const weir_progress_info info = {sizeof(weir_progress_info), 0, done, total_};
+    const Answer answer = call_back([&] { return fn_(user_, &info); });
+    if (answer.agreed) return {};
+    return fail(WEIR_ERR_CANCELLED, "opening was cancelled by its progress callback at byte %llu of %llu%s",
+                static_cast<unsigned long long>(done), static_cast<unsigned long long>(total_), answer.why());
+  }
+
   static constexpr uint64_t kEntries = 8192;  // a millisecond or less between two calls
 
   weir_progress_fn fn_ = nullptr;
   void* user_ = nullptr;
   uint64_t total_ = 0, done_ = 0;
+  uint64_t before_ = 0, all_parts_ = 0;
   uint64_t n_entries_ = 0;
 };
 

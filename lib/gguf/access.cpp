@@ -77,7 +77,6 @@ Status one_of(const GgufValue& array, int64_t& out) {
 }
 
 Status to_i64(const GgufValue& value, int64_t& out) {
-  if (value.type == GgufType::kArray) return one_of(value, out);
   if (!is_integer(value.type)) return wrong_type(value, "an integer");
   constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
   out = value.type == GgufType::kU64 ? static_cast<int64_t>(std::min(value.raw, kMost))
@@ -128,13 +127,13 @@ bool is_of(GgufType element, GgufArray kind) {
       return is_integer(element);
     case GgufArray::kFlags:
       return is_integer(element) || element == GgufType::kBool;
-    case GgufArray::kNumbers:
-      return is_integer(element) || is_float(element);
+    case GgufArray::kFloats:
+      return is_float(element);
   }
   return false;
 }
 
-constexpr const char* kArrayNames[] = {"string", "integers", "booleans", "numbers"};
+constexpr const char* kArrayNames[] = {"string", "integers", "booleans", "floats"};
 
 }  // namespace
 
@@ -186,6 +185,19 @@ Status GgufFile::get_u32(string_view key, uint32_t& out, uint32_t fallback) cons
   return {};
 }
 
+Status GgufFile::get_of_layers(string_view key, uint32_t& out) const {
+  const GgufValue* value = find(key);
+  if (value == nullptr) return missing(key);
+  if (value->type != GgufType::kArray) return to_u32(*value, out);
+  GgufValue number = {};
+  number.key = key;
+  number.type = GgufType::kI64;
+  int64_t all = 0;
+  WEIR_TRY(one_of(*value, all));
+  number.raw = std::bit_cast<uint64_t>(all);
+  return to_u32(number, out);
+}
+
 Status GgufFile::get_i64(string_view key, int64_t& out) const {
   const GgufValue* value = find(key);
   return value == nullptr ? missing(key) : to_i64(*value, out);
@@ -205,7 +217,8 @@ Status GgufFile::get_f32(string_view key, float& out, float fallback) const {
 
 Status GgufFile::get_bool(string_view key, bool& out, bool fallback) const {
   const GgufValue* value = find(key);
-  if (value != nullptr && value->type != GgufType::kBool && !(is_integer(value->type) && value->raw <= 1))
+  const bool is_byte = value != nullptr && (value->type == GgufType::kU8 || value->type == GgufType::kI8);
+  if (value != nullptr && value->type != GgufType::kBool && !(is_byte && value->raw <= 1))
     return wrong_type(*value, "a bool");
   out = value != nullptr ? value->raw != 0 : fallback;
   return {};
@@ -235,18 +248,34 @@ Status GgufFile::get_array(string_view key, GgufArray kind, bool required, const
 }
 
 Status GgufFile::prefetch(OpenProgress& progress) const {
-  file_.will_need();
-  const size_t total = bytes_.size();
-  progress.set_total(total);
+  const auto files = [this](uint32_t i) -> const FileBytes& { return i == 0 ? file_ : parts_[i - 1]; };
+  const uint64_t all = file_bytes();
+  progress.set_part(0, all);
+  progress.set_total(all);
   WEIR_TRY(progress.tell(0));
-  for (size_t begin = 0; begin < total; begin += kProgressBytes) {
-    const size_t end = std::min(total, begin + kProgressBytes);
-    for (size_t at = begin; at < end; at += kTouchBytes) {
-      [[maybe_unused]] const uint8_t touched = *static_cast<const volatile uint8_t*>(bytes_.data() + at);
+  uint64_t before = 0;
+  for (uint32_t i = 0; i < n_parts(); ++i) {
+    const std::span<const uint8_t> bytes = i == 0 ? bytes_ : files(i).bytes();
+    files(i).will_need();
+    progress.set_part(before, all);
+    for (size_t begin = 0; begin < bytes.size(); begin += kProgressBytes) {
+      const size_t end = std::min(bytes.size(), begin + kProgressBytes);
+      for (size_t at = begin; at < end; at += kTouchBytes) {
+        [[maybe_unused]] const uint8_t touched = *static_cast<const volatile uint8_t*>(bytes.data() + at);
+      }
+      WEIR_TRY(progress.tell(end));
     }
-    WEIR_TRY(progress.tell(end));
+    before += bytes.size();
   }
   return {};
 }
+
+uint64_t GgufFile::file_bytes() const {
+  uint64_t n = bytes_.size();
+  for (const FileBytes& part : parts_) n += part.bytes().size();
+  return n;
+}
+
+uint64_t GgufFile::copied_bytes() const { return file_.is_copy() ? file_bytes() : 0; }
 
 }  // namespace weir

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "gguf/foreign.h"
 #include "gguf/reader.h"
 #include "gguf/tensor_types.h"
 
@@ -42,8 +43,9 @@ Status read_header(ByteReader& in, Header& out) {
   const uint8_t* magic = nullptr;
   WEIR_TRY(in.take("the magic bytes", 4, magic));
   if (string_view(reinterpret_cast<const char*>(magic), 4) != "GGUF") {
-    return fail(WEIR_ERR_FORMAT, "not a GGUF file: it starts with the bytes %02x %02x %02x %02x", magic[0], magic[1],
-                magic[2], magic[3]);
+    const char* what = foreign_file({magic, static_cast<size_t>(in.left()) + 4});
+    return fail(WEIR_ERR_FORMAT, "not a GGUF file: it starts with the bytes %02x %02x %02x %02x%s%s", magic[0],
+                magic[1], magic[2], magic[3], what == nullptr ? "" : "; it is ", what == nullptr ? "" : what);
   }
   WEIR_TRY(in.number("the version", out.version));
   if (out.version < kOldestVersion || out.version > kNewestVersion) {
@@ -164,8 +166,21 @@ Status read_value(ByteReader& in, OpenProgress& progress, GgufValue& out) {
 
 // ---- tensors ----
 
-// Reads one entry of the table; file_offset is still relative to the data section.
-Status read_tensor(ByteReader& in, GgufTensor& out) {
+Status unknown_type(uint32_t type_id) {
+  const GivenUpType* type = find_given_up_type(type_id);
+  if (type == nullptr) {
+    return fail(WEIR_ERR_UNSUPPORTED, "unknown tensor type %u; the file is newer than this version, or damaged",
+                type_id);
+  }
+  TensorType instead = {};
+  (void)find_tensor_type(type->instead_id, instead);
+  return fail(WEIR_ERR_UNSUPPORTED, "unknown tensor type %u: %s, which the format has given up; get the model as %s",
+              type_id, type->name, instead.name);
+}
+
+// Reads one entry of the table; file_offset is still relative to the data section. With `any_type` a type that is not
+// known has no bytes.
+Status read_tensor(ByteReader& in, bool any_type, GgufTensor& out) {
   string_view name;
   WEIR_TRY(in.string("the name", name));
   WEIR_TRY(check_name("the name", name, kGgufMaxTensorNameBytes));
@@ -183,7 +198,11 @@ Status read_tensor(ByteReader& in, GgufTensor& out) {
   }
   WEIR_TRY(in.number("its type", out.type_id));
   TensorType type;
-  if (!find_tensor_type(out.type_id, type)) return fail(WEIR_ERR_UNSUPPORTED, "unknown tensor type %u", out.type_id);
+  if (!find_tensor_type(out.type_id, type)) {
+    if (!any_type) return unknown_type(out.type_id);
+    const GivenUpType* given_up = find_given_up_type(out.type_id);
+    type = {given_up == nullptr ? "unknown" : given_up->name, 1, 0};
+  }
   out.type_name = type.name;
   const uint64_t row = out.dims[out.n_dims - 1];
   if (row % type.block_weights != 0) {
@@ -269,7 +288,7 @@ std::string_view GgufStrings::next() {
   return text;
 }
 
-Status GgufFile::read_all(std::span<const uint8_t> bytes, OpenProgress& progress) {
+Status GgufFile::read_all(std::span<const uint8_t> bytes, OpenProgress& progress, bool any_type) {
   bytes_ = bytes;
   progress.set_total(bytes.size());
   WEIR_TRY(progress.repeat());
@@ -294,7 +313,7 @@ Status GgufFile::read_all(std::span<const uint8_t> bytes, OpenProgress& progress
   for (uint64_t i = 0; i < header.n_tensors; ++i) {
     const uint64_t at = in.at();
     GgufTensor tensor;
-    const Status status = read_tensor(in, tensor);
+    const Status status = read_tensor(in, any_type, tensor);
     if (!status.ok()) return in_context(status, tensor.name, "tensor", at);
     tensors_.push_back(tensor);
     WEIR_TRY(progress.step());
@@ -309,7 +328,7 @@ Status GgufFile::parse(std::span<const uint8_t> bytes) {
   GgufFile(values_.get_allocator().resource()).swap(*this);
   GgufFile next(values_.get_allocator().resource());
   OpenProgress nobody;
-  WEIR_TRY(next.read_all(bytes, nobody));
+  WEIR_TRY(next.read_all(bytes, nobody, false));
   swap(next);
   return {};
 }
@@ -319,24 +338,11 @@ Status GgufFile::open(const char* path) {
   return open(path, nobody);
 }
 
-Status GgufFile::open(const char* path, OpenProgress& progress) {
-  GgufFile(values_.get_allocator().resource()).swap(*this);
-  FileBytes file;
-  WEIR_TRY(file.map(path));
-  return open(path, std::move(file), progress);
-}
-
-Status GgufFile::open_copy(const char* path, OpenProgress& progress) {
-  GgufFile(values_.get_allocator().resource()).swap(*this);
-  FileBytes file;
-  WEIR_TRY(file.read(path, values_.get_allocator().resource(), progress));
-  return open(path, std::move(file), progress);
-}
-
-Status GgufFile::open(const char* path, FileBytes file, OpenProgress& progress) {
+// One file, whatever its keys say about others.
+Status GgufFile::open_one(const char* path, OpenProgress& progress, const How& how) {
   GgufFile next(values_.get_allocator().resource());
-  next.file_ = std::move(file);
-  const Status status = next.read_all(next.file_.bytes(), progress);
+  WEIR_TRY(how.copy ? next.file_.read(path, values_.get_allocator().resource(), progress) : next.file_.map(path));
+  const Status status = next.read_all(next.file_.bytes(), progress, how.any_type);
   if (!status.ok()) return in_file(status, path);
   swap(next);
   return {};
@@ -344,6 +350,7 @@ Status GgufFile::open(const char* path, FileBytes file, OpenProgress& progress) 
 
 void GgufFile::swap(GgufFile& other) noexcept {
   std::swap(file_, other.file_);
+  parts_.swap(other.parts_);
   std::swap(bytes_, other.bytes_);
   std::swap(version_, other.version_);
   values_.swap(other.values_);

@@ -64,7 +64,7 @@ enum class GgufArray : uint8_t {
   kStrings,
   kIntegers,  // of any type
   kFlags,     // booleans, or integers that are 0 or not
-  kNumbers,   // of any type, integers too
+  kFloats,    // of both types
 };
 
 struct GgufTensor {
@@ -74,7 +74,8 @@ struct GgufTensor {
   uint32_t n_dims = 0;
   uint64_t dims[4] = {1, 1, 1, 1};  // slowest axis first (the file stores the reverse)
   uint64_t n_weights = 0;
-  uint64_t file_offset = 0;  // from the start of the file
+  uint64_t file_offset = 0;  // from the start of its file
+  uint32_t part = 0;         // which of the model's files that is
   uint64_t bytes = 0;
   const uint8_t* data = nullptr;
 };
@@ -91,22 +92,28 @@ class GgufStrings {
   uint64_t left_;
 };
 
+class PartName;
+
 class GgufFile {
  public:
   explicit GgufFile(std::pmr::memory_resource* memory)
-      : values_(memory), tensors_(memory), by_key_(memory), by_name_(memory) {}
+      : parts_(memory), values_(memory), tensors_(memory), by_key_(memory), by_name_(memory) {}
   GgufFile(const GgufFile&) = delete;
   GgufFile& operator=(const GgufFile&) = delete;
 
-  // Maps and checks `path`; messages begin with it. WEIR_ERR_IO, WEIR_ERR_FORMAT, or WEIR_ERR_UNSUPPORTED (version,
-  // byte order, tensor type, nested array). On failure, or when an allocation throws, the object is as freshly
-  // constructed.
+  // Maps and checks `path`, and if it is a part of a model in several files, the others beside it: values are those of
+  // the first, tensors those of all. Messages begin with the path of the file meant. WEIR_ERR_IO, WEIR_ERR_FORMAT, or
+  // WEIR_ERR_UNSUPPORTED (version, byte order, tensor type, nested array). On failure, or when an allocation throws,
+  // the object is as freshly constructed.
   Status open(const char* path);
-  // The same, telling `progress` now and then; WEIR_ERR_CANCELLED when it wants no more.
-  Status open(const char* path, OpenProgress& progress);
-  // The same for a copy of the file, in memory of this object's resource: what happens to the file later is of no
-  // concern. Also WEIR_ERR_OUT_OF_MEMORY.
-  Status open_copy(const char* path, OpenProgress& progress);
+  struct How {
+    bool copy = false;      // into memory of this object's resource: what happens to the file later is of no concern
+    bool alone = false;     // other parts are not needed
+    bool any_type = false;  // tensors of types that are not known have 0 bytes
+  };
+  // The same, telling `progress` now and then. Also WEIR_ERR_CANCELLED when it wants no more, WEIR_ERR_OUT_OF_MEMORY.
+  Status open(const char* path, OpenProgress& progress) { return open(path, progress, How()); }
+  Status open(const char* path, OpenProgress& progress, const How& how);
   // Checks bytes that the caller keeps alive (tests and fuzzing). Tensor data is aligned as `bytes` is.
   Status parse(std::span<const uint8_t> bytes);
   // Reads every page of a mapping once. `progress` hears of 0, then of each 16 MiB, then of all bytes;
@@ -114,21 +121,23 @@ class GgufFile {
   Status prefetch(OpenProgress& progress) const;
 
   uint32_t version() const { return version_; }
-  uint64_t file_bytes() const { return bytes_.size(); }
-  uint64_t copied_bytes() const { return file_.is_copy() ? bytes_.size() : 0; }
+  uint32_t n_parts() const { return 1 + static_cast<uint32_t>(parts_.size()); }
+  uint64_t file_bytes() const;    // of all parts
+  uint64_t copied_bytes() const;  // likewise
   std::span<const GgufValue> values() const { return values_; }
   std::span<const GgufTensor> tensors() const { return tensors_; }
 
   const GgufValue* find(std::string_view key) const;           // null when absent
   const GgufTensor* find_tensor(std::string_view name) const;  // null when absent
 
-  // Typed look-ups. Writers differ in the types of the same key: any integer type is accepted when the value fits, and
-  // for one number per layer also an array in which all are equal; any float or integer type for floats; 0 and 1 of any
-  // integer type for booleans. The first form fails with WEIR_ERR_FORMAT naming the key when it is absent, of the wrong
-  // type or out of range (WEIR_ERR_UNSUPPORTED: an array of different numbers); the second sets `out` to `fallback` when
-  // it is absent (only).
+  // Typed look-ups. Writers differ in the types of the same key: any integer type is accepted when the value fits;
+  // any float or integer type for floats; a byte that is 0 or 1 for booleans. The first form fails with WEIR_ERR_FORMAT
+  // naming the key when it is absent, of the wrong type or out of range; the second sets `out` to `fallback` when it is
+  // absent (only).
   Status get_u32(std::string_view key, uint32_t& out) const;
   Status get_u32(std::string_view key, uint32_t& out, uint32_t fallback) const;
+  // Also of an array with one number per layer in which all are equal. WEIR_ERR_UNSUPPORTED: they are not.
+  Status get_of_layers(std::string_view key, uint32_t& out) const;
   Status get_i64(std::string_view key, int64_t& out) const;
   Status get_f32(std::string_view key, float& out) const;
   Status get_f32(std::string_view key, float& out, float fallback) const;
@@ -139,11 +148,16 @@ class GgufFile {
   Status get_array(std::string_view key, GgufArray kind, bool required, const GgufValue*& out) const;
 
  private:
-  Status read_all(std::span<const uint8_t> bytes, OpenProgress& progress);
-  Status open(const char* path, FileBytes file, OpenProgress& progress);
+  Status read_all(std::span<const uint8_t> bytes, OpenProgress& progress, bool any_type);
+  Status open_one(const char* path, OpenProgress& progress, const How& how);
+  // parts.cpp
+  Status add_parts(PartName& name, OpenProgress& progress, const How& how);
+  Status add_part(uint32_t expected, uint32_t expected_count, GgufFile& part);
+  Status index_tensors(OpenProgress& progress);
   void swap(GgufFile& other) noexcept;
 
-  FileBytes file_;  // empty after parse()
+  FileBytes file_;                     // empty after parse()
+  std::pmr::vector<FileBytes> parts_;  // those behind it
   std::span<const uint8_t> bytes_;
   uint32_t version_ = 0;
   std::pmr::vector<GgufValue> values_;
@@ -152,7 +166,7 @@ class GgufFile {
   std::pmr::vector<uint32_t> by_name_;  // indices of tensors_, sorted by name
 };
 
-// Element `i` of an array of integers or booleans, or of one of numbers (the kind and bounds are the caller's business).
+// Element `i` of an array of integers or booleans, or of one of floats (kind and bounds are the caller's business).
 // What exceeds 63 bits becomes INT64_MAX.
 int64_t gguf_integer(const GgufValue& array, uint64_t i);
 double gguf_number(const GgufValue& array, uint64_t i);

@@ -1,5 +1,4 @@
-// Types that Weir computes with come from quants.inc; the others are listed here. The missing numbers (4, 5, 31..33,
-// 36..38) belonged to layouts that files must no longer use.
+// Types that Weir computes with come from quants.inc; the others are listed here.
 #include "gguf/tensor_types.h"
 
 #include "quant/weight_type.h"
@@ -32,6 +31,13 @@ constexpr bool is_other(uint32_t gguf_id) {
 #undef WEIR_QUANT
 
 }  // namespace
+
+const GivenUpType* find_given_up_type(uint32_t gguf_id) {
+  for (const GivenUpType& type : kGivenUp) {
+    if (type.gguf_id == gguf_id) return &type;
+  }
+  return nullptr;
+}
 
 bool find_tensor_type(uint32_t gguf_id, TensorType& out) {
   WeightType ours;

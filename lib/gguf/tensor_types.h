@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "quant/given_up.h"
+
 namespace weir {
 
 struct TensorType {
@@ -12,7 +14,10 @@ struct TensorType {
   uint32_t block_bytes;    // bytes of one block
 };
 
-// False when the number is unknown (or of a type that the format has given up).
+// False when the number is unknown, or of a type that the format has given up.
 bool find_tensor_type(uint32_t gguf_id, TensorType& out);
+
+// Null when the number never meant a type, or still does.
+const GivenUpType* find_given_up_type(uint32_t gguf_id);
 
 }  // namespace weir

@@ -6,7 +6,11 @@
 namespace weir {
 
 extern const Architecture kArch_glm4;
-const Architecture kArch_glm4 = {
-    .name = "glm4", .pre = "glm4", .rope_layout = RopeLayout::kAdjacent, .post_norms = true, .fused_glu = true};
+const Architecture kArch_glm4 = {.name = "glm4",
+                                 .pre = "glm4",
+                                 .rope_layout = RopeLayout::kAdjacent,
+                                 .post_norms = true,
+                                 .fused_glu = true,
+                                 .rope_part = 2};
 
 }  // namespace weir

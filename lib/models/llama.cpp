@@ -8,7 +8,10 @@
 namespace weir {
 
 extern const Architecture kArch_llama;
-const Architecture kArch_llama = {
-    .name = "llama", .pre = "llama-bpe", .pre_vocab = 128256, .rope_layout = RopeLayout::kAdjacent};
+const Architecture kArch_llama = {.name = "llama",
+                                  .pre = "llama-bpe",
+                                  .pre_vocab = 128256,
+                                  .rope_layout = RopeLayout::kAdjacent,
+                                  .rope_base_optional = true};
 
 }  // namespace weir

@@ -10,6 +10,8 @@
 
 #include "core/plain_text.h"
 #include "kv/checksum.h"
+#include "models/file_kind.h"
+#include "models/keys.h"
 
 namespace weir {
 
@@ -32,14 +34,11 @@ constexpr uint32_t kMaxHeadDim = 1024;
 constexpr uint32_t kMaxWidth = 1u << 20;
 constexpr uint32_t kMaxContext = 1u << 30;
 
-struct Key {
-  char text[128];
-  Key(const char* prefix, const char* rest) { std::snprintf(text, sizeof(text), "%s.%s", prefix, rest); }
-  operator std::string_view() const { return text; }
-};
+using Getter = Status (GgufFile::*)(std::string_view key, uint32_t& out) const;
 
-Status get_ranged(const GgufFile& file, const Key& key, uint32_t low, uint32_t high, uint32_t& out) {
-  WEIR_TRY(file.get_u32(key, out));
+Status get_ranged(const GgufFile& file, const Key& key, uint32_t low, uint32_t high, uint32_t& out,
+                  Getter get = &GgufFile::get_u32) {
+  WEIR_TRY((file.*get)(key, out));
   if (out < low || out > high) return fail(WEIR_ERR_FORMAT, "%s: %u is not in %u..%u", key.text, out, low, high);
   return {};
 }
@@ -52,8 +51,10 @@ const char* usual_pre(const GgufFile& file, std::string_view arch) {
   return tokens != nullptr && tokens->count == known->pre_vocab ? known->pre : nullptr;
 }
 
+}  // namespace
+
 // FNV-1a, 64 bits: a fingerprint against mix-ups, not against forgery.
-struct Hash {
+struct Model::Hash {
   uint64_t value = 0xcbf29ce484222325u;
   void add(const void* data, size_t n) {
     const auto* bytes = static_cast<const uint8_t*>(data);
@@ -63,9 +64,15 @@ struct Hash {
   void add(const T& number) {
     add(&number, sizeof(number));
   }
+  // The first bytes of every tensor tell two trainings of one shape apart.
+  void add(const GgufTensor& tensor) {
+    add(tensor.name.size());
+    add(tensor.name.data(), tensor.name.size());
+    add(tensor.type_id);
+    for (uint64_t dim : tensor.dims) add(dim);
+    add(tensor.data, static_cast<size_t>(std::min<uint64_t>(tensor.bytes, 64)));
+  }
 };
-
-}  // namespace
 
 const Architecture* find_architecture(std::string_view name) {
   for (const Architecture* arch : kArchitectures) {
@@ -94,25 +101,42 @@ Status NameTable::build(const GgufFile& file, OpenProgress& progress) {
 
 Status Model::open(const char* path, uint32_t flags, weir_progress_fn fn, void* user) {
   OpenProgress progress(fn, user);
-  const bool copy = (flags & WEIR_MODEL_COPY) != 0;
-  WEIR_TRY(copy ? file_.open_copy(path, progress) : file_.open(path, progress));
-  Status status = read((flags & WEIR_MODEL_VOCAB_ONLY) != 0, progress);
+  const bool copy = (flags & WEIR_MODEL_COPY) != 0, describe = (flags & WEIR_MODEL_DESCRIBE_ONLY) != 0;
+  const bool vocab_only = (flags & WEIR_MODEL_VOCAB_ONLY) != 0;
+  WEIR_TRY(file_.open(path, progress, {.copy = copy, .alone = vocab_only || describe, .any_type = describe}));
+  Status status = describe ? read_description(progress) : read(vocab_only, progress);
   // The pages of a mapped file are read when they are first used, unless they are fetched here.
   if (status.ok() && !copy && (flags & WEIR_MODEL_PREFETCH) != 0) status = file_.prefetch(progress);
   if (status.ok()) status = progress.complete();
   return status.ok() ? status : in_file(status, path);
 }
 
+// Names and tensors, of whatever file it is.
+Status Model::read_description(OpenProgress& progress) {
+  WEIR_TRY(names_.build(file_, progress));
+  vocab_only_ = true;
+  has_text_ = false;
+  std::string_view name, arch;
+  if (file_.get_string("general.name", name, "").ok()) plain_text(name, model_name_, sizeof(model_name_));
+  if (file_.get_string("general.architecture", arch, "").ok()) plain_text(arch, arch_name_, sizeof(arch_name_));
+  WEIR_TRY(count_weights(nullptr, progress));
+  return progress.repeat();
+}
+
 Status Model::read(bool vocab_only, OpenProgress& progress) {
   WEIR_TRY(names_.build(file_, progress));
   vocab_only_ = vocab_only;
+  WEIR_TRY(refuse_other_kinds(file_));
   std::string_view name;
   WEIR_TRY(file_.get_string("general.name", name, ""));
   plain_text(name, model_name_, sizeof(model_name_));
   std::string_view arch;
   WEIR_TRY(file_.get_string("general.architecture", arch));
   plain_text(arch, arch_name_, sizeof(arch_name_));
-  if (!vocab_only) WEIR_TRY(read_config(arch));
+  if (!vocab_only) {
+    WEIR_TRY(read_config(arch));
+    WEIR_TRY(note_unknown_keys(file_, *config_.arch, progress, notes_));
+  }
   WEIR_TRY(tokenizer_.build(file_, usual_pre(file_, arch), progress, notes_));
   std::string_view chat;
   WEIR_TRY(file_.get_string("tokenizer.chat_template", chat, ""));
@@ -125,37 +149,6 @@ Status Model::read(bool vocab_only, OpenProgress& progress) {
   WEIR_TRY(read_fingerprint(progress));
   return progress.repeat();
 }
-
-namespace {
-
-// Numbers that change what a model computes and that nothing here reads; 0 leaves them out, and so does a factor of 1.
-// An architecture that has one of them reads it and takes it off this list.
-Status refuse_unread_numbers(const GgufFile& file, const Architecture& arch) {
-  const char* prefix = arch.name;
-  const struct {
-    const char* key;
-    bool is_factor;
-    bool is_read;
-  } numbers[] = {
-      {"attn_logit_softcapping", false, arch.soft_caps}, {"final_logit_softcapping", false, arch.soft_caps},
-      {"attention.scale", false, arch.multipliers},      {"attention.clamp_kqv", false, false},
-      {"attention.max_alibi_bias", false, false},        {"attention.temperature_scale", false, false},
-      {"embedding_scale", true, arch.multipliers},       {"residual_scale", true, arch.multipliers},
-      {"logit_scale", true, arch.multipliers},           {"expert_weights_scale", true, false},
-  };
-  for (const auto& entry : numbers) {
-    if (entry.is_read) continue;
-    const Key key(prefix, entry.key);
-    float number = 0.0f;
-    WEIR_TRY(file.get_f32(key, number, 0.0f));
-    if (number == 0.0f || (entry.is_factor && number == 1.0f)) continue;
-    return fail(WEIR_ERR_UNSUPPORTED, "%s: %g; architecture %s does not compute with it", key.text,
-                static_cast<double>(number), prefix);
-  }
-  return {};
-}
-
-}  // namespace
 
 Status Model::read_config(std::string_view arch) {
   ModelConfig& c = config_;
@@ -170,11 +163,12 @@ Status Model::read_config(std::string_view arch) {
   const char* prefix = c.arch->name;
   WEIR_TRY(get_ranged(file_, Key(prefix, "block_count"), 1, kMaxLayers, c.n_layers));
   WEIR_TRY(get_ranged(file_, Key(prefix, "embedding_length"), 1, kMaxWidth, c.d_model));
-  WEIR_TRY(get_ranged(file_, Key(prefix, "feed_forward_length"), 1, kMaxWidth, c.d_ff));
-  WEIR_TRY(get_ranged(file_, Key(prefix, "attention.head_count"), 1, kMaxHeads, c.n_heads));
+  WEIR_TRY(get_ranged(file_, Key(prefix, "feed_forward_length"), 1, kMaxWidth, c.d_ff, &GgufFile::get_of_layers));
+  WEIR_TRY(get_ranged(file_, Key(prefix, "attention.head_count"), 1, kMaxHeads, c.n_heads, &GgufFile::get_of_layers));
   WEIR_TRY(get_ranged(file_, Key(prefix, "context_length"), 1, kMaxContext, c.context_tokens));
   const Key kv_key(prefix, "attention.head_count_kv");
-  WEIR_TRY(file_.get_u32(kv_key, c.n_kv_heads, c.n_heads));
+  c.n_kv_heads = c.n_heads;
+  if (file_.find(kv_key) != nullptr) WEIR_TRY(file_.get_of_layers(kv_key, c.n_kv_heads));
   if (c.n_kv_heads == 0 || c.n_kv_heads > c.n_heads || c.n_heads % c.n_kv_heads != 0) {
     return fail(WEIR_ERR_FORMAT, "%s: %u does not divide the %u query heads", kv_key.text, c.n_kv_heads, c.n_heads);
   }
@@ -190,30 +184,41 @@ Status Model::read_config(std::string_view arch) {
   if (value_dim != c.head_dim)
     return fail(WEIR_ERR_UNSUPPORTED, "%s: %u differs from the key size %u", value_key.text, value_dim, c.head_dim);
   WEIR_TRY(read_experts());
-  WEIR_TRY(refuse_unread_numbers(file_, *c.arch));
-  const Key eps_key(prefix, "attention.layer_norm_rms_epsilon");
+  WEIR_TRY(refuse_unread_keys(file_, *c.arch));
+  const Key eps_key = known_as(file_, prefix, "attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon");
   WEIR_TRY(file_.get_f32(eps_key, c.norm_eps));
+  if (const GgufValue* eps = file_.find(eps_key); eps->type != GgufType::kF32 && eps->type != GgufType::kF64)
+    return fail(WEIR_ERR_FORMAT, "%s: expected a float, file has %s", eps_key.text, gguf_type_name(eps->type));
   if (!(std::isfinite(c.norm_eps) && c.norm_eps >= 0.0f && c.norm_eps < 1.0f)) {
     return fail(WEIR_ERR_FORMAT, "%s: %g is not in [0, 1)", eps_key.text, static_cast<double>(c.norm_eps));
   }
   c.attn_scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim));
   if (c.arch->soft_caps) WEIR_TRY(read_soft_caps());
   if (c.arch->multipliers) WEIR_TRY(read_multipliers());
-  WEIR_TRY(rope_.read(file_, prefix, c.head_dim, c.context_tokens, c.arch->yarn_rounds));
+  WEIR_TRY(read_rope());
   WEIR_TRY(read_windows());
   if (c.arch->no_rope_every != 0) WEIR_TRY(rope_.add_none());
   if (c.arch->adapt != nullptr) c.arch->adapt(c);
   return {};
 }
 
+// A number that writers of this architecture's files write.
+void Model::note_usual(const char* key, float taken) {
+  notes_.warn("%s: the file has no such key; %g is taken, and if the model has another, answers are wrong", key,
+              static_cast<double>(taken));
+}
+
 Status Model::read_soft_caps() {
   const struct {
     const char* key;
     float& cap;
-  } caps[] = {{"attn_logit_softcapping", config_.attn_soft_cap}, {"final_logit_softcapping", config_.logit_soft_cap}};
+    float usual;
+  } caps[] = {{"attn_logit_softcapping", config_.attn_soft_cap, config_.arch->usual_attn_cap},
+              {"final_logit_softcapping", config_.logit_soft_cap, config_.arch->usual_logit_cap}};
   for (const auto& entry : caps) {
     const Key key(config_.arch->name, entry.key);
-    WEIR_TRY(file_.get_f32(key, entry.cap, 0.0f));
+    WEIR_TRY(file_.get_f32(key, entry.cap, entry.usual));
+    if (file_.find(key) == nullptr) note_usual(key.text, entry.usual);
     if (!std::isfinite(entry.cap) || entry.cap < 0.0f)
       return fail(WEIR_ERR_FORMAT, "%s: %g is not a cap", key.text, static_cast<double>(entry.cap));
   }
@@ -237,6 +242,7 @@ Status Model::read_multipliers() {
     const Key key(c.arch->name, entry.key);
     const float otherwise = entry.factor == 0.0f ? c.attn_scale : 1.0f;
     WEIR_TRY(file_.get_f32(key, entry.factor, otherwise));
+    if (file_.find(key) == nullptr) note_usual(key.text, entry.factor);
     if (entry.factor == 0.0f) entry.factor = otherwise;  // files have 0 for a factor that the model does not use
     if (!std::isfinite(entry.factor) || entry.factor < 1e-6f || entry.factor > 1e6f)
       return fail(WEIR_ERR_FORMAT, "%s: %g is not a factor in 1e-6..1e6", key.text, static_cast<double>(entry.factor));
@@ -274,9 +280,81 @@ Status Model::read_experts() {
   uint32_t gating = 0, groups = 0;
   const Key gating_key(prefix, "expert_gating_func"), groups_key(prefix, "expert_group_count");
   WEIR_TRY(file_.get_u32(gating_key, gating, 0));
-  if (gating > 1) return fail(WEIR_ERR_UNSUPPORTED, "%s: %u; only softmax is known", gating_key.text, gating);
+  constexpr uint32_t kSoftmax = 1, kSoftmaxOfChosen = 3;
+  const bool is_softmax = gating <= kSoftmax || (gating == kSoftmaxOfChosen && c.arch->route == RouteRule::kChosen);
+  if (!is_softmax) return fail(WEIR_ERR_UNSUPPORTED, "%s: %u; only softmax is known", gating_key.text, gating);
+  const Key norm_key(prefix, "expert_weights_norm");
+  bool norm = c.arch->route == RouteRule::kChosen;
+  WEIR_TRY(file_.get_bool(norm_key, norm, norm));
+  if (norm != (c.arch->route == RouteRule::kChosen)) {
+    return fail(WEIR_ERR_UNSUPPORTED, "%s: %s; architecture %s weighs the chosen experts the other way", norm_key.text,
+                norm ? "true" : "false", prefix);
+  }
   WEIR_TRY(file_.get_u32(groups_key, groups, 0));
   if (groups > 1) return fail(WEIR_ERR_UNSUPPORTED, "%s: %u", groups_key.text, groups);
+  return {};
+}
+
+// Rotation, and what of it is taken for granted: the base, and the part of a head where only a part rotates.
+Status Model::read_rope() {
+  const ModelConfig& c = config_;
+  const char* prefix = c.arch->name;
+  RopeTable::Usual usual;
+  if (c.arch->usual_rope_base != 0.0f) usual.base = c.arch->usual_rope_base;
+  usual.dim = c.arch->rope_part == 0 ? c.head_dim : c.head_dim / c.arch->rope_part;
+  const Key base_key = known_as(file_, prefix, "rope.freq_base", "rope.global.freq_base");
+  const bool is_optional = c.arch->rope_base_optional && usual_pre(file_, prefix) == nullptr;
+  if (file_.find(base_key) == nullptr) {
+    if (is_optional) {
+      notes_.take_default("%s: the file has no such key; it is %g", base_key.text, static_cast<double>(usual.base));
+    } else {
+      note_usual(base_key.text, usual.base);
+    }
+  }
+  if (const Key key(prefix, "rope.dimension_count"); c.arch->rope_part != 0 && file_.find(key) == nullptr)
+    note_usual(key.text, static_cast<float>(usual.dim));
+  WEIR_TRY(rope_.read(file_, prefix, c.head_dim, c.context_tokens, usual, c.arch->yarn_rounds));
+  std::string_view scaling;
+  WEIR_TRY(file_.get_string(Key(prefix, "rope.scaling.type"), scaling, ""));
+  const auto note = [&](const char* name, float taken) {
+    if (const Key key(prefix, name); file_.find(key) == nullptr) note_usual(key.text, taken);
+  };
+  if (scaling == "yarn") note("rope.scaling.original_context_length", static_cast<float>(c.context_tokens));
+  if ((scaling == "yarn" || scaling == "linear") && file_.find(Key(prefix, "rope.scale_linear")) == nullptr)
+    note("rope.scaling.factor", 1.0f);
+  // Layers with a window that rotate as the others: a base of their own would be a rotation of its own.
+  const Key local_key = known_as(file_, prefix, "rope.freq_base_swa", "rope.local.freq_base");
+  if (c.arch->local_rope_base != 0.0f || file_.find(local_key) == nullptr) return {};
+  float base = 0.0f, local = 0.0f;
+  WEIR_TRY(file_.get_f32(base_key, base, usual.base));
+  WEIR_TRY(file_.get_f32(local_key, local));
+  if (local == base) return {};
+  return fail(WEIR_ERR_UNSUPPORTED, "%s: %g differs from the other layers' base %g; architecture %s rotates all alike",
+              local_key.text, static_cast<double>(local), static_cast<double>(base), prefix);
+}
+
+// Every how many layers one sees all: a number, or for each layer whether it has the window.
+Status Model::read_window_pattern() {
+  ModelConfig& c = config_;
+  const Key key(c.arch->name, "attention.sliding_window_pattern");
+  const GgufValue* value = file_.find(key);
+  if (value == nullptr || value->type != GgufType::kArray) {
+    WEIR_TRY(file_.get_u32(key, c.global_every, c.arch->global_every));
+    return c.global_every != 0 ? Status() : fail(WEIR_ERR_FORMAT, "%s: 0", key.text);
+  }
+  WEIR_TRY(file_.get_array(key, GgufArray::kFlags, true, value));
+  if (value->count < c.n_layers) {
+    return fail(WEIR_ERR_FORMAT, "%s: %llu elements for %u layers", key.text,
+                static_cast<unsigned long long>(value->count), c.n_layers);
+  }
+  c.global_every = Architecture::kNeverGlobal;
+  for (uint32_t i = 0; i < c.n_layers && c.global_every == Architecture::kNeverGlobal; ++i) {
+    if (gguf_integer(*value, i) == 0) c.global_every = i + 1;
+  }
+  for (uint32_t i = 0; i < c.n_layers; ++i) {
+    if ((gguf_integer(*value, i) != 0) == ((i + 1) % c.global_every != 0)) continue;
+    return fail(WEIR_ERR_UNSUPPORTED, "%s: layer %u; only one layer in every so many can see all", key.text, i);
+  }
   return {};
 }
 
@@ -298,11 +376,13 @@ Status Model::read_windows() {
     c.global_every = Architecture::kNeverGlobal;
     return {};
   }
-  const Key every_key(c.arch->name, "attention.sliding_window_pattern");
-  WEIR_TRY(file_.get_u32(every_key, c.global_every, c.arch->global_every));
-  if (c.global_every == 0) return fail(WEIR_ERR_FORMAT, "%s: 0", every_key.text);
+  WEIR_TRY(read_window_pattern());
+  if (c.global_every == 1) {  // none has a window
+    c.window = 0;
+    return {};
+  }
   if (c.arch->local_rope_base == 0.0f) return {};
-  const Key base_key(c.arch->name, "rope.freq_base_swa");
+  const Key base_key = known_as(file_, c.arch->name, "rope.freq_base_swa", "rope.local.freq_base");
   float base = 0.0f;
   WEIR_TRY(file_.get_f32(base_key, base, c.arch->local_rope_base));
   return rope_.add(base_key, base);
@@ -326,19 +406,7 @@ Status Model::read_fingerprint(OpenProgress& progress) {
     hash.add(number);
   }
   hash.add(config_.norm_eps);
-  uint64_t bytes_of[256] = {};
-  for (const GgufTensor& tensor : file_.tensors()) {
-    hash.add(tensor.name.size());
-    hash.add(tensor.name.data(), tensor.name.size());
-    hash.add(tensor.type_id);
-    for (uint64_t dim : tensor.dims) hash.add(dim);
-    // The first bytes of every tensor tell two trainings of one shape apart.
-    hash.add(tensor.data, static_cast<size_t>(std::min<uint64_t>(tensor.bytes, 64)));
-    n_params_ += tensor.n_weights;
-    weights_bytes_ += tensor.bytes;
-    if (tensor.type_id < 256 && tensor.n_dims > 1) bytes_of[tensor.type_id] += tensor.bytes;
-    WEIR_TRY(progress.step());
-  }
+  WEIR_TRY(count_weights(&hash, progress));
   hash.add(tokenizer_.hash());
   hash.add(rope_.angles().data(), rope_.angles().size() * sizeof(double));
   for (uint32_t i = 0; i < rope_.n_rotations(); ++i) hash.add(rope_.magnitude(i));
@@ -347,6 +415,19 @@ Status Model::read_fingerprint(OpenProgress& progress) {
     hash.add(number);
   hash.add(config_.attn_scale);
   fingerprint_ = vocab_only_ ? 0 : hash.value;
+  return {};
+}
+
+// What the tensors are, into `hash` (may be null) and the facts about the model.
+Status Model::count_weights(Hash* hash, OpenProgress& progress) {
+  uint64_t bytes_of[256] = {};
+  for (const GgufTensor& tensor : file_.tensors()) {
+    if (hash != nullptr) hash->add(tensor);
+    n_params_ += tensor.n_weights;
+    weights_bytes_ += tensor.bytes;
+    if (tensor.type_id < 256 && tensor.n_dims > 1) bytes_of[tensor.type_id] += tensor.bytes;
+    WEIR_TRY(progress.step());
+  }
   uint64_t most = 0;
   for (const GgufTensor& tensor : file_.tensors()) {
     if (tensor.type_id >= 256 || bytes_of[tensor.type_id] <= most) continue;
@@ -369,6 +450,7 @@ void Model::get_info(weir_model_info& info) const {
   info.n_params = n_params_;
   info.weights_bytes = weights_bytes_;
   info.file_bytes = file_.file_bytes();
+  info.n_parts = file_.n_parts();
   info.copied_bytes = file_.copied_bytes();
   info.fingerprint = fingerprint_;
   info.architecture = arch_name_;
@@ -376,7 +458,7 @@ void Model::get_info(weir_model_info& info) const {
   info.weight_type = main_type_;
   info.chat_template = chat_template_.name();
   info.chat_resembles = chat_template_.resembles();
-  info.tokenizer = tokenizer_.kind();
+  info.tokenizer = has_text_ ? tokenizer_.kind() : "";
 }
 
 }  // namespace weir

@@ -40,7 +40,11 @@ struct Architecture {
   bool fused_glu = false;          // only gate and up are
   bool multipliers = false;        // the file has factors of embeddings, residuals, attention and logits
   bool soft_caps = false;          // the file has caps of logits
-  bool attn_output_bias = false;
+  float usual_attn_cap = 0.0f, usual_logit_cap = 0.0f;  // of files that lack the keys
+  float usual_rope_base = 0.0f;                         // of files that lack the key; 0: 10,000
+  bool rope_base_optional = false;                      // such files are common
+  uint32_t rope_part = 0;         // files say how much of a head rotates; without the key, one in so many. 0: all does
+  bool attn_output_bias = false;  // it must have one; false: it may have it
   bool attn_sinks = false;
   Gate gate = Gate::kSilu;
   const char* ffn_norm = "ffn_norm.weight";  // tensor of the norm before the feed-forward network
@@ -112,6 +116,8 @@ class Model {
   Status open(const char* path, uint32_t flags, weir_progress_fn progress, void* user);
 
   bool vocab_only() const { return vocab_only_; }
+  // Whether there is a tokenizer; without one nothing may be asked of it.
+  bool has_text() const { return has_text_; }
   const ModelConfig& config() const { return config_; }
   const ModelWeights& weights() const { return weights_; }
   const RopeTable& rope() const { return rope_; }
@@ -131,12 +137,18 @@ class Model {
  private:
   Status read(bool vocab_only, OpenProgress& progress);
   Status read_config(std::string_view arch);
+  Status read_rope();
   Status read_windows();
+  Status read_window_pattern();
+  void note_usual(const char* key, float taken);
   Status read_multipliers();
   Status read_soft_caps();
   Status read_experts();
   Status read_weights();
   Status read_fingerprint(OpenProgress& progress);
+  Status read_description(OpenProgress& progress);
+  struct Hash;
+  Status count_weights(Hash* hash, OpenProgress& progress);
 
   GgufFile file_;
   NameTable names_;
@@ -146,7 +158,7 @@ class Model {
   RopeTable rope_;
   ChatTemplate chat_template_;
   Notes notes_;
-  bool vocab_only_ = false;
+  bool vocab_only_ = false, has_text_ = true;
   uint64_t weights_bytes_ = 0;
   uint64_t n_params_ = 0;
   uint64_t fingerprint_ = 0;
@@ -154,6 +166,9 @@ class Model {
   char arch_name_[64] = "";  // NUL-terminated copies for the C API
   char model_name_[256] = "";
 };
+
+// The pre-tokenizer of Qwen's models.
+extern const char kQwenPre[];
 
 // The architecture called `name`, or null.
 const Architecture* find_architecture(std::string_view name);

@@ -11,6 +11,7 @@ const Architecture kArch_olmo2 = {.name = "olmo2",
                                   .rope_layout = RopeLayout::kHalfSplit,
                                   .qk_norm = Architecture::QkNorm::kRows,
                                   .pre_norms = false,
-                                  .post_norms = true};
+                                  .post_norms = true,
+                                  .usual_rope_base = 5e5f};
 
 }  // namespace weir

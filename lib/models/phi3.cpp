@@ -10,6 +10,7 @@ const Architecture kArch_phi3 = {.name = "phi3",
                                  .pre = "gpt-4o",
                                  .rope_layout = RopeLayout::kHalfSplit,
                                  .fused = true,
+                                 .rope_part = 1,
                                  .global_every = Architecture::kNeverGlobal};
 
 }  // namespace weir

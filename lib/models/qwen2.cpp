@@ -5,8 +5,10 @@
 
 namespace weir {
 
+const char kQwenPre[] = "qwen2";
+
 extern const Architecture kArch_qwen2;
 const Architecture kArch_qwen2 = {
-    .name = "qwen2", .pre = "qwen2", .rope_layout = RopeLayout::kHalfSplit, .qkv_bias = true};
+    .name = "qwen2", .pre = kQwenPre, .rope_layout = RopeLayout::kHalfSplit, .qkv_bias = true};
 
 }  // namespace weir

@@ -7,9 +7,10 @@ namespace weir {
 
 extern const Architecture kArch_qwen2moe;
 const Architecture kArch_qwen2moe = {.name = "qwen2moe",
-                                     .pre = "qwen2",
+                                     .pre = kQwenPre,
                                      .rope_layout = RopeLayout::kHalfSplit,
                                      .qkv_bias = true,
+                                     .usual_rope_base = 1e6f,
                                      .experts = true,
                                      .shared_expert = true,
                                      .route = RouteRule::kAll};

@@ -5,7 +5,10 @@
 namespace weir {
 
 extern const Architecture kArch_qwen3;
-const Architecture kArch_qwen3 = {
-    .name = "qwen3", .pre = "qwen2", .rope_layout = RopeLayout::kHalfSplit, .qk_norm = Architecture::QkNorm::kHeads};
+const Architecture kArch_qwen3 = {.name = "qwen3",
+                                  .pre = kQwenPre,
+                                  .rope_layout = RopeLayout::kHalfSplit,
+                                  .qk_norm = Architecture::QkNorm::kHeads,
+                                  .usual_rope_base = 1e6f};
 
 }  // namespace weir

@@ -7,9 +7,10 @@ namespace weir {
 
 extern const Architecture kArch_qwen3moe;
 const Architecture kArch_qwen3moe = {.name = "qwen3moe",
-                                     .pre = "qwen2",
+                                     .pre = kQwenPre,
                                      .rope_layout = RopeLayout::kHalfSplit,
                                      .qk_norm = Architecture::QkNorm::kHeads,
+                                     .usual_rope_base = 1e6f,
                                      .experts = true};
 
 }  // namespace weir

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <numbers>
 
+#include "models/keys.h"
+
 namespace weir {
 
 // What the keys <prefix>.rope.scaling.* say.
@@ -32,15 +34,6 @@ struct RopeTable::Divisors {
 };
 
 namespace {
-
-// A key under the architecture's prefix, formatted on the stack.
-struct Key {
-  char text[128];
-  Key(std::string_view prefix, const char* rest) {
-    std::snprintf(text, sizeof(text), "%.*s.%s", static_cast<int>(prefix.size()), prefix.data(), rest);
-  }
-  operator std::string_view() const { return text; }
-};
 
 Status check_base(std::string_view key, float base) {
   if (std::isfinite(base) && base > 1.0f) return {};
@@ -99,17 +92,18 @@ Status RopeTable::Divisors::read(const GgufFile& file, const char* name, uint32_
 }
 
 Status RopeTable::read(const GgufFile& file, std::string_view prefix, uint32_t head_dim, uint32_t trained_tokens,
-                       bool yarn_rounds) {
+                       const Usual& usual, bool yarn_rounds) {
   uint32_t dim = 0;
   float base = 0.0f;
   Scaling s;
-  WEIR_TRY(file.get_u32(Key(prefix, "rope.dimension_count"), dim, head_dim));
-  WEIR_TRY(file.get_f32(Key(prefix, "rope.freq_base"), base, 10000.0f));
+  const Key base_key = known_as(file, prefix, "rope.freq_base", "rope.global.freq_base");
+  WEIR_TRY(file.get_u32(Key(prefix, "rope.dimension_count"), dim, usual.dim == 0 ? head_dim : usual.dim));
+  WEIR_TRY(file.get_f32(base_key, base, usual.base));
   if (dim == 0 || dim % 2 != 0 || dim > head_dim) {
     return fail(WEIR_ERR_FORMAT, "%s: %u is not an even number from 2 to the head size %u",
                 Key(prefix, "rope.dimension_count").text, dim, head_dim);
   }
-  WEIR_TRY(check_base(Key(prefix, "rope.freq_base"), base));
+  WEIR_TRY(check_base(base_key, base));
   WEIR_TRY(s.read(file, prefix, trained_tokens));
   s.rounds = yarn_rounds;
   Divisors divisors[3];  // of kTensors

@@ -26,11 +26,17 @@ class RopeTable {
   static constexpr const char* kTensors[] = {"rope_freqs.weight", "rope_factors_short.weight",
                                              "rope_factors_long.weight"};
 
+  // What files have that lack the key.
+  struct Usual {
+    float base = 10000.0f;
+    uint32_t dim = 0;  // elements of a head that rotate; 0: all
+  };
+
   // Rotation 0: reads <prefix>.rope.* and the optional tensor rope_freqs.weight. With rope_factors_short.weight and
   // rope_factors_long.weight (LongRoPE) rotation 0 is for short contexts and rotation 1 for long ones. `yarn_rounds`:
   // the range of dimensions that YaRN blends ends at whole ones.
   Status read(const GgufFile& file, std::string_view prefix, uint32_t head_dim, uint32_t trained_tokens,
-              bool yarn_rounds = true);
+              const Usual& usual, bool yarn_rounds = true);
   // The next rotation, of that base and unscaled; `key` is what messages call the base.
   Status add(std::string_view key, float base);
   // The next rotation leaves everything as it is.

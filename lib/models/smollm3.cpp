@@ -6,7 +6,10 @@
 namespace weir {
 
 extern const Architecture kArch_smollm3;
-const Architecture kArch_smollm3 = {
-    .name = "smollm3", .pre = "smaug-bpe", .rope_layout = RopeLayout::kAdjacent, .no_rope_every = 4};
+const Architecture kArch_smollm3 = {.name = "smollm3",
+                                    .pre = "smaug-bpe",
+                                    .rope_layout = RopeLayout::kAdjacent,
+                                    .usual_rope_base = 5e6f,
+                                    .no_rope_every = 4};
 
 }  // namespace weir

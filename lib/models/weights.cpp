@@ -6,6 +6,11 @@ namespace weir {
 
 Status Model::read_weights() {
   config_.vocab_size = tokenizer_.vocab_size();
+  if (file_.tensors().empty()) {
+    return fail(WEIR_ERR_FORMAT,
+                "token_embd.weight: the file has a vocabulary and no weights at all; it can be opened "
+                "for its vocabulary only (WEIR_MODEL_VOCAB_ONLY)");
+  }
   TensorReader in(file_, weights_.layers.get_allocator().resource());
   WEIR_TRY(in.matrix("token_embd.weight", config_.vocab_size, config_.d_model, weights_.token_embd));
   WEIR_TRY(in.vector("output_norm.weight", config_.d_model, weights_.output_norm));

@@ -175,7 +175,8 @@ PageEventRing lay_out_events(const SessionSetup& setup, Arena& arena) {
 Status Session::check(const Model& model, const weir_session_options& o, uint32_t n_threads, const DeviceHost& devices,
                       const DeviceWeights& weights, PolicyStorage& storage, Policy*& policy, SessionSetup& setup) {
   if (model.vocab_only())
-    return fail(WEIR_ERR_STATE, "the model was opened with WEIR_MODEL_VOCAB_ONLY and has no weights");
+    return fail(WEIR_ERR_STATE,
+                "the model was opened with WEIR_MODEL_VOCAB_ONLY or WEIR_MODEL_DESCRIBE_ONLY and has no weights");
   WEIR_TRY(check_numbers(o));
   const ModelConfig& c = model.config();
   PolicyConfig config;

@@ -11,8 +11,8 @@ namespace {
 
 using std::string_view;
 
-// Control tokens of these texts end an answer in the models that have them, beyond the ends that the file names. A token
-// of another class is text, whatever it looks like: </s> is an HTML tag to Gemma.
+// Control tokens of these texts end an answer in the models that have them, beyond the ends that the file names. A
+// token of another class is text, whatever it looks like: </s> is an HTML tag to Gemma.
 constexpr string_view kEndTexts[] = {
     "<|im_end|>",
     "<|eot_id|>",

@@ -305,8 +305,8 @@ Status TokenizerImpl::encode_symbol(const Symbol& symbol, std::string_view text,
   return {};
 }
 
-// A stretch of text that is not a token: its bytes, or the unknown token. One that means something never stands in: what
-// a byte-level vocabulary with such an unknown token lacks are bytes that are in hardly any text, such as control
+// A stretch of text that is not a token: its bytes, or the unknown token. One that means something never stands in:
+// what a byte-level vocabulary with such an unknown token lacks are bytes that are in hardly any text, such as control
 // characters, and these are left out.
 Status TokenizerImpl::encode_bytes(std::string_view text, EncodeCall& call) const {
   const size_t start = call.out.size();

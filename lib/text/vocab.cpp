@@ -198,7 +198,7 @@ Status Vocab::take_ends(const GgufFile& file) {
 
 Status Vocab::read_scores(const GgufFile& file) {
   const GgufValue* scores = nullptr;
-  WEIR_TRY(file.get_array(kScoresKey, GgufArray::kNumbers, true, scores));
+  WEIR_TRY(file.get_array(kScoresKey, GgufArray::kFloats, true, scores));
   if (scores->count != size()) return wrong_count(kScoresKey, scores->count, size());
   scores_.resize(size());
   for (uint32_t i = 0; i < size(); ++i) {

@@ -55,9 +55,10 @@ void use_getters(const GgufFile& file, std::string_view key) {
   require(!is_text || !(is_real || is_bool));
   // A fallback helps when the key is absent, and only then.
   require(file.get_u32(key, number, 1).ok() == (is_number || !present));
+  require(!is_number || file.get_of_layers(key, number).ok());
   require(file.get_f32(key, real, 1.0f).ok() == (is_real || !present));
   require(file.get_string(key, text, "").ok() == (is_text || !present));
-  for (const GgufArray kind : {GgufArray::kStrings, GgufArray::kIntegers, GgufArray::kFlags, GgufArray::kNumbers}) {
+  for (const GgufArray kind : {GgufArray::kStrings, GgufArray::kIntegers, GgufArray::kFlags, GgufArray::kFloats}) {
     const bool found = file.get_array(key, kind, true, array).ok();
     require(!found || (array != nullptr && array == file.find(key)));
     if (found && kind != GgufArray::kStrings) {

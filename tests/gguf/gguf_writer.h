@@ -66,6 +66,19 @@ class GgufWriter {
     return *this;
   }
 
+  // A value of a file that was read, under any key.
+  GgufWriter& add_value(std::string_view key, const weir::GgufValue& value) {
+    if (value.type == weir::GgufType::kString) return add_string(key, value.text);
+    if (value.type == weir::GgufType::kArray) {
+      begin_array(key, value.element_type, value.count);
+      put(values_, value.data, value.data_bytes);
+      return *this;
+    }
+    begin_value(key, value.type);
+    put(values_, &value.raw, weir::gguf_type_bytes(value.type));
+    return *this;
+  }
+
   // `dims` slowest axis first. Offsets follow the alignment.
   GgufWriter& add_tensor(std::string_view name, std::initializer_list<uint64_t> dims, uint32_t type_id,
                          const Bytes& data) {

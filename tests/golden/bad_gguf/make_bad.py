@@ -482,11 +482,13 @@ def bad_tokenizer():
         for what, x in ("short", (I32, [1] * (n - 1))), ("long", (I32, [1] * (n + 1))), ("is_f32", (F32, [1.0] * n)):
             yield from one(f"token_type_{what}_{kind}", FORMAT, t + "token_type", "token_type", (ARR, x), spm)
         for name in "bos", "eos":
-            for what, x in ("out_of_range", (U32, n)), ("2p32", (U64, 2**32)), ("2p31", (U32, 2**31)), \
-                    ("text", (STR, "1")):
-                yield from one(f"{name}_{what}_{kind}", FORMAT, t + name + "_token_id", name + "_token_id", x, spm)
+            # The first is how writers say none; the next two are none, with a warning.
+            for what, status, x in ("out_of_range", OK, (U32, n)), ("2p32", OK, (U64, 2**32)), \
+                    ("2p31", OK, (U32, 2**31)), ("text", FORMAT, (STR, "1")):
+                key = name + "_token_id"
+                yield from one(f"{name}_{what}_{kind}", status, "-" if status == OK else t + key, key, x, spm)
         yield from one(f"add_bos_is_a_number_{kind}", FORMAT, t + "add_bos_token", "add_bos_token", (U32, 1), spm)
-    yield from one("pad_out_of_range", FORMAT, t + "padding_token_id", "padding_token_id", (U32, 16))
+    yield from one("pad_out_of_range", OK, "-", "padding_token_id", (U32, 16))
     yield from one("scores_missing", FORMAT, t + "scores", "scores", None, True)
     yield from one("scores_short", FORMAT, t + "scores", "scores", (ARR, (F32, [0.0] * 15)), True)
     yield from one("scores_long", FORMAT, t + "scores", "scores", (ARR, (F32, [0.0] * 17)), True)
