@@ -1,8 +1,10 @@
 // cli: weir devices, as a table and as JSON.
 #include <algorithm>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "cli_test.h"
+#include "weir_cpp.h"
 
 using namespace weir_cli::test;
 
