@@ -86,6 +86,7 @@ static weir_status whole_life(const weir_runtime_options *options, const char *p
     weir_status status = weir_runtime_create(options, &runtime);
     session_options.policy = policy;
     session_options.budget_tokens = 256;
+    session_options.context_tokens = 1024; /* the hook fills what it gives */
     if (status == WEIR_OK) status = weir_model_open(runtime, TINY_MODEL, NULL, &model);
     if (status == WEIR_OK)
         status = weir_tokenize(model, text, sizeof(text) - 1, WEIR_TOKENIZE_SPECIAL, tokens, 256, &n);
