@@ -351,7 +351,7 @@ void check_each_allocation_refused(const Recalling& policy) {
   weir_runtime* runtime = nullptr;
   weir_model* model = nullptr;
   assert_ok(weir_runtime_create(&options, &runtime));
-  assert_ok(weir_model_open(runtime, TINY_MODEL, nullptr, &model));
+  assert_ok(weir_model_open(runtime, LONG_RUN_MODEL, nullptr, &model));
   const Folder folder;
   const std::string path = folder.file();
   weir_session_options o = policy.in_pool();
@@ -442,7 +442,6 @@ void spill__limit_of_file_sizes(void** state) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(spill__full_store_and_file),
       cmocka_unit_test(spill__write_and_read_errors),
       cmocka_unit_test(spill__damaged_blocks),
       cmocka_unit_test(spill__damaged_blocks_in_a_prompt),
@@ -451,5 +450,9 @@ int main() {
       cmocka_unit_test(spill__threads_that_cannot_start),
       cmocka_unit_test(spill__limit_of_file_sizes),
   };
-  return cmocka_run_group_tests_name("spill_faults", tests, open_fixture, close_fixture);
+  const CMUnitTest of_many_streams[] = {  // which fill a store and a file
+      cmocka_unit_test(spill__full_store_and_file),
+  };
+  return cmocka_run_group_tests_name("spill_faults", tests, open_long_run_fixture, close_fixture) +
+         cmocka_run_group_tests_name("spill_faults, many streams", of_many_streams, open_fixture, close_fixture);
 }
