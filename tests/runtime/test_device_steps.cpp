@@ -47,6 +47,7 @@ const Row kRows[] = {
     {"psa", {{"skip_layers", "0"}, {"bound", "true"}, {"eps", "0.8"}, {"mb", "2"}}, 0},
     {"psa", {{"skip_layers", "0"}, {"quiet", "2"}, {"quiet_share", "0.2"}, {"mb", "1"}}, 0},
     {"arkvale", {}, 128},
+    {"arkvale", {{"digest", "cuboid_mean"}}, 128},
     {"arkvale", {{"digest", "minmax"}, {"attend", "top"}, {"recall_pages", "0"}, {"recall_from", "4"}}, 96},
     {"raas", {{"recall", "on"}, {"protect_recent", "2"}}, 128},
     {"hybrid", {{"recall", "on"}, {"rho", "0.25"}}, 96},
