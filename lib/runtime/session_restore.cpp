@@ -251,6 +251,10 @@ class Session::Restorer final : ByteSource {
     if (is_complete && n != n_positions) return damaged("stream %u has %u rows, not %u", stream, n, n_positions);
     if (is_complete && n_pinned != 0 && n_stay + std::max(2u, s_.policy_->least_unpinned()) > v.n_slots)
       return damaged("stream %u has %u pinned pages for %u slots", stream, n_pinned, v.n_slots);
+    const bool has_sinks = n >= std::min(front, n_positions);
+    if (is_window && (!has_sinks || (n > front && v.first_pos[n - 1] != (n_positions - 1) * kPageTokens)))
+      return damaged("stream %u has no page for %s", stream,
+                     has_sinks ? "the last position" : "one of its first tokens");
     if (n_tokens_ % kPageTokens == 0) return {};
     const bool has_open = n != 0 && v.first_pos[n - 1] == whole * kPageTokens && (v.flags[n - 1] & kRowResident) != 0;
     return has_open ? Status() : damaged("stream %u has no page for its last tokens", stream);

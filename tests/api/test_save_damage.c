@@ -208,6 +208,14 @@ static void damage__windows_with_gaps(void **state) {
             {kRows, 4, n - 1, WEIR_ERR_FORMAT, ""},
         };
         for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); ++i) tell(session, fresh, &truth, &l, &lies[i]);
+        /* The whole window a page earlier, without one for the last position. */
+        file early = copy_of(&truth, truth.n);
+        for (uint32_t row = 0; row < n; ++row)
+            set(&early, l.begin[kRows] + 8 + 4 * row, get(&early, l.begin[kRows] + 8 + 4 * row) - 16);
+        sign(&early, &l);
+        assert_error(restore_from(session, &early), WEIR_ERR_FORMAT, "stream 0 has no page for ");
+        assert_reset(session, fresh, "a window that ends early");
+        free(early.bytes);
         assert_ok(restore_from(session, &truth));
         free(truth.bytes);
         weir_session_destroy(session);
