@@ -5,6 +5,8 @@
 // the yardstick is a copy within its memory, and the parts of a step are measured by themselves. Several sessions step
 // together; then tokens and bytes are those of all of them, and the weights count once. With --spill the counters of
 // the store of spilled pages are beside each depth.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -22,6 +24,7 @@
 #include "bench_plot.h"
 #include "commands.h"
 #include "conversation.h"
+#include "out_file.h"
 #include "output.h"
 #include "terminal.h"
 #include "weir/experimental.h"
@@ -212,7 +215,7 @@ class Bench {
 
   void print_table() const {
     put_format("%s, %s, %s of weights read a step, policy %s\n",
-               info_.name[0] != '\0' ? info_.name : info_.architecture, info_.weight_type,
+               plain_line(info_.name[0] != '\0' ? info_.name : info_.architecture).c_str(), info_.weight_type,
                human_bytes(weight_bytes_).c_str(), flags_.session.policy.c_str());
     if (flags_.n_sessions > 1) put_format("%u sessions in each step\n", flags_.n_sessions);
     if (attends_on_host_) put_format("attention of steps on the host, keys and values in its memory\n");
@@ -463,18 +466,23 @@ class Bench {
   std::vector<Row> rows_;
 };
 
+// In the user's own cache; a folder that all users share is only where nothing else is known.
 std::string default_cache_dir() {
-  const char* tmp = std::getenv("TMPDIR");
-  return std::string(tmp != nullptr && *tmp != '\0' ? tmp : "/tmp") + "/weir-bench";
+  const auto variable = [](const char* name) -> std::string {
+    const char* value = std::getenv(name);
+    return value != nullptr && *value == '/' ? value : "";
+  };
+  if (const std::string cache = variable("XDG_CACHE_HOME"); !cache.empty()) return cache + "/weir-bench";
+  if (const std::string home = variable("HOME"); !home.empty()) return home + "/.cache/weir-bench";
+  const std::string temporary = variable("TMPDIR");
+  return (temporary.empty() ? "/tmp" : temporary) + "/weir-bench-" + std::to_string(::geteuid());
 }
 
 int draw_results(const BenchFlags& flags) {
   if (flags.results.empty() || flags.shape.empty()) throw UsageError("bench: --plot needs --results and --shape");
   std::ifstream in(flags.results);
   if (!in) throw std::runtime_error("cannot read " + flags.results);
-  const std::string svg = bench_plot_svg(in, flags.shape);
-  std::ofstream out(flags.plot);
-  if (!(out << svg) || !out.flush()) throw std::runtime_error("cannot write " + flags.plot);
+  write_text_file(flags.plot, bench_plot_svg(in, flags.shape));
   return 0;
 }
 
@@ -513,24 +521,29 @@ void add_bench(CLI::App& program, Action& action) {
                       "iq4_xs", "q4_k", "q5_k", "q6_k"}))
       ->type_name("TYPE");
   app->add_option("--cache-dir", flags->cache_dir,
-                  "Where the files of --shape are kept; default $TMPDIR/weir-bench or /tmp/weir-bench")
+                  "Where the files of --shape are kept; default weir-bench in $XDG_CACHE_HOME or ~/.cache")
+      ->check(some_path())
       ->type_name("FOLDER");
   app->add_option("--depths", flags->depths, "Tokens in the KV memory before the steps; default 0")
       ->delimiter(',')
+      ->allow_extra_args(false)
+      ->transform(whole_number(0, 1u << 30))
       ->type_name("N,N,...");
   app->add_option("--n", flags->n_steps, "Decode steps per depth; default 32")
-      ->check(in_range(1, 100000))
+      ->transform(whole_number(1, 100000))
       ->type_name("N");
   app->add_option("--sessions", flags->n_sessions, "Sessions that decode together, each at the depth; default 1")
-      ->check(in_range(1, 4096))
+      ->transform(whole_number(1, 4096))
       ->type_name("N");
   app->add_option("--prefill", flags->prefill, "Tokens of the prefill measurement; 0: none; default 512")
+      ->transform(whole_number(0, 1u << 30))
       ->type_name("N");
   app->add_flag(
       "--spill", flags->spill,
       "Also what a policy that recalls pages did: recalls of each stream and step, waits, what the store takes");
   app->add_option("--commit", flags->commit, "Text to put into the JSON result as it is")->type_name("TEXT");
   app->add_option("--plot", flags->plot, "Draw stored --results of --shape as SVG instead of measuring")
+      ->check(some_path())
       ->type_name("FILE");
   app->add_option("--results", flags->results, "JSON lines of earlier runs, for --plot")->type_name("FILE");
   app->add_flag("--json", flags->json, "One JSON line instead of a table");

@@ -1,8 +1,12 @@
 // Random model files; see bench_model.h.
 #include "bench_model.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -10,6 +14,7 @@
 
 #include "gguf_write.h"
 #include "options.h"
+#include "out_file.h"
 #include "terminal.h"
 
 namespace weir_cli {
@@ -213,7 +218,8 @@ void check_disk(const std::string& folder, uint64_t bytes) {
   }
 }
 
-void write_file(const GgufWriter& file, const WeightType& type, const std::string& path) {
+void write_model(const GgufWriter& file, const WeightType& type, const std::string& path) {
+  OutFile out(path, OutFile::kPrivateEntry);
   const std::vector<uint8_t> pool = random_blocks(type);
   const std::vector<uint8_t> f32_pool = random_blocks(weight_type("f32"));  // routers, and biases of experts
   const std::vector<float> ones(1 << 18, 1.0f);
@@ -231,7 +237,56 @@ void write_file(const GgufWriter& file, const WeightType& type, const std::strin
   const auto progress = [&](uint64_t done, uint64_t total) {
     line.update([&] { return "writing " + path + ": " + human_bytes(done) + " of " + human_bytes(total); });
   };
-  file.write(path, source, progress);
+  file.write([&](const void* bytes, uint64_t n_bytes) { out.write(bytes, n_bytes); }, source, progress);
+  out.commit();
+}
+
+// Whether someone else can write what `info` describes. A group of the user's own is the user.
+bool others_write(const struct stat& info) {
+  return (info.st_mode & S_IWOTH) != 0 || ((info.st_mode & S_IWGRP) != 0 && info.st_gid != ::getegid());
+}
+
+// A folder in which nobody else can put a file in the place of one of the user's.
+void check_folder(const std::string& folder) {
+  struct stat info {};
+  const auto refuse = [&](const std::string& why) {
+    throw std::runtime_error("cannot keep model files in " + folder + ": " + why +
+                             "; --cache-dir names another folder");
+  };
+  if (::stat(folder.c_str(), &info) != 0) refuse(std::strerror(errno));
+  if (!S_ISDIR(info.st_mode)) refuse("it is no folder");
+  if (info.st_uid != ::geteuid() && info.st_uid != 0) refuse("it belongs to another user");
+  if (others_write(info) && (info.st_mode & S_ISVTX) == 0) refuse("other users can write to it");
+}
+
+// Whether `path` is what this program wrote: a file of the user's alone, of the size and with the header of `file`.
+// Its weights are not looked at, as nobody else can have changed them.
+bool is_own_model(const GgufWriter& file, const std::string& path) {
+  const int handle = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (handle < 0) return false;
+  const std::string wanted = file.header();
+  std::string found(wanted.size(), '\0');
+  struct stat info {};
+  const bool is_own = ::fstat(handle, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == ::geteuid() &&
+                      info.st_nlink == 1 && !others_write(info) &&
+                      static_cast<uint64_t>(info.st_size) == file.file_bytes();
+  size_t n_read = 0;
+  for (ssize_t n = 0; is_own && n_read < found.size(); n_read += static_cast<size_t>(n)) {
+    n = ::pread(handle, &found[n_read], found.size() - n_read, static_cast<off_t>(n_read));
+    if (n <= 0) break;
+  }
+  ::close(handle);
+  return is_own && n_read == found.size() && found == wanted;
+}
+
+// A folder of the user's: made for the user alone, with the folders above it as the mask says.
+void make_folder(const std::string& folder) {
+  std::error_code error;
+  if (fs::is_directory(folder, error)) return;
+  const fs::path above = fs::path(folder).parent_path();
+  if (!above.empty()) fs::create_directories(above);
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+    throw std::runtime_error("cannot make the folder " + folder + ": " + std::strerror(errno));
 }
 
 }  // namespace
@@ -264,15 +319,12 @@ std::string bench_model_file(const ModelShape& shape, const std::string& type_na
   add_metadata(file, shape);
   add_tokenizer(file, shape);
   add_tensors(file, shape, type);
-  fs::create_directories(cache_dir);
+  make_folder(cache_dir);
+  check_folder(cache_dir);
   const std::string path = (fs::path(cache_dir) / (std::string(shape.name) + "-" + type.name + ".gguf")).string();
-  const uint64_t bytes = file.file_bytes();
-  std::error_code error;
-  if (fs::file_size(path, error) == bytes && !error) return path;
-  check_disk(cache_dir, bytes);
-  const std::string unfinished = path + ".part";  // an interrupted run leaves no file that looks whole
-  write_file(file, type, unfinished);
-  fs::rename(unfinished, path);
+  if (is_own_model(file, path)) return path;
+  check_disk(cache_dir, file.file_bytes());
+  write_model(file, type, path);
   return path;
 }
 

@@ -22,8 +22,9 @@ const std::vector<ModelShape>& model_shapes();
 // Throws std::runtime_error listing the names.
 const ModelShape& model_shape(const std::string& name);
 
-// The path of the file in `cache_dir`, written first when it is not there. `type` is a weight type's name. Throws
-// std::runtime_error when the disk has no room for it or writing fails.
+// The path of the file in `cache_dir`, written first when it is not there. `type` is a weight type's name. What has the
+// file's name and is not the user's own file is replaced, and no link is followed. Throws std::runtime_error when other
+// users can change files of the folder, when the disk has no room, or when writing fails.
 std::string bench_model_file(const ModelShape& shape, const std::string& type, const std::string& cache_dir);
 
 }  // namespace weir_cli

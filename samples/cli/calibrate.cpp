@@ -15,6 +15,7 @@
 #include "eval_text.h"
 #include "eval_trace.h"
 #include "options.h"
+#include "out_file.h"
 #include "output.h"
 
 namespace weir_cli {
@@ -109,16 +110,10 @@ std::string head_file(const weir_model_info& info, const CalibrateFlags& flags, 
   return text;
 }
 
-void write_file(const std::string& path, const std::string& text) {
-  std::FILE* file = std::fopen(path.c_str(), "wb");
-  if (file == nullptr) throw std::runtime_error("cannot write " + path);
-  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if (std::fclose(file) != 0 || !written) throw std::runtime_error("cannot write " + path);
-}
-
 int run_calibrate(const CalibrateFlags& flags) {
   if (!flags.heads) throw UsageError("weir calibrate: --heads says what to calibrate");
   if (!can_trace()) throw std::runtime_error("this library cannot trace what heads attend");
+  OutFile out(flags.out);
   const RuntimePtr runtime = create_runtime(flags.threads);
   const ModelPtr model = open_model(runtime.get(), flags.model);
   const weir_model_info info = model_info(model.get());
@@ -145,7 +140,8 @@ int run_calibrate(const CalibrateFlags& flags) {
     test.end_step();
     progress.done();
   }
-  write_file(flags.out, head_file(info, flags, test));
+  out.write(head_file(info, flags, test));
+  out.commit();
   return 0;
 }
 
@@ -157,17 +153,19 @@ void add_calibrate(CLI::App& program, Action& action) {
   add_model_flag(*app, flags->model)->required();
   app->add_flag("--heads", flags->heads, "Score KV heads by how much of their attention finds a token again");
   app->add_option("--text", flags->text, "Text whose tokens the test takes")->option_text("FILE")->required();
-  app->add_option("-o,--out", flags->out, "Head file to write")->option_text("FILE")->required();
+  app->add_option("-o,--out", flags->out, "Head file to write")->check(some_path())->option_text("FILE")->required();
   app->add_option("--tokens", flags->n_tokens, "Different tokens of the test, which come twice; default 512")
       ->option_text("N")
-      ->check(in_range(64, 65536));
+      ->transform(whole_number(64, 65536));
   app->add_option("--sinks", flags->sinks, "First tokens that streaming heads keep; default 64")
       ->option_text("N")
-      ->check(in_range(0, 1 << 20));
+      ->transform(whole_number(0, 1 << 20));
   app->add_option("--recent", flags->recent, "Latest tokens that streaming heads keep; default 256")
       ->option_text("N")
-      ->check(in_range(1, 1 << 30));
-  app->add_option("--threads", flags->threads, "Threads; 0 (default): one per core")->option_text("N");
+      ->transform(whole_number(1, 1 << 30));
+  app->add_option("--threads", flags->threads, "Threads; 0 (default): one per core")
+      ->option_text("N")
+      ->transform(whole_number(0, 256));
   app->callback([flags, &action] { action = [flags] { return run_calibrate(*flags); }; });
 }
 

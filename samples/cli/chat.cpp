@@ -7,9 +7,12 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <utility>
 
 #include "commands.h"
 #include "conversation.h"
+#include "input.h"
+#include "line_editor.h"
 #include "output.h"
 #include "session_file.h"
 #include "terminal.h"
@@ -31,15 +34,20 @@ constexpr char kHelp[] =
     "/stats  what the conversation takes\n"
     "/reset  forget the conversation\n"
     "/exit   leave (also Ctrl-D, or Ctrl-C twice)\n"
-    "Ctrl-C stops an answer. A line that ends in \\ goes on in the next one.\n";
+    "Ctrl-C stops an answer. A line that ends in \\ goes on in the next one, and a paste of several lines is one "
+    "turn.\n"
+    "Answers are drawn at random; --temp 0 has the most probable token each time.\n";
 
 class Chat {
  public:
   explicit Chat(const ChatFlags& flags)
       : flags_(flags),
+        save_(open_save_file(flags.saved)),
         interactive_(isatty(STDIN_FILENO) != 0 && stdout_is_terminal()),
         style_(interactive_),
+        input_(interactive_),
         row_(interactive_),
+        editor_(row_, style_, [this] { draw_status(); }),
         runtime_(create_runtime(flags.session.threads, flags.session.device)) {
     model_ = open_model(runtime_.get(), flags.model);
     require_chat_template(model_.get(), flags.model, flags.accept_resembling);
@@ -49,9 +57,10 @@ class Chat {
     const bool resumes = !flags.saved.resume.empty();
     if (resumes) resume_session(session_.get(), flags.saved.resume);
     has_history_ = session_stats(session_.get()).n_tokens != 0;
-    const weir_sampling_options sampling = flags.sampling.get();
-    if (!resumes || flags.sampling.given)
-      check(weir_session_set_sampling(session_.get(), &sampling), "cannot set the sampling");
+    if (!resumes || flags.sampling.given()) {
+      sampling_ = flags.sampling.get();
+      check(weir_session_set_sampling(session_.get(), &sampling_), "cannot set the sampling");
+    }
   }
 
   int run() {
@@ -73,18 +82,23 @@ class Chat {
       }
     }
     row_.close();
-    if (!flags_.saved.save.empty()) save_session(session_.get(), flags_.saved.save);
-    return failed && !interactive_ ? 1 : 0;
+    if (save_ != nullptr) save_session(session_.get(), *save_);
+    return interactive_ ? 0 : failed ? 1 : was_cut_ ? kCutAnswer : 0;
   }
 
  private:
   void greet() {
     if (!interactive_) return;
     const weir_model_info info = model_info(model_.get());
-    const char* name = info.name[0] != '\0' ? info.name : flags_.model.c_str();
-    put_format("%s%s%s  %s, %s budget of %s tokens, %s in all. /help tells more.\n\n", style_.bold, name, style_.reset,
-               human_bytes(info.weights_bytes).c_str(), flags_.session.policy.c_str(),
-               grouped(plan_.budget_tokens).c_str(), human_bytes(plan_.total_bytes).c_str());
+    const std::string name = plain_line(info.name[0] != '\0' ? info.name : flags_.model);
+    put_format("%s%s%s  %s, %s budget of %s tokens, %s in all. /help tells more.\n%s\n", style_.bold, name.c_str(),
+               style_.reset, human_bytes(info.weights_bytes).c_str(), flags_.session.policy.c_str(),
+               grouped(plan_.budget_tokens).c_str(), human_bytes(plan_.total_bytes).c_str(),
+               sampling_.temperature > 0
+                   ? format("Temperature %g, seed %llu; --temp 0 has the most probable tokens.\n",
+                            static_cast<double>(sampling_.temperature), static_cast<unsigned long long>(sampling_.seed))
+                         .c_str()
+                   : "");
   }
 
   void print(std::string_view text) {
@@ -101,25 +115,26 @@ class Chat {
   }
 
   // Reads the user's next turn; false ends the conversation.
-  bool read_turn(std::string& turn) {
+  bool read_turn(std::string& turn) { return interactive_ ? type_turn(turn) : read_lines(turn); }
+
+  bool type_turn(std::string& turn) {
+    for (bool was_interrupted = false;; was_interrupted = true) {
+      forget_interrupts();
+      const Read how = editor_.read(turn);
+      if (how == Read::kLine) return true;
+      if (how == Read::kEnd || was_interrupted) return false;
+      print_styled(style_.dim, "Ctrl-C once more leaves.\n");
+    }
+  }
+
+  bool read_lines(std::string& turn) {
     turn.clear();
     for (std::string line;;) {
-      if (interactive_) print_styled(style_.cyan, turn.empty() ? "> " : ". ");
-      switch (read_line(line)) {
-        case Read::kEnd:
-          if (interactive_) print("\n");
-          return !turn.empty();
-        case Read::kInterrupted:
-          print("\n");
-          if (interrupt_count() > 1 || !interactive_) return false;
-          print_styled(style_.dim, "Ctrl-C once more leaves.\n");
-          turn.clear();
-          continue;
-        case Read::kLine:
-          break;
-      }
-      if (interactive_) row_.note_text("\n");  // the terminal has echoed it
+      const Read how = read_line(line);
+      if (how == Read::kInterrupted) print("\n");
+      if (how != Read::kLine) return how == Read::kEnd && !turn.empty();
       forget_interrupts();
+      if (std::exchange(is_first_line_, false)) drop_byte_order_mark(line);
       if (!line.empty() && line.back() == '\r') line.pop_back();
       const bool goes_on = !line.empty() && line.back() == '\\';
       if (goes_on) line.back() = '\n';
@@ -140,7 +155,7 @@ class Chat {
       reset();
       print("The conversation is forgotten.\n");
     } else {
-      print("No command " + name + ". /help lists them.\n");
+      print("No command " + plain_line(name) + ". /help lists them.\n");
     }
     return true;
   }
@@ -181,13 +196,13 @@ class Chat {
         generate(session_.get(), flags_.max_tokens != 0 ? flags_.max_tokens : answer_limit(model_.get()),
                  WEIR_GENERATE_SPECIAL_TEXT, on_token);
     print_styled("", ends_line ? "" : "\n");
-    if (interactive_) {
-      if (result.stop == WEIR_STOP_CANCELLED) notice("stopped");
-      if (result.stop == WEIR_STOP_LENGTH) notice("cut at " + grouped(result.n_tokens) + " tokens");
-      print("\n");
-    }
+    if (interactive_ && result.stop == WEIR_STOP_CANCELLED) notice("stopped");
+    if (result.stop == WEIR_STOP_LENGTH) notice("the answer was cut at " + grouped(result.n_tokens) + " tokens");
     if (result.stop == WEIR_STOP_CONTEXT)
-      notice("the context of " + grouped(plan_.context_tokens) + " tokens is full; /reset starts anew");
+      notice("the answer was cut: the context of " + grouped(plan_.context_tokens) +
+             " tokens is full; /reset starts anew");
+    was_cut_ |= result.stop == WEIR_STOP_CONTEXT || (result.stop == WEIR_STOP_LENGTH && flags_.max_tokens == 0);
+    if (interactive_) print("\n");
     draw_status();
   }
 
@@ -216,7 +231,10 @@ class Chat {
   // Thinking is shown dim. The marks are single tokens in the models that think, so they arrive whole.
   void show(std::string_view text) {
     if (text == "<think>") put(style_.dim);
-    print(text);
+    if (stdout_is_terminal_)
+      print(plain_text(text));
+    else
+      print(text);
     if (text == "</think>") put(style_.reset);
   }
 
@@ -224,14 +242,14 @@ class Chat {
     if (interactive_)
       print_styled(style_.dim, "(" + text + ")\n");
     else
-      std::fprintf(stderr, "weir: %s\n", text.c_str());
+      tell(text);
   }
 
   void report(const Error& e) {
     if (interactive_)
-      print_styled(style_.red, std::string(e.what()) + "\n");
+      print_styled(style_.red, plain_line(with_way_out(e)) + "\n");
     else
-      std::fprintf(stderr, "weir: %s\n", e.what());
+      tell(with_way_out(e));
     draw_status();
   }
 
@@ -286,26 +304,34 @@ class Chat {
   }
 
   const ChatFlags& flags_;
-  bool interactive_;
+  std::unique_ptr<OutFile> save_;
+  bool interactive_, stdout_is_terminal_ = isatty(STDOUT_FILENO) != 0;
   Style style_;
+  RawInput input_;
   StatusRow row_;
+  LineEditor editor_;
   RuntimePtr runtime_;
   ModelPtr model_;
   SessionPtr session_;
   weir_plan_info plan_ = WEIR_PLAN_INFO_INIT;
+  weir_sampling_options sampling_ = WEIR_SAMPLING_OPTIONS_INIT;  // unless a resumed conversation has its own
   bool has_history_ = false;
-  double speed_ = 0;  // tokens a second of the last answer
+  bool is_first_line_ = true;  // of a pipe
+  bool was_cut_ = false;       // an answer, by a limit that was not asked for
+  double speed_ = 0;           // tokens a second of the last answer
 };
 
 }  // namespace
 
 void add_chat(CLI::App& program, Action& action) {
   auto flags = std::make_shared<ChatFlags>();
+  flags->sampling.talks = true;
   CLI::App* app = program.add_subcommand("chat", "A conversation in the terminal");
   add_model_flag(*app, flags->model)->required();
   app->add_option("--system", flags->system, "System message")->type_name("TEXT");
   add_template_flag(*app, flags->accept_resembling);
   app->add_option("-n", flags->max_tokens, "Most tokens of an answer; default: what the model was trained for")
+      ->transform(whole_number(1, kMostTokens))
       ->type_name("MAX");
   add_saved_flags(*app, flags->saved);
   add_sampling_flags(*app, flags->sampling);

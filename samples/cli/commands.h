@@ -12,6 +12,10 @@ namespace weir_cli {
 
 using Action = std::function<int()>;
 
+// Exit status of run and chat without --json where an answer was cut by a limit that nobody asked for: the context, or
+// the length that an answer has at most without -n.
+inline constexpr int kCutAnswer = 3;
+
 void add_run(CLI::App& program, Action& action);
 void add_chat(CLI::App& program, Action& action);
 void add_bench(CLI::App& program, Action& action);

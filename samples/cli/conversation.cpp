@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <stdexcept>
+
+#include "output.h"
 
 namespace weir_cli {
 namespace {
@@ -17,11 +20,33 @@ const std::string& string_field(const json& object, const char* key) {
   return field->get_ref<const std::string&>();
 }
 
+// Fields that are not known would change the answer if they were; so they are no small matter.
+void check_fields(const json& object, const char* of_what, std::initializer_list<const char*> known) {
+  for (const auto& [key, value] : object.items()) {
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    if (key == "stop") throw std::runtime_error("\"stop\": stop strings are not supported yet");
+    std::string names;
+    for (const char* name : known) names += std::string(names.empty() ? "\"" : ", \"") + name + "\"";
+    throw std::runtime_error("\"" + key + "\" is no field of " + of_what + "; it has " + names);
+  }
+}
+
+uint32_t max_tokens_field(const json& line) {
+  const auto field = line.find("max_tokens");
+  if (field == line.end()) return 0;
+  if (field->is_number_unsigned()) {
+    const auto value = field->get<uint64_t>();
+    if (value > 0 && value <= UINT32_MAX) return static_cast<uint32_t>(value);
+  }
+  throw std::runtime_error("\"max_tokens\" is not a whole number from 1 to " + std::to_string(UINT32_MAX));
+}
+
 std::vector<Message> parse_messages(const json& list) {
   if (!list.is_array() || list.empty()) throw std::runtime_error("\"messages\" is not a list of messages");
   std::vector<Message> messages;
   for (const json& item : list) {
     if (!item.is_object()) throw std::runtime_error("\"messages\" holds something that is not an object");
+    check_fields(item, "a message", {"role", "content"});
     Message m{string_field(item, "role"), string_field(item, "content")};
     if (m.role != "system" && m.role != "user" && m.role != "assistant") {
       throw std::runtime_error("role \"" + m.role + "\" is not system, user or assistant");
@@ -72,7 +97,9 @@ void answer_turn(weir_session* session, const std::vector<weir_token>& prompt, u
 Conversation parse_conversation(const json& line, const std::string& system, bool raw) {
   if (!line.is_object()) throw std::runtime_error("not a JSON object");
   Conversation conversation;
+  check_fields(line, "a line", {"id", "prompt", "messages", "max_tokens"});
   conversation.id = line.value("id", json());
+  conversation.max_tokens = max_tokens_field(line);
   conversation.is_raw = raw;
   const bool has_messages = line.contains("messages");
   if (line.contains("prompt") == has_messages) throw std::runtime_error("expected either \"prompt\" or \"messages\"");
@@ -97,7 +124,8 @@ std::vector<std::vector<weir_token>> render_turns(const weir_model* model, const
     std::vector<weir_token> tokens = tokenize(model, conversation.raw_text, WEIR_TOKENIZE_SPECIAL);
     weir_special_tokens special = WEIR_SPECIAL_TOKENS_INIT;
     check(weir_model_special_tokens(model, &special), "cannot read the special tokens");
-    if (add_bos && special.bos >= 0) tokens.insert(tokens.begin(), special.bos);
+    const bool has_bos = !tokens.empty() && tokens.front() == special.bos;
+    if (add_bos && special.bos >= 0 && !has_bos) tokens.insert(tokens.begin(), special.bos);
     if (tokens.empty()) throw std::runtime_error("the prompt is empty");
     return {tokens};
   }
@@ -114,6 +142,13 @@ std::vector<std::vector<weir_token>> render_turns(const weir_model* model, const
     pending.clear();
   }
   return turns;
+}
+
+bool wants_bos(const weir_model* model) {
+  weir_special_tokens special = WEIR_SPECIAL_TOKENS_INIT;
+  check(weir_model_special_tokens(model, &special), "cannot read the special tokens");
+  const std::vector<weir_token> tokens = tokenize(model, "a", WEIR_TOKENIZE_BOS_EOS);
+  return special.bos >= 0 && !tokens.empty() && tokens.front() == special.bos;
 }
 
 void require_chat_template(const weir_model* model, const std::string& path, bool accept_resembling) {
@@ -151,25 +186,31 @@ Solution solve(weir_model* model, const SolveOptions& options, const Conversatio
   solution.policy = options.session.policy;
   SessionPtr session;
   try {
-    const bool resumes = !options.saved.resume.empty();
-    const auto turns = render_turns(model, conversation, options.add_bos, options.accept_resembling, resumes);
+    const bool resumes = !options.resume.empty();
+    const bool add_bos = conversation.is_raw && options.add_bos.value_or(!resumes && wants_bos(model));
+    const auto turns = render_turns(model, conversation, add_bos, options.accept_resembling, resumes);
     SessionOptions session_options(options.session);
     if (options.session.extends_for_prompt() && options.session.max_prompt == 0) {
       session_options.get().max_prompt_tokens = pinned_prompt_tokens(turns);
     }
     solution.plan = make_plan(model, session_options.get());
     session = create_session(model, session_options.get());
-    if (resumes) resume_session(session.get(), options.saved.resume);
+    if (resumes) resume_session(session.get(), options.resume);
     const weir_sampling_options sampling = options.sampling.get();
-    if (!resumes || options.sampling.given)
+    if (!resumes || options.sampling.given())
       check(weir_session_set_sampling(session.get(), &sampling), "cannot set the sampling");
-    const uint32_t max_tokens = options.max_tokens != 0 ? options.max_tokens : answer_limit(model);
+    const uint32_t asked = conversation.max_tokens != 0 ? conversation.max_tokens : options.max_tokens;
+    solution.max_tokens = asked;
+    const uint32_t max_tokens = asked != 0 ? asked : answer_limit(model);
     for (const auto& turn : turns) {
       answer_turn(session.get(), turn, max_tokens, hooks, solution);
       if (solution.stop == "context" || solution.stop == "cancelled") break;
     }
-    if (!options.saved.save.empty()) save_session(session.get(), options.saved.save);
+    if (options.save != nullptr) save_session(session.get(), *options.save);
     if (hooks.on_end) hooks.on_end(session.get());
+  } catch (const Error& e) {
+    solution.stop = "error";
+    solution.error = with_way_out(e);
   } catch (const std::runtime_error& e) {
     solution.stop = "error";
     solution.error = e.what();
@@ -217,7 +258,7 @@ nlohmann::ordered_json to_json(const Solution& s) {
 }
 
 std::string dump_json(const nlohmann::ordered_json& json, int indent) {
-  return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return plain_json(json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
 }  // namespace weir_cli

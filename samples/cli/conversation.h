@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,17 +20,22 @@ struct Conversation {
   std::vector<Message> messages;  // used unless is_raw
   std::string raw_text;           // the whole prompt as it is, without a chat template
   bool is_raw = false;
+  uint32_t max_tokens = 0;  // of each answer; 0: what the command says
 };
 
 // One line of a prompts file. `system` ("" for none) goes in front of messages that do not start with a system message.
-// Throws std::runtime_error saying what is wrong with the line.
+// Throws std::runtime_error saying what is wrong with the line; a field that is not known is wrong, too.
 Conversation parse_conversation(const nlohmann::json& line, const std::string& system, bool raw);
 
 // What to feed before each answer, one entry per answer. A user message is answered by the model, unless an assistant
 // message follows it: that is history, taken as said. `continues`: the first turn follows an answer of the session.
+// `add_bos`: raw text begins with the begin-of-text token, once where the text has it already.
 // Throws Error, or std::runtime_error for messages in an impossible order.
 std::vector<std::vector<weir_token>> render_turns(const weir_model* model, const Conversation& conversation,
                                                   bool add_bos, bool accept_resembling = false, bool continues = false);
+
+// Whether the file asks for a begin-of-text token before a text.
+bool wants_bos(const weir_model* model);
 
 // A renderer of turns needs a chat template that is known, or one that resembles a known one where that is accepted.
 // Throws std::runtime_error naming the file and what helps.
@@ -49,10 +55,11 @@ uint32_t pinned_prompt_tokens(const std::vector<std::vector<weir_token>>& turns)
 struct SolveOptions {
   SessionFlags session;
   SamplingFlags sampling;
-  uint32_t max_tokens = 0;  // of each answer; 0: answer_limit()
-  bool add_bos = false;
+  uint32_t max_tokens = 0;         // of each answer; 0: answer_limit()
+  std::optional<bool> add_bos;     // to raw text; none: as the file asks
   bool accept_resembling = false;  // of chat templates
-  SavedFlags saved;
+  std::string resume;              // the file of --resume, or ""
+  OutFile* save = nullptr;         // where the conversation goes at the end, if anywhere
 };
 
 // How solve() shows what happens; each may be empty. Returning false cancels.
@@ -68,6 +75,7 @@ struct Solution {
   std::string stop = "error";      // "eos", "length", "context", "cancelled" or "error"
   std::string error;               // set when stop is "error"
   std::string policy;
+  uint32_t max_tokens = 0;  // of each answer, as asked for; 0: it was not
   weir_plan_info plan = WEIR_PLAN_INFO_INIT;
   weir_memory_info memory = WEIR_MEMORY_INFO_INIT;
   weir_session_stats stats = WEIR_SESSION_STATS_INIT;

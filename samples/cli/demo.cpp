@@ -10,6 +10,7 @@
 
 #include "commands.h"
 #include "conversation.h"
+#include "out_file.h"
 #include "output.h"
 #include "problems.h"
 #include "terminal.h"
@@ -68,7 +69,7 @@ std::string find_model() {
 // Shows one solution as it grows.
 class View {
  public:
-  View(std::string name, std::FILE* csv) : name_(std::move(name)), csv_(csv), live_(stdout_is_terminal()) {}
+  View(std::string name, OutFile* csv) : name_(std::move(name)), csv_(csv), live_(stdout_is_terminal()) {}
 
   void on_token(const weir_token_event& event, const weir_session* session) {
     for (char c : std::string_view(event.text, static_cast<size_t>(event.text_bytes))) {
@@ -110,7 +111,7 @@ class View {
 
   void draw(const weir_session* session) {
     std::vector<std::string> block = {status(session, 12)};
-    for (const std::string& line : lines_) block.push_back("  " + line);
+    for (const std::string& line : lines_) block.push_back("  " + plain_line(line));
     block_.draw(block);
   }
 
@@ -119,12 +120,13 @@ class View {
     const auto now = std::chrono::steady_clock::now();
     const std::chrono::duration<double> elapsed = now - row_start_;
     row_start_ = now;
-    std::fprintf(csv_, "%s,%u,%llu,%.1f\n", name_.c_str(), n_tokens_,
-                 static_cast<unsigned long long>(session_memory(session).kv_bytes), kCsvTokens / elapsed.count());
+    csv_->write(format("%s,%u,%llu,%.1f\n", name_.c_str(), n_tokens_,
+                       static_cast<unsigned long long>(session_memory(session).kv_bytes),
+                       kCsvTokens / elapsed.count()));
   }
 
   std::string name_;
-  std::FILE* csv_;
+  OutFile* csv_;
   bool live_;
   std::chrono::steady_clock::time_point row_start_ = std::chrono::steady_clock::now();
   LiveBlock block_;
@@ -135,7 +137,7 @@ class View {
 };
 
 Run solve_once(weir_model* model, const Problem& problem, const std::string& name, const SolveOptions& options,
-               std::FILE* csv) {
+               OutFile* csv) {
   Conversation conversation;
   conversation.messages = {{"user", problem.prompt}};
   View view(name, csv);
@@ -177,6 +179,8 @@ int run_demo(DemoFlags& flags) {
     throw UsageError("demo: " + wrong);
   const Problem problem = make_problem(problem_options);
 
+  const std::unique_ptr<OutFile> csv = flags.csv.empty() ? nullptr : std::make_unique<OutFile>(flags.csv);
+  if (csv != nullptr) csv->write("run,tokens,kv_bytes,tok_per_s\n");
   const RuntimePtr runtime = create_runtime(flags.threads);
   const ModelPtr model = open_model(runtime.get(), flags.model);
   require_chat_template(model.get(), flags.model);
@@ -189,18 +193,15 @@ int run_demo(DemoFlags& flags) {
   bounded.session.budget = flags.budget;
 
   const Style style(stdout_is_terminal());
-  put_format("%sOne problem of %d steps, solved twice by %s (%s)%s\n", style.bold, flags.steps, info.name,
-             human_bytes(info.file_bytes).c_str(), style.reset);
+  put_format("%sOne problem of %d steps, solved twice by %s (%s)%s\n", style.bold, flags.steps,
+             plain_line(info.name).c_str(), human_bytes(info.file_bytes).c_str(), style.reset);
   put_format("%s%s%s\n\n", style.dim, problem.prompt.c_str(), style.reset);
   flush_output();
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> csv(
-      flags.csv.empty() ? nullptr : std::fopen(flags.csv.c_str(), "w"), std::fclose);
-  if (!flags.csv.empty() && csv == nullptr) throw std::runtime_error("cannot write " + flags.csv);
-  if (csv != nullptr) std::fprintf(csv.get(), "run,tokens,kv_bytes,tok_per_s\n");
   std::vector<Run> runs;
   runs.push_back(solve_once(model.get(), problem, "dense", dense, csv.get()));
   runs.push_back(solve_once(model.get(), problem, "raas " + std::to_string(flags.budget), bounded, csv.get()));
   print_table(runs);
+  if (csv != nullptr) csv->commit();
   return 0;
 }
 
@@ -211,17 +212,21 @@ void add_demo(CLI::App& program, Action& action) {
   CLI::App* app =
       program.add_subcommand("demo", "A long chain of thought with the whole KV history and with a small budget");
   add_model_flag(*app, flags->model);
-  app->add_option("--seed", flags->seed, "Which problem; default 1")->type_name("S");
+  app->add_option("--seed", flags->seed, "Which problem; default 1")
+      ->transform(whole_number(0, UINT64_MAX))
+      ->type_name("S");
   app->add_option("--steps", flags->steps, "Steps of the problem, about 18 tokens each; default 380")
-      ->check(in_range(20, 800))
+      ->transform(whole_number(20, 800))
       ->type_name("N");
   app->add_option("--budget", flags->budget, "KV budget of the second run in tokens per stream; default 1024")
-      ->check(at_least_one())
+      ->transform(whole_number(1, kMostTokens))
       ->type_name("TOKENS");
   app->add_option("--threads", flags->threads, "Threads that compute; 0 (default): all cores")
-      ->check(in_range(0, 256))
+      ->transform(whole_number(0, 256))
       ->type_name("N");
-  app->add_option("--csv", flags->csv, "Also write memory and speed every 100 tokens to this file")->type_name("FILE");
+  app->add_option("--csv", flags->csv, "Also write memory and speed every 100 tokens to this file")
+      ->check(some_path())
+      ->type_name("FILE");
   app->callback([flags, &action] {
     action = [flags] {
       catch_interrupts();

@@ -59,7 +59,7 @@ void print_table(const std::vector<weir_device_info>& devices) {
   put_format("%-10s %-10s %10s  %s\n", "--device", "kind", "memory", "name");
   for (const weir_device_info& d : devices) {
     put_format("%-10s %-10s %10s  %s%s%s\n", device_name(d).c_str(), kind_name(d), human_bytes(d.memory_bytes).c_str(),
-               d.name, d.driver[0] == '\0' ? "" : ", ", d.driver);
+               plain_line(d.name).c_str(), d.driver[0] == '\0' ? "" : ", ", plain_line(d.driver).c_str());
     if (d.is_usable == 0) put_format("%-10s cannot be used: %s\n", "", d.why_not);
   }
 }

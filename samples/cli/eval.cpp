@@ -17,6 +17,7 @@
 #include "eval_text_command.h"
 #include "eval_trace_command.h"
 #include "eval_work.h"
+#include "output.h"
 #include "terminal.h"
 
 namespace weir_cli {
@@ -28,11 +29,10 @@ using nlohmann::ordered_json;
 struct EvalFlags {
   std::string model;
   bool chooses_policies = false;  // --policies is given
-  std::vector<std::string> policies = {"dense",  "sink",   "h2o",     "tova", "quest", "raas",
-                                       "hybrid", "random", "arkvale", "psa",  "lfps"};
+  std::vector<std::string> policies = policy_names();
   EvalSettings settings;
   uint32_t threads = 0, together = 1;
-  std::string out = "eval";
+  std::string out;  // "": default_folder()
   bool plot_only = false;
   bool forced = false;
   bool accept_resembling = false;
@@ -47,9 +47,10 @@ struct Mode {
   std::string name;  // in the header
   std::string file;  // stem of results, and of the CSV
   std::string csv;
+  std::vector<std::string> plots;
 };
-const Mode kAccuracy = {"accuracy", "results.jsonl", "table.csv"};
-const Mode kForced = {"forced", "forced.jsonl", "forced.csv"};
+const Mode kAccuracy = {"accuracy", "results.jsonl", "table.csv", {"accuracy.svg", "length.svg", "memory.svg"}};
+const Mode kForced = {"forced", "forced.jsonl", "forced.csv", {"agreement.svg", "kl.svg", "recall.svg"}};
 
 void write_out(const fs::path& path, const std::string& text) { write_text_file(path.string(), text); }
 
@@ -61,7 +62,7 @@ void show_accuracy(const Summary& summary, const Results& results, const fs::pat
   std::string text = table_text(summary, strict) + "\n" + table_text(summary, right);
   const std::string smallest = smallest_budgets_text(summary);
   if (!smallest.empty()) text += "\n" + smallest;
-  std::fputs(text.c_str(), stdout);
+  put(plain_text(text));  // labels of a results file
   write_out(out / kAccuracy.csv,
             table_csv(summary,
                       {"wrong_lines", "n_prompt", "n_decode", "n_expected", "kv_peak_bytes", "plan_bytes",
@@ -80,9 +81,7 @@ void show_forced(const Summary& summary, const Results& results, const fs::path&
   const Measure agreement = {"Most probable token as with the whole history, %", "agreement", 100, 2};
   const Measure kl = {"KL divergence from the whole history, nats per token", "kl", 1, 4};
   const Measure recall = {"Recall of the true top pages, %", "recall", 100, 1};
-  std::fputs(
-      (table_text(summary, agreement) + "\n" + table_text(summary, kl) + "\n" + table_text(summary, recall)).c_str(),
-      stdout);
+  put(plain_text(table_text(summary, agreement) + "\n" + table_text(summary, kl) + "\n" + table_text(summary, recall)));
   write_out(out / kForced.csv, table_csv(summary, {"agreement", "kl", "recall", "n_positions"}, false));
   write_out(out / "agreement.svg", budget_plot_svg(summary, {"Top-1 agreement with the whole history" + what,
                                                              "same most probable token, %", agreement, true}));
@@ -177,16 +176,25 @@ void show_again(const Mode& mode, const EvalFlags& flags) {
   show(mode, results, settings, out);
 }
 
+// Results of another model or text would be refused, so that each has a folder of its own.
+std::string default_folder(const EvalFlags& flags) {
+  std::string name = "eval";
+  if (!flags.model.empty()) name += "-" + fs::path(flags.model).stem().string();
+  if (flags.chooses_text) name += "-" + fs::path(flags.text.settings.file).stem().string();
+  return name;
+}
+
 // The command of --text with what it shares with the others.
 int run_text(EvalFlags& flags) {
   if (flags.model.empty() && !flags.plot_only) throw UsageError("eval: --model is required");
   if (!flags.chooses_budgets) flags.settings.budgets = {128, 256, 512, 1024};
   prepare(flags);
-  return text_command(flags.text,
-                      {flags.model, flags.out, flags.threads, flags.plot_only, flags.chooses_policies, flags.settings});
+  return text_command(flags.text, {flags.model, flags.out, flags.threads, flags.plot_only, flags.chooses_policies,
+                                   flags.chooses_budgets, flags.settings});
 }
 
 int run_eval(EvalFlags& flags) {
+  if (flags.out.empty()) flags.out = default_folder(flags);
   if (flags.chooses_text) return run_text(flags);
   const Mode& mode = flags.forced ? kForced : kAccuracy;
   const fs::path out = flags.out;
@@ -205,6 +213,8 @@ int run_eval(EvalFlags& flags) {
   if (!flags.trace.file.empty()) return record_trace_command(flags.trace, flags.model, flags.settings);
 
   fs::create_directories(out);
+  try_out_file((out / mode.csv).string());
+  for (const std::string& plot : mode.plots) try_out_file((out / plot).string());
   const std::string path = (out / mode.file).string();
   const ordered_json header = results_header(flags.settings, mode.name, flags.model, model_bytes);
   ResultsFile results(path, header);
@@ -223,28 +233,32 @@ void add_problem_flags(CLI::App& app, EvalSettings& s) {
   app.add_option("--families", s.families,
                  "Problem families: rule, base, facts, hubs, passkey, early, followup; default all but followup")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->type_name("NAMES")
       ->group("Problems");
   app.add_option("-n", s.n_problems, "Problems of each family; default 50")
-      ->check(in_range(1, 999999))
+      ->transform(whole_number(1, 999999))
       ->type_name("N")
       ->group("Problems");
-  app.add_option("--seed", s.seed, "Which problems; default 1")->type_name("S")->group("Problems");
+  app.add_option("--seed", s.seed, "Which problems; default 1")
+      ->transform(whole_number(0, 1000000000000))  // a million problems each
+      ->type_name("S")
+      ->group("Problems");
   app.add_option("--steps", s.steps, "Chain lines; default 60 for base, otherwise 40")
-      ->check(in_range(2, 990))
+      ->transform(whole_number(2, 990))
       ->type_name("N")
       ->group("Problems");
   app.add_option("--lag", s.lag,
                  "The larger lag of rule, early and followup, default 12; the lag of base, default drawn")
-      ->check(in_range(1, 40))
+      ->transform(whole_number(1, 40))
       ->type_name("N")
       ->group("Problems");
   app.add_option("--every", s.every, "Distance of the milestones of base; default drawn")
-      ->check(in_range(2, 500))
+      ->transform(whole_number(2, 500))
       ->type_name("M")
       ->group("Problems");
   app.add_option("--passkey-tokens", s.passkey_tokens, "Length of pass key prompts; default 1000")
-      ->check(in_range(100, 1000000))
+      ->transform(whole_number(100, 1000000))
       ->type_name("N")
       ->group("Problems");
   app.add_flag("--question-as-decode", s.question_as_decode,
@@ -254,25 +268,28 @@ void add_problem_flags(CLI::App& app, EvalSettings& s) {
                "End an answer where it leaves the right one: strict accuracy alone, in less time")
       ->group("Problems");
   app.add_option("--max-factor", s.max_factor, "Longest answer, in lengths of the right one; default 1.5")
-      ->check(in_range(0.1, 100))
+      ->check(number(0.1, 100))
       ->type_name("F")
       ->group("Problems");
 }
 
 void add_trace_flags(CLI::App& app, TraceFlags& trace) {
-  auto* record =
-      app.add_option("--trace", trace.file, "Record what one run attends to this file, and draw it")->type_name("FILE");
-  auto* draw = app.add_option("--draw", trace.draw, "Draw a recording: FILE.svg and FILE.png")->type_name("FILE");
+  auto* record = app.add_option("--trace", trace.file, "Record what one run attends to this file, and draw it")
+                     ->check(some_path())
+                     ->type_name("FILE");
+  auto* draw = app.add_option("--draw", trace.draw, "Draw a recording: FILE.svg and FILE.png")
+                   ->check(some_path())
+                   ->type_name("FILE");
   for (const char* other : {"--draw", "--forced", "--plot-only"}) record->excludes(app.get_option(other));
   draw->excludes(app.get_option("--forced"))->excludes(app.get_option("--plot-only"));
   record->group("Trace");
   draw->group("Trace");
   app.add_option("--layer", trace.layer, "Layer to draw; default the middle one")
-      ->check(in_range(0, 65535))
+      ->transform(whole_number(0, 65535))
       ->type_name("L")
       ->group("Trace");
   app.add_option("--head", trace.head, "Query head to draw; default 0")
-      ->check(in_range(0, 65535))
+      ->transform(whole_number(0, 65535))
       ->type_name("H")
       ->group("Trace");
 }
@@ -286,25 +303,31 @@ void add_eval(CLI::App& program, Action& action) {
   CLI::App* app = program.add_subcommand("eval", "Right answers and their cost by policy and budget; tables and plots");
   add_model_flag(*app, flags->model)->description("Model file (GGUF); required but for --plot-only and --draw");
   add_template_flag(*app, flags->accept_resembling);
-  app->add_option("--policies", flags->policies,
-                  "Entries name[:key=value[+key=value...]][@label]; default: every policy")
+  app->add_option(
+         "--policies", flags->policies,
+         "Entries name[:key=value[+key=value...]][@label]; default: every policy, with --text what fits in two "
+         "minutes")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->type_name("LIST");
   app->add_option("--budgets", flags->settings.budgets,
                   "KV budgets in tokens per stream; default 64,128,256,512,1024,2048, with --text 128,256,512,1024")
       ->delimiter(',')
-      ->check(at_least_one())
+      ->allow_extra_args(false)
+      ->transform(whole_number(1, kMostTokens))
       ->type_name("LIST");
   app->add_option("--threads", flags->threads,
                   "Problems that run at a time, or threads that compute (--text); 0 (default): one per core")
-      ->check(in_range(0, 256))
+      ->transform(whole_number(0, 256))
       ->type_name("N");
   app->add_option("--together", flags->together,
                   "Runs of a problem that take their steps together: the same answers in less time; default 1")
-      ->check(in_range(1, kMostTogether))
+      ->transform(whole_number(1, kMostTogether))
       ->type_name("N");
   app->add_option("--out", flags->out,
-                  "Folder of results, tables and plots; runs that are in it are not repeated; default eval")
+                  "Folder of results, tables and plots; runs that are in it are not repeated; default eval-MODEL, with "
+                  "--text eval-MODEL-TEXT")
+      ->check(some_path())
       ->type_name("DIR");
   app->add_flag("--plot-only", flags->plot_only,
                 "Only tables and plots, of all runs in the folder; with --policies of those labels");

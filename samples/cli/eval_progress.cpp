@@ -17,7 +17,8 @@ std::string clock_text(double seconds) {
 
 }  // namespace
 
-Progress::Progress(size_t n_units) : n_units_(n_units), on_terminal_(stderr_is_terminal()) {
+Progress::Progress(size_t n_units, bool is_quiet)
+    : n_units_(n_units), is_quiet_(is_quiet), on_terminal_(!is_quiet && stderr_is_terminal()) {
   if (on_terminal_) line_.update([&] { return text(true); });
 }
 
@@ -27,7 +28,7 @@ void Progress::done(size_t n_units) {
   n_done_ += n_units;
   if (on_terminal_) {
     line_.update([&] { return text(true); });
-  } else if (n_done_ * 10 / n_units_ != n_before * 10 / n_units_) {
+  } else if (!is_quiet_ && n_done_ * 10 / n_units_ != n_before * 10 / n_units_) {
     std::fprintf(stderr, "%s\n", text(false).c_str());
   }
 }

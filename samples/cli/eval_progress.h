@@ -12,7 +12,8 @@ namespace weir_cli {
 
 class Progress {
  public:
-  explicit Progress(size_t n_units);
+  // Shown on stderr, unless it is quiet.
+  explicit Progress(size_t n_units, bool is_quiet = false);
 
   void done(size_t n_units = 1);  // any thread
 
@@ -22,7 +23,7 @@ class Progress {
   std::string text(bool with_bar) const;
 
   size_t n_units_;
-  bool on_terminal_;
+  bool is_quiet_, on_terminal_;
   ProgressLine line_;
   std::mutex mutex_;
   size_t n_done_ = 0;

@@ -151,9 +151,9 @@ ordered_json to_json(const RunRecord& r) {
 }
 
 ResultsFile::ResultsFile(std::string path, const ordered_json& header) : path_(std::move(path)) {
-  const bool exists = std::filesystem::exists(path_);
+  std::error_code none;
   bool is_empty = true;
-  if (exists) {
+  if (std::filesystem::is_regular_file(path_, none)) {  // a pipe or a device holds no earlier runs
     FileContent content = read_content(path_);
     is_empty = content.is_empty;
     if (!is_empty) compare_headers(path_, content.header, header);
@@ -202,14 +202,6 @@ void check_specs(const ResultsFile& results, const EvalSettings& settings, const
 
 std::string run_text(const ordered_json& header) {
   return header.value("model", "") + ", seed " + std::to_string(header.value("seed", uint64_t{0}));
-}
-
-void write_text_file(const std::string& path, const std::string& text) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "wb"), std::fclose);
-  if (!file) fail_with_errno(path, "open for writing");
-  if (std::fwrite(text.data(), 1, text.size(), file.get()) != text.size() || std::fflush(file.get()) != 0) {
-    fail_with_errno(path, "write");
-  }
 }
 
 }  // namespace weir_cli

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "eval_run.h"
+#include "out_file.h"
 
 namespace weir_cli {
 
@@ -63,8 +64,5 @@ Results read_results(const std::string& path, const std::string& mode);
 
 // What was run, for titles: "weir-tiny-reasoner-q8_0.gguf, seed 1".
 std::string run_text(const nlohmann::ordered_json& header);
-
-// Replaces `path` by `text`. Throws std::runtime_error naming the file.
-void write_text_file(const std::string& path, const std::string& text);
 
 }  // namespace weir_cli

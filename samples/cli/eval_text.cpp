@@ -11,6 +11,7 @@
 
 #include "eval_prediction.h"
 #include "eval_results.h"
+#include "input.h"
 
 namespace weir_cli {
 namespace {
@@ -147,6 +148,7 @@ std::string read_text_file(const std::string& path) {
   char chunk[65536];
   for (size_t n; (n = std::fread(chunk, 1, sizeof(chunk), file.get())) > 0;) text.append(chunk, n);
   if (std::ferror(file.get()) != 0) throw failed("read");
+  drop_byte_order_mark(text);
   const size_t invalid = first_invalid_utf8(text);
   if (invalid != std::string::npos) throw std::runtime_error(path + ": not UTF-8 at byte " + std::to_string(invalid));
   return text;

@@ -4,8 +4,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <map>
+#include <set>
 
 #include "conversation.h"
 #include "eval_plots.h"
@@ -19,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-constexpr char kMode[] = "text", kFile[] = "text.jsonl";
+constexpr char kMode[] = "text", kFile[] = "text.jsonl", kCsv[] = "text.csv", kPlot[] = "text-kl.svg";
 
 // FNV-1a, 64 bits: tells texts apart, no more.
 uint64_t hash_of(const std::string& text) {
@@ -83,6 +86,126 @@ void run(weir_model* model, const EvalSettings& settings, const TextSettings& te
   }
 }
 
+// Without --policies the command takes about as long as --seconds says: some windows, then every policy with one
+// budget and with the next one, as many as fit. What a part takes is known from the one before; the first is measured
+// beforehand.
+class BoundedRun {
+ public:
+  BoundedRun(weir_model* model, const EvalSettings& settings, const TextSettings& text_settings, const TextTokens& text,
+             uint32_t seconds, ResultsFile& results)
+      : model_(model),
+        settings_(settings),
+        text_settings_(text_settings),
+        text_(text),
+        seconds_(seconds),
+        window_seconds_(seconds_ / 4),
+        results_(results) {}
+
+  void run(const std::vector<size_t>& windows, std::vector<EvalPoint> points) {
+    measure_a_step();
+    run_windows(windows);
+    std::stable_sort(points.begin(), points.end(),
+                     [](const EvalPoint& a, const EvalPoint& b) { return rank(a.budget) < rank(b.budget); });
+    run_points(points);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  // The whole history, then a budget at which policies differ.
+  static uint32_t rank(uint32_t budget) { return budget == 0 || budget == 256 ? 0 : budget; }
+
+  double elapsed() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+
+  // Seconds of a prediction, beside others that take the same step: what more steps take than few.
+  void measure_a_step() {
+    constexpr uint32_t kPrompt = 64, kFew = 4, kMore = 20;
+    const auto seconds_of = [&](uint32_t n_steps) {
+      TextSettings settings = text_settings_;
+      settings.n_prompt = kPrompt;
+      settings.n_forced = n_steps;
+      const auto first = Clock::now();
+      Progress none(n_steps, true);
+      (void)run_text_group(model_, settings_, settings, text_, {first_point()}, none);
+      return std::chrono::duration<double>(Clock::now() - first).count();
+    };
+    if (text_.tokens.size() < kPrompt + kMore) return;  // a text that takes no time
+    const double few = seconds_of(kFew), more = seconds_of(kMore);
+    prediction_s_ = std::max((more - few) / (2 * (kMore - kFew)), 1e-6);
+  }
+
+  // Any point but the whole history itself.
+  EvalPoint first_point() const {
+    for (const EvalPoint& point : eval_points(settings_)) {
+      if (point.budget != 0) return point;
+    }
+    return eval_points(settings_).front();
+  }
+
+  void run_windows(const std::vector<size_t>& windows) {
+    // A token that is prefilled takes less than a step.
+    size_t n = static_cast<size_t>(window_seconds_ / (prediction_s_ * static_cast<double>(kWindowTokens)));
+    for (size_t at = 0; at < windows.size() && n > 0;) {
+      n = std::min({n, kMostTogether, windows.size() - at});
+      const auto part = windows.begin() + static_cast<std::ptrdiff_t>(at);
+      const auto first = Clock::now();
+      Progress progress(n * kScoredTokens);
+      for (const WindowRecord& record :
+           score_windows(model_, text_settings_, text_, {part, part + static_cast<std::ptrdiff_t>(n)}, progress))
+        results_.append(to_json(record));
+      at += n;
+      const double window_s = std::chrono::duration<double>(Clock::now() - first).count() / static_cast<double>(n);
+      n = elapsed() < window_seconds_ ? static_cast<size_t>((window_seconds_ - elapsed()) / window_s) : 0;
+    }
+  }
+
+  void run_points(const std::vector<EvalPoint>& points) {
+    const double forced = static_cast<double>(text_settings_.n_forced);
+    double lane_s = prediction_s_ * (forced + text_settings_.n_prompt);  // of a point, the whole history beside it
+    for (size_t at = 0; at < points.size();) {
+      // The whole history takes a lane of each group.
+      const double n_fit = (seconds_ - elapsed()) / lane_s - 1;
+      if (n_fit < 1) return;
+      const size_t n = std::min({static_cast<size_t>(n_fit), kMostTextPoints, points.size() - at});
+      const auto part = points.begin() + static_cast<std::ptrdiff_t>(at);
+      const auto first = Clock::now();
+      Progress progress(n * text_settings_.n_forced);
+      for (const TextRecord& record : run_text_group(model_, settings_, text_settings_, text_,
+                                                     {part, part + static_cast<std::ptrdiff_t>(n)}, progress))
+        results_.append(to_json(record));
+      at += n;
+      lane_s = std::chrono::duration<double>(Clock::now() - first).count() / static_cast<double>(n + 1);
+    }
+  }
+
+  weir_model* model_;
+  const EvalSettings& settings_;
+  const TextSettings& text_settings_;
+  const TextTokens& text_;
+  double seconds_, window_seconds_;  // in all, and of them for windows
+  ResultsFile& results_;
+  Clock::time_point start_ = Clock::now();
+  double prediction_s_ = 1e-6;
+};
+
+// What a command in bounded time has not run, for people: "3 of 17 windows; 256 tokens: lfps; 128 tokens: sink, h2o".
+std::string left_out(const EvalSettings& settings, size_t n_windows, const ResultsFile& results) {
+  std::set<std::string> there;
+  for (const ordered_json& line : results.lines()) there.insert(run_key(line));
+  size_t n_missing = 0;
+  for (size_t i = 0; i < n_windows; ++i) n_missing += there.count(window_key(i)) == 0 ? 1 : 0;
+  std::map<uint32_t, std::string> policies;
+  for (const EvalPoint& point : eval_points(settings)) {
+    if (there.count(point_key(settings, point)) != 0) continue;
+    std::string& names = policies[point.budget];
+    names += (names.empty() ? "" : ", ") + settings.policies[point.policy].label;
+  }
+  std::string text;
+  if (n_missing > 0) text = grouped(n_missing) + " of " + grouped(n_windows) + " windows";
+  for (const auto& [budget, names] : policies)
+    text += (text.empty() ? "" : "; ") + (budget == 0 ? "" : grouped(budget) + " tokens: ") + names;
+  return text;
+}
+
 // Of the lines those that this command asks for, in its order; the windows first.
 std::vector<ordered_json> asked_for(const ResultsFile& results, const EvalSettings& settings, size_t n_windows) {
   std::map<std::string, const ordered_json*> by_key;
@@ -95,6 +218,16 @@ std::vector<ordered_json> asked_for(const ResultsFile& results, const EvalSettin
   for (size_t i = 0; i < n_windows; ++i) take(window_key(i));
   for (const EvalPoint& point : eval_points(settings)) take(point_key(settings, point));
   return lines;
+}
+
+void run_bounded(weir_model* model, const EvalSettings& settings, const TextSettings& text_settings,
+                 const TextTokens& text, const Work& work, uint32_t seconds, ResultsFile& results) {
+  if (work.n_units == 0) return;
+  std::vector<size_t> windows;
+  for (const std::vector<size_t>& group : work.windows) windows.insert(windows.end(), group.begin(), group.end());
+  std::vector<EvalPoint> points;
+  for (const std::vector<EvalPoint>& group : work.groups) points.insert(points.end(), group.begin(), group.end());
+  BoundedRun(model, settings, text_settings, text, seconds, results).run(windows, points);
 }
 
 // What is shown: perplexity of all windows, and the lines of the policies.
@@ -177,7 +310,7 @@ std::string plot_of(const ordered_json& header, const Shown& shown) {
 }
 
 // The files and the output. Fails when nothing was measured.
-void show(const Results& results, const fs::path& out, bool json) {
+void show(const Results& results, const fs::path& out, bool json, const std::string& missing = "") {
   const Shown shown(results.lines);
   const auto was_measured = [](const ordered_json& row) { return !row.at("refused").get<bool>(); };
   if (!shown.rows.empty() && std::none_of(shown.rows.begin(), shown.rows.end(), was_measured)) {
@@ -186,13 +319,15 @@ void show(const Results& results, const fs::path& out, bool json) {
                              " tokens: " + shown.rows[0].value("message", ""));
   }
   const Summary summary = summarize(shown.rows, {kTextFamily}, shown.labels());
-  write_text_file((out / "text.csv").string(),
+  write_text_file((out / kCsv).string(),
                   table_csv(summary, {"kl_mean", "kl_p99", "top1", "perplexity", "pages", "n_positions"}, false));
-  write_text_file((out / "text-kl.svg").string(), plot_of(results.header, shown));
+  write_text_file((out / kPlot).string(), plot_of(results.header, shown));
   if (json) {
-    put_line(dump_json(json_of(results.header, shown)));
+    ordered_json line = json_of(results.header, shown);
+    if (!missing.empty()) line["left_out"] = missing;
+    put_line(dump_json(line));
   } else {
-    put(tables(results.header, shown, summary));
+    put(plain_text(tables(results.header, shown, summary)));
   }
 }
 
@@ -221,11 +356,15 @@ void add_text_flags(CLI::App& app, TextFlags& flags) {
   const auto add = [&](CLI::Option* option) { option->needs(text)->group("Text"); };
   auto* windows = app.add_option("--windows", s.n_windows,
                                  "Windows of 1024 tokens whose second half is scored, at most; 0: none; default all");
-  add(windows->type_name("N"));
+  add(windows->transform(whole_number(0, UINT32_MAX))->type_name("N"));
   auto* prompt = app.add_option("--prompt-tokens", s.n_prompt, "Tokens that are prefilled; default 256");
-  add(prompt->check(in_range(1, 1000000))->type_name("N"));
+  add(prompt->transform(whole_number(1, 1000000))->type_name("N"));
   auto* forced = app.add_option("--forced-tokens", s.n_forced, "Tokens after them that are compared; default 1200");
-  add(forced->check(in_range(1, 1000000))->type_name("N"));
+  add(forced->transform(whole_number(1, 1000000))->type_name("N"));
+  auto* seconds = app.add_option("--seconds", flags.seconds,
+                                 "Without --policies: about how long it may take, with what fits; default 120");
+  add(seconds->transform(whole_number(1, 1000000))->type_name("N"));
+  seconds->excludes(app.get_option("--policies"));
   add_device_flag(app, s.device)->needs(text);
   add(app.add_flag("--json", flags.json, "Instead of tables one line of JSON"));
 }
@@ -255,15 +394,28 @@ int text_command(const TextFlags& flags, TextCommand command) {
   const size_t n_windows = check_text(tokens, settings);
 
   fs::create_directories(command.out);
+  for (const char* file : {kCsv, kPlot}) try_out_file((fs::path(command.out) / file).string());
   const std::string path = (fs::path(command.out) / kFile).string();
   const ordered_json header =
       text_header(settings, command.model, model_info(model.get()).file_bytes, text, tokens.tokens.size());
   ResultsFile results(path, header);
   check_specs(results, command.settings, path);
   catch_interrupts();
-  run(model.get(), command.settings, settings, tokens, work_left(command.settings, settings, n_windows, results),
-      results);
-  show({header, asked_for(results, command.settings, n_windows)}, command.out, flags.json);
+  const Work work = work_left(command.settings, settings, n_windows, results);
+  std::string missing;
+  if (command.chooses_policies) {
+    run(model.get(), command.settings, settings, tokens, work, results);
+  } else {
+    run_bounded(model.get(), command.settings, settings, tokens, work, flags.seconds, results);
+    missing = left_out(command.settings, n_windows, results);
+    if (asked_for(results, command.settings, n_windows).empty())
+      throw std::runtime_error(
+          format("nothing fits in %u seconds; --seconds gives more, --policies runs what it names", flags.seconds));
+  }
+  show({header, asked_for(results, command.settings, n_windows)}, command.out, flags.json, missing);
+  if (!missing.empty())
+    tell(format("left out after %u seconds (--seconds): ", flags.seconds) + missing +
+         ". The same command goes on with it; --policies runs all that it names");
   return 0;
 }
 

@@ -14,6 +14,7 @@ namespace weir_cli {
 
 struct TextFlags {
   TextSettings settings;
+  uint32_t seconds = 120;  // without --policies, about
   bool json = false;
 };
 
@@ -27,8 +28,9 @@ struct TextCommand {
   std::string out;  // folder
   uint32_t threads = 0;
   bool plot_only = false;
-  bool chooses_policies = false;  // --policies is given
-  EvalSettings settings;          // policies and budgets, checked
+  bool chooses_policies = false;  // --policies is given; without it --seconds counts
+  bool chooses_budgets = false;
+  EvalSettings settings;  // policies and budgets, checked
 };
 int text_command(const TextFlags& flags, TextCommand command);
 

@@ -176,10 +176,7 @@ HeadPages head_pages(const weir_trace_layer& layer, uint32_t head) {
   return pages;
 }
 
-TraceRecorder::TraceRecorder(const std::string& path)
-    : path_(path), file_(std::fopen(path.c_str(), "wb"), std::fclose) {
-  if (!file_) throw std::runtime_error(path + ": cannot open for writing: " + std::strerror(errno));
-}
+TraceRecorder::TraceRecorder(const std::string& path) : file_(path) {}
 
 void TraceRecorder::begin(weir_session* session, const TraceHeader& header) {
   Bytes out;
@@ -193,9 +190,14 @@ void TraceRecorder::begin(weir_session* session, const TraceHeader& header) {
   set_trace(session, on_layer, this);
 }
 
-void TraceRecorder::finish() {
+void TraceRecorder::check() const {
   if (thrown_) std::rethrow_exception(thrown_);
-  if (std::fflush(file_.get()) != 0) throw std::runtime_error(path_ + ": cannot write: " + std::strerror(errno));
+}
+
+void TraceRecorder::finish() {
+  check();
+  file_.write(waiting_);
+  file_.commit();
 }
 
 weir_status TraceRecorder::on_layer(void* user, const weir_trace_layer* layer) noexcept {
@@ -243,9 +245,11 @@ void TraceRecorder::record(const weir_trace_layer& layer) {
 }
 
 void TraceRecorder::write(const std::string& bytes) {
-  if (std::fwrite(bytes.data(), 1, bytes.size(), file_.get()) != bytes.size()) {
-    throw std::runtime_error(path_ + ": cannot write: " + std::strerror(errno));
-  }
+  constexpr size_t kWaitingBytes = 1 << 20;
+  waiting_ += bytes;
+  if (waiting_.size() < kWaitingBytes) return;
+  file_.write(waiting_);
+  waiting_.clear();
 }
 
 TraceHeader read_trace(const std::string& path,

@@ -4,13 +4,13 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "out_file.h"
 #include "weir/experimental.h"
 #include "weir_cpp.h"
 
@@ -70,7 +70,9 @@ class TraceRecorder {
 
   // Writes the header and begins tracing; the prompt is in the session.
   void begin(weir_session* session, const TraceHeader& header);
-  // Throws what went wrong while tracing, or when the last bytes could not be written.
+  // Throws what went wrong while tracing.
+  void check() const;
+  // The same, and when the file could not be written; without this call there is none.
   void finish();
   uint32_t n_steps() const { return n_steps_; }
 
@@ -79,8 +81,8 @@ class TraceRecorder {
   void record(const weir_trace_layer& layer);
   void write(const std::string& bytes);
 
-  std::string path_;
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
+  OutFile file_;
+  std::string waiting_;  // written when it has grown to some size
   uint32_t n_steps_ = 0;
   std::vector<std::vector<std::vector<uint32_t>>> before_;  // [layer][stream]: first positions at the step before
   std::exception_ptr thrown_;

@@ -53,7 +53,8 @@ class Workers {
 
 void run_units(const std::string& model_path, uint32_t n_threads, size_t n_units, const UnitFn& fn) {
   if (n_units == 0) return;
-  const size_t n_wanted = n_threads != 0 ? n_threads : std::max(1u, std::thread::hardware_concurrency());
+  // The library's own number: it knows the limits of a container.
+  const size_t n_wanted = n_threads != 0 ? n_threads : weir_runtime_thread_count(create_runtime(0).get());
   Workers workers(model_path, n_units, fn);
   {
     std::vector<std::jthread> threads;  // joined at the end of the block

@@ -133,23 +133,28 @@ std::string GgufWriter::header() const {
 
 uint64_t GgufWriter::file_bytes() const { return header().size() + data_bytes_; }
 
+void GgufWriter::write(const Sink& sink, const Source& source, const Progress& progress) const {
+  const std::string head = header();
+  sink(head.data(), head.size());
+  const uint64_t n_done = head.size();
+  static const char kPadding[kAlignment] = {};
+  for (const Tensor& tensor : tensors_) {
+    for (uint64_t at = 0; at < tensor.bytes;) {
+      const uint64_t n = std::min(kChunkBytes, tensor.bytes - at);
+      sink(source(tensor, at, n), n);
+      at += n;
+      progress(n_done + tensor.offset + at, n_done + data_bytes_);
+    }
+    sink(kPadding, padded(tensor.bytes) - tensor.bytes);
+  }
+}
+
 void GgufWriter::write(const std::string& path, const Source& source, const Progress& progress) const {
   std::unique_ptr<std::FILE, FileCloser> file(std::fopen(path.c_str(), "wb"));
   if (!file) throw std::runtime_error("cannot create " + path + ": " + std::strerror(errno));
   try {
-    const std::string head = header();
-    write_all(file.get(), head.data(), head.size(), path);
-    uint64_t n_done = head.size();
-    static const char kPadding[kAlignment] = {};
-    for (const Tensor& tensor : tensors_) {
-      for (uint64_t at = 0; at < tensor.bytes;) {
-        const uint64_t n = std::min(kChunkBytes, tensor.bytes - at);
-        write_all(file.get(), source(tensor, at, n), n, path);
-        at += n;
-        progress(n_done + tensor.offset + at, n_done + data_bytes_);
-      }
-      write_all(file.get(), kPadding, padded(tensor.bytes) - tensor.bytes, path);
-    }
+    const auto sink = [&](const void* bytes, uint64_t n_bytes) { write_all(file.get(), bytes, n_bytes, path); };
+    write(sink, source, progress);
     std::FILE* raw = file.release();
     if (std::fclose(raw) != 0) throw std::runtime_error("cannot write " + path + ": " + std::strerror(errno));
   } catch (...) {

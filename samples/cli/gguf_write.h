@@ -44,12 +44,15 @@ class GgufWriter {
   using Progress = std::function<void(uint64_t done, uint64_t total)>;
 
   uint64_t file_bytes() const;
-  // Writes `path`; on failure removes it and throws std::runtime_error.
+  using Sink = std::function<void(const void* bytes, uint64_t n_bytes)>;
+
+  // Everything before the tensors' bytes, with padding.
+  std::string header() const;
+  void write(const Sink& sink, const Source& source, const Progress& progress) const;
+  // The same into `path`; on failure removes it and throws std::runtime_error.
   void write(const std::string& path, const Source& source, const Progress& progress) const;
 
  private:
-  std::string header() const;  // everything before the data section, padded
-
   uint64_t n_values_ = 0;
   std::string values_;  // encoded
   std::vector<Tensor> tensors_;

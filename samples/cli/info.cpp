@@ -108,13 +108,14 @@ void print_json(const File& file, const weir_model_info& info) {
 }
 
 void print_fact(const char* name, const std::string& value) {
-  if (!value.empty()) put_format("%-14s %s\n", name, value.c_str());
+  if (!value.empty()) put_format("%-14s %s\n", name, plain_line(value).c_str());
 }
 
 // Metadata is shown on one line each; a template of a thousand characters is cut.
-std::string one_line(std::string value, int columns) {
+std::string one_line(const std::string& value, int columns) {
   std::string flat;
   for (char c : value) flat += c == '\n' ? "\\n" : c == '\t' ? "\\t" : c == '\r' ? "\\r" : std::string(1, c);
+  flat = plain_line(flat);
   return display_width(flat) <= columns ? flat : cut_to_width(flat, columns - 3) + "...";
 }
 
@@ -145,12 +146,13 @@ void print_tables(const File& file, const weir_model_info& info) {
   put_format("\nmetadata (%u)\n", n_values);
   for (uint32_t i = 0; i < n_values; ++i) {
     const auto [key, value] = metadata(file.model.get(), i);
-    put_format("  %-42s %s\n", key.c_str(), one_line(value, 60).c_str());
+    put_format("  %-42s %s\n", plain_line(key).c_str(), one_line(value, 60).c_str());
   }
   put_format("\ntensors (%u)\n", info.n_tensors);
   for (uint32_t i = 0; i < info.n_tensors; ++i) {
     const weir_tensor_info t = tensor_info(file.model.get(), i);
-    put_format("  %-34s %-5s %-16s %10s\n", t.name, t.type, dims_text(t).c_str(), human_bytes(t.bytes).c_str());
+    put_format("  %-34s %-5s %-16s %10s\n", plain_line(t.name).c_str(), t.type, dims_text(t).c_str(),
+               human_bytes(t.bytes).c_str());
   }
 }
 

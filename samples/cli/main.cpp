@@ -1,9 +1,9 @@
 // The `weir` program: parses the command line and runs one subcommand. Everything it does, it does through the public C
-// API. Exit status: 0 done; 2 wrong usage; 1 anything else. Both failures leave one line on stderr that says what and
-// where.
+// API. Exit status: 0 done; 2 wrong usage; 3 done, but an answer was cut (commands.h); 1 anything else. All but the
+// first leave one line on stderr that says what and where.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
+#include <csignal>
 #include <new>
 #include <string>
 #include <utility>
@@ -18,11 +18,9 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kWrongUsage = 2;
 
-// A message from deeper down may hold line breaks (a file name can); the promise is one line.
-int complain(std::string message, int status) {
-  std::replace_if(
-      message.begin(), message.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
-  std::fprintf(stderr, "weir: %s\n", message.c_str());
+// One line, whatever a message from deeper down holds (a file name may have line breaks).
+int complain(const std::string& message, int status) {
+  weir_cli::tell(message);
   return status;
 }
 
@@ -89,6 +87,9 @@ int run(int argc, char** argv) {
   program.require_subcommand(0, 1);  // none at all is told below, so that an unknown one is told by its name
   program.set_version_flag("--version", std::string("weir ") + weir_version_string());
   program.get_formatter()->column_width(30);
+  program.footer(
+      "Exit status: 0 done, 1 failed, 2 wrong usage, 3 an answer was cut by the context or, without -n, by the length\n"
+      "that it has at most. With --json a cut answer is status 0, its \"stop\" tells.");
 
   weir_cli::Action action;
   weir_cli::add_run(program, action);
@@ -118,14 +119,23 @@ int run(int argc, char** argv) {
     return complain((wrong.empty() ? e.what() : wrong) + " (see " + chosen_command(program) + " --help)", kWrongUsage);
   }
   if (!action) return complain("expected a subcommand (see weir --help)", kWrongUsage);
-  const int status = action();
-  weir_cli::flush_output();  // a full disk may show only here
-  return status;
+  const CLI::App* chosen = program.get_subcommands().front();
+  const bool has_way_out = chosen->get_option_no_throw("--context") != nullptr;
+  try {
+    const int status = action();
+    weir_cli::flush_output();  // a full disk may show only here
+    return status;
+  } catch (const weir_cli::Error& e) {
+    return complain(has_way_out ? weir_cli::with_way_out(e) : e.what(), kFailed);
+  } catch (const std::bad_alloc&) {
+    return complain(std::string("out of memory") + (has_way_out ? weir_cli::kWayOutOfMemory : ""), kFailed);
+  }
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of its write
   try {
     return run(argc, argv);
   } catch (const weir_cli::UsageError& e) {

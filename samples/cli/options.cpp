@@ -3,8 +3,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
 #include <cstdarg>
 #include <cstdio>
+#include <random>
 
 namespace weir_cli {
 namespace {
@@ -17,7 +21,62 @@ std::pair<std::string, std::string> split_option(const std::string& text) {
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
+// Digits alone, of a value that fits.
+bool parse_whole(const std::string& text, uint64_t& value) {
+  const char* end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, value);
+  return error == std::errc() && at == end;
+}
+
+// Of "k", "mib" and the like, in powers of 2; -1 when it is no unit.
+int unit_shift(const std::string& unit) {
+  if (unit.empty() || unit == "b") return 0;
+  const size_t power = std::string("kmgt").find(unit[0]);
+  const std::string rest = unit.substr(1);
+  if (power == std::string::npos || (!rest.empty() && rest != "b" && rest != "i" && rest != "ib")) return -1;
+  return 10 * (static_cast<int>(power) + 1);
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+uint64_t random_seed() {
+  std::random_device source;
+  return (uint64_t{source()} << 32) | source();
+}
+
+// A whole number, or the name of one that is another each time.
+CLI::Validator seed_number() {
+  const auto check = [](std::string& text) -> std::string {
+    uint64_t value = 0;
+    const bool is_random = text == "random" || text == "-1";
+    if (!is_random && !parse_whole(text, value))
+      return text + " is not a whole number from 0 to " + std::to_string(UINT64_MAX) + ", nor -1 or random";
+    text = std::to_string(is_random ? random_seed() : value);
+    return "";
+  };
+  return CLI::Validator(check, "");
+}
+
+// The library names its presets where one is not found.
+std::string preset_names() {
+  weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
+  if (weir_session_options_preset("?", &options) == WEIR_OK) return "";
+  const std::string message = weir_last_error(), mark = "there are: ";
+  const size_t at = message.find(mark);
+  return at == std::string::npos ? "" : ": " + message.substr(at + mark.size());
+}
+
 }  // namespace
+
+const std::vector<std::string>& policy_names() {
+  static const std::vector<std::string> kNames = {"dense",  "sink",   "h2o",     "tova", "quest", "raas",
+                                                  "hybrid", "random", "arkvale", "psa",  "lfps"};
+  return kNames;
+}
 
 std::string SessionFlags::option(const std::string& key) const {
   std::string value;
@@ -76,30 +135,58 @@ SessionOptions::SessionOptions(const SessionFlags& flags) : policy_(flags.policy
 
 weir_sampling_options SamplingFlags::get() const {
   weir_sampling_options options = WEIR_SAMPLING_OPTIONS_INIT;
-  options.temperature = temperature;
-  options.seed = seed;
-  options.top_k = top_k;
-  options.top_p = top_p;
-  options.min_p = min_p;
-  options.repeat_penalty = repeat_penalty;
+  options.temperature = temperature.value_or(talks ? kTalkTemperature : 0);
+  const bool samples = talks && options.temperature > 0;
+  options.seed = seed.value_or(samples ? random_seed() : 0);
+  options.top_k = top_k.value_or(0);
+  options.top_p = top_p.value_or(0);
+  options.min_p = min_p.value_or(samples ? kTalkMinP : 0);
+  options.repeat_penalty = repeat_penalty.value_or(samples ? kTalkRepeatPenalty : 0);
   return options;
 }
 
-CLI::Validator in_range(double low, double high) {
+CLI::Validator whole_number(uint64_t low, uint64_t high) {
   const auto check = [low, high](std::string& text) -> std::string {
-    double value = 0;
-    if (CLI::detail::lexical_cast(text, value) && value >= low && value <= high) return "";
-    return format("%s is not in %g to %g", text.c_str(), low, high);
+    uint64_t value = 0;
+    if (parse_whole(text, value) && value >= low && value <= high) {
+      text = std::to_string(value);  // the parser would take a leading zero for base 8
+      return "";
+    }
+    return text + " is not a whole number from " + std::to_string(low) + " to " + std::to_string(high);
   };
   return CLI::Validator(check, "");
 }
 
-CLI::Validator at_least_one() {
-  const auto check = [](std::string& text) -> std::string {
-    uint64_t value = 0;
-    return CLI::detail::lexical_cast(text, value) && value > 0 ? "" : text + " is not a number above 0";
+CLI::Validator number(double low, double high) {
+  const auto check = [low, high](std::string& text) -> std::string {
+    double value = 0;
+    const char* end = text.data() + text.size();
+    const auto [at, error] = std::from_chars(text.data(), end, value);
+    if (error == std::errc() && at == end && std::isfinite(value) && value >= low && value <= high) return "";
+    return text + format(" is not a number from %g to %g", low, high);
   };
   return CLI::Validator(check, "");
+}
+
+CLI::Validator byte_count() {
+  const auto check = [](std::string& text) -> std::string {
+    constexpr uint64_t kMost = INT64_MAX;
+    const size_t n_digits = std::min(text.find_first_not_of("0123456789"), text.size());
+    std::string unit;
+    for (char c : text.substr(n_digits)) unit += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    uint64_t value = 0;
+    const int shift = unit_shift(unit);
+    if (parse_whole(text.substr(0, n_digits), value) && shift >= 0 && value > 0 && value <= kMost >> shift) {
+      text = std::to_string(value << shift);
+      return "";
+    }
+    return text + " is not a number of bytes from 1 to " + std::to_string(kMost) + ", such as 4194304 or 4MiB";
+  };
+  return CLI::Validator(check, "");
+}
+
+CLI::Validator some_path() {
+  return CLI::Validator([](std::string& text) { return std::string(text.empty() ? "the path is empty" : ""); }, "");
 }
 
 CLI::Validator one_of(const std::vector<std::string>& names) {
@@ -115,7 +202,7 @@ CLI::Validator one_of(const std::vector<std::string>& names) {
 }
 
 CLI::Option* add_model_flag(CLI::App& app, std::string& path) {
-  return app.add_option("-m,--model", path, "Model file (GGUF)")->type_name("FILE");
+  return app.add_option("-m,--model,MODEL", path, "Model file (GGUF)")->type_name("FILE");
 }
 
 void add_template_flag(CLI::App& app, bool& accept_resembling) {
@@ -126,7 +213,7 @@ void add_template_flag(CLI::App& app, bool& accept_resembling) {
 
 void add_threads_flag(CLI::App& app, SessionFlags& flags) {
   app.add_option("--threads", flags.threads, "Threads that compute; 0 (default): all cores")
-      ->check(in_range(0, 256))
+      ->transform(whole_number(0, 256))
       ->type_name("N")
       ->group("Machine");
 }
@@ -156,53 +243,48 @@ void add_session_flags(CLI::App& app, SessionFlags& flags) {
   add_threads_flag(app, flags);
   app.add_option("--context", flags.context,
                  "Most positions of a conversation; default: what the model was trained for")
+      ->transform(whole_number(0, kMostTokens))
       ->type_name("TOKENS")
       ->group("Memory");
   app.add_option("--batch", flags.batch, "Tokens of one prefill chunk, up to 4096; default 512")
-      ->check(in_range(1, 4096))
+      ->transform(whole_number(1, 4096))
       ->type_name("TOKENS")
       ->group("Memory");
   auto* policy = app.add_option("--policy", flags.policy,
-                                "What stays in the KV memory: dense (default), sink, h2o, tova, quest, raas, hybrid");
+                                "What stays in the KV memory; default dense, of " + joined(policy_names()));
   policy->type_name("NAME")->group("Memory");
-  app.add_option("--preset", flags.preset,
-                 "Policy, budget and options by one name, such as reason-fixed, stream or longdoc")
+  app.add_option("--preset", flags.preset, "Policy, budget and options by one name" + preset_names())
       ->type_name("NAME")
       ->group("Memory");
   app.parse_complete_callback([&flags, policy] { apply_preset(flags, policy->count() > 0); });
   auto* budget = app.add_option("--budget", flags.budget, "KV budget in tokens per stream; default: the whole context");
-  budget->check(at_least_one())->type_name("TOKENS")->group("Memory");
+  budget->transform(whole_number(1, kMostTokens))->type_name("TOKENS")->group("Memory");
   app.add_option("--budget-bytes", flags.budget_bytes, "KV budget in bytes of all streams, such as 4194304 or 4MiB")
-      ->transform(CLI::AsSizeValue(false).description(""))
-      ->check(at_least_one())
+      ->transform(byte_count())
       ->excludes(budget)
       ->type_name("N")
       ->group("Memory");
   app.add_option("--spill-bytes", flags.spill_bytes,
                  "Host memory for pages outside the pool (recall), such as 64MiB; default: for the whole context")
-      ->transform(CLI::AsSizeValue(false).description(""))
-      ->check(at_least_one())
+      ->transform(byte_count())
       ->type_name("N")
       ->group("Memory");
   auto* raw = app.add_option("--spill-raw-bytes", flags.spill_raw_bytes,
                              "Of that memory, what holds the latest pages uncompressed; default: a quarter");
-  raw->transform(CLI::AsSizeValue(false).description(""))->check(at_least_one())->type_name("N")->group("Memory");
+  raw->transform(byte_count())->type_name("N")->group("Memory");
   app.add_flag_callback(
          "--spill-no-raw", [&flags] { flags.spill_flags |= WEIR_SPILL_NO_RAW; }, "All of these pages are compressed")
       ->excludes(raw)
       ->group("Memory");
   auto* file = app.add_option("--spill-file", flags.spill_file,
                               "A new file, nameless while it is used, for pages that --spill-bytes has no room for");
-  file->type_name("FILE")->group("Memory");
+  file->check(some_path())->type_name("FILE")->group("Memory");
   auto* file_bytes = app.add_option("--spill-file-bytes", flags.spill_file_bytes, "Size of that file, such as 4GiB");
-  file_bytes->transform(CLI::AsSizeValue(false).description(""))
-      ->check(at_least_one())
-      ->needs(file)
-      ->type_name("N")
-      ->group("Memory");
+  file_bytes->transform(byte_count())->needs(file)->type_name("N")->group("Memory");
   file->needs(file_bytes);
   app.add_option("--max-prompt", flags.max_prompt,
                  "Longest prompt to plan for where a policy keeps prompts beyond the budget")
+      ->transform(whole_number(0, kMostTokens))
       ->type_name("TOKENS")
       ->group("Memory");
   app.add_option("--opt", flags.policy_options, "An option of the policy; may be given again")
@@ -212,35 +294,40 @@ void add_session_flags(CLI::App& app, SessionFlags& flags) {
 }
 
 void add_sampling_flags(CLI::App& app, SamplingFlags& flags) {
-  const auto note = [&flags](const std::string&) { flags.given = true; };
-  app.add_option("--temp", flags.temperature, "Temperature; 0 (default): the most probable token")
-      ->check(in_range(0.0, 100.0))
+  const bool talks = flags.talks;
+  const auto default_of = [talks](float value, const char* otherwise) {
+    return talks ? format("%g, with --temp 0 ", value) + otherwise : std::string(otherwise);
+  };
+  app.add_option("--temp", flags.temperature,
+                 "Temperature; " + (talks ? format("default %g; 0", kTalkTemperature) : std::string("0 (default)")) +
+                     ": the most probable token")
+      ->check(number(0, 100))
       ->type_name("T")
-      ->group("Sampling")
-      ->each(note);
-  app.add_option("--seed", flags.seed, "Seed of the random numbers; default 0")
+      ->group("Sampling");
+  app.add_option("--seed", flags.seed,
+                 std::string("Seed of the random numbers; -1 or random: another each time; default ") +
+                     (talks ? "random" : "0"))
+      ->transform(seed_number())
       ->type_name("S")
-      ->group("Sampling")
-      ->each(note);
+      ->group("Sampling");
   app.add_option("--top-k", flags.top_k, "Keep the K most probable tokens; 0 (default): all")
+      ->transform(whole_number(0, UINT32_MAX))
       ->type_name("K")
-      ->group("Sampling")
-      ->each(note);
+      ->group("Sampling");
   app.add_option("--top-p", flags.top_p, "Keep the smallest set with probability P; default 1")
-      ->check(in_range(0.0, 1.0))
+      ->check(number(0, 1))
       ->type_name("P")
-      ->group("Sampling")
-      ->each(note);
-  app.add_option("--min-p", flags.min_p, "Drop tokens less probable than P times the best; default 0")
-      ->check(in_range(0.0, 0.999999))
+      ->group("Sampling");
+  app.add_option("--min-p", flags.min_p,
+                 "Drop tokens less probable than P times the best; default " + default_of(kTalkMinP, "0"))
+      ->check(number(0, 0.999999))
       ->type_name("P")
-      ->group("Sampling")
-      ->each(note);
-  app.add_option("--repeat-penalty", flags.repeat_penalty, "Penalty on recent tokens; default 1, none")
-      ->check(in_range(0.0, 100.0))
+      ->group("Sampling");
+  app.add_option("--repeat-penalty", flags.repeat_penalty,
+                 "Penalty on recent tokens; default " + default_of(kTalkRepeatPenalty, "1, none"))
+      ->check(number(0, 100))
       ->type_name("R")
-      ->group("Sampling")
-      ->each(note);
+      ->group("Sampling");
 }
 
 int32_t device_number(const std::string& name) {
@@ -258,6 +345,12 @@ weir_plan_info checked_plan(const weir_model* model, const weir_session_options&
     if (e.status() == WEIR_ERR_NOT_FOUND || e.status() == WEIR_ERR_INVALID_ARG) throw UsageError(e.what());
     throw;
   }
+}
+
+std::string with_way_out(const Error& error) {
+  const std::string message = error.what();
+  const bool needs_it = error.status() == WEIR_ERR_OUT_OF_MEMORY && message.find("--context") == std::string::npos;
+  return message + (needs_it ? kWayOutOfMemory : "");
 }
 
 uint64_t stored_pages(const weir_plan_info& plan, const weir_session_stats& stats) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -66,27 +67,39 @@ class SessionOptions {
   weir_session_options options_ = WEIR_SESSION_OPTIONS_INIT;
 };
 
+// What was given; the rest is the library's default, or that of a conversation with people.
 struct SamplingFlags {
-  float temperature = 0;
-  uint64_t seed = 0;
-  uint32_t top_k = 0;
-  float top_p = 0;
-  float min_p = 0;
-  float repeat_penalty = 0;
-  bool given = false;  // any of them
+  std::optional<float> temperature, top_p, min_p, repeat_penalty;
+  std::optional<uint64_t> seed;
+  std::optional<uint32_t> top_k;
+  bool talks = false;  // samples where no temperature of 0 is given, with another seed each time
 
+  bool given() const { return temperature || top_p || min_p || repeat_penalty || seed || top_k; }
   weir_sampling_options get() const;
 };
+// Of `talks`: the most probable token each time makes small models repeat themselves.
+inline constexpr float kTalkTemperature = 0.8f, kTalkMinP = 0.05f, kTalkRepeatPenalty = 1.1f;
 
 // Sets policy, budget and options by the preset that flags name, if any; options and a budget that were given win over
 // the preset's. Throws UsageError.
 void apply_preset(SessionFlags& flags, bool policy_given);
 
-// A check whose help text stays short. The range check of the parser would print both limits next to every flag.
-CLI::Validator in_range(double low, double high);
-CLI::Validator at_least_one();
+// Checks of the numbers of a command line; every option with a number has one. A whole number is digits alone: no sign,
+// no space, no other base, no exponent; leading zeros mean nothing. A number is a finite decimal one. What is refused
+// is told with the range.
+CLI::Validator whole_number(uint64_t low, uint64_t high);
+CLI::Validator number(double low, double high);
+// A whole number above 0, perhaps with a unit of 1024s: 4194304, 4096k, 4MiB.
+CLI::Validator byte_count();
+inline constexpr uint64_t kMostTokens = UINT32_MAX;  // of options that count tokens
+// Of a file or folder to write: "" would be no file at all, in silence.
+CLI::Validator some_path();
 CLI::Validator one_of(const std::vector<std::string>& names);
 
+// The policies of the library, in the order of docs/policies.md.
+const std::vector<std::string>& policy_names();
+
+// The model is also the argument without a name.
 CLI::Option* add_model_flag(CLI::App& app, std::string& path);
 void add_template_flag(CLI::App& app, bool& accept_resembling);
 CLI::Option* add_device_flag(CLI::App& app, std::string& device);
@@ -99,6 +112,10 @@ int32_t device_number(const std::string& name);
 
 // The plan of a session; a policy or an option that does not exist is wrong usage.
 weir_plan_info checked_plan(const weir_model* model, const weir_session_options& options);
+
+// The message of a failed call; where memory was short, with what makes a session smaller.
+std::string with_way_out(const Error& error);
+inline constexpr char kWayOutOfMemory[] = "; a smaller --context or --budget takes less memory";
 
 // Pages in the spill store: the full ones of the streams that the budget rules, less those that were dropped.
 uint64_t stored_pages(const weir_plan_info& plan, const weir_session_stats& stats);

@@ -1,7 +1,13 @@
 // PNG files; see png_write.h.
 #include "png_write.h"
 
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <new>
 #include <stdexcept>
+
+#include "out_file.h"
 
 #ifdef WEIR_HAVE_PNG
 #include <png.h>
@@ -21,9 +27,16 @@ void write_png(const std::string& path, uint32_t width, uint32_t height, const s
   image.width = width;
   image.height = height;
   image.format = PNG_FORMAT_RGB;
-  if (png_image_write_to_file(&image, path.c_str(), 0, rgb.data(), 0, nullptr) == 0) {
-    throw std::runtime_error(path + ": cannot write the picture: " + image.message);
-  }
+  char* bytes = nullptr;
+  size_t n_bytes = 0;
+  std::FILE* memory = ::open_memstream(&bytes, &n_bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  const bool made = png_image_write_to_stdio(&image, memory, 0, rgb.data(), 0, nullptr) != 0;
+  const bool kept = std::fclose(memory) == 0;
+  const std::unique_ptr<char, decltype(&std::free)> owner(bytes, std::free);
+  if (!made) throw std::runtime_error(path + ": cannot make the picture: " + image.message);
+  if (!kept) throw std::bad_alloc();
+  write_text_file(path, {bytes, n_bytes});
 }
 
 #else

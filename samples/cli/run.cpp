@@ -3,6 +3,7 @@
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -26,6 +27,7 @@ struct RunFlags {
   bool raw = false;
   bool json = false;
   SolveOptions solve;
+  SavedFlags saved;
 };
 
 struct Line {
@@ -43,6 +45,7 @@ std::vector<Line> read_lines(const std::string& path) {
   std::vector<Line> lines;
   std::string text;
   for (size_t number = 1; std::getline(in, text); ++number) {
+    if (number == 1) drop_byte_order_mark(text);
     if (text.find_first_not_of(" \t\r") != std::string::npos) lines.push_back({number, text});
   }
   if (in.bad()) throw std::runtime_error("cannot read prompts file " + path);
@@ -81,7 +84,7 @@ class Runner {
       if (stream) {
         if (!show_progress) progress_.clear();
         if (event.index == 0) start_answer();
-        stream_text({event.text, static_cast<size_t>(event.text_bytes)});
+        stream_answer({event.text, static_cast<size_t>(event.text_bytes)});
       }
       if (show_progress) {
         progress_.update([&] {
@@ -101,11 +104,11 @@ class Runner {
  private:
   // Each answer starts at the beginning of a line.
   void start_answer() {
-    if (!at_line_start_) stream_text("\n");
+    if (!at_line_start_) stream_answer("\n");
   }
 
-  void stream_text(std::string_view text) {
-    put(text);
+  void stream_answer(std::string_view text) {
+    put_answer(text);
     flush_output();
     if (!text.empty()) at_line_start_ = text.back() == '\n';
   }
@@ -117,13 +120,26 @@ class Runner {
   ModelPtr model_;
 };
 
+// Says that an answer was cut, and returns the exit status. `max_tokens`: what was asked for, 0 for nothing.
+int tell_cut(const Solution& solution, uint32_t max_tokens, const std::string& where) {
+  if (solution.stop != "length" && solution.stop != "context") return 0;
+  tell(where + "the answer was cut: " +
+       (solution.stop == "context" ? "the context of " + grouped(solution.plan.context_tokens) + " tokens is full"
+                                   : "it has " + grouped(solution.stats.n_decode) + " tokens"));
+  return solution.stop == "context" || max_tokens == 0 ? kCutAnswer : 0;
+}
+
 int run_prompt(RunFlags& flags) {
+  const std::unique_ptr<OutFile> save = open_save_file(flags.saved);
+  flags.solve.save = save.get();
+  flags.solve.resume = flags.saved.resume;
   Runner runner(flags);
   nlohmann::json line = {{"id", nullptr}, {"prompt", flags.prompt}};
   const Solution solution = runner.run(parse_conversation(line, flags.system, flags.raw), "");
   if (flags.json) put_line(dump_json(to_json(solution)));
   if (!solution.error.empty()) throw std::runtime_error(solution.error);
   if (solution.stop == "cancelled") throw std::runtime_error("cancelled");
+  const int status = flags.json ? 0 : tell_cut(solution, solution.max_tokens, "");
   if (!flags.json && stderr_is_terminal()) {
     const Style style(true);
     std::fprintf(stderr, "%s[%s + %s tokens, %.1f tok/s, %s, KV %s of %s]%s\n", style.dim,
@@ -132,7 +148,7 @@ int run_prompt(RunFlags& flags) {
                  human_bytes(solution.memory.kv_peak_bytes).c_str(),
                  human_bytes(solution.memory.kv_budget_bytes).c_str(), style.reset);
   }
-  return 0;
+  return status;
 }
 
 // A line that cannot be run becomes a solution that says why.
@@ -159,6 +175,7 @@ int run_file(RunFlags& flags) {
   const std::vector<Line> lines = read_lines(flags.prompts_file);
   Runner runner(flags);
   size_t n_failed = 0;
+  int status = 0;
   for (size_t i = 0; i < lines.size(); ++i) {
     const std::string position = "[" + std::to_string(i + 1) + "/" + std::to_string(lines.size()) + "] ";
     const Solution solution = run_line(runner, flags, lines[i], position);
@@ -166,13 +183,16 @@ int run_file(RunFlags& flags) {
       put_line(dump_json(to_json(solution)));
       flush_output();
     } else if (!solution.error.empty()) {
-      std::fprintf(stderr, "weir: %s\n", solution.error.c_str());
+      tell(solution.error);
     }
+    if (!flags.json)
+      status = std::max(status, tell_cut(solution, solution.max_tokens,
+                                         flags.prompts_file + ":" + std::to_string(lines[i].number) + ": "));
     n_failed += solution.error.empty() ? 0 : 1;
     if (solution.stop == "cancelled")
       throw std::runtime_error("cancelled at line " + std::to_string(lines[i].number) + " of " + flags.prompts_file);
   }
-  if (n_failed == 0) return 0;
+  if (n_failed == 0) return status;
   throw std::runtime_error(std::to_string(n_failed) + " of the " + std::to_string(lines.size()) + " prompts in " +
                            flags.prompts_file + " failed");
 }
@@ -194,7 +214,7 @@ std::string read_prompt(const CLI::Option& option, const std::string& given) {
 }
 
 void check_saved(const RunFlags& flags, bool has_file) {
-  const SavedFlags& saved = flags.solve.saved;
+  const SavedFlags& saved = flags.saved;
   if (saved.save.empty() && saved.resume.empty()) return;
   if (has_file) throw UsageError("run: --save and --resume are for one conversation, not for --prompts");
   check_saved_flags(saved, flags.system);
@@ -217,7 +237,8 @@ void add_run(CLI::App& program, Action& action) {
                      ->type_name("TEXT");
   auto* prompts =
       app->add_option("--prompts", flags->prompts_file,
-                      "JSON lines {\"id\", \"prompt\"} or {\"id\", \"messages\"}; - reads stdin. A line that "
+                      "JSON lines {\"id\", \"prompt\"} or {\"id\", \"messages\"}, perhaps with \"max_tokens\"; - reads "
+                      "stdin. A line that "
                       "fails does not end the run, but its exit status is then 1")
           ->type_name("FILE");
   prompts->excludes(prompt);
@@ -226,17 +247,25 @@ void add_run(CLI::App& program, Action& action) {
   add_template_flag(*app, flags->solve.accept_resembling);
   app->add_flag("--raw", flags->raw,
                 "Use no chat template: the prompt is the text, special tokens such as <|im_start|> included");
-  app->add_flag("--bos", flags->solve.add_bos, "With --raw: start with the model's begin-of-text token");
+  app->add_flag_callback(
+      "--bos", [flags] { flags->solve.add_bos = true; },
+      "With --raw: start with the model's begin-of-text token, if the prompt does not; default: as the file asks");
+  app->add_flag_callback(
+         "--no-bos", [flags] { flags->solve.add_bos = false; }, "With --raw: add no begin-of-text token")
+      ->excludes("--bos");
   app->add_option("-n", flags->solve.max_tokens, "Most tokens of an answer; default: what the model was trained for")
+      ->transform(whole_number(1, kMostTokens))
       ->type_name("MAX");
   app->add_flag("--json", flags->json, "One JSON line per conversation instead of the text");
-  add_saved_flags(*app, flags->solve.saved);
+  add_saved_flags(*app, flags->saved);
   add_sampling_flags(*app, flags->solve.sampling);
   add_session_flags(*app, flags->solve.session);
   app->callback([flags, prompt, prompts, &action] {
     action = [flags, prompt, prompts] {
       if (flags->raw && !flags->system.empty())
         throw UsageError("run: --system needs the chat template, --raw uses none");
+      if (!flags->raw && flags->solve.add_bos)
+        throw UsageError("run: --bos and --no-bos are for --raw; a chat template has its own begin");
       check_saved(*flags, !prompts->empty());
       if (prompts->empty()) flags->prompt = read_prompt(*prompt, flags->prompt);
       catch_interrupts();

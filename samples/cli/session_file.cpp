@@ -6,13 +6,13 @@
 #include <CLI/CLI.hpp>
 
 #include <cerrno>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <vector>
+#include <exception>
 
 namespace weir_cli {
 namespace {
+
+constexpr char kCannotSave[] = "cannot save the session to";
 
 // An open file, and the system's reason when it failed.
 struct File {
@@ -23,19 +23,21 @@ struct File {
   }
 };
 
+// What failed in the file waits here until the library's call has returned.
+struct Writer {
+  OutFile& file;
+  std::exception_ptr thrown = nullptr;
+};
+
 weir_status write_all(void* user, const weir_write_info* info) {
-  auto& file = *static_cast<File*>(user);
-  const auto* bytes = static_cast<const char*>(info->data);
-  for (uint64_t done = 0; done < info->n_bytes;) {
-    const ssize_t n = ::write(file.handle, bytes + done, info->n_bytes - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      file.error = n < 0 ? errno : EIO;
-      return WEIR_ERR_IO;
-    }
-    done += static_cast<uint64_t>(n);
+  auto& writer = *static_cast<Writer*>(user);
+  try {
+    writer.file.write(info->data, info->n_bytes);
+    return WEIR_OK;
+  } catch (...) {
+    writer.thrown = std::current_exception();
+    return WEIR_ERR_IO;
   }
-  return WEIR_OK;
 }
 
 weir_status read_some(void* user, const weir_read_info* info, uint64_t* n_read) {
@@ -56,23 +58,17 @@ weir_status read_some(void* user, const weir_read_info* info, uint64_t* n_read) 
   throw std::runtime_error(std::string(what) + " " + path + ": " + std::strerror(error));
 }
 
-// A file without its name yet: removed again unless it was renamed.
-struct Temporary {
-  std::vector<char> name;
-  ~Temporary() {
-    if (!name.empty()) ::unlink(name.data());
-  }
-};
-
 }  // namespace
 
 void add_saved_flags(CLI::App& app, SavedFlags& flags) {
   app.add_option("--save", flags.save, "Write the conversation to FILE at the end, so that --resume can go on with it")
+      ->check(some_path())
       ->type_name("FILE");
   app.add_option(
          "--resume", flags.resume,
          "Go on with a conversation of --save, with the same model, policy, budget and context; its sampling is "
          "kept unless it is given")
+      ->check(some_path())
       ->type_name("FILE");
 }
 
@@ -81,21 +77,16 @@ void check_saved_flags(const SavedFlags& flags, const std::string& system) {
     throw UsageError("--system: the conversation that --resume goes on with has begun already");
 }
 
-void save_session(weir_session* session, const std::string& path) {
-  constexpr char kWhat[] = "cannot save the session to";
-  const std::string pattern = path + ".XXXXXX";
-  Temporary temporary;
-  std::vector<char> name(pattern.c_str(), pattern.c_str() + pattern.size() + 1);
-  File file;
-  file.handle = ::mkstemp(name.data());  // mode 0600
-  if (file.handle < 0) fail(kWhat, path, errno);
-  temporary.name = name;
-  const weir_status status = weir_session_save(session, write_all, &file);
-  if (file.error != 0) fail(kWhat, path, file.error);
-  check(status, std::string(kWhat) + " " + path);
-  if (::fsync(file.handle) != 0 && errno != EINVAL) fail(kWhat, path, errno);
-  if (::rename(name.data(), path.c_str()) != 0) fail(kWhat, path, errno);
-  temporary.name.clear();
+std::unique_ptr<OutFile> open_save_file(const SavedFlags& flags) {
+  return flags.save.empty() ? nullptr : std::make_unique<OutFile>(flags.save, OutFile::kPrivate, kCannotSave);
+}
+
+void save_session(weir_session* session, OutFile& file) {
+  Writer writer{file};
+  const weir_status status = weir_session_save(session, write_all, &writer);
+  if (writer.thrown) std::rethrow_exception(writer.thrown);
+  check(status, std::string(kCannotSave) + " " + file.path());
+  file.commit();
 }
 
 void resume_session(weir_session* session, const std::string& path) {

@@ -1,8 +1,10 @@
 // Terminal handling; see terminal.h. The sequences used are those that every VT220 descendant has.
 #include "terminal.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,22 +16,89 @@
 namespace weir_cli {
 namespace {
 
-volatile sig_atomic_t g_interrupts = 0;  // a signal handler has no other way to tell
+// What a signal handler needs; it has no other way to tell, or to know.
+volatile sig_atomic_t g_interrupts = 0, g_resized = 0, g_resumed = 0, g_row_is_open = 0, g_input_is_raw = 0;
+termios g_cooked, g_raw;
+
+std::string g_keys;  // bytes of standard input that were not taken
 
 extern "C" void count_interrupt(int) { g_interrupts = g_interrupts + 1; }
+extern "C" void note_resize(int) { g_resized = 1; }
 
-// Gives the last row back before a signal ends the process; without this the shell would inherit the scroll region.
-extern "C" void restore_and_end(int signal_number) {
+constexpr char kPasteOn[] = "\x1b[?2004h", kPasteOff[] = "\x1b[?2004l";
+
+// Without this the shell would inherit the scroll region, and a terminal without echo.
+void give_terminal_back() {
   static const char kRestore[] = "\x1b[0m\x1b[r\x1b[999;1H\x1b[2K";
-  if (write(STDOUT_FILENO, kRestore, sizeof(kRestore) - 1) < 0) _exit(1);
+  bool failed = false;
+  if (g_row_is_open != 0) failed |= write(STDOUT_FILENO, kRestore, sizeof(kRestore) - 1) < 0;
+  if (g_input_is_raw != 0) {
+    failed |= write(STDOUT_FILENO, kPasteOff, sizeof(kPasteOff) - 1) < 0;
+    failed |= tcsetattr(STDIN_FILENO, TCSANOW, &g_cooked) != 0;
+  }
+  if (failed) errno = 0;  // a terminal that is gone wants nothing back
+}
+
+extern "C" void restore_and_end(int signal_number) {
+  give_terminal_back();
   raise(signal_number);  // SA_RESETHAND has put the default action back
 }
 
-void restore_when_ended(bool on) {
+void set_handler(int signal_number, void (*handler)(int), int flags) {
   struct sigaction action {};
-  action.sa_handler = on ? restore_and_end : SIG_DFL;
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
-  for (int signal_number : {SIGTERM, SIGHUP}) sigaction(signal_number, &action, nullptr);
+  action.sa_handler = handler;
+  action.sa_flags = flags;
+  sigaction(signal_number, &action, nullptr);
+}
+
+// Ctrl-Z: the process stops inside, and goes on there.
+extern "C" void stop_and_go_on(int signal_number) {
+  const int error = errno;
+  give_terminal_back();
+  set_handler(signal_number, SIG_DFL, 0);
+  sigset_t stop;
+  sigemptyset(&stop);
+  sigaddset(&stop, signal_number);
+  raise(signal_number);
+  sigprocmask(SIG_UNBLOCK, &stop, nullptr);  // here it stops
+  set_handler(signal_number, stop_and_go_on, SA_RESTART);
+  if (g_input_is_raw != 0 && tcsetattr(STDIN_FILENO, TCSANOW, &g_raw) == 0 &&
+      write(STDOUT_FILENO, kPasteOn, sizeof(kPasteOn) - 1) > 0)
+    g_resumed = 1;
+  errno = error;
+}
+
+void watch_signals(bool on) {
+  for (int signal_number : {SIGTERM, SIGHUP, SIGQUIT})
+    set_handler(signal_number, on ? restore_and_end : SIG_DFL, static_cast<int>(SA_RESETHAND));
+  set_handler(SIGTSTP, on ? stop_and_go_on : SIG_DFL, SA_RESTART);
+  set_handler(SIGWINCH, on ? note_resize : SIG_DFL, SA_RESTART);
+}
+
+// The row that the cursor is in, as the terminal says; 0 when it does not within a moment. Keys that come meanwhile are
+// kept.
+int cursor_row() {
+  static bool answers = true;
+  if (g_input_is_raw == 0 || !answers) return 0;
+  static const char kAsk[] = "\x1b[6n";
+  if (write(STDOUT_FILENO, kAsk, sizeof(kAsk) - 1) < 0) return 0;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
+  while (std::chrono::steady_clock::now() < end) {
+    pollfd input = {STDIN_FILENO, POLLIN, 0};
+    if (poll(&input, 1, 20) <= 0) continue;
+    char chunk[256];
+    const ssize_t n = read(STDIN_FILENO, chunk, sizeof(chunk));
+    if (n <= 0) break;
+    g_keys.append(chunk, static_cast<size_t>(n));
+    for (size_t at = 0; (at = g_keys.find("\x1b[", at)) != std::string::npos; at += 2) {
+      int row = 0, column = 0, length = 0;
+      if (std::sscanf(g_keys.c_str() + at, "\x1b[%d;%dR%n", &row, &column, &length) != 2 || length == 0) continue;
+      g_keys.erase(at, static_cast<size_t>(length));
+      return row;
+    }
+  }
+  answers = false;
+  return 0;
 }
 
 bool is_terminal(int fd) {
@@ -171,8 +240,9 @@ void StatusRow::open() {
   if (!on_ || is_open_) return;
   size_ = terminal_size();
   if (size_.rows < 4) return;
-  restore_when_ended(true);
-  // The newline makes room when the cursor is in the last row; setting the region moves the cursor, so it is saved
+  is_open_ = true;
+  g_row_is_open = 1;
+  // The line end makes room when the cursor is in the last row; setting the region moves the cursor, so it is saved
   // around it.
   std::printf(
       "\n\x1b[A\x1b"
@@ -180,8 +250,8 @@ void StatusRow::open() {
       "8",
       size_.rows - 1);
   std::fflush(stdout);
-  is_open_ = true;
   column_ = 0;
+  row_ = cursor_row();
 }
 
 void StatusRow::close() {
@@ -192,42 +262,144 @@ void StatusRow::close() {
       "8",
       size_.rows);
   std::fflush(stdout);
-  restore_when_ended(false);
   is_open_ = false;
+  g_row_is_open = 0;
 }
 
 void StatusRow::note_text(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
     const uint32_t c = next_char(text, i);
-    if (c == '\n' || c == '\r')
+    if (c == '\n') {
+      moved(1, 0);
+    } else if (c == '\r') {
       column_ = 0;
-    else if (c == '\t')
+    } else if (c == '\t') {
       column_ = std::min(column_ / 8 * 8 + 8, size_.columns - 1);
-    else if (const int width = char_width(c); width > 0)
-      column_ = column_ + width > size_.columns ? width : column_ + width;
+    } else if (const int width = char_width(c); width > 0) {
+      const bool wraps = column_ + width > size_.columns;
+      moved(wraps ? 1 : 0, wraps ? width : column_ + width);
+    }
   }
 }
 
-void StatusRow::draw(const std::string& text) {
-  if (!is_open_ || column_ >= size_.columns - 1) return;
-  const TerminalSize now = terminal_size();
-  const std::string line = cut_to_width(text, now.columns - 1);
+void StatusRow::moved(int rows, int column) {
+  if (row_ > 0) row_ = std::clamp(row_ + rows, 1, std::max(size_.rows - 1, 1));  // the region scrolls at its end
+  column_ = column;
+}
+
+// The region begins anew after a change of size, or after the process was stopped. The old status row is cleared: it is
+// as far below the cursor as it was, for terminals that bring back lines from above when they grow move both.
+std::string StatusRow::fit_to(TerminalSize now) {
   std::string out =
       "\x1b"
-      "7";
-  if (now.rows != size_.rows || now.columns != size_.columns) {  // resized: the region starts anew
-    out += "\x1b[1;" + std::to_string(std::max(now.rows - 1, 2)) + "r";
-    size_ = now;
+      "7\x1b[r\x1b"
+      "8";
+  if (row_ > 0) {
+    out +=
+        "\x1b"
+        "7\x1b[" +
+        std::to_string(size_.rows - row_) +
+        "B\x1b[2K\x1b"
+        "8";
+  } else if (now.rows > size_.rows) {
+    out +=
+        "\x1b"
+        "7\x1b[" +
+        std::to_string(size_.rows) +
+        ";1H\x1b[2K\x1b"
+        "8";
   }
-  out += "\x1b[" + std::to_string(now.rows) + ";1H\x1b[0m\x1b[7m\x1b[2K" + line +
-         "\x1b[0m\x1b"
-         "8";
+  out +=
+      "\x1b"
+      "D\x1b[A\x1b"  // room for the row, in whatever column the cursor is
+      "7\x1b[1;" +
+      std::to_string(std::max(now.rows - 1, 2)) +
+      "r\x1b"
+      "8";
+  size_ = now;
+  return out;
+}
+
+void StatusRow::draw(const std::string& text) {
+  if (!is_open_) return;
+  const TerminalSize now = terminal_size();
+  if (now.rows != size_.rows || now.columns != size_.columns || g_resumed != 0) {
+    if (g_resumed != 0) {  // the row was given back
+      row_ = 0;
+      size_ = now;
+    }
+    g_resumed = 0;
+    const std::string fit = fit_to(now);
+    std::fwrite(fit.data(), 1, fit.size(), stdout);
+    std::fflush(stdout);
+    row_ = cursor_row();
+  }
+  if (column_ >= size_.columns - 1) return;
+  const std::string out =
+      "\x1b"
+      "7\x1b[" +
+      std::to_string(now.rows) + ";1H\x1b[0m\x1b[7m\x1b[2K" + cut_to_width(text, now.columns - 1) +
+      "\x1b[0m\x1b"
+      "8";
   std::fwrite(out.data(), 1, out.size(), stdout);
   std::fflush(stdout);
 }
 
 void StatusRow::draw_if_due(const std::function<std::string()>& text) {
   if (is_open_ && column_ < size_.columns - 1 && throttle_.due()) draw(text());
+}
+
+RawInput::RawInput(bool on) : on_(on && tcgetattr(STDIN_FILENO, &g_cooked) == 0) {
+  if (!on_) return;
+  g_raw = g_cooked;
+  g_raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO | IEXTEN);  // signals stay
+  g_raw.c_cc[VMIN] = 1;
+  g_raw.c_cc[VTIME] = 0;
+  g_input_is_raw = 1;
+  watch_signals(true);
+  tcsetattr(STDIN_FILENO, TCSANOW, &g_raw);
+  std::fputs(kPasteOn, stdout);
+  std::fflush(stdout);
+}
+
+RawInput::~RawInput() {
+  if (!on_) return;
+  std::fputs(kPasteOff, stdout);
+  std::fflush(stdout);
+  tcsetattr(STDIN_FILENO, TCSANOW, &g_cooked);
+  g_input_is_raw = 0;
+  watch_signals(false);
+}
+
+bool next_key(char& byte) {
+  if (g_keys.empty()) return false;
+  byte = g_keys[0];
+  g_keys.erase(0, 1);
+  return true;
+}
+
+KeyWait wait_for_keys() {
+  sigset_t signals, before;
+  sigemptyset(&signals);
+  for (int signal_number : {SIGINT, SIGWINCH, SIGTSTP}) sigaddset(&signals, signal_number);
+  // One that comes between the look at its count and the wait would else be seen with the next key.
+  sigprocmask(SIG_BLOCK, &signals, &before);
+  bool has_input = false;
+  while (!has_input && g_interrupts == 0 && g_resized == 0 && g_resumed == 0) {
+    pollfd input = {STDIN_FILENO, POLLIN, 0};
+    has_input = ppoll(&input, 1, nullptr, &before) > 0;
+  }
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+  if (g_interrupts != 0) return KeyWait::kInterrupted;
+  g_resized = 0;
+  if (g_resumed != 0) return KeyWait::kResumed;
+  if (!has_input) return KeyWait::kResized;
+  char chunk[4096];
+  const ssize_t n = read(STDIN_FILENO, chunk, sizeof(chunk));
+  if (n < 0 && errno == EINTR) return KeyWait::kKeys;
+  if (n <= 0) return KeyWait::kEnd;
+  g_keys.append(chunk, static_cast<size_t>(n));
+  return KeyWait::kKeys;
 }
 
 void catch_interrupts() {

@@ -76,18 +76,41 @@ class StatusRow {
   explicit StatusRow(bool on) : on_(on) {}
   ~StatusRow() { close(); }
   void open();   // call at the start of a line
-  void close();  // gives the row back, as the end of the process by SIGTERM or SIGHUP does
+  void close();  // gives the row back, as a signal that ends or stops the process does
   void note_text(std::string_view text);
+  void moved(int rows, int column);    // the cursor, by escape sequences or line ends
   void draw(const std::string& text);  // at once
   void draw_if_due(const std::function<std::string()>& text);
 
  private:
+  std::string fit_to(TerminalSize now);
+
   bool on_;
   bool is_open_ = false;
   int column_ = 0;
+  int row_ = 0;  // of the cursor, from 1; 0: the terminal did not tell where it was
   TerminalSize size_;
   Throttle throttle_{10};
 };
+
+// While it lives, standard input gives keys as they come, without echo, and pastes in brackets. Signals that end or
+// stop the process give the terminal back first. At most one at a time.
+class RawInput {
+ public:
+  explicit RawInput(bool on);
+  ~RawInput();
+  RawInput(const RawInput&) = delete;
+  RawInput& operator=(const RawInput&) = delete;
+
+ private:
+  bool on_;
+};
+
+// Keys that have come and were not taken.
+bool next_key(char& byte);
+// kResumed: after a stop the cursor is somewhere else.
+enum class KeyWait { kKeys, kResized, kResumed, kInterrupted, kEnd };
+KeyWait wait_for_keys();
 
 // From here on Ctrl-C is counted instead of ending the process; reads from the terminal return early.
 void catch_interrupts();

@@ -22,7 +22,13 @@ int run_tokenize(const TokenizeFlags& flags) {
   const uint32_t how = (flags.parse_special ? static_cast<uint32_t>(WEIR_TOKENIZE_SPECIAL) : 0u) |
                        (flags.bos ? static_cast<uint32_t>(WEIR_TOKENIZE_BOS_EOS) : 0u);
   std::string line;
-  for (weir_token token : tokenize(model.get(), read_stdin(), how)) {
+  std::vector<weir_token> tokens = tokenize(model.get(), read_stdin(), how);
+  weir_special_tokens special = WEIR_SPECIAL_TOKENS_INIT;
+  check(weir_model_special_tokens(model.get(), &special), "cannot read the special tokens");
+  // A text that begins with the token itself needs no second one.
+  if (flags.bos && tokens.size() > 1 && special.bos >= 0 && tokens[0] == special.bos && tokens[1] == special.bos)
+    tokens.erase(tokens.begin());
+  for (weir_token token : tokens) {
     if (!line.empty()) line += ' ';
     line += std::to_string(token);
   }

@@ -2,6 +2,7 @@
 // with the embedded tiny reasoner, and what it says is compared with the same numbers computed here by hand, from
 // sessions that step alone.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -330,6 +331,41 @@ void text__what_cannot_be_read_is_told(void**) {
   assert_false(fs::exists(g_folder / "x"));
 }
 
+// Without --policies all of them, while the time lasts; what is left out is told, and the next command goes on with it.
+// The folder has the names of the model and the text.
+void text__without_policies_the_time_is_bounded(void**) {
+  const std::string text = write_file("bounded.txt", sentences(9000));
+  const auto run = [&](const std::vector<std::string>& more) {
+    std::string command = "cd " + shell_word(g_folder.string()) + " && " + shell_word(WEIR_PROGRAM) + " eval -m " +
+                          shell_word(kModel) + " --text " + shell_word(text) + " --json";
+    for (const std::string& word : more) command += " " + word;
+    const std::string out = (g_folder / "bounded.out").string(), err = (g_folder / "bounded.err").string();
+    const int status = std::system((command + " >" + shell_word(out) + " 2>" + shell_word(err)).c_str());
+    return Output{WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(out), read_file(err)};
+  };
+  const std::vector<std::string> little = {"--windows", "0", "--prompt-tokens", "48", "--forced-tokens", "24"};
+  const json all = line_of(run(little));
+  assert_int_equal(all["rows"].size(), 1 + 10 * 4);  // dense has no budget
+  assert_false(all.contains("left_out"));
+  const fs::path folder = g_folder / "eval-weir-tiny-reasoner-q8_0-bounded";
+  assert_true(fs::exists(folder / "text.jsonl"));
+  fs::remove_all(folder);
+  const std::vector<std::string> much = {"--seconds", "1", "--prompt-tokens", "48", "--forced-tokens", "9000"};
+  const auto start = std::chrono::steady_clock::now();
+  const Output cut = run(much);
+  assert_true(std::chrono::steady_clock::now() - start < std::chrono::seconds(60));
+  if (cut.status == 0) {
+    const json line = json::parse(cut.out);
+    assert_true(line["rows"].size() < 41 && contains(line["left_out"].get<std::string>(), "quest"));
+    assert_true(contains(cut.err, "left out after 1 seconds"));
+  } else {  // a slow machine
+    assert_true(contains(cut.err, "nothing fits in 1 seconds"));
+  }
+  std::vector<std::string> both = much;
+  both.insert(both.end(), {"--policies", "dense"});
+  assert_status(run(both), 2);
+}
+
 void text__wrong_usage_is_told(void**) {
   const std::string text = write_file("usage.txt", sentences(300));
   assert_fails(eval(small(text, "x", {"--policies", "rass"})), 2, {"--policies rass", "raas"});
@@ -375,6 +411,7 @@ int main() {
       cmocka_unit_test(text__tables_and_files_tell_the_same),
       cmocka_unit_test(text__plot_is_logarithmic),
       cmocka_unit_test(text__what_cannot_be_read_is_told),
+      cmocka_unit_test(text__without_policies_the_time_is_bounded),
       cmocka_unit_test(text__wrong_usage_is_told),
       cmocka_unit_test(text__parts),
   };

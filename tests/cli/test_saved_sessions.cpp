@@ -72,8 +72,8 @@ void saved__a_second_question_has_the_answer_of_one_conversation(void**) {
 void saved__a_chat_goes_on(void**) {
   const std::string file = path_of("chat.session");
   const std::string question = std::string(kPrompt) + "\n";
-  const Output whole = weir({"chat", "-m", kModel, "-n", "100"}, question + "Find x15.\n");
-  const Output first = weir({"chat", "-m", kModel, "-n", "100", "--save", file}, question);
+  const Output whole = weir({"chat", "-m", kModel, "--temp", "0", "-n", "100"}, question + "Find x15.\n");
+  const Output first = weir({"chat", "-m", kModel, "--temp", "0", "-n", "100", "--save", file}, question);
   const Output second = weir({"chat", "-m", kModel, "-n", "100", "--resume", file, "--save", file}, "Find x15.\n");
   assert_works(whole);
   assert_works(first);

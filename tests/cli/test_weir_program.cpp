@@ -265,7 +265,7 @@ void template__that_only_resembles_needs_a_flag(void**) {
   assert_fails(weir({"eval", "-m", model, "--out", (g_folder / "eval").string()}), 1, accept);
   const Output known = weir({"run", "-m", kModel, "-p", "Hello"});
   const Output run = weir({"run", "-m", model, "-p", "Hello", accept}),
-               chat = weir({"chat", "-m", model, accept}, "Hello\n");
+               chat = weir({"chat", "-m", model, accept, "--temp", "0"}, "Hello\n");
   assert_works(run);
   assert_string_equal(run.out.c_str(), known.out.c_str());
   assert_works(chat);
@@ -418,7 +418,7 @@ void tokenize__special_text_only_when_asked(void**) {
 void chat__piped_keeps_history_and_writes_no_control_codes(void**) {
   const Problem problem = short_problem();
   const FollowUp follow_up = make_follow_up(problem, 3);
-  const Output o = weir({"chat", "-m", kModel},
+  const Output o = weir({"chat", "-m", kModel, "--temp", "0"},
                         problem.prompt + "\n" + follow_up.question + "\n/stats\n/reset\nHello\n/exit\nnever read\n");
   assert_works(o);
   assert_string_equal(o.err.c_str(), "");
@@ -430,7 +430,8 @@ void chat__piped_keeps_history_and_writes_no_control_codes(void**) {
 }
 
 void chat__full_context_is_told_and_reset_helps(void**) {
-  const Output o = weir({"chat", "-m", kModel, "--context", "64"}, std::string(400, '7') + "\n/reset\nHello\n");
+  const Output o =
+      weir({"chat", "-m", kModel, "--temp", "0", "--context", "64"}, std::string(400, '7') + "\n/reset\nHello\n");
   assert_status(o, 1);
   assert_true(contains(o.err, "WEIR_ERR_CONTEXT_FULL"));
   assert_true(contains(o.out, "Hello!"));
