@@ -1,7 +1,7 @@
 # tests/fuzz/fuzz_<name>.cpp defines LLVMFuzzerTestOneInput; its seeds are the files of tests/fuzz/corpus/<name>/. With
-# WEIR_FUZZ (clang) each is a libFuzzer program, and its test runs for WEIR_FUZZ_SECONDS. Without, every compiler builds
-# it with fuzz_replay.cpp, and its test runs the seeds and a fixed set of changed copies, so that the quick tier sees
-# old findings come back.
+# WEIR_FUZZ (clang) each is a libFuzzer program, and its test runs for WEIR_FUZZ_SECONDS, that of whole programs of the
+# API twice as long. Without, every compiler builds it with fuzz_replay.cpp, and its test runs the seeds and a fixed set
+# of changed copies, so that the quick tier sees old findings come back.
 set(WEIR_FUZZ_SECONDS 60 CACHE STRING "Seconds that each fuzz test runs")
 add_custom_target(fuzz_tests)  # builds the fuzz targets alone
 file(GLOB weir_fuzz_files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/fuzz/fuzz_*.cpp")
@@ -23,14 +23,21 @@ foreach(file IN LISTS weir_fuzz_files)
   add_dependencies(fuzz_tests ${target})
   weir_test_target("fuzz/${name}" ${target})
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}/fuzz")
+  if(name STREQUAL "api")
+    target_link_options(${target} PRIVATE "LINKER:--wrap=pread,--wrap=pwrite")  # makes the disk fail
+  endif()
   if(WEIR_FUZZ)
+    set(seconds "${WEIR_FUZZ_SECONDS}")
+    if(name STREQUAL "api")
+      math(EXPR seconds "2 * ${WEIR_FUZZ_SECONDS}")
+    endif()
     target_link_options(${target} PRIVATE -fsanitize=fuzzer)
     set(grown "${CMAKE_CURRENT_BINARY_DIR}/fuzz/corpus_${name}")
     file(MAKE_DIRECTORY "${grown}")
     add_test(NAME "fuzz/${name}"
-             COMMAND ${target} -max_total_time=${WEIR_FUZZ_SECONDS} -timeout=20 -rss_limit_mb=2048 -print_final_stats=1
+             COMMAND ${target} -max_total_time=${seconds} -timeout=20 -rss_limit_mb=2048 -print_final_stats=1
                      "-artifact_prefix=${CMAKE_CURRENT_BINARY_DIR}/fuzz/${name}-" "${grown}" "${seeds}")
-    math(EXPR limit "${WEIR_FUZZ_SECONDS} + 120")
+    math(EXPR limit "${seconds} + 120")
     set_tests_properties("fuzz/${name}" PROPERTIES LABELS fuzz TIMEOUT ${limit})
   else()
     target_sources(${target} PRIVATE "${PROJECT_SOURCE_DIR}/cmake/fuzz_replay.cpp")

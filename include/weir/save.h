@@ -69,7 +69,7 @@ WEIR_API weir_status weir_session_save(weir_session *session, weir_write_fn writ
  *  a strict store (WEIR_ERR_IO) before a rewind to before them. Counters go on from where this session's are; pages
  *  that the saved session had lost count as dropped. In layers with a sliding window, weir_session_rewind cannot go
  *  back to before pages that had left the window. A pending cancel is cleared. Nothing is allocated, and the bytes are
- *  not trusted.
+ *  not trusted. Of the conversation that is replaced nothing is left, as after weir_session_reset.
  *
  *  @param session in/out; after an error other than WEIR_ERR_INVALID_ARG and WEIR_ERR_BUSY it is as after
  *                 weir_session_reset

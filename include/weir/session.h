@@ -380,6 +380,10 @@ WEIR_API weir_status weir_session_fork(weir_session *session, weir_session **out
 
 /** Destroy a session. No other call may be inside it.
  *
+ *  The host memory that held the conversation is wiped before it goes back to the allocator: tokens, text, logits, what
+ *  steps and prompts computed with, pages and their copies. Not wiped are memory of a device, and the blocks of a spill
+ *  file, which has no name and ends with the session.
+ *
  *  @param session in, NULL is allowed
  *  @return nothing
  *  @threads one thread at a time
@@ -388,7 +392,11 @@ WEIR_API weir_status weir_session_fork(weir_session *session, weir_session **out
 WEIR_API void weir_session_destroy(weir_session *session);
 
 /** Forget the conversation: all pages are free, position 0, the sampler's random state starts anew, a pending cancel is
- *  cleared.
+ *  cleared. Sampling options and counters stay.
+ *
+ *  The session then does what a new one does, and nothing of the conversation can come into the next one. The host
+ *  memory of tokens, text, logits, pages and their copies is wiped, as by weir_session_restore; that of a page that
+ *  leaves the pool, as soon as it leaves. Memory that a device copies from and to is wiped by weir_session_destroy.
  *
  *  @param session in/out
  *  @return WEIR_OK
@@ -414,15 +422,18 @@ WEIR_API weir_status weir_session_reset(weir_session *session);
  *                                 would fit
  *          WEIR_ERR_BUDGET        more tokens than the policy can hold; nothing changed; the message says how many
  *                                 would fit. With WEIR_SPILL_STRICT also: the spill store is full
- *          WEIR_ERR_IO            with WEIR_SPILL_STRICT: the spill file failed
+ *          WEIR_ERR_IO            with WEIR_SPILL_STRICT: the spill file failed. Or it failed while tokens were taken
+ *                                 back, and a page that had to come back is lost: the conversation before the prompt
+ *                                 ends at an earlier page, as n_tokens of the stats tells, or lacks a page as after a
+ *                                 lossy rewind; there are no logits
  *          WEIR_ERR_FORMAT        with WEIR_SPILL_STRICT: a spilled page is damaged. After these three tokens are taken
  *                                 back as after a cancel; other pages may be in the pool than before
  *          WEIR_ERR_BUSY          another thread is inside the session; nothing changed
  *          WEIR_ERR_CANCELLED     weir_session_cancel, or @p progress refused or threw. n_tokens of the stats is as
  *                                 before, and so are the logits, unless a long prompt made the policy drop prompt
- *                                 pages, or pages left the window of a sliding-window layer: then whole chunks stay,
- *                                 n_tokens says how many tokens, and there are no logits before the next prefill or
- *                                 step. Pages of answers that were evicted to make
+ *                                 pages, or pages left the window of a sliding-window layer or cannot be read: then
+ *                                 whole chunks stay, n_tokens says how many tokens, and there are no logits before the
+ *                                 next prefill or step. Pages of answers that were evicted to make
  *                                 room stay gone and count in pages_evicted. What h2o and tova observed of the
  *                                 cancelled tokens stays in their scores
  *  @threads one thread at a time

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <new>
 
 #include "core/callback.h"
@@ -55,6 +56,12 @@ void* ask_hook(const AllocatorHooks& hooks, int32_t kind, uint64_t bytes, uint64
 void return_to_hook(const AllocatorHooks& hooks, int32_t kind, uint64_t bytes, uint64_t alignment, void* ptr) {
   const weir_alloc_info info = {sizeof(weir_alloc_info), kind, bytes, alignment, ptr};
   (void)call_back([&] { return hooks.free(hooks.user, &info); });
+}
+
+void wipe(void* bytes, uint64_t n) {
+  if (n == 0) return;
+  std::memset(bytes, 0, n);
+  __asm__ __volatile__("" : : "r"(bytes) : "memory");  // somebody might: the compiler must not leave it out
 }
 
 void HostMemory::count_alloc(uint64_t bytes) {

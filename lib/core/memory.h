@@ -68,6 +68,9 @@ class HostMemory final : public std::pmr::memory_resource {
   std::atomic<uint64_t> bytes_{0}, peak_bytes_{0}, n_allocs_{0}, n_frees_{0};
 };
 
+// Sets memory to zero, also where nobody reads it any more. Null is allowed with 0 bytes.
+void wipe(void* bytes, uint64_t n);
+
 // Hands out aligned pieces of one block. Built over a null block it only measures: the same layout function run twice
 // gives first the size and then the pointers, which is what makes the plan exact.
 class Arena {

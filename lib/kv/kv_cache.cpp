@@ -8,6 +8,7 @@ namespace weir {
 
 void KvCache::lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena& tables, Arena& host) {
   shape_ = shape;
+  has_tables_ = false;
   const uint64_t rows = shape.n_rows();
   pool_ = pages.take<uint16_t>(shape.n_slots() * page_elements());
   digests_ = shape.digest != DigestKind::kNone ? digests.take<uint16_t>((shape.recalls() ? rows : shape.n_slots()) *
@@ -41,7 +42,30 @@ void KvCache::lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena&
   left_.lay_out(shape_.windows, shape.head_dim, tables);
 }
 
+void KvCache::wipe_pages() {
+  if (pages_elsewhere_ || !has_tables_) return;
+  const size_t digest_bytes = digest_elements(shape_.digest, shape_.head_dim) * sizeof(uint16_t);
+  for (uint32_t s = 0; s < shape_.n_streams(); ++s) {
+    for (uint32_t row = 0; row < n_pages_[s]; ++row) {
+      const uint32_t slot = slots_[at(s, row)];
+      if (slot != kNoSlot) wipe(page_data(slot), shape_.page_bytes());
+      if (digests_ != nullptr && (slot != kNoSlot || shape_.recalls()))
+        wipe(digest_data(digest_index(s, row)), digest_bytes);
+    }
+  }
+  if (spare_page_ != nullptr) wipe(spare_page_, max_block_bytes(static_cast<uint32_t>(shape_.page_bytes())));
+}
+
+void KvCache::free_slot(uint32_t stream, uint32_t slot) {
+  free_[top_free(stream)] = slot;
+  if (pages_elsewhere_) return;
+  wipe(page_data(slot), shape_.page_bytes());
+  if (digests_ != nullptr && !shape_.recalls())
+    wipe(digest_data(slot), digest_elements(shape_.digest, shape_.head_dim) * sizeof(uint16_t));
+}
+
 void KvCache::reset() {
+  wipe_pages();
   // A stream's slots are contiguous, and the lowest is used first. A GPU that attends a stream then touches few of the
   // large pages of its address translation, and a short conversation touches little of the pool.
   uint32_t first_row = 0, first = 0;
@@ -72,6 +96,7 @@ void KvCache::reset() {
   n_tokens_published_.store(0, std::memory_order_relaxed);
   pages_resident_.store(0, std::memory_order_relaxed);
   pages_cold_.store(0, std::memory_order_relaxed);
+  has_tables_ = true;
 }
 
 void KvCache::copy_from(const KvCache& other) {
@@ -262,7 +287,7 @@ void KvCache::truncate(uint32_t n_tokens) {
         continue;
       }
       change_resident(s, -1);
-      free_[top_free(s)] = slot;
+      free_slot(s, slot);
       ++freed;
     }
     // A step that is taken back was none. With recall, a stamp tells what matters in the current step.
@@ -362,7 +387,7 @@ void KvCache::count_dropped(uint64_t n) {
 void KvCache::make_cold(uint32_t stream, uint32_t row) {
   uint32_t& slot = slots_[at(stream, row)];
   change_resident(stream, -1);
-  free_[top_free(stream)] = slot;
+  free_slot(stream, slot);
   slot = kNoSlot;
   count_resident(-1);
   pages_cold_.fetch_add(1, std::memory_order_relaxed);
@@ -427,7 +452,7 @@ void KvCache::remove_row(uint32_t stream, uint32_t row) {
   const size_t i = at(stream, row);
   const size_t moved = (n - row) * sizeof(uint32_t);
   change_resident(stream, -1);
-  free_[top_free(stream)] = slots_[i];
+  free_slot(stream, slots_[i]);
   for (uint32_t* column : {slots_, first_pos_, len_, flags_, stamp_}) std::memmove(column + i, column + i + 1, moved);
   std::memmove(last_score_ + i, last_score_ + i + 1, moved);
   if (prompt_score_ != nullptr) std::memmove(prompt_score_ + i, prompt_score_ + i + 1, moved);

@@ -201,7 +201,11 @@ class KvCache {
   void lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena& tables) {
     lay_out(shape, pages, digests, tables, tables);
   }
-  void reset();  // all pages free; also needed once after lay_out
+  // All pages free, and wiped; also needed once after lay_out.
+  void reset();
+  // Sets the memory of pages and digests in use, and of a page on its way, to zero. What leaves is wiped at once, so no
+  // page is left then; only digests of rows that are gone may be, with recall. Nothing where pages are elsewhere.
+  void wipe_pages();
 
   // Makes this cache, which was just reset, equal to another one of the same shape, with its pages and events.
   void copy_from(const KvCache& other);
@@ -382,6 +386,7 @@ class KvCache {
                               : size_t{slot_begin_[stream + 1]} - 1 - resident(stream);
   }
   void change_resident(uint32_t stream, int32_t change);
+  void free_slot(uint32_t stream, uint32_t slot);  // after change_resident()
   void remove_row(uint32_t stream, uint32_t row);
   // Opens a row with a slot, which is returned, in the middle of a table; its length, flags and stamp are the caller's.
   uint32_t insert_row(uint32_t stream, uint32_t row, uint32_t first_pos);
@@ -395,6 +400,7 @@ class KvCache {
   KvShape shape_;
   AttnHistory history_;
   bool pages_elsewhere_ = false;
+  bool has_tables_ = false;  // they say something
   PageEventRing events_;
   uint16_t* pool_ = nullptr;     // [n_slots, 2, kPageTokens, head_dim] bf16
   uint16_t* digests_ = nullptr;  // [n_slots, or with recall n_rows, digest_elements] bf16, or null

@@ -111,7 +111,12 @@ bool PageArchive::can_be_cut(uint32_t stream, uint32_t page) const {
 
 // Brings a page that left back into a free row; false: it is lost.
 bool PageArchive::put_back(uint32_t stream, uint32_t page) {
-  if (kv_->archive(stream) == nullptr || !read(stream, page, kv_->free_page(stream))) return false;
+  if (kv_->archive(stream) == nullptr) return false;
+  uint16_t* const to = kv_->free_page(stream);
+  if (!read(stream, page, to)) {
+    wipe(to, kv_->shape().page_bytes());  // as free pages are
+    return false;
+  }
   kv_->put_back(stream, page);
   return true;
 }

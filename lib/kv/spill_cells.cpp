@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/memory.h"
+
 namespace weir {
 
 uint32_t SpillCells::link(uint32_t cell) const {
@@ -70,6 +72,6 @@ bool SpillCells::give_back(uint32_t n, uint32_t first, uint32_t last) {
   return true;
 }
 
-void SpillCells::wipe() { std::memset(memory_, 0, size_t{n_linked_} * kCellBytes); }
+void SpillCells::wipe() { weir::wipe(memory_, size_t{n_linked_} * kCellBytes); }
 
 }  // namespace weir

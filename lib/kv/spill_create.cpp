@@ -183,8 +183,8 @@ SpillStore::~SpillStore() {
   }
   if (has_codecs_) {
     wipe();
-    std::memset(encoder_memory_, 0, n_encoders(options_) * encoder_bytes(plan_page_bytes_));
-    std::memset(decoder_memory_, 0, n_readers_ * decoder_bytes(plan_page_bytes_));
+    weir::wipe(encoder_memory_, n_encoders(options_) * encoder_bytes(plan_page_bytes_));
+    weir::wipe(decoder_memory_, n_readers_ * decoder_bytes(plan_page_bytes_));
   }
   if (slots_ != nullptr) slot_memory_->deallocate(slots_, plan_.slot_bytes, kCacheLine);
   if (block_ != nullptr) memory_->deallocate(block_, plan_.host_bytes, kCacheLine);

@@ -511,10 +511,10 @@ void SpillStore::clear() {
 
 // The memory that pages were in. What others share has been handed over.
 void SpillStore::wipe() {
-  std::memset(slots_, 0, size_t{n_slots_used_} * plan_page_bytes_);
+  weir::wipe(slots_, size_t{n_slots_used_} * plan_page_bytes_);
   cells_.wipe();
-  for (uint32_t i = 0; i <= n_workers_; ++i) std::memset(workers_[i].block, 0, max_block_bytes(plan_page_bytes_));
-  for (uint32_t i = 0; i < n_readers_ + 2; ++i) std::memset(readers_[i].block, 0, max_block_bytes(plan_page_bytes_));
+  for (uint32_t i = 0; i <= n_workers_; ++i) weir::wipe(workers_[i].block, max_block_bytes(plan_page_bytes_));
+  for (uint32_t i = 0; i < n_readers_ + 2; ++i) weir::wipe(readers_[i].block, max_block_bytes(plan_page_bytes_));
   n_slots_used_ = 0;
 }
 

@@ -184,6 +184,7 @@ void lay_out_attention(const ModelConfig& c, const RopeTable& rope, const Policy
   const uint64_t learned = uint64_t{needs.history.n_layers} * needs.prompt_rows;
   b.learn_q = needs.history.group != 0 ? arena.take<float>(learned * c.n_heads * c.head_dim) : nullptr;
   if (needs.recall_slots != 0) b.staging.lay_out(c.n_kv_heads, c.head_dim, c.n_heads, max_tok, arena);
+  b.plain_bytes = arena.used();
   if (needs.fetch_pages != 0) b.fetcher = PageFetcher::lay_out(c.n_kv_heads, c.head_dim, needs.fetch_pages, arena);
 }
 

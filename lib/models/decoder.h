@@ -55,6 +55,7 @@ struct StepBuffers {
 
   // Where a rotation begins in cos_sin and cos_sin_sink.
   size_t rotation(uint32_t number, uint32_t rope_dim) const { return size_t{number} * max_tok * rope_dim; }
+  uint64_t plain_bytes = 0;  // of the workspace, from its beginning: they hold numbers, and nothing between two passes
 };
 
 float* row_of(const StepBuffers& b, Row row);

@@ -17,6 +17,11 @@ class PageFetcher final : public PageSource {
   // With memory for microbatches of up to `microbatch` pages; null while the arena measures.
   static PageFetcher* lay_out(uint32_t n_kv_heads, uint32_t head_dim, uint32_t microbatch, Arena& arena);
 
+  // The pages that were read ahead, [n_kv_heads, 2, microbatch], after the conversation that had them.
+  void wipe_pages() {
+    wipe(streams_[0].pages, uint64_t{2} * n_kv_heads_ * microbatch_ * page_elements_ * sizeof(uint16_t));
+  }
+
   // For the attention of one layer in step `now`, which is the stamp of what it attends. Both outlive it. The first
   // `n_front_rows` pages of a stream never leave.
   PageSource* start(KvCache& kv, ColdPages& cold, uint32_t layer, uint32_t now, uint32_t n_front_rows);

@@ -106,6 +106,8 @@ Status Session::create_on_device(const SessionSetup& setup, SpillStore* other) {
   auto* host = static_cast<std::byte*>(block_);
   pools.staging = Arena(staging_block_, plan_.staging_bytes);
   pools.sampler = Arena(host, plan_.sampler_bytes);
+  private_ = host;
+  private_bytes_ = plan_.sampler_bytes;
   lay_out_session(setup, needs, pools, device_kv_, step_, sampler_, tokens_);
   std::byte* tables = buffers.tables;
   lay_out_staging(setup, needs, table_bytes, pools, buffers, staging_);

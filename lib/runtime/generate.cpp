@@ -32,6 +32,7 @@ Status Session::open_step(const weir_token* token) {
 
 Status Session::run_step(weir_token token) {
   const uint64_t started = now_ns();
+  is_used_ = true;
   if (device_ != nullptr) {
     WEIR_TRY(run_device_step(token));
     count_step(token, started);

@@ -33,6 +33,7 @@ class Session::Prompt {
         lost_(s_.kv_.pages_lost()),
         prompt_evicted_(s_.kv_.prompt_pages_evicted()),
         started_(now_ns()) {
+    s_.is_used_ = true;
     std::memmove(s_.tokens_ + before_, tokens, n_tokens * sizeof(weir_token));
   }
   Prompt(const Prompt&) = delete;

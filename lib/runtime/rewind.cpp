@@ -96,6 +96,7 @@ Status Session::rewind(uint32_t n_tokens, uint32_t flags) {
   WEIR_TRY(host_tables());
   if (n_tokens > kv_.n_tokens())
     return fail(WEIR_ERR_INVALID_ARG, "a rewind to %u tokens: there are only %u", n_tokens, kv_.n_tokens());
+  is_used_ = true;
   if (n_tokens == kv_.n_tokens()) {
     has_logits_ = false;
     return {};

@@ -6,6 +6,7 @@
 #include <new>
 #include <utility>
 
+#include "policy/page_fetcher.h"
 #include "runtime/session_entry.h"
 #include "runtime/session_pools.h"
 #include "runtime/staging.h"
@@ -13,6 +14,12 @@
 namespace weir {
 
 Session::~Session() {
+  if (model_ != nullptr) {
+    wipe_conversation();
+    kv_.wipe_pages();
+    if (was_used_) wipe(private_, private_bytes_);
+    if (was_used_ && staging_block_ != nullptr) wipe(staging_block_, plan_.staging_bytes);
+  }
   if (device_ != nullptr) device_->~DeviceSession();
   if (staging_block_ != nullptr) give_staging_back(*module_, memory_, staging_block_, plan_.staging_bytes);
   if (device_block_ != nullptr) devices_.release(*module_, device_block_, device_bytes_);
@@ -58,6 +65,8 @@ Status Session::build(SpillStore* other) {
     *pool = Arena(at, size);
     at += size;
   }
+  private_bytes_ = measured.workspace.used() + measured.sampler.used();
+  private_ = at - private_bytes_;
   lay_out_session(setup, policy_->needs(), pools, kv_, step_, sampler_, tokens_);
   if (setup.rows != nullptr) lay_out_device_rows(setup, policy_->needs(), pools, step_.b, rows_);
   if (setup.has_store()) WEIR_TRY(create_store(other));
@@ -116,7 +125,22 @@ Status Session::reset() {
   return {};
 }
 
+// Of the host's memory all but pages and their copies, which KvCache and SpillStore wipe. Memory that nothing has
+// touched stays so.
+void Session::wipe_conversation() {
+  wipe(&detokenizer_, sizeof(detokenizer_));
+  detokenizer_.reset(&model_->tokenizer(), false, true);
+  if (!is_used_ && kv_.n_tokens() == 0) return;
+  wipe(private_, device_ == nullptr ? step_.b.plain_bytes : 0);
+  if (step_.b.fetcher != nullptr) step_.b.fetcher->wipe_pages();
+  wipe(step_.b.logits, model_->config().vocab_size * sizeof(float));  // may be in staging memory
+  wipe(static_cast<std::byte*>(private_) + (private_bytes_ - plan_.sampler_bytes), plan_.sampler_bytes);
+  was_used_ = true;
+  is_used_ = false;
+}
+
 void Session::forget() {
+  wipe_conversation();
   if (cold_.is_on()) cold_.reset();
   if (archive_.is_on()) archive_.reset();
   kv_.reset();

@@ -172,6 +172,7 @@ class Session {
   class Restorer;
   Status describe(NamedValues& out) const;
   void forget();  // the conversation
+  void wipe_conversation();
   Status check_range(uint32_t first, uint32_t end) const;
   Status set_flags(uint32_t first, uint32_t end, uint32_t set, uint32_t clear);
   Status find_lost(uint32_t n_tokens, bool lossy, uint32_t& n_kept) const;
@@ -295,6 +296,11 @@ class Session {
   Detokenizer detokenizer_;
   void* block_ = nullptr;
   uint64_t block_bytes_ = 0;
+  // Of it, what steps and prompts compute with, logits, sampler and tokens; whether there may be something of the
+  // conversation although it has no tokens.
+  void* private_ = nullptr;
+  uint64_t private_bytes_ = 0;
+  bool is_used_ = false, was_used_ = false;
   bool has_logits_ = false;
 
   const DeviceModule* module_ = nullptr;  // of a session on a device, or with attention alone on the host

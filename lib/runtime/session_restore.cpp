@@ -410,6 +410,7 @@ Status Session::restore(weir_read_fn fn, void* user) {
   Entry entry(*this);
   WEIR_TRY(entry.status());
   forget();
+  is_used_ = true;
   const Status status = Restorer(*this, fn, user).run();
   if (!status.ok()) forget();
   return status;

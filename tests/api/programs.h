@@ -60,8 +60,12 @@ inline const char* const kModels[] = {WEIR_TEST_GOLDEN "llama_f32.gguf", WEIR_TE
                                       WEIR_TEST_GOLDEN "qwen3_f32.gguf", WEIR_TEST_GOLDEN "gpt_oss_f32.gguf"};
 #undef WEIR_TEST_GOLDEN
 
-inline const char* const kPolicies[] = {"dense",  "sink",   "h2o",     "tova", "quest", "raas",
-                                        "hybrid", "random", "arkvale", "psa",  "lfps"};
+// All; the tables below may say nothing about one, then it has its defaults.
+inline const char* const kPolicies[] = {
+#define WEIR_POLICY(name) #name,
+#include "policy/policies.inc"
+#undef WEIR_POLICY
+};
 
 // Values that an option may get, separated by spaces.
 struct OptionValues {

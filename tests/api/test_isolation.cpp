@@ -82,7 +82,7 @@ void for_each_case(const F& f) {
       const Case c = {policy, seed, std::string(kModels[model]) + " " + config.text()};
       f(c, choices, config, model, std::move(first));
     }
-    assert_true(n_possible * 4 >= n_seeds() * 3);
+    if (n_possible * 4 < n_seeds() * 3) fail_msg("%s: only %u of %u cases are possible", policy, n_possible, n_seeds());
   }
 }
 
