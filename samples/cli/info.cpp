@@ -5,6 +5,8 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "commands.h"
 #include "conversation.h"
@@ -21,26 +23,45 @@ struct InfoFlags {
   bool json = false;
 };
 
+// What the library took for granted: lines of its log that begin with the file's name.
+struct Taken {
+  std::string name;  // with ": "
+  std::vector<std::string> warnings, defaults;
+};
+
+weir_status keep_line(void* user, const weir_log_info* line) {
+  auto& taken = *static_cast<Taken*>(user);
+  const std::string text = line->message;
+  if (text.compare(0, taken.name.size(), taken.name) != 0) return WEIR_OK;
+  (line->level <= WEIR_LOG_WARNING ? taken.warnings : taken.defaults).push_back(text.substr(taken.name.size()));
+  return WEIR_OK;
+}
+
 struct File {
+  std::unique_ptr<Taken> taken;  // the runtime has its address
   RuntimePtr runtime;
   ModelPtr model;
   std::string note;  // why the model cannot be run, or empty
 };
 
+// As a model; else for what it says of itself, its vocabulary included if there is one that is known.
 File open_file(const std::string& path) {
   File file;
-  file.runtime = create_runtime(1);
+  file.taken = std::make_unique<Taken>();
+  file.taken->name = path.substr(path.rfind('/') + 1) + ": ";
+  file.runtime = create_runtime(1, {}, keep_line, file.taken.get(), WEIR_LOG_INFO);
   try {
     file.model = open_model(file.runtime.get(), path);
   } catch (const Error& e) {
     if (e.status() != WEIR_ERR_UNSUPPORTED && e.status() != WEIR_ERR_FORMAT) throw;
-    const std::string why = e.what();
+    file.note = e.what();  // the first message is the one that matters
+  }
+  for (const uint32_t flags : {WEIR_MODEL_VOCAB_ONLY, WEIR_MODEL_DESCRIBE_ONLY}) {
     try {
-      file.model = open_model(file.runtime.get(), path, WEIR_MODEL_VOCAB_ONLY);
+      if (file.model == nullptr) file.model = open_model(file.runtime.get(), path, flags);
     } catch (const Error&) {
-      throw std::runtime_error(why);  // the first message is the one that matters
+      if (flags == WEIR_MODEL_DESCRIBE_ONLY) throw std::runtime_error(file.note);
     }
-    file.note = why;
   }
   return file;
 }
@@ -90,7 +111,10 @@ void print_json(const File& file, const weir_model_info& info) {
               {"weights_bytes", info.weights_bytes},
               {"file_bytes", info.file_bytes},
               {"fingerprint", format("%016llx", static_cast<unsigned long long>(info.fingerprint))}};
+  if (info.n_parts > 1) out["n_parts"] = info.n_parts;
   if (!file.note.empty()) out["note"] = file.note;
+  if (!file.taken->warnings.empty()) out["warnings"] = file.taken->warnings;
+  if (!file.taken->defaults.empty()) out["defaults"] = file.taken->defaults;
   Json& values = out["metadata"] = Json::object();
   for (uint32_t i = 0; i < weir_model_metadata_count(file.model.get()); ++i) {
     const auto [key, value] = metadata(file.model.get(), i);
@@ -103,6 +127,7 @@ void print_json(const File& file, const weir_model_info& info) {
     for (uint32_t d = 0; d < t.n_dims; ++d) dims.push_back(t.dims[d]);
     tensors.push_back(
         {{"name", t.name}, {"type", t.type}, {"dims", dims}, {"bytes", t.bytes}, {"file_offset", t.file_offset}});
+    if (info.n_parts > 1) tensors.back()["part"] = t.part;
   }
   put_line(dump_json(out));
 }
@@ -128,20 +153,22 @@ void print_facts(const weir_model_info& i) {
     print_fact("context", grouped(i.context_tokens) + " tokens");
     print_fact("KV", human_bytes(4ull * i.n_layers * i.n_kv_heads * i.head_dim) + " a token");  // K and V of 2 bytes
   }
-  print_fact("vocabulary", grouped(i.vocab_size) + " tokens, " + i.tokenizer);
+  if (i.vocab_size > 0) print_fact("vocabulary", grouped(i.vocab_size) + " tokens, " + i.tokenizer);
   const std::string resembles = i.chat_resembles;
   print_fact("chat template", i.chat_template[0] == '\0' ? "none"
                               : resembles.empty()        ? i.chat_template
                                                   : "unknown; resembles " + resembles + " (--accept-resembling)");
   if (i.n_params > 0)
     print_fact("weights", grouped(i.n_params) + ", " + i.weight_type + ", " + human_bytes(i.weights_bytes));
-  print_fact("file", human_bytes(i.file_bytes));
+  print_fact("file", human_bytes(i.file_bytes) + (i.n_parts > 1 ? format(" in %u parts", i.n_parts) : ""));
   print_fact("fingerprint", format("%016llx", static_cast<unsigned long long>(i.fingerprint)));
 }
 
 void print_tables(const File& file, const weir_model_info& info) {
   print_facts(info);
   if (!file.note.empty()) print_fact("note", file.note);
+  for (const std::string& line : file.taken->warnings) print_fact("warning", line);
+  for (const std::string& line : file.taken->defaults) print_fact("default", line);
   const uint32_t n_values = weir_model_metadata_count(file.model.get());
   put_format("\nmetadata (%u)\n", n_values);
   for (uint32_t i = 0; i < n_values; ++i) {

@@ -4,10 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -56,10 +59,25 @@ inline std::string cache_folder() {
   return cache.empty() ? below("HOME", "/.cache/weir") : cache;
 }
 
-// `device` as --device has it; what follows "vulkan:" names one of several devices.
-inline RuntimePtr create_runtime(uint32_t n_threads, const std::string& device = {}) {
+// Prints what the library warns of while a model is opened on standard error, each line once, however many threads open
+// it.
+inline thread_local bool g_opens_model = false;
+inline weir_status print_warning(void*, const weir_log_info* line) {
+  static std::mutex mutex;
+  static std::set<std::string> printed;
+  const std::lock_guard lock(mutex);
+  if (g_opens_model && printed.insert(line->message).second) std::fprintf(stderr, "weir: warning: %s\n", line->message);
+  return WEIR_OK;
+}
+
+// `device` as --device has it; what follows "vulkan:" names one of several devices. `log` gets lines up to `log_level`.
+inline RuntimePtr create_runtime(uint32_t n_threads, const std::string& device = {}, weir_log_fn log = print_warning,
+                                 void* log_user = nullptr, int32_t log_level = WEIR_LOG_WARNING) {
   weir_runtime_options options = WEIR_RUNTIME_OPTIONS_INIT;
   options.n_threads = n_threads;
+  options.log = log;
+  options.log_user = log_user;
+  options.log_level = log_level;
   const std::string prefix = "vulkan:";
   if (device.compare(0, prefix.size(), prefix) == 0) options.vulkan_device = device.c_str() + prefix.size();
   const std::string folder = cache_folder();
@@ -91,7 +109,10 @@ inline ModelPtr open_model(weir_runtime* runtime, const std::string& path, uint3
   weir_model_options options = WEIR_MODEL_OPTIONS_INIT;
   options.flags = flags;
   weir_model* model = nullptr;
-  check(weir_model_open(runtime, path.c_str(), &options, &model), "cannot open model " + path);
+  g_opens_model = true;
+  const weir_status status = weir_model_open(runtime, path.c_str(), &options, &model);
+  g_opens_model = false;
+  check(status, "cannot open model");
   return ModelPtr(model);
 }
 

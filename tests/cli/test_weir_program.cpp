@@ -403,6 +403,50 @@ void info__of_a_file_that_cannot_run_is_status_1(void**) {
   assert_true(contains(i[0]["note"].get<std::string>(), "general.architecture"));
 }
 
+// The file is described all the same, its path is in the message once, and the message says what to do.
+void info__of_a_file_that_is_no_model(void**) {
+  const auto number = [](uint64_t value, int n_bytes) {  // little endian
+    std::string text;
+    for (int i = 0; i < n_bytes; ++i) text += static_cast<char>(value >> (8 * i) & 255);
+    return text;
+  };
+  const auto text = [&](const std::string& value) { return number(value.size(), 8) + value; };
+  std::string bytes = "GGUF" + number(3, 4) + number(2, 8) + number(2, 8);
+  bytes += text("general.type") + number(8, 4) + text("adapter") + text("adapter.type") + number(8, 4) + text("lora");
+  bytes += text("blk.0.attn_q.weight.lora_a") + number(1, 4) + number(16, 8) + number(0, 4) + number(0, 8);
+  bytes += text("blk.0.attn_q.weight.lora_b") + number(1, 4) + number(32, 8) + number(31, 4) + number(64, 8);
+  bytes.resize(1024);
+  const std::string path = write_file("adapter.gguf", bytes);
+  const Output table = weir({"info", "-m", path});
+  assert_status(table, 1);
+  assert_true(contains(table.out, "adapter.type") && contains(table.out, "blk.0.attn_q.weight.lora_a"));
+  assert_true(contains(table.out, "q4_0_4_4"));
+  assert_true(table.err.find(path) != std::string::npos && table.err.find(path) == table.err.rfind(path));
+  assert_int_equal(line_count(table.err), 1);
+  const Output run = weir({"run", "-m", path, "-p", "hello"});
+  assert_status(run, 1);
+  assert_true(contains(run.err, "q4_0_4_4"));
+}
+
+// What was taken for granted is in `weir info`, and on stderr of what uses the model.
+void info__of_a_file_that_lacks_a_key(void**) {
+  std::string bytes = read_file(WEIR_SOURCE_DIR "/tests/golden/models/qwen2_f32.gguf");
+  const std::string key = "tokenizer.ggml.pre";
+  bytes.replace(bytes.find(key), key.size(), "tokenizer.ggml.prx");
+  const std::string path = write_file("lacks.gguf", bytes);
+  const Output table = weir({"info", "-m", path});
+  assert_works(table);
+  assert_true(contains(table.out, "warning        tokenizer.ggml.pre: the file has no such key"));
+  assert_true(contains(table.out, "gpt2/qwen2"));
+  assert_string_equal(table.err.c_str(), "");
+  const json i = one_json(weir({"info", "-m", path, "--json"}));
+  assert_int_equal(i["warnings"].size(), 1);
+  const Output ids = weir({"tokenize", "-m", path}, "hello");
+  assert_int_equal(ids.status, 0);
+  assert_true(contains(ids.err, "warning: lacks.gguf: tokenizer.ggml.pre"));
+  assert_false(one_json(weir({"info", "-m", kModel, "--json"})).contains("warnings"));
+}
+
 void tokenize__special_text_only_when_asked(void**) {
   const Output plain = weir({"tokenize", "-m", kModel}, "<|im_end|>"),
                special = weir({"tokenize", "-m", kModel, "--parse-special"}, "<|im_end|>");
@@ -523,6 +567,8 @@ int main() {
       cmocka_unit_test(plan__pools_add_up_and_budgets_agree),
       cmocka_unit_test(info__describes_the_file),
       cmocka_unit_test(info__of_a_file_that_cannot_run_is_status_1),
+      cmocka_unit_test(info__of_a_file_that_is_no_model),
+      cmocka_unit_test(info__of_a_file_that_lacks_a_key),
       cmocka_unit_test(tokenize__special_text_only_when_asked),
       cmocka_unit_test(chat__piped_keeps_history_and_writes_no_control_codes),
       cmocka_unit_test(chat__full_context_is_told_and_reset_helps),
