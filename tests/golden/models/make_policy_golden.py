@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes the goldens of policies: <name>.<policy>.golden for the F32 model of each architecture and each of POLICIES.
+"""Makes the goldens of policies: <name>.<policy>.golden for the F32 model of each architecture and each of POLICIES,
+and for the models of DENSE_ONLY and dense.
 
 Run by hand, never by a build or a test:  python3 make_policy_golden.py [name ...]     (no name: all of them)
 Needs what make_golden.py needs, and the .gguf files. The Hugging Face model is fed one token after another, with an
@@ -37,6 +38,7 @@ WANTED = {"top-1": 0.03, "router": 0.03, "selection": 0.015, "stamp": 0.1, "leav
 LEAST = 0.5    # of what is wanted; at positions where no token has more
 FAR = 0.03     # what every other rule must change: several times what tests allow, as a fraction of the largest logit
 
+DENSE_ONLY = ["llama_bias"]  # for the devices: what it has of its own is no part of attention
 POLICIES = {"dense": {}, "sink": {"budget": 64}, "raas": {"budget": 112, "alpha": 0.3},
             "quest": {"budget": 64, "skip_layers": 0, "digest": "minmax", "agg": "max_raw", "sink_pages": 0}}
 # Options got wrong, to show that a golden would notice; a budget of one page less comes first.
@@ -356,7 +358,7 @@ def make(m):
     for layer in model.model.layers:
         layer.self_attn.register_forward_pre_hook(query_for_sinks, with_kwargs=True)
     check_attention(m, model)
-    for policy in POLICIES:
+    for policy in POLICIES if m.name.endswith("_f32") else ["dense"]:
         for seed in range(SEEDS):
             tokens, logits, least = choose_tokens(m, model, policy, seed)
             changes = changes_by_others(m, model, policy, tokens, logits)
@@ -373,7 +375,7 @@ def main():
     transformers.AttentionInterface.register("policy", attention)
     print("| name | policy | seed | least margins | a page less | nearest other rule | dense |")
     for m in MODELS:
-        if m.name.endswith("_f32") and (len(sys.argv) == 1 or m.name in sys.argv[1:]):
+        if (m.name.endswith("_f32") or m.name in DENSE_ONLY) and (len(sys.argv) == 1 or m.name in sys.argv[1:]):
             make(m)
 
 
