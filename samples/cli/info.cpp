@@ -53,7 +53,8 @@ File open_file(const std::string& path) {
   try {
     file.model = open_model(file.runtime.get(), path);
   } catch (const Error& e) {
-    if (e.status() != WEIR_ERR_UNSUPPORTED && e.status() != WEIR_ERR_FORMAT) throw;
+    // A part of a model whose other parts are missing is WEIR_ERR_IO, and can be described.
+    if (e.status() != WEIR_ERR_UNSUPPORTED && e.status() != WEIR_ERR_FORMAT && e.status() != WEIR_ERR_IO) throw;
     file.note = e.what();  // the first message is the one that matters
   }
   for (const uint32_t flags : {WEIR_MODEL_VOCAB_ONLY, WEIR_MODEL_DESCRIBE_ONLY}) {
