@@ -16,7 +16,8 @@ typedef struct weir_model weir_model;
 typedef struct weir_progress_info {
     uint32_t struct_size; /**< sizeof this struct in the library's build. */
     uint32_t reserved;    /**< 0. */
-    uint64_t done;        /**< Units done, 0..total: bytes in weir_model_open, tokens in weir_session_prefill. */
+    uint64_t done;        /**< Units done, 0..total: bytes in weir_model_open and where text becomes tokens, tokens in
+                               weir_session_prefill. */
     uint64_t total;       /**< Units in all. */
 } weir_progress_info;
 

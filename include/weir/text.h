@@ -94,10 +94,25 @@ typedef struct weir_chat_options {
                                  Fields beyond the caller's size take their defaults. Fields of a message that the
                                  library does not know must be 0. */
     uint32_t reserved;      /**< 0. */
+    weir_progress_fn progress; /**< Progress in bytes of the rendered text, and cancel, as in weir_tokenize_with; NULL
+                                    (default) for none. @since 1.1 */
+    void *progress_user;       /**< Passed to progress. @since 1.1 */
 } weir_chat_options;
 
 /** Static initialiser of weir_chat_options. */
-#define WEIR_CHAT_OPTIONS_INIT { (uint32_t)sizeof(weir_chat_options), 0, (uint32_t)sizeof(weir_chat_message), 0 }
+#define WEIR_CHAT_OPTIONS_INIT { (uint32_t)sizeof(weir_chat_options), 0, (uint32_t)sizeof(weir_chat_message), 0, 0, 0 }
+
+/** Options of weir_tokenize_with.
+ *  @since 1.1 */
+typedef struct weir_tokenize_options {
+    uint32_t struct_size;      /**< sizeof this struct in the caller's build. Required. */
+    uint32_t flags;            /**< WEIR_TOKENIZE_*. Default 0. */
+    weir_progress_fn progress; /**< Progress and cancel, see weir_tokenize_with; NULL (default) for none. */
+    void *progress_user;       /**< Passed to progress. */
+} weir_tokenize_options;
+
+/** Static initialiser of weir_tokenize_options. */
+#define WEIR_TOKENIZE_OPTIONS_INIT { (uint32_t)sizeof(weir_tokenize_options), 0, 0, 0 }
 
 /** Turn text into tokens.
  *
@@ -125,6 +140,42 @@ typedef struct weir_chat_options {
  *  @since 1.0 */
 WEIR_API weir_status weir_tokenize(const weir_model *model, const char *text, uint64_t text_bytes, uint32_t flags,
                                    weir_token *tokens, uint64_t capacity, uint64_t *n_tokens);
+
+/** Fill @p options with the defaults of the library that is loaded.
+ *
+ *  @param options     out; its first @p struct_size bytes are written
+ *  @param struct_size sizeof(weir_tokenize_options) in the caller's build
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG  NULL, or a size below 8; nothing written
+ *  @threads any thread
+ *  @owner the caller
+ *  @since 1.1 */
+WEIR_API weir_status weir_tokenize_options_init(weir_tokenize_options *options, uint32_t struct_size);
+
+/** Turn text into tokens, as weir_tokenize does, and tell how far it is.
+ *
+ *  The progress callback is called with 0 bytes done, about every 64 KiB of work, and when all is done. It may be told
+ *  the same number again, where a long word is looked at more than once. Any status but WEIR_OK stops the call.
+ *
+ *  @param model      in
+ *  @param text       in, [text_bytes] UTF-8, as in weir_tokenize
+ *  @param text_bytes 0 .. 2^31 - 1
+ *  @param options    in, NULL for all defaults
+ *  @param tokens     out, [capacity] ids; may be NULL when @p capacity is 0
+ *  @param capacity   room at @p tokens
+ *  @param n_tokens   out, number of ids of the whole text, also when they did not fit
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG       NULL pointer, bad struct_size, unknown flag, text too long
+ *          WEIR_ERR_BUFFER_TOO_SMALL  @p n_tokens is set, @p tokens untouched
+ *          WEIR_ERR_FORMAT            the vocabulary has no token for a part of the text and no unknown token
+ *          WEIR_ERR_OUT_OF_MEMORY     an allocation was refused
+ *          WEIR_ERR_CANCELLED         the callback refused or threw; nothing written
+ *  @threads immutable
+ *  @owner the caller owns the buffers
+ *  @since 1.1 */
+WEIR_API weir_status weir_tokenize_with(const weir_model *model, const char *text, uint64_t text_bytes,
+                                        const weir_tokenize_options *options, weir_token *tokens, uint64_t capacity,
+                                        uint64_t *n_tokens);
 
 /** Turn tokens into the bytes they stand for.
  *
@@ -260,6 +311,7 @@ WEIR_API weir_status weir_chat_options_init(weir_chat_options *options, uint32_t
  *          WEIR_ERR_BUFFER_TOO_SMALL  @p n_tokens is set, @p tokens untouched
  *          WEIR_ERR_FORMAT            the vocabulary has no token for a part of the text and no unknown token
  *          WEIR_ERR_OUT_OF_MEMORY     an allocation was refused
+ *          WEIR_ERR_CANCELLED         the progress callback refused or threw; nothing written
  *  @threads immutable
  *  @owner the caller owns the buffers
  *  @since 1.0 */

@@ -59,30 +59,56 @@ Status render(const weir_model* model, std::span<const weir_chat_message> messag
   return chat_render(model->model.chat_template(), messages, flags, text_of(special.bos), text_of(special.eos), out);
 }
 
-}  // namespace
-
-weir_status weir_tokenize(const weir_model* model, const char* text, uint64_t text_bytes, uint32_t flags,
-                          weir_token* tokens, uint64_t capacity, uint64_t* n_tokens) {
-  WEIR_API_REQUIRE(model);
-  WEIR_API_REQUIRE(n_tokens);
-  if (text == nullptr && text_bytes != 0) return fail(WEIR_ERR_INVALID_ARG, "weir_tokenize: text is NULL").code();
-  if (tokens == nullptr && capacity != 0)
-    return fail(WEIR_ERR_INVALID_ARG, "weir_tokenize: tokens is NULL, capacity is not 0").code();
-  if ((flags & ~static_cast<uint32_t>(WEIR_TOKENIZE_SPECIAL | WEIR_TOKENIZE_BOS_EOS)) != 0)
-    return bad_flags("weir_tokenize", flags);
+weir_status tokenize(const char* function, const weir_model* model, const char* text, uint64_t text_bytes,
+                     const weir_tokenize_options& options, weir_token* tokens, uint64_t capacity, uint64_t* n_tokens) {
+  const auto invalid = [&](const char* what) { return fail(WEIR_ERR_INVALID_ARG, "%s: %s", function, what).code(); };
+  if (model == nullptr) return invalid("model is NULL");
+  if (n_tokens == nullptr) return invalid("n_tokens is NULL");
+  if (text == nullptr && text_bytes != 0) return invalid("text is NULL");
+  if (tokens == nullptr && capacity != 0) return invalid("tokens is NULL, capacity is not 0");
+  if ((options.flags & ~static_cast<uint32_t>(WEIR_TOKENIZE_SPECIAL | WEIR_TOKENIZE_BOS_EOS)) != 0)
+    return bad_flags(function, options.flags);
   if (text_bytes > INT32_MAX)
-    return fail(WEIR_ERR_INVALID_ARG, "weir_tokenize: a text of %llu bytes is too long",
+    return fail(WEIR_ERR_INVALID_ARG, "%s: a text of %llu bytes is too long", function,
                 static_cast<unsigned long long>(text_bytes))
         .code();
   return api::guard([&]() -> Status {
     WEIR_TRY(check_text(model));
     std::pmr::vector<weir_token> ids(&model->runtime->memory);
-    WEIR_TRY(model->model.tokenizer().encode({text, text_bytes}, flags, ids));
+    const OpenProgress progress(options.progress, options.progress_user, "tokenizing");
+    WEIR_TRY(model->model.tokenizer().encode({text, text_bytes}, options.flags, ids, progress));
     *n_tokens = ids.size();
     if (ids.size() > capacity) return Status(too_small("tokens", ids.size(), capacity));
     std::copy(ids.begin(), ids.end(), tokens);
     return {};
   });
+}
+
+}  // namespace
+
+weir_status weir_tokenize(const weir_model* model, const char* text, uint64_t text_bytes, uint32_t flags,
+                          weir_token* tokens, uint64_t capacity, uint64_t* n_tokens) {
+  weir_tokenize_options options = WEIR_TOKENIZE_OPTIONS_INIT;
+  options.flags = flags;
+  return tokenize("weir_tokenize", model, text, text_bytes, options, tokens, capacity, n_tokens);
+}
+
+weir_status weir_tokenize_options_init(weir_tokenize_options* options, uint32_t struct_size) {
+  WEIR_API_REQUIRE(options);
+  if (struct_size < 8)
+    return fail(WEIR_ERR_INVALID_ARG, "weir_tokenize_options_init: struct_size is %u", struct_size).code();
+  std::memset(options, 0, struct_size);
+  options->struct_size = struct_size;
+  return WEIR_OK;
+}
+
+weir_status weir_tokenize_with(const weir_model* model, const char* text, uint64_t text_bytes,
+                               const weir_tokenize_options* options, weir_token* tokens, uint64_t capacity,
+                               uint64_t* n_tokens) {
+  weir_tokenize_options read;
+  const weir_status status = api::guard([&] { return api::read_struct(options, "weir_tokenize_options", read); });
+  if (status != WEIR_OK) return status;
+  return tokenize("weir_tokenize_with", model, text, text_bytes, read, tokens, capacity, n_tokens);
 }
 
 weir_status weir_detokenize(const weir_model* model, const weir_token* tokens, uint64_t n_tokens, uint32_t flags,
@@ -229,7 +255,8 @@ weir_status weir_chat_tokenize(const weir_model* model, const weir_chat_message*
       return fail(WEIR_ERR_INVALID_ARG, "weir_chat_tokenize: a conversation of %zu bytes is too long",
                   rendered.text.size());
     std::pmr::vector<weir_token> ids(memory);
-    WEIR_TRY(model->model.tokenizer().encode_chat(rendered.text, rendered.said, ids));
+    const OpenProgress progress(read.progress, read.progress_user, "tokenizing");
+    WEIR_TRY(model->model.tokenizer().encode_chat(rendered.text, rendered.said, ids, progress));
     *n_tokens = ids.size();
     if (ids.size() > capacity) return Status(too_small("tokens", ids.size(), capacity));
     std::copy(ids.begin(), ids.end(), tokens);

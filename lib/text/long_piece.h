@@ -28,12 +28,12 @@ class LongPiece {
       : merge_(merge), emit_(emit), undo_(undo), list_(memory), border_(memory) {}
 
   // An error of emit counts once the windows are known to be long enough; before, its symbol may still change. Nothing
-  // is emitted after it.
+  // is emitted after it. WEIR_ERR_CANCELLED counts at once.
   Status run(std::string_view piece, size_t window = kWindowBytes) {
     for (;; window *= 2) {
       bool stays = true;
       const Status status = try_windows(piece, window, stays);
-      if (window >= piece.size() || stays) return status;
+      if (window >= piece.size() || stays || status.code() == WEIR_ERR_CANCELLED) return status;
       undo_();
     }
   }
@@ -57,7 +57,7 @@ class LongPiece {
         n_last = symbol.n_bytes;
         n_kept = symbol.begin + n_last;
       });
-      stays = n_kept > 0;
+      stays = n_kept > 0 && status.code() != WEIR_ERR_CANCELLED;
       if (!stays) return status;
       at += n_kept;
     }

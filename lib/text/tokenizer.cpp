@@ -145,47 +145,56 @@ void Tokenizer::token_info(weir_token token, weir_token_info& info) const {
   info.reserved = 0;
 }
 
-Status Tokenizer::encode(std::string_view text, uint32_t flags, std::pmr::vector<weir_token>& out) const {
+Status Tokenizer::encode(std::string_view text, uint32_t flags, std::pmr::vector<weir_token>& out,
+                         OpenProgress progress) const {
   const TokenizerImpl& t = *impl_;
   const bool ends = (flags & WEIR_TOKENIZE_BOS_EOS) != 0, special = (flags & WEIR_TOKENIZE_SPECIAL) != 0;
+  progress.set_total(text.size());
+  WEIR_TRY(progress.tell(0));
   AppendGuard guard(out);
   reserve_ids(text.size(), out);
-  EncodeCall call(t.is_spm ? nullptr : &t.pre, out, out.get_allocator().resource());
+  EncodeCall call(t.is_spm ? nullptr : &t.pre, out, out.get_allocator().resource(), progress);
   if (ends && t.special.add_bos != 0) out.push_back(t.special.bos);
   WEIR_TRY(t.encode_mixed(text, special ? Which::kAll : Which::kUserDefined, {}, call));
   if (ends && t.special.add_eos != 0) out.push_back(t.special.eos);
+  WEIR_TRY(progress.complete());
   guard.keep();
   return {};
 }
 
-Status Tokenizer::encode_chat(std::string_view text, std::span<const TextRange> said,
-                              std::pmr::vector<weir_token>& out) const {
+Status Tokenizer::encode_chat(std::string_view text, std::span<const TextRange> said, std::pmr::vector<weir_token>& out,
+                              OpenProgress progress) const {
   const TokenizerImpl& t = *impl_;
+  progress.set_total(text.size());
+  WEIR_TRY(progress.tell(0));
   std::pmr::memory_resource* memory = out.get_allocator().resource();
   AppendGuard guard(out);
   reserve_ids(text.size(), out);
-  EncodeCall call(t.is_spm ? nullptr : &t.pre, out, memory);
+  EncodeCall call(t.is_spm ? nullptr : &t.pre, out, memory, progress);
   std::pmr::vector<AddedTokens::Match> marks(memory);
   std::pmr::vector<weir_token> written(memory);
-  t.find_marks(text, said, marks, written);
+  WEIR_TRY(t.find_marks(text, said, marks, written, progress));
   size_t at = 0;
   for (const AddedTokens::Match& mark : marks) {
     if (at < mark.begin) WEIR_TRY(t.encode_mixed(text.substr(at, mark.begin - at), Which::kPlain, written, call));
     out.push_back(mark.token);
+    WEIR_TRY(progress.work(mark.end - mark.begin, mark.end - mark.begin));
     at = mark.end + t.taken_behind(mark.token, text.substr(mark.end));
   }
   WEIR_TRY(t.encode_mixed(text.substr(at), Which::kPlain, written, call));
+  WEIR_TRY(progress.complete());
   guard.keep();
   return {};
 }
 
 // Finds the marks in template text, which is the text outside of `said`: all added tokens there, except plain tokens of
 // white space. `written` are the plain ones among the marks; they are not recognised in messages then.
-void TokenizerImpl::find_marks(std::string_view text, std::span<const TextRange> said,
-                               std::pmr::vector<AddedTokens::Match>& marks,
-                               std::pmr::vector<weir_token>& written) const {
+Status TokenizerImpl::find_marks(std::string_view text, std::span<const TextRange> said,
+                                 std::pmr::vector<AddedTokens::Match>& marks, std::pmr::vector<weir_token>& written,
+                                 OpenProgress& progress) const {
   for (size_t i = 0, at = 0; i <= said.size(); ++i) {
     const size_t end = i < said.size() ? said[i].begin : text.size();
+    WEIR_TRY(progress.work(end - at, 0));
     AddedTokens::Match match = {};
     while (added.next(text.substr(0, end), at, Which::kAll, match)) {
       at = match.end;
@@ -197,6 +206,7 @@ void TokenizerImpl::find_marks(std::string_view text, std::span<const TextRange>
     if (i < said.size()) at = said[i].end;
   }
   std::sort(written.begin(), written.end());
+  return {};
 }
 
 Status TokenizerImpl::encode_mixed(std::string_view text, AddedTokens::Which which, std::span<const weir_token> except,
@@ -229,6 +239,7 @@ Status TokenizerImpl::encode_bpe(std::string_view text, EncodeCall& call) const 
   } context = {*this, call};
   const auto encode = [](void* user, std::string_view piece) {
     const auto& c = *static_cast<Context*>(user);
+    WEIR_TRY(c.call.progress.work(piece.size(), piece.size()));
     if (piece.size() > kWindowBytes) return c.t.encode_long(piece, c.call);
     c.call.spelled.clear();
     append_byte_level(piece, c.call.spelled);
@@ -254,6 +265,7 @@ Status TokenizerImpl::encode_spm(std::string_view text, EncodeCall& call) const 
   }
   for (std::string_view left = call.spelled; !left.empty();) {
     const std::string_view word = left.substr(0, spm.word_bytes(left));
+    WEIR_TRY(call.progress.work(word.size(), word.size()));
     WEIR_TRY(word.size() > kWindowBytes ? encode_long(word, call) : encode_piece(word, word, call));
     left.remove_prefix(word.size());
   }
@@ -286,7 +298,10 @@ Status TokenizerImpl::encode_piece(std::string_view piece, std::string_view spel
 Status TokenizerImpl::encode_long(std::string_view piece, EncodeCall& call) const {
   const size_t start = call.out.size();
   const auto merge_text = [&](std::string_view text, MergeList& list) { merge(text, list); };
-  const auto emit = [&](const Symbol& symbol, std::string_view text) { return encode_symbol(symbol, text, call); };
+  const auto emit = [&](const Symbol& symbol, std::string_view text) {
+    WEIR_TRY(call.progress.work(symbol.n_bytes, 0));
+    return encode_symbol(symbol, text, call);
+  };
   const auto undo = [&] { call.out.resize(start); };
   return LongPiece(merge_text, emit, undo, call.out.get_allocator().resource()).run(piece);
 }

@@ -49,13 +49,16 @@ class Tokenizer {
   uint64_t hash() const;  // of token texts, types and merges; part of the model's fingerprint
 
   // Appends the ids of `text` to `out` (allocating from out's resource). flags: WEIR_TOKENIZE_*.
-  Status encode(std::string_view text, uint32_t flags, std::pmr::vector<weir_token>& out) const;
+  // WEIR_ERR_CANCELLED: `progress`, which hears of the text's bytes, wants no more.
+  Status encode(std::string_view text, uint32_t flags, std::pmr::vector<weir_token>& out,
+                OpenProgress progress = {}) const;
   // The same for a rendered conversation. Special tokens are recognised as with WEIR_TOKENIZE_SPECIAL, but only if none
   // of their bytes is in `said` (ascending, disjoint, inside the text). In `said` only user-defined tokens of letters,
   // digits and white space are recognised, such as runs of spaces, except those that the text outside of `said` uses as
   // a mark; of these SentencePiece's merging may still give some. All other text is split into words as if there were
   // no borders.
-  Status encode_chat(std::string_view text, std::span<const TextRange> said, std::pmr::vector<weir_token>& out) const;
+  Status encode_chat(std::string_view text, std::span<const TextRange> said, std::pmr::vector<weir_token>& out,
+                     OpenProgress progress = {}) const;
 
   // The bytes of one token, a view into the tokenizer, as they appear in running text. Control and unknown tokens give
   // their text when `special`, else nothing. `first`: the token starts a text (SentencePiece drops one leading space

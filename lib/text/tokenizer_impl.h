@@ -27,14 +27,16 @@ static_assert((WEIR_TOKEN_CONTROL | WEIR_TOKEN_BYTE | WEIR_TOKEN_USER_DEFINED | 
 
 // One call of encode: its output, and buffers that are reused for every piece.
 struct EncodeCall {
-  EncodeCall(const PreTokenizer* pre, std::pmr::vector<weir_token>& tokens, std::pmr::memory_resource* memory)
-      : out(tokens), list(memory), spelled(memory) {
+  EncodeCall(const PreTokenizer* pre, std::pmr::vector<weir_token>& tokens, std::pmr::memory_resource* memory,
+             OpenProgress& progress)
+      : out(tokens), list(memory), spelled(memory), progress(progress) {
     if (pre != nullptr) splitter.emplace(*pre, memory);
   }
 
   std::pmr::vector<weir_token>& out;
   MergeList list;
   std::pmr::string spelled;
+  OpenProgress& progress;
   std::optional<PreSplitter> splitter;  // of byte-level BPE
 };
 
@@ -58,8 +60,8 @@ struct TokenizerImpl {
   Status encode_plain(std::string_view text, EncodeCall& call) const;
   Status encode_bpe(std::string_view text, EncodeCall& call) const;
   Status encode_spm(std::string_view text, EncodeCall& call) const;
-  void find_marks(std::string_view text, std::span<const TextRange> said, std::pmr::vector<AddedTokens::Match>& marks,
-                  std::pmr::vector<weir_token>& written) const;
+  Status find_marks(std::string_view text, std::span<const TextRange> said, std::pmr::vector<AddedTokens::Match>& marks,
+                    std::pmr::vector<weir_token>& written, OpenProgress& progress) const;
   // Bytes of `text` that belong to the added token in front of it.
   size_t taken_behind(weir_token token, std::string_view text) const;
   Status encode_piece(std::string_view piece, std::string_view spelled, EncodeCall& call) const;
