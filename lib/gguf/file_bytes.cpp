@@ -81,6 +81,24 @@ Status FileBytes::map(const char* path) {
   return {};
 }
 
+Status FileBytes::copy(const char* path, size_t most) {
+  close();
+  Descriptor file;
+  uint64_t size = 0;
+  WEIR_TRY(named(open_regular(path, "cannot be read", file, size), path));
+  if (size > most)
+    return in_file(fail(WEIR_ERR_IO, "%llu bytes, at most %zu", static_cast<unsigned long long>(size), most), path);
+  FileBytes bytes;  // frees again, whatever happens
+  void* data = mmap(nullptr, static_cast<size_t>(size), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) return in_file(io_error("has no room in memory", errno), path);
+  bytes.data_ = data;
+  bytes.size_ = static_cast<size_t>(size);
+  OpenProgress nobody;
+  WEIR_TRY(named(bytes.read_all(file.number, nobody), path));
+  swap(bytes);
+  return {};
+}
+
 Status FileBytes::read(const char* path, std::pmr::memory_resource* memory, OpenProgress& progress) {
   close();
   Descriptor file;

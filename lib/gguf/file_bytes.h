@@ -31,10 +31,12 @@ class FileBytes {
     return *this;
   }
 
-  // Both take the regular file `path`, which must not be empty. A failure leaves the object without bytes and names the
+  // All take the regular file `path`, which must not be empty. A failure leaves the object without bytes and names the
   // path: WEIR_ERR_IO with the system's reason, and of read() also WEIR_ERR_OUT_OF_MEMORY and, from `progress`,
   // WEIR_ERR_CANCELLED.
   Status map(const char* path);
+  // Reads a file of at most `most` bytes into memory of the system's, which nobody else can change.
+  Status copy(const char* path, size_t most);
   // Reads it into memory of `memory`. The file's size is looked at before and after: one that changed meanwhile is
   // WEIR_ERR_IO. `progress` hears of 0, then of each 16 MiB, then of all bytes.
   Status read(const char* path, std::pmr::memory_resource* memory, OpenProgress& progress);

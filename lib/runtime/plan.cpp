@@ -46,12 +46,14 @@ Status check_numbers(const weir_session_options& o) {
 
 uint32_t batch_of(const weir_session_options& o) { return o.batch_tokens == 0 ? kDefaultBatch : o.batch_tokens; }
 
-// Maps the file that the options name as heads_file, if they do.
-Status map_head_file(const weir_session_options& o, FileBytes& bytes, PolicyConfig& config) {
+constexpr size_t kMostHeadFile = 16 << 20;  // a line of some 40 bytes for each head of any model
+
+// Reads the file that the options name as heads_file, if they do. A mapping of it would fault when somebody cuts it.
+Status read_head_file(const weir_session_options& o, FileBytes& bytes, PolicyConfig& config) {
   for (uint32_t i = 0; i < o.n_policy_options; ++i) {
     if (std::strcmp(o.policy_options[i].key, "heads_file") != 0) continue;
     config.head_file_path = o.policy_options[i].value;
-    WEIR_TRY(bytes.map(config.head_file_path));
+    WEIR_TRY(bytes.copy(config.head_file_path, kMostHeadFile));
     config.head_file = {reinterpret_cast<const char*>(bytes.bytes().data()), bytes.bytes().size()};
     return {};  // a second one is refused with the other options
   }
@@ -191,7 +193,7 @@ Status Session::check(const Model& model, const weir_session_options& o, uint32_
   config.attn_scale = c.attn_scale;
   config.options = {o.policy_options, o.n_policy_options};
   FileBytes head_file;
-  WEIR_TRY(map_head_file(o, head_file, config));
+  WEIR_TRY(read_head_file(o, head_file, config));
   WEIR_TRY(budget_of(o, c, config.budget_tokens));
   WEIR_TRY(make_policy(o.policy, config, storage, policy));
 

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "core/memory.h"
+#include "gguf/file_bytes.h"
 #include "tests/gguf/gguf_test.h"
 
 using namespace weir;
@@ -160,6 +161,23 @@ void gguf_open__reads_the_tiny_reasoner(void**) {
   assert_int_equal(down->bytes, 384 * 1024 / 32 * 34);
 }
 
+// What was copied is nobody else's: the file may be cut afterwards, which would fault in a mapping.
+void gguf_file__copies_outlive_the_file(void**) {
+  Bytes bytes(3 * 4096 + 5);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i * 7);
+  const TemporaryFile temporary(bytes);
+  FileBytes copy;
+  assert_true(copy.copy(temporary.path, bytes.size()).ok());
+  assert_int_equal(truncate(temporary.path, 0), 0);
+  assert_int_equal(copy.bytes().size(), bytes.size());
+  assert_memory_equal(copy.bytes().data(), bytes.data(), bytes.size());
+  assert_fails(copy.copy(temporary.path, 100), WEIR_ERR_IO, "the file is empty");
+  assert_true(copy.bytes().empty());
+  const TemporaryFile again(bytes);
+  assert_fails(copy.copy(again.path, bytes.size() - 1), WEIR_ERR_IO, "12293 bytes, at most 12292");
+  assert_fails(copy.copy(".", 100), WEIR_ERR_IO, ".: cannot be read: Is a directory");
+}
+
 }  // namespace
 
 int main() {
@@ -171,6 +189,7 @@ int main() {
       cmocka_unit_test(gguf_open__survives_each_refused_allocation),
       cmocka_unit_test(gguf_prefetch__reports_and_can_be_cancelled),
       cmocka_unit_test(gguf_open__reads_the_tiny_reasoner),
+      cmocka_unit_test(gguf_file__copies_outlive_the_file),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
