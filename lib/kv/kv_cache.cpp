@@ -64,22 +64,43 @@ void KvCache::free_slot(uint32_t stream, uint32_t slot) {
     wipe(digest_data(slot), digest_elements(shape_.digest, shape_.head_dim) * sizeof(uint16_t));
 }
 
+// The order in which streams take their slots; the last entry of a stream is its first slot.
+void KvCache::order_slots() {
+  const uint32_t n_streams = shape_.n_streams();
+  const auto first_free = [&](uint32_t s, uint32_t k) -> uint32_t& { return free_[slot_begin_[s + 1] - 1 - k]; };
+  uint32_t most = 0, next = 0;
+  for (uint32_t s = 0; s < n_streams; ++s) {
+    const uint32_t n = slot_begin_[s + 1] - slot_begin_[s];
+    most = std::max(most, n);
+    // On a device a stream's slots are contiguous: a GPU that attends a stream touches few of the large pages of its
+    // address translation then.
+    for (uint32_t k = 0; pages_elsewhere_ && k < n; ++k) first_free(s, k) = next++;
+  }
+  // In host memory the streams take turns, some pages each: the pool fills from its beginning, and a short conversation
+  // touches little of it, however large the system's pages are.
+  constexpr uint32_t kTurn = 16;
+  for (uint32_t turn = 0; !pages_elsewhere_ && turn < most; turn += kTurn) {
+    for (uint32_t s = 0; s < n_streams; ++s) {
+      const uint32_t end = std::min(turn + kTurn, slot_begin_[s + 1] - slot_begin_[s]);
+      for (uint32_t k = turn; k < end; ++k) first_free(s, k) = next++;
+    }
+  }
+}
+
 void KvCache::reset() {
   wipe_pages();
-  // A stream's slots are contiguous, and the lowest is used first. A GPU that attends a stream then touches few of the
-  // large pages of its address translation, and a short conversation touches little of the pool.
   uint32_t first_row = 0, first = 0;
   for (uint32_t s = 0; s < shape_.n_streams(); ++s) {
     const uint32_t n_slots = is_in_pool(s) ? 0 : n_slots_of(s);
     row_begin_[s] = first_row;
     slot_begin_[s] = first;
     window_[s] = window(s);
-    for (uint32_t i = 0; i < n_slots; ++i) free_[first + i] = first + n_slots - 1 - i;
     first_row += shape_.capacity(s / shape_.n_kv_heads);
     first += n_slots;
   }
   row_begin_[shape_.n_streams()] = first_row;
   slot_begin_[shape_.n_streams()] = first;
+  order_slots();
   for (uint32_t i = first; i < shape_.n_slots(); ++i)
     free_[i] = first + static_cast<uint32_t>(shape_.n_slots()) - 1 - i;
   n_in_pool_ = 0;

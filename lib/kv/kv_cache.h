@@ -211,7 +211,7 @@ class KvCache {
   void copy_from(const KvCache& other);
 
   // Pages and digests are in device memory: nothing here may read or write them.
-  void set_pages_elsewhere() { pages_elsewhere_ = true; }
+  void set_pages_elsewhere() { pages_elsewhere_ = true; }  // before reset()
   // Where evict() records; without a ring it records nothing.
   void set_events(const PageEventRing& ring) { events_ = ring; }
   const PageEventRing& events() const { return events_; }
@@ -370,6 +370,7 @@ class KvCache {
   uint32_t n_tokens_any_thread() const { return n_tokens_published_.load(std::memory_order_relaxed); }
 
  private:
+  void order_slots();
   size_t row_base(uint32_t layer) const { return shape_.rows_before(layer); }
   size_t at(uint32_t stream, uint32_t row) const { return size_t{row_begin_[stream]} + row; }
   uint32_t capacity(uint32_t stream) const { return row_begin_[stream + 1] - row_begin_[stream]; }

@@ -116,6 +116,35 @@ void kv_cache__arena_measures_what_it_takes(void**) {
   assert_int_equal(m[1].used(), 4 * 2 * 100 * 2 * 64 * 2);
 }
 
+// However many slots streams have: after n pages each, the pool is in use from its beginning on, without large gaps, so
+// that a short conversation touches little of it. On a device each stream keeps to its own part.
+void kv_cache__a_pool_fills_from_its_beginning(void**) {
+  KvShape shape = {4, 2, 8, 128};
+  for (const bool is_wide : {false, true}) {
+    shape.n_wide_layers = is_wide ? 1 : 0;
+    shape.wide_pages = is_wide ? 200 : 0;
+    Cache c(shape);
+    for (uint32_t n_pages = 1; n_pages <= 128; ++n_pages) {
+      c.append(kPageTokens);
+      uint32_t highest = 0;
+      for (uint32_t s = 0; s < shape.n_streams(); ++s) {
+        const StreamView v = c.kv.stream(s);
+        assert_int_equal(v.n_pages, n_pages);
+        for (uint32_t row = 0; row < n_pages; ++row) highest = std::max(highest, v.slots[row]);
+      }
+      assert_true(highest < shape.n_streams() * ((n_pages + 15) / 16 * 16));
+    }
+    check(c.kv);
+    c.kv.set_pages_elsewhere();
+    c.kv.reset();
+    for (uint32_t n_pages = 1; n_pages <= 3; ++n_pages) c.append(kPageTokens);
+    for (uint32_t s = 0; s < shape.n_streams(); ++s) {
+      const StreamView v = c.kv.stream(s);
+      for (uint32_t row = 1; row < 3; ++row) assert_int_equal(v.slots[row], v.slots[0] + row);
+    }
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -127,6 +156,7 @@ int main() {
       cmocka_unit_test(kv_cache__evict_frees_the_slot),
       cmocka_unit_test(kv_cache__truncate_rebuilds_the_open_digest),
       cmocka_unit_test(kv_cache__arena_measures_what_it_takes),
+      cmocka_unit_test(kv_cache__a_pool_fills_from_its_beginning),
   };
   return cmocka_run_group_tests_name("kv_cache", tests, nullptr, nullptr);
 }
