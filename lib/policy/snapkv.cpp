@@ -47,13 +47,19 @@ uint32_t SnapKvPolicy::limit(const StreamView& s, uint32_t stream) const {
   return std::min(pages_of(stream), most_pages(s));
 }
 
-uint32_t SnapKvPolicy::best_leaving(const StreamView& s, uint32_t window) const {
+uint32_t SnapKvPolicy::staying(const StreamView& s, uint32_t stream) const {
+  const auto n_first = static_cast<uint32_t>(
+      std::count_if(s.flags, s.flags + s.n_pages, [](uint32_t flags) { return (flags & kPageFirstPrompt) != 0; }));
+  return n_first <= pages_of(stream) / 2 ? kPageKept | kPageFirstPrompt : kPageKept;
+}
+
+uint32_t SnapKvPolicy::best_leaving(const StreamView& s, uint32_t window, uint32_t staying) const {
   uint32_t best = kNone, n_stay = 0;
   for (uint32_t row = 0; row < s.n_pages; ++row) {
     if ((s.flags[row] & kPagePrompt) == 0) continue;
     if (!std::signbit(s.prompt_score[row])) {
       ++n_stay;
-    } else if (may_leave(s, row, window) && (best == kNone || s.prompt_score[row] < s.prompt_score[best])) {
+    } else if (may_leave(s, row, window, staying) && (best == kNone || s.prompt_score[row] < s.prompt_score[best])) {
       best = row;
     }
   }
@@ -68,14 +74,14 @@ void SnapKvPolicy::share_among_heads(const KvCache& kv, uint32_t layer, uint32_t
   for (uint32_t i = first; i < last; ++i) {
     if (kv.window(i) != 0) continue;
     const StreamView s = kv.stream(i);
-    const uint32_t window = window_of(s);
+    const uint32_t window = window_of(s), stays = staying(s, i);
     uint32_t n_stay = 0;
     for (uint32_t row = 0; row < s.n_pages; ++row) {
-      const bool leaves = may_leave(s, row, window);
+      const bool leaves = may_leave(s, row, window, stays);
       s.prompt_score[row] = std::copysign(s.prompt_score[row], leaves ? -1.0f : 1.0f);
       n_stay += !leaves && (s.flags[row] & kPagePrompt) != 0 ? 1 : 0;
     }
-    for (uint32_t best; n_stay < o_.least_pages && (best = best_leaving(s, window)) != kNone; ++n_stay)
+    for (uint32_t best; n_stay < o_.least_pages && (best = best_leaving(s, window, stays)) != kNone; ++n_stay)
       s.prompt_score[best] = -s.prompt_score[best];
     n_left += o_.pages - std::min(o_.pages, n_stay);
   }
@@ -84,7 +90,7 @@ void SnapKvPolicy::share_among_heads(const KvCache& kv, uint32_t layer, uint32_t
     for (uint32_t i = first; i < last; ++i) {
       if (kv.window(i) != 0) continue;
       const StreamView s = kv.stream(i);
-      const uint32_t row = best_leaving(s, window_of(s));
+      const uint32_t row = best_leaving(s, window_of(s), staying(s, i));
       if (row != kNone && (best == nullptr || s.prompt_score[row] < *best)) best = &s.prompt_score[row];
     }
     if (best == nullptr) return;
@@ -126,10 +132,11 @@ uint32_t SnapKvPolicy::chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t
 // answers leave first, by the rule of the policy behind.
 uint32_t SnapKvPolicy::victim(const StreamView& s, const RoomArgs& room) const {
   if (room.phase == Phase::kDecode) return next_.victim(s, room);
+  const uint32_t stays = staying(s, room.stream);
   if (o_.shares && room.phase == Phase::kPromptEnd) {
     const uint32_t window = window_row(s, room.pos, o_.pages);
     for (uint32_t row = 0; row < s.n_pages; ++row) {
-      if (may_leave(s, row, window) && std::signbit(s.prompt_score[row])) return row;
+      if (may_leave(s, row, window, stays) && std::signbit(s.prompt_score[row])) return row;
     }
   }
   const bool has_share = o_.shares && room.phase == Phase::kPromptEnd;
@@ -142,8 +149,8 @@ uint32_t SnapKvPolicy::victim(const StreamView& s, const RoomArgs& room) const {
   uint32_t best = kNone;
   const uint32_t window = window_row(s, room.pos, pages_of(room.stream));
   for (uint32_t row = 0; row < window; ++row) {
-    // Pages that were pinned with an earlier prompt compete again; pages that the application pinned do not.
-    if (!may_leave(s, row, window)) continue;
+    // Of pages that were pinned with an earlier prompt only those of the first one are still prompt pages here.
+    if (!may_leave(s, row, window, stays)) continue;
     if (best == kNone || s.prompt_score[row] < s.prompt_score[best]) best = row;
   }
   return best != kNone || room.phase == Phase::kPromptEnd ? best : next_.victim(s, room);

@@ -6,6 +6,7 @@
 
 #include "policy/options.h"
 #include "policy/policy.h"
+#include "policy/prompts.h"
 
 namespace weir {
 
@@ -74,13 +75,15 @@ class SnapKvPolicy final : public Policy {
   uint32_t limit(const StreamView& s, uint32_t stream) const;
   // Most prompt pages of a stream that its table has room for.
   uint32_t most_pages(const StreamView& s) const;
+  // Flags of the pages that may not leave: those of the application, and of the first prompt unless it has more than
+  // half of the room for prompts, which it then competes for.
+  uint32_t staying(const StreamView& s, uint32_t stream) const;
   // Whether a prompt page of the stream may leave for another one.
-  bool may_leave(const StreamView& s, uint32_t row, uint32_t window) const {
-    return row >= n_front_rows() && row < window && (s.flags[row] & kPageKept) == 0 &&
-           (s.flags[row] & kPagePrompt) != 0;
+  bool may_leave(const StreamView& s, uint32_t row, uint32_t window, uint32_t staying) const {
+    return row >= n_front_rows() && row < window && (s.flags[row] & staying) == 0 && (s.flags[row] & kPagePrompt) != 0;
   }
   // The best page of a stream that shall leave so far; kNone: there is none, or it has all that it may.
-  uint32_t best_leaving(const StreamView& s, uint32_t window) const;
+  uint32_t best_leaving(const StreamView& s, uint32_t window, uint32_t staying) const;
   // Prompt pages of a stream that stay, at most.
   uint32_t pages_of(uint32_t stream) const;
   void score_stream(const StreamView& s, const float* mass, uint32_t window_begin, float rows) const;

@@ -1,4 +1,5 @@
 // What an application may do with pages: pin ranges of the conversation, trace steps, and read which pages left.
+#include "policy/prompts.h"
 #include "runtime/session.h"
 
 namespace weir {
@@ -59,7 +60,7 @@ Status Session::unpin(uint32_t first, uint32_t end) {
   WEIR_TRY(lock.status());
   WEIR_TRY(check_range(first, end));
   WEIR_TRY(host_tables());
-  return set_flags(first, end, 0, kPageStays);
+  return set_flags(first, end, 0, kPageStays | kPageFirstPrompt);
 }
 
 Status Session::page_events(PageEvent* out, uint32_t capacity, uint32_t& n_events, uint64_t& n_lost) {

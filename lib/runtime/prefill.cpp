@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "policy/prompts.h"
 #include "policy/room.h"
 #include "runtime/session_entry.h"
 
@@ -24,8 +25,9 @@ bool may_spoil_logits(Status status) {
 class Session::Prompt {
  public:
   // Records the tokens, which count only as far as they are appended. `tokens` may be the record itself.
-  Prompt(Session& session, const weir_token* tokens, uint32_t n_tokens)
+  Prompt(Session& session, const weir_token* tokens, uint32_t n_tokens, EarlierPrompts& earlier)
       : s_(session),
+        earlier_(earlier),
         before_(s_.kv_.n_tokens()),
         open_flags_(s_.kv_.open_page_flags()),
         evicted_(s_.kv_.pages_evicted()),
@@ -51,6 +53,7 @@ class Session::Prompt {
   void finish() {
     make_room(*s_.policy_, s_.kv_, 0, Phase::kPromptEnd);
     s_.policy_->prompt_end(s_.kv_, before_);
+    earlier_.end();
     s_.has_logits_ = true;
     finished_ = true;
   }
@@ -89,6 +92,7 @@ class Session::Prompt {
     if (kv.n_tokens() > before_) {  // what stays is a shorter prompt
       make_room(*s_.policy_, kv, 0, Phase::kPromptEnd);
       s_.policy_->prompt_end(kv, before_);
+      earlier_.end();
       s_.has_logits_ = false;  // those of a position that is no longer the last
     } else if (kv.n_tokens() == before_ && before_ % kPageTokens != 0) {
       kv.set_open_page_flags(open_flags_);
@@ -102,6 +106,7 @@ class Session::Prompt {
   }
 
   Session& s_;
+  EarlierPrompts& earlier_;
   uint32_t before_, open_flags_;
   uint64_t evicted_, slid_, lost_, prompt_evicted_, started_;
   bool finished_ = false;
@@ -174,6 +179,7 @@ Status Session::prefill(const weir_token* tokens, uint64_t n_tokens, weir_progre
   for (uint64_t i = 0; i < n_tokens; ++i) WEIR_TRY(check_token(tokens[i]));
   WEIR_TRY(host_tables());
   const auto n = static_cast<uint32_t>(n_tokens);
+  EarlierPrompts earlier(*policy_, kv_);
   WEIR_TRY(policy_->admit_prompt(kv_, n));
   if (kv_.pages_to_open(n) > 0 && room_pages(*policy_, kv_) == 0) {
     return fail(
@@ -182,7 +188,7 @@ Status Session::prefill(const weir_token* tokens, uint64_t n_tokens, weir_progre
         n, (kPageTokens - before % kPageTokens) % kPageTokens);
   }
 
-  Prompt prompt(*this, tokens, n);
+  Prompt prompt(*this, tokens, n, earlier);
   const Status status = run_prefill(tokens_ + before, n, progress, user);
   if (!status.ok()) return prompt.give_up(status);
   prompt.finish();

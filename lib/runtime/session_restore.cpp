@@ -7,13 +7,14 @@
 
 #include "core/c_format.h"
 #include "core/utf8.h"
+#include "policy/prompts.h"
 #include "runtime/saved_session.h"
 #include "runtime/session_entry.h"
 
 namespace weir {
 namespace {
 
-constexpr uint32_t kKnownFlags = kPagePinned | kPagePrompt | kPageKept;
+constexpr uint32_t kKnownFlags = kPagePinned | kPagePrompt | kPageKept | kPageFirstPrompt;
 
 }  // namespace
 

@@ -22,6 +22,7 @@
 #include "ops/ops.h"
 #include "policy/page_fetcher.h"
 #include "policy/policy.h"
+#include "policy/prompts.h"
 #include "policy/room.h"
 #include "quant/half.h"
 #include "tests/policy/every_policy.h"
@@ -134,6 +135,7 @@ class Sim {
   uint32_t n_tokens() const { return kv.n_tokens(); }
 
   void prefill(uint32_t n_tok) {
+    EarlierPrompts earlier(*policy_, kv);
     if (!policy_->admit_prompt(kv, n_tok).ok()) fail_msg("a prompt of %u tokens: %s", n_tok, last_error_text());
     const uint32_t before = kv.n_tokens();
     for (uint32_t done = 0; done < n_tok;) {
@@ -147,6 +149,7 @@ class Sim {
     }
     make_room(0, Phase::kPromptEnd);
     policy_->prompt_end(kv, before);
+    earlier.end();
   }
   void step() {
     make_room(1, Phase::kDecode);

@@ -80,6 +80,39 @@ void raas_session__invariants(void**) {
   }
 }
 
+// Of the prompts of a conversation the first and the latest are pinned; those between are like pages of answers, from the
+// moment when the next prompt begins, and leave for what comes.
+void raas_session__first_and_latest_prompt_are_pinned(void**) {
+  const Inputs inputs({2, 2, 3, 64, 512, true}, 1200, 57);
+  for (const char* overflow : {"error", "compress"}) {
+    Sim sim(cpu_backend(), inputs, {"raas", 256, 4096, 0, {{"overflow", overflow}}});
+    std::vector<std::pair<uint32_t, uint32_t>> prompts;  // first position and end
+    for (uint32_t turn = 0; turn < 12; ++turn) {
+      const uint32_t first = sim.n_tokens();
+      sim.prefill(turn == 0 ? 40 : 33);
+      prompts.push_back({first, sim.n_tokens()});
+      sim.steps(turn % 3 == 1 ? 5 : 40);  // short answers, too
+      const auto is_in = [&](uint32_t pos, size_t prompt) {
+        return pos + kPageTokens > prompts[prompt].first && pos < prompts[prompt].second;
+      };
+      for (uint32_t s = 0; s < 4; ++s) {
+        const StreamView v = sim.kv.stream(s);
+        uint32_t n_first = 0, n_latest = 0;
+        for (uint32_t row = 0; row < v.n_pages; ++row) {
+          const bool is_first = is_in(v.first_pos[row], 0), is_latest = is_in(v.first_pos[row], turn);
+          assert_int_equal(stays(v, row), is_first || is_latest);
+          assert_int_equal((v.flags[row] & kPageFirstPrompt) != 0, is_first);
+          n_first += is_first;
+          n_latest += is_latest;
+        }
+        assert_int_equal(n_first, 3);
+        assert_true(n_latest >= 3);
+      }
+    }
+    assert_true(sim.n_evicted > 0);
+  }
+}
+
 // (7): a step's output is dense attention over what is resident.
 void raas_session__attends_all_that_is_resident(void**) {
   for (const Backend* backend : kBackends) {
@@ -290,6 +323,7 @@ void raas_session__phoenix(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(raas_session__invariants),
+      cmocka_unit_test(raas_session__first_and_latest_prompt_are_pinned),
       cmocka_unit_test(raas_session__attends_all_that_is_resident),
       cmocka_unit_test(raas_session__unpinned_prompts_can_leave),
       cmocka_unit_test(raas_session__later_prompts_are_pinned),
