@@ -92,7 +92,8 @@ typedef struct weir_runtime_options {
     int32_t log_level;      /**< Most detailed WEIR_LOG_* level wanted. Default WEIR_LOG_ERROR. */
     uint32_t reserved;      /**< 0. */
     const char *backend_dir; /**< Folder of the backend modules (libweir_cuda.so). NULL (default): that of the library
-                                  itself. It is copied, and shorter than 1024 bytes. @since 1.0 */
+                                  itself. A relative one means the folder that is current now. It is copied, and
+                                  shorter than 1024 bytes, with the current folder if it is relative. @since 1.0 */
     weir_alloc_fn device_alloc; /**< Hook for device memory (WEIR_MEMORY_DEVICE, aligned to 256); NULL (default): the
                                      backend's own. Set both hooks or neither. @since 1.0 */
     weir_free_fn device_free;   /**< Its counterpart. @since 1.0 */

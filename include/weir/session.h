@@ -72,7 +72,8 @@ typedef struct weir_session_options {
     const char *spill_path;               /**< Path (UTF-8) of a file of spill_file_bytes for the pages that
                                                spill_budget_bytes have no room for. Nothing may be there: the file is
                                                created, and its name removed at once. Used while the session is
-                                               created. NULL (default): no file. @since 1.1 */
+                                               created, and for its forks: a relative one means the folder that is
+                                               current in weir_session_create. NULL (default): no file. @since 1.1 */
     uint64_t spill_file_bytes;            /**< Size of that file, reserved on the disk at once. 0 (default): no file.
                                                @since 1.1 */
     uint32_t spill_flags;                 /**< WEIR_SPILL_*. @since 1.1 */
@@ -497,9 +498,12 @@ WEIR_API weir_status weir_session_rewind(weir_session *session, uint32_t n_token
  *          WEIR_ERR_FORMAT        with WEIR_SPILL_STRICT: a spilled page is damaged. After these two nothing is
  *                                 appended and the logits stay; other pages may be in the pool than before
  *          WEIR_ERR_BUSY          another thread is inside the session; nothing changed
- *          WEIR_ERR_CANCELLED     weir_session_cancel before the call; nothing changed. Or a trace callback: nothing
- *                                 appended, the logits stay. Pages that made room stay gone and count in
- *                                 pages_evicted, and what the policy observed stays in its scores
+ *          WEIR_ERR_CANCELLED     weir_session_cancel before the call; nothing changed. A token that was shown already
+ *                                 can be stepped again: the cancel has been used up. But the token that
+ *                                 weir_session_sample just drew is appended all the same, and the cancel ends the next
+ *                                 weir_session_sample or other call. Or a trace callback: nothing appended, the logits
+ *                                 stay. Pages that made room stay gone and count in pages_evicted, and what the policy
+ *                                 observed stays in its scores
  *  @threads one thread at a time
  *  @owner nothing changes
  *  @since 1.0 */
@@ -540,7 +544,8 @@ WEIR_API weir_status weir_session_step(weir_session *session, weir_token token);
  *          WEIR_ERR_BUSY          another thread is inside a session, the message names it; nothing changed. Never
  *                                 waits: of two threads whose lists overlap, one or both get this
  *          WEIR_ERR_CANCELLED     weir_session_cancel for any of the sessions, before the call, on the CPU also
- *                                 meanwhile: the message names the first, and cancels of others are still pending. Or a
+ *                                 meanwhile: the message names the first, and cancels of others are still pending. As
+ *                                 in weir_session_step, not for sessions whose token weir_session_sample drew. Or a
  *                                 trace callback. Nothing appended anywhere, all logits stay. Pages that made room stay
  *                                 gone, and what h2o and tova observed stays in their scores
  *          WEIR_ERR_OUT_OF_MEMORY on a GPU: the driver has no memory to record a step, the message names the sessions;
@@ -563,7 +568,8 @@ WEIR_API weir_status weir_step_many(weir_session *const *sessions, const weir_to
  *  @return WEIR_OK
  *          WEIR_ERR_INVALID_ARG  NULL
  *          WEIR_ERR_STATE        nothing was prefilled yet, or a prefill failed and the logits of the last token are
- *                                gone, or weir_session_rewind was called
+ *                                gone, or weir_session_rewind was called. To have them again, rewind by one token more
+ *                                and step that token
  *          WEIR_ERR_BUSY         another thread is inside the session
  *  @threads one thread at a time
  *  @owner the view belongs to the session and is valid until its next prefill, step, generate, rewind, reset, restore
@@ -602,11 +608,16 @@ WEIR_API weir_status weir_session_set_sampling(weir_session *session, const weir
 
 /** Draw the next token from the logits; it is not appended. Allocates nothing.
  *
+ *  In a loop that draws a token, shows it and steps it, a weir_session_cancel ends this call, never the step, so that
+ *  whatever was shown is in the conversation.
+ *
  *  @param session in/out, the random state moves on
  *  @param token   out
  *  @return WEIR_OK
  *          WEIR_ERR_INVALID_ARG  NULL
- *          WEIR_ERR_STATE        no logits yet
+ *          WEIR_ERR_STATE        no logits yet, or none of the last token; see weir_session_logits
+ *          WEIR_ERR_CANCELLED    weir_session_cancel, where the last token was drawn by this function and stepped;
+ *                                nothing drawn
  *          WEIR_ERR_FORMAT       none of the logits is a number: the model's weights are broken
  *          WEIR_ERR_BUSY         another thread is inside the session
  *  @threads one thread at a time
@@ -673,7 +684,7 @@ WEIR_API weir_status weir_session_pin(weir_session *session, uint32_t first, uin
 WEIR_API weir_status weir_session_unpin(weir_session *session, uint32_t first, uint32_t end);
 
 /** Stop the call that runs in this session, or else the next one: a prefill, step or generate, or a weir_step_many that
- *  has the session in its list.
+ *  has the session in its list. In a loop of weir_session_sample and steps of what it drew it is the next sample.
  *
  *  A prefill ends before its next chunk (batch_tokens), on the CPU and with attention on the host also between two
  *  layers of one; a GPU alone mostly finishes the chunk that it was given. A generate ends before its next token.

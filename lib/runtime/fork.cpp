@@ -30,6 +30,9 @@ Status Session::copy_conversation(Session& parent) {
   detokenizer_ = parent.detokenizer_;
   events_read_ = parent.events_read_;
   has_logits_ = parent.has_logits_;
+  drawn_ = parent.drawn_;
+  drawn_for_ = parent.drawn_for_;
+  pulled_until_ = parent.pulled_until_;
   logits_on_device_ = parent.logits_on_device_;
   greedy_from_device_ = parent.greedy_from_device_;
   step_.pages_attended = parent.step_.pages_attended;

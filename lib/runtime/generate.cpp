@@ -53,6 +53,7 @@ Status Session::run_step(weir_token token) {
 }
 
 void Session::count_step(weir_token token, uint64_t started) {
+  pulled_until_ = has_logits_ && token == drawn_ && drawn_for_ + 1 == kv_.n_tokens() ? kv_.n_tokens() : UINT32_MAX;
   tokens_[kv_.n_tokens() - 1] = token;
   sampler_.accept(token);
   has_logits_ = true;
@@ -68,7 +69,7 @@ Status Session::step(weir_token token) {
   if (kv_.n_tokens() >= policy_->needs().context_tokens) {
     return fail(WEIR_ERR_CONTEXT_FULL, "all %u positions of the context are taken", policy_->needs().context_tokens);
   }
-  if (take_cancel()) return fail(WEIR_ERR_CANCELLED, "the step was cancelled");
+  if (!was_drawn(token) && take_cancel()) return fail(WEIR_ERR_CANCELLED, "the step was cancelled");
   WEIR_TRY(run_step(token));
   detokenizer_.reset(&model_->tokenizer(), false, model_->tokenizer().starts_text_after(token));
   return {};
@@ -119,7 +120,7 @@ Status Session::generate(const weir_generate_options& options, weir_generate_res
   result.last_token = -1;
   Entry entry(*this);
   WEIR_TRY(entry.status());
-  if (!has_logits_) return fail(WEIR_ERR_STATE, "there are no logits before the first prefill or step");
+  WEIR_TRY(check_logits());
   const bool ignore_eos = (options.flags & WEIR_GENERATE_IGNORE_EOS) != 0;
   detokenizer_.set_special((options.flags & WEIR_GENERATE_SPECIAL_TEXT) != 0);
   Answer answer;  // the application's, to the latest token

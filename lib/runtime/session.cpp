@@ -150,6 +150,7 @@ void Session::forget() {
   sampler_.restart();
   detokenizer_.reset(&model_->tokenizer(), false, true);
   has_logits_ = logits_on_device_ = greedy_from_device_ = false;
+  drawn_for_ = pulled_until_ = UINT32_MAX;
   cancel_.store(false);
 }
 
@@ -160,10 +161,20 @@ Status Session::check_token(weir_token token) const {
   return {};
 }
 
+Status Session::check_logits() const {
+  if (has_logits_) return {};
+  const uint32_t n = kv_.n_tokens();
+  if (n == 0) return fail(WEIR_ERR_STATE, "there are no logits before the first prefill or step");
+  return fail(WEIR_ERR_STATE,
+              "there are no logits of the last token, as after a rewind or a prefill that failed: prefill or step what "
+              "comes next, or rewind to %u tokens and step the last one again",
+              n - 1);
+}
+
 Status Session::logits(const float*& out, uint32_t& n) {
   Entry entry(*this);
   WEIR_TRY(entry.status());
-  if (!has_logits_) return fail(WEIR_ERR_STATE, "there are no logits before the first prefill or step");
+  WEIR_TRY(check_logits());
   WEIR_TRY(current_logits());
   out = step_.b.logits;
   n = model_->config().vocab_size;
@@ -190,8 +201,14 @@ Status Session::set_sampling(const weir_sampling_options& options) {
 Status Session::sample(weir_token& token) {
   Entry entry(*this);
   WEIR_TRY(entry.status());
-  if (!has_logits_) return fail(WEIR_ERR_STATE, "there are no logits before the first prefill or step");
-  return sample_logits(token);
+  WEIR_TRY(check_logits());
+  // In a loop of sample and step, where every token that was drawn has been appended.
+  if (pulled_until_ == kv_.n_tokens() && take_cancel())
+    return fail(WEIR_ERR_CANCELLED, "sampling was cancelled; what was drawn before is in the conversation");
+  WEIR_TRY(sample_logits(token));
+  drawn_ = token;
+  drawn_for_ = kv_.n_tokens();
+  return {};
 }
 
 Status Session::sample_logits(weir_token& token) {

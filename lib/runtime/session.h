@@ -201,10 +201,10 @@ class Session {
   class JointEntry;
   class JointReservation;
   static Status check_together(const SessionList& sessions, uint32_t n);
-  static Status take_cancels(const SessionList& sessions, uint32_t n);
+  static Status take_cancels(const SessionList& sessions, const weir_token* tokens, uint32_t n);
   static Status check_devices(const SessionList& sessions, uint32_t n);
   static Status run_together(const SessionList& sessions, const weir_token* tokens, uint32_t n);
-  static Status decode_together(const SessionList& sessions, uint32_t n);
+  static Status decode_together(const SessionList& sessions, const weir_token* tokens, uint32_t n);
   static Status run_device_together(const SessionList& sessions, const weir_token* tokens, uint32_t n);
   Status check_turn(weir_token token, uint32_t index) const;
   void finish_turn(weir_token token, uint64_t started);
@@ -272,6 +272,9 @@ class Session {
   Answer call_out(F&& callback);
   // Clears a pending cancel and returns whether there was one; the caller then ends because of it.
   bool take_cancel() { return cancel_.exchange(false); }
+  // A token that sample() gave for the next position may have been shown: no cancel refuses it a place.
+  bool was_drawn(weir_token token) const { return has_logits_ && token == drawn_ && drawn_for_ == kv_.n_tokens(); }
+  Status check_logits() const;
 
   HostMemory memory_;
   ThreadPool& pool_;
@@ -302,6 +305,9 @@ class Session {
   uint64_t private_bytes_ = 0;
   bool is_used_ = false, was_used_ = false;
   bool has_logits_ = false;
+  weir_token drawn_ = -1;               // what sample() gave last
+  uint32_t drawn_for_ = UINT32_MAX;     // its position
+  uint32_t pulled_until_ = UINT32_MAX;  // n_tokens after a step of such a token
 
   const DeviceModule* module_ = nullptr;  // of a session on a device, or with attention alone on the host
   ModuleRows rows_;                       // of the latter

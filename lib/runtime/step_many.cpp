@@ -97,10 +97,12 @@ Status Session::check_turn(weir_token token, uint32_t index) const {
   return {};
 }
 
-// The call ends because of the first session that was cancelled; cancels of others stay for their next call.
-Status Session::take_cancels(const SessionList& sessions, uint32_t n) {
+// The call ends because of the first session that was cancelled; cancels of others stay for their next call, and those
+// of sessions whose token was drawn for the next draw.
+Status Session::take_cancels(const SessionList& sessions, const weir_token* tokens, uint32_t n) {
   for (uint32_t i = 0; i < n; ++i) {
-    if (sessions[i].take_cancel()) return fail(WEIR_ERR_CANCELLED, "sessions[%u] was cancelled", i);
+    if (!sessions[i].was_drawn(tokens[i]) && sessions[i].take_cancel())
+      return fail(WEIR_ERR_CANCELLED, "sessions[%u] was cancelled", i);
   }
   return {};
 }
@@ -118,13 +120,13 @@ Status Session::step_many(const SessionList& sessions, const weir_token* tokens,
   JointEntry entry(sessions, n);
   WEIR_TRY(entry.status());
   for (uint32_t i = 0; i < n; ++i) WEIR_TRY(sessions[i].check_turn(tokens[i], i));
-  WEIR_TRY(take_cancels(sessions, n));
+  WEIR_TRY(take_cancels(sessions, tokens, n));
   return sessions[0].device_ != nullptr ? run_device_together(sessions, tokens, n) : run_together(sessions, tokens, n);
 }
 
 // All groups go through the layers before the logits of any are computed, so that a cancel or a failure leaves all
 // logits as they were. The logits need no more room than the matrix multiplications of the layers had.
-Status Session::decode_together(const SessionList& sessions, uint32_t n) {
+Status Session::decode_together(const SessionList& sessions, const weir_token* tokens, uint32_t n) {
   const auto room = [&](uint32_t first) {
     const Step& step = sessions[first].step_;
     return std::min(step.b.max_tok, step.device != nullptr ? kMostTogether : kMostRows);
@@ -141,7 +143,7 @@ Status Session::decode_together(const SessionList& sessions, uint32_t n) {
   const ThreadPool::Lease lease(sessions[0].pool_);
   const Status status = run(run_layers);
   // Also says which session was cancelled; it may be one whose group had finished its layers.
-  WEIR_TRY(take_cancels(sessions, n));
+  WEIR_TRY(take_cancels(sessions, tokens, n));
   WEIR_TRY(status);
   const Status computed = run(run_logits);
   for (uint32_t i = 0; i < n && !computed.ok(); ++i) sessions[i].has_logits_ = false;  // some may be another step's
@@ -174,9 +176,10 @@ Status Session::run_together(const SessionList& sessions, const weir_token* toke
   for (uint32_t i = 0; i < n; ++i) {
     const Status opened = sessions[i].open_step(tokens + i);
     if (!opened.ok()) return fail(opened.code(), "sessions[%u]: %s", i, last_error_text());
-    sessions[i].step_.cancel = &sessions[i].cancel_;  // a step of many sessions may be long
+    // A step of many sessions may be long.
+    sessions[i].step_.cancel = sessions[i].was_drawn(tokens[i]) ? nullptr : &sessions[i].cancel_;
   }
-  WEIR_TRY(decode_together(sessions, n));
+  WEIR_TRY(decode_together(sessions, tokens, n));
   reservation.commit();
   for (uint32_t i = 0; i < n; ++i) {
     Session& session = sessions[i];

@@ -205,6 +205,123 @@ static void cancel__that_comes_too_late_stays(void **state) {
     weir_session_destroy(session);
 }
 
+typedef struct clicks {
+    weir_session *session;
+    volatile int is_over;
+    long wait_us;
+} clicks;
+
+static void *click_once(void *user) {
+    clicks *c = user;
+    const struct timespec wait = {0, c->wait_us * 1000};
+    nanosleep(&wait, NULL);
+    weir_session_cancel(c->session);
+    return NULL;
+}
+
+#define MOST_PULLED 2000
+
+/* Draws, shows and steps until a call ends the loop; returns which status. */
+static weir_status pull(weir_session *session, weir_token *shown, uint32_t *n, uint32_t most) {
+    for (*n = 0; *n < most;) {
+        weir_token token = -1;
+        weir_status status = weir_session_sample(session, &token);
+        if (status != WEIR_OK) return status;
+        shown[(*n)++] = token;
+        status = weir_session_step(session, token);
+        if (status != WEIR_OK) return status;
+    }
+    return WEIR_OK;
+}
+
+/* Whenever a cancel comes, what a loop of sample and step has shown is in the conversation, which goes on as one that
+ * nobody cancelled. */
+static void cancel__a_pull_loop_loses_no_token(void **state) {
+    const fixture *f = *state;
+    static weir_token shown[MOST_PULLED], again[MOST_PULLED];
+    int n_cancelled = 0;
+    for (int trial = 0; trial < 10; ++trial) {
+        weir_session *session = NULL, *twin = NULL;
+        weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
+        weir_sampling_options sampling = WEIR_SAMPLING_OPTIONS_INIT;
+        const weir_token *tokens = NULL;
+        const float *got = NULL, *want = NULL;
+        clicks c = {NULL, 0, 700 + 3100 * (long)trial};
+        uint32_t n = 0, n_twin = 0, n_all = 0, before;
+        weir_status status;
+        pthread_t thread;
+        options.context_tokens = MOST_PULLED + 100;
+        sampling.temperature = 0.9f;
+        sampling.seed = 5 + (uint64_t)trial;
+        assert_ok(weir_session_create(f->model, &options, &session));
+        assert_ok(weir_session_create(f->model, &options, &twin));
+        assert_ok(weir_session_set_sampling(session, &sampling));
+        assert_ok(weir_session_set_sampling(twin, &sampling));
+        for (int i = 0; i < 40; ++i) shown[i] = 20 + i;
+        assert_ok(weir_session_prefill(session, shown, 40, NULL, NULL));
+        assert_ok(weir_session_prefill(twin, shown, 40, NULL, NULL));
+        before = position(session);
+        c.session = session;
+        assert_int_equal(pthread_create(&thread, NULL, click_once, &c), 0);
+        status = pull(session, shown, &n, MOST_PULLED);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        n_cancelled += status == WEIR_ERR_CANCELLED;
+        weir_session_clear_cancel(session);
+        assert_ok(weir_session_tokens(session, &tokens, &n_all));
+        assert_int_equal(n_all, before + n);
+        assert_memory_equal(tokens + before, shown, n * sizeof(*tokens));
+        assert_ok(pull(twin, again, &n_twin, n));
+        assert_memory_equal(again, shown, n * sizeof(*shown));
+        assert_ok(weir_session_logits(session, &got, NULL));
+        assert_ok(weir_session_logits(twin, &want, NULL));
+        assert_memory_equal(got, want, LONG_RUN_VOCAB * sizeof(float));
+        assert_ok(pull(session, shown, &n, 5));
+        assert_ok(pull(twin, again, &n_twin, 5));
+        assert_memory_equal(again, shown, 5 * sizeof(*shown));
+        weir_session_destroy(session);
+        weir_session_destroy(twin);
+    }
+    assert_true(n_cancelled >= 8);
+}
+
+/* At each place of the loop, alone and together with others. */
+static void cancel__of_a_drawn_token_ends_the_next_draw(void **state) {
+    const fixture *f = *state;
+    for (int together = 0; together < 2; ++together) {
+        weir_session *s[2] = {NULL, NULL};
+        weir_token drawn[2], token = -1;
+        for (int i = 0; i < 2; ++i) {
+            assert_ok(weir_session_create(f->model, NULL, &s[i]));
+            prefill_text(f->model, s[i], RULE_PROMPT);
+            assert_ok(weir_session_sample(s[i], &drawn[i]));
+        }
+        const uint32_t before = position(s[0]);
+        weir_session_cancel(s[0]);
+        if (together)
+            assert_ok(weir_step_many(s, drawn, 2));
+        else
+            assert_ok(weir_session_step(s[0], drawn[0]));
+        assert_int_equal(position(s[0]), before + 1);
+        token = -7;
+        assert_error(weir_session_sample(s[0], &token), WEIR_ERR_CANCELLED, "in the conversation");
+        assert_int_equal(token, -7);
+        assert_ok(weir_session_sample(s[0], &drawn[0])); /* used up */
+        weir_session_cancel(s[0]);
+        /* Another token than the one that was drawn is refused, and so is the drawn one at another position. */
+        token = drawn[0] == 3 ? 4 : 3;
+        assert_error(weir_session_step(s[0], token), WEIR_ERR_CANCELLED, "the step was cancelled");
+        assert_ok(weir_session_step(s[0], token));
+        weir_session_cancel(s[0]);
+        assert_error(weir_session_step(s[0], drawn[0]), WEIR_ERR_CANCELLED, "the step was cancelled");
+        assert_int_equal(position(s[0]), before + 2);
+        weir_session_cancel(s[0]);
+        assert_ok(weir_session_sample(s[0], &token)); /* the last token was not drawn */
+        assert_error(weir_session_prefill(s[0], drawn, 1, NULL, NULL), WEIR_ERR_CANCELLED, "cancelled");
+        weir_session_destroy(s[0]);
+        weir_session_destroy(s[1]);
+    }
+}
+
 static weir_status refuse_and_count(void *user, const weir_progress_info *info) {
     (void)info;
     ++*(int *)user;
@@ -416,6 +533,8 @@ int main(void) {
         cmocka_unit_test(cancel__prefill_never_leaves_stale_logits),
         cmocka_unit_test(cancel__generate_keeps_what_was_shown),
         cmocka_unit_test(cancel__that_comes_too_late_stays),
+        cmocka_unit_test(cancel__a_pull_loop_loses_no_token),
+        cmocka_unit_test(cancel__of_a_drawn_token_ends_the_next_draw),
         cmocka_unit_test(cancel__is_not_used_up_by_another_failure),
         cmocka_unit_test(cancel__of_an_old_turn_never_hits_the_next),
         cmocka_unit_test(cancel__from_another_thread),

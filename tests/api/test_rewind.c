@@ -106,6 +106,7 @@ static void assert_at(weir_session *session, uint32_t n_tokens) {
     assert_int_equal(n, n_tokens);
     for (uint32_t i = 0; i < n; ++i) assert_int_equal(tokens[i], token(i));
     assert_error(weir_session_logits(session, &logits, &n), WEIR_ERR_STATE, "no logits");
+    if (n_tokens != 0) assert_non_null(strstr(weir_last_error(), "or rewind to "));
     assert_error(weir_session_sample(session, &next), WEIR_ERR_STATE, "no logits");
     assert_error(weir_session_generate(session, NULL, NULL), WEIR_ERR_STATE, "no logits");
 }
