@@ -71,7 +71,8 @@ Status plan_spill(const SpillOptions& o, SpillPlan& plan) {
   plan.n_file_cells = static_cast<uint32_t>(n_file_cells);
   plan.queue_pages = o.n_workers == 0 ? 1 : o.queue_pages;
   plan.n_slots = plan.n_raw + 1 + (o.n_workers == 0 ? 0 : o.queue_pages + o.n_workers);
-  plan.n_entries = o.max_pages + o.n_workers;
+  // A page takes a raw slot, a cell or a cell of the file at least: no more can be there, whatever was asked for.
+  plan.n_entries = static_cast<uint32_t>(std::min<uint64_t>(o.max_pages, n_raw + n_cells + n_file_cells)) + o.n_workers;
   SpillStore measured(nullptr, nullptr, nullptr);
   Arena arena;
   measured.lay_out(o, plan, arena);
@@ -99,7 +100,7 @@ void SpillStore::lay_out(const SpillOptions& o, const SpillPlan& plan, Arena& ar
 Status SpillStore::create(const SpillOptions& o) {
   WEIR_TRY(plan_spill(o, plan_));
   plan_page_bytes_ = o.page_bytes;
-  max_pages_ = o.max_pages;
+  max_pages_ = plan_.n_entries - o.n_workers;
   n_workers_ = o.n_workers;
   n_readers_ = o.n_readers;
   if (family_ == nullptr) family_ = make_in<SpillFamily>(*family_memory_, family_memory_);

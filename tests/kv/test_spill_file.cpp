@@ -390,6 +390,30 @@ void spill_file__read_errors(void**) {
   }
 }
 
+// A store of a conversation without end takes memory for the pages that it can hold, not for all that may come.
+void spill_file__bookkeeping_is_bounded_by_the_room(void**) {
+  SpillOptions o = options_for(20, 60);
+  SpillPlan small, endless;
+  o.max_pages = 1000;
+  assert_true(plan_spill(o, small).ok());
+  o.max_pages = 1u << 31;
+  assert_true(plan_spill(o, endless).ok());
+  assert_true(endless.host_bytes < o.budget_bytes + (256 << 10));
+  assert_true(endless.n_entries < 20 + o.budget_bytes / SpillCells::kCellBytes + 1);
+  const std::string path = file_path();
+  g = {};
+  o = with_file(path);
+  o.max_pages = 1u << 31;
+  Store s(o);
+  assert_int_equal(s.status, WEIR_OK);
+  std::vector<SpillHandle> handles;
+  SpillHandle h = kNoSpill;
+  for (uint32_t i = 0; s.put(i, h) == WEIR_OK; ++i) handles.push_back(h);
+  assert_true(handles.size() >= 40);
+  for (uint32_t i = 0; i < handles.size(); ++i) assert_int_equal(s.get(handles[i], i), WEIR_OK);
+  for (SpillHandle held : handles) s.store->release(held);
+}
+
 // The process's limit of file sizes (ulimit -f) while this lives, and what the thread did with SIGXFSZ before.
 struct SizeLimit {
   explicit SizeLimit(rlim_t bytes) {
@@ -510,6 +534,7 @@ int main() {
       cmocka_unit_test(spill_file__read_error_during_a_write),
       cmocka_unit_test(spill_file__write_errors),
       cmocka_unit_test(spill_file__read_errors),
+      cmocka_unit_test(spill_file__bookkeeping_is_bounded_by_the_room),
       cmocka_unit_test(spill_file__limit_of_file_sizes),
       cmocka_unit_test(spill_file__a_waiting_signal_stays),
       cmocka_unit_test(spill_file__changed_from_outside),
