@@ -80,10 +80,10 @@ class OpenProgress {
 
   weir_progress_fn fn_ = nullptr;
   void* user_ = nullptr;
-  const char* what_ = "";
   uint64_t total_ = 0, done_ = 0;
   uint64_t before_ = 0, all_parts_ = 0;
   uint64_t n_entries_ = 0, n_worked_ = 0, told_ = 0;
+  const char* what_ = "";
 };
 
 }  // namespace weir

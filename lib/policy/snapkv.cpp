@@ -50,7 +50,8 @@ uint32_t SnapKvPolicy::limit(const StreamView& s, uint32_t stream) const {
 uint32_t SnapKvPolicy::staying(const StreamView& s, uint32_t stream) const {
   const auto n_first = static_cast<uint32_t>(
       std::count_if(s.flags, s.flags + s.n_pages, [](uint32_t flags) { return (flags & kPageFirstPrompt) != 0; }));
-  return n_first <= pages_of(stream) / 2 ? kPageKept | kPageFirstPrompt : kPageKept;
+  const uint32_t room = limit(s, stream), beside_window = room - std::min(room, window_pages() + 1);
+  return n_first <= std::min(room / 2, beside_window) ? kPageKept | kPageFirstPrompt : kPageKept;
 }
 
 uint32_t SnapKvPolicy::best_leaving(const StreamView& s, uint32_t window, uint32_t staying) const {

@@ -76,7 +76,7 @@ class SnapKvPolicy final : public Policy {
   // Most prompt pages of a stream that its table has room for.
   uint32_t most_pages(const StreamView& s) const;
   // Flags of the pages that may not leave: those of the application, and of the first prompt unless it has more than
-  // half of the room for prompts, which it then competes for.
+  // half of the room for prompts, or leaves none for the window. Its pages compete then.
   uint32_t staying(const StreamView& s, uint32_t stream) const;
   // Whether a prompt page of the stream may leave for another one.
   bool may_leave(const StreamView& s, uint32_t row, uint32_t window, uint32_t staying) const {

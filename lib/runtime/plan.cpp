@@ -147,7 +147,7 @@ Status plan_store(const weir_session_options& o, const PolicyNeeds& needs, Sessi
       recalls ? uint64_t{setup.kv.n_streams()} * setup.kv.pages_per_stream : n_ruled * setup.kv.archive_pages;
   SpillOptions& spill = setup.spill;
   spill.page_bytes = static_cast<uint32_t>(setup.kv.page_bytes());
-  spill.max_pages = static_cast<uint32_t>(n_pages);
+  spill.max_pages = static_cast<uint32_t>(std::min<uint64_t>(n_pages, kMaxTokens));  // the store has its own bound
   spill.budget_bytes = o.spill_budget_bytes != 0 ? o.spill_budget_bytes : spill_worst_bytes(spill.page_bytes, n_pages);
   spill.raw_bytes = (o.spill_flags & WEIR_SPILL_NO_RAW) != 0 ? 0
                     : o.spill_raw_bytes != 0                 ? o.spill_raw_bytes

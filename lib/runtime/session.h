@@ -305,9 +305,6 @@ class Session {
   uint64_t private_bytes_ = 0;
   bool is_used_ = false, was_used_ = false;
   bool has_logits_ = false;
-  weir_token drawn_ = -1;               // what sample() gave last
-  uint32_t drawn_for_ = UINT32_MAX;     // its position
-  uint32_t pulled_until_ = UINT32_MAX;  // n_tokens after a step of such a token
 
   const DeviceModule* module_ = nullptr;  // of a session on a device, or with attention alone on the host
   ModuleRows rows_;                       // of the latter
@@ -328,6 +325,10 @@ class Session {
   std::atomic<bool> busy_{false};
   std::atomic<bool> cancel_{false};
   std::atomic<uint64_t> n_prompt_{0}, n_decode_{0}, prefill_ns_{0}, decode_ns_{0}, late_allocs_{0}, pages_attended_{0};
+
+  weir_token drawn_ = -1;               // what sample() gave last
+  uint32_t drawn_for_ = UINT32_MAX;     // its position
+  uint32_t pulled_until_ = UINT32_MAX;  // n_tokens after a step of such a token
 };
 
 template <class F>

@@ -239,8 +239,8 @@ Status TokenizerImpl::encode_bpe(std::string_view text, EncodeCall& call) const 
   } context = {*this, call};
   const auto encode = [](void* user, std::string_view piece) {
     const auto& c = *static_cast<Context*>(user);
-    WEIR_TRY(c.call.progress.work(piece.size(), piece.size()));
     if (piece.size() > kWindowBytes) return c.t.encode_long(piece, c.call);
+    WEIR_TRY(c.call.progress.work(piece.size(), piece.size()));
     c.call.spelled.clear();
     append_byte_level(piece, c.call.spelled);
     return c.t.encode_piece(piece, c.call.spelled, c.call);
@@ -265,8 +265,12 @@ Status TokenizerImpl::encode_spm(std::string_view text, EncodeCall& call) const 
   }
   for (std::string_view left = call.spelled; !left.empty();) {
     const std::string_view word = left.substr(0, spm.word_bytes(left));
-    WEIR_TRY(call.progress.work(word.size(), word.size()));
-    WEIR_TRY(word.size() > kWindowBytes ? encode_long(word, call) : encode_piece(word, word, call));
+    if (word.size() > kWindowBytes) {
+      WEIR_TRY(encode_long(word, call));
+    } else {
+      WEIR_TRY(call.progress.work(word.size(), word.size()));
+      WEIR_TRY(encode_piece(word, word, call));
+    }
     left.remove_prefix(word.size());
   }
   return {};
@@ -303,7 +307,8 @@ Status TokenizerImpl::encode_long(std::string_view piece, EncodeCall& call) cons
     return encode_symbol(symbol, text, call);
   };
   const auto undo = [&] { call.out.resize(start); };
-  return LongPiece(merge_text, emit, undo, call.out.get_allocator().resource()).run(piece);
+  WEIR_TRY(LongPiece(merge_text, emit, undo, call.out.get_allocator().resource()).run(piece));
+  return call.progress.work(0, piece.size());
 }
 
 void TokenizerImpl::merge(std::string_view piece, MergeList& list) const {
