@@ -24,7 +24,7 @@ typedef struct weir_trace_layer {
     const uint32_t *n_pages;   /**< [n_kv_heads] resident pages. */
     const uint32_t *first_pos; /**< [n_kv_heads, capacity] position of a page's first token. */
     const uint32_t *flags;     /**< [n_kv_heads, capacity] 1: never leaves; 2: holds prompt tokens; 4: pinned by the
-                                    application; 8: of the conversation's first prompt, which stays pinned. */
+                                    application, 8: of the conversation's first prompt, which stays pinned. */
     const uint32_t *stamp;     /**< [n_kv_heads, capacity] what the policy remembers of the page. Steps are counted in
                                     positions, their tokens included. raas, hybrid: the last step at which the page
                                     mattered. h2o: the first step whose attention is in its score. tova with
