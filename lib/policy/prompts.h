@@ -8,12 +8,9 @@
 namespace weir {
 
 // Flags of a page beside those of ops.h, which no device looks at.
-enum : uint32_t {
-  kPageFirstPrompt = 8,  // has tokens of the first prompt
-  // While a prompt is read: what kPagePinned and kPagePrompt were before it.
-  kPageWasPinned = kPagePinned << 4,
-  kPageWasPrompt = kPagePrompt << 4,
-};
+inline constexpr uint32_t kPageFirstPrompt = 8;  // has tokens of the first prompt
+// While a prompt is read: what kPagePinned and kPagePrompt were before it.
+inline constexpr uint32_t kPageWasPinned = kPagePinned << 4, kPageWasPrompt = kPagePrompt << 4;
 
 // The pins of earlier prompts while a prompt is read. Unless the prompt ends with end(), they are as before.
 class EarlierPrompts {

@@ -28,8 +28,8 @@ static_assert((WEIR_TOKEN_CONTROL | WEIR_TOKEN_BYTE | WEIR_TOKEN_USER_DEFINED | 
 // One call of encode: its output, and buffers that are reused for every piece.
 struct EncodeCall {
   EncodeCall(const PreTokenizer* pre, std::pmr::vector<weir_token>& tokens, std::pmr::memory_resource* memory,
-             OpenProgress& progress)
-      : out(tokens), list(memory), spelled(memory), progress(progress) {
+             OpenProgress& listener)
+      : out(tokens), list(memory), spelled(memory), progress(listener) {
     if (pre != nullptr) splitter.emplace(*pre, memory);
   }
 
