@@ -31,7 +31,12 @@ enum {
                                 with WEIR_ERR_BUDGET when the pages that they fill have no room; with WEIR_ERR_IO when a
                                 page is lost with the spill file, and with WEIR_ERR_FORMAT when one proves to be
                                 damaged, and so do all later ones until weir_session_reset. */
-    WEIR_SPILL_NO_RAW = 2  /**< All spilled pages are compressed at once. */
+    WEIR_SPILL_NO_RAW = 2, /**< All spilled pages are compressed at once. */
+    WEIR_SPILL_HALF = 4    /**< On the CPU and with spill_budget_bytes 0, the store gets what makes the session take
+                                half of the memory that policy dense would take for the same context. The pages that
+                                were wanted the longest ago are dropped for good when it is full. Where the store would
+                                then be smaller than the pool, the pool holds the whole context instead, and nothing is
+                                stored. On a device it changes nothing. @since 1.1 */
 };
 
 /** Options of weir_plan and weir_session_create.
@@ -58,17 +63,21 @@ typedef struct weir_session_options {
                                                with recall=on) steps bring pages back from it, 0 (default) is what the
                                                whole context needs at worst, and when it is full, pages move to the
                                                spill file. Without one, or when that is full too, those that were
-                                               wanted the longest ago are dropped for good. Other policies that let
-                                               pages go keep copies there, which no step reads, on the CPU only, and 0
-                                               (default) keeps none. */
+                                               wanted the longest ago are dropped for good. 0 is never more than half
+                                               of the memory of the machine, or of the container's limit. spill_tokens
+                                               of the plan says what is held for sure. Other policies that let pages go
+                                               keep copies there, which no step reads, on the CPU only, and 0 (default)
+                                               keeps none. */
     const char *policy;                   /**< "dense" (also NULL, default), "sink", "h2o", "tova", "quest", "raas",
                                                "hybrid", "random", "arkvale", "psa", "lfps". Copied. */
     const weir_key_value *policy_options; /**< [n_policy_options] options of the policy, docs/policies.md. Copied; the
                                                file of heads_file is only read in the call. */
     uint32_t n_policy_options;            /**< Count of policy_options. */
     uint32_t reserved;                    /**< 0. */
-    uint64_t spill_raw_bytes;             /**< Of spill_budget_bytes, what holds the latest spilled pages uncompressed.
-                                               0 (default): a quarter. @since 1.1 */
+    uint64_t spill_raw_bytes;             /**< Of spill_budget_bytes, what holds spilled pages uncompressed, all but
+                                               those that were wanted the longest ago. 0 (default): all of it if it
+                                               holds the whole context so, else as much as leaves room for the other
+                                               pages at four fifths of their bytes, at least a quarter. @since 1.1 */
     const char *spill_path;               /**< Path (UTF-8) of a file of spill_file_bytes for the pages that
                                                spill_budget_bytes have no room for. Nothing may be there: the file is
                                                created, and its name removed at once. Used while the session is
@@ -101,7 +110,8 @@ typedef struct weir_plan_info {
     uint64_t table_bytes;        /**< Page tables, stamps, scores, free lists; on the CPU also the ring of page
                                       events. */
     uint64_t workspace_bytes;    /**< Activations, logits, partial results of attention. */
-    uint64_t sampler_bytes;      /**< Sampler state, and the tokens of the conversation. */
+    uint64_t sampler_bytes;      /**< Sampler state, and the tokens of the conversation that are kept
+                                      (weir_session_tokens). */
     uint64_t session_bytes;      /**< The session object itself. */
     uint64_t staging_bytes;      /**< Host memory that a device copies from and to: the host's page tables and the ring
                                       of page events, or with attention on the host activations, and two parts of a
@@ -131,12 +141,18 @@ typedef struct weir_plan_info {
                                          the first tokens, of the window and of a prompt chunk of batch_tokens.
                                          @since 1.1 */
     uint64_t head_kv_bytes;      /**< Of kv_bytes, pages of such streams. @since 1.1 */
+    uint64_t spill_raw_bytes;    /**< Of spill_bytes, room for pages as they are. @since 1.1 */
+    uint64_t spill_compressed_bytes; /**< Of spill_bytes, room for compressed pages. @since 1.1 */
+    uint32_t spill_tokens;       /**< Positions whose pages the store and its file hold whatever is in them. With fewer
+                                      than context_tokens, pages may be dropped for good, those first that were wanted
+                                      the longest ago. 0 without a store. @since 1.1 */
+    uint32_t reserved_spill;     /**< 0. @since 1.1 */
 } weir_plan_info;
 
 /** Static initialiser of weir_plan_info. */
 #define WEIR_PLAN_INFO_INIT \
     { (uint32_t)sizeof(weir_plan_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
-      0, 0 }
+      0, 0, 0, 0, 0, 0 }
 
 /** Memory of a live session.
  *  @since 1.0 */
@@ -181,11 +197,14 @@ typedef struct weir_session_stats {
     uint64_t spill_waits;      /**< Times that a page had to wait for the compression of others. @since 1.0 */
     uint64_t spill_errors;     /**< Spilled pages that proved to be damaged, and 1 when the spill file was given up
                                     because reading or writing failed. Such pages count as dropped. @since 1.0 */
+    uint64_t spill_pages_raw;  /**< Spilled pages that are uncompressed now, copies of resident pages included.
+                                    @since 1.1 */
+    uint64_t spill_restored;   /**< Times that a compressed page was restored to be read. @since 1.1 */
 } weir_session_stats;
 
 /** Static initialiser of weir_session_stats. */
 #define WEIR_SESSION_STATS_INIT \
-    { (uint32_t)sizeof(weir_session_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { (uint32_t)sizeof(weir_session_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** How the next token is drawn. Applied in this order: repetition penalty, temperature, top-k, top-p, min-p.
  *  @since 1.0 */
@@ -280,8 +299,8 @@ WEIR_API weir_status weir_session_options_init(weir_session_options *options, ui
 
 /** Choose policy, budget and policy options by the name of a preset (docs/policies.md).
  *
- *  Sets policy, policy_options and n_policy_options; also budget_tokens, unless a budget is set already. Other fields
- *  stay.
+ *  Sets policy, policy_options and n_policy_options; also budget_tokens, unless a budget is set already, and
+ *  WEIR_SPILL_HALF of spill_flags. Other fields stay.
  *
  *  @param name    in, such as "reason-fixed"
  *  @param options in/out, struct_size set by the caller and large enough for n_policy_options
@@ -473,7 +492,8 @@ enum {
  *  @return WEIR_OK
  *          WEIR_ERR_INVALID_ARG  NULL, more tokens than the conversation has, or an unknown flag; nothing changed
  *          WEIR_ERR_NOT_FOUND    pages that the remaining tokens need are lost, and WEIR_REWIND_LOSSY is not set; the
- *                                message names the first; nothing changed
+ *                                message names the first. Or the session does not hold all tokens
+ *                                (weir_session_tokens), and not those before n_tokens. Nothing changed
  *          WEIR_ERR_IO           the spill file failed in the middle: the conversation ends at an earlier page, as
  *                                n_tokens of the stats tells, or lacks a page as with WEIR_REWIND_LOSSY
  *          WEIR_ERR_CANCELLED    with WEIR_REWIND_LOSSY: the trace callback refused a step that reads tokens again;
@@ -581,15 +601,20 @@ WEIR_API weir_status weir_session_logits(weir_session *session, const float **lo
  *
  *  Pages may have left and tokens stay. A prompt or step that was taken back is not among them.
  *
+ *  A session whose context_tokens are above 1,048,576, and of whose context the pool holds only a part, keeps the
+ *  latest ones: at least as many as the pool holds tokens, and 4,112 more. The first token of the view is then at
+ *  position n_tokens of the stats minus @p n_tokens, which is above 0 once the conversation is longer than twice that.
+ *  A rewind cannot go back to before the view, except to as many first tokens as the pool holds.
+ *
  *  @param session  in
  *  @param tokens   out, view of [n_tokens] ids
- *  @param n_tokens out, n_tokens of the stats
+ *  @param n_tokens out, n_tokens of the stats, or fewer as said above
  *  @return WEIR_OK
  *          WEIR_ERR_INVALID_ARG  NULL
  *          WEIR_ERR_BUSY         another thread is inside the session
  *  @threads one thread at a time
  *  @owner the view belongs to the session and is valid until its next prefill, step, generate, rewind, reset, restore
- *         or destroy; it may be the argument of a prefill that follows a rewind or a reset
+ *         or destroy; a view of all tokens may be the argument of a prefill that follows a rewind or a reset
  *  @since 1.1 */
 WEIR_API weir_status weir_session_tokens(weir_session *session, const weir_token **tokens, uint32_t *n_tokens);
 

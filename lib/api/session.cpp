@@ -103,6 +103,8 @@ weir_status weir_session_options_preset(const char* name, weir_session_options* 
     options->policy_options = preset->options.empty() ? nullptr : preset->options.data();
     options->n_policy_options = static_cast<uint32_t>(preset->options.size());
     if (value.budget_tokens == 0 && value.budget_bytes == 0) options->budget_tokens = preset->budget_tokens;
+    if (options->struct_size >= offsetof(weir_session_options, reserved_spill))
+      options->spill_flags = (value.spill_flags & ~uint32_t{WEIR_SPILL_HALF}) | preset->spill_flags;
     return {};
   });
 }

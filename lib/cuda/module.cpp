@@ -171,6 +171,7 @@ Status info(DeviceInfo& out) {
   out.total_bytes = total;
   out.free_bytes = free_bytes;
   out.most_bytes = total;
+  out.most_staging_bytes = UINT64_MAX;
   out.n_processors = g_device.n_processors;
   out.index = kDeviceIndex;
   out.kind = kind_of(properties);

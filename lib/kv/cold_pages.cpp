@@ -161,6 +161,7 @@ void ColdPages::seal(uint32_t first) {
   look_at_losses();
   for (uint32_t page = begin; page < end; ++page) windows_.seal(page, nullptr);
   (void)copy_again();
+  (void)make_raw_again();
 }
 
 void ColdPages::seal_row(uint32_t row, const uint16_t* pages) {
@@ -184,6 +185,46 @@ void ColdPages::copy_row(uint32_t row, const uint16_t* pages) {
     } while (v.copies[row] == kNoCopy && !strict_ && drop_one());
     if (v.copies[row] == kNoCopy) lacks_copies_ = true;
     if (least_is_known_ && least_[s] == kNoRow && v.copies[row] != kNoCopy) least_[s] = row;
+  }
+}
+
+// At most as many as a seal compresses anyway, each time from another stream on.
+bool ColdPages::make_raw_again() {
+  if (!store_->has_compressed()) return false;
+  const uint32_t n_streams = kv_->shape().n_streams(), n_sealed = kv_->n_tokens() / kPageTokens;
+  const uint32_t since = (n_sealed - std::min(n_sealed, 1u)) * kPageTokens + 1;
+  const uint32_t n_losses = n_losses_;
+  bool any_lost = false;
+  uint32_t left = n_streams;
+  for (uint32_t i = 0; i < n_streams && left > 0; ++i) {
+    const uint32_t s = (n_sealed + i) % n_streams;
+    if (!has_stream(s)) continue;
+    const StreamView v = kv_->stream(s);
+    for (uint32_t row = 0; left > 0; ++row) {
+      row = store_->find_compressed(v.copies, v.stamp, row, v.n_pages, since);
+      if (row == v.n_pages) break;
+      bool is_raw = false;
+      const Status status = store_->make_raw(v.copies[row], s, row * kPageTokens, is_raw);
+      if (!status.ok()) cannot_read_copy(s, row, status);
+      any_lost = any_lost || !status.ok();
+      left -= is_raw ? 1u : 0u;
+    }
+  }
+  look_at_losses();
+  return any_lost || n_losses_ != n_losses;
+}
+
+// Of a page that has one, in the pool or cold.
+void ColdPages::cannot_read_copy(uint32_t stream, uint32_t row, Status status) {
+  const StreamView v = kv_->stream(stream);
+  least_is_known_ = false;
+  look_at_losses();
+  if (v.copies[row] == kNoCopy) return;
+  if (v.slots[row] == kNoSlot) {
+    lose(stream, row, status.code());
+  } else {
+    forget(stream, row);
+    lacks_copies_ = true;
   }
 }
 
@@ -244,15 +285,7 @@ bool ColdPages::get_block(uint32_t stream, uint32_t row, std::byte* block, uint3
   const StreamView v = kv_->stream(stream);
   const Status status = store_->get_block(v.copies[row], stream, v.first_pos[row], block, block_bytes, place);
   if (status.ok()) return true;
-  least_is_known_ = false;
-  look_at_losses();
-  if (v.copies[row] == kNoCopy) return false;
-  if (v.slots[row] == kNoSlot) {
-    lose(stream, row, status.code());
-  } else {
-    forget(stream, row);
-    lacks_copies_ = true;
-  }
+  cannot_read_copy(stream, row, status);
   return false;
 }
 
@@ -369,6 +402,7 @@ void ColdPages::drop_rows(uint32_t n_tokens) {
     }
   }
   kv_->truncate(n_tokens);
+  store_->stamps_fell();
 }
 
 bool ColdPages::truncate(uint32_t n_tokens) {

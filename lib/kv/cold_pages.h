@@ -7,6 +7,10 @@
 // wants it. The copies of pages in the pool, and then of cold pages that are pinned, are dropped only when there are no
 // others. A page in the pool without a copy gets one again as soon as there is room.
 //
+// While the store has raw slots for all copies, they are as they were. Then the one is compressed that was wanted the
+// longest ago, then by stream and row; and when pages are sealed, compressed ones that steps wanted since the pages
+// before were sealed become raw again, over those that were wanted longer ago. The stamps alone decide both.
+//
 // With a strict store nothing is dropped: before tokens are appended there must be room for the copies of the pages
 // that they fill, and while a page of the conversation is lost, with the file or by damage, no token can be appended.
 #pragma once
@@ -30,6 +34,7 @@ class ColdPages {
     pool_ = pool;
     least_ = kv.row_per_stream();
     windows_.start(kv, store, pool);
+    store.set_stamps(kv.tables().stamp);
   }
   bool is_on() const { return store_ != nullptr; }
   bool is_strict() const { return strict_; }
@@ -47,6 +52,13 @@ class ColdPages {
   void seal(uint32_t first);
   // The same of one page of all streams, of a pool that is not in host memory, from `pages` [n_streams, page_elements].
   void seal_row(uint32_t row, const uint16_t* pages);
+  // After pages were sealed, with current tables: what was wanted lately becomes raw again. Returns whether a page
+  // proved to be lost.
+  bool make_raw_again();
+  // Whether sealing n_rows pages of every stream, and make_raw_again() then, look at the stamps.
+  bool needs_stamps(uint32_t n_rows) const {
+    return store_->has_compressed() || store_->needs_stamps(n_rows * kv_->shape().n_streams());
+  }
   // Brings a cold page back; its stream has a free slot. False: the page is lost.
   bool recall(uint32_t stream, uint32_t row);
   // The same in three parts: KvCache::take_back(), read_copy() to the slot's memory on any thread, and this with what
@@ -103,6 +115,7 @@ class ColdPages {
   SpillHandle copy(uint32_t stream, uint32_t row, const void* page);
   bool copy_again();
   void lose(uint32_t stream, uint32_t row, weir_status why);
+  void cannot_read_copy(uint32_t stream, uint32_t row, Status status);
   bool drop_one();
   bool find_next_to_drop(uint32_t& stream);
   void find_least(uint32_t stream);

@@ -56,8 +56,8 @@ Status SpillStore::put_block(uint32_t stream, uint32_t position, const std::byte
   const uint32_t taken = top_slot();
   --n_free_slots_;
   if (taken != free_slot) std::memcpy(slot(taken), slot(free_slot), plan_page_bytes_);
-  handle = add_raw(checksum, tag, taken);
-  if (raw_.n > plan_.n_raw) retire(lock);
+  handle = add_raw(checksum, position, tag, taken, false);
+  if (n_raw_ > plan_.n_raw) retire(lock);
   return {};
 }
 
@@ -102,8 +102,10 @@ bool SpillStore::add_to_cells(Lock& lock, uint64_t checksum, uint32_t tag, const
        .block_bytes = block_bytes,
        .prev = kNoSpill,
        .next = kNoSpill,
+       .stamp = 0,
        .where = Where::kCells,
-       .was_read = false};
+       .was_read = false,
+       .is_spare = false};
   tell(e, kNotRaw);
   free_for_sure_ -= static_cast<int64_t>(n_cells);
   ++stats_.pages_spilled;

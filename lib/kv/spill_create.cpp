@@ -86,6 +86,7 @@ Status plan_spill(const SpillOptions& o, SpillPlan& plan) {
 void SpillStore::lay_out(const SpillOptions& o, const SpillPlan& plan, Arena& arena) {
   entries_ = arena.take<Entry>(plan.n_entries);
   free_slots_ = arena.take<uint32_t>(plan.n_slots);
+  raw_ = arena.take<uint32_t>(plan.n_raw + 1);
   cell_memory_ = arena.take<std::byte>(uint64_t{plan.n_cells} * SpillCells::kCellBytes);
   file_links_ = arena.take<uint32_t>(plan.n_file_cells);
   workers_ = arena.take<Worker>(n_encoders(o));

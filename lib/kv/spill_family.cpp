@@ -50,7 +50,10 @@ void SpillStore::copy_pages(SpillStore& other) {
   salt_ = other.salt_;
   free_entry_ = other.free_entry_;
   free_for_sure_ = other.free_for_sure_;
-  raw_ = other.raw_;
+  std::memcpy(raw_, other.raw_, size_t{other.n_raw_} * sizeof(*raw_));
+  n_raw_ = other.n_raw_;
+  n_puts_ = other.n_puts_;
+  stamps_fell_ = other.stamps_fell_;
   in_cells_ = other.in_cells_;
   stats_ = other.stats_;
   file_failed_ = other.file_failed_;
@@ -95,8 +98,8 @@ bool SpillStore::get_from_cells(uint32_t index, std::byte* block) const {
 void SpillStore::set_raw_index(uint32_t* index) {
   const std::lock_guard lock(family_->mutex);
   raw_index_ = index;
-  for (uint32_t i = raw_.first; i != kNoSpill; i = entries_[i].next) {
-    if (entries_[i].owner != nullptr) (void)take_over(i);
+  for (uint32_t i = 0; i < n_raw_; ++i) {
+    if (entries_[raw_[i]].owner != nullptr) (void)take_over(raw_[i]);
   }
 }
 

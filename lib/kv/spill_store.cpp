@@ -57,7 +57,7 @@ Status SpillStore::make_room(Lock& lock, uint32_t n_pages) {
     return fail(WEIR_ERR_BUDGET, "the spill store holds %llu pages, at most %u; %u more have no room",
                 static_cast<unsigned long long>(stats_.pages_held), max_pages_, n_pages);
   }
-  const uint64_t n_raw = uint64_t{raw_.n} + n_pages;
+  const uint64_t n_raw = uint64_t{n_raw_} + n_pages;
   const uint64_t n_retired = n_raw > plan_.n_raw ? n_raw - plan_.n_raw : 0;
   if (free_cells(lock, n_retired * plan_.worst_cells)) return {};
   return fail(WEIR_ERR_BUDGET, "the spill store is full: %llu pages in %llu bytes, room for %u more was asked for",
@@ -99,18 +99,18 @@ void SpillStore::take_from_queue(Lock& lock) {
   append(in_cells_, index);
 }
 
-// Puts the oldest raw page into the queue if there are too many. The cells for it are free.
+// Puts the raw page that leaves next into the queue if there are too many. The cells for it are free.
 void SpillStore::retire(Lock& lock) {
   while (queue_.n >= plan_.queue_pages) {
     if (entries_[queue_.first].where < Where::kDone) ++stats_.waits;
     take_from_queue(lock);
   }
-  if (raw_.n <= plan_.n_raw) return;  // others have ended references meanwhile
-  const uint32_t index = raw_.first;
+  if (n_raw_ <= plan_.n_raw) return;  // others have ended references meanwhile
+  const uint32_t index = next_to_leave();
   Entry& e = entries_[index];
   if (e.owner != nullptr) (void)take_over(index);
   hand_over(index);  // shared are pages and blocks at rest
-  remove(raw_, index);
+  remove_raw(index);
   tell(e, kNotRaw);
   append(queue_, index);
   free_for_sure_ -= plan_.worst_cells;
@@ -123,7 +123,8 @@ void SpillStore::retire(Lock& lock) {
   }
 }
 
-Status SpillStore::put(uint32_t stream, uint32_t position, const void* page, SpillHandle& handle, uint32_t tag) {
+Status SpillStore::put(uint32_t stream, uint32_t position, const void* page, SpillHandle& handle, uint32_t tag,
+                       bool is_spare) {
   const uint64_t checksum = checksum_here(page, stream, position);
   const std::lock_guard turn(put_mutex_);
   Lock lock(family_->mutex);
@@ -131,13 +132,13 @@ Status SpillStore::put(uint32_t stream, uint32_t position, const void* page, Spi
   const uint32_t free_slot = top_slot();
   --n_free_slots_;
   std::memcpy(slot(free_slot), page, plan_page_bytes_);
-  handle = add_raw(checksum, tag, free_slot);
-  if (raw_.n > plan_.n_raw) retire(lock);
+  handle = add_raw(checksum, position, tag, free_slot, is_spare);
+  if (n_raw_ > plan_.n_raw) retire(lock);
   return {};
 }
 
 // Takes an entry for a page that is in a slot.
-SpillHandle SpillStore::add_raw(uint64_t checksum, uint32_t tag, uint32_t slot) {
+SpillHandle SpillStore::add_raw(uint64_t checksum, uint32_t position, uint32_t tag, uint32_t slot, bool is_spare) {
   const uint32_t index = free_entry_;
   Entry& e = entries_[index];
   free_entry_ = e.next;
@@ -150,9 +151,11 @@ SpillHandle SpillStore::add_raw(uint64_t checksum, uint32_t tag, uint32_t slot) 
        .block_bytes = 0,
        .prev = kNoSpill,
        .next = kNoSpill,
+       .stamp = 0,
        .where = Where::kRaw,
-       .was_read = false};
-  append(raw_, index);
+       .was_read = false,
+       .is_spare = is_spare};
+  add_to_raw(index, position);
   tell(e, e.first);
   ++stats_.pages_spilled;
   ++stats_.pages_held;
@@ -362,6 +365,7 @@ Status SpillStore::get(SpillHandle handle, uint32_t stream, uint32_t position, v
   }
   Reader& reader = take_reader(lock);
   const Status status = read(lock, handle, stream, position, page, reader);
+  if (status.ok()) ++stats_.restored;
   give_reader(reader);
   return status;
 }
@@ -451,7 +455,7 @@ uint32_t SpillStore::n_losses() const {
 SpillStats SpillStore::stats() const {
   const std::lock_guard lock(family_->mutex);
   SpillStats stats = stats_;
-  stats.pages_raw = raw_.n;
+  stats.pages_raw = n_raw_;
   return stats;
 }
 
@@ -479,7 +483,7 @@ void SpillStore::end_page(uint32_t handle) {
   --stats_.pages_held;
   tell(e, kNoRaw);
   if (e.where == Where::kMoving) return;  // who moves it frees it
-  if (e.where == Where::kRaw) remove(raw_, handle);
+  if (e.where == Where::kRaw) remove_raw(handle);
   if (e.where == Where::kCells) {
     remove(in_cells_, handle);
     free_for_sure_ += static_cast<int64_t>(SpillCells::cells_for(e.block_bytes));

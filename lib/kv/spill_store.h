@@ -1,13 +1,16 @@
-// Store of sealed KV pages outside the pool: the latest pages as they are ("raw"), older ones compressed in host
-// memory, and behind that optionally a file. It knows pages by handles; which page belongs to which session, what a
-// page is worth and which one is dropped are the caller's business.
+// Store of sealed KV pages outside the pool: n_raw pages as they are ("raw"), the others compressed in host memory, and
+// behind that optionally a file. It knows pages by handles; which page belongs to which session, what a page is worth
+// and which one is dropped are the caller's business.
 //
-//   put -> raw slots, the latest n_raw pages -> queue, at most queue_pages -> cells -> file
+//   put -> raw slots -> queue, at most queue_pages -> cells -> file
+//           ^                                          |       |
+//           +------------------ make_raw --------------+-------+
 //
-// A page leaves the raw slots when a later one needs the room, and goes through a bounded queue to background workers,
-// which compress it (kv/page_codec.h) into cells (kv/spill_cells.h). When the cells are full, the oldest blocks move to
-// the file, except those read since they were last considered, which get another round. A page can be read in any of
-// these places, with the same result.
+// When a page needs a raw slot and all are taken, the page leaves that was wanted the longest ago (kv/spill_order.cpp),
+// and goes through a bounded queue to background workers, which compress it (kv/page_codec.h) into cells
+// (kv/spill_cells.h). When the cells are full, the oldest blocks move to the file, except those read since they were
+// last considered, which get another round. A page that was read from cells or file can become raw again. A page can be
+// read in any of these places, with the same result.
 //
 // Whether a put succeeds depends on the calls and the pages' bytes alone, never on the workers' progress: a page in the
 // queue counts with the cells of the largest block until put takes it out of the queue, and pages leave it in order.
@@ -92,6 +95,7 @@ struct SpillStats {
   uint64_t stored_bytes = 0;  // taken by the pages held: raw pages, cells and cells of the file
   uint64_t waits = 0;         // how often put or make_room found the workers behind and helped or waited
   uint64_t errors = 0;        // of the file, and blocks that were damaged
+  uint64_t restored = 0;      // how often get gave a page that was compressed
 };
 
 class SpillStore {
@@ -119,13 +123,33 @@ class SpillStore {
   // pages and tries again, or gives up. May move blocks to the file.
   Status make_room(uint32_t n_pages);
   // Copies a page, [page_bytes]. WEIR_ERR_BUDGET as for make_room(1), nothing has changed then. `tag`: the page's place
-  // in what set_raw_index() got.
-  Status put(uint32_t stream, uint32_t position, const void* page, SpillHandle& handle, uint32_t tag = 0);
+  // in what set_raw_index() and set_stamps() got. `is_spare`: no step wants it, so it leaves the raw slots before all
+  // that steps may want.
+  Status put(uint32_t stream, uint32_t position, const void* page, SpillHandle& handle, uint32_t tag = 0,
+             bool is_spare = false);
   // From now on index[tag] says where the copy of the page with that tag is: its raw slot, kNotRaw or kNoRaw. It
   // changes only in calls of the functions here. `index` outlives the store; its owner fills it with kNoRaw. Raw pages
   // have their bytes in raw_slots() from then on: in a copy of a store, those that it had are copied now.
   void set_raw_index(uint32_t* index);
   const std::byte* raw_slots() const { return slots_; }
+
+  // The order in which pages leave the raw slots (spill_order.cpp). stamps[tag] says when the page with that tag was
+  // wanted last; the page of the least stamp leaves first, of equals that of the lower tag. Without stamps the page
+  // that was put first does. `stamps` outlives the store. They are read in functions that need raw slots, and grow; if
+  // some fell, stamps_fell() must be called before the next of these.
+  void set_stamps(const uint32_t* stamps);
+  void stamps_fell();
+  // Whether the stamps may be read when n_pages more are put or made raw.
+  bool needs_stamps(uint32_t n_pages) const;
+  // Whether some pages are not raw.
+  bool has_compressed() const;
+  // The first i in [begin, n) of a page that is not raw and whose stamp, stamps[i], is at least `since`; n: there is
+  // none. handles[i] may be kNoSpill.
+  uint32_t find_compressed(const SpillHandle* handles, const uint32_t* stamps, uint32_t begin, uint32_t n,
+                           uint32_t since) const;
+  // Makes such a page raw again if it was wanted later than the one that leaves for it, and if that has room in cells.
+  // `is_raw` says whether it is raw then. The errors are those of get().
+  Status make_raw(SpillHandle handle, uint32_t stream, uint32_t position, bool& is_raw);
   // Restores the page that was put with this stream and position. WEIR_ERR_FORMAT: the block is damaged, or another
   // page's; WEIR_ERR_IO: the file failed and is given up; WEIR_ERR_NOT_FOUND: the page was lost with the file.
   // `out` holds anything then.
@@ -181,7 +205,7 @@ class SpillStore {
     kFile,
     kLost,  // with the file, or by damage of the cells' links
   };
-  // Pages are in one list or none: raw pages in order of put; the queue; blocks in cells, those to move first in front.
+  // Pages are in one list or none: the queue; blocks in cells, those to move first in front. Raw pages are in a heap.
   struct Entry {
     uint64_t checksum;
     SpillStore* owner;  // of a raw page, or a block in cells or file: the store that has the bytes; null: this one
@@ -189,9 +213,11 @@ class SpillStore {
     uint32_t n_refs;
     uint32_t first, last;  // first: slot or first cell; last: last cell; of a block that another store has: nothing
     uint32_t block_bytes;
-    uint32_t prev, next;
+    uint32_t prev, next;  // of a raw page: prev is its place in the heap
+    uint32_t stamp;       // of a raw page: as it was when its place in the heap was found, or less
     Where where;
     bool was_read;  // since the block was last considered for the file
+    bool is_spare;
   };
   struct List {
     uint32_t first = kNoSpill, last = kNoSpill, n = 0;
@@ -217,6 +243,17 @@ class SpillStore {
   Status start_workers(const SpillOptions& options);
   void append(List& list, uint32_t index);
   void remove(List& list, uint32_t index);
+
+  // Raw pages (spill_order.cpp).
+  bool leaves_before(uint32_t a, uint32_t b) const;
+  uint32_t stamp_of(uint32_t index) const;
+  void place_raw(uint32_t at, uint32_t index);
+  void raise_raw(uint32_t at, uint32_t index);
+  void sink_raw(uint32_t at, uint32_t index);
+  void add_to_raw(uint32_t index, uint32_t position);
+  void remove_raw(uint32_t index);
+  uint32_t next_to_leave();
+  bool can_become_raw(Lock& lock, uint32_t index);
   std::byte* slot(uint32_t index) const { return slots_ + size_t{index} * plan_page_bytes_; }
   // The slot that the next page to put takes.
   uint32_t top_slot() {
@@ -270,7 +307,7 @@ class SpillStore {
   void tell(const Entry& entry, uint32_t where) {
     if (raw_index_ != nullptr) raw_index_[entry.tag] = where;
   }
-  SpillHandle add_raw(uint64_t checksum, uint32_t tag, uint32_t slot);
+  SpillHandle add_raw(uint64_t checksum, uint32_t position, uint32_t tag, uint32_t slot, bool is_spare);
   bool add_to_cells(Lock& lock, uint64_t checksum, uint32_t tag, const std::byte* block, uint32_t block_bytes,
                     bool to_file, SpillHandle& handle);
   Reader& take_reader(Lock& lock);
@@ -300,7 +337,8 @@ class SpillStore {
   Worker* workers_ = nullptr;    // [n_workers + 1], the last for the thread that puts
   Reader* readers_ = nullptr;    // [n_readers + 2], the last but one for writing to the file, the last for take_over
   std::byte* slots_ = nullptr;
-  uint32_t* raw_index_ = nullptr;  // by tag; null: nobody wants to know
+  uint32_t* raw_index_ = nullptr;     // by tag; null: nobody wants to know
+  const uint32_t* stamps_ = nullptr;  // by tag; null: pages leave the raw slots in the order of put
 
   std::mutex put_mutex_;  // puts take turns; taken before the family's mutex, which guards all that follows
   std::condition_variable job_, done_, reader_free_, guest_left_;
@@ -308,7 +346,10 @@ class SpillStore {
   SpillFile file_;
   uint64_t salt_ = 0;          // of this conversation's checksums
   uint32_t n_slots_used_ = 0;  // slots from this one on hold nothing of it
-  List raw_, queue_, in_cells_;
+  List queue_, in_cells_;
+  uint32_t* raw_ = nullptr;  // [n_raw + 1] a heap: in front the page that leaves next, as far as stamps are known
+  uint32_t n_raw_ = 0, n_puts_ = 0;
+  bool stamps_fell_ = false;
   uint32_t next_job_ = kNoSpill;  // the first page of the queue that no worker has taken
   uint32_t free_entry_ = kNoSpill, n_free_slots_ = 0;
   // Cells that are free when every page in the queue needs worst_cells. Damage of links may take more than are free.

@@ -39,7 +39,8 @@ void WindowCopies::forget_from(uint32_t page) {
   oldest_ = std::min(oldest_, page);
 }
 
-// For a page, copies of older ones make room. Nobody asks where its copy is: its tag is that of a row without a copy.
+// For a page, copies of older ones make room. Nobody asks where its copy is: its tag is that of a row without a copy,
+// and it is compressed before any page that a step may want.
 void WindowCopies::seal(uint32_t page, const uint16_t* pages) {
   const size_t page_elements = kv_->shape().page_bytes() / sizeof(uint16_t);
   for (uint32_t s = 0; s < kv_->shape().n_streams(); ++s) {
@@ -52,7 +53,7 @@ void WindowCopies::seal(uint32_t page, const uint16_t* pages) {
     uint32_t& copy = copy_of(s, page);
     do {
       copy = kNoCopy;
-    } while (!store_->put(s, page * kPageTokens, from, copy, tag).ok() && drop_one());
+    } while (!store_->put(s, page * kPageTokens, from, copy, tag, true).ok() && drop_one());
     oldest_ = std::min(oldest_, page);  // only now: what drop_one() was looking for may have been behind this page
   }
 }

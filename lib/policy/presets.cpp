@@ -8,11 +8,12 @@ namespace weir {
 namespace {
 
 // The pairs of a preset in static memory; an empty list is allowed.
-#define WEIR_PRESET(name, policy, budget, ...)                                                 \
+#define WEIR_PRESET_WITH(name, policy, budget, spill_flags, ...)                               \
   []() -> Preset {                                                                             \
     static constexpr weir_key_value kPairs[] = {__VA_ARGS__ __VA_OPT__(, ){nullptr, nullptr}}; \
-    return {name, policy, budget, std::span(kPairs, std::size(kPairs) - 1)};                   \
+    return {name, policy, budget, spill_flags, std::span(kPairs, std::size(kPairs) - 1)};      \
   }(),
+#define WEIR_PRESET(name, policy, budget, ...) WEIR_PRESET_WITH(name, policy, budget, 0, __VA_ARGS__)
 
 std::span<const Preset> presets() {
   static const Preset kPresets[] = {
@@ -22,11 +23,14 @@ std::span<const Preset> presets() {
 }
 
 #undef WEIR_PRESET
+#undef WEIR_PRESET_WITH
 
 constexpr char kNames[] =
 #define WEIR_PRESET(name, ...) " " name
+#define WEIR_PRESET_WITH(name, ...) " " name
 #include "policy/presets.inc"
 #undef WEIR_PRESET
+#undef WEIR_PRESET_WITH
     ;
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "core/status.h"
-#include "weir/base.h"
+#include "weir/session.h"
 
 namespace weir {
 
@@ -13,6 +13,7 @@ struct Preset {
   const char* name;
   const char* policy;
   uint32_t budget_tokens;                   // 0: none
+  uint32_t spill_flags;                     // WEIR_SPILL_HALF, or 0
   std::span<const weir_key_value> options;  // static
 };
 

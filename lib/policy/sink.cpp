@@ -114,13 +114,16 @@ Status make_sink(const PolicyConfig& config, PolicyStorage& storage, Policy*& ou
   o.in_cache = mode == 1;
 
   PolicyNeeds needs;
+  const uint32_t sink_pages = (o.n_sink + kPageTokens - 1) / kPageTokens;
   const bool endless = o.in_cache && config.context_tokens == 0 && config.budget_tokens != 0;
   needs.context_tokens = config.context_tokens != 0 ? config.context_tokens
                          : endless                  ? kEndlessTokens
                                                     : config.trained_tokens;
-  needs.pages_per_stream = budget_pages(config, needs.context_tokens);
+  // Positions in the cache are those that the model was trained for.
+  needs.pages_per_stream = endless ? std::min(budget_pages(config, needs.context_tokens),
+                                              std::max(config.trained_tokens / kPageTokens, sink_pages + 2))
+                                   : budget_pages(config, needs.context_tokens);
   needs.sink_query = o.in_cache;
-  const uint32_t sink_pages = (o.n_sink + kPageTokens - 1) / kPageTokens;
   const bool holds_all = uint64_t{needs.pages_per_stream} * kPageTokens >= needs.context_tokens;
   // Beside the sinks there must be one page of the window, and the page that is being filled.
   if (!holds_all && needs.pages_per_stream < sink_pages + 2) {

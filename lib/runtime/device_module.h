@@ -203,7 +203,8 @@ struct DeviceInfo {
   char driver[64];  // "CUDA 13.0"
   uint64_t total_bytes;
   uint64_t free_bytes;
-  uint64_t most_bytes;  // that an allocation may have
+  uint64_t most_bytes;          // that an allocation may have
+  uint64_t most_staging_bytes;  // the same of staging memory
   uint32_t n_processors;
   uint32_t index;  // among the devices that the driver shows
   DeviceKind kind;

@@ -86,6 +86,9 @@ uint32_t Session::DevicePages::find_page(uint32_t stream, const StreamView& v, u
 Status Session::seal_on_device(uint32_t first) {
   const uint32_t end = kv_.n_tokens() / kPageTokens;
   const auto n_ruled = static_cast<uint32_t>(kv_.shape().n_streams() - kv_.shape().n_local_streams());
+  if (first / kPageTokens == end) return {};
+  const bool needs_stamps = cold_.needs_stamps(end - first / kPageTokens);
+  if (needs_stamps) WEIR_TRY(host_tables());
   for (uint32_t row = first / kPageTokens; row < end; ++row) {
     WEIR_TRY(from_module(*module_, device_->copy_row_out(row)));
     if (cold_.needs_tables() || !store_.make_room(n_ruled).ok()) {  // copies will be dropped, which the tables decide
@@ -94,6 +97,7 @@ Status Session::seal_on_device(uint32_t first) {
     }
     cold_.seal_row(row, reinterpret_cast<const uint16_t*>(staging_.recall.pages));
   }
+  if (needs_stamps && cold_.make_raw_again()) device_is_behind_ = true;
   return {};
 }
 

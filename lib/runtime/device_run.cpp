@@ -74,7 +74,7 @@ Status Session::create_on_device(const SessionSetup& setup, SpillStore* other) {
   const PolicyNeeds& needs = policy_->needs();
   SessionPools measured;
   DeviceBuffers buffers;
-  lay_out_session(setup, needs, measured, device_kv_, step_, sampler_, tokens_);
+  lay_out_session(setup, needs, measured, device_kv_, step_, sampler_, record_);
   const uint64_t table_bytes = measured.tables.used();
   lay_out_staging(setup, needs, table_bytes, measured, buffers, staging_);
   fill_plan(setup, needs, measured, plan_);
@@ -108,7 +108,7 @@ Status Session::create_on_device(const SessionSetup& setup, SpillStore* other) {
   pools.sampler = Arena(host, plan_.sampler_bytes);
   private_ = host;
   private_bytes_ = plan_.sampler_bytes;
-  lay_out_session(setup, needs, pools, device_kv_, step_, sampler_, tokens_);
+  lay_out_session(setup, needs, pools, device_kv_, step_, sampler_, record_);
   std::byte* tables = buffers.tables;
   lay_out_staging(setup, needs, table_bytes, pools, buffers, staging_);
   buffers.tables = tables;
@@ -289,7 +289,7 @@ Status Session::profile_step(weir_token token, double* seconds) {
   WEIR_TRY(status);
   const uint32_t before = kv_.n_tokens();
   WEIR_TRY(host_tables());
-  std::fill(tokens_ + before, tokens_ + kv_.n_tokens(), token);
+  for (uint32_t pos = before; pos < kv_.n_tokens(); ++pos) record_.put(pos, &token, 1);
   return {};
 }
 

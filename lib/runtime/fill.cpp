@@ -71,7 +71,10 @@ Status Session::fill(uint32_t n_tokens) {
     if (cold_.is_on() && device_ != nullptr && kv_.n_tokens() % kPageTokens == 0) {
       cold_.seal_row(kv_.n_tokens() / kPageTokens - 1, reinterpret_cast<const uint16_t*>(staging_.recall.pages));
     }
-    for (uint32_t t = kv_.n_tokens() - n; t < kv_.n_tokens(); ++t) tokens_[t] = noise_token(t, vocab_size);
+    for (uint32_t t = kv_.n_tokens() - n; t < kv_.n_tokens(); ++t) {
+      const weir_token token = noise_token(t, vocab_size);
+      record_.put(t, &token, 1);
+    }
     done += n;
   }
   device_is_behind_ = true;

@@ -26,7 +26,7 @@ Status Session::copy_conversation(Session& parent) {
   cold_.copy_from(parent.cold_);
   archive_.copy_from(parent.archive_);
   sampler_.copy_from(parent.sampler_);
-  std::copy_n(parent.tokens_, kv_.n_tokens(), tokens_);
+  record_.copy_from(parent.record_, kv_.n_tokens());
   detokenizer_ = parent.detokenizer_;
   events_read_ = parent.events_read_;
   has_logits_ = parent.has_logits_;

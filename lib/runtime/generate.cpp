@@ -54,7 +54,7 @@ Status Session::run_step(weir_token token) {
 
 void Session::count_step(weir_token token, uint64_t started) {
   pulled_until_ = has_logits_ && token == drawn_ && drawn_for_ + 1 == kv_.n_tokens() ? kv_.n_tokens() : UINT32_MAX;
-  tokens_[kv_.n_tokens() - 1] = token;
+  record_.put(kv_.n_tokens() - 1, &token, 1);
   sampler_.accept(token);
   has_logits_ = true;
   n_decode_.fetch_add(1, std::memory_order_relaxed);

@@ -90,86 +90,32 @@ Status budget_of(const weir_session_options& o, const ModelConfig& c, uint32_t& 
   return {};
 }
 
-// One part in this many of the store's memory holds the latest pages as they are, unless the options say otherwise.
-constexpr uint64_t kRawShare = 4;
-constexpr uint64_t kLeastQueue = 64, kMostQueue = 1024;  // pages that wait to be compressed
-
-Status check_spill(const weir_session_options& o) {
-  const uint32_t known = uint32_t{WEIR_SPILL_STRICT} | uint32_t{WEIR_SPILL_NO_RAW};
-  if ((o.spill_flags & ~known) != 0)
-    return fail(WEIR_ERR_UNSUPPORTED, "spill_flags: 0x%x are not known", o.spill_flags & ~known);
-  if (o.reserved_spill != 0)
-    return fail(WEIR_ERR_UNSUPPORTED, "session options: reserved_spill is %u, not 0", o.reserved_spill);
-  if ((o.spill_flags & WEIR_SPILL_NO_RAW) != 0 && o.spill_raw_bytes != 0) {
-    return fail(WEIR_ERR_INVALID_ARG, "spill_raw_bytes is %llu, but spill_flags has WEIR_SPILL_NO_RAW",
-                static_cast<unsigned long long>(o.spill_raw_bytes));
-  }
-  const bool has_path = o.spill_path != nullptr && o.spill_path[0] != '\0';
-  if (has_path && o.spill_file_bytes == 0)
-    return fail(WEIR_ERR_INVALID_ARG, "spill_path is set, but spill_file_bytes is 0");
-  if (!has_path && o.spill_file_bytes != 0) {
-    return fail(WEIR_ERR_INVALID_ARG, "spill_file_bytes is %llu, but spill_path is %s",
-                static_cast<unsigned long long>(o.spill_file_bytes), o.spill_path == nullptr ? "NULL" : "empty");
-  }
-  return {};
-}
-
-// The first option for the store that is set, or null.
-const char* spill_option(const weir_session_options& o) {
-  return o.spill_budget_bytes != 0                            ? "spill_budget_bytes"
-         : o.spill_raw_bytes != 0                             ? "spill_raw_bytes"
-         : o.spill_path != nullptr && o.spill_path[0] != '\0' ? "spill_path"
-         : o.spill_flags != 0                                 ? "spill_flags"
-                                                              : nullptr;
-}
-
-// The store for the sealed pages of the streams that the budget rules: with recall of all of them, else, if a budget
-// for it is given, of those that let pages go. Without a budget it holds the whole context, whatever is in the pages.
-Status plan_store(const weir_session_options& o, const PolicyNeeds& needs, SessionSetup& setup) {
-  WEIR_TRY(check_spill(o));
-  if (!setup.has_store()) {
-    const char* option = spill_option(o);
-    if (option == nullptr || needs.may_recall) return {};  // nothing leaves a pool that holds all
-    const char* policy = o.policy == nullptr ? "dense" : o.policy;
-    if (!lets_pages_go(setup.rules))
-      return fail(WEIR_ERR_INVALID_ARG, "%s is set, but policy %s lets no pages go", option, policy);
-    if (o.spill_budget_bytes != 0) return {};
-    return fail(WEIR_ERR_INVALID_ARG, "%s is set, but policy %s stores pages only with spill_budget_bytes", option,
-                policy);
-  }
-  const bool recalls = setup.kv.recalls();
-  if (!recalls && (o.spill_flags & WEIR_SPILL_STRICT) != 0)
-    return fail(WEIR_ERR_INVALID_ARG, "spill_flags: WEIR_SPILL_STRICT is for policies that recall pages, not %s",
-                o.policy);
-  const uint64_t n_ruled = recalls ? setup.kv.n_streams() - setup.kv.n_local_streams() : setup.kv.n_archived_streams();
-  // With recall also of windows, for rewinding.
-  const uint64_t n_pages =
-      recalls ? uint64_t{setup.kv.n_streams()} * setup.kv.pages_per_stream : n_ruled * setup.kv.archive_pages;
-  SpillOptions& spill = setup.spill;
-  spill.page_bytes = static_cast<uint32_t>(setup.kv.page_bytes());
-  spill.max_pages = static_cast<uint32_t>(std::min<uint64_t>(n_pages, kMaxTokens));  // the store has its own bound
-  spill.budget_bytes = o.spill_budget_bytes != 0 ? o.spill_budget_bytes : spill_worst_bytes(spill.page_bytes, n_pages);
-  spill.raw_bytes = (o.spill_flags & WEIR_SPILL_NO_RAW) != 0 ? 0
-                    : o.spill_raw_bytes != 0                 ? o.spill_raw_bytes
-                                                             : spill.budget_bytes / kRawShare;
-  spill.file_path = o.spill_path;
-  spill.file_bytes = o.spill_file_bytes;
-  spill.n_workers = 1;
-  // All streams fill a page in the same step; a queue for all of these makes no step wait.
-  spill.queue_pages = static_cast<uint32_t>(std::clamp(n_ruled, kLeastQueue, kMostQueue));
-  setup.spill_strict = (o.spill_flags & WEIR_SPILL_STRICT) != 0;
-  const uint64_t least = spill_worst_bytes(spill.page_bytes, n_ruled);
-  if (spill.budget_bytes < least) {
-    return fail(WEIR_ERR_BUDGET, "spill_budget_bytes %llu are too few for one page of each of %llu streams, %llu bytes",
-                static_cast<unsigned long long>(spill.budget_bytes), static_cast<unsigned long long>(n_ruled),
-                static_cast<unsigned long long>(least));
-  }
-  return plan_spill(spill, setup.spill_plan);
-}
-
 PageEventRing lay_out_events(const SessionSetup& setup, Arena& arena) {
   const uint32_t capacity = PageEventRing::capacity_for(setup.kv.n_streams(), setup.kv.recall_slots);
   return {arena.take<PageEvent>(capacity), capacity};
+}
+
+weir_session_options without_store(weir_session_options o) {
+  o.spill_budget_bytes = o.spill_raw_bytes = o.spill_file_bytes = 0;
+  o.spill_path = nullptr;
+  o.spill_flags = 0;
+  return o;
+}
+
+// The bytes of what the setup describes.
+void measure(const SessionSetup& setup, const PolicyNeeds& needs, weir_plan_info& plan) {
+  SessionPools pools;
+  KvCache kv;
+  Step step;
+  Sampler sampler;
+  TokenRecord record;
+  lay_out_session(setup, needs, pools, kv, step, sampler, record);
+  DeviceBuffers device;
+  DeviceStaging staging;
+  if (setup.module != nullptr) lay_out_staging(setup, needs, pools.tables.used(), pools, device, staging);
+  ModuleRows rows;
+  if (setup.rows != nullptr) lay_out_device_rows(setup, needs, pools, step.b, rows);
+  fill_plan(setup, needs, pools, plan);
 }
 
 }  // namespace
@@ -202,7 +148,9 @@ Status Session::check(const Model& model, const weir_session_options& o, uint32_
   setup.rules = policy->step_rules();
   WEIR_TRY(find_backend({o, model, needs, storage.windows.any(), devices, weights}, setup));
   setup.n_threads = n_threads;
-  setup.max_tok = std::min(batch_of(o), needs.context_tokens);
+  // A conversation without end has no larger chunks than one of the model's context.
+  const bool endless = o.context_tokens == 0 && o.batch_tokens == 0 && c.context_tokens != 0;
+  setup.max_tok = std::min({batch_of(o), needs.context_tokens, endless ? c.context_tokens : needs.context_tokens});
   setup.kv = {c.n_layers,   c.n_kv_heads,        c.head_dim,       needs.pages_per_stream,
               needs.digest, needs.n_wide_layers, needs.wide_pages, needs.prompt_scores,
               c.window,     c.global_every};
@@ -239,7 +187,7 @@ Status Session::check(const Model& model, const weir_session_options& o, uint32_
         "%u tokens in each of %u streams are more pages than can be numbered; a smaller context or budget is needed",
         setup.kv.max_capacity() * kPageTokens, setup.kv.n_streams());
   }
-  WEIR_TRY(plan_store(o, needs, setup));
+  setup.record = plan_record(needs, setup.kv);
   OpShapes& shapes = setup.shapes;
   shapes.n_threads = n_threads;
   shapes.max_tok = setup.max_tok;
@@ -260,11 +208,56 @@ Status Session::check(const Model& model, const weir_session_options& o, uint32_
     return fail(WEIR_ERR_UNSUPPORTED, "backend %s has no op " #op, setup.backend->name);
 #include "ops/ops.inc"
 #undef WEIR_OP
-  return {};
+  const bool by_half = (o.spill_flags & WEIR_SPILL_HALF) != 0 && o.spill_budget_bytes == 0;
+  if (!by_half || setup.module != nullptr || !setup.kv.recalls()) return plan_store(o, needs, setup);
+  bool fits = false;
+  WEIR_TRY(fit_store(model, o, n_threads, devices, weights, *policy, setup, fits));
+  if (fits) return {};
+  weir_session_options whole = without_store(o);  // in the pool, then
+  whole.budget_tokens = 0;
+  whole.budget_bytes = 0;
+  policy->~Policy();
+  policy = nullptr;
+  setup = {};
+  return check(model, whole, n_threads, devices, weights, storage, policy, setup);
+}
+
+Status Session::fit_store(const Model& model, const weir_session_options& o, uint32_t n_threads,
+                          const DeviceHost& devices, const DeviceWeights& weights, const Policy& policy,
+                          SessionSetup& setup, bool& fits) {
+  weir_session_options dense = without_store(o);
+  dense.policy = nullptr;
+  dense.policy_options = nullptr;
+  dense.n_policy_options = 0;
+  dense.context_tokens = policy.needs().context_tokens;
+  dense.budget_tokens = dense.max_prompt_tokens = 0;
+  dense.budget_bytes = 0;
+  weir_plan_info whole = WEIR_PLAN_INFO_INIT, rest = WEIR_PLAN_INFO_INIT;
+  WEIR_TRY(plan(model, dense, n_threads, devices, weights, whole));
+  measure(setup, policy.needs(), rest);
+  const uint64_t half = whole.total_bytes / 2;
+  fits = rest.total_bytes + rest.kv_bytes <= half;
+  if (!fits) return {};
+  const Status status = plan_store_within(o, half - rest.total_bytes, policy.needs(), setup);
+  fits = status.ok() && setup.spill_plan.total_bytes() >= rest.kv_bytes;
+  return status.code() == WEIR_ERR_BUDGET ? Status() : status;
+}
+
+// A conversation may become far longer than what its pool holds (sink counts positions in the cache: 2^30 tokens).
+// Where it can, a rewind reaches into the pool, and the repetition penalty and the text behind it: tokens before that
+// are kept only for rewinds to the beginning. Elsewhere all of them are small beside the pages.
+TokenRecord::Shape plan_record(const PolicyNeeds& needs, const KvShape& kv) {
+  constexpr uint32_t kWholeRecord = 1u << 20;
+  TokenRecord::Shape shape = {needs.context_tokens};
+  const uint64_t pool = uint64_t{kv.max_capacity()} * kPageTokens, latest = pool + Sampler::kMaxRecent + kPageTokens;
+  if (needs.context_tokens <= kWholeRecord || pool + 4 * latest >= needs.context_tokens) return shape;
+  shape.front = static_cast<uint32_t>(pool);
+  shape.latest = static_cast<uint32_t>(latest);
+  return shape;
 }
 
 void lay_out_session(const SessionSetup& setup, const PolicyNeeds& needs, SessionPools& p, KvCache& kv, Step& step,
-                     Sampler& sampler, weir_token*& tokens) {
+                     Sampler& sampler, TokenRecord& record) {
   Arena elsewhere;  // on a device what only the host uses of the tables is in the staging memory
   kv.lay_out(setup.kv, p.pages, p.digests, p.tables, setup.module == nullptr ? p.tables : elsewhere);
   if (setup.module == nullptr) kv.set_events(lay_out_events(setup, p.tables));
@@ -278,7 +271,7 @@ void lay_out_session(const SessionSetup& setup, const PolicyNeeds& needs, Sessio
   step.cx.scratch_bytes = setup.backend->scratch_bytes(setup.shapes);
   step.cx.scratch = p.workspace.take<std::byte>(step.cx.scratch_bytes);
   sampler.lay_out(setup.model->config().vocab_size, p.sampler);
-  tokens = p.sampler.take<weir_token>(needs.context_tokens);
+  record.lay_out(setup.record, p.sampler);
 }
 
 namespace {
@@ -376,6 +369,9 @@ void fill_plan(const SessionSetup& setup, const PolicyNeeds& needs, const Sessio
   }
   plan.spill_bytes = setup.spill_plan.total_bytes();
   plan.spill_file_bytes = setup.spill_plan.file_bytes;
+  plan.spill_raw_bytes = uint64_t{setup.spill_plan.n_raw} * plan.page_bytes;
+  plan.spill_compressed_bytes = uint64_t{setup.spill_plan.n_cells} * SpillCells::kCellBytes;
+  plan.spill_tokens = stored_tokens(setup);
   plan.total_bytes = plan.spill_bytes + plan.kv_bytes + plan.digest_bytes + plan.table_bytes + plan.workspace_bytes +
                      plan.sampler_bytes + plan.session_bytes + plan.staging_bytes;
 }
@@ -386,18 +382,7 @@ Status Session::plan(const Model& model, const weir_session_options& options, ui
   Policy* policy = nullptr;
   SessionSetup setup;
   WEIR_TRY(check(model, options, n_threads, devices, weights, storage, policy, setup));
-  SessionPools pools;
-  KvCache kv;
-  Step step;
-  Sampler sampler;
-  weir_token* tokens = nullptr;
-  lay_out_session(setup, policy->needs(), pools, kv, step, sampler, tokens);
-  DeviceBuffers device;
-  DeviceStaging staging;
-  if (setup.module != nullptr) lay_out_staging(setup, policy->needs(), pools.tables.used(), pools, device, staging);
-  ModuleRows rows;
-  if (setup.rows != nullptr) lay_out_device_rows(setup, policy->needs(), pools, step.b, rows);
-  fill_plan(setup, policy->needs(), pools, plan);
+  measure(setup, policy->needs(), plan);
   policy->~Policy();
   return {};
 }

@@ -24,10 +24,11 @@ bool may_spoil_logits(Status status) {
 // A prompt that is being read. It ends with finish() or give_up(), or else its destructor gives it up.
 class Session::Prompt {
  public:
-  // Records the tokens, which count only as far as they are appended. `tokens` may be the record itself.
-  Prompt(Session& session, const weir_token* tokens, uint32_t n_tokens, EarlierPrompts& earlier)
+  // `tokens` are recorded at the end, as far as they are appended. They may be in the record.
+  Prompt(Session& session, const weir_token* tokens, EarlierPrompts& earlier)
       : s_(session),
         earlier_(earlier),
+        tokens_(tokens),
         before_(s_.kv_.n_tokens()),
         open_flags_(s_.kv_.open_page_flags()),
         evicted_(s_.kv_.pages_evicted()),
@@ -36,7 +37,6 @@ class Session::Prompt {
         prompt_evicted_(s_.kv_.prompt_pages_evicted()),
         started_(now_ns()) {
     s_.is_used_ = true;
-    std::memmove(s_.tokens_ + before_, tokens, n_tokens * sizeof(weir_token));
   }
   Prompt(const Prompt&) = delete;
   Prompt& operator=(const Prompt&) = delete;
@@ -45,6 +45,7 @@ class Session::Prompt {
     if (!finished_) (void)take_back();
     s_.device_is_behind_ = true;
     const uint32_t n = s_.kv_.n_tokens();
+    if (n > before_) s_.record_.put(before_, tokens_, n - before_);
     if (n != before_) s_.restart_text();
     s_.n_prompt_.fetch_add(n - std::min(n, before_), std::memory_order_relaxed);
     s_.prefill_ns_.fetch_add(now_ns() - started_, std::memory_order_relaxed);
@@ -107,6 +108,7 @@ class Session::Prompt {
 
   Session& s_;
   EarlierPrompts& earlier_;
+  const weir_token* tokens_;
   uint32_t before_, open_flags_;
   uint64_t evicted_, slid_, lost_, prompt_evicted_, started_;
   bool finished_ = false;
@@ -188,8 +190,8 @@ Status Session::prefill(const weir_token* tokens, uint64_t n_tokens, weir_progre
         n, (kPageTokens - before % kPageTokens) % kPageTokens);
   }
 
-  Prompt prompt(*this, tokens, n, earlier);
-  const Status status = run_prefill(tokens_ + before, n, progress, user);
+  Prompt prompt(*this, tokens, earlier);
+  const Status status = run_prefill(tokens, n, progress, user);
   if (!status.ok()) return prompt.give_up(status);
   prompt.finish();
   return {};

@@ -58,6 +58,15 @@ Status Session::find_lost(uint32_t n_tokens, bool lossy, uint32_t& n_kept) const
   return {};
 }
 
+// What may be read again begins at most a page earlier.
+Status Session::check_record(uint32_t n_tokens) const {
+  if (record_.can_cut(n_tokens) && record_.can_cut(n_tokens - n_tokens % kPageTokens)) return {};
+  return fail(WEIR_ERR_NOT_FOUND,
+              "a rewind to %u tokens: of the first %u only %u are held; a session of at most 1048576 context_tokens"
+              " holds all",
+              n_tokens, record_.first(), record_.shape().front);
+}
+
 // Removes the tokens from n_tokens on, whose page has not been lost yet.
 Status Session::cut_to(uint32_t n_tokens) {
   if (!cold_.is_on() && !archive_.is_on()) {
@@ -75,8 +84,9 @@ Status Session::cut_to(uint32_t n_tokens) {
 void Session::restart_text() {
   const uint32_t n = kv_.n_tokens();
   const Tokenizer& tokenizer = model_->tokenizer();
-  sampler_.set_recent(tokens_, n);
-  detokenizer_.reset(&tokenizer, false, n == 0 || tokenizer.starts_text_after(tokens_[n - 1]));
+  const std::span<const weir_token> held = record_.view(n);
+  sampler_.set_recent(held.data(), static_cast<uint32_t>(held.size()));
+  detokenizer_.reset(&tokenizer, false, held.empty() || tokenizer.starts_text_after(held.back()));
 }
 
 // What belonged to the tokens that are gone.
@@ -106,10 +116,12 @@ Status Session::rewind(uint32_t n_tokens, uint32_t flags) {
   if (archive_.is_on()) archive_.look_at_losses();
   uint32_t n_kept = 0;
   WEIR_TRY(find_lost(n_tokens, lossy, n_kept));
+  WEIR_TRY(check_record(n_tokens));
   Status cut = cut_to(n_kept);
   // A copy that proved to be damaged is lost now. Without the page that was cut, others may prove to be.
   while (!cut.ok() && lossy && kv_.n_tokens() > n_kept) cut = cut_to(n_kept - n_kept % kPageTokens);
   if (!cut.ok() && kv_.n_tokens() > n_kept) return cut;  // nothing has changed
+  record_.cut(n_tokens);
   const bool reads_again = kv_.n_tokens() < n_tokens;
   const Status forgotten = forget_after_cut();
   WEIR_TRY(lossy || cut.ok() ? forgotten : cut);
@@ -119,7 +131,7 @@ Status Session::rewind(uint32_t n_tokens, uint32_t flags) {
 // Appends the tokens that a lossy rewind could not keep, from the record.
 Status Session::read_again(uint32_t n_tokens) {
   while (kv_.n_tokens() < n_tokens) {
-    const Status status = run_step(tokens_[kv_.n_tokens()]);
+    const Status status = run_step(record_.at(kv_.n_tokens()));
     has_logits_ = false;
     WEIR_TRY(status);
   }

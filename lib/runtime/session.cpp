@@ -41,7 +41,7 @@ Status Session::build(SpillStore* other) {
     return begin();
   }
   SessionPools measured;
-  lay_out_session(setup, policy_->needs(), measured, kv_, step_, sampler_, tokens_);
+  lay_out_session(setup, policy_->needs(), measured, kv_, step_, sampler_, record_);
   if (setup.rows != nullptr) lay_out_device_rows(setup, policy_->needs(), measured, step_.b, rows_);
   fill_plan(setup, policy_->needs(), measured, plan_);
   if (setup.rows != nullptr) WEIR_TRY(take_device_rows(measured));
@@ -67,7 +67,7 @@ Status Session::build(SpillStore* other) {
   }
   private_bytes_ = measured.workspace.used() + measured.sampler.used();
   private_ = at - private_bytes_;
-  lay_out_session(setup, policy_->needs(), pools, kv_, step_, sampler_, tokens_);
+  lay_out_session(setup, policy_->needs(), pools, kv_, step_, sampler_, record_);
   if (setup.rows != nullptr) lay_out_device_rows(setup, policy_->needs(), pools, step_.b, rows_);
   if (setup.has_store()) WEIR_TRY(create_store(other));
   return begin();
@@ -144,6 +144,7 @@ void Session::forget() {
   if (cold_.is_on()) cold_.reset();
   if (archive_.is_on()) archive_.reset();
   kv_.reset();
+  record_.reset();
   events_read_ = kv_.pages_evicted();
   host_is_behind_ = false;
   device_is_behind_ = true;
@@ -184,8 +185,9 @@ Status Session::logits(const float*& out, uint32_t& n) {
 Status Session::tokens(const weir_token*& out, uint32_t& n) {
   Entry entry(*this);
   WEIR_TRY(entry.status());
-  out = tokens_;
-  n = kv_.n_tokens();
+  const std::span<const weir_token> held = record_.view(kv_.n_tokens());
+  out = held.data();
+  n = static_cast<uint32_t>(held.size());
   return {};
 }
 
@@ -240,6 +242,8 @@ void Session::get_stats(weir_session_stats& s) const {
     s.recall_ns = cold_.recall_ns();
     s.spill_waits = store.waits;
     s.spill_errors = store.errors;
+    s.spill_pages_raw = store.pages_raw;
+    s.spill_restored = store.restored;
   }
   s.prefill_ns = prefill_ns_.load(std::memory_order_relaxed);
   s.decode_ns = decode_ns_.load(std::memory_order_relaxed);

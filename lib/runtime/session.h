@@ -17,6 +17,7 @@
 #include "policy/policy.h"
 #include "runtime/device_host.h"
 #include "runtime/sampler.h"
+#include "runtime/token_record.h"
 #include "text/tokenizer.h"
 #include "weir/experimental.h"
 #include "weir/save.h"
@@ -36,6 +37,7 @@ struct SessionSetup {
   KvShape kv;
   uint32_t most_archive_pages = 0;  // KvShape::archive_pages that a session with these options and a store has
   bool has_store() const { return kv.recalls() || kv.archive_pages != 0; }
+  TokenRecord::Shape record;
   SpillOptions spill;  // this and the next with a store
   SpillPlan spill_plan;
   bool spill_strict = false;  // WEIR_SPILL_STRICT
@@ -72,6 +74,11 @@ class Session {
   static Status check(const Model& model, const weir_session_options& options, uint32_t n_threads,
                       const DeviceHost& devices, const DeviceWeights& weights, PolicyStorage& storage, Policy*& policy,
                       SessionSetup& setup);
+  // The same where the store gets what the rest leaves of half of dense's memory. False at `fits`: too little for one
+  // that is of use.
+  static Status fit_store(const Model& model, const weir_session_options& options, uint32_t n_threads,
+                          const DeviceHost& devices, const DeviceWeights& weights, const Policy& policy,
+                          SessionSetup& setup, bool& fits);
   // The exact bytes of every pool.
   static Status plan(const Model& model, const weir_session_options& options, uint32_t n_threads,
                      const DeviceHost& devices, const DeviceWeights& weights, weir_plan_info& plan);
@@ -179,6 +186,7 @@ class Session {
   Status cut_to(uint32_t n_tokens);
   void restart_text();  // sampler and detokenizer are those of the record's last tokens
   Status forget_after_cut();
+  Status check_record(uint32_t n_tokens) const;
   Status read_again(uint32_t n_tokens);
   Status read_events(PageEvent* out, uint32_t capacity, uint32_t& n_events, uint64_t& n_lost);
 
@@ -295,7 +303,7 @@ class Session {
   Step step_;
   Trace trace_{*this};
   Sampler sampler_;
-  weir_token* tokens_ = nullptr;  // [context_tokens] of which the conversation has kv_.n_tokens()
+  TokenRecord record_;  // of which the conversation has kv_.n_tokens()
   Detokenizer detokenizer_;
   void* block_ = nullptr;
   uint64_t block_bytes_ = 0;

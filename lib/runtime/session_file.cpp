@@ -68,10 +68,10 @@ Status SessionWriter::bytes(const void* data, uint64_t n) {
   return {};
 }
 
-Status SessionWriter::begin() {
+Status SessionWriter::begin(uint32_t version) {
   Header header = {};
   std::memcpy(header.magic, kMagic, sizeof(kMagic));
-  header.version = kSessionVersion;
+  header.version = version;
   header.byte_order = kByteOrder;
   header.checksum = header_checksum(header);
   return bytes(&header, sizeof(header));
@@ -144,6 +144,7 @@ Status SessionReader::begin() {
     return fail(WEIR_ERR_UNSUPPORTED, "the saved session has format version %u; this build reads up to %u",
                 header.version, kSessionVersion);
   }
+  version_ = header.version;
   return {};
 }
 

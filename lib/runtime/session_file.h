@@ -16,7 +16,8 @@
 
 namespace weir {
 
-inline constexpr uint32_t kSessionVersion = 1;
+// Version 2 is of conversations of which not all tokens are there, and differs in their section alone.
+inline constexpr uint32_t kWholeVersion = 1, kSessionVersion = 2;
 
 constexpr uint32_t section_id(const char (&name)[5]) {
   uint32_t id = 0;
@@ -76,7 +77,7 @@ class SessionWriter {
   SessionWriter(const SessionWriter&) = delete;
   SessionWriter& operator=(const SessionWriter&) = delete;
 
-  Status begin();
+  Status begin(uint32_t version);
   Status begin_section(Section section);
   Status end_section();
   Status finish();
@@ -128,6 +129,7 @@ class SessionReader {
   Status skip(uint64_t n, uint64_t most, const char* what);
   // For messages: where the file is wrong.
   uint64_t at() const { return at_; }
+  uint32_t version() const { return version_; }
 
  private:
   Status fill(void* out, uint64_t n);
@@ -136,6 +138,7 @@ class SessionReader {
   ByteSource& source_;
   Checksum section_, total_;
   Section in_ = Section::kEnd;
+  uint32_t version_ = 0;
   uint64_t at_ = 0;
 };
 

@@ -16,9 +16,16 @@ struct SessionPools {
   Arena rows;  // device memory of a session whose attention is computed on the host
 };
 
-// Takes everything from the pools; over measuring arenas it only adds up sizes. `tokens`: [context_tokens].
+// Takes everything from the pools; over measuring arenas it only adds up sizes.
 void lay_out_session(const SessionSetup& setup, const PolicyNeeds& needs, SessionPools& pools, KvCache& kv, Step& step,
-                     Sampler& sampler, weir_token*& tokens);
+                     Sampler& sampler, TokenRecord& record);
+// How many tokens of the conversation are kept; `setup` has all but this and the store.
+TokenRecord::Shape plan_record(const PolicyNeeds& needs, const KvShape& kv);
+// The store for the pages outside the pool, from the options; `setup` has all but the store (plan_store.cpp).
+Status plan_store(const weir_session_options& options, const PolicyNeeds& needs, SessionSetup& setup);
+Status plan_store_within(weir_session_options options, uint64_t room, const PolicyNeeds& needs, SessionSetup& setup);
+// The positions whose pages it holds in any case, in every stream whose pages go there.
+uint32_t stored_tokens(const SessionSetup& setup);
 // What a session on a device needs besides: its staging memory and the module's buffers.
 void lay_out_staging(const SessionSetup& setup, const PolicyNeeds& needs, uint64_t table_bytes, SessionPools& pools,
                      DeviceBuffers& device, DeviceStaging& staging);

@@ -47,10 +47,10 @@ class Session::Restorer final : ByteSource {
   }
 
   Status tokens() {
-    const std::span<weir_token> room(s_.tokens_, s_.policy_->needs().context_tokens);
+    const uint32_t most = s_.policy_->needs().context_tokens;
     WEIR_TRY(in_.number(n_tokens_));
-    WEIR_TRY(in_.array(room, n_tokens_, "tokens"));
-    return check_tokens(room.first(n_tokens_));
+    if (n_tokens_ > most) return damaged("%u tokens in a context of %u", n_tokens_, most);
+    return in_.version() == kWholeVersion ? whole_record() : part_of_record();
   }
 
   Status logits() {
@@ -212,6 +212,31 @@ class Session::Restorer final : ByteSource {
     NamedValues here;
     WEIR_TRY(s_.describe(here));
     return compare_named_values({description_, n_description_}, here.text());
+  }
+
+  Status whole_record() {
+    weir_token part[256];
+    for (uint32_t n = 0, n_part = 0; n < n_tokens_; n += n_part) {
+      n_part = std::min<uint32_t>(n_tokens_ - n, std::size(part));
+      WEIR_TRY(in_.array(std::span<weir_token>(part), n_part, "tokens"));
+      WEIR_TRY(check_tokens(std::span<weir_token>(part).first(n_part)));
+      s_.record_.put(n, part, n_part);
+    }
+    return {};
+  }
+
+  Status part_of_record() {
+    uint32_t first = 0, n_front = 0;
+    WEIR_TRY(in_.number(first));
+    WEIR_TRY(in_.number(n_front));
+    TokenRecord& record = s_.record_;
+    if (first == 0 || n_front != record.front(n_tokens_).size() || !record.begin(n_tokens_, first))
+      return damaged("tokens from %u on and the first %u, of %u", first, n_front, n_tokens_);
+    for (const std::span<weir_token> room : {record.front_room(n_tokens_), record.room(n_tokens_)}) {
+      WEIR_TRY(in_.array(room, room.size(), "tokens"));
+      WEIR_TRY(check_tokens(room));
+    }
+    return {};
   }
 
   Status check_tokens(std::span<const weir_token> tokens) const {

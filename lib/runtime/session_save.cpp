@@ -39,7 +39,7 @@ class Session::Saver final : ByteSink {
       : s_(session), kv_(session.kv_), shape_(kv_.shape()), memory_(session), fn_(fn), user_(user), out_(*this) {}
 
   Status run() {
-    WEIR_TRY(out_.begin());
+    WEIR_TRY(out_.begin(s_.record_.first() == 0 ? kWholeVersion : kSessionVersion));
     for (const auto& [section, part] : kSectionParts<Saver>) {
       if (!has_section(section, s_.policy_->needs())) continue;
       WEIR_TRY(out_.begin_section(section));
@@ -59,7 +59,14 @@ class Session::Saver final : ByteSink {
 
   Status tokens() {
     WEIR_TRY(out_.number(kv_.n_tokens()));
-    return out_.array(std::span<const weir_token>(s_.tokens_, kv_.n_tokens()));
+    const TokenRecord& record = s_.record_;
+    if (record.first() != 0) {
+      WEIR_TRY(out_.number(record.first()));
+      const std::span<const weir_token> front = record.front(kv_.n_tokens());
+      WEIR_TRY(out_.number(static_cast<uint32_t>(front.size())));
+      WEIR_TRY(out_.array(front));
+    }
+    return out_.array(record.view(kv_.n_tokens()));
   }
 
   Status logits() {

@@ -80,6 +80,7 @@ Status info(DeviceInfo& out) {
     out.total_bytes = t.memory_bytes;
     out.free_bytes = free_bytes(c.device);
     out.most_bytes = c.device.most_allocated();
+    out.most_staging_bytes = c.device.most_bytes;
     out.n_processors = 0;  // Vulkan does not tell
     out.index = c.device.index;
     out.kind = t.kind;

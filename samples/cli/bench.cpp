@@ -65,12 +65,13 @@ struct BenchFlags {
 
 // Counters of spilled pages, of all sessions.
 struct SpillCounts {
-  uint64_t n_recalled = 0, n_evicted = 0, n_waits = 0, n_errors = 0, recall_ns = 0;
-  // At the end, pages in host memory or the file alone, and pages and bytes of the store.
-  uint64_t n_cold = 0, n_dropped = 0, n_stored = 0, stored_bytes = 0;
+  uint64_t n_recalled = 0, n_restored = 0, n_evicted = 0, n_waits = 0, n_errors = 0, recall_ns = 0;
+  // At the end, pages in host memory or the file alone, and pages and bytes of the store, how many of them raw.
+  uint64_t n_cold = 0, n_dropped = 0, n_stored = 0, n_raw = 0, stored_bytes = 0;
 
   void add(const weir_plan_info& plan, const weir_session_stats& stats) {
     n_recalled += stats.pages_recalled;
+    n_restored += stats.spill_restored;
     n_evicted += stats.pages_evicted;
     n_waits += stats.spill_waits;
     n_errors += stats.spill_errors;
@@ -78,10 +79,12 @@ struct SpillCounts {
     n_cold += stats.pages_cold;
     n_dropped += stats.pages_dropped;
     n_stored += stored_pages(plan, stats);
+    n_raw += stats.spill_pages_raw;
     stored_bytes += stats.spill_stored_bytes;
   }
   void subtract_steps(const SpillCounts& before) {
     n_recalled -= before.n_recalled;
+    n_restored -= before.n_restored;
     n_evicted -= before.n_evicted;
     n_waits -= before.n_waits;
     n_errors -= before.n_errors;
@@ -259,25 +262,33 @@ class Bench {
     const SpillCounts& c = row.spill;
     return {{"mean_tok_per_s", flags_.n_sessions / row.mean_s},
             {"recalls_per_stream_step", static_cast<double>(c.n_recalled) / stream_steps()},
+            {"restored_per_step", static_cast<double>(c.n_restored) / flags_.n_steps},
             {"evictions_per_stream_step", static_cast<double>(c.n_evicted) / stream_steps()},
             {"recall_us_per_step", static_cast<double>(c.recall_ns) * 1e-3 / flags_.n_steps},
             {"waits", c.n_waits},
             {"errors", c.n_errors},
             {"pages_cold", c.n_cold},
             {"pages_dropped", c.n_dropped},
+            {"pages_raw", c.n_raw},
             {"stored_bytes", c.stored_bytes},
+            {"plan_raw_bytes", session_plan_.spill_raw_bytes},
+            {"plan_compressed_bytes", session_plan_.spill_compressed_bytes},
             {"ratio", ratio(row)}};
   }
 
   void print_spill() const {
-    put_format("\n%10s %14s %14s %10s %12s %8s %12s %8s\n", "depth", "recalls", "recalls", "waits", "cold pages",
-               "dropped", "stored", "ratio");
-    put_format("%10s %14s %14s\n", "", "stream x step", "us a step");
+    put_format("\nroom for %s of raw pages and %s of compressed ones\n",
+               human_bytes(session_plan_.spill_raw_bytes).c_str(),
+               human_bytes(session_plan_.spill_compressed_bytes).c_str());
+    put_format("%10s %14s %10s %14s %10s %12s %12s %8s %12s %8s\n", "depth", "recalls", "restored", "recalls", "waits",
+               "cold pages", "raw pages", "dropped", "stored", "ratio");
+    put_format("%10s %14s %10s %14s\n", "", "stream x step", "a step", "us a step");
     for (const Row& r : rows_) {
-      put_format("%10s %14.2f %14.1f %10s %12s %8s %12s %8.2f\n", grouped(r.depth).c_str(),
+      put_format("%10s %14.2f %10.1f %14.1f %10s %12s %12s %8s %12s %8.2f\n", grouped(r.depth).c_str(),
                  static_cast<double>(r.spill.n_recalled) / stream_steps(),
+                 static_cast<double>(r.spill.n_restored) / flags_.n_steps,
                  static_cast<double>(r.spill.recall_ns) * 1e-3 / flags_.n_steps, grouped(r.spill.n_waits).c_str(),
-                 grouped(r.spill.n_cold).c_str(), grouped(r.spill.n_dropped).c_str(),
+                 grouped(r.spill.n_cold).c_str(), grouped(r.spill.n_raw).c_str(), grouped(r.spill.n_dropped).c_str(),
                  human_bytes(r.spill.stored_bytes).c_str(), ratio(r));
     }
   }

@@ -103,6 +103,7 @@ void apply_preset(SessionFlags& flags, bool policy_given) {
   }
   flags.policy = options.policy;
   flags.budget = options.budget_tokens;
+  flags.spill_flags |= options.spill_flags;
   for (uint32_t i = 0; i < options.n_policy_options; ++i) {
     const std::string key = options.policy_options[i].key;
     if (flags.option(key).empty()) flags.policy_options.push_back(key + "=" + options.policy_options[i].value);
@@ -265,12 +266,14 @@ void add_session_flags(CLI::App& app, SessionFlags& flags) {
       ->type_name("N")
       ->group("Memory");
   app.add_option("--spill-bytes", flags.spill_bytes,
-                 "Host memory for pages outside the pool (recall), such as 64MiB; default: for the whole context")
+                 "Host memory for pages outside the pool (recall), such as 64MiB; default: for the whole context, "
+                 "at most half of the memory of the machine")
       ->transform(byte_count())
       ->type_name("N")
       ->group("Memory");
   auto* raw = app.add_option("--spill-raw-bytes", flags.spill_raw_bytes,
-                             "Of that memory, what holds the latest pages uncompressed; default: a quarter");
+                             "Of that memory, what holds pages uncompressed; default: all if it holds the whole "
+                             "context so, else what leaves room for the others compressed");
   raw->transform(byte_count())->type_name("N")->group("Memory");
   app.add_flag_callback(
          "--spill-no-raw", [&flags] { flags.spill_flags |= WEIR_SPILL_NO_RAW; }, "All of these pages are compressed")

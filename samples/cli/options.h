@@ -37,7 +37,7 @@ struct SessionFlags {
   uint64_t spill_bytes = 0;   // host memory for pages outside the pool; 0: for the whole context
   std::string spill_file;     // a new file behind that memory, of spill_file_bytes; "": none
   uint64_t spill_file_bytes = 0;
-  uint64_t spill_raw_bytes = 0;             // 0: a quarter of the memory
+  uint64_t spill_raw_bytes = 0;             // 0: what holds the whole context, or leaves room for the others
   uint32_t spill_flags = 0;                 // WEIR_SPILL_*
   bool host_attention = false;              // WEIR_SESSION_HOST_ATTENTION
   uint32_t max_prompt = 0;                  // tokens to plan for where a policy pins prompts beyond the budget

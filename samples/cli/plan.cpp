@@ -40,7 +40,10 @@ void print_json(const weir_plan_info& p, const SessionFlags& flags) {
       {"session_bytes", p.session_bytes},
       {"staging_bytes", p.staging_bytes},
       {"spill_bytes", p.spill_bytes},
+      {"spill_raw_bytes", p.spill_raw_bytes},
+      {"spill_compressed_bytes", p.spill_compressed_bytes},
       {"spill_file_bytes", p.spill_file_bytes},
+      {"spill_tokens", p.spill_tokens},
       {"library_bytes", p.library_bytes},
       {"total_bytes", p.total_bytes},
       {"device", p.device == WEIR_DEVICE_CUDA     ? "cuda"
@@ -55,6 +58,15 @@ void print_json(const weir_plan_info& p, const SessionFlags& flags) {
 void print_row(const char* name, uint64_t bytes, const std::string& note) {
   put_format("%-12s %16s %12s%s%s\n", name, grouped(bytes).c_str(), human_bytes(bytes).c_str(),
              note.empty() ? "" : "   ", note.c_str());
+}
+
+// What the store holds whatever is in the pages, and that it may hold more.
+std::string spill_note(const weir_plan_info& p) {
+  if (p.spill_bytes == 0) return "";
+  if (p.spill_tokens >= p.context_tokens) return "pages outside the pool, of the whole context";
+  return "pages outside the pool, of " + grouped(p.spill_tokens) +
+         " tokens at least; what is wanted the longest ago is"
+         " dropped";
 }
 
 void print_table(const weir_plan_info& p, const SessionFlags& flags) {
@@ -80,7 +92,11 @@ void print_table(const weir_plan_info& p, const SessionFlags& flags) {
   print_row("sampler", p.sampler_bytes, "");
   print_row("session", p.session_bytes, "");
   print_row("staging", p.staging_bytes, "");
-  print_row("spill", p.spill_bytes, "");
+  print_row("spill", p.spill_bytes, spill_note(p));
+  if (p.spill_bytes > 0) {
+    print_row("  raw", p.spill_raw_bytes, "of the spill: pages as they are");
+    print_row("  compressed", p.spill_compressed_bytes, "of the spill: pages that were wanted the longest ago");
+  }
   print_row("libraries", p.library_bytes, "");
   print_row("total", p.total_bytes, "allocated when the session is created");
   if (p.device_bytes > 0) {

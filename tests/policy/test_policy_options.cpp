@@ -512,8 +512,10 @@ void budgets__pinned_prompts_leave_room_to_decode(void**) {
 
 constexpr const char* kPresets[] = {
 #define WEIR_PRESET(name, ...) name,
+#define WEIR_PRESET_WITH(name, ...) name,
 #include "policy/presets.inc"
 #undef WEIR_PRESET
+#undef WEIR_PRESET_WITH
 };
 
 void presets__each_makes_a_policy(void**) {

@@ -36,6 +36,7 @@ Status info(DeviceInfo& info) {
   const ListedDevice& d = g_devices[g_open];
   info = {};
   info.total_bytes = info.free_bytes = info.most_bytes = d.total_bytes;
+  info.most_staging_bytes = UINT64_MAX;
   info.index = g_open;
   info.kind = d.kind;
   std::strcpy(info.arch, "any");
