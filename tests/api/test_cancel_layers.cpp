@@ -189,7 +189,10 @@ void cancel_layers__while_layers_learn(void** state) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(cancel_layers__no_layer_after_a_cancel),
+  };
+  const CMUnitTest of_many_layers[] = {
       cmocka_unit_test(cancel_layers__while_layers_learn),
   };
-  return cmocka_run_group_tests_name("api/cancel_layers", tests, open_long_run_fixture, close_fixture);
+  return cmocka_run_group_tests_name("api/cancel_layers", tests, open_long_run_fixture, close_fixture) +
+         cmocka_run_group_tests_name("api/cancel_layers, many layers", of_many_layers, open_fixture, close_fixture);
 }

@@ -434,6 +434,8 @@ struct RecallCase {
   const char *agg, *digest;
   uint32_t from, spill_flags;
   uint32_t n_steps;
+
+  uint32_t sinks() const { return from % 2; }  // pages that are always attended: none in some cases, one in others
 };
 
 // The last one's layers take five launches. In the one before, a step after the rewind brings back more pages than a
@@ -449,10 +451,12 @@ const RecallCase kRecallCases[] = {
 };
 
 weir_session* open_recall(weir_model* model, const RecallCase& c, const char* attend) {
-  char from[16];
+  char from[16], sinks[16];
   std::snprintf(from, sizeof(from), "%u", c.from);
-  const weir_key_value o[] = {{"agg", c.agg},          {"digest", c.digest},  {"recall_from", from},
-                              {"protect_recent", "1"}, {"recall_pages", "0"}, {"attend", attend}};
+  std::snprintf(sinks, sizeof(sinks), "%u", c.sinks());
+  const weir_key_value o[] = {{"agg", c.agg},        {"digest", c.digest},    {"recall_from", from},
+                              {"sink_pages", sinks}, {"protect_recent", "1"}, {"recall_pages", "0"},
+                              {"attend", attend}};
   weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
   options.device = test_device();
   options.policy = "arkvale";
@@ -499,9 +503,9 @@ void sparse_layer__recall_is_as_if_no_page_left(void**) {
     const std::string what = weir::test::name_of(c.model) + " " + c.agg + " " + c.digest;
     const uint32_t n_steps = steps_at_most(c.n_steps);
     const std::vector<weir_token> tokens = random_tokens(n_prompt + n_steps);
-    weir_session* sessions[2] = {
-        open_session(open.f.model, test_device(), c.agg, {c.agg, c.from + 1, 0, 0, Pins::kNone, c.digest}, 2048),
-        open_recall(open.f.model, c, "top")};
+    weir_session* sessions[2] = {open_session(open.f.model, test_device(), c.agg,
+                                              {c.agg, c.from + 1, c.sinks(), 0, Pins::kNone, c.digest}, 2048),
+                                 open_recall(open.f.model, c, "top")};
     for (weir_session* session : sessions)
       assert_ok(weir_session_prefill(session, tokens.data(), n_prompt, nullptr, nullptr));
     const weir_token* next = tokens.data() + n_prompt;
