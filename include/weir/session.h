@@ -614,7 +614,7 @@ WEIR_API weir_status weir_session_logits(weir_session *session, const float **lo
  *          WEIR_ERR_BUSY         another thread is inside the session
  *  @threads one thread at a time
  *  @owner the view belongs to the session and is valid until its next prefill, step, generate, rewind, reset, restore
- *         or destroy; a view of all tokens may be the argument of a prefill that follows a rewind or a reset
+ *         or destroy; a view of all tokens may be the argument of a prefill that follows a rewind (a reset wipes them)
  *  @since 1.1 */
 WEIR_API weir_status weir_session_tokens(weir_session *session, const weir_token **tokens, uint32_t *n_tokens);
 

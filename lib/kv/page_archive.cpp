@@ -194,7 +194,6 @@ Status PageArchive::copy_again(uint32_t stream, uint32_t page, SpillPlace place)
   const StreamView v = kv_->stream(stream);
   const uint32_t row = kv_->row_of(stream, page);
   auto* const block = reinterpret_cast<std::byte*>(kv_->spare_page());
-  kv_->archive_flags()[page] = static_cast<uint8_t>(v.flags[row] & kPagePrompt);
   const uint32_t n = store_->make_block(stream, page * kPageTokens, kv_->page_keys(v.slots[row]), block);
   const Status status = put(stream, page, block, n, place);
   return status.code() == WEIR_ERR_BUDGET ? Status() : status;

@@ -354,7 +354,9 @@ class Session::Restorer final : ByteSource {
       if (shape_.windows.has(stream) && shape_.digest != DigestKind::kNone) kv_.rebuild_digest(stream, row);
       // The saved session had no store at all: what this one stores without recall begins with these pages.
       const bool begins = n_kept_ == 0 && is_full && kv_.archive(stream) != nullptr;
-      return begins ? s_.archive_.copy_again(stream, page, place) : Status();
+      if (!begins) return {};
+      kv_.archive_flags()[page] = static_cast<uint8_t>(v.flags[row] & kPagePrompt);
+      return s_.archive_.copy_again(stream, page, place);
     }
     if (is_one_of(kind, SavedPage::kPoolRaw, place) && is_resident && is_full && is_kept(stream, page)) {
       WEIR_TRY(pool_page(v, row));

@@ -68,6 +68,7 @@ struct SpillCounts {
   uint64_t n_recalled = 0, n_restored = 0, n_evicted = 0, n_waits = 0, n_errors = 0, recall_ns = 0;
   // At the end, pages in host memory or the file alone, and pages and bytes of the store, how many of them raw.
   uint64_t n_cold = 0, n_dropped = 0, n_stored = 0, n_raw = 0, stored_bytes = 0;
+  uint64_t plan_raw_bytes = 0, plan_compressed_bytes = 0;  // room that the session has for pages of either kind
 
   void add(const weir_plan_info& plan, const weir_session_stats& stats) {
     n_recalled += stats.pages_recalled;
@@ -271,15 +272,15 @@ class Bench {
             {"pages_dropped", c.n_dropped},
             {"pages_raw", c.n_raw},
             {"stored_bytes", c.stored_bytes},
-            {"plan_raw_bytes", session_plan_.spill_raw_bytes},
-            {"plan_compressed_bytes", session_plan_.spill_compressed_bytes},
+            {"plan_raw_bytes", c.plan_raw_bytes},
+            {"plan_compressed_bytes", c.plan_compressed_bytes},
             {"ratio", ratio(row)}};
   }
 
   void print_spill() const {
     put_format("\nroom for %s of raw pages and %s of compressed ones\n",
-               human_bytes(session_plan_.spill_raw_bytes).c_str(),
-               human_bytes(session_plan_.spill_compressed_bytes).c_str());
+               human_bytes(rows_.back().spill.plan_raw_bytes).c_str(),
+               human_bytes(rows_.back().spill.plan_compressed_bytes).c_str());
     put_format("%10s %14s %10s %14s %10s %12s %12s %8s %12s %8s\n", "depth", "recalls", "restored", "recalls", "waits",
                "cold pages", "raw pages", "dropped", "stored", "ratio");
     put_format("%10s %14s %10s %14s\n", "", "stream x step", "a step", "us a step");
@@ -295,6 +296,8 @@ class Bench {
 
   SpillCounts spill_counts() const {
     SpillCounts counts;
+    counts.plan_raw_bytes = session_plan_.spill_raw_bytes;
+    counts.plan_compressed_bytes = session_plan_.spill_compressed_bytes;
     for (const weir_session* session : handles_) counts.add(session_plan_, session_stats(session));
     return counts;
   }

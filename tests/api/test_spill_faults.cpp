@@ -394,6 +394,7 @@ void check_threads_that_cannot_start(const fixture* f, const Recalling& policy) 
   const std::string path = folder.file();
   weir_session_options o = policy.in_pool();
   o.spill_path = path.c_str();
+  o.spill_flags |= WEIR_SPILL_NO_RAW;  // raw pages need no thread
   o.spill_file_bytes = 1 << 20;
   weir_memory_counters before = WEIR_MEMORY_COUNTERS_INIT, after = WEIR_MEMORY_COUNTERS_INIT;
   assert_ok(weir_runtime_memory(f->runtime, &before));
@@ -442,15 +443,13 @@ void spill__limit_of_file_sizes(void** state) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(spill__write_and_read_errors),
-      cmocka_unit_test(spill__damaged_blocks),
-      cmocka_unit_test(spill__damaged_blocks_in_a_prompt),
-      cmocka_unit_test(spill__each_read_and_write_in_turn),
-      cmocka_unit_test(spill__each_allocation_refused),
-      cmocka_unit_test(spill__threads_that_cannot_start),
+      cmocka_unit_test(spill__write_and_read_errors),      cmocka_unit_test(spill__damaged_blocks),
+      cmocka_unit_test(spill__damaged_blocks_in_a_prompt), cmocka_unit_test(spill__each_read_and_write_in_turn),
+      cmocka_unit_test(spill__each_allocation_refused),    cmocka_unit_test(spill__threads_that_cannot_start),
       cmocka_unit_test(spill__limit_of_file_sizes),
   };
-  const CMUnitTest of_many_streams[] = {  // which fill a store and a file
+  const CMUnitTest of_many_streams[] = {
+      // which fill a store and a file
       cmocka_unit_test(spill__full_store_and_file),
   };
   return cmocka_run_group_tests_name("spill_faults", tests, open_long_run_fixture, close_fixture) +

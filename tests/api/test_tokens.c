@@ -148,7 +148,7 @@ static void tokens__of_a_prompt_that_stays_in_part(void **state) {
 }
 
 /* The view itself can be read again as a prompt. */
-static void tokens__can_be_prefilled_after_a_reset(void **state) {
+static void tokens__can_be_prefilled_after_a_rewind(void **state) {
     const fixture *f = *state;
     weir_session *session = session_of(f->model, "dense", 0);
     history h = {{0}, 0}, rest = {{0}, 0};
@@ -156,7 +156,7 @@ static void tokens__can_be_prefilled_after_a_reset(void **state) {
     uint32_t n = 0;
     prefill(session, &h, 0, 70);
     assert_ok(weir_session_tokens(session, &tokens, &n));
-    assert_ok(weir_session_reset(session));
+    assert_ok(weir_session_rewind(session, 0, 0));
     assert_ok(weir_session_prefill(session, tokens + 3, n - 3, NULL, NULL));
     rest.n = n - 3;
     memcpy(rest.tokens, h.tokens + 3, (n - 3) * sizeof(*tokens));
@@ -243,7 +243,7 @@ int main(void) {
         cmocka_unit_test(tokens__are_those_of_every_call),
         cmocka_unit_test(tokens__of_calls_that_failed_are_not_there),
         cmocka_unit_test(tokens__of_a_prompt_that_stays_in_part),
-        cmocka_unit_test(tokens__can_be_prefilled_after_a_reset),
+        cmocka_unit_test(tokens__can_be_prefilled_after_a_rewind),
         cmocka_unit_test(tokens__of_noise_are_ids),
         cmocka_unit_test(tokens__are_in_the_plan),
         cmocka_unit_test(tokens__refuses_null_and_a_busy_session),

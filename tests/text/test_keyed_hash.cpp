@@ -1,5 +1,6 @@
 // text: the look-up tables of a vocabulary withstand hostile files. The hash is the one it claims to be, every model
 // has a key of its own, and files whose entries all collided under the hash without a key cost no more than others.
+#include "core/notes.h"
 #include "tests/text/text_test.h"
 #include "text/bpe.h"
 #include "text/keyed_hash.h"
@@ -64,7 +65,8 @@ uint64_t vocab_collisions(const std::vector<std::string>& texts) {
   assert_true(file.parse(bytes).ok());
   Vocab vocab(&memory);
   OpenProgress nobody;
-  assert_true(vocab.read(file, TokenSpelling::kSentencePiece, random_hash_key(), nobody).ok());
+  Notes notes(std::pmr::new_delete_resource());
+  assert_true(vocab.read(file, TokenSpelling::kSentencePiece, random_hash_key(), nobody, notes).ok());
   for (size_t i = 0; i < texts.size(); i += 997) assert_int_equal(vocab.find(texts[i]), i);
   return vocab.n_collisions();
 }
@@ -102,10 +104,11 @@ uint64_t merge_collisions(uint32_t n) {
   assert_true(file.parse(bytes).ok());
   const HashKey key = random_hash_key();
   OpenProgress nobody;
+  Notes notes(std::pmr::new_delete_resource());
   Vocab vocab(&memory);
   AddedTokens added(&memory);
   BpeMerges merges(&memory);
-  assert_true(vocab.read(file, TokenSpelling::kByteLevel, key, nobody).ok());
+  assert_true(vocab.read(file, TokenSpelling::kByteLevel, key, nobody, notes).ok());
   assert_true(added.build(vocab, nobody).ok());
   assert_true(merges.read(file, vocab, added, key, nobody).ok());
   return merges.n_collisions();
