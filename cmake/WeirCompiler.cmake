@@ -21,7 +21,8 @@ mark_as_advanced(WEIR_CCACHE)
 if(WEIR_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # What ccache must be told to be of use with precompiled headers.
   set(CMAKE_C_COMPILER_LAUNCHER "${WEIR_CCACHE}")
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env "CCACHE_SLOPPINESS=pch_defines,time_macros" "${WEIR_CCACHE}")
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env "CCACHE_SLOPPINESS=pch_defines,time_macros"
+      "${WEIR_CCACHE}")
   add_compile_options("$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-fpch-preprocess>")
 endif()
 

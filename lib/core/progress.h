@@ -1,7 +1,7 @@
 // The progress callback of weir_model_open, and of turning text into tokens. It is told how many bytes of the file are
 // done, and now and then the same number again while the description and the vocabulary are made from them, so that
-// opening a large or hostile file can be stopped; or how many bytes of the text. A callback that throws asks for a stop,
-// too.
+// opening a large or hostile file can be stopped; or how many bytes of the text. A callback that throws asks for a
+// stop, too.
 #pragma once
 
 #include <algorithm>

@@ -537,8 +537,6 @@ int main(void) {
         cmocka_unit_test(cancel__of_a_drawn_token_ends_the_next_draw),
         cmocka_unit_test(cancel__is_not_used_up_by_another_failure),
         cmocka_unit_test(cancel__of_an_old_turn_never_hits_the_next),
-        cmocka_unit_test(cancel__from_another_thread),
-        cmocka_unit_test(cancel__inside_a_chunk),
         cmocka_unit_test(cancel__between_two_chunks),
         cmocka_unit_test(cancel__at_any_time_of_a_chunk),
     };
