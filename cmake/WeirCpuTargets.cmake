@@ -14,7 +14,8 @@ if(NOT WEIR_CPU_TARGETS STREQUAL "all" AND NOT CMAKE_CROSSCOMPILING)
   # Asked once for each build folder, from Highway, which asks the processor.
   if(NOT DEFINED WEIR_CPU_SUPPORTED)
     try_run(weir_cpu_run weir_cpu_compiled "${PROJECT_BINARY_DIR}/cpu_targets"
-            "${CMAKE_CURRENT_LIST_DIR}/cpu_targets.cpp" LINK_LIBRARIES PkgConfig::HWY CXX_STANDARD 20 RUN_OUTPUT_VARIABLE weir_cpu_output)
+            "${CMAKE_CURRENT_LIST_DIR}/cpu_targets.cpp" LINK_LIBRARIES PkgConfig::HWY CXX_STANDARD 20
+            RUN_OUTPUT_VARIABLE weir_cpu_output)
     if(weir_cpu_compiled AND weir_cpu_run EQUAL 0)
       set(WEIR_CPU_SUPPORTED "${weir_cpu_output}" CACHE INTERNAL
           "This machine's instruction sets: a mask, and the best")

@@ -5,7 +5,7 @@ namespace {
 
 constexpr uint32_t kPinnedPrompt = kPagePinned | kPagePrompt, kWas = kPageWasPinned | kPageWasPrompt;
 
-// Not where prompts have a part of the pages of their own (hybrid), or share a layer's (ada).
+// Not where prompts have a part of the pages of their own (hybrid with recall), or share a layer's (ada).
 bool pins_prompts(const Policy& policy) {
   if (policy.needs().heads_differ || policy.step_rules().prompt_slots != 0) return false;
   // A prompt policy pins what stays of a prompt at its end.
