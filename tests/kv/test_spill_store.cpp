@@ -1,5 +1,6 @@
 // kv: the spill store gives back every page from every tier, holds what its plan says and no less, answers the same
 // however many workers it has and however slow they are, and never gives a wrong page for a damaged one.
+// Longer than 600 lines because every way in which a page can move through the store is followed with the same helpers.
 #include <errno.h>
 #include <unistd.h>
 
