@@ -113,7 +113,15 @@ Status make(const PolicyConfig& config, OptionReader& options, const RaasOptions
             PolicyStorage& storage, Policy*& out) {
   SelectionOptions selection;
   selection.digest = raas.exact_mass != 0 ? selection.digest : raas.digest;
-  selection.sink_pages = 1;  // it holds the attention sinks
+  PolicyNeeds needs;
+  needs.context_tokens = config.context_tokens != 0 ? config.context_tokens : config.trained_tokens;
+  const uint32_t whole = whole_pages(needs.context_tokens);
+  Split split;
+  split.all = budget_pages(config, needs.context_tokens);
+  // The first page holds the attention sinks. Nobody asked for it where it would take one of the answer's pages: a long
+  // prompt is attended with one page beside the first ones, at least.
+  const bool is_small = split.all < whole && split.all < 2 + raas.pinned.min_decode_pages;
+  selection.sink_pages = is_small ? 0 : 1;
   float rho = kRho;
   WEIR_TRY(read_selection(options, config.n_layers, selection));
   WEIR_TRY(options.get_f32("rho", rho, 0.0f, 1.0f));
@@ -121,11 +129,6 @@ Status make(const PolicyConfig& config, OptionReader& options, const RaasOptions
   if (selection.agg == AggMode::kQHead)
     return fail(WEIR_ERR_INVALID_ARG,
                 "option agg=qhead: this policy stamps pages by one list per stream; the other modes make one");
-  PolicyNeeds needs;
-  needs.context_tokens = config.context_tokens != 0 ? config.context_tokens : config.trained_tokens;
-  const uint32_t whole = whole_pages(needs.context_tokens);
-  Split split;
-  split.all = budget_pages(config, needs.context_tokens);
   split.prompt = std::min(
       split.all, std::max(selection.sink_pages + 1, static_cast<uint32_t>(rho * static_cast<float>(split.all))));
   if (split.all < whole && split.least_decode() < raas.pinned.min_decode_pages) {

@@ -58,7 +58,9 @@ Status make_quest(const PolicyConfig& config, PolicyStorage& storage, Policy*& o
   PolicyNeeds needs;
   needs.context_tokens = config.context_tokens != 0 ? config.context_tokens : config.trained_tokens;
   needs.pages_per_stream = whole_pages(needs.context_tokens);
-  o.sink_pages = default_sinks(budget_pages(config, needs.context_tokens));
+  const uint32_t attended =
+      std::max(options.peek_u32("min_pages", min_pages), budget_pages(config, needs.context_tokens));
+  o.sink_pages = default_sinks(attended);
   WEIR_TRY(read_selection(options, config.n_layers, o));
   WEIR_TRY(options.get_u32("min_pages", min_pages, 2, 1u << 20));
   WEIR_TRY(options.get_u32("dense_tokens", dense_tokens, 0, 1u << 30));

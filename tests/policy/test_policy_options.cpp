@@ -25,8 +25,8 @@ struct Spec {
   Options options;
 };
 
-// Builds the policy for a model of four layers and throws it away; `needs`, where given, is what it needs.
-Status try_policy(const Spec& s, PolicyNeeds* needs = nullptr) {
+// Builds the policy for a model of four layers and throws it away; `needs` and `rules`, where given, are its own.
+Status try_policy(const Spec& s, PolicyNeeds* needs = nullptr, StepRules* rules = nullptr) {
   PolicyConfig config;
   config.n_layers = 4;
   config.n_heads = 8;
@@ -43,6 +43,7 @@ Status try_policy(const Spec& s, PolicyNeeds* needs = nullptr) {
   const Status status = make_policy(s.name, config, storage, policy);
   if (status.ok()) {
     if (needs != nullptr) *needs = policy->needs();
+    if (rules != nullptr) *rules = policy->step_rules();
     policy->~Policy();
   }
   return status;
@@ -259,6 +260,8 @@ void options__contradictions(void**) {
   expect_refusal({"psa", 32, 4096, 0, {{"recall", "on"}}}, WEIR_ERR_BUDGET,
                  {"policy psa", "mb=1", "at least 48 tokens", "not 32"});
   expect_refusal({"psa", 128, 4096, 0, {{"recall", "on"}, {"mb", "4"}}}, WEIR_ERR_BUDGET,
+                 {"policy psa", "mb=4 and sink_pages=0", "at least 144 tokens", "not 128"});
+  expect_refusal({"psa", 128, 4096, 0, {{"recall", "on"}, {"mb", "4"}, {"sink_pages", "1"}}}, WEIR_ERR_BUDGET,
                  {"policy psa", "mb=4 and sink_pages=1", "at least 160 tokens", "not 128"});
   expect_refusal({"psa", 512, 4096, 0, {{"recall", "on"}, {"eps", "1"}, {"max_pages", "33"}}}, WEIR_ERR_BUDGET,
                  {"policy psa", "max_pages=33", "32 pages"});
@@ -431,7 +434,8 @@ void budgets__the_minimum_that_is_named_works(void**) {
       {"h2o", 64, 4096, 0, {{"recent", "96"}}},
       {"quest", 64, 4096, 0, {{"sink_pages", "10"}}},
       {"quest", 32, 4096, 0, {{"sink_pages", "1"}}},
-      {"psa", 48, 4096, 0, {{"recall", "on"}}},
+      {"psa", 32, 4096, 0, {{"recall", "on"}}},
+      {"psa", 48, 4096, 0, {{"recall", "on"}, {"sink_pages", "1"}}},
       {"psa", 128, 4096, 0, {{"recall", "on"}, {"mb", "3"}, {"sink_pages", "4"}}},
       {"raas", 32, 4096, 0, {}},
       {"raas", 64, 4096, 0, {{"min_decode_pages", "9"}, {"overflow", "error"}}},
@@ -472,6 +476,57 @@ void budgets__of_the_first_page(void**) {
   }
   Made capped("psa", 0, 4096, {{"max_pages", "2"}});
   assert_true(capped.status.ok() && capped.policy->n_front_rows() == 0);
+}
+
+// The first page that nobody asked for steps back where it would cost the session its budget: what a policy accepts with
+// sink_pages=0 it accepts without the option, and where it accepts sink_pages=1 the first page is there.
+void budgets__a_first_page_by_default_costs_none(void**) {
+  const struct {
+    const char* name;
+    Options options;
+  } rows[] = {
+      {"quest", {}},
+      {"quest", {{"min_pages", "3"}}},
+      {"arkvale", {}},
+      {"arkvale", {{"recall_from", "1"}}},
+      {"arkvale", {{"protect_recent", "1"}}},
+      {"psa", {}},
+      {"psa", {{"mb", "2"}}},
+      {"psa", {{"max_pages", "2"}}},
+      {"psa", {{"recall", "on"}}},
+      {"psa", {{"recall", "on"}, {"mb", "3"}}},
+      {"psa", {{"recall", "on"}, {"pool", "unified"}}},
+      {"psa", {{"recall", "on"}, {"bound", "true"}}},
+      {"psa", {{"recall", "on"}, {"eps", "1"}}},
+      {"raas", {{"recall", "on"}}},
+      {"raas", {{"recall", "on"}, {"recall_from", "1"}}},
+      {"raas", {{"overflow", "hybrid"}}},
+      {"hybrid", {}},
+      {"hybrid", {{"rho", "0.1"}}},
+      {"hybrid", {{"rho", "0"}, {"min_decode_pages", "2"}}},
+      {"hybrid", {{"recall", "on"}}},
+      {"hybrid", {{"recall", "on"}, {"rho", "0.2"}, {"min_decode_pages", "2"}}},
+  };
+  uint32_t n_back = 0;
+  for (const auto& row : rows) {
+    for (uint32_t budget = 16; budget <= 320; budget += 16) {
+      Spec spec{row.name, budget, 4096, 512, row.options};
+      spec.options.push_back({"sink_pages", "0"});
+      const bool none = try_policy(spec).ok();
+      spec.options.back().value = "1";
+      const bool one = try_policy(spec).ok();
+      spec.options.pop_back();
+      const std::string text = text_of(spec) + " with " + std::to_string(budget) + " tokens";
+      StepRules rules;
+      const Status status = try_policy(spec, nullptr, &rules);
+      if (status.ok() != (none || one)) fail_msg("%s: status %d: %s", text.c_str(), status.code(), last_error_text());
+      if (!status.ok()) continue;
+      const uint32_t sinks = rules.sink_pages;
+      if (sinks != (one ? 1u : 0u)) fail_msg("%s: %u first pages", text.c_str(), sinks);
+      n_back += one ? 0 : 1;
+    }
+  }
+  assert_true(n_back >= 8);
 }
 
 void budgets__of_the_hybrid(void**) {
@@ -552,6 +607,7 @@ int main() {
       cmocka_unit_test(options__prompt_policies),
       cmocka_unit_test(budgets__the_minimum_that_is_named_works),
       cmocka_unit_test(budgets__of_the_first_page),
+      cmocka_unit_test(budgets__a_first_page_by_default_costs_none),
       cmocka_unit_test(budgets__of_the_hybrid),
       cmocka_unit_test(budgets__of_prompts),
       cmocka_unit_test(budgets__pinned_prompts_leave_room_to_decode),
