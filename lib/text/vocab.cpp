@@ -17,6 +17,7 @@ namespace {
 constexpr const char* kTokensKey = "tokenizer.ggml.tokens";
 constexpr const char* kTypesKey = "tokenizer.ggml.token_type";
 constexpr const char* kScoresKey = "tokenizer.ggml.scores";
+constexpr size_t kMostNoted = 64;  // bytes of a token in a line
 
 // GPT-2's alphabet: bytes that are visible characters of Latin-1 stand for themselves, the others follow from U+0100
 // on, in order.
@@ -135,7 +136,7 @@ Status Vocab::read(const GgufFile& file, TokenSpelling spelling, const HashKey& 
   WEIR_TRY(read_texts(*tokens, progress));
   types_.assign(tokens->count, TokenType::kNormal);
   WEIR_TRY(read_types(file, spelling, notes));
-  WEIR_TRY(take_ends(file));
+  WEIR_TRY(take_ends(file, notes));
   if (spelling == TokenSpelling::kSentencePiece) WEIR_TRY(read_scores(file));
   WEIR_TRY(spell(spelling, progress));
   WEIR_TRY(index(spelling, progress));
@@ -185,14 +186,22 @@ Status Vocab::read_types(const GgufFile& file, TokenSpelling spelling, Notes& no
   return {};
 }
 
-// Tokens that the file names as ends and gives no class of their own, as files without classes do, are control tokens:
-// no text may become one.
-Status Vocab::take_ends(const GgufFile& file) {
-  return each_end_id(file, [this](std::string_view, int64_t id) {
+// What the file names as an end is a control token, whatever its class: no text may become one. Except words that are
+// ordinary text, without which a text that has them could not be written.
+Status Vocab::take_ends(const GgufFile& file, Notes& notes) {
+  return each_end_id(file, [&](std::string_view key, int64_t id) {
     if (id < 0 || id >= size()) return;
+    const auto token = static_cast<weir_token>(id);
     TokenType& kind = types_[static_cast<size_t>(id)];
-    const bool is_ordinary = kind == TokenType::kNormal || kind == TokenType::kUndefined || kind == TokenType::kUnused;
-    if (is_ordinary && !is_plain(text(static_cast<weir_token>(id)))) kind = TokenType::kControl;
+    if (kind == TokenType::kControl || kind == TokenType::kUnknown) return;
+    if (kind == TokenType::kUserDefined || (kind != TokenType::kByte && !is_plain(text(token)))) {
+      kind = TokenType::kControl;
+      return;
+    }
+    const std::string_view word = text(token).substr(0, kMostNoted);
+    notes.warn(
+        "%.*s: token %d, %.*s, is ordinary text by its type (tokenizer.ggml.token_type); text that has it has an end",
+        static_cast<int>(key.size()), key.data(), token, static_cast<int>(word.size()), word.data());
   });
 }
 

@@ -82,7 +82,7 @@ class Vocab {
   }
   Status read_texts(const GgufValue& tokens, OpenProgress& progress);
   Status read_types(const GgufFile& file, TokenSpelling spelling, Notes& notes);
-  Status take_ends(const GgufFile& file);
+  Status take_ends(const GgufFile& file, Notes& notes);
   Status read_scores(const GgufFile& file);
   Status spell(TokenSpelling spelling, OpenProgress& progress);
   Status index(TokenSpelling spelling, OpenProgress& progress);

@@ -92,6 +92,24 @@ void unknown__never_a_token_with_a_meaning(void**) {
   assert_non_null(std::strstr(last_error_text(), "0x7A"));
 }
 
+// Notes of a file, one a line.
+std::string notes_of(const Bytes& bytes, Notes::Kind kind = Notes::Kind::kWarning, const char* usual_pre = nullptr) {
+  HostMemory memory{AllocatorHooks()};
+  GgufFile file(&memory);
+  Tokenizer tokenizer(&memory);
+  Notes notes(&memory);
+  OpenProgress nobody;
+  assert_true(file.parse(bytes).ok());
+  if (!tokenizer.build(file, usual_pre, nobody, notes).ok()) fail_msg("%s", last_error_text());
+  std::string out;
+  for (size_t i = 0; i < notes.size(); ++i) {
+    if (notes.kind(i) == kind) out += std::string(notes.text(i)) + "\n";
+  }
+  return out;
+}
+
+bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+
 // A vocabulary in which merging could put together every text of a token that means something.
 VocabParts forgeable(VocabParts parts, const char* text, int32_t type) {
   const std::string whole = text;
@@ -108,12 +126,17 @@ VocabParts forgeable(VocabParts parts, const char* text, int32_t type) {
   return parts;
 }
 
-// Whatever the class of the end token, and also where the file has no classes.
+// Whatever the class of the end token, and also where the file has no classes; in messages and in other text.
 void no_text__becomes_a_token_that_ends(void**) {
   for (const VocabParts& base : {byte_level_parts(), spm_parts()}) {
-    for (const int32_t type : {kNormal, kControl, kUserDefined}) {
+    for (const auto& [mark, type] : {std::pair{"[/stop]", kNormal},
+                                     {"[/stop]", kControl},
+                                     {"[/stop]", kUserDefined},
+                                     {"overandout", kControl},
+                                     {"overandout", kUserDefined}}) {
       for (const bool has_types : {true, false}) {
-        VocabParts parts = forgeable(base, "[/stop]", type);
+        if (!has_types && mark[0] == 'o') continue;  // a word, for all that the file says
+        VocabParts parts = forgeable(base, mark, type);
         const auto end = static_cast<weir_token>(parts.tokens.size() - 1);
         GgufWriter w;
         w.add_string("tokenizer.ggml.model", parts.model).add_strings("tokenizer.ggml.tokens", parts.tokens);
@@ -124,14 +147,14 @@ void no_text__becomes_a_token_that_ends(void**) {
         const Opened t(w.build());
         if (!t.status().ok()) fail_msg("%s", last_error_text());
         assert_true(t->is_end_of_generation(end));
-        for (const std::string text : {"[/stop]", "a[/stop]b", "[/stop][/stop]", " [/stop] ", "</s>", "<s>a</s>"}) {
+        const std::string m = mark;
+        for (const std::string& text :
+             {m, "a" + m + "b", m + m, " " + m + " ", std::string("</s>"), std::string("<s>a</s>")}) {
           std::pmr::vector<weir_token> ids;
           const TextRange said[] = {{0, text.size()}};
           assert_true(t->encode_chat(text, said, ids).ok());
-          if (type != kUserDefined || !has_types) {
-            Ids plain = encode(*t, text);
-            ids.insert(ids.end(), plain.begin(), plain.end());
-          }
+          Ids plain = encode(*t, text);
+          ids.insert(ids.end(), plain.begin(), plain.end());
           for (weir_token id : ids) {
             weir_token_info info = WEIR_TOKEN_INFO_INIT;
             t->token_info(id, info);
@@ -139,8 +162,29 @@ void no_text__becomes_a_token_that_ends(void**) {
               fail_msg("%s: \"%s\" has token %d", parts.model.c_str(), text.c_str(), id);
           }
         }
+        // Whoever asks for it gets it, and so does a template.
+        assert_int_equal(encode(*t, m, WEIR_TOKENIZE_SPECIAL).back(), end);
+        std::pmr::vector<weir_token> ids;
+        assert_true(t->encode_chat(m, {}, ids).ok() && ids.size() == 1 && ids[0] == end);
       }
     }
+  }
+}
+
+// A word that is text by its class stays one, with a line that names the key.
+void no_text__but_a_word_that_a_file_names(void**) {
+  for (const VocabParts& base : {byte_level_parts(), spm_parts()}) {
+    VocabParts parts = forgeable(base, "overandout", kNormal);
+    const auto end = static_cast<weir_token>(parts.tokens.size() - 1);
+    parts.more = GgufWriter();
+    parts.more.add_u32("tokenizer.ggml.eot_token_id", static_cast<uint32_t>(end));
+    const Bytes bytes = parts.file();
+    const Opened t(bytes);
+    if (!t.status().ok()) fail_msg("%s", last_error_text());
+    assert_true(t->is_end_of_generation(end));
+    assert_int_equal(encode(*t, "overandout").back(), end);
+    assert_true(has(notes_of(bytes), "tokenizer.ggml.eot_token_id: token"));
+    assert_true(has(notes_of(bytes), "overandout"));
   }
 }
 
@@ -187,24 +231,6 @@ void dialects__of_scores(void**) {
   const std::vector<double> wide(parts.scores.begin(), parts.scores.end());
   assert_true(with([&](GgufWriter& w) { w.add_array(key, GgufType::kF64, wide); }) == want);
 }
-
-// Notes of a file, one a line.
-std::string notes_of(const Bytes& bytes, Notes::Kind kind = Notes::Kind::kWarning, const char* usual_pre = nullptr) {
-  HostMemory memory{AllocatorHooks()};
-  GgufFile file(&memory);
-  Tokenizer tokenizer(&memory);
-  Notes notes(&memory);
-  OpenProgress nobody;
-  assert_true(file.parse(bytes).ok());
-  if (!tokenizer.build(file, usual_pre, nobody, notes).ok()) fail_msg("%s", last_error_text());
-  std::string out;
-  for (size_t i = 0; i < notes.size(); ++i) {
-    if (notes.kind(i) == kind) out += std::string(notes.text(i)) + "\n";
-  }
-  return out;
-}
-
-bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
 
 // -1, in any width, and the number behind the last token are none; another number is none with a warning.
 void dialects__of_ids_that_mean_none(void**) {
@@ -298,6 +324,7 @@ int main() {
       cmocka_unit_test(ends__of_an_array),
       cmocka_unit_test(unknown__never_a_token_with_a_meaning),
       cmocka_unit_test(no_text__becomes_a_token_that_ends),
+      cmocka_unit_test(no_text__but_a_word_that_a_file_names),
       cmocka_unit_test(dialects__of_integers),
       cmocka_unit_test(dialects__of_scores),
       cmocka_unit_test(dialects__of_ids_that_mean_none),
