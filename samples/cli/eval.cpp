@@ -267,6 +267,11 @@ void add_problem_flags(CLI::App& app, EvalSettings& s) {
   app.add_flag("--stop-at-error", s.stop_at_error,
                "End an answer where it leaves the right one: strict accuracy alone, in less time")
       ->group("Problems");
+  app.add_option("--context", s.context,
+                 "Context of the sessions, which limits some policies and their stores; default what a problem needs")
+      ->transform(whole_number(1, UINT32_MAX))
+      ->type_name("N")
+      ->group("Problems");
   app.add_option("--max-factor", s.max_factor, "Longest answer, in lengths of the right one; default 1.5")
       ->check(number(0.1, 100))
       ->type_name("F")
@@ -303,10 +308,10 @@ void add_eval(CLI::App& program, Action& action) {
   CLI::App* app = program.add_subcommand("eval", "Right answers and their cost by policy and budget; tables and plots");
   add_model_flag(*app, flags->model)->description("Model file (GGUF); required but for --plot-only and --draw");
   add_template_flag(*app, flags->accept_resembling);
-  app->add_option(
-         "--policies", flags->policies,
-         "Entries name[:key=value[+key=value...]][@label]; default: every policy, with --text what fits in two "
-         "minutes")
+  app->add_option("--policies", flags->policies,
+                  "Entries name[:key=value[+key=value...]][@label], the name of a policy or a preset; default: every "
+                  "policy, with "
+                  "--text what fits in two minutes")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("LIST");

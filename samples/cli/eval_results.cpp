@@ -105,6 +105,7 @@ ordered_json results_header(const EvalSettings& settings, const std::string& mod
   header["passkey_tokens"] = settings.passkey_tokens;
   header["question_as_decode"] = settings.question_as_decode;
   header["max_factor"] = settings.max_factor;
+  header["context"] = settings.context;
   header["stop_at_error"] = settings.stop_at_error;
   return header;
 }

@@ -81,8 +81,8 @@ Started start(const Task& task, weir_model* model, const EvalSettings& settings,
   record.n_question = task.prompt.question.size();
   record.n_expected = task.n_expected + task.n_second;
   const size_t n_answers = task.n_most + (task.has_second() ? Task::longest(settings, task.n_second) : 0);
-  const SessionFlags flags =
-      point_session(policy, point.budget, task.n_prompt_in_pages(), task.prompt.question.size() + n_answers);
+  const SessionFlags flags = point_session(policy, point.budget, task.n_prompt_in_pages(),
+                                           task.prompt.question.size() + n_answers, settings.context);
   Started started = start_session(model, flags, session_flags, task.prompt, on_prefilled);
   record.is_refused = !started.session;
   record.message = started.refused;
@@ -164,7 +164,7 @@ void step_together(const std::vector<Lane*>& lanes) {
 void check_policies(const weir_model* model, const EvalSettings& settings, size_t n_prompt, size_t n_decode) {
   for (const PolicyEntry& policy : settings.policies) {
     const uint32_t budget = policy.is_dense() || settings.budgets.empty() ? 0 : settings.budgets.back();
-    const SessionFlags flags = point_session(policy, budget, n_prompt, n_decode);
+    const SessionFlags flags = point_session(policy, budget, n_prompt, n_decode, settings.context);
     SessionOptions options(flags);
     try {
       make_plan(model, options.get());

@@ -134,14 +134,20 @@ std::vector<std::vector<EvalPoint>> point_groups(const std::vector<EvalPoint>& p
   return groups;
 }
 
-SessionFlags point_session(const PolicyEntry& policy, uint32_t budget, size_t n_prompt, size_t n_decode) {
+SessionFlags point_session(const PolicyEntry& policy, uint32_t budget, size_t n_prompt, size_t n_decode,
+                           size_t context) {
   SessionFlags flags;
   flags.policy = policy.name;
   flags.policy_options = policy.options;
   flags.budget = budget;
   flags.max_prompt = static_cast<uint32_t>(n_prompt);
-  const size_t n_tokens = n_prompt + n_decode;
+  const size_t n_tokens = std::max(n_prompt + n_decode, context);
   flags.context = static_cast<uint32_t>((n_tokens + kPageTokens - 1) / kPageTokens * kPageTokens);
+  weir_session_options preset = WEIR_SESSION_OPTIONS_INIT;
+  if (weir_session_options_preset(policy.name.c_str(), &preset) == WEIR_OK) {
+    flags.preset = policy.name;
+    apply_preset(flags, false);
+  }
   return flags;
 }
 

@@ -16,7 +16,7 @@ inline constexpr uint32_t kPageTokens = 16;
 
 // One entry of --policies, `name[:key=value[+key=value...]][@label]`.
 struct PolicyEntry {
-  std::string name;                  // as in the library's list
+  std::string name;                  // a policy or preset of the library
   std::vector<std::string> options;  // "key=value"
   std::string label;                 // in tables and plots; the entry without its label when none was given
 
@@ -38,6 +38,7 @@ struct EvalSettings {
   int every = 0;
   int passkey_tokens = 0;
   bool question_as_decode = false;
+  uint32_t context = 0;        // tokens of a session, at least; 0: as many as its problem needs
   double max_factor = 1.5;     // longest answer, in lengths of the expected one
   bool stop_at_error = false;  // end an answer where it leaves the right one: enough for strict accuracy
 };
@@ -75,7 +76,9 @@ std::vector<EvalPoint> eval_points(const EvalSettings& settings);
 // Neighbouring points of one problem, at most n_most in a group.
 std::vector<std::vector<EvalPoint>> point_groups(const std::vector<EvalPoint>& points, size_t n_most);
 
-// The session of a point: n_prompt tokens are prefilled, n_decode follow at most.
-SessionFlags point_session(const PolicyEntry& policy, uint32_t budget, size_t n_prompt, size_t n_decode);
+// The session of a point: n_prompt tokens are prefilled, n_decode follow at most. The budget wins over that of a preset.
+// It has room for `context` tokens, if that is more.
+SessionFlags point_session(const PolicyEntry& policy, uint32_t budget, size_t n_prompt, size_t n_decode,
+                           size_t context = 0);
 
 }  // namespace weir_cli

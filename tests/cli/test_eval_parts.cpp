@@ -71,6 +71,16 @@ void settings__points_are_all_pairs_and_dense_runs_once(void**) {
   assert_int_equal(flags.context, 112);
   assert_int_equal(flags.max_prompt, 70);
   assert_int_equal(flags.budget, 64);
+  assert_int_equal(point_session(s.policies[1], 64, 70, 31, 100).context, 112);
+  assert_int_equal(point_session(s.policies[1], 64, 70, 31, 5000).context, 5008);
+}
+
+void settings__a_preset_is_a_policy_with_the_budget_of_the_point(void**) {
+  const SessionFlags flags = point_session(parse_policy_entry("reason-recall:recall_pages=3"), 512, 70, 31);
+  assert_string_equal(flags.policy.c_str(), "arkvale");
+  assert_int_equal(flags.budget, 512);
+  assert_int_equal(flags.spill_flags, WEIR_SPILL_HALF);
+  assert_string_equal(flags.option("recall_pages").c_str(), "3");
 }
 
 void problems__question_is_the_end_of_the_prompt(void**) {
@@ -293,6 +303,7 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(settings__policy_entry_has_options_and_a_label),
       cmocka_unit_test(settings__points_are_all_pairs_and_dense_runs_once),
+      cmocka_unit_test(settings__a_preset_is_a_policy_with_the_budget_of_the_point),
       cmocka_unit_test(problems__question_is_the_end_of_the_prompt),
       cmocka_unit_test(table__smallest_budget_is_within_two_points_and_refuses_nothing),
       cmocka_unit_test(table__refused_runs_have_their_own_column),
