@@ -227,7 +227,6 @@ class KvCache {
     return history_.view(shape_.n_global(layer) - shape_.n_global(shape_.history_from_layer));
   }
   bool has_learned() const { return !history_.is_empty(); }
-  void forget_learned() { history_.reset(); }
   StreamView stream(uint32_t index) const;  // index = layer * n_kv_heads + kv head
   const uint32_t* append_rows(uint32_t layer) const { return append_row_ + size_t{layer} * shape_.n_kv_heads; }
   uint32_t* n_pages_of(uint32_t layer) const { return n_pages_ + size_t{layer} * shape_.n_kv_heads; }

@@ -220,14 +220,13 @@ Status learn(Step& s) {
   if (s.is_decode || s.n_left != 0 || s.b.learn_q == nullptr) return {};
   const ModelConfig& c = s.model->config();
   const uint32_t n_rows = std::min(s.n_tok, s.policy->needs().prompt_rows);
+  // What only this prompt has taught goes with its tokens.
   const bool can_forget = !s.kv->has_learned();
   bool has_begun = false;
   for (uint32_t layer = 0; layer < c.n_layers; ++layer) {
     const Attention& attention = s.model->weights().layers[layer].attention;
     if (!has_history(s, attention, layer)) continue;
-    const Status cancelled = can_forget || !has_begun ? check_cancel(s, layer) : Status();
-    if (!cancelled.ok() && can_forget) s.kv->forget_learned();
-    WEIR_TRY(cancelled);
+    if (can_forget || !has_begun) WEIR_TRY(check_cancel(s, layer));
     has_begun = true;
     WEIR_TRY(s.policy->observe_prompt(
         s.cx, s.backend->ops, *s.kv,

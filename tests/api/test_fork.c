@@ -183,6 +183,14 @@ static void fork__goes_on_like_a_session_of_that_history(void **state) {
     check_fork(f->model, &little, 70, 75, kOn);
 }
 
+/* What lfps learns chooses between tokens only where weights make them differ. */
+static void fork__knows_what_its_parent_learned(void **state) {
+    const fixture *f = *state;
+    const variant by_quota = {"lfps", NULL, 0, 32, 0, 0}, by_threshold = {"lfps", OPTIONS(kThreshold), 48, 0, 0};
+    check_fork(f->model, &by_quota, 70, 75, 20);
+    check_fork(f->model, &by_threshold, 100, 75, 20);
+}
+
 /* Also while the store drops pages, and with blocks in all of its places. */
 static void fork__of_a_full_store(void **state) {
     const fixture *f = *state;
@@ -496,5 +504,9 @@ int main(void) {
         cmocka_unit_test(fork__refuses),
         cmocka_unit_test(fork__without_memory_changes_nothing),
     };
-    return cmocka_run_group_tests_name("api/fork", tests, open_long_run_fixture, close_fixture);
+    const struct CMUnitTest of_a_real_model[] = {
+        cmocka_unit_test(fork__knows_what_its_parent_learned),
+    };
+    return cmocka_run_group_tests_name("api/fork", tests, open_long_run_fixture, close_fixture) +
+           cmocka_run_group_tests_name("api/fork, real weights", of_a_real_model, open_fixture, close_fixture);
 }

@@ -274,5 +274,5 @@ int main(void) {
         cmocka_unit_test(lfps__reset_forgets),           cmocka_unit_test(lfps__cancelled_between_chunks),
         cmocka_unit_test(lfps__cancelled_prompts_teach_nothing),
     };
-    return cmocka_run_group_tests_name("api/lfps", tests, open_long_run_fixture, close_fixture);
+    return cmocka_run_group_tests_name("api/lfps", tests, open_fixture, close_fixture);
 }

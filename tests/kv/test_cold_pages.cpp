@@ -467,6 +467,20 @@ void cold_pages__of_local_layers_that_are_damaged(void**) {
   assert_int_equal(r.kv.stream(0).n_pages, 0);
 }
 
+// An older page does not come back where a newer one of the window is missing: they follow each other.
+void cold_pages__of_local_layers_have_no_holes(void**) {
+  Recall r(with_windows());
+  append_pages(r, 0, 11);
+  uint32_t& copy = r.kv.window_copies(0)[2];
+  r.store->release(copy);
+  copy = kNoCopy;  // as a store leaves it that has lost the page
+  assert_true(has_window_copy(r, 0, 1));
+  assert_true(r.cold.truncate(48));  // the next token sees pages 1 and 2
+  check(r.kv);
+  assert_int_equal(r.kv.stream(0).n_pages, 0);
+  assert_int_equal(r.kv.stream(1).n_pages, 2);
+}
+
 // Tables, digests and pages take what the shape says.
 void cold_pages__arena_measures_what_it_takes(void**) {
   const KvShape shape = small_shape();
@@ -498,6 +512,7 @@ int main() {
       cmocka_unit_test(cold_pages__of_local_layers_come_back),
       cmocka_unit_test(cold_pages__of_local_layers_are_dropped_first),
       cmocka_unit_test(cold_pages__of_local_layers_that_are_damaged),
+      cmocka_unit_test(cold_pages__of_local_layers_have_no_holes),
       cmocka_unit_test(cold_pages__arena_measures_what_it_takes),
   };
   return cmocka_run_group_tests_name("cold_pages", tests, nullptr, nullptr);
