@@ -78,7 +78,7 @@ Status Context::self_test_matrices() {
 
 Status Context::prepare() {
   WEIR_TRY(pipelines.open(device));
-  cache.load(device, 0);
+  cache.load(device, 0);  // under the lock: nobody has a session yet
   pipelines.use(cache.handle());
   WEIR_TRY(recorder.open(device));
   return self_test();
@@ -92,15 +92,18 @@ void Context::close() {
   close_device(device);
 }
 
-void Context::use_cache(const char* folder) {
+bool Context::begin_use_cache(const char* folder, CacheFile& file) {
   cache.use(folder);
-  if (!is_open || !recorder.refuse_lost().ok()) return;
-  cache.load(device, pipelines.n_made());
+  return is_open && recorder.refuse_lost().ok() && cache.begin_load(device, pipelines.n_made(), file);
+}
+
+void Context::end_use_cache(const CacheFile& file, const Status& read) {
+  cache.end_load(device, file, read);
   pipelines.use(cache.handle());
 }
 
-Status Context::keep_cache() {
-  return is_open && recorder.refuse_lost().ok() ? cache.keep(device, pipelines.n_made()) : Status();
+bool Context::begin_keep_cache(CacheFile& file) {
+  return is_open && recorder.refuse_lost().ok() && cache.begin_keep(device, pipelines.n_made(), file);
 }
 
 Status Context::check(uint32_t which, const DeviceTraits& traits) {

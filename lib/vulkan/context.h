@@ -25,9 +25,11 @@ struct Context {
   // may be tried again.
   Status open(uint32_t which);
   void close();
-  // The folder for pipelines between processes, also of a device that is opened later.
-  void use_cache(const char* folder);
-  Status keep_cache();
+  // The folder for pipelines between processes, also of a device that is opened later. In parts, since files are read
+  // and written without the lock: whether `file` is to be read or written, and what became of it.
+  bool begin_use_cache(const char* folder, CacheFile& file);
+  void end_use_cache(const CacheFile& file, const Status& read);
+  bool begin_keep_cache(CacheFile& file);
   Status prepare();  // what an opened device needs besides
   Status self_test();
   Status self_test_dot(void* out);  // `out` has room for its words

@@ -1,4 +1,5 @@
-// The module's entry point: the table that the library gets. Every call holds the context's mutex.
+// The module's entry point: the table that the library gets. Every call holds the context's mutex, except while it reads
+// or writes a file.
 #include <algorithm>
 #include <cstdio>
 
@@ -59,14 +60,37 @@ Status open(uint32_t which) {
   return locked([&](Context& c) { return c.open(which); });
 }
 
+// Files are read and written without the lock: other threads' steps go on meanwhile.
 void use_cache(const char* folder) {
+  CacheFile file;
+  bool reads = false;
   (void)locked([&](Context& c) -> Status {
-    c.use_cache(folder);
+    reads = c.begin_use_cache(folder, file);
+    return {};
+  });
+  if (!reads) return;
+  const Status read = file.read();
+  (void)locked([&](Context& c) -> Status {
+    c.end_use_cache(file, read);
     return {};
   });
 }
+// Again as long as pipelines were made meanwhile, whose threads found the file busy.
 Status keep_cache() {
-  return locked([](Context& c) { return c.keep_cache(); });
+  CacheFile file;
+  for (bool writes = true; writes;) {
+    (void)locked([&](Context& c) -> Status {
+      writes = c.begin_keep_cache(file);
+      return {};
+    });
+    if (!writes) break;
+    const Status written = file.write();
+    (void)locked([&](Context& c) -> Status {
+      c.cache.end_keep(file, written);
+      return {};
+    });
+  }
+  return locked([&](Context& c) { return c.cache.tell(); });
 }
 
 Status info(DeviceInfo& out) {

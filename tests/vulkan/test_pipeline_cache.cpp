@@ -1,12 +1,40 @@
 // vulkan: pipelines that stay between processes, in weir_runtime_options.cache_dir. Each scenario is a process of its
 // own. The shim stands for a driver whose cache grows with each pipeline; Mesa's for the processor keeps none.
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdarg.h>
 #include <sys/stat.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <future>
+#include <thread>
 
 #include "tests/vulkan/shim/shim_test.h"
+
+namespace {
+std::function<void(const char* name)> on_file;  // what happens while the file of a cache is opened or gets its name
+}  // namespace
+
+// The module's calls of the system come here: the program's functions stand before those of libc.
+extern "C" {
+int openat(int folder, const char* name, int flags, ...) {
+  static const auto real = reinterpret_cast<int (*)(int, const char*, int, ...)>(dlsym(RTLD_NEXT, "openat"));
+  va_list args;
+  va_start(args, flags);
+  const auto mode = (flags & O_CREAT) != 0 ? va_arg(args, mode_t) : mode_t{0};
+  va_end(args);
+  if (on_file && strstr(name, ".pipelines") != nullptr && (flags & O_CREAT) == 0) on_file(name);
+  return real(folder, name, flags, mode);
+}
+int renameat(int from_folder, const char* from, int to_folder, const char* to) {
+  static const auto real = reinterpret_cast<int (*)(int, const char*, int, const char*)>(dlsym(RTLD_NEXT, "renameat"));
+  if (on_file) on_file(to);
+  return real(from_folder, from, to_folder, to);
+}
+}
 
 namespace {
 
@@ -171,6 +199,39 @@ void two_folders(Shim& shim, uint32_t) {
   }
 }
 
+// While a file is written, or one of another folder read, other threads use the device.
+void others_go_on(Shim& shim, uint32_t) {
+  shim.cache_bytes_per_pipeline = kEach;
+  const std::string one = folder + "/one", two = folder + "/two";
+  const Runtime a(one.c_str());
+  weir_session *const s = a.session(), *const other = a.session();
+  uint32_t n_times = 0, n_waited = 0;
+  on_file = [&](const char*) {
+    std::packaged_task<void()> steps([&] {
+      std::vector<float> logits;
+      use(other, logits);
+    });
+    std::future<void> done = steps.get_future();
+    std::thread(std::move(steps)).detach();
+    ++n_times;
+    if (done.wait_for(std::chrono::seconds(20)) != std::future_status::ready) ++n_waited;
+  };
+  std::vector<float> logits;
+  use(s, logits);  // makes pipelines, and writes
+  assert_true(n_times == 1 && n_waited == 0);
+  assert_int_equal(mkdir(two.c_str(), 0700), 0);
+  const Runtime b(two.c_str());
+  weir_session* const t = b.session();  // reads and writes
+  on_file = nullptr;
+  assert_true(n_times == 3 && n_waited == 0);
+  expect_lines(0, "");
+  for (const std::string& each : {one, two}) {
+    folder = each;
+    assert_int_equal(file_bytes(), 72 + 32 + kEach * shim.n_pipelines_made);
+  }
+  for (weir_session* session : {s, other, t}) weir_session_destroy(session);
+}
+
 // What the real driver gives.
 void real(Shim& shim, uint32_t) {
   const Runtime r(folder.c_str());
@@ -244,6 +305,12 @@ void pipeline_cache__in_two_folders(void**) {
   IN_CHILD(two_folders);
 }
 
+void pipeline_cache__others_go_on_meanwhile(void**) {
+  NEED_SHIM();
+  const TestFolder f;
+  IN_CHILD(others_go_on);
+}
+
 void pipeline_cache__of_the_real_driver(void**) {
   NEED_SHIM();
   const TestFolder f;
@@ -260,6 +327,7 @@ int main() {
       cmocka_unit_test(pipeline_cache__that_cannot_be_kept_costs_a_line),
       cmocka_unit_test(pipeline_cache__calls_that_fail),
       cmocka_unit_test(pipeline_cache__in_two_folders),
+      cmocka_unit_test(pipeline_cache__others_go_on_meanwhile),
       cmocka_unit_test(pipeline_cache__of_the_real_driver),
   };
   return cmocka_run_group_tests_name("vulkan/pipeline_cache", tests, nullptr, nullptr);
