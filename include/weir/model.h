@@ -27,16 +27,16 @@ typedef weir_status (*weir_progress_fn)(void *user, const weir_progress_info *in
 
 /** Bits of weir_model_options.flags. */
 enum {
-    WEIR_MODEL_VOCAB_ONLY = 1, /**< Load the tokenizer only; files without weights are accepted, sessions are
-                                    refused. */
+    WEIR_MODEL_VOCAB_ONLY = 1, /**< Load the tokenizer only; files without weights are accepted, sessions and plans are
+                                    refused (WEIR_ERR_STATE). */
     WEIR_MODEL_PREFETCH = 2,   /**< Read the whole file at once, so that the first tokens do not wait for the disk. */
     WEIR_MODEL_COPY = 4,       /**< Read the file into memory from the allocator hooks instead of mapping it: as many
                                     bytes as the file has, in the runtime's counters. Once the call has returned, the
                                     file may change. @since 1.0 */
     WEIR_MODEL_DESCRIBE_ONLY = 8 /**< Read only what the file says about itself, keys and tensors, of any GGUF file,
-                                      also of one that is no model. Sessions and everything about text are refused. Of a
-                                      model in several files, the part at the path, as with WEIR_MODEL_VOCAB_ONLY.
-                                      @since 1.1 */
+                                      also of one that is no model. Every call that needs more fails with
+                                      WEIR_ERR_STATE: sessions, plans and all of weir/text.h. Of a model in several
+                                      files, the part at the path, as with WEIR_MODEL_VOCAB_ONLY. @since 1.1 */
 };
 
 /** Options of weir_model_open.

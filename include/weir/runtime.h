@@ -109,8 +109,10 @@ typedef struct weir_runtime_options {
     const char *cache_dir;      /**< Folder (UTF-8) for what drivers compiled, so that the first session of the next
                                      process need not wait for it: Vulkan's pipelines, one file for each device, up to
                                      128 MiB. It is made when it is needed. It and the files must belong to the user and
-                                     be writable by nobody else. What is damaged or of another driver is written anew,
-                                     and what cannot be read or written costs time and a log line, never a session.
+                                     be writable by nobody else, and a link to the folder must be the user's own too.
+                                     What is damaged or of another driver is written anew, and what cannot be read or
+                                     written costs time and a log line, never a session. So does a relative folder
+                                     where the current one is gone.
                                      NULL (default): nothing is kept. It is copied, made absolute, and shorter than 1024
                                      bytes. @since 1.1 */
 } weir_runtime_options;
@@ -174,8 +176,9 @@ WEIR_API weir_status weir_runtime_options_init(weir_runtime_options *options, ui
  *  @param out     out, the handle; NULL after a failure
  *  @return WEIR_OK
  *          WEIR_ERR_INVALID_ARG    NULL @p out, a bad struct_size, n_threads above 256, an unknown log_level, a
- *                                  backend_dir or vulkan_device that is too long, an alloc hook without its free
- *                                  hook or vice versa
+ *                                  backend_dir, cache_dir or vulkan_device that is too long, an alloc hook without its
+ *                                  free hook or vice versa
+ *          WEIR_ERR_IO             a relative backend_dir, and the current folder is gone
  *          WEIR_ERR_UNSUPPORTED    @p options has fields that this version does not know, or reserved is not 0
  *          WEIR_ERR_OUT_OF_MEMORY  memory or threads could not be had
  *  @threads any thread

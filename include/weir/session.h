@@ -348,7 +348,8 @@ WEIR_API weir_status weir_generate_options_init(weir_generate_options *options, 
  *          WEIR_ERR_BUDGET       the budget is below what the policy needs; the message names the minimum
  *          WEIR_ERR_UNSUPPORTED  a device or feature that this build or this machine lacks, or a second Vulkan device
  *                                in the process, the message names both
- *          WEIR_ERR_STATE        the model is vocabulary-only
+ *          WEIR_ERR_STATE        the model was opened without its weights, WEIR_MODEL_VOCAB_ONLY or
+ *                                WEIR_MODEL_DESCRIBE_ONLY
  *          WEIR_ERR_DEVICE_LOST  the device failed earlier in this process
  *  @threads immutable
  *  @owner the caller owns @p plan

@@ -135,6 +135,7 @@ typedef struct weir_tokenize_options {
  *          WEIR_ERR_BUFFER_TOO_SMALL  @p n_tokens is set, @p tokens untouched
  *          WEIR_ERR_FORMAT            the vocabulary has no token for a part of the text and no unknown token for it
  *          WEIR_ERR_OUT_OF_MEMORY     an allocation was refused
+ *          WEIR_ERR_STATE             the model was opened with WEIR_MODEL_DESCRIBE_ONLY
  *  @threads immutable
  *  @owner the caller owns the buffers
  *  @since 1.0 */
@@ -170,6 +171,7 @@ WEIR_API weir_status weir_tokenize_options_init(weir_tokenize_options *options, 
  *          WEIR_ERR_FORMAT            the vocabulary has no token for a part of the text and no unknown token
  *          WEIR_ERR_OUT_OF_MEMORY     an allocation was refused
  *          WEIR_ERR_CANCELLED         the callback refused or threw; nothing written
+ *          WEIR_ERR_STATE             the model was opened with WEIR_MODEL_DESCRIBE_ONLY
  *  @threads immutable
  *  @owner the caller owns the buffers
  *  @since 1.1 */
@@ -191,6 +193,7 @@ WEIR_API weir_status weir_tokenize_with(const weir_model *model, const char *tex
  *  @return WEIR_OK
  *          WEIR_ERR_INVALID_ARG       NULL pointer, unknown flag, id out of range
  *          WEIR_ERR_BUFFER_TOO_SMALL  @p text_bytes is set
+ *          WEIR_ERR_STATE             the model was opened with WEIR_MODEL_DESCRIBE_ONLY
  *  @threads immutable
  *  @owner the caller owns the buffers
  *  @since 1.0 */
@@ -205,6 +208,7 @@ WEIR_API weir_status weir_detokenize(const weir_model *model, const weir_token *
  *  @return WEIR_OK
  *          WEIR_ERR_INVALID_ARG    NULL pointer or unknown flag
  *          WEIR_ERR_OUT_OF_MEMORY  an allocation was refused
+ *          WEIR_ERR_STATE          the model was opened with WEIR_MODEL_DESCRIBE_ONLY
  *  @threads any thread
  *  @owner the caller; weir_detokenizer_destroy. It keeps @p model alive.
  *  @since 1.0 */
@@ -254,6 +258,7 @@ WEIR_API void weir_detokenizer_destroy(weir_detokenizer *detokenizer);
  *  @param info  in/out, struct_size set by the caller
  *  @return WEIR_OK
  *          WEIR_ERR_INVALID_ARG  NULL, a bad struct_size, id out of range; nothing written
+ *          WEIR_ERR_STATE        the model was opened with WEIR_MODEL_DESCRIBE_ONLY
  *  @threads immutable
  *  @owner the text belongs to the model
  *  @since 1.0 */
@@ -265,6 +270,7 @@ WEIR_API weir_status weir_token_get_info(const weir_model *model, weir_token tok
  *  @param special in/out, struct_size set by the caller
  *  @return WEIR_OK
  *          WEIR_ERR_INVALID_ARG  NULL or a bad struct_size; nothing written
+ *          WEIR_ERR_STATE        the model was opened with WEIR_MODEL_DESCRIBE_ONLY
  *  @threads immutable
  *  @owner the caller owns @p special
  *  @since 1.0 */
@@ -312,6 +318,7 @@ WEIR_API weir_status weir_chat_options_init(weir_chat_options *options, uint32_t
  *          WEIR_ERR_FORMAT            the vocabulary has no token for a part of the text and no unknown token
  *          WEIR_ERR_OUT_OF_MEMORY     an allocation was refused
  *          WEIR_ERR_CANCELLED         the progress callback refused or threw; nothing written
+ *          WEIR_ERR_STATE             the model was opened with WEIR_MODEL_DESCRIBE_ONLY
  *  @threads immutable
  *  @owner the caller owns the buffers
  *  @since 1.0 */
@@ -339,6 +346,7 @@ WEIR_API weir_status weir_chat_tokenize(const weir_model *model, const weir_chat
  *                                     names the family that it resembles, which WEIR_CHAT_ACCEPT_RESEMBLING accepts
  *          WEIR_ERR_BUFFER_TOO_SMALL  @p text_bytes is set
  *          WEIR_ERR_OUT_OF_MEMORY     an allocation was refused
+ *          WEIR_ERR_STATE             the model was opened with WEIR_MODEL_DESCRIBE_ONLY
  *  @threads immutable
  *  @owner the caller owns the buffers
  *  @since 1.0 */

@@ -33,6 +33,14 @@ void destroy(weir_runtime* runtime) {
   bootstrap.deallocate(runtime, sizeof(weir_runtime), alignof(weir_runtime));
 }
 
+// A folder that cannot be found costs time and a line, as one that cannot be read does.
+Status use_cache_folder(weir_runtime& runtime, const char* folder) {
+  Status status = runtime.devices.set_cache_folder(folder);
+  if (status.code() != WEIR_ERR_IO) return status;
+  runtime.log.write(WEIR_LOG_WARNING, "%s; nothing is kept there", last_error_text());
+  return {};
+}
+
 Status create(const weir_runtime_options& o, weir_runtime** out) {
   WEIR_TRY(check_options(o));
   const AllocatorHooks hooks = {o.alloc, o.free, o.alloc_user};
@@ -42,7 +50,7 @@ Status create(const weir_runtime_options& o, weir_runtime** out) {
     runtime->devices.set_hooks({o.device_alloc, o.device_free, o.device_alloc_user});
     Status status = runtime->devices.set_folder(o.backend_dir);
     if (status.ok()) status = runtime->devices.set_vulkan_device(o.vulkan_device);
-    if (status.ok()) status = runtime->devices.set_cache_folder(o.cache_dir);
+    if (status.ok()) status = use_cache_folder(*runtime, o.cache_dir);
     if (status.ok())
       status = runtime->pool.start(o.n_threads == 0 ? std::min(machine_threads(), kMaxThreads) : o.n_threads);
     if (!status.ok()) {

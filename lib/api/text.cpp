@@ -27,7 +27,7 @@ weir_status too_small(const char* what, uint64_t needed, uint64_t capacity) {
 
 Status check_text(const weir_model* model) {
   if (model->model.has_text()) return {};
-  return fail(WEIR_ERR_UNSUPPORTED, "the model was opened with WEIR_MODEL_DESCRIBE_ONLY, without its vocabulary");
+  return fail(WEIR_ERR_STATE, "the model was opened with WEIR_MODEL_DESCRIBE_ONLY, without its vocabulary");
 }
 
 Status check_token(const weir_model* model, weir_token token) {

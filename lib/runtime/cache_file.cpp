@@ -73,7 +73,14 @@ const char* distrust(int fd, bool is_folder, struct stat& s) {
   return nullptr;
 }
 
-int open_folder(const char* folder) { return open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); }
+// The folder may be a link: what it leads to is looked at as any other folder, and the link must be the user's own, or
+// the system's.
+int open_folder(const char* folder) { return open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC); }
+const char* distrust_link(const char* folder) {
+  struct stat s;
+  if (lstat(folder, &s) != 0 || !S_ISLNK(s.st_mode) || s.st_uid == geteuid() || s.st_uid == 0) return nullptr;
+  return "its folder is a link of another user";
+}
 
 bool read_all(int fd, void* to, uint64_t n) {
   auto* at = static_cast<std::byte*>(to);
@@ -149,6 +156,7 @@ Status read_cache_file(const char* folder, const char* name, const CacheKey& key
   const Descriptor in(open_folder(folder));
   if (!in.is_open()) return errno == ENOENT ? Status() : fail_errno(folder, name, "opening its folder");
   struct stat s;
+  if (const char* why = distrust_link(folder)) return fail_at(WEIR_ERR_IO, folder, name, why);
   if (const char* why = distrust(in.get(), true, s)) return fail_at(WEIR_ERR_IO, folder, name, why);
   // A FIFO must not be waited for.
   const Descriptor file(openat(in.get(), name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
@@ -179,6 +187,7 @@ Status write_cache_file(const char* folder, const char* name, const CacheKey& ke
   const Descriptor in(open_folder(folder));
   if (!in.is_open()) return fail_errno(folder, name, "opening its folder");
   struct stat s;
+  if (const char* why = distrust_link(folder)) return fail_at(WEIR_ERR_IO, folder, name, why);
   if (const char* why = distrust(in.get(), true, s)) return fail_at(WEIR_ERR_IO, folder, name, why);
   Header h;
   std::memcpy(h.magic, kMagic, sizeof(kMagic));

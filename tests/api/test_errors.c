@@ -194,6 +194,45 @@ static void errors__of_a_cache_folder(void **state) {
     weir_runtime_destroy(runtime);
 }
 
+static weir_status count_lines(void *user, const weir_log_info *info) {
+    if (info->level == WEIR_LOG_WARNING && strstr(info->message, "cache_dir") != NULL) ++*(int *)user;
+    return WEIR_OK;
+}
+
+/* Paths that are relative to a folder which is gone. */
+static void errors__of_folders_without_a_current_one(void **state) {
+    char gone[] = "/tmp/weir-errors-XXXXXX", before[4096];
+    weir_runtime_options options = WEIR_RUNTIME_OPTIONS_INIT;
+    weir_runtime *runtime = NULL;
+    weir_status of_cache, of_backends, of_absolute;
+    int n_lines = 0;
+    (void)state;
+    options.log = count_lines;
+    options.log_user = &n_lines;
+    options.log_level = WEIR_LOG_WARNING;
+    assert_non_null(getcwd(before, sizeof(before)));
+    assert_non_null(mkdtemp(gone));
+    assert_int_equal(chdir(gone), 0);
+    assert_int_equal(rmdir(gone), 0);
+    options.cache_dir = "cache";
+    of_cache = weir_runtime_create(&options, &runtime);
+    weir_runtime_destroy(runtime);
+    options.cache_dir = NULL;
+    options.backend_dir = "backends";
+    of_backends = weir_runtime_create(&options, &runtime);
+    assert_null(runtime);
+    assert_non_null(strstr(weir_last_error(), "backend_dir"));
+    options.backend_dir = "/no/such/folder";
+    options.cache_dir = "/no/such/folder";
+    of_absolute = weir_runtime_create(&options, &runtime);
+    weir_runtime_destroy(runtime);
+    assert_int_equal(chdir(before), 0);
+    assert_int_equal(of_cache, WEIR_OK);
+    assert_int_equal(n_lines, 1);
+    assert_int_equal(of_backends, WEIR_ERR_IO);
+    assert_int_equal(of_absolute, WEIR_OK);
+}
+
 /* When a session runs on the CPU because there is no module for a GPU, nothing has failed. */
 static void errors__stay_over_calls_that_succeed(void **state) {
     weir_runtime_options options = WEIR_RUNTIME_OPTIONS_INIT;
@@ -272,6 +311,7 @@ int main(void) {
         cmocka_unit_test(errors__names_of_models_are_plain_text),
         cmocka_unit_test(errors__log_lines_are_plain_text),
         cmocka_unit_test(errors__of_a_cache_folder),
+        cmocka_unit_test(errors__of_folders_without_a_current_one),
         cmocka_unit_test(errors__stay_over_calls_that_succeed),
         cmocka_unit_test(errors__of_callbacks_calls_are_their_own),
     };

@@ -205,7 +205,7 @@ void cache_file__of_another_user_is_not_read(void**) {
   assert_int_equal(put(f.path(), content(10)), WEIR_ERR_IO);
 }
 
-void cache_file__follows_no_links_and_waits_for_nothing(void**) {
+void cache_file__is_no_link_and_waits_for_nothing(void**) {
   const Folder f, elsewhere;
   Bytes got;
   assert_int_equal(put(elsewhere.path(), content(10)), WEIR_OK);
@@ -217,12 +217,6 @@ void cache_file__follows_no_links_and_waits_for_nothing(void**) {
   assert_int_equal(get(f.path(), got), WEIR_OK);
   assert_true(got == content(20));
 
-  const std::string link = f.path() + "/folder";
-  assert_int_equal(symlink(elsewhere.path().c_str(), link.c_str()), 0);
-  assert_int_equal(get(link, got), WEIR_ERR_IO);
-  assert_int_equal(put(link, content(30)), WEIR_ERR_IO);
-  assert_true(file_of(elsewhere.file()) == before);
-
   assert_int_equal(unlink(f.file().c_str()), 0);
   assert_int_equal(mkfifo(f.file().c_str(), 0600), 0);
   expect_refused(f, WEIR_ERR_IO, "no regular file");
@@ -230,7 +224,36 @@ void cache_file__follows_no_links_and_waits_for_nothing(void**) {
   assert_int_equal(mkdir(f.file().c_str(), 0700), 0);
   expect_refused(f, WEIR_ERR_IO, "no regular file");
   assert_int_equal(put(f.path(), content(20)), WEIR_ERR_IO);
-  assert_int_equal(f.n_files(), 2);  // no part of a new one
+  assert_int_equal(f.n_files(), 1);  // no part of a new one
+}
+
+// What it leads to counts, as if it had been named itself.
+void cache_file__in_a_folder_that_is_a_link(void**) {
+  const Folder f, elsewhere;
+  Bytes got;
+  const std::string link = f.path() + "/folder", to = elsewhere.path() + "/made";
+  assert_int_equal(symlink(to.c_str(), link.c_str()), 0);
+  assert_int_equal(get(link, got), WEIR_OK);  // there is nothing
+  assert_true(got.empty());
+  assert_int_equal(put(link, content(30)), WEIR_ERR_IO);  // nor is it made elsewhere
+  assert_int_equal(mkdir(to.c_str(), 0700), 0);
+  assert_int_equal(put(link, content(30)), WEIR_OK);
+  assert_int_equal(get(to, got), WEIR_OK);
+  assert_true(got == content(30));
+  assert_int_equal(get(link, got), WEIR_OK);
+  assert_true(got == content(30));
+  assert_int_equal(chmod(to.c_str(), 0777), 0);
+  assert_int_equal(get(link, got), WEIR_ERR_IO);
+  assert_non_null(std::strstr(last_error_text(), "others may write to its folder"));
+  assert_int_equal(put(link, content(31)), WEIR_ERR_IO);
+  assert_int_equal(chmod(to.c_str(), 0700), 0);
+  if (geteuid() != 0) return;  // nobody else can give a link away
+  assert_int_equal(lchown(link.c_str(), 65534, 65534), 0);
+  assert_int_equal(get(link, got), WEIR_ERR_IO);
+  assert_non_null(std::strstr(last_error_text(), "a link of another user"));
+  assert_int_equal(put(link, content(31)), WEIR_ERR_IO);
+  assert_int_equal(get(to, got), WEIR_OK);
+  assert_true(got == content(30));
 }
 
 // The process's limit of file sizes stands for a full disk.
@@ -297,7 +320,8 @@ int main() {
       cmocka_unit_test(cache_file__that_is_not_whole_is_not_read),
       cmocka_unit_test(cache_file__that_others_may_write_is_not_read),
       cmocka_unit_test(cache_file__of_another_user_is_not_read),
-      cmocka_unit_test(cache_file__follows_no_links_and_waits_for_nothing),
+      cmocka_unit_test(cache_file__is_no_link_and_waits_for_nothing),
+      cmocka_unit_test(cache_file__in_a_folder_that_is_a_link),
       cmocka_unit_test(cache_file__that_cannot_be_written_stays_as_it_was),
       cmocka_unit_test(cache_file__may_be_written_by_many_processes),
   };
