@@ -31,7 +31,7 @@ void log_notes(const Log& log, const char* path, const Notes& notes) {
     log.write(level, "%s: %s", file_name(path), notes.text(i));
   }
   if (notes.n_left_out() != 0) {
-    log.write(WEIR_LOG_WARNING, "%s: %llu more of the kind", file_name(path),
+    log.write(WEIR_LOG_WARNING, "%s: %llu more lines like these are left out", file_name(path),
               static_cast<unsigned long long>(notes.n_left_out()));
   }
 }

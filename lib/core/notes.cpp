@@ -1,7 +1,9 @@
 // Notes, as lines of plain text.
 #include "core/notes.h"
 
+#include <algorithm>
 #include <cstdarg>
+#include <iterator>
 
 #include "core/plain_text.h"
 
@@ -24,7 +26,10 @@ void Notes::take_default(const char* format, ...) {
 void Notes::add(Kind kind, const char* format, va_list args) {
   if (notes_.size() == kMost) {
     ++n_left_out_;
-    return;
+    const auto is_default = [](const Note& note) { return note.kind == Kind::kDefault; };
+    const auto last = std::find_if(notes_.rbegin(), notes_.rend(), is_default);
+    if (kind != Kind::kWarning || last == notes_.rend()) return;
+    notes_.erase(std::next(last).base());
   }
   char line[480];  // with the file's name before it, a line of the log
   const size_t n = plain_format(line, sizeof(line), format, args);

@@ -1,5 +1,5 @@
 // What was taken for granted while a file was read: lines about keys that are missing or of no use here. A few at most,
-// whatever the file has; the rest is counted.
+// whatever the file has; the rest is counted. Warnings take the place of defaults where there is no other.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +26,7 @@ class Notes {
   Kind kind(size_t i) const { return notes_[i].kind; }
   const char* text(size_t i) const { return text_.data() + notes_[i].at; }
   uint64_t n_left_out() const { return n_left_out_; }
+  uint64_t n_all() const { return notes_.size() + n_left_out_; }
 
  private:
   static constexpr size_t kMost = 32;

@@ -133,16 +133,15 @@ Status Model::read(bool vocab_only, OpenProgress& progress) {
   std::string_view arch;
   WEIR_TRY(file_.get_string("general.architecture", arch));
   plain_text(arch, arch_name_, sizeof(arch_name_));
-  if (!vocab_only) {
-    WEIR_TRY(read_config(arch));
-    WEIR_TRY(note_unknown_keys(file_, *config_.arch, progress, notes_));
-  }
+  if (!vocab_only) WEIR_TRY(read_config(arch));
   WEIR_TRY(tokenizer_.build(file_, usual_pre(file_, arch), progress, notes_));
   std::string_view chat;
   WEIR_TRY(file_.get_string("tokenizer.chat_template", chat, ""));
   chat_template_ = chat_template_of(chat);
   if (!vocab_only) {
     WEIR_TRY(read_weights());
+    // There may be more than notes are kept, and they rarely matter: after all others.
+    WEIR_TRY(note_unknown_keys(file_, *config_.arch, progress, notes_));
   } else {
     config_.vocab_size = tokenizer_.vocab_size();
   }
@@ -204,7 +203,7 @@ Status Model::read_config(std::string_view arch) {
 
 // A number that writers of this architecture's files write.
 void Model::note_usual(const char* key, float taken) {
-  notes_.warn("%s: the file has no such key; %g is taken, and if the model has another, answers are wrong", key,
+  notes_.warn("%s: the file has no such key; %.7g is taken, and if the model has another, answers are wrong", key,
               static_cast<double>(taken));
 }
 
@@ -306,7 +305,7 @@ Status Model::read_rope() {
   const bool is_optional = c.arch->rope_base_optional && usual_pre(file_, prefix) == nullptr;
   if (file_.find(base_key) == nullptr) {
     if (is_optional) {
-      notes_.take_default("%s: the file has no such key; it is %g", base_key.text, static_cast<double>(usual.base));
+      notes_.take_default("%s: the file has no such key; it is %.7g", base_key.text, static_cast<double>(usual.base));
     } else {
       note_usual(base_key.text, usual.base);
     }

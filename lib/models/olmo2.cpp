@@ -11,7 +11,6 @@ const Architecture kArch_olmo2 = {.name = "olmo2",
                                   .rope_layout = RopeLayout::kHalfSplit,
                                   .qk_norm = Architecture::QkNorm::kRows,
                                   .pre_norms = false,
-                                  .post_norms = true,
-                                  .usual_rope_base = 5e5f};
+                                  .post_norms = true};
 
 }  // namespace weir

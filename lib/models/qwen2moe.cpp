@@ -10,7 +10,6 @@ const Architecture kArch_qwen2moe = {.name = "qwen2moe",
                                      .pre = kQwenPre,
                                      .rope_layout = RopeLayout::kHalfSplit,
                                      .qkv_bias = true,
-                                     .usual_rope_base = 1e6f,
                                      .experts = true,
                                      .shared_expert = true,
                                      .route = RouteRule::kAll};

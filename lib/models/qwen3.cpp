@@ -5,10 +5,7 @@
 namespace weir {
 
 extern const Architecture kArch_qwen3;
-const Architecture kArch_qwen3 = {.name = "qwen3",
-                                  .pre = kQwenPre,
-                                  .rope_layout = RopeLayout::kHalfSplit,
-                                  .qk_norm = Architecture::QkNorm::kHeads,
-                                  .usual_rope_base = 1e6f};
+const Architecture kArch_qwen3 = {
+    .name = "qwen3", .pre = kQwenPre, .rope_layout = RopeLayout::kHalfSplit, .qk_norm = Architecture::QkNorm::kHeads};
 
 }  // namespace weir

@@ -10,7 +10,6 @@ const Architecture kArch_qwen3moe = {.name = "qwen3moe",
                                      .pre = kQwenPre,
                                      .rope_layout = RopeLayout::kHalfSplit,
                                      .qk_norm = Architecture::QkNorm::kHeads,
-                                     .usual_rope_base = 1e6f,
                                      .experts = true};
 
 }  // namespace weir

@@ -9,7 +9,7 @@ extern const Architecture kArch_smollm3;
 const Architecture kArch_smollm3 = {.name = "smollm3",
                                     .pre = "smaug-bpe",
                                     .rope_layout = RopeLayout::kAdjacent,
-                                    .usual_rope_base = 5e6f,
+                                    .usual_rope_base = 2e6f,
                                     .no_rope_every = 4};
 
 }  // namespace weir

@@ -1,7 +1,8 @@
 // A file of a driver's compiled pipelines in a folder of the user's. What is read there is handed to the driver, which
 // may trust it with machine code: so folder and file must belong to the user and be writable by nobody else, a file
-// that is a link is not followed, a folder only if the link is not another user's, and a header says what the file is for and whether it is whole. A file is never changed: a new one
-// takes its name. Several processes may read and write; the last one's file stays. Nothing here uses the heap.
+// that is a link is not followed, a folder only if the link is not another user's, and a header says what the file is
+// for and whether it is whole. A file is never changed: a new one takes its name. Several processes may read and write;
+// the last one's file stays. Nothing here uses the heap.
 #pragma once
 
 #include <cstddef>

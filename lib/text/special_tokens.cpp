@@ -119,8 +119,12 @@ Status TokenizerImpl::read_ids(const GgufFile& file, Notes& notes) {
   WEIR_TRY(read_id(file, "tokenizer.ggml.unknown_token_id", n, special.unk, notes));
   WEIR_TRY(read_id(file, "tokenizer.ggml.padding_token_id", n, special.pad, notes));
   bool has_eos = false;
+  string_view noted;  // one line for a key, however many ids it has
   return each_end_id(file, [&](string_view key, int64_t id) {
-    const weir_token token = token_of(key, id, n, notes);
+    const uint64_t n_notes = notes.n_all();
+    const bool is_token = id >= 0 && id < n;
+    const weir_token token = !is_token && key == noted ? -1 : token_of(key, id, n, notes);
+    if (notes.n_all() != n_notes) noted = key;
     if (key == kEosIdKey && !has_eos) {
       special.eos = token;
       has_eos = true;

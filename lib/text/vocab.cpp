@@ -189,6 +189,7 @@ Status Vocab::read_types(const GgufFile& file, TokenSpelling spelling, Notes& no
 // What the file names as an end is a control token, whatever its class: no text may become one. Except words that are
 // ordinary text, without which a text that has them could not be written.
 Status Vocab::take_ends(const GgufFile& file, Notes& notes) {
+  std::string_view noted;  // one line for a key
   return each_end_id(file, [&](std::string_view key, int64_t id) {
     if (id < 0 || id >= size()) return;
     const auto token = static_cast<weir_token>(id);
@@ -198,6 +199,8 @@ Status Vocab::take_ends(const GgufFile& file, Notes& notes) {
       kind = TokenType::kControl;
       return;
     }
+    if (key == noted) return;
+    noted = key;
     const std::string_view word = text(token).substr(0, kMostNoted);
     notes.warn(
         "%.*s: token %d, %.*s, is ordinary text by its type (tokenizer.ggml.token_type); text that has it has an end",

@@ -1,5 +1,5 @@
-// The module's entry point: the table that the library gets. Every call holds the context's mutex, except while it reads
-// or writes a file.
+// The module's entry point: the table that the library gets. Every call holds the context's mutex, except while it
+// reads or writes a file.
 #include <algorithm>
 #include <cstdio>
 

@@ -1,6 +1,6 @@
 // models: keys of an architecture that are missing, have another name or another form, or are not known: read, taken
 // for granted with a line, or refused by name; and no such line for files that say everything.
-#include <cmath>
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -79,29 +79,34 @@ void names__of_other_writers_are_read(void**) {
   assert_true(a.model.rope().angles() != plain.model.rope().angles());
 }
 
-double base_of(const Model& model) { return std::pow(model.rope().angles()[1], -0.5 * model.rope().rope_dim()); }
-
-// The base of the architecture's models, with a line that says so.
+// What the models' own configuration has where it says nothing: converters leave the key out then. Every other loader
+// takes 10,000. One line names the key and the base.
 void rope_base__missing(void**) {
   const struct {
     const char *file, *arch;
     double base;
     bool warns;
+    const char* taken;
   } cases[] = {
-      {"gemma3_f32", "gemma3", 1e6, true},     {"qwen3_f32", "qwen3", 1e6, true},
-      {"qwen3moe_f32", "qwen3moe", 1e6, true}, {"qwen2moe_f32", "qwen2moe", 1e6, true},
-      {"qwen2_f32", "qwen2", 1e4, true},       {"smollm3_f32", "smollm3", 5e6, true},
-      {"olmo2_f32", "olmo2", 5e5, true},       {"granite_f32", "granite", 1e4, true},
-      {"glm4_f32", "glm4", 1e4, true},         {"phi3_f32", "phi3", 1e4, true},
-      {"gemma2_f32", "gemma2", 1e4, false},    {"llama_f32", "llama", 1e4, false},
+      {"gemma3_f32", "gemma3", 1e6, true, "1000000"},     {"qwen3_f32", "qwen3", 1e4, true, "10000"},
+      {"qwen3moe_f32", "qwen3moe", 1e4, true, "10000"},   {"qwen2moe_f32", "qwen2moe", 1e4, true, "10000"},
+      {"qwen2_f32", "qwen2", 1e4, true, "10000"},         {"smollm3_f32", "smollm3", 2e6, true, "2000000"},
+      {"olmo2_f32", "olmo2", 1e4, true, "10000"},         {"granite_f32", "granite", 1e4, true, "10000"},
+      {"glm4_f32", "glm4", 1e4, true, "10000"},           {"phi3_f32", "phi3", 1e4, true, "10000"},
+      {"gemma2_f32", "gemma2", 1e4, false, "10000"},      {"llama_f32", "llama", 1e4, false, "10000"},
+      {"gpt_oss_f32", "gpt-oss", 150000, true, "150000"},
   };
+  static_assert(std::size(cases) == std::size(weir::test::kArchitectures));
   for (const auto& c : cases) {
     const std::string key = std::string(c.arch) + ".rope.freq_base";
     const Opened o(without(c.file, key));
-    assert_true(o.status.ok());
-    assert_true(std::fabs(base_of(o.model) / c.base - 1.0) < 1e-6);
-    assert_int_equal(count(o.warnings, key + ":"), c.warns ? 1 : 0);
-    assert_int_equal(count(o.defaults, key + ":"), c.warns ? 0 : 1);
+    const Opened given(with(c.file, GgufWriter().add_f32(key, static_cast<float>(c.base)), key));
+    assert_true(o.status.ok() && given.status.ok());
+    if (o.model.rope().angles() != given.model.rope().angles()) fail_msg("%s: not %g", c.arch, c.base);
+    const std::string& line = c.warns ? o.warnings : o.defaults;
+    const std::string text = c.warns ? std::string("; ") + c.taken + " is taken" : std::string("; it is ") + c.taken;
+    if (count(o.warnings + o.defaults, key + ":") != 1 || !has(line, key + ": the file has no such key" + text))
+      fail_msg("%s: \"%s\"", c.arch, (o.warnings + o.defaults).c_str());
   }
 }
 
@@ -149,12 +154,45 @@ void unknown_keys__are_named(void**) {
   const Opened quiet(with("llama_f32", idle));
   assert_true(quiet.status.ok());
   assert_string_equal(quiet.warnings.c_str(), "");
-  // However many there are.
+}
+
+// However many keys nobody knows: what is known to change answers stands before them, and the rest is counted.
+void unknown_keys__hide_nothing(void**) {
+  constexpr int kMany = 1000;
   GgufWriter many;
-  for (int i = 0; i < 1000; ++i) many.add_u32("llama.key" + std::to_string(i), 1);
-  const Opened full(with("llama_f32", many));
-  assert_true(full.status.ok());
-  assert_true(full.model.notes().size() < 100 && full.model.notes().size() + full.model.notes().n_left_out() >= 1000);
+  for (int i = 0; i < kMany; ++i) many.add_u32("qwen2.key" + std::to_string(i), 1);
+  const auto without_some = [](std::string_view key) {
+    const bool goes = key == "qwen2.rope.freq_base" || key == "tokenizer.ggml.pre";
+    return goes ? std::string() : std::string(key);
+  };
+  const Opened few(ChangedFile(golden("qwen2_f32"), {}, without_some));
+  const Opened full(ChangedFile(golden("qwen2_f32"), many, without_some));
+  assert_true(few.status.ok() && full.status.ok());
+  const Notes &known = few.model.notes(), &all = full.model.notes();
+  assert_true(known.size() >= 2 && known.n_left_out() == 0 && all.size() < 100);
+  for (size_t i = 0; i < known.size(); ++i) assert_string_equal(all.text(i), known.text(i));
+  assert_int_equal(all.size() + all.n_left_out(), known.size() + kMany);
+  assert_true(has(full.warnings, "qwen2.rope.freq_base:") && has(full.warnings, "tokenizer.ggml.pre:"));
+  // Nor do ids that mean nothing.
+  GgufWriter ids;
+  ids.add_array("tokenizer.ggml.eos_token_ids", GgufType::kI32, std::vector<int32_t>(200, 1 << 30));
+  const Opened wrong(ChangedFile(golden("qwen2_f32"), ids, without_some));
+  assert_true(wrong.status.ok());
+  assert_int_equal(wrong.model.notes().n_all(), known.size() + 1);
+  assert_int_equal(count(wrong.warnings, "tokenizer.ggml.eos_token_ids"), 1);
+}
+
+void notes__warnings_come_before_defaults(void**) {
+  Notes notes(std::pmr::new_delete_resource());
+  for (int i = 0; i < 20; ++i) notes.take_default("default %d", i);
+  for (int i = 0; i < 50; ++i) notes.warn("warning %d", i);
+  notes.take_default("late");
+  const size_t n = notes.size();
+  for (size_t i = 0; i < n; ++i) {
+    assert_true(notes.kind(i) == Notes::Kind::kWarning);
+    assert_string_equal(notes.text(i), ("warning " + std::to_string(i)).c_str());
+  }
+  assert_int_equal(n + notes.n_left_out(), 71);
 }
 
 void keys_that_change_answers__are_refused(void**) {
@@ -242,6 +280,8 @@ int main() {
       cmocka_unit_test(rope_base__missing),
       cmocka_unit_test(numbers__missing),
       cmocka_unit_test(unknown_keys__are_named),
+      cmocka_unit_test(unknown_keys__hide_nothing),
+      cmocka_unit_test(notes__warnings_come_before_defaults),
       cmocka_unit_test(keys_that_change_answers__are_refused),
       cmocka_unit_test(arrays__of_layers),
       cmocka_unit_test(pre_tokenizer__of_the_architecture),
