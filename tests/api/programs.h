@@ -92,6 +92,7 @@ inline const OptionValues kOptionValues[] = {
     {"quest", "sink_pages", "0 1 2"},
     {"quest", "dense_tokens", "0 40 150"},
     {"raas", "alpha", "0 0.3 0.8"},
+    {"raas", "stamp_source", "exact_mass digest"},
     {"raas", "pin_prompt", "true false"},
     {"raas", "min_decode_pages", "1 3"},
     {"raas", "overflow", "auto compress hybrid extend error"},
