@@ -4,6 +4,7 @@
 
 #include "quant/blocks.h"
 #include "tests/ops/matmul_case.h"
+#include "tests/variants.h"
 
 namespace weir::test {
 namespace {
@@ -85,6 +86,7 @@ void matches_reference(const Backend& backend, const TypeRow& row) {
       const uint32_t n_rows = rows_on(backend, height, n_cols);
       const Matrix m(row.type, n_rows, n_cols, n_cols + n_rows);
       for (uint32_t n_tok : kTokens) {
+        if (!is_variant_of(row.type, n_tok)) continue;
         // A few results may all happen to be small, so the NMSE is checked for many only.
         const double max_nmse = n_rows < 37 ? 1.0 : nmse_of(backend, row, n_tok);
         const std::vector<float> x = Random(n_tok).normals(size_t{n_tok} * n_cols);
@@ -101,7 +103,8 @@ void matches_reference(const Backend& backend, const TypeRow& row) {
 void results_do_not_depend_on_company(const Backend& backend, const TypeRow& row) {
   const uint32_t n_cols = row.n_cols.back(), n_rows = is_gpu(backend) ? 136 : rows_on(backend, 131, n_cols);
   const Matrix m(row.type, n_rows, n_cols, 5);
-  for (uint32_t n_tok : {1u, 7u, 8u, 64u}) {
+  for (uint32_t n_tok : {1u, 2u, 7u, 8u, 16u, 64u}) {
+    if (!is_variant_of(row.type, n_tok)) continue;
     const std::vector<float> x = Random(9).normals(size_t{n_tok} * n_cols);
     const std::vector<float> one = multiply(backend, m.w(), x, n_tok, 1);
     assert_same("2 threads", multiply(backend, m.w(), x, n_tok, 2), one);
@@ -141,6 +144,7 @@ void few_tokens_match_single_ones(const Backend& backend, const TypeRow& row) {
       singles.insert(singles.end(), y.begin(), y.end());
     }
     for (uint32_t n_tok = 2; n_tok <= kMost; ++n_tok) {
+      if (!is_variant_of(row.type, n_tok)) continue;
       const std::vector<float> some(x.begin(), x.begin() + size_t{n_tok} * n_cols),
           old(before.begin(), before.begin() + size_t{n_tok} * n_rows),
           want(singles.begin(), singles.begin() + size_t{n_tok} * n_rows);
@@ -154,7 +158,8 @@ void accumulate_and_bias(const Backend& backend, const TypeRow& row, uint32_t n_
   const uint32_t n_cols = row.n_cols.back();
   const Matrix m(row.type, n_rows, n_cols, 6);
   const std::vector<float> bias = Random(1).normals(n_rows);
-  for (uint32_t n_tok : {1u, 6u, 19u}) {
+  for (uint32_t n_tok : {1u, 6u, 11u, 19u}) {
+    if (!is_variant_of(row.type, n_tok)) continue;
     const std::vector<float> x = Random(2).normals(size_t{n_tok} * n_cols),
                              before = Random(3).normals(size_t{n_tok} * n_rows);
     for (const float* b : {static_cast<const float*>(nullptr), bias.data()}) {
@@ -171,7 +176,8 @@ void accumulate_and_bias(const Backend& backend, const TypeRow& row, uint32_t n_
 void parts_of(const Backend& backend, uint32_t n_q, uint32_t n_k, uint32_t n_v) {
   const Matrix q(WeightType::kQ4_K, n_q, 512, 1), k(WeightType::kF16, n_k, 512, 2), v(WeightType::kQ6_K, n_v, 512, 3);
   const std::vector<float> bias = Random(4).normals(n_k);
-  for (uint32_t n_tok : {1u, 4u, 40u}) {
+  for (uint32_t n_tok : {1u, 2u, 4u, 12u, 40u}) {
+    if (!is_variant_of(WeightType::kQ6_K, n_tok)) continue;
     const std::vector<float> x = Random(5).normals(size_t{n_tok} * 512);
     std::vector<float> y[3] = {std::vector<float>(n_tok * n_q, NAN), std::vector<float>(n_tok * n_k, 1.5f),
                                std::vector<float>(n_tok * n_v, NAN)};
@@ -240,7 +246,8 @@ void largest_sums_of(const Backend& backend, WeightType type, uint32_t n_rows) {
     Block block;
     make_largest(block);
     fill(m, block);
-    for (uint32_t n_tok : {1u, 2u, 4u, 33u}) {
+    for (uint32_t n_tok : {1u, 2u, 4u, 12u, 33u}) {
+      if (!is_variant_of(type, n_tok)) continue;
       for (float sign : {1.0f, -1.0f}) {
         const std::vector<float> x(size_t{n_tok} * kCols, sign * 3.0f);
         const std::vector<float> want = multiply(reference_backend(), m.w(), x, n_tok);

@@ -1,0 +1,29 @@
+// Vulkan's driver for the processor compiles each variant of a kernel (lib/vulkan/pipelines.h, Variant) for 1 to 20
+// seconds, which is nearly all that the quick tests on it take. They set WEIR_TEST_VARIANTS=some: every kernel, every
+// weight type and every value of each constant is tested, but not each value with each of the others. On a GPU, and
+// in `./dev test --long` (every_variant/<test>), all of them are.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+#include "quant/weight_type.h"
+
+namespace weir::test {
+
+inline bool every_variant() {
+  const char* const asked = std::getenv("WEIR_TEST_VARIANTS");
+  return asked == nullptr || std::strcmp(asked, "some") != 0;
+}
+
+// Whether products of this weight type are tested with so many rows of x. Three types, without blocks, with small and
+// with large ones, are tested with all numbers. How a type is decoded does not depend on the number, so that of the
+// others single rows, two of a pass, and the smallest tile are enough.
+inline bool is_variant_of(WeightType type, uint32_t n_tok) {
+  if (every_variant() || type == WeightType::kF32 || type == WeightType::kQ8_0 || type == WeightType::kQ4_K)
+    return true;
+  return n_tok <= 2 || (n_tok > 8 && n_tok <= 16);
+}
+
+}  // namespace weir::test
