@@ -62,11 +62,24 @@ void assert_twins(const Case& c, Choices& choices, weir_session* a, weir_session
   }
 }
 
-// Seeds of a policy, each with a model and options that are possible. `f` gets the case and its choices.
+// What the cases of a policy came to, so that no test passes because everything was refused.
+struct Tally {
+  uint32_t n_tried = 0, n_restored = 0;
+  uint32_t n_with_tokens = 0;  // of these, conversations that were not empty
+  void add(weir_status status, weir_session* session) {
+    ++n_tried;
+    n_restored += status == WEIR_OK ? 1u : 0u;
+    n_with_tokens += status == WEIR_OK && stats_of(session).n_tokens > 0 ? 1u : 0u;
+  }
+};
+
+// Seeds of a policy, each with a model and options that are possible. `f` gets the case and its choices, and adds to the
+// tally what it restores; at least `least` of a hundred must be, and as many of these have tokens.
 template <class F>
-void for_each_case(const F& f) {
+void for_each_case(uint32_t least, const F& f) {
   for (const char* policy : kPolicies) {
     uint32_t n_possible = 0;
+    Tally tally;
     for (uint32_t seed = 0; seed < n_seeds(); ++seed) {
       Folder folder;
       Choices choices(uint64_t{seed} * 1000003 + static_cast<uint64_t>(policy[0]) * 31 + policy[1]);
@@ -80,14 +93,19 @@ void for_each_case(const F& f) {
       if (first == nullptr) continue;
       ++n_possible;
       const Case c = {policy, seed, std::string(kModels[model]) + " " + config.text()};
-      f(c, choices, config, model, std::move(first));
+      f(c, choices, config, model, std::move(first), tally);
+    }
+    if (tally.n_tried < (least == 0 ? 0 : n_possible / 2) || tally.n_restored * 100 < tally.n_tried * least ||
+        tally.n_with_tokens * 100 < tally.n_restored * least) {
+      fail_msg("%s: of %u conversations in %u cases %u were restored, %u with tokens", policy, tally.n_tried,
+               n_possible, tally.n_restored, tally.n_with_tokens);
     }
     if (n_possible * 4 < n_seeds() * 3) fail_msg("%s: only %u of %u cases are possible", policy, n_possible, n_seeds());
   }
 }
 
 void isolation__restored_over_another_conversation(void**) {
-  for_each_case([](const Case& c, Choices& choices, Config& config, size_t model, Session used) {
+  for_each_case(50, [](const Case& c, Choices& choices, Config& config, size_t model, Session used, Tally& tally) {
     // The saved session may have had another store, or none.
     Config other = config;
     if (!config.has_heads && choices.one_in(3)) {
@@ -101,7 +119,9 @@ void isolation__restored_over_another_conversation(void**) {
     Bytes file;
     c.require(save(source.get(), file) == WEIR_OK, "cannot be saved");
     converse(choices, used.get(), choices.from(1, 8));
-    c.require(restore(used.get(), file) == restore(fresh.get(), file), "restores differ");
+    const weir_status status = restore(used.get(), file);
+    tally.add(status, used.get());
+    c.require(status == restore(fresh.get(), file), "restores differ");
     const weir_session_stats stats = stats_of(used.get());
     c.require(stats.pages_cold < (1u << 20), "counts pages below none");
     assert_twins(c, choices, used.get(), fresh.get(), 6);
@@ -109,7 +129,7 @@ void isolation__restored_over_another_conversation(void**) {
 }
 
 void isolation__reset_is_new(void**) {
-  for_each_case([](const Case& c, Choices& choices, Config& config, size_t model, Session used) {
+  for_each_case(0, [](const Case& c, Choices& choices, Config& config, size_t model, Session used, Tally&) {
     Session fresh = create(config, model);
     c.require(fresh != nullptr, "cannot be created twice");
     for (uint32_t i = choices.from(1, 8); i > 0; --i) {
@@ -127,7 +147,7 @@ void isolation__reset_is_new(void**) {
 
 // Whatever can be saved can be restored, also into sessions with other stores, and goes on as it would have.
 void isolation__what_is_saved_can_be_restored(void**) {
-  for_each_case([](const Case& c, Choices& choices, Config& config, size_t model, Session session) {
+  for_each_case(50, [](const Case& c, Choices& choices, Config& config, size_t model, Session session, Tally& tally) {
     Session same = create(config, model);
     Config changed = config;
     if (config.options.spill_budget_bytes != 0) {
@@ -141,7 +161,9 @@ void isolation__what_is_saved_can_be_restored(void**) {
       const Op op = choose_op(choices, stats_of(session.get()).n_tokens);
       (void)run(session.get(), op);
       c.require(save(session.get(), file) == WEIR_OK, "cannot be saved");
-      c.require(restore(same.get(), file) == WEIR_OK, "cannot be restored");
+      const weir_status status = restore(same.get(), file);
+      tally.add(status, same.get());
+      c.require(status == WEIR_OK, "cannot be restored");
       c.require(save(same.get(), again) == WEIR_OK && again == file, "is another one after it was restored");
       if (other != nullptr) c.require(restore(other.get(), file) == WEIR_OK, "cannot be restored with another store");
       Op next = choose_op(choices, stats_of(session.get()).n_tokens);
