@@ -16,7 +16,8 @@ bool is_of(const char* kind, const char* key) {
 }
 
 // Whether the whole text is a number.
-bool read_u32(const char* text, uint32_t& number) {
+template <class T>
+bool read_number(const char* text, T& number) {
   const char* end = text + std::strlen(text);
   const auto result = std::from_chars(text, end, number);
   return result.ec == std::errc() && result.ptr == end;
@@ -64,7 +65,7 @@ Status OptionReader::find_u32(const char* name, uint32_t& value, uint32_t low, u
   const char* text = find(name);
   if (text == nullptr) return {};
   uint32_t number = 0;
-  if (!read_u32(text, number) || number < low || number > high) {
+  if (!read_number(text, number) || number < low || number > high) {
     return fail(WEIR_ERR_INVALID_ARG, "policy %s: option %s=%.64s is not a whole number from %u to %u", policy_, name,
                 text, low, high);
   }
@@ -77,9 +78,7 @@ Status OptionReader::find_f32(const char* name, float& value, float low, float h
   const char* text = find(name);
   if (text == nullptr) return {};
   float number = 0;
-  const char* end = text + std::strlen(text);
-  const auto result = std::from_chars(text, end, number);
-  if (result.ec != std::errc() || result.ptr != end || !(number >= low && number <= high)) {
+  if (!read_number(text, number) || !(number >= low && number <= high)) {
     return fail(WEIR_ERR_INVALID_ARG, "policy %s: option %s=%.64s is not a number from %g to %g", policy_, name, text,
                 static_cast<double>(low), static_cast<double>(high));
   }
@@ -128,7 +127,13 @@ Status OptionReader::get_later_u32(const char* name, uint32_t& value, uint32_t l
 uint32_t OptionReader::peek_u32(const char* name, uint32_t otherwise) const {
   const char* text = find(name);
   uint32_t number = otherwise;
-  return text != nullptr && read_u32(text, number) ? number : otherwise;
+  return text != nullptr && read_number(text, number) ? number : otherwise;
+}
+
+float OptionReader::peek_f32(const char* name, float otherwise) const {
+  const char* text = find(name);
+  float number = otherwise;
+  return text != nullptr && read_number(text, number) ? number : otherwise;
 }
 
 Status OptionReader::get_f32(const char* name, float& value, float low, float high) {

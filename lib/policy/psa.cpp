@@ -178,10 +178,8 @@ Status check_slots(const SelectionOptions& selection, const StopOptions& o, uint
               o.microbatch, selection.sink_pages, least * kPageTokens, n_slots * kPageTokens);
 }
 
-// What stops a step. The rule of quiet pages stands instead of eps and bound.
-Status read_rule(OptionReader& options, StopOptions& o) {
-  WEIR_TRY(options.get_f32("eps", o.eps, 0.0f, 1.0f));
-  WEIR_TRY(options.get_bool("bound", o.bound));
+// The rule of quiet pages stands instead of eps and bound.
+Status read_quiet(OptionReader& options, StopOptions& o) {
   WEIR_TRY(options.get_u32("quiet", o.quiet_pages, 0, 1u << 20));
   WEIR_TRY(options.get_f32("quiet_share", o.quiet_share, 0.0f, 1.0f));
   if (o.quiet_pages == 0) return options.contradicts("quiet_share", "quiet=0");
@@ -191,11 +189,14 @@ Status read_rule(OptionReader& options, StopOptions& o) {
 
 // `all`: pages of the context. `budget`: of the budget, at most all.
 Status read_stop(OptionReader& options, uint32_t all, uint32_t budget, SelectionOptions& selection, StopOptions& o) {
+  WEIR_TRY(options.get_f32("eps", o.eps, 0.0f, 1.0f));
   if (o.recall) {
     const uint32_t taken = std::min(budget, 1 + selection.sink_pages);
     o.microbatch = std::clamp((budget - taken) / 2, 1u, kRecallMicrobatch);
   }
   WEIR_TRY(options.get_u32("mb", o.microbatch, 1, kSplitPages));
+  WEIR_TRY(options.get_bool("bound", o.bound));
+  WEIR_TRY(read_quiet(options, o));
   o.max_pages = o.recall && o.bound ? all : budget;
   WEIR_TRY(options.get_u32("max_pages", o.max_pages, 2, 1u << 20));
   if (o.max_pages > budget && budget < all && !o.recall) {
@@ -230,12 +231,13 @@ Status make_psa(const PolicyConfig& config, PolicyStorage& storage, Policy*& out
   WEIR_TRY(options.get_bool("recall", o.recall));
   WEIR_TRY(options.get_word("pool", o.one_pool, kPools));
   if (!o.recall) WEIR_TRY(options.contradicts("pool", "recall=off"));
-  WEIR_TRY(read_rule(options, o));
   const bool recalls = o.recall && n_slots < needs.pages_per_stream;
   if (recalls) selection.skip_layers = 0;
   selection.sink_pages = default_sinks(std::min(n_slots, options.peek_u32("max_pages", n_slots)));
-  // Nobody asked for a first page that leaves no slots for the microbatches.
-  const bool takes_turns = recalls && o.stops();
+  // Nobody asked for a first page that leaves no slots for the microbatches. Options are read in the order in which saved
+  // sessions have them.
+  const bool stops = options.peek_f32("eps", o.eps) < 1.0f || options.peek_u32("quiet", 0) > 0;
+  const bool takes_turns = recalls && stops;
   if (takes_turns && least_slots(options.peek_u32("mb", 1), selection.sink_pages) > n_slots) selection.sink_pages = 0;
   WEIR_TRY(read_selection(options, config.n_layers, selection));
   if (selection.agg == AggMode::kQHead)
