@@ -234,8 +234,8 @@ Status make_psa(const PolicyConfig& config, PolicyStorage& storage, Policy*& out
   const bool recalls = o.recall && n_slots < needs.pages_per_stream;
   if (recalls) selection.skip_layers = 0;
   selection.sink_pages = default_sinks(std::min(n_slots, options.peek_u32("max_pages", n_slots)));
-  // Nobody asked for a first page that leaves no slots for the microbatches. Options are read in the order in which saved
-  // sessions have them.
+  // Nobody asked for a first page that leaves no slots for the microbatches. Options are read in the order in which
+  // saved sessions have them.
   const bool stops = options.peek_f32("eps", o.eps) < 1.0f || options.peek_u32("quiet", 0) > 0;
   const bool takes_turns = recalls && stops;
   if (takes_turns && least_slots(options.peek_u32("mb", 1), selection.sink_pages) > n_slots) selection.sink_pages = 0;

@@ -73,8 +73,8 @@ struct Tally {
   }
 };
 
-// Seeds of a policy, each with a model and options that are possible. `f` gets the case and its choices, and adds to the
-// tally what it restores; at least `least` of a hundred must be, and as many of these have tokens.
+// Seeds of a policy, each with a model and options that are possible. `f` gets the case and its choices, and adds to
+// the tally what it restores; at least `least` of a hundred must be, and as many of these have tokens.
 template <class F>
 void for_each_case(uint32_t least, const F& f) {
   for (const char* policy : kPolicies) {

@@ -160,4 +160,13 @@ grep -q '^ops/test_endless  *1  *1  *0 .* cut off' out/tests.txt || fail "no lin
 grep -q 'before the end' out/tests.log || fail "no log of the program that was under way"
 [ ! -e left_over ] || fail "a program left a file in the bundle"
 rm bin/ops/test_endless
+# A bundle as it is made: programs and data come out of one archive, and a damaged one leaves nothing behind.
+mkdir -p packed/bin packed/data/samples
+echo golden >packed/data/samples/model
+cp run packed/run
+(cd packed && tar -cf - bin data | xz -1 >programs.tar.xz && rm -r bin data)
+(cd packed && sh run unpack && [ -d bin ] && [ "$(cat data/samples/model)" = golden ]) || fail "nothing was unpacked"
+(cd packed && rm -r bin data && head -c 100 programs.tar.xz >half && mv half programs.tar.xz)
+if (cd packed && sh run unpack >printed 2>&1); then fail "a damaged archive was unpacked"; fi
+[ ! -e packed/bin ] && [ ! -e packed/data ] || fail "a damaged archive left something"
 echo "passed"
