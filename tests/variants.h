@@ -26,4 +26,11 @@ inline bool is_variant_of(WeightType type, uint32_t n_tok) {
   return n_tok <= 2 || (n_tok > 8 && n_tok <= 16);
 }
 
+// The same for kernels that keep head_dim / 32 vectors of up to eight heads in registers (lib/vulkan/attn_decode.cpp):
+// small heads with all numbers of heads, large ones with one each.
+inline bool is_variant_of_heads(uint32_t head_dim, uint32_t group) {
+  if (every_variant() || head_dim <= 64) return true;
+  return head_dim <= 128 ? group % 4 == 0 || group == 3 : group % 2 != 0;
+}
+
 }  // namespace weir::test

@@ -8,6 +8,7 @@
 #include "tests/cmocka_cpp.h"
 #include "tests/ops/metrics.h"
 #include "tests/ops/progressive_case.h"
+#include "tests/variants.h"
 #include "tests/vulkan/attn_arrays.h"
 #include "vulkan/attn_decode.h"
 
@@ -65,6 +66,7 @@ void attn_stop__head_sizes_and_groups(void**) {
   for (const uint32_t d : test::kHeadDims) {
     for (const uint32_t group : test::kGroups) {
       if (d % 8 != 0 || d > 256 || !test::is_tested_together(d, group) || !has_shape(d, group)) continue;
+      if (!test::is_variant_of_heads(d, group)) continue;
       ++n_shapes;
       for (const uint32_t n_pages : {1u, 9u, 40u}) check(progressive_spec(d, group, n_pages), d + n_pages, "shapes");
     }
