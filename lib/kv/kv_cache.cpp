@@ -33,8 +33,8 @@ void KvCache::lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena&
                     ? host.take<uint16_t>(max_block_bytes(static_cast<uint32_t>(shape.page_bytes())) / sizeof(uint16_t))
                     : nullptr;
   archive_ =
-      shape.archive_pages != 0 ? tables.take<uint32_t>(shape.n_archived_streams() * shape.archive_pages) : nullptr;
-  archive_flags_ = shape.archive_pages != 0 ? tables.take<uint8_t>(shape.archive_pages) : nullptr;
+      shape.archive_pages != 0 ? tables.take<uint32_t>(shape.n_archived_streams() * shape.archive_entries()) : nullptr;
+  archive_flags_ = shape.archive_pages != 0 ? tables.take<uint8_t>(shape.archive_entries()) : nullptr;
   free_ = tables.take<uint32_t>(shape.n_slots());
   row_begin_ = tables.take<uint32_t>(shape.n_streams() + 1);
   slot_begin_ = shape.slots_are_rows() ? row_begin_ : tables.take<uint32_t>(shape.n_streams() + 1);
@@ -129,8 +129,9 @@ void KvCache::copy_from(const KvCache& other) {
   std::copy_n(other.window_copies_, n_window_copies(), window_copies_);
   for (uint32_t s = 0; s < shape_.n_streams(); ++s) copy_stream(other, s);
   if (archive_ != nullptr) {
-    std::copy_n(other.archive_, shape_.n_archived_streams() * shape_.archive_pages, archive_);
-    std::copy_n(other.archive_flags_, shape_.archive_pages, archive_flags_);
+    std::copy_n(other.archive_, shape_.n_archived_streams() * shape_.archive_entries(), archive_);
+    std::copy_n(other.archive_flags_, shape_.archive_entries(), archive_flags_);
+    archive_span_ = other.archive_span_;
   }
   left_.copy_from(other.left_);
   history_.copy_from(other.history_);
@@ -346,9 +347,8 @@ void KvCache::evict(uint32_t stream, uint32_t row) {
     make_cold(stream, row);
     if (copies_[i] == kNoCopy) lose(stream, row);
   } else {
-    const uint32_t* copies = archive(stream);
-    if (copies != nullptr) {
-      const bool is_kept = copies[first_pos_[i] / kPageTokens] != kNoCopy;
+    if (archive(stream) != nullptr) {
+      const bool is_kept = copy_of(stream, first_pos_[i] / kPageTokens) != kNoCopy;
       (is_kept ? pages_cold_ : pages_lost_).fetch_add(1, std::memory_order_relaxed);
     }
     remove_row(stream, row);
@@ -361,7 +361,12 @@ uint32_t* KvCache::archive(uint32_t stream) const {
   if (archive_ == nullptr || !shape_.is_archived(layer)) return nullptr;
   uint32_t n_before = 0;
   for (uint32_t l = 0; l < layer; ++l) n_before += shape_.is_archived(l) ? shape_.n_kv_heads : 0;
-  return archive_ + size_t{n_before + stream % shape_.n_kv_heads} * shape_.archive_pages;
+  return archive_ + size_t{n_before + stream % shape_.n_kv_heads} * shape_.archive_entries();
+}
+
+uint32_t KvCache::copy_of(uint32_t stream, uint32_t page) const {
+  if (page < archive_span_.first || page >= archive_span_.end) return kNoCopy;
+  return archive(stream)[page % shape_.archive_entries()];
 }
 
 uint32_t KvCache::row_of(uint32_t stream, uint32_t page) const {
@@ -394,7 +399,7 @@ void KvCache::put_back(uint32_t stream, uint32_t page) {
   insert_row(stream, row, page * kPageTokens);
   const size_t i = at(stream, row);
   len_[i] = kPageTokens;
-  flags_[i] = archive_flags_[page];
+  flags_[i] = archive_flag(page);
   stamp_[i] = first_pos_[i] + kPageTokens;  // when it was sealed
   pages_cold_.fetch_sub(1, std::memory_order_relaxed);
   if (digests_ != nullptr) rebuild_digest(stream, row);

@@ -47,6 +47,8 @@ struct KvShape {
   // Without recall, > 0: pages of the context, of which the streams that let pages go have copies in a store: all but
   // those of local layers and of first layers that hold the context.
   uint32_t archive_pages = 0;
+  // Of these, the latest that may have copies: a stream's table of copies is a ring of so many. 0: all.
+  uint32_t archive_ring = 0;
   LayerPages by_layer = {};  // pages of a stream by its layer, of the layers that are neither wide nor local
 
   // What attention learns from its past, in the layers that are not local from this one on.
@@ -115,6 +117,7 @@ struct KvShape {
   bool is_archived(uint32_t layer) const {
     return archive_pages != 0 && !is_local(layer) && (layer >= n_wide_layers || wide_pages < archive_pages);
   }
+  uint32_t archive_entries() const { return archive_ring != 0 ? std::min(archive_ring, archive_pages) : archive_pages; }
   uint64_t n_archived_streams() const {
     uint64_t n = 0;
     for (uint32_t layer = 0; layer < n_layers; ++layer) n += is_archived(layer) ? n_kv_heads : 0;
@@ -246,10 +249,26 @@ class KvCache {
   }
   // With a store: room for a page, or for a block of one (max_block_bytes).
   uint16_t* spare_page() const { return spare_page_; }
-  // With copies of what leaves (KvShape::archive_pages): [archive_pages] handle or kNoCopy of each page of a stream by
-  // position / 16; null for a stream that has none.
+  // With copies of what leaves (KvShape::archive_pages): [archive_entries] handle or kNoCopy of the latest pages of a
+  // stream, each at position / 16 modulo the entries; null for a stream that has none.
   uint32_t* archive(uint32_t stream) const;
-  uint8_t* archive_flags() const { return archive_flags_; }  // [archive_pages] kPagePrompt or 0
+  uint8_t* archive_flags() const { return archive_flags_; }  // [archive_entries] kPagePrompt or 0, likewise
+  // The pages that may have copies: those from `first` on, before `end`. Entries are theirs, or kNoCopy.
+  struct ArchiveSpan {
+    uint32_t first = 0, end = 0;
+  };
+  ArchiveSpan& archive_span() { return archive_span_; }
+  const ArchiveSpan& archive_span() const { return archive_span_; }
+  // Of a stream that has copies. The entry is one of a page that may have a copy.
+  uint32_t& archive_entry(uint32_t stream, uint32_t page) { return archive(stream)[page % shape_.archive_entries()]; }
+  uint32_t copy_of(uint32_t stream, uint32_t page) const;  // kNoCopy also of a page that cannot have one
+  // What a page is when it comes back; 0 of one that is too old to.
+  uint8_t archive_flag(uint32_t page) const {
+    return has_archive_flag(page) ? archive_flags_[page % shape_.archive_entries()] : uint8_t{0};
+  }
+  void set_archive_flag(uint32_t page, uint8_t flag) {
+    if (has_archive_flag(page)) archive_flags_[page % shape_.archive_entries()] = flag;
+  }
   // Whether a stream has a page in the pool.
   bool holds(uint32_t stream, uint32_t page) const;
   // Of a ruled stream of a layer, with recall: whether any of its pages is cold.
@@ -419,14 +438,19 @@ class KvCache {
   uint32_t n_in_pool_ = 0;
   uint32_t* window_copies_ = nullptr;  // [n_local_streams, pages_per_stream]; null without recall or windows
   uint16_t* spare_page_ = nullptr;     // null without a store
-  uint32_t* archive_ = nullptr;        // [n_archived_streams, archive_pages]; null without copies
-  uint8_t* archive_flags_ = nullptr;   // [archive_pages]; null without copies
-  uint32_t* append_row_ = nullptr;     // [n_streams] row that holds the first reserved token
-  uint32_t* free_ = nullptr;           // [n_slots] a stack of free slots per stream; see KvTables
-  uint32_t* row_begin_ = nullptr;      // [n_streams + 1]
-  uint32_t* slot_begin_ = nullptr;     // [n_streams + 1]; without recall row_begin_
-  uint32_t* window_ = nullptr;         // [n_streams]
-  uint32_t n_tokens_ = 0;              // committed
+  bool has_archive_flag(uint32_t page) const {
+    return page < archive_span_.end && page + shape_.archive_entries() >= archive_span_.end;
+  }
+
+  uint32_t* archive_ = nullptr;       // [n_archived_streams, archive_entries]; null without copies
+  uint8_t* archive_flags_ = nullptr;  // [archive_entries]; null without copies
+  ArchiveSpan archive_span_;
+  uint32_t* append_row_ = nullptr;  // [n_streams] row that holds the first reserved token
+  uint32_t* free_ = nullptr;        // [n_slots] a stack of free slots per stream; see KvTables
+  uint32_t* row_begin_ = nullptr;   // [n_streams + 1]
+  uint32_t* slot_begin_ = nullptr;  // [n_streams + 1]; without recall row_begin_
+  uint32_t* window_ = nullptr;      // [n_streams]
+  uint32_t n_tokens_ = 0;           // committed
   uint32_t n_reserved_ = 0;
   uint64_t prompt_pages_evicted_ = 0, pages_slid_ = 0;
   std::atomic<uint64_t> pages_resident_{0}, pages_resident_max_{0}, pages_evicted_{0}, pages_lost_{0}, pages_cold_{0};

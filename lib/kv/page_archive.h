@@ -3,6 +3,8 @@
 // conversation (truncate) and for whoever saves it. Only streams whose tables cannot hold the context have copies.
 //
 // When the store is full, the copies of the oldest positions are dropped, of equal positions those of the first stream.
+// The tables of copies are rings of as many pages as the store can hold: what is older has no copy any more, and takes no
+// entry, however long the conversation becomes.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +20,7 @@ class PageArchive {
   void start(KvCache& kv, SpillStore& store);
   bool is_on() const { return store_ != nullptr; }
   // Goes on as another one, whose tables and store were copied.
-  void copy_from(const PageArchive& other) {
-    first_page_ = other.first_page_;
-    n_losses_ = other.n_losses_;
-  }
+  void copy_from(const PageArchive& other) { n_losses_ = other.n_losses_; }
   void reset();  // forgets all copies, and empties the store; the tables are reset next
 
   // Copies the pages that were sealed by the tokens from position `first` on; after a commit.
@@ -42,11 +41,19 @@ class PageArchive {
   // the copy of a page in the pool lies; false: it has none.
   bool get_block(uint32_t stream, uint32_t page, std::byte* block, uint32_t& block_bytes, SpillPlace& place);
   bool find_place(uint32_t stream, uint32_t page, SpillPlace& place) const;
-  // And back, in ascending order of page and stream, while the tables have all rows: gives a page that left its copy.
+  // And back, each sealed page beginning with make_entries, which is for its copies: the entries of pages that are older
+  // than the ring are theirs.
+  void make_entries(uint32_t page);
+  // In ascending order of page and stream, while the tables have all rows: gives a page that left its copy.
   // When the store is full, the oldest copies go. WEIR_ERR_FORMAT: the block is damaged, or another page's.
   Status put_block(uint32_t stream, uint32_t page, const std::byte* block, uint32_t block_bytes, SpillPlace place);
   // Copies a page that is in the pool to this place.
   Status copy_again(uint32_t stream, uint32_t page, SpillPlace place);
+  // What one of `n_pages` sealed pages is when it comes back, before any of their copies are there.
+  void restore_flag(uint32_t page, uint8_t flag, uint32_t n_pages) {
+    const uint32_t n = kv_->shape().archive_entries();
+    if (page + n >= n_pages) kv_->archive_flags()[page % n] = flag;
+  }
   // Of a page that left and has no copy.
   void restore_without(uint64_t n) {
     kv_->count_left(n);
@@ -56,6 +63,7 @@ class PageArchive {
  private:
   Status put(uint32_t stream, uint32_t page, const std::byte* block, uint32_t block_bytes, SpillPlace place);
   bool drop_one();
+  void drop(uint32_t stream, uint32_t page);
   void forget_all();
   void lose(uint32_t stream, uint32_t page);
   void forget(uint32_t stream, uint32_t page);
@@ -65,8 +73,7 @@ class PageArchive {
 
   KvCache* kv_ = nullptr;
   SpillStore* store_ = nullptr;
-  uint32_t first_page_ = 0;  // no page before this one has a copy
-  uint32_t n_losses_ = 0;    // of the store, that the tables know of
+  uint32_t n_losses_ = 0;  // of the store, that the tables know of
 };
 
 }  // namespace weir

@@ -94,6 +94,15 @@ uint64_t default_raw(uint64_t budget, uint64_t all_raw, uint64_t most_raw) {
   return std::min(std::max(raw, budget / kRawShare), most_raw);
 }
 
+// Without recall: pages of a stream that may have copies at one time. Of the oldest and of the newest perhaps only those
+// of one stream.
+Status plan_copies(const SpillOptions& spill, SessionSetup& setup) {
+  WEIR_TRY(plan_spill(spill, setup.spill_plan));
+  if (setup.kv.archive_pages != 0)
+    setup.kv.archive_ring = static_cast<uint32_t>(setup.spill_plan.n_entries / setup.kv.n_archived_streams()) + 2;
+  return {};
+}
+
 }  // namespace
 
 // The store for the sealed pages of the streams that the budget rules: with recall of all of them, else, if a budget
@@ -127,12 +136,12 @@ Status plan_store(const weir_session_options& o, const PolicyNeeds& needs, Sessi
   spill.raw_bytes = raw_is_open(o) ? default_raw(spill.budget_bytes, all_raw, mapped) : o.spill_raw_bytes;
   if (spill.raw_bytes >= all_raw && spill.raw_bytes <= spill.budget_bytes) {
     spill.raw_bytes = spill.budget_bytes = all_raw;  // nothing is ever compressed
-    return plan_spill(spill, setup.spill_plan);
+    return plan_copies(spill, setup);
   }
   spill.n_workers = 1;
   // All streams fill a page in the same step; a queue for all of these makes no step wait.
   spill.queue_pages = static_cast<uint32_t>(std::clamp(n_ruled, kLeastQueue, kMostQueue));
-  return plan_spill(spill, setup.spill_plan);
+  return plan_copies(spill, setup);
 }
 
 // The largest store of at most `room` bytes in all.

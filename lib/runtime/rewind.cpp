@@ -12,7 +12,7 @@ namespace {
 // Whether a stream still has a page, in the pool or in the store. `windows` is null without recall.
 bool has_page(const KvCache& kv, const WindowCopies* windows, uint32_t stream, uint32_t page) {
   if (windows != nullptr && kv.window(stream) != 0) return windows->has(stream, page);
-  if (const uint32_t* copies = kv.archive(stream)) return kv.holds(stream, page) || copies[page] != kNoCopy;
+  if (kv.archive(stream) != nullptr) return kv.holds(stream, page) || kv.copy_of(stream, page) != kNoCopy;
   const StreamView v = kv.stream(stream);
   const uint32_t *const begin = v.first_pos, *const end = begin + v.n_pages;
   const uint32_t* at = std::lower_bound(begin, end, page * kPageTokens);

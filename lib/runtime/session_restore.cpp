@@ -127,6 +127,7 @@ class Session::Restorer final : ByteSource {
   Status pages() {
     if (s_.cold_.is_on()) s_.cold_.begin_restore();
     for (uint32_t page = 0; page < whole_pages(n_tokens_); ++page) {
+      if (s_.archive_.is_on() && page < n_tokens_ / kPageTokens) s_.archive_.make_entries(page);
       for (uint32_t s = 0; s < shape_.n_streams(); ++s) {
         if (kv_.holds(s, page)) {
           WEIR_TRY(row_page(s, page, kv_.row_of(s, page)));
@@ -317,7 +318,7 @@ class Session::Restorer final : ByteSource {
       for (uint32_t i = 0; i < n; ++i) {
         if ((flags[i] & ~uint32_t{kPagePrompt}) != 0) return damaged("page %u had flags 0x%x", first + i, flags[i]);
       }
-      if (s_.archive_.is_on()) std::copy_n(flags, n, kv_.archive_flags() + first);
+      for (uint32_t i = 0; s_.archive_.is_on() && i < n; ++i) s_.archive_.restore_flag(first + i, flags[i], n_kept_);
     }
     return {};
   }
@@ -355,7 +356,7 @@ class Session::Restorer final : ByteSource {
       // The saved session had no store at all: what this one stores without recall begins with these pages.
       const bool begins = n_kept_ == 0 && is_full && kv_.archive(stream) != nullptr;
       if (!begins) return {};
-      kv_.archive_flags()[page] = static_cast<uint8_t>(v.flags[row] & kPagePrompt);
+      s_.archive_.restore_flag(page, static_cast<uint8_t>(v.flags[row] & kPagePrompt), n_tokens_ / kPageTokens);
       return s_.archive_.copy_again(stream, page, place);
     }
     if (is_one_of(kind, SavedPage::kPoolRaw, place) && is_resident && is_full && is_kept(stream, page)) {

@@ -115,7 +115,13 @@ class Session::Saver final : ByteSink {
     }
     const uint32_t n_kept = s_.archive_.is_on() ? kv_.n_tokens() / kPageTokens : 0;
     WEIR_TRY(out_.number(n_kept));
-    return out_.array(std::span<const uint8_t>(kv_.archive_flags(), n_kept));
+    uint8_t flags[64];
+    for (uint32_t first = 0, n = 0; first < n_kept; first += n) {
+      n = std::min<uint32_t>(n_kept - first, sizeof(flags));
+      for (uint32_t i = 0; i < n; ++i) flags[i] = kv_.archive_flag(first + i);
+      WEIR_TRY(out_.array(std::span<const uint8_t>(flags, n)));
+    }
+    return {};
   }
 
   Status digests() {

@@ -85,6 +85,39 @@ void endless__the_plan_is_what_is_used(void** state) {
   assert_true(plan_of(f->model, o).sampler_bytes >= 4 << 20);
 }
 
+// A store takes what it is given and a little for its tables, whatever the conversation might become.
+void endless__a_store_is_bounded(void** state) {
+  const fixture* f = static_cast<fixture*>(*state);
+  weir_session_options o = endless();
+  const weir_plan_info without = plan_of(f->model, o);
+  for (const uint64_t budget : {200u << 10, 1u << 20}) {
+    o.spill_budget_bytes = budget;
+    o.spill_raw_bytes = budget / 2;
+    const weir_plan_info plan = plan_of(f->model, o);
+    assert_true(plan.context_tokens > 1u << 29);
+    assert_true(plan.total_bytes < without.total_bytes + 2 * budget + (1 << 20));
+  }
+  o.spill_budget_bytes = 200u << 10;
+  o.spill_raw_bytes = 100u << 10;
+  // Far more pages than the tables have entries.
+  Session session(f->model, o);
+  append(session, 0, 3 * kLatest);
+  weir_memory_info memory = WEIR_MEMORY_INFO_INIT;
+  assert_ok(weir_session_memory(session, &memory));
+  assert_int_equal(memory.bytes, memory.plan_bytes);
+  weir_session_stats stats = WEIR_SESSION_STATS_INIT;
+  assert_ok(weir_session_get_stats(session, &stats));
+  assert_true(stats.pages_cold > 0 && stats.pages_cold < 1000);
+  // Saved, restored, and saved again.
+  const File file = saved(session);
+  Session other(f->model, o);
+  append(other, 7, 500);
+  assert_int_equal(try_restore(other, file), WEIR_OK);
+  assert_true(saved(other) == file);
+  same_from_here(session, other);
+  assert_true(saved(other) == saved(session));
+}
+
 void endless__the_latest_tokens_are_there(void** state) {
   const fixture* f = static_cast<fixture*>(*state);
   Session session(f->model, endless());
@@ -234,6 +267,7 @@ int open_small(void** state) { return open_fixture_of(WEIR_SOURCE_DIR "/tests/go
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(endless__the_plan_is_what_is_used),
+      cmocka_unit_test(endless__a_store_is_bounded),
       cmocka_unit_test(endless__the_latest_tokens_are_there),
       cmocka_unit_test(endless__rewinds),
       cmocka_unit_test(endless__forks),

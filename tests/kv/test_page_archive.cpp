@@ -262,6 +262,86 @@ void page_archive__copies_are_restored(void**) {
   }
 }
 
+// With entries for no more pages than the store can hold, everything is as with entries for all: what is there, what is
+// read, what comes back after going back, and what is counted.
+void page_archive__a_ring_of_what_the_store_holds(void**) {
+  for (uint32_t seed = 0; seed < 40; ++seed) {
+    const uint32_t store_pages = 1 + seed % 17;
+    KvShape small = small_shape();
+    small.archive_ring = (2 * store_pages + 3) / 4 + 2;  // compressed, a page takes half of its bytes, at least
+    Archive whole(small_shape(), store_pages), ring(small, store_pages);
+    assert_true(small.archive_entries() < kContext);
+    uint32_t state = seed * 2654435761u + 1;
+    const auto pick = [&state](uint32_t n) { return (state = state * 1664525u + 1013904223u) / 65536 % n; };
+    for (uint32_t i = 0; i < 40; ++i) {
+      const uint32_t n = whole.kv.n_tokens();
+      if (pick(3) != 0 && n < (kContext - 1) * kPageTokens) {
+        const uint32_t more = 1 + pick(std::min(40u, (kContext - 1) * kPageTokens - n)), flags = pick(2) * kPagePrompt;
+        for (Archive* a : {&whole, &ring}) a->append(more, flags, 1);
+      } else if (n > 0) {
+        const uint32_t to = n - 1 - pick(std::min(n, 60u));
+        assert_int_equal(whole.archive.truncate(to, true), ring.archive.truncate(to, true));
+        check(ring.kv);
+      }
+      assert_int_equal(whole.kv.n_tokens(), ring.kv.n_tokens());
+      assert_int_equal(whole.kv.pages_cold(), ring.kv.pages_cold());
+      assert_int_equal(whole.kv.pages_lost(), ring.kv.pages_lost());
+      assert_int_equal(whole.store->stats().pages_held, ring.store->stats().pages_held);
+      const uint32_t n_pages = whole.kv.n_tokens() / kPageTokens;
+      for (uint32_t s = 0; s < 4; ++s) {
+        assert_true(whole.pages(s) == ring.pages(s));
+        for (uint32_t row = 0; row < whole.kv.stream(s).n_pages; ++row)
+          assert_int_equal(whole.kv.stream(s).flags[row], ring.kv.stream(s).flags[row]);
+        for (uint32_t p = 0; p < n_pages; ++p) {
+          uint16_t page[kElements];
+          assert_int_equal(whole.archive.has(s, p), ring.archive.has(s, p));
+          if (ring.archive.has(s, p)) assert_true(ring.archive.read(s, p, page) && ring.is_page(page, s, p));
+        }
+      }
+    }
+  }
+}
+
+// A ring that is smaller than the store gives up what is older, and what is taken back leaves its entries clean.
+void page_archive__a_ring_gives_up_what_is_older(void**) {
+  constexpr uint32_t kRing = 5;
+  KvShape small = small_shape();
+  small.archive_ring = kRing;
+  Archive a(small);
+  uint16_t page[kElements];
+  for (uint32_t n = 1; n < kContext; ++n) {
+    a.append(kPageTokens, kPagePrompt, 1);  // the first page stays, and its copy goes
+    assert_int_equal(a.store->stats().pages_held, 4 * std::min(n, kRing));
+    for (uint32_t s = 0; s < 4; ++s) {
+      for (uint32_t p = 0; p < n; ++p) {
+        const bool has = p + kRing >= n;
+        assert_int_equal(a.kv.copy_of(s, p) != kNoCopy, has);
+        assert_int_equal(a.kv.archive_flag(p), has ? kPagePrompt : 0u);
+        if (has) assert_true(a.archive.read(s, p, page) && a.is_page(page, s, p));
+      }
+    }
+  }
+  assert_int_equal(a.kv.pages_cold() + a.kv.pages_lost(), a.kv.pages_evicted());
+  assert_int_equal(a.kv.pages_lost(), 4 * (kContext - 1 - kRing - 1));  // all before the ring but the first page
+  // Pages 6 .. 10 were there; of 2 .. 6 only 6 is.
+  assert_true(a.archive.truncate(7 * kPageTokens, false));
+  assert_int_equal(a.store->stats().pages_held, 4);
+  for (uint32_t p = 0; p < 7; ++p) {
+    assert_int_equal(a.kv.archive_flag(p), p == 6 ? kPagePrompt : 0u);
+    for (uint32_t s = 0; s < 4; ++s) assert_int_equal(a.kv.copy_of(s, p) != kNoCopy, p == 6);
+  }
+  a.version = 1;
+  a.append(2 * kPageTokens, 0, 1);
+  for (uint32_t p = 0; p < 9; ++p) {
+    assert_int_equal(a.kv.archive_flag(p), p == 6 ? kPagePrompt : 0u);
+    for (uint32_t s = 0; s < 4; ++s) assert_int_equal(a.kv.copy_of(s, p) != kNoCopy, p >= 6);
+  }
+  assert_true(a.archive.read(3, 8, page) && a.is_page(page, 3, 8));
+  a.archive.reset();
+  a.kv.reset();
+  assert_int_equal(a.store->stats().pages_held, 0);
+}
+
 // A conversation leaves nothing to the next one: no copies, however many pages were sealed together or had room, and
 // not what is known of its pages.
 void page_archive__reset_forgets_everything(void**) {
@@ -363,6 +443,8 @@ int main() {
       cmocka_unit_test(page_archive__a_full_store_drops_the_oldest),
       cmocka_unit_test(page_archive__a_full_table_without_the_cut_page),
       cmocka_unit_test(page_archive__copies_are_restored),
+      cmocka_unit_test(page_archive__a_ring_of_what_the_store_holds),
+      cmocka_unit_test(page_archive__a_ring_gives_up_what_is_older),
       cmocka_unit_test(page_archive__reset_forgets_everything),
       cmocka_unit_test(page_archive__a_file_that_fails),
       cmocka_unit_test(page_archive__a_refill_that_fails),
