@@ -3,8 +3,8 @@
 // conversation (truncate) and for whoever saves it. Only streams whose tables cannot hold the context have copies.
 //
 // When the store is full, the copies of the oldest positions are dropped, of equal positions those of the first stream.
-// The tables of copies are rings of as many pages as the store can hold: what is older has no copy any more, and takes no
-// entry, however long the conversation becomes.
+// The tables of copies are rings of as many pages as the store can hold: what is older has no copy any more, and takes
+// no entry, however long the conversation becomes.
 #pragma once
 
 #include <cstdint>
@@ -41,8 +41,8 @@ class PageArchive {
   // the copy of a page in the pool lies; false: it has none.
   bool get_block(uint32_t stream, uint32_t page, std::byte* block, uint32_t& block_bytes, SpillPlace& place);
   bool find_place(uint32_t stream, uint32_t page, SpillPlace& place) const;
-  // And back, each sealed page beginning with make_entries, which is for its copies: the entries of pages that are older
-  // than the ring are theirs.
+  // And back, each sealed page beginning with make_entries, which is for its copies: the entries of pages that are
+  // older than the ring are theirs.
   void make_entries(uint32_t page);
   // In ascending order of page and stream, while the tables have all rows: gives a page that left its copy.
   // When the store is full, the oldest copies go. WEIR_ERR_FORMAT: the block is damaged, or another page's.

@@ -94,8 +94,8 @@ uint64_t default_raw(uint64_t budget, uint64_t all_raw, uint64_t most_raw) {
   return std::min(std::max(raw, budget / kRawShare), most_raw);
 }
 
-// Without recall: pages of a stream that may have copies at one time. Of the oldest and of the newest perhaps only those
-// of one stream.
+// Without recall: pages of a stream that may have copies at one time. Of the oldest and of the newest perhaps only
+// those of one stream.
 Status plan_copies(const SpillOptions& spill, SessionSetup& setup) {
   WEIR_TRY(plan_spill(spill, setup.spill_plan));
   if (setup.kv.archive_pages != 0)
