@@ -348,6 +348,14 @@ void pages__as_on_the_cpu(void**) {
 
 // Under a sanitizer, steps that say something about numbers and nothing about memory are left out.
 #ifndef WEIR_INTERNAL_SANITIZED
+// Steps on the processor where they need not be as many as on a device: controls differ in every one of them.
+constexpr uint32_t kCpuSteps = 400;
+
+std::vector<Text> shorter(std::vector<Text> texts) {
+  for (Text& text : texts) text.answer.resize(std::min<size_t>(text.answer.size(), kCpuSteps));
+  return texts;
+}
+
 // Tests the comparison with CPU sessions: one under a policy beside its double, and beside a control that each of the
 // bounds refuses, also if only one layer is the control's.
 void check_bounds_tell(const fixture& f, const Text& text, const variant& v, const variant& control,
@@ -385,13 +393,13 @@ void pages__bounds_tell_other_decisions(void**) {
   if (on_llvmpipe()) skip();  // needs no device, and the bounds are those of the reasoner
   fixture f;
   open_pages_fixture(f);
-  const std::vector<Text> texts = texts_of(f);
+  const std::vector<Text> whole = texts_of(f), texts = shorter(whole);
   report_head();
   check_bounds_tell(f, texts[0], raas, never_stamps, {kStamps}, false);
   check_bounds_tell(f, texts[0], raas, digest_scores, {kStamps, kScores}, false);
-  check_bounds_tell(f, texts[0], raas, never_stamps, {kPages, kAllPages}, true);
+  check_bounds_tell(f, whole[0], raas, never_stamps, {kPages, kAllPages}, true);
   for (const Text& text : texts) check_bounds_tell(f, text, by_token, by_page, {kTables, kStamps}, false);
-  check_bounds_tell(f, texts[0], by_token, by_page, {kPages, kAllPages}, true);
+  check_bounds_tell(f, whole[0], by_token, by_page, {kPages, kAllPages}, true);
   close_gpu_fixture(&f);
 }
 
@@ -402,7 +410,7 @@ void pages__instruction_sets_are_inside(void**) {
   if (on_llvmpipe() || targets.size() < 2) skip();  // on llvmpipe the reasoner is not the model
   fixture f;
   open_pages_fixture(f);
-  const Text text = texts_of(f)[0];
+  const Text text = shorter(texts_of(f))[0];
   report_head();
   bool ok = true;
   uint32_t n_rows = 0;
