@@ -224,14 +224,15 @@ typedef struct weir_sampling_options {
 /** Static initialiser of weir_sampling_options. */
 #define WEIR_SAMPLING_OPTIONS_INIT { (uint32_t)sizeof(weir_sampling_options), 0, 0, 0, 0, 0, 0, 0, 0 }
 
-/** Why weir_session_generate stopped. */
+/** Why an answer ended. */
 enum {
     WEIR_STOP_NONE = 0,     /**< It failed before the first token. */
     WEIR_STOP_EOS = 1,      /**< The model ended its answer. */
     WEIR_STOP_LENGTH = 2,   /**< max_tokens were generated. */
     WEIR_STOP_CONTEXT = 3,  /**< The context is full. */
     WEIR_STOP_CANCELLED = 4, /**< weir_session_cancel or the callback. */
-    WEIR_STOP_ERROR = 5      /**< The call failed; its status says why. */
+    WEIR_STOP_ERROR = 5,     /**< The call failed; its status says why. */
+    WEIR_STOP_STRING = 6     /**< One of the texts of weir_generate_options.stop came. @since 1.1 */
 };
 
 /** One generated token, for the callback of weir_session_generate.
@@ -260,7 +261,14 @@ enum {
     WEIR_GENERATE_IGNORE_EOS = 2    /**< Go on after tokens that end an answer. */
 };
 
-/** Options of weir_session_generate.
+/** A text with its length; need not end with NUL.
+ *  @since 1.1 */
+typedef struct weir_text {
+    const char *text; /**< UTF-8. */
+    uint64_t bytes;   /**< Its length. */
+} weir_text;
+
+/** Options of weir_session_generate and weir_session_begin.
  *  @since 1.0 */
 typedef struct weir_generate_options {
     uint32_t struct_size;   /**< sizeof this struct in the caller's build. Required. */
@@ -269,10 +277,16 @@ typedef struct weir_generate_options {
     uint32_t reserved;      /**< 0. */
     weir_token_fn on_token; /**< NULL (default): none. */
     void *user;             /**< Passed to on_token. */
+    const weir_text *stop;  /**< [n_stop] texts of 1 to 256 bytes. The first that is complete ends the answer, wherever
+                                 its tokens begin and end: its text is not shown, its tokens stay in the conversation,
+                                 and text that may be the beginning of one is shown later. Only text counts that
+                                 would be shown. NULL (default): none. @since 1.1 */
+    uint32_t n_stop;        /**< At most 16. @since 1.1 */
+    uint32_t reserved2;     /**< 0. */
 } weir_generate_options;
 
 /** Static initialiser of weir_generate_options. */
-#define WEIR_GENERATE_OPTIONS_INIT { (uint32_t)sizeof(weir_generate_options), 0, 0, 0, 0, 0 }
+#define WEIR_GENERATE_OPTIONS_INIT { (uint32_t)sizeof(weir_generate_options), 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** Result of weir_session_generate.
  *  @since 1.0 */
@@ -281,10 +295,38 @@ typedef struct weir_generate_result {
     int32_t stop;          /**< WEIR_STOP_*. */
     uint32_t n_tokens;     /**< Tokens generated, without the one that ended the answer. */
     weir_token last_token; /**< The token that ended the answer, or the last one; -1 when there was none. */
+    int32_t stop_index;    /**< Which of the texts of WEIR_STOP_STRING it was; otherwise -1. @since 1.1 */
+    uint32_t reserved;     /**< 0. */
 } weir_generate_result;
 
 /** Static initialiser of weir_generate_result. */
-#define WEIR_GENERATE_RESULT_INIT { (uint32_t)sizeof(weir_generate_result), 0, 0, -1 }
+#define WEIR_GENERATE_RESULT_INIT { (uint32_t)sizeof(weir_generate_result), 0, 0, -1, -1, 0 }
+
+/** What an event of an answer is. */
+enum {
+    WEIR_EVENT_TOKEN = 0, /**< A token, and the text that is complete with it, perhaps none. */
+    WEIR_EVENT_TEXT = 1,  /**< Text without a token: it was held back for a stop string, or no token completes it. */
+    WEIR_EVENT_END = 2    /**< The answer has ended. */
+};
+
+/** One event of an answer, from weir_session_next.
+ *  @since 1.1 */
+typedef struct weir_event {
+    uint32_t struct_size; /**< sizeof this struct in the caller's build. Required. */
+    int32_t kind;         /**< WEIR_EVENT_*. */
+    weir_token token;     /**< The token; of an end the one that ended the answer, which is not appended; else -1. */
+    uint32_t index;       /**< Number of the token in this answer, from 0; of other events how many there were. */
+    uint32_t n_tokens;    /**< Positions in the conversation, with this token. */
+    int32_t stop;         /**< Of an end: WEIR_STOP_*; otherwise WEIR_STOP_NONE. */
+    int32_t stop_index;   /**< Which of the texts of WEIR_STOP_STRING it was; otherwise -1. */
+    uint32_t reserved;    /**< 0. */
+    const char *text;     /**< Whole UTF-8 sequences, NUL-terminated, perhaps empty; valid until the session's next
+                               call. */
+    uint64_t text_bytes;  /**< Its length. */
+} weir_event;
+
+/** Static initialiser of weir_event. */
+#define WEIR_EVENT_INIT { (uint32_t)sizeof(weir_event), 0, -1, 0, 0, 0, -1, 0, 0, 0 }
 
 /** Fill @p options with the defaults of the library that is loaded.
  *
@@ -376,7 +418,7 @@ WEIR_API weir_status weir_session_create(weir_model *model, const weir_session_o
  *  The fork has the options, the device and the conversation of @p session: pages in the pool and outside of it,
  *  logits, tokens, sampling options, the sampler's random state, text that is not complete yet, pins, counters, unread
  *  page events. From then on each computes what a session of that history computes, whatever the other does, also after
- *  the other was destroyed. A trace callback and a pending cancel stay with @p session.
+ *  the other was destroyed. A trace callback, a pending cancel and an answer that runs stay with @p session.
  *
  *  The fork takes what weir_plan says for the options, for itself: its own pool, its own spill memory of the same size,
  *  and if the session has a spill file a new one at the same path. What is in the pool is copied. Pages outside of it
@@ -659,8 +701,9 @@ WEIR_API weir_status weir_session_sample(weir_session *session, weir_token *toke
  *  @param options in, NULL for all defaults
  *  @param result  in/out, struct_size set by the caller; may be NULL. Written whatever the status, once the arguments
  *                 are valid.
- *  @return WEIR_OK                stopped by eos, length or a full context
- *          WEIR_ERR_INVALID_ARG   NULL session, bad struct_size or flags; nothing changed
+ *  @return WEIR_OK                stopped by eos, length, a stop string or a full context
+ *          WEIR_ERR_INVALID_ARG   NULL session, bad struct_size or flags, or stop strings that are too many, empty, too
+ *                                 long or not UTF-8; nothing changed
  *          WEIR_ERR_STATE         nothing was prefilled yet; nothing changed
  *          WEIR_ERR_BUSY          another thread is inside the session; nothing changed
  *          WEIR_ERR_CANCELLED     weir_session_cancel, or the callback refused or threw: the tokens shown so far stay.
@@ -671,6 +714,42 @@ WEIR_API weir_status weir_session_sample(weir_session *session, weir_token *toke
  *  @since 1.0 */
 WEIR_API weir_status weir_session_generate(weir_session *session, const weir_generate_options *options,
                                            weir_generate_result *result);
+
+/** Begin an answer that is then pulled, one event a call, by weir_session_next. An answer that was begun before ends.
+ *
+ *  @param session in/out
+ *  @param options in, NULL for all defaults; on_token must be NULL
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG  as of weir_session_generate, or on_token is set; nothing changed
+ *          WEIR_ERR_STATE        nothing was prefilled yet; nothing changed
+ *          WEIR_ERR_BUSY         another thread is inside the session; nothing changed
+ *  @threads one thread at a time
+ *  @owner options and their texts are copied
+ *  @since 1.1 */
+WEIR_API weir_status weir_session_begin(weir_session *session, const weir_generate_options *options);
+
+/** The next event of the answer that weir_session_begin began. It computes at most one step and allocates nothing.
+ *
+ *  A token whose event was given is in the conversation, whatever comes next, so that an answer can be left at any
+ *  event: by a prefill, a rewind, a save, or by not calling again. A weir_session_cancel is no failure but an end with
+ *  WEIR_STOP_CANCELLED, and loses no token. Text that was held back comes before the end.
+ *
+ *  @param session in/out
+ *  @param event   in/out, struct_size set by the caller
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG  NULL or a bad struct_size; nothing changed
+ *          WEIR_ERR_STATE        no answer was begun, its end was given, or another call has changed the conversation
+ *                                since; nothing changed
+ *          WEIR_ERR_BUSY         another thread is inside the session; nothing changed
+ *          WEIR_ERR_CANCELLED    a trace callback refused the step; no token was appended. This and the following do
+ *                                not end the answer: the next call draws again
+ *          WEIR_ERR_FORMAT       none of the logits is a number; no token was appended
+ *          WEIR_ERR_BUDGET, WEIR_ERR_IO, WEIR_ERR_DEVICE_LOST
+ *                                as of weir_session_step; no token was appended
+ *  @threads one thread at a time
+ *  @owner the caller owns @p event; its text is the session's
+ *  @since 1.1 */
+WEIR_API weir_status weir_session_next(weir_session *session, weir_event *event);
 
 /** Pin positions: the pages that hold any of [first, end) never leave, and every step attends them.
  *

@@ -75,6 +75,13 @@ Status fork_session(weir_session& parent, weir_session** out) {
   return {};
 }
 
+Status read_generate_options(const weir_generate_options* options, weir_generate_options& out) {
+  WEIR_TRY(api::read_struct(options, "weir_generate_options", out));
+  constexpr uint32_t kKnown = uint32_t{WEIR_GENERATE_SPECIAL_TEXT} | uint32_t{WEIR_GENERATE_IGNORE_EOS};
+  if ((out.flags & ~kKnown) == 0 && out.reserved == 0 && out.reserved2 == 0) return {};
+  return fail(WEIR_ERR_INVALID_ARG, "weir_generate_options: flags 0x%x are not known, or reserved is not 0", out.flags);
+}
+
 }  // namespace
 
 weir_status weir_session_options_init(weir_session_options* options, uint32_t struct_size) {
@@ -243,17 +250,37 @@ weir_status weir_session_generate(weir_session* session, const weir_generate_opt
   WEIR_API_REQUIRE(session);
   return api::guard([&]() -> Status {
     weir_generate_options read;
-    WEIR_TRY(api::read_struct(options, "weir_generate_options", read));
-    if ((read.flags & ~static_cast<uint32_t>(WEIR_GENERATE_SPECIAL_TEXT | WEIR_GENERATE_IGNORE_EOS)) != 0 ||
-        read.reserved != 0) {
-      return fail(WEIR_ERR_INVALID_ARG, "weir_generate_options: flags 0x%x are not known, or reserved is not 0",
-                  read.flags);
-    }
+    WEIR_TRY(read_generate_options(options, read));
     if (result != nullptr) WEIR_TRY(api::check_out_struct(result, "weir_generate_result"));
     weir_generate_result value = WEIR_GENERATE_RESULT_INIT;
     const Status status = session->generate(read, value);
     if (result != nullptr) api::write_struct(value, result);
     return status;
+  });
+}
+
+weir_status weir_session_begin(weir_session* session, const weir_generate_options* options) {
+  WEIR_API_REQUIRE(session);
+  return api::guard([&]() -> Status {
+    weir_generate_options read;
+    WEIR_TRY(read_generate_options(options, read));
+    if (read.on_token != nullptr) {
+      return fail(WEIR_ERR_INVALID_ARG,
+                  "weir_generate_options: on_token is set; the events of weir_session_begin come "
+                  "from weir_session_next");
+    }
+    return session->begin_answer(read);
+  });
+}
+
+weir_status weir_session_next(weir_session* session, weir_event* event) {
+  WEIR_API_REQUIRE(session);
+  return api::guard([&]() -> Status {
+    WEIR_TRY(api::check_out_struct(event, "weir_event"));
+    weir_event value = WEIR_EVENT_INIT;
+    WEIR_TRY(session->next_event(value));
+    api::write_struct(value, event);
+    return {};
   });
 }
 

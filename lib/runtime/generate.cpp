@@ -1,5 +1,5 @@
-// Decode steps, one by one and as a whole answer. A step's pages are reserved before the decoder runs and committed
-// after it, so a failure leaves the conversation as it was.
+// Decode steps, one by one, as a whole answer and as one that is pulled. A step's pages are reserved before the decoder
+// runs and committed after it, so a failure leaves the conversation as it was.
 #include "policy/room.h"
 #include "runtime/session_entry.h"
 
@@ -83,73 +83,185 @@ Status Session::draw(weir_token& token) {
 }
 
 // Shows the application a token, or with -1 the rest of the text.
-Answer Session::show(const weir_generate_options& options, const weir_generate_result& result, weir_token token,
-                     std::string_view text) {
+Answer Session::show(const weir_generate_options& options, weir_token token, std::string_view text) {
   if (options.on_token == nullptr) return {};
-  const weir_token_event event = {sizeof(weir_token_event), token,       result.n_tokens,
+  const weir_token_event event = {sizeof(weir_token_event), token,       answer_.n_tokens,
                                   kv_.n_tokens(),           text.data(), text.size()};
   const TokenCallback inside(*this);
   return call_out([&] { return options.on_token(options.user, &event); });
 }
 
-// A token that was shown is appended even if the callback refused. If that fails, it is not part of the conversation:
-// it does not count and leaves no bytes for the text of the next token.
-Status Session::show_and_append(const weir_generate_options& options, weir_generate_result& result, weir_token token,
-                                Answer& answer) {
-  const Detokenizer::Held before = detokenizer_.held();
-  answer = show(options, result, token, detokenizer_.push(token));
+// The text that is complete with a token, without stop strings.
+StopStrings::Piece Session::push_text(weir_token token) {
+  const std::string_view text = detokenizer_.push(token);
+  return has_stops_ ? stops_.push(text) : StopStrings::Piece{text, -1};
+}
+
+// The last text of an answer. At its end and at that of the context nothing can complete a character that was left
+// open. After the other stops the next call can, so its bytes are kept.
+std::string_view Session::last_text(int32_t stop) {
+  const bool is_over = stop == WEIR_STOP_EOS || stop == WEIR_STOP_CONTEXT;
+  const std::string_view rest = is_over ? detokenizer_.flush() : std::string_view();
+  return has_stops_ ? stops_.finish(rest) : rest;
+}
+
+// Appends a token that was shown. If that fails, the token is not part of the conversation: it does not count
+// and leaves no bytes for the text of the next one.
+Status Session::append_drawn(weir_token token, const PushedText& before) {
   const Status status = run_step(token);
   if (status.ok()) {
-    ++result.n_tokens;
-  } else {
-    detokenizer_.restore(before);
+    ++answer_.n_tokens;
+    return {};
   }
+  detokenizer_.restore(before.bytes);
+  stops_.restore(before.held_back);
   return status;
 }
 
 // Why the answer ends before the next token is drawn; WEIR_STOP_NONE: it does not.
-int32_t Session::stop_before_token(const weir_generate_options& options, const weir_generate_result& result) {
-  if (options.max_tokens != 0 && result.n_tokens >= options.max_tokens) return WEIR_STOP_LENGTH;
+int32_t Session::stop_before_token() {
+  if (answer_.max_tokens != 0 && answer_.n_tokens >= answer_.max_tokens) return WEIR_STOP_LENGTH;
   if (take_cancel()) return WEIR_STOP_CANCELLED;
   return kv_.n_tokens() >= policy_->needs().context_tokens ? WEIR_STOP_CONTEXT : WEIR_STOP_NONE;
 }
 
+// Draws a token for the answer, or says why it ends: `token` is then what ended it, or -1.
+Status Session::draw_for_answer(weir_token& token, int32_t& stop) {
+  token = -1;
+  stop = stop_before_token();
+  if (stop != WEIR_STOP_NONE) return {};
+  WEIR_TRY(draw(token));
+  const bool ignore_eos = (answer_.flags & WEIR_GENERATE_IGNORE_EOS) != 0;
+  if (!ignore_eos && model_->tokenizer().is_end_of_generation(token)) stop = WEIR_STOP_EOS;
+  return {};
+}
+
+Status Session::open_answer(const weir_generate_options& options) {
+  std::string_view stops[StopStrings::kMost];
+  if (options.n_stop > StopStrings::kMost) {
+    return fail(WEIR_ERR_INVALID_ARG, "weir_generate_options: n_stop is %u; there may be %u stop strings",
+                options.n_stop, StopStrings::kMost);
+  }
+  for (uint32_t i = 0; i < options.n_stop; ++i) {
+    if (options.stop == nullptr || options.stop[i].text == nullptr)
+      return fail(WEIR_ERR_INVALID_ARG, "weir_generate_options: stop[%u] is NULL", i);
+    stops[i] = {options.stop[i].text, options.stop[i].bytes};
+  }
+  const std::span<const std::string_view> all(stops, options.n_stop);
+  WEIR_TRY(StopStrings::check(all));
+  WEIR_TRY(check_logits());
+  has_stops_ = !all.empty();
+  stops_.begin(all);
+  detokenizer_.set_special((options.flags & WEIR_GENERATE_SPECIAL_TEXT) != 0);
+  answer_ = {};
+  answer_.flags = options.flags;
+  answer_.max_tokens = options.max_tokens;
+  return {};
+}
+
 Status Session::generate(const weir_generate_options& options, weir_generate_result& result) {
-  result.stop = WEIR_STOP_NONE;
-  result.n_tokens = 0;
-  result.last_token = -1;
   Entry entry(*this);
   WEIR_TRY(entry.status());
-  WEIR_TRY(check_logits());
-  const bool ignore_eos = (options.flags & WEIR_GENERATE_IGNORE_EOS) != 0;
-  detokenizer_.set_special((options.flags & WEIR_GENERATE_SPECIAL_TEXT) != 0);
-  Answer answer;  // the application's, to the latest token
-  const auto failed = [&](Status status) {
-    result.stop = status.code() == WEIR_ERR_CANCELLED ? WEIR_STOP_CANCELLED : WEIR_STOP_ERROR;
-    return status;
-  };
+  WEIR_TRY(open_answer(options));
+  Answer agreement;  // the application's, to the latest event
   int32_t stop = WEIR_STOP_NONE;
-  while (stop == WEIR_STOP_NONE && (stop = stop_before_token(options, result)) == WEIR_STOP_NONE) {
+  Status status;
+  while (stop == WEIR_STOP_NONE) {
     weir_token token = -1;
-    if (const Status status = draw(token); !status.ok()) return failed(status);
-    result.last_token = token;
-    if (!ignore_eos && model_->tokenizer().is_end_of_generation(token)) {
-      stop = WEIR_STOP_EOS;
-      break;
+    status = draw_for_answer(token, stop);
+    if (!status.ok()) break;
+    if (token >= 0) result.last_token = token;
+    if (stop != WEIR_STOP_NONE) break;
+    const PushedText before = pushed_text();
+    const StopStrings::Piece piece = push_text(token);
+    agreement = show(options, token, piece.text);
+    status = append_drawn(token, before);  // also if the callback refused: it was shown
+    if (!status.ok()) break;
+    if (piece.found >= 0) {
+      stop = WEIR_STOP_STRING;
+      result.stop_index = piece.found;
     }
-    if (const Status status = show_and_append(options, result, token, answer); !status.ok()) return failed(status);
-    if (!answer.agreed) stop = WEIR_STOP_CANCELLED;
+    if (!agreement.agreed) stop = WEIR_STOP_CANCELLED;
   }
-  // At the end of an answer and of the context nothing can complete a character that was left open. After the other
-  // stops the next call can, so its bytes are kept.
-  if (stop == WEIR_STOP_EOS || stop == WEIR_STOP_CONTEXT) {
-    const std::string_view rest = detokenizer_.flush();
-    if (!rest.empty()) answer = show(options, result, -1, rest);
-    if (!answer.agreed) stop = WEIR_STOP_CANCELLED;
-  }
+  if (!status.ok()) stop = status.code() == WEIR_ERR_CANCELLED ? WEIR_STOP_CANCELLED : WEIR_STOP_ERROR;
+  const std::string_view rest = last_text(stop);
+  if (!rest.empty() && agreement.agreed) agreement = show(options, -1, rest);
+  if (!agreement.agreed) stop = WEIR_STOP_CANCELLED;
+  if (stop != WEIR_STOP_STRING) result.stop_index = -1;
   result.stop = stop;
+  result.n_tokens = answer_.n_tokens;
+  WEIR_TRY(status);
   if (stop != WEIR_STOP_CANCELLED) return {};
-  return fail(WEIR_ERR_CANCELLED, "generation was cancelled after %u tokens%s", result.n_tokens, answer.why());
+  return fail(WEIR_ERR_CANCELLED, "generation was cancelled after %u tokens%s", result.n_tokens, agreement.why());
+}
+
+Status Session::begin_answer(const weir_generate_options& options) {
+  Entry entry(*this);
+  WEIR_TRY(entry.status());
+  WEIR_TRY(open_answer(options));
+  answer_.state = AnswerState::kRuns;
+  answer_.end = kv_.n_tokens();
+  return {};
+}
+
+// Whether the conversation is where the answer left it.
+Status Session::check_answer() const {
+  if (answer_.state == AnswerState::kNone)
+    return fail(WEIR_ERR_STATE, "no answer runs: weir_session_begin begins one, and its end ends it");
+  if (answer_.end == kv_.n_tokens() && has_logits_) return {};
+  return fail(WEIR_ERR_STATE, "the conversation has %u tokens and was at %u when the answer's last event was given",
+              kv_.n_tokens(), answer_.end);
+}
+
+// The event of the end, or first one with the text that is left.
+void Session::end_answer(weir_event& event) {
+  const std::string_view rest = answer_.state == AnswerState::kRuns ? last_text(answer_.stop) : std::string_view();
+  event.text = rest.empty() ? "" : rest.data();
+  event.text_bytes = rest.size();
+  event.index = answer_.n_tokens;
+  if (!rest.empty()) {
+    event.kind = WEIR_EVENT_TEXT;
+    answer_.state = AnswerState::kEnds;
+    return;
+  }
+  event.kind = WEIR_EVENT_END;
+  event.token = answer_.ended_by;
+  event.stop = answer_.stop;
+  event.stop_index = answer_.stop_index;
+  answer_.state = AnswerState::kNone;
+}
+
+Status Session::next_event(weir_event& event) {
+  Entry entry(*this);
+  WEIR_TRY(entry.status());
+  WEIR_TRY(check_answer());
+  event.n_tokens = kv_.n_tokens();
+  if (answer_.stop == WEIR_STOP_NONE) {
+    weir_token token = -1;
+    WEIR_TRY(draw_for_answer(token, answer_.stop));
+    if (answer_.stop == WEIR_STOP_NONE) return next_token(token, event);
+    answer_.ended_by = token;
+  }
+  end_answer(event);
+  return {};
+}
+
+Status Session::next_token(weir_token token, weir_event& event) {
+  WEIR_TRY(run_step(token));
+  ++answer_.n_tokens;
+  answer_.end = kv_.n_tokens();
+  const StopStrings::Piece piece = push_text(token);
+  if (piece.found >= 0) {
+    answer_.stop = WEIR_STOP_STRING;
+    answer_.stop_index = piece.found;
+  }
+  event.kind = WEIR_EVENT_TOKEN;
+  event.token = token;
+  event.index = answer_.n_tokens - 1;
+  event.n_tokens = kv_.n_tokens();
+  event.text = piece.text.data();
+  event.text_bytes = piece.text.size();
+  return {};
 }
 
 }  // namespace weir

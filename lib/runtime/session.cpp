@@ -130,6 +130,9 @@ Status Session::reset() {
 void Session::wipe_conversation() {
   wipe(&detokenizer_, sizeof(detokenizer_));
   detokenizer_.reset(&model_->tokenizer(), false, true);
+  wipe(&stops_, sizeof(stops_));
+  has_stops_ = false;
+  answer_ = {};
   if (!is_used_ && kv_.n_tokens() == 0) return;
   wipe(private_, device_ == nullptr ? step_.b.plain_bytes : 0);
   if (step_.b.fetcher != nullptr) step_.b.fetcher->wipe_pages();

@@ -18,11 +18,23 @@
 #include "runtime/device_host.h"
 #include "runtime/sampler.h"
 #include "runtime/token_record.h"
+#include "text/stop_strings.h"
 #include "text/tokenizer.h"
 #include "weir/experimental.h"
 #include "weir/save.h"
 
 namespace weir {
+
+// An answer while it is made: what was asked for, and how far it is.
+struct AnswerState {
+  enum State { kNone, kRuns, kEnds };  // of one that is pulled; kEnds: its last text was given, its end was not
+  State state = kNone;
+  uint32_t flags = 0, max_tokens = 0;
+  uint32_t n_tokens = 0;
+  weir_token ended_by = -1;
+  int32_t stop = WEIR_STOP_NONE, stop_index = -1;
+  uint32_t end = 0;  // tokens of the conversation after its latest event
+};
 
 // What the options mean for a model, after every check. Plan and session are both made from it.
 struct SessionSetup {
@@ -108,6 +120,9 @@ class Session {
   Status set_sampling(const weir_sampling_options& options);
   Status sample(weir_token& token);
   Status generate(const weir_generate_options& options, weir_generate_result& result);
+  // The same answer, one event a call.
+  Status begin_answer(const weir_generate_options& options);
+  Status next_event(weir_event& event);
   // Goes back to the first n_tokens of the conversation (rewind.cpp). flags: WEIR_REWIND_*.
   Status rewind(uint32_t n_tokens, uint32_t flags);
   // The conversation to a stream of bytes, and back (session_save.cpp, session_restore.cpp).
@@ -196,11 +211,22 @@ class Session {
   Status run_step(weir_token token);
   // Makes room for one more token and sets step_ up for it; a commit or a rollback follows.
   Status open_step(const weir_token* token);
-  int32_t stop_before_token(const weir_generate_options& options, const weir_generate_result& result);
-  Answer show(const weir_generate_options& options, const weir_generate_result& result, weir_token token,
-              std::string_view text);
-  Status show_and_append(const weir_generate_options& options, weir_generate_result& result, weir_token token,
-                         Answer& answer);
+  // What pushing a token's text changes.
+  struct PushedText {
+    Detokenizer::Held bytes;
+    StopStrings::Held held_back;
+  };
+  PushedText pushed_text() const { return {detokenizer_.held(), stops_.held()}; }
+  StopStrings::Piece push_text(weir_token token);
+  std::string_view last_text(int32_t stop);
+  Answer show(const weir_generate_options& options, weir_token token, std::string_view text);
+  Status open_answer(const weir_generate_options& options);
+  int32_t stop_before_token();
+  Status draw_for_answer(weir_token& token, int32_t& stop);
+  Status append_drawn(weir_token token, const PushedText& before);
+  Status check_answer() const;
+  Status next_token(weir_token token, weir_event& event);
+  void end_answer(weir_event& event);
   Status draw(weir_token& token);
   Status sample_logits(weir_token& token);
   void count_step(weir_token token, uint64_t started);
@@ -305,6 +331,9 @@ class Session {
   Sampler sampler_;
   TokenRecord record_;  // of which the conversation has kv_.n_tokens()
   Detokenizer detokenizer_;
+  StopStrings stops_;  // those of the latest answer, if it has any
+  bool has_stops_ = false;
+  AnswerState answer_;
   void* block_ = nullptr;
   uint64_t block_bytes_ = 0;
   // Of it, what steps and prompts compute with, logits, sampler and tokens; whether there may be something of the

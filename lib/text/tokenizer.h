@@ -77,6 +77,8 @@ class Tokenizer {
 // cannot be part of a sequence becomes one U+FFFD, as usual.
 class Detokenizer {
  public:
+  static constexpr size_t kMostBytes = 3 * (kMaxTokenBytes + 4);  // of a text; worst case: every byte becomes U+FFFD
+
   // All that earlier tokens have left for the next one.
   struct Held {
     uint32_t n_bytes = 0;  // of an incomplete sequence, at most 3
@@ -100,7 +102,7 @@ class Detokenizer {
   const Tokenizer* tokenizer_ = nullptr;
   Held held_;
   bool special_ = false;
-  char text_[3 * (kMaxTokenBytes + 4) + 1] = {};  // worst case: every byte becomes U+FFFD
+  char text_[kMostBytes + 1] = {};
 };
 
 }  // namespace weir

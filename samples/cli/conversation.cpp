@@ -24,7 +24,6 @@ const std::string& string_field(const json& object, const char* key) {
 void check_fields(const json& object, const char* of_what, std::initializer_list<const char*> known) {
   for (const auto& [key, value] : object.items()) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
-    if (key == "stop") throw std::runtime_error("\"stop\": stop strings are not supported yet");
     std::string names;
     for (const char* name : known) names += std::string(names.empty() ? "\"" : ", \"") + name + "\"";
     throw std::runtime_error("\"" + key + "\" is no field of " + of_what + "; it has " + names);
@@ -39,6 +38,20 @@ uint32_t max_tokens_field(const json& line) {
     if (value > 0 && value <= UINT32_MAX) return static_cast<uint32_t>(value);
   }
   throw std::runtime_error("\"max_tokens\" is not a whole number from 1 to " + std::to_string(UINT32_MAX));
+}
+
+// A text or a list of texts.
+std::optional<std::vector<std::string>> stop_field(const json& line) {
+  const auto field = line.find("stop");
+  if (field == line.end()) return std::nullopt;
+  const json list = field->is_string() ? json::array({*field}) : *field;
+  const bool are_texts =
+      list.is_array() && std::all_of(list.begin(), list.end(), [](const json& stop) { return stop.is_string(); });
+  if (!are_texts) throw std::runtime_error("\"stop\" is neither a text nor a list of texts");
+  auto stops = list.get<std::vector<std::string>>();
+  const std::string wrong = wrong_with_stops(stops);
+  if (!wrong.empty()) throw std::runtime_error("\"stop\": " + wrong);
+  return stops;
 }
 
 std::vector<Message> parse_messages(const json& list) {
@@ -68,6 +81,8 @@ const char* stop_name(int32_t stop) {
       return "context";
     case WEIR_STOP_CANCELLED:
       return "cancelled";
+    case WEIR_STOP_STRING:
+      return "stop";
     default:
       return "error";
   }
@@ -75,7 +90,7 @@ const char* stop_name(int32_t stop) {
 
 // Answers one turn; the text goes to `solution` as it comes, so that it is there even when a later call fails.
 void answer_turn(weir_session* session, const std::vector<weir_token>& prompt, uint32_t max_tokens,
-                 const SolveHooks& hooks, Solution& solution) {
+                 const std::vector<std::string>& stops, const SolveHooks& hooks, Solution& solution) {
   try {
     prefill(session, prompt, hooks.on_prefill);
   } catch (const Error& e) {
@@ -89,7 +104,9 @@ void answer_turn(weir_session* session, const std::vector<weir_token>& prompt, u
     return !hooks.on_token || hooks.on_token(event, session);
   };
   // Files may class <think> as a control token; what the model thinks is part of what it says.
-  solution.stop = stop_name(generate(session, max_tokens, WEIR_GENERATE_SPECIAL_TEXT, on_token).stop);
+  const weir_generate_result result = generate(session, max_tokens, WEIR_GENERATE_SPECIAL_TEXT, on_token, stops);
+  solution.stop = stop_name(result.stop);
+  solution.stop_string = result.stop_index >= 0 ? stops[static_cast<size_t>(result.stop_index)] : "";
 }
 
 }  // namespace
@@ -97,9 +114,10 @@ void answer_turn(weir_session* session, const std::vector<weir_token>& prompt, u
 Conversation parse_conversation(const json& line, const std::string& system, bool raw) {
   if (!line.is_object()) throw std::runtime_error("not a JSON object");
   Conversation conversation;
-  check_fields(line, "a line", {"id", "prompt", "messages", "max_tokens"});
+  check_fields(line, "a line", {"id", "prompt", "messages", "max_tokens", "stop"});
   conversation.id = line.value("id", json());
   conversation.max_tokens = max_tokens_field(line);
+  conversation.stops = stop_field(line);
   conversation.is_raw = raw;
   const bool has_messages = line.contains("messages");
   if (line.contains("prompt") == has_messages) throw std::runtime_error("expected either \"prompt\" or \"messages\"");
@@ -142,6 +160,19 @@ std::vector<std::vector<weir_token>> render_turns(const weir_model* model, const
     pending.clear();
   }
   return turns;
+}
+
+std::string wrong_with_stops(const std::vector<std::string>& stops) {
+  constexpr size_t kMost = 16, kMostBytes = 256;  // as of weir_generate_options
+  if (stops.size() > kMost)
+    return std::to_string(stops.size()) + " stop strings; there may be " + std::to_string(kMost);
+  for (const std::string& stop : stops) {
+    if (stop.empty()) return "a stop string is empty";
+    if (stop.size() > kMostBytes) {
+      return "a stop string has " + std::to_string(stop.size()) + " bytes; it may have " + std::to_string(kMostBytes);
+    }
+  }
+  return "";
 }
 
 bool wants_bos(const weir_model* model) {
@@ -203,7 +234,7 @@ Solution solve(weir_model* model, const SolveOptions& options, const Conversatio
     solution.max_tokens = asked;
     const uint32_t max_tokens = asked != 0 ? asked : answer_limit(model);
     for (const auto& turn : turns) {
-      answer_turn(session.get(), turn, max_tokens, hooks, solution);
+      answer_turn(session.get(), turn, max_tokens, conversation.stops.value_or(options.stops), hooks, solution);
       if (solution.stop == "context" || solution.stop == "cancelled") break;
     }
     if (options.save != nullptr) save_session(session.get(), *options.save);
@@ -240,6 +271,7 @@ nlohmann::ordered_json to_json(const Solution& s) {
   out["n_prompt"] = s.stats.n_prompt;
   out["n_decode"] = s.stats.n_decode;
   out["stop"] = s.stop;
+  if (s.stop == "stop") out["stop_string"] = s.stop_string;
   out["policy"] = s.policy;
   out["budget_tokens"] = s.plan.budget_tokens;
   out["memory"] = {{"plan_bytes", s.plan.total_bytes},

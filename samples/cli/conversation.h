@@ -20,7 +20,8 @@ struct Conversation {
   std::vector<Message> messages;  // used unless is_raw
   std::string raw_text;           // the whole prompt as it is, without a chat template
   bool is_raw = false;
-  uint32_t max_tokens = 0;  // of each answer; 0: what the command says
+  uint32_t max_tokens = 0;                        // of each answer; 0: what the command says
+  std::optional<std::vector<std::string>> stops;  // that end an answer; none: what the command says
 };
 
 // One line of a prompts file. `system` ("" for none) goes in front of messages that do not start with a system message.
@@ -33,6 +34,9 @@ Conversation parse_conversation(const nlohmann::json& line, const std::string& s
 // Throws Error, or std::runtime_error for messages in an impossible order.
 std::vector<std::vector<weir_token>> render_turns(const weir_model* model, const Conversation& conversation,
                                                   bool add_bos, bool accept_resembling = false, bool continues = false);
+
+// Before any work: what is wrong with these stop strings, or "".
+std::string wrong_with_stops(const std::vector<std::string>& stops);
 
 // Whether the file asks for a begin-of-text token before a text.
 bool wants_bos(const weir_model* model);
@@ -56,6 +60,7 @@ struct SolveOptions {
   SessionFlags session;
   SamplingFlags sampling;
   uint32_t max_tokens = 0;         // of each answer; 0: answer_limit()
+  std::vector<std::string> stops;  // texts that end an answer
   std::optional<bool> add_bos;     // to raw text; none: as the file asks
   bool accept_resembling = false;  // of chat templates
   std::string resume;              // the file of --resume, or ""
@@ -72,7 +77,8 @@ struct SolveHooks {
 struct Solution {
   nlohmann::json id;
   std::vector<std::string> texts;  // one per answer
-  std::string stop = "error";      // "eos", "length", "context", "cancelled" or "error"
+  std::string stop = "error";      // "eos", "length", "context", "stop", "cancelled" or "error"
+  std::string stop_string;         // of "stop": which it was
   std::string error;               // set when stop is "error"
   std::string policy;
   uint32_t max_tokens = 0;  // of each answer, as asked for; 0: it was not

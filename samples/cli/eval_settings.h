@@ -76,8 +76,8 @@ std::vector<EvalPoint> eval_points(const EvalSettings& settings);
 // Neighbouring points of one problem, at most n_most in a group.
 std::vector<std::vector<EvalPoint>> point_groups(const std::vector<EvalPoint>& points, size_t n_most);
 
-// The session of a point: n_prompt tokens are prefilled, n_decode follow at most. The budget wins over that of a preset.
-// It has room for `context` tokens, if that is more.
+// The session of a point: n_prompt tokens are prefilled, n_decode follow at most. The budget wins over a preset's. It
+// has room for `context` tokens, if that is more.
 SessionFlags point_session(const PolicyEntry& policy, uint32_t budget, size_t n_prompt, size_t n_decode,
                            size_t context = 0);
 

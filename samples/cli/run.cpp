@@ -236,10 +236,10 @@ void add_run(CLI::App& program, Action& action) {
                                  "The prompt; - or none: what standard input holds, which may be a mere -")
                      ->type_name("TEXT");
   auto* prompts =
-      app->add_option("--prompts", flags->prompts_file,
-                      "JSON lines {\"id\", \"prompt\"} or {\"id\", \"messages\"}, perhaps with \"max_tokens\"; - reads "
-                      "stdin. A line that "
-                      "fails does not end the run, but its exit status is then 1")
+      app->add_option(
+             "--prompts", flags->prompts_file,
+             "JSON lines {\"id\", \"prompt\"} or {\"id\", \"messages\"}, perhaps with \"max_tokens\" "
+             "and \"stop\"; - reads stdin. A line that fails does not end the run, but its exit status is then 1")
           ->type_name("FILE");
   prompts->excludes(prompt);
   app->add_option("--system", flags->system, "System message in front of conversations that have none")
@@ -256,6 +256,10 @@ void add_run(CLI::App& program, Action& action) {
   app->add_option("-n", flags->solve.max_tokens, "Most tokens of an answer; default: what the model was trained for")
       ->transform(whole_number(1, kMostTokens))
       ->type_name("MAX");
+  app->add_option("--stop", flags->solve.stops,
+                  "A text that ends an answer and is not shown; up to 16, each with a --stop of its own")
+      ->allow_extra_args(false)
+      ->type_name("TEXT");
   app->add_flag("--json", flags->json, "One JSON line per conversation instead of the text");
   add_saved_flags(*app, flags->saved);
   add_sampling_flags(*app, flags->solve.sampling);
@@ -267,6 +271,8 @@ void add_run(CLI::App& program, Action& action) {
       if (!flags->raw && flags->solve.add_bos)
         throw UsageError("run: --bos and --no-bos are for --raw; a chat template has its own begin");
       check_saved(*flags, !prompts->empty());
+      const std::string wrong = wrong_with_stops(flags->solve.stops);
+      if (!wrong.empty()) throw UsageError("run: --stop: " + wrong);
       if (prompts->empty()) flags->prompt = read_prompt(*prompt, flags->prompt);
       catch_interrupts();
       return prompts->empty() ? run_prompt(*flags) : run_file(*flags);

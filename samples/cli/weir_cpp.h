@@ -252,14 +252,19 @@ inline void prefill(weir_session* session, const std::vector<weir_token>& tokens
   check(status, "cannot read the prompt");
 }
 
-// max_tokens 0: as many as the context holds. flags: WEIR_GENERATE_*. A cancelled call is a normal result here.
+// max_tokens 0: as many as the context holds. flags: WEIR_GENERATE_*. stops: texts that end the answer. A cancelled
+// call is a normal result here.
 inline weir_generate_result generate(weir_session* session, uint32_t max_tokens, uint32_t flags,
-                                     const TokenFn& on_token) {
+                                     const TokenFn& on_token, const std::vector<std::string>& stops = {}) {
   Callback<TokenFn> callback{on_token};
+  std::vector<weir_text> texts;
+  for (const std::string& stop : stops) texts.push_back({stop.data(), stop.size()});
   weir_generate_options options = WEIR_GENERATE_OPTIONS_INIT;
   options.flags = flags;
   options.max_tokens = max_tokens;
   options.user = &callback;
+  options.stop = texts.data();
+  options.n_stop = static_cast<uint32_t>(texts.size());
   if (on_token) {
     options.on_token = [](void* user, const weir_token_event* event) -> weir_status {
       return static_cast<Callback<TokenFn>*>(user)->call(*event);

@@ -139,7 +139,8 @@ void policies__are_all_in_the_help(void**) {
 
 void prompts__fields_that_are_not_known_are_told(void**) {
   const std::vector<std::pair<std::string, std::vector<std::string>>> lines = {
-      {R"({"prompt":"hi","stop":["l"]})", {"\"stop\"", "stop strings are not supported yet"}},
+      {R"({"prompt":"hi","stop":[1]})", {"\"stop\"", "neither a text nor a list of texts"}},
+      {R"({"prompt":"hi","stop":[""]})", {"\"stop\"", "a stop string is empty"}},
       {R"({"prompt":"hi","temperature":1})", {"\"temperature\" is no field of a line", "\"max_tokens\""}},
       {R"({"prompt":"hi","max_tokens":0})", {"\"max_tokens\" is not a whole number from 1 to"}},
       {R"({"prompt":"hi","max_tokens":-1})", {"\"max_tokens\" is not a whole number from 1 to"}},
@@ -159,6 +160,33 @@ void prompts__fields_that_are_not_known_are_told(void**) {
     assert_true(contains(r["error"].get<std::string>(), "-:" + std::to_string(i + 1) + ":"));
     assert_true(r["n_decode"] == 0);
   }
+}
+
+// The stop string is not shown, and a line's own replace those of the command line.
+void prompts__stop_strings(void**) {
+  const std::string whole = json::parse(weir({"run", "-m", kModel, "-p", "Hello", "--json", "-n", "24"}).out)["text"];
+  assert_true(whole.size() > 12);
+  const std::string early = whole.substr(4, 3), late = whole.substr(9, 3);
+  const auto begin = [&](const std::string& stop) { return whole.substr(0, whole.find(stop)); };
+  const json line = {{"prompt", "Hello"}, {"stop", early}}, plain = {{"prompt", "Hello"}};
+  const json list = {{"prompt", "Hello"}, {"stop", {"no such text", late}}},
+             none = {{"prompt", "Hello"}, {"stop", json::array()}};
+  const Output o = weir({"run", "-m", kModel, "--prompts", "-", "--json", "-n", "24", "--stop", late, "--stop", "~~~"},
+                        line.dump() + "\n" + plain.dump() + "\n" + list.dump() + "\n" + none.dump() + "\n");
+  assert_works(o);
+  std::istringstream out(o.out);
+  for (const std::string& stop : {early, late, late, std::string()}) {
+    std::string text;
+    assert_false(std::getline(out, text).fail());
+    const json r = json::parse(text);
+    assert_string_equal(r["text"].get<std::string>().c_str(), stop.empty() ? whole.c_str() : begin(stop).c_str());
+    assert_true(stop.empty() ? r["stop"] != "stop" : r["stop"] == "stop" && r["stop_string"] == stop);
+  }
+  assert_fails(weir({"run", "-m", kModel, "-p", "Hello", "--stop", ""}), 2, {"--stop"});
+  assert_fails(weir({"run", "-m", kModel, "-p", "Hello", "--stop", std::string(300, 'a')}), 2, {"300 bytes"});
+  const Output text = weir({"run", "-m", kModel, "-p", "Hello", "-n", "24", "--stop", late});
+  assert_works(text);
+  assert_string_equal(text.out.c_str(), (begin(late) + "\n").c_str());
 }
 
 void prompts__a_line_has_its_own_length(void**) {
@@ -354,6 +382,7 @@ int main() {
       cmocka_unit_test(model__is_an_argument_of_every_command),
       cmocka_unit_test(policies__are_all_in_the_help),
       cmocka_unit_test(prompts__fields_that_are_not_known_are_told),
+      cmocka_unit_test(prompts__stop_strings),
       cmocka_unit_test(prompts__a_line_has_its_own_length),
       cmocka_unit_test(input__a_byte_order_mark_is_no_text),
       cmocka_unit_test(raw__the_file_decides_of_the_first_token),
