@@ -19,12 +19,10 @@ function(weir_compile_shader name source type_folder)
   endif()
   add_custom_command(
     OUTPUT "${code}"
-    COMMAND "${WEIR_GLSLC}" ${flags} -MD -MF "${code}.d" -MT "${code}" -mfmt=c "${weir_shader_source}/${source}"
-            -o "${code}.part"
-    COMMAND "${WEIR_GLSLC}" ${flags} "${weir_shader_source}/${source}" -o "${binary}"
+    COMMAND "${WEIR_GLSLC}" ${flags} -MD -MF "${code}.d" -MT "${code}" "${weir_shader_source}/${source}" -o "${binary}"
     COMMAND "${WEIR_SPIRV_VAL}" --target-env vulkan1.3 "${binary}"
-    COMMAND "${CMAKE_COMMAND}" -E rename "${code}.part" "${code}"
-    DEPENDS "${weir_shader_source}/${source}"
+    COMMAND "${CMAKE_COMMAND}" "-DBINARY=${binary}" "-DCODE=${code}" -P "${PROJECT_SOURCE_DIR}/cmake/shader_words.cmake"
+    DEPENDS "${weir_shader_source}/${source}" "${PROJECT_SOURCE_DIR}/cmake/shader_words.cmake"
     DEPFILE "${code}.d"
     COMMENT "Compiling shader ${name}"
     VERBATIM)

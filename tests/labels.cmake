@@ -3,7 +3,9 @@
 #   threads  runs several threads; ./dev test --long repeats it under ThreadSanitizer
 #   slow     only ./dev test --long runs it
 #   real     only ./dev test --real runs it; the label of all of tests/real
-# One line per test: weir_test_labels(<area>/<stem> LABELS <label>... TIMEOUT <seconds>)
+# COST has about the seconds of tests that take longer than most, which begin first (those of vulkan before them), so
+# that none of them is left when all others are done.
+# One line per test: weir_test_labels(<area>/<stem> LABELS <label>... TIMEOUT <seconds> COST <seconds>)
 weir_test_labels(api/test_cancel LABELS threads)
 weir_test_labels(api/test_fork TIMEOUT 300)
 weir_test_labels(api/test_lfps LABELS threads)
@@ -11,7 +13,11 @@ weir_test_labels(api/test_rewind TIMEOUT 300)
 weir_test_labels(api/test_step_many TIMEOUT 300)
 weir_test_labels(api/test_step_many_threads LABELS threads)
 weir_test_labels(api/test_threads LABELS threads TIMEOUT 300)
+weir_test_labels(api/test_spill_faults COST 20)
+weir_test_labels(cli/test_eval COST 25)
+weir_test_labels(cli/test_weir_program COST 20)
 weir_test_labels(device/test_equality TIMEOUT 300)
+weir_test_labels(device/test_pages COST 35)
 weir_test_labels(device/test_step_many LABELS threads)
 weir_test_labels(device/test_threads LABELS threads)
 weir_test_labels(kv/test_spill_copy LABELS threads)
