@@ -353,6 +353,39 @@ WEIR_API weir_status weir_chat_tokenize(const weir_model *model, const weir_chat
 WEIR_API weir_status weir_chat_render(const weir_model *model, const weir_chat_message *messages, uint64_t n_messages,
                                       uint32_t flags, char *text, uint64_t capacity, uint64_t *text_bytes);
 
+/** Render a chat template, given as text, with any variables: to look at, and to try out templates.
+ *
+ *  Templates are Jinja, as Python's jinja2 runs it for chat templates: trim_blocks, lstrip_blocks, loop controls, an
+ *  immutable sandbox, raise_exception, strftime_now, tojson without HTML escapes, {% generation %}. Usual variables are
+ *  "messages", "tools", "add_generation_prompt", "bos_token" and "eos_token". As with weir_chat_render, text of a
+ *  message may look like control tokens in the result.
+ *
+ *  A template cannot run for ever: beyond fixed limits of steps, depth, memory and text it is refused.
+ *
+ *  @param runtime        in, whose memory the call uses
+ *  @param template_text  in, [template_bytes] UTF-8
+ *  @param template_bytes 0 .. 2^18
+ *  @param variables_json in, [variables_bytes] a JSON object whose entries are the template's variables
+ *  @param variables_bytes length of @p variables_json
+ *  @param unix_time      what strftime_now sees, in seconds since 1970, as UTC; 0: the time of the call
+ *  @param text           out, [capacity] bytes, no NUL is added; may be NULL when @p capacity is 0
+ *  @param capacity       room at @p text
+ *  @param text_bytes     out, bytes of the whole text, also when it did not fit
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG       NULL pointer, @p variables_json is no JSON object, or the template refuses these
+ *                                     variables (raise_exception): the message has its line and words
+ *          WEIR_ERR_FORMAT            the template is wrong, or goes wrong with these variables; the message has its
+ *                                     line
+ *          WEIR_ERR_UNSUPPORTED       it goes beyond a limit; the message has the line
+ *          WEIR_ERR_BUFFER_TOO_SMALL  @p text_bytes is set
+ *          WEIR_ERR_OUT_OF_MEMORY     an allocation was refused
+ *  @threads any thread
+ *  @owner the caller owns the buffers
+ *  @since 1.1 */
+WEIR_API weir_status weir_template_render(weir_runtime *runtime, const char *template_text, uint64_t template_bytes,
+                                          const char *variables_json, uint64_t variables_bytes, int64_t unix_time,
+                                          char *text, uint64_t capacity, uint64_t *text_bytes);
+
 #ifdef __cplusplus
 }
 #endif

@@ -10,6 +10,9 @@
 
 #include "api/chat_messages.h"
 #include "api/handles.h"
+#include "core/clock.h"
+#include "text/jinja/jinja.h"
+#include "text/jinja/json.h"
 
 using namespace weir;
 
@@ -260,6 +263,34 @@ weir_status weir_chat_tokenize(const weir_model* model, const weir_chat_message*
     *n_tokens = ids.size();
     if (ids.size() > capacity) return Status(too_small("tokens", ids.size(), capacity));
     std::copy(ids.begin(), ids.end(), tokens);
+    return {};
+  });
+}
+
+weir_status weir_template_render(weir_runtime* runtime, const char* template_text, uint64_t template_bytes,
+                                 const char* variables_json, uint64_t variables_bytes, int64_t unix_time, char* text,
+                                 uint64_t capacity, uint64_t* text_bytes) {
+  WEIR_API_REQUIRE(runtime);
+  WEIR_API_REQUIRE(template_text);
+  WEIR_API_REQUIRE(variables_json);
+  WEIR_API_REQUIRE(text_bytes);
+  if (text == nullptr && capacity != 0)
+    return fail(WEIR_ERR_INVALID_ARG, "weir_template_render: text is NULL, capacity is not 0").code();
+  return api::guard([&]() -> Status {
+    std::pmr::memory_resource* memory = &runtime->memory;
+    jinja::Template parsed(memory);
+    WEIR_TRY(parsed.parse({template_text, template_bytes}));
+    jinja::Heap heap(memory);
+    jinja::Value object;
+    WEIR_TRY(jinja::read_json(heap, {variables_json, variables_bytes}, "variables", object));
+    if (!object.is_dict()) return fail(WEIR_ERR_INVALID_ARG, "weir_template_render: the variables are no JSON object");
+    std::pmr::vector<jinja::Variable> variables(memory);
+    for (const auto& entry : object.dict().entries) variables.push_back({entry.key.view(), entry.value});
+    jinja::RenderedText rendered(memory);
+    WEIR_TRY(jinja::render(parsed, heap, variables, unix_time != 0 ? unix_time : unix_seconds(), rendered));
+    *text_bytes = rendered.text.size();
+    if (rendered.text.size() > capacity) return Status(too_small("bytes", rendered.text.size(), capacity));
+    std::copy(rendered.text.begin(), rendered.text.end(), text);
     return {};
   });
 }

@@ -23,6 +23,7 @@ void add_plan(CLI::App& program, Action& action);
 void add_devices(CLI::App& program, Action& action);
 void add_info(CLI::App& program, Action& action);
 void add_tokenize(CLI::App& program, Action& action);
+void add_template(CLI::App& program, Action& action);
 void add_demo(CLI::App& program, Action& action);
 void add_eval(CLI::App& program, Action& action);
 void add_calibrate(CLI::App& program, Action& action);

@@ -102,6 +102,7 @@ int run(int argc, char** argv) {
   weir_cli::add_devices(program, action);
   weir_cli::add_info(program, action);
   weir_cli::add_tokenize(program, action);
+  weir_cli::add_template(program, action);
 
   try {
     program.parse(argc, argv);

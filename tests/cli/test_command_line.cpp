@@ -16,8 +16,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const std::vector<std::string> kCommands = {"run",       "chat", "demo",    "bench", "eval",
-                                            "calibrate", "plan", "devices", "info",  "tokenize"};
+const std::vector<std::string> kCommands = {"run",  "chat",    "demo", "bench",    "eval",    "calibrate",
+                                            "plan", "devices", "info", "tokenize", "template"};
 
 struct Option {
   std::string command, name, type;
