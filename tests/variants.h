@@ -1,7 +1,7 @@
 // Vulkan's driver for the processor compiles each variant of a kernel (lib/vulkan/pipelines.h, Variant) for 1 to 20
 // seconds, which is nearly all that the quick tests on it take. They set WEIR_TEST_VARIANTS=some: every kernel, every
-// weight type and every value of each constant is tested, but not each value with each of the others. On a GPU, and
-// in `./dev test --long` (every_variant/<test>), all of them are.
+// weight type and every value of each constant is tested, but not each value with each of the others. On a GPU, and in
+// `./dev test --long` (every_variant/<test>), all of them are.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,12 @@ inline bool is_variant_of(WeightType type, uint32_t n_tok) {
   if (every_variant() || type == WeightType::kF32 || type == WeightType::kQ8_0 || type == WeightType::kQ4_K)
     return true;
   return n_tok <= 2 || (n_tok > 8 && n_tok <= 16);
+}
+
+// Whether a kernel that decodes weights as matmul's do, which are tested with every type, is tested with this one: with
+// the three above, and with every other of the list, the even or the odd ones.
+inline bool is_type_tested(WeightType type, bool is_odd) {
+  return is_variant_of(type, 64) || static_cast<uint32_t>(type) % 2 == (is_odd ? 1u : 0u);
 }
 
 // The same for kernels that keep head_dim / 32 vectors of up to eight heads in registers (lib/vulkan/attn_decode.cpp):

@@ -32,6 +32,7 @@
 #include "tests/device/problem_tokens.h"
 #include "tests/ops/harness.h"
 #include "tests/policy/every_policy.h"
+#include "tests/variants.h"
 #include "tests/vulkan/shim/hide_matrices.h"
 
 namespace {
@@ -338,7 +339,11 @@ void pages__as_on_the_cpu(void**) {
   uint64_t n_stamps = 0;
   report_head();
   for (const Text& text : texts_of(f)) {
-    for (const Row& row : kRows) ok = check_row(f, row, text, n_stamps) && ok;
+    for (const Row& row : kRows) {
+      // On a slow device rows have the short text and the long one by turns, so that most policies have both.
+      if (!weir::test::every_variant() && (&row - kRows) % 2 != (text.is_cut ? 1 : 0)) continue;
+      ok = check_row(f, row, text, n_stamps) && ok;
+    }
   }
   std::fflush(stdout);
   close_gpu_fixture(&f);
