@@ -269,7 +269,7 @@ void check_afterwards(const Case& c, weir_session* session, Folder& folder, cons
 
 int n_tried() {
   const char* n = std::getenv("WEIR_TEST_SEEDS");
-  return n != nullptr ? std::atoi(n) : 5;
+  return n != nullptr ? std::atoi(n) : 3;
 }
 
 // One call with one fault; without, the number of reads and writes that the call makes.

@@ -28,8 +28,8 @@ constexpr char kSteps[] = "3", kTogetherSteps[] = "4", kTogetherPolicies[] = "de
 constexpr int kTogetherRuns = 2 * (1 + 2);
 #else
 constexpr char kSteps[] = "6", kTogetherSteps[] = "12",
-               kTogetherPolicies[] = "dense,raas,random,quest:skip_layers=0@quest", kTogetherBudgets[] = "128,160,1024";
-constexpr int kTogetherRuns = 2 * (1 + 3 * 3);
+               kTogetherPolicies[] = "dense,raas,random,quest:skip_layers=0@quest", kTogetherBudgets[] = "128,1024";
+constexpr int kTogetherRuns = 2 * (1 + 3 * 2);
 #endif
 
 // Two problems, two policies, two budgets: dense runs once a problem, so 2 x (1 + 2) runs.
