@@ -286,7 +286,7 @@ void check(Block& block, const Case& c, Range want) {
 void rounds__attend_what_the_definition_says(void**) {
   Block block;
   uint32_t n_exact = 0, n_stopped = 0;
-  const uint32_t n_cases = 600;
+  const uint32_t n_cases = 300;
   for (uint32_t i = 0; i < n_cases; ++i) {
     const Case c = random_case();
     const Range want = pages_enough(c);
