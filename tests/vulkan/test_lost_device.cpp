@@ -13,7 +13,7 @@ using namespace weir::test;
 struct Fault {
   Call call;
   VkResult result;
-  uint32_t every;  // of so many calls one is tried, and where only some variants are, at least of three
+  uint32_t every;  // of so many calls one is tried, and where only some variants are, at least of five
 };
 
 constexpr Fault kFaults[] = {
@@ -170,7 +170,7 @@ void lost_device__at_every_call(void**) {
   uint32_t n_calls = 0;
   for (uint32_t fault = 0; fault < std::size(kFaults); ++fault) {
     uint32_t call = 0;
-    const uint32_t every = std::max(kFaults[fault].every, every_variant() ? 1u : 3u);
+    const uint32_t every = std::max(kFaults[fault].every, every_variant() ? 1u : 5u);
     while (IN_CHILD(losing, call * std::size(kFaults) + fault) != kNoMore) call += every;
     assert_true(call > 20);
     n_calls = std::max(n_calls, call);
