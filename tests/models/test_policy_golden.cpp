@@ -136,7 +136,7 @@ struct Bounds {
   double whole, by_token;  // by how the prompt is given
 };
 
-// On a slow device llama's are compared under all policies, and of every other architecture dense, with one of the other
+// On a slow device llama's are compared under all policies, and of every other architecture dense and one of the other
 // policies by turns, or, with attention on the host, quest.
 bool is_compared(const std::string& name, uint32_t flags) {
   if (weir::test::every_variant() || name.starts_with("llama_")) return true;
