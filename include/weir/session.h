@@ -548,6 +548,78 @@ enum {
  *  @since 1.1 */
 WEIR_API weir_status weir_session_rewind(weir_session *session, uint32_t n_tokens, uint32_t flags);
 
+/** Bits of weir_prompt_options.flags.
+ *  @since 1.1 */
+enum {
+    WEIR_PROMPT_MEASURE = 1, /**< Change nothing, only fill the report. */
+    WEIR_PROMPT_EXACT = 2    /**< Where going back needs pages that are lost, forget the conversation and read all of it
+                                  again. Without this bit the session goes back without them, and the report counts
+                                  them. */
+};
+
+/** Options of weir_session_prompt_tokens.
+ *  @since 1.1 */
+typedef struct weir_prompt_options {
+    uint32_t struct_size;      /**< sizeof this struct in the caller's build. Required. */
+    uint32_t flags;            /**< WEIR_PROMPT_*. */
+    uint32_t reserve_tokens;   /**< Positions to leave free for what follows. Default 0. */
+    uint32_t reserved;         /**< 0. */
+    weir_progress_fn progress; /**< Progress in the tokens that are read, and cancel; NULL (default): none. */
+    void *progress_user;       /**< Passed to progress. */
+} weir_prompt_options;
+
+/** Static initialiser of weir_prompt_options. */
+#define WEIR_PROMPT_OPTIONS_INIT { (uint32_t)sizeof(weir_prompt_options), 0, 0, 0, 0, 0 }
+
+/** What weir_session_prompt_tokens did.
+ *  @since 1.1 */
+typedef struct weir_prompt_report {
+    uint32_t struct_size;   /**< sizeof this struct in the caller's build. Required. */
+    uint32_t n_tokens;      /**< Of the conversation now. */
+    uint32_t n_kept;        /**< Of these, tokens that were there and stayed. */
+    uint32_t n_read;        /**< The others. */
+    uint32_t n_forgotten;   /**< Tokens that were in the session and are no more. */
+    uint32_t reserved;      /**< 0. */
+    uint64_t pages_missing; /**< Pages of the kept tokens that the session has lost, summed over its streams. 0: the
+                                 policy has dropped nothing of them. */
+} weir_prompt_report;
+
+/** Static initialiser of weir_prompt_report. */
+#define WEIR_PROMPT_REPORT_INIT { (uint32_t)sizeof(weir_prompt_report), 0, 0, 0, 0, 0, 0 }
+
+/** Make the conversation exactly these tokens: keep the longest common beginning, go back to it, read the rest.
+ *
+ *  A new turn, an edited message, a dropped thought, another answer to the same question and a server that has another
+ *  conversation with the same system message are all this call. Afterwards there are logits. Where nothing has to be
+ *  read but the session goes back, the last token is stepped again for them.
+ *
+ *  Text is compared where tokens differ: an answer that was drawn keeps its tokens although the tokenizer would cut its
+ *  text otherwise, so the conversation may have other tokens than @p tokens, with the same text. Control tokens equal
+ *  only themselves.
+ *
+ *  Going back is as by weir_session_rewind, what is read as by weir_session_prefill. Allocates nothing.
+ *
+ *  @param session  in/out
+ *  @param tokens   in, [n_tokens] ids in [0, vocab_size), the whole conversation; not a view of weir_session_tokens
+ *  @param n_tokens at least 1
+ *  @param options  in, NULL for all defaults
+ *  @param report   in/out, struct_size set by the caller; may be NULL. Written where the status is WEIR_OK
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG   NULL, no tokens, an id out of range, bad struct_size or flags; nothing changed
+ *          WEIR_ERR_CONTEXT_FULL  the conversation and reserve_tokens are more than the context; nothing changed
+ *          WEIR_ERR_NOT_FOUND     a session with more than 1,048,576 context_tokens holds too few of its tokens to go
+ *                                 back there; nothing changed
+ *          WEIR_ERR_BUSY          another thread is inside the session; nothing changed
+ *          WEIR_ERR_BUDGET, WEIR_ERR_IO, WEIR_ERR_FORMAT, WEIR_ERR_CANCELLED, WEIR_ERR_DEVICE_LOST
+ *                                 as of weir_session_rewind and weir_session_prefill. The session may have gone back
+ *                                 already, as n_tokens of the stats tells, and may have no logits: the same call with
+ *                                 other options or tokens goes on from there
+ *  @threads one thread at a time
+ *  @owner the caller owns @p tokens and @p report
+ *  @since 1.1 */
+WEIR_API weir_status weir_session_prompt_tokens(weir_session *session, const weir_token *tokens, uint64_t n_tokens,
+                                                const weir_prompt_options *options, weir_prompt_report *report);
+
 /** Append one token as a decode step and compute the logits after it. Allocates nothing.
  *
  *  @param session in/out

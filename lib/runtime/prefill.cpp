@@ -171,6 +171,11 @@ Status Session::run_prefill(const weir_token* tokens, uint32_t n_tokens, weir_pr
 Status Session::prefill(const weir_token* tokens, uint64_t n_tokens, weir_progress_fn progress, void* user) {
   Entry entry(*this);
   WEIR_TRY(entry.status());
+  WEIR_TRY(host_tables());
+  return read_prompt(tokens, n_tokens, progress, user);
+}
+
+Status Session::read_prompt(const weir_token* tokens, uint64_t n_tokens, weir_progress_fn progress, void* user) {
   const uint32_t before = kv_.n_tokens();
   const uint64_t room = policy_->needs().context_tokens - before;
   if (n_tokens > room) {
@@ -179,7 +184,6 @@ Status Session::prefill(const weir_token* tokens, uint64_t n_tokens, weir_progre
                 policy_->needs().context_tokens);
   }
   for (uint64_t i = 0; i < n_tokens; ++i) WEIR_TRY(check_token(tokens[i]));
-  WEIR_TRY(host_tables());
   const auto n = static_cast<uint32_t>(n_tokens);
   EarlierPrompts earlier(*policy_, kv_);
   WEIR_TRY(policy_->admit_prompt(kv_, n));

@@ -101,10 +101,25 @@ Status Session::forget_after_cut() {
   return from_module(*module_, device_->rebuild_last_digests());
 }
 
+// Pages of the first n_tokens that are lost, summed over the streams, without those that a window hides.
+uint64_t Session::pages_missing(uint32_t n_tokens) const {
+  const WindowCopies* windows = cold_.is_on() ? &cold_.windows() : nullptr;
+  uint64_t n_missing = 0;
+  for (uint32_t s = 0; s < kv_.shape().n_streams(); ++s) {
+    for (uint32_t page = kv_.first_page_seen(s, n_tokens), end = whole_pages(n_tokens); page < end; ++page)
+      n_missing += has_page(kv_, windows, s, page) ? 0 : 1;
+  }
+  return n_missing;
+}
+
 Status Session::rewind(uint32_t n_tokens, uint32_t flags) {
   Entry entry(*this);
   WEIR_TRY(entry.status());
   WEIR_TRY(host_tables());
+  return rewind_to(n_tokens, flags);
+}
+
+Status Session::rewind_to(uint32_t n_tokens, uint32_t flags) {
   if (n_tokens > kv_.n_tokens())
     return fail(WEIR_ERR_INVALID_ARG, "a rewind to %u tokens: there are only %u", n_tokens, kv_.n_tokens());
   is_used_ = true;

@@ -123,6 +123,9 @@ class Session {
   // The same answer, one event a call.
   Status begin_answer(const weir_generate_options& options);
   Status next_event(weir_event& event);
+  // Makes the conversation these tokens (prompt_tokens.cpp).
+  Status prompt_tokens(std::span<const weir_token> wanted, const weir_prompt_options& options,
+                       weir_prompt_report& report);
   // Goes back to the first n_tokens of the conversation (rewind.cpp). flags: WEIR_REWIND_*.
   Status rewind(uint32_t n_tokens, uint32_t flags);
   // The conversation to a stream of bytes, and back (session_save.cpp, session_restore.cpp).
@@ -199,6 +202,11 @@ class Session {
   Status set_flags(uint32_t first, uint32_t end, uint32_t set, uint32_t clear);
   Status find_lost(uint32_t n_tokens, bool lossy, uint32_t& n_kept) const;
   Status cut_to(uint32_t n_tokens);
+  Status rewind_to(uint32_t n_tokens, uint32_t flags);
+  uint64_t pages_missing(uint32_t n_tokens) const;
+  struct PromptPlan;
+  Status plan_prompt(std::span<const weir_token> wanted, const weir_prompt_options& options, PromptPlan& plan);
+  void forget_to_read_again();
   void restart_text();  // sampler and detokenizer are those of the record's last tokens
   Status forget_after_cut();
   Status check_record(uint32_t n_tokens) const;
@@ -206,6 +214,7 @@ class Session {
   Status read_events(PageEvent* out, uint32_t capacity, uint32_t& n_events, uint64_t& n_lost);
 
   Status check_token(weir_token token) const;
+  Status read_prompt(const weir_token* tokens, uint64_t n_tokens, weir_progress_fn progress, void* user);
   Status run_prefill(const weir_token* tokens, uint32_t n_tokens, weir_progress_fn progress, void* user);
   Status run_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_left);
   Status run_step(weir_token token);
