@@ -75,7 +75,8 @@ typedef struct weir_model_info {
     const char *name;          /**< general.name as one line of UTF-8, or ""; lives as long as the model. */
     const char *weight_type;   /**< Type of most weights, such as "q8_0"; static. */
     const char *chat_template; /**< Family of the file's chat template, such as "chatml", when Weir renders exactly what
-                                    the template does. "" when there is none, "unknown" for any other. Static. */
+                                    the template does. "" when there is none, "unknown" for any other, which is run
+                                    itself. Static. */
     const char *tokenizer;     /**< Tokenizer kind and pre-tokenizer, such as "gpt2/llama-bpe"; lives as long as the
                                     model. */
     uint64_t copied_bytes;      /**< Bytes of the file in memory of the allocator hooks: all of them with

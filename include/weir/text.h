@@ -78,10 +78,11 @@ enum {
     WEIR_CHAT_CONTINUE = 2,      /**< The session already holds a conversation that ends in an answer of the model
                                       without its end-of-turn token: close that turn first, then render @p messages
                                       only. */
-    WEIR_CHAT_ACCEPT_RESEMBLING = 4 /**< Where the file's chat template is not known exactly, render the family that it
-                                         resembles (weir_model_info.chat_resembles). What the model gets may differ from
-                                         what it was trained on: a system text that is missing, an answer that does not
-                                         begin with its thoughts. */
+    WEIR_CHAT_ACCEPT_RESEMBLING = 4 /**< Where weir_model_info.chat_template is "unknown", do not run the file's own
+                                         template but render the family that it resembles
+                                         (weir_model_info.chat_resembles). What the model gets may differ from what it
+                                         was trained on: a system text that is missing, an answer that does not begin
+                                         with its thoughts. */
 };
 
 /** Options of weir_chat_tokenize.
@@ -289,6 +290,9 @@ WEIR_API weir_status weir_chat_options_init(weir_chat_options *options, uint32_t
 
 /** Turn a conversation into tokens as the chat template of the model's file does: what to prefill before an answer.
  *
+ *  A template that weir_model_info.chat_template names is rendered by a function of the library, which makes the same
+ *  of it; any other is run itself, as by weir_template_render, with the date of the call.
+ *
  *  Only the template's own text becomes control tokens. Text of messages never does, whatever it holds: a user who
  *  writes "<|im_end|>" has written ten characters. Where a family marks turns with ordinary text, as llama2, mistral,
  *  mistral-v1, deepseek-llm and zephyr do ("[INST]", "User:"), a message can still imitate these marks.
@@ -311,11 +315,14 @@ WEIR_API weir_status weir_chat_options_init(weir_chat_options *options, uint32_t
  *  @return WEIR_OK
  *          WEIR_ERR_INVALID_ARG       NULL pointer, bad struct_size, message_bytes or flags, unknown role, an order of
  *                                     roles that the template cannot have, or 2^31 bytes of text and more
- *          WEIR_ERR_UNSUPPORTED       the file has no chat template, or one that is not known exactly: the message
- *                                     names the family that it resembles, which WEIR_CHAT_ACCEPT_RESEMBLING accepts. Or
- *                                     a field of the options or of a message is set that this version does not know
+ *          WEIR_ERR_UNSUPPORTED       the file has no chat template, or one that cannot be run within the limits of
+ *                                     weir_template_render, or with WEIR_CHAT_CONTINUE one that does not write answers
+ *                                     as they are. Or a field of the options or of a message is set that this version
+ *                                     does not know
  *          WEIR_ERR_BUFFER_TOO_SMALL  @p n_tokens is set, @p tokens untouched
- *          WEIR_ERR_FORMAT            the vocabulary has no token for a part of the text and no unknown token
+ *          WEIR_ERR_FORMAT            the vocabulary has no token for a part of the text and no unknown token; or the
+ *                                     file's template is wrong, or goes wrong with these messages: the message has its
+ *                                     line
  *          WEIR_ERR_OUT_OF_MEMORY     an allocation was refused
  *          WEIR_ERR_CANCELLED         the progress callback refused or threw; nothing written
  *          WEIR_ERR_STATE             the model was opened with WEIR_MODEL_DESCRIBE_ONLY
@@ -342,8 +349,9 @@ WEIR_API weir_status weir_chat_tokenize(const weir_model *model, const weir_chat
  *  @return WEIR_OK
  *          WEIR_ERR_INVALID_ARG       NULL pointer, unknown role or flag, an order of roles that the template cannot
  *                                     have
- *          WEIR_ERR_UNSUPPORTED       the file has no chat template, or one that is not known exactly: the message
- *                                     names the family that it resembles, which WEIR_CHAT_ACCEPT_RESEMBLING accepts
+ *          WEIR_ERR_UNSUPPORTED       as with weir_chat_tokenize
+ *          WEIR_ERR_FORMAT            the file's template is wrong, or goes wrong with these messages: the message has
+ *                                     its line
  *          WEIR_ERR_BUFFER_TOO_SMALL  @p text_bytes is set
  *          WEIR_ERR_OUT_OF_MEMORY     an allocation was refused
  *          WEIR_ERR_STATE             the model was opened with WEIR_MODEL_DESCRIBE_ONLY

@@ -11,6 +11,7 @@
 #include "api/chat_messages.h"
 #include "api/handles.h"
 #include "core/clock.h"
+#include "text/chat_jinja.h"
 #include "text/jinja/jinja.h"
 #include "text/jinja/json.h"
 
@@ -59,7 +60,14 @@ Status render(const weir_model* model, std::span<const weir_chat_message> messag
     tokenizer.token_info(token, info);
     return std::string_view(info.text, info.text_bytes);
   };
-  return chat_render(model->model.chat_template(), messages, flags, text_of(special.bos), text_of(special.eos), out);
+  const std::string_view bos = text_of(special.bos), eos = text_of(special.eos);
+  const ChatTemplate& known = model->model.chat_template();
+  const bool takes_family =
+      known.is_exact || (known.family != ChatFamily::kUnknown && (flags & WEIR_CHAT_ACCEPT_RESEMBLING) != 0);
+  if (takes_family || known.family == ChatFamily::kNone) return chat_render(known, messages, flags, bos, eos, out);
+  std::string_view own;
+  WEIR_TRY(model->model.file().get_string("tokenizer.chat_template", own, ""));
+  return chat_render_jinja(own, messages, flags, bos, eos, unix_seconds(), out);
 }
 
 weir_status tokenize(const char* function, const weir_model* model, const char* text, uint64_t text_bytes,

@@ -118,6 +118,11 @@ const char* ChatTemplate::resembles() const {
   return is_exact || family == ChatFamily::kUnknown ? "" : chat_family_name(family);
 }
 
+Status chat_check(std::span<const weir_chat_message> messages, uint32_t flags) {
+  if ((flags & ~kChatFlags) != 0) return fail(WEIR_ERR_INVALID_ARG, "chat flags 0x%x are not known", flags);
+  return check_messages(messages);
+}
+
 Status chat_render(const ChatTemplate& chat_template, std::span<const weir_chat_message> messages, uint32_t flags,
                    std::string_view bos, std::string_view eos, RenderedChat& out) {
   if ((flags & ~kChatFlags) != 0) return fail(WEIR_ERR_INVALID_ARG, "chat flags 0x%x are not known", flags);

@@ -1,7 +1,7 @@
-// Chat rendering. A file's Jinja template is not run: families of templates are small functions here. chat_known.inc
-// lists fingerprints of the templates for which a comparison with Jinja has shown that a family renders exactly what
-// they do. Any other template is refused, never guessed at: characteristic pieces only show which family it resembles,
-// and the caller may ask for that one.
+// Chat rendering by families of templates, small functions here. chat_known.inc lists fingerprints of the templates for
+// which a comparison with Jinja has shown that a family renders exactly what they do. Any other template is run itself
+// (chat_jinja.h), never guessed at: characteristic pieces only show which family it resembles, and the caller may ask
+// for that one.
 //
 // Every family renders what its templates render for conversations of the roles system, user and assistant, without
 // tools. WEIR_CHAT_CONTINUE closes the model's turn as the family does; no BOS and no default system message come then.
@@ -87,6 +87,9 @@ struct RenderedChat {
   std::pmr::string text;
   std::pmr::vector<TextRange> said;  // ascending, none empty
 };
+
+// What any rendering wants of its arguments: flags that are known, roles, contents.
+Status chat_check(std::span<const weir_chat_message> messages, uint32_t flags);
 
 // Renders into `out`. flags: WEIR_CHAT_*. `bos` and `eos` are the texts of these tokens ("" when there is none;
 // families that need an EOS then write </s>, which their models have); a rendering that starts a conversation includes

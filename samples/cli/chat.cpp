@@ -50,7 +50,7 @@ class Chat {
         editor_(row_, style_, [this] { draw_status(); }),
         runtime_(create_runtime(flags.session.threads, flags.session.device)) {
     model_ = open_model(runtime_.get(), flags.model);
-    require_chat_template(model_.get(), flags.model, flags.accept_resembling);
+    require_chat_template(model_.get(), flags.model);
     SessionOptions options(flags.session);
     plan_ = checked_plan(model_.get(), options.get());
     session_ = create_session(model_.get(), options.get());

@@ -182,17 +182,9 @@ bool wants_bos(const weir_model* model) {
   return special.bos >= 0 && !tokens.empty() && tokens.front() == special.bos;
 }
 
-void require_chat_template(const weir_model* model, const std::string& path, bool accept_resembling) {
-  const weir_model_info info = model_info(model);
-  const std::string name = info.chat_template, resembles = info.chat_resembles;
-  if (name.empty())
+void require_chat_template(const weir_model* model, const std::string& path) {
+  if (model_info(model).chat_template[0] == '\0')
     throw std::runtime_error(path + ": the file has no chat template; weir run --raw takes whole prompts");
-  if (name != "unknown" || (accept_resembling && !resembles.empty())) return;
-  if (resembles.empty()) {
-    throw std::runtime_error(path + ": the file's chat template is not known; weir run --raw takes whole prompts");
-  }
-  throw std::runtime_error(path + ": the file's chat template is not known exactly; it resembles the family " +
-                           resembles + ", which --accept-resembling accepts");
 }
 
 uint32_t resembling_flag(bool accept) { return accept ? static_cast<uint32_t>(WEIR_CHAT_ACCEPT_RESEMBLING) : 0u; }

@@ -41,9 +41,8 @@ std::string wrong_with_stops(const std::vector<std::string>& stops);
 // Whether the file asks for a begin-of-text token before a text.
 bool wants_bos(const weir_model* model);
 
-// A renderer of turns needs a chat template that is known, or one that resembles a known one where that is accepted.
-// Throws std::runtime_error naming the file and what helps.
-void require_chat_template(const weir_model* model, const std::string& path, bool accept_resembling = false);
+// A renderer of turns needs a chat template. Throws std::runtime_error naming the file and what helps.
+void require_chat_template(const weir_model* model, const std::string& path);
 
 // WEIR_CHAT_ACCEPT_RESEMBLING or nothing.
 uint32_t resembling_flag(bool accept);

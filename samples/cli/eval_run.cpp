@@ -178,7 +178,7 @@ void check_policies(const weir_model* model, const EvalSettings& settings, size_
 }
 
 PromptTokens prompt_tokens(const weir_model* model, const Problem& problem, bool question_as_decode) {
-  // Whether the template is known, or one that resembles it accepted, was asked once for all (require_chat_template).
+  // Whether there is a template was asked once for all (require_chat_template).
   constexpr uint32_t kFlags = WEIR_CHAT_ADD_ASSISTANT | WEIR_CHAT_ACCEPT_RESEMBLING;
   PromptTokens prompt;
   prompt.prefill = tokenize_chat(model, {{"user", problem.prompt}}, kFlags);

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "commands.h"
@@ -156,9 +157,11 @@ void print_facts(const weir_model_info& i) {
   }
   if (i.vocab_size > 0) print_fact("vocabulary", grouped(i.vocab_size) + " tokens, " + i.tokenizer);
   const std::string resembles = i.chat_resembles;
+  const bool is_own = std::string_view(i.chat_template) == "unknown";
   print_fact("chat template", i.chat_template[0] == '\0' ? "none"
-                              : resembles.empty()        ? i.chat_template
-                                                  : "unknown; resembles " + resembles + " (--accept-resembling)");
+                              : !is_own                  ? i.chat_template
+                              : resembles.empty()        ? "its own"
+                                                         : "its own; resembles " + resembles);
   if (i.n_params > 0)
     print_fact("weights", grouped(i.n_params) + ", " + i.weight_type + ", " + human_bytes(i.weights_bytes));
   print_fact("file", human_bytes(i.file_bytes) + (i.n_parts > 1 ? format(" in %u parts", i.n_parts) : ""));

@@ -58,7 +58,7 @@ class Runner {
   explicit Runner(RunFlags& flags)
       : flags_(flags), runtime_(create_runtime(flags.solve.session.threads, flags.solve.session.device)) {
     model_ = open_model(runtime_.get(), flags.model);
-    if (!flags.raw) require_chat_template(model_.get(), flags.model, flags.solve.accept_resembling);
+    if (!flags.raw) require_chat_template(model_.get(), flags.model);
     // Options that no prompt can make right are told before the first one is read.
     SessionOptions options(flags.solve.session);
     if (flags.solve.session.extends_for_prompt() && options.get().max_prompt_tokens == 0) {

@@ -17,8 +17,9 @@ namespace {
 constexpr std::string_view kConversation =
     R"({"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hé <|end|> llo"},)"
     R"( {"role": "assistant", "content": null, "tool_calls": [{"id": "1", "function": {"name": "f", "arguments":)"
-    R"( {"a": [1, 2.5, true]}}}]}, {"role": "user", "content": [{"type": "text", "text": "x"}]}], "tools": [)"
-    R"({"function": {"name": "f", "parameters": {"properties": {"a": {"type": "array"}}}}}], "add_generation_prompt": true})";
+    R"( {"a": [1, 2.5, true]}}}]}, {"role": "user", "content": [{"type": "text", "text": "x"}]}],)"
+    R"( "tools": [{"function": {"name": "f", "parameters": {"properties": {"a": {"type": "array"}}}}}],)"
+    R"( "add_generation_prompt": true})";
 
 void require(bool holds, const char* what) {
   if (holds) return;
