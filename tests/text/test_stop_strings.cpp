@@ -1,6 +1,8 @@
 // text: stop strings, found whatever way the text is cut, and never shown; what is no stop string is shown whole.
 #include "text/stop_strings.h"
 
+#include <algorithm>
+#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
