@@ -119,6 +119,10 @@ void jinja__statements(void**) {
       "{% for x in range(9) %}{% if x == 2 %}{% continue %}{% elif x == 4 %}{% break %}{% endif %}{{ x }}"
       "{% endfor %}",
       "013");
+  // As in jinja2, the other block follows where no pass came to its end.
+  expect(
+      "{% for x in [1, 2] %}{% continue %}{% else %}e{% endfor %}{% for x in [1] %}{% break %}{% else %}f{% endfor %}",
+      "ef");
   expect("{% for x in [1,[2,[3]]] recursive %}{{ x if x is number else loop(x) }}{% endfor %}", "123");
   expect("{% set x = 1 %}{% for i in [1] %}{% set x = 2 %}{{ x }}{% endfor %}{{ x }}", "21");
   expect("{% set ns = namespace(n=0) %}{% for i in range(3) %}{% set ns.n = ns.n + i %}{% endfor %}{{ ns.n }}", "3");

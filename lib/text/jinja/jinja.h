@@ -39,6 +39,7 @@ class Template {
   bool reads(std::string_view name) const { return names_.find(name) != names_.end(); }
 
  private:
+  friend class ExpressionParser;
   friend class Parser;
   friend class Run;
   using Names = std::pmr::unordered_map<std::string_view, uint32_t>;
