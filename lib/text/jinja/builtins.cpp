@@ -62,7 +62,13 @@ Value t_case(Run& run, const Value& self, const Args&) {
   return Value::boolean(text.view() == other.view() && swapped.view() != text.view());
 }
 
-Value t_number(Run&, const Value& self, const Args&) { return Value::boolean(self.is_number()); }
+Value t_number(Run&, const Value& self, const Args&) {
+  return Value::boolean(self.is_number() || self.is(Type::kLargeInt));
+}
+
+Value t_integer(Run&, const Value& self, const Args&) {
+  return Value::boolean(self.is(Type::kInt) || self.is(Type::kLargeInt));
+}
 
 Value t_same(Run&, const Value& self, const Args& args) {
   if (self.type() != args[0].type()) return Value::boolean(false);
@@ -101,7 +107,7 @@ constexpr Function kTests[] = {
     {"greaterthan", "other", 1, t_compare<Op::kGt>},
     {"gt", "other", 1, t_compare<Op::kGt>},
     {"in", "seq", 1, t_compare<Op::kIn>},
-    {"integer", "", 0, t_is<Type::kInt>},
+    {"integer", "", 0, t_integer},
     {"iterable", "", 0, t_iterable},
     {"le", "other", 1, t_compare<Op::kLe>},
     {"lessthan", "other", 1, t_compare<Op::kLt>},

@@ -7,8 +7,9 @@
 // through concatenation, slicing, split, strip, replace, upper and their like; what is computed from data as a whole,
 // such as tojson, counts as data.
 //
-// Three differences from jinja2: integers have 64 bits (more is refused), upper and lower know one character for
-// another but for German ss and ligatures, and printing a generator shows no address.
+// Three differences from jinja2: integers have 64 bits (larger ones of data can be written but not computed with, what
+// grows beyond is refused); upper and lower know one character for another, but for German ss and ligatures; and
+// printing a generator or a range shows no address and no bounds.
 //
 // Memory comes from the given resource, whose std::bad_alloc passes through as everywhere in the library; nothing else
 // is thrown. Limits (limits.h) on depth, steps, memory and output make any template end soon.

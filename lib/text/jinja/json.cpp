@@ -174,7 +174,10 @@ class Reader {
     double real = 0;
     if (!is_real && std::from_chars(from, to, number).ec == std::errc())
       return out = Value::integer(number, true), Status();
-    if (!is_real) return wrong("an integer of more than 64 bits");
+    if (!is_real) {
+      out = {Type::kLargeInt, make_text(heap_, string_view(from, static_cast<size_t>(to - from)), true)};
+      return {};
+    }
     if (std::from_chars(from, to, real).ec != std::errc()) {  // beyond the range: as Python, infinite or zero
       const string_view digits_of(from, static_cast<size_t>(to - from));
       const size_t e = digits_of.find_first_of("eE");
@@ -215,8 +218,8 @@ class Writer {
   bool put_plain(const Value& value) {
     if (value.is_none()) return out_ += "null", true;
     if (value.is(Type::kBool)) return out_ += value.integer() != 0 ? "true" : "false", true;
-    if (!value.is_number()) return false;
-    const double number = value.real();
+    if (!value.is_number() && !value.is(Type::kLargeInt)) return false;
+    const double number = value.is(Type::kFloat) ? value.real() : 0;
     if (value.is(Type::kFloat) && std::isnan(number)) return out_ += "NaN", true;
     if (value.is(Type::kFloat) && std::isinf(number)) return out_ += number < 0 ? "-Infinity" : "Infinity", true;
     put_repr(out_, value);

@@ -190,6 +190,7 @@ const char* type_name(const Value& value) {
     case Type::kBool:
       return "bool";
     case Type::kInt:
+    case Type::kLargeInt:
       return "int";
     case Type::kFloat:
       return "float";
@@ -256,7 +257,7 @@ bool walk(const Value& value, uint32_t depth) {
 
 bool is_said(const Value& value, uint32_t depth) {
   if (!value.is_string() && !walk(value, depth)) return true;
-  if (value.is_string()) return !value.text().said.empty();
+  if (value.is_string() || value.is(Type::kLargeInt)) return !value.text().said.empty();
   if (value.is_sequence()) {
     const auto& items = value.sequence().items;
     return std::any_of(items.begin(), items.end(), [&](const Value& item) { return is_said(item, depth + 1); });
@@ -275,7 +276,7 @@ bool are_equal(const Value& a, const Value& b, uint32_t depth) {
   if (a.type() != b.type()) return false;
   if (a.is_undefined() || a.is_none()) return true;
   if (a.is(Type::kFunction)) return a.integer() == b.integer();
-  if (a.is_string()) return a.view() == b.view();
+  if (a.is_string() || a.is(Type::kLargeInt)) return a.view() == b.view();
   if (a.object() == b.object()) return true;
   if (!walk(a, depth)) return false;
   if (a.is_sequence()) {
@@ -405,6 +406,8 @@ void put_repr(std::pmr::string& out, const Value& value, uint32_t depth) {
       return put_real(out, value.real());
     case Type::kString:
       return put_quoted(out, value.view());
+    case Type::kLargeInt:
+      return void(out += value.view());
     case Type::kSequence:
       return put_items(out, value.sequence(), depth);
     case Type::kDict:

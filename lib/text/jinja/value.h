@@ -32,6 +32,7 @@ enum class Type : uint8_t {
   kFloat,
   kFunction,  // one of the language, by its number
   kString,
+  kLargeInt,  // an integer of data beyond 64 bits: its digits, only to be written again
   kSequence,
   kDict,
   kNamespace,
