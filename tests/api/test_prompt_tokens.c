@@ -237,7 +237,8 @@ static void prompt__bad_calls(void **state) {
     r.struct_size = 1;
     assert_error(weir_session_prompt_tokens(session, tokens, 5, &options, &r), WEIR_ERR_INVALID_ARG, "report");
     r.struct_size = sizeof(r);
-    assert_error(weir_session_prompt_tokens(session, tokens, kContext + 1, &options, &r), WEIR_ERR_CONTEXT_FULL, "1024");
+    assert_error(weir_session_prompt_tokens(session, tokens, kContext + 1, &options, &r), WEIR_ERR_CONTEXT_FULL,
+                 "1024");
     options.reserve_tokens = kContext - 59;
     assert_error(weir_session_prompt_tokens(session, tokens, 60, &options, &r), WEIR_ERR_CONTEXT_FULL, "60 tokens");
     options.reserve_tokens = UINT32_MAX;
