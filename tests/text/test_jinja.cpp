@@ -158,6 +158,7 @@ void jinja__filters_and_tests(void**) {
       "{{ m | map(attribute='r') | join('-') }} {{ m | selectattr('r', 'equalto', 'u') | list | length }} "
       "{{ m | rejectattr('x', 'defined') | map(attribute='r') | first }}",
       "s-u 1 u", R"({"m": [{"r": "s", "x": 1}, {"r": "u"}]})");
+  expect("{{ [{'a': 1}, {'a': 2}] | sort(attribute='none') | map(attribute='a') | list }}", "[1, 2]");
   expect("{{ x | default('d') }} {{ '' | default('d') }} {{ '' | default('d', true) }} {{ 'aXb' | lower | title }}",
          "d  d Axb");
   expect("{{ 'a b' | replace('a', 'c') | upper | trim }} {{ ' x ' | trim }} {{ 'ab\ncd' | indent(2) }}",

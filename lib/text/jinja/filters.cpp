@@ -59,7 +59,8 @@ void sort_items(Run& run, std::pmr::vector<Keyed>& items, bool is_reverse) {
   if (!run.spend(items.size() * 20)) return;
   bool is_mixed = false;
   std::stable_sort(items.begin(), items.end(), [&](const Keyed& a, const Keyed& b) {
-    const int order = compare(a.key, b.key);
+    // Python sorts by lists of keys, in which equal ones, also undefined ones, need no order.
+    const int order = are_equal(a.key, b.key) ? 0 : compare(a.key, b.key);
     is_mixed = is_mixed || order == 2;
     return order != 2 && (is_reverse ? order > 0 : order < 0);
   });
