@@ -597,7 +597,9 @@ typedef struct weir_prompt_report {
  *  text otherwise, so the conversation may have other tokens than @p tokens, with the same text. Control tokens equal
  *  only themselves.
  *
- *  Going back is as by weir_session_rewind, what is read as by weir_session_prefill. Allocates nothing.
+ *  Going back is as by weir_session_rewind, what is read as by weir_session_prefill. Allocates nothing. Of a
+ *  conversation whose middle is not recorded any more (weir_session_tokens), the middle counts as the same where the
+ *  tokens before and after it are.
  *
  *  @param session  in/out
  *  @param tokens   in, [n_tokens] ids in [0, vocab_size), the whole conversation; not a view of weir_session_tokens

@@ -13,11 +13,27 @@ struct Session::PromptPlan {
   uint64_t pages_missing = 0;
 };
 
-// What of the conversation can stay. A record without the middle of a long conversation vouches only for its beginning.
-static TokenMatch match_record(const TokenRecord& record, uint32_t n_tokens, const Tokenizer& tokenizer,
-                               std::span<const weir_token> wanted) {
-  return match_tokens(tokenizer, record.first() == 0 ? record.view(n_tokens) : record.front(n_tokens), wanted);
+namespace {
+
+// What of a conversation of n_tokens can stay. Where the record lacks the middle, that is taken to be the same if what
+// is before and after it is: no step attends it any more.
+TokenMatch match_record(const TokenRecord& record, uint32_t n_tokens, const Tokenizer& tokenizer,
+                        std::span<const weir_token> wanted) {
+  const std::span<const weir_token> latest = record.view(n_tokens), front = record.front(n_tokens);
+  const uint32_t first = record.first();
+  if (first == 0) return match_tokens(tokenizer, latest, wanted);
+  const TokenMatch match = match_tokens(tokenizer, front, wanted);
+  const bool is_aligned = match.n_held == front.size() && match.n_wanted == front.size();
+  if (!is_aligned || wanted.size() <= first) return match;
+  const TokenMatch end = match_tokens(tokenizer, latest, wanted.subspan(first));
+  return end.n_held == 0 ? match : TokenMatch{first + end.n_held, first + end.n_wanted};
 }
+
+weir_token held_token(const TokenRecord& record, uint32_t n_tokens, uint32_t pos) {
+  return pos < record.first() ? record.front(n_tokens)[pos] : record.at(pos);
+}
+
+}  // namespace
 
 Status Session::plan_prompt(std::span<const weir_token> wanted, const weir_prompt_options& options, PromptPlan& plan) {
   for (const weir_token token : wanted) WEIR_TRY(check_token(token));
@@ -68,7 +84,7 @@ Status Session::prompt_tokens(std::span<const weir_token> wanted, const weir_pro
   report.n_forgotten = kv_.n_tokens() - plan.n_kept;
   report.pages_missing = plan.pages_missing;
   if ((options.flags & WEIR_PROMPT_MEASURE) != 0) return {};
-  const weir_token last = plan.steps_again ? record_.at(plan.n_kept) : -1;
+  const weir_token last = plan.steps_again ? held_token(record_, kv_.n_tokens(), plan.n_kept) : -1;
   if (plan.reads_all) {
     forget_to_read_again();
   } else if (plan.n_kept < kv_.n_tokens()) {

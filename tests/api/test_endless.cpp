@@ -160,6 +160,33 @@ void endless__rewinds(void** state) {
   same_from_here(session, fresh);
 }
 
+// A session is made to hold a conversation of which it has only the beginning and the end.
+void endless__prompts(void** state) {
+  const fixture* f = static_cast<fixture*>(*state);
+  constexpr uint32_t kLong = 2 * kLatest + 100;
+  Session session(f->model, endless()), other(f->model, endless());
+  for (Session* s : {&session, &other}) append(*s, 0, kLong);
+  std::vector<weir_token> wanted;
+  for (uint32_t i = 0; i < kLong + 40; ++i) wanted.push_back(token_at(i));
+  weir_prompt_report report = WEIR_PROMPT_REPORT_INIT;
+  assert_ok(weir_session_prompt_tokens(session, wanted.data(), kLong + 40, nullptr, &report));
+  assert_true(report.n_kept == kLong && report.n_read == 40 && report.n_forgotten == 0);
+  assert_ok(weir_session_prefill(other, wanted.data() + kLong, 40, nullptr, nullptr));
+  same_from_here(session, other);
+  // Another end; and one that is too long ago, of which only the beginning is left.
+  wanted[kLong + 20] = (token_at(kLong + 20) + 1) % kVocab;
+  assert_ok(weir_session_prompt_tokens(session, wanted.data(), kLong + 30, nullptr, &report));
+  assert_true(report.n_kept == kLong + 20 && report.n_read == 10);
+  wanted[kLatest - 50] = (wanted[kLatest - 50] + 1) % kVocab;
+  assert_ok(weir_session_prompt_tokens(session, wanted.data(), kLatest, nullptr, &report));
+  assert_true(report.n_kept == kBudget && report.n_read == kLatest - kBudget);
+  // The same of which the last token is stepped again, among those at the beginning.
+  for (uint32_t i = kLatest; i < kLong; ++i) assert_ok(weir_session_step(session, token_at(i)));
+  assert_ok(weir_session_prompt_tokens(session, wanted.data(), 10, nullptr, &report));
+  assert_true(report.n_kept == 9 && report.n_read == 1);
+  assert_true(View(session).tokens == std::vector<weir_token>(wanted.begin(), wanted.begin() + 10));
+}
+
 void endless__forks(void** state) {
   const fixture* f = static_cast<fixture*>(*state);
   for (uint32_t n : {50u, 2 * kLatest + 3}) {
@@ -270,6 +297,7 @@ int main() {
       cmocka_unit_test(endless__a_store_is_bounded),
       cmocka_unit_test(endless__the_latest_tokens_are_there),
       cmocka_unit_test(endless__rewinds),
+      cmocka_unit_test(endless__prompts),
       cmocka_unit_test(endless__forks),
       cmocka_unit_test(endless__saved_sessions),
       cmocka_unit_test(endless__damaged_records),
