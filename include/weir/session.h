@@ -279,8 +279,10 @@ typedef struct weir_generate_options {
     void *user;             /**< Passed to on_token. */
     const weir_text *stop;  /**< [n_stop] texts of 1 to 256 bytes. The first that is complete ends the answer, wherever
                                  its tokens begin and end: its text is not shown, its tokens stay in the conversation,
-                                 and text that may be the beginning of one is shown later. Only text counts that
-                                 would be shown. NULL (default): none. @since 1.1 */
+                                 and text that may be the beginning of one is shown later, at the latest with the end
+                                 of the call or answer. Only text counts that would be shown, and of one call or one
+                                 begun answer: for pieces of an answer use weir_session_next. NULL (default): none.
+                                 @since 1.1 */
     uint32_t n_stop;        /**< At most 16. @since 1.1 */
     uint32_t reserved2;     /**< 0. */
 } weir_generate_options;
@@ -552,9 +554,10 @@ WEIR_API weir_status weir_session_rewind(weir_session *session, uint32_t n_token
  *  @since 1.1 */
 enum {
     WEIR_PROMPT_MEASURE = 1, /**< Change nothing, only fill the report. */
-    WEIR_PROMPT_EXACT = 2    /**< Where going back needs pages that are lost, forget the conversation and read all of it
-                                  again. Without this bit the session goes back without them, and the report counts
-                                  them. */
+    WEIR_PROMPT_EXACT = 2    /**< Where going back needs pages that are lost, forget the conversation, with its pins and
+                                  unread page events, and read all of it again. Without this bit the session goes back
+                                  without them, and the report counts them. Layers with a sliding window lose what has
+                                  left it, under every policy; there this bit is for all who want no difference. */
 };
 
 /** Options of weir_session_prompt_tokens.
@@ -580,8 +583,9 @@ typedef struct weir_prompt_report {
     uint32_t n_read;        /**< The others. */
     uint32_t n_forgotten;   /**< Tokens that were in the session and are no more. */
     uint32_t reserved;      /**< 0. */
-    uint64_t pages_missing; /**< Pages of the kept tokens that the session has lost, summed over its streams. 0: the
-                                 policy has dropped nothing of them. */
+    uint64_t pages_missing; /**< Pages of the kept tokens that the next one would attend and the session has lost,
+                                 summed over its streams: dropped by the policy, or behind a sliding window that has
+                                 moved on. With WEIR_PROMPT_MEASURE those that are lost already. */
 } weir_prompt_report;
 
 /** Static initialiser of weir_prompt_report. */
@@ -594,12 +598,13 @@ typedef struct weir_prompt_report {
  *  read but the session goes back, the last token is stepped again for them.
  *
  *  Text is compared where tokens differ: an answer that was drawn keeps its tokens although the tokenizer would cut its
- *  text otherwise, so the conversation may have other tokens than @p tokens, with the same text. Control tokens equal
- *  only themselves.
+ *  text otherwise, so the conversation may have other tokens than @p tokens, with the same text. Control tokens and
+ *  user-defined ones, which mark turns in some models, equal only themselves.
  *
  *  Going back is as by weir_session_rewind, what is read as by weir_session_prefill. Allocates nothing. Of a
- *  conversation whose middle is not recorded any more (weir_session_tokens), the middle counts as the same where the
- *  tokens before and after it are.
+ *  conversation whose middle is not recorded any more (weir_session_tokens), the middle counts as the same where no
+ *  step can attend it and the tokens before and after it are; otherwise, and with WEIR_PROMPT_EXACT, only the
+ *  beginning stays. A token that is stepped again is a step for the policy, not prompt; no cancel stops that.
  *
  *  @param session  in/out
  *  @param tokens   in, [n_tokens] ids in [0, vocab_size), the whole conversation; not a view of weir_session_tokens
@@ -614,8 +619,9 @@ typedef struct weir_prompt_report {
  *          WEIR_ERR_BUSY          another thread is inside the session; nothing changed
  *          WEIR_ERR_BUDGET, WEIR_ERR_IO, WEIR_ERR_FORMAT, WEIR_ERR_CANCELLED, WEIR_ERR_DEVICE_LOST
  *                                 as of weir_session_rewind and weir_session_prefill. The session may have gone back
- *                                 already, as n_tokens of the stats tells, and may have no logits: the same call with
- *                                 other options or tokens goes on from there
+ *                                 already, or with WEIR_PROMPT_EXACT have forgotten all, as n_tokens of the stats
+ *                                 tells, and may have no logits: the same call with other options or tokens goes on
+ *                                 from there
  *  @threads one thread at a time
  *  @owner the caller owns @p tokens and @p report
  *  @since 1.1 */
@@ -709,8 +715,8 @@ WEIR_API weir_status weir_step_many(weir_session *const *sessions, const weir_to
  *                                and step that token
  *          WEIR_ERR_BUSY         another thread is inside the session
  *  @threads one thread at a time
- *  @owner the view belongs to the session and is valid until its next prefill, step, generate, rewind, reset, restore
- *         or destroy
+ *  @owner the view belongs to the session and is valid until its next prefill, prompt, step, generate, next, rewind,
+ *         reset, restore or destroy
  *  @since 1.0 */
 WEIR_API weir_status weir_session_logits(weir_session *session, const float **logits, uint32_t *n_logits);
 
@@ -730,8 +736,9 @@ WEIR_API weir_status weir_session_logits(weir_session *session, const float **lo
  *          WEIR_ERR_INVALID_ARG  NULL
  *          WEIR_ERR_BUSY         another thread is inside the session
  *  @threads one thread at a time
- *  @owner the view belongs to the session and is valid until its next prefill, step, generate, rewind, reset, restore
- *         or destroy; a view of all tokens may be the argument of a prefill that follows a rewind (a reset wipes them)
+ *  @owner the view belongs to the session and is valid until its next prefill, prompt, step, generate, next, rewind,
+ *         reset, restore or destroy; a view of all tokens may be the argument of a prefill that
+ *         follows a rewind (a reset wipes them)
  *  @since 1.1 */
 WEIR_API weir_status weir_session_tokens(weir_session *session, const weir_token **tokens, uint32_t *n_tokens);
 
@@ -795,7 +802,7 @@ WEIR_API weir_status weir_session_generate(weir_session *session, const weir_gen
  *  @param options in, NULL for all defaults; on_token must be NULL
  *  @return WEIR_OK
  *          WEIR_ERR_INVALID_ARG  as of weir_session_generate, or on_token is set; nothing changed
- *          WEIR_ERR_STATE        nothing was prefilled yet; nothing changed
+ *          WEIR_ERR_STATE        there are no logits, as weir_session_logits says; nothing changed
  *          WEIR_ERR_BUSY         another thread is inside the session; nothing changed
  *  @threads one thread at a time
  *  @owner options and their texts are copied
@@ -805,7 +812,8 @@ WEIR_API weir_status weir_session_begin(weir_session *session, const weir_genera
 /** The next event of the answer that weir_session_begin began. It computes at most one step and allocates nothing.
  *
  *  A token whose event was given is in the conversation, whatever comes next, so that an answer can be left at any
- *  event: by a prefill, a rewind, a save, or by not calling again. A weir_session_cancel is no failure but an end with
+ *  event: by a prefill, a rewind, a save, or by not calling again; text that is held back for a stop string then is not
+ *  given. A weir_session_cancel is no failure but an end with
  *  WEIR_STOP_CANCELLED, and loses no token. Text that was held back comes before the end.
  *
  *  @param session in/out
@@ -813,7 +821,7 @@ WEIR_API weir_status weir_session_begin(weir_session *session, const weir_genera
  *  @return WEIR_OK
  *          WEIR_ERR_INVALID_ARG  NULL or a bad struct_size; nothing changed
  *          WEIR_ERR_STATE        no answer was begun, its end was given, or another call has changed the conversation
- *                                since; nothing changed
+ *                                since, or a step failed after which there are no logits; nothing changed
  *          WEIR_ERR_BUSY         another thread is inside the session; nothing changed
  *          WEIR_ERR_CANCELLED    a trace callback refused the step; no token was appended. This and the following do
  *                                not end the answer: the next call draws again
@@ -862,13 +870,15 @@ WEIR_API weir_status weir_session_pin(weir_session *session, uint32_t first, uin
  *  @since 1.0 */
 WEIR_API weir_status weir_session_unpin(weir_session *session, uint32_t first, uint32_t end);
 
-/** Stop the call that runs in this session, or else the next one: a prefill, step or generate, or a weir_step_many that
- *  has the session in its list. In a loop of weir_session_sample and steps of what it drew it is the next sample.
+/** Stop the call that runs in this session, or else the next one: a prefill, prompt, step, generate or next, or a
+ *  weir_step_many that has the session in its list. In a loop of weir_session_sample and steps of what it drew it is
+ *  the next sample.
  *
  *  A prefill ends before its next chunk (batch_tokens), on the CPU and with attention on the host also between two
  *  layers of one; a GPU alone mostly finishes the chunk that it was given. A generate ends before its next token.
  *
- *  The cancel stays until a call has ended with WEIR_ERR_CANCELLED because of it, or weir_session_clear_cancel or
+ *  The cancel stays until a call has ended with WEIR_ERR_CANCELLED because of it, or weir_session_next has given the
+ *  end of an answer for it, or weir_session_clear_cancel or
  *  weir_session_reset takes it back. A call that fails for another reason, is stopped by its callback, or finishes
  *  because the cancel came too late, leaves it pending.
  *

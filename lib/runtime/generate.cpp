@@ -105,19 +105,6 @@ std::string_view Session::last_text(int32_t stop) {
   return has_stops_ ? stops_.finish(rest) : rest;
 }
 
-// Appends a token that was shown. If that fails, the token is not part of the conversation: it does not count
-// and leaves no bytes for the text of the next one.
-Status Session::append_drawn(weir_token token, const PushedText& before) {
-  const Status status = run_step(token);
-  if (status.ok()) {
-    ++answer_.n_tokens;
-    return {};
-  }
-  detokenizer_.restore(before.bytes);
-  stops_.restore(before.held_back);
-  return status;
-}
-
 // Why the answer ends before the next token is drawn; WEIR_STOP_NONE: it does not.
 int32_t Session::stop_before_token() {
   if (answer_.max_tokens != 0 && answer_.n_tokens >= answer_.max_tokens) return WEIR_STOP_LENGTH;
@@ -172,11 +159,19 @@ Status Session::generate(const weir_generate_options& options, weir_generate_res
     if (!status.ok()) break;
     if (token >= 0) result.last_token = token;
     if (stop != WEIR_STOP_NONE) break;
-    const PushedText before = pushed_text();
+    const Detokenizer::Held before = detokenizer_.held();
+    stops_.mark();
     const StopStrings::Piece piece = push_text(token);
     agreement = show(options, token, piece.text);
-    status = append_drawn(token, before);  // also if the callback refused: it was shown
-    if (!status.ok()) break;
+    status = run_step(token);  // also if the callback refused: it was shown
+    if (!status.ok()) {
+      // The token is not part of the conversation: it does not count and leaves no bytes for the text of the next one.
+      // What was held back before it has been shown if anything was.
+      detokenizer_.restore(before);
+      if (piece.text.empty()) stops_.take_back();
+      break;
+    }
+    ++answer_.n_tokens;
     if (piece.found >= 0) {
       stop = WEIR_STOP_STRING;
       result.stop_index = piece.found;
@@ -208,7 +203,7 @@ Status Session::begin_answer(const weir_generate_options& options) {
 Status Session::check_answer() const {
   if (answer_.state == AnswerState::kNone)
     return fail(WEIR_ERR_STATE, "no answer runs: weir_session_begin begins one, and its end ends it");
-  if (answer_.end == kv_.n_tokens() && has_logits_) return {};
+  if (answer_.end == kv_.n_tokens()) return check_logits();
   return fail(WEIR_ERR_STATE, "the conversation has %u tokens and was at %u when the answer's last event was given",
               kv_.n_tokens(), answer_.end);
 }

@@ -1,6 +1,5 @@
 // A session is given the tokens that its conversation is to have: what it holds of them stays, the rest is read.
 #include "runtime/session_entry.h"
-#include "text/token_match.h"
 
 namespace weir {
 
@@ -15,29 +14,43 @@ struct Session::PromptPlan {
 
 namespace {
 
-// What of a conversation of n_tokens can stay. Where the record lacks the middle, that is taken to be the same if what
-// is before and after it is: no step attends it any more.
-TokenMatch match_record(const TokenRecord& record, uint32_t n_tokens, const Tokenizer& tokenizer,
-                        std::span<const weir_token> wanted) {
-  const std::span<const weir_token> latest = record.view(n_tokens), front = record.front(n_tokens);
-  const uint32_t first = record.first();
-  if (first == 0) return match_tokens(tokenizer, latest, wanted);
-  const TokenMatch match = match_tokens(tokenizer, front, wanted);
-  const bool is_aligned = match.n_held == front.size() && match.n_wanted == front.size();
-  if (!is_aligned || wanted.size() <= first) return match;
-  const TokenMatch end = match_tokens(tokenizer, latest, wanted.subspan(first));
-  return end.n_held == 0 ? match : TokenMatch{first + end.n_held, first + end.n_wanted};
-}
-
 weir_token held_token(const TokenRecord& record, uint32_t n_tokens, uint32_t pos) {
   return pos < record.first() ? record.front(n_tokens)[pos] : record.at(pos);
 }
 
+// Whether a stream has a page between the first n_front tokens and those from `first` on.
+bool has_page_between(const KvCache& kv, uint32_t n_front, uint32_t first) {
+  for (uint32_t s = 0; s < kv.shape().n_streams(); ++s) {
+    const StreamView v = kv.stream(s);
+    for (uint32_t row = 0; row < v.n_pages; ++row) {
+      if (v.first_pos[row] + v.len[row] > n_front && v.first_pos[row] < first) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
+
+// What of the conversation can stay. Where the record lacks the middle, that counts as the same if no step can attend
+// it any more, and if all that is recorded, before and after it, is the same. Otherwise only the beginning is certain.
+TokenMatch Session::match_record(std::span<const weir_token> wanted, bool exact) const {
+  const uint32_t n = kv_.n_tokens(), first = record_.first();
+  const std::span<const weir_token> latest = record_.view(n), front = record_.front(n);
+  const Tokenizer& tokenizer = model_->tokenizer();
+  if (first == 0) return match_tokens(tokenizer, latest, wanted);
+  const TokenMatch match = match_tokens(tokenizer, front, wanted);
+  const bool is_whole = match.n_held == front.size() && match.n_wanted == front.size() && wanted.size() > first;
+  const auto n_front = static_cast<uint32_t>(front.size());
+  if (exact || !is_whole || cold_.is_on() || archive_.is_on() || has_page_between(kv_, n_front, first)) return match;
+  const TokenMatch end = match_tokens(tokenizer, latest, wanted.subspan(first));
+  // A pool of tokens at least: one that is equal by chance says nothing of those before it.
+  return end.n_held < front.size() ? match : TokenMatch{first + end.n_held, first + end.n_wanted};
+}
 
 Status Session::plan_prompt(std::span<const weir_token> wanted, const weir_prompt_options& options, PromptPlan& plan) {
   for (const weir_token token : wanted) WEIR_TRY(check_token(token));
-  const TokenMatch match = match_record(record_, kv_.n_tokens(), model_->tokenizer(), wanted);
+  const bool exact = (options.flags & WEIR_PROMPT_EXACT) != 0;
+  const TokenMatch match = match_record(wanted, exact);
   plan.rest = wanted.subspan(match.n_wanted);
   plan.n_kept = match.n_held;
   plan.steps_again = plan.rest.empty() && (match.n_held < kv_.n_tokens() || !has_logits_);
@@ -45,7 +58,8 @@ Status Session::plan_prompt(std::span<const weir_token> wanted, const weir_promp
   if (cold_.is_on()) cold_.look_at_losses();
   if (archive_.is_on()) archive_.look_at_losses();
   uint32_t unused = 0;
-  const bool goes_back = plan.n_kept < kv_.n_tokens(), exact = (options.flags & WEIR_PROMPT_EXACT) != 0;
+  const bool goes_back = plan.n_kept < kv_.n_tokens();
+  if (goes_back) WEIR_TRY(check_record(plan.n_kept));
   if (exact && goes_back && !find_lost(plan.n_kept, false, unused).ok()) {
     plan = {0, 0, wanted, false, true, 0};
   } else {
@@ -65,10 +79,8 @@ Status Session::plan_prompt(std::span<const weir_token> wanted, const weir_promp
 // Forgets the conversation, but not what decides about the next draws.
 void Session::forget_to_read_again() {
   const Sampler::State drawing = sampler_.state();
-  const bool was_cancelled = cancel_.load();
   forget();
   sampler_.restore({drawing.options, drawing.random, 0});
-  if (was_cancelled) cancel();
 }
 
 Status Session::prompt_tokens(std::span<const weir_token> wanted, const weir_prompt_options& options,
@@ -78,18 +90,31 @@ Status Session::prompt_tokens(std::span<const weir_token> wanted, const weir_pro
   WEIR_TRY(host_tables());
   PromptPlan plan;
   WEIR_TRY(plan_prompt(wanted, options, plan));
-  report.n_tokens = plan.n_tokens;
-  report.n_kept = plan.n_kept;
-  report.n_read = plan.n_tokens - plan.n_kept;
-  report.n_forgotten = kv_.n_tokens() - plan.n_kept;
-  report.pages_missing = plan.pages_missing;
+  const uint32_t before = kv_.n_tokens();
+  const auto tell = [&] {
+    report.n_tokens = plan.n_tokens;
+    report.n_kept = plan.n_kept;
+    report.n_read = plan.n_tokens - plan.n_kept;
+    report.n_forgotten = before - plan.n_kept;
+    report.pages_missing = plan.pages_missing;
+  };
+  tell();
   if ((options.flags & WEIR_PROMPT_MEASURE) != 0) return {};
-  const weir_token last = plan.steps_again ? held_token(record_, kv_.n_tokens(), plan.n_kept) : -1;
-  if (plan.reads_all) {
-    forget_to_read_again();
-  } else if (plan.n_kept < kv_.n_tokens()) {
-    WEIR_TRY(rewind_to(plan.n_kept, WEIR_REWIND_LOSSY));
+  const weir_token last = plan.steps_again ? held_token(record_, before, plan.n_kept) : -1;
+  if (!plan.reads_all && plan.n_kept < before) {
+    const bool exact = (options.flags & WEIR_PROMPT_EXACT) != 0;
+    const Status status = rewind_to(plan.n_kept, exact ? 0 : WEIR_REWIND_LOSSY);
+    // A copy that was to come back proved to be damaged, which nobody knew before.
+    const bool lacks_page = status.code() == WEIR_ERR_NOT_FOUND || status.code() == WEIR_ERR_IO;
+    if (exact && lacks_page) {
+      plan = {static_cast<uint32_t>(wanted.size()), 0, wanted, false, true, 0};
+    } else {
+      WEIR_TRY(status);
+      plan.pages_missing = pages_missing(plan.n_kept);
+    }
+    tell();
   }
+  if (plan.reads_all) forget_to_read_again();
   if (plan.steps_again) {
     WEIR_TRY(run_step(last));
     detokenizer_.reset(&model_->tokenizer(), false, model_->tokenizer().starts_text_after(last));

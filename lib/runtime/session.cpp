@@ -122,6 +122,7 @@ Status Session::reset() {
   Entry entry(*this);
   WEIR_TRY(entry.status());
   forget();
+  cancel_.store(false);
   return {};
 }
 
@@ -155,7 +156,6 @@ void Session::forget() {
   detokenizer_.reset(&model_->tokenizer(), false, true);
   has_logits_ = logits_on_device_ = greedy_from_device_ = false;
   drawn_for_ = pulled_until_ = UINT32_MAX;
-  cancel_.store(false);
 }
 
 Status Session::check_token(weir_token token) const {

@@ -19,6 +19,7 @@
 #include "runtime/sampler.h"
 #include "runtime/token_record.h"
 #include "text/stop_strings.h"
+#include "text/token_match.h"
 #include "text/tokenizer.h"
 #include "weir/experimental.h"
 #include "weir/save.h"
@@ -205,6 +206,7 @@ class Session {
   Status rewind_to(uint32_t n_tokens, uint32_t flags);
   uint64_t pages_missing(uint32_t n_tokens) const;
   struct PromptPlan;
+  TokenMatch match_record(std::span<const weir_token> wanted, bool exact) const;
   Status plan_prompt(std::span<const weir_token> wanted, const weir_prompt_options& options, PromptPlan& plan);
   void forget_to_read_again();
   void restart_text();  // sampler and detokenizer are those of the record's last tokens
@@ -220,19 +222,12 @@ class Session {
   Status run_step(weir_token token);
   // Makes room for one more token and sets step_ up for it; a commit or a rollback follows.
   Status open_step(const weir_token* token);
-  // What pushing a token's text changes.
-  struct PushedText {
-    Detokenizer::Held bytes;
-    StopStrings::Held held_back;
-  };
-  PushedText pushed_text() const { return {detokenizer_.held(), stops_.held()}; }
   StopStrings::Piece push_text(weir_token token);
   std::string_view last_text(int32_t stop);
   Answer show(const weir_generate_options& options, weir_token token, std::string_view text);
   Status open_answer(const weir_generate_options& options);
   int32_t stop_before_token();
   Status draw_for_answer(weir_token& token, int32_t& stop);
-  Status append_drawn(weir_token token, const PushedText& before);
   Status check_answer() const;
   Status next_token(weir_token token, weir_event& event);
   void end_answer(weir_event& event);

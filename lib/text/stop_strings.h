@@ -31,15 +31,16 @@ class StopStrings {
   // The end of the text: what was held back, and `rest` behind it.
   std::string_view finish(std::string_view rest);
 
-  // With the two a piece that found nothing can be taken back.
+  // With the two a piece that found nothing can be taken back: what is held back is again what it was at the mark.
+  void mark() { marked_ = held_; }
+  void take_back() { held_ = marked_; }
+  uint32_t n_held() const { return held_.n_bytes; }
+
+ private:
   struct Held {
     uint32_t n_bytes = 0;
     char bytes[kMostBytes];
   };
-  const Held& held() const { return held_; }
-  void restore(const Held& held) { held_ = held; }
-
- private:
   uint32_t may_become_one() const;
   std::string_view stop(uint32_t i) const { return {bytes_[i], n_bytes_[i]}; }
   std::string_view shown(size_t n_bytes);
@@ -47,7 +48,7 @@ class StopStrings {
   uint32_t n_ = 0, n_text_ = 0;
   uint32_t n_bytes_[kMost] = {};
   char bytes_[kMost][kMostBytes];
-  Held held_;
+  Held held_, marked_;
   char text_[kMostBytes + Detokenizer::kMostBytes + 1];  // what was held back, and the piece
 };
 

@@ -13,10 +13,14 @@ class TextOf {
       : tokenizer_(tokenizer), tokens_(tokens), at_(at) {}
   uint32_t at() const { return at_; }  // the token after those that were taken
   std::string_view& rest() { return rest_; }
-  // Takes the next token where nothing is left of the one before. False: there is none, or it has no text.
+  // Takes the next token where nothing is left of the one before. False: there is none, or it is no text: control
+  // tokens, and what the model's makers added, which often marks turns and stands for other bytes than its own.
   bool fill() {
     if (!rest_.empty()) return true;
     if (at_ == tokens_.size()) return false;
+    weir_token_info info = WEIR_TOKEN_INFO_INIT;
+    tokenizer_.token_info(tokens_[at_], info);
+    if ((info.flags & ~uint32_t{WEIR_TOKEN_BYTE}) != 0) return false;
     const bool first = at_ == 0 || tokenizer_.starts_text_after(tokens_[at_ - 1]);
     rest_ = tokenizer_.decode(tokens_[at_], false, first);
     if (rest_.empty()) return false;

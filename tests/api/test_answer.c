@@ -190,8 +190,12 @@ static void answer__a_stop_string_cuts_the_text(void **state) {
     options.max_tokens = 12;
     generate(session, options, &cut);
     assert_int_equal(cut.stop, WEIR_STOP_LENGTH);
-    assert_true(cut.n_text > 0);
-    assert_memory_equal(cut.text, whole.text, cut.n_text);
+    static answer plain;
+    weir_session *other = prompted(f, "dense");
+    options.n_stop = 0;
+    generate(other, options, &plain);
+    weir_session_destroy(other);
+    assert_string_equal(cut.text, plain.text);
     weir_session_destroy(session);
 }
 
@@ -295,39 +299,49 @@ static void answer__after_a_failed_step(void **state) {
     weir_session_destroy(other);
 }
 
-/* Of a token whose step failed no text is left, neither shown nor held back. */
+/* Of a token whose step failed nothing is held back for the next, and what was held back before it is shown once:
+ * with a stop string that all of the text may become, and with one that each line end may begin. */
 static void answer__a_failed_step_leaves_no_text(void **state) {
     const fixture *f = *state;
     static answer whole, got, want;
-    weir_session *session = prompted_with(f, "dense", WEIR_SESSION_TRACE), *other = prompted(f, "dense");
-    const uint32_t begin = position(session);
+    weir_session *other = prompted(f, "dense");
     const weir_session_trace_fn set_trace = (weir_session_trace_fn)weir_get_experimental("weir_session_trace");
     weir_generate_options options = WEIR_GENERATE_OPTIONS_INIT;
-    weir_generate_result result = WEIR_GENERATE_RESULT_INIT;
-    int n_calls = 0;
     generate(other, options, &whole);
     weir_session_destroy(other);
-    other = prompted(f, "dense");
-    char longer[256]; /* all of the text may become this one */
+    char longer[256];
     memcpy(longer, whole.text, 200);
     longer[200] = '#';
-    const weir_text stop = {longer, 201};
-    assert_ok(set_trace(session, refuse_once, &n_calls));
-    memset(&got, 0, sizeof(got));
-    options.stop = &stop;
-    options.n_stop = 1;
-    options.on_token = take;
-    options.user = &got;
-    assert_int_equal(weir_session_generate(session, &options, &result), WEIR_ERR_CANCELLED);
-    const uint32_t n = position(session) - begin;
-    assert_true(n > 1);
-    assert_int_equal(result.n_tokens, n);
-    memset(&want, 0, sizeof(want));
-    assert_ok(weir_session_begin(other, NULL));
-    assert_false(pull(other, &want, n));
-    assert_string_equal(got.text, want.text);
-    weir_session_destroy(session);
-    weir_session_destroy(other);
+    const weir_text all = {longer, 201}, line = text_of("\n#");
+    for (int n_refused = 3; n_refused < 120; n_refused += 9) {
+        for (int i = 0; i < 2; ++i) {
+            weir_session *session = prompted_with(f, "dense", WEIR_SESSION_TRACE);
+            const uint32_t begin = position(session);
+            weir_generate_result result = WEIR_GENERATE_RESULT_INIT;
+            int n_calls = 40 - n_refused; /* refuse_once refuses the 40th call */
+            assert_ok(set_trace(session, refuse_once, &n_calls));
+            memset(&got, 0, sizeof(got));
+            options.stop = i == 0 ? &all : &line;
+            options.n_stop = 1;
+            options.on_token = take;
+            options.user = &got;
+            assert_int_equal(weir_session_generate(session, &options, &result), WEIR_ERR_CANCELLED);
+            const uint32_t n = position(session) - begin;
+            assert_int_equal(result.n_tokens, n);
+            memset(&want, 0, sizeof(want));
+            other = prompted(f, "dense");
+            assert_ok(weir_session_begin(other, NULL));
+            assert_false(pull(other, &want, n));
+            weir_event event = WEIR_EVENT_INIT;
+            assert_ok(weir_session_next(other, &event)); /* the token that failed here, which was perhaps shown */
+            const size_t n_shown = got.n_text;
+            assert_true(n_shown == want.n_text || n_shown == want.n_text + event.text_bytes);
+            assert_memory_equal(got.text, whole.text, n_shown);
+            assert_true(i == 1 || n_shown == want.n_text);
+            weir_session_destroy(session);
+            weir_session_destroy(other);
+        }
+    }
 }
 
 static void answer__bad_calls(void **state) {

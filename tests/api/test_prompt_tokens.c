@@ -168,6 +168,9 @@ static void prompt__over_lost_pages(void **state) {
         assert_true(measured.pages_missing > 0);
         assert_int_equal(stats_of(session).n_tokens, 610);
         assert_ok(weir_session_prompt_tokens(session, tokens, 500, NULL, &r));
+        /* the page that is cut was read again where it was lost */
+        assert_true(r.pages_missing <= measured.pages_missing && r.pages_missing + 40 > measured.pages_missing);
+        measured.pages_missing = r.pages_missing;
         assert_memory_equal(&r, &measured, sizeof(r));
         assert_int_equal(stats_of(session).n_tokens, 500);
         /* exactly: as a new session */
@@ -207,6 +210,9 @@ static void prompt__cancelled(void **state) {
     assert_error(weir_session_prompt_tokens(session, tokens, 400, &options, &r), WEIR_ERR_CANCELLED, "progress");
     assert_int_equal(stats_of(session).n_tokens, 64);
     options.progress = NULL;
+    weir_session_cancel(session);
+    assert_error(weir_session_prompt_tokens(session, tokens, 400, &options, &r), WEIR_ERR_CANCELLED, "cancelled");
+    assert_int_equal(stats_of(session).n_tokens, 64);
     assert_ok(weir_session_prompt_tokens(session, tokens, 128, &options, &r));
     assert_report(&r, 64, 64, 0);
     assert_ok(weir_session_prefill(other, tokens, 64, NULL, NULL));
@@ -214,6 +220,54 @@ static void prompt__cancelled(void **state) {
     assert_same_state(session, other);
     weir_session_destroy(session);
     weir_session_destroy(other);
+}
+
+/* A cancel that comes before all is read again is not lost with what is forgotten. */
+static void prompt__cancelled_while_all_is_read_again(void **state) {
+    const fixture *f = *state;
+    weir_token tokens[kMost];
+    weir_prompt_options options = WEIR_PROMPT_OPTIONS_INIT;
+    weir_session *session = new_session(f, "sink", 192);
+    fill(tokens, 0, 600);
+    assert_ok(weir_session_prefill(session, tokens, 600, NULL, NULL));
+    assert_true(stats_of(session).pages_evicted > 0);
+    tokens[300] = token(3000);
+    options.flags = WEIR_PROMPT_EXACT;
+    weir_session_cancel(session);
+    assert_error(weir_session_prompt_tokens(session, tokens, 400, &options, NULL), WEIR_ERR_CANCELLED, "cancelled");
+    assert_int_equal(stats_of(session).n_tokens, 0);
+    assert_ok(weir_session_prompt_tokens(session, tokens, 400, &options, NULL));
+    weir_session_destroy(session);
+}
+
+/* A window that has moved on is told, also under dense, and EXACT reads all again. */
+static void prompt__over_windows(void **state) {
+    const fixture *f = *state;
+    weir_token tokens[kMost];
+    weir_prompt_report r = WEIR_PROMPT_REPORT_INIT;
+    weir_prompt_options options = WEIR_PROMPT_OPTIONS_INIT;
+    weir_session *session = new_session(f, "dense", 0), *fresh = new_session(f, "dense", 0);
+    for (uint32_t i = 0; i < 400; ++i) tokens[i] = (weir_token)(token(i) % 120 + 4);
+    assert_ok(weir_session_prefill(session, tokens, 400, NULL, NULL));
+    options.flags = WEIR_PROMPT_MEASURE;
+    assert_ok(weir_session_prompt_tokens(session, tokens, 100, &options, &r));
+    assert_report(&r, 99, 1, 301);
+    assert_true(r.pages_missing > 0);
+    options.flags = WEIR_PROMPT_EXACT;
+    assert_ok(weir_session_prompt_tokens(session, tokens, 100, &options, &r));
+    assert_report(&r, 0, 100, 400);
+    assert_ok(weir_session_prefill(fresh, tokens, 100, NULL, NULL));
+    const float *x = NULL, *y = NULL;
+    uint32_t n = 0;
+    assert_ok(weir_session_logits(session, &x, &n));
+    assert_ok(weir_session_logits(fresh, &y, NULL));
+    assert_memory_equal(x, y, n * sizeof(float));
+    weir_session_destroy(session);
+    weir_session_destroy(fresh);
+}
+
+static int open_windows(void **state) {
+    return open_fixture_of(WEIR_SOURCE_DIR "/tests/golden/models/gemma3_f32.gguf", state);
 }
 
 static void prompt__bad_calls(void **state) {
@@ -254,7 +308,12 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prompt__a_conversation), cmocka_unit_test(prompt__keeps_drawn_tokens),
         cmocka_unit_test(prompt__over_lost_pages), cmocka_unit_test(prompt__cancelled),
+        cmocka_unit_test(prompt__cancelled_while_all_is_read_again),
         cmocka_unit_test(prompt__bad_calls),
     };
-    return cmocka_run_group_tests_name("api/prompt_tokens", tests, open_fixture, close_fixture);
+    const struct CMUnitTest of_windows[] = {
+        cmocka_unit_test(prompt__over_windows),
+    };
+    return cmocka_run_group_tests_name("api/prompt_tokens", tests, open_fixture, close_fixture) +
+           cmocka_run_group_tests_name("api/prompt_tokens, windows", of_windows, open_windows, close_fixture);
 }

@@ -36,7 +36,7 @@ Result show(const Strings& stops, const Strings& pieces, size_t* most_held = nul
     r.shown += p.text;
     r.found = p.found;
     if (p.found >= 0) return r;
-    if (most_held != nullptr) *most_held = std::max<size_t>(*most_held, strings.held().n_bytes);
+    if (most_held != nullptr) *most_held = std::max<size_t>(*most_held, strings.n_held());
   }
   r.shown += strings.finish("");
   return r;
@@ -132,9 +132,9 @@ void stops__can_be_taken_back(void**) {
   StopStrings strings;
   strings.begin(views({"abc"}));
   assert_true(strings.push("xa").text == "x");
-  const StopStrings::Held before = strings.held();
+  strings.mark();
   assert_true(strings.push("b").text.empty());
-  strings.restore(before);
+  strings.take_back();
   assert_true(strings.push("d").text == "ad");
   assert_true(strings.finish("!") == "!");
 }
