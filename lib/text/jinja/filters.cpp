@@ -1,5 +1,6 @@
 // The filters of the language: those of lists and mappings, and the table of all.
 #include "text/jinja/filters.h"
+#include "text/jinja/merge_sort.h"
 
 #include <algorithm>
 #include <charconv>
@@ -58,7 +59,7 @@ struct Keyed {
 void sort_items(Run& run, std::pmr::vector<Keyed>& items, bool is_reverse) {
   if (!run.spend(items.size() * 20)) return;
   bool is_mixed = false;
-  std::stable_sort(items.begin(), items.end(), [&](const Keyed& a, const Keyed& b) {
+  merge_sort(items, [&](const Keyed& a, const Keyed& b) {
     // Python sorts by lists of keys, in which equal ones, also undefined ones, need no order.
     const int order = are_equal(a.key, b.key) ? 0 : compare(a.key, b.key);
     is_mixed = is_mixed || order == 2;

@@ -7,6 +7,7 @@
 
 #include "core/c_format.h"
 #include "core/utf8.h"
+#include "text/jinja/merge_sort.h"
 #include "text/jinja/run.h"
 #include "text/jinja/unicode.h"
 
@@ -249,7 +250,7 @@ class Writer {
     for (const Dict::Entry& entry : dict.entries) entries.push_back(&entry);
     if (style_.sort_keys) {
       bool is_mixed = false;
-      std::stable_sort(entries.begin(), entries.end(), [&](const auto* a, const auto* b) {
+      merge_sort(entries, [&](const auto* a, const auto* b) {
         const int order = compare(a->key, b->key);
         is_mixed = is_mixed || order == 2;
         return order == -1;
