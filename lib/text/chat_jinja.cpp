@@ -15,6 +15,7 @@ using std::string_view;
 // The answer before a conversation that is continued: a word that templates neither trim nor find anything in, and no
 // message has.
 constexpr string_view kOpenAnswer = "0pen-4nswer-7c1e55a90b3f";
+constexpr string_view kOpenQuestion = "?";  // before it
 
 Value content_of(jinja::Heap& heap, const weir_chat_message& message) {
   jinja::Str* text = heap.make<jinja::Str>(&heap);
@@ -61,6 +62,11 @@ Status cut_behind_answer(const jinja::RenderedText& all, RenderedChat& out) {
                 "continued behind an open one");
   out.text.assign(all.text, begin);
   for (const TextRange& range : all.said) {
+    // What it writes there of a message would be cut off.
+    if (range.begin < at && string_view(all.text).substr(range.begin, range.end - range.begin) != kOpenQuestion)
+      return fail(WEIR_ERR_UNSUPPORTED,
+                  "the model's chat template writes a message before the answers that came before it, so that a "
+                  "conversation cannot be continued with it; render the whole");
     if (range.end > begin) out.said.push_back({std::max(range.begin, begin) - begin, range.end - begin});
   }
   return {};
@@ -78,7 +84,7 @@ Status chat_render_jinja(string_view template_text, std::span<const weir_chat_me
   Messages list(heap);
   const bool continues = (flags & WEIR_CHAT_CONTINUE) != 0;
   if (continues) {
-    list.add("user", jinja::make_text(heap, "?", true));
+    list.add("user", jinja::make_text(heap, kOpenQuestion, true));
     list.add("assistant", jinja::make_text(heap, kOpenAnswer, true));
   }
   for (const weir_chat_message& message : messages) {

@@ -87,6 +87,14 @@ void chat_jinja__continues_behind_an_open_answer(void**) {
   const Rendered none("{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}", next,
                       WEIR_CHAT_CONTINUE);
   assert_int_equal(none.status.code(), WEIR_ERR_UNSUPPORTED);
+  // Where system messages are written first, one that is said later would be lost.
+  constexpr std::string_view kSystemFirst =
+      "{% for m in messages if m.role == 'system' %}{{ m.content }}{% endfor %}"
+      "{% for m in messages if m.role != 'system' %}[{{ m.content }}]{% endfor %}";
+  assert_string_equal(rendered(kSystemFirst, {{"user", "c"}}, WEIR_CHAT_CONTINUE).c_str(), "][c]");
+  const Rendered lost(kSystemFirst, {{"system", "be kind"}, {"user", "c"}}, WEIR_CHAT_CONTINUE);
+  assert_int_equal(lost.status.code(), WEIR_ERR_UNSUPPORTED);
+  assert_non_null(strstr(last_error_text(), "before the answers"));
 }
 
 void chat_jinja__refusals(void**) {
