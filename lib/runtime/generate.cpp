@@ -166,9 +166,8 @@ Status Session::generate(const weir_generate_options& options, weir_generate_res
     status = run_step(token);  // also if the callback refused: it was shown
     if (!status.ok()) {
       // The token is not part of the conversation: it does not count and leaves no bytes for the text of the next one.
-      // What was held back before it has been shown if anything was.
       detokenizer_.restore(before);
-      if (piece.text.empty()) stops_.take_back();
+      stops_.take_back(piece.text.size());
       break;
     }
     ++answer_.n_tokens;

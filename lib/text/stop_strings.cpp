@@ -71,6 +71,12 @@ StopStrings::Piece StopStrings::push(std::string_view text) {
   return {shown(n_shown), -1};
 }
 
+void StopStrings::take_back(size_t n_shown) {
+  const auto n_gone = static_cast<uint32_t>(std::min<size_t>(n_shown, marked_.n_bytes));
+  held_.n_bytes = marked_.n_bytes - n_gone;
+  std::memcpy(held_.bytes, marked_.bytes + n_gone, held_.n_bytes);
+}
+
 std::string_view StopStrings::finish(std::string_view rest) {
   std::memcpy(text_, held_.bytes, held_.n_bytes);
   std::memcpy(text_ + held_.n_bytes, rest.data(), rest.size());

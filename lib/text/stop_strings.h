@@ -31,9 +31,10 @@ class StopStrings {
   // The end of the text: what was held back, and `rest` behind it.
   std::string_view finish(std::string_view rest);
 
-  // With the two a piece that found nothing can be taken back: what is held back is again what it was at the mark.
+  // With the two a piece can be taken back: what is held back is again what it was at the mark, without what has been
+  // shown since, n_shown bytes.
   void mark() { marked_ = held_; }
-  void take_back() { held_ = marked_; }
+  void take_back(size_t n_shown);
   uint32_t n_held() const { return held_.n_bytes; }
 
  private:

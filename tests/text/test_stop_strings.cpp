@@ -134,9 +134,21 @@ void stops__can_be_taken_back(void**) {
   assert_true(strings.push("xa").text == "x");
   strings.mark();
   assert_true(strings.push("b").text.empty());
-  strings.take_back();
+  strings.take_back(0);
   assert_true(strings.push("d").text == "ad");
   assert_true(strings.finish("!") == "!");
+  // Of what has been shown since the mark nothing comes back, and of what the piece itself left nothing stays.
+  strings.begin(views({"abab#"}));
+  assert_true(strings.push("xaba").text == "x");
+  strings.mark();
+  assert_true(strings.push("ba").text == "ab");  // of "ababa"
+  strings.take_back(2);
+  assert_true(strings.finish("") == "a");
+  assert_true(strings.push("ab").text.empty());
+  strings.mark();
+  assert_true(strings.push("yab").text == "aby");
+  strings.take_back(3);
+  assert_true(strings.finish("") == "");
 }
 
 void stops__that_cannot_be_used(void**) {
