@@ -44,7 +44,7 @@ struct Architecture {
   // Of files that lack the key: what the models' own configuration takes where it says nothing, since converters leave
   // the key out then. 0: 10,000.
   float usual_rope_base = 0.0f;
-  bool rope_base_optional = false;                      // such files are common
+  bool rope_base_optional = false;  // such files are common
   uint32_t rope_part = 0;         // files say how much of a head rotates; without the key, one in so many. 0: all does
   bool attn_output_bias = false;  // it must have one; false: it may have it
   bool attn_sinks = false;

@@ -207,9 +207,8 @@ CLI::Option* add_model_flag(CLI::App& app, std::string& path) {
 }
 
 void add_template_flag(CLI::App& app, bool& accept_resembling) {
-  app.add_flag(
-      "--accept-resembling", accept_resembling,
-      "Instead of a chat template that only resembles a known family, render the family (weir info tells)");
+  app.add_flag("--accept-resembling", accept_resembling,
+               "Instead of a chat template that only resembles a known family, render the family (weir info tells)");
 }
 
 void add_threads_flag(CLI::App& app, SessionFlags& flags) {

@@ -109,8 +109,9 @@ void stops__follow_the_rule(void**) {
     }
     const std::string text = word(60);
     const Result want = rule(stops, text), got = show(stops, cut(text, random), &most_held);
-    if (!(got == want)) fail_msg("trial %d: \"%s\" and %d, not \"%s\" and %d", trial, got.shown.c_str(), got.found,
-                                 want.shown.c_str(), want.found);
+    if (!(got == want))
+      fail_msg("trial %d: \"%s\" and %d, not \"%s\" and %d", trial, got.shown.c_str(), got.found, want.shown.c_str(),
+               want.found);
     n_found += want.found >= 0;
   }
   assert_true(n_found > 1000 && n_found < 3900);
@@ -170,9 +171,12 @@ void stops__that_cannot_be_used(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(stops__over_the_borders_of_pieces), cmocka_unit_test(stops__the_first_that_is_complete),
-      cmocka_unit_test(stops__follow_the_rule),            cmocka_unit_test(stops__of_the_greatest_sizes),
-      cmocka_unit_test(stops__can_be_taken_back),          cmocka_unit_test(stops__that_cannot_be_used),
+      cmocka_unit_test(stops__over_the_borders_of_pieces),
+      cmocka_unit_test(stops__the_first_that_is_complete),
+      cmocka_unit_test(stops__follow_the_rule),
+      cmocka_unit_test(stops__of_the_greatest_sizes),
+      cmocka_unit_test(stops__can_be_taken_back),
+      cmocka_unit_test(stops__that_cannot_be_used),
   };
   return cmocka_run_group_tests_name("text/stop_strings", tests, nullptr, nullptr);
 }
