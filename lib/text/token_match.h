@@ -14,7 +14,7 @@ struct TokenMatch {
 };
 
 // The longest beginning that is the same: token by token, or where the same text is cut into other tokens, as what a
-// model drew often is. Control tokens are only equal to themselves. Allocates nothing.
+// model drew often is. Control and user-defined tokens are only equal to themselves. Allocates nothing.
 TokenMatch match_tokens(const Tokenizer& tokenizer, std::span<const weir_token> held,
                         std::span<const weir_token> wanted);
 

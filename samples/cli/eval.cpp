@@ -310,8 +310,7 @@ void add_eval(CLI::App& program, Action& action) {
   add_template_flag(*app, flags->accept_resembling);
   app->add_option("--policies", flags->policies,
                   "Entries name[:key=value[+key=value...]][@label], the name of a policy or a preset; default: every "
-                  "policy, with "
-                  "--text what fits in two minutes")
+                  "policy, with --text what fits in two minutes")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("LIST");
