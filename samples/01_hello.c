@@ -17,7 +17,7 @@ static void check(weir_status status, const char *what) {
 
 /* The question as the model was trained to see it, in tokens. The caller frees them. */
 static weir_token *prompt_tokens(const weir_model *model, const char *question, uint64_t *n_tokens) {
-    weir_chat_message message = {"user", question, strlen(question)};
+    weir_chat_message message = {.role = "user", .content = question, .content_bytes = strlen(question)};
     weir_chat_options options = WEIR_CHAT_OPTIONS_INIT;
     weir_token *tokens;
     weir_status status;

@@ -44,7 +44,7 @@ static weir_status on_progress(void *user, const weir_progress_info *info) {
 
 /* Adds one user turn to the session. */
 static int feed(const weir_model *model, weir_session *session, const char *question, int is_first) {
-    weir_chat_message message = {"user", question, strlen(question)};
+    weir_chat_message message = {.role = "user", .content = question, .content_bytes = strlen(question)};
     weir_chat_options options = WEIR_CHAT_OPTIONS_INIT;
     static weir_token tokens[MAX_PROMPT_TOKENS];
     uint64_t n_tokens = 0;

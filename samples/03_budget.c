@@ -32,7 +32,7 @@ static void write_problem(char *text, size_t capacity) {
 }
 
 static void feed(const weir_model *model, weir_session *session, const char *question) {
-    weir_chat_message message = {"user", question, strlen(question)};
+    weir_chat_message message = {.role = "user", .content = question, .content_bytes = strlen(question)};
     weir_chat_options options = WEIR_CHAT_OPTIONS_INIT;
     weir_token tokens[2048];
     uint64_t n_tokens = 0;

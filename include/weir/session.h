@@ -4,6 +4,7 @@
 #define WEIR_SESSION_H
 
 #include "weir/model.h"
+#include "weir/text.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -554,13 +555,15 @@ WEIR_API weir_status weir_session_rewind(weir_session *session, uint32_t n_token
  *  @since 1.1 */
 enum {
     WEIR_PROMPT_MEASURE = 1, /**< Change nothing, only fill the report. */
-    WEIR_PROMPT_EXACT = 2    /**< Where going back needs pages that are lost, forget the conversation, with its pins and
+    WEIR_PROMPT_EXACT = 2,   /**< Where going back needs pages that are lost, forget the conversation, with its pins and
                                   unread page events, and read all of it again. Without this bit the session goes back
                                   without them, and the report counts them. Layers with a sliding window lose what has
                                   left it, under every policy; there this bit is for all who want no difference. */
+    WEIR_PROMPT_DROP_OLDEST = 4 /**< weir_session_prompt only: where the conversation does not fit, leave out its oldest
+                                     turns, but neither system messages at its beginning nor the last turn. */
 };
 
-/** Options of weir_session_prompt_tokens.
+/** Options of weir_session_prompt and weir_session_prompt_tokens.
  *  @since 1.1 */
 typedef struct weir_prompt_options {
     uint32_t struct_size;      /**< sizeof this struct in the caller's build. Required. */
@@ -569,20 +572,22 @@ typedef struct weir_prompt_options {
     uint32_t reserved;         /**< 0. */
     weir_progress_fn progress; /**< Progress in the tokens that are read, and cancel; NULL (default): none. */
     void *progress_user;       /**< Passed to progress. */
+    const weir_chat_options *chat; /**< weir_session_prompt only: how messages are rendered; its progress must be NULL.
+                                        NULL (default): WEIR_CHAT_ADD_ASSISTANT. */
 } weir_prompt_options;
 
 /** Static initialiser of weir_prompt_options. */
-#define WEIR_PROMPT_OPTIONS_INIT { (uint32_t)sizeof(weir_prompt_options), 0, 0, 0, 0, 0 }
+#define WEIR_PROMPT_OPTIONS_INIT { (uint32_t)sizeof(weir_prompt_options), 0, 0, 0, 0, 0, 0 }
 
-/** What weir_session_prompt_tokens did.
+/** What weir_session_prompt or weir_session_prompt_tokens did.
  *  @since 1.1 */
 typedef struct weir_prompt_report {
     uint32_t struct_size;   /**< sizeof this struct in the caller's build. Required. */
     uint32_t n_tokens;      /**< Of the conversation now. */
     uint32_t n_kept;        /**< Of these, tokens that were there and stayed. */
     uint32_t n_read;        /**< The others. */
-    uint32_t n_forgotten;   /**< Tokens that were in the session and are no more. */
-    uint32_t reserved;      /**< 0. */
+    uint32_t n_forgotten;   /**< Tokens that were in the session and are no more: thoughts, edited turns. */
+    uint32_t n_messages_dropped; /**< Messages left out by WEIR_PROMPT_DROP_OLDEST, those behind the system messages. */
     uint64_t pages_missing; /**< Pages of the kept tokens that the next one would attend and the session has lost,
                                  summed over its streams: dropped by the policy, or behind a sliding window that has
                                  moved on. With WEIR_PROMPT_MEASURE those that are lost already. */
@@ -627,6 +632,48 @@ typedef struct weir_prompt_report {
  *  @since 1.1 */
 WEIR_API weir_status weir_session_prompt_tokens(weir_session *session, const weir_token *tokens, uint64_t n_tokens,
                                                 const weir_prompt_options *options, weir_prompt_report *report);
+
+/** Positions of a message's text in a conversation.
+ *  @since 1.1 */
+typedef struct weir_span {
+    uint32_t first; /**< Position of the first token with text of the message. */
+    uint32_t end;   /**< One past the last one; equal to first where the template leaves the text out, or writes it in
+                         another way. */
+} weir_span;
+
+/** Make the session hold exactly these messages: render all with the model's chat template, keep the longest common
+ *  beginning of what the session holds, go back to it, and read the rest.
+ *
+ *  The next turn, an edited message, another answer, going on after a restore and a server that gets the whole
+ *  conversation with every request are all this call; the same messages again are no work. It is weir_chat_tokenize, by
+ *  whose rules no text of a message becomes a control token, and weir_session_prompt_tokens, which says what stays and
+ *  what is read. An answer of this session is recognised by its text and keeps the tokens that were drawn.
+ *
+ *  @param session    in/out
+ *  @param messages   in, [n_messages], chat->message_bytes apart (sizeof(weir_chat_message) when chat is NULL: of this
+ *                    header)
+ *  @param n_messages 1 .. 65535
+ *  @param options    in, NULL for all defaults
+ *  @param spans      out, [n_messages] where each message's text is; {0, 0} for messages that were dropped. NULL: not
+ *                    wanted. Written where the status is WEIR_OK
+ *  @param report     in/out, struct_size set by the caller; may be NULL. Written where the status is WEIR_OK
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG, WEIR_ERR_UNSUPPORTED, WEIR_ERR_NOT_FOUND, WEIR_ERR_FORMAT
+ *                                 as of weir_chat_tokenize; nothing changed. Also for WEIR_CHAT_CONTINUE, which this
+ *                                 call replaces
+ *          WEIR_ERR_CONTEXT_FULL  the conversation, without what may be dropped, and reserve_tokens are more than the
+ *                                 context; nothing changed
+ *          WEIR_ERR_OUT_OF_MEMORY an allocation was refused; nothing changed
+ *          WEIR_ERR_STATE         the model was opened with WEIR_MODEL_DESCRIBE_ONLY
+ *          WEIR_ERR_BUSY          another thread is inside the session; nothing changed
+ *          WEIR_ERR_BUDGET, WEIR_ERR_IO, WEIR_ERR_CANCELLED, WEIR_ERR_DEVICE_LOST
+ *                                 as of weir_session_prompt_tokens, after which the same call goes on
+ *  @threads one thread at a time
+ *  @owner the caller owns all arguments
+ *  @since 1.1 */
+WEIR_API weir_status weir_session_prompt(weir_session *session, const weir_chat_message *messages, uint64_t n_messages,
+                                         const weir_prompt_options *options, weir_span *spans,
+                                         weir_prompt_report *report);
 
 /** Append one token as a decode step and compute the logits after it. Allocates nothing.
  *

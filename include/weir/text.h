@@ -63,14 +63,29 @@ typedef struct weir_special_tokens {
 /** Turns tokens into text piece by piece; never splits a UTF-8 sequence. */
 typedef struct weir_detokenizer weir_detokenizer;
 
-/** One message of a conversation. It may grow in later versions; callers of weir_chat_tokenize say how large theirs are
- *  (weir_chat_options.message_bytes).
+/** One message of a conversation. It may grow in later versions; callers of weir_chat_tokenize and weir_session_prompt
+ *  say how large theirs are (weir_chat_options.message_bytes).
  *  @since 1.0 */
 typedef struct weir_chat_message {
-    const char *role;       /**< "system", "user" or "assistant", NUL-terminated. */
-    const char *content;    /**< UTF-8. */
+    const char *role;       /**< "system", "user" or "assistant", NUL-terminated. Also "tool" and "developer" where the
+                                 template has words for them. */
+    const char *content;    /**< UTF-8. NULL with content_bytes 0: empty. */
     uint64_t content_bytes; /**< Length of content. */
+    const char *thought;    /**< Of an answer: what the model thought before it, UTF-8 without tags; NULL: nothing. The
+                                 template decides whether it is kept: most leave out those of earlier turns. @since 1.1
+                                 */
+    uint64_t thought_bytes; /**< Length of thought. @since 1.1 */
+    const char *tool_calls_json; /**< Of an answer: the calls in it, NUL-terminated JSON, a list of objects with "name",
+                                      "arguments" (an object) and perhaps "id", or as in OpenAI's API, with these two in
+                                      "function". NULL: none. @since 1.1 */
+    const char *tool_call_id; /**< Of a tool's result: the call that it answers, NUL-terminated; NULL: not said.
+                                   @since 1.1 */
+    const char *name;       /**< Of a tool's result: the tool; else of who speaks; NUL-terminated; NULL: not said.
+                                 @since 1.1 */
 } weir_chat_message;
+
+/** Static initialiser of weir_chat_message. */
+#define WEIR_CHAT_MESSAGE_INIT { 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** Bits of weir_chat_options.flags and of weir_chat_render flags. */
 enum {
@@ -78,30 +93,44 @@ enum {
     WEIR_CHAT_CONTINUE = 2,      /**< The session already holds a conversation that ends in an answer of the model
                                       without its end-of-turn token: close that turn first, then render @p messages
                                       only. */
-    WEIR_CHAT_ACCEPT_RESEMBLING = 4 /**< Where weir_model_info.chat_template is "unknown", do not run the file's own
+    WEIR_CHAT_ACCEPT_RESEMBLING = 4, /**< Where weir_model_info.chat_template is "unknown", do not run the file's own
                                          template but render the family that it resembles
                                          (weir_model_info.chat_resembles). What the model gets may differ from what it
                                          was trained on: a system text that is missing, an answer that does not begin
                                          with its thoughts. */
+    WEIR_CHAT_CONTINUE_LAST = 8  /**< The last message is the beginning of an answer: leave its turn open, so that the
+                                      model goes on with it. Needs an "assistant" message at the end that the template
+                                      writes as it is, but for white space around it. @since 1.1 */
 };
 
-/** Options of weir_chat_tokenize.
+/** Options of weir_chat_tokenize and weir_session_prompt.
  *  @since 1.0 */
 typedef struct weir_chat_options {
     uint32_t struct_size;   /**< sizeof this struct in the caller's build. Required. */
     uint32_t flags;         /**< WEIR_CHAT_*. Default 0. */
     uint32_t message_bytes; /**< sizeof(weir_chat_message) in the caller's build, the distance of two messages. 0
-                                 (default, also after weir_chat_options_init): 24, the size in 1.0, in every version.
-                                 Fields beyond the caller's size take their defaults. Fields of a message that the
-                                 library does not know must be 0. */
+                                 (default, also after weir_chat_options_init): that of the version whose options have
+                                 struct_size, or 24, as in 1.0, where options is NULL. Fields beyond the caller's size
+                                 take their defaults. Fields of a message that the library does not know must be 0. */
     uint32_t reserved;      /**< 0. */
     weir_progress_fn progress; /**< Progress in bytes of the rendered text, and cancel, as in weir_tokenize_with; NULL
                                     (default) for none. @since 1.1 */
     void *progress_user;       /**< Passed to progress. @since 1.1 */
+    const char *template_text; /**< A chat template (Jinja) to use instead of the file's, NUL-terminated, at most 2^18
+                                    bytes. NULL (default): the file's. @since 1.1 */
+    const char *tools_json;    /**< The tools that the model may call: a JSON list as in OpenAI's API, NUL-terminated.
+                                    NULL (default): none. WEIR_ERR_UNSUPPORTED where the template has no place for
+                                    them. @since 1.1 */
+    const char *variables_json; /**< More variables of the template: a JSON object, such as {"enable_thinking": false},
+                                     NUL-terminated. NULL (default): none. One that the template never reads is
+                                     WEIR_ERR_NOT_FOUND, so that nothing is switched off in vain. @since 1.1 */
+    int64_t unix_time;         /**< What strftime_now sees, in seconds since 1970, as UTC; 0 (default): the time of the
+                                    call. @since 1.1 */
 } weir_chat_options;
 
 /** Static initialiser of weir_chat_options. */
-#define WEIR_CHAT_OPTIONS_INIT { (uint32_t)sizeof(weir_chat_options), 0, (uint32_t)sizeof(weir_chat_message), 0, 0, 0 }
+#define WEIR_CHAT_OPTIONS_INIT \
+    { (uint32_t)sizeof(weir_chat_options), 0, (uint32_t)sizeof(weir_chat_message), 0, 0, 0, 0, 0, 0, 0 }
 
 /** Options of weir_tokenize_with.
  *  @since 1.1 */
@@ -314,11 +343,14 @@ WEIR_API weir_status weir_chat_options_init(weir_chat_options *options, uint32_t
  *  @param n_tokens   out, number of ids of the whole conversation, also when they did not fit
  *  @return WEIR_OK
  *          WEIR_ERR_INVALID_ARG       NULL pointer, bad struct_size, message_bytes or flags, unknown role, an order of
- *                                     roles that the template cannot have, or 2^31 bytes of text and more
+ *                                     roles that the template cannot have, JSON that is none, fields of a message that
+ *                                     its role does not have, or 2^31 bytes of text and more
  *          WEIR_ERR_UNSUPPORTED       the file has no chat template, or one that cannot be run within the limits of
- *                                     weir_template_render, or with WEIR_CHAT_CONTINUE one that does not write answers
- *                                     as they are. Or a field of the options or of a message is set that this version
- *                                     does not know
+ *                                     weir_template_render; one without tools, or without the role of a message; or
+ *                                     with WEIR_CHAT_CONTINUE and WEIR_CHAT_CONTINUE_LAST one that does not write
+ *                                     answers as they are. Or a field of the options or of a message is set that this
+ *                                     version does not know
+ *          WEIR_ERR_NOT_FOUND         the template never reads a variable of variables_json: the message names it
  *          WEIR_ERR_BUFFER_TOO_SMALL  @p n_tokens is set, @p tokens untouched
  *          WEIR_ERR_FORMAT            the vocabulary has no token for a part of the text and no unknown token; or the
  *                                     file's template is wrong, or goes wrong with these messages: the message has its
@@ -340,26 +372,55 @@ WEIR_API weir_status weir_chat_tokenize(const weir_model *model, const weir_chat
  *  of his own.
  *
  *  @param model      in
- *  @param messages   in, [n_messages], 24 bytes apart: of the size that they have in 1.0, in every version
+ *  @param messages   in, [n_messages]
  *  @param n_messages 0 .. 65535
- *  @param flags      WEIR_CHAT_*
+ *  @param options    in, as of weir_chat_tokenize, NULL for all defaults; progress is not called
  *  @param text       out, [capacity] bytes, no NUL is added; may be NULL when @p capacity is 0
  *  @param capacity   room at @p text
  *  @param text_bytes out, bytes of the whole text, also when it did not fit
  *  @return WEIR_OK
- *          WEIR_ERR_INVALID_ARG       NULL pointer, unknown role or flag, an order of roles that the template cannot
- *                                     have
- *          WEIR_ERR_UNSUPPORTED       as with weir_chat_tokenize
- *          WEIR_ERR_FORMAT            the file's template is wrong, or goes wrong with these messages: the message has
- *                                     its line
+ *          WEIR_ERR_INVALID_ARG, WEIR_ERR_UNSUPPORTED, WEIR_ERR_NOT_FOUND
+ *                                     as of weir_chat_tokenize
+ *          WEIR_ERR_FORMAT            the template is wrong, or goes wrong with these messages: the message has the
+ *                                     line
  *          WEIR_ERR_BUFFER_TOO_SMALL  @p text_bytes is set
  *          WEIR_ERR_OUT_OF_MEMORY     an allocation was refused
  *          WEIR_ERR_STATE             the model was opened with WEIR_MODEL_DESCRIBE_ONLY
  *  @threads immutable
  *  @owner the caller owns the buffers
+ *  @since 1.1 */
+WEIR_API weir_status weir_chat_render_with(const weir_model *model, const weir_chat_message *messages,
+                                           uint64_t n_messages, const weir_chat_options *options, char *text,
+                                           uint64_t capacity, uint64_t *text_bytes);
+
+/** The same with flags only.
+ *
+ *  The function in the library takes messages of 24 bytes, as they were in 1.0, in every version. In sources the name
+ *  stands for a call of weir_chat_render_with that says how large messages are.
+ *
+ *  @param model      in
+ *  @param messages   in, [n_messages]
+ *  @param n_messages 0 .. 65535
+ *  @param flags      WEIR_CHAT_*
+ *  @param text       out, [capacity] bytes, no NUL is added; may be NULL when @p capacity is 0
+ *  @param capacity   room at @p text
+ *  @param text_bytes out, bytes of the whole text, also when it did not fit
+ *  @return as of weir_chat_render_with
+ *  @threads immutable
+ *  @owner the caller owns the buffers
  *  @since 1.0 */
 WEIR_API weir_status weir_chat_render(const weir_model *model, const weir_chat_message *messages, uint64_t n_messages,
                                       uint32_t flags, char *text, uint64_t capacity, uint64_t *text_bytes);
+#ifndef WEIR_BUILDING
+static inline weir_status weir_chat_render_in_source(const weir_model *model, const weir_chat_message *messages,
+                                                     uint64_t n_messages, uint32_t flags, char *text,
+                                                     uint64_t capacity, uint64_t *text_bytes) {
+    weir_chat_options options = WEIR_CHAT_OPTIONS_INIT;
+    options.flags = flags;
+    return weir_chat_render_with(model, messages, n_messages, &options, text, capacity, text_bytes);
+}
+#define weir_chat_render weir_chat_render_in_source
+#endif
 
 /** Render a chat template, given as text, with any variables: to look at, and to try out templates.
  *

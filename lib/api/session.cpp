@@ -259,26 +259,6 @@ weir_status weir_session_generate(weir_session* session, const weir_generate_opt
   });
 }
 
-weir_status weir_session_prompt_tokens(weir_session* session, const weir_token* tokens, uint64_t n_tokens,
-                                       const weir_prompt_options* options, weir_prompt_report* report) {
-  WEIR_API_REQUIRE(session);
-  WEIR_API_REQUIRE(tokens);
-  return api::guard([&]() -> Status {
-    weir_prompt_options read;
-    WEIR_TRY(api::read_struct(options, "weir_prompt_options", read));
-    constexpr uint32_t kKnown = uint32_t{WEIR_PROMPT_MEASURE} | uint32_t{WEIR_PROMPT_EXACT};
-    if ((read.flags & ~kKnown) != 0 || read.reserved != 0)
-      return fail(WEIR_ERR_INVALID_ARG, "weir_prompt_options: flags 0x%x are not known, or reserved is not 0",
-                  read.flags);
-    if (report != nullptr) WEIR_TRY(api::check_out_struct(report, "weir_prompt_report"));
-    if (n_tokens == 0) return fail(WEIR_ERR_INVALID_ARG, "weir_session_prompt_tokens: n_tokens is 0");
-    weir_prompt_report value = WEIR_PROMPT_REPORT_INIT;
-    WEIR_TRY(session->prompt_tokens({tokens, n_tokens}, read, value));
-    if (report != nullptr) api::write_struct(value, report);
-    return {};
-  });
-}
-
 weir_status weir_session_begin(weir_session* session, const weir_generate_options* options) {
   WEIR_API_REQUIRE(session);
   return api::guard([&]() -> Status {

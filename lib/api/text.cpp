@@ -4,16 +4,11 @@
 #include <algorithm>
 #include <cstring>
 #include <memory_resource>
-#include <span>
 #include <string_view>
 #include <vector>
 
-#include "api/chat_messages.h"
 #include "api/handles.h"
-#include "core/clock.h"
-#include "text/chat_jinja.h"
-#include "text/jinja/jinja.h"
-#include "text/jinja/json.h"
+#include "api/text.h"
 
 using namespace weir;
 
@@ -23,51 +18,12 @@ weir_status bad_flags(const char* function, uint32_t flags) {
   return fail(WEIR_ERR_INVALID_ARG, "%s: flags 0x%x are not known", function, flags).code();
 }
 
-weir_status too_small(const char* what, uint64_t needed, uint64_t capacity) {
-  return fail(WEIR_ERR_BUFFER_TOO_SMALL, "%llu %s are needed, the buffer holds %llu",
-              static_cast<unsigned long long>(needed), what, static_cast<unsigned long long>(capacity))
-      .code();
-}
-
-Status check_text(const weir_model* model) {
-  if (model->model.has_text()) return {};
-  return fail(WEIR_ERR_STATE, "the model was opened with WEIR_MODEL_DESCRIBE_ONLY, without its vocabulary");
-}
-
 Status check_token(const weir_model* model, weir_token token) {
-  WEIR_TRY(check_text(model));
+  WEIR_TRY(api::check_text(model));
   const uint32_t n = model->model.tokenizer().vocab_size();
   if (token < 0 || static_cast<uint32_t>(token) >= n)
     return fail(WEIR_ERR_INVALID_ARG, "token %d is not in 0..%u", token, n - 1);
   return {};
-}
-
-Status check_messages(const char* function, const weir_chat_message* messages, uint64_t n_messages) {
-  if (messages == nullptr && n_messages != 0) return fail(WEIR_ERR_INVALID_ARG, "%s: messages is NULL", function);
-  if (n_messages > UINT16_MAX)
-    return fail(WEIR_ERR_INVALID_ARG, "%s: %llu messages are too many", function,
-                static_cast<unsigned long long>(n_messages));
-  return {};
-}
-
-Status render(const weir_model* model, std::span<const weir_chat_message> messages, uint32_t flags, RenderedChat& out) {
-  WEIR_TRY(check_text(model));
-  const Tokenizer& tokenizer = model->model.tokenizer();
-  const weir_special_tokens special = tokenizer.special();
-  const auto text_of = [&](weir_token token) {
-    weir_token_info info = WEIR_TOKEN_INFO_INIT;
-    if (token < 0) return std::string_view();
-    tokenizer.token_info(token, info);
-    return std::string_view(info.text, info.text_bytes);
-  };
-  const std::string_view bos = text_of(special.bos), eos = text_of(special.eos);
-  const ChatTemplate& known = model->model.chat_template();
-  const bool takes_family =
-      known.is_exact || (known.family != ChatFamily::kUnknown && (flags & WEIR_CHAT_ACCEPT_RESEMBLING) != 0);
-  if (takes_family || known.family == ChatFamily::kNone) return chat_render(known, messages, flags, bos, eos, out);
-  std::string_view own;
-  WEIR_TRY(model->model.file().get_string("tokenizer.chat_template", own, ""));
-  return chat_render_jinja(own, messages, flags, bos, eos, unix_seconds(), out);
 }
 
 weir_status tokenize(const char* function, const weir_model* model, const char* text, uint64_t text_bytes,
@@ -84,12 +40,12 @@ weir_status tokenize(const char* function, const weir_model* model, const char* 
                 static_cast<unsigned long long>(text_bytes))
         .code();
   return api::guard([&]() -> Status {
-    WEIR_TRY(check_text(model));
+    WEIR_TRY(api::check_text(model));
     std::pmr::vector<weir_token> ids(&model->runtime->memory);
     const OpenProgress progress(options.progress, options.progress_user, "tokenizing");
     WEIR_TRY(model->model.tokenizer().encode({text, text_bytes}, options.flags, ids, progress));
     *n_tokens = ids.size();
-    if (ids.size() > capacity) return Status(too_small("tokens", ids.size(), capacity));
+    if (ids.size() > capacity) return Status(api::too_small("tokens", ids.size(), capacity));
     std::copy(ids.begin(), ids.end(), tokens);
     return {};
   });
@@ -131,7 +87,7 @@ weir_status weir_detokenize(const weir_model* model, const weir_token* tokens, u
     return fail(WEIR_ERR_INVALID_ARG, "weir_detokenize: text is NULL, capacity is not 0").code();
   if ((flags & ~static_cast<uint32_t>(WEIR_DETOKENIZE_SPECIAL)) != 0) return bad_flags("weir_detokenize", flags);
   return api::guard([&]() -> Status {
-    WEIR_TRY(check_text(model));
+    WEIR_TRY(api::check_text(model));
     for (uint64_t i = 0; i < n_tokens; ++i) WEIR_TRY(check_token(model, tokens[i]));
     const Tokenizer& tokenizer = model->model.tokenizer();
     uint64_t total = 0;
@@ -142,7 +98,7 @@ weir_status weir_detokenize(const weir_model* model, const weir_token* tokens, u
       total += piece.size();
     }
     *text_bytes = total;
-    return total > capacity ? Status(too_small("bytes", total, capacity)) : Status();
+    return total > capacity ? Status(api::too_small("bytes", total, capacity)) : Status();
   });
 }
 
@@ -153,7 +109,7 @@ weir_status weir_detokenizer_create(weir_model* model, uint32_t flags, weir_deto
   if ((flags & ~static_cast<uint32_t>(WEIR_DETOKENIZE_SPECIAL)) != 0)
     return bad_flags("weir_detokenizer_create", flags);
   return api::guard([&]() -> Status {
-    WEIR_TRY(check_text(model));
+    WEIR_TRY(api::check_text(model));
     auto* handle = make_in<weir_detokenizer>(model->runtime->memory, model);
     handle->text.reset(&model->model.tokenizer(), (flags & WEIR_DETOKENIZE_SPECIAL) != 0);
     api::retain(model);
@@ -210,95 +166,8 @@ weir_status weir_model_special_tokens(const weir_model* model, weir_special_toke
   WEIR_API_REQUIRE(model);
   return api::guard([&]() -> Status {
     WEIR_TRY(api::check_out_struct(special, "weir_special_tokens"));
-    WEIR_TRY(check_text(model));
+    WEIR_TRY(api::check_text(model));
     api::write_struct(model->model.tokenizer().special(), special);
-    return {};
-  });
-}
-
-weir_status weir_chat_options_init(weir_chat_options* options, uint32_t struct_size) {
-  WEIR_API_REQUIRE(options);
-  if (struct_size < 8)
-    return fail(WEIR_ERR_INVALID_ARG, "weir_chat_options_init: struct_size is %u", struct_size).code();
-  std::memset(options, 0, struct_size);
-  options->struct_size = struct_size;
-  return WEIR_OK;
-}
-
-weir_status weir_chat_render(const weir_model* model, const weir_chat_message* messages, uint64_t n_messages,
-                             uint32_t flags, char* text, uint64_t capacity, uint64_t* text_bytes) {
-  WEIR_API_REQUIRE(model);
-  WEIR_API_REQUIRE(text_bytes);
-  if (text == nullptr && capacity != 0)
-    return fail(WEIR_ERR_INVALID_ARG, "weir_chat_render: text is NULL, capacity is not 0").code();
-  return api::guard([&]() -> Status {
-    WEIR_TRY(check_messages("weir_chat_render", messages, n_messages));
-    std::pmr::memory_resource* memory = &model->runtime->memory;
-    std::pmr::vector<weir_chat_message> list(memory);
-    WEIR_TRY(api::read_messages(messages, n_messages, api::kFirstMessageBytes, list));
-    RenderedChat rendered(memory);
-    WEIR_TRY(render(model, list, flags, rendered));
-    *text_bytes = rendered.text.size();
-    if (rendered.text.size() > capacity) return Status(too_small("bytes", rendered.text.size(), capacity));
-    std::copy(rendered.text.begin(), rendered.text.end(), text);
-    return {};
-  });
-}
-
-weir_status weir_chat_tokenize(const weir_model* model, const weir_chat_message* messages, uint64_t n_messages,
-                               const weir_chat_options* options, weir_token* tokens, uint64_t capacity,
-                               uint64_t* n_tokens) {
-  WEIR_API_REQUIRE(model);
-  WEIR_API_REQUIRE(n_tokens);
-  if (tokens == nullptr && capacity != 0)
-    return fail(WEIR_ERR_INVALID_ARG, "weir_chat_tokenize: tokens is NULL, capacity is not 0").code();
-  return api::guard([&]() -> Status {
-    weir_chat_options read;
-    WEIR_TRY(api::read_struct(options, "weir_chat_options", read));
-    if (read.reserved != 0) return fail(WEIR_ERR_INVALID_ARG, "weir_chat_options: reserved is not 0");
-    WEIR_TRY(check_messages("weir_chat_tokenize", messages, n_messages));
-    std::pmr::memory_resource* memory = &model->runtime->memory;
-    std::pmr::vector<weir_chat_message> list(memory);
-    WEIR_TRY(api::read_messages(messages, n_messages, read.message_bytes, list));
-    RenderedChat rendered(memory);
-    WEIR_TRY(render(model, list, read.flags, rendered));
-    if (rendered.text.size() > INT32_MAX)
-      return fail(WEIR_ERR_INVALID_ARG, "weir_chat_tokenize: a conversation of %zu bytes is too long",
-                  rendered.text.size());
-    std::pmr::vector<weir_token> ids(memory);
-    const OpenProgress progress(read.progress, read.progress_user, "tokenizing");
-    WEIR_TRY(model->model.tokenizer().encode_chat(rendered.text, rendered.said, ids, progress));
-    *n_tokens = ids.size();
-    if (ids.size() > capacity) return Status(too_small("tokens", ids.size(), capacity));
-    std::copy(ids.begin(), ids.end(), tokens);
-    return {};
-  });
-}
-
-weir_status weir_template_render(weir_runtime* runtime, const char* template_text, uint64_t template_bytes,
-                                 const char* variables_json, uint64_t variables_bytes, int64_t unix_time, char* text,
-                                 uint64_t capacity, uint64_t* text_bytes) {
-  WEIR_API_REQUIRE(runtime);
-  WEIR_API_REQUIRE(template_text);
-  WEIR_API_REQUIRE(variables_json);
-  WEIR_API_REQUIRE(text_bytes);
-  if (text == nullptr && capacity != 0)
-    return fail(WEIR_ERR_INVALID_ARG, "weir_template_render: text is NULL, capacity is not 0").code();
-  return api::guard([&]() -> Status {
-    std::pmr::memory_resource* memory = &runtime->memory;
-    jinja::Template parsed(memory);
-    WEIR_TRY(parsed.parse({template_text, template_bytes}));
-    jinja::Heap heap(memory);
-    jinja::Value object;
-    WEIR_TRY(jinja::read_json(heap, {variables_json, variables_bytes}, "variables", object));
-    if (!object.is_dict()) return fail(WEIR_ERR_INVALID_ARG, "weir_template_render: the variables are no JSON object");
-    std::pmr::vector<jinja::Variable> variables(memory);
-    for (const auto& entry : object.dict().entries) variables.push_back({entry.key.view(), entry.value});
-    jinja::RenderedText rendered(memory);
-    WEIR_TRY(jinja::render(parsed, heap, variables, unix_time != 0 ? unix_time : unix_seconds(), rendered));
-    *text_bytes = rendered.text.size();
-    if (rendered.text.size() > capacity) return Status(too_small("bytes", rendered.text.size(), capacity));
-    std::copy(rendered.text.begin(), rendered.text.end(), text);
     return {};
   });
 }

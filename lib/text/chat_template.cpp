@@ -13,7 +13,8 @@ namespace {
 // would take a minute.
 constexpr size_t kMaxTemplateBytes = size_t{256} << 10;
 constexpr size_t kFirstFamily = static_cast<size_t>(ChatFamily::kNone) + 1;
-constexpr uint32_t kChatFlags = WEIR_CHAT_ADD_ASSISTANT | WEIR_CHAT_CONTINUE | WEIR_CHAT_ACCEPT_RESEMBLING;
+constexpr uint32_t kChatFlags =
+    WEIR_CHAT_ADD_ASSISTANT | WEIR_CHAT_CONTINUE | WEIR_CHAT_ACCEPT_RESEMBLING | WEIR_CHAT_CONTINUE_LAST;
 
 struct KnownTemplate {
   ChatFamily family;
@@ -61,18 +62,42 @@ ChatFamily family_like(std::string_view template_text) {
   return ChatFamily::kUnknown;
 }
 
-Status check_messages(std::span<const weir_chat_message> messages) {
-  for (size_t i = 0; i < messages.size(); ++i) {
-    const weir_chat_message& message = messages[i];
-    if (message.role == nullptr || (message.content == nullptr && message.content_bytes != 0)) {
-      return fail(WEIR_ERR_INVALID_ARG, "messages[%zu] has a NULL role or content", i);
-    }
-    const std::string_view role = message.role;
-    if (role != "system" && role != "user" && role != "assistant") {
-      return fail(WEIR_ERR_INVALID_ARG, "messages[%zu]: the role \"%.64s\" is none of system, user, assistant", i,
-                  message.role);
-    }
+Status check_message(const weir_chat_message& message, size_t i) {
+  if (message.role == nullptr || (message.content == nullptr && message.content_bytes != 0))
+    return fail(WEIR_ERR_INVALID_ARG,
+                "messages[%zu] has a NULL role or content, or message_bytes of the options is not their distance", i);
+  if (message.thought == nullptr && message.thought_bytes != 0)
+    return fail(WEIR_ERR_INVALID_ARG, "messages[%zu] has a NULL thought of %llu bytes", i,
+                static_cast<unsigned long long>(message.thought_bytes));
+  const std::string_view role = message.role;
+  const bool is_answer = role == "assistant", is_result = role == "tool";
+  if (!is_answer && !is_result && role != "system" && role != "user" && role != "developer") {
+    return fail(WEIR_ERR_INVALID_ARG,
+                "messages[%zu]: the role \"%.64s\" is none of system, developer, user, assistant, tool", i,
+                message.role);
   }
+  if (!is_answer && (message.thought != nullptr || message.tool_calls_json != nullptr))
+    return fail(WEIR_ERR_INVALID_ARG, "messages[%zu]: only answers (assistant) have a thought and calls of tools", i);
+  if (!is_result && message.tool_call_id != nullptr)
+    return fail(WEIR_ERR_INVALID_ARG, "messages[%zu]: only results of tools (tool) have a tool_call_id", i);
+  return {};
+}
+
+Status check_messages(std::span<const weir_chat_message> messages) {
+  for (size_t i = 0; i < messages.size(); ++i) WEIR_TRY(check_message(messages[i], i));
+  return {};
+}
+
+Status check_flags(std::span<const weir_chat_message> messages, uint32_t flags) {
+  if ((flags & ~kChatFlags) != 0) return fail(WEIR_ERR_INVALID_ARG, "chat flags 0x%x are not known", flags);
+  if ((flags & WEIR_CHAT_CONTINUE_LAST) == 0) return {};
+  if ((flags & (WEIR_CHAT_ADD_ASSISTANT | WEIR_CHAT_CONTINUE)) != 0) {
+    return fail(WEIR_ERR_INVALID_ARG,
+                "WEIR_CHAT_CONTINUE_LAST leaves the last answer open: without WEIR_CHAT_ADD_ASSISTANT and "
+                "WEIR_CHAT_CONTINUE");
+  }
+  if (messages.empty() || std::string_view(messages.back().role) != "assistant")
+    return fail(WEIR_ERR_INVALID_ARG, "WEIR_CHAT_CONTINUE_LAST needs an answer (assistant) as the last message");
   return {};
 }
 
@@ -119,15 +144,19 @@ const char* ChatTemplate::resembles() const {
 }
 
 Status chat_check(std::span<const weir_chat_message> messages, uint32_t flags) {
-  if ((flags & ~kChatFlags) != 0) return fail(WEIR_ERR_INVALID_ARG, "chat flags 0x%x are not known", flags);
-  return check_messages(messages);
+  WEIR_TRY(check_messages(messages));
+  return check_flags(messages, flags);
 }
 
 Status chat_render(const ChatTemplate& chat_template, std::span<const weir_chat_message> messages, uint32_t flags,
                    std::string_view bos, std::string_view eos, RenderedChat& out) {
-  if ((flags & ~kChatFlags) != 0) return fail(WEIR_ERR_INVALID_ARG, "chat flags 0x%x are not known", flags);
   WEIR_TRY(check_template(chat_template, flags));
-  WEIR_TRY(check_messages(messages));
+  WEIR_TRY(chat_check(messages, flags));
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const std::string_view role = messages[i].role;
+    if (role == "tool" || role == "developer")
+      return fail(WEIR_ERR_INVALID_ARG, "messages[%zu]: the role \"%s\" is none of its template", i, messages[i].role);
+  }
   RenderedChat rendered(out.text.get_allocator().resource());
   const Chat chat = {messages, (flags & WEIR_CHAT_CONTINUE) != 0, (flags & WEIR_CHAT_ADD_ASSISTANT) != 0,
                      bos,      eos.empty() ? "</s>" : eos,        rendered};

@@ -178,10 +178,18 @@ struct Message {
   std::string content;
 };
 
+inline weir_chat_message view_of(const Message& message) {
+  weir_chat_message view = WEIR_CHAT_MESSAGE_INIT;
+  view.role = message.role.c_str();
+  view.content = message.content.data();
+  view.content_bytes = message.content.size();
+  return view;
+}
+
 // The conversation as text to look at; tokenize_chat() is what feeds a session. flags: WEIR_CHAT_*.
 inline std::string render_chat(const weir_model* model, const std::vector<Message>& messages, uint32_t flags) {
   std::vector<weir_chat_message> views;
-  for (const Message& m : messages) views.push_back({m.role.c_str(), m.content.data(), m.content.size()});
+  for (const Message& m : messages) views.push_back(view_of(m));
   uint64_t n_bytes = 0;
   weir_status status = weir_chat_render(model, views.data(), views.size(), flags, nullptr, 0, &n_bytes);
   if (status != WEIR_ERR_BUFFER_TOO_SMALL) check(status, "cannot render the conversation");
@@ -199,7 +207,7 @@ inline std::vector<weir_token> tokenize_chat(const weir_model* model, const std:
   std::vector<weir_chat_message> views;
   size_t n_bytes = 0;
   for (const Message& m : messages) {
-    views.push_back({m.role.c_str(), m.content.data(), m.content.size()});
+    views.push_back(view_of(m));
     n_bytes += m.content.size();
   }
   weir_chat_options options = WEIR_CHAT_OPTIONS_INIT;

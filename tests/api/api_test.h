@@ -54,6 +54,9 @@ typedef struct fixture {
     weir_model *model;
 } fixture;
 
+/* A message with nothing but a text. */
+#define CHAT_MESSAGE(role_, text, n_bytes) { .role = (role_), .content = (text), .content_bytes = (n_bytes) }
+
 /* Group set-up and tear-down: a runtime with two threads and a model, mostly the tiny one. */
 static inline int open_fixture_of(const char *path, void **state) {
     static fixture f;

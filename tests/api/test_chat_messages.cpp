@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "tests/chat_message.h"
 #include "tests/cmocka_cpp.h"
 
 using namespace weir;
@@ -19,7 +20,9 @@ struct LaterMessage {
 
 using LaterList = std::pmr::vector<LaterMessage>;
 
-constexpr weir_chat_message kMessages[] = {{"system", "Be brief.", 9}, {"user", "Hello", 5}, {"assistant", "Hi", 2}};
+constexpr weir_chat_message kMessages[] = {weir_test::chat_message("system", "Be brief."),
+                                           weir_test::chat_message("user", "Hello"),
+                                           weir_test::chat_message("assistant", "Hi")};
 
 void assert_same(const weir_chat_message& a, const weir_chat_message& b) {
   assert_ptr_equal(a.role, b.role);

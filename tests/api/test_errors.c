@@ -47,7 +47,7 @@ static void errors__quote_anything_as_plain_text(void **state) {
             weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
             weir_plan_info plan = WEIR_PLAN_INFO_INIT;
             weir_key_value option = {text, "1"};
-            const weir_chat_message message = {text, "x", 1};
+            const weir_chat_message message = CHAT_MESSAGE(text, "x", 1);
             uint64_t n = 0;
             assert_int_equal(weir_model_open(f->runtime, text, NULL, &model), WEIR_ERR_IO);
             assert_plain(weir_last_error());

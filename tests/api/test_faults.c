@@ -74,7 +74,7 @@ static weir_runtime_options with_hooks(hooks *h) {
 /* Everything that allocates, in order; returns the first error. */
 static weir_status whole_life(const weir_runtime_options *options, const char *policy) {
     static const char text[] = RULE_PROMPT;
-    static const weir_chat_message message = {"user", "Hello", 5};
+    static const weir_chat_message message = CHAT_MESSAGE("user", "Hello", 5);
     char rendered[256];
     weir_token tokens[256];
     uint64_t n = 0, bytes = 0;

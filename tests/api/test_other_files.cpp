@@ -7,6 +7,7 @@
 
 #include "gguf/gguf.h"
 #include "tests/api/api_test.h"
+#include "tests/chat_message.h"
 #include "tests/gguf/changed_file.h"
 #include "tests/gguf/gguf_writer.h"
 
@@ -59,7 +60,7 @@ void assert_described(const Runtime& r, const ChangedFile& file, uint32_t n_keys
   weir_detokenizer* detokenizer = nullptr;
   weir_session* session = nullptr;
   weir_plan_info plan = WEIR_PLAN_INFO_INIT;
-  const weir_chat_message message = {"user", "hi", 2};
+  const weir_chat_message message = weir_test::chat_message("user", "hi");
   char text[16];
   uint64_t n = 0;
   weir_token tokens[4] = {0, 0, 0, 0};

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/chat_message.h"
 #include "tests/text/text_test.h"
 #include "text/chat_template.h"
 
@@ -112,7 +113,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   std::vector<weir_chat_message> messages;
   for (size_t i = 0; i + 1 < texts.size(); i += 2)
-    messages.push_back({texts[i].c_str(), texts[i + 1].data(), texts[i + 1].size()});
+    messages.push_back(weir_test::chat_message(texts[i].c_str(), texts[i + 1]));
   const uint32_t flags = (data[0] & 15u) ^ WEIR_CHAT_ACCEPT_RESEMBLING;  // most templates are not known exactly
   run(chat_template_of(template_text), messages, flags);
   const auto family = static_cast<ChatFamily>(data[1] % (static_cast<uint32_t>(ChatFamily::kUnknown) + 1));

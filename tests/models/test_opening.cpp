@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/chat_message.h"
 #include "tests/text/text_test.h"
 #include "weir/weir.h"
 
@@ -202,7 +203,7 @@ void opening__chat_templates(void**) {
     assert_string_equal(info.chat_template, c.name);
     assert_string_equal(info.chat_resembles, c.resembles);
 
-    const weir_chat_message message = {"user", "hello", 5};
+    const weir_chat_message message = weir_test::chat_message("user", "hello");
     weir_chat_options chat = WEIR_CHAT_OPTIONS_INIT;
     weir_token tokens[64];
     char text[256];

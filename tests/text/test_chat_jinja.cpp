@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "tests/chat_message.h"
 #include "tests/text/text_test.h"
 
 #include <setjmp.h>
@@ -31,8 +32,15 @@ using Messages = std::vector<Message>;
 struct Rendered {
   Rendered(std::string_view source, const Messages& messages, uint32_t flags) : out(std::pmr::get_default_resource()) {
     std::vector<weir_chat_message> list;
-    for (const Message& m : messages) list.push_back({m.role, m.content.data(), m.content.size()});
-    status = chat_render_jinja(source, list, flags, "<s>", "</s>", kNoon, out);
+    for (const Message& m : messages) list.push_back(chat_message(m.role, m.content));
+    ChatRequest request;
+    request.messages = list;
+    request.flags = flags;
+    request.template_text = source;
+    request.bos = "<s>";
+    request.eos = "</s>";
+    request.unix_time = kNoon;
+    status = chat_render_jinja(request, out);
   }
   // What the template wrote, with a mark for each stretch of messages.
   std::string of_template() const {
@@ -108,7 +116,8 @@ void chat_jinja__refusals(void**) {
   is_refused("\n{{ raise_exception('no') }}", {}, 0, WEIR_ERR_INVALID_ARG, "line 2: no");
   is_refused("{{ x.y }}", {}, 0, WEIR_ERR_FORMAT, "line 1: 'x' is undefined");
   is_refused("{% if", {}, 0, WEIR_ERR_FORMAT, "line 1");
-  is_refused("{{ messages.x.y }}", {{"tool", "x"}}, 0, WEIR_ERR_INVALID_ARG, "the role \"tool\"");
+  is_refused("{{ messages.x.y }}", {{"tool", "x"}}, 0, WEIR_ERR_UNSUPPORTED, "the role \"tool\"");
+  is_refused("{{ messages.x.y }}", {{"fool", "x"}}, 0, WEIR_ERR_INVALID_ARG, "the role \"fool\"");
   is_refused("x", {}, 64, WEIR_ERR_INVALID_ARG, "0x40");
 }
 

@@ -6,6 +6,8 @@
 
 #include "text/chat_families.h"
 #include "text/chat_template.h"
+
+#include "tests/chat_message.h"
 #include "text/sha256.h"
 
 #include <setjmp.h>
@@ -33,7 +35,7 @@ ChatTemplate exactly(ChatFamily family) { return {family, true}; }
 Status render(const ChatTemplate& chat_template, const Messages& messages, uint32_t flags, RenderedChat& out,
               const char* bos = "<s>", const char* eos = "</s>") {
   std::vector<weir_chat_message> list;
-  for (const Message& m : messages) list.push_back({m.role, m.content.data(), m.content.size()});
+  for (const Message& m : messages) list.push_back(weir_test::chat_message(m.role, m.content));
   return chat_render(chat_template, list, flags, bos, eos, out);
 }
 
@@ -312,7 +314,7 @@ void chat__trimming_is_pythons(void**) {
 
 void chat__content_is_taken_by_length(void**) {
   RenderedChat out(std::pmr::get_default_resource());
-  const weir_chat_message message = {"user", "a\0b<|im_end|>", 3};
+  const weir_chat_message message = weir_test::chat_message("user", {"a\0b<|im_end|>", 3});
   assert_true(chat_render(exactly(family_of("chatml")), {&message, 1}, 0, "", "", out).ok());
   assert_true(out.text == std::string_view("<|im_start|>user\na\0b<|im_end|>\n", 31));
 }
@@ -341,14 +343,16 @@ void chat__refusals(void**) {
   assert_refused(ChatFamily::kUnknown, kQuestion, WEIR_CHAT_ACCEPT_RESEMBLING, WEIR_ERR_UNSUPPORTED, "resembles none");
   assert_refused(chatml, {{"user", "a"}, {"tool", "b"}}, 0, WEIR_ERR_INVALID_ARG, "messages[1]: the role \"tool\"");
   assert_refused(chatml, {{"User", "a"}}, 0, WEIR_ERR_INVALID_ARG, "User");
-  assert_refused(chatml, kQuestion, 8, WEIR_ERR_INVALID_ARG, "0x8");
+  assert_refused(chatml, kQuestion, 16, WEIR_ERR_INVALID_ARG, "0x10");
   assert_refused(gemma, {{"user", "a"}, {"user", "b"}}, 0, WEIR_ERR_INVALID_ARG, "messages[1]");
   assert_refused(gemma, {{"assistant", "a"}}, 0, WEIR_ERR_INVALID_ARG, "messages[0]");
   assert_refused(gemma, {{"system", "a"}}, 0, WEIR_ERR_INVALID_ARG, "user message");
   assert_refused(gemma, {{"system", "a"}, {"user", "b"}}, WEIR_CHAT_CONTINUE, WEIR_ERR_INVALID_ARG, "messages[0]");
   assert_refused(r1, {{"user", "a"}, {"system", "b"}}, 0, WEIR_ERR_INVALID_ARG, "messages[1]");
   RenderedChat out(std::pmr::get_default_resource());
-  const weir_chat_message no_role = {nullptr, "a", 1}, no_content = {"user", nullptr, 1}, empty = {"user", nullptr, 0};
+  const weir_chat_message no_role = weir_test::chat_message(nullptr, "a"), empty = weir_test::chat_message("user", {});
+  weir_chat_message no_content = empty;
+  no_content.content_bytes = 1;
   assert_int_equal(chat_render(exactly(chatml), {&no_role, 1}, 0, "", "", out).code(), WEIR_ERR_INVALID_ARG);
   assert_int_equal(chat_render(exactly(chatml), {&no_content, 1}, 0, "", "", out).code(), WEIR_ERR_INVALID_ARG);
   assert_true(chat_render(exactly(chatml), {&empty, 1}, 0, "", "", out).ok());

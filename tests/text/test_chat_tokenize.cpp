@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "tests/chat_message.h"
 #include "tests/text/text_test.h"
 #include "text/chat_families.h"
 #include "text/chat_template.h"
@@ -88,7 +89,7 @@ struct MarkedVocabs {
 // False when the family cannot have this order of roles.
 bool render(ChatFamily family, const Messages& messages, uint32_t flags, RenderedChat& out) {
   std::vector<weir_chat_message> list;
-  for (const Message& m : messages) list.push_back({m.role, m.content.data(), m.content.size()});
+  for (const Message& m : messages) list.push_back(chat_message(m.role, m.content));
   return chat_render({family, true}, list, flags, "<s>", "</s>", out).ok();
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/chat_message.h"
 #include "text/chat_template.h"
 
 using namespace weir;
@@ -48,7 +49,7 @@ void answer_conversation(const ChatTemplate& chat_template) {
   for (uint32_t i = 0; i < 2 * n_messages; ++i) texts.push_back(read_text());
   std::vector<weir_chat_message> messages;
   for (size_t i = 0; i < texts.size(); i += 2)
-    messages.push_back({texts[i].c_str(), texts[i + 1].data(), texts[i + 1].size()});
+    messages.push_back(weir_test::chat_message(texts[i].c_str(), texts[i + 1]));
   RenderedChat rendered(std::pmr::get_default_resource());
   const Status status =
       chat_render(chat_template, messages, flags | WEIR_CHAT_ACCEPT_RESEMBLING, "<bos!>", "<eos!>", rendered);
