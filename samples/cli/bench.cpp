@@ -114,14 +114,8 @@ double median(std::vector<double> values) {
 // How many experts a token goes through, 0 when the model has none.
 uint64_t experts_used(const weir_model* model) {
   const std::string wanted = std::string(model_info(model).architecture) + ".expert_used_count";
-  for (uint32_t i = 0; i < weir_model_metadata_count(model); ++i) {
-    const char* key = nullptr;
-    char value[64] = "";
-    uint64_t n_bytes = 0;
-    if (weir_model_metadata(model, i, &key, value, sizeof(value), &n_bytes) == WEIR_OK && wanted == key)
-      return std::stoull(value);
-  }
-  return 0;
+  const std::optional<std::string> value = metadata_value(model, wanted);
+  return value ? std::stoull(*value) : 0;
 }
 
 // Every weight is read once a step, except the embedding, of which it is one row, or all when it is the output matrix

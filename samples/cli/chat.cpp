@@ -4,6 +4,7 @@
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "line_editor.h"
 #include "output.h"
 #include "session_file.h"
+#include "talk.h"
 #include "terminal.h"
 
 namespace weir_cli {
@@ -31,9 +33,16 @@ struct ChatFlags {
 };
 
 constexpr char kHelp[] =
-    "/stats  what the conversation takes\n"
-    "/reset  forget the conversation\n"
-    "/exit   leave (also Ctrl-D, or Ctrl-C twice)\n"
+    "/regen            another answer to the last question\n"
+    "/edit N [TEXT]    question N anew, counted from 1; what came behind it is forgotten\n"
+    "/rewind [N]       forget the last N questions and answers; default 1\n"
+    "/system [TEXT]    another system message; without TEXT none\n"
+    "/think on|off     whether the model thinks before it answers, where its template has a switch\n"
+    "/set [NAME VALUE] temp, top-p, top-k, min-p, repeat-penalty, seed or max-tokens; alone: how they are\n"
+    "/save FILE        the conversation to a file; /load FILE: from one\n"
+    "/stats            what the conversation takes\n"
+    "/reset            forget the conversation\n"
+    "/exit             leave (also Ctrl-D, or Ctrl-C twice)\n"
     "Ctrl-C stops an answer. A line that ends in \\ goes on in the next one, and a paste of several lines is one "
     "turn.\n"
     "Answers are drawn at random; --temp 0 has the most probable token each time.\n";
@@ -56,9 +65,13 @@ class Chat {
     session_ = create_session(model_.get(), options.get());
     const bool resumes = !flags.saved.resume.empty();
     if (resumes) resume_session(session_.get(), flags.saved.resume);
-    has_history_ = session_stats(session_.get()).n_tokens != 0;
+    talk_ = std::make_unique<Talk>(model_.get(), session_.get(), plan_.context_tokens);
+    if (!resumes) talk_->set_system(flags.system);
+    max_tokens_ = flags.max_tokens;
     if (!resumes || flags.sampling.given()) {
-      sampling_ = flags.sampling.get();
+      SamplingFlags sampling = flags.sampling;
+      take_recommended(model_.get(), sampling);
+      sampling_ = sampling.get();
       check(weir_session_set_sampling(session_.get(), &sampling_), "cannot set the sampling");
     }
   }
@@ -70,12 +83,13 @@ class Chat {
     bool failed = false;
     for (std::string line; read_turn(line);) {
       if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-      if (line[0] == '/') {
-        if (!command(line)) break;
-        continue;
-      }
       try {
-        answer(line);
+        if (line[0] == '/') {
+          if (!command(line)) break;
+          continue;
+        }
+        talk_->ask(line);
+        answer();
       } catch (const Error& e) {
         failed = true;
         report(e);
@@ -145,84 +159,204 @@ class Chat {
 
   // False for /exit.
   bool command(const std::string& line) {
-    const std::string name = line.substr(0, line.find_first_of(" \t\r"));
+    const size_t end = line.find_first_of(" \t\r\n");
+    const std::string name = line.substr(0, end);
+    const size_t begin = end == std::string::npos ? end : line.find_first_not_of(" \t\r\n", end);
+    const std::string rest = begin == std::string::npos ? "" : line.substr(begin);
     if (name == "/exit" || name == "/quit") return false;
     if (name == "/help") {
       print(kHelp);
     } else if (name == "/stats") {
       print_stats();
     } else if (name == "/reset") {
-      reset();
+      talk_->forget();
+      speed_ = 0;
+      draw_status();
       print("The conversation is forgotten.\n");
+    } else if (name == "/regen") {
+      regenerate();
+    } else if (name == "/edit") {
+      edit(rest);
+    } else if (name == "/rewind") {
+      rewind(rest);
+    } else if (name == "/system") {
+      set_system(rest);
+    } else if (name == "/think") {
+      set_thinking(rest);
+    } else if (name == "/set") {
+      set(rest);
+    } else if (name == "/save" || name == "/load") {
+      move_session(name == "/save", rest);
     } else {
       print("No command " + plain_line(name) + ". /help lists them.\n");
     }
     return true;
   }
 
-  void reset() {
-    check(weir_session_reset(session_.get()), "cannot reset the session");
-    has_history_ = false;
-    speed_ = 0;
-    draw_status();
+  void regenerate() {
+    if (talk_->n_questions() == 0) return print("There is no question of this conversation yet.\n");
+    talk_->drop_answer();
+    answer();
   }
 
-  std::vector<weir_token> render(const std::string& text) const {
-    std::vector<Message> messages;
-    if (!has_history_ && !flags_.system.empty()) messages.push_back({"system", flags_.system});
-    messages.push_back({"user", text});
-    const uint32_t flags = WEIR_CHAT_ADD_ASSISTANT | (has_history_ ? static_cast<uint32_t>(WEIR_CHAT_CONTINUE) : 0u) |
-                           resembling_flag(flags_.accept_resembling);
-    return tokenize_chat(model_.get(), messages, flags);
+  // "N" or "N TEXT"; without a text it is typed, beginning with the old one.
+  void edit(const std::string& rest) {
+    const size_t end = std::min(rest.find_first_of(" \t\n"), rest.size());
+    uint64_t number = 0;
+    if (!parse_whole(rest.substr(0, end), number) || number == 0 || number > talk_->n_questions())
+      return print("/edit wants the number of a question, from 1 to " + grouped(talk_->n_questions()) + ".\n");
+    const size_t begin = rest.find_first_not_of(" \t\n", end);
+    std::string text = begin == std::string::npos ? "" : rest.substr(begin);
+    if (text.empty() && interactive_ && editor_.read(text, talk_->question(number)) != Read::kLine) return;
+    if (text.find_first_not_of(" \t\r\n") == std::string::npos) return print("/edit wants a text.\n");
+    talk_->drop_from(number);
+    talk_->ask(text);
+    answer();
   }
 
-  void answer(const std::string& text) {
-    const std::vector<weir_token> tokens = render(text);
-    if (!read_prompt(tokens)) return;
-    has_history_ = true;
-    const auto answer_start = std::chrono::steady_clock::now();
-    bool ends_line = false;
-    const auto on_token = [&](const weir_token_event& event) {
-      if (event.text_bytes > 0) {
-        show({event.text, static_cast<size_t>(event.text_bytes)});
-        ends_line = event.text[event.text_bytes - 1] == '\n';
+  void rewind(const std::string& rest) {
+    uint64_t number = 1;
+    const uint64_t n = talk_->n_questions();
+    if ((!rest.empty() && !parse_whole(rest, number)) || number == 0 || number > n)
+      return print("/rewind wants how many questions to forget, from 1 to " + grouped(n) + ".\n");
+    talk_->drop_from(n - number + 1);
+    print(grouped(number) + (number == 1 ? " question is" : " questions are") + " forgotten.\n");
+  }
+
+  void set_system(const std::string& text) {
+    if (!talk_->can_set_system()) return print("A conversation from a file keeps its system message.\n");
+    talk_->set_system(text);
+    print(text.empty() ? "There is no system message.\n" : "The system message is set.\n");
+  }
+
+  void set_thinking(const std::string& rest) {
+    if (rest != "on" && rest != "off") return print("/think wants on or off.\n");
+    talk_->set_variables(rest == "on" ? R"({"enable_thinking": true})" : R"({"enable_thinking": false})");
+    try {
+      talk_->try_options();
+    } catch (const Error& e) {
+      talk_->set_variables("");
+      if (e.status() != WEIR_ERR_NOT_FOUND) throw;
+      print("This model's chat template has no switch for thoughts (enable_thinking).\n");
+    }
+  }
+
+  void set(const std::string& rest) {
+    const size_t space = rest.find_first_of(" \t");
+    const std::string name = rest.substr(0, space);
+    const size_t begin = space == std::string::npos ? space : rest.find_first_not_of(" \t", space);
+    const std::string value = begin == std::string::npos ? "" : rest.substr(begin);
+    weir_sampling_options changed = sampling_;
+    uint64_t whole = 0;
+    double number = 0;
+    const bool is_whole = parse_whole(value, whole), is_number = parse_finite(value, number);
+    bool is_right = is_number;
+    if (name == "temp") {
+      changed.temperature = static_cast<float>(number);
+    } else if (name == "top-p") {
+      changed.top_p = static_cast<float>(number);
+    } else if (name == "min-p") {
+      changed.min_p = static_cast<float>(number);
+    } else if (name == "repeat-penalty") {
+      changed.repeat_penalty = static_cast<float>(number);
+    } else if (name == "top-k" || name == "max-tokens") {
+      is_right = is_whole && whole <= UINT32_MAX;
+      (name == "top-k" ? changed.top_k : max_tokens_) = is_right ? static_cast<uint32_t>(whole) : max_tokens_;
+    } else if (name == "seed") {
+      is_right = is_whole;
+      changed.seed = whole;
+    } else {
+      return print_settings();
+    }
+    if (!is_right) return print("/set " + name + " wants a number.\n");
+    check(weir_session_set_sampling(session_.get(), &changed), "cannot set the sampling");
+    sampling_ = changed;
+  }
+
+  void print_settings() {
+    const auto number = [](float value) { return format("%g", static_cast<double>(value)); };
+    print("temp " + number(sampling_.temperature) + ", top-p " + number(sampling_.top_p) + ", top-k " +
+          std::to_string(sampling_.top_k) + ", min-p " + number(sampling_.min_p) + ", repeat-penalty " +
+          number(sampling_.repeat_penalty) + ", seed " + std::to_string(sampling_.seed) + ", max-tokens " +
+          std::to_string(max_tokens_) + " (0: what the model was trained for)\n");
+  }
+
+  void move_session(bool out, const std::string& path) {
+    if (path.empty()) return print(out ? "/save wants a file.\n" : "/load wants a file.\n");
+    try {
+      if (out) {
+        SavedFlags flags;
+        flags.save = path;
+        save_session(session_.get(), *open_save_file(flags));
+      } else {
+        resume_session(session_.get(), path);
+        talk_->resume();
+        draw_status();
       }
-      const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - answer_start;
-      speed_ = (event.index + 1) / elapsed.count();
-      row_.draw_if_due([&] { return status_text(); });
-      return interrupt_count() == 0;
-    };
-    const weir_generate_result result =
-        generate(session_.get(), flags_.max_tokens != 0 ? flags_.max_tokens : answer_limit(model_.get()),
-                 WEIR_GENERATE_SPECIAL_TEXT, on_token);
-    print_styled("", ends_line ? "" : "\n");
-    if (interactive_ && result.stop == WEIR_STOP_CANCELLED) notice("stopped");
-    if (result.stop == WEIR_STOP_LENGTH) notice("the answer was cut at " + grouped(result.n_tokens) + " tokens");
-    if (result.stop == WEIR_STOP_CONTEXT)
+      print(plain_line(path) +
+            (out ? " has the conversation.\n" : " is the conversation now; its questions cannot be edited.\n"));
+    } catch (const std::runtime_error& e) {
+      print(plain_line(e.what()) + "\n");
+    }
+  }
+
+  // Answers the last question.
+  void answer() {
+    if (!read_prompt()) return;
+    std::string said;
+    weir_event event = WEIR_EVENT_INIT;
+    try {
+      generate(said, event);
+    } catch (...) {
+      talk_->add_answer(said);
+      throw;
+    }
+    talk_->add_answer(said);
+    print_styled("", said.ends_with('\n') ? "" : "\n");
+    if (interactive_ && event.stop == WEIR_STOP_CANCELLED) notice("stopped");
+    if (event.stop == WEIR_STOP_LENGTH) notice("the answer was cut at " + grouped(event.index) + " tokens");
+    if (event.stop == WEIR_STOP_CONTEXT)
       notice("the answer was cut: the context of " + grouped(plan_.context_tokens) +
              " tokens is full; /reset starts anew");
-    was_cut_ |= result.stop == WEIR_STOP_CONTEXT || (result.stop == WEIR_STOP_LENGTH && flags_.max_tokens == 0);
+    was_cut_ |= event.stop == WEIR_STOP_CONTEXT || (event.stop == WEIR_STOP_LENGTH && max_tokens_ == 0);
     if (interactive_) print("\n");
     draw_status();
   }
 
-  // False when Ctrl-C stopped it; the turn is then as if never said.
-  bool read_prompt(const std::vector<weir_token>& tokens) {
-    const uint32_t n_before = session_stats(session_.get()).n_tokens;
+  // `said` gets the text, also of an answer that fails; `event` is the last one.
+  void generate(std::string& said, weir_event& event) {
+    weir_generate_options options = WEIR_GENERATE_OPTIONS_INIT;
+    options.max_tokens = max_tokens_ != 0 ? max_tokens_ : answer_limit(model_.get());
+    options.flags = WEIR_GENERATE_SPECIAL_TEXT;
+    check(weir_session_begin(session_.get(), &options), "cannot generate");
+    const auto start = std::chrono::steady_clock::now();
+    do {
+      if (interrupt_count() > 0) weir_session_cancel(session_.get());
+      check(weir_session_next(session_.get(), &event), "cannot generate");
+      if (event.text_bytes > 0) {
+        said.append(event.text, event.text_bytes);
+        show({event.text, static_cast<size_t>(event.text_bytes)});
+      }
+      const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+      if (event.kind == WEIR_EVENT_TOKEN) speed_ = (event.index + 1) / elapsed.count();
+      row_.draw_if_due([&] { return status_text(); });
+    } while (event.kind != WEIR_EVENT_END);
+  }
+
+  // False when Ctrl-C stopped it; the question is then as if never said.
+  bool read_prompt() {
     const auto on_progress = [&](uint64_t done, uint64_t total) {
       row_.draw_if_due([&] { return " reading " + grouped(done) + " of " + grouped(total) + " tokens"; });
       return interrupt_count() == 0;
     };
     try {
-      prefill(session_.get(), tokens, on_progress);
+      const weir_prompt_report report = talk_->prompt(on_progress);
+      if (report.n_messages_dropped > 0)
+        notice("the context is full: the " + grouped(report.n_messages_dropped) + " oldest messages are left out");
     } catch (const Error& e) {
+      talk_->drop_from(talk_->n_questions());
       if (e.status() != WEIR_ERR_CANCELLED) throw;
-      if (session_stats(session_.get()).n_tokens == n_before) {
-        notice("stopped; the turn is forgotten");
-      } else {
-        reset();
-        notice("stopped inside a long prompt; the conversation is forgotten");
-      }
+      notice("stopped; the question is forgotten");
       return false;
     }
     return true;
@@ -315,7 +449,8 @@ class Chat {
   SessionPtr session_;
   weir_plan_info plan_ = WEIR_PLAN_INFO_INIT;
   weir_sampling_options sampling_ = WEIR_SAMPLING_OPTIONS_INIT;  // unless a resumed conversation has its own
-  bool has_history_ = false;
+  std::unique_ptr<Talk> talk_;
+  uint32_t max_tokens_ = 0;    // of an answer; 0: answer_limit()
   bool is_first_line_ = true;  // of a pipe
   bool was_cut_ = false;       // an answer, by a limit that was not asked for
   double speed_ = 0;           // tokens a second of the last answer
@@ -329,10 +464,10 @@ void add_chat(CLI::App& program, Action& action) {
   CLI::App* app = program.add_subcommand("chat", "A conversation in the terminal");
   add_model_flag(*app, flags->model)->required();
   app->add_option("--system", flags->system, "System message")->type_name("TEXT");
-  add_template_flag(*app, flags->accept_resembling);
   app->add_option("-n", flags->max_tokens, "Most tokens of an answer; default: what the model was trained for")
       ->transform(whole_number(1, kMostTokens))
       ->type_name("MAX");
+  add_template_flag(*app, flags->accept_resembling);
   add_saved_flags(*app, flags->saved);
   add_sampling_flags(*app, flags->sampling);
   add_session_flags(*app, flags->session);

@@ -39,6 +39,11 @@ void LineBuffer::clear() {
   history_at_ = history_.size();
 }
 
+void LineBuffer::set(const std::string& text) {
+  text_ = text;
+  cursor_ = text_.size();
+}
+
 void LineBuffer::remember(const std::string& line) {
   if (history_.empty() || history_.back() != line) history_.push_back(line);
   history_at_ = history_.size();

@@ -16,6 +16,8 @@ class LineBuffer {
   // One byte of what the terminal sends. After kEnter the line is in text(), until clear().
   Key feed(char byte);
   void clear();
+  // Begins with a text, as if it had been typed.
+  void set(const std::string& text);
   // Keeps a line for the key up.
   void remember(const std::string& line);
 

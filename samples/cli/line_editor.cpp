@@ -12,8 +12,9 @@ namespace weir_cli {
 LineEditor::LineEditor(StatusRow& row, const Style& style, std::function<void()> on_resize)
     : row_(row), style_(style), on_resize_(std::move(on_resize)) {}
 
-Read LineEditor::read(std::string& turn) {
+Read LineEditor::read(std::string& turn, const std::string& start) {
   buffer_.clear();
+  buffer_.set(start);
   n_drawn_ = drawn_cursor_row_ = 0;
   draw();
   for (Read how = Read::kLine;;) {

@@ -16,8 +16,8 @@ class LineEditor {
   // `on_resize` draws what else is on the screen.
   LineEditor(StatusRow& row, const Style& style, std::function<void()> on_resize);
 
-  // One turn, perhaps of several lines. After kInterrupted what was typed is gone.
-  Read read(std::string& turn);
+  // One turn, perhaps of several lines, that begins as `start`. After kInterrupted what was typed is gone.
+  Read read(std::string& turn, const std::string& start = "");
 
  private:
   bool take_keys(std::string& turn, Read& how);

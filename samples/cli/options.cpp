@@ -21,13 +21,6 @@ std::pair<std::string, std::string> split_option(const std::string& text) {
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
-// Digits alone, of a value that fits.
-bool parse_whole(const std::string& text, uint64_t& value) {
-  const char* end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(text.data(), end, value);
-  return error == std::errc() && at == end;
-}
-
 // Of "k", "mib" and the like, in powers of 2; -1 when it is no unit.
 int unit_shift(const std::string& unit) {
   if (unit.empty() || unit == "b") return 0;
@@ -71,6 +64,18 @@ std::string preset_names() {
 }
 
 }  // namespace
+
+bool parse_whole(const std::string& text, uint64_t& value) {
+  const char* end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, value);
+  return error == std::errc() && at == end;
+}
+
+bool parse_finite(const std::string& text, double& value) {
+  const char* end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, value);
+  return error == std::errc() && at == end && std::isfinite(value);
+}
 
 const std::vector<std::string>& policy_names() {
   static const std::vector<std::string> kNames = {"dense",  "sink",   "h2o",     "tova", "quest", "raas",
@@ -146,6 +151,30 @@ weir_sampling_options SamplingFlags::get() const {
   return options;
 }
 
+void take_recommended(const weir_model* model, SamplingFlags& flags) {
+  if (flags.temperature && *flags.temperature == 0) return;
+  bool any = false;
+  const auto take = [&](const char* name, std::optional<float>& flag, double low, double high) {
+    const std::optional<std::string> text = metadata_value(model, std::string("general.sampling.") + name);
+    double value = 0;
+    if (!text || !parse_finite(*text, value) || value < low || value > high) return;
+    any = true;
+    if (!flag) flag = static_cast<float>(value);
+  };
+  std::optional<float> top_k;
+  if (flags.top_k) top_k = 0.0f;
+  take("temp", flags.temperature, 0, 100);
+  take("top_p", flags.top_p, 0, 1);
+  take("min_p", flags.min_p, 0, 0.999999);
+  take("penalty_repeat", flags.repeat_penalty, 0, 100);
+  take("top_k", top_k, 0, 1 << 24);
+  if (!flags.top_k && top_k) flags.top_k = static_cast<uint32_t>(*top_k);
+  if (!any) return;
+  // Whoever recommends some of them means the others to do nothing.
+  if (!flags.min_p) flags.min_p = 0.0f;
+  if (!flags.repeat_penalty) flags.repeat_penalty = 1.0f;
+}
+
 CLI::Validator whole_number(uint64_t low, uint64_t high) {
   const auto check = [low, high](std::string& text) -> std::string {
     uint64_t value = 0;
@@ -161,9 +190,7 @@ CLI::Validator whole_number(uint64_t low, uint64_t high) {
 CLI::Validator number(double low, double high) {
   const auto check = [low, high](std::string& text) -> std::string {
     double value = 0;
-    const char* end = text.data() + text.size();
-    const auto [at, error] = std::from_chars(text.data(), end, value);
-    if (error == std::errc() && at == end && std::isfinite(value) && value >= low && value <= high) return "";
+    if (parse_finite(text, value) && value >= low && value <= high) return "";
     return text + format(" is not a number from %g to %g", low, high);
   };
   return CLI::Validator(check, "");

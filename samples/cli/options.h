@@ -77,12 +77,20 @@ struct SamplingFlags {
   bool given() const { return temperature || top_p || min_p || repeat_penalty || seed || top_k; }
   weir_sampling_options get() const;
 };
+// What the model's makers recommend in the file (general.sampling.*), where nothing else was given and the flags have no
+// temperature of 0. A key out of its range is left out.
+void take_recommended(const weir_model* model, SamplingFlags& flags);
+
 // Of `talks`: the most probable token each time makes small models repeat themselves.
 inline constexpr float kTalkTemperature = 0.8f, kTalkMinP = 0.05f, kTalkRepeatPenalty = 1.1f;
 
 // Sets policy, budget and options by the preset that flags name, if any; options and a budget that were given win over
 // the preset's. Throws UsageError.
 void apply_preset(SessionFlags& flags, bool policy_given);
+
+// A number as command lines have it, all of the text: digits alone, of a value that fits; or a finite decimal one.
+bool parse_whole(const std::string& text, uint64_t& value);
+bool parse_finite(const std::string& text, double& value);
 
 // Checks of the numbers of a command line; every option with a number has one. A whole number is digits alone: no sign,
 // no space, no other base, no exponent; leading zeros mean nothing. A number is a finite decimal one. What is refused

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -120,6 +121,17 @@ inline SessionPtr create_session(weir_model* model, const weir_session_options& 
   weir_session* session = nullptr;
   check(weir_session_create(model, &options, &session), "cannot create a session");
   return SessionPtr(session);
+}
+
+// A number or short text of the file's metadata; none where the file has no such key.
+inline std::optional<std::string> metadata_value(const weir_model* model, const std::string& wanted) {
+  for (uint32_t i = 0; i < weir_model_metadata_count(model); ++i) {
+    const char* key = nullptr;
+    char value[64] = "";
+    uint64_t n_bytes = 0;
+    if (weir_model_metadata(model, i, &key, value, sizeof(value), &n_bytes) == WEIR_OK && wanted == key) return value;
+  }
+  return std::nullopt;
 }
 
 inline weir_model_info model_info(const weir_model* model) {

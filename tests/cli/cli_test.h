@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "samples/cli/problems.h"
 #include "tests/cmocka_cpp.h"
 
 namespace weir_cli::test {
@@ -91,6 +92,14 @@ inline void assert_fails(const Output& o, int status, const std::vector<std::str
   }
   assert_status(o, status);
   assert_string_equal(o.out.c_str(), "");
+}
+
+inline Problem short_problem() {
+  ProblemOptions o;
+  o.steps = 8;
+  o.lag = 3;
+  o.seed = 5;
+  return make_problem(o);
 }
 
 }  // namespace weir_cli::test

@@ -48,14 +48,6 @@ std::set<std::string> keys(const json& object) {
   return names;
 }
 
-Problem short_problem() {
-  ProblemOptions o;
-  o.steps = 8;
-  o.lag = 3;
-  o.seed = 5;
-  return make_problem(o);
-}
-
 void run__json_has_exactly_the_promised_keys(void**) {
   const json r = one_json(weir({"run", "-m", kModel, "-p", short_problem().prompt, "--json"}));
   const std::set<std::string> top = {"id",     "text",          "texts",  "n_prompt", "n_decode", "stop",

@@ -1,0 +1,104 @@
+// Messages and their session; see talk.h.
+#include "talk.h"
+
+#include <algorithm>
+
+namespace weir_cli {
+
+Talk::Talk(const weir_model* model, weir_session* session, uint32_t context_tokens)
+    : model_(model), session_(session), context_tokens_(context_tokens) {
+  resume();
+}
+
+void Talk::forget() {
+  messages_.clear();
+  n_left_out_ = 0;
+  held_.clear();
+  check(weir_session_reset(session_), "cannot reset the session");
+}
+
+void Talk::resume() {
+  const weir_token* tokens = nullptr;
+  uint32_t n_tokens = 0;
+  check(weir_session_tokens(session_, &tokens, &n_tokens), "cannot read the conversation");
+  messages_.clear();
+  n_left_out_ = 0;
+  held_.assign(tokens, tokens + n_tokens);
+}
+
+void Talk::set_system(const std::string& text) { system_ = text; }
+
+size_t Talk::n_questions() const { return (messages_.size() + 1) / 2; }
+
+void Talk::ask(const std::string& text) {
+  drop_from(n_questions() + (messages_.size() % 2 == 1 ? 0 : 1));  // a question without an answer was stopped
+  messages_.push_back({"user", text});
+}
+
+void Talk::drop_answer() {
+  if (!messages_.empty() && messages_.size() % 2 == 0) messages_.pop_back();
+}
+
+void Talk::drop_from(size_t number) {
+  messages_.resize(std::min(messages_.size(), 2 * (number - 1)));
+  n_left_out_ = std::min(n_left_out_, messages_.size());
+}
+
+weir_chat_options Talk::chat_options() const {
+  weir_chat_options options = WEIR_CHAT_OPTIONS_INIT;
+  options.flags = WEIR_CHAT_ADD_ASSISTANT;
+  options.variables_json = variables_.empty() ? nullptr : variables_.c_str();
+  options.template_text = template_.empty() ? nullptr : template_.c_str();
+  return options;
+}
+
+void Talk::try_options() const {
+  const Message question = {"user", "?"};
+  const weir_chat_message view = view_of(question);
+  const weir_chat_options options = chat_options();
+  uint64_t n_bytes = 0;
+  const weir_status status = weir_chat_render_with(model_, &view, 1, &options, nullptr, 0, &n_bytes);
+  if (status != WEIR_ERR_BUFFER_TOO_SMALL) check(status, "cannot render the conversation");
+}
+
+weir_prompt_report Talk::prompt(const PrefillFn& on_progress) {
+  Callback<PrefillFn> callback{on_progress};
+  weir_prompt_options options = WEIR_PROMPT_OPTIONS_INIT;
+  options.progress = [](void* user, const weir_progress_info* info) -> weir_status {
+    return static_cast<Callback<PrefillFn>*>(user)->call(info->done, info->total);
+  };
+  options.progress_user = &callback;
+  weir_prompt_report report = WEIR_PROMPT_REPORT_INIT;
+  weir_status status;
+  if (held_.empty()) {
+    const weir_chat_options chat = chat_options();
+    std::vector<weir_chat_message> views;
+    const Message system = {"system", system_};
+    if (!system_.empty()) views.push_back(view_of(system));
+    for (size_t i = n_left_out_; i < messages_.size(); ++i) views.push_back(view_of(messages_[i]));
+    options.chat = &chat;
+    const auto prompt = [&](uint32_t flags, uint32_t reserve) {
+      options.flags = flags;
+      options.reserve_tokens = reserve;
+      return weir_session_prompt(session_, views.data(), views.size(), &options, nullptr, &report);
+    };
+    const uint32_t least = std::min<uint32_t>(context_tokens_ / 8, 256);  // room for an answer
+    status = prompt(0, least);
+    // Half of the context at once, because everything behind what is left out is read again.
+    for (const uint32_t reserve : {context_tokens_ / 2, least}) {
+      if (status == WEIR_ERR_CONTEXT_FULL) status = prompt(WEIR_PROMPT_DROP_OLDEST, reserve);
+    }
+    if (status == WEIR_OK) n_left_out_ += report.n_messages_dropped;
+  } else {
+    std::vector<weir_token> tokens = held_;
+    const std::vector<weir_token> more =
+        tokenize_chat(model_, messages_, WEIR_CHAT_ADD_ASSISTANT | uint32_t{WEIR_CHAT_CONTINUE});
+    tokens.insert(tokens.end(), more.begin(), more.end());
+    status = weir_session_prompt_tokens(session_, tokens.data(), tokens.size(), &options, &report);
+  }
+  if (callback.thrown) std::rethrow_exception(callback.thrown);
+  check(status, "cannot read the conversation");
+  return report;
+}
+
+}  // namespace weir_cli
