@@ -77,8 +77,8 @@ struct SamplingFlags {
   bool given() const { return temperature || top_p || min_p || repeat_penalty || seed || top_k; }
   weir_sampling_options get() const;
 };
-// What the model's makers recommend in the file (general.sampling.*), where nothing else was given and the flags have no
-// temperature of 0. A key out of its range is left out.
+// What the model's makers recommend in the file (general.sampling.*), where nothing else was given and the flags have
+// no temperature of 0. A key out of its range is left out.
 void take_recommended(const weir_model* model, SamplingFlags& flags);
 
 // Of `talks`: the most probable token each time makes small models repeat themselves.

@@ -41,8 +41,8 @@ class Talk {
   void drop_from(size_t number);
 
   // The session then holds the messages, with an answer opened. Where they are too many for the context the oldest ones
-  // are left out from then on, about half of it. `on_progress` returning false stops it; the messages stay, and the next
-  // call goes on. Throws Error.
+  // are left out from then on, about half of it. `on_progress` returning false stops it; the messages stay, and the
+  // next call goes on. Throws Error.
   weir_prompt_report prompt(const PrefillFn& on_progress);
 
  private:
