@@ -38,5 +38,6 @@ weir_add_check(mutation/run slow Python3::Interpreter "${PROJECT_SOURCE_DIR}/tes
                --build "${PROJECT_BINARY_DIR}")
 set_tests_properties(mutation/run PROPERTIES RUN_SERIAL ON TIMEOUT 3600)
 foreach(sample IN LISTS WEIR_SAMPLES)
-  weir_add_check("samples/${sample}" samples sample_${sample} "${weir_tiny_model}")
+  weir_add_check("samples/${sample}" samples sh "${weir_install_test}/sample.sh" "$<TARGET_FILE:sample_${sample}>"
+                 "${weir_tiny_model}")
 endforeach()

@@ -15,27 +15,6 @@ static void check(weir_status status, const char *what) {
     exit(1);
 }
 
-/* The question as the model was trained to see it, in tokens. The caller frees them. */
-static weir_token *prompt_tokens(const weir_model *model, const char *question, uint64_t *n_tokens) {
-    weir_chat_message message = {.role = "user", .content = question, .content_bytes = strlen(question)};
-    weir_chat_options options = WEIR_CHAT_OPTIONS_INIT;
-    weir_token *tokens;
-    weir_status status;
-
-    /* The first call only asks for the number, so "too small" is what we expect from it. Whatever the question holds,
-     * it stays the text of one message. */
-    options.flags = WEIR_CHAT_ADD_ASSISTANT;
-    status = weir_chat_tokenize(model, &message, 1, &options, NULL, 0, n_tokens);
-    if (status != WEIR_ERR_BUFFER_TOO_SMALL) check(status, "tokenize the question");
-    tokens = malloc(*n_tokens * sizeof *tokens);
-    if (tokens == NULL) {
-        fprintf(stderr, "out of memory\n");
-        exit(1);
-    }
-    check(weir_chat_tokenize(model, &message, 1, &options, tokens, *n_tokens, n_tokens), "tokenize the question");
-    return tokens;
-}
-
 /* Called for every token of the answer. */
 static weir_status print_token(void *user, const weir_token_event *event) {
     (void)user;
@@ -50,8 +29,7 @@ int main(int argc, char **argv) {
     weir_session *session = NULL;
     weir_generate_options generate = WEIR_GENERATE_OPTIONS_INIT;
     const char *question = argc > 2 ? argv[2] : "Who are you?";
-    uint64_t n_tokens = 0;
-    weir_token *tokens;
+    weir_chat_message message = {.role = "user", .content = question, .content_bytes = strlen(question)};
 
     if (argc < 2) {
         fprintf(stderr, "usage: %s MODEL.gguf [QUESTION]\n", argv[0]);
@@ -62,9 +40,9 @@ int main(int argc, char **argv) {
     check(weir_model_open(runtime, argv[1], NULL, &model), "open the model");
     check(weir_session_create(model, NULL, &session), "create a session");
 
-    tokens = prompt_tokens(model, question, &n_tokens);
-    check(weir_session_prefill(session, tokens, n_tokens, NULL, NULL), "read the question");
-    free(tokens);
+    /* The session then holds the question as the model was trained to see it. Whatever it says, it stays the text of
+     * one message. */
+    check(weir_session_prompt(session, &message, 1, NULL, NULL, NULL), "read the question");
 
     generate.max_tokens = 512;
     generate.flags = WEIR_GENERATE_SPECIAL_TEXT; /* show marks such as <think> too */

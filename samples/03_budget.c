@@ -31,16 +31,6 @@ static void write_problem(char *text, size_t capacity) {
              N_START + N_STEPS - 1);
 }
 
-static void feed(const weir_model *model, weir_session *session, const char *question) {
-    weir_chat_message message = {.role = "user", .content = question, .content_bytes = strlen(question)};
-    weir_chat_options options = WEIR_CHAT_OPTIONS_INIT;
-    weir_token tokens[2048];
-    uint64_t n_tokens = 0;
-    options.flags = WEIR_CHAT_ADD_ASSISTANT;
-    check(weir_chat_tokenize(model, &message, 1, &options, tokens, 2048, &n_tokens), "tokenize");
-    check(weir_session_prefill(session, tokens, n_tokens, NULL, NULL), "read the question");
-}
-
 /* Keeps the end of the text, where the answer is. */
 typedef struct tail {
     char text[64];
@@ -74,6 +64,7 @@ int main(int argc, char **argv) {
     weir_session_stats stats = WEIR_SESSION_STATS_INIT;
     weir_memory_info memory = WEIR_MEMORY_INFO_INIT;
     char question[1024];
+    weir_chat_message message = {.role = "user", .content = question};
     tail end;
 
     if (argc < 2) {
@@ -100,7 +91,8 @@ int main(int argc, char **argv) {
     check(weir_session_create(model, &options, &session), "session");
     write_problem(question, sizeof question);
     printf("question: %s\n", question);
-    feed(model, session, question);
+    message.content_bytes = strlen(question);
+    check(weir_session_prompt(session, &message, 1, NULL, NULL, NULL), "read the question");
     generate.on_token = keep_tail;
     generate.user = &end;
     check(weir_session_generate(session, &generate, &result), "answer");

@@ -49,7 +49,7 @@ std::string_view StopStrings::shown(size_t n_bytes) {
 
 StopStrings::Piece StopStrings::push(std::string_view text) {
   std::memcpy(text_, held_.bytes, held_.n_bytes);
-  std::memcpy(text_ + held_.n_bytes, text.data(), text.size());
+  text.copy(text_ + held_.n_bytes, text.size());
   n_text_ = held_.n_bytes + static_cast<uint32_t>(text.size());
   held_.n_bytes = 0;
   const std::string_view all(text_, n_text_);
@@ -79,7 +79,7 @@ void StopStrings::take_back(size_t n_shown) {
 
 std::string_view StopStrings::finish(std::string_view rest) {
   std::memcpy(text_, held_.bytes, held_.n_bytes);
-  std::memcpy(text_ + held_.n_bytes, rest.data(), rest.size());
+  rest.copy(text_ + held_.n_bytes, rest.size());  // which may have no address
   const size_t n = held_.n_bytes + rest.size();
   held_.n_bytes = 0;
   return shown(n);
