@@ -6,7 +6,11 @@
  *    (the `_init` functions and `_INIT` macros do so). Fields beyond the caller's size take their defaults. If an
  *    options struct is longer than the library knows, the bytes beyond must be zero, or the call fails with
  *    WEIR_ERR_UNSUPPORTED. The unknown bytes of a longer info struct are left alone.
+ *  - A struct whose bytes are all zero but for struct_size is valid wherever the caller makes one: options are then all
+ *    defaults, and every function that fills an info struct takes it. Bindings need no `_INIT` macro.
  *  - 0 in a field means its default, unless the field says otherwise.
+ *  - Enums have names for bindings and debuggers (`enum weir_stop_reason`). Fields and arguments stay int32_t, and
+ *    uint32_t for bits.
  *  - After a failed call the state is as before it, unless its documentation says otherwise, and weir_last_error()
  *    names the cause.
  *  - After @threads stands one of: `immutable` (any number of threads), `one thread at a time`, `any thread`.
@@ -46,10 +50,10 @@ extern "C" {
 #define WEIR_VERSION_MINOR 1 /**< Grows with additions. */
 #define WEIR_VERSION_PATCH 0 /**< Grows with fixes. */
 
-/** Result of a call: 0 is success, negative values are errors. Numbers are never reused. */
+/** Result of a call, an enum weir_status_code: 0 is success, negative values are errors. Numbers are never reused. */
 typedef int32_t weir_status;
 
-enum {
+enum weir_status_code {
     WEIR_OK = 0,
     WEIR_ERR_INVALID_ARG = -1,      /**< An argument is NULL, out of range or contradicts another. */
     WEIR_ERR_OUT_OF_MEMORY = -2,    /**< An allocator refused, or the machine has less than one allocation asks for. */

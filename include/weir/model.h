@@ -26,7 +26,7 @@ typedef struct weir_progress_info {
 typedef weir_status (*weir_progress_fn)(void *user, const weir_progress_info *info);
 
 /** Bits of weir_model_options.flags. */
-enum {
+enum weir_model_flag_bits {
     WEIR_MODEL_VOCAB_ONLY = 1, /**< Load the tokenizer only; files without weights are accepted, sessions and plans are
                                     refused (WEIR_ERR_STATE). */
     WEIR_MODEL_PREFETCH = 2,   /**< Read the whole file at once, so that the first tokens do not wait for the disk. */

@@ -12,7 +12,7 @@ extern "C" {
 typedef struct weir_runtime weir_runtime;
 
 /** Kinds of memory that the allocator hooks are asked for. */
-enum {
+enum weir_memory_kind {
     WEIR_MEMORY_HOST = 0,  /**< Ordinary memory of the process. */
     WEIR_MEMORY_DEVICE = 1 /**< Memory of an accelerator, which only the device hooks are asked for; the pointer is a
                                 device pointer. */
@@ -40,7 +40,7 @@ typedef weir_status (*weir_alloc_fn)(void *user, const weir_alloc_info *info, vo
 typedef weir_status (*weir_free_fn)(void *user, const weir_alloc_info *info);
 
 /** Severity of a log line. */
-enum { WEIR_LOG_ERROR = 0, WEIR_LOG_WARNING = 1, WEIR_LOG_INFO = 2, WEIR_LOG_DEBUG = 3 };
+enum weir_log_level { WEIR_LOG_ERROR = 0, WEIR_LOG_WARNING = 1, WEIR_LOG_INFO = 2, WEIR_LOG_DEBUG = 3 };
 
 /** One log line.
  *  @since 1.0 */
@@ -57,7 +57,7 @@ typedef struct weir_log_info {
 typedef weir_status (*weir_log_fn)(void *user, const weir_log_info *info);
 
 /** Devices that a session can run on. */
-enum {
+enum weir_device_type {
     WEIR_DEVICE_AUTO = 0,  /**< The first of these that can run the session: CUDA's device; of Vulkan's devices the
                                 discrete GPU with the most memory, then an integrated GPU; the CPU. A device is passed
                                 over whose memory cannot hold the model, which lacks what the session needs (its policy
@@ -71,7 +71,7 @@ enum {
 };
 
 /** Kinds of devices, see weir_device_info. */
-enum {
+enum weir_device_kind {
     WEIR_DEVICE_KIND_DISCRETE = 0,   /**< A GPU with memory of its own. */
     WEIR_DEVICE_KIND_INTEGRATED = 1, /**< A GPU that shares the processor's memory. */
     WEIR_DEVICE_KIND_VIRTUAL = 2,    /**< A GPU of a virtual machine, or what the driver calls by no other kind. */

@@ -39,7 +39,8 @@ typedef struct weir_read_info {
 typedef weir_status (*weir_read_fn)(void *user, const weir_read_info *info, uint64_t *n_read);
 
 /** Save the conversation as a stream of bytes: tokens, pages with what the policy knows of them, the last logits, the
- *  sampler's options, recent tokens and random state, and the beginning of a character that generate has not shown.
+ *  sampler's options (all but bias, presence and frequency penalty), recent tokens and random state, and the beginning
+ *  of a character that generate has not shown.
  *  docs/formats/session.md describes every byte.
  *
  *  The session does not change, and nothing is allocated. The bytes are about as many as the pool's and the spill
@@ -60,7 +61,8 @@ WEIR_API weir_status weir_session_save(weir_session *session, weir_write_fn writ
 
 /** Replace the conversation by one that weir_session_save wrote. It goes on as if it had never stopped, also with the
  *  sampling options that were saved; on the device and with the backend of this session, whose results may differ in
- *  rounding.
+ *  rounding. Bias, presence and frequency penalty are not in the file: they stay what weir_session_set_sampling made
+ *  them in this session.
  *
  *  Model, policy, its options, context and budget must be those of the saved session; device, threads, batch_tokens,
  *  flags and the sizes of the spill store need not. Where that store is smaller, pages are dropped in the same order as

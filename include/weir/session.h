@@ -14,7 +14,7 @@ extern "C" {
 typedef struct weir_session weir_session;
 
 /** Bits of weir_session_options.flags. */
-enum {
+enum weir_session_flag_bits {
     WEIR_SESSION_TRACE = 1,         /**< Keep the attention masses of every step for the experimental
                                          weir_session_trace (weir/experimental.h); costs some speed and memory. Only
                                          where the processor computes attention. */
@@ -27,7 +27,7 @@ enum {
 };
 
 /** Bits of weir_session_options.spill_flags. */
-enum {
+enum weir_spill_flag_bits {
     WEIR_SPILL_STRICT = 1, /**< No page is dropped in silence. A call that would append tokens fails, and appends none,
                                 with WEIR_ERR_BUDGET when the pages that they fill have no room; with WEIR_ERR_IO when a
                                 page is lost with the spill file, and with WEIR_ERR_FORMAT when one proves to be
@@ -207,7 +207,15 @@ typedef struct weir_session_stats {
 #define WEIR_SESSION_STATS_INIT \
     { (uint32_t)sizeof(weir_session_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
-/** How the next token is drawn. Applied in this order: repetition penalty, temperature, top-k, top-p, min-p.
+/** What is added to the logit of a token before anything else looks at it.
+ *  @since 1.1 */
+typedef struct weir_token_bias {
+    weir_token token; /**< An id of the model. */
+    float bias;       /**< -100..100; -100 forbids the token. Of several for one token the sum is added. */
+} weir_token_bias;
+
+/** How the next token is drawn. Applied in this order: bias, repetition penalty, frequency and presence penalty,
+ *  temperature, top-k, top-p, min-p.
  *  @since 1.0 */
 typedef struct weir_sampling_options {
     uint32_t struct_size;   /**< sizeof this struct in the caller's build. Required. */
@@ -220,13 +228,19 @@ typedef struct weir_sampling_options {
     uint32_t repeat_last_n; /**< Recent tokens that the penalty looks at, at most 4096; 0 (default): 64. */
     uint32_t reserved;      /**< 0. */
     uint64_t seed;          /**< Same seed, same options, same logits: same tokens. Default 0. */
+    float presence_penalty;  /**< Taken from the logits of the recent tokens, of those that repeat_last_n says; -2..2,
+                                  below 0 they become likelier. Default 0. @since 1.1 */
+    float frequency_penalty; /**< The same, as often as each is among them. Default 0. @since 1.1 */
+    const weir_token_bias *bias; /**< [n_bias], copied. NULL (default): none. @since 1.1 */
+    uint32_t n_bias;         /**< At most 1024. @since 1.1 */
+    uint32_t reserved2;      /**< 0. @since 1.1 */
 } weir_sampling_options;
 
 /** Static initialiser of weir_sampling_options. */
-#define WEIR_SAMPLING_OPTIONS_INIT { (uint32_t)sizeof(weir_sampling_options), 0, 0, 0, 0, 0, 0, 0, 0 }
+#define WEIR_SAMPLING_OPTIONS_INIT { (uint32_t)sizeof(weir_sampling_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** Why an answer ended. */
-enum {
+enum weir_stop_reason {
     WEIR_STOP_NONE = 0,     /**< It failed before the first token. */
     WEIR_STOP_EOS = 1,      /**< The model ended its answer. */
     WEIR_STOP_LENGTH = 2,   /**< max_tokens were generated. */
@@ -235,6 +249,14 @@ enum {
     WEIR_STOP_ERROR = 5,     /**< The call failed; its status says why. */
     WEIR_STOP_STRING = 6     /**< One of the texts of weir_generate_options.stop came. @since 1.1 */
 };
+
+/** A token and how probable it was.
+ *  @since 1.1 */
+typedef struct weir_logprob {
+    weir_token token; /**< The token. */
+    float logprob;    /**< Natural logarithm of its probability by the model's logits alone: before bias, penalties,
+                           temperature and cuts. */
+} weir_logprob;
 
 /** One generated token, for the callback of weir_session_generate.
  *  @since 1.0 */
@@ -247,6 +269,9 @@ typedef struct weir_token_event {
     const char *text;     /**< Text that is now complete, whole UTF-8 sequences, NUL-terminated, perhaps empty; valid
                                during the call. */
     uint64_t text_bytes;  /**< Its length. */
+    float logprob;           /**< As of weir_event. @since 1.1 */
+    uint32_t n_top;          /**< As of weir_event. @since 1.1 */
+    const weir_logprob *top; /**< As of weir_event; valid during the call. @since 1.1 */
 } weir_token_event;
 
 /** Receives each generated token. Any status but WEIR_OK, or an exception, stops the call with WEIR_ERR_CANCELLED after
@@ -257,7 +282,7 @@ typedef struct weir_token_event {
 typedef weir_status (*weir_token_fn)(void *user, const weir_token_event *event);
 
 /** Bits of weir_generate_options.flags. */
-enum {
+enum weir_generate_flag_bits {
     WEIR_GENERATE_SPECIAL_TEXT = 1, /**< Control tokens appear in the events' text. */
     WEIR_GENERATE_IGNORE_EOS = 2    /**< Go on after tokens that end an answer. */
 };
@@ -285,11 +310,17 @@ typedef struct weir_generate_options {
                                  begun answer: for pieces of an answer use weir_session_next. NULL (default): none.
                                  @since 1.1 */
     uint32_t n_stop;        /**< At most 16. @since 1.1 */
+    uint32_t n_top;         /**< Events tell the log-probability of their token, and this many of the most probable
+                                 tokens, 0..64. 0 (default): neither. On a GPU all logits then come to the host with
+                                 every token. @since 1.1 */
+    uint32_t min_tokens;    /**< Before there are so many tokens, none is drawn that ends an answer
+                                 (WEIR_TOKEN_END_OF_GENERATION), also with WEIR_GENERATE_IGNORE_EOS. Stop strings,
+                                 max_tokens and the context end it all the same. Default 0. @since 1.1 */
     uint32_t reserved2;     /**< 0. */
 } weir_generate_options;
 
 /** Static initialiser of weir_generate_options. */
-#define WEIR_GENERATE_OPTIONS_INIT { (uint32_t)sizeof(weir_generate_options), 0, 0, 0, 0, 0, 0, 0, 0 }
+#define WEIR_GENERATE_OPTIONS_INIT { (uint32_t)sizeof(weir_generate_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** Result of weir_session_generate.
  *  @since 1.0 */
@@ -306,7 +337,7 @@ typedef struct weir_generate_result {
 #define WEIR_GENERATE_RESULT_INIT { (uint32_t)sizeof(weir_generate_result), 0, 0, -1, -1, 0 }
 
 /** What an event of an answer is. */
-enum {
+enum weir_event_kind {
     WEIR_EVENT_TOKEN = 0, /**< A token, and the text that is complete with it, perhaps none. */
     WEIR_EVENT_TEXT = 1,  /**< Text without a token: it was held back for a stop string, or no token completes it. */
     WEIR_EVENT_END = 2    /**< The answer has ended. */
@@ -326,10 +357,16 @@ typedef struct weir_event {
     const char *text;     /**< Whole UTF-8 sequences, NUL-terminated, perhaps empty; valid until the session's next
                                call. */
     uint64_t text_bytes;  /**< Its length. */
+    float logprob;        /**< Of a token: that of weir_logprob. NaN of other events and where n_top of the options
+                               is 0. */
+    uint32_t n_top;       /**< Entries at top: n_top of the options, or all tokens if these are fewer; of other events
+                               0. */
+    const weir_logprob *top; /**< [n_top], the most probable first, of equals the lower id; the token itself need not be
+                                  among them. NULL where n_top is 0. Valid until the session's next call. */
 } weir_event;
 
 /** Static initialiser of weir_event. */
-#define WEIR_EVENT_INIT { (uint32_t)sizeof(weir_event), 0, -1, 0, 0, 0, -1, 0, 0, 0 }
+#define WEIR_EVENT_INIT { (uint32_t)sizeof(weir_event), 0, -1, 0, 0, 0, -1, 0, 0, 0, 0, 0, 0 }
 
 /** Fill @p options with the defaults of the library that is loaded.
  *
@@ -509,7 +546,7 @@ WEIR_API weir_status weir_session_prefill(weir_session *session, const weir_toke
                                           weir_progress_fn progress, void *progress_user);
 
 /** Bits of the flags of weir_session_rewind. */
-enum {
+enum weir_rewind_flag_bits {
     WEIR_REWIND_LOSSY = 1 /**< Go back although pages of the tokens that stay are lost. */
 };
 
@@ -553,7 +590,7 @@ WEIR_API weir_status weir_session_rewind(weir_session *session, uint32_t n_token
 
 /** Bits of weir_prompt_options.flags.
  *  @since 1.1 */
-enum {
+enum weir_prompt_flag_bits {
     WEIR_PROMPT_MEASURE = 1, /**< Change nothing, only fill the report. */
     WEIR_PROMPT_EXACT = 2,   /**< Where going back needs pages that are lost, forget the conversation, with its pins and
                                   unread page events, and read all of it again. Without this bit the session goes back
@@ -789,16 +826,17 @@ WEIR_API weir_status weir_session_logits(weir_session *session, const float **lo
  *  @since 1.1 */
 WEIR_API weir_status weir_session_tokens(weir_session *session, const weir_token **tokens, uint32_t *n_tokens);
 
-/** Set how tokens are drawn, and restart the random state from the seed. The recent tokens that the repetition penalty
- *  looks at are kept.
+/** Set how tokens are drawn, and restart the random state from the seed. The recent tokens that the penalties look at
+ *  are kept.
  *
  *  @param session in/out
  *  @param options in, NULL for greedy
  *  @return WEIR_OK
- *          WEIR_ERR_INVALID_ARG  NULL session, bad struct_size, a value out of its range; nothing changed
+ *          WEIR_ERR_INVALID_ARG  NULL session, bad struct_size, a value or an id out of its range, or no number;
+ *                                nothing changed
  *          WEIR_ERR_BUSY         another thread is inside the session; nothing changed
  *  @threads one thread at a time
- *  @owner options are copied
+ *  @owner options are copied, bias too
  *  @since 1.0 */
 WEIR_API weir_status weir_session_set_sampling(weir_session *session, const weir_sampling_options *options);
 
@@ -811,7 +849,8 @@ WEIR_API weir_status weir_session_set_sampling(weir_session *session, const weir
  *  @param token   out
  *  @return WEIR_OK
  *          WEIR_ERR_INVALID_ARG  NULL
- *          WEIR_ERR_STATE        no logits yet, or none of the last token; see weir_session_logits
+ *          WEIR_ERR_STATE        no logits yet, or none of the last token; see weir_session_logits. Or bias forbids all
+ *                                tokens
  *          WEIR_ERR_CANCELLED    weir_session_cancel, where the last token was drawn by this function and stepped;
  *                                nothing drawn
  *          WEIR_ERR_FORMAT       none of the logits is a number: the model's weights are broken
@@ -830,9 +869,10 @@ WEIR_API weir_status weir_session_sample(weir_session *session, weir_token *toke
  *  @param result  in/out, struct_size set by the caller; may be NULL. Written whatever the status, once the arguments
  *                 are valid.
  *  @return WEIR_OK                stopped by eos, length, a stop string or a full context
- *          WEIR_ERR_INVALID_ARG   NULL session, bad struct_size or flags, or stop strings that are too many, empty, too
- *                                 long or not UTF-8; nothing changed
- *          WEIR_ERR_STATE         nothing was prefilled yet; nothing changed
+ *          WEIR_ERR_INVALID_ARG   NULL session, bad struct_size or flags, n_top above 64, or stop strings that are too
+ *                                 many, empty, too long or not UTF-8; nothing changed
+ *          WEIR_ERR_STATE         nothing was prefilled yet; nothing changed. Or bias, perhaps with min_tokens, forbids
+ *                                 all tokens; the tokens shown so far stay
  *          WEIR_ERR_BUSY          another thread is inside the session; nothing changed
  *          WEIR_ERR_CANCELLED     weir_session_cancel, or the callback refused or threw: the tokens shown so far stay.
  *                                 Or a trace callback: all of them but the last
@@ -868,7 +908,8 @@ WEIR_API weir_status weir_session_begin(weir_session *session, const weir_genera
  *  @return WEIR_OK
  *          WEIR_ERR_INVALID_ARG  NULL or a bad struct_size; nothing changed
  *          WEIR_ERR_STATE        no answer was begun, its end was given, or another call has changed the conversation
- *                                since, or a step failed after which there are no logits; nothing changed
+ *                                since, or a step failed after which there are no logits, or bias, perhaps with
+ *                                min_tokens, forbids all tokens; nothing changed
  *          WEIR_ERR_BUSY         another thread is inside the session; nothing changed
  *          WEIR_ERR_CANCELLED    a trace callback refused the step; no token was appended. This and the following do
  *                                not end the answer: the next call draws again

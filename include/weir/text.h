@@ -9,19 +9,19 @@ extern "C" {
 #endif
 
 /** Bits of weir_tokenize flags. */
-enum {
+enum weir_tokenize_flag_bits {
     WEIR_TOKENIZE_SPECIAL = 1, /**< Text such as "<|im_end|>" becomes the control token of that name. Off: it is plain
                                     text. Not for text of others: see weir_chat_tokenize. */
     WEIR_TOKENIZE_BOS_EOS = 2  /**< Add the begin/end tokens that the model's file asks for. */
 };
 
 /** Bits of weir_detokenize and weir_detokenizer_create flags. */
-enum {
+enum weir_detokenize_flag_bits {
     WEIR_DETOKENIZE_SPECIAL = 1 /**< Control tokens appear as their text. Off: they vanish. */
 };
 
 /** Bits of weir_token_info.flags. */
-enum {
+enum weir_token_flag_bits {
     WEIR_TOKEN_CONTROL = 1,         /**< A control token such as BOS. */
     WEIR_TOKEN_BYTE = 2,            /**< One raw byte (byte fallback). */
     WEIR_TOKEN_USER_DEFINED = 4,    /**< Added by the model's makers, ordinary text. */
@@ -88,7 +88,7 @@ typedef struct weir_chat_message {
 #define WEIR_CHAT_MESSAGE_INIT { 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** Bits of weir_chat_options.flags and of weir_chat_render flags. */
-enum {
+enum weir_chat_flag_bits {
     WEIR_CHAT_ADD_ASSISTANT = 1, /**< End with the opening of an assistant turn, so that the model answers. */
     WEIR_CHAT_CONTINUE = 2,      /**< The session already holds a conversation that ends in an answer of the model
                                       without its end-of-turn token: close that turn first, then render @p messages

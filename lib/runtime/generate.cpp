@@ -77,7 +77,13 @@ Status Session::step(weir_token token) {
 
 Status Session::draw(weir_token& token) {
   const uint64_t started = now_ns();
-  const Status status = sample_logits(token);
+  sampler_.forbid(answer_.n_tokens < answer_.min_tokens ? model_->tokenizer().ends() : std::span<const weir_token>());
+  Status status = sample_logits(token);
+  sampler_.forbid({});
+  if (status.ok() && answer_.n_top != 0) {
+    status = current_logits();
+    if (status.ok()) probs_.compute(step_.b.logits, model_->config().vocab_size, token, answer_.n_top);
+  }
   decode_ns_.fetch_add(now_ns() - started, std::memory_order_relaxed);
   return status;
 }
@@ -85,8 +91,9 @@ Status Session::draw(weir_token& token) {
 // Shows the application a token, or with -1 the rest of the text.
 Answer Session::show(const weir_generate_options& options, weir_token token, std::string_view text) {
   if (options.on_token == nullptr) return {};
-  const weir_token_event event = {sizeof(weir_token_event), token,       answer_.n_tokens,
-                                  kv_.n_tokens(),           text.data(), text.size()};
+  weir_token_event event = {
+      sizeof(weir_token_event), token, answer_.n_tokens, kv_.n_tokens(), text.data(), text.size(), NAN, 0, nullptr};
+  if (token >= 0) probs_.tell(event);
   const TokenCallback inside(*this);
   return call_out([&] { return options.on_token(options.user, &event); });
 }
@@ -136,6 +143,10 @@ Status Session::open_answer(const weir_generate_options& options) {
   }
   const std::span<const std::string_view> all(stops, options.n_stop);
   WEIR_TRY(StopStrings::check(all));
+  if (options.n_top > LogProbs::kMost) {
+    return fail(WEIR_ERR_INVALID_ARG, "weir_generate_options: n_top is %u; events tell at most %u tokens",
+                options.n_top, LogProbs::kMost);
+  }
   WEIR_TRY(check_logits());
   has_stops_ = !all.empty();
   stops_.begin(all);
@@ -143,6 +154,9 @@ Status Session::open_answer(const weir_generate_options& options) {
   answer_ = {};
   answer_.flags = options.flags;
   answer_.max_tokens = options.max_tokens;
+  answer_.min_tokens = options.min_tokens;
+  answer_.n_top = options.n_top;
+  probs_ = {};
   return {};
 }
 
@@ -230,6 +244,7 @@ Status Session::next_event(weir_event& event) {
   WEIR_TRY(entry.status());
   WEIR_TRY(check_answer());
   event.n_tokens = kv_.n_tokens();
+  event.logprob = NAN;
   if (answer_.stop == WEIR_STOP_NONE) {
     weir_token token = -1;
     WEIR_TRY(draw_for_answer(token, answer_.stop));
@@ -255,6 +270,7 @@ Status Session::next_token(weir_token token, weir_event& event) {
   event.n_tokens = kv_.n_tokens();
   event.text = piece.text.data();
   event.text_bytes = piece.text.size();
+  probs_.tell(event);
   return {};
 }
 

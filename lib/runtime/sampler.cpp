@@ -7,12 +7,36 @@
 namespace weir {
 namespace {
 
+constexpr float kForbids = -100.0f;  // as a bias
+
 float number(float logit) { return std::isnan(logit) ? -INFINITY : logit; }
+
+Status check_penalty(const char* name, float value) {
+  if (value >= -2.0f && value <= 2.0f) return {};
+  return fail(WEIR_ERR_INVALID_ARG, "%s: %g is not in -2..2", name, static_cast<double>(value));
+}
+
+Status check_bias(const weir_sampling_options& o, uint32_t vocab_size) {
+  if (o.n_bias > Sampler::kMostBias)
+    return fail(WEIR_ERR_INVALID_ARG, "n_bias: %u is above %u", o.n_bias, Sampler::kMostBias);
+  if (o.n_bias != 0 && o.bias == nullptr) return fail(WEIR_ERR_INVALID_ARG, "bias is NULL, n_bias is %u", o.n_bias);
+  for (uint32_t i = 0; i < o.n_bias; ++i) {
+    const weir_token_bias& b = o.bias[i];
+    if (b.token < 0 || static_cast<uint32_t>(b.token) >= vocab_size)
+      return fail(WEIR_ERR_INVALID_ARG, "bias[%u]: token %d is not in 0..%u", i, b.token, vocab_size - 1);
+    if (!(b.bias >= -100.0f && b.bias <= 100.0f)) {
+      return fail(WEIR_ERR_INVALID_ARG, "bias[%u]: %g for token %d is not in -100..100", i, static_cast<double>(b.bias),
+                  b.token);
+    }
+  }
+  return {};
+}
 
 }  // namespace
 
-Status check_sampling(weir_sampling_options& o) {
-  if (o.reserved != 0) return fail(WEIR_ERR_UNSUPPORTED, "sampling options: reserved is %u, not 0", o.reserved);
+Status check_sampling(weir_sampling_options& o, uint32_t vocab_size) {
+  if (o.reserved != 0 || o.reserved2 != 0)
+    return fail(WEIR_ERR_UNSUPPORTED, "sampling options: reserved is %u, not 0", o.reserved | o.reserved2);
   if (!(o.temperature >= 0.0f && o.temperature <= 100.0f))
     return fail(WEIR_ERR_INVALID_ARG, "temperature: %g is not in 0..100", static_cast<double>(o.temperature));
   if (!(o.top_p >= 0.0f && o.top_p <= 1.0f))
@@ -24,6 +48,9 @@ Status check_sampling(weir_sampling_options& o) {
   }
   if (o.repeat_last_n > Sampler::kMaxRecent)
     return fail(WEIR_ERR_INVALID_ARG, "repeat_last_n: %u is above %u", o.repeat_last_n, Sampler::kMaxRecent);
+  WEIR_TRY(check_penalty("presence_penalty", o.presence_penalty));
+  WEIR_TRY(check_penalty("frequency_penalty", o.frequency_penalty));
+  WEIR_TRY(check_bias(o, vocab_size));
   if (o.top_p == 0.0f) o.top_p = 1.0f;
   if (o.repeat_penalty == 0.0f) o.repeat_penalty = 1.0f;
   if (o.repeat_last_n == 0) o.repeat_last_n = 64;
@@ -34,15 +61,19 @@ void Sampler::lay_out(uint32_t vocab_size, Arena& arena) {
   vocab_size_ = vocab_size;
   candidates_ = arena.take<Candidate>(vocab_size);
   recent_ = arena.take<weir_token>(kMaxRecent);
+  looked_at_ = arena.take<weir_token>(kMaxRecent);
 }
 
 void Sampler::set(const weir_sampling_options& options) {
+  std::copy_n(options.bias, options.n_bias, bias_);
   options_ = options;
+  options_.bias = nullptr;
   random_ = options.seed;
 }
 
 void Sampler::copy_from(const Sampler& other) {
   options_ = other.options_;
+  std::copy_n(other.bias_, options_.n_bias, bias_);
   random_ = other.random_;
   n_recent_ = other.n_recent_;
   recent_at_ = other.recent_at_;
@@ -69,7 +100,12 @@ void Sampler::set_recent(const weir_token* tokens, uint32_t n_tokens) {
 weir_token Sampler::recent(uint32_t i) const { return recent_[(recent_at_ + kMaxRecent - n_recent_ + i) % kMaxRecent]; }
 
 void Sampler::restore(const State& state) {
+  const weir_sampling_options own = options_;
   options_ = state.options;
+  options_.presence_penalty = own.presence_penalty;
+  options_.frequency_penalty = own.frequency_penalty;
+  options_.bias = nullptr;
+  options_.n_bias = own.n_bias;
   random_ = state.random;
   n_recent_ = state.n_recent;
   recent_at_ = n_recent_ % kMaxRecent;
@@ -95,20 +131,36 @@ Status Sampler::greedy(const float* logits, weir_token& token) const {
   return {};
 }
 
-uint32_t Sampler::n_looked_at() const {
-  return options_.repeat_penalty == 1.0f ? 0 : std::min(n_recent_, options_.repeat_last_n);
+uint32_t Sampler::n_looked_at() const { return penalises() ? std::min(n_recent_, options_.repeat_last_n) : 0; }
+
+// Applies bias and penalties, and forbids. find(token) is its index among the first n of candidates_, n when it is not
+// there.
+template <class Find>
+void Sampler::change(uint32_t n, const Find& find) {
+  for (uint32_t b = 0; b < options_.n_bias; ++b) {
+    const uint32_t i = find(bias_[b].token);
+    if (i != n) candidates_[i].logit = bias_[b].bias == kForbids ? -INFINITY : candidates_[i].logit + bias_[b].bias;
+  }
+  penalise(n, find);
+  for (const weir_token token : forbidden_) {
+    const uint32_t i = find(token);
+    if (i != n) candidates_[i].logit = -INFINITY;
+  }
 }
 
-// Applies the repetition penalty. A token counts once, however often it occurred: only a logit that is still the
-// model's is changed. logits[i] is that of candidates_[i]; find(token) is its i, n when it is not among them.
 template <class Find>
-void Sampler::penalise(const float* logits, uint32_t n, const Find& find) {
+void Sampler::penalise(uint32_t n, const Find& find) {
   const uint32_t n_tokens = n_looked_at();
-  for (uint32_t t = 0; t < n_tokens; ++t) {
-    const uint32_t i = find(recent_[(recent_at_ + kMaxRecent - 1 - t) % kMaxRecent]);
+  weir_token* const end = looked_at_ + n_tokens;
+  for (uint32_t t = 0; t < n_tokens; ++t) looked_at_[t] = recent_[(recent_at_ + kMaxRecent - 1 - t) % kMaxRecent];
+  std::sort(looked_at_, end);
+  for (weir_token *at = looked_at_, *next = at; at != end; at = next) {
+    while (next != end && *next == *at) ++next;
+    const uint32_t i = find(*at);
     if (i == n) continue;
     float& logit = candidates_[i].logit;
-    if (logit == logits[i]) logit = logit > 0.0f ? logit / options_.repeat_penalty : logit * options_.repeat_penalty;
+    logit = logit > 0.0f ? logit / options_.repeat_penalty : logit * options_.repeat_penalty;
+    logit -= options_.presence_penalty + options_.frequency_penalty * static_cast<float>(next - at);
   }
 }
 
@@ -117,6 +169,10 @@ uint32_t Sampler::keep_top_k(uint32_t n) {
   const auto better = [](const Candidate& a, const Candidate& b) {
     return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
   };
+  if (options_.temperature == 0.0f) {
+    std::swap(candidates_[0], *std::min_element(candidates_, candidates_ + n, better));
+    return 1;
+  }
   const uint32_t k = options_.top_k == 0 ? n : std::min(options_.top_k, n);
   if (k < n) std::nth_element(candidates_, candidates_ + k, candidates_ + n, better);
   std::sort(candidates_, candidates_ + k, better);
@@ -126,33 +182,45 @@ uint32_t Sampler::keep_top_k(uint32_t n) {
 Status Sampler::sample(const float* logits, weir_token& token) {
   if (is_greedy()) return greedy(logits, token);
   for (uint32_t i = 0; i < vocab_size_; ++i) candidates_[i] = {number(logits[i]), static_cast<weir_token>(i)};
-  penalise(logits, vocab_size_, [](weir_token id) { return static_cast<uint32_t>(id); });
-  return draw(vocab_size_, token);
+  change(vocab_size_, [](weir_token id) { return static_cast<uint32_t>(id); });
+  return draw(logits, vocab_size_, token);
 }
 
-// A penalty above 1 only lowers logits, and at most n_looked_at() of them. So a token with kept + n_looked_at() others
-// above it still has at least `kept` above it after the penalty, and cannot be drawn. A penalty below 1 may raise any
-// recent token.
+// Whether no logit becomes larger.
+bool Sampler::only_lowers() const {
+  return options_.repeat_penalty >= 1.0f && options_.presence_penalty >= 0.0f && options_.frequency_penalty >= 0.0f &&
+         std::all_of(bias_, bias_ + options_.n_bias, [](const weir_token_bias& b) { return b.bias <= 0.0f; });
+}
+
+// Where logits are only lowered, and at most so many of them, a token with that many and `kept` others above it still
+// has at least `kept` above it afterwards, and cannot be drawn. One that is raised may come from anywhere.
 uint32_t Sampler::candidates_needed() const {
-  const bool lowers = options_.repeat_penalty >= 1.0f;
   const uint32_t kept = options_.temperature == 0.0f ? 1 : options_.top_k;
-  if (is_greedy() || !lowers || kept == 0 || kept >= vocab_size_) return 0;
-  const uint32_t n = kept + n_looked_at();
-  return n < vocab_size_ ? n : 0;
+  if (is_greedy() || !only_lowers() || kept == 0 || kept >= vocab_size_) return 0;
+  const uint64_t n = uint64_t{kept} + n_looked_at() + options_.n_bias + forbidden_.size();
+  return n < vocab_size_ ? static_cast<uint32_t>(n) : 0;
 }
 
 Status Sampler::sample_candidates(const int32_t* ids, const float* logits, uint32_t n, weir_token& token) {
   for (uint32_t i = 0; i < n; ++i) candidates_[i] = {number(logits[i]), ids[i]};
-  penalise(logits, n, [&](weir_token id) { return static_cast<uint32_t>(std::find(ids, ids + n, id) - ids); });
-  return draw(n, token);
+  change(n, [&](weir_token id) { return static_cast<uint32_t>(std::find(ids, ids + n, id) - ids); });
+  return draw(logits, n, token);
 }
 
-// Draws from the first n of candidates_.
-Status Sampler::draw(uint32_t n, weir_token& token) {
-  n = keep_top_k(n);
+// Why there is no token to draw: all logits were changed to -INFINITY, or the model's were no numbers.
+Status Sampler::nothing_to_draw(const float* logits, uint32_t n) const {
+  if (std::any_of(logits, logits + n, [](float logit) { return number(logit) != -INFINITY; })) {
+    return fail(WEIR_ERR_STATE, "none of the %u tokens may be drawn: bias forbids them%s", vocab_size_,
+                forbidden_.empty() ? "" : ", or they end the answer before min_tokens");
+  }
+  return fail(WEIR_ERR_FORMAT, "none of the %u logits is a number; the weights of the model are broken", vocab_size_);
+}
+
+// Draws from the first n_given of candidates_, which come from these logits.
+Status Sampler::draw(const float* logits, uint32_t n_given, weir_token& token) {
+  uint32_t n = keep_top_k(n_given);
   const float best = candidates_[0].logit;
-  if (best == -INFINITY)
-    return fail(WEIR_ERR_FORMAT, "none of the %u logits is a number; the weights of the model are broken", vocab_size_);
+  if (best == -INFINITY) return nothing_to_draw(logits, n_given);
   if (options_.temperature == 0.0f) {
     token = candidates_[0].token;
     return {};

@@ -1,4 +1,4 @@
-// Draws tokens from logits: repetition penalty, temperature, top-k, top-p, min-p, in this order. Deterministic by seed;
+// Draws tokens from logits: bias, penalties, temperature, top-k, top-p, min-p, in this order. Deterministic by seed;
 // all memory is laid out once.
 #pragma once
 
@@ -12,19 +12,22 @@
 namespace weir {
 
 // Checks ranges and fills defaults (0 top_p means 1, 0 repeat_penalty means 1, 0 repeat_last_n means 64).
-Status check_sampling(weir_sampling_options& options);
+Status check_sampling(weir_sampling_options& options, uint32_t vocab_size);
 
 class Sampler {
  public:
   static constexpr uint32_t kMaxRecent = 4096;
+  static constexpr uint32_t kMostBias = 1024;
 
   void lay_out(uint32_t vocab_size, Arena& arena);
   // Greedy when `options` is all defaults. Restarts the random state and keeps the recent tokens; options were checked.
+  // Copies the bias.
   void set(const weir_sampling_options& options);
   void copy_from(const Sampler& other);  // that was laid out for the same vocabulary
   void restart();                        // random state from the seed, no recent tokens
 
-  // All that decides what is drawn next, besides the recent tokens.
+  // What a saved session has of what decides what is drawn next, besides the recent tokens. The other options, bias,
+  // presence and frequency penalty, stay in restore().
   struct State {
     weir_sampling_options options = WEIR_SAMPLING_OPTIONS_INIT;
     uint64_t random = 0;
@@ -37,13 +40,18 @@ class Sampler {
   std::span<weir_token> recent_room() { return {recent_, kMaxRecent}; }
   void restore(const State& state);
 
+  // Tokens that are not drawn until this is called again; the caller keeps them.
+  void forbid(std::span<const weir_token> tokens) { forbidden_ = tokens; }
   // Whether the largest unchanged logit is drawn, which a device can find by itself.
-  bool is_greedy() const { return options_.temperature == 0.0f && options_.repeat_penalty == 1.0f; }
+  bool is_greedy() const {
+    return options_.temperature == 0.0f && !penalises() && options_.n_bias == 0 && forbidden_.empty();
+  }
   // A token went into the conversation.
   void accept(weir_token token);
   // The conversation is now these tokens; the random state stays.
   void set_recent(const weir_token* tokens, uint32_t n_tokens);
-  // Draws from logits [vocab_size]. WEIR_ERR_FORMAT when none of them is a number.
+  // Draws from logits [vocab_size]. WEIR_ERR_FORMAT when none of them is a number, WEIR_ERR_STATE when all tokens are
+  // forbidden.
   Status sample(const float* logits, weir_token& token);
   // How many of the best logits decide what sample() draws; 0: all of them. Best is in the order of sample():
   // descending, the lower id first of equals, NaN as -inf.
@@ -58,17 +66,27 @@ class Sampler {
     weir_token token;
   };
   Status greedy(const float* logits, weir_token& token) const;
-  uint32_t n_looked_at() const;  // by the repetition penalty
+  bool penalises() const {
+    return options_.repeat_penalty != 1.0f || options_.presence_penalty != 0.0f || options_.frequency_penalty != 0.0f;
+  }
+  bool only_lowers() const;
+  uint32_t n_looked_at() const;  // by the penalties
   template <class Find>
-  void penalise(const float* logits, uint32_t n, const Find& find);
+  void change(uint32_t n, const Find& find);
+  template <class Find>
+  void penalise(uint32_t n, const Find& find);
+  Status nothing_to_draw(const float* logits, uint32_t n) const;
   uint32_t keep_top_k(uint32_t n);
-  Status draw(uint32_t n, weir_token& token);
+  Status draw(const float* logits, uint32_t n_given, weir_token& token);
   double next_uniform();  // [0, 1)
 
-  weir_sampling_options options_ = WEIR_SAMPLING_OPTIONS_INIT;
+  weir_sampling_options options_ = WEIR_SAMPLING_OPTIONS_INIT;  // without the pointer to the bias
+  weir_token_bias bias_[kMostBias];                             // [options_.n_bias]
+  std::span<const weir_token> forbidden_;
   uint32_t vocab_size_ = 0;
   Candidate* candidates_ = nullptr;  // [vocab_size]
   weir_token* recent_ = nullptr;     // [kMaxRecent] ring
+  weir_token* looked_at_ = nullptr;  // [kMaxRecent] the recent tokens that a penalty looks at, in order
   uint32_t n_recent_ = 0, recent_at_ = 0;
   uint64_t random_ = 0;
 };

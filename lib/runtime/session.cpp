@@ -108,7 +108,7 @@ Status Session::begin() {
     archive_.start(kv_, store_);
   }
   weir_sampling_options greedy = WEIR_SAMPLING_OPTIONS_INIT;
-  WEIR_TRY(check_sampling(greedy));
+  WEIR_TRY(check_sampling(greedy, model.config().vocab_size));
   sampler_.set(greedy);
   return {};
 }
@@ -134,6 +134,8 @@ void Session::wipe_conversation() {
   wipe(&stops_, sizeof(stops_));
   has_stops_ = false;
   answer_ = {};
+  wipe(&probs_, sizeof(probs_));
+  probs_ = {};
   if (!is_used_ && kv_.n_tokens() == 0) return;
   wipe(private_, device_ == nullptr ? step_.b.plain_bytes : 0);
   if (step_.b.fetcher != nullptr) step_.b.fetcher->wipe_pages();
@@ -198,7 +200,7 @@ Status Session::set_sampling(const weir_sampling_options& options) {
   Entry entry(*this);
   WEIR_TRY(entry.status());
   weir_sampling_options checked = options;
-  WEIR_TRY(check_sampling(checked));
+  WEIR_TRY(check_sampling(checked, model_->config().vocab_size));
   sampler_.set(checked);
   return {};
 }

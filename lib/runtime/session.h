@@ -16,6 +16,7 @@
 #include "models/model.h"
 #include "policy/policy.h"
 #include "runtime/device_host.h"
+#include "runtime/logprobs.h"
 #include "runtime/sampler.h"
 #include "runtime/token_record.h"
 #include "text/stop_strings.h"
@@ -30,7 +31,7 @@ namespace weir {
 struct AnswerState {
   enum State { kNone, kRuns, kEnds };  // of one that is pulled; kEnds: its last text was given, its end was not
   State state = kNone;
-  uint32_t flags = 0, max_tokens = 0;
+  uint32_t flags = 0, max_tokens = 0, min_tokens = 0, n_top = 0;
   uint32_t n_tokens = 0;
   weir_token ended_by = -1;
   int32_t stop = WEIR_STOP_NONE, stop_index = -1;
@@ -338,6 +339,7 @@ class Session {
   StopStrings stops_;  // those of the latest answer, if it has any
   bool has_stops_ = false;
   AnswerState answer_;
+  LogProbs probs_;  // of the latest token that was drawn for an answer
   void* block_ = nullptr;
   uint64_t block_bytes_ = 0;
   // Of it, what steps and prompts compute with, logits, sampler and tokens; whether there may be something of the

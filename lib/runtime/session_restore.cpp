@@ -74,7 +74,7 @@ class Session::Restorer final : ByteSource {
     WEIR_TRY(in_.number(o.seed));
     WEIR_TRY(in_.number(sampler_.random));
     WEIR_TRY(in_.number(sampler_.n_recent));
-    if (!check_sampling(o).ok()) return damaged("sampling options that no session has");
+    if (!check_sampling(o, s_.model_->config().vocab_size).ok()) return damaged("sampling options that no session has");
     const std::span<weir_token> room = s_.sampler_.recent_room();
     WEIR_TRY(in_.array(room, sampler_.n_recent, "recent tokens"));
     return check_tokens(room.first(sampler_.n_recent));

@@ -177,8 +177,10 @@ void TokenizerImpl::find_ends(Notes& notes) {
     }
   }
   if (special.eot == special.eos) special.eot = -1;  // reported only when it differs
-  const auto ends = [](uint8_t flags) { return (flags & WEIR_TOKEN_END_OF_GENERATION) != 0; };
-  if (std::none_of(token_flags.begin(), token_flags.end(), ends))
+  for (size_t i = 0; i < token_flags.size(); ++i) {
+    if ((token_flags[i] & WEIR_TOKEN_END_OF_GENERATION) != 0) ends.push_back(static_cast<weir_token>(i));
+  }
+  if (ends.empty())
     notes.warn("%.*s: the file names no end, and no control token looks like one; answers end by their length only",
                static_cast<int>(kEosIdKey.size()), kEosIdKey.data());
 }

@@ -136,6 +136,8 @@ bool Tokenizer::is_end_of_generation(weir_token token) const {
   return i < impl_->token_flags.size() && (impl_->token_flags[i] & WEIR_TOKEN_END_OF_GENERATION) != 0;
 }
 
+std::span<const weir_token> Tokenizer::ends() const { return impl_->ends; }
+
 void Tokenizer::token_info(weir_token token, weir_token_info& info) const {
   const std::string_view text = impl_->vocab.text(token);
   info.flags = impl_->token_flags[static_cast<size_t>(token)] & kTokenInfoMask;

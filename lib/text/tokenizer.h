@@ -45,6 +45,7 @@ class Tokenizer {
   const char* kind() const;             // "gpt2/llama-bpe", "llama/default"
   weir_special_tokens special() const;  // struct_size is that of this build
   bool is_end_of_generation(weir_token token) const;
+  std::span<const weir_token> ends() const;                        // all of these tokens
   void token_info(weir_token token, weir_token_info& info) const;  // text is NUL-terminated; `token` in range
   uint64_t hash() const;  // of token texts, types and merges; part of the model's fingerprint
 

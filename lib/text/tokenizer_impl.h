@@ -42,7 +42,7 @@ struct EncodeCall {
 
 struct TokenizerImpl {
   explicit TokenizerImpl(std::pmr::memory_resource* memory)
-      : vocab(memory), added(memory), merges(memory), token_flags(memory), whole(memory) {}
+      : vocab(memory), added(memory), merges(memory), token_flags(memory), ends(memory), whole(memory) {}
 
   // Each reads its keys; in this order.
   Status read_model(const GgufFile& file, const char* usual_pre, std::pmr::memory_resource* memory,
@@ -78,6 +78,7 @@ struct TokenizerImpl {
   BpeMerges merges;
   SpmMerges spm;
   std::pmr::vector<uint8_t> token_flags;  // WEIR_TOKEN_* and kToken*
+  std::pmr::vector<weir_token> ends;      // those that end an answer
   // Whether merging the text of a token gives that token: 0 not known yet, 1 yes, 2 no. A cache filled by encode,
   // through atomic_ref; all threads write the same answers.
   mutable std::pmr::vector<uint8_t> whole;

@@ -10,7 +10,7 @@ enum { kSteps = 120 };
 #endif
 
 static const weir_sampling_options kSeeded = {
-    sizeof(weir_sampling_options), 20, 0.8f, 0.95f, 0.01f, 1.2f, 100, 0, 12345};
+    sizeof(weir_sampling_options), 20, 0.8f, 0.95f, 0.01f, 1.2f, 100, 0, 12345, 0, 0, NULL, 0, 0};
 
 /* A conversation with prompts, steps and pins, cut in the middle of a page. */
 static void converse(weir_session *session) {
@@ -512,7 +512,7 @@ static void save__in_the_middle_of_a_character(void **state) {
     const fixture *f = *state;
     const choice dense = {"dense", {{0, 0}}, 0, 0, 0, 0};
     static const weir_sampling_options wild = {
-        sizeof(weir_sampling_options), 0, 100.0f, 0.0f, 0.0f, 0.0f, 0, 0, 7};
+        sizeof(weir_sampling_options), 0, 100.0f, 0.0f, 0.0f, 0.0f, 0, 0, 7, 0, 0, NULL, 0, 0};
     weir_session *whole = session_of(f->model, &dense), *resumed = session_of(f->model, &dense);
     uint32_t n_found = 0;
     prefill(whole, 0, 20);

@@ -31,6 +31,18 @@ std::vector<weir_sampling_options> rows() {
   };
   all[2].top_p = 0.9f;
   all[3].min_p = 0.01f;
+  // What only lowers logits needs a few more of the best, what may raise one all of them.
+  static const weir_token_bias lower[] = {{30, -2.0f}, {31, -100.0f}}, raise[] = {{30, -2.0f}, {700, 4.0f}};
+  for (const weir_token_bias* bias : {lower, raise}) {
+    for (const float temperature : {0.0f, 1.5f}) {
+      weir_sampling_options o = options(temperature, 40, 1, 64);
+      o.bias = bias;
+      o.n_bias = 2;
+      o.frequency_penalty = 0.5f;
+      o.presence_penalty = bias == lower ? 0.25f : -0.25f;
+      all.push_back(o);
+    }
+  }
   return all;
 }
 
@@ -45,7 +57,7 @@ struct HostSampler {
     const auto begin = reinterpret_cast<uintptr_t>(memory.data());
     Arena arena(reinterpret_cast<void*>(align_up(begin, kCacheLine)), measure.used());
     sampler.lay_out(vocab_size, arena);
-    assert_true(check_sampling(o).ok());
+    assert_true(check_sampling(o, vocab_size).ok());
     sampler.set(o);
   }
 };

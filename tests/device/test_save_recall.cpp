@@ -66,7 +66,8 @@ void go_on(const Session& a, const Session& b, uint32_t n, const char* what) {
   assert_same_logits(a, b, what, "at last");
 }
 
-const weir_sampling_options kSeeded = {sizeof(weir_sampling_options), 20, 0.8f, 0.95f, 0.01f, 1.2f, 100, 0, 12345};
+const weir_sampling_options kSeeded = {
+    sizeof(weir_sampling_options), 20, 0.8f, 0.95f, 0.01f, 1.2f, 100, 0, 12345, 0, 0, nullptr, 0, 0};
 
 // Raw pages only, compressed pages only, and what the options have by default; stores that become full have their own
 // test.

@@ -22,7 +22,7 @@ struct Fixture {
     memory.resize(measure.used());
     Arena arena(memory.data(), memory.size());
     sampler.lay_out(vocab, arena);
-    assert_true(check_sampling(o).ok());
+    assert_true(check_sampling(o, vocab).ok());
     sampler.set(o);
   }
   weir_token draw(const std::vector<float>& logits) {
@@ -130,6 +130,36 @@ void sampler__penalty_hits_recent_tokens_once(void**) {
   assert_int_equal(f.draw({4, 3, -1}), 0);
 }
 
+// Presence counts once, frequency each time; both after the repetition penalty, which looks at the sign.
+void sampler__presence_and_frequency(void**) {
+  weir_sampling_options o = options(0);
+  o.presence_penalty = o.repeat_penalty = 1;
+  o.repeat_last_n = 64;
+  Fixture f(3, o);
+  for (const weir_token token : {0, 0, 1}) f.sampler.accept(token);
+  assert_int_equal(f.draw({4, 3.5f, 2.9f}), 0);
+  assert_int_equal(f.draw({4, 3.5f, 3.1f}), 2);
+  o.frequency_penalty = 0.5f;  // 0: 2 lower, 1: 1.5 lower
+  f.sampler.set(o);
+  assert_int_equal(f.draw({4, 3.6f, 1}), 1);
+  assert_int_equal(f.draw({4, 3.4f, 1}), 0);
+  o.repeat_penalty = 2;  // 0: 4 / 2 - 2
+  f.sampler.set(o);
+  assert_int_equal(f.draw({4, 2.9f, 0.1f}), 2);
+  assert_int_equal(f.draw({4, 2.9f, -0.1f}), 0);
+  weir_token_bias bias[] = {{1, 3}, {1, -1}, {2, -100}};  // 1: (2.9 + 2) / 2 - 1.5
+  o.bias = bias;
+  o.n_bias = 3;
+  f.sampler.set(o);
+  assert_int_equal(f.draw({4, 2.9f, 9}), 1);
+  const weir_token none[] = {0, 1};
+  const float logits[] = {4, 2.9f, 9};
+  weir_token token = -1;
+  f.sampler.forbid(none);
+  assert_int_equal(f.sampler.sample(logits, token).code(), WEIR_ERR_STATE);
+  assert_int_equal(token, -1);
+}
+
 void sampler__seed_and_restart(void**) {
   weir_sampling_options o = options(1);
   o.seed = 42;
@@ -173,7 +203,7 @@ std::vector<float> odd_logits(std::mt19937& random, uint32_t n) {
   return logits;
 }
 
-weir_sampling_options odd_options(std::mt19937& random) {
+weir_sampling_options odd_options(std::mt19937& random, std::vector<weir_token_bias>& bias, uint32_t vocab) {
   weir_sampling_options o = options(random() % 4 == 0 ? 0.0f : 0.2f + static_cast<float>(random() % 30) * 0.1f);
   o.top_k = random() % 60;
   o.top_p = random() % 2 == 0 ? 0.0f : 0.05f + static_cast<float>(random() % 20) * 0.05f;
@@ -182,6 +212,18 @@ weir_sampling_options odd_options(std::mt19937& random) {
   o.repeat_penalty = std::vector<float>{0.0f, 1.0f, 1.1f, 2.0f, 0.5f}[random() % 5];
   o.repeat_last_n = random() % 40;
   o.seed = random();
+  // A penalty below 0 and a bias above it may raise a token; most rounds have none, so that candidates are enough.
+  const auto penalty = [&] { return std::vector<float>{0.0f, 0.0f, 0.5f, 2.0f, -0.3f}[random() % 5]; };
+  if (random() % 2 == 0) o.presence_penalty = penalty();
+  if (random() % 2 == 0) o.frequency_penalty = penalty();
+  const bool raises = random() % 4 == 0;
+  bias.resize(random() % 2 == 0 ? random() % 10 : 0);
+  for (weir_token_bias& b : bias) {
+    b = {static_cast<weir_token>(random() % vocab), std::vector<float>{-100.0f, -1.0f, -0.25f, 0.0f}[random() % 4]};
+    if (raises) b.bias = 3.0f;
+  }
+  o.bias = bias.data();
+  o.n_bias = static_cast<uint32_t>(bias.size());
   return o;
 }
 
@@ -191,8 +233,13 @@ void sampler__candidates_draw_as_all_logits_do(void**) {
   uint32_t n_compared = 0, n_errors = 0;
   for (int round = 0; round < 3000; ++round) {
     const uint32_t vocab = 40 + random() % 300;
-    const weir_sampling_options o = odd_options(random);
+    std::vector<weir_token_bias> bias;
+    const weir_sampling_options o = odd_options(random, bias, vocab);
     Fixture all(vocab, o), few(vocab, o);
+    std::vector<weir_token> forbidden(random() % 3 == 0 ? random() % 4 : 0);
+    for (weir_token& token : forbidden) token = static_cast<weir_token>(random() % vocab);
+    all.sampler.forbid(forbidden);
+    few.sampler.forbid(forbidden);
     for (int draw = 0; draw < 8; ++draw) {
       const std::vector<float> logits = odd_logits(random, vocab);
       const uint32_t n = few.sampler.candidates_needed();
@@ -245,6 +292,23 @@ void sampler__how_many_candidates_are_needed(void**) {
   assert_int_equal(needed(1, 100, 1, 64), 0);
   assert_int_equal(needed(1, 93, 1.5f, 64), 0);
   assert_int_equal(needed(1, 4000000000u, 1.5f, 64), 0);
+  const weir_token ends[] = {3, 4};
+  weir_token_bias bias[] = {{5, -1.0f}, {6, -100.0f}, {7, 0.0f}};
+  f.sampler.forbid(ends);
+  assert_int_equal(needed(0, 0, 1, 64), 3);  // both may be the best
+  assert_int_equal(needed(1, 10, 1, 64), 12);
+  o.bias = bias;
+  o.n_bias = 3;
+  assert_int_equal(needed(1, 10, 1.5f, 3), 18);
+  f.sampler.forbid({});
+  assert_int_equal(needed(1, 10, 1, 64), 13);
+  o.frequency_penalty = 0.5f;
+  assert_int_equal(needed(1, 10, 1, 64), 20);
+  o.presence_penalty = -0.5f;  // may bring any of the seven up
+  assert_int_equal(needed(1, 10, 1, 64), 0);
+  o.presence_penalty = 0.5f;
+  bias[2].bias = 0.5f;
+  assert_int_equal(needed(1, 10, 1, 64), 0);
 }
 
 }  // namespace
@@ -259,6 +323,7 @@ int main() {
       cmocka_unit_test(sampler__top_p_stops_at_an_exact_sum),
       cmocka_unit_test(sampler__min_p_keeps_its_border),
       cmocka_unit_test(sampler__penalty_hits_recent_tokens_once),
+      cmocka_unit_test(sampler__presence_and_frequency),
       cmocka_unit_test(sampler__seed_and_restart),
       cmocka_unit_test(sampler__candidates_draw_as_all_logits_do),
       cmocka_unit_test(sampler__how_many_candidates_are_needed),
