@@ -99,7 +99,8 @@ int main(int argc, char **argv) {
     prompt.flags = WEIR_PROMPT_DROP_OLDEST;
     prompt.reserve_tokens = 64;
 
-    while (n + 2 <= MAX_MESSAGES && printf("> ") > 0 && fflush(stdout) == 0 && fgets(line, sizeof line, stdin) != NULL) {
+    while (n + 2 <= MAX_MESSAGES && printf("> ") > 0 && fflush(stdout) == 0 &&
+           fgets(line, sizeof line, stdin) != NULL) {
         line[strcspn(line, "\r\n")] = '\0';
         if (strcmp(line, "/undo") == 0) {
             for (int i = 0; i < 2 && n > n_system; ++i) forget_last(messages, &n);

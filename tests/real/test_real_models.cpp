@@ -8,7 +8,10 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -213,6 +216,95 @@ void real__smollm2_answers_as_its_reference(void**) {
   assert_true(answer == g.answer);
 }
 
+// A conversation as an application has it: its messages, and a session that is made to hold them.
+struct Conversation {
+  explicit Conversation(const weir_model* of) : model(of), session(dense_session(const_cast<weir_model*>(of), 2048)) {}
+
+  // Asks, and answers with at most n tokens; the reason why the answer ended.
+  int32_t turn(const std::string& question, uint32_t n, const std::vector<std::string>& stops = {}) {
+    messages.push_back({"user", question});
+    std::vector<weir_chat_message> views;
+    for (const Message& message : messages) views.push_back(view_of(message));
+    report = WEIR_PROMPT_REPORT_INIT;
+    assert_int_equal(weir_session_prompt(session.get(), views.data(), views.size(), nullptr, nullptr, &report),
+                     WEIR_OK);
+    std::string answer;
+    const weir_generate_result result = generate(
+        session.get(), n, 0,
+        [&](const weir_token_event& event) {
+          answer.append(event.text, event.text_bytes);
+          return true;
+        },
+        stops);
+    print_message("> %s\n%s\n", question.c_str(), answer.c_str());
+    messages.push_back({"assistant", answer});
+    return result.stop;
+  }
+
+  const weir_model* model;
+  SessionPtr session;
+  std::vector<Message> messages;
+  weir_prompt_report report = WEIR_PROMPT_REPORT_INIT;
+};
+
+// Of old answers nothing is read again, a stop string stops, and after an edit all is as if nothing else had been said.
+void real__smollm2_holds_a_conversation(void**) {
+  const std::string path = real_file(kSmolLm2.file);
+  const RuntimePtr runtime = create_runtime(0);
+  const ModelPtr model = open_model(runtime.get(), path);
+  Conversation talk(model.get());
+  assert_int_equal(talk.turn("What is the capital of France?", 40), WEIR_STOP_EOS);
+  assert_true(contains(talk.messages.back().content, "Paris"));
+  uint32_t n_held = session_stats(talk.session.get()).n_tokens;
+  assert_int_equal(talk.turn("What is the capital of Italy?", 40, {" Rome", "Milan"}), WEIR_STOP_STRING);
+  assert_int_equal(talk.report.n_kept, n_held);
+  assert_int_equal(talk.report.n_forgotten, 0);
+  assert_string_equal(talk.messages.back().content.c_str(), "The capital of Italy is");
+  // What came behind the shown text is forgotten with the next turn.
+  n_held = session_stats(talk.session.get()).n_tokens;
+  talk.turn("Which city is older?", 60);
+  assert_true(talk.report.n_kept <= n_held && talk.report.n_kept + 4 > n_held);
+  n_held = session_stats(talk.session.get()).n_tokens;
+  talk.turn("Thank you. What did I ask you first?", 60);
+  assert_int_equal(talk.report.n_kept, n_held);
+  // The second question anew.
+  talk.messages.resize(2);
+  talk.turn("What is the capital of Spain?", 40);
+  assert_true(contains(talk.messages.back().content, "Madrid"));
+  assert_true(talk.report.n_forgotten > 0 && talk.report.pages_missing == 0);
+  Conversation fresh(model.get());
+  fresh.messages.assign(talk.messages.begin(), talk.messages.begin() + 2);
+  fresh.turn("What is the capital of Spain?", 40);
+  assert_string_equal(fresh.messages.back().content.c_str(), talk.messages.back().content.c_str());
+}
+
+double repeated_six_grams(const std::string& text) {
+  std::istringstream words(text);
+  std::vector<std::string> all{std::istream_iterator<std::string>(words), {}};
+  std::set<std::vector<std::string>> seen;
+  size_t n = 0, n_repeated = 0;
+  for (size_t i = 0; i + 6 <= all.size(); ++i, ++n) {
+    const auto at = all.begin() + static_cast<std::ptrdiff_t>(i);
+    n_repeated += seen.insert({at, at + 6}).second ? 0 : 1;
+  }
+  return n == 0 ? 0 : static_cast<double>(n_repeated) / static_cast<double>(n);
+}
+
+// The program's own defaults; with the most probable token each time most of such answers repeats itself.
+void real__chat_does_not_repeat_itself(void**) {
+  const std::string path = real_file(kSmolLm2.file);
+  for (const char* question : {"Write a story about a lighthouse keeper.", "Explain how a bicycle stays upright.",
+                               "List ten reasons to learn a language, each with an explanation."}) {
+    const Output o =
+        weir({"chat", path, "--seed", "1", "-n", "400", "--context", "1024"}, std::string(question) + "\n");
+    assert_works(o);
+    const double repeated = repeated_six_grams(o.out);
+    print_message("%s: %.1f %% of 6-grams repeat\n", question, 100 * repeated);
+    assert_true(o.out.size() > 200);
+    assert_true(repeated <= 0.05);
+  }
+}
+
 // The tokens of the golden files are the text's, so that tokenizers have not changed either.
 void text_has_the_tokens(const RealModel& real) {
   const std::string path = real_file(real.file), text_path = real_file("opticks.txt");
@@ -265,6 +357,8 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(real__smollm2_equals_its_reference),
       cmocka_unit_test(real__smollm2_answers_as_its_reference),
+      cmocka_unit_test(real__smollm2_holds_a_conversation),
+      cmocka_unit_test(real__chat_does_not_repeat_itself),
       cmocka_unit_test(real__gemma3_equals_its_reference),
       cmocka_unit_test(real__texts_have_the_tokens_of_the_references),
       cmocka_unit_test(real__eval_reads_a_text),
