@@ -336,10 +336,21 @@ typedef struct weir_generate_result {
 /** Static initialiser of weir_generate_result. */
 #define WEIR_GENERATE_RESULT_INIT { (uint32_t)sizeof(weir_generate_result), 0, 0, -1, -1, 0 }
 
+/** What the text of an event is part of, by the tags of the model's chat template, or if it has none of its vocabulary.
+ *  @since 1.1 */
+enum weir_segment {
+    WEIR_SEGMENT_ANSWER = 0,    /**< What the model says. All of it where the model has no tags. */
+    WEIR_SEGMENT_THOUGHT = 1,   /**< A thought, also one that the prompt has opened. */
+    WEIR_SEGMENT_TOOL_CALL = 2, /**< A call of a tool as the model writes it, with the text of control tokens. */
+    WEIR_SEGMENT_MARK = 3       /**< A tag that begins or ends one of these, or what names it. Its text is given with
+                                     WEIR_GENERATE_SPECIAL_TEXT alone. */
+};
+
 /** What an event of an answer is. */
 enum weir_event_kind {
     WEIR_EVENT_TOKEN = 0, /**< A token, and the text that is complete with it, perhaps none. */
-    WEIR_EVENT_TEXT = 1,  /**< Text without a token: it was held back for a stop string, or no token completes it. */
+    WEIR_EVENT_TEXT = 1,  /**< Text without a token: it was held back for a stop string or because it could have become
+                               a tag, belongs to another segment than the text before it, or no token completes it. */
     WEIR_EVENT_END = 2    /**< The answer has ended. */
 };
 
@@ -353,7 +364,7 @@ typedef struct weir_event {
     uint32_t n_tokens;    /**< Positions in the conversation, with this token. */
     int32_t stop;         /**< Of an end: WEIR_STOP_*; otherwise WEIR_STOP_NONE. */
     int32_t stop_index;   /**< Which of the texts of WEIR_STOP_STRING it was; otherwise -1. */
-    uint32_t reserved;    /**< 0. */
+    int32_t segment;      /**< WEIR_SEGMENT_*: what the text is part of, or without text what the token is. */
     const char *text;     /**< Whole UTF-8 sequences, NUL-terminated, perhaps empty; valid until the session's next
                                call. */
     uint64_t text_bytes;  /**< Its length. */
@@ -899,9 +910,12 @@ WEIR_API weir_status weir_session_begin(weir_session *session, const weir_genera
 /** The next event of the answer that weir_session_begin began. It computes at most one step and allocates nothing.
  *
  *  A token whose event was given is in the conversation, whatever comes next, so that an answer can be left at any
- *  event: by a prefill, a rewind, a save, or by not calling again; text that is held back for a stop string then is not
- *  given. A weir_session_cancel is no failure but an end with
+ *  event: by a prefill, a rewind, a save, or by not calling again; text that is held back for a stop string or a tag
+ *  then is not given. A weir_session_cancel is no failure but an end with
  *  WEIR_STOP_CANCELLED, and loses no token. Text that was held back comes before the end.
+ *
+ *  The text of an event is of one segment. Where that of a token is of two, the rest follows in events of their own. An
+ *  answer that goes on where the one before ended, with no other token between, is still in its segment.
  *
  *  @param session in/out
  *  @param event   in/out, struct_size set by the caller

@@ -138,6 +138,8 @@ Status Model::read(bool vocab_only, OpenProgress& progress) {
   std::string_view chat;
   WEIR_TRY(file_.get_string("tokenizer.chat_template", chat, ""));
   chat_template_ = chat_template_of(chat);
+  answer_format_ = answer_format_of(chat, &tokenizer_);
+  WEIR_TRY(find_answer_tokens(tokenizer_, weights_.layers.get_allocator().resource(), answer_format_));
   if (!vocab_only) {
     WEIR_TRY(read_weights());
     // There may be more than notes are kept, and they rarely matter: after all others.

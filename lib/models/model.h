@@ -17,6 +17,7 @@
 #include "models/layer.h"
 #include "models/rope.h"
 #include "ops/ops.h"
+#include "text/answer_format.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 #include "weir/model.h"
@@ -127,6 +128,7 @@ class Model {
   const GgufFile& file() const { return file_; }
   const NameTable& names() const { return names_; }
   const ChatTemplate& chat_template() const { return chat_template_; }
+  const AnswerFormat& answer_format() const { return answer_format_; }
   const Notes& notes() const { return notes_; }
   // With vocab_only 0; see weir_model_info. Two trainings of one shape differ in it if they do in the first bytes of
   // any tensor.
@@ -159,6 +161,7 @@ class Model {
   ModelWeights weights_;
   RopeTable rope_;
   ChatTemplate chat_template_;
+  AnswerFormat answer_format_;
   Notes notes_;
   bool vocab_only_ = false, has_text_ = true;
   uint64_t weights_bytes_ = 0;

@@ -98,10 +98,26 @@ Answer Session::show(const weir_generate_options& options, weir_token token, std
   return call_out([&] { return options.on_token(options.user, &event); });
 }
 
-// The text that is complete with a token, without stop strings.
-StopStrings::Piece Session::push_text(weir_token token) {
+Session::TokenText Session::push_text(weir_token token) {
   const std::string_view text = detokenizer_.push(token);
-  return has_stops_ ? stops_.push(text) : StopStrings::Piece{text, -1};
+  return {text, has_stops_ ? stops_.push(text) : StopStrings::Piece{text, -1}};
+}
+
+// A token that was appended, with its whole text. Of one that is not shown the tags need the text.
+void Session::push_part(weir_token token, std::string_view text) {
+  const Tokenizer& tokenizer = model_->tokenizer();
+  const bool is_hidden = text.empty() && (answer_.flags & WEIR_GENERATE_SPECIAL_TEXT) == 0 &&
+                         tokenizer.decode(token, false, false).empty();
+  parts_.push(token, text, is_hidden ? tokenizer.decode(token, true, false) : std::string_view());
+}
+
+// The next piece of the answer's text. The text of marks is shown with WEIR_GENERATE_SPECIAL_TEXT alone, but calls are
+// shown as the model wrote them.
+bool Session::take_part(AnswerParts::Piece& piece) {
+  if (!parts_.take(piece)) return false;
+  const bool is_mark = piece.segment == WEIR_SEGMENT_MARK && (answer_.flags & WEIR_GENERATE_SPECIAL_TEXT) == 0;
+  if (is_mark || (!piece.is_shown && piece.segment != WEIR_SEGMENT_TOOL_CALL)) piece.text = std::string_view("", 0);
+  return true;
 }
 
 // The last text of an answer. At its end and at that of the context nothing can complete a character that was left
@@ -109,6 +125,7 @@ StopStrings::Piece Session::push_text(weir_token token) {
 std::string_view Session::last_text(int32_t stop) {
   const bool is_over = stop == WEIR_STOP_EOS || stop == WEIR_STOP_CONTEXT;
   const std::string_view rest = is_over ? detokenizer_.flush() : std::string_view();
+  parts_.finish(rest);
   return has_stops_ ? stops_.finish(rest) : rest;
 }
 
@@ -151,7 +168,15 @@ Status Session::open_answer(const weir_generate_options& options) {
   has_stops_ = !all.empty();
   stops_.begin(all);
   detokenizer_.set_special((options.flags & WEIR_GENERATE_SPECIAL_TEXT) != 0);
+  const AnswerFormat& format = model_->answer_format();
+  if (answer_.has_begun && answer_.end == kv_.n_tokens()) {
+    parts_.begin(format, AnswerParts::State(parts_.state()));
+  } else {
+    parts_.begin_behind(format, model_->tokenizer(), record_.view(kv_.n_tokens()));
+  }
   answer_ = {};
+  answer_.has_begun = true;
+  answer_.end = kv_.n_tokens();
   answer_.flags = options.flags;
   answer_.max_tokens = options.max_tokens;
   answer_.min_tokens = options.min_tokens;
@@ -175,7 +200,7 @@ Status Session::generate(const weir_generate_options& options, weir_generate_res
     if (stop != WEIR_STOP_NONE) break;
     const Detokenizer::Held before = detokenizer_.held();
     stops_.mark();
-    const StopStrings::Piece piece = push_text(token);
+    const auto [text, piece] = push_text(token);
     agreement = show(options, token, piece.text);
     status = run_step(token);  // also if the callback refused: it was shown
     if (!status.ok()) {
@@ -185,6 +210,9 @@ Status Session::generate(const weir_generate_options& options, weir_generate_res
       break;
     }
     ++answer_.n_tokens;
+    answer_.end = kv_.n_tokens();
+    push_part(token, text);
+    parts_.skip();
     if (piece.found >= 0) {
       stop = WEIR_STOP_STRING;
       result.stop_index = piece.found;
@@ -208,7 +236,6 @@ Status Session::begin_answer(const weir_generate_options& options) {
   WEIR_TRY(entry.status());
   WEIR_TRY(open_answer(options));
   answer_.state = AnswerState::kRuns;
-  answer_.end = kv_.n_tokens();
   return {};
 }
 
@@ -221,17 +248,30 @@ Status Session::check_answer() const {
               kv_.n_tokens(), answer_.end);
 }
 
-// The event of the end, or first one with the text that is left.
-void Session::end_answer(weir_event& event) {
-  const std::string_view rest = answer_.state == AnswerState::kRuns ? last_text(answer_.stop) : std::string_view();
-  event.text = rest.empty() ? "" : rest.data();
-  event.text_bytes = rest.size();
+// An event of text without a token, if there is such text.
+bool Session::give_text(weir_event& event) {
+  AnswerParts::Piece piece;
+  do {
+    if (!take_part(piece)) return false;
+  } while (piece.text.empty());
+  event.kind = WEIR_EVENT_TEXT;
   event.index = answer_.n_tokens;
-  if (!rest.empty()) {
-    event.kind = WEIR_EVENT_TEXT;
+  event.segment = piece.segment;
+  event.text = piece.text.data();
+  event.text_bytes = piece.text.size();
+  return true;
+}
+
+// The event of the end, or first those with the text that is left.
+void Session::end_answer(weir_event& event) {
+  if (answer_.state == AnswerState::kRuns) {
+    parts_.allow(last_text(answer_.stop).size());
     answer_.state = AnswerState::kEnds;
-    return;
   }
+  if (give_text(event)) return;
+  event.text = "";
+  event.index = answer_.n_tokens;
+  event.segment = parts_.segment();
   event.kind = WEIR_EVENT_END;
   event.token = answer_.ended_by;
   event.stop = answer_.stop;
@@ -245,6 +285,7 @@ Status Session::next_event(weir_event& event) {
   WEIR_TRY(check_answer());
   event.n_tokens = kv_.n_tokens();
   event.logprob = NAN;
+  if (give_text(event)) return {};
   if (answer_.stop == WEIR_STOP_NONE) {
     weir_token token = -1;
     WEIR_TRY(draw_for_answer(token, answer_.stop));
@@ -259,16 +300,21 @@ Status Session::next_token(weir_token token, weir_event& event) {
   WEIR_TRY(run_step(token));
   ++answer_.n_tokens;
   answer_.end = kv_.n_tokens();
-  const StopStrings::Piece piece = push_text(token);
-  if (piece.found >= 0) {
+  const auto [text, allowed] = push_text(token);
+  push_part(token, text);
+  parts_.allow(allowed.text.size());
+  if (allowed.found >= 0) {
     answer_.stop = WEIR_STOP_STRING;
-    answer_.stop_index = piece.found;
+    answer_.stop_index = allowed.found;
   }
+  AnswerParts::Piece piece;
+  const bool has_piece = take_part(piece);
   event.kind = WEIR_EVENT_TOKEN;
   event.token = token;
   event.index = answer_.n_tokens - 1;
   event.n_tokens = kv_.n_tokens();
-  event.text = piece.text.data();
+  event.segment = has_piece ? piece.segment : parts_.segment();
+  event.text = has_piece ? piece.text.data() : "";
   event.text_bytes = piece.text.size();
   probs_.tell(event);
   return {};

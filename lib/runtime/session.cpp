@@ -132,6 +132,7 @@ void Session::wipe_conversation() {
   wipe(&detokenizer_, sizeof(detokenizer_));
   detokenizer_.reset(&model_->tokenizer(), false, true);
   wipe(&stops_, sizeof(stops_));
+  wipe(&parts_, sizeof(parts_));
   has_stops_ = false;
   answer_ = {};
   wipe(&probs_, sizeof(probs_));

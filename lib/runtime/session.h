@@ -19,6 +19,7 @@
 #include "runtime/logprobs.h"
 #include "runtime/sampler.h"
 #include "runtime/token_record.h"
+#include "text/answer_parts.h"
 #include "text/stop_strings.h"
 #include "text/token_match.h"
 #include "text/tokenizer.h"
@@ -29,13 +30,14 @@ namespace weir {
 
 // An answer while it is made: what was asked for, and how far it is.
 struct AnswerState {
-  enum State { kNone, kRuns, kEnds };  // of one that is pulled; kEnds: its last text was given, its end was not
+  enum State { kNone, kRuns, kEnds };  // of one that is pulled; kEnds: no text comes any more, its end was not given
   State state = kNone;
   uint32_t flags = 0, max_tokens = 0, min_tokens = 0, n_top = 0;
   uint32_t n_tokens = 0;
   weir_token ended_by = -1;
   int32_t stop = WEIR_STOP_NONE, stop_index = -1;
-  uint32_t end = 0;  // tokens of the conversation after its latest event
+  bool has_begun = false;
+  uint32_t end = 0;  // tokens of the conversation after its latest token
 };
 
 // What the options mean for a model, after every check. Plan and session are both made from it.
@@ -125,6 +127,8 @@ class Session {
   // The same answer, one event a call.
   Status begin_answer(const weir_generate_options& options);
   Status next_event(weir_event& event);
+  // What the next token of the answer belongs to, weir_segment, unless it is a tag.
+  int32_t segment() const { return parts_.segment(); }
   // Makes the conversation these tokens (prompt_tokens.cpp).
   Status prompt_tokens(std::span<const weir_token> wanted, const weir_prompt_options& options,
                        weir_prompt_report& report);
@@ -223,8 +227,16 @@ class Session {
   Status run_step(weir_token token);
   // Makes room for one more token and sets step_ up for it; a commit or a rollback follows.
   Status open_step(const weir_token* token);
-  StopStrings::Piece push_text(weir_token token);
+  // The text that is complete with a token; what of it is shown, before stop strings and behind them.
+  struct TokenText {
+    std::string_view whole;
+    StopStrings::Piece piece;
+  };
+  TokenText push_text(weir_token token);
   std::string_view last_text(int32_t stop);
+  void push_part(weir_token token, std::string_view text);
+  bool take_part(AnswerParts::Piece& piece);
+  bool give_text(weir_event& event);
   Answer show(const weir_generate_options& options, weir_token token, std::string_view text);
   Status open_answer(const weir_generate_options& options);
   int32_t stop_before_token();
@@ -338,6 +350,7 @@ class Session {
   Detokenizer detokenizer_;
   StopStrings stops_;  // those of the latest answer, if it has any
   bool has_stops_ = false;
+  AnswerParts parts_;  // of that answer
   AnswerState answer_;
   LogProbs probs_;  // of the latest token that was drawn for an answer
   void* block_ = nullptr;

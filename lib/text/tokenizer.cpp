@@ -147,6 +147,13 @@ void Tokenizer::token_info(weir_token token, weir_token_info& info) const {
   info.reserved = 0;
 }
 
+bool Tokenizer::is_mark(weir_token token) const { return impl_->vocab.is_mark(token); }
+
+weir_token Tokenizer::find_mark(std::string_view text) const {
+  const weir_token token = impl_->added.find(text);
+  return token >= 0 && is_mark(token) ? token : -1;
+}
+
 Status Tokenizer::encode(std::string_view text, uint32_t flags, std::pmr::vector<weir_token>& out,
                          OpenProgress progress) const {
   const TokenizerImpl& t = *impl_;

@@ -47,6 +47,9 @@ class Tokenizer {
   bool is_end_of_generation(weir_token token) const;
   std::span<const weir_token> ends() const;                        // all of these tokens
   void token_info(weir_token token, weir_token_info& info) const;  // text is NUL-terminated; `token` in range
+  // Whether it may mean more than its text (Vocab::is_mark); `token` in range. And the one of such a text, -1: none.
+  bool is_mark(weir_token token) const;
+  weir_token find_mark(std::string_view text) const;
   uint64_t hash() const;  // of token texts, types and merges; part of the model's fingerprint
 
   // Appends the ids of `text` to `out` (allocating from out's resource). flags: WEIR_TOKENIZE_*.
