@@ -12,7 +12,7 @@
 #include "core/clock.h"
 #include "text/chat_jinja.h"
 #include "text/jinja/jinja.h"
-#include "text/jinja/json.h"
+#include "text/json_values.h"
 #include "weir/text.h"
 
 using namespace weir;

@@ -6,7 +6,7 @@
 
 #include "text/chat_text.h"
 #include "text/jinja/jinja.h"
-#include "text/jinja/json.h"
+#include "text/json_values.h"
 
 namespace weir {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "core/memory.h"
 #include "text/jinja/jinja.h"
-#include "text/jinja/json.h"
+#include "text/json_values.h"
 
 using namespace weir;
 

@@ -6,7 +6,7 @@
 
 #include "tests/text/text_test.h"
 #include "text/jinja/jinja.h"
-#include "text/jinja/json.h"
+#include "text/json_values.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

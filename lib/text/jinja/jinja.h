@@ -1,18 +1,19 @@
 // The Jinja of chat templates: what Python's jinja2 (3.1) makes of them in an immutable sandbox with trim_blocks,
 // lstrip_blocks, loop controls, {% generation %}, and the functions that templates of models expect (raise_exception,
 // strftime_now, tojson without HTML escapes). What refers to other templates (include, import, extends, block) is
-// refused.
+// refused, and so is what no model's template needs: the filters of web pages (urlize, xmlattr, wordwrap and their
+// like), cycler and joiner, and formats beyond %s, %d, %f, %x and {} with their widths. A refusal names the line.
 //
 // A text that is rendered knows what of it was said, that is came from data: pieces of strings keep their origin
 // through concatenation, slicing, split, strip, replace, upper and their like; what is computed from data as a whole,
 // such as tojson, counts as data.
 //
-// Three differences from jinja2: integers have 64 bits (larger ones of data can be written but not computed with, what
-// grows beyond is refused); upper and lower know one character for another, but for German ss and ligatures; and
+// Differences from jinja2: integers have 64 bits (larger ones of data can be written but not computed with, what grows
+// beyond is refused); upper and lower know one character for another of the common alphabets, but for German ss; and
 // printing a generator or a range shows no address and no bounds.
 //
 // Memory comes from the given resource, whose std::bad_alloc passes through as everywhere in the library; nothing else
-// is thrown. Limits (limits.h) on depth, steps, memory and output make any template end soon.
+// is thrown. Limits (value.h) on depth, steps, memory and output make any template end soon.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,7 @@ namespace weir::jinja {
 // Parsed once, then immutable: any number of threads may render it.
 class Template {
  public:
-  explicit Template(std::pmr::memory_resource* memory) : arena_(memory), heap_(&arena_), names_(&arena_) {}
+  explicit Template(std::pmr::memory_resource* memory) : heap_(memory), names_(&heap_) {}
 
   // Once. A failure names the line of the template.
   Status parse(std::string_view source);
@@ -40,14 +41,11 @@ class Template {
   bool reads(std::string_view name) const { return names_.find(name) != names_.end(); }
 
  private:
-  friend class ExpressionParser;
   friend class Parser;
   friend class Run;
-  using Names = std::pmr::unordered_map<std::string_view, uint32_t>;
 
-  std::pmr::monotonic_buffer_resource arena_;
-  Heap heap_;  // literals
-  Names names_;
+  Heap heap_;
+  std::pmr::unordered_map<std::string_view, uint32_t> names_;
   std::span<const Node* const> body_;
 };
 

@@ -6,96 +6,19 @@
 #include <cmath>
 
 #include "core/c_format.h"
-#include "text/jinja/limits.h"
-#include "text/jinja/unicode.h"
 
 namespace weir::jinja {
 
 using std::string_view;
 
-// ---- Heap ----
-
-Heap::~Heap() {
-  // First no object refers to another any more, then they go. None is freed by the first step.
-  for (Object* object = all_; object != nullptr; object = object->next) object->n_refs = Object::kForever;
-  for (Object* object = all_; object != nullptr; object = object->next) object->drop();
-  while (all_ != nullptr) {
-    Object* object = all_;
-    all_ = object->next;
-    destroy(object);
-  }
-  while (slabs_ != nullptr) {
-    Block* slab = slabs_;
-    slabs_ = slab->next;
-    memory_->deallocate(slab, kSlab, kGrain);
-  }
-}
-
-void* Heap::do_allocate(size_t bytes, size_t alignment) {
-  if (bytes > kMaxSmall || alignment > kGrain) {
-    void* place = memory_->allocate(bytes, alignment);
-    bytes_ += bytes;
-    return place;
-  }
-  const size_t size = std::max<size_t>(1, (bytes + kGrain - 1) / kGrain) * kGrain;
-  Block*& free = free_[size / kGrain - 1];
-  Block* place = free;
-  if (place != nullptr) {
-    free = place->next;
-  } else {
-    if (slab_left_ < size) {
-      slabs_ = new (memory_->allocate(kSlab, kGrain)) Block{slabs_};
-      slab_left_ = kSlab - kGrain;
-    }
-    place = reinterpret_cast<Block*>(reinterpret_cast<std::byte*>(slabs_) + kSlab - slab_left_);
-    slab_left_ -= size;
-  }
-  bytes_ += size;
-  return place;
-}
-
-void Heap::do_deallocate(void* ptr, size_t bytes, size_t alignment) {
-  if (bytes > kMaxSmall || alignment > kGrain) {
-    bytes_ -= bytes;
-    return memory_->deallocate(ptr, bytes, alignment);
-  }
-  const size_t size = std::max<size_t>(1, (bytes + kGrain - 1) / kGrain) * kGrain;
-  free_[size / kGrain - 1] = new (ptr) Block{free_[size / kGrain - 1]};
-  bytes_ -= size;
-}
-
-void Heap::destroy(Object* object) {
-  const size_t n_bytes = object->n_bytes;
-  object->~Object();
-  deallocate(object, n_bytes);
-}
-
-void Heap::free(Object* object) {
-  if (object->before != nullptr) object->before->next = object->next;
-  if (object->next != nullptr) object->next->before = object->before;
-  if (all_ == object) all_ = object->next;
-  object->next = dead_;
-  dead_ = object;
-  if (is_freeing_) return;  // its owner is being destroyed below
-  is_freeing_ = true;
-  while (dead_ != nullptr) {
-    Object* gone = dead_;
-    dead_ = gone->next;
-    destroy(gone);
-  }
-  is_freeing_ = false;
-}
-
 // ---- Str ----
 
 void Str::append(string_view more, bool is_said) {
   if (more.empty()) return;
-  if (is_said) {
-    if (!said.empty() && said.back().end == text.size()) {
-      said.back().end += more.size();
-    } else {
-      said.push_back({text.size(), text.size() + more.size()});
-    }
+  if (is_said && !said.empty() && said.back().end == text.size()) {
+    said.back().end += more.size();
+  } else if (is_said) {
+    said.push_back({text.size(), text.size() + more.size()});
   }
   text.append(more);
 }
@@ -121,44 +44,48 @@ bool Str::is_said_at(size_t at) const {
   return range != said.end() && range->begin <= at;
 }
 
-// ---- Dict ----
-
-uint64_t Dict::hash(const Value& key) const {
-  if (key.is_string()) return keyed_hash(key.view(), heap->key());
-  if (!key.is_number()) return static_cast<uint64_t>(key.type());
-  const double number = key.real();  // 1, 1.0 and true are the same key
-  const bool is_whole = std::fabs(number) < 9.0e15 && std::floor(number) == number;
-  return keyed_hash(is_whole ? static_cast<uint64_t>(static_cast<int64_t>(number)) : 1, heap->key()) >> 20;
+Str* make_text(Heap& heap, string_view text, bool is_said) {
+  Str* made = heap.make<Str>(&heap);
+  made->append(text, is_said);
+  return made;
 }
 
-template <class Same>
-const Dict::Entry* Dict::find_if(uint64_t hash, const Same& same) const {
+// ---- Dict ----
+
+namespace {
+
+template <class T>
+Heap& heap_of(const std::pmr::vector<T>& items) {
+  return static_cast<Heap&>(*items.get_allocator().resource());
+}
+
+}  // namespace
+
+const Value* Dict::find(string_view key) const {
+  const auto is_key = [&](const Entry& entry) { return entry.key.is_string() && entry.key.view() == key; };
   if (slots.empty()) {
-    const auto at = std::find_if(entries.begin(), entries.end(), [&](const Entry& entry) { return same(entry.key); });
-    return at == entries.end() ? nullptr : &*at;
+    const auto at = std::find_if(entries.begin(), entries.end(), is_key);
+    return at == entries.end() ? nullptr : &at->value;
   }
-  for (size_t i = hash; slots[i % slots.size()] != 0; ++i) {
+  for (size_t i = keyed_hash(key, heap_of(entries).key); slots[i % slots.size()] != 0; ++i) {
     const Entry& entry = entries[slots[i % slots.size()] - 1];
-    if (same(entry.key)) return &entry;
+    if (is_key(entry)) return &entry.value;
   }
   return nullptr;
 }
 
-const Value* Dict::find(string_view key) const {
-  const auto same = [&](const Value& other) { return other.is_string() && other.view() == key; };
-  const Entry* entry = find_if(slots.empty() ? 0 : keyed_hash(key, heap->key()), same);
-  return entry == nullptr ? nullptr : &entry->value;
-}
-
 const Value* Dict::find(const Value& key) const {
   if (key.is_string()) return find(key.view());
-  const auto same = [&](const Value& other) { return are_equal(other, key); };
-  const Entry* entry = find_if(slots.empty() ? 0 : hash(key), same);
-  return entry == nullptr ? nullptr : &entry->value;
+  heap_of(entries).n_steps += entries.size() / 8;  // other keys are few, and searched one by one
+  for (const Entry& entry : entries) {
+    if (are_equal(entry.key, key)) return &entry.value;
+  }
+  return nullptr;
 }
 
 void Dict::add_slot(uint32_t entry) {
-  size_t i = hash(entries[entry].key);
+  if (!entries[entry].key.is_string()) return;
+  size_t i = keyed_hash(entries[entry].key.view(), heap_of(entries).key);
   while (slots[i % slots.size()] != 0) ++i;
   slots[i % slots.size()] = entry + 1;
 }
@@ -171,55 +98,21 @@ void Dict::set(const Value& key, const Value& value) {
   constexpr size_t kFew = 8;  // are faster searched one by one
   entries.push_back({key, value});
   if (entries.size() <= kFew) return;
-  if (2 * entries.size() > slots.size()) {
-    slots.assign(4 * entries.size(), 0);
-    for (uint32_t i = 0; i < entries.size(); ++i) add_slot(i);
-  } else {
-    add_slot(static_cast<uint32_t>(entries.size() - 1));
-  }
+  const bool grows = 2 * entries.size() > slots.size();
+  if (grows) slots.assign(4 * entries.size(), 0);
+  for (size_t i = grows ? 0 : entries.size() - 1; i < entries.size(); ++i) add_slot(static_cast<uint32_t>(i));
 }
 
 // ---- what Python does with values ----
 
 const char* type_name(const Value& value) {
-  switch (value.type()) {
-    case Type::kUndefined:
-      return "Undefined";
-    case Type::kNone:
-      return "NoneType";
-    case Type::kBool:
-      return "bool";
-    case Type::kInt:
-    case Type::kLargeInt:
-      return "int";
-    case Type::kFloat:
-      return "float";
-    case Type::kString:
-      return "str";
-    case Type::kDict:
-      return "dict";
-    case Type::kSequence: {
-      constexpr const char* kNames[] = {"list",      "tuple",     "tuple",       "range",
-                                        "generator", "dict_keys", "dict_values", "dict_items"};
-      return kNames[static_cast<size_t>(value.sequence().kind)];
-    }
-    case Type::kNamespace:
-      return "Namespace";
-    case Type::kMacro:
-      return "Macro";
-    case Type::kMethod:
-      return "method";
-    case Type::kLoop:
-      return "LoopContext";
-    case Type::kCycler:
-      return "Cycler";
-    case Type::kJoiner:
-      return "Joiner";
-    case Type::kFunction:
-    case Type::kScope:
-      break;
-  }
-  return "function";
+  constexpr const char* kTypes[] = {"Undefined", "NoneType",    "bool", "int",  "float",     "function",
+                                    "str",       "int",         "",     "dict", "Namespace", "Macro",
+                                    "method",    "LoopContext", ""};
+  constexpr const char* kKinds[] = {"list",      "tuple",     "tuple",       "range",
+                                    "generator", "dict_keys", "dict_values", "dict_items"};
+  return value.is_sequence() ? kKinds[static_cast<size_t>(value.sequence().kind)]
+                             : kTypes[static_cast<size_t>(value.type())];
 }
 
 bool is_true(const Value& value) {
@@ -229,7 +122,6 @@ bool is_true(const Value& value) {
       return false;
     case Type::kBool:
     case Type::kInt:
-      return value.integer() != 0;
     case Type::kFloat:
       return value.real() != 0;
     case Type::kString:
@@ -237,7 +129,7 @@ bool is_true(const Value& value) {
     case Type::kDict:
       return !value.dict().entries.empty();
     case Type::kSequence:
-      return value.sequence().kind == SeqKind::kIterator || !value.sequence().items.empty();
+      return value.sequence().kind == SeqKind::kIterator || !value.items().empty();
     default:
       return true;
   }
@@ -247,8 +139,8 @@ namespace {
 
 // One step of a walk through a value; false where it ends, and whoever renders then sees why.
 bool walk(const Value& value, uint32_t depth) {
-  if (!value.is_object()) return true;
-  Heap& heap = *value.object()->heap;
+  if (!value.is_sequence() && !value.is_dict()) return true;
+  Heap& heap = value.is_dict() ? heap_of(value.dict().entries) : heap_of(value.items());
   if (depth > kMaxValueDepth) heap.is_too_deep = true;
   return ++heap.n_steps <= kMaxSteps && !heap.is_too_deep;
 }
@@ -256,18 +148,16 @@ bool walk(const Value& value, uint32_t depth) {
 }  // namespace
 
 bool is_said(const Value& value, uint32_t depth) {
-  if (!value.is_string() && !walk(value, depth)) return true;
   if (value.is_string() || value.is(Type::kLargeInt)) return !value.text().said.empty();
-  if (value.is_sequence()) {
-    const auto& items = value.sequence().items;
-    return std::any_of(items.begin(), items.end(), [&](const Value& item) { return is_said(item, depth + 1); });
-  }
-  if (value.is_dict()) {
-    const auto& entries = value.dict().entries;
-    return std::any_of(entries.begin(), entries.end(),
-                       [&](const Dict::Entry& entry) { return is_said(entry.key) || is_said(entry.value, depth + 1); });
-  }
-  return value.is_said();
+  if (!walk(value, depth)) return true;
+  if (value.is_sequence())
+    return std::any_of(value.items().begin(), value.items().end(),
+                       [&](const Value& item) { return is_said(item, depth + 1); });
+  if (!value.is_dict()) return value.is_said();
+  const auto& entries = value.dict().entries;
+  return std::any_of(entries.begin(), entries.end(), [&](const Dict::Entry& entry) {
+    return is_said(entry.key, depth + 1) || is_said(entry.value, depth + 1);
+  });
 }
 
 bool are_equal(const Value& a, const Value& b, uint32_t depth) {
@@ -298,55 +188,41 @@ int compare(const Value& a, const Value& b, uint32_t depth) {
   if (a.is_integer() && b.is_integer()) return order(a.integer(), b.integer());
   if (a.is_number() && b.is_number()) return order(a.real(), b.real());
   if (a.is_string() && b.is_string()) return order(a.view(), b.view());  // UTF-8 sorts as its code points do
-  if (!a.is_sequence() || !b.is_sequence() || !walk(a, depth)) return 2;
-  const Seq &left = a.sequence(), &right = b.sequence();
-  if (left.is_tuple() != right.is_tuple() || left.kind > SeqKind::kGroup || right.kind > SeqKind::kGroup) return 2;
-  for (size_t i = 0; i < left.items.size() && i < right.items.size(); ++i) {
-    if (!are_equal(left.items[i], right.items[i])) return compare(left.items[i], right.items[i], depth + 1);
+  if (!a.is_list() || !b.is_list() || a.sequence().is_tuple() != b.sequence().is_tuple() || !walk(a, depth)) return 2;
+  const auto &left = a.items(), &right = b.items();
+  for (size_t i = 0; i < left.size() && i < right.size(); ++i) {
+    if (!are_equal(left[i], right[i])) return compare(left[i], right[i], depth + 1);
   }
-  return order(left.items.size(), right.items.size());
+  return order(left.size(), right.size());
 }
 
 bool can_be_key(const Value& value) {
-  if (value.is_dict()) return false;
-  if (!value.is_sequence()) return true;
-  const Seq& sequence = value.sequence();
-  return sequence.is_tuple() && std::all_of(sequence.items.begin(), sequence.items.end(), can_be_key);
+  if (!value.is_sequence()) return !value.is_dict();
+  return value.sequence().is_tuple() && std::all_of(value.items().begin(), value.items().end(), can_be_key);
 }
 
+namespace {
+
+// Python's repr(float): the shortest digits that give the number back.
 void put_real(std::pmr::string& out, double number) {
   if (std::isnan(number)) return void(out += "nan");
   if (std::signbit(number)) out += '-';
   if (std::isinf(number)) return void(out += "inf");
   char digits[40];
-  const auto end = std::to_chars(digits, digits + sizeof(digits), std::fabs(number), std::chars_format::scientific).ptr;
-  const string_view all(digits, static_cast<size_t>(end - digits));
-  const size_t e = all.find('e');
-  int exponent = 0;
-  std::from_chars(digits + e + (all[e + 1] == '+' ? 2 : 1), end, exponent);
-  std::pmr::string mantissa(all.substr(0, e), out.get_allocator());
-  if (mantissa.size() > 1) mantissa.erase(1, 1);  // the point
-  const int n = static_cast<int>(mantissa.size());
-  if (exponent < -4 || exponent >= 16) {
-    out += mantissa[0];
-    if (n > 1) out.append(".").append(mantissa, 1);
-    char text[8];
-    c_format(text, sizeof(text), "e%c%02d", exponent < 0 ? '-' : '+', std::abs(exponent));
-    out += text;
-  } else if (exponent < 0) {
-    out.append("0.").append(static_cast<size_t>(-exponent - 1), '0').append(mantissa);
-  } else {
-    mantissa.append(static_cast<size_t>(std::max(0, exponent + 2 - n)), '0');
-    const size_t whole = static_cast<size_t>(exponent) + 1;
-    out.append(mantissa, 0, whole).append(".").append(mantissa, whole);
-  }
+  number = std::fabs(number);
+  const bool is_long = number != 0 && (number < 1e-4 || number >= 1e16);
+  const auto form = is_long ? std::chars_format::scientific : std::chars_format::fixed;
+  const string_view all(digits,
+                        static_cast<size_t>(std::to_chars(digits, digits + sizeof(digits), number, form).ptr - digits));
+  out.append(all);
+  if (!is_long && all.find('.') == string_view::npos) out += ".0";
 }
 
-namespace {
-
-void put_integer(std::pmr::string& out, int64_t number) {
-  char digits[24];
-  out.append(digits, std::to_chars(digits, digits + sizeof(digits), number).ptr);
+// Characters that Python does not show as they are: controls, spaces but the common one, formats, private ones.
+bool is_hidden(uint32_t code) {
+  return code < 0x20 || (code >= 0x7F && code <= 0xA0) || code == 0xAD || (code > 0xA0 && is_space(code)) ||
+         (code >= 0x200B && code <= 0x200F) || (code >= 0x202A && code <= 0x202E) || code == 0xFEFF ||
+         (code >= 0x2060 && code <= 0x206F) || (code >= 0xD800 && code < 0xF900) || code >= 0xE0000;
 }
 
 void put_quoted(std::pmr::string& out, string_view text) {
@@ -355,30 +231,28 @@ void put_quoted(std::pmr::string& out, string_view text) {
   out += quote;
   for (size_t i = 0, n; i < text.size(); i += n) {
     const uint32_t code = code_at(text, i, n);
-    char escape[12] = "";
-    if (code == static_cast<uint32_t>(quote) || code == '\\') {
-      c_format(escape, sizeof(escape), "\\%c", static_cast<char>(code));
-    } else if (code == '\n' || code == '\r' || code == '\t') {
-      c_format(escape, sizeof(escape), "\\%c", code == '\n' ? 'n' : code == '\r' ? 'r' : 't');
-    } else if (code < 0x110000 && !is_printable(code)) {
+    const char* control = code == '\n' ? "\\n" : code == '\r' ? "\\r" : code == '\t' ? "\\t" : nullptr;
+    if (control != nullptr) {
+      out += control;
+    } else if (code == static_cast<uint32_t>(quote) || code == '\\') {
+      out.append("\\").append(text.substr(i, n));
+    } else if (code < 0x110000 && is_hidden(code)) {
+      char escape[12];
       c_format(escape, sizeof(escape), code < 0x100 ? "\\x%02x" : code < 0x10000 ? "\\u%04x" : "\\U%08x", code);
-    }
-    if (escape[0] == 0) {
-      out.append(text.substr(i, n));
-    } else {
       out += escape;
+    } else {
+      out.append(text.substr(i, n));
     }
   }
   out += quote;
 }
 
-void put_items(std::pmr::string& out, const Seq& sequence, uint32_t depth) {
-  if (sequence.kind == SeqKind::kRange || sequence.kind == SeqKind::kIterator) {
-    out += sequence.kind == SeqKind::kRange ? "range(...)" : "<generator object>";
-    return;
-  }
+void put_items(std::pmr::string& out, const Value& value, uint32_t depth) {
+  const Seq& sequence = value.sequence();
+  if (sequence.kind == SeqKind::kRange || sequence.kind == SeqKind::kIterator)
+    return void(out += sequence.kind == SeqKind::kRange ? "range(...)" : "<generator object>");
   const bool is_view = sequence.kind > SeqKind::kIterator;
-  if (is_view) out.append(type_name(Value(const_cast<Seq*>(&sequence)))).append("(");
+  if (is_view) out.append(type_name(value)).append("(");
   out += sequence.is_tuple() ? '(' : '[';
   for (size_t i = 0; i < sequence.items.size(); ++i) {
     if (i > 0) out += ", ";
@@ -400,8 +274,10 @@ void put_repr(std::pmr::string& out, const Value& value, uint32_t depth) {
       return void(out += "None");
     case Type::kBool:
       return void(out += value.integer() != 0 ? "True" : "False");
-    case Type::kInt:
-      return put_integer(out, value.integer());
+    case Type::kInt: {
+      char digits[24];
+      return void(out.append(digits, std::to_chars(digits, digits + sizeof(digits), value.integer()).ptr));
+    }
     case Type::kFloat:
       return put_real(out, value.real());
     case Type::kString:
@@ -409,7 +285,7 @@ void put_repr(std::pmr::string& out, const Value& value, uint32_t depth) {
     case Type::kLargeInt:
       return void(out += value.view());
     case Type::kSequence:
-      return put_items(out, value.sequence(), depth);
+      return put_items(out, value, depth);
     case Type::kDict:
       out += '{';
       for (const Dict::Entry& entry : value.dict().entries) {

@@ -1,11 +1,13 @@
-// Values of the template language: Python's, as far as templates see them. Objects are counted references into a Heap,
-// which belongs to one rendering and one thread, and frees what is left (objects can refer to each other in circles).
-// Nothing but namespaces ever changes once it was made, because templates run as in Jinja's immutable sandbox.
+// Values of the template language: Python's, as far as templates see them. Objects lie in a Heap, which belongs to one
+// rendering and one thread. Nothing but namespaces ever changes once it was made, because templates run as in Jinja's
+// immutable sandbox.
 //
 // Every text knows which of its bytes were said, that is come from data, not from the template; a number or a truth
 // value that was computed from data is marked as a whole.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>
@@ -15,15 +17,73 @@
 #include <utility>
 #include <vector>
 
+#include "text/characters.h"
 #include "text/keyed_hash.h"
 #include "text/tokenizer.h"
 
 namespace weir::jinja {
 
-struct Node;
-class Heap;
+// ---- what a template may use; real ones need a hundredth of each for a conversation of thousands of messages ----
 
-// Ordered: from kString on a value refers to an object.
+inline constexpr size_t kMaxTemplateBytes = size_t{256} << 10;  // the longest known ones have 30 KB
+// Tags and brackets inside each other. Python's parser gives up at about as many.
+inline constexpr uint32_t kMaxNesting = 100;
+// Expressions, blocks and macros under way inside each other: half a megabyte of stack, the least that threads have on
+// common systems. A chain such as a + b + c takes one for each operator.
+inline constexpr uint32_t kMaxDepth = 500;
+inline constexpr uint32_t kMaxValueDepth = 200;  // values inside each other, where they are read, compared or written
+// Nodes run, items walked over, and every 64 bytes of text made: some seconds.
+inline constexpr uint64_t kMaxSteps = 50'000'000, kStepBytes = 64;
+inline constexpr size_t kMaxTextBytes = size_t{64} << 20;     // a context of a million tokens has a tenth of it
+inline constexpr uint64_t kMaxHeapBytes = uint64_t{1} << 30;  // of all values alive, those given included
+inline constexpr int64_t kMaxRange = 100'000;                 // what range() makes, as in Jinja's sandbox
+
+struct Node;
+struct Str;
+struct Seq;
+struct Dict;
+
+// Memory of one rendering, or of a template. Objects stay until it goes; what they grow out of is used again.
+class Heap final : public std::pmr::memory_resource {
+ public:
+  explicit Heap(std::pmr::memory_resource* memory) : key(random_hash_key()), arena_(memory) {}
+
+  template <class T, class... Args>
+  T* make(Args&&... args) {
+    return new (allocate(sizeof(T), alignof(T))) T{std::forward<Args>(args)...};
+  }
+  uint64_t bytes() const { return bytes_; }
+
+  const HashKey key;
+  // Steps of a rendering, those of walking through values included; beyond the limit walks end early.
+  uint64_t n_steps = 0;
+  bool is_too_deep = false;  // a walk did not get to the end of a value
+
+ private:
+  // Blocks of powers of two, each used again for its size.
+  struct Block {
+    Block* next;
+  };
+  static size_t size_class(size_t bytes) { return std::bit_width(std::max<size_t>(bytes, 16) - 1); }
+  void* do_allocate(size_t bytes, size_t) override {
+    const size_t i = size_class(bytes);
+    void* place = free_[i] != nullptr ? std::exchange(free_[i], free_[i]->next) : arena_.allocate(size_t{1} << i, 16);
+    bytes_ += size_t{1} << i;
+    return place;
+  }
+  void do_deallocate(void* place, size_t bytes, size_t) override {
+    const size_t i = size_class(bytes);
+    free_[i] = new (place) Block{free_[i]};
+    bytes_ -= size_t{1} << i;
+  }
+  bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
+
+  std::pmr::monotonic_buffer_resource arena_;
+  Block* free_[64] = {};
+  uint64_t bytes_ = 0;
+};
+
+// From kString on a value refers to an object of the heap.
 enum class Type : uint8_t {
   kUndefined,
   kNone,
@@ -39,104 +99,15 @@ enum class Type : uint8_t {
   kMacro,
   kMethod,
   kLoop,
-  kCycler,
-  kJoiner,
-  kScope,
 };
-
-struct Object {
-  static constexpr uint32_t kForever = UINT32_MAX;  // of a template's literals, which several threads may read
-
-  Object() = default;
-  Object(const Object&) = delete;
-  Object& operator=(const Object&) = delete;
-  virtual ~Object() = default;
-  virtual void drop() {}  // forgets all values that it refers to
-
-  uint32_t n_refs = 0;
-  uint32_t n_bytes = 0;
-  Heap* heap = nullptr;
-  Object *before = nullptr, *next = nullptr;  // among the heap's objects
-};
-
-// Memory of one rendering: counts what is alive, and never calls itself when it frees long chains of objects.
-class Heap final : public std::pmr::memory_resource {
- public:
-  explicit Heap(std::pmr::memory_resource* memory) : memory_(memory), key_(random_hash_key()) {}
-  ~Heap() override;
-  Heap(const Heap&) = delete;
-  Heap& operator=(const Heap&) = delete;
-
-  template <class T, class... Args>
-  T* make(Args&&... args) {
-    void* place = allocate(sizeof(T));
-    T* object;
-    try {
-      object = new (place) T(std::forward<Args>(args)...);
-    } catch (...) {
-      deallocate(place, sizeof(T));
-      throw;
-    }
-    object->n_bytes = sizeof(T);
-    object->heap = this;
-    object->next = all_;
-    if (all_ != nullptr) all_->before = object;
-    all_ = object;
-    return object;
-  }
-  void free(Object* object);
-
-  uint64_t bytes() const { return bytes_; }
-  const HashKey& key() const { return key_; }
-
-  // Steps of a rendering, those of walking through values included; beyond the limit walks end early.
-  uint64_t n_steps = 0;
-  bool is_too_deep = false;  // a walk did not get to the end of a value
-
- private:
-  void* do_allocate(size_t bytes, size_t alignment) override;
-  void do_deallocate(void* ptr, size_t bytes, size_t alignment) override;
-  bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
-  void destroy(Object* object);
-
-  // Small blocks are cut from slabs and kept, by their size, until the heap goes; larger ones come from `memory_`.
-  static constexpr size_t kGrain = 16, kMaxSmall = 512, kSlab = 16384;
-  struct Block {
-    Block* next;
-  };
-  std::pmr::memory_resource* memory_;
-  Block* free_[kMaxSmall / kGrain] = {};
-  Block* slabs_ = nullptr;  // each begins with one
-  size_t slab_left_ = 0;    // of the first
-  HashKey key_;
-  uint64_t bytes_ = 0;
-  Object* all_ = nullptr;
-  Object* dead_ = nullptr;  // still to be destroyed
-  bool is_freeing_ = false;
-};
-
-struct Str;
-struct Seq;
-struct Dict;
 
 class Value {
  public:
   Value() : bits_{.node = nullptr} {}
-  Value(const Value& other) : type_(other.type_), is_said_(other.is_said_), bits_(other.bits_) { retain(); }
-  Value(Value&& other) noexcept : type_(other.type_), is_said_(other.is_said_), bits_(other.bits_) {
-    other.type_ = Type::kNone;
-  }
-  Value(Type type, Object* object) : type_(type), bits_{.object = object} { retain(); }
-  Value(Str* text);      // NOLINT(google-explicit-constructor): a text is a value
-  Value(Seq* sequence);  // NOLINT
-  Value(Dict* dict);     // NOLINT
-  ~Value() { release(); }
-  Value& operator=(Value other) noexcept {
-    std::swap(type_, other.type_);
-    std::swap(is_said_, other.is_said_);
-    std::swap(bits_, other.bits_);
-    return *this;
-  }
+  Value(Type type, void* object) : type_(type), bits_{.object = object} {}
+  Value(Str* text) : Value(Type::kString, text) {}            // NOLINT(google-explicit-constructor): a text is a value
+  Value(Seq* sequence) : Value(Type::kSequence, sequence) {}  // NOLINT
+  Value(Dict* dict) : Value(Type::kDict, dict) {}             // NOLINT
 
   // `node` (may be null) tells what is undefined, for messages.
   static Value undefined(const Node* node) { return {Type::kUndefined, Bits{.node = node}, false}; }
@@ -156,48 +127,41 @@ class Value {
   bool is_integer() const { return type_ == Type::kInt || type_ == Type::kBool; }  // as Python counts
   bool is_number() const { return is_integer() || type_ == Type::kFloat; }
   bool is_said() const { return is_said_; }  // of numbers, truth values and none
-  bool is_object() const { return type_ >= Type::kString; }
+  inline bool is_list() const;               // or a tuple
 
   int64_t integer() const { return bits_.number; }
   double real() const { return type_ == Type::kFloat ? bits_.real : static_cast<double>(bits_.number); }
   const Node* node() const { return bits_.node; }
-  Object* object() const { return bits_.object; }
+  void* object() const { return type_ >= Type::kString ? bits_.object : nullptr; }
   template <class T>
   T& as() const {
-    return static_cast<T&>(*bits_.object);
+    return *static_cast<T*>(bits_.object);
   }
-  const Str& text() const;
-  std::string_view view() const;  // of a string
-  Seq& sequence() const;
-  Dict& dict() const;  // of a dict or namespace
+  const Str& text() const { return as<Str>(); }
+  inline std::string_view view() const;  // of a string
+  Seq& sequence() const { return as<Seq>(); }
+  inline std::pmr::vector<Value>& items() const;  // of a sequence
+  Dict& dict() const { return as<Dict>(); }       // of a dict or namespace
 
  private:
   union Bits {
     const Node* node;
     int64_t number;
     double real;
-    Object* object;
+    void* object;
   };
   Value(Type type, Bits bits, bool said) : type_(type), is_said_(said), bits_(bits) {}
-  void retain() const {
-    if (is_object() && bits_.object->n_refs != Object::kForever) ++bits_.object->n_refs;
-  }
-  void release() {
-    if (!is_object() || bits_.object->n_refs == Object::kForever || --bits_.object->n_refs != 0) return;
-    bits_.object->heap->free(bits_.object);
-  }
 
   Type type_ = Type::kUndefined;
   bool is_said_ = false;
   Bits bits_;
 };
 
-struct Str final : Object {
+struct Str {
   explicit Str(Heap* memory) : text(memory), said(memory) {}
 
   void append(std::string_view more, bool is_said);
   void append(const Str& from, size_t begin = 0, size_t end = SIZE_MAX);
-  void append_said(std::string_view more, const Str& like) { append(more, !like.said.empty()); }
   bool is_said_at(size_t at) const;
 
   std::pmr::string text;
@@ -206,9 +170,8 @@ struct Str final : Object {
 
 enum class SeqKind : uint8_t { kList, kTuple, kGroup, kRange, kIterator, kKeys, kValues, kItems };
 
-struct Seq final : Object {
+struct Seq {
   Seq(Heap* memory, SeqKind of_kind) : items(memory), kind(of_kind) {}
-  void drop() override { items.clear(); }
   bool is_tuple() const { return kind == SeqKind::kTuple || kind == SeqKind::kGroup; }
   bool has_items() const { return kind <= SeqKind::kRange; }  // can be indexed
 
@@ -217,9 +180,8 @@ struct Seq final : Object {
 };
 
 // Also the attributes of a namespace.
-struct Dict final : Object {
+struct Dict {
   explicit Dict(Heap* memory) : entries(memory), slots(memory) {}
-  void drop() override { entries.clear(); }
   const Value* find(const Value& key) const;
   const Value* find(std::string_view key) const;
   void set(const Value& key, const Value& value);
@@ -230,42 +192,25 @@ struct Dict final : Object {
   std::pmr::vector<Entry> entries;
 
  private:
-  uint64_t hash(const Value& key) const;
-  template <class Same>
-  const Entry* find_if(uint64_t hash, const Same& same) const;
   void add_slot(uint32_t entry);
-
-  std::pmr::vector<uint32_t> slots;  // entry + 1; 0: free. Only for more than a few entries.
+  std::pmr::vector<uint32_t> slots;  // of texts as keys: entry + 1; 0: free. Only for more than a few entries.
 };
 
-inline Value::Value(Str* text) : Value(Type::kString, text) {}
-inline Value::Value(Seq* sequence) : Value(Type::kSequence, sequence) {}
-inline Value::Value(Dict* dict) : Value(Type::kDict, dict) {}
-inline const Str& Value::text() const { return as<Str>(); }
 inline std::string_view Value::view() const { return as<Str>().text; }
-inline Seq& Value::sequence() const { return as<Seq>(); }
-inline Dict& Value::dict() const { return as<Dict>(); }
+inline std::pmr::vector<Value>& Value::items() const { return as<Seq>().items; }
+inline bool Value::is_list() const { return is_sequence() && sequence().kind <= SeqKind::kGroup; }
 
 const char* type_name(const Value& value);  // Python's, such as "str"
 bool is_true(const Value& value);
-// Whether anything in the value comes from data.
-bool is_said(const Value& value, uint32_t depth = 0);
+bool is_said(const Value& value, uint32_t depth = 0);  // whether anything in the value comes from data
 bool are_equal(const Value& a, const Value& b, uint32_t depth = 0);
 // -1, 0, 1, or 2: these cannot be ordered.
 int compare(const Value& a, const Value& b, uint32_t depth = 0);
 bool can_be_key(const Value& value);
-
-// Python's repr(float): the shortest digits that give the number back.
-void put_real(std::pmr::string& out, double number);
 // Python's repr(), as a plain text.
 void put_repr(std::pmr::string& out, const Value& value, uint32_t depth = 0);
 // Python's str(): appends what {{ value }} prints.
 void put_text(Str& out, const Value& value);
-
-inline Str* make_text(Heap& heap, std::string_view text, bool is_said) {
-  Str* made = heap.make<Str>(&heap);
-  made->append(text, is_said);
-  return made;
-}
+Str* make_text(Heap& heap, std::string_view text, bool is_said);
 
 }  // namespace weir::jinja
