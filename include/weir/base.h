@@ -77,6 +77,9 @@ typedef int32_t weir_token;
 /** A function of any type, as weir_get_experimental returns it; cast it to the documented type. */
 typedef void (*weir_function)(void);
 
+/** Stops calls, and outlives what it stops. */
+typedef struct weir_cancel weir_cancel;
+
 /** One `key`, `value` pair of text options.
  *  @since 1.0 */
 typedef struct weir_key_value {
@@ -122,6 +125,59 @@ WEIR_API const char *weir_status_name(weir_status status);
  *  @owner the library; valid until the next failed call on the same thread
  *  @since 1.0 */
 WEIR_API const char *weir_last_error(void);
+
+/** Create a cancel: a flag that stops the calls of all sessions it is given to (weir_session_set_cancel).
+ *
+ *  It belongs to no session, model or runtime and may outlive all of them, so that whoever holds it may set it at any
+ *  time. It is counted: each who holds it has a reference of his own. Its few bytes come from malloc, not from the
+ *  allocator hooks of a runtime.
+ *
+ *  @param out out, the handle; NULL after a failure
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG    NULL
+ *          WEIR_ERR_OUT_OF_MEMORY  there is none
+ *  @threads any thread
+ *  @owner the caller has a reference; weir_cancel_release
+ *  @since 1.1 */
+WEIR_API weir_status weir_cancel_create(weir_cancel **out);
+
+/** Take another reference.
+ *
+ *  @param cancel in, NULL is allowed
+ *  @return @p cancel
+ *  @threads any thread
+ *  @owner the caller has one reference more; weir_cancel_release
+ *  @since 1.1 */
+WEIR_API weir_cancel *weir_cancel_retain(weir_cancel *cancel);
+
+/** Give up a reference. The last one ends the cancel.
+ *
+ *  @param cancel in, NULL is allowed
+ *  @return nothing
+ *  @threads any thread, once per reference
+ *  @owner ends the caller's ownership
+ *  @since 1.1 */
+WEIR_API void weir_cancel_release(weir_cancel *cancel);
+
+/** Stop the calls of the sessions that look at it, as weir_session_cancel stops them, those that run and all later ones
+ *  until weir_cancel_clear: a call that ends because of it does not clear it, as it may serve several sessions.
+ *
+ *  @param cancel in, NULL is allowed
+ *  @return nothing
+ *  @threads any thread, also in a signal handler
+ *  @owner nothing changes
+ *  @since 1.1 */
+WEIR_API void weir_cancel_set(weir_cancel *cancel);
+
+/** Let the calls of these sessions go on. As with weir_session_clear_cancel, whoever takes the clicks on a Stop button
+ *  calls it when a new turn begins, before the thread that computes gets the turn.
+ *
+ *  @param cancel in, NULL is allowed
+ *  @return nothing
+ *  @threads any thread, also in a signal handler
+ *  @owner nothing changes
+ *  @since 1.1 */
+WEIR_API void weir_cancel_clear(weir_cancel *cancel);
 
 /** Find an experimental function by name. Such functions may change or vanish in any release.
  *

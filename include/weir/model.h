@@ -216,6 +216,15 @@ WEIR_API uint32_t weir_model_metadata_count(const weir_model *model);
 WEIR_API weir_status weir_model_metadata(const weir_model *model, uint32_t index, const char **key, char *value,
                                          uint64_t capacity, uint64_t *value_bytes);
 
+/** Name of weight type number @p index, such as "q8_0": the types of tensors that this build computes with.
+ *
+ *  @param index from 0
+ *  @return a static string, NULL behind the last
+ *  @threads any thread
+ *  @owner the library; valid until it is unloaded
+ *  @since 1.1 */
+WEIR_API const char *weir_weight_type_name(uint32_t index);
+
 #ifdef __cplusplus
 }
 #endif

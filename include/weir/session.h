@@ -214,6 +214,16 @@ typedef struct weir_token_bias {
     float bias;       /**< -100..100; -100 forbids the token. Of several for one token the sum is added. */
 } weir_token_bias;
 
+/** Where a page of a conversation is: in how many of weir_plan_info.n_streams streams.
+ *  @since 1.1 */
+typedef struct weir_page_state {
+    uint16_t resident; /**< In the KV pool. */
+    uint16_t cold;     /**< In host memory or the spill file alone. */
+    uint16_t lost;     /**< Nowhere: dropped, or behind a sliding window. The three make up all streams. */
+    uint16_t pinned;   /**< Of these streams, where it may not leave: pinned by the application, or by the policy as a
+                            prompt. */
+} weir_page_state;
+
 /** How the next token is drawn. Applied in this order: bias, repetition penalty, frequency and presence penalty,
  *  temperature, top-k, top-p, min-p.
  *  @since 1.0 */
@@ -448,6 +458,44 @@ WEIR_API weir_status weir_generate_options_init(weir_generate_options *options, 
  *  @owner the caller owns @p plan
  *  @since 1.0 */
 WEIR_API weir_status weir_plan(const weir_model *model, const weir_session_options *options, weir_plan_info *plan);
+
+/** Choose what is 0 of context_tokens, the budget and spill_budget_bytes, so that the plan takes at most @p bytes; what
+ *  is set stays.
+ *
+ *  Options that fit as they are stay so. Otherwise the whole context comes first, as long as the budget holds 256
+ *  tokens, or what the policy needs if that is more; with recall the pool then gets up to half of the bytes and the
+ *  store the rest. Where even that is too much, the context gets shorter, down to 512 tokens, with as much budget as
+ *  then fits. Not counted are the model's weights, as in weir_plan_info.total_bytes.
+ *
+ *  @param model   in
+ *  @param bytes   the most that weir_plan_info.total_bytes of the result may be
+ *  @param options in/out, struct_size set by the caller and large enough for spill_budget_bytes; policy and its options
+ *                 are set before, also by weir_session_options_preset
+ *  @return WEIR_OK
+ *          WEIR_ERR_BUDGET  the least is more than @p bytes, the message names it; nothing changed
+ *          Other errors as of weir_plan; nothing changed
+ *  @threads immutable
+ *  @owner the caller owns @p options
+ *  @since 1.1 */
+WEIR_API weir_status weir_session_options_fit(const weir_model *model, uint64_t bytes, weir_session_options *options);
+
+/** Name of policy number @p index, such as "raas": the values of weir_session_options.policy.
+ *
+ *  @param index from 0
+ *  @return a static string, NULL behind the last
+ *  @threads any thread
+ *  @owner the library; valid until it is unloaded
+ *  @since 1.1 */
+WEIR_API const char *weir_policy_name(uint32_t index);
+
+/** Name of preset number @p index, such as "reason-fixed": the names that weir_session_options_preset takes.
+ *
+ *  @param index from 0
+ *  @return a static string, NULL behind the last
+ *  @threads any thread
+ *  @owner the library; valid until it is unloaded
+ *  @since 1.1 */
+WEIR_API const char *weir_preset_name(uint32_t index);
 
 /** Create a session. Allocates exactly the bytes that weir_plan computes, or fails.
  *
@@ -1004,6 +1052,39 @@ WEIR_API void weir_session_cancel(weir_session *session);
  *  @owner nothing changes
  *  @since 1.0 */
 WEIR_API void weir_session_clear_cancel(weir_session *session);
+
+/** Let the session's calls look at @p cancel as well as at weir_session_cancel. weir_session_reset and
+ *  weir_session_restore do not clear it, and a fork does not look at it.
+ *
+ *  @param session in/out
+ *  @param cancel  in, instead of the one before; NULL: none
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG  NULL session
+ *          WEIR_ERR_BUSY         another thread is inside the session; nothing changed
+ *  @threads one thread at a time
+ *  @owner the session has a reference of its own to @p cancel until it gets another or is destroyed
+ *  @since 1.1 */
+WEIR_API weir_status weir_session_set_cancel(weir_session *session, weir_cancel *cancel);
+
+/** Where the conversation's pages are, for a picture of it: page i holds the positions from 16 * i on.
+ *
+ *  Allocates nothing and takes the time to read the page tables, so that it can be called once a frame. On a GPU the
+ *  tables are copied to the host if steps have changed them.
+ *
+ *  @param session  in
+ *  @param pages    out, [capacity]; may be NULL when @p capacity is 0
+ *  @param capacity entries at @p pages
+ *  @param n_pages  out, number of pages, also when they did not fit
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG       NULL; nothing written
+ *          WEIR_ERR_BUFFER_TOO_SMALL  @p n_pages is set, @p pages untouched
+ *          WEIR_ERR_BUSY              another thread is inside the session; nothing written
+ *          WEIR_ERR_DEVICE_LOST       the device failed; destroy the session
+ *  @threads one thread at a time
+ *  @owner the caller owns the buffer
+ *  @since 1.1 */
+WEIR_API weir_status weir_session_pages(weir_session *session, weir_page_state *pages, uint32_t capacity,
+                                        uint32_t *n_pages);
 
 /** Counters of the session.
  *

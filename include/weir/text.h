@@ -39,10 +39,14 @@ typedef struct weir_token_info {
     uint64_t text_bytes;  /**< Length without the NUL. */
     float score;          /**< Score of SentencePiece vocabularies, else 0. */
     uint32_t reserved;    /**< 0. */
+    const char *bytes;    /**< What the token stands for in running text, a space where the text above has a sign for
+                               one. Any bytes, perhaps part of a UTF-8 sequence, and no NUL after them. Of control and
+                               unknown tokens their text. Lives as long as the model. @since 1.1 */
+    uint64_t n_bytes;     /**< Its length. @since 1.1 */
 } weir_token_info;
 
 /** Static initialiser of weir_token_info. */
-#define WEIR_TOKEN_INFO_INIT { (uint32_t)sizeof(weir_token_info), 0, 0, 0, 0, 0 }
+#define WEIR_TOKEN_INFO_INIT { (uint32_t)sizeof(weir_token_info), 0, 0, 0, 0, 0, 0, 0 }
 
 /** Tokens with a special meaning, -1 where the model has none.
  *  @since 1.0 */

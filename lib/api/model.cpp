@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "api/handles.h"
+#include "quant/weight_type.h"
 
 namespace weir::api {
 
@@ -151,6 +152,10 @@ weir_status weir_model_get_info(const weir_model* model, weir_model_info* info) 
     api::write_struct(value, info);
     return {};
   });
+}
+
+const char* weir_weight_type_name(uint32_t index) {
+  return index < kWeightTypeCount ? weight_type_info(static_cast<WeightType>(index)).name : nullptr;
 }
 
 weir_status weir_model_tensor_info(const weir_model* model, uint32_t index, weir_tensor_info* info) {

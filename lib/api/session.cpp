@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "api/handles.h"
+#include "policy/policy.h"
 #include "policy/presets.h"
 
 using namespace weir;
@@ -112,6 +113,29 @@ weir_status weir_session_options_preset(const char* name, weir_session_options* 
     if (value.budget_tokens == 0 && value.budget_bytes == 0) options->budget_tokens = preset->budget_tokens;
     if (options->struct_size >= offsetof(weir_session_options, reserved_spill))
       options->spill_flags = (value.spill_flags & ~uint32_t{WEIR_SPILL_HALF}) | preset->spill_flags;
+    return {};
+  });
+}
+
+const char* weir_policy_name(uint32_t index) { return policy_name(index); }
+
+const char* weir_preset_name(uint32_t index) { return index < presets().size() ? presets()[index].name : nullptr; }
+
+weir_status weir_session_options_fit(const weir_model* model, uint64_t bytes, weir_session_options* options) {
+  WEIR_API_REQUIRE(model);
+  WEIR_API_REQUIRE(options);
+  return api::guard([&]() -> Status {
+    weir_session_options value;
+    WEIR_TRY(api::read_struct(options, "weir_session_options", value));
+    if (options->struct_size < offsetof(weir_session_options, policy)) {
+      return fail(WEIR_ERR_INVALID_ARG, "weir_session_options: struct_size %u has no room for spill_budget_bytes",
+                  options->struct_size);
+    }
+    WEIR_TRY(Session::fit_options(model->model, model->runtime->pool.n_threads(), model->runtime->devices,
+                                  model->device_weights, bytes, value));
+    options->context_tokens = value.context_tokens;
+    options->budget_tokens = value.budget_tokens;
+    options->spill_budget_bytes = value.spill_budget_bytes;
     return {};
   });
 }
@@ -282,6 +306,15 @@ weir_status weir_session_next(weir_session* session, weir_event* event) {
     api::write_struct(value, event);
     return {};
   });
+}
+
+weir_status weir_session_pages(weir_session* session, weir_page_state* pages, uint32_t capacity, uint32_t* n_pages) {
+  WEIR_API_REQUIRE(session);
+  WEIR_API_REQUIRE(n_pages);
+  if (capacity != 0) {
+    WEIR_API_REQUIRE(pages);
+  }
+  return api::guard([&] { return session->page_states(pages, capacity, *n_pages); });
 }
 
 weir_status weir_session_pin(weir_session* session, uint32_t first, uint32_t end) {

@@ -98,7 +98,7 @@ Status BaseSession::enqueue_chunk(const DeviceChunk& chunk) {
   WEIR_TRY(copy_chunk_in(chunk));
   WEIR_TRY(ops_.embed(a_.cx, {a_.b.x, a_.weights->token_embd, a_.device.tokens, chunk.n_tok, c.embedding_scale}));
   for (uint32_t layer = 0; layer < c.n_layers; ++layer) {
-    if (chunk.cancel != nullptr && chunk.cancel->load(std::memory_order_relaxed))
+    if (chunk.cancel != nullptr && chunk.cancel->is_set())
       return fail(WEIR_ERR_CANCELLED, "cancelled in layer %u", layer);
     for (const Stage& stage : layers()[layer].stages()) WEIR_TRY(chunk_stage(chunk, layer, stage));
     WEIR_TRY(queue_.end_layer(chunk.n_tok));

@@ -212,7 +212,7 @@ Status attend_chunk(Step& s, const Attention& attention, AttnPagedArgs attn, uin
 }  // namespace
 
 Status check_cancel(const Step& s, uint32_t layer) {
-  if (s.cancel == nullptr || !s.cancel->load(std::memory_order_relaxed)) return {};
+  if (s.cancel == nullptr || !s.cancel->is_set()) return {};
   return fail(WEIR_ERR_CANCELLED, "cancelled in layer %u", layer);
 }
 

@@ -2,9 +2,9 @@
 // several sessions. All buffers belong to the sessions; nothing is allocated.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 
+#include "core/cancel.h"
 #include "core/status.h"
 #include "kv/kv_cache.h"
 #include "models/model.h"
@@ -125,11 +125,11 @@ struct Step {
   uint32_t n_tok = 0;
   bool is_decode = false;  // one token whose attention the policy observes
   bool want_logits = false;
-  uint32_t n_left = 0;                        // prompt tokens that come after this chunk
-  StepTrace* trace = nullptr;                 // of decode steps
-  uint64_t pages_attended = 0;                // out, of a decode step
-  uint64_t attention_ns = 0;                  // out, with `device`: what the host spent in attention
-  const std::atomic<bool>* cancel = nullptr;  // looked at between the layers; null: never
+  uint32_t n_left = 0;             // prompt tokens that come after this chunk
+  StepTrace* trace = nullptr;      // of decode steps
+  uint64_t pages_attended = 0;     // out, of a decode step
+  uint64_t attention_ns = 0;       // out, with `device`: what the host spent in attention
+  const Cancel* cancel = nullptr;  // looked at between the layers; null: never
 };
 
 // The rows that matrices read and write, and the logits.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "policy/heads.h"
 #include "policy/options.h"
@@ -175,6 +176,8 @@ Status check_rules(const char* name, const Policy& policy) {
   return fail(WEIR_ERR_INTERNAL, "policy %s keeps %u pages of %u, but its rules for a step let none leave", name, least,
               whole);
 }
+
+const char* policy_name(uint32_t index) { return index < std::size(kPolicies) ? kPolicies[index].name : nullptr; }
 
 Status make_policy(const char* name, const PolicyConfig& wanted, PolicyStorage& storage, Policy*& out) {
   if (name == nullptr) name = "dense";

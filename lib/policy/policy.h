@@ -194,6 +194,8 @@ struct PolicyStorage {
 // WEIR_ERR_NOT_FOUND listing the names or options that exist, WEIR_ERR_INVALID_ARG, WEIR_ERR_BUDGET naming the minimum,
 // WEIR_ERR_UNSUPPORTED.
 Status make_policy(const char* name, const PolicyConfig& config, PolicyStorage& storage, Policy*& out);
+// null behind the last
+const char* policy_name(uint32_t index);
 
 // Devices follow a policy's rules without asking the policy. If no page leaves by the rules, the tables must hold the
 // whole context; and the rules must do what the needs are for. WEIR_ERR_INTERNAL otherwise. make_policy checks every

@@ -5,7 +5,6 @@
 #include <iterator>
 
 namespace weir {
-namespace {
 
 // The pairs of a preset in static memory; an empty list is allowed.
 #define WEIR_PRESET_WITH(name, policy, budget, spill_flags, ...)                               \
@@ -24,6 +23,8 @@ std::span<const Preset> presets() {
 
 #undef WEIR_PRESET
 #undef WEIR_PRESET_WITH
+
+namespace {
 
 constexpr char kNames[] =
 #define WEIR_PRESET(name, ...) " " name

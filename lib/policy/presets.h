@@ -17,6 +17,7 @@ struct Preset {
   std::span<const weir_key_value> options;  // static
 };
 
+std::span<const Preset> presets();
 // Errors: WEIR_ERR_NOT_FOUND listing the presets that exist.
 Status find_preset(const char* name, const Preset*& out);
 

@@ -4,11 +4,11 @@
 // policy stated.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory_resource>
 #include <string_view>
 
+#include "core/cancel.h"
 #include "core/memory.h"
 #include "core/status.h"
 #include "kv/device_recall.h"
@@ -49,7 +49,7 @@ constexpr uint32_t device_interface(uint32_t version, std::string_view lists) {
 }
 
 // The number is raised with every change of this header, and of a rule or an enum that the module knows.
-inline constexpr uint32_t kDeviceInterface = device_interface(19, kDeviceLists);
+inline constexpr uint32_t kDeviceInterface = device_interface(20, kDeviceLists);
 
 // The most sessions that DeviceModule::step_many takes at once: an SM's registers can hold a GEMV's sums for this many
 // inputs.
@@ -147,7 +147,7 @@ struct DeviceChunk {
   bool sink_moved = false;  // some token's position for the sink pages is not its own, so that the second query differs
   ChunkObserver* observer = nullptr;  // null: nothing observes the chunk
   ChunkPages* pages = nullptr;        // with recall
-  const std::atomic<bool>* cancel = nullptr;
+  const Cancel* cancel = nullptr;
 };
 
 // The device's half of a session. One thread at a time. After WEIR_ERR_DEVICE_LOST every call fails with it again.

@@ -1,4 +1,6 @@
 // What an application may do with pages: pin ranges of the conversation, trace steps, and read which pages left.
+#include <algorithm>
+
 #include "policy/prompts.h"
 #include "runtime/session.h"
 
@@ -61,6 +63,46 @@ Status Session::unpin(uint32_t first, uint32_t end) {
   WEIR_TRY(check_range(first, end));
   WEIR_TRY(host_tables());
   return set_flags(first, end, 0, kPageStays | kPageFirstPrompt);
+}
+
+Status Session::page_states(weir_page_state* out, uint32_t capacity, uint32_t& n_pages) {
+  const Lock lock(*this);
+  WEIR_TRY(lock.status());
+  const uint32_t n = whole_pages(kv_.n_tokens());
+  n_pages = n;
+  if (n > capacity)
+    return fail(WEIR_ERR_BUFFER_TOO_SMALL, "the conversation has %u pages, and there is room for %u", n, capacity);
+  WEIR_TRY(host_tables());
+  const auto n_streams = static_cast<uint16_t>(kv_.shape().n_streams());
+  std::fill_n(out, n, weir_page_state{0, 0, n_streams, 0});
+  for (uint32_t stream = 0; stream < n_streams; ++stream) {
+    const StreamView s = kv_.stream(stream);
+    for (uint32_t row = 0; row < s.n_pages; ++row) {
+      weir_page_state& page = out[s.first_pos[row] / kPageTokens];
+      const bool resident = s.slots[row] != kNoSlot;
+      if (!resident && s.is_lost(row)) continue;
+      --page.lost;
+      ++(resident ? page.resident : page.cold);
+      if ((s.flags[row] & kPageStays) != 0) ++page.pinned;
+    }
+    // Copies of what left a window, and without recall of what the policy let go.
+    if (cold_.is_on() && kv_.shape().is_local(stream / kv_.shape().n_kv_heads)) {
+      const uint32_t* copies = kv_.window_copies(stream);
+      for (uint32_t i = 0; i < n; ++i) {
+        if (copies[i] == kNoCopy || kv_.holds(stream, i)) continue;
+        --out[i].lost;
+        ++out[i].cold;
+      }
+    }
+    if (!archive_.is_on() || kv_.archive(stream) == nullptr) continue;
+    const KvCache::ArchiveSpan span = kv_.archive_span();
+    for (uint32_t i = span.first; i < std::min(span.end, n); ++i) {
+      if (kv_.copy_of(stream, i) == kNoCopy || kv_.holds(stream, i)) continue;
+      --out[i].lost;
+      ++out[i].cold;
+    }
+  }
+  return {};
 }
 
 Status Session::page_events(PageEvent* out, uint32_t capacity, uint32_t& n_events, uint64_t& n_lost) {

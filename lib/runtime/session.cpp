@@ -122,7 +122,7 @@ Status Session::reset() {
   Entry entry(*this);
   WEIR_TRY(entry.status());
   forget();
-  cancel_.store(false);
+  cancel_.clear();
   return {};
 }
 
@@ -194,6 +194,13 @@ Status Session::tokens(const weir_token*& out, uint32_t& n) {
   const std::span<const weir_token> held = record_.view(kv_.n_tokens());
   out = held.data();
   n = static_cast<uint32_t>(held.size());
+  return {};
+}
+
+Status Session::set_cancel(SharedCancel* cancel) {
+  const Lock lock(*this);
+  WEIR_TRY(lock.status());
+  cancel_.share(cancel);
   return {};
 }
 

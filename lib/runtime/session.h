@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/callback.h"
+#include "core/cancel.h"
 #include "core/clock.h"
 #include "core/memory.h"
 #include "core/status.h"
@@ -99,6 +100,11 @@ class Session {
   static Status plan(const Model& model, const weir_session_options& options, uint32_t n_threads,
                      const DeviceHost& devices, const DeviceWeights& weights, weir_plan_info& plan);
 
+  // Chooses what is 0 of context, budget and store, so that the plan takes at most `bytes` (plan_fit.cpp).
+  // WEIR_ERR_BUDGET names what is the least.
+  static Status fit_options(const Model& model, uint32_t n_threads, const DeviceHost& devices,
+                            const DeviceWeights& weights, uint64_t bytes, weir_session_options& options);
+
   // `owner` is what the session keeps alive; it only stores the pointer.
   Session(HostMemory& parent, ThreadPool& pool, DeviceHost& devices, DeviceWeights& device_weights, void* owner)
       : memory_(parent.hooks(), &parent),
@@ -144,12 +150,15 @@ class Session {
   Status pin(uint32_t first, uint32_t end);
   Status unpin(uint32_t first, uint32_t end);
   Status set_trace(weir_trace_fn fn, void* user);
+  // For each page of the conversation: in how many streams it is where.
+  Status page_states(weir_page_state* out, uint32_t capacity, uint32_t& n_pages);
   // Pages that left since the last call, at most `capacity`; n_lost: how many the ring had not kept.
   Status page_events(PageEvent* out, uint32_t capacity, uint32_t& n_events, uint64_t& n_lost);
 
   // Any thread. A cancel stays until a call has ended because of it, or it is cleared.
-  void cancel() { cancel_.store(true); }
-  void clear_cancel() { cancel_.store(false); }
+  void cancel() { cancel_.set(); }
+  void clear_cancel() { cancel_.clear(); }
+  Status set_cancel(SharedCancel* cancel);  // that its calls look at, too
   void get_stats(weir_session_stats& stats) const;
   void get_memory(weir_memory_info& info) const;
 
@@ -321,8 +330,9 @@ class Session {
   // Runs a callback of the application and keeps its allocations out of the session's counters.
   template <class F>
   Answer call_out(F&& callback);
-  // Clears a pending cancel and returns whether there was one; the caller then ends because of it.
-  bool take_cancel() { return cancel_.exchange(false); }
+  // Clears a pending cancel and returns whether there was one, or the shared one is set; the caller then ends because
+  // of it.
+  bool take_cancel() { return cancel_.take(); }
   // A token that sample() gave for the next position may have been shown: no cancel refuses it a place.
   bool was_drawn(weir_token token) const { return has_logits_ && token == drawn_ && drawn_for_ == kv_.n_tokens(); }
   Status check_logits() const;
@@ -379,7 +389,7 @@ class Session {
 
   std::atomic<const void*> token_thread_{nullptr};  // this_thread() of the one that is in on_token
   std::atomic<bool> busy_{false};
-  std::atomic<bool> cancel_{false};
+  Cancel cancel_;
   std::atomic<uint64_t> n_prompt_{0}, n_decode_{0}, prefill_ns_{0}, decode_ns_{0}, late_allocs_{0}, pages_attended_{0};
 
   weir_token drawn_ = -1;               // what sample() gave last

@@ -439,7 +439,7 @@ Status Session::restore(weir_read_fn fn, void* user) {
   Entry entry(*this);
   WEIR_TRY(entry.status());
   forget();
-  cancel_.store(false);
+  cancel_.clear();
   is_used_ = true;
   const Status status = Restorer(*this, fn, user).run();
   if (!status.ok()) forget();

@@ -145,6 +145,9 @@ void Tokenizer::token_info(weir_token token, weir_token_info& info) const {
   info.text_bytes = text.size();
   info.score = impl_->vocab.score(token);
   info.reserved = 0;
+  const std::string_view bytes = impl_->vocab.bytes(token);
+  info.bytes = bytes.data();
+  info.n_bytes = bytes.size();
 }
 
 bool Tokenizer::is_mark(weir_token token) const { return impl_->vocab.is_mark(token); }
