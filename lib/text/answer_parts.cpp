@@ -179,7 +179,8 @@ bool AnswerParts::take(Piece& piece) {
   if (first_ == n_done_) return false;
   const uint8_t attribute = attributes_[first_];
   piece.is_shown = (attribute & kHidden) == 0;
-  piece.segment = attribute & (kOdd - 1);
+  piece.opens_call = (attribute & kOpensCall) != 0;
+  piece.segment = attribute & (kOpensCall - 1);
   uint32_t n = 1;
   while (first_ + n < n_done_ && attributes_[first_ + n] == attribute) ++n;
   if (piece.is_shown) {
@@ -298,10 +299,6 @@ void AnswerParts::leave_call() {
 
 // The next n bytes are a tag.
 void AnswerParts::enter(const AnswerTag& tag, size_t n) {
-  odd_ ^= kOdd;
-  const uint8_t segment = static_cast<uint8_t>(tag.is_kept ? WEIR_SEGMENT_TOOL_CALL : WEIR_SEGMENT_MARK | odd_);
-  for (size_t i = n_done_; i < n_done_ + n; ++i) attributes_[i] = (attributes_[i] & kHidden) | segment;
-  n_done_ += static_cast<uint32_t>(n);
   const bool was_header = state_.place == AnswerPlace::kHeader;
   if (state_.place == AnswerPlace::kCall) leave_call();
   state_.place = static_cast<AnswerPlace>(tag.to);
@@ -311,11 +308,16 @@ void AnswerParts::enter(const AnswerTag& tag, size_t n) {
     const bool is_thought = header.find("analysis") != string_view::npos;
     state_.place = is_call ? AnswerPlace::kCall : is_thought ? AnswerPlace::kThought : AnswerPlace::kAnswer;
   }
+  odd_ ^= kOdd;
+  const bool opens_call = state_.place == AnswerPlace::kCall;
+  const int attribute = tag.is_kept ? WEIR_SEGMENT_TOOL_CALL : WEIR_SEGMENT_MARK | odd_ | (opens_call ? kOpensCall : 0);
+  for (size_t i = 0; i < n; ++i, ++n_done_)
+    attributes_[n_done_] = static_cast<uint8_t>((attributes_[n_done_] & kHidden) | attribute);
   if (state_.place == AnswerPlace::kHeader) {
     if (!was_header) state_.n_header = 0;
     if (was_header && state_.n_header < sizeof(state_.header)) state_.header[state_.n_header++] = ' ';
   }
-  if (state_.place == AnswerPlace::kCall) {
+  if (opens_call) {
     state_.call = tag.call;
     state_.at_start = false;
     state_.brackets.reset(format_->form == CallForm::kPython, format_->form == CallForm::kMistral);

@@ -61,12 +61,16 @@ class AnswerParts {
   struct Piece {
     int32_t segment = 0;    // weir_segment
     bool is_shown = false;  // else it is of a control token
+    bool opens_call = false;
     std::string_view text;  // NUL-terminated, valid until the next call
   };
   // So many more bytes of what is shown may be given.
   void allow(size_t n_bytes) { n_allowed_ += static_cast<uint32_t>(n_bytes); }
   // The next piece, as soon as it is clear what it is. False: there is none.
   bool take(Piece& piece);
+  // With the two what was taken since can be taken again, as long as nothing was pushed.
+  void mark() { marked_first_ = first_, marked_allowed_ = n_allowed_; }
+  void take_back() { first_ = marked_first_, n_allowed_ = marked_allowed_; }
   // Instead of taking them.
   void skip();
 
@@ -93,15 +97,17 @@ class AnswerParts {
   void enter(const AnswerTag& tag, size_t n);
   void leave_call();
 
-  static constexpr uint8_t kHidden = 128, kOdd = 64;
+  static constexpr uint8_t kHidden = 128, kOdd = 64, kOpensCall = 32;
   const AnswerFormat* format_ = nullptr;
   State state_;
   uint32_t n_calls_ = 0;                                          // that are over
   bool only_space_ = true;                                        // since the latest of them
   uint8_t odd_ = 0;                                               // kOdd of the latest tag
   uint32_t first_ = 0, n_done_ = 0, n_text_ = 0, n_allowed_ = 0;  // [first, n_done): what is clear and not given
+  uint32_t marked_first_ = 0, marked_allowed_ = 0;
   char text_[kMostHidden + kMostWaiting + Detokenizer::kMostBytes];
-  uint8_t attributes_[sizeof(text_)];  // of each byte, once it is clear: weir_segment; kHidden; of every other tag kOdd
+  uint8_t attributes_[sizeof(
+      text_)];  // of each byte, once it is clear: weir_segment; kHidden; of every other tag kOdd; kOpensCall
   char given_[sizeof(text_) + 1];
 };
 

@@ -162,12 +162,20 @@ void TokenizerImpl::find_ends(Notes& notes) {
   const auto end = [this](weir_token token) {
     if (token >= 0) token_flags[static_cast<size_t>(token)] |= WEIR_TOKEN_END_OF_GENERATION;
   };
+  // Where answers are several messages, <|end|> ends one of them and not the answer.
+  const bool has_messages = control_token("<|channel|>") >= 0 && control_token("<|message|>") >= 0;
+  const auto ends_message = [has_messages](string_view text) { return has_messages && text == "<|end|>"; };
   for (const string_view text : kTurnEndTexts) {
-    if (special.eot < 0) special.eot = control_token(text);
+    if (special.eot < 0 && !ends_message(text)) special.eot = control_token(text);
   }
   end(special.eos);
   end(special.eot);
-  for (const string_view text : kEndTexts) end(control_token(text));
+  for (const string_view text : kEndTexts) {
+    if (!ends_message(text)) end(control_token(text));
+  }
+  for (const string_view text : {"<|return|>", "<|call|>"}) {
+    if (has_messages) end(control_token(text));
+  }
   if (special.eot < 0) {
     for (const string_view text : kTurnEndTexts) {
       const weir_token token = added.find(text);

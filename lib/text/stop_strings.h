@@ -31,6 +31,9 @@ class StopStrings {
   // The end of the text: what was held back, and `rest` behind it.
   std::string_view finish(std::string_view rest);
 
+  // Begins a text with the same ones.
+  void restart() { held_.n_bytes = n_text_ = 0; }
+
   // With the two a piece can be taken back: what is held back is again what it was at the mark, without what has been
   // shown since, n_shown bytes.
   void mark() { marked_ = held_; }

@@ -47,6 +47,17 @@ void ends__by_class(void**) {
       }
     }
   }
+  // As in gpt-oss: an answer has several messages.
+  VocabParts several = byte_level_parts();
+  const weir_token end = several.add("<|end|>", kControl), call = several.add("<|call|>", kControl),
+                   back = several.add("<|return|>", kControl);
+  const Opened one(several.file());
+  assert_true(one->is_end_of_generation(end) && !one->is_end_of_generation(call) && !one->is_end_of_generation(back));
+  several.add("<|channel|>", kControl);
+  several.add("<|message|>", kControl);
+  const Opened messages(several.file());
+  assert_true(!messages->is_end_of_generation(end) && messages->special().eot != end);
+  assert_true(messages->is_end_of_generation(call) && messages->is_end_of_generation(back));
   // As in Gemma: </s> is a tag, and the end is another token.
   VocabParts parts = spm_parts();
   parts.tokens[2] = "<end_of_turn>";
