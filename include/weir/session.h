@@ -257,7 +257,8 @@ enum weir_stop_reason {
     WEIR_STOP_CONTEXT = 3,  /**< The context is full. */
     WEIR_STOP_CANCELLED = 4, /**< weir_session_cancel or the callback. */
     WEIR_STOP_ERROR = 5,     /**< The call failed; its status says why. */
-    WEIR_STOP_STRING = 6     /**< One of the texts of weir_generate_options.stop came. @since 1.1 */
+    WEIR_STOP_STRING = 6,    /**< One of the texts of weir_generate_options.stop came. @since 1.1 */
+    WEIR_STOP_TOOL_CALL = 7  /**< With WEIR_GENERATE_STOP_AT_CALL: one or more whole calls of tools came. @since 1.1 */
 };
 
 /** A token and how probable it was.
@@ -294,7 +295,11 @@ typedef weir_status (*weir_token_fn)(void *user, const weir_token_event *event);
 /** Bits of weir_generate_options.flags. */
 enum weir_generate_flag_bits {
     WEIR_GENERATE_SPECIAL_TEXT = 1, /**< Control tokens appear in the events' text. */
-    WEIR_GENERATE_IGNORE_EOS = 2    /**< Go on after tokens that end an answer. */
+    WEIR_GENERATE_IGNORE_EOS = 2,   /**< Go on after tokens that end an answer. */
+    WEIR_GENERATE_STOP_AT_CALL = 4  /**< After calls of tools, end before the first token that is no part of them, which
+                                         is not appended, or with the token that ends the answer: WEIR_STOP_TOOL_CALL.
+                                         WEIR_ERR_UNSUPPORTED where the model's way of writing calls is not known
+                                         (weir_chat_info.tool_format). @since 1.1 */
 };
 
 /** A text with its length; need not end with NUL.
@@ -326,11 +331,17 @@ typedef struct weir_generate_options {
     uint32_t min_tokens;    /**< Before there are so many tokens, none is drawn that ends an answer
                                  (WEIR_TOKEN_END_OF_GENERATION), also with WEIR_GENERATE_IGNORE_EOS. Stop strings,
                                  max_tokens and the context end it all the same. Default 0. @since 1.1 */
-    uint32_t reserved2;     /**< 0. */
+    uint32_t thinking_budget; /**< After so many tokens of thought its end is appended as if it had been drawn:
+                                   thinking_close, then the tag. 0 (default): no limit. WEIR_ERR_UNSUPPORTED where the
+                                   model has no tags of thoughts (weir_chat_info.thought_end). @since 1.1 */
+    const char *thinking_close; /**< Text that is appended before the tag where a thought is ended early, also by
+                                     weir_session_finish_thinking: at most 1,024 bytes of UTF-8, NUL-terminated. Copied.
+                                     Models often go on thinking aloud without one. NULL (default): none.
+                                     WEIR_ERR_UNSUPPORTED as above. @since 1.1 */
 } weir_generate_options;
 
 /** Static initialiser of weir_generate_options. */
-#define WEIR_GENERATE_OPTIONS_INIT { (uint32_t)sizeof(weir_generate_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define WEIR_GENERATE_OPTIONS_INIT { (uint32_t)sizeof(weir_generate_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** Result of weir_session_generate.
  *  @since 1.0 */
@@ -982,6 +993,68 @@ WEIR_API weir_status weir_session_begin(weir_session *session, const weir_genera
  *  @owner the caller owns @p event; its text is the session's
  *  @since 1.1 */
 WEIR_API weir_status weir_session_next(weir_session *session, weir_event *event);
+
+/** The next event of each session whose answer runs, the steps of all together as by weir_step_many. Allocates nothing
+ *  through the hooks.
+ *
+ *  The events are those of weir_session_next, with its promises. A session whose answer does not run, as the end of it
+ *  was given, gets WEIR_EVENT_END with WEIR_STOP_NONE. In groups of more than 8 sessions logits differ from those of
+ *  single steps, as weir_step_many says, and so may the tokens.
+ *
+ *  @param sessions   in, [n_sessions] different sessions of one model, all on one device
+ *  @param events     in/out, [n_sessions] events[i] of sessions[i]; struct_size is set by the caller in each
+ *  @param n_sessions 1..4096
+ *  @param n_running  out, answers of which more events come; may be NULL
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG  as of weir_step_many, or a bad struct_size; nothing changed
+ *          WEIR_ERR_STATE        as of weir_session_next for one of the sessions, the message names it; nothing changed
+ *          WEIR_ERR_BUSY, WEIR_ERR_CANCELLED, WEIR_ERR_FORMAT, WEIR_ERR_BUDGET, WEIR_ERR_IO, WEIR_ERR_OUT_OF_MEMORY,
+ *          WEIR_ERR_INTERNAL, WEIR_ERR_DEVICE_LOST
+ *                                as of weir_step_many and weir_session_sample for one of the sessions: no token was
+ *                                appended anywhere but for a lost device, no event is given and none is lost; the next
+ *                                call draws again
+ *  @threads one thread at a time for each session; calls with different sessions take turns
+ *  @owner the caller owns the lists; the text of an event is its session's
+ *  @since 1.1 */
+WEIR_API weir_status weir_next_many(weir_session *const *sessions, weir_event *events, uint32_t n_sessions,
+                                    uint32_t *n_running);
+
+/** End the thought that is open: the next token of the answer begins its end, as weir_generate_options.thinking_budget
+ *  does. Nothing happens where no thought is open when that token comes, or no answer has begun.
+ *
+ *  @param session in, NULL is allowed
+ *  @return nothing
+ *  @threads any thread, also in a signal handler
+ *  @owner nothing changes
+ *  @since 1.1 */
+WEIR_API void weir_session_finish_thinking(weir_session *session);
+
+/** The latest answer as a message to keep: role "assistant", content, thought and tool_calls_json.
+ *
+ *  It is the answer that weir_session_begin or weir_session_generate began, as far as it is. Without special tokens'
+ *  text: what its events show, cut at its tags, without white space around thoughts and calls. Later turns may follow
+ *  it in the session; it is lost when the session goes back, is reset or restored, or once its tokens are not held any
+ *  more (weir_session_tokens).
+ *
+ *  Calls become [{"id", "name", "arguments"}], the arguments as an object. Where the model gives no id, one of 9
+ *  letters and digits is made. What is written as tags alone has no type of its own: an object, a list, a number, true,
+ *  false and null are taken for what they look like, anything else for text. A call that cannot be read, is longer than
+ *  1 MiB or is one of more than 256 stays in the content as it was written, with its tags.
+ *
+ *  @param session       in/out
+ *  @param message       out, its first @p message_bytes bytes are written
+ *  @param message_bytes sizeof(weir_chat_message) in the caller's build, at least 24
+ *  @param is_malformed  out, 1 when there was a call that could not be read, else 0; may be NULL
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG   NULL or a bad message_bytes; nothing written
+ *          WEIR_ERR_STATE         there was no answer, or it is lost; nothing written
+ *          WEIR_ERR_BUSY          another thread is inside the session; nothing written
+ *          WEIR_ERR_OUT_OF_MEMORY an allocation was refused, of memory of the runtime; nothing written
+ *  @threads one thread at a time
+ *  @owner the texts are the session's and valid until its next call
+ *  @since 1.1 */
+WEIR_API weir_status weir_session_answer(weir_session *session, weir_chat_message *message, uint32_t message_bytes,
+                                         uint32_t *is_malformed);
 
 /** Pin positions: the pages that hold any of [first, end) never leave, and every step attends them.
  *

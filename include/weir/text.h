@@ -310,6 +310,43 @@ WEIR_API weir_status weir_token_get_info(const weir_model *model, weir_token tok
  *  @since 1.0 */
 WEIR_API weir_status weir_model_special_tokens(const weir_model *model, weir_special_tokens *special);
 
+/** Bits of weir_chat_info.can.
+ *  @since 1.1 */
+enum weir_chat_ability_bits {
+    WEIR_CHAT_CAN_SYSTEM = 1,         /**< System messages. */
+    WEIR_CHAT_CAN_TOOLS = 2,          /**< weir_chat_options.tools_json. */
+    WEIR_CHAT_CAN_TOOL_RESULTS = 4,   /**< Messages of the role "tool". */
+    WEIR_CHAT_CAN_THOUGHTS = 8,       /**< The model's thoughts are between tags. */
+    WEIR_CHAT_CAN_SKIP_THOUGHTS = 16  /**< A variable of the template switches them off. */
+};
+
+/** What a model's chat template can do, and how the parts of its answers are told apart.
+ *  @since 1.1 */
+typedef struct weir_chat_info {
+    uint32_t struct_size;      /**< sizeof this struct in the caller's build. Required. */
+    uint32_t can;              /**< WEIR_CHAT_CAN_*. */
+    const char *thought_begin; /**< Text that begins a thought, "" when the model has no tags. */
+    const char *thought_end;   /**< Text that ends it, "" likewise. */
+    const char *tool_format;   /**< Name of the model's way of writing calls of tools, "hermes", "llama3", "mistral",
+                                    "harmony" and so on, or "" when none is known. */
+} weir_chat_info;
+
+/** Static initialiser of weir_chat_info. */
+#define WEIR_CHAT_INFO_INIT { (uint32_t)sizeof(weir_chat_info), 0, 0, 0, 0 }
+
+/** What the chat template of a model can do. Tags that it does not have are looked for in the vocabulary.
+ *
+ *  @param model in
+ *  @param info  in/out, struct_size set by the caller
+ *  @return WEIR_OK
+ *          WEIR_ERR_INVALID_ARG    NULL or a bad struct_size; nothing written
+ *          WEIR_ERR_STATE          the model was opened with WEIR_MODEL_DESCRIBE_ONLY
+ *          WEIR_ERR_OUT_OF_MEMORY  an allocation was refused
+ *  @threads immutable
+ *  @owner the texts live as long as the model
+ *  @since 1.1 */
+WEIR_API weir_status weir_model_chat_info(const weir_model *model, weir_chat_info *info);
+
 /** Fill @p options with the defaults of the library that is loaded.
  *
  *  @param options     out; its first @p struct_size bytes are written

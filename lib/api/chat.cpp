@@ -61,7 +61,42 @@ Status render(const weir_model* model, std::span<const weir_chat_message> messag
   return chat_render_jinja(request, out);
 }
 
+constexpr uint32_t kCanThink = uint32_t{WEIR_CHAT_CAN_THOUGHTS} | uint32_t{WEIR_CHAT_CAN_SKIP_THOUGHTS};
+
+// What the template of the file can do; where it has none, what the families do.
+Status find_abilities(const weir_model* model, uint32_t& can) {
+  HostMemory& memory = model->runtime->memory;
+  std::string_view source;
+  WEIR_TRY(model->model.file().get_string("tokenizer.chat_template", source, ""));
+  const weir_chat_message messages[] = {{"system", "7c1e55a90b3f", 12, nullptr, 0, nullptr, nullptr, nullptr},
+                                        {"user", "?", 1, nullptr, 0, nullptr, nullptr, nullptr}};
+  weir_chat_options options = WEIR_CHAT_OPTIONS_INIT;
+  options.unix_time = 1;
+  RenderedChat rendered(&memory);
+  if (render(model, messages, options, rendered).ok() &&
+      rendered.text.find(messages[0].content) != std::string_view::npos)
+    can |= WEIR_CHAT_CAN_SYSTEM;
+  return source.empty() ? Status() : chat_abilities(source, &memory, can);
+}
+
 }  // namespace
+
+weir_status weir_model_chat_info(const weir_model* model, weir_chat_info* info) {
+  WEIR_API_REQUIRE(model);
+  return api::guard([&]() -> Status {
+    WEIR_TRY(api::check_out_struct(info, "weir_chat_info"));
+    WEIR_TRY(api::check_text(model));
+    const AnswerFormat& format = model->model.answer_format();
+    weir_chat_info value = WEIR_CHAT_INFO_INIT;
+    WEIR_TRY(find_abilities(model, value.can));
+    value.can = format.has_thoughts() ? value.can | WEIR_CHAT_CAN_THOUGHTS : value.can & ~kCanThink;
+    value.thought_begin = format.thought_begin;
+    value.thought_end = format.thought_end;
+    value.tool_format = format.tool_format;
+    api::write_struct(value, info);
+    return {};
+  });
+}
 
 Status api::read_chat(const char* function, const weir_chat_message* messages, uint64_t n_messages,
                       const weir_chat_options* options, weir_chat_options& read, ChatMessages& list) {

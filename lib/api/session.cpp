@@ -11,8 +11,6 @@ using namespace weir;
 
 namespace {
 
-constexpr uint32_t kMostSessions = 4096;  // of one call
-
 template <class T>
 weir_status init(T* options, uint32_t struct_size, const char* function) {
   if (options == nullptr || struct_size < 8)
@@ -78,9 +76,22 @@ Status fork_session(weir_session& parent, weir_session** out) {
 
 Status read_generate_options(const weir_generate_options* options, weir_generate_options& out) {
   WEIR_TRY(api::read_struct(options, "weir_generate_options", out));
-  constexpr uint32_t kKnown = uint32_t{WEIR_GENERATE_SPECIAL_TEXT} | uint32_t{WEIR_GENERATE_IGNORE_EOS};
-  if ((out.flags & ~kKnown) == 0 && out.reserved == 0 && out.reserved2 == 0) return {};
+  constexpr uint32_t kKnown =
+      uint32_t{WEIR_GENERATE_SPECIAL_TEXT} | uint32_t{WEIR_GENERATE_IGNORE_EOS} | uint32_t{WEIR_GENERATE_STOP_AT_CALL};
+  if ((out.flags & ~kKnown) == 0 && out.reserved == 0) return {};
   return fail(WEIR_ERR_INVALID_ARG, "weir_generate_options: flags 0x%x are not known, or reserved is not 0", out.flags);
+}
+
+Status list_sessions(const char* function, weir_session* const* sessions, uint32_t n, SessionList& list) {
+  if (n == 0 || n > Session::kMostTogetherSessions) {
+    return fail(WEIR_ERR_INVALID_ARG, "%s: n_sessions is %u, not 1..%u", function, n, Session::kMostTogetherSessions);
+  }
+  for (uint32_t i = 0; i < n; ++i) {
+    if (sessions[i] == nullptr) return fail(WEIR_ERR_INVALID_ARG, "%s: sessions[%u] is NULL", function, i);
+  }
+  list = {sessions,
+          [](const void* handles, uint32_t i) -> Session& { return *static_cast<weir_session* const*>(handles)[i]; }};
+  return {};
 }
 
 }  // namespace
@@ -213,15 +224,35 @@ weir_status weir_session_step(weir_session* session, weir_token token) {
 weir_status weir_step_many(weir_session* const* sessions, const weir_token* tokens, uint32_t n_sessions) {
   WEIR_API_REQUIRE(sessions);
   WEIR_API_REQUIRE(tokens);
-  if (n_sessions == 0 || n_sessions > kMostSessions)
-    return fail(WEIR_ERR_INVALID_ARG, "weir_step_many: n_sessions is %u, not 1..%u", n_sessions, kMostSessions).code();
-  for (uint32_t i = 0; i < n_sessions; ++i) {
-    if (sessions[i] == nullptr) return fail(WEIR_ERR_INVALID_ARG, "weir_step_many: sessions[%u] is NULL", i).code();
-  }
-  const SessionList list = {sessions, [](const void* handles, uint32_t i) -> Session& {
-                              return *static_cast<weir_session* const*>(handles)[i];
-                            }};
-  return api::guard([&] { return Session::step_many(list, tokens, n_sessions); });
+  return api::guard([&]() -> Status {
+    SessionList list;
+    WEIR_TRY(list_sessions(__func__, sessions, n_sessions, list));
+    return Session::step_many(list, tokens, n_sessions);
+  });
+}
+
+weir_status weir_next_many(weir_session* const* sessions, weir_event* events, uint32_t n_sessions,
+                           uint32_t* n_running) {
+  WEIR_API_REQUIRE(sessions);
+  WEIR_API_REQUIRE(events);
+  return api::guard([&]() -> Status {
+    SessionList list;
+    WEIR_TRY(list_sessions("weir_next_many", sessions, n_sessions, list));
+    EventList given = {reinterpret_cast<std::byte*>(events), events->struct_size};
+    WEIR_TRY(api::check_out_struct(events, "weir_event"));
+    for (uint32_t i = 0; i < n_sessions; ++i) {
+      uint32_t size = 0;
+      std::memcpy(&size, given.bytes + size_t{i} * given.stride, sizeof(size));
+      if (size != given.stride || size % alignof(weir_event) != 0) {
+        return fail(WEIR_ERR_INVALID_ARG, "weir_next_many: events[%u].struct_size is %u; set it to sizeof(weir_event)",
+                    i, size);
+      }
+    }
+    uint32_t n = 0;
+    WEIR_TRY(Session::next_many(list, n_sessions, given, n));
+    if (n_running != nullptr) *n_running = n;
+    return {};
+  });
 }
 
 weir_status weir_session_logits(weir_session* session, const float** logits, uint32_t* n_logits) {
@@ -315,6 +346,27 @@ weir_status weir_session_pages(weir_session* session, weir_page_state* pages, ui
     WEIR_API_REQUIRE(pages);
   }
   return api::guard([&] { return session->page_states(pages, capacity, *n_pages); });
+}
+
+void weir_session_finish_thinking(weir_session* session) {
+  if (session != nullptr) session->finish_thinking();
+}
+
+weir_status weir_session_answer(weir_session* session, weir_chat_message* message, uint32_t message_bytes,
+                                uint32_t* is_malformed) {
+  WEIR_API_REQUIRE(session);
+  WEIR_API_REQUIRE(message);
+  return api::guard([&]() -> Status {
+    if (message_bytes < 24 || message_bytes > api::kMaxStructSize)
+      return fail(WEIR_ERR_INVALID_ARG, "weir_session_answer: message_bytes is %u", message_bytes);
+    weir_chat_message value = WEIR_CHAT_MESSAGE_INIT;
+    bool malformed = false;
+    WEIR_TRY(session->answer(value, malformed));
+    if (is_malformed != nullptr) *is_malformed = malformed ? 1 : 0;
+    std::memset(static_cast<void*>(message), 0, message_bytes);
+    std::memcpy(static_cast<void*>(message), &value, std::min<size_t>(message_bytes, sizeof(value)));
+    return {};
+  });
 }
 
 weir_status weir_session_pin(weir_session* session, uint32_t first, uint32_t end) {

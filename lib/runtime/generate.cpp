@@ -105,10 +105,8 @@ Session::TokenText Session::push_text(weir_token token) {
 
 // A token that was appended, with its whole text. Of one that is not shown the tags need the text.
 void Session::push_part(weir_token token, std::string_view text) {
-  const Tokenizer& tokenizer = model_->tokenizer();
-  const bool is_hidden = text.empty() && (answer_.flags & WEIR_GENERATE_SPECIAL_TEXT) == 0 &&
-                         tokenizer.decode(token, false, false).empty();
-  parts_.push(token, text, is_hidden ? tokenizer.decode(token, true, false) : std::string_view());
+  const bool special = (answer_.flags & WEIR_GENERATE_SPECIAL_TEXT) != 0;
+  parts_.push(token, text, hidden_text(model_->tokenizer(), token, special, text));
 }
 
 // The next piece of the answer's text. The text of marks is shown with WEIR_GENERATE_SPECIAL_TEXT alone, but calls are
@@ -123,7 +121,7 @@ bool Session::take_part(AnswerParts::Piece& piece) {
 // The last text of an answer. At its end and at that of the context nothing can complete a character that was left
 // open. After the other stops the next call can, so its bytes are kept.
 std::string_view Session::last_text(int32_t stop) {
-  const bool is_over = stop == WEIR_STOP_EOS || stop == WEIR_STOP_CONTEXT;
+  const bool is_over = stop == WEIR_STOP_EOS || stop == WEIR_STOP_CONTEXT || stop == WEIR_STOP_TOOL_CALL;
   const std::string_view rest = is_over ? detokenizer_.flush() : std::string_view();
   parts_.finish(rest);
   return has_stops_ ? stops_.finish(rest) : rest;
@@ -140,10 +138,16 @@ int32_t Session::stop_before_token() {
 Status Session::draw_for_answer(weir_token& token, int32_t& stop) {
   token = -1;
   stop = stop_before_token();
-  if (stop != WEIR_STOP_NONE) return {};
+  if (stop != WEIR_STOP_NONE || force(token)) return {};
   WEIR_TRY(draw(token));
+  const Tokenizer& tokenizer = model_->tokenizer();
   const bool ignore_eos = (answer_.flags & WEIR_GENERATE_IGNORE_EOS) != 0;
-  if (!ignore_eos && model_->tokenizer().is_end_of_generation(token)) stop = WEIR_STOP_EOS;
+  const bool ends_calls = (answer_.flags & WEIR_GENERATE_STOP_AT_CALL) != 0;
+  if (!ignore_eos && tokenizer.is_end_of_generation(token)) {
+    stop = ends_calls && parts_.has_call() ? WEIR_STOP_TOOL_CALL : WEIR_STOP_EOS;
+  } else if (ends_calls && parts_.ends_calls(token, tokenizer.decode(token, true, false))) {
+    stop = WEIR_STOP_TOOL_CALL;
+  }
   return {};
 }
 
@@ -165,6 +169,7 @@ Status Session::open_answer(const weir_generate_options& options) {
                 options.n_top, LogProbs::kMost);
   }
   WEIR_TRY(check_logits());
+  WEIR_TRY(set_thinking(options));
   has_stops_ = !all.empty();
   stops_.begin(all);
   detokenizer_.set_special((options.flags & WEIR_GENERATE_SPECIAL_TEXT) != 0);
@@ -174,9 +179,14 @@ Status Session::open_answer(const weir_generate_options& options) {
   } else {
     parts_.begin_behind(format, model_->tokenizer(), record_.view(kv_.n_tokens()));
   }
+  const uint32_t n_forced = answer_.n_forced;
   answer_ = {};
   answer_.has_begun = true;
-  answer_.end = kv_.n_tokens();
+  answer_.first = answer_.end = kv_.n_tokens();
+  answer_.start = parts_.state();
+  answer_.thinking_budget = options.thinking_budget;
+  answer_.n_forced = n_forced;
+  finish_thinking_.store(false);
   answer_.flags = options.flags;
   answer_.max_tokens = options.max_tokens;
   answer_.min_tokens = options.min_tokens;
@@ -209,8 +219,7 @@ Status Session::generate(const weir_generate_options& options, weir_generate_res
       stops_.take_back(piece.text.size());
       break;
     }
-    ++answer_.n_tokens;
-    answer_.end = kv_.n_tokens();
+    count_token();
     push_part(token, text);
     parts_.skip();
     if (piece.found >= 0) {
@@ -289,17 +298,20 @@ Status Session::next_event(weir_event& event) {
   if (answer_.stop == WEIR_STOP_NONE) {
     weir_token token = -1;
     WEIR_TRY(draw_for_answer(token, answer_.stop));
-    if (answer_.stop == WEIR_STOP_NONE) return next_token(token, event);
+    if (answer_.stop == WEIR_STOP_NONE) {
+      WEIR_TRY(run_step(token));
+      give_token(token, event);
+      return {};
+    }
     answer_.ended_by = token;
   }
   end_answer(event);
   return {};
 }
 
-Status Session::next_token(weir_token token, weir_event& event) {
-  WEIR_TRY(run_step(token));
-  ++answer_.n_tokens;
-  answer_.end = kv_.n_tokens();
+// The event of a token that was appended.
+void Session::give_token(weir_token token, weir_event& event) {
+  count_token();
   const auto [text, allowed] = push_text(token);
   push_part(token, text);
   parts_.allow(allowed.text.size());
@@ -317,7 +329,6 @@ Status Session::next_token(weir_token token, weir_event& event) {
   event.text = has_piece ? piece.text.data() : "";
   event.text_bytes = piece.text.size();
   probs_.tell(event);
-  return {};
 }
 
 }  // namespace weir

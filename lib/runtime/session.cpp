@@ -133,6 +133,9 @@ void Session::wipe_conversation() {
   detokenizer_.reset(&model_->tokenizer(), false, true);
   wipe(&stops_, sizeof(stops_));
   wipe(&parts_, sizeof(parts_));
+  wipe(&answer_, sizeof(answer_));
+  wipe(forced_, sizeof(forced_));
+  drop_message();
   has_stops_ = false;
   answer_ = {};
   wipe(&probs_, sizeof(probs_));

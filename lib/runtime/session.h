@@ -20,6 +20,7 @@
 #include "runtime/logprobs.h"
 #include "runtime/sampler.h"
 #include "runtime/token_record.h"
+#include "text/answer_message.h"
 #include "text/answer_parts.h"
 #include "text/stop_strings.h"
 #include "text/token_match.h"
@@ -38,7 +39,11 @@ struct AnswerState {
   weir_token ended_by = -1;
   int32_t stop = WEIR_STOP_NONE, stop_index = -1;
   bool has_begun = false;
-  uint32_t end = 0;  // tokens of the conversation after its latest token
+  uint32_t first = 0, end = 0;  // tokens of the conversation before it and after its latest token
+  AnswerParts::State start;     // before it
+  uint32_t thinking_budget = 0, n_thought = 0;
+  uint32_t n_forced = 0, n_forced_done = 0;  // of the tokens that end a thought; of these, that were appended
+  bool is_forcing = false;
 };
 
 // What the options mean for a model, after every check. Plan and session are both made from it.
@@ -78,10 +83,16 @@ class ModuleRows final : public DeviceRows {
   Status named(Status status) const override { return from_module(*module, status); }
 };
 
+// Events of a caller, each of `stride` bytes.
+struct EventList {
+  std::byte* bytes;
+  uint32_t stride;
+};
+
 // Sessions by index, in whatever array the caller holds them.
 struct SessionList {
-  const void* handles;
-  Session& (*at)(const void* handles, uint32_t i);
+  const void* handles = nullptr;
+  Session& (*at)(const void* handles, uint32_t i) = nullptr;
   Session& operator[](uint32_t i) const { return at(handles, i); }
 };
 
@@ -111,6 +122,7 @@ class Session {
         pool_(pool),
         devices_(devices),
         device_weights_(device_weights),
+        parent_(parent),
         owner_(owner),
         store_(&memory_, &slot_memory_, &parent) {}
   ~Session();
@@ -133,6 +145,13 @@ class Session {
   // The same answer, one event a call.
   Status begin_answer(const weir_generate_options& options);
   Status next_event(weir_event& event);
+  // The next event of each answer that runs, with one step for all (step_many.cpp).
+  static constexpr uint32_t kMostTogetherSessions = 4096;
+  static Status next_many(const SessionList& sessions, uint32_t n, const EventList& events, uint32_t& n_running);
+  // The latest answer as a message, whose texts last until the next call.
+  Status answer(weir_chat_message& message, bool& is_malformed);
+  // Any thread: the next token begins the end of the thought that is open.
+  void finish_thinking() { finish_thinking_.store(true); }
   // What the next token of the answer belongs to, weir_segment, unless it is a tag.
   int32_t segment() const { return parts_.segment(); }
   // Makes the conversation these tokens (prompt_tokens.cpp).
@@ -243,7 +262,14 @@ class Session {
   };
   TokenText push_text(weir_token token);
   std::string_view last_text(int32_t stop);
+  // The text of a control token with which none is shown.
+  static std::string_view hidden_text(const Tokenizer& tokenizer, weir_token token, bool special,
+                                      std::string_view shown);
   void push_part(weir_token token, std::string_view text);
+  Status set_thinking(const weir_generate_options& options);
+  bool force(weir_token& token);
+  void count_token();
+  void drop_message();
   bool take_part(AnswerParts::Piece& piece);
   bool give_text(weir_event& event);
   Answer show(const weir_generate_options& options, weir_token token, std::string_view text);
@@ -251,7 +277,7 @@ class Session {
   int32_t stop_before_token();
   Status draw_for_answer(weir_token& token, int32_t& stop);
   Status check_answer() const;
-  Status next_token(weir_token token, weir_event& event);
+  void give_token(weir_token token, weir_event& event);
   void end_answer(weir_event& event);
   Status draw(weir_token& token);
   Status sample_logits(weir_token& token);
@@ -341,6 +367,7 @@ class Session {
   ThreadPool& pool_;
   DeviceHost& devices_;
   DeviceWeights& device_weights_;
+  HostMemory& parent_;
   void* owner_;
   const Model* model_ = nullptr;
   SessionSetup setup_;  // what the session was built from
@@ -362,7 +389,11 @@ class Session {
   bool has_stops_ = false;
   AnswerParts parts_;  // of that answer
   AnswerState answer_;
-  LogProbs probs_;  // of the latest token that was drawn for an answer
+  static constexpr uint32_t kMostForced = 512;
+  weir_token forced_[kMostForced];    // what ends a thought early
+  AnswerMessage* message_ = nullptr;  // of the latest answer, in parent_
+  bool keeps_text_ = false;           // the step of several sessions is part of an answer
+  LogProbs probs_;                    // of the latest token that was drawn for an answer
   void* block_ = nullptr;
   uint64_t block_bytes_ = 0;
   // Of it, what steps and prompts compute with, logits, sampler and tokens; whether there may be something of the
@@ -390,6 +421,7 @@ class Session {
   std::atomic<const void*> token_thread_{nullptr};  // this_thread() of the one that is in on_token
   std::atomic<bool> busy_{false};
   Cancel cancel_;
+  std::atomic<bool> finish_thinking_{false};
   std::atomic<uint64_t> n_prompt_{0}, n_decode_{0}, prefill_ns_{0}, decode_ns_{0}, late_allocs_{0}, pages_attended_{0};
 
   weir_token drawn_ = -1;               // what sample() gave last

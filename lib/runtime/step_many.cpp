@@ -3,6 +3,8 @@
 // has its own pages, policy and logits. Sessions are entered without waiting, so threads whose lists overlap get an
 // error and never a deadlock.
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 
 #include "runtime/session.h"
 
@@ -22,6 +24,18 @@ Status for_each_group(uint32_t n, Room&& room, F&& f) {
   }
   return {};
 }
+
+// Some sessions of a list.
+struct Chosen {
+  const SessionList* from = nullptr;
+  uint32_t n = 0;
+  uint32_t index[Session::kMostTogetherSessions];
+
+  static Session& at(const void* handles, uint32_t i) {
+    const auto& chosen = *static_cast<const Chosen*>(handles);
+    return (*chosen.from)[chosen.index[i]];
+  }
+};
 
 // A device's failure, naming the `n` sessions it concerns by their indices in the caller's list.
 Status failed_for(const char* text, Status status, uint32_t first, uint32_t n) {
@@ -248,7 +262,93 @@ Status Session::finish_device_turn(weir_token token, uint64_t started) {
 
 void Session::finish_turn(weir_token token, uint64_t started) {
   count_step(token, started);
-  detokenizer_.reset(&model_->tokenizer(), false, model_->tokenizer().starts_text_after(token));
+  if (!keeps_text_) detokenizer_.reset(&model_->tokenizer(), false, model_->tokenizer().starts_text_after(token));
+}
+
+// Whatever can fail happens before anything is taken from a session, so that no event is lost: text that waits goes
+// back, and what was drawn is drawn again.
+Status Session::next_many(const SessionList& sessions, uint32_t n, const EventList& events, uint32_t& n_running) {
+  WEIR_TRY(check_together(sessions, n));
+  JointEntry entry(sessions, n);
+  WEIR_TRY(entry.status());
+  const auto named = [](Status status, uint32_t i) {
+    return status.ok() ? status : fail(status.code(), "sessions[%u]: %s", i, last_error_text());
+  };
+  for (uint32_t i = 0; i < n; ++i) {
+    if (sessions[i].answer_.state != AnswerState::kNone) WEIR_TRY(named(sessions[i].check_answer(), i));
+  }
+  const auto event_at = [&](uint32_t i) { return events.bytes + uint64_t{i} * events.stride; };
+  const auto put = [&](uint32_t i, const weir_event& event) {
+    constexpr size_t kSkipped = sizeof(event.struct_size);
+    std::memcpy(event_at(i) + kSkipped, reinterpret_cast<const std::byte*>(&event) + kSkipped,
+                std::min<size_t>(events.stride, sizeof(event)) - kSkipped);
+  };
+  const auto begin_event = [&](uint32_t i) {
+    weir_event event = WEIR_EVENT_INIT;
+    event.n_tokens = sessions[i].kv_.n_tokens();
+    event.logprob = NAN;
+    event.text = "";
+    return event;
+  };
+  enum : uint8_t { kNothing, kText, kToken, kEnd };
+  uint8_t kinds[kMostTogetherSessions];
+  weir_token tokens[kMostTogetherSessions];
+  Chosen chosen;
+  chosen.from = &sessions;
+  Status status;
+  uint32_t n_looked = 0;
+  for (; n_looked < n && status.ok(); ++n_looked) {
+    Session& session = sessions[n_looked];
+    kinds[n_looked] = kNothing;
+    if (session.answer_.state == AnswerState::kNone) continue;
+    weir_event event = begin_event(n_looked);
+    session.parts_.mark();
+    if (session.give_text(event)) {
+      kinds[n_looked] = kText;
+      put(n_looked, event);
+      continue;
+    }
+    kinds[n_looked] = kEnd;
+    if (session.answer_.stop != WEIR_STOP_NONE) continue;
+    weir_token token = -1;
+    status = named(session.draw_for_answer(token, session.answer_.stop), n_looked);
+    if (!status.ok()) continue;
+    if (session.answer_.stop != WEIR_STOP_NONE) {
+      session.answer_.ended_by = token;
+      continue;
+    }
+    kinds[n_looked] = kToken;
+    tokens[chosen.n] = token;
+    chosen.index[chosen.n++] = n_looked;
+  }
+  if (status.ok() && chosen.n != 0) {
+    const SessionList stepped = {&chosen, Chosen::at};
+    for (uint32_t i = 0; i < chosen.n; ++i) stepped[i].keeps_text_ = true;
+    status = stepped[0].device_ != nullptr ? run_device_together(stepped, tokens, chosen.n)
+                                           : run_together(stepped, tokens, chosen.n);
+    for (uint32_t i = 0; i < chosen.n; ++i) stepped[i].keeps_text_ = false;
+  }
+  if (!status.ok()) {
+    for (uint32_t i = 0; i < n_looked; ++i) {
+      if (kinds[i] == kText) sessions[i].parts_.take_back();
+    }
+    return status;
+  }
+  n_running = 0;
+  for (uint32_t i = 0, k = 0; i < n; ++i) {
+    Session& session = sessions[i];
+    weir_event event = begin_event(i);
+    if (kinds[i] == kToken) {
+      session.give_token(tokens[k++], event);
+    } else if (kinds[i] == kEnd) {
+      session.end_answer(event);
+    } else {
+      event.kind = WEIR_EVENT_END;
+    }
+    if (kinds[i] != kText) put(i, event);
+    n_running += session.answer_.state == AnswerState::kNone ? 0 : 1;
+  }
+  return {};
 }
 
 }  // namespace weir

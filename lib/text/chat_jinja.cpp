@@ -325,6 +325,17 @@ bool is_plain(const ChatRequest& request) {
   });
 }
 
+Status chat_abilities(string_view template_text, std::pmr::memory_resource* memory, uint32_t& can) {
+  jinja::Template parsed(memory);
+  if (!parsed.parse(template_text).ok()) return {};
+  if (parsed.reads("tools")) can |= WEIR_CHAT_CAN_TOOLS;
+  if (mentions(template_text, "tool")) can |= WEIR_CHAT_CAN_TOOL_RESULTS;
+  for (const string_view name : {"enable_thinking", "thinking", "thinking_mode"}) {
+    if (parsed.reads(name)) can |= WEIR_CHAT_CAN_SKIP_THOUGHTS;
+  }
+  return {};
+}
+
 Status chat_render_jinja(const ChatRequest& request, RenderedChat& out) {
   std::pmr::memory_resource* memory = out.text.get_allocator().resource();
   jinja::RenderedText all(memory);

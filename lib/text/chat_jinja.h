@@ -40,6 +40,10 @@ bool is_plain(const ChatRequest& request);
 // is as before after a failure.
 Status chat_render_jinja(const ChatRequest& request, RenderedChat& out);
 
+// Adds to `can` (WEIR_CHAT_CAN_*) tools, their results and the switch of thoughts, where a template has them. One that
+// cannot be parsed has none.
+Status chat_abilities(std::string_view template_text, std::pmr::memory_resource* memory, uint32_t& can);
+
 // Where the text of each message is in a rendering of all of them, but for white space around it: empty where it was
 // left out or is written in another way.
 void find_messages(std::span<const weir_chat_message> messages, const RenderedChat& rendered,

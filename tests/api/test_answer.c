@@ -363,9 +363,9 @@ static void answer__bad_calls(void **state) {
     options.flags = 128;
     assert_error(weir_session_begin(session, &options), WEIR_ERR_INVALID_ARG, "flags 0x80");
     options.flags = 0;
-    options.reserved2 = 1;
+    options.reserved = 1;
     assert_error(weir_session_begin(session, &options), WEIR_ERR_INVALID_ARG, "reserved");
-    options.reserved2 = 0;
+    options.reserved = 0;
     options.n_stop = 17;
     options.stop = stops;
     assert_error(weir_session_begin(session, &options), WEIR_ERR_INVALID_ARG, "n_stop is 17");
