@@ -88,9 +88,16 @@ const char* stop_name(int32_t stop) {
   }
 }
 
+json token_json(const weir_model* model, weir_token token, float logprob) {
+  weir_token_info info = WEIR_TOKEN_INFO_INIT;
+  check(weir_token_get_info(model, token, &info), "cannot describe a token");
+  return {{"id", token}, {"text", std::string(info.bytes, info.n_bytes)}, {"logprob", logprob}};
+}
+
 // Answers one turn; the text goes to `solution` as it comes, so that it is there even when a later call fails.
-void answer_turn(weir_session* session, const std::vector<weir_token>& prompt, uint32_t max_tokens,
-                 const std::vector<std::string>& stops, const SolveHooks& hooks, Solution& solution) {
+void answer_turn(const weir_model* model, weir_session* session, const SolveOptions& options,
+                 const std::vector<weir_token>& prompt, uint32_t max_tokens, const std::vector<std::string>& stops,
+                 const SolveHooks& hooks, Solution& solution) {
   try {
     prefill(session, prompt, hooks.on_prefill);
   } catch (const Error& e) {
@@ -99,12 +106,20 @@ void answer_turn(weir_session* session, const std::vector<weir_token>& prompt, u
     return;
   }
   std::string& text = solution.texts.emplace_back();
+  if (options.n_top != 0) solution.logprobs.push_back(json::array());
   const auto on_token = [&](const weir_token_event& event) {
     text.append(event.text, event.text_bytes);
+    if (options.n_top != 0 && event.token >= 0) {
+      json& told = solution.logprobs.back().emplace_back(token_json(model, event.token, event.logprob));
+      json& top = told["top"] = json::array();
+      for (uint32_t i = 0; i < event.n_top; ++i)
+        top.push_back(token_json(model, event.top[i].token, event.top[i].logprob));
+    }
     return !hooks.on_token || hooks.on_token(event, session);
   };
   // Files may class <think> as a control token; what the model thinks is part of what it says.
-  const weir_generate_result result = generate(session, max_tokens, WEIR_GENERATE_SPECIAL_TEXT, on_token, stops);
+  const weir_generate_result result =
+      generate(session, max_tokens, WEIR_GENERATE_SPECIAL_TEXT, on_token, stops, options.min_tokens, options.n_top);
   solution.stop = stop_name(result.stop);
   solution.stop_string = result.stop_index >= 0 ? stops[static_cast<size_t>(result.stop_index)] : "";
 }
@@ -226,7 +241,8 @@ Solution solve(weir_model* model, const SolveOptions& options, const Conversatio
     solution.max_tokens = asked;
     const uint32_t max_tokens = asked != 0 ? asked : answer_limit(model);
     for (const auto& turn : turns) {
-      answer_turn(session.get(), turn, max_tokens, conversation.stops.value_or(options.stops), hooks, solution);
+      answer_turn(model, session.get(), options, turn, max_tokens, conversation.stops.value_or(options.stops), hooks,
+                  solution);
       if (solution.stop == "context" || solution.stop == "cancelled") break;
     }
     if (options.save != nullptr) save_session(session.get(), *options.save);
@@ -264,6 +280,7 @@ nlohmann::ordered_json to_json(const Solution& s) {
   out["n_decode"] = s.stats.n_decode;
   out["stop"] = s.stop;
   if (s.stop == "stop") out["stop_string"] = s.stop_string;
+  if (!s.logprobs.empty()) out["logprobs"] = s.logprobs;
   out["policy"] = s.policy;
   out["budget_tokens"] = s.plan.budget_tokens;
   out["memory"] = {{"plan_bytes", s.plan.total_bytes},

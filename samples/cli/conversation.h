@@ -60,6 +60,8 @@ struct SolveOptions {
   SamplingFlags sampling;
   uint32_t max_tokens = 0;         // of each answer; 0: answer_limit()
   std::vector<std::string> stops;  // texts that end an answer
+  uint32_t min_tokens = 0;         // of each answer
+  uint32_t n_top = 0;              // of each token, so many of the most probable go to Solution::logprobs
   std::optional<bool> add_bos;     // to raw text; none: as the file asks
   bool accept_resembling = false;  // of chat templates
   std::string resume;              // the file of --resume, or ""
@@ -75,10 +77,11 @@ struct SolveHooks {
 
 struct Solution {
   nlohmann::json id;
-  std::vector<std::string> texts;  // one per answer
-  std::string stop = "error";      // "eos", "length", "context", "stop", "cancelled" or "error"
-  std::string stop_string;         // of "stop": which it was
-  std::string error;               // set when stop is "error"
+  std::vector<std::string> texts;        // one per answer
+  std::vector<nlohmann::json> logprobs;  // one list per answer, where they were asked for
+  std::string stop = "error";            // "eos", "length", "context", "stop", "cancelled" or "error"
+  std::string stop_string;               // of "stop": which it was
+  std::string error;                     // set when stop is "error"
   std::string policy;
   uint32_t max_tokens = 0;  // of each answer, as asked for; 0: it was not
   weir_plan_info plan = WEIR_PLAN_INFO_INIT;

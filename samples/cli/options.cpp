@@ -148,6 +148,10 @@ weir_sampling_options SamplingFlags::get() const {
   options.top_p = top_p.value_or(0);
   options.min_p = min_p.value_or(samples ? kTalkMinP : 0);
   options.repeat_penalty = repeat_penalty.value_or(samples ? kTalkRepeatPenalty : 0);
+  options.presence_penalty = presence_penalty.value_or(0);
+  options.frequency_penalty = frequency_penalty.value_or(0);
+  options.bias = bias.empty() ? nullptr : bias.data();
+  options.n_bias = static_cast<uint32_t>(bias.size());
   return options;
 }
 
@@ -322,6 +326,22 @@ void add_session_flags(CLI::App& app, SessionFlags& flags) {
       ->group("Memory");
 }
 
+// ID=B; false: not one.
+static bool parse_bias(const std::string& text, weir_token_bias& bias) {
+  const size_t at = text.find('=');
+  uint64_t token = 0;
+  double value = 0;
+  if (at == std::string::npos || !parse_whole(text.substr(0, at), token) || token > INT32_MAX) return false;
+  if (!parse_finite(text.substr(at + 1), value) || value < -100 || value > 100) return false;
+  bias = {static_cast<weir_token>(token), static_cast<float>(value)};
+  return true;
+}
+
+static std::string check_bias(const std::string& text) {
+  weir_token_bias bias;
+  return parse_bias(text, bias) ? "" : "\"" + text + "\" is not the id of a token, =, and a number from -100 to 100";
+}
+
 void add_sampling_flags(CLI::App& app, SamplingFlags& flags) {
   const bool talks = flags.talks;
   const auto default_of = [talks](float value, const char* otherwise) {
@@ -356,6 +376,23 @@ void add_sampling_flags(CLI::App& app, SamplingFlags& flags) {
                  "Penalty on recent tokens; default " + default_of(kTalkRepeatPenalty, "1, none"))
       ->check(number(0, 100))
       ->type_name("R")
+      ->group("Sampling");
+  app.add_option("--presence-penalty", flags.presence_penalty,
+                 "Taken from the logits of recent tokens, -2 to 2; default 0")
+      ->check(number(-2, 2))
+      ->type_name("P")
+      ->group("Sampling");
+  app.add_option("--frequency-penalty", flags.frequency_penalty, "The same, as often as each is among them; default 0")
+      ->check(number(-2, 2))
+      ->type_name("F")
+      ->group("Sampling");
+  app.add_option(
+         "--logit-bias", flags.bias_texts,
+         "Added to the logit of the token ID, -100 to 100; -100 forbids it; each with a --logit-bias of its own")
+      ->allow_extra_args(false)
+      ->check(check_bias)
+      ->each([&flags](const std::string& text) { (void)parse_bias(text, flags.bias.emplace_back()); })
+      ->type_name("ID=B")
       ->group("Sampling");
 }
 

@@ -69,13 +69,18 @@ class SessionOptions {
 
 // What was given; the rest is the library's default, or that of a conversation with people.
 struct SamplingFlags {
-  std::optional<float> temperature, top_p, min_p, repeat_penalty;
+  std::optional<float> temperature, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
   std::optional<uint64_t> seed;
   std::optional<uint32_t> top_k;
-  bool talks = false;  // samples where no temperature of 0 is given, with another seed each time
+  std::vector<std::string> bias_texts;  // ID=B, as given
+  std::vector<weir_token_bias> bias;    // the same
+  bool talks = false;                   // samples where no temperature of 0 is given, with another seed each time
 
-  bool given() const { return temperature || top_p || min_p || repeat_penalty || seed || top_k; }
-  weir_sampling_options get() const;
+  bool given() const {
+    return temperature || top_p || min_p || repeat_penalty || presence_penalty || frequency_penalty || seed || top_k ||
+           !bias.empty();
+  }
+  weir_sampling_options get() const;  // its bias is that of the flags
 };
 // What the model's makers recommend in the file (general.sampling.*), where nothing else was given and the flags have
 // no temperature of 0. A key out of its range is left out.

@@ -260,6 +260,13 @@ void add_run(CLI::App& program, Action& action) {
                   "A text that ends an answer and is not shown; up to 16, each with a --stop of its own")
       ->allow_extra_args(false)
       ->type_name("TEXT");
+  app->add_option("--min-tokens", flags->solve.min_tokens, "Tokens before which the model cannot end an answer")
+      ->transform(whole_number(0, kMostTokens))
+      ->type_name("MIN");
+  app->add_option("--logprobs", flags->solve.n_top,
+                  "With --json: the log-probability of each token, and of the N most probable ones in its place")
+      ->transform(whole_number(1, 64))
+      ->type_name("N");
   app->add_flag("--json", flags->json, "One JSON line per conversation instead of the text");
   add_saved_flags(*app, flags->saved);
   add_sampling_flags(*app, flags->solve.sampling);
@@ -271,6 +278,7 @@ void add_run(CLI::App& program, Action& action) {
       if (!flags->raw && flags->solve.add_bos)
         throw UsageError("run: --bos and --no-bos are for --raw; a chat template has its own begin");
       check_saved(*flags, !prompts->empty());
+      if (flags->solve.n_top != 0 && !flags->json) throw UsageError("run: --logprobs needs --json");
       const std::string wrong = wrong_with_stops(flags->solve.stops);
       if (!wrong.empty()) throw UsageError("run: --stop: " + wrong);
       if (prompts->empty()) flags->prompt = read_prompt(*prompt, flags->prompt);

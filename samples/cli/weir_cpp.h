@@ -275,13 +275,16 @@ inline void prefill(weir_session* session, const std::vector<weir_token>& tokens
 // max_tokens 0: as many as the context holds. flags: WEIR_GENERATE_*. stops: texts that end the answer. A cancelled
 // call is a normal result here.
 inline weir_generate_result generate(weir_session* session, uint32_t max_tokens, uint32_t flags,
-                                     const TokenFn& on_token, const std::vector<std::string>& stops = {}) {
+                                     const TokenFn& on_token, const std::vector<std::string>& stops = {},
+                                     uint32_t min_tokens = 0, uint32_t n_top = 0) {
   Callback<TokenFn> callback{on_token};
   std::vector<weir_text> texts;
   for (const std::string& stop : stops) texts.push_back({stop.data(), stop.size()});
   weir_generate_options options = WEIR_GENERATE_OPTIONS_INIT;
   options.flags = flags;
   options.max_tokens = max_tokens;
+  options.min_tokens = min_tokens;
+  options.n_top = n_top;
   options.user = &callback;
   options.stop = texts.data();
   options.n_stop = static_cast<uint32_t>(texts.size());

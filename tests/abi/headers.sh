@@ -59,14 +59,17 @@ for header in "$include"/weir/*.h; do
     compile_all "$work/${name}_twice.c"
 done
 
-# One function per macro; -Wextra says so when a macro leaves a field out.
+# One function per macro; -Wextra says so when a macro leaves a field out. weir_chat_message has no struct_size: the
+# options of a call say how large the caller's is.
 macros=$(sed -n 's/^#define \(WEIR_[A-Z_]*_INIT\) .*/\1/p' "$include"/weir/*.h)
 {
     echo '#include "weir/weir.h"'
     for macro in $macros; do
         type=$(echo "${macro%_INIT}" | tr '[:upper:]' '[:lower:]')
         echo "uint32_t use_$type(void);"
-        echo "uint32_t use_$type(void) { $type value = $macro; return value.struct_size - (uint32_t)sizeof($type); }"
+        size="value.struct_size"
+        [ "$type" = weir_chat_message ] && size="(uint32_t)sizeof(value)"
+        echo "uint32_t use_$type(void) { $type value = $macro; return $size - (uint32_t)sizeof($type); }"
     done
 } >"$work/init_macros.c"
 if [ -z "$macros" ]; then

@@ -105,6 +105,18 @@ void presets__with_recall_take_half(void** state) {
   assert_int_equal(o.spill_flags, 77);
 }
 
+// The preset for conversations: at most half of dense's memory, once that is more than what no pool changes.
+void presets__chat_takes_half(void** state) {
+  const fixture* f = static_cast<fixture*>(*state);
+  for (const uint32_t context : {6000u, 8192u, 16384u, 0u}) {
+    const weir_plan_info dense = plan_of(f->model, preset("exact", context)),
+                         plan = plan_of(f->model, preset("chat", context));
+    assert_int_equal(plan.context_tokens, dense.context_tokens);
+    assert_int_equal(plan.budget_tokens, 512);
+    assert_true(plan.total_bytes <= dense.total_bytes / 2 && plan.spill_tokens > 512);
+  }
+}
+
 // The store of a size that nobody has chosen has all pages as they are; a smaller one as many as leave room for the
 // others compressed.
 void presets__the_plan_of_a_store(void** state) {
@@ -153,6 +165,7 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(presets__plan_no_more_than_dense),
       cmocka_unit_test(presets__with_recall_take_half),
+      cmocka_unit_test(presets__chat_takes_half),
       cmocka_unit_test(presets__the_plan_of_a_store),
   };
   return cmocka_run_group_tests_name("api/test_presets", tests, open_fixture, close_fixture);
