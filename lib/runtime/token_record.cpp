@@ -7,7 +7,7 @@ void TokenRecord::put(uint32_t pos, const weir_token* tokens, uint32_t n) {
   if (pos < shape_.front) std::copy_n(tokens, std::min(n, shape_.front - pos), front_ + pos);
   const uint32_t first = std::max(first_, first_of(pos + n));
   if (first >= pos) {
-    std::memmove(tokens_, tokens + (first - pos), (pos + n - first) * sizeof(weir_token));
+    std::copy_n(tokens + (first - pos), pos + n - first, tokens_);  // none may have no address
   } else {
     // Before anything moves, because the new tokens may be among the old ones.
     std::memmove(tokens_ + (pos - first_), tokens, n * sizeof(weir_token));
