@@ -278,6 +278,85 @@ void real__smollm2_holds_a_conversation(void**) {
   assert_string_equal(fresh.messages.back().content.c_str(), talk.messages.back().content.c_str());
 }
 
+// What fills a conversation.
+const char* const kQuestions[][2] = {
+    {"What is the capital of France?",
+     "The capital of France is Paris, a city on the river Seine that is known for its museums, its "
+     "food and the Eiffel Tower."},
+    {"How do bees make honey?",
+     "Bees collect nectar from flowers, carry it to the hive, and store it in cells of wax, where "
+     "water evaporates until it becomes honey."},
+    {"Why is the sky blue?",
+     "Sunlight is scattered by the molecules of the air, and blue light is scattered more strongly "
+     "than red light, so that the sky looks blue."},
+    {"How is bread baked?",
+     "Flour, water, salt and yeast are mixed into a dough, which rises for some hours and is then "
+     "baked in a hot oven until its crust is brown."},
+    {"What is a glacier?",
+     "A glacier is a large body of ice that forms where more snow falls than melts, and that flows "
+     "slowly down a valley under its own weight."},
+    {"Who was Isaac Newton?",
+     "Isaac Newton was an English mathematician and physicist who described the laws of motion, "
+     "gravity, and the nature of colours and light."},
+    {"How do trains stay on rails?",
+     "The wheels of a train are slightly conical and have flanges on the inner side, which keep them "
+     "centred on the rails, even in curves."},
+    {"What are clouds made of?",
+     "Clouds are made of tiny droplets of water or crystals of ice that form when warm, moist air "
+     "rises and cools in the atmosphere."},
+    {"Why do leaves fall in autumn?",
+     "Trees shed their leaves in autumn to save water and energy, as there is too little light and "
+     "warmth in winter for them to work."},
+    {"What is glass made of?",
+     "Glass is made of sand, soda and limestone, which are melted together at a very high temperature "
+     "and then cooled quickly."},
+    {"How does a clock work?",
+     "A clock counts the swings of a pendulum, a balance wheel or a quartz crystal, and turns them "
+     "into the movement of its hands."},
+    {"Why is the sea salty?",
+     "Rivers carry small amounts of salt from rocks into the sea, and when water evaporates the salt "
+     "stays behind, so that it has gathered."},
+};
+
+// The preset chat has half of dense's memory and a pool of 512 tokens, and knows what was said 2,300 tokens ago. Dense
+// gives this model's answer only to a question that begins like the sentence, so it is asked like that.
+void real__chat_remembers_its_beginning(void**) {
+  const std::string path = real_file(kSmolLm2.file);
+  const RuntimePtr runtime = create_runtime(0);
+  const ModelPtr model = open_model(runtime.get(), path);
+  weir_session_options options = WEIR_SESSION_OPTIONS_INIT, whole = options;
+  options.device = whole.device = WEIR_DEVICE_CPU;
+  assert_int_equal(weir_session_options_preset("chat", &options), WEIR_OK);
+  const weir_plan_info plan = make_plan(model.get(), options), dense = make_plan(model.get(), whole);
+  assert_int_equal(plan.budget_tokens, 512);
+  assert_true(plan.total_bytes <= dense.total_bytes / 2 && plan.context_tokens == dense.context_tokens);
+  const SessionPtr session = create_session(model.get(), options);
+  // Turns are prompts, and answers steps, as in a conversation.
+  const auto turn = [&](std::vector<Message> messages, uint32_t flags, const std::string& answer) {
+    prefill(session.get(), tokenize_chat(model.get(), messages, WEIR_CHAT_ADD_ASSISTANT | flags));
+    for (const weir_token token : tokenize(model.get(), answer, 0))
+      assert_int_equal(weir_session_step(session.get(), token), WEIR_OK);
+  };
+  turn({{"system", "You are a helpful assistant."}, {"user", "The secret code is BLUE-RIVER-77."}}, 0,
+       "The secret code is BLUE-RIVER-77. I will remember it.");
+  for (const char* begin : {"", "Please tell me: ", "I wonder: ", "Another question: "}) {
+    for (size_t i = 0; i < std::size(kQuestions); ++i) {
+      const char* const* about = kQuestions[i * 5 % std::size(kQuestions)];
+      turn({{"user", std::string(begin) + about[0]}}, WEIR_CHAT_CONTINUE, about[1]);
+    }
+  }
+  turn({{"user", "What is the secret code?"}}, WEIR_CHAT_CONTINUE, "The secret code is BLUE");
+  const weir_session_stats stats = session_stats(session.get());
+  assert_true(stats.n_tokens > 2300 && stats.pages_evicted > 0);
+  std::string answer;
+  generate(session.get(), 6, 0, [&](const weir_token_event& event) {
+    answer.append(event.text, event.text_bytes);
+    return true;
+  });
+  print_message("after %u tokens: BLUE%s\n", stats.n_tokens, answer.c_str());
+  assert_true(answer.starts_with("-RIVER-7"));
+}
+
 double repeated_six_grams(const std::string& text) {
   std::istringstream words(text);
   std::vector<std::string> all{std::istream_iterator<std::string>(words), {}};
@@ -358,6 +437,7 @@ int main() {
       cmocka_unit_test(real__smollm2_equals_its_reference),
       cmocka_unit_test(real__smollm2_answers_as_its_reference),
       cmocka_unit_test(real__smollm2_holds_a_conversation),
+      cmocka_unit_test(real__chat_remembers_its_beginning),
       cmocka_unit_test(real__chat_does_not_repeat_itself),
       cmocka_unit_test(real__gemma3_equals_its_reference),
       cmocka_unit_test(real__texts_have_the_tokens_of_the_references),
