@@ -26,6 +26,7 @@ struct ChatFlags {
   std::string model;
   std::string system;
   bool accept_resembling = false;
+  bool show_thoughts = false;
   uint32_t max_tokens = 0;
   SessionFlags session;
   SamplingFlags sampling;
@@ -38,6 +39,8 @@ constexpr char kHelp[] =
     "/rewind [N]       forget the last N questions and answers; default 1\n"
     "/system [TEXT]    another system message; without TEXT none\n"
     "/think on|off     whether the model thinks before it answers, where its template has a switch\n"
+    "/finish           typed while it thinks: the thought ends, the answer begins\n"
+    "/thoughts         what was thought before the last answer\n"
     "/set [NAME VALUE] temp, top-p, top-k, min-p, repeat-penalty, seed or max-tokens; alone: how they are\n"
     "/save FILE        the conversation to a file; /load FILE: from one\n"
     "/stats            what the conversation takes\n"
@@ -183,6 +186,10 @@ class Chat {
       set_system(rest);
     } else if (name == "/think") {
       set_thinking(rest);
+    } else if (name == "/thoughts") {
+      print_styled(style_.dim, thought_.empty() ? "There are none.\n" : plain_text(thought_) + "\n");
+    } else if (name == "/finish") {
+      print("/finish is for while the model thinks: it then goes on to its answer.\n");
     } else if (name == "/set") {
       set(rest);
     } else if (name == "/save" || name == "/load") {
@@ -329,14 +336,16 @@ class Chat {
     options.max_tokens = max_tokens_ != 0 ? max_tokens_ : answer_limit(model_.get());
     options.flags = WEIR_GENERATE_SPECIAL_TEXT;
     check(weir_session_begin(session_.get(), &options), "cannot generate");
+    thought_.clear();
+    n_thought_ = 0;
     const auto start = std::chrono::steady_clock::now();
     do {
       if (interrupt_count() > 0) weir_session_cancel(session_.get());
       check(weir_session_next(session_.get(), &event), "cannot generate");
-      if (event.text_bytes > 0) {
-        said.append(event.text, event.text_bytes);
-        show({event.text, static_cast<size_t>(event.text_bytes)});
-      }
+      said.append(event.text, event.text_bytes);
+      show(event);
+      if (interactive_ && event.segment == WEIR_SEGMENT_THOUGHT && take_typed_line("/finish"))
+        weir_session_finish_thinking(session_.get());
       const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
       if (event.kind == WEIR_EVENT_TOKEN) speed_ = (event.index + 1) / elapsed.count();
       row_.draw_if_due([&] { return status_text(); });
@@ -362,14 +371,25 @@ class Chat {
     return true;
   }
 
-  // Thinking is shown dim. The marks are single tokens in the models that think, so they arrive whole.
-  void show(std::string_view text) {
-    if (text == "<think>") put(style_.dim);
-    if (stdout_is_terminal_)
-      print(plain_text(text));
-    else
-      print(text);
-    if (text == "</think>") put(style_.reset);
+  // Thoughts and calls are shown dim, with their tags. On a terminal thoughts are only counted, in the status row, unless
+  // they are asked for.
+  void show(const weir_event& event) {
+    const std::string_view text(event.text, event.text_bytes);
+    const bool folds = interactive_ && !flags_.show_thoughts;
+    const bool is_thought = event.segment == WEIR_SEGMENT_THOUGHT;
+    if (folds && (is_thought || event.segment == WEIR_SEGMENT_MARK)) {
+      if (is_thought) thought_ += text;
+      if (is_thought && event.kind == WEIR_EVENT_TOKEN) ++n_thought_;
+      return;
+    }
+    if (n_thought_ > 0 && (!text.empty() || event.kind == WEIR_EVENT_END)) {
+      notice("thought for " + grouped(std::exchange(n_thought_, 0)) + " tokens; /thoughts shows them");
+      if (text.find_first_not_of('\n') == std::string_view::npos) return;
+    }
+    if (text.empty()) return;
+    if (event.segment != WEIR_SEGMENT_ANSWER) put(style_.dim);
+    print(stdout_is_terminal_ ? plain_text(text) : std::string(text));
+    if (event.segment != WEIR_SEGMENT_ANSWER) put(style_.reset);
   }
 
   void notice(const std::string& text) {
@@ -395,6 +415,7 @@ class Chat {
                             : static_cast<double>(memory.kv_bytes) / static_cast<double>(memory.kv_budget_bytes);
     std::string text = " " + grouped(stats.n_tokens) + " tokens";
     if (speed_ > 0) text += format("  %.0f tok/s", speed_);
+    if (n_thought_ > 0) text += "  thinking: " + grouped(n_thought_) + " tokens";
     text += "  KV " + human_bytes(memory.kv_bytes) + " of " + human_bytes(memory.kv_budget_bytes) + " " + bar(used, 12);
     if (stats.pages_spilled > 0) {
       text += "  pages " + grouped(stats.pages_resident) + " resident, " + grouped(stats.pages_cold) + " cold, " +
@@ -450,6 +471,8 @@ class Chat {
   weir_plan_info plan_ = WEIR_PLAN_INFO_INIT;
   weir_sampling_options sampling_ = WEIR_SAMPLING_OPTIONS_INIT;  // unless a resumed conversation has its own
   std::unique_ptr<Talk> talk_;
+  std::string thought_;        // of the last answer, where it is not shown
+  uint64_t n_thought_ = 0;     // its tokens, while it is thought
   uint32_t max_tokens_ = 0;    // of an answer; 0: answer_limit()
   bool is_first_line_ = true;  // of a pipe
   bool was_cut_ = false;       // an answer, by a limit that was not asked for
@@ -464,6 +487,7 @@ void add_chat(CLI::App& program, Action& action) {
   CLI::App* app = program.add_subcommand("chat", "A conversation in the terminal");
   add_model_flag(*app, flags->model)->required();
   app->add_option("--system", flags->system, "System message")->type_name("TEXT");
+  app->add_flag("--show-thoughts", flags->show_thoughts, "On a terminal, show what the model thinks, too");
   app->add_option("-n", flags->max_tokens, "Most tokens of an answer; default: what the model was trained for")
       ->transform(whole_number(1, kMostTokens))
       ->type_name("MAX");

@@ -35,6 +35,27 @@ void Talk::ask(const std::string& text) {
   messages_.push_back({"user", text});
 }
 
+// Whether a thought that is given apart appears in what the template makes of the latest answer.
+bool Talk::takes_thoughts() const {
+  constexpr char kThought[] = "a-th0ught-of-its-own";
+  const Message messages[] = {{"user", "?"}, {"assistant", "!", kThought}};
+  const weir_chat_message views[] = {view_of(messages[0]), view_of(messages[1])};
+  weir_chat_options options = chat_options();
+  options.flags = 0;
+  std::string text(1 << 16, '\0');
+  uint64_t n_bytes = 0;
+  if (weir_chat_render_with(model_, views, 2, &options, text.data(), text.size(), &n_bytes) != WEIR_OK) return false;
+  return text.substr(0, n_bytes).find(kThought) != std::string::npos;
+}
+
+void Talk::add_answer(const std::string& text) {
+  Message& answer = messages_.emplace_back(Message{"assistant", text});
+  weir_chat_message parsed = WEIR_CHAT_MESSAGE_INIT;
+  if (!takes_thoughts() || weir_session_answer(session_, &parsed, sizeof(parsed), nullptr) != WEIR_OK) return;
+  answer.content.assign(parsed.content, parsed.content_bytes);
+  answer.thought.assign(parsed.thought != nullptr ? parsed.thought : "", parsed.thought_bytes);
+}
+
 void Talk::drop_answer() {
   if (!messages_.empty() && messages_.size() % 2 == 0) messages_.pop_back();
 }

@@ -35,7 +35,9 @@ class Talk {
   // The text of a question, counted from 1.
   const std::string& question(size_t number) const { return messages_[2 * (number - 1)].content; }
   void ask(const std::string& text);
-  void add_answer(const std::string& text) { messages_.push_back({"assistant", text}); }
+  // The session's latest answer, of which `text` is all, tags included. Where the template has a place for thoughts the
+  // message has them apart, as it wants them.
+  void add_answer(const std::string& text);
   // Forgets the answer to the last question, or question `number` and all behind it.
   void drop_answer();
   void drop_from(size_t number);
@@ -47,6 +49,7 @@ class Talk {
 
  private:
   weir_chat_options chat_options() const;
+  bool takes_thoughts() const;
 
   const weir_model* model_;
   weir_session* session_;

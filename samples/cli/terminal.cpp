@@ -378,6 +378,19 @@ bool next_key(char& byte) {
   return true;
 }
 
+bool take_typed_line(std::string_view line) {
+  pollfd input = {STDIN_FILENO, POLLIN, 0};
+  char chunk[4096];
+  if (g_input_is_raw != 0 && poll(&input, 1, 0) > 0) {
+    const ssize_t n = read(STDIN_FILENO, chunk, sizeof(chunk));
+    if (n > 0) g_keys.append(chunk, static_cast<size_t>(n));
+  }
+  const std::string_view keys = g_keys;
+  if (!keys.starts_with(line) || keys.size() == line.size() || keys[line.size()] != '\r') return false;
+  g_keys.erase(0, line.size() + 1);
+  return true;
+}
+
 KeyWait wait_for_keys() {
   sigset_t signals, before;
   sigemptyset(&signals);

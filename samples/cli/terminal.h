@@ -108,6 +108,8 @@ class RawInput {
 
 // Keys that have come and were not taken.
 bool next_key(char& byte);
+// Whether the keys that have come begin with this line; it is taken then. Does not wait.
+bool take_typed_line(std::string_view line);
 // kResumed: after a stop the cursor is somewhere else.
 enum class KeyWait { kKeys, kResized, kResumed, kInterrupted, kEnd };
 KeyWait wait_for_keys();

@@ -188,6 +188,7 @@ inline std::string detokenize(const weir_model* model, const std::vector<weir_to
 struct Message {
   std::string role;  // "system", "user" or "assistant"
   std::string content;
+  std::string thought = {};  // of an answer, without tags
 };
 
 inline weir_chat_message view_of(const Message& message) {
@@ -195,6 +196,10 @@ inline weir_chat_message view_of(const Message& message) {
   view.role = message.role.c_str();
   view.content = message.content.data();
   view.content_bytes = message.content.size();
+  if (!message.thought.empty()) {
+    view.thought = message.thought.data();
+    view.thought_bytes = message.thought.size();
+  }
   return view;
 }
 

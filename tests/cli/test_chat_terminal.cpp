@@ -97,13 +97,14 @@ void line__rows_fit_the_width(void**) {
 // weir chat in a terminal of its own; in a shell with job control it can be stopped.
 class Terminal {
  public:
-  explicit Terminal(std::vector<std::string> more = {}, bool in_shell = false) {
+  explicit Terminal(std::vector<std::string> more = {}, bool in_shell = false, bool shows_thoughts = true) {
     winsize size = {24, 80, 0, 0};
     process_ = forkpty(&handle_, nullptr, nullptr, &size);
     if (process_ == 0) {
       setenv("TERM", "xterm", 1);
       setenv("NO_COLOR", "1", 1);
       std::vector<std::string> arguments = {WEIR_PROGRAM, "chat", "-m", kModel, "--temp", "0"};
+      if (shows_thoughts) arguments.push_back("--show-thoughts");
       arguments.insert(arguments.end(), more.begin(), more.end());
       if (in_shell) {
         std::string command = "set -m;";
@@ -313,6 +314,25 @@ void chat__what_is_typed_meanwhile_waits(void**) {
   terminal.assert_restored();
 }
 
+// Thoughts are folded, and can be ended.
+void chat__thoughts_are_counted_and_ended(void**) {
+  const std::string problem =
+      "Start: x0 = 97, x1 = 57, x2 = 60. Rule: x[n] = x[n-3] - x[n-1]. Work modulo 100. Find x40.";
+  Terminal terminal({}, false, false);
+  terminal.wait_for_prompt();
+  terminal.type(problem + "\r");
+  terminal.wait_for("thinking: ");
+  terminal.type("/finish\r");
+  terminal.wait_for("(thought for ");
+  const std::string answer = terminal.wait_for_prompt();
+  assert_false(contains(answer, "x3 ="));
+  terminal.type("/thoughts\r");
+  terminal.wait_for("x3 =");
+  terminal.wait_for_prompt();
+  terminal.type("\x04");
+  terminal.wait_for_end();
+}
+
 void chat__signals_give_the_terminal_back(void**) {
   for (const int number : {SIGTERM, SIGHUP, SIGQUIT}) {
     Terminal terminal;
@@ -402,6 +422,7 @@ int main() {
       cmocka_unit_test(chat__a_paste_is_one_turn),
       cmocka_unit_test(chat__a_long_line_is_whole),
       cmocka_unit_test(chat__what_is_typed_meanwhile_waits),
+      cmocka_unit_test(chat__thoughts_are_counted_and_ended),
       cmocka_unit_test(chat__signals_give_the_terminal_back),
       cmocka_unit_test(chat__a_stop_gives_the_terminal_back_for_a_while),
       cmocka_unit_test(chat__a_window_that_grows_has_one_status_row),
