@@ -63,11 +63,8 @@ class Chat {
         runtime_(create_runtime(flags.session.threads, flags.session.device)) {
     model_ = open_model(runtime_.get(), flags.model);
     require_chat_template(model_.get(), flags.model);
-    SessionOptions options(flags.session);
-    plan_ = checked_plan(model_.get(), options.get());
-    session_ = create_session(model_.get(), options.get());
     const bool resumes = !flags.saved.resume.empty();
-    if (resumes) resume_session(session_.get(), flags.saved.resume);
+    open_session(flags.session, flags.saved.resume);
     talk_ = std::make_unique<Talk>(model_.get(), session_.get(), plan_.context_tokens);
     if (!resumes) talk_->set_system(flags.system);
     max_tokens_ = flags.max_tokens;
@@ -104,12 +101,33 @@ class Chat {
   }
 
  private:
+  void open_session(const SessionFlags& flags, const std::string& resume) {
+    SessionOptions options(flags);
+    plan_ = checked_plan(model_.get(), options.get());
+    session_ = create_session(model_.get(), options.get());
+    policy_ = flags.policy;
+    if (resume.empty()) return;
+    try {
+      resume_session(session_.get(), resume);
+    } catch (const std::runtime_error&) {
+      // Nobody has asked for the usual preset, and the file may be of a session with all of its context.
+      if (flags.preset.empty() || flags.preset != flags.usual_preset) throw;
+      SessionFlags whole = flags;
+      whole.preset = whole.usual_preset = "";
+      whole.policy = "dense";
+      whole.budget = 0;
+      whole.spill_flags = 0;
+      whole.policy_options.clear();
+      open_session(whole, resume);
+    }
+  }
+
   void greet() {
     if (!interactive_) return;
     const weir_model_info info = model_info(model_.get());
     const std::string name = plain_line(info.name[0] != '\0' ? info.name : flags_.model);
     put_format("%s%s%s  %s, %s budget of %s tokens, %s in all. /help tells more.\n%s\n", style_.bold, name.c_str(),
-               style_.reset, human_bytes(info.weights_bytes).c_str(), flags_.session.policy.c_str(),
+               style_.reset, human_bytes(info.weights_bytes).c_str(), policy_.c_str(),
                grouped(plan_.budget_tokens).c_str(), human_bytes(plan_.total_bytes).c_str(),
                sampling_.temperature > 0
                    ? format("Temperature %g, seed %llu; --temp 0 has the most probable tokens.\n",
@@ -469,6 +487,7 @@ class Chat {
   ModelPtr model_;
   SessionPtr session_;
   weir_plan_info plan_ = WEIR_PLAN_INFO_INIT;
+  std::string policy_;
   weir_sampling_options sampling_ = WEIR_SAMPLING_OPTIONS_INIT;  // unless a resumed conversation has its own
   std::unique_ptr<Talk> talk_;
   std::string thought_;        // of the last answer, where it is not shown
@@ -494,6 +513,7 @@ void add_chat(CLI::App& program, Action& action) {
   add_template_flag(*app, flags->accept_resembling);
   add_saved_flags(*app, flags->saved);
   add_sampling_flags(*app, flags->sampling);
+  flags->session.usual_preset = "chat";
   add_session_flags(*app, flags->session);
   app->callback([flags, &action] {
     action = [flags] {

@@ -98,6 +98,8 @@ bool SessionFlags::extends_for_prompt() const {
 }
 
 void apply_preset(SessionFlags& flags, bool policy_given) {
+  const bool chooses_none = !policy_given && flags.budget == 0 && flags.budget_bytes == 0;
+  if (flags.preset.empty() && chooses_none) flags.preset = flags.usual_preset;
   if (flags.preset.empty()) return;
   if (policy_given) throw UsageError("--preset and --policy both choose a policy; give one");
   weir_session_options options = WEIR_SESSION_OPTIONS_INIT;

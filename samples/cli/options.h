@@ -43,7 +43,8 @@ struct SessionFlags {
   uint32_t max_prompt = 0;                  // tokens to plan for where a policy pins prompts beyond the budget
   std::vector<std::string> policy_options;  // "key=value"
 
-  std::string preset;  // already applied to the fields above when a subcommand runs
+  std::string usual_preset;  // where neither a policy nor a preset nor a budget is given; "": none
+  std::string preset;        // already applied to the fields above when a subcommand runs
 
   // True when the policy keeps prompts beyond the budget, so that the session must be told the prompt's length.
   bool extends_for_prompt() const;
