@@ -269,14 +269,10 @@ static void answer_parts__as_a_message(void **state) {
 }
 
 /* Models of a template with tags that are text, for their own vocabulary has other ones. */
-typedef struct tagged {
-    weir_model *model;
-    char path[64];
-} tagged;
-
-static tagged open_tagged(const fixture *f, const char *template_text) {
-    tagged t = {NULL, "tagged_answer_parts.gguf"};
-    FILE *in = fopen(TINY_MODEL, "rb"), *out = fopen(t.path, "wb");
+static weir_model *open_tagged(const fixture *f, const char *template_text) {
+    static const char path[] = "tagged_answer_parts.gguf";
+    weir_model *model = NULL;
+    FILE *in = fopen(TINY_MODEL, "rb"), *out = fopen(path, "wb");
     assert_true(in != NULL && out != NULL);
     fseek(in, 0, SEEK_END);
     const size_t n = (size_t)ftell(in);
@@ -294,28 +290,25 @@ static tagged open_tagged(const fixture *f, const char *template_text) {
     free(bytes);
     fclose(in);
     fclose(out);
-    assert_ok(weir_model_open(f->runtime, t.path, NULL, &t.model));
-    return t;
-}
-
-static void close_tagged(tagged *t) {
-    weir_model_close(t->model);
-    remove(t->path);
+    const weir_status opened = weir_model_open(f->runtime, path, NULL, &model);
+    remove(path); /* the mapping stays */
+    assert_ok(opened);
+    return model;
 }
 
 static void answer_parts__calls_that_are_text(void **state) {
     const fixture *f = *state;
     static parts p, all;
-    tagged t = open_tagged(f, "{% if tools %}<tool_call>{% endif %}{% for m in messages %}{{ m.content }}{% endfor %}"
-                              "</mm:think>");
+    weir_model *model = open_tagged(f, "{% if tools %}<tool_call>{% endif %}"
+                                       "{% for m in messages %}{{ m.content }}{% endfor %}</mm:think>");
     weir_chat_info info = WEIR_CHAT_INFO_INIT;
-    assert_ok(weir_model_chat_info(t.model, &info));
+    assert_ok(weir_model_chat_info(model, &info));
     assert_string_equal(info.thought_begin, "<mm:think>");
     assert_string_equal(info.thought_end, "</mm:think>");
     assert_string_equal(info.tool_format, "hermes");
     assert_int_equal(info.can, WEIR_CHAT_CAN_SYSTEM | WEIR_CHAT_CAN_TOOLS | WEIR_CHAT_CAN_THOUGHTS);
     fixture own = *f;
-    own.model = t.model;
+    own.model = model;
     /* what is appended at the end of a thought may be more: calls, which the tiny model never makes */
     static const char text[] = " I call.</mm:think>One moment.<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": [1, "
                                "\"b\"]}}</tool_call><tool_call>{oops</tool_call><mm:think>";
@@ -353,7 +346,7 @@ static void answer_parts__calls_that_are_text(void **state) {
         weir_session_destroy(session);
         weir_session_destroy(other);
     }
-    close_tagged(&t);
+    weir_model_close(model);
 }
 
 static void answer_parts__bad_calls(void **state) {
