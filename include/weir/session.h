@@ -258,7 +258,9 @@ enum weir_stop_reason {
     WEIR_STOP_CANCELLED = 4, /**< weir_session_cancel or the callback. */
     WEIR_STOP_ERROR = 5,     /**< The call failed; its status says why. */
     WEIR_STOP_STRING = 6,    /**< One of the texts of weir_generate_options.stop came. @since 1.1 */
-    WEIR_STOP_TOOL_CALL = 7  /**< With WEIR_GENERATE_STOP_AT_CALL: one or more whole calls of tools came. @since 1.1 */
+    WEIR_STOP_TOOL_CALL = 7, /**< With WEIR_GENERATE_STOP_AT_CALL: one or more whole calls of tools came. @since 1.1 */
+    WEIR_STOP_CONSTRAINT = 8 /**< The constraint lets no further token follow: the text is complete by it; or a mask
+                                  allows none (weir/constraint.h). @since 1.1 */
 };
 
 /** A token and how probable it was.

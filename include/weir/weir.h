@@ -4,6 +4,7 @@
 #define WEIR_WEIR_H
 
 #include "weir/base.h"
+#include "weir/constraint.h"
 #include "weir/model.h"
 #include "weir/runtime.h"
 #include "weir/save.h"

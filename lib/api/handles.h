@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <mutex>
 #include <new>
 
 #include "core/call.h"
@@ -14,6 +15,7 @@
 #include "core/thread_pool.h"
 #include "models/model.h"
 #include "runtime/session.h"
+#include "text/constraint/shared_constraint.h"
 #include "text/tokenizer.h"
 #include "weir/weir.h"
 
@@ -28,11 +30,22 @@ struct weir_runtime {
 };
 
 struct weir_model {
-  explicit weir_model(weir_runtime* owner) : runtime(owner), model(&owner->memory), device_weights(&owner->memory) {}
+  explicit weir_model(weir_runtime* owner)
+      : runtime(owner), model(&owner->memory), device_weights(&owner->memory), token_trie(&owner->memory) {}
   std::atomic<uint32_t> n_refs{1};
   weir_runtime* runtime;  // referenced
   weir::Model model;
   weir::DeviceWeights device_weights;
+  // The texts of its tokens for constraints, built when the first one is created.
+  std::mutex token_trie_lock;
+  weir::constraint::TokenTrie token_trie;
+  bool has_token_trie = false;
+};
+
+struct weir_constraint final : weir::constraint::SharedConstraint {
+  weir_constraint(weir_model* owner, Destroy destroy)
+      : SharedConstraint(owner->token_trie, &owner->runtime->memory, destroy), model(owner) {}
+  weir_model* model;  // referenced
 };
 
 // The session itself; its owner() is the weir_model that it references. No members, so that the plan's session_bytes

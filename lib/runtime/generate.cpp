@@ -77,10 +77,12 @@ Status Session::step(weir_token token) {
 
 Status Session::draw(weir_token& token) {
   const uint64_t started = now_ns();
-  sampler_.forbid(answer_.n_tokens < answer_.min_tokens ? model_->tokenizer().ends() : std::span<const weir_token>());
-  Status status = sample_logits(token);
+  // A thought is free but for its end: the text of a constraint has still to come.
+  const bool has_more = answer_.n_tokens < answer_.min_tokens || (mask_.has_constraint() && parts_.in_thought());
+  sampler_.forbid(has_more ? model_->tokenizer().ends() : std::span<const weir_token>());
+  Status status = sample_logits(true, token);
   sampler_.forbid({});
-  if (status.ok() && answer_.n_top != 0) {
+  if (status.ok() && token >= 0 && answer_.n_top != 0) {
     status = current_logits();
     if (status.ok()) probs_.compute(step_.b.logits, model_->config().vocab_size, token, answer_.n_top);
   }
@@ -138,8 +140,13 @@ int32_t Session::stop_before_token() {
 Status Session::draw_for_answer(weir_token& token, int32_t& stop) {
   token = -1;
   stop = stop_before_token();
-  if (stop != WEIR_STOP_NONE || force(token)) return {};
+  if (stop != WEIR_STOP_NONE) return {};
+  if (force(token)) {
+    free_next_token();
+    return {};
+  }
   WEIR_TRY(draw(token));
+  if (token < 0) return stop = WEIR_STOP_CONSTRAINT, Status();
   const Tokenizer& tokenizer = model_->tokenizer();
   const bool ignore_eos = (answer_.flags & WEIR_GENERATE_IGNORE_EOS) != 0;
   const bool ends_calls = (answer_.flags & WEIR_GENERATE_STOP_AT_CALL) != 0;
@@ -180,6 +187,8 @@ Status Session::open_answer(const weir_generate_options& options) {
     parts_.begin_behind(format, model_->tokenizer(), record_.view(kv_.n_tokens()));
   }
   const uint32_t n_forced = answer_.n_forced;
+  mask_.restart();
+  answer_from_ = rules_from_ = kv_.n_tokens();
   answer_ = {};
   answer_.has_begun = true;
   answer_.first = answer_.end = kv_.n_tokens();

@@ -196,6 +196,8 @@ Status Session::read_prompt(const weir_token* tokens, uint64_t n_tokens, weir_pr
 
   Prompt prompt(*this, tokens, earlier);
   const Status status = run_prefill(tokens, n, progress, user);
+  answer_from_ = rules_from_ = UINT32_MAX;  // behind the prompt, or what is left of it
+  mask_.restart();
   if (!status.ok()) return prompt.give_up(status);
   prompt.finish();
   return {};

@@ -9,6 +9,10 @@ namespace {
 
 constexpr float kForbids = -100.0f;  // as a bias
 
+bool is_allowed(const uint32_t* allowed, uint32_t token) {
+  return allowed == nullptr || (allowed[token / 32] >> (token % 32) & 1) != 0;
+}
+
 float number(float logit) { return std::isnan(logit) ? -INFINITY : logit; }
 
 Status check_penalty(const char* name, float value) {
@@ -119,10 +123,10 @@ double Sampler::next_uniform() {
   return static_cast<double>((z ^ (z >> 31)) >> 11) * 0x1.0p-53;
 }
 
-Status Sampler::greedy(const float* logits, weir_token& token) const {
+Status Sampler::greedy(const float* logits, weir_token& token, const uint32_t* allowed) const {
   weir_token best = -1;
   for (uint32_t i = 0; i < vocab_size_; ++i) {
-    if (std::isnan(logits[i])) continue;
+    if (std::isnan(logits[i]) || !is_allowed(allowed, i)) continue;
     if (best < 0 || logits[i] > logits[best]) best = static_cast<weir_token>(i);
   }
   if (best < 0)
@@ -179,11 +183,15 @@ uint32_t Sampler::keep_top_k(uint32_t n) {
   return k;
 }
 
-Status Sampler::sample(const float* logits, weir_token& token) {
-  if (is_greedy()) return greedy(logits, token);
+Status Sampler::sample(const float* logits, weir_token& token, const uint32_t* allowed) {
+  if (is_greedy()) return greedy(logits, token, allowed);
   for (uint32_t i = 0; i < vocab_size_; ++i) candidates_[i] = {number(logits[i]), static_cast<weir_token>(i)};
   change(vocab_size_, [](weir_token id) { return static_cast<uint32_t>(id); });
-  return draw(logits, vocab_size_, token);
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < vocab_size_; ++i) {
+    if (is_allowed(allowed, i)) candidates_[n++] = candidates_[i];
+  }
+  return draw(logits, vocab_size_, n, token);
 }
 
 // Whether no logit becomes larger.
@@ -204,7 +212,7 @@ uint32_t Sampler::candidates_needed() const {
 Status Sampler::sample_candidates(const int32_t* ids, const float* logits, uint32_t n, weir_token& token) {
   for (uint32_t i = 0; i < n; ++i) candidates_[i] = {number(logits[i]), ids[i]};
   change(n, [&](weir_token id) { return static_cast<uint32_t>(std::find(ids, ids + n, id) - ids); });
-  return draw(logits, n, token);
+  return draw(logits, n, n, token);
 }
 
 // Why there is no token to draw: all logits were changed to -INFINITY, or the model's were no numbers.
@@ -216,11 +224,11 @@ Status Sampler::nothing_to_draw(const float* logits, uint32_t n) const {
   return fail(WEIR_ERR_FORMAT, "none of the %u logits is a number; the weights of the model are broken", vocab_size_);
 }
 
-// Draws from the first n_given of candidates_, which come from these logits.
-Status Sampler::draw(const float* logits, uint32_t n_given, weir_token& token) {
-  uint32_t n = keep_top_k(n_given);
+// Draws from the first n of candidates_, which come from these logits.
+Status Sampler::draw(const float* logits, uint32_t n_logits, uint32_t n, weir_token& token) {
+  n = keep_top_k(n);
   const float best = candidates_[0].logit;
-  if (best == -INFINITY) return nothing_to_draw(logits, n_given);
+  if (best == -INFINITY) return nothing_to_draw(logits, n_logits);
   if (options_.temperature == 0.0f) {
     token = candidates_[0].token;
     return {};

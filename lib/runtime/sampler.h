@@ -51,8 +51,8 @@ class Sampler {
   // The conversation is now these tokens; the random state stays.
   void set_recent(const weir_token* tokens, uint32_t n_tokens);
   // Draws from logits [vocab_size]. WEIR_ERR_FORMAT when none of them is a number, WEIR_ERR_STATE when all tokens are
-  // forbidden.
-  Status sample(const float* logits, weir_token& token);
+  // forbidden. `allowed`: a bit for each token that may be drawn, at least one; null: all may.
+  Status sample(const float* logits, weir_token& token, const uint32_t* allowed = nullptr);
   // How many of the best logits decide what sample() draws; 0: all of them. Best is in the order of sample():
   // descending, the lower id first of equals, NaN as -inf.
   uint32_t candidates_needed() const;
@@ -65,7 +65,7 @@ class Sampler {
     float logit;
     weir_token token;
   };
-  Status greedy(const float* logits, weir_token& token) const;
+  Status greedy(const float* logits, weir_token& token, const uint32_t* allowed) const;
   bool penalises() const {
     return options_.repeat_penalty != 1.0f || options_.presence_penalty != 0.0f || options_.frequency_penalty != 0.0f;
   }
@@ -77,7 +77,7 @@ class Sampler {
   void penalise(uint32_t n, const Find& find);
   Status nothing_to_draw(const float* logits, uint32_t n) const;
   uint32_t keep_top_k(uint32_t n);
-  Status draw(const float* logits, uint32_t n_given, weir_token& token);
+  Status draw(const float* logits, uint32_t n_logits, uint32_t n, weir_token& token);
   double next_uniform();  // [0, 1)
 
   weir_sampling_options options_ = WEIR_SAMPLING_OPTIONS_INIT;  // without the pointer to the bias

@@ -159,6 +159,8 @@ void Session::forget() {
   host_is_behind_ = false;
   device_is_behind_ = true;
   sampler_.restart();
+  mask_.restart();
+  answer_from_ = rules_from_ = 0;
   detokenizer_.reset(&model_->tokenizer(), false, true);
   has_logits_ = logits_on_device_ = greedy_from_device_ = false;
   drawn_for_ = pulled_until_ = UINT32_MAX;
@@ -223,13 +225,24 @@ Status Session::sample(weir_token& token) {
   // In a loop of sample and step, where every token that was drawn has been appended.
   if (pulled_until_ == kv_.n_tokens() && take_cancel())
     return fail(WEIR_ERR_CANCELLED, "sampling was cancelled; what was drawn before is in the conversation");
-  WEIR_TRY(sample_logits(token));
+  weir_token found = -1;
+  WEIR_TRY(sample_logits(false, found));
+  if (found < 0) return fail(WEIR_ERR_STATE, "the constraint, or the function that masks tokens, lets none follow");
+  token = found;
   drawn_ = token;
   drawn_for_ = kv_.n_tokens();
   return {};
 }
 
-Status Session::sample_logits(weir_token& token) {
+Status Session::sample_logits(bool in_answer, weir_token& token) {
+  const uint32_t* allowed = nullptr;
+  bool is_over = false;
+  WEIR_TRY(find_mask(in_answer, allowed, is_over));
+  if (is_over) return token = -1, Status();
+  if (allowed != nullptr) {
+    WEIR_TRY(current_logits());
+    return sampler_.sample(step_.b.logits, token, allowed);
+  }
   if (greedy_from_device_ && sampler_.is_greedy() && staging_.state->next_token >= 0) {
     token = staging_.state->next_token;
     return {};

@@ -19,6 +19,7 @@
 #include "runtime/device_host.h"
 #include "runtime/logprobs.h"
 #include "runtime/sampler.h"
+#include "runtime/token_mask.h"
 #include "runtime/token_record.h"
 #include "text/answer_message.h"
 #include "text/answer_parts.h"
@@ -141,6 +142,9 @@ class Session {
   Status tokens(const weir_token*& out, uint32_t& n);
   Status set_sampling(const weir_sampling_options& options);
   Status sample(weir_token& token);
+  // What may be drawn (token_mask.cpp). The constraint is held from then on.
+  Status set_token_mask(weir_mask_fn fn, void* user);
+  Status set_constraint(constraint::SharedConstraint* constraint);
   Status generate(const weir_generate_options& options, weir_generate_result& result);
   // The same answer, one event a call.
   Status begin_answer(const weir_generate_options& options);
@@ -280,7 +284,13 @@ class Session {
   void give_token(weir_token token, weir_event& event);
   void end_answer(weir_event& event);
   Status draw(weir_token& token);
-  Status sample_logits(weir_token& token);
+  // -1: the mask lets nothing follow.
+  Status sample_logits(bool in_answer, weir_token& token);
+  static bool constraint_rules(int32_t segment);
+  void free_next_token();
+  void allow_thought();
+  Status answer_tokens(std::span<const weir_token>& out, std::span<const weir_token>& ruled);
+  Status find_mask(bool in_answer, const uint32_t*& words, bool& is_over);
   void count_step(weir_token token, uint64_t started);
 
   // Steps of several sessions (step_many.cpp).
@@ -383,7 +393,11 @@ class Session {
   Step step_;
   Trace trace_{*this};
   Sampler sampler_;
-  TokenRecord record_;  // of which the conversation has kv_.n_tokens()
+  TokenMask mask_{memory_};
+  // Where the answer begins that a mask is asked for, and where in it the part that the constraint rules; both may be
+  // behind the end of the conversation, which they mean then.
+  uint32_t answer_from_ = 0, rules_from_ = 0;
+  TokenRecord record_;        // of which the conversation has kv_.n_tokens()
   Detokenizer detokenizer_;
   StopStrings stops_;  // those of the latest answer, if it has any
   bool has_stops_ = false;

@@ -83,6 +83,8 @@ const char* stop_name(int32_t stop) {
       return "cancelled";
     case WEIR_STOP_STRING:
       return "stop";
+    case WEIR_STOP_CONSTRAINT:
+      return "constraint";
     default:
       return "error";
   }
@@ -129,7 +131,7 @@ void answer_turn(const weir_model* model, weir_session* session, const SolveOpti
 Conversation parse_conversation(const json& line, const std::string& system, bool raw) {
   if (!line.is_object()) throw std::runtime_error("not a JSON object");
   Conversation conversation;
-  check_fields(line, "a line", {"id", "prompt", "messages", "max_tokens", "stop"});
+  check_fields(line, "a line", {"id", "prompt", "messages", "max_tokens", "stop", "json_schema"});
   conversation.id = line.value("id", json());
   conversation.max_tokens = max_tokens_field(line);
   conversation.stops = stop_field(line);
@@ -175,6 +177,13 @@ std::vector<std::vector<weir_token>> render_turns(const weir_model* model, const
     pending.clear();
   }
   return turns;
+}
+
+std::optional<ConstraintText> schema_of_line(const std::string& text) {
+  const nlohmann::ordered_json line = nlohmann::ordered_json::parse(text);
+  const auto field = line.find("json_schema");
+  if (field == line.end()) return std::nullopt;
+  return ConstraintText{WEIR_CONSTRAINT_JSON_SCHEMA, field->dump()};
 }
 
 std::string wrong_with_stops(const std::vector<std::string>& stops) {
@@ -237,6 +246,11 @@ Solution solve(weir_model* model, const SolveOptions& options, const Conversatio
     const weir_sampling_options sampling = options.sampling.get();
     if (!resumes || options.sampling.given())
       check(weir_session_set_sampling(session.get(), &sampling), "cannot set the sampling");
+    const auto& constrained = conversation.constraint.has_value() ? conversation.constraint : options.constraint;
+    if (constrained.has_value()) {
+      const ConstraintPtr constraint = create_constraint(model, constrained->kind, constrained->text);
+      check(weir_session_set_constraint(session.get(), constraint.get(), 0), "cannot constrain the answers");
+    }
     const uint32_t asked = conversation.max_tokens != 0 ? conversation.max_tokens : options.max_tokens;
     solution.max_tokens = asked;
     const uint32_t max_tokens = asked != 0 ? asked : answer_limit(model);

@@ -15,6 +15,12 @@
 
 namespace weir_cli {
 
+// What answers may be: enum weir_constraint_kind, and its text.
+struct ConstraintText {
+  int32_t kind;
+  std::string text;
+};
+
 struct Conversation {
   nlohmann::json id;              // as given, of any type
   std::vector<Message> messages;  // used unless is_raw
@@ -22,6 +28,7 @@ struct Conversation {
   bool is_raw = false;
   uint32_t max_tokens = 0;                        // of each answer; 0: what the command says
   std::optional<std::vector<std::string>> stops;  // that end an answer; none: what the command says
+  std::optional<ConstraintText> constraint;       // the same
 };
 
 // One line of a prompts file. `system` ("" for none) goes in front of messages that do not start with a system message.
@@ -34,6 +41,9 @@ Conversation parse_conversation(const nlohmann::json& line, const std::string& s
 // Throws Error, or std::runtime_error for messages in an impossible order.
 std::vector<std::vector<weir_token>> render_turns(const weir_model* model, const Conversation& conversation,
                                                   bool add_bos, bool accept_resembling = false, bool continues = false);
+
+// The schema of a line, with its properties in the order of the line's text, which the parsed line has lost.
+std::optional<ConstraintText> schema_of_line(const std::string& text);
 
 // Before any work: what is wrong with these stop strings, or "".
 std::string wrong_with_stops(const std::vector<std::string>& stops);
@@ -62,6 +72,7 @@ struct SolveOptions {
   std::vector<std::string> stops;  // texts that end an answer
   uint32_t min_tokens = 0;         // of each answer
   uint32_t n_top = 0;              // of each token, so many of the most probable go to Solution::logprobs
+  std::optional<ConstraintText> constraint;
   std::optional<bool> add_bos;     // to raw text; none: as the file asks
   bool accept_resembling = false;  // of chat templates
   std::string resume;              // the file of --resume, or ""
@@ -79,7 +90,7 @@ struct Solution {
   nlohmann::json id;
   std::vector<std::string> texts;        // one per answer
   std::vector<nlohmann::json> logprobs;  // one list per answer, where they were asked for
-  std::string stop = "error";            // "eos", "length", "context", "stop", "cancelled" or "error"
+  std::string stop = "error";            // "eos", "length", "context", "stop", "constraint", "cancelled" or "error"
   std::string stop_string;               // of "stop": which it was
   std::string error;                     // set when stop is "error"
   std::string policy;

@@ -24,6 +24,7 @@ struct RunFlags {
   std::string prompt;
   std::string prompts_file;
   std::string system;
+  std::string schema, grammar;  // of --json-schema and --grammar
   bool raw = false;
   bool json = false;
   SolveOptions solve;
@@ -160,6 +161,7 @@ Solution run_line(Runner& runner, const RunFlags& flags, const Line& line, const
     if (json.is_object()) failed.id = json.value("id", nlohmann::json(line.number));
     Conversation conversation = parse_conversation(json, flags.system, flags.raw);
     conversation.id = failed.id;
+    conversation.constraint = schema_of_line(line.text);
     return runner.run(conversation, progress_prefix);
   } catch (const nlohmann::json::exception& e) {
     const std::string what = e.what();  // starts with "[json.exception.parse_error.101] "
@@ -213,6 +215,23 @@ std::string read_prompt(const CLI::Option& option, const std::string& given) {
   return text;
 }
 
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (!file) throw std::runtime_error("cannot read " + path);
+  return text;
+}
+
+// --json-schema takes a schema or a file that holds one, and a schema begins with a brace.
+void read_constraint(RunFlags& flags) {
+  const std::string& schema = flags.schema;
+  if (!schema.empty()) {
+    const bool is_text = schema[schema.find_first_not_of(" \t\r\n") % schema.size()] == '{';
+    flags.solve.constraint = ConstraintText{WEIR_CONSTRAINT_JSON_SCHEMA, is_text ? schema : read_file(schema)};
+  }
+  if (!flags.grammar.empty()) flags.solve.constraint = ConstraintText{WEIR_CONSTRAINT_GBNF, read_file(flags.grammar)};
+}
+
 void check_saved(const RunFlags& flags, bool has_file) {
   const SavedFlags& saved = flags.saved;
   if (saved.save.empty() && saved.resume.empty()) return;
@@ -236,10 +255,10 @@ void add_run(CLI::App& program, Action& action) {
                                  "The prompt; - or none: what standard input holds, which may be a mere -")
                      ->type_name("TEXT");
   auto* prompts =
-      app->add_option(
-             "--prompts", flags->prompts_file,
-             "JSON lines {\"id\", \"prompt\"} or {\"id\", \"messages\"}, perhaps with \"max_tokens\" "
-             "and \"stop\"; - reads stdin. A line that fails does not end the run, but its exit status is then 1")
+      app->add_option("--prompts", flags->prompts_file,
+                      "JSON lines {\"id\", \"prompt\"} or {\"id\", \"messages\"}, perhaps with \"max_tokens\", "
+                      "\"stop\" and \"json_schema\"; - reads stdin. A line that fails does not end the run, but its "
+                      "exit status is then 1")
           ->type_name("FILE");
   prompts->excludes(prompt);
   app->add_option("--system", flags->system, "System message in front of conversations that have none")
@@ -267,6 +286,12 @@ void add_run(CLI::App& program, Action& action) {
                   "With --json: the log-probability of each token, and of the N most probable ones in its place")
       ->transform(whole_number(1, 64))
       ->type_name("N");
+  auto* schema = app->add_option("--json-schema", flags->schema,
+                                 "Answers are JSON that satisfies this schema: a file, or a text that begins with {")
+                     ->type_name("FILE|TEXT");
+  app->add_option("--grammar", flags->grammar, "Answers are texts of this grammar, in llama.cpp's format (GBNF)")
+      ->type_name("FILE")
+      ->excludes(schema);
   app->add_flag("--json", flags->json, "One JSON line per conversation instead of the text");
   add_saved_flags(*app, flags->saved);
   add_sampling_flags(*app, flags->solve.sampling);
@@ -281,6 +306,7 @@ void add_run(CLI::App& program, Action& action) {
       if (flags->solve.n_top != 0 && !flags->json) throw UsageError("run: --logprobs needs --json");
       const std::string wrong = wrong_with_stops(flags->solve.stops);
       if (!wrong.empty()) throw UsageError("run: --stop: " + wrong);
+      read_constraint(*flags);
       if (prompts->empty()) flags->prompt = read_prompt(*prompt, flags->prompt);
       catch_interrupts();
       return prompts->empty() ? run_prompt(*flags) : run_file(*flags);

@@ -46,6 +46,7 @@ struct Closer {
 using RuntimePtr = std::unique_ptr<weir_runtime, Closer<weir_runtime_destroy>>;
 using ModelPtr = std::unique_ptr<weir_model, Closer<weir_model_close>>;
 using SessionPtr = std::unique_ptr<weir_session, Closer<weir_session_destroy>>;
+using ConstraintPtr = std::unique_ptr<weir_constraint, Closer<weir_constraint_destroy>>;
 
 // Where the program keeps what drivers compiled: ${XDG_CACHE_HOME:-~/.cache}/weir; "": there is no such folder. Like
 // every program, it takes no relative folders from the environment.
@@ -121,6 +122,13 @@ inline SessionPtr create_session(weir_model* model, const weir_session_options& 
   weir_session* session = nullptr;
   check(weir_session_create(model, &options, &session), "cannot create a session");
   return SessionPtr(session);
+}
+
+// kind: enum weir_constraint_kind.
+inline ConstraintPtr create_constraint(weir_model* model, int32_t kind, const std::string& text) {
+  weir_constraint* constraint = nullptr;
+  check(weir_constraint_create(model, kind, text.data(), text.size(), &constraint), "cannot constrain answers");
+  return ConstraintPtr(constraint);
 }
 
 // A number or short text of the file's metadata; none where the file has no such key.

@@ -191,6 +191,41 @@ void prompts__stop_strings(void**) {
   assert_string_equal(text.out.c_str(), (shown + (shown.empty() || shown.back() == '\n' ? "" : "\n")).c_str());
 }
 
+// Answers obey a schema or a grammar, and a line's own schema replaces that of the command line, with its properties in
+// the order of the line.
+void prompts__constraints(void**) {
+  const std::string plain = WEIR_SOURCE_DIR "/tests/golden/models/llama_f32.gguf";  // it has no thoughts
+  const std::string yes = R"({"enum":["yes","yes!"]})";
+  const Output o =
+      weir({"run", "-m", plain, "--prompts", "-", "--json", "--raw", "-n", "400", "--json-schema", yes},
+           R"({"prompt":"Hello"})"
+           "\n"
+           R"({"prompt":"Hello","json_schema":{"type":"object","properties":{"z":{"const":1},"a":{"const":2}},)"
+           R"("required":["z","a"],"additionalProperties":false}})"
+           "\n"
+           R"({"prompt":"Hello","json_schema":{"uniqueItems":true}})"
+           "\n");
+  assert_status(o, 1);
+  std::istringstream out(o.out);
+  std::string lines[3];
+  for (std::string& line : lines) assert_false(std::getline(out, line).fail());
+  const std::string first = json::parse(lines[0])["text"];
+  assert_true(first == "\"yes\"" || first == "\"yes!\"");
+  assert_true(json::parse(lines[0])["stop"] == "constraint");
+  const std::string second = json::parse(lines[1])["text"];
+  assert_true(json::parse(second) == (json{{"z", 1}, {"a", 2}}));
+  assert_true(second.find("\"z\"") < second.find("\"a\""));
+  assert_true(contains(json::parse(lines[2])["error"].get<std::string>(), "\"uniqueItems\" is not supported"));
+  const std::string grammar = write_file("grammar.gbnf", "root ::= \"<\" [a-c]{3} \">\"\n");
+  const Output text = weir({"run", "-m", plain, "--raw", "-p", "Hello", "--grammar", grammar});
+  assert_works(text);
+  assert_int_equal(text.out.size(), 6);
+  assert_true(text.out.front() == '<' && text.out[4] == '>');
+  assert_fails(weir({"run", "-m", plain, "--raw", "-p", "Hello", "--grammar", "no-such-file"}), 1, {"no-such-file"});
+  assert_fails(weir({"run", "-m", plain, "-p", "Hello", "--grammar", "x", "--json-schema", "{}"}), 2, {"--grammar"});
+  assert_fails(weir({"run", "-m", plain, "--raw", "-p", "Hello", "--json-schema", "{\"type\": 3}"}), 1, {"#/type"});
+}
+
 void prompts__a_line_has_its_own_length(void**) {
   const std::string lines = R"({"prompt":"Hello","max_tokens":2})"
                             "\n"
@@ -384,6 +419,7 @@ int main() {
       cmocka_unit_test(model__is_an_argument_of_every_command),
       cmocka_unit_test(policies__are_all_in_the_help),
       cmocka_unit_test(prompts__fields_that_are_not_known_are_told),
+      cmocka_unit_test(prompts__constraints),
       cmocka_unit_test(prompts__stop_strings),
       cmocka_unit_test(prompts__a_line_has_its_own_length),
       cmocka_unit_test(input__a_byte_order_mark_is_no_text),

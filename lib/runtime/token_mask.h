@@ -1,0 +1,58 @@
+// Which tokens a session may draw: those that its constraint lets pass, then those that the application's function
+// leaves. Knows how much of the answer the constraint has seen; the tokens come from the session's record.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "core/memory.h"
+#include "core/status.h"
+#include "text/constraint/shared_constraint.h"
+#include "weir/constraint.h"
+
+namespace weir {
+
+class TokenMask {
+ public:
+  explicit TokenMask(HostMemory& memory) : memory_(memory) {}
+  ~TokenMask() { drop_constraint(); }
+  TokenMask(const TokenMask&) = delete;
+  TokenMask& operator=(const TokenMask&) = delete;
+
+  // Both take their memory, or throw std::bad_alloc and change nothing.
+  void set_function(weir_mask_fn fn, void* user, uint32_t vocab_size);
+  void set_constraint(constraint::SharedConstraint* constraint, uint32_t vocab_size);  // null: none
+  void copy_from(const TokenMask& other);
+  bool is_on() const { return fn_ != nullptr || matcher_ != nullptr; }
+
+  // The answer, or what is read of it, begins anew.
+  void restart();
+  // Shows the constraint the answer's tokens that it has not seen.
+  Status follow(const Tokenizer& tokenizer, std::span<const weir_token> answer);
+  // Whether the constraint lets nothing follow but an end.
+  bool is_over() const { return matcher_ != nullptr && !matcher_->goes_on(); }
+  // Fills words(). Tokens that end a generation are left out where they may not be drawn.
+  Status fill(bool with_ends);
+  void fill_all();  // with all tokens
+  void allow(weir_token token) {
+    words_[static_cast<uint32_t>(token) / 32] |= 1u << (static_cast<uint32_t>(token) % 32);
+  }
+  bool has_constraint() const { return constraint_ != nullptr; }
+  weir_mask_fn function() const { return fn_; }
+  void* user() const { return user_; }
+  uint32_t* words() { return words_.data(); }
+  bool allows_any() const;
+
+ private:
+  void drop_constraint();
+
+  HostMemory& memory_;
+  weir_mask_fn fn_ = nullptr;
+  void* user_ = nullptr;
+  constraint::SharedConstraint* constraint_ = nullptr;
+  constraint::Matcher* matcher_ = nullptr;
+  uint32_t n_seen_ = 0, vocab_size_ = 0;
+  PodVector<uint32_t> words_{&memory_};
+};
+
+}  // namespace weir

@@ -1,0 +1,73 @@
+// For places in terminals: the tokens that stay inside of the terminal, and the nodes of the tree where it can end.
+// That takes a walk through the whole tree for the inside of a text, and is the same whatever is around it. Where a
+// terminal counts, it is found once for all counts. Bounded: emptied when it is full. One for each constraint; the
+// caller holds its lock.
+#pragma once
+
+#include <cstdint>
+#include <memory_resource>
+#include <mutex>
+#include <span>
+
+#include "core/pod_vector.h"
+#include "text/constraint/grammar.h"
+#include "text/constraint/token_trie.h"
+
+namespace weir::constraint {
+
+class MaskCache {
+ public:
+  // Nodes behind which something else than the terminal goes on.
+  struct Exits {
+    std::span<const uint32_t> pairs;  // node, texts of a counting terminal on the way to it
+    uint32_t least = 0, most = 0;     // of those texts, for an exit that counts
+    size_t size() const { return pairs.size() / 2; }
+    bool counts(size_t i) const { return pairs[2 * i + 1] >= least && pairs[2 * i + 1] <= most; }
+    uint32_t node(size_t i) const { return pairs[2 * i]; }
+  };
+
+  explicit MaskCache(std::pmr::memory_resource* memory)
+      : entries_(memory),
+        data_(memory),
+        states_(memory),
+        units_(memory),
+        open_(memory),
+        counts_(memory),
+        closed_(memory),
+        exits_(memory),
+        firsts_(memory) {}
+  void start(const Grammar& grammar, const TokenTrie& trie);  // takes the memory
+  // Sets the bits of the tokens that stay inside. The terminal is no literal. The exits are valid until the next call.
+  Exits add(const Terminal& terminal, uint32_t state, uint32_t* words);
+  // Finds the masks of some states that take long, so that no draw has to wait for them.
+  void warm();
+  std::mutex& lock() { return lock_; }
+  uint64_t n_walks() const { return n_walks_; }  // for tests and benchmarks
+
+ private:
+  // In data_, from `at` on: bits of all tokens that stay inside, where there are many; the tokens, in the order of the
+  // texts they have, where there are few or they are counted, n_open of them, with, where they are counted, as many
+  // counts; pairs of tokens that end with the tail and their counts; pairs of exits.
+  struct Slot {
+    uint64_t terminal;
+    uint32_t state, at;
+    uint32_t n_words, n_open, n_closed, n_exits;
+  };
+  void walk(const Terminal& terminal, uint32_t state, Slot& slot);
+  void walk_counted(const Terminal& terminal, uint32_t state, Slot& slot);
+  bool is_wide(const Terminal& terminal, uint32_t state) const;
+  uint32_t room() const { return trie_->n_words() + 4 * trie_->vocab_size() + 2 * trie_->n_nodes(); }
+  void put_words(Slot& slot);
+  void put_exits(Slot& slot);
+
+  const Grammar* g_ = nullptr;
+  const TokenTrie* trie_ = nullptr;
+  PodVector<Slot> entries_;  // a table; at == kFree: none
+  PodVector<uint32_t> data_;
+  PodVector<uint32_t> states_, units_, open_, counts_, closed_, exits_, firsts_;  // of a walk
+  uint32_t n_entries_ = 0;
+  uint64_t n_walks_ = 0;
+  std::mutex lock_;
+};
+
+}  // namespace weir::constraint
