@@ -74,15 +74,13 @@ typedef struct weir_model_info {
                                     long as the model. */
     const char *name;          /**< general.name as one line of UTF-8, or ""; lives as long as the model. */
     const char *weight_type;   /**< Type of most weights, such as "q8_0"; static. */
-    const char *chat_template; /**< Family of the file's chat template, such as "chatml", when Weir renders exactly what
-                                    the template does. "" when there is none, "unknown" for any other, which is run
-                                    itself. Static. */
+    const char *chat_template; /**< "jinja" when the file has a chat template, which is run; "" when there is none.
+                                    Static. */
     const char *tokenizer;     /**< Tokenizer kind and pre-tokenizer, such as "gpt2/llama-bpe"; lives as long as the
                                     model. */
     uint64_t copied_bytes;      /**< Bytes of the file in memory of the allocator hooks: all of them with
                                      WEIR_MODEL_COPY, 0 when it is mapped. @since 1.0 */
-    const char *chat_resembles; /**< Where chat_template is "unknown": the family that the template resembles and that
-                                     WEIR_CHAT_ACCEPT_RESEMBLING renders, "" when it resembles none. Static. */
+    const char *chat_resembles; /**< Always "": every template is run itself. Static. */
     uint32_t n_parts;           /**< Files that the model is in, at least 1; see weir_model_open. @since 1.1 */
     uint32_t reserved;          /**< 0. @since 1.1 */
 } weir_model_info;

@@ -97,11 +97,7 @@ enum weir_chat_flag_bits {
     WEIR_CHAT_CONTINUE = 2,      /**< The session already holds a conversation that ends in an answer of the model
                                       without its end-of-turn token: close that turn first, then render @p messages
                                       only. */
-    WEIR_CHAT_ACCEPT_RESEMBLING = 4, /**< Where weir_model_info.chat_template is "unknown", do not run the file's own
-                                         template but render the family that it resembles
-                                         (weir_model_info.chat_resembles). What the model gets may differ from what it
-                                         was trained on: a system text that is missing, an answer that does not begin
-                                         with its thoughts. */
+    WEIR_CHAT_ACCEPT_RESEMBLING = 4, /**< Accepted, without any effect: every template is run itself. */
     WEIR_CHAT_CONTINUE_LAST = 8  /**< The last message is the beginning of an answer: leave its turn open, so that the
                                       model goes on with it. Needs an "assistant" message at the end that the template
                                       writes as it is, but for white space around it. @since 1.1 */
@@ -121,7 +117,8 @@ typedef struct weir_chat_options {
                                     (default) for none. @since 1.1 */
     void *progress_user;       /**< Passed to progress. @since 1.1 */
     const char *template_text; /**< A chat template (Jinja) to use instead of the file's, NUL-terminated, at most 2^18
-                                    bytes. NULL (default): the file's. @since 1.1 */
+                                    bytes, or the name of a built-in one: "chatml", "llama3", "mistral", "gemma",
+                                    "granite", "glm4" or "harmony". NULL (default): the file's. @since 1.1 */
     const char *tools_json;    /**< The tools that the model may call: a JSON list as in OpenAI's API, NUL-terminated.
                                     NULL (default): none. WEIR_ERR_UNSUPPORTED where the template has no place for
                                     them. @since 1.1 */
@@ -360,12 +357,12 @@ WEIR_API weir_status weir_chat_options_init(weir_chat_options *options, uint32_t
 
 /** Turn a conversation into tokens as the chat template of the model's file does: what to prefill before an answer.
  *
- *  A template that weir_model_info.chat_template names is rendered by a function of the library, which makes the same
- *  of it; any other is run itself, as by weir_template_render, with the date of the call.
+ *  The template is run itself, as by weir_template_render, with the date of the call. A file without one is
+ *  WEIR_ERR_UNSUPPORTED, unless weir_chat_options.template_text gives a template.
  *
  *  Only the template's own text becomes control tokens. Text of messages never does, whatever it holds: a user who
- *  writes "<|im_end|>" has written ten characters. Where a family marks turns with ordinary text, as llama2, mistral,
- *  mistral-v1, deepseek-llm and zephyr do ("[INST]", "User:"), a message can still imitate these marks.
+ *  writes "<|im_end|>" has written ten characters. Where a template marks turns with ordinary text, as those of
+ *  Llama 2 and older Mistral models do ("[INST]", "User:"), a message can still imitate these marks.
  *
  *  Exactly, no control, unknown or user-defined token is recognised in a message, but for user-defined ones of letters,
  *  digits and white space (some vocabularies have such for runs of spaces) that the template does not use, or that
@@ -473,7 +470,7 @@ static inline weir_status weir_chat_render_in_source(const weir_model *model, co
  *  A template cannot run for ever: beyond fixed limits of steps, depth, memory and text it is refused.
  *
  *  @param runtime        in, whose memory the call uses
- *  @param template_text  in, [template_bytes] UTF-8
+ *  @param template_text  in, [template_bytes] UTF-8; or the name of a built-in template, as in weir_chat_options
  *  @param template_bytes 0 .. 2^18
  *  @param variables_json in, [variables_bytes] a JSON object whose entries are the template's variables
  *  @param variables_bytes length of @p variables_json

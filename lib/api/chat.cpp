@@ -10,6 +10,7 @@
 #include "api/handles.h"
 #include "api/text.h"
 #include "core/clock.h"
+#include "text/builtin_templates.h"
 #include "text/chat_jinja.h"
 #include "text/jinja/jinja.h"
 #include "text/json_values.h"
@@ -48,16 +49,13 @@ Status render(const weir_model* model, std::span<const weir_chat_message> messag
   request.variables_json = options.variables_json;
   request.unix_time = options.unix_time != 0 ? options.unix_time : unix_seconds();
   if (options.template_text != nullptr) {
-    request.template_text = options.template_text;
+    request.template_text = template_or_builtin(options.template_text);
     return chat_render_jinja(request, out);
   }
-  const ChatTemplate& known = model->model.chat_template();
-  const bool takes_family =
-      is_plain(request) &&
-      (known.is_exact || (known.family != ChatFamily::kUnknown && (options.flags & WEIR_CHAT_ACCEPT_RESEMBLING) != 0));
-  if (takes_family || known.family == ChatFamily::kNone)
-    return chat_render(known, messages, options.flags, request.bos, request.eos, out);
   WEIR_TRY(model->model.file().get_string("tokenizer.chat_template", request.template_text, ""));
+  if (request.template_text.empty())
+    return fail(WEIR_ERR_UNSUPPORTED,
+                "the model's file has no chat template (tokenizer.chat_template); give one in template_text");
   return chat_render_jinja(request, out);
 }
 
@@ -190,7 +188,7 @@ weir_status weir_template_render(weir_runtime* runtime, const char* template_tex
   return api::guard([&]() -> Status {
     std::pmr::memory_resource* memory = &runtime->memory;
     jinja::Template parsed(memory);
-    WEIR_TRY(parsed.parse({template_text, template_bytes}));
+    WEIR_TRY(parsed.parse(template_or_builtin({template_text, template_bytes})));
     jinja::Heap heap(memory);
     jinja::Value object;
     WEIR_TRY(jinja::read_json(heap, {variables_json, variables_bytes}, "variables", object));

@@ -137,7 +137,7 @@ Status Model::read(bool vocab_only, OpenProgress& progress) {
   WEIR_TRY(tokenizer_.build(file_, usual_pre(file_, arch), progress, notes_));
   std::string_view chat;
   WEIR_TRY(file_.get_string("tokenizer.chat_template", chat, ""));
-  chat_template_ = chat_template_of(chat);
+  has_chat_template_ = !chat.empty();
   answer_format_ = answer_format_of(chat, &tokenizer_);
   WEIR_TRY(find_answer_tokens(tokenizer_, weights_.layers.get_allocator().resource(), answer_format_));
   if (!vocab_only) {
@@ -457,8 +457,8 @@ void Model::get_info(weir_model_info& info) const {
   info.architecture = arch_name_;
   info.name = model_name_;
   info.weight_type = main_type_;
-  info.chat_template = chat_template_.name();
-  info.chat_resembles = chat_template_.resembles();
+  info.chat_template = has_chat_template_ ? "jinja" : "";
+  info.chat_resembles = "";
   info.tokenizer = has_text_ ? tokenizer_.kind() : "";
 }
 

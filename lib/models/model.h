@@ -18,7 +18,6 @@
 #include "models/rope.h"
 #include "ops/ops.h"
 #include "text/answer_format.h"
-#include "text/chat_template.h"
 #include "text/tokenizer.h"
 #include "weir/model.h"
 
@@ -127,7 +126,6 @@ class Model {
   const Tokenizer& tokenizer() const { return tokenizer_; }
   const GgufFile& file() const { return file_; }
   const NameTable& names() const { return names_; }
-  const ChatTemplate& chat_template() const { return chat_template_; }
   const AnswerFormat& answer_format() const { return answer_format_; }
   const Notes& notes() const { return notes_; }
   // With vocab_only 0; see weir_model_info. Two trainings of one shape differ in it if they do in the first bytes of
@@ -160,7 +158,7 @@ class Model {
   ModelConfig config_;
   ModelWeights weights_;
   RopeTable rope_;
-  ChatTemplate chat_template_;
+  bool has_chat_template_ = false;
   AnswerFormat answer_format_;
   Notes notes_;
   bool vocab_only_ = false, has_text_ = true;

@@ -182,16 +182,16 @@ Status find_open_answer(const jinja::RenderedText& all, size_t& begin, size_t& e
               "continued behind an open one");
 }
 
-Status cut_behind_answer(const jinja::RenderedText& all, RenderedChat& out) {
+// `head`: what the template writes without the messages of the continuation.
+Status cut_behind_answer(const jinja::RenderedText& all, const jinja::RenderedText& head, RenderedChat& out) {
   size_t at = 0, begin = 0;
   WEIR_TRY(find_open_answer(all, at, begin));
+  if (string_view(head.text).substr(0, begin) != string_view(all.text).substr(0, begin))
+    return fail(WEIR_ERR_UNSUPPORTED,
+                "the model's chat template writes a message before the answers that came before it, so that a "
+                "conversation cannot be continued with it; render the whole");
   out.text.assign(all.text, begin);
   for (const TextRange& range : all.said) {
-    // What it writes there of a message would be cut off.
-    if (range.begin < at && string_view(all.text).substr(range.begin, range.end - range.begin) != kOpenQuestion)
-      return fail(WEIR_ERR_UNSUPPORTED,
-                  "the model's chat template writes a message before the answers that came before it, so that a "
-                  "conversation cannot be continued with it; render the whole");
     if (range.end > begin) out.said.push_back({std::max(range.begin, begin) - begin, range.end - begin});
   }
   return {};
@@ -313,18 +313,6 @@ class Rendering {
 
 }  // namespace
 
-bool is_plain(const ChatRequest& request) {
-  if ((request.flags & WEIR_CHAT_CONTINUE_LAST) != 0 || request.tools_json != nullptr ||
-      request.variables_json != nullptr) {
-    return false;
-  }
-  return std::none_of(request.messages.begin(), request.messages.end(), [](const weir_chat_message& message) {
-    const string_view role = message.role == nullptr ? "" : message.role;
-    return role == "tool" || role == "developer" || message.thought != nullptr || message.tool_calls_json != nullptr ||
-           message.tool_call_id != nullptr || message.name != nullptr;
-  });
-}
-
 Status chat_abilities(string_view template_text, std::pmr::memory_resource* memory, uint32_t& can) {
   jinja::Template parsed(memory);
   if (!parsed.parse(template_text).ok()) return {};
@@ -342,7 +330,12 @@ Status chat_render_jinja(const ChatRequest& request, RenderedChat& out) {
   WEIR_TRY(Rendering(request, memory).run(all));
   RenderedChat rendered(memory);
   if ((request.flags & WEIR_CHAT_CONTINUE) != 0) {
-    WEIR_TRY(cut_behind_answer(all, rendered));
+    ChatRequest before = request;
+    before.messages = {};
+    before.flags &= ~static_cast<uint32_t>(WEIR_CHAT_ADD_ASSISTANT);
+    jinja::RenderedText head(memory);
+    WEIR_TRY(Rendering(before, memory).run(head));
+    WEIR_TRY(cut_behind_answer(all, head, rendered));
   } else if ((request.flags & WEIR_CHAT_CONTINUE_LAST) != 0) {
     WEIR_TRY(cut_in_answer(all, rendered));
   } else {

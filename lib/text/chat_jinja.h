@@ -33,9 +33,6 @@ struct ChatRequest {
   int64_t unix_time = 0;                 // what the template sees of the clock
 };
 
-// Whether chat_render (chat_template.h) does for it: nothing in it is newer than the families.
-bool is_plain(const ChatRequest& request);
-
 // As weir_chat_tokenize says. Where the template refuses the messages or cannot be run the message has its line. `out`
 // is as before after a failure.
 Status chat_render_jinja(const ChatRequest& request, RenderedChat& out);

@@ -2,18 +2,12 @@
 #include "text/chat_text.h"
 
 #include "core/utf8.h"
+#include "text/characters.h"
 
 namespace weir {
 namespace {
 
 using std::string_view;
-
-// As Python's str.isspace has it, because templates trim with Python's rules.
-bool is_space(uint32_t code) {
-  return (code >= 0x09 && code <= 0x0D) || (code >= 0x1C && code <= 0x20) || code == 0x85 || code == 0xA0 ||
-         code == 0x1680 || (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 || code == 0x202F ||
-         code == 0x205F || code == 0x3000;
-}
 
 // Bytes of the space that `text` begins with, 0 when it does not.
 size_t space_at_front(string_view text) {
@@ -41,28 +35,9 @@ string_view trim(string_view text) {
   return trim_end(text);
 }
 
-string_view trim_front(string_view text, char c) {
-  while (!text.empty() && text.front() == c) text.remove_prefix(1);
-  return text;
-}
-
-string_view trim_back(string_view text, char c) {
-  while (!text.empty() && text.back() == c) text.remove_suffix(1);
-  return text;
-}
-
 string_view after_thoughts(string_view text) {
   const size_t at = text.rfind(kThinkEnd);
   return at == string_view::npos ? text : text.substr(at + kThinkEnd.size());
-}
-
-string_view thoughts(string_view text) {
-  const size_t end = text.find(kThinkEnd);
-  if (end == string_view::npos) return {};
-  string_view inside = trim_back(text.substr(0, end), '\n');
-  const size_t begin = inside.rfind(kThinkBegin);
-  if (begin != string_view::npos) inside.remove_prefix(begin + kThinkBegin.size());
-  return trim_front(inside, '\n');
 }
 
 }  // namespace weir

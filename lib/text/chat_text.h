@@ -11,13 +11,6 @@ inline constexpr std::string_view kThinkBegin = "<think>", kThinkEnd = "</think>
 std::string_view trim(std::string_view text);
 std::string_view trim_end(std::string_view text);
 
-// Without the characters `c` at the front, at the back.
-std::string_view trim_front(std::string_view text, char c);
-std::string_view trim_back(std::string_view text, char c);
-
 // What follows the last </think>, or everything.
 std::string_view after_thoughts(std::string_view text);
-// What lies between <think> and the first </think>, without line ends around it; "" when there is no </think>.
-std::string_view thoughts(std::string_view text);
-
 }  // namespace weir

@@ -25,7 +25,7 @@ namespace {
 struct ChatFlags {
   std::string model;
   std::string system;
-  bool accept_resembling = false;
+  std::string chat_template;
   bool show_thoughts = false;
   uint32_t max_tokens = 0;
   SessionFlags session;
@@ -62,11 +62,12 @@ class Chat {
         editor_(row_, style_, [this] { draw_status(); }),
         runtime_(create_runtime(flags.session.threads, flags.session.device)) {
     model_ = open_model(runtime_.get(), flags.model);
-    require_chat_template(model_.get(), flags.model);
+    if (flags.chat_template.empty()) require_chat_template(model_.get(), flags.model);
     const bool resumes = !flags.saved.resume.empty();
     open_session(flags.session, flags.saved.resume);
     talk_ = std::make_unique<Talk>(model_.get(), session_.get(), plan_.context_tokens);
     if (!resumes) talk_->set_system(flags.system);
+    talk_->set_template(flags.chat_template);
     max_tokens_ = flags.max_tokens;
     if (!resumes || flags.sampling.given()) {
       SamplingFlags sampling = flags.sampling;
@@ -510,7 +511,7 @@ void add_chat(CLI::App& program, Action& action) {
   app->add_option("-n", flags->max_tokens, "Most tokens of an answer; default: what the model was trained for")
       ->transform(whole_number(1, kMostTokens))
       ->type_name("MAX");
-  add_template_flag(*app, flags->accept_resembling);
+  add_template_flag(*app, flags->chat_template);
   add_saved_flags(*app, flags->saved);
   add_sampling_flags(*app, flags->sampling);
   flags->session.usual_preset = "chat";
@@ -518,6 +519,7 @@ void add_chat(CLI::App& program, Action& action) {
   app->callback([flags, &action] {
     action = [flags] {
       check_saved_flags(flags->saved, flags->system);
+      flags->chat_template = read_template(flags->chat_template);
       catch_interrupts();
       return Chat(*flags).run();
     };

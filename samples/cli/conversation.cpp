@@ -154,7 +154,7 @@ Conversation parse_conversation(const json& line, const std::string& system, boo
 }
 
 std::vector<std::vector<weir_token>> render_turns(const weir_model* model, const Conversation& conversation,
-                                                  bool add_bos, bool accept_resembling, bool continues) {
+                                                  bool add_bos, const std::string& chat_template, bool continues) {
   if (conversation.is_raw) {
     std::vector<weir_token> tokens = tokenize(model, conversation.raw_text, WEIR_TOKENIZE_SPECIAL);
     weir_special_tokens special = WEIR_SPECIAL_TOKENS_INIT;
@@ -171,9 +171,8 @@ std::vector<std::vector<weir_token>> render_turns(const weir_model* model, const
     const bool is_last = i + 1 == conversation.messages.size();
     if (pending.back().role != "user" || (!is_last && conversation.messages[i + 1].role == "assistant")) continue;
     const bool is_first = turns.empty() && !continues;
-    const uint32_t flags = WEIR_CHAT_ADD_ASSISTANT | (is_first ? 0u : static_cast<uint32_t>(WEIR_CHAT_CONTINUE)) |
-                           resembling_flag(accept_resembling);
-    turns.push_back(tokenize_chat(model, pending, flags));
+    const uint32_t flags = WEIR_CHAT_ADD_ASSISTANT | (is_first ? 0u : static_cast<uint32_t>(WEIR_CHAT_CONTINUE));
+    turns.push_back(tokenize_chat(model, pending, flags, chat_template));
     pending.clear();
   }
   return turns;
@@ -208,10 +207,9 @@ bool wants_bos(const weir_model* model) {
 
 void require_chat_template(const weir_model* model, const std::string& path) {
   if (model_info(model).chat_template[0] == '\0')
-    throw std::runtime_error(path + ": the file has no chat template; weir run --raw takes whole prompts");
+    throw std::runtime_error(
+        path + ": the file has no chat template: --template gives one, weir run --raw takes whole prompts");
 }
-
-uint32_t resembling_flag(bool accept) { return accept ? static_cast<uint32_t>(WEIR_CHAT_ACCEPT_RESEMBLING) : 0u; }
 
 uint32_t pinned_prompt_tokens(const std::vector<std::vector<weir_token>>& turns) {
   constexpr size_t kPageTokens = 16;
@@ -235,7 +233,7 @@ Solution solve(weir_model* model, const SolveOptions& options, const Conversatio
   try {
     const bool resumes = !options.resume.empty();
     const bool add_bos = conversation.is_raw && options.add_bos.value_or(!resumes && wants_bos(model));
-    const auto turns = render_turns(model, conversation, add_bos, options.accept_resembling, resumes);
+    const auto turns = render_turns(model, conversation, add_bos, options.chat_template, resumes);
     SessionOptions session_options(options.session);
     if (options.session.extends_for_prompt() && options.session.max_prompt == 0) {
       session_options.get().max_prompt_tokens = pinned_prompt_tokens(turns);

@@ -37,10 +37,12 @@ Conversation parse_conversation(const nlohmann::json& line, const std::string& s
 
 // What to feed before each answer, one entry per answer. A user message is answered by the model, unless an assistant
 // message follows it: that is history, taken as said. `continues`: the first turn follows an answer of the session.
-// `add_bos`: raw text begins with the begin-of-text token, once where the text has it already.
+// `chat_template`: instead of the model's own, unless "". `add_bos`: raw text begins with the begin-of-text token, once
+// where the text has it already.
 // Throws Error, or std::runtime_error for messages in an impossible order.
 std::vector<std::vector<weir_token>> render_turns(const weir_model* model, const Conversation& conversation,
-                                                  bool add_bos, bool accept_resembling = false, bool continues = false);
+                                                  bool add_bos, const std::string& chat_template = "",
+                                                  bool continues = false);
 
 // The schema of a line, with its properties in the order of the line's text, which the parsed line has lost.
 std::optional<ConstraintText> schema_of_line(const std::string& text);
@@ -51,11 +53,9 @@ std::string wrong_with_stops(const std::vector<std::string>& stops);
 // Whether the file asks for a begin-of-text token before a text.
 bool wants_bos(const weir_model* model);
 
-// A renderer of turns needs a chat template. Throws std::runtime_error naming the file and what helps.
+// A renderer of turns needs a chat template, the file's or a given one. Throws std::runtime_error naming the file and
+// what helps.
 void require_chat_template(const weir_model* model, const std::string& path);
-
-// WEIR_CHAT_ACCEPT_RESEMBLING or nothing.
-uint32_t resembling_flag(bool accept);
 
 // Most tokens of an answer when the user gave no number: what the model was trained for. A policy may have no end of
 // its context, and a model that has lost its thread may never end its answer.
@@ -74,7 +74,7 @@ struct SolveOptions {
   uint32_t n_top = 0;              // of each token, so many of the most probable go to Solution::logprobs
   std::optional<ConstraintText> constraint;
   std::optional<bool> add_bos;     // to raw text; none: as the file asks
-  bool accept_resembling = false;  // of chat templates
+  std::string chat_template;       // instead of the model's own, as read_template() gives it
   std::string resume;              // the file of --resume, or ""
   OutFile* save = nullptr;         // where the conversation goes at the end, if anywhere
 };

@@ -35,7 +35,6 @@ struct EvalFlags {
   std::string out;  // "": default_folder()
   bool plot_only = false;
   bool forced = false;
-  bool accept_resembling = false;
   bool chooses_budgets = false;  // --budgets is given
   bool chooses_text = false;     // --text is given
   TraceFlags trace;
@@ -307,7 +306,6 @@ void add_eval(CLI::App& program, Action& action) {
   flags->settings.budgets = {64, 128, 256, 512, 1024, 2048};
   CLI::App* app = program.add_subcommand("eval", "Right answers and their cost by policy and budget; tables and plots");
   add_model_flag(*app, flags->model)->description("Model file (GGUF); required but for --plot-only and --draw");
-  add_template_flag(*app, flags->accept_resembling);
   app->add_option("--policies", flags->policies,
                   "Entries name[:key=value[+key=value...]][@label], the name of a policy or a preset; default: every "
                   "policy, with --text what fits in two minutes")

@@ -370,9 +370,9 @@ void add_text_flags(CLI::App& app, TextFlags& flags) {
 }
 
 void check_text_flags(const CLI::App& app) {
-  for (const char* other : {"--forced", "--trace", "--draw", "--families", "-n", "--seed", "--steps", "--lag",
-                            "--every", "--passkey-tokens", "--question-as-decode", "--stop-at-error", "--context",
-                            "--max-factor", "--together", "--accept-resembling"}) {
+  for (const char* other :
+       {"--forced", "--trace", "--draw", "--families", "-n", "--seed", "--steps", "--lag", "--every",
+        "--passkey-tokens", "--question-as-decode", "--stop-at-error", "--context", "--max-factor", "--together"}) {
     if (app.count("--text") > 0 && app.count(other) > 0)
       throw UsageError(std::string(other) + " is for problems, not for --text");
   }

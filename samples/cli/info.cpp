@@ -100,7 +100,6 @@ void print_json(const File& file, const weir_model_info& info) {
               {"weight_type", info.weight_type},
               {"tokenizer", info.tokenizer},
               {"chat_template", info.chat_template},
-              {"chat_resembles", info.chat_resembles},
               {"n_layers", info.n_layers},
               {"n_heads", info.n_heads},
               {"n_kv_heads", info.n_kv_heads},
@@ -156,12 +155,7 @@ void print_facts(const weir_model_info& i) {
     print_fact("KV", human_bytes(4ull * i.n_layers * i.n_kv_heads * i.head_dim) + " a token");  // K and V of 2 bytes
   }
   if (i.vocab_size > 0) print_fact("vocabulary", grouped(i.vocab_size) + " tokens, " + i.tokenizer);
-  const std::string resembles = i.chat_resembles;
-  const bool is_own = std::string_view(i.chat_template) == "unknown";
-  print_fact("chat template", i.chat_template[0] == '\0' ? "none"
-                              : !is_own                  ? i.chat_template
-                              : resembles.empty()        ? "its own"
-                                                         : "its own; resembles " + resembles);
+  print_fact("chat template", i.chat_template[0] == '\0' ? "none" : i.chat_template);
   if (i.n_params > 0)
     print_fact("weights", grouped(i.n_params) + ", " + i.weight_type + ", " + human_bytes(i.weights_bytes));
   print_fact("file", human_bytes(i.file_bytes) + (i.n_parts > 1 ? format(" in %u parts", i.n_parts) : ""));

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <cstdarg>
 #include <cstdio>
+#include <fstream>
+#include <iterator>
 #include <random>
 
 namespace weir_cli {
@@ -239,9 +241,23 @@ CLI::Option* add_model_flag(CLI::App& app, std::string& path) {
   return app.add_option("-m,--model,MODEL", path, "Model file (GGUF)")->type_name("FILE");
 }
 
-void add_template_flag(CLI::App& app, bool& accept_resembling) {
-  app.add_flag("--accept-resembling", accept_resembling,
-               "Instead of a chat template that only resembles a known family, render the family (weir info tells)");
+void add_template_flag(CLI::App& app, std::string& name_or_path) {
+  app.add_option(
+         "--template", name_or_path,
+         "Chat template instead of the model's own: a file, or chatml, llama3, mistral, gemma, granite, glm4 or "
+         "harmony")
+      ->type_name("NAME|FILE");
+}
+
+std::string read_template(const std::string& name_or_path) {
+  constexpr const char* kBuiltin[] = {"chatml", "llama3", "mistral", "gemma", "granite", "glm4", "harmony"};
+  if (name_or_path.empty()) return "";
+  if (std::find(std::begin(kBuiltin), std::end(kBuiltin), name_or_path) != std::end(kBuiltin)) return name_or_path;
+  std::ifstream file(name_or_path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (!file) throw std::runtime_error("cannot read the chat template " + name_or_path);
+  if (text.empty()) throw std::runtime_error("the chat template " + name_or_path + " is empty");
+  return text;
 }
 
 void add_threads_flag(CLI::App& app, SessionFlags& flags) {

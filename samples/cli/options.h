@@ -115,7 +115,11 @@ const std::vector<std::string>& policy_names();
 
 // The model is also the argument without a name.
 CLI::Option* add_model_flag(CLI::App& app, std::string& path);
-void add_template_flag(CLI::App& app, bool& accept_resembling);
+// --template: the name of a built-in template, or a file.
+void add_template_flag(CLI::App& app, std::string& name_or_path);
+// What weir_chat_options.template_text takes: the name itself, or what the file holds; "" for "". Throws
+// std::runtime_error.
+std::string read_template(const std::string& name_or_path);
 CLI::Option* add_device_flag(CLI::App& app, std::string& device);
 void add_threads_flag(CLI::App& app, SessionFlags& flags);
 void add_session_flags(CLI::App& app, SessionFlags& flags);

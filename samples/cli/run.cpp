@@ -59,7 +59,7 @@ class Runner {
   explicit Runner(RunFlags& flags)
       : flags_(flags), runtime_(create_runtime(flags.solve.session.threads, flags.solve.session.device)) {
     model_ = open_model(runtime_.get(), flags.model);
-    if (!flags.raw) require_chat_template(model_.get(), flags.model);
+    if (!flags.raw && flags.solve.chat_template.empty()) require_chat_template(model_.get(), flags.model);
     // Options that no prompt can make right are told before the first one is read.
     SessionOptions options(flags.solve.session);
     if (flags.solve.session.extends_for_prompt() && options.get().max_prompt_tokens == 0) {
@@ -263,7 +263,7 @@ void add_run(CLI::App& program, Action& action) {
   prompts->excludes(prompt);
   app->add_option("--system", flags->system, "System message in front of conversations that have none")
       ->type_name("TEXT");
-  add_template_flag(*app, flags->solve.accept_resembling);
+  add_template_flag(*app, flags->solve.chat_template);
   app->add_flag("--raw", flags->raw,
                 "Use no chat template: the prompt is the text, special tokens such as <|im_start|> included");
   app->add_flag_callback(
@@ -300,6 +300,9 @@ void add_run(CLI::App& program, Action& action) {
     action = [flags, prompt, prompts] {
       if (flags->raw && !flags->system.empty())
         throw UsageError("run: --system needs the chat template, --raw uses none");
+      if (flags->raw && !flags->solve.chat_template.empty())
+        throw UsageError("run: --template gives a chat template, --raw uses none");
+      flags->solve.chat_template = read_template(flags->solve.chat_template);
       if (!flags->raw && flags->solve.add_bos)
         throw UsageError("run: --bos and --no-bos are for --raw; a chat template has its own begin");
       check_saved(*flags, !prompts->empty());

@@ -113,7 +113,7 @@ weir_prompt_report Talk::prompt(const PrefillFn& on_progress) {
   } else {
     std::vector<weir_token> tokens = held_;
     const std::vector<weir_token> more =
-        tokenize_chat(model_, messages_, WEIR_CHAT_ADD_ASSISTANT | uint32_t{WEIR_CHAT_CONTINUE});
+        tokenize_chat(model_, messages_, WEIR_CHAT_ADD_ASSISTANT | uint32_t{WEIR_CHAT_CONTINUE}, template_);
     tokens.insert(tokens.end(), more.begin(), more.end());
     status = weir_session_prompt_tokens(session_, tokens.data(), tokens.size(), &options, &report);
   }

@@ -1,7 +1,6 @@
 // weir template: renders a chat template, a file's own or one of a text file, for a conversation in JSON on stdin.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <fstream>
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -21,13 +20,6 @@ struct TemplateFlags {
   std::string model, path;
 };
 
-std::string read_template(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file) throw std::runtime_error("cannot read " + path);
-  return text;
-}
-
 // The template of a model's file.
 std::string template_of(const weir_model* model) {
   for (uint32_t i = 0; i < weir_model_metadata_count(model); ++i) {
@@ -40,7 +32,7 @@ std::string template_of(const weir_model* model) {
     text.resize(n_bytes);
     return text;
   }
-  throw std::runtime_error("the file has no chat template; --template FILE gives one");
+  throw std::runtime_error("the file has no chat template; --template gives one");
 }
 
 std::string token_text(const weir_model* model, weir_token token) {
@@ -115,7 +107,7 @@ void add_template(CLI::App& program, Action& action) {
   auto flags = std::make_shared<TemplateFlags>();
   CLI::App* app = program.add_subcommand("template", "What a chat template makes of a conversation, JSON from stdin");
   add_model_flag(*app, flags->model);
-  app->add_option("--template", flags->path, "File with a template, instead of the model's own")->type_name("FILE");
+  add_template_flag(*app, flags->path);
   app->footer(
       "Standard input is one object: \"messages\", and perhaps \"tools\", \"variables\", \"add_generation_prompt\"\n"
       "(default true), \"bos_token\", \"eos_token\", \"unix_time\" (what strftime_now sees, as UTC). A template that\n"

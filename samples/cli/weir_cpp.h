@@ -226,9 +226,10 @@ inline std::string render_chat(const weir_model* model, const std::vector<Messag
   return text;
 }
 
-// What to prefill for these messages. Text of messages becomes no control token. flags: WEIR_CHAT_*.
+// What to prefill for these messages. Text of messages becomes no control token. flags: WEIR_CHAT_*. `chat_template`:
+// instead of the model's own, unless "".
 inline std::vector<weir_token> tokenize_chat(const weir_model* model, const std::vector<Message>& messages,
-                                             uint32_t flags) {
+                                             uint32_t flags, const std::string& chat_template = "") {
   std::vector<weir_chat_message> views;
   size_t n_bytes = 0;
   for (const Message& m : messages) {
@@ -237,6 +238,7 @@ inline std::vector<weir_token> tokenize_chat(const weir_model* model, const std:
   }
   weir_chat_options options = WEIR_CHAT_OPTIONS_INIT;
   options.flags = flags;
+  options.template_text = chat_template.empty() ? nullptr : chat_template.c_str();
   std::vector<weir_token> tokens(n_bytes / 3 + 256);
   uint64_t n = 0;
   const auto call = [&] {

@@ -241,39 +241,41 @@ void output__errors_are_told(void**) {
   }
 }
 
-// The model with a template that differs in a byte, so that it is no longer known.
-std::string model_with_another_template() {
+// The model without a template.
+std::string model_without_template() {
   std::string bytes = read_file(kModel);
-  const size_t at = bytes.find("{% for message in messages %}{{'<|im_start|>'");
+  const size_t at = bytes.find("tokenizer.chat_template");
   assert_true(at != std::string::npos);
-  bytes[at + 2] = '\t';
-  return write_file("other-template.gguf", bytes);
+  bytes[at] = 'T';
+  return write_file("no-template.gguf", bytes);
 }
 
-void template__that_is_not_known_is_run(void**) {
-  const std::string model = model_with_another_template(), accept = "--accept-resembling";
-  const Output known = weir({"run", "-m", kModel, "-p", "Hello"});
-  const Output own = weir({"run", "-m", model, "-p", "Hello"}),
-               own_chat = weir({"chat", model, "--temp", "0"}, "Hello\n");
+void template__is_the_files_or_the_given_one(void**) {
+  const std::string model = model_without_template();
+  const Output own = weir({"run", "-m", kModel, "-p", "Hello"});
   assert_works(own);
-  assert_string_equal(own.out.c_str(), known.out.c_str());
-  assert_string_equal(own_chat.out.c_str(), known.out.c_str());
-  const Output run = weir({"run", "-m", model, "-p", "Hello", accept}),
-               chat = weir({"chat", "-m", model, accept, "--temp", "0"}, "Hello\n");
-  assert_works(run);
-  assert_string_equal(run.out.c_str(), known.out.c_str());
-  assert_works(chat);
-  assert_string_equal(chat.out.c_str(), known.out.c_str());
-  const Output eval = weir({"eval", "-m", model, "-n", "1", "--families", "rule", "--steps", "14", "--policies",
-                            "dense", "--threads", "1", "--out", (g_folder / "eval").string(), accept});
-  assert_works(eval);
-  const json info = one_json(weir({"info", "-m", model, "--json"})),
-             before = one_json(weir({"info", "-m", kModel, "--json"}));
-  assert_string_equal(info["chat_template"].get<std::string>().c_str(), "unknown");
-  assert_string_equal(info["chat_resembles"].get<std::string>().c_str(), "chatml");
-  assert_string_equal(before["chat_template"].get<std::string>().c_str(), "chatml");
-  assert_string_equal(before["chat_resembles"].get<std::string>().c_str(), "");
-  assert_true(contains(weir({"info", "-m", model}).out, "its own; resembles chatml"));
+  for (const char* command : {"run", "chat"})
+    assert_fails(weir({command, "-m", model}, "Hello\n"), 1, {"no chat template", "--template", "--raw"});
+  const std::string file = write_file("chatml.jinja",
+                                      "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + "
+                                      "m.content + '<|im_end|>\\n' }}{% endfor %}"
+                                      "{{ '<|im_start|>assistant\\n' if add_generation_prompt }}");
+  for (const std::string& given : {std::string("chatml"), file}) {
+    const Output run = weir({"run", "-m", model, "-p", "Hello", "--template", given}),
+                 chat = weir({"chat", "-m", model, "--template", given, "--temp", "0"}, "Hello\n");
+    assert_works(run);
+    assert_string_equal(run.out.c_str(), own.out.c_str());
+    assert_works(chat);
+    assert_string_equal(chat.out.c_str(), own.out.c_str());
+  }
+  assert_fails(weir({"run", "-m", kModel, "-p", "x", "--template", "no-such"}), 1, "no-such");
+  assert_fails(weir({"run", "-m", kModel, "-p", "x", "--raw", "--template", "chatml"}), 2, "--raw uses none");
+  const Output text = weir({"template", "--template", "llama3"}, R"({"messages": [{"role": "user", "content": "q"}]})");
+  assert_works(text);
+  assert_true(contains(text.out, "<|start_header_id|>user<|end_header_id|>\n\nq<|eot_id|>"));
+  assert_string_equal(one_json(weir({"info", "-m", kModel, "--json"}))["chat_template"].get<std::string>().c_str(),
+                      "jinja");
+  assert_string_equal(one_json(weir({"info", "-m", model, "--json"}))["chat_template"].get<std::string>().c_str(), "");
 }
 
 void run__user_turns_are_one_conversation(void**) {
@@ -553,7 +555,7 @@ int main() {
       cmocka_unit_test(run__prompts_from_standard_input),
       cmocka_unit_test(run__prompt_from_standard_input),
       cmocka_unit_test(output__errors_are_told),
-      cmocka_unit_test(template__that_is_not_known_is_run),
+      cmocka_unit_test(template__is_the_files_or_the_given_one),
       cmocka_unit_test(run__user_turns_are_one_conversation),
       cmocka_unit_test(run__wrong_usage_is_status_2),
       cmocka_unit_test(run__failures_are_status_1_and_name_the_thing),
