@@ -91,7 +91,7 @@ static void shared_cancel__outlives_all(void **state) {
     weir_runtime *runtime = NULL;
     weir_model *model = NULL;
     weir_session *session = NULL;
-    weir_cancel *cancel = NULL, *other = NULL;
+    weir_cancel *cancel = NULL, *other = NULL, *third = NULL;
     weir_memory_counters before = WEIR_MEMORY_COUNTERS_INIT, after = WEIR_MEMORY_COUNTERS_INIT;
     const weir_token tokens[] = {1, 2, 3};
     (void)state;
@@ -107,6 +107,9 @@ static void shared_cancel__outlives_all(void **state) {
     weir_cancel_release(cancel);
     assert_ok(weir_session_set_cancel(session, other));
     weir_cancel_release(other); /* the session's reference is the last */
+    assert_ok(weir_cancel_create(&third));
+    assert_ptr_not_equal(third, other); /* whose memory is still taken */
+    weir_cancel_release(third);
     weir_cancel_set(other);
     assert_error(weir_session_prefill(session, tokens, 3, NULL, NULL), WEIR_ERR_CANCELLED, "cancelled");
     assert_ok(weir_session_set_cancel(session, cancel));
