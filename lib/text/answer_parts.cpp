@@ -180,7 +180,7 @@ bool AnswerParts::take(Piece& piece) {
   const uint8_t attribute = attributes_[first_];
   piece.is_shown = (attribute & kHidden) == 0;
   piece.opens_call = (attribute & kOpensCall) != 0;
-  piece.segment = attribute & (kOpensCall - 1);
+  piece.segment = attribute & (kTag - 1);
   uint32_t n = 1;
   while (first_ + n < n_done_ && attributes_[first_ + n] == attribute) ++n;
   if (piece.is_shown) {
@@ -310,7 +310,8 @@ void AnswerParts::enter(const AnswerTag& tag, size_t n) {
   }
   odd_ ^= kOdd;
   const bool opens_call = state_.place == AnswerPlace::kCall;
-  const int attribute = tag.is_kept ? WEIR_SEGMENT_TOOL_CALL : WEIR_SEGMENT_MARK | odd_ | (opens_call ? kOpensCall : 0);
+  const int attribute =
+      tag.is_kept ? WEIR_SEGMENT_TOOL_CALL : WEIR_SEGMENT_MARK | kTag | odd_ | (opens_call ? kOpensCall : 0);
   for (size_t i = 0; i < n; ++i, ++n_done_)
     attributes_[n_done_] = static_cast<uint8_t>((attributes_[n_done_] & kHidden) | attribute);
   if (state_.place == AnswerPlace::kHeader) {

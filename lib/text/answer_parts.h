@@ -97,7 +97,7 @@ class AnswerParts {
   void enter(const AnswerTag& tag, size_t n);
   void leave_call();
 
-  static constexpr uint8_t kHidden = 128, kOdd = 64, kOpensCall = 32;
+  static constexpr uint8_t kHidden = 128, kOdd = 64, kOpensCall = 32, kTag = 16;
   const AnswerFormat* format_ = nullptr;
   State state_;
   uint32_t n_calls_ = 0;                                          // that are over
