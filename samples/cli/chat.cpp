@@ -390,8 +390,8 @@ class Chat {
     return true;
   }
 
-  // Thoughts and calls are shown dim, with their tags. On a terminal thoughts are only counted, in the status row, unless
-  // they are asked for.
+  // Thoughts and calls are shown dim, with their tags. On a terminal thoughts are only counted, in the status row,
+  // unless they are asked for.
   void show(const weir_event& event) {
     const std::string_view text(event.text, event.text_bytes);
     const bool folds = interactive_ && !flags_.show_thoughts;
