@@ -34,13 +34,14 @@ static weir_chat_message say(const char *role, const char *text) {
 }
 
 /* Prints an answer to these messages as it comes. */
-static void answer(const weir_chat_message *messages, uint64_t n_messages, const weir_chat_options *chat) {
+static void answer(const weir_chat_message *messages, uint64_t n_messages, const weir_chat_options *chat,
+                   uint32_t flags) {
     weir_prompt_options prompt = WEIR_PROMPT_OPTIONS_INIT;
     weir_generate_options options = WEIR_GENERATE_OPTIONS_INIT;
     weir_event event = WEIR_EVENT_INIT;
     prompt.chat = chat;
     check(weir_session_prompt(session, messages, n_messages, &prompt, NULL, NULL), "read the messages");
-    options.flags = WEIR_GENERATE_STOP_AT_CALL;
+    options.flags = flags;
     options.max_tokens = 1024;
     check(weir_session_begin(session, &options), "begin an answer");
     do {
@@ -67,7 +68,7 @@ static void with_template(const char *question) {
     chat.flags = WEIR_CHAT_ADD_ASSISTANT;
     chat.tools_json = tools;
     messages[0] = say("user", question);
-    answer(messages, 1, &chat);
+    answer(messages, 1, &chat, WEIR_GENERATE_STOP_AT_CALL);
     check(weir_session_answer(session, &answered, sizeof answered, &is_malformed), "read the answer");
     if (answered.tool_calls_json == NULL) {
         printf("[no call%s]\n", is_malformed ? " that can be read" : "");
@@ -82,7 +83,7 @@ static void with_template(const char *question) {
     messages[1].tool_calls_json = calls;
     messages[2] = say("tool", get_time());
     messages[2].name = "get_time";
-    answer(messages, 3, &chat);
+    answer(messages, 3, &chat, 0);
     free(calls);
 }
 
@@ -96,7 +97,7 @@ static void with_constraint(const char *question) {
     check(weir_constraint_create(model, WEIR_CONSTRAINT_TOOLS, tools, strlen(tools), &constraint),
           "compile the tools");
     check(weir_session_set_constraint(session, constraint, 0), "constrain the answers");
-    answer(messages, 2, NULL);
+    answer(messages, 2, NULL, 0);
     weir_constraint_destroy(constraint);
 }
 
@@ -112,7 +113,7 @@ int main(int argc, char **argv) {
     check(weir_model_open(runtime, argv[1], NULL, &model), "open the model");
     check(weir_session_create(model, NULL, &session), "create a session");
     check(weir_model_chat_info(model, &info), "look at the chat template");
-    if ((info.can & WEIR_CHAT_CAN_TOOLS) != 0)
+    if ((info.can & WEIR_CHAT_CAN_TOOLS) != 0 && info.tool_format[0] != '\0')
         with_template(question);
     else
         with_constraint(question);
