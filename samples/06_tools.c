@@ -91,7 +91,7 @@ static void with_constraint(const char *question) {
     weir_constraint *constraint = NULL;
     weir_chat_message messages[2];
     char system[1024];
-    snprintf(system, sizeof system, "Answer with a call of one of these tools, as {\"name\", \"arguments\"}: %s", tools);
+    snprintf(system, sizeof system, "Answer with a call of a tool, as {\"name\", \"arguments\"}: %s", tools);
     messages[0] = say("system", system);
     messages[1] = say("user", question);
     check(weir_constraint_create(model, WEIR_CONSTRAINT_TOOLS, tools, strlen(tools), &constraint),

@@ -397,7 +397,7 @@ class Session {
   // Where the answer begins that a mask is asked for, and where in it the part that the constraint rules; both may be
   // behind the end of the conversation, which they mean then.
   uint32_t answer_from_ = 0, rules_from_ = 0;
-  TokenRecord record_;        // of which the conversation has kv_.n_tokens()
+  TokenRecord record_;  // of which the conversation has kv_.n_tokens()
   Detokenizer detokenizer_;
   StopStrings stops_;  // those of the latest answer, if it has any
   bool has_stops_ = false;

@@ -73,10 +73,10 @@ struct SolveOptions {
   uint32_t min_tokens = 0;         // of each answer
   uint32_t n_top = 0;              // of each token, so many of the most probable go to Solution::logprobs
   std::optional<ConstraintText> constraint;
-  std::optional<bool> add_bos;     // to raw text; none: as the file asks
-  std::string chat_template;       // instead of the model's own, as read_template() gives it
-  std::string resume;              // the file of --resume, or ""
-  OutFile* save = nullptr;         // where the conversation goes at the end, if anywhere
+  std::optional<bool> add_bos;  // to raw text; none: as the file asks
+  std::string chat_template;    // instead of the model's own, as read_template() gives it
+  std::string resume;           // the file of --resume, or ""
+  OutFile* save = nullptr;      // where the conversation goes at the end, if anywhere
 };
 
 // How solve() shows what happens; each may be empty. Returning false cancels.
