@@ -230,7 +230,7 @@ Status Session::generate(const weir_generate_options& options, weir_generate_res
     }
     count_token();
     push_part(token, text);
-    parts_.skip();
+    parts_.leave_out();
     if (piece.found >= 0) {
       stop = WEIR_STOP_STRING;
       result.stop_index = piece.found;

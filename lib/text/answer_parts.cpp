@@ -85,7 +85,7 @@ void AnswerParts::begin_behind(const AnswerFormat& format, const Tokenizer& toke
   for (const weir_token token : prompt.subspan(first)) {
     const bool in_header = state_.place == AnswerPlace::kHeader;
     if (in_header || tag_of(token) != nullptr) push(token, "", tokenizer.decode(token, true, false));
-    skip();
+    leave_out();
   }
   if (format.tag[0].token >= 0 || *format.thought_begin == '\0') return;
   // Tags that are text count at the very end alone.
@@ -170,7 +170,7 @@ void AnswerParts::finish(string_view rest) {
   std::memcpy(state_.held, held, n);
 }
 
-void AnswerParts::skip() {
+void AnswerParts::leave_out() {
   first_ = n_done_;
   n_allowed_ = 0;
 }

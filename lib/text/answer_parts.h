@@ -72,7 +72,7 @@ class AnswerParts {
   void mark() { marked_first_ = first_, marked_allowed_ = n_allowed_; }
   void take_back() { first_ = marked_first_, n_allowed_ = marked_allowed_; }
   // Instead of taking them.
-  void skip();
+  void leave_out();
 
   // What the next token belongs to unless it is a tag: weir_segment.
   int32_t segment() const { return static_cast<int32_t>(state_.place); }
