@@ -9,6 +9,7 @@ namespace {
 
 constexpr uint32_t kLeastContext = 512;             // that is chosen for anybody
 constexpr uint32_t kGoodPages = 256 / kPageTokens;  // a context is made shorter before the budget has fewer
+constexpr int kMostCreeps = 64;                     // pages that are tried one by one behind what halving found
 enum class Fit { kTooFew, kFits, kTooMany };
 
 // What is chosen.
@@ -105,6 +106,15 @@ class Search {
       WEIR_TRY(probe(middle, limit, fit));
       (fit == Fit::kTooMany ? too_many : sizes.pages) = middle.pages;
     }
+    // Scratch memory is rounded, so that a little more can take a little less.
+    for (int i = 0; has_budget_ && i < kMostCreeps && sizes.pages < whole_pages(sizes.context); ++i) {
+      Sizes more = sizes;
+      Fit fit = Fit::kTooMany;
+      ++more.pages;
+      WEIR_TRY(probe(more, limit, fit));
+      if (fit != Fit::kFits) break;
+      sizes = more;
+    }
     return {};
   }
 
@@ -134,6 +144,13 @@ class Search {
       WEIR_TRY(take_least_budget(longer, fit));
       if (fit == Fit::kFits) sizes = longer;
       (fit == Fit::kFits ? fits : too_many) = middle;
+    }
+    for (int i = 0; i < kMostCreeps && sizes.context + kPageTokens <= whole_; ++i) {
+      Sizes longer = sizes;
+      longer.context += kPageTokens;
+      WEIR_TRY(take_least_budget(longer, fit));
+      if (fit != Fit::kFits) break;
+      sizes = longer;
     }
     fit = Fit::kFits;
     return enlarge_budget(sizes);
