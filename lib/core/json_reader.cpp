@@ -221,7 +221,7 @@ const char* JsonText::path(Id id, char* out, uint32_t capacity) const {
     const auto room = static_cast<size_t>(at - out);
     if (part.size() + 1 > room) return false;
     at -= part.size();
-    std::memcpy(at, part.data(), part.size());
+    part.copy(at, part.size());
     return true;
   };
   for (; parent(id) != kNone; id = parent(id)) {

@@ -4,10 +4,11 @@
 namespace weir {
 
 void TokenRecord::put(uint32_t pos, const weir_token* tokens, uint32_t n) {
+  if (n == 0) return;  // and there may be no address
   if (pos < shape_.front) std::copy_n(tokens, std::min(n, shape_.front - pos), front_ + pos);
   const uint32_t first = std::max(first_, first_of(pos + n));
   if (first >= pos) {
-    std::copy_n(tokens + (first - pos), pos + n - first, tokens_);  // none may have no address
+    std::copy_n(tokens + (first - pos), pos + n - first, tokens_);
   } else {
     // Before anything moves, because the new tokens may be among the old ones.
     std::memmove(tokens_ + (pos - first_), tokens, n * sizeof(weir_token));

@@ -96,7 +96,7 @@ void AnswerParts::begin_behind(const AnswerFormat& format, const Tokenizer& toke
     string_view bytes = tokenizer.decode(prompt[i - 1], true, false);
     if (n == 0) bytes = without_space_behind(bytes);
     const size_t n_bytes = std::min(bytes.size(), sizeof(text) - n);
-    std::memcpy(text + sizeof(text) - n - n_bytes, bytes.data() + (bytes.size() - n_bytes), n_bytes);
+    bytes.substr(bytes.size() - n_bytes).copy(text + sizeof(text) - n - n_bytes, n_bytes);
     n += n_bytes;
   }
   if (string_view(text + sizeof(text) - n, n).ends_with(begin)) state_.place = AnswerPlace::kThought;
@@ -126,7 +126,7 @@ void AnswerParts::append(string_view text, uint8_t attribute) {
   // Of hidden text there is no end where stop strings hold back what is before it; tags that count are short.
   const size_t room = attribute == 0 ? sizeof(text_) - n_text_ : kMostHidden - std::min<size_t>(kMostHidden, n_text_);
   if (text.size() > room) return;
-  std::memcpy(text_ + n_text_, text.data(), text.size());
+  text.copy(text_ + n_text_, text.size());  // which may have no address
   std::memset(attributes_ + n_text_, attribute, text.size());
   n_text_ += static_cast<uint32_t>(text.size());
 }
