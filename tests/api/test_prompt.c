@@ -194,7 +194,7 @@ static void prompt__drops_the_oldest(void **state) {
     /* one turn more would not have fitted */
     {
         const uint32_t n = kAll - r.n_messages_dropped;
-        memcpy(kept + 1, messages - 1 + r.n_messages_dropped, (n + 1) * sizeof(kept[0]));
+        memcpy(kept + 1, messages + (r.n_messages_dropped - 1), (n + 1) * sizeof(kept[0]));
         options.flags = 0;
         assert_error(weir_session_prompt(session, kept, n + 2, &options, NULL, NULL), WEIR_ERR_CONTEXT_FULL, "256");
     }
