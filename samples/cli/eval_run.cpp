@@ -48,7 +48,7 @@ struct Task {
         n_expected(answer_tokens(model, problem).size()),
         n_most(longest(settings, n_expected)) {
     if (problem.follow_up.index < 0) return;
-    constexpr uint32_t kFlags = WEIR_CHAT_ADD_ASSISTANT | WEIR_CHAT_CONTINUE | WEIR_CHAT_ACCEPT_RESEMBLING;
+    constexpr uint32_t kFlags = WEIR_CHAT_ADD_ASSISTANT | WEIR_CHAT_CONTINUE;
     second_prompt = tokenize_chat(model, {{"user", problem.follow_up.question}}, kFlags);
     n_second = tokenize(model, problem.follow_up.answer, WEIR_TOKENIZE_SPECIAL).size();
   }
@@ -179,7 +179,7 @@ void check_policies(const weir_model* model, const EvalSettings& settings, size_
 
 PromptTokens prompt_tokens(const weir_model* model, const Problem& problem, bool question_as_decode) {
   // Whether there is a template was asked once for all (require_chat_template).
-  constexpr uint32_t kFlags = WEIR_CHAT_ADD_ASSISTANT | WEIR_CHAT_ACCEPT_RESEMBLING;
+  constexpr uint32_t kFlags = WEIR_CHAT_ADD_ASSISTANT;
   PromptTokens prompt;
   prompt.prefill = tokenize_chat(model, {{"user", problem.prompt}}, kFlags);
   if (!question_as_decode) return prompt;
