@@ -276,6 +276,22 @@ void real__smollm2_holds_a_conversation(void**) {
   fresh.messages.assign(talk.messages.begin(), talk.messages.begin() + 2);
   fresh.turn("What is the capital of Spain?", 40);
   assert_string_equal(fresh.messages.back().content.c_str(), talk.messages.back().content.c_str());
+  // An answer that a program can read.
+  const std::string schema =
+      R"({"type": "object", "properties": {"country": {"enum": ["France", "Italy", "Spain"]},
+          "capital": {"type": "string", "maxLength": 40}}, "required": ["country", "capital"],
+          "additionalProperties": false})";
+  weir_constraint* constraint = nullptr;
+  assert_int_equal(
+      weir_constraint_create(model.get(), WEIR_CONSTRAINT_JSON_SCHEMA, schema.data(), schema.size(), &constraint),
+      WEIR_OK);
+  assert_int_equal(weir_session_set_constraint(talk.session.get(), constraint, 0), WEIR_OK);
+  weir_constraint_destroy(constraint);
+  const int32_t stop = talk.turn("Say that again as JSON.", 120);
+  assert_true(stop == WEIR_STOP_CONSTRAINT || stop == WEIR_STOP_EOS);
+  const nlohmann::json said = nlohmann::json::parse(talk.messages.back().content);
+  assert_int_equal(said.size(), 2);
+  assert_true(said["country"].is_string() && said["capital"].is_string());
 }
 
 // What fills a conversation.
