@@ -61,7 +61,7 @@ Status render(const weir_model* model, std::span<const weir_chat_message> messag
 
 constexpr uint32_t kCanThink = uint32_t{WEIR_CHAT_CAN_THOUGHTS} | uint32_t{WEIR_CHAT_CAN_SKIP_THOUGHTS};
 
-// What the template of the file can do; where it has none, what the families do.
+// What the template of the file can do.
 Status find_abilities(const weir_model* model, uint32_t& can) {
   HostMemory& memory = model->runtime->memory;
   std::string_view source;

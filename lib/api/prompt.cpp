@@ -38,7 +38,6 @@ class Prompt {
     }
   }
 
-  size_t n_turns() const { return turns_.size(); }
   uint32_t n_dropped() const { return static_cast<uint32_t>(n_turns_dropped_ == 0 ? 0 : first() - n_first_); }
   std::span<const weir_token> tokens() const { return ids_; }
 

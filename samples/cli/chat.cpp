@@ -97,7 +97,7 @@ class Chat {
       }
     }
     row_.close();
-    if (save_ != nullptr) save_session(session_.get(), *save_);
+    if (save_ != nullptr) save(*save_);
     return interactive_ ? 0 : failed ? 1 : was_cut_ ? kCutAnswer : 0;
   }
 
@@ -246,6 +246,7 @@ class Chat {
     if ((!rest.empty() && !parse_whole(rest, number)) || number == 0 || number > n)
       return print("/rewind wants how many questions to forget, from 1 to " + grouped(n) + ".\n");
     talk_->drop_from(n - number + 1);
+    is_settled_ = false;
     print(grouped(number) + (number == 1 ? " question is" : " questions are") + " forgotten.\n");
   }
 
@@ -287,7 +288,7 @@ class Chat {
       changed.repeat_penalty = static_cast<float>(number);
     } else if (name == "top-k" || name == "max-tokens") {
       is_right = is_whole && whole <= UINT32_MAX;
-      (name == "top-k" ? changed.top_k : max_tokens_) = is_right ? static_cast<uint32_t>(whole) : max_tokens_;
+      if (is_right) (name == "top-k" ? changed.top_k : max_tokens_) = static_cast<uint32_t>(whole);
     } else if (name == "seed") {
       is_right = is_whole;
       changed.seed = whole;
@@ -307,13 +308,19 @@ class Chat {
           std::to_string(max_tokens_) + " (0: what the model was trained for)\n");
   }
 
+  void save(OutFile& file) {
+    if (!is_settled_) talk_->settle();
+    is_settled_ = true;
+    save_session(session_.get(), file);
+  }
+
   void move_session(bool out, const std::string& path) {
     if (path.empty()) return print(out ? "/save wants a file.\n" : "/load wants a file.\n");
     try {
       if (out) {
         SavedFlags flags;
         flags.save = path;
-        save_session(session_.get(), *open_save_file(flags));
+        save(*open_save_file(flags));
       } else {
         resume_session(session_.get(), path);
         talk_->resume();
@@ -328,7 +335,9 @@ class Chat {
 
   // Answers the last question.
   void answer() {
+    is_settled_ = false;
     if (!read_prompt()) return;
+    is_settled_ = true;
     std::string said;
     weir_event event = WEIR_EVENT_INIT;
     try {
@@ -494,6 +503,7 @@ class Chat {
   std::string thought_;        // of the last answer, where it is not shown
   uint64_t n_thought_ = 0;     // its tokens, while it is thought
   uint32_t max_tokens_ = 0;    // of an answer; 0: answer_limit()
+  bool is_settled_ = true;     // the session has nothing that was taken back
   bool is_first_line_ = true;  // of a pipe
   bool was_cut_ = false;       // an answer, by a limit that was not asked for
   double speed_ = 0;           // tokens a second of the last answer

@@ -2,6 +2,7 @@
 #include "talk.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 namespace weir_cli {
 
@@ -120,6 +121,28 @@ weir_prompt_report Talk::prompt(const PrefillFn& on_progress) {
   if (callback.thrown) std::rethrow_exception(callback.thrown);
   check(status, "cannot read the conversation");
   return report;
+}
+
+void Talk::settle() {
+  drop_from(messages_.size() / 2 + 1);  // a question without an answer was stopped
+  weir_status status = WEIR_OK;
+  if (messages_.empty()) {
+    status = held_.empty() ? weir_session_reset(session_)
+                           : weir_session_prompt_tokens(session_, held_.data(), held_.size(), nullptr, nullptr);
+  } else if (held_.empty()) {
+    weir_chat_options chat = chat_options();
+    chat.flags = WEIR_CHAT_CONTINUE_LAST;
+    std::vector<weir_chat_message> views;
+    const Message system = {"system", system_};
+    if (!system_.empty()) views.push_back(view_of(system));
+    for (size_t i = n_left_out_; i < messages_.size(); ++i) views.push_back(view_of(messages_[i]));
+    weir_prompt_options options = WEIR_PROMPT_OPTIONS_INIT;
+    options.chat = &chat;
+    status = weir_session_prompt(session_, views.data(), views.size(), &options, nullptr, nullptr);
+  } else {
+    throw std::runtime_error("of a conversation from a file a part was taken back: ask once more before it is saved");
+  }
+  check(status, "cannot take back what was said");
 }
 
 }  // namespace weir_cli

@@ -46,6 +46,9 @@ class Talk {
   // are left out from then on, about half of it. `on_progress` returning false stops it; the messages stay, and the
   // next call goes on. Throws Error.
   weir_prompt_report prompt(const PrefillFn& on_progress);
+  // The session then holds the messages to the end of the last answer, and nothing that was taken back: for saving it.
+  // Throws std::runtime_error.
+  void settle();
 
  private:
   weir_chat_options chat_options() const;

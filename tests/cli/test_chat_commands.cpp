@@ -89,6 +89,18 @@ void chat__saves_and_loads(void**) {
               contains(nowhere.out, "Hello!"));
 }
 
+// What was taken back is not in the file.
+void chat__saves_no_more_than_is_left(void**) {
+  const std::string question = short_problem().prompt + "\n";
+  const auto saved = [&](const std::string& lines) {
+    const std::string file = (g_folder / "left.weir").string();
+    assert_works(chat(lines + "/save " + file + "\n"));
+    return stats_line(chat("/load " + file + "\n/stats\n"));
+  };
+  assert_string_equal(saved(question + "Hello\n/rewind\n").c_str(), saved(question).c_str());
+  assert_string_equal(saved("Hello\n/rewind\n").c_str(), saved("").c_str());
+}
+
 void chat__commands_that_are_wrong(void**) {
   const Output o = chat(
       "/regen\n/edit\n/edit 1 x\n/rewind\n/think\n/think maybe\n/think off\n/nothing\nHello\n/edit 2 x\n"
@@ -166,6 +178,7 @@ int main() {
       cmocka_unit_test(chat__system_messages),
       cmocka_unit_test(chat__settings),
       cmocka_unit_test(chat__saves_and_loads),
+      cmocka_unit_test(chat__saves_no_more_than_is_left),
       cmocka_unit_test(chat__commands_that_are_wrong),
       cmocka_unit_test(chat__a_full_context_goes_on),
       cmocka_unit_test(chat__takes_what_the_file_recommends),
