@@ -1,5 +1,6 @@
 # Tests that are not cmocka programs: the samples, style checks of .ci/check, headers, exported symbols, ABI
-# description, installation, mutants of the library. They look at a normal build; sanitized builds leave them out.
+# description, declarations of bindings, installation, mutants of the library. They look at a normal build; sanitized
+# builds leave them out.
 find_package(Python3 COMPONENTS Interpreter REQUIRED)
 set(weir_abi "${PROJECT_SOURCE_DIR}/tests/abi")
 set(weir_install_test "${PROJECT_SOURCE_DIR}/tests/install")
@@ -22,6 +23,10 @@ foreach(check docs includes size spread lists)
 endforeach()
 weir_add_check(style/mutants style Python3::Interpreter "${PROJECT_SOURCE_DIR}/tests/mutation/run" --fits)
 weir_test_target(style/mutants weir)
+weir_add_check(bindings/headers bindings Python3::Interpreter "${PROJECT_SOURCE_DIR}/bindings/check")
+weir_add_check(bindings/check bindings Python3::Interpreter -B "${PROJECT_SOURCE_DIR}/bindings/test_check.py")
+weir_test_target(bindings/headers weir)
+weir_test_target(bindings/check weir)
 weir_add_check(abi/headers abi sh "${weir_abi}/headers.sh" "${PROJECT_SOURCE_DIR}/include")
 weir_add_check(abi/symbols abi sh "${weir_abi}/symbols.sh" "$<TARGET_FILE:weir>"
                "${PROJECT_SOURCE_DIR}/docs/abi/symbols.txt" "${PROJECT_SOURCE_DIR}/include/weir")

@@ -1,0 +1,166 @@
+"""Tests of headers.py and of check: what they read, and that they notice a header that a binding has not followed."""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+ROOT = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT))
+import headers  # noqa: E402
+
+NEW_FUNCTION = """
+/** A function that no binding has.
+ *
+ *  @param session in
+ *  @return WEIR_OK
+ *  @threads any thread
+ *  @owner nothing changes
+ *  @since 1.1 */
+WEIR_API weir_status weir_session_planted(weir_session *session);
+"""
+
+
+class Headers(unittest.TestCase):
+    def setUp(self):
+        self.api = headers.read()
+
+    def test_every_marked_function_is_read(self):
+        text = "".join((headers.FOLDER / name).read_text() for name in headers.ORDER)
+        self.assertEqual(len(self.api.functions), text.count("\nWEIR_API "))
+
+    def test_every_struct_and_enum_is_read(self):
+        text = "".join((headers.FOLDER / name).read_text() for name in headers.ORDER)
+        opened = sum(line.startswith("typedef struct") and line.endswith("{") for line in text.splitlines())
+        self.assertEqual(len(self.api.structs), opened)
+        self.assertEqual(len(self.api.enums), sum(line.startswith("enum ") for line in text.splitlines()))
+
+    def test_constants_are_those_of_the_abi_description(self):
+        listed = (ROOT.parent / "docs/abi/constants.txt").read_text().split("\n")
+        read = {f"{value.name} = {value.value}" for enum in self.api.enums for value in enum.values}
+        self.assertGreater(len(read), 80)
+        experimental = (headers.FOLDER / "experimental.h").read_text()
+        self.assertEqual([line for line in listed if line not in read and line not in experimental], [])
+
+    def test_types(self):
+        def spelled(function):
+            return [str(parameter.type) for parameter in self.api.find(function).parameters]
+        self.assertEqual(spelled("weir_step_many"), ["weir_session *const *", "const weir_token *", "uint32_t"])
+        self.assertEqual(spelled("weir_session_logits"), ["weir_session *", "const float **", "uint32_t *"])
+        self.assertEqual(str(self.api.find("weir_last_error").returns), "const char *")
+        self.assertEqual([self.api.kind(name) for name in
+                          ("weir_event", "weir_model", "weir_token", "weir_token_fn", "weir_function", "uint16_t")],
+                         ["struct", "opaque", "alias", "callback", "function", "scalar"])
+
+    def test_fields_with_arrays_and_enums(self):
+        device = {field.name: field for field in self.api.find("weir_device_info").fields}
+        self.assertEqual(device["why_not"].array, 512)
+        self.assertEqual(self.api.enum_of(device["kind"]).name, "weir_device_kind")
+        event = {field.name: field for field in self.api.find("weir_event").fields}
+        self.assertEqual(self.api.enum_of(event["stop"]).name, "weir_stop_reason")
+        self.assertIsNone(self.api.enum_of(event["n_tokens"]))
+
+    def test_docs(self):
+        step = self.api.find("weir_session_step").doc
+        self.assertEqual(step.summary, "Append one token as a decode step and compute the logits after it. "
+                                       "Allocates nothing.")
+        self.assertEqual((step.params["token"], step.since, step.threads),
+                         ("in, id in [0, vocab_size)", "1.0", "one thread at a time"))
+        self.assertTrue(step.returns.startswith("WEIR_OK\nWEIR_ERR_INVALID_ARG   NULL"), step.returns)
+        for function in self.api.functions:
+            self.assertTrue(function.doc.since and function.doc.summary, function.name)
+        for struct in self.api.structs:
+            for field in struct.fields:
+                self.assertTrue(field.doc.text, f"{struct.name}.{field.name}")
+
+    def test_layouts_of_the_compiler(self):
+        if not shutil.which(os.environ.get("CC", "cc")):
+            self.skipTest("there is no C compiler")
+        layouts = self.api.layouts()
+        self.assertEqual(list(layouts), [struct.name for struct in self.api.structs])
+        for struct in self.api.structs:
+            layout = layouts[struct.name]
+            end = 0
+            for field in struct.fields:  # no hole is left out, no field read wrong
+                offset, size = layout.fields[field.name]
+                of_one = 8 if field.type.pointers else headers.SCALARS.get(
+                    field.type.base, 4 if self.api.kind(field.type.base) == "alias" else 8)
+                self.assertEqual((size, offset), (of_one * (field.array or 1), -(-end // of_one) * of_one),
+                                 f"{struct.name}.{field.name}")
+                end = offset + size
+            self.assertEqual(layout.size, -(-end // layout.align) * layout.align, struct.name)
+
+    def test_what_is_not_understood_is_an_error_with_its_line(self):
+        for text, words in (("typedef union weir_u { int32_t a; } weir_u;\n", "x.h:2: "),
+                            ("WEIR_API weir_missing *weir_f(void);\n", "no type weir_missing"),
+                            ("enum weir_e {\n    WEIR_E_A,\n};\n", "x.h:2: value"),
+                            ("WEIR_API weir_status weir_g(int32_t values[4]);\n", "x.h:2: parameter")):
+            with tempfile.TemporaryDirectory() as folder:
+                shutil.copy(headers.FOLDER / "base.h", folder)
+                pathlib.Path(folder, "x.h").write_text("\n" + text)
+                with self.assertRaisesRegex(headers.HeaderError, words):
+                    headers.read(folder)
+
+
+class Check(unittest.TestCase):
+    def run_check(self, folder=headers.FOLDER, program=ROOT / "check"):
+        return subprocess.run([sys.executable, "-B", str(program), "--headers", str(folder)], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True)
+
+    def bindings(self):
+        return sorted(path.parent.name for path in ROOT.glob("*/layers.txt"))
+
+    def test_a_new_function_fails_every_binding(self):
+        with tempfile.TemporaryDirectory() as folder:
+            copy = pathlib.Path(folder) / "weir"
+            shutil.copytree(headers.FOLDER, copy)
+            save = copy / "save.h"
+            marker = "\n#ifdef __cplusplus\n}"
+            self.assertIn(marker, save.read_text())
+            save.write_text(save.read_text().replace(marker, NEW_FUNCTION + marker))
+            run = self.run_check(copy)
+        self.assertEqual(run.returncode, 1, run.stdout)
+        for language in self.bindings():
+            self.assertRegex(run.stdout, rf"bindings/{language}/\S*: weir_session_planted is not used in the safe")
+
+    def made(self, raw, safe, exceptions="", layers="raw raw.rs\nsafe safe.rs\n"):
+        """Output of check for a binding of these files."""
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder) / "bindings"
+            (root / "made").mkdir(parents=True)
+            include = pathlib.Path(folder) / "include" / "weir"
+            include.mkdir(parents=True)
+            for name in ("check", "headers.py"):
+                shutil.copy(ROOT / name, root)
+            (include / "a.h").write_text("WEIR_API uint32_t weir_a(void);\nWEIR_API uint32_t weir_b(void);\n")
+            for name, text in (("raw.rs", raw), ("safe.rs", safe), ("exceptions.txt", exceptions),
+                               ("layers.txt", layers)):
+                (root / "made" / name).write_text(text)
+            return self.run_check(include, root / "check")
+
+    def test_what_is_complete_passes(self):
+        run = self.made("fn weir_a(); fn weir_b();", "weir_a(); weir_b();")
+        self.assertEqual(run.returncode, 0, run.stdout)
+        run = self.made("fn weir_a();", "weir_a();", "weir_b there is no use for it here\n")
+        self.assertEqual(run.returncode, 0, run.stdout)
+        run = self.made("", "weir_a(); weir_b();", layers="raw headers\nsafe safe.rs\n")
+        self.assertEqual(run.returncode, 0, run.stdout)
+
+    def test_what_is_missing_fails(self):
+        cases = (("fn weir_a(); fn weir_b();", "weir_a(); // weir_b();", "", "weir_b is not used"),
+                 ("fn weir_a(); /* fn weir_b(); */", "weir_a(); weir_b();", "", "weir_b is not declared"),
+                 ("fn weir_a();", "weir_a();", "weir_b because\n", "weir_b has no reason"),
+                 ("fn weir_a();", "weir_a();", "weir_b is of no use\nweir_c is of no use\n", "weir_c is no function"),
+                 ("fn weir_a(); fn weir_b();", "weir_a(); weir_b();", "weir_b is of no use\n", "so it is no exception"),
+                 ("fn weir_a(); fn weir_b(); fn weir_c();", "weir_a(); weir_b();", "", "weir_c is not in the headers"))
+        for raw, safe, exceptions, words in cases:
+            run = self.made(raw, safe, exceptions)
+            self.assertEqual(run.returncode, 1, words)
+            self.assertIn(words, run.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
