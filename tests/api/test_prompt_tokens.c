@@ -174,8 +174,11 @@ static void prompt__over_lost_pages(void **state) {
         assert_memory_equal(&r, &measured, sizeof(r));
         assert_int_equal(stats_of(session).n_tokens, 500);
         /* exactly: as a new session */
-        options.flags = WEIR_PROMPT_EXACT;
         tokens[100] = token(3000);
+        options.flags = WEIR_PROMPT_EXACT | WEIR_PROMPT_MEASURE;
+        assert_ok(weir_session_prompt_tokens(session, tokens, 120, &options, &measured));
+        assert_report(&measured, 0, 120, 500);
+        options.flags = WEIR_PROMPT_EXACT;
         assert_ok(weir_session_prompt_tokens(session, tokens, 120, &options, &r));
         assert_report(&r, 0, 120, 500);
         assert_int_equal(r.pages_missing, 0);
