@@ -290,6 +290,7 @@ class Session {
   void free_next_token();
   void allow_thought();
   Status answer_tokens(std::span<const weir_token>& out, std::span<const weir_token>& ruled);
+  bool is_in_ruled_text() const;
   Status find_mask(bool in_answer, const uint32_t*& words, bool& is_over);
   void count_step(weir_token token, uint64_t started);
 

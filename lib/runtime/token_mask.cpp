@@ -104,13 +104,29 @@ void Session::free_next_token() {
   mask_.restart();
 }
 
+static bool opens_thought(const AnswerTag& tag) {
+  constexpr auto kAnswerPlace = uint8_t{1u << static_cast<uint32_t>(AnswerPlace::kAnswer)};
+  const bool opens = (tag.from & kAnswerPlace) != 0 && tag.to == static_cast<uint8_t>(AnswerPlace::kThought);
+  return opens && tag.token >= 0;
+}
+
 // An answer may begin with a thought, where a token alone opens one.
 void Session::allow_thought() {
-  constexpr auto kAnswerPlace = uint8_t{1u << static_cast<uint32_t>(AnswerPlace::kAnswer)};
   for (const AnswerTag& tag : model_->answer_format().tags()) {
-    const bool opens = (tag.from & kAnswerPlace) != 0 && tag.to == static_cast<uint8_t>(AnswerPlace::kThought);
-    if (opens && tag.token >= 0) mask_.allow(tag.token);
+    if (opens_thought(tag)) mask_.allow(tag.token);
   }
+}
+
+// Whether the latest token was ruled. What is then said is ruled to its end, also where it looks like a tag, or like a
+// call without tags, as an object does that begins with "name".
+bool Session::is_in_ruled_text() const {
+  const uint32_t n = kv_.n_tokens();
+  if (!mask_.has_constraint() || std::max(answer_from_, rules_from_) >= n) return false;
+  const weir_token latest = record_.view(n).back();
+  const auto tags = model_->answer_format().tags();
+  return answer_from_ + 1 < n || std::none_of(tags.begin(), tags.end(), [&](const AnswerTag& tag) {
+           return opens_thought(tag) && tag.token == latest;
+         });
 }
 
 // The tokens of the answer, and those of them that the constraint rules.
@@ -131,7 +147,7 @@ Status Session::find_mask(bool in_answer, const uint32_t*& words, bool& is_over)
   words = nullptr;
   is_over = false;
   if (!mask_.is_on()) return {};
-  const bool is_ruled = !in_answer || constraint_rules(parts_.segment());
+  const bool is_ruled = !in_answer || constraint_rules(parts_.segment()) || is_in_ruled_text();
   if (!is_ruled) {
     free_next_token();
     if (mask_.function() == nullptr) return {};

@@ -296,6 +296,47 @@ static weir_model *open_tagged(const fixture *f, const char *template_text) {
     return model;
 }
 
+/* What a constraint has begun to say it rules to its end, though the model's own calls begin alike: with Llama's an
+ * object whose first key is "name". */
+static void answer_parts__constrained_text_is_no_call(void **state) {
+    static const char *const grammars[] = {"root ::= \"{\\\"name\\\": \\\"f\\\", \\\"arguments\\\": {\\\"a\\\": 7}}\"",
+                                           "root ::= \"<tool_call>{}</tool_call> <think>\""};
+    static const char *const texts[] = {"{\"name\": \"f\", \"arguments\": {\"a\": 7}}", "{}"};
+    static const char *const templates[] = {"{# dictionary of argument name and its value #}", "{# <tool_call> #}"};
+    const fixture *f = *state;
+    static parts p;
+    for (int i = 0; i < 2; ++i) {
+        weir_model *model = open_tagged(f, templates[i]);
+        weir_constraint *constraint = NULL;
+        weir_chat_message message = WEIR_CHAT_MESSAGE_INIT;
+        fixture own = *f;
+        own.model = model;
+        weir_session *session = prompted(&own, "");
+        weir_sampling_options no_thought = WEIR_SAMPLING_OPTIONS_INIT;
+        weir_token_bias bias = {-1, -100.0f};
+        uint64_t n = 0;
+        assert_ok(weir_tokenize(model, "<think>", 7, WEIR_TOKENIZE_SPECIAL, &bias.token, 1, &n));
+        no_thought.bias = &bias;
+        no_thought.n_bias = 1;
+        assert_ok(weir_session_set_sampling(session, &no_thought));
+        assert_ok(weir_constraint_create(model, WEIR_CONSTRAINT_GBNF, grammars[i], strlen(grammars[i]), &constraint));
+        assert_ok(weir_session_set_constraint(session, constraint, 0));
+        assert_ok(weir_session_begin(session, NULL));
+        memset(&p, 0, sizeof(p));
+        pull(session, 1000, &p);
+        assert_int_equal(p.stop, WEIR_STOP_CONSTRAINT);
+        assert_string_equal(p.text[WEIR_SEGMENT_TOOL_CALL], texts[i]);
+        assert_ok(weir_session_answer(session, &message, sizeof(message), NULL));
+        if (i == 0) {
+            assert_non_null(message.tool_calls_json);
+            assert_non_null(strstr(message.tool_calls_json, "\"name\": \"f\", \"arguments\": {\"a\""));
+        }
+        weir_constraint_destroy(constraint);
+        weir_session_destroy(session);
+        weir_model_close(model);
+    }
+}
+
 static void answer_parts__calls_that_are_text(void **state) {
     const fixture *f = *state;
     static parts p, all;
@@ -489,6 +530,7 @@ int main(void) {
         cmocka_unit_test(answer_parts__of_the_tiny_model), cmocka_unit_test(answer_parts__begin_in_a_thought),
         cmocka_unit_test(answer_parts__thinking_budget),   cmocka_unit_test(answer_parts__finish_thinking),
         cmocka_unit_test(answer_parts__as_a_message),      cmocka_unit_test(answer_parts__calls_that_are_text),
+        cmocka_unit_test(answer_parts__constrained_text_is_no_call),
         cmocka_unit_test(answer_parts__bad_calls),         cmocka_unit_test(answer_parts__next_many),
     };
     return cmocka_run_group_tests_name("api/answer_parts", tests, open_fixture, close_fixture);
