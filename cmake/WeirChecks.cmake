@@ -31,13 +31,33 @@ weir_add_check(abi/headers abi sh "${weir_abi}/headers.sh" "${PROJECT_SOURCE_DIR
 weir_add_check(abi/symbols abi sh "${weir_abi}/symbols.sh" "$<TARGET_FILE:weir>"
                "${PROJECT_SOURCE_DIR}/docs/abi/symbols.txt" "${PROJECT_SOURCE_DIR}/include/weir")
 weir_add_check(abi/description abi sh "${weir_abi}/description.sh" "$<TARGET_FILE:weir>" "${PROJECT_SOURCE_DIR}")
-weir_add_check(abi/forbidden_calls abi sh "${weir_abi}/forbidden_calls.sh" "$<TARGET_FILE:weir>")
+set(weir_forbidden_calls "$<TARGET_FILE:weir>")
+if(WEIR_SELF_CONTAINED)
+  list(APPEND weir_forbidden_calls "$<TARGET_FILE:weir_core>")
+endif()
+weir_add_check(abi/forbidden_calls abi sh "${weir_abi}/forbidden_calls.sh" ${weir_forbidden_calls})
 if(WEIR_BUILD_SAMPLES AND PROJECT_IS_TOP_LEVEL)
   weir_add_check(install/outside_project install sh "${weir_install_test}/outside_project.sh" "${PROJECT_BINARY_DIR}"
                  "${PROJECT_SOURCE_DIR}" "${CMAKE_COMMAND}" "${weir_tiny_model}")
 endif()
 weir_add_check(install/size install sh "${weir_install_test}/size.sh" "$<TARGET_FILE:weir>"
                "${CMAKE_CURRENT_BINARY_DIR}")
+# A libweir.so with all that it is made of; in a build without, one of the same objects.
+set(weir_alone weir_self_contained)
+if(WEIR_SELF_CONTAINED)
+  set(weir_alone weir)
+endif()
+if(TARGET ${weir_alone})
+  weir_add_check(install/self_contained install sh "${weir_install_test}/self_contained.sh"
+                 "$<TARGET_FILE:${weir_alone}>" "${PROJECT_SOURCE_DIR}" "$<TARGET_FILE:weir_core>"
+                 "$<TARGET_FILE:abi_test_unload>" "${weir_tiny_model}")
+  weir_test_target(install/self_contained ${weir_alone})
+  weir_test_target(install/self_contained abi_test_unload)
+  add_custom_target(self_contained_tests ALL DEPENDS ${weir_alone})
+else()
+  weir_add_check(install/self_contained install sh -c
+                 "echo 'skipped, not there: ${WEIR_SELF_CONTAINED_MISSING}' && exit 77")
+endif()
 # All mutants, with this build's objects; on all processors, so nothing else runs meanwhile.
 weir_add_check(mutation/run slow Python3::Interpreter "${PROJECT_SOURCE_DIR}/tests/mutation/run" --built
                --build "${PROJECT_BINARY_DIR}")

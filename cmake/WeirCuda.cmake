@@ -72,7 +72,7 @@ add_library(weir_cuda MODULE ${weir_cuda_sources} ${weir_gemv_sources})
 # The module has its own copy of what it shares with the library (statuses, tables); only its entry point is visible.
 # Kernels are included by their path from the root: "cuda/attn/attn_decode.cuh".
 target_include_directories(weir_cuda PRIVATE "${PROJECT_SOURCE_DIR}")
-target_link_libraries(weir_cuda PRIVATE weir_core CUDA::cudart_static)
+target_link_libraries(weir_cuda PRIVATE weir_core CUDA::cudart_static ${WEIR_INSIDE})
 target_link_options(weir_cuda PRIVATE "LINKER:--exclude-libs,ALL" "LINKER:--gc-sections" ${WEIR_NO_UNDEFINED})
 set_target_properties(weir_cuda PROPERTIES PREFIX "lib" OUTPUT_NAME weir_cuda CXX_VISIBILITY_PRESET hidden
                       CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON)

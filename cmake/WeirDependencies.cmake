@@ -28,6 +28,18 @@ else()
   message(FATAL_ERROR "WEIR_ZSTD is '${WEIR_ZSTD}'; it must be static, system or empty")
 endif()
 
+include(WeirSelfContained)
+
+# What weir_core is linked with.
+add_library(weir_parts INTERFACE)
+target_include_directories(weir_parts INTERFACE ${HWY_INCLUDE_DIRS} ${PCRE2_INCLUDE_DIRS} ${ZSTD_INCLUDE_DIRS})
+if(WEIR_SELF_CONTAINED)
+  target_link_libraries(weir_parts INTERFACE ${weir_alone_archives})
+else()
+  target_link_libraries(weir_parts INTERFACE PkgConfig::HWY PkgConfig::PCRE2 weir_zstd)
+endif()
+target_link_libraries(weir_parts INTERFACE Threads::Threads)
+
 find_package(Vulkan QUIET)
 
 function(weir_report name found version)

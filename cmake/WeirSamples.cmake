@@ -53,5 +53,5 @@ endif()
 
 add_executable(weir_cli "${weir_cli_main}")
 set_target_properties(weir_cli PROPERTIES OUTPUT_NAME weir INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
-target_link_libraries(weir_cli PRIVATE weir_cli_parts)
+target_link_libraries(weir_cli PRIVATE weir_cli_parts ${WEIR_OWN_RUNTIME})
 weir_compile_options(weir_cli)

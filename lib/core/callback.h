@@ -3,9 +3,9 @@
 // floating-point environment, and calls that the callback makes have error texts of their own.
 #pragma once
 
-#include <utility>
+#include <csetjmp>
+#include <type_traits>
 
-#include "core/call.h"
 #include "weir/base.h"
 
 namespace weir {
@@ -18,15 +18,21 @@ struct Answer {
   const char* why() const { return threw ? ": the callback threw" : ""; }
 };
 
-// `callback` calls it and returns its status.
+// A callback that runs on this thread, and where its call goes on when it throws. A library with a C++ runtime of its
+// own cannot catch what another one throws; lib/self_contained/cpp_runtime.cpp jumps back instead.
+struct RunningCallback {
+  std::jmp_buf back;
+  RunningCallback* outer;
+  static RunningCallback* innermost();
+};
+
+Answer call_outside(weir_status (*invoke)(void* callback), void* callback) noexcept;
+
+// `callback` calls it and returns its status. It has nothing to clean up when the callback throws.
 template <class F>
 Answer call_back(F&& callback) noexcept {
-  const Call::Break outside;
-  try {
-    return {std::forward<F>(callback)() == WEIR_OK, false};
-  } catch (...) {
-    return {false, true};
-  }
+  return call_outside([](void* f) -> weir_status { return (*static_cast<std::remove_reference_t<F>*>(f))(); },
+                      &callback);
 }
 
 }  // namespace weir

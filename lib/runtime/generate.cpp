@@ -1,5 +1,6 @@
 // Decode steps, one by one, as a whole answer and as one that is pulled. A step's pages are reserved before the decoder
 // runs and committed after it, so a failure leaves the conversation as it was.
+#include "core/call.h"
 #include "policy/room.h"
 #include "runtime/session_entry.h"
 

@@ -1,6 +1,7 @@
 // What an application may do with pages: pin ranges of the conversation, trace steps, and read which pages left.
 #include <algorithm>
 
+#include "core/call.h"
 #include "policy/prompts.h"
 #include "runtime/session.h"
 
