@@ -1,0 +1,350 @@
+// Lives, threads, errors, and every other function of the library.
+import Foundation
+import Testing
+@testable import Weir
+
+/// One test after the other: some measure memory, and the machine may have two cores.
+@Suite(.serialized) struct All {}
+
+extension All {
+    @Suite struct Lives {
+        @Test func aSessionKeepsItsModelAndRuntimeAlive() async throws {
+            func make() async throws -> Session {
+                try await Model.open(modelPath, runtime: Runtime(RuntimeOptions(nThreads: 1))).session(small)
+            }
+            let session = try await make()
+            try await session.prompt(question)
+            #expect(text(try await all(session)).isEmpty == false)
+            #expect(session.model.info.name.isEmpty == false)
+        }
+
+        @Test func fiftySessionsLeaveNothing() async throws {
+            let runtime = try Runtime(RuntimeOptions(nThreads: 1))
+            let model = try await Model.open(modelPath, runtime: runtime)
+            func one() async throws {
+                let session = try await model.session(small)
+                try await session.setTokenMask { _ in }
+                try await session.prompt(question)
+                _ = try await all(session, GenerateOptions(maxTokens: 2))
+            }
+            for _ in 0..<8 { try await one() }
+            let (bytes, resident) = (try runtime.memory.bytes, residentBytes())
+            for _ in 0..<50 { try await one() }
+            #expect(try runtime.memory.bytes == bytes)
+            #expect(residentBytes() - resident < 2 << 20)
+        }
+        /// Of this process.
+        func residentBytes() -> Int {
+            let fields = try? String(contentsOfFile: "/proc/self/statm", encoding: .utf8).split(separator: " ")
+            return fields.map { Int($0[1])! * Int(sysconf(Int32(_SC_PAGESIZE))) } ?? 0
+        }
+
+        @Test func closedSessionsFailEverywhere() async throws {
+            let session = try await model.session(small)
+            try await session.prompt(question)
+            let events = try await session.events()
+            try await session.close()
+            #expect(await status { _ = try await session.next() } == .state)
+            #expect(await status { for try await _ in events {} } == .state)
+            #expect(await status { try await session.prompt(question) } == .state)
+            #expect(await status { try await session.generate() } == .state)
+            #expect(await status { _ = try await session.tokens } == .state)
+            #expect(await status { _ = try await session.fork() } == .state)
+            #expect(await status { _ = try session.stats } == .state)
+            #expect(await status { _ = try session.memory } == .state)
+            #expect(await status { _ = try await Session.nextMany([session]) } == .state)
+            let error = await failure { try await session.reset() }
+            #expect("\(error!)" == "WEIR_ERR_STATE: the session is closed")
+            session.cancel()
+            session.clearCancel()
+            session.finishThinking()
+            try await session.close()
+        }
+
+        @Test func twoTasksWithASessionEach() async throws {
+            func answers(_ name: String) async throws -> String {
+                let session = try await model.session(small)
+                var said = ""
+                for round in 0..<4 {
+                    try await session.prompt([.user("\(name) \(round)")])
+                    said += text(try await all(session, GenerateOptions(maxTokens: 24)))
+                }
+                return said
+            }
+            let alone = [try await answers("a"), try await answers("b")]
+            async let a = answers("a")
+            async let b = answers("b")
+            #expect(try await [a, b] == alone)
+        }
+
+        @Test func oneSessionInManyTasksIsServedInTurn() async throws {
+            let session = try await model.session(small)
+            let said = try await withThrowingTaskGroup(of: String.self) { group in
+                for _ in 0..<8 {
+                    group.addTask {
+                        try await session.perform { session in
+                            try session.reset()
+                            _ = try session.rewind(to: 0)
+                        }
+                        return "\(try await session.tokens.count)"
+                    }
+                }
+                return try await group.reduce(into: []) { $0.append($1) }
+            }
+            #expect(said == [String](repeating: "0", count: 8))
+        }
+
+        @Test func sessionsTakeNoThreadFromOtherTasks() async throws {
+            // More prompts at once than Swift has threads, none of which ends before another task has run.
+            let gate = DispatchSemaphore(value: 0), nWaiting = Shared(0)
+            let n = ProcessInfo.processInfo.activeProcessorCount + 2
+            let reading = try await (0..<n).asyncMap { _ in try await model.session(small) }.map { session in
+                Task.detached {
+                    try await session.prefill([65]) { progress in
+                        if progress.done > 0 { return }
+                        nWaiting.change { $0 += 1 }
+                        if gate.wait(timeout: .now() + 20) == .timedOut { throw Refused() }
+                    }
+                }
+            }
+            while nWaiting.value < n { try await Task.sleep(for: .milliseconds(1)) }
+            await Task.detached {}.value
+            for _ in 0..<n { gate.signal() }
+            for task in reading { try await task.value }
+        }
+
+        @Test func aSessionThatComputesWithOthersIsNotClosed() async throws {
+            let (a, b) = (try await model.session(small), try await model.session(small))
+            for one in [a, b] { try await one.prompt(question) }
+            let found = Shared<Status?>(nil)
+            try await a.setTokenMask { _ in
+                do { try b.handle.close() } catch { found.change { $0 = (error as? WeirError)?.status } }
+            }
+            for one in [a, b] { try await one.begin() }
+            _ = try await Session.nextMany([a, b])
+            #expect(found.value == .busy)
+            _ = try await b.next()
+            try await b.close()
+        }
+    }
+
+    @Suite struct Errors {
+        @Test func sayWhatIsWrong() async throws {
+            let path = "/no/such.gguf"
+            let error = await failure { _ = try await Model.open(path, runtime: model.runtime) } as? WeirError
+            #expect(error?.status == .io && error!.message.contains(path))
+            #expect("\(error!)".hasPrefix("WEIR_ERR_IO: "))
+            let policy = await failure { _ = try await model.session(SessionOptions(policy: "best")) } as? WeirError
+            #expect(policy?.status == .notFound && policy!.message.contains("raas"))
+            #expect(Status.contextFull.description == "contextFull" && Status(rawValue: -99).description == "-99")
+        }
+
+        @Test func textsWithNulAndNumbersOutOfRange() async throws {
+            for (name, body) in [
+                ("path", { _ = try Model("a\0b", runtime: model.runtime) }),
+                ("policy", { _ = try model.plan(SessionOptions(policy: "ra\0as")) }),
+                ("policyOptions", { _ = try model.plan(SessionOptions(policyOptions: ["a": "\0"])) }),
+                ("role", { _ = try model.chatTokens([Message(role: "us\0er", content: "")]) }),
+                ("templateText", { _ = try model.chatText(question, ChatOptions(templateText: "\0")) }),
+                ("backendDir", { _ = try Runtime(RuntimeOptions(backendDir: "x\0")) }),
+                ("contextTokens", { _ = try model.plan(SessionOptions(contextTokens: -1)) }),
+                ("budgetBytes", { _ = try model.plan(SessionOptions(budgetBytes: -5)) }),
+                ("nThreads", { _ = try Runtime(RuntimeOptions(nThreads: 1 << 40)) }),
+            ] as [(String, () throws -> Void)] {
+                let error = await failure { try body() } as? WeirError
+                #expect(error?.status == .invalidArg && error!.message.hasPrefix("\(name): "))
+            }
+            // In the text of a message it is a character like others.
+            #expect(try model.chatText([.user("a\0b")]).contains("a\0b"))
+            #expect(try model.detokenize(model.tokenize(bytes: [97, 0xff, 98])) == [97, 0xff, 98])
+        }
+
+        @Test func versions() async throws {
+            #expect(Library.version == Library.bindingVersion)
+            for (number, text) in [(2 << 16, "2.0.0"), (1 << 16, "1.0.0"), (0, "0.0.0")] as [(UInt32, String)] {
+                let error = await failure { try Library.check(number, text) } as? WeirError
+                #expect(error?.status == .unsupported && error!.message.contains(text))
+                #expect(error!.message.contains(Library.bindingVersion))
+            }
+            try Library.check(1 << 16 | 200 << 8, "1.200.0")
+        }
+
+        @Test func anAllocatorThatRefuses() async throws {
+            final class Counting: Allocator {
+                let live = Shared(0), isFull = Shared(false)
+                func allocate(_ request: AllocationRequest) throws -> UnsafeMutableRawPointer? {
+                    if isFull.value { throw Refused() }
+                    live.change { $0 += request.bytes }
+                    return .allocate(byteCount: request.bytes, alignment: request.alignment)
+                }
+                func free(_ request: AllocationRequest) {
+                    live.change { $0 -= request.bytes }
+                    request.ptr?.deallocate()
+                }
+            }
+            let allocator = Counting(), lines = Shared<[String]>([])
+            func use() async throws {
+                let runtime = try Runtime(RuntimeOptions(allocator: allocator, log: { line in
+                    lines.change { $0.append("\(line.level): \(line.message)") }
+                }, logLevel: .info))
+                let model = try await Model.open(modelPath, runtime: runtime)
+                let session = try await model.session(small)
+                // The runtime itself is not in its own count.
+                let beside = allocator.live.value - (try runtime.memory.bytes)
+                #expect((0..<(64 << 10)).contains(beside))
+                #expect(try session.memory.bytes == model.plan(small).totalBytes)
+                allocator.isFull.change { $0 = true }
+                #expect(await status { _ = try await model.session(small) } == .outOfMemory)
+            }
+            try await use()
+            #expect(allocator.live.value == 0)
+            #expect(lines.value.contains { $0.hasPrefix("info: session: policy dense") })
+        }
+
+        @Test func cancellingATaskStopsOpening() async throws {
+            let opening = Task {
+                while !Task.isCancelled { await Task.yield() }
+                return try await Model.open(modelPath, runtime: model.runtime, options: ModelOptions(flags: .copy))
+            }
+            opening.cancel()
+            #expect(await failure { _ = try await opening.value } is CancellationError)
+        }
+    }
+
+    @Suite struct Everything {
+        @Test func runtimeAndModel() async throws {
+            let runtime = model.runtime
+            #expect(runtime.threadCount >= 1 && runtime.cpuTarget.isEmpty == false)
+            let devices = try runtime.devices
+            #expect(devices[0].backend == .cpu && devices[0].isUsable && devices[0].name.isEmpty == false)
+            #expect(Library.policies.contains("raas") && Library.presets.contains("reason-fixed"))
+            #expect(Library.weightTypes.contains("q8_0"))
+            #expect(try runtime.render(template: "{{ a + 1 }}!", variables: "{\"a\": 41}") == "42!")
+            let info = model.info
+            #expect(info.architecture == "llama" && info.vocabSize > 0 && info.fingerprint != 0)
+            let tensor = try model.tensor(0)
+            #expect(tensor.dims.count == 4 && tensor.name.isEmpty == false && tensor.bytes > 0)
+            #expect(await status { _ = try model.tensor(info.nTensors) } == .invalidArg)
+            let metadata = try model.metadata
+            #expect(metadata.first { $0.key == "general.architecture" }?.value == "llama")
+            #expect(try model.specialTokens.eos >= 0)
+        }
+
+        @Test func text() throws {
+            let words = "Größe: 10 µm, 水"
+            let ids = try model.tokenize(words)
+            #expect(String(decoding: try model.detokenize(ids), as: UTF8.self) == words)
+            let detokenizer = try Detokenizer(model)
+            #expect(try ids.map(detokenizer.push).joined() + detokenizer.flush() == words)
+            #expect(try ids.flatMap { try model.token($0).bytes } == Array(words.utf8))
+            let eos = try model.token(model.specialTokens.eos)
+            #expect(eos.flags.contains(.endOfGeneration) && eos.flags.contains(.control))
+            let forged = try model.chatTokens([.user(eos.text)])
+            #expect(forged.filter { $0 == (try? model.specialTokens.eos) }.count
+                    == (try model.chatTokens([.user("x")])).filter { $0 == (try? model.specialTokens.eos) }.count)
+            #expect(try model.chatText([.user("x")], ChatOptions(templateText: "chatml"))
+                    == "<|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n")
+        }
+
+        @Test func planIsWhatTheProgramSays() async throws {
+            guard let program = environment["WEIR_PROGRAM"] else { return }
+            for (options, arguments) in [
+                (SessionOptions(), []),
+                (SessionOptions(contextTokens: 4096, budgetTokens: 512, policy: "raas"),
+                 ["--context", "4096", "--budget", "512", "--policy", "raas"]),
+                (try SessionOptions(preset: "reason-recall"), ["--preset", "reason-recall"]),
+            ] as [(SessionOptions, [String])] {
+                let printed = try output(of: program, ["plan", "--json", modelPath] + arguments)
+                let wanted = try JSONSerialization.jsonObject(with: printed) as! [String: Any]
+                var nCompared = 0
+                for field in Mirror(reflecting: try model.plan(options)).children {
+                    let name = field.label!.replacing(/[A-Z]/) { "_" + $0.output.lowercased() }
+                    if let number = field.value as? Int, let said = wanted[name] as? Int {
+                        #expect(number == said, "\(name)")
+                        nCompared += 1
+                    }
+                }
+                #expect(nCompared >= 20)
+            }
+        }
+
+        @Test func budgets() async throws {
+            let options = try model.fit(SessionOptions(preset: "reason-fixed"), bytes: 12 << 20)
+            #expect(try model.plan(options).totalBytes <= 12 << 20 && options.policy == "raas")
+            #expect(await status { _ = try model.fit(SessionOptions(), bytes: 1000) } == .budget)
+            #expect(await status { _ = try SessionOptions(preset: "none") } == .notFound)
+            let session = try await model.session(options)
+            #expect(try session.memory.planBytes == model.plan(options).totalBytes)
+        }
+
+        @Test func saveRestoreForkAndRewind() async throws {
+            let session = try await model.session(small)
+            try await session.prompt(question)
+            let nPrompt = try session.stats.nTokens
+            _ = try await all(session, GenerateOptions(maxTokens: 4))
+            let saved = Shared<[UInt8]>([])
+            try await session.save { bytes in saved.change { $0.append(contentsOf: bytes) } }
+            let other = try await model.session(small), at = Shared(0)
+            try await other.restore { buffer in
+                let part = saved.value[at.value...].prefix(buffer.count)
+                buffer.copyBytes(from: part)
+                at.change { $0 += part.count }
+                return part.count
+            }
+            let fork = try await session.fork()
+            let rest = try await all(session)
+            #expect(tokens(rest).isEmpty == false)
+            #expect(tokens(try await all(other)) == tokens(rest))
+            #expect(tokens(try await all(fork)) == tokens(rest))
+            try await session.rewind(to: nPrompt)
+            #expect(try await session.tokens.count == nPrompt)
+            #expect(await status { _ = try await session.sample() } == .state)
+            #expect(await status { try await other.restore { _ in 0 } } == .format)
+            try await session.reset()
+            #expect(try session.stats.nTokens == 0)
+        }
+
+        @Test func pagesAndPins() async throws {
+            let session = try await model.session(SessionOptions(contextTokens: 2048, budgetTokens: 256, policy: "h2o"))
+            try await session.prompt(tokens: try model.tokenize(String(repeating: "a b ", count: 60)))
+            let nStreams = try model.plan().nStreams
+            let pages = try await session.pages
+            #expect(pages.count == (try session.stats.nTokens + 15) / 16)
+            #expect(pages.allSatisfy { $0.resident + $0.cold + $0.lost == nStreams })
+            try await session.pin(0..<16)
+            #expect(try await session.pages[0].pinned == nStreams)
+            try await session.unpin(0..<16)
+            #expect(await status { try await session.pin(0..<5000) } == .invalidArg)
+        }
+
+        @Test func manySessionsInOneStep() async throws {
+            let sessions = try await (0..<3).asyncMap { _ in try await model.session(small) }
+            var alone: [[Token]] = [], together = [[Token]](repeating: [], count: 3)
+            for (i, session) in sessions.enumerated() {
+                try await session.prompt([.user("Question \(i)")])
+                alone.append(tokens(try await all(session, GenerateOptions(maxTokens: 6 + i))))
+                try await session.prompt([.user("Question \(i)")])
+                try await session.begin(GenerateOptions(maxTokens: 6 + i))
+            }
+            while true {
+                let (events, nRunning) = try await Session.nextMany(sessions)
+                for (i, event) in events.enumerated() where event.kind == .token { together[i].append(event.token) }
+                if nRunning == 0 { break }
+            }
+            #expect(together == alone)
+            let before = try sessions.map { try $0.stats.nTokens }
+            try await Session.stepMany(sessions.map { ($0, 65) })
+            #expect(try sessions.map { try $0.stats.nTokens } == before.map { $0 + 1 })
+            #expect(await status { try await Session.stepMany([(sessions[0], 65), (sessions[0], 65)]) } == .invalidArg)
+            #expect(try await Session.nextMany([]).nRunning == 0)
+        }
+    }
+}
+
+extension Sequence where Self: Sendable {
+    func asyncMap<T>(_ body: (Element) async throws -> T) async rethrows -> [T] {
+        var results: [T] = []
+        for element in self { results.append(try await body(element)) }
+        return results
+    }
+}

@@ -1,0 +1,275 @@
+#!/usr/bin/env python3
+"""Writes Sources/Weir/Generated.swift from the C headers: enums, flags, and structs of options and of facts, with their
+comments. What it takes from a C struct and how is in the tables below; everything else follows from types and names.
+bindings/check compares the committed file with what this writes. Usage: generate.py [--check] [--headers FOLDER]"""
+import pathlib
+import re
+import sys
+import textwrap
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+sys.dont_write_bytecode = True
+import headers  # noqa: E402
+
+FILE = "Sources/Weir/Generated.swift"
+
+ENUMS = {
+    "weir_status_code": "Status", "weir_memory_kind": "MemoryKind", "weir_log_level": "LogLevel",
+    "weir_device_type": "Device", "weir_device_kind": "DeviceKind", "weir_stop_reason": "StopReason",
+    "weir_segment": "Segment", "weir_event_kind": "EventKind", "weir_constraint_kind": "ConstraintKind",
+    "weir_model_flag_bits": "ModelFlags", "weir_tokenize_flag_bits": "TokenizeFlags",
+    "weir_detokenize_flag_bits": "DetokenizeFlags", "weir_token_flag_bits": "TokenFlags",
+    "weir_chat_flag_bits": "ChatFlags", "weir_chat_ability_bits": "ChatAbilities",
+    "weir_session_flag_bits": "SessionFlags", "weir_spill_flag_bits": "SpillFlags",
+    "weir_generate_flag_bits": "GenerateFlags", "weir_rewind_flag_bits": "RewindFlags",
+    "weir_prompt_flag_bits": "PromptFlags",
+}
+OPTIONS = {
+    "weir_runtime_options": "RuntimeOptions", "weir_model_options": "ModelOptions",
+    "weir_tokenize_options": "TokenizeOptions", "weir_chat_options": "ChatOptions",
+    "weir_session_options": "SessionOptions", "weir_sampling_options": "SamplingOptions",
+    "weir_prompt_options": "PromptOptions", "weir_generate_options": "GenerateOptions",
+}
+FACTS = {
+    "weir_memory_counters": "MemoryCounters", "weir_device_info": "DeviceInfo", "weir_alloc_info": "AllocationRequest",
+    "weir_log_info": "LogLine", "weir_progress_info": "Progress", "weir_model_info": "ModelInfo",
+    "weir_tensor_info": "TensorInfo", "weir_token_info": "TokenInfo", "weir_special_tokens": "SpecialTokens",
+    "weir_chat_info": "ChatInfo", "weir_plan_info": "Plan", "weir_memory_info": "SessionMemory",
+    "weir_session_stats": "SessionStats", "weir_page_state": "PageState", "weir_logprob": "Logprob",
+    "weir_generate_result": "GenerateResult", "weir_token_event": "TokenEvent", "weir_event": "Event",
+    "weir_prompt_report": "PromptReport", "weir_span": "TextSpan",
+}
+# Structs that the safe layer fills and reads itself.
+BY_HAND = {"weir_key_value", "weir_chat_message", "weir_token_bias", "weir_text", "weir_mask_info", "weir_write_info",
+           "weir_read_info"}
+
+# Enums that the comment of a field does not name.
+ENUM_OF = {("weir_device_info", "backend"): "weir_device_type"}
+# Enums without a comment of their own.
+ENUM_DOCS = {"weir_status_code": "Result of a call: success, or which kind of error."}
+# Numbers whose bits matter; all others become Int.
+UNSIGNED = {"fingerprint", "seed"}
+
+# Fields of options that become one property: name, type, default, lines that fill the C struct, and the C fields that
+# these lines fill, too.
+HOOK = "if let {0} {{ (call.{0}, raw.{0}, raw.{0}_user) = ({0}, {0}Hook, call.user) }}"
+ALLOCATOR = "if let {0} {{\n            call.{0} = {0}\n" \
+            "            (raw.{1}alloc, raw.{1}free, raw.{1}alloc_user) = (allocHook, freeHook, call.user)\n        }}"
+SPECIAL = {
+    "alloc": ("allocator", "(any Allocator)?", "nil", ALLOCATOR.format("allocator", ""), ["free", "alloc_user"]),
+    "device_alloc": ("deviceAllocator", "(any Allocator)?", "nil", ALLOCATOR.format("deviceAllocator", "device_"),
+                     ["device_free", "device_alloc_user"]),
+    "log": ("log", "LogHandler?", "nil", HOOK.format("log"), ["log_user"]),
+    "progress": ("progress", "ProgressHandler?", "nil", HOOK.format("progress"), ["progress_user"]),
+    "policy_options": ("policyOptions", "[String: String]", "[:]",
+                       "(raw.policy_options, raw.n_policy_options) = try call.pairs(policyOptions)",
+                       ["n_policy_options"]),
+    "bias": ("bias", "[Token: Float]", "[:]", "(raw.bias, raw.n_bias) = call.biases(bias)", ["n_bias"]),
+    "stop": ("stop", "[String]", "[]", "(raw.stop, raw.n_stop) = call.texts(stop)", ["n_stop"]),
+    "chat": ("chat", "ChatOptions?", "nil", "if let chat { raw.chat = call.list([try chat.raw(call)]) }", []),
+    "on_token": (None, None, None, None, ["user"]),  # an argument of Session.generate
+    "message_bytes": (None, None, None, "raw.message_bytes = UInt32(MemoryLayout<weir_chat_message>.size)", []),
+}
+# A binding's caller who gives options of a chat wants an answer, as one who gives none does.
+DEFAULTS = {("weir_chat_options", "flags"): ".addAssistant"}
+DEFAULT_NOTES = {("weir_chat_options", "flags"): "Here the default is `ChatFlags.addAssistant`."}
+
+
+def camel(name, first_upper=False):
+    words = name.lower().split("_")
+    return "".join(word.capitalize() if i or first_upper else word for i, word in enumerate(words))
+
+
+class Writer:
+    def __init__(self, api):
+        self.api = api
+        self.lines = ["// Written by generate.py from the C headers; do not edit.",
+                      "// Longer than 600 lines because the headers are.",
+                      "import CWeir", ""]
+        self.values = {}
+        for enum in api.enums:
+            for value in enum.values:
+                self.values[value.name] = f"{ENUMS[enum.name]}.{self.case_of(value)}"
+        self.fields = {field.name for struct in api.structs for field in struct.fields if "_" in field.name}
+        self.prefixes = {enum.prefix + "*": ENUMS[enum.name] for enum in api.enums}
+
+    @staticmethod
+    def case_of(value):
+        name = camel(re.sub(r"^ERR_", "", value.short))
+        return {"internal": "internalError", "continue": "continueAnswer"}.get(name, name)  # words of the language
+
+    def doc(self, doc, indent="", note="", is_copy=False):
+        text = headers.plain(doc.text if isinstance(doc, headers.Doc) else doc)
+        if is_copy:  # what is said of the life of C's texts
+            text = re.sub(r"[;,] (?:static|lives as long as the model|valid (?:during|until)[^.;]*)(?=[.;])"
+                          r"| (?:Lives as long as the model|Static|Valid (?:during|until)[^.;]*)\."
+                          r"|, NUL-terminated(?=[,.;])| ?NUL-terminated, | and no NUL after them", "", text)
+        for c_name, name in sorted(self.prefixes.items(), key=lambda item: -len(item[0])):
+            text = text.replace(c_name, f"`{name}`")
+        text = re.sub(r"\bWEIR_[A-Z0-9_]+\b", lambda m: f"`{self.values[m.group()]}`" if m.group() in self.values
+                      else m.group(), text)
+        text = re.sub(r"(?<!`)\bweir_[a-z_]+(?:\.[a-z_]+)?\b(?!`)", lambda m: f"`{m.group()}`", text)
+        text = re.sub(r"(?<![\w.`])[a-z]+(?:_[a-z]+)+\b(?!`)",
+                      lambda m: f"`{camel(m.group())}`" if m.group() in self.fields else m.group(), text)
+        text = text.replace("NULL (default)", "nil (default)")
+        since = getattr(doc, "since", "")
+        text += (" " + note if note else "") + (f" Since {since}." if since and since != "1.0" else "")
+        for line in textwrap.wrap(text.strip(), 116 - len(indent), break_long_words=False, break_on_hyphens=False):
+            self.lines.append(f"{indent}/// {line}")
+
+    def enum(self, enum):
+        name = ENUMS[enum.name]
+        self.doc(enum.doc.body or ENUM_DOCS[enum.name])
+        kind, raw = ("OptionSet, Sendable", "UInt32") if enum.is_bits else \
+            ("RawRepresentable, Hashable, Sendable, CustomStringConvertible", "Int32")
+        self.lines += [f"public struct {name}: {kind} {{", f"    public var rawValue: {raw}",
+                       f"    public init(rawValue: {raw}) {{ self.rawValue = rawValue }}"]
+        for value in enum.values:
+            self.doc(value.doc, "    ")
+            self.lines.append(f"    public static let {self.case_of(value)} = {name}(rawValue: {value.value})")
+        if not enum.is_bits:
+            self.lines += ["    /// The name, or of a value that this version does not know the number.",
+                           "    public var description: String {", "        switch rawValue {"]
+            self.lines += [f'        case {value.value}: "{self.case_of(value)}"' for value in enum.values]
+            self.lines += ['        default: "\\(rawValue)"', "        }", "    }"]
+        self.lines += ["}", ""]
+
+    def number_type(self, struct, field):
+        """Swift's type of a field that is a number, and what makes it of the C value and back."""
+        enum = self.api.find(ENUM_OF[struct.name, field.name]) if (struct.name, field.name) in ENUM_OF \
+            else self.api.enum_of(field)
+        raw = f"raw.{field.name}"
+        name = camel(field.name)
+        if enum:
+            return ENUMS[enum.name], f"{ENUMS[enum.name]}(rawValue: {raw})", f"{name}.rawValue", \
+                "[]" if enum.is_bits else f".{self.case_of(enum.values[0])}"
+        if field.type.base == "weir_token":
+            return "Token", raw, name, "0"
+        if field.type.base == "float":
+            return "Float", raw, name, "0"
+        if field.name.startswith(("is_", "add_")):
+            return "Bool", f"{raw} != 0", f"{name} ? 1 : 0", "false"
+        if field.name in UNSIGNED:
+            return "UInt64", raw, name, "0"
+        return "Int", f"Int({raw})", f'try call.number({name}, "{name}")', "0"
+
+    def property_of(self, struct, field):
+        """(name, type, default, lines to fill raw, expression that reads raw or None) of a field of options."""
+        name, raw = camel(field.name), f"raw.{field.name}"
+        if field.type.base == "char" and field.type.depth == 1:
+            return name, "String?", "nil", f'{raw} = try call.text({name}, "{name}")', \
+                f"{raw}.map {{ String(cString: $0) }}"
+        if field.type.depth or field.array or self.api.kind(field.type.base) not in ("scalar", "alias"):
+            raise headers.HeaderError(f"{struct.name}.{field.name}: tell in SPECIAL what becomes of it")
+        type_, read, write, default = self.number_type(struct, field)
+        return name, type_, default, f"{raw} = {write}", read
+
+    def options(self, struct):
+        name = OPTIONS[struct.name]
+        filled = {extra for field in struct.fields for extra in SPECIAL.get(field.name, [None] * 4 + [[]])[4]}
+        properties = []
+        for field in struct.fields:
+            if field.name == "struct_size" or field.name.startswith("reserved") and field.name != "reserve_tokens" \
+                    or field.name in filled:
+                continue
+            if field.name in SPECIAL:
+                properties.append((field, *SPECIAL[field.name][:4], None))
+            else:
+                properties.append((field, *self.property_of(struct, field)))
+        self.doc(struct.doc.summary)
+        self.lines.append(f"public struct {name}: Sendable {{")
+        for field, prop, type_, default, _, _ in properties:
+            if prop:
+                self.doc(field.doc, "    ", DEFAULT_NOTES.get((struct.name, field.name), ""))
+                self.lines.append(f"    public var {prop}: {type_}")
+        arguments = [f"{prop}: {type_} = {DEFAULTS.get((struct.name, field.name), default)}"
+                     for field, prop, type_, default, _, _ in properties if prop]
+        self.lines += ["    /// All defaults but for what is given."] + \
+            wrapped("    public init(", arguments, ") {")
+        self.lines += [f"        self.{prop} = {prop}" for _, prop, _, _, _, _ in properties if prop]
+        self.lines += ["    }", f"    func raw(_ call: Call) throws(WeirError) -> {struct.name} {{",
+                       f"        var raw = {struct.name}()",
+                       f"        raw.struct_size = UInt32(MemoryLayout<{struct.name}>.size)"]
+        self.lines += [f"        {write}" for _, _, _, _, write, _ in properties if write]
+        self.lines += ["        return raw", "    }"]
+        if struct.name == "weir_session_options":  # presets and fitted budgets come back
+            self.lines += [f"    mutating func read(_ raw: {struct.name}) {{"]
+            self.lines += [f"        {prop} = {read}" for _, prop, _, _, _, read in properties if read]
+            self.lines += ["        policyOptions = [:]", "        for i in 0..<Int(raw.n_policy_options) {",
+                           "            policyOptions[String(cString: raw.policy_options[i].key)] = "
+                           "String(cString: raw.policy_options[i].value)", "        }", "    }"]
+        self.lines += ["}", ""]
+
+    def facts(self, struct):
+        name = FACTS[struct.name]
+        names = {field.name for field in struct.fields}
+        lengths = {field.name: field.name + "_bytes" for field in struct.fields
+                   if field.type.base == "char" and field.name + "_bytes" in names}
+        if struct.name == "weir_token_info":
+            lengths["bytes"] = "n_bytes"
+        self.doc(struct.doc.summary)
+        self.lines.append(f"public struct {name}: Sendable {{")
+        reads = []
+        for field in struct.fields:
+            raw, prop = f"raw.{field.name}", camel(field.name)
+            if field.name == "struct_size" or re.fullmatch(r"reserved\d?|reserved_\w+", field.name) \
+                    or field.name in lengths.values() or field.name == "n_top":
+                continue
+            if field.name == "top":
+                type_ = "[Logprob]"
+                read = "UnsafeBufferPointer(start: raw.top, count: Int(raw.n_top)).map(Logprob.init)"
+            elif field.type.base == "char" and field.name == "bytes":
+                type_, read = "[UInt8]", f"bytesOf({raw}, raw.{lengths[field.name]})"
+            elif field.type.base == "char" and field.name in lengths:
+                type_, read = "String", f"textOf({raw}, raw.{lengths[field.name]})"
+            elif field.type.base == "char" and field.array:
+                type_, read = "String", f"textIn({raw})"
+            elif field.type.base == "char":
+                type_, read = "String", f'{raw}.map {{ String(cString: $0) }} ?? ""'
+            elif field.type.base == "void":
+                type_, read = "UnsafeMutableRawPointer?", raw
+            elif field.array:
+                type_, read = "[Int]", "[" + ", ".join(f"Int({raw}.{i})" for i in range(field.array)) + "]"
+            else:
+                type_, read, _, _ = self.number_type(struct, field)
+            self.doc(field.doc, "    ", is_copy=True)
+            unsafe = "nonisolated(unsafe) " if field.type.base == "void" else ""
+            self.lines.append(f"    public {unsafe}let {prop}: {type_}")
+            reads.append(f"        {prop} = {read}")
+        self.lines += [f"    init(_ raw: {struct.name}) {{"] + reads + ["    }", "}", ""]
+
+    def text(self):
+        known = {**ENUMS, **OPTIONS, **FACTS, **dict.fromkeys(BY_HAND)}
+        there = {entry.name for entry in self.api.enums + self.api.structs}
+        if set(known) != there:
+            raise headers.HeaderError("generate.py: put into its tables or take from them: "
+                                      + ", ".join(sorted(set(known) ^ there)))
+        for enum in self.api.enums:
+            self.enum(enum)
+        for struct in self.api.structs:
+            if struct.name in OPTIONS:
+                self.options(struct)
+            elif struct.name in FACTS:
+                self.facts(struct)
+        sized = [struct.name for struct in self.api.structs if struct.has_size]
+        self.lines += [f"extension {name}: SizedStruct {{}}" for name in sized]
+        version = ".".join(str(number) for number in self.api.version)
+        self.lines += ["", "extension Library {",
+                       "    /// Version of this package: that of the headers which it was written from.",
+                       f'    public static let bindingVersion = "{version}"', "}"]
+        return "\n".join(self.lines) + "\n"
+
+
+def wrapped(head, arguments, tail):
+    lines, line = [], head
+    for i, argument in enumerate(arguments):
+        piece = argument + (", " if i + 1 < len(arguments) else tail)
+        if len(line) + len(piece) > 118 and line.strip():
+            lines.append(line.rstrip())
+            line = "        "
+        line += piece
+    return lines + [line]
+
+
+headers.emit_main(lambda api: {FILE: Writer(api).text()}, HERE)
