@@ -1,0 +1,125 @@
+"""Values between Python and the structures of _native.py: texts, lists, numbers, callbacks."""
+import json
+import os
+import threading
+from ctypes import Structure, c_void_p, string_at
+from typing import Any, Callable, Mapping, Optional, Sequence, Tuple, Type, Union
+
+from ._native import WEIR_ERR_CANCELLED, WEIR_OK, weir_key_value, weir_text, weir_token_bias
+
+Text = Union[str, bytes]
+Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
+
+
+class Pending(threading.local):
+    """What a callback of this thread has raised; the call that it stopped raises it."""
+
+    error: Optional[BaseException] = None
+
+
+pending = Pending()
+
+
+def encoded(text: Text) -> bytes:
+    """Of a lone surrogate it raises UnicodeEncodeError, which says where it is. Bytes stay what they are."""
+    return text.encode() if isinstance(text, str) else bytes(text)
+
+
+def c_text(name: str, text: Optional[Text]) -> Optional[bytes]:
+    """A text that ends at its first NUL in C, so that it may have none."""
+    if text is None:
+        return None
+    data = encoded(text)
+    if 0 in data:
+        raise ValueError(f"{name} has a NUL at byte {data.index(0)}, where the library would take it to end")
+    return data
+
+
+def path_text(name: str, path: Optional[Path]) -> Optional[bytes]:
+    return None if path is None else c_text(name, os.fsencode(path))
+
+
+def json_text(name: str, value: Any) -> Optional[bytes]:
+    return c_text(name, value if value is None or isinstance(value, (str, bytes)) else json.dumps(value))
+
+
+def sized_text(text: Optional[Text]) -> Tuple[Optional[bytes], int]:
+    data = None if text is None else encoded(text)
+    return data, len(data or b"")
+
+
+def array_of(type_: Type[Any], items: Sequence[Any]) -> Tuple[Any, int]:
+    return (type_ * len(items))(*items) if items else None, len(items)
+
+
+def key_values(items: Mapping[str, str]) -> Tuple[Any, int]:
+    return array_of(weir_key_value, [weir_key_value(c_text("a key", key), c_text(key, value))
+                                     for key, value in items.items()])
+
+
+def texts(items: Sequence[Text]) -> Tuple[Any, int]:
+    return array_of(weir_text, [weir_text(*sized_text(item)) for item in items])
+
+
+def biases(items: Mapping[int, float]) -> Tuple[Any, int]:
+    return array_of(weir_token_bias, [weir_token_bias(integer("a token", token, False), bias)
+                                      for token, bias in items.items()])
+
+
+def integer(name: str, value: int, is_unsigned: bool = True, bits: int = 32) -> int:
+    """ctypes cuts numbers off without a word."""
+    low = 0 if is_unsigned else -1 << (bits - 1)
+    if not low <= value < low + (1 << bits):
+        raise ValueError(f"{name} is {value}, which is not in {low} .. {low + (1 << bits) - 1}")
+    return value
+
+
+def offset_of(type_: Type[Structure], field: str) -> int:
+    return int(getattr(type_, field).offset)
+
+
+def address_at(structure: Any, offset: int = 0) -> Optional[int]:
+    """What a pointer points to: one of ctypes, or a field of a structure."""
+    return c_void_p.from_buffer(structure, offset).value
+
+
+def bytes_at(address: Optional[int], n_bytes: int) -> bytes:
+    """Also those behind a NUL."""
+    return string_at(address, n_bytes) if address and n_bytes else b""
+
+
+def str_at(address: Optional[int], n_bytes: int) -> str:
+    return bytes_at(address, n_bytes).decode(errors="replace")
+
+
+def decoded(text: Optional[bytes]) -> str:
+    return (text or b"").decode(errors="replace")
+
+
+def guarded(function: Callable[..., Any]) -> Callable[..., int]:
+    """A callback whose exception, and whose False, stops the call."""
+    def entry(user: Optional[int], *arguments: Any) -> int:
+        try:
+            return WEIR_ERR_CANCELLED if function(*arguments) is False else WEIR_OK
+        except BaseException as error:
+            pending.error = error
+            return WEIR_ERR_CANCELLED
+    return entry
+
+
+def callback(type_: Any, function: Optional[Callable[[Any], Any]], of: Callable[[Any], Any]) -> Any:
+    """A callback that gets the tuple of its structure."""
+    return type_() if function is None else type_(guarded(lambda info: function(of(info.contents))))
+
+
+def log_callback(type_: Any, function: Optional[Callable[[Any], Any]], of: Callable[[Any], Any]) -> Any:
+    """Its exceptions go to sys.unraisablehook, as no call fails because of them."""
+    def entry(user: Optional[int], info: Any) -> int:
+        assert function
+        function(of(info.contents))
+        return WEIR_OK
+    return type_() if function is None else type_(entry)
+
+
+def hook(type_: Any, function: Any) -> Any:
+    return type_() if function is None else function
