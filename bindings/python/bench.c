@@ -2,8 +2,8 @@
  *
  *   bench MODEL TOKENS
  *
- * Prints, of an answer that is pushed and of one that is pulled, nanoseconds a token in all and outside of the library's
- * own work, weir_session_stats.decode_ns. */
+ * Prints, of an answer that is pushed and of one that is pulled, nanoseconds a token in all and outside of what the
+ * library computes, weir_session_stats.decode_ns. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <stdlib.h>
