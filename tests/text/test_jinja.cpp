@@ -202,15 +202,22 @@ void jinja__errors_name_their_line(void**) {
   // What Jinja has and no model's template needs is refused, not guessed at.
   expect_error("\n{% raw %}{% endraw %}", WEIR_ERR_FORMAT, "line 2: the tag 'raw' is not known here");
   expect_error("{{ 'a' | truncate(3) }}", WEIR_ERR_FORMAT, "there is no filter 'truncate'");
-  expect_error("{{ 'a'.swapcase() }}", WEIR_ERR_FORMAT, "there is no attribute 'swapcase'");
+  expect_error("{{ 'a'.expandtabs() }}", WEIR_ERR_FORMAT, "there is no attribute 'expandtabs'");
   expect_error("{{ cycler(1) }}", WEIR_ERR_FORMAT, "'cycler' is undefined");
   expect_error("{{ 0x1F }}", WEIR_ERR_FORMAT, "a number cannot be read");
-  expect_error("{{ '%-5s' % 'a' }}", WEIR_ERR_FORMAT, "the format '-' is not supported");
+  expect_error("{{ '%e' % 1.5 }}", WEIR_ERR_FORMAT, "the format 'e' is not supported for 'float'");
   expect_error("{{ '{:>5}'.format('a') }}", WEIR_ERR_FORMAT, "format: there is no argument ':>5'");
-  expect_error("{{ [0] * 2 }}", WEIR_ERR_FORMAT, "unsupported operand types for *");
-  expect_error("{% macro m() %}{{ varargs }}{% endmacro %}", WEIR_ERR_FORMAT, "there are no varargs");
+  expect_error("{{ [0] * 'a' }}", WEIR_ERR_FORMAT, "unsupported operand types for *: 'list' and 'str'");
+  expect_error("{{ '\\N{BULLET}' }}", WEIR_ERR_FORMAT, "a string has a bad escape");
   expect_error("{{ strftime_now('%V') }}", WEIR_ERR_FORMAT, "the format %V is not supported");
-  expect_error("{{ 'é'.isalpha() }}", WEIR_ERR_FORMAT, "U+00E9");
+  expect_error("{{ '\u65e5'.isalpha() }}", WEIR_ERR_FORMAT, "U+65E5");
+  // What a function takes is checked once, by its table.
+  expect_error("{{ 'a'.split(1) }}", WEIR_ERR_FORMAT, "split() takes no int");
+  expect_error("{{ 'a'.split(',', 1, 2) }}", WEIR_ERR_FORMAT, "split() got an argument that it does not take");
+  expect_error("{{ 'a'.split(',', sep=',') }}", WEIR_ERR_FORMAT, "split() got wrong arguments");
+  expect_error("{{ 'a' | replace('b') }}", WEIR_ERR_FORMAT, "replace() got wrong arguments");
+  expect_error("{{ 'a' | round }}", WEIR_ERR_FORMAT, "round() takes no str");
+  expect_error("{{ x | dictsort }}", WEIR_ERR_FORMAT, "'x' is undefined");
 }
 
 std::string repeated(std::string_view text, size_t n) {
@@ -319,7 +326,21 @@ void jinja__characters_keep_their_origin(void**) {
   expect_marks("{% macro m(a) %}<{{ a }}>{% endmacro %}{{ m(x) | trim }}", "<[da,ta]>");
   expect_marks("{% set b %}<{{ x }}>{% endset %}{{ b }}{% if x == 'da,ta' %}same{% endif %}", "<[da,ta]>same");
   expect_marks("{% for k, v in l[1].items() %}{{ k }}={{ v }}{% endfor %}", "[q]=[1]");
+  expect_marks("{% set n = namespace(a=x) %}{{ n }}{{ '%-7s|' % x }}", "[<Namespace {'a': 'da,ta'}>da,ta]  |");
+  expect_marks("{{ ('<' ~ x).partition(',')[0] }}{{ ('a,' ~ x).rsplit(',', 1)[0] }}", "<[da]a,[da]");
+  expect_marks("{% macro m() %}{{ varargs[0] }}{{ kwargs.k }}{% endmacro %}{{ m(x, k='<' ~ x) }}", "[da,ta]<[da,ta]");
   expect_marks("{{ (x ~ '!') | title }}{{ [x, 'a'] | join | capitalize }}{{ x[::-1] }}", "[Da,ta]![Da,ta]a[at,ad]");
+}
+
+// Steps follow the size of what is made: lists and texts as large as those of real tools are no bombs.
+void jinja__large_values_are_no_bombs(void**) {
+  const std::string lines = "{{ (s * 30000)", list = "{{ ([[1, 'ab']] * 30000)";
+  const std::string_view s = R"({"s": "ab\n"})";
+  expect(lines + ".replace('\n', '<br>') | length }}", "180000", s);
+  expect(lines + " | indent(2) | length }}", "149998", s);
+  expect(lines + ".split('\n') | join(', ') | length }}", "120000", s);
+  expect(list + " | tojson | length }}", "330000");
+  expect(list + " | tojson(indent=1) | length }}", "570002");
 }
 
 void jinja__reads_names(void**) {
@@ -360,6 +381,7 @@ int main() {
       cmocka_unit_test(jinja__memory_comes_from_the_resource),
       cmocka_unit_test(jinja__every_refused_allocation),
       cmocka_unit_test(jinja__characters_keep_their_origin),
+      cmocka_unit_test(jinja__large_values_are_no_bombs),
       cmocka_unit_test(jinja__reads_names),
       cmocka_unit_test(jinja__json_is_strict),
   };

@@ -1,5 +1,5 @@
-// text: whole templates. Every case of tests/golden/templates, and of a folder templates beside the project where there
-// is one, gives what Python's jinja2 made of it, or is refused as it is there.
+// text: whole templates, and small ones of one construct each. Every case of tests/golden/templates, and of a folder
+// templates beside the project where there is one, gives what Python's jinja2 made of it, or is refused as it is there.
 #include <filesystem>
 #include <map>
 #include <sstream>
@@ -83,6 +83,36 @@ void jinja_templates__golden(void**) {
   assert_int_equal(n_right, n_cases);
 }
 
+// Lines of small.jsonl: the variables, then "source" and "text", or "error" and the "line" of the template.
+void jinja_templates__small(void**) {
+  std::istringstream lines(read_file(WEIR_SOURCE_DIR "/tests/golden/templates/small.jsonl"));
+  std::string variables;
+  std::getline(lines, variables);
+  int n_wrong = 0, n_cases = 0;
+  for (std::string line; std::getline(lines, line); ++n_cases) {
+    jinja::Heap heap(std::pmr::get_default_resource());
+    jinja::Value given, values;
+    assert_true(jinja::read_json(heap, variables, "variables", values).ok());
+    assert_true(jinja::read_json(heap, line, "case", given).ok());
+    std::vector<jinja::Variable> list;
+    for (const auto& entry : values.dict().find("variables")->dict().entries)
+      list.push_back({entry.key.view(), entry.value});
+    const jinja::Value *text = given.dict().find("text"), *place = given.dict().find("line");
+    const std::string source(given.dict().find("source")->view());
+    jinja::Template parsed(std::pmr::get_default_resource());
+    jinja::RenderedText out(std::pmr::get_default_resource());
+    Status status = parsed.parse(source);
+    if (status.ok()) status = jinja::render(parsed, heap, list, kNoon, out);
+    const std::string wanted = place != nullptr ? "line " + std::to_string(place->integer()) + ":" : "";
+    const bool is_right = status.ok() ? text != nullptr && out.text == text->view()
+                                      : place != nullptr && strstr(last_error_text(), wanted.c_str()) != nullptr;
+    n_wrong += is_right ? 0 : 1;
+    if (!is_right) print_message("%s: %s\n", source.c_str(), status.ok() ? out.text.c_str() : last_error_text());
+  }
+  assert_true(n_cases >= 900);
+  assert_int_equal(n_wrong, 0);
+}
+
 void jinja_templates__beside_the_project(void**) {
   for (const char* folder : {WEIR_SOURCE_DIR "/../shared/templates", WEIR_SOURCE_DIR "/../../shared/templates"}) {
     if (!std::filesystem::exists(std::string(folder) + "/cases.jsonl")) continue;
@@ -98,6 +128,7 @@ void jinja_templates__beside_the_project(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(jinja_templates__golden),
+      cmocka_unit_test(jinja_templates__small),
       cmocka_unit_test(jinja_templates__beside_the_project),
   };
   return cmocka_run_group_tests_name("text/jinja_templates", tests, nullptr, nullptr);

@@ -2,7 +2,8 @@
 // lstrip_blocks, loop controls, {% generation %}, and the functions that templates of models expect (raise_exception,
 // strftime_now, tojson without HTML escapes). What refers to other templates (include, import, extends, block) is
 // refused, and so is what no model's template needs: the filters of web pages (urlize, xmlattr, wordwrap and their
-// like), cycler and joiner, and formats beyond %s, %d, %f, %x and {} with their widths. A refusal names the line.
+// like), raw blocks, cycler and joiner, numbers such as 0x1F and 1_000, and formats beyond %s, %r, %d, %f, %x with
+// widths, and {}. A refusal names the line.
 //
 // A text that is rendered knows what of it was said, that is came from data: pieces of strings keep their origin
 // through concatenation, slicing, split, strip, replace, upper and their like; what is computed from data as a whole,
@@ -42,11 +43,11 @@ class Template {
 
  private:
   friend class Parser;
-  friend class Run;
+  friend class Interpreter;
 
   Heap heap_;
   std::pmr::unordered_map<std::string_view, uint32_t> names_;
-  std::span<const Node* const> body_;
+  const Node* body_ = nullptr;
 };
 
 struct Variable {

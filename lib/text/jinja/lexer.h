@@ -29,11 +29,12 @@ inline bool is_word(char c) { return is_digit(c) || ((c | 0x20) >= 'a' && (c | 0
 inline size_t unescape(std::string_view rest, std::pmr::string& out) {
   constexpr std::string_view kLetters = "\\'\"abfnrtv", kMeaning = "\\'\"\a\b\f\n\r\t\v";
   const size_t letter = kLetters.find(rest[0]), n_digits = rest[0] == 'x' ? 2 : rest[0] == 'u' ? 4 : 8;
-  uint32_t code = 0;
   if (letter != std::string_view::npos) return out += kMeaning[letter], 1;
-  if (is_digit(rest[0]) || rest[0] == '\n') return 0;
+  if (is_digit(rest[0]) || rest[0] == 'N') return 0;
+  if (rest[0] == '\n') return 1;  // the line goes on
   if (std::string_view("xuU").find(rest[0]) == std::string_view::npos) return out.append("\\").append(rest, 0, 1), 1;
   const std::string_view digits = rest.substr(1, n_digits);
+  uint32_t code = 0;
   if (digits.size() < n_digits || std::from_chars(digits.begin(), digits.end(), code, 16).ptr != digits.end()) return 0;
   if (code >= 0x110000 || (code >= 0xD800 && code < 0xE000)) return 0;
   put_code(out, code);
@@ -50,8 +51,8 @@ class Lexer {
       size_t tag = source_.find('{', at_);
       while (tag < source_.size() && !has("{%#", tag + 1)) tag = source_.find('{', tag + 1);
       put_data(std::min(tag, source_.size()));
-      if (at_ < source_.size())
-        WEIR_TRY(has("#", at_ + 1) ? skip_comment() : read_tag(has("%", at_ + 1) ? "%}" : "}}"));
+      if (at_ == source_.size()) break;
+      WEIR_TRY(has("#", at_ + 1) ? skip_comment() : read_tag(has("%", at_ + 1) ? "%}" : "}}"));
     }
     put(TokenKind::kEnd, "end of template", 0);
     return {};
@@ -98,17 +99,17 @@ class Lexer {
     skip(tag - at_);
   }
 
-  // Skips up to `end`, the end of a tag or comment, with what it drops behind itself; `sign` stands before it.
-  void skip_end(size_t end, char sign, bool drops_line_end) {
-    skip(end - at_);
-    if (sign == '-') return skip_spaces();
-    if (drops_line_end && sign != '+' && has("\n", at_)) skip(1);
+  // Skips the end of a tag or comment, which stands at `end` with its sign, and what that drops behind itself.
+  void skip_end(size_t end, bool drops_line_end) {
+    skip(end + (has("-+", end) ? 3 : 2) - at_);
+    if (source_[end] == '-') return skip_spaces();
+    if (drops_line_end && source_[end] != '+' && has("\n", at_)) skip(1);
   }
 
   Status skip_comment() {
     const size_t from = at_ + (has("-+", at_ + 2) ? 3 : 2), end = source_.find("#}", from);
     if (end == std::string_view::npos) return fail_here("a comment has no end #}");
-    skip_end(end + 2, end > from ? source_[end - 1] : 0, true);
+    skip_end(end > from && has("-+", end - 1) ? end - 1 : end, true);
     return {};
   }
 
@@ -121,8 +122,7 @@ class Lexer {
       const size_t n_sign = has("-", at_) || (has("+", at_) && end == "%}") ? 1 : 0;
       if (open.empty() && source_.substr(at_ + n_sign).starts_with(end)) {
         put(TokenKind::kSign, end, 0);
-        skip_end(at_ + n_sign + 2, n_sign > 0 ? source_[at_] : 0, end == "%}");
-        return {};
+        return skip_end(at_, end == "%}"), Status();
       }
       WEIR_TRY(read_token(open));
     }
@@ -137,13 +137,13 @@ class Lexer {
     if (n > 0) return put(TokenKind::kName, rest.substr(0, n), n), Status();
     constexpr std::string_view kOpen = "([{", kClose = ")]}", kOther = "+-/*%~<>=!.:|,";
     const size_t opens = kOpen.find(c);
+    const bool closes = kClose.find(c) != std::string_view::npos, opens_one = opens != std::string_view::npos;
     n = rest.starts_with("**") || rest.starts_with("//") || (has("=!<>", at_) && has("=", at_ + 1)) ? 2 : 1;
-    if (kClose.find(c) != std::string_view::npos
-            ? open.empty() || open.back() != c
-            : (opens == std::string_view::npos && kOther.find(c) == std::string_view::npos) || (c == '!' && n == 1))
+    const bool is_known = opens_one || (kOther.find(c) != std::string_view::npos && (c != '!' || n == 2));
+    if (closes ? open.empty() || open.back() != c : !is_known)
       return fail(kBadTemplate, WEIR_TEMPLATE_LINE "unexpected '%c'", line_, c);
-    if (opens != std::string_view::npos) open += kClose[opens];
-    if (kClose.find(c) != std::string_view::npos) open.pop_back();
+    if (opens_one) open += kClose[opens];
+    if (closes) open.pop_back();
     put(TokenKind::kSign, rest.substr(0, n), n);
     return {};
   }
@@ -168,7 +168,8 @@ class Lexer {
     auto result = std::from_chars(rest.begin(), rest.end(), whole);
     const auto at = static_cast<size_t>(result.ptr - source_.begin());
     const size_t digits = has(".", at) || !has("-+", at + 1) ? at + 1 : at + 2;
-    const bool is_real = has(".eE", at) && digits < source_.size() && is_digit(source_[digits]);
+    const bool is_index = at_ > 0 && source_[at_ - 1] == '.';  // l.0.1 has no number 0.1
+    const bool is_real = has(".eE", at) && digits < source_.size() && is_digit(source_[digits]) && !is_index;
     if (is_real) result = std::from_chars(rest.begin(), rest.end(), real);
     if (result.ec != std::errc() || (result.ptr < rest.end() && is_word(*result.ptr)))
       return fail_here("a number cannot be read");

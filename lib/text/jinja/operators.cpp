@@ -1,27 +1,88 @@
-// Sequences, and operators between values, as Python has them.
+// What a rendering does with values, as Python has it: sequences, operators, attributes, and calls of the language's
+// functions. Errors and limits.
 #include <algorithm>
 #include <cmath>
+#include <cstdarg>
 
+#include "core/c_format.h"
 #include "text/jinja/run.h"
 
 namespace weir::jinja {
 
 using std::string_view;
 
-// ---- sequences ----
+// ---- errors and limits ----
 
-Value Run::text_of(const Value& value) {
-  if (value.is_string()) return value;
-  Str* text = new_text();
-  put_text(*text, value);
-  has_room(text->text.size());
-  return text;
+std::pmr::string Run::short_name(string_view name) { return std::pmr::string(name.substr(0, 60), &heap); }
+
+Value Run::refuse(weir_status code, string_view message) {
+  if (!failed()) status_ = fail(code, WEIR_TEMPLATE_LINE "%s", line_, std::pmr::string(message, &heap).c_str());
+  return {};
 }
 
-int64_t Run::number(const Args& args, size_t i, int64_t otherwise) {
-  if (!args.has_some(i)) return otherwise;
-  if (!args[i].is_integer()) error("an integer was expected, not '%s'", type_name(args[i]));
-  return args[i].is_integer() ? args[i].integer() : otherwise;
+Value Run::error(const char* format, ...) {
+  char text[512];
+  va_list args;
+  va_start(args, format);
+  c_vformat(text, sizeof(text), format, args);
+  va_end(args);
+  return refuse(kBadTemplate, text);
+}
+
+Value Run::undefined_error(const Value& value) {
+  const Node* node = value.node();
+  if (node == nullptr || node->text.empty()) return error("a value is undefined");
+  return error(node->kind == NodeKind::kAttribute ? "there is no attribute '%s'" : "'%s' is undefined",
+               short_name(node->text).c_str());
+}
+
+bool Run::spend(uint64_t n_steps) {
+  heap.n_steps += n_steps;
+  if (failed()) return false;
+  if (heap.is_too_deep) refuse(WEIR_ERR_UNSUPPORTED, "values are nested too deeply");
+  if (heap.n_steps > kMaxSteps) refuse(WEIR_ERR_UNSUPPORTED, "the template runs for too long");
+  if (heap.bytes() > kMaxHeapBytes) refuse(WEIR_ERR_UNSUPPORTED, "the template takes too much memory");
+  return !failed();
+}
+
+bool Run::has_room(uint64_t size, uint64_t n_more) {
+  if (n_more > kMaxTextBytes || size + n_more > kMaxTextBytes)
+    refuse(WEIR_ERR_UNSUPPORTED, "the template makes a text that is too long");
+  return spend(1 + n_more / kStepBytes);
+}
+
+// ---- texts and sequences ----
+
+bool Run::add(Str& to, string_view more, bool is_said) {
+  if (!has_room(to.text.size(), more.size())) return false;
+  to.append(more, is_said);
+  return true;
+}
+
+bool Run::add(Str& to, const Str& from, size_t begin, size_t end) {
+  end = std::min(end, from.text.size());
+  if (begin >= end || !has_room(to.text.size(), end - begin)) return !failed();
+  to.append(from, begin, end);
+  return true;
+}
+
+Str* Run::part(const Str& text, size_t begin, size_t end) {
+  Str* cut = new_text();
+  add(*cut, text, begin, end);
+  return cut;
+}
+
+Seq* Run::new_list(std::initializer_list<Value> items, SeqKind kind) {
+  Seq* list = heap.make<Seq>(&heap, kind);
+  list->items = items;
+  return list;
+}
+
+Dict* Run::dict_of(const Args& args, const Value& from) {
+  Dict* dict = new_dict();
+  if (from.is_dict()) *dict = from.dict();
+  for (const auto& [name, value] : args.named) dict->set(new_text(name), value);
+  return dict;
 }
 
 int64_t Run::length_of(const Value& value) {
@@ -45,18 +106,22 @@ Value Run::items_of(const Value& value) {
   } else if (value.is_dict()) {
     for (const Dict::Entry& entry : value.dict().entries) list->items.push_back(entry.key);
   } else if (value.is_string()) {
-    if (!spend(value.view().size())) return list;
-    for (size_t i = 0, n; i < value.view().size(); i += n) {
+    for (size_t i = 0, n; i < value.view().size() && !failed(); i += n) {
       code_at(value.view(), i, n);
-      Str* letter = new_text();
-      letter->append(value.text(), i, i + n);
-      list->items.push_back(letter);
+      list->items.push_back(part(value.text(), i, i + n));
     }
   } else if (!value.is_undefined()) {
     error("'%s' object is not iterable", type_name(value));
   }
   spend(list->items.size());
   return list;
+}
+
+// Where the character of this index begins.
+static size_t byte_of(string_view text, int64_t index) {
+  size_t at = 0;
+  for (size_t n; index > 0 && at < text.size(); --index, at += n) code_at(text, at, n);
+  return at;
 }
 
 Value Run::sliced(const Value& of, const Value& start, const Value& stop, const Value& step) {
@@ -74,37 +139,23 @@ Value Run::sliced(const Value& of, const Value& start, const Value& stop, const 
     return by > 0 ? std::clamp<int64_t>(at, 0, n) : std::clamp<int64_t>(at, -1, n - 1);
   };
   const int64_t from = bound(start, by > 0 ? 0 : n - 1), to = bound(stop, by > 0 ? n : -1);
-  Str* cut = new_text();
   if (of.is_string() && by == 1) {
-    size_t at = 0, begin = 0, bytes;
-    for (int64_t i = 0; i < to; ++i, at += bytes) {
-      if (i == from) begin = at;
-      code_at(of.view(), at, bytes);
-    }
-    if (from < to) cut->append(of.text(), begin, at);
-    return cut;
+    const size_t begin = byte_of(of.view(), from);
+    return part(of.text(), begin, begin + byte_of(of.view().substr(begin), to - from));
   }
   const Value all = items_of(of);
-  Seq* list = new_list(all.sequence().is_tuple() ? SeqKind::kTuple : SeqKind::kList);
+  Seq* list = new_list({}, all.sequence().is_tuple() ? SeqKind::kTuple : SeqKind::kList);
   for (int64_t i = from; (by > 0 ? i < to : i > to) && spend(1); i += by) {
-    const Value& one = all.items()[static_cast<size_t>(i)];
-    of.is_string() ? cut->append(one.text()) : list->items.push_back(one);
+    list->items.push_back(all.items()[static_cast<size_t>(i)]);
     if (by > n || by < -n) break;
   }
-  return of.is_string() ? Value(cut) : Value(list);
+  if (!of.is_string()) return list;
+  Str* text = new_text();
+  for (const Value& letter : list->items) add(*text, letter.text());
+  return text;
 }
 
 // ---- operators ----
-
-Value Run::eval_compare(const Node& node, Value left) {
-  for (const Node* operand : node.list) {
-    Value right = eval(*operand->a);
-    line_ = operand->line;
-    if (failed() || !holds(operand->op, left, right)) return Value::boolean(false);
-    left = std::move(right);
-  }
-  return Value::boolean(true);
-}
 
 bool Run::contains(const Value& container, const Value& item) {
   if (container.is_undefined()) return false;
@@ -122,7 +173,7 @@ bool Run::contains(const Value& container, const Value& item) {
 }
 
 bool Run::holds(Op op, const Value& left, const Value& right) {
-  if (op == Op::kIn || op == Op::kNotIn) return contains(right, left) == (op == Op::kIn);
+  if (op == Op::kIn || op == Op::kOut) return contains(right, left) == (op == Op::kIn);
   if (left.is_string() && right.is_string()) spend(std::min(left.view().size(), right.view().size()) / kStepBytes);
   if (op == Op::kEq || op == Op::kNe) return are_equal(left, right) == (op == Op::kEq);
   if (left.is_undefined() || right.is_undefined()) return undefined_error(left.is_undefined() ? left : right), false;
@@ -134,7 +185,7 @@ bool Run::holds(Op op, const Value& left, const Value& right) {
 
 Value Run::arithmetic(Op op, const Value& left, const Value& right) {
   const bool said = left.is_said() || right.is_said();
-  const bool is_division = op == Op::kDiv || op == Op::kFloorDiv || op == Op::kMod;
+  const bool is_division = op == Op::kDiv || op == Op::kFloor || op == Op::kMod;
   if (is_division && right.real() == 0) return error("division by zero");
   if (!left.is_integer() || !right.is_integer() || op == Op::kDiv || (op == Op::kPow && right.integer() < 0)) {
     const double a = left.real(), b = right.real();
@@ -161,40 +212,129 @@ Value Run::arithmetic(Op op, const Value& left, const Value& right) {
   return overflows ? error("a number has more than 64 bits") : Value::integer(result, said);
 }
 
+Value Run::repeated(const Value& value, int64_t n) {
+  const auto n_times = static_cast<uint64_t>(std::max<int64_t>(n, 0));
+  Str* text = new_text();
+  Seq* list = new_list();
+  if (value.is_list()) list->kind = value.sequence().kind;
+  const uint64_t size = value.is_list() ? value.items().size() : value.view().size();
+  if (size == 0 || !has_room(0, n_times) || !has_room(0, n_times * size)) return value.is_list() ? Value(list) : text;
+  for (uint64_t i = 0; i < n_times && spend(value.is_list() ? size : 1); ++i) {
+    if (value.is_string()) text->append(value.text());
+    if (value.is_list()) list->items.insert(list->items.end(), value.items().begin(), value.items().end());
+  }
+  return value.is_list() ? Value(list) : Value(text);
+}
+
 Value Run::binary(Op op, const Value& left, const Value& right) {
+  if (op >= Op::kEq) return Value::boolean(holds(op, left, right));
   if (op == Op::kMod && left.is_string()) return format_percent(*this, left.text(), right);
-  if (op == Op::kConcat || (op == Op::kAdd && left.is_string() && right.is_string())) {
-    Str* text = new_text();
-    const Value first = text_of(left), second = text_of(right);
-    if (!has_room(first.view().size() + second.view().size())) return {};
-    text->text.reserve(first.view().size() + second.view().size());
-    text->append(first.text());
-    text->append(second.text());
+  if (op == Op::kJoin || (op == Op::kAdd && left.is_string() && right.is_string())) {
+    Str* text = part(*text_of(left), 0);
+    add(*text, *text_of(right));
     return text;
   }
   if (left.is_undefined() || right.is_undefined()) return undefined_error(left.is_undefined() ? left : right);
   if (left.is_number() && right.is_number()) return arithmetic(op, left, right);
-  if (op == Op::kAdd && left.is_list() && right.is_list() &&
-      left.sequence().is_tuple() == right.sequence().is_tuple()) {
-    Seq* list = new_list(left.sequence().is_tuple() ? SeqKind::kTuple : SeqKind::kList);
+  const bool is_tuple = left.is_list() && left.sequence().is_tuple();
+  if (op == Op::kAdd && left.is_list() && right.is_list() && right.sequence().is_tuple() == is_tuple) {
+    Seq* list = new_list({}, is_tuple ? SeqKind::kTuple : SeqKind::kList);
     if (!spend(left.items().size() + right.items().size())) return list;
     list->items = left.items();
     list->items.insert(list->items.end(), right.items().begin(), right.items().end());
     return list;
   }
-  if (op == Op::kMul && left.is_integer() && right.is_string()) return binary(op, right, left);
-  if (op == Op::kMul && left.is_string() && right.is_integer()) {
-    Str* text = new_text();
-    const auto n = static_cast<uint64_t>(std::max<int64_t>(right.integer(), 0));
-    if (!has_room(n > kMaxTextBytes ? n : n * left.view().size())) return text;
-    for (uint64_t i = 0; i < n; ++i) text->append(left.text());
-    return text;
-  }
+  const bool is_swapped = left.is_integer();  // 2 * 'a'
+  const Value &many = is_swapped ? right : left, &n = is_swapped ? left : right;
+  if (op == Op::kMul && n.is_integer() && (many.is_string() || many.is_list())) return repeated(many, n.integer());
   if (op == Op::kAdd && left.is_string())
     return error("can only concatenate str (not \"%s\") to str", type_name(right));
-  constexpr const char* kSigns[] = {"+", "-", "*", "/", "//", "%", "**"};
-  return error("unsupported operand types for %s: '%s' and '%s'", kSigns[static_cast<size_t>(op)], type_name(left),
-               type_name(right));
+  return error("unsupported operand types for %s: '%s' and '%s'", kOps[static_cast<size_t>(op)].sign.data(),
+               type_name(left), type_name(right));
+}
+
+// ---- attributes ----
+
+Value Run::attribute(const Value& of, string_view name, const Node* node) {
+  constexpr std::pair<Type, Table> kMethods[] = {{Type::kString, Table::kTextMethods},
+                                                 {Type::kSequence, Table::kListMethods},
+                                                 {Type::kDict, Table::kDictMethods},
+                                                 {Type::kLoop, Table::kLoopMethods}};
+  if (of.is_undefined()) return undefined_error(of);
+  if (of.is(Type::kMacro) && name == "name") return new_text(of.as<Macro>().node->text);
+  if (of.is_sequence() && of.sequence().kind == SeqKind::kGroup && (name == "grouper" || name == "list"))
+    return of.items()[name == "list" ? 1 : 0];
+  for (const auto& [type, table] : kMethods) {
+    const Function* method = of.is(type) && (!of.is_sequence() || of.is_list()) ? find_function(table, name) : nullptr;
+    if (method != nullptr) return {Type::kFunction, heap.make<Bound>(method, of)};
+  }
+  if (of.is(Type::kLoop)) return loop_attribute(of.as<Loop>(), name, node);
+  const Value* found = of.is_dict() || of.is(Type::kNamespace) ? of.dict().find(name) : nullptr;
+  return found != nullptr ? *found : Value::undefined(node);
+}
+
+Value Run::item(const Value& of, const Value& key, const Node* node) {
+  if (of.is_undefined()) return undefined_error(of);
+  const Value* found = of.is_dict() && can_be_key(key) ? of.dict().find(key) : nullptr;
+  if (found != nullptr) return *found;
+  if (key.is_integer() && (of.is_string() || (of.is_sequence() && of.sequence().has_items()))) {
+    const int64_t n = length_of(of), at = key.integer() < 0 ? key.integer() + n : key.integer();
+    if (at < 0 || at >= n) return Value::undefined(node);
+    return of.is_string() ? sliced(of, Value::integer(at), Value::integer(at + 1), Value::none())
+                          : of.items()[static_cast<size_t>(at)];
+  }
+  return key.is_string() ? attribute(of, key.view(), node) : Value::undefined(node);
+}
+
+// ---- calls ----
+
+std::optional<Value> Args::take(string_view name) {
+  const auto at = std::find_if(named.begin(), named.end(), [&](const auto& entry) { return entry.first == name; });
+  if (at == named.end()) return {};
+  const Value value = at->second;
+  named.erase(at);
+  return value;
+}
+
+// Whether the argument is, or was made, what a parameter of this kind takes.
+bool Run::convert(char kind, Value& value) {
+  if (kind == 't') value = text_of(value);
+  if (kind == 'o' && !is_true(value)) value = new_list();
+  if (kind == 'o' || kind == 'l') value = items_of(value);
+  return kind == 's'   ? value.is_string()
+         : kind == 'i' ? value.is_integer()
+         : kind == 'n' ? value.is_number()
+         : kind == 'd' ? value.is_dict()
+                       : true;
+}
+
+Value Run::call(const Function& function, Args& args) {
+  const auto wrong = [&](const char* what, const char* which = "") {
+    return error("%s() %s%s", short_name(function.name).c_str(), what, which);
+  };
+  const size_t n_given = args.size();
+  size_t n = 0;
+  string_view rest = function.params;
+  for (; !rest.empty() && rest != "*" && !failed(); ++n) {
+    const string_view param = take_word(rest);
+    const size_t colon = param.find(':');
+    const char kind = param[colon + 1];
+    const bool is_positional = n < n_given, may_miss = param.ends_with('?');
+    const std::optional<Value> named = args.take(param.substr(0, colon));
+    if (is_positional ? named.has_value() : !named.has_value() && !may_miss) return wrong("got wrong arguments");
+    if (!is_positional) args.list.push_back(named.value_or(Value()));
+    Value& value = args.list[n];
+    if (may_miss && value.is_none() && kind != 'a') value = Value();
+    if ((may_miss && value.is_undefined()) || convert(kind, value)) continue;
+    return value.is_undefined() ? undefined_error(value) : wrong("takes no ", type_name(value));
+  }
+  if (rest != "*" && (args.size() > n || !args.named.empty())) return wrong("got an argument that it does not take");
+  return failed() ? Value() : function.run(*this, args);
+}
+
+Value Run::call(Table table, string_view name, const Function* function, Args& args) {
+  if (function != nullptr) return call(*function, args);
+  return error("there is no %s '%s'", table == Table::kTests ? "test" : "filter", short_name(name).c_str());
 }
 
 }  // namespace weir::jinja

@@ -11,21 +11,13 @@ class Parser {
   Parser(Template& to, const std::pmr::vector<Token>& tokens) : to_(to), tokens_(tokens) {}
 
   Status run() {
-    to_.body_ = statements({});
+    Node* all = make(NodeKind::kWith);
+    statements(all->list, {});
+    to_.body_ = all;
     return status_;
   }
 
  private:
-  using Nodes = std::pmr::vector<const Node*>;
-
-  struct Nest {
-    explicit Nest(Parser& of) : parser(of) {
-      if (++parser.depth_ > kMaxNesting) parser.error("brackets or blocks are nested too deeply");
-    }
-    ~Nest() { --parser.depth_; }
-    Parser& parser;
-  };
-
   // ---- tokens ----
 
   const Token& token(size_t ahead = 0) const { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }
@@ -50,27 +42,21 @@ class Parser {
     if (token().kind != TokenKind::kName) unexpected(wanted);
     return next().text;
   }
+  // Reads items with commas between them up to this sign, which is skipped.
+  template <class Read>
+  void items_until(const char* end, const Read& read) {
+    for (bool goes_on = true; goes_on && !is_end() && !is(end); goes_on = skip(",")) read();
+    expect(end);
+  }
 
   // ---- nodes ----
 
   Node* make(NodeKind kind, const Node* a = nullptr) {
-    Node* node = to_.heap_.make<Node>();
-    node->kind = kind;
-    node->line = token().line;
+    Node* node = to_.heap_.make<Node>(kind, token().line, &to_.heap_);
     node->a = a;
+    if (depth_ > kMaxNesting) error("brackets or blocks are nested too deeply");
     return node;
   }
-  Node* make_list(NodeKind kind, const Nodes& list, uint32_t line, const Node* a = nullptr) {
-    Node* node = make(kind, a);
-    node->line = line;
-    node->list = keep(list);
-    return node;
-  }
-  template <class T>
-  std::span<const T> keep(const std::pmr::vector<T>& items) {
-    return *to_.heap_.make<std::pmr::vector<T>>(items, &to_.heap_);
-  }
-  Nodes nodes() { return Nodes(&to_.heap_); }
   Value literal(string_view text) { return make_text(to_.heap_, text, false); }
   const Node* constant(Value value) {
     Node* node = make(NodeKind::kConst);
@@ -84,161 +70,133 @@ class Parser {
   // ---- expressions ----
 
   const Node* expression() {
-    const Nest nest(*this);
-    const Node* expr = infix(0);
+    const Within nest(depth_, depth_ + 1);
+    const Node* expr = operation(0);
     while (token().is_name("if")) {
       Node* node = make(NodeKind::kCondition, expr);
       next();
-      node->b = infix(0);
+      node->b = operation(0);
       if (skip_name("else")) node->c = expression();
       expr = node;
     }
     return expr;
   }
 
-  // Operators between two operands, by how tightly they bind; `not` and comparisons stand at kNotLevel.
-  static constexpr int kNotLevel = 2, kUnaryLevel = 7;
-  struct Infix {
-    int level;
-    string_view text;
-    NodeKind kind;
-    Op op;
-  };
-  const Node* infix(int level) {
-    static constexpr Infix kInfix[] = {
-        {0, "or", NodeKind::kOr, Op::kAdd},       {1, "and", NodeKind::kAnd, Op::kAdd},
-        {3, "+", NodeKind::kBinary, Op::kAdd},    {3, "-", NodeKind::kBinary, Op::kSub},
-        {4, "~", NodeKind::kBinary, Op::kConcat}, {5, "*", NodeKind::kBinary, Op::kMul},
-        {5, "/", NodeKind::kBinary, Op::kDiv},    {5, "//", NodeKind::kBinary, Op::kFloorDiv},
-        {5, "%", NodeKind::kBinary, Op::kMod},    {6, "**", NodeKind::kBinary, Op::kPow},
-    };
-    if (level == kNotLevel) return negation();
-    if (level == kUnaryLevel) return filters_and_tests(unary());
-    const Node* left = infix(level + 1);
-    while (true) {
-      const auto* found = std::find_if(std::begin(kInfix), std::end(kInfix), [&](const Infix& one) {
-        return one.level == level && (level < kNotLevel ? token().is_name(one.text) : is(one.text));
-      });
-      if (found == std::end(kInfix)) return left;
-      Node* node = make(found->kind, left);
+  // Operators between two operands that bind at least as tightly as this level, and `not`.
+  const Node* operation(int level) {
+    if (level > kPowerLevel) return filters_and_tests(unary());
+    if (level == kNotLevel && token().is_name("not")) {
+      const Within nest(depth_, depth_ + 1);
+      Node* node = make(NodeKind::kNot);
       next();
-      node->op = found->op;
-      node->b = infix(level + 1);
+      node->a = operation(level);
+      return node;
+    }
+    const Node *first = operation(level + 1), *left = first;
+    while (const Operator* found = operator_here(level)) {
+      Node* node = make(found->kind, left);
+      node->op = static_cast<Op>(found - kOps);
+      node->is_chained = level == kCompareLevel && left != first;
+      if (next().text == "not") next();  // not in
+      node->b = operation(level + 1);
       left = node;
     }
+    return left;
   }
 
-  const Node* negation() {
-    if (!token().is_name("not")) return comparison();
-    const Nest nest(*this);
-    Node* node = make(NodeKind::kNot);
-    next();
-    node->a = negation();
-    return node;
-  }
-
-  bool skip_comparison(Op& op) {
-    constexpr std::pair<string_view, Op> kOps[] = {{"==", Op::kEq}, {"!=", Op::kNe}, {"<", Op::kLt},
-                                                   {"<=", Op::kLe}, {">", Op::kGt},  {">=", Op::kGe}};
-    for (const auto& [sign, meant] : kOps) {
-      if (skip(sign)) return op = meant, true;
-    }
-    op = token().is_name("not") && token(1).is_name("in") ? Op::kNotIn : Op::kIn;
-    if (op == Op::kNotIn) next();
-    return skip_name("in");
-  }
-
-  const Node* comparison() {
-    const Node* first = infix(kNotLevel + 1);
-    Nodes list = nodes();
-    Op op = Op::kEq;
-    const uint32_t line = token().line;
-    while (skip_comparison(op)) {
-      Node* operand = make(NodeKind::kCompare);
-      operand->op = op;
-      operand->a = infix(kNotLevel + 1);
-      list.push_back(operand);
-    }
-    return list.empty() ? first : make_list(NodeKind::kCompare, list, line, first);
+  // The operator of this level at the current token, or null.
+  const Operator* operator_here(int level) const {
+    const bool is_out = token().is_name("not") && token(1).is_name("in");
+    const bool is_word = token().kind == TokenKind::kName || token().kind == TokenKind::kSign;
+    const auto* found = std::find_if(std::begin(kOps), std::end(kOps), [&](const Operator& one) {
+      return one.level == level && is_word && one.sign == (is_out ? "not in" : token().text);
+    });
+    return found == std::end(kOps) ? nullptr : found;
   }
 
   const Node* unary() {
     if (!is("-") && !is("+")) return postfix(primary());
-    const Nest nest(*this);
+    const Within nest(depth_, depth_ + 1);
     Node* node = make(NodeKind::kSign);
     if (next().text == "-") node->op = Op::kSub;
     node->a = unary();
     return postfix(node);
   }
 
-  const Node* primary(bool is_target = false) {
-    if (token().kind == TokenKind::kName) return name(is_target);
+  const Node* primary() {
+    if (token().kind == TokenKind::kName) return name();
     if (token().kind == TokenKind::kNumber) return constant(next().number);
     if (token().kind == TokenKind::kString) {
       std::pmr::string text(&to_.heap_);
       while (token().kind == TokenKind::kString) text += next().text;
       return constant(literal(text));
     }
-    if (!is_target && is("[")) return display(NodeKind::kList, "]");
-    if (!is_target && is("{")) return display(NodeKind::kDict, "}");
-    if (!skip("(")) {
+    const Within nest(depth_, depth_ + 1);
+    if (skip("(")) {
+      const Node* inner = tuple(Items::kAll, true);
+      expect(")");
+      return inner;
+    }
+    Node* node = make(is("{") ? NodeKind::kDict : NodeKind::kList);
+    const auto item = [&] { node->list.push_back(expression()); };
+    if (skip("[")) {
+      items_until("]", item);
+    } else if (skip("{")) {
+      items_until("}", [&] {
+        item();
+        expect(":");
+        item();
+      });
+    } else {
       unexpected("an expression");
-      return constant(Value::none());
     }
-    const Node* node = tuple(is_target, true);
-    expect(")");
     return node;
   }
 
-  const Node* name(bool is_target) {
+  const Node* name() {
+    constexpr string_view kWords[] = {"true", "True", "false", "False", "none", "None"};
     Node* node = make(NodeKind::kName);
-    const string_view text = next().text;
-    if (text == "true" || text == "True") return constant(Value::boolean(true));
-    if (text == "false" || text == "False") return constant(Value::boolean(false));
-    if (text == "none" || text == "None") return constant(Value::none());
-    if (text == "varargs" || text == "kwargs") error("there are no varargs and kwargs here");
-    node->name = name_id(text);
-    node->text = text;
-    if (is_target && skip(".")) {
-      node->kind = NodeKind::kNamespaceRef;
-      node->text = expect_name();
-    }
+    node->text = next().text;
+    const auto word = std::find(std::begin(kWords), std::end(kWords), node->text) - std::begin(kWords);
+    if (word < 6) return constant(word < 4 ? Value::boolean(word < 2) : Value::none());
+    reads_varargs_ = reads_varargs_ || node->text == "varargs";
+    reads_kwargs_ = reads_kwargs_ || node->text == "kwargs";
+    node->name = name_id(node->text);
     return node;
   }
 
-  // Expressions with commas between them; a single one stands for itself. `is_target`: names only, up to `in`;
-  // `is_plain`: without `if`, which would belong to the loop.
-  const Node* tuple(bool is_target = false, bool in_brackets = false, bool is_plain = false) {
-    const Nest nest(*this);
-    const uint32_t line = token().line;
-    Nodes list = nodes();
+  // What is assigned to.
+  const Node* target() {
+    if (skip("(")) {
+      const Node* several = tuple(Items::kTargets);
+      expect(")");
+      return several;
+    }
+    const Node* word = token().kind == TokenKind::kName ? name() : nullptr;
+    if (word == nullptr || word->kind != NodeKind::kName) unexpected("a name");
+    if (!skip(".")) return word;
+    Node* node = make(NodeKind::kNamespaceRef);
+    node->name = word->name;
+    node->text = expect_name();
+    return node;
+  }
+
+  // Expressions with commas between them; a single one stands for itself. Those before an `if` that belongs to a loop
+  // have no condition of their own.
+  enum class Items : uint8_t { kAll, kUnconditional, kTargets };
+  const Node* tuple(Items what = Items::kAll, bool may_be_empty = false) {
+    const Within nest(depth_, depth_ + 1);
+    Node* node = make(NodeKind::kTuple);
+    auto& list = node->list;
     bool has_comma = false;
-    while (!is_end() && !is("}}") && !is("%}") && !is(")") &&
-           !token().is_name(is_plain    ? "recursive"
-                            : is_target ? "in"
-                                        : "")) {
-      list.push_back(is_target ? primary(true) : is_plain ? infix(0) : expression());
+    const char* end = what == Items::kTargets ? "in" : what == Items::kUnconditional ? "recursive" : "";
+    while (!is_end() && !is("}}") && !is("%}") && !is(")") && !token().is_name(end)) {
+      list.push_back(what == Items::kTargets ? target() : what == Items::kUnconditional ? operation(0) : expression());
       if (!skip(",")) break;
       has_comma = true;
     }
-    if (list.empty() && !in_brackets) unexpected("an expression");
-    return list.size() == 1 && !has_comma ? list[0] : make_list(NodeKind::kTuple, list, line);
-  }
-
-  const Node* display(NodeKind kind, const char* end) {
-    const Nest nest(*this);
-    const uint32_t line = next().line;
-    Nodes list = nodes();
-    while (!is_end() && !is(end)) {
-      list.push_back(expression());
-      if (kind == NodeKind::kDict) {
-        expect(":");
-        list.push_back(expression());
-      }
-      if (!skip(",")) break;
-    }
-    expect(end);
-    return make_list(kind, list, line);
+    if (list.empty() && !may_be_empty) unexpected("an expression");
+    return list.size() == 1 && !has_comma ? list[0] : node;
   }
 
   const Node* postfix(const Node* node) {
@@ -259,26 +217,24 @@ class Parser {
   }
 
   const Node* subscript(const Node* of) {
-    const uint32_t line = next().line;
-    Nodes parts(3, nullptr, &to_.heap_);
-    bool is_slice = false;
+    Node* node = make(NodeKind::kItem, of);
+    auto& parts = node->list;
+    parts.assign(3, nullptr);
+    next();
     for (size_t i = 0; i < 3; ++i) {
       if (!is(":") && !is("]")) parts[i] = expression();
       if (i == 2 || !skip(":")) break;
-      is_slice = true;
+      node->kind = NodeKind::kSlice;
     }
-    if (!is_slice && parts[0] == nullptr) unexpected("an expression");
+    if (node->kind == NodeKind::kItem && parts[0] == nullptr) unexpected("an expression");
     expect("]");
-    Node* node = make_list(is_slice ? NodeKind::kSlice : NodeKind::kItem, parts, line, of);
     node->b = parts[0];
     return node;
   }
 
   void arguments(Node& to) {
     expect("(");
-    Nodes list = nodes();
-    std::pmr::vector<Node::Named> named(&to_.heap_);
-    while (!is_end() && !is(")")) {
+    items_until(")", [&] {
       if (skip("**")) {
         to.c = expression();
       } else if (skip("*")) {
@@ -286,16 +242,12 @@ class Parser {
       } else if (token().kind == TokenKind::kName && token(1).is("=")) {
         const string_view key = next().text;
         next();
-        named.push_back({key, expression()});
+        to.named.push_back({key, expression()});
       } else {
-        if (!named.empty() || to.b != nullptr || to.c != nullptr) error("a positional argument follows a named one");
-        list.push_back(expression());
+        if (!to.named.empty() || to.b != nullptr || to.c != nullptr) error("a positional argument follows a named one");
+        to.list.push_back(expression());
       }
-      if (!is(")")) expect(",");
-    }
-    expect(")");
-    to.list = keep(list);
-    to.named = keep(named);
+    });
   }
 
   const Node* call(const Node* of) {
@@ -313,14 +265,14 @@ class Parser {
   const Node* filter(const Node* of) {
     Node* node = make(NodeKind::kFilter, of);
     node->text = expect_name("a filter's name");
-    node->name = find_function(functions(Table::kFilters), node->text);
+    node->function = find_function(Table::kFilters, node->text);
     if (is("(")) arguments(*node);
     return node;
   }
 
   // A chain of filters for what a block holds.
   const Node* block_filters() {
-    const Node* node = filter(nullptr);
+    const Node* node = filter(make(NodeKind::kCaptured));
     while (skip("|")) node = filter(node);
     return node;
   }
@@ -330,7 +282,7 @@ class Parser {
     next();
     const bool is_negated = skip_name("not");
     node->text = expect_name("a test's name");
-    node->name = find_function(functions(Table::kTests), node->text);
+    node->function = find_function(Table::kTests, node->text);
     const Token& behind = token();
     const bool is_word = behind.kind == TokenKind::kName && behind.text != "else" && behind.text != "or" &&
                          behind.text != "and" && behind.text != "if";
@@ -339,7 +291,7 @@ class Parser {
       arguments(*node);
     } else if (is_word || behind.kind == TokenKind::kString || behind.kind == TokenKind::kNumber || is("[") ||
                is("{")) {
-      node->list = keep(Nodes({postfix(primary())}, &to_.heap_));
+      node->list.push_back(postfix(primary()));
     }
     return is_negated ? make(NodeKind::kNot, node) : node;
   }
@@ -347,15 +299,14 @@ class Parser {
   // ---- statements ----
 
   // Up to a tag of one of the names `ends`, which is left as the current token.
-  Node::List statements(std::initializer_list<const char*> ends) {
-    const Nest nest(*this);
-    Nodes list = nodes();
+  void statements(Node::List& out, std::initializer_list<const char*> ends) {
+    const Within nest(depth_, depth_ + 1);
     while (!is_end()) {
       Node* node = make(NodeKind::kData);
       const Token& first = next();
       const auto is_here = [&](const char* end) { return token().is_name(end); };
-      if (first.is("{%") && std::any_of(ends.begin(), ends.end(), is_here)) return keep(list);
-      list.push_back(node);
+      if (first.is("{%") && std::any_of(ends.begin(), ends.end(), is_here)) return;
+      out.push_back(node);
       if (first.kind == TokenKind::kData) {
         node->value = literal(first.text);
       } else if (first.is("{{")) {
@@ -368,118 +319,127 @@ class Parser {
       }
     }
     if (ends.size() > 0 && status_.ok()) unexpected(ends.begin()[ends.size() - 1]);
-    return keep(list);
   }
 
-  // What follows the current %} up to the end tag, whose name is skipped.
-  Node::List block(const char* end) {
+  // What follows the current %} up to one of the end tags, and the name of that.
+  string_view block(Node::List& out, std::initializer_list<const char*> ends) {
     expect("%}");
-    const Node::List body = statements({end});
-    next();
-    return body;
+    statements(out, ends);
+    return next().text;
   }
 
   void statement(Node& node) {
+    const struct {
+      string_view tag;
+      NodeKind kind;
+      void (Parser::*read)(Node&);
+    } kStatements[] = {
+        {"set", NodeKind::kSet, &Parser::set},
+        {"if", NodeKind::kIf, &Parser::branch},
+        {"for", NodeKind::kFor, &Parser::loop},
+        {"macro", NodeKind::kMacro, &Parser::macro},
+        {"call", NodeKind::kCallBlock, &Parser::macro},
+        {"with", NodeKind::kWith, &Parser::with},
+        {"generation", NodeKind::kWith, &Parser::generation},
+        {"filter", NodeKind::kFilterBlock, &Parser::filter_block},
+        {"break", NodeKind::kBreak, &Parser::jump},
+        {"continue", NodeKind::kContinue, &Parser::jump},
+    };
     const string_view tag = expect_name("a tag's name");
-    if (tag == "set") return set(node);
-    if (tag == "if") return branch(node);
-    if (tag == "for") return loop(node);
-    if (tag == "macro" || tag == "call") return macro(node, tag == "macro");
-    if (tag == "with") return with(node);
-    if (tag == "break" || tag == "continue") {
-      node.kind = tag == "break" ? NodeKind::kBreak : NodeKind::kContinue;
-      if (n_loops_ == 0) error("break or continue stands outside of a loop");
-    } else if (tag == "filter") {
-      node.kind = NodeKind::kFilterBlock;
-      node.b = block_filters();
-      node.list = block("endfilter");
-    } else if (tag == "generation") {
-      node.kind = NodeKind::kWith;
-      node.list = block("endgeneration");
-    } else {
-      error("the tag '", tag, "' is not known here");
+    for (const auto& [name, kind, read] : kStatements) {
+      if (tag != name) continue;
+      node.kind = kind;
+      return (this->*read)(node);
     }
+    error("the tag '", tag, "' is not known here");
   }
 
   void set(Node& node) {
-    node.a = tuple(true);
-    node.kind = skip("=") ? NodeKind::kSet : NodeKind::kSetBlock;
-    if (node.kind == NodeKind::kSet) return void(node.b = tuple());
-    if (skip("|")) node.b = block_filters();
-    node.list = block("endset");
+    node.a = tuple(Items::kTargets);
+    if (skip("=")) return void(node.b = tuple());
+    node.kind = NodeKind::kSetBlock;
+    node.b = skip("|") ? block_filters() : make(NodeKind::kCaptured);
+    block(node.list, {"endset"});
   }
 
   void branch(Node& node) {
-    node.kind = NodeKind::kIf;
-    node.a = tuple(false, false, true);
-    expect("%}");
-    node.list = statements({"elif", "else", "endif"});
-    if (token().is_name("elif")) {
-      const Nest nest(*this);
+    node.a = tuple(Items::kUnconditional);
+    const string_view end = block(node.list, {"elif", "else", "endif"});
+    if (end == "elif") {
+      const Within nest(depth_, depth_ + 1);
       Node* more = make(NodeKind::kIf);
-      next();
       branch(*more);
-      node.others = keep(Nodes({more}, &to_.heap_));
-    } else if (next().text == "else") {
-      node.others = block("endif");
+      node.others.push_back(more);
+    } else if (end == "else") {
+      block(node.others, {"endif"});
     }
   }
 
   void loop(Node& node) {
-    node.kind = NodeKind::kFor;
-    node.a = tuple(true);
+    node.a = tuple(Items::kTargets);
     if (!skip_name("in")) unexpected("in");
-    node.b = tuple(false, false, true);
+    node.b = tuple(Items::kUnconditional);
     if (skip_name("if")) node.c = expression();
     node.is_recursive = skip_name("recursive");
-    expect("%}");
-    ++n_loops_;
-    node.list = statements({"else", "endfor"});
-    --n_loops_;
-    if (next().text == "else") node.others = block("endfor");
+    const Within inside(n_loops_, n_loops_ + 1);
+    const bool has_else = block(node.list, {"else", "endfor"}) == "else";
+    n_loops_ = inside.before;
+    if (has_else) block(node.others, {"endfor"});
   }
 
-  void macro(Node& node, bool is_macro) {
-    node.kind = is_macro ? NodeKind::kMacro : NodeKind::kCallBlock;
+  // A macro, or a call with a block.
+  void macro(Node& node) {
+    const bool is_macro = node.kind == NodeKind::kMacro;
     node.text = is_macro ? expect_name() : "caller";
     node.name = name_id(node.text);
     if (is_macro || is("(")) parameters(node);
     if (!is_macro) node.a = expression();
     if (!is_macro && node.a->kind != NodeKind::kCall) error("{% call %} needs a call");
-    const uint32_t outer_loops = std::exchange(n_loops_, 0u);
-    node.list = block(is_macro ? "endmacro" : "endcall");
-    n_loops_ = outer_loops;
+    const Within loops(n_loops_, 0u);
+    const Within varargs(reads_varargs_, false), kwargs(reads_kwargs_, false);
+    block(node.list, {is_macro ? "endmacro" : "endcall"});
+    node.reads_varargs = reads_varargs_;
+    node.reads_kwargs = reads_kwargs_;
   }
 
   // Names with values: of a macro's parameters, where the first ones need none, or of {% with %}.
   void parameters(Node& node) {
-    Nodes params = nodes(), defaults = nodes();
     const bool is_macro = skip("(");
-    while (!is_end() && !is(is_macro ? ")" : "%}")) {
-      if (!params.empty()) expect(",");
-      params.push_back(primary(true));
-      if (params.back()->kind != NodeKind::kName) unexpected("a name");
-      if (skip("=")) {
-        defaults.push_back(expression());
-      } else if (!defaults.empty() || !is_macro) {
-        unexpected("=");
-      }
+    const auto parameter = [&] {
+      const Node* name = target();
+      if (name == nullptr || name->kind != NodeKind::kName) return unexpected("a name");
+      const bool needs_value = !is_macro || (!node.named.empty() && node.named.back().value != nullptr);
+      if (!is("=") && needs_value) unexpected("=");
+      node.named.push_back({name->text, skip("=") ? expression() : nullptr, name});
+    };
+    if (is_macro) return items_until(")", parameter);
+    while (!is_end() && !is("%}")) {
+      if (!node.named.empty()) expect(",");
+      parameter();
     }
-    if (is_macro) expect(")");
-    node.params = keep(params);
-    node.defaults = keep(defaults);
   }
 
   void with(Node& node) {
-    node.kind = NodeKind::kWith;
     parameters(node);
-    node.list = block("endwith");
+    block(node.list, {"endwith"});
+  }
+
+  void generation(Node& node) { block(node.list, {"endgeneration"}); }
+
+  void filter_block(Node& node) {
+    node.b = block_filters();
+    block(node.list, {"endfilter"});
+  }
+
+  void jump(Node&) {
+    if (n_loops_ == 0) error("break or continue stands outside of a loop");
   }
 
   Template& to_;
   const std::pmr::vector<Token>& tokens_;
   size_t at_ = 0;
   uint32_t depth_ = 0, n_loops_ = 0;
+  bool reads_varargs_ = false, reads_kwargs_ = false;  // in the macro that is read
   Status status_;
 };
 

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory_resource>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -25,22 +27,22 @@ enum class NodeKind : uint8_t {
   // expressions
   kConst,      // value
   kName,       // name
+  kCaptured,   // what the block holds that filters follow
   kList,       // list
   kTuple,      // list
   kDict,       // list: keys and values in turn
   kNot,        // a
   kSign,       // a, negated where op is kSub
-  kBinary,     // a op b
   kAnd,        // a, b
   kOr,         // a, b
-  kCompare,    // a, then list of kCompare: op a
+  kBinary,     // a op b; where is_chained a is a comparison of the same chain
   kCondition,  // a if b else c
   kAttribute,  // a.text
   kItem,       // a[b]
   kSlice,      // a[list], three of which each may be null
   kCall,       // a(list, named, *b, **c)
-  kFilter,     // a|text(...) as a call; a is null for what a block holds; name: the filter's number
-  kTest,       // a is text(...); name: the test's number
+  kFilter,     // a|text(...) as a call
+  kTest,       // a is text(...)
   // statements
   kPrint,         // a
   kData,          // value
@@ -49,87 +51,119 @@ enum class NodeKind : uint8_t {
   kSet,           // set a = b
   kSetBlock,      // set a: list, filtered by b
   kNamespaceRef,  // name.text as a target
-  kMacro,         // name(params, defaults): list
-  kCallBlock,     // call(params, defaults) a: list
+  kMacro,         // name(named): list
+  kCallBlock,     // call(named) a: list
   kFilterBlock,   // filter b: list
-  kWith,          // params = defaults: list
+  kWith,          // named: list
   kBreak,
   kContinue,
 };
 
-enum class Op : uint8_t {
-  kAdd,
-  kSub,
-  kMul,
-  kDiv,
-  kFloorDiv,
-  kMod,
-  kPow,
-  kConcat,
-  kEq,
-  kNe,
-  kLt,
-  kLe,
-  kGt,
-  kGe,
-  kIn,
-  kNotIn
+enum class Op : uint8_t { kAdd, kSub, kMul, kDiv, kFloor, kMod, kPow, kJoin, kEq, kNe, kLt, kLe, kGt, kGe, kIn, kOut };
+inline constexpr int kNotLevel = 2, kCompareLevel = 3, kPowerLevel = 7;
+struct Operator {
+  std::string_view sign;
+  int level;  // how tightly it binds
+  NodeKind kind = NodeKind::kBinary;
 };
+inline constexpr Operator kOps[] = {  // by Op
+    {"+", 4},
+    {"-", 4},
+    {"*", 6},
+    {"/", 6},
+    {"//", 6},
+    {"%", 6},
+    {"**", 7},
+    {"~", 5},
+    {"==", 3},
+    {"!=", 3},
+    {"<", 3},
+    {"<=", 3},
+    {">", 3},
+    {">=", 3},
+    {"in", 3},
+    {"not in", 3},
+    {"and", 1, NodeKind::kAnd},
+    {"or", 0, NodeKind::kOr}};
+
+struct Function;
 
 struct Node {
+  using List = std::pmr::vector<const Node*>;
   struct Named {
     std::string_view name;
-    const Node* value;
+    const Node* value;  // null for a parameter without a default
+    const Node* target = nullptr;
   };
-  using List = std::span<const Node* const>;
+  Node(NodeKind of_kind, uint32_t at_line, Heap* memory)
+      : kind(of_kind), line(at_line), list(memory), others(memory), named(memory) {}
 
-  NodeKind kind = NodeKind::kConst;
+  NodeKind kind;
   Op op = Op::kAdd;
-  bool is_recursive = false;  // of a loop
-  uint32_t line = 0;
+  bool is_recursive = false, is_chained = false;     // of a loop, of a comparison
+  bool reads_varargs = false, reads_kwargs = false;  // of a macro
+  uint32_t line;
   uint32_t name = 0;
   std::string_view text;
+  const Function* function = nullptr;  // null for an unknown one
   Value value;
   const Node *a = nullptr, *b = nullptr, *c = nullptr;
-  List list, others, params, defaults;
-  std::span<const Named> named;
+  List list, others;
+  std::pmr::vector<Named> named;
+};
+
+// Gives a variable another value until the end of a block.
+template <class T>
+struct Within {
+  Within(T& of, T value) : variable(of), before(std::exchange(of, value)) {}
+  Within(const Within&) = delete;
+  ~Within() { variable = before; }
+  T& variable;
+  T before;
 };
 
 // ---- the filters, tests, global functions and methods: tables of names, parameters and what they do ----
 
-// Arguments of a call. After they were matched with a function's parameters there is one place for each of these.
+// Arguments of a call; of a function of the language one for each parameter, undefined where it was not given.
 struct Args {
   explicit Args(Heap* memory) : list(memory), named(memory) {}
 
   size_t size() const { return list.size(); }
-  // Whether the parameter was given, and what it was; undefined when not.
-  bool has(size_t i) const { return i < list.size() && (given >> i & 1) != 0; }
-  bool has_some(size_t i) const { return has(i) && !list[i].is_none(); }
-  bool flag(size_t i, bool otherwise = false) const { return has(i) ? is_true(list[i]) : otherwise; }
   const Value& operator[](size_t i) const { return list[i]; }
-  const Value* find(std::string_view name) const;
+  bool has(size_t i) const { return !list[i].is_undefined(); }
+  bool flag(size_t i) const { return is_true(list[i]); }
+  int64_t number(size_t i, int64_t otherwise) const { return has(i) ? list[i].integer() : otherwise; }
+  std::optional<Value> take(std::string_view name);  // out of those with names
 
   std::pmr::vector<Value> list;
   std::pmr::vector<std::pair<std::string_view, Value>> named;
-  uint64_t given = 0;
 };
 
 class Run;
 
-using FunctionBody = Value(Run& run, const Value& self, const Args& args);
-
+// Its parameters, such as "value:s count:i?", that of the object of a filter, test or method first: a name, a letter
+// for what it takes, and ? where it may be missing, also as None. Letters: s text, t anything as a text, i integer,
+// n number, d mapping, l what iterating gives, o likewise but nothing of what is false, a anything. A * at the end
+// takes all that follows.
 struct Function {
-  std::string_view name;  // or several, with commas between them
-  const char* params;     // names with commas between them, the first n_required must be given; nullptr: anything goes
-  uint32_t n_required;
-  FunctionBody* run;
+  std::string_view name;  // or several, with spaces between them
+  std::string_view params;
+  Value (*run)(Run& run, const Args& args);
 };
 
-inline constexpr uint32_t kNoFunction = UINT32_MAX;
-enum class Table : uint8_t { kFilters, kTests, kGlobals };
+enum class Table : uint8_t {
+  kFilters,
+  kTextFilters,
+  kTests,
+  kGlobals,
+  kTextMethods,
+  kListMethods,
+  kDictMethods,
+  kLoopMethods
+};
 std::span<const Function> functions(Table table);
-std::span<const Function> methods(Type type);
-uint32_t find_function(std::span<const Function> table, std::string_view name);
+const Function* find_function(Table table, std::string_view name);
+std::string_view take_word(std::string_view& words);  // the first one, out of those with spaces between them
 
 // ---- objects of a rendering ----
 
@@ -147,9 +181,9 @@ struct Macro {
   Scope* scope;
 };
 
-struct Method {
-  Value self;
+struct Bound {
   const Function* function;
+  Value self;  // undefined for a global function
 };
 
 struct Loop {
@@ -163,92 +197,71 @@ struct Loop {
   std::pmr::vector<Value> items;  // those that passed the loop's condition
   size_t n_read = 0;              // of the source
   size_t index = 0;
+  Value changed;  // what loop.changed() saw last
 };
 
+// What the functions of the language see of a rendering.
 class Run {
  public:
-  Run(const Template& from, Heap& memory, int64_t unix_seconds)
-      : heap(memory), unix_time(unix_seconds), template_(from) {}
-
-  Status render(std::span<const Variable> variables, RenderedText& out);
-
-  // ---- for the functions of the language ----
+  Run(Heap& memory, int64_t unix_seconds) : heap(memory), unix_time(unix_seconds) {}
+  virtual ~Run() = default;
 
   // Stores the message with the current line, unless something failed before. Returns an undefined value.
   Value error(const char* format, ...) __attribute__((format(printf, 2, 3)));
   Value refuse(weir_status code, std::string_view message);
+  Value undefined_error(const Value& value);
   bool failed() const { return !status_.ok(); }
-  std::pmr::string short_name(std::string_view name);
+  std::pmr::string short_name(std::string_view name);  // for messages
   // Counts steps, and what values take; false when that is too much.
   bool spend(uint64_t n_steps);
-  // Room for a text of this many bytes.
-  bool has_room(uint64_t n_bytes);
+  // Whether a text of this size may grow by so many bytes, which are counted as steps.
+  bool has_room(uint64_t size, uint64_t n_more);
+  bool add(Str& to, std::string_view more, bool is_said);
+  bool add(Str& to, const Str& from, size_t begin = 0, size_t end = SIZE_MAX);
 
-  Seq* new_list(SeqKind kind = SeqKind::kList) { return heap.make<Seq>(&heap, kind); }
+  Seq* new_list(std::initializer_list<Value> items = {}, SeqKind kind = SeqKind::kList);
   Dict* new_dict() { return heap.make<Dict>(&heap); }
+  Dict* dict_of(const Args& args, const Value& from = {});  // what is named, behind what is in a mapping
   Str* new_text(std::string_view text = {}, bool is_said = false) { return make_text(heap, text, is_said); }
-  Value text_of(const Value& value);  // str(); a text also after an error
+  Str* part(const Str& text, size_t begin, size_t end = SIZE_MAX);
+  Str* text_of(const Value& value);  // str()
+  Str* repr_of(const Value& value);
   // A list of what iterating over the value gives; an iterator is used up by it. Empty after an error.
   Value items_of(const Value& value);
   int64_t length_of(const Value& value);
-  // The argument as an integer; `otherwise` where it was not given.
-  int64_t number(const Args& args, size_t i, int64_t otherwise);
   Value binary(Op op, const Value& left, const Value& right);
-  bool holds(Op op, const Value& left, const Value& right);
   Value attribute(const Value& of, std::string_view name, const Node* node);
   Value item(const Value& of, const Value& key, const Node* node);
   Value sliced(const Value& of, const Value& start, const Value& stop, const Value& step);
-  Value call(const Value& callee, Args& args);
-  Value call(const Function& function, const Value& self, Args& args);
-  // A filter or test by its number, as the parser found it; the name is for messages.
-  Value call(Table table, uint32_t id, std::string_view name, const Value& of, Args& args);
-  Value undefined_error(const Value& value);
+  Value call(const Function& function, Args& args);
+  // The filter or test of this name.
+  Value call(Table table, std::string_view name, const Function* function, Args& args);
 
   Heap& heap;
   int64_t unix_time;
 
- private:
-  enum class Flow : uint8_t { kNext, kBreak, kContinue };
-  struct Depth;
-  struct Inside;
+ protected:
+  virtual Value loop_attribute(Loop& loop, std::string_view name, const Node* node) = 0;
 
-  Value eval(const Node& node);
-  Value eval_compare(const Node& node, Value left);
-  void eval_args(const Node& node, Args& args);
-  Value filtered(const Node& node, const Value* captured);
-  Value arithmetic(Op op, const Value& left, const Value& right);
-  bool contains(const Value& container, const Value& item);
-  Value loop_attribute(Loop& loop, std::string_view name, const Node* node);
-  const Value* variable(uint32_t name) const;
-
-  Flow exec(Node::List nodes);
-  Flow exec(const Node& node);
-  Flow exec_if(const Node& node);
-  Flow run_loop(const Node& node, const Value& source, uint32_t depth);
-  bool fetch(Loop& loop, size_t index);
-  Flow assign(const Node& target, const Value& value);
-  Flow define(uint32_t name, const Value& value);
-  Flow print(const Value& value);
-  // What the nodes print, with this scope.
-  Str* captured(Node::List nodes, Scope* scope);
-  Value new_macro(const Node& node);
-  Value call_macro(Macro& macro, Args& args);
-  Scope* new_scope(Scope* outer) { return heap.make<Scope>(outer, &heap); }
-
-  const Template& template_;
-  Scope* scope_ = nullptr;
-  Str* out_ = nullptr;
   Status status_;
-  uint32_t line_ = 1, depth_ = 0;
+  uint32_t line_ = 1;
+
+ private:
+  bool convert(char kind, Value& value);
+  bool contains(const Value& container, const Value& item);
+  bool holds(Op op, const Value& left, const Value& right);
+  Value arithmetic(Op op, const Value& left, const Value& right);
+  Value repeated(const Value& value, int64_t n);
 };
 
 // ---- what the functions of texts, and others, share ----
 
-enum class Case : uint8_t { kUpper, kLower, kCapital, kTitle, kTitleWords };
+enum class Case : uint8_t { kUpper, kLower, kCapital, kTitle, kTitleWords, kSwapped };
 Value with_case(Run& run, const Str& text, Case form);
 Value format_percent(Run& run, const Str& format, const Value& values);
-FunctionBody f_abs, f_escape, f_float, f_format, f_indent, f_int, f_replace, f_round, f_tojson, f_trim, g_strftime_now;
-std::span<const Function> text_methods();
+std::span<const Function> text_functions(bool are_methods);  // or filters
+Value f_tojson(Run& run, const Args& args);
+Value g_strftime_now(Run& run, const Args& args);
 
 // A stable sort whose memory comes from the vector's own resource; that of the standard library takes its buffer from
 // the global heap. Bounded also where the order contradicts itself.

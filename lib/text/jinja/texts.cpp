@@ -14,29 +14,138 @@ using std::string_view;
 
 constexpr size_t kNowhere = string_view::npos;
 
-Value part(Run& run, const Str& text, size_t begin, size_t end = kNowhere) {
-  Str* cut = run.new_text();
-  cut->append(text, begin, end);
-  return cut;
+// ---- pieces of a text ----
+
+using Pieces = std::pmr::vector<TextRange>;
+
+// What is between the places of a separator, which are looked for from the front or from the back.
+Pieces pieces_between(Run& run, string_view all, string_view separator, bool from_end) {
+  Pieces pieces(&run.heap);
+  size_t begin = 0, end = all.size();
+  run.spend(all.size() / kStepBytes);
+  if (separator.empty()) {  // which is before each character and at the end
+    pieces.push_back({0, 0});
+    for (size_t n; begin < end && run.spend(1); begin += n) {
+      code_at(all, begin, n);
+      pieces.push_back({begin, begin + n});
+    }
+  } else if (from_end) {
+    for (size_t at; end >= separator.size() && run.spend(1); end = at) {
+      at = all.rfind(separator, end - separator.size());
+      if (at == kNowhere) break;
+      pieces.push_back({at + separator.size(), end});
+    }
+  } else {
+    for (size_t at; (at = all.find(separator, begin)) != kNowhere && run.spend(1); begin = at + separator.size())
+      pieces.push_back({begin, at});
+  }
+  pieces.push_back({begin, end});
+  if (from_end && !separator.empty()) std::reverse(pieces.begin(), pieces.end());
+  return pieces;
 }
 
-// The argument as a text; "" after an error.
-string_view text_arg(Run& run, const Args& args, size_t i) {
-  if (args[i].is_string()) return args[i].view();
-  run.error("a text was expected, not '%s'", type_name(args[i]));
-  return "";
+// What is between white space.
+Pieces words_of(Run& run, string_view all) {
+  Pieces words(&run.heap);
+  for (size_t i = 0, n; i < all.size(); i += n) {
+    if (is_space(code_at(all, i, n))) continue;
+    if (words.empty() || words.back().end < i) words.push_back({i, i});
+    words.back().end = i + n;
+  }
+  run.spend(words.size() + all.size() / kStepBytes);
+  return words;
 }
+
+// Cuts only so many times, from the front or from the back: what follows is one piece. Below 0: everywhere.
+void limit_cuts(Pieces& pieces, int64_t most, size_t size, bool from_end) {
+  const auto n = static_cast<size_t>(most);
+  if (most < 0 || pieces.size() <= n) return;
+  const auto last = static_cast<std::ptrdiff_t>(pieces.size() - 1 - n);
+  (from_end ? pieces.end()[-1 - most].begin : pieces[n].end) = from_end ? 0 : size;
+  pieces.erase(from_end ? pieces.begin() : pieces.end() - last, from_end ? pieces.begin() + last : pieces.end());
+}
+
+// At the separator or at white space.
+template <bool from_end>
+Value m_split(Run& run, const Args& args) {
+  const string_view all = args[0].view();
+  if (args.has(1) && args[1].view().empty()) return run.error("empty separator");
+  Pieces pieces = args.has(1) ? pieces_between(run, all, args[1].view(), from_end) : words_of(run, all);
+  limit_cuts(pieces, args.number(2, -1), all.size(), from_end);
+  Seq* list = run.new_list();
+  for (const auto& [begin, end] : pieces) list->items.push_back(run.part(args[0].text(), begin, end));
+  return list;
+}
+
+Value f_replace(Run& run, const Args& args) {
+  Pieces pieces = pieces_between(run, args[0].view(), args[1].view(), false);
+  limit_cuts(pieces, args.number(3, -1), args[0].view().size(), false);
+  Str* out = run.new_text();
+  for (const TextRange& piece : pieces) {
+    if (&piece != &pieces.front()) run.add(*out, args[2].text());
+    if (!run.add(*out, args[0].text(), piece.begin, piece.end)) break;
+  }
+  return out;
+}
+
+template <bool from_end>
+Value m_partition(Run& run, const Args& args) {
+  const size_t size = args[0].view().size(), edge = from_end ? 0 : size;
+  if (args[1].view().empty()) return run.error("empty separator");
+  Pieces pieces = pieces_between(run, args[0].view(), args[1].view(), from_end);
+  limit_cuts(pieces, 1, size, from_end);
+  if (pieces.size() == 1) pieces.insert(from_end ? pieces.begin() : pieces.end(), {edge, edge});
+  const auto part = [&](size_t begin, size_t end) { return Value(run.part(args[0].text(), begin, end)); };
+  return run.new_list({part(0, pieces[0].end), part(pieces[0].end, pieces[1].begin), part(pieces[1].begin, size)},
+                      SeqKind::kTuple);
+}
+
+Seq* lines_of(Run& run, const Str& text, bool with_ends) {
+  Seq* list = run.new_list();
+  const string_view all = text.text;
+  size_t begin = 0;
+  for (size_t i = 0, n; i < all.size() && !run.failed(); i += n) {
+    const uint32_t code = code_at(all, i, n);
+    if ((code < 0x0A || code > 0x0D) && (code < 0x1C || code > 0x1E) && code != 0x85 && code != 0x2028 &&
+        code != 0x2029)
+      continue;
+    if (all.substr(i, 2) == "\r\n") n = 2;
+    list->items.push_back(run.part(text, begin, with_ends ? i + n : i));
+    begin = i + n;
+  }
+  if (begin < all.size()) list->items.push_back(run.part(text, begin));
+  return list;
+}
+
+Value m_splitlines(Run& run, const Args& args) { return lines_of(run, args[0].text(), args.flag(1)); }
+
+Value f_indent(Run& run, const Args& args) {
+  const Value width = args.has(1) ? args[1] : Value::integer(4), lines = lines_of(run, args[0].text(), false);
+  const Value space = width.is_string() ? width : run.binary(Op::kMul, run.new_text(" "), width);
+  if (run.failed()) return {};
+  Str* out = run.new_text();
+  // Jinja puts a line end behind the text first, so an end of its own stays.
+  if (args[0].view().empty() || args[0].view().ends_with('\n')) lines.items().push_back(run.new_text());
+  for (const Value& line : lines.items()) {
+    const bool is_first = &line == &lines.items().front();
+    if (!is_first) run.add(*out, "\n", is_said(args[0]));
+    if (is_first ? args.flag(2) : args.flag(3) || !line.view().empty()) run.add(*out, space.text());
+    if (!run.add(*out, line.text())) break;
+  }
+  return out;
+}
+
+// ---- other methods ----
 
 enum class Trim : uint8_t { kBoth, kLeft, kRight };
 
 // Without the characters of the argument at its ends, or without white space.
 template <Trim ends>
-Value m_strip(Run& run, const Value& self, const Args& args) {
-  const bool has_letters = args.has_some(0);
-  const string_view all = self.view(), letters = has_letters ? text_arg(run, args, 0) : "";
+Value m_strip(Run& run, const Args& args) {
+  const string_view all = args[0].view(), letters = args.has(1) ? args[1].view() : "";
   const auto goes = [&](size_t at, size_t& n) {
     const uint32_t code = code_at(all, at, n);
-    if (!has_letters) return is_space(code);
+    if (!args.has(1)) return is_space(code);
     bool is_one = false;
     for (size_t i = 0, bytes; i < letters.size(); i += bytes) is_one = code_at(letters, i, bytes) == code || is_one;
     return is_one;
@@ -49,274 +158,168 @@ Value m_strip(Run& run, const Value& self, const Args& args) {
     is_gone = goes(at, n) && at + n == end;
     if (is_gone) end = at;
   }
-  run.has_room(all.size());
-  return part(run, self.text(), begin, end);
+  return run.part(args[0].text(), begin, end);
 }
 
 template <Case form>
-Value m_case(Run& run, const Value& self, const Args&) {
-  return with_case(run, self.text(), form);
+Value m_case(Run& run, const Args& args) {
+  return with_case(run, args[0].text(), form);
 }
 
 bool is_digit(uint32_t code) { return code >= '0' && code <= '9'; }
-bool is_letter(uint32_t code) { return (code | 0x20) >= 'a' && (code | 0x20) <= 'z'; }
+bool is_letter(uint32_t code) { return to_lower(code) != code || to_upper(code) != code; }
 bool is_letter_or_digit(uint32_t code) { return is_digit(code) || is_letter(code); }
 
-// Whether all characters are of a kind, and there is one. Beyond ASCII only white space is known.
+// Whether all characters are of a kind, and there is one. Letters without case beyond ASCII are not known.
 template <bool (*has)(uint32_t)>
-Value m_all(Run& run, const Value& self, const Args&) {
-  const string_view text = self.view();
+Value m_all(Run& run, const Args& args) {
+  const string_view text = args[0].view();
   bool all = !text.empty() && run.spend(text.size() / kStepBytes);
   for (size_t i = 0, n; all && i < text.size(); i += n) {
     const uint32_t code = code_at(text, i, n);
-    if (code >= 0x80 && has != is_space) return run.error("what kind of character U+%04X is is not known", code);
+    if (code >= 0x80 && has != is_space && !is_letter(code))
+      return run.error("what kind of character U+%04X is is not known", code);
     all = has(code);
   }
-  return Value::boolean(all, is_said(self));
+  return Value::boolean(all, is_said(args[0]));
+}
+
+// The stretch of the text that arguments 2 and 3 name in characters, as in a slice.
+TextRange stretch(Run& run, const Args& args) {
+  if (!args.has(2) && !args.has(3)) return {0, args[0].view().size()};
+  const Value none = Value::none(), start = args.has(2) ? args[2] : Value::integer(0);
+  const size_t begin = run.sliced(args[0], none, start, none).view().size();
+  return {begin, begin + run.sliced(args[0], start, args.has(3) ? args[3] : none, none).view().size()};
+}
+string_view stretch_of(Run& run, const Args& args) {
+  const auto [begin, end] = stretch(run, args);
+  return args[0].view().substr(begin, end - begin);
 }
 
 // startswith and endswith: with one text or a tuple of them.
 template <bool at_start>
-Value m_begins(Run& run, const Value& self, const Args& args) {
+Value m_begins(Run& run, const Args& args) {
+  const string_view all = stretch_of(run, args);
   const auto fits = [&](const Value& wanted) {
     if (!wanted.is_string()) run.error("startswith and endswith take texts, not '%s'", type_name(wanted));
     const string_view text = wanted.is_string() ? wanted.view() : "";
-    return at_start ? self.view().starts_with(text) : self.view().ends_with(text);
+    return at_start ? all.starts_with(text) : all.ends_with(text);
   };
-  if (!args[0].is_sequence() || !args[0].sequence().is_tuple()) return Value::boolean(fits(args[0]));
-  return Value::boolean(std::any_of(args[0].items().begin(), args[0].items().end(), fits));
+  if (!args[1].is_sequence() || !args[1].sequence().is_tuple()) return Value::boolean(fits(args[1]));
+  return Value::boolean(std::any_of(args[1].items().begin(), args[1].items().end(), fits));
 }
 
 // Where a text is in another one, in characters.
 template <bool from_end, bool must_be_there>
-Value m_find(Run& run, const Value& self, const Args& args) {
-  const string_view wanted = text_arg(run, args, 0);
-  if (!run.spend(self.view().size() / kStepBytes)) return {};
-  const size_t at = from_end ? self.view().rfind(wanted) : self.view().find(wanted);
+Value m_find(Run& run, const Args& args) {
+  const string_view all = stretch_of(run, args), wanted = args[1].view();
+  if (!run.spend(all.size() / kStepBytes)) return {};
+  const size_t at = from_end ? all.rfind(wanted) : all.find(wanted);
   if (at == kNowhere) return must_be_there ? run.error("substring not found") : Value::integer(-1);
-  return Value::integer(run.length_of(part(run, self.text(), 0, at)), is_said(self));
+  const size_t begin = stretch(run, args).begin;
+  return Value::integer(run.length_of(run.part(args[0].text(), 0, begin + at)), is_said(args[0]));
 }
 
-Value m_count(Run& run, const Value& self, const Args& args) {
-  const string_view wanted = text_arg(run, args, 0);
-  if (!run.spend(self.view().size() / kStepBytes)) return {};
-  int64_t n = wanted.empty() ? run.length_of(self) + 1 : 0;
-  for (size_t at = 0; !wanted.empty() && (at = self.view().find(wanted, at)) != kNowhere; at += wanted.size()) ++n;
-  return Value::integer(n, is_said(self));
-}
-
-Value m_replace(Run& run, const Value& self, const Args& args) {
-  const string_view all = self.view(), from = text_arg(run, args, 0);
-  text_arg(run, args, 1);
-  const int64_t n_most = run.number(args, 2, -1);
-  Str* out = run.new_text();
-  if (run.failed()) return {};
-  size_t at = 0;
-  for (int64_t i = 0; (n_most < 0 || i < n_most) && run.has_room(out->text.size()) && run.spend(1); ++i) {
-    size_t n = 0;  // an empty text is found before each character and at the end
-    if (from.empty() && i > 0 && at < all.size()) code_at(all, at, n);
-    const size_t found = from.empty() && i > 0 && n == 0 ? kNowhere : all.find(from, at + n);
-    if (found == kNowhere) break;
-    out->append(self.text(), at, found);
-    out->append(args[1].text());
-    at = found + from.size();
-  }
-  out->append(self.text(), at);
-  run.has_room(out->text.size());
-  return out;
-}
-
-// At the argument or at white space, from the front or from the back, into at most n + 1 pieces.
-template <bool from_end>
-Value m_split(Run& run, const Value& self, const Args& args) {
-  const string_view all = self.view();
-  const int64_t most = run.number(args, 1, -1);
-  const bool at_spaces = !args.has_some(0);
-  const string_view between = at_spaces ? " " : text_arg(run, args, 0);
-  if (between.empty()) return run.error("empty separator");
-  std::pmr::vector<TextRange> gaps(&run.heap);
-  for (size_t at = 0, n; at_spaces && at < all.size(); at += n) {
-    if (!is_space(code_at(all, at, n))) continue;
-    const bool goes_on = !gaps.empty() && gaps.back().end == at;
-    goes_on ? void(gaps.back().end = at + n) : gaps.push_back({at, at + n});
-  }
-  for (size_t at = from_end ? all.size() : 0; !at_spaces && run.spend(1);) {
-    if (from_end && at < between.size()) break;
-    at = from_end ? all.rfind(between, at - between.size()) : all.find(between, at);
-    if (at == kNowhere) break;
-    gaps.push_back({at, at + between.size()});
-    if (!from_end) at += between.size();
-  }
-  if (from_end && !at_spaces) std::reverse(gaps.begin(), gaps.end());
-  size_t begin = 0, end = all.size();
-  if (at_spaces && !gaps.empty() && gaps.front().begin == 0) {
-    begin = gaps.front().end;
-    gaps.erase(gaps.begin());
-  }
-  if (at_spaces && !gaps.empty() && gaps.back().end == end) {
-    end = gaps.back().begin;
-    gaps.pop_back();
-  }
-  const size_t n_most = most < 0 ? gaps.size() : std::min(gaps.size(), static_cast<size_t>(most));
-  if (at_spaces && most >= 0 && static_cast<size_t>(most) <= gaps.size() && begin < end)
-    (from_end ? begin : end) = from_end ? 0 : all.size();  // a rest is whole
-  gaps.erase(from_end ? gaps.begin() : gaps.begin() + static_cast<std::ptrdiff_t>(n_most),
-             from_end ? gaps.end() - static_cast<std::ptrdiff_t>(n_most) : gaps.end());
-  Seq* list = run.new_list();
-  for (const TextRange& gap : gaps) {
-    if (run.spend(1)) list->items.push_back(part(run, self.text(), std::exchange(begin, gap.end), gap.begin));
-  }
-  if (!at_spaces || begin < end) list->items.push_back(part(run, self.text(), begin, end));
-  return list;
-}
-
-Value m_splitlines(Run& run, const Value& self, const Args& args) {
-  Seq* list = run.new_list();
-  const string_view all = self.view();
-  size_t begin = 0;
-  for (size_t i = 0, n; i < all.size() && run.spend(1); i += n) {
-    const uint32_t code = code_at(all, i, n);
-    if ((code < 0x0A || code > 0x0D) && (code < 0x1C || code > 0x1E) && code != 0x85 && code != 0x2028 &&
-        code != 0x2029)
-      continue;
-    if (all.substr(i, 2) == "\r\n") n = 2;
-    list->items.push_back(part(run, self.text(), begin, args.flag(0) ? i + n : i));
-    begin = i + n;
-  }
-  if (begin < all.size()) list->items.push_back(part(run, self.text(), begin));
-  return list;
-}
-
-template <bool from_end>
-Value m_partition(Run& run, const Value& self, const Args& args) {
-  const string_view between = text_arg(run, args, 0);
-  if (between.empty()) return run.error("empty separator");
-  const size_t found = from_end ? self.view().rfind(between) : self.view().find(between);
-  const size_t at = found != kNowhere ? found : from_end ? 0 : self.view().size();
-  const size_t behind = found != kNowhere ? at + between.size() : at;
-  Seq* parts = run.new_list(SeqKind::kTuple);
-  parts->items = {part(run, self.text(), 0, at), part(run, self.text(), at, behind), part(run, self.text(), behind)};
-  return parts;
+Value m_count(Run& run, const Args& args) {
+  const size_t n = pieces_between(run, stretch_of(run, args), args[1].view(), false).size() - 1;
+  return Value::integer(static_cast<int64_t>(n), is_said(args[0]));
 }
 
 template <bool at_start>
-Value m_without(Run& run, const Value& self, const Args& args) {
-  const string_view end = text_arg(run, args, 0), all = self.view();
-  if (at_start) return part(run, self.text(), all.starts_with(end) ? end.size() : 0);
-  return part(run, self.text(), 0, all.ends_with(end) ? all.size() - end.size() : all.size());
+Value m_without(Run& run, const Args& args) {
+  const string_view all = args[0].view(), end = args[1].view();
+  if (at_start) return run.part(args[0].text(), all.starts_with(end) ? end.size() : 0);
+  return run.part(args[0].text(), 0, all.ends_with(end) ? all.size() - end.size() : all.size());
 }
 
-Value m_join(Run& run, const Value& self, const Args& args) {
-  Args more(&run.heap);
-  more.list = {self};
-  const Value list = run.items_of(args[0]);
-  for (const Value& item : list.items()) {
+Value m_join(Run& run, const Args& args) {
+  for (const Value& item : args[1].items()) {
     if (!item.is_string()) return run.error("sequence item: expected str instance, %s found", type_name(item));
   }
-  return run.call(Table::kFilters, find_function(functions(Table::kFilters), "join"), "join", list, more);
+  Args swapped(&run.heap);
+  swapped.list = {args[1], args[0]};
+  return run.call(*find_function(Table::kFilters, "join"), swapped);
 }
 
 // ---- formats ----
 
-// Appends the value as a format such as 05d, .2f, 8s or r says, from place `at` on, which is moved behind it.
+// Appends the value as a format such as 05d, .2f, -8s or r says, from place `at` on, which is moved behind it.
 void put_formatted(Run& run, Str& out, const Value& value, string_view format, size_t& at) {
-  int64_t numbers[2] = {0, -1};  // width, precision
-  const bool has_zeros = format.substr(at).starts_with('0');
-  for (size_t i = 0; i < 2 && (i == 0 || format.substr(at).starts_with('.')); ++i) {
-    at += i;
-    const auto end = std::min(format.find_first_not_of("0123456789", at), format.size());
-    std::from_chars(format.data() + at, format.data() + end, numbers[i]);
-    at = end;
-  }
-  const auto [width, precision] = numbers;
+  const auto skip = [&](const char* letters) {
+    const size_t begin = std::exchange(at, std::min(format.find_first_not_of(letters, at), format.size()));
+    return format.substr(begin, at - begin);
+  };
+  const auto number = [&](int otherwise) {
+    const string_view digits = skip("0123456789");
+    return std::from_chars(digits.begin(), digits.end(), otherwise).ec == std::errc() || digits.empty() ? otherwise
+                                                                                                        : 9999;
+  };
+  const string_view flags = skip("-0");
+  const bool is_left = flags.find('-') != kNowhere, has_zeros = !is_left && !flags.empty();
+  const int width = number(0), precision = skip(".").empty() ? -1 : number(0), to_width = is_left ? -width : width;
   const char type = at < format.size() ? format[at++] : 0;
+  char digits[1500];
   if (width > 1000 || precision > 100) return void(run.error("a format's width is too large"));
-  std::pmr::string shown(&run.heap);
-  Value text;
-  char digits[500];
+  if (type == 's' || type == 'r') {
+    const Value whole = type == 'r' ? run.repr_of(value) : run.text_of(value), none = Value::none();
+    const Value text = run.sliced(whole, none, precision < 0 ? none : Value::integer(precision), none);
+    const auto missing = static_cast<size_t>(std::max<int64_t>(0, width - run.length_of(text)));
+    if (is_left) run.add(out, text.text());
+    run.add(out, std::pmr::string(missing, ' ', &run.heap), false);
+    return void(is_left || run.add(out, text.text()));
+  }
   if (type == 'f' && value.is_number()) {
-    c_format(digits, sizeof(digits), "%.*f", precision < 0 ? 6 : static_cast<int>(precision), value.real());
-    text = run.new_text(digits, value.is_said());
-  } else if ((type == 'd' || type == 'x') && value.is_integer() && precision < 0) {
-    c_format(digits, sizeof(digits), type == 'd' ? "%lld" : "%llx", static_cast<long long>(value.integer()));
-    text = run.new_text(digits, value.is_said());
-  } else if ((type == 's' || type == 'r') && precision < 0 && !has_zeros) {
-    if (type == 'r') put_repr(shown, value);
-    text = type == 'r' ? Value(run.new_text(shown, is_said(value))) : run.text_of(value);
+    c_format(digits, sizeof(digits), has_zeros ? "%0*.*f" : "%*.*f", to_width, precision < 0 ? 6 : precision,
+             value.real());
+  } else if ((type == 'd' || type == 'i') && value.is_integer() && precision < 0) {
+    c_format(digits, sizeof(digits), has_zeros ? "%0*lld" : "%*lld", to_width, static_cast<long long>(value.integer()));
+  } else if (type == 'x' && value.is_integer() && value.integer() >= 0 && precision < 0) {
+    c_format(digits, sizeof(digits), has_zeros ? "%0*llx" : "%*llx", to_width, static_cast<long long>(value.integer()));
   } else {
     return void(run.error("the format '%c' is not supported for '%s'", type, type_name(value)));
   }
-  const size_t missing = static_cast<size_t>(std::max<int64_t>(0, width - run.length_of(text)));
-  const size_t n_sign = has_zeros && text.view().starts_with('-') ? 1 : 0;
-  if (!run.has_room(out.text.size() + text.view().size() + missing)) return;
-  out.append(text.text(), 0, n_sign);
-  out.append(std::pmr::string(missing, has_zeros ? '0' : ' ', &run.heap), false);
-  out.append(text.text(), n_sign);
+  run.add(out, digits, value.is_said());
 }
 
-// "...".format(): fields {}, {0} and {name}.
-Value m_format(Run& run, const Value& self, const Args& args) {
+// The value of a field {}, {0} or {name}.
+Value field(Run& run, const Args& args, string_view name, size_t& n_auto) {
+  size_t index = n_auto;
+  if (name.empty()) ++n_auto;
+  if (std::from_chars(name.begin(), name.end(), index).ptr != name.end()) index = SIZE_MAX - 1;
+  if (index + 1 < args.size()) return args[index + 1];
+  const std::optional<Value> value = Args(args).take(name);
+  return value.has_value() ? *value : run.error("format: there is no argument '%s'", run.short_name(name).c_str());
+}
+
+// "...".format()
+Value m_format(Run& run, const Args& args) {
   Str* out = run.new_text();
-  const string_view all = self.view();
+  const string_view all = args[0].view();
   size_t n_auto = 0;
   for (size_t at = 0; at < all.size() && run.spend(1);) {
     const size_t brace = std::min(all.find_first_of("{}", at), all.size());
-    out->append(self.text(), at, brace);
+    run.add(*out, args[0].text(), at, brace);
     if (brace == all.size()) break;
     const bool is_twice = all.substr(brace + 1).starts_with(all[brace]);
     const size_t end = is_twice ? brace + 1 : all[brace] == '{' ? all.find('}', brace) : kNowhere;
     if (end == kNowhere) return run.error("format: a single brace");
     at = end + 1;
-    if (is_twice) {
-      out->append(self.text(), brace, end);
-      continue;
-    }
-    const string_view name = all.substr(brace + 1, end - brace - 1);
-    size_t index = n_auto;
-    const bool is_index =
-        std::from_chars(name.data(), name.data() + name.size(), index).ptr == name.data() + name.size();
-    if (name.empty()) ++n_auto;
-    const Value* value = !is_index ? args.find(name) : index < args.size() ? &args[index] : nullptr;
-    if (value == nullptr)
-      return run.error("format: there is no argument '%s'", std::pmr::string(name.substr(0, 60), &run.heap).c_str());
-    const Value text = run.text_of(*value);
-    if (run.has_room(out->text.size() + text.view().size())) out->append(text.text());
+    run.add(*out, is_twice ? *run.part(args[0].text(), brace, end)
+                           : *run.text_of(field(run, args, all.substr(brace + 1, end - brace - 1), n_auto)));
   }
   return out;
 }
 
-constexpr Function kMethods[] = {
-    {"capitalize", "", 0, m_case<Case::kCapital>},
-    {"count", "sub", 1, m_count},
-    {"endswith", "suffix", 1, m_begins<false>},
-    {"find", "sub", 1, m_find<false, false>},
-    {"format", nullptr, 0, m_format},
-    {"index", "sub", 1, m_find<false, true>},
-    {"isalnum", "", 0, m_all<is_letter_or_digit>},
-    {"isalpha", "", 0, m_all<is_letter>},
-    {"isdigit,isdecimal,isnumeric", "", 0, m_all<is_digit>},
-    {"isspace", "", 0, m_all<is_space>},
-    {"join", "iterable", 1, m_join},
-    {"lower", "", 0, m_case<Case::kLower>},
-    {"lstrip", "chars", 0, m_strip<Trim::kLeft>},
-    {"partition", "sep", 1, m_partition<false>},
-    {"removeprefix", "prefix", 1, m_without<true>},
-    {"removesuffix", "suffix", 1, m_without<false>},
-    {"replace", "old,new,count", 2, m_replace},
-    {"rfind", "sub", 1, m_find<true, false>},
-    {"rindex", "sub", 1, m_find<true, true>},
-    {"rpartition", "sep", 1, m_partition<true>},
-    {"rsplit", "sep,maxsplit", 0, m_split<true>},
-    {"rstrip", "chars", 0, m_strip<Trim::kRight>},
-    {"split", "sep,maxsplit", 0, m_split<false>},
-    {"splitlines", "keepends", 0, m_splitlines},
-    {"startswith", "prefix", 1, m_begins<true>},
-    {"strip", "chars", 0, m_strip<Trim::kBoth>},
-    {"title", "", 0, m_case<Case::kTitle>},
-    {"upper", "", 0, m_case<Case::kUpper>},
-};
+Value f_format(Run& run, const Args& args) {
+  Seq* list = run.new_list({}, SeqKind::kTuple);
+  list->items.assign(args.list.begin() + 1, args.list.end());
+  if (!args.named.empty() && args.size() > 1) return run.error("format takes values or names, not both");
+  return format_percent(run, args[0].text(), args.named.empty() ? Value(list) : Value(run.dict_of(args)));
+}
 
-// As Python reads numbers: white space around them, a sign.
+// ---- numbers ----
+
+// As Python reads them: white space around them, a sign.
 template <class Number>
 bool read_text(string_view text, Number& out) {
   while (!text.empty() && is_space(static_cast<uint8_t>(text.front()))) text.remove_prefix(1);
@@ -326,9 +329,106 @@ bool read_text(string_view text, Number& out) {
   return !text.empty() && result.ec == std::errc() && result.ptr == text.data() + text.size();
 }
 
+Value f_abs(Run& run, const Args& args) {
+  return args[0].real() < 0 ? run.binary(Op::kMul, Value::integer(-1), args[0]) : args[0];
+}
+
+// int, or float.
+template <bool is_whole>
+Value f_number(Run& run, const Args& args) {
+  const Value& from = args[0];
+  if (from.is_undefined()) return run.undefined_error(from);
+  int64_t whole = from.integer();
+  double number = from.is_number() ? from.real() : 0;
+  if (is_whole && (from.is_integer() || (from.is_string() && read_text(from.view(), whole))))
+    return Value::integer(whole, is_said(from));
+  const bool is_number = from.is_number() || (from.is_string() && read_text(from.view(), number));
+  if (is_number && !is_whole) return Value::real(number, is_said(from));
+  if (is_number && std::fabs(number) < 9.2e18) return Value::integer(static_cast<int64_t>(number), is_said(from));
+  return args.has(1) ? args[1] : is_whole ? Value::integer(0) : Value::real(0);
+}
+
+Value f_round(Run& run, const Args& args) {
+  const int64_t precision = args.number(1, 0);
+  const string_view how = args.has(2) ? args[2].view() : "common";
+  if (precision < 0 || precision > 100) return run.error("round: digits behind the point are 0 to 100");
+  if (how != "common" && how != "ceil" && how != "floor") return run.error("round knows common, ceil and floor");
+  if (how == "common" && args[0].is_integer()) return Value::integer(args[0].integer(), args[0].is_said());
+  char text[500];
+  double number = args[0].real();
+  const double unit = std::pow(10.0, static_cast<double>(precision));
+  if (how != "common")
+    return Value::real((how == "ceil" ? std::ceil(number * unit) : std::floor(number * unit)) / unit);
+  c_format(text, sizeof(text), "%.*f", static_cast<int>(precision), number);
+  read_text(text, number);
+  return Value::real(number, args[0].is_said());
+}
+
+Value f_escape(Run& run, const Args& args) {
+  Str* out = run.new_text();
+  const Str& text = args[0].text();
+  constexpr string_view kLetters = "&<>'\"", kEscapes[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
+  if (!run.has_room(0, text.text.size() * 5)) return out;
+  for (size_t i = 0; i < text.text.size(); ++i) {
+    const size_t letter = kLetters.find(text.text[i]);
+    out->append(letter == kNowhere ? string_view(text.text).substr(i, 1) : kEscapes[letter], text.said[i] != 0);
+  }
+  return out;
+}
+
+constexpr Function kMethods[] = {
+    {"capitalize", "self:s", m_case<Case::kCapital>},
+    {"casefold lower", "self:s", m_case<Case::kLower>},
+    {"count", "self:s sub:s start:i? end:i?", m_count},
+    {"endswith", "self:s suffix:a start:i? end:i?", m_begins<false>},
+    {"find", "self:s sub:s start:i? end:i?", m_find<false, false>},
+    {"format", "self:s *", m_format},
+    {"index", "self:s sub:s start:i? end:i?", m_find<false, true>},
+    {"isalnum", "self:s", m_all<is_letter_or_digit>},
+    {"isalpha", "self:s", m_all<is_letter>},
+    {"isdigit isdecimal isnumeric", "self:s", m_all<is_digit>},
+    {"isspace", "self:s", m_all<is_space>},
+    {"join", "self:s iterable:l", m_join},
+    {"lstrip", "self:s chars:s?", m_strip<Trim::kLeft>},
+    {"partition", "self:s sep:s", m_partition<false>},
+    {"removeprefix", "self:s prefix:s", m_without<true>},
+    {"removesuffix", "self:s suffix:s", m_without<false>},
+    {"replace", "self:s old:s new:s count:i?", f_replace},
+    {"rfind", "self:s sub:s start:i? end:i?", m_find<true, false>},
+    {"rindex", "self:s sub:s start:i? end:i?", m_find<true, true>},
+    {"rpartition", "self:s sep:s", m_partition<true>},
+    {"rsplit", "self:s sep:s? maxsplit:i?", m_split<true>},
+    {"rstrip", "self:s chars:s?", m_strip<Trim::kRight>},
+    {"split", "self:s sep:s? maxsplit:i?", m_split<false>},
+    {"splitlines", "self:s keepends:a?", m_splitlines},
+    {"startswith", "self:s prefix:a start:i? end:i?", m_begins<true>},
+    {"strip", "self:s chars:s?", m_strip<Trim::kBoth>},
+    {"swapcase", "self:s", m_case<Case::kSwapped>},
+    {"title", "self:s", m_case<Case::kTitle>},
+    {"upper", "self:s", m_case<Case::kUpper>},
+};
+
+constexpr Function kFilters[] = {
+    {"abs", "value:n", f_abs},
+    {"capitalize", "value:t", m_case<Case::kCapital>},
+    {"escape e", "value:t", f_escape},
+    {"float", "value:a default:a?", f_number<false>},
+    {"format", "value:t *", f_format},
+    {"indent", "value:s width:a? first:a? blank:a?", f_indent},
+    {"int", "value:a default:a?", f_number<true>},
+    {"lower", "value:t", m_case<Case::kLower>},
+    {"replace", "value:t old:t new:t count:i?", f_replace},
+    {"round", "value:n precision:i? method:s?", f_round},
+    {"title", "value:t", m_case<Case::kTitleWords>},
+    {"trim", "value:t chars:s?", m_strip<Trim::kBoth>},
+    {"upper", "value:t", m_case<Case::kUpper>},
+};
+
 }  // namespace
 
-std::span<const Function> text_methods() { return kMethods; }
+std::span<const Function> text_functions(bool are_methods) {
+  return are_methods ? std::span<const Function>(kMethods) : kFilters;
+}
 
 Value format_percent(Run& run, const Str& format, const Value& values) {
   Str* out = run.new_text();
@@ -338,17 +438,18 @@ Value format_percent(Run& run, const Str& format, const Value& values) {
   size_t n_used = 0;
   for (size_t at = 0; at < all.size() && run.spend(1);) {
     const size_t sign = std::min(all.find('%', at), all.size());
-    out->append(format, at, sign);
+    run.add(*out, format, at, sign);
     if (sign == all.size()) break;
     at = sign + 1;
     const char next = at < all.size() ? all[at] : 0;
     const size_t end = next == '(' ? std::min(all.find(')', at), all.size() - 1) : at;
     if (next == '%') {
-      out->append(format, at, at + 1);
+      run.add(*out, format, at, at + 1);
       ++at;
     } else if (next == '(' && values.is_dict()) {
       const Value* named = values.dict().find(all.substr(at + 1, end - at - 1));
-      put_formatted(run, *out, named != nullptr ? *named : Value(), all, at = end + 1);
+      if (named == nullptr) return run.error("the format has a name that is not given");
+      put_formatted(run, *out, *named, all, at = end + 1);
     } else if (next == 0 || next == '(' || n_used == n_values) {
       return run.error("a format has no end, or not enough values");
     } else {
@@ -363,117 +464,32 @@ Value format_percent(Run& run, const Str& format, const Value& values) {
 
 Value with_case(Run& run, const Str& text, Case form) {
   Str* out = run.new_text();
-  if (!run.has_room(text.text.size())) return out;
+  if (!run.has_room(0, text.text.size())) return out;
   std::pmr::string letter(&run.heap);
   bool in_word = false;
   for (size_t i = 0, n; i < text.text.size(); i += n) {
     const uint32_t code = code_at(text.text, i, n), low = to_lower(code);
-    const bool to_up = form == Case::kUpper || (form != Case::kLower && !in_word);
+    const bool to_up =
+        form == Case::kUpper || (form == Case::kSwapped ? low == code : form != Case::kLower && !in_word);
     // Words are of letters, or, for the filter, what stands behind white space and -({[<.
     in_word = form == Case::kCapital ||
-              (form == Case::kTitle ? low != code || to_upper(code) != code || code == 0xDF
+              (form == Case::kTitle ? is_letter(code) || code == 0xDF
                                     : !is_space(code) && string_view("-({[<").find(text.text[i]) == kNowhere);
     letter.clear();
     if (to_up && code == 0xDF) {
-      letter = form == Case::kUpper ? "SS" : "Ss";
+      letter = form == Case::kUpper || form == Case::kSwapped ? "SS" : "Ss";
     } else {
       put_code(letter, to_up ? to_upper(code) : low);
     }
-    out->append(letter, text.is_said_at(i));
+    out->append(letter, text.said[i] != 0);
   }
   return out;
 }
 
-// ---- filters ----
-
-Value f_abs(Run& run, const Value& self, const Args&) {
-  if (!self.is_number()) return run.error("bad operand type for abs(): '%s'", type_name(self));
-  return self.real() < 0 ? run.binary(Op::kMul, Value::integer(-1), self) : self;
-}
-
-Value f_escape(Run& run, const Value& self, const Args&) {
-  const Value text = run.text_of(self);
-  Str* out = run.new_text();
-  if (!run.has_room(text.view().size() * 5)) return out;
-  constexpr string_view kLetters = "&<>'\"", kEscapes[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
-  for (size_t i = 0; i < text.view().size(); ++i) {
-    const size_t letter = kLetters.find(text.view()[i]);
-    out->append(letter == kNowhere ? text.view().substr(i, 1) : kEscapes[letter], text.text().is_said_at(i));
-  }
-  return out;
-}
-
-// int, or float.
-template <bool is_whole>
-Value f_number(Run& run, const Value& self, const Args& args) {
-  if (self.is_undefined()) return run.undefined_error(self);
-  int64_t whole = 0;
-  double number = self.is_number() ? self.real() : HUGE_VAL;
-  bool is_number = self.is_number() || (self.is_string() && read_text(self.view(), number));
-  if (!is_whole) return is_number ? Value::real(number, is_said(self)) : args.has(0) ? args[0] : Value::real(0);
-  if (self.is_integer()) return Value::integer(self.integer(), self.is_said());
-  if (self.is_string() && read_text(self.view(), whole)) return Value::integer(whole, is_said(self));
-  is_number = is_number && std::fabs(number) < 9.2e18;
-  return is_number     ? Value::integer(static_cast<int64_t>(number), is_said(self))
-         : args.has(0) ? args[0]
-                       : Value::integer(0);
-}
-Value f_float(Run& run, const Value& self, const Args& args) { return f_number<false>(run, self, args); }
-Value f_int(Run& run, const Value& self, const Args& args) { return f_number<true>(run, self, args); }
-
-Value f_round(Run& run, const Value& self, const Args& args) {
-  const int64_t precision = run.number(args, 0, 0);
-  const string_view how = args.has(1) ? text_arg(run, args, 1) : "common";
-  if (!self.is_number()) return run.error("round needs a number, not '%s'", type_name(self));
-  if (precision < 0 || precision > 100) return run.error("round: digits behind the point are 0 to 100");
-  if (how != "common" && how != "ceil" && how != "floor") return run.error("round knows common, ceil and floor");
-  if (how == "common" && self.is_integer()) return self;
-  char text[500];
-  double number = self.real();
-  const double unit = std::pow(10.0, static_cast<double>(precision));
-  if (how != "common")
-    return Value::real((how == "ceil" ? std::ceil(number * unit) : std::floor(number * unit)) / unit, self.is_said());
-  c_format(text, sizeof(text), "%.*f", static_cast<int>(precision), number);
-  read_text(text, number);
-  return Value::real(number, self.is_said());
-}
-
-Value f_format(Run& run, const Value& self, const Args& args) {
-  Seq* list = run.new_list(SeqKind::kTuple);
-  list->items.assign(args.list.begin(), args.list.end());
-  if (!args.named.empty()) return run.error("format with names is not supported");
-  return format_percent(run, run.text_of(self).text(), list);
-}
-
-Value f_indent(Run& run, const Value& self, const Args& args) {
-  if (!self.is_string()) return run.error("indent takes a text, not '%s'", type_name(self));
-  const bool is_text = args.has(0) && args[0].is_string();
-  const Value space =
-      is_text ? args[0] : run.binary(Op::kMul, run.new_text(" "), Value::integer(run.number(args, 0, 4)));
-  Str* out = run.new_text();
-  if (run.failed()) return out;
-  const Value lines = m_splitlines(run, self, Args(&run.heap));
-  // Jinja puts a line end behind the text first, so an end of its own stays.
-  if (self.view().empty() || self.view().ends_with('\n')) lines.items().push_back(run.new_text());
-  for (size_t i = 0; i < lines.items().size() && run.has_room(out->text.size()); ++i) {
-    const Value& line = lines.items()[i];
-    if (i > 0) out->append("\n", is_said(self));
-    if (i == 0 ? args.flag(1) : args.flag(2) || !line.view().empty()) out->append(space.text());
-    out->append(line.text());
-  }
-  return out;
-}
-
-Value f_replace(Run& run, const Value& self, const Args& args) { return m_replace(run, run.text_of(self), args); }
-Value f_trim(Run& run, const Value& self, const Args& args) {
-  return m_strip<Trim::kBoth>(run, run.text_of(self), args);
-}
-
-Value g_strftime_now(Run& run, const Value&, const Args& args) {
-  const string_view format = text_arg(run, args, 0);
+Value g_strftime_now(Run& run, const Args& args) {
   using namespace std::chrono;
-  constexpr string_view kDays[] = {"Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"};
-  constexpr string_view kMonths[] = {"January", "February", "March",     "April",   "May",      "June",
+  constexpr const char* kDays[] = {"Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"};
+  constexpr const char* kMonths[] = {"January", "February", "March",     "April",   "May",      "June",
                                      "July",    "August",   "September", "October", "November", "December"};
   // From the year 1 to the year 9999, as Python has them.
   const sys_seconds now{seconds{std::clamp<int64_t>(run.unix_time, -62135596800, 253402300799)}};
@@ -481,24 +497,27 @@ Value g_strftime_now(Run& run, const Value&, const Args& args) {
   const year_month_day ymd(date);
   const hh_mm_ss time(now - date);
   const auto hour = time.hours().count(), month = static_cast<long>(unsigned{ymd.month()});
-  const string_view day = kDays[weekday(date).c_encoding()], name = kMonths[month - 1];
   const struct {
     char letter;
-    int n_digits;
-    long value;
-  } numbers[] = {{'Y', 1, int{ymd.year()}},
-                 {'y', 2, int{ymd.year()} % 100},
-                 {'m', 2, month},
-                 {'d', 2, unsigned{ymd.day()}},
-                 {'e', 2, unsigned{ymd.day()}},
-                 {'H', 2, hour},
-                 {'I', 2, hour % 12 == 0 ? 12 : hour % 12},
-                 {'M', 2, time.minutes().count()},
-                 {'S', 2, time.seconds().count()},
-                 {'j', 3, (date - sys_days{ymd.year() / January / 1}).count() + 1}};
-  std::pmr::string out(&run.heap), all(format, &run.heap);
+    const char* format;  // for a number, or what the letter stands for; %e has a space where others have a zero
+    long value = 0;
+  } kLetters[] = {{'Y', "%0*ld", int{ymd.year()}},
+                  {'y', "%0*ld", int{ymd.year()} % 100},
+                  {'m', "%0*ld", month},
+                  {'d', "%0*ld", unsigned{ymd.day()}},
+                  {'e', "%*ld", unsigned{ymd.day()}},
+                  {'H', "%0*ld", hour},
+                  {'I', "%0*ld", (hour + 11) % 12 + 1},
+                  {'M', "%0*ld", time.minutes().count()},
+                  {'S', "%0*ld", time.seconds().count()},
+                  {'j', "%0*ld", (date - sys_days{ymd.year() / January / 1}).count() + 1},
+                  {'A', kDays[weekday(date).c_encoding()]},
+                  {'B', kMonths[month - 1]},
+                  {'p', hour < 12 ? "AM" : "PM"},
+                  {'%', "%"}};
   constexpr std::pair<string_view, string_view> kShort[] = {
       {"%F", "%Y-%m-%d"}, {"%T", "%H:%M:%S"}, {"%R", "%H:%M"}, {"%D", "%m/%d/%y"}};
+  std::pmr::string out(&run.heap), all(args[0].view(), &run.heap);
   for (const auto& [from, to] : kShort) {
     for (size_t at = 0; (at = all.find(from, at)) != kNowhere;) all.replace(at, 2, to);
   }
@@ -507,25 +526,22 @@ Value g_strftime_now(Run& run, const Value&, const Args& args) {
       out += all[i];
       continue;
     }
-    const bool is_short = all[++i] == '-' && i + 1 < all.size();
-    const char letter = is_short ? all[++i] : all[i];
-    const auto* found =
-        std::find_if(std::begin(numbers), std::end(numbers), [&](const auto& n) { return n.letter == letter; });
+    const bool is_short = all[++i] == '-' && i + 1 < all.size();  // without zeros
+    const char letter = is_short ? all[++i] : all[i],
+               long_letter = letter == 'a' || letter == 'b' ? letter - 32 : letter;
+    const auto* found = std::find_if(std::begin(kLetters), std::end(kLetters),
+                                     [&](const auto& known) { return known.letter == long_letter; });
+    if (found == std::end(kLetters)) return run.error("strftime_now: the format %%%c is not supported", letter);
+    const int width = is_short || letter == 'Y' ? 1 : letter == 'j' ? 3 : 2;
     char text[24];
-    if (found != std::end(numbers)) {
-      c_format(text, sizeof(text), letter == 'e' ? "%*ld" : "%0*ld", is_short ? 1 : found->n_digits, found->value);
+    if (found->format[0] == '%' && letter != '%') {
+      c_format(text, sizeof(text), found->format, width, found->value);
       out += text;
-    } else if (letter == 'A' || letter == 'a') {
-      out += letter == 'A' ? day : day.substr(0, 3);
-    } else if (letter == 'B' || letter == 'b') {
-      out += letter == 'B' ? name : name.substr(0, 3);
-    } else if (letter == 'p' || letter == '%') {
-      out += letter == '%' ? "%" : hour < 12 ? "AM" : "PM";
     } else {
-      return run.error("strftime_now: the format %%%c is not supported", letter);
+      out.append(string_view(found->format).substr(0, letter == long_letter ? kNowhere : 3));
     }
   }
-  run.has_room(out.size());
+  run.has_room(0, out.size());
   return run.new_text(out, is_said(args[0]));
 }
 

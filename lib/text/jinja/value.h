@@ -90,14 +90,13 @@ enum class Type : uint8_t {
   kBool,
   kInt,
   kFloat,
-  kFunction,  // one of the language, by its number
   kString,
   kLargeInt,  // an integer of data beyond 64 bits: its digits, only to be written again
   kSequence,
   kDict,
   kNamespace,
   kMacro,
-  kMethod,
+  kFunction,  // one of the language, or a method with its object
   kLoop,
 };
 
@@ -115,7 +114,6 @@ class Value {
   static Value boolean(bool is, bool said = false) { return {Type::kBool, Bits{.number = is}, said}; }
   static Value integer(int64_t number, bool said = false) { return {Type::kInt, Bits{.number = number}, said}; }
   static Value real(double number, bool said = false) { return {Type::kFloat, Bits{.real = number}, said}; }
-  static Value function(uint32_t id) { return {Type::kFunction, Bits{.number = id}, false}; }
 
   Type type() const { return type_; }
   bool is(Type type) const { return type_ == type; }
@@ -160,12 +158,17 @@ class Value {
 struct Str {
   explicit Str(Heap* memory) : text(memory), said(memory) {}
 
-  void append(std::string_view more, bool is_said);
-  void append(const Str& from, size_t begin = 0, size_t end = SIZE_MAX);
-  bool is_said_at(size_t at) const;
+  void append(std::string_view more, bool is_said) {
+    text.append(more);
+    said.append(more.size(), is_said ? '\1' : '\0');
+  }
+  void append(const Str& from, size_t begin = 0, size_t end = SIZE_MAX) {
+    text.append(from.text, begin, end - begin);
+    said.append(from.said, begin, end - begin);
+  }
 
   std::pmr::string text;
-  std::pmr::vector<TextRange> said;  // ascending, none empty, none touching
+  std::pmr::string said;  // 1 for each byte that came from data, else 0
 };
 
 enum class SeqKind : uint8_t { kList, kTuple, kGroup, kRange, kIterator, kKeys, kValues, kItems };
@@ -207,10 +210,6 @@ bool are_equal(const Value& a, const Value& b, uint32_t depth = 0);
 // -1, 0, 1, or 2: these cannot be ordered.
 int compare(const Value& a, const Value& b, uint32_t depth = 0);
 bool can_be_key(const Value& value);
-// Python's repr(), as a plain text.
-void put_repr(std::pmr::string& out, const Value& value, uint32_t depth = 0);
-// Python's str(): appends what {{ value }} prints.
-void put_text(Str& out, const Value& value);
 Str* make_text(Heap& heap, std::string_view text, bool is_said);
 
 }  // namespace weir::jinja

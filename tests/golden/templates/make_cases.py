@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Writes cases.jsonl: what jinja2 makes of each template of this folder for each conversation. See README.md."""
+"""Writes what jinja2 makes of the templates of this folder: for each conversation (cases.jsonl), and of each small
+template (small.jsonl, whose sources stay what they are). See README.md."""
 import datetime
 import json
 import pathlib
+import traceback
 
 import jinja2
 import jinja2.ext
@@ -93,8 +95,30 @@ CASES = {
 }
 
 
+def line_of(error):
+    """The line of the template at which it failed."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == "<template>"]
+    return getattr(error, "lineno", None) or lines[-1]
+
+
+def make_small(env):
+    path = HERE / "small.jsonl"
+    first, *cases = [json.loads(line) for line in path.read_text(encoding="utf-8").rstrip("\n").split("\n")]
+    with open(path, "w", encoding="utf-8", newline="\n") as out:
+        out.write(json.dumps(first, ensure_ascii=False) + "\n")
+        for case in cases:
+            line = {"source": case["source"]}
+            try:
+                line["text"] = env.from_string(case["source"]).render(**first["variables"])
+            except Exception as error:
+                line["error"] = f"{type(error).__name__}: {error}"[:100]
+                line["line"] = line_of(error)
+            out.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
 def main():
     env = environment()
+    make_small(env)
     with open(HERE / "cases.jsonl", "w", encoding="utf-8", newline="\n") as out:
         for path in sorted(HERE.glob("*.jinja")):
             template = env.from_string(path.read_bytes().decode())
