@@ -34,7 +34,7 @@ endforeach()
 # Files that a compiler reads together: the headers of options and JSON, which it would read and compile for each of
 # them, take most of its time. Files outside of a group are compiled alone.
 set(weir_cli_group_commands calibrate chat devices info input options plan run template tokenize)
-set(weir_cli_group_parts bench conversation demo eval_text output plot session_file)
+set(weir_cli_group_parts bench conversation demo eval_text output plot session_file tools)
 set(weir_cli_group_eval eval eval_forced eval_plots eval_progress eval_results eval_settings eval_table eval_trace
     eval_trace_command eval_waterfall problems)
 set(weir_cli_group_text bench_plot eval_run eval_text_command eval_work gguf_write png_write)

@@ -111,8 +111,8 @@ WEIR_API void weir_constraint_destroy(weir_constraint *constraint);
  *  a token that ends a generation there. Control tokens are never drawn, but that a thought stays free: where the model
  *  has tags of thoughts (enum weir_segment), the constraint rules what is said, anew behind a thought, and an answer
  *  may begin with the token that opens one; it does not end in a thought. What an answer has begun to say is ruled to
- *  its end, also where it looks like a call of a tool in the model's own format. A text that needs more states than there is room for, as one that is nested some thousand levels deep,
- *  ends the call with WEIR_ERR_UNSUPPORTED.
+ *  its end, also where it looks like a call of a tool in the model's own format. A text that needs more states than
+ *  there is room for, as one that is nested some thousand levels deep, ends the call with WEIR_ERR_UNSUPPORTED.
  *
  *  A fork has the constraint, too; weir_session_reset keeps it; a saved session does not hold it. A session takes some
  *  1.5 MB for it, beside the plan's bytes. Otherwise as weir_session_set_token_mask.

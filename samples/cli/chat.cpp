@@ -26,6 +26,9 @@ struct ChatFlags {
   std::string model;
   std::string system;
   std::string chat_template;
+  std::vector<std::string> variables;
+  uint32_t thinking_budget = 0;
+  std::string thinking_close;
   bool show_thoughts = false;
   uint32_t max_tokens = 0;
   SessionFlags session;
@@ -63,18 +66,22 @@ class Chat {
         runtime_(create_runtime(flags.session.threads, flags.session.device)) {
     model_ = open_model(runtime_.get(), flags.model);
     if (flags.chat_template.empty()) require_chat_template(model_.get(), flags.model);
+    SolveOptions abilities;
+    abilities.chat_template = flags.chat_template;
+    abilities.variables = variables_of_flags(flags.variables);
+    abilities.thinking_budget = flags.thinking_budget;
+    require_chat_abilities(model_.get(), abilities);
     const bool resumes = !flags.saved.resume.empty();
     open_session(flags.session, flags.saved.resume);
     talk_ = std::make_unique<Talk>(model_.get(), session_.get(), plan_.context_tokens);
     if (!resumes) talk_->set_system(flags.system);
-    talk_->set_template(flags.chat_template);
+    talk_->settings() = {flags.chat_template, "", abilities.variables};
     max_tokens_ = flags.max_tokens;
-    if (!resumes || flags.sampling.given()) {
-      SamplingFlags sampling = flags.sampling;
-      take_recommended(model_.get(), sampling);
-      sampling_ = sampling.get();
-      check(weir_session_set_sampling(session_.get(), &sampling_), "cannot set the sampling");
-    }
+    SamplingFlags sampling = flags.sampling;
+    take_recommended(model_.get(), sampling);
+    sampling_ = sampling.get();
+    samples_as_saved_ = resumes && !flags.sampling.given();
+    if (!samples_as_saved_) apply_sampling(sampling_);
   }
 
   int run() {
@@ -130,7 +137,7 @@ class Chat {
     put_format("%s%s%s  %s, %s budget of %s tokens, %s in all. /help tells more.\n%s\n", style_.bold, name.c_str(),
                style_.reset, human_bytes(info.weights_bytes).c_str(), policy_.c_str(),
                grouped(plan_.budget_tokens).c_str(), human_bytes(plan_.total_bytes).c_str(),
-               sampling_.temperature > 0
+               sampling_.temperature > 0 && !samples_as_saved_
                    ? format("Temperature %g, seed %llu; --temp 0 has the most probable tokens.\n",
                             static_cast<double>(sampling_.temperature), static_cast<unsigned long long>(sampling_.seed))
                          .c_str()
@@ -258,14 +265,15 @@ class Chat {
 
   void set_thinking(const std::string& rest) {
     if (rest != "on" && rest != "off") return print("/think wants on or off.\n");
-    talk_->set_variables(rest == "on" ? R"({"enable_thinking": true})" : R"({"enable_thinking": false})");
-    try {
-      talk_->try_options();
-    } catch (const Error& e) {
-      talk_->set_variables("");
-      if (e.status() != WEIR_ERR_NOT_FOUND) throw;
-      print("This model's chat template has no switch for thoughts (enable_thinking).\n");
-    }
+    const std::string before = talk_->settings().variables;
+    auto variables = nlohmann::ordered_json::parse(before.empty() ? "{}" : before);
+    variables["enable_thinking"] = rest == "on";
+    talk_->settings().variables = variables.dump();
+    const weir_status status = try_chat_settings(model_.get(), talk_->settings());
+    if (status == WEIR_OK) return;
+    talk_->settings().variables = before;
+    if (status != WEIR_ERR_NOT_FOUND) throw Error(status, "cannot render the conversation");
+    print("This model's chat template has no switch for thoughts (enable_thinking).\n");
   }
 
   void set(const std::string& rest) {
@@ -296,16 +304,25 @@ class Chat {
       return print_settings();
     }
     if (!is_right) return print("/set " + name + " wants a number.\n");
-    check(weir_session_set_sampling(session_.get(), &changed), "cannot set the sampling");
-    sampling_ = changed;
+    if (name == "max-tokens") return;
+    apply_sampling(changed);
+    if (!std::exchange(samples_as_saved_, false)) return;
+    print("The sampling that was saved with the conversation is replaced. ");
+    print_settings();
+  }
+
+  void apply_sampling(const weir_sampling_options& sampling) {
+    check(weir_session_set_sampling(session_.get(), &sampling), "cannot set the sampling");
+    sampling_ = sampling;
   }
 
   void print_settings() {
+    const std::string most = "max-tokens " + std::to_string(max_tokens_) + " (0: what the model was trained for)\n";
+    if (samples_as_saved_) return print("The sampling is that which was saved with the conversation; " + most);
     const auto number = [](float value) { return format("%g", static_cast<double>(value)); };
     print("temp " + number(sampling_.temperature) + ", top-p " + number(sampling_.top_p) + ", top-k " +
           std::to_string(sampling_.top_k) + ", min-p " + number(sampling_.min_p) + ", repeat-penalty " +
-          number(sampling_.repeat_penalty) + ", seed " + std::to_string(sampling_.seed) + ", max-tokens " +
-          std::to_string(max_tokens_) + " (0: what the model was trained for)\n");
+          number(sampling_.repeat_penalty) + ", seed " + std::to_string(sampling_.seed) + ", " + most);
   }
 
   void save(OutFile& file) {
@@ -324,6 +341,9 @@ class Chat {
       } else {
         resume_session(session_.get(), path);
         talk_->resume();
+        is_settled_ = true;
+        // The file has its own; what /set says goes on to hold.
+        if (!samples_as_saved_) apply_sampling(sampling_);
         draw_status();
       }
       print(plain_line(path) +
@@ -363,6 +383,8 @@ class Chat {
     weir_generate_options options = WEIR_GENERATE_OPTIONS_INIT;
     options.max_tokens = max_tokens_ != 0 ? max_tokens_ : answer_limit(model_.get());
     options.flags = WEIR_GENERATE_SPECIAL_TEXT;
+    options.thinking_budget = flags_.thinking_budget;
+    options.thinking_close = flags_.thinking_close.empty() ? nullptr : flags_.thinking_close.c_str();
     check(weir_session_begin(session_.get(), &options), "cannot generate");
     thought_.clear();
     n_thought_ = 0;
@@ -498,7 +520,8 @@ class Chat {
   SessionPtr session_;
   weir_plan_info plan_ = WEIR_PLAN_INFO_INIT;
   std::string policy_;
-  weir_sampling_options sampling_ = WEIR_SAMPLING_OPTIONS_INIT;  // unless a resumed conversation has its own
+  weir_sampling_options sampling_ = WEIR_SAMPLING_OPTIONS_INIT;
+  bool samples_as_saved_ = false;  // instead: a resumed conversation has its own, which nobody can ask for
   std::unique_ptr<Talk> talk_;
   std::string thought_;        // of the last answer, where it is not shown
   uint64_t n_thought_ = 0;     // its tokens, while it is thought
@@ -522,6 +545,8 @@ void add_chat(CLI::App& program, Action& action) {
       ->transform(whole_number(1, kMostTokens))
       ->type_name("MAX");
   add_template_flag(*app, flags->chat_template);
+  add_variable_flag(*app, flags->variables);
+  add_thinking_flags(*app, flags->thinking_budget, flags->thinking_close);
   add_saved_flags(*app, flags->saved);
   add_sampling_flags(*app, flags->sampling);
   flags->session.usual_preset = "chat";
@@ -529,6 +554,7 @@ void add_chat(CLI::App& program, Action& action) {
   app->callback([flags, &action] {
     action = [flags] {
       check_saved_flags(flags->saved, flags->system);
+      (void)variables_of_flags(flags->variables);  // wrong usage comes before any work
       flags->chat_template = read_template(flags->chat_template);
       catch_interrupts();
       return Chat(*flags).run();

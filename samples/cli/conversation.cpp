@@ -12,8 +12,9 @@ namespace weir_cli {
 namespace {
 
 using nlohmann::json;
+using nlohmann::ordered_json;
 
-const std::string& string_field(const json& object, const char* key) {
+const std::string& string_field(const ordered_json& object, const char* key) {
   const auto field = object.find(key);
   if (field == object.end()) throw std::runtime_error(std::string("\"") + key + "\" is missing");
   if (!field->is_string()) throw std::runtime_error(std::string("\"") + key + "\" is not a string");
@@ -21,7 +22,7 @@ const std::string& string_field(const json& object, const char* key) {
 }
 
 // Fields that are not known would change the answer if they were; so they are no small matter.
-void check_fields(const json& object, const char* of_what, std::initializer_list<const char*> known) {
+void check_fields(const ordered_json& object, const char* of_what, std::initializer_list<const char*> known) {
   for (const auto& [key, value] : object.items()) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
     std::string names;
@@ -30,7 +31,7 @@ void check_fields(const json& object, const char* of_what, std::initializer_list
   }
 }
 
-uint32_t max_tokens_field(const json& line) {
+uint32_t max_tokens_field(const ordered_json& line) {
   const auto field = line.find("max_tokens");
   if (field == line.end()) return 0;
   if (field->is_number_unsigned()) {
@@ -41,12 +42,12 @@ uint32_t max_tokens_field(const json& line) {
 }
 
 // A text or a list of texts.
-std::optional<std::vector<std::string>> stop_field(const json& line) {
+std::optional<std::vector<std::string>> stop_field(const ordered_json& line) {
   const auto field = line.find("stop");
   if (field == line.end()) return std::nullopt;
-  const json list = field->is_string() ? json::array({*field}) : *field;
-  const bool are_texts =
-      list.is_array() && std::all_of(list.begin(), list.end(), [](const json& stop) { return stop.is_string(); });
+  const ordered_json list = field->is_string() ? ordered_json::array({*field}) : *field;
+  const bool are_texts = list.is_array() && std::all_of(list.begin(), list.end(),
+                                                        [](const ordered_json& stop) { return stop.is_string(); });
   if (!are_texts) throw std::runtime_error("\"stop\" is neither a text nor a list of texts");
   auto stops = list.get<std::vector<std::string>>();
   const std::string wrong = wrong_with_stops(stops);
@@ -54,20 +55,45 @@ std::optional<std::vector<std::string>> stop_field(const json& line) {
   return stops;
 }
 
-std::vector<Message> parse_messages(const json& list) {
+// The fields that change the answers: null is none, whatever the command says.
+void read_tool_fields(const ordered_json& line, Conversation& conversation) {
+  if (const auto field = line.find("tools"); field != line.end())
+    conversation.tools = field->is_null() ? ToolList() : parse_tools(field->dump(), "\"tools\": ");
+  if (line.contains("tool_choice")) conversation.tool_choice = string_field(line, "tool_choice");
+  if (const auto field = line.find("variables"); field != line.end()) {
+    if (!field->is_object() && !field->is_null()) throw std::runtime_error("\"variables\" is not an object");
+    conversation.variables = field->is_null() || field->empty() ? "" : field->dump();
+  }
+  if (const auto field = line.find("json_schema"); field != line.end())
+    conversation.constraint = ConstraintText{WEIR_CONSTRAINT_JSON_SCHEMA, field->dump()};
+}
+
+// Which of its fields a role has is for the library to say.
+Message parse_message(const ordered_json& item) {
+  if (!item.is_object()) throw std::runtime_error("\"messages\" holds something that is not an object");
+  check_fields(item, "a message", {"role", "content", "tool_calls", "tool_call_id", "name"});
+  Message m{string_field(item, "role"), ""};
+  const char* const roles[] = {"system", "user", "assistant", "tool", "developer"};
+  if (std::find(std::begin(roles), std::end(roles), m.role) == std::end(roles))
+    throw std::runtime_error("role \"" + m.role + "\" is not system, user, assistant, tool or developer");
+  const auto calls = item.find("tool_calls"), content = item.find("content");
+  if (calls != item.end() && !calls->is_null()) {
+    if (!calls->is_array()) throw std::runtime_error("\"tool_calls\" is not a list of calls");
+    m.tool_calls = calls->dump();
+  }
+  const bool may_lack_content = !m.tool_calls.empty() && (content == item.end() || content->is_null());
+  if (!may_lack_content) m.content = string_field(item, "content");
+  if (item.contains("tool_call_id")) m.tool_call_id = string_field(item, "tool_call_id");
+  if (item.contains("name")) m.name = string_field(item, "name");
+  return m;
+}
+
+std::vector<Message> parse_messages(const ordered_json& list) {
   if (!list.is_array() || list.empty()) throw std::runtime_error("\"messages\" is not a list of messages");
   std::vector<Message> messages;
-  for (const json& item : list) {
-    if (!item.is_object()) throw std::runtime_error("\"messages\" holds something that is not an object");
-    check_fields(item, "a message", {"role", "content"});
-    Message m{string_field(item, "role"), string_field(item, "content")};
-    if (m.role != "system" && m.role != "user" && m.role != "assistant") {
-      throw std::runtime_error("role \"" + m.role + "\" is not system, user or assistant");
-    }
-    messages.push_back(std::move(m));
-  }
-  if (messages.back().role != "user")
-    throw std::runtime_error("the last message is not a user's, so there is nothing to answer");
+  for (const ordered_json& item : list) messages.push_back(parse_message(item));
+  if (messages.back().role != "user" && messages.back().role != "tool")
+    throw std::runtime_error("the last message is neither a user's nor a tool's, so there is nothing to answer");
   return messages;
 }
 
@@ -85,6 +111,8 @@ const char* stop_name(int32_t stop) {
       return "stop";
     case WEIR_STOP_CONSTRAINT:
       return "constraint";
+    case WEIR_STOP_TOOL_CALL:
+      return "tool_call";
     default:
       return "error";
   }
@@ -97,9 +125,9 @@ json token_json(const weir_model* model, weir_token token, float logprob) {
 }
 
 // Answers one turn; the text goes to `solution` as it comes, so that it is there even when a later call fails.
-void answer_turn(const weir_model* model, weir_session* session, const SolveOptions& options,
-                 const std::vector<weir_token>& prompt, uint32_t max_tokens, const std::vector<std::string>& stops,
-                 const SolveHooks& hooks, Solution& solution) {
+// `must_call`: the answer is made to be a call of a tool.
+void answer_turn(const weir_model* model, weir_session* session, const std::vector<weir_token>& prompt,
+                 const AnswerOptions& options, bool must_call, const SolveHooks& hooks, Solution& solution) {
   try {
     prefill(session, prompt, hooks.on_prefill);
   } catch (const Error& e) {
@@ -119,22 +147,75 @@ void answer_turn(const weir_model* model, weir_session* session, const SolveOpti
     }
     return !hooks.on_token || hooks.on_token(event, session);
   };
-  // Files may class <think> as a control token; what the model thinks is part of what it says.
-  const weir_generate_result result =
-      generate(session, max_tokens, WEIR_GENERATE_SPECIAL_TEXT, on_token, stops, options.min_tokens, options.n_top);
+  const weir_generate_result result = generate(session, options, on_token);
   solution.stop = stop_name(result.stop);
-  solution.stop_string = result.stop_index >= 0 ? stops[static_cast<size_t>(result.stop_index)] : "";
+  solution.stop_string = result.stop_index >= 0 ? options.stops[static_cast<size_t>(result.stop_index)] : "";
+  if (!solution.has_tools) return;
+  size_t n_before = 0;
+  for (const ordered_json& calls : solution.calls) n_before += calls.size();
+  bool is_malformed = false;
+  solution.calls.push_back(calls_of_answer(session, must_call, n_before, is_malformed));
+  solution.has_malformed_call |= is_malformed;
+  if (must_call && result.stop == WEIR_STOP_CONSTRAINT) solution.stop = stop_name(WEIR_STOP_TOOL_CALL);
+}
+
+// What holds for a conversation: what it says itself, else what the command says.
+struct Settings {
+  ChatSettings chat;
+  AnswerOptions answer;
+  std::optional<ConstraintText> constraint;
+  bool has_tools = false, must_call = false;
+};
+
+void require_readable_calls(const weir_model* model) {
+  weir_chat_info info = WEIR_CHAT_INFO_INIT;
+  check(weir_model_chat_info(model, &info), "cannot look at the chat template");
+  if (info.tool_format[0] == '\0') {
+    throw std::runtime_error(
+        "tools: how this model writes calls is not known, as neither its own chat template nor its vocabulary has "
+        "marks "
+        "for them; --tool-choice required makes each answer a call");
+  }
+}
+
+Settings settings_of(const weir_model* model, const SolveOptions& options, const Conversation& conversation) {
+  const ToolList& tools = conversation.tools.has_value() ? *conversation.tools : options.tools;
+  const std::string choice = conversation.tool_choice.value_or(options.tool_choice);
+  Settings s;
+  const std::string wrong = wrong_with_choice(choice, tools);
+  if (!wrong.empty()) throw std::runtime_error("tool choice: " + wrong);
+  s.has_tools = !tools.names.empty() && choice != kToolsNone;
+  s.must_call = s.has_tools && choice != kToolsFree;
+  s.chat = {options.chat_template, s.has_tools ? tools.json : "", conversation.variables.value_or(options.variables)};
+  s.constraint = conversation.constraint.has_value() ? conversation.constraint : options.constraint;
+  if (conversation.is_raw && (s.has_tools || !s.chat.variables.empty()))
+    throw std::runtime_error("\"tools\" and \"variables\" are for the chat template, and --raw uses none");
+  if (s.has_tools && s.constraint.has_value()) throw std::runtime_error(kToolsOrConstraint);
+  if (s.must_call) s.constraint = ConstraintText{WEIR_CONSTRAINT_TOOLS, tools_to_call(tools, choice)};
+  if (s.has_tools && !s.must_call) require_readable_calls(model);
+  // Files may class <think> as a control token; what the model thinks is part of what it says.
+  s.answer.flags = WEIR_GENERATE_SPECIAL_TEXT;
+  if (s.has_tools && !s.must_call) s.answer.flags |= WEIR_GENERATE_STOP_AT_CALL;
+  s.answer.max_tokens = conversation.max_tokens != 0 ? conversation.max_tokens : options.max_tokens;
+  s.answer.stops = conversation.stops.value_or(options.stops);
+  s.answer.min_tokens = options.min_tokens;
+  s.answer.n_top = options.n_top;
+  s.answer.thinking_budget = options.thinking_budget;
+  s.answer.thinking_close = options.thinking_close;
+  return s;
 }
 
 }  // namespace
 
-Conversation parse_conversation(const json& line, const std::string& system, bool raw) {
+Conversation parse_conversation(const ordered_json& line, const std::string& system, bool raw) {
   if (!line.is_object()) throw std::runtime_error("not a JSON object");
   Conversation conversation;
-  check_fields(line, "a line", {"id", "prompt", "messages", "max_tokens", "stop", "json_schema"});
-  conversation.id = line.value("id", json());
+  check_fields(line, "a line",
+               {"id", "prompt", "messages", "max_tokens", "stop", "json_schema", "tools", "tool_choice", "variables"});
+  conversation.id = line.value("id", ordered_json());
   conversation.max_tokens = max_tokens_field(line);
   conversation.stops = stop_field(line);
+  read_tool_fields(line, conversation);
   conversation.is_raw = raw;
   const bool has_messages = line.contains("messages");
   if (line.contains("prompt") == has_messages) throw std::runtime_error("expected either \"prompt\" or \"messages\"");
@@ -154,7 +235,7 @@ Conversation parse_conversation(const json& line, const std::string& system, boo
 }
 
 std::vector<std::vector<weir_token>> render_turns(const weir_model* model, const Conversation& conversation,
-                                                  bool add_bos, const std::string& chat_template, bool continues) {
+                                                  bool add_bos, const ChatSettings& settings, bool continues) {
   if (conversation.is_raw) {
     std::vector<weir_token> tokens = tokenize(model, conversation.raw_text, WEIR_TOKENIZE_SPECIAL);
     weir_special_tokens special = WEIR_SPECIAL_TOKENS_INIT;
@@ -168,21 +249,16 @@ std::vector<std::vector<weir_token>> render_turns(const weir_model* model, const
   std::vector<Message> pending;
   for (size_t i = 0; i < conversation.messages.size(); ++i) {
     pending.push_back(conversation.messages[i]);
-    const bool is_last = i + 1 == conversation.messages.size();
-    if (pending.back().role != "user" || (!is_last && conversation.messages[i + 1].role == "assistant")) continue;
+    const std::string role = pending.back().role;
+    const std::string next = i + 1 == conversation.messages.size() ? "" : conversation.messages[i + 1].role;
+    const bool is_answered = role == "user" || (role == "tool" && next != "tool");
+    if (!is_answered || next == "assistant") continue;
     const bool is_first = turns.empty() && !continues;
     const uint32_t flags = WEIR_CHAT_ADD_ASSISTANT | (is_first ? 0u : static_cast<uint32_t>(WEIR_CHAT_CONTINUE));
-    turns.push_back(tokenize_chat(model, pending, flags, chat_template));
+    turns.push_back(tokenize_chat(model, pending, flags, settings));
     pending.clear();
   }
   return turns;
-}
-
-std::optional<ConstraintText> schema_of_line(const std::string& text) {
-  const nlohmann::ordered_json line = nlohmann::ordered_json::parse(text);
-  const auto field = line.find("json_schema");
-  if (field == line.end()) return std::nullopt;
-  return ConstraintText{WEIR_CONSTRAINT_JSON_SCHEMA, field->dump()};
 }
 
 std::string wrong_with_stops(const std::vector<std::string>& stops) {
@@ -220,6 +296,32 @@ uint32_t pinned_prompt_tokens(const std::vector<std::vector<weir_token>>& turns)
 
 uint32_t answer_limit(const weir_model* model) { return model_info(model).context_tokens; }
 
+void require_chat_abilities(const weir_model* model, const SolveOptions& options) {
+  if (options.thinking_budget != 0) require_thoughts(model);
+  const bool has_tools = !options.tools.names.empty() && options.tool_choice != kToolsNone;
+  ChatSettings settings = {options.chat_template, "", options.variables};
+  if (!options.variables.empty() && try_chat_settings(model, settings) == WEIR_ERR_NOT_FOUND) {
+    const std::string message = weir_last_error(), field = "variables_json: ";
+    throw std::runtime_error("--var: " + message.substr(message.starts_with(field) ? field.size() : 0));
+  }
+  if (!has_tools) return;
+  settings = {options.chat_template, options.tools.json, ""};
+  if (try_chat_settings(model, settings) == WEIR_ERR_UNSUPPORTED)
+    throw std::runtime_error(std::string("--tools: ") + weir_last_error() + "; --template gives another one");
+  if (options.tool_choice == kToolsFree) require_readable_calls(model);
+}
+
+void require_thoughts(const weir_model* model) {
+  weir_chat_info info = WEIR_CHAT_INFO_INIT;
+  check(weir_model_chat_info(model, &info), "cannot look at the chat template");
+  if (info.thought_end[0] == '\0') {
+    throw std::runtime_error(
+        "--thinking-budget: this model has no thoughts to end, as neither its chat template nor its vocabulary has "
+        "marks "
+        "for them (WEIR_ERR_UNSUPPORTED)");
+  }
+}
+
 double Solution::tokens_per_second() const {
   return stats.decode_ns == 0 ? 0 : static_cast<double>(stats.n_decode) * 1e9 / static_cast<double>(stats.decode_ns);
 }
@@ -231,9 +333,12 @@ Solution solve(weir_model* model, const SolveOptions& options, const Conversatio
   solution.policy = options.session.policy;
   SessionPtr session;
   try {
+    const Settings settings = settings_of(model, options, conversation);
     const bool resumes = !options.resume.empty();
+    solution.has_tools = settings.has_tools;
+    solution.max_tokens = settings.answer.max_tokens;
     const bool add_bos = conversation.is_raw && options.add_bos.value_or(!resumes && wants_bos(model));
-    const auto turns = render_turns(model, conversation, add_bos, options.chat_template, resumes);
+    const auto turns = render_turns(model, conversation, add_bos, settings.chat, resumes);
     SessionOptions session_options(options.session);
     if (options.session.extends_for_prompt() && options.session.max_prompt == 0) {
       session_options.get().max_prompt_tokens = pinned_prompt_tokens(turns);
@@ -244,17 +349,14 @@ Solution solve(weir_model* model, const SolveOptions& options, const Conversatio
     const weir_sampling_options sampling = options.sampling.get();
     if (!resumes || options.sampling.given())
       check(weir_session_set_sampling(session.get(), &sampling), "cannot set the sampling");
-    const auto& constrained = conversation.constraint.has_value() ? conversation.constraint : options.constraint;
-    if (constrained.has_value()) {
-      const ConstraintPtr constraint = create_constraint(model, constrained->kind, constrained->text);
+    if (settings.constraint.has_value()) {
+      const ConstraintPtr constraint = create_constraint(model, settings.constraint->kind, settings.constraint->text);
       check(weir_session_set_constraint(session.get(), constraint.get(), 0), "cannot constrain the answers");
     }
-    const uint32_t asked = conversation.max_tokens != 0 ? conversation.max_tokens : options.max_tokens;
-    solution.max_tokens = asked;
-    const uint32_t max_tokens = asked != 0 ? asked : answer_limit(model);
+    AnswerOptions answer = settings.answer;
+    if (answer.max_tokens == 0) answer.max_tokens = answer_limit(model);
     for (const auto& turn : turns) {
-      answer_turn(model, session.get(), options, turn, max_tokens, conversation.stops.value_or(options.stops), hooks,
-                  solution);
+      answer_turn(model, session.get(), turn, answer, settings.must_call, hooks, solution);
       if (solution.stop == "context" || solution.stop == "cancelled") break;
     }
     if (options.save != nullptr) save_session(session.get(), *options.save);
@@ -282,12 +384,14 @@ std::string joined_texts(const Solution& solution) {
   return all;
 }
 
-nlohmann::ordered_json to_json(const Solution& s) {
-  nlohmann::ordered_json out;
+ordered_json to_json(const Solution& s) {
+  ordered_json out;
   out["id"] = s.id;
   if (!s.error.empty()) out["error"] = s.error;
   out["text"] = joined_texts(s);
   out["texts"] = s.texts;
+  if (s.has_tools) out["calls"] = s.calls;
+  if (s.has_malformed_call) out["malformed_call"] = true;
   out["n_prompt"] = s.stats.n_prompt;
   out["n_decode"] = s.stats.n_decode;
   out["stop"] = s.stop;
@@ -310,8 +414,8 @@ nlohmann::ordered_json to_json(const Solution& s) {
   return out;
 }
 
-std::string dump_json(const nlohmann::ordered_json& json, int indent) {
-  return plain_json(json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+std::string dump_json(const ordered_json& json, int indent) {
+  return plain_json(json.dump(indent, ' ', false, ordered_json::error_handler_t::replace));
 }
 
 }  // namespace weir_cli

@@ -11,6 +11,7 @@
 
 #include "options.h"
 #include "session_file.h"
+#include "tools.h"
 #include "weir_cpp.h"
 
 namespace weir_cli {
@@ -26,26 +27,27 @@ struct Conversation {
   std::vector<Message> messages;  // used unless is_raw
   std::string raw_text;           // the whole prompt as it is, without a chat template
   bool is_raw = false;
-  uint32_t max_tokens = 0;                        // of each answer; 0: what the command says
-  std::optional<std::vector<std::string>> stops;  // that end an answer; none: what the command says
-  std::optional<ConstraintText> constraint;       // the same
+  // Of all below none, and 0: what the command says.
+  uint32_t max_tokens = 0;                        // of each answer
+  std::optional<std::vector<std::string>> stops;  // that end an answer
+  std::optional<ConstraintText> constraint;
+  std::optional<ToolList> tools;
+  std::optional<std::string> tool_choice;  // kToolsFree and so on, or the name of a tool
+  std::optional<std::string> variables;    // of the chat template, a JSON object, or ""
 };
 
 // One line of a prompts file. `system` ("" for none) goes in front of messages that do not start with a system message.
 // Throws std::runtime_error saying what is wrong with the line; a field that is not known is wrong, too.
-Conversation parse_conversation(const nlohmann::json& line, const std::string& system, bool raw);
+Conversation parse_conversation(const nlohmann::ordered_json& line, const std::string& system, bool raw);
 
-// What to feed before each answer, one entry per answer. A user message is answered by the model, unless an assistant
-// message follows it: that is history, taken as said. `continues`: the first turn follows an answer of the session.
-// `chat_template`: instead of the model's own, unless "". `add_bos`: raw text begins with the begin-of-text token, once
-// where the text has it already.
+// What to feed before each answer, one entry per answer. A user message is answered by the model, and so are the
+// results of tools, unless an assistant message follows: that is history, taken as said. `continues`: the first turn
+// follows an answer of the session. `add_bos`: raw text begins with the begin-of-text token, once where the text has it
+// already.
 // Throws Error, or std::runtime_error for messages in an impossible order.
 std::vector<std::vector<weir_token>> render_turns(const weir_model* model, const Conversation& conversation,
-                                                  bool add_bos, const std::string& chat_template = "",
+                                                  bool add_bos, const ChatSettings& settings = {},
                                                   bool continues = false);
-
-// The schema of a line, with its properties in the order of the line's text, which the parsed line has lost.
-std::optional<ConstraintText> schema_of_line(const std::string& text);
 
 // Before any work: what is wrong with these stop strings, or "".
 std::string wrong_with_stops(const std::vector<std::string>& stops);
@@ -72,7 +74,12 @@ struct SolveOptions {
   std::vector<std::string> stops;  // texts that end an answer
   uint32_t min_tokens = 0;         // of each answer
   uint32_t n_top = 0;              // of each token, so many of the most probable go to Solution::logprobs
+  uint32_t thinking_budget = 0;    // tokens of a thought; 0: no limit
+  std::string thinking_close;      // said where that ends it
   std::optional<ConstraintText> constraint;
+  ToolList tools;
+  std::string tool_choice = kToolsFree;
+  std::string variables;        // of the chat template, as variables_of_flags() gives them
   std::optional<bool> add_bos;  // to raw text; none: as the file asks
   std::string chat_template;    // instead of the model's own, as read_template() gives it
   std::string resume;           // the file of --resume, or ""
@@ -90,9 +97,13 @@ struct Solution {
   nlohmann::json id;
   std::vector<std::string> texts;        // one per answer
   std::vector<nlohmann::json> logprobs;  // one list per answer, where they were asked for
-  std::string stop = "error";            // "eos", "length", "context", "stop", "constraint", "cancelled" or "error"
-  std::string stop_string;               // of "stop": which it was
-  std::string error;                     // set when stop is "error"
+  bool has_tools = false;
+  std::vector<nlohmann::ordered_json> calls;  // then one list per answer, of id, name and arguments
+  bool has_malformed_call = false;            // one that cannot be read, in any answer
+  std::string stop = "error";                 // "eos", "length", "context", "stop", "constraint", "tool_call",
+                                              // "cancelled" or "error"
+  std::string stop_string;                    // of "stop": which it was
+  std::string error;                          // set when stop is "error"
   std::string policy;
   uint32_t max_tokens = 0;  // of each answer, as asked for; 0: it was not
   weir_plan_info plan = WEIR_PLAN_INFO_INIT;
@@ -101,6 +112,16 @@ struct Solution {
 
   double tokens_per_second() const;
 };
+
+// What no prompt can make right: variables that the template never reads, tools that it has no place for, a model whose
+// calls cannot be read or that has no thoughts to limit. Throws std::runtime_error naming the flag.
+void require_chat_abilities(const weir_model* model, const SolveOptions& options);
+void require_thoughts(const weir_model* model);
+
+// Why one answer cannot have both.
+inline constexpr char kToolsOrConstraint[] =
+    "tools and a schema or grammar exclude each other: every answer is a text of the latter, so that none could call a "
+    "tool";
 
 // Never throws for what a model, a budget or a prompt can do wrong: that is Solution::error.
 Solution solve(weir_model* model, const SolveOptions& options, const Conversation& conversation,

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <random>
 
 namespace weir_cli {
@@ -250,14 +251,66 @@ void add_template_flag(CLI::App& app, std::string& name_or_path) {
 }
 
 std::string read_template(const std::string& name_or_path) {
-  constexpr const char* kBuiltin[] = {"chatml", "llama3", "mistral", "gemma", "granite", "glm4", "harmony"};
+  static const std::vector<std::string> kBuiltin = {"chatml",  "llama3", "mistral", "gemma",
+                                                    "granite", "glm4",   "harmony"};
   if (name_or_path.empty()) return "";
   if (std::find(std::begin(kBuiltin), std::end(kBuiltin), name_or_path) != std::end(kBuiltin)) return name_or_path;
   std::ifstream file(name_or_path, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file) throw std::runtime_error("cannot read the chat template " + name_or_path);
+  if (!file) {
+    throw std::runtime_error("cannot read the chat template " + name_or_path +
+                             ": it is no file, nor one of the built-in ones: " + joined(kBuiltin));
+  }
   if (text.empty()) throw std::runtime_error("the chat template " + name_or_path + " is empty");
   return text;
+}
+
+void add_variable_flag(CLI::App& app, std::vector<std::string>& texts) {
+  app.add_option("--var", texts,
+                 "A variable of the chat template, such as enable_thinking=false: VALUE is JSON, or else a text; each "
+                 "with a --var of its own")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
+}
+
+std::string variables_of_flags(const std::vector<std::string>& texts) {
+  nlohmann::ordered_json variables = nlohmann::ordered_json::object();
+  for (const std::string& text : texts) {
+    const auto wrong = [&](const std::string& why) { return UsageError("--var " + text + ": " + why); };
+    const size_t at = text.find('=');
+    if (at == std::string::npos || at == 0) throw wrong("expected KEY=VALUE");
+    const std::string key = text.substr(0, at), value = text.substr(at + 1);
+    if (key == "messages" || key == "tools" || key == "add_generation_prompt")
+      throw wrong("the template gets " + key + " from the command itself");
+    if (variables.contains(key)) throw wrong("it was given before");
+    // To a template a text is true, whatever it says.
+    if (value == "True" || value == "False" || value == "None")
+      throw wrong("as JSON it is " +
+                  std::string(value == "True"    ? "true"
+                              : value == "False" ? "false"
+                                                 : "null") +
+                  "; for the text write \"" + value + "\" with the quotes");
+    nlohmann::ordered_json parsed = nlohmann::ordered_json::parse(value, nullptr, false);
+    const bool begins_as_json = !value.empty() && std::string("{[\"").find(value[0]) != std::string::npos;
+    if (parsed.is_discarded() && begins_as_json)
+      throw wrong("it begins as JSON does and is not valid JSON; the shell may have taken its quotes");
+    variables[key] = parsed.is_discarded() ? nlohmann::ordered_json(value) : std::move(parsed);
+  }
+  try {
+    return variables.empty() ? "" : variables.dump();
+  } catch (const nlohmann::ordered_json::exception&) {
+    throw UsageError("--var: it is not UTF-8");
+  }
+}
+
+void add_thinking_flags(CLI::App& app, uint32_t& budget, std::string& close) {
+  auto* option = app.add_option("--thinking-budget", budget,
+                                "Tokens of a thought, after which its end is forced; default: no limit");
+  option->transform(whole_number(1, kMostTokens))->type_name("N");
+  app.add_option("--thinking-close", close,
+                 "With it: what the model is made to say before the end, such as \"Time is up.\"")
+      ->needs(option)
+      ->type_name("TEXT");
 }
 
 void add_threads_flag(CLI::App& app, SessionFlags& flags) {

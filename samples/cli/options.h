@@ -120,6 +120,12 @@ void add_template_flag(CLI::App& app, std::string& name_or_path);
 // What weir_chat_options.template_text takes: the name itself, or what the file holds; "" for "". Throws
 // std::runtime_error.
 std::string read_template(const std::string& name_or_path);
+// --var KEY=VALUE, again and again.
+void add_variable_flag(CLI::App& app, std::vector<std::string>& texts);
+// The JSON object of these, "" for none. A value is JSON where it is some, else a text. Throws UsageError.
+std::string variables_of_flags(const std::vector<std::string>& texts);
+// --thinking-budget and --thinking-close, of weir_generate_options.
+void add_thinking_flags(CLI::App& app, uint32_t& budget, std::string& close);
 CLI::Option* add_device_flag(CLI::App& app, std::string& device);
 void add_threads_flag(CLI::App& app, SessionFlags& flags);
 void add_session_flags(CLI::App& app, SessionFlags& flags);

@@ -13,6 +13,7 @@
 #include "commands.h"
 #include "conversation.h"
 #include "input.h"
+#include "json_input.h"
 #include "output.h"
 #include "terminal.h"
 
@@ -25,6 +26,8 @@ struct RunFlags {
   std::string prompts_file;
   std::string system;
   std::string schema, grammar;  // of --json-schema and --grammar
+  std::string tools;
+  std::vector<std::string> variables;
   bool raw = false;
   bool json = false;
   SolveOptions solve;
@@ -60,6 +63,7 @@ class Runner {
       : flags_(flags), runtime_(create_runtime(flags.solve.session.threads, flags.solve.session.device)) {
     model_ = open_model(runtime_.get(), flags.model);
     if (!flags.raw && flags.solve.chat_template.empty()) require_chat_template(model_.get(), flags.model);
+    require_chat_abilities(model_.get(), flags.solve);
     // Options that no prompt can make right are told before the first one is read.
     SessionOptions options(flags.solve.session);
     if (flags.solve.session.extends_for_prompt() && options.get().max_prompt_tokens == 0) {
@@ -130,16 +134,21 @@ int tell_cut(const Solution& solution, uint32_t max_tokens, const std::string& w
   return solution.stop == "context" || max_tokens == 0 ? kCutAnswer : 0;
 }
 
+void tell_malformed_call(const RunFlags& flags, const Solution& solution, const std::string& where) {
+  if (!flags.json && solution.has_malformed_call) tell(where + "the answer has a call of a tool that cannot be read");
+}
+
 int run_prompt(RunFlags& flags) {
   const std::unique_ptr<OutFile> save = open_save_file(flags.saved);
   flags.solve.save = save.get();
   flags.solve.resume = flags.saved.resume;
   Runner runner(flags);
-  nlohmann::json line = {{"id", nullptr}, {"prompt", flags.prompt}};
+  const nlohmann::ordered_json line = {{"id", nullptr}, {"prompt", flags.prompt}};
   const Solution solution = runner.run(parse_conversation(line, flags.system, flags.raw), "");
   if (flags.json) put_line(dump_json(to_json(solution)));
   if (!solution.error.empty()) throw std::runtime_error(solution.error);
   if (solution.stop == "cancelled") throw std::runtime_error("cancelled");
+  tell_malformed_call(flags, solution, "");
   const int status = flags.json ? 0 : tell_cut(solution, solution.max_tokens, "");
   if (!flags.json && stderr_is_terminal()) {
     const Style style(true);
@@ -157,15 +166,12 @@ Solution run_line(Runner& runner, const RunFlags& flags, const Line& line, const
   Solution failed;
   failed.policy = flags.solve.session.policy;
   try {
-    const nlohmann::json json = nlohmann::json::parse(line.text);
-    if (json.is_object()) failed.id = json.value("id", nlohmann::json(line.number));
+    const nlohmann::ordered_json json = parse_json(line.text);
+    if (json.is_object()) failed.id = json.value("id", nlohmann::ordered_json(line.number));
     Conversation conversation = parse_conversation(json, flags.system, flags.raw);
     conversation.id = failed.id;
-    conversation.constraint = schema_of_line(line.text);
-    return runner.run(conversation, progress_prefix);
-  } catch (const nlohmann::json::exception& e) {
-    const std::string what = e.what();  // starts with "[json.exception.parse_error.101] "
-    failed.error = "not valid JSON: " + what.substr(what.find("] ") == std::string::npos ? 0 : what.find("] ") + 2);
+    failed = runner.run(conversation, progress_prefix);
+    if (failed.error.empty()) return failed;
   } catch (const std::runtime_error& e) {
     failed.error = e.what();
   }
@@ -187,9 +193,9 @@ int run_file(RunFlags& flags) {
     } else if (!solution.error.empty()) {
       tell(solution.error);
     }
-    if (!flags.json)
-      status = std::max(status, tell_cut(solution, solution.max_tokens,
-                                         flags.prompts_file + ":" + std::to_string(lines[i].number) + ": "));
+    const std::string where = flags.prompts_file + ":" + std::to_string(lines[i].number) + ": ";
+    tell_malformed_call(flags, solution, where);
+    if (!flags.json) status = std::max(status, tell_cut(solution, solution.max_tokens, where));
     n_failed += solution.error.empty() ? 0 : 1;
     if (solution.stop == "cancelled")
       throw std::runtime_error("cancelled at line " + std::to_string(lines[i].number) + " of " + flags.prompts_file);
@@ -232,6 +238,23 @@ void read_constraint(RunFlags& flags) {
   if (!flags.grammar.empty()) flags.solve.constraint = ConstraintText{WEIR_CONSTRAINT_GBNF, read_file(flags.grammar)};
 }
 
+// --tools, --tool-choice and --var.
+void read_chat_settings(RunFlags& flags, bool has_file) {
+  SolveOptions& solve = flags.solve;
+  if (flags.raw && (!flags.tools.empty() || !flags.variables.empty()))
+    throw UsageError("run: --tools and --var are for the chat template, --raw uses none");
+  solve.tools = read_tools(flags.tools);
+  solve.variables = variables_of_flags(flags.variables);
+  const bool lines_may_have_tools = has_file && solve.tools.names.empty();
+  const std::string wrong = lines_may_have_tools ? "" : wrong_with_choice(solve.tool_choice, solve.tools);
+  if (!wrong.empty()) throw UsageError("run: --tool-choice: " + wrong);
+  if (solve.tools.names.empty()) return;
+  if (solve.tool_choice != kToolsNone && solve.constraint.has_value())
+    throw UsageError(std::string("run: --tools with --json-schema or --grammar: ") + kToolsOrConstraint);
+  if (!flags.saved.resume.empty())
+    throw UsageError("run: --tools: the conversation that --resume goes on with has begun already, without them");
+}
+
 void check_saved(const RunFlags& flags, bool has_file) {
   const SavedFlags& saved = flags.saved;
   if (saved.save.empty() && saved.resume.empty()) return;
@@ -257,13 +280,23 @@ void add_run(CLI::App& program, Action& action) {
   auto* prompts =
       app->add_option("--prompts", flags->prompts_file,
                       "JSON lines {\"id\", \"prompt\"} or {\"id\", \"messages\"}, perhaps with \"max_tokens\", "
-                      "\"stop\" and \"json_schema\"; - reads stdin. A line that fails does not end the run, but its "
-                      "exit status is then 1")
+                      "\"stop\", \"json_schema\", \"tools\", \"tool_choice\" and \"variables\"; - reads stdin. A line "
+                      "that fails does not end the run, but its exit status is then 1")
           ->type_name("FILE");
   prompts->excludes(prompt);
   app->add_option("--system", flags->system, "System message in front of conversations that have none")
       ->type_name("TEXT");
   add_template_flag(*app, flags->solve.chat_template);
+  add_variable_flag(*app, flags->variables);
+  app->add_option(
+         "--tools", flags->tools,
+         "Tools that the model may call, a JSON list as in OpenAI's API: a file, or a text that begins with [. "
+         "--json has the calls of an answer as \"calls\"")
+      ->type_name("FILE|TEXT");
+  app->add_option("--tool-choice", flags->solve.tool_choice,
+                  "auto (default): the model calls or answers; required: each answer is a call; NAME: of this tool; "
+                  "none: it is shown no tools")
+      ->type_name("CHOICE");
   app->add_flag("--raw", flags->raw,
                 "Use no chat template: the prompt is the text, special tokens such as <|im_start|> included");
   app->add_flag_callback(
@@ -286,6 +319,7 @@ void add_run(CLI::App& program, Action& action) {
                   "With --json: the log-probability of each token, and of the N most probable ones in its place")
       ->transform(whole_number(1, 64))
       ->type_name("N");
+  add_thinking_flags(*app, flags->solve.thinking_budget, flags->solve.thinking_close);
   auto* schema = app->add_option("--json-schema", flags->schema,
                                  "Answers are JSON that satisfies this schema: a file, or a text that begins with {")
                      ->type_name("FILE|TEXT");
@@ -310,6 +344,7 @@ void add_run(CLI::App& program, Action& action) {
       const std::string wrong = wrong_with_stops(flags->solve.stops);
       if (!wrong.empty()) throw UsageError("run: --stop: " + wrong);
       read_constraint(*flags);
+      read_chat_settings(*flags, !prompts->empty());
       if (prompts->empty()) flags->prompt = read_prompt(*prompt, flags->prompt);
       catch_interrupts();
       return prompts->empty() ? run_prompt(*flags) : run_file(*flags);

@@ -41,8 +41,7 @@ bool Talk::takes_thoughts() const {
   constexpr char kThought[] = "a-th0ught-of-its-own";
   const Message messages[] = {{"user", "?"}, {"assistant", "!", kThought}};
   const weir_chat_message views[] = {view_of(messages[0]), view_of(messages[1])};
-  weir_chat_options options = chat_options();
-  options.flags = 0;
+  const weir_chat_options options = chat_options(settings_, 0);
   std::string text(1 << 16, '\0');
   uint64_t n_bytes = 0;
   if (weir_chat_render_with(model_, views, 2, &options, text.data(), text.size(), &n_bytes) != WEIR_OK) return false;
@@ -66,21 +65,20 @@ void Talk::drop_from(size_t number) {
   n_left_out_ = std::min(n_left_out_, messages_.size());
 }
 
-weir_chat_options Talk::chat_options() const {
-  weir_chat_options options = WEIR_CHAT_OPTIONS_INIT;
-  options.flags = WEIR_CHAT_ADD_ASSISTANT;
-  options.variables_json = variables_.empty() ? nullptr : variables_.c_str();
-  options.template_text = template_.empty() ? nullptr : template_.c_str();
-  return options;
+weir_status Talk::prompt_messages(uint32_t chat_flags, weir_prompt_options& options, weir_prompt_report* report) const {
+  const weir_chat_options chat = chat_options(settings_, chat_flags);
+  std::vector<weir_chat_message> views;
+  const Message system = {"system", system_};
+  if (!system_.empty()) views.push_back(view_of(system));
+  for (size_t i = n_left_out_; i < messages_.size(); ++i) views.push_back(view_of(messages_[i]));
+  options.chat = &chat;
+  const weir_status status = weir_session_prompt(session_, views.data(), views.size(), &options, nullptr, report);
+  options.chat = nullptr;
+  return status;
 }
 
-void Talk::try_options() const {
-  const Message question = {"user", "?"};
-  const weir_chat_message view = view_of(question);
-  const weir_chat_options options = chat_options();
-  uint64_t n_bytes = 0;
-  const weir_status status = weir_chat_render_with(model_, &view, 1, &options, nullptr, 0, &n_bytes);
-  if (status != WEIR_ERR_BUFFER_TOO_SMALL) check(status, "cannot render the conversation");
+std::vector<weir_token> Talk::tokens_behind(const std::vector<Message>& messages, uint32_t flags) const {
+  return tokenize_chat(model_, messages, flags | uint32_t{WEIR_CHAT_CONTINUE}, settings_);
 }
 
 weir_prompt_report Talk::prompt(const PrefillFn& on_progress) {
@@ -93,16 +91,10 @@ weir_prompt_report Talk::prompt(const PrefillFn& on_progress) {
   weir_prompt_report report = WEIR_PROMPT_REPORT_INIT;
   weir_status status;
   if (held_.empty()) {
-    const weir_chat_options chat = chat_options();
-    std::vector<weir_chat_message> views;
-    const Message system = {"system", system_};
-    if (!system_.empty()) views.push_back(view_of(system));
-    for (size_t i = n_left_out_; i < messages_.size(); ++i) views.push_back(view_of(messages_[i]));
-    options.chat = &chat;
     const auto prompt = [&](uint32_t flags, uint32_t reserve) {
       options.flags = flags;
       options.reserve_tokens = reserve;
-      return weir_session_prompt(session_, views.data(), views.size(), &options, nullptr, &report);
+      return prompt_messages(WEIR_CHAT_ADD_ASSISTANT, options, &report);
     };
     const uint32_t least = std::min<uint32_t>(context_tokens_ / 8, 256);  // room for an answer
     status = prompt(0, least);
@@ -113,8 +105,7 @@ weir_prompt_report Talk::prompt(const PrefillFn& on_progress) {
     if (status == WEIR_OK) n_left_out_ += report.n_messages_dropped;
   } else {
     std::vector<weir_token> tokens = held_;
-    const std::vector<weir_token> more =
-        tokenize_chat(model_, messages_, WEIR_CHAT_ADD_ASSISTANT | uint32_t{WEIR_CHAT_CONTINUE}, template_);
+    const std::vector<weir_token> more = tokens_behind(messages_, WEIR_CHAT_ADD_ASSISTANT);
     tokens.insert(tokens.end(), more.begin(), more.end());
     status = weir_session_prompt_tokens(session_, tokens.data(), tokens.size(), &options, &report);
   }
@@ -126,21 +117,25 @@ weir_prompt_report Talk::prompt(const PrefillFn& on_progress) {
 void Talk::settle() {
   drop_from(messages_.size() / 2 + 1);  // a question without an answer was stopped
   weir_status status = WEIR_OK;
-  if (messages_.empty()) {
-    status = held_.empty() ? weir_session_reset(session_)
-                           : weir_session_prompt_tokens(session_, held_.data(), held_.size(), nullptr, nullptr);
+  if (held_.empty() && messages_.empty()) {
+    status = weir_session_reset(session_);
   } else if (held_.empty()) {
-    weir_chat_options chat = chat_options();
-    chat.flags = WEIR_CHAT_CONTINUE_LAST;
-    std::vector<weir_chat_message> views;
-    const Message system = {"system", system_};
-    if (!system_.empty()) views.push_back(view_of(system));
-    for (size_t i = n_left_out_; i < messages_.size(); ++i) views.push_back(view_of(messages_[i]));
     weir_prompt_options options = WEIR_PROMPT_OPTIONS_INIT;
-    options.chat = &chat;
-    status = weir_session_prompt(session_, views.data(), views.size(), &options, nullptr, nullptr);
+    status = prompt_messages(WEIR_CHAT_CONTINUE_LAST, options, nullptr);
   } else {
-    throw std::runtime_error("of a conversation from a file a part was taken back: ask once more before it is saved");
+    std::vector<weir_token> tokens = held_;
+    if (!messages_.empty()) {
+      // What the template writes behind an answer is for the next question to begin with.
+      std::vector<weir_token> more = tokens_behind(messages_, 0);
+      const std::vector<weir_token> end = tokens_behind({}, 0);
+      if (end.size() > more.size() || !std::equal(end.rbegin(), end.rend(), more.rbegin()))
+        throw std::runtime_error(
+            "the chat template does not write an answer alike at the end and before it: ask once "
+            "more before this is saved");
+      more.resize(more.size() - end.size());
+      tokens.insert(tokens.end(), more.begin(), more.end());
+    }
+    status = weir_session_prompt_tokens(session_, tokens.data(), tokens.size(), nullptr, nullptr);
   }
   check(status, "cannot take back what was said");
 }

@@ -23,12 +23,8 @@ class Talk {
   void set_system(const std::string& text);
   const std::string& system() const { return system_; }
   bool can_set_system() const { return held_.empty(); }
-  // Variables of the chat template, as a JSON object; "" for none.
-  void set_variables(const std::string& json) { variables_ = json; }
-  // A chat template instead of the file's; "" for that.
-  void set_template(const std::string& text) { template_ = text; }
-  // Throws Error where the template does not take the variables.
-  void try_options() const;
+  // What the chat template is given besides the messages.
+  ChatSettings& settings() { return settings_; }
 
   const std::vector<Message>& messages() const { return messages_; }  // without the system message
   size_t n_questions() const;
@@ -51,13 +47,17 @@ class Talk {
   void settle();
 
  private:
-  weir_chat_options chat_options() const;
+  // A prompt of the session as the messages are from `n_left_out_` on.
+  weir_status prompt_messages(uint32_t chat_flags, weir_prompt_options& options, weir_prompt_report* report) const;
+  // The tokens of these messages behind an open answer. flags: WEIR_CHAT_*.
+  std::vector<weir_token> tokens_behind(const std::vector<Message>& messages, uint32_t flags) const;
   bool takes_thoughts() const;
 
   const weir_model* model_;
   weir_session* session_;
   uint32_t context_tokens_;
-  std::string system_, variables_, template_;
+  std::string system_;
+  ChatSettings settings_;
   std::vector<Message> messages_;
   size_t n_left_out_ = 0;         // of these, the oldest
   std::vector<weir_token> held_;  // before them, of a conversation from a file

@@ -8,6 +8,7 @@
 
 #include "commands.h"
 #include "input.h"
+#include "json_input.h"
 #include "options.h"
 #include "output.h"
 
@@ -82,21 +83,28 @@ std::string render(weir_runtime* runtime, const std::string& source, const std::
   return text;
 }
 
+Json read_request() {
+  const std::string text = read_stdin();
+  if (text.find_first_not_of(" \t\r\n") == std::string::npos)
+    throw std::runtime_error("standard input is empty; it is one JSON object, such as {\"messages\": [...]}");
+  try {
+    return parse_json(text);
+  } catch (const std::runtime_error& error) {
+    throw std::runtime_error(std::string("standard input: ") + error.what());
+  }
+}
+
 int run_template(const TemplateFlags& flags) {
   if (flags.model.empty() && flags.path.empty()) throw UsageError("--model or --template is required");
   const RuntimePtr runtime = create_runtime(1);
   ModelPtr model;
   if (!flags.model.empty()) model = open_model(runtime.get(), flags.model, WEIR_MODEL_VOCAB_ONLY);
   const std::string source = flags.path.empty() ? template_of(model.get()) : read_template(flags.path);
-  Json request;
-  try {
-    request = Json::parse(read_stdin());
-  } catch (const Json::parse_error& error) {
-    throw std::runtime_error(std::string("standard input is no JSON: ") + error.what());
-  }
+  const Json request = read_request();
   const Json variables = variables_of(request, model.get());
   const Json time = request.value("unix_time", Json(0));
-  if (!time.is_number()) throw std::runtime_error("standard input: \"unix_time\" is no number");
+  const bool fits = time.is_number_integer() && (!time.is_number_unsigned() || time.get<uint64_t>() <= INT64_MAX);
+  if (!fits) throw std::runtime_error("standard input: \"unix_time\" is no whole number of seconds");
   put(render(runtime.get(), source, variables.dump(), time.get<int64_t>()));
   return 0;
 }

@@ -194,9 +194,11 @@ inline std::string detokenize(const weir_model* model, const std::vector<weir_to
 }
 
 struct Message {
-  std::string role;  // "system", "user" or "assistant"
+  std::string role;  // "system", "user" or "assistant", "tool" or "developer"
   std::string content;
-  std::string thought = {};  // of an answer, without tags
+  std::string thought = {};                  // of an answer, without tags
+  std::string tool_calls = {};               // of an answer: a list as JSON
+  std::string tool_call_id = {}, name = {};  // of a tool's result
 };
 
 inline weir_chat_message view_of(const Message& message) {
@@ -208,7 +210,39 @@ inline weir_chat_message view_of(const Message& message) {
     view.thought = message.thought.data();
     view.thought_bytes = message.thought.size();
   }
+  const auto given = [](const std::string& text) { return text.empty() ? nullptr : text.c_str(); };
+  view.tool_calls_json = given(message.tool_calls);
+  view.tool_call_id = given(message.tool_call_id);
+  view.name = given(message.name);
   return view;
+}
+
+// What a chat template is given besides messages; each "" for none.
+struct ChatSettings {
+  std::string chat_template;  // instead of the model's own
+  std::string tools;          // a list as JSON
+  std::string variables;      // an object as JSON
+};
+
+// Points into `settings`. flags: WEIR_CHAT_*.
+inline weir_chat_options chat_options(const ChatSettings& settings, uint32_t flags) {
+  const auto given = [](const std::string& text) { return text.empty() ? nullptr : text.c_str(); };
+  weir_chat_options options = WEIR_CHAT_OPTIONS_INIT;
+  options.flags = flags;
+  options.template_text = given(settings.chat_template);
+  options.tools_json = given(settings.tools);
+  options.variables_json = given(settings.variables);
+  return options;
+}
+
+// Whether the template takes these settings, with one message of a user: WEIR_ERR_UNSUPPORTED, WEIR_ERR_NOT_FOUND.
+inline weir_status try_chat_settings(const weir_model* model, const ChatSettings& settings) {
+  const Message question = {"user", "?"};
+  const weir_chat_message view = view_of(question);
+  const weir_chat_options options = chat_options(settings, WEIR_CHAT_ADD_ASSISTANT);
+  uint64_t n_bytes = 0;
+  const weir_status status = weir_chat_render_with(model, &view, 1, &options, nullptr, 0, &n_bytes);
+  return status == WEIR_ERR_BUFFER_TOO_SMALL ? WEIR_OK : status;
 }
 
 // The conversation as text to look at; tokenize_chat() is what feeds a session. flags: WEIR_CHAT_*.
@@ -226,19 +260,16 @@ inline std::string render_chat(const weir_model* model, const std::vector<Messag
   return text;
 }
 
-// What to prefill for these messages. Text of messages becomes no control token. flags: WEIR_CHAT_*. `chat_template`:
-// instead of the model's own, unless "".
+// What to prefill for these messages. Text of messages becomes no control token. flags: WEIR_CHAT_*.
 inline std::vector<weir_token> tokenize_chat(const weir_model* model, const std::vector<Message>& messages,
-                                             uint32_t flags, const std::string& chat_template = "") {
+                                             uint32_t flags, const ChatSettings& settings = {}) {
   std::vector<weir_chat_message> views;
   size_t n_bytes = 0;
   for (const Message& m : messages) {
     views.push_back(view_of(m));
     n_bytes += m.content.size();
   }
-  weir_chat_options options = WEIR_CHAT_OPTIONS_INIT;
-  options.flags = flags;
-  options.template_text = chat_template.empty() ? nullptr : chat_template.c_str();
+  const weir_chat_options options = chat_options(settings, flags);
   std::vector<weir_token> tokens(n_bytes / 3 + 256);
   uint64_t n = 0;
   const auto call = [&] {
@@ -287,19 +318,27 @@ inline void prefill(weir_session* session, const std::vector<weir_token>& tokens
   check(status, "cannot read the prompt");
 }
 
-// max_tokens 0: as many as the context holds. flags: WEIR_GENERATE_*. stops: texts that end the answer. A cancelled
-// call is a normal result here.
-inline weir_generate_result generate(weir_session* session, uint32_t max_tokens, uint32_t flags,
-                                     const TokenFn& on_token, const std::vector<std::string>& stops = {},
-                                     uint32_t min_tokens = 0, uint32_t n_top = 0) {
+// What ends an answer and what is told of it. max_tokens 0: as many as the context holds. flags: WEIR_GENERATE_*.
+struct AnswerOptions {
+  uint32_t max_tokens = 0, flags = 0;
+  std::vector<std::string> stops = {};  // texts that end it
+  uint32_t min_tokens = 0, n_top = 0;
+  uint32_t thinking_budget = 0;     // tokens of thought; 0: no limit
+  std::string thinking_close = {};  // said where the budget ends a thought
+};
+
+// A cancelled call is a normal result here.
+inline weir_generate_result generate(weir_session* session, const AnswerOptions& answer, const TokenFn& on_token) {
   Callback<TokenFn> callback{on_token};
   std::vector<weir_text> texts;
-  for (const std::string& stop : stops) texts.push_back({stop.data(), stop.size()});
+  for (const std::string& stop : answer.stops) texts.push_back({stop.data(), stop.size()});
   weir_generate_options options = WEIR_GENERATE_OPTIONS_INIT;
-  options.flags = flags;
-  options.max_tokens = max_tokens;
-  options.min_tokens = min_tokens;
-  options.n_top = n_top;
+  options.flags = answer.flags;
+  options.max_tokens = answer.max_tokens;
+  options.min_tokens = answer.min_tokens;
+  options.n_top = answer.n_top;
+  options.thinking_budget = answer.thinking_budget;
+  options.thinking_close = answer.thinking_close.empty() ? nullptr : answer.thinking_close.c_str();
   options.user = &callback;
   options.stop = texts.data();
   options.n_stop = static_cast<uint32_t>(texts.size());
@@ -313,6 +352,15 @@ inline weir_generate_result generate(weir_session* session, uint32_t max_tokens,
   if (callback.thrown) std::rethrow_exception(callback.thrown);
   if (status != WEIR_ERR_CANCELLED) check(status, "cannot generate");
   return result;
+}
+
+inline weir_generate_result generate(weir_session* session, uint32_t max_tokens, uint32_t flags,
+                                     const TokenFn& on_token, const std::vector<std::string>& stops = {}) {
+  AnswerOptions answer;
+  answer.max_tokens = max_tokens;
+  answer.flags = flags;
+  answer.stops = stops;
+  return generate(session, answer, on_token);
 }
 
 }  // namespace weir_cli

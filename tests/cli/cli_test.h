@@ -94,6 +94,28 @@ inline void assert_fails(const Output& o, int status, const std::vector<std::str
   assert_string_equal(o.out.c_str(), "");
 }
 
+// The tiny model with another chat template, as a file of the folder; returns its path.
+inline std::string model_with_template(const std::string& name, const std::string& text) {
+  std::string bytes = read_file(kModel), more;
+  bytes[bytes.find("tokenizer.chat_template")] = 'T';
+  const auto number = [&](uint64_t value, int n_bytes) {  // little endian
+    for (int i = 0; i < n_bytes; ++i) more += static_cast<char>(value >> (8 * i) & 255);
+  };
+  const auto add = [&](const std::string& key, const std::string& value) {
+    number(key.size(), 8);
+    more += key;
+    number(8, 4);  // a text
+    number(value.size(), 8);
+    more += value;
+  };
+  add("tokenizer.chat_template", text);
+  const std::string filler = "general.filler";  // tensors stay where multiples of 32 are
+  add(filler, std::string(32 - (more.size() + 8 + filler.size() + 4 + 8) % 32, ' '));
+  bytes[16] = static_cast<char>(bytes[16] + 2);  // keys
+  bytes.insert(24, more);
+  return write_file(name, bytes);
+}
+
 inline Problem short_problem() {
   ProblemOptions o;
   o.steps = 8;

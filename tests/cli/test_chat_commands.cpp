@@ -101,6 +101,68 @@ void chat__saves_no_more_than_is_left(void**) {
   assert_string_equal(saved("Hello\n/rewind\n").c_str(), saved("").c_str());
 }
 
+// Also of a conversation from a file, which goes on as if nothing had been taken back.
+void chat__saves_what_is_left_of_a_loaded_one(void**) {
+  const Problem first = short_problem();
+  const std::string more = make_follow_up(first, 3).question + "\n";
+  const std::string file = (g_folder / "first.weir").string(), again = (g_folder / "again.weir").string();
+  assert_works(chat(first.prompt + "\n/save " + file + "\n"));
+  const auto saved = [&](const std::string& lines) {
+    const Output o = chat("/load " + file + "\n" + lines + "/save " + again + "\n");
+    assert_works(o);
+    if (!contains(o.out, again + " has the conversation")) fail_msg("not saved: %s", o.out.c_str());
+    return chat("/load " + again + "\n/stats\n" + more).out;
+  };
+  assert_string_equal(saved(more + "Hello\n/rewind\n").c_str(), saved(more).c_str());
+  assert_string_equal(saved(more + "/rewind\n").c_str(), saved("").c_str());
+}
+
+// What /set says holds, whatever was in the file; what --resume brought is replaced as a whole.
+void chat__settings_of_a_loaded_one(void**) {
+  const std::string file = (g_folder / "warm.weir").string();
+  assert_works(weir({"chat", "-m", kModel, "--temp", "0.7", "--seed", "1"}, "Hello\n/save " + file + "\n"));
+  const Output o = chat("/set top-k 3\n/load " + file + "\n/set\n/set min-p 0.5\n/set\n");
+  assert_works(o);
+  const std::string wanted = "temp 0, top-p 0, top-k 3, min-p 0, ";
+  assert_true(contains(o.out, wanted) && contains(o.out, "temp 0, top-p 0, top-k 3, min-p 0.5, "));
+  // greedy again, as it was before the file came
+  const std::string question = short_problem().prompt + "\n";
+  assert_string_equal(chat("/load " + file + "\n" + question).out.c_str(),
+                      chat("/load " + file + "\n" + question).out.c_str());
+  const Output resumed = weir({"chat", "-m", kModel, "--resume", file}, "/set\n/set max-tokens 4\n/set top-k 3\n");
+  assert_works(resumed);
+  assert_true(contains(resumed.out, "that which was saved with the conversation; max-tokens 0"));
+  assert_true(contains(resumed.out, "is replaced. temp 0.8, top-p 0, top-k 3, min-p 0.05, "));
+  assert_int_equal(resumed.out.find("is replaced"), resumed.out.rfind("is replaced"));
+}
+
+// --var holds beside what /think says.
+void chat__variables(void**) {
+  const std::string model = model_with_template(
+      "think.gguf",
+      "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}{{ who }}"
+      "{% if enable_thinking is false %}no thought{% endif %}{% if add_generation_prompt %}<|im_start|>assistant\n"
+      "{% endif %}");
+  const auto tokens = [&](const std::string& lines, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"chat", "-m", model, "--temp", "0", "-n", "1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Output o = weir(arguments, lines + "Hello\n/stats\n");
+    assert_works(o);
+    return stats_line(o);
+  };
+  assert_string_not_equal(tokens("", {}).c_str(), tokens("", {"--var", "who=you"}).c_str());
+  assert_string_not_equal(tokens("", {}).c_str(), tokens("/think off\n", {}).c_str());
+  assert_string_equal(tokens("/think off\n", {}).c_str(), tokens("", {"--var", "enable_thinking=false"}).c_str());
+  assert_string_equal(tokens("/think off\n", {"--var", "who=you"}).c_str(),
+                      tokens("", {"--var", "enable_thinking=false", "--var", "who=you"}).c_str());
+  assert_string_equal(tokens("/think on\n", {"--var", "enable_thinking=false"}).c_str(), tokens("", {}).c_str());
+  // and behind a conversation from a file, whose end of the answer and question are all that is new
+  const std::string file = (g_folder / "think.weir").string();
+  assert_works(weir({"chat", "-m", model, "--temp", "0", "-n", "1"}, "Hello\n/save " + file + "\n"));
+  assert_string_not_equal(tokens("/load " + file + "\n/think off\n", {}).c_str(),
+                          tokens("/load " + file + "\n", {}).c_str());
+}
+
 void chat__commands_that_are_wrong(void**) {
   const Output o = chat(
       "/regen\n/edit\n/edit 1 x\n/rewind\n/think\n/think maybe\n/think off\n/nothing\nHello\n/edit 2 x\n"
@@ -179,6 +241,9 @@ int main() {
       cmocka_unit_test(chat__settings),
       cmocka_unit_test(chat__saves_and_loads),
       cmocka_unit_test(chat__saves_no_more_than_is_left),
+      cmocka_unit_test(chat__saves_what_is_left_of_a_loaded_one),
+      cmocka_unit_test(chat__settings_of_a_loaded_one),
+      cmocka_unit_test(chat__variables),
       cmocka_unit_test(chat__commands_that_are_wrong),
       cmocka_unit_test(chat__a_full_context_goes_on),
       cmocka_unit_test(chat__takes_what_the_file_recommends),

@@ -54,13 +54,17 @@ void template__refuses_with_line_and_words(void**) {
 void template__refuses_bad_requests(void**) {
   const std::string file = write_file("x.jinja", "x");
   const std::vector<std::string> line = {"template", "--template", file};
-  assert_fails(weir(line, "no"), 1, {"standard input"});
+  assert_fails(weir(line, "no"), 1, {"standard input: not valid JSON: parse error at line 1, column 2"});
+  assert_fails(weir(line, "\n"), 1, {"standard input is empty"});
+  assert_fails(weir(line, R"({"tools": )" + std::string(100000, '[') + std::string(100000, ']') + "}"), 1, {"nested"});
+  assert_fails(weir(line, R"({"unix_time": 1e300})"), 1, {"unix_time"});
+  assert_fails(weir(line, R"({"unix_time": 18446744073709551615})"), 1, {"unix_time"});
   assert_fails(weir(line, "[1]"), 1, {"an object"});
   assert_fails(weir(line, R"({"message": []})"), 1, {"\"message\" is not known"});
   assert_fails(weir(line, R"({"variables": [1]})"), 1, {"\"variables\" is no object"});
   assert_fails(weir(line, R"({"unix_time": "now"})"), 1, {"unix_time"});
   assert_fails(weir({"template"}, "{}"), 2, {"--template"});
-  assert_fails(weir({"template", "--template", (g_folder / "none").string()}, "{}"), 1, {"/none"});
+  assert_fails(weir({"template", "--template", (g_folder / "none").string()}, "{}"), 1, {"/none", "chatml, llama3"});
 }
 
 }  // namespace
