@@ -39,6 +39,10 @@ weir_add_check(abi/forbidden_calls abi sh "${weir_abi}/forbidden_calls.sh" ${wei
 if(WEIR_BUILD_SAMPLES AND PROJECT_IS_TOP_LEVEL)
   weir_add_check(install/outside_project install sh "${weir_install_test}/outside_project.sh" "${PROJECT_BINARY_DIR}"
                  "${PROJECT_SOURCE_DIR}" "${CMAKE_COMMAND}" "${weir_tiny_model}")
+  weir_add_check(install/package install sh "${weir_install_test}/package.sh" "${PROJECT_BINARY_DIR}"
+                 "${PROJECT_SOURCE_DIR}" "${CMAKE_COMMAND}")
+  weir_add_check(install/package_twice slow sh "${weir_install_test}/package_twice.sh" "${PROJECT_SOURCE_DIR}")
+  set_tests_properties(install/package_twice PROPERTIES TIMEOUT 7200 RUN_SERIAL ON)
 endif()
 weir_add_check(install/size install sh "${weir_install_test}/size.sh" "$<TARGET_FILE:weir>"
                "${CMAKE_CURRENT_BINARY_DIR}")
@@ -53,7 +57,10 @@ if(TARGET ${weir_alone})
                  "$<TARGET_FILE:abi_test_unload>" "${weir_tiny_model}")
   weir_test_target(install/self_contained ${weir_alone})
   weir_test_target(install/self_contained abi_test_unload)
-  add_custom_target(self_contained_tests ALL DEPENDS ${weir_alone})
+  weir_add_check(install/static install sh "${weir_install_test}/static.sh" "${PROJECT_BINARY_DIR}/lib/libweir.a"
+                 "${PROJECT_SOURCE_DIR}" "${weir_tiny_model}")
+  weir_test_target(install/static weir_static)
+  add_custom_target(self_contained_tests ALL DEPENDS ${weir_alone} weir_static)
 else()
   weir_add_check(install/self_contained install sh -c
                  "echo 'skipped, not there: ${WEIR_SELF_CONTAINED_MISSING}' && exit 77")

@@ -1,6 +1,6 @@
 # What `cmake --install` puts where, by component:
 #   runtime      libweir.so.1, the licences
-#   development  public headers, libweir.so, weir.pc, weirConfig.cmake
+#   development  public headers, libweir.so, libweir.a, weir.pc, weirConfig.cmake
 #   program      the weir program and the model of weir demo
 #   cuda vulkan  the backend modules
 # The library must have been built; of the rest, what was built is installed and what was not is named. A component that
@@ -42,7 +42,7 @@ weir_install_check(weir_cuda cuda)
 weir_install_check(weir_vulkan vulkan)
 # `cmake --build build --target install_parts` builds all of them that this build has.
 add_custom_target(install_parts)
-foreach(target IN ITEMS weir weir_cli weir_cuda weir_vulkan)
+foreach(target IN ITEMS weir weir_static weir_cli weir_cuda weir_vulkan)
   if(TARGET ${target})
     add_dependencies(install_parts ${target})
   endif()
@@ -51,6 +51,9 @@ endforeach()
 install(FILES ${WEIR_PUBLIC_HEADERS} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/weir" COMPONENT development)
 install(TARGETS weir EXPORT weir LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT runtime
         NAMELINK_COMPONENT development)
+if(TARGET weir_static)
+  install(FILES "${weir_static_archive}" DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT development OPTIONAL)
+endif()
 foreach(module IN ITEMS cuda vulkan)
   if(TARGET weir_${module})  # libweir.so looks for it beside itself
     install(TARGETS weir_${module} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT ${module} OPTIONAL)
@@ -60,11 +63,15 @@ if(TARGET weir_cli)
   install(TARGETS weir_cli RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT program OPTIONAL)
 endif()
 
-# weir_install_with(<target> <component> <folder> <file> <name>): a file that is of use only with a target that was
+# weir_install_with(<target or file> <component> <folder> <file> <name>): a file that is of use only with one that was
 # built.
 function(weir_install_with target component folder file name)
+  set(built "${target}")
+  if(TARGET ${target})
+    set(built "$<TARGET_FILE:${target}>")
+  endif()
   install(CODE "
-    if(EXISTS \"$<TARGET_FILE:${target}>\")
+    if(EXISTS \"${built}\")
       file(INSTALL DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${folder}\" TYPE FILE RENAME \"${name}\" FILES \"${file}\")
     endif()" COMPONENT ${component})
 endfunction()
@@ -75,7 +82,7 @@ if(TARGET weir_cli AND WEIR_INSTALL_MODEL)  # 14 MB, for weir demo
 endif()
 
 # Licences: ours, and those of what becomes a part of our files, archives and headers, in whose place Debian puts them.
-# weir_install_licence(<name> <target> <component> <package>...)
+# weir_install_licence(<name> <target or file> <component> <package>...)
 function(weir_install_licence name target component)
   list(TRANSFORM ARGN PREPEND "/usr/share/doc/" OUTPUT_VARIABLE folders)
   string(TOUPPER "WEIR_LICENCE_${name}" variable)
@@ -94,6 +101,15 @@ weir_install_licence(xxhash weir runtime libxxhash-dev)
 if(weir_zstd_kind STREQUAL "static")
   weir_install_licence(zstandard weir runtime libzstd-dev)
 endif()
+# Of what is inside of self-contained files and libweir.a besides.
+string(REGEX MATCH "^[0-9]+" weir_gcc "${CMAKE_CXX_COMPILER_VERSION}")
+if(WEIR_SELF_CONTAINED)
+  weir_install_licence(pcre2 weir runtime libpcre2-dev)
+  weir_install_licence(libstdc++ weir runtime libstdc++-${weir_gcc}-dev gcc-${weir_gcc}-base)
+elseif(TARGET weir_static)
+  weir_install_licence(pcre2 "${weir_static_archive}" development libpcre2-dev)
+  weir_install_licence(libstdc++ "${weir_static_archive}" development libstdc++-${weir_gcc}-dev gcc-${weir_gcc}-base)
+endif()
 if(TARGET weir_cli)
   weir_install_licence(cli11 weir_cli program libcli11-dev)
   weir_install_licence(nlohmann-json weir_cli program nlohmann-json3-dev)
@@ -106,14 +122,20 @@ if(TARGET weir_cuda)
 endif()
 
 install(EXPORT weir NAMESPACE weir:: FILE weirTargets.cmake DESTINATION "${weir_cmake_dir}" COMPONENT development)
+string(REPLACE " " ";" weir_static_flags "${WEIR_STATIC_FLAGS}")
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/weirConfig.cmake.in" "${PROJECT_BINARY_DIR}/weirConfig.cmake"
                               INSTALL_DESTINATION "${weir_cmake_dir}")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/weirConfigVersion.cmake" COMPATIBILITY SameMajorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/weirConfig.cmake" "${PROJECT_BINARY_DIR}/weirConfigVersion.cmake"
         DESTINATION "${weir_cmake_dir}" COMPONENT development)
 
-# No Requires.private: whoever links with libweir.so needs neither the packages of what it is made of nor their flags.
+# No Requires.private: whoever links with libweir.so needs neither the packages of what it is made of nor their flags, and
+# libweir.a has all of that inside.
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY "${CMAKE_INSTALL_PREFIX}/${weir_pkgconfig_dir}"
            OUTPUT_VARIABLE weir_pc_prefix)
+set(weir_pc_static "")
+if(TARGET weir_static)
+  set(weir_pc_static "Libs.private: ${WEIR_STATIC_FLAGS}\nCflags.private: -DWEIR_STATIC\n")
+endif()
 configure_file("${PROJECT_SOURCE_DIR}/cmake/weir.pc.in" "${PROJECT_BINARY_DIR}/weir.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/weir.pc" DESTINATION "${weir_pkgconfig_dir}" COMPONENT development)

@@ -30,12 +30,12 @@
 
 #include <stdint.h>
 
-#if defined(_WIN32)
-#if defined(WEIR_BUILDING)
+#if defined(WEIR_STATIC) /* a program that is linked with libweir.a */
+#define WEIR_API
+#elif defined(_WIN32) && defined(WEIR_BUILDING)
 #define WEIR_API __declspec(dllexport)
-#else
+#elif defined(_WIN32)
 #define WEIR_API __declspec(dllimport)
-#endif
 #elif defined(__GNUC__)
 #define WEIR_API __attribute__((visibility("default")))
 #else

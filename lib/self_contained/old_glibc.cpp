@@ -6,7 +6,6 @@
 // (DT_AUXILIARY): they are loaded where they exist, and need not be named by whoever links a program with it. For that
 // the references are weak.
 #include <dlfcn.h>
-#include <link.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -51,40 +50,3 @@ OLD_FUNCTION(dladdr, int, (const void* address, Dl_info* info), (address, info))
 OLD_STAT(stat, __xstat, const char*, path)
 OLD_STAT(lstat, __lxstat, const char*, path)
 OLD_STAT(fstat, __fxstat, int, file)
-
-// 2.32: whether the process has one thread, for cheaper counters. They are never that cheap here.
-extern "C" char __wrap___libc_single_threaded;
-char __wrap___libc_single_threaded = 0;
-
-#ifdef DLFO_EH_SEGMENT_TYPE
-// 2.35: where the unwinder finds the tables of the code at an address. Before, it searched the loaded objects.
-namespace {
-struct Search {
-  ElfW(Addr) address;
-  dl_find_object* out;
-};
-
-int look_into(dl_phdr_info* object, size_t, void* user) {
-  const auto& search = *static_cast<const Search*>(user);
-  bool is_it = false;
-  const ElfW(Phdr)* tables = nullptr;
-  for (int i = 0; i < object->dlpi_phnum; ++i) {
-    const ElfW(Phdr)& segment = object->dlpi_phdr[i];
-    const ElfW(Addr) first = object->dlpi_addr + segment.p_vaddr;
-    if (segment.p_type == PT_LOAD && search.address >= first && search.address - first < segment.p_memsz) is_it = true;
-    if (segment.p_type == DLFO_EH_SEGMENT_TYPE) tables = &segment;
-  }
-  if (!is_it) return 0;
-  if (tables == nullptr) return -1;
-  search.out->dlfo_eh_frame = reinterpret_cast<void*>(object->dlpi_addr + tables->p_vaddr);
-  return 1;
-}
-}  // namespace
-
-// Fills what libgcc reads.
-extern "C" int __wrap__dl_find_object(void* address, dl_find_object* out);
-extern "C" int __wrap__dl_find_object(void* address, dl_find_object* out) {
-  Search search = {reinterpret_cast<ElfW(Addr)>(address), out};
-  return dl_iterate_phdr(look_into, &search) == 1 ? 0 : -1;
-}
-#endif

@@ -35,6 +35,12 @@ licence_of nlohmann-json /usr/include/nlohmann/json.hpp "Niels Lohmann"
 # Zstandard's, where its code is in the library; a shared one is what the library needs.
 readelf -d "$libdir/libweir.so" | grep -q 'NEEDED.*libzstd' || licence_of zstandard /usr/include/zstd.h "BSD"
 
+# Those of what is inside of libweir.a.
+if [ -e "$libdir/libweir.a" ]; then
+    licence_of pcre2 /usr/include/pcre2.h "PCRE2"
+    grep -q "GCC RUNTIME LIBRARY EXCEPTION" "$licences/libstdc++.txt" || fail "no licence of libstdc++"
+fi
+
 outside_project() {
     rm -rf "$work/outside"
     "$cmake" -S "$source/tests/install/outside" -B "$work/outside" -DCMAKE_PREFIX_PATH="$1" -DCMAKE_BUILD_TYPE=Debug \
@@ -47,6 +53,12 @@ newest=$(grep -rhoE '@since +[0-9.]+[0-9]' "$prefix/include" | sed 's/@since *//
 outside_project "$prefix" "$newest" || { cat "$work/outside.log"; exit 1; }
 "$work/outside/outside" "$model"
 "$work/outside/outside_cxx" "$model"
+if [ -e "$libdir/libweir.a" ]; then
+    "$work/outside/outside_static" "$model"
+    if readelf -d "$work/outside/outside_static" | grep -q "NEEDED.*libweir"; then
+        fail "weir::weir_static is shared"
+    fi
+fi
 if outside_project "$prefix" "${version%.*}.$((${version#*.} + 1))"; then fail "a newer version was found"; fi
 
 echo "== compiler and pkg-config, without the packages that Weir was built with"
@@ -65,6 +77,13 @@ done
 # shellcheck disable=SC2086
 "${CC:-cc}" "$source/samples/01_hello.c" $flags -o "$work/hello"
 LD_LIBRARY_PATH=$libdir "$work/hello" "$model"
+if [ -e "$libdir/libweir.a" ]; then
+    echo "== the same, without shared libraries"
+    # shellcheck disable=SC2046
+    "${CC:-cc}" -static "$source/samples/01_hello.c" $(pkg-config --static --cflags --libs weir) -o "$work/hello" \
+        2>"$work/warnings" || { cat "$work/warnings"; exit 1; }  # glibc warns of dlopen
+    "$work/hello" "$model"
+fi
 
 echo "== the weir program"
 "$prefix/bin/weir" info -m "$model"
@@ -106,6 +125,7 @@ grep -q -- '--target weir$' "$work/none.log" || { cat "$work/none.log"; fail "no
 
 echo "== the library alone is built"
 cp -P "$build"/lib/libweir.so* "$partial/lib/"
+[ ! -e "$build/lib/libweir.a" ] || cp "$build/lib/libweir.a" "$partial/lib/"
 "$cmake" --install "$partial" --prefix "$work/alone" >"$work/alone.log" || { cat "$work/alone.log"; exit 1; }
 for file in bin/weir share/weir "$library/libweir_vulkan.so" "$library/libweir_cuda.so" \
     share/licenses/weir/cli11.txt share/licenses/weir/nlohmann-json.txt share/licenses/weir/cuda-runtime.txt; do
@@ -130,11 +150,15 @@ echo "== components"
 headers=$(cd "$source/include" && ls weir/*.h | sed 's|^|include/|')
 config=$library/cmake/weir/weir
 type=$(sed -n 's/^CMAKE_BUILD_TYPE:[A-Z]*=//p' "$build/CMakeCache.txt" | tr 'A-Z' 'a-z')
+rm -rf "$work/development/share/licenses"
+archive=
+[ ! -e "$build/lib/libweir.a" ] || archive="
+$library/libweir.a"
 expect "$work/development" "$headers
 ${config}Config.cmake
 ${config}ConfigVersion.cmake
 ${config}Targets-$type.cmake
-${config}Targets.cmake
+${config}Targets.cmake$archive
 $library/libweir.so
 $library/pkgconfig/weir.pc"
 cp "$build/bin/weir" "$partial/bin/"
