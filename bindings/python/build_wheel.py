@@ -20,6 +20,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 # What PEP 600 lets a manylinux wheel need, of those that libweir could.
 ALLOWED = re.compile(r"(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+|ld-linux-x86-64|ld-linux-aarch64)\.so\.")
+OLDEST_GLIBC = 28  # that the project promises, docs/packaging.md
 SUMMARY = "Language models that reason at length in a fixed memory footprint"
 
 
@@ -40,7 +41,7 @@ def platform_tag(library):
         print(f"build_wheel.py: the library needs {', '.join(others)}, so the wheel is for systems that have them; "
               "configure with -DWEIR_SELF_CONTAINED=ON for one that runs on others", file=sys.stderr)
         return f"linux_{machine}"
-    return f"manylinux_2_{glibc}_{machine}"
+    return f"manylinux_2_{max(glibc, OLDEST_GLIBC)}_{machine}"
 
 
 def library_of(folder):
