@@ -41,8 +41,17 @@ FACTS = {
     "weir_prompt_report": "PromptReport", "weir_span": "TextSpan",
 }
 # Structs that the safe layer fills and reads itself.
-BY_HAND = {"weir_key_value", "weir_chat_message", "weir_token_bias", "weir_text", "weir_mask_info", "weir_write_info",
+MESSAGE = "weir_chat_message"
+BY_HAND = {"weir_key_value", "weir_token_bias", "weir_text", "weir_mask_info", "weir_write_info",
            "weir_read_info"}
+
+# Functions that only read: of a handle to facts, a number or a text; and of an index to a name.
+GETTERS = {
+    "weir_runtime_memory": "memory", "weir_runtime_thread_count": "threadCount", "weir_runtime_cpu_target": "cpuTarget",
+    "weir_model_special_tokens": "specialTokens", "weir_model_chat_info": "chatInfo",
+    "weir_session_get_stats": "stats", "weir_session_memory": "memory",
+}
+NAMES = {"weir_policy_name": "policies", "weir_preset_name": "presets", "weir_weight_type_name": "weightTypes"}
 
 # Enums that the comment of a field does not name.
 ENUM_OF = {("weir_device_info", "backend"): "weir_device_type"}
@@ -53,6 +62,7 @@ UNSIGNED = {"fingerprint", "seed"}
 
 # Fields of options that become one property: name, type, default, lines that fill the C struct, and the C fields that
 # these lines fill, too.
+LIST = "raw.{0} = call.list({1})\n        raw.n_{0} = UInt32({2}.count)"
 HOOK = "if let {0} {{ (call.{0}, raw.{0}, raw.{0}_user) = ({0}, {0}Hook, call.user) }}"
 ALLOCATOR = "if let {0} {{\n            call.{0} = {0}\n" \
             "            (raw.{1}alloc, raw.{1}free, raw.{1}alloc_user) = (allocHook, freeHook, call.user)\n        }}"
@@ -63,10 +73,15 @@ SPECIAL = {
     "log": ("log", "LogHandler?", "nil", HOOK.format("log"), ["log_user"]),
     "progress": ("progress", "ProgressHandler?", "nil", HOOK.format("progress"), ["progress_user"]),
     "policy_options": ("policyOptions", "[String: String]", "[:]",
-                       "(raw.policy_options, raw.n_policy_options) = try call.pairs(policyOptions)",
-                       ["n_policy_options"]),
-    "bias": ("bias", "[Token: Float]", "[:]", "(raw.bias, raw.n_bias) = call.biases(bias)", ["n_bias"]),
-    "stop": ("stop", "[String]", "[]", "(raw.stop, raw.n_stop) = call.texts(stop)", ["n_stop"]),
+                       "var pairs: [weir_key_value] = []\n"
+                       "        for (key, value) in policyOptions.sorted(by: { $0.key < $1.key }) {\n"
+                       "            let key = try call.text(key, \"policyOptions\")\n"
+                       "            pairs.append(weir_key_value(key: key, "
+                       "value: try call.text(value, \"policyOptions\")))\n        }\n        "
+                       + LIST.format("policy_options", "pairs", "pairs"), ["n_policy_options"]),
+    "bias": ("bias", "[Token: Float]", "[:]",
+             LIST.format("bias", "bias.map { weir_token_bias(token: $0.key, bias: $0.value) }", "bias"), ["n_bias"]),
+    "stop": ("stop", "[String]", "[]", LIST.format("stop", "stop.map(call.copy)", "stop"), ["n_stop"]),
     "chat": ("chat", "ChatOptions?", "nil", "if let chat { raw.chat = call.list([try chat.raw(call)]) }", []),
     "on_token": (None, None, None, None, ["user"]),  # an argument of Session.generate
     "message_bytes": (None, None, None, "raw.message_bytes = UInt32(MemoryLayout<weir_chat_message>.size)", []),
@@ -101,10 +116,10 @@ class Writer:
 
     def doc(self, doc, indent="", note="", is_copy=False):
         text = headers.plain(doc.text if isinstance(doc, headers.Doc) else doc)
+        text = re.sub(r"[,;] NUL-terminated(?=[,.;:])| ?NUL-terminated(?:,| (?=JSON))| and no NUL after them", "", text)
         if is_copy:  # what is said of the life of C's texts
             text = re.sub(r"[;,] (?:static|lives as long as the model|valid (?:during|until)[^.;]*)(?=[.;])"
-                          r"| (?:Lives as long as the model|Static|Valid (?:during|until)[^.;]*)\."
-                          r"|, NUL-terminated(?=[,.;])| ?NUL-terminated, | and no NUL after them", "", text)
+                          r"| (?:Lives as long as the model|Static|Valid (?:during|until)[^.;]*)\.", "", text)
         for c_name, name in sorted(self.prefixes.items(), key=lambda item: -len(item[0])):
             text = text.replace(c_name, f"`{name}`")
         text = re.sub(r"\bWEIR_[A-Z0-9_]+\b", lambda m: f"`{self.values[m.group()]}`" if m.group() in self.values
@@ -112,7 +127,7 @@ class Writer:
         text = re.sub(r"(?<!`)\bweir_[a-z_]+(?:\.[a-z_]+)?\b(?!`)", lambda m: f"`{m.group()}`", text)
         text = re.sub(r"(?<![\w.`])[a-z]+(?:_[a-z]+)+\b(?!`)",
                       lambda m: f"`{camel(m.group())}`" if m.group() in self.fields else m.group(), text)
-        text = text.replace("NULL (default)", "nil (default)")
+        text = text.replace("NULL", "nil")
         since = getattr(doc, "since", "")
         text += (" " + note if note else "") + (f" Since {since}." if since and since != "1.0" else "")
         for line in textwrap.wrap(text.strip(), 116 - len(indent), break_long_words=False, break_on_hyphens=False):
@@ -178,7 +193,7 @@ class Writer:
             else:
                 properties.append((field, *self.property_of(struct, field)))
         self.doc(struct.doc.summary)
-        self.lines.append(f"public struct {name}: Sendable {{")
+        self.lines.append(f"public struct {name}: Options, Sendable {{")
         for field, prop, type_, default, _, _ in properties:
             if prop:
                 self.doc(field.doc, "    ", DEFAULT_NOTES.get((struct.name, field.name), ""))
@@ -194,7 +209,7 @@ class Writer:
         self.lines += [f"        {write}" for _, _, _, _, write, _ in properties if write]
         self.lines += ["        return raw", "    }"]
         if struct.name == "weir_session_options":  # presets and fitted budgets come back
-            self.lines += [f"    mutating func read(_ raw: {struct.name}) {{"]
+            self.lines += [f"    init(_ raw: {struct.name}) {{"]
             self.lines += [f"        {prop} = {read}" for _, prop, _, _, _, read in properties if read]
             self.lines += ["        policyOptions = [:]", "        for i in 0..<Int(raw.n_policy_options) {",
                            "            policyOptions[String(cString: raw.policy_options[i].key)] = "
@@ -237,10 +252,71 @@ class Writer:
             unsafe = "nonisolated(unsafe) " if field.type.base == "void" else ""
             self.lines.append(f"    public {unsafe}let {prop}: {type_}")
             reads.append(f"        {prop} = {read}")
-        self.lines += [f"    init(_ raw: {struct.name}) {{"] + reads + ["    }", "}", ""]
+        self.lines += [f"    init(_ raw: {struct.name}) {{"] + reads + ["    }"]
+        if struct.has_size:
+            self.lines.append(f"    init(_ fill: Fill<{struct.name}>) throws(WeirError) "
+                              "{ self.init(try .filled(fill)) }")
+        self.lines += ["}", ""]
+
+    def message(self, struct):
+        names = {field.name for field in struct.fields}
+        fields = [field for field in struct.fields if not field.name.endswith("_bytes")]
+        self.doc(struct.doc.summary.split(". It may grow")[0] + ".")
+        self.lines.append("public struct Message: Hashable, Sendable {")
+        arguments, reads, writes = [], [], []
+        for field in fields:
+            name, is_always = camel(field.name), field.name in ("role", "content")
+            self.doc(field.doc, "    ", is_copy=True)
+            self.lines.append(f"    public var {name}: String{'' if is_always else '?'}")
+            arguments.append(f"{name}: String" + ("" if is_always else "? = nil"))
+            if field.name + "_bytes" in names:
+                reads.append(f"{name} = " + ("" if is_always else f"raw.{field.name}.map {{ _ in ")
+                             + f"textOf(raw.{field.name}, raw.{field.name}_bytes)" + ("" if is_always else " }"))
+                writes += [f"let {name}Copy = " + (f"call.copy({name})" if is_always else f"{name}.map(call.copy)"),
+                           f"raw.{field.name} = {name}Copy{'' if is_always else '?'}.text",
+                           f"raw.{field.name}_bytes = {name}Copy" + (".bytes" if is_always else "?.bytes ?? 0")]
+            else:
+                reads.append(f"{name} = raw.{field.name}.map {{ String(cString: $0) }}"
+                             + (' ?? ""' if is_always else ""))
+                writes.append(f'raw.{field.name} = try call.text({name}, "{name}")')
+        self.lines += wrapped("    public init(", arguments, ") {") + \
+            [f"        self.{camel(field.name)} = {camel(field.name)}" for field in fields] + \
+            ["    }", f"    init(_ raw: {struct.name}) {{"] + [f"        {line}" for line in reads] + \
+            ["    }", f"    func raw(_ call: Call) throws(WeirError) -> {struct.name} {{",
+             f"        var raw = {struct.name}()"] + [f"        {line}" for line in writes] + \
+            ["        return raw", "    }", "}", ""]
+
+    def getter(self, function):
+        owner = function.parameters[0].type.base[len("weir_"):].capitalize()
+        name = GETTERS[function.name]
+        self.lines.append(f"extension {owner} {{")
+        self.doc(function.doc.body, "    ")
+        if len(function.parameters) == 2:
+            facts = FACTS[function.parameters[1].type.base]
+            read = f".init(try handle.read({function.name}))" if owner == "Session" else \
+                f"try .init {{ {function.name}(raw, $0) }}"
+            nonisolated = "nonisolated " if owner == "Session" else ""
+            self.lines.append(f"    public {nonisolated}func {name}() throws(WeirError) -> {facts} {{ {read} }}")
+        else:
+            type_, make = ("String", "String(cString: ") if function.returns.base == "char" else ("Int", "Int(")
+            self.lines.append(f"    public var {name}: {type_} {{ {make}{function.name}(raw)) }}")
+        self.lines += ["}", ""]
+
+    def names(self):
+        self.lines.append("extension Library {")
+        for function in self.api.functions:
+            if function.name in NAMES:
+                words = re.sub("([A-Z])", lambda m: " " + m.group().lower(), NAMES[function.name])
+                self.doc(re.sub(r"^Name of .* number @p index", f"The names of all {words}", function.doc.body), "    ")
+                self.lines += [f"    public static var {NAMES[function.name]}: [String] {{",
+                               "        Array(sequence(state: UInt32(0)) { index in",
+                               "            defer { index += 1 }",
+                               f"            return {function.name}(index).map {{ String(cString: $0) }}",
+                               "        })", "    }"]
+        self.lines += ["}", ""]
 
     def text(self):
-        known = {**ENUMS, **OPTIONS, **FACTS, **dict.fromkeys(BY_HAND)}
+        known = {**ENUMS, **OPTIONS, **FACTS, **dict.fromkeys(BY_HAND | {MESSAGE})}
         there = {entry.name for entry in self.api.enums + self.api.structs}
         if set(known) != there:
             raise headers.HeaderError("generate.py: put into its tables or take from them: "
@@ -252,6 +328,12 @@ class Writer:
                 self.options(struct)
             elif struct.name in FACTS:
                 self.facts(struct)
+            elif struct.name == MESSAGE:
+                self.message(struct)
+        for function in self.api.functions:
+            if function.name in GETTERS:
+                self.getter(function)
+        self.names()
         sized = [struct.name for struct in self.api.structs if struct.has_size]
         self.lines += [f"extension {name}: SizedStruct {{}}" for name in sized]
         version = ".".join(str(number) for number in self.api.version)

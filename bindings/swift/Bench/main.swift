@@ -1,24 +1,47 @@
 // What the binding costs a token: the same answer by C's functions and by the binding's, in turns, in one process.
 //
-//   swift run -c release weir-bench MODEL.gguf [TOKENS [ROUNDS]]
+//   swift run -c release weir-bench MODEL.gguf [TOKENS [ROUNDS [THREADS]]]
 //
-// Prints microseconds a token beyond C, the median of the rounds' differences, one line for each way.
+// Prints microseconds a token beyond C, one line for each way to an answer. Each token's time is the shortest of all
+// rounds, so that other work on the machine does not count; then the mean over all tokens.
 import CWeir
+import Dispatch
 import Weir
 
 let arguments = CommandLine.arguments
-guard arguments.count > 1 else { fatalError("usage: weir-bench MODEL.gguf [TOKENS [ROUNDS]]") }
-let nTokens = arguments.count > 2 ? Int(arguments[2])! : 2000
-let nRounds = arguments.count > 3 ? Int(arguments[3])! : 5
+guard arguments.count > 1 else { fatalError("usage: weir-bench MODEL.gguf [TOKENS [ROUNDS [THREADS]]]") }
+let numbers = arguments.dropFirst(2).map { Int($0)! }
+let nTokens = numbers.first ?? 2000
+let nRounds = numbers.count > 1 ? numbers[1] : 5
+let nThreads = numbers.count > 2 ? numbers[2] : 0
 let options = GenerateOptions(flags: .ignoreEos, maxTokens: nTokens)
-let question: [Message] = [.user("Who are you?")]
+let question = "Who are you?"
+
+/// When the events of an answer came, and the shortest time before each of all rounds.
+final class Times: @unchecked Sendable {
+    private var last: UInt64 = 0
+    private var at = 0
+    private var shortest = [UInt64](repeating: .max, count: nTokens)
+    func start() { (at, last) = (0, DispatchTime.now().uptimeNanoseconds) }
+    func stamp() {
+        if at == nTokens { return }
+        let now = DispatchTime.now().uptimeNanoseconds
+        shortest[at] = min(shortest[at], now - last)
+        (at, last) = (at + 1, now)
+    }
+    /// Microseconds a token. The first pays for the beginning of the answer.
+    var mean: Double { Double(shortest.dropFirst().reduce(0, +)) / Double(nTokens - 1) / 1000 }
+}
 
 /// A session of C alone.
 struct Plain {
     nonisolated(unsafe) var session: OpaquePointer?
     init() {
         var (runtime, model): (OpaquePointer?, OpaquePointer?)
-        check(weir_runtime_create(nil, &runtime))
+        var given = weir_runtime_options()
+        given.struct_size = UInt32(MemoryLayout<weir_runtime_options>.size)
+        given.n_threads = UInt32(nThreads)
+        check(weir_runtime_create(&given, &runtime))
         check(weir_model_open(runtime, arguments[1], nil, &model))
         check(weir_session_create(model, nil, &session))
         weir_model_close(model)
@@ -26,82 +49,69 @@ struct Plain {
     }
     func check(_ status: weir_status) { if status != 0 { fatalError(String(cString: weir_last_error())) } }
 
-    func answer() -> (nanoseconds: Int, nEvents: Int) {
-        let content = Array(question[0].content.utf8CString)
-        content.withUnsafeBufferPointer { text in
+    func prompt() {
+        question.withCString { text in
             "user".withCString { role in
                 var message = weir_chat_message()
-                (message.role, message.content) = (role, text.baseAddress)
-                message.content_bytes = UInt64(text.count - 1)
+                (message.role, message.content, message.content_bytes) = (role, text, UInt64(question.utf8.count))
                 check(weir_session_prompt(session, &message, 1, nil, nil, nil))
             }
         }
+    }
+    func pull(_ times: Times) {
         var given = weir_generate_options()
         given.struct_size = UInt32(MemoryLayout<weir_generate_options>.size)
         given.flags = GenerateFlags.ignoreEos.rawValue
         given.max_tokens = UInt32(nTokens)
         check(weir_session_begin(session, &given))
-        var event = weir_event(), n = 0
+        var event = weir_event()
         event.struct_size = UInt32(MemoryLayout<weir_event>.size)
-        let start = ContinuousClock.now
+        times.start()
         repeat {
             check(weir_session_next(session, &event))
-            n += 1
+            times.stamp()
         } while event.kind != EventKind.end.rawValue
-        return (nanoseconds(since: start), n)
     }
-}
-
-func nanoseconds(since start: ContinuousClock.Instant) -> Int {
-    let passed = ContinuousClock.now - start
-    return Int(passed.components.seconds) * 1_000_000_000 + Int(passed.components.attoseconds / 1_000_000_000)
 }
 
 /// One way to an answer with the binding.
-typealias Way = @Sendable (Session) async throws -> Void
+typealias Way = @Sendable (Session, Times) async throws -> Void
 let ways: [(String, Way)] = [
-    ("generate with a handler", { session in
-        try await session.generate(options) { _ = $0.text }
+    ("generate with a handler", { session, times in
+        times.start()
+        try await session.generate(options) { _ in times.stamp() }
     }),
-    ("next in one perform", { session in
+    ("next in one perform", { session, times in
         try await session.perform { session in
             try session.begin(options)
-            while try session.next().kind != .end {}
+            times.start()
+            while try session.next().kind != .end { times.stamp() }
         }
     }),
-    ("for try await", { session in
-        for try await event in try await session.events(options) { _ = event.text }
-    }),
-    ("for try await, task on the session's thread", { session in
+    ("for try await, task on the session's thread", { session, times in
         try await withTaskExecutorPreference(session.executor) {
-            for try await event in try await session.events(options) { _ = event.text }
+            times.start()
+            for try await _ in try await session.events(options) { times.stamp() }
         }
+    }),
+    ("for try await", { session, times in
+        times.start()
+        for try await _ in try await session.events(options) { times.stamp() }
     }),
 ]
 
-let model = try await Model.open(arguments[1], runtime: Runtime())
+let model = try await Model.open(arguments[1], runtime: Runtime(RuntimeOptions(nThreads: nThreads)))
 let session = try await model.session()
-let plain = Plain()
-_ = plain.answer()
-var beyond = [[Double]](repeating: [], count: ways.count)
-var stepMicroseconds: [Double] = []
+let plain = Plain(), plainTimes = Times(), times = ways.map { _ in Times() }
 for _ in 0..<nRounds {
-    for (i, way) in ways.enumerated() {
-        let c = plain.answer()
-        try await session.prompt(question)
+    plain.prompt()
+    plain.pull(plainTimes)
+    for (way, times) in zip(ways, times) {
+        try await session.prompt([.user(question)])
         let work = way.1
-        let passed = try await Task.detached {
-            let start = ContinuousClock.now
-            try await work(session)
-            return nanoseconds(since: start)
-        }.value
-        stepMicroseconds.append(Double(c.nanoseconds) / Double(c.nEvents) / 1000)
-        beyond[i].append(Double(passed - c.nanoseconds) / Double(c.nEvents) / 1000)
+        try await Task.detached { try await work(session, times) }.value
     }
 }
-func median(_ values: [Double]) -> Double { values.sorted()[values.count / 2] }
 func rounded(_ value: Double) -> Double { (value * 10).rounded() / 10 }
-print("C: \(rounded(median(stepMicroseconds))) us a token")
-for (i, way) in ways.enumerated() {
-    print("\(way.0): \(rounded(median(beyond[i]))) us beyond C (\(beyond[i].map(rounded)))")
-}
+print("C: \(rounded(plainTimes.mean)) us a token")
+for (way, times) in zip(ways, times) { print("\(way.0): \(rounded(times.mean - plainTimes.mean)) us beyond C") }

@@ -43,7 +43,7 @@ do {
     for try await event in try await session.events() { answer += event.text }
     print("answer: \(answer.split(separator: "\n", omittingEmptySubsequences: false).last ?? "")")
 
-    let stats = try session.stats, memory = try session.memory
+    let stats = try session.stats(), memory = try session.memory()
     print("thought for \(stats.nDecode) tokens; \(stats.pagesEvicted) pages left the KV memory, "
           + "at most \(stats.pagesResidentMax) were in it")
     print("peak: \(memory.peakBytes) bytes; allocations while decoding: \(memory.allocsWhileDecoding)")

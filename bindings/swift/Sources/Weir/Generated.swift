@@ -7,7 +7,7 @@ public struct Status: RawRepresentable, Hashable, Sendable, CustomStringConverti
     public var rawValue: Int32
     public init(rawValue: Int32) { self.rawValue = rawValue }
     public static let ok = Status(rawValue: 0)
-    /// An argument is NULL, out of range or contradicts another.
+    /// An argument is nil, out of range or contradicts another.
     public static let invalidArg = Status(rawValue: -1)
     /// An allocator refused, or the machine has less than one allocation asks for.
     public static let outOfMemory = Status(rawValue: -2)
@@ -421,7 +421,7 @@ public struct AllocationRequest: Sendable {
     public let bytes: Int
     /// A power of two, at most 4096.
     public let alignment: Int
-    /// NULL in alloc; in free the pointer that alloc gave.
+    /// nil in alloc; in free the pointer that alloc gave.
     public nonisolated(unsafe) let ptr: UnsafeMutableRawPointer?
     init(_ raw: weir_alloc_info) {
         kind = MemoryKind(rawValue: raw.kind)
@@ -429,6 +429,7 @@ public struct AllocationRequest: Sendable {
         alignment = Int(raw.alignment)
         ptr = raw.ptr
     }
+    init(_ fill: Fill<weir_alloc_info>) throws(WeirError) { self.init(try .filled(fill)) }
 }
 
 /// One log line.
@@ -441,10 +442,11 @@ public struct LogLine: Sendable {
         level = LogLevel(rawValue: raw.level)
         message = textOf(raw.message, raw.message_bytes)
     }
+    init(_ fill: Fill<weir_log_info>) throws(WeirError) { self.init(try .filled(fill)) }
 }
 
 /// Options of `weir_runtime_create`.
-public struct RuntimeOptions: Sendable {
+public struct RuntimeOptions: Options, Sendable {
     /// Threads that compute, the caller's included; 1..256. 0 (default): the cores that this process may use, at most
     /// the whole ones in its container's limit (at least 1).
     public var nThreads: Int
@@ -537,6 +539,7 @@ public struct MemoryCounters: Sendable {
         nDeviceAllocs = Int(raw.n_device_allocs)
         nDeviceFrees = Int(raw.n_device_frees)
     }
+    init(_ fill: Fill<weir_memory_counters>) throws(WeirError) { self.init(try .filled(fill)) }
 }
 
 /// A device of this machine, see `weir_runtime_devices`.
@@ -567,6 +570,7 @@ public struct DeviceInfo: Sendable {
         driver = textIn(raw.driver)
         whyNot = textIn(raw.why_not)
     }
+    init(_ fill: Fill<weir_device_info>) throws(WeirError) { self.init(try .filled(fill)) }
 }
 
 /// Progress of a long call.
@@ -580,10 +584,11 @@ public struct Progress: Sendable {
         done = Int(raw.done)
         total = Int(raw.total)
     }
+    init(_ fill: Fill<weir_progress_info>) throws(WeirError) { self.init(try .filled(fill)) }
 }
 
 /// Options of `weir_model_open`.
-public struct ModelOptions: Sendable {
+public struct ModelOptions: Options, Sendable {
     /// `ModelFlags`. Default 0.
     public var flags: ModelFlags
     /// Progress and cancel, see `weir_model_open`; nil (default) for none.
@@ -670,6 +675,7 @@ public struct ModelInfo: Sendable {
         chatResembles = raw.chat_resembles.map { String(cString: $0) } ?? ""
         nParts = Int(raw.n_parts)
     }
+    init(_ fill: Fill<weir_model_info>) throws(WeirError) { self.init(try .filled(fill)) }
 }
 
 /// One tensor of a model.
@@ -697,6 +703,7 @@ public struct TensorInfo: Sendable {
         type = raw.type.map { String(cString: $0) } ?? ""
         part = Int(raw.part)
     }
+    init(_ fill: Fill<weir_tensor_info>) throws(WeirError) { self.init(try .filled(fill)) }
 }
 
 /// One token of a vocabulary.
@@ -716,6 +723,7 @@ public struct TokenInfo: Sendable {
         score = raw.score
         bytes = bytesOf(raw.bytes, raw.n_bytes)
     }
+    init(_ fill: Fill<weir_token_info>) throws(WeirError) { self.init(try .filled(fill)) }
 }
 
 /// Tokens with a special meaning, -1 where the model has none.
@@ -743,25 +751,73 @@ public struct SpecialTokens: Sendable {
         addBos = raw.add_bos != 0
         addEos = raw.add_eos != 0
     }
+    init(_ fill: Fill<weir_special_tokens>) throws(WeirError) { self.init(try .filled(fill)) }
+}
+
+/// One message of a conversation.
+public struct Message: Hashable, Sendable {
+    /// "system", "user" or "assistant". Also "tool" and "developer" where the template has words for them.
+    public var role: String
+    /// UTF-8. nil with `contentBytes` 0: empty.
+    public var content: String
+    /// Of an answer: what the model thought before it, UTF-8 without tags; nil: nothing. The template decides whether
+    /// it is kept: most leave out those of earlier turns. Since 1.1.
+    public var thought: String?
+    /// Of an answer: the calls in it,JSON, a list of objects with "name", "arguments" (an object) and perhaps "id", or
+    /// as in OpenAI's API, with these two in "function". nil: none. Since 1.1.
+    public var toolCallsJson: String?
+    /// Of a tool's result: the call that it answers; nil: not said. Since 1.1.
+    public var toolCallId: String?
+    /// Of a tool's result: the tool; else of who speaks; nil: not said. Since 1.1.
+    public var name: String?
+    public init(role: String, content: String, thought: String? = nil, toolCallsJson: String? = nil,
+        toolCallId: String? = nil, name: String? = nil) {
+        self.role = role
+        self.content = content
+        self.thought = thought
+        self.toolCallsJson = toolCallsJson
+        self.toolCallId = toolCallId
+        self.name = name
+    }
+    init(_ raw: weir_chat_message) {
+        role = raw.role.map { String(cString: $0) } ?? ""
+        content = textOf(raw.content, raw.content_bytes)
+        thought = raw.thought.map { _ in textOf(raw.thought, raw.thought_bytes) }
+        toolCallsJson = raw.tool_calls_json.map { String(cString: $0) }
+        toolCallId = raw.tool_call_id.map { String(cString: $0) }
+        name = raw.name.map { String(cString: $0) }
+    }
+    func raw(_ call: Call) throws(WeirError) -> weir_chat_message {
+        var raw = weir_chat_message()
+        raw.role = try call.text(role, "role")
+        let contentCopy = call.copy(content)
+        raw.content = contentCopy.text
+        raw.content_bytes = contentCopy.bytes
+        let thoughtCopy = thought.map(call.copy)
+        raw.thought = thoughtCopy?.text
+        raw.thought_bytes = thoughtCopy?.bytes ?? 0
+        raw.tool_calls_json = try call.text(toolCallsJson, "toolCallsJson")
+        raw.tool_call_id = try call.text(toolCallId, "toolCallId")
+        raw.name = try call.text(name, "name")
+        return raw
+    }
 }
 
 /// Options of `weir_chat_tokenize` and `weir_session_prompt`.
-public struct ChatOptions: Sendable {
+public struct ChatOptions: Options, Sendable {
     /// `ChatFlags`. Default 0. Here the default is `ChatFlags.addAssistant`.
     public var flags: ChatFlags
     /// Progress in bytes of the rendered text, and cancel, as in `weir_tokenize_with`; nil (default) for none. Since
     /// 1.1.
     public var progress: ProgressHandler?
-    /// A chat template (Jinja) to use instead of the file's, NUL-terminated, at most 2^18 bytes, or the name of a
-    /// built-in one: "chatml", "llama3", "mistral", "gemma", "granite", "glm4" or "harmony". nil (default): the file's.
-    /// Since 1.1.
+    /// A chat template (Jinja) to use instead of the file's, at most 2^18 bytes, or the name of a built-in one:
+    /// "chatml", "llama3", "mistral", "gemma", "granite", "glm4" or "harmony". nil (default): the file's. Since 1.1.
     public var templateText: String?
-    /// The tools that the model may call: a JSON list as in OpenAI's API, NUL-terminated. nil (default): none.
-    /// `Status.unsupported` where the template has no place for them. Since 1.1.
+    /// The tools that the model may call: a JSON list as in OpenAI's API. nil (default): none. `Status.unsupported`
+    /// where the template has no place for them. Since 1.1.
     public var toolsJson: String?
-    /// More variables of the template: a JSON object, such as {"enable_thinking": false}, NUL-terminated. nil
-    /// (default): none. One that the template never reads is `Status.notFound`, so that nothing is switched off in
-    /// vain. Since 1.1.
+    /// More variables of the template: a JSON object, such as {"enable_thinking": false}. nil (default): none. One that
+    /// the template never reads is `Status.notFound`, so that nothing is switched off in vain. Since 1.1.
     public var variablesJson: String?
     /// What strftime_now sees, in seconds since 1970, as UTC; 0 (default): the time of the call. Since 1.1.
     public var unixTime: Int
@@ -790,7 +846,7 @@ public struct ChatOptions: Sendable {
 }
 
 /// Options of `weir_tokenize_with`.
-public struct TokenizeOptions: Sendable {
+public struct TokenizeOptions: Options, Sendable {
     /// `TokenizeFlags`. Default 0.
     public var flags: TokenizeFlags
     /// Progress and cancel, see `weir_tokenize_with`; nil (default) for none.
@@ -826,10 +882,11 @@ public struct ChatInfo: Sendable {
         thoughtEnd = raw.thought_end.map { String(cString: $0) } ?? ""
         toolFormat = raw.tool_format.map { String(cString: $0) } ?? ""
     }
+    init(_ fill: Fill<weir_chat_info>) throws(WeirError) { self.init(try .filled(fill)) }
 }
 
 /// Options of `weir_plan` and `weir_session_create`.
-public struct SessionOptions: Sendable {
+public struct SessionOptions: Options, Sendable {
     /// `SessionFlags`.
     public var flags: SessionFlags
     /// `Device`. Default `Device.auto`.
@@ -855,7 +912,7 @@ public struct SessionOptions: Sendable {
     /// machine, or of the container's limit. `spillTokens` of the plan says what is held for sure. Other policies that
     /// let pages go keep copies there, which no step reads, on the CPU only, and 0 (default) keeps none.
     public var spillBudgetBytes: Int
-    /// "dense" (also NULL, default), "sink", "h2o", "tova", "quest", "raas", "hybrid", "random", "arkvale", "psa",
+    /// "dense" (also nil, default), "sink", "h2o", "tova", "quest", "raas", "hybrid", "random", "arkvale", "psa",
     /// "lfps". Copied.
     public var policy: String?
     /// [`nPolicyOptions`] options of the policy, docs/policies.md. Copied; the file of heads_file is only read in the
@@ -908,14 +965,20 @@ public struct SessionOptions: Sendable {
         raw.budget_bytes = try call.number(budgetBytes, "budgetBytes")
         raw.spill_budget_bytes = try call.number(spillBudgetBytes, "spillBudgetBytes")
         raw.policy = try call.text(policy, "policy")
-        (raw.policy_options, raw.n_policy_options) = try call.pairs(policyOptions)
+        var pairs: [weir_key_value] = []
+        for (key, value) in policyOptions.sorted(by: { $0.key < $1.key }) {
+            let key = try call.text(key, "policyOptions")
+            pairs.append(weir_key_value(key: key, value: try call.text(value, "policyOptions")))
+        }
+        raw.policy_options = call.list(pairs)
+        raw.n_policy_options = UInt32(pairs.count)
         raw.spill_raw_bytes = try call.number(spillRawBytes, "spillRawBytes")
         raw.spill_path = try call.text(spillPath, "spillPath")
         raw.spill_file_bytes = try call.number(spillFileBytes, "spillFileBytes")
         raw.spill_flags = spillFlags.rawValue
         return raw
     }
-    mutating func read(_ raw: weir_session_options) {
+    init(_ raw: weir_session_options) {
         flags = SessionFlags(rawValue: raw.flags)
         device = Device(rawValue: raw.device)
         contextTokens = Int(raw.context_tokens)
@@ -1038,6 +1101,7 @@ public struct Plan: Sendable {
         spillCompressedBytes = Int(raw.spill_compressed_bytes)
         spillTokens = Int(raw.spill_tokens)
     }
+    init(_ fill: Fill<weir_plan_info>) throws(WeirError) { self.init(try .filled(fill)) }
 }
 
 /// Memory of a live session.
@@ -1071,6 +1135,7 @@ public struct SessionMemory: Sendable {
         allocsWhileDecoding = Int(raw.allocs_while_decoding)
         deviceBytes = Int(raw.device_bytes)
     }
+    init(_ fill: Fill<weir_memory_info>) throws(WeirError) { self.init(try .filled(fill)) }
 }
 
 /// Counters of a session since its creation (`weir_session_reset` keeps them).
@@ -1135,6 +1200,7 @@ public struct SessionStats: Sendable {
         spillPagesRaw = Int(raw.spill_pages_raw)
         spillRestored = Int(raw.spill_restored)
     }
+    init(_ fill: Fill<weir_session_stats>) throws(WeirError) { self.init(try .filled(fill)) }
 }
 
 /// Where a page of a conversation is: in how many of `weir_plan_info.n_streams` streams.
@@ -1157,7 +1223,7 @@ public struct PageState: Sendable {
 
 /// How the next token is drawn. Applied in this order: bias, repetition penalty, frequency and presence penalty,
 /// temperature, top-k, top-p, min-p.
-public struct SamplingOptions: Sendable {
+public struct SamplingOptions: Options, Sendable {
     /// Keep the k most probable tokens; 0 (default): all.
     public var topK: Int
     /// 0 (default): greedy, the most probable token, the lowest id on a tie. At most 100.
@@ -1206,7 +1272,8 @@ public struct SamplingOptions: Sendable {
         raw.seed = seed
         raw.presence_penalty = presencePenalty
         raw.frequency_penalty = frequencyPenalty
-        (raw.bias, raw.n_bias) = call.biases(bias)
+        raw.bias = call.list(bias.map { weir_token_bias(token: $0.key, bias: $0.value) })
+        raw.n_bias = UInt32(bias.count)
         return raw
     }
 }
@@ -1245,10 +1312,11 @@ public struct TokenEvent: Sendable {
         logprob = raw.logprob
         top = UnsafeBufferPointer(start: raw.top, count: Int(raw.n_top)).map(Logprob.init)
     }
+    init(_ fill: Fill<weir_token_event>) throws(WeirError) { self.init(try .filled(fill)) }
 }
 
 /// Options of `weir_session_generate` and `weir_session_begin`.
-public struct GenerateOptions: Sendable {
+public struct GenerateOptions: Options, Sendable {
     /// `GenerateFlags`.
     public var flags: GenerateFlags
     /// Most tokens of this call; 0 (default): as many as the context holds.
@@ -1269,8 +1337,8 @@ public struct GenerateOptions: Sendable {
     /// (`weir_chat_info.thought_end`). Since 1.1.
     public var thinkingBudget: Int
     /// Text that is appended before the tag where a thought is ended early, also by `weir_session_finish_thinking`: at
-    /// most 1,024 bytes of UTF-8, NUL-terminated. Copied. Models often go on thinking aloud without one. nil (default):
-    /// none. `Status.unsupported` as above. Since 1.1.
+    /// most 1,024 bytes of UTF-8. Copied. Models often go on thinking aloud without one. nil (default): none.
+    /// `Status.unsupported` as above. Since 1.1.
     public var thinkingClose: String?
     /// All defaults but for what is given.
     public init(flags: GenerateFlags = [], maxTokens: Int = 0, stop: [String] = [], nTop: Int = 0,
@@ -1288,7 +1356,8 @@ public struct GenerateOptions: Sendable {
         raw.struct_size = UInt32(MemoryLayout<weir_generate_options>.size)
         raw.flags = flags.rawValue
         raw.max_tokens = try call.number(maxTokens, "maxTokens")
-        (raw.stop, raw.n_stop) = call.texts(stop)
+        raw.stop = call.list(stop.map(call.copy))
+        raw.n_stop = UInt32(stop.count)
         raw.n_top = try call.number(nTop, "nTop")
         raw.min_tokens = try call.number(minTokens, "minTokens")
         raw.thinking_budget = try call.number(thinkingBudget, "thinkingBudget")
@@ -1313,6 +1382,7 @@ public struct GenerateResult: Sendable {
         lastToken = raw.last_token
         stopIndex = Int(raw.stop_index)
     }
+    init(_ fill: Fill<weir_generate_result>) throws(WeirError) { self.init(try .filled(fill)) }
 }
 
 /// One event of an answer, from `weir_session_next`.
@@ -1335,7 +1405,7 @@ public struct Event: Sendable {
     public let text: String
     /// Of a token: that of `weir_logprob`. NaN of other events and where `nTop` of the options is 0.
     public let logprob: Float
-    /// [`nTop`], the most probable first, of equals the lower id; the token itself need not be among them. NULL where
+    /// [`nTop`], the most probable first, of equals the lower id; the token itself need not be among them. nil where
     /// `nTop` is 0.
     public let top: [Logprob]
     init(_ raw: weir_event) {
@@ -1350,17 +1420,18 @@ public struct Event: Sendable {
         logprob = raw.logprob
         top = UnsafeBufferPointer(start: raw.top, count: Int(raw.n_top)).map(Logprob.init)
     }
+    init(_ fill: Fill<weir_event>) throws(WeirError) { self.init(try .filled(fill)) }
 }
 
 /// Options of `weir_session_prompt` and `weir_session_prompt_tokens`.
-public struct PromptOptions: Sendable {
+public struct PromptOptions: Options, Sendable {
     /// `PromptFlags`.
     public var flags: PromptFlags
     /// Positions to leave free for what follows. Default 0.
     public var reserveTokens: Int
     /// Progress in the tokens that are read, and cancel; nil (default): none.
     public var progress: ProgressHandler?
-    /// `weir_session_prompt` only: how messages are rendered; its progress must be NULL. nil (default):
+    /// `weir_session_prompt` only: how messages are rendered; its progress must be nil. nil (default):
     /// `ChatFlags.addAssistant`.
     public var chat: ChatOptions?
     /// All defaults but for what is given.
@@ -1406,6 +1477,7 @@ public struct PromptReport: Sendable {
         nMessagesDropped = Int(raw.n_messages_dropped)
         pagesMissing = Int(raw.pages_missing)
     }
+    init(_ fill: Fill<weir_prompt_report>) throws(WeirError) { self.init(try .filled(fill)) }
 }
 
 /// Positions of a message's text in a conversation.
@@ -1417,6 +1489,66 @@ public struct TextSpan: Sendable {
     init(_ raw: weir_span) {
         first = Int(raw.first)
         end = Int(raw.end)
+    }
+}
+
+extension Runtime {
+    /// Memory that the runtime and everything made from it have allocated, on the host and on devices. Mapped model
+    /// files are not included, copied ones are.
+    public func memory() throws(WeirError) -> MemoryCounters { try .init { weir_runtime_memory(raw, $0) } }
+}
+
+extension Runtime {
+    /// Number of threads that compute, the caller's included.
+    public var threadCount: Int { Int(weir_runtime_thread_count(raw)) }
+}
+
+extension Runtime {
+    /// Name of the CPU instruction set in use, such as "AVX3_DL" or "NEON".
+    public var cpuTarget: String { String(cString: weir_runtime_cpu_target(raw)) }
+}
+
+extension Model {
+    /// The special tokens of a model.
+    public func specialTokens() throws(WeirError) -> SpecialTokens { try .init { weir_model_special_tokens(raw, $0) } }
+}
+
+extension Model {
+    /// What the chat template of a model can do. Tags that it does not have are looked for in the vocabulary.
+    public func chatInfo() throws(WeirError) -> ChatInfo { try .init { weir_model_chat_info(raw, $0) } }
+}
+
+extension Session {
+    /// Counters of the session.
+    public nonisolated func stats() throws(WeirError) -> SessionStats { .init(try handle.read(weir_session_get_stats)) }
+}
+
+extension Session {
+    /// Memory of the session.
+    public nonisolated func memory() throws(WeirError) -> SessionMemory { .init(try handle.read(weir_session_memory)) }
+}
+
+extension Library {
+    /// The names of all weight types, such as "q8_0": the types of tensors that this build computes with.
+    public static var weightTypes: [String] {
+        Array(sequence(state: UInt32(0)) { index in
+            defer { index += 1 }
+            return weir_weight_type_name(index).map { String(cString: $0) }
+        })
+    }
+    /// The names of all policies, such as "raas": the values of `weir_session_options.policy`.
+    public static var policies: [String] {
+        Array(sequence(state: UInt32(0)) { index in
+            defer { index += 1 }
+            return weir_policy_name(index).map { String(cString: $0) }
+        })
+    }
+    /// The names of all presets, such as "reason-fixed": the names that `weir_session_options_preset` takes.
+    public static var presets: [String] {
+        Array(sequence(state: UInt32(0)) { index in
+            defer { index += 1 }
+            return weir_preset_name(index).map { String(cString: $0) }
+        })
     }
 }
 

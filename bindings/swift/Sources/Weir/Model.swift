@@ -1,41 +1,39 @@
 // Runtime and model, which any number of threads share, and what is made of a model besides sessions.
 import CWeir
+import Dispatch
 import Synchronization
 
 /// Worker threads, backends and hooks. One per process is usual. It lives as long as anything that was made from it.
 public final class Runtime: Sendable {
     nonisolated(unsafe) let raw: OpaquePointer
-    private let hooks: Call
+    private let hooks = Call()
 
     /// Starts it. Fails with both versions in the message where the library is not of the version of this package.
-    public init(_ options: RuntimeOptions = RuntimeOptions()) throws(WeirError) {
+    public init(_ options: RuntimeOptions = .init()) throws(WeirError) {
         try Library.check()
-        hooks = Call()
         var given = try options.raw(hooks)
         raw = try made { weir_runtime_create(&given, $0) }
     }
     deinit { weir_runtime_destroy(raw) }
 
-    /// What it and everything made from it have allocated.
-    public var memory: MemoryCounters {
-        get throws(WeirError) { MemoryCounters(try .filled { weir_runtime_memory(raw, $0) }) }
-    }
-    /// Threads that compute, the caller's included.
-    public var threadCount: Int { Int(weir_runtime_thread_count(raw)) }
-    /// The CPU instruction set in use, such as "AVX3_DL".
-    public var cpuTarget: String { String(cString: weir_runtime_cpu_target(raw)) }
     /// The devices of this machine, usable or not.
-    public var devices: [DeviceInfo] {
-        get throws(WeirError) {
-            try listed(weir_device_info.sized) { weir_runtime_devices(raw, $0, $1, $2) }.map(DeviceInfo.init)
-        }
+    public func devices() throws(WeirError) -> [DeviceInfo] {
+        try listed(weir_device_info.sized) { weir_runtime_devices(raw, $0, $1, $2) }.map(DeviceInfo.init)
     }
     /// Renders a chat template (Jinja, or the name of a built-in one) with a JSON object of variables.
     public func render(template: String, variables: String = "{}", unixTime: Int = 0) throws(WeirError) -> String {
-        let call = Call(), text = call.copy(template), values = call.copy(variables)
-        return String(decoding: try listedBytes { (out, n, nOut) in
-            weir_template_render(raw, text.text, text.bytes, values.text, values.bytes, Int64(unixTime), out, n, nOut)
-        }, as: UTF8.self)
+        let call = Call(), text = call.copy(template), values = call.copy(variables), time = Int64(unixTime)
+        defer { withExtendedLifetime(call) {} }
+        return try listedText {
+            weir_template_render(raw, text.text, text.bytes, values.text, values.bytes, time, $0, $1, $2)
+        }
+    }
+}
+
+/// Runs what takes long outside of the threads that Swift's tasks share.
+func onOwnThread<T: Sendable>(_ body: @escaping @Sendable () throws -> T) async throws -> T {
+    try await withCheckedThrowingContinuation { waiting in
+        DispatchQueue.global().async { waiting.resume(with: Result { try body() }) }
     }
 }
 
@@ -53,31 +51,10 @@ public final class Cancel: Sendable {
     public func clear() { weir_cancel_clear(raw) }
 }
 
-/// One message of a conversation.
-public struct Message: Sendable, Hashable {
-    /// "system", "user" or "assistant"; also "tool" and "developer" where the template has words for them.
-    public var role: String
-    public var content: String
-    /// Of an answer: what the model thought before it, without tags.
-    public var thought: String?
-    /// Of an answer: the calls of tools in it, a JSON list.
-    public var toolCalls: String?
-    /// Of a tool's result: the call that it answers.
-    public var toolCallID: String?
-    /// Of a tool's result: the tool; else of who speaks.
-    public var name: String?
-
-    public init(role: String, content: String, thought: String? = nil, toolCalls: String? = nil,
-                toolCallID: String? = nil, name: String? = nil) {
-        (self.role, self.content, self.thought) = (role, content, thought)
-        (self.toolCalls, self.toolCallID, self.name) = (toolCalls, toolCallID, name)
-    }
+extension Message {
     public static func system(_ content: String) -> Message { Message(role: "system", content: content) }
     public static func user(_ content: String) -> Message { Message(role: "user", content: content) }
     public static func assistant(_ content: String) -> Message { Message(role: "assistant", content: content) }
-    public static func tool(_ content: String, name: String? = nil, callID: String? = nil) -> Message {
-        Message(role: "tool", content: content, toolCallID: callID, name: name)
-    }
 }
 
 /// Weights and tokenizer of one GGUF file. Immutable: any number of sessions and threads share it.
@@ -89,17 +66,15 @@ public final class Model: Sendable {
     public let info: ModelInfo
 
     /// Opens a file, on the calling thread; ``open(_:runtime:options:)`` is for tasks.
-    public init(_ path: String, runtime: Runtime, options: ModelOptions = ModelOptions()) throws {
-        let call = Call()
-        var given = try options.raw(call)
-        let cPath = try call.text(path, "path")
-        raw = try call.rethrowing { try made { weir_model_open(runtime.raw, cPath, &given, $0) } }
-        self.runtime = runtime
-        info = ModelInfo(try .filled { [raw] in weir_model_get_info(raw, $0) })
+    public init(_ path: String, runtime: Runtime, options: ModelOptions = .init()) throws {
+        let raw = try options.passClosures { given, call throws(WeirError) in
+            let path = try call.text(path, "path")
+            return try made { weir_model_open(runtime.raw, path, given, $0) }
+        }
+        (self.raw, self.runtime, info) = (raw, runtime, try ModelInfo { weir_model_get_info(raw, $0) })
     }
     /// Opens a file on a thread that no other task needs. Cancelling the task stops it.
-    public static func open(_ path: String, runtime: Runtime, options: ModelOptions = ModelOptions()) async throws
-        -> Model {
+    public static func open(_ path: String, runtime: Runtime, options: ModelOptions = .init()) async throws -> Model {
         let isCancelled = Mutex(false)
         var options = options
         options.progress = { [progress = options.progress] now in
@@ -117,92 +92,66 @@ public final class Model: Sendable {
     /// Tensor number `index` in the order of the file.
     public func tensor(_ index: Int) throws(WeirError) -> TensorInfo {
         let index: UInt32 = try Call().number(index, "index")
-        return TensorInfo(try .filled { weir_model_tensor_info(raw, index, $0) })
+        return try TensorInfo { weir_model_tensor_info(raw, index, $0) }
     }
     /// The keys of the file and their values as text.
-    public var metadata: [(key: String, value: String)] {
-        get throws(WeirError) {
-            var entries: [(key: String, value: String)] = []
-            for i in 0..<weir_model_metadata_count(raw) {
-                var key: UnsafePointer<CChar>?
-                let value = try listedBytes { weir_model_metadata(raw, i, &key, $0, $1, $2) }
-                entries.append((String(cString: key!), String(decoding: value, as: UTF8.self)))
-            }
-            return entries
+    public func metadata() throws(WeirError) -> [(key: String, value: String)] {
+        try (0..<weir_model_metadata_count(raw)).map { i throws(WeirError) in
+            var key: UnsafePointer<CChar>?
+            let value = try listedText { weir_model_metadata(raw, i, &key, $0, $1, $2) }
+            return (String(cString: key!), value)
         }
     }
-    /// Tokens with a special meaning.
-    public var specialTokens: SpecialTokens {
-        get throws(WeirError) { SpecialTokens(try .filled { weir_model_special_tokens(raw, $0) }) }
-    }
-    /// What the chat template can do.
-    public var chatInfo: ChatInfo {
-        get throws(WeirError) { ChatInfo(try .filled { weir_model_chat_info(raw, $0) }) }
-    }
     /// One token of the vocabulary.
-    public func token(_ token: Token) throws(WeirError) -> TokenInfo {
-        TokenInfo(try .filled { weir_token_get_info(raw, token, $0) })
-    }
+    public func token(_ id: Token) throws(WeirError) -> TokenInfo { try .init { weir_token_get_info(raw, id, $0) } }
 
     /// Turns text into tokens.
-    public func tokenize(_ text: String, _ options: TokenizeOptions = TokenizeOptions()) throws -> [Token] {
+    public func tokenize(_ text: String, _ options: TokenizeOptions = .init()) throws -> [Token] {
         try tokenize(bytes: Array(text.utf8), options)
     }
     /// The same of bytes, which need not be valid UTF-8.
-    public func tokenize(bytes: [UInt8], _ options: TokenizeOptions = TokenizeOptions()) throws -> [Token] {
-        let call = Call()
-        var given = try options.raw(call)
-        return try call.rethrowing {
-            try bytes.withUnsafeBytes { text in
-                try listed(Token(0), guess: text.count + 2) { (out, n: UInt64, nOut) in
-                    weir_tokenize_with(raw, text.baseAddress?.assumingMemoryBound(to: CChar.self), UInt64(text.count),
-                                       &given, out, n, nOut)
-                }
+    public func tokenize(bytes: [UInt8], _ options: TokenizeOptions = .init()) throws -> [Token] {
+        try options.passClosures { given, call throws(WeirError) in
+            let text = call.list(bytes.map { CChar(bitPattern: $0) }), n = UInt64(bytes.count)
+            return try listed(Token(0), guess: bytes.count + 2) {
+                weir_tokenize_with(raw, text, n, given, $0, $1, $2)
             }
         }
     }
     /// The bytes that tokens stand for; `String(decoding:as:)` makes them text. Of one token after the other, see
     /// ``Detokenizer``.
     public func detokenize(_ tokens: [Token], flags: DetokenizeFlags = []) throws(WeirError) -> [UInt8] {
-        try listedBytes(guess: tokens.count * 8) {
-            weir_detokenize(raw, tokens, UInt64(tokens.count), flags.rawValue, $0, $1, $2)
-        }
+        let n = UInt64(tokens.count)
+        return try listedBytes(guess: tokens.count * 8) { weir_detokenize(raw, tokens, n, flags.rawValue, $0, $1, $2) }
     }
     /// Turns a conversation into tokens by the model's chat template.
-    public func chatTokens(_ messages: [Message], _ options: ChatOptions = ChatOptions()) throws -> [Token] {
-        let call = Call(), list = try call.messages(messages)
-        var given = try options.raw(call)
-        return try call.rethrowing {
-            try listed(Token(0), guess: 4096) { (out, n: UInt64, nOut) in
-                weir_chat_tokenize(raw, list, UInt64(messages.count), &given, out, n, nOut)
-            }
+    public func chatTokens(_ messages: [Message], _ options: ChatOptions = .init()) throws -> [Token] {
+        try options.passClosures { given, call throws(WeirError) in
+            let list = try call.messages(messages), n = UInt64(messages.count)
+            return try listed(Token(0), guess: 4096) { weir_chat_tokenize(raw, list, n, given, $0, $1, $2) }
         }
     }
     /// Renders a conversation as text to look at; ``chatTokens(_:_:)`` is for sessions.
-    public func chatText(_ messages: [Message], _ options: ChatOptions = ChatOptions()) throws(WeirError) -> String {
-        let call = Call(), list = try call.messages(messages)
-        var given = try options.raw(call)
-        return String(decoding: try listedBytes { (out, n, nOut) in
-            weir_chat_render_with(raw, list, UInt64(messages.count), &given, out, n, nOut)
-        }, as: UTF8.self)
+    public func chatText(_ messages: [Message], _ options: ChatOptions = .init()) throws(WeirError) -> String {
+        try options.pass { given, call throws(WeirError) in
+            let list = try call.messages(messages), n = UInt64(messages.count)
+            return try listedText { weir_chat_render_with(raw, list, n, given, $0, $1, $2) }
+        }
     }
 
     /// The exact bytes of a session with these options. Allocates nothing.
-    public func plan(_ options: SessionOptions = SessionOptions()) throws(WeirError) -> Plan {
-        let call = Call()
-        var given = try options.raw(call)
-        return Plan(try .filled { weir_plan(raw, &given, $0) })
+    public func plan(_ options: SessionOptions = .init()) throws(WeirError) -> Plan {
+        try options.pass { given, _ throws(WeirError) in try Plan { weir_plan(raw, given, $0) } }
     }
     /// Chooses what is 0 of context, budget and spill memory, so that the plan takes at most `bytes`.
     public func fit(_ options: SessionOptions, bytes: Int) throws(WeirError) -> SessionOptions {
-        let call = Call()
-        var given = try options.raw(call), fitted = options
-        try WeirError.check(weir_session_options_fit(raw, try call.number(bytes, "bytes"), &given))
-        fitted.read(given)
-        return fitted
+        try options.pass { given, call throws(WeirError) in
+            try check(weir_session_options_fit(raw, try call.number(bytes, "bytes"), given))
+            return SessionOptions(given.pointee)
+        }
     }
     /// Creates a session on a thread that no other task needs; `Session(model:options:)` does it on the caller's.
-    public func session(_ options: SessionOptions = SessionOptions()) async throws -> Session {
+    public func session(_ options: SessionOptions = .init()) async throws -> Session {
         try await onOwnThread { try Session(model: self, options: options) }
     }
 }
@@ -210,11 +159,10 @@ public final class Model: Sendable {
 extension SessionOptions {
     /// Policy, budget and policy options of a preset, one of ``Library/presets``.
     public init(preset: String) throws(WeirError) {
-        self.init()
-        let call = Call()
-        var given = try raw(call)
-        try WeirError.check(weir_session_options_preset(try call.text(preset, "preset"), &given))
-        read(given)
+        self = try SessionOptions().pass { given, call throws(WeirError) in
+            try check(weir_session_options_preset(try call.text(preset, "preset"), given))
+            return SessionOptions(given.pointee)
+        }
     }
 }
 
@@ -225,8 +173,9 @@ public final class Constraint: Sendable {
     /// Compiles it; `text` is a schema, a grammar or a list of tools, as the kind says.
     public init(_ kind: ConstraintKind, _ text: String = "", model: Model) throws(WeirError) {
         let call = Call(), text = text.isEmpty ? weir_text() : call.copy(text)
-        self.model = model
-        raw = try made { weir_constraint_create(model.raw, kind.rawValue, text.text, text.bytes, $0) }
+        defer { withExtendedLifetime(call) {} }
+        (raw, self.model) = (
+            try made { weir_constraint_create(model.raw, kind.rawValue, text.text, text.bytes, $0) }, model)
     }
     deinit { weir_constraint_destroy(raw) }
 }
@@ -236,20 +185,19 @@ public final class Detokenizer {
     private let raw: OpaquePointer
     private let model: Model
     public init(_ model: Model, flags: DetokenizeFlags = []) throws(WeirError) {
-        self.model = model
-        raw = try made { weir_detokenizer_create(model.raw, flags.rawValue, $0) }
+        (raw, self.model) = (try made { weir_detokenizer_create(model.raw, flags.rawValue, $0) }, model)
     }
     deinit { weir_detokenizer_destroy(raw) }
     /// The text that is complete with this token.
-    public func push(_ token: Token) throws(WeirError) -> String {
-        var (text, n): (UnsafePointer<CChar>?, UInt64) = (nil, 0)
-        try WeirError.check(weir_detokenizer_push(raw, token, &text, &n))
-        return textOf(text, n)
-    }
+    public func push(_ id: Token) throws(WeirError) -> String { try text { weir_detokenizer_push(raw, id, $0, $1) } }
     /// Ends the text: what is incomplete comes out as U+FFFD.
-    public func flush() throws(WeirError) -> String {
+    public func flush() throws(WeirError) -> String { try text { weir_detokenizer_flush(raw, $0, $1) } }
+
+    private func text(
+        _ next: (UnsafeMutablePointer<UnsafePointer<CChar>?>, UnsafeMutablePointer<UInt64>) -> weir_status
+    ) throws(WeirError) -> String {
         var (text, n): (UnsafePointer<CChar>?, UInt64) = (nil, 0)
-        try WeirError.check(weir_detokenizer_flush(raw, &text, &n))
+        try check(next(&text, &n))
         return textOf(text, n)
     }
 }

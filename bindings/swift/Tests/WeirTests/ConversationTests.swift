@@ -66,7 +66,7 @@ extension All {
                 }
             }
             #expect(await status { try await reading.value } == .cancelled)
-            #expect(try session.stats.nTokens < 4000)
+            #expect(try session.stats().nTokens < 4000)
             // A task that was cancelled before the call.
             let late = Task {
                 while !Task.isCancelled { await Task.yield() }
@@ -147,7 +147,7 @@ extension All {
             #expect(answer.message.content.isEmpty == false && said.contains(answer.message.content))
             // The next turn keeps everything, the answer's tokens included.
             messages += [answer.message, .user("And then?")]
-            let held = try session.stats.nTokens
+            let held = try session.stats().nTokens
             let second = try await session.prompt(messages).report
             #expect(second.nKept >= held - 1 && second.nForgotten <= 1)
             // Another answer to the first question, drawn in the same way, is the same.
@@ -157,9 +157,9 @@ extension All {
             #expect(text(try await all(session)) == said)
             // An edit keeps what was before it. Measuring changes nothing.
             messages[1].content = "Who is there?"
-            let nTokens = try session.stats.nTokens
+            let nTokens = try session.stats().nTokens
             let measured = try await session.prompt(messages, PromptOptions(flags: .measure)).report
-            #expect(try session.stats.nTokens == nTokens)
+            #expect(try session.stats().nTokens == nTokens)
             let edited = try await session.prompt(messages).report
             #expect(edited.nKept >= first.spans[0].end && edited.nKept == measured.nKept)
             #expect(try await session.tokens == model.chatTokens(messages))
@@ -218,7 +218,7 @@ extension All {
 
         @Test func anAnswerIsWhatAMaskAllows() async throws {
             let session = try await model.session(small)
-            let info = try model.chatInfo
+            let info = try model.chatInfo()
             let script = try model.tokenize("<think>abc</think>hello", TokenizeOptions(flags: .special))
             #expect(info.thoughtBegin == "<think>" && info.can.contains(.thoughts))
             try await session.setTokenMask(saying(script))

@@ -28,9 +28,9 @@ extension All {
                 _ = try await all(session, GenerateOptions(maxTokens: 2))
             }
             for _ in 0..<8 { try await one() }
-            let (bytes, resident) = (try runtime.memory.bytes, residentBytes())
+            let (bytes, resident) = (try runtime.memory().bytes, residentBytes())
             for _ in 0..<50 { try await one() }
-            #expect(try runtime.memory.bytes == bytes)
+            #expect(try runtime.memory().bytes == bytes)
             #expect(residentBytes() - resident < 2 << 20)
         }
         /// Of this process.
@@ -50,8 +50,8 @@ extension All {
             #expect(await status { try await session.generate() } == .state)
             #expect(await status { _ = try await session.tokens } == .state)
             #expect(await status { _ = try await session.fork() } == .state)
-            #expect(await status { _ = try session.stats } == .state)
-            #expect(await status { _ = try session.memory } == .state)
+            #expect(await status { _ = try session.stats() } == .state)
+            #expect(await status { _ = try session.memory() } == .state)
             #expect(await status { _ = try await Session.nextMany([session]) } == .state)
             let error = await failure { try await session.reset() }
             #expect("\(error!)" == "WEIR_ERR_STATE: the session is closed")
@@ -190,9 +190,9 @@ extension All {
                 let model = try await Model.open(modelPath, runtime: runtime)
                 let session = try await model.session(small)
                 // The runtime itself is not in its own count.
-                let beside = allocator.live.value - (try runtime.memory.bytes)
+                let beside = allocator.live.value - (try runtime.memory().bytes)
                 #expect((0..<(64 << 10)).contains(beside))
-                #expect(try session.memory.bytes == model.plan(small).totalBytes)
+                #expect(try session.memory().bytes == model.plan(small).totalBytes)
                 allocator.isFull.change { $0 = true }
                 #expect(await status { _ = try await model.session(small) } == .outOfMemory)
             }
@@ -215,7 +215,7 @@ extension All {
         @Test func runtimeAndModel() async throws {
             let runtime = model.runtime
             #expect(runtime.threadCount >= 1 && runtime.cpuTarget.isEmpty == false)
-            let devices = try runtime.devices
+            let devices = try runtime.devices()
             #expect(devices[0].backend == .cpu && devices[0].isUsable && devices[0].name.isEmpty == false)
             #expect(Library.policies.contains("raas") && Library.presets.contains("reason-fixed"))
             #expect(Library.weightTypes.contains("q8_0"))
@@ -225,9 +225,9 @@ extension All {
             let tensor = try model.tensor(0)
             #expect(tensor.dims.count == 4 && tensor.name.isEmpty == false && tensor.bytes > 0)
             #expect(await status { _ = try model.tensor(info.nTensors) } == .invalidArg)
-            let metadata = try model.metadata
+            let metadata = try model.metadata()
             #expect(metadata.first { $0.key == "general.architecture" }?.value == "llama")
-            #expect(try model.specialTokens.eos >= 0)
+            #expect(try model.specialTokens().eos >= 0)
         }
 
         @Test func text() throws {
@@ -237,11 +237,11 @@ extension All {
             let detokenizer = try Detokenizer(model)
             #expect(try ids.map(detokenizer.push).joined() + detokenizer.flush() == words)
             #expect(try ids.flatMap { try model.token($0).bytes } == Array(words.utf8))
-            let eos = try model.token(model.specialTokens.eos)
+            let eos = try model.token(model.specialTokens().eos)
             #expect(eos.flags.contains(.endOfGeneration) && eos.flags.contains(.control))
             let forged = try model.chatTokens([.user(eos.text)])
-            #expect(forged.filter { $0 == (try? model.specialTokens.eos) }.count
-                    == (try model.chatTokens([.user("x")])).filter { $0 == (try? model.specialTokens.eos) }.count)
+            #expect(forged.filter { $0 == (try? model.specialTokens().eos) }.count
+                    == (try model.chatTokens([.user("x")])).filter { $0 == (try? model.specialTokens().eos) }.count)
             #expect(try model.chatText([.user("x")], ChatOptions(templateText: "chatml"))
                     == "<|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n")
         }
@@ -274,13 +274,13 @@ extension All {
             #expect(await status { _ = try model.fit(SessionOptions(), bytes: 1000) } == .budget)
             #expect(await status { _ = try SessionOptions(preset: "none") } == .notFound)
             let session = try await model.session(options)
-            #expect(try session.memory.planBytes == model.plan(options).totalBytes)
+            #expect(try session.memory().planBytes == model.plan(options).totalBytes)
         }
 
         @Test func saveRestoreForkAndRewind() async throws {
             let session = try await model.session(small)
             try await session.prompt(question)
-            let nPrompt = try session.stats.nTokens
+            let nPrompt = try session.stats().nTokens
             _ = try await all(session, GenerateOptions(maxTokens: 4))
             let saved = Shared<[UInt8]>([])
             try await session.save { bytes in saved.change { $0.append(contentsOf: bytes) } }
@@ -301,18 +301,18 @@ extension All {
             #expect(await status { _ = try await session.sample() } == .state)
             #expect(await status { try await other.restore { _ in 0 } } == .format)
             try await session.reset()
-            #expect(try session.stats.nTokens == 0)
+            #expect(try session.stats().nTokens == 0)
         }
 
         @Test func pagesAndPins() async throws {
             let session = try await model.session(SessionOptions(contextTokens: 2048, budgetTokens: 256, policy: "h2o"))
             try await session.prompt(tokens: try model.tokenize(String(repeating: "a b ", count: 60)))
             let nStreams = try model.plan().nStreams
-            let pages = try await session.pages
-            #expect(pages.count == (try session.stats.nTokens + 15) / 16)
+            let pages = try await session.pages()
+            #expect(pages.count == (try session.stats().nTokens + 15) / 16)
             #expect(pages.allSatisfy { $0.resident + $0.cold + $0.lost == nStreams })
             try await session.pin(0..<16)
-            #expect(try await session.pages[0].pinned == nStreams)
+            #expect(try await session.pages()[0].pinned == nStreams)
             try await session.unpin(0..<16)
             #expect(await status { try await session.pin(0..<5000) } == .invalidArg)
         }
@@ -332,9 +332,9 @@ extension All {
                 if nRunning == 0 { break }
             }
             #expect(together == alone)
-            let before = try sessions.map { try $0.stats.nTokens }
+            let before = try sessions.map { try $0.stats().nTokens }
             try await Session.stepMany(sessions.map { ($0, 65) })
-            #expect(try sessions.map { try $0.stats.nTokens } == before.map { $0 + 1 })
+            #expect(try sessions.map { try $0.stats().nTokens } == before.map { $0 + 1 })
             #expect(await status { try await Session.stepMany([(sessions[0], 65), (sessions[0], 65)]) } == .invalidArg)
             #expect(try await Session.nextMany([]).nRunning == 0)
         }
