@@ -28,6 +28,8 @@ RECORDS = {"weir_progress_info": "Progress", "weir_log_info": "LogLine", "weir_m
            "weir_page_state": "PageState", "weir_logprob": "Logprob", "weir_token_event": "TokenEvent",
            "weir_generate_result": "GenerateResult", "weir_event": "Event", "weir_prompt_report": "PromptReport",
            "weir_span": "Span"}
+# More than any enum of these has values.
+MEMBERS = 64
 # What the caller fills.
 OPTIONS = {"weir_runtime_options": "RuntimeOptions", "weir_model_options": "ModelOptions",
            "weir_tokenize_options": "TokenizeOptions", "weir_chat_message": "Message",
@@ -253,8 +255,8 @@ def record_lines(api, struct, name):
         elif type_.depth:  # a list with its number of entries
             of = RECORDS[type_.base]
             skip.add(f"n_{field.name}")
-            python, read = f"List[{of}]", \
-                f"[{of}(t.token, t.logprob) for t in s.{field.name}[:n_{field.name}_]] if n_{field.name}_ else []"
+            python, read = f"Sequence[{of}]", \
+                f"[{snake(of)}_of(item) for item in s.{field.name}[:n_{field.name}_]] if n_{field.name}_ else ()"
         elif enum:
             python = class_of_enum(enum)
             read = f"{python}({{}})" if enum.is_bits else f"_{python.upper()}[{{}}]"
@@ -358,7 +360,7 @@ def option_lines(api, struct, name):
             continue
         entry, python, default, fill = option_entry(api, field, i, fields)
         if field.name == "role":
-            python, default = "Text", ""
+            python, default = "str", ""
         if name == "Message" and field.name == "content":
             python, default = "Text", '""'
         out += [f"    #: {line}" for line in comment(field.doc.text)]
@@ -403,11 +405,12 @@ def data(api):
             "    status: Status = Status.INTERNAL"]
     out += errors(api)
     used = {class_of_enum(enum): enum for enum in api.enums if not enum.is_bits}
-    out += ["", "", "# Members by number, as this is faster than a call of the class.", "",
-            "class _Members(Dict[int, Any]):", "    def __init__(self, of: Any) -> None:",
-            "        super().__init__((int(member), member) for member in of)", "        self.of = of", "",
-            "    def __missing__(self, value: int) -> Any:", "        return self.of(value)", "", ""]
-    out += [f"_{name.upper()} = _Members({name})" for name in used
+    assert all(0 <= value.value < MEMBERS // 2 for name, enum in used.items() if name != "Status"
+               for value in enum.values)
+    out += ["", "", "def _members(of: Any) -> List[Any]:",
+            '    """By number, those of newer libraries too, as a list is faster than a call of the class."""',
+            f"    return [of(value) for value in range({MEMBERS})]", "", ""]
+    out += [f"_{name.upper()} = _members({name})" for name in used
             if any(api.enum_of(f) is used[name] for s in RECORDS for f in api.find(s).fields)]
     for struct in sorted(api.structs, key=lambda s: s.name != "weir_logprob"):
         if struct.name in RECORDS:

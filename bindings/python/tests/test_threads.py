@@ -172,18 +172,21 @@ class Threads(ModelTest):
         read, write = os.pipe()
         pid = os.fork()
         if pid == 0:
-            try:
-                session.next()
-            except weir.ClosedError as error:
-                os.write(write, str(error).encode())
-            except BaseException as error:
-                os.write(write, repr(error).encode())
+            for call in (session.next, lambda: session.tokens, lambda: session.stats, session.cancel, session.fork,
+                         lambda: self.model.tokenize("a")):
+                try:
+                    call()
+                    os.write(write, b"called;")
+                except weir.ClosedError as error:
+                    os.write(write, b"forked;" if "forked" in str(error) else b"closed;")
+                except BaseException as error:
+                    os.write(write, repr(error).encode())
             session.close()
             del session
             os._exit(0)
         os.close(write)
         with os.fdopen(read) as file:
-            self.assertIn("forked", file.read())
+            self.assertEqual(file.read(), "forked;" * 6)
         self.assertEqual(os.waitpid(pid, 0)[1], 0)
         self.assertEqual(text_of(session.events(max_tokens=2)), "I am")
 

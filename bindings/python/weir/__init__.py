@@ -13,7 +13,6 @@ An error is an exception for its status, below WeirError. A Session is for one t
 import asyncio
 import dataclasses
 import weakref
-from array import array
 from contextlib import ExitStack
 from ctypes import (POINTER, byref, c_char, c_char_p, c_float, c_int32, c_uint32, c_uint64, c_void_p, memmove, sizeof,
                     string_at)
@@ -21,11 +20,11 @@ from typing import (Any, AsyncIterator, Callable, Iterable, Iterator, List, Mapp
                     Tuple, Type, Union)
 
 from . import _data, _native as native
-from ._convert import (Path, Text, address_at, c_text, callback, decoded, encoded, guarded, json_text, offset_of,
-                       path_text, str_at)
+from ._convert import (Path, Text, address_at, c_text, callback, decoded, encoded, guarded, json_text, names_of,
+                       offset_of, path_text, str_at, tokens_of, view_of)
 from ._data import *  # noqa: F403
-from ._handle import ClosedError, Handle, Use, call, filled, forked, sized
-from ._library import LibraryError, check, lib
+from ._handle import ClosedError as ClosedError, Handle, Use, call, filled, forked, sized
+from ._library import LibraryError as LibraryError, check, lib
 
 Messages = Iterable[Union[Message, Mapping[str, Any]]]
 __version__ = native.VERSION
@@ -45,28 +44,9 @@ def _given(type_: Type[Any], options: Any, fields: Mapping[str, Any]) -> Any:
     return byref((type_(**fields) if options is None else dataclasses.replace(options, **fields)).to_native())
 
 
-def _tokens(ids: Iterable[int]) -> Tuple[Any, int]:
-    """ids as C has them; one that does not fit is an OverflowError."""
-    values = array("i", ids)
-    return (c_int32 * len(values)).from_buffer(values) if values else None, len(values)
-
-
 def _messages(messages: Messages) -> Tuple[Any, int]:
     made = [(m if isinstance(m, Message) else Message(**m)).to_native() for m in messages]
     return (native.weir_chat_message * len(made))(*made), len(made)
-
-
-def _view(type_: Any, pointer: Any, n: int, code: str) -> Tuple[Any, memoryview]:
-    """Memory of the library: what it belongs to, and the view."""
-    owner = (type_ * n).from_address(address_at(pointer))
-    return owner, memoryview(owner).cast("B").cast(code)  # type: ignore[call-overload]
-
-
-def _names(function: Callable[[int], Optional[bytes]]) -> List[str]:
-    names: List[str] = []
-    while (name := function(len(names))) is not None:
-        names.append(decoded(name))
-    return names
 
 
 def version() -> str:
@@ -76,17 +56,17 @@ def version() -> str:
 
 def policies() -> List[str]:
     """Values of SessionOptions.policy."""
-    return _names(lib.weir_policy_name)
+    return names_of(lib.weir_policy_name)
 
 
 def presets() -> List[str]:
     """The names that preset() takes."""
-    return _names(lib.weir_preset_name)
+    return names_of(lib.weir_preset_name)
 
 
 def weight_types() -> List[str]:
     """Of the tensors that the library computes with."""
-    return _names(lib.weir_weight_type_name)
+    return names_of(lib.weir_weight_type_name)
 
 
 def preset(name: str, options: Optional[SessionOptions] = None, **fields: Any) -> SessionOptions:
@@ -191,7 +171,7 @@ class Model(Handle):
 
     def detokenize(self, tokens: Iterable[int], flags: int = 0) -> bytes:
         """Bytes, as the end may be inside a character; a Detokenizer gives text piece by piece."""
-        ids, n_ids = _tokens(tokens)
+        ids, n_ids = tokens_of(tokens)
         return bytes(filled(c_char, 8 * n_ids, c_uint64, lib.weir_detokenize, Use(self), ids, n_ids, flags))
 
     def chat_tokenize(self, messages: Messages, options: Optional[ChatOptions] = None, **fields: Any) -> List[int]:
@@ -286,12 +266,12 @@ class Session(Handle):
             -> PromptReport:
         """Make the conversation exactly these tokens."""
         report = sized(native.weir_prompt_report)
-        self._call(lib.weir_session_prompt_tokens, *_tokens(tokens), _given(PromptOptions, options, fields),
+        self._call(lib.weir_session_prompt_tokens, *tokens_of(tokens), _given(PromptOptions, options, fields),
                    byref(report))
         return _data.prompt_report_of(report)
 
     def prefill(self, tokens: Iterable[int], progress: Optional[Callable[[Progress], Any]] = None) -> None:
-        self._call(lib.weir_session_prefill, *_tokens(tokens),
+        self._call(lib.weir_session_prefill, *tokens_of(tokens),
                    callback(native.weir_progress_fn, progress, _data.progress_of), None)
 
     def rewind(self, n_tokens: int, flags: int = 0) -> None:
@@ -314,7 +294,7 @@ class Session(Handle):
         pointer, n = POINTER(c_float)(), c_uint32()
         with Use(self, True) as session:
             lib.weir_session_logits(session, byref(pointer), byref(n))
-            owner, view = _view(c_float, pointer, n.value, "f")
+            owner, view = view_of(c_float, pointer, n.value, "f")
             use = Use(self)  # until the view is gone, so that its memory stays
             use.__enter__()
             weakref.finalize(owner, use.__exit__)
@@ -323,13 +303,15 @@ class Session(Handle):
     def save(self, write: Callable[[bytes], Any]) -> None:
         """The conversation as bytes, to the `write` of a file, say."""
         def take(info: Any) -> None:
-            write(string_at(info.contents.data, info.contents.n_bytes))
+            n = write(string_at(info.contents.data, info.contents.n_bytes))
+            if isinstance(n, int) and n != info.contents.n_bytes:  # as a file without a buffer may
+                raise OSError(f"write took {n} of {info.contents.n_bytes} bytes")
         self._call(lib.weir_session_save, native.weir_write_fn(guarded(take)), None)
 
     def restore(self, read: Callable[[int], bytes]) -> None:
         """Go on with a conversation that was saved, from the `read` of a file, say."""
         def give(info: Any, n_read: Any) -> None:
-            data = read(info.contents.n_bytes)
+            data = bytes(read(info.contents.n_bytes))
             if len(data) > info.contents.n_bytes:
                 raise ValueError(f"read gave {len(data)} bytes where {info.contents.n_bytes} were asked for")
             memmove(info.contents.data, data, len(data))
@@ -348,8 +330,8 @@ class Session(Handle):
         """A function that decides before each draw which tokens may come."""
         def ask(info: Any) -> Any:
             s = info.contents
-            with _view(c_int32, s.tokens, s.n_tokens, "i")[1] as tokens, \
-                    _view(c_uint32, s.words, (s.vocab_size + 31) // 32, "I")[1] as words:
+            with view_of(c_int32, s.tokens, s.n_tokens, "i")[1] as tokens, \
+                    view_of(c_uint32, s.words, (s.vocab_size + 31) // 32, "I")[1] as words:
                 assert function
                 return function(MaskInfo(s.vocab_size, tokens, words))
         mask = native.weir_mask_fn() if function is None else native.weir_mask_fn(guarded(ask))
@@ -405,17 +387,17 @@ class Session(Handle):
     async def stream(self, options: Optional[GenerateOptions] = None, **fields: Any) -> AsyncIterator[Event]:
         """The same, computed in the event loop's threads. A task that is cancelled ends when its step has; the token of
         that step is in the conversation."""
-        self.begin(options, **fields)
+        events = self.events(options, **fields)
         while True:
-            step = asyncio.get_running_loop().run_in_executor(None, self.next)
+            step = asyncio.get_running_loop().run_in_executor(None, next, events, None)
             try:
                 event = await asyncio.shield(step)
             except asyncio.CancelledError:
                 await asyncio.wait([step])
                 raise
-            yield event
-            if event.kind == EventKind.END:
+            if event is None:
                 return
+            yield event
 
     def answer(self) -> Tuple[Message, bool]:
         """The latest answer as a message to keep, and whether it has a call of a tool that could not be read."""
@@ -478,7 +460,7 @@ def _pointers(sessions: Sequence[Session], stack: ExitStack) -> Any:
 
 def step_many(sessions: Sequence[Session], tokens: Sequence[int]) -> None:
     """One step of several conversations of one model, which reads the weights once."""
-    ids, n_ids = _tokens(tokens)
+    ids, n_ids = tokens_of(tokens)
     if n_ids != len(sessions):
         raise ValueError(f"{len(sessions)} sessions and {n_ids} tokens")
     with ExitStack() as stack:

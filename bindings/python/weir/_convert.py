@@ -2,8 +2,9 @@
 import json
 import os
 import threading
-from ctypes import Structure, c_void_p, string_at
-from typing import Any, Callable, Mapping, Optional, Sequence, Tuple, Type, Union
+from array import array
+from ctypes import Structure, c_int32, c_void_p, string_at
+from typing import Any, Callable, Iterable, List, Mapping, Optional, Sequence, Tuple, Type, Union
 
 from ._native import WEIR_ERR_CANCELLED, WEIR_OK, weir_key_value, weir_text, weir_token_bias
 
@@ -66,6 +67,19 @@ def biases(items: Mapping[int, float]) -> Tuple[Any, int]:
                                       for token, bias in items.items()])
 
 
+def tokens_of(ids: Iterable[int]) -> Tuple[Any, int]:
+    """ids as C has them; one that does not fit is an OverflowError."""
+    values = array("i", ids)
+    return (c_int32 * len(values)).from_buffer(values) if values else None, len(values)
+
+
+def names_of(function: Callable[[int], Optional[bytes]]) -> List[str]:
+    names: List[str] = []
+    while (name := function(len(names))) is not None:
+        names.append(decoded(name))
+    return names
+
+
 def integer(name: str, value: int, is_unsigned: bool = True, bits: int = 32) -> int:
     """ctypes cuts numbers off without a word."""
     low = 0 if is_unsigned else -1 << (bits - 1)
@@ -90,6 +104,12 @@ def bytes_at(address: Optional[int], n_bytes: int) -> bytes:
 
 def str_at(address: Optional[int], n_bytes: int) -> str:
     return bytes_at(address, n_bytes).decode(errors="replace")
+
+
+def view_of(type_: Any, pointer: Any, n: int, code: str) -> Tuple[Any, memoryview]:
+    """Memory of the library: what it belongs to, and the view."""
+    owner = (type_ * n).from_address(address_at(pointer))
+    return owner, memoryview(owner).cast("B").cast(code)  # type: ignore[call-overload]
 
 
 def decoded(text: Optional[bytes]) -> str:

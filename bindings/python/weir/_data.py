@@ -412,23 +412,17 @@ ERRORS: Dict[int, Type[WeirError]] = {
 }
 
 
-# Members by number, as this is faster than a call of the class.
-
-class _Members(Dict[int, Any]):
-    def __init__(self, of: Any) -> None:
-        super().__init__((int(member), member) for member in of)
-        self.of = of
-
-    def __missing__(self, value: int) -> Any:
-        return self.of(value)
+def _members(of: Any) -> List[Any]:
+    """By number, those of newer libraries too, as a list is faster than a call of the class."""
+    return [of(value) for value in range(64)]
 
 
-_LOGLEVEL = _Members(LogLevel)
-_DEVICETYPE = _Members(DeviceType)
-_DEVICEKIND = _Members(DeviceKind)
-_STOPREASON = _Members(StopReason)
-_SEGMENT = _Members(Segment)
-_EVENTKIND = _Members(EventKind)
+_LOGLEVEL = _members(LogLevel)
+_DEVICETYPE = _members(DeviceType)
+_DEVICEKIND = _members(DeviceKind)
+_STOPREASON = _members(StopReason)
+_SEGMENT = _members(Segment)
+_EVENTKIND = _members(EventKind)
 
 
 class Logprob(NamedTuple):
@@ -902,7 +896,7 @@ class TokenEvent(NamedTuple):
     #: As of weir_event.
     logprob: float
     #: As of weir_event; valid during the call.
-    top: List[Logprob]
+    top: Sequence[Logprob]
 
 
 _TOKENEVENT = Struct("@IiIIPQfIP")
@@ -914,8 +908,8 @@ def token_event_of(s: weir_token_event) -> TokenEvent:
     text = s.text or b""
     if len(text) != t[5]:
         text = bytes_at(address_at(s, _TOKENEVENT_TEXT), t[5])
-    return tuple.__new__(TokenEvent, (t[1], t[2], t[3], text.decode(), t[6], [Logprob(t.token, t.logprob) for t in
-            s.top[:t[7]]] if t[7] else [],))
+    return tuple.__new__(TokenEvent, (t[1], t[2], t[3], text.decode(), t[6], [logprob_of(item) for item in
+            s.top[:t[7]]] if t[7] else (),))
 
 
 class GenerateResult(NamedTuple):
@@ -962,7 +956,7 @@ class Event(NamedTuple):
     logprob: float
     #: [n_top], the most probable first, of equals the lower id; the token itself need not be among them. NULL where
     #: n_top is 0. Valid until the session's next call.
-    top: List[Logprob]
+    top: Sequence[Logprob]
 
 
 _EVENT = Struct("@IiiIIiiiPQfIP")
@@ -975,7 +969,7 @@ def event_of(s: weir_event) -> Event:
     if len(text) != t[9]:
         text = bytes_at(address_at(s, _EVENT_TEXT), t[9])
     return tuple.__new__(Event, (_EVENTKIND[t[1]], t[2], t[3], t[4], _STOPREASON[t[5]], t[6], _SEGMENT[t[7]],
-            text.decode(), t[10], [Logprob(t.token, t.logprob) for t in s.top[:t[11]]] if t[11] else [],))
+            text.decode(), t[10], [logprob_of(item) for item in s.top[:t[11]]] if t[11] else (),))
 
 
 class PromptReport(NamedTuple):
@@ -1102,7 +1096,7 @@ class Message:
 
     #: "system", "user" or "assistant", NUL-terminated. Also "tool" and "developer" where the template has words for
     #: them.
-    role: Text
+    role: str
     #: UTF-8. NULL with content_bytes 0: empty.
     content: Text = ""
     #: Of an answer: what the model thought before it, UTF-8 without tags; NULL: nothing. The template decides whether

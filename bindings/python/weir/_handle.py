@@ -32,12 +32,12 @@ class Use:
 
     def __enter__(self) -> Optional[int]:
         handle = self.handle
-        if self.is_alone:
-            if handle._is_closed or forked or not handle._alone.acquire(False):
-                handle._refuse()
+        if handle._is_closed or forked or self.is_alone and not handle._alone.acquire(False):
+            handle._refuse()
+        if self.is_alone:  # which the one who gives it back would have had to be
             return handle._pointer
         with handle._lock:
-            if handle._is_closed or forked:
+            if handle._is_closed:
                 handle._refuse()
             handle._n_inside += 1
             return handle._pointer
@@ -75,6 +75,8 @@ class Handle:
             BusyError(f"another call is inside this {name}")
 
     def _give_back(self) -> None:
+        if forked:
+            return
         with self._lock:
             if self._n_inside > 0 or not self._alone.acquire(False):  # which nobody has any more from then on
                 return
