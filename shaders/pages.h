@@ -94,16 +94,24 @@ struct StepEndPush {
 WEIR_SHARED uint kMostTop = 1024;
 
 // candidates [n_parts, n, 2]: key and id of the n best logits of each part_rows, ascending by id. The last part may
-// have fewer rows.
+// have fewer rows. With a mask, a bit for each token, only those take part whose bit is set, and lists that are then
+// shorter end with kKeyNever.
 struct TopPartsPush {
-  uvec2 candidates, logits;
+  uvec2 candidates, logits, mask;
   uint vocab_size, part_rows, n;
 };
 
-// ids and values [n]: the best of n_candidates, in descending order.
+// ids and values [n]: the best of n_candidates, in descending order; -1 and -inf where there are fewer.
 struct TopLogitsPush {
   uvec2 ids, values, candidates;
   uint n_candidates, n;
+};
+
+// parts [kLogitParts, 2]: the largest logit of each part_rows, and the sum of exp(logit - largest); values [n_tokens]:
+// the logits of `tokens`.
+struct ReadLogitsPush {
+  uvec2 parts, logits, tokens, values;
+  uint vocab_size, part_rows, n_tokens;
 };
 
 // to [n_quads] = from, 16 bytes each.
@@ -127,8 +135,9 @@ static_assert(sizeof(PageSelectPush) == 76 && offsetof(PageSelectPush, n_sink_pa
 static_assert(sizeof(PageStampPush) == 96 && offsetof(PageStampPush, alpha) == 92);
 static_assert(sizeof(BestLogitPush) == 20 && offsetof(BestLogitPush, vocab_size) == 16);
 static_assert(sizeof(StepEndPush) == 48 && offsetof(StepEndPush, commit) == 44);
-static_assert(sizeof(TopPartsPush) == 28 && offsetof(TopPartsPush, n) == 24);
+static_assert(sizeof(TopPartsPush) == 36 && offsetof(TopPartsPush, n) == 32);
 static_assert(sizeof(TopLogitsPush) == 32 && offsetof(TopLogitsPush, n) == 28);
+static_assert(sizeof(ReadLogitsPush) == 44 && offsetof(ReadLogitsPush, n_tokens) == 40);
 static_assert(sizeof(CopyMemoryPush) == 20 && offsetof(CopyMemoryPush, n_quads) == 16);
 static_assert(sizeof(FillNoisePush) == 24 && offsetof(FillNoisePush, part) == 20);
 }  // namespace weir::vulkan

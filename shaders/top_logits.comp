@@ -36,11 +36,12 @@ void sort_all(uint size) {
 void main() {
     uint size = 1u;
     while (size < a.n) size *= 2u;
-    for (uint i = a.n + invocation(); i < size; i += kThreads) sorted[i] = uvec2(kKeyNever, 0xFFFFFFFFu);
+    for (uint i = invocation(); i < size; i += kThreads) sorted[i] = uvec2(kKeyNever, 0xFFFFFFFFu);
+    barrier();
     take_best(a.n_candidates, a.n);
     sort_all(size);
     for (uint i = invocation(); i < a.n; i += kThreads) {
         OutWords(a.ids).v[i] = sorted[i].y;
-        OutWords(a.values).v[i] = floatBitsToUint(float_of_key(sorted[i].x));
+        OutWords(a.values).v[i] = floatBitsToUint(float_of_key(max(sorted[i].x, kKeyOfNothing)));
     }
 }

@@ -1,4 +1,4 @@
-// The best logits of a step, for samplers that look at no others.
+// What samplers ask of a step's logits: the best, if they look at no others, and sums and single logits.
 #pragma once
 
 #include "core/status.h"
@@ -7,10 +7,11 @@
 
 namespace weir::cuda {
 
+using device::ReadLogitsArgs;
 using device::TopLogitsArgs;
 
-// The n best logits in descending order, the lower id first among equals. NaN counts as -inf and is written as -inf.
 Status top_logits(OpContext& cx, const TopLogitsArgs& a);
+Status read_logits(OpContext& cx, const ReadLogitsArgs& a);
 
 uint64_t top_logits_scratch_bytes();
 

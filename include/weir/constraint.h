@@ -44,8 +44,8 @@ typedef struct weir_constraint weir_constraint;
  *
  *  It is asked after the session's constraint, if there is one. What is drawn is what the sampling options draw from
  *  the tokens that are left. Where none is left, an answer ends with WEIR_STOP_CONSTRAINT and nothing is appended;
- *  weir_session_sample fails with WEIR_ERR_STATE. With a mask, a session on a device copies all logits to the host
- *  for each draw, where it otherwise copies the best ones, or the best one's token. A fork has the function, too;
+ *  weir_session_sample fails with WEIR_ERR_STATE. A session on a device sends the mask there when it has changed, and
+ *  gets the best of the tokens that are left, as it gets the best of all without a mask. A fork has the function, too;
  *  weir_session_reset keeps it; a saved session does not hold it. Takes memory beside the plan's: a bit for each token.
  *
  *  @param session in/out

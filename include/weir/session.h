@@ -328,8 +328,8 @@ typedef struct weir_generate_options {
                                  @since 1.1 */
     uint32_t n_stop;        /**< At most 16. @since 1.1 */
     uint32_t n_top;         /**< Events tell the log-probability of their token, and this many of the most probable
-                                 tokens, 0..64. 0 (default): neither. On a GPU all logits then come to the host with
-                                 every token. @since 1.1 */
+                                 tokens, 0..64. 0 (default): neither. A GPU sends these and sums, not all logits.
+                                 @since 1.1 */
     uint32_t min_tokens;    /**< Before there are so many tokens, none is drawn that ends an answer
                                  (WEIR_TOKEN_END_OF_GENERATION), also with WEIR_GENERATE_IGNORE_EOS. Stop strings,
                                  max_tokens and the context end it all the same. Default 0. @since 1.1 */

@@ -36,6 +36,9 @@ Status BaseSession::prepare() {
   WEIR_TRY(queue_.map(a_.host.events.events, events_));
   WEIR_TRY(queue_.map(a_.host.top_ids, top_ids_));
   WEIR_TRY(queue_.map(a_.host.top_logits, top_logits_));
+  WEIR_TRY(queue_.map(a_.host.asked, asked_));
+  WEIR_TRY(queue_.map(a_.host.asked_logits, asked_logits_));
+  WEIR_TRY(queue_.map(a_.host.parts, parts_));
 
   if (recalls()) WEIR_TRY(map_recall());
 
@@ -163,10 +166,21 @@ Status BaseSession::get_logits() {
   return note(wait("copying logits"));
 }
 
-Status BaseSession::top_logits(uint32_t n) {
+Status BaseSession::top_logits(const LogitRequest& r) {
   WEIR_REQUIRE_DEVICE();
-  WEIR_TRY(note(queue_.top_logits({a_.b.logits, a_.config->vocab_size, n, top_ids_, top_logits_, a_.device.module,
-                                   a_.device.counters + kTopCounter})));
+  const uint32_t vocab_size = a_.config->vocab_size;
+  if (r.new_mask) {
+    const size_t bytes = mask_words(vocab_size) * sizeof(uint32_t);
+    WEIR_TRY(note(queue_.copy_in(a_.device.mask, a_.host.mask, bytes, "copying a mask of tokens")));
+  }
+  if (r.n_best != 0) {
+    WEIR_TRY(note(queue_.top_logits({a_.b.logits, vocab_size, r.n_best, top_ids_, top_logits_, a_.device.module,
+                                     a_.device.counters + kTopCounter, r.masked ? a_.device.mask : nullptr})));
+  }
+  if (r.sums || r.n_asked != 0) {
+    WEIR_TRY(note(
+        queue_.read_logits({a_.b.logits, vocab_size, r.sums ? parts_ : nullptr, asked_, asked_logits_, r.n_asked})));
+  }
   return note(wait("choosing the best logits"));
 }
 

@@ -49,7 +49,7 @@ class BaseSession : public DeviceSession {
   Status token_mass(uint32_t layer, const TokenMassArgs& a) final;
   Status step(int32_t token) final;
   Status get_logits() final;
-  Status top_logits(uint32_t n) final;
+  Status top_logits(const LogitRequest& request) final;
   Status fill_noise(uint64_t seed) final;
   Status rebuild_last_digests() final;
   Status copy_row_out(uint32_t row) final;
@@ -149,7 +149,10 @@ class BaseSession : public DeviceSession {
   PageEvent* events_ = nullptr;   // the device's address of host.events
   int32_t* top_ids_ = nullptr;    // the device's address of host.top_ids
   float* top_logits_ = nullptr;   // the device's address of host.top_logits
-  DeviceRecall recall_;           // the device's addresses of host.recall
+  int32_t* asked_ = nullptr;      // the device's addresses of host.asked, asked_logits and parts
+  float* asked_logits_ = nullptr;
+  LogitPart* parts_ = nullptr;
+  DeviceRecall recall_;  // the device's addresses of host.recall
   bool raw_index_is_behind_ = true, may_ask_ = true;
   RecallHead* heads_ = nullptr;     // the journal: [n_streams]
   RecallEntry* entries_ = nullptr;  // [n_streams, most]

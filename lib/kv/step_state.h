@@ -1,4 +1,4 @@
-// The state that a decode step on a device leaves in memory that both sides see.
+// What a decode step on a device leaves in memory that both sides see: its state, and what is asked about its logits.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,20 @@ namespace weir {
 // Maximum number of logits that DeviceSession::top_logits returns. Few samplers look at more, and for them copying all
 // logits is not much slower.
 inline constexpr uint32_t kMostTopLogits = 1024;
+
+// Parts of equal length in which the sum over a vocabulary is taken, so that it does not depend on who takes it; the
+// last ones of a small vocabulary may be short or empty.
+inline constexpr uint32_t kLogitParts = 64;
+constexpr uint32_t logit_part_rows(uint32_t vocab_size) { return (vocab_size + kLogitParts - 1) / kLogitParts; }
+
+// Of such a part: its largest logit, and the sum of exp(logit - best), to which those that equal it give 1 also where
+// they are infinite. NaN counts as -inf. An empty part has -inf and 0.
+struct LogitPart {
+  float best, sum;
+};
+
+// Of a bit for each token.
+constexpr uint32_t mask_words(uint32_t vocab_size) { return (vocab_size + 31) / 32; }
 
 // The state of decoding, in device memory. The host gets a copy after every step.
 struct StepState {

@@ -49,7 +49,7 @@ constexpr uint32_t device_interface(uint32_t version, std::string_view lists) {
 }
 
 // The number is raised with every change of this header, and of a rule or an enum that the module knows.
-inline constexpr uint32_t kDeviceInterface = device_interface(20, kDeviceLists);
+inline constexpr uint32_t kDeviceInterface = device_interface(21, kDeviceLists);
 
 // The most sessions that DeviceModule::step_many takes at once: an SM's registers can hold a GEMV's sums for this many
 // inputs.
@@ -71,6 +71,10 @@ struct DeviceStaging {
   PageEventRing events;            // the host writes to it around prompts, the device in decode steps
   int32_t* top_ids = nullptr;      // [kMostTopLogits]
   float* top_logits = nullptr;     // [kMostTopLogits]
+  uint32_t* mask = nullptr;        // [mask_words(vocab_size)]
+  int32_t* asked = nullptr;        // [kMostTopLogits]
+  float* asked_logits = nullptr;   // [kMostTopLogits]
+  LogitPart* parts = nullptr;      // [kLogitParts]
   std::byte* host_rows = nullptr;  // what only the host uses of the tables
   DeviceRecall recall;
 };
@@ -84,6 +88,7 @@ struct DeviceBuffers {
   double* angles = nullptr;
   uint32_t* counters = nullptr;  // [kCounters] of finished work, zero between kernels
   std::byte* module = nullptr;   // the bytes that the module asked for (session_device_bytes)
+  uint32_t* mask = nullptr;      // [mask_words(vocab_size)]
   // With recall: the latest exchange of each stream, RecallEntry [n_streams, most] and RecallHead [n_streams]
   // (device/kernels.h), and the output of one unit of a prompt's attention.
   uint32_t* journal = nullptr;
@@ -150,6 +155,15 @@ struct DeviceChunk {
   const Cancel* cancel = nullptr;
 };
 
+// What DeviceSession::top_logits copies to the staging memory.
+struct LogitRequest {
+  uint32_t n_best = 0;    // top_ids and top_logits: so many of the best, at most kMostTopLogits and vocab_size
+  bool masked = false;    // of tokens alone whose bit the mask has
+  bool new_mask = false;  // which has changed since the latest call, or was not there then
+  bool sums = false;      // parts: of all logits, whatever the mask
+  uint32_t n_asked = 0;   // asked_logits: those of so many tokens in `asked`, at most kMostTopLogits
+};
+
 // The device's half of a session. One thread at a time. After WEIR_ERR_DEVICE_LOST every call fails with it again.
 class DeviceSession {
  public:
@@ -181,9 +195,9 @@ class DeviceSession {
   virtual Status fill_row(uint32_t row, uint64_t seed) = 0;
   // Copies the logits of the last token to the staging memory. Waits.
   virtual Status get_logits() = 0;
-  // Copies the n best logits of the last token to the staging memory, n in 1..min(kMostTopLogits, vocab_size), in
-  // descending order, the lower id first of equals; NaN counts as -inf. Waits.
-  virtual Status top_logits(uint32_t n) = 0;
+  // Copies what is asked for of the last token's logits to the staging memory: the best in descending order, the lower
+  // id first of equals; NaN counts as -inf. Where fewer may be listed, the ids behind them are -1. Waits.
+  virtual Status top_logits(const LogitRequest& request) = 0;
   // Fills the pages of every stream with noise and makes their digests (benchmarks). Waits.
   virtual Status fill_noise(uint64_t seed) = 0;
   // Makes the digests of the last pages again, after tokens were taken back. Waits.

@@ -250,9 +250,67 @@ Status Session::current_logits() {
   return {};
 }
 
-Status Session::sample_top_logits(uint32_t n, weir_token& token) {
-  WEIR_TRY(from_module(*module_, device_->top_logits(n)));
-  return sampler_.sample_candidates(staging_.top_ids, staging_.top_logits, n, token);
+// Draws from the best logits, if they decide what is drawn: -1 if not. With them come those whose probabilities the
+// answer's event tells, unless a mask may have left these out.
+Status Session::sample_top_logits(const uint32_t* allowed, uint32_t n_top, weir_token& token) {
+  const uint32_t vocab_size = model_->config().vocab_size,
+                 n_allowed = allowed == nullptr ? vocab_size : mask_.n_allowed();
+  LogitRequest request;
+  request.n_best = sampler_.candidates_needed(n_allowed);
+  token = -1;
+  if (request.n_best == 0) return {};
+  request.n_asked = sampler_.asked_tokens(staging_.asked);
+  if (allowed != nullptr) {
+    const size_t bytes = mask_words(vocab_size) * sizeof(uint32_t);
+    request.masked = true;
+    request.new_mask = !has_device_mask_ || std::memcmp(staging_.mask, allowed, bytes) != 0;
+    if (request.new_mask) std::memcpy(staging_.mask, allowed, bytes);
+  } else if (n_top != 0) {
+    request.n_best = std::max(request.n_best, std::min(n_top, vocab_size));
+    request.sums = true;
+  }
+  WEIR_TRY(from_module(*module_, device_->top_logits(request)));
+  has_device_mask_ = has_device_mask_ || request.masked;
+  if (request.sums) n_listed_ = request.n_best;
+  token =
+      sampler_.sample_candidates({staging_.top_ids, staging_.top_logits, request.n_best}, request.n_best == n_allowed,
+                                 {staging_.asked, staging_.asked_logits, request.n_asked}, allowed);
+  return {};
+}
+
+void Session::wipe_answers_of_device() {
+  wipe(staging_.top_ids, kMostTopLogits * sizeof(*staging_.top_ids));
+  wipe(staging_.top_logits, kMostTopLogits * sizeof(*staging_.top_logits));
+  wipe(staging_.asked, kMostTopLogits * sizeof(*staging_.asked));
+  wipe(staging_.asked_logits, kMostTopLogits * sizeof(*staging_.asked_logits));
+  wipe(staging_.mask, mask_words(model_->config().vocab_size) * sizeof(*staging_.mask));
+  has_device_mask_ = false;
+  n_listed_ = 0;
+}
+
+// Of the token that was drawn for an answer.
+Status Session::find_probs(weir_token token) {
+  const uint32_t vocab_size = model_->config().vocab_size, n = std::min(answer_.n_top, vocab_size);
+  if (!logits_on_device_) {
+    probs_.compute(step_.b.logits, vocab_size, token, n);
+    return {};
+  }
+  const std::span<const int32_t> listed(staging_.top_ids, n_listed_);
+  const auto at = static_cast<size_t>(std::find(listed.begin(), listed.end(), token) - listed.begin());
+  float logit = 0.0f;
+  if (at != listed.size()) {
+    logit = staging_.top_logits[at];
+  } else {
+    LogitRequest request;
+    request.n_best = n;
+    request.sums = true;
+    request.n_asked = 1;
+    staging_.asked[0] = token;
+    WEIR_TRY(from_module(*module_, device_->top_logits(request)));
+    logit = staging_.asked_logits[0];
+  }
+  probs_.compute(staging_.top_ids, staging_.top_logits, n, staging_.parts, logit);
+  return {};
 }
 
 void Session::redo_digests() {

@@ -83,10 +83,7 @@ Status Session::draw(weir_token& token) {
   sampler_.forbid(has_more ? model_->tokenizer().ends() : std::span<const weir_token>());
   Status status = sample_logits(true, token);
   sampler_.forbid({});
-  if (status.ok() && token >= 0 && answer_.n_top != 0) {
-    status = current_logits();
-    if (status.ok()) probs_.compute(step_.b.logits, model_->config().vocab_size, token, answer_.n_top);
-  }
+  if (status.ok() && token >= 0 && answer_.n_top != 0) status = find_probs(token);
   decode_ns_.fetch_add(now_ns() - started, std::memory_order_relaxed);
   return status;
 }

@@ -316,6 +316,7 @@ void lay_out_staging(const SessionSetup& setup, const PolicyNeeds& needs, uint64
   device.angles = p.workspace.take<double>(n_angles);
   device.counters = p.workspace.take<uint32_t>(DeviceBuffers::kCounters);
   device.module = p.workspace.take<std::byte>(setup.module->session_device_bytes(setup.shapes));
+  device.mask = p.workspace.take<uint32_t>(mask_words(c.vocab_size));
 
   staging.tables = p.staging.take<std::byte>(table_bytes);
   staging.state = p.staging.take<StepState>(1);
@@ -330,6 +331,10 @@ void lay_out_staging(const SessionSetup& setup, const PolicyNeeds& needs, uint64
   staging.events = lay_out_events(setup, p.staging);
   staging.top_ids = p.staging.take<int32_t>(kMostTopLogits);
   staging.top_logits = p.staging.take<float>(kMostTopLogits);
+  staging.mask = p.staging.take<uint32_t>(mask_words(c.vocab_size));
+  staging.asked = p.staging.take<int32_t>(kMostTopLogits);
+  staging.asked_logits = p.staging.take<float>(kMostTopLogits);
+  staging.parts = p.staging.take<LogitPart>(kLogitParts);
   if (!setup.kv.recalls()) return;
   staging.host_rows = p.staging.take<std::byte>(host_row_bytes(setup.kv));
   lay_out_recall(setup, p, device, staging.recall);

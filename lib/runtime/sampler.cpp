@@ -9,9 +9,8 @@ namespace {
 
 constexpr float kForbids = -100.0f;  // as a bias
 
-bool is_allowed(const uint32_t* allowed, uint32_t token) {
-  return allowed == nullptr || (allowed[token / 32] >> (token % 32) & 1) != 0;
-}
+// So many of the best tokens are looked at where min_p alone cuts off the others.
+constexpr uint32_t kBeforeTail = 256;
 
 float number(float logit) { return std::isnan(logit) ? -INFINITY : logit; }
 
@@ -191,7 +190,8 @@ Status Sampler::sample(const float* logits, weir_token& token, const uint32_t* a
   for (uint32_t i = 0; i < vocab_size_; ++i) {
     if (is_allowed(allowed, i)) candidates_[n++] = candidates_[i];
   }
-  return draw(logits, vocab_size_, n, token);
+  token = draw(n);
+  return token >= 0 ? Status() : nothing_to_draw(logits);
 }
 
 // Whether no logit becomes larger.
@@ -200,39 +200,79 @@ bool Sampler::only_lowers() const {
          std::all_of(bias_, bias_ + options_.n_bias, [](const weir_token_bias& b) { return b.bias <= 0.0f; });
 }
 
-// Where logits are only lowered, and at most so many of them, a token with that many and `kept` others above it still
-// has at least `kept` above it afterwards, and cannot be drawn. One that is raised may come from anywhere.
-uint32_t Sampler::candidates_needed() const {
-  const uint32_t kept = options_.temperature == 0.0f ? 1 : options_.top_k;
-  if (is_greedy() || !only_lowers() || kept == 0 || kept >= vocab_size_) return 0;
-  const uint64_t n = uint64_t{kept} + n_looked_at() + options_.n_bias + forbidden_.size();
-  return n < vocab_size_ ? static_cast<uint32_t>(n) : 0;
+// Whether what is drawn depends on no token but those that min_p leaves.
+bool Sampler::cuts_tail() const { return options_.top_k == 0 && options_.top_p >= 1.0f && options_.min_p > 0.0f; }
+
+// At most so many logits change.
+uint32_t Sampler::n_changed() const {
+  return n_looked_at() + options_.n_bias + static_cast<uint32_t>(forbidden_.size());
 }
 
-Status Sampler::sample_candidates(const int32_t* ids, const float* logits, uint32_t n, weir_token& token) {
-  for (uint32_t i = 0; i < n; ++i) candidates_[i] = {number(logits[i]), ids[i]};
-  change(n, [&](weir_token id) { return static_cast<uint32_t>(std::find(ids, ids + n, id) - ids); });
-  return draw(logits, n, n, token);
+// Where logits are only lowered, and at most so many of them, a token with that many and `kept` others above it still
+// has at least `kept` above it afterwards, and cannot be drawn. One that is raised may come from anywhere: its logit is
+// asked for.
+uint32_t Sampler::candidates_needed(uint32_t n_allowed) const {
+  if (is_greedy() && n_allowed == vocab_size_) return 0;  // the device says which, and whether there is one
+  const uint32_t top_k = options_.top_k != 0 ? options_.top_k : cuts_tail() ? kBeforeTail : n_allowed;
+  const uint32_t kept = options_.temperature == 0.0f ? 1 : std::min(top_k, n_allowed);
+  const uint32_t n = std::min(kept + n_changed(), n_allowed);
+  return n < vocab_size_ && n <= kMostCandidates && n_changed() <= kMostCandidates ? n : 0;
+}
+
+uint32_t Sampler::asked_tokens(int32_t* out) const {
+  if (only_lowers()) return 0;
+  int32_t* end = out;
+  for (uint32_t b = 0; b < options_.n_bias; ++b) *end++ = bias_[b].token;
+  for (uint32_t t = 0; t < n_looked_at(); ++t) *end++ = recent(n_recent_ - 1 - t);
+  std::sort(out, end);
+  return static_cast<uint32_t>(std::unique(out, end) - out);
+}
+
+// Whether one of the other tokens may stay beside the first n of candidates_, where none of their logits is above
+// `least`. The probability is that of draw(), and a margin for what it is rounded by.
+bool Sampler::reaches_tail(float least, uint32_t n) const {
+  float best = -INFINITY;
+  for (uint32_t i = 0; i < n; ++i) best = std::max(best, candidates_[i].logit);
+  return !(std::exp((least - best) / options_.temperature) < 0.999f * options_.min_p);
+}
+
+weir_token Sampler::sample_candidates(const Candidates& best, bool are_all, const Candidates& asked,
+                                      const uint32_t* allowed) {
+  uint32_t n = 0;
+  float least = INFINITY;
+  for (uint32_t i = 0; i < best.n; ++i) {
+    candidates_[n++] = {number(best.logits[i]), best.ids[i]};
+    least = std::min(least, number(best.logits[i]));
+  }
+  const int32_t* const end = best.ids + best.n;
+  for (uint32_t i = 0; i < asked.n; ++i) {
+    const int32_t id = asked.ids[i];
+    if (is_allowed(allowed, static_cast<uint32_t>(id)) && std::find(best.ids, end, id) == end)
+      candidates_[n++] = {number(asked.logits[i]), id};
+  }
+  change(n, [&](weir_token id) {
+    const auto is_it = [id](const Candidate& c) { return c.token == id; };
+    return static_cast<uint32_t>(std::find_if(candidates_, candidates_ + n, is_it) - candidates_);
+  });
+  if (!are_all && options_.temperature != 0.0f && cuts_tail() && reaches_tail(least, n)) return -1;
+  return draw(n);
 }
 
 // Why there is no token to draw: all logits were changed to -INFINITY, or the model's were no numbers.
-Status Sampler::nothing_to_draw(const float* logits, uint32_t n) const {
-  if (std::any_of(logits, logits + n, [](float logit) { return number(logit) != -INFINITY; })) {
+Status Sampler::nothing_to_draw(const float* logits) const {
+  if (std::any_of(logits, logits + vocab_size_, [](float logit) { return number(logit) != -INFINITY; })) {
     return fail(WEIR_ERR_STATE, "none of the %u tokens may be drawn: bias forbids them%s", vocab_size_,
                 forbidden_.empty() ? "" : ", or they end the answer before min_tokens");
   }
   return fail(WEIR_ERR_FORMAT, "none of the %u logits is a number; the weights of the model are broken", vocab_size_);
 }
 
-// Draws from the first n of candidates_, which come from these logits.
-Status Sampler::draw(const float* logits, uint32_t n_logits, uint32_t n, weir_token& token) {
+// Draws from the first n of candidates_, or -1.
+weir_token Sampler::draw(uint32_t n) {
   n = keep_top_k(n);
   const float best = candidates_[0].logit;
-  if (best == -INFINITY) return nothing_to_draw(logits, n_logits);
-  if (options_.temperature == 0.0f) {
-    token = candidates_[0].token;
-    return {};
-  }
+  if (best == -INFINITY) return -1;
+  if (options_.temperature == 0.0f) return candidates_[0].token;
   // From here on `logit` holds the unnormalised probability.
   double sum = 0.0;
   for (uint32_t i = 0; i < n; ++i) {
@@ -258,8 +298,7 @@ Status Sampler::draw(const float* logits, uint32_t n_logits, uint32_t n, weir_to
   double at = next_uniform() * sum;
   uint32_t chosen = 0;
   while (chosen + 1 < n && at >= candidates_[chosen].logit) at -= candidates_[chosen++].logit;
-  token = candidates_[chosen].token;
-  return {};
+  return candidates_[chosen].token;
 }
 
 }  // namespace weir

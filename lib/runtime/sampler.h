@@ -7,9 +7,15 @@
 
 #include "core/memory.h"
 #include "core/status.h"
+#include "kv/step_state.h"
 #include "weir/session.h"
 
 namespace weir {
+
+// Of a mask with a bit for each token; null: all.
+inline bool is_allowed(const uint32_t* allowed, uint32_t token) {
+  return allowed == nullptr || (allowed[token / 32] >> (token % 32) & 1) != 0;
+}
 
 // Checks ranges and fills defaults (0 top_p means 1, 0 repeat_penalty means 1, 0 repeat_last_n means 64).
 Status check_sampling(weir_sampling_options& options, uint32_t vocab_size);
@@ -53,12 +59,23 @@ class Sampler {
   // Draws from logits [vocab_size]. WEIR_ERR_FORMAT when none of them is a number, WEIR_ERR_STATE when all tokens are
   // forbidden. `allowed`: a bit for each token that may be drawn, at least one; null: all may.
   Status sample(const float* logits, weir_token& token, const uint32_t* allowed = nullptr);
-  // How many of the best logits decide what sample() draws; 0: all of them. Best is in the order of sample():
-  // descending, the lower id first of equals, NaN as -inf.
-  uint32_t candidates_needed() const;
-  // Draws the same token as sample(), with the same random state, from these logits alone: ids and logits [n], n at
-  // least candidates_needed(), in any order.
-  Status sample_candidates(const int32_t* ids, const float* logits, uint32_t n, weir_token& token);
+  // Of some tokens, in any order.
+  struct Candidates {
+    const int32_t* ids = nullptr;
+    const float* logits = nullptr;
+    uint32_t n = 0;
+  };
+  static constexpr uint32_t kMostCandidates = kMostTopLogits;
+  // How many of the best logits decide what sample() draws where n_allowed tokens may be drawn, together with those of
+  // asked_tokens(), at most kMostCandidates; 0: it takes all of them. Best is in the order of sample(): descending, the
+  // lower id first of equals, NaN as -inf.
+  uint32_t candidates_needed(uint32_t n_allowed) const;
+  // The tokens whose logits may rise, into [kMostCandidates], each once; returns how many. Where candidates are enough.
+  uint32_t asked_tokens(int32_t* out) const;
+  // Draws the same token as sample(), with the same random state, from candidates_needed() or more of the best tokens
+  // that are allowed, or all of them, and from what asked_tokens() lists. -1: nothing was drawn, because it takes all
+  // logits after all to decide it or to say why there is nothing to draw.
+  weir_token sample_candidates(const Candidates& best, bool are_all, const Candidates& asked, const uint32_t* allowed);
 
  private:
   struct Candidate {
@@ -70,14 +87,17 @@ class Sampler {
     return options_.repeat_penalty != 1.0f || options_.presence_penalty != 0.0f || options_.frequency_penalty != 0.0f;
   }
   bool only_lowers() const;
+  bool cuts_tail() const;
+  bool reaches_tail(float least, uint32_t n) const;
   uint32_t n_looked_at() const;  // by the penalties
+  uint32_t n_changed() const;
   template <class Find>
   void change(uint32_t n, const Find& find);
   template <class Find>
   void penalise(uint32_t n, const Find& find);
-  Status nothing_to_draw(const float* logits, uint32_t n) const;
+  Status nothing_to_draw(const float* logits) const;
   uint32_t keep_top_k(uint32_t n);
-  Status draw(const float* logits, uint32_t n_logits, uint32_t n, weir_token& token);
+  weir_token draw(uint32_t n);
   double next_uniform();  // [0, 1)
 
   weir_sampling_options options_ = WEIR_SAMPLING_OPTIONS_INIT;  // without the pointer to the bias

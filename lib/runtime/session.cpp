@@ -144,6 +144,7 @@ void Session::wipe_conversation() {
   wipe(private_, device_ == nullptr ? step_.b.plain_bytes : 0);
   if (step_.b.fetcher != nullptr) step_.b.fetcher->wipe_pages();
   wipe(step_.b.logits, model_->config().vocab_size * sizeof(float));  // may be in staging memory
+  if (device_ != nullptr) wipe_answers_of_device();
   wipe(static_cast<std::byte*>(private_) + (private_bytes_ - plan_.sampler_bytes), plan_.sampler_bytes);
   was_used_ = true;
   is_used_ = false;
@@ -237,20 +238,22 @@ Status Session::sample(weir_token& token) {
 Status Session::sample_logits(bool in_answer, weir_token& token) {
   const uint32_t* allowed = nullptr;
   bool is_over = false;
+  n_listed_ = 0;
   WEIR_TRY(find_mask(in_answer, allowed, is_over));
   if (is_over) return token = -1, Status();
-  if (allowed != nullptr) {
-    WEIR_TRY(current_logits());
-    return sampler_.sample(step_.b.logits, token, allowed);
-  }
-  if (greedy_from_device_ && sampler_.is_greedy() && staging_.state->next_token >= 0) {
+  // The best token of all is the best of those that are allowed if it is one of them.
+  if (greedy_from_device_ && sampler_.is_greedy() && staging_.state->next_token >= 0 &&
+      is_allowed(allowed, static_cast<uint32_t>(staging_.state->next_token))) {
     token = staging_.state->next_token;
     return {};
   }
-  const uint32_t n = sampler_.candidates_needed();
-  if (logits_on_device_ && n != 0 && n <= kMostTopLogits) return sample_top_logits(n, token);
+  if (logits_on_device_) {
+    weir_token found = -1;
+    WEIR_TRY(sample_top_logits(allowed, in_answer ? answer_.n_top : 0, found));
+    if (found >= 0) return token = found, Status();
+  }
   WEIR_TRY(current_logits());
-  return sampler_.sample(step_.b.logits, token);
+  return sampler_.sample(step_.b.logits, token, allowed);
 }
 
 void Session::get_stats(weir_session_stats& s) const {

@@ -363,7 +363,9 @@ class Session {
   void read_counters();                            // from the step's state
   void redo_digests();                             // after tokens were taken back
   Status current_logits();                         // to step_.b.logits
-  Status sample_top_logits(uint32_t n, weir_token& token);
+  Status sample_top_logits(const uint32_t* allowed, uint32_t n_top, weir_token& token);
+  Status find_probs(weir_token token);
+  void wipe_answers_of_device();  // about logits
   // Runs a callback of the application and keeps its allocations out of the session's counters.
   template <class F>
   Answer call_out(F&& callback);
@@ -431,6 +433,8 @@ class Session {
   bool host_is_behind_ = false, device_is_behind_ = false;
   bool logits_on_device_ = false;    // the latest logits are not in the staging memory yet
   bool greedy_from_device_ = false;  // next_token of the state belongs to the latest logits
+  bool has_device_mask_ = false;     // the device has the mask that is in the staging memory
+  uint32_t n_listed_ = 0;            // of the best of all logits, with their sums, that came with the latest draw
   uint64_t callback_allocs_ = 0;     // allocations by callbacks during the current call
 
   std::atomic<const void*> token_thread_{nullptr};  // this_thread() of the one that is in on_token

@@ -2,6 +2,7 @@
 #include "runtime/token_mask.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "runtime/session_entry.h"
 
@@ -73,11 +74,21 @@ Status TokenMask::fill(bool with_ends) {
 
 void TokenMask::fill_all() { std::fill(words_.begin(), words_.end(), UINT32_MAX); }
 
+uint32_t TokenMask::last_word() const {
+  const uint32_t n_last = vocab_size_ - 32 * (words_.size() - 1);
+  return words_[words_.size() - 1] & (n_last == 32 ? UINT32_MAX : (1u << n_last) - 1);
+}
+
 bool TokenMask::allows_any() const {
   uint32_t any = 0;
   for (uint32_t i = 0; i + 1 < words_.size(); ++i) any |= words_[i];
-  const uint32_t n_last = vocab_size_ - 32 * (words_.size() - 1);
-  return (any | (words_[words_.size() - 1] & (n_last == 32 ? UINT32_MAX : (1u << n_last) - 1))) != 0;
+  return (any | last_word()) != 0;
+}
+
+uint32_t TokenMask::n_allowed() const {
+  int n = std::popcount(last_word());
+  for (uint32_t i = 0; i + 1 < words_.size(); ++i) n += std::popcount(words_[i]);
+  return static_cast<uint32_t>(n);
 }
 
 Status Session::set_token_mask(weir_mask_fn fn, void* user) {

@@ -42,9 +42,11 @@ class TokenMask {
   void* user() const { return user_; }
   uint32_t* words() { return words_.data(); }
   bool allows_any() const;
+  uint32_t n_allowed() const;
 
  private:
   void drop_constraint();
+  uint32_t last_word() const;  // without what lies behind the vocabulary
 
   HostMemory& memory_;
   weir_mask_fn fn_ = nullptr;

@@ -63,13 +63,30 @@ Status top_logits(const TopLogitsArgs& a) {
   const uint32_t n_candidates = (n_parts - 1) * each + std::min(each, last_rows);
   const uint64_t bytes = uint64_t{n_candidates} * 2 * sizeof(uint32_t);
   Touches first;
-  const TopPartsPush parts = {first.writes(a.scratch, bytes), first.reads(a.logits, float_bytes(a.vocab_size)),
-                              a.vocab_size, part_rows, each};
+  const TopPartsPush parts = {first.writes(a.scratch, bytes),
+                              first.reads(a.logits, float_bytes(a.vocab_size)),
+                              first.reads(a.mask, mask_words(a.vocab_size) * sizeof(uint32_t)),
+                              a.vocab_size,
+                              part_rows,
+                              each};
   WEIR_TRY(dispatch(Kernel::kTopParts, parts, first, n_parts, top_rows_variant(part_rows)));
   Touches t;
   const TopLogitsPush push = {t.writes(a.ids, a.n * sizeof(int32_t)), t.writes(a.values, float_bytes(a.n)),
                               t.reads(a.scratch, bytes), n_candidates, a.n};
   return dispatch(Kernel::kTopLogits, push, t, 1, top_rows_variant(n_candidates));
+}
+
+Status read_logits(const ReadLogitsArgs& a) {
+  Touches t;
+  const bool has_tokens = a.n_tokens != 0;
+  const ReadLogitsPush push = {t.writes(a.parts, kLogitParts * sizeof(LogitPart)),
+                               t.reads(a.logits, float_bytes(a.vocab_size)),
+                               t.reads(has_tokens ? a.tokens : nullptr, a.n_tokens * sizeof(int32_t)),
+                               t.writes(has_tokens ? a.values : nullptr, float_bytes(a.n_tokens)),
+                               a.vocab_size,
+                               logit_part_rows(a.vocab_size),
+                               a.n_tokens};
+  return dispatch(Kernel::kReadLogits, push, t, a.parts != nullptr ? kLogitParts : 1);
 }
 
 Status fill_noise(const FillNoiseArgs& a) {

@@ -32,6 +32,7 @@ struct RandomModel {
   // What no file of these architectures can say; bend() adds it to the opened model.
   bool sinks = false;  // of attention
   float soft_cap = 0.0f, logit_soft_cap = 0.0f;
+  uint32_t vocab_size = kVocab;
 };
 
 // For the names of tests.
@@ -49,10 +50,10 @@ inline std::string name_of(const RandomModel& m) {
 }
 
 // Two control tokens, one merge, and fillers.
-inline void add_tokenizer(GgufWriter& file) {
+inline void add_tokenizer(GgufWriter& file, uint32_t vocab_size) {
   std::vector<std::string> tokens = {"<|endoftext|>", "<|im_end|>", "t", "h", "th"};
   std::vector<int32_t> types = {3, 3, 1, 1, 1};
-  while (tokens.size() < kVocab) {
+  while (tokens.size() < vocab_size) {
     tokens.push_back("w" + std::to_string(tokens.size()));
     types.push_back(1);
   }
@@ -79,7 +80,7 @@ inline void add_metadata(GgufWriter& file, const RandomModel& s) {
   file.add_u32(a + ".rope.dimension_count", s.head_dim);
   file.add_f32(a + ".rope.freq_base", 10000.0f);
   file.add_f32(a + ".attention.layer_norm_rms_epsilon", 1e-5f);
-  file.add_u32(a + ".vocab_size", kVocab);
+  file.add_u32(a + ".vocab_size", s.vocab_size);
   if (!s.equal_keys) return;
   file.add_string(a + ".rope.scaling.type", "linear");
   file.add_f32(a + ".rope.scaling.factor", 1e30f);
@@ -89,9 +90,9 @@ inline void add_tensors(GgufWriter& file, const RandomModel& s) {
   const weir_cli::WeightType &type = weir_cli::weight_type(s.type), &f32 = weir_cli::weight_type("f32");
   const uint64_t q = uint64_t{s.n_heads} * s.head_dim, kv = uint64_t{s.n_kv_heads} * s.head_dim, d = q;
   const std::string a = s.architecture;
-  file.add_tensor("token_embd.weight", {kVocab, d}, type);
+  file.add_tensor("token_embd.weight", {s.vocab_size, d}, type);
   file.add_tensor("output_norm.weight", {d}, f32);
-  file.add_tensor("output.weight", {kVocab, d}, type);
+  file.add_tensor("output.weight", {s.vocab_size, d}, type);
   for (uint32_t i = 0; i < s.n_layers; ++i) {
     const std::string layer = "blk." + std::to_string(i) + ".";
     file.add_tensor(layer + "attn_norm.weight", {d}, f32);
@@ -166,7 +167,7 @@ inline void make_equal(const RandomModel& s, const std::string& name, std::vecto
 inline std::string write_random_model(const RandomModel& s) {
   GgufWriter file;
   add_metadata(file, s);
-  add_tokenizer(file);
+  add_tokenizer(file, s.vocab_size);
   add_tensors(file, s);
   std::string path = (std::filesystem::temp_directory_path() / "weir-shape-XXXXXX").string();
   const int descriptor = mkstemp(path.data());

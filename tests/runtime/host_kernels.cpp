@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <numeric>
 #include <vector>
 
 #include "quant/half.h"
+#include "runtime/logprobs.h"
 #include "tests/runtime/host_queue.h"
 
 namespace weir::host_module {
@@ -88,11 +88,30 @@ Status step_end(OpContext&, const StepEndArgs& a) {
 Status top_logits(OpContext&, const TopLogitsArgs& a) {
   WEIR_TRY(expect_zero(a.counter, 1, "top_logits"));
   const auto value = [&](int32_t id) { return std::isnan(a.logits[id]) ? -INFINITY : a.logits[id]; };
-  std::vector<int32_t> ids(a.vocab_size);
-  std::iota(ids.begin(), ids.end(), 0);
+  std::vector<int32_t> ids;
+  for (uint32_t id = 0; id < a.vocab_size; ++id) {
+    if (a.mask == nullptr || (a.mask[id / 32] >> (id % 32) & 1) != 0) ids.push_back(static_cast<int32_t>(id));
+  }
   std::stable_sort(ids.begin(), ids.end(), [&](int32_t x, int32_t y) { return value(x) > value(y); });
-  std::copy_n(ids.begin(), a.n, seen(a.ids));
-  std::transform(ids.begin(), ids.begin() + a.n, seen(a.values), value);
+  const size_t n = std::min<size_t>(a.n, ids.size());
+  std::fill_n(seen(a.ids), a.n, -1);
+  std::fill_n(seen(a.values), a.n, -INFINITY);
+  std::copy_n(ids.begin(), n, seen(a.ids));
+  std::transform(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(n), seen(a.values), value);
+  count_bytes(a.n * (sizeof(int32_t) + sizeof(float)));
+  return {};
+}
+
+Status read_logits(OpContext&, const ReadLogitsArgs& a) {
+  const uint32_t part_rows = logit_part_rows(a.vocab_size);
+  for (uint32_t part = 0, first = 0; a.parts != nullptr && part < kLogitParts; ++part) {
+    const uint32_t n = std::min(part_rows, a.vocab_size - first);
+    seen(a.parts)[part] = logit_part(a.logits + first, n);
+    first += n;
+    count_bytes(sizeof(LogitPart));
+  }
+  for (uint32_t i = 0; i < a.n_tokens; ++i) seen(a.values)[i] = a.logits[seen(a.tokens)[i]];
+  count_bytes(a.n_tokens * (sizeof(int32_t) + sizeof(float)));
   return {};
 }
 

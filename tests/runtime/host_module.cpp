@@ -251,6 +251,11 @@ extern "C" __attribute__((visibility("default"))) size_t weir_host_module_fail_a
   return weir::g_staged;
 }
 
+// How many bytes sessions copied between host and device, and got in answers about logits, up to now.
+extern "C" __attribute__((visibility("default"))) uint64_t weir_host_module_bytes() {
+  return weir::host_module::g_bytes;
+}
+
 // Whether sessions that are created from now on have the kernels that join others. At first they do.
 extern "C" __attribute__((visibility("default"))) void weir_host_module_join_kernels(bool joins) {
   weir::host_module::g_settings.joins_kernels = joins;

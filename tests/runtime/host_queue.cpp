@@ -30,6 +30,7 @@ Status HostQueue::enqueue(const char* what, Work work) {
 }
 
 Status HostQueue::copy_in(void* to, const void* from, size_t bytes, const char* what) {
+  count_bytes(bytes);
   return enqueue(what, [=] {
     std::memcpy(to, from, bytes);
     return Status();

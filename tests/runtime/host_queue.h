@@ -5,6 +5,7 @@
 // The device sees staging memory at other addresses than the host, which neither can use in place of its own.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <vector>
@@ -24,6 +25,10 @@ extern Settings g_settings;
 
 // Fails when it is told to, as weir_host_module_fail_at says; `what` is for the message.
 Status count_call(const char* what);
+
+// Bytes that cross between host and device: copies of sessions, and what answers about logits have.
+inline std::atomic<uint64_t> g_bytes{0};
+inline void count_bytes(size_t n) { g_bytes += n; }
 
 // The host's address of staging memory, from the device's.
 inline constexpr uintptr_t kMapped = uintptr_t{1} << 62;

@@ -155,52 +155,6 @@ void device_steps__together_are_steps_alone(void**) {
   }
 }
 
-// Answers are the same whatever decides about their tokens, whether the device sends its best logits or all of them,
-// and so is what they tell about probabilities.
-void device_steps__draw_the_same_tokens(void**) {
-  const Models m(path_of("llama_f32").c_str());
-  const weir_token_bias lower[] = {{30, -2.0f}, {31, -100.0f}}, raise[] = {{30, 2.0f}, {31, -100.0f}};
-  for (uint32_t i = 0; i < 48; ++i) {
-    weir_sampling_options o = WEIR_SAMPLING_OPTIONS_INIT;
-    o.temperature = i % 2 == 0 ? 0.0f : 1.2f;
-    o.top_k = i % 3 == 0 ? 0 : 12;
-    o.seed = i;
-    o.bias = i % 4 == 1 ? lower : raise;
-    o.n_bias = i % 4 == 0 ? 0 : 2;
-    o.presence_penalty = i % 8 < 4 ? 0.0f : 0.5f;
-    o.frequency_penalty = i % 16 < 8 ? 0.0f : 0.25f;
-    weir_generate_options g = WEIR_GENERATE_OPTIONS_INIT;
-    g.n_top = i % 5 == 0 ? 5 : 0;
-    g.min_tokens = i % 3 == 1 ? 20 : 0;
-    g.max_tokens = 30;
-    const Session host = open_session(m, kRows[0], WEIR_DEVICE_CPU),
-                  device = open_session(m, kRows[0], WEIR_DEVICE_CUDA);
-    for (const Session* session : {&host, &device}) {
-      read_prompt(*session, i);
-      assert_ok(weir_session_set_sampling(session->get(), &o));
-      assert_ok(weir_session_begin(session->get(), &g));
-    }
-    weir_event a = WEIR_EVENT_INIT, b = WEIR_EVENT_INIT;
-    do {
-      assert_ok(weir_session_next(host.get(), &a));
-      assert_ok(weir_session_next(device.get(), &b));
-      if (a.kind != b.kind || a.token != b.token || a.stop != b.stop)
-        fail_msg("options %u, token %u: %d, not %d", i, a.index, b.token, a.token);
-      assert_int_equal(a.n_top, b.n_top);
-      assert_true(g.n_top == 0 || a.kind != WEIR_EVENT_TOKEN || a.n_top == 5);
-      assert_memory_equal(&a.logprob, &b.logprob, sizeof(float));
-      for (uint32_t k = 0; k < a.n_top; ++k)
-        assert_true(a.top[k].token == b.top[k].token && a.top[k].logprob == b.top[k].logprob);
-    } while (a.kind != WEIR_EVENT_END);
-    weir_page_state of_host[8], of_device[8];
-    uint32_t n_host = 0, n_device = 0;
-    assert_ok(weir_session_pages(host.get(), of_host, 8, &n_host));
-    assert_ok(weir_session_pages(device.get(), of_device, 8, &n_device));
-    assert_int_equal(n_host, n_device);
-    assert_memory_equal(of_host, of_device, n_host * sizeof(weir_page_state));
-  }
-}
-
 // A cancel that is shared stops a prompt on a device, too.
 void device_steps__look_at_a_shared_cancel(void**) {
   const Models m(path_of("llama_f32").c_str());
@@ -256,7 +210,6 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(device_steps__have_the_bits_of_the_processor),
       cmocka_unit_test(device_steps__together_are_steps_alone),
-      cmocka_unit_test(device_steps__draw_the_same_tokens),
       cmocka_unit_test(device_steps__look_at_a_shared_cancel),
       cmocka_unit_test(device_steps__a_loss_is_remembered),
   };

@@ -1,6 +1,7 @@
 // runtime: log-probabilities of logits that are large, infinite or no numbers, and the order of the best.
 #include "tests/cmocka_cpp.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -56,6 +57,40 @@ void logprobs__odd_logits(void**) {
   assert_true(none.n_top == 0 && none.logprob == -INFINITY);
 }
 
+// What a device sends of all logits gives the same bits.
+void logprobs__from_parts_and_the_best(void**) {
+  for (const uint32_t n : {1u, 63u, 64u, 65u, 1000u}) {
+    std::vector<float> logits(n);
+    for (uint32_t i = 0; i < n; ++i) logits[i] = static_cast<float>((i * 7919) % 1013) * 0.02f - 5.0f;
+    for (const float odd : {1.0f, NAN, INFINITY, -INFINITY}) {
+      logits[n / 2] = odd;
+      const weir_token token = static_cast<weir_token>(n / 3);
+      const LogProbs want = of(logits, token, 20);
+      LogitPart parts[kLogitParts];
+      const uint32_t rows = logit_part_rows(n);
+      for (uint32_t part = 0, first = 0; part < kLogitParts; ++part, first = std::min(first + rows, n))
+        parts[part] = logit_part(logits.data() + first, std::min(rows, n - first));
+      int32_t ids[20];
+      float best[20];
+      for (uint32_t i = 0; i < want.n_top; ++i) {
+        ids[i] = want.top[i].token;
+        best[i] = logits[static_cast<size_t>(ids[i])];
+      }
+      LogProbs got;
+      got.compute(ids, best, want.n_top, parts, logits[static_cast<size_t>(token)]);
+      assert_int_equal(got.n_top, want.n_top);
+      assert_memory_equal(&got.logprob, &want.logprob, sizeof(float));
+      for (uint32_t i = 0; i < want.n_top; ++i) {
+        assert_int_equal(got.top[i].token, want.top[i].token);
+        assert_memory_equal(&got.top[i].logprob, &want.top[i].logprob, sizeof(float));
+      }
+      double sum = 0;
+      for (uint32_t i = 0; i < n; ++i) sum += std::exp(of(logits, static_cast<weir_token>(i), 0).logprob);
+      assert_true(std::abs(sum - 1) < 1e-5);
+    }
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -63,6 +98,7 @@ int main() {
       cmocka_unit_test(logprobs__sum_to_one),
       cmocka_unit_test(logprobs__the_best_in_order),
       cmocka_unit_test(logprobs__odd_logits),
+      cmocka_unit_test(logprobs__from_parts_and_the_best),
   };
   return cmocka_run_group_tests_name("runtime/logprobs", tests, nullptr, nullptr);
 }

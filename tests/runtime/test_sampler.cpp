@@ -205,7 +205,7 @@ std::vector<float> odd_logits(std::mt19937& random, uint32_t n) {
 
 weir_sampling_options odd_options(std::mt19937& random, std::vector<weir_token_bias>& bias, uint32_t vocab) {
   weir_sampling_options o = options(random() % 4 == 0 ? 0.0f : 0.2f + static_cast<float>(random() % 30) * 0.1f);
-  o.top_k = random() % 60;
+  o.top_k = random() % 3 == 0 ? 0 : random() % 60;
   o.top_p = random() % 2 == 0 ? 0.0f : 0.05f + static_cast<float>(random() % 20) * 0.05f;
   o.top_p = std::min(o.top_p, 1.0f);
   o.min_p = random() % 3 == 0 ? 0.05f : 0.0f;
@@ -227,12 +227,48 @@ weir_sampling_options odd_options(std::mt19937& random, std::vector<weir_token_b
   return o;
 }
 
-// The best logits alone give the tokens that all of them give, draw after draw, so the random states are the same too.
+// A mask of the vocabulary, with at least one token, or none.
+std::vector<uint32_t> odd_mask(std::mt19937& random, uint32_t vocab) {
+  if (random() % 2 == 0) return {};
+  std::vector<uint32_t> words((vocab + 31) / 32, 0);
+  const uint32_t most = random() % 3 == 0 ? 1 + random() % 12 : vocab;
+  for (uint32_t i = 0; i < most; ++i) {
+    const uint32_t token = random() % vocab;
+    words[token / 32] |= 1u << (token % 32);
+  }
+  return words;
+}
+
+// What a device tells about these logits, and what is drawn from it; -1: all logits are needed.
+struct FromDevice {
+  std::vector<int32_t> ids, asked = std::vector<int32_t>(Sampler::kMostCandidates);
+  std::vector<float> best, asked_logits;
+  uint32_t n_allowed = 0, n_needed = 0;
+
+  weir_token draw(Sampler& sampler, const std::vector<float>& logits, const uint32_t* allowed, uint32_t n_more) {
+    for (const int32_t id : by_logit(logits)) {
+      if (is_allowed(allowed, static_cast<uint32_t>(id))) ids.push_back(id);
+    }
+    n_allowed = static_cast<uint32_t>(ids.size());
+    n_needed = sampler.candidates_needed(n_allowed);
+    if (n_needed == 0) return -1;
+    ids.resize(std::min(n_needed + n_more, n_allowed));
+    for (const int32_t id : ids) best.push_back(logits[static_cast<size_t>(id)]);
+    asked.resize(sampler.asked_tokens(asked.data()));
+    for (const int32_t id : asked) asked_logits.push_back(logits[static_cast<size_t>(id)]);
+    return sampler.sample_candidates({ids.data(), best.data(), static_cast<uint32_t>(ids.size())},
+                                     ids.size() == n_allowed,
+                                     {asked.data(), asked_logits.data(), static_cast<uint32_t>(asked.size())}, allowed);
+  }
+};
+
+// The best logits alone, of those that are allowed, give the tokens that all of them give, draw after draw, so the
+// random states are the same too.
 void sampler__candidates_draw_as_all_logits_do(void**) {
   std::mt19937 random(7);
-  uint32_t n_compared = 0, n_errors = 0;
+  uint32_t n_compared = 0, n_masked = 0, n_raised = 0, n_tails = 0, n_errors = 0;
   for (int round = 0; round < 3000; ++round) {
-    const uint32_t vocab = 40 + random() % 300;
+    const uint32_t vocab = 40 + random() % (round % 4 != 0 ? 300 : 1500);
     std::vector<weir_token_bias> bias;
     const weir_sampling_options o = odd_options(random, bias, vocab);
     Fixture all(vocab, o), few(vocab, o);
@@ -242,20 +278,20 @@ void sampler__candidates_draw_as_all_logits_do(void**) {
     few.sampler.forbid(forbidden);
     for (int draw = 0; draw < 8; ++draw) {
       const std::vector<float> logits = odd_logits(random, vocab);
-      const uint32_t n = few.sampler.candidates_needed();
-      assert_int_equal(n, all.sampler.candidates_needed());
-      assert_true(n < vocab);
-      const std::vector<int32_t> ids = by_logit(logits);
-      std::vector<float> best;
-      for (uint32_t i = 0; i < n; ++i) best.push_back(logits[static_cast<size_t>(ids[i])]);
-      weir_token want = -1, got = -1;
-      const weir_status status = all.sampler.sample(logits.data(), want).code();
-      const weir_status few_status = n == 0 ? few.sampler.sample(logits.data(), got).code()
-                                            : few.sampler.sample_candidates(ids.data(), best.data(), n, got).code();
-      assert_int_equal(status, few_status);
-      assert_int_equal(want, got);
+      const std::vector<uint32_t> mask = odd_mask(random, vocab);
+      const uint32_t* const allowed = mask.empty() ? nullptr : mask.data();
+      FromDevice device;
+      weir_token want = -1, got = device.draw(few.sampler, logits, allowed, random() % 3 == 0 ? random() % 64 : 0);
+      assert_true(device.n_needed < vocab && device.n_needed <= device.n_allowed);
+      const bool was_enough = got >= 0;
+      const weir_status status = all.sampler.sample(logits.data(), want, allowed).code();
+      if (!was_enough) assert_int_equal(few.sampler.sample(logits.data(), got, allowed).code(), status);
+      if (want != got) fail_msg("round %d, draw %d: %d, not %d", round, draw, got, want);
       assert_true((status == WEIR_OK) == (want >= 0));
-      n_compared += n != 0 ? 1 : 0;
+      n_compared += was_enough ? 1 : 0;
+      n_masked += was_enough && allowed != nullptr ? 1 : 0;
+      n_raised += was_enough && !device.asked.empty() ? 1 : 0;
+      n_tails += was_enough && o.top_k == 0 && o.temperature > 0 && device.ids.size() < device.n_allowed ? 1 : 0;
       n_errors += status != WEIR_OK ? 1 : 0;
       // Recent tokens are often among the best, as in a conversation.
       const weir_token next = status == WEIR_OK && random() % 2 == 0 ? want : static_cast<weir_token>(random() % vocab);
@@ -263,31 +299,60 @@ void sampler__candidates_draw_as_all_logits_do(void**) {
       few.sampler.accept(next);
     }
   }
-  assert_true(n_compared > 10000 && n_errors > 100);
+  assert_true(n_compared > 10000 && n_masked > 5000 && n_raised > 5000 && n_tails > 30 && n_errors > 100);
+}
+
+// Of a few tokens that may be drawn all are listed, so no cut is needed. Where all may, min_p can be one.
+void sampler__candidates_of_the_whole_vocabulary(void**) {
+  constexpr uint32_t kVocab = 2000;
+  weir_sampling_options o = options(1);
+  Fixture f(kVocab, o);
+  assert_int_equal(f.sampler.candidates_needed(kVocab), 0);
+  assert_int_equal(f.sampler.candidates_needed(1025), 0);
+  assert_int_equal(f.sampler.candidates_needed(1024), 1024);
+  o.min_p = 0.05f;
+  o.top_p = 0.9f;  // of the sum of all
+  f.sampler.set(o);
+  assert_int_equal(f.sampler.candidates_needed(kVocab), 0);
+  o.top_p = 1.0f;
+  f.sampler.set(o);
+  const uint32_t n = f.sampler.candidates_needed(kVocab);
+  assert_true(n >= 64 && n <= 1024);
+  // The n-th best is just beyond the border, or within it.
+  for (const bool decides : {true, false}) {
+    std::vector<float> logits(kVocab, std::log(0.05f) + (decides ? -0.01f : 0.01f));
+    logits[7] = 0.0f;
+    FromDevice device;
+    assert_int_equal(device.draw(f.sampler, logits, nullptr, 0), decides ? 7 : -1);
+  }
 }
 
 void sampler__how_many_candidates_are_needed(void**) {
   weir_sampling_options o = options(1);
   o.top_k = 10;
   Fixture f(100, o);
-  assert_int_equal(f.sampler.candidates_needed(), 10);
+  int32_t asked[Sampler::kMostCandidates];
+  assert_int_equal(f.sampler.candidates_needed(100), 10);
   for (int i = 0; i < 7; ++i) f.sampler.accept(i);
-  assert_int_equal(f.sampler.candidates_needed(), 10);
+  assert_int_equal(f.sampler.candidates_needed(100), 10);
   const auto needed = [&](float temperature, uint32_t top_k, float penalty, uint32_t last_n) {
     o.temperature = temperature;
     o.top_k = top_k;
     o.repeat_penalty = penalty;
     o.repeat_last_n = last_n;
     f.sampler.set(o);
-    return f.sampler.candidates_needed();
+    return f.sampler.candidates_needed(100);
   };
   assert_int_equal(needed(1, 10, 1.5f, 64), 17);  // each of the seven may fall behind
   assert_int_equal(needed(1, 10, 1.5f, 3), 13);
   assert_int_equal(needed(0, 0, 1.5f, 3), 4);  // the best of those that are left
   assert_int_equal(needed(0, 50, 1.5f, 3), 4);
   assert_int_equal(needed(1, 0, 1, 64), 0);
-  assert_int_equal(needed(0, 10, 1, 64), 0);     // greedy
-  assert_int_equal(needed(1, 10, 0.5f, 64), 0);  // any of the seven may come up
+  assert_int_equal(needed(0, 10, 1, 64), 0);  // greedy
+  assert_int_equal(f.sampler.asked_tokens(asked), 0);
+  assert_int_equal(needed(1, 10, 0.5f, 64), 17);  // any of the seven may come up
+  assert_int_equal(f.sampler.asked_tokens(asked), 7);
+  for (int i = 0; i < 7; ++i) assert_int_equal(asked[i], i);
   assert_int_equal(needed(1, 99, 1, 64), 99);
   assert_int_equal(needed(1, 100, 1, 64), 0);
   assert_int_equal(needed(1, 93, 1.5f, 64), 0);
@@ -305,10 +370,33 @@ void sampler__how_many_candidates_are_needed(void**) {
   o.frequency_penalty = 0.5f;
   assert_int_equal(needed(1, 10, 1, 64), 20);
   o.presence_penalty = -0.5f;  // may bring any of the seven up
-  assert_int_equal(needed(1, 10, 1, 64), 0);
+  assert_int_equal(needed(1, 10, 1, 64), 20);
+  assert_int_equal(f.sampler.asked_tokens(asked), 8);  // three of them have a bias, too, and one other has
+  assert_int_equal(asked[7], 7);
   o.presence_penalty = 0.5f;
   bias[2].bias = 0.5f;
-  assert_int_equal(needed(1, 10, 1, 64), 0);
+  assert_int_equal(needed(1, 10, 1, 64), 20);
+  assert_int_equal(f.sampler.asked_tokens(asked), 8);
+  assert_int_equal(f.sampler.candidates_needed(15), 15);
+  assert_int_equal(f.sampler.candidates_needed(1), 1);
+}
+
+// More changes than there is room for take all logits.
+void sampler__too_many_changes(void**) {
+  weir_sampling_options o = options(1);
+  o.top_k = 10;
+  o.repeat_penalty = 0.5f;
+  o.repeat_last_n = Sampler::kMostCandidates + 1;
+  Fixture f(5000, o);
+  for (uint32_t i = 0; i < Sampler::kMostCandidates - 10; ++i) f.sampler.accept(static_cast<weir_token>(i % 9));
+  assert_int_equal(f.sampler.candidates_needed(5000), Sampler::kMostCandidates);
+  int32_t asked[Sampler::kMostCandidates];
+  assert_int_equal(f.sampler.asked_tokens(asked), 9);
+  f.sampler.accept(9);
+  assert_int_equal(f.sampler.candidates_needed(5000), 0);
+  assert_int_equal(f.sampler.candidates_needed(20), 20);
+  for (uint32_t i = 0; i < 20; ++i) f.sampler.accept(9);
+  assert_int_equal(f.sampler.candidates_needed(20), 0);
 }
 
 }  // namespace
@@ -326,7 +414,9 @@ int main() {
       cmocka_unit_test(sampler__presence_and_frequency),
       cmocka_unit_test(sampler__seed_and_restart),
       cmocka_unit_test(sampler__candidates_draw_as_all_logits_do),
+      cmocka_unit_test(sampler__candidates_of_the_whole_vocabulary),
       cmocka_unit_test(sampler__how_many_candidates_are_needed),
+      cmocka_unit_test(sampler__too_many_changes),
   };
   return cmocka_run_group_tests_name("runtime_sampler", tests, nullptr, nullptr);
 }

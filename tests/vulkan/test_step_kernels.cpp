@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "quant/half.h"
+#include "runtime/logprobs.h"
 #include "tests/vulkan/device_arrays.h"
 #include "vulkan/steps.h"
 
@@ -318,6 +319,87 @@ void top_logits__lists_the_best_in_order(void**) {
   }
 }
 
+// Of the tokens alone that a mask has, of which there may be fewer than are asked for.
+void top_logits__lists_the_best_of_a_mask(void**) {
+  open_context();
+  const Array<std::byte> scratch(top_logits_scratch_bytes());
+  const Array<uint32_t> counter(1);
+  for (const uint32_t vocab_size : {2u, 300u, 32000u, 151936u}) {
+    const std::vector<float> logits = odd_logits(vocab_size, 1000, vocab_size);
+    const Array<float> device(logits);
+    for (const uint32_t percent : {100u, 50u, 1u, 0u}) {
+      Random random(vocab_size + percent);
+      std::vector<uint32_t> mask(mask_words(vocab_size));
+      std::vector<int32_t> order;
+      const uint32_t from = random.below(vocab_size), to = from + vocab_size / 4;  // here is nothing
+      for (uint32_t id = 0; id < vocab_size; ++id) {
+        if (random.below(100) >= percent || (percent == 50 && id >= from && id < to)) continue;
+        mask[id / 32] |= 1u << id % 32;
+        order.push_back(static_cast<int32_t>(id));
+      }
+      const auto value = [&](int32_t id) {
+        const float x = logits[static_cast<size_t>(id)];
+        return std::isnan(x) ? -INFINITY : x;
+      };
+      std::stable_sort(order.begin(), order.end(), [&](int32_t x, int32_t y) { return value(x) > value(y); });
+      const Array<uint32_t> bits(mask);
+      for (const uint32_t n : {1u, 40u, 1024u}) {
+        if (n > vocab_size) continue;
+        const Array<int32_t> ids(n + 1, -7);
+        const Array<float> values(n + 1, -7.0f);
+        check(top_logits(
+            {device.data(), vocab_size, n, ids.data(), values.data(), scratch.data(), counter.data(), bits.data()}));
+        const std::vector<int32_t> got = ids.get();
+        const std::vector<float> got_values = values.get();
+        for (uint32_t i = 0; i < n; ++i) {
+          const int32_t id = i < order.size() ? order[i] : -1;
+          const float want = id < 0 ? -INFINITY : value(id);
+          if (got[i] != id || got_values[i] != want)
+            fail_msg("the best %u of %u, %u %%: number %u is %d (%g) instead of %d (%g)", n, vocab_size, percent, i,
+                     got[i], double{got_values[i]}, id, double{want});
+        }
+        assert_true(got[n] == -7 && got_values[n] == -7.0f);
+      }
+    }
+  }
+}
+
+void read_logits__sums_parts_and_reads_tokens(void**) {
+  open_context();
+  for (const uint32_t vocab_size : {1u, 65u, 300u, 32000u, 151936u}) {
+    for (const uint32_t n_values : {0u, 3u, 1000u, 1u << 21}) {
+      const std::vector<float> logits = odd_logits(vocab_size, n_values, vocab_size + n_values);
+      const Array<float> device(logits);
+      const std::vector<int32_t> tokens = {0, static_cast<int32_t>(vocab_size - 1),
+                                           static_cast<int32_t>(vocab_size / 2)};
+      const Array<int32_t> asked(tokens);
+      const Array<float> values(tokens.size() + 1, -7.0f);
+      const Array<LogitPart> parts(kLogitParts + 1, {-7.0f, -7.0f});
+      check(read_logits({device.data(), vocab_size, parts.data(), asked.data(), values.data(), 3}));
+      const std::vector<LogitPart> got = parts.get();
+      const uint32_t rows = logit_part_rows(vocab_size);
+      for (uint32_t part = 0, first = 0; part < kLogitParts; ++part, first = std::min(first + rows, vocab_size)) {
+        const LogitPart want = logit_part(logits.data() + first, std::min(rows, vocab_size - first));
+        if (got[part].best != want.best || !(std::fabs(got[part].sum - want.sum) <= 2e-6f * want.sum))
+          fail_msg("part %u of %u, %u values: %g, sum %.9g, not %g, %.9g", part, vocab_size, n_values,
+                   double{got[part].best}, double{got[part].sum}, double{want.best}, double{want.sum});
+      }
+      assert_true(got[kLogitParts].sum == -7.0f);
+      const std::vector<float> read = values.get();
+      for (size_t i = 0; i < tokens.size(); ++i)
+        assert_memory_equal(&read[i], &logits[static_cast<size_t>(tokens[i])], sizeof(float));
+      assert_true(read[3] == -7.0f);
+      // One of the two alone.
+      const Array<float> again(1, -7.0f);
+      check(read_logits({device.data(), vocab_size, nullptr, asked.data(), again.data(), 1}));
+      assert_memory_equal(again.get().data(), logits.data(), sizeof(float));
+      const Array<LogitPart> alone(kLogitParts);
+      check(read_logits({device.data(), vocab_size, alone.data(), nullptr, nullptr, 0}));
+      assert_memory_equal(alone.get().data(), got.data(), kLogitParts * sizeof(LogitPart));
+    }
+  }
+}
+
 // --- benchmarks ------------------------------------------------------------------------------------------------------
 
 void fill_noise__is_uniform_and_follows_the_seed(void**) {
@@ -372,6 +454,8 @@ int main() {
       cmocka_unit_test(step_end__finds_the_token_and_commits),
       cmocka_unit_test(step_end__recorded_once),
       cmocka_unit_test(top_logits__lists_the_best_in_order),
+      cmocka_unit_test(top_logits__lists_the_best_of_a_mask),
+      cmocka_unit_test(read_logits__sums_parts_and_reads_tokens),
       cmocka_unit_test(fill_noise__is_uniform_and_follows_the_seed),
       cmocka_unit_test(copy_memory__of_every_length),
   };

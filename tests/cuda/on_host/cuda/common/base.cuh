@@ -1,6 +1,6 @@
 // Replaces cuda/common/base.cuh where device code is compiled for the host: what cuda/common/top_k.cuh,
-// top_k_shared.cuh, cuda/attn/stop_rounds.cuh, cuda/pages/victim.cuh and cuda/quant need of CUDA, and one thread block
-// to run them in.
+// top_k_shared.cuh, cuda/attn/stop_rounds.cuh, cuda/pages/victim.cuh, cuda/step/top_logits_parts.cuh and cuda/quant
+// need of CUDA, and one thread block to run them in.
 //
 // The block's threads take turns, warps in random order, and some run far ahead of others. A block fails when lanes of
 // a warp meet in different collectives, or when no thread can continue. So code that would hang a GPU is found without
@@ -244,6 +244,15 @@ inline uint32_t __reduce_add_sync(uint32_t, uint32_t x) {
   return sum;
 }
 inline uint32_t warp_sum(uint32_t x) { return __reduce_add_sync(kAllLanes, x); }
+template <std::same_as<float> Float>
+Float warp_sum(Float x) {
+  for (uint32_t i = kWarp / 2; i > 0; i /= 2) x += __shfl_xor_sync(kAllLanes, x, i);
+  return x;
+}
+inline float warp_max(float x) {
+  for (uint32_t i = kWarp / 2; i > 0; i /= 2) x = std::fmax(x, __shfl_xor_sync(kAllLanes, x, i));
+  return x;
+}
 inline uint32_t __reduce_max_sync(uint32_t, uint32_t x) {
   const uint32_t* all = host_block().collective("reduce_max", x);
   return *std::max_element(all, all + kWarp);
@@ -265,6 +274,10 @@ inline __half __ushort_as_half(unsigned short bits) { return {bits}; }
 inline float __half2float(__half h) { return f16_to_f32(h.bits); }
 template <class T>
 T __ldg(const T* p) {
+  return *p;
+}
+template <class T>
+T __ldcg(const T* p) {
   return *p;
 }
 inline int __ffs(int x) { return __builtin_ffs(x); }
