@@ -151,6 +151,112 @@ void constraint__numbers(void**) {
   }
 }
 
+// Every multiple of a step, and no number besides, however many zeros it is written with.
+void constraint__multiples(void**) {
+  const auto text_of = [](long digits, int n_behind) {  // digits / 10^n_behind
+    std::string text = std::to_string(std::labs(digits));
+    if (n_behind > 0) {
+      if (text.size() <= static_cast<size_t>(n_behind))
+        text.insert(0, static_cast<size_t>(n_behind) + 1 - text.size(), '0');
+      text.insert(text.size() - static_cast<size_t>(n_behind), ".");
+    }
+    return (digits < 0 ? "-" : "") + text;
+  };
+  struct Step {
+    const char* text;
+    long digits;  // in thousandths
+  };
+  for (const Step& step : {Step{"1", 1000},
+                           {"7", 7000},
+                           {"2.5", 2500},
+                           {"0.25", 250},
+                           {"0.001", 1},
+                           {"1e1", 10000},
+                           {"0.015", 15},
+                           {"120", 120000},
+                           {"300", 300000},
+                           {"0.3", 300},
+                           {"100", 100000}}) {
+    Compiled any = schema("{\"type\": \"number\", \"multipleOf\": " + std::string(step.text) + "}");
+    Compiled integer = schema("{\"type\": \"integer\", \"multipleOf\": " + std::string(step.text) + "}");
+    Compiled some = schema("{\"type\": \"number\", \"minimum\": -1.2, \"exclusiveMaximum\": 310, \"multipleOf\": " +
+                           std::string(step.text) + "}");
+    for (long i = -1250; i <= 1250; ++i) {
+      for (int n_behind = 0; n_behind < 4; ++n_behind) {
+        const long thousandths = n_behind == 0 ? i * 1000 : n_behind == 1 ? i * 100 : n_behind == 2 ? i * 10 : i;
+        const bool is_multiple = thousandths % step.digits == 0;
+        const std::string text = text_of(i, n_behind);
+        if ((any.verdict(text) == kAccepted) != is_multiple)
+          fail_msg("%s as a multiple of %s", text.c_str(), step.text);
+        assert_int_equal(any.verdict(text + (n_behind == 0 ? ".000000" : "000000")) == kAccepted, is_multiple);
+        assert_int_equal(integer.verdict(text) == kAccepted, is_multiple && n_behind == 0);
+        assert_int_equal(some.verdict(text) == kAccepted, is_multiple && thousandths >= -1200 && thousandths < 310000);
+      }
+    }
+    const std::string large = std::to_string(step.digits) + std::string(30, '0');
+    accepts(any, {"0", "-0", "0.0", large});
+    assert_true(step.digits == 1 || any.verdict(large + ".0001") != kAccepted);
+    assert_true(any.verdict("1e3") != kAccepted && any.verdict("-") != kAccepted && any.verdict("00") != kAccepted);
+  }
+  // Where it is clear early that nothing can come of it, nothing does.
+  Compiled tens = schema(R"({"type": "integer", "minimum": 11, "maximum": 29, "multipleOf": 10})");
+  accepts(tens, {"20"});
+  refuses(tens, {{"1", 0}, {"25", 1}, {"200", 2}});
+  Compiled both = schema(R"({"allOf": [{"type": "integer", "multipleOf": 4}, {"multipleOf": 6}]})");
+  accepts(both, {"12", "-24", "0"});
+  refuses(both, {{"4", 1}, {"6", 1}, {"18", 2}});
+  Compiled choices =
+      schema(R"({"enum": [0.1, 0.3, 2.0, 0.5, "x", 1e2], "multipleOf": 0.1, "allOf": [{"multipleOf": 0.2}]})");
+  accepts(choices, {"2.0", "2", "\"x\"", "100"});
+  refuses(choices, {{"0.1", 0}, {"0.5", 0}});
+  Compiled mixed = schema(R"({"multipleOf": 3})");
+  accepts(mixed, {"\"x\"", "[1]", "9", "9.0"});
+  refuses(mixed, {{"10", 2}});
+}
+
+void constraint__pattern_properties(void**) {
+  Compiled c = schema(R"({"type": "object", "properties": {"n_a": {"type": "integer"}, "z": {"type": "null"}},
+                          "patternProperties": {"^n_": {"minimum": 5}, "_s$": {"type": "string"}},
+                          "additionalProperties": {"type": "boolean"}, "required": ["x_s"]})");
+  accepts(c, {R"({"x_s":"a"})", R"({"n_a":7,"z":null,"x_s":"a","other":true,"n_b":9,"n_s":"","n_c":[]})",
+              R"({"x_s":"","n_":5,"_s":"","s":false})"});
+  refuses(c, {{R"({"n_a":4,"x_s":"a"})", 8},          // the pattern holds for known names, too
+              {R"({"x_s":1})", 7},                    // and for those that are required
+              {R"({"x_s":"a","n_b":4})", 18},         // of patterns alone
+              {R"({"x_s":"a","other":1})", 19},       // no pattern: additionalProperties
+              {R"({"x_s":"a","n_s":9})", 17},         // both patterns: no number
+              {R"({"x_s":"a","\u006e_b":4})", 16}});  // names in their usual spelling
+  Compiled only = schema(R"({"type": "object", "patternProperties": {"^[a-c]$": {"type": "integer"}},
+                             "additionalProperties": false, "minProperties": 1, "maxProperties": 2})");
+  accepts(only, {R"({"a":1})", R"({"c":1,"b":2})"});
+  refuses(only, {{"{}", 1}, {R"({"d":1})", 2}, {R"({"a":1,"b":2,"c":3})", 12}, {R"({"a":"x"})", 5}});
+  Compiled together = schema(R"({"allOf": [{"type": "object", "patternProperties": {"a": {"type": "integer"}},
+                                 "additionalProperties": false}, {"patternProperties": {"b": {"minimum": 3}}}]})");
+  accepts(together, {R"({"a":1,"ab":3})", "{}"});
+  refuses(together, {{R"({"b":4})", 3}, {R"({"ab":2})", 7}});
+  Compiled never = schema(R"({"type": "object", "patternProperties": {"^_": false}})");
+  accepts(never, {R"({"a_":1})"});
+  refuses(never, {{R"({"_a":1})", 2}});
+}
+
+void constraint__uris(void**) {
+  Compiled c = schema(R"({"type": "string", "format": "uri"})");
+  accepts(c, {"\"http://a.example/b/c?d=e&f#g\"", "\"mailto:a@b.example\"", "\"urn:isbn:0451450523\"",
+              "\"ftp://u:p@127.0.0.1:21/;type=a\"", "\"http://[::1]:8080/%7Ex\"", "\"file:///etc/hosts\"", "\"x+1.-:\"",
+              "\"http://[v1.a:b]\"", "\"a:/b//c\"", "\"a:?q#f/?\""});
+  refuses(c, {{"\"//a.example/b\"", 1},
+              {"\"1a:b\"", 1},
+              {"\"a\"", 2},
+              {"\"http://a b\"", 9},
+              {"\"http://[::1\"", 12},
+              {"\"http://[::1]x\"", 13},
+              {"\"a:%7\"", 5},
+              {"\"http://a:8x\"", 12},  // somebody's password
+              {"\"a:b#c#d\"", 6},
+              {"\"a:<b>\"", 3},
+              {"\"http://\xC3\xA9.example\"", 8}});
+}
+
 void constraint__strings(void**) {
   Compiled lengths = schema(R"({"type": "string", "minLength": 2, "maxLength": 3})");
   accepts(lengths, {"\"ab\"", "\"\xC3\xA9\\u00e9\\n\"", "\"\\ud83d\\ude00x\""});
@@ -220,7 +326,9 @@ void constraint__grammars(void**) {
   refuses(nested, {{"a", 1}, {"((ab)", 5}, {"(ab))", 4}, {"c", 1}});
   // All the ways at once: what is ambiguous takes no more than what is not.
   Compiled ambiguous = gbnf("root ::= s\ns ::= \"a\" s | \"aa\" s | s2\ns2 ::= \"(\" s \")\" | \"b\"\n");
-  check(ambiguous, std::string(3000, 'a') + "b", kAccepted);
+  std::string long_text(3000, 'a');
+  long_text += 'b';
+  check(ambiguous, long_text, kAccepted);
   Compiled hidden = gbnf("root ::= a root2\na ::= \"x\"?\nroot2 ::= \"y\" | \"z\" root\n");
   accepts(hidden, {"y", "xzxzy"});
   Compiled right = gbnf(
@@ -230,7 +338,7 @@ void constraint__grammars(void**) {
   for (int i = 0; i < 20000; ++i) digits += ",7";
   check(right, digits + "]", kAccepted);
   Compiled counted = gbnf("root ::= .{3,4000} \"!\"");
-  check(counted, std::string(4000, '!') + "!", kAccepted);
+  check(counted, std::string(4001, '!'), kAccepted);
   check(counted, std::string(4001, 'x'), 4000);
 }
 
@@ -267,7 +375,21 @@ void constraint__refused(void**) {
       {kSchema, R"x({"type": "string", "pattern": "(?=a)"})x", WEIR_ERR_UNSUPPORTED, "#/pattern: "},
       {kSchema, R"x({"type": "string", "pattern": "(a"})x", WEIR_ERR_INVALID_ARG, "#/pattern: "},
       {kSchema, R"x({"type": "string", "pattern": "(a|b)*a(a|b){40}"})x", WEIR_ERR_UNSUPPORTED, "too many states"},
-      {kSchema, R"({"type": "string", "format": "uri"})", WEIR_ERR_UNSUPPORTED, "\"uri\""},
+      {kSchema, R"({"type": "string", "format": "iri"})", WEIR_ERR_UNSUPPORTED, "\"iri\""},
+      {kSchema, R"({"multipleOf": 0})", WEIR_ERR_INVALID_ARG, "#/multipleOf: it is not above 0"},
+      {kSchema, R"({"multipleOf": -2})", WEIR_ERR_INVALID_ARG, "#/multipleOf: it is not above 0"},
+      {kSchema, R"({"multipleOf": "2"})", WEIR_ERR_INVALID_ARG, "#/multipleOf: it is no number"},
+      {kSchema, R"({"type": "integer", "multipleOf": 99991})", WEIR_ERR_UNSUPPORTED, "#/multipleOf: multipleOf needs"},
+      {kSchema, R"({"multipleOf": 1.234567891})", WEIR_ERR_UNSUPPORTED, "#/multipleOf: multipleOf of more than 9"},
+      {kSchema, R"({"items": {"type": "integer", "minimum": 1, "maximum": 4, "multipleOf": 5}, "minItems": 1,
+                    "type": "array"})",
+       WEIR_ERR_INVALID_ARG, "#/items: no value"},
+      {kSchema, R"({"const": 7, "multipleOf": 2})", WEIR_ERR_INVALID_ARG, "#: no value"},
+      {kSchema, R"({"patternProperties": {"a": 1}})", WEIR_ERR_INVALID_ARG, "#/patternProperties/a: a schema is"},
+      {kSchema, R"({"patternProperties": []})", WEIR_ERR_INVALID_ARG, "#/patternProperties: it is no object"},
+      {kSchema, R"({"patternProperties": {"(": true}})", WEIR_ERR_INVALID_ARG, "#/patternProperties/(: pattern"},
+      {kSchema, R"({"patternProperties": {"a": true, "b": true, "c": true, "d": true, "e": true}})",
+       WEIR_ERR_UNSUPPORTED, "more than 4 patterns"},
       {kSchema, R"({"type": "array", "maxItems": 100000000})", WEIR_ERR_UNSUPPORTED, "too large"},
       {kSchema, deep_schema, WEIR_ERR_INVALID_ARG, "nested too deeply"},
       {kSchema, "{\"const\": \"" + std::string(10 << 20, 'x'), WEIR_ERR_INVALID_ARG, "does not end"},
@@ -319,11 +441,19 @@ void constraint__deep_texts(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(constraint__golden_schemas), cmocka_unit_test(constraint__any_json),
-      cmocka_unit_test(constraint__properties),     cmocka_unit_test(constraint__numbers),
-      cmocka_unit_test(constraint__strings),        cmocka_unit_test(constraint__combined_schemas),
-      cmocka_unit_test(constraint__tools),          cmocka_unit_test(constraint__grammars),
-      cmocka_unit_test(constraint__refused),        cmocka_unit_test(constraint__deep_texts),
+      cmocka_unit_test(constraint__golden_schemas),
+      cmocka_unit_test(constraint__any_json),
+      cmocka_unit_test(constraint__properties),
+      cmocka_unit_test(constraint__numbers),
+      cmocka_unit_test(constraint__multiples),
+      cmocka_unit_test(constraint__pattern_properties),
+      cmocka_unit_test(constraint__uris),
+      cmocka_unit_test(constraint__strings),
+      cmocka_unit_test(constraint__combined_schemas),
+      cmocka_unit_test(constraint__tools),
+      cmocka_unit_test(constraint__grammars),
+      cmocka_unit_test(constraint__refused),
+      cmocka_unit_test(constraint__deep_texts),
   };
   return cmocka_run_group_tests_name("text/constraint", tests, nullptr, nullptr);
 }

@@ -157,8 +157,8 @@ class Answers(ModelTest):
             session.set_constraint(None)
             session.prompt(QUESTION)
             self.assertEqual(text_of(session.events(max_tokens=4)), "I am a small")
-        with self.assertRaisesRegex(weir.UnsupportedError, "multipleOf"):
-            weir.Constraint(self.model, weir.ConstraintKind.JSON_SCHEMA, {"type": "integer", "multipleOf": 3})
+        with self.assertRaisesRegex(weir.UnsupportedError, "uniqueItems"):
+            weir.Constraint(self.model, weir.ConstraintKind.JSON_SCHEMA, {"type": "array", "uniqueItems": True})
 
     def test_grammar_and_tools(self):
         session = self.session()

@@ -221,4 +221,94 @@ bool make_numbers(std::pmr::memory_resource* memory, const NumberRange& r, bool 
   return true;
 }
 
+bool NumberStep::read(const Decimal& step) {
+  if (step.n_digits > kMostDigits) return false;
+  digits = 0;
+  for (uint32_t i = 0; i < step.n_digits; ++i) digits = digits * 10 + static_cast<uint32_t>(step.digits[i] - '0');
+  power = step.exponent - static_cast<int32_t>(step.n_digits);
+  return true;
+}
+
+bool NumberStep::has_multiple(const Decimal& number) const {
+  if (number.n_digits == 0) return true;
+  // The number's last digit is not 0, so the step's must not be before it.
+  int32_t more = number.exponent - static_cast<int32_t>(number.n_digits) - power;
+  if (more < 0) return false;
+  uint64_t rest = 0;
+  for (uint32_t i = 0; i < number.n_digits; ++i)
+    rest = (rest * 10 + static_cast<uint64_t>(number.digits[i] - '0')) % digits;
+  for (; more > 0; --more) rest = rest * 10 % digits;
+  return rest == 0;
+}
+
+// Digits are read with the remainder of what they say so far. With a step that ends in zeros as many digits must be 0
+// at the end: `whole` has the remainder before the latest zeros, and their number. With one behind the point the digits
+// there go on with the remainder, as many as the step has, and zeros.
+bool make_multiples(const NumberStep& step, bool integers, Dfa& out) {
+  uint32_t k = step.digits;
+  const auto n_zeros = static_cast<uint32_t>(std::max(step.power, 0));
+  auto n_behind = static_cast<uint32_t>(std::max(-step.power, 0));
+  for (; integers && n_behind > 0; --n_behind) {  // the step's least multiple that is an integer
+    k /= k % 10 == 0 ? 10 : k % 5 == 0 ? 5 : k % 2 == 0 ? 2 : 1;
+  }
+  enum : uint32_t { kDead, kStart, kMinus, kZero, kPoint, kZeros, kFirst };  // kPoint, kZeros: nothing but zeros behind
+  constexpr uint32_t kPointClass = 11, kMinusClass = 12;
+  const uint64_t n_whole = uint64_t{k} * (n_zeros + 1), n = kFirst + n_whole + uint64_t{k} * (n_behind + 1);
+  if (n > kMostNumberStates) return false;
+  const auto whole = [&](uint32_t rest, uint32_t zeros) { return kFirst + rest * (n_zeros + 1) + zeros; };
+  const auto behind = [&](uint32_t rest, uint32_t digits) {
+    return kFirst + static_cast<uint32_t>(n_whole) + rest * (n_behind + 1) + digits;
+  };
+  const auto times = [&](uint32_t rest, uint32_t power) {
+    uint64_t r = rest;
+    for (; power > 0; --power) r = r * 10 % k;
+    return static_cast<uint32_t>(r);
+  };
+  std::fill_n(out.classes, 256, uint8_t{0});
+  for (uint32_t d = 0; d < 10; ++d) out.classes['0' + d] = static_cast<uint8_t>(d + 1);
+  out.classes['.'] = kPointClass;
+  out.classes['-'] = kMinusClass;
+  out.n_classes = 13;
+  out.next.clear();
+  out.flags.clear();
+  out.next.resize(static_cast<uint32_t>(n) * out.n_classes, 0);
+  out.flags.resize(static_cast<uint32_t>(n), 0);
+  const auto lead = [&](uint32_t from, uint32_t by, uint32_t to) {
+    out.next[from * out.n_classes + by] = static_cast<uint16_t>(to);
+  };
+  const auto point = [&](uint32_t from, uint32_t rest) {
+    if (!integers) lead(from, kPointClass, n_behind == 0 ? uint32_t{kPoint} : behind(rest, 0));
+  };
+  lead(kStart, kMinusClass, kMinus);
+  for (const uint32_t from : {kStart, kMinus}) {
+    lead(from, 1, kZero);
+    for (uint32_t d = 1; d < 10; ++d) lead(from, d + 1, whole(d % k, 0));
+  }
+  lead(kPoint, 1, kZeros);
+  lead(kZeros, 1, kZeros);
+  out.flags[kZero] = out.flags[kZeros] = Dfa::kAccepts;
+  point(kZero, 0);
+  for (uint32_t rest = 0; rest < k; ++rest) {
+    for (uint32_t zeros = 0; zeros <= n_zeros; ++zeros) {
+      const uint32_t from = whole(rest, zeros);
+      const bool accepts = zeros == n_zeros && times(rest, n_behind) == 0;
+      if (accepts) out.flags[from] = Dfa::kAccepts;
+      if (accepts || n_behind != 0) point(from, rest);
+      lead(from, 1, zeros < n_zeros ? whole(rest, zeros + 1) : whole(times(rest, 1), zeros));
+      const uint32_t before = times(rest, zeros + 1);
+      for (uint32_t d = 1; d < 10; ++d) lead(from, d + 1, whole((before + d) % k, 0));
+    }
+    for (uint32_t digits = 0; digits <= n_behind && n_behind != 0; ++digits) {
+      const uint32_t from = behind(rest, digits);
+      const bool accepts = digits != 0 && times(rest, n_behind - digits) == 0;
+      if (accepts) out.flags[from] = Dfa::kAccepts;
+      if (accepts && digits == n_behind) lead(from, 1, from);
+      for (uint32_t d = 0; d < 10 && digits < n_behind; ++d)
+        lead(from, d + 1, behind((times(rest, 1) + d) % k, digits + 1));
+    }
+  }
+  tidy(out);
+  return true;
+}
+
 }  // namespace weir::constraint

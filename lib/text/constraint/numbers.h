@@ -21,4 +21,17 @@ struct NumberRange {
 // too large.
 bool make_numbers(std::pmr::memory_resource* memory, const NumberRange& range, bool integers, Dfa& out);
 
+// What multipleOf may have: digits without zeros at the end, times a power of ten.
+struct NumberStep {
+  static constexpr uint32_t kMostDigits = 9;
+  uint32_t digits = 1;
+  int32_t power = 0;
+
+  bool read(const Decimal& step);  // above 0; false: it has more digits
+  bool has_multiple(const Decimal& number) const;
+};
+
+// Multiples of a step, without exponent, integers without fraction. False: too large.
+bool make_multiples(const NumberStep& step, bool integers, Dfa& out);
+
 }  // namespace weir::constraint

@@ -278,6 +278,14 @@ const char* format_pattern(std::string_view name) {
 #define WEIR_IPV4 "(?:" WEIR_BYTE "\\.){3}" WEIR_BYTE
 #define WEIR_LABEL "[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
 #define WEIR_H16 "[0-9a-fA-F]{1,4}"
+#define WEIR_IPV6                                                                                                  \
+  "(?:(?:" WEIR_H16 ":){7}" WEIR_H16 "|(?:" WEIR_H16 ":){1,7}:|(?:" WEIR_H16 ":){1,6}:" WEIR_H16 "|(?:" WEIR_H16   \
+  ":){1,5}(?::" WEIR_H16 "){1,2}|(?:" WEIR_H16 ":){1,4}(?::" WEIR_H16 "){1,3}|(?:" WEIR_H16 ":){1,3}(?::" WEIR_H16 \
+  "){1,4}|(?:" WEIR_H16 ":){1,2}(?::" WEIR_H16 "){1,5}|" WEIR_H16 ":(?::" WEIR_H16 "){1,6}|:(?::" WEIR_H16         \
+  "){1,7}|::)"
+// RFC 3986: what may stand for itself in each part, or as a byte in hexadecimal digits.
+#define WEIR_URI(more) "(?:[a-zA-Z0-9._~!$&'()*+,;=" more "-]|%[0-9a-fA-F]{2})"
+#define WEIR_PCHAR WEIR_URI(":@")
   static constexpr Format kFormats[] = {
       {"date-time", "^" WEIR_DATE "[tT]" WEIR_TIME "$"},
       {"date", "^" WEIR_DATE "$"},
@@ -292,10 +300,12 @@ const char* format_pattern(std::string_view name) {
       {"hostname",
        "^[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(?:\\.[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)*$"},
       {"ipv4", "^" WEIR_IPV4 "$"},
-      {"ipv6", "^(?:(?:" WEIR_H16 ":){7}" WEIR_H16 "|(?:" WEIR_H16 ":){1,7}:|(?:" WEIR_H16 ":){1,6}:" WEIR_H16
-               "|(?:" WEIR_H16 ":){1,5}(?::" WEIR_H16 "){1,2}|(?:" WEIR_H16 ":){1,4}(?::" WEIR_H16 "){1,3}|(?:" WEIR_H16
-               ":){1,3}(?::" WEIR_H16 "){1,4}|(?:" WEIR_H16 ":){1,2}(?::" WEIR_H16 "){1,5}|" WEIR_H16 ":(?::" WEIR_H16
-               "){1,6}|:(?::" WEIR_H16 "){1,7}|::)$"}};
+      {"ipv6", "^" WEIR_IPV6 "$"},
+      {"uri",
+       "^[a-zA-Z][a-zA-Z0-9+.-]*:(?://(?:" WEIR_URI(":") "*@)?(?:" WEIR_URI(
+           "") "*|\\[(?:" WEIR_IPV6 "|[vV][0-9a-fA-F]+\\.[a-zA-Z0-9._~!$&'()*+,;=:-]+)\\])(?::[0-9]*)?(?:/" WEIR_PCHAR
+               "*)*|/(?:" WEIR_PCHAR "+(?:/" WEIR_PCHAR "*)*)?|" WEIR_PCHAR "+(?:/" WEIR_PCHAR
+               "*)*)?(?:\\?" WEIR_URI(":@/?") "*)?(?:#" WEIR_URI(":@/?") "*)?$"}};
   for (const Format& f : kFormats) {
     if (f.name == name) return f.pattern;
   }

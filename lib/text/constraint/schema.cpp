@@ -50,6 +50,7 @@ constexpr Keyword kKeywords[] = {{"$anchor", Use::kNote},
                                  {"multipleOf", Use::kConstrains},
                                  {"oneOf", Use::kApplied},
                                  {"pattern", Use::kConstrains},
+                                 {"patternProperties", Use::kConstrains},
                                  {"prefixItems", Use::kConstrains},
                                  {"properties", Use::kConstrains},
                                  {"readOnly", Use::kNote},
@@ -326,6 +327,12 @@ Status SchemaCompiler::are_disjoint(const List& a, const List& b, uint32_t depth
     if (!both.is_empty()) return {};
   }
   if ((common & kObject) == 0 || depth % 8 > 3) return disjoint = (common & kObject) == 0, Status();
+  for (const Facts& f : facts) {
+    for (const Id schema : f.objects) {
+      if (json_.find(schema, "patternProperties") != JsonText::kNone) return {};
+    }
+  }
+  const NamePatterns none(memory_);
   PodVector<string_view> names(memory_), others(memory_);
   PodVector<uint8_t> required(memory_), also(memory_);
   WEIR_TRY(collect_names(x, names, required));
@@ -334,8 +341,8 @@ Status SchemaCompiler::are_disjoint(const List& a, const List& b, uint32_t depth
     const auto* found = std::find(others.begin(), others.end(), names[i]);
     if (required[i] == 0 || found == others.end() || also[static_cast<size_t>(found - others.begin())] == 0) continue;
     List one(memory_), other(memory_);
-    WEIR_TRY(property_list(x, names[i], one));
-    WEIR_TRY(property_list(y, names[i], other));
+    property_list(x, none, names[i], 0, one);
+    property_list(y, none, names[i], 0, other);
     WEIR_TRY(are_disjoint(one, other, depth % 8 + 1, disjoint));
   }
   return {};

@@ -65,7 +65,8 @@ class SchemaCompiler {
 
   // What a list of schemas demands.
   struct Facts {
-    explicit Facts(std::pmr::memory_resource* memory) : objects(memory), arrays(memory), patterns(memory) {}
+    explicit Facts(std::pmr::memory_resource* memory)
+        : objects(memory), arrays(memory), patterns(memory), multiples(memory) {}
     uint32_t types = kAnyType;
     NumberRange range;
     uint32_t min_length = 0, max_length = kNoLimit, min_items = 0, max_items = kNoLimit, min_properties = 0,
@@ -74,7 +75,16 @@ class SchemaCompiler {
     bool is_const = false;
     PodVector<Id> objects, arrays;  // schemas with keywords of these
     PodVector<Id> patterns;         // values of pattern and format
-    Id multiple = JsonText::kNone;
+    PodVector<Id> multiples;        // values of multipleOf
+  };
+  // The patternProperties of a list of schemas.
+  struct NamePatterns {
+    static constexpr uint32_t kMost = 4;  // each may double the kinds of names
+    explicit NamePatterns(std::pmr::memory_resource* memory)
+        : names{Dfa(memory), Dfa(memory), Dfa(memory), Dfa(memory)} {}
+    uint32_t n = 0;
+    Id owners[kMost] = {}, values[kMost] = {};  // the schema that has it, and what it says
+    Dfa names[kMost];                           // with quotes
   };
   using List = PodVector<Entry>;
 
@@ -93,6 +103,7 @@ class SchemaCompiler {
   Status gather_types(Id value, uint32_t& types) const;
   Status read_count(Id value, uint32_t& out) const;
   Status read_decimal(Id value, Decimal& out) const;
+  Status read_step(Id value, NumberStep& out) const;
   Status check_facts(const List& list, const Facts& facts, bool& is_empty) const;
   Status emit(const Facts& facts, uint32_t from, uint32_t to);
   Status emit_choices(const Facts& facts, uint32_t from, uint32_t to);
@@ -103,9 +114,13 @@ class SchemaCompiler {
   Status string_automaton(const Facts& facts, Dfa& out);
   Status emit_array(const Facts& facts, uint32_t from, uint32_t to);
   Status emit_object(const Facts& facts, uint32_t from, uint32_t to);
-  Status property_list(const Facts& facts, std::string_view name, List& out) const;
+  void property_list(const Facts& facts, const NamePatterns& patterns, std::string_view name, uint32_t matched,
+                     List& out) const;
+  Status name_patterns(const Facts& facts, NamePatterns& out) const;
   Status collect_names(const Facts& facts, PodVector<std::string_view>& names, PodVector<uint8_t>& required) const;
-  Status other_names(const PodVector<std::string_view>& names, Dfa& out);
+  Status other_names(const PodVector<std::string_view>& names, const Dfa& all, Dfa& out);
+  Status add_others(const Facts& facts, const PodVector<std::string_view>& names, const NamePatterns& patterns,
+                    PodVector<uint32_t>& terminals, PodVector<uint32_t>& rules);
   bool list_is_never(const List& list) const;
   const char* at(Id where) const { return json_.path(where, path_, sizeof(path_)); }  // for messages
   const Dfa& plain_string();

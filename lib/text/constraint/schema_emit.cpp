@@ -85,7 +85,7 @@ Status SchemaCompiler::emit_choices(const Facts& f, uint32_t from, uint32_t to) 
   rest.max_items = f.max_items;
   rest.min_properties = f.min_properties;
   rest.max_properties = f.max_properties;
-  rest.multiple = f.multiple;
+  rest.multiples.append(f.multiples.data(), f.multiples.size());
   rest.patterns.append(f.patterns.data(), f.patterns.size());
   rest.arrays.append(f.arrays.data(), f.arrays.size());
   rest.objects.append(f.objects.data(), f.objects.size());
@@ -174,14 +174,21 @@ Status SchemaCompiler::emit_constant(Id id, uint32_t from, uint32_t to) {
 }
 
 Status SchemaCompiler::emit_numbers(const Facts& f, bool integers, uint32_t from, uint32_t to) {
-  if (f.multiple != JsonText::kNone)
-    return fail(WEIR_ERR_UNSUPPORTED, "%s: \"multipleOf\" is not supported", at(f.multiple));
-  const bool is_free = !f.range.has_min && !f.range.has_max;
+  const bool is_free = !f.range.has_min && !f.range.has_max && f.multiples.empty();
   Dfa& kept = integers ? integer_ : number_;
   if (is_free && !kept.is_empty()) return b_.dfa(from, kept, to), Status();
   Dfa dfa(memory_);
   if (!make_numbers(memory_, f.range, integers, dfa))
     return fail(WEIR_ERR_UNSUPPORTED, "a range of numbers needs too many states");
+  for (const Id id : f.multiples) {
+    NumberStep step;
+    WEIR_TRY(read_step(id, step));
+    Dfa multiples(memory_), both(memory_);
+    if (!make_multiples(step, integers, multiples) || !intersect(dfa, multiples, false, kMostDfaStates, both))
+      return fail(WEIR_ERR_UNSUPPORTED, "%s: multipleOf needs too many states", at(id));
+    dfa.take(both);
+  }
+  if (dfa.is_empty()) return {};
   b_.dfa(from, dfa, to);
   if (is_free) kept.take(dfa);
   return {};

@@ -51,6 +51,15 @@ Status SchemaCompiler::read_count(Id value, uint32_t& out) const {
   return {};
 }
 
+Status SchemaCompiler::read_step(Id value, NumberStep& out) const {
+  Decimal step;
+  WEIR_TRY(read_decimal(value, step));
+  if (step.negative || step.n_digits == 0) return fail(WEIR_ERR_INVALID_ARG, "%s: it is not above 0", at(value));
+  if (out.read(step)) return {};
+  return fail(WEIR_ERR_UNSUPPORTED, "%s: multipleOf of more than %u digits is not supported", at(value),
+              NumberStep::kMostDigits);
+}
+
 Status SchemaCompiler::gather_keyword(Id value, string_view key, Facts& facts) {
   struct Count {
     string_view name;
@@ -91,12 +100,9 @@ Status SchemaCompiler::gather_keyword(Id value, string_view key, Facts& facts) {
     return {};
   }
   if (key == "multipleOf") {
-    if (facts.multiple != JsonText::kNone)
-      return fail(WEIR_ERR_UNSUPPORTED, "%s: two multipleOf that hold together are not supported", at(value));
-    facts.multiple = value;
-    Decimal step;
-    WEIR_TRY(read_decimal(value, step));
-    if (step.negative || step.n_digits == 0) return fail(WEIR_ERR_INVALID_ARG, "%s: it is not above 0", at(value));
+    NumberStep step;
+    WEIR_TRY(read_step(value, step));
+    facts.multiples.push_back(value);
     return {};
   }
   if (key == "pattern" || key == "format") {
@@ -113,7 +119,8 @@ Status SchemaCompiler::gather(const List& list, Facts& facts) {
     for (Id id = json_.first(schema); id != JsonText::kNone; id = json_.next(id))
       WEIR_TRY(gather_keyword(id, json_.key(id), facts));
     const auto has = [&](const char* key) { return json_.find(schema, key) != JsonText::kNone; };
-    if (has("properties") || has("required") || has("additionalProperties")) facts.objects.push_back(schema);
+    if (has("properties") || has("required") || has("additionalProperties") || has("patternProperties"))
+      facts.objects.push_back(schema);
     if (has("items") || has("prefixItems")) facts.arrays.push_back(schema);
   }
   return {};
@@ -158,9 +165,13 @@ Status SchemaCompiler::is_allowed(const Facts& f, Id value, bool& allowed) {
   }
   if ((f.types & type) == 0) return {};
   if (type == kInteger || type == kFraction) {
-    if (f.multiple != JsonText::kNone)
-      return fail(WEIR_ERR_UNSUPPORTED, "%s: multipleOf beside enum or const is not supported", at(f.multiple));
-    return allowed = f.range.has(number), Status();
+    allowed = f.range.has(number);
+    for (const Id multiple : f.multiples) {
+      NumberStep step;
+      WEIR_TRY(read_step(multiple, step));
+      allowed = allowed && step.has_multiple(number);
+    }
+    return {};
   }
   if (type == kString) {
     Dfa strings(memory_);
@@ -179,6 +190,7 @@ Status SchemaCompiler::is_allowed(const Facts& f, Id value, bool& allowed) {
   // Of objects only what is required is looked at: enough to tell alternatives apart.
   for (const Id schema : f.objects) {
     if (json_.find(schema, "properties") == JsonText::kNone &&
+        json_.find(schema, "patternProperties") == JsonText::kNone &&
         json_.find(schema, "additionalProperties") == JsonText::kNone)
       continue;
     return fail(WEIR_ERR_UNSUPPORTED, "%s: properties beside enum or const are not supported", at(schema));
