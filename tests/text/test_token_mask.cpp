@@ -29,6 +29,26 @@ constexpr std::string_view kGrammarText = "12 + (ab(7*x)- 999) * f()";
 constexpr std::string_view kAmbiguous = "root ::= (\"a\" | \"aa\" | \" \" | \"  \" | sub)*\nsub ::= \"(\" root \")\"\n";
 constexpr std::string_view kAmbiguousText = "aaa  a(aa    (a)) a";
 
+// Texts that go on with any character, with characters of one kind, with counts; where each place can be an end, and
+// where none is. Literals of several bytes a character, which tokens cut.
+constexpr std::string_view kLines =
+    "root ::= (line \"\\n\")+\nline ::= \"- \" text (\": \" text)? | \"> \" [^\\n]{1,12} | \"\xC3\xA9\xE4\xBD\xA0=\" "
+    "any\n"
+    "text ::= word (\" \" word)*\nword ::= [^ \\n:]+\nany ::= (.{2,9} \"\\\\\")? ([a-z] [0-9]){0,3}\n";
+constexpr std::string_view kLinesText =
+    "- ab \xC3\xA9t\xC3\xA9 c: \xE4\xBD\xA0\xE5\xA5\xBD {x}\n> a (b), \xC3\xA9"
+    "c\n\xC3\xA9\xE4\xBD\xA0=ab\xC3\xA9 "
+    "1\\a1b2\n- 12\n";
+constexpr std::string_view kPatterns =
+    R"x({"type": "object", "properties": {"a": {"type": "string", "pattern": "^.{3,12}$"},
+         "b": {"type": "string", "pattern": "^[A-Z]\\w+( [A-Z]\\w+)*$"}, "c": {"type": "string",
+         "pattern": "^([^<>]*)(<b>[^<>]*</b>)?$"}, "d": {"type": "string", "minLength": 2, "maxLength": 7},
+         "e": {"type": "string", "pattern": "^(ab|[^a])*$"}}, "additionalProperties": {"type": "string"}})x";
+constexpr std::string_view kPatternsText =
+    "{\"a\": \"12 \xC3\xA9, (x)\", \"b\": \"Ada Love_1\", \"c\": \"so\xE4\xBD\xA0 <b>bold</b>\", \"d\": "
+    "\"abc\xC3\xA9{}\", "
+    "\"e\": \"xyababz\xF0\x9F\x98\x80\", \"ab\": \"\xE5\xA5\xBD\\n\", \"\xC3\xA9\": \"\"}";
+
 struct Model {
   explicit Model(const Tokenizer& tokenizer) : memory({}), trie(&memory), constraint(trie, &memory), t(tokenizer) {
     trie.build(tokenizer);
@@ -95,7 +115,7 @@ VocabParts small_vocab() {
   for (const std::string_view text : {"true", "false", "null", "\": \"", "\", \"", "\"},", "\"}",  "\"]", "  ", "    ",
                                       "{\"",  "\\\"",  "\\u",  "\\u0",   "00",     "123",  "aaaa", "((",  "))", ") "})
     add(text);
-  for (const std::string_view text : {kPersonText, kGrammarText, kAmbiguousText}) {
+  for (const std::string_view text : {kPersonText, kGrammarText, kAmbiguousText, kLinesText, kPatternsText}) {
     for (int i = 0; i < 60; ++i) {
       const size_t at = random() % (text.size() - 7);
       add(text.substr(at, 2 + random() % 6));
@@ -111,6 +131,8 @@ void mask__is_what_may_follow(void**) {
   for (const auto& [kind, text, document] : {std::tuple{WEIR_CONSTRAINT_JSON_SCHEMA, kPerson, kPersonText},
                                              {WEIR_CONSTRAINT_GBNF, kGrammar, kGrammarText},
                                              {WEIR_CONSTRAINT_GBNF, kAmbiguous, kAmbiguousText},
+                                             {WEIR_CONSTRAINT_GBNF, kLines, kLinesText},
+                                             {WEIR_CONSTRAINT_JSON_SCHEMA, kPatterns, kPatternsText},
                                              {WEIR_CONSTRAINT_JSON, std::string_view(), kPersonText}}) {
     Model m(*t);
     m.compile(kind, text);
@@ -123,9 +145,35 @@ void mask__is_what_may_follow(void**) {
 
 void mask__of_a_real_vocabulary(void**) {
   const Opened t(vocab_path("gpt-2"));
-  Model m(*t);
-  m.compile(WEIR_CONSTRAINT_JSON_SCHEMA, kPerson);
-  m.check_along(kPersonText, 11);
+  for (const auto& [kind, text, document] : {std::tuple{WEIR_CONSTRAINT_JSON_SCHEMA, kPerson, kPersonText},
+                                             {WEIR_CONSTRAINT_GBNF, kLines, kLinesText},
+                                             {WEIR_CONSTRAINT_JSON_SCHEMA, kPatterns, kPatternsText}}) {
+    Model m(*t);
+    m.compile(kind, text);
+    m.check_along(document, 11);
+  }
+}
+
+// Inside of a text, whatever it may be, most of the tree is taken or left in large parts.
+void mask__sees_little_of_the_tree(void**) {
+  const Opened t(vocab_path("gpt-2"));
+  for (const auto& [kind, text, document] :
+       {std::tuple{WEIR_CONSTRAINT_JSON_SCHEMA, kPerson, kPersonText},
+        {WEIR_CONSTRAINT_JSON_SCHEMA, kPatterns, kPatternsText},
+        {WEIR_CONSTRAINT_GBNF, std::string_view("root ::= \"> \" [^\\n]{1,60} \"\\n\" | [^ \\n]+ \"\\n\""),
+         std::string_view("> free, text\n")}}) {
+    Model m(*t);
+    m.compile(kind, text);
+    for (size_t i = 0; i < document.size(); ++i) {
+      m.constraint.mask(*m.matcher, m.words.data());
+      m.matcher->advance(document.substr(i, 1));
+    }
+    const MaskCache& cache = m.constraint.cache();
+    assert_true(cache.n_walks() > 5);
+    const uint64_t each = cache.n_seen() / cache.n_walks();
+    if (each > m.trie.n_nodes() / 8)
+      fail_msg("%llu of %u nodes", static_cast<unsigned long long>(each), m.trie.n_nodes());
+  }
 }
 
 // The memory of a matcher is small and its states are many: it starts anew as often as it must.
@@ -153,6 +201,7 @@ void mask__survives_a_full_memory(void**) {
 
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(mask__is_what_may_follow), cmocka_unit_test(mask__of_a_real_vocabulary),
+                              cmocka_unit_test(mask__sees_little_of_the_tree),
                               cmocka_unit_test(mask__survives_a_full_memory)};
   return cmocka_run_group_tests_name("text/token_mask", tests, nullptr, nullptr);
 }

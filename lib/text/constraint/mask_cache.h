@@ -11,43 +11,53 @@
 
 #include "core/pod_vector.h"
 #include "text/constraint/grammar.h"
+#include "text/constraint/safe_kinds.h"
 #include "text/constraint/token_trie.h"
 
 namespace weir::constraint {
 
 class MaskCache {
  public:
-  // Nodes behind which something else than the terminal goes on.
+  // Nodes behind which something else than the terminal goes on, ascending; or each with all below it.
   struct Exits {
-    std::span<const uint32_t> pairs;  // node, texts of a counting terminal on the way to it
+    static constexpr uint32_t kAll = 0x80000000u;
+    std::span<const uint32_t> pairs;  // node; texts of a counting terminal on the way to it, with kAll less its depth
     uint32_t least = 0, most = 0;     // of those texts, for an exit that counts
     size_t size() const { return pairs.size() / 2; }
-    bool counts(size_t i) const { return pairs[2 * i + 1] >= least && pairs[2 * i + 1] <= most; }
-    uint32_t node(size_t i) const { return pairs[2 * i]; }
+    uint32_t node(size_t i) const { return pairs[2 * i] & ~kAll; }
+    bool is_all(size_t i) const { return (pairs[2 * i] & kAll) != 0; }
+    bool counts(size_t i, uint32_t depth) const {
+      const uint32_t n = pairs[2 * i + 1] + (is_all(i) ? depth : 0);
+      return n >= least && n <= most;
+    }
   };
 
   explicit MaskCache(std::pmr::memory_resource* memory)
       : entries_(memory),
         data_(memory),
+        safe_(memory),
         states_(memory),
         units_(memory),
+        characters_(memory),
         open_(memory),
         counts_(memory),
         closed_(memory),
-        exits_(memory),
-        firsts_(memory) {}
+        exits_(memory) {}
   void start(const Grammar& grammar, const TokenTrie& trie);  // takes the memory
   // Sets the bits of the tokens that stay inside. The terminal is no literal. The exits are valid until the next call.
   Exits add(const Terminal& terminal, uint32_t state, uint32_t* words);
   // Finds the masks of some states that take long, so that no draw has to wait for them.
   void warm();
+  const SafeKinds& safe() const { return safe_; }
   std::mutex& lock() { return lock_; }
-  uint64_t n_walks() const { return n_walks_; }  // for tests and benchmarks
+  // For tests and benchmarks: places that were walked from, and nodes that were looked at.
+  uint64_t n_walks() const { return n_walks_; }
+  uint64_t n_seen() const { return n_seen_; }
 
  private:
   // In data_, from `at` on: bits of all tokens that stay inside, where there are many; the tokens, in the order of the
-  // texts they have, where there are few or they are counted, n_open of them, with, where they are counted, as many
-  // counts; pairs of tokens that end with the tail and their counts; pairs of exits.
+  // texts they have, where there are few or they are counted, n_open of them, with, where they are counted, how many
+  // have at most so many texts, [longest + 1]; pairs of tokens that end with the tail and their counts; pairs of exits.
   struct Slot {
     uint64_t terminal;
     uint32_t state, at;
@@ -56,17 +66,21 @@ class MaskCache {
   void walk(const Terminal& terminal, uint32_t state, Slot& slot);
   void walk_counted(const Terminal& terminal, uint32_t state, Slot& slot);
   bool is_wide(const Terminal& terminal, uint32_t state) const;
-  uint32_t room() const { return trie_->n_words() + 4 * trie_->vocab_size() + 2 * trie_->n_nodes(); }
-  void put_words(Slot& slot);
-  void put_exits(Slot& slot);
+  uint32_t room() const {
+    const uint32_t n = counts_.capacity();  // tokens, where something counts
+    return 2 * trie_->n_words() + 3 * n + trie_->longest() + 1 + 2 * trie_->n_inner();
+  }
+  void put_list(Slot& slot);
+  void put_exits(Slot& slot, uint32_t n);
 
   const Grammar* g_ = nullptr;
   const TokenTrie* trie_ = nullptr;
   PodVector<Slot> entries_;  // a table; at == kFree: none
   PodVector<uint32_t> data_;
-  PodVector<uint32_t> states_, units_, open_, counts_, closed_, exits_, firsts_;  // of a walk
+  SafeKinds safe_;
+  PodVector<uint32_t> states_, units_, characters_, open_, counts_, closed_, exits_;  // of a walk
   uint32_t n_entries_ = 0;
-  uint64_t n_walks_ = 0;
+  uint64_t n_walks_ = 0, n_seen_ = 0;
   std::mutex lock_;
 };
 

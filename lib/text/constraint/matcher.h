@@ -66,8 +66,16 @@ class Matcher {
     words[static_cast<uint32_t>(token) / 32] |= 1u << (static_cast<uint32_t>(token) % 32);
   }
   bool mask_once(const TokenTrie& trie, MaskCache& cache, uint32_t* words);
-  void mask_literal(const TokenTrie& trie, const Item& item, uint32_t* words);
-  void mask_below(const TokenTrie& trie, uint32_t node, uint32_t config, uint32_t* words);
+  // A state that follows, and the kinds of bytes with which it can go on.
+  struct Behind {
+    uint32_t config, kinds;
+  };
+  Behind behind(const Item& item);
+  bool is_safe(const SafeKinds& safe, uint32_t config, const TokenTrie::Node& node) const;
+  void mask_literal(const TokenTrie& trie, const SafeKinds& safe, const Item& item, uint32_t* words);
+  void mask_exits(const TokenTrie& trie, const SafeKinds& safe, const MaskCache::Exits& exits, const Behind& behind,
+                  uint32_t* words);
+  void mask_below(const TokenTrie& trie, const SafeKinds& safe, uint32_t node, const Behind& behind, uint32_t* words);
 
   static constexpr uint32_t kOpen = 0x80000000u;  // of a frame: opened at this byte, not final
   static constexpr uint32_t kTail = UINT32_MAX;   // of a caller: its own callers are meant
