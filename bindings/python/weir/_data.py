@@ -1302,7 +1302,7 @@ class GenerateOptions:
     #: or one begun answer: for pieces of an answer use weir_session_next. NULL (default): none.
     stop: Sequence[Text] = ()
     #: Events tell the log-probability of their token, and this many of the most probable tokens, 0..64. 0 (default):
-    #: neither. On a GPU all logits then come to the host with every token.
+    #: neither. A GPU sends these and sums, not all logits.
     n_top: int = 0
     #: Before there are so many tokens, none is drawn that ends an answer (WEIR_TOKEN_END_OF_GENERATION), also with
     #: WEIR_GENERATE_IGNORE_EOS. Stop strings, max_tokens and the context end it all the same. Default 0.

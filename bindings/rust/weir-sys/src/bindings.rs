@@ -1152,7 +1152,7 @@ structure! {
         /// At most 16. Since 1.1.
         n_stop: u32,
         /// Events tell the log-probability of their token, and this many of the most probable tokens, 0..64. 0
-        /// (default): neither. On a GPU all logits then come to the host with every token. Since 1.1.
+        /// (default): neither. A GPU sends these and sums, not all logits. Since 1.1.
         n_top: u32,
         /// Before there are so many tokens, none is drawn that ends an answer ([`WEIR_TOKEN_END_OF_GENERATION`]), also
         /// with [`WEIR_GENERATE_IGNORE_EOS`]. Stop strings, `max_tokens` and the context end it all the same. Default
@@ -3422,10 +3422,10 @@ functions! {
     ///
     /// It is asked after the session's constraint, if there is one. What is drawn is what the sampling options draw
     /// from the tokens that are left. Where none is left, an answer ends with [`WEIR_STOP_CONSTRAINT`] and nothing is
-    /// appended; [`weir_session_sample`] fails with [`WEIR_ERR_STATE`]. With a mask, a session on a device copies all
-    /// logits to the host for each draw, where it otherwise copies the best ones, or the best one's token. A fork has
-    /// the function, too; [`weir_session_reset`] keeps it; a saved session does not hold it. Takes memory beside the
-    /// plan's: a bit for each token.
+    /// appended; [`weir_session_sample`] fails with [`WEIR_ERR_STATE`]. A session on a device sends the mask there when
+    /// it has changed, and gets the best of the tokens that are left, as it gets the best of all without a mask. A fork
+    /// has the function, too; [`weir_session_reset`] keeps it; a saved session does not hold it. Takes memory beside
+    /// the plan's: a bit for each token.
     ///
     /// # Parameters
     ///
@@ -3450,15 +3450,17 @@ functions! {
 
     /// Compile a constraint.
     ///
-    /// A schema may use type (also a list), properties, required, additionalProperties, minProperties, maxProperties,
-    /// items, prefixItems, minItems, maxItems, enum, const, anyOf, allOf, oneOf of alternatives that cannot overlap,
-    /// $defs and $ref to places in the same schema (with recursion), minLength, maxLength, pattern (without references
-    /// back and looking around), format (date, time, date-time, duration, uuid, email, hostname, ipv4, ipv6), minimum,
-    /// maximum, exclusiveMinimum, exclusiveMaximum. Notes, such as title or default, change nothing. Any other keyword
-    /// is an error: what is not checked is not ignored. The answer is one value without white space around it, with at
-    /// most 64 bytes of white space before and behind each of its marks; properties come in the order of the schema,
-    /// then others that it allows. Integers are written without fraction and exponent, numbers with bounds without
-    /// exponent; strings with pattern, format, enum or const in their usual spelling.
+    /// A schema may use type (also a list), properties, patternProperties (of at most 4 patterns), required,
+    /// additionalProperties, minProperties, maxProperties, items, prefixItems, minItems, maxItems, enum, const, anyOf,
+    /// allOf, oneOf of alternatives that cannot overlap, $defs and $ref to places in the same schema (with recursion),
+    /// minLength, maxLength, pattern (without references back and looking around), format (date, time, date-time,
+    /// duration, uuid, email, hostname, uri, ipv4, ipv6), minimum, maximum, exclusiveMinimum, exclusiveMaximum,
+    /// multipleOf (of at most 9 digits, and some thousand states: 0.01 and 86400, not 99991). Notes, such as title or
+    /// default, change nothing. Any other keyword is an error: what is not checked is not ignored. The answer is one
+    /// value without white space around it, with at most 64 bytes of white space before and behind each of its marks;
+    /// properties come in the order of the schema, then others that it allows. Integers are written without fraction
+    /// and exponent, numbers with bounds or multipleOf without exponent; strings with pattern, format, enum or const,
+    /// and names of properties beside patternProperties, in their usual spelling.
     ///
     /// A grammar has a rule `root`, names of letters, digits and `-`, `::=`, texts, classes of characters, `.`, groups,
     /// `|`, `*`, `+`, `?`, `{m,n}` and comments behind `#`. A rule that begins with itself is an error.

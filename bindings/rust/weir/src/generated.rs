@@ -513,7 +513,7 @@ impl GenerateOptions {
         self
     }
     /// Events tell the log-probability of their token, and this many of the most probable tokens, 0..64. 0 (default):
-    /// neither. On a GPU all logits then come to the host with every token.
+    /// neither. A GPU sends these and sums, not all logits.
     pub fn n_top(mut self, n_top: u32) -> Self {
         self.raw.n_top = n_top;
         self
@@ -1369,15 +1369,17 @@ impl Model {
     }
     /// Compile a constraint.
     ///
-    /// A schema may use type (also a list), properties, required, additionalProperties, minProperties, maxProperties,
-    /// items, prefixItems, minItems, maxItems, enum, const, anyOf, allOf, oneOf of alternatives that cannot overlap,
-    /// $defs and $ref to places in the same schema (with recursion), minLength, maxLength, pattern (without references
-    /// back and looking around), format (date, time, date-time, duration, uuid, email, hostname, ipv4, ipv6), minimum,
-    /// maximum, exclusiveMinimum, exclusiveMaximum. Notes, such as title or default, change nothing. Any other keyword
-    /// is an error: what is not checked is not ignored. The answer is one value without white space around it, with at
-    /// most 64 bytes of white space before and behind each of its marks; properties come in the order of the schema,
-    /// then others that it allows. Integers are written without fraction and exponent, numbers with bounds without
-    /// exponent; strings with pattern, format, enum or const in their usual spelling.
+    /// A schema may use type (also a list), properties, patternProperties (of at most 4 patterns), required,
+    /// additionalProperties, minProperties, maxProperties, items, prefixItems, minItems, maxItems, enum, const, anyOf,
+    /// allOf, oneOf of alternatives that cannot overlap, $defs and $ref to places in the same schema (with recursion),
+    /// minLength, maxLength, pattern (without references back and looking around), format (date, time, date-time,
+    /// duration, uuid, email, hostname, uri, ipv4, ipv6), minimum, maximum, exclusiveMinimum, exclusiveMaximum,
+    /// multipleOf (of at most 9 digits, and some thousand states: 0.01 and 86400, not 99991). Notes, such as title or
+    /// default, change nothing. Any other keyword is an error: what is not checked is not ignored. The answer is one
+    /// value without white space around it, with at most 64 bytes of white space before and behind each of its marks;
+    /// properties come in the order of the schema, then others that it allows. Integers are written without fraction
+    /// and exponent, numbers with bounds or multipleOf without exponent; strings with pattern, format, enum or const,
+    /// and names of properties beside patternProperties, in their usual spelling.
     ///
     /// A grammar has a rule `root`, names of letters, digits and `-`, `::=`, texts, classes of characters, `.`, groups,
     /// `|`, `*`, `+`, `?`, `{m,n}` and comments behind `#`. A rule that begins with itself is an error.

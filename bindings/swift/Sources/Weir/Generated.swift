@@ -1327,7 +1327,7 @@ public struct GenerateOptions: Options, Sendable {
     /// call or one begun answer: for pieces of an answer use `weir_session_next`. nil (default): none. Since 1.1.
     public var stop: [String]
     /// Events tell the log-probability of their token, and this many of the most probable tokens, 0..64. 0 (default):
-    /// neither. On a GPU all logits then come to the host with every token. Since 1.1.
+    /// neither. A GPU sends these and sums, not all logits. Since 1.1.
     public var nTop: Int
     /// Before there are so many tokens, none is drawn that ends an answer (`TokenFlags.endOfGeneration`), also with
     /// `GenerateFlags.ignoreEos`. Stop strings, `maxTokens` and the context end it all the same. Default 0. Since 1.1.
