@@ -471,13 +471,32 @@ def read(folder: Union[str, pathlib.Path] = FOLDER) -> Api:
 
 # ------------------------------------------------------------------------------------------------------------- programs
 
+# Comments of the languages by the endings of their files, strings too: what looks like a comment in one is none.
+STRING = r'"(?:\\.|[^"\\\n])*"'
+SLASHES = re.compile(rf"{STRING}|//[^\n]*|/\*.*?\*/", re.S)
+HASHES = re.compile(rf'"""(?:.*?)"""|{STRING}|\'(?:\\.|[^\'\\\n])*\'|#[^\n]*', re.S)
+
+
+def without_comments(text: str, suffix: str) -> str:
+    """A source of a language, without its comments and the lines that they leave empty."""
+    pattern = HASHES if suffix in (".py", ".pyi") else SLASHES
+    code = pattern.sub(lambda m: " " if m.group().startswith(("//", "/*", "#", '"""')) else m.group(), text)
+    return "\n".join(line.rstrip() for line in code.splitlines() if line.strip())
+
+
+def unchanged(text: str, suffix: str) -> str:
+    return text
+
+
 def emit_main(files: _Callable[[Api], Dict[str, str]], folder: Union[str, pathlib.Path]) -> None:
     """The main program of a generator. `files` gives the text of each generated file by its path in `folder`.
 
     generate.py                    writes them
-    generate.py --check            compares them with those that are there; a difference is printed, exit status 1
+    generate.py --check            compares them with those that are there; a difference is printed, exit status 1.
+                                   One of comments alone is none, unless --strict is there, too
     generate.py --headers FOLDER   reads other headers, with --check as well"""
-    arguments = sys.argv[1:]
+    arguments = [argument for argument in sys.argv[1:] if argument != "--strict"]
+    compared = unchanged if "--strict" in sys.argv else without_comments
     headers_folder = FOLDER
     if "--headers" in arguments:
         at = arguments.index("--headers")
@@ -494,7 +513,7 @@ def emit_main(files: _Callable[[Api], Dict[str, str]], folder: Union[str, pathli
             path.write_text(text, encoding="utf-8")
             continue
         old = path.read_text(encoding="utf-8") if path.exists() else ""
-        if old != text:
+        if compared(old, path.suffix) != compared(text, path.suffix):
             status = 1
             sys.stdout.writelines(difflib.unified_diff(old.splitlines(True), text.splitlines(True), str(path),
                                                        "what the generator writes", n=1))

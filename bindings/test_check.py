@@ -126,6 +126,22 @@ class Check(unittest.TestCase):
         for language in self.bindings():
             self.assertRegex(run.stdout, rf"bindings/{language}/\S*: weir_session_planted is not used in the safe")
 
+    def test_a_new_comment_fails_the_strict_check_alone(self):
+        with tempfile.TemporaryDirectory() as folder:
+            copy = pathlib.Path(folder) / "weir"
+            shutil.copytree(headers.FOLDER, copy)
+            base = (copy / "base.h").read_text()
+            words = "Another thread is inside this session."
+            self.assertIn(words, base)
+            (copy / "base.h").write_text(base.replace(words, "Somebody else is inside."))
+            self.assertEqual(self.run_check(copy).returncode, 0)
+            run = subprocess.run([sys.executable, "-B", str(ROOT / "check"), "--strict", "--headers", str(copy)],
+                                 stdout=subprocess.PIPE, text=True)
+            self.assertEqual(run.returncode, 1)
+            self.assertIn("Somebody else is inside.", run.stdout)
+            (copy / "base.h").write_text(base.replace("WEIR_ERR_BUSY = -9", "WEIR_ERR_BUSY = -19"))
+            self.assertEqual(self.run_check(copy).returncode, 1)
+
     def made(self, raw, safe, exceptions="", layers="raw raw.rs\nsafe safe.rs\n"):
         """Output of check for a binding of these files."""
         with tempfile.TemporaryDirectory() as folder:
