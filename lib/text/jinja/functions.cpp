@@ -337,7 +337,7 @@ Value call_named(Run& run, Table table, const Value& item, const Args& args, siz
 
 Value f_map(Run& run, const Args& args) {
   Seq* out = run.new_list({}, SeqKind::kIterator);
-  Args left = args;
+  Args left(args, &run.heap);
   const std::optional<Value> path = left.take("attribute"), otherwise = left.take("default");
   for (const Value& item : args[0].items()) {
     if (!run.spend(1)) break;

@@ -127,6 +127,8 @@ struct Within {
 // Arguments of a call; of a function of the language one for each parameter, undefined where it was not given.
 struct Args {
   explicit Args(Heap* memory) : list(memory), named(memory) {}
+  Args(const Args& other, Heap* memory) : list(other.list, memory), named(other.named, memory) {}
+  Args(const Args&) = delete;  // the copy's memory would be the process's
 
   size_t size() const { return list.size(); }
   const Value& operator[](size_t i) const { return list[i]; }

@@ -287,7 +287,7 @@ Value field(Run& run, const Args& args, string_view name, size_t& n_auto) {
   if (name.empty()) ++n_auto;
   if (std::from_chars(name.begin(), name.end(), index).ptr != name.end()) index = SIZE_MAX - 1;
   if (index + 1 < args.size()) return args[index + 1];
-  const std::optional<Value> value = Args(args).take(name);
+  const std::optional<Value> value = Args(args, &run.heap).take(name);
   return value.has_value() ? *value : run.error("format: there is no argument '%s'", run.short_name(name).c_str());
 }
 
