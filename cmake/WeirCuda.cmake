@@ -23,10 +23,11 @@ if(NOT CMAKE_CUDA_COMPILER)
   endif()
   set(CMAKE_CUDA_COMPILER "${weir_nvcc}")
 endif()
-# Every architecture that desktops and servers still have, and PTX of the last one for those to come. 90a and the like
-# are not used.
+# Machine code of every architecture that desktops and servers have, which runs on the later ones of the same number,
+# too (8.6 on 8.7, 10.0 on 10.3, 12.0 on 12.1), and PTX of 9.0 for the rest: 11.0, and what comes. 90a and the like are
+# not used.
 if(WEIR_CUDA_ARCH STREQUAL "all")
-  set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 89-real 90-real 100-real 120)
+  set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 89-real 90 100-real 120-real)
 elseif(WEIR_CUDA_ARCH)
   set(CMAKE_CUDA_ARCHITECTURES "${WEIR_CUDA_ARCH}")
 else()
@@ -74,6 +75,12 @@ add_library(weir_cuda MODULE ${weir_cuda_sources} ${weir_gemv_sources})
 target_include_directories(weir_cuda PRIVATE "${PROJECT_SOURCE_DIR}")
 target_link_libraries(weir_cuda PRIVATE weir_core CUDA::cudart_static ${WEIR_INSIDE})
 target_link_options(weir_cuda PRIVATE "LINKER:--exclude-libs,ALL" "LINKER:--gc-sections" ${WEIR_NO_UNDEFINED})
+if(WEIR_SELF_CONTAINED)
+  # A quarter of the size; the driver unpacks what its GPU needs. nvcc names its temporary files in the objects, which
+  # the build id would be made of.
+  target_compile_options(weir_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:--compress-mode=size>")
+  target_link_options(weir_cuda PRIVATE "LINKER:--build-id=none")
+endif()
 set_target_properties(weir_cuda PROPERTIES PREFIX "lib" OUTPUT_NAME weir_cuda CXX_VISIBILITY_PRESET hidden
                       CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON)
 target_compile_options(weir_cuda PRIVATE

@@ -113,6 +113,10 @@ endif()
 if(TARGET weir_cli)
   weir_install_licence(cli11 weir_cli program libcli11-dev)
   weir_install_licence(nlohmann-json weir_cli program nlohmann-json3-dev)
+  if(WEIR_SELF_CONTAINED AND weir_png)
+    weir_install_licence(libpng weir_cli program libpng-dev)
+    weir_install_licence(zlib weir_cli program zlib1g-dev)
+  endif()
 endif()
 if(TARGET weir_cuda)
   # cudart_static. NVIDIA's own packages have the text in the toolkit's folder, its wheels beside the library's.
@@ -129,8 +133,8 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/weirConfigVersion.cmake"
 install(FILES "${PROJECT_BINARY_DIR}/weirConfig.cmake" "${PROJECT_BINARY_DIR}/weirConfigVersion.cmake"
         DESTINATION "${weir_cmake_dir}" COMPONENT development)
 
-# No Requires.private: whoever links with libweir.so needs neither the packages of what it is made of nor their flags, and
-# libweir.a has all of that inside.
+# No Requires.private: whoever links with libweir.so needs neither the packages of what it is made of nor their flags,
+# and libweir.a has all of that inside.
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY "${CMAKE_INSTALL_PREFIX}/${weir_pkgconfig_dir}"
            OUTPUT_VARIABLE weir_pc_prefix)
 set(weir_pc_static "")

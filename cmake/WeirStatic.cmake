@@ -21,7 +21,8 @@ file(STRINGS "${weir_symbols}" weir_public REGEX "^weir_")
 list(JOIN weir_public "\n" weir_public_lines)
 file(CONFIGURE OUTPUT "${weir_static_dir}/public.txt" CONTENT "${weir_public_lines}\n")
 list(TRANSFORM weir_public PREPEND "--undefined=" OUTPUT_VARIABLE weir_public_options)
-set(weir_static_wraps calloc __gxx_personality_v0 _Unwind_RaiseException __libc_single_threaded _dl_find_object)
+set(weir_static_wraps calloc __gxx_personality_v0 _Unwind_RaiseException __libc_single_threaded arc4random
+    _dl_find_object)
 list(TRANSFORM weir_static_wraps PREPEND "--wrap=")
 
 set(weir_static_archives "${WEIR_PCRE2_ARCHIVE}" "${WEIR_ZSTD_ARCHIVE}")

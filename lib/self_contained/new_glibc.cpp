@@ -2,10 +2,22 @@
 // the linker take what is here instead (--wrap).
 #include <dlfcn.h>
 #include <link.h>
+#include <sys/random.h>
+
+#include <cstdint>
 
 // 2.32: whether the process has one thread, for cheaper counters. They are never that cheap here.
 extern "C" char __wrap___libc_single_threaded;
 char __wrap___libc_single_threaded = 0;
+
+// 2.36: std::random_device.
+extern "C" uint32_t __wrap_arc4random();
+extern "C" uint32_t __wrap_arc4random() {
+  uint32_t number = 0;
+  while (getrandom(&number, sizeof(number), 0) != sizeof(number)) {
+  }
+  return number;
+}
 
 #ifdef DLFO_EH_SEGMENT_TYPE
 // 2.35: where the unwinder finds the tables of the code at an address. Before, it searched the loaded objects.

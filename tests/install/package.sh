@@ -35,6 +35,9 @@ for file in lib/libweir.a lib/libweir_cuda.so lib/libweir_vulkan.so; do
     [ ! -e "$build/$file" ] || [ -e "$prefix/$file" ] || fail "there is no $file in it, which is built"
 done
 if grep -rlF -e "$source/" -e "$build/" "$prefix"; then fail "these files hold a path of the build"; fi
+if grep -q '^WEIR_SELF_CONTAINED:BOOL=ON' "$build/CMakeCache.txt"; then
+    sh "$source/tests/install/needs.sh" "$prefix"/lib/*.so "$prefix/bin/weir"
+fi
 model=$prefix/share/weir/weir-tiny-reasoner-q8_0.gguf
 
 echo "== in C and in C++, with pkg-config"

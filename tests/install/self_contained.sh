@@ -6,7 +6,7 @@
 # CC, CXX, NM and STRIP name the tools.
 set -eu
 library=$1 source=$2 core=$3 unload=$4 model=$5
-floor=2.28 limit=5000000
+limit=5000000
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { echo "$*"; exit 1; }
@@ -14,20 +14,7 @@ LC_ALL=C
 export LC_ALL
 
 echo "== what it needs"
-readelf -d "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' >"$work/needed"
-foreign=$(grep -vE '^(libc\.so\.6|libm\.so\.6|ld-linux-[a-z0-9_-]*\.so\.[0-9])$' "$work/needed") || true
-echo $(cat "$work/needed")
-[ -z "$foreign" ] || fail "it needs $foreign"
-# Of no version: what the compiler's start files ask of nobody.
-"${NM:-nm}" -D --undefined-only "$library" | awk '{ print $NF }' >"$work/undefined"
-grep -vE '@GLIBC_[0-9.]+$' "$work/undefined" | grep -vE '^(_ITM_(de)?registerTMCloneTable|__gmon_start__)$' \
-    >"$work/strange" || true
-[ ! -s "$work/strange" ] || fail "it asks for $(cat "$work/strange")"
-newest=$(sed -n 's/.*@GLIBC_//p' "$work/undefined" | sort -V | tail -n 1)
-echo "glibc $newest"
-# The floor is that of x86-64; elsewhere it is the version that the library was built with.
-[ "$(uname -m)" != x86_64 ] || [ "$(printf '%s\n' "$newest" $floor | sort -V | tail -n 1)" = $floor ] ||
-    fail "newer than $floor: $(grep "@GLIBC_$newest" "$work/undefined")"
+sh "$source/tests/install/needs.sh" "$library"
 
 echo "== what it exports"
 sh "$source/tests/abi/symbols.sh" "$library" "$source/docs/abi/symbols.txt" "$source/include/weir"
