@@ -214,18 +214,20 @@ KeyedItems keyed_items(Run& run, const Value& list, const Value& path, bool case
   return items;
 }
 
-int order_of(Run& run, const Value& a, const Value& b) {
-  const int order = are_equal(a, b) ? 0 : compare(a, b);  // equal ones, also undefined ones, need no order
+bool is_before(Run& run, const Value& a, const Value& b) {
+  const int order = compare(a, b);
+  if (a.is_undefined() || b.is_undefined()) run.undefined_error(a.is_undefined() ? a : b);
   if (order == 2) run.error("values of different types cannot be ordered");
-  return order == 2 ? 0 : order;
+  return order == -1;
 }
 
 // By their keys, stable.
 Value sorted(Run& run, KeyedItems& items, bool is_reverse) {
   Seq* list = run.new_list();
-  const int before = is_reverse ? 1 : -1;
   if (!run.spend(items.size() * 20)) return list;
-  merge_sort(items, [&](const Keyed& a, const Keyed& b) { return order_of(run, a.key, b.key) == before; });
+  merge_sort(items, [&](const Keyed& a, const Keyed& b) {
+    return is_reverse ? is_before(run, b.key, a.key) : is_before(run, a.key, b.key);
+  });
   for (const Keyed& entry : items) list->items.push_back(entry.item);
   return list;
 }
@@ -362,12 +364,13 @@ Value f_choose(Run& run, const Args& args) {
   return out;
 }
 
-template <int wanted>
+template <bool is_greatest>
 Value f_extreme(Run& run, const Args& args) {
   const KeyedItems items = keyed_items(run, args[0], args[2], args.flag(1));
   const Keyed* best = items.empty() ? nullptr : &items[0];
-  for (const Keyed& entry : items) {
-    if (order_of(run, entry.key, best->key) == wanted) best = &entry;
+  for (size_t i = 1; i < items.size() && run.spend(1); ++i) {
+    const Value &key = items[i].key, &most = best->key;
+    if (is_greatest ? is_before(run, most, key) : is_before(run, key, most)) best = &items[i];
   }
   return best != nullptr ? best->item : Value();
 }
@@ -423,8 +426,8 @@ constexpr Function kFilters[] = {
     {"length count", "value:a", f_length},
     {"list", "value:a", f_list<false>},
     {"map", "value:o *", f_map},
-    {"max", "value:l case_sensitive:a? attribute:a?", f_extreme<1>},
-    {"min", "value:l case_sensitive:a? attribute:a?", f_extreme<-1>},
+    {"max", "value:l case_sensitive:a? attribute:a?", f_extreme<true>},
+    {"min", "value:l case_sensitive:a? attribute:a?", f_extreme<false>},
     {"reject", "value:o *", f_choose<false, false>},
     {"rejectattr", "value:o *", f_choose<true, false>},
     {"reverse", "value:a", f_list<true>},

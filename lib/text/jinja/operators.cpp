@@ -191,6 +191,7 @@ Value Run::arithmetic(Op op, const Value& left, const Value& right) {
     const double a = left.real(), b = right.real();
     if (op == Op::kPow && ((a == 0 && b < 0) || (a < 0 && std::floor(b) != b))) return error("no such power");
     double rest = is_division ? std::fmod(a, b) : 0;
+    if (rest == 0) rest = std::copysign(rest, b);
     if (rest != 0 && (rest < 0) != (b < 0)) rest += b;
     const double results[] = {a + b, a - b, a * b, a / b, std::round((a - rest) / b), rest, std::pow(a, b)};
     return Value::real(results[static_cast<size_t>(op)], said);

@@ -271,10 +271,9 @@ class Parser {
   }
 
   // A chain of filters for what a block holds.
-  const Node* block_filters() {
-    const Node* node = filter(make(NodeKind::kCaptured));
-    while (skip("|")) node = filter(node);
-    return node;
+  void block_filters(Node& block) {
+    block.b = filter(make(NodeKind::kCaptured));
+    while (skip("|")) block.b = filter(block.b);
   }
 
   const Node* test(const Node* of) {
@@ -332,33 +331,37 @@ class Parser {
     const struct {
       string_view tag;
       NodeKind kind;
-      void (Parser::*read)(Node&);
+      void (Parser::*head)(Node&);  // or null
+      const char* end;              // of what the head leaves to be read, or null
     } kStatements[] = {
-        {"set", NodeKind::kSet, &Parser::set},
-        {"if", NodeKind::kIf, &Parser::branch},
-        {"for", NodeKind::kFor, &Parser::loop},
-        {"macro", NodeKind::kMacro, &Parser::macro},
-        {"call", NodeKind::kCallBlock, &Parser::macro},
-        {"with", NodeKind::kWith, &Parser::with},
-        {"generation", NodeKind::kWith, &Parser::generation},
-        {"filter", NodeKind::kFilterBlock, &Parser::filter_block},
-        {"break", NodeKind::kBreak, &Parser::jump},
-        {"continue", NodeKind::kContinue, &Parser::jump},
+        {"set", NodeKind::kSet, &Parser::set, nullptr},
+        {"if", NodeKind::kIf, &Parser::branch, nullptr},
+        {"for", NodeKind::kFor, &Parser::loop, nullptr},
+        {"macro", NodeKind::kMacro, &Parser::macro, nullptr},
+        {"call", NodeKind::kCallBlock, &Parser::macro, nullptr},
+        {"with", NodeKind::kWith, &Parser::parameters, "endwith"},
+        {"generation", NodeKind::kWith, nullptr, "endgeneration"},
+        {"filter", NodeKind::kFilterBlock, &Parser::block_filters, "endfilter"},
+        {"break", NodeKind::kBreak, nullptr, nullptr},
+        {"continue", NodeKind::kContinue, nullptr, nullptr},
     };
     const string_view tag = expect_name("a tag's name");
-    for (const auto& [name, kind, read] : kStatements) {
-      if (tag != name) continue;
-      node.kind = kind;
-      return (this->*read)(node);
-    }
-    error("the tag '", tag, "' is not known here");
+    const auto* found = std::find_if(std::begin(kStatements), std::end(kStatements),
+                                     [&](const auto& statement) { return statement.tag == tag; });
+    if (found == std::end(kStatements)) return error("the tag '", tag, "' is not known here");
+    node.kind = found->kind;
+    if (found->head != nullptr) (this->*found->head)(node);
+    if (found->end != nullptr) block(node.list, {found->end});
+    const bool is_jump = node.kind == NodeKind::kBreak || node.kind == NodeKind::kContinue;
+    if (is_jump && n_loops_ == 0) error("break or continue stands outside of a loop");
   }
 
   void set(Node& node) {
     node.a = tuple(Items::kTargets);
     if (skip("=")) return void(node.b = tuple());
     node.kind = NodeKind::kSetBlock;
-    node.b = skip("|") ? block_filters() : make(NodeKind::kCaptured);
+    node.b = make(NodeKind::kCaptured);
+    if (skip("|")) block_filters(node);
     block(node.list, {"endset"});
   }
 
@@ -396,10 +399,12 @@ class Parser {
     if (!is_macro) node.a = expression();
     if (!is_macro && node.a->kind != NodeKind::kCall) error("{% call %} needs a call");
     const Within loops(n_loops_, 0u);
-    const Within varargs(reads_varargs_, false), kwargs(reads_kwargs_, false);
+    const bool outer_varargs = std::exchange(reads_varargs_, false), outer_kwargs = std::exchange(reads_kwargs_, false);
     block(node.list, {is_macro ? "endmacro" : "endcall"});
     node.reads_varargs = reads_varargs_;
     node.reads_kwargs = reads_kwargs_;
+    reads_varargs_ = reads_varargs_ || outer_varargs;
+    reads_kwargs_ = reads_kwargs_ || outer_kwargs;
   }
 
   // Names with values: of a macro's parameters, where the first ones need none, or of {% with %}.
@@ -417,22 +422,6 @@ class Parser {
       if (!node.named.empty()) expect(",");
       parameter();
     }
-  }
-
-  void with(Node& node) {
-    parameters(node);
-    block(node.list, {"endwith"});
-  }
-
-  void generation(Node& node) { block(node.list, {"endgeneration"}); }
-
-  void filter_block(Node& node) {
-    node.b = block_filters();
-    block(node.list, {"endfilter"});
-  }
-
-  void jump(Node&) {
-    if (n_loops_ == 0) error("break or continue stands outside of a loop");
   }
 
   Template& to_;

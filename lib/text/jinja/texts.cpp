@@ -330,7 +330,7 @@ bool read_text(string_view text, Number& out) {
 }
 
 Value f_abs(Run& run, const Args& args) {
-  return args[0].real() < 0 ? run.binary(Op::kMul, Value::integer(-1), args[0]) : args[0];
+  return run.binary(Op::kMul, Value::integer(args[0].real() < 0 ? -1 : 1), args[0]);
 }
 
 // int, or float.
@@ -477,7 +477,7 @@ Value with_case(Run& run, const Str& text, Case form) {
                                     : !is_space(code) && string_view("-({[<").find(text.text[i]) == kNowhere);
     letter.clear();
     if (to_up && code == 0xDF) {
-      letter = form == Case::kUpper || form == Case::kSwapped ? "SS" : "Ss";
+      letter = form == Case::kTitle || form == Case::kCapital ? "Ss" : "SS";
     } else {
       put_code(letter, to_up ? to_upper(code) : low);
     }
@@ -488,8 +488,8 @@ Value with_case(Run& run, const Str& text, Case form) {
 
 Value g_strftime_now(Run& run, const Args& args) {
   using namespace std::chrono;
-  constexpr const char* kDays[] = {"Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"};
-  constexpr const char* kMonths[] = {"January", "February", "March",     "April",   "May",      "June",
+  constexpr string_view kDays[] = {"Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"};
+  constexpr string_view kMonths[] = {"January", "February", "March",     "April",   "May",      "June",
                                      "July",    "August",   "September", "October", "November", "December"};
   // From the year 1 to the year 9999, as Python has them.
   const sys_seconds now{seconds{std::clamp<int64_t>(run.unix_time, -62135596800, 253402300799)}};
@@ -497,24 +497,22 @@ Value g_strftime_now(Run& run, const Args& args) {
   const year_month_day ymd(date);
   const hh_mm_ss time(now - date);
   const auto hour = time.hours().count(), month = static_cast<long>(unsigned{ymd.month()});
-  const struct {
-    char letter;
-    const char* format;  // for a number, or what the letter stands for; %e has a space where others have a zero
-    long value = 0;
-  } kLetters[] = {{'Y', "%0*ld", int{ymd.year()}},
-                  {'y', "%0*ld", int{ymd.year()} % 100},
-                  {'m', "%0*ld", month},
-                  {'d', "%0*ld", unsigned{ymd.day()}},
-                  {'e', "%*ld", unsigned{ymd.day()}},
-                  {'H', "%0*ld", hour},
-                  {'I', "%0*ld", (hour + 11) % 12 + 1},
-                  {'M', "%0*ld", time.minutes().count()},
-                  {'S', "%0*ld", time.seconds().count()},
-                  {'j', "%0*ld", (date - sys_days{ymd.year() / January / 1}).count() + 1},
-                  {'A', kDays[weekday(date).c_encoding()]},
-                  {'B', kMonths[month - 1]},
-                  {'p', hour < 12 ? "AM" : "PM"},
-                  {'%', "%"}};
+  // Numbers, by their letters, with as many digits at least; %e has a space where others have a zero.
+  constexpr string_view kNumbers = "YymdeHIMSj", kDigits = "1222222223";
+  const long numbers[] = {int{ymd.year()},
+                          int{ymd.year()} % 100,
+                          month,
+                          unsigned{ymd.day()},
+                          unsigned{ymd.day()},
+                          hour,
+                          (hour + 11) % 12 + 1,
+                          time.minutes().count(),
+                          time.seconds().count(),
+                          (date - sys_days{ymd.year() / January / 1}).count() + 1};
+  const string_view day = kDays[weekday(date).c_encoding()], name = kMonths[month - 1];
+  const std::pair<char, string_view> words[] = {
+      {'A', day}, {'a', day.substr(0, 3)}, {'B', name}, {'b', name.substr(0, 3)}, {'p', hour < 12 ? "AM" : "PM"},
+      {'%', "%"}};
   constexpr std::pair<string_view, string_view> kShort[] = {
       {"%F", "%Y-%m-%d"}, {"%T", "%H:%M:%S"}, {"%R", "%H:%M"}, {"%D", "%m/%d/%y"}};
   std::pmr::string out(&run.heap), all(args[0].view(), &run.heap);
@@ -527,19 +525,16 @@ Value g_strftime_now(Run& run, const Args& args) {
       continue;
     }
     const bool is_short = all[++i] == '-' && i + 1 < all.size();  // without zeros
-    const char letter = is_short ? all[++i] : all[i],
-               long_letter = letter == 'a' || letter == 'b' ? letter - 32 : letter;
-    const auto* found = std::find_if(std::begin(kLetters), std::end(kLetters),
-                                     [&](const auto& known) { return known.letter == long_letter; });
-    if (found == std::end(kLetters)) return run.error("strftime_now: the format %%%c is not supported", letter);
-    const int width = is_short || letter == 'Y' ? 1 : letter == 'j' ? 3 : 2;
+    const char letter = is_short ? all[++i] : all[i];
+    const size_t number = kNumbers.find(letter);
+    const auto* word =
+        std::find_if(std::begin(words), std::end(words), [&](const auto& w) { return w.first == letter; });
+    if (number == kNowhere && word == std::end(words))
+      return run.error("strftime_now: the format %%%c is not supported", letter);
     char text[24];
-    if (found->format[0] == '%' && letter != '%') {
-      c_format(text, sizeof(text), found->format, width, found->value);
-      out += text;
-    } else {
-      out.append(string_view(found->format).substr(0, letter == long_letter ? kNowhere : 3));
-    }
+    const int width = number == kNowhere || is_short ? 1 : kDigits[number] - '0';
+    if (number != kNowhere) c_format(text, sizeof(text), letter == 'e' ? "%*ld" : "%0*ld", width, numbers[number]);
+    out.append(number != kNowhere ? text : word->second);
   }
   run.has_room(0, out.size());
   return run.new_text(out, is_said(args[0]));
