@@ -20,7 +20,7 @@ std::terminate_handler __terminate_handler = std::abort;
 // What is in a table of virtual functions in the place of one without a body. GCC refers to it weakly, so that the
 // linker would not take it from an archive. Nothing calls it.
 extern "C" void __cxa_pure_virtual();
-extern "C" void __cxa_pure_virtual() { std::abort(); }
+extern "C" void __cxa_pure_virtual() { __cxxabiv1::__terminate_handler(); }
 
 // libstdc++ keeps memory for exceptions that are thrown when there is no memory. A shared one keeps it for the
 // process; this one goes with the library.
