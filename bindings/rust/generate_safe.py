@@ -271,13 +271,17 @@ class Safe:
                            "#[non_exhaustive]", f"pub struct {rust} {{"]
             copies = []
             for field, kind, count in fields:
-                self.short_doc(field, "    ")
-                type_, copy = self.copied(struct, field, kind, count)
-                self.lines.append(f"    pub {field.name}: {type_},")
+                type_, copy = self.copied(struct, rust, field, kind, count)
+                if type_ != "Text":
+                    self.short_doc(field, "    ")
+                self.lines.append(f"    {'pub ' if type_ != 'Text' else ''}{field.name}: {type_},")
                 copies.append(f"            {field.name}: {copy},")
             self.lines += ["}", f"impl {rust} {{", "    /// # Safety", "    /// What it points to is there.",
                            f"    pub(crate) unsafe fn from_raw(raw: &sys::{name}) -> Self {{", f"        {rust} {{"]
             self.lines += copies + ["        }", "    }"]
+            if rust == "Event":
+                self.short_doc(next(field for field, _, _ in fields if field.name == "text"), "    ")
+                self.lines += ["    pub fn text(&self) -> &str {", "        self.text.get()", "    }"]
             if rust == "Message":
                 self.lines += ["    pub(crate) fn to_raw(&self, texts: &mut Texts) -> sys::weir_chat_message {",
                                "        sys::weir_chat_message {"]
@@ -299,13 +303,15 @@ class Safe:
                 self.lines += ["        }", "    }"]
             self.lines.append("}")
 
-    def copied(self, struct, field, kind, count):
+    def copied(self, struct, rust, field, kind, count):
         value = f"raw.{field.name}"
         if kind == "number":
             return self.number(struct, field, value)
         if kind == "list":
             return f"Vec<{self.rust_type(field.type)}>", \
                 f"unsafe {{ slice({value}, raw.{count}.into()) }}.to_vec()"
+        if kind == "bytes" and rust == "Event":
+            return "Text", f"Text::new(unsafe {{ slice({value}.cast(), raw.{count}) }})"
         if kind == "bytes":
             copy = f"unsafe {{ string({value}, raw.{count}) }}"
             return ("String", copy) if field.name != "thought" else \

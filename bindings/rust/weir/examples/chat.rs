@@ -29,9 +29,9 @@ fn answer(session: &mut Session) -> weir::Result<Message> {
     let (mut text, mut stop) = (String::new(), Stop::NONE);
     for event in session.begin(&options)? {
         let event = event?;
-        print!("{}", event.text);
+        print!("{}", event.text());
         let _ = std::io::stdout().flush();
-        text.push_str(&event.text);
+        text.push_str(event.text());
         stop = event.stop;
     }
     print!("{}", if stop == Stop::EOS { "\n" } else { " [stopped]\n" });

@@ -30,7 +30,7 @@ fn run(path: &str, question: &str) -> weir::Result<Stop> {
     for event in session.begin(&GenerateOptions::default().max_tokens(2048))? {
         let event = event?;
         if event.segment == Segment::ANSWER {
-            print!("{}", event.text);
+            print!("{}", event.text());
             let _ = std::io::stdout().flush();
         }
         stop = event.stop;

@@ -54,7 +54,7 @@ fn options(n_tokens: u32) -> GenerateOptions {
 
 fn pull(session: &mut Session, n_tokens: u32, clock: &mut Clock) -> weir::Result<()> {
     for event in session.begin(&options(n_tokens))? {
-        clock.tick(black_box(event?.text).len() as u64);
+        clock.tick(black_box(event?.text()).len() as u64);
     }
     Ok(())
 }

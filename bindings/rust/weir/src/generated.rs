@@ -963,8 +963,7 @@ pub struct Event {
     pub stop_index: Option<u32>,
     /// `WEIR_SEGMENT_*`: what the text is part of, or without text what the token is.
     pub segment: Segment,
-    /// Whole UTF-8 sequences, NUL-terminated, perhaps empty; valid until the session's next call.
-    pub text: String,
+    text: Text,
     /// Of a token: that of [`weir_logprob`](sys::weir_logprob). NaN of other events and where `n_top` of the options is
     /// 0.
     pub logprob: f32,
@@ -984,10 +983,14 @@ impl Event {
             stop: Stop(raw.stop),
             stop_index: (raw.stop_index >= 0).then_some(raw.stop_index as u32),
             segment: Segment(raw.segment),
-            text: unsafe { string(raw.text, raw.text_bytes) },
+            text: Text::new(unsafe { slice(raw.text.cast(), raw.text_bytes) }),
             logprob: raw.logprob,
             top: unsafe { slice(raw.top, raw.n_top.into()) }.to_vec(),
         }
+    }
+    /// Whole UTF-8 sequences, NUL-terminated, perhaps empty; valid until the session's next call.
+    pub fn text(&self) -> &str {
+        self.text.get()
     }
 }
 

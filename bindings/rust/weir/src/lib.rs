@@ -1,4 +1,4 @@
-#![doc = include_str!("../../README.md")]
+#![doc = include_str!("../README.md")]
 #![deny(unsafe_op_in_unsafe_fn, missing_docs)]
 #[rustfmt::skip]
 mod generated;
@@ -150,6 +150,40 @@ unsafe fn slice<'a, T>(first: *const T, n: u64) -> &'a [T] {
 unsafe fn string(first: *const c_char, n: u64) -> String {
     let bytes = unsafe { slice(first.cast(), n) };
     std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes).into_owned(), str::to_owned)
+}
+/// A copy of a text. A short one needs no memory of its own: to allocate costs more than all else of an event, as a step
+/// leaves nothing of it in the processor's caches.
+#[derive(Clone)]
+enum Text {
+    Short(u8, [u8; 30]),
+    Long(String),
+}
+impl Text {
+    fn new(bytes: &[u8]) -> Text {
+        let mut short = [0; 30];
+        if bytes.len() > short.len() || std::str::from_utf8(bytes).is_err() {
+            return Text::Long(String::from_utf8_lossy(bytes).into_owned());
+        }
+        short[..bytes.len()].copy_from_slice(bytes);
+        Text::Short(bytes.len() as u8, short)
+    }
+    fn get(&self) -> &str {
+        match self {
+            // SAFETY: `new` has looked.
+            Text::Short(n, bytes) => unsafe { std::str::from_utf8_unchecked(&bytes[..usize::from(*n)]) },
+            Text::Long(text) => text,
+        }
+    }
+}
+impl Default for Text {
+    fn default() -> Text {
+        Text::new(b"")
+    }
+}
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.get().fmt(f)
+    }
 }
 /// Bytes of the library that are UTF-8 if what it was given is.
 fn utf8(bytes: Vec<u8>) -> String {

@@ -50,7 +50,7 @@ fn events_have_text_and_an_end() {
     assert_eq!(end.token, Some(model().special_tokens().unwrap().eos));
     assert_eq!(end.index as usize, tokens(&events).len());
     let thought: String =
-        events.iter().filter(|event| event.segment == Segment::THOUGHT).map(|event| event.text.as_str()).collect();
+        events.iter().filter(|event| event.segment == Segment::THOUGHT).map(|event| event.text()).collect();
     assert!(thought.contains("x2 = x0 + x1"), "{thought}");
     let (message, is_malformed) = session.answer().unwrap();
     assert_eq!((message.role.as_str(), message.content.trim(), is_malformed), ("assistant", "x12 = 43.", false));
@@ -116,6 +116,11 @@ fn stops_lengths_and_probabilities() {
     let first = events.iter().find(|event| event.kind == EventKind::TOKEN).unwrap();
     assert_eq!(first.top.len(), 3);
     assert_eq!((first.top[0].token, first.top[0].logprob), (first.token.unwrap(), first.logprob)); // greedy
+                                                                                                   // Text that is held back long comes in one piece.
+    let whole = text(&answer(&mut asked(SHORT), &GenerateOptions::default()));
+    let held = answer(&mut asked(SHORT), &GenerateOptions::default().stop(format!("{}!", &whole[..60])));
+    assert!(held.iter().any(|event| event.text().len() > 30));
+    assert_eq!(text(&held), whole);
     let events = answer(&mut asked(SHORT), &GenerateOptions::default().max_tokens(4));
     assert_eq!((events.last().unwrap().stop, tokens(&events).len()), (Stop::LENGTH, 4));
     let error = asked(SHORT).begin(&GenerateOptions::default().stop("")).err().unwrap();
@@ -182,7 +187,7 @@ fn answers_obey_a_schema() {
     let events = answer(&mut session, &GenerateOptions::default().max_tokens(800));
     assert!(matches!(events.last().unwrap().stop, Stop::EOS | Stop::CONSTRAINT));
     let said: String =
-        events.iter().filter(|event| event.segment == Segment::ANSWER).map(|event| event.text.as_str()).collect();
+        events.iter().filter(|event| event.segment == Segment::ANSWER).map(|event| event.text()).collect();
     // The library reads it again, as a template's variables.
     let template = "{{ x | length }} {{ x.name | length <= 12 }} {{ 0 <= x.n <= 99 }}";
     let read = runtime().render_template(template, format!("{{\"x\": {said}}}"), 0).unwrap();

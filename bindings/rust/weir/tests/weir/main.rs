@@ -49,7 +49,7 @@ fn answer(session: &mut Session, options: &GenerateOptions) -> Vec<Event> {
 }
 
 fn text(events: &[Event]) -> String {
-    events.iter().map(|event| event.text.as_str()).collect()
+    events.iter().map(|event| event.text()).collect()
 }
 
 fn tokens(events: &[Event]) -> Vec<Token> {
