@@ -46,6 +46,9 @@ if(WEIR_BUILD_SAMPLES AND PROJECT_IS_TOP_LEVEL)
 endif()
 weir_add_check(install/size install sh "${weir_install_test}/size.sh" "$<TARGET_FILE:weir>"
                "${CMAKE_CURRENT_BINARY_DIR}")
+weir_add_check(install/missing_archives install sh "${weir_install_test}/missing_archives.sh" "${PROJECT_SOURCE_DIR}"
+               "${CMAKE_COMMAND}")
+weir_test_target(install/missing_archives weir)
 # A libweir.so with all that it is made of; in a build without, one of the same objects.
 set(weir_alone weir_self_contained)
 if(WEIR_SELF_CONTAINED)

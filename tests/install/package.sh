@@ -38,6 +38,11 @@ if grep -rlF -e "$source/" -e "$build/" "$prefix"; then fail "these files hold a
 if grep -q '^WEIR_SELF_CONTAINED:BOOL=ON' "$build/CMakeCache.txt"; then
     sh "$source/tests/install/needs.sh" "$prefix"/lib/*.so "$prefix/bin/weir"
 fi
+for file in "$prefix"/lib/libweir_*.so; do
+    [ -e "$file" ] || continue
+    names=$("${NM:-nm}" -D --defined-only "$file" | awk '{ print $NF }')
+    [ "$names" = weir_device_module ] || fail "$(basename "$file") exports" $names
+done
 model=$prefix/share/weir/weir-tiny-reasoner-q8_0.gguf
 
 echo "== in C and in C++, with pkg-config"
