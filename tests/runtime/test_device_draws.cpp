@@ -170,7 +170,6 @@ void device_draws__send_what_decides(void**) {
     const uint64_t before = bytes_moved();
     assert_int_equal(compare_answers(host, device, 3, d, c.what), 20);
     const uint64_t moved = bytes_moved() - before - of_steps, once = c.mask == 1 ? mask : 0;
-    print_message("%s: %.1f bytes a token\n", c.what, static_cast<double>(moved) / 20);
     if (moved > 20 * c.most + once)
       fail_msg("%s: %llu bytes, not %llu", c.what, static_cast<unsigned long long>(moved),
                static_cast<unsigned long long>(20 * c.most + once));
@@ -213,6 +212,38 @@ void device_draws__nothing_is_allowed(void**) {
   }
 }
 
+// Whatever fails on the way to a token loses the session, and every later call says so.
+void device_draws__a_loss_is_remembered(void**) {
+  const Models m(kModel);
+  void* module = dlopen((std::string(module_folder()) + "/libweir_cuda.so").c_str(), RTLD_NOW);
+  assert_non_null(module);
+  const auto fail_at = reinterpret_cast<size_t (*)(uint32_t)>(dlsym(module, "weir_host_module_fail_at"));
+  assert_non_null(fail_at);
+  uint32_t mask = 4, n_lost = 0;
+  for (uint32_t n = 1; n < 100; ++n) {
+    const Session device = open_session(m, WEIR_DEVICE_CUDA);
+    read_prompt(device, n);
+    weir_sampling_options o = WEIR_SAMPLING_OPTIONS_INIT;
+    o.temperature = 1.0f;
+    o.top_k = 5;
+    weir_generate_options g = WEIR_GENERATE_OPTIONS_INIT;
+    g.n_top = 3;
+    assert_ok(weir_session_set_sampling(device.get(), &o));
+    assert_ok(weir_session_set_token_mask(device.get(), mask_some, &mask));
+    assert_ok(weir_session_begin(device.get(), &g));
+    (void)fail_at(n);
+    weir_event event = WEIR_EVENT_INIT;
+    const weir_status status = weir_session_next(device.get(), &event);
+    (void)fail_at(0);
+    if (status == WEIR_OK) break;
+    assert_int_equal(status, WEIR_ERR_DEVICE_LOST);
+    assert_int_equal(weir_session_next(device.get(), &event), WEIR_ERR_DEVICE_LOST);
+    assert_int_equal(n, ++n_lost);
+  }
+  assert_in_range(n_lost, 8, 98);  // a copy of the mask, three kernels and two waits, the step and its wait
+  dlclose(module);
+}
+
 }  // namespace
 
 int main() {
@@ -220,6 +251,7 @@ int main() {
       cmocka_unit_test(device_draws__draw_the_same_tokens),
       cmocka_unit_test(device_draws__send_what_decides),
       cmocka_unit_test(device_draws__nothing_is_allowed),
+      cmocka_unit_test(device_draws__a_loss_is_remembered),
   };
   return cmocka_run_group_tests_name("runtime/device_draws", tests, nullptr, nullptr);
 }
