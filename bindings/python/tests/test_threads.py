@@ -1,7 +1,9 @@
 """Threads, lifetimes and memory."""
+import collections
 import gc
 import multiprocessing
 import os
+import random
 import threading
 import time
 import unittest
@@ -116,6 +118,46 @@ class Threads(ModelTest):
             session.close()
             thread.join()
             self.assertIsInstance(seen[-1], weir.ClosedError)
+
+    def test_any_calls_of_many_threads(self):
+        """Two seconds of calls in any order: each returns or is one of the errors, and then everything is given back."""
+        with weir.Runtime(n_threads=1) as runtime, weir.Model(MODEL, runtime) as model:
+            before = runtime.memory.bytes
+            end, unexpected, counts = time.monotonic() + 2, [], collections.Counter()
+            sessions = [weir.Session(model, context_tokens=256, batch_tokens=16) for _ in range(3)]
+            tokens = model.tokenize("hello world")
+
+            def work(seed):
+                random_ = random.Random(seed)
+                while time.monotonic() < end and not unexpected:
+                    i = random_.randrange(3)
+                    s = sessions[i]
+                    call = random_.choice([
+                        s.cancel, s.clear_cancel, s.finish_thinking, s.next, s.reset, s.close, s.pages, s.logits,
+                        lambda: s.stats, lambda: s.memory, lambda: s.tokens, lambda: s.prompt_tokens(tokens),
+                        lambda: s.begin(max_tokens=5), lambda: list(s.events(max_tokens=3)), lambda: s.fork().close(),
+                        lambda: s.generate(max_tokens=3, on_token=lambda event: None),
+                        lambda: weir.next_many(sessions), lambda: weir.step_many(sessions, [5, 6, 7])])
+                    try:
+                        call()
+                        counts["returned"] += 1
+                    except weir.ClosedError:
+                        counts["closed"] += 1
+                        sessions[i] = weir.Session(model, context_tokens=256, batch_tokens=16)
+                    except (weir.BusyError, weir.StateError, weir.CancelledError, weir.ContextFullError) as error:
+                        counts[type(error).__name__] += 1
+                    except BaseException as error:
+                        unexpected.append(error)
+            threads = [threading.Thread(target=work, args=(seed,), daemon=True) for seed in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(unexpected, [])
+            self.assertGreater(min(counts["returned"], counts["closed"], counts["BusyError"]), 0, counts)
+            sessions.clear()
+            gc.collect()
+            self.assertEqual(runtime.memory.bytes, before)
 
     def test_a_model_dropped_before_its_session(self):
         with weir.Runtime(n_threads=1) as runtime:

@@ -460,7 +460,7 @@ def _pointers(sessions: Sequence[Session], stack: ExitStack) -> Any:
 
 def step_many(sessions: Sequence[Session], tokens: Sequence[int]) -> None:
     """One step of several conversations of one model, which reads the weights once."""
-    ids, n_ids = tokens_of(tokens)
+    sessions, (ids, n_ids) = list(sessions), tokens_of(tokens)
     if n_ids != len(sessions):
         raise ValueError(f"{len(sessions)} sessions and {n_ids} tokens")
     with ExitStack() as stack:
@@ -469,6 +469,7 @@ def step_many(sessions: Sequence[Session], tokens: Sequence[int]) -> None:
 
 def next_many(sessions: Sequence[Session]) -> Tuple[List[Event], int]:
     """The next event of each session, and how many answers go on."""
+    sessions = list(sessions)
     events = (native.weir_event * len(sessions))(*[sized(native.weir_event) for _ in sessions])
     n_running = c_uint32()
     with ExitStack() as stack:
