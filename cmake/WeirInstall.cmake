@@ -119,7 +119,7 @@ if(TARGET weir_cli)
   endif()
 endif()
 if(TARGET weir_cuda)
-  # cudart_static. NVIDIA's own packages have the text in the toolkit's folder, its wheels beside the library's.
+  # cudart_static. NVIDIA's own packages have the text in the toolkit's folder, ./dev puts its wheels' there.
   cmake_path(GET CMAKE_CUDA_COMPILER PARENT_PATH weir_licence_hints)
   list(TRANSFORM weir_licence_hints APPEND "/.." OUTPUT_VARIABLE weir_licence_hints)
   weir_install_licence(cuda-runtime weir_cuda cuda nvidia-cuda-toolkit libcudart-static)
