@@ -17,6 +17,7 @@ if(NOT WEIR_CPU_TARGETS STREQUAL "all" AND NOT CMAKE_CROSSCOMPILING)
             "${CMAKE_CURRENT_LIST_DIR}/cpu_targets.cpp" LINK_LIBRARIES PkgConfig::HWY CXX_STANDARD 20
             RUN_OUTPUT_VARIABLE weir_cpu_output)
     if(weir_cpu_compiled AND weir_cpu_run EQUAL 0)
+      string(STRIP "${weir_cpu_output}" weir_cpu_output)  # a line's end is no part of a cache entry
       set(WEIR_CPU_SUPPORTED "${weir_cpu_output}" CACHE INTERNAL
           "This machine's instruction sets: a mask, and the best")
     endif()
