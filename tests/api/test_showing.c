@@ -194,6 +194,7 @@ static void showing__options_fit(void **state) {
             } else if (fitted.context_tokens != rows[r].context && plan.spill_bytes == 0) {
                 weir_session_options more = fitted;
                 more.context_tokens += 16;
+                other = (weir_plan_info)WEIR_PLAN_INFO_INIT;
                 if (weir_plan(f->model, &more, &other) == WEIR_OK) assert_true(other.total_bytes > bytes);
             } else if (plan.spill_bytes != 0 && parts < 20) {
                 assert_true(total * 10 > bytes * 9); /* the store has what the pool leaves */
