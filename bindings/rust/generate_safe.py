@@ -267,7 +267,7 @@ class Safe:
             fields = list(self.fields(struct))
             self.lines.append("")
             self.doc(struct.doc.body, "")
-            self.lines += [f"#[derive(Clone, Debug, Default{', PartialEq, Eq' * (rust == 'Message')})]",
+            self.lines += [f"#[derive(Clone, Debug{', Default, PartialEq, Eq' * (rust == 'Message')})]",
                            "#[non_exhaustive]", f"pub struct {rust} {{"]
             copies = []
             for field, kind, count in fields:

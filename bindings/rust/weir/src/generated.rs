@@ -946,7 +946,7 @@ impl Message {
 }
 
 /// One event of an answer, from [`weir_session_next`](sys::weir_session_next).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Event {
     /// `WEIR_EVENT_*`.

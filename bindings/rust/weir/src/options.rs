@@ -64,6 +64,7 @@ impl SessionOptions {
     /// Policy, budget and options of the policy by the name of a preset, see [`Runtime::presets`].
     pub fn preset(mut self, name: &str) -> Result<Self> {
         let name = self.texts.keep("preset", name);
+        self.texts.check()?;
         check(unsafe { sys::weir_session_options_preset(name, &mut self.raw) })?;
         self.policy_options = unsafe { slice(self.raw.policy_options, self.raw.n_policy_options.into()) }.to_vec();
         Ok(self)

@@ -35,20 +35,22 @@ unsafe extern "C" fn on_log(user: *mut c_void, info: *const sys::weir_log_info) 
     let _ = catch_unwind(AssertUnwindSafe(|| log(LogLevel(info.level), &unsafe { text(info.message) })));
     sys::WEIR_OK
 }
-unsafe fn request<'a>(user: *mut c_void, info: *const sys::weir_alloc_info) -> (&'a dyn Memory, MemoryKind, Layout) {
+unsafe fn request<'a, T>(
+    (user, info): (*mut c_void, *const sys::weir_alloc_info),
+    answer: impl FnOnce(&'a dyn Memory, MemoryKind, Layout) -> T,
+) -> Option<T> {
     let (memory, info) = unsafe { (&*user.cast::<Arc<dyn Memory>>(), &*info) };
-    let layout = unsafe { Layout::from_size_align_unchecked(info.bytes as usize, info.alignment as usize) };
-    (memory.as_ref(), MemoryKind(info.kind), layout)
+    let layout = Layout::from_size_align(info.bytes as usize, info.alignment as usize).ok()?;
+    catch_unwind(AssertUnwindSafe(|| answer(memory.as_ref(), MemoryKind(info.kind), layout))).ok()
 }
 unsafe extern "C" fn on_alloc(user: *mut c_void, info: *const sys::weir_alloc_info, out: *mut *mut c_void) -> i32 {
-    let (memory, kind, layout) = unsafe { request(user, info) };
-    let given = catch_unwind(AssertUnwindSafe(|| memory.allocate(kind, layout))).unwrap_or(ptr::null_mut());
+    let given = unsafe { request((user, info), |memory, kind, layout| memory.allocate(kind, layout)) };
+    let given = given.unwrap_or(ptr::null_mut());
     unsafe { *out = given.cast() };
     sys::WEIR_ERR_OUT_OF_MEMORY * i32::from(given.is_null())
 }
 unsafe extern "C" fn on_free(user: *mut c_void, info: *const sys::weir_alloc_info) -> sys::weir_status {
-    let (memory, kind, layout) = unsafe { request(user, info) };
-    let _ = catch_unwind(AssertUnwindSafe(|| unsafe { memory.release(kind, (*info).ptr.cast(), layout) }));
+    unsafe { request((user, info), |memory, kind, layout| memory.release(kind, (*info).ptr.cast(), layout)) };
     sys::WEIR_OK
 }
 

@@ -116,7 +116,8 @@ fn stops_lengths_and_probabilities() {
     let first = events.iter().find(|event| event.kind == EventKind::TOKEN).unwrap();
     assert_eq!(first.top.len(), 3);
     assert_eq!((first.top[0].token, first.top[0].logprob), (first.token.unwrap(), first.logprob)); // greedy
-                                                                                                   // Text that is held back long comes in one piece.
+
+    // Text that is held back long comes in one piece.
     let whole = text(&answer(&mut asked(SHORT), &GenerateOptions::default()));
     let held = answer(&mut asked(SHORT), &GenerateOptions::default().stop(format!("{}!", &whole[..60])));
     assert!(held.iter().any(|event| event.text().len() > 30));

@@ -155,7 +155,8 @@ fn a_nul_inside_of_a_text_is_an_error() {
     let error = model().plan(&SessionOptions::default().policy("ra\0as")).unwrap_err();
     assert_eq!(error.text, "policy: there is a NUL inside, at byte 2");
     assert!(model().plan(&SessionOptions::default().policy("raas").policy_option("a\0", "b")).is_err());
-    assert!(SessionOptions::default().preset("\0").is_err());
+    let error = SessionOptions::default().preset("\0").err().unwrap();
+    assert_eq!(error.text, "preset: there is a NUL inside, at byte 0");
     assert!(Runtime::new(&RuntimeOptions::default().cache_dir("a\0b")).is_err());
     let chat = ChatOptions::default().tools_json("[\0]");
     assert!(model().chat_render(&[], &chat).is_err());
