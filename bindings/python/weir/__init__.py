@@ -352,23 +352,8 @@ class Session(Handle):
     def begin(self, options: Optional[GenerateOptions] = None, **fields: Any) -> None:
         self._call(lib.weir_session_begin, _given(GenerateOptions, options, fields))
 
-    def _next(self, event: Any, reference: Any) -> Event:
-        """Without Use, which costs more than all the rest of it."""
-        if self._is_closed or forked or not self._alone.acquire(False):
-            self._refuse()
-        try:
-            status = lib.weir_session_next(self._pointer, reference)
-            if status:
-                check(status)
-            return _data.event_of(event)
-        finally:
-            self._alone.release()
-            if self._is_closed:
-                self._give_back()
-
     def next(self) -> Event:
-        event = sized(native.weir_event)
-        return self._next(event, byref(event))
+        return next(self._rest())
 
     def events(self, options: Optional[GenerateOptions] = None, **fields: Any) -> Iterator[Event]:
         """Begin an answer; its events, the last of kind END. It may be left at any of them."""
@@ -376,12 +361,23 @@ class Session(Handle):
         return self._rest()
 
     def _rest(self) -> Iterator[Event]:
-        event = sized(native.weir_event)
-        reference = byref(event)
+        """Without Use and with what it needs at hand: after a step all that it looks at has left the caches."""
+        native_event, end, of, step = sized(native.weir_event), EventKind.END, _data.event_of, lib.weir_session_next
+        reference, pointer, alone = byref(native_event), self._pointer, self._alone
         while True:
-            next_event = self._next(event, reference)
-            yield next_event
-            if next_event.kind == EventKind.END:
+            if self._is_closed or forked or not alone.acquire(False):
+                self._refuse()
+            try:
+                status = step(pointer, reference)
+                if status:
+                    check(status)
+                event = of(native_event)
+            finally:
+                alone.release()
+                if self._is_closed:
+                    self._give_back()
+            yield event
+            if event.kind is end:
                 return
 
     async def stream(self, options: Optional[GenerateOptions] = None, **fields: Any) -> AsyncIterator[Event]:
