@@ -51,6 +51,12 @@ GETTERS = {
     "weir_model_special_tokens": "specialTokens", "weir_model_chat_info": "chatInfo",
     "weir_session_get_stats": "stats", "weir_session_memory": "memory",
 }
+# Functions that do something to a handle, with at most a token.
+ACTIONS = {
+    "weir_cancel_set": "set", "weir_cancel_clear": "clear", "weir_session_reset": "reset", "weir_session_step": "step",
+    "weir_session_finish_thinking": "finishThinking", "weir_session_cancel": "cancel",
+    "weir_session_clear_cancel": "clearCancel",
+}
 NAMES = {"weir_policy_name": "policies", "weir_preset_name": "presets", "weir_weight_type_name": "weightTypes"}
 
 # Enums that the comment of a field does not name.
@@ -302,6 +308,21 @@ class Writer:
             self.lines.append(f"    public var {name}: {type_} {{ {make}{function.name}(raw)) }}")
         self.lines += ["}", ""]
 
+    def action(self, function):
+        owner = function.parameters[0].type.base[len("weir_"):].capitalize()
+        parameters = ", ".join(f"_ {camel(p.name)}: Token" for p in function.parameters[1:])
+        arguments = ", ".join(["$0"] + [camel(p.name) for p in function.parameters[1:]])
+        self.lines.append(f"extension {owner} {{")
+        self.doc(function.doc.body, "    ")
+        head = f"func {ACTIONS[function.name]}({parameters})"
+        if owner != "Session":
+            self.lines.append(f"    public {head} {{ {function.name}(raw) }}")
+        elif function.returns.base == "void":  # any thread may call it
+            self.lines.append(f"    public nonisolated {head} {{ handle.briefly {{ {function.name}({arguments}) }} }}")
+        else:
+            self.lines.append(f"    public {head} throws(WeirError) {{ try call {{ {function.name}({arguments}) }} }}")
+        self.lines += ["}", ""]
+
     def names(self):
         self.lines.append("extension Library {")
         for function in self.api.functions:
@@ -333,6 +354,8 @@ class Writer:
         for function in self.api.functions:
             if function.name in GETTERS:
                 self.getter(function)
+            if function.name in ACTIONS:
+                self.action(function)
         self.names()
         sized = [struct.name for struct in self.api.structs if struct.has_size]
         self.lines += [f"extension {name}: SizedStruct {{}}" for name in sized]

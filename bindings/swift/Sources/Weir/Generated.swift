@@ -1492,6 +1492,19 @@ public struct TextSpan: Sendable {
     }
 }
 
+extension Cancel {
+    /// Stop the calls of the sessions that look at it, as `weir_session_cancel` stops them, those that run and all
+    /// later ones until `weir_cancel_clear`: a call that ends because of it does not clear it, as it may serve several
+    /// sessions.
+    public func set() { weir_cancel_set(raw) }
+}
+
+extension Cancel {
+    /// Let the calls of these sessions go on. As with `weir_session_clear_cancel`, whoever takes the clicks on a Stop
+    /// button calls it when a new turn begins, before the thread that computes gets the turn.
+    public func clear() { weir_cancel_clear(raw) }
+}
+
 extension Runtime {
     /// Memory that the runtime and everything made from it have allocated, on the host and on devices. Mapped model
     /// files are not included, copied ones are.
@@ -1516,6 +1529,48 @@ extension Model {
 extension Model {
     /// What the chat template of a model can do. Tags that it does not have are looked for in the vocabulary.
     public func chatInfo() throws(WeirError) -> ChatInfo { try .init { weir_model_chat_info(raw, $0) } }
+}
+
+extension Session {
+    /// Forget the conversation: all pages are free, position 0, the sampler's random state starts anew, a pending
+    /// cancel is cleared. Sampling options and counters stay. The session then does what a new one does, and nothing of
+    /// the conversation can come into the next one. The host memory of tokens, text, logits, pages and their copies is
+    /// wiped, as by `weir_session_restore`; that of a page that leaves the pool, as soon as it leaves. Memory that a
+    /// device copies from and to is wiped by `weir_session_destroy`.
+    public func reset() throws(WeirError) { try call { weir_session_reset($0) } }
+}
+
+extension Session {
+    /// Append one token as a decode step and compute the logits after it. Allocates nothing.
+    public func step(_ token: Token) throws(WeirError) { try call { weir_session_step($0, token) } }
+}
+
+extension Session {
+    /// End the thought that is open: the next token of the answer begins its end, as
+    /// `weir_generate_options.thinking_budget` does. Nothing happens where no thought is open when that token comes, or
+    /// no answer has begun.
+    public nonisolated func finishThinking() { handle.briefly { weir_session_finish_thinking($0) } }
+}
+
+extension Session {
+    /// Stop the call that runs in this session, or else the next one: a prefill, prompt, step, generate or next, or a
+    /// `weir_step_many` that has the session in its list. In a loop of `weir_session_sample` and steps of what it drew
+    /// it is the next sample. A prefill ends before its next chunk (`batchTokens`), on the CPU and with attention on
+    /// the host also between two layers of one; a GPU alone mostly finishes the chunk that it was given. A generate
+    /// ends before its next token. The cancel stays until a call has ended with `Status.cancelled` because of it, or
+    /// `weir_session_next` has given the end of an answer for it, or `weir_session_clear_cancel` or
+    /// `weir_session_reset` takes it back. A call that fails for another reason, is stopped by its callback, or
+    /// finishes because the cancel came too late, leaves it pending. For a Stop button that never hits the next turn:
+    /// the thread that takes the clicks calls `weir_session_clear_cancel` when a new turn begins (the calls of the turn
+    /// before have returned), and then hands the turn to the thread that computes. So a click that came after the end
+    /// of the old turn has no effect. A click during the new turn counts, whichever of its calls is running, and also
+    /// between two of them.
+    public nonisolated func cancel() { handle.briefly { weir_session_cancel($0) } }
+}
+
+extension Session {
+    /// Take a pending `weir_session_cancel` back; nothing happens when there is none.
+    public nonisolated func clearCancel() { handle.briefly { weir_session_clear_cancel($0) } }
 }
 
 extension Session {

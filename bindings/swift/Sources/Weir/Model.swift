@@ -1,6 +1,5 @@
 // Runtime and model, which any number of threads share, and what is made of a model besides sessions.
 import CWeir
-import Dispatch
 import Synchronization
 
 /// Worker threads, backends and hooks. One per process is usual. It lives as long as anything that was made from it.
@@ -30,13 +29,6 @@ public final class Runtime: Sendable {
     }
 }
 
-/// Runs what takes long outside of the threads that Swift's tasks share.
-func onOwnThread<T: Sendable>(_ body: @escaping @Sendable () throws -> T) async throws -> T {
-    try await withCheckedThrowingContinuation { waiting in
-        DispatchQueue.global().async { waiting.resume(with: Result { try body() }) }
-    }
-}
-
 /// Stops the calls of all sessions that it is given to (``Session/setCancel(_:)``), at any time, from any thread.
 public final class Cancel: Sendable {
     nonisolated(unsafe) let raw: OpaquePointer
@@ -45,10 +37,6 @@ public final class Cancel: Sendable {
         raw = try made { weir_cancel_create($0) }
     }
     deinit { weir_cancel_release(raw) }
-    /// Stops the calls that run and all later ones, until ``clear()``.
-    public func set() { weir_cancel_set(raw) }
-    /// Lets them go on.
-    public func clear() { weir_cancel_clear(raw) }
 }
 
 extension Message {

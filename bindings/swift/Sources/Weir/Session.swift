@@ -4,18 +4,38 @@ import CWeir
 import Dispatch
 import Synchronization
 
-/// Runs the jobs of one session, one after the other, on a Dispatch queue.
-public final class SessionExecutor: SerialExecutor, TaskExecutor {
-    private let queue = DispatchQueue(label: "weir.session")
-    private static let key = DispatchSpecificKey<ObjectIdentifier>()
-    init() { queue.setSpecific(key: Self.key, value: ObjectIdentifier(self)) }
-
-    public func enqueue(_ job: consuming ExecutorJob) {
-        let job = UnownedJob(job)
-        queue.async { job.runSynchronously(on: self.asUnownedSerialExecutor()) }
+/// Runs what takes long outside of the threads that Swift's tasks share.
+func onOwnThread<T: Sendable>(_ body: @escaping @Sendable () throws -> T) async throws -> T {
+    try await withCheckedThrowingContinuation { waiting in
+        DispatchQueue.global().async { waiting.resume(with: Result { try body() }) }
     }
-    /// Whether this is the session's thread.
-    var isCurrent: Bool { DispatchQueue.getSpecific(key: Self.key) == ObjectIdentifier(self) }
+}
+
+/// Runs the jobs of one session, one after the other, on a Dispatch queue.
+final class SessionExecutor: SerialExecutor {
+    private let queue = DispatchQueue(label: "weir.session")
+    private let nJobs = Atomic(0), latestStep = Atomic(UInt64.max)
+
+    func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        nJobs.add(1, ordering: .relaxed)
+        queue.async {
+            job.runSynchronously(on: self.asUnownedSerialExecutor())
+            self.nJobs.subtract(1, ordering: .relaxed)
+        }
+    }
+    /// Takes the time of a step.
+    func step<R>(_ body: () throws -> R) rethrows -> R {
+        let start = DispatchTime.now().uptimeNanoseconds
+        defer { latestStep.store(DispatchTime.now().uptimeNanoseconds - start, ordering: .relaxed) }
+        return try body()
+    }
+    /// Runs a step in its turn, but on the calling thread, if steps are short and nothing else waits for the session:
+    /// two changes of threads would cost more than is lost. Otherwise nil.
+    func shortStep<R>(_ body: () throws -> R) rethrows -> R? {
+        if nJobs.load(ordering: .relaxed) > 0 || latestStep.load(ordering: .relaxed) > 2_000_000 { return nil }
+        return try queue.sync { try step(body) }
+    }
 }
 
 /// The C session: what any thread may reach while the actor computes.
@@ -25,13 +45,17 @@ final class Handle: Sendable {
         var raw: OpaquePointer?
         var users = 0
         var mask: Call?
-        func open() throws(WeirError) -> Pointer {
+        mutating func open(users more: Int = 0) throws(WeirError) -> Pointer {
             guard let raw else { throw WeirError(.state, "the session is closed") }
+            users += more
             return Pointer(raw: raw)
         }
     }
     private let state: Mutex<State>
     let model: Model
+    /// How many answers have begun.
+    let nAnswers = Atomic(0)
+    var answer: Int { nAnswers.load(ordering: .relaxed) }
 
     init(_ make: (UnsafeMutablePointer<OpaquePointer?>) -> weir_status, _ model: Model) throws(WeirError) {
         self.model = model
@@ -65,17 +89,32 @@ final class Handle: Sendable {
         var raws: [OpaquePointer?] = []
         defer { for handle in handles[..<raws.count] { handle.state.withLock { $0.users -= 1 } } }
         for handle in handles {
-            raws.append(try handle.state.withLock { state throws(WeirError) in
-                let pointer = try state.open()
-                state.users += 1
-                return pointer
-            }.raw)
+            raws.append(try handle.state.withLock { state throws(WeirError) in try state.open(users: 1) }.raw)
         }
         return try body(raws)
     }
-    var mask: Call? {
-        get { state.withLock { $0.mask } }
-        set { state.withLock { $0.mask = newValue } }
+    /// The next event of the answer, which is of this number.
+    func next(_ answer: Int) throws -> Event {
+        if answer != self.answer { throw WeirError(.state, "another answer has begun") }
+        let raw = try self.raw
+        return try Handle.drawing([self], [raw]) { try Event { weir_session_next(raw, $0) } }
+    }
+    /// A call that draws tokens: a cancelled task is a cancel of it, and what a mask threw comes out. It computes one
+    /// step at most, so that looking before it is soon enough.
+    static func drawing<R>(_ handles: [Handle], _ raws: [OpaquePointer?], _ body: () throws -> R) throws -> R {
+        let isCancelled = Task.isCancelled
+        if isCancelled { for raw in raws { weir_session_cancel(raw) } }
+        defer { if isCancelled { for raw in raws { weir_session_clear_cancel(raw) } } }
+        do { return try body() } catch {
+            for handle in handles { if let caught = handle.mask?.takeCaught() { throw caught } }
+            throw error
+        }
+    }
+    var mask: Call? { state.withLock { $0.mask } }
+    func setMask(_ mask: MaskHandler?) throws(WeirError) {
+        let call = mask.map { mask in Call { $0.mask = mask } }
+        try check(weir_session_set_token_mask(try raw, call.map { _ in maskHook }, call?.user))
+        state.withLock { $0.mask = call }
     }
 }
 
@@ -92,12 +131,10 @@ public actor Session {
     /// The model, which lives as long as the session.
     public nonisolated let model: Model
     nonisolated let handle: Handle
-    /// The session's thread, as a preference for tasks that are to run on it: no change of threads between them.
-    public nonisolated let executor = SessionExecutor()
+    nonisolated let executor = SessionExecutor()
     public nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
-    private var answerNumber = 0
     private var raw: OpaquePointer { get throws(WeirError) { try handle.raw } }
-    private func call(_ body: (OpaquePointer) -> weir_status) throws(WeirError) { try check(body(try handle.raw)) }
+    func call(_ body: (OpaquePointer) -> weir_status) throws(WeirError) { try check(body(try handle.raw)) }
 
     /// Creates a session, on the calling thread; ``Model/session(_:)`` is for tasks.
     public init(model: Model, options: SessionOptions = .init()) throws(WeirError) {
@@ -110,7 +147,7 @@ public actor Session {
     /// Creates a second session that goes on where this one is. It has memory of its own, as much as the plan says.
     public func fork() throws(WeirError) -> Session {
         let raw = try self.raw, fork = Session(try Handle({ weir_session_fork(raw, $0) }, model))
-        if let mask = handle.mask?.mask { try Session.setMask(mask, of: fork.handle) }
+        if let mask = handle.mask?.mask { try fork.handle.setMask(mask) }
         return fork
     }
     /// Frees the memory now, not when the last reference goes. All later calls fail with ``Status/state``.
@@ -150,8 +187,6 @@ public actor Session {
         let n: UInt32 = try Call().number(nTokens, "nTokens")
         try call { weir_session_rewind($0, n, flags.rawValue) }
     }
-    /// Forgets the conversation.
-    public func reset() throws(WeirError) { try call { weir_session_reset($0) } }
 
     // MARK: Answering
 
@@ -164,44 +199,31 @@ public actor Session {
         try call { weir_session_set_constraint($0, constraint?.raw, segments) }
     }
     /// Lets a function decide which tokens may be drawn. What it throws comes out of the call that draws.
-    public func setTokenMask(_ mask: MaskHandler?) throws(WeirError) { try Session.setMask(mask, of: handle) }
-    private static func setMask(_ mask: MaskHandler?, of handle: Handle) throws(WeirError) {
-        let call = mask.map { mask in Call { $0.mask = mask } }
-        try check(weir_session_set_token_mask(try handle.raw, call.map { _ in maskHook }, call?.user))
-        handle.mask = call
-    }
+    public func setTokenMask(_ mask: MaskHandler?) throws(WeirError) { try handle.setMask(mask) }
 
     /// Begins an answer, and gives its events: `for try await event in try await session.events() { ... }`.
     public func events(_ options: GenerateOptions = .init()) throws(WeirError) -> Events {
         try begin(options)
-        return Events(session: self, answer: answerNumber)
+        return Events(session: self, answer: handle.answer)
     }
     /// Begins an answer whose events ``next()`` or ``nextMany(_:)`` give.
     public func begin(_ options: GenerateOptions = .init()) throws(WeirError) {
         try options.pass { given, _ throws(WeirError) in try call { weir_session_begin($0, given) } }
-        answerNumber += 1
+        handle.nAnswers.add(1, ordering: .relaxed)
     }
     /// The next event of the answer. A token whose event was given is in the conversation.
-    public func next() throws -> Event {
-        let raw = try self.raw
-        return try drawing([handle], [raw]) { try Event { weir_session_next(raw, $0) } }
-    }
-    func next(_ answer: Int) throws -> Event {
-        if answer != answerNumber { throw WeirError(.state, "another answer has begun") }
-        return try next()
-    }
-    /// The same for a task that is on the session's thread already.
-    nonisolated func nextHere(_ answer: Int) throws -> Event { try assumeIsolated { try $0.next(answer) } }
+    public func next() throws -> Event { try next(handle.answer) }
+    func next(_ answer: Int) throws -> Event { try executor.step { try handle.next(answer) } }
 
     /// The next event of each of several sessions of one model, which step together; of those whose answer has ended an
     /// end with ``StopReason/none``. And how many answers go on.
     public static func nextMany(_ sessions: [Session]) async throws -> (events: [Event], nRunning: Int) {
         try await sessions.first?.nextMany(sessions.map(\.handle)) ?? ([], 0)
     }
-    private func nextMany(_ handles: [Handle]) throws -> (events: [Event], nRunning: Int) {
-        var events = [weir_event](repeating: .sized, count: handles.count), nRunning: UInt32 = 0
-        return try Handle.together(handles) { raws in
-            try drawing(handles, raws) { try check(weir_next_many(raws, &events, UInt32(raws.count), &nRunning)) }
+    private func nextMany(_ all: [Handle]) throws -> (events: [Event], nRunning: Int) {
+        var events = [weir_event](repeating: .sized, count: all.count), nRunning: UInt32 = 0
+        return try Handle.together(all) { raws in
+            try Handle.drawing(all, raws) { try check(weir_next_many(raws, &events, UInt32(raws.count), &nRunning)) }
             return (events.map { Event($0) }, Int(nRunning))
         }
     }
@@ -225,17 +247,12 @@ public actor Session {
         try call { weir_session_answer($0, &message, size, &isMalformed) }
         return (Message(message), isMalformed != 0)
     }
-    /// Ends the thought that is open: the next token begins its end.
-    public nonisolated func finishThinking() { handle.briefly { weir_session_finish_thinking($0) } }
-
     /// Draws a token from the logits. It is not appended: ``step(_:)`` does that.
     public func sample() throws -> Token {
         var token: Token = -1
-        try drawing([handle], [try raw]) { try call { weir_session_sample($0, &token) } }
+        try Handle.drawing([handle], [try raw]) { try call { weir_session_sample($0, &token) } }
         return token
     }
-    /// Appends a token and computes the logits after it.
-    public func step(_ token: Token) throws(WeirError) { try call { weir_session_step($0, token) } }
     /// Appends a token to each of several sessions of one model, as one step.
     public static func stepMany(_ steps: [(session: Session, token: Token)]) async throws {
         try await steps.first?.session.stepMany(steps.map(\.session.handle), steps.map(\.token))
@@ -244,12 +261,6 @@ public actor Session {
         try Handle.together(handles) { try check(weir_step_many($0, tokens, UInt32(tokens.count))) }
     }
 
-    // MARK: Stopping
-
-    /// Stops the call that runs, or else the next one.
-    public nonisolated func cancel() { handle.briefly { weir_session_cancel($0) } }
-    /// Takes a cancel back that has stopped nothing yet; for the beginning of a new turn.
-    public nonisolated func clearCancel() { handle.briefly { weir_session_clear_cancel($0) } }
     /// Lets calls look at a ``Cancel``, too.
     public func setCancel(_ cancel: Cancel?) throws(WeirError) { try call { weir_session_set_cancel($0, cancel?.raw) } }
 
@@ -299,23 +310,13 @@ public actor Session {
     private func cancellable(_ call: Call, _ body: (OpaquePointer) -> weir_status) async throws {
         let raw = try self.raw, handle = handle
         let result = await withTaskCancellationHandler {
-            Result { try call.rethrowing { try drawing([handle], []) { try check(body(raw)) } } }
+            // Only a closure that has `self` runs on the session's thread.
+            Result { try call.rethrowing { try Handle.drawing([self.handle], []) { try check(body(raw)) } } }
         } onCancel: {
             handle.briefly { weir_session_cancel($0) }
         }
         if Task.isCancelled { weir_session_clear_cancel(raw) }
         try result.get()
-    }
-    /// A call that draws tokens: a cancelled task is a cancel of it, and what a mask threw comes out. It computes one
-    /// step at most, so that looking before it is soon enough.
-    private func drawing<R>(_ handles: [Handle], _ raws: [OpaquePointer?], _ body: () throws -> R) throws -> R {
-        let isCancelled = Task.isCancelled
-        if isCancelled { for raw in raws { weir_session_cancel(raw) } }
-        defer { if isCancelled { for raw in raws { weir_session_clear_cancel(raw) } } }
-        do { return try body() } catch {
-            for handle in handles { if let caught = handle.mask?.takeCaught() { throw caught } }
-            throw error
-        }
     }
 }
 
@@ -330,9 +331,11 @@ public struct Events: AsyncSequence, Sendable {
         /// The next event, the last of which is the end, then nil.
         public mutating func next(isolation actor: isolated (any Actor)? = #isolation) async throws -> Event? {
             if isOver { return nil }
-            let session = of.session
-            let event = session.executor.isCurrent ? try session.nextHere(of.answer) : try await session.next(of.answer)
-            isOver = event.kind == .end
+            let session = of.session, answer = of.answer
+            // A task that is on an actor, such as the main one, is never held up.
+            var event = actor == nil ? try session.executor.shortStep { try session.handle.next(answer) } : nil
+            if event == nil { event = try await session.next(answer) }
+            isOver = event?.kind == .end
             return event
         }
     }

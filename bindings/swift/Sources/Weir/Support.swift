@@ -46,7 +46,7 @@ public protocol Allocator: Sendable {
 }
 
 /// Which tokens may be drawn next, for a ``MaskHandler``.
-public struct TokenMask {
+public struct TokenMask: ~Copyable {
     let info: weir_mask_info
     /// Tokens of the model.
     public var count: Int { Int(info.vocab_size) }
@@ -54,12 +54,15 @@ public struct TokenMask {
     public var answer: [Token] { Array(UnsafeBufferPointer(start: info.tokens, count: Int(info.n_tokens))) }
     /// Whether a token may be drawn; at first all that the session's constraint allows.
     public subscript(token: Token) -> Bool {
-        get { info.words[Int(token) >> 5] & (1 << UInt32(token & 31)) != 0 }
+        get { word(token).pointee & (1 << (token & 31)) != 0 }
         set {
-            precondition(token >= 0 && token < info.vocab_size, "no token of the model")
-            let bit: UInt32 = 1 << UInt32(token & 31), word = info.words + (Int(token) >> 5)
+            let bit: UInt32 = 1 << (token & 31), word = word(token)
             word.pointee = newValue ? word.pointee | bit : word.pointee & ~bit
         }
+    }
+    private func word(_ token: Token) -> UnsafeMutablePointer<UInt32> {
+        precondition(token >= 0 && token < info.vocab_size, "\(token) is no token of the model")
+        return info.words + Int(token >> 5)
     }
     /// Forbids all tokens but these.
     public mutating func allowOnly(_ tokens: some Sequence<Token>) {

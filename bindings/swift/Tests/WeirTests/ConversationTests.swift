@@ -127,6 +127,9 @@ extension All {
             }
             #expect(pulled == text(events))
             try await session.prompt(question)
+            let main = try await onMainActor(session)
+            #expect(text(main) == text(events) && tokens(main) == tokens(events))
+            try await session.prompt(question)
             var drawn: [Token] = []
             while drawn.count < tokens(events).count {
                 drawn.append(try await session.sample())

@@ -28,6 +28,11 @@ func all(_ session: Session, _ options: GenerateOptions = GenerateOptions()) asy
     for try await event in try await session.events(options) { events.append(event) }
     return events
 }
+@MainActor func onMainActor(_ session: Session) async throws -> [Event] {
+    var events: [Event] = []
+    for try await event in try await session.events() { events.append(event) }
+    return events
+}
 func text(_ events: [Event]) -> String { events.map(\.text).joined() }
 func answer(_ events: [Event]) -> String { text(events.filter { $0.segment == .answer }) }
 func tokens(_ events: [Event]) -> [Token] { events.filter { $0.kind == .token }.map(\.token) }
