@@ -116,7 +116,7 @@ def native(api):
            "Bytes = bytes  # which is the name of a field, too", f'VERSION = "{major}.{minor}.{patch}"', ""]
     for name, (signed, bits) in {"Int32": (1, 32), "UInt32": (0, 32), "Int64": (1, 64), "UInt64": (0, 64)}.items():
         low = f"-{2 ** (bits - 1)}" if signed else "0"
-        out += ["", f"class {name}:", f'    """An argument; ctypes itself would cut a number off that does not fit."""',
+        out += ["", f"class {name}:", '    """An argument; ctypes itself would cut a number off that does not fit."""',
                 "", "    @staticmethod", "    def from_param(value: int) -> Any:",
                 f"        if not {low} <= value <= {2 ** (bits - signed) - 1}:",
                 f'            raise ValueError(f"{{value}} is no {"" if signed else "u"}int{bits}_t")',
@@ -217,54 +217,42 @@ def length_of(fields, i):
     return None
 
 
-# What struct calls the types, for all fields at once, which is faster than one after the other.
-FORMATS = {"int32_t": "i", "uint32_t": "I", "uint64_t": "Q", "int64_t": "q", "uint16_t": "H", "float": "f",
-           "weir_token": "i", "weir_status": "i"}
-
-
-def format_of(struct):
-    """In the native alignment; an array is left out as bytes."""
-    return "".join("P" if field.type.depth else f"{field.array}s" if field.type.base == "char" else
-                   str(field.array or "") + FORMATS[field.type.base] for field in struct.fields)
-
-
 def record_lines(api, struct, name):
     entries, constants, skip, texts = [], [], set(), []
     for i, field in enumerate(struct.fields):
         if is_left_out(field) or field.name in skip:
             continue
-        type_, enum, read = field.type, api.enum_of(field), "{}"
+        type_, enum, read = field.type, api.enum_of(field), f"s.{field.name}"
         if type_.base == "char" and type_.depth == 1:
             length = length_of(struct.fields, i)
-            python, read = "str", f"decoded(s.{field.name})"
+            python, read = "str", f"decoded({read})"
             if length:
                 skip.add(length)
                 python = "bytes" if field.name == "bytes" else "str"
+                constant = f"_{name.upper()}_{field.name.upper()}"
+                constants.append(f'{constant} = offset_of({struct.name}, "{field.name}")')
                 if "NUL-terminated" in field.doc.text and struct.name != "weir_token_info":
                     # As ctypes reads it, unless there is a NUL inside.
-                    constant = f"_{name.upper()}_{field.name.upper()}"
-                    constants.append(f'{constant} = offset_of({struct.name}, "{field.name}")')
                     texts.append((field.name, length, constant))
                     read = f"{field.name}.decode()"
                 else:
-                    read = f"{python}_at({field.name}_, {length}_)"
+                    read = f"{python}_at(address_at(s, {constant}), s.{length})"
         elif type_.base == "char":
-            python, read = "str", f"decoded(s.{field.name})"
+            python, read = "str", f"decoded({read})"
         elif field.array is not None:
-            python, read = "Tuple[int, ...]", f"tuple(s.{field.name})"
+            python, read = "Tuple[int, ...]", f"tuple({read})"
         elif type_.depth:  # a list with its number of entries
-            of = RECORDS[type_.base]
+            of, n = RECORDS[type_.base], f"s.n_{field.name}"
             skip.add(f"n_{field.name}")
-            python, read = f"Sequence[{of}]", \
-                f"[{snake(of)}_of(item) for item in s.{field.name}[:n_{field.name}_]] if n_{field.name}_ else ()"
+            python, read = f"Sequence[{of}]", f"[{snake(of)}_of(item) for item in {read}[:{n}]] if {n} else ()"
         elif enum:
             python = class_of_enum(enum)
-            read = f"{python}({{}})" if enum.is_bits else f"_{python.upper()}[{{}}]"
+            read = f"{python}({read})" if enum.is_bits else f"_{python.upper()}[{read}]"
         elif field.name.startswith("is_"):
-            python, read = "bool", "bool({})"
+            python, read = "bool", f"bool({read})"
         else:
             python = "float" if type_.base in ("float", "double") else "int"
-        entries.append((field, python, read.format(field.name + "_")))
+        entries.append((field, python, read))
     # A length may stand before what it belongs to.
     entries = [entry for entry in entries if entry[0].name not in skip]
     out = ["", "", f"class {name}(NamedTuple):"]
@@ -273,22 +261,12 @@ def record_lines(api, struct, name):
         out += [f"    #: {line}" for line in comment(field.doc.text)]
         ignored = "  # type: ignore[assignment]" if field.name in ("index", "count") else ""  # methods of tuples
         out.append(f"    {field.name}: {python}{ignored}")
-    out += ["", "", f'_{name.upper()} = Struct("@{format_of(struct)}")', *constants, "", "",
-            f"def {snake(name)}_of(s: {struct.name}) -> {name}:"]
-    is_array = any(field.array is not None for field in struct.fields)
-    if is_array:  # whose parts struct would give one by one
-        entries = [(field, python, read.replace(f"{field.name}_", f"s.{field.name}")
-                    if not read.startswith(("decoded(s.", "tuple(s.")) else read) for field, python, read in entries]
-        out.pop(-4)
-    else:
-        out.append(f"    t = _{name.upper()}.unpack_from(s)")
-        at = {f"{field.name}_": f"t[{i}]" for i, field in enumerate(struct.fields)}
-        entries = [(field, python, re.sub(r"(?<![\w.])(\w+_)(?!\w)", lambda m: at.get(m.group(), m.group()), read))
-                   for field, python, read in entries]
-        texts = [(text, at[f"{length}_"], constant) for text, length, constant in texts]
+    out += ["", "", *constants, "", ""] if constants else ["", ""]
+    out.append(f"def {snake(name)}_of(s: {struct.name}) -> {name}:")
     for text, length, constant in texts:
-        out += [f'    {text} = s.{text} or b""', f"    if len({text}) != {length}:",
-                f"        {text} = bytes_at(address_at(s, {constant}), {length})"]
+        out += [f'    {text} = s.{text} or b""', f"    if len({text}) != s.{length}:",
+                f"        {text} = bytes_at(address_at(s, {constant}), s.{length})"]
+    # Without the constructor, which is a function of Python.
     arguments = ", ".join(read for _, _, read in entries)
     call = textwrap.wrap(f"return tuple.__new__({name}, ({arguments},))", 112, subsequent_indent=" " * 8)
     return out + ["    " + line for line in call]
@@ -387,7 +365,7 @@ def data(api):
     out = ['"""Enums, errors, results and options. Longer than 600 lines because generate.py writes it from '
            'include/weir."""',
            "from ctypes import pointer, sizeof", "from dataclasses import dataclass, field",
-           "from enum import IntEnum, IntFlag", "from struct import Struct",
+           "from enum import IntEnum, IntFlag",
            "from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Type", "",
            "from ._convert import (Path, Text, address_at, biases, bytes_at, c_text, callback, decoded, hook, integer, "
            "json_text,",

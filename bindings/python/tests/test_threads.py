@@ -120,7 +120,7 @@ class Threads(ModelTest):
             self.assertIsInstance(seen[-1], weir.ClosedError)
 
     def test_any_calls_of_many_threads(self):
-        """Two seconds of calls in any order: each returns or is one of the errors, and then everything is given back."""
+        """Two seconds of calls in any order: each returns or is one of the errors; then everything is given back."""
         with weir.Runtime(n_threads=1) as runtime, weir.Model(MODEL, runtime) as model:
             before = runtime.memory.bytes
             end, unexpected, counts = time.monotonic() + 2, [], collections.Counter()

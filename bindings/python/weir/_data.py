@@ -2,7 +2,6 @@
 from ctypes import pointer, sizeof
 from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
-from struct import Struct
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Type
 
 from ._convert import (Path, Text, address_at, biases, bytes_at, c_text, callback, decoded, hook, integer, json_text,
@@ -434,12 +433,8 @@ class Logprob(NamedTuple):
     logprob: float
 
 
-_LOGPROB = Struct("@if")
-
-
 def logprob_of(s: weir_logprob) -> Logprob:
-    t = _LOGPROB.unpack_from(s)
-    return tuple.__new__(Logprob, (t[0], t[1],))
+    return tuple.__new__(Logprob, (s.token, s.logprob,))
 
 
 class LogLine(NamedTuple):
@@ -452,16 +447,14 @@ class LogLine(NamedTuple):
     message: str
 
 
-_LOGLINE = Struct("@IiPQ")
 _LOGLINE_MESSAGE = offset_of(weir_log_info, "message")
 
 
 def log_line_of(s: weir_log_info) -> LogLine:
-    t = _LOGLINE.unpack_from(s)
     message = s.message or b""
-    if len(message) != t[3]:
-        message = bytes_at(address_at(s, _LOGLINE_MESSAGE), t[3])
-    return tuple.__new__(LogLine, (_LOGLEVEL[t[1]], message.decode(),))
+    if len(message) != s.message_bytes:
+        message = bytes_at(address_at(s, _LOGLINE_MESSAGE), s.message_bytes)
+    return tuple.__new__(LogLine, (_LOGLEVEL[s.level], message.decode(),))
 
 
 class MemoryCounters(NamedTuple):
@@ -485,12 +478,9 @@ class MemoryCounters(NamedTuple):
     n_device_frees: int
 
 
-_MEMORYCOUNTERS = Struct("@IIQQQQQQQQ")
-
-
 def memory_counters_of(s: weir_memory_counters) -> MemoryCounters:
-    t = _MEMORYCOUNTERS.unpack_from(s)
-    return tuple.__new__(MemoryCounters, (t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9],))
+    return tuple.__new__(MemoryCounters, (s.bytes, s.peak_bytes, s.n_allocs, s.n_frees, s.device_bytes,
+            s.device_peak_bytes, s.n_device_allocs, s.n_device_frees,))
 
 
 class DeviceInfo(NamedTuple):
@@ -514,8 +504,6 @@ class DeviceInfo(NamedTuple):
     why_not: str
 
 
-
-
 def device_info_of(s: weir_device_info) -> DeviceInfo:
     return tuple.__new__(DeviceInfo, (s.index, s.backend, _DEVICEKIND[s.kind], bool(s.is_usable), s.memory_bytes,
             decoded(s.name), decoded(s.driver), decoded(s.why_not),))
@@ -530,12 +518,8 @@ class Progress(NamedTuple):
     total: int
 
 
-_PROGRESS = Struct("@IIQQ")
-
-
 def progress_of(s: weir_progress_info) -> Progress:
-    t = _PROGRESS.unpack_from(s)
-    return tuple.__new__(Progress, (t[2], t[3],))
+    return tuple.__new__(Progress, (s.done, s.total,))
 
 
 class ModelInfo(NamedTuple):
@@ -586,14 +570,11 @@ class ModelInfo(NamedTuple):
     n_parts: int
 
 
-_MODELINFO = Struct("@IIIIIIIIIIQQQQPPPPPQPII")
-
-
 def model_info_of(s: weir_model_info) -> ModelInfo:
-    t = _MODELINFO.unpack_from(s)
-    return tuple.__new__(ModelInfo, (t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9], t[10], t[11], t[12],
-            t[13], decoded(s.architecture), decoded(s.name), decoded(s.weight_type), decoded(s.chat_template),
-            decoded(s.tokenizer), t[19], decoded(s.chat_resembles), t[21],))
+    return tuple.__new__(ModelInfo, (s.n_layers, s.n_heads, s.n_kv_heads, s.head_dim, s.d_model, s.d_ff,
+            s.vocab_size, s.context_tokens, s.n_tensors, s.n_params, s.weights_bytes, s.file_bytes, s.fingerprint,
+            decoded(s.architecture), decoded(s.name), decoded(s.weight_type), decoded(s.chat_template),
+            decoded(s.tokenizer), s.copied_bytes, decoded(s.chat_resembles), s.n_parts,))
 
 
 class TensorInfo(NamedTuple):
@@ -613,8 +594,6 @@ class TensorInfo(NamedTuple):
     type: str
     #: Which of the model's files it is in, 0 .. n_parts - 1.
     part: int
-
-
 
 
 def tensor_info_of(s: weir_tensor_info) -> TensorInfo:
@@ -637,12 +616,13 @@ class TokenInfo(NamedTuple):
     bytes: bytes
 
 
-_TOKENINFO = Struct("@IIPQfIPQ")
+_TOKENINFO_TEXT = offset_of(weir_token_info, "text")
+_TOKENINFO_BYTES = offset_of(weir_token_info, "bytes")
 
 
 def token_info_of(s: weir_token_info) -> TokenInfo:
-    t = _TOKENINFO.unpack_from(s)
-    return tuple.__new__(TokenInfo, (TokenFlags(t[1]), str_at(t[2], t[3]), t[4], bytes_at(t[6], t[7]),))
+    return tuple.__new__(TokenInfo, (TokenFlags(s.flags), str_at(address_at(s, _TOKENINFO_TEXT), s.text_bytes),
+            s.score, bytes_at(address_at(s, _TOKENINFO_BYTES), s.n_bytes),))
 
 
 class SpecialTokens(NamedTuple):
@@ -664,12 +644,8 @@ class SpecialTokens(NamedTuple):
     add_eos: int
 
 
-_SPECIALTOKENS = Struct("@Iiiiiiii")
-
-
 def special_tokens_of(s: weir_special_tokens) -> SpecialTokens:
-    t = _SPECIALTOKENS.unpack_from(s)
-    return tuple.__new__(SpecialTokens, (t[1], t[2], t[3], t[4], t[5], t[6], t[7],))
+    return tuple.__new__(SpecialTokens, (s.bos, s.eos, s.eot, s.unk, s.pad, s.add_bos, s.add_eos,))
 
 
 class ChatInfo(NamedTuple):
@@ -686,12 +662,8 @@ class ChatInfo(NamedTuple):
     tool_format: str
 
 
-_CHATINFO = Struct("@IIPPP")
-
-
 def chat_info_of(s: weir_chat_info) -> ChatInfo:
-    t = _CHATINFO.unpack_from(s)
-    return tuple.__new__(ChatInfo, (ChatAbilities(t[1]), decoded(s.thought_begin), decoded(s.thought_end),
+    return tuple.__new__(ChatInfo, (ChatAbilities(s.can), decoded(s.thought_begin), decoded(s.thought_end),
             decoded(s.tool_format),))
 
 
@@ -767,14 +739,13 @@ class Plan(NamedTuple):
     spill_tokens: int
 
 
-_PLAN = Struct("@IIIIIIQQQQQQQQQQQQQQiIIIQQIIQQQII")
-
-
 def plan_of(s: weir_plan_info) -> Plan:
-    t = _PLAN.unpack_from(s)
-    return tuple.__new__(Plan, (t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9], t[10], t[11], t[12], t[13],
-            t[14], t[15], t[16], t[17], t[18], t[19], _DEVICETYPE[t[20]], t[22], t[23], t[24], t[25], t[26], t[27],
-            t[28], t[29], t[30], t[31],))
+    return tuple.__new__(Plan, (s.context_tokens, s.budget_tokens, s.page_tokens, s.pages_per_stream, s.n_streams,
+            s.page_bytes, s.weights_bytes, s.kv_bytes, s.digest_bytes, s.table_bytes, s.workspace_bytes,
+            s.sampler_bytes, s.session_bytes, s.staging_bytes, s.spill_bytes, s.library_bytes, s.total_bytes,
+            s.device_bytes, s.device_weights_bytes, _DEVICETYPE[s.device], s.n_window_streams,
+            s.window_pages_per_stream, s.window_kv_bytes, s.spill_file_bytes, s.n_head_streams,
+            s.head_pages_per_stream, s.head_kv_bytes, s.spill_raw_bytes, s.spill_compressed_bytes, s.spill_tokens,))
 
 
 class MemoryInfo(NamedTuple):
@@ -800,12 +771,9 @@ class MemoryInfo(NamedTuple):
     device_bytes: int
 
 
-_MEMORYINFO = Struct("@IIQQQQQQQQQ")
-
-
 def memory_info_of(s: weir_memory_info) -> MemoryInfo:
-    t = _MEMORYINFO.unpack_from(s)
-    return tuple.__new__(MemoryInfo, (t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9], t[10],))
+    return tuple.__new__(MemoryInfo, (s.plan_bytes, s.bytes, s.peak_bytes, s.kv_budget_bytes, s.kv_bytes,
+            s.kv_peak_bytes, s.n_allocs, s.allocs_while_decoding, s.device_bytes,))
 
 
 class Stats(NamedTuple):
@@ -852,13 +820,11 @@ class Stats(NamedTuple):
     spill_restored: int
 
 
-_STATS = Struct("@IIQQQQQQQQQQQQQQQQQQ")
-
-
 def stats_of(s: weir_session_stats) -> Stats:
-    t = _STATS.unpack_from(s)
-    return tuple.__new__(Stats, (t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9], t[10], t[11], t[12], t[13],
-            t[14], t[15], t[16], t[17], t[18], t[19],))
+    return tuple.__new__(Stats, (s.n_tokens, s.n_prompt, s.n_decode, s.pages_resident, s.pages_resident_max,
+            s.pages_evicted, s.pages_spilled, s.pages_recalled, s.pages_dropped, s.prefill_ns, s.decode_ns,
+            s.pages_attended, s.pages_cold, s.spill_stored_bytes, s.recall_ns, s.spill_waits, s.spill_errors,
+            s.spill_pages_raw, s.spill_restored,))
 
 
 class PageState(NamedTuple):
@@ -874,12 +840,8 @@ class PageState(NamedTuple):
     pinned: int
 
 
-_PAGESTATE = Struct("@HHHH")
-
-
 def page_state_of(s: weir_page_state) -> PageState:
-    t = _PAGESTATE.unpack_from(s)
-    return tuple.__new__(PageState, (t[0], t[1], t[2], t[3],))
+    return tuple.__new__(PageState, (s.resident, s.cold, s.lost, s.pinned,))
 
 
 class TokenEvent(NamedTuple):
@@ -899,17 +861,15 @@ class TokenEvent(NamedTuple):
     top: Sequence[Logprob]
 
 
-_TOKENEVENT = Struct("@IiIIPQfIP")
 _TOKENEVENT_TEXT = offset_of(weir_token_event, "text")
 
 
 def token_event_of(s: weir_token_event) -> TokenEvent:
-    t = _TOKENEVENT.unpack_from(s)
     text = s.text or b""
-    if len(text) != t[5]:
-        text = bytes_at(address_at(s, _TOKENEVENT_TEXT), t[5])
-    return tuple.__new__(TokenEvent, (t[1], t[2], t[3], text.decode(), t[6], [logprob_of(item) for item in
-            s.top[:t[7]]] if t[7] else (),))
+    if len(text) != s.text_bytes:
+        text = bytes_at(address_at(s, _TOKENEVENT_TEXT), s.text_bytes)
+    return tuple.__new__(TokenEvent, (s.token, s.index, s.n_tokens, text.decode(), s.logprob, [logprob_of(item) for
+            item in s.top[:s.n_top]] if s.n_top else (),))
 
 
 class GenerateResult(NamedTuple):
@@ -925,12 +885,8 @@ class GenerateResult(NamedTuple):
     stop_index: int
 
 
-_GENERATERESULT = Struct("@IiIiiI")
-
-
 def generate_result_of(s: weir_generate_result) -> GenerateResult:
-    t = _GENERATERESULT.unpack_from(s)
-    return tuple.__new__(GenerateResult, (_STOPREASON[t[1]], t[2], t[3], t[4],))
+    return tuple.__new__(GenerateResult, (_STOPREASON[s.stop], s.n_tokens, s.last_token, s.stop_index,))
 
 
 class Event(NamedTuple):
@@ -959,17 +915,16 @@ class Event(NamedTuple):
     top: Sequence[Logprob]
 
 
-_EVENT = Struct("@IiiIIiiiPQfIP")
 _EVENT_TEXT = offset_of(weir_event, "text")
 
 
 def event_of(s: weir_event) -> Event:
-    t = _EVENT.unpack_from(s)
     text = s.text or b""
-    if len(text) != t[9]:
-        text = bytes_at(address_at(s, _EVENT_TEXT), t[9])
-    return tuple.__new__(Event, (_EVENTKIND[t[1]], t[2], t[3], t[4], _STOPREASON[t[5]], t[6], _SEGMENT[t[7]],
-            text.decode(), t[10], [logprob_of(item) for item in s.top[:t[11]]] if t[11] else (),))
+    if len(text) != s.text_bytes:
+        text = bytes_at(address_at(s, _EVENT_TEXT), s.text_bytes)
+    return tuple.__new__(Event, (_EVENTKIND[s.kind], s.token, s.index, s.n_tokens, _STOPREASON[s.stop],
+            s.stop_index, _SEGMENT[s.segment], text.decode(), s.logprob, [logprob_of(item) for item in
+            s.top[:s.n_top]] if s.n_top else (),))
 
 
 class PromptReport(NamedTuple):
@@ -991,12 +946,9 @@ class PromptReport(NamedTuple):
     pages_missing: int
 
 
-_PROMPTREPORT = Struct("@IIIIIIQ")
-
-
 def prompt_report_of(s: weir_prompt_report) -> PromptReport:
-    t = _PROMPTREPORT.unpack_from(s)
-    return tuple.__new__(PromptReport, (t[1], t[2], t[3], t[4], t[5], t[6],))
+    return tuple.__new__(PromptReport, (s.n_tokens, s.n_kept, s.n_read, s.n_forgotten, s.n_messages_dropped,
+            s.pages_missing,))
 
 
 class Span(NamedTuple):
@@ -1008,12 +960,8 @@ class Span(NamedTuple):
     end: int
 
 
-_SPAN = Struct("@II")
-
-
 def span_of(s: weir_span) -> Span:
-    t = _SPAN.unpack_from(s)
-    return tuple.__new__(Span, (t[0], t[1],))
+    return tuple.__new__(Span, (s.first, s.end,))
 
 
 @dataclass
