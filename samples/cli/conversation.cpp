@@ -22,7 +22,7 @@ const std::string& string_field(const ordered_json& object, const char* key) {
 }
 
 // Fields that are not known would change the answer if they were; so they are no small matter.
-void check_fields(const ordered_json& object, const char* of_what, std::initializer_list<const char*> known) {
+void check_fields(const ordered_json& object, const std::string& of_what, const std::vector<const char*>& known) {
   for (const auto& [key, value] : object.items()) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
     std::string names;
@@ -68,14 +68,16 @@ void read_tool_fields(const ordered_json& line, Conversation& conversation) {
     conversation.constraint = ConstraintText{WEIR_CONSTRAINT_JSON_SCHEMA, field->dump()};
 }
 
-// Which of its fields a role has is for the library to say.
 Message parse_message(const ordered_json& item) {
   if (!item.is_object()) throw std::runtime_error("\"messages\" holds something that is not an object");
-  check_fields(item, "a message", {"role", "content", "tool_calls", "tool_call_id", "name"});
   Message m{string_field(item, "role"), ""};
   const char* const roles[] = {"system", "user", "assistant", "tool", "developer"};
   if (std::find(std::begin(roles), std::end(roles), m.role) == std::end(roles))
     throw std::runtime_error("role \"" + m.role + "\" is not system, user, assistant, tool or developer");
+  std::vector<const char*> fields = {"role", "content"};
+  if (m.role == "assistant") fields.push_back("tool_calls");
+  if (m.role == "tool") fields.insert(fields.end(), {"tool_call_id", "name"});
+  check_fields(item, "a message of the role " + m.role, fields);
   const auto calls = item.find("tool_calls"), content = item.find("content");
   if (calls != item.end() && !calls->is_null()) {
     if (!calls->is_array()) throw std::runtime_error("\"tool_calls\" is not a list of calls");

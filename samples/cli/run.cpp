@@ -292,11 +292,12 @@ void add_run(CLI::App& program, Action& action) {
          "--tools", flags->tools,
          "Tools that the model may call, a JSON list as in OpenAI's API: a file, or a text that begins with [. "
          "--json has the calls of an answer as \"calls\"")
+      ->check(some_path())
       ->type_name("FILE|TEXT");
   app->add_option("--tool-choice", flags->solve.tool_choice,
                   "auto (default): the model calls or answers; required: each answer is a call; NAME: of this tool; "
                   "none: it is shown no tools")
-      ->type_name("CHOICE");
+      ->type_name("auto|required|none|NAME");
   app->add_flag("--raw", flags->raw,
                 "Use no chat template: the prompt is the text, special tokens such as <|im_start|> included");
   app->add_flag_callback(

@@ -86,8 +86,8 @@ ToolList parse_tools(std::string_view text, const std::string& what) {
 ToolList read_tools(const std::string& file_or_text) {
   if (file_or_text.empty()) return {};
   try {
-    if (file_or_text[file_or_text.find_first_not_of(" \t\r\n") % file_or_text.size()] == '[')
-      return parse_tools(file_or_text, "--tools: ");
+    const char first = file_or_text[file_or_text.find_first_not_of(" \t\r\n") % file_or_text.size()];
+    if (first == '[' || first == '{') return parse_tools(file_or_text, "--tools: ");
     std::ifstream file(file_or_text, std::ios::binary);
     std::string text(kMostToolBytes + sizeof(kByteOrderMark), '\0');  // a device has no end
     file.read(text.data(), static_cast<std::streamsize>(text.size()));

@@ -126,7 +126,9 @@ void tools__that_are_wrong(void**) {
   fails(write_file("large.json", "[" + std::string(10 << 20, ' ') + "]"), {"large.json", "1.0 MiB"});
   fails(write_file("deep.json", std::string(1 << 19, '[')), {"deep.json", "nested"});
   fails(write_file("utf8.json", "[{\"name\": \"\xff\"}]"), {"utf8.json", "UTF-8"});
+  fails("", {"--tools", "empty"});
   fails("[]", {"empty"});
+  fails(R"( {"name": "a"})", {"not a list of tools"});
   fails("[1]", {"tool 1 is not an object"});
   fails(R"([{"name": "a"}, {"nam": "b"}])", {"tool 2 has no \"name\""});
   fails(R"([{"name": "a"}, {"name": "a"}])", {"two tools", "\"a\""});
@@ -253,7 +255,7 @@ void prompts__have_tools_and_variables(void**) {
                                                        {"\"thinkss\""},
                                                        {"\"variables\""},
                                                        {"\"tool\" is no field"},
-                                                       {"messages[0]"},
+                                                       {"\"tool_calls\" is no field of a message of the role user"},
                                                        {"\"tool_calls\""},
                                                        {"nested"}};
   for (size_t i = 0; i < wrong.size(); ++i) {
