@@ -15,12 +15,9 @@ pub use weir_sys as sys;
 
 use options::{progress_of, raw_messages, set_bits, Texts};
 use runtime::Hooks;
-use std::any::Any;
-use std::borrow::Cow;
-use std::cell::Cell;
 use std::ffi::{c_char, CStr};
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
-use std::{fmt, ops::ControlFlow, ptr, sync::Arc};
+use std::{any::Any, borrow::Cow, cell::Cell, fmt, ops::ControlFlow, ptr, sync::Arc};
 
 /// What a call gives.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -100,14 +97,16 @@ fn guard(callback: impl FnOnce() -> bool) -> sys::weir_status {
     sys::WEIR_ERR_CANCELLED
 }
 /// The result of a call that has just returned on this thread.
+#[inline]
 fn check(status: sys::weir_status) -> Result<()> {
-    if status == sys::WEIR_OK {
-        return Ok(());
-    }
+    (status == sys::WEIR_OK).then_some(()).ok_or_else(|| failure(status))
+}
+#[cold]
+fn failure(status: sys::weir_status) -> Error {
     if let Some(panic) = PANIC.take() {
         resume_unwind(panic);
     }
-    Err(Error { status: Status(status), text: unsafe { text(sys::weir_last_error()) }.into_owned() })
+    Error { status: Status(status), text: unsafe { text(sys::weir_last_error()) }.into_owned() }
 }
 
 /// What a function fills in.
@@ -160,12 +159,14 @@ enum Text {
 }
 impl Text {
     fn new(bytes: &[u8]) -> Text {
-        let mut short = [0; 30];
-        if bytes.len() > short.len() || std::str::from_utf8(bytes).is_err() {
-            return Text::Long(String::from_utf8_lossy(bytes).into_owned());
+        let (mut short, mut bits) = ([0; 30], 0);
+        for (to, from) in short.iter_mut().zip(bytes) {
+            (*to, bits) = (*from, bits | *from);
         }
-        short[..bytes.len()].copy_from_slice(bytes);
-        Text::Short(bytes.len() as u8, short)
+        if bytes.len() <= short.len() && (bits < 128 || std::str::from_utf8(bytes).is_ok()) {
+            return Text::Short(bytes.len() as u8, short);
+        }
+        Text::Long(String::from_utf8_lossy(bytes).into_owned())
     }
     fn get(&self) -> &str {
         match self {
