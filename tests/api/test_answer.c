@@ -179,6 +179,32 @@ static void answer__a_stop_string_cuts_the_text(void **state) {
         assert_memory_equal(cut.tokens, whole.tokens, cut.n_tokens * sizeof(weir_token));
         weir_session_destroy(session);
     }
+    /* of sixteen that are beginnings of each other the shortest is the first that is complete; more are refused */
+    weir_text many[17];
+    const weir_text *const shortest = &many[9];
+    for (uint32_t i = 0; i < 17; ++i) many[i] = (weir_text){whole.text + 4, 4 + (i + 7) % 16};
+    session = prompted(f, "dense");
+    options.stop = many;
+    options.n_stop = 17;
+    {
+        weir_generate_result result = WEIR_GENERATE_RESULT_INIT;
+        const uint32_t before = position(session);
+        assert_error(weir_session_generate(session, &options, &result), WEIR_ERR_INVALID_ARG, "n_stop is 17");
+        assert_error(weir_session_begin(session, &options), WEIR_ERR_INVALID_ARG, "n_stop is 17");
+        assert_int_equal(position(session), before);
+    }
+    options.n_stop = 16;
+    generate(session, options, &cut);
+    assert_int_equal(cut.stop, WEIR_STOP_STRING);
+    assert_int_equal(cut.stop_index, shortest - many);
+    assert_int_equal(shortest->bytes, 4);
+    {
+        char text[5] = {0};
+        memcpy(text, shortest->text, 4);
+        assert_int_equal(cut.n_text, strstr(whole.text, text) - whole.text);
+    }
+    weir_session_destroy(session);
+    options.n_stop = 1;
     /* what is held back at another end is shown */
     const weir_text never = {whole.text, whole.n_text < 200 ? whole.n_text : 200};
     char longer[256];

@@ -259,6 +259,15 @@ static weir_status mask_all_but(void *user, const weir_mask_info *info) {
     return WEIR_OK;
 }
 
+/* Leaves what the constraint lets pass of one token. */
+static weir_status mask_and_only(void *user, const weir_mask_info *info) {
+    const masker *m = user;
+    const uint32_t left = info->words[m->only / 32] & (1u << (m->only % 32));
+    memset(info->words, 0, (info->vocab_size + 31) / 32 * sizeof(uint32_t));
+    info->words[m->only / 32] = left;
+    return WEIR_OK;
+}
+
 static void constraint__a_function_masks(void **state) {
     const fixture *f = *state;
     weir_session *session = prompted(f);
@@ -298,6 +307,43 @@ static void constraint__a_function_masks(void **state) {
     assert_ok(weir_session_set_token_mask(session, NULL, NULL));
     assert_ok(weir_session_sample(session, &token));
     weir_session_destroy(session);
+}
+
+/* A constraint and a function that have no token in common: the answer ends with nothing appended, and drawing by itself
+ * is an error. */
+static void constraint__nothing_may_follow(void **state) {
+    const fixture *f = *state;
+    weir_constraint *constraint = compiled(f, WEIR_CONSTRAINT_GBNF, "root ::= \"7\"");
+    weir_session *sessions[2] = {prompted(f), prompted(f)};
+    weir_event events[2] = {WEIR_EVENT_INIT, WEIR_EVENT_INIT};
+    weir_token *x, token = -7;
+    uint64_t n = 0;
+    uint32_t n_running = 9;
+    masker m = {0, 0, 0, 0};
+    const uint32_t before = position(sessions[0]);
+    x = tokens_of(f->model, "8", &n);
+    m.only = x[0];
+    free(x);
+    for (uint32_t i = 0; i < 2; ++i) {
+        assert_ok(weir_session_set_constraint(sessions[i], constraint, 0));
+        assert_ok(weir_session_set_token_mask(sessions[i], mask_and_only, &m));
+    }
+    assert_error(weir_session_sample(sessions[0], &token), WEIR_ERR_STATE, "none follow");
+    assert_int_equal(token, -7);
+    assert_ok(weir_session_begin(sessions[0], NULL));
+    assert_ok(weir_session_next(sessions[0], &events[0]));
+    assert_int_equal(events[0].kind, WEIR_EVENT_END);
+    assert_int_equal(events[0].stop, WEIR_STOP_CONSTRAINT);
+    for (uint32_t i = 0; i < 2; ++i) assert_ok(weir_session_begin(sessions[i], NULL));
+    assert_ok(weir_next_many(sessions, events, 2, &n_running));
+    assert_int_equal(n_running, 0);
+    for (uint32_t i = 0; i < 2; ++i) {
+        assert_int_equal(events[i].kind, WEIR_EVENT_END);
+        assert_int_equal(events[i].stop, WEIR_STOP_CONSTRAINT);
+        assert_int_equal(position(sessions[i]), before);
+        weir_session_destroy(sessions[i]);
+    }
+    weir_constraint_destroy(constraint);
 }
 
 /* A cancel in the middle loses no token and no place in the text. */
@@ -357,7 +403,8 @@ int main(void) {
         cmocka_unit_test(constraint__an_answer_is_a_document), cmocka_unit_test(constraint__pulled_and_stepped),
         cmocka_unit_test(constraint__forks_and_resets),        cmocka_unit_test(constraint__a_function_masks),
         cmocka_unit_test(constraint__thoughts_are_free),
-        cmocka_unit_test(constraint__cancelled),               cmocka_unit_test(constraint__bad_calls),
+        cmocka_unit_test(constraint__nothing_may_follow),      cmocka_unit_test(constraint__cancelled),
+        cmocka_unit_test(constraint__bad_calls),
     };
     return cmocka_run_group_tests_name("api/constraint", tests, open_fixture, close_fixture);
 }

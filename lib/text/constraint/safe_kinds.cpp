@@ -41,24 +41,31 @@ bool SafeKinds::reads(const Terminal& t, uint32_t state, uint32_t n, const uint8
 }
 
 // Kinds of which one character can be read from the state, and the states behind the wide ones. A character that can
-// only be the last one is left out: nothing would be left with which it can be mixed.
-uint32_t SafeKinds::kinds_of(const Terminal& t, uint32_t state, uint32_t* behind) const {
+// only be the last one is left out: nothing would be left with which it can be mixed. `loops`: those that lead back to
+// the state itself.
+uint32_t SafeKinds::kinds_of(const Terminal& t, uint32_t state, uint32_t* behind, uint32_t& loops) const {
   const uint8_t wanted = t.kind == Terminal::kCounted ? Dfa::kAccepts : Dfa::kGoesOn;
   const auto is_good = [&](uint32_t to) { return (g_->state_flags(t)[to] & wanted) != 0; };  // 0 has no flags
-  uint32_t bad = kEscape;
+  uint32_t bad = kEscape, leave = kEscape;
   for (uint32_t byte = 0; byte < 128; ++byte) {
-    if (!is_good(step(t, state, byte))) bad |= kKindOfByte[byte];
+    const uint32_t to = step(t, state, byte);
+    if (!is_good(to)) bad |= kKindOfByte[byte];
+    if (to != state) leave |= kKindOfByte[byte];
   }
   std::fill_n(behind, kWide, 0u);
   for (const auto& form : kForms) {
     uint32_t& to = behind[form[0]];
-    if (!reads(t, state, form[1], form + 2, to) || !is_good(to)) bad |= kWideKinds[form[0]];
+    const bool reads_it = reads(t, state, form[1], form + 2, to);
+    if (!reads_it || !is_good(to)) bad |= kWideKinds[form[0]];
+    if (!reads_it || to != state) leave |= kWideKinds[form[0]];
   }
+  loops = (kAsciiKinds | kAllWideKinds) & ~(bad | leave);
   return (kAsciiKinds | kAllWideKinds) & ~bad;
 }
 
-// One byte more: leaves out, for each state, what another state does not have to which its kinds lead. Whether anything
-// changed. The latest level of the rows is the present one.
+// One byte more: leaves out, for each state, what another state does not have to which its kinds lead; or all that does
+// not lead back to the state, where that leaves more. Whether anything changed. The latest level of the rows is the
+// present one.
 bool SafeKinds::narrow(const Terminal& t) {
   uint32_t* const rows = rows_.data() + rows_.size() - t.n * kLevels + kLevels - 1;
   uint32_t kinds[256] = {};  // of a class
@@ -75,6 +82,7 @@ bool SafeKinds::narrow(const Terminal& t) {
     for (uint32_t i = 0; i < kWide; ++i) {
       if ((kWideKinds[i] & before) != 0) left &= rows[ends_[state * kWide + i] * kLevels];
     }
+    if (std::popcount(left) < std::popcount(loops_[state])) left = loops_[state];
     row = left;
     is_changed = is_changed || left != before;
   }
@@ -87,9 +95,10 @@ void SafeKinds::add(const Terminal& t) {
   rows_.resize(first + t.n * kLevels, 0);
   ends_.clear();
   ends_.resize(t.n * kWide, 0);
+  loops_.resize(t.n, 0);
   uint32_t* const rows = rows_.data() + first;
   for (uint32_t state = Dfa::kStart; state < t.n; ++state)
-    rows[state * kLevels + kLevels - 1] = kinds_of(t, state, &ends_[state * kWide]);
+    rows[state * kLevels + kLevels - 1] = kinds_of(t, state, &ends_[state * kWide], loops_[state]);
   uint32_t level = 0;
   bool is_changed = true;
   for (uint32_t n_bytes = 1; level < kLevels - 1; ++n_bytes) {
@@ -101,7 +110,7 @@ void SafeKinds::add(const Terminal& t) {
     is_changed = is_changed && narrow(t);
   }
   if (is_changed) {
-    for (uint32_t state = 0; state < t.n; ++state) rows[state * kLevels + kLevels - 1] = 0;
+    for (uint32_t state = 0; state < t.n; ++state) rows[state * kLevels + kLevels - 1] = loops_[state];
   }
 }
 
@@ -113,8 +122,8 @@ void SafeKinds::start(const Grammar& grammar) {
     const Terminal& t = grammar.terminal(i);
     if (t.kind == Terminal::kLiteral) continue;
     if (t.kind == Terminal::kCounted) {
-      uint32_t behind[kWide];
-      firsts_[i] = kinds_of(t, Dfa::kStart, behind);
+      uint32_t behind[kWide], loops = 0;
+      firsts_[i] = kinds_of(t, Dfa::kStart, behind, loops);
     } else if (t.n * t.n_classes <= kMostCells - n_cells) {
       n_cells += t.n * t.n_classes;
       firsts_[i] = rows_.size();

@@ -18,7 +18,8 @@ class SafeKinds {
  public:
   static constexpr uint32_t kLevels = TokenTrie::kLevels;
 
-  explicit SafeKinds(std::pmr::memory_resource* memory) : firsts_(memory), rows_(memory), ends_(memory) {}
+  explicit SafeKinds(std::pmr::memory_resource* memory)
+      : firsts_(memory), rows_(memory), ends_(memory), loops_(memory) {}
   void start(const Grammar& grammar);
 
   // Of a kDfa: [n_states, kLevels], or null where none was made: the automaton is large.
@@ -37,7 +38,7 @@ class SafeKinds {
   static constexpr uint32_t kNone = UINT32_MAX;
   void add(const Terminal& terminal);
   static constexpr uint32_t kWide = std::size(kWideKinds);
-  uint32_t kinds_of(const Terminal& terminal, uint32_t state, uint32_t* behind) const;
+  uint32_t kinds_of(const Terminal& terminal, uint32_t state, uint32_t* behind, uint32_t& loops) const;
   bool narrow(const Terminal& terminal);
   uint32_t step(const Terminal& t, uint32_t state, uint32_t byte) const {
     return g_->table(t)[state * t.n_classes + static_cast<uint8_t>(g_->classes(t)[byte])];
@@ -47,7 +48,8 @@ class SafeKinds {
   const Grammar* g_ = nullptr;
   PodVector<uint32_t> firsts_;  // [n_terminals] in rows_; kCounted: the kinds
   PodVector<uint32_t> rows_;
-  PodVector<uint32_t> ends_;  // while rows are made, [n_states, kWide]: the state behind a character of several bytes
+  // While rows are made: the states behind characters of several bytes, [n_states, kWide], and kinds that loop.
+  PodVector<uint32_t> ends_, loops_;
 };
 
 }  // namespace weir::constraint
