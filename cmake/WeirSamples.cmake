@@ -68,6 +68,8 @@ if(weir_png)
 endif()
 
 add_executable(weir_cli "${weir_cli_main}")
-set_target_properties(weir_cli PROPERTIES OUTPUT_NAME weir INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+# Relative in the build folder, too: the room that a path took there would stay in the installed file.
+set_target_properties(weir_cli PROPERTIES OUTPUT_NAME weir BUILD_RPATH_USE_ORIGIN ON
+                      INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
 target_link_libraries(weir_cli PRIVATE weir_cli_parts ${WEIR_OWN_PROGRAM})
 weir_compile_options(weir_cli)
