@@ -117,7 +117,7 @@ WEIR_API void weir_constraint_destroy(weir_constraint *constraint);
  *  there is room for, as one that is nested some thousand levels deep, ends the call with WEIR_ERR_UNSUPPORTED.
  *
  *  A fork has the constraint, too; weir_session_reset keeps it; a saved session does not hold it. A session takes some
- *  1.5 MB for it, beside the plan's bytes. Otherwise as weir_session_set_token_mask.
+ *  2.6 MB for it, beside the plan's bytes. Otherwise as weir_session_set_token_mask.
  *
  *  @param session    in/out
  *  @param constraint in, of the session's model; NULL: none

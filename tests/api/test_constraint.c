@@ -309,8 +309,8 @@ static void constraint__a_function_masks(void **state) {
     weir_session_destroy(session);
 }
 
-/* A constraint and a function that have no token in common: the answer ends with nothing appended, and drawing by itself
- * is an error. */
+/* A constraint and a function that have no token in common: the answer ends with nothing appended, and drawing by
+ * itself is an error. */
 static void constraint__nothing_may_follow(void **state) {
     const fixture *f = *state;
     weir_constraint *constraint = compiled(f, WEIR_CONSTRAINT_GBNF, "root ::= \"7\"");

@@ -90,7 +90,8 @@ void stops__the_first_that_is_complete(void**) {
   assert_true(show({"aab"}, {"a", "a", "a", "b"}) == (Result{"a", 0}));
 }
 
-// Of random texts over few letters, so that beginnings overlap; also sixteen that are ends, or beginnings, of each other.
+// Of random texts over few letters, so that beginnings overlap; also sixteen that are ends, or beginnings, of each
+// other.
 void stops__follow_the_rule(void**) {
   std::mt19937 random(5);
   const char* const letters[] = {"a", "b", "\n", "\xC3\xA9"};

@@ -1,6 +1,6 @@
 // The texts of a vocabulary's tokens as a tree of bytes, in the order of a walk through it: what is behind a byte that
-// does not fit is left out in one step, and so is taken what has only bytes that fit. Immutable once built; one for each
-// model.
+// does not fit is left out in one step, and what has only bytes that fit is taken in one. Immutable once built; one for
+// each model.
 #pragma once
 
 #include <cstdint>

@@ -3529,7 +3529,7 @@ functions! {
     /// levels deep, ends the call with [`WEIR_ERR_UNSUPPORTED`].
     ///
     /// A fork has the constraint, too; [`weir_session_reset`] keeps it; a saved session does not hold it. A session
-    /// takes some 1.5 MB for it, beside the plan's bytes. Otherwise as [`weir_session_set_token_mask`].
+    /// takes some 2.6 MB for it, beside the plan's bytes. Otherwise as [`weir_session_set_token_mask`].
     ///
     /// # Parameters
     ///

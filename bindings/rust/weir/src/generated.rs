@@ -1755,7 +1755,7 @@ impl Session {
     /// [`WEIR_ERR_UNSUPPORTED`](sys::WEIR_ERR_UNSUPPORTED).
     ///
     /// A fork has the constraint, too; [`weir_session_reset`](sys::weir_session_reset) keeps it; a saved session does
-    /// not hold it. A session takes some 1.5 MB for it, beside the plan's bytes. Otherwise as
+    /// not hold it. A session takes some 2.6 MB for it, beside the plan's bytes. Otherwise as
     /// [`weir_session_set_token_mask`](sys::weir_session_set_token_mask).
     ///
     /// # Errors
