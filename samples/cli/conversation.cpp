@@ -283,10 +283,12 @@ bool wants_bos(const weir_model* model) {
   return special.bos >= 0 && !tokens.empty() && tokens.front() == special.bos;
 }
 
-void require_chat_template(const weir_model* model, const std::string& path) {
-  if (model_info(model).chat_template[0] == '\0')
-    throw std::runtime_error(
-        path + ": the file has no chat template: --template gives one, weir run --raw takes whole prompts");
+void require_chat_template(const weir_model* model, const std::string& path, bool takes_another) {
+  if (model_info(model).chat_template[0] != '\0') return;
+  throw std::runtime_error(path + ": the file has no chat template: " +
+                           (takes_another ? "--template gives one, weir run --raw takes whole prompts"
+                                          : "problems are asked in the file's own; weir run and weir chat take one by "
+                                            "--template, weir run --raw takes whole prompts"));
 }
 
 uint32_t pinned_prompt_tokens(const std::vector<std::vector<weir_token>>& turns) {

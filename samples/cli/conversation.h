@@ -56,8 +56,8 @@ std::string wrong_with_stops(const std::vector<std::string>& stops);
 bool wants_bos(const weir_model* model);
 
 // A renderer of turns needs a chat template, the file's or a given one. Throws std::runtime_error naming the file and
-// what helps.
-void require_chat_template(const weir_model* model, const std::string& path);
+// what helps, of a command that asks problems in the file's own the commands that take another one.
+void require_chat_template(const weir_model* model, const std::string& path, bool takes_another = true);
 
 // Most tokens of an answer when the user gave no number: what the model was trained for. A policy may have no end of
 // its context, and a model that has lost its thread may never end its answer.

@@ -183,7 +183,7 @@ int run_demo(DemoFlags& flags) {
   if (csv != nullptr) csv->write("run,tokens,kv_bytes,tok_per_s\n");
   const RuntimePtr runtime = create_runtime(flags.threads);
   const ModelPtr model = open_model(runtime.get(), flags.model);
-  require_chat_template(model.get(), flags.model);
+  require_chat_template(model.get(), flags.model, false);
   const weir_model_info info = model_info(model.get());
   SolveOptions dense;
   dense.session.context =

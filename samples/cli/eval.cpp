@@ -153,7 +153,7 @@ void prepare(EvalFlags& flags) {
 uint64_t check_model(const EvalFlags& flags) {
   const RuntimePtr runtime = create_runtime(1);
   const ModelPtr model = open_model(runtime.get(), flags.model);
-  require_chat_template(model.get(), flags.model);
+  require_chat_template(model.get(), flags.model, false);
   constexpr size_t kPrompt = 64, kAnswer = 4096;
   check_policies(model.get(), flags.settings, kPrompt, kAnswer);
   return model_info(model.get()).file_bytes;

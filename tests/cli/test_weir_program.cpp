@@ -255,7 +255,9 @@ void template__is_the_files_or_the_given_one(void**) {
   const Output own = weir({"run", "-m", kModel, "-p", "Hello"});
   assert_works(own);
   for (const char* command : {"run", "chat"})
-    assert_fails(weir({command, "-m", model}, "Hello\n"), 1, {"no chat template", "--template", "--raw"});
+    assert_fails(weir({command, "-m", model}, "Hello\n"), 1, {"no chat template", "--template gives one", "--raw"});
+  for (const char* command : {"demo", "eval"})  // which have no such option
+    assert_fails(weir({command, "-m", model}), 1, {"no chat template", "weir chat take one by --template", "--raw"});
   const std::string file = write_file("chatml.jinja",
                                       "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + "
                                       "m.content + '<|im_end|>\\n' }}{% endfor %}"
