@@ -1,7 +1,8 @@
 // Vulkan's driver for the processor compiles each variant of a kernel (lib/vulkan/pipelines.h, Variant) for 1 to 20
 // seconds, which is nearly all that the quick tests on it take. They set WEIR_TEST_VARIANTS=some: every kernel, every
-// weight type and the values of each constant are tested, but not each value with each of the others. On a GPU, and in
-// `./dev test --long` (every_variant/<test>), all of them are.
+// weight type and the values of each constant are tested, but not each value with each of the others. So do those of
+// matrices on the CPU, which run for each instruction set. On a GPU, and in `./dev test --long` (every_variant/<test>),
+// all of them are.
 #pragma once
 
 #include <cstdint>
