@@ -253,6 +253,12 @@ void jinja__bombs_end(void**) {
   expect_error(repeated("{% if 1 %}", 500), WEIR_ERR_FORMAT, "nested too deeply");
   expect_error("{{ " + repeated("- ", 500) + "1 }}", WEIR_ERR_FORMAT, "nested too deeply");
   expect_error(repeated("x", 300'000), WEIR_ERR_UNSUPPORTED, "262144 is the most");
+  // Searching and comparing large texts counts, too.
+  const std::string large = "{% set a = 'aaaaaaaaaa' * 100 * 3000 %}{% set b = a ~ 'b' %}{% set l = [a] * 99999 %}";
+  for (const char* bomb :
+       {"{{ (a * 2).find(b) }}", "{{ b in a * 2 }}", "{{ (a * 2).split(b) | length }}", "{{ (a * 2).count(b) }}",
+        "{{ l | sort(case_sensitive=true) | length }}", "{{ l.count(a) }}", "{{ l | unique(true) | list | length }}"})
+    is_refused(large + bomb, "runs for too long");
   // Long chains of objects and circles of them go without a deep recursion or a leak.
   expect("{% set ns = namespace(x=none) %}{% for i in range(99999) %}{% set ns.x = [ns.x] %}{% endfor %}{{ 1 }}", "1");
   expect("{% set a = namespace() %}{% set b = namespace(a=a) %}{% set a.b = b %}{{ a.b.a.b is defined }}", "True");

@@ -11,6 +11,9 @@ using std::string_view;
 
 // ---- tests ----
 
+// What is asked for already: text, or a copy of what never changes.
+Value same(Run&, const Args& args) { return args[0]; }
+
 template <Op op>
 Value t_compare(Run& run, const Args& args) {
   return run.binary(op, args[0], args[1]);
@@ -26,8 +29,6 @@ Value t_true(Run&, const Args& args) {
   return Value::boolean(args[0].is(Type::kBool) && is_true(args[0]) == wanted);
 }
 
-Value t_defined(Run&, const Args& args) { return Value::boolean(args.has(0)); }
-
 // Whether the rest of a division by the argument, or by 2, is this.
 template <int wanted>
 Value t_rest(Run& run, const Args& args) {
@@ -41,9 +42,10 @@ Value t_same(Run&, const Args& args) {
                         (is_object ? args[0].object() == args[1].object() : are_equal(args[0], args[1])));
 }
 
-Value t_sequence(Run&, const Args& args) {
-  const bool is_list = args[0].is_sequence() && args[0].sequence().has_items();
-  return Value::boolean(is_list || !args.has(0) || args[0].is_string() || args[0].is_dict());
+Value t_sequence(Run& run, const Args& args) {
+  const bool is_iterator = args[0].is_sequence() && !args[0].sequence().has_items();
+  return is_iterator ? Value::boolean(false)
+                     : t_is<Type::kUndefined, Type::kString, Type::kDict, Type::kSequence>(run, args);
 }
 
 template <Case form>
@@ -66,7 +68,7 @@ constexpr Function kTests[] = {
     {">= ge", "value:a other:a", t_compare<Op::kGe>},
     {"boolean", "value:a", t_is<Type::kBool>},
     {"callable", "value:a", t_is<Type::kUndefined, Type::kFunction, Type::kMacro, Type::kLoop>},
-    {"defined", "value:a", t_defined},
+    {"defined", "value:a", [](Run&, const Args& args) { return Value::boolean(args.has(0)); }},
     {"divisibleby", "value:a num:a", t_rest<0>},
     {"even", "value:a", t_rest<0>},
     {"false", "value:a", t_true<false>},
@@ -112,11 +114,12 @@ Value g_mapping(Run& run, const Args& args) {
   return {type, run.dict_of(args, args.size() == 1 ? args[0] : Value())};
 }
 
-Value g_raise(Run& run, const Args& args) { return run.refuse(WEIR_ERR_INVALID_ARG, args[0].view()); }
-
 constexpr Function kGlobals[] = {
-    {"dict", "*", g_mapping<Type::kDict>},        {"namespace", "*", g_mapping<Type::kNamespace>},
-    {"raise_exception", "message:t", g_raise},    {"range", "start:i stop:i? step:i?", g_range},
+    {"dict", "*", g_mapping<Type::kDict>},
+    {"namespace", "*", g_mapping<Type::kNamespace>},
+    {"raise_exception", "message:t",
+     [](Run& run, const Args& args) { return run.refuse(WEIR_ERR_INVALID_ARG, args[0].view()); }},
+    {"range", "start:i stop:i? step:i?", g_range},
     {"strftime_now", "format:s", g_strftime_now},
 };
 
@@ -150,8 +153,6 @@ Value m_search(Run& run, const Args& args) {
   return at == items.end() ? run.error("the value is not in the list") : Value::integer(at - items.begin());
 }
 
-Value m_copy(Run&, const Args& args) { return args[0]; }  // as it never changes
-
 Value m_changed(Run& run, const Args& args) {
   Value now = run.new_list(), &before = args[0].as<Loop>().changed;
   now.items().assign(args.list.begin() + 1, args.list.end());
@@ -166,13 +167,13 @@ Value m_cycle(Run& run, const Args& args) {
 }
 
 constexpr Function kDictMethods[] = {
-    {"copy", "self:d", m_copy},
+    {"copy", "self:d", same},
     {"get", "self:d key:a *", m_get},
     {"items", "self:d", m_view<SeqKind::kItems>},
     {"keys", "self:d", m_view<SeqKind::kKeys>},
     {"values", "self:d", m_view<SeqKind::kValues>},
 };
-constexpr Function kListMethods[] = {{"copy", "self:l", m_copy},
+constexpr Function kListMethods[] = {{"copy", "self:l", same},
                                      {"count", "self:l value:a", m_search<true>},
                                      {"index", "self:l value:a", m_search<false>}};
 constexpr Function kLoopMethods[] = {{"changed", "self:a *", m_changed}, {"cycle", "self:a *", m_cycle}};
@@ -216,6 +217,7 @@ KeyedItems keyed_items(Run& run, const Value& list, const Value& path, bool case
 
 bool is_before(Run& run, const Value& a, const Value& b) {
   const int order = compare(a, b);
+  if (!run.spend(1)) return false;  // the limit may have cut the comparison short
   if (a.is_undefined() || b.is_undefined()) run.undefined_error(a.is_undefined() ? a : b);
   if (order == 2) run.error("values of different types cannot be ordered");
   return order == -1;
@@ -278,7 +280,7 @@ Value f_end(Run& run, const Args& args) {
   const bool is_used_up = args[0].is_sequence() && args[0].sequence().kind == SeqKind::kIterator;
   if (is_last && is_used_up) return run.error("'generator' object is not reversible");
   const Value list = is_used_up ? args[0] : run.items_of(args[0]);
-  if (list.items().empty()) return {};
+  if (list.items().empty() || !run.spend(list.items().size() / kStepBytes)) return {};
   const Value item = is_last ? list.items().back() : list.items().front();
   if (is_used_up) list.items().erase(list.items().begin());
   return item;
@@ -314,8 +316,6 @@ Value f_join(Run& run, const Args& args) {
   }
   return out;
 }
-
-Value f_length(Run& run, const Args& args) { return Value::integer(run.length_of(args[0]), is_said(args[0])); }
 
 template <bool is_reverse>
 Value f_list(Run& run, const Args& args) {
@@ -405,13 +405,12 @@ Value f_unique(Run& run, const Args& args) {
   Dict* seen = run.new_dict();
   for (const auto& [key, item] : keyed_items(run, args[0], args[2], args.flag(1))) {
     if (!can_be_key(key)) return run.error("unhashable type: '%s'", type_name(key));
-    if (run.spend(1) && seen->find(key) == nullptr) out->items.push_back(item);
+    if (seen->find(key) == nullptr) out->items.push_back(item);
+    if (!run.spend(1)) break;
     seen->set(key, Value::none());
   }
   return out;
 }
-
-Value f_string(Run&, const Args& args) { return args[0]; }
 
 constexpr Function kFilters[] = {
     {"attr", "value:a name:s", f_attr},
@@ -423,7 +422,8 @@ constexpr Function kFilters[] = {
     {"items", "value:a", f_items},
     {"join", "value:l d:t? attribute:a?", f_join},
     {"last", "value:a", f_end<true>},
-    {"length count", "value:a", f_length},
+    {"length count", "value:a",
+     [](Run& run, const Args& args) { return Value::integer(run.length_of(args[0]), is_said(args[0])); }},
     {"list", "value:a", f_list<false>},
     {"map", "value:o *", f_map},
     {"max", "value:l case_sensitive:a? attribute:a?", f_extreme<true>},
@@ -435,7 +435,7 @@ constexpr Function kFilters[] = {
     {"selectattr", "value:o *", f_choose<true, true>},
     {"slice", "value:l slices:i fill_with:a?", f_cut<false>},
     {"sort", "value:l reverse:a? case_sensitive:a? attribute:a?", f_sort},
-    {"string safe", "value:t", f_string},
+    {"string safe", "value:t", same},
     {"sum", "value:l attribute:a? start:a?", f_sum},
     {"tojson", "value:a ensure_ascii:a? indent:a? separators:l? sort_keys:a?", f_tojson},
     {"unique", "value:l case_sensitive:a? attribute:a?", f_unique},

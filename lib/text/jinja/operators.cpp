@@ -45,6 +45,10 @@ bool Run::spend(uint64_t n_steps) {
   return !failed();
 }
 
+bool Run::can_search(string_view in, string_view wanted) {
+  return spend(1 + in.size() / kStepBytes * (1 + wanted.size() / kStepBytes));
+}
+
 bool Run::has_room(uint64_t size, uint64_t n_more) {
   if (n_more > kMaxTextBytes || size + n_more > kMaxTextBytes)
     refuse(WEIR_ERR_UNSUPPORTED, "the template makes a text that is too long");
@@ -161,7 +165,8 @@ bool Run::contains(const Value& container, const Value& item) {
   if (container.is_undefined()) return false;
   if (container.is_string()) {
     if (!item.is_string()) error("'in <string>' requires string as left operand, not %s", type_name(item));
-    return spend(container.view().size() / kStepBytes) && container.view().find(item.view()) != string_view::npos;
+    return !failed() && can_search(container.view(), item.view()) &&
+           container.view().find(item.view()) != string_view::npos;
   }
   if (container.is_dict()) {
     if (!can_be_key(item)) error("unhashable type: '%s'", type_name(item));
@@ -174,7 +179,6 @@ bool Run::contains(const Value& container, const Value& item) {
 
 bool Run::holds(Op op, const Value& left, const Value& right) {
   if (op == Op::kIn || op == Op::kOut) return contains(right, left) == (op == Op::kIn);
-  if (left.is_string() && right.is_string()) spend(std::min(left.view().size(), right.view().size()) / kStepBytes);
   if (op == Op::kEq || op == Op::kNe) return are_equal(left, right) == (op == Op::kEq);
   if (left.is_undefined() || right.is_undefined()) return undefined_error(left.is_undefined() ? left : right), false;
   if (left.is_number() && right.is_number() && (std::isnan(left.real()) || std::isnan(right.real()))) return false;
@@ -250,7 +254,7 @@ Value Run::binary(Op op, const Value& left, const Value& right) {
   if (op == Op::kMul && n.is_integer() && (many.is_string() || many.is_list())) return repeated(many, n.integer());
   if (op == Op::kAdd && left.is_string())
     return error("can only concatenate str (not \"%s\") to str", type_name(right));
-  return error("unsupported operand types for %s: '%s' and '%s'", kOps[static_cast<size_t>(op)].sign.data(),
+  return error("unsupported operand types for %s: '%s' and '%s'", kSigns[static_cast<size_t>(op)].data(),
                type_name(left), type_name(right));
 }
 

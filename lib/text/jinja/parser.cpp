@@ -93,9 +93,10 @@ class Parser {
       return node;
     }
     const Node *first = operation(level + 1), *left = first;
-    while (const Operator* found = operator_here(level)) {
-      Node* node = make(found->kind, left);
-      node->op = static_cast<Op>(found - kOps);
+    while (const size_t index = operator_here(level)) {
+      const bool is_binary = level > kNotLevel;
+      Node* node = make(is_binary ? NodeKind::kBinary : level == 0 ? NodeKind::kOr : NodeKind::kAnd, left);
+      node->op = is_binary ? static_cast<Op>(index - 1) : Op::kAdd;
       node->is_chained = level == kCompareLevel && left != first;
       if (next().text == "not") next();  // not in
       node->b = operation(level + 1);
@@ -104,14 +105,13 @@ class Parser {
     return left;
   }
 
-  // The operator of this level at the current token, or null.
-  const Operator* operator_here(int level) const {
-    const bool is_out = token().is_name("not") && token(1).is_name("in");
-    const bool is_word = token().kind == TokenKind::kName || token().kind == TokenKind::kSign;
-    const auto* found = std::find_if(std::begin(kOps), std::end(kOps), [&](const Operator& one) {
-      return one.level == level && is_word && one.sign == (is_out ? "not in" : token().text);
-    });
-    return found == std::end(kOps) ? nullptr : found;
+  // One more than the index of the operator of this level at the current token, or 0.
+  size_t operator_here(int level) const {
+    const bool is_word = token().kind == TokenKind::kName, is_out = token().is_name("not") && token(1).is_name("in");
+    for (size_t i = 0; i < std::size(kSigns) && (is_word || token().kind == TokenKind::kSign); ++i) {
+      if (kLevels[i] == level && kSigns[i] == (is_out ? "not in" : token().text)) return i + 1;
+    }
+    return 0;
   }
 
   const Node* unary() {

@@ -36,7 +36,9 @@ class Interpreter final : public Run {
 
   // ---- variables ----
 
-  Scope* new_scope(Scope* outer) { return heap.make<Scope>(outer, &heap); }
+  Scope* new_scope(Scope* outer) {
+    return heap.make<Scope>(outer, std::pmr::vector<std::pair<uint32_t, Value>>(&heap));
+  }
 
   Flow define(uint32_t name, const Value& value) {
     auto& variables = scope_->variables;
@@ -108,40 +110,29 @@ class Interpreter final : public Run {
   Flow exec(const Node& node) {
     const Within inside(depth_, depth_ + 1);
     if (!begin(node)) return Flow::kNext;
-    switch (node.kind) {
-      case NodeKind::kData:
-        return print(node.value);
-      case NodeKind::kPrint:
-        return print(eval(*node.a));
-      case NodeKind::kFor:
-        return run_loop(node, eval(*node.b), 0);
-      case NodeKind::kIf:
-        return exec_if(node);
-      case NodeKind::kSet:
-        return assign(*node.a, eval(*node.b));
-      case NodeKind::kSetBlock:
-      case NodeKind::kFilterBlock: {
-        captured_ = captured(node.list, new_scope(scope_));
-        const Value text = eval(*node.b);
-        return node.kind == NodeKind::kSetBlock ? assign(*node.a, text) : print(text);
-      }
-      case NodeKind::kMacro:
-        return define(node.name, new_macro(node));
-      case NodeKind::kCallBlock: {
-        const Value callee = eval(*node.a->a);
-        Args args(&heap);
-        eval_args(*node.a, args);
-        args.named.emplace_back("caller", new_macro(node));
-        return print(call(callee, args));
-      }
-      case NodeKind::kWith: {
-        Scope* inner = new_scope(scope_);
-        for (const auto& [name, value, target] : node.named) inner->variables.emplace_back(target->name, eval(*value));
-        return exec(node.list, inner);
-      }
-      default:
-        return node.kind == NodeKind::kBreak ? Flow::kBreak : Flow::kContinue;
+    using enum NodeKind;
+    if (node.kind == kData) return print(node.value);
+    if (node.kind == kPrint) return print(eval(*node.a));
+    if (node.kind == kFor) return run_loop(node, eval(*node.b), 0);
+    if (node.kind == kIf) return exec_if(node);
+    if (node.kind == kSet) return assign(*node.a, eval(*node.b));
+    if (node.kind == kMacro) return define(node.name, new_macro(node));
+    if (node.kind == kBreak || node.kind == kContinue) return node.kind == kBreak ? Flow::kBreak : Flow::kContinue;
+    if (node.kind == kWith) {
+      Scope* inner = new_scope(scope_);
+      for (const auto& [name, value, target] : node.named) inner->variables.emplace_back(target->name, eval(*value));
+      return exec(node.list, inner);
     }
+    if (node.kind == kCallBlock) {
+      const Value callee = eval(*node.a->a);
+      Args args(&heap);
+      eval_args(*node.a, args);
+      args.named.emplace_back("caller", new_macro(node));
+      return print(call(callee, args));
+    }
+    captured_ = captured(node.list, new_scope(scope_));
+    const Value text = eval(*node.b);
+    return node.kind == kSetBlock ? assign(*node.a, text) : print(text);
   }
 
   Flow exec_if(const Node& node) {
@@ -174,9 +165,10 @@ class Interpreter final : public Run {
     return true;
   }
 
-  Flow run_loop(const Node& node, const Value& source, uint32_t depth) {
+  Flow run_loop(const Node& node, const Value& source, size_t depth) {
     if (failed()) return Flow::kNext;
-    Loop* loop = heap.make<Loop>(&node, scope_, &items_of(source).sequence(), depth, &heap);
+    const Seq* items = &items_of(source).sequence();
+    Loop* loop = heap.make<Loop>(&node, scope_, items, std::pmr::vector<Value>(&heap), depth);
     bool has_ended = false;
     Scope* pass = new_scope(loop->scope);
     for (; fetch(*loop, loop->index); ++loop->index) {
@@ -284,67 +276,41 @@ class Interpreter final : public Run {
   Value eval(const Node& node) {
     const Within inside(depth_, depth_ + 1);
     if (!begin(node)) return {};
-    switch (node.kind) {
-      case NodeKind::kConst:
-        return node.value;
-      case NodeKind::kCaptured:
-        return captured_;
-      case NodeKind::kName:
-        return variable(node);
-      case NodeKind::kCondition: {
-        const Node* chosen = is_true(eval(*node.b)) ? node.a : node.c;
-        return failed() ? Value() : chosen != nullptr ? eval(*chosen) : Value::undefined(&node);
-      }
-      case NodeKind::kList:
-      case NodeKind::kTuple: {
-        Seq* list = new_list({}, node.kind == NodeKind::kTuple ? SeqKind::kTuple : SeqKind::kList);
-        for (const Node* item : node.list) list->items.push_back(eval(*item));
-        return list;
-      }
-      case NodeKind::kDict:
-        return eval_dict(node);
-      default: {
-        const Value a = eval(*node.a);
-        return failed() ? Value() : eval_with(node, a);
-      }
+    using enum NodeKind;
+    if (node.kind == kConst) return node.value;
+    if (node.kind == kCaptured) return captured_;
+    if (node.kind == kName) return variable(node);
+    if (node.kind == kList || node.kind == kTuple || node.kind == kDict) return eval_display(node);
+    if (node.kind == kCondition) {
+      const Node* chosen = is_true(eval(*node.b)) ? node.a : node.c;
+      return failed() ? Value() : chosen != nullptr ? eval(*chosen) : Value::undefined(&node);
     }
+    const Value a = eval(*node.a);
+    if (failed()) return {};
+    if (node.kind == kNot) return Value::boolean(!is_true(a));
+    if (node.kind == kAnd || node.kind == kOr) return is_true(a) == (node.kind == kOr) ? a : eval(*node.b);
+    if (node.kind == kAttribute) return attribute(a, node.text, &node);
+    if (node.kind == kCall || node.kind == kFilter || node.kind == kTest) return eval_call(node, a);
+    if (node.kind == kBinary || node.kind == kItem) return eval_binary(node, a);
+    if (node.kind == kSlice) {
+      Value bounds[3];
+      for (size_t i = 0; i < 3; ++i) bounds[i] = node.list[i] != nullptr ? eval(*node.list[i]) : Value::none();
+      return failed() ? Value() : sliced(a, bounds[0], bounds[1], bounds[2]);
+    }
+    if (!a.is_number() && !a.is_undefined()) return error("bad operand type for a sign: '%s'", type_name(a));
+    return binary(Op::kMul, Value::integer(node.op == Op::kSub ? -1 : 1), a);
   }
 
-  Value eval_dict(const Node& node) {
+  Value eval_display(const Node& node) {
+    Seq* list = new_list({}, node.kind == NodeKind::kTuple ? SeqKind::kTuple : SeqKind::kList);
+    for (const Node* item : node.list) list->items.push_back(eval(*item));
+    if (node.kind != NodeKind::kDict || failed()) return list;
     Dict* dict = new_dict();
-    for (size_t i = 0; i + 1 < node.list.size() && !failed(); i += 2) {
-      const Value key = eval(*node.list[i]);
-      if (!can_be_key(key)) return error("unhashable type: '%s'", type_name(key));
-      dict->set(key, eval(*node.list[i + 1]));
+    for (size_t i = 0; i + 1 < list->items.size(); i += 2) {
+      if (!can_be_key(list->items[i])) return error("unhashable type: '%s'", type_name(list->items[i]));
+      dict->set(list->items[i], list->items[i + 1]);
     }
     return dict;
-  }
-
-  // What begins with an operand.
-  Value eval_with(const Node& node, const Value& a) {
-    switch (node.kind) {
-      case NodeKind::kNot:
-        return Value::boolean(!is_true(a));
-      case NodeKind::kAnd:
-      case NodeKind::kOr:
-        return is_true(a) == (node.kind == NodeKind::kOr) ? a : eval(*node.b);
-      case NodeKind::kSign:
-        if (!a.is_number() && !a.is_undefined()) return error("bad operand type for a sign: '%s'", type_name(a));
-        return binary(Op::kMul, Value::integer(node.op == Op::kSub ? -1 : 1), a);
-      case NodeKind::kAttribute:
-        return attribute(a, node.text, &node);
-      case NodeKind::kSlice: {
-        Value bounds[3];
-        for (size_t i = 0; i < 3; ++i) bounds[i] = node.list[i] != nullptr ? eval(*node.list[i]) : Value::none();
-        return failed() ? Value() : sliced(a, bounds[0], bounds[1], bounds[2]);
-      }
-      case NodeKind::kCall:
-      case NodeKind::kFilter:
-      case NodeKind::kTest:
-        return eval_call(node, a);
-      default:
-        return eval_binary(node, a);
-    }
   }
 
   Value eval_call(const Node& node, const Value& of) {

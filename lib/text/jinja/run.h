@@ -60,31 +60,11 @@ enum class NodeKind : uint8_t {
 };
 
 enum class Op : uint8_t { kAdd, kSub, kMul, kDiv, kFloor, kMod, kPow, kJoin, kEq, kNe, kLt, kLe, kGt, kGe, kIn, kOut };
+// By Op, with `and` and `or` behind them: how they are written, and how tightly they bind.
+inline constexpr std::string_view kSigns[] = {
+    "+", "-", "*", "/", "//", "%", "**", "~", "==", "!=", "<", "<=", ">", ">=", "in", "not in", "and", "or"};
+inline constexpr int kLevels[] = {4, 4, 6, 6, 6, 6, 7, 5, 3, 3, 3, 3, 3, 3, 3, 3, 1, 0};
 inline constexpr int kNotLevel = 2, kCompareLevel = 3, kPowerLevel = 7;
-struct Operator {
-  std::string_view sign;
-  int level;  // how tightly it binds
-  NodeKind kind = NodeKind::kBinary;
-};
-inline constexpr Operator kOps[] = {  // by Op
-    {"+", 4},
-    {"-", 4},
-    {"*", 6},
-    {"/", 6},
-    {"//", 6},
-    {"%", 6},
-    {"**", 7},
-    {"~", 5},
-    {"==", 3},
-    {"!=", 3},
-    {"<", 3},
-    {"<=", 3},
-    {">", 3},
-    {">=", 3},
-    {"in", 3},
-    {"not in", 3},
-    {"and", 1, NodeKind::kAnd},
-    {"or", 0, NodeKind::kOr}};
 
 struct Function;
 
@@ -171,11 +151,9 @@ std::string_view take_word(std::string_view& words);  // the first one, out of t
 
 // The variables of a block.
 struct Scope {
-  Scope(Scope* around, Heap* memory) : outer(around), variables(memory) {}
-
-  Scope* outer;          // or null
-  bool is_kept = false;  // by a macro
+  Scope* outer;  // or null
   std::pmr::vector<std::pair<uint32_t, Value>> variables;
+  bool is_kept = false;  // by a macro
 };
 
 struct Macro {
@@ -189,17 +167,14 @@ struct Bound {
 };
 
 struct Loop {
-  Loop(const Node* of, Scope* around, Seq* what, uint32_t how_deep, Heap* memory)
-      : node(of), scope(around), source(what), depth(how_deep), items(memory) {}
-
   const Node* node;  // kFor
   Scope* scope;      // around the loop
-  Seq* source;
-  uint32_t depth;
+  const Seq* source;
   std::pmr::vector<Value> items;  // those that passed the loop's condition
-  size_t n_read = 0;              // of the source
+  size_t depth;
+  size_t n_read = 0;  // of the source
   size_t index = 0;
-  Value changed;  // what loop.changed() saw last
+  Value changed = {};  // what loop.changed() saw last
 };
 
 // What the functions of the language see of a rendering.
@@ -216,6 +191,8 @@ class Run {
   std::pmr::string short_name(std::string_view name);  // for messages
   // Counts steps, and what values take; false when that is too much.
   bool spend(uint64_t n_steps);
+  // Counts the search for a text in another one, which may compare all of it at every place.
+  bool can_search(std::string_view in, std::string_view wanted);
   // Whether a text of this size may grow by so many bytes, which are counted as steps.
   bool has_room(uint64_t size, uint64_t n_more);
   bool add(Str& to, std::string_view more, bool is_said);

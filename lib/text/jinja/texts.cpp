@@ -22,8 +22,9 @@ using Pieces = std::pmr::vector<TextRange>;
 Pieces pieces_between(Run& run, string_view all, string_view separator, bool from_end) {
   Pieces pieces(&run.heap);
   size_t begin = 0, end = all.size();
-  run.spend(all.size() / kStepBytes);
-  if (separator.empty()) {  // which is before each character and at the end
+  if (!run.can_search(all, separator)) {
+    begin = end;
+  } else if (separator.empty()) {  // which is before each character and at the end
     pieces.push_back({0, 0});
     for (size_t n; begin < end && run.spend(1); begin += n) {
       code_at(all, begin, n);
@@ -117,8 +118,6 @@ Seq* lines_of(Run& run, const Str& text, bool with_ends) {
   return list;
 }
 
-Value m_splitlines(Run& run, const Args& args) { return lines_of(run, args[0].text(), args.flag(1)); }
-
 Value f_indent(Run& run, const Args& args) {
   const Value width = args.has(1) ? args[1] : Value::integer(4), lines = lines_of(run, args[0].text(), false);
   const Value space = width.is_string() ? width : run.binary(Op::kMul, run.new_text(" "), width);
@@ -145,7 +144,7 @@ Value m_strip(Run& run, const Args& args) {
   const string_view all = args[0].view(), letters = args.has(1) ? args[1].view() : "";
   const auto goes = [&](size_t at, size_t& n) {
     const uint32_t code = code_at(all, at, n);
-    if (!args.has(1)) return is_space(code);
+    if (!run.spend(1 + letters.size() / kStepBytes) || !args.has(1)) return is_space(code) && !run.failed();
     bool is_one = false;
     for (size_t i = 0, bytes; i < letters.size(); i += bytes) is_one = code_at(letters, i, bytes) == code || is_one;
     return is_one;
@@ -203,6 +202,7 @@ Value m_begins(Run& run, const Args& args) {
   const auto fits = [&](const Value& wanted) {
     if (!wanted.is_string()) run.error("startswith and endswith take texts, not '%s'", type_name(wanted));
     const string_view text = wanted.is_string() ? wanted.view() : "";
+    if (!run.spend(1 + text.size() / kStepBytes)) return false;
     return at_start ? all.starts_with(text) : all.ends_with(text);
   };
   if (!args[1].is_sequence() || !args[1].sequence().is_tuple()) return Value::boolean(fits(args[1]));
@@ -213,7 +213,7 @@ Value m_begins(Run& run, const Args& args) {
 template <bool from_end, bool must_be_there>
 Value m_find(Run& run, const Args& args) {
   const string_view all = stretch_of(run, args), wanted = args[1].view();
-  if (!run.spend(all.size() / kStepBytes)) return {};
+  if (!run.can_search(all, wanted)) return {};
   const size_t at = from_end ? all.rfind(wanted) : all.find(wanted);
   if (at == kNowhere) return must_be_there ? run.error("substring not found") : Value::integer(-1);
   const size_t begin = stretch(run, args).begin;
@@ -228,6 +228,7 @@ Value m_count(Run& run, const Args& args) {
 template <bool at_start>
 Value m_without(Run& run, const Args& args) {
   const string_view all = args[0].view(), end = args[1].view();
+  run.spend(end.size() / kStepBytes);
   if (at_start) return run.part(args[0].text(), all.starts_with(end) ? end.size() : 0);
   return run.part(args[0].text(), 0, all.ends_with(end) ? all.size() - end.size() : all.size());
 }
@@ -400,7 +401,8 @@ constexpr Function kMethods[] = {
     {"rsplit", "self:s sep:s? maxsplit:i?", m_split<true>},
     {"rstrip", "self:s chars:s?", m_strip<Trim::kRight>},
     {"split", "self:s sep:s? maxsplit:i?", m_split<false>},
-    {"splitlines", "self:s keepends:a?", m_splitlines},
+    {"splitlines", "self:s keepends:a?",
+     [](Run& run, const Args& args) -> Value { return lines_of(run, args[0].text(), args.flag(1)); }},
     {"startswith", "self:s prefix:a start:i? end:i?", m_begins<true>},
     {"strip", "self:s chars:s?", m_strip<Trim::kBoth>},
     {"swapcase", "self:s", m_case<Case::kSwapped>},
@@ -464,7 +466,7 @@ Value format_percent(Run& run, const Str& format, const Value& values) {
 
 Value with_case(Run& run, const Str& text, Case form) {
   Str* out = run.new_text();
-  if (!run.has_room(0, text.text.size())) return out;
+  if (!run.has_room(0, text.text.size()) || !run.spend(text.text.size() / 8)) return out;
   std::pmr::string letter(&run.heap);
   bool in_word = false;
   for (size_t i = 0, n; i < text.text.size(); i += n) {
@@ -496,23 +498,19 @@ Value g_strftime_now(Run& run, const Args& args) {
   const sys_days date = floor<days>(now);
   const year_month_day ymd(date);
   const hh_mm_ss time(now - date);
-  const auto hour = time.hours().count(), month = static_cast<long>(unsigned{ymd.month()});
+  const long year = int{ymd.year()}, month = unsigned{ymd.month()}, day = unsigned{ymd.day()};
+  const long hour = time.hours().count(), minute = time.minutes().count(), second = time.seconds().count();
+  const long hour_of_half = (hour + 11) % 12 + 1, day_of_year = (date - sys_days{ymd.year() / January / 1}).count() + 1;
   // Numbers, by their letters, with as many digits at least; %e has a space where others have a zero.
   constexpr string_view kNumbers = "YymdeHIMSj", kDigits = "1222222223";
-  const long numbers[] = {int{ymd.year()},
-                          int{ymd.year()} % 100,
-                          month,
-                          unsigned{ymd.day()},
-                          unsigned{ymd.day()},
-                          hour,
-                          (hour + 11) % 12 + 1,
-                          time.minutes().count(),
-                          time.seconds().count(),
-                          (date - sys_days{ymd.year() / January / 1}).count() + 1};
-  const string_view day = kDays[weekday(date).c_encoding()], name = kMonths[month - 1];
-  const std::pair<char, string_view> words[] = {
-      {'A', day}, {'a', day.substr(0, 3)}, {'B', name}, {'b', name.substr(0, 3)}, {'p', hour < 12 ? "AM" : "PM"},
-      {'%', "%"}};
+  const long numbers[] = {year, year % 100, month, day, day, hour, hour_of_half, minute, second, day_of_year};
+  const string_view weekday_name = kDays[weekday(date).c_encoding()], month_name = kMonths[month - 1];
+  const std::pair<char, string_view> words[] = {{'A', weekday_name},
+                                                {'a', weekday_name.substr(0, 3)},
+                                                {'B', month_name},
+                                                {'b', month_name.substr(0, 3)},
+                                                {'p', hour < 12 ? "AM" : "PM"},
+                                                {'%', "%"}};
   constexpr std::pair<string_view, string_view> kShort[] = {
       {"%F", "%Y-%m-%d"}, {"%T", "%H:%M:%S"}, {"%R", "%H:%M"}, {"%D", "%m/%d/%y"}};
   std::pmr::string out(&run.heap), all(args[0].view(), &run.heap);

@@ -15,14 +15,18 @@ Str* make_text(Heap& heap, string_view text, bool is_said) {
 
 namespace {
 
-template <class T>
-Heap& heap_of(const std::pmr::vector<T>& items) {
+template <class Container>
+Heap& heap_of(const Container& items) {
   return static_cast<Heap&>(*items.get_allocator().resource());
 }
+
+// Counts the reading of so many bytes as steps; false where there were too many.
+bool read(Heap& heap, size_t n_bytes) { return (heap.n_steps += n_bytes / kStepBytes) <= kMaxSteps; }
 
 }  // namespace
 
 const Value* Dict::find(string_view key) const {
+  if (!read(heap_of(entries), key.size())) return nullptr;
   const auto is_key = [&](const Entry& entry) { return entry.key.is_string() && entry.key.view() == key; };
   if (slots.empty()) {
     const auto at = std::find_if(entries.begin(), entries.end(), is_key);
@@ -97,7 +101,8 @@ bool walk(const Value& value, uint32_t depth) {
 
 bool is_said(const Value& value, uint32_t depth) {
   const auto is_one = [&](const Value& part) { return is_said(part, depth + 1); };
-  if (value.is_string() || value.is(Type::kLargeInt)) return value.text().said.find('\1') != string_view::npos;
+  if (value.is_string() || value.is(Type::kLargeInt))
+    return !read(heap_of(value.text().said), value.view().size()) || value.text().said.find('\1') != string_view::npos;
   if (!walk(value, depth)) return true;
   if (value.is_sequence()) return std::any_of(value.items().begin(), value.items().end(), is_one);
   if (!value.is_dict() && !value.is(Type::kNamespace)) return value.is_said();
@@ -111,7 +116,8 @@ bool are_equal(const Value& a, const Value& b, uint32_t depth) {
     return a.is_integer() && b.is_integer() ? a.integer() == b.integer() : a.real() == b.real();
   if (a.type() != b.type()) return false;
   if (a.is_undefined() || a.is_none()) return true;
-  if (a.is_string() || a.is(Type::kLargeInt)) return a.view() == b.view();
+  if (a.is_string() || a.is(Type::kLargeInt))
+    return a.view().size() == b.view().size() && read(heap_of(a.text().text), a.view().size()) && a.view() == b.view();
   if (a.object() == b.object()) return true;
   if (!walk(a, depth)) return false;
   if (a.is_sequence()) {
@@ -132,6 +138,8 @@ int compare(const Value& a, const Value& b, uint32_t depth) {
   const auto order = [](const auto& x, const auto& y) { return x < y ? -1 : y < x ? 1 : 0; };
   if (a.is_integer() && b.is_integer()) return order(a.integer(), b.integer());
   if (a.is_number() && b.is_number()) return order(a.real(), b.real());
+  if (a.is_string() && b.is_string() && !read(heap_of(a.text().text), std::min(a.view().size(), b.view().size())))
+    return 0;
   if (a.is_string() && b.is_string()) return order(a.view(), b.view());  // UTF-8 sorts as its code points do
   if (!a.is_list() || !b.is_list() || a.sequence().is_tuple() != b.sequence().is_tuple() || !walk(a, depth)) return 2;
   const auto &left = a.items(), &right = b.items();

@@ -36,27 +36,20 @@ struct Writer {
   void write(const Value& value, uint32_t depth) {
     if (depth > kMaxValueDepth) return void(run.refuse(WEIR_ERR_UNSUPPORTED, "values are nested too deeply"));
     if (!run.has_room(out.size(), 0)) return;
-    char digits[24];
-    switch (value.type()) {
-      case Type::kNone:
-        return void(out += is_json ? "null" : "None");
-      case Type::kBool:
-        return void(out += value.integer() != 0 ? (is_json ? "true" : "True") : (is_json ? "false" : "False"));
-      case Type::kInt:
-        return void(out.append(digits, std::to_chars(digits, std::end(digits), value.integer()).ptr));
-      case Type::kLargeInt:
-        return void(out += value.view());
-      case Type::kFloat:
-        return put_real(out, value.real(), is_json);
-      case Type::kString:
-        return write_text(value.view());
-      case Type::kDict:
-        return write_dict(value.dict(), depth);
-      default:
-        if (value.is_list()) return write_list(value.sequence(), depth);
-        is_json ? void(run.error("Object of type %s is not JSON serializable", type_name(value)))
-                : write_object(value, depth);
+    constexpr const char* kWords[2][3] = {{"False", "True", "None"}, {"false", "true", "null"}};
+    if (value.is_none()) return void(out += kWords[is_json][2]);
+    if (value.is(Type::kBool)) return void(out += kWords[is_json][value.integer()]);
+    if (value.is(Type::kFloat)) return put_real(out, value.real(), is_json);
+    if (value.is(Type::kLargeInt)) return void(out += value.view());
+    if (value.is_string()) return write_text(value.view());
+    if (value.is_dict()) return write_dict(value.dict(), depth);
+    if (value.is_list()) return write_list(value.sequence(), depth);
+    if (value.is(Type::kInt)) {
+      char digits[24];
+      return void(out.append(digits, std::to_chars(digits, std::end(digits), value.integer()).ptr));
     }
+    if (!is_json) return write_object(value, depth);
+    run.error("Object of type %s is not JSON serializable", type_name(value));
   }
 
   void write_object(const Value& value, uint32_t depth) {
