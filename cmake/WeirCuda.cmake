@@ -74,7 +74,8 @@ add_library(weir_cuda MODULE ${weir_cuda_sources} ${weir_gemv_sources})
 # Kernels are included by their path from the root: "cuda/attn/attn_decode.cuh".
 target_include_directories(weir_cuda PRIVATE "${PROJECT_SOURCE_DIR}")
 target_link_libraries(weir_cuda PRIVATE weir_core CUDA::cudart_static ${WEIR_INSIDE})
-target_link_options(weir_cuda PRIVATE "LINKER:--exclude-libs,ALL" "LINKER:--gc-sections" ${WEIR_NO_UNDEFINED})
+target_link_options(weir_cuda PRIVATE "LINKER:--version-script=${PROJECT_SOURCE_DIR}/lib/module.map"
+                    "LINKER:--gc-sections" ${WEIR_NO_UNDEFINED})
 if(WEIR_SELF_CONTAINED)
   # A quarter of the size; the driver unpacks what its GPU needs. nvcc names its temporary files in the objects, which
   # the build id would be made of.

@@ -90,8 +90,7 @@ if(weir_is_x86_64)
   target_sources(weir_own_runtime INTERFACE $<TARGET_OBJECTS:weir_old_glibc_objects>)
   weir_wrap(weir_own_runtime ${weir_old_functions})
   # What nothing calls goes, though the table as a whole is asked for.
-  target_link_options(weir_own_runtime INTERFACE LINKER:--gc-sections LINKER:-z,start-stop-gc
-                      LINKER:-z,start-stop-visibility=hidden)
+  target_link_options(weir_own_runtime INTERFACE LINKER:--gc-sections LINKER:-z,start-stop-gc)
 endif()
 # What libraries get besides.
 if(weir_highway STREQUAL "weir_highway")

@@ -47,5 +47,6 @@ weir_precompile(weir_vulkan_objects)
 # The module has its own copy of what it shares with the library; only its entry point is visible.
 add_library(weir_vulkan MODULE $<TARGET_OBJECTS:weir_vulkan_objects>)
 target_link_libraries(weir_vulkan PRIVATE weir_core ${CMAKE_DL_LIBS} ${WEIR_INSIDE})
-target_link_options(weir_vulkan PRIVATE "LINKER:--exclude-libs,ALL" "LINKER:--gc-sections" ${WEIR_NO_UNDEFINED})
+target_link_options(weir_vulkan PRIVATE "LINKER:--version-script=${PROJECT_SOURCE_DIR}/lib/module.map"
+                    "LINKER:--gc-sections" ${WEIR_NO_UNDEFINED})
 set_target_properties(weir_vulkan PROPERTIES PREFIX "lib" OUTPUT_NAME weir_vulkan LINKER_LANGUAGE CXX)
