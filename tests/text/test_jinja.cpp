@@ -269,8 +269,12 @@ void jinja__memory_comes_from_the_resource(void**) {
   HostMemory memory({});
   {
     const Rendered got(
-        "{% macro m(a) %}{{ a | upper | tojson }}{% endmacro %}{% for x in l | sort %}{{ m(x) ~ x.split(',') "
-        "}}{{ '%s' % x }}{{ '\\n' }}{% endfor %}",
+        "{% macro m(a) %}{{ a | upper | tojson }}{{ varargs }}{{ kwargs }}{% endmacro %}{% for x in l | sort %}"
+        "{{ m(x, x, k=x) ~ x.split(',') }}{{ '%s' % x }}{{ '%(k)-5s' | format(k=x) }}{{ '{k}{}'.format(x, k=x) }}"
+        "{{ [{'k': x}] | map(attribute='k', default=x) | list }}{{ [{'k': x}] | sort(attribute='k,k') }}"
+        "{{ [{'k': x}] | groupby('k') }}{{ [x] | map('replace', 'a', x) | unique | list }}{{ x.rpartition(' ') }}"
+        "{{ [x] | select('in', [x]) | batch(1, x) | list }}{{ {x: 1} | dictsort | tojson(sort_keys=true) }}"
+        "{{ x.replace('o', x) | indent(x) | trim(x) }}{{ strftime_now('%c%d %B') if false }}{% endfor %}",
         R"({"l": ["a long enough text, for the heap", "another long text of the list"]})", &memory);
     assert_true(got.status.ok());
     assert_true(memory.n_allocs() > 0);
