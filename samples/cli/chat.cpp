@@ -134,7 +134,7 @@ class Chat {
     if (!interactive_) return;
     const weir_model_info info = model_info(model_.get());
     const std::string name = plain_line(info.name[0] != '\0' ? info.name : flags_.model);
-    put_format("%s%s%s  %s, %s budget of %s tokens, %s in all. /help tells more.\n%s\n", style_.bold, name.c_str(),
+    put_format("%s%s%s  %s, %s budget of %s tokens, %s in all.\n%s/help tells more.\n\n", style_.bold, name.c_str(),
                style_.reset, human_bytes(info.weights_bytes).c_str(), policy_.c_str(),
                grouped(plan_.budget_tokens).c_str(), human_bytes(plan_.total_bytes).c_str(),
                sampling_.temperature > 0 && !samples_as_saved_
