@@ -68,6 +68,22 @@ void read_tool_fields(const ordered_json& line, Conversation& conversation) {
     conversation.constraint = ConstraintText{WEIR_CONSTRAINT_JSON_SCHEMA, field->dump()};
 }
 
+// A text, or as OpenAI's API has it, too, a list of parts that are texts.
+std::string content_field(const ordered_json& item) {
+  const auto field = item.find("content");
+  if (field == item.end() || !field->is_array()) return string_field(item, "content");
+  std::string all;
+  for (const ordered_json& part : *field) {
+    if (!part.is_object()) throw std::runtime_error("\"content\" holds a part that is not an object");
+    check_fields(part, "a part of \"content\"", {"type", "text"});
+    if (string_field(part, "type") != "text")
+      throw std::runtime_error("\"content\" holds a part of the type " + part["type"].dump() +
+                               "; there is only \"text\"");
+    all += string_field(part, "text");
+  }
+  return all;
+}
+
 Message parse_message(const ordered_json& item) {
   if (!item.is_object()) throw std::runtime_error("\"messages\" holds something that is not an object");
   Message m{string_field(item, "role"), ""};
@@ -84,7 +100,7 @@ Message parse_message(const ordered_json& item) {
     m.tool_calls = calls->dump();
   }
   const bool may_lack_content = !m.tool_calls.empty() && (content == item.end() || content->is_null());
-  if (!may_lack_content) m.content = string_field(item, "content");
+  if (!may_lack_content) m.content = content_field(item);
   if (item.contains("tool_call_id")) m.tool_call_id = string_field(item, "tool_call_id");
   if (item.contains("name")) m.name = string_field(item, "name");
   return m;

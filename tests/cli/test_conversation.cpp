@@ -1,5 +1,6 @@
 // cli: conversations. Mirrors samples/cli/conversation.cpp: reading lines of a prompts file and cutting them into
 // turns.
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
@@ -63,6 +64,21 @@ void conversation__system_goes_in_front_unless_there_is_one(void**) {
   const Conversation kept = parse_conversation(json::parse(own), "Be brief.", false);
   assert_int_equal(kept.messages.size(), 2);
   assert_string_equal(kept.messages[0].content.c_str(), "Mine.");
+}
+
+void conversation__content_may_be_parts_of_text(void**) {
+  const char* line = R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "Hel"},
+                        {"type": "text", "text": "lo"}]}]})";
+  assert_string_equal(parse_conversation(json::parse(line), "", false).messages[0].content.c_str(), "Hello");
+  const auto error = [](const std::string& parts) {
+    return error_of((R"({"messages": [{"role": "user", "content": )" + parts + "}]}").c_str());
+  };
+  assert_string_equal(error(R"([{"type": "image", "text": "x"}])").c_str(),
+                      "\"content\" holds a part of the type \"image\"; there is only \"text\"");
+  assert_non_null(
+      std::strstr(error(R"([{"type": "image_url", "image_url": {}}])").c_str(), "\"image_url\" is no field"));
+  assert_string_equal(error(R"([{"type": "text"}])").c_str(), "\"text\" is missing");
+  assert_string_not_equal(error(R"(["x"])").c_str(), "");
 }
 
 void conversation__bad_lines_say_why(void**) {
@@ -148,6 +164,7 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(conversation__prompt_is_one_user_message),
       cmocka_unit_test(conversation__system_goes_in_front_unless_there_is_one),
+      cmocka_unit_test(conversation__content_may_be_parts_of_text),
       cmocka_unit_test(conversation__bad_lines_say_why),
       cmocka_unit_test(conversation__turns_end_where_the_model_answers),
       cmocka_unit_test(conversation__prompts_forge_no_turns),
