@@ -1,11 +1,13 @@
 """Runtimes and models: facts, tokens, templates, plans, options, texts that are no good."""
 import ctypes
+import gc
 import json
 import os
 import pathlib
 import subprocess
 import tempfile
 import unittest
+import weakref
 
 from common import MODEL, QUESTION, ModelTest, weir
 
@@ -179,6 +181,19 @@ class Models(ModelTest):
             session.prompt(QUESTION)
         self.assertGreater(counts[0], 10)
         self.assertEqual(counts[0], counts[1])
+
+    def test_hooks_live_as_long_as_what_was_made(self):
+        """The library calls them for whatever a runtime's model made, also where its user dropped both."""
+        for make in (weir.Detokenizer, weir.Constraint):
+            runtime = weir.Runtime(n_threads=1, log=print)
+            kept, made = weakref.ref(runtime), make(weir.Model(MODEL, runtime))
+            del runtime
+            gc.collect()
+            self.assertIsNotNone(kept(), make)
+            made.close()
+            del made
+            gc.collect()
+            self.assertIsNone(kept(), make)
 
 
 class BadInput(ModelTest):

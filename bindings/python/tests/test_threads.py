@@ -4,6 +4,8 @@ import gc
 import multiprocessing
 import os
 import random
+import subprocess
+import sys
 import threading
 import time
 import unittest
@@ -215,7 +217,7 @@ class Threads(ModelTest):
         pid = os.fork()
         if pid == 0:
             for call in (session.next, lambda: session.tokens, lambda: session.stats, session.cancel, session.fork,
-                         lambda: self.model.tokenize("a")):
+                         lambda: self.model.tokenize("a"), weir.Cancel, weir.Runtime):
                 try:
                     call()
                     os.write(write, b"called;")
@@ -228,9 +230,22 @@ class Threads(ModelTest):
             os._exit(0)
         os.close(write)
         with os.fdopen(read) as file:
-            self.assertEqual(file.read(), "forked;" * 6)
+            self.assertEqual(file.read(), "forked;" * 8)
         self.assertEqual(os.waitpid(pid, 0)[1], 0)
         self.assertEqual(text_of(session.events(max_tokens=2)), "I am")
+
+    @unittest.skipUnless(hasattr(os, "fork"), "there is no fork")
+    def test_fork_before_anything_was_made(self):
+        """As servers do that import an application and then start its processes."""
+        program = ("import os, sys, weir\n"
+                   "if os.fork() == 0:\n"
+                   "    with weir.Model(sys.argv[1], weir.Runtime(n_threads=2)) as model:\n"
+                   "        weir.Session(model, context_tokens=256).prompt([weir.Message('user', 'Who are you?')])\n"
+                   "    os._exit(3)\n"
+                   "sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))\n")
+        run = subprocess.run([sys.executable, "-c", program, MODEL], stderr=subprocess.PIPE, text=True, timeout=120,
+                             env={**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(weir.__file__))})
+        self.assertEqual((run.returncode, run.stderr), (3, ""))
 
     def test_spawn(self):
         with multiprocessing.get_context("spawn").Pool(1) as pool:

@@ -203,6 +203,7 @@ class Detokenizer(Handle):
     _destroy = "weir_detokenizer_destroy"
 
     def __init__(self, model: Model, flags: int = 0) -> None:
+        self.model = model  # whose runtime has the callbacks that the library goes on calling
         self._create(lib.weir_detokenizer_create, Use(model), flags)
 
     def _text(self, function: Any, *arguments: int) -> str:
@@ -226,6 +227,7 @@ class Constraint(Handle):
     def __init__(self, model: Model, kind: int = ConstraintKind.JSON, text: Any = None) -> None:
         """text: of schemas and tools JSON, or what becomes it; of a grammar its text."""
         data = json_text("text", text)
+        self.model = model  # as of a Detokenizer
         self._create(lib.weir_constraint_create, Use(model), kind, data, len(data or b""))
 
 
@@ -245,8 +247,9 @@ class Session(Handle):
     def fork(self) -> "Session":
         """A second session that goes on where this one is."""
         new = Session.__new__(Session)
-        new.model, new._mask = self.model, self._mask
-        new._create(lib.weir_session_fork, Use(self, True))
+        with Use(self, True) as session:
+            new.model, new._mask = self.model, self._mask
+            new._create(lib.weir_session_fork, session)
         return new
 
     def reset(self) -> None:
@@ -335,8 +338,9 @@ class Session(Handle):
                 assert function
                 return function(MaskInfo(s.vocab_size, tokens, words))
         mask = native.weir_mask_fn() if function is None else native.weir_mask_fn(guarded(ask))
-        self._call(lib.weir_session_set_token_mask, mask, None)
-        self._mask = mask
+        with Use(self, True) as session:
+            lib.weir_session_set_token_mask(session, mask, None)
+            self._mask = mask
 
     def sample(self) -> int:
         token = c_int32()

@@ -16,10 +16,12 @@ class ClosedError(ValueError):
     """The object was closed, or it belongs to the process that this one was forked from."""
 
 
-# Not empty in a process that was forked from another: nothing of the library may be called there, not even to free.
+# used: not empty once a handle was made. forked: not empty in a process that was forked from one that had made a handle;
+# nothing of the library may be called there, not even to free.
+used: List[None] = []
 forked: List[None] = []
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=lambda: forked.append(None))
+    os.register_at_fork(after_in_child=lambda: forked.extend(used))
 
 
 class Use:
@@ -63,6 +65,9 @@ class Handle:
     def _create(self, function: Any, *arguments: Any) -> None:
         """Make it by a function whose last argument is where the handle goes."""
         self._lock, self._alone, self._n_inside = threading.Lock(), threading.Lock(), 0
+        if forked:
+            self._refuse()
+        used[:] = [None]
         pointer = c_void_p()
         call(function, *arguments, byref(pointer))
         self._pointer = pointer.value
@@ -70,7 +75,8 @@ class Handle:
     def _refuse(self) -> NoReturn:
         name = type(self).__name__
         if forked:
-            raise ClosedError(f"the process was forked after this {name} was made; start processes with spawn")
+            raise ClosedError(f"{name}: the process was forked from one that used the library, so that it cannot; start "
+                              "processes with spawn")
         raise ClosedError(f"this {name} is closed") if self._is_closed else \
             BusyError(f"another call is inside this {name}")
 
