@@ -74,8 +74,12 @@ def contents(folder, scratch):
                                  f"{readme}").encode()
     files[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: weir\nRoot-Is-Purelib: false\nTag: {tag}\n".encode()
     files[f"{info}/licenses/LICENSE"] = (ROOT / "LICENSE").read_bytes()
-    for path in sorted((pathlib.Path(folder) / "share/licenses/weir").glob("*.txt")):
+    licences = sorted((pathlib.Path(folder) / "share/licenses/weir").glob("*.txt"))
+    for path in licences:
         files[f"{info}/licenses/{path.name}"] = path.read_bytes()
+    if not licences:
+        print(f"build_wheel.py: {folder} has no share/licenses/weir, so the licences of what is inside of the library "
+              "are missing: not to be given away; `./dev install FOLDER` installs them", file=sys.stderr)
     return files, tag, info
 
 

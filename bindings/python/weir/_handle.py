@@ -16,8 +16,8 @@ class ClosedError(ValueError):
     """The object was closed, or it belongs to the process that this one was forked from."""
 
 
-# used: not empty once a handle was made. forked: not empty in a process that was forked from one that had made a handle;
-# nothing of the library may be called there, not even to free.
+# used: not empty once a handle was made. forked: not empty in a process that was forked from one that had made a
+# handle; nothing of the library may be called there, not even to free.
 used: List[None] = []
 forked: List[None] = []
 if hasattr(os, "register_at_fork"):
@@ -75,8 +75,8 @@ class Handle:
     def _refuse(self) -> NoReturn:
         name = type(self).__name__
         if forked:
-            raise ClosedError(f"{name}: the process was forked from one that used the library, so that it cannot; start "
-                              "processes with spawn")
+            raise ClosedError(f"{name}: the process was forked from one that used the library, so that it cannot; "
+                              "start processes with spawn")
         raise ClosedError(f"this {name} is closed") if self._is_closed else \
             BusyError(f"another call is inside this {name}")
 
