@@ -259,9 +259,34 @@ void jinja__bombs_end(void**) {
        {"{{ (a * 2).find(b) }}", "{{ b in a * 2 }}", "{{ (a * 2).split(b) | length }}", "{{ (a * 2).count(b) }}",
         "{{ l | sort(case_sensitive=true) | length }}", "{{ l.count(a) }}", "{{ l | unique(true) | list | length }}"})
     is_refused(large + bomb, "runs for too long");
+  const auto as_key = [](const std::string& tuple, const char* then) {
+    return "{% set ns = namespace(x=()) %}{% for i in range(99999) %}{% if i < 99 %}{% set ns.x = " + tuple +
+           " %}{% endif %}{% set ns.y = (ns.y,) %}{% endfor %}" + then;
+  };
+  is_refused(as_key("ns.x", "{{ {ns.y: 1} | length }}"), "nested too deeply");
+  is_refused(as_key("(ns.x, ns.x)", "{{ {ns.x: 1} | length }}"), "runs for too long");
+  is_refused(as_key("(ns.x, ns.x)", "{{ {}.get(ns.x) }}"), "runs for too long");
+  is_refused("{% set l = [1] * 3000000 %}{% for i in range(99999) %}{% if l | length %}{% endif %}{% endfor %}",
+             "runs for too long");
+  expect_error("{{ strftime_now('%F' * 1000) }}", WEIR_ERR_FORMAT, "line 1: strftime_now: the format has more than");
   // Long chains of objects and circles of them go without a deep recursion or a leak.
   expect("{% set ns = namespace(x=none) %}{% for i in range(99999) %}{% set ns.x = [ns.x] %}{% endfor %}{{ 1 }}", "1");
   expect("{% set a = namespace() %}{% set b = namespace(a=a) %}{% set a.b = b %}{{ a.b.a.b is defined }}", "True");
+}
+
+// What one rendering takes is nothing that another one lacks.
+void jinja__renderings_change_no_template(void**) {
+  const std::string text = "'" + repeated("x", 100'000) + "'";
+  std::pmr::memory_resource* memory = std::pmr::get_default_resource();
+  jinja::Template parsed(memory);
+  const std::string equals = text + " == " + text;
+  assert_true(parsed.parse("{% for i in range(9999) %}{% if not " + equals + " %}0{% endif %}{% endfor %}1").ok());
+  for (int i = 0; i < 5; ++i) {
+    jinja::Heap heap(memory);
+    jinja::RenderedText out(memory);
+    assert_true(jinja::render(parsed, heap, {}, kNoon, out).ok());
+    assert_string_equal(out.text.c_str(), "1");
+  }
 }
 
 void jinja__memory_comes_from_the_resource(void**) {
@@ -388,6 +413,7 @@ int main() {
       cmocka_unit_test(jinja__filters_and_tests),
       cmocka_unit_test(jinja__errors_name_their_line),
       cmocka_unit_test(jinja__bombs_end),
+      cmocka_unit_test(jinja__renderings_change_no_template),
       cmocka_unit_test(jinja__memory_comes_from_the_resource),
       cmocka_unit_test(jinja__every_refused_allocation),
       cmocka_unit_test(jinja__characters_keep_their_origin),

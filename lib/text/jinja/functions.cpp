@@ -185,7 +185,7 @@ constexpr Function kLoopMethods[] = {{"changed", "self:a *", m_changed}, {"cycle
 Value attribute_of(Run& run, Value item, const Value& path, const Value& otherwise = {}) {
   if (path.is_undefined() || path.is_none()) return item;
   string_view rest = path.is_string() ? path.view() : "-";
-  for (bool goes_on = true; goes_on && !run.failed();) {
+  for (bool goes_on = true; goes_on && run.spend(1);) {
     const size_t end = std::min(rest.find('.'), rest.size());
     int64_t index = 0;
     const bool is_index = end > 0 && std::from_chars(rest.data(), rest.data() + end, index).ptr == rest.data() + end;
@@ -210,8 +210,10 @@ Value sort_key(Run& run, const Value& key, bool case_counts) {
 
 KeyedItems keyed_items(Run& run, const Value& list, const Value& path, bool case_counts, const Value& otherwise = {}) {
   KeyedItems items(&run.heap);
-  for (const Value& item : list.items())
+  for (const Value& item : list.items()) {
+    if (!run.spend(1)) break;
     items.push_back({sort_key(run, attribute_of(run, item, path, otherwise), case_counts), item});
+  }
   return items;
 }
 
@@ -280,7 +282,7 @@ Value f_end(Run& run, const Args& args) {
   const bool is_used_up = args[0].is_sequence() && args[0].sequence().kind == SeqKind::kIterator;
   if (is_last && is_used_up) return run.error("'generator' object is not reversible");
   const Value list = is_used_up ? args[0] : run.items_of(args[0]);
-  if (list.items().empty() || !run.spend(list.items().size() / kStepBytes)) return {};
+  if (list.items().empty() || !run.spend(list.items().size() / kStepItems)) return {};
   const Value item = is_last ? list.items().back() : list.items().front();
   if (is_used_up) list.items().erase(list.items().begin());
   return item;

@@ -42,6 +42,7 @@ class Interpreter final : public Run {
 
   Flow define(uint32_t name, const Value& value) {
     auto& variables = scope_->variables;
+    heap.n_steps += variables.size() / kStepItems;
     const auto is_it = [&](const auto& variable) { return variable.first == name; };
     const auto at = std::find_if(variables.begin(), variables.end(), is_it);
     at == variables.end() ? void(variables.emplace_back(name, value)) : void(at->second = value);
@@ -54,6 +55,7 @@ class Interpreter final : public Run {
 
   Value variable(const Node& node) const {
     for (const Scope* at = scope_; at != nullptr; at = at->outer) {
+      heap.n_steps += at->variables.size() / kStepItems;
       for (const auto& [key, value] : at->variables) {
         if (key == node.name) return value;
       }
@@ -220,6 +222,7 @@ class Interpreter final : public Run {
     define("caller", args.take("caller").value_or(Value()));
     for (const auto& [name, otherwise, target] : node.named) {
       const std::optional<Value> given = n < args.size() ? args[n] : args.take(name);
+      heap.n_steps += args.named.size() / kStepItems;
       define(target->name, given.has_value()      ? *given
                            : otherwise != nullptr ? eval(*otherwise)
                                                   : Value::undefined(target));
@@ -260,6 +263,7 @@ class Interpreter final : public Run {
     for (const auto& [name, value, target] : node.named) args.named.emplace_back(name, eval(*value));
     if (node.b != nullptr) {
       const Value more = items_of(eval(*node.b));
+      if (!spend(more.items().size() / kStepItems)) return;
       args.list.insert(args.list.end(), more.items().begin(), more.items().end());
     }
     if (node.c == nullptr || failed()) return;
@@ -267,6 +271,7 @@ class Interpreter final : public Run {
     if (!more.is_dict()) return void(error("argument after ** must be a mapping"));
     for (const Dict::Entry& entry : more.dict().entries) {
       if (!entry.key.is_string()) return void(error("keywords must be strings"));
+      if (!spend(1)) return;
       args.named.emplace_back(entry.key.view(), entry.value);
     }
   }

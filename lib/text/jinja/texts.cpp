@@ -144,7 +144,7 @@ Value m_strip(Run& run, const Args& args) {
   const string_view all = args[0].view(), letters = args.has(1) ? args[1].view() : "";
   const auto goes = [&](size_t at, size_t& n) {
     const uint32_t code = code_at(all, at, n);
-    if (!run.spend(1 + letters.size() / kStepBytes) || !args.has(1)) return is_space(code) && !run.failed();
+    if (!run.spend(1 + letters.size() / kStepItems) || !args.has(1)) return is_space(code) && !run.failed();
     bool is_one = false;
     for (size_t i = 0, bytes; i < letters.size(); i += bytes) is_one = code_at(letters, i, bytes) == code || is_one;
     return is_one;
@@ -514,6 +514,7 @@ Value g_strftime_now(Run& run, const Args& args) {
   constexpr std::pair<string_view, string_view> kShort[] = {
       {"%F", "%Y-%m-%d"}, {"%T", "%H:%M:%S"}, {"%R", "%H:%M"}, {"%D", "%m/%d/%y"}};
   std::pmr::string out(&run.heap), all(args[0].view(), &run.heap);
+  if (all.size() > 1000) return run.error("strftime_now: the format has more than 1000 bytes");
   for (const auto& [from, to] : kShort) {
     for (size_t at = 0; (at = all.find(from, at)) != kNowhere;) all.replace(at, 2, to);
   }

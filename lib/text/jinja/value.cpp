@@ -21,7 +21,7 @@ Heap& heap_of(const Container& items) {
 }
 
 // Counts the reading of so many bytes as steps; false where there were too many.
-bool read(Heap& heap, size_t n_bytes) { return (heap.n_steps += n_bytes / kStepBytes) <= kMaxSteps; }
+bool read(Heap& heap, size_t n_bytes) { return heap.is_shared || (heap.n_steps += n_bytes / kStepBytes) <= kMaxSteps; }
 
 }  // namespace
 
@@ -89,12 +89,13 @@ bool is_true(const Value& value) {
 
 namespace {
 
-// One step of a walk through a value; false where it ends, and whoever renders then sees why.
+// A step of a walk through a value, and some for many items; false where it ends, and whoever renders then sees why.
 bool walk(const Value& value, uint32_t depth) {
   if (!value.is_sequence() && !value.is_dict() && !value.is(Type::kNamespace)) return true;
   Heap& heap = value.is_sequence() ? heap_of(value.items()) : heap_of(value.dict().entries);
+  heap.n_steps += 1 + (value.is_sequence() ? value.items().size() : value.dict().entries.size()) / kStepItems;
   if (depth > kMaxValueDepth) heap.is_too_deep = true;
-  return ++heap.n_steps <= kMaxSteps && !heap.is_too_deep;
+  return heap.n_steps <= kMaxSteps && !heap.is_too_deep;
 }
 
 }  // namespace
@@ -149,9 +150,11 @@ int compare(const Value& a, const Value& b, uint32_t depth) {
   return order(left.size(), right.size());
 }
 
-bool can_be_key(const Value& value) {
+bool can_be_key(const Value& value, uint32_t depth) {
   if (!value.is_sequence()) return !value.is_dict();
-  return value.sequence().is_tuple() && std::all_of(value.items().begin(), value.items().end(), can_be_key);
+  const auto can_part = [&](const Value& part) { return can_be_key(part, depth + 1); };
+  if (!walk(value, depth)) return true;
+  return value.sequence().is_tuple() && std::all_of(value.items().begin(), value.items().end(), can_part);
 }
 
 }  // namespace weir::jinja

@@ -34,6 +34,7 @@ inline constexpr uint32_t kMaxDepth = 500;
 inline constexpr uint32_t kMaxValueDepth = 200;  // values inside each other, where they are read, compared or written
 // Nodes run, items walked over, and every 64 bytes of text made: some seconds.
 inline constexpr uint64_t kMaxSteps = 50'000'000, kStepBytes = 64;
+inline constexpr uint64_t kStepItems = 16;                    // items, or characters, that are looked at
 inline constexpr size_t kMaxTextBytes = size_t{64} << 20;     // a context of a million tokens has a tenth of it
 inline constexpr uint64_t kMaxHeapBytes = uint64_t{1} << 30;  // of all values alive, those given included
 inline constexpr int64_t kMaxRange = 100'000;                 // what range() makes, as in Jinja's sandbox
@@ -57,6 +58,7 @@ class Heap final : public std::pmr::memory_resource {
   const HashKey key;
   // Steps of a rendering, those of walking through values included; beyond the limit walks end early.
   uint64_t n_steps = 0;
+  bool is_shared = false;    // a template's, which threads render at once: nothing is counted in it
   bool is_too_deep = false;  // a walk did not get to the end of a value
 
  private:
@@ -209,7 +211,7 @@ bool is_said(const Value& value, uint32_t depth = 0);  // whether anything in th
 bool are_equal(const Value& a, const Value& b, uint32_t depth = 0);
 // -1, 0, 1, or 2: these cannot be ordered.
 int compare(const Value& a, const Value& b, uint32_t depth = 0);
-bool can_be_key(const Value& value);
+bool can_be_key(const Value& value, uint32_t depth = 0);
 Str* make_text(Heap& heap, std::string_view text, bool is_said);
 
 }  // namespace weir::jinja
