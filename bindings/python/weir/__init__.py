@@ -360,8 +360,8 @@ class Session(Handle):
         return next(self._rest())
 
     def events(self, options: Optional[GenerateOptions] = None, **fields: Any) -> Iterator[Event]:
-        """Begin an answer; its events, the last of kind END. It may be left at any of them. An error ends this iterator,
-        not the answer: `next` goes on with it."""
+        """Begin an answer; its events, the last of kind END. It may be left at any of them. An error ends this
+        iterator, not the answer: `next` goes on with it."""
         self.begin(options, **fields)
         return self._rest()
 
