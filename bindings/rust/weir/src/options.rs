@@ -63,6 +63,7 @@ impl RuntimeOptions {
 impl SessionOptions {
     /// Policy, budget and options of the policy by the name of a preset, see [`Runtime::presets`].
     pub fn preset(mut self, name: &str) -> Result<Self> {
+        sys::load()?;
         let name = self.texts.keep("preset", name);
         self.texts.check()?;
         check(unsafe { sys::weir_session_options_preset(name, &mut self.raw) })?;
