@@ -28,52 +28,16 @@ namespace Weir
         internal void Leave() => Volatile.Write(ref isInside, 0);
     }
 
-    internal sealed class CancelHandle : Handle
-    {
-        internal CancelHandle(IntPtr pointer) : base(pointer) { }
-        protected override void Destroy(IntPtr pointer) => Native.weir_cancel_release(pointer);
-    }
-
-    internal sealed class RuntimeHandle : Handle
-    {
-        internal RuntimeHandle(IntPtr pointer) : base(pointer) { }
-        protected override void Destroy(IntPtr pointer) => Native.weir_runtime_destroy(pointer);
-    }
-
-    internal sealed class ModelHandle : Handle
-    {
-        internal ModelHandle(IntPtr pointer) : base(pointer) { }
-        protected override void Destroy(IntPtr pointer) => Native.weir_model_close(pointer);
-    }
-
-    internal sealed class DetokenizerHandle : Handle
-    {
-        internal DetokenizerHandle(IntPtr pointer) : base(pointer) { }
-        protected override void Destroy(IntPtr pointer) => Native.weir_detokenizer_destroy(pointer);
-    }
-
-    internal sealed class ConstraintHandle : Handle
-    {
-        internal ConstraintHandle(IntPtr pointer) : base(pointer) { }
-        protected override void Destroy(IntPtr pointer) => Native.weir_constraint_destroy(pointer);
-    }
-
-    internal sealed class SessionHandle : Handle
-    {
-        internal SessionHandle(IntPtr pointer) : base(pointer) { }
-        protected override void Destroy(IntPtr pointer) => Native.weir_session_destroy(pointer);
-    }
-
     /// <summary>An object of the library.</summary>
     public abstract class WeirObject : IDisposable
     {
-        internal Handle Handle { get; set; }
+        internal Handle Handle { get; private set; }
+
+        /// <summary>A callback of which the library may go on calling, for as long as anything holds this.</summary>
+        internal object Kept { get; set; }
 
         /// <summary>Gives it back. A call that is inside it ends first, and what was made from it lives on.</summary>
-        public void Dispose()
-        {
-            Handle.Dispose();
-        }
+        public void Dispose() { Handle.Dispose(); }
 
         /// <summary>Somebody is inside. Of what one thread at a time may use, alone.</summary>
         internal Use Enter() => new Use(this, false);
@@ -81,18 +45,12 @@ namespace Weir
         internal Use EnterAlone() => new Use(this, true);
 
         /// <summary>Takes over what a function has made, unless it failed.</summary>
-        internal void Take(int status, Handle made)
+        internal void Take(int status, Handle made, Arena a = null)
         {
             Handle = made;
-            try
-            {
-                Library.Check(status);
-            }
-            catch
-            {
-                made.Dispose();
-                throw;
-            }
+            Kept = Kept ?? a?.Kept;
+            try { Library.Check(status); }
+            catch { made.Dispose(); throw; }
         }
     }
 
@@ -108,20 +66,13 @@ namespace Weir
             this.isAlone = isAlone;
             if (handle.IsClosed)
                 throw new ObjectDisposedException(of.GetType().Name);
-            if (isAlone && !handle.TryEnter())
-                throw new WeirException(Status.Busy, "another call is inside this " + of.GetType().Name);
             bool isAdded = false;
-            try
-            {
-                handle.DangerousAddRef(ref isAdded);
-            }
-            catch
-            {
-                if (isAlone)
-                    handle.Leave();
-                throw;
-            }
+            handle.DangerousAddRef(ref isAdded);
             Pointer = handle.DangerousGetHandle();
+            if (!isAlone || handle.TryEnter())
+                return;
+            handle.DangerousRelease();
+            throw new WeirException(Status.Busy, "another call is inside this " + of.GetType().Name);
         }
 
         public void Dispose()

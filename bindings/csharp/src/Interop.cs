@@ -36,25 +36,11 @@ namespace Weir
 
     /// <summary>Functions of the application that the library calls. What it hands back is a number and no address, so
     /// that it may also have one that nobody else has any more.</summary>
-    internal static unsafe class Callbacks
+    internal static unsafe partial class Callbacks
     {
         private static readonly ConcurrentDictionary<int, object> all = new ConcurrentDictionary<int, object>();
         private static int last;
         [ThreadStatic] private static ExceptionDispatchInfo failure;
-
-        // The delegates must live as long as the pointers to them.
-        private static readonly Native.weir_progress_fn progress = OnProgress;
-        private static readonly Native.weir_log_fn log = OnLog;
-        private static readonly Native.weir_token_fn token = OnToken;
-        private static readonly Native.weir_mask_fn mask = OnMask;
-        private static readonly Native.weir_write_fn write = OnWrite;
-        private static readonly Native.weir_read_fn read = OnRead;
-        internal static readonly IntPtr ProgressEntry = Marshal.GetFunctionPointerForDelegate(progress);
-        internal static readonly IntPtr LogEntry = Marshal.GetFunctionPointerForDelegate(log);
-        internal static readonly IntPtr TokenEntry = Marshal.GetFunctionPointerForDelegate(token);
-        internal static readonly IntPtr MaskEntry = Marshal.GetFunctionPointerForDelegate(mask);
-        internal static readonly IntPtr WriteEntry = Marshal.GetFunctionPointerForDelegate(write);
-        internal static readonly IntPtr ReadEntry = Marshal.GetFunctionPointerForDelegate(read);
 
         internal static bool HasFailed => failure != null;
 
@@ -88,23 +74,11 @@ namespace Weir
             return Native.WEIR_ERR_CANCELLED;
         }
 
-        private static int OnProgress(IntPtr user, Native.weir_progress_info* info)
-        {
-            try { return Stop(((Func<Progress, bool>)Of(user))(new Progress(info))); }
-            catch (Exception thrown) { return Fail(thrown); }
-        }
-
         private static int OnLog(IntPtr user, Native.weir_log_info* info)
         {
             try { ((Action<LogLine>)Of(user))?.Invoke(new LogLine(info)); }
             catch (Exception thrown) { return Fail(thrown); }
             return Native.WEIR_OK;
-        }
-
-        private static int OnToken(IntPtr user, Native.weir_token_event* info)
-        {
-            try { return Stop(((Func<TokenEvent, bool>)Of(user))(new TokenEvent(info))); }
-            catch (Exception thrown) { return Fail(thrown); }
         }
 
         private static int OnMask(IntPtr user, Native.weir_mask_info* info)
@@ -155,6 +129,7 @@ namespace Weir
     {
         private readonly List<IntPtr> blocks = new List<IntPtr>();
         private readonly List<int> callbacks = new List<int>();
+        private readonly List<Use> held = new List<Use>();
 
         /// <summary>A callback that a call leaves with the library.</summary>
         internal Registration Kept { get; private set; }
@@ -165,8 +140,8 @@ namespace Weir
                 Marshal.FreeHGlobal(block);
             foreach (int id in callbacks)
                 Callbacks.Remove(id);
-            blocks.Clear();
-            callbacks.Clear();
+            foreach (Use use in held)
+                use.Dispose();
         }
 
         /// <summary>Zero bytes.</summary>
@@ -202,6 +177,36 @@ namespace Weir
             return copy;
         }
 
+        internal int* Tokens(int[] tokens)
+        {
+            int* copy = (int*)New(4L * tokens.Length);
+            Marshal.Copy(tokens, 0, (IntPtr)copy, tokens.Length);
+            return copy;
+        }
+
+        /// <summary>Another object, for the time of the call, or none.</summary>
+        internal IntPtr Hold(WeirObject other) => other == null ? IntPtr.Zero : Hold(other.Enter());
+
+        private IntPtr Hold(Use use)
+        {
+            held.Add(use);
+            return use.Pointer;
+        }
+
+        /// <summary>Alone inside each. One that is there twice counts once, so that the library names it.</summary>
+        internal IntPtr* Sessions(IReadOnlyList<Session> sessions)
+        {
+            var seen = new Dictionary<Session, IntPtr>();
+            var all = (IntPtr*)New(sessions.Count * sizeof(IntPtr));
+            for (int i = 0; i < sessions.Count; i++)
+            {
+                if (!seen.ContainsKey(sessions[i]))
+                    seen[sessions[i]] = Hold(sessions[i].EnterAlone());
+                all[i] = seen[sessions[i]];
+            }
+            return all;
+        }
+
         internal Native.weir_text* Texts(IList<string> texts, out uint n)
         {
             n = (uint)(texts?.Count ?? 0);
@@ -216,12 +221,11 @@ namespace Weir
             n = (uint)(pairs?.Count ?? 0);
             var all = n == 0 ? null : (Native.weir_key_value*)New(n * sizeof(Native.weir_key_value));
             int i = 0;
-            if (n > 0)
-                foreach (KeyValuePair<string, string> pair in pairs)
-                    all[i++] = new Native.weir_key_value
-                    {
-                        key = Text("key", pair.Key), value = Text(pair.Key, pair.Value)
-                    };
+            foreach (KeyValuePair<string, string> pair in pairs ?? new Dictionary<string, string>())
+            {
+                all[i].key = Text("key", pair.Key);
+                all[i++].value = Text(pair.Key, pair.Value);
+            }
             return all;
         }
 
@@ -230,9 +234,8 @@ namespace Weir
             n = (uint)(biases?.Count ?? 0);
             var all = n == 0 ? null : (Native.weir_token_bias*)New(n * sizeof(Native.weir_token_bias));
             int i = 0;
-            if (n > 0)
-                foreach (KeyValuePair<int, float> bias in biases)
-                    all[i++] = new Native.weir_token_bias { token = bias.Key, bias = bias.Value };
+            foreach (KeyValuePair<int, float> bias in biases ?? new Dictionary<int, float>())
+                all[i++] = new Native.weir_token_bias { token = bias.Key, bias = bias.Value };
             return all;
         }
 

@@ -26,7 +26,7 @@ namespace Weir
         private delegate uint VersionFunction();
 
         private static readonly object gate = new object();
-        private static volatile bool isLoaded;
+        private static bool isLoaded;
 
         /// <summary>The version of the library that is loaded.</summary>
         public static string Version => Name(i => (IntPtr)Native.weir_version_string(), 0);
@@ -62,8 +62,6 @@ namespace Weir
         /// library, so that whoever calls this leaves the rest to another function.</summary>
         internal static void Load()
         {
-            if (isLoaded)
-                return;
             lock (gate)
             {
                 if (!isLoaded)
@@ -87,7 +85,7 @@ namespace Weir
         }
 
         /// <summary>Where the library may be, and why there. Who names one means that one.</summary>
-        private static IEnumerable<KeyValuePair<string, string>> Places()
+        private static List<string[]> Places()
         {
             bool isWindows = RuntimeInformation.IsOSPlatform(OSPlatform.Windows);
             bool isMac = RuntimeInformation.IsOSPlatform(OSPlatform.OSX);
@@ -97,39 +95,34 @@ namespace Weir
                 RuntimeInformation.ProcessArchitecture.ToString().ToLowerInvariant();
             string file = Environment.GetEnvironmentVariable("WEIR_LIBRARY");
             string folder = Environment.GetEnvironmentVariable("WEIR_DIR");
-            string program = AppContext.BaseDirectory;
             if (!string.IsNullOrEmpty(file))
-                yield return Place(file, "WEIR_LIBRARY of the environment");
-            else if (!string.IsNullOrEmpty(folder))
-                yield return Place(Path.Combine(folder, "lib", name), "WEIR_DIR of the environment");
-            else
+                return new List<string[]> { new[] { file, "WEIR_LIBRARY of the environment" } };
+            if (!string.IsNullOrEmpty(folder))
+                return new List<string[]> { new[] { folder + "/lib/" + name, "WEIR_DIR of the environment" } };
+            return new List<string[]>
             {
-                yield return Place(Path.Combine(program, "runtimes", rid, "native", name), "of the package");
-                yield return Place(Path.Combine(program, name), "beside the program");
-                yield return Place(name, "the loader's places: LD_LIBRARY_PATH, ldconfig");
-            }
+                new[] { Path.Combine(AppContext.BaseDirectory, "runtimes", rid, "native", name), "of the package" },
+                new[] { Path.Combine(AppContext.BaseDirectory, name), "beside the program" },
+                new[] { name, "the loader's places: LD_LIBRARY_PATH, ldconfig" }
+            };
         }
-
-        private static KeyValuePair<string, string> Place(string path, string why) =>
-            new KeyValuePair<string, string>(path, why);
 
         private static void Find()
         {
             string looked = "";
-            foreach (KeyValuePair<string, string> place in Places())
+            foreach (string[] place in Places())
             {
-                IntPtr library = Open(place.Key, out string error);
-                if (library == IntPtr.Zero)
+                IntPtr library = Open(place[0], out string error);
+                if (library != IntPtr.Zero)
                 {
-                    looked += "\n  " + place.Key + " (" + place.Value + "): " + error;
-                    continue;
+                    IntPtr function = Symbol(library, "weir_version");
+                    if (function == IntPtr.Zero)
+                        throw new LibraryException(place[0] + " is no libweir: it has no weir_version");
+                    CheckVersion(place[0], Marshal.GetDelegateForFunctionPointer<VersionFunction>(function)());
+                    Use(library);
+                    return;
                 }
-                IntPtr function = Symbol(library, "weir_version");
-                if (function == IntPtr.Zero)
-                    throw new LibraryException(place.Key + " is no libweir: it has no weir_version");
-                CheckVersion(place.Key, Marshal.GetDelegateForFunctionPointer<VersionFunction>(function)());
-                Use(library);
-                return;
+                looked += "\n  " + place[0] + " (" + place[1] + "): " + error;
             }
             throw new LibraryException("libweir was not found. It was looked for at:" + looked);
         }
@@ -167,23 +160,18 @@ namespace Weir
                                                (name, assembly, path) => name == Native.Name ? library : IntPtr.Zero);
 #else
         // On Linux: a library that is loaded already is the one that its soname means, as that is what DllImport names.
-        [DllImport("libdl.so.2")]
-        private static extern IntPtr dlopen(byte* path, int flags);
+        [DllImport("libdl.so.2")] private static extern IntPtr dlopen(byte* path, int flags);
 
-        [DllImport("libdl.so.2")]
-        private static extern IntPtr dlsym(IntPtr library, byte* name);
+        [DllImport("libdl.so.2")] private static extern IntPtr dlsym(IntPtr library, byte* name);
 
-        [DllImport("libdl.so.2")]
-        private static extern byte* dlerror();
-
-        private const int NowAndGlobal = 0x102;
+        [DllImport("libdl.so.2")] private static extern byte* dlerror();
 
         private static IntPtr Open(string path, out string error)
         {
             using (var a = new Arena())
                 try
                 {
-                    IntPtr library = dlopen(a.Text("path", path), NowAndGlobal);
+                    IntPtr library = dlopen(a.Text("path", path), 0x102 /* now, global */);
                     error = library == IntPtr.Zero ? Utf8.Of(dlerror()) : null;
                     return library;
                 }

@@ -19,14 +19,8 @@ namespace Weir
                 ulong n = 0;
                 GCHandle pin = GCHandle.Alloc(items, GCHandleType.Pinned);
                 int status;
-                try
-                {
-                    status = function((void*)pin.AddrOfPinnedObject(), (ulong)guess, &n);
-                }
-                finally
-                {
-                    pin.Free();
-                }
+                try { status = function((void*)pin.AddrOfPinnedObject(), (ulong)guess, &n); }
+                finally { pin.Free(); }
                 if (status != Native.WEIR_ERR_BUFFER_TOO_SMALL || n < (ulong)guess)
                 {
                     Library.Check(status);
@@ -37,6 +31,21 @@ namespace Weir
             }
         }
 
+        /// <summary>The first entry says how large the caller's are.</summary>
+        internal static void* Sized(void* items, int size)
+        {
+            *(uint*)items = (uint)size;
+            return items;
+        }
+
+        /// <summary>Tokens or logits, of 4 bytes each.</summary>
+        internal static T[] Copy<T>(void* first, uint n) => Of<T>((int)n, (items, capacity, count) =>
+        {
+            Buffer.MemoryCopy(first, items, 4L * n, 4L * n);
+            *count = n;
+            return Native.WEIR_OK;
+        });
+
         internal static string Text(int guess, Filler function)
         {
             byte[] text = Of<byte>(guess, function);
@@ -46,7 +55,7 @@ namespace Weir
     }
 
     /// <summary>Stops the calls of all sessions it is given to, from any thread; it outlives what it stops.</summary>
-    public sealed unsafe class Cancel : WeirObject
+    public sealed unsafe partial class Cancel : WeirObject
     {
         /// <summary>One that is not set.</summary>
         public Cancel()
@@ -54,174 +63,31 @@ namespace Weir
             Library.Load();
             Create();
         }
-
-        [MethodImpl(MethodImplOptions.NoInlining)]
-        private void Create()
-        {
-            IntPtr made = IntPtr.Zero;
-            int status = Native.weir_cancel_create(&made);
-            Take(status, new CancelHandle(made));
-        }
-
-        /// <summary>Stops them, now and until it is cleared.</summary>
-        public void Set() { using (Use use = Enter()) Native.weir_cancel_set(use.Pointer); }
-
-        /// <summary>Lets calls run again.</summary>
-        public void Clear() { using (Use use = Enter()) Native.weir_cancel_clear(use.Pointer); }
     }
 
     /// <summary>Worker threads, backends and hooks; for any number of threads.</summary>
-    public sealed unsafe class Runtime : WeirObject
+    public sealed unsafe partial class Runtime : WeirObject
     {
         /// <summary>Starts the threads.</summary>
         public Runtime(RuntimeOptions options = null)
         {
             Library.Load();
-            using (var a = new Arena())
-            {
-                Native.weir_runtime_options* given = (options ?? new RuntimeOptions()).ToNative(a);
-                Log = a.Kept;
-                Create(given);
-            }
-        }
-
-        [MethodImpl(MethodImplOptions.NoInlining)]
-        private void Create(Native.weir_runtime_options* options)
-        {
-            IntPtr made = IntPtr.Zero;
-            int status = Native.weir_runtime_create(options, &made);
-            Take(status, new RuntimeHandle(made));
-        }
-
-        /// <summary>The log's function, for as long as anything holds the runtime.</summary>
-        internal Registration Log { get; }
-
-        /// <summary>What its models and sessions have allocated.</summary>
-        public MemoryCounters Memory
-        {
-            get
-            {
-                var info = new Native.weir_memory_counters { struct_size = (uint)sizeof(Native.weir_memory_counters) };
-                using (Use use = Enter())
-                    Library.Check(Native.weir_runtime_memory(use.Pointer, &info));
-                return new MemoryCounters(&info);
-            }
-        }
-
-        /// <summary>Threads that compute, the caller's included.</summary>
-        public uint ThreadCount
-        {
-            get { using (Use use = Enter()) return Native.weir_runtime_thread_count(use.Pointer); }
-        }
-
-        /// <summary>Which code for processors is used.</summary>
-        public string CpuTarget
-        {
-            get { using (Use use = Enter()) return Utf8.Of(Native.weir_runtime_cpu_target(use.Pointer)); }
-        }
-
-        /// <summary>Devices that sessions could run on, and why not.</summary>
-        public IReadOnlyList<DeviceInfo> Devices()
-        {
-            using (Use use = Enter())
-            {
-                IntPtr runtime = use.Pointer;
-                Native.weir_device_info[] found = Arrays.Of<Native.weir_device_info>(4, (items, capacity, n) =>
-                {
-                    var devices = (Native.weir_device_info*)items;
-                    uint count = 0;
-                    devices->struct_size = (uint)sizeof(Native.weir_device_info);
-                    int status = Native.weir_runtime_devices(runtime, devices, (uint)capacity, &count);
-                    *n = count;
-                    return status;
-                });
-                fixed (Native.weir_device_info* first = found)
-                    return DeviceInfo.ListOf(first, (ulong)found.Length);
-            }
-        }
-
-        /// <summary>Any chat template with any variables, as text to look at.</summary>
-        public string Render(string template, string variablesJson = "{}", long unixTime = 0)
-        {
-            using (Use use = Enter())
-            using (var a = new Arena())
-            {
-                IntPtr runtime = use.Pointer;
-                byte* source = a.Sized(template, out ulong sourceBytes);
-                byte* given = a.Sized(variablesJson, out ulong givenBytes);
-                return Arrays.Text(4096, (text, capacity, n) => Native.weir_template_render(
-                    runtime, source, sourceBytes, given, givenBytes, unixTime, (byte*)text, capacity, n));
-            }
+            Create(options);
         }
     }
 
     /// <summary>Weights, tokenizer and chat template of a GGUF file; for any number of sessions and threads.</summary>
-    public sealed unsafe class Model : WeirObject
+    public sealed unsafe partial class Model : WeirObject
     {
         /// <summary>Opens a file. Without a runtime it gets one of its own, with all defaults.</summary>
         public Model(string path, Runtime runtime = null, ModelOptions options = null)
         {
-            if (path == null)
-                throw new ArgumentNullException(nameof(path));
             Runtime = runtime ?? new Runtime();
-            Open(path, options ?? new ModelOptions());
-        }
-
-        [MethodImpl(MethodImplOptions.NoInlining)]
-        private void Open(string path, ModelOptions options)
-        {
-            using (Use use = Runtime.Enter())
-            using (var a = new Arena())
-            {
-                IntPtr made = IntPtr.Zero;
-                int status = Native.weir_model_open(use.Pointer, a.Text(nameof(path), path), options.ToNative(a),
-                                                    &made);
-                Take(status, new ModelHandle(made));
-            }
+            Create(Runtime, path, options);
         }
 
         /// <summary>The runtime it was opened with.</summary>
         public Runtime Runtime { get; }
-
-        /// <summary>What the file says of the model.</summary>
-        public ModelInfo Info
-        {
-            get
-            {
-                var info = new Native.weir_model_info { struct_size = (uint)sizeof(Native.weir_model_info) };
-                using (Use use = Enter())
-                {
-                    Library.Check(Native.weir_model_get_info(use.Pointer, &info));
-                    return new ModelInfo(&info);
-                }
-            }
-        }
-
-        /// <summary>What its chat template can do.</summary>
-        public ChatInfo ChatInfo
-        {
-            get
-            {
-                var info = new Native.weir_chat_info { struct_size = (uint)sizeof(Native.weir_chat_info) };
-                using (Use use = Enter())
-                {
-                    Library.Check(Native.weir_model_chat_info(use.Pointer, &info));
-                    return new ChatInfo(&info);
-                }
-            }
-        }
-
-        /// <summary>Tokens that begin and end texts.</summary>
-        public SpecialTokens SpecialTokens
-        {
-            get
-            {
-                var info = new Native.weir_special_tokens { struct_size = (uint)sizeof(Native.weir_special_tokens) };
-                using (Use use = Enter())
-                    Library.Check(Native.weir_model_special_tokens(use.Pointer, &info));
-                return new SpecialTokens(&info);
-            }
-        }
 
         /// <summary>Keys and values of the file, as text.</summary>
         public IReadOnlyList<KeyValuePair<string, string>> Metadata()
@@ -246,168 +112,31 @@ namespace Weir
             }
         }
 
-        /// <summary>One of its tensors, from 0 to Info.TensorCount.</summary>
-        public TensorInfo Tensor(uint index)
-        {
-            var info = new Native.weir_tensor_info { struct_size = (uint)sizeof(Native.weir_tensor_info) };
-            using (Use use = Enter())
-            {
-                Library.Check(Native.weir_model_tensor_info(use.Pointer, index, &info));
-                return new TensorInfo(&info);
-            }
-        }
-
-        /// <summary>What a token is.</summary>
-        public TokenInfo Token(int token)
-        {
-            var info = new Native.weir_token_info { struct_size = (uint)sizeof(Native.weir_token_info) };
-            using (Use use = Enter())
-            {
-                Library.Check(Native.weir_token_get_info(use.Pointer, token, &info));
-                return new TokenInfo(&info);
-            }
-        }
-
-        /// <summary>A text as tokens.</summary>
-        public int[] Tokenize(string text, TokenizeOptions options = null)
-        {
-            if (text == null)
-                throw new ArgumentNullException(nameof(text));
-            return Tokenize(Utf8.Strict.GetBytes(text), options);
-        }
-
-        /// <summary>Bytes as tokens, which need not be UTF-8.</summary>
-        public int[] Tokenize(byte[] text, TokenizeOptions options = null)
-        {
-            using (Use use = Enter())
-            using (var a = new Arena())
-                fixed (byte* first = text)
-                {
-                    IntPtr model = use.Pointer, bytes = (IntPtr)first;
-                    Native.weir_tokenize_options* given = (options ?? new TokenizeOptions()).ToNative(a);
-                    return Arrays.Of<int>(text.Length / 2 + 16, (tokens, capacity, n) => Native.weir_tokenize_with(
-                        model, (byte*)bytes, (ulong)text.Length, given, (int*)tokens, capacity, n));
-                }
-        }
-
-        /// <summary>Bytes, as the end may be inside a character; a Detokenizer gives text piece by piece.</summary>
-        public byte[] Detokenize(int[] tokens, DetokenizeFlags flags = 0)
-        {
-            using (Use use = Enter())
-                fixed (int* first = tokens)
-                {
-                    IntPtr model = use.Pointer, ids = (IntPtr)first;
-                    return Arrays.Of<byte>(8 * tokens.Length + 8, (text, capacity, n) => Native.weir_detokenize(
-                        model, (int*)ids, (ulong)tokens.Length, (uint)flags, (byte*)text, capacity, n));
-                }
-        }
-
-        /// <summary>Messages as the tokens that its chat template makes of them.</summary>
-        public int[] ChatTokenize(IReadOnlyList<Message> messages, ChatOptions options = null)
-        {
-            using (Use use = Enter())
-            using (var a = new Arena())
-            {
-                IntPtr model = use.Pointer;
-                Native.weir_chat_message* all = Message.ToNative(messages, a);
-                Native.weir_chat_options* given = (options ?? new ChatOptions()).ToNative(a);
-                return Arrays.Of<int>(1024, (tokens, capacity, n) => Native.weir_chat_tokenize(
-                    model, all, (ulong)messages.Count, given, (int*)tokens, capacity, n));
-            }
-        }
-
-        /// <summary>As text to look at; sessions are fed by Session.Prompt.</summary>
-        public string ChatRender(IReadOnlyList<Message> messages, ChatOptions options = null)
-        {
-            using (Use use = Enter())
-            using (var a = new Arena())
-            {
-                IntPtr model = use.Pointer;
-                Native.weir_chat_message* all = Message.ToNative(messages, a);
-                Native.weir_chat_options* given = (options ?? new ChatOptions()).ToNative(a);
-                return Arrays.Text(4096, (text, capacity, n) => Native.weir_chat_render_with(
-                    model, all, (ulong)messages.Count, given, (byte*)text, capacity, n));
-            }
-        }
-
-        /// <summary>The exact bytes of a session with these options; nothing is allocated.</summary>
-        public Plan Plan(SessionOptions options = null)
-        {
-            var info = new Native.weir_plan_info { struct_size = (uint)sizeof(Native.weir_plan_info) };
-            using (Use use = Enter())
-            using (var a = new Arena())
-                Library.Check(Native.weir_plan(use.Pointer, (options ?? new SessionOptions()).ToNative(a), &info));
-            return new Plan(&info);
-        }
-
         /// <summary>Options with a context, budget and store whose plan takes at most so many bytes.</summary>
         public SessionOptions Fit(ulong bytes, SessionOptions options = null)
         {
-            options = options ?? new SessionOptions();
             using (Use use = Enter())
             using (var a = new Arena())
             {
-                Native.weir_session_options* s = options.ToNative(a);
+                Native.weir_session_options* s = (options ?? new SessionOptions()).ToNative(a);
                 Library.Check(Native.weir_session_options_fit(use.Pointer, bytes, s));
-                return options.With(s, false);
+                return (options ?? new SessionOptions()).With(s, false);
             }
         }
     }
 
     /// <summary>Turns tokens into text piece by piece and never splits a character; for one thread at a time.</summary>
-    public sealed unsafe class Detokenizer : WeirObject
+    public sealed unsafe partial class Detokenizer : WeirObject
     {
         /// <summary>Begins a text.</summary>
-        public Detokenizer(Model model, DetokenizeFlags flags = 0)
-        {
-            using (Use use = model.Enter())
-            {
-                IntPtr made = IntPtr.Zero;
-                int status = Native.weir_detokenizer_create(use.Pointer, (uint)flags, &made);
-                Take(status, new DetokenizerHandle(made));
-            }
-        }
-
-        /// <summary>The text that is complete with this token.</summary>
-        public string Push(int token)
-        {
-            byte* text = null;
-            ulong n = 0;
-            using (Use use = EnterAlone())
-            {
-                Library.Check(Native.weir_detokenizer_push(use.Pointer, token, &text, &n));
-                return Utf8.Of(text, n);
-            }
-        }
-
-        /// <summary>What no token completes any more.</summary>
-        public string Flush()
-        {
-            byte* text = null;
-            ulong n = 0;
-            using (Use use = EnterAlone())
-            {
-                Library.Check(Native.weir_detokenizer_flush(use.Pointer, &text, &n));
-                return Utf8.Of(text, n);
-            }
-        }
+        public Detokenizer(Model model, DetokenizeFlags flags = 0) { Create(model, flags); }
     }
 
     /// <summary>A JSON schema, a grammar or a list of tools that answers obey; for any session of its model.</summary>
-    public sealed unsafe class Constraint : WeirObject
+    public sealed unsafe partial class Constraint : WeirObject
     {
         /// <summary>Compiles it. The text of schemas and tools is JSON.</summary>
-        public Constraint(Model model, ConstraintKind kind, string text = null)
-        {
-            using (Use use = model.Enter())
-            using (var a = new Arena())
-            {
-                IntPtr made = IntPtr.Zero;
-                byte* given = a.Sized(text, out ulong n);
-                int status = Native.weir_constraint_create(use.Pointer, (int)kind, given, n, &made);
-                Take(status, new ConstraintHandle(made));
-            }
-        }
+        public Constraint(Model model, ConstraintKind kind, string text = null) { Create(model, kind, text); }
     }
 
     public sealed unsafe partial class Message

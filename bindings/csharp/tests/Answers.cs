@@ -123,10 +123,9 @@ namespace Weir.Tests
                 Is(seen.Count > 0 && seen[0] == 0, "progress");
                 other.PromptTokens(tokens);
                 List<Event> events = EventsOf(other, 5);
-                float[] logits = null;
                 foreach (int token in TokensOf(events))
                 {
-                    logits = session.Logits(logits);
+                    float[] logits = session.Logits();
                     Same(Array.IndexOf(logits, logits.Max()), token);
                     Same(session.Sample(), token);
                     session.Step(token);
