@@ -51,7 +51,7 @@ Matcher::Behind Matcher::behind(const Item& item) {
         out.kinds |= kind_of(static_cast<uint8_t>(byte));
     }
   }
-  out.kinds |= kStray | kInside;  // any byte
+  out.kinds |= kStray | kInside;  // a guard: no terminal of today ends inside of a character
   return out;
 }
 
