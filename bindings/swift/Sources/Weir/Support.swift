@@ -24,8 +24,7 @@ public enum Library {
     static func check(_ loaded: UInt32 = weir_version(), _ text: String = version) throws(WeirError) {
         if loaded >> 16 == WEIR_VERSION_MAJOR && (loaded >> 8) & 255 >= WEIR_VERSION_MINOR { return }
         throw WeirError(.unsupported, "the library that is loaded is Weir \(text), and this binding is of version "
-                        + "\(bindingVersion): install a library of that version or a later \(WEIR_VERSION_MAJOR).x, "
-                        + "or rebuild")
+                        + "\(bindingVersion): install a library of that version or a later \(WEIR_VERSION_MAJOR).x")
     }
 }
 

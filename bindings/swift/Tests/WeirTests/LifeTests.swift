@@ -29,10 +29,16 @@ extension All {
             }
             // The heaps of the threads that may get a session's jobs grow first.
             for _ in 0..<40 { try await one() }
-            let (bytes, resident) = (try runtime.memory().bytes, residentBytes())
-            for _ in 0..<50 { try await one() }
-            #expect(try runtime.memory().bytes == bytes)
-            #expect(residentBytes() - resident < 4 << 20)
+            // A thread that is new may take a heap of its own in one round; what sessions left, they would in each.
+            let bytes = try runtime.memory().bytes
+            var least = Int.max
+            for _ in 0..<3 {
+                let resident = residentBytes()
+                for _ in 0..<50 { try await one() }
+                #expect(try runtime.memory().bytes == bytes)
+                least = min(least, residentBytes() - resident)
+            }
+            #expect(least < 1 << 20)
         }
         /// Of this process.
         func residentBytes() -> Int {
