@@ -176,6 +176,7 @@ void jinja__filters_and_tests(void**) {
       "{{ 'a-b'.partition('-') }} {{ 'abc'.startswith(('x', 'a')) }} {{ ' a b '.split(none, 1) }}",
       "['a', 'b,c'] ['a', 'b'] ab ['a', ''] ('a', '-', 'b') True ['a', 'b ']");
   expect("{{ strftime_now('%d %b %Y, %A %H:%M') }}", "26 Nov 2026, Thursday 12:00");
+  expect("{{ strftime_now('%F|%%F|%%%T|%R') }}", "2026-11-26|%F|%12:00:00|12:00");
   expect("{{ 'straße éa'.upper() }} {{ 'ÄÖ'.lower() }} {{ 'a\xE2\x80\x8B'.split() }}", "STRASSE ÉA äö ['a\\u200b']");
 }
 
@@ -207,6 +208,10 @@ void jinja__errors_name_their_line(void**) {
   expect_error("{{ 0x1F }}", WEIR_ERR_FORMAT, "a number cannot be read");
   expect_error("{{ '%e' % 1.5 }}", WEIR_ERR_FORMAT, "the format 'e' is not supported for 'float'");
   expect_error("{{ '{:>5}'.format('a') }}", WEIR_ERR_FORMAT, "format: there is no argument ':>5'");
+  for (const char* index : {"1", "18446744073709551614", "18446744073709551615", "18446744073709551616"})
+    expect_error("{{ '{" + std::string(index) + "}'.format('a') }}", WEIR_ERR_FORMAT, "there is no argument");
+  expect_error("{{ '99999999999999999999' | int }}", WEIR_ERR_FORMAT, "integers beyond 64 bits are not supported");
+  expect_error("{{ 1e20 | int }}", WEIR_ERR_FORMAT, "integers beyond 64 bits are not supported");
   expect_error("{{ [0] * 'a' }}", WEIR_ERR_FORMAT, "unsupported operand types for *: 'list' and 'str'");
   expect_error("{{ '\\N{BULLET}' }}", WEIR_ERR_FORMAT, "a string has a bad escape");
   expect_error("{{ strftime_now('%V') }}", WEIR_ERR_FORMAT, "the format %V is not supported");
@@ -259,6 +264,12 @@ void jinja__bombs_end(void**) {
        {"{{ (a * 2).find(b) }}", "{{ b in a * 2 }}", "{{ (a * 2).split(b) | length }}", "{{ (a * 2).count(b) }}",
         "{{ l | sort(case_sensitive=true) | length }}", "{{ l.count(a) }}", "{{ l | unique(true) | list | length }}"})
     is_refused(large + bomb, "runs for too long");
+  // So does comparing texts of the template itself, also where they are in lists.
+  const std::string one = "'" + repeated("x", 100'000) + "'", lists = "[a, a, a] == [b, b, b]";
+  for (const std::string& compared : {std::string("a == b"), std::string("a < b"), lists})
+    is_refused("{% set a = " + one + " %}{% set b = " + one + " %}{% for i in range(99999) %}{% if " + compared +
+                   " %}{% endif %}{% endfor %}",
+               "runs for too long");
   const auto as_key = [](const std::string& tuple, const char* then) {
     return "{% set ns = namespace(x=()) %}{% for i in range(99999) %}{% if i < 99 %}{% set ns.x = " + tuple +
            " %}{% endif %}{% set ns.y = (ns.y,) %}{% endfor %}" + then;

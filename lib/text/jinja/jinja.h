@@ -34,7 +34,7 @@ namespace weir::jinja {
 // Parsed once, then immutable: any number of threads may render it.
 class Template {
  public:
-  explicit Template(std::pmr::memory_resource* memory) : heap_(memory), names_(&heap_) { heap_.is_shared = true; }
+  explicit Template(std::pmr::memory_resource* memory) : heap_(memory), names_(&heap_) {}
 
   // Once. A failure names the line of the template.
   Status parse(std::string_view source);

@@ -348,6 +348,7 @@ class Interpreter final : public Run {
 
 Status render(const Template& from, Heap& heap, std::span<const Variable> variables, int64_t unix_time,
               RenderedText& out) {
+  const Counting counting(heap);
   heap.n_steps = 0;
   return Interpreter(from, heap, unix_time).render(variables, out);
 }

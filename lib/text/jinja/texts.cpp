@@ -284,10 +284,10 @@ void put_formatted(Run& run, Str& out, const Value& value, string_view format, s
 
 // The value of a field {}, {0} or {name}.
 Value field(Run& run, const Args& args, string_view name, size_t& n_auto) {
-  size_t index = n_auto;
-  if (name.empty()) ++n_auto;
-  if (std::from_chars(name.begin(), name.end(), index).ptr != name.end()) index = SIZE_MAX - 1;
-  if (index + 1 < args.size()) return args[index + 1];
+  size_t index = name.empty() ? n_auto++ : SIZE_MAX;
+  const auto [end, error] = std::from_chars(name.begin(), name.end(), index);
+  if (!name.empty() && (end != name.end() || error != std::errc())) index = SIZE_MAX;
+  if (index < args.size() - 1) return args[index + 1];
   const std::optional<Value> value = Args(args, &run.heap).take(name);
   return value.has_value() ? *value : run.error("format: there is no argument '%s'", run.short_name(name).c_str());
 }
@@ -339,13 +339,16 @@ template <bool is_whole>
 Value f_number(Run& run, const Args& args) {
   const Value& from = args[0];
   if (from.is_undefined()) return run.undefined_error(from);
-  int64_t whole = from.integer();
+  if (is_whole && from.is(Type::kLargeInt)) return from;
+  const bool is_text = from.is_string() || from.is(Type::kLargeInt);
+  int64_t whole = from.is_integer() ? from.integer() : 0;
   double number = from.is_number() ? from.real() : 0;
-  if (is_whole && (from.is_integer() || (from.is_string() && read_text(from.view(), whole))))
+  if (is_whole && (from.is_integer() || (is_text && read_text(from.view(), whole))))
     return Value::integer(whole, is_said(from));
-  const bool is_number = from.is_number() || (from.is_string() && read_text(from.view(), number));
+  const bool is_number = from.is_number() || (is_text && read_text(from.view(), number));
   if (is_number && !is_whole) return Value::real(number, is_said(from));
   if (is_number && std::fabs(number) < 9.2e18) return Value::integer(static_cast<int64_t>(number), is_said(from));
+  if (is_number && std::isfinite(number)) return run.error("int: integers beyond 64 bits are not supported");
   return args.has(1) ? args[1] : is_whole ? Value::integer(0) : Value::real(0);
 }
 
@@ -511,13 +514,10 @@ Value g_strftime_now(Run& run, const Args& args) {
                                                 {'b', month_name.substr(0, 3)},
                                                 {'p', hour < 12 ? "AM" : "PM"},
                                                 {'%', "%"}};
-  constexpr std::pair<string_view, string_view> kShort[] = {
-      {"%F", "%Y-%m-%d"}, {"%T", "%H:%M:%S"}, {"%R", "%H:%M"}, {"%D", "%m/%d/%y"}};
+  constexpr std::pair<char, string_view> kSeveral[] = {
+      {'F', "%Y-%m-%d"}, {'T', "%H:%M:%S"}, {'R', "%H:%M"}, {'D', "%m/%d/%y"}};
   std::pmr::string out(&run.heap), all(args[0].view(), &run.heap);
   if (all.size() > 1000) return run.error("strftime_now: the format has more than 1000 bytes");
-  for (const auto& [from, to] : kShort) {
-    for (size_t at = 0; (at = all.find(from, at)) != kNowhere;) all.replace(at, 2, to);
-  }
   for (size_t i = 0; i < all.size(); ++i) {
     if (all[i] != '%' || i + 1 == all.size()) {
       out += all[i];
@@ -525,9 +525,14 @@ Value g_strftime_now(Run& run, const Args& args) {
     }
     const bool is_short = all[++i] == '-' && i + 1 < all.size();  // without zeros
     const char letter = is_short ? all[++i] : all[i];
+    const auto is_it = [letter](const auto& one) { return one.first == letter; };
+    const auto* several = std::find_if(std::begin(kSeveral), std::end(kSeveral), is_it);
+    if (several != std::end(kSeveral) && !is_short) {
+      all.insert(i + 1, several->second);
+      continue;
+    }
     const size_t number = kNumbers.find(letter);
-    const auto* word =
-        std::find_if(std::begin(words), std::end(words), [&](const auto& w) { return w.first == letter; });
+    const auto* word = std::find_if(std::begin(words), std::end(words), is_it);
     if (number == kNowhere && word == std::end(words))
       return run.error("strftime_now: the format %%%c is not supported", letter);
     char text[24];

@@ -15,24 +15,29 @@ Str* make_text(Heap& heap, string_view text, bool is_said) {
 
 namespace {
 
-template <class Container>
-Heap& heap_of(const Container& items) {
-  return static_cast<Heap&>(*items.get_allocator().resource());
-}
+thread_local Heap* t_rendering = nullptr;
 
-// Counts the reading of so many bytes as steps; false where there were too many.
-bool read(Heap& heap, size_t n_bytes) { return heap.is_shared || (heap.n_steps += n_bytes / kStepBytes) <= kMaxSteps; }
+// Counts steps, where there is a rendering; false where there were too many.
+bool spend(uint64_t n_steps) { return t_rendering == nullptr || (t_rendering->n_steps += n_steps) <= kMaxSteps; }
+bool read(size_t n_bytes) { return spend(n_bytes / kStepBytes); }
+
+const HashKey& key_of(const Dict& dict) {
+  return static_cast<const Heap*>(dict.entries.get_allocator().resource())->key;
+}
 
 }  // namespace
 
+Counting::Counting(Heap& heap) : before_(std::exchange(t_rendering, &heap)) {}
+Counting::~Counting() { t_rendering = before_; }
+
 const Value* Dict::find(string_view key) const {
-  if (!read(heap_of(entries), key.size())) return nullptr;
+  if (!read(key.size())) return nullptr;
   const auto is_key = [&](const Entry& entry) { return entry.key.is_string() && entry.key.view() == key; };
   if (slots.empty()) {
     const auto at = std::find_if(entries.begin(), entries.end(), is_key);
     return at == entries.end() ? nullptr : &at->value;
   }
-  for (size_t i = keyed_hash(key, heap_of(entries).key); slots[i % slots.size()] != 0; ++i) {
+  for (size_t i = keyed_hash(key, key_of(*this)); slots[i % slots.size()] != 0; ++i) {
     const Entry& entry = entries[slots[i % slots.size()] - 1];
     if (is_key(entry)) return &entry.value;
   }
@@ -41,7 +46,7 @@ const Value* Dict::find(string_view key) const {
 
 const Value* Dict::find(const Value& key) const {
   if (key.is_string()) return find(key.view());
-  heap_of(entries).n_steps += entries.size() / 8;  // other keys are few, and searched one by one
+  if (!spend(entries.size() / 8)) return nullptr;  // other keys are few, and searched one by one
   for (const Entry& entry : entries) {
     if (are_equal(entry.key, key)) return &entry.value;
   }
@@ -50,7 +55,7 @@ const Value* Dict::find(const Value& key) const {
 
 void Dict::add_slot(uint32_t entry) {
   if (!entries[entry].key.is_string()) return;
-  size_t i = keyed_hash(entries[entry].key.view(), heap_of(entries).key);
+  size_t i = keyed_hash(entries[entry].key.view(), key_of(*this));
   while (slots[i % slots.size()] != 0) ++i;
   slots[i % slots.size()] = entry + 1;
 }
@@ -92,10 +97,10 @@ namespace {
 // A step of a walk through a value, and some for many items; false where it ends, and whoever renders then sees why.
 bool walk(const Value& value, uint32_t depth) {
   if (!value.is_sequence() && !value.is_dict() && !value.is(Type::kNamespace)) return true;
-  Heap& heap = value.is_sequence() ? heap_of(value.items()) : heap_of(value.dict().entries);
-  heap.n_steps += 1 + (value.is_sequence() ? value.items().size() : value.dict().entries.size()) / kStepItems;
-  if (depth > kMaxValueDepth) heap.is_too_deep = true;
-  return heap.n_steps <= kMaxSteps && !heap.is_too_deep;
+  if (depth > kMaxValueDepth && t_rendering != nullptr) t_rendering->is_too_deep = true;
+  const size_t n_items = value.is_sequence() ? value.items().size() : value.dict().entries.size();
+  return spend(1 + n_items / kStepItems) && depth <= kMaxValueDepth &&
+         (t_rendering == nullptr || !t_rendering->is_too_deep);
 }
 
 }  // namespace
@@ -103,7 +108,7 @@ bool walk(const Value& value, uint32_t depth) {
 bool is_said(const Value& value, uint32_t depth) {
   const auto is_one = [&](const Value& part) { return is_said(part, depth + 1); };
   if (value.is_string() || value.is(Type::kLargeInt))
-    return !read(heap_of(value.text().said), value.view().size()) || value.text().said.find('\1') != string_view::npos;
+    return !read(value.view().size()) || value.text().said.find('\1') != string_view::npos;
   if (!walk(value, depth)) return true;
   if (value.is_sequence()) return std::any_of(value.items().begin(), value.items().end(), is_one);
   if (!value.is_dict() && !value.is(Type::kNamespace)) return value.is_said();
@@ -118,7 +123,7 @@ bool are_equal(const Value& a, const Value& b, uint32_t depth) {
   if (a.type() != b.type()) return false;
   if (a.is_undefined() || a.is_none()) return true;
   if (a.is_string() || a.is(Type::kLargeInt))
-    return a.view().size() == b.view().size() && read(heap_of(a.text().text), a.view().size()) && a.view() == b.view();
+    return a.view().size() == b.view().size() && read(a.view().size()) && a.view() == b.view();
   if (a.object() == b.object()) return true;
   if (!walk(a, depth)) return false;
   if (a.is_sequence()) {
@@ -139,8 +144,7 @@ int compare(const Value& a, const Value& b, uint32_t depth) {
   const auto order = [](const auto& x, const auto& y) { return x < y ? -1 : y < x ? 1 : 0; };
   if (a.is_integer() && b.is_integer()) return order(a.integer(), b.integer());
   if (a.is_number() && b.is_number()) return order(a.real(), b.real());
-  if (a.is_string() && b.is_string() && !read(heap_of(a.text().text), std::min(a.view().size(), b.view().size())))
-    return 0;
+  if (a.is_string() && b.is_string() && !read(std::min(a.view().size(), b.view().size()))) return 0;
   if (a.is_string() && b.is_string()) return order(a.view(), b.view());  // UTF-8 sorts as its code points do
   if (!a.is_list() || !b.is_list() || a.sequence().is_tuple() != b.sequence().is_tuple() || !walk(a, depth)) return 2;
   const auto &left = a.items(), &right = b.items();

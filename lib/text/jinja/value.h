@@ -56,9 +56,8 @@ class Heap final : public std::pmr::memory_resource {
   uint64_t bytes() const { return bytes_; }
 
   const HashKey key;
-  // Steps of a rendering, those of walking through values included; beyond the limit walks end early.
+  // Of a rendering: its steps, those of walking through values included; beyond the limit walks end early.
   uint64_t n_steps = 0;
-  bool is_shared = false;    // a template's, which threads render at once: nothing is counted in it
   bool is_too_deep = false;  // a walk did not get to the end of a value
 
  private:
@@ -83,6 +82,18 @@ class Heap final : public std::pmr::memory_resource {
   std::pmr::monotonic_buffer_resource arena_;
   Block* free_[64] = {};
   uint64_t bytes_ = 0;
+};
+
+// While it lives, what this thread reads of values counts as steps of that heap, also of values that are a template's:
+// those are of other renderings, too.
+class Counting {
+ public:
+  explicit Counting(Heap& heap);
+  Counting(const Counting&) = delete;
+  ~Counting();
+
+ private:
+  Heap* before_;
 };
 
 // From kString on a value refers to an object of the heap.
