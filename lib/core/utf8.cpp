@@ -4,15 +4,8 @@
 #include <cstring>
 
 namespace weir {
-namespace {
 
-// What follows a lead byte: the number of bytes of the sequence (0 for no lead byte), and the range of the second byte,
-// which is what excludes overlong forms, surrogates and code points beyond U+10FFFF.
-struct Lead {
-  uint8_t n_bytes, second_min, second_max;
-};
-
-constexpr Lead lead_of(uint8_t byte) {
+Utf8Lead utf8_lead(uint8_t byte) {
   if (byte < 0x80) return {1, 0, 0};
   if (byte < 0xC2) return {0, 0, 0};
   if (byte < 0xE0) return {2, 0x80, 0xBF};
@@ -25,12 +18,10 @@ constexpr Lead lead_of(uint8_t byte) {
   return {0, 0, 0};
 }
 
-uint8_t byte_at(std::string_view text, size_t i) { return static_cast<uint8_t>(text[i]); }
-
-}  // namespace
+static uint8_t byte_at(std::string_view text, size_t i) { return static_cast<uint8_t>(text[i]); }
 
 Utf8Step utf8_step(std::string_view text) {
-  const Lead lead = lead_of(byte_at(text, 0));
+  const Utf8Lead lead = utf8_lead(byte_at(text, 0));
   if (lead.n_bytes == 0) return {Utf8Kind::kInvalid, 1};
   for (uint8_t i = 1; i < lead.n_bytes; ++i) {
     if (i == text.size()) return {Utf8Kind::kIncomplete, i};

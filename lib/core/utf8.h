@@ -20,6 +20,13 @@ struct Utf8Step {
   uint8_t n_bytes;  // 1..4
 };
 
+// What may follow a first byte: how many bytes the sequence has, 0 if the byte begins none, and the range of the second
+// one, which is what excludes overlong forms, surrogates and code points beyond U+10FFFF. Others are 0x80 to 0xBF.
+struct Utf8Lead {
+  uint8_t n_bytes, second_min, second_max;
+};
+Utf8Lead utf8_lead(uint8_t byte);
+
 // The sequence at the front of `text`, which is not empty.
 Utf8Step utf8_step(std::string_view text);
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "core/utf8.h"
+
 namespace weir::constraint {
 
 namespace {
@@ -48,16 +50,9 @@ void TokenTrie::add_kinds() {
       if (byte < before.first || byte > before.last) continue;
       place = {static_cast<uint8_t>(before.n_left - 1), 0x80, 0xBF};
       node.kinds = kInside;
-    } else if (kind_of(byte) != kStray) {
+    } else if (const Utf8Lead lead = utf8_lead(byte); lead.n_bytes != 0) {
       node.kinds = kind_of(byte);
-      place = {0, 0x80, 0xBF};
-      for (const uint32_t first : {0xC2u, 0xE0u, 0xF0u}) {
-        if (byte >= first) ++place.n_left;
-      }
-      if (byte == 0xE0) place.first = 0xA0;
-      if (byte == 0xED) place.last = 0x9F;
-      if (byte == 0xF0) place.first = 0x90;
-      if (byte == 0xF4) place.last = 0x8F;
+      place = {static_cast<uint8_t>(lead.n_bytes - 1), lead.second_min, lead.second_max};
     }
   }
   PodVector<uint32_t> lengths(nodes_.memory());  // of the longest text from the byte of a node on
