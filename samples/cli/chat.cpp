@@ -384,7 +384,7 @@ class Chat {
     options.max_tokens = max_tokens_ != 0 ? max_tokens_ : answer_limit(model_.get());
     options.flags = WEIR_GENERATE_SPECIAL_TEXT;
     options.thinking_budget = flags_.thinking_budget;
-    options.thinking_close = flags_.thinking_close.empty() ? nullptr : flags_.thinking_close.c_str();
+    options.thinking_close = given(flags_.thinking_close);
     check(weir_session_begin(session_.get(), &options), "cannot generate");
     thought_.clear();
     n_thought_ = 0;

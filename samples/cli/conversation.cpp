@@ -191,8 +191,7 @@ void require_readable_calls(const weir_model* model) {
   if (info.tool_format[0] == '\0') {
     throw std::runtime_error(
         "tools: how this model writes calls is not known, as neither its own chat template nor its vocabulary has "
-        "marks "
-        "for them; --tool-choice required makes each answer a call");
+        "marks for them; --tool-choice required makes each answer a call");
   }
 }
 
@@ -337,8 +336,7 @@ void require_thoughts(const weir_model* model) {
   if (info.thought_end[0] == '\0') {
     throw std::runtime_error(
         "--thinking-budget: this model has no thoughts to end, as neither its chat template nor its vocabulary has "
-        "marks "
-        "for them (WEIR_ERR_UNSUPPORTED)");
+        "marks for them (WEIR_ERR_UNSUPPORTED)");
   }
 }
 

@@ -33,12 +33,6 @@ int unit_shift(const std::string& unit) {
   return 10 * (static_cast<int>(power) + 1);
 }
 
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
 uint64_t random_seed() {
   std::random_device source;
   return (uint64_t{source()} << 32) | source();
@@ -67,6 +61,12 @@ std::string preset_names() {
 }
 
 }  // namespace
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
 
 bool parse_whole(const std::string& text, uint64_t& value) {
   const char* end = text.data() + text.size();

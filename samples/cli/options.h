@@ -120,6 +120,8 @@ void add_template_flag(CLI::App& app, std::string& name_or_path);
 // What weir_chat_options.template_text takes: the name itself, or what the file holds; "" for "". Throws
 // std::runtime_error.
 std::string read_template(const std::string& name_or_path);
+// Names with commas between them, for messages.
+std::string joined(const std::vector<std::string>& names);
 // --var KEY=VALUE, again and again.
 void add_variable_flag(CLI::App& app, std::vector<std::string>& texts);
 // The JSON object of these, "" for none. A value is JSON where it is some, else a text. Throws UsageError.

@@ -36,12 +36,6 @@ std::string name_of(const ordered_json& tool, const std::string& which) {
   return *name;
 }
 
-std::string joined_names(const ToolList& tools) {
-  std::string all;
-  for (const std::string& name : tools.names) all += (all.empty() ? "" : ", ") + name;
-  return all;
-}
-
 }  // namespace
 
 ordered_json parse_json(std::string_view text) {
@@ -111,7 +105,7 @@ std::string wrong_with_choice(const std::string& choice, const ToolList& tools) 
   if (choice == kToolsRequired || std::find(tools.names.begin(), tools.names.end(), choice) != tools.names.end())
     return "";
   return "\"" + choice + "\" is neither auto, required or none nor the name of a tool; there are " +
-         joined_names(tools);
+         joined(tools.names);
 }
 
 std::string tools_to_call(const ToolList& tools, const std::string& choice) {

@@ -201,6 +201,9 @@ struct Message {
   std::string tool_call_id = {}, name = {};  // of a tool's result
 };
 
+// Of an optional text; null for "".
+inline const char* given(const std::string& text) { return text.empty() ? nullptr : text.c_str(); }
+
 inline weir_chat_message view_of(const Message& message) {
   weir_chat_message view = WEIR_CHAT_MESSAGE_INIT;
   view.role = message.role.c_str();
@@ -210,7 +213,6 @@ inline weir_chat_message view_of(const Message& message) {
     view.thought = message.thought.data();
     view.thought_bytes = message.thought.size();
   }
-  const auto given = [](const std::string& text) { return text.empty() ? nullptr : text.c_str(); };
   view.tool_calls_json = given(message.tool_calls);
   view.tool_call_id = given(message.tool_call_id);
   view.name = given(message.name);
@@ -226,7 +228,6 @@ struct ChatSettings {
 
 // Points into `settings`. flags: WEIR_CHAT_*.
 inline weir_chat_options chat_options(const ChatSettings& settings, uint32_t flags) {
-  const auto given = [](const std::string& text) { return text.empty() ? nullptr : text.c_str(); };
   weir_chat_options options = WEIR_CHAT_OPTIONS_INIT;
   options.flags = flags;
   options.template_text = given(settings.chat_template);
@@ -338,7 +339,7 @@ inline weir_generate_result generate(weir_session* session, const AnswerOptions&
   options.min_tokens = answer.min_tokens;
   options.n_top = answer.n_top;
   options.thinking_budget = answer.thinking_budget;
-  options.thinking_close = answer.thinking_close.empty() ? nullptr : answer.thinking_close.c_str();
+  options.thinking_close = given(answer.thinking_close);
   options.user = &callback;
   options.stop = texts.data();
   options.n_stop = static_cast<uint32_t>(texts.size());
