@@ -102,7 +102,6 @@ if(weir_zstd_kind STREQUAL "static")
   weir_install_licence(zstandard weir runtime libzstd-dev)
 endif()
 # Of what is inside of self-contained files and libweir.a besides.
-string(REGEX MATCH "^[0-9]+" weir_gcc "${CMAKE_CXX_COMPILER_VERSION}")
 if(WEIR_SELF_CONTAINED)
   weir_install_licence(pcre2 weir runtime libpcre2-dev)
   weir_install_licence(libstdc++ weir runtime libstdc++-${weir_gcc}-dev gcc-${weir_gcc}-base)

@@ -18,11 +18,13 @@ macro(weir_find_archive variable file package)
   endif()
 endmacro()
 # Those of the compiler; it knows where they are.
+string(REGEX MATCH "^[0-9]+" weir_gcc "${CMAKE_CXX_COMPILER_VERSION}")
 foreach(file IN ITEMS libstdc++.a libgcc_eh.a)
   execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=${file} OUTPUT_VARIABLE weir_path
                   OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
   if(NOT IS_ABSOLUTE "${weir_path}" OR NOT EXISTS "${weir_path}")
-    list(APPEND WEIR_SELF_CONTAINED_MISSING "${file} of ${CMAKE_CXX_COMPILER} (Debian's package libstdc++-12-dev)")
+    list(APPEND WEIR_SELF_CONTAINED_MISSING
+         "${file} of ${CMAKE_CXX_COMPILER} (Debian's package libstdc++-${weir_gcc}-dev)")
   endif()
 endforeach()
 weir_find_archive(WEIR_PCRE2_ARCHIVE libpcre2-8.a libpcre2-dev ${PCRE2_LIBDIR} ${PCRE2_LIBRARY_DIRS})

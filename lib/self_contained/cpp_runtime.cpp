@@ -10,8 +10,9 @@
 
 #include "core/callback.h"
 
-// Where std::terminate ends, whatever the reason: without words, which libstdc++'s own handler prints, and without its
-// demangler.
+// Where std::terminate ends: without words, which libstdc++'s own handler prints, and without its demangler. C++ has no
+// other end for it. Weir does not get there: what it throws is caught in each call of the API (core/call.h), what
+// callbacks throw in call_outside() (core/callback.h), and abi/forbidden_calls looks at all other ways.
 namespace __cxxabiv1 {
 extern std::terminate_handler __terminate_handler;
 std::terminate_handler __terminate_handler = std::abort;

@@ -3,20 +3,28 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <sys/random.h>
+#include <time.h>
 
+#include <cerrno>
 #include <cstdint>
 
 // 2.32: whether the process has one thread, for cheaper counters. They are never that cheap here.
 extern "C" char __wrap___libc_single_threaded;
 char __wrap___libc_single_threaded = 0;
 
-// 2.36: std::random_device.
+// 2.36: std::random_device, of which the program makes a seed. Where the system has no random numbers, or a sandbox
+// keeps them, the time is one.
 extern "C" uint32_t __wrap_arc4random();
 extern "C" uint32_t __wrap_arc4random() {
   uint32_t number = 0;
-  while (getrandom(&number, sizeof(number), 0) != sizeof(number)) {
-  }
-  return number;
+  ssize_t n = 0;
+  do {
+    n = getrandom(&number, sizeof(number), 0);
+  } while (n < 0 && errno == EINTR);
+  if (n == sizeof(number)) return number;
+  timespec now = {};
+  (void)clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint32_t>(now.tv_nsec) * 2654435761u + static_cast<uint32_t>(now.tv_sec);
 }
 
 #ifdef DLFO_EH_SEGMENT_TYPE
