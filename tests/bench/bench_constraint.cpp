@@ -7,8 +7,6 @@
 //
 // -n: a vocabulary of so many tokens that is made up here, with words, endings, digits, marks and scripts in about the
 // shares that real ones have.
-#include <time.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -25,15 +23,10 @@ namespace {
 using namespace weir;
 using namespace weir::constraint;
 using namespace weir_test;
+using session_bench::thread_us;
 
 constexpr int kRuns = 3;
 constexpr size_t kFirst = 32;  // steps in which much is seen for the first time
-
-double thread_us() {
-  timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) * 1e6 + static_cast<double>(t.tv_nsec) * 1e-3;
-}
 
 // ------------------------------------------------------------------------------------------------ a made-up vocabulary
 
@@ -310,11 +303,8 @@ std::vector<weir_token> split(const TokenTrie& trie, std::string_view text, Rand
     std::vector<std::pair<size_t, weir_token>> fits;
     uint32_t node = 0;
     for (size_t i = at; i < text.size(); ++i) {
-      const uint32_t end = trie.node(node).end;
-      uint32_t below = node + 1;
-      while (below < end && trie.node(below).byte != static_cast<uint8_t>(text[i])) below = trie.node(below).end;
-      if (below >= end) break;
-      node = below;
+      node = trie.find_below(node, static_cast<uint8_t>(text[i]));
+      if (node == 0) break;
       if (!trie.tokens(node).empty()) fits.emplace_back(i + 1 - at, trie.tokens(node)[0]);
     }
     if (fits.empty()) {

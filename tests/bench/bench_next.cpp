@@ -3,8 +3,6 @@
 // the best and the median of all rounds. One JSON line.
 //
 //   bench_next [-m MODEL] [-n TOKENS] [-r ROUNDS]
-#include <time.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <vector>
@@ -14,12 +12,6 @@
 namespace {
 
 using namespace session_bench;
-
-double thread_us() {
-  timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) * 1e6 + static_cast<double>(t.tv_nsec) * 1e-3;
-}
 
 struct Sum {
   uint64_t n_tokens = 0, n_bytes = 0;

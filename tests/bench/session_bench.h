@@ -1,6 +1,7 @@
 // What the measurements of whole sessions share: command lines, errors, and resident memory.
 #pragma once
 
+#include <time.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -44,6 +45,13 @@ inline void read_flags(int argc, char** argv, std::initializer_list<Flag> flags)
     if (found->number != nullptr) *found->number = static_cast<uint32_t>(std::strtoul(value, nullptr, 10));
     if (found->texts != nullptr) found->texts->emplace_back(value);
   }
+}
+
+// What the calling thread has computed, which others do not disturb much.
+inline double thread_us() {
+  timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) * 1e6 + static_cast<double>(t.tv_nsec) * 1e-3;
 }
 
 inline uint64_t resident_bytes() {
